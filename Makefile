@@ -1,0 +1,62 @@
+# What developers run. Everything a target needs beside Go is checked, and on
+# Debian installed, by .ci/need.
+SHELL := /bin/bash
+export PATH := $(PATH):/usr/local/sbin:/usr/sbin:/sbin
+
+PKG      ?= ./...
+FUZZTIME ?= 30s
+TIMEOUT  ?= 15m
+ARGS     ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help build test race lint bench interop fuzz fmt cover tidy-check
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: ## bin/lockproxy
+	go build -o bin/lockproxy ./cmd/lockproxy
+
+test: ## vet and every test, with the race detector; PKG=./upstream for one package
+	@.ci/need redis-server redis-cli cc
+	go vet $(PKG)
+	go test -race -timeout $(TIMEOUT) $(PKG)
+
+race: ## every test three times over with the race detector, for races that are rare
+	@.ci/need redis-server redis-cli cc
+	go test -race -count=3 -timeout 45m $(PKG)
+
+lint: ## gofmt, go vet and staticcheck (pinned in go.mod)
+	@unformatted=$$(find . -name '*.go' -not -path './.*' -print0 | xargs -0 gofmt -l); \
+	if [ -n "$$unformatted" ]; then echo "make fmt would change:"; echo "$$unformatted"; exit 1; fi
+	go vet ./...
+	go tool staticcheck ./...
+
+bench: ## lockproxy beside Redis and twemproxy on this machine; ARGS="…" for its flags
+	@.ci/need redis-server redis-benchmark nutcracker
+	go run ./bench $(ARGS)
+
+interop: ## clients of every language found here, against a real Redis
+	@.ci/need redis-server redis-cli
+	@missing=; for tool in go python3 node java ruby php dotnet cargo; do \
+		if command -v $$tool >/dev/null; then echo "interop: found $$tool ($$(command -v $$tool))"; \
+		else missing="$$missing $$tool"; fi; done; \
+	if [ -n "$$missing" ]; then echo "interop: *** MISSING, not tested:$$missing ***"; fi
+	go test ./integration/... -run Interop -count=1 -v -timeout $(TIMEOUT)
+
+fuzz: ## every fuzz target of proto/resp for FUZZTIME (30s) each
+	@set -e; targets=$$(sed -nE 's/^func (Fuzz[A-Za-z0-9_]*)\(.*/\1/p' proto/resp/*_test.go); \
+	if [ -z "$$targets" ]; then echo "no fuzz targets in proto/resp"; exit 1; fi; \
+	for f in $$targets; do \
+		echo "== $$f"; go test ./proto/resp -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME); done
+
+fmt: ## gofmt everything
+	find . -name '*.go' -not -path './.*' -print0 | xargs -0 gofmt -w
+
+cover: ## coverage by function in cover.out, the total printed
+	@.ci/need redis-server redis-cli
+	go test -coverpkg=./... -coverprofile=cover.out -timeout $(TIMEOUT) ./...
+	go tool cover -func=cover.out | tail -n 1
+
+tidy-check: ## does go.mod name what the code uses?
+	go mod tidy -diff

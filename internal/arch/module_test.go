@@ -1,0 +1,107 @@
+package arch
+
+import (
+	"bytes"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+const module = "github.com/lockproxy/lockproxy"
+
+// source is one Go file, of any operating system.
+type source struct {
+	pkg       string // its folder
+	path      string
+	lines     int
+	test      bool
+	generated bool
+	fset      *token.FileSet
+	ast       *ast.File
+}
+
+// readModule parses every Go file below fsys. It reads them itself rather than
+// asking `go list`: go test sees which files a test opened, and so does not
+// answer from its cache after one has changed.
+func readModule(fsys fs.FS) ([]source, error) {
+	var files []source
+	err := fs.WalkDir(fsys, ".", func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name := d.Name()
+		if d.IsDir() {
+			if p != "." && (strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_") || name == "testdata") {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if path.Ext(name) != ".go" {
+			return nil
+		}
+		text, err := fs.ReadFile(fsys, p)
+		if err != nil {
+			return err
+		}
+		fset := token.NewFileSet()
+		tree, err := parser.ParseFile(fset, p, text, parser.ParseComments)
+		if err != nil {
+			return err
+		}
+		files = append(files, source{
+			pkg: path.Dir(p), path: p, lines: bytes.Count(text, []byte("\n")), fset: fset, ast: tree,
+			test: strings.HasSuffix(name, "_test.go"), generated: ast.IsGenerated(tree),
+		})
+		return nil
+	})
+	return files, err
+}
+
+// packages lists the folders with Go files in them, sorted.
+func packages(files []source) []string {
+	var names []string
+	for _, f := range files {
+		names = append(names, f.pkg)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// at is file:line of a place in f.
+func (f source) at(pos token.Pos) string {
+	return f.path + ":" + strconv.Itoa(f.fset.Position(pos).Line)
+}
+
+// imported is the path of an import spec.
+func imported(spec *ast.ImportSpec) string {
+	p, err := strconv.Unquote(spec.Path.Value)
+	if err != nil {
+		panic(err) // the parser has accepted it
+	}
+	return p
+}
+
+// arrows are the imports of our own packages by each of them, tests aside.
+func arrows(files []source) map[string][]string {
+	out := make(map[string][]string)
+	for _, f := range files {
+		if f.test {
+			continue
+		}
+		for _, spec := range f.ast.Imports {
+			if to, ours := strings.CutPrefix(imported(spec), module+"/"); ours {
+				out[f.pkg] = append(out[f.pkg], to)
+			}
+		}
+	}
+	for pkg, to := range out {
+		slices.Sort(to)
+		out[pkg] = slices.Compact(to)
+	}
+	return out
+}

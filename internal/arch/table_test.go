@@ -1,0 +1,77 @@
+package arch
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// row is one package of the house. A new package starts here.
+type row struct {
+	pkg   string // folder below the module's root
+	floor int    // imports go to lower floors only
+	what  string
+	may   []string // our packages it may import
+	libs  []string // modules it may import beside the standard library; nil is any
+	tree  bool     // the row holds for the folders below, too
+}
+
+var stdOnly = []string{}
+
+// integration and bench stand beside the building, counted as a floor 7: nobody
+// imports them.
+var table = []row{
+	{pkg: "cmd/lockproxy", floor: 6, what: "flags, wiring, signals, exit code",
+		may: []string{"internal/session", "commands", "internal/lock", "cluster", "upstream", "proto/resp", "scripts", "internal/telemetry", "internal/config"}},
+	{pkg: "internal/session", floor: 5, what: "one client connection: read, order, reply, hang up",
+		may: []string{"commands", "internal/lock", "cluster", "upstream", "proto/resp", "internal/telemetry"}},
+	{pkg: "commands", floor: 4, what: "the table of verbs, their grammar and replies",
+		may: []string{"internal/lock", "cluster", "upstream", "proto/resp", "internal/telemetry"}},
+	{pkg: "internal/lock", floor: 3, what: "what a lock is: acquire, wait, hand off, renew, lose, release",
+		may: []string{"cluster", "upstream", "scripts", "internal/telemetry"}},
+	{pkg: "cluster", floor: 2, what: "many nodes: slots, topology, routing, redirects",
+		may: []string{"upstream", "proto/resp", "internal/telemetry"}},
+	{pkg: "upstream", floor: 1, what: "one node: pipe, private connections, handshake; the rueidis clients",
+		may: []string{"proto/resp", "internal/telemetry"}},
+	{pkg: "proto/resp", floor: 0, what: "bytes: guard, frame scanner, encoders",
+		libs: []string{"github.com/tidwall/redcon"}},
+	{pkg: "scripts", floor: 0, what: "one .lua a file, and the embed", libs: stdOnly},
+	{pkg: "internal/telemetry", floor: 0, what: "OpenTelemetry instruments: anyone may count"},
+	{pkg: "internal/config", floor: 0, what: "the operator's settings: cmd alone reads them"},
+
+	{pkg: "integration", floor: beside, what: "black-box tests against real servers", tree: true,
+		may: []string{"commands", "cluster", "upstream", "proto/resp", "scripts", "internal/testredis"}},
+	{pkg: "bench", floor: beside, what: "measurements", tree: true,
+		may: []string{"commands", "cluster", "upstream", "proto/resp", "scripts"}},
+	{pkg: "internal/testredis", floor: 0, what: "throw-away Redis servers for tests"},
+	{pkg: "internal/arch", floor: 0, what: "this table as a test", libs: stdOnly},
+}
+
+const beside = 7
+
+// rowOf finds the row a package stands under.
+func rowOf(rows []row, pkg string) (row, bool) {
+	i := slices.IndexFunc(rows, func(r row) bool {
+		return r.pkg == pkg || r.tree && strings.HasPrefix(pkg, r.pkg+"/")
+	})
+	if i < 0 {
+		return row{}, false
+	}
+	return rows[i], true
+}
+
+// checkTable reports arrows of the table itself that lead nowhere or upwards.
+func checkTable(rows []row) (faults []string) {
+	for _, r := range rows {
+		for _, to := range r.may {
+			target, known := rowOf(rows, to)
+			switch {
+			case !known:
+				faults = append(faults, fmt.Sprintf("table: %s may import %s, which has no row", r.pkg, to))
+			case target.floor >= r.floor:
+				faults = append(faults, fmt.Sprintf("table: %s (floor %d) may import %s (floor %d): not downwards", r.pkg, r.floor, to, target.floor))
+			}
+		}
+	}
+	return faults
+}

@@ -1,0 +1,162 @@
+// Package config reads the operator's settings from flags, the environment and
+// a YAML file into one plain struct. Only cmd/lockproxy imports it; every other
+// package has Options of its own.
+package config
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/peterbourgon/ff/v3"
+)
+
+// EnvPrefix begins the name of every environment variable read.
+const EnvPrefix = "LOCKPROXY"
+
+// Config is what the operator set, with the documented default in every field
+// not set. docs/CONFIGURATION.md describes each one.
+type Config struct {
+	Upstream string // URL of the Redis behind us, may hold a password; "" is the embedded store
+	Listen   []string
+	File     string // the YAML file read; "" is none
+
+	LockWatchdogTimeout time.Duration
+	DisconnectGrace     time.Duration
+	DrainTimeout        time.Duration
+	MaxHold             time.Duration // 0 is no limit
+	ImplicitReentry     string        // auto, always or never
+	FenceKeyTTL         time.Duration // 0 is never
+	WarmChannels        int
+	WaitPoll            time.Duration
+
+	MaxClients       int
+	MaxBulk          int // bytes
+	MaxArgs          int
+	MaxCommand       int           // bytes
+	IdleTimeout      time.Duration // 0 is no limit
+	HandshakeTimeout time.Duration // 0 is no limit
+	Deny             []string      // command names in lower case
+
+	MetricsListen string // "" is off
+	LogLevel      slog.Level
+	LogFormat     string // text or json
+
+	Version bool // print the version and leave
+}
+
+// Parse reads args (without the program's name), then the environment for what
+// args left open, then the YAML file for what both left open. Its error names
+// every fault found, not the first alone; it wraps flag.ErrHelp when help was
+// asked for. No error holds a password.
+func Parse(args []string) (Config, error) {
+	c := defaults()
+	fs := flag.NewFlagSet("lockproxy", flag.ContinueOnError)
+	fs.SetOutput(io.Discard)
+	given := make(map[string]*rawValue, len(settings))
+	for _, s := range settings {
+		given[s.name] = &rawValue{list: s.list}
+		fs.Var(given[s.name], s.name, s.meaning)
+	}
+	fs.BoolFunc("version", versionMeaning, func(v string) error {
+		// Only the flag asks for it: images like to set LOCKPROXY_VERSION=1.2.3.
+		c.Version = v == "true"
+		return nil
+	})
+	err := ff.Parse(fs, args,
+		ff.WithEnvVarPrefix(EnvPrefix),
+		ff.WithConfigFileFlag("config"),
+		ff.WithConfigFileParser(parseYAML))
+	if err != nil {
+		return Config{}, hideUserinfo(err)
+	}
+	if fs.NArg() > 0 {
+		return Config{}, hideUserinfo(fmt.Errorf("unexpected argument %q: settings are --flags", fs.Arg(0)))
+	}
+	var faults []error
+	for _, s := range settings {
+		if raw := given[s.name]; raw.set {
+			if err := s.apply(&c, raw.text); err != nil {
+				faults = append(faults, fmt.Errorf("%s: %w", s.name, err))
+			}
+		}
+	}
+	if err := errors.Join(append(faults, c.Validate())...); err != nil {
+		return Config{}, err
+	}
+	return c, nil
+}
+
+func defaults() Config {
+	var c Config
+	for _, s := range settings {
+		if s.def == "" {
+			continue
+		}
+		if err := s.apply(&c, s.def); err != nil {
+			panic(fmt.Sprintf("default of %s: %v", s.name, err)) // the table is wrong; every test finds it
+		}
+	}
+	return c
+}
+
+// rawValue keeps what was given as it was written, so that Parse can report all
+// bad values together instead of stopping at the first.
+type rawValue struct {
+	text      string
+	set, list bool
+}
+
+func (r *rawValue) String() string { return r.text }
+
+// Set replaces the value, or appends to a list's.
+func (r *rawValue) Set(v string) error {
+	if r.list && r.set {
+		v = r.text + "," + v
+	}
+	r.text, r.set = v, true
+	return nil
+}
+
+// UpstreamName is the upstream fit for printing: its address without user and
+// password, or "embedded".
+func (c Config) UpstreamName() string {
+	if c.Upstream == "" {
+		return "embedded"
+	}
+	u, err := url.Parse(c.Upstream)
+	if err != nil {
+		return "invalid"
+	}
+	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
+}
+
+// String and GoString list the settings with UpstreamName for the upstream, so
+// that no way of printing a Config shows its password.
+func (c Config) String() string {
+	c.Upstream = c.UpstreamName()
+	type plain Config // without methods
+	return fmt.Sprintf("%+v", plain(c))
+}
+
+// GoString is String, for %#v.
+func (c Config) GoString() string { return c.String() }
+
+// LogValue is String, for log/slog.
+func (c Config) LogValue() slog.Value { return slog.StringValue(c.String()) }
+
+// hideUserinfo keeps a password out of an error that quotes an argument or a
+// line, while errors.Is still finds flag.ErrHelp and file errors.
+func hideUserinfo(err error) error {
+	text := err.Error()
+	from, to := strings.Index(text, "://"), strings.LastIndex(text, "@")
+	if from < 0 || to < from {
+		return err
+	}
+	return errors.New(text[:from] + "://…" + text[to:])
+}

@@ -1,0 +1,216 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+var update = flag.Bool("update", false, "rewrite docs/CONFIGURATION.md")
+
+func TestDefaults(t *testing.T) {
+	got, err := Parse(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Config{
+		Listen:              []string{"127.0.0.1:6380"},
+		LockWatchdogTimeout: 30 * time.Second,
+		DrainTimeout:        30 * time.Second,
+		ImplicitReentry:     "auto",
+		WarmChannels:        1024,
+		WaitPoll:            3 * time.Second,
+		MaxClients:          10000,
+		MaxBulk:             512 << 20,
+		MaxArgs:             1 << 20,
+		MaxCommand:          1 << 30,
+		HandshakeTimeout:    10 * time.Second,
+		LogLevel:            slog.LevelInfo,
+		LogFormat:           "text",
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %v\nwant %v", got, want)
+	}
+}
+
+// write makes a YAML file and returns its path.
+func write(t *testing.T, yaml string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "lockproxy.yaml")
+	if err := os.WriteFile(path, []byte(yaml), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestFlagWinsOverEnvironmentWinsOverFile(t *testing.T) {
+	t.Setenv("LOCKPROXY_MAX_ARGS", "2")
+	t.Setenv("LOCKPROXY_MAX_CLIENTS", "2")
+	t.Setenv("LOCKPROXY_VERSION", "1.2.3")
+	t.Setenv("LOCKPROXY_CONFIG", write(t, "max-args: 3\nmax-clients: 3\nwarm-channels: 3\n"))
+	c, err := Parse([]string{"--max-args", "1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.MaxArgs != 1 || c.MaxClients != 2 || c.WarmChannels != 3 {
+		t.Errorf("max-args %d, max-clients %d, warm-channels %d; want 1 2 3", c.MaxArgs, c.MaxClients, c.WarmChannels)
+	}
+	if c.Version {
+		t.Error("LOCKPROXY_VERSION in the environment asked for the version")
+	}
+	if c, _ := Parse([]string{"-version"}); !c.Version {
+		t.Error("-version did not")
+	}
+}
+
+func TestLists(t *testing.T) {
+	want := []string{"127.0.0.1:1", "unix:///run/l.sock", "[::1]:3"}
+	for name, args := range map[string][]string{
+		"repeated": {"--listen", want[0], "--listen", want[1], "--listen=" + want[2]},
+		"commas":   {"--listen", strings.Join(want, ", ")},
+		"yaml":     {"--config", write(t, "listen:\n- 127.0.0.1:1\n- unix:///run/l.sock\n- '[::1]:3'\n")},
+	} {
+		c, err := Parse(args)
+		if err != nil || !reflect.DeepEqual(c.Listen, want) {
+			t.Errorf("%s: %q, %v", name, c.Listen, err)
+		}
+	}
+	c, err := Parse([]string{"--deny", "KEYS,flushall"})
+	if err != nil || !reflect.DeepEqual(c.Deny, []string{"keys", "flushall"}) {
+		t.Errorf("deny %q, %v", c.Deny, err)
+	}
+}
+
+func TestSizesAreRedis(t *testing.T) {
+	for text, want := range map[string]int{
+		"7": 7, "7b": 7, "1k": 1000, "1kb": 1024, "2M": 2_000_000, "2Mb": 2 << 20, "1g": 1_000_000_000, "1GB": 1 << 30,
+	} {
+		c, err := Parse([]string{"--max-bulk", text})
+		if err != nil || c.MaxBulk != want {
+			t.Errorf("%s is %d (%v), want %d", text, c.MaxBulk, err, want)
+		}
+	}
+	for _, text := range []string{"", "mb", "1.5gb", "-1", "1bb", "1tb", "9999999999gb"} {
+		if _, err := Parse([]string{"--max-bulk", text}); err == nil {
+			t.Errorf("%q was taken for a size", text)
+		}
+	}
+}
+
+func TestAllFaultsAreNamed(t *testing.T) {
+	_, err := Parse([]string{
+		"--upstream", "http://example.org", "--listen", "6380,unix://x,127.0.0.1:1,127.0.0.1:1", "--lock-watchdog-timeout", "30",
+		"--drain-timeout", "-1s", "--wait-poll", "1ms", "--implicit-reentry", "maybe", "--max-clients", "0",
+		"--max-args", "many", "--max-command", "1mb", "--deny", "config set", "--metrics-listen", "9121",
+		"--log-level", "loud", "--log-format", "xml",
+	})
+	if err == nil {
+		t.Fatal("no error")
+	}
+	for _, want := range []string{
+		"upstream:", `listen: "6380"`, `listen: "unix://x"`, `listen: "127.0.0.1:1" is named twice`,
+		`lock-watchdog-timeout: "30"`, "drain-timeout: -1s", "wait-poll: 1ms", `implicit-reentry: "maybe"`,
+		"max-clients: 0", `max-args: "many"`, "max-command: 1048576", `deny: "config set"`, `metrics-listen: "9121"`,
+		`log-level: "loud"`, `log-format: "xml"`,
+	} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is missing in:\n%v", want, err)
+		}
+	}
+}
+
+func TestFileFaultsAreNamedWithTheirLines(t *testing.T) {
+	_, err := Parse([]string{"--config", write(t,
+		"listn: x\nlog-level: info\nlog-level: warn\nconfig: other\nmax-args: [1, 2]\nmax-bulk:\ndeny: {a: b}\nversion: true\n")})
+	if err == nil {
+		t.Fatal("no error")
+	}
+	for _, want := range []string{
+		`line 1: unknown setting "listn"`, "line 3: log-level is set twice", `line 4: unknown setting "config"`,
+		"line 5: max-args needs a plain value", "line 6: max-bulk needs", "line 7: deny needs", `line 8: unknown setting "version"`,
+	} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is missing in:\n%v", want, err)
+		}
+	}
+	for _, yaml := range []string{"- a\n", "a: [\n", "plain"} {
+		if _, err := Parse([]string{"--config", write(t, yaml)}); err == nil {
+			t.Errorf("no error for %q", yaml)
+		}
+	}
+	if _, err := Parse([]string{"--config", write(t, "# nothing\n")}); err != nil {
+		t.Errorf("a file without settings: %v", err)
+	}
+	if _, err := Parse([]string{"--config", filepath.Join(t.TempDir(), "none")}); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a file that is not there: %v", err)
+	}
+}
+
+func TestPasswordIsNeverPrinted(t *testing.T) {
+	const upstream = "redis://app:hunter2@db.example:6379/3"
+	c, err := Parse([]string{"--upstream", upstream})
+	if err != nil || c.Upstream != upstream {
+		t.Fatalf("%s, %v", c.Upstream, err)
+	}
+	if c.UpstreamName() != "redis://db.example:6379/3" {
+		t.Errorf("upstream is printed as %s", c.UpstreamName())
+	}
+	var log bytes.Buffer
+	slog.New(slog.NewTextHandler(&log, nil)).Info("start", "config", c)
+	printed := []string{fmt.Sprint(c), fmt.Sprintf("%+v %#v %s %q", c, c, c, c), fmt.Sprintf("%+v %#v", &c, &c), log.String()}
+	for _, args := range [][]string{
+		{"--upstream", "http://app:hunter2@db"}, {"--upstream", "redis://app:hunter2"}, {"--upstream", "redis://app:hunter2#@db:1"},
+		{"--upstream", "redis://app:%zzhunter2@db:1"}, {"---upstream=" + upstream}, {upstream}, {"--upstrem=" + upstream},
+		{"--listen", "x", "--upstream", upstream}, {"--config", write(t, "upstream: {"+upstream+"\n")},
+		{"--config", write(t, upstream+"\n")}, {"--config", write(t, "upstream: ["+upstream+"]\n")},
+	} {
+		_, err := Parse(args)
+		if err == nil {
+			t.Errorf("no error for %q", args)
+			continue
+		}
+		printed = append(printed, err.Error())
+	}
+	for _, p := range printed {
+		if strings.Contains(p, "hunter2") {
+			t.Errorf("the password is in: %s", p)
+		}
+	}
+}
+
+func TestHelp(t *testing.T) {
+	if _, err := Parse([]string{"-h"}); !errors.Is(err, flag.ErrHelp) {
+		t.Errorf("-h: %v", err)
+	}
+	var b strings.Builder
+	Usage(&b)
+	for _, s := range settings {
+		if !strings.Contains(b.String(), "--"+s.name) {
+			t.Errorf("--%s is not in the usage", s.name)
+		}
+	}
+}
+
+func TestConfigurationPageIsFresh(t *testing.T) {
+	path := filepath.Join("..", "..", "docs", "CONFIGURATION.md")
+	if *update {
+		if err := os.WriteFile(path, []byte(Markdown()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	page, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(page) != Markdown() {
+		t.Errorf("%s is stale: go test ./internal/config -update", path)
+	}
+}

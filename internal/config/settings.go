@@ -1,0 +1,157 @@
+package config
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const versionMeaning = "Print the version and leave."
+
+// setting is one row of the operator's reference. Flag and YAML key are its
+// name, the environment variable is derived from it.
+type setting struct {
+	name    string
+	def     string // as it would be written
+	list    bool   // repeatable and comma separated
+	meaning string // Markdown
+	apply   func(c *Config, text string) error
+}
+
+// settings in the order of the documentation. (A function literal per row rather
+// than struct tags: the compiler then checks every field.)
+var settings = []setting{
+	{"upstream", "", false, "The Redis to serve: `redis://[user:password@]host:port[/db]`, `rediss://…` for TLS, or `unix:///path[?db=n]`. Empty: the embedded store, for trying out, in this process and gone with it. Prefer the environment or the file for a URL with a password: flags are seen by everyone on the machine.",
+		text(func(c *Config) *string { return &c.Upstream })},
+	{"listen", "127.0.0.1:6380", true, "Where clients connect: `host:port` or `unix:///path`; several are served at once. The embedded store listens on loopback only.",
+		list(func(c *Config) *[]string { return &c.Listen })},
+	{"config", "", false, "A YAML file with any of these settings under their names; lists as YAML lists. An unknown name in it is an error.",
+		text(func(c *Config) *string { return &c.File })},
+
+	{"lock-watchdog-timeout", "30s", false, "Lease of a lock taken without EX or PX; it is renewed every third of this while its holder lives. At least 100ms. Keep it the same as Redisson's `lockWatchdogTimeout` where both are used.",
+		duration(func(c *Config) *time.Duration { return &c.LockWatchdogTimeout })},
+	{"disconnect-grace", "0", false, "How long the locks of a client that hung up are kept before they are released.",
+		duration(func(c *Config) *time.Duration { return &c.DisconnectGrace })},
+	{"drain-timeout", "30s", false, "How long a stopping proxy waits for holders to unlock. Locks still held then are not released: they run out.",
+		duration(func(c *Config) *time.Duration { return &c.DrainTimeout })},
+	{"max-hold", "0", false, "Stop renewing a lock held for longer than this, so that a hung client loses it. 0: never.",
+		duration(func(c *Config) *time.Duration { return &c.MaxHold })},
+	{"implicit-reentry", "auto", false, "May a connection take a lock again that it holds, without saying OWNER or SELF? `auto`: unless it named a client library, which may share connections between threads; `always`; `never`.",
+		choice(func(c *Config) *string { return &c.ImplicitReentry }, "auto", "always", "never")},
+	{"fence-key-ttl", "0", false, "Let the key of a lock's FENCE counter expire after this long without a grant. 0: never, which is the only safe value beside Redisson.",
+		duration(func(c *Config) *time.Duration { return &c.FenceKeyTTL })},
+	{"warm-channels", "1024", false, "Wake-up channels nobody waits on that stay subscribed, because the next wait on them is then faster.",
+		number(func(c *Config) *int { return &c.WarmChannels })},
+	{"wait-poll", "3s", false, "The longest a waiter trusts in being woken before it looks at the lock itself. At least 100ms.",
+		duration(func(c *Config) *time.Duration { return &c.WaitPoll })},
+
+	{"max-clients", "10000", false, "Client connections served at once; more are told so and closed.",
+		number(func(c *Config) *int { return &c.MaxClients })},
+	{"max-bulk", "512mb", false, "Longest single argument of a command.",
+		size(func(c *Config) *int { return &c.MaxBulk })},
+	{"max-args", "1048576", false, "Most arguments of a command.",
+		number(func(c *Config) *int { return &c.MaxArgs })},
+	{"max-command", "1gb", false, "Longest whole command. Not below `max-bulk`.",
+		size(func(c *Config) *int { return &c.MaxCommand })},
+	{"idle-timeout", "0", false, "Close a client that has sent nothing for this long, holds no lock and waits for none. 0: never.",
+		duration(func(c *Config) *time.Duration { return &c.IdleTimeout })},
+	{"handshake-timeout", "10s", false, "Close a client that has not sent its first whole command after this long. 0: never.",
+		duration(func(c *Config) *time.Duration { return &c.HandshakeTimeout })},
+	{"deny", "", true, "Names of commands that are refused rather than passed on.",
+		commandNames(func(c *Config) *[]string { return &c.Deny })},
+
+	{"metrics-listen", "", false, "`host:port` of the Prometheus endpoint `/metrics`. Empty: off. OTLP export is set by the standard `OTEL_` variables.",
+		text(func(c *Config) *string { return &c.MetricsListen })},
+	{"log-level", "info", false, "`debug`, `info`, `warn` or `error`.",
+		logLevel},
+	{"log-format", "text", false, "`text` or `json`, to standard error.",
+		choice(func(c *Config) *string { return &c.LogFormat }, "text", "json")},
+}
+
+func text(field func(*Config) *string) func(*Config, string) error {
+	return func(c *Config, v string) error {
+		*field(c) = v
+		return nil
+	}
+}
+
+func list(field func(*Config) *[]string) func(*Config, string) error {
+	return func(c *Config, v string) error {
+		var items []string
+		for item := range strings.SplitSeq(v, ",") {
+			if item = strings.TrimSpace(item); item != "" {
+				items = append(items, item)
+			}
+		}
+		*field(c) = items
+		return nil
+	}
+}
+
+func commandNames(field func(*Config) *[]string) func(*Config, string) error {
+	split := list(field)
+	return func(c *Config, v string) error { return split(c, strings.ToLower(v)) }
+}
+
+func choice(field func(*Config) *string, words ...string) func(*Config, string) error {
+	return func(c *Config, v string) error {
+		if !slices.Contains(words, v) {
+			return fmt.Errorf("%q is not one of %s", v, strings.Join(words, ", "))
+		}
+		*field(c) = v
+		return nil
+	}
+}
+
+func number(field func(*Config) *int) func(*Config, string) error {
+	return func(c *Config, v string) error {
+		n, err := strconv.Atoi(v)
+		if err != nil {
+			return fmt.Errorf("%q is not a whole number", v)
+		}
+		*field(c) = n
+		return nil
+	}
+}
+
+func duration(field func(*Config) *time.Duration) func(*Config, string) error {
+	return func(c *Config, v string) error {
+		d, err := time.ParseDuration(v)
+		if err != nil {
+			return fmt.Errorf("%q is not a duration such as 500ms, 30s or 1h30m", v)
+		}
+		*field(c) = d
+		return nil
+	}
+}
+
+// sizeUnits are redis.conf's: k is 1000, kb is 1024.
+var sizeUnits = map[string]int{
+	"": 1, "b": 1,
+	"k": 1000, "kb": 1 << 10,
+	"m": 1000_000, "mb": 1 << 20,
+	"g": 1000_000_000, "gb": 1 << 30,
+}
+
+func size(field func(*Config) *int) func(*Config, string) error {
+	return func(c *Config, v string) error {
+		digits := strings.TrimRight(strings.ToLower(v), "bkmg")
+		unit, known := sizeUnits[strings.ToLower(v[len(digits):])]
+		n, err := strconv.Atoi(digits)
+		if err != nil || !known || n < 0 || n > math.MaxInt/unit {
+			return fmt.Errorf("%q is not a size such as 65536, 64kb, 512mb or 1gb", v)
+		}
+		*field(c) = n * unit
+		return nil
+	}
+}
+
+func logLevel(c *Config, v string) error {
+	if err := c.LogLevel.UnmarshalText([]byte(v)); err != nil {
+		return fmt.Errorf("%q is not one of debug, info, warn, error", v)
+	}
+	return nil
+}

@@ -1,0 +1,199 @@
+package testredis
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/Shopify/toxiproxy/v2"
+	"github.com/Shopify/toxiproxy/v2/stream"
+	"github.com/rs/zerolog"
+)
+
+// Proxy is a TCP proxy before one address that can delay and cut. Toxiproxy's
+// links carry the bytes; the listener and the connections are ours, because
+// toxiproxy's own can not reset them, and strand goroutines and, with them, its
+// locks when a connection is cut with bytes on the way.
+type Proxy struct {
+	t        testing.TB
+	upstream string
+	addr     string
+	links    *toxiproxy.Proxy // never started: it only keeps the toxics
+	server   *toxiproxy.ApiServer
+
+	mu     sync.Mutex
+	ln     net.Listener // nil while disabled
+	conns  map[net.Conn]struct{}
+	serial int
+	toxics []string
+	wg     sync.WaitGroup // accept loops, dials and links
+}
+
+// NewProxy listens on a free loopback port and passes connections on to the TCP
+// address upstream. It ends with the test.
+func NewProxy(t testing.TB, upstream string) *Proxy {
+	t.Helper()
+	p := &Proxy{
+		t:        t,
+		upstream: upstream,
+		addr:     net.JoinHostPort("127.0.0.1", strconv.Itoa(FreePort(t))),
+		server:   toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop()),
+		conns:    make(map[net.Conn]struct{}),
+	}
+	p.links = toxiproxy.NewProxy(p.server, "testredis", p.addr, upstream)
+	t.Cleanup(p.cleanup)
+	p.Enable()
+	return p
+}
+
+// Addr is the host:port to connect to instead of the upstream address.
+func (p *Proxy) Addr() string { return p.addr }
+
+// Latency delays every byte by d (whole milliseconds) in each direction, on
+// present and new connections. It replaces an earlier latency.
+func (p *Proxy) Latency(d time.Duration) {
+	p.t.Helper()
+	p.Clear()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, direction := range []string{"upstream", "downstream"} {
+		toxic, err := p.links.Toxics.AddToxicJson(strings.NewReader(fmt.Sprintf(
+			`{"type":"latency","stream":%q,"attributes":{"latency":%d}}`, direction, d.Milliseconds())))
+		if err != nil {
+			p.t.Fatalf("testredis: latency: %v", err)
+		}
+		p.toxics = append(p.toxics, toxic.Name)
+	}
+}
+
+// Clear ends Latency; bytes on the way arrive at once and in order.
+func (p *Proxy) Clear() {
+	p.t.Helper()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, name := range p.toxics {
+		if err := p.links.Toxics.RemoveToxic(context.Background(), name); err != nil {
+			p.t.Fatalf("testredis: clear %s: %v", name, err)
+		}
+	}
+	p.toxics = nil
+}
+
+// CutAll closes all present connections on both sides; bytes on the way are
+// lost. New connections are served.
+func (p *Proxy) CutAll() { p.cut(false) }
+
+// ResetAll is CutAll with a TCP reset on both sides.
+func (p *Proxy) ResetAll() { p.cut(true) }
+
+// Disable closes the port and all present connections: dialling is refused.
+func (p *Proxy) Disable() {
+	p.mu.Lock()
+	if p.ln != nil {
+		_ = p.ln.Close()
+		p.ln = nil
+	}
+	p.mu.Unlock()
+	p.CutAll()
+}
+
+// Enable opens the port again.
+func (p *Proxy) Enable() {
+	p.t.Helper()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ln != nil {
+		return
+	}
+	ln, err := net.Listen("tcp", p.addr)
+	if err != nil {
+		p.t.Fatalf("testredis: proxy: %v", err)
+	}
+	p.ln = ln
+	p.wg.Add(1)
+	go p.accept(ln)
+}
+
+func (p *Proxy) cleanup() {
+	p.Disable()
+	p.wg.Wait()
+}
+
+func (p *Proxy) accept(ln net.Listener) {
+	defer p.wg.Done()
+	for {
+		client, err := ln.Accept()
+		if err != nil {
+			return // closed by Disable
+		}
+		p.wg.Add(1)
+		go p.connect(ln, client)
+	}
+}
+
+// connect joins client with a new upstream connection by two links.
+func (p *Proxy) connect(ln net.Listener, client net.Conn) {
+	defer p.wg.Done()
+	server, err := net.DialTimeout("tcp", p.upstream, dialTimeout)
+	if err != nil {
+		_ = client.Close()
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ln != ln { // disabled meanwhile
+		_ = client.Close()
+		_ = server.Close()
+		return
+	}
+	p.conns[client], p.conns[server] = struct{}{}, struct{}{}
+	p.serial++
+	p.wg.Add(2)
+	p.links.Toxics.StartLink(p.server, fmt.Sprint(p.serial, "up"), client, &sink{p, server, client}, stream.Upstream)
+	p.links.Toxics.StartLink(p.server, fmt.Sprint(p.serial, "down"), server, &sink{p, client, server}, stream.Downstream)
+}
+
+func (p *Proxy) cut(reset bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for c := range p.conns {
+		if reset {
+			_ = c.(*net.TCPConn).SetLinger(0)
+		}
+		_ = c.Close()
+		delete(p.conns, c)
+	}
+}
+
+// sink is where one link writes to. It takes bytes even when the connection is
+// gone, so that a link always runs dry and ends.
+type sink struct {
+	p        *Proxy
+	to, from net.Conn
+}
+
+// Write passes b on, or ends the link's source when the destination is gone.
+func (s *sink) Write(b []byte) (int, error) {
+	if _, err := s.to.Write(b); err != nil {
+		_ = s.from.Close()
+	}
+	return len(b), nil
+}
+
+// Close is called by the link once, at its end.
+func (s *sink) Close() error {
+	defer s.p.wg.Done()
+	err := s.to.Close()
+	s.p.mu.Lock()
+	defer s.p.mu.Unlock()
+	delete(s.p.conns, s.to)
+	return err
+}
+
+var _ io.WriteCloser = (*sink)(nil)

@@ -1,0 +1,246 @@
+// Package testredis gives tests throw-away Redis servers (the redis-server of
+// the machine, on free loopback ports) and a TCP proxy in front of them that
+// delays and cuts connections. Only tests import it.
+package testredis
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+)
+
+const (
+	startAttempts = 5                // new ports tried when one is taken under our feet
+	readyTimeout  = 20 * time.Second // from fork to the first answered PING; generous for loaded machines
+	dialTimeout   = 5 * time.Second
+	logTail       = 4 << 10 // bytes of redis-server's log shown when a test fails
+)
+
+var errPortTaken = errors.New("port is taken")
+
+// Server is one redis-server process without persistence. Its methods fail the
+// test it was started for, so those that may fail belong on the test's goroutine.
+type Server struct {
+	t        testing.TB
+	dir      string
+	args     []string
+	password string
+	port     int // settled when Start returns
+
+	mu   sync.Mutex // guards what Restart replaces
+	proc *process
+}
+
+// Start runs a redis-server on a free loopback port, waits until it answers and
+// stops it when the test ends. Each of args is one line of configuration in
+// command line form, as "--requirepass secret" or "--maxmemory", "1mb"; URL, Do
+// and Dial use the password of a "--requirepass". The test fails when there is
+// no redis-server.
+func Start(t testing.TB, args ...string) *Server {
+	t.Helper()
+	if _, err := exec.LookPath("redis-server"); err != nil {
+		t.Fatal("testredis: redis-server is not installed (Debian: apt-get install redis-server)")
+	}
+	s := &Server{t: t, dir: t.TempDir(), args: args, password: passwordIn(args)}
+	t.Cleanup(s.cleanup)
+	for range startAttempts {
+		s.port = FreePort(t)
+		err := s.launch()
+		if err == nil {
+			return s
+		}
+		if !errors.Is(err, errPortTaken) {
+			t.Fatalf("testredis: redis-server on port %d: %v\n%s", s.port, err, s.log())
+		}
+	}
+	t.Fatalf("testredis: %d ports in a row were taken", startAttempts)
+	return nil
+}
+
+// Addr is the server's host:port.
+func (s *Server) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.Port())) }
+
+// URL is the server's redis:// address, with the password of "--requirepass".
+func (s *Server) URL() string {
+	u := url.URL{Scheme: "redis", Host: s.Addr()}
+	if s.password != "" {
+		u.User = url.UserPassword("", s.password)
+	}
+	return u.String()
+}
+
+// Port is the server's TCP port; Restart keeps it.
+func (s *Server) Port() int { return s.port }
+
+// Pid is the process id of the redis-server now running, or of the last one.
+func (s *Server) Pid() int { return s.process().cmd.Process.Pid }
+
+// Kill ends the server with SIGKILL and returns when the process is gone.
+func (s *Server) Kill() { s.process().kill() }
+
+// Restart kills the server if it runs and starts an empty one with the same
+// configuration on the same port.
+func (s *Server) Restart() {
+	s.t.Helper()
+	s.Kill()
+	for deadline := time.Now().Add(readyTimeout); ; {
+		err := s.launch()
+		if err == nil {
+			return
+		}
+		if !errors.Is(err, errPortTaken) || time.Now().After(deadline) {
+			s.t.Fatalf("testredis: restart on port %d: %v\n%s", s.Port(), err, s.log())
+		}
+	}
+}
+
+// Stop freezes the server with SIGSTOP: connections stay open, nothing answers.
+func (s *Server) Stop() { s.signal(syscall.SIGSTOP) }
+
+// Cont lets a stopped server run on (SIGCONT).
+func (s *Server) Cont() { s.signal(syscall.SIGCONT) }
+
+// Do sends one command on a connection of its own and returns the reply in
+// redigo's types (bulk strings are []byte). An error, Redis' own included, fails
+// the test.
+func (s *Server) Do(t testing.TB, args ...any) any {
+	t.Helper()
+	c, err := s.connect()
+	if err != nil {
+		t.Fatalf("testredis: dial %s: %v", s.Addr(), err)
+	}
+	defer c.Close()
+	reply, err := c.Do(fmt.Sprint(args[0]), args[1:]...)
+	if err != nil {
+		t.Fatalf("testredis: %v: %v", args, err)
+	}
+	return reply
+}
+
+// Dial opens a connection past every proxy; it is closed when t ends.
+func (s *Server) Dial(t testing.TB) redis.Conn {
+	t.Helper()
+	c, err := s.connect()
+	if err != nil {
+		t.Fatalf("testredis: dial %s: %v", s.Addr(), err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+func (s *Server) connect() (redis.Conn, error) {
+	return redis.Dial("tcp", s.Addr(),
+		redis.DialConnectTimeout(dialTimeout), redis.DialPassword(s.password))
+}
+
+func (s *Server) process() *process {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.proc
+}
+
+func (s *Server) signal(sig syscall.Signal) {
+	s.t.Helper()
+	if err := s.process().cmd.Process.Signal(sig); err != nil {
+		s.t.Fatalf("testredis: %v to redis-server: %v", sig, err)
+	}
+}
+
+// launch starts a process on s.port and waits until it answers.
+func (s *Server) launch() error {
+	args := append([]string{
+		"--port", strconv.Itoa(s.Port()), "--bind", "127.0.0.1",
+		"--save", "", "--appendonly", "no", "--dir", s.dir,
+	}, s.args...)
+	p, err := startProcess(exec.Command("redis-server", args...), s.logPath())
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.proc = p
+	s.mu.Unlock()
+	return s.waitReady(p)
+}
+
+func (s *Server) waitReady(p *process) error {
+	deadline := time.Now().Add(readyTimeout)
+	for pause := 2 * time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
+		select {
+		case <-p.exited:
+			if strings.Contains(s.log(), "Address already in use") {
+				return errPortTaken
+			}
+			return fmt.Errorf("exited at once: %v", p.err)
+		case <-time.After(pause):
+		}
+		err := s.ping()
+		if err == nil {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			p.kill()
+			return fmt.Errorf("no answer within %v: %w", readyTimeout, err)
+		}
+	}
+}
+
+// ping succeeds once the server answers at all: a refusal such as NOAUTH comes
+// from a server that is up, LOADING from one that is not yet.
+func (s *Server) ping() error {
+	c, err := s.connect()
+	if err == nil {
+		defer c.Close()
+		_, err = c.Do("PING")
+	}
+	var refusal redis.Error
+	if errors.As(err, &refusal) && !strings.HasPrefix(refusal.Error(), "LOADING") {
+		return nil
+	}
+	return err
+}
+
+func (s *Server) cleanup() {
+	if p := s.process(); p != nil {
+		p.kill()
+	}
+	if s.t.Failed() {
+		s.t.Logf("redis-server on port %d said:\n%s", s.Port(), s.log())
+	}
+}
+
+func (s *Server) logPath() string { return filepath.Join(s.dir, "redis.log") }
+
+// log is the end of what the process printed.
+func (s *Server) log() string {
+	b, err := os.ReadFile(s.logPath())
+	if err != nil {
+		return err.Error()
+	}
+	if len(b) > logTail {
+		b = b[len(b)-logTail:]
+	}
+	return string(b)
+}
+
+// passwordIn finds the value of requirepass in either spelling Start accepts.
+func passwordIn(args []string) string {
+	words := strings.Fields(strings.Join(args, " "))
+	for i, w := range words[:max(len(words)-1, 0)] {
+		if w == "--requirepass" {
+			return words[i+1]
+		}
+	}
+	return ""
+}
