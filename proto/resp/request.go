@@ -1,0 +1,312 @@
+package resp
+
+import (
+	"bytes"
+	"math"
+)
+
+// state is where in a request the next byte stands.
+type state uint8
+
+const (
+	atStart     state = iota // between two commands
+	inCount                  // the line "*<count>", up to its CR
+	afterCount               // the byte after that CR, which Redis does not look at
+	inLength                 // the line "$<length>", up to its CR
+	afterLength              // the byte after that CR
+	inBody                   // an argument's bytes
+	inBodyCR                 // the two bytes behind them, which Redis does not look at
+	inBodyLF
+	inInline // a line that does not begin with '*'
+)
+
+// verdict is what a run of request.step ended with.
+type verdict uint8
+
+const (
+	isUnfinished verdict = iota // the bytes ended before the command did
+	isCommand                   // the end of a multibulk command
+	isNothing                   // the end of what Redis swallows: "*0", "*-1"
+	isInline                    // the end of an inline line
+)
+
+// request walks through the bytes of one command without keeping them: it
+// reads headers and skips bodies by count. Its zero value stands before a
+// command. It may be left at any byte and gone on with later.
+type request struct {
+	state state
+	stuck bool     // a NUL in the line hides its end from Redis' strchr
+	text  [24]byte // the start of the header line; a longer one is no number
+	line  int      // bytes seen of the line that is not at its end yet
+	size  int      // bytes seen of the command in earlier steps
+	args  int      // arguments still to come, the present one included
+	body  int      // bytes still to come of the present argument
+}
+
+// step walks on through b. It returns how many bytes it took, all of them
+// unless the command ended or is wrong, and what it met. Line ends that Redis
+// would not look at are set to CR LF in b, since redcon does look.
+func (q *request) step(b []byte, l *Limits) (n int, v verdict, err error) {
+	for i := 0; i < len(b); {
+		switch q.state {
+		case atStart:
+			q.state = inInline
+			if b[i] == '*' {
+				q.state = inCount
+			}
+		case inCount, inLength:
+			k, err := q.header(b[i:], l.Inline)
+			if err != nil {
+				return i, isUnfinished, err
+			}
+			i += k
+		case afterCount:
+			b[i] = '\n'
+			i++
+			if v, err := q.count(l); v == isNothing || err != nil {
+				return i, v, err
+			}
+		case afterLength:
+			b[i] = '\n'
+			i++
+			if err := q.length(q.size+i, l); err != nil {
+				return i, isUnfinished, err
+			}
+		case inBody, inBodyCR, inBodyLF:
+			k, done := q.argument(b[i:])
+			i += k
+			if done {
+				return i, isCommand, nil
+			}
+		case inInline:
+			k, done, err := q.inline(b[i:], l.Inline)
+			if err != nil {
+				return i, isUnfinished, err
+			}
+			i += k
+			if done {
+				*q = request{}
+				return i, isInline, nil
+			}
+		}
+	}
+	q.size += len(b)
+	return len(b), isUnfinished, nil
+}
+
+// header takes b up to and with the line's CR.
+func (q *request) header(b []byte, limit int) (int, error) {
+	for i, c := range b {
+		if c == '\r' && !q.stuck {
+			q.state++ // inCount → afterCount, inLength → afterLength
+			q.line++
+			return i + 1, nil
+		}
+		if q.line == limit {
+			if q.state == inCount {
+				return 0, errCountTooBig
+			}
+			return 0, errBulkCountTooBig
+		}
+		if c == 0 {
+			q.stuck = true
+		}
+		if q.line < len(q.text) {
+			q.text[q.line] = c
+		}
+		q.line++
+	}
+	return len(b), nil
+}
+
+// argument takes bytes of an argument's body or the two behind it, as many as
+// belong to one state. done says that they end the command.
+func (q *request) argument(b []byte) (n int, done bool) {
+	switch q.state {
+	case inBody:
+		n = min(q.body, len(b))
+		if q.body -= n; q.body == 0 {
+			q.state = inBodyCR
+		}
+		return n, false
+	case inBodyCR:
+		b[0] = '\r'
+		q.state = inBodyLF
+		return 1, false
+	default:
+		b[0] = '\n'
+		q.state = inLength
+		if q.args--; q.args > 0 {
+			return 1, false
+		}
+		*q = request{}
+		return 1, true
+	}
+}
+
+// inline takes b up to and with the line's LF.
+func (q *request) inline(b []byte, limit int) (n int, done bool, err error) {
+	n = min(len(b), limit+1-q.line)
+	if !q.stuck {
+		end := bytes.IndexByte(b[:n], '\n')
+		seen := b[:n]
+		if end >= 0 {
+			seen = b[:end]
+		}
+		q.stuck = bytes.IndexByte(seen, 0) >= 0
+		if end >= 0 && !q.stuck {
+			return end + 1, true, nil
+		}
+	}
+	if q.line += n; q.line > limit {
+		return 0, false, errInlineTooBig
+	}
+	return n, false, nil
+}
+
+// count ends the line "*<count>".
+func (q *request) count(l *Limits) (verdict, error) {
+	n, ok := q.number()
+	if !ok || n > math.MaxInt32 {
+		return isUnfinished, errMultibulkLength
+	}
+	if n <= 0 {
+		*q = request{}
+		return isNothing, nil
+	}
+	if err := l.checkArgs(n); err != nil {
+		return isUnfinished, err
+	}
+	q.args, q.state, q.line = int(n), inLength, 0
+	return isUnfinished, nil
+}
+
+// length ends the line "$<length>"; so far counts the command's bytes to here.
+func (q *request) length(soFar int, l *Limits) error {
+	if q.line == 1 {
+		return expectedDollar('\r')
+	}
+	if q.text[0] != '$' {
+		return expectedDollar(q.text[0])
+	}
+	n, ok := q.number()
+	if !ok {
+		return errBulkLength
+	}
+	if err := l.checkBulk(n); err != nil {
+		return err
+	}
+	if n+2 > int64(l.Command-soFar) {
+		return errCommandTooBig
+	}
+	q.body, q.state, q.line = int(n), inBody, 0
+	if n == 0 {
+		q.state = inBodyCR
+	}
+	return nil
+}
+
+// number returns the number behind the first byte of the header line.
+func (q *request) number() (int64, bool) {
+	end := q.line - 1 // without the CR
+	if end > len(q.text) {
+		return 0, false
+	}
+	return parseInteger(q.text[1:end])
+}
+
+// expectedDollar is Redis' error for an argument without its '$'. Redis turns
+// line ends in error texts into spaces.
+func expectedDollar(got byte) error {
+	if got == '\r' || got == '\n' {
+		got = ' '
+	}
+	return &ProtocolError{"expected '$', got '" + string([]byte{got}) + "'"}
+}
+
+// parseInteger is Redis' string2ll: one way to write each number, so no
+// leading zero, no plus, no "-0", and nothing beyond 64 bits.
+func parseInteger(s []byte) (int64, bool) {
+	if len(s) == 1 && s[0] == '0' {
+		return 0, true
+	}
+	negative := len(s) > 0 && s[0] == '-'
+	if negative {
+		s = s[1:]
+	}
+	if len(s) == 0 || len(s) > 19 || s[0] == '0' {
+		return 0, false
+	}
+	var n uint64 // 19 digits fit
+	for _, c := range s {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		n = n*10 + uint64(c-'0')
+	}
+	switch {
+	case negative && n <= 1<<63:
+		return -int64(n), true
+	case !negative && n <= math.MaxInt64:
+		return int64(n), true
+	default:
+		return 0, false
+	}
+}
+
+// wholeCommands returns how many bytes at the start of b are complete multibulk
+// commands that need no correction and break no limit. It is the fast way past
+// step, which judges whatever it stops at.
+func wholeCommands(b []byte, l *Limits) int {
+	end := 0
+	for {
+		if end >= len(b) || b[end] != '*' {
+			return end
+		}
+		args, i := shortNumber(b, end+1)
+		if args < 1 || args > l.Args {
+			return end
+		}
+		for ; args > 0; args-- {
+			if i >= len(b) || b[i] != '$' {
+				return end
+			}
+			var size int
+			size, i = shortNumber(b, i+1)
+			if size < 0 || size > l.Bulk {
+				return end
+			}
+			i += size + 2
+			if i > len(b) || b[i-2] != '\r' || b[i-1] != '\n' {
+				return end
+			}
+		}
+		if i-end > l.Command {
+			return end
+		}
+		end = i
+	}
+}
+
+// shortNumber reads a number of at most nine digits and its CR LF at b[i:], and
+// returns it with the index behind them; -1 when there is no such number.
+func shortNumber(b []byte, i int) (n, next int) {
+	if i+2 < len(b) && b[i+1] == '\r' && b[i+2] == '\n' { // nearly all are one digit
+		if d := b[i] - '0'; d <= 9 {
+			return int(d), i + 3
+		}
+		return -1, i
+	}
+	first := i
+	for ; i < len(b) && i-first <= 9; i++ {
+		d := b[i] - '0'
+		if d > 9 {
+			break
+		}
+		n = n*10 + int(d)
+	}
+	if i-first > 9 || i == first || b[first] == '0' || i+1 >= len(b) || b[i] != '\r' || b[i+1] != '\n' {
+		return -1, i
+	}
+	return n, i + 2
+}

@@ -1,0 +1,292 @@
+package resp
+
+import (
+	"bytes"
+	"errors"
+)
+
+const (
+	// maxDepth is how deep aggregates may be nested in a reply.
+	maxDepth = 512
+	// maxDigits keeps a length, and twice a length, within 64 bits.
+	maxDigits = 18
+)
+
+// Errors of [Scanner.Scan]. The connection the bytes came from cannot be used
+// any more.
+var (
+	ErrFrameType   = errors.New("reply of unknown type")
+	ErrFrameLength = errors.New("reply with an invalid length")
+	ErrFrameEnd    = errors.New("reply does not end in CR LF")
+	ErrFrameDepth  = errors.New("reply nested too deep")
+)
+
+// scan is where in a reply frame the next byte stands.
+type scan uint8
+
+const (
+	scanType   scan = iota // at a type byte
+	scanLine               // in a line of text, up to its CR LF
+	scanNumber             // in the line of a length
+	scanMinus              // behind "$-" or "*-"
+	scanNull               // behind "$-1" or "*-1"
+	scanNumLF              // behind the CR of a length
+	scanNullLF             // behind the CR of a null
+	scanBody               // in a body
+	scanBodyCR
+	scanBodyLF
+	scanBroken // behind an error
+)
+
+// level is an aggregate whose elements are being scanned.
+type level struct {
+	left      int64
+	attribute bool
+}
+
+// A Scanner finds the ends of reply frames in a stream of bytes that comes in
+// pieces of any size: RESP2 and RESP3, all types but the streamed ones, which
+// Redis does not send. It keeps no bytes and allocates nothing; bodies are
+// skipped by count. Attributes belong to the frame behind them.
+//
+// It checks what it needs to stay in step, types, lengths and line ends, not
+// whether the text of a number is one. A text line has no bound, since it is
+// not kept.
+//
+// The zero value stands before a frame.
+type Scanner struct {
+	kind   byte // of the outermost frame
+	typ    byte // of the present one
+	at     scan
+	cr     bool // the last byte of the line was a CR
+	digits uint8
+	depth  int
+	n      int64 // the length so far, or what is left of the body
+	err    error
+	levels [maxDepth]level
+}
+
+// Kind returns the first byte of the frame that is being scanned or, between
+// two frames, of the last one; 0 before the first. It is '|' for as long as
+// only a frame's attributes have come.
+func (s *Scanner) Kind() byte { return s.kind }
+
+// Scan looks at the next bytes of the stream. The first n bytes of p belong to
+// the current frame; done says that it ends there. When it does not, n is
+// len(p), and the next Scan goes on. An error is final.
+func (s *Scanner) Scan(p []byte) (n int, done bool, err error) {
+	i := 0
+	for i < len(p) {
+		var complete bool
+		if s.at == scanType {
+			if s.depth == 0 {
+				s.kind = p[i]
+			}
+			if end := scalar(p[i:]); end > 0 {
+				i += end
+				complete = true
+			} else {
+				if err := s.begin(p[i]); err != nil {
+					return s.fail(err)
+				}
+				i++
+				continue
+			}
+		} else {
+			var k int
+			if k, complete, err = s.goOn(p[i:]); err != nil {
+				return s.fail(err)
+			}
+			i += k
+		}
+		if complete && s.finish() {
+			return i, true, nil
+		}
+	}
+	return i, false, nil
+}
+
+// scalar returns the length of the frame that p begins with when it is a text
+// line or a bulk string and all of it is in p; otherwise 0. It is the fast way
+// past begin and goOn, which judge whatever it does not take.
+func scalar(p []byte) int {
+	switch p[0] {
+	case '+', '-', ':', ',', '#', '_', '(':
+		end := bytes.IndexByte(p, '\n')
+		if end > 1 && p[end-1] == '\r' {
+			return end + 1
+		}
+	case '$':
+		if len(p) >= 5 && string(p[1:5]) == "-1\r\n" {
+			return 5
+		}
+		n, i := 0, 1
+		for ; i < len(p) && i < 10; i++ { // nine digits
+			d := p[i] - '0'
+			if d > 9 {
+				break
+			}
+			n = n*10 + int(d)
+		}
+		if i == 1 || i+2+n+2 > len(p) || p[i] != '\r' || p[i+1] != '\n' {
+			return 0
+		}
+		i += 2 + n
+		if p[i] == '\r' && p[i+1] == '\n' {
+			return i + 2
+		}
+	}
+	return 0
+}
+
+// begin takes the type byte of a frame.
+func (s *Scanner) begin(typ byte) error {
+	s.typ = typ
+	switch typ {
+	case '+', '-', ':', ',', '#', '_', '(':
+		s.at, s.cr = scanLine, false
+	case '$', '=', '!', '*', '~', '>', '%', '|':
+		s.at, s.n, s.digits = scanNumber, 0, 0
+	default:
+		return ErrFrameType
+	}
+	return nil
+}
+
+// goOn takes bytes of the frame that has begun, as many as belong to one state.
+// complete says that it ends there, as an element of what is around it.
+func (s *Scanner) goOn(p []byte) (n int, complete bool, err error) {
+	switch s.at {
+	case scanLine:
+		n, complete = s.line(p)
+		return n, complete, nil
+	case scanNumber:
+		return s.number(p)
+	case scanMinus:
+		s.at = scanNull
+		return 1, false, expect(p[0], '1', ErrFrameLength)
+	case scanNull:
+		s.at = scanNullLF
+		return 1, false, expect(p[0], '\r', ErrFrameLength)
+	case scanNullLF:
+		return 1, true, expect(p[0], '\n', ErrFrameLength)
+	case scanNumLF:
+		if p[0] != '\n' {
+			return 0, false, ErrFrameLength
+		}
+		complete, err = s.length()
+		return 1, complete, err
+	case scanBody:
+		k := min(s.n, int64(len(p)))
+		if s.n -= k; s.n == 0 {
+			s.at = scanBodyCR
+		}
+		return int(k), false, nil
+	case scanBodyCR:
+		s.at = scanBodyLF
+		return 1, false, expect(p[0], '\r', ErrFrameEnd)
+	case scanBodyLF:
+		return 1, true, expect(p[0], '\n', ErrFrameEnd)
+	default: // scanBroken; scanType does not come here
+		return 0, false, s.err
+	}
+}
+
+// line takes text up to and with its CR LF. A CR or LF alone is text.
+func (s *Scanner) line(p []byte) (n int, complete bool) {
+	for n < len(p) {
+		k := bytes.IndexByte(p[n:], '\n')
+		if k < 0 {
+			s.cr = p[len(p)-1] == '\r'
+			return len(p), false
+		}
+		if n += k; n > 0 {
+			s.cr = p[n-1] == '\r'
+		}
+		n++
+		if s.cr {
+			return n, true
+		}
+	}
+	s.cr = false // the last byte was an LF
+	return n, false
+}
+
+// number takes the digits of a length and the CR behind them.
+func (s *Scanner) number(p []byte) (n int, complete bool, err error) {
+	for i, c := range p {
+		switch {
+		case c >= '0' && c <= '9' && s.digits < maxDigits:
+			s.n = s.n*10 + int64(c-'0')
+			s.digits++
+		case c == '\r' && s.digits > 0:
+			s.at = scanNumLF
+			return i + 1, false, nil
+		case c == '-' && s.digits == 0 && (s.typ == '$' || s.typ == '*'):
+			s.at = scanMinus
+			return i + 1, false, nil
+		default:
+			return i, false, ErrFrameLength
+		}
+	}
+	return len(p), false, nil
+}
+
+// length ends the line of a length.
+func (s *Scanner) length() (complete bool, err error) {
+	switch s.typ {
+	case '$', '=', '!':
+		s.at = scanBody
+		if s.n == 0 {
+			s.at = scanBodyCR
+		}
+		return false, nil
+	case '%', '|':
+		s.n *= 2
+	}
+	if s.n == 0 {
+		if s.typ == '|' {
+			s.at = scanType // what it belongs to follows
+			return false, nil
+		}
+		return true, nil
+	}
+	if s.depth == maxDepth {
+		return false, ErrFrameDepth
+	}
+	s.levels[s.depth] = level{s.n, s.typ == '|'}
+	s.depth++
+	s.at = scanType
+	return false, nil
+}
+
+// finish counts a complete frame in what is around it, and reports whether the
+// outermost one is complete.
+func (s *Scanner) finish() bool {
+	s.at = scanType
+	for s.depth > 0 {
+		l := &s.levels[s.depth-1]
+		if l.left--; l.left > 0 {
+			return false
+		}
+		s.depth--
+		if l.attribute {
+			return false // what it belongs to follows
+		}
+	}
+	return true
+}
+
+// fail ends the scan for good.
+func (s *Scanner) fail(err error) (int, bool, error) {
+	s.at, s.err = scanBroken, err
+	return 0, false, err
+}
+
+// expect returns err unless got is want.
+func expect(got, want byte, err error) error {
+	if got != want {
+		return err
+	}
+	return nil
+}
