@@ -1,0 +1,219 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const benchmarkHead = `"test","rps","avg_latency_ms","min_latency_ms","p50_latency_ms","p95_latency_ms","p99_latency_ms","max_latency_ms"` + "\n"
+
+func TestParseBenchmark(t *testing.T) {
+	got, err := parseBenchmark("WARNING: Could not fetch server CONFIG\n"+benchmarkHead+
+		`"GET","52083.34","0.616","0.064","0.487","0.911","4.391","24.687"`+"\n", "GET")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := (dataSample{PerSecond: 52083.34, P50: 487, P99: 4391}); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	for _, bad := range []string{
+		"", benchmarkHead, benchmarkHead + `"SET","1","1","1","1","1","1","1"`,
+		benchmarkHead + `"GET","0.00","1","1","1","1","1","1"`, benchmarkHead + `"GET","x","1","1","1","1","1","1"`,
+	} {
+		if _, err := parseBenchmark(bad, "GET"); err == nil {
+			t.Errorf("no error for %q", bad)
+		}
+	}
+}
+
+func TestMedian(t *testing.T) {
+	same := func(v float64) float64 { return v }
+	for _, c := range []struct {
+		in   []float64
+		want float64
+	}{{nil, 0}, {[]float64{3}, 3}, {[]float64{9, 1, 5}, 5}, {[]float64{4, 1, 2, 8}, 3}} {
+		if got := median(c.in, same); got != c.want {
+			t.Errorf("median(%v) = %v, want %v", c.in, got, c.want)
+		}
+	}
+}
+
+func TestTableLinesUp(t *testing.T) {
+	tb := table{title: "T", head: []string{"", "p50 µs"}}
+	tb.add("direct", "63")
+	tb.add("byte relay", "–")
+	var out strings.Builder
+	tb.print(&out)
+	want := `
+T
+
+|            | p50 µs |
+|------------|-------:|
+| direct     |     63 |
+| byte relay |      – |
+`
+	if out.String() != want {
+		t.Errorf("got:\n%s\nwant:\n%s", out.String(), want)
+	}
+}
+
+func TestParseFlags(t *testing.T) {
+	if s, err := parse([]string{"-quick", "-only", "locks"}); err != nil || s.rounds != 1 || s.only != "locks" {
+		t.Errorf("%+v, %v", s, err)
+	}
+	for _, bad := range []string{"-only x", "-rounds 0", "-seconds -1", "word"} {
+		if _, err := parse(strings.Fields(bad)); err == nil {
+			t.Errorf("no error for %q", bad)
+		}
+	}
+}
+
+// lockServer answers LOCK and UNLOCK of one lock, and nothing else.
+type lockServer struct {
+	net.Listener
+	lock   chan struct{} // holds one item while the lock is free
+	served sync.WaitGroup
+}
+
+func newLockServer(t *testing.T) *lockServer {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &lockServer{Listener: l, lock: make(chan struct{}, 1)}
+	s.lock <- struct{}{}
+	s.served.Go(s.accept)
+	t.Cleanup(func() { l.Close(); s.served.Wait() })
+	return s
+}
+
+func (s *lockServer) accept() {
+	for {
+		c, err := s.Accept()
+		if err != nil {
+			return
+		}
+		s.served.Go(func() { s.serve(c) })
+	}
+}
+
+func (s *lockServer) serve(c net.Conn) {
+	defer c.Close()
+	in := &client{Conn: c, r: bufio.NewReader(c)}
+	for {
+		cmd, err := in.reply() // a command has the form of a reply
+		if err != nil {
+			return
+		}
+		switch {
+		case strings.Contains(string(cmd), "UNLOCK"):
+			s.lock <- struct{}{}
+			io.WriteString(c, ":1\r\n")
+		default:
+			<-s.lock
+			io.WriteString(c, "+OK\r\n")
+		}
+	}
+}
+
+func handoff(s *lockServer) loopLoad {
+	proxied := &target{name: lockproxy, proxy: &process{}}
+	return loopLoad{s.Addr().String(), 8, proxied.pair(true), true}
+}
+
+func TestLoopsTakeTurns(t *testing.T) {
+	r, err := handoff(newLockServer(t)).start(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.sampling.Store(true)
+	for r.pairs.Load() < 200 && !r.stopping.Load() {
+		time.Sleep(time.Millisecond)
+	}
+	if err := r.stop(); err != nil {
+		t.Fatal(err)
+	}
+	if r.percentile(0.5) <= 0 || r.percentile(0.99) < r.percentile(0.5) {
+		t.Errorf("p50 %v µs, p99 %v µs", r.percentile(0.5), r.percentile(0.99))
+	}
+}
+
+func TestLoopsSeeTwoHolders(t *testing.T) {
+	l := handoff(newLockServer(t))
+	c, err := dial(context.Background(), l.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	r := &loops{loopLoad: l}
+	r.holders.Store(1) // somebody else is between LOCK and UNLOCK
+	take, release := l.pair(0)
+	if err := r.once(c, take, release); err == nil || !strings.Contains(err.Error(), "hold the one lock") {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestReplyFrames(t *testing.T) {
+	ours, theirs := net.Pipe()
+	defer ours.Close()
+	defer theirs.Close()
+	c := &client{Conn: ours, r: bufio.NewReader(ours)}
+	for _, frame := range []string{"+OK\r\n", ":12\r\n", "$-1\r\n", "$5\r\na\r\nbc\r\n", "*-1\r\n", "*0\r\n", "*2\r\n*1\r\n:1\r\n$1\r\nx\r\n"} {
+		go io.WriteString(theirs, frame)
+		if got, err := c.reply(); err != nil || string(got) != frame {
+			t.Errorf("reply = %q, %v, want %q", got, err, frame)
+		}
+	}
+}
+
+// TestRelay runs the byte relay in a process of its own, as a measurement does.
+func TestRelay(t *testing.T) {
+	if os.Getenv("BENCH_TEST_RELAY") != "" {
+		listen, redis, _ := strings.Cut(os.Getenv("BENCH_TEST_RELAY"), " ")
+		fmt.Println(relay(listen, redis))
+		return
+	}
+	s := newLockServer(t)
+	addr, err := freeAddr()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(os.Args[0], "-test.run", "^TestRelay$")
+	cmd.Env = append(os.Environ(), "BENCH_TEST_RELAY="+addr+" "+s.Addr().String())
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Wait()
+	defer cmd.Process.Kill()
+	var c *client
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		if c, err = dial(context.Background(), addr); err == nil {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal(err)
+		}
+	}
+	defer c.Close()
+	for range 10 {
+		if err := (exchange{command("LOCK", "k"), "+OK"}).do(c); err != nil {
+			t.Fatal(err)
+		}
+		if err := (exchange{command("UNLOCK", "k"), ":1"}).do(c); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

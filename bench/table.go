@@ -1,0 +1,97 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+)
+
+// table is printed as Markdown whose columns line up as plain text too.
+type table struct {
+	title string
+	head  []string
+	rows  [][]string
+}
+
+func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
+
+func (t *table) print(w io.Writer) {
+	width := make([]int, len(t.head))
+	for _, row := range append([][]string{t.head}, t.rows...) {
+		for i, cell := range row {
+			width[i] = max(width[i], utf8.RuneCountInString(cell), 2)
+		}
+	}
+	fmt.Fprintf(w, "\n%s\n\n", t.title)
+	printRow(w, t.head, width)
+	rule := "|"
+	for i, n := range width {
+		if i == 0 {
+			rule += strings.Repeat("-", n+2) + "|"
+		} else {
+			rule += strings.Repeat("-", n+1) + ":|"
+		}
+	}
+	fmt.Fprintln(w, rule)
+	for _, row := range t.rows {
+		printRow(w, row, width)
+	}
+}
+
+// printRow sets names left and figures right.
+func printRow(w io.Writer, cells []string, width []int) {
+	line := "|"
+	for i, cell := range cells {
+		pad := strings.Repeat(" ", width[i]-utf8.RuneCountInString(cell))
+		if i == 0 {
+			line += " " + cell + pad + " |"
+		} else {
+			line += " " + pad + cell + " |"
+		}
+	}
+	fmt.Fprintln(w, line)
+}
+
+func plural(n int, noun string) string {
+	if n != 1 {
+		noun += "s"
+	}
+	return fmt.Sprintf("%d %s", n, noun)
+}
+
+// Cells: "–" stands for a figure there is none of.
+
+func count(v float64) string {
+	switch {
+	case v == 0:
+		return "–"
+	case v >= 100e3:
+		return fmt.Sprintf("%.0f k", v/1e3)
+	case v >= 1e3:
+		return fmt.Sprintf("%.1f k", v/1e3)
+	}
+	return fmt.Sprintf("%.0f", v)
+}
+
+func decimal(v float64) string {
+	if v == 0 {
+		return "–"
+	}
+	return fmt.Sprintf("%.2f", v)
+}
+
+func whole(v float64) string {
+	if v == 0 {
+		return "–"
+	}
+	return fmt.Sprintf("%.0f", v)
+}
+
+// ratio is a over b, 0 when either is missing.
+func ratio(a, b float64) float64 {
+	if b == 0 {
+		return 0
+	}
+	return a / b
+}

@@ -1,0 +1,60 @@
+package telemetry
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+)
+
+func BenchmarkCounterAdd(b *testing.B) {
+	b.ReportAllocs()
+	for b.Loop() {
+		Commands.Add(1)
+	}
+}
+
+func BenchmarkCounterAddParallel(b *testing.B) {
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			Commands.Add(1)
+		}
+	})
+}
+
+func BenchmarkSpanUnrecorded(b *testing.B) {
+	start(b, Options{})
+	ctx := context.Background()
+	b.ReportAllocs()
+	for b.Loop() {
+		_, span := Span(ctx, "LOCK", attribute.String("kind", "plain"))
+		span.End()
+	}
+}
+
+func BenchmarkVerbDoneBeforeStart(b *testing.B) {
+	ctx := context.Background()
+	b.ReportAllocs()
+	for b.Loop() {
+		VerbDone(ctx, "LOCK", "ok", time.Millisecond)
+	}
+}
+
+func BenchmarkVerbDone(b *testing.B) {
+	start(b, Options{MetricsListen: "127.0.0.1:0"})
+	ctx := context.Background()
+	b.ReportAllocs()
+	for b.Loop() {
+		VerbDone(ctx, "LOCK", "ok", time.Millisecond)
+	}
+}
+
+func BenchmarkLockGranted(b *testing.B) {
+	start(b, Options{MetricsListen: "127.0.0.1:0"})
+	ctx := context.Background()
+	b.ReportAllocs()
+	for b.Loop() {
+		LockGranted(ctx, "plain", time.Millisecond)
+	}
+}

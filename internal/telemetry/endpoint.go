@@ -1,0 +1,93 @@
+package telemetry
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/prometheus/otlptranslator"
+	exporter "go.opentelemetry.io/otel/exporters/prometheus"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+)
+
+// endpoint serves GET /metrics in Prometheus' text format, and GET /healthz.
+type endpoint struct {
+	listener net.Listener
+	server   *http.Server
+	logger   *slog.Logger
+	served   chan struct{} // closed when serve has returned
+}
+
+// listen opens the endpoint and returns the reader through which it collects.
+func listen(addr string, logger *slog.Logger) (*endpoint, sdkmetric.Reader, error) {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	)
+	reader, err := exporter.New(
+		exporter.WithRegisterer(registry),
+		exporter.WithTranslationStrategy(otlptranslator.UnderscoreEscapingWithSuffixes),
+		exporter.WithoutScopeInfo(), // one scope: its labels would only repeat
+	)
+	if err != nil {
+		return nil, nil, err
+	}
+	listener, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, nil, err
+	}
+	e := &endpoint{
+		listener: listener,
+		server: &http.Server{
+			Handler:           routes(registry, logger),
+			ReadHeaderTimeout: 5 * time.Second,
+			ReadTimeout:       10 * time.Second,
+			WriteTimeout:      time.Minute,
+			IdleTimeout:       2 * time.Minute,
+			MaxHeaderBytes:    16 << 10,
+			ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
+		},
+		logger: logger,
+		served: make(chan struct{}),
+	}
+	go e.serve()
+	return e, reader, nil
+}
+
+func routes(registry *prometheus.Registry, logger *slog.Logger) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{
+		ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
+		Registry: registry,
+	}))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		io.WriteString(w, "ok\n") // the caller has hung up if this fails
+	})
+	return mux
+}
+
+func (e *endpoint) serve() {
+	defer close(e.served)
+	if err := e.server.Serve(e.listener); !errors.Is(err, http.ErrServerClosed) {
+		e.logger.Error("metrics endpoint stopped", "addr", e.listener.Addr().String(), "error", err)
+	}
+}
+
+// shutdown lets scrapes under way finish within ctx, then cuts them.
+func (e *endpoint) shutdown(ctx context.Context) error {
+	err := e.server.Shutdown(ctx)
+	if err != nil {
+		err = errors.Join(err, e.server.Close())
+	}
+	<-e.served
+	return err
+}

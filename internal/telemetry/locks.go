@@ -1,0 +1,65 @@
+package telemetry
+
+import (
+	"context"
+	"time"
+)
+
+// Each family of attribute values, built once per combination. The values are
+// words of our own (a verb, an outcome, a kind of lock, a reason): few, fixed.
+var (
+	verbLabels    = newLabelCache("verb", "outcome")
+	kindLabels    = newLabelCache("kind", "")
+	lossLabels    = newLabelCache("kind", "reason")
+	renewalLabels = newLabelCache("outcome", "")
+)
+
+// VerbDone records that a lock verb was answered: outcome is one word, "ok",
+// "nil" or the error's first word in lower case; took is from its arrival to
+// its reply.
+func VerbDone(ctx context.Context, verb, outcome string, took time.Duration) {
+	if set := current.Load(); set != nil {
+		set.verbDuration.Record(ctx, took.Seconds(), verbLabels.get(verb, outcome).record...)
+	}
+}
+
+// LockGranted records a grant of a lock of this kind ("plain", "fair", "read",
+// "write") after a wait, which is the round trip alone when the lock was free.
+func LockGranted(ctx context.Context, kind string, waited time.Duration) {
+	if set := current.Load(); set != nil {
+		l := kindLabels.get(kind, "")
+		set.granted.Add(ctx, 1, l.add...)
+		set.lockWait.Record(ctx, waited.Seconds(), l.record...)
+	}
+}
+
+// LockReleased records that a lock was given up by its holder, and for how long
+// it was held.
+func LockReleased(ctx context.Context, kind string, held time.Duration) {
+	if set := current.Load(); set != nil {
+		set.lockHold.Record(ctx, held.Seconds(), kindLabels.get(kind, "").record...)
+	}
+}
+
+// LockLost records that a holder's lock ended without the holder; reason is one
+// word.
+func LockLost(ctx context.Context, kind, reason string) {
+	if set := current.Load(); set != nil {
+		set.lost.Add(ctx, 1, lossLabels.get(kind, reason).add...)
+	}
+}
+
+// Renewal records n renewals that ended with the same outcome, one word.
+func Renewal(ctx context.Context, outcome string, n int) {
+	if set := current.Load(); set != nil {
+		set.renewals.Add(ctx, int64(n), renewalLabels.get(outcome, "").add...)
+	}
+}
+
+// RenewalLate records how long after its due time a renewal was sent; 0 for one
+// in time.
+func RenewalLate(ctx context.Context, late time.Duration) {
+	if set := current.Load(); set != nil {
+		set.lateness.Record(ctx, late.Seconds())
+	}
+}

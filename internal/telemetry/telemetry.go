@@ -1,0 +1,178 @@
+// Package telemetry counts, times and traces what lockproxy does, with
+// OpenTelemetry.
+//
+// Every package may count. What is counted on the way of every command is a
+// plain atomic ([Counter], [Gauge]) that a collection reads; what is counted
+// once per lock verb goes into OpenTelemetry's counters and histograms. All of
+// it may be called before [Start] and after [Telemetry.Shutdown], when it costs
+// next to nothing.
+//
+// Figures leave the process in two ways, both off by default: a Prometheus
+// endpoint, and the exporters that the standard OTEL_ environment variables
+// ask for. Nothing is ever labelled with a lock name, an owner or a client's
+// address: there is no bound on how many of those exist.
+package telemetry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace/noop"
+)
+
+// scope is the instrumentation scope of every instrument and span.
+const scope = "github.com/lockproxy/lockproxy"
+
+// Options say what [Start] begins.
+type Options struct {
+	// ServiceVersion is reported as service.version.
+	ServiceVersion string
+	// MetricsListen is the TCP address of the Prometheus endpoint,
+	// host:port, where port 0 means any free one. "" means no endpoint.
+	MetricsListen string
+	// Logger gets the exporters' errors. nil means slog.Default().
+	Logger *slog.Logger
+}
+
+// Telemetry is what [Start] began. [Telemetry.Shutdown] must end it.
+type Telemetry struct {
+	endpoint *endpoint // nil: no Prometheus endpoint
+	metrics  *sdkmetric.MeterProvider
+	traces   *sdktrace.TracerProvider // nil: no spans leave
+	set      *instruments             // nil: no figures leave
+
+	once sync.Once
+	err  error
+}
+
+// Start begins to publish figures and spans: on the Prometheus endpoint of
+// o.MetricsListen, and to the exporters that the OTEL_ environment variables
+// name. With neither, it opens no connection and starts no goroutine. Errors
+// are an unusable listen address and unknown or contradictory OTEL_ values.
+func Start(ctx context.Context, o Options) (*Telemetry, error) {
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	t := &Telemetry{}
+	if err := t.start(ctx, o); err != nil {
+		return nil, fmt.Errorf("telemetry: %w", errors.Join(err, t.Shutdown(ctx)))
+	}
+	return t, nil
+}
+
+func (t *Telemetry) start(ctx context.Context, o Options) error {
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
+		o.Logger.Warn("telemetry export failed", "error", err)
+	}))
+	res, err := resource.New(ctx,
+		resource.WithTelemetrySDK(),
+		resource.WithService(),
+		resource.WithAttributes(
+			attribute.String("service.name", "lockproxy"),
+			attribute.String("service.version", o.ServiceVersion),
+		),
+		resource.WithFromEnv(), // the operator's own names win
+	)
+	if err != nil {
+		return fmt.Errorf("describing this process: %w", err)
+	}
+	if err := t.startTraces(ctx, res); err != nil {
+		return err
+	}
+	return t.startMetrics(ctx, res, o)
+}
+
+// placeholder is the global tracer provider while nobody has set one.
+var placeholder = otel.GetTracerProvider()
+
+// startTraces sets the global tracer provider, which [Span] uses.
+func (t *Telemetry) startTraces(ctx context.Context, res *resource.Resource) error {
+	exporter, err := spanExporter(ctx)
+	if err != nil {
+		return fmt.Errorf("traces: %w", err)
+	}
+	if exporter == nil {
+		// OpenTelemetry's placeholder costs five times the no-op provider.
+		if otel.GetTracerProvider() == placeholder {
+			otel.SetTracerProvider(noop.NewTracerProvider())
+		}
+		return nil
+	}
+	t.traces = sdktrace.NewTracerProvider(sdktrace.WithResource(res), sdktrace.WithBatcher(exporter))
+	otel.SetTracerProvider(t.traces)
+	return nil
+}
+
+func (t *Telemetry) startMetrics(ctx context.Context, res *resource.Resource, o Options) error {
+	var readers []sdkmetric.Option
+	if o.MetricsListen != "" {
+		e, reader, err := listen(o.MetricsListen, o.Logger)
+		if err != nil {
+			return fmt.Errorf("metrics endpoint: %w", err)
+		}
+		t.endpoint = e
+		readers = append(readers, sdkmetric.WithReader(reader))
+	}
+	reader, err := metricReader(ctx)
+	if err != nil {
+		return fmt.Errorf("metrics: %w", err)
+	}
+	if reader != nil {
+		readers = append(readers, sdkmetric.WithReader(reader))
+	}
+	if len(readers) == 0 {
+		return nil
+	}
+	t.metrics = sdkmetric.NewMeterProvider(append(readers, sdkmetric.WithResource(res))...)
+	set, err := newInstruments(t.metrics.Meter(scope))
+	if err != nil {
+		return err
+	}
+	t.set = set
+	current.Store(set)
+	return nil
+}
+
+// Addr returns the Prometheus endpoint's address, nil if there is none.
+func (t *Telemetry) Addr() net.Addr {
+	if t.endpoint == nil {
+		return nil
+	}
+	return t.endpoint.listener.Addr()
+}
+
+// Shutdown sends what was gathered and not yet sent, and ends everything Start
+// began; what ctx leaves no time for is dropped. Counting stays allowed.
+func (t *Telemetry) Shutdown(ctx context.Context) error {
+	t.once.Do(func() { t.err = t.shutdown(ctx) })
+	return t.err
+}
+
+func (t *Telemetry) shutdown(ctx context.Context) error {
+	var errs []error
+	if t.traces != nil {
+		if otel.GetTracerProvider() == t.traces {
+			otel.SetTracerProvider(noop.NewTracerProvider())
+		}
+		errs = append(errs, t.traces.Shutdown(ctx))
+	}
+	if t.set != nil {
+		current.CompareAndSwap(t.set, nil)
+	}
+	if t.endpoint != nil {
+		errs = append(errs, t.endpoint.shutdown(ctx))
+	}
+	if t.metrics != nil {
+		errs = append(errs, t.metrics.Shutdown(ctx))
+	}
+	return errors.Join(errs...)
+}

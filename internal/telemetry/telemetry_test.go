@@ -1,0 +1,344 @@
+package telemetry
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace/noop"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) {
+	// The tests decide what the environment asks for.
+	for _, kv := range os.Environ() {
+		if name, _, _ := strings.Cut(kv, "="); strings.HasPrefix(name, "OTEL_") {
+			os.Unsetenv(name)
+		}
+	}
+	goleak.VerifyTestMain(m)
+}
+
+func start(t testing.TB, o Options) *Telemetry {
+	t.Helper()
+	tel, err := Start(context.Background(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if err := tel.Shutdown(ctx); err != nil {
+			t.Errorf("Shutdown: %v", err)
+		}
+	})
+	return tel
+}
+
+// get fetches one page of the endpoint without leaving a connection behind.
+func get(t *testing.T, tel *Telemetry, path string) string {
+	t.Helper()
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Get("http://" + tel.Addr().String() + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		t.Fatalf("GET %s: %s\n%s", path, resp.Status, body)
+	}
+	return string(body)
+}
+
+// samples parses Prometheus' text format into series → value.
+func samples(t *testing.T, page string) map[string]float64 {
+	t.Helper()
+	out := map[string]float64{}
+	for s := bufio.NewScanner(strings.NewReader(page)); s.Scan(); {
+		line := s.Text()
+		i := strings.LastIndexByte(line, ' ')
+		if strings.HasPrefix(line, "#") || i < 0 {
+			continue
+		}
+		v, err := strconv.ParseFloat(line[i+1:], 64)
+		if err != nil {
+			t.Fatalf("bad line %q", line)
+		}
+		out[line[:i]] = v
+	}
+	return out
+}
+
+func countSomething(ctx context.Context) {
+	VerbDone(ctx, "LOCK", "ok", 300*time.Microsecond)
+	VerbDone(ctx, "LOCK", "nil", 3*time.Second)
+	LockGranted(ctx, "plain", 200*time.Microsecond)
+	LockGranted(ctx, "plain", 90*time.Second)
+	LockReleased(ctx, "plain", 2*time.Millisecond)
+	LockLost(ctx, "plain", "expired")
+	Renewal(ctx, "renewed", 500)
+	RenewalLate(ctx, 7*time.Millisecond)
+}
+
+func TestScrapeShowsWhatWasCounted(t *testing.T) {
+	ctx := context.Background()
+	countSomething(ctx) // before Start: goes nowhere, harms nothing
+	tel := start(t, Options{ServiceVersion: "1.2.3", MetricsListen: "127.0.0.1:0"})
+
+	atomics := map[string]interface {
+		Add(int64)
+		Value() int64
+	}{
+		"lockproxy_clients":                  &Clients,
+		"lockproxy_clients_accepted_total":   &ClientsAccepted,
+		"lockproxy_clients_rejected_total":   &ClientsRejected,
+		"lockproxy_commands_forwarded_total": &Commands,
+		"lockproxy_pipes":                    &Pipes,
+		"lockproxy_pipe_reconnects_total":    &PipeReconnects,
+		"lockproxy_pipe_failures_total":      &PipeFailures,
+		"lockproxy_locks_held":               &LocksHeld,
+		"lockproxy_locks_waiting":            &LocksWaiting,
+	}
+	var n int64
+	for _, a := range atomics {
+		n += 11
+		a.Add(n)
+	}
+	countSomething(ctx)
+	countSomething(ctx)
+
+	page := get(t, tel, "/metrics")
+	got := samples(t, page)
+	for name, a := range atomics {
+		if v, ok := got[name]; !ok || v != float64(a.Value()) {
+			t.Errorf("%s = %v (present: %v), want %d", name, v, ok, a.Value())
+		}
+	}
+	for series, want := range map[string]float64{
+		`lockproxy_verb_duration_seconds_count{outcome="ok",verb="LOCK"}`:            2,
+		`lockproxy_verb_duration_seconds_bucket{outcome="nil",verb="LOCK",le="2.5"}`: 0,
+		`lockproxy_verb_duration_seconds_bucket{outcome="nil",verb="LOCK",le="5"}`:   2,
+		`lockproxy_lock_granted_total{kind="plain"}`:                                 4,
+		`lockproxy_lock_wait_seconds_bucket{kind="plain",le="0.0001"}`:               0,
+		`lockproxy_lock_wait_seconds_bucket{kind="plain",le="60"}`:                   2,
+		`lockproxy_lock_wait_seconds_count{kind="plain"}`:                            4,
+		`lockproxy_lock_hold_seconds_bucket{kind="plain",le="0.001"}`:                0,
+		`lockproxy_lock_hold_seconds_bucket{kind="plain",le="600"}`:                  2,
+		`lockproxy_lock_lost_total{kind="plain",reason="expired"}`:                   2,
+		`lockproxy_lock_renewals_total{outcome="renewed"}`:                           1000,
+		`lockproxy_lock_renewal_lateness_seconds_count`:                              2,
+		`lockproxy_lock_renewal_lateness_seconds_bucket{le="0.01"}`:                  2,
+	} {
+		if v, ok := got[series]; !ok || v != want {
+			t.Errorf("%s = %v (present: %v), want %v", series, v, ok, want)
+		}
+	}
+	for _, want := range []string{`service_name="lockproxy"`, `service_version="1.2.3"`, "go_goroutines ", "process_cpu_seconds_total "} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page lacks %s", want)
+		}
+	}
+	if body := get(t, tel, "/healthz"); body != "ok\n" {
+		t.Errorf("/healthz = %q", body)
+	}
+}
+
+func TestStartAgainAfterShutdown(t *testing.T) {
+	ctx := context.Background()
+	for range 2 {
+		tel, err := Start(ctx, Options{MetricsListen: "127.0.0.1:0"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		LockLost(ctx, "plain", "forced")
+		if got := samples(t, get(t, tel, "/metrics"))[`lockproxy_lock_lost_total{kind="plain",reason="forced"}`]; got != 1 {
+			t.Errorf("lost = %v, want 1 in each life", got)
+		}
+		if err := tel.Shutdown(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if err := tel.Shutdown(ctx); err != nil {
+			t.Errorf("second Shutdown: %v", err)
+		}
+		countSomething(ctx)
+	}
+}
+
+func TestStartRefusesABadAddress(t *testing.T) {
+	if _, err := Start(context.Background(), Options{MetricsListen: "127.0.0.1:99999"}); err == nil {
+		t.Error("no error")
+	}
+}
+
+func TestStartRefusesAnUnknownExporter(t *testing.T) {
+	t.Setenv("OTEL_METRICS_EXPORTER", "carrier-pigeon")
+	if _, err := Start(context.Background(), Options{MetricsListen: "127.0.0.1:0"}); err == nil {
+		t.Error("no error")
+	}
+	if current.Load() != nil {
+		t.Error("instruments are left after a failed Start")
+	}
+}
+
+// sockets counts the process' open sockets.
+func sockets(t *testing.T) (n int) {
+	t.Helper()
+	fds, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Skip("no /proc here: ", err)
+	}
+	for _, fd := range fds {
+		if to, err := os.Readlink("/proc/self/fd/" + fd.Name()); err == nil && strings.HasPrefix(to, "socket:") {
+			n++
+		}
+	}
+	return n
+}
+
+func TestNothingLeavesUnlessAskedFor(t *testing.T) {
+	for name, env := range map[string]map[string]string{
+		"no variable":    {},
+		"none":           {"OTEL_TRACES_EXPORTER": "none", "OTEL_METRICS_EXPORTER": "none"},
+		"sdk disabled":   {"OTEL_SDK_DISABLED": "true", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1"},
+		"only a service": {"OTEL_SERVICE_NAME": "mine"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for k, v := range env {
+				t.Setenv(k, v)
+			}
+			before, running := sockets(t), goleak.IgnoreCurrent()
+			tel := start(t, Options{})
+			countSomething(context.Background())
+			_, span := Span(context.Background(), "lock")
+			if span.IsRecording() {
+				t.Error("a span is recorded for no one")
+			}
+			span.End()
+			if tel.Addr() != nil {
+				t.Errorf("an endpoint listens on %v", tel.Addr())
+			}
+			if after := sockets(t); after != before {
+				t.Errorf("%d sockets before, %d after", before, after)
+			}
+			if err := goleak.Find(running); err != nil {
+				t.Errorf("goroutines were started: %v", err)
+			}
+		})
+	}
+}
+
+// collector is an OTLP/HTTP receiver that remembers what was posted where.
+type collector struct {
+	mu    sync.Mutex
+	posts map[string][]byte
+}
+
+func (c *collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.posts[r.URL.Path] = append(c.posts[r.URL.Path], body...)
+}
+
+func (c *collector) got(path, word string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return strings.Contains(string(c.posts[path]), word)
+}
+
+func TestShutdownFlushesToOTLP(t *testing.T) {
+	c := &collector{posts: map[string][]byte{}}
+	server := httptest.NewServer(c)
+	defer server.Close()
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", server.URL)
+	ctx := context.Background()
+	tel, err := Start(ctx, Options{ServiceVersion: "1.2.3"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, span := Span(ctx, "lock.wait", attribute.String("kind", "plain"))
+	if !span.IsRecording() {
+		t.Error("the span is not recorded")
+	}
+	span.End()
+	countSomething(ctx)
+	if err := tel.Shutdown(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range [][2]string{
+		{"/v1/traces", "lock.wait"}, {"/v1/traces", "1.2.3"},
+		{"/v1/metrics", "lockproxy.lock.granted"}, {"/v1/metrics", "lockproxy.commands.forwarded"},
+	} {
+		if !c.got(want[0], want[1]) {
+			t.Errorf("%s did not get %q", want[0], want[1])
+		}
+	}
+	if _, span := Span(ctx, "late"); span.IsRecording() {
+		t.Error("a span is recorded after Shutdown")
+	}
+}
+
+func TestSpans(t *testing.T) {
+	recorded := tracetest.NewInMemoryExporter()
+	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(recorded))
+	otel.SetTracerProvider(provider)
+	defer func() {
+		otel.SetTracerProvider(noop.NewTracerProvider())
+		provider.Shutdown(context.Background())
+	}()
+
+	ctx, outer := Span(context.Background(), "LOCK", attribute.String("kind", "plain"))
+	_, inner := Span(ctx, "script")
+	inner.End()
+	outer.End()
+
+	spans := recorded.GetSpans()
+	if len(spans) != 2 || spans[0].Name != "script" || spans[1].Name != "LOCK" {
+		t.Fatalf("spans: %+v", spans)
+	}
+	if spans[0].Parent.SpanID() != spans[1].SpanContext.SpanID() {
+		t.Error("the inner span is not below the outer one")
+	}
+	if want := []attribute.KeyValue{attribute.String("kind", "plain")}; len(spans[1].Attributes) != 1 || spans[1].Attributes[0] != want[0] {
+		t.Errorf("attributes %v, want %v", spans[1].Attributes, want)
+	}
+	if name := spans[0].InstrumentationScope.Name; name != scope {
+		t.Errorf("scope %q", name)
+	}
+}
+
+func TestCountersFromManyGoroutines(t *testing.T) {
+	var c Counter
+	var g Gauge
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 1000 {
+				c.Add(1)
+				g.Add(1)
+				g.Add(-1)
+				kindLabels.get("plain", "")
+			}
+		})
+	}
+	wg.Wait()
+	if c.Value() != 8000 || g.Value() != 0 {
+		t.Errorf("counter %d, gauge %d", c.Value(), g.Value())
+	}
+}
