@@ -1,0 +1,98 @@
+// Package commands is lockproxy's own verbs as Redis clients see them: a table of name, arity, flags, keys and help, their
+// grammar, and their replies. What a lock is lives below, in internal/lock; whose connection it is lives above.
+package commands
+
+import (
+	"bytes"
+	"context"
+	"sort"
+
+	"github.com/lockproxy/lockproxy/internal/lock"
+	"github.com/lockproxy/lockproxy/proto/resp"
+)
+
+// Client is the connection a verb runs for.
+type Client interface {
+	Proto() int // 2 or 3
+	DB() int
+	Locks() *lock.Client
+	// May asks Redis whether this client's own user may write, or read, key. The error is Redis' answer.
+	May(key []byte, write bool) error
+	// Wait flushes the replies so far and runs run with a context that ends when the client goes away.
+	Wait(run func(ctx context.Context))
+}
+
+// Verb is one row of the table.
+type Verb struct {
+	Name     string   // lower case, as COMMAND lists it
+	Arity    int      // as in COMMAND: the verb counts, negative means at least
+	Flags    []string // as in COMMAND
+	Keyed    bool     // args[1] is the one key
+	Summary  string
+	Group    string
+	Since    string
+	Options  []Option
+	run      func(c Client, args [][]byte, out []byte) []byte
+	complete string // "what may follow", for the README
+}
+
+// Usage is the verb with its arguments, as the README and redis-cli print it.
+func (v *Verb) Usage() string { return v.complete }
+
+var table = map[string]*Verb{}
+
+func init() {
+	for _, v := range verbs() {
+		v.complete = usage(v)
+		table[v.Name] = v
+	}
+}
+
+// longestName bounds what Lookup has to fold.
+const longestName = 16
+
+// Lookup finds a verb by its name in any letter case; nil means it is not ours.
+func Lookup(name []byte) *Verb {
+	if len(name) > longestName {
+		return nil
+	}
+	var lower [longestName]byte
+	for i, b := range name {
+		if 'A' <= b && b <= 'Z' {
+			b += 'a' - 'A'
+		}
+		lower[i] = b
+	}
+	return table[string(lower[:len(name)])]
+}
+
+// Verbs lists all verbs by name.
+func Verbs() []*Verb {
+	all := make([]*Verb, 0, len(table))
+	for _, v := range table {
+		all = append(all, v)
+	}
+	sort.Slice(all, func(i, j int) bool { return all[i].Name < all[j].Name })
+	return all
+}
+
+// Run answers one call of the verb: it appends exactly one reply to out. args[0] is the verb as it was sent.
+func (v *Verb) Run(c Client, args [][]byte, out []byte) []byte {
+	if v.Arity > 0 && len(args) != v.Arity || len(args) < -v.Arity {
+		return resp.AppendError(out, "ERR wrong number of arguments for '"+v.Name+"' command")
+	}
+	return v.run(c, args, out)
+}
+
+// Keys are the keys of a call, for COMMAND GETKEYS.
+func (v *Verb) Keys(args [][]byte) [][]byte {
+	if !v.Keyed || len(args) < 2 {
+		return nil
+	}
+	return args[1:2]
+}
+
+// same compares a token of a command with an upper-case keyword, letter case aside.
+func same(token []byte, keyword string) bool {
+	return len(token) == len(keyword) && bytes.EqualFold(token, []byte(keyword))
+}

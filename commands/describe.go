@@ -1,0 +1,159 @@
+package commands
+
+import (
+	"strings"
+
+	"github.com/lockproxy/lockproxy/proto/resp"
+)
+
+// AppendEntry appends the verb's element of COMMAND and COMMAND INFO, in the ten fields of Redis 7.
+func (v *Verb) AppendEntry(out []byte, proto int) []byte {
+	first, step := int64(0), int64(0)
+	if v.Keyed {
+		first, step = 1, 1
+	}
+	out = resp.AppendArray(out, 10)
+	out = resp.AppendBulkString(out, v.Name)
+	out = resp.AppendInt(out, int64(v.Arity))
+	out = resp.AppendSet(out, proto, len(v.Flags))
+	for _, f := range v.Flags {
+		out = resp.AppendSimple(out, f)
+	}
+	out = resp.AppendInt(out, first)
+	out = resp.AppendInt(out, first)
+	out = resp.AppendInt(out, step)
+	categories := v.categories()
+	out = resp.AppendSet(out, proto, len(categories))
+	for _, c := range categories {
+		out = resp.AppendSimple(out, c)
+	}
+	out = resp.AppendArray(out, 0) // tips
+	out = v.appendKeySpecs(out, proto)
+	return resp.AppendArray(out, 0) // subcommands
+}
+
+func (v *Verb) categories() []string {
+	out := []string{"@keyspace"}
+	for _, f := range v.Flags {
+		switch f {
+		case "write":
+			out = append(out, "@write")
+		case "readonly":
+			out = append(out, "@read")
+		case "blocking", "admin":
+			out = append(out, "@"+f)
+		}
+	}
+	return append(out, "@slow")
+}
+
+// appendKeySpecs says that the key is the first argument, for clients that route by it.
+func (v *Verb) appendKeySpecs(out []byte, proto int) []byte {
+	if !v.Keyed {
+		return resp.AppendArray(out, 0)
+	}
+	flags := []string{"RW", "access", "update"}
+	if v.Flags[0] == "readonly" {
+		flags = []string{"RO", "access"}
+	}
+	out = resp.AppendArray(out, 1)
+	out = resp.AppendMap(out, proto, 3)
+	out = resp.AppendBulkString(out, "flags")
+	out = resp.AppendSet(out, proto, len(flags))
+	for _, f := range flags {
+		out = resp.AppendSimple(out, f)
+	}
+	out = resp.AppendBulkString(out, "begin_search")
+	out = appendSpec(out, proto, "index", []string{"index"}, []int64{1})
+	out = resp.AppendBulkString(out, "find_keys")
+	return appendSpec(out, proto, "range", []string{"lastkey", "keystep", "limit"}, []int64{0, 1, 0})
+}
+
+func appendSpec(out []byte, proto int, kind string, names []string, values []int64) []byte {
+	out = resp.AppendMap(out, proto, 2)
+	out = resp.AppendBulkString(out, "type")
+	out = resp.AppendBulkString(out, kind)
+	out = resp.AppendBulkString(out, "spec")
+	out = resp.AppendMap(out, proto, len(names))
+	for i, name := range names {
+		out = resp.AppendBulkString(out, name)
+		out = resp.AppendInt(out, values[i])
+	}
+	return out
+}
+
+// AppendDoc appends the verb's pair of COMMAND DOCS: its name and a map with summary, since, group and arguments.
+func (v *Verb) AppendDoc(out []byte, proto int) []byte {
+	m := mapping{out: resp.AppendBulkString(out, v.Name), proto: proto}
+	args := len(v.Options)
+	if v.Keyed {
+		args++
+	}
+	fields := 3
+	if args > 0 {
+		fields++
+	}
+	m.out = resp.AppendMap(m.out, proto, fields)
+	m.text("summary", v.Summary)
+	m.text("since", v.Since)
+	m.text("group", v.Group)
+	if args == 0 {
+		return m.out
+	}
+	m.key("arguments")
+	m.out = resp.AppendArray(m.out, args)
+	if v.Keyed {
+		m.out = resp.AppendMap(m.out, proto, 3)
+		m.text("name", "key")
+		m.text("type", "key")
+		m.number("key_spec_index", 0)
+	}
+	for _, o := range v.Options {
+		m.option(o)
+	}
+	return m.out
+}
+
+func (m *mapping) option(o Option) {
+	m.out = resp.AppendMap(m.out, m.proto, 4)
+	if o.kind == noValue {
+		m.text("name", strings.ToLower(o.Keyword))
+		m.text("type", "pure-token")
+	} else {
+		m.text("name", o.Value)
+		kind := "integer"
+		if o.kind == ownerName || o.kind == text {
+			kind = "string"
+		}
+		m.text("type", kind)
+	}
+	m.text("token", o.Keyword)
+	m.key("flags")
+	m.out = resp.AppendArray(m.out, 1)
+	m.out = resp.AppendSimple(m.out, "optional")
+}
+
+// usage is the verb with its arguments; options of one group stand together.
+func usage(v *Verb) string {
+	var b strings.Builder
+	b.WriteString(strings.ToUpper(v.Name))
+	if v.Keyed {
+		b.WriteString(" key")
+	}
+	for i := 0; i < len(v.Options); {
+		o := v.Options[i]
+		parts := []string{word(o)}
+		for i++; i < len(v.Options) && o.group != "" && v.Options[i].group == o.group; i++ {
+			parts = append(parts, word(v.Options[i]))
+		}
+		b.WriteString(" [" + strings.Join(parts, "|") + "]")
+	}
+	return b.String()
+}
+
+func word(o Option) string {
+	if o.kind == noValue {
+		return o.Keyword
+	}
+	return o.Keyword + " " + o.Value
+}

@@ -1,0 +1,123 @@
+package commands
+
+import (
+	"errors"
+	"strconv"
+
+	"github.com/lockproxy/lockproxy/internal/lock"
+)
+
+// Option is one option of a verb: a keyword, alone or with one value.
+type Option struct {
+	Keyword string
+	Value   string // name of the value in the help; "" = a bare keyword
+	kind    valueKind
+	// group names what at most one option of a call may belong to; "" = its own.
+	group string
+}
+
+type valueKind int
+
+const (
+	noValue   valueKind = iota
+	milli               // integer > 0, in ms
+	seconds             // integer > 0, in s, kept in ms
+	waiting             // integer >= 0, in ms
+	count               // integer > 0
+	ownerName           // lock.ValidOwner
+	text
+)
+
+var (
+	errSyntax = errors.New("ERR syntax error")
+	errRange  = errors.New("ERR value is not an integer or out of range")
+	errOwner  = errors.New("ERR invalid owner: 1 to 256 bytes, not 'mode', not ending in ':write', and not of the form <uuid>:<number>")
+)
+
+// largest is the largest integer that every client can hold: 2^53.
+const largest = int64(1) << 53
+
+// given is what a call said: keyword -> value. Integers are in ms or a count.
+type given struct {
+	numbers map[string]int64
+	words   map[string]string
+}
+
+func (g given) has(keyword string) bool {
+	_, number := g.numbers[keyword]
+	_, word := g.words[keyword]
+	return number || word
+}
+
+// parse reads options in any order. A repeated, unknown or contradictory one is a syntax error.
+func parse(options []Option, tokens [][]byte) (given, error) {
+	g := given{map[string]int64{}, map[string]string{}}
+	groups := map[string]bool{}
+	for i := 0; i < len(tokens); i++ {
+		o := find(options, tokens[i])
+		if o == nil || g.has(o.Keyword) || o.group != "" && groups[o.group] {
+			return g, errSyntax
+		}
+		if o.group != "" {
+			groups[o.group] = true
+		}
+		if o.kind == noValue {
+			g.words[o.Keyword] = ""
+			continue
+		}
+		if i++; i == len(tokens) {
+			return g, errSyntax
+		}
+		if err := g.set(o, tokens[i]); err != nil {
+			return g, err
+		}
+	}
+	return g, nil
+}
+
+func find(options []Option, token []byte) *Option {
+	for i := range options {
+		if same(token, options[i].Keyword) {
+			return &options[i]
+		}
+	}
+	return nil
+}
+
+func (g given) set(o *Option, token []byte) error {
+	switch o.kind {
+	case text:
+		g.words[o.Keyword] = string(token)
+		return nil
+	case ownerName:
+		if !lock.ValidOwner(string(token)) {
+			return errOwner
+		}
+		g.words[o.Keyword] = string(token)
+		return nil
+	}
+	n, err := integer(token)
+	if err != nil {
+		return err
+	}
+	if o.kind == seconds {
+		if n > largest/1000 {
+			return errRange
+		}
+		n *= 1000
+	}
+	if n == 0 && o.kind != waiting {
+		return errRange
+	}
+	g.numbers[o.Keyword] = n
+	return nil
+}
+
+// integer reads a whole number from 0 to 2^53 as Redis does: no sign, no leading zero, nothing else.
+func integer(token []byte) (int64, error) {
+	n, err := strconv.ParseInt(string(token), 10, 64)
+	if err != nil || n < 0 || n > largest || strconv.FormatInt(n, 10) != string(token) {
+		return 0, errRange
+	}
+	return n, nil
+}

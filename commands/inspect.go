@@ -1,0 +1,127 @@
+package commands
+
+import (
+	"context"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/lock"
+	"github.com/lockproxy/lockproxy/proto/resp"
+)
+
+// runInfo answers LOCKINFO key with a map: kind, ttl-ms, holders, waiting, fence.
+func runInfo(c Client, args [][]byte, out []byte) []byte {
+	if err := c.May(args[1], false); err != nil {
+		return appendFailure(out, c.Proto(), err)
+	}
+	in, err := c.Locks().Info(context.Background(), c.DB(), string(args[1]))
+	if err != nil {
+		return appendFailure(out, c.Proto(), err)
+	}
+	m := mapping{out: resp.AppendMap(out, c.Proto(), 5), proto: c.Proto()}
+	m.text("kind", in.Kind)
+	m.number("ttl-ms", in.TTL)
+	m.key("holders")
+	m.out = resp.AppendArray(m.out, len(in.Holders))
+	for _, h := range in.Holders {
+		m.holder(h)
+	}
+	m.key("waiting")
+	m.out = resp.AppendMap(m.out, m.proto, 2)
+	m.number("queue", in.Queue)
+	m.number("here", int64(in.Here))
+	m.key("fence")
+	if in.Fenced {
+		return resp.AppendInt(m.out, in.Token)
+	}
+	return resp.AppendNull(m.out, m.proto)
+}
+
+// runList answers LOCKLIST with an array of maps.
+func runList(c Client, args [][]byte, out []byte) []byte {
+	g, err := parse(table["locklist"].Options, args[1:])
+	if err != nil {
+		return appendSyntax(out, err)
+	}
+	entries := c.Locks().List(g.words["OWNER"], g.words["MATCH"])
+	m := mapping{out: resp.AppendArray(out, len(entries)), proto: c.Proto()}
+	for _, e := range entries {
+		m.entry(e)
+	}
+	return m.out
+}
+
+// mapping appends the fields of maps.
+type mapping struct {
+	out   []byte
+	proto int
+}
+
+func (m *mapping) key(name string) { m.out = resp.AppendBulkString(m.out, name) }
+
+func (m *mapping) text(name, value string) {
+	m.key(name)
+	m.out = resp.AppendBulkString(m.out, value)
+}
+
+func (m *mapping) number(name string, value int64) {
+	m.key(name)
+	m.out = resp.AppendInt(m.out, value)
+}
+
+// holder appends one holder: what Redis knows, and for a holder on this proxy who it is.
+func (m *mapping) holder(h lock.Holder) {
+	if !h.Local {
+		m.out = resp.AppendMap(m.out, m.proto, 2)
+		m.text("owner", h.Owner)
+		m.number("holds", h.Holds)
+		return
+	}
+	m.out = resp.AppendMap(m.out, m.proto, 8)
+	m.text("owner", h.Owner)
+	m.number("holds", h.Holds)
+	m.connection(h)
+	m.number("held-ms", h.Held.Milliseconds())
+	m.renewal(h)
+}
+
+func (m *mapping) connection(h lock.Holder) {
+	m.number("client-id", h.ClientID)
+	m.text("addr", h.Addr)
+	m.text("name", h.Name)
+}
+
+// renewal appends whether the watchdog renews the lock and how long ago it last did, -1 before the first time.
+func (m *mapping) renewal(h lock.Holder) {
+	watched, ago := int64(0), int64(-1)
+	if h.Watched {
+		watched = 1
+	}
+	if !h.Renewed.IsZero() {
+		ago = time.Since(h.Renewed).Milliseconds()
+	}
+	m.number("watched", watched)
+	m.number("renewed-ms-ago", ago)
+}
+
+func (m *mapping) entry(e lock.Entry) {
+	if e.Waiting {
+		m.out = resp.AppendMap(m.out, m.proto, 9)
+	} else {
+		m.out = resp.AppendMap(m.out, m.proto, 13)
+	}
+	m.text("key", e.Key)
+	m.number("db", int64(e.DB))
+	m.text("kind", e.Kind)
+	m.text("owner", e.Owner)
+	m.connection(e.Holder)
+	if e.Waiting {
+		m.text("state", "waiting")
+		m.number("waiting-ms", e.Held.Milliseconds())
+		return
+	}
+	m.text("state", "held")
+	m.number("held-ms", e.Held.Milliseconds())
+	m.number("holds", e.Holds)
+	m.number("ttl-ms", e.Left.Milliseconds())
+	m.renewal(e.Holder)
+}

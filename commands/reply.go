@@ -1,0 +1,32 @@
+package commands
+
+import (
+	"context"
+	"errors"
+
+	"github.com/lockproxy/lockproxy/internal/lock"
+	"github.com/lockproxy/lockproxy/proto/resp"
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+// appendFailure is the one place where an error becomes words on the wire.
+func appendFailure(out []byte, proto int, err error) []byte {
+	var own *lock.Error
+	var redis *upstream.ReplyError
+	switch {
+	case errors.Is(err, lock.ErrNotAcquired):
+		return resp.AppendNull(out, proto)
+	case errors.As(err, &own):
+		return resp.AppendError(out, own.Error())
+	case errors.As(err, &redis):
+		return resp.AppendError(out, redis.Line)
+	case errors.Is(err, context.Canceled):
+		// The client has gone; nobody reads this.
+		return resp.AppendError(out, "UNBLOCKED the connection ended while it waited")
+	default:
+		// Of upstream's kinds: its words say what is known.
+		return resp.AppendError(out, "ERR "+err.Error())
+	}
+}
+
+func appendSyntax(out []byte, err error) []byte { return resp.AppendError(out, err.Error()) }

@@ -1,0 +1,131 @@
+package commands
+
+import (
+	"context"
+
+	"github.com/lockproxy/lockproxy/internal/lock"
+	"github.com/lockproxy/lockproxy/proto/resp"
+)
+
+// The options of DESIGN's table, once each.
+var (
+	optBlock    = Option{Keyword: "BLOCK", Value: "milliseconds", kind: waiting}
+	optEX       = Option{Keyword: "EX", Value: "seconds", kind: seconds, group: "lease"}
+	optPX       = Option{Keyword: "PX", Value: "milliseconds", kind: milli, group: "lease"}
+	optOwner    = Option{Keyword: "OWNER", Value: "id", kind: ownerName, group: "owner"}
+	optSelf     = Option{Keyword: "SELF", group: "owner"}
+	optOnce     = Option{Keyword: "ONCE"}
+	optFence    = Option{Keyword: "FENCE"}
+	optReplicas = Option{Keyword: "REPLICAS", Value: "n", kind: count}
+	optAll      = Option{Keyword: "ALL", group: "much"}
+	optForce    = Option{Keyword: "FORCE", group: "much"}
+	optAnyOwner = Option{Keyword: "OWNER", Value: "id", kind: text, group: "owner"}
+	optMatch    = Option{Keyword: "MATCH", Value: "pattern", kind: text}
+)
+
+const since = "0.1.0"
+
+func verbs() []*Verb {
+	return []*Verb{
+		{
+			Name: "lock", Arity: -2, Flags: []string{"write", "noscript", "blocking"}, Keyed: true, Group: "lock", Since: since,
+			Summary: "Takes a lock, or enters it once more; nil when somebody else holds it.",
+			Options: []Option{optBlock, optEX, optPX, optOwner, optSelf, optOnce, optFence, optReplicas}, run: runLock,
+		},
+		{
+			Name: "unlock", Arity: -2, Flags: []string{"write", "noscript"}, Keyed: true, Group: "lock", Since: since,
+			Summary: "Gives back one hold of a lock: 1 when it is now free of this owner, 0 when the owner still holds it.",
+			Options: []Option{optOwner, optAll, optForce}, run: runUnlock,
+		},
+		{
+			Name: "renew", Arity: -2, Flags: []string{"write", "noscript"}, Keyed: true, Group: "lock", Since: since,
+			Summary: "Sets the lease of a lock that is held anew; without EX or PX the watchdog renews it from now on.",
+			Options: []Option{optEX, optPX, optOwner}, run: runRenew,
+		},
+		{
+			Name: "lockinfo", Arity: 2, Flags: []string{"readonly", "noscript"}, Keyed: true, Group: "lock", Since: since,
+			Summary: "Tells who holds a lock, until when, and who waits.", run: runInfo,
+		},
+		{
+			Name: "locklist", Arity: -1, Flags: []string{"readonly", "noscript", "admin"}, Group: "lock", Since: since,
+			Summary: "Lists the locks held and waited for through this proxy.",
+			Options: []Option{optAnyOwner, optMatch}, run: runList,
+		},
+	}
+}
+
+func runLock(c Client, args [][]byte, out []byte) []byte {
+	g, err := parse(table["lock"].Options, args[2:])
+	if err == nil && g.has("ONCE") && !g.has("OWNER") && !g.has("SELF") {
+		// On a pooled connection two threads would both be "the owner that holds already".
+		err = errSyntax
+	}
+	if err != nil {
+		return appendSyntax(out, err)
+	}
+	if err := c.May(args[1], true); err != nil {
+		return appendFailure(out, c.Proto(), err)
+	}
+	r := lock.Request{
+		DB: c.DB(), Key: string(args[1]), Blocks: g.has("BLOCK"), Block: g.numbers["BLOCK"],
+		Lease: lease(g), Owner: g.words["OWNER"], Self: g.has("SELF"), Once: g.has("ONCE"),
+		Fence: g.has("FENCE"), Replicas: g.numbers["REPLICAS"],
+	}
+	var grant lock.Grant
+	if r.Blocks {
+		c.Wait(func(ctx context.Context) { grant, err = c.Locks().Lock(ctx, r) })
+	} else {
+		grant, err = c.Locks().Lock(context.Background(), r)
+	}
+	switch {
+	case err != nil:
+		return appendFailure(out, c.Proto(), err)
+	case r.Fence:
+		return resp.AppendInt(out, grant.Token)
+	default:
+		return resp.AppendSimple(out, "OK")
+	}
+}
+
+// lease is the lease a call gave in ms, 0 = none.
+func lease(g given) int64 { return g.numbers["EX"] + g.numbers["PX"] }
+
+func runUnlock(c Client, args [][]byte, out []byte) []byte {
+	g, err := parse(table["unlock"].Options, args[2:])
+	if err == nil && g.has("FORCE") && g.has("OWNER") {
+		err = errSyntax
+	}
+	if err != nil {
+		return appendSyntax(out, err)
+	}
+	if err := c.May(args[1], true); err != nil {
+		return appendFailure(out, c.Proto(), err)
+	}
+	free, err := c.Locks().Unlock(context.Background(), lock.UnlockRequest{
+		DB: c.DB(), Key: string(args[1]), Owner: g.words["OWNER"], All: g.has("ALL"), Force: g.has("FORCE"),
+	})
+	if err != nil {
+		return appendFailure(out, c.Proto(), err)
+	}
+	if free {
+		return resp.AppendInt(out, 1)
+	}
+	return resp.AppendInt(out, 0)
+}
+
+func runRenew(c Client, args [][]byte, out []byte) []byte {
+	g, err := parse(table["renew"].Options, args[2:])
+	if err != nil {
+		return appendSyntax(out, err)
+	}
+	if err := c.May(args[1], true); err != nil {
+		return appendFailure(out, c.Proto(), err)
+	}
+	err = c.Locks().Renew(context.Background(), lock.RenewRequest{
+		DB: c.DB(), Key: string(args[1]), Owner: g.words["OWNER"], Lease: lease(g),
+	})
+	if err != nil {
+		return appendFailure(out, c.Proto(), err)
+	}
+	return resp.AppendInt(out, 1)
+}

@@ -1,0 +1,313 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/telemetry"
+	"github.com/lockproxy/lockproxy/scripts"
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+// Request is one LOCK.
+type Request struct {
+	DB       int
+	Key      string
+	Blocks   bool  // wait; without it the lock is tried for once
+	Block    int64 // how long to wait in ms, 0 = for ever
+	Lease    int64 // ms; 0 = the watchdog's, renewed
+	Owner    string
+	Self     bool // the connection alone is the owner: it may re-enter
+	Once     bool // an owner that holds already gets the same answer and no second count
+	Fence    bool
+	Replicas int64 // so many replicas must have the grant; 0 = none
+}
+
+// Grant is a lock taken. Token is the fencing token, 0 without Request.Fence.
+type Grant struct{ Token int64 }
+
+// Lock takes a lock for the connection, or for the owner that r names, or enters it once more.
+//
+// It returns ErrNotAcquired when somebody else held it until the time was over, *Error (OWNERREQUIRED, DRAINING, LOCKKIND,
+// NOREPLICAS, ERR when a lost reply could not be cleared up), *upstream.ReplyError with Redis' own words,
+// *upstream.NotSentError when Redis cannot be reached, and ctx's error when the client has gone.
+func (c *Client) Lock(ctx context.Context, r Request) (Grant, error) {
+	began := time.Now()
+	ctx, span := telemetry.Span(ctx, "LOCK")
+	defer span.End()
+	g, err := c.lock(ctx, r)
+	took := time.Since(began)
+	telemetry.VerbDone(ctx, "lock", outcomeWord(err), took)
+	if err == nil {
+		c.m.stats.granted.Add(1)
+		telemetry.LockGranted(ctx, KindPlain, took)
+	}
+	return g, err
+}
+
+func (c *Client) lock(ctx context.Context, r Request) (Grant, error) {
+	id, explicit := c.id(r.DB, r.Key, r.Owner)
+	held := c.m.held(id)
+	if held && !explicit && !r.Self && c.reentryRefused() {
+		return Grant{}, &Error{"OWNERREQUIRED", fmt.Sprintf("this connection already holds '%s'; in a pool that may be another thread's lock: "+
+			"say OWNER <a fresh id>, or SELF if this connection is yours alone", printable(r.Key))}
+	}
+	if !held && c.m.draining() {
+		return Grant{}, errDraining
+	}
+	if held || !r.Blocks {
+		g, _, err := c.try(ctx, r)
+		if !held || !r.Blocks || !errors.Is(err, ErrNotAcquired) {
+			return g, err
+		}
+		// What we believed to hold is somebody else's: it is waited for like any other.
+	}
+	return c.wait(ctx, r)
+}
+
+func (c *Client) reentryRefused() bool {
+	switch c.m.opts.Reentry {
+	case ReentryAlways:
+		return false
+	case ReentryNever:
+		return true
+	default:
+		return c.named.Load()
+	}
+}
+
+// try asks Redis once. ttl is the time in ms the present holder has left (or negative: none known) when the lock is refused.
+func (c *Client) try(ctx context.Context, r Request) (g Grant, ttl int64, err error) {
+	id, explicit := c.id(r.DB, r.Key, r.Owner)
+	h, err := c.m.enter(ctx, id, explicit)
+	if err != nil {
+		return Grant{}, 0, err
+	}
+	a := c.newAcquire(h, r)
+	var ans answer
+	for again := true; again; {
+		ans, err = a.run(ctx)
+		again = false
+		if isUnknown(err) {
+			lost := err
+			done, ok := patiently(ctx, c.m, a.settle, a.abandon)
+			if !ok {
+				return Grant{}, 0, outcomeUnknown("LOCK", lost)
+			}
+			ans, err = done.answer, done.err
+			again = errors.Is(err, errNotDone)
+		}
+	}
+	defer c.m.leave(h)
+	if err != nil {
+		return Grant{}, 0, err
+	}
+	return a.conclude(ctx, ans)
+}
+
+// acquire is one grant being asked for; its hold is busy meanwhile.
+type acquire struct {
+	c            *Client
+	h            *hold
+	r            Request
+	before       int64 // what we know this owner to hold
+	flags        string
+	registration string
+	latch        string
+	sent         time.Time // the lease counts from before it was sent
+	notAfter     int64
+	acked        int64
+}
+
+// answer is what the acquire script returns.
+type answer struct{ code, count, ttl, token int64 }
+
+const (
+	codeLate = -2
+	codeKind = -3
+)
+
+var (
+	errNotDone = errors.New("lock: the request whose reply was lost was not done")
+	errLate    = errors.New("Redis' clock keeps jumping")
+)
+
+// latchTTL is how long the outcome of an explicit owner's request can be looked up, in ms: longer than any settlement.
+const latchTTL = 10000
+
+func (c *Client) newAcquire(h *hold, r Request) *acquire {
+	a := &acquire{c: c, h: h, r: r}
+	c.m.mu.Lock()
+	a.before = h.count
+	c.m.mu.Unlock()
+	if r.Fence {
+		a.flags += "F"
+	}
+	if r.Once {
+		a.flags += "O"
+	}
+	if h.explicit {
+		if r.Lease == 0 {
+			a.flags += "W"
+			a.registration = c.request()
+		} else {
+			a.flags += "D"
+		}
+		if !r.Once {
+			a.flags += "L"
+			a.latch = c.request()
+		}
+	}
+	return a
+}
+
+func (a *acquire) call(notAfter string) call {
+	keys := []string{a.h.id.key}
+	if a.r.Fence {
+		keys = append(keys, tokenKey(a.h.id.key))
+	}
+	if a.h.explicit {
+		keys = append(keys, watchKey(a.h.id.key, a.h.id.owner))
+	}
+	if a.latch != "" {
+		keys = append(keys, latchKey(a.h.id.key, a.latch))
+	}
+	lease := a.r.Lease
+	if lease == 0 {
+		lease = a.c.m.opts.Watchdog.Milliseconds()
+	}
+	return call{a.h.id.db, scripts.Acquire, keys, []string{
+		strconv.FormatInt(lease, 10), a.h.id.owner, notAfter, a.flags, a.registration,
+		strconv.Itoa(latchTTL), strconv.FormatInt(a.c.m.opts.FenceTTL.Milliseconds(), 10),
+	}}
+}
+
+// run sends the script, again only when it surely was not done.
+func (a *acquire) run(ctx context.Context) (answer, error) {
+	m := a.c.m
+	if a.r.Lease > 0 {
+		// A renewal whose reply was lost could still lengthen the lease that is asked for now.
+		m.mu.Lock()
+		late := time.Until(a.h.late)
+		m.mu.Unlock()
+		if late > 0 && !m.sleep(ctx, late) {
+			return answer{}, ctx.Err()
+		}
+	}
+	for range 3 {
+		text, at, err := m.notAfter()
+		if err != nil {
+			return answer{}, err
+		}
+		a.notAfter, a.sent = at, time.Now()
+		var out []int64
+		if a.r.Replicas > 0 {
+			reply, acked, err := m.evalReplicated(ctx, a.call(text), a.r.Replicas, a.replicaWait())
+			a.acked = acked
+			out, err = ints(reply, err)
+			if err != nil {
+				return answer{}, err
+			}
+		} else if out, err = ints(m.eval(ctx, a.call(text))); err != nil {
+			return answer{}, err
+		}
+		if out[0] != codeLate {
+			return answer{out[0], out[1], out[2], out[3]}, nil
+		}
+		if err := m.sample(); err != nil {
+			return answer{}, err
+		}
+	}
+	return answer{}, &upstream.NotSentError{Cause: errLate}
+}
+
+// replicaWait is how long replicas may take: at most a second, and within what the caller waits and the lease.
+func (a *acquire) replicaWait() time.Duration {
+	wait := time.Second
+	if a.r.Blocks && a.r.Block > 0 {
+		wait = min(wait, milliseconds(a.r.Block))
+	}
+	if a.r.Lease > 0 {
+		wait = min(wait, milliseconds(a.r.Lease))
+	}
+	return wait
+}
+
+// conclude turns the script's answer into the verb's.
+func (a *acquire) conclude(ctx context.Context, ans answer) (Grant, int64, error) {
+	m := a.c.m
+	switch ans.code {
+	case 0:
+		return Grant{}, ans.ttl, ErrNotAcquired
+	case codeKind:
+		return Grant{}, 0, otherKind(a.r.Key)
+	}
+	if a.r.Replicas > 0 && a.acked < a.r.Replicas {
+		m.register(a, ans)
+		if err := m.undo(ctx, a.h, a.undone(ans)); err != nil {
+			return Grant{}, 0, err
+		}
+		return Grant{}, 0, &Error{"NOREPLICAS", fmt.Sprintf("%d of %d replicas had the lock in time, it was given back", a.acked, a.r.Replicas)}
+	}
+	m.register(a, ans)
+	m.mu.Lock()
+	over := !time.Now().Before(a.h.deadline)
+	m.mu.Unlock()
+	if over {
+		// The answer took longer than the lease: nobody may work on the strength of it.
+		if err := m.undo(ctx, a.h, a.undone(ans)); err != nil {
+			return Grant{}, 0, err
+		}
+		return Grant{}, 0, ErrNotAcquired
+	}
+	return Grant{Token: ans.token}, 0, nil
+}
+
+// undone says whether the grant raised a count that its undoing must lower.
+func (a *acquire) undone(ans answer) bool { return !a.r.Once || ans.count == 1 && a.before == 0 }
+
+// register notes a grant.
+func (m *Manager) register(a *acquire, ans answer) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	h := a.h
+	m.begin(h, a.c, ans.count)
+	if until := a.sent.Add(milliseconds(ans.ttl)); until.After(h.deadline) {
+		h.deadline = until
+	}
+	h.replicas = max(h.replicas, a.r.Replicas)
+	if a.r.Lease == 0 {
+		h.watched, h.lease, h.registration = true, m.opts.Watchdog, a.registration
+	} else if !h.watched {
+		h.lease = milliseconds(a.r.Lease)
+	}
+	m.planNext(h, a.sent)
+	m.losses.Remove(h.id)
+	m.done.Remove(h.id)
+}
+
+// planNext puts the hold before the watchdog at a third of its lease when it is renewed, at its end when it is not. mu is held.
+func (m *Manager) planNext(h *hold, from time.Time) {
+	if h.watched {
+		m.plan(h, from.Add(h.lease/3))
+	} else {
+		m.plan(h, h.deadline)
+	}
+}
+
+func outcomeWord(err error) string {
+	var e *Error
+	switch {
+	case err == nil:
+		return "ok"
+	case errors.Is(err, ErrNotAcquired):
+		return "nil"
+	case errors.As(err, &e):
+		return e.Code
+	default:
+		return "error"
+	}
+}

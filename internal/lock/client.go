@@ -1,0 +1,148 @@
+package lock
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync/atomic"
+	"time"
+)
+
+// ClientInfo is how a connection looks to others.
+type ClientInfo struct {
+	ID   int64         // number of the connection, unique in this process
+	Addr string        // the peer's address
+	Name func() string // its CLIENT SETNAME name
+	Push func(Loss)    // told of a loss at once; must not block
+}
+
+// CloseHow says how a connection ended, which decides what becomes of its locks.
+type CloseHow int
+
+const (
+	// Gone: the client hung up, reset the connection or said QUIT. Its implicit locks are released.
+	Gone CloseHow = iota
+	// Left: we closed first, or cannot tell whether the client lives. It may still be working: its locks run out.
+	Left
+)
+
+// Client is one connection as the lock engine knows it. Its verbs are called by one goroutine at a time.
+type Client struct {
+	m     *Manager
+	info  ClientInfo
+	owner string
+	named atomic.Bool
+
+	holds map[*hold]struct{} // guarded by Manager.mu
+}
+
+// NewClient makes known a connection; Close ends it.
+func (m *Manager) NewClient(ci ClientInfo) *Client {
+	if ci.Name == nil {
+		ci.Name = func() string { return "" }
+	}
+	if ci.Push == nil {
+		ci.Push = func(Loss) {}
+	}
+	return &Client{m: m, info: ci, owner: m.uuid + ":" + strconv.FormatInt(ci.ID, 10)}
+}
+
+// Owner is the connection's implicit owner, `<uuid>:<n>`.
+func (c *Client) Owner() string { return c.owner }
+
+// SetLibrary notes whether the connection has named a client library (CLIENT SETINFO lib-name): it may then be one of a pool.
+func (c *Client) SetLibrary(named bool) { c.named.Store(named) }
+
+// Info is Manager.Info.
+func (c *Client) Info(ctx context.Context, db int, key string) (Info, error) {
+	return c.m.Info(ctx, db, key)
+}
+
+// List is Manager.List.
+func (c *Client) List(owner, pattern string) []Entry { return c.m.List(owner, pattern) }
+
+// Held is the number of locks that live by this connection.
+func (c *Client) Held() int {
+	c.m.mu.Lock()
+	defer c.m.mu.Unlock()
+	return len(c.holds)
+}
+
+// Doubt says that the outcome of an earlier effect of this client is unknown: it may still come to pass, so what the
+// client holds now is never released before its lease is over.
+func (c *Client) Doubt() {
+	c.m.mu.Lock()
+	defer c.m.mu.Unlock()
+	for h := range c.holds {
+		h.doubt = true
+	}
+}
+
+// Reset releases the implicit locks as if the client had gone; explicit ones stay registered to it.
+func (c *Client) Reset() { c.m.releaseLater(c.take(false), 0) }
+
+// Close ends the connection's part in its locks. It does not wait for the releases: Run does.
+func (c *Client) Close(how CloseHow) {
+	implicit := c.take(true)
+	if how == Gone {
+		c.m.releaseLater(implicit, c.m.opts.Grace)
+		return
+	}
+	c.m.mu.Lock()
+	defer c.m.mu.Unlock()
+	for _, h := range implicit {
+		c.m.end(h)
+	}
+}
+
+// take picks the implicit holds that are to end. On the last call explicit ones lose their watchdog: from now on they
+// run out, or somebody takes them on.
+func (c *Client) take(last bool) (implicit []*hold) {
+	c.m.mu.Lock()
+	defer c.m.mu.Unlock()
+	for h := range c.holds {
+		switch {
+		case !h.explicit:
+			implicit = append(implicit, h)
+		case last:
+			h.watched = false
+			c.m.adopt(h, nil)
+			c.m.plan(h, h.deadline)
+		}
+	}
+	return implicit
+}
+
+// id is the hold that a verb of this client means: of the owner it names, or of the connection.
+func (c *Client) id(db int, key, owner string) (id holdID, explicit bool) {
+	if owner == "" {
+		return holdID{db, key, c.owner}, false
+	}
+	return holdID{db, key, owner}, true
+}
+
+// patience is how long a verb waits for an unknown outcome to become known before the client gets an error and the
+// engine goes on alone.
+const patience = 5 * time.Second
+
+func outcomeUnknown(verb string, cause error) error {
+	return &Error{"ERR", fmt.Sprintf("the reply to this %s was lost and Redis cannot be asked what became of it: %v", verb, cause)}
+}
+
+// request numbers one request of this process: a registration or a latch.
+func (c *Client) request() string {
+	return c.owner + ":" + strconv.FormatUint(c.m.requests.Add(1), 36)
+}
+
+// sleep waits for d, or less when ctx ends or the engine stops; it says whether d passed.
+func (m *Manager) sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+	case <-m.ended:
+	}
+	return false
+}

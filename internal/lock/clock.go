@@ -1,0 +1,108 @@
+package lock
+
+import (
+	"context"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+const (
+	// notAfter is how long after it was sent a mutating script may still be done, by Redis' clock.
+	notAfter = time.Second
+	// clockSample is how often Redis is asked for its time.
+	clockSample = time.Second
+	// clockTolerance is how far Redis' clock may move against ours between two samples before it counts as a jump.
+	clockTolerance = 250 * time.Millisecond
+)
+
+// clock is our estimate of Redis' clock: its last TIME, carried on by our monotonic one.
+type clock struct {
+	mu    sync.Mutex
+	known bool
+	micro int64     // Redis' clock in µs at the sample
+	at    time.Time // when the reply came
+}
+
+// now is the estimate in µs since 1970; it is behind Redis' clock by at most the sample's round trip.
+func (c *clock) now() (int64, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.micro + time.Since(c.at).Microseconds(), c.known
+}
+
+// set takes a sample that was asked for at sent, and says by how much Redis' clock jumped since the last one.
+func (c *clock) set(micro int64, sent time.Time) (jump time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := time.Now()
+	if c.known {
+		early := c.micro + sent.Sub(c.at).Microseconds()
+		late := c.micro + now.Sub(c.at).Microseconds()
+		switch {
+		case micro < early:
+			jump = time.Duration(micro-early) * time.Microsecond
+		case micro > late:
+			jump = time.Duration(micro-late) * time.Microsecond
+		}
+		if jump.Abs() < clockTolerance {
+			jump = 0
+		}
+	}
+	c.known, c.micro, c.at = true, micro, now
+	return jump
+}
+
+// sample asks Redis for its time.
+func (m *Manager) sample() error {
+	client, err := m.ctl.Client(0)
+	if err != nil {
+		return &upstream.NotSentError{Cause: err}
+	}
+	sent := time.Now()
+	parts, err := client.Do(context.Background(), client.B().Time().Build()).AsStrSlice()
+	if err != nil {
+		return outcome(err)
+	}
+	if len(parts) != 2 {
+		return &upstream.ReplyError{Line: "ERR unexpected reply to TIME"}
+	}
+	seconds, _ := strconv.ParseInt(parts[0], 10, 64)
+	micros, _ := strconv.ParseInt(parts[1], 10, 64)
+	if jump := m.clock.set(seconds*1e6+micros, sent); jump != 0 {
+		m.log.Warn("Redis' clock jumped, checking every lock", "by", jump)
+		m.recheck(reasonClock)
+	}
+	return nil
+}
+
+// notAfter is the not-after of a script that is about to be sent, in µs of Redis' clock, as its argument.
+func (m *Manager) notAfter() (string, int64, error) {
+	now, known := m.clock.now()
+	if !known {
+		if err := m.sample(); err != nil {
+			return "", 0, err
+		}
+		now, _ = m.clock.now()
+	}
+	at := now + notAfter.Microseconds()
+	return strconv.FormatInt(at, 10), at, nil
+}
+
+// keepTime samples Redis' clock until ctx ends.
+func (m *Manager) keepTime(ctx context.Context) {
+	ticker := time.NewTicker(clockSample)
+	defer ticker.Stop()
+	for {
+		if err := m.sample(); err != nil {
+			m.log.Debug("cannot read Redis' clock", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}

@@ -1,0 +1,483 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"go.uber.org/goleak"
+
+	"github.com/lockproxy/lockproxy/internal/testredis"
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var clientNumbers atomic.Int64
+
+// engine is a Manager at work on a server.
+func engine(t *testing.T, url string, o Options) *Manager {
+	t.Helper()
+	target, err := upstream.ParseTarget(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if os.Getenv("LOCK_TEST_LOG") == "" {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	ctl := upstream.NewControl(target, upstream.ControlOptions{})
+	m := New(ctl, o)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() { _ = m.Run(ctx); close(ended) }()
+	t.Cleanup(func() {
+		cancel()
+		<-ended
+		ctl.Close()
+	})
+	return m
+}
+
+// losses collects what is pushed to a client.
+type losses struct {
+	mu  sync.Mutex
+	all []Loss
+}
+
+func (l *losses) push(x Loss) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.all = append(l.all, x)
+}
+
+func (l *losses) reasons() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	out := ""
+	for _, x := range l.all {
+		out += x.Key + ":" + x.Reason + " "
+	}
+	return out
+}
+
+func client(m *Manager) (*Client, *losses) {
+	l := &losses{}
+	return m.NewClient(ClientInfo{ID: clientNumbers.Add(1), Addr: "test", Push: l.push}), l
+}
+
+func mustLock(t *testing.T, c *Client, r Request) Grant {
+	t.Helper()
+	g, err := c.Lock(context.Background(), r)
+	if err != nil {
+		t.Fatalf("LOCK %+v: %v", r, err)
+	}
+	return g
+}
+
+func mustUnlock(t *testing.T, c *Client, r UnlockRequest, free bool) {
+	t.Helper()
+	got, err := c.Unlock(context.Background(), r)
+	if err != nil || got != free {
+		t.Fatalf("UNLOCK %+v: %v %v, want %v", r, got, err, free)
+	}
+}
+
+func wantCode(t *testing.T, err error, code string) {
+	t.Helper()
+	var e *Error
+	if !errors.As(err, &e) || e.Code != code {
+		t.Fatalf("got %v, want %s", err, code)
+	}
+}
+
+func eventually(t *testing.T, within time.Duration, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(within); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+		if ok() {
+			return
+		}
+	}
+	t.Fatalf("not within %v: %s", within, what)
+}
+
+func hash(t *testing.T, s *testredis.Server, key string) map[string]string {
+	t.Helper()
+	m, err := redis.StringMap(s.Do(t, "HGETALL", key), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func pttl(t *testing.T, s *testredis.Server, key string) int64 {
+	return s.Do(t, "PTTL", key).(int64)
+}
+
+func TestLockIsRedissons(t *testing.T) {
+	s := testredis.Start(t)
+	m := engine(t, s.URL(), Options{})
+	a, _ := client(m)
+	b, _ := client(m)
+
+	listen := redis.PubSubConn{Conn: s.Dial(t)}
+	if err := listen.Subscribe("redisson_lock__channel:{orders}"); err != nil {
+		t.Fatal(err)
+	}
+	listen.Receive()
+
+	mustLock(t, a, Request{Key: "orders"})
+	if got := fmt.Sprint(hash(t, s, "orders")); got != fmt.Sprintf("map[%s:1]", a.Owner()) {
+		t.Fatal(got)
+	}
+	if ttl := pttl(t, s, "orders"); ttl < 29000 || ttl > 30000 {
+		t.Fatal(ttl)
+	}
+	if _, err := b.Lock(context.Background(), Request{Key: "orders"}); !errors.Is(err, ErrNotAcquired) {
+		t.Fatal(err)
+	}
+	mustLock(t, a, Request{Key: "orders"})
+	if got := hash(t, s, "orders")[a.Owner()]; got != "2" {
+		t.Fatal(got)
+	}
+	mustUnlock(t, a, UnlockRequest{Key: "orders"}, false)
+	mustUnlock(t, a, UnlockRequest{Key: "orders"}, true)
+	msg, ok := listen.Receive().(redis.Message)
+	if !ok || string(msg.Data) != "0" {
+		t.Fatal(msg)
+	}
+	if n := s.Do(t, "DBSIZE").(int64); n != 0 {
+		t.Fatalf("%d keys left", n)
+	}
+	_, err := a.Unlock(context.Background(), UnlockRequest{Key: "orders"})
+	wantCode(t, err, "NOTHELD")
+}
+
+func TestRedissonHolderBlocksAndItsMessageWakes(t *testing.T) {
+	s := testredis.Start(t)
+	m := engine(t, s.URL(), Options{Poll: 10 * time.Second})
+	a, _ := client(m)
+	// Redisson's documented steps, of another owner.
+	s.Do(t, "HINCRBY", "orders", "java:1", 1)
+	s.Do(t, "PEXPIRE", "orders", 30000)
+	got := make(chan error, 1)
+	go func() {
+		_, err := a.Lock(context.Background(), Request{Key: "orders", Blocks: true})
+		got <- err
+	}()
+	eventually(t, 2*time.Second, "subscribed", func() bool {
+		v, _ := redis.Int64Map(s.Do(t, "PUBSUB", "NUMSUB", "redisson_lock__channel:{orders}"), nil)
+		return v["redisson_lock__channel:{orders}"] == 1
+	})
+	time.Sleep(20 * time.Millisecond)
+	s.Do(t, "DEL", "orders")
+	began := time.Now()
+	s.Do(t, "PUBLISH", "redisson_lock__channel:{orders}", "0")
+	if err := <-got; err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(began); took > 2*time.Second {
+		t.Fatalf("woken after %v", took)
+	}
+}
+
+func TestWaiterTimesOut(t *testing.T) {
+	s := testredis.Start(t)
+	m := engine(t, s.URL(), Options{})
+	a, _ := client(m)
+	b, _ := client(m)
+	mustLock(t, a, Request{Key: "k"})
+	began := time.Now()
+	if _, err := b.Lock(context.Background(), Request{Key: "k", Blocks: true, Block: 100}); !errors.Is(err, ErrNotAcquired) {
+		t.Fatal(err)
+	}
+	if took := time.Since(began); took < 100*time.Millisecond {
+		t.Fatal(took)
+	}
+	if n := m.Stats().Waiting; n != 0 {
+		t.Fatal(n)
+	}
+}
+
+func TestDisconnect(t *testing.T) {
+	s := testredis.Start(t)
+	m := engine(t, s.URL(), Options{})
+	a, _ := client(m)
+	b, _ := client(m)
+	d, _ := client(m)
+	mustLock(t, a, Request{Key: "gone"})
+	mustLock(t, a, Request{Key: "gone"})
+	mustLock(t, b, Request{Key: "left"})
+	mustLock(t, d, Request{Key: "doubt"})
+	d.Doubt()
+	_, err := d.Unlock(context.Background(), UnlockRequest{Key: "none"})
+	wantCode(t, err, "NOTHELD")
+	a.Close(Gone)
+	b.Close(Left)
+	d.Close(Gone)
+	eventually(t, 2*time.Second, "released", func() bool { return s.Do(t, "EXISTS", "gone").(int64) == 0 })
+	time.Sleep(50 * time.Millisecond)
+	if s.Do(t, "EXISTS", "left", "doubt").(int64) != 2 {
+		t.Fatal("released what must run out")
+	}
+	if n := m.Stats().Held; n != 0 {
+		t.Fatal(n)
+	}
+}
+
+func TestFence(t *testing.T) {
+	s := testredis.Start(t)
+	m := engine(t, s.URL(), Options{})
+	a, _ := client(m)
+	last := int64(0)
+	for range 5 {
+		g := mustLock(t, a, Request{Key: "f", Fence: true})
+		if g.Token <= last {
+			t.Fatal(g.Token, last)
+		}
+		last = g.Token
+	}
+	g := mustLock(t, a, Request{Key: "f", Fence: true, Self: true, Once: true})
+	if g.Token != last {
+		t.Fatal("ONCE gave another token")
+	}
+	if text, _ := redis.String(s.Do(t, "GET", "redisson_lock_token:{f}"), nil); text != fmt.Sprint(last) {
+		t.Fatal(text)
+	}
+	if hash(t, s, "f")[a.Owner()] != "5" {
+		t.Fatal(hash(t, s, "f"))
+	}
+	mustUnlock(t, a, UnlockRequest{Key: "f", All: true}, true)
+	s.Do(t, "SET", "redisson_lock_token:{f}", "9007199254740991")
+	if _, err := a.Lock(context.Background(), Request{Key: "f", Fence: true}); err == nil {
+		t.Fatal("a token past 2^53")
+	}
+	if s.Do(t, "EXISTS", "f").(int64) != 0 {
+		t.Fatal("a failed LOCK changed something")
+	}
+}
+
+func TestWrongTypeAndKinds(t *testing.T) {
+	s := testredis.Start(t)
+	m := engine(t, s.URL(), Options{})
+	a, _ := client(m)
+	s.Do(t, "SET", "str", "x")
+	s.Do(t, "HSET", "rw", "mode", "read", a.Owner(), "1")
+	s.Do(t, "HSET", "data", "name", "bob")
+	for _, key := range []string{"str"} {
+		_, err := a.Lock(context.Background(), Request{Key: key})
+		var reply *upstream.ReplyError
+		if !errors.As(err, &reply) || reply.Line != "WRONGTYPE Operation against a key holding the wrong kind of value" {
+			t.Fatal(err)
+		}
+		_, err = a.Unlock(context.Background(), UnlockRequest{Key: key})
+		if !errors.As(err, &reply) || reply.Line != "WRONGTYPE Operation against a key holding the wrong kind of value" {
+			t.Fatal(err)
+		}
+	}
+	_, err := a.Lock(context.Background(), Request{Key: "rw"})
+	wantCode(t, err, "LOCKKIND")
+	_, err = a.Unlock(context.Background(), UnlockRequest{Key: "rw"})
+	wantCode(t, err, "LOCKKIND")
+	_, err = a.Unlock(context.Background(), UnlockRequest{Key: "data", Force: true})
+	wantCode(t, err, "WRONGTYPE")
+	if s.Do(t, "EXISTS", "data").(int64) != 1 {
+		t.Fatal("somebody's data deleted")
+	}
+}
+
+func TestForce(t *testing.T) {
+	s := testredis.Start(t)
+	m := engine(t, s.URL(), Options{})
+	a, lost := client(m)
+	b, _ := client(m)
+	mustLock(t, a, Request{Key: "k"})
+	mustUnlock(t, b, UnlockRequest{Key: "k", Force: true}, true)
+	mustUnlock(t, b, UnlockRequest{Key: "k", Force: true}, false)
+	if lost.reasons() != "k:forced " {
+		t.Fatal(lost.reasons())
+	}
+	_, err := a.Unlock(context.Background(), UnlockRequest{Key: "k"})
+	wantCode(t, err, "LOCKLOST")
+}
+
+func TestReentry(t *testing.T) {
+	s := testredis.Start(t)
+	m := engine(t, s.URL(), Options{})
+	a, _ := client(m)
+	a.SetLibrary(true)
+	mustLock(t, a, Request{Key: "k"})
+	_, err := a.Lock(context.Background(), Request{Key: "k"})
+	wantCode(t, err, "OWNERREQUIRED")
+	mustLock(t, a, Request{Key: "k", Self: true})
+	mustUnlock(t, a, UnlockRequest{Key: "k", All: true}, true)
+
+	// Re-entry never shortens.
+	mustLock(t, a, Request{Key: "k", Lease: 20000})
+	mustLock(t, a, Request{Key: "k", Lease: 1000, Self: true})
+	if ttl := pttl(t, s, "k"); ttl < 19000 {
+		t.Fatal(ttl)
+	}
+}
+
+func TestOwnerAcrossConnections(t *testing.T) {
+	s := testredis.Start(t)
+	m1 := engine(t, s.URL(), Options{})
+	m2 := engine(t, s.URL(), Options{})
+	for range 10 {
+		c, _ := client(m1)
+		mustLock(t, c, Request{Key: "k", Owner: "job-1", Once: true})
+		c.Close(Gone)
+	}
+	if hash(t, s, "k")["job-1"] != "1" {
+		t.Fatal(hash(t, s, "k"))
+	}
+	c, _ := client(m2)
+	mustUnlock(t, c, UnlockRequest{Key: "k", Owner: "job-1"}, true)
+	mustUnlock(t, c, UnlockRequest{Key: "k", Owner: "job-1"}, true) // sent again
+	_, err := c.Unlock(context.Background(), UnlockRequest{Key: "k", Owner: "job-2"})
+	wantCode(t, err, "NOTHELD")
+}
+
+func TestTakenOverElsewhere(t *testing.T) {
+	s := testredis.Start(t)
+	m1 := engine(t, s.URL(), Options{Watchdog: 900 * time.Millisecond})
+	m2 := engine(t, s.URL(), Options{Watchdog: 900 * time.Millisecond})
+	a, lostA := client(m1)
+	b, lostB := client(m2)
+	mustLock(t, a, Request{Key: "k", Owner: "job"})
+	time.Sleep(1500 * time.Millisecond)
+	if pttl(t, s, "k") <= 0 {
+		t.Fatal("not renewed")
+	}
+	mustUnlock(t, b, UnlockRequest{Key: "k", Owner: "job"}, true)
+	mustLock(t, b, Request{Key: "k", Owner: "job", Lease: 1200})
+	eventually(t, 3*time.Second, "run out", func() bool { return s.Do(t, "EXISTS", "k").(int64) == 0 })
+	time.Sleep(100 * time.Millisecond)
+	if lostA.reasons()+lostB.reasons() != "" {
+		t.Fatal(lostA.reasons(), lostB.reasons())
+	}
+	if m1.Stats().Held+m2.Stats().Held != 0 {
+		t.Fatal("still believed held")
+	}
+}
+
+func TestWatchdogAndLoss(t *testing.T) {
+	s := testredis.Start(t)
+	m := engine(t, s.URL(), Options{Watchdog: 600 * time.Millisecond})
+	a, lost := client(m)
+	mustLock(t, a, Request{Key: "renewed"})
+	mustLock(t, a, Request{Key: "leased", Lease: 500})
+	s.Do(t, "SET", "poison", "x")
+	mustLock(t, a, Request{Key: "overwritten"})
+	s.Do(t, "SET", "overwritten", "x")
+	time.Sleep(1900 * time.Millisecond)
+	if pttl(t, s, "renewed") <= 0 {
+		t.Fatal("not renewed for three periods")
+	}
+	if got := lost.reasons(); got != "overwritten:gone leased:expired " {
+		t.Fatal(got)
+	}
+	s.Do(t, "DEL", "renewed")
+	eventually(t, 2*time.Second, "loss noticed", func() bool { return lost.reasons() == "overwritten:gone leased:expired renewed:gone " })
+	_, err := a.Unlock(context.Background(), UnlockRequest{Key: "renewed"})
+	wantCode(t, err, "LOCKLOST")
+	mustLock(t, a, Request{Key: "renewed"})
+	mustUnlock(t, a, UnlockRequest{Key: "renewed"}, true)
+}
+
+func TestRenewVerb(t *testing.T) {
+	s := testredis.Start(t)
+	m := engine(t, s.URL(), Options{Watchdog: 900 * time.Millisecond})
+	a, lost := client(m)
+	ctx := context.Background()
+	wantCode(t, a.Renew(ctx, RenewRequest{Key: "k"}), "NOTHELD")
+	mustLock(t, a, Request{Key: "k", Lease: 300})
+	if err := a.Renew(ctx, RenewRequest{Key: "k"}); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(1200 * time.Millisecond)
+	if pttl(t, s, "k") <= 0 {
+		t.Fatal("not watched")
+	}
+	if err := a.Renew(ctx, RenewRequest{Key: "k", Lease: 300}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 2*time.Second, "expired", func() bool { return lost.reasons() == "k:expired " })
+}
+
+func TestRestartIsNoticed(t *testing.T) {
+	s := testredis.Start(t)
+	m := engine(t, s.URL(), Options{})
+	a, lost := client(m)
+	mustLock(t, a, Request{Key: "watched"})
+	mustLock(t, a, Request{Key: "leased", Lease: 60000})
+	s.Kill()
+	s.Restart()
+	eventually(t, 3*time.Second, "both lost", func() bool {
+		r := lost.reasons()
+		return r == "watched:gone leased:gone " || r == "leased:gone watched:gone "
+	})
+	mustLock(t, a, Request{Key: "watched"})
+}
+
+func TestDrain(t *testing.T) {
+	s := testredis.Start(t)
+	m := engine(t, s.URL(), Options{})
+	a, _ := client(m)
+	b, _ := client(m)
+	mustLock(t, a, Request{Key: "k"})
+	got := make(chan error, 1)
+	go func() {
+		_, err := b.Lock(context.Background(), Request{Key: "k", Blocks: true})
+		got <- err
+	}()
+	eventually(t, 2*time.Second, "waiting", func() bool { return m.Stats().Waiting == 1 })
+	m.Drain()
+	wantCode(t, <-got, "DRAINING")
+	_, err := b.Lock(context.Background(), Request{Key: "other"})
+	wantCode(t, err, "DRAINING")
+	mustLock(t, a, Request{Key: "k"})
+	mustUnlock(t, a, UnlockRequest{Key: "k", All: true}, true)
+}
+
+// TestExclusion has many clients of two proxies count under one lock.
+func TestExclusion(t *testing.T) {
+	s := testredis.Start(t)
+	engines := []*Manager{engine(t, s.URL(), Options{}), engine(t, s.URL(), Options{})}
+	const clients, rounds = 32, 30
+	var inside atomic.Int32
+	total := 0
+	var all sync.WaitGroup
+	for i := range clients {
+		c, _ := client(engines[i%2])
+		all.Add(1)
+		go func() {
+			defer all.Done()
+			for range rounds {
+				if _, err := c.Lock(context.Background(), Request{Key: "k", Blocks: true}); err != nil {
+					t.Error(err)
+					return
+				}
+				if inside.Add(1) != 1 {
+					t.Error("two inside")
+				}
+				total++
+				inside.Add(-1)
+				if _, err := c.Unlock(context.Background(), UnlockRequest{Key: "k"}); err != nil {
+					t.Error(err)
+				}
+			}
+		}()
+	}
+	all.Wait()
+	if total != clients*rounds {
+		t.Fatal(total)
+	}
+}

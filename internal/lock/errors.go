@@ -1,0 +1,94 @@
+package lock
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/redis/rueidis"
+
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+// Error is an answer of the lock engine that a client sees as a Redis error: Code is its first word.
+type Error struct{ Code, Text string }
+
+func (e *Error) Error() string { return e.Code + " " + e.Text }
+
+// ErrNotAcquired says that somebody else held the lock until the time given to wait was over: the verbs' nil reply.
+var ErrNotAcquired = errors.New("lock: not acquired in time")
+
+func notHeld(key string, named bool) error {
+	text := fmt.Sprintf("this owner does not hold '%s'", printable(key))
+	if named {
+		text += "; in a pool LOCK and UNLOCK may travel on different connections: name the owner in both with OWNER <id>"
+	}
+	return &Error{"NOTHELD", text}
+}
+
+func otherKind(key string) error {
+	return &Error{"LOCKKIND", fmt.Sprintf("'%s' holds a lock of another kind", printable(key))}
+}
+
+// printable keeps an error line one line, whatever bytes a lock's name has.
+func printable(name string) string {
+	name = strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return '?'
+		}
+		return r
+	}, name)
+	if len(name) > 128 {
+		return name[:128] + "..."
+	}
+	return name
+}
+
+// outcome sorts what the control client says into Redis' own answer (nothing was done), surely not sent, and unknown.
+func outcome(err error) error {
+	if err == nil {
+		return nil
+	}
+	if reply, ok := rueidis.IsRedisErr(err); ok {
+		return &upstream.ReplyError{Line: redisLine(reply.Error())}
+	}
+	if upstream.NotSent(err) {
+		return &upstream.NotSentError{Cause: err}
+	}
+	return &upstream.LostError{Cause: err}
+}
+
+// redisLine gives an error raised inside a script the words it has outside: Redis adds the script's SHA and line,
+// and the embedded store puts its own words before Redis'; rueidis drops "ERR ".
+func redisLine(text string) string {
+	if i := strings.Index(text, "WRONGTYPE "); i >= 0 {
+		text = text[i:]
+	}
+	if i := strings.Index(text, " script: "); i >= 0 {
+		text = text[:i]
+	}
+	code, _, _ := strings.Cut(text, " ")
+	if code == "" || strings.Trim(code, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") != "" {
+		return "ERR " + text
+	}
+	return text
+}
+
+func isUnknown(err error) bool {
+	var lost *upstream.LostError
+	return errors.As(err, &lost)
+}
+
+// passing says whether err is the kind of trouble that a waiter sits out: Redis is away, starting, or between masters.
+func passing(err error) bool {
+	var notSent *upstream.NotSentError
+	var reply *upstream.ReplyError
+	if errors.As(err, &notSent) || isUnknown(err) {
+		return true
+	}
+	if !errors.As(err, &reply) {
+		return false
+	}
+	code, _, _ := strings.Cut(reply.Line, " ")
+	return code == "LOADING" || code == "MASTERDOWN" || code == "READONLY"
+}

@@ -1,0 +1,92 @@
+package lock
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/telemetry"
+	"github.com/lockproxy/lockproxy/scripts"
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+// RenewRequest is one RENEW.
+type RenewRequest struct {
+	DB    int
+	Key   string
+	Owner string
+	Lease int64 // ms from now, and no renewal any more; 0 = the watchdog's lease, renewed
+}
+
+// Renew sets the lease of a hold anew. With a lease the hold ends then, whatever it had left; without one the watchdog takes
+// it, on this connection. Errors are those of Unlock.
+func (c *Client) Renew(ctx context.Context, r RenewRequest) error {
+	began := time.Now()
+	ctx, span := telemetry.Span(ctx, "RENEW")
+	defer span.End()
+	err := c.renew(ctx, r)
+	telemetry.VerbDone(ctx, "renew", outcomeWord(err), time.Since(began))
+	return err
+}
+
+func (c *Client) renew(ctx context.Context, r RenewRequest) error {
+	m := c.m
+	id, explicit := c.id(r.DB, r.Key, r.Owner)
+	h, err := m.enter(ctx, id, explicit)
+	if err != nil {
+		return err
+	}
+	defer m.leave(h)
+	registration := ""
+	if explicit && r.Lease == 0 {
+		registration = c.request()
+	}
+	var out []int64
+	var sent time.Time
+	err = m.idempotent(func() (int64, error) {
+		text, at, err := m.notAfter()
+		if err != nil {
+			return 0, err
+		}
+		sent = time.Now()
+		out, err = ints(m.eval(ctx, extendCall(h, r, m.opts, text, registration)))
+		return at, err
+	})
+	switch {
+	case isUnknown(err):
+		return outcomeUnknown("RENEW", err)
+	case err != nil:
+		return err
+	case out[0] == codeLate:
+		return &upstream.NotSentError{Cause: errLate}
+	case out[0] != 1:
+		_, err := c.unlocked(h, r.Key, out[0], 0)
+		if err == nil {
+			err = notHeld(r.Key, c.named.Load() && !explicit)
+		}
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.begin(h, c, out[1])
+	h.watched, h.deadline, h.registration = r.Lease == 0, sent.Add(milliseconds(out[2])), registration
+	h.lease = milliseconds(leaseOf(Request{Lease: r.Lease}, m.opts))
+	m.planNext(h, sent)
+	return nil
+}
+
+func extendCall(h *hold, r RenewRequest, o Options, notAfter, registration string) call {
+	keys, flags := []string{h.id.key}, ""
+	if h.explicit {
+		keys = append(keys, watchKey(h.id.key, h.id.owner))
+		flags = "D"
+	}
+	if r.Lease == 0 {
+		flags = "K"
+		if h.explicit {
+			flags = "KW"
+		}
+	}
+	lease := leaseOf(Request{Lease: r.Lease}, o)
+	return call{h.id.db, scripts.Extend, keys, []string{strconv.FormatInt(lease, 10), h.id.owner, notAfter, flags, registration}}
+}

@@ -1,0 +1,196 @@
+package lock
+
+import (
+	"container/heap"
+	"context"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/telemetry"
+)
+
+// KindPlain is the lock of LOCK: Redisson's RLock and RFencedLock.
+const KindPlain = "plain"
+
+// longest is the longest lease or wait that local timers take as it is: about 31 years.
+const longest = int64(1e12)
+
+// milliseconds turns a lease in ms, up to 2^53, into a Duration without overflow.
+func milliseconds(ms int64) time.Duration { return time.Duration(min(ms, longest)) * time.Millisecond }
+
+type holdID struct {
+	db         int
+	key, owner string
+}
+
+func (id holdID) line() lineKey { return lineKey{id.db, id.key} }
+
+// hold is what this proxy knows of one owner's lock. The entry exists while it is held or a verb works on it.
+type hold struct {
+	id       holdID
+	explicit bool
+	// busy is a mutex with a context: one verb or one renewal at a time, so that a renewal in flight ends before the
+	// UNLOCK or the next LOCK is sent. Whoever has it may talk to Redis about this hold.
+	busy chan struct{}
+
+	// guarded by Manager.mu
+	users        int // verbs and renewals that have or wait for busy
+	count        int64
+	client       *Client // the connection that last named this owner for this key; nil when it has gone
+	watched      bool
+	doubt        bool // never release: an earlier effect of the holder may still happen
+	registration string
+	replicas     int64
+	lease        time.Duration // of the renewals when watched, else as taken
+	grantedAt    time.Time
+	renewedAt    time.Time
+	deadline     time.Time // we are sure of the lock until then
+	next         time.Time // when the watchdog looks at it
+	suspect      string    // the watchdog only looks whether it is still there; the loss' reason if it is not
+	index        int       // in the schedule; -1 = not there
+	late         time.Time // an unconfirmed renewal may still be done until then
+}
+
+// enter gives the caller the hold's busy mark; leave gives it back.
+func (m *Manager) enter(ctx context.Context, id holdID, explicit bool) (*hold, error) {
+	m.mu.Lock()
+	h := m.holds[id]
+	if h == nil {
+		h = &hold{id: id, explicit: explicit, busy: make(chan struct{}, 1), index: -1}
+		m.holds[id] = h
+	}
+	h.users++
+	m.mu.Unlock()
+	select {
+	case h.busy <- struct{}{}:
+		return h, nil
+	case <-ctx.Done():
+		m.mu.Lock()
+		m.unuse(h)
+		m.mu.Unlock()
+		return nil, ctx.Err()
+	}
+}
+
+func (m *Manager) leave(h *hold) {
+	m.mu.Lock()
+	<-h.busy
+	m.unuse(h)
+	m.mu.Unlock()
+}
+
+func (m *Manager) unuse(h *hold) {
+	h.users--
+	m.forget(h)
+}
+
+// forget drops the entry when nothing speaks for keeping it.
+func (m *Manager) forget(h *hold) {
+	if h.users == 0 && h.count == 0 && m.holds[h.id] == h {
+		delete(m.holds, h.id)
+	}
+}
+
+// held says whether the hold of id is live, and whose connection it is.
+func (m *Manager) held(id holdID) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	h := m.holds[id]
+	return h != nil && h.count > 0
+}
+
+// begin makes a hold live or brings it up to date after a grant. mu is held.
+func (m *Manager) begin(h *hold, c *Client, count int64) {
+	if h.count == 0 {
+		h.grantedAt, h.renewedAt, h.doubt, h.watched, h.replicas = time.Now(), time.Time{}, false, false, 0
+		h.deadline, h.suspect = time.Time{}, ""
+		live := m.byKey[h.id.line()]
+		if live == nil {
+			live = map[*hold]struct{}{}
+			m.byKey[h.id.line()] = live
+		}
+		live[h] = struct{}{}
+		telemetry.LocksHeld.Add(1)
+	}
+	h.count = count
+	m.adopt(h, c)
+}
+
+// adopt makes c the connection whose life keeps the hold watched. mu is held.
+func (m *Manager) adopt(h *hold, c *Client) {
+	if h.client == c {
+		return
+	}
+	if h.client != nil {
+		delete(h.client.holds, h)
+	}
+	h.client = c
+	if c == nil {
+		return
+	}
+	if c.holds == nil {
+		c.holds = map[*hold]struct{}{}
+	}
+	c.holds[h] = struct{}{}
+}
+
+// end makes a hold no longer live: released, lost, or no longer ours. mu is held.
+func (m *Manager) end(h *hold) {
+	if h.count == 0 {
+		return
+	}
+	h.count = 0
+	m.adopt(h, nil)
+	m.unplan(h)
+	live := m.byKey[h.id.line()]
+	delete(live, h)
+	if len(live) == 0 {
+		delete(m.byKey, h.id.line())
+	}
+	telemetry.LocksHeld.Add(-1)
+	m.forget(h)
+}
+
+// plan puts the hold before the watchdog at the given time. mu is held.
+func (m *Manager) plan(h *hold, next time.Time) {
+	h.next = next
+	if h.index < 0 {
+		heap.Push(&m.schedule, h)
+	} else {
+		heap.Fix(&m.schedule, h.index)
+	}
+	if m.schedule[0] == h {
+		select {
+		case m.due <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func (m *Manager) unplan(h *hold) {
+	if h.index >= 0 {
+		heap.Remove(&m.schedule, h.index)
+	}
+}
+
+// schedule is a heap of live holds, the one to look at first on top.
+type schedule []*hold
+
+func (s schedule) Len() int           { return len(s) }
+func (s schedule) Less(i, j int) bool { return s[i].next.Before(s[j].next) }
+func (s schedule) Swap(i, j int) {
+	s[i], s[j] = s[j], s[i]
+	s[i].index, s[j].index = i, j
+}
+func (s *schedule) Push(x any) {
+	h := x.(*hold)
+	h.index = len(*s)
+	*s = append(*s, h)
+}
+func (s *schedule) Pop() any {
+	old := *s
+	h := old[len(old)-1]
+	old[len(old)-1] = nil
+	*s = old[:len(old)-1]
+	h.index = -1
+	return h
+}

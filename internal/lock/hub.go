@@ -1,0 +1,257 @@
+package lock
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+	"github.com/redis/rueidis"
+
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+// hub hears the unlock messages of all locks that are waited for, over one pub/sub connection. A channel that nobody
+// waits on stays subscribed for a while, since a lock that was contended once will be again.
+type hub struct {
+	ctl  *upstream.Control
+	log  *slog.Logger
+	back func() // called after every new connection has all its subscriptions
+
+	mu      sync.Mutex
+	chans   map[string]*channel
+	warm    *lru.Cache[string, struct{}] // channels nobody waits on; the oldest is unsubscribed when it is full
+	pending []string                     // channels to subscribe or unsubscribe, as their state then says
+	work    chan struct{}
+}
+
+// channel is one subscription.
+type channel struct {
+	lines map[*line]struct{} // who hears it; empty: warm
+	on    bool               // Redis has confirmed the subscription on the present connection
+	ready chan struct{}      // closed when on, or when the connection failed (the waiter then polls)
+}
+
+func newHub(ctl *upstream.Control, warm int, log *slog.Logger, back func()) *hub {
+	h := &hub{ctl: ctl, log: log, back: back, chans: map[string]*channel{}, work: make(chan struct{}, 1)}
+	// lru.NewWithEvict fails for a size below 1 only.
+	h.warm, _ = lru.NewWithEvict(warm, h.evicted)
+	return h
+}
+
+// hear has messages on name nudge l. It does not wait for the subscription: ready does.
+func (h *hub) hear(name string, l *line) {
+	h.mu.Lock()
+	c := h.chans[name]
+	if c == nil {
+		c = &channel{lines: map[*line]struct{}{}, ready: make(chan struct{})}
+		h.chans[name] = c
+	}
+	c.lines[l] = struct{}{}
+	if !c.on {
+		h.enqueue(name)
+	}
+	h.mu.Unlock()
+	h.warm.Remove(name)
+}
+
+// unhear ends that; the channel stays warm.
+func (h *hub) unhear(name string, l *line) {
+	h.mu.Lock()
+	c := h.chans[name]
+	delete(c.lines, l)
+	cold := len(c.lines) == 0
+	h.mu.Unlock()
+	if cold {
+		h.warm.Add(name, struct{}{})
+	}
+}
+
+// evicted is called by the LRU, also for names that hear took out of it.
+func (h *hub) evicted(name string, _ struct{}) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if c := h.chans[name]; c != nil && len(c.lines) == 0 {
+		h.enqueue(name)
+	}
+}
+
+// enqueue hands a channel to run. mu is held.
+func (h *hub) enqueue(name string) {
+	h.pending = append(h.pending, name)
+	select {
+	case h.work <- struct{}{}:
+	default:
+	}
+}
+
+// subscribeWait is how long a waiter waits for a subscription before it goes on by polling.
+const subscribeWait = 2 * time.Second
+
+// ready waits until messages on name are heard. A subscription that does not come is no error: timers cover it.
+func (h *hub) ready(ctx context.Context, name string, over <-chan time.Time) error {
+	h.mu.Lock()
+	ready := h.chans[name].ready
+	h.mu.Unlock()
+	timer := time.NewTimer(subscribeWait)
+	defer timer.Stop()
+	select {
+	case <-ready:
+	case <-timer.C:
+	case <-over:
+		return ErrNotAcquired
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return nil
+}
+
+// run keeps the connection until ctx ends.
+func (h *hub) run(ctx context.Context) {
+	pause := minPause
+	for ctx.Err() == nil {
+		began := time.Now()
+		err := h.session(ctx)
+		h.broken()
+		if ctx.Err() != nil {
+			return
+		}
+		h.log.Debug("wake-up connection lost", "error", err)
+		if time.Since(began) > time.Second {
+			pause = minPause
+		}
+		timer := time.NewTimer(pause/2 + rand.N(pause))
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+		}
+		pause = min(2*pause, maxPause)
+	}
+}
+
+// Pauses between attempts to get the wake-up connection back.
+const (
+	minPause = 10 * time.Millisecond
+	maxPause = 500 * time.Millisecond
+)
+
+// session is the life of one connection.
+func (h *hub) session(ctx context.Context) error {
+	client, err := h.ctl.Subscriber()
+	if err != nil {
+		return err
+	}
+	conn, release := client.Dedicate()
+	defer release()
+	defer conn.Close()
+	failed := conn.SetPubSubHooks(rueidis.PubSubHooks{OnMessage: h.message})
+	if err := conn.Do(ctx, conn.B().Ping().Build()).Error(); err != nil {
+		return err
+	}
+	if err := h.subscribe(ctx, conn, h.all()); err != nil {
+		return err
+	}
+	h.back()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-failed:
+			return err
+		case <-h.work:
+			if err := h.subscribe(ctx, conn, h.take()); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// all names every channel that somebody waits on and forgets the others: a new connection starts with those.
+func (h *hub) all() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.pending = nil
+	names := []string{}
+	for name, c := range h.chans {
+		if len(c.lines) == 0 {
+			delete(h.chans, name)
+			continue
+		}
+		names = append(names, name)
+	}
+	return names
+}
+
+func (h *hub) take() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	names := h.pending
+	h.pending = nil
+	return names
+}
+
+// subscribe brings the named channels to the state they should have.
+func (h *hub) subscribe(ctx context.Context, conn rueidis.DedicatedClient, names []string) error {
+	var on, off []string
+	h.mu.Lock()
+	for _, name := range names {
+		c := h.chans[name]
+		switch {
+		case c == nil:
+		case len(c.lines) > 0 && !c.on:
+			on = append(on, name)
+		case len(c.lines) == 0 && !h.warm.Contains(name):
+			off = append(off, name)
+			delete(h.chans, name)
+		}
+	}
+	h.mu.Unlock()
+	if len(off) > 0 {
+		if err := conn.Do(ctx, conn.B().Unsubscribe().Channel(off...).Build()).Error(); err != nil {
+			return err
+		}
+	}
+	if len(on) > 0 {
+		if err := conn.Do(ctx, conn.B().Subscribe().Channel(on...).Build()).Error(); err != nil {
+			return err
+		}
+	}
+	h.confirmed(on)
+	return nil
+}
+
+func (h *hub) confirmed(names []string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, name := range names {
+		if c := h.chans[name]; c != nil && !c.on {
+			c.on = true
+			close(c.ready)
+		}
+	}
+}
+
+// broken notes that no channel is subscribed any more.
+func (h *hub) broken() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, c := range h.chans {
+		if c.on {
+			c.on, c.ready = false, make(chan struct{})
+		}
+	}
+}
+
+// message is called by the connection's reader: it only nudges.
+func (h *hub) message(msg rueidis.PubSubMessage) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if c := h.chans[msg.Channel]; c != nil {
+		for l := range c.lines {
+			l.nudge()
+		}
+	}
+}

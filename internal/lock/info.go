@@ -1,0 +1,156 @@
+package lock
+
+import (
+	"context"
+	"sort"
+	"strconv"
+	"time"
+
+	"github.com/tidwall/match"
+
+	"github.com/lockproxy/lockproxy/scripts"
+)
+
+// Holder is one owner of a lock. The fields after Holds are known only of those that hold it through this proxy (Local).
+type Holder struct {
+	Owner    string
+	Holds    int64
+	Local    bool
+	ClientID int64 // 0 when the connection that named the owner has gone
+	Addr     string
+	Name     string
+	Held     time.Duration // since it was granted
+	Watched  bool          // the watchdog renews it
+	Renewed  time.Time     // the last renewal, zero before the first
+}
+
+// Info is what can be said of one lock.
+type Info struct {
+	Kind    string // "none", KindPlain, "read", "write", or "other" for a key that is no lock
+	TTL     int64  // ms; -2 no key, -1 no TTL
+	Holders []Holder
+	Queue   int64 // waiters in Redisson's fair queue
+	Here    int   // waiters on this proxy
+	Token   int64 // last fencing token
+	Fenced  bool  // there is one
+}
+
+// Info reads a lock from Redis and adds what this proxy knows. Errors are Redis' own or that it cannot be reached.
+func (m *Manager) Info(ctx context.Context, db int, key string) (Info, error) {
+	reply, err := m.eval(ctx, call{db, scripts.Info, []string{key, tokenKey(key), queueKey(key)}, nil})
+	if err != nil {
+		return Info{}, err
+	}
+	parts, err := reply.ToArray()
+	if err != nil {
+		return Info{}, err
+	}
+	text := make([]string, len(parts))
+	for i := range parts {
+		if text[i], err = parts[i].ToString(); err != nil {
+			n, _ := parts[i].AsInt64()
+			text[i] = strconv.FormatInt(n, 10)
+		}
+	}
+	in := Info{}
+	in.TTL, _ = strconv.ParseInt(text[1], 10, 64)
+	in.Token, err = strconv.ParseInt(text[2], 10, 64)
+	in.Fenced = err == nil
+	in.Queue, _ = strconv.ParseInt(text[3], 10, 64)
+	in.read(text[0], text[4:])
+	m.addLocal(&in, lineKey{db, key})
+	return in, nil
+}
+
+// read takes the hash apart.
+func (in *Info) read(kind string, fields []string) {
+	in.Kind = "other"
+	switch kind {
+	case "none":
+		in.Kind = "none"
+	case "hash":
+		in.Kind = KindPlain
+		for i := 0; i+1 < len(fields); i += 2 {
+			if fields[i] == "mode" {
+				in.Kind = fields[i+1]
+				continue
+			}
+			n, err := strconv.ParseInt(fields[i+1], 10, 64)
+			if err != nil {
+				in.Kind, in.Holders = "other", nil
+				return
+			}
+			in.Holders = append(in.Holders, Holder{Owner: fields[i], Holds: n})
+		}
+	}
+}
+
+func (m *Manager) addLocal(in *Info, key lineKey) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i := range in.Holders {
+		if h := m.holds[holdID{key.db, key.key, in.Holders[i].Owner}]; h != nil && h.count > 0 {
+			h.describe(&in.Holders[i])
+		}
+	}
+	if l := m.lines[key]; l != nil {
+		in.Here = l.waiters.Len()
+	}
+}
+
+// describe adds what this proxy knows of a live hold. Manager.mu is held.
+func (h *hold) describe(out *Holder) {
+	out.Local, out.Held, out.Watched, out.Renewed = true, time.Since(h.grantedAt), h.watched, h.renewedAt
+	if h.client != nil {
+		out.ClientID, out.Addr, out.Name = h.client.info.ID, h.client.info.Addr, h.client.info.Name()
+	}
+}
+
+// Entry is one line of LOCKLIST: a lock held, or waited for, through this proxy.
+type Entry struct {
+	DB      int
+	Key     string
+	Kind    string
+	Waiting bool
+	Holder                // Owner and Holds as this proxy knows them; Held is the time waited when Waiting
+	Left    time.Duration // how long we are sure of it without another renewal
+}
+
+// List names the locks held and waited for through this proxy, by key and owner. owner and pattern (Redis' glob) narrow
+// it when not empty.
+func (m *Manager) List(owner, pattern string) []Entry {
+	wanted := func(key, of string) bool {
+		return (owner == "" || owner == of) && (pattern == "" || match.Match(key, pattern))
+	}
+	var out []Entry
+	m.mu.Lock()
+	for id, h := range m.holds {
+		if h.count == 0 || !wanted(id.key, id.owner) {
+			continue
+		}
+		e := Entry{DB: id.db, Key: id.key, Kind: KindPlain, Left: max(0, time.Until(h.deadline))}
+		e.Owner, e.Holds = id.owner, h.count
+		h.describe(&e.Holder)
+		out = append(out, e)
+	}
+	for key, l := range m.lines {
+		for at := l.waiters.Front(); at != nil; at = at.Next() {
+			w := at.Value.(*waiter)
+			if !wanted(key.key, w.owner) {
+				continue
+			}
+			e := Entry{DB: key.db, Key: key.key, Kind: KindPlain, Waiting: true}
+			e.Holder = Holder{Owner: w.owner, Local: true, ClientID: w.c.info.ID, Addr: w.c.info.Addr, Name: w.c.info.Name(), Held: time.Since(w.since)}
+			out = append(out, e)
+		}
+	}
+	m.mu.Unlock()
+	sort.SliceStable(out, func(i, j int) bool {
+		a, b := &out[i], &out[j]
+		if a.Key != b.Key {
+			return a.Key < b.Key
+		}
+		return !a.Waiting && b.Waiting
+	})
+	return out
+}

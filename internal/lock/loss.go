@@ -1,0 +1,85 @@
+package lock
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/telemetry"
+)
+
+// Loss is a lock that its holder no longer has and did not give back.
+type Loss struct {
+	Key    string
+	Kind   string // KindPlain
+	Reason string // gone, expired, unrenewed, forced, max-hold, clock
+}
+
+// The reasons of a loss, short enough for a metric's label.
+const (
+	reasonGone      = "gone"      // Redis no longer has it: deleted, evicted, flushed, or forgotten in a restart or failover
+	reasonExpired   = "expired"   // the lease it was taken with is over
+	reasonUnrenewed = "unrenewed" // no renewal could be confirmed before the lease was over
+	reasonForced    = "forced"    // UNLOCK FORCE through this proxy
+	reasonMaxHold   = "max-hold"  // held longer than max-hold, no longer renewed
+	reasonClock     = "clock"     // gone after Redis' clock jumped
+)
+
+var reasonText = map[string]string{
+	reasonGone:      "Redis no longer has it",
+	reasonExpired:   "its lease was over",
+	reasonUnrenewed: "it could not be renewed in time",
+	reasonForced:    "it was freed by force",
+	reasonMaxHold:   "it was held longer than max-hold",
+	reasonClock:     "Redis' clock jumped",
+}
+
+type lossRecord struct {
+	reason string
+	at     time.Time
+}
+
+func (l lossRecord) error(key string) error {
+	return &Error{"LOCKLOST", fmt.Sprintf("'%s' was lost %d ms ago (%s): %s",
+		printable(key), time.Since(l.at).Milliseconds(), l.reason, reasonText[l.reason])}
+}
+
+// lose ends a live hold that was lost, and tells everybody who should know. mu is held.
+func (m *Manager) lose(h *hold, reason string) {
+	c := h.client
+	// Who takes a lock for a fixed time under a name of its own knows when it ends: no push for that.
+	expected := reason == reasonExpired && h.explicit
+	m.losses.Add(h.id, lossRecord{reason, time.Now()})
+	m.end(h)
+	m.stats.lost.Add(1)
+	telemetry.LockLost(context.Background(), KindPlain, reason)
+	if expected {
+		return
+	}
+	m.log.Warn("lock lost", "key", h.id.key, "db", h.id.db, "owner", h.id.owner, "reason", reason)
+	if c != nil {
+		c.info.Push(Loss{Key: h.id.key, Kind: KindPlain, Reason: reason})
+	}
+}
+
+// loseKey loses every live hold of a key.
+func (m *Manager) loseKey(key lineKey, reason string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for h := range m.byKey[key] {
+		m.lose(h, reason)
+	}
+}
+
+// recheck has the watchdog look at every live hold as soon as it can: watched ones are renewed, the others looked at.
+func (m *Manager) recheck(reason string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := time.Now()
+	for _, live := range m.byKey {
+		for h := range live {
+			h.suspect = reason
+			m.plan(h, now)
+		}
+	}
+}

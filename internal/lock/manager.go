@@ -1,0 +1,153 @@
+// Package lock is what a lock is: taken, waited for, renewed, lost and given back, as plain Go calls. The state lives in
+// Redis, in Redisson's bytes; a Manager keeps beside it what one proxy must know: who of its clients holds what, until when,
+// and who waits.
+package lock
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+
+	"github.com/google/uuid"
+
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+const (
+	lossesKept   = 16384
+	finishedKept = 16384
+)
+
+// Manager is the lock engine of one proxy process. All methods are safe for concurrent use.
+type Manager struct {
+	// static after construction
+	opts     Options
+	log      *slog.Logger
+	ctl      *upstream.Control
+	uuid     string
+	hub      *hub
+	losses   *lru.Cache[holdID, lossRecord]     // what was lost, until it is taken again
+	done     *lru.Cache[holdID, finishedRecord] // explicit owners' last UNLOCK, for the one that is sent again
+	clock    clock
+	requests atomic.Uint64 // numbers registrations and latches
+	due      chan struct{} // wakes the watchdog when an earlier hold than its next came
+	drained  chan struct{} // closed by Drain
+	drain    sync.Once
+	tasks    sync.WaitGroup // releases, renewals and settlements under way
+	ended    chan struct{}  // closed when Run's context ends: background retries give up
+
+	// guarded by mu
+	mu       sync.Mutex
+	holds    map[holdID]*hold
+	byKey    map[lineKey]map[*hold]struct{} // live holds of a key
+	schedule schedule
+	lines    map[lineKey]*line
+
+	stats counters
+}
+
+type counters struct {
+	granted, released, lost, renewed, renewalsFailed atomic.Int64
+}
+
+// Stats are counts since the start; Held and Waiting are the present numbers.
+type Stats struct {
+	Held, Waiting, Granted, Released, Lost, Renewed, RenewalsFailed int64
+}
+
+// New makes the engine that keeps its locks through ctl. Nothing happens in Redis before Run.
+func New(ctl *upstream.Control, o Options) *Manager {
+	o = o.withDefaults()
+	m := &Manager{
+		opts: o, log: o.Logger, ctl: ctl, uuid: uuid.NewString(),
+		due:     make(chan struct{}, 1),
+		drained: make(chan struct{}),
+		ended:   make(chan struct{}),
+		holds:   map[holdID]*hold{},
+		byKey:   map[lineKey]map[*hold]struct{}{},
+		lines:   map[lineKey]*line{},
+	}
+	// lru.New fails for a size below 1 only.
+	m.losses, _ = lru.New[holdID, lossRecord](lossesKept)
+	m.done, _ = lru.New[holdID, finishedRecord](finishedKept)
+	m.hub = newHub(ctl, o.WarmChannels, o.Logger, m.resubscribed)
+	return m
+}
+
+// UUID is the first part of every implicit owner of this process.
+func (m *Manager) UUID() string { return m.uuid }
+
+// Run keeps the watchdog, the wake-ups and Redis' clock until ctx ends; it returns when all of them and every release
+// under way have ended.
+func (m *Manager) Run(ctx context.Context) error {
+	var parts sync.WaitGroup
+	for _, part := range []func(context.Context){m.keepTime, m.watch, m.hub.run} {
+		parts.Add(1)
+		go runPart(ctx, &parts, part)
+	}
+	parts.Wait()
+	close(m.ended)
+	m.tasks.Wait()
+	return nil
+}
+
+func runPart(ctx context.Context, parts *sync.WaitGroup, part func(context.Context)) {
+	defer parts.Done()
+	part(ctx)
+}
+
+// Drain makes every new acquisition, those that wait included, end with DRAINING. Holders keep what they hold.
+func (m *Manager) Drain() { m.drain.Do(func() { close(m.drained) }) }
+
+func (m *Manager) draining() bool {
+	select {
+	case <-m.drained:
+		return true
+	default:
+		return false
+	}
+}
+
+var errDraining = &Error{"DRAINING", "this proxy is shutting down and gives no new locks"}
+
+// Stats counts what this proxy did and has.
+func (m *Manager) Stats() Stats {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := Stats{
+		Granted: m.stats.granted.Load(), Released: m.stats.released.Load(), Lost: m.stats.lost.Load(),
+		Renewed: m.stats.renewed.Load(), RenewalsFailed: m.stats.renewalsFailed.Load(),
+	}
+	for _, live := range m.byKey {
+		s.Held += int64(len(live))
+	}
+	for _, l := range m.lines {
+		s.Waiting += int64(l.waiters.Len())
+	}
+	return s
+}
+
+// background runs work that outlives the verb that began it; Run waits for it.
+func (m *Manager) background(work func()) {
+	m.tasks.Add(1)
+	go m.runTask(work)
+}
+
+func (m *Manager) runTask(work func()) {
+	defer m.tasks.Done()
+	work()
+}
+
+// resubscribed is called when the wake-up connection is back: messages may have been missed and Redis may have
+// forgotten locks, so every waiter tries again and every hold is looked at.
+func (m *Manager) resubscribed() {
+	m.recheck(reasonGone)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, l := range m.lines {
+		l.nudge()
+	}
+}

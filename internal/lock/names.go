@@ -1,0 +1,41 @@
+package lock
+
+import (
+	"regexp"
+	"strings"
+)
+
+// prefixed builds a name beside a lock as Redisson's prefixName does: the lock's own hash tag, or the whole name as the tag,
+// so that all keys and channels of one lock live on one slot.
+func prefixed(prefix, name string) string {
+	if strings.Contains(name, "{") {
+		return prefix + ":" + name
+	}
+	return prefix + ":{" + name + "}"
+}
+
+// channelOf is the channel Redisson publishes an unlock on (two underscores before "channel").
+func channelOf(name string) string { return prefixed("redisson_lock__channel", name) }
+
+// tokenKey is where RFencedLock keeps the fencing token.
+func tokenKey(name string) string { return prefixed("redisson_lock_token", name) }
+
+// queueKey is where RFairLock keeps its queue.
+func queueKey(name string) string { return prefixed("redisson_lock_queue", name) }
+
+// watchKey holds the registration of a watched explicit owner: which connection's watchdog renews it.
+func watchKey(name, owner string) string { return prefixed("lockproxy_watch", name) + ":" + owner }
+
+// latchKey holds the outcome of one request of an explicit owner, so that it can be known after a lost reply.
+func latchKey(name, request string) string { return prefixed("lockproxy_latch", name) + ":" + request }
+
+// MaxOwner is the length in bytes an explicit owner may have.
+const MaxOwner = 256
+
+var implicitForm = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}:[0-9]+$`)
+
+// ValidOwner says whether id may be an explicit owner: 1 to MaxOwner bytes, none of the hash fields that mean something
+// else to Redisson (`mode`, `…:write`), and not of the form `<uuid>:<number>` that connections and Java threads have.
+func ValidOwner(id string) bool {
+	return id != "" && len(id) <= MaxOwner && id != "mode" && !strings.HasSuffix(id, ":write") && !implicitForm.MatchString(id)
+}

@@ -1,0 +1,49 @@
+package lock
+
+import (
+	"log/slog"
+	"time"
+)
+
+// Reentry says when a connection may take again a lock it holds as its implicit owner.
+type Reentry string
+
+const (
+	// ReentryAuto refuses it on a connection that has named a client library: in a pool two threads would both "re-enter".
+	ReentryAuto Reentry = "auto"
+	// ReentryAlways allows it on every connection.
+	ReentryAlways Reentry = "always"
+	// ReentryNever wants OWNER or SELF on every connection.
+	ReentryNever Reentry = "never"
+)
+
+// Options set up a Manager. A zero field has the default named beside it.
+type Options struct {
+	Watchdog     time.Duration // lease of a lock taken without EX or PX, renewed at a third of it: 30 s, Redisson's lockWatchdogTimeout
+	Poll         time.Duration // longest time between two tries of a waiter that no message wakes: 3 s
+	Grace        time.Duration // time between a client's disconnect and the release of its locks: 0
+	MaxHold      time.Duration // a watched lock is not renewed beyond it: 0, off
+	FenceTTL     time.Duration // TTL of fencing tokens: 0, none, as Redisson
+	Reentry      Reentry       // ReentryAuto
+	WarmChannels int           // channels nobody waits on that stay subscribed: 1024
+	Logger       *slog.Logger  // slog.Default()
+}
+
+func (o Options) withDefaults() Options {
+	if o.Watchdog <= 0 {
+		o.Watchdog = 30 * time.Second
+	}
+	if o.Poll <= 0 {
+		o.Poll = 3 * time.Second
+	}
+	if o.Reentry == "" {
+		o.Reentry = ReentryAuto
+	}
+	if o.WarmChannels <= 0 {
+		o.WarmChannels = 1024
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	return o
+}

@@ -1,0 +1,360 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strconv"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/lockproxy/lockproxy/internal/telemetry"
+	"github.com/lockproxy/lockproxy/scripts"
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+// UnlockRequest is one UNLOCK.
+type UnlockRequest struct {
+	DB    int
+	Key   string
+	Owner string
+	All   bool // every hold of this owner
+	Force bool // everybody's
+}
+
+// Unlock gives back one hold, or all. free says that the lock is now free of this owner (with Force: that something was held).
+//
+// Errors: *Error with NOTHELD, LOCKLOST (it was held through this proxy and lost), LOCKKIND or ERR,
+// *upstream.ReplyError with Redis' words, *upstream.NotSentError when Redis cannot be reached (nothing changed).
+func (c *Client) Unlock(ctx context.Context, r UnlockRequest) (free bool, err error) {
+	began := time.Now()
+	ctx, span := telemetry.Span(ctx, "UNLOCK")
+	defer span.End()
+	if r.Force {
+		free, err = c.force(ctx, r)
+	} else {
+		free, err = c.unlock(ctx, r)
+	}
+	telemetry.VerbDone(ctx, "unlock", outcomeWord(err), time.Since(began))
+	return free, err
+}
+
+func (c *Client) unlock(ctx context.Context, r UnlockRequest) (bool, error) {
+	m := c.m
+	id, explicit := c.id(r.DB, r.Key, r.Owner)
+	h, err := m.enter(ctx, id, explicit)
+	if err != nil {
+		return false, err
+	}
+	rel := c.newRelease(h, r.All)
+	if err := m.doubted(h); err != nil {
+		m.leave(h)
+		return false, err
+	}
+	var code, left int64
+	for again := true; again; {
+		code, left, err = rel.run(ctx)
+		again = false
+		if isUnknown(err) {
+			lost := err
+			done, ok := patiently(ctx, m, rel.settle, rel.abandon)
+			if !ok {
+				return false, outcomeUnknown("UNLOCK", lost)
+			}
+			code, left, err = done.code, done.count, done.err
+			again = errors.Is(err, errNotDone)
+		}
+	}
+	defer m.leave(h)
+	if err != nil {
+		return false, err
+	}
+	return c.unlocked(h, r.Key, code, left)
+}
+
+// unlocked turns the release script's answer into the verb's.
+func (c *Client) unlocked(h *hold, key string, code, left int64) (bool, error) {
+	m := c.m
+	switch code {
+	case codeKind:
+		return false, otherKind(key)
+	case -1:
+		m.mu.Lock()
+		if h.count > 0 {
+			m.lose(h, reasonGone)
+		}
+		m.mu.Unlock()
+		if finished, ok := m.done.Get(h.id); ok && time.Since(finished.at) < finishedFor {
+			return true, nil
+		}
+		if lost, ok := m.losses.Get(h.id); ok {
+			return false, lost.error(key)
+		}
+		return false, notHeld(key, c.named.Load() && !h.explicit)
+	}
+	m.released(h, code, left)
+	return code == 1, nil
+}
+
+// doubted refuses to release a lock whose holder has an effect of unknown outcome behind it; it is left to run out.
+func (m *Manager) doubted(h *hold) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if h.count == 0 || !h.doubt {
+		return nil
+	}
+	left := time.Until(h.deadline).Milliseconds()
+	m.end(h)
+	return &Error{"ERR", "not released: an earlier command of this connection may still take effect; the lock runs out by itself within " +
+		strconv.FormatInt(max(left, 0), 10) + " ms"}
+}
+
+// finishedFor is how long a repeated UNLOCK of a finished hold gets the first one's answer.
+const finishedFor = 30 * time.Second
+
+type finishedRecord struct{ at time.Time }
+
+// released notes what Redis said of a release.
+func (m *Manager) released(h *hold, code, left int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case code == 0 && h.count > 0:
+		h.count = left
+	case code == 1:
+		if h.count > 0 {
+			m.stats.released.Add(1)
+			telemetry.LockReleased(context.Background(), KindPlain, time.Since(h.grantedAt))
+			m.end(h)
+		}
+		if h.explicit {
+			m.done.Add(h.id, finishedRecord{time.Now()})
+		}
+	}
+}
+
+// release is one hold, or all of an owner, being given back; the hold is busy meanwhile.
+type release struct {
+	m        *Manager
+	h        *hold
+	all      bool
+	before   int64
+	latch    string
+	notAfter int64
+}
+
+func (c *Client) newRelease(h *hold, all bool) *release {
+	r := &release{m: c.m, h: h, all: all}
+	c.m.mu.Lock()
+	r.before = h.count
+	c.m.mu.Unlock()
+	if h.explicit {
+		r.latch = c.request()
+	}
+	return r
+}
+
+func (r *release) call(notAfter string) call {
+	id := r.h.id
+	keys, flags := []string{id.key, channelOf(id.key)}, ""
+	if r.all {
+		flags += "A"
+	}
+	if r.h.explicit {
+		keys, flags = append(keys, watchKey(id.key, id.owner)), flags+"W"
+	}
+	if r.latch != "" {
+		keys, flags = append(keys, latchKey(id.key, r.latch)), flags+"L"
+	}
+	return call{id.db, scripts.Release, keys, []string{id.owner, publish, notAfter, flags, strconv.Itoa(latchTTL)}}
+}
+
+// publish is the command that wakes waiters on a Redis that is no cluster.
+const publish = "PUBLISH"
+
+// run sends the script, again only when it surely was not done.
+func (r *release) run(ctx context.Context) (code, left int64, err error) {
+	for range 3 {
+		text, at, err := r.m.notAfter()
+		if err != nil {
+			return 0, 0, err
+		}
+		r.notAfter = at
+		out, err := ints(r.m.eval(ctx, r.call(text)))
+		if err != nil {
+			return 0, 0, err
+		}
+		if out[0] != codeLate {
+			return out[0], out[1], nil
+		}
+		if err := r.m.sample(); err != nil {
+			return 0, 0, err
+		}
+	}
+	return 0, 0, &upstream.NotSentError{Cause: errLate}
+}
+
+// settle finds out what became of a release.
+func (r *release) settle() settled {
+	s, err := r.m.look(r.h.id, r.latch, r.notAfter, time.Now().Add(r.m.opts.Watchdog))
+	switch {
+	case err != nil:
+		return settled{err: err}
+	case r.latch != "" && s.latch >= 0:
+		return settled{answer: freed(s.latch)}
+	case r.latch == "" && s.count < r.before:
+		return settled{answer: freed(s.count)}
+	}
+	return settled{err: errNotDone}
+}
+
+func freed(left int64) answer {
+	if left > 0 {
+		return answer{code: 0, count: left}
+	}
+	return answer{code: 1}
+}
+
+// abandon completes a release whose client got an error: the owner wanted it.
+func (r *release) abandon(s settled) {
+	defer r.m.leave(r.h)
+	if errors.Is(s.err, errNotDone) {
+		s.code, s.count, s.err = r.complete()
+	}
+	if s.err != nil {
+		return
+	}
+	r.m.released(r.h, s.code, s.count)
+	if s.code == 1 {
+		r.m.done.Add(r.h.id, finishedRecord{time.Now()})
+	}
+}
+
+// complete releases for sure: through lost replies and a Redis that is away, until the lease is over.
+func (r *release) complete() (code, left int64, err error) {
+	r.m.mu.Lock()
+	giveUp := r.h.deadline
+	r.m.mu.Unlock()
+	if soon := time.Now().Add(time.Second); giveUp.Before(soon) {
+		giveUp = soon
+	}
+	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
+		code, left, err = r.run(context.Background())
+		if isUnknown(err) {
+			s := r.settle()
+			code, left, err = s.code, s.count, s.err
+		}
+		if err == nil || time.Now().After(giveUp) {
+			return code, left, err
+		}
+		if !r.m.sleep(context.Background(), pause/2+rand.N(pause)) {
+			return 0, 0, err
+		}
+	}
+}
+
+// undo gives back a grant that does not count: one hold when it raised the count.
+func (m *Manager) undo(ctx context.Context, h *hold, raised bool) error {
+	if !raised {
+		return nil
+	}
+	m.mu.Lock()
+	rel := &release{m: m, h: h, before: h.count}
+	if h.explicit && h.client != nil {
+		rel.latch = h.client.request()
+	}
+	m.mu.Unlock()
+	code, left, err := rel.run(ctx)
+	if isUnknown(err) {
+		code, left, err = rel.complete()
+	}
+	if err != nil {
+		return err
+	}
+	m.released(h, code, left)
+	m.done.Remove(h.id)
+	return nil
+}
+
+// releaseAtOnce is how many locks of one client that has gone are released side by side.
+const releaseAtOnce = 32
+
+// releaseLater gives back holds of a connection that has gone.
+func (m *Manager) releaseLater(holds []*hold, grace time.Duration) {
+	if len(holds) == 0 {
+		return
+	}
+	m.background(func() {
+		if grace > 0 {
+			m.sleep(context.Background(), grace)
+		}
+		var group errgroup.Group
+		group.SetLimit(releaseAtOnce)
+		for _, h := range holds {
+			group.Go(func() error { m.giveBack(h); return nil })
+		}
+		_ = group.Wait() // giveBack reports by itself
+	})
+}
+
+// giveBack releases all of one owner's holds, unless an effect of the owner may still come to pass.
+func (m *Manager) giveBack(was *hold) {
+	h, err := m.enter(context.Background(), was.id, was.explicit)
+	if err != nil {
+		return
+	}
+	defer m.leave(h)
+	m.mu.Lock()
+	rel := &release{m: m, h: h, all: true, before: h.count}
+	h.watched = false
+	doubt := h.doubt
+	if doubt {
+		m.end(h)
+	}
+	m.mu.Unlock()
+	if rel.before == 0 || doubt {
+		return
+	}
+	code, left, err := rel.complete()
+	if err != nil {
+		m.log.Warn("cannot release a lock whose client has gone, it runs out", "key", h.id.key, "owner", h.id.owner, "error", err)
+	} else {
+		m.released(h, code, left)
+	}
+	m.mu.Lock()
+	m.end(h)
+	m.mu.Unlock()
+}
+
+// force frees a lock whoever holds it.
+func (c *Client) force(ctx context.Context, r UnlockRequest) (bool, error) {
+	m := c.m
+	var code int64
+	err := m.idempotent(func() (int64, error) {
+		text, at, err := m.notAfter()
+		if err != nil {
+			return 0, err
+		}
+		reply, err := m.eval(ctx, call{r.DB, scripts.Force, []string{r.Key, channelOf(r.Key)}, []string{publish, text}})
+		if err == nil {
+			code, err = reply.AsInt64()
+		}
+		return at, err
+	})
+	switch {
+	case isUnknown(err):
+		return false, outcomeUnknown("UNLOCK", err)
+	case err != nil:
+		return false, err
+	case code == codeKind:
+		return false, otherKind(r.Key)
+	case code == -4:
+		return false, &Error{"WRONGTYPE", "the hash at '" + printable(r.Key) + "' is no lock"}
+	case code == codeLate:
+		return false, &upstream.NotSentError{Cause: errLate}
+	case code == 1:
+		m.loseKey(lineKey{r.DB, r.Key}, reasonForced)
+	}
+	return code == 1, nil
+}

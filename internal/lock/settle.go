@@ -1,0 +1,152 @@
+package lock
+
+import (
+	"context"
+	"math/rand/v2"
+	"strconv"
+	"time"
+
+	"github.com/lockproxy/lockproxy/scripts"
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+// A mutating script whose reply was lost is never sent again blindly. Its not-after makes its fate final once Redis' clock
+// has passed it; only then what Redis holds says whether it was done. For an implicit owner the count tells, since nobody
+// else changes it; an explicit owner may be at work through other connections and proxies, so its requests leave a latch.
+
+// seen is what look.lua returns.
+type seen struct {
+	at                       time.Time // before it was asked
+	count, ttl, token, latch int64
+}
+
+// look waits until Redis' clock is past notAfter and reads what Redis holds. It goes on through failures until giveUp.
+func (m *Manager) look(id holdID, latch string, notAfter int64, giveUp time.Time) (seen, error) {
+	keys := []string{id.key, tokenKey(id.key)}
+	if latch != "" {
+		keys = append(keys, latchKey(id.key, latch))
+	}
+	background := context.Background()
+	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
+		if now, _ := m.clock.now(); now <= notAfter {
+			m.sleep(background, time.Duration(notAfter-now)*time.Microsecond+time.Millisecond)
+		}
+		s := seen{at: time.Now()}
+		reply, err := m.eval(background, call{id.db, scripts.Look, keys, []string{id.owner}})
+		if err == nil {
+			parts, _ := reply.ToArray()
+			if len(parts) == 5 && clockOf(parts[0].ToString()) > notAfter {
+				s.count, _ = parts[1].AsInt64()
+				s.ttl, _ = parts[2].AsInt64()
+				s.token, _ = parts[3].AsInt64()
+				s.latch, _ = parts[4].AsInt64()
+				return s, nil
+			}
+			err = &upstream.NotSentError{Cause: errLate}
+		}
+		if time.Now().After(giveUp) || !m.sleep(background, pause/2+rand.N(pause)) {
+			return s, err
+		}
+	}
+}
+
+func clockOf(text string, err error) int64 {
+	if err != nil {
+		return 0
+	}
+	micro, _ := strconv.ParseInt(text, 10, 64)
+	return micro
+}
+
+// settled is what became of a request.
+type settled struct {
+	answer
+	err error // errNotDone: it was not and never will be
+}
+
+// settle finds out what became of an acquire.
+func (a *acquire) settle() settled {
+	lease := milliseconds(a.r.Lease)
+	if lease == 0 {
+		lease = a.c.m.opts.Watchdog
+	}
+	s, err := a.c.m.look(a.h.id, a.latch, a.notAfter, time.Now().Add(min(lease, time.Minute)+5*time.Second))
+	if err != nil {
+		return settled{err: err}
+	}
+	var done bool
+	switch {
+	case a.latch != "":
+		done = s.latch >= 0 && s.count > 0
+	case a.r.Once:
+		done = s.count > 0
+	default:
+		done = s.count > a.before
+	}
+	if !done || a.r.Fence && s.token == 0 {
+		return settled{err: errNotDone}
+	}
+	a.sent = s.at
+	ans := answer{1, s.count, s.ttl, 0}
+	if a.r.Fence {
+		ans.token = s.token
+	}
+	return settled{answer: ans}
+}
+
+// abandon ends an acquire whose client got an error or has gone: a grant nobody heard of is given back. An explicit
+// owner's first hold stays, unrenewed: the owner may ask again elsewhere.
+func (a *acquire) abandon(s settled) {
+	defer a.c.m.leave(a.h)
+	if s.err != nil || s.code != 1 {
+		return
+	}
+	if a.h.explicit && (a.r.Once || s.count == 1) {
+		return
+	}
+	rel := &release{m: a.c.m, h: a.h, before: s.count, latch: a.latch}
+	if a.h.explicit {
+		rel.latch = a.c.request()
+	}
+	if code, left, err := rel.complete(); err == nil {
+		a.c.m.released(a.h, code, left)
+	}
+}
+
+// patiently runs work, which finds out what became of a request, and waits for it. When the client goes or patience ends
+// first, ok is false and abandon is given the result later.
+func patiently[T any](ctx context.Context, m *Manager, work func() T, abandon func(T)) (result T, ok bool) {
+	done, quit := make(chan T), make(chan struct{})
+	m.background(func() {
+		v := work()
+		select {
+		case done <- v:
+		case <-quit:
+			abandon(v)
+		}
+	})
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case result = <-done:
+		return result, true
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	close(quit)
+	return result, false
+}
+
+// idempotent runs a step that may be done twice until Redis answers, each time after the last one's not-after has passed.
+func (m *Manager) idempotent(step func() (notAfter int64, err error)) error {
+	giveUp := time.Now().Add(patience)
+	for {
+		last, err := step()
+		if !isUnknown(err) || time.Now().After(giveUp) {
+			return err
+		}
+		if now, _ := m.clock.now(); now <= last {
+			m.sleep(context.Background(), time.Duration(last-now)*time.Microsecond+time.Millisecond)
+		}
+	}
+}

@@ -1,0 +1,83 @@
+-- acquire takes the plain lock KEYS[1] for an owner, or re-enters it: Redisson's RLock acquire (hash owner -> count with a TTL),
+-- with a not-after, and the fencing token, the registration and the latch of lockproxy beside it.
+--
+-- KEYS[1] lock hash, then in this order those that ARGV[4] asks for:
+--         fencing token (F), registration of a watched explicit owner (W, D), latch (L)
+-- ARGV[1] lease in ms
+-- ARGV[2] owner, the hash field
+-- ARGV[3] not-after in µs of Redis' clock: later than that nothing is done
+-- ARGV[4] letters: F give a fencing token, O once (an owner that holds gets no second count),
+--         W write the registration, D delete it when the lock was free, L leave a latch
+-- ARGV[5] the registration
+-- ARGV[6] TTL of the latch in ms
+-- ARGV[7] TTL of the fencing token in ms, 0 = none
+-- RETURNS {1, count, ttl in ms, token or 0}  granted
+--         {0, 0, ttl in ms, 0}               held by somebody else
+--         {-2, 0, 0, 0}                      too late, nothing done
+--         {-3, 0, 0, 0}                      the key holds a lock of another kind
+-- ERRORS  WRONGTYPE; ERR when the fencing token is not an integer below 2^53. Nothing is changed then.
+
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+if now > tonumber(ARGV[3]) then return {-2, 0, 0, 0} end
+
+local lock, lease, owner, flags = KEYS[1], tonumber(ARGV[1]), ARGV[2], ARGV[4]
+local held = false
+if redis.call('EXISTS', lock) == 1 then
+  local seen = redis.call('HMGET', lock, 'mode', owner)
+  if seen[1] then return {-3, 0, 0, 0} end
+  held = seen[2]
+  if not held then return {0, 0, redis.call('PTTL', lock), 0} end
+end
+
+local next_key = 2
+local token_key, watch_key, latch_key
+if flags ~= '' then
+  if string.find(flags, 'F') then token_key = KEYS[next_key]; next_key = next_key + 1 end
+  if string.find(flags, '[WD]') then watch_key = KEYS[next_key]; next_key = next_key + 1 end
+  if string.find(flags, 'L') then latch_key = KEYS[next_key] end
+end
+
+local once = held and string.find(flags, 'O')
+local token = 0
+if token_key then
+  local last = redis.call('GET', token_key)
+  local number = tonumber(last or 0)
+  if not number or number >= 9007199254740991 then
+    return redis.error_reply('ERR the fencing token of this lock is not an integer below 2^53')
+  end
+  if once and last then
+    token = number
+  else
+    token = math.max(number + 1, now)
+    local text = string.format('%.0f', token)
+    if tonumber(ARGV[7]) > 0 then
+      redis.call('SET', token_key, text, 'PX', ARGV[7])
+    else
+      redis.call('SET', token_key, text)
+    end
+  end
+end
+
+local count
+if once then
+  count = tonumber(held)
+else
+  count = redis.call('HINCRBY', lock, owner, 1)
+end
+local ttl = lease
+if held then ttl = redis.call('PTTL', lock) end
+if not held or ttl < lease then
+  redis.call('PEXPIRE', lock, lease)
+  ttl = lease
+end
+
+if watch_key then
+  if string.find(flags, 'W') then
+    redis.call('SET', watch_key, ARGV[5], 'PX', ttl)
+  elseif not held then
+    redis.call('DEL', watch_key)
+  end
+end
+if latch_key then redis.call('SET', latch_key, count, 'PX', ARGV[6]) end
+return {1, count, ttl, token}

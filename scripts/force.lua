@@ -1,0 +1,23 @@
+-- force frees the plain lock KEYS[1] whoever holds it: Redisson's forceUnlock, which also publishes.
+-- A hash that cannot be a lock (a value that is no integer) is left alone: it is somebody's data.
+--
+-- KEYS[1] lock hash
+-- KEYS[2] channel of the lock
+-- ARGV[1] PUBLISH or SPUBLISH
+-- ARGV[2] not-after in µs of Redis' clock
+-- RETURNS 1 freed, 0 nothing was held, -2 too late, -3 the key holds a lock of another kind, -4 the hash is not a lock
+-- ERRORS  WRONGTYPE. Nothing is changed then.
+
+local time = redis.call('TIME')
+if time[1] * 1000000 + time[2] > tonumber(ARGV[2]) then return -2 end
+
+if redis.call('HLEN', KEYS[1]) == 0 then return 0 end
+if redis.call('HLEN', KEYS[1]) > 1 then
+  if redis.call('HEXISTS', KEYS[1], 'mode') == 1 then return -3 end
+  return -4
+end
+local all = redis.call('HGETALL', KEYS[1])
+if not string.find(all[2], '^-?%d+$') then return -4 end
+redis.call(ARGV[1], KEYS[2], '0')
+redis.call('DEL', KEYS[1])
+return 1

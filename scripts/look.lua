@@ -1,0 +1,20 @@
+-- look tells what Redis holds of one owner, after a reply was lost.
+--
+-- KEYS[1] lock hash
+-- KEYS[2] fencing token
+-- KEYS[3] latch of the request whose reply was lost, if it left one
+-- ARGV[1] owner
+-- RETURNS {Redis' clock in µs, count (0 = not held), ttl in ms, token or 0, latch or -1}, the clock as a string
+
+local time = redis.call('TIME')
+local clock = time[1] .. string.format('%06d', time[2])
+local count = redis.pcall('HGET', KEYS[1], ARGV[1])
+local latch = KEYS[3] and redis.call('GET', KEYS[3])
+local token = redis.pcall('GET', KEYS[2])
+return {
+  clock,
+  type(count) == 'string' and tonumber(count) or 0,
+  redis.call('PTTL', KEYS[1]),
+  type(token) == 'string' and tonumber(token) or 0,
+  latch and tonumber(latch) or -1,
+}

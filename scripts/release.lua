@@ -1,0 +1,46 @@
+-- release gives back one hold of the plain lock KEYS[1], or all holds of the owner: Redisson's RLock unlock with a not-after.
+-- It publishes before it deletes, so that an account that may not publish changes nothing.
+--
+-- KEYS[1] lock hash
+-- KEYS[2] channel of the lock
+-- then, when ARGV[4] asks for them: registration of an explicit owner (W), latch (L)
+-- ARGV[1] owner, the hash field
+-- ARGV[2] PUBLISH or SPUBLISH
+-- ARGV[3] not-after in µs of Redis' clock
+-- ARGV[4] letters: A all holds of the owner, W delete the registration when the lock is free, L leave a latch
+-- ARGV[5] TTL of the latch in ms
+-- RETURNS {1, 0}      the lock is free of this owner
+--         {0, count}  the owner still holds it
+--         {-1, 0}     the owner does not hold it
+--         {-2, 0}     too late, nothing done
+--         {-3, 0}     the key holds a lock of another kind
+-- ERRORS  WRONGTYPE. Nothing is changed then.
+
+local time = redis.call('TIME')
+if time[1] * 1000000 + time[2] > tonumber(ARGV[3]) then return {-2, 0} end
+
+local lock, owner, flags = KEYS[1], ARGV[1], ARGV[4]
+local seen = redis.call('HMGET', lock, 'mode', owner)
+if seen[1] then return {-3, 0} end
+if not seen[2] then return {-1, 0} end
+
+local next_key = 3
+local watch_key, latch_key
+if flags ~= '' then
+  if string.find(flags, 'W') then watch_key = KEYS[next_key]; next_key = next_key + 1 end
+  if string.find(flags, 'L') then latch_key = KEYS[next_key] end
+end
+
+local left = 0
+if not string.find(flags, 'A') then left = (tonumber(seen[2]) or 1) - 1 end
+if left > 0 then
+  redis.call('HINCRBY', lock, owner, -1)
+else
+  left = 0
+  redis.call(ARGV[2], KEYS[2], '0')
+  redis.call('DEL', lock)
+  if watch_key then redis.call('DEL', watch_key) end
+end
+if latch_key then redis.call('SET', latch_key, left, 'PX', ARGV[5]) end
+if left > 0 then return {0, left} end
+return {1, 0}

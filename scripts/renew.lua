@@ -1,0 +1,38 @@
+-- renew extends many holds in one go, and never shortens one: the watchdog. One key of a wrong type disturbs no other.
+--
+-- KEYS    for each hold its lock hash, followed by its registration when the hold is a watched one of an explicit owner
+-- ARGV[1] lease in ms; 0 = only look
+-- ARGV[2] not-after in µs of Redis' clock
+-- ARGV[3] letters, one for each hold: W it has a registration, - it has none
+-- ARGV[4…] for each hold its owner, followed by the registration when it has one
+-- RETURNS for each hold 1 extended (or seen), 0 gone, 2 another connection has taken the registration over,
+--         or the one element -2: too late, nothing done
+
+local time = redis.call('TIME')
+if time[1] * 1000000 + time[2] > tonumber(ARGV[2]) then return {-2} end
+
+local lease, letters = tonumber(ARGV[1]), ARGV[3]
+local key, arg = 1, 4
+local out = {}
+for i = 1, #letters do
+  local lock, owner = KEYS[key], ARGV[arg]
+  key, arg = key + 1, arg + 1
+  local watch_key, registration
+  if string.byte(letters, i) == 87 then
+    watch_key, registration = KEYS[key], ARGV[arg]
+    key, arg = key + 1, arg + 1
+  end
+  local count = redis.pcall('HGET', lock, owner)
+  if type(count) ~= 'string' then
+    out[i] = 0
+  elseif watch_key and redis.call('GET', watch_key) ~= registration then
+    out[i] = 2
+  else
+    out[i] = 1
+    if lease > 0 then
+      if redis.call('PTTL', lock) < lease then redis.call('PEXPIRE', lock, lease) end
+      if watch_key then redis.call('PEXPIRE', watch_key, lease) end
+    end
+  end
+end
+return out
