@@ -211,7 +211,7 @@ func (a *acquire) run(ctx context.Context) (answer, error) {
 			if err != nil {
 				return answer{}, err
 			}
-		} else if out, err = ints(m.eval(ctx, a.call(text))); err != nil {
+		} else if out, err = m.evalInts(ctx, a.call(text)); err != nil {
 			return answer{}, err
 		}
 		if out[0] != codeLate {

@@ -36,6 +36,17 @@ func (m *Manager) eval(ctx context.Context, c call) (rueidis.RedisMessage, error
 	return reply, outcome(err)
 }
 
+// evalInts runs one of the two scripts that every LOCK and UNLOCK needs, on the short way.
+func (m *Manager) evalInts(ctx context.Context, c call) ([]int64, error) {
+	_, span := telemetry.Span(ctx, "script "+c.script.Name)
+	defer span.End()
+	out, err := m.ctl.Ints(c.db, c.script.SHA, c.script.Source, c.keys, c.args)
+	if refusal, ok := err.(*upstream.ReplyError); ok {
+		err = &upstream.ReplyError{Line: redisLine(refusal.Line)}
+	}
+	return out, err
+}
+
 // evalReplicated runs a script and waits on the same connection until replicas of the node have it.
 // acked is how many did within the time; the script's own outcome is in err.
 func (m *Manager) evalReplicated(ctx context.Context, c call, replicas int64, wait time.Duration) (reply rueidis.RedisMessage, acked int64, err error) {

@@ -181,7 +181,7 @@ func (r *release) run(ctx context.Context) (code, left int64, err error) {
 			return 0, 0, err
 		}
 		r.notAfter = at
-		out, err := ints(r.m.eval(ctx, r.call(text)))
+		out, err := r.m.evalInts(ctx, r.call(text))
 		if err != nil {
 			return 0, 0, err
 		}

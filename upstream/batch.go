@@ -1,0 +1,63 @@
+package upstream
+
+import (
+	"io"
+	"net"
+)
+
+const (
+	// directWrite is the length from which a command is written from the
+	// client's buffer: below it, copying is cheaper than a slot of writev.
+	directWrite = 16 << 10
+	// keepArena is the largest copy buffer a link keeps for its next batch.
+	keepArena = 256 << 10
+)
+
+// batch is the bytes of the next write to Redis.
+type batch struct {
+	arena  []byte      // small commands, copied one after the other
+	sealed int         // arena[:sealed] is in pieces already
+	pieces net.Buffers // set as soon as a big command is in the batch
+}
+
+// add appends the commands in order. Those of directWrite bytes or more are not
+// copied: they must stay as they are until the batch is written.
+func (b *batch) add(cmds [][]byte) {
+	for _, c := range cmds {
+		if len(c) < directWrite {
+			b.arena = append(b.arena, c...)
+			continue
+		}
+		b.seal()
+		b.pieces = append(b.pieces, c)
+	}
+}
+
+// seal makes a piece of the arena's new bytes. A later growth of the arena
+// moves it, but the piece keeps the old bytes.
+func (b *batch) seal() {
+	if b.sealed < len(b.arena) {
+		b.pieces = append(b.pieces, b.arena[b.sealed:len(b.arena):len(b.arena)])
+		b.sealed = len(b.arena)
+	}
+}
+
+// writeTo writes everything and says how many bytes w took.
+func (b *batch) writeTo(w io.Writer) (int64, error) {
+	if len(b.pieces) == 0 {
+		n, err := w.Write(b.arena)
+		return int64(n), err
+	}
+	b.seal()
+	rest := b.pieces // WriteTo eats the slice it is called on
+	return rest.WriteTo(w)
+}
+
+// reset empties the batch and lets go of the clients' buffers.
+func (b *batch) reset() {
+	clear(b.pieces)
+	b.pieces, b.sealed, b.arena = b.pieces[:0], 0, b.arena[:0]
+	if cap(b.arena) > keepArena {
+		b.arena = nil
+	}
+}

@@ -1,0 +1,158 @@
+package upstream
+
+import (
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/telemetry"
+)
+
+// The back-off after failed attempts to connect, before jitter.
+const (
+	firstDelay = 10 * time.Millisecond
+	maxDelay   = 500 * time.Millisecond
+)
+
+// useful is how long a connection must have lasted, if it gave no reply, to
+// count as a success. One that Redis ends at once must not be made in a loop.
+const useful = time.Second
+
+// run is the pipe's goroutine: it connects, reads the replies until the
+// connection ends, and connects again, for as long as the pipe has users.
+func (p *Pipe) run() {
+	defer p.node.running.Done()
+	defer p.move(ended, nil)
+	defer p.stop()
+	var delay time.Duration
+	for {
+		served, err := p.runLink()
+		if p.ctx.Err() != nil {
+			return
+		}
+		telemetry.PipeFailures.Add(1)
+		if served {
+			delay = 0
+			if p.node.forgetIdle(p) {
+				return
+			}
+			p.log(slog.LevelWarn, "connection to Redis lost", "error", err)
+		} else {
+			level := slog.LevelDebug
+			if delay == 0 && refused(err) == nil { // a refusal is the client's own affair
+				level = slog.LevelWarn
+			}
+			p.log(level, "no connection to Redis", "error", err)
+			delay = min(max(2*delay, firstDelay), maxDelay)
+			if !p.rest(delay, err) {
+				return
+			}
+		}
+		p.move(connecting, err)
+	}
+}
+
+// runLink makes one attempt. It returns when the attempt has failed or the
+// connection has ended; served says whether that connection was of any use.
+func (p *Pipe) runLink() (served bool, err error) {
+	conn, err := connect(p.ctx, p.node.target, p.id, p.node.opts.DialTimeout)
+	if err != nil {
+		return false, err
+	}
+	telemetry.Pipes.Add(1)
+	defer telemetry.Pipes.Add(-1)
+	l := newLink(conn, !p.private, p.node.opts.MaxInflight)
+	p.link.Store(l)
+	if again := p.move(up, nil); again {
+		telemetry.PipeReconnects.Add(1)
+		p.log(slog.LevelInfo, "connected to Redis again")
+	}
+	if p.ctx.Err() != nil { // close looked for a link before this one was there
+		l.fail(ErrClosed)
+	}
+	since := time.Now()
+	err = l.serve()
+	p.link.Store(nil)
+	return l.replied.Load() || time.Since(since) > useful, err
+}
+
+// rest sits out the back-off, and after a refusal also the time until somebody
+// asks for the identity again. It says whether to go on.
+func (p *Pipe) rest(delay time.Duration, cause error) bool {
+	p.move(backingOff, cause)
+	timer := time.NewTimer(delay/2 + rand.N(delay))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-p.ctx.Done():
+		return false
+	}
+	if p.node.forgetIdle(p) {
+		return false
+	}
+	if refused(cause) == nil {
+		return true
+	}
+	select { // a demand from before this refusal is answered by it
+	case <-p.demand:
+	default:
+	}
+	p.move(resting, cause)
+	select {
+	case <-p.demand:
+		return true
+	case <-p.ctx.Done():
+		return false
+	}
+}
+
+// move changes the phase and wakes those who wait for that. It says whether the
+// pipe had been up before.
+func (p *Pipe) move(to phase, cause error) (again bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if to == connecting {
+		p.attempt++
+	}
+	if again = p.connected; to == up {
+		p.connected = true
+	}
+	p.phase, p.cause = to, cause
+	close(p.changed)
+	p.changed = make(chan struct{})
+	return again
+}
+
+// wake has a resting pipe make a new attempt.
+func (p *Pipe) wake() {
+	select {
+	case p.demand <- struct{}{}:
+	default:
+	}
+}
+
+// close ends the pipe for good. The pipe's goroutine is then about to end.
+func (p *Pipe) close() {
+	p.stop()
+	if l := p.link.Load(); l != nil {
+		l.fail(ErrClosed)
+	}
+}
+
+// alive says whether the pipe is connected, as far as is known.
+func (p *Pipe) alive() bool {
+	l := p.link.Load()
+	return l != nil && !l.dead.Load()
+}
+
+// outOfReach says that the back-off of an unreachable Redis runs.
+func (p *Pipe) outOfReach() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.phase == backingOff && refused(p.cause) == nil
+}
+
+func (p *Pipe) log(level slog.Level, text string, args ...any) {
+	args = append(args, "upstream", p.node.target.String(), "user", p.id.User, "db", p.id.DB, "proto", p.id.Proto)
+	p.node.opts.Logger.Log(p.ctx, level, text, args...)
+}

@@ -1,0 +1,173 @@
+package upstream
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+const (
+	controlPing    = time.Second     // a connection without progress is asked for a PONG
+	controlTimeout = 5 * time.Second // and is given up when none comes
+	controlBuffer  = 64 << 10        // read and write, each; rueidis takes 512 KiB by itself
+	controlRing    = 10              // 1024 calls under way; further callers wait whatever their ctx says
+)
+
+// ControlOptions are a Control's settings; zero fields stand for the defaults.
+type ControlOptions struct {
+	DialTimeout time.Duration // DefaultDialTimeout; for connection and TLS together
+	Logger      *slog.Logger  // nil: slog.Default()
+}
+
+// Control is the proxy's own access to Redis, as the service account: pipes for
+// the scripts of LOCK and UNLOCK (Ints), rueidis clients for all other scripts,
+// renewals, topology and pub/sub. No client's command ever goes this way. Nothing is ever sent twice: what a lost reply means only
+// the caller knows.
+type Control struct {
+	target  Target
+	opts    ControlOptions
+	scripts scripts
+
+	mu         sync.Mutex // guards all below
+	closed     bool
+	clients    map[int]*controlClient // by database
+	subscriber *controlClient
+}
+
+// controlClient is made once, by the first who asks; the others wait for it.
+type controlClient struct {
+	once   sync.Once
+	client rueidis.Client
+	err    error
+}
+
+// NewControl returns a Control that connects when it is first asked to.
+func NewControl(t Target, o ControlOptions) *Control {
+	if o.DialTimeout <= 0 {
+		o.DialTimeout = DefaultDialTimeout
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	return &Control{
+		target: t, opts: o, clients: map[int]*controlClient{},
+		scripts: scripts{node: NewNode(t, NodeOptions{DialTimeout: o.DialTimeout, Logger: o.Logger})},
+	}
+}
+
+// Client returns the client for commands and scripts in database db. When Redis
+// is down it works all the same, and connects as soon as a call finds Redis up;
+// until then calls fail with an error for which NotSent is true. The only error
+// is that the Control is closed.
+//
+// A call whose ctx ends returns at once but is still carried out. Blocking
+// commands do not belong here.
+func (c *Control) Client(db int) (rueidis.Client, error) {
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return nil, errControlClosed
+	}
+	cc := c.clients[db]
+	if cc == nil {
+		cc = &controlClient{}
+		c.clients[db] = cc
+	}
+	c.mu.Unlock()
+	return c.made(cc, db)
+}
+
+// Subscriber returns the client for Dedicate and SetPubSubHooks, on connections
+// of its own, because a slow hook holds up everything behind it. It never
+// subscribes again by itself: when the hooks' channel closes the caller
+// dedicates anew, subscribes, and looks at what it may have missed.
+func (c *Control) Subscriber() (rueidis.Client, error) {
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return nil, errControlClosed
+	}
+	if c.subscriber == nil {
+		c.subscriber = &controlClient{}
+	}
+	cc := c.subscriber
+	c.mu.Unlock()
+	return c.made(cc, 0)
+}
+
+// made returns cc's client, making it on the first call.
+func (c *Control) made(cc *controlClient, db int) (rueidis.Client, error) {
+	cc.once.Do(func() {
+		var err error
+		cc.client, err = rueidis.NewClient(c.options(db))
+		if cc.client == nil {
+			cc.err = err // an option rueidis does not take
+		} else if err != nil {
+			c.opts.Logger.Warn("no control connection to Redis yet", "upstream", c.target.String(), "db", db, "error", err)
+		}
+	})
+	return cc.client, cc.err
+}
+
+func (c *Control) options(db int) rueidis.ClientOption {
+	return rueidis.ClientOption{
+		InitAddress:         []string{c.target.Addr},
+		Username:            c.target.User,
+		Password:            c.target.Password,
+		SelectDB:            db,
+		ClientName:          "lockproxy", // a part of HELLO, so it needs no permission
+		ClientSetInfo:       rueidis.DisableClientSetInfo,
+		DialCtxFn:           c.dial,
+		Dialer:              net.Dialer{Timeout: c.opts.DialTimeout, KeepAlive: controlPing},
+		ConnWriteTimeout:    controlTimeout,
+		ForceSingleClient:   true, // the only kind that outlives a Redis that is down at first
+		DisableRetry:        true,
+		DisableCache:        true,
+		AlwaysPipelining:    true, // a ctx that ends must not end the connection
+		PipelineMultiplex:   -1,   // one connection keeps calls in order
+		RingScaleEachConn:   controlRing,
+		ReadBufferEachConn:  controlBuffer,
+		WriteBufferEachConn: controlBuffer,
+	}
+}
+
+// Close closes all clients. Calls under way end with an error within about a
+// second; for those that find the client closed NotSent is false, because
+// rueidis says the same to calls it has sent.
+func (c *Control) Close() {
+	c.mu.Lock()
+	c.closed = true
+	all := make([]*controlClient, 0, len(c.clients)+1)
+	for _, cc := range c.clients {
+		all = append(all, cc)
+	}
+	if c.subscriber != nil {
+		all = append(all, c.subscriber)
+	}
+	c.mu.Unlock()
+	c.scripts.node.Close()
+	for _, cc := range all {
+		cc.once.Do(func() { cc.err = errControlClosed }) // waits for one being made
+		if cc.client != nil {
+			cc.client.Close()
+		}
+	}
+}
+
+// dial is rueidis' way to Redis. rueidis shares one attempt between all callers
+// but makes it with the ctx of the first, whose end must not fail the others.
+func (c *Control) dial(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
+	conn, err := dial(context.Background(), c.target, c.opts.DialTimeout)
+	if err != nil {
+		return nil, &unsentError{cause: err}
+	}
+	return &controlConn{Conn: conn}, nil
+}
+
+var errControlClosed = error(&unsentError{cause: errors.New("control connection closed")})

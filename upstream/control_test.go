@@ -1,0 +1,239 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/rueidis"
+
+	"github.com/lockproxy/lockproxy/internal/testredis"
+)
+
+func newControl(t *testing.T, target Target) *Control {
+	t.Helper()
+	c := NewControl(target, ControlOptions{Logger: slog.New(slog.DiscardHandler)})
+	t.Cleanup(c.Close)
+	return c
+}
+
+func controlClientOf(t *testing.T, c *Control, db int) rueidis.Client {
+	t.Helper()
+	client, err := c.Client(db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+// run sends one command.
+func run(client rueidis.CommandClient, words ...string) rueidis.RedisResult {
+	return client.Do(context.Background(), client.B().Arbitrary(words...).Build())
+}
+
+// useControl does with c what the lock code does: scripts in two databases, and
+// a wake-up by pub/sub.
+func useControl(t *testing.T, c *Control) {
+	t.Helper()
+	for db, want := range []string{"zero", "one"} {
+		client := controlClientOf(t, c, db)
+		script := rueidis.NewLuaScript(`redis.call('SET', KEYS[1], ARGV[1]); return redis.call('GET', KEYS[1])`)
+		if got, err := script.Exec(context.Background(), client, []string{"k"}, []string{want}).ToString(); err != nil || got != want {
+			t.Fatalf("database %d: got %q, %v", db, got, err)
+		}
+		if again := controlClientOf(t, c, db); again != client {
+			t.Errorf("database %d: another client", db)
+		}
+	}
+	if got, err := run(controlClientOf(t, c, 0), "GET", "k").ToString(); err != nil || got != "zero" {
+		t.Fatalf("got %q, %v", got, err)
+	}
+
+	subscriber, err := c.Subscriber()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dedicated, release := subscriber.Dedicate()
+	defer release()
+	subscribed, message := make(chan struct{}), make(chan string, 1)
+	dedicated.SetPubSubHooks(rueidis.PubSubHooks{
+		OnSubscription: func(rueidis.PubSubSubscription) { close(subscribed) },
+		OnMessage:      func(m rueidis.PubSubMessage) { message <- m.Message },
+	})
+	if err := dedicated.Do(context.Background(), dedicated.B().Subscribe().Channel("c").Build()).Error(); err != nil {
+		t.Fatal(err)
+	}
+	<-subscribed
+	if err := run(controlClientOf(t, c, 1), "PUBLISH", "c", "hello").Error(); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-message; got != "hello" {
+		t.Fatalf("got %q", got)
+	}
+}
+
+func TestControl(t *testing.T) {
+	tlsServer, secure := startTLS(t, "localhost")
+	withUser := testredis.Start(t, "--user", "svc", "on", ">p w", "+@all", "~*", "&*", "--user", "default", "off")
+	plain, err := ParseTarget("redis://svc:p%20w@" + withUser.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, target := range map[string]Target{"TLS": secure, "user": plain, "password": targetOf(t, testredis.Start(t, "--requirepass x"))} {
+		t.Run(name, func(t *testing.T) { useControl(t, newControl(t, target)) })
+	}
+	_ = tlsServer
+}
+
+func TestControlOnMiniredis(t *testing.T) {
+	m := miniredis.RunT(t)
+	useControl(t, newControl(t, Target{Network: "tcp", Addr: m.Addr()}))
+	m.RequireAuth("x")
+	useControl(t, newControl(t, Target{Network: "tcp", Addr: m.Addr(), Password: "x"}))
+}
+
+func TestControlName(t *testing.T) {
+	s := testredis.Start(t)
+	c := newControl(t, targetOf(t, s))
+	controlClientOf(t, c, 3)
+	if got := connections(t, s.Dial(t), " name=lockproxy "); got != 1 {
+		t.Fatalf("%d connections", got)
+	}
+}
+
+func TestControlOutlivesRedis(t *testing.T) {
+	s := testredis.Start(t)
+	s.Kill()
+	c := newControl(t, targetOf(t, s))
+	client := controlClientOf(t, c, 0)
+	incr := func() error { return run(client, "INCR", "n").Error() }
+	if err := incr(); !NotSent(err) || !strings.Contains(err.Error(), "connection refused") {
+		t.Fatalf("got %v", err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := client.Do(ctx, client.B().Arbitrary("INCR", "n").Build()).Error(); err == nil || errors.Is(err, context.Canceled) && NotSent(err) {
+		t.Fatalf("got %v", err)
+	}
+	s.Restart()
+	eventually(t, "the client works", func() bool { return incr() == nil })
+
+	// A command that was sent and lost its reply is never said to be unsent.
+	s.Stop()
+	result := make(chan error, 1)
+	go func() { result <- incr() }()
+	time.Sleep(20 * time.Millisecond)
+	s.Kill()
+	if err := <-result; err == nil || NotSent(err) {
+		t.Fatalf("got %v", err)
+	}
+	s.Restart()
+	eventually(t, "the client works again", func() bool { return incr() == nil })
+}
+
+// The counter tells whether NotSent ever lies.
+func TestControlNotSentUnderCuts(t *testing.T) {
+	s := testredis.Start(t)
+	proxy := testredis.NewProxy(t, s.Addr())
+	client := controlClientOf(t, newControl(t, Target{Network: "tcp", Addr: proxy.Addr()}), 0)
+	var (
+		mu                    sync.Mutex
+		done, unsent, unknown int64
+		wg                    sync.WaitGroup
+		stop                  = make(chan struct{})
+	)
+	for range 8 {
+		wg.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				err := run(client, "INCR", "n").Error()
+				mu.Lock()
+				switch {
+				case err == nil:
+					done++
+				case NotSent(err):
+					unsent++
+				default:
+					unknown++
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	for i := range 60 {
+		time.Sleep(8 * time.Millisecond)
+		if i%5 == 4 {
+			proxy.Disable()
+			time.Sleep(2 * time.Millisecond)
+			proxy.Enable()
+		} else {
+			proxy.CutAll()
+		}
+	}
+	close(stop)
+	wg.Wait()
+	n, _ := run(controlClientOf(t, newControl(t, targetOf(t, s)), 0), "GET", "n").AsInt64()
+	t.Logf("counter %d; %d done, %d unknown, %d not sent", n, done, unknown, unsent)
+	if n < done || n > done+unknown || unsent == 0 {
+		t.Fatal("NotSent lied, or never said anything")
+	}
+}
+
+func TestControlConn(t *testing.T) {
+	here, there := net.Pipe()
+	go func() { b := make([]byte, 5); there.Read(b); there.Close() }()
+	c := &controlConn{Conn: here}
+	if _, err := c.Write([]byte("HELLO")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Read(make([]byte, 1)); !NotSent(err) {
+		t.Fatalf("got %v", err)
+	}
+	if n, err := c.Write([]byte("INCR")); n != 0 || !NotSent(err) {
+		t.Fatalf("got %d, %v", n, err)
+	}
+	here, there = net.Pipe()
+	go func() { b := make([]byte, 5); there.Read(b); there.Read(b); there.Close() }()
+	c = &controlConn{Conn: here}
+	c.Write([]byte("HELLO"))
+	c.Write([]byte("INCR"))
+	if _, err := c.Read(make([]byte, 1)); err == nil || NotSent(err) {
+		t.Fatalf("got %v", err)
+	}
+	here.Close()
+}
+
+func TestControlClosed(t *testing.T) {
+	s := testredis.Start(t)
+	c := newControl(t, targetOf(t, s))
+	client := controlClientOf(t, c, 0)
+	c.Close()
+	if err := run(client, "PING").Error(); err != rueidis.ErrClosing || NotSent(err) {
+		t.Errorf("got %v", err)
+	}
+	if _, err := c.Client(0); !NotSent(err) {
+		t.Errorf("got %v", err)
+	}
+	if _, err := c.Subscriber(); !NotSent(err) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestControlRefused(t *testing.T) {
+	s := testredis.Start(t, "--requirepass x")
+	err := run(controlClientOf(t, newControl(t, Target{Network: "tcp", Addr: s.Addr(), Password: "y"}), 0), "PING").Error()
+	var re *rueidis.RedisError
+	if !errors.As(err, &re) || NotSent(err) || !strings.HasPrefix(err.Error(), "WRONGPASS") {
+		t.Fatalf("got %v", err)
+	}
+}

@@ -1,0 +1,62 @@
+package upstream
+
+import (
+	"errors"
+	"fmt"
+)
+
+// ReplyError is an error Redis itself answered: to AUTH, or to the handshake of
+// a connection. Line is Redis' line without the leading '-' and the line end.
+type ReplyError struct{ Line string }
+
+func (e *ReplyError) Error() string { return e.Line }
+
+// NotSentError says that not one byte of the request was handed to the kernel:
+// it may be sent again.
+type NotSentError struct{ Cause error }
+
+func (e *NotSentError) Error() string { return "upstream unavailable: " + e.Cause.Error() }
+
+// Unwrap returns what kept the request from being sent.
+func (e *NotSentError) Unwrap() error { return e.Cause }
+
+// LostError says that the request was sent, at least in part, and the
+// connection ended before all its replies came: Redis may or may not have run
+// the commands without a reply.
+type LostError struct{ Cause error }
+
+func (e *LostError) Error() string {
+	return "upstream connection lost, the command's outcome is unknown: " + e.Cause.Error()
+}
+
+// Unwrap returns what ended the connection.
+func (e *LostError) Unwrap() error { return e.Cause }
+
+// These causes stand inside a NotSentError or LostError.
+var (
+	// ErrClosed: the Node was closed, or the pipe released.
+	ErrClosed = errors.New("connection closed by the proxy")
+	// errNoLink: no connection came up in the time a request may wait for one.
+	errNoLink = errors.New("no connection to Redis yet")
+)
+
+// violation is a break of the protocol by the peer; the connection is closed.
+func violation(format string, args ...any) error {
+	return fmt.Errorf("protocol violation by Redis: "+format, args...)
+}
+
+// refused returns err's *ReplyError, or nil when err is something else.
+func refused(err error) *ReplyError {
+	var re *ReplyError
+	errors.As(err, &re)
+	return re
+}
+
+// notSent wraps a failed connection attempt for the requests that waited for
+// it. Redis' own refusal is passed on as it is.
+func notSent(err error) error {
+	if re := refused(err); re != nil {
+		return re
+	}
+	return &NotSentError{Cause: err}
+}

@@ -1,0 +1,360 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/telemetry"
+	"github.com/lockproxy/lockproxy/internal/testredis"
+)
+
+// tally is what became of the INCRs of one client on its own key.
+type tally struct {
+	key                   string
+	done, unsent, unknown int
+}
+
+// load runs clients that INCR their own keys, several at once, until stop. It
+// returns what they saw when it is called.
+func load(t *testing.T, p *Pipe, stop *atomic.Bool) func() []tally {
+	const clients, depth = 24, 3
+	tallies := make([]tally, clients)
+	var wg sync.WaitGroup
+	for id := range tallies {
+		wg.Go(func() {
+			own := &tallies[id]
+			own.key = fmt.Sprint("counter", id)
+			var c client
+			for !stop.Load() {
+				_, err := c.do(p, []string{"INCR", own.key}, []string{"INCR", own.key}, []string{"INCR", own.key})
+				var (
+					unsent *NotSentError
+					lost   *LostError
+				)
+				ran := strings.Count(string(c.sink.got), ":") // the rest are -LOADING
+				own.done += ran
+				switch {
+				case err == nil:
+				case errors.As(err, &unsent):
+					own.unsent += depth
+					time.Sleep(time.Millisecond)
+				case errors.As(err, &lost):
+					own.unknown += depth - c.req.Replied
+				default:
+					t.Errorf("got %v", err)
+					return
+				}
+				if got := strings.Count(string(c.sink.got), "\r\n"); err != nil && got != c.req.Replied {
+					t.Errorf("%d replies handed over, Replied is %d", got, c.req.Replied)
+				}
+			}
+		})
+	}
+	return func() []tally { wg.Wait(); return tallies }
+}
+
+// check holds the counters in Redis against what the clients saw: an INCR that
+// was answered ran once, one that was not sent never ran.
+func check(t *testing.T, s *testredis.Server, tallies []tally) {
+	t.Helper()
+	conn := s.Dial(t)
+	var sum tally
+	for _, own := range tallies {
+		reply, err := conn.Do("GET", own.key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, _ := reply.([]byte)
+		value, _ := strconv.Atoi(string(text))
+		if value < own.done || value > own.done+own.unknown {
+			t.Errorf("%s is %d; %d done, %d unknown, %d not sent", own.key, value, own.done, own.unknown, own.unsent)
+		}
+		sum.done, sum.unsent, sum.unknown = sum.done+own.done, sum.unsent+own.unsent, sum.unknown+own.unknown
+	}
+	t.Logf("%d done, %d unknown, %d not sent", sum.done, sum.unknown, sum.unsent)
+	if sum.done == 0 {
+		t.Error("nothing got through")
+	}
+}
+
+func TestCutsUnderLoad(t *testing.T) {
+	for _, kind := range []string{"shared", "private"} {
+		t.Run(kind, func(t *testing.T) {
+			s := testredis.Start(t)
+			proxy := testredis.NewProxy(t, s.Addr())
+			n := newNode(t, Target{Network: "tcp", Addr: proxy.Addr()}, NodeOptions{})
+			get := open
+			if kind == "private" {
+				get = private
+			}
+			p := get(t, n, Identity{Proto: 2})
+			var stop atomic.Bool
+			wait := load(t, p, &stop)
+			for i := range 40 {
+				time.Sleep(15 * time.Millisecond)
+				switch {
+				case i%10 == 9:
+					proxy.Disable()
+					time.Sleep(20 * time.Millisecond)
+					proxy.Enable()
+				case i%2 == 0:
+					proxy.CutAll()
+				default:
+					proxy.ResetAll()
+				}
+			}
+			stop.Store(true)
+			check(t, s, wait())
+		})
+	}
+}
+
+func TestKillUnderLoad(t *testing.T) {
+	s := testredis.Start(t, "--appendonly yes")
+	n := newNode(t, targetOf(t, s), NodeOptions{})
+	p := open(t, n, Identity{Proto: 3})
+	again := telemetry.PipeReconnects.Value()
+	var stop atomic.Bool
+	wait := load(t, p, &stop)
+	for range 3 {
+		time.Sleep(50 * time.Millisecond)
+		s.Restart()
+		since := time.Now()
+		var c client
+		eventually(t, "the pipe works again", func() bool {
+			_, err := c.do(p, []string{"PING"})
+			return err == nil
+		})
+		t.Logf("works %v after the restart", time.Since(since))
+	}
+	stop.Store(true)
+	check(t, s, wait())
+	if telemetry.PipeReconnects.Value() < again+3 {
+		t.Error("reconnects were not counted")
+	}
+}
+
+func TestRequestsMoveToTheNextConnection(t *testing.T) {
+	s := testredis.Start(t)
+	proxy := testredis.NewProxy(t, s.Addr())
+	p := open(t, newNode(t, Target{Network: "tcp", Addr: proxy.Addr()}, NodeOptions{}), Identity{Proto: 2})
+	l := p.link.Load()
+	l.mu.Lock()
+	l.writing = true // as if a writer stood before its write
+	l.mu.Unlock()
+	var wg sync.WaitGroup
+	for range 3 {
+		wg.Go(func() { expect(t, p, "+PONG\r\n", []string{"PING"}) })
+	}
+	eventually(t, "three are queued", func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return l.count == 3
+	})
+	proxy.CutAll()
+	l.fail(errors.New("cut"))
+	l.mu.Lock()
+	l.leave()
+	wg.Wait()
+}
+
+func TestLostUntilRedisIsBack(t *testing.T) {
+	s := testredis.Start(t)
+	p := open(t, newNode(t, targetOf(t, s), NodeOptions{}), Identity{Proto: 2})
+	s.Stop()
+	failed := make(chan error)
+	go func() {
+		var c client
+		_, err := c.do(p, []string{"INCR", "x"})
+		failed <- err
+	}()
+	eventually(t, "the request was written", func() bool {
+		l := p.link.Load()
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return l.handed > 0
+	})
+	s.Kill()
+	var lost *LostError
+	if err := <-failed; !errors.As(err, &lost) {
+		t.Fatalf("got %v", err)
+	}
+	var c client
+	eventually(t, "requests fail at once", func() bool {
+		var unsent *NotSentError
+		_, err := c.do(p, []string{"PING"})
+		return errors.As(err, &unsent) && strings.Contains(err.Error(), "connection refused")
+	})
+	s.Restart()
+	eventually(t, "requests work", func() bool {
+		got, err := c.do(p, []string{"PING"})
+		return err == nil && got == "+PONG\r\n"
+	})
+}
+
+// fakeRedis accepts connections and hands each to talk, with its number.
+func fakeRedis(t *testing.T, talk func(i int, c net.Conn)) Target {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for i := 0; ; i++ {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			wg.Go(func() {
+				defer c.Close()
+				talk(i, c)
+			})
+		}
+	})
+	t.Cleanup(wg.Wait)
+	t.Cleanup(func() { ln.Close() })
+	return Target{Network: "tcp", Addr: ln.Addr().String()}
+}
+
+// answer reads one PING a time and answers it until the peer goes away.
+func answer(c net.Conn) {
+	buf := make([]byte, len("*1\r\n$4\r\nPING\r\n"))
+	for {
+		if _, err := c.Read(buf); err != nil {
+			return
+		}
+		c.Write([]byte("+PONG\r\n"))
+	}
+}
+
+func TestReplyNobodyAskedFor(t *testing.T) {
+	for name, junk := range map[string]string{
+		"reply":     "+OK\r\n",
+		"error":     "-ERR max number of clients reached\r\n",
+		"junk":      "HTTP/1.1 400 Bad Request\r\n\r\n",
+		"half":      "$100\r\nabc",
+		"attribute": "|1\r\n+a\r\n:1\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			closed := make(chan struct{})
+			target := fakeRedis(t, func(i int, c net.Conn) {
+				if i == 0 {
+					c.Write([]byte(junk))
+					c.Read(make([]byte, 1)) // until it is closed
+					close(closed)
+					return
+				}
+				answer(c)
+			})
+			n := newNode(t, target, NodeOptions{})
+			p, err := n.Open(context.Background(), Identity{Proto: 2})
+			if <-closed; err != nil { // it was found out before Open returned
+				t.Log(err)
+				eventually(t, "the back-off is over", func() bool {
+					p, err = n.Open(context.Background(), Identity{Proto: 2})
+					return err == nil
+				})
+			}
+			defer p.Release()
+			var c client
+			eventually(t, "a right reply", func() bool {
+				got, err := c.do(p, []string{"PING"})
+				if got != "" && got != "+PONG\r\n" {
+					t.Fatalf("got %q, %v", got, err)
+				}
+				return err == nil
+			})
+		})
+	}
+}
+
+func TestJunkInsteadOfReplies(t *testing.T) {
+	target := fakeRedis(t, func(i int, c net.Conn) {
+		c.Read(make([]byte, 1))
+		c.Write([]byte("+PONG\r\n?junk\r\n+PONG\r\n"))
+		c.Read(make([]byte, 1<<10))
+		c.Read(make([]byte, 1))
+	})
+	p := open(t, newNode(t, target, NodeOptions{}), Identity{Proto: 2})
+	var c client
+	got, err := c.do(p, []string{"PING"}, []string{"PING"}, []string{"PING"})
+	var lost *LostError
+	if !errors.As(err, &lost) || got != "+PONG\r\n" || c.req.Replied != 1 {
+		t.Fatalf("got %q, %v, Replied %d", got, err, c.req.Replied)
+	}
+}
+
+func TestTornReplies(t *testing.T) {
+	target := fakeRedis(t, func(i int, c net.Conn) {
+		c.Read(make([]byte, 1<<10))
+		c.Write([]byte("+PONG\r\n$10\r\n0123"))
+		time.Sleep(10 * time.Millisecond)
+	})
+	n := newNode(t, target, NodeOptions{})
+	for want, p := range map[string]*Pipe{
+		"+PONG\r\n":            open(t, n, Identity{Proto: 2}),
+		"+PONG\r\n$10\r\n0123": private(t, n, Identity{Proto: 2}),
+	} {
+		var c client
+		got, err := c.do(p, []string{"PING"}, []string{"GET", "x"})
+		var lost *LostError
+		if !errors.As(err, &lost) || got != want || c.req.Replied != 1 || c.req.Torn != p.private {
+			t.Fatalf("got %q, %v, Replied %d, Torn %v", got, err, c.req.Replied, c.req.Torn)
+		}
+	}
+}
+
+func TestNoConnectionStorm(t *testing.T) {
+	var accepted atomic.Int32
+	target := fakeRedis(t, func(i int, c net.Conn) {
+		if accepted.Add(1) == 1 {
+			c.Read(make([]byte, 1<<10))
+			c.Write([]byte("+PONG\r\n"))
+		} // from then on it hangs up at once
+	})
+	p := open(t, newNode(t, target, NodeOptions{}), Identity{Proto: 2})
+	expect(t, p, "+PONG\r\n", []string{"PING"})
+	for deadline := time.Now().Add(time.Second); time.Now().Before(deadline); {
+		var c client
+		if _, err := c.do(p, []string{"PING"}); err == nil {
+			t.Fatal("no error")
+		}
+	}
+	if got := accepted.Load(); got > 20 {
+		t.Fatalf("%d connections in a second", got)
+	}
+}
+
+func TestCloseUnderLoad(t *testing.T) {
+	n := newNode(t, targetOf(t, testredis.Start(t)), NodeOptions{})
+	p, err := n.Open(context.Background(), Identity{Proto: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stop atomic.Bool
+	wait := load(t, p, &stop)
+	time.Sleep(20 * time.Millisecond)
+	n.Close()
+	stop.Store(true)
+	wait()
+	p.Release()
+	var unsent *NotSentError
+	if _, err := n.Open(context.Background(), Identity{Proto: 2}); !errors.As(err, &unsent) {
+		t.Fatalf("got %v", err)
+	}
+	if _, err := n.Private(context.Background(), Identity{Proto: 2}); !errors.As(err, &unsent) {
+		t.Fatalf("got %v", err)
+	}
+	if err := n.Authenticate(context.Background(), "", "x"); !errors.As(err, &unsent) {
+		t.Fatalf("got %v", err)
+	}
+}

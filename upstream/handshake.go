@@ -1,0 +1,130 @@
+package upstream
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"strconv"
+	"time"
+
+	"github.com/lockproxy/lockproxy/proto/resp"
+)
+
+// Identity is what a connection to Redis is for Redis: connections of equal
+// identity are interchangeable.
+type Identity struct {
+	// User and Password "" mean: never authenticated, Redis' default user
+	// decides. User "" with a password is the one-argument AUTH.
+	User, Password string
+	DB             int
+	Proto          int // 2 or 3
+}
+
+// handshake appends the commands that make a fresh connection id's, and says
+// how many they are: none for RESP2, database 0, without credentials.
+func (id Identity) handshake(b []byte) ([]byte, int) {
+	n := 0
+	auth := id.User != "" || id.Password != ""
+	switch {
+	case id.Proto == 3 && auth:
+		user := id.User
+		if user == "" {
+			user = "default"
+		}
+		b, n = resp.AppendCommand(b, "HELLO", "3", "AUTH", user, id.Password), n+1
+	case id.Proto == 3:
+		b, n = resp.AppendCommand(b, "HELLO", "3"), n+1
+	case auth:
+		b, n = appendAuth(b, id.User, id.Password), n+1
+	}
+	if id.DB != 0 {
+		b, n = resp.AppendCommand(b, "SELECT", strconv.Itoa(id.DB)), n+1
+	}
+	return b, n
+}
+
+// appendAuth appends AUTH, in its one-argument form when user is "".
+func appendAuth(b []byte, user, password string) []byte {
+	if user == "" {
+		return resp.AppendCommand(b, "AUTH", password)
+	}
+	return resp.AppendCommand(b, "AUTH", user, password)
+}
+
+// connect dials t and shakes hands as id, all within timeout. The error is a
+// *ReplyError when Redis refuses.
+func connect(ctx context.Context, t Target, id Identity, timeout time.Duration) (net.Conn, error) {
+	deadline := time.Now().Add(timeout)
+	conn, err := dial(ctx, t, timeout)
+	if err != nil {
+		return nil, err
+	}
+	hello, n := id.handshake(nil)
+	if n == 0 {
+		return conn, nil
+	}
+	conn.SetDeadline(deadline)
+	if err := ask(ctx, conn, hello, n); err != nil {
+		conn.Close()
+		return nil, err
+	}
+	conn.SetDeadline(time.Time{})
+	return conn, nil
+}
+
+// ask sends cmds, n commands, and reads their replies on a connection that
+// nobody else uses. The first error reply is returned as a *ReplyError; after
+// any other error, ctx's end included, the connection must be closed.
+func ask(ctx context.Context, conn net.Conn, cmds []byte, n int) error {
+	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	err := exchange(conn, cmds, n)
+	if !stop() && refused(err) == nil {
+		return ctx.Err() // the deadline lies in the past now
+	}
+	return err
+}
+
+func exchange(conn net.Conn, cmds []byte, n int) error {
+	if _, err := conn.Write(cmds); err != nil {
+		return err
+	}
+	var (
+		scan       resp.Scanner
+		refusal    *ReplyError
+		buf        []byte
+		piece      [4 << 10]byte
+		frame, pos int
+	)
+	for n > 0 {
+		got, err := conn.Read(piece[:])
+		buf = append(buf, piece[:got]...)
+		for pos < len(buf) && n > 0 {
+			used, done, scanErr := scan.Scan(buf[pos:])
+			if scanErr != nil {
+				return violation("%w", scanErr)
+			}
+			if pos += used; !done {
+				break
+			}
+			if buf[frame] == '-' && refusal == nil {
+				refusal = &ReplyError{Line: string(bytes.TrimRight(buf[frame+1:pos], "\r\n"))}
+			}
+			frame = pos
+			n--
+		}
+		if n > 0 && err != nil {
+			if refusal != nil { // refused, and closed at once: max number of clients
+				break
+			}
+			return err
+		}
+	}
+	if refusal != nil {
+		return refusal
+	}
+	if pos < len(buf) {
+		return violation("a reply that nobody asked for")
+	}
+	return nil
+}

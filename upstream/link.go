@@ -1,0 +1,206 @@
+package upstream
+
+import (
+	"crypto/tls"
+	"net"
+	"runtime"
+	"sync"
+	"sync/atomic"
+)
+
+// maxQueued is how many requests may be under way on one link.
+const maxQueued = 16384
+
+// link is one connection to Redis that carries many requests, and dies with it.
+//
+// A request goes through three places, each in the order of the byte stream:
+// pending (its bytes lie in out), flight (a writer has collected it), and the
+// reader's own chain. It leaves when its replies are in or when the link ends.
+// Writing has no goroutine of its own: the session that finds nobody writing
+// writes for all, and passes that duty on when its own replies are in.
+type link struct {
+	// Static after construction.
+	conn        net.Conn
+	exact       bool // conn.Write counts the bytes the kernel took; TLS does not
+	whole       bool // replies are handed over in whole frames (shared pipe)
+	maxInflight int64
+
+	dead    atomic.Bool // failed is set
+	replied atomic.Bool // some request got all its replies
+
+	mu       sync.Mutex // guards all below
+	wait     sync.Cond  // for room, and for the writer to leave a failed link
+	pending  chain
+	flight   chain
+	out      *batch // bytes of pending
+	spare    *batch // the other batch, nil while it is being written
+	writing  bool   // some session is the writer, or has been told to be
+	failed   error  // no request is taken any more
+	appended int64  // bytes of stream appended to out so far
+	handed   int64  // the kernel has surely not seen the stream from here on (valid while !writing)
+	bytes    int64  // of requests under way
+	count    int    // requests under way
+	waiting  int    // sessions that wait for room
+}
+
+func newLink(conn net.Conn, whole bool, maxInflight int64) *link {
+	_, secure := conn.(*tls.Conn)
+	l := &link{conn: conn, exact: !secure, whole: whole, maxInflight: maxInflight, out: &batch{}, spare: &batch{}}
+	l.wait.L = &l.mu
+	return l
+}
+
+// do sends r and returns when its fate is known: nil, *LostError, *NotSentError.
+func (l *link) do(r *Request) error {
+	l.mu.Lock()
+	for l.failed == nil && l.full() {
+		l.waiting++
+		l.wait.Wait()
+		l.waiting--
+	}
+	if l.failed != nil {
+		err := l.failed
+		l.mu.Unlock()
+		return &NotSentError{Cause: err}
+	}
+	r.off, r.err = l.appended, nil
+	l.appended += r.size
+	l.out.add(r.Cmds)
+	l.pending.push(r)
+	l.bytes += r.size
+	l.count++
+	lead, alone := !l.writing, l.count == 1
+	l.writing = true
+	l.mu.Unlock()
+
+	if lead {
+		l.write(r, alone)
+	}
+	for <-r.wake == signalWrite {
+		l.write(r, false)
+	}
+	return r.err
+}
+
+// full says that a new request must wait. A big one is let in whole as soon as
+// there is any room, so that it cannot starve.
+func (l *link) full() bool { return l.bytes >= l.maxInflight || l.count >= maxQueued }
+
+// write is the writer's loop, run by own's session: it writes until nothing is
+// pending, or until own is done and another session can go on.
+func (l *link) write(own *Request, alone bool) {
+	for {
+		if !alone {
+			// Other clients' requests are under way, so their sessions are
+			// about to append more: let them, one write is cheaper than two.
+			runtime.Gosched()
+		}
+		alone = false
+		l.mu.Lock()
+		if l.failed != nil {
+			l.leave()
+			return
+		}
+		b := l.out
+		l.out, l.spare = l.spare, nil
+		end := l.appended
+		l.flight.join(&l.pending)
+		l.mu.Unlock()
+
+		n, err := b.writeTo(l.conn)
+		b.reset()
+
+		l.mu.Lock()
+		l.spare = b
+		if err == nil || !l.exact {
+			l.handed = end
+		} else {
+			l.handed += n
+		}
+		if err != nil {
+			l.failLocked(err)
+		}
+		if l.failed != nil || l.pending.head == nil {
+			l.leave()
+			return
+		}
+		next := l.pending.head
+		l.mu.Unlock()
+		if len(own.wake) > 0 {
+			next.wake <- signalWrite // cannot have signalDone: nobody has collected it
+			return
+		}
+	}
+}
+
+// leave ends the writer's duty. mu is held, and released.
+func (l *link) leave() {
+	l.writing = false
+	if l.failed != nil {
+		l.wait.Broadcast()
+	}
+	l.mu.Unlock()
+}
+
+// fail ends the link: nothing is taken any more, the connection is closed, and
+// serve settles what is under way. The first cause is kept.
+func (l *link) fail(cause error) {
+	l.mu.Lock()
+	l.failLocked(cause)
+	l.mu.Unlock()
+}
+
+func (l *link) failLocked(cause error) {
+	if l.failed != nil {
+		return
+	}
+	l.failed = cause
+	l.dead.Store(true)
+	l.wait.Broadcast()
+	l.conn.Close()
+}
+
+// serve reads replies until the connection ends, settles every request that is
+// still under way, and returns why the link ended.
+func (l *link) serve() error {
+	rd := newReader(l)
+	l.fail(rd.run())
+
+	l.mu.Lock()
+	for l.writing { // only then is handed final
+		l.wait.Wait()
+	}
+	rd.chain.join(&l.flight)
+	rd.chain.join(&l.pending)
+	handed, cause := l.handed, l.failed
+	l.mu.Unlock()
+	for rd.chain.head != nil {
+		r := rd.chain.pop()
+		if r.off >= handed {
+			r.err = &NotSentError{Cause: cause}
+		} else {
+			r.err = &LostError{Cause: cause}
+		}
+		r.wake <- signalDone
+	}
+	return cause
+}
+
+// take hands the reader all requests whose bytes a writer has collected.
+func (l *link) take(to *chain) {
+	l.mu.Lock()
+	to.join(&l.flight)
+	l.mu.Unlock()
+}
+
+// settle gives back the room of answered requests.
+func (l *link) settle(count int, bytes int64) {
+	l.mu.Lock()
+	l.count -= count
+	l.bytes -= bytes
+	// Half empty: so that a crowd that waits is not woken at every reply.
+	if l.waiting > 0 && l.bytes <= l.maxInflight/2 && l.count <= maxQueued/2 {
+		l.wait.Broadcast()
+	}
+	l.mu.Unlock()
+}

@@ -1,0 +1,194 @@
+// Package upstream talks to one Redis address, on two planes.
+//
+// The data plane carries clients' commands as bytes: a Node has one shared Pipe
+// for each Identity in use, on which many sessions' commands are pipelined, and
+// private Pipes for big requests and replies. The control plane is the rueidis
+// clients of a Control, for scripts, renewals, topology and pub/sub.
+//
+// Every failure says what Redis can have seen: NotSentError nothing, LostError
+// that it is unknown, ReplyError that Redis itself refused.
+package upstream
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+)
+
+// Defaults of NodeOptions.
+const (
+	DefaultDialTimeout    = 2 * time.Second
+	DefaultIdleIdentities = 64
+	DefaultMaxInflight    = 8 << 20
+)
+
+// NodeOptions are a Node's settings; zero fields stand for the defaults.
+type NodeOptions struct {
+	DialTimeout    time.Duration // for connection, TLS and handshake together
+	IdleIdentities int           // connections kept for identities that nobody uses
+	MaxInflight    int64         // bytes of unanswered requests on one connection; more must wait
+	Logger         *slog.Logger  // nil: slog.Default()
+}
+
+// Node is one Redis address and the connections there.
+type Node struct {
+	// Static after construction.
+	target  Target
+	opts    NodeOptions
+	ctx     context.Context // ends when the node is closed
+	stop    context.CancelFunc
+	running sync.WaitGroup // the pipes' goroutines
+	auxTurn chan struct{}  // one slot: who has it may use aux
+
+	aux net.Conn // for Authenticate; nil when there is none
+
+	mu      sync.Mutex // guards all below; taken before a pipe's mu
+	closed  bool
+	shared  map[Identity]*Pipe // with users, and idle
+	idle    *simplelru.LRU[Identity, *Pipe]
+	private map[*Pipe]struct{}
+}
+
+// NewNode returns a Node that connects when it is first asked to.
+func NewNode(t Target, o NodeOptions) *Node {
+	if o.DialTimeout <= 0 {
+		o.DialTimeout = DefaultDialTimeout
+	}
+	if o.IdleIdentities <= 0 {
+		o.IdleIdentities = DefaultIdleIdentities
+	}
+	if o.MaxInflight <= 0 {
+		o.MaxInflight = DefaultMaxInflight
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	n := &Node{
+		target: t, opts: o, auxTurn: make(chan struct{}, 1),
+		shared: map[Identity]*Pipe{}, private: map[*Pipe]struct{}{},
+	}
+	n.idle, _ = simplelru.NewLRU[Identity, *Pipe](o.IdleIdentities, nil) // fails for sizes below 1 only
+	n.ctx, n.stop = context.WithCancel(context.Background())
+	return n
+}
+
+// Open returns the shared pipe of id, connected and authenticated: a
+// *ReplyError when Redis refuses id, a *NotSentError when Redis is out of
+// reach or ctx ends first. Opening a connected pipe costs no system call.
+func (n *Node) Open(ctx context.Context, id Identity) (*Pipe, error) {
+	n.mu.Lock()
+	if n.closed {
+		n.mu.Unlock()
+		return nil, &NotSentError{Cause: ErrClosed}
+	}
+	p := n.shared[id]
+	if p == nil {
+		p = n.start(id, false)
+		n.shared[id] = p
+	} else {
+		if p.users == 0 {
+			n.idle.Remove(id)
+		}
+		p.users++
+	}
+	n.mu.Unlock()
+	return n.connected(ctx, p)
+}
+
+// Private returns a connection of its own, with the errors of Open. Replies on
+// it reach the Sink in pieces as they come, so that their size costs no memory
+// and a slow client slows nobody else. When it breaks it is made again, as a
+// shared pipe is: it must not carry state that Redis keeps per connection.
+func (n *Node) Private(ctx context.Context, id Identity) (*Pipe, error) {
+	n.mu.Lock()
+	if n.closed {
+		n.mu.Unlock()
+		return nil, &NotSentError{Cause: ErrClosed}
+	}
+	p := n.start(id, true)
+	n.private[p] = struct{}{}
+	n.mu.Unlock()
+	return n.connected(ctx, p)
+}
+
+// start makes a pipe with one user; mu is held.
+func (n *Node) start(id Identity, private bool) *Pipe {
+	p := newPipe(n, id, private)
+	n.running.Add(1)
+	go p.run()
+	return p
+}
+
+// connected waits until p is, and takes the use of p back when it fails.
+func (n *Node) connected(ctx context.Context, p *Pipe) (*Pipe, error) {
+	if p.alive() {
+		return p, nil
+	}
+	if _, err := p.await(ctx, false, true); err != nil {
+		n.release(p)
+		return nil, err
+	}
+	return p, nil
+}
+
+// release ends one use of p.
+func (n *Node) release(p *Pipe) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	p.users--
+	switch {
+	case p.users > 0 || n.closed:
+	case p.private:
+		delete(n.private, p)
+		p.close()
+	case p.alive():
+		if n.idle.Len() >= n.opts.IdleIdentities {
+			id, oldest, _ := n.idle.RemoveOldest()
+			delete(n.shared, id)
+			oldest.close()
+		}
+		n.idle.Add(p.id, p)
+	case p.outOfReach():
+		// Its back-off holds for the next Open too; it forgets itself then.
+	default:
+		delete(n.shared, p.id)
+		p.close()
+	}
+}
+
+// forgetIdle drops p, which has no connection, if nobody uses it.
+func (n *Node) forgetIdle(p *Pipe) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if p.users > 0 {
+		return false
+	}
+	if !p.private {
+		delete(n.shared, p.id)
+		n.idle.Remove(p.id)
+	}
+	return true
+}
+
+// Close closes all connections and waits until their goroutines have ended.
+// Requests under way end with a *NotSentError or *LostError.
+func (n *Node) Close() {
+	n.mu.Lock()
+	n.closed = true
+	n.stop()
+	for _, p := range n.shared {
+		p.close()
+	}
+	for p := range n.private {
+		p.close()
+	}
+	n.mu.Unlock()
+	n.running.Wait()
+	n.auxTurn <- struct{}{} // an Authenticate under way ends with n.ctx
+	n.closeAux()
+	<-n.auxTurn
+}

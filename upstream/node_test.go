@@ -1,0 +1,270 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/lockproxy/lockproxy/internal/testredis"
+)
+
+// connections counts what Redis has by CLIENT LIST, with the filter's words.
+func connections(t *testing.T, c redis.Conn, filter string) int {
+	t.Helper()
+	list, err := redis.String(c.Do("CLIENT", "LIST"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for line := range strings.Lines(list) {
+		if strings.Contains(line, filter) {
+			n++
+		}
+	}
+	return n
+}
+
+// refusal fails the test unless err is Redis' own line.
+func refusal(t *testing.T, err error, line string) {
+	t.Helper()
+	var re *ReplyError
+	if !errors.As(err, &re) || re.Line != line {
+		t.Errorf("got %T %v, want %q", err, err, line)
+	}
+}
+
+const wrongPass = "WRONGPASS invalid username-password pair or user is disabled."
+
+func TestIdentities(t *testing.T) {
+	s := testredis.Start(t, "--requirepass geheim", "--user", "ann", "on", ">a b", "~app:*", "+@all")
+	n := newNode(t, targetOf(t, s), NodeOptions{})
+	ctx := context.Background()
+	ok := []struct {
+		id   Identity
+		user string
+	}{
+		{Identity{Proto: 2, Password: "geheim"}, "default"},
+		{Identity{Proto: 3, Password: "geheim", DB: 2}, "default"},
+		{Identity{Proto: 2, User: "ann", Password: "a b", DB: 1}, "ann"},
+		{Identity{Proto: 3, User: "ann", Password: "a b"}, "ann"},
+	}
+	for _, c := range ok {
+		expect(t, open(t, n, c.id), fmt.Sprintf("$%d\r\n%s\r\n", len(c.user), c.user), []string{"ACL", "WHOAMI"})
+	}
+	for _, proto := range []int{2, 3} {
+		_, err := n.Open(ctx, Identity{Proto: proto, User: "ann", Password: "wrong", DB: 1})
+		refusal(t, err, wrongPass)
+		_, err = n.Open(ctx, Identity{Proto: proto, Password: "wrong"})
+		refusal(t, err, wrongPass)
+		_, err = n.Private(ctx, Identity{Proto: proto, Password: "wrong"})
+		refusal(t, err, wrongPass)
+	}
+	_, err := n.Open(ctx, Identity{Proto: 2, DB: 1})
+	refusal(t, err, "NOAUTH Authentication required.")
+	_, err = n.Open(ctx, Identity{Proto: 3})
+	if err == nil || !strings.HasPrefix(err.Error(), "NOAUTH HELLO must be called with the client already authenticated") {
+		t.Errorf("got %v", err)
+	}
+	expect(t, open(t, n, Identity{Proto: 2}), "-NOAUTH Authentication required.\r\n", []string{"GET", "x"})
+}
+
+func TestRefusedWhileInUse(t *testing.T) {
+	s := testredis.Start(t)
+	admin := s.Dial(t)
+	acl := func(args ...any) {
+		t.Helper()
+		if _, err := admin.Do("ACL", args...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	acl("SETUSER", "bob", "on", ">old", "+@all", "~*")
+	n := newNode(t, targetOf(t, s), NodeOptions{})
+	id := Identity{Proto: 3, User: "bob", Password: "old"}
+	p := open(t, n, id)
+	expect(t, p, "+PONG\r\n", []string{"PING"})
+	acl("DELUSER", "bob")
+	var c client
+	eventually(t, "bob is refused", func() bool {
+		_, err := c.do(p, []string{"PING"})
+		return refused(err) != nil
+	})
+	_, err := n.Open(context.Background(), id)
+	refusal(t, err, wrongPass)
+	eventually(t, "nobody tries any more", func() bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return p.phase == resting
+	})
+	acl("SETUSER", "bob", "on", ">old", "+@all", "~*")
+	expect(t, p, "+PONG\r\n", []string{"PING"})
+	open(t, n, id)
+}
+
+func TestOpenDialsOnce(t *testing.T) {
+	s := testredis.Start(t)
+	n := newNode(t, targetOf(t, s), NodeOptions{})
+	var wg sync.WaitGroup
+	for range 50 {
+		wg.Go(func() {
+			p, err := n.Open(context.Background(), Identity{Proto: 2, DB: 7})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			expect(t, p, "+PONG\r\n", []string{"PING"})
+			p.Release()
+		})
+	}
+	wg.Wait()
+	if got := connections(t, s.Dial(t), " db=7 "); got != 1 {
+		t.Fatalf("%d connections", got)
+	}
+}
+
+func TestIdleIdentitiesAreBounded(t *testing.T) {
+	s := testredis.Start(t)
+	admin := s.Dial(t)
+	n := newNode(t, targetOf(t, s), NodeOptions{IdleIdentities: 2})
+	used := open(t, n, Identity{Proto: 2, DB: 1})
+	for db := 2; db <= 9; db++ {
+		p, err := n.Open(context.Background(), Identity{Proto: 2, DB: db})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.Release()
+		again, err := n.Open(context.Background(), Identity{Proto: 2, DB: db})
+		if err != nil || again != p {
+			t.Fatalf("the idle pipe was not used again (%v)", err)
+		}
+		p.Release()
+		expect(t, used, "+PONG\r\n", []string{"PING"})
+	}
+	eventually(t, "the one in use and two idle are left", func() bool {
+		return connections(t, admin, " cmd=select ")+connections(t, admin, " cmd=ping ") == 3
+	})
+	// Redis may end an idle connection: it is forgotten, not made again.
+	for _, db := range []string{" db=8 ", " db=9 "} {
+		if connections(t, admin, db) != 1 {
+			t.Errorf("no connection with%s", db)
+		}
+	}
+	if _, err := admin.Do("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the idle ones are forgotten", func() bool {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		return len(n.shared) == 1 && n.idle.Len() == 0
+	})
+	eventually(t, "the one in use is made again", func() bool {
+		var c client
+		_, err := c.do(used, []string{"PING"})
+		return err == nil
+	})
+}
+
+func TestOpenWithoutRedis(t *testing.T) {
+	n := newNode(t, Target{Network: "tcp", Addr: net.JoinHostPort("127.0.0.1", fmt.Sprint(testredis.FreePort(t)))}, NodeOptions{})
+	var unsent *NotSentError
+	for range 100 {
+		if _, err := n.Open(context.Background(), Identity{Proto: 3}); !errors.As(err, &unsent) || !strings.Contains(err.Error(), "refused") {
+			t.Fatalf("got %v", err)
+		}
+	}
+	if err := n.Authenticate(context.Background(), "ann", "x"); !errors.As(err, &unsent) {
+		t.Fatalf("got %v", err)
+	}
+}
+
+// silent is an address where connections are taken and nothing answers.
+func silent(t *testing.T) Target {
+	return fakeRedis(t, func(_ int, c net.Conn) {
+		for b := make([]byte, 1); ; {
+			if _, err := c.Read(b); err != nil {
+				return
+			}
+		}
+	})
+}
+
+func TestOpenGivesUp(t *testing.T) {
+	target := silent(t)
+	var unsent *NotSentError
+	n := newNode(t, target, NodeOptions{DialTimeout: 50 * time.Millisecond})
+	if _, err := n.Open(context.Background(), Identity{Proto: 3}); !errors.As(err, &unsent) {
+		t.Fatalf("got %v", err)
+	}
+	n = newNode(t, target, NodeOptions{})
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+	defer cancel()
+	if _, err := n.Open(ctx, Identity{Proto: 3}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("got %v", err)
+	}
+	if err := n.Authenticate(ctx, "", "x"); !errors.As(err, &unsent) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("got %v", err)
+	}
+}
+
+func TestAuthenticate(t *testing.T) {
+	s := testredis.Start(t, "--user", "ann", "on", ">secret", "+@all", "~*", "--user", "eve", "on", "nopass", "+@all", "~*")
+	admin := s.Dial(t)
+	n := newNode(t, targetOf(t, s), NodeOptions{})
+	ctx := context.Background()
+	ask := func(user, password, want string) {
+		t.Helper()
+		err := n.Authenticate(ctx, user, password)
+		if want == "" && err != nil {
+			t.Errorf("%s: %v", user, err)
+		} else if want != "" {
+			refusal(t, err, want)
+		}
+	}
+	ask("ann", "secret", "")
+	ask("ann", "Secret", wrongPass)
+	ask("eve", "anything", "")
+	ask("nobody", "x", wrongPass)
+	ask("", "x", "ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?")
+	ask("ann", "secret", "")
+	if _, err := admin.Do("ACL", "DELUSER", "ann"); err != nil { // Redis closes the connection
+		t.Fatal(err)
+	}
+	ask("ann", "secret", wrongPass)
+	ask("eve", "", "")
+	s.Restart()
+	ask("ann", "secret", "")
+	if got := connections(t, s.Dial(t), "cmd=auth"); got != 1 {
+		t.Errorf("%d connections for AUTH", got)
+	}
+	var wg sync.WaitGroup
+	for i := range 40 {
+		wg.Go(func() {
+			if err := n.Authenticate(ctx, "ann", []string{"secret", "wrong"}[i%2]); (err == nil) != (i%2 == 0) {
+				t.Errorf("%d: %v", i, err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func TestAuthenticateEndsWithItsContextAndTheNode(t *testing.T) {
+	n := newNode(t, silent(t), NodeOptions{})
+	result := make(chan error)
+	go func() { result <- n.Authenticate(context.Background(), "", "x") }()
+	eventually(t, "it waits for Redis", func() bool { return len(n.auxTurn) == 1 })
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
+	defer cancel()
+	if err := n.Authenticate(ctx, "", "y"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("the one behind it got %v", err)
+	}
+	n.Close()
+	if err := <-result; !errors.Is(err, ErrClosed) {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,172 @@
+package upstream
+
+import (
+	"bytes"
+	"errors"
+	"io"
+
+	"github.com/lockproxy/lockproxy/proto/resp"
+)
+
+const (
+	readBuffer = 64 << 10
+	// keepBuffer is the largest buffer kept after a long frame has passed.
+	keepBuffer = 4 * readBuffer
+)
+
+// reader takes a link's replies apart and hands each request its own bytes.
+// It belongs to the link's reader goroutine alone.
+//
+// buf[start:frame] is whole frames for chain.head not handed over yet, [frame:pos]
+// is what is known of the current frame, [pos:end] has not been looked at.
+type reader struct {
+	link  *link
+	scan  resp.Scanner
+	chain chain // requests that wait for replies, oldest first
+
+	buf                    []byte
+	start, frame, pos, end int
+	inFrame                bool
+	push                   bool // the current frame is one
+	replies                int  // of chain.head: whole frames seen
+
+	answered      chain // got all their replies in this round, not woken yet
+	answeredCount int
+	answeredBytes int64
+}
+
+func newReader(l *link) *reader { return &reader{link: l, buf: make([]byte, readBuffer)} }
+
+// run reads until the connection ends or Redis breaks the protocol.
+func (rd *reader) run() error {
+	for {
+		n, err := rd.link.conn.Read(rd.buf[rd.end:])
+		rd.end += n
+		broken := rd.consume()
+		rd.release()
+		switch {
+		case broken != nil:
+			return broken
+		case errors.Is(err, io.EOF):
+			return errors.New("Redis closed the connection")
+		case err != nil:
+			return err
+		}
+		rd.makeRoom()
+	}
+}
+
+// consume hands over what has come in.
+func (rd *reader) consume() error {
+	for rd.pos < rd.end {
+		if !rd.inFrame {
+			if err := rd.begin(); err != nil {
+				return err
+			}
+		}
+		n, done, err := rd.scan.Scan(rd.buf[rd.pos:rd.end])
+		if err != nil {
+			rd.handOver(rd.frame)
+			return violation("%w", err)
+		}
+		rd.pos += n
+		rd.inFrame = !done
+		if done {
+			rd.finish()
+		}
+	}
+	if rd.inFrame && !rd.link.whole && !rd.push {
+		rd.handOver(rd.end)
+		rd.chain.head.Torn = true
+	} else {
+		rd.handOver(rd.frame)
+	}
+	return nil
+}
+
+// begin finds the request that the frame starting at pos belongs to.
+func (rd *reader) begin() error {
+	rd.frame = rd.pos
+	rd.push = rd.buf[rd.pos] == '>'
+	if rd.chain.head != nil || rd.push {
+		return nil
+	}
+	if rd.link.take(&rd.chain); rd.chain.head != nil {
+		return nil
+	}
+	// "-ERR max number of clients reached" comes this way. Anything else is not
+	// quoted: it could be somebody's data.
+	if line, _, ok := bytes.Cut(rd.buf[rd.pos:rd.end], []byte("\r\n")); ok && line[0] == '-' && len(line) < 256 {
+		return errors.New("Redis said " + string(line[1:]))
+	}
+	return violation("a reply that nobody asked for")
+}
+
+// finish ends the frame at pos. A push belongs to nobody and is dropped.
+func (rd *reader) finish() {
+	if rd.push || rd.scan.Kind() == '>' {
+		rd.handOver(rd.frame)
+		rd.start, rd.frame = rd.pos, rd.pos
+		return
+	}
+	rd.frame = rd.pos
+	rd.replies++
+	r := rd.chain.head
+	if rd.replies < len(r.Cmds) {
+		return
+	}
+	rd.handOver(rd.pos)
+	rd.replies = 0
+	rd.answered.push(rd.chain.pop())
+	rd.answeredCount++
+	rd.answeredBytes += r.size
+}
+
+// handOver gives buf[start:to] to the request at the head. Whole frames of one
+// request go over in one call.
+func (rd *reader) handOver(to int) {
+	if to > rd.start {
+		r := rd.chain.head
+		r.Sink.Reply(rd.buf[rd.start:to])
+		r.Replied, r.Torn = rd.replies, false
+		rd.start = to
+	}
+}
+
+// release wakes the requests answered in this round.
+func (rd *reader) release() {
+	if rd.answeredCount == 0 {
+		return
+	}
+	rd.link.settle(rd.answeredCount, rd.answeredBytes)
+	rd.link.replied.Store(true)
+	rd.answeredCount, rd.answeredBytes = 0, 0
+	for rd.answered.head != nil {
+		rd.answered.pop().wake <- signalDone
+	}
+}
+
+// makeRoom readies buf for the next Read. On a shared pipe it grows to hold the
+// frame that is coming in, and shrinks afterwards.
+func (rd *reader) makeRoom() {
+	held := rd.end - rd.start
+	switch {
+	case held == 0:
+		rd.start, rd.frame, rd.pos, rd.end = 0, 0, 0, 0
+		if len(rd.buf) > keepBuffer {
+			rd.buf = make([]byte, readBuffer)
+		}
+		return
+	case rd.end < len(rd.buf):
+		return
+	case held <= len(rd.buf)/2:
+		copy(rd.buf, rd.buf[rd.start:rd.end])
+	default:
+		grown := make([]byte, 2*len(rd.buf))
+		copy(grown, rd.buf[rd.start:rd.end])
+		rd.buf = grown
+	}
+	rd.frame -= rd.start
+	rd.pos -= rd.start
+	rd.start, rd.end = 0, held
+}

@@ -1,0 +1,81 @@
+package upstream
+
+// Sink takes the bytes of a request's replies, exactly as Redis sent them.
+type Sink interface {
+	// Reply is called from the pipe's reader goroutine, in order, with the next
+	// bytes; it must not keep p. On a shared pipe they are whole frames, and
+	// Reply must not block: all clients of the pipe would wait. On a private
+	// pipe they come in pieces of any size, and Reply may block.
+	Reply(p []byte)
+}
+
+// Request is some commands of one client and where their replies go. Its owner
+// may use it again as soon as Do has returned; Do allocates nothing then.
+type Request struct {
+	Cmds [][]byte // raw multibulk commands that get exactly one reply each
+	Sink Sink
+
+	// Set by Do.
+	Replied int  // complete replies handed to Sink
+	Torn    bool // private pipe, failed Do: Sink got a part of reply number Replied
+
+	next *Request
+	size int64       // bytes of Cmds
+	off  int64       // where Cmds starts in the link's stream
+	wake chan signal // one slot: never more than one signal is under way
+	err  error       // written before signalDone is sent; what Do returns
+}
+
+// signal is what wakes a request's session in Do.
+type signal byte
+
+const (
+	signalDone  signal = iota // Replied and err are final
+	signalWrite               // take over the writing for the link
+)
+
+// prepare resets what Do sets.
+func (r *Request) prepare() {
+	if r.wake == nil {
+		r.wake = make(chan signal, 1)
+	}
+	r.Replied, r.Torn, r.size = 0, false, 0
+	for _, c := range r.Cmds {
+		r.size += int64(len(c))
+	}
+}
+
+// chain is a FIFO of requests, linked through next.
+type chain struct{ head, tail *Request }
+
+func (c *chain) push(r *Request) {
+	if c.tail == nil {
+		c.head = r
+	} else {
+		c.tail.next = r
+	}
+	c.tail = r
+}
+
+func (c *chain) pop() *Request {
+	r := c.head
+	if c.head = r.next; c.head == nil {
+		c.tail = nil
+	}
+	r.next = nil
+	return r
+}
+
+// join moves all of d behind c.
+func (c *chain) join(d *chain) {
+	if d.head == nil {
+		return
+	}
+	if c.tail == nil {
+		c.head = d.head
+	} else {
+		c.tail.next = d.head
+	}
+	c.tail = d.tail
+	*d = chain{}
+}

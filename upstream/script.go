@@ -1,0 +1,103 @@
+package upstream
+
+import (
+	"bytes"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/lockproxy/lockproxy/proto/resp"
+)
+
+// scripts runs the short Lua scripts of LOCK and UNLOCK over pipes of the service account, one for each db and used for
+// nothing else. Through rueidis the same pair of calls costs the proxy three times the CPU, most of it in waking goroutines.
+type scripts struct {
+	node  *Node    // its own, so that no client's command ever rides along
+	pipes sync.Map // of *Pipe by db, each opened once and kept
+}
+
+// scriptCall is what one run needs, kept for the next.
+type scriptCall struct {
+	req   Request
+	cmd   []byte
+	reply []byte
+}
+
+// Reply gathers the reply.
+func (c *scriptCall) Reply(p []byte) { c.reply = append(c.reply, p...) }
+
+var scriptCalls = sync.Pool{New: func() any { return new(scriptCall) }}
+
+// pipe is the db's pipe.
+func (s *scripts) pipe(db int) (*Pipe, error) {
+	if p, ok := s.pipes.Load(db); ok {
+		return p.(*Pipe), nil
+	}
+	t := s.node.target
+	p, err := s.node.Open(s.node.ctx, Identity{User: t.User, Password: t.Password, DB: db, Proto: 2})
+	if err != nil {
+		return nil, err
+	}
+	if _, other := s.pipes.LoadOrStore(db, p); other {
+		p.Release() // the same pipe, opened twice at once
+	}
+	return p, nil
+}
+
+// Ints runs a script that returns an array of integers, by EVALSHA, and by EVAL when Redis does not know it. Errors are
+// those of Pipe.Do; an error that the script raised is a *ReplyError with Redis' line. There is no time-out.
+func (c *Control) Ints(db int, sha, source string, keys, args []string) ([]int64, error) {
+	p, err := c.scripts.pipe(db)
+	if err != nil {
+		return nil, err
+	}
+	out, err := runInts(p, "EVALSHA", sha, keys, args)
+	if refusal, ok := err.(*ReplyError); ok && strings.HasPrefix(refusal.Line, "NOSCRIPT ") {
+		return runInts(p, "EVAL", source, keys, args)
+	}
+	return out, err
+}
+
+func runInts(p *Pipe, verb, script string, keys, args []string) ([]int64, error) {
+	c := scriptCalls.Get().(*scriptCall)
+	defer scriptCalls.Put(c)
+	c.cmd = resp.AppendArray(c.cmd[:0], 3+len(keys)+len(args))
+	c.cmd = resp.AppendBulkString(c.cmd, verb)
+	c.cmd = resp.AppendBulkString(c.cmd, script)
+	c.cmd = resp.AppendBulkString(c.cmd, strconv.Itoa(len(keys)))
+	for _, list := range [2][]string{keys, args} {
+		for _, s := range list {
+			c.cmd = resp.AppendBulkString(c.cmd, s)
+		}
+	}
+	c.reply = c.reply[:0]
+	c.req.Cmds, c.req.Sink = append(c.req.Cmds[:0], c.cmd), c
+	if err := p.Do(&c.req); err != nil {
+		return nil, err
+	}
+	return parseInts(c.reply)
+}
+
+// parseInts takes apart a RESP2 array of integers, or an error.
+func parseInts(reply []byte) ([]int64, error) {
+	head, rest, _ := bytes.Cut(reply, []byte("\r\n"))
+	if len(head) > 1 && head[0] == '-' {
+		return nil, &ReplyError{Line: string(head[1:])}
+	}
+	var out []int64
+	for line := range bytes.SplitSeq(rest, []byte("\r\n")) {
+		if len(line) == 0 {
+			continue
+		}
+		n, err := strconv.ParseInt(string(line[1:]), 10, 64)
+		if err != nil || line[0] != ':' {
+			out = nil
+			break
+		}
+		out = append(out, n)
+	}
+	if len(out) == 0 || string(head) != "*"+strconv.Itoa(len(out)) {
+		return nil, &ReplyError{Line: "ERR the reply of a lock script is no array of integers"}
+	}
+	return out, nil
+}

@@ -1,0 +1,135 @@
+package upstream
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strconv"
+)
+
+const defaultPort = "6379"
+
+// Target is one Redis address and the service account to use there.
+type Target struct {
+	Network string // "tcp" or "unix"
+	Addr    string // host:port, or the socket's path
+	User    string
+	// Password with User "" belongs to Redis' default user.
+	Password string
+	DB       int
+	TLS      *tls.Config // nil: plain
+}
+
+// errTarget stands for every error of net/url: its own texts quote parts of the
+// URL, and with them parts of a password.
+var errTarget = errors.New("not of the form redis://[user[:password]@]host[:port][/db], rediss://… or unix:///path[?db=n] (percent-encode special characters in the password)")
+
+// ParseTarget reads redis://, rediss:// and unix:// addresses. Credentials are
+// percent-decoded; the port is 6379 unless given. rediss accepts
+// ?insecure-skip-verify=true, unix accepts ?db=n. No error quotes a password.
+func ParseTarget(rawURL string) (Target, error) {
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		return Target{}, fmt.Errorf("upstream address: %w", errTarget)
+	}
+	query, err := url.ParseQuery(u.RawQuery)
+	if err != nil || u.Opaque != "" || u.Fragment != "" {
+		return Target{}, fmt.Errorf("upstream address: %w", errTarget)
+	}
+	t := Target{User: u.User.Username()}
+	t.Password, _ = u.User.Password()
+	switch u.Scheme {
+	case "redis", "rediss":
+		err = t.parseTCP(u, query)
+	case "unix":
+		err = t.parseUnix(u, query)
+	default:
+		return Target{}, fmt.Errorf("upstream address: %w", errTarget)
+	}
+	if err != nil {
+		return Target{}, fmt.Errorf("upstream address: %w", err)
+	}
+	for name := range query { // what is left was asked for by nobody
+		return Target{}, fmt.Errorf("upstream address: unknown parameter %q", name)
+	}
+	return t, nil
+}
+
+func (t *Target) parseTCP(u *url.URL, query url.Values) error {
+	host, port := u.Hostname(), u.Port()
+	if host == "" {
+		return errors.New("the host is missing")
+	}
+	if port == "" {
+		port = defaultPort
+	}
+	if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
+		return errors.New("the port must be from 1 to 65535")
+	}
+	t.Network, t.Addr = "tcp", net.JoinHostPort(host, port)
+	if path := u.Path; path != "" && path != "/" {
+		if err := t.parseDB(path[1:]); err != nil {
+			return err
+		}
+	}
+	if u.Scheme != "rediss" {
+		return nil
+	}
+	t.TLS = &tls.Config{ServerName: host, MinVersion: tls.VersionTLS12}
+	if v := query.Get("insecure-skip-verify"); v != "" {
+		skip, err := strconv.ParseBool(v)
+		if err != nil {
+			return errors.New("insecure-skip-verify must be true or false")
+		}
+		t.TLS.InsecureSkipVerify = skip
+	}
+	query.Del("insecure-skip-verify")
+	return nil
+}
+
+func (t *Target) parseUnix(u *url.URL, query url.Values) error {
+	if u.Host != "" || u.Path == "" || u.Path == "/" {
+		return errors.New("a unix socket is written unix:///path, with three slashes")
+	}
+	t.Network, t.Addr = "unix", u.Path
+	if v := query.Get("db"); v != "" {
+		if err := t.parseDB(v); err != nil {
+			return err
+		}
+	}
+	query.Del("db")
+	return nil
+}
+
+func (t *Target) parseDB(s string) error {
+	n, err := strconv.Atoi(s)
+	if err != nil || n < 0 {
+		return errors.New("the database must be a number from 0 up")
+	}
+	t.DB = n
+	return nil
+}
+
+// String is the address as ParseTarget reads it, without the password.
+func (t Target) String() string {
+	u := url.URL{Scheme: "redis", Host: t.Addr}
+	if t.User != "" {
+		u.User = url.User(t.User)
+	}
+	if t.TLS != nil {
+		u.Scheme = "rediss"
+	}
+	if t.Network == "unix" {
+		u.Scheme, u.Host, u.Path = "unix", "", t.Addr
+		if t.DB != 0 {
+			u.RawQuery = "db=" + strconv.Itoa(t.DB)
+		}
+		return u.String()
+	}
+	if t.DB != 0 {
+		u.Path = "/" + strconv.Itoa(t.DB)
+	}
+	return u.String()
+}
