@@ -79,7 +79,7 @@ func useControl(t *testing.T, c *Control) {
 }
 
 func TestControl(t *testing.T) {
-	tlsServer, secure := startTLS(t, "localhost")
+	_, secure := startTLS(t, "localhost")
 	withUser := testredis.Start(t, "--user", "svc", "on", ">p w", "+@all", "~*", "&*", "--user", "default", "off")
 	plain, err := ParseTarget("redis://svc:p%20w@" + withUser.Addr())
 	if err != nil {
@@ -88,7 +88,6 @@ func TestControl(t *testing.T) {
 	for name, target := range map[string]Target{"TLS": secure, "user": plain, "password": targetOf(t, testredis.Start(t, "--requirepass x"))} {
 		t.Run(name, func(t *testing.T) { useControl(t, newControl(t, target)) })
 	}
-	_ = tlsServer
 }
 
 func TestControlOnMiniredis(t *testing.T) {
@@ -114,11 +113,6 @@ func TestControlOutlivesRedis(t *testing.T) {
 	client := controlClientOf(t, c, 0)
 	incr := func() error { return run(client, "INCR", "n").Error() }
 	if err := incr(); !NotSent(err) || !strings.Contains(err.Error(), "connection refused") {
-		t.Fatalf("got %v", err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	if err := client.Do(ctx, client.B().Arbitrary("INCR", "n").Build()).Error(); err == nil || errors.Is(err, context.Canceled) && NotSent(err) {
 		t.Fatalf("got %v", err)
 	}
 	s.Restart()

@@ -48,7 +48,7 @@ func (rd *reader) run() error {
 		case broken != nil:
 			return broken
 		case errors.Is(err, io.EOF):
-			return errors.New("Redis closed the connection")
+			return errors.New("connection closed by Redis")
 		case err != nil:
 			return err
 		}

@@ -97,7 +97,8 @@ func (c *Client) unlocked(h *hold, key string, code, left int64) (bool, error) {
 	return code == 1, nil
 }
 
-// doubted refuses to release a lock whose holder has an effect of unknown outcome behind it; it is left to run out.
+// doubted refuses to release a lock whose holder has an effect of unknown outcome behind it: it is left to run out, and
+// stays in doubt until then, so that asking again does not help.
 func (m *Manager) doubted(h *hold) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -105,7 +106,8 @@ func (m *Manager) doubted(h *hold) error {
 		return nil
 	}
 	left := time.Until(h.deadline).Milliseconds()
-	m.end(h)
+	h.watched = false
+	m.plan(h, h.deadline)
 	return &Error{"ERR", "not released: an earlier command of this connection may still take effect; the lock runs out by itself within " +
 		strconv.FormatInt(max(left, 0), 10) + " ms"}
 }

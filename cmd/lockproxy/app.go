@@ -1,0 +1,150 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/config"
+	"github.com/lockproxy/lockproxy/internal/lock"
+	"github.com/lockproxy/lockproxy/internal/session"
+	"github.com/lockproxy/lockproxy/internal/telemetry"
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+const telemetryFlush = 5 * time.Second // for the last figures at the end
+
+// app is the whole proxy: built from the bottom up, stopped from the top down.
+type app struct {
+	cfg       config.Config
+	log       *slog.Logger
+	telemetry *telemetry.Telemetry
+	store     *embedded // nil with a Redis of the user's
+	node      *upstream.Node
+	control   *upstream.Control
+	locks     *lock.Manager
+	server    *session.Server
+	listeners []net.Listener
+}
+
+// newApp builds all of it and opens the listeners; nothing runs yet but the embedded store.
+func newApp(ctx context.Context, cfg config.Config, log *slog.Logger) (*app, error) {
+	a := &app{cfg: cfg, log: log}
+	if err := a.build(ctx); err != nil {
+		a.close()
+		return nil, err
+	}
+	return a, nil
+}
+
+func (a *app) build(ctx context.Context) (err error) {
+	cfg, log := a.cfg, a.log
+	if a.telemetry, err = telemetry.Start(ctx, telemetry.Options{
+		ServiceVersion: versionText(), MetricsListen: cfg.MetricsListen, Logger: log,
+	}); err != nil {
+		return err
+	}
+	url := cfg.Upstream
+	if url == "" {
+		if err = loopbackOnly(cfg.Listen); err != nil {
+			return err
+		}
+		if a.store, err = startEmbedded(log); err != nil {
+			return err
+		}
+		url = a.store.url()
+	}
+	target, err := upstream.ParseTarget(url)
+	if err != nil {
+		return fmt.Errorf("upstream: %w", err)
+	}
+	a.node = upstream.NewNode(target, upstream.NodeOptions{Logger: log})
+	a.control = upstream.NewControl(target, upstream.ControlOptions{Logger: log})
+	a.locks = lock.New(a.control, lock.Options{
+		Watchdog: cfg.LockWatchdogTimeout, Poll: cfg.WaitPoll, Grace: cfg.DisconnectGrace, MaxHold: cfg.MaxHold,
+		FenceTTL: cfg.FenceKeyTTL, Reentry: lock.Reentry(cfg.ImplicitReentry), WarmChannels: cfg.WarmChannels, Logger: log,
+	})
+	a.server = session.NewServer(session.Options{
+		Node: a.node, Locks: a.locks, Service: upstream.Identity{User: target.User, Password: target.Password, DB: target.DB},
+		MaxClients: cfg.MaxClients, MaxBulk: cfg.MaxBulk, MaxArgs: cfg.MaxArgs, MaxCommand: cfg.MaxCommand,
+		IdleTimeout: cfg.IdleTimeout, HandshakeTimeout: cfg.HandshakeTimeout,
+		Deny: cfg.Deny, Logger: log, Version: versionText(), Embedded: a.store != nil,
+	})
+	for _, address := range cfg.Listen {
+		ln, err := listen(address)
+		if err != nil {
+			return err
+		}
+		a.listeners = append(a.listeners, ln)
+	}
+	return nil
+}
+
+// run serves until ctx ends, then drains.
+func (a *app) run(ctx context.Context) error {
+	var engine, serving sync.WaitGroup
+	lockCtx, endLocks := context.WithCancel(context.Background())
+	defer endLocks()
+	engine.Go(func() { a.runLocks(lockCtx) })
+	failed := make(chan error, len(a.listeners))
+	for _, ln := range a.listeners {
+		serving.Go(func() { a.serve(ln, failed) })
+	}
+	var err error
+	select {
+	case <-ctx.Done():
+		a.log.Info("draining", "timeout", a.cfg.DrainTimeout)
+	case err = <-failed:
+	}
+	drainCtx, cancel := context.WithTimeout(context.Background(), a.cfg.DrainTimeout)
+	defer cancel()
+	if drainErr := a.server.Shutdown(drainCtx); drainErr != nil {
+		a.log.Warn("not all clients had released their locks, these run out", "error", drainErr)
+	}
+	a.listeners = nil // Shutdown has closed them
+	endLocks()
+	engine.Wait()
+	a.close()
+	serving.Wait()
+	return err
+}
+
+func (a *app) runLocks(ctx context.Context) {
+	if err := a.locks.Run(ctx); err != nil && !errors.Is(err, context.Canceled) {
+		a.log.Error("the lock engine ended", "error", err)
+	}
+}
+
+func (a *app) serve(ln net.Listener, failed chan<- error) {
+	a.log.Info("serving", "listen", ln.Addr().String(), "upstream", a.cfg.UpstreamName(), "version", versionText())
+	if err := a.server.Serve(ln); err != nil {
+		failed <- fmt.Errorf("serving %s: %w", ln.Addr(), err)
+	}
+}
+
+// close stops what has been started, from the top down; the server has been shut down before.
+func (a *app) close() {
+	for _, ln := range a.listeners {
+		ln.Close()
+	}
+	if a.control != nil {
+		a.control.Close()
+	}
+	if a.node != nil {
+		a.node.Close()
+	}
+	if a.store != nil {
+		a.store.close()
+	}
+	if a.telemetry != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), telemetryFlush)
+		defer cancel()
+		if err := a.telemetry.Shutdown(ctx); err != nil {
+			a.log.Warn("the last figures were not delivered", "error", err)
+		}
+	}
+}

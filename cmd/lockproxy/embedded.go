@@ -1,0 +1,54 @@
+package main
+
+import (
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+)
+
+const clockTick = 10 * time.Millisecond // precision of expiry in the embedded store
+
+// embedded is a Redis-like store in this process, for trying lockproxy out.
+type embedded struct {
+	redis   *miniredis.Miniredis
+	stop    chan struct{}
+	ticking sync.WaitGroup
+}
+
+// startEmbedded starts the store on a loopback port of its own and drives its clock, which does not run by itself.
+func startEmbedded(log *slog.Logger) (*embedded, error) {
+	e := &embedded{redis: miniredis.NewMiniRedis(), stop: make(chan struct{})}
+	if err := e.redis.Start(); err != nil {
+		return nil, err
+	}
+	log.Warn("no --upstream given: this is the EMBEDDED STORE, for trying lockproxy out. It forgets everything when " +
+		"lockproxy ends, knows only part of Redis' commands, and no other lockproxy shares its locks")
+	e.ticking.Go(e.tick)
+	return e, nil
+}
+
+// tick lets time pass in the store; close waits for it.
+func (e *embedded) tick() {
+	ticker := time.NewTicker(clockTick)
+	defer ticker.Stop()
+	last := time.Now()
+	for {
+		select {
+		case now := <-ticker.C:
+			e.redis.FastForward(now.Sub(last))
+			last = now
+		case <-e.stop:
+			return
+		}
+	}
+}
+
+func (e *embedded) url() string { return "redis://" + e.redis.Addr() }
+
+func (e *embedded) close() {
+	close(e.stop)
+	e.ticking.Wait()
+	e.redis.Close()
+}

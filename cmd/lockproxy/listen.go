@@ -1,0 +1,64 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"strings"
+	"syscall"
+)
+
+// listen opens one address of --listen, host:port or unix:///path.
+func listen(address string) (net.Listener, error) {
+	path, isUnix := strings.CutPrefix(address, "unix://")
+	if !isUnix {
+		return net.Listen("tcp", address)
+	}
+	if err := removeStale(path); err != nil {
+		return nil, err
+	}
+	return net.Listen("unix", path)
+}
+
+// removeStale takes away the socket of a process that has died; one that somebody answers on stays.
+func removeStale(path string) error {
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if info.Mode()&fs.ModeSocket == 0 {
+		return fmt.Errorf("%s exists and is not a socket", path)
+	}
+	conn, err := net.Dial("unix", path)
+	if err == nil {
+		conn.Close()
+		return fmt.Errorf("%s: another process listens there", path)
+	}
+	if !errors.Is(err, syscall.ECONNREFUSED) {
+		return err
+	}
+	return os.Remove(path)
+}
+
+// loopbackOnly refuses to show the embedded store, which knows no passwords, to a network.
+func loopbackOnly(addresses []string) error {
+	for _, address := range addresses {
+		if strings.HasPrefix(address, "unix://") {
+			continue
+		}
+		host, _, err := net.SplitHostPort(address)
+		if err != nil {
+			return err
+		}
+		if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+			return fmt.Errorf("listen %s: the embedded store is for trying out and listens on loopback only; name your Redis with --upstream",
+				address)
+		}
+	}
+	return nil
+}

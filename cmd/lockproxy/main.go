@@ -1,0 +1,80 @@
+// Command lockproxy is a proxy in front of Redis that adds locks to the Redis protocol.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+
+	"github.com/lockproxy/lockproxy/internal/config"
+)
+
+// version is set by the linker for releases.
+var version = ""
+
+const (
+	exitOK    = 0
+	exitError = 1
+	exitUsage = 2
+	exitForce = 130 // a second signal ended the process
+)
+
+func main() { os.Exit(run(os.Args[1:])) }
+
+func run(args []string) int {
+	cfg, err := config.Parse(args)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		config.Usage(os.Stdout)
+		return exitOK
+	case err != nil:
+		fmt.Fprintf(os.Stderr, "lockproxy: %v\n", err)
+		return exitUsage
+	case cfg.Version:
+		fmt.Println("lockproxy", versionText())
+		return exitOK
+	}
+	log := newLogger(cfg)
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	a, err := newApp(ctx, cfg, log)
+	if err != nil {
+		log.Error("cannot start", "error", err)
+		return exitError
+	}
+	context.AfterFunc(ctx, endOnSecondSignal)
+	if err := a.run(ctx); err != nil {
+		log.Error("ended", "error", err)
+		return exitError
+	}
+	return exitOK
+}
+
+// endOnSecondSignal is for an operator who does not want to wait for the drain.
+func endOnSecondSignal() {
+	again := make(chan os.Signal, 1)
+	signal.Notify(again, syscall.SIGINT, syscall.SIGTERM)
+	<-again
+	os.Exit(exitForce)
+}
+
+func newLogger(cfg config.Config) *slog.Logger {
+	o := &slog.HandlerOptions{Level: cfg.LogLevel}
+	if cfg.LogFormat == "json" {
+		return slog.New(slog.NewJSONHandler(os.Stderr, o))
+	}
+	return slog.New(slog.NewTextHandler(os.Stderr, o))
+}
+
+func versionText() string {
+	if info, ok := debug.ReadBuildInfo(); ok && version == "" {
+		return info.Main.Version
+	}
+	return version
+}

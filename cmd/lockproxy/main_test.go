@@ -1,0 +1,243 @@
+package main
+
+import (
+	"bufio"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/lockproxy/lockproxy/internal/testredis"
+)
+
+// The tests run this very binary as lockproxy.
+const beLockproxy = "BE_LOCKPROXY_FOR_A_TEST"
+
+const patience = 20 * time.Second
+
+func TestMain(m *testing.M) {
+	if os.Getenv(beLockproxy) != "" {
+		os.Exit(run(os.Args[1:]))
+	}
+	os.Exit(m.Run())
+}
+
+// process is a lockproxy with its log.
+type process struct {
+	t    *testing.T
+	cmd  *exec.Cmd
+	done chan struct{} // closed when it has ended
+	read sync.WaitGroup
+
+	mu  sync.Mutex
+	log strings.Builder
+}
+
+func start(t *testing.T, args ...string) *process {
+	t.Helper()
+	p := &process{t: t, cmd: exec.Command(os.Args[0], args...), done: make(chan struct{})}
+	p.cmd.Env = append(os.Environ(), beLockproxy+"=1")
+	out, err := p.cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	p.read.Go(func() {
+		defer close(p.done)
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			p.mu.Lock()
+			p.log.WriteString(lines.Text() + "\n")
+			p.mu.Unlock()
+		}
+		_ = p.cmd.Wait() // the exit code is looked at
+	})
+	t.Cleanup(func() {
+		p.cmd.Process.Kill()
+		p.read.Wait()
+		if t.Failed() {
+			t.Log(p.logged())
+		}
+	})
+	return p
+}
+
+func (p *process) logged() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.log.String()
+}
+
+// exit waits for the end and returns the exit code.
+func (p *process) exit() int {
+	p.t.Helper()
+	select {
+	case <-p.done:
+		return p.cmd.ProcessState.ExitCode()
+	case <-time.After(patience):
+		p.t.Fatal("does not end")
+		return 0
+	}
+}
+
+// dial connects as soon as the process serves.
+func (p *process) dial(network, addr string) redis.Conn {
+	p.t.Helper()
+	for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+		c, err := redis.Dial(network, addr)
+		if err == nil {
+			p.t.Cleanup(func() { c.Close() })
+			return c
+		}
+		if time.Now().After(end) {
+			p.t.Fatal(err)
+		}
+	}
+}
+
+func freeAddr(t *testing.T) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	return ln.Addr().String()
+}
+
+func expect(t *testing.T, c redis.Conn, want any, name string, args ...any) {
+	t.Helper()
+	got, err := c.Do(name, args...)
+	if text, ok := got.([]byte); ok {
+		got = string(text)
+	}
+	if err != nil || got != want {
+		t.Fatalf("%s %v: %v, %v; want %v", name, args, got, err, want)
+	}
+}
+
+func TestEmbeddedStore(t *testing.T) {
+	addr := freeAddr(t)
+	p := start(t, "--listen", addr)
+	a, b := p.dial("tcp", addr), p.dial("tcp", addr)
+	expect(t, a, "OK", "SET", "k", "v", "PX", 100)
+	expect(t, a, "OK", "LOCK", "orders")
+	expect(t, b, nil, "LOCK", "orders")
+	if !strings.Contains(p.logged(), "EMBEDDED STORE") {
+		t.Error("no banner")
+	}
+	waited := make(chan error, 1)
+	go func() {
+		_, err := redis.String(redis.DoWithTimeout(b, patience, "LOCK", "orders", "BLOCK", 60000))
+		waited <- err
+	}()
+	time.Sleep(100 * time.Millisecond)
+	a.Close() // frees it
+	if err := <-waited; err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) { // its clock runs
+		if got, _ := b.Do("GET", "k"); got == nil {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("the key never expires")
+		}
+	}
+	p.cmd.Process.Signal(syscall.SIGTERM)
+	if _, err := b.Do("UNLOCK", "orders"); err != nil {
+		t.Fatalf("UNLOCK in a drain: %v", err)
+	}
+	if code := p.exit(); code != exitOK {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+func TestUnixSocketsAndRealRedis(t *testing.T) {
+	server := testredis.Start(t)
+	path := filepath.Join(t.TempDir(), "s")
+	addr := freeAddr(t)
+	args := []string{"--upstream", server.URL() + "/2", "--listen", addr + ",unix://" + path, "--log-format", "json"}
+	first := start(t, args...)
+	c := first.dial("unix", path)
+	expect(t, c, "OK", "SET", "k", "v")
+	expect(t, c, "OK", "LOCK", "l")
+	expect(t, first.dial("tcp", addr), "v", "GET", "k")
+	second := start(t, "--upstream", server.URL(), "--listen", "unix://"+path)
+	if code := second.exit(); code != exitError || !strings.Contains(second.logged(), "another process listens there") {
+		t.Errorf("second one on the same socket: exit code %d, %s", code, second.logged())
+	}
+	first.cmd.Process.Kill()
+	first.exit()
+	third := start(t, args...) // the socket is still there
+	expect(t, third.dial("unix", path), "v", "GET", "k")
+	direct := server.Dial(t)
+	expect(t, direct, "OK", "SELECT", 2) // of the upstream's address, for data and locks
+	expect(t, direct, int64(2), "EXISTS", "k", "l")
+}
+
+func TestSecondSignalEndsAtOnce(t *testing.T) {
+	server := testredis.Start(t)
+	addr := freeAddr(t)
+	p := start(t, "--upstream", server.URL(), "--listen", addr)
+	expect(t, p.dial("tcp", addr), "OK", "LOCK", "l")
+	p.cmd.Process.Signal(syscall.SIGTERM)
+	for !strings.Contains(p.logged(), "draining") {
+		time.Sleep(5 * time.Millisecond)
+	}
+	time.Sleep(50 * time.Millisecond)
+	p.cmd.Process.Signal(syscall.SIGINT)
+	if code := p.exit(); code != exitForce {
+		t.Errorf("exit code %d", code)
+	}
+	if got := server.Do(t, "EXISTS", "l"); got != int64(1) {
+		t.Error("the lock of a holder was released by the drain")
+	}
+}
+
+func TestDrainTimeout(t *testing.T) {
+	server := testredis.Start(t)
+	addr := freeAddr(t)
+	p := start(t, "--upstream", server.URL(), "--listen", addr, "--drain-timeout", "300ms")
+	expect(t, p.dial("tcp", addr), "OK", "LOCK", "l")
+	p.cmd.Process.Signal(syscall.SIGTERM)
+	if code := p.exit(); code != exitOK {
+		t.Errorf("exit code %d", code)
+	}
+	if got := server.Do(t, "EXISTS", "l"); got != int64(1) {
+		t.Error("the lock of a holder was released by the drain")
+	}
+}
+
+func TestWrongStarts(t *testing.T) {
+	busy, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer busy.Close()
+	for _, c := range []struct {
+		args string
+		code int
+		says string
+	}{
+		{"--version", exitOK, ""},
+		{"--help", exitOK, ""},
+		{"--no-such-flag", exitUsage, "no-such-flag"},
+		{"--listen 0.0.0.0:0", exitError, "loopback only"},
+		{"--listen :0", exitError, "loopback only"},
+		{"--listen " + busy.Addr().String(), exitError, "address already in use"},
+	} {
+		p := start(t, strings.Fields(c.args)...)
+		if code := p.exit(); code != c.code || !strings.Contains(p.logged(), c.says) {
+			t.Errorf("%s: exit code %d, want %d; says %s", c.args, code, c.code, p.logged())
+		}
+	}
+}

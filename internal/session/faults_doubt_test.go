@@ -1,0 +1,199 @@
+package session_test
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/lock"
+	"github.com/lockproxy/lockproxy/internal/testredis"
+)
+
+// doubtful is a client whose write under a lock has lost its reply, and what it does then.
+type doubtful struct {
+	name string
+	lock string // how the lock was taken
+	pipe string // sent in one pipeline with the write; "" = nothing
+	then func(c, other *client, key string) []string
+}
+
+func follow(lines ...string) func(c, other *client, key string) []string {
+	return func(c, _ *client, key string) (replies []string) {
+		for _, line := range lines {
+			replies = append(replies, c.ask(strings.ReplaceAll(line, "KEY", key)))
+		}
+		return replies
+	}
+}
+
+func hangUp(c, _ *client, _ string) []string { _ = c.tcp.Close(); return nil }
+func resetIt(c, _ *client, _ string) []string {
+	c.reset()
+	return nil
+}
+
+var doubts = []doubtful{
+	{name: "hangs up", lock: "LOCK KEY", then: hangUp},
+	{name: "resets", lock: "LOCK KEY", then: resetIt},
+	{name: "says QUIT", lock: "LOCK KEY", then: follow("QUIT")},
+	{name: "says RESET", lock: "LOCK KEY", then: follow("RESET")},
+	{name: "has UNLOCK in the pipeline", lock: "LOCK KEY", pipe: "UNLOCK KEY", then: follow()},
+	{name: "has UNLOCK in the pipeline and hangs up", lock: "LOCK KEY", pipe: "UNLOCK KEY", then: hangUp},
+	{name: "says UNLOCK", lock: "LOCK KEY", then: follow("UNLOCK KEY")},
+	{name: "says UNLOCK ALL", lock: "LOCK KEY", then: follow("UNLOCK KEY ALL")},
+	{name: "says UNLOCK twice", lock: "LOCK KEY", then: follow("UNLOCK KEY", "UNLOCK KEY")},
+	{name: "has UNLOCK in the pipeline and says it again", lock: "LOCK KEY", pipe: "UNLOCK KEY", then: follow("UNLOCK KEY")},
+	{name: "says UNLOCK and RESET", lock: "LOCK KEY", then: follow("UNLOCK KEY", "RESET")},
+	{name: "unlocks its owner's lock", lock: "LOCK KEY OWNER o", then: follow("UNLOCK KEY OWNER o")},
+	{name: "unlocks its owner's lock twice", lock: "LOCK KEY OWNER o", then: follow("UNLOCK KEY OWNER o", "UNLOCK KEY OWNER o")},
+	{name: "unlocks its owner's lock and again elsewhere", lock: "LOCK KEY OWNER o", then: func(c, other *client, key string) []string {
+		return []string{c.ask("UNLOCK " + key + " OWNER o"), other.ask("UNLOCK " + key + " OWNER o")}
+	}},
+	{name: "unlocks a lease of its own", lock: "LOCK KEY PX 2000", then: follow("UNLOCK KEY")},
+	{name: "holds it twice and unlocks", lock: "LOCK KEY SELF", pipe: "LOCK KEY SELF", then: follow("UNLOCK KEY", "UNLOCK KEY")},
+	{name: "enters it again and unlocks", lock: "LOCK KEY SELF", then: follow("LOCK KEY SELF", "UNLOCK KEY", "UNLOCK KEY")},
+	{name: "unlocks, enters it again and unlocks", lock: "LOCK KEY SELF", then: follow("UNLOCK KEY", "LOCK KEY SELF", "UNLOCK KEY", "UNLOCK KEY")},
+}
+
+// outcome is what became of one doubtful client's lock.
+type outcome struct {
+	replies      []string
+	ttl          time.Duration // that the lock had left when the client had done what it does
+	done, freed  time.Time
+	waiterGot    string
+	waiterGotIt  time.Time
+	ownerAtFirst string
+}
+
+// What a client holds while a write of its has an unknown outcome is not released by anything it does or by its end: it
+// runs out.
+func TestDoubtfulWritesKeepTheLock(t *testing.T) {
+	for _, arrived := range []bool{false, true} {
+		t.Run(fmt.Sprintf("request arrived %v", arrived), func(t *testing.T) { doubtfulWrites(t, arrived) })
+	}
+}
+
+func doubtfulWrites(t *testing.T, arrived bool) {
+	server := testredis.Start(t)
+	data := testredis.NewProxy(t, server.Addr())
+	addr := twoWires(t, data.Addr(), server.Addr(), lock.Options{Watchdog: 3 * time.Second})
+	redis := around(t, server)
+	clients, others, waiters := make([]*client, len(doubts)), make([]*client, len(doubts)), make([]*client, len(doubts))
+	key := func(i int) string { return "l" + strconv.Itoa(i) }
+	for i, d := range doubts {
+		clients[i], others[i], waiters[i] = connect(t, addr), connect(t, addr), connect(t, addr)
+		line := strings.ReplaceAll(d.lock, "KEY", key(i))
+		if got := clients[i].ask(line) + others[i].ask("CLIENT GETNAME") + waiters[i].ask("CLIENT GETNAME"); got != "OKnilnil" {
+			t.Fatal(got)
+		}
+		if err := waiters[i].say("LOCK " + key(i) + " BLOCK 0"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	data.Latency(400 * time.Millisecond)
+	for i, d := range doubts {
+		lines := []string{fmt.Sprintf("SET x%d new", i)}
+		if d.pipe != "" {
+			lines = append(lines, strings.ReplaceAll(d.pipe, "KEY", key(i)))
+		}
+		if err := clients[i].say(lines...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if arrived {
+		time.Sleep(600 * time.Millisecond)
+	} else {
+		time.Sleep(100 * time.Millisecond)
+	}
+	data.CutAll()
+	data.Clear()
+
+	results := make([]outcome, len(doubts))
+	var all sync.WaitGroup
+	for i, d := range doubts {
+		all.Go(func() { results[i] = d.live(clients[i], others[i], waiters[i], key(i), redis) })
+	}
+	all.Wait()
+	for i, d := range doubts {
+		r := results[i]
+		early := r.freed.Before(r.done.Add(r.ttl - 100*time.Millisecond))
+		late := r.freed.After(r.done.Add(r.ttl + 2*time.Second))
+		if early || late || r.waiterGot != "OK" || r.ttl <= 0 || !strings.Contains(r.replies[0], "unknown") {
+			t.Errorf("%s: replies %.120q; had %v left, was free after %v (early %v, late %v), the waiter got %q after %v",
+				d.name, r.replies, r.ttl, r.freed.Sub(r.done).Round(time.Millisecond), early, late, r.waiterGot, r.waiterGotIt.Sub(r.done).Round(time.Millisecond))
+		}
+	}
+	wrote := 0
+	for i := range doubts {
+		if redis.ask(fmt.Sprintf("GET x%d", i)) == "new" {
+			wrote++
+		}
+	}
+	t.Logf("%d clients with a write of unknown outcome, of which %d had come to pass", len(doubts), wrote)
+}
+
+// Before its first verb a client's right to run commands is asked for on the data wire. When that question's answer is
+// lost the verb has not begun, and must not be said to be in doubt.
+func TestLostQuestionIsNoDoubtfulVerb(t *testing.T) {
+	server := testredis.Start(t)
+	data := testredis.NewProxy(t, server.Addr())
+	addr := twoWires(t, data.Addr(), server.Addr(), lock.Options{})
+	first := connect(t, addr)
+	if got := first.ask("LOCK other"); got != "OK" {
+		t.Fatal(got)
+	}
+	data.Latency(400 * time.Millisecond)
+	c := connect(t, addr)
+	if err := c.say("LOCK l"); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(200 * time.Millisecond)
+	data.CutAll()
+	data.Clear()
+	got := c.hear()
+	held := around(t, server).ask("EXISTS l")
+	if strings.Contains(got, "unknown") || (got == "OK") != (held == ":1") {
+		t.Errorf("LOCK: %q, EXISTS %s", got, held)
+	}
+}
+
+// live reads the lost reply, does what the client does, and watches the lock's first holder leave Redis.
+func (d doubtful) live(c, other, waiter *client, key string, redis past) (o outcome) {
+	o.replies = append(o.replies, c.hear())
+	owner := firstField(redis, key)
+	o.ttl = ttlOf(redis, key)
+	o.done = time.Now()
+	if d.pipe != "" {
+		o.replies = append(o.replies, c.hear())
+	}
+	o.replies = append(o.replies, d.then(c, other, key)...)
+	var got sync.WaitGroup
+	got.Go(func() {
+		o.waiterGot = waiter.hear()
+		o.waiterGotIt = time.Now()
+	})
+	for end := time.Now().Add(longEnough); time.Now().Before(end) && redis.ask("HEXISTS "+key+" "+owner) == ":1"; {
+		time.Sleep(5 * time.Millisecond)
+	}
+	o.freed = time.Now()
+	got.Wait()
+	return o
+}
+
+func firstField(redis past, key string) string {
+	c := redis.pool.Get()
+	defer c.Close()
+	all, err := c.Do("HKEYS", key)
+	if fields, ok := all.([]any); ok && err == nil && len(fields) > 0 {
+		return string(fields[0].([]byte))
+	}
+	return ""
+}
+
+func ttlOf(redis past, key string) time.Duration {
+	ms, _ := strconv.Atoi(strings.TrimPrefix(redis.ask("PTTL "+key), ":"))
+	return time.Duration(ms) * time.Millisecond
+}

@@ -1,0 +1,224 @@
+package session_test
+
+import (
+	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/lock"
+	"github.com/lockproxy/lockproxy/internal/testredis"
+)
+
+func itoa(n int64) string { return strconv.FormatInt(n, 10) }
+
+// story is one client that writes x under l, over and over in one pipeline, and one that looks at x under l.
+type story struct {
+	t                testing.TB
+	n                int
+	rounds, sets     int          // SETs before each UNLOCK
+	writer, reader   *client      // may be of different proxies
+	redis            past         // how the reader reads x
+	granted          atomic.Int64 // the last value whose UNLOCK was answered
+	looks, fresh     int          // how often the reader held the lock, and found a new value
+	finished, broken atomic.Bool
+}
+
+func (s *story) fail(format string, args ...any) {
+	s.broken.Store(true)
+	s.t.Errorf("key %d: "+format, append([]any{s.n}, args...)...)
+}
+
+// pipeline sends all rounds as fast as the connection takes them.
+func (s *story) pipeline() {
+	value := 0
+	for range s.rounds {
+		_ = s.writer.Send("LOCK", fmt.Sprint("l", s.n), "BLOCK", 0)
+		for range s.sets {
+			value++
+			_ = s.writer.Send("SET", fmt.Sprint("x", s.n), value)
+		}
+		if s.writer.Send("UNLOCK", fmt.Sprint("l", s.n)) != nil || s.writer.Flush() != nil {
+			s.fail("the pipeline broke")
+			return
+		}
+	}
+}
+
+func (s *story) replies() {
+	defer s.finished.Store(true)
+	for r := range s.rounds {
+		for i := range s.sets + 2 {
+			want := "OK"
+			if i == s.sets+1 {
+				want = ":1"
+			}
+			if got := s.writer.hear(); got != want {
+				s.fail("round %d reply %d: %q, want %q", r, i, got, want)
+				return
+			}
+		}
+		s.granted.Store(int64((r + 1) * s.sets))
+	}
+}
+
+// look takes the lock and reads x past every proxy: it must be what the last holder left, and stay so.
+func (s *story) look() {
+	last := int64(-1)
+	for !s.finished.Load() && !s.broken.Load() {
+		if got := s.reader.ask(fmt.Sprintf("LOCK l%d BLOCK 0", s.n)); got != "OK" {
+			s.fail("LOCK: %q", got)
+			return
+		}
+		atLeast := s.granted.Load()
+		first := s.redis.ask(fmt.Sprint("GET x", s.n))
+		time.Sleep(time.Millisecond)
+		second := s.redis.ask(fmt.Sprint("GET x", s.n))
+		if got := s.reader.ask(fmt.Sprintf("UNLOCK l%d", s.n)); got != ":1" {
+			s.fail("UNLOCK: %q", got)
+			return
+		}
+		value, _ := strconv.ParseInt(first, 10, 64) // nil before the first round: 0
+		if value < atLeast || value%int64(s.sets) != 0 || first != second {
+			s.fail("read %s, then %s under the lock; granted before: %d, a holder leaves multiples of %d", first, second, atLeast, s.sets)
+			return
+		}
+		s.looks++
+		if value != last {
+			s.fresh++
+		}
+		last = value
+	}
+}
+
+// A lock is given back only when every write sent before the UNLOCK is known to be done, whatever the data wire does.
+func TestNoUnlockOvertakesTheWritesBeforeIt(t *testing.T) {
+	server := testredis.Start(t)
+	slow := testredis.NewProxy(t, server.Addr())
+	here := twoWires(t, slow.Addr(), server.Addr(), lock.Options{})
+	there := twoWires(t, server.Addr(), server.Addr(), lock.Options{})
+	slow.Latency(50 * time.Millisecond)
+
+	// 100,000 SETs by few clients with many before each UNLOCK, and many clients with one before each.
+	few, rounds, pairs, pairRounds := 4, 50, 60, 150
+	if testing.Short() {
+		rounds, pairs, pairRounds = 10, 10, 20
+	}
+	var stories []*story
+	for range few {
+		stories = append(stories, &story{rounds: rounds, sets: 500})
+	}
+	for range pairs {
+		stories = append(stories, &story{rounds: pairRounds, sets: 1})
+	}
+	began := time.Now()
+	var all sync.WaitGroup
+	for i, s := range stories {
+		s.t, s.n, s.redis = t, i, around(t, server)
+		s.writer = connect(t, here)
+		s.reader = connect(t, []string{here, there}[i%2])
+		all.Go(s.pipeline)
+		all.Go(s.replies)
+		all.Go(s.look)
+	}
+	all.Wait()
+	sets, unlocks, looks, fresh := 0, 0, 0, 0
+	for _, s := range stories {
+		sets, unlocks = sets+s.rounds*s.sets, unlocks+s.rounds
+		looks, fresh = looks+s.looks, fresh+s.fresh
+	}
+	t.Logf("%d SETs and %d UNLOCKs by %d clients in %v, the data wire delayed by 50 ms each way; %d looks under the lock found %d new values, none of them old",
+		sets, unlocks, len(stories), time.Since(began).Round(time.Millisecond), looks, fresh)
+	for _, s := range stories {
+		if !s.broken.Load() && s.fresh < s.rounds/4 {
+			t.Errorf("key %d: the reader saw %d values in %d rounds: the test is weak", s.n, s.fresh, s.rounds)
+		}
+	}
+}
+
+// departure is a client that is cut off with writes on their way, and one that waits for its lock.
+type departure struct {
+	n             int
+	holder, next  *client
+	commands      []string
+	want          string // what the next holder must find; "" = whatever Redis then has, for good
+	gone, granted time.Time
+	found, later  string
+}
+
+// A lock whose holder was cut off is given to nobody before the fate of the holder's last writes is known.
+func TestResetWithWritesInFlight(t *testing.T) {
+	server := testredis.Start(t)
+	slow := testredis.NewProxy(t, server.Addr())
+	here := twoWires(t, slow.Addr(), server.Addr(), lock.Options{})
+	there := twoWires(t, server.Addr(), server.Addr(), lock.Options{})
+	redis := around(t, server)
+	const delay = 500 * time.Millisecond
+
+	big := fmt.Sprintf("%080000d", 7)
+	all := make([]*departure, 100)
+	for i := range all {
+		d := &departure{n: i, holder: connect(t, here), next: connect(t, []string{here, there}[i%2]), want: "new"}
+		x, l := fmt.Sprint("x", i), fmt.Sprint("l", i)
+		switch i / 2 % 5 {
+		case 0:
+			d.commands = []string{"SET " + x + " new"}
+		case 1:
+			d.commands, d.want = []string{"SET " + x + " " + big}, big
+		case 2:
+			d.commands = []string{"SET " + x + " new", "UNLOCK " + l}
+		case 3:
+			d.commands = []string{"SET " + x + " mid", "GET " + x, "LOCK " + l, "SET " + x + " new"}
+		case 4:
+			d.want = ""
+			for k := range 300 {
+				d.commands = append(d.commands, fmt.Sprint("SET ", x, " ", k))
+			}
+		}
+		redis.ask("SET " + x + " old")
+		if got := d.holder.ask("LOCK "+l) + d.holder.ask("GET "+x); got != "OKold" {
+			t.Fatal(got)
+		}
+		all[i] = d
+	}
+	slow.Latency(delay)
+	var work sync.WaitGroup
+	for _, d := range all {
+		if err := d.next.say(fmt.Sprintf("LOCK l%d BLOCK 0", d.n)); err != nil {
+			t.Fatal(err)
+		}
+		work.Go(func() { d.live(t, redis) })
+	}
+	work.Wait()
+	soonest, last := time.Hour, time.Duration(0)
+	for _, d := range all {
+		if d.want != "" && d.found != d.want || d.found != d.later {
+			t.Errorf("key %d, %.60q: the next holder found %.20q, later there was %.20q", d.n, d.commands, d.found, d.later)
+		}
+		soonest, last = min(soonest, d.granted.Sub(d.gone)), max(last, d.granted.Sub(d.gone))
+	}
+	t.Logf("%d holders reset with writes in flight: the next ones had the locks %v to %v afterwards", len(all), soonest, last)
+}
+
+func (d *departure) live(t *testing.T, redis past) {
+	if err := d.holder.say(d.commands...); err != nil {
+		t.Errorf("key %d: %v", d.n, err)
+		return
+	}
+	time.Sleep(time.Duration(20+3*d.n) * time.Millisecond)
+	if got := redis.ask(fmt.Sprint("GET x", d.n)); got != "old" {
+		t.Errorf("key %d: %.20q before the reset: the test is void", d.n, got)
+	}
+	d.holder.reset()
+	d.gone = time.Now()
+	got := d.next.hear()
+	d.granted = time.Now()
+	d.found = redis.ask(fmt.Sprint("GET x", d.n))
+	if got != "OK" {
+		t.Errorf("key %d: the next holder got %q", d.n, got)
+	}
+	time.Sleep(1500 * time.Millisecond)
+	d.later = redis.ask(fmt.Sprint("GET x", d.n))
+}

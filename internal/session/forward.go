@@ -1,0 +1,128 @@
+package session
+
+import (
+	"errors"
+
+	"github.com/lockproxy/lockproxy/internal/telemetry"
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+// A run of forwarded commands is cut here: so much may be in one write upstream, and its replies in memory.
+const (
+	runCommands = 512
+	runBytes    = 256 << 10
+)
+
+// enqueue adds a command to the run.
+func (s *Session) enqueue(raw []byte, c *command) {
+	b := s.batch
+	if len(raw) > bigRequest {
+		s.forward()
+		s.big.seen()
+	}
+	b.run = append(b.run, raw)
+	b.cmds = append(b.cmds, c)
+	b.size += len(raw)
+	if len(b.run) >= s.big.runLength() || b.size >= runBytes {
+		s.forward()
+	}
+}
+
+// forward sends the run, waits for its replies, and answers for Redis where Redis did not.
+func (s *Session) forward() {
+	b := s.batch
+	if len(b.run) == 0 {
+		return
+	}
+	if !s.guard.over.Load() {
+		telemetry.Commands.Add(int64(len(b.run)))
+		if s.big.wanted(len(b.run)) {
+			s.forwardBig()
+		} else {
+			s.forwardShared()
+		}
+	}
+	b.clearRun()
+	if len(b.out) >= flushAt {
+		s.flush()
+	}
+}
+
+func (s *Session) forwardShared() {
+	b := s.batch
+	b.req = upstream.Request{Cmds: b.run, Sink: b}
+	b.largest = 0
+	before := len(b.out)
+	p, err := s.pipe()
+	if err == nil {
+		err = p.Do(&b.req)
+	}
+	s.big.measure(b.largest, len(b.out)-before, len(b.run))
+	if err != nil {
+		s.answerFor(err, b.cmds[b.req.Replied:])
+	}
+}
+
+// answerFor gives each command Redis did not answer its error. When the outcome of one that may have written is
+// unknown, the lock engine hears of it: this client's locks are then not released, they run out.
+func (s *Session) answerFor(err error, unanswered []*command) {
+	s.noteTrouble(err)
+	line := errorLine(err)
+	for range unanswered {
+		s.error(line)
+	}
+	var lost *upstream.LostError
+	if !errors.As(err, &lost) {
+		return
+	}
+	for _, c := range unanswered {
+		if c == nil || !c.readOnly {
+			if l := s.engine.Load(); l != nil {
+				l.Doubt()
+			}
+			return
+		}
+	}
+}
+
+// noteTrouble has the facts about Redis learned anew after its connection was lost.
+func (s *Session) noteTrouble(err error) {
+	var reply *upstream.ReplyError
+	if !errors.As(err, &reply) {
+		s.srv.learnAgain()
+	}
+}
+
+const lostLine = "ERR upstream connection lost, the outcome of this command is unknown"
+
+// errorLine is the error as the client is to read it, without the leading '-'.
+func errorLine(err error) string {
+	var reply *upstream.ReplyError
+	var lost *upstream.LostError
+	switch {
+	case errors.As(err, &reply):
+		return reply.Line
+	case errors.As(err, &lost):
+		return lostLine
+	}
+	return "ERR " + err.Error()
+}
+
+// isError tells an error reply, and gives its line.
+func isError(reply []byte) (string, bool) {
+	if len(reply) < 3 || reply[0] != '-' {
+		return "", false
+	}
+	return string(reply[1 : len(reply)-2]), true
+}
+
+// relay appends a reply Redis gave, or the error that stands for it.
+func (s *Session) relay(reply []byte, err error) {
+	if err != nil {
+		s.fail(err)
+		return
+	}
+	s.batch.out = append(s.batch.out, reply...)
+}
+
+var _ upstream.Sink = (*batch)(nil)

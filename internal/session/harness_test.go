@@ -1,0 +1,175 @@
+package session
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/lockproxy/lockproxy/internal/lock"
+	"github.com/lockproxy/lockproxy/internal/testredis"
+	"github.com/lockproxy/lockproxy/proto/resp"
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+// patience is far above anything these tests wait for on an idle machine.
+const patience = 20 * time.Second
+
+func TestMain(m *testing.M) {
+	// golang-lru's expirable cleaner cannot be stopped; there is one in the process.
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/hashicorp/golang-lru/v2/expirable.NewLRU[...].func1"))
+}
+
+// proxy is a Server with all that is under it, before a Redis.
+type proxy struct {
+	t    testing.TB
+	srv  *Server
+	addr string
+	stop func()
+}
+
+// startProxy serves the Redis at url; change may alter the options.
+func startProxy(t testing.TB, url string, change func(*Options)) *proxy {
+	t.Helper()
+	target, err := upstream.ParseTarget(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := slog.New(slog.NewTextHandler(io.Discard, nil))
+	if os.Getenv("LOCKPROXY_TEST_LOG") != "" {
+		log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	}
+	node := upstream.NewNode(target, upstream.NodeOptions{Logger: log})
+	control := upstream.NewControl(target, upstream.ControlOptions{Logger: log})
+	locks := lock.New(control, lock.Options{Logger: log, Watchdog: 3 * time.Second, Poll: 500 * time.Millisecond})
+	o := Options{
+		Node: node, Locks: locks, Service: upstream.Identity{User: target.User, Password: target.Password},
+		HandshakeTimeout: patience, Logger: log, Version: "test",
+	}
+	if change != nil {
+		change(&o)
+	}
+	p := &proxy{t: t, srv: NewServer(o)}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.addr = ln.Addr().String()
+	ctx, cancel := context.WithCancel(context.Background())
+	var parts sync.WaitGroup
+	parts.Go(func() { _ = locks.Run(ctx) })
+	parts.Go(func() {
+		if err := p.srv.Serve(ln); err != nil {
+			t.Errorf("Serve: %v", err)
+		}
+	})
+	p.stop = sync.OnceFunc(func() {
+		drain, done := context.WithTimeout(context.Background(), 100*time.Millisecond)
+		defer done()
+		_ = p.srv.Shutdown(drain) // clients of the test may still be there
+		cancel()
+		parts.Wait()
+		control.Close()
+		node.Close()
+	})
+	t.Cleanup(p.stop)
+	eventually(t, "Redis' commands are learned", func() bool { return len(p.srv.table.Load().commands) > 200 || o.Embedded })
+	return p
+}
+
+// wire is a raw connection: bytes go in, reply frames come out.
+type wire struct {
+	t    testing.TB
+	conn net.Conn
+	left []byte
+}
+
+func dialWire(t testing.TB, addr string) *wire {
+	t.Helper()
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return &wire{t: t, conn: conn}
+}
+
+func (w *wire) send(args ...string) { w.t.Helper(); w.raw(resp.AppendCommand(nil, args...)) }
+
+func (w *wire) raw(b []byte) {
+	w.t.Helper()
+	if _, err := w.conn.Write(b); err != nil {
+		w.t.Fatalf("write: %v", err)
+	}
+}
+
+// frame reads one reply frame; io.EOF and the like as "<end>".
+func (w *wire) frame() string {
+	w.t.Helper()
+	frame, err := w.tryFrame(patience)
+	if err != nil {
+		return "<end>"
+	}
+	return frame
+}
+
+func (w *wire) tryFrame(within time.Duration) (string, error) {
+	w.conn.SetReadDeadline(time.Now().Add(within))
+	var scan resp.Scanner
+	var frame []byte
+	chunk := make([]byte, 64<<10)
+	for {
+		n, done, err := scan.Scan(w.left)
+		if err != nil {
+			return "", err
+		}
+		frame = append(frame, w.left[:n]...)
+		w.left = w.left[n:]
+		if done {
+			return string(frame), nil
+		}
+		k, err := w.conn.Read(chunk)
+		if k == 0 && err != nil {
+			return "", err
+		}
+		w.left = append(bytes.Clone(w.left), chunk[:k]...)
+	}
+}
+
+// do sends one command and returns its reply frame.
+func (w *wire) do(args ...string) string {
+	w.t.Helper()
+	w.send(args...)
+	return w.frame()
+}
+
+func (w *wire) expect(want string, args ...string) {
+	w.t.Helper()
+	if got := w.do(args...); got != want {
+		w.t.Fatalf("%q: got %q, want %q", args, got, want)
+	}
+}
+
+func eventually(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+		if holds() {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+func startRedis(t testing.TB, args ...string) *testredis.Server {
+	t.Helper()
+	return testredis.Start(t, args...)
+}

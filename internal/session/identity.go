@@ -1,0 +1,242 @@
+package session
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/lockproxy/lockproxy/internal/lock"
+	"github.com/lockproxy/lockproxy/proto/resp"
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+const (
+	syntaxError  = "ERR syntax error"
+	notANumber   = "ERR value is not an integer or out of range"
+	badName      = "ERR Client names cannot contain spaces, newlines or special characters."
+	badProto     = "NOPROTO unsupported protocol version"
+	protoNotANum = "ERR Protocol version is not an integer or out of range"
+)
+
+// fresh is the identity of a client that has said nothing yet: nobody, in the database of the upstream's address.
+func (s *Server) fresh() upstream.Identity { return upstream.Identity{DB: s.o.Service.DB, Proto: 2} }
+
+// auth is AUTH [user] password. Redis decides.
+func (s *Session) auth(args [][]byte) {
+	if len(args) > 3 {
+		s.error(syntaxError)
+		return
+	}
+	id := s.ident
+	id.User, id.Password = "", string(args[len(args)-1])
+	if len(args) == 3 {
+		id.User = string(args[1])
+	}
+	if err := s.srv.o.Node.Authenticate(s.srv.ctx, id.User, id.Password); err != nil {
+		s.fail(err)
+		return
+	}
+	s.identity(id)
+	s.guard.in.SetLimits(s.srv.limitsFor(true))
+	s.ok()
+}
+
+// helloOptions is what HELLO was given.
+type helloOptions struct {
+	proto          int // 0: the one in use
+	auth, named    bool
+	user, password string
+	name           string
+}
+
+func parseHello(args [][]byte) (o helloOptions, line string) {
+	if len(args) > 1 {
+		n, ok := integer(args[1])
+		if !ok {
+			return o, protoNotANum
+		}
+		if n < 2 || n > 3 {
+			return o, badProto
+		}
+		o.proto = int(n)
+	}
+	for i := 2; i < len(args); i++ {
+		more := len(args) - 1 - i
+		switch option := strings.ToUpper(string(args[i])); {
+		case option == "AUTH" && more >= 2:
+			o.auth, o.user, o.password = true, string(args[i+1]), string(args[i+2])
+			i += 2
+		case option == "SETNAME" && more >= 1:
+			if !validName(args[i+1]) {
+				return o, badName
+			}
+			o.named, o.name = true, string(args[i+1])
+			i++
+		default:
+			return o, "ERR Syntax error in HELLO option '" + clip(args[i]) + "'"
+		}
+	}
+	return o, ""
+}
+
+// hello is HELLO [version [AUTH user password] [SETNAME name]]. Redis is asked on the connection the client would
+// have, and its answer given with this proxy's view of the connection.
+func (s *Session) hello(args [][]byte) {
+	o, line := parseHello(args)
+	if line != "" {
+		s.error(line)
+		return
+	}
+	id := s.ident
+	if o.auth {
+		if err := s.srv.o.Node.Authenticate(s.srv.ctx, o.user, o.password); err != nil {
+			s.fail(err)
+			return
+		}
+		id.User, id.Password = o.user, o.password
+		s.identity(id) // as in Redis, it stands even if what follows fails
+		s.guard.in.SetLimits(s.srv.limitsFor(true))
+	}
+	if o.proto != 0 {
+		id.Proto = o.proto
+	}
+	answer, err := s.helloAs(id)
+	if err != nil {
+		s.fail(err)
+		return
+	}
+	if o.named {
+		s.rename(o.name)
+	}
+	s.batch.out = s.appendHello(s.batch.out, answer)
+}
+
+// helloAs takes id on and asks Redis for its HELLO reply there; if Redis does not agree nothing changes.
+func (s *Session) helloAs(id upstream.Identity) (reply, error) {
+	p := s.shared
+	if p == nil || id != s.ident {
+		var err error
+		if p, err = s.srv.o.Node.Open(s.srv.ctx, id); err != nil {
+			return reply{}, err
+		}
+	}
+	got, err := s.question(p, resp.AppendCommand(nil, "HELLO", strconv.Itoa(id.Proto)))
+	if line, bad := isError(got); err == nil && bad {
+		err = &upstream.ReplyError{Line: line}
+	}
+	if err != nil {
+		if p != s.shared {
+			p.Release()
+		}
+		return reply{}, err
+	}
+	if p != s.shared {
+		s.identity(id)
+		s.dropPipes()
+		s.shared = p
+	}
+	s.admit()
+	answer, _ := parseReply(got)
+	return answer, nil
+}
+
+// appendHello is Redis' answer to HELLO, but for what it says of the connection and of the server's place.
+func (s *Session) appendHello(out []byte, r reply) []byte {
+	out = resp.AppendMap(out, s.ident.Proto, len(r.elems)/2)
+	for i := 0; i+1 < len(r.elems); i += 2 {
+		out = append(out, r.elems[i].raw...)
+		switch string(r.elems[i].text) {
+		case "proto":
+			out = resp.AppendInt(out, int64(s.ident.Proto))
+		case "id":
+			out = resp.AppendInt(out, s.id)
+		case "mode":
+			out = resp.AppendBulkString(out, "standalone")
+		case "role":
+			out = resp.AppendBulkString(out, "master")
+		default:
+			out = append(out, r.elems[i+1].raw...)
+		}
+	}
+	return out
+}
+
+// selectDB is SELECT index: the shared pipe of that database must open, else its error is the answer.
+func (s *Session) selectDB(args [][]byte) {
+	n, ok := integer(args[1])
+	switch {
+	case !ok:
+		s.error(notANumber)
+		return
+	case n < -1<<31 || n >= 1<<31:
+		s.error("ERR value is out of range, value must between -2147483648 and 2147483647")
+		return
+	case n < 0:
+		s.error("ERR DB index is out of range")
+		return
+	}
+	if int(n) == s.ident.DB {
+		// No other connection, but Redis may still say no to the client's user.
+		s.relay(s.ask("SELECT", string(args[1])))
+		return
+	}
+	id := s.ident
+	id.DB = int(n)
+	p, err := s.srv.o.Node.Open(s.srv.ctx, id)
+	if err != nil {
+		s.fail(err)
+		return
+	}
+	admitted := s.admitted
+	s.identity(id)
+	s.admitted = admitted
+	s.shared = p
+	s.ok()
+}
+
+// reset is RESET: the connection is as new, and its locks are released as if it had gone.
+func (s *Session) reset([][]byte) {
+	if l := s.engine.Load(); l != nil {
+		l.Reset()
+	}
+	s.identity(s.srv.fresh())
+	s.mu.Lock()
+	s.name, s.noEvict, s.noTouch = "", false, false
+	s.mu.Unlock()
+	s.guard.in.SetLimits(s.srv.limitsFor(false))
+	s.batch.out = resp.AppendSimple(s.batch.out, "RESET")
+}
+
+// quit is QUIT: the rest of the pipeline is not run, and the client counts as gone.
+func (s *Session) quit([][]byte) {
+	s.ok()
+	s.flush()
+	s.guard.hangUp(lock.Gone, "QUIT")
+}
+
+func (s *Session) crossProtocol([][]byte) {
+	s.srv.log.Warn("closed a client that speaks HTTP: a cross-protocol attack, or a probe", "client", s.addr)
+	s.guard.hangUp(lock.Left, "speaks HTTP")
+}
+
+// integer reads a number as Redis does: there is one way to write each, without plus sign or leading zeros.
+func integer(arg []byte) (int64, bool) {
+	n, err := strconv.ParseInt(string(arg), 10, 64)
+	return n, err == nil && strconv.FormatInt(n, 10) == string(arg)
+}
+
+// rename sets the connection's name, "" for none.
+func (s *Session) rename(name string) {
+	s.mu.Lock()
+	s.name = name
+	s.mu.Unlock()
+}
+
+// validName says whether Redis would take name: printable ASCII without spaces.
+func validName(name []byte) bool {
+	for _, c := range name {
+		if c < '!' || c > '~' {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,114 @@
+package session
+
+import (
+	"strings"
+
+	"github.com/lockproxy/lockproxy/internal/lock"
+	"github.com/lockproxy/lockproxy/proto/resp"
+)
+
+// killFilter is what CLIENT KILL was given; "" and 0 stand for anything.
+type killFilter struct {
+	id                int64
+	addr, laddr, user string
+	none              bool // a TYPE no client here has
+	skipMe            bool
+}
+
+func parseKill(args [][]byte) (f killFilter, line string) {
+	if len(args) == 3 {
+		return killFilter{addr: string(args[2])}, "" // the old form may kill its own sender
+	}
+	f.skipMe = true
+	for i := 2; i < len(args); i += 2 {
+		if i+1 == len(args) {
+			return f, syntaxError
+		}
+		value := args[i+1]
+		switch strings.ToUpper(string(args[i])) {
+		case "ID":
+			n, ok := integer(value)
+			if !ok || n < 1 {
+				return f, "ERR client-id should be greater than 0"
+			}
+			f.id = n
+		case "TYPE":
+			normal, known := clientType(value)
+			if !known {
+				return f, unknownType(value)
+			}
+			f.none = !normal
+		case "ADDR":
+			f.addr = string(value)
+		case "LADDR":
+			f.laddr = string(value)
+		case "USER":
+			f.user = string(value)
+		case "SKIPME":
+			switch strings.ToLower(string(value)) {
+			case "yes":
+				f.skipMe = true
+			case "no":
+				f.skipMe = false
+			default:
+				return f, syntaxError
+			}
+		default:
+			return f, syntaxError
+		}
+	}
+	return f, ""
+}
+
+func (f killFilter) matches(c *Session) bool {
+	c.mu.Lock()
+	user := userName(c.ident.User)
+	c.mu.Unlock()
+	return !f.none && (f.id == 0 || f.id == c.id) && (f.addr == "" || f.addr == c.addr) &&
+		(f.laddr == "" || f.laddr == c.laddr) && (f.user == "" || f.user == user)
+}
+
+// mayKill asks Redis whether this user may, and whether there is a user of that name.
+func (s *Session) mayKill(f killFilter) (line string) {
+	probe := []string{"CLIENT", "KILL", "ADDR", "0.0.0.0:0"}
+	if f.user != "" {
+		probe = append(probe, "USER", f.user)
+	}
+	return s.objection(probe...)
+}
+
+// clientKill closes clients of this proxy; to the lock engine they have been left, not gone: their locks run out.
+func (s *Session) clientKill(args [][]byte) {
+	f, line := parseKill(args)
+	if line == "" {
+		line = s.mayKill(f)
+	}
+	if line != "" {
+		s.error(line)
+		return
+	}
+	killed, myself := 0, false
+	for _, c := range s.srv.snapshot() {
+		if !f.matches(c) || c == s && f.skipMe {
+			continue
+		}
+		killed++
+		if c == s {
+			myself = true
+			continue
+		}
+		c.guard.cut(lock.Left, "CLIENT KILL")
+	}
+	switch {
+	case len(args) > 3:
+		s.batch.out = resp.AppendInt(s.batch.out, int64(killed))
+	case killed == 0:
+		s.error("ERR No such client")
+	default:
+		s.ok()
+	}
+	if myself {
+		s.flush()
+		s.guard.hangUp(lock.Left, "CLIENT KILL")
+	}
+}

@@ -1,0 +1,132 @@
+package session
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"time"
+
+	"github.com/lockproxy/lockproxy/proto/resp"
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+const (
+	learnRetry = time.Second      // after Redis could not be asked
+	learnOften = 5 * time.Second  // at most once in it
+	authOften  = 30 * time.Second // and whether a password is needed, an operator may change under way
+)
+
+// learnLoop keeps what is known of Redis up to date: at the start, and again when a connection upstream has been
+// lost, since another Redis may stand there. Serve starts it, Shutdown waits for it.
+func (s *Server) learnLoop() {
+	for s.ctx.Err() == nil {
+		wait := learnOften
+		if err := s.learn(); err != nil {
+			s.log.Debug("Redis' command table is not known yet", "error", err)
+			s.learnAgain()
+			wait = learnRetry
+		}
+		s.pause(wait, nil)
+		for s.ctx.Err() == nil && !s.pause(authOften, s.relearn) {
+			if err := s.learnAuth(); err != nil {
+				s.log.Debug("Redis cannot be asked whether it wants a password", "error", err)
+			}
+		}
+	}
+}
+
+// pause waits for d, the server's end, or wake, and says whether it was wake.
+func (s *Server) pause(d time.Duration, wake <-chan struct{}) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-wake:
+		return true
+	case <-timer.C:
+	case <-s.ctx.Done():
+	}
+	return false
+}
+
+// learnAgain has the loop ask once more. It never blocks.
+func (s *Server) learnAgain() {
+	select {
+	case s.relearn <- struct{}{}:
+	default:
+	}
+}
+
+// learn asks Redis for its commands, as the service account.
+func (s *Server) learn() error {
+	service := s.o.Service
+	service.DB, service.Proto = 0, 2
+	reply, err := s.askAs(service, "COMMAND")
+	if err != nil {
+		return err
+	}
+	s.table.Store(newTable(s.o.Deny, learnCommands(reply)))
+	return s.learnAuth()
+}
+
+// learnAuth asks whether clients must authenticate.
+func (s *Server) learnAuth() error {
+	ping, err := s.askAs(upstream.Identity{Proto: 2}, "PING")
+	if err != nil {
+		return err
+	}
+	s.mustAuth.Store(bytes.HasPrefix(ping, []byte("-NOAUTH")))
+	return nil
+}
+
+// askAs asks on a connection of its own, so that a Redis that hangs cannot keep the learner from ending.
+func (s *Server) askAs(id upstream.Identity, args ...string) ([]byte, error) {
+	p, err := s.o.Node.Private(s.ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(s.ctx, p.Release)
+	defer func() {
+		if stop() {
+			p.Release()
+		}
+	}()
+	var got gathered
+	err = p.Do(&upstream.Request{Cmds: [][]byte{resp.AppendCommand(nil, args...)}, Sink: &got})
+	return got, err
+}
+
+// learnCommands reads the reply of COMMAND: which names change nothing, and which may block and are to be refused
+// for it, modules' included.
+func learnCommands(reply []byte) []*command {
+	all, ok := parseReply(reply)
+	if !ok {
+		return nil
+	}
+	var learned []*command
+	for _, entry := range all.elems {
+		if len(entry.elems) < 3 {
+			continue
+		}
+		c := &command{name: strings.ToLower(string(entry.elems[0].text))}
+		blocking := false
+		for _, flag := range entry.elems[2].elems {
+			c.readOnly = c.readOnly || string(flag.text) == "readonly"
+			blocking = blocking || string(flag.text) == "blocking"
+		}
+		if blocking {
+			r := refusal(c.name, "is not supported by lockproxy yet")
+			r.readOnly = c.readOnly
+			c = r
+		}
+		learned = append(learned, c)
+	}
+	return learned
+}
+
+// limitsFor are the limits of a client's commands. Redis gives those who have yet to authenticate very small ones.
+func (s *Server) limitsFor(authenticated bool) resp.Limits {
+	if !authenticated && s.mustAuth.Load() {
+		return resp.UnauthenticatedLimits
+	}
+	return s.limits
+}

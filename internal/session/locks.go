@@ -1,0 +1,151 @@
+package session
+
+import (
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/golang-lru/v2/expirable"
+
+	"github.com/lockproxy/lockproxy/commands"
+	"github.com/lockproxy/lockproxy/internal/lock"
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+var _ commands.Client = (*Session)(nil)
+
+// Proto is the RESP version the client speaks, 2 or 3.
+func (s *Session) Proto() int { return s.ident.Proto }
+
+// DB is the database the client has selected.
+func (s *Session) DB() int { return s.ident.DB }
+
+// Locks is the client as the lock engine knows it.
+func (s *Session) Locks() *lock.Client {
+	if l := s.engine.Load(); l != nil {
+		return l
+	}
+	l := s.srv.o.Locks.NewClient(lock.ClientInfo{ID: s.id, Addr: s.addr, Name: s.clientName, Push: s.push})
+	if s.lib[0] != "" {
+		l.SetLibrary(true)
+	}
+	s.engine.Store(l)
+	return l
+}
+
+// clientName is what CLIENT SETNAME said; other goroutines may ask.
+func (s *Session) clientName() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.name
+}
+
+// runVerb answers a lock verb. All replies owed before are in: forward has run.
+func (s *Session) runVerb(v *commands.Verb, args [][]byte) {
+	if !arityFits(v.Arity, len(args)) {
+		s.error(wrongArity(v.Name))
+		return
+	}
+	if line := s.refused(); line != "" {
+		s.error(line)
+		return
+	}
+	b := s.batch
+	b.verb = v.Run(s, args, b.verb[:0])
+	b.out = append(b.out, b.verb...)
+}
+
+const (
+	grantKept  = 3 * time.Second // how long Redis' word on a key is believed
+	grantsKept = 64 << 10
+	longestKey = 1 << 10 // bytes; longer ones are asked for each time
+)
+
+type grant struct {
+	node  *upstream.Node
+	ident upstream.Identity
+	key   string
+	write bool
+}
+
+// grants remembers which client may use which key, process-wide: its cleaner cannot be stopped.
+var grants = sync.OnceValue(func() *expirable.LRU[grant, error] {
+	return expirable.NewLRU[grant, error](grantsKept, nil, grantKept)
+})
+
+// May is Redis' own word on whether this client may write, or read, key: it is asked as the client with a command
+// that changes nothing. The service account itself need not be asked for.
+func (s *Session) May(key []byte, write bool) error {
+	if s.isService() {
+		return nil
+	}
+	asked := grant{s.srv.o.Node, s.ident, string(key), write}
+	if err, known := grants().Get(asked); known {
+		return err
+	}
+	var reply []byte
+	var err error
+	if write {
+		reply, err = s.ask("HDEL", asked.key, "lockproxy:"+strconv.FormatUint(rand.Uint64(), 36))
+	} else {
+		reply, err = s.ask("PTTL", asked.key)
+	}
+	if err != nil {
+		return err
+	}
+	if line, bad := isError(reply); bad {
+		err = &upstream.ReplyError{Line: line}
+		if !strings.HasPrefix(line, "NOPERM") {
+			return err // the key's or the server's state: not worth keeping
+		}
+	}
+	if len(key) <= longestKey {
+		grants().Add(asked, err)
+	}
+	return err
+}
+
+// isService says whether the client is the same user as the lock scripts are.
+func (s *Session) isService() bool {
+	service := s.srv.o.Service
+	return userName(s.ident.User) == userName(service.User) && s.ident.Password == service.Password
+}
+
+// userName gives Redis' default user its name.
+func userName(user string) string {
+	if user == "" {
+		return "default"
+	}
+	return user
+}
+
+// refused asks Redis, once for an identity, whether this client may run commands at all without authenticating;
+// the line says why not. Nobody who has authenticated is asked for.
+func (s *Session) refused() (line string) {
+	if s.admitted || s.ident.User != "" || s.ident.Password != "" {
+		return ""
+	}
+	reply, err := s.ask("PING")
+	if err != nil {
+		return errorLine(err)
+	}
+	if line, bad := isError(reply); bad && strings.HasPrefix(line, "NOAUTH") {
+		return line
+	}
+	s.admit()
+	return ""
+}
+
+// admit notes that Redis lets the client run commands.
+func (s *Session) admit() {
+	s.admitted = true
+	s.guard.in.SetLimits(s.srv.limitsFor(true))
+}
+
+func arityFits(arity, n int) bool { return arity == n || arity < 0 && n >= -arity || arity == 0 }
+
+func wrongArity(name string) string {
+	return "ERR wrong number of arguments for '" + name + "' command"
+}

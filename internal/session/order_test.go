@@ -1,0 +1,117 @@
+package session
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/lockproxy/lockproxy/internal/testredis"
+	"github.com/lockproxy/lockproxy/proto/resp"
+)
+
+// One write with forwarded, local, refused and unknown commands and lock verbs: replies in the order of commands.
+func TestMixedPipelineKeepsOrder(t *testing.T) {
+	server := testredis.Start(t)
+	p := startProxy(t, server.URL(), nil)
+	for _, proto := range []string{"2", "3"} {
+		w := dialWire(t, p.addr)
+		w.do("HELLO", proto)
+		var out []byte
+		var want []string
+		add := func(reply string, args ...string) {
+			out = resp.AppendCommand(out, args...)
+			want = append(want, reply)
+		}
+		null := map[string]string{"2": "$-1\r\n", "3": "_\r\n"}[proto]
+		for i := range 700 {
+			n := fmt.Sprint(i)
+			add("+OK\r\n", "SET", "k"+n, n)
+			add(fmt.Sprintf("$%d\r\n%s\r\n", len(n), n), "GET", "k"+n)
+			switch i % 7 {
+			case 0:
+				add("-ERR 'MULTI' is not supported by lockproxy yet\r\n", "MULTI")
+			case 1:
+				add("+OK\r\n", "CLIENT", "SETNAME", "n"+n)
+			case 2:
+				add(null, "GET", "nothing")
+			case 3:
+				add("-ERR unknown command 'NOSUCH', with args beginning with: 'a' \r\n", "NOSUCH", "a")
+			case 4:
+				add("+OK\r\n", "LOCK", "l")
+				add(":1\r\n", "UNLOCK", "l")
+			case 5:
+				add("+OK\r\n", "SELECT", fmt.Sprint(i%2))
+				add("+OK\r\n", "SELECT", "0")
+			case 6:
+				add("-ERR wrong number of arguments for 'get' command\r\n", "GET")
+			}
+		}
+		w.raw(out)
+		for i, reply := range want {
+			if got := w.frame(); got != reply {
+				t.Fatalf("RESP%s reply %d: %q, want %q", proto, i, got, reply)
+			}
+		}
+	}
+}
+
+func TestQuitDropsTheRest(t *testing.T) {
+	server := testredis.Start(t)
+	p := startProxy(t, server.URL(), nil)
+	w := dialWire(t, p.addr)
+	w.raw([]byte("SET a 1\r\nQUIT\r\nSET a 2\r\n"))
+	if got := w.frame() + w.frame() + w.frame(); got != "+OK\r\n+OK\r\n<end>" {
+		t.Fatalf("got %q", got)
+	}
+	dialWire(t, p.addr).expect("$1\r\n1\r\n", "GET", "a")
+}
+
+// The refusals leave the connection and everybody else's as they were.
+func TestRefusedCommandsAreHarmless(t *testing.T) {
+	server := testredis.Start(t)
+	p := startProxy(t, server.URL(), func(o *Options) { o.Deny = []string{"keys", "config|set"} })
+	other := dialWire(t, p.addr)
+	other.expect("+OK\r\n", "SET", "k", "v")
+	for _, name := range append([]string{"KEYS", "CONFIG|SET", "XREAD", "XREADGROUP"}, notYet...) {
+		w := dialWire(t, p.addr)
+		args := append(strings.Split(name, "|"), "a", "b", "c")
+		if strings.HasPrefix(name, "XREAD") {
+			args = append(args, "BLOCK", "0", "STREAMS", "s", "0")
+		}
+		if got := w.do(args...); !strings.HasPrefix(got, "-ERR '") {
+			t.Errorf("%s: %q", name, got)
+		}
+		w.expect("+PONG\r\n", "PING")
+		other.expect("$1\r\nv\r\n", "GET", "k")
+	}
+}
+
+func TestValuesOfAllSizes(t *testing.T) {
+	server := testredis.Start(t)
+	p := startProxy(t, server.URL(), nil)
+	w, small := dialWire(t, p.addr), dialWire(t, p.addr)
+	for _, size := range []int{0, 1, 4096, 64 << 10, 65<<10 + 1, 1 << 20, 5 << 20, 33<<20 + 7} {
+		value := strings.Repeat("v", size)
+		w.raw(resp.AppendCommand(resp.AppendCommand(resp.AppendCommand(nil, "SET", "k", value), "GET", "k"), "PING"))
+		if got := w.frame(); got != "+OK\r\n" {
+			t.Fatalf("SET of %d: %.50q", size, got)
+		}
+		if got := w.frame(); got != fmt.Sprintf("$%d\r\n%s\r\n", size, value) {
+			t.Fatalf("GET of %d: %d bytes", size, len(got))
+		}
+		if got := w.frame(); got != "+PONG\r\n" {
+			t.Fatalf("PING behind %d: %.50q", size, got)
+		}
+		small.expect("+PONG\r\n", "PING")
+	}
+	for range 3 * backAfter {
+		w.expect("+PONG\r\n", "PING")
+	}
+	p.srv.mu.Lock()
+	defer p.srv.mu.Unlock()
+	for _, c := range p.srv.sessions {
+		if c.big.pipe != nil {
+			t.Error("small traffic stays on the private connection")
+		}
+	}
+}

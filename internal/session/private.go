@@ -1,0 +1,180 @@
+package session
+
+import (
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/lock"
+	"github.com/lockproxy/lockproxy/proto/resp"
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+// A client with big requests or replies gets a connection of its own, so that others do not wait behind them, and
+// goes back to the shared one after some time of small traffic.
+const (
+	bigRequest   = 64 << 10
+	bigReply     = 1 << 20
+	bigTotal     = 4 << 20 // replies of one run, all together
+	backAfter    = 1000    // commands
+	backAfterAge = 10 * time.Second
+	firstRun     = 16 // commands in a run of a client whose replies are not known to be small
+)
+
+// bigTraffic decides between the shared pipe and a private one.
+type bigTraffic struct {
+	pipe  *upstream.Pipe
+	on    bool
+	small int       // commands since the last big one
+	since time.Time // of the last big one
+	proof int       // commands a run may have, doubled by runs of small replies; 0: firstRun
+}
+
+// seen notes a big request or reply.
+func (b *bigTraffic) seen() {
+	b.on, b.small, b.since, b.proof = true, 0, time.Now(), firstRun
+}
+
+// wanted says whether the next n commands go over the private pipe.
+func (b *bigTraffic) wanted(n int) bool {
+	if !b.on {
+		return false
+	}
+	if b.small > backAfter || time.Since(b.since) > backAfterAge {
+		b.leave()
+		return false
+	}
+	b.small += n
+	return true
+}
+
+// leave goes back to the shared pipe.
+func (b *bigTraffic) leave() {
+	b.on = false
+	b.drop()
+}
+
+func (b *bigTraffic) drop() {
+	if b.pipe != nil {
+		b.pipe.Release()
+		b.pipe = nil
+	}
+}
+
+func (b *bigTraffic) runLength() int { return max(b.proof, firstRun) }
+
+// measure looks at what a run on the shared pipe brought.
+func (b *bigTraffic) measure(largest, total, commands int) {
+	switch {
+	case largest > bigReply || total > bigTotal:
+		b.seen()
+	case commands >= b.runLength():
+		b.proof = min(2*b.runLength(), runCommands)
+	}
+}
+
+// stream is the sink of a private pipe: it passes replies on as they come. Only while the client has part of a
+// reply does it hold the write lock, to keep pushes out.
+type stream struct {
+	s       *Session
+	scan    resp.Scanner
+	whole   int  // bytes of the batch's replies that end in a whole one
+	frame   int  // bytes of the reply at hand
+	inside  bool // the client has part of a reply, wmu is held
+	largest int
+}
+
+func (t *stream) Reply(p []byte) {
+	b := t.s.batch
+	for len(p) > 0 {
+		n, done, err := t.scan.Scan(p)
+		if err != nil {
+			t.s.guard.hangUp(lock.Left, "broken reply from upstream")
+			return
+		}
+		b.out = append(b.out, p[:n]...)
+		p = p[n:]
+		t.frame += n
+		if done {
+			t.whole = len(b.out)
+			t.largest = max(t.largest, t.frame)
+			t.frame = 0
+		}
+		if len(b.out) >= flushAt {
+			t.flush()
+		}
+	}
+}
+
+// flush writes what there is, keeping the write lock if that ends within a reply.
+func (t *stream) flush() {
+	b, g := t.s.batch, t.s.guard
+	if !t.inside {
+		g.wmu.Lock()
+	}
+	if !g.over.Load() {
+		g.writeLocked(b.out)
+	}
+	t.inside = t.whole < len(b.out)
+	if !t.inside {
+		g.wmu.Unlock()
+	}
+	b.out, t.whole = b.out[:0], 0
+}
+
+// finish ends the run: the part of a reply that will not be completed is taken back, or, when the client has some
+// of it already, the client is cut off, since nothing after it could be understood.
+func (t *stream) finish() {
+	b, g := t.s.batch, t.s.guard
+	if t.frame > 0 {
+		if t.inside {
+			g.cut(lock.Left, "upstream lost within a reply")
+		}
+		b.out = b.out[:t.whole]
+	}
+	if t.inside {
+		if len(b.out) > 0 && !g.over.Load() {
+			g.writeLocked(b.out)
+		}
+		b.out = b.out[:0]
+		t.inside = false
+		g.wmu.Unlock()
+	}
+}
+
+// forwardBig sends the run over the private pipe.
+func (s *Session) forwardBig() {
+	b := s.batch
+	t := &stream{s: s, whole: len(b.out)}
+	b.req = upstream.Request{Cmds: b.run, Sink: t}
+	err := s.openBig()
+	if err == nil {
+		err = s.big.pipe.Do(&b.req)
+	}
+	t.finish()
+	if t.largest > bigReply {
+		s.big.seen()
+	}
+	if err != nil {
+		s.big.drop()
+		s.answerFor(err, b.cmds[b.req.Replied:])
+	}
+}
+
+// apart runs one command on a connection of its own, where it need not wait for others.
+func (s *Session) apart(args [][]byte) {
+	p, err := s.srv.o.Node.Private(s.srv.ctx, s.ident)
+	if err != nil {
+		s.fail(err)
+		return
+	}
+	defer p.Release()
+	var got gathered
+	err = p.Do(&upstream.Request{Cmds: [][]byte{encode(args)}, Sink: &got})
+	s.relay(got, err)
+}
+
+func (s *Session) openBig() (err error) {
+	if s.big.pipe == nil {
+		s.big.pipe, err = s.srv.o.Node.Private(s.srv.ctx, s.ident)
+	}
+	return err
+}

@@ -1,0 +1,237 @@
+package session
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tidwall/redcon"
+
+	"github.com/lockproxy/lockproxy/internal/lock"
+	"github.com/lockproxy/lockproxy/proto/resp"
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+// Session is one client's connection. All of it runs in redcon's goroutine of that connection, but for what mu
+// guards and the atomics, which other sessions, the lock engine, and Shutdown look at.
+type Session struct {
+	srv   *Server
+	guard *guard
+	id    int64
+	addr  string // the client's, as Redis writes it
+	laddr string
+
+	mu      sync.Mutex
+	ident   upstream.Identity
+	name    string
+	lib     [2]string // name and version of the client library
+	noEvict bool
+	noTouch bool
+	queue   []lock.Loss
+	pusher  chan struct{} // closed when the pusher at work has gone; nil: none at work
+	closed  bool          // no pushes any more
+
+	active  atomic.Int64 // unix nanoseconds of the last batch
+	last    atomic.Pointer[string]
+	waiting atomic.Bool
+	engine  atomic.Pointer[lock.Client] // made for the first lock verb
+
+	admitted bool // Redis has let this identity run a command
+	shared   *upstream.Pipe
+	big      bigTraffic
+	batch    *batch // while commands are at work
+	endOnce  sync.Once
+}
+
+// batch is what a session needs while it works, lent from a pool: an idle session holds no buffers.
+type batch struct {
+	out     []byte     // replies not written yet
+	verb    []byte     // the reply of the lock verb at work
+	run     [][]byte   // commands to be forwarded together
+	cmds    []*command // what the table says of each of run; nil: nothing
+	size    int        // bytes of run
+	largest int        // bytes of the largest piece of reply since the run began
+	req     upstream.Request
+}
+
+const (
+	flushAt   = 64 << 10 // replies gathered before they are written
+	keepBytes = 2 * flushAt
+	keepRun   = 1024
+)
+
+var batches = sync.Pool{New: func() any { return new(batch) }}
+
+// Reply gathers replies from a shared pipe: it only ever appends.
+func (b *batch) Reply(p []byte) {
+	b.out = append(b.out, p...)
+	b.largest = max(b.largest, len(p))
+}
+
+func (b *batch) clearRun() {
+	clear(b.run)
+	b.run, b.cmds, b.size = b.run[:0], b.cmds[:0], 0
+}
+
+// giveBack returns b to the pool unless it has grown beyond what is worth keeping.
+func (b *batch) giveBack() {
+	b.clearRun()
+	b.req = upstream.Request{}
+	if cap(b.out) > keepBytes || cap(b.verb) > keepBytes || cap(b.run) > keepRun {
+		return
+	}
+	b.out, b.verb = b.out[:0], b.verb[:0]
+	batches.Put(b)
+}
+
+func newSession(s *Server, g *guard, id int64) *Session {
+	c := &Session{srv: s, guard: g, id: id, ident: s.fresh()}
+	c.addr, c.laddr = peer(g.RemoteAddr(), g.LocalAddr())
+	c.active.Store(time.Now().UnixNano())
+	return c
+}
+
+// serve works off one batch of commands in order and writes all its replies.
+func (s *Session) serve(first redcon.Command, rest []redcon.Command) {
+	s.active.Store(time.Now().UnixNano())
+	s.guard.ready = true
+	s.batch = batches.Get().(*batch)
+	s.command(first)
+	for i := 0; i < len(rest) && !s.guard.over.Load(); i++ {
+		s.command(rest[i])
+	}
+	s.forward()
+	s.flush()
+	s.batch.giveBack()
+	s.batch = nil
+}
+
+// command adds one command to the run to be forwarded, or forwards that run and answers the command here.
+func (s *Session) command(cmd redcon.Command) {
+	c, answer := s.srv.table.Load().find(cmd.Args)
+	if c != nil {
+		s.last.Store(&c.name)
+	}
+	if answer == nil {
+		s.enqueue(cmd.Raw, c)
+		return
+	}
+	s.forward()
+	if s.guard.over.Load() {
+		return
+	}
+	answer(s, cmd.Args)
+	if len(s.batch.out) >= flushAt {
+		s.flush()
+	}
+}
+
+// flush writes the replies gathered so far.
+func (s *Session) flush() {
+	if len(s.batch.out) == 0 {
+		return
+	}
+	s.guard.Write(s.batch.out)
+	s.batch.out = s.batch.out[:0]
+	if cap(s.batch.out) > keepBytes {
+		s.batch.out = nil
+	}
+}
+
+// end gives back all the session has, once: pipes, locks, its place. In-flight replies are in by then.
+func (s *Session) end() {
+	s.endOnce.Do(func() {
+		s.guard.hangUp(lock.Left, "closed")
+		how, why := s.guard.ending()
+		s.srv.log.Debug("client left", "client", s.addr, "id", s.id, "why", why)
+		if l := s.engine.Load(); l != nil {
+			l.Close(how)
+		}
+		s.dropPipes()
+		s.guard.Conn.Close()
+		s.endPushes()
+		s.srv.forget(s)
+	})
+}
+
+// dropPipes gives back the session's connections upstream.
+func (s *Session) dropPipes() {
+	if s.shared != nil {
+		s.shared.Release()
+		s.shared = nil
+	}
+	s.big.leave()
+}
+
+// pipe is the shared pipe of the session's identity, opened when first needed.
+func (s *Session) pipe() (*upstream.Pipe, error) {
+	if s.shared != nil {
+		return s.shared, nil
+	}
+	p, err := s.srv.o.Node.Open(s.srv.ctx, s.ident)
+	if err != nil {
+		return nil, err
+	}
+	s.shared = p
+	return p, nil
+}
+
+// ask runs one command that changes nothing on the client's identity and returns Redis' reply as it came. A lost
+// reply is no unknown outcome here: the error then is a *upstream.NotSentError, as if nothing had been asked.
+func (s *Session) ask(args ...string) ([]byte, error) {
+	return s.askRaw(resp.AppendCommand(nil, args...))
+}
+
+func (s *Session) askRaw(raw []byte) ([]byte, error) {
+	p, err := s.pipe()
+	if err != nil {
+		return nil, err
+	}
+	return s.question(p, raw)
+}
+
+func (s *Session) question(p *upstream.Pipe, raw []byte) ([]byte, error) {
+	var got gathered
+	err := p.Do(&upstream.Request{Cmds: [][]byte{raw}, Sink: &got})
+	var lost *upstream.LostError
+	if errors.As(err, &lost) {
+		err = &upstream.NotSentError{Cause: lost.Cause}
+	}
+	if err != nil {
+		s.noteTrouble(err)
+		return nil, err
+	}
+	return got, nil
+}
+
+// gathered is a sink for one reply.
+type gathered []byte
+
+func (g *gathered) Reply(p []byte) { *g = append(*g, p...) }
+
+// identity replaces the session's identity, after Redis has agreed to it.
+func (s *Session) identity(id upstream.Identity) {
+	if id == s.ident {
+		return
+	}
+	s.dropPipes()
+	s.mu.Lock()
+	s.ident = id
+	s.mu.Unlock()
+	s.admitted = false
+}
+
+func (s *Session) fail(err error) { s.error(errorLine(err)) }
+
+func (s *Session) error(line string) { s.batch.out = resp.AppendError(s.batch.out, line) }
+
+func (s *Session) ok() { s.batch.out = resp.AppendSimple(s.batch.out, "OK") }
+
+// held is how many holds this connection has.
+func (s *Session) held() int {
+	if l := s.engine.Load(); l != nil {
+		return l.Held()
+	}
+	return 0
+}

@@ -1,0 +1,94 @@
+package session
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/lockproxy/lockproxy/commands"
+	"github.com/lockproxy/lockproxy/internal/testredis"
+)
+
+func words(line string) (args [][]byte) {
+	for _, w := range strings.Fields(line) {
+		args = append(args, []byte(w))
+	}
+	return args
+}
+
+func TestClassification(t *testing.T) {
+	tab := newTable([]string{"shutdown", "config|set"}, nil)
+	for line, forwarded := range map[string]bool{
+		"get k": true, "gEt k": true, "NOSUCH": true, "script load x": true, "config get x": true, "cluster info": true,
+		"xread count 1 streams a 0": true, "XREADGROUP group g BLOCK streams a >": true, "object freq k": true,
+		strings.Repeat("x", 100): true, "client|reply off": true,
+		"multi": false, "Script dEBUG yes": false, "client reply off": false, "CLIENT Nonsense": false, "cluster syncslots x": false,
+		"xread block 0 streams a 0": false, "XREADGROUP group g c count 1 noack Block 5 streams a >": false,
+		"xreadgroup group g c claim 5 block 0 streams a >": false, "post": false, "SHUTDOWN": false, "config SET a b": false,
+	} {
+		if _, answer := tab.find(words(line)); (answer == nil) != forwarded {
+			t.Errorf("%q: forwarded %v, want %v", line, answer == nil, forwarded)
+		}
+	}
+}
+
+func TestClassificationDoesNotAllocate(t *testing.T) {
+	tab := newTable(nil, nil)
+	for _, line := range []string{"GeT k", "client Setname x", "nosuch", "xread count 1 streams a 0"} {
+		args := words(line)
+		if n := testing.AllocsPerRun(100, func() { tab.find(args) }); n > 0 {
+			if strings.HasPrefix(line, "client") && n <= 1 {
+				continue // the bound method of a command answered here
+			}
+			t.Errorf("%q: %v allocations", line, n)
+		}
+	}
+}
+
+// Every command of Redis that may do more than answer once on its own was looked at by a person: it is in the table,
+// or in this list of those that are harmless on a shared connection.
+func TestRedisCommandsWereReviewed(t *testing.T) {
+	harmless := []string{
+		// They run something and answer once; scripts cannot touch the connection.
+		"eval", "eval_ro", "evalsha", "evalsha_ro", "fcall", "fcall_ro", "script", "function",
+		// One reply each, about the server or its data.
+		"acl", "bgrewriteaof", "bgsave", "cluster", "command", "config", "failover", "info", "lastsave", "latency", "memory",
+		"module", "pfdebug", "pfselftest", "psync", "publish", "pubsub", "replicaof", "role", "save", "shutdown", "slaveof",
+		"slowlog", "spublish", "swapdb", "restore-asking", "object", "flushall", "flushdb", "dbsize", "keys", "lolwut",
+	}
+	server := testredis.Start(t)
+	all, err := redis.Values(server.Do(t, "COMMAND"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tab := newTable(nil, nil)
+	for _, entry := range all {
+		fields, _ := redis.Values(entry, nil)
+		name, _ := redis.String(fields[0], nil)
+		flags, _ := redis.Strings(fields[2], nil)
+		suspect := false
+		for _, f := range []string{"admin", "noscript", "pubsub", "blocking", "no_multi", "no_auth", "no_async_loading"} {
+			suspect = suspect || slices.Contains(flags, f)
+		}
+		if c := lookUp(tab.commands, []byte(name)); suspect && c == nil && !slices.Contains(harmless, name) {
+			t.Errorf("%s %v is neither in the table nor known to be harmless", name, flags)
+		}
+	}
+}
+
+func TestLearnedFlags(t *testing.T) {
+	server := testredis.Start(t)
+	p := startProxy(t, server.URL(), nil)
+	tab := p.srv.table.Load()
+	for name, readOnly := range map[string]bool{"GET": true, "SET": false, "XREAD": true, "EVAL": false, "LRANGE": true} {
+		c := lookUp(tab.commands, []byte(name))
+		if c == nil || c.readOnly != readOnly {
+			t.Errorf("%s: %+v, want readOnly %v", name, c, readOnly)
+		}
+	}
+	if c := lookUp(tab.commands, []byte("LOCK")); c == nil || c.run == nil || commands.Lookup([]byte("lock")) == nil {
+		t.Error("LOCK is not answered here")
+	}
+}
