@@ -6,7 +6,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"log/slog"
 	"os"
 	"os/signal"
 	"runtime/debug"
@@ -41,6 +40,7 @@ func run(args []string) int {
 		return exitOK
 	}
 	log := newLogger(cfg)
+	useThreads(cfg.Threads)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	a, err := newApp(ctx, cfg, log)
@@ -62,14 +62,6 @@ func endOnSecondSignal() {
 	signal.Notify(again, syscall.SIGINT, syscall.SIGTERM)
 	<-again
 	os.Exit(exitForce)
-}
-
-func newLogger(cfg config.Config) *slog.Logger {
-	o := &slog.HandlerOptions{Level: cfg.LogLevel}
-	if cfg.LogFormat == "json" {
-		return slog.New(slog.NewJSONHandler(os.Stderr, o))
-	}
-	return slog.New(slog.NewTextHandler(os.Stderr, o))
 }
 
 func versionText() string {

@@ -34,6 +34,7 @@ type Config struct {
 	FenceKeyTTL         time.Duration // 0 is never
 	WarmChannels        int
 	WaitPoll            time.Duration
+	Threads             int // 0: half of the machine's processors
 
 	MaxClients       int
 	MaxBulk          int // bytes

@@ -69,6 +69,9 @@ func (c Config) Validate() error {
 			fault("%s: %d is below 1", n.name, n.value)
 		}
 	}
+	if c.Threads < 0 {
+		fault("threads: %d is below 0", c.Threads)
+	}
 	if c.MaxCommand < c.MaxBulk {
 		fault("max-command: %d bytes is below max-bulk's %d", c.MaxCommand, c.MaxBulk)
 	}
