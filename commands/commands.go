@@ -24,26 +24,24 @@ type Client interface {
 
 // Verb is one row of the table.
 type Verb struct {
-	Name     string   // lower case, as COMMAND lists it
-	Arity    int      // as in COMMAND: the verb counts, negative means at least
-	Flags    []string // as in COMMAND
-	Keyed    bool     // args[1] is the one key
-	Summary  string
-	Group    string
-	Since    string
-	Options  []Option
-	run      func(c Client, args [][]byte, out []byte) []byte
-	complete string // "what may follow", for the README
+	Name    string   // lower case, as COMMAND lists it
+	Arity   int      // as in COMMAND: the verb counts, negative means at least
+	Flags   []string // as in COMMAND
+	Keyed   bool     // args[1] is the one key
+	Summary string
+	Group   string
+	Since   string
+	Options []Option
+	run     func(c Client, args [][]byte, out []byte) []byte
 }
 
 // Usage is the verb with its arguments, as the README and redis-cli print it.
-func (v *Verb) Usage() string { return v.complete }
+func (v *Verb) Usage() string { return usage(v) }
 
 var table = map[string]*Verb{}
 
 func init() {
 	for _, v := range verbs() {
-		v.complete = usage(v)
 		table[v.Name] = v
 	}
 }

@@ -85,7 +85,8 @@ func appendSpec(out []byte, proto int, kind string, names []string, values []int
 // AppendDoc appends the verb's pair of COMMAND DOCS: its name and a map with summary, since, group and arguments.
 func (v *Verb) AppendDoc(out []byte, proto int) []byte {
 	m := mapping{out: resp.AppendBulkString(out, v.Name), proto: proto}
-	args := len(v.Options)
+	choices := v.choices()
+	args := len(choices)
 	if v.Keyed {
 		args++
 	}
@@ -108,14 +109,48 @@ func (v *Verb) AppendDoc(out []byte, proto int) []byte {
 		m.text("type", "key")
 		m.number("key_spec_index", 0)
 	}
-	for _, o := range v.Options {
-		m.option(o)
+	for _, choice := range choices {
+		m.choice(choice)
 	}
 	return m.out
 }
 
-func (m *mapping) option(o Option) {
+// choices are the verb's options, those that exclude one another together.
+func (v *Verb) choices() [][]Option {
+	var out [][]Option
+	for _, o := range v.Options {
+		if last := len(out) - 1; last >= 0 && o.group != "" && out[last][0].group == o.group {
+			out[last] = append(out[last], o)
+			continue
+		}
+		out = append(out, []Option{o})
+	}
+	return out
+}
+
+// choice appends one optional argument, or the choice between several.
+func (m *mapping) choice(options []Option) {
+	if len(options) == 1 {
+		m.option(options[0], true)
+		return
+	}
 	m.out = resp.AppendMap(m.out, m.proto, 4)
+	m.text("name", options[0].group)
+	m.text("type", "oneof")
+	m.optional()
+	m.key("arguments")
+	m.out = resp.AppendArray(m.out, len(options))
+	for _, o := range options {
+		m.option(o, false)
+	}
+}
+
+func (m *mapping) option(o Option, optional bool) {
+	fields := 3
+	if optional {
+		fields++
+	}
+	m.out = resp.AppendMap(m.out, m.proto, fields)
 	if o.kind == noValue {
 		m.text("name", strings.ToLower(o.Keyword))
 		m.text("type", "pure-token")
@@ -128,25 +163,30 @@ func (m *mapping) option(o Option) {
 		m.text("type", kind)
 	}
 	m.text("token", o.Keyword)
+	if optional {
+		m.optional()
+	}
+}
+
+func (m *mapping) optional() {
 	m.key("flags")
 	m.out = resp.AppendArray(m.out, 1)
 	m.out = resp.AppendSimple(m.out, "optional")
 }
 
-// usage is the verb with its arguments; options of one group stand together.
+// usage is the verb with its arguments; options that exclude one another stand together.
 func usage(v *Verb) string {
 	var b strings.Builder
 	b.WriteString(strings.ToUpper(v.Name))
 	if v.Keyed {
 		b.WriteString(" key")
 	}
-	for i := 0; i < len(v.Options); {
-		o := v.Options[i]
-		parts := []string{word(o)}
-		for i++; i < len(v.Options) && o.group != "" && v.Options[i].group == o.group; i++ {
-			parts = append(parts, word(v.Options[i]))
+	for _, choice := range v.choices() {
+		words := make([]string, len(choice))
+		for i, o := range choice {
+			words[i] = word(o)
 		}
-		b.WriteString(" [" + strings.Join(parts, "|") + "]")
+		b.WriteString(" [" + strings.Join(words, "|") + "]")
 	}
 	return b.String()
 }

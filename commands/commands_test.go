@@ -1,0 +1,100 @@
+package commands
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/lockproxy/lockproxy/proto/resp"
+)
+
+func tokens(line string) [][]byte {
+	var out [][]byte
+	for _, f := range strings.Fields(line) {
+		out = append(out, []byte(f))
+	}
+	return out
+}
+
+func TestGrammar(t *testing.T) {
+	options := Lookup([]byte("LoCk")).Options
+	for line, want := range map[string]string{
+		"": "",
+		"block 0 px 5 owner x once fence replicas 2": "",
+		"OWNER x PX 1 BLOCK 9007199254740992":        "",
+		"EX 1 PX 1":                                  "ERR syntax error",
+		"EX":                                         "ERR syntax error",
+		"BLOCK 1 BLOCK 1":                            "ERR syntax error",
+		"OWNER x SELF":                               "ERR syntax error",
+		"NX":                                         "ERR syntax error",
+		"BLOCK -1":                                   "ERR value is not an integer or out of range",
+		"BLOCK 01":                                   "ERR value is not an integer or out of range",
+		"BLOCK +1":                                   "ERR value is not an integer or out of range",
+		"BLOCK 9007199254740993":                     "ERR value is not an integer or out of range",
+		"EX 9007199254741":                           "ERR value is not an integer or out of range",
+		"PX 0":                                       "ERR value is not an integer or out of range",
+		"PX 1.5":                                     "ERR value is not an integer or out of range",
+		"REPLICAS 0":                                 "ERR value is not an integer or out of range",
+		"OWNER mode":                                 errOwner.Error(),
+		"OWNER x:write":                              errOwner.Error(),
+		"OWNER " + strings.Repeat("x", 257):          errOwner.Error(),
+		"OWNER 8743c9c0-0795-4907-87fd-6c719a6b4586:1": errOwner.Error(),
+	} {
+		_, err := parse(options, tokens(line))
+		if got := errorText(err); got != want {
+			t.Errorf("%q: %q, want %q", line, got, want)
+		}
+	}
+	g, err := parse(options, tokens("ex 7 Block 3 owner Me"))
+	if err != nil || lease(g) != 7000 || g.numbers["BLOCK"] != 3 || g.words["OWNER"] != "Me" {
+		t.Fatal(g, err)
+	}
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+func TestLookup(t *testing.T) {
+	for _, name := range []string{"LOCK", "lock", "UnLock", "RENEW", "LOCKINFO", "locklist"} {
+		if Lookup([]byte(name)) == nil {
+			t.Errorf("%s is not found", name)
+		}
+	}
+	for _, name := range []string{"", "LOCKS", "GET", strings.Repeat("LOCK", 20)} {
+		if Lookup([]byte(name)) != nil {
+			t.Errorf("%s is found", name)
+		}
+	}
+}
+
+// TestDescriptionsAreWhole has the proxy's own scanner find the end of what redis-cli and clients will parse.
+func TestDescriptionsAreWhole(t *testing.T) {
+	for _, proto := range []int{2, 3} {
+		for _, v := range Verbs() {
+			for _, frame := range [][]byte{v.AppendEntry(nil, proto), v.AppendDoc(resp.AppendMap(nil, proto, 1), proto)} {
+				var s resp.Scanner
+				n, done, err := s.Scan(frame)
+				if n != len(frame) || !done || err != nil {
+					t.Errorf("%s in RESP%d: %d of %d bytes, %v, %v:\n%q", v.Name, proto, n, len(frame), done, err, frame)
+				}
+			}
+		}
+	}
+}
+
+// TestReadmeNamesEveryVerb keeps the README's table to the code's.
+func TestReadmeNamesEveryVerb(t *testing.T) {
+	readme, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range Verbs() {
+		if want := "| `" + strings.ReplaceAll(v.Usage(), "|", "\\|") + "` |"; !strings.Contains(string(readme), want) {
+			t.Errorf("the README lacks %s", want)
+		}
+	}
+}
