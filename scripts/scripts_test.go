@@ -1,0 +1,224 @@
+package scripts_test
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/lockproxy/lockproxy/internal/testredis"
+	"github.com/lockproxy/lockproxy/scripts"
+)
+
+const (
+	channel = "redisson_lock__channel:{k}"
+	token   = "redisson_lock_token:{k}"
+	watch   = "lockproxy_watch:{k}:me"
+	latch   = "lockproxy_latch:{k}:r1"
+)
+
+var late, soon = "1", strconv.FormatInt(time.Now().Add(time.Hour).UnixMicro(), 10)
+
+// run sends a script and gives its reply as text: "[1 1 30000 0]", or the error.
+func run(t *testing.T, s *testredis.Server, script *scripts.Script, keys []string, args ...any) string {
+	t.Helper()
+	all := []any{script.Source, len(keys)}
+	for _, k := range keys {
+		all = append(all, k)
+	}
+	reply, err := s.Dial(t).Do("EVAL", append(all, args...)...)
+	if err != nil {
+		line, _, _ := strings.Cut(err.Error(), " script:")
+		return line
+	}
+	if list, ok := reply.([]any); ok {
+		for i := range list {
+			if b, ok := list[i].([]byte); ok {
+				list[i] = string(b)
+			}
+		}
+	}
+	return fmt.Sprint(reply)
+}
+
+func want(t *testing.T, got, want string) {
+	t.Helper()
+	if got != want {
+		t.Fatalf("got %s, want %s", got, want)
+	}
+}
+
+// keys lists what is in Redis, so that "changed nothing" can be seen.
+func contents(t *testing.T, s *testredis.Server) string {
+	t.Helper()
+	all, err := redis.Strings(s.Do(t, "KEYS", "*"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Join(all, " ")
+}
+
+func TestAcquire(t *testing.T) {
+	s := testredis.Start(t)
+	one := []string{"k"}
+	want(t, run(t, s, scripts.Acquire, one, 1000, "me", late, "", "", 0, 0), "[-2 0 0 0]")
+	want(t, contents(t, s), "")
+	want(t, run(t, s, scripts.Acquire, one, 1000, "me", soon, "", "", 0, 0), "[1 1 1000 0]")
+	want(t, run(t, s, scripts.Acquire, one, 90000, "me", soon, "", "", 0, 0), "[1 2 90000 0]")
+	want(t, run(t, s, scripts.Acquire, one, 90000, "me", soon, "O", "", 0, 0), "[1 2 90000 0]")
+	if reply := run(t, s, scripts.Acquire, one, 1000, "you", soon, "", "", 0, 0); !strings.HasPrefix(reply, "[0 0 ") {
+		t.Fatal(reply)
+	}
+	s.Do(t, "HSET", "rw", "mode", "read", "me", "1")
+	want(t, run(t, s, scripts.Acquire, []string{"rw"}, 1000, "me", soon, "", "", 0, 0), "[-3 0 0 0]")
+	s.Do(t, "SET", "string", "x")
+	want(t, run(t, s, scripts.Acquire, []string{"string"}, 1000, "me", soon, "", "", 0, 0),
+		"WRONGTYPE Operation against a key holding the wrong kind of value")
+}
+
+func TestAcquireSideKeys(t *testing.T) {
+	s := testredis.Start(t)
+	run(t, s, scripts.Acquire, []string{"k", token, watch, latch}, 5000, "me", soon, "FWL", "reg-1", 10000, 0)
+	first, _ := redis.Int64(s.Do(t, "GET", token), nil)
+	if now := time.Now().UnixMicro(); first > now || first < now-int64(time.Minute/time.Microsecond) {
+		t.Fatal(first)
+	}
+	if ttl := s.Do(t, "PTTL", token).(int64); ttl != -1 {
+		t.Fatal("the token expires")
+	}
+	registration, _ := redis.String(s.Do(t, "GET", watch), nil)
+	count, _ := redis.String(s.Do(t, "GET", latch), nil)
+	want(t, registration+" "+count, "reg-1 1")
+
+	s.Do(t, "SET", token, first+1e6)
+	run(t, s, scripts.Acquire, []string{"k", token, watch}, 5000, "me", soon, "FOW", "reg-2", 0, 0)
+	same, _ := redis.Int64(s.Do(t, "GET", token), nil)
+	if same != first+1e6 {
+		t.Fatal("ONCE raised the token")
+	}
+	run(t, s, scripts.Acquire, []string{"k", token}, 5000, "me", soon, "F", "", 0, 0)
+	next, _ := redis.Int64(s.Do(t, "GET", token), nil)
+	if next != first+1e6+1 {
+		t.Fatal(next)
+	}
+	s.Do(t, "DEL", "k")
+	run(t, s, scripts.Acquire, []string{"k", watch}, 5000, "me", soon, "D", "", 0, 0)
+	if s.Do(t, "EXISTS", watch).(int64) != 0 {
+		t.Fatal("a lease of its own left the registration")
+	}
+	s.Do(t, "DEL", "k")
+	s.Do(t, "SET", token, "x")
+	before := contents(t, s)
+	want(t, run(t, s, scripts.Acquire, []string{"k", token}, 5000, "me", soon, "F", "", 0, 0),
+		"ERR the fencing token of this lock is not an integer below 2^53")
+	want(t, contents(t, s), before)
+}
+
+func TestRelease(t *testing.T) {
+	s := testredis.Start(t)
+	keys := []string{"k", channel}
+	want(t, run(t, s, scripts.Release, keys, "me", "PUBLISH", soon, "", 0), "[-1 0]")
+	s.Do(t, "HSET", "k", "me", "3")
+	s.Do(t, "SET", watch, "reg")
+	want(t, run(t, s, scripts.Release, keys, "me", "PUBLISH", late, "", 0), "[-2 0]")
+	want(t, run(t, s, scripts.Release, keys, "me", "PUBLISH", soon, "", 0), "[0 2]")
+	want(t, run(t, s, scripts.Release, keys, "you", "PUBLISH", soon, "A", 0), "[-1 0]")
+	want(t, run(t, s, scripts.Release, append(keys, watch, latch), "me", "PUBLISH", soon, "AWL", 10000), "[1 0]")
+	want(t, contents(t, s), latch)
+	s.Do(t, "HSET", "k", "mode", "write", "me:write", "1")
+	want(t, run(t, s, scripts.Release, keys, "me", "PUBLISH", soon, "", 0), "[-3 0]")
+}
+
+func TestReleaseHalfPermittedChangesNothing(t *testing.T) {
+	s := testredis.Start(t)
+	s.Do(t, "ACL", "SETUSER", "mute", "on", ">p", "~*", "resetchannels", "+@all")
+	s.Do(t, "HSET", "k", "me", "1")
+	conn := s.Dial(t)
+	if _, err := conn.Do("AUTH", "mute", "p"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Do("EVAL", scripts.Release.Source, 2, "k", channel, "me", "PUBLISH", soon, "", 0); err == nil {
+		t.Fatal("published without permission")
+	}
+	if s.Do(t, "EXISTS", "k").(int64) != 1 {
+		t.Fatal("deleted without a message")
+	}
+}
+
+func TestForce(t *testing.T) {
+	s := testredis.Start(t)
+	keys := []string{"k", channel}
+	want(t, run(t, s, scripts.Force, keys, "PUBLISH", soon), "0")
+	s.Do(t, "HSET", "k", "anybody", "2")
+	want(t, run(t, s, scripts.Force, keys, "PUBLISH", late), "-2")
+	want(t, run(t, s, scripts.Force, keys, "PUBLISH", soon), "1")
+	want(t, contents(t, s), "")
+	s.Do(t, "HSET", "k", "name", "bob")
+	want(t, run(t, s, scripts.Force, keys, "PUBLISH", soon), "-4")
+	s.Do(t, "HSET", "k", "mode", "read")
+	want(t, run(t, s, scripts.Force, keys, "PUBLISH", soon), "-3")
+}
+
+func TestRenew(t *testing.T) {
+	s := testredis.Start(t)
+	s.Do(t, "HSET", "a", "me", "1")
+	s.Do(t, "PEXPIRE", "a", 100000)
+	s.Do(t, "SET", "poison", "x")
+	for _, key := range []string{"k", "b"} {
+		s.Do(t, "HSET", key, "me", "1")
+		s.Do(t, "PEXPIRE", key, 1000)
+	}
+	s.Do(t, "SET", watch, "reg", "PX", 1000)
+	s.Do(t, "SET", "other", "else", "PX", 1000)
+	keys := []string{"a", "poison", "gone", "k", watch, "b", "other"}
+	args := []any{30000, soon, "---WW", "me", "me", "me", "me", "reg", "me", "reg"}
+	want(t, run(t, s, scripts.Renew, keys, args...), "[1 0 0 1 2]")
+	for key, least := range map[string]int64{"a": 90000, "k": 29000, watch: 29000} {
+		if ttl := s.Do(t, "PTTL", key).(int64); ttl < least {
+			t.Errorf("%s: %d ms left", key, ttl)
+		}
+	}
+	if ttl := s.Do(t, "PTTL", "b").(int64); ttl > 1000 {
+		t.Error("renewed what another connection has taken over")
+	}
+	args[1] = late
+	want(t, run(t, s, scripts.Renew, keys, args...), "[-2]")
+	s.Do(t, "PEXPIRE", "k", 500)
+	want(t, run(t, s, scripts.Renew, []string{"k"}, 0, soon, "-", "me"), "[1]")
+	if ttl := s.Do(t, "PTTL", "k").(int64); ttl > 500 {
+		t.Error("a look renewed")
+	}
+}
+
+func TestExtend(t *testing.T) {
+	s := testredis.Start(t)
+	want(t, run(t, s, scripts.Extend, []string{"k"}, 1000, "me", soon, "", ""), "[-1 0 0]")
+	s.Do(t, "HSET", "k", "me", "2")
+	s.Do(t, "PEXPIRE", "k", 90000)
+	want(t, run(t, s, scripts.Extend, []string{"k"}, 1000, "me", late, "", ""), "[-2 0 0]")
+	if reply := run(t, s, scripts.Extend, []string{"k", watch}, 30000, "me", soon, "KW", "reg"); !strings.HasPrefix(reply, "[1 2 8") && !strings.HasPrefix(reply, "[1 2 90000") {
+		t.Fatal(reply)
+	}
+	want(t, run(t, s, scripts.Extend, []string{"k", watch}, 1000, "me", soon, "D", ""), "[1 2 1000]")
+	if s.Do(t, "EXISTS", watch).(int64) != 0 {
+		t.Fatal("the registration is left")
+	}
+}
+
+func TestLookAndInfo(t *testing.T) {
+	s := testredis.Start(t)
+	s.Do(t, "HSET", "k", "me", "2")
+	s.Do(t, "SET", token, "42")
+	s.Do(t, "RPUSH", "redisson_lock_queue:{k}", "a", "b")
+	reply := run(t, s, scripts.Look, []string{"k", token, latch}, "me")
+	clock, rest, _ := strings.Cut(strings.Trim(reply, "[]"), " ")
+	want(t, rest, "2 -1 42 -1")
+	if n, err := strconv.ParseInt(clock, 10, 64); err != nil || n < 1e15 {
+		t.Fatal(clock)
+	}
+	want(t, run(t, s, scripts.Info, []string{"k", token, "redisson_lock_queue:{k}"}), "[hash -1 42 2 me 2]")
+	want(t, run(t, s, scripts.Info, []string{token, "k", "none"}), "[string -1  0]")
+}
