@@ -2,10 +2,12 @@ package commands
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/proto/resp"
+	"github.com/lockproxy/lockproxy/upstream"
 )
 
 // runInfo answers LOCKINFO key with a map: kind, ttl-ms, holders, waiting, fence.
@@ -42,12 +44,31 @@ func runList(c Client, args [][]byte, out []byte) []byte {
 	if err != nil {
 		return appendSyntax(out, err)
 	}
-	entries := c.Locks().List(g.words["OWNER"], g.words["MATCH"])
+	entries, err := visible(c, c.Locks().List(g.words["OWNER"], g.words["MATCH"]))
+	if err != nil {
+		return appendFailure(out, c.Proto(), err)
+	}
 	m := mapping{out: resp.AppendArray(out, len(entries)), proto: c.Proto()}
 	for _, e := range entries {
 		m.entry(e)
 	}
 	return m.out
+}
+
+// visible keeps the locks whose keys the client may read.
+func visible(c Client, all []lock.Entry) ([]lock.Entry, error) {
+	out := all[:0]
+	for _, e := range all {
+		var refusal *upstream.ReplyError
+		err := c.May([]byte(e.Key), false)
+		switch {
+		case err == nil:
+			out = append(out, e)
+		case !errors.As(err, &refusal):
+			return nil, err
+		}
+	}
+	return out, nil
 }
 
 // mapping appends the fields of maps.

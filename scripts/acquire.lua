@@ -11,7 +11,7 @@
 -- ARGV[5] the registration
 -- ARGV[6] TTL of the latch in ms
 -- ARGV[7] TTL of the fencing token in ms, 0 = none
--- RETURNS {1, count, ttl in ms, token or 0}  granted
+-- RETURNS {1, count, ttl in ms, token or 0, 1 or 0 when the count was not raised}  granted
 --         {0, 0, ttl in ms, 0}               held by somebody else
 --         {-2, 0, 0, 0}                      too late, nothing done
 --         {-3, 0, 0, 0}                      the key holds a lock of another kind
@@ -74,10 +74,11 @@ end
 
 if watch_key then
   if string.find(flags, 'W') then
-    redis.call('SET', watch_key, ARGV[5], 'PX', ttl)
+    -- A plus: it took another's place, whose proxy has to be told when this one ends.
+    redis.call('SET', watch_key, redis.call('EXISTS', watch_key) == 1 and ARGV[5] .. '+' or ARGV[5], 'PX', ttl)
   elseif not held then
-    redis.call('DEL', watch_key)
+    redis.call('SET', watch_key, '', 'XX', 'KEEPTTL')
   end
 end
 if latch_key then redis.call('SET', latch_key, count, 'PX', ARGV[6]) end
-return {1, count, ttl, token}
+return {1, count, ttl, token, once and 0 or 1}

@@ -6,8 +6,9 @@
 -- ARGV[2] owner, the hash field
 -- ARGV[3] not-after in µs of Redis' clock
 -- ARGV[4] letters: K keep a longer TTL, W write the registration, D delete it
--- ARGV[5] the registration
--- RETURNS {1, count, ttl in ms} done, {-1, 0, 0} the owner does not hold it, {-2, 0, 0} too late, {-3, 0, 0} a lock of another kind
+-- ARGV[5] the new registration
+-- ARGV[6] the registration this proxy knows of: deleted; another one is emptied, which tells its proxy that the hold has ended
+-- RETURNS {1, count, ttl in ms} done, {-1, 0, 0} the owner does not hold it, {-1, 1, 0} it ended through another connection, {-2, 0, 0} too late, {-3, 0, 0} a lock of another kind
 -- ERRORS  WRONGTYPE. Nothing is changed then.
 
 local time = redis.call('TIME')
@@ -16,7 +17,11 @@ if time[1] * 1000000 + time[2] > tonumber(ARGV[3]) then return {-2, 0, 0} end
 local lock, lease, flags = KEYS[1], tonumber(ARGV[1]), ARGV[4]
 local seen = redis.call('HMGET', lock, 'mode', ARGV[2])
 if seen[1] then return {-3, 0, 0} end
-if not seen[2] then return {-1, 0, 0} end
+if not seen[2] then
+  local registered = KEYS[2] and redis.call('GET', KEYS[2])
+  if registered and registered ~= ARGV[6] and registered ~= ARGV[6] .. '+' then return {-1, 1, 0} end
+  return {-1, 0, 0}
+end
 
 local ttl = redis.call('PTTL', lock)
 if not (string.find(flags, 'K') and ttl >= lease) then
@@ -24,8 +29,12 @@ if not (string.find(flags, 'K') and ttl >= lease) then
   ttl = lease
 end
 if string.find(flags, 'W') then
-  redis.call('SET', KEYS[2], ARGV[5], 'PX', ttl)
+  redis.call('SET', KEYS[2], redis.call('EXISTS', KEYS[2]) == 1 and ARGV[5] .. '+' or ARGV[5], 'PX', ttl)
 elseif string.find(flags, 'D') then
-  redis.call('DEL', KEYS[2])
+  if redis.call('GET', KEYS[2]) == ARGV[6] then
+    redis.call('DEL', KEYS[2])
+  else
+    redis.call('SET', KEYS[2], '', 'XX', 'KEEPTTL')
+  end
 end
 return {1, tonumber(seen[2]) or 1, ttl}

@@ -9,9 +9,11 @@
 -- ARGV[3] not-after in µs of Redis' clock
 -- ARGV[4] letters: A all holds of the owner, W delete the registration when the lock is free, L leave a latch
 -- ARGV[5] TTL of the latch in ms
+-- ARGV[6] the registration this proxy knows of: deleted; another one is emptied, which tells its proxy that the hold has ended
 -- RETURNS {1, 0}      the lock is free of this owner
 --         {0, count}  the owner still holds it
 --         {-1, 0}     the owner does not hold it
+--         {-1, 1}     nor that, and its registration says that it ended through another connection
 --         {-2, 0}     too late, nothing done
 --         {-3, 0}     the key holds a lock of another kind
 -- ERRORS  WRONGTYPE. Nothing is changed then.
@@ -22,13 +24,18 @@ if time[1] * 1000000 + time[2] > tonumber(ARGV[3]) then return {-2, 0} end
 local lock, owner, flags = KEYS[1], ARGV[1], ARGV[4]
 local seen = redis.call('HMGET', lock, 'mode', owner)
 if seen[1] then return {-3, 0} end
-if not seen[2] then return {-1, 0} end
 
 local next_key = 3
 local watch_key, latch_key
 if flags ~= '' then
   if string.find(flags, 'W') then watch_key = KEYS[next_key]; next_key = next_key + 1 end
   if string.find(flags, 'L') then latch_key = KEYS[next_key] end
+end
+
+if not seen[2] then
+  local registered = watch_key and redis.call('GET', watch_key)
+  if registered and registered ~= ARGV[6] and registered ~= ARGV[6] .. '+' then return {-1, 1} end
+  return {-1, 0}
 end
 
 local left = 0
@@ -39,7 +46,13 @@ else
   left = 0
   redis.call(ARGV[2], KEYS[2], '0')
   redis.call('DEL', lock)
-  if watch_key then redis.call('DEL', watch_key) end
+  if watch_key then
+    if redis.call('GET', watch_key) == ARGV[6] then
+      redis.call('DEL', watch_key)
+    else
+      redis.call('SET', watch_key, '', 'XX', 'KEEPTTL')
+    end
+  end
 end
 if latch_key then redis.call('SET', latch_key, left, 'PX', ARGV[5]) end
 if left > 0 then return {0, left} end

@@ -23,10 +23,11 @@ for i = 1, #letters do
     key, arg = key + 1, arg + 1
   end
   local count = redis.pcall('HGET', lock, owner)
-  if type(count) ~= 'string' then
-    out[i] = 0
-  elseif watch_key and redis.call('GET', watch_key) ~= registration then
+  local registered = watch_key and redis.call('GET', watch_key)
+  if watch_key and registered ~= registration and registered ~= registration .. '+' and (registered or type(count) == 'string') then
     out[i] = 2
+  elseif type(count) ~= 'string' then
+    out[i] = 0
   else
     out[i] = 1
     if lease > 0 then

@@ -66,9 +66,9 @@ func TestAcquire(t *testing.T) {
 	one := []string{"k"}
 	want(t, run(t, s, scripts.Acquire, one, 1000, "me", late, "", "", 0, 0), "[-2 0 0 0]")
 	want(t, contents(t, s), "")
-	want(t, run(t, s, scripts.Acquire, one, 1000, "me", soon, "", "", 0, 0), "[1 1 1000 0]")
-	want(t, run(t, s, scripts.Acquire, one, 90000, "me", soon, "", "", 0, 0), "[1 2 90000 0]")
-	want(t, run(t, s, scripts.Acquire, one, 90000, "me", soon, "O", "", 0, 0), "[1 2 90000 0]")
+	want(t, run(t, s, scripts.Acquire, one, 1000, "me", soon, "", "", 0, 0), "[1 1 1000 0 1]")
+	want(t, run(t, s, scripts.Acquire, one, 90000, "me", soon, "", "", 0, 0), "[1 2 90000 0 1]")
+	want(t, run(t, s, scripts.Acquire, one, 90000, "me", soon, "O", "", 0, 0), "[1 2 90000 0 0]")
 	if reply := run(t, s, scripts.Acquire, one, 1000, "you", soon, "", "", 0, 0); !strings.HasPrefix(reply, "[0 0 ") {
 		t.Fatal(reply)
 	}
@@ -106,8 +106,8 @@ func TestAcquireSideKeys(t *testing.T) {
 	}
 	s.Do(t, "DEL", "k")
 	run(t, s, scripts.Acquire, []string{"k", watch}, 5000, "me", soon, "D", "", 0, 0)
-	if s.Do(t, "EXISTS", watch).(int64) != 0 {
-		t.Fatal("a lease of its own left the registration")
+	if text, _ := redis.String(s.Do(t, "GET", watch), nil); text != "" {
+		t.Fatal("a lease of its own left the registration " + text)
 	}
 	s.Do(t, "DEL", "k")
 	s.Do(t, "SET", token, "x")
@@ -120,16 +120,16 @@ func TestAcquireSideKeys(t *testing.T) {
 func TestRelease(t *testing.T) {
 	s := testredis.Start(t)
 	keys := []string{"k", channel}
-	want(t, run(t, s, scripts.Release, keys, "me", "PUBLISH", soon, "", 0), "[-1 0]")
+	want(t, run(t, s, scripts.Release, keys, "me", "PUBLISH", soon, "", 0, ""), "[-1 0]")
 	s.Do(t, "HSET", "k", "me", "3")
 	s.Do(t, "SET", watch, "reg")
-	want(t, run(t, s, scripts.Release, keys, "me", "PUBLISH", late, "", 0), "[-2 0]")
-	want(t, run(t, s, scripts.Release, keys, "me", "PUBLISH", soon, "", 0), "[0 2]")
-	want(t, run(t, s, scripts.Release, keys, "you", "PUBLISH", soon, "A", 0), "[-1 0]")
-	want(t, run(t, s, scripts.Release, append(keys, watch, latch), "me", "PUBLISH", soon, "AWL", 10000), "[1 0]")
+	want(t, run(t, s, scripts.Release, keys, "me", "PUBLISH", late, "", 0, ""), "[-2 0]")
+	want(t, run(t, s, scripts.Release, keys, "me", "PUBLISH", soon, "", 0, ""), "[0 2]")
+	want(t, run(t, s, scripts.Release, keys, "you", "PUBLISH", soon, "A", 0, ""), "[-1 0]")
+	want(t, run(t, s, scripts.Release, append(keys, watch, latch), "me", "PUBLISH", soon, "AWL", 10000, "reg"), "[1 0]")
 	want(t, contents(t, s), latch)
 	s.Do(t, "HSET", "k", "mode", "write", "me:write", "1")
-	want(t, run(t, s, scripts.Release, keys, "me", "PUBLISH", soon, "", 0), "[-3 0]")
+	want(t, run(t, s, scripts.Release, keys, "me", "PUBLISH", soon, "", 0, ""), "[-3 0]")
 }
 
 func TestReleaseHalfPermittedChangesNothing(t *testing.T) {
@@ -140,12 +140,45 @@ func TestReleaseHalfPermittedChangesNothing(t *testing.T) {
 	if _, err := conn.Do("AUTH", "mute", "p"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := conn.Do("EVAL", scripts.Release.Source, 2, "k", channel, "me", "PUBLISH", soon, "", 0); err == nil {
+	if _, err := conn.Do("EVAL", scripts.Release.Source, 2, "k", channel, "me", "PUBLISH", soon, "", 0, ""); err == nil {
 		t.Fatal("published without permission")
 	}
 	if s.Do(t, "EXISTS", "k").(int64) != 1 {
 		t.Fatal("deleted without a message")
 	}
+}
+
+// TestEndIsToldToTheRegistered: a hold that ends through another connection leaves its registration empty, so that the
+// proxy whose registration it was does not take it for lost; FLUSHALL leaves nothing, and is a loss.
+func TestEndIsToldToTheRegistered(t *testing.T) {
+	s := testredis.Start(t)
+	acquire := func(registration string) {
+		run(t, s, scripts.Acquire, []string{"k", watch}, 5000, "me", soon, "W", registration, 0, 0)
+	}
+	release := func(registration string) string {
+		return run(t, s, scripts.Release, []string{"k", channel, watch}, "me", "PUBLISH", soon, "AW", 0, registration)
+	}
+	renew := func(registration string) string {
+		return run(t, s, scripts.Renew, []string{"k", watch}, 5000, soon, "W", "me", registration)
+	}
+	acquire("one")
+	want(t, release(""), "[1 0]")
+	want(t, renew("one"), "[2]")
+	want(t, release("one"), "[-1 1]")
+	s.Do(t, "FLUSHALL")
+	acquire("one")
+	acquire("two")
+	want(t, renew("one"), "[2]")
+	want(t, renew("two"), "[1]")
+	want(t, release("two"), "[1 0]")
+	want(t, renew("one"), "[2]")
+	s.Do(t, "FLUSHALL")
+	acquire("one")
+	s.Do(t, "DEL", "k")
+	want(t, renew("one"), "[0]")
+	s.Do(t, "FLUSHALL")
+	want(t, renew("one"), "[0]")
+	want(t, release("one"), "[-1 0]")
 }
 
 func TestForce(t *testing.T) {
@@ -195,14 +228,14 @@ func TestRenew(t *testing.T) {
 
 func TestExtend(t *testing.T) {
 	s := testredis.Start(t)
-	want(t, run(t, s, scripts.Extend, []string{"k"}, 1000, "me", soon, "", ""), "[-1 0 0]")
+	want(t, run(t, s, scripts.Extend, []string{"k"}, 1000, "me", soon, "", "", ""), "[-1 0 0]")
 	s.Do(t, "HSET", "k", "me", "2")
 	s.Do(t, "PEXPIRE", "k", 90000)
-	want(t, run(t, s, scripts.Extend, []string{"k"}, 1000, "me", late, "", ""), "[-2 0 0]")
-	if reply := run(t, s, scripts.Extend, []string{"k", watch}, 30000, "me", soon, "KW", "reg"); !strings.HasPrefix(reply, "[1 2 8") && !strings.HasPrefix(reply, "[1 2 90000") {
+	want(t, run(t, s, scripts.Extend, []string{"k"}, 1000, "me", late, "", "", ""), "[-2 0 0]")
+	if reply := run(t, s, scripts.Extend, []string{"k", watch}, 30000, "me", soon, "KW", "reg", ""); !strings.HasPrefix(reply, "[1 2 8") && !strings.HasPrefix(reply, "[1 2 90000") {
 		t.Fatal(reply)
 	}
-	want(t, run(t, s, scripts.Extend, []string{"k", watch}, 1000, "me", soon, "D", ""), "[1 2 1000]")
+	want(t, run(t, s, scripts.Extend, []string{"k", watch}, 1000, "me", soon, "D", "", "reg"), "[1 2 1000]")
 	if s.Do(t, "EXISTS", watch).(int64) != 0 {
 		t.Fatal("the registration is left")
 	}

@@ -123,7 +123,7 @@ type acquire struct {
 }
 
 // answer is what the acquire script returns.
-type answer struct{ code, count, ttl, token int64 }
+type answer struct{ code, count, ttl, token, raised int64 }
 
 const (
 	codeLate = -2
@@ -215,7 +215,11 @@ func (a *acquire) run(ctx context.Context) (answer, error) {
 			return answer{}, err
 		}
 		if out[0] != codeLate {
-			return answer{out[0], out[1], out[2], out[3]}, nil
+			ans := answer{code: out[0], count: out[1], ttl: out[2], token: out[3]}
+			if ans.code == 1 {
+				ans.raised = out[4]
+			}
+			return ans, nil
 		}
 		if err := m.sample(); err != nil {
 			return answer{}, err
@@ -224,14 +228,15 @@ func (a *acquire) run(ctx context.Context) (answer, error) {
 	return answer{}, &upstream.NotSentError{Cause: errLate}
 }
 
-// replicaWait is how long replicas may take: at most a second, and within what the caller waits and the lease.
+// replicaWait is how long replicas may take: at most a second, within what the caller waits, and half of the lease, so that
+// the rest of it is of use.
 func (a *acquire) replicaWait() time.Duration {
 	wait := time.Second
 	if a.r.Blocks && a.r.Block > 0 {
 		wait = min(wait, milliseconds(a.r.Block))
 	}
 	if a.r.Lease > 0 {
-		wait = min(wait, milliseconds(a.r.Lease))
+		wait = min(wait, milliseconds(a.r.Lease)/2)
 	}
 	return wait
 }
@@ -246,28 +251,21 @@ func (a *acquire) conclude(ctx context.Context, ans answer) (Grant, int64, error
 		return Grant{}, 0, otherKind(a.r.Key)
 	}
 	if a.r.Replicas > 0 && a.acked < a.r.Replicas {
-		m.register(a, ans)
-		if err := m.undo(ctx, a.h, a.undone(ans)); err != nil {
+		if err := m.undo(ctx, a, ans); err != nil {
 			return Grant{}, 0, err
 		}
 		return Grant{}, 0, &Error{"NOREPLICAS", fmt.Sprintf("%d of %d replicas had the lock in time, it was given back", a.acked, a.r.Replicas)}
 	}
-	m.register(a, ans)
-	m.mu.Lock()
-	over := !time.Now().Before(a.h.deadline)
-	m.mu.Unlock()
-	if over {
+	if !time.Now().Before(a.sent.Add(milliseconds(ans.ttl))) {
 		// The answer took longer than the lease: nobody may work on the strength of it.
-		if err := m.undo(ctx, a.h, a.undone(ans)); err != nil {
+		if err := m.undo(ctx, a, ans); err != nil {
 			return Grant{}, 0, err
 		}
 		return Grant{}, 0, ErrNotAcquired
 	}
+	m.register(a, ans)
 	return Grant{Token: ans.token}, 0, nil
 }
-
-// undone says whether the grant raised a count that its undoing must lower.
-func (a *acquire) undone(ans answer) bool { return !a.r.Once || ans.count == 1 && a.before == 0 }
 
 // register notes a grant.
 func (m *Manager) register(a *acquire, ans answer) {
@@ -275,9 +273,7 @@ func (m *Manager) register(a *acquire, ans answer) {
 	defer m.mu.Unlock()
 	h := a.h
 	m.begin(h, a.c, ans.count)
-	if until := a.sent.Add(milliseconds(ans.ttl)); until.After(h.deadline) {
-		h.deadline = until
-	}
+	a.extendDeadline(ans)
 	h.replicas = max(h.replicas, a.r.Replicas)
 	if a.r.Lease == 0 {
 		h.watched, h.lease, h.registration = true, m.opts.Watchdog, a.registration
@@ -287,6 +283,13 @@ func (m *Manager) register(a *acquire, ans answer) {
 	m.planNext(h, a.sent)
 	m.losses.Remove(h.id)
 	m.done.Remove(h.id)
+}
+
+// extendDeadline notes until when a grant lasts. Manager.mu is held.
+func (a *acquire) extendDeadline(ans answer) {
+	if until := a.sent.Add(milliseconds(ans.ttl)); until.After(a.h.deadline) {
+		a.h.deadline = until
+	}
 }
 
 // planNext puts the hold before the watchdog at a third of its lease when it is renewed, at its end when it is not. mu is held.

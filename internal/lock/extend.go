@@ -37,6 +37,12 @@ func (c *Client) renew(ctx context.Context, r RenewRequest) error {
 		return err
 	}
 	defer m.leave(h)
+	if lost, ok := m.losses.Get(id); ok && !explicit {
+		return lost.error(r.Key) // Redis may have it for a moment longer: what was reported lost stays lost
+	}
+	m.mu.Lock()
+	known := h.registration // another one is told that the hold has ended, rather than deleted
+	m.mu.Unlock()
 	registration := ""
 	if explicit && r.Lease == 0 {
 		registration = c.request()
@@ -49,7 +55,7 @@ func (c *Client) renew(ctx context.Context, r RenewRequest) error {
 			return 0, err
 		}
 		sent = time.Now()
-		out, err = ints(m.eval(ctx, extendCall(h, r, m.opts, text, registration)))
+		out, err = ints(m.eval(ctx, extendCall(h, r, m.opts, text, registration, known)))
 		return at, err
 	})
 	switch {
@@ -60,7 +66,7 @@ func (c *Client) renew(ctx context.Context, r RenewRequest) error {
 	case out[0] == codeLate:
 		return &upstream.NotSentError{Cause: errLate}
 	case out[0] != 1:
-		_, err := c.unlocked(h, r.Key, out[0], 0)
+		_, err := c.unlocked(h, r.Key, out[0], out[1])
 		if err == nil {
 			err = notHeld(r.Key, c.named.Load() && !explicit)
 		}
@@ -75,7 +81,7 @@ func (c *Client) renew(ctx context.Context, r RenewRequest) error {
 	return nil
 }
 
-func extendCall(h *hold, r RenewRequest, o Options, notAfter, registration string) call {
+func extendCall(h *hold, r RenewRequest, o Options, notAfter, registration, known string) call {
 	keys, flags := []string{h.id.key}, ""
 	if h.explicit {
 		keys = append(keys, watchKey(h.id.key, h.id.owner))
@@ -88,5 +94,5 @@ func extendCall(h *hold, r RenewRequest, o Options, notAfter, registration strin
 		}
 	}
 	lease := leaseOf(Request{Lease: r.Lease}, o)
-	return call{h.id.db, scripts.Extend, keys, []string{strconv.FormatInt(lease, 10), h.id.owner, notAfter, flags, registration}}
+	return call{h.id.db, scripts.Extend, keys, []string{strconv.FormatInt(lease, 10), h.id.owner, notAfter, flags, registration, known}}
 }

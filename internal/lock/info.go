@@ -6,8 +6,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/tidwall/match"
-
 	"github.com/lockproxy/lockproxy/scripts"
 )
 
@@ -120,7 +118,7 @@ type Entry struct {
 // it when not empty.
 func (m *Manager) List(owner, pattern string) []Entry {
 	wanted := func(key, of string) bool {
-		return (owner == "" || owner == of) && (pattern == "" || match.Match(key, pattern))
+		return (owner == "" || owner == of) && (pattern == "" || glob(pattern, key))
 	}
 	var out []Entry
 	m.mu.Lock()

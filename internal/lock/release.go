@@ -81,7 +81,12 @@ func (c *Client) unlocked(h *hold, key string, code, left int64) (bool, error) {
 		return false, otherKind(key)
 	case -1:
 		m.mu.Lock()
-		if h.count > 0 {
+		switch {
+		case h.count == 0:
+		case left == 1: // it ended through another proxy
+			m.end(h)
+			m.done.Add(h.id, finishedRecord{time.Now()})
+		default:
 			m.lose(h, reasonGone)
 		}
 		m.mu.Unlock()
@@ -94,6 +99,10 @@ func (c *Client) unlocked(h *hold, key string, code, left int64) (bool, error) {
 		return false, notHeld(key, c.named.Load() && !h.explicit)
 	}
 	m.released(h, code, left)
+	if lost, ok := m.losses.Get(h.id); ok && !h.explicit {
+		// Its lease was over by our clock and it was reported lost, Redis had it for a moment longer.
+		return false, lost.error(key)
+	}
 	return code == 1, nil
 }
 
@@ -144,12 +153,14 @@ type release struct {
 	before   int64
 	latch    string
 	notAfter int64
+	// registration is what this proxy's watchdog renews by; another one in Redis is told that the hold has ended.
+	registration string
 }
 
 func (c *Client) newRelease(h *hold, all bool) *release {
 	r := &release{m: c.m, h: h, all: all}
 	c.m.mu.Lock()
-	r.before = h.count
+	r.before, r.registration = h.count, h.registration
 	c.m.mu.Unlock()
 	if h.explicit {
 		r.latch = c.request()
@@ -169,7 +180,7 @@ func (r *release) call(notAfter string) call {
 	if r.latch != "" {
 		keys, flags = append(keys, latchKey(id.key, r.latch)), flags+"L"
 	}
-	return call{id.db, scripts.Release, keys, []string{id.owner, publish, notAfter, flags, strconv.Itoa(latchTTL)}}
+	return call{id.db, scripts.Release, keys, []string{id.owner, publish, notAfter, flags, strconv.Itoa(latchTTL), r.registration}}
 }
 
 // publish is the command that wakes waiters on a Redis that is no cluster.
@@ -256,16 +267,18 @@ func (r *release) complete() (code, left int64, err error) {
 	}
 }
 
-// undo gives back a grant that does not count: one hold when it raised the count.
-func (m *Manager) undo(ctx context.Context, h *hold, raised bool) error {
-	if !raised {
+// undo gives back a grant that does not count and that nobody was told of.
+func (m *Manager) undo(ctx context.Context, a *acquire, ans answer) error {
+	if ans.raised == 0 {
 		return nil
 	}
-	m.mu.Lock()
-	rel := &release{m: m, h: h, before: h.count}
-	if h.explicit && h.client != nil {
-		rel.latch = h.client.request()
+	rel := a.c.newRelease(a.h, false)
+	rel.before = ans.count
+	if a.registration != "" {
+		rel.registration = a.registration
 	}
+	m.mu.Lock()
+	a.extendDeadline(ans)
 	m.mu.Unlock()
 	code, left, err := rel.run(ctx)
 	if isUnknown(err) {
@@ -274,8 +287,8 @@ func (m *Manager) undo(ctx context.Context, h *hold, raised bool) error {
 	if err != nil {
 		return err
 	}
-	m.released(h, code, left)
-	m.done.Remove(h.id)
+	m.released(a.h, code, left)
+	m.done.Remove(a.h.id)
 	return nil
 }
 

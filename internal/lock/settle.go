@@ -87,7 +87,10 @@ func (a *acquire) settle() settled {
 		return settled{err: errNotDone}
 	}
 	a.sent = s.at
-	ans := answer{1, s.count, s.ttl, 0}
+	ans := answer{code: 1, count: s.count, ttl: s.ttl}
+	if !a.r.Once { // of an idempotent request it is not known: its hold is rather left to run out than taken from its owner
+		ans.raised = 1
+	}
 	if a.r.Fence {
 		ans.token = s.token
 	}
