@@ -65,7 +65,14 @@ type batchKey struct {
 	replicas int64
 }
 
-// pickDue takes the holds that are due out of the schedule and says when to come again.
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// pickDue gathers the holds that are due and says when to come again.
 func (m *Manager) pickDue(now time.Time) (full []*batch, next time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -82,8 +89,9 @@ func (m *Manager) pickDue(now time.Time) (full []*batch, next time.Duration) {
 			b = &batch{db: key.db, lease: key.lease, replicas: key.replicas}
 			open[key], order = b, append(order, key)
 		}
-		m.unplan(h)
 		b.planned = append(b.planned, h.next)
+		// Redis may not answer: the deadline is watched all the same.
+		m.plan(h, later(h.deadline, now.Add(retryBusy)))
 		if b.holds = append(b.holds, h); len(b.holds) == renewChunk {
 			full = append(full, b)
 			open[key] = &batch{db: key.db, lease: key.lease, replicas: key.replicas}
