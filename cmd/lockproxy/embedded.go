@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
+	"github.com/alicebob/miniredis/v2/server"
 )
 
 const clockTick = 10 * time.Millisecond // precision of expiry in the embedded store
@@ -23,10 +24,21 @@ func startEmbedded(log *slog.Logger) (*embedded, error) {
 	if err := e.redis.Start(); err != nil {
 		return nil, err
 	}
+	e.redis.Server().SetPreHook(noCluster)
 	log.Warn("no --upstream given: this is the EMBEDDED STORE, for trying lockproxy out. It forgets everything when " +
 		"lockproxy ends, knows only part of Redis' commands, and no other lockproxy shares its locks")
 	e.ticking.Go(e.tick)
 	return e, nil
+}
+
+// noCluster answers CLUSTER as a Redis without it does. The store would say that it is one, at its own address, and
+// clients that ask, such as rueidis, would go there: past the proxy and its locks.
+func noCluster(p *server.Peer, cmd string, _ ...string) bool {
+	if cmd != "CLUSTER" {
+		return false
+	}
+	p.WriteError("ERR This instance has cluster support disabled")
+	return true
 }
 
 // tick lets time pass in the store; close waits for it.

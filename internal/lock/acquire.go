@@ -132,7 +132,7 @@ const (
 
 var (
 	errNotDone = errors.New("lock: the request whose reply was lost was not done")
-	errLate    = errors.New("Redis' clock keeps jumping")
+	errLate    = errors.New("the clock of Redis keeps jumping")
 )
 
 // latchTTL is how long the outcome of an explicit owner's request can be looked up, in ms: longer than any settlement.
