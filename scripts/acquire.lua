@@ -6,7 +6,8 @@
 -- ARGV[1] lease in ms
 -- ARGV[2] owner, the hash field
 -- ARGV[3] not-after in µs of Redis' clock: later than that nothing is done
--- ARGV[4] letters: F give a fencing token, O once (an owner that holds gets no second count),
+-- ARGV[4] letters: N the owner knows of no hold of its own: one that is there was lost, and is counted from 1 again;
+--         F give a fencing token, O once (an owner that holds gets no second count),
 --         W write the registration, D delete it when the lock was free, L leave a latch
 -- ARGV[5] the registration
 -- ARGV[6] TTL of the latch in ms
@@ -62,6 +63,9 @@ end
 local count
 if once then
   count = tonumber(held)
+elseif held and string.find(flags, 'N') then
+  redis.call('HSET', lock, owner, 1)
+  count = 1
 else
   count = redis.call('HINCRBY', lock, owner, 1)
 end
@@ -75,7 +79,10 @@ end
 if watch_key then
   if string.find(flags, 'W') then
     -- A plus: it took another's place, whose proxy has to be told when this one ends.
-    redis.call('SET', watch_key, redis.call('EXISTS', watch_key) == 1 and ARGV[5] .. '+' or ARGV[5], 'PX', ttl)
+    local present = redis.call('GET', watch_key)
+    local new = ARGV[5]
+    if present and present ~= new then new = ARGV[5] .. '+' end
+    redis.call('SET', watch_key, new, 'PX', ttl)
   elseif not held then
     redis.call('SET', watch_key, '', 'XX', 'KEEPTTL')
   end

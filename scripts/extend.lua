@@ -29,7 +29,10 @@ if not (string.find(flags, 'K') and ttl >= lease) then
   ttl = lease
 end
 if string.find(flags, 'W') then
-  redis.call('SET', KEYS[2], redis.call('EXISTS', KEYS[2]) == 1 and ARGV[5] .. '+' or ARGV[5], 'PX', ttl)
+  local present = redis.call('GET', KEYS[2])
+  local new = ARGV[5]
+  if present and present ~= new then new = ARGV[5] .. '+' end
+  redis.call('SET', KEYS[2], new, 'PX', ttl)
 elseif string.find(flags, 'D') then
   if redis.call('GET', KEYS[2]) == ARGV[6] then
     redis.call('DEL', KEYS[2])

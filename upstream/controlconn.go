@@ -12,7 +12,7 @@ import (
 // caller's ctx, and replace it by an error that proves nothing.
 type unsentError struct{ cause error }
 
-func (e *unsentError) Error() string { return "upstream unavailable: " + e.cause.Error() }
+func (e *unsentError) Error() string { return e.cause.Error() }
 
 // NotSent says that err, from a call on a client of a Control, proves that no
 // byte of the call was handed to the kernel.

@@ -142,6 +142,7 @@ func (c *Client) newAcquire(h *hold, r Request) *acquire {
 	a := &acquire{c: c, h: h, r: r}
 	c.m.mu.Lock()
 	a.before = h.count
+	a.registration = h.registration
 	c.m.mu.Unlock()
 	if r.Fence {
 		a.flags += "F"
@@ -149,10 +150,16 @@ func (c *Client) newAcquire(h *hold, r Request) *acquire {
 	if r.Once {
 		a.flags += "O"
 	}
+	if !h.explicit && a.before == 0 {
+		a.flags += "N"
+	}
 	if h.explicit {
 		if r.Lease == 0 {
 			a.flags += "W"
-			a.registration = c.request()
+			// A hold watched here keeps its registration: were this reply lost, nobody would know which one Redis has.
+			if a.before == 0 || a.registration == "" {
+				a.registration = c.request()
+			}
 		} else {
 			a.flags += "D"
 		}

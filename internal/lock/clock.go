@@ -24,6 +24,7 @@ type clock struct {
 	known bool
 	micro int64     // Redis' clock in µs at the sample
 	at    time.Time // when the reply came
+	sent  time.Time // when it was asked for
 }
 
 // now is the estimate in µs since 1970; it is behind Redis' clock by at most the sample's round trip.
@@ -40,7 +41,7 @@ func (c *clock) set(micro int64, sent time.Time) (jump time.Duration) {
 	now := time.Now()
 	if c.known {
 		early := c.micro + sent.Sub(c.at).Microseconds()
-		late := c.micro + now.Sub(c.at).Microseconds()
+		late := c.micro + now.Sub(c.sent).Microseconds()
 		switch {
 		case micro < early:
 			jump = time.Duration(micro-early) * time.Microsecond
@@ -51,7 +52,7 @@ func (c *clock) set(micro int64, sent time.Time) (jump time.Duration) {
 			jump = 0
 		}
 	}
-	c.known, c.micro, c.at = true, micro, now
+	c.known, c.micro, c.at, c.sent = true, micro, now, sent
 	return jump
 }
 

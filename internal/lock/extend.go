@@ -45,7 +45,14 @@ func (c *Client) renew(ctx context.Context, r RenewRequest) error {
 	m.mu.Unlock()
 	registration := ""
 	if explicit && r.Lease == 0 {
-		registration = c.request()
+		m.mu.Lock()
+		if h.count > 0 { // see newAcquire
+			registration = h.registration
+		}
+		m.mu.Unlock()
+		if registration == "" {
+			registration = c.request()
+		}
 	}
 	var out []int64
 	var sent time.Time

@@ -2,6 +2,7 @@ package lock
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"strconv"
 	"time"
@@ -80,6 +81,8 @@ func (a *acquire) settle() settled {
 		done = s.latch >= 0 && s.count > 0
 	case a.r.Once:
 		done = s.count > 0
+	case !a.h.explicit && a.before == 0:
+		done = s.count == 1 // more: a hold that was lost before, and this request was not done
 	default:
 		done = s.count > a.before
 	}
@@ -107,7 +110,7 @@ func (a *acquire) abandon(s settled) {
 	if a.h.explicit && (a.r.Once || s.count == 1) {
 		return
 	}
-	rel := &release{m: a.c.m, h: a.h, before: s.count, latch: a.latch}
+	rel := &release{m: a.c.m, h: a.h, before: s.count, latch: a.latch, registration: a.registration}
 	if a.h.explicit {
 		rel.latch = a.c.request()
 	}
@@ -143,10 +146,18 @@ func patiently[T any](ctx context.Context, m *Manager, work func() T, abandon fu
 // idempotent runs a step that may be done twice until Redis answers, each time after the last one's not-after has passed.
 func (m *Manager) idempotent(step func() (notAfter int64, err error)) error {
 	giveUp := time.Now().Add(patience)
-	for {
+	var lost error // once a step's outcome is unknown only an answer says more
+	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
 		last, err := step()
-		if !isUnknown(err) || time.Now().After(giveUp) {
+		var notSent *upstream.NotSentError
+		switch {
+		case isUnknown(err):
+			lost = err
+		case lost == nil || !errors.As(err, &notSent):
 			return err
+		}
+		if time.Now().After(giveUp) || !m.sleep(context.Background(), pause) {
+			return lost
 		}
 		if now, _ := m.clock.now(); now <= last {
 			m.sleep(context.Background(), time.Duration(last-now)*time.Microsecond+time.Millisecond)

@@ -65,7 +65,6 @@ type outcome struct {
 	done, freed  time.Time
 	waiterGot    string
 	waiterGotIt  time.Time
-	ownerAtFirst string
 }
 
 // What a client holds while a write of its has an unknown outcome is not released by anything it does or by its end: it

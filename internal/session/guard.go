@@ -193,17 +193,22 @@ func (g *guard) Write(p []byte) (int, error) {
 	return g.writeLocked(p)
 }
 
-// writeLocked is Write for a caller that holds wmu over the pieces of one reply.
-func (g *guard) writeLocked(p []byte) (int, error) {
-	if now := time.Now(); g.wdue.Sub(now) < writeTimeout/2 {
-		g.wdue = now.Add(writeTimeout)
-		g.Conn.SetWriteDeadline(g.wdue)
+// writeLocked is Write for a caller that holds wmu over the pieces of one reply. It writes in pieces, each with its own
+// time, so that a client that reads a long reply slowly is not taken for one that does not read.
+func (g *guard) writeLocked(p []byte) (written int, err error) {
+	for written < len(p) && err == nil {
+		if now := time.Now(); g.wdue.Sub(now) < writeTimeout/2 {
+			g.wdue = now.Add(writeTimeout)
+			g.Conn.SetWriteDeadline(g.wdue)
+		}
+		var n int
+		n, err = g.Conn.Write(p[written:min(len(p), written+flushAt)])
+		written += n
 	}
-	n, err := g.Conn.Write(p)
 	if err != nil {
 		g.cut(writeEnd(err))
 	}
-	return n, err
+	return written, err
 }
 
 // hangUp notes the end of the connection, whose reason is the first one given, and wakes what the session waits

@@ -14,6 +14,7 @@ const (
 	notANumber   = "ERR value is not an integer or out of range"
 	badName      = "ERR Client names cannot contain spaces, newlines or special characters."
 	badProto     = "NOPROTO unsupported protocol version"
+	wrongPass    = "WRONGPASS invalid username-password pair or user is disabled."
 	protoNotANum = "ERR Protocol version is not an integer or out of range"
 )
 
@@ -29,7 +30,10 @@ func (s *Session) auth(args [][]byte) {
 	id := s.ident
 	id.User, id.Password = "", string(args[len(args)-1])
 	if len(args) == 3 {
-		id.User = string(args[1])
+		if id.User = string(args[1]); id.User == "" {
+			s.error(wrongPass) // to Authenticate "" means Redis' default user
+			return
+		}
 	}
 	if err := s.srv.o.Node.Authenticate(s.srv.ctx, id.User, id.Password); err != nil {
 		s.fail(err)
@@ -87,6 +91,10 @@ func (s *Session) hello(args [][]byte) {
 		return
 	}
 	id := s.ident
+	if o.auth && o.user == "" {
+		s.error(wrongPass)
+		return
+	}
 	if o.auth {
 		if err := s.srv.o.Node.Authenticate(s.srv.ctx, o.user, o.password); err != nil {
 			s.fail(err)

@@ -89,7 +89,7 @@ func (s *Session) clientKill(args [][]byte) {
 	}
 	killed, myself := 0, false
 	for _, c := range s.srv.snapshot() {
-		if !f.matches(c) || c == s && f.skipMe {
+		if !f.matches(c) || c == s && f.skipMe || c.guard.over.Load() {
 			continue
 		}
 		killed++

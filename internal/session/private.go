@@ -16,7 +16,7 @@ const (
 	bigTotal     = 4 << 20 // replies of one run, all together
 	backAfter    = 1000    // commands
 	backAfterAge = 10 * time.Second
-	firstRun     = 16 // commands in a run of a client whose replies are not known to be small
+	firstRun     = 1 // commands in a run of a client whose replies are not known to be small
 )
 
 // bigTraffic decides between the shared pipe and a private one.

@@ -7,7 +7,7 @@ import (
 
 const (
 	// maxDepth is how deep aggregates may be nested in a reply.
-	maxDepth = 512
+	maxDepth = 10000
 	// maxDigits keeps a length, and twice a length, within 64 bits.
 	maxDigits = 18
 )
@@ -63,7 +63,7 @@ type Scanner struct {
 	depth  int
 	n      int64 // the length so far, or what is left of the body
 	err    error
-	levels [maxDepth]level
+	levels []level // those around the present frame, depth of them
 }
 
 // Kind returns the first byte of the frame that is being scanned or, between
@@ -254,7 +254,7 @@ func (s *Scanner) length() (complete bool, err error) {
 	if s.depth == maxDepth {
 		return false, ErrFrameDepth
 	}
-	s.levels[s.depth] = level{s.n, s.typ == '|'}
+	s.levels = append(s.levels[:s.depth], level{s.n, s.typ == '|'})
 	s.depth++
 	s.at = scanType
 	return false, nil
