@@ -1,0 +1,219 @@
+package integration
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/testredis"
+)
+
+// Values on both sides of every threshold, both ways.
+func TestDropinBigValues(t *testing.T) {
+	redis := testredis.Start(t)
+	p := startProxy(t, redis.URL())
+	protocols(t, func(t *testing.T, proto int) {
+		w := dial(t, p.Addr())
+		w.do("HELLO", fmt.Sprint(proto))
+		for _, n := range []int{64<<10 - 1, 64 << 10, 64<<10 + 1, 1<<20 - 1, 1 << 20, 1<<20 + 1, 28_000_000} {
+			value := newGenerator(uint64(n), false).bytes(n)
+			began := time.Now()
+			all := encodeAll([][]string{{"SET", "big", value}, {"SET", "small", "x"}, {"GET", "big"}, {"GET", "small"}, {"GET", "big"}, {"STRLEN", "big"}})
+			got := w.pipeline(all, 6)
+			frame := fmt.Sprintf("$%d\r\n%s\r\n", n, value)
+			if want := []string{"+OK\r\n", "+OK\r\n", frame, "$1\r\nx\r\n", frame, fmt.Sprintf(":%d\r\n", n)}; !slices.Equal(got, want) {
+				t.Errorf("%d bytes: the replies are wrong", n)
+			}
+			if direct, _ := redis.Do(t, "GET", "big").([]byte); string(direct) != value {
+				t.Errorf("%d bytes: Redis holds another value", n)
+			}
+			t.Logf("%d bytes, once there and twice back: %v", n, time.Since(began).Round(time.Millisecond))
+		}
+	})
+}
+
+// Replies of 100,000 elements and pipelines of 10,000 commands.
+func TestDropinManyElements(t *testing.T) {
+	redis := testredis.Start(t)
+	p := startProxy(t, redis.URL())
+	protocols(t, func(t *testing.T, proto int) {
+		direct, through := (&pair{direct: redis, proxy: p}).dials(t, proto)
+		direct.do("FLUSHALL")
+		const n = 100_000
+		push := []string{"RPUSH", "l"}
+		hset := []string{"HSET", "h"}
+		for i := range n {
+			push = append(push, fmt.Sprint("element ", i))
+			hset = append(hset, fmt.Sprint("f", i), fmt.Sprint(i))
+		}
+		if got := through.do(push...); got != fmt.Sprintf(":%d\r\n", n) {
+			t.Errorf("RPUSH of %d: %q", n, got)
+		}
+		if got := through.do(hset...); got != fmt.Sprintf(":%d\r\n", n) {
+			t.Errorf("HSET of %d: %q", n, got)
+		}
+		for range 3 { // the first moves the client to a connection of its own
+			for _, args := range [][]string{{"LRANGE", "l", "0", "-1"}, {"HGETALL", "h"}, {"HKEYS", "h"}} {
+				if want, got := direct.do(args...), through.do(args...); want != got {
+					t.Errorf("%v: %d bytes, Redis' are %d", args, len(got), len(want))
+				}
+			}
+		}
+		commands := make([][]string, 10_000)
+		for i := range commands {
+			commands[i] = []string{"SET", fmt.Sprint("k", i), fmt.Sprint(i)}
+			if i%2 == 1 {
+				commands[i] = []string{"GET", fmt.Sprint("k", i-1)}
+			}
+		}
+		began := time.Now()
+		for i, got := range through.pipeline(encodeAll(commands), len(commands)) {
+			want := "+OK\r\n"
+			if i%2 == 1 {
+				want = bulks(fmt.Sprint(i - 1))[0]
+			}
+			if got != want {
+				t.Fatalf("reply %d of a pipeline: %q, want %q", i, got, want)
+			}
+		}
+		t.Logf("a pipeline of %d: %v", len(commands), time.Since(began).Round(time.Millisecond))
+	})
+}
+
+// A client that reads 50 MB slowly holds up nobody else, and the proxy does not grow by what it has not read.
+func TestDropinSlowReader(t *testing.T) {
+	redis := testredis.Start(t)
+	p := startProxy(t, redis.URL())
+	const n = 50 << 20
+	redis.Do(t, "SET", "big", strings.Repeat("x", n))
+	redis.Do(t, "SET", "small", "x")
+	before := residentMB(t, p.Pid())
+	quick := dial(t, p.Addr())
+	quick.do("GET", "small")
+	slow := dial(t, p.Addr())
+	slow.send("GET", "big")
+	if _, err := slow.r.Peek(1); err != nil { // that reply is held whole, those of a client known for its size are not
+		t.Fatal(err)
+	}
+	for range 3 {
+		slow.send("GET", "big")
+	}
+	done := make(chan error, 1)
+	go slow.readSlowly(4, n, done)
+	var took []time.Duration
+	most := before
+	for running := true; running; {
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Errorf("the slow reader: %v", err)
+			}
+			running = false
+		default:
+			began := time.Now()
+			if got := quick.do("GET", "small"); got != "$1\r\nx\r\n" {
+				t.Fatalf("GET: %q", got)
+			}
+			took = append(took, time.Since(began))
+			if len(took)%100 == 0 {
+				most = max(most, residentMB(t, p.Pid()))
+			}
+			time.Sleep(200 * time.Microsecond)
+		}
+	}
+	slices.Sort(took)
+	p50, p99, longest := took[len(took)/2], took[len(took)*99/100], took[len(took)-1]
+	t.Logf("beside a slow reader of 4 × 50 MB: %d GETs, p50 %v, p99 %v, longest %v; resident %d MB before, at most %d MB",
+		len(took), p50, p99, longest, before, most)
+	if p99 > time.Second {
+		t.Errorf("p99 of another client is %v", p99)
+	}
+	if bound := 400 * sanitizer(); most-before > bound {
+		t.Errorf("the proxy grew by %d MB, more than %d MB", most-before, bound)
+	}
+}
+
+// sanitizer is how much more memory the race detector takes.
+func sanitizer() int {
+	if raceEnabled {
+		return 4
+	}
+	return 1
+}
+
+// readSlowly reads count bulk replies of n bytes, a megabyte each few milliseconds.
+func (w *wire) readSlowly(count, n int, done chan<- error) {
+	chunk := make([]byte, 1<<20)
+	left := count * (len(fmt.Sprintf("$%d\r\n\r\n", n)) + n)
+	for left > 0 {
+		time.Sleep(8 * time.Millisecond)
+		_ = w.c.SetReadDeadline(time.Now().Add(patience))
+		got, err := io.ReadFull(w.r, chunk[:min(left, len(chunk))])
+		left -= got
+		if err != nil {
+			done <- err
+			return
+		}
+	}
+	done <- nil
+}
+
+// residentMB is the resident memory of a process; 0 where /proc does not tell.
+func residentMB(t testing.TB, pid int) int {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(status), "VmRSS:")
+	var kB int
+	if _, err := fmt.Sscan(rest, &kB); err != nil {
+		t.Fatal(err)
+	}
+	return kB >> 10
+}
+
+// Many clients that ask for much and do not read: once they are known for it, the proxy holds next to nothing of theirs.
+func TestDropinManySlowReaders(t *testing.T) {
+	redis := testredis.Start(t)
+	p := startProxy(t, redis.URL())
+	const clients, n = 10, 10 << 20
+	redis.Do(t, "SET", "big", strings.Repeat("x", n))
+	var all []*wire
+	for range clients {
+		w := dial(t, p.Addr())
+		w.do("GET", "big")
+		all = append(all, w)
+	}
+	before := residentMB(t, p.Pid())
+	for _, w := range all {
+		for range 5 {
+			w.send("GET", "big")
+		}
+	}
+	quick := dial(t, p.Addr())
+	most := before
+	for range 100 {
+		quick.do("PING")
+		most = max(most, residentMB(t, p.Pid()))
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Logf("%d clients that do not read their 5 × 10 MB: resident %d MB before, at most %d MB", clients, before, most)
+	if bound := 100 * sanitizer(); most-before > bound {
+		t.Errorf("the proxy grew by %d MB, more than %d MB", most-before, bound)
+	}
+	for range 5 {
+		if got := all[clients-1].read(); len(got) != n+len(fmt.Sprint(n))+5 {
+			t.Errorf("a reply of %d bytes", len(got))
+		}
+	}
+}

@@ -1,0 +1,194 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/rueidis"
+
+	"github.com/lockproxy/lockproxy/internal/testredis"
+)
+
+// verbs are lockproxy's own, as COMMAND lists them.
+var verbs = []string{"lock", "lockinfo", "locklist", "renew", "unlock"}
+
+var infoField = regexp.MustCompile(`(?m)^(# \w+|[a-z0-9_.-]+:)`)
+
+// INFO is Redis' with one section more, in both protocols and for every choice of sections.
+func TestDropinInfo(t *testing.T) {
+	redisServer := testredis.Start(t)
+	p := startProxy(t, redisServer.URL())
+	protocols(t, func(t *testing.T, proto int) {
+		direct, through := (&pair{direct: redisServer, proxy: p}).dials(t, proto)
+		for line, ours := range map[string]bool{
+			"INFO": true, "info all": true, "INFO everything": true, "INFO default": true, "INFO lockproxy": true, "INFO SERVER LockProxy": true,
+			"INFO server": false, "INFO replication keyspace": false, "INFO nosuch": false, "INFO commandstats": false,
+		} {
+			want, got := direct.do(strings.Fields(line)...), through.do(strings.Fields(line)...)
+			if want[0] != got[0] || proto == 3 && !strings.HasPrefix(got[strings.Index(got, "\n"):], "\ntxt:") {
+				t.Errorf("%s: a frame of kind %q, Redis' is %q", line, got[:8], want[:8])
+			}
+			got, section, has := strings.Cut(got, "# Lockproxy\r\n")
+			if has != ours {
+				t.Errorf("%s: Lockproxy section %v, want %v", line, has, ours)
+			}
+			if ours && !strings.Contains(section, "lockproxy_locks_held:0\r\n") {
+				t.Errorf("%s: section %q", line, section)
+			}
+			if strings.Contains(line, "commandstats") || strings.Contains(line, "every") || strings.Contains(line, "all") {
+				continue // statistics by command: what the proxy itself has asked is there too
+			}
+			wantFields, gotFields := fieldNames(want), fieldNames(got)
+			if !slices.Equal(wantFields, gotFields) {
+				t.Errorf("%s: fields %v, want %v", line, gotFields, wantFields)
+			}
+		}
+	})
+}
+
+// fieldNames are INFO's sections and fields; errors are counted under names that come up as they happen.
+func fieldNames(info string) []string {
+	return slices.DeleteFunc(infoField.FindAllString(info, -1), func(name string) bool { return strings.HasPrefix(name, "errorstat") })
+}
+
+// COMMAND and its subcommands are Redis' with the lock verbs added.
+func TestDropinCommand(t *testing.T) {
+	redisServer := testredis.Start(t)
+	p := startProxy(t, redisServer.URL())
+	protocols(t, func(t *testing.T, proto int) {
+		direct, through := (&pair{direct: redisServer, proxy: p}).dials(t, proto)
+		added := func(command string) []string {
+			t.Helper()
+			_, want := split(direct.do(strings.Fields(command)...))
+			_, got := split(through.do(strings.Fields(command)...))
+			more := slices.DeleteFunc(slices.Clone(got), func(entry string) bool { return slices.Contains(want, entry) })
+			if len(got) != len(want)+len(more) { // in any order: Redis' own changes
+				t.Errorf("%s: %d entries, of which %d are not Redis' %d", command, len(got), len(more), len(want))
+			}
+			return more
+		}
+		if got := added("COMMAND"); len(got) != len(verbs) || !strings.Contains(got[0], "$4\r\nlock\r\n:-2\r\n") {
+			t.Errorf("COMMAND: %q", got)
+		}
+		if got := added("COMMAND INFO"); len(got) != len(verbs) {
+			t.Errorf("COMMAND INFO: %q", got)
+		}
+		if got := added("COMMAND DOCS"); len(got) != 2*len(verbs) || !strings.Contains(got[1], "BLOCK") {
+			t.Errorf("COMMAND DOCS: %q", got)
+		}
+		if got := added("COMMAND LIST"); !slices.Equal(got, bulks(verbs...)) {
+			t.Errorf("COMMAND LIST: %q", got)
+		}
+		if got := added("COMMAND LIST FILTERBY PATTERN lock*"); !slices.Equal(got, bulks("lock", "lockinfo", "locklist")) {
+			t.Errorf("COMMAND LIST by pattern: %q", got)
+		}
+		if got := added("COMMAND LIST FILTERBY ACLCAT geo"); len(got) != 0 {
+			t.Errorf("COMMAND LIST by category: %q", got)
+		}
+		var count, redisCount int
+		counts := direct.do("COMMAND", "COUNT") + through.do("COMMAND", "COUNT")
+		if _, err := fmt.Sscanf(counts, ":%d\r\n:%d\r\n", &redisCount, &count); err != nil || count != redisCount+len(verbs) {
+			t.Errorf("COMMAND COUNT: %d, Redis' %d (%v)", count, redisCount, err)
+		}
+		getKeys(t, direct, through)
+	})
+}
+
+func bulks(words ...string) (frames []string) {
+	for _, w := range words {
+		frames = append(frames, fmt.Sprintf("$%d\r\n%s\r\n", len(w), w))
+	}
+	return frames
+}
+
+func getKeys(t *testing.T, direct, through *wire) {
+	for line, want := range map[string]string{
+		"COMMAND GETKEYS LOCK a BLOCK 0":     "*1\r\n$1\r\na\r\n",
+		"command getkeys unlock a":           "*1\r\n$1\r\na\r\n",
+		"COMMAND GETKEYS LOCKINFO x":         "*1\r\n$1\r\nx\r\n",
+		"COMMAND GETKEYS LOCK":               "-ERR Invalid number of arguments specified for command\r\n",
+		"COMMAND GETKEYS LOCKLIST":           "-ERR The command has no key arguments\r\n",
+		"COMMAND GETKEYSANDFLAGS RENEW a":    "*1\r\n*2\r\n$1\r\na\r\n*3\r\n+RW\r\n+access\r\n+update\r\n",
+		"COMMAND GETKEYS GET a":              "",
+		"COMMAND GETKEYS NOSUCH a":           "",
+		"COMMAND GETKEYS MSET a 1 b 2":       "",
+		"COMMAND GETKEYS":                    "",
+		"COMMAND GETKEYSANDFLAGS LMOVE a b ": "",
+	} {
+		if want == "" {
+			want = direct.do(strings.Fields(line)...)
+		}
+		if got := through.do(strings.Fields(line)...); strings.ReplaceAll(got, "~", "*") != strings.ReplaceAll(want, "~", "*") {
+			t.Errorf("%s: %q, want %q", line, got, want)
+		}
+	}
+	_, entries := split(through.do("COMMAND", "INFO", "get", "LOCK", "nosuch", "unlock"))
+	_, redisEntries := split(direct.do("COMMAND", "INFO", "get", "nosuch"))
+	if len(entries) != 4 || entries[0] != redisEntries[0] || entries[2] != redisEntries[1] || !strings.Contains(entries[1], "$4\r\nlock\r\n") {
+		t.Errorf("COMMAND INFO of four: %q", entries)
+	}
+	if _, fields := split(entries[1]); len(fields) != 10 {
+		t.Errorf("the entry of LOCK: %q", fields)
+	}
+	for _, docs := range []string{"lock", "LOCK"} {
+		if _, doc := split(through.do("COMMAND", "DOCS", docs)); len(doc) != 2 || !strings.Contains(doc[1], "summary") {
+			t.Errorf("COMMAND DOCS %s: %q", docs, doc)
+		}
+	}
+}
+
+// The embedded store knows less of COMMAND; clients read what lockproxy makes of it all the same.
+func TestDropinCommandEmbedded(t *testing.T) {
+	p := startProxy(t, "")
+	protocols(t, func(t *testing.T, proto int) {
+		w := dial(t, p.Addr())
+		w.do("HELLO", fmt.Sprint(proto))
+		_, table := split(w.do("COMMAND"))
+		_, names := split(w.do("COMMAND", "LIST"))
+		if count := w.do("COMMAND", "COUNT"); len(table) < 150 || len(names) != len(table) || count != fmt.Sprintf(":%d\r\n", len(table)) {
+			t.Errorf("COMMAND has %d entries, LIST %d, COUNT says %q", len(table), len(names), count)
+		}
+		head, docs := split(w.do("COMMAND", "DOCS"))
+		want := map[int]string{2: fmt.Sprintf("*%d\r\n", 2*len(table)), 3: fmt.Sprintf("%%%d\r\n", len(table))}[proto]
+		if head != want || len(docs) != 2*len(table) {
+			t.Errorf("COMMAND DOCS begins %q with %d elements", head, len(docs))
+		}
+		if _, got := split(w.do("COMMAND", "INFO", "get", "lock", "nosuch")); len(got) != 3 || !strings.Contains(got[0], "get\r\n") || !strings.Contains(got[1], "lock\r\n") {
+			t.Errorf("COMMAND INFO: %q", got)
+		}
+		if got := w.do("COMMAND", "GETKEYS", "LOCK", "a"); got != "*1\r\n$1\r\na\r\n" {
+			t.Errorf("COMMAND GETKEYS: %q", got)
+		}
+		for _, sections := range [][]string{{"INFO"}, {"INFO", "lockproxy"}, {"INFO", "everything"}} {
+			got := w.do(sections...)
+			if !strings.Contains(got, "# Lockproxy\r\n") || !strings.Contains(got, "lockproxy_embedded:1\r\n") || got[:1] != map[int]string{2: "$", 3: "="}[proto] {
+				t.Errorf("%q: %q", sections, got)
+			}
+		}
+		ctx := context.Background()
+		c := newGoRedis(t, &redis.Options{Addr: p.Addr(), Protocol: proto})
+		if infos, err := c.Command(ctx).Result(); err != nil || infos["lock"] == nil || infos["get"] == nil {
+			t.Errorf("go-redis: %d commands, %v", len(infos), err)
+		}
+		if keys, err := c.CommandGetKeys(ctx, "LOCK", "a").Result(); err != nil || !slices.Equal(keys, []string{"a"}) {
+			t.Errorf("go-redis: COMMAND GETKEYS %v %v", keys, err)
+		}
+		if list, err := c.CommandList(ctx, nil).Result(); err != nil || !slices.Contains(list, "lock") {
+			t.Errorf("go-redis: COMMAND LIST of %d, %v", len(list), err)
+		}
+		r := newRueidis(t, rueidis.ClientOption{InitAddress: []string{p.Addr()}, DisableCache: true, AlwaysRESP2: proto == 2})
+		if entries, err := r.Do(ctx, r.B().Command().Build()).ToArray(); err != nil || len(entries) != len(table) {
+			t.Errorf("rueidis: %d commands, %v", len(entries), err)
+		}
+		if m, err := r.Do(ctx, r.B().CommandDocs().CommandName("lock").Build()).AsMap(); err != nil || len(m) != 1 {
+			t.Errorf("rueidis: COMMAND DOCS %v %v", m, err)
+		}
+		rueidisLibrary(r).lockAndUnlock(t)
+		goRedisLibrary(c).lockWithOwner(t)
+	})
+}

@@ -1,0 +1,317 @@
+package integration
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/lockproxy/lockproxy/internal/testredis"
+)
+
+// pair is two redis-servers of one kind: one asked directly, one through lockproxy.
+type pair struct {
+	direct, behind *testredis.Server
+	proxy          *proxy
+	unlike         int // replies that differed so far
+}
+
+// alikeConfig keeps what would differ between two servers (hash tables have secret seeds) out of hashes.
+var alikeConfig = []string{"--hash-max-listpack-entries 100000", "--hash-max-listpack-value 65536", "--enable-debug-command yes"}
+
+func startPair(t *testing.T) *pair {
+	t.Helper()
+	behind := testredis.Start(t, alikeConfig...)
+	return &pair{direct: testredis.Start(t, alikeConfig...), behind: behind, proxy: startProxy(t, behind.URL())}
+}
+
+// dials connects to both, in RESP2 or RESP3.
+func (p *pair) dials(t *testing.T, proto int) (direct, through *wire) {
+	t.Helper()
+	if proto == 3 {
+		return dial3(t, p.direct.Addr()), dial3(t, p.proxy.Addr())
+	}
+	return dial(t, p.direct.Addr()), dial(t, p.proxy.Addr())
+}
+
+// mustEqual compares the data sets of both servers.
+func (p *pair) mustEqual(t *testing.T) {
+	t.Helper()
+	want, got := p.direct.Do(t, "DEBUG", "DIGEST"), p.behind.Do(t, "DEBUG", "DIGEST")
+	if want != got {
+		t.Errorf("the data sets differ: digest %v and %v", want, got)
+	}
+}
+
+// unordered are the commands whose replies come out of a hash table.
+var unordered = []string{"SMEMBERS", "SINTER", "SUNION", "SDIFF", "KEYS", "SCAN", "ZSCAN", "CONFIG", "COMMAND"}
+
+// alike says whether two servers' replies to one command are the same: to the byte, but for the order in unordered, and
+// for the last digits of a TTL.
+func alike(args []string, want, got string) bool {
+	if want == got {
+		return true
+	}
+	name := strings.ToUpper(args[0])
+	if name == "TTL" || name == "PTTL" {
+		const apart = 10_000
+		a, aErr := strconv.Atoi(strings.Trim(want, ":\r\n"))
+		b, bErr := strconv.Atoi(strings.Trim(got, ":\r\n"))
+		return aErr == nil && bErr == nil && a > 0 && b > 0 && max(a-b, b-a) < apart
+	}
+	return slices.Contains(unordered, name) && sorted(want) == sorted(got)
+}
+
+// sorted orders the elements of an aggregate reply at every depth.
+func sorted(frame string) string {
+	head, elements := split(frame)
+	for i, e := range elements {
+		elements[i] = sorted(e)
+	}
+	slices.Sort(elements)
+	return head + strings.Join(elements, "")
+}
+
+// split takes a reply apart: the line that heads an aggregate and its elements, or all of it.
+func split(frame string) (head string, elements []string) {
+	if frame == "" || !strings.Contains("*~%>", frame[:1]) {
+		return frame, nil
+	}
+	w := &wire{r: bufio.NewReader(strings.NewReader(frame))}
+	head, _ = w.r.ReadString('\n')
+	for {
+		var b strings.Builder
+		if w.frame(&b) != nil {
+			return head, elements
+		}
+		elements = append(elements, b.String())
+	}
+}
+
+// check reports a reply that differs, and ends the test when there have been many.
+func (p *pair) check(t *testing.T, n int, args []string, want, got string, same bool) {
+	t.Helper()
+	if same {
+		return
+	}
+	t.Errorf("command %d %s\n  redis     %s\n  lockproxy %s", n, quoted(args), quoted(want), quoted(got))
+	if p.unlike++; p.unlike == 10 {
+		t.Fatal("more is not shown")
+	}
+}
+
+func quoted(v any) string {
+	text := fmt.Sprintf("%q", v)
+	if len(text) > 600 {
+		return fmt.Sprintf("%s… (%d bytes)", text[:600], len(text))
+	}
+	return text
+}
+
+func protocols(t *testing.T, f func(t *testing.T, proto int)) {
+	for _, proto := range []int{2, 3} {
+		t.Run(fmt.Sprintf("RESP%d", proto), func(t *testing.T) { f(t, proto) })
+	}
+}
+
+// Random commands one by one: every reply is Redis' own.
+func TestDropinRandomCommands(t *testing.T) {
+	protocols(t, func(t *testing.T, proto int) {
+		g := newGenerator(seed(t), true)
+		p := startPair(t)
+		direct, through := p.dials(t, proto)
+		kinds := map[byte]int{}
+		for n := range 2500 {
+			args := g.next()
+			want := direct.do(args...)
+			got := through.do(args...)
+			p.check(t, n, args, want, got, alike(args, want, got))
+			kinds[want[0]]++
+		}
+		p.mustEqual(t)
+		t.Logf("2500 commands, replies by kind: %s", counts(kinds))
+	})
+}
+
+func counts(kinds map[byte]int) string {
+	var b strings.Builder
+	for _, k := range "+-:$*_%~,#(=" {
+		if n := kinds[byte(k)]; n > 0 {
+			fmt.Fprintf(&b, "%c %d  ", k, n)
+		}
+	}
+	return b.String()
+}
+
+// Pipelines of 1,000 commands in one write.
+func TestDropinDeepPipelines(t *testing.T) {
+	protocols(t, func(t *testing.T, proto int) {
+		g := newGenerator(seed(t), true)
+		p := startPair(t)
+		direct, through := p.dials(t, proto)
+		for range 4 {
+			commands := make([][]string, 1000)
+			for i := range commands {
+				commands[i] = g.next()
+			}
+			all := encodeAll(commands)
+			want := direct.pipeline(all, len(commands))
+			got := through.pipeline(all, len(commands))
+			for i, args := range commands {
+				p.check(t, i, args, want[i], got[i], alike(args, want[i], got[i]))
+			}
+		}
+		p.mustEqual(t)
+	})
+}
+
+// encodeAll writes commands behind each other.
+func encodeAll(commands [][]string) string {
+	var b strings.Builder
+	for _, args := range commands {
+		fmt.Fprintf(&b, "*%d\r\n", len(args))
+		for _, a := range args {
+			fmt.Fprintf(&b, "$%d\r\n%s\r\n", len(a), a)
+		}
+	}
+	return b.String()
+}
+
+// pipeline writes all in one write, reading meanwhile, and returns n replies.
+func (w *wire) pipeline(all string, n int) []string {
+	w.t.Helper()
+	written := make(chan error, 1)
+	go w.writeAll(all, written)
+	replies := make([]string, n)
+	for i := range replies {
+		replies[i] = w.read()
+	}
+	if err := <-written; err != nil {
+		w.t.Fatalf("writing a pipeline: %v", err)
+	}
+	return replies
+}
+
+func (w *wire) writeAll(all string, done chan<- error) {
+	_, err := io.WriteString(w.c, all)
+	done <- err
+}
+
+// Inline commands, as telnet sends them: any bytes in quotes, odd spaces, empty lines.
+func TestDropinInline(t *testing.T) {
+	protocols(t, func(t *testing.T, proto int) {
+		g := newGenerator(seed(t), false)
+		p := startPair(t)
+		direct, through := p.dials(t, proto)
+		for n := range 1000 {
+			args := g.next()
+			line := g.inline(args)
+			if len(line) > 60<<10 { // Redis' limit is 64 KiB
+				continue
+			}
+			want, got := direct.pipeline(line, 1)[0], through.pipeline(line, 1)[0]
+			p.check(t, n, args, want, got, alike(args, want, got))
+		}
+		p.mustEqual(t)
+	})
+}
+
+// inline writes args as one line.
+func (g *generator) inline(args []string) string {
+	var b strings.Builder
+	for i, a := range args {
+		if i > 0 {
+			b.WriteString(g.pick(" ", "  ", "\t "))
+		}
+		switch {
+		case a != "" && strings.Trim(a, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789:-_.*") == "":
+			b.WriteString(a)
+		case !strings.ContainsAny(a, "\\'\x00\r\n") && g.rnd.IntN(2) == 0:
+			b.WriteString("'" + a + "'")
+		default:
+			b.WriteByte('"')
+			for _, c := range []byte(a) {
+				fmt.Fprintf(&b, `\x%02x`, c)
+			}
+			b.WriteByte('"')
+		}
+	}
+	end := g.pick("\r\n", "\n")
+	if g.rnd.IntN(10) == 0 {
+		end += "\r\n"
+	}
+	return b.String() + end
+}
+
+// Commands in segments of a few bytes.
+func TestDropinTinySegments(t *testing.T) {
+	protocols(t, func(t *testing.T, proto int) {
+		g := newGenerator(seed(t), false)
+		p := startPair(t)
+		direct, through := p.dials(t, proto)
+		for n := range 300 {
+			args := g.next()
+			all := encodeAll([][]string{args})
+			if len(all) > 2000 {
+				continue
+			}
+			want := direct.pipeline(all, 1)[0]
+			for rest := all; rest != ""; {
+				k := min(len(rest), 1+g.rnd.IntN(9))
+				if _, err := io.WriteString(through.c, rest[:k]); err != nil {
+					t.Fatal(err)
+				}
+				rest = rest[k:]
+			}
+			got := through.read()
+			p.check(t, n, args, want, got, alike(args, want, got))
+		}
+		p.mustEqual(t)
+	})
+}
+
+// What depends on a server's secrets is compared on one server, and to the byte: it is only read.
+func TestDropinReadsOfOneServer(t *testing.T) {
+	protocols(t, func(t *testing.T, proto int) {
+		g := newGenerator(seed(t), false)
+		p := startPair(t)
+		p.direct = p.behind
+		direct, through := p.dials(t, proto)
+		for range 3000 {
+			through.do(g.next()...)
+		}
+		through.do("SELECT", "0")
+		var reads [][]string
+		for _, frame := range keysOf(direct) {
+			for _, c := range []string{"DUMP $", "TYPE $", "OBJECT ENCODING $", "MEMORY USAGE $", "SMEMBERS $", "SSCAN $ 0 COUNT 7", "HGETALL $",
+				"HSCAN $ 0", "ZSCAN $ 0", "XINFO STREAM $ FULL", "XINFO GROUPS $", "SUNION $ set:1", "SDIFF $ set:2", "SORT $ ALPHA", "LRANGE $ 0 -1", "GET $",
+				"ZRANGE $ 0 -1 WITHSCORES", "XRANGE $ - +", "EXPIRETIME $", "PFCOUNT $", "BITCOUNT $"} {
+				args := strings.Fields(c)
+				args[slices.Index(args, "$")] = frame
+				reads = append(reads, args)
+			}
+		}
+		for _, c := range []string{"KEYS *", "SCAN 0 COUNT 3", "SCAN 0 COUNT 1000", "DBSIZE", "CONFIG GET *", "ACL LIST", "ACL CAT", "FUNCTION LIST", "MODULE LIST",
+			"COMMAND LIST FILTERBY ACLCAT stream", "COMMAND LIST FILTERBY PATTERN x*", "LASTSAVE", "CLIENT LIST ID 999999", "PUBSUB CHANNELS", "INFO nosuchsection"} {
+			reads = append(reads, strings.Fields(c))
+		}
+		for n, args := range reads {
+			want, got := direct.do(args...), through.do(args...)
+			p.check(t, n, args, want, got, want == got)
+		}
+		t.Logf("%d reads", len(reads))
+	})
+}
+
+// keysOf are the names of all keys.
+func keysOf(w *wire) []string {
+	_, elements := split(w.do("KEYS", "*"))
+	for i, e := range elements {
+		_, name, _ := strings.Cut(e, "\r\n")
+		elements[i] = strings.TrimSuffix(name, "\r\n")
+	}
+	return elements
+}

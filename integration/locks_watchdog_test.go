@@ -1,0 +1,238 @@
+package integration
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/lockproxy/lockproxy/internal/testredis"
+)
+
+func exists(t testing.TB, s *testredis.Server, key string) bool {
+	t.Helper()
+	n, err := redis.Int(s.Do(t, "EXISTS", key), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n > 0
+}
+
+func TestWatchdogKeepsAndLetsGo(t *testing.T) {
+	t.Parallel()
+	const lease = 2 * time.Second
+	s := testredis.Start(t)
+	p := startProxy(t, s.URL(), "--lock-watchdog-timeout", lease.String())
+	other := startProxy(t, s.URL(), "--lock-watchdog-timeout", lease.String())
+	w, rival := dial(t, p.Addr()), dial(t, other.Addr())
+	expect(t, w, "+OK\r\n", "LOCK", "implicit")
+	expect(t, w, "+OK\r\n", "LOCK", "explicit", "OWNER", "me")
+	expect(t, w, "+OK\r\n", "LOCK", "timed", "PX", "1000")
+	lowest := lease.Milliseconds()
+	for end := time.Now().Add(3*lease + lease/2); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		for _, key := range []string{"implicit", "explicit"} {
+			left := pttl(t, s, key)
+			if left <= 0 || left > lease.Milliseconds() {
+				t.Fatalf("%s: PTTL %d while it is held", key, left)
+			}
+			lowest = min(lowest, left)
+		}
+	}
+	if exists(t, s, "timed") {
+		t.Error("a lock taken with PX was renewed")
+	}
+	t.Logf("held for 3.5 leases of %v; the least time left seen was %d ms", lease, lowest)
+
+	rival.send("LOCK", "implicit", "BLOCK", "60000")
+	p.Kill() // w's socket stays open on our side
+	killed := time.Now()
+	last := int64(1 << 40)
+	for exists(t, s, "explicit") {
+		if left := pttl(t, s, "explicit"); left > last {
+			t.Fatal("somebody renews the lock of a dead proxy")
+		} else {
+			last = left
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	died := time.Since(killed)
+	if got := rival.read(); got != "+OK\r\n" {
+		t.Fatalf("the waiter on the other proxy got %q", got)
+	}
+	if died > lease+3*time.Second {
+		t.Errorf("the lock of a dead proxy lived for %v", died)
+	}
+	t.Logf("after kill -9 of its proxy a lock lived %v; a waiter elsewhere had the other %v after the kill", died.Round(time.Millisecond),
+		time.Since(killed).Round(time.Millisecond))
+}
+
+// lostPush is the frame that tells a RESP3 client of a loss.
+func lostPush(key, reason string) string {
+	b := func(s string) string { return "$" + strconv.Itoa(len(s)) + "\r\n" + s + "\r\n" }
+	return ">4\r\n" + b("lock-lost") + b(key) + b("plain") + b(reason)
+}
+
+func TestLossIsReported(t *testing.T) {
+	t.Parallel()
+	s := testredis.Start(t)
+	p := startProxy(t, s.URL(), "--lock-watchdog-timeout", "1500ms")
+	old, modern := dial(t, p.Addr()), dial3(t, p.Addr())
+	other := dial(t, p.Addr())
+	for _, c := range []struct {
+		name   string
+		take   []string
+		reason string
+		lose   func(key string)
+	}{
+		{"deleted", nil, "gone", func(key string) { s.Do(t, "DEL", key) }},
+		{"deleted, explicit owner", []string{"OWNER", "me"}, "gone", func(key string) { s.Do(t, "DEL", key) }},
+		{"taken by another past the proxy", nil, "gone", func(key string) {
+			s.Do(t, "DEL", key)
+			s.Do(t, "HSET", key, "0f8fad5b-d9cb-469f-a165-70867728950e:1", 1)
+			s.Do(t, "PEXPIRE", key, 5000)
+		}},
+		{"overwritten by a string", nil, "gone", func(key string) { s.Do(t, "SET", key, "x") }},
+		{"everything flushed", nil, "gone", func(string) { s.Do(t, "FLUSHALL") }},
+		{"freed by force", nil, "forced", func(key string) { expect(t, other, ":1\r\n", "UNLOCK", key, "FORCE") }},
+		{"freed by force, explicit owner", []string{"OWNER", "me"}, "forced", func(key string) { expect(t, other, ":1\r\n", "UNLOCK", key, "FORCE") }},
+		{"not released in time", []string{"PX", "600"}, "expired", func(string) {}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var owner []string
+			if c.take != nil && c.take[0] == "OWNER" {
+				owner = c.take
+			}
+			for i, w := range []*wire{old, modern} {
+				key := "l" + strconv.Itoa(i)
+				expect(t, w, "+OK\r\n", append([]string{"LOCK", key}, c.take...)...)
+				c.lose(key)
+				if w == modern {
+					if got, want := w.read(), lostPush(key, c.reason); got != want {
+						t.Fatalf("pushed %q, want %q", got, want)
+					}
+				} else {
+					eventually(t, "the proxy knows of the loss", func() bool { return !strings.Contains(w.do("LOCKLIST"), key) })
+				}
+				for _, verb := range []string{"UNLOCK", "RENEW"} {
+					got := w.do(append([]string{verb, key}, owner...)...)
+					if c.name == "overwritten by a string" {
+						if !strings.HasPrefix(got, "-WRONGTYPE ") && !strings.HasPrefix(got, "-LOCKLOST ") {
+							t.Errorf("%s: %q", verb, got)
+						}
+					} else if !strings.HasPrefix(got, "-LOCKLOST ") || !strings.Contains(got, "("+c.reason+")") {
+						t.Errorf("%s of a lost lock: %q", verb, got)
+					}
+				}
+				if !w.silent(10 * time.Millisecond) {
+					t.Errorf("something more came: %q", w.read())
+				}
+				s.Do(t, "DEL", key)
+				expect(t, w, "+OK\r\n", append([]string{"LOCK", key}, owner...)...)
+				expect(t, w, ":1\r\n", append([]string{"UNLOCK", key}, owner...)...)
+			}
+		})
+	}
+}
+
+// UNLOCK that comes before the watchdog has noticed says the same.
+func TestLossNoticedByUnlock(t *testing.T) {
+	t.Parallel()
+	s := testredis.Start(t)
+	p := startProxy(t, s.URL())
+	w := dial(t, p.Addr())
+	expect(t, w, "+OK\r\n", "LOCK", "k")
+	s.Do(t, "DEL", "k")
+	if got := w.do("UNLOCK", "k"); !strings.HasPrefix(got, "-LOCKLOST ") {
+		t.Errorf("UNLOCK of a deleted lock: %q", got)
+	}
+	if got := w.do("UNLOCK", "never"); !strings.HasPrefix(got, "-NOTHELD ") {
+		t.Errorf("UNLOCK of a lock never held: %q", got)
+	}
+	// An explicit owner that is nobody's business here any more: another proxy ended it.
+	expect(t, w, "+OK\r\n", "LOCK", "k", "OWNER", "me")
+	s.Do(t, "DEL", "k")
+	expect(t, dial(t, p.Addr()), "+OK\r\n", "LOCK", "k")
+	if got := w.do("UNLOCK", "k", "OWNER", "me"); !strings.HasPrefix(got, "-LOCKLOST ") {
+		t.Errorf("UNLOCK of a lock that another has now: %q", got)
+	}
+}
+
+func TestMaxHold(t *testing.T) {
+	t.Parallel()
+	s := testredis.Start(t)
+	p := startProxy(t, s.URL(), "--lock-watchdog-timeout", "600ms", "--max-hold", "1500ms")
+	w := dial3(t, p.Addr())
+	expect(t, w, "+OK\r\n", "LOCK", "k")
+	taken := time.Now()
+	if got, want := w.read(), lostPush("k", "max-hold"); got != want {
+		t.Fatalf("pushed %q, want %q", got, want)
+	}
+	if held := time.Since(taken); held < 1500*time.Millisecond {
+		t.Errorf("max-hold ended it after %v", held)
+	}
+	eventually(t, "the lock runs out", func() bool { return !exists(t, s, "k") })
+	if got := w.do("UNLOCK", "k"); !strings.HasPrefix(got, "-LOCKLOST ") || !strings.Contains(got, "max-hold") {
+		t.Errorf("UNLOCK: %q", got)
+	}
+}
+
+func TestDisconnectGrace(t *testing.T) {
+	t.Parallel()
+	s := testredis.Start(t)
+	p := startProxy(t, s.URL(), "--disconnect-grace", "1500ms")
+	w, next := dial(t, p.Addr()), dial(t, p.Addr())
+	expect(t, w, "+OK\r\n", "LOCK", "k")
+	next.send("LOCK", "k", "BLOCK", "0")
+	eventually(t, "it waits", func() bool { return listeners(t, s, "redisson_lock__channel:{k}") == 1 })
+	closed := time.Now()
+	w.close()
+	if got := next.read(); got != "+OK\r\n" {
+		t.Fatal(got)
+	}
+	if d := time.Since(closed); d < 1400*time.Millisecond {
+		t.Errorf("freed %v after the disconnect, with a grace of 1.5 s", d)
+	}
+}
+
+// Without grace, however the connection ends, its own locks are free at once, and nobody else's.
+func TestDisconnectReleases(t *testing.T) {
+	t.Parallel()
+	stores(t, func(t *testing.T, upstream string) {
+		p := startProxy(t, upstream)
+		for name, end := range map[string]func(*wire){
+			"FIN":   (*wire).close,
+			"RST":   (*wire).reset,
+			"QUIT":  func(w *wire) { w.do("QUIT") },
+			"RESET": func(w *wire) { w.do("RESET") },
+			"reset while it waits for another lock": func(w *wire) {
+				w.send("LOCK", "others", "BLOCK", "0")
+				time.Sleep(20 * time.Millisecond)
+				w.reset()
+			},
+		} {
+			t.Run(name, func(t *testing.T) {
+				w, next, others := dial(t, p.Addr()), dial(t, p.Addr()), dial(t, p.Addr())
+				// The test before has just hung up.
+				expect(t, others, "+OK\r\n", "LOCK", "others", "BLOCK", "20000")
+				expect(t, w, "+OK\r\n", "LOCK", "k", "BLOCK", "20000")
+				expect(t, w, "+OK\r\n", "LOCK", "k", "SELF")
+				expect(t, w, "+OK\r\n", "LOCK", "mine", "OWNER", "me")
+				next.send("LOCK", "k", "BLOCK", "0")
+				time.Sleep(20 * time.Millisecond)
+				end(w)
+				if got := next.read(); got != "+OK\r\n" {
+					t.Fatal(got)
+				}
+				expect(t, next, "$-1\r\n", "LOCK", "others", "BLOCK", "50")
+				expect(t, next, "$-1\r\n", "LOCK", "mine")
+				expect(t, next, ":1\r\n", "UNLOCK", "mine", "OWNER", "me")
+				expect(t, others, ":1\r\n", "UNLOCK", "others")
+				// Nobody is left behind that takes what its client cannot hear of.
+				expect(t, next, "+OK\r\n", "LOCK", "others")
+				next.do("QUIT")
+			})
+		}
+	})
+}
