@@ -60,11 +60,11 @@ var doubts = []doubtful{
 
 // outcome is what became of one doubtful client's lock.
 type outcome struct {
-	replies      []string
-	ttl          time.Duration // that the lock had left when the client had done what it does
-	done, freed  time.Time
-	waiterGot    string
-	waiterGotIt  time.Time
+	replies     []string
+	ttl         time.Duration // that the lock had left when the client had done what it does
+	done, freed time.Time
+	waiterGot   string
+	waiterGotIt time.Time
 }
 
 // What a client holds while a write of its has an unknown outcome is not released by anything it does or by its end: it
