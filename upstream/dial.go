@@ -14,7 +14,7 @@ const (
 	keepAliveIdle     = 5 * time.Second
 	keepAliveInterval = 2 * time.Second
 	keepAliveCount    = 3
-	userTimeout       = 11 * time.Second
+	userTimeout       = 30 * time.Second
 )
 
 // dial connects to t within ctx and timeout, TLS handshake included.

@@ -50,7 +50,7 @@ type Node struct {
 	closed  bool
 	shared  map[Identity]*Pipe // with users, and idle
 	idle    *simplelru.LRU[Identity, *Pipe]
-	private map[*Pipe]struct{}
+	private map[*Pipe]struct{} // and retired shared ones
 }
 
 // NewNode returns a Node that connects when it is first asked to.
@@ -142,7 +142,7 @@ func (n *Node) release(p *Pipe) {
 	p.users--
 	switch {
 	case p.users > 0 || n.closed:
-	case p.private:
+	case p.private || p.retired:
 		delete(n.private, p)
 		p.close()
 	case p.alive():
@@ -167,11 +167,38 @@ func (n *Node) forgetIdle(p *Pipe) bool {
 	if p.users > 0 {
 		return false
 	}
-	if !p.private {
+	switch {
+	case p.retired:
+		delete(n.private, p)
+	case !p.private:
 		delete(n.shared, p.id)
 		n.idle.Remove(p.id)
 	}
 	return true
+}
+
+// RetireAnonymous has every later Open of an identity without credentials make
+// a new connection, on which Redis may want a password now. Redis lets those
+// made before go on, so they stay with their users until these release them.
+func (n *Node) RetireAnonymous() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.closed {
+		return
+	}
+	for id, p := range n.shared {
+		if id.User != "" || id.Password != "" {
+			continue
+		}
+		delete(n.shared, id)
+		n.idle.Remove(id)
+		p.retired = true
+		if p.users == 0 {
+			p.close()
+		} else {
+			n.private[p] = struct{}{}
+		}
+	}
 }
 
 // Close closes all connections and waits until their goroutines have ended.

@@ -42,7 +42,9 @@ type Pipe struct {
 	cause     error         // why that failed, or why the last link ended
 	changed   chan struct{} // closed at the next change of these
 
-	users int // guarded by node.mu
+	// Guarded by node.mu.
+	users   int
+	retired bool // shared, and no longer given to new users
 }
 
 func newPipe(n *Node, id Identity, private bool) *Pipe {

@@ -70,7 +70,7 @@ func (a *app) build(ctx context.Context) (err error) {
 	})
 	a.server = session.NewServer(session.Options{
 		Node: a.node, Locks: a.locks, Service: upstream.Identity{User: target.User, Password: target.Password, DB: target.DB},
-		MaxClients: cfg.MaxClients, MaxBulk: cfg.MaxBulk, MaxArgs: cfg.MaxArgs, MaxCommand: cfg.MaxCommand,
+		MaxClients: clientPlaces(cfg.MaxClients, openFiles(), log), MaxBulk: cfg.MaxBulk, MaxArgs: cfg.MaxArgs, MaxCommand: cfg.MaxCommand,
 		IdleTimeout: cfg.IdleTimeout, HandshakeTimeout: cfg.HandshakeTimeout,
 		Deny: cfg.Deny, Logger: log, Version: versionText(), Embedded: a.store != nil,
 	})

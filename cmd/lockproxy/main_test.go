@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"log/slog"
 	"net"
 	"os"
 	"os/exec"
@@ -239,5 +240,19 @@ func TestWrongStarts(t *testing.T) {
 		if code := p.exit(); code != c.code || !strings.Contains(p.logged(), c.says) {
 			t.Errorf("%s: exit code %d, want %d; says %s", c.args, code, c.code, p.logged())
 		}
+	}
+}
+
+func TestClientPlaces(t *testing.T) {
+	log := slog.New(slog.DiscardHandler)
+	for _, c := range []struct{ wanted, files, places int }{
+		{10000, 1 << 20, 10000}, {10000, 1024, 896}, {10000, 100, 50}, {10, 100, 10},
+	} {
+		if got := clientPlaces(c.wanted, c.files, log); got != c.places {
+			t.Errorf("%d clients, %d files: %d", c.wanted, c.files, got)
+		}
+	}
+	if openFiles() < 16 {
+		t.Error(openFiles())
 	}
 }

@@ -20,6 +20,20 @@ func useThreads(n int) {
 	runtime.GOMAXPROCS(n)
 }
 
+// reservedFiles are kept for connections to Redis and what else is not a client: clients that took all would keep the
+// proxy from reaching Redis again after an outage.
+const reservedFiles = 128
+
+// clientPlaces is max-clients, or less when the process may not open that many files.
+func clientPlaces(wanted, files int, log *slog.Logger) int {
+	fit := files - min(reservedFiles, files/2)
+	if wanted <= fit {
+		return wanted
+	}
+	log.Warn("max-clients lowered to what the limit of open files leaves room for", "max-clients", fit, "wanted", wanted, "files", files)
+	return fit
+}
+
 func newLogger(cfg config.Config) *slog.Logger {
 	o := &slog.HandlerOptions{Level: cfg.LogLevel}
 	if cfg.LogFormat == "json" {

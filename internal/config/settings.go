@@ -50,7 +50,7 @@ var settings = []setting{
 	{"wait-poll", "3s", false, "The longest a waiter trusts in being woken before it looks at the lock itself. At least 100ms.",
 		duration(func(c *Config) *time.Duration { return &c.WaitPoll })},
 
-	{"max-clients", "10000", false, "Client connections served at once; more are told so and closed.",
+	{"max-clients", "10000", false, "Client connections served at once; more are told so and closed. Lowered at the start when the process may not open that many files and 128 others.",
 		number(func(c *Config) *int { return &c.MaxClients })},
 	{"max-bulk", "512mb", false, "Longest single argument of a command.",
 		size(func(c *Config) *int { return &c.MaxBulk })},
@@ -60,9 +60,9 @@ var settings = []setting{
 		size(func(c *Config) *int { return &c.MaxCommand })},
 	{"idle-timeout", "0", false, "Close a client that has sent nothing for this long, holds no lock and waits for none. 0: never.",
 		duration(func(c *Config) *time.Duration { return &c.IdleTimeout })},
-	{"handshake-timeout", "10s", false, "Close a client that has not sent its first whole command after this long. 0: never.",
+	{"handshake-timeout", "0", false, "Close a client that has not sent its first whole command after this long. 0: never, as Redis; set it where strangers can reach the port.",
 		duration(func(c *Config) *time.Duration { return &c.HandshakeTimeout })},
-	{"deny", "", true, "Names of commands that are refused rather than passed on.",
+	{"deny", "", true, "Names of commands, or `name|subcommand`, that are refused rather than passed on. Scripts can still run them: only Redis' ACLs stop that.",
 		commandNames(func(c *Config) *[]string { return &c.Deny })},
 
 	{"metrics-listen", "", false, "`host:port` of the Prometheus endpoint `/metrics`. Empty: off. OTLP export is set by the standard `OTEL_` variables.",

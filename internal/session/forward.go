@@ -2,14 +2,16 @@ package session
 
 import (
 	"errors"
+	"strings"
 
+	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
 // A run of forwarded commands is cut here: so much may be in one write upstream, and its replies in memory.
 const (
-	runCommands = 512
+	runCommands = 128
 	runBytes    = 256 << 10
 )
 
@@ -43,21 +45,20 @@ func (s *Session) forward() {
 		}
 	}
 	b.clearRun()
-	if len(b.out) >= flushAt {
+	if len(b.out) >= flushAt || b.full != nil {
 		s.flush()
 	}
 }
 
 func (s *Session) forwardShared() {
 	b := s.batch
-	b.req = upstream.Request{Cmds: b.run, Sink: b}
-	b.largest = 0
-	before := len(b.out)
+	b.req.Cmds, b.req.Sink, b.req.Replied = b.run, b, 0
+	b.largest, b.total = 0, 0
 	p, err := s.pipe()
 	if err == nil {
 		err = p.Do(&b.req)
 	}
-	s.big.measure(b.largest, len(b.out)-before, len(b.run))
+	s.big.measure(b.largest, b.total, len(b.run))
 	if err != nil {
 		s.answerFor(err, b.cmds[b.req.Replied:])
 	}
@@ -85,11 +86,15 @@ func (s *Session) answerFor(err error, unanswered []*command) {
 	}
 }
 
-// noteTrouble has the facts about Redis learned anew after its connection was lost.
+// noteTrouble has the facts about Redis learned anew after its connection was lost. A client whose password Redis takes
+// no longer is closed, as Redis would have closed it with that connection: it can only log in anew.
 func (s *Session) noteTrouble(err error) {
 	var reply *upstream.ReplyError
-	if !errors.As(err, &reply) {
+	switch {
+	case !errors.As(err, &reply):
 		s.srv.learnAgain()
+	case strings.HasPrefix(reply.Line, "WRONGPASS"):
+		s.guard.hangUp(lock.Left, "password not valid any more")
 	}
 }
 

@@ -46,6 +46,7 @@ type guard struct {
 	armed    time.Time  // the deadline the socket has now
 	watching bool       // a verb waits: reads only look for the client's end
 	waking   bool       // that look is to end now
+	holding  bool       // due only means another look: the client holds locks
 	grown    int        // bytes of the unfinished command in this window
 	window   time.Time  // the window's end; zero: no command is unfinished
 
@@ -128,15 +129,17 @@ func (g *guard) arm() error {
 	return nil
 }
 
-// nextDue is the earliest of the hand-shake's, the idle, and the unfinished command's deadline.
+// nextDue is the earliest of the hand-shake's, the idle, and the unfinished command's deadline. rmu is held.
 func (g *guard) nextDue() (due time.Time) {
+	g.holding = false
 	if !g.ready && g.srv.o.HandshakeTimeout > 0 {
 		due = g.opened.Add(g.srv.o.HandshakeTimeout)
 	}
 	unfinished := g.in.Unfinished() > 0
 	if !unfinished {
 		g.window = time.Time{}
-		if idle := g.srv.o.IdleTimeout; idle > 0 && g.sess.held() == 0 {
+		if idle := g.srv.o.IdleTimeout; idle > 0 {
+			g.holding = g.sess.held() > 0
 			due = earlier(due, time.Now().Add(idle))
 		}
 		return due
@@ -162,7 +165,7 @@ func (g *guard) woken(err error) bool {
 	}
 	g.rmu.Lock()
 	defer g.rmu.Unlock()
-	return g.watching || g.due.IsZero() || time.Now().Before(g.due)
+	return g.watching || g.holding || g.due.IsZero() || time.Now().Before(g.due)
 }
 
 // setReadDeadline is called with rmu held.
@@ -172,6 +175,14 @@ func (g *guard) setReadDeadline(t time.Time) {
 	}
 	g.armed = t
 	g.Conn.SetReadDeadline(t)
+}
+
+// commandCame notes that the client has sent a whole command: what it has begun since gets a window of its own.
+func (g *guard) commandCame() {
+	g.ready = true
+	g.rmu.Lock()
+	g.window = time.Time{}
+	g.rmu.Unlock()
 }
 
 // poke makes a session that waits for its client's next command look around, as at the start of a drain.

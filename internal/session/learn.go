@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	learnRetry = time.Second      // after Redis could not be asked
-	learnOften = 5 * time.Second  // at most once in it
-	authOften  = 30 * time.Second // and whether a password is needed, an operator may change under way
+	learnRetry = time.Second     // after Redis could not be asked
+	learnOften = 5 * time.Second // at most once in it
+	authOften  = 5 * time.Second // and whether a password is needed, an operator may change under way
 )
 
 // learnLoop keeps what is known of Redis up to date: at the start, and again when a connection upstream has been
@@ -64,17 +64,24 @@ func (s *Server) learn() error {
 	if err != nil {
 		return err
 	}
+	if line, bad := isError(reply); bad && !strings.HasPrefix(line, "NOPERM") {
+		return &upstream.ReplyError{Line: line} // BUSY, LOADING: what is known already stands until Redis can tell
+	}
 	s.table.Store(newTable(s.o.Deny, learnCommands(reply)))
 	return s.learnAuth()
 }
 
-// learnAuth asks whether clients must authenticate.
+// learnAuth asks whether clients must authenticate. When they must from now on, connections that were made without a
+// password stay with those who use them, as in Redis, but take nobody else in.
 func (s *Server) learnAuth() error {
 	ping, err := s.askAs(upstream.Identity{Proto: 2}, "PING")
 	if err != nil {
 		return err
 	}
-	s.mustAuth.Store(bytes.HasPrefix(ping, []byte("-NOAUTH")))
+	must := bytes.HasPrefix(ping, []byte("-NOAUTH"))
+	if was := s.mustAuth.Swap(must); must && !was {
+		s.o.Node.RetireAnonymous()
+	}
 	return nil
 }
 
@@ -121,6 +128,33 @@ func learnCommands(reply []byte) []*command {
 		learned = append(learned, c)
 	}
 	return learned
+}
+
+// stranger answers a command that Redis did not list: an unknown one, one of a module loaded since, or one that redis.conf
+// has renamed, which COMMAND lists under its old name only. A renamed MONITOR would take over a shared connection.
+func (s *Session) stranger(args [][]byte) {
+	if s.srv.o.Embedded { // it answers with all of its table, and renames nothing
+		s.enqueue(encode(args), nil)
+		return
+	}
+	info, err := s.ask("COMMAND", "INFO", string(args[0]))
+	if err != nil {
+		s.fail(err)
+		return
+	}
+	var c *command // nil: Redis has no such command either, or does not tell this user
+	if told := learnCommands(info); len(told) == 1 {
+		if c = lookUp(s.srv.table.Load().commands, []byte(told[0].name)); c == nil {
+			c = told[0]
+			s.srv.learnAgain()
+		}
+		var run answer
+		if c, run = c.find(args); run != nil {
+			run(s, args)
+			return
+		}
+	}
+	s.enqueue(encode(args), c)
 }
 
 // limitsFor are the limits of a client's commands. Redis gives those who have yet to authenticate very small ones.

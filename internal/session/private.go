@@ -144,7 +144,7 @@ func (t *stream) finish() {
 func (s *Session) forwardBig() {
 	b := s.batch
 	t := &stream{s: s, whole: len(b.out)}
-	b.req = upstream.Request{Cmds: b.run, Sink: t}
+	b.req.Cmds, b.req.Sink, b.req.Replied = b.run, t, 0
 	err := s.openBig()
 	if err == nil {
 		err = s.big.pipe.Do(&b.req)

@@ -46,12 +46,14 @@ type Session struct {
 
 // batch is what a session needs while it works, lent from a pool: an idle session holds no buffers.
 type batch struct {
-	out     []byte     // replies not written yet
+	full    [][]byte   // replies not written yet, in pieces
+	out     []byte     // those behind them
 	verb    []byte     // the reply of the lock verb at work
 	run     [][]byte   // commands to be forwarded together
 	cmds    []*command // what the table says of each of run; nil: nothing
 	size    int        // bytes of run
 	largest int        // bytes of the largest piece of reply since the run began
+	total   int        // bytes of all of them
 	req     upstream.Request
 }
 
@@ -65,8 +67,13 @@ var batches = sync.Pool{New: func() any { return new(batch) }}
 
 // Reply gathers replies from a shared pipe: it only ever appends.
 func (b *batch) Reply(p []byte) {
+	if len(b.out) >= bigTotal { // in one piece they would be copied time and again, while all clients of the pipe wait
+		b.full = append(b.full, b.out)
+		b.out = nil
+	}
 	b.out = append(b.out, p...)
 	b.largest = max(b.largest, len(p))
+	b.total += len(p)
 }
 
 func (b *batch) clearRun() {
@@ -77,7 +84,7 @@ func (b *batch) clearRun() {
 // giveBack returns b to the pool unless it has grown beyond what is worth keeping.
 func (b *batch) giveBack() {
 	b.clearRun()
-	b.req = upstream.Request{}
+	b.req.Cmds, b.req.Sink = nil, nil
 	if cap(b.out) > keepBytes || cap(b.verb) > keepBytes || cap(b.run) > keepRun {
 		return
 	}
@@ -95,7 +102,7 @@ func newSession(s *Server, g *guard, id int64) *Session {
 // serve works off one batch of commands in order and writes all its replies.
 func (s *Session) serve(first redcon.Command, rest []redcon.Command) {
 	s.active.Store(time.Now().UnixNano())
-	s.guard.ready = true
+	s.guard.commandCame()
 	s.batch = batches.Get().(*batch)
 	s.command(first)
 	for i := 0; i < len(rest) && !s.guard.over.Load(); i++ {
@@ -129,6 +136,11 @@ func (s *Session) command(cmd redcon.Command) {
 
 // flush writes the replies gathered so far.
 func (s *Session) flush() {
+	for i, p := range s.batch.full {
+		s.guard.Write(p)
+		s.batch.full[i] = nil
+	}
+	s.batch.full = nil
 	if len(s.batch.out) == 0 {
 		return
 	}

@@ -56,7 +56,9 @@ func (s *Server) drain(ctx context.Context) error {
 			return nil
 		}
 		for _, c := range left {
-			c.guard.poke()
+			if c.held() == 0 { // a holder looks by itself when it has released
+				c.guard.poke()
+			}
 		}
 		select {
 		case <-tick.C:

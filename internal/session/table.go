@@ -23,7 +23,10 @@ type answer func(s *Session, args [][]byte)
 
 // table is all commands that are not simply forwarded, and what Redis tells of those that are. It never changes:
 // what is learned makes a new one.
-type table struct{ commands map[string]*command }
+type table struct {
+	commands map[string]*command
+	learned  bool // Redis has told all of its own: other names are strangers
+}
 
 // Commands that would leave a shared connection in another state, answer with anything but one reply, block it or
 // take it over, or that the proxy must answer itself. A shifted or foreign reply would reach the wrong client, so
@@ -87,7 +90,7 @@ var (
 // newTable puts together what is answered or refused here, the lock verbs, the operator's deny list, and what Redis
 // told of its own commands.
 func newTable(deny []string, learned []*command) *table {
-	t := &table{commands: make(map[string]*command, len(learned)+len(answered)+len(notYet))}
+	t := &table{commands: make(map[string]*command, len(learned)+len(answered)+len(notYet)), learned: len(learned) > 0}
 	for _, c := range learned {
 		t.put(c)
 	}
@@ -130,9 +133,17 @@ func (t *table) put(c *command) {
 // find classifies a command: what the table says of it, if anything, and who answers it here; nil: it is forwarded.
 func (t *table) find(args [][]byte) (*command, answer) {
 	c := lookUp(t.commands, args[0])
-	if c == nil {
-		return nil, nil
+	switch {
+	case c != nil:
+		return c.find(args)
+	case t.learned:
+		return nil, (*Session).stranger
 	}
+	return nil, nil
+}
+
+// find is table's for a call of c.
+func (c *command) find(args [][]byte) (*command, answer) {
 	if c.subs != nil && len(args) > 1 {
 		if sub := lookUp(c.subs, args[1]); sub != nil {
 			c = sub

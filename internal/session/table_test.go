@@ -92,3 +92,17 @@ func TestLearnedFlags(t *testing.T) {
 		t.Error("LOCK is not answered here")
 	}
 }
+
+// COMMAND lists a command that redis.conf has renamed under its old name: the new one must be known for what it is all the
+// same. On a shared connection a renamed MONITOR would fail everybody's commands.
+func TestRenamedCommands(t *testing.T) {
+	redis := startRedis(t, "--rename-command MONITOR watch-all", "--rename-command CLIENT kunde", "--rename-command GET holen")
+	p := startProxy(t, redis.URL(), func(o *Options) { o.Deny = []string{"get"} })
+	other, w := dialWire(t, p.addr), dialWire(t, p.addr)
+	w.expect("-ERR 'MONITOR' is not supported by lockproxy yet\r\n", "Watch-All")
+	w.expect("-ERR 'CLIENT REPLY' is not supported by lockproxy yet\r\n", "KUNDE", "REPLY", "OFF")
+	w.expect("-ERR 'GET' is denied by lockproxy's --deny\r\n", "holen", "k")
+	w.expect("-ERR unknown command 'nonsense', with args beginning with: 'a' \r\n", "nonsense", "a")
+	other.expect("+OK\r\n", "SET", "k", "v")
+	other.expect(":1\r\n", "EXISTS", "k")
+}

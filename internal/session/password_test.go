@@ -1,0 +1,82 @@
+package session
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// A password set while the proxy runs: who is in stays in, as in Redis, but nobody else is let in on their connection.
+func TestPasswordSetLater(t *testing.T) {
+	redis := startRedis(t)
+	p := startProxy(t, redis.URL(), nil)
+	old := dialWire(t, p.addr)
+	old.expect("+OK\r\n", "SET", "k", "v")
+	redis.Do(t, "CONFIG", "SET", "requirepass", "secret")
+	eventually(t, "newcomers must log in", func() bool {
+		w := dialWire(t, p.addr)
+		defer w.conn.Close()
+		return strings.HasPrefix(w.do("GET", "k"), "-NOAUTH") && strings.HasPrefix(w.do("LOCK", "l"), "-NOAUTH")
+	})
+	old.expect("$1\r\nv\r\n", "GET", "k")
+	w := dialWire(t, p.addr)
+	w.expect("+OK\r\n", "AUTH", "secret")
+	w.expect("$1\r\nv\r\n", "GET", "k")
+}
+
+// A client whose password is no longer valid when its connection upstream is made again would get the same error for
+// ever; Redis would have closed it with that connection.
+func TestPasswordTakenAway(t *testing.T) {
+	redis := startRedis(t)
+	admin := redis.Dial(t)
+	acl := func(args ...any) {
+		t.Helper()
+		if _, err := admin.Do("ACL", args...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	acl("SETUSER", "alice", "on", ">one", "~*", "+@all")
+	p := startProxy(t, redis.URL(), nil)
+	w, waiting := dialWire(t, p.addr), dialWire(t, p.addr)
+	for _, c := range []*wire{w, waiting} {
+		c.expect("+OK\r\n", "AUTH", "alice", "one")
+		c.expect("+PONG\r\n", "PING")
+	}
+	acl("SETUSER", "alice", "resetpass", ">two")
+	w.expect("+PONG\r\n", "PING") // a new password alone ends no connection
+	if _, err := admin.Do("CLIENT", "KILL", "USER", "alice"); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []*wire{w, waiting} {
+		eventually(t, "it is told and closed", func() bool {
+			c.send("GET", "k")
+			got := c.frame()
+			if got != "<end>" && !strings.HasPrefix(got, "-WRONGPASS") && !strings.HasPrefix(got, "-ERR upstream") {
+				t.Fatalf("got %q", got)
+			}
+			return strings.HasPrefix(got, "-WRONGPASS") && c.frame() == "<end>"
+		})
+	}
+	again := dialWire(t, p.addr)
+	again.expect("+OK\r\n", "AUTH", "alice", "two")
+	again.expect("$-1\r\n", "GET", "k")
+}
+
+// While a script keeps Redis busy it does not tell its commands; what is known of them stands.
+func TestLearningFromABusyRedis(t *testing.T) {
+	redis := startRedis(t, "--busy-reply-threshold 50")
+	p := startProxy(t, redis.URL(), nil)
+	stuck, killer := dialWire(t, p.addr), dialWire(t, p.addr)
+	killer.expect("+PONG\r\n", "PING")
+	stuck.send("EVAL", "while true do end", "0")
+	time.Sleep(200 * time.Millisecond)
+	err := p.srv.learn()
+	if err == nil || !strings.HasPrefix(err.Error(), "BUSY") {
+		t.Errorf("got %v", err)
+	}
+	if n := len(p.srv.table.Load().commands); n < 200 {
+		t.Errorf("%d commands are known", n)
+	}
+	eventually(t, "it is killed", func() bool { return killer.do("SCRIPT", "KILL") == "+OK\r\n" })
+	stuck.frame()
+}
