@@ -79,6 +79,9 @@ func (v *Verb) Run(c Client, args [][]byte, out []byte) []byte {
 	if v.Arity > 0 && len(args) != v.Arity || len(args) < -v.Arity {
 		return resp.AppendError(out, "ERR wrong number of arguments for '"+v.Name+"' command")
 	}
+	if v.Keyed && len(args[1]) > lock.MaxName {
+		return appendSyntax(out, errName)
+	}
 	return v.run(c, args, out)
 }
 

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
@@ -95,6 +96,19 @@ func TestReadmeNamesEveryVerb(t *testing.T) {
 	for _, v := range Verbs() {
 		if want := "| `" + strings.ReplaceAll(v.Usage(), "|", "\\|") + "` |"; !strings.Contains(string(readme), want) {
 			t.Errorf("the README lacks %s", want)
+		}
+	}
+}
+
+// TestNamesHaveABound: a longer one never reaches Redis.
+func TestNamesHaveABound(t *testing.T) {
+	for _, v := range Verbs() {
+		if !v.Keyed {
+			continue
+		}
+		reply := v.Run(nil, [][]byte{[]byte(v.Name), make([]byte, lock.MaxName+1)}, nil)
+		if got, want := string(reply), "-ERR invalid lock name: more than 4096 bytes\r\n"; got != want {
+			t.Errorf("%s: %q", v.Name, got)
 		}
 	}
 }

@@ -31,6 +31,7 @@ const (
 var (
 	errSyntax = errors.New("ERR syntax error")
 	errRange  = errors.New("ERR value is not an integer or out of range")
+	errName   = errors.New("ERR invalid lock name: more than " + strconv.Itoa(lock.MaxName) + " bytes")
 	errOwner  = errors.New("ERR invalid owner: 1 to 256 bytes, not 'mode', not ending in ':write', and not of the form <uuid>:<number>")
 )
 

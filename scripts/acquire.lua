@@ -23,12 +23,14 @@ local now = time[1] * 1000000 + time[2]
 if now > tonumber(ARGV[3]) then return {-2, 0, 0, 0} end
 
 local lock, lease, owner, flags = KEYS[1], tonumber(ARGV[1]), ARGV[2], ARGV[4]
-local held = false
+local held, stale = false, false
 if redis.call('EXISTS', lock) == 1 then
   local seen = redis.call('HMGET', lock, 'mode', owner)
   if seen[1] then return {-3, 0, 0, 0} end
   held = seen[2]
   if not held then return {0, 0, redis.call('PTTL', lock), 0} end
+  -- What is left of a hold that was told lost, or is no count, is not entered again: it becomes one hold.
+  if string.find(flags, 'N') or not string.find(held, '^[1-9]%d*$') or #held > 15 then held, stale = false, true end
 end
 
 local next_key = 2
@@ -43,7 +45,7 @@ local once = held and string.find(flags, 'O')
 local token = 0
 if token_key then
   local last = redis.call('GET', token_key)
-  local number = tonumber(last or 0)
+  local number = tonumber(string.match(last or '0', '^%d+$'))
   if not number or number >= 9007199254740991 then
     return redis.error_reply('ERR the fencing token of this lock is not an integer below 2^53')
   end
@@ -63,9 +65,9 @@ end
 local count
 if once then
   count = tonumber(held)
-elseif held and string.find(flags, 'N') then
-  redis.call('HSET', lock, owner, 1)
+elseif stale then
   count = 1
+  redis.call('HSET', lock, owner, 1)
 else
   count = redis.call('HINCRBY', lock, owner, 1)
 end
@@ -79,7 +81,7 @@ end
 if watch_key then
   if string.find(flags, 'W') then
     -- A plus: it took another's place, whose proxy has to be told when this one ends.
-    local present = redis.call('GET', watch_key)
+    local present = redis.pcall('GET', watch_key)
     local new = ARGV[5]
     if present and present ~= new then new = ARGV[5] .. '+' end
     redis.call('SET', watch_key, new, 'PX', ttl)

@@ -18,8 +18,8 @@ local lock, lease, flags = KEYS[1], tonumber(ARGV[1]), ARGV[4]
 local seen = redis.call('HMGET', lock, 'mode', ARGV[2])
 if seen[1] then return {-3, 0, 0} end
 if not seen[2] then
-  local registered = KEYS[2] and redis.call('GET', KEYS[2])
-  if registered and registered ~= ARGV[6] and registered ~= ARGV[6] .. '+' then return {-1, 1, 0} end
+  local registered = KEYS[2] and redis.pcall('GET', KEYS[2])
+  if type(registered) == 'string' and registered ~= ARGV[6] and registered ~= ARGV[6] .. '+' then return {-1, 1, 0} end
   return {-1, 0, 0}
 end
 
@@ -29,12 +29,12 @@ if not (string.find(flags, 'K') and ttl >= lease) then
   ttl = lease
 end
 if string.find(flags, 'W') then
-  local present = redis.call('GET', KEYS[2])
+  local present = redis.pcall('GET', KEYS[2])
   local new = ARGV[5]
   if present and present ~= new then new = ARGV[5] .. '+' end
   redis.call('SET', KEYS[2], new, 'PX', ttl)
 elseif string.find(flags, 'D') then
-  if redis.call('GET', KEYS[2]) == ARGV[6] then
+  if ARGV[6] ~= '' and redis.pcall('GET', KEYS[2]) == ARGV[6] then
     redis.call('DEL', KEYS[2])
   else
     redis.call('SET', KEYS[2], '', 'XX', 'KEEPTTL')

@@ -33,8 +33,8 @@ if flags ~= '' then
 end
 
 if not seen[2] then
-  local registered = watch_key and redis.call('GET', watch_key)
-  if registered and registered ~= ARGV[6] and registered ~= ARGV[6] .. '+' then return {-1, 1} end
+  local registered = watch_key and redis.pcall('GET', watch_key)
+  if type(registered) == 'string' and registered ~= ARGV[6] and registered ~= ARGV[6] .. '+' then return {-1, 1} end
   return {-1, 0}
 end
 
@@ -47,7 +47,7 @@ else
   redis.call(ARGV[2], KEYS[2], '0')
   redis.call('DEL', lock)
   if watch_key then
-    if redis.call('GET', watch_key) == ARGV[6] then
+    if ARGV[6] ~= '' and redis.pcall('GET', watch_key) == ARGV[6] then
       redis.call('DEL', watch_key)
     else
       redis.call('SET', watch_key, '', 'XX', 'KEEPTTL')

@@ -5,7 +5,7 @@
 -- ARGV[2] not-after in µs of Redis' clock
 -- ARGV[3] letters, one for each hold: W it has a registration, - it has none
 -- ARGV[4…] for each hold its owner, followed by the registration when it has one
--- RETURNS for each hold 1 extended (or seen), 0 gone, 2 another connection has taken the registration over,
+-- RETURNS for each hold 1 extended (or seen), 0 gone, or its registration is spoiled, 2 another connection has taken the registration over,
 --         or the one element -2: too late, nothing done
 
 local time = redis.call('TIME')
@@ -23,16 +23,20 @@ for i = 1, #letters do
     key, arg = key + 1, arg + 1
   end
   local count = redis.pcall('HGET', lock, owner)
-  local registered = watch_key and redis.call('GET', watch_key)
-  if watch_key and registered ~= registration and registered ~= registration .. '+' and (registered or type(count) == 'string') then
+  local registered = watch_key and redis.pcall('GET', watch_key)
+  if type(registered) == 'string' and registered ~= registration and registered ~= registration .. '+' then
     out[i] = 2
-  elseif type(count) ~= 'string' then
+  elseif type(count) ~= 'string' or type(registered) == 'table' then
     out[i] = 0
   else
     out[i] = 1
     if lease > 0 then
       if redis.call('PTTL', lock) < lease then redis.call('PEXPIRE', lock, lease) end
-      if watch_key then redis.call('PEXPIRE', watch_key, lease) end
+      if registered then
+        redis.call('PEXPIRE', watch_key, lease)
+      elseif watch_key then
+        redis.pcall('SET', watch_key, registration, 'PX', lease) -- it was evicted
+      end
     end
   end
 end

@@ -16,7 +16,10 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-const telemetryFlush = 5 * time.Second // for the last figures at the end
+const (
+	telemetryFlush = 5 * time.Second // for the last figures at the end
+	lastReleases   = 5 * time.Second // for locks being given back when a drain is over; a Redis that hangs would keep them for ever
+)
 
 // app is the whole proxy: built from the bottom up, stopped from the top down.
 type app struct {
@@ -107,7 +110,9 @@ func (a *app) run(ctx context.Context) error {
 	}
 	a.listeners = nil // Shutdown has closed them
 	endLocks()
+	hung := time.AfterFunc(lastReleases, a.control.Close)
 	engine.Wait()
+	hung.Stop()
 	a.close()
 	serving.Wait()
 	return err

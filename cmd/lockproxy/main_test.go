@@ -256,3 +256,20 @@ func TestClientPlaces(t *testing.T) {
 		t.Error(openFiles())
 	}
 }
+
+// TestHungRedisDoesNotKeepTheProcess: a release that Redis does not answer is given up after a while.
+func TestHungRedisDoesNotKeepTheProcess(t *testing.T) {
+	s := testredis.Start(t)
+	addr := freeAddr(t)
+	p := start(t, "--listen", addr, "--upstream", s.URL(), "--drain-timeout", "100ms")
+	c := p.dial("tcp", addr)
+	expect(t, c, "OK", "LOCK", "k")
+	s.Stop()
+	defer s.Cont()
+	c.Close()
+	time.Sleep(200 * time.Millisecond)
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	p.exit()
+}

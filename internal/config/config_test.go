@@ -32,7 +32,6 @@ func TestDefaults(t *testing.T) {
 		MaxBulk:             512 << 20,
 		MaxArgs:             1 << 20,
 		MaxCommand:          1 << 30,
-		HandshakeTimeout:    10 * time.Second,
 		LogLevel:            slog.LevelInfo,
 		LogFormat:           "text",
 	}

@@ -97,11 +97,19 @@ func (c *Client) try(ctx context.Context, r Request) (g Grant, ttl int64, err er
 			if !ok {
 				return Grant{}, 0, outcomeUnknown("LOCK", lost)
 			}
-			ans, err = done.answer, done.err
-			again = errors.Is(err, errNotDone)
+			if done.err != nil && !errors.Is(done.err, errNotDone) {
+				c.m.leave(h)
+				return Grant{}, 0, outcomeUnknown("LOCK", lost)
+			}
+			// One that changes nothing when it is done twice is done again for its own answer.
+			ans, err, again = done.answer, nil, done.err != nil || a.repeatable()
 		}
 	}
-	defer c.m.leave(h)
+	defer func() {
+		if !a.handedOn {
+			c.m.leave(h)
+		}
+	}()
 	if err != nil {
 		return Grant{}, 0, err
 	}
@@ -120,6 +128,7 @@ type acquire struct {
 	sent         time.Time // the lease counts from before it was sent
 	notAfter     int64
 	acked        int64
+	handedOn     bool // an undo goes on alone and leaves the hold when it is done
 }
 
 // answer is what the acquire script returns.
@@ -131,11 +140,12 @@ const (
 )
 
 var (
-	errNotDone = errors.New("lock: the request whose reply was lost was not done")
-	errLate    = errors.New("the clock of Redis keeps jumping")
+	errNotDone   = errors.New("lock: the request whose reply was lost was not done")
+	errLate      = errors.New("the clock of Redis keeps jumping")
+	errForgotten = errors.New("lock: Redis has forgotten what became of the request")
 )
 
-// latchTTL is how long the outcome of an explicit owner's request can be looked up, in ms: longer than any settlement.
+// latchTTL is how long the outcome of an explicit owner's request can be looked up, in ms; after that it stays unknown.
 const latchTTL = 10000
 
 func (c *Client) newAcquire(h *hold, r Request) *acquire {
@@ -149,9 +159,6 @@ func (c *Client) newAcquire(h *hold, r Request) *acquire {
 	}
 	if r.Once {
 		a.flags += "O"
-	}
-	if !h.explicit && a.before == 0 {
-		a.flags += "N"
 	}
 	if h.explicit {
 		if r.Lease == 0 {
@@ -171,7 +178,17 @@ func (c *Client) newAcquire(h *hold, r Request) *acquire {
 	return a
 }
 
+// repeatable says that the request, done once more, changes nothing: ONCE, or the first hold of a connection.
+func (a *acquire) repeatable() bool { return a.r.Once || !a.h.explicit && a.before == 0 }
+
 func (a *acquire) call(notAfter string) call {
+	a.c.m.mu.Lock()
+	a.before = a.h.count
+	a.c.m.mu.Unlock()
+	flags := a.flags
+	if !a.h.explicit && a.before == 0 {
+		flags += "N" // nobody else knows this owner: what Redis may have of it was lost or never heard of
+	}
 	keys := []string{a.h.id.key}
 	if a.r.Fence {
 		keys = append(keys, tokenKey(a.h.id.key))
@@ -187,7 +204,7 @@ func (a *acquire) call(notAfter string) call {
 		lease = a.c.m.opts.Watchdog.Milliseconds()
 	}
 	return call{a.h.id.db, scripts.Acquire, keys, []string{
-		strconv.FormatInt(lease, 10), a.h.id.owner, notAfter, a.flags, a.registration,
+		strconv.FormatInt(lease, 10), a.h.id.owner, notAfter, flags, a.registration,
 		strconv.Itoa(latchTTL), strconv.FormatInt(a.c.m.opts.FenceTTL.Milliseconds(), 10),
 	}}
 }
@@ -195,14 +212,8 @@ func (a *acquire) call(notAfter string) call {
 // run sends the script, again only when it surely was not done.
 func (a *acquire) run(ctx context.Context) (answer, error) {
 	m := a.c.m
-	if a.r.Lease > 0 {
-		// A renewal whose reply was lost could still lengthen the lease that is asked for now.
-		m.mu.Lock()
-		late := time.Until(a.h.late)
-		m.mu.Unlock()
-		if late > 0 && !m.sleep(ctx, late) {
-			return answer{}, ctx.Err()
-		}
+	if a.r.Lease > 0 && !m.sitOut(ctx, a.h) {
+		return answer{}, ctx.Err()
 	}
 	for range 3 {
 		text, at, err := m.notAfter()
@@ -235,6 +246,14 @@ func (a *acquire) run(ctx context.Context) (answer, error) {
 	return answer{}, &upstream.NotSentError{Cause: errLate}
 }
 
+// sitOut waits until a renewal whose reply was lost can no longer lengthen a lease that is asked for now.
+func (m *Manager) sitOut(ctx context.Context, h *hold) bool {
+	m.mu.Lock()
+	late := time.Until(h.late)
+	m.mu.Unlock()
+	return late <= 0 || m.sleep(ctx, late)
+}
+
 // replicaWait is how long replicas may take: at most a second, within what the caller waits, and half of the lease, so that
 // the rest of it is of use.
 func (a *acquire) replicaWait() time.Duration {
@@ -253,8 +272,10 @@ func (a *acquire) conclude(ctx context.Context, ans answer) (Grant, int64, error
 	m := a.c.m
 	switch ans.code {
 	case 0:
+		m.disbelieve(a.h)
 		return Grant{}, ans.ttl, ErrNotAcquired
 	case codeKind:
+		m.disbelieve(a.h)
 		return Grant{}, 0, otherKind(a.r.Key)
 	}
 	if a.r.Replicas > 0 && a.acked < a.r.Replicas {
@@ -262,6 +283,11 @@ func (a *acquire) conclude(ctx context.Context, ans answer) (Grant, int64, error
 			return Grant{}, 0, err
 		}
 		return Grant{}, 0, &Error{"NOREPLICAS", fmt.Sprintf("%d of %d replicas had the lock in time, it was given back", a.acked, a.r.Replicas)}
+	}
+	if ctx.Err() != nil && !a.h.explicit {
+		// Nobody hears of it, and if we cut the client off nothing else would give it back.
+		_ = m.undo(ctx, a, ans)
+		return Grant{}, 0, ctx.Err()
 	}
 	if !time.Now().Before(a.sent.Add(milliseconds(ans.ttl))) {
 		// The answer took longer than the lease: nobody may work on the strength of it.
@@ -274,11 +300,23 @@ func (a *acquire) conclude(ctx context.Context, ans answer) (Grant, int64, error
 	return Grant{Token: ans.token}, 0, nil
 }
 
+// disbelieve has the watchdog look at once at a hold that Redis says is somebody else's.
+func (m *Manager) disbelieve(h *hold) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if h.count > 0 {
+		m.plan(h, time.Now())
+	}
+}
+
 // register notes a grant.
 func (m *Manager) register(a *acquire, ans answer) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	h := a.h
+	if !h.explicit && ans.raised == 1 && h.count > 0 && ans.count <= h.count {
+		m.lose(h, h.whyGone()) // what was to be entered again had gone: this is a first hold
+	}
 	m.begin(h, a.c, ans.count)
 	a.extendDeadline(ans)
 	h.replicas = max(h.replicas, a.r.Replicas)

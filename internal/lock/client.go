@@ -78,14 +78,29 @@ func (c *Client) Doubt() {
 	}
 }
 
-// Reset releases the implicit locks as if the client had gone; explicit ones stay registered to it.
-func (c *Client) Reset() { c.m.releaseLater(c.take(false), 0) }
+// Reset releases the implicit locks as if the client had gone; explicit ones stay registered to it. It waits until nobody
+// else works on them, so that this client's next verbs come after the releases.
+func (c *Client) Reset() {
+	m := c.m
+	var busy []*hold
+	for _, was := range c.take(false) {
+		h, err := m.enter(context.Background(), was.id, false)
+		if err != nil {
+			continue
+		}
+		m.mu.Lock()
+		h.leaving = true
+		m.mu.Unlock()
+		busy = append(busy, h)
+	}
+	m.releaseLater(busy, 0, m.giveBack)
+}
 
 // Close ends the connection's part in its locks. It does not wait for the releases: Run does.
 func (c *Client) Close(how CloseHow) {
 	implicit := c.take(true)
 	if how == Gone {
-		c.m.releaseLater(implicit, c.m.opts.Grace)
+		c.m.releaseLater(implicit, c.m.opts.Grace, c.m.enterAndGiveBack)
 		return
 	}
 	c.m.mu.Lock()

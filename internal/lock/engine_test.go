@@ -300,9 +300,7 @@ func TestForce(t *testing.T) {
 	mustLock(t, a, Request{Key: "k"})
 	mustUnlock(t, b, UnlockRequest{Key: "k", Force: true}, true)
 	mustUnlock(t, b, UnlockRequest{Key: "k", Force: true}, false)
-	if lost.reasons() != "k:forced " {
-		t.Fatal(lost.reasons())
-	}
+	eventually(t, time.Second, "told", func() bool { return lost.reasons() == "k:forced " })
 	_, err := a.Unlock(context.Background(), UnlockRequest{Key: "k"})
 	wantCode(t, err, "LOCKLOST")
 }
@@ -359,12 +357,9 @@ func TestTakenOverElsewhere(t *testing.T) {
 	mustUnlock(t, b, UnlockRequest{Key: "k", Owner: "job"}, true)
 	mustLock(t, b, Request{Key: "k", Owner: "job", Lease: 1200})
 	eventually(t, 3*time.Second, "run out", func() bool { return s.Do(t, "EXISTS", "k").(int64) == 0 })
-	time.Sleep(100 * time.Millisecond)
+	eventually(t, 3*time.Second, "no longer believed held", func() bool { return m1.Stats().Held+m2.Stats().Held == 0 })
 	if lostA.reasons()+lostB.reasons() != "" {
 		t.Fatal(lostA.reasons(), lostB.reasons())
-	}
-	if m1.Stats().Held+m2.Stats().Held != 0 {
-		t.Fatal("still believed held")
 	}
 }
 

@@ -40,6 +40,9 @@ func (c *Client) renew(ctx context.Context, r RenewRequest) error {
 	if lost, ok := m.losses.Get(id); ok && !explicit {
 		return lost.error(r.Key) // Redis may have it for a moment longer: what was reported lost stays lost
 	}
+	if r.Lease > 0 && !m.sitOut(ctx, h) {
+		return ctx.Err()
+	}
 	m.mu.Lock()
 	known := h.registration // another one is told that the hold has ended, rather than deleted
 	m.mu.Unlock()
@@ -85,6 +88,8 @@ func (c *Client) renew(ctx context.Context, r RenewRequest) error {
 	h.watched, h.deadline, h.registration = r.Lease == 0, sent.Add(milliseconds(out[2])), registration
 	h.lease = milliseconds(leaseOf(Request{Lease: r.Lease}, m.opts))
 	m.planNext(h, sent)
+	m.losses.Remove(h.id)
+	m.done.Remove(h.id)
 	return nil
 }
 

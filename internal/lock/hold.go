@@ -45,6 +45,7 @@ type hold struct {
 	renewedAt    time.Time
 	deadline     time.Time // we are sure of the lock until then
 	next         time.Time // when the watchdog looks at it
+	leaving      bool      // RESET gives it back: whoever waits for busy finds it free
 	suspect      string    // the watchdog only looks whether it is still there; the loss' reason if it is not
 	index        int       // in the schedule; -1 = not there
 	late         time.Time // an unconfirmed renewal may still be done until then
@@ -83,9 +84,15 @@ func (m *Manager) unuse(h *hold) {
 	m.forget(h)
 }
 
-// forget drops the entry when nothing speaks for keeping it.
+// forget drops the entry when nothing speaks for keeping it. While a renewal without an answer may still be done the
+// watchdog comes back to it.
 func (m *Manager) forget(h *hold) {
-	if h.users == 0 && h.count == 0 && m.holds[h.id] == h {
+	switch {
+	case h.users > 0 || h.count != 0 || m.holds[h.id] != h:
+	case h.late.After(time.Now()):
+		m.plan(h, h.late)
+	default:
+		m.unplan(h)
 		delete(m.holds, h.id)
 	}
 }
@@ -95,14 +102,14 @@ func (m *Manager) held(id holdID) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	h := m.holds[id]
-	return h != nil && h.count > 0
+	return h != nil && h.count > 0 && !h.leaving
 }
 
 // begin makes a hold live or brings it up to date after a grant. mu is held.
 func (m *Manager) begin(h *hold, c *Client, count int64) {
 	if h.count == 0 {
 		h.grantedAt, h.renewedAt, h.doubt, h.watched, h.replicas = time.Now(), time.Time{}, false, false, 0
-		h.deadline, h.suspect = time.Time{}, ""
+		h.deadline, h.suspect, h.leaving = time.Time{}, "", false
 		live := m.byKey[h.id.line()]
 		if live == nil {
 			live = map[*hold]struct{}{}
@@ -148,6 +155,14 @@ func (m *Manager) end(h *hold) {
 	}
 	telemetry.LocksHeld.Add(-1)
 	m.forget(h)
+}
+
+// runOut ends the renewals of a live hold: it lasts as long as its lease. mu is held.
+func (m *Manager) runOut(h *hold) {
+	if h.count != 0 {
+		h.watched = false
+		m.plan(h, h.deadline)
+	}
 }
 
 // plan puts the hold before the watchdog at the given time. mu is held.

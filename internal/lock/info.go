@@ -2,6 +2,7 @@ package lock
 
 import (
 	"context"
+	"slices"
 	"sort"
 	"strconv"
 	"time"
@@ -117,13 +118,11 @@ type Entry struct {
 // List names the locks held and waited for through this proxy, by key and owner. owner and pattern (Redis' glob) narrow
 // it when not empty.
 func (m *Manager) List(owner, pattern string) []Entry {
-	wanted := func(key, of string) bool {
-		return (owner == "" || owner == of) && (pattern == "" || glob(pattern, key))
-	}
+	wanted := func(of string) bool { return owner == "" || owner == of }
 	var out []Entry
 	m.mu.Lock()
 	for id, h := range m.holds {
-		if h.count == 0 || !wanted(id.key, id.owner) {
+		if h.count == 0 || !wanted(id.owner) {
 			continue
 		}
 		e := Entry{DB: id.db, Key: id.key, Kind: KindPlain, Left: max(0, time.Until(h.deadline))}
@@ -134,7 +133,7 @@ func (m *Manager) List(owner, pattern string) []Entry {
 	for key, l := range m.lines {
 		for at := l.waiters.Front(); at != nil; at = at.Next() {
 			w := at.Value.(*waiter)
-			if !wanted(key.key, w.owner) {
+			if !wanted(w.owner) {
 				continue
 			}
 			e := Entry{DB: key.db, Key: key.key, Kind: KindPlain, Waiting: true}
@@ -143,6 +142,9 @@ func (m *Manager) List(owner, pattern string) []Entry {
 		}
 	}
 	m.mu.Unlock()
+	if pattern != "" { // not under mu: a pattern may be made to take long
+		out = slices.DeleteFunc(out, func(e Entry) bool { return !glob(pattern, e.Key) })
+	}
 	sort.SliceStable(out, func(i, j int) bool {
 		a, b := &out[i], &out[j]
 		if a.Key != b.Key {

@@ -78,7 +78,7 @@ func (m *Manager) part(l *line, w *waiter) {
 	}
 }
 
-// waited says whether somebody stands in the key's line.
+// waitedFor says whether somebody stands in the key's line.
 func (m *Manager) waitedFor(key lineKey) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -88,9 +88,9 @@ func (m *Manager) waitedFor(key lineKey) bool {
 // wait stands in line until the lock is ours, the time is over, the client goes, or the proxy drains.
 func (c *Client) wait(ctx context.Context, r Request) (Grant, error) {
 	m := c.m
-	id, _ := c.id(r.DB, r.Key, r.Owner)
+	id, explicit := c.id(r.DB, r.Key, r.Owner)
 	began := time.Now()
-	if !m.waitedFor(id.line()) {
+	if !m.waitedFor(id.line()) || explicit && m.holdsElsewhere(id) {
 		if g, _, err := c.try(ctx, r); !errors.Is(err, ErrNotAcquired) {
 			return g, err
 		}
@@ -158,9 +158,17 @@ func (c *Client) waitAsHead(ctx context.Context, r Request, l *line, over <-chan
 			trouble = err
 			m.tryNext(l, troubledPoll)
 		default:
+			l.nudge() // what woke us is the next one's to act on
 			return Grant{}, err
 		}
 	}
+}
+
+// holdsElsewhere asks Redis whether an explicit owner holds the lock already, through another proxy: a re-entry does not
+// stand in line behind those who wait for its own release. It does not pass them when the lock is free.
+func (m *Manager) holdsElsewhere(id holdID) bool {
+	s, err := m.look(id, "", 0, time.Now())
+	return err == nil && s.count > 0
 }
 
 // troubledPoll is the longest time in ms between tries while Redis is away.

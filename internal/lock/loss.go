@@ -50,6 +50,7 @@ func (m *Manager) lose(h *hold, reason string) {
 	// Who takes a lock for a fixed time under a name of its own knows when it ends: no push for that.
 	expected := reason == reasonExpired && h.explicit
 	m.losses.Add(h.id, lossRecord{reason, time.Now()})
+	m.done.Remove(h.id)
 	m.end(h)
 	m.stats.lost.Add(1)
 	telemetry.LockLost(context.Background(), KindPlain, reason)
@@ -62,12 +63,13 @@ func (m *Manager) lose(h *hold, reason string) {
 	}
 }
 
-// loseKey loses every live hold of a key.
-func (m *Manager) loseKey(key lineKey, reason string) {
+// recheckKey has the watchdog look at every live hold of a key at once: one of them may be newer than what ended the others.
+func (m *Manager) recheckKey(key lineKey, reason string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for h := range m.byKey[key] {
-		m.lose(h, reason)
+		h.suspect = reason
+		m.plan(h, time.Now())
 	}
 }
 

@@ -2,6 +2,7 @@ package lock
 
 import (
 	"regexp"
+	"strconv"
 	"strings"
 )
 
@@ -24,10 +25,21 @@ func tokenKey(name string) string { return prefixed("redisson_lock_token", name)
 func queueKey(name string) string { return prefixed("redisson_lock_queue", name) }
 
 // watchKey holds the registration of a watched explicit owner: which connection's watchdog renews it.
-func watchKey(name, owner string) string { return prefixed("lockproxy_watch", name) + ":" + owner }
+// Where braces in the name leave open where it ends and the owner begins, the owner's length tells.
+func watchKey(name, owner string) string {
+	prefix := "lockproxy_watch"
+	if strings.ContainsAny(name, "{}") {
+		prefix += strconv.Itoa(len(owner))
+	}
+	return prefixed(prefix, name) + ":" + owner
+}
 
 // latchKey holds the outcome of one request of an explicit owner, so that it can be known after a lost reply.
 func latchKey(name, request string) string { return prefixed("lockproxy_latch", name) + ":" + request }
+
+// MaxName is the length in bytes a lock's name may have: names are remembered after their lock has gone, and travel with
+// everybody else's on one connection.
+const MaxName = 4096
 
 // MaxOwner is the length in bytes an explicit owner may have.
 const MaxOwner = 256

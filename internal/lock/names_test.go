@@ -18,7 +18,7 @@ func TestNamesAreRedissons(t *testing.T) {
 		tokenKey("orders"):      "redisson_lock_token:{orders}",
 		queueKey("orders"):      "redisson_lock_queue:{orders}",
 		watchKey("o", "job"):    "lockproxy_watch:{o}:job",
-		watchKey("{t}o", "job"): "lockproxy_watch:{t}o:job",
+		watchKey("{t}o", "job"): "lockproxy_watch3:{t}o:job",
 		latchKey("o", "r"):      "lockproxy_latch:{o}:r",
 	} {
 		if got != want {

@@ -62,8 +62,11 @@ func (c *Client) unlock(ctx context.Context, r UnlockRequest) (bool, error) {
 			if !ok {
 				return false, outcomeUnknown("UNLOCK", lost)
 			}
-			code, left, err = done.code, done.count, done.err
-			again = errors.Is(err, errNotDone)
+			if again = errors.Is(done.err, errNotDone); done.err != nil && !again {
+				rel.abandon(done)
+				return false, outcomeUnknown("UNLOCK", lost)
+			}
+			code, left, err = done.code, done.count, nil
 		}
 	}
 	defer m.leave(h)
@@ -87,7 +90,7 @@ func (c *Client) unlocked(h *hold, key string, code, left int64) (bool, error) {
 			m.end(h)
 			m.done.Add(h.id, finishedRecord{time.Now()})
 		default:
-			m.lose(h, reasonGone)
+			m.lose(h, h.whyGone())
 		}
 		m.mu.Unlock()
 		if finished, ok := m.done.Get(h.id); ok && time.Since(finished.at) < finishedFor {
@@ -115,8 +118,7 @@ func (m *Manager) doubted(h *hold) error {
 		return nil
 	}
 	left := time.Until(h.deadline).Milliseconds()
-	h.watched = false
-	m.plan(h, h.deadline)
+	m.runOut(h)
 	return &Error{"ERR", "not released: an earlier command of this connection may still take effect; the lock runs out by itself within " +
 		strconv.FormatInt(max(left, 0), 10) + " ms"}
 }
@@ -236,6 +238,9 @@ func (r *release) abandon(s settled) {
 		s.code, s.count, s.err = r.complete()
 	}
 	if s.err != nil {
+		r.m.mu.Lock()
+		r.m.runOut(r.h) // its owner does not want it any more
+		r.m.mu.Unlock()
 		return
 	}
 	r.m.released(r.h, s.code, s.count)
@@ -252,13 +257,18 @@ func (r *release) complete() (code, left int64, err error) {
 	if soon := time.Now().Add(time.Second); giveUp.Before(soon) {
 		giveUp = soon
 	}
+	unknown := false // of the request sent last
 	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
-		code, left, err = r.run(context.Background())
-		if isUnknown(err) {
+		if !unknown {
+			code, left, err = r.run(context.Background())
+			unknown = isUnknown(err)
+		}
+		if unknown {
 			s := r.settle()
 			code, left, err = s.code, s.count, s.err
+			unknown = !errors.Is(err, errNotDone)
 		}
-		if err == nil || time.Now().After(giveUp) {
+		if err == nil || errors.Is(err, errForgotten) || time.Now().After(giveUp) {
 			return code, left, err
 		}
 		if !r.m.sleep(context.Background(), pause/2+rand.N(pause)) {
@@ -267,7 +277,7 @@ func (r *release) complete() (code, left int64, err error) {
 	}
 }
 
-// undo gives back a grant that does not count and that nobody was told of.
+// undo gives back a grant that does not count and that nobody was told of. When that takes too long it goes on alone.
 func (m *Manager) undo(ctx context.Context, a *acquire, ans answer) error {
 	if ans.raised == 0 {
 		return nil
@@ -280,23 +290,27 @@ func (m *Manager) undo(ctx context.Context, a *acquire, ans answer) error {
 	m.mu.Lock()
 	a.extendDeadline(ans)
 	m.mu.Unlock()
-	code, left, err := rel.run(ctx)
-	if isUnknown(err) {
-		code, left, err = rel.complete()
+	work := func() settled {
+		code, left, err := rel.complete()
+		if err == nil {
+			m.released(a.h, code, left)
+			m.done.Remove(a.h.id)
+		}
+		return settled{err: err}
 	}
-	if err != nil {
-		return err
+	undone, ok := patiently(ctx, m, work, func(settled) { m.leave(a.h) })
+	if !ok {
+		a.handedOn = true
+		return &Error{"ERR", "the lock was granted too late and could not be given back yet"}
 	}
-	m.released(a.h, code, left)
-	m.done.Remove(a.h.id)
-	return nil
+	return undone.err
 }
 
 // releaseAtOnce is how many locks of one client that has gone are released side by side.
 const releaseAtOnce = 32
 
 // releaseLater gives back holds of a connection that has gone.
-func (m *Manager) releaseLater(holds []*hold, grace time.Duration) {
+func (m *Manager) releaseLater(holds []*hold, grace time.Duration, release func(*hold)) {
 	if len(holds) == 0 {
 		return
 	}
@@ -307,18 +321,21 @@ func (m *Manager) releaseLater(holds []*hold, grace time.Duration) {
 		var group errgroup.Group
 		group.SetLimit(releaseAtOnce)
 		for _, h := range holds {
-			group.Go(func() error { m.giveBack(h); return nil })
+			group.Go(func() error { release(h); return nil })
 		}
 		_ = group.Wait() // giveBack reports by itself
 	})
 }
 
-// giveBack releases all of one owner's holds, unless an effect of the owner may still come to pass.
-func (m *Manager) giveBack(was *hold) {
-	h, err := m.enter(context.Background(), was.id, was.explicit)
-	if err != nil {
-		return
+// enterAndGiveBack is giveBack for a hold that others may be working on.
+func (m *Manager) enterAndGiveBack(was *hold) {
+	if h, err := m.enter(context.Background(), was.id, was.explicit); err == nil {
+		m.giveBack(h)
 	}
+}
+
+// giveBack releases all of one owner's holds, unless an effect of the owner may still come to pass. The hold is busy, and left.
+func (m *Manager) giveBack(h *hold) {
 	defer m.leave(h)
 	m.mu.Lock()
 	rel := &release{m: m, h: h, all: true, before: h.count}
@@ -369,7 +386,7 @@ func (c *Client) force(ctx context.Context, r UnlockRequest) (bool, error) {
 	case code == codeLate:
 		return false, &upstream.NotSentError{Cause: errLate}
 	case code == 1:
-		m.loseKey(lineKey{r.DB, r.Key}, reasonForced)
+		m.recheckKey(lineKey{r.DB, r.Key}, reasonForced)
 	}
 	return code == 1, nil
 }

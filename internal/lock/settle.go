@@ -30,17 +30,24 @@ func (m *Manager) look(id holdID, latch string, notAfter int64, giveUp time.Time
 	background := context.Background()
 	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
 		if now, _ := m.clock.now(); now <= notAfter {
-			m.sleep(background, time.Duration(notAfter-now)*time.Microsecond+time.Millisecond)
+			m.sleep(background, min(time.Duration(notAfter-now)*time.Microsecond+time.Millisecond, time.Until(giveUp)))
 		}
 		s := seen{at: time.Now()}
 		reply, err := m.eval(background, call{id.db, scripts.Look, keys, []string{id.owner}})
 		if err == nil {
 			parts, _ := reply.ToArray()
-			if len(parts) == 5 && clockOf(parts[0].ToString()) > notAfter {
+			now := int64(0)
+			if len(parts) == 5 {
+				now = clockOf(parts[0].ToString())
+			}
+			if now > notAfter {
 				s.count, _ = parts[1].AsInt64()
 				s.ttl, _ = parts[2].AsInt64()
 				s.token, _ = parts[3].AsInt64()
 				s.latch, _ = parts[4].AsInt64()
+				if latch != "" && s.latch < 0 && now > latchGone(notAfter) {
+					return s, errForgotten
+				}
 				return s, nil
 			}
 			err = &upstream.NotSentError{Cause: errLate}
@@ -50,6 +57,9 @@ func (m *Manager) look(id holdID, latch string, notAfter int64, giveUp time.Time
 		}
 	}
 }
+
+// latchGone is when, by Redis' clock in µs, the latch of a request with that not-after may have expired.
+func latchGone(at int64) int64 { return at - notAfter.Microseconds() + latchTTL*1000 }
 
 func clockOf(text string, err error) int64 {
 	if err != nil {
@@ -107,10 +117,10 @@ func (a *acquire) abandon(s settled) {
 	if s.err != nil || s.code != 1 {
 		return
 	}
-	if a.h.explicit && (a.r.Once || s.count == 1) {
+	if a.r.Once && (a.h.explicit || a.before > 0) || a.h.explicit && s.count == 1 {
 		return
 	}
-	rel := &release{m: a.c.m, h: a.h, before: s.count, latch: a.latch, registration: a.registration}
+	rel := &release{m: a.c.m, h: a.h, before: s.count, all: !a.h.explicit && a.before == 0, registration: a.registration}
 	if a.h.explicit {
 		rel.latch = a.c.request()
 	}
@@ -160,7 +170,7 @@ func (m *Manager) idempotent(step func() (notAfter int64, err error)) error {
 			return lost
 		}
 		if now, _ := m.clock.now(); now <= last {
-			m.sleep(context.Background(), time.Duration(last-now)*time.Microsecond+time.Millisecond)
+			m.sleep(context.Background(), min(time.Duration(last-now)*time.Microsecond+time.Millisecond, time.Until(giveUp)))
 		}
 	}
 }

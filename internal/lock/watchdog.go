@@ -57,6 +57,7 @@ type batch struct {
 	replicas int64
 	holds    []*hold
 	planned  []time.Time // when each should have been sent
+	marks    []string    // of each that is watched for an explicit owner the registration, else ""
 }
 
 type batchKey struct {
@@ -90,6 +91,11 @@ func (m *Manager) pickDue(now time.Time) (full []*batch, next time.Duration) {
 			open[key], order = b, append(order, key)
 		}
 		b.planned = append(b.planned, h.next)
+		mark := ""
+		if h.explicit && h.watched {
+			mark = h.registration
+		}
+		b.marks = append(b.marks, mark)
 		// Redis may not answer: the deadline is watched all the same.
 		m.plan(h, later(h.deadline, now.Add(retryBusy)))
 		if b.holds = append(b.holds, h); len(b.holds) == renewChunk {
@@ -114,11 +120,7 @@ func (m *Manager) dispatch(h *hold, now time.Time) (key batchKey, ok bool) {
 	over := !now.Before(h.deadline)
 	switch {
 	case h.count == 0:
-		// Only kept until a renewal without an answer can no longer be done.
-		if h.late.After(now) {
-			m.plan(h, h.late)
-			return key, false
-		}
+		// It was only kept until a renewal without an answer could no longer be done.
 		m.unplan(h)
 		m.forget(h)
 		return key, false
@@ -150,11 +152,11 @@ func (b *batch) call(notAfter string) call {
 	letters := make([]byte, 0, len(b.holds))
 	keys := make([]string, 0, len(b.holds))
 	args := make([]string, 3, 3+len(b.holds))
-	for _, h := range b.holds {
+	for i, h := range b.holds {
 		keys, args = append(keys, h.id.key), append(args, h.id.owner)
-		if h.explicit && h.watched {
+		if b.marks[i] != "" {
 			letters = append(letters, 'W')
-			keys, args = append(keys, watchKey(h.id.key, h.id.owner)), append(args, h.registration)
+			keys, args = append(keys, watchKey(h.id.key, h.id.owner)), append(args, b.marks[i])
 		} else {
 			letters = append(letters, '-')
 		}
@@ -170,7 +172,7 @@ func (m *Manager) renewBatch(b *batch) {
 	sent := time.Now()
 	telemetry.RenewalLate(ctx, max(0, sent.Sub(b.planned[0])))
 	out, err := m.sendRenewal(ctx, b)
-	if err == nil && len(out) != len(b.holds) {
+	if err == nil && out[0] == codeLate {
 		// Too late for Redis' clock: nothing was done, and the clock was read again.
 		err = errLate
 		if e := m.sample(); e != nil {
@@ -187,12 +189,16 @@ func (m *Manager) renewBatch(b *batch) {
 		telemetry.Renewal(ctx, "ok", len(b.holds))
 	}
 	for i, h := range b.holds {
+		known := i < len(out) && (err == nil || out[i] == 0 || out[i] == 2) // also when too few replicas have the rest
+		if isUnknown(err) {
+			h.late = time.Now().Add(notAfter)
+		}
 		switch {
 		case h.count == 0:
-		case err != nil:
-			m.renewalFailed(h, isUnknown(err))
+		case known:
+			m.renewed(h, out[i], sent, b.lease)
 		default:
-			m.renewed(h, out[i], sent)
+			m.renewalFailed(h)
 		}
 		<-h.busy
 		m.unuse(h)
@@ -210,7 +216,7 @@ func (m *Manager) sendRenewal(ctx context.Context, b *batch) ([]int64, error) {
 	var reply rueidis.RedisMessage
 	reply, acked, err := m.evalReplicated(ctx, b.call(text), b.replicas, time.Second)
 	out, err := ints(reply, err)
-	if err == nil && acked < b.replicas {
+	if err == nil && out[0] != codeLate && acked < b.replicas {
 		// What replicas do not have is not done; holds that are gone are gone all the same.
 		err = &Error{"NOREPLICAS", "the renewal reached too few replicas"}
 	}
@@ -218,48 +224,62 @@ func (m *Manager) sendRenewal(ctx context.Context, b *batch) ([]int64, error) {
 }
 
 // renewed notes one element of the renewal script's answer. mu is held.
-func (m *Manager) renewed(h *hold, code int64, sent time.Time) {
+func (m *Manager) renewed(h *hold, code int64, sent time.Time, lease time.Duration) {
 	switch code {
 	case 1:
 		h.suspect = ""
-		if !h.watched {
-			m.stillThere(h)
-			return
+		if lease > 0 {
+			m.stats.renewed.Add(1)
+			h.renewedAt, h.deadline = sent, later(h.deadline, sent.Add(lease)) // Redis keeps the longer one too
 		}
-		m.stats.renewed.Add(1)
-		h.renewedAt, h.deadline = sent, sent.Add(h.lease)
-		m.planNext(h, sent)
+		if h.watched {
+			m.planNext(h, sent)
+		} else {
+			m.stillThere(h)
+		}
 	case 2:
 		// Another connection has taken the owner's lock over: it is watched, or ends, there.
 		m.end(h)
 	default:
-		reason := h.suspect
-		switch {
-		case reason == "" && h.watched:
-			reason = reasonGone
-		case reason == "" || !h.watched && !time.Now().Before(h.deadline):
-			reason = reasonExpired
-		}
-		m.lose(h, reason)
+		m.lose(h, h.whyGone())
 	}
 }
+
+// whyGone is the reason why Redis does not have a hold. mu is held.
+func (h *hold) whyGone() string {
+	switch {
+	case !h.watched && !time.Now().Before(h.deadline):
+		return reasonExpired
+	case h.suspect != "":
+		return h.suspect
+	default:
+		return reasonGone
+	}
+}
+
+// expirySlack is how much later than by our pessimistic deadline a lease may end in Redis.
+const expirySlack = time.Second
 
 // stillThere goes on with an unwatched hold that Redis still has: until its deadline, and past it if another proxy
 // lengthens the lock of an explicit owner, which is then no longer ours to follow.
 func (m *Manager) stillThere(h *hold) {
-	if time.Now().Before(h.deadline) {
+	now, last := time.Now(), h.deadline.Add(expirySlack)
+	switch {
+	case now.Before(h.deadline):
 		m.plan(h, h.deadline)
-		return
+	case now.Before(last):
+		m.plan(h, last)
+	default:
+		m.end(h)
 	}
-	m.end(h)
 }
 
 // renewalFailed plans the next try sooner the nearer the deadline is. mu is held.
-func (m *Manager) renewalFailed(h *hold, unknown bool) {
+func (m *Manager) renewalFailed(h *hold) {
 	now := time.Now()
-	if unknown {
-		h.late = now.Add(notAfter)
+	pause := max(min(h.lease/12, h.deadline.Sub(now)/4, time.Second), 10*time.Millisecond)
+	if !now.Before(h.deadline) {
+		pause = expirySlack // only a look is left
 	}
-	pause := min(h.lease/12, time.Until(h.deadline)/4, time.Second)
-	m.plan(h, now.Add(max(pause, 10*time.Millisecond)))
+	m.plan(h, now.Add(pause))
 }

@@ -1,0 +1,469 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/testredis"
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+// TestLateRenewalIsNoLoss: a Redis that stood still finds the not-after of a lone renewal passed.
+func TestLateRenewalIsNoLoss(t *testing.T) {
+	s := testredis.Start(t)
+	m := engine(t, s.URL(), Options{Watchdog: 4500 * time.Millisecond})
+	a, lost := client(m)
+	mustLock(t, a, Request{Key: "k"})
+	time.Sleep(time.Second)
+	s.Stop()
+	time.Sleep(2200 * time.Millisecond) // the renewal is sent at 1.5 s and done at 3.2 s
+	s.Cont()
+	time.Sleep(2 * time.Second)
+	if lost.reasons() != "" || pttl(t, s, "k") <= 0 {
+		t.Fatal("told lost: ", lost.reasons())
+	}
+	mustUnlock(t, a, UnlockRequest{Key: "k"}, true)
+}
+
+// TestForeignCounts: what others write into a lock's field neither ends the process nor sticks.
+func TestForeignCounts(t *testing.T) {
+	s := testredis.Start(t)
+	m := engine(t, s.URL(), Options{})
+	for _, value := range []string{"abc", "", "nan", "0", "-5", "2.5", "9223372036854775808"} {
+		a, _ := client(m)
+		mustLock(t, a, Request{Key: "k", Owner: "o"})
+		s.Do(t, "HSET", "k", "o", value)
+		mustLock(t, a, Request{Key: "k", Owner: "o", Once: true})
+		if got := hash(t, s, "k")["o"]; got != "1" {
+			t.Errorf("%q became %q", value, got)
+		}
+		s.Do(t, "HSET", "k", "o", value)
+		mustLock(t, a, Request{Key: "k", Owner: "o"})
+		mustUnlock(t, a, UnlockRequest{Key: "k", Owner: "o"}, true)
+	}
+	if n := m.Stats().Held; n != 0 {
+		t.Fatal(n)
+	}
+}
+
+// TestLockAfterLossCountsOne: a hold that was told lost is not entered again, even if Redis still has it.
+func TestLockAfterLossCountsOne(t *testing.T) {
+	s := testredis.Start(t)
+	m := engine(t, s.URL(), Options{Watchdog: 3 * time.Second, MaxHold: 500 * time.Millisecond})
+	a, lost := client(m)
+	mustLock(t, a, Request{Key: "k"})
+	mustLock(t, a, Request{Key: "k"})
+	eventually(t, 5*time.Second, "lost", func() bool { return lost.reasons() == "k:max-hold " })
+	first := mustLock(t, a, Request{Key: "k", Lease: 1000, Fence: true})
+	if got := hash(t, s, "k")[a.Owner()]; got != "1" || pttl(t, s, "k") > 1000 {
+		t.Fatal(got, pttl(t, s, "k"))
+	}
+	mustUnlock(t, a, UnlockRequest{Key: "k"}, true)
+	if mustLock(t, a, Request{Key: "k", Fence: true, Self: true, Once: true}).Token <= first.Token {
+		t.Fatal("no new token")
+	}
+	mustUnlock(t, a, UnlockRequest{Key: "k"}, true)
+}
+
+// TestResetThenLock: what is locked after RESET is not released by it.
+func TestResetThenLock(t *testing.T) {
+	s := testredis.Start(t)
+	m := engine(t, s.URL(), Options{})
+	a, _ := client(m)
+	a.SetLibrary(true)
+	for range 100 {
+		mustLock(t, a, Request{Key: "k"})
+		a.Reset()
+		mustLock(t, a, Request{Key: "k"})
+		if got := hash(t, s, "k")[a.Owner()]; got != "1" {
+			t.Fatalf("count %q", got)
+		}
+		mustUnlock(t, a, UnlockRequest{Key: "k"}, true)
+	}
+}
+
+// slowEngine has a connection to Redis that takes 100 ms each way.
+func slowEngine(t *testing.T, s *testredis.Server, o Options) (*Manager, *testredis.Proxy) {
+	t.Helper()
+	p := testredis.NewProxy(t, s.Addr())
+	m := engine(t, "redis://"+p.Addr(), o)
+	a, _ := client(m)
+	mustLock(t, a, Request{Key: "warm"})
+	mustUnlock(t, a, UnlockRequest{Key: "warm"}, true)
+	p.Latency(100 * time.Millisecond)
+	return m, p
+}
+
+// TestUndoneOnce: an undo whose reply is lost takes one count back, not two.
+func TestUndoneOnce(t *testing.T) {
+	s := testredis.Start(t)
+	m, p := slowEngine(t, s, Options{})
+	a, _ := client(m)
+	mustLock(t, a, Request{Key: "k"})
+	done := make(chan error, 1)
+	go func() {
+		_, err := a.Lock(context.Background(), Request{Key: "k", Replicas: 1, Lease: 1000})
+		done <- err
+	}()
+	eventually(t, 5*time.Second, "entered", func() bool { return hash(t, s, "k")[a.Owner()] == "2" })
+	eventually(t, 5*time.Second, "undone", func() bool { return hash(t, s, "k")[a.Owner()] == "1" })
+	p.CutAll()
+	p.Clear()
+	wantCode(t, <-done, "NOREPLICAS")
+	if got := hash(t, s, "k")[a.Owner()]; got != "1" {
+		t.Fatalf("count %q", got)
+	}
+	mustUnlock(t, a, UnlockRequest{Key: "k"}, true)
+}
+
+// TestUnlockLostForLong: an explicit owner's UNLOCK that was done before a long outage is not done again after it.
+func TestUnlockLostForLong(t *testing.T) {
+	s := testredis.Start(t)
+	m, p := slowEngine(t, s, Options{})
+	a, _ := client(m)
+	mustLock(t, a, Request{Key: "k", Owner: "o", Lease: 120000})
+	mustLock(t, a, Request{Key: "k", Owner: "o", Lease: 120000})
+	done := make(chan error, 1)
+	go func() {
+		_, err := a.Unlock(context.Background(), UnlockRequest{Key: "k", Owner: "o"})
+		done <- err
+	}()
+	eventually(t, 5*time.Second, "unlocked", func() bool { return hash(t, s, "k")["o"] == "1" })
+	p.Disable()
+	p.Clear()
+	if err := <-done; err == nil {
+		t.Fatal("an outcome nobody can know")
+	}
+	time.Sleep(latchTTL*time.Millisecond - patience + time.Second)
+	p.Enable()
+	time.Sleep(4 * time.Second)
+	if got := hash(t, s, "k")["o"]; got != "1" {
+		t.Fatalf("count %q", got)
+	}
+}
+
+// TestRegistrationsDoNotMeet: two locks of two owners whose names run together.
+func TestRegistrationsDoNotMeet(t *testing.T) {
+	s := testredis.Start(t)
+	m := engine(t, s.URL(), Options{Watchdog: 600 * time.Millisecond})
+	a, _ := client(m)
+	for _, r := range []Request{{Key: "x", Owner: "p:o"}, {Key: "{x}:p", Owner: "o"}, {Key: "{x}", Owner: "p:o"}, {Key: "x}:p", Owner: "o"}} {
+		mustLock(t, a, r)
+	}
+	time.Sleep(1500 * time.Millisecond)
+	if s.Do(t, "EXISTS", "x", "{x}:p", "{x}", "x}:p").(int64) != 4 || m.Stats().Held != 4 {
+		t.Fatal("one took the other's registration")
+	}
+}
+
+// TestSpoiledRegistration: whatever becomes of one owner's registration, other locks are renewed.
+func TestSpoiledRegistration(t *testing.T) {
+	s := testredis.Start(t)
+	m := engine(t, s.URL(), Options{Watchdog: 600 * time.Millisecond})
+	a, lost := client(m)
+	mustLock(t, a, Request{Key: "good"})
+	mustLock(t, a, Request{Key: "bad", Owner: "o"})
+	mustLock(t, a, Request{Key: "evicted", Owner: "o"})
+	spoil := func(key string) {
+		s.Do(t, "EVAL", "redis.call('DEL', KEYS[1]) return redis.call('HSET', KEYS[1], 'a', 'b')", 1, key)
+	}
+	s.Do(t, "DEL", "lockproxy_watch:{evicted}:o")
+	spoil("lockproxy_watch:{bad}:o")
+	time.Sleep(1500 * time.Millisecond)
+	if s.Do(t, "EXISTS", "good", "evicted").(int64) != 2 || lost.reasons() != "bad:gone " {
+		t.Fatal(lost.reasons())
+	}
+	mustLock(t, a, Request{Key: "bad2", Owner: "o"})
+	spoil("lockproxy_watch:{bad2}:o")
+	mustUnlock(t, a, UnlockRequest{Key: "bad2", Owner: "o"}, true)
+}
+
+// TestEndedElsewhereTwice: the registered proxy hears of the end also when the owner has locked and unlocked there again.
+func TestEndedElsewhereTwice(t *testing.T) {
+	s := testredis.Start(t)
+	m1 := engine(t, s.URL(), Options{Watchdog: 900 * time.Millisecond})
+	m2 := engine(t, s.URL(), Options{Watchdog: 900 * time.Millisecond})
+	a, lost := client(m1)
+	b, _ := client(m2)
+	mustLock(t, a, Request{Key: "k", Owner: "o"})
+	mustUnlock(t, b, UnlockRequest{Key: "k", Owner: "o"}, true)
+	mustLock(t, b, Request{Key: "k", Owner: "o", Lease: 5000})
+	mustUnlock(t, b, UnlockRequest{Key: "k", Owner: "o"}, true)
+	eventually(t, 3*time.Second, "ended", func() bool { return m1.Stats().Held == 0 })
+	if lost.reasons() != "" {
+		t.Fatal(lost.reasons())
+	}
+}
+
+// TestExpiredOwnerIsLost: an owner whose lease ran out hears LOCKLOST, not that it never held.
+func TestExpiredOwnerIsLost(t *testing.T) {
+	s := testredis.Start(t)
+	m := engine(t, s.URL(), Options{})
+	a, _ := client(m)
+	for i := range 20 {
+		mustLock(t, a, Request{Key: fmt.Sprint("k", i), Owner: "o", Lease: 200 + int64(i)})
+	}
+	time.Sleep(1600 * time.Millisecond)
+	for i := range 20 {
+		_, err := a.Unlock(context.Background(), UnlockRequest{Key: fmt.Sprint("k", i), Owner: "o"})
+		wantCode(t, err, "LOCKLOST")
+	}
+}
+
+// TestRenewalDoesNotShortenBelief: a hold that is good for an hour is not lost because of a short outage.
+func TestRenewalDoesNotShortenBelief(t *testing.T) {
+	s := testredis.Start(t)
+	m := engine(t, s.URL(), Options{Watchdog: 600 * time.Millisecond})
+	a, lost := client(m)
+	mustLock(t, a, Request{Key: "k", Lease: 3600000})
+	mustLock(t, a, Request{Key: "k", Self: true})
+	time.Sleep(500 * time.Millisecond)
+	s.Stop()
+	time.Sleep(1200 * time.Millisecond)
+	s.Cont()
+	time.Sleep(300 * time.Millisecond)
+	if lost.reasons() != "" {
+		t.Fatal(lost.reasons())
+	}
+}
+
+// TestReentryElsewherePassesTheLine: an owner that holds through another proxy does not wait behind those who wait for it.
+func TestReentryElsewherePassesTheLine(t *testing.T) {
+	s := testredis.Start(t)
+	m1, m2 := engine(t, s.URL(), Options{}), engine(t, s.URL(), Options{})
+	a, _ := client(m1)
+	mustLock(t, a, Request{Key: "k", Owner: "o"})
+	w, _ := client(m2)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_, _ = w.Lock(ctx, Request{Key: "k", Blocks: true})
+	}()
+	eventually(t, 3*time.Second, "waits", func() bool { return m2.Stats().Waiting == 1 })
+	b, _ := client(m2)
+	mustLock(t, b, Request{Key: "k", Owner: "o", Once: true, Blocks: true, Block: 3000})
+	cancel()
+	<-ended
+}
+
+// TestForceSparesTheNextHolder: who got the lock between the force and the news of it is not told that it lost it.
+func TestForceSparesTheNextHolder(t *testing.T) {
+	s := testredis.Start(t)
+	m := engine(t, s.URL(), Options{})
+	a, lost := client(m)
+	mustLock(t, a, Request{Key: "k"})
+	m.recheckKey(lineKey{0, "k"}, reasonForced)
+	time.Sleep(100 * time.Millisecond)
+	if lost.reasons() != "" {
+		t.Fatal(lost.reasons())
+	}
+	mustUnlock(t, a, UnlockRequest{Key: "k"}, true)
+}
+
+// TestKilledWaiterLeavesNoLock: a grant that comes when its client has been cut off goes back.
+func TestKilledWaiterLeavesNoLock(t *testing.T) {
+	s := testredis.Start(t)
+	m := engine(t, s.URL(), Options{})
+	a, _ := client(m)
+	mustLock(t, a, Request{Key: "warm"})
+	s.Stop()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_, _ = a.Lock(ctx, Request{Key: "k", Blocks: true})
+	}()
+	time.Sleep(300 * time.Millisecond)
+	cancel()
+	s.Cont()
+	<-ended
+	a.Close(Left)
+	eventually(t, 3*time.Second, "given back", func() bool { return s.Do(t, "EXISTS", "k").(int64) == 0 })
+	if s.Do(t, "EXISTS", "warm").(int64) != 1 {
+		t.Fatal("released what must run out")
+	}
+}
+
+// TestLookGivesUp: a clock that went back an hour does not hold a verb for an hour.
+func TestLookGivesUp(t *testing.T) {
+	s := testredis.Start(t)
+	m := engine(t, s.URL(), Options{})
+	if err := m.sample(); err != nil {
+		t.Fatal(err)
+	}
+	now, _ := m.clock.now()
+	ended := make(chan error, 1)
+	go func() {
+		_, err := m.look(holdID{key: "k", owner: "o"}, "", now+int64(time.Hour/time.Microsecond), time.Now().Add(300*time.Millisecond))
+		ended <- err
+	}()
+	select {
+	case err := <-ended:
+		if err == nil {
+			t.Fatal("looked too early")
+		}
+	case <-time.After(5 * time.Second):
+		t.Fatal("still sleeping")
+	}
+}
+
+// TestLossSeenByLock: a LOCK that finds its owner's hold gone tells it.
+func TestLossSeenByLock(t *testing.T) {
+	s := testredis.Start(t)
+	m := engine(t, s.URL(), Options{})
+	a, lost := client(m)
+	mustLock(t, a, Request{Key: "entered"})
+	mustLock(t, a, Request{Key: "taken"})
+	s.Do(t, "DEL", "entered", "taken")
+	s.Do(t, "HSET", "taken", "java:1", 1)
+	mustLock(t, a, Request{Key: "entered"})
+	if _, err := a.Lock(context.Background(), Request{Key: "taken"}); !errors.Is(err, ErrNotAcquired) {
+		t.Fatal(err)
+	}
+	eventually(t, time.Second, "told", func() bool { return lost.reasons() == "entered:gone taken:gone " })
+	mustUnlock(t, a, UnlockRequest{Key: "entered"}, true)
+}
+
+// TestFinishedIsForgottenByRenew: an UNLOCK of long ago does not answer for a hold that was lost since.
+func TestFinishedIsForgottenByRenew(t *testing.T) {
+	s := testredis.Start(t)
+	m1, m2 := engine(t, s.URL(), Options{}), engine(t, s.URL(), Options{})
+	a, _ := client(m1)
+	b, _ := client(m2)
+	mustLock(t, a, Request{Key: "k", Owner: "o"})
+	mustUnlock(t, a, UnlockRequest{Key: "k", Owner: "o"}, true)
+	mustLock(t, b, Request{Key: "k", Owner: "o"})
+	if err := a.Renew(context.Background(), RenewRequest{Key: "k", Owner: "o"}); err != nil {
+		t.Fatal(err)
+	}
+	s.Do(t, "DEL", "k")
+	_, err := a.Unlock(context.Background(), UnlockRequest{Key: "k", Owner: "o"})
+	wantCode(t, err, "LOCKLOST")
+}
+
+// TestLateRenewalIsSatOut: after a renewal whose fate is unknown, a lease asked for anew waits until it can no longer be done.
+func TestLateRenewalIsSatOut(t *testing.T) {
+	s := testredis.Start(t)
+	m := engine(t, s.URL(), Options{})
+	a, _ := client(m)
+	mustLock(t, a, Request{Key: "k"})
+	m.mu.Lock()
+	h := m.holds[holdID{0, "k", a.Owner()}]
+	h.late = time.Now().Add(notAfter)
+	m.renewalFailed(h)
+	m.mu.Unlock()
+	began := time.Now()
+	mustUnlock(t, a, UnlockRequest{Key: "k"}, true)
+	mustLock(t, a, Request{Key: "k", Lease: 500})
+	if took := time.Since(began); took < 900*time.Millisecond {
+		t.Fatalf("asked after %v", took)
+	}
+	mustUnlock(t, a, UnlockRequest{Key: "k"}, true)
+	eventually(t, 3*time.Second, "forgotten", func() bool {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		return len(m.holds) == 0
+	})
+}
+
+// TestOnceIsRegisteredForSure: a re-sent ONCE whose first sending was lost undone does not believe in a registration that
+// was never written.
+func TestOnceIsRegisteredForSure(t *testing.T) {
+	s := testredis.Start(t)
+	m, p := slowEngine(t, s, Options{Watchdog: 3 * time.Second})
+	a, _ := client(m)
+	mustLock(t, a, Request{Key: "k", Owner: "o"})
+	b, lost := client(m)
+	done := make(chan error, 1)
+	go func() {
+		_, err := b.Lock(context.Background(), Request{Key: "k", Owner: "o", Once: true})
+		done <- err
+	}()
+	time.Sleep(30 * time.Millisecond) // written, not at Redis
+	p.CutAll()
+	p.Clear()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(4 * time.Second)
+	if pttl(t, s, "k") <= 0 || m.Stats().Held != 1 {
+		t.Fatal("not watched: ", lost.reasons())
+	}
+}
+
+// TestNanToken: a fencing token that is no whole number is refused.
+func TestNanToken(t *testing.T) {
+	s := testredis.Start(t)
+	m := engine(t, s.URL(), Options{})
+	a, _ := client(m)
+	for _, value := range []string{"nan", "inf", "-inf", "1.5", "x", "-3", "1e300", strings.Repeat("9", 400)} {
+		s.Do(t, "SET", "redisson_lock_token:{f}", value)
+		var reply *upstream.ReplyError
+		if g, err := a.Lock(context.Background(), Request{Key: "f", Fence: true}); !errors.As(err, &reply) {
+			t.Errorf("%s: %v %v", value, g, err)
+		}
+	}
+	if s.Do(t, "EXISTS", "f").(int64) != 0 {
+		t.Fatal("a failed LOCK changed something")
+	}
+}
+
+// TestCloseWhileRenewing is for the race detector.
+func TestCloseWhileRenewing(t *testing.T) {
+	s := testredis.Start(t)
+	m := engine(t, s.URL(), Options{Watchdog: 300 * time.Millisecond})
+	for round := range 20 {
+		c, _ := client(m)
+		for i := range 20 {
+			mustLock(t, c, Request{Key: fmt.Sprint("k", i), Owner: fmt.Sprint("o", round)})
+		}
+		time.Sleep(time.Duration(95+round) * time.Millisecond)
+		c.Close(Left)
+		for i := range 20 {
+			mustUnlock(t, c, UnlockRequest{Key: fmt.Sprint("k", i), Owner: fmt.Sprint("o", round)}, true)
+		}
+	}
+}
+
+// TestReplicasAwayAndLost: a lock that is gone is told lost also while too few replicas answer its renewals.
+func TestReplicasAwayAndLost(t *testing.T) {
+	s := testredis.Start(t)
+	m := engine(t, s.URL(), Options{Watchdog: 9 * time.Second})
+	a, lost := client(m)
+	mustLock(t, a, Request{Key: "k"})
+	m.mu.Lock()
+	m.holds[holdID{0, "k", a.Owner()}].replicas = 1
+	m.mu.Unlock()
+	s.Do(t, "DEL", "k")
+	eventually(t, 8*time.Second, "told", func() bool { return lost.reasons() == "k:gone " })
+}
+
+// TestReentrySettled: a re-entry whose reply was lost is told as granted, once.
+func TestReentrySettled(t *testing.T) {
+	s := testredis.Start(t)
+	m, p := slowEngine(t, s, Options{})
+	a, _ := client(m)
+	for _, owner := range []string{"", "o"} {
+		mustLock(t, a, Request{Key: "k", Owner: owner})
+		done := make(chan error, 1)
+		go func() {
+			_, err := a.Lock(context.Background(), Request{Key: "k", Owner: owner})
+			done <- err
+		}()
+		field := owner
+		if field == "" {
+			field = a.Owner()
+		}
+		eventually(t, 5*time.Second, "entered", func() bool { return hash(t, s, "k")[field] == "2" })
+		p.CutAll()
+		if err := <-done; err != nil || hash(t, s, "k")[field] != "2" {
+			t.Fatal(err, hash(t, s, "k"))
+		}
+		mustUnlock(t, a, UnlockRequest{Key: "k", Owner: owner, All: true}, true)
+	}
+}
