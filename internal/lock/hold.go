@@ -47,6 +47,7 @@ type hold struct {
 	next         time.Time // when the watchdog looks at it
 	leaving      bool      // RESET gives it back: whoever waits for busy finds it free
 	suspect      string    // the watchdog only looks whether it is still there; the loss' reason if it is not
+	suspected    time.Time // since when
 	index        int       // in the schedule; -1 = not there
 	late         time.Time // an unconfirmed renewal may still be done until then
 }

@@ -68,20 +68,26 @@ func (m *Manager) recheckKey(key lineKey, reason string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for h := range m.byKey[key] {
-		h.suspect = reason
-		m.plan(h, time.Now())
+		m.suspect(h, reason)
 	}
+}
+
+// suspect has the watchdog look at a hold at once. mu is held.
+func (m *Manager) suspect(h *hold, reason string) {
+	if h.suspect != reasonForced { // that one is known, others are guesses
+		h.suspect = reason
+	}
+	h.suspected = time.Now()
+	m.plan(h, h.suspected)
 }
 
 // recheck has the watchdog look at every live hold as soon as it can: watched ones are renewed, the others looked at.
 func (m *Manager) recheck(reason string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	now := time.Now()
 	for _, live := range m.byKey {
 		for h := range live {
-			h.suspect = reason
-			m.plan(h, now)
+			m.suspect(h, reason)
 		}
 	}
 }

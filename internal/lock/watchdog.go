@@ -227,12 +227,16 @@ func (m *Manager) sendRenewal(ctx context.Context, b *batch) ([]int64, error) {
 func (m *Manager) renewed(h *hold, code int64, sent time.Time, lease time.Duration) {
 	switch code {
 	case 1:
-		h.suspect = ""
+		if h.suspected.Before(sent) {
+			h.suspect = ""
+		}
 		if lease > 0 {
 			m.stats.renewed.Add(1)
 			h.renewedAt, h.deadline = sent, later(h.deadline, sent.Add(lease)) // Redis keeps the longer one too
 		}
-		if h.watched {
+		if h.suspect != "" {
+			m.plan(h, time.Now()) // suspected since this was sent
+		} else if h.watched {
 			m.planNext(h, sent)
 		} else {
 			m.stillThere(h)
