@@ -66,8 +66,12 @@ func TestDropinCommand(t *testing.T) {
 			t.Helper()
 			_, want := split(direct.do(strings.Fields(command)...))
 			_, got := split(through.do(strings.Fields(command)...))
-			more := slices.DeleteFunc(slices.Clone(got), func(entry string) bool { return slices.Contains(want, entry) })
-			if len(got) != len(want)+len(more) { // in any order: Redis' own changes
+			redis := map[string]bool{}
+			for _, entry := range want {
+				redis[anyOrder(entry)] = true
+			}
+			more := slices.DeleteFunc(slices.Clone(got), func(entry string) bool { return redis[anyOrder(entry)] })
+			if len(got) != len(want)+len(more) {
 				t.Errorf("%s: %d entries, of which %d are not Redis' %d", command, len(got), len(more), len(want))
 			}
 			return more
@@ -97,6 +101,14 @@ func TestDropinCommand(t *testing.T) {
 		}
 		getKeys(t, direct, through)
 	})
+}
+
+// anyOrder is the same for entries that differ in order only: Redis' own changes from call to call, that of subcommands
+// within an entry as well, when a hash table of its grows.
+func anyOrder(entry string) string {
+	lines := strings.Split(entry, "\r\n")
+	slices.Sort(lines)
+	return strings.Join(lines, "\r\n")
 }
 
 func bulks(words ...string) (frames []string) {
