@@ -205,9 +205,9 @@ func TestExpiredOwnerIsLost(t *testing.T) {
 	m := engine(t, s.URL(), Options{})
 	a, _ := client(m)
 	for i := range 20 {
-		mustLock(t, a, Request{Key: fmt.Sprint("k", i), Owner: "o", Lease: 200 + int64(i)})
+		mustLock(t, a, Request{Key: fmt.Sprint("k", i), Owner: "o", Lease: 600 + int64(i)})
 	}
-	time.Sleep(1600 * time.Millisecond)
+	time.Sleep(2000 * time.Millisecond)
 	for i := range 20 {
 		_, err := a.Unlock(context.Background(), UnlockRequest{Key: fmt.Sprint("k", i), Owner: "o"})
 		wantCode(t, err, "LOCKLOST")
