@@ -9,6 +9,9 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
+// ErrUnblocked ends a wait as CLIENT UNBLOCK … ERROR does, when it is the cause of the context's end.
+var ErrUnblocked error = &upstream.ReplyError{Line: "UNBLOCKED client unblocked via CLIENT UNBLOCK"}
+
 // appendFailure is the one place where an error becomes words on the wire.
 func appendFailure(out []byte, proto int, err error) []byte {
 	var own *lock.Error

@@ -2,6 +2,7 @@ package commands
 
 import (
 	"context"
+	"errors"
 
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/proto/resp"
@@ -73,7 +74,11 @@ func runLock(c Client, args [][]byte, out []byte) []byte {
 	}
 	var grant lock.Grant
 	if r.Blocks {
-		c.Wait(func(ctx context.Context) { grant, err = c.Locks().Lock(ctx, r) })
+		c.Wait(func(ctx context.Context) {
+			if grant, err = c.Locks().Lock(ctx, r); errors.Is(err, context.Canceled) {
+				err = context.Cause(ctx)
+			}
+		})
 	} else {
 		grant, err = c.Locks().Lock(context.Background(), r)
 	}

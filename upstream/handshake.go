@@ -20,11 +20,14 @@ type Identity struct {
 	Proto          int // 2 or 3
 }
 
+// anonymous says that the connection never authenticated.
+func (id Identity) anonymous() bool { return id.User == "" && id.Password == "" }
+
 // handshake appends the commands that make a fresh connection id's, and says
 // how many they are: none for RESP2, database 0, without credentials.
 func (id Identity) handshake(b []byte) ([]byte, int) {
 	n := 0
-	auth := id.User != "" || id.Password != ""
+	auth := !id.anonymous()
 	switch {
 	case id.Proto == 3 && auth:
 		user := id.User

@@ -46,6 +46,8 @@ type Node struct {
 
 	aux net.Conn // for Authenticate; nil when there is none
 
+	pins pins // has a lock of its own
+
 	mu      sync.Mutex // guards all below; taken before a pipe's mu
 	closed  bool
 	shared  map[Identity]*Pipe // with users, and idle
@@ -73,6 +75,7 @@ func NewNode(t Target, o NodeOptions) *Node {
 	}
 	n.idle, _ = simplelru.NewLRU[Identity, *Pipe](o.IdleIdentities, nil) // fails for sizes below 1 only
 	n.ctx, n.stop = context.WithCancel(context.Background())
+	n.pins = pins{node: n, all: map[*Pinned]struct{}{}}
 	return n
 }
 
@@ -186,8 +189,9 @@ func (n *Node) RetireAnonymous() {
 	if n.closed {
 		return
 	}
+	n.pins.drop(Identity.anonymous)
 	for id, p := range n.shared {
-		if id.User != "" || id.Password != "" {
+		if !id.anonymous() {
 			continue
 		}
 		delete(n.shared, id)
@@ -214,6 +218,7 @@ func (n *Node) Close() {
 		p.close()
 	}
 	n.mu.Unlock()
+	n.pins.close()
 	n.running.Wait()
 	n.auxTurn <- struct{}{} // an Authenticate under way ends with n.ctx
 	n.closeAux()

@@ -75,7 +75,7 @@ func (a *app) build(ctx context.Context) (err error) {
 		Node: a.node, Locks: a.locks, Service: upstream.Identity{User: target.User, Password: target.Password, DB: target.DB},
 		MaxClients: clientPlaces(cfg.MaxClients, openFiles(), log), MaxBulk: cfg.MaxBulk, MaxArgs: cfg.MaxArgs, MaxCommand: cfg.MaxCommand,
 		IdleTimeout: cfg.IdleTimeout, HandshakeTimeout: cfg.HandshakeTimeout,
-		Deny: cfg.Deny, Logger: log, Version: versionText(), Embedded: a.store != nil,
+		Allow: cfg.Allow, Deny: cfg.Deny, Logger: log, Version: versionText(), Embedded: a.store != nil,
 	})
 	for _, address := range cfg.Listen {
 		ln, err := listen(address)

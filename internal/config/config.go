@@ -19,6 +19,9 @@ import (
 // EnvPrefix begins the name of every environment variable read.
 const EnvPrefix = "LOCKPROXY"
 
+// Optional are the commands that Config.Allow may name.
+var Optional = []string{"debug", "monitor"}
+
 // Config is what the operator set, with the documented default in every field
 // not set. docs/CONFIGURATION.md describes each one.
 type Config struct {
@@ -42,6 +45,7 @@ type Config struct {
 	MaxCommand       int           // bytes
 	IdleTimeout      time.Duration // 0 is no limit
 	HandshakeTimeout time.Duration // 0 is no limit
+	Allow            []string      // of Optional: commands that are refused unless named
 	Deny             []string      // command names in lower case
 
 	MetricsListen string // "" is off

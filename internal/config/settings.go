@@ -62,6 +62,8 @@ var settings = []setting{
 		duration(func(c *Config) *time.Duration { return &c.IdleTimeout })},
 	{"handshake-timeout", "0", false, "Close a client that has not sent its first whole command after this long. 0: never, as Redis; set it where strangers can reach the port.",
 		duration(func(c *Config) *time.Duration { return &c.HandshakeTimeout })},
+	{"allow", "", true, "Commands to pass on that are refused otherwise: `monitor`, which shows everybody's commands, and `debug`, which can stop Redis.",
+		commandNames(func(c *Config) *[]string { return &c.Allow })},
 	{"deny", "", true, "Names of commands, or `name|subcommand`, that are refused rather than passed on. Scripts can still run them: only Redis' ACLs stop that.",
 		commandNames(func(c *Config) *[]string { return &c.Deny })},
 

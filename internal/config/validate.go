@@ -75,6 +75,11 @@ func (c Config) Validate() error {
 	if c.MaxCommand < c.MaxBulk {
 		fault("max-command: %d bytes is below max-bulk's %d", c.MaxCommand, c.MaxBulk)
 	}
+	for _, name := range c.Allow {
+		if !slices.Contains(Optional, name) {
+			fault("allow: %q is not one of %s", name, strings.Join(Optional, ", "))
+		}
+	}
 	for _, name := range c.Deny {
 		if strings.ContainsAny(name, " \t\r\n\"") {
 			fault("deny: %q is not a command name", name)

@@ -112,7 +112,7 @@ func TestClientThatDoesNotRead(t *testing.T) {
 func TestPanicClosesItsClientOnly(t *testing.T) {
 	server := testredis.Start(t)
 	p := startProxy(t, server.URL(), nil)
-	tab := newTable(nil, nil)
+	tab := newTable(nil, nil, nil)
 	tab.put(&command{name: "boom", open: true, run: func(*Session, [][]byte) { panic("boom") }})
 	p.srv.table.Store(tab)
 	other, w := dialWire(t, p.addr), dialWire(t, p.addr)

@@ -78,12 +78,12 @@ func (s *Session) clientList(args [][]byte) {
 	all := s.srv.snapshot()
 	switch {
 	case len(args) == 4 && strings.EqualFold(string(args[2]), "TYPE"):
-		normal, known := clientType(args[3])
+		kind, known := clientType(args[3])
 		if !known {
 			s.error(unknownType(args[3]))
 			return
 		}
-		chosen = func(*Session) bool { return normal }
+		chosen = func(c *Session) bool { return c.kind() == kind }
 	case len(args) > 3 && strings.EqualFold(string(args[2]), "ID"):
 		byID := make(map[int64]*Session, len(all))
 		for _, c := range all {
@@ -118,15 +118,23 @@ func (s *Session) clientList(args [][]byte) {
 	s.batch.out = resp.AppendVerbatim(s.batch.out, s.ident.Proto, "txt", text.String())
 }
 
-// clientType reads a TYPE; all clients here are normal ones.
-func clientType(arg []byte) (normal, known bool) {
-	switch strings.ToLower(string(arg)) {
-	case "normal":
-		return true, true
-	case "master", "replica", "slave", "pubsub":
-		return false, true
+// kind is the client's TYPE: here are normal ones and subscribers.
+func (s *Session) kind() string {
+	if s.view.subscribed() {
+		return "pubsub"
 	}
-	return false, false
+	return "normal"
+}
+
+// clientType reads a TYPE.
+func clientType(arg []byte) (kind string, known bool) {
+	switch kind = strings.ToLower(string(arg)); kind {
+	case "normal", "master", "replica", "pubsub":
+		return kind, true
+	case "slave":
+		return "replica", true
+	}
+	return "", false
 }
 
 func unknownType(arg []byte) string { return "ERR Unknown client type '" + clip(arg) + "'" }

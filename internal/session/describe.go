@@ -11,17 +11,18 @@ import (
 func (s *Session) describe() string {
 	s.mu.Lock()
 	name, id, lib := s.name, s.ident, s.lib
-	flags := flagsOf(s.waiting.Load(), s.noEvict, s.noTouch)
+	flags := flagsOf(s.waiting.Load() != nil, s.noEvict, s.noTouch, &s.view)
 	s.mu.Unlock()
 	now := time.Now()
 	cmd := "NULL"
 	if last := s.last.Load(); last != nil {
 		cmd = *last
 	}
-	line := fmt.Sprintf("id=%d addr=%s laddr=%s fd=%d name=%s age=%d idle=%d flags=%s db=%d sub=0 psub=0 ssub=0 multi=-1 "+
+	line := fmt.Sprintf("id=%d addr=%s laddr=%s fd=%d name=%s age=%d idle=%d flags=%s db=%d sub=%d psub=%d ssub=%d multi=%d "+
 		"qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 tot-mem=0 events=r cmd=%s user=%s redir=-1 resp=%d",
 		s.id, s.addr, s.laddr, s.id, name, int(now.Sub(s.guard.opened).Seconds()),
-		int(now.Sub(time.Unix(0, s.active.Load())).Seconds()), flags, id.DB, cmd, userName(id.User), id.Proto)
+		int(now.Sub(time.Unix(0, s.active.Load())).Seconds()), flags, id.DB,
+		s.view.channels.Load(), s.view.patterns.Load(), s.view.shards.Load(), s.view.multi.Load()-1, cmd, userName(id.User), id.Proto)
 	if lib[0] != "" || lib[1] != "" {
 		line += " lib-name=" + lib[0] + " lib-ver=" + lib[1]
 	}
@@ -37,19 +38,22 @@ func peer(remote, local net.Addr) (addr, laddr string) {
 	return remote.String(), local.String()
 }
 
-// flagsOf is the flags field: blocked, no-evict, no-touch, or N for none.
-func flagsOf(blocked, noEvict, noTouch bool) (flags string) {
-	if blocked {
-		flags += "b"
+// flagsOf is the flags field, in Redis' order; N stands for none.
+func flagsOf(waits, noEvict, noTouch bool, v *pinView) string {
+	var flags []byte
+	for _, f := range []struct {
+		on   bool
+		flag byte
+	}{
+		{v.monitor.Load(), 'O'}, {v.subscribed(), 'P'}, {v.multi.Load() > 0, 'x'}, {waits || v.blocked.Load(), 'b'},
+		{v.tracking.Load(), 't'}, {noEvict, 'e'}, {noTouch, 'T'},
+	} {
+		if f.on {
+			flags = append(flags, f.flag)
+		}
 	}
-	if noEvict {
-		flags += "e"
-	}
-	if noTouch {
-		flags += "T"
-	}
-	if flags == "" {
+	if flags == nil {
 		return "N"
 	}
-	return flags
+	return string(flags)
 }

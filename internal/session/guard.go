@@ -46,7 +46,7 @@ type guard struct {
 	armed    time.Time  // the deadline the socket has now
 	watching bool       // a verb waits: reads only look for the client's end
 	waking   bool       // that look is to end now
-	holding  bool       // due only means another look: the client holds locks
+	holding  bool       // due only means another look: the client holds locks, or waits
 	grown    int        // bytes of the unfinished command in this window
 	window   time.Time  // the window's end; zero: no command is unfinished
 
@@ -120,7 +120,7 @@ func (g *guard) arm() error {
 		g.setReadDeadline(time.Time{})
 		return nil
 	}
-	if g.srv.draining.Load() && g.in.Unfinished() == 0 && g.sess.held() == 0 {
+	if g.srv.draining.Load() && g.in.Unfinished() == 0 && g.sess.held() == 0 && !g.sess.view.busy() {
 		g.hangUp(lock.Left, "drained")
 		return errOver
 	}
@@ -138,8 +138,8 @@ func (g *guard) nextDue() (due time.Time) {
 	unfinished := g.in.Unfinished() > 0
 	if !unfinished {
 		g.window = time.Time{}
-		if idle := g.srv.o.IdleTimeout; idle > 0 {
-			g.holding = g.sess.held() > 0
+		if idle := g.srv.o.IdleTimeout; idle > 0 && !g.sess.view.subscribed() {
+			g.holding = g.sess.held() > 0 || g.sess.view.owed.Load()
 			due = earlier(due, time.Now().Add(idle))
 		}
 		return due

@@ -150,6 +150,14 @@ func (w *wire) do(args ...string) string {
 	return w.frame()
 }
 
+// want reads the next frame and compares it.
+func (w *wire) want(want string) {
+	w.t.Helper()
+	if got := w.frame(); got != want {
+		w.t.Fatalf("got %q, want %q", got, want)
+	}
+}
+
 func (w *wire) expect(want string, args ...string) {
 	w.t.Helper()
 	if got := w.do(args...); got != want {

@@ -39,6 +39,12 @@ func (s *Session) auth(args [][]byte) {
 		s.fail(err)
 		return
 	}
+	if p := s.pinnedNow(); p != nil {
+		if line := s.authPinned(p, args); line != "" {
+			s.error(line)
+			return
+		}
+	}
 	s.identity(id)
 	s.guard.in.SetLimits(s.srv.limitsFor(true))
 	s.ok()
@@ -108,6 +114,9 @@ func (s *Session) hello(args [][]byte) {
 		id.Proto = o.proto
 	}
 	answer, err := s.helloAs(id)
+	if p := s.pinnedNow(); p != nil && err == nil {
+		err = s.helloPinned(p, id, o.auth)
+	}
 	if err != nil {
 		s.fail(err)
 		return
@@ -187,6 +196,11 @@ func (s *Session) selectDB(args [][]byte) {
 		s.relay(s.ask("SELECT", string(args[1])))
 		return
 	}
+	if p := s.pinnedNow(); p != nil {
+		s.relay(p.ask(&expect{effect: effect{selects: true, db: int(n)}}, "SELECT", string(args[1])))
+		s.pinnedNow() // takes the database on
+		return
+	}
 	id := s.ident
 	id.DB = int(n)
 	p, err := s.srv.o.Node.Open(s.srv.ctx, id)
@@ -206,6 +220,8 @@ func (s *Session) reset([][]byte) {
 	if l := s.engine.Load(); l != nil {
 		l.Reset()
 	}
+	s.dropPin()
+	s.speakUp()
 	s.identity(s.srv.fresh())
 	s.mu.Lock()
 	s.name, s.noEvict, s.noTouch = "", false, false
@@ -237,6 +253,10 @@ func (s *Session) rename(name string) {
 	s.mu.Lock()
 	s.name = name
 	s.mu.Unlock()
+	if p := s.pinnedNow(); p != nil {
+		p.tell("CLIENT", "SETNAME", name)
+		p.conn.Name = name
+	}
 }
 
 // validName says whether Redis would take name: printable ASCII without spaces.

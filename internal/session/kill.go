@@ -11,7 +11,7 @@ import (
 type killFilter struct {
 	id                int64
 	addr, laddr, user string
-	none              bool // a TYPE no client here has
+	kind              string // TYPE
 	skipMe            bool
 }
 
@@ -33,11 +33,10 @@ func parseKill(args [][]byte) (f killFilter, line string) {
 			}
 			f.id = n
 		case "TYPE":
-			normal, known := clientType(value)
-			if !known {
+			known := false
+			if f.kind, known = clientType(value); !known {
 				return f, unknownType(value)
 			}
-			f.none = !normal
 		case "ADDR":
 			f.addr = string(value)
 		case "LADDR":
@@ -64,7 +63,7 @@ func (f killFilter) matches(c *Session) bool {
 	c.mu.Lock()
 	user := userName(c.ident.User)
 	c.mu.Unlock()
-	return !f.none && (f.id == 0 || f.id == c.id) && (f.addr == "" || f.addr == c.addr) &&
+	return (f.kind == "" || f.kind == c.kind()) && (f.id == 0 || f.id == c.id) && (f.addr == "" || f.addr == c.addr) &&
 		(f.laddr == "" || f.laddr == c.laddr) && (f.user == "" || f.user == user)
 }
 

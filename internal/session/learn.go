@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tidwall/redcon"
+
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -67,7 +69,7 @@ func (s *Server) learn() error {
 	if line, bad := isError(reply); bad && !strings.HasPrefix(line, "NOPERM") {
 		return &upstream.ReplyError{Line: line} // BUSY, LOADING: what is known already stands until Redis can tell
 	}
-	s.table.Store(newTable(s.o.Deny, learnCommands(reply)))
+	s.table.Store(newTable(s.o.Allow, s.o.Deny, learnCommands(reply)))
 	return s.learnAuth()
 }
 
@@ -102,8 +104,8 @@ func (s *Server) askAs(id upstream.Identity, args ...string) ([]byte, error) {
 	return got, err
 }
 
-// learnCommands reads the reply of COMMAND: which names change nothing, and which may block and are to be refused
-// for it, modules' included.
+// learnCommands reads the reply of COMMAND: which names change nothing, and which may block, modules'
+// included.
 func learnCommands(reply []byte) []*command {
 	all, ok := parseReply(reply)
 	if !ok {
@@ -121,9 +123,7 @@ func learnCommands(reply []byte) []*command {
 			blocking = blocking || string(flag.text) == "blocking"
 		}
 		if blocking {
-			r := refusal(c.name, "is not supported by lockproxy yet")
-			r.readOnly = c.readOnly
-			c = r
+			c.pin = pinBlock
 		}
 		learned = append(learned, c)
 	}
@@ -137,24 +137,34 @@ func (s *Session) stranger(args [][]byte) {
 		s.enqueue(encode(args), nil)
 		return
 	}
+	c, run := s.resolve(args)
+	switch {
+	case run != nil:
+		run(s, args)
+	case c != nil && c.pin.starts():
+		s.commandPinned(nil, redcon.Command{Raw: encode(args), Args: args}, c, nil)
+	default:
+		s.enqueue(encode(args), c)
+	}
+}
+
+// resolve finds out what a command is that Redis did not list; nil: Redis has no such command either, or does not tell
+// this user.
+func (s *Session) resolve(args [][]byte) (*command, answer) {
 	info, err := s.ask("COMMAND", "INFO", string(args[0]))
 	if err != nil {
-		s.fail(err)
-		return
+		return nil, nil
 	}
-	var c *command // nil: Redis has no such command either, or does not tell this user
-	if told := learnCommands(info); len(told) == 1 {
-		if c = lookUp(s.srv.table.Load().commands, []byte(told[0].name)); c == nil {
-			c = told[0]
-			s.srv.learnAgain()
-		}
-		var run answer
-		if c, run = c.find(args); run != nil {
-			run(s, args)
-			return
-		}
+	told := learnCommands(info)
+	if len(told) != 1 {
+		return nil, nil
 	}
-	s.enqueue(encode(args), c)
+	c := lookUp(s.srv.table.Load().commands, []byte(told[0].name))
+	if c == nil {
+		c = told[0]
+		s.srv.learnAgain()
+	}
+	return c.find(args)
 }
 
 // limitsFor are the limits of a client's commands. Redis gives those who have yet to authenticate very small ones.

@@ -110,7 +110,7 @@ func (t *stream) flush() {
 	if !t.inside {
 		g.wmu.Lock()
 	}
-	if !g.over.Load() {
+	if !g.over.Load() && !t.s.silent {
 		g.writeLocked(b.out)
 	}
 	t.inside = t.whole < len(b.out)
@@ -131,7 +131,7 @@ func (t *stream) finish() {
 		b.out = b.out[:t.whole]
 	}
 	if t.inside {
-		if len(b.out) > 0 && !g.over.Load() {
+		if len(b.out) > 0 && !g.over.Load() && !t.s.silent {
 			g.writeLocked(b.out)
 		}
 		b.out = b.out[:0]

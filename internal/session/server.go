@@ -38,6 +38,7 @@ type Options struct {
 	IdleTimeout      time.Duration
 	HandshakeTimeout time.Duration // time to the first whole command; 0: none
 
+	Allow    []string // commands that are refused unless named here: "monitor", "debug"
 	Deny     []string // command names, or "name|subcommand", that are refused
 	Logger   *slog.Logger
 	Version  string // lockproxy's own
@@ -88,7 +89,7 @@ func NewServer(o Options) *Server {
 		sessions: make(map[int64]*Session),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.table.Store(newTable(o.Deny, nil))
+	s.table.Store(newTable(o.Allow, o.Deny, nil))
 	return s
 }
 

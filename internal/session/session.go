@@ -1,6 +1,7 @@
 package session
 
 import (
+	"context"
 	"errors"
 	"sync"
 	"sync/atomic"
@@ -34,11 +35,16 @@ type Session struct {
 
 	active  atomic.Int64 // unix nanoseconds of the last batch
 	last    atomic.Pointer[string]
-	waiting atomic.Bool
-	engine  atomic.Pointer[lock.Client] // made for the first lock verb
+	waiting atomic.Pointer[context.CancelCauseFunc] // unblocks the lock verb that waits; nil: none does
+	engine  atomic.Pointer[lock.Client]             // made for the first lock verb
 
 	admitted bool // Redis has let this identity run a command
 	shared   *upstream.Pipe
+	pin      *pinned // the connection upstream it has to itself; nil: none
+	view     pinView // of pin
+	silent   bool    // replies are not wanted: CLIENT REPLY OFF, or the command behind SKIP
+	off      bool    // CLIENT REPLY OFF
+	skip     bool    // CLIENT REPLY SKIP has just come
 	big      bigTraffic
 	batch    *batch // while commands are at work
 	endOnce  sync.Once
@@ -109,16 +115,33 @@ func (s *Session) serve(first redcon.Command, rest []redcon.Command) {
 		s.command(rest[i])
 	}
 	s.forward()
+	if s.pin != nil {
+		s.pin.flush()
+	}
 	s.flush()
 	s.batch.giveBack()
 	s.batch = nil
 }
 
-// command adds one command to the run to be forwarded, or forwards that run and answers the command here.
+// command has one command run, its reply wanted or not.
 func (s *Session) command(cmd redcon.Command) {
+	if s.skip {
+		s.quietly(func() { s.dispatch(cmd) })
+		return
+	}
+	s.dispatch(cmd)
+}
+
+// dispatch adds a command to the run to be forwarded, or forwards that run and answers the command here, or has it run
+// on a connection of the session's own.
+func (s *Session) dispatch(cmd redcon.Command) {
 	c, answer := s.srv.table.Load().find(cmd.Args)
 	if c != nil {
 		s.last.Store(&c.name)
+	}
+	if p := s.pinnedNow(); p != nil || c != nil && c.pin.starts() {
+		s.commandPinned(p, cmd, c, answer)
+		return
 	}
 	if answer == nil {
 		s.enqueue(cmd.Raw, c)
@@ -136,6 +159,9 @@ func (s *Session) command(cmd redcon.Command) {
 
 // flush writes the replies gathered so far.
 func (s *Session) flush() {
+	if s.silent {
+		s.batch.full, s.batch.out = nil, s.batch.out[:0]
+	}
 	for i, p := range s.batch.full {
 		s.guard.Write(p)
 		s.batch.full[i] = nil
@@ -157,6 +183,7 @@ func (s *Session) end() {
 		s.guard.hangUp(lock.Left, "closed")
 		how, why := s.guard.ending()
 		s.srv.log.Debug("client left", "client", s.addr, "id", s.id, "why", why)
+		s.endPin()
 		if l := s.engine.Load(); l != nil {
 			l.Close(how)
 		}

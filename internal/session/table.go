@@ -2,6 +2,7 @@ package session
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 
 	"github.com/lockproxy/lockproxy/commands"
@@ -14,7 +15,10 @@ type command struct {
 	readOnly bool   // Redis says that it changes nothing
 	open     bool   // may be run by clients that have not authenticated
 	run      answer // answers it here; nil: forwarded
-	look     func(args [][]byte) (forbidden string)
+	pin      pinKind
+	waits    *command            // what it is when called with BLOCK
+	always   bool                // answered here in every state of the connection
+	barred   bool                // not to be queued in a transaction, and unknown to Redis or to be kept from it
 	subs     map[string]*command // by name in upper case; one that is missing is treated as the command itself
 }
 
@@ -29,38 +33,68 @@ type table struct {
 }
 
 // Commands that would leave a shared connection in another state, answer with anything but one reply, block it or
-// take it over, or that the proxy must answer itself. A shifted or foreign reply would reach the wrong client, so
-// what is not done yet is refused, never forwarded.
+// take it over run on a connection of the client's own, or are answered here, or are refused: a shifted or foreign
+// reply would reach the wrong client.
 var (
-	notYet = []string{
-		// Transactions: state of the connection.
-		"MULTI", "EXEC", "DISCARD", "WATCH", "UNWATCH",
-		// Subscriptions: a reply for each channel, and messages afterwards.
-		"SUBSCRIBE", "UNSUBSCRIBE", "PSUBSCRIBE", "PUNSUBSCRIBE", "SSUBSCRIBE", "SUNSUBSCRIBE",
-		// Blocking: all others would wait too. WAIT would count another client's writes.
-		"BLPOP", "BRPOP", "BRPOPLPUSH", "BLMOVE", "BLMPOP", "BZPOPMIN", "BZPOPMAX", "BZMPOP", "WAIT", "WAITAOF",
-		// Endless output, or the replication protocol: REPLCONF ACK has no reply, CLUSTER SYNCSLOTS takes over.
-		"MONITOR", "SYNC", "PSYNC", "REPLCONF", "CLUSTER|SYNCSLOTS",
+	stateful = []command{
+		{name: "multi", pin: pinMulti},
+		{name: "exec", pin: pinExec},
+		{name: "discard", pin: pinDiscard},
+		{name: "watch", pin: pinWatch},
+		{name: "unwatch", pin: pinUnwatch},
+		{name: "subscribe", pin: pinSubscribe},
+		{name: "unsubscribe", pin: pinSubscribe},
+		{name: "psubscribe", pin: pinSubscribe},
+		{name: "punsubscribe", pin: pinSubscribe},
+		{name: "ssubscribe", pin: pinSubscribe},
+		{name: "sunsubscribe", pin: pinSubscribe},
+		{name: "blpop", pin: pinBlock},
+		{name: "brpop", pin: pinBlock},
+		{name: "brpoplpush", pin: pinBlock},
+		{name: "blmove", pin: pinBlock},
+		{name: "blmpop", pin: pinBlock},
+		{name: "bzpopmin", pin: pinBlock},
+		{name: "bzpopmax", pin: pinBlock},
+		{name: "bzmpop", pin: pinBlock},
+		{name: "xread", waits: &command{name: "xread", pin: pinBlock, readOnly: true}},
+		{name: "xreadgroup", waits: &command{name: "xreadgroup", pin: pinBlock}},
+		{name: "wait", pin: pinWait},
+		{name: "waitaof", pin: pinWait},
+		{name: "client|tracking", pin: pinTracking},
+		// They hold up the connection they come on, or need one that is not held up.
+		{name: "client|pause", pin: pinAlone},
+		{name: "client|unpause", pin: pinAlone},
+	}
+
+	// Refused unless --allow names them.
+	optional = []command{
+		{name: "monitor", pin: pinMonitor},
+		{name: "debug", pin: pinAlone},
+	}
+
+	refused = []string{
+		// The replication protocol: REPLCONF ACK has no reply, CLUSTER SYNCSLOTS takes over.
+		"SYNC", "PSYNC", "REPLCONF", "CLUSTER|SYNCSLOTS",
 		// The same in Redis' kin: KeyDB, Dragonfly.
 		"RREPLAY", "DFLY",
-		// State of the connection; DEBUG PROTOCOL also answers with pushes, DEBUG SEGFAULT and SLEEP not at all.
-		"ASKING", "READONLY", "READWRITE", "DEBUG", "SCRIPT|DEBUG",
-		// Of CLIENT, what this proxy does not do for its own clients yet.
-		"CLIENT|REPLY", "CLIENT|TRACKING", "CLIENT|TRACKINGINFO", "CLIENT|CACHING", "CLIENT|GETREDIR", "CLIENT|PAUSE",
-		"CLIENT|UNPAUSE", "CLIENT|UNBLOCK", "CLIENT|CAPA", "CLIENT|IMPORT-SOURCE",
+		// An interactive session with Redis' script debugger.
+		"SCRIPT|DEBUG",
+		// State of the connection that only Redis' kin have.
+		"CLIENT|CAPA", "CLIENT|IMPORT-SOURCE",
 	}
 
 	answered = []command{
-		{name: "auth", arity: -2, open: true, run: (*Session).auth},
-		{name: "hello", arity: -1, open: true, run: (*Session).hello},
+		{name: "auth", barred: true, arity: -2, open: true, run: (*Session).auth},
+		{name: "hello", barred: true, arity: -1, open: true, run: (*Session).hello},
 		{name: "select", arity: 2, run: (*Session).selectDB},
-		{name: "reset", arity: 1, open: true, run: (*Session).reset},
-		{name: "quit", open: true, run: (*Session).quit},
+		{name: "reset", always: true, arity: 1, open: true, run: (*Session).reset},
+		{name: "quit", always: true, open: true, run: (*Session).quit},
 		// Redis hangs up on these two, the first words of an HTTP request made by a browser.
-		{name: "post", open: true, run: (*Session).crossProtocol},
-		{name: "host:", open: true, run: (*Session).crossProtocol},
-		{name: "xread", look: blocks},
-		{name: "xreadgroup", look: blocks},
+		{name: "post", always: true, open: true, run: (*Session).crossProtocol},
+		{name: "host:", always: true, open: true, run: (*Session).crossProtocol},
+		{name: "readonly", arity: 1, run: (*Session).noCluster},
+		{name: "readwrite", arity: 1, run: (*Session).noCluster},
+		{name: "asking", arity: 1, run: (*Session).noCluster},
 		// The connection that runs a script does not listen for its end.
 		{name: "script|kill", open: true, run: (*Session).apart},
 		{name: "function|kill", open: true, run: (*Session).apart},
@@ -73,6 +107,8 @@ var (
 		{name: "client|info", arity: 2, run: (*Session).clientInfo},
 		{name: "client|list", arity: -2, run: (*Session).clientList},
 		{name: "client|kill", arity: -3, run: (*Session).clientKill},
+		{name: "client|unblock", arity: -3, run: (*Session).clientUnblock},
+		{name: "client|reply", arity: 3, barred: true, run: (*Session).clientReply},
 		{name: "client|no-evict", arity: 3, run: (*Session).clientNoEvict},
 		{name: "client|no-touch", arity: 3, run: (*Session).clientNoTouch},
 		{name: "client|help", arity: 2, run: (*Session).clientHelp},
@@ -89,19 +125,29 @@ var (
 
 // newTable puts together what is answered or refused here, the lock verbs, the operator's deny list, and what Redis
 // told of its own commands.
-func newTable(deny []string, learned []*command) *table {
-	t := &table{commands: make(map[string]*command, len(learned)+len(answered)+len(notYet)), learned: len(learned) > 0}
+func newTable(allow, deny []string, learned []*command) *table {
+	t := &table{commands: make(map[string]*command, len(learned)+len(answered)+len(stateful)), learned: len(learned) > 0}
 	for _, c := range learned {
 		t.put(c)
 	}
 	for _, c := range answered {
 		t.put(&c)
 	}
-	for _, name := range notYet {
-		t.put(refusal(name, "is not supported by lockproxy yet"))
+	for _, c := range stateful {
+		t.put(&c)
+	}
+	for _, c := range optional {
+		if !slices.ContainsFunc(allow, func(name string) bool { return strings.EqualFold(name, c.name) }) {
+			c = *refusal(c.name, "is off in lockproxy, --allow "+c.name+" switches it on")
+		}
+		t.put(&c)
+	}
+	for _, name := range refused {
+		t.put(refusal(name, "is not supported by lockproxy"))
 	}
 	for _, v := range commands.Verbs() {
-		t.put(&command{name: strings.ToLower(v.Name), open: true, run: func(s *Session, args [][]byte) { s.runVerb(v, args) }})
+		t.put(&command{name: strings.ToLower(v.Name), open: true, barred: true,
+			run: func(s *Session, args [][]byte) { s.runVerb(v, args) }})
 	}
 	for _, name := range deny {
 		t.put(refusal(name, "is denied by lockproxy's --deny"))
@@ -149,10 +195,8 @@ func (c *command) find(args [][]byte) (*command, answer) {
 			c = sub
 		}
 	}
-	if c.look != nil {
-		if line := c.look(args); line != "" {
-			return c, func(s *Session, _ [][]byte) { s.error(line) }
-		}
+	if c.waits != nil && blocks(args) {
+		c = c.waits
 	}
 	if c.run == nil {
 		return c, nil
@@ -194,24 +238,30 @@ func lookUp(in map[string]*command, name []byte) *command {
 
 func refusal(name, why string) *command {
 	line := "ERR '" + strings.ReplaceAll(strings.ToUpper(name), "|", " ") + "' " + why
-	return &command{name: strings.ToLower(name), open: true, run: func(s *Session, _ [][]byte) { s.error(line) }}
+	return &command{name: strings.ToLower(name), open: true, barred: true, run: func(s *Session, _ [][]byte) { s.error(line) }}
 }
 
-// blocks refuses XREAD and XREADGROUP with BLOCK. Options it does not know are passed over one word at a time: a
-// BLOCK too many is refused rather than one forwarded.
-func blocks(args [][]byte) string {
+// blocks says whether XREAD or XREADGROUP is called with BLOCK. Options it does not know are passed over one word at a
+// time: a BLOCK too many only takes a connection of its own.
+func blocks(args [][]byte) bool {
 	for i := 1; i < len(args); i++ {
 		switch {
-		case bytes.EqualFold(args[i], []byte("STREAMS")):
-			return ""
-		case bytes.EqualFold(args[i], []byte("GROUP")):
+		case equalFold(args[i], "STREAMS"):
+			return false
+		case equalFold(args[i], "GROUP"):
 			i += 2
-		case bytes.EqualFold(args[i], []byte("BLOCK")):
-			return "ERR '" + strings.ToUpper(string(args[0])) + " BLOCK' is not supported by lockproxy yet"
+		case equalFold(args[i], "BLOCK"):
+			return true
 		}
 	}
-	return ""
+	return false
 }
+
+// equalFold compares a word of a command with a keyword, letter case aside.
+func equalFold(word []byte, keyword string) bool { return bytes.EqualFold(word, []byte(keyword)) }
+
+// noCluster is Redis' answer to what only a cluster's node would take.
+func (s *Session) noCluster([][]byte) { s.error("ERR This instance has cluster support disabled") }
 
 func unknownSubcommand(s *Session, args [][]byte) {
 	s.error("ERR unknown subcommand '" + clip(args[1]) + "'. Try " + strings.ToUpper(string(args[0])) + " HELP.")

@@ -14,15 +14,26 @@ const readAhead = 1 << 20
 
 // Wait flushes the replies so far and runs run with a context that ends when the client goes away, is killed, or is
 // cut off by a drain. While it runs, what the client pipelines is kept for later.
+//
+// CLIENT UNBLOCK ends that context too: its cause is then what the verb answers.
 func (s *Session) Wait(run func(ctx context.Context)) {
+	s.watched(func(ctx context.Context) {
+		ctx, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		s.waiting.Store(&cancel)
+		defer s.waiting.Store(nil)
+		run(ctx)
+	})
+}
+
+// watched is Wait for whatever cannot be unblocked.
+func (s *Session) watched(run func(ctx context.Context)) {
 	s.flush()
 	ctx, cancel := context.WithCancel(s.srv.ctx)
 	defer cancel()
 	g := s.guard
 	g.whenOver(cancel)
 	defer g.whenOver(nil)
-	s.waiting.Store(true)
-	defer s.waiting.Store(false)
 	done := make(chan struct{})
 	g.startWatch()
 	go g.watch(done)

@@ -10,6 +10,7 @@ var (
 	ClientsRejected Counter // clients turned away at --max-clients
 	Commands        Counter // commands forwarded to Redis as they came
 	Pipes           Gauge   // connections to Redis that carry clients' commands
+	Pinned          Gauge   // connections to Redis that one client has to itself, or had: idle ones count
 	PipeReconnects  Counter // connections to Redis made again after a loss
 	PipeFailures    Counter // connections to Redis lost, or refused when made
 	LocksHeld       Gauge   // holds registered on this proxy now

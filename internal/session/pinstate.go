@@ -1,0 +1,220 @@
+package session
+
+import (
+	"bytes"
+	"strings"
+)
+
+// pinKind is what a command does to the state Redis keeps for its connection.
+type pinKind uint8
+
+const (
+	pinNone  pinKind = iota
+	pinAlone         // none, but it wants a connection of its own
+	pinBlock         // it may wait
+	pinWait          // WAIT, WAITAOF: about what this connection wrote last
+	pinMulti
+	pinExec
+	pinDiscard
+	pinWatch
+	pinUnwatch
+	pinSubscribe // and its kin, UNSUBSCRIBE too
+	pinTracking
+	pinMonitor
+)
+
+// starts says that a client without a connection of its own needs one for such a command. EXEC without MULTI is an error
+// on every connection, UNWATCH without WATCH changes none.
+func (k pinKind) starts() bool {
+	return k != pinNone && k != pinExec && k != pinDiscard && k != pinUnwatch
+}
+
+// cannotFail says that what follows such a command would do harm if this proxy failed to run it at all.
+func (k pinKind) cannotFail() bool { return k == pinMulti || k == pinWatch }
+
+// pinState is what Redis keeps for a connection, as far as its replies have told.
+type pinState struct {
+	multi                      bool
+	queued                     int            // commands in the transaction
+	inside                     map[int]effect // of those, on the connection, by their place
+	watch, tracking, monitor   bool
+	channels, patterns, shards int
+	proto, db                  int
+}
+
+// effect is what a command does to the connection if Redis answers OK, or confirms.
+type effect struct {
+	subscribes bool
+	selects    bool
+	db         int
+	proto      int // HELLO's
+}
+
+func (t *pinState) subscribed() int { return t.channels + t.patterns + t.shards }
+
+// none says that the connection is as if nobody had used it.
+func (t *pinState) none() bool {
+	return !t.multi && !t.watch && !t.tracking && !t.monitor && t.subscribed() == 0
+}
+
+// busy says that the client is within something that it will want to end.
+func (t *pinState) busy() bool { return t.multi || t.watch }
+
+// expect is a command whose reply is owed.
+type expect struct {
+	cmd     *command
+	kind    pinKind
+	args    int // of a subscription: channels named
+	on      bool
+	effect  effect
+	quiet   bool // CLIENT REPLY: its reply is not wanted
+	own     bool // asked by this proxy, not by the client: its reply is not wanted either
+	blocks  bool
+	begun   bool
+	left    int       // confirmations still to come, once begun
+	instead string    // this error is given instead of Redis' reply
+	got     *gathered // its reply goes here
+	lost    error     // the connection ended first
+}
+
+// answered takes the reply to e. It is whole if needsWhole said so, else only its beginning.
+func (t *pinState) answered(e *expect, reply []byte) {
+	ok := reply[0] == '+'
+	if t.multi && bytes.Equal(reply, []byte("+QUEUED\r\n")) {
+		if e.effect != (effect{}) {
+			if t.inside == nil {
+				t.inside = make(map[int]effect)
+			}
+			t.inside[t.queued] = e.effect
+		}
+		t.queued++
+		return
+	}
+	switch e.kind {
+	case pinMulti:
+		if ok {
+			t.multi, t.queued, t.inside = true, 0, nil
+		}
+	case pinExec: // whatever it says, the transaction is over
+		t.executed(reply)
+		t.multi, t.watch, t.inside = false, false, nil
+	case pinDiscard:
+		if ok {
+			t.multi, t.watch, t.inside = false, false, nil
+		}
+	case pinWatch:
+		t.watch = t.watch || ok
+	case pinUnwatch:
+		t.watch = t.watch && !ok
+	case pinTracking:
+		if ok {
+			t.tracking = e.on
+		}
+	case pinMonitor:
+		t.monitor = t.monitor || ok
+	}
+	if ok && e.effect.selects {
+		t.db = e.effect.db
+	}
+	if e.effect.proto != 0 && reply[0] != '-' {
+		t.proto = e.effect.proto
+	}
+}
+
+// executed finds in EXEC's reply what its commands did to the connection.
+func (t *pinState) executed(reply []byte) {
+	if t.inside == nil || reply[0] != '*' {
+		return
+	}
+	r, whole := parseReply(reply)
+	if !whole {
+		return
+	}
+	for i, e := range r.elems {
+		inside := t.inside[i]
+		if inside.selects && e.kind == '+' {
+			t.db = inside.db
+		}
+		if inside.subscribes {
+			t.confirmed(e.raw)
+		}
+	}
+}
+
+// confirmation tells the frame that confirms a subscription, or its end, from others, by its beginning.
+func confirmation(frame []byte) (verb string, yes bool) {
+	switch verb = firstText(frame); verb {
+	case "subscribe", "unsubscribe", "psubscribe", "punsubscribe", "ssubscribe", "sunsubscribe":
+		return verb, true
+	}
+	return verb, false
+}
+
+// confirmed takes such a frame, which ends in the number of subscriptions: sharded ones, or all others together.
+func (t *pinState) confirmed(frame []byte) {
+	verb, yes := confirmation(frame)
+	at := bytes.LastIndexByte(frame, ':')
+	if !yes || at < 0 {
+		return
+	}
+	n := atoi(bytes.TrimSpace(frame[at+1:]))
+	switch strings.TrimSuffix(strings.TrimPrefix(verb, "un"), "scribe") {
+	case "sub":
+		t.channels = n - t.patterns
+	case "psub", "punsub":
+		t.patterns = n - t.channels
+	default:
+		t.shards = n
+	}
+}
+
+// expected is how many confirmations e gets: one a channel it names, or one a channel there is.
+func (t *pinState) expected(e *expect) int {
+	if e.args > 0 {
+		return e.args
+	}
+	n := t.channels
+	switch e.cmd.name {
+	case "punsubscribe":
+		n = t.patterns
+	case "sunsubscribe":
+		n = t.shards
+	}
+	return max(n, 1)
+}
+
+// firstText is the first element of an array or push when it is a short string, else "".
+func firstText(frame []byte) string {
+	_, rest, ok := bytes.Cut(frame, []byte("\r\n"))
+	if !ok || len(rest) == 0 || rest[0] != '$' {
+		return ""
+	}
+	_, rest, ok = bytes.Cut(rest, []byte("\r\n"))
+	if !ok {
+		return ""
+	}
+	text, _, ok := bytes.Cut(rest, []byte("\r\n"))
+	if !ok || len(text) > longestName {
+		return ""
+	}
+	return string(text)
+}
+
+// isMessage tells what subscribers are sent in RESP2.
+func isMessage(verb string) bool {
+	return verb == "message" || verb == "pmessage" || verb == "smessage"
+}
+
+// monitorLine tells MONITOR's lines from replies: +1700000000.123456 [0 127.0.0.1:1] "get" "k".
+func monitorLine(frame []byte) bool {
+	seconds, rest, ok := bytes.Cut(frame[1:], []byte("."))
+	if !ok || len(seconds) == 0 || len(rest) < 8 {
+		return false
+	}
+	for _, c := range append(seconds[:len(seconds):len(seconds)], rest[:6]...) {
+		if c < '0' || c > '9' {
+			return false
+		}
+	}
+	return rest[6] == ' ' && rest[7] == '['
+}

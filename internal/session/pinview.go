@@ -1,0 +1,44 @@
+package session
+
+import "sync/atomic"
+
+// pinView is what others may see of a session's own connection.
+type pinView struct {
+	channels, patterns, shards atomic.Int32
+	multi                      atomic.Int32 // commands queued, plus one; 0: no transaction
+	blocked                    atomic.Bool
+	watch, tracking, monitor   atomic.Bool
+	owed                       atomic.Bool
+	redisID                    atomic.Int64 // 0: there is none
+}
+
+// show brings the session's view up to date; mu is held.
+func (p *pinned) show() {
+	v, t := &p.s.view, &p.state
+	multi := int32(0)
+	if t.multi {
+		multi = int32(t.queued) + 1
+	}
+	v.channels.Store(int32(t.channels))
+	v.patterns.Store(int32(t.patterns))
+	v.shards.Store(int32(t.shards))
+	v.multi.Store(multi)
+	v.watch.Store(t.watch)
+	v.tracking.Store(t.tracking)
+	v.monitor.Store(t.monitor)
+	v.owed.Store(len(p.owed) > 0)
+	v.blocked.Store(!t.multi && p.blocked())
+	id := int64(0)
+	if !p.released && p.conn != nil {
+		id = p.conn.RedisID()
+	}
+	v.redisID.Store(id)
+}
+
+// subscribed says that the client waits for messages.
+func (v *pinView) subscribed() bool {
+	return v.channels.Load()+v.patterns.Load()+v.shards.Load() > 0
+}
+
+// busy says that the client is within something: a drain lets it finish.
+func (v *pinView) busy() bool { return v.multi.Load() > 0 || v.watch.Load() || v.owed.Load() }

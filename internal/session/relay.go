@@ -1,0 +1,239 @@
+package session
+
+import (
+	"errors"
+
+	"github.com/lockproxy/lockproxy/internal/lock"
+	"github.com/lockproxy/lockproxy/proto/resp"
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+// judgeAt is how many bytes of a frame tell what it is.
+const judgeAt = 96
+
+// frameKind is what a frame on a pinned connection is to its client.
+type frameKind uint8
+
+const (
+	frameReply        frameKind = iota // to the oldest command that is owed one
+	frameMessage                       // comes by itself
+	frameConfirmation                  // of a subscription
+)
+
+// Received passes on what Redis sent, as it came, and learns from it what is owed and what state the connection is in.
+// Nothing here decides what bytes the client gets, but for replies nobody wants.
+func (p *pinned) Received(b []byte) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.released { // the session ended while this waited
+		return
+	}
+	for len(b) > 0 {
+		n, done, err := p.scan.Scan(b)
+		if err != nil {
+			p.s.guard.cut(lock.Left, "broken reply from upstream")
+			p.conn.Close()
+			p.endLocked(err)
+			return
+		}
+		p.piece(b[:n], done)
+		b = b[n:]
+	}
+	p.write(false)
+	p.letGo()
+	p.show()
+	p.changed.Broadcast()
+}
+
+// piece takes the next bytes of a frame. They are kept back until it is clear whose they are.
+func (p *pinned) piece(b []byte, done bool) {
+	if p.passing {
+		if !p.dropping {
+			p.pass(b)
+		}
+		if done {
+			p.finish(nil)
+		}
+		return
+	}
+	frame := b
+	if len(p.head) > 0 || !done {
+		p.head = append(p.head, b...)
+		frame = p.head
+	}
+	if !done && len(frame) < judgeAt {
+		return
+	}
+	p.kind = p.judge(frame)
+	if !done && p.needsWhole() {
+		return
+	}
+	p.begin(frame)
+	if done {
+		p.finish(frame)
+	} else {
+		p.passing, p.head = true, nil
+	}
+}
+
+// judge tells what a frame is, by its beginning.
+func (p *pinned) judge(frame []byte) frameKind {
+	e := p.oldest()
+	switch {
+	case frame[0] == '>':
+	case frame[0] == '*' && p.state.proto == 2 && (p.state.subscribed() > 0 || e != nil && e.kind == pinSubscribe):
+	case frame[0] == '+' && p.state.monitor && monitorLine(frame):
+		return frameMessage
+	default:
+		return frameReply
+	}
+	verb, confirms := confirmation(frame)
+	switch {
+	case confirms:
+		return frameConfirmation
+	case frame[0] == '>' || isMessage(verb):
+		return frameMessage
+	}
+	return frameReply
+}
+
+// needsWhole says that the frame must be looked at as a whole.
+func (p *pinned) needsWhole() bool {
+	if p.kind != frameReply {
+		return p.kind == frameConfirmation
+	}
+	e := p.oldest()
+	return e != nil && (e.got != nil || e.instead != "" || e.kind == pinExec && p.state.inside != nil)
+}
+
+// begin passes on what has come of the frame, unless it is not for the client.
+func (p *pinned) begin(frame []byte) {
+	e := p.oldest()
+	p.dropping = false
+	if p.kind == frameReply && e != nil {
+		p.dropping = true
+		switch {
+		case e.got != nil:
+			*e.got = append(*e.got, frame...)
+			return
+		case e.quiet, e.own:
+			p.start = append(p.start[:0], frame[:min(len(frame), judgeAt)]...)
+			return
+		case e.instead != "":
+			p.out = resp.AppendError(p.out, e.instead)
+			p.whole = len(p.out)
+			return
+		}
+		p.dropping = false
+	}
+	p.start = append(p.start[:0], frame[:min(len(frame), judgeAt)]...)
+	p.pass(frame)
+}
+
+// pass hands bytes to the client.
+func (p *pinned) pass(b []byte) {
+	p.out = append(p.out, b...)
+	if len(p.out) >= flushAt {
+		p.write(true)
+	}
+}
+
+// finish ends a frame: what it was owed for is paid. frame is nil when it was passed on in pieces.
+func (p *pinned) finish(frame []byte) {
+	if !p.dropping {
+		p.whole = len(p.out)
+	}
+	if frame == nil {
+		frame = p.start
+	}
+	e := p.oldest()
+	switch {
+	case p.kind == frameConfirmation:
+		if e != nil && e.kind == pinSubscribe && !e.begun {
+			e.begun, e.left = true, p.state.expected(e)
+		}
+		verb, _ := confirmation(frame)
+		p.state.confirmed(frame)
+		if e != nil && e.begun && e.cmd.name == verb {
+			if e.left--; e.left == 0 {
+				p.pay()
+			}
+		}
+	case p.kind == frameReply && e != nil:
+		p.state.answered(e, frame)
+		p.pay()
+	}
+	p.passing, p.dropping, p.head = false, false, p.head[:0]
+	if cap(p.head) > keepBytes {
+		p.head = nil
+	}
+}
+
+// write gives the client what there is. Within a reply it keeps the write lock, so that no push of this proxy's own
+// gets between its pieces.
+func (p *pinned) write(within bool) {
+	if len(p.out) == 0 && !p.inside {
+		return
+	}
+	g := p.s.guard
+	if !p.inside {
+		g.wmu.Lock()
+	}
+	g.writeLocked(p.out)
+	p.inside = within || p.passing && !p.dropping
+	if !p.inside {
+		g.wmu.Unlock()
+	}
+	p.out, p.whole = p.out[:0], 0
+	if cap(p.out) > keepBytes || len(p.owed) == 0 {
+		p.out = nil
+	}
+}
+
+// Ended is the connection's last word.
+func (p *pinned) Ended(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.endLocked(err)
+}
+
+// endLocked answers what is owed. A client that has lost more than that, a transaction or its subscriptions, is
+// closed, as Redis would have closed it.
+func (p *pinned) endLocked(err error) {
+	if p.released {
+		return
+	}
+	p.released, p.ended = true, true
+	g := p.s.guard
+	if p.inside {
+		g.cut(lock.Left, "upstream lost within a reply")
+		p.inside = false
+		g.wmu.Unlock()
+	}
+	p.out, p.passing, p.dropping = p.out[:p.whole], false, false
+	line := errorLine(&upstream.LostError{Cause: err})
+	for _, e := range p.owed {
+		p.doubt = p.doubt || e.cmd == nil && !e.own || e.cmd != nil && !e.cmd.readOnly
+		e.lost = err
+		if e.got == nil && !e.quiet && !e.own {
+			p.out = resp.AppendError(p.out, line)
+		}
+	}
+	stateful := !p.state.none()
+	for _, e := range p.owed {
+		stateful = stateful || e.kind.cannotFail()
+	}
+	p.owed = nil
+	p.whole = len(p.out)
+	p.write(false)
+	if stateful {
+		g.cut(lock.Left, "its connection upstream was lost: "+err.Error())
+	}
+	p.show()
+	p.changed.Broadcast()
+	p.s.srv.learnAgain()
+}
+
+var _ upstream.Receiver = (*pinned)(nil)
+
+var errGone = errors.New("session: client has gone")

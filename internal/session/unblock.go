@@ -1,0 +1,86 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+
+	"github.com/lockproxy/lockproxy/commands"
+	"github.com/lockproxy/lockproxy/internal/lock"
+	"github.com/lockproxy/lockproxy/proto/resp"
+)
+
+// clientUnblock is CLIENT UNBLOCK id [TIMEOUT|ERROR]: a lock verb that waits ends here, a blocking command at Redis.
+func (s *Session) clientUnblock(args [][]byte) {
+	cause := lock.ErrNotAcquired
+	how := "TIMEOUT"
+	if len(args) > 4 {
+		s.error(wrongArity("client|unblock"))
+		return
+	}
+	if len(args) == 4 {
+		switch how = strings.ToUpper(string(args[3])); how {
+		case "TIMEOUT":
+		case "ERROR":
+			cause = commands.ErrUnblocked
+		default:
+			s.error("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR")
+			return
+		}
+	}
+	id, ok := integer(args[2])
+	if !ok {
+		s.error(notANumber)
+		return
+	}
+	// Nobody has this number at Redis: it is asked only whether this user may.
+	if line := s.objection("CLIENT", "UNBLOCK", strconv.FormatInt(1<<62, 10)); line != "" {
+		s.error(line)
+		return
+	}
+	c := s.srv.session(id)
+	switch {
+	case c == nil:
+	case c.wake(cause):
+		s.batch.out = resp.AppendInt(s.batch.out, 1)
+		return
+	case c.view.blocked.Load() && c.view.redisID.Load() != 0:
+		s.relay(s.ask("CLIENT", "UNBLOCK", strconv.FormatInt(c.view.redisID.Load(), 10), how))
+		return
+	}
+	s.batch.out = resp.AppendInt(s.batch.out, 0)
+}
+
+// wake ends the wait of a lock verb, if there is one.
+func (s *Session) wake(cause error) bool {
+	cancel := s.waiting.Load()
+	if cancel != nil {
+		(*cancel)(cause)
+	}
+	return cancel != nil
+}
+
+// unblock ends the command that waits on p, as the service account, and says whether its reply has come.
+func (s *Session) unblock(p *pinned) bool {
+	if p.conn.RedisID() == 0 {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(s.srv.ctx, lastReplies)
+	defer cancel()
+	service := s.srv.o.Service
+	service.DB, service.Proto = 0, 2
+	_, err := s.srv.askAs(service, "CLIENT", "UNBLOCK", strconv.FormatInt(p.conn.RedisID(), 10))
+	if err != nil {
+		return false
+	}
+	p.await(ctx)
+	return !errors.Is(ctx.Err(), context.DeadlineExceeded)
+}
+
+// session finds a client by its number.
+func (s *Server) session(id int64) *Session {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.sessions[id]
+}

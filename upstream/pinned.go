@@ -1,0 +1,231 @@
+package upstream
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/telemetry"
+	"github.com/lockproxy/lockproxy/proto/resp"
+)
+
+// A pinned connection's read buffer begins small, since most of them wait for a message or an element, and grows with
+// what comes.
+const (
+	pinnedBuffer    = 1 << 10
+	pinnedBufferMax = 64 << 10
+	pinnedShrink    = 64 // reads in a row that would have fitted the small buffer
+)
+
+// Receiver takes what Redis sends on a Pinned connection. Its methods are called by the connection's own goroutine,
+// one at a time.
+type Receiver interface {
+	// Received is given the next bytes, in pieces of any size, pushes included. It must not keep p. It may block, and
+	// nobody but its own client then waits.
+	Received(p []byte)
+	// Ended is told, once and as the last thing, why the connection is over.
+	Ended(err error)
+}
+
+// Pinned is a connection that serves one client at a time, for what Redis keeps per connection: transactions,
+// subscriptions, blocking commands, tracking. It is never made again when it breaks, because that state would be gone.
+type Pinned struct {
+	// Static after construction.
+	node *Node
+	conn net.Conn
+	id   int64 // CLIENT ID of the connection at Redis, 0 when it did not tell
+
+	// Name and Identity are what the connection was last given; they belong to whoever has pinned it.
+	Name     string
+	Identity Identity
+
+	mu    sync.Mutex
+	to    Receiver // nil: idle, or closed
+	over  bool     // the goroutine has ended, or is about to
+	since time.Time
+}
+
+// Pin returns a connection for one client alone: one that was given back, or a new one. The errors are those of Open.
+func (n *Node) Pin(ctx context.Context, id Identity, to Receiver) (*Pinned, error) {
+	for {
+		p := n.pins.take(id)
+		if p == nil {
+			break
+		}
+		if p.begin(to) {
+			return p, nil
+		}
+	}
+	return n.pinNew(ctx, id, to)
+}
+
+func (n *Node) pinNew(ctx context.Context, id Identity, to Receiver) (*Pinned, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(n.ctx, func() { cancel(ErrClosed) })()
+	conn, err := connect(ctx, n.target, id, n.opts.DialTimeout)
+	if err != nil {
+		if ctx.Err() != nil && refused(err) == nil {
+			err = context.Cause(ctx)
+		}
+		return nil, notSent(err)
+	}
+	p := &Pinned{node: n, conn: conn, Identity: id, to: to}
+	if p.id, err = clientID(ctx, conn, n.opts.DialTimeout); err != nil {
+		conn.Close()
+		return nil, notSent(err)
+	}
+	if !n.pins.begin(p) {
+		conn.Close()
+		return nil, &NotSentError{Cause: ErrClosed}
+	}
+	telemetry.Pinned.Add(1)
+	go p.run()
+	return p, nil
+}
+
+// clientID asks for the connection's number at Redis. A user who may not know it gets 0.
+func clientID(ctx context.Context, conn net.Conn, timeout time.Duration) (int64, error) {
+	conn.SetDeadline(time.Now().Add(timeout))
+	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	reply, err := askOne(conn, resp.AppendCommand(nil, "CLIENT", "ID"))
+	if err != nil {
+		return 0, err
+	}
+	if !stop() {
+		return 0, ctx.Err()
+	}
+	conn.SetDeadline(time.Time{})
+	id, _ := strconv.ParseInt(string(bytes.TrimSpace(bytes.TrimPrefix(reply, []byte(":")))), 10, 64)
+	return id, nil
+}
+
+// askOne sends one command and returns its reply, on a connection that nobody else uses.
+func askOne(conn net.Conn, cmd []byte) ([]byte, error) {
+	if _, err := conn.Write(cmd); err != nil {
+		return nil, err
+	}
+	var scan resp.Scanner
+	var reply []byte
+	piece := make([]byte, 512)
+	for {
+		n, err := conn.Read(piece)
+		used, done, scanErr := scan.Scan(piece[:n])
+		reply = append(reply, piece[:used]...)
+		switch {
+		case scanErr != nil:
+			return nil, violation("%w", scanErr)
+		case done && used < n:
+			return nil, violation("a reply that nobody asked for")
+		case done:
+			return reply, nil
+		case err != nil:
+			return nil, err
+		}
+	}
+}
+
+// RedisID is the connection's CLIENT ID at Redis, or 0.
+func (p *Pinned) RedisID() int64 { return p.id }
+
+// Write sends commands; what comes back goes to the Receiver. After an error the connection ends, as Ended will tell.
+func (p *Pinned) Write(b []byte) error {
+	_, err := p.conn.Write(b)
+	if err != nil {
+		p.conn.Close()
+	}
+	return err
+}
+
+// GiveBack ends the caller's use of a connection on which no reply is owed and that carries no state.
+func (p *Pinned) GiveBack() {
+	p.mu.Lock()
+	p.to = nil
+	gone := p.over
+	p.mu.Unlock()
+	if gone || !p.node.pins.put(p) {
+		p.conn.Close()
+	}
+}
+
+// Close ends the connection. The Receiver hears nothing more, but for a call that is under way.
+func (p *Pinned) Close() {
+	p.mu.Lock()
+	p.to = nil
+	p.mu.Unlock()
+	p.conn.Close()
+}
+
+// begin hands an idle connection to its next client, unless it has ended meanwhile.
+func (p *Pinned) begin(to Receiver) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.over {
+		return false
+	}
+	p.to = to
+	return true
+}
+
+// receiver is who gets what has just come. When it is nobody, the connection is over.
+func (p *Pinned) receiver(last bool) Receiver {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.to == nil || last {
+		p.over = true
+	}
+	return p.to
+}
+
+// run is the connection's goroutine: it reads until the connection ends. Node.Close waits for it.
+func (p *Pinned) run() {
+	defer p.node.running.Done()
+	defer telemetry.Pinned.Add(-1)
+	buf := make([]byte, pinnedBuffer)
+	small := 0
+	for {
+		n, err := p.conn.Read(buf)
+		if n > 0 {
+			to := p.receiver(false)
+			if to == nil {
+				err = violation("a reply that nobody asked for")
+			} else {
+				to.Received(buf[:n])
+			}
+		}
+		if err != nil {
+			p.end(err)
+			return
+		}
+		switch {
+		case n == len(buf) && n < pinnedBufferMax:
+			buf, small = make([]byte, 4*n), 0
+		case n > pinnedBuffer:
+			small = 0
+		case len(buf) > pinnedBuffer:
+			if small++; small > pinnedShrink {
+				buf, small = make([]byte, pinnedBuffer), 0
+			}
+		}
+	}
+}
+
+// end tells whoever has the connection that it is over.
+func (p *Pinned) end(err error) {
+	p.conn.Close()
+	to := p.receiver(true)
+	p.node.pins.end(p)
+	if to == nil {
+		return
+	}
+	if errors.Is(err, io.EOF) {
+		err = errors.New("connection closed by Redis")
+	}
+	to.Ended(err)
+}

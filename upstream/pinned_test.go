@@ -1,0 +1,151 @@
+package upstream
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/testredis"
+	"github.com/lockproxy/lockproxy/proto/resp"
+)
+
+// ear is a Receiver that remembers.
+type ear struct {
+	mu    sync.Mutex
+	heard strings.Builder
+	ended chan error
+}
+
+func newEar() *ear { return &ear{ended: make(chan error, 1)} }
+
+func (e *ear) Received(p []byte) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.heard.Write(p)
+}
+
+func (e *ear) Ended(err error) { e.ended <- err }
+
+func (e *ear) wait(t *testing.T, want string) {
+	t.Helper()
+	for start := time.Now(); time.Since(start) < 10*time.Second; time.Sleep(time.Millisecond) {
+		e.mu.Lock()
+		got := e.heard.String()
+		e.mu.Unlock()
+		if got == want {
+			return
+		}
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	t.Fatalf("heard %q, want %q", e.heard.String(), want)
+}
+
+func pin(t *testing.T, n *Node, id Identity) (*Pinned, *ear) {
+	t.Helper()
+	e := newEar()
+	p, err := n.Pin(context.Background(), id, e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p, e
+}
+
+func TestPinnedIsReusedByItsIdentity(t *testing.T) {
+	n := NewNode(targetOf(t, testredis.Start(t)), NodeOptions{})
+	defer n.Close()
+	p, e := pin(t, n, Identity{Proto: 2})
+	if p.RedisID() == 0 {
+		t.Error("no CLIENT ID")
+	}
+	if err := p.Write(resp.AppendCommand(nil, "PING")); err != nil {
+		t.Fatal(err)
+	}
+	e.wait(t, "+PONG\r\n")
+	p.GiveBack()
+	other, _ := pin(t, n, Identity{Proto: 2, DB: 1})
+	again, e2 := pin(t, n, Identity{Proto: 2})
+	if other == p || again != p {
+		t.Errorf("other database got the connection: %v; the same identity did: %v", other == p, again == p)
+	}
+	if err := again.Write(resp.AppendCommand(nil, "ECHO", "x")); err != nil {
+		t.Fatal(err)
+	}
+	e2.wait(t, "$1\r\nx\r\n")
+	e.wait(t, "+PONG\r\n")
+}
+
+func TestPinnedEnds(t *testing.T) {
+	redis := testredis.Start(t)
+	n := NewNode(targetOf(t, redis), NodeOptions{})
+	defer n.Close()
+	used, e := pin(t, n, Identity{Proto: 3})
+	idle, silent := pin(t, n, Identity{Proto: 3})
+	idle.GiveBack()
+	closed, quiet := pin(t, n, Identity{Proto: 2})
+	closed.Close()
+	redis.Kill()
+	if err := <-e.ended; err == nil {
+		t.Error("no error")
+	}
+	used.Close()
+	redis.Restart()
+	for range 3 {
+		p, _ := pin(t, n, Identity{Proto: 3})
+		if p == idle || p == used {
+			t.Error("a dead connection was pinned")
+		}
+	}
+	for _, e := range []*ear{silent, quiet} {
+		select {
+		case err := <-e.ended:
+			t.Errorf("who had let go was told %v", err)
+		default:
+		}
+	}
+}
+
+// What comes on an idle connection, as a late reply would, must reach nobody: the connection is not used again.
+func TestPinnedIdleHearsNothing(t *testing.T) {
+	n := NewNode(targetOf(t, testredis.Start(t)), NodeOptions{})
+	defer n.Close()
+	p, _ := pin(t, n, Identity{Proto: 2})
+	if err := p.Write(resp.AppendCommand(nil, "BLPOP", "nothing", "0.05")); err != nil {
+		t.Fatal(err)
+	}
+	p.GiveBack()
+	time.Sleep(300 * time.Millisecond)
+	again, e := pin(t, n, Identity{Proto: 2})
+	if again == p {
+		t.Error("a connection with a stray reply was pinned")
+	}
+	e.wait(t, "")
+}
+
+func TestIdlePinsAreBounded(t *testing.T) {
+	redis := testredis.Start(t)
+	n := NewNode(targetOf(t, redis), NodeOptions{})
+	defer n.Close()
+	var all []*Pinned
+	for range maxIdlePins + 10 {
+		p, _ := pin(t, n, Identity{Proto: 2})
+		all = append(all, p)
+	}
+	for _, p := range all {
+		p.GiveBack()
+	}
+	if got := len(n.pins.idle); got != maxIdlePins {
+		t.Errorf("%d idle connections, want %d", got, maxIdlePins)
+	}
+}
+
+func TestPinRefused(t *testing.T) {
+	n := NewNode(targetOf(t, testredis.Start(t)), NodeOptions{})
+	defer n.Close()
+	_, err := n.Pin(context.Background(), Identity{Proto: 2, User: "nobody", Password: "x"}, newEar())
+	if refused(err) == nil || !strings.HasPrefix(err.Error(), "WRONGPASS") {
+		t.Errorf("got %v", err)
+	}
+}
