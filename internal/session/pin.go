@@ -27,8 +27,7 @@ type pinned struct {
 	changed sync.Cond  // a reply was owed, or the connection is over
 	owed    []*expect  // oldest first
 	state   pinState
-	tainted bool  // not to be used by another client
-	spoiled error // it could not be sent to
+	tainted bool // not to be used by another client
 
 	released bool // given back or lost: the session must let go of it
 	ended    bool // it was lost

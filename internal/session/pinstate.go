@@ -57,9 +57,6 @@ func (t *pinState) none() bool {
 	return !t.multi && !t.watch && !t.tracking && !t.monitor && t.subscribed() == 0
 }
 
-// busy says that the client is within something that it will want to end.
-func (t *pinState) busy() bool { return t.multi || t.watch }
-
 // expect is a command whose reply is owed.
 type expect struct {
 	cmd     *command
