@@ -29,22 +29,23 @@ type bystander struct {
 func watchOver(t testing.TB, addr string) *bystander {
 	b := &bystander{t: t}
 	for i := range 4 {
-		w := dial(t, addr)
+		w, null := dial(t, addr), "$-1\r\n"
 		if i%2 == 1 {
-			w = dial3(t, addr)
+			w, null = dial3(t, addr), "_\r\n"
 		}
-		b.group.Go(func() { b.live(w, i) })
+		b.group.Go(func() { b.live(w, i, null) })
 	}
 	return b
 }
 
-func (b *bystander) live(w *wire, i int) {
+func (b *bystander) live(w *wire, i int, null string) {
 	key, lock := fmt.Sprint("bystander", i), fmt.Sprint("bystander-lock", i)
 	for n := 0; !b.stop.Load(); n++ {
 		value := fmt.Sprintf("%d-%d", i, n)
 		for _, step := range [][2][]string{
 			{{"SET", key, value}, {"+OK\r\n"}},
 			{{"GET", key}, {fmt.Sprintf("$%d\r\n%s\r\n", len(value), value)}},
+			{{"GET", "nothing"}, {null}},
 			{{"LOCK", lock, "SELF"}, {"+OK\r\n"}},
 			{{"ECHO", value}, {fmt.Sprintf("$%d\r\n%s\r\n", len(value), value)}},
 			{{"UNLOCK", lock}, {":1\r\n"}},

@@ -11,39 +11,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
-// Commands that would change a connection which others share, or what comes back on it.
-var unfitForSharing = []string{
-	"CLIENT REPLY OFF", "CLIENT REPLY SKIP", "MONITOR", "SUBSCRIBE c", "PSUBSCRIBE *", "SSUBSCRIBE c", "UNSUBSCRIBE", "MULTI", "EXEC",
-	"DISCARD", "WATCH k", "UNWATCH", "BLPOP nothing 0", "BRPOP nothing 0", "BLMOVE nothing other LEFT LEFT 0", "BZPOPMIN nothing 0",
-	"BLMPOP 0 1 nothing LEFT", "XREAD BLOCK 0 STREAMS s $", "WAIT 1 0", "DEBUG PROTOCOL PUSH", "DEBUG SLEEP 3", "DEBUG SEGFAULT", "SYNC",
-	"PSYNC ? -1", "REPLCONF ACK 1", "REPLCONF listening-port 1", "CLIENT TRACKING ON", "CLIENT PAUSE 3000", "SCRIPT DEBUG YES", "ASKING",
-	"READONLY", "cLiEnT rEpLy oFf", "CLIENT NO-SUCH-THING",
-}
-
-// What would shift or stop the replies on a connection that many share is refused, and nobody else notices.
-func TestUnfitForSharing(t *testing.T) {
-	server := testredis.Start(t, "--enable-debug-command yes")
-	p := startProxy(t, server.URL())
-	watch := watchOver(t, p.Addr())
-	for _, hello := range []string{"2", "3"} {
-		for _, line := range unfitForSharing {
-			w := dial(t, p.Addr())
-			w.do("HELLO", hello)
-			words := strings.Fields(line)
-			w.send("ECHO", "before")
-			w.send(words...)
-			w.send("ECHO", "after")
-			before, refusal, after := w.read(), w.read(), w.read()
-			if before != "$6\r\nbefore\r\n" || refusal[0] != '-' || after != "$5\r\nafter\r\n" {
-				t.Errorf("RESP%s %s: %q, between %q and %q", hello, line, refusal, before, after)
-			}
-			w.close()
-		}
-	}
-	n, median, longest := watch.finish()
-	t.Logf("%d commands in two protocols refused; %d commands of bystanders, median %v, longest %v", len(unfitForSharing), n, median, longest)
-}
-
 // oddReplies are scripts whose replies others have stumbled over.
 var oddReplies = []string{
 	"return redis.error_reply('MOVED 1 127.0.0.1:1')",
