@@ -145,6 +145,10 @@ func (p *Pipe) alive() bool {
 	return l != nil && !l.dead.Load()
 }
 
+// Connected says whether the pipe has a connection, as far as is known: without
+// one, Do may wait for it, or fail.
+func (p *Pipe) Connected() bool { return p.alive() }
+
 // outOfReach says that the back-off of an unreachable Redis runs.
 func (p *Pipe) outOfReach() bool {
 	p.mu.Lock()

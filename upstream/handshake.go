@@ -18,6 +18,9 @@ type Identity struct {
 	User, Password string
 	DB             int
 	Proto          int // 2 or 3
+	// Lane tells connections apart that are the same to Redis, for commands
+	// that others must not wait behind.
+	Lane int
 }
 
 // anonymous says that the connection never authenticated.

@@ -25,6 +25,7 @@ func (s *Session) enqueue(raw []byte, c *command) {
 	b.run = append(b.run, raw)
 	b.cmds = append(b.cmds, c)
 	b.size += len(raw)
+	b.scripts = b.scripts || c != nil && c.script != noScript
 	if len(b.run) >= s.big.runLength() || b.size >= runBytes {
 		s.forward()
 	}
@@ -38,9 +39,12 @@ func (s *Session) forward() {
 	}
 	if !s.guard.over.Load() {
 		telemetry.Commands.Add(int64(len(b.run)))
-		if s.big.wanted(len(b.run)) {
+		switch big := s.big.wanted(len(b.run)); {
+		case b.scripts:
+			s.forwardScripts(big)
+		case big:
 			s.forwardBig()
-		} else {
+		default:
 			s.forwardShared()
 		}
 	}
@@ -51,10 +55,15 @@ func (s *Session) forward() {
 }
 
 func (s *Session) forwardShared() {
+	p, err := s.pipe()
+	s.forwardOver(p, err)
+}
+
+// forwardOver sends the run over a pipe whose replies come in whole frames; err says why there is none.
+func (s *Session) forwardOver(p *upstream.Pipe, err error) {
 	b := s.batch
 	b.req.Cmds, b.req.Sink, b.req.Replied = b.run, b, 0
 	b.largest, b.total = 0, 0
-	p, err := s.pipe()
 	if err == nil {
 		err = p.Do(&b.req)
 	}

@@ -62,6 +62,7 @@ func (s *Server) section() string {
 	line("lockproxy_pipes", telemetry.Pipes.Value())
 	line("lockproxy_pipe_failures", telemetry.PipeFailures.Value())
 	line("lockproxy_forwarded", telemetry.Commands.Value())
+	line("lockproxy_scripts_reloaded", telemetry.ScriptsReloaded.Value())
 	locks := s.o.Locks.Stats()
 	line("lockproxy_locks_held", locks.Held)
 	line("lockproxy_locks_waiting", locks.Waiting)

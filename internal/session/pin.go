@@ -137,6 +137,9 @@ func (s *Session) send(p *pinned, cmd redcon.Command, c *command) {
 		p.tell("PING") // so that the connection's last write, as Redis sees it, is none before now
 	}
 	telemetry.Commands.Add(1)
+	if c != nil && c.script == flushesScripts {
+		s.srv.memory.clear() // whatever comes of it
+	}
 	p.expect(e, cmd.Raw)
 }
 

@@ -117,7 +117,7 @@ func (t *stream) flush() {
 	if !t.inside {
 		g.wmu.Unlock()
 	}
-	b.out, t.whole = b.out[:0], 0
+	b.out, t.whole, b.gone = b.out[:0], 0, true
 }
 
 // finish ends the run: the part of a reply that will not be completed is taken back, or, when the client has some

@@ -58,6 +58,8 @@ type Server struct {
 	table    atomic.Pointer[table]
 	mustAuth atomic.Bool // Redis refuses clients that have not authenticated
 	relearn  chan struct{}
+	memory   *scriptMemory
+	lanes    *scriptLanes
 	learning sync.Once
 
 	draining atomic.Bool
@@ -87,6 +89,8 @@ func NewServer(o Options) *Server {
 		relearn:  make(chan struct{}, 1),
 		drained:  make(chan struct{}),
 		sessions: make(map[int64]*Session),
+		memory:   newScriptMemory(),
+		lanes:    newScriptLanes(),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.table.Store(newTable(o.Allow, o.Deny, nil))

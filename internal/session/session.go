@@ -46,6 +46,7 @@ type Session struct {
 	off      bool    // CLIENT REPLY OFF
 	skip     bool    // CLIENT REPLY SKIP has just come
 	big      bigTraffic
+	lane     scriptLane
 	batch    *batch // while commands are at work
 	endOnce  sync.Once
 }
@@ -61,6 +62,9 @@ type batch struct {
 	largest int        // bytes of the largest piece of reply since the run began
 	total   int        // bytes of all of them
 	req     upstream.Request
+	scripts bool // the run has scripts in it
+	gone    bool // b.out does not have all replies of the run any more
+	keys    []scriptKey
 }
 
 const (
@@ -75,7 +79,7 @@ var batches = sync.Pool{New: func() any { return new(batch) }}
 func (b *batch) Reply(p []byte) {
 	if len(b.out) >= bigTotal { // in one piece they would be copied time and again, while all clients of the pipe wait
 		b.full = append(b.full, b.out)
-		b.out = nil
+		b.out, b.gone = nil, true
 	}
 	b.out = append(b.out, p...)
 	b.largest = max(b.largest, len(p))
@@ -84,7 +88,7 @@ func (b *batch) Reply(p []byte) {
 
 func (b *batch) clearRun() {
 	clear(b.run)
-	b.run, b.cmds, b.size = b.run[:0], b.cmds[:0], 0
+	b.run, b.cmds, b.size, b.scripts = b.run[:0], b.cmds[:0], 0, false
 }
 
 // giveBack returns b to the pool unless it has grown beyond what is worth keeping.
@@ -201,6 +205,7 @@ func (s *Session) dropPipes() {
 		s.shared = nil
 	}
 	s.big.leave()
+	s.lane.leave(s.srv.lanes)
 }
 
 // pipe is the shared pipe of the session's identity, opened when first needed.

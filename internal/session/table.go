@@ -16,9 +16,10 @@ type command struct {
 	open     bool   // may be run by clients that have not authenticated
 	run      answer // answers it here; nil: forwarded
 	pin      pinKind
-	waits    *command            // what it is when called with BLOCK
-	always   bool                // answered here in every state of the connection
-	barred   bool                // not to be queued in a transaction, and unknown to Redis or to be kept from it
+	waits    *command // what it is when called with BLOCK
+	always   bool     // answered here in every state of the connection
+	barred   bool     // not to be queued in a transaction, and unknown to Redis or to be kept from it
+	script   scriptKind
 	subs     map[string]*command // by name in upper case; one that is missing is treated as the command itself
 }
 
@@ -131,6 +132,9 @@ func newTable(allow, deny []string, learned []*command) *table {
 		t.put(c)
 	}
 	for _, c := range answered {
+		t.put(&c)
+	}
+	for _, c := range scripted {
 		t.put(&c)
 	}
 	for _, c := range stateful {

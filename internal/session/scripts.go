@@ -1,0 +1,199 @@
+package session
+
+import (
+	"bytes"
+	"time"
+
+	"github.com/lockproxy/lockproxy/proto/resp"
+)
+
+// scriptKind is what a command has to do with scripts and functions.
+type scriptKind byte
+
+const (
+	noScript     scriptKind = iota
+	runsBody                // EVAL: the first argument is the script
+	runsSHA                 // EVALSHA
+	runsFunction            // FCALL
+	loadsScript
+	flushesScripts
+)
+
+func (k scriptKind) runs() bool { return k >= runsBody && k <= runsFunction }
+
+// scripted are the commands that are looked at on their way for the sake of scripts.
+var scripted = []command{
+	{name: "eval", script: runsBody},
+	{name: "eval_ro", script: runsBody},
+	{name: "evalsha", script: runsSHA},
+	{name: "evalsha_ro", script: runsSHA},
+	{name: "fcall", script: runsFunction},
+	{name: "fcall_ro", script: runsFunction},
+	{name: "script|load", script: loadsScript},
+	{name: "script|flush", script: flushesScripts},
+}
+
+// A script is quick when it has been seen to end so soon, with the time it waited for others; it then shares a
+// connection with others of its kind.
+const quickScript = 50 * time.Millisecond
+
+// scriptKey stands for a script, or function, in a set of those known to be quick; 0 is none.
+type scriptKey uint64
+
+// forwardScripts sends a run that has scripts in it. Redis does not read from the connection that runs a script, and
+// answers all others -BUSY once that takes too long: so the run never shares a connection with ordinary commands, and
+// with other scripts only if its own are all known to be quick.
+func (s *Session) forwardScripts(big bool) {
+	b, m := s.batch, s.srv.memory
+	runs, known := b.findScripts(m)
+	seen := m.look()
+	if b.flushes() {
+		m.flushBegins()
+		defer m.flushEnds()
+	}
+	start := len(b.out)
+	b.gone = false
+	send := func() time.Duration { return s.sendScripts(big, runs, known) }
+	quick := send() < quickScript
+	if !quick {
+		m.forgetQuick(b.keys)
+	}
+	if known && quick && !b.holds(start, noScriptReply) {
+		return
+	}
+	ends := b.cutReplies(start)
+	s.learnScripts(start, ends, quick, seen)
+	if ends != nil {
+		s.heal(start, ends, seen, send)
+	}
+}
+
+// sendScripts sends the run over the connection that suits it, and says how long Redis took.
+func (s *Session) sendScripts(big, runs, known bool) time.Duration {
+	if runs && !big {
+		return s.forwardLane(known)
+	}
+	began := time.Now()
+	if big {
+		s.forwardBig()
+	} else {
+		s.forwardShared()
+	}
+	return time.Since(began)
+}
+
+// findScripts finds the keys of the run's scripts. runs: it runs some; known: all of these are known to be quick, and
+// there is nothing else about scripts in the run.
+func (b *batch) findScripts(m *scriptMemory) (runs, known bool) {
+	b.keys, known = b.keys[:0], true
+	for i, c := range b.cmds {
+		var key scriptKey
+		switch {
+		case c == nil || c.script == noScript:
+		case !c.script.runs():
+			known = false
+		default:
+			runs = true
+			if key = m.key(c.script, argument(b.run[i], 1)); known {
+				known = m.isQuick(key)
+			}
+		}
+		b.keys = append(b.keys, key)
+	}
+	return runs, known
+}
+
+func (b *batch) flushes() bool {
+	for _, c := range b.cmds {
+		if c != nil && c.script == flushesScripts {
+			return true
+		}
+	}
+	return false
+}
+
+// holds says whether the run's replies, from start on, may have one that begins so.
+func (b *batch) holds(start int, text string) bool {
+	return !b.gone && bytes.Contains(b.out[start:], []byte(text))
+}
+
+// cutReplies finds where each of the run's replies ends, counted from start; nil when not all are there.
+func (b *batch) cutReplies(start int) (ends []int) {
+	if b.gone {
+		return nil
+	}
+	var scan resp.Scanner
+	for pos := start; pos < len(b.out); {
+		n, done, err := scan.Scan(b.out[pos:])
+		if err != nil || !done {
+			return nil
+		}
+		pos += n
+		ends = append(ends, pos-start)
+	}
+	if len(ends) != len(b.run) {
+		return nil
+	}
+	return ends
+}
+
+// learnScripts notes what the run's replies tell: which scripts are quick, the bodies of those Redis has taken, and
+// that it has forgotten all. A body is believed only when Redis ran or loaded it for this very client without an error:
+// one it was not let run must not come in by its hash.
+func (s *Session) learnScripts(start int, ends []int, quick bool, seen uint64) {
+	b, m := s.batch, s.srv.memory
+	if ends == nil {
+		if b.flushes() {
+			m.clear()
+		}
+		return
+	}
+	from := 0
+	for i, c := range b.cmds {
+		answer := b.out[start+from : start+ends[i]]
+		from = ends[i]
+		if c == nil || c.script == noScript {
+			continue
+		}
+		if answer[0] == '-' || answer[0] == '!' {
+			if c.script == flushesScripts && string(answer) == "-"+lostLine+"\r\n" {
+				m.clear()
+			}
+			continue
+		}
+		switch c.script {
+		case runsBody:
+			m.remember(argument(b.run[i], 1), b.keys[i], seen)
+		case loadsScript:
+			m.remember(argument(b.run[i], 2), 0, seen)
+		case flushesScripts:
+			m.clear()
+			seen = m.look()
+		}
+		if quick && c.script.runs() {
+			m.addQuick(b.keys[i])
+		}
+	}
+}
+
+// argument is the i-th argument of a command as it goes over the wire, nil when there is none; 0 is its name.
+func argument(raw []byte, i int) []byte {
+	_, rest, _ := bytes.Cut(raw, []byte("\r\n"))
+	for ; ; i-- {
+		if len(rest) == 0 || rest[0] != '$' {
+			return nil
+		}
+		n, end := 0, 1
+		for ; end < len(rest) && rest[end] != '\r'; end++ {
+			n = n*10 + int(rest[end]-'0')
+		}
+		from := end + 2
+		if n < 0 || from+n+2 > len(rest) {
+			return nil
+		}
+		if i == 0 {
+			return rest[from : from+n]
+		}
+		rest = rest[from+n+2:]
+	}
+}

@@ -1,0 +1,174 @@
+package session
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/testredis"
+	"github.com/lockproxy/lockproxy/proto/resp"
+)
+
+// until asks until the reply begins with want, and returns it.
+func (w *wire) until(want string, args ...string) (got string) {
+	w.t.Helper()
+	eventually(w.t, fmt.Sprintf("%q answers %s", args, want), func() bool {
+		got = w.do(args...)
+		return strings.HasPrefix(got, want)
+	})
+	return got
+}
+
+const library = "#!lua name=long\nredis.register_function('endless', function() while true do end end)\n" +
+	"redis.register_function('short', function() return 'done' end)"
+
+// A script without end: others are told that Redis is busy, as by Redis itself, other scripts and lock verbs included,
+// and all goes on when anybody has killed it.
+func TestLongScript(t *testing.T) {
+	redis := testredis.Start(t, "--busy-reply-threshold 20")
+	p := startProxy(t, redis.URL(), nil)
+	endless := "while true do end"
+	p.do1(t, "FUNCTION", "LOAD", library)
+	p.do1(t, "SCRIPT", "LOAD", endless)
+	for _, proto := range []string{"2", "3"} {
+		for _, call := range [][]string{
+			{"EVAL", endless, "0"}, {"EVALSHA", shaOf(endless), "0"}, {"EVAL_RO", endless, "0"}, {"FCALL", "endless", "0"},
+		} {
+			t.Run(call[0]+proto, func(t *testing.T) {
+				kill := "SCRIPT"
+				if call[0] == "FCALL" {
+					kill = "FUNCTION"
+				}
+				holder, other, scripts, long := dialWire(t, p.addr), dialWire(t, p.addr), dialWire(t, p.addr), dialWire(t, p.addr)
+				for _, w := range []*wire{holder, other, scripts, long} {
+					w.do("HELLO", proto)
+				}
+				holder.expect("+OK\r\n", "LOCK", "held")
+				for range 2 { // then it is known to be quick
+					scripts.expect("$4\r\ndone\r\n", "FCALL", "short", "0")
+				}
+				long.raw(resp.AppendCommand(resp.AppendCommand(nil, call...), "PING"))
+				other.until("-BUSY", "PING")
+				if got := scripts.do("FCALL", "short", "0"); !strings.HasPrefix(got, "-BUSY") {
+					t.Errorf("another script: %q", got)
+				}
+				for _, args := range [][]string{{"LOCK", "other"}, {"UNLOCK", "held"}} {
+					if got := holder.do(args...); !strings.HasPrefix(got, "-BUSY") {
+						t.Errorf("%q: %q", args, got)
+					}
+				}
+				scripts.expect("+OK\r\n", kill, "KILL")
+				if got := long.frame(); !strings.Contains(got, "killed by user") {
+					t.Errorf("the script: %q", got)
+				}
+				if got := long.frame(); got != "+PONG\r\n" {
+					t.Errorf("behind the script: %q", got)
+				}
+				for _, w := range []*wire{other, scripts, long} {
+					w.expect("+PONG\r\n", "PING")
+					w.expect("$4\r\ndone\r\n", "FCALL", "short", "0")
+				}
+				holder.until(":1\r\n", "UNLOCK", "held")
+			})
+		}
+	}
+}
+
+// A script that was quick and now has no end holds up whoever came before that was seen, and nobody else.
+func TestQuickScriptThatGetsLong(t *testing.T) {
+	redis := testredis.Start(t, "--busy-reply-threshold 20")
+	p := startProxy(t, redis.URL(), nil)
+	mayLast := "while redis.call('GET', KEYS[1]) do end return 'done'"
+	long, other := dialWire(t, p.addr), dialWire(t, p.addr)
+	for range 3 {
+		long.expect("$4\r\ndone\r\n", "EVAL", mayLast, "1", "go-on")
+		other.expect("$4\r\ndone\r\n", "EVAL", mayLast, "1", "go-on")
+	}
+	long.expect("+OK\r\n", "SET", "go-on", "1")
+	long.send("EVAL", mayLast, "1", "go-on")
+	dialWire(t, p.addr).until("-BUSY", "PING")
+	time.Sleep(2 * quickScript)
+	if got := other.do("EVAL", mayLast, "1", "go-on"); !strings.HasPrefix(got, "-BUSY") {
+		t.Errorf("another script: %q", got)
+	}
+	other.expect("+OK\r\n", "SCRIPT", "KILL")
+	if got := long.frame(); !strings.Contains(got, "killed by user") {
+		t.Errorf("the script: %q", got)
+	}
+	long.expect(":1\r\n", "DEL", "go-on")
+	for range 3 {
+		long.expect("$4\r\ndone\r\n", "EVAL", mayLast, "1", "go-on")
+		other.expect("$4\r\ndone\r\n", "EVAL", mayLast, "1", "go-on")
+	}
+}
+
+// Connections for scripts are few however many clients there are, and they go with their users.
+func TestScriptConnectionsAreBounded(t *testing.T) {
+	redis := testredis.Start(t)
+	p := startProxy(t, redis.URL(), nil)
+	together := make(chan struct{})
+	const clients = 2 * maxAlone
+	ends := make(chan *wire, clients)
+	for i := range clients {
+		w := dialWire(t, p.addr)
+		w.expect("+PONG\r\n", "PING")
+		go func() {
+			<-together
+			for j := range 20 {
+				body := fmt.Sprintf("return %d", 100+i*20+j) // a new one each time
+				if _, err := w.conn.Write(resp.AppendCommand(nil, "EVAL", body, "0")); err != nil {
+					t.Error(err)
+				}
+				if frame, err := w.tryFrame(patience); err != nil || frame != fmt.Sprintf(":%d\r\n", 100+i*20+j) {
+					t.Errorf("%q %v", frame, err)
+				}
+			}
+			ends <- w
+		}()
+	}
+	close(together)
+	for range clients {
+		(<-ends).conn.Close()
+	}
+	eventually(t, "no lane is in use", func() bool {
+		l := p.srv.lanes
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return len(l.quick) == 0 && len(l.alone) == 0
+	})
+	if got := p.do1(t, "INFO", "clients"); !strings.Contains(got, "connected_clients:") {
+		t.Fatal(got)
+	} else {
+		var n int
+		fmt.Sscanf(got[strings.Index(got, "connected_clients:"):], "connected_clients:%d", &n)
+		if n > maxAlone+10 {
+			t.Errorf("%d connections to Redis", n)
+		}
+	}
+}
+
+// do1 runs one command on a connection of its own.
+func (p *proxy) do1(t testing.TB, args ...string) string {
+	t.Helper()
+	w := dialWire(t, p.addr)
+	defer w.conn.Close()
+	return w.do(args...)
+}
+
+func TestArgument(t *testing.T) {
+	for _, args := range [][]string{{"EVAL", "return 1", "0"}, {"evalsha", ""}, {"SCRIPT", "LOAD", "\r\n$3\r\nabc\r\n"}, {"x"}} {
+		raw := resp.AppendCommand(nil, args...)
+		for i := range len(args) + 2 {
+			got := argument(raw, i)
+			if i >= len(args) && got != nil || i < len(args) && string(got) != args[i] {
+				t.Errorf("%q: argument %d is %q", args, i, got)
+			}
+		}
+	}
+	for _, raw := range []string{"", "*1\r\n", "*1\r\n$5\r\nab\r\n", "*1\r\n$"} {
+		if got := argument([]byte(raw), 0); got != nil {
+			t.Errorf("%q: %q", raw, got)
+		}
+	}
+}
