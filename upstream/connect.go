@@ -43,6 +43,7 @@ func (p *Pipe) run() {
 				level = slog.LevelWarn
 			}
 			p.log(level, "no connection to Redis", "error", err)
+			p.node.tellRefused(p.id, err)
 			delay = min(max(2*delay, firstDelay), maxDelay)
 			if !p.rest(delay, err) {
 				return

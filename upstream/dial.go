@@ -33,7 +33,11 @@ func dial(ctx context.Context, t Target, timeout time.Duration) (net.Conn, error
 	if err != nil || t.TLS == nil {
 		return conn, err
 	}
-	secure := tls.Client(conn, t.TLS)
+	settings := t.TLS
+	if t.Files != nil {
+		settings = t.Files.Client(settings)
+	}
+	secure := tls.Client(conn, settings)
 	if err := secure.HandshakeContext(ctx); err != nil {
 		conn.Close()
 		return nil, err

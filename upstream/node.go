@@ -53,6 +53,7 @@ type Node struct {
 	shared  map[Identity]*Pipe // with users, and idle
 	idle    *simplelru.LRU[Identity, *Pipe]
 	private map[*Pipe]struct{} // and retired shared ones
+	refused func(Identity, *ReplyError)
 }
 
 // NewNode returns a Node that connects when it is first asked to.
@@ -202,6 +203,24 @@ func (n *Node) RetireAnonymous() {
 		} else {
 			n.private[p] = struct{}{}
 		}
+	}
+}
+
+// OnRefused has f called, from then on, whenever Redis refuses an identity with which a connection is made, or made again.
+// f may run in several goroutines at once, and must not block.
+func (n *Node) OnRefused(f func(Identity, *ReplyError)) {
+	n.mu.Lock()
+	n.refused = f
+	n.mu.Unlock()
+}
+
+// tellRefused calls OnRefused's function if err is a refusal.
+func (n *Node) tellRefused(id Identity, err error) {
+	n.mu.Lock()
+	f := n.refused
+	n.mu.Unlock()
+	if re := refused(err); re != nil && f != nil {
+		f(id, re)
 	}
 }
 

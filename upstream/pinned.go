@@ -73,6 +73,7 @@ func (n *Node) pinNew(ctx context.Context, id Identity, to Receiver) (*Pinned, e
 		if ctx.Err() != nil && refused(err) == nil {
 			err = context.Cause(ctx)
 		}
+		n.tellRefused(id, err)
 		return nil, notSent(err)
 	}
 	p := &Pinned{node: n, conn: conn, Identity: id, to: to}

@@ -20,6 +20,13 @@ type Target struct {
 	Password string
 	DB       int
 	TLS      *tls.Config // nil: plain
+	Files    Renewer     // nil: TLS is used as it is
+}
+
+// Renewer has certificates and authorities that change while the proxy runs.
+type Renewer interface {
+	// Client returns base, unchanged itself, with what a new connection is to use.
+	Client(base *tls.Config) *tls.Config
 }
 
 // errTarget stands for every error of net/url: its own texts quote parts of the

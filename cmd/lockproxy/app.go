@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -13,6 +13,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/internal/session"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
+	"github.com/lockproxy/lockproxy/internal/tlsfiles"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
@@ -31,7 +32,8 @@ type app struct {
 	control   *upstream.Control
 	locks     *lock.Manager
 	server    *session.Server
-	listeners []net.Listener
+	doors     []door
+	files     []*tlsfiles.Files
 }
 
 // newApp builds all of it and opens the listeners; nothing runs yet but the embedded store.
@@ -53,7 +55,7 @@ func (a *app) build(ctx context.Context) (err error) {
 	}
 	url := cfg.Upstream
 	if url == "" {
-		if err = loopbackOnly(cfg.Listen); err != nil {
+		if err = loopbackOnly(slices.Concat(cfg.Listen, cfg.TLSListen)); err != nil {
 			return err
 		}
 		if a.store, err = startEmbedded(log); err != nil {
@@ -65,6 +67,9 @@ func (a *app) build(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("upstream: %w", err)
 	}
+	if err = a.secureUpstream(&target); err != nil {
+		return err
+	}
 	a.node = upstream.NewNode(target, upstream.NodeOptions{Logger: log})
 	a.control = upstream.NewControl(target, upstream.ControlOptions{Logger: log})
 	a.locks = lock.New(a.control, lock.Options{
@@ -73,18 +78,11 @@ func (a *app) build(ctx context.Context) (err error) {
 	})
 	a.server = session.NewServer(session.Options{
 		Node: a.node, Locks: a.locks, Service: upstream.Identity{User: target.User, Password: target.Password, DB: target.DB},
-		MaxClients: clientPlaces(cfg.MaxClients, openFiles(), log), MaxBulk: cfg.MaxBulk, MaxArgs: cfg.MaxArgs, MaxCommand: cfg.MaxCommand,
+		MaxClients: clientPlaces(cfg.MaxClients, openFiles(), log), MaxPerAddress: cfg.MaxPerAddress, MaxBulk: cfg.MaxBulk, MaxArgs: cfg.MaxArgs, MaxCommand: cfg.MaxCommand,
 		IdleTimeout: cfg.IdleTimeout, HandshakeTimeout: cfg.HandshakeTimeout,
 		Allow: cfg.Allow, Deny: cfg.Deny, Logger: log, Version: versionText(), Embedded: a.store != nil,
 	})
-	for _, address := range cfg.Listen {
-		ln, err := listen(address)
-		if err != nil {
-			return err
-		}
-		a.listeners = append(a.listeners, ln)
-	}
-	return nil
+	return a.open()
 }
 
 // run serves until ctx ends, then drains.
@@ -93,9 +91,12 @@ func (a *app) run(ctx context.Context) error {
 	lockCtx, endLocks := context.WithCancel(context.Background())
 	defer endLocks()
 	engine.Go(func() { a.runLocks(lockCtx) })
-	failed := make(chan error, len(a.listeners))
-	for _, ln := range a.listeners {
-		serving.Go(func() { a.serve(ln, failed) })
+	for _, f := range a.files {
+		engine.Go(func() { watchFiles(lockCtx, f) })
+	}
+	failed := make(chan error, len(a.doors))
+	for _, d := range a.doors {
+		serving.Go(func() { a.serve(d, failed) })
 	}
 	var err error
 	select {
@@ -108,7 +109,7 @@ func (a *app) run(ctx context.Context) error {
 	if drainErr := a.server.Shutdown(drainCtx); drainErr != nil {
 		a.log.Warn("not all clients had released their locks, these run out", "error", drainErr)
 	}
-	a.listeners = nil // Shutdown has closed them
+	a.doors = nil // Shutdown has closed them
 	endLocks()
 	hung := time.AfterFunc(lastReleases, a.control.Close)
 	engine.Wait()
@@ -124,17 +125,17 @@ func (a *app) runLocks(ctx context.Context) {
 	}
 }
 
-func (a *app) serve(ln net.Listener, failed chan<- error) {
-	a.log.Info("serving", "listen", ln.Addr().String(), "upstream", a.cfg.UpstreamName(), "version", versionText())
-	if err := a.server.Serve(ln); err != nil {
-		failed <- fmt.Errorf("serving %s: %w", ln.Addr(), err)
+func (a *app) serve(d door, failed chan<- error) {
+	a.log.Info("serving", "listen", d.Addr().String(), "tls", d.entry.TLS != nil, "upstream", a.cfg.UpstreamName(), "version", versionText())
+	if err := a.server.ServeEntry(d.Listener, d.entry); err != nil {
+		failed <- fmt.Errorf("serving %s: %w", d.Addr(), err)
 	}
 }
 
 // close stops what has been started, from the top down; the server has been shut down before.
 func (a *app) close() {
-	for _, ln := range a.listeners {
-		ln.Close()
+	for _, d := range a.doors {
+		d.Close()
 	}
 	if a.control != nil {
 		a.control.Close()

@@ -22,7 +22,7 @@ var stdOnly = []string{}
 // imports them.
 var table = []row{
 	{pkg: "cmd/lockproxy", floor: 6, what: "flags, wiring, signals, exit code",
-		may: []string{"internal/session", "commands", "internal/lock", "cluster", "upstream", "proto/resp", "scripts", "internal/telemetry", "internal/config"}},
+		may: []string{"internal/session", "commands", "internal/lock", "cluster", "upstream", "proto/resp", "scripts", "internal/telemetry", "internal/config", "internal/tlsfiles"}},
 	{pkg: "internal/session", floor: 5, what: "one client connection: read, order, reply, hang up",
 		may: []string{"commands", "internal/lock", "cluster", "upstream", "proto/resp", "internal/telemetry"}},
 	{pkg: "commands", floor: 4, what: "the table of verbs, their grammar and replies",
@@ -37,6 +37,7 @@ var table = []row{
 		libs: []string{"github.com/tidwall/redcon"}},
 	{pkg: "scripts", floor: 0, what: "one .lua a file, and the embed", libs: stdOnly},
 	{pkg: "internal/telemetry", floor: 0, what: "OpenTelemetry instruments: anyone may count"},
+	{pkg: "internal/tlsfiles", floor: 0, what: "certificates from files, reloaded", libs: stdOnly},
 	{pkg: "internal/config", floor: 0, what: "the operator's settings: cmd alone reads them"},
 
 	{pkg: "integration", floor: beside, what: "black-box tests against real servers", tree: true,

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/netip"
 	"net/url"
 	"strings"
 	"time"
@@ -29,6 +30,19 @@ type Config struct {
 	Listen   []string
 	File     string // the YAML file read; "" is none
 
+	TLSListen         []string
+	TLSCert           []string // with its key at the same place in TLSKey
+	TLSKey            []string
+	TLSClientCA       string
+	TLSClientAuth     string // no, optional or required; "" is required with a TLSClientCA, else no
+	ProxyProtocol     string // off or required
+	ProxyProtocolFrom []netip.Prefix
+
+	UpstreamTLSCA         string // "" is the system's
+	UpstreamTLSCert       string
+	UpstreamTLSKey        string
+	UpstreamTLSServerName string // "" is the upstream's host
+
 	LockWatchdogTimeout time.Duration
 	DisconnectGrace     time.Duration
 	DrainTimeout        time.Duration
@@ -40,6 +54,7 @@ type Config struct {
 	Threads             int // 0: half of the machine's processors
 
 	MaxClients       int
+	MaxPerAddress    int // 0 is no limit
 	MaxBulk          int // bytes
 	MaxArgs          int
 	MaxCommand       int           // bytes

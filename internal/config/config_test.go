@@ -23,6 +23,7 @@ func TestDefaults(t *testing.T) {
 	}
 	want := Config{
 		Listen:              []string{"127.0.0.1:6380"},
+		ProxyProtocol:       "off",
 		LockWatchdogTimeout: 30 * time.Second,
 		DrainTimeout:        30 * time.Second,
 		ImplicitReentry:     "auto",
@@ -211,5 +212,35 @@ func TestConfigurationPageIsFresh(t *testing.T) {
 	}
 	if string(page) != Markdown() {
 		t.Errorf("%s is stale: go test ./internal/config -update", path)
+	}
+}
+
+func TestTLSFaultsAreNamed(t *testing.T) {
+	for fault, args := range map[string]string{
+		"":                                       "--tls-listen :1 --tls-cert c --tls-key k --tls-client-ca a --proxy-protocol required --proxy-protocol-from 10.0.0.0/8,::1 --upstream rediss://r --upstream-tls-ca a --upstream-tls-cert c --upstream-tls-key k --upstream-tls-server-name n",
+		"listen: no address":                     "--listen=",
+		"tls-listen: needs tls-cert":             "--tls-listen :1",
+		`tls-listen: "unix:///x" is not`:         "--tls-listen unix:///x --tls-cert c --tls-key k",
+		`tls-listen: "127.0.0.1:6380" is named`:  "--tls-listen 127.0.0.1:6380 --tls-cert c --tls-key k",
+		"tls-key: there must be as many":         "--tls-listen :1 --tls-cert c,d --tls-key k",
+		"tls-cert, tls-key: do nothing":          "--tls-cert c --tls-key k",
+		"tls-client-ca, tls-client-auth: do not": "--tls-client-ca a",
+		"tls-client-auth: needs tls-client-ca":   "--tls-listen :1 --tls-cert c --tls-key k --tls-client-auth optional",
+		"tls-client-ca: does nothing":            "--tls-listen :1 --tls-cert c --tls-key k --tls-client-ca a --tls-client-auth no",
+		`tls-client-auth: "maybe"`:               "--tls-client-auth maybe",
+		"proxy-protocol-from: does nothing":      "--proxy-protocol-from ::1",
+		`proxy-protocol-from: "localhost"`:       "--proxy-protocol required --proxy-protocol-from localhost",
+		"upstream-tls-cert, upstream-tls-key":    "--upstream rediss://r --upstream-tls-cert c",
+		"do nothing without a rediss://":         "--upstream redis://r --upstream-tls-ca a",
+		"max-clients-per-address: -1":            "--max-clients-per-address -1",
+	} {
+		_, err := Parse(strings.Fields(args))
+		if fault == "" && err != nil || fault != "" && (err == nil || !strings.Contains(err.Error(), fault)) {
+			t.Errorf("%s: got %v, want %q", args, err, fault)
+		}
+	}
+	c, err := Parse(strings.Fields("--listen= --tls-listen :1 --tls-cert a,b --tls-key c --tls-key d --proxy-protocol required --proxy-protocol-from 10.1.2.3/8"))
+	if err != nil || len(c.Listen) != 0 || !reflect.DeepEqual(c.TLSKey, []string{"c", "d"}) || fmt.Sprint(c.ProxyProtocolFrom) != "[10.0.0.0/8]" {
+		t.Errorf("%v, %v", c, err)
 	}
 }

@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"math"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -28,6 +29,28 @@ var settings = []setting{
 		text(func(c *Config) *string { return &c.Upstream })},
 	{"listen", "127.0.0.1:6380", true, "Where clients connect: `host:port` or `unix:///path`; several are served at once. The embedded store listens on loopback only.",
 		list(func(c *Config) *[]string { return &c.Listen })},
+	{"tls-listen", "", true, "Where clients connect with TLS, 1.2 or newer: `host:port`. Beside `listen`, or instead with `--listen=`.",
+		list(func(c *Config) *[]string { return &c.TLSListen })},
+	{"tls-cert", "", true, "Certificate files for `tls-listen`, PEM, each with its chain. Of several a client gets the first that fits the name it asks for (SNI), else the first. Files changed are taken on within seconds, or at once on SIGHUP, and connections stay; what cannot be used is logged and the old stays.",
+		list(func(c *Config) *[]string { return &c.TLSCert })},
+	{"tls-key", "", true, "Their key files, in the same order.",
+		list(func(c *Config) *[]string { return &c.TLSKey })},
+	{"tls-client-ca", "", false, "The authorities, PEM, whose certificates clients show. Reloaded like `tls-cert`.",
+		text(func(c *Config) *string { return &c.TLSClientCA })},
+	{"tls-client-auth", "", false, "Must clients show a certificate? `no`, `optional` (one that is shown must be good) or `required`. Empty: `required` with `tls-client-ca`, else `no`.",
+		choice(func(c *Config) *string { return &c.TLSClientAuth }, "no", "optional", "required")},
+	{"proxy-protocol", "off", false, "`required`: each connection to a TCP listener begins with a PROXY protocol header, version 1 or 2, as a load balancer sends it, and the client's address is the one in it. A connection without is closed. `off`: headers are not understood.",
+		choice(func(c *Config) *string { return &c.ProxyProtocol }, "off", "required")},
+	{"proxy-protocol-from", "", true, "The balancers: addresses or networks such as `10.0.0.0/8`. Connections from elsewhere are closed. Empty: everyone who can connect is believed.",
+		networks(func(c *Config) *[]netip.Prefix { return &c.ProxyProtocolFrom })},
+	{"upstream-tls-ca", "", false, "The authorities, PEM, to trust with `rediss://`, instead of the system's. Like the two below it is reloaded for new connections when the file changes.",
+		text(func(c *Config) *string { return &c.UpstreamTLSCA })},
+	{"upstream-tls-cert", "", false, "The certificate, PEM, to show to a Redis with `tls-auth-clients`.",
+		text(func(c *Config) *string { return &c.UpstreamTLSCert })},
+	{"upstream-tls-key", "", false, "Its key.",
+		text(func(c *Config) *string { return &c.UpstreamTLSKey })},
+	{"upstream-tls-server-name", "", false, "The name Redis' certificate is for, which is also sent as SNI, where it is not the host of `upstream`.",
+		text(func(c *Config) *string { return &c.UpstreamTLSServerName })},
 	{"config", "", false, "A YAML file with any of these settings under their names; lists as YAML lists. An unknown name in it is an error.",
 		text(func(c *Config) *string { return &c.File })},
 
@@ -52,6 +75,8 @@ var settings = []setting{
 
 	{"max-clients", "10000", false, "Client connections served at once; more are told so and closed. Lowered at the start when the process may not open that many files and 128 others.",
 		number(func(c *Config) *int { return &c.MaxClients })},
+	{"max-clients-per-address", "0", false, "Client connections from one IP address; more are told so and closed. Unix sockets are not counted. 0: no limit.",
+		number(func(c *Config) *int { return &c.MaxPerAddress })},
 	{"max-bulk", "512mb", false, "Longest single argument of a command.",
 		size(func(c *Config) *int { return &c.MaxBulk })},
 	{"max-args", "1048576", false, "Most arguments of a command.",
@@ -91,6 +116,26 @@ func list(field func(*Config) *[]string) func(*Config, string) error {
 			}
 		}
 		*field(c) = items
+		return nil
+	}
+}
+
+// networks takes addresses for networks of one.
+func networks(field func(*Config) *[]netip.Prefix) func(*Config, string) error {
+	return func(c *Config, v string) error {
+		var words []string
+		_ = list(func(*Config) *[]string { return &words })(c, v) // never fails
+		*field(c) = nil
+		for _, word := range words {
+			p, err := netip.ParsePrefix(word)
+			if ip, alone := netip.ParseAddr(word); alone == nil {
+				p, err = ip.Prefix(ip.BitLen())
+			}
+			if err != nil {
+				return fmt.Errorf("%q is not an address or a network such as 10.0.0.0/8", word)
+			}
+			*field(c) = append(*field(c), p.Masked())
+		}
 		return nil
 	}
 }

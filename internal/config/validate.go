@@ -25,17 +25,8 @@ func (c Config) Validate() error {
 	if !validUpstream(c.Upstream) {
 		fault("upstream: not a redis://, rediss:// or unix:// URL (not shown, it may hold a password)")
 	}
-	if len(c.Listen) == 0 {
-		fault("listen: no address")
-	}
-	for i, addr := range c.Listen {
-		if err := validListen(addr); err != nil {
-			fault("listen: %w", err)
-		}
-		if slices.Contains(c.Listen[:i], addr) {
-			fault("listen: %q is named twice", addr)
-		}
-	}
+	faults = append(faults, c.listenFaults()...)
+	faults = append(faults, c.tlsFaults()...)
 	if c.MetricsListen != "" {
 		if err := validHostPort(c.MetricsListen); err != nil {
 			fault("metrics-listen: %w", err)
@@ -68,6 +59,9 @@ func (c Config) Validate() error {
 		if n.value < 1 {
 			fault("%s: %d is below 1", n.name, n.value)
 		}
+	}
+	if c.MaxPerAddress < 0 {
+		fault("max-clients-per-address: %d is below 0", c.MaxPerAddress)
 	}
 	if c.Threads < 0 {
 		fault("threads: %d is below 0", c.Threads)

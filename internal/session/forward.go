@@ -103,7 +103,7 @@ func (s *Session) noteTrouble(err error) {
 	case !errors.As(err, &reply):
 		s.srv.learnAgain()
 	case strings.HasPrefix(reply.Line, "WRONGPASS"):
-		s.guard.hangUp(lock.Left, "password not valid any more")
+		s.guard.hangUp(lock.Left, passwordGone)
 	}
 }
 

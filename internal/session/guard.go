@@ -240,7 +240,7 @@ func (g *guard) hangUp(how lock.CloseHow, why string) {
 // cut ends the connection at once, whatever the session is doing.
 func (g *guard) cut(how lock.CloseHow, why string) {
 	g.hangUp(how, why)
-	g.Conn.Close()
+	closeNow(g.Conn)
 }
 
 // whenOver has f called at the end of the connection, at once if it is over already; nil takes the call back.
@@ -262,7 +262,7 @@ func (g *guard) ending() (lock.CloseHow, string) {
 // readEnd sorts what ended the reading: has the client gone, or have we given it up?
 func readEnd(err error) (lock.CloseHow, string) {
 	switch {
-	case errors.Is(err, io.EOF):
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF): // the latter within a TLS record
 		return lock.Gone, "end of stream"
 	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
 		return lock.Gone, "reset by the client"

@@ -227,7 +227,29 @@ func (s *Session) reset([][]byte) {
 	s.name, s.noEvict, s.noTouch = "", false, false
 	s.mu.Unlock()
 	s.guard.in.SetLimits(s.srv.limitsFor(false))
+	if s.lowered = s.srv.mustAuth.Load(); s.lowered {
+		s.admitted = false
+		s.dropPipes() // one made before a password was set would still be let in
+	}
 	s.batch.out = resp.AppendSimple(s.batch.out, "RESET")
+}
+
+// stillFits holds what was read before RESET took effect, or begun to be read, to the limits of a client that must log
+// in. Redis closes a connection that breaks them; ours upstream is shared.
+func (s *Session) stillFits(args [][]byte) bool {
+	if s.ident.User != "" || s.ident.Password != "" {
+		s.lowered = false // it has logged in again
+		return true
+	}
+	err := s.srv.limitsFor(false).Check(args)
+	if err == nil {
+		return true
+	}
+	s.forward()
+	s.error("ERR " + err.Error())
+	s.flush()
+	s.guard.hangUp(lock.Left, err.Error())
+	return false
 }
 
 // quit is QUIT: the rest of the pipeline is not run, and the client counts as gone.

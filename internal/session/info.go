@@ -59,6 +59,7 @@ func (s *Server) section() string {
 	line("lockproxy_clients", s.sessionN.Load())
 	line("lockproxy_clients_accepted", telemetry.ClientsAccepted.Value())
 	line("lockproxy_clients_rejected", telemetry.ClientsRejected.Value())
+	line("lockproxy_entries_failed", telemetry.EntriesFailed.Value())
 	line("lockproxy_pipes", telemetry.Pipes.Value())
 	line("lockproxy_pipe_failures", telemetry.PipeFailures.Value())
 	line("lockproxy_forwarded", telemetry.Commands.Value())

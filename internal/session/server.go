@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -32,6 +33,7 @@ type Options struct {
 	Service upstream.Identity // who the lock scripts run as: user and password of the upstream's address
 
 	MaxClients       int // 0: no limit
+	MaxPerAddress    int // clients of one IP address; 0: no limit
 	MaxBulk          int // bytes of one argument
 	MaxArgs          int // arguments of one command
 	MaxCommand       int // bytes of one command
@@ -70,6 +72,10 @@ type Server struct {
 	listeners []*listener
 	sessions  map[int64]*Session
 	lastID    int64
+	taken     int                // places: sessions, and clients in a hand-shake
+	byAddress map[netip.Addr]int // places; empty without MaxPerAddress
+
+	refusals, failures seldom // in the log
 
 	loops    sync.WaitGroup // learner
 	running  sync.WaitGroup // sessions, from accept to redcon's last word
@@ -82,24 +88,31 @@ func NewServer(o Options) *Server {
 		o.Logger = slog.Default()
 	}
 	s := &Server{
-		o:        o,
-		log:      o.Logger,
-		limits:   resp.Limits{Args: o.MaxArgs, Bulk: o.MaxBulk, Command: o.MaxCommand},
-		start:    time.Now(),
-		relearn:  make(chan struct{}, 1),
-		drained:  make(chan struct{}),
-		sessions: make(map[int64]*Session),
-		memory:   newScriptMemory(),
-		lanes:    newScriptLanes(),
+		o:         o,
+		log:       o.Logger,
+		limits:    resp.Limits{Args: o.MaxArgs, Bulk: o.MaxBulk, Command: o.MaxCommand},
+		start:     time.Now(),
+		relearn:   make(chan struct{}, 1),
+		drained:   make(chan struct{}),
+		sessions:  make(map[int64]*Session),
+		memory:    newScriptMemory(),
+		lanes:     newScriptLanes(),
+		byAddress: make(map[netip.Addr]int),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.table.Store(newTable(o.Allow, o.Deny, nil))
+	if o.Node != nil {
+		o.Node.OnRefused(s.identityRefused)
+	}
 	return s
 }
 
 // Serve lets clients in from ln until Shutdown, and owns ln from then on. It may run for several listeners at once.
-func (s *Server) Serve(ln net.Listener) error {
-	l := &listener{Listener: ln, srv: s}
+func (s *Server) Serve(ln net.Listener) error { return s.ServeEntry(ln, Entry{}) }
+
+// ServeEntry is Serve for clients that go through e first.
+func (s *Server) ServeEntry(ln net.Listener, e Entry) error {
+	l := newListener(ln, s, e)
 	s.mu.Lock()
 	if s.draining.Load() {
 		s.mu.Unlock()
@@ -135,16 +148,15 @@ func (s *Server) ended(conn redcon.Conn, _ error) {
 	s.running.Done()
 }
 
-// admit gives a new connection its number and its session, or says that there are too many.
-func (s *Server) admit(raw net.Conn) *guard {
+// admit gives a new connection, which has its place, its number and its session.
+func (s *Server) admit(e entrant) *guard {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.o.MaxClients > 0 && len(s.sessions) >= s.o.MaxClients {
-		return nil
-	}
 	s.lastID++
-	g := newGuard(raw, s)
+	g := newGuard(e.conn, s)
+	g.opened = e.since
 	g.sess = newSession(s, g, s.lastID)
+	g.sess.place = e.place
 	s.sessions[s.lastID] = g.sess
 	s.running.Add(1)
 	s.sessionN.Add(1)
@@ -158,6 +170,7 @@ func (s *Server) forget(c *Session) {
 	s.mu.Lock()
 	delete(s.sessions, c.id)
 	s.mu.Unlock()
+	s.leavePlace(c.place)
 	s.sessionN.Add(-1)
 	telemetry.Clients.Add(-1)
 }

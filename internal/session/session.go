@@ -22,6 +22,7 @@ type Session struct {
 	id    int64
 	addr  string // the client's, as Redis writes it
 	laddr string
+	place place // given back in forget
 
 	mu      sync.Mutex
 	ident   upstream.Identity
@@ -38,6 +39,7 @@ type Session struct {
 	waiting atomic.Pointer[context.CancelCauseFunc] // unblocks the lock verb that waits; nil: none does
 	engine  atomic.Pointer[lock.Client]             // made for the first lock verb
 
+	lowered  bool // has gone back to the limits of those who must log in
 	admitted bool // Redis has let this identity run a command
 	shared   *upstream.Pipe
 	pin      *pinned // the connection upstream it has to itself; nil: none
@@ -129,6 +131,9 @@ func (s *Session) serve(first redcon.Command, rest []redcon.Command) {
 
 // command has one command run, its reply wanted or not.
 func (s *Session) command(cmd redcon.Command) {
+	if s.lowered && !s.stillFits(cmd.Args) {
+		return
+	}
 	if s.skip {
 		s.quietly(func() { s.dispatch(cmd) })
 		return

@@ -7,7 +7,8 @@ import "sync/atomic"
 var (
 	Clients         Gauge   // clients connected now
 	ClientsAccepted Counter // clients let in since the start
-	ClientsRejected Counter // clients turned away at --max-clients
+	ClientsRejected Counter // clients turned away at --max-clients or --max-clients-per-address
+	EntriesFailed   Counter // clients closed for their TLS hand-shake or PROXY header
 	Commands        Counter // commands forwarded to Redis as they came
 	Pipes           Gauge   // connections to Redis that carry clients' commands
 	Pinned          Gauge   // connections to Redis that one client has to itself, or had: idle ones count

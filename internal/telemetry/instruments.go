@@ -59,6 +59,7 @@ func (b *builder) observeAtomics() {
 	b.observeGauge("lockproxy.clients", "{client}", "Clients connected.", &Clients)
 	b.observeCounter("lockproxy.clients.accepted", "{client}", "Clients let in.", &ClientsAccepted)
 	b.observeCounter("lockproxy.clients.rejected", "{client}", "Clients turned away.", &ClientsRejected)
+	b.observeCounter("lockproxy.entries.failed", "{client}", "Clients closed for their TLS handshake or PROXY header.", &EntriesFailed)
 	b.observeCounter("lockproxy.commands.forwarded", "{command}", "Commands forwarded to Redis.", &Commands)
 	b.observeGauge("lockproxy.pipes", "{connection}", "Connections to Redis that carry clients' commands.", &Pipes)
 	b.observeGauge("lockproxy.pinned", "{connection}", "Connections to Redis that one client has to itself, idle ones too.", &Pinned)

@@ -108,6 +108,7 @@ func TestScrapeShowsWhatWasCounted(t *testing.T) {
 		"lockproxy_clients":                  &Clients,
 		"lockproxy_clients_accepted_total":   &ClientsAccepted,
 		"lockproxy_clients_rejected_total":   &ClientsRejected,
+		"lockproxy_entries_failed_total":     &EntriesFailed,
 		"lockproxy_commands_forwarded_total": &Commands,
 		"lockproxy_pipes":                    &Pipes,
 		"lockproxy_pipe_reconnects_total":    &PipeReconnects,

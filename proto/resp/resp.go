@@ -57,6 +57,20 @@ func (l Limits) filled() Limits {
 	return l
 }
 
+// Check judges a command that has been let through under other limits: the error is a [*ProtocolError], or nil.
+func (l Limits) Check(args [][]byte) error {
+	l = l.filled()
+	if err := l.checkArgs(int64(len(args))); err != nil {
+		return err
+	}
+	for _, a := range args {
+		if err := l.checkBulk(int64(len(a))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // checkArgs judges an announced number of arguments.
 func (l *Limits) checkArgs(n int64) error {
 	switch {

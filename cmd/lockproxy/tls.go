@@ -1,0 +1,103 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/lockproxy/lockproxy/internal/session"
+	"github.com/lockproxy/lockproxy/internal/tlsfiles"
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+// door is a listener, and what its clients go through first.
+type door struct {
+	net.Listener
+	entry session.Entry
+}
+
+// open opens all addresses; those of --tls-listen with TLS.
+func (a *app) open() error {
+	plain := session.Entry{ProxyHeader: a.cfg.ProxyProtocol == "required", ProxyFrom: a.cfg.ProxyProtocolFrom}
+	secure := plain
+	if len(a.cfg.TLSListen) > 0 {
+		files, err := a.keepFresh(tlsfiles.Names{Certs: a.cfg.TLSCert, Keys: a.cfg.TLSKey, CA: a.cfg.TLSClientCA})
+		if err != nil {
+			return fmt.Errorf("tls-listen: %w", err)
+		}
+		secure.TLS = files.Server(a.clientAuth())
+	}
+	for _, address := range a.cfg.Listen {
+		if err := a.openDoor(address, plain); err != nil {
+			return err
+		}
+	}
+	for _, address := range a.cfg.TLSListen {
+		if err := a.openDoor(address, secure); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *app) openDoor(address string, e session.Entry) error {
+	ln, err := listen(address)
+	if err == nil {
+		a.doors = append(a.doors, door{ln, e})
+	}
+	return err
+}
+
+func (a *app) clientAuth() tls.ClientAuthType {
+	switch {
+	case !a.cfg.AsksClients():
+		return tls.NoClientCert
+	case a.cfg.TLSClientAuth == "optional":
+		return tls.VerifyClientCertIfGiven
+	}
+	return tls.RequireAndVerifyClientCert
+}
+
+// secureUpstream gives the connections to a rediss:// upstream what --upstream-tls-… say.
+func (a *app) secureUpstream(t *upstream.Target) error {
+	if t.TLS == nil {
+		return nil
+	}
+	if name := a.cfg.UpstreamTLSServerName; name != "" {
+		t.TLS.ServerName = name
+	}
+	names := tlsfiles.Names{CA: a.cfg.UpstreamTLSCA}
+	if a.cfg.UpstreamTLSCert != "" {
+		names.Certs, names.Keys = []string{a.cfg.UpstreamTLSCert}, []string{a.cfg.UpstreamTLSKey}
+	}
+	if names.CA == "" && names.Certs == nil {
+		return nil
+	}
+	files, err := a.keepFresh(names)
+	if err != nil {
+		return fmt.Errorf("upstream-tls: %w", err)
+	}
+	t.Files = files
+	return nil
+}
+
+// keepFresh reads certificates that watchFiles is to keep fresh.
+func (a *app) keepFresh(n tlsfiles.Names) (*tlsfiles.Files, error) {
+	f, err := tlsfiles.Open(n, a.log)
+	if err == nil {
+		a.files = append(a.files, f)
+	}
+	return f, err
+}
+
+// watchFiles takes on new certificates until ctx ends, at once after a SIGHUP.
+func watchFiles(ctx context.Context, f *tlsfiles.Files) {
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP)
+	defer signal.Stop(hangup)
+	f.Watch(ctx, hangup)
+}

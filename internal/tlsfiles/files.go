@@ -1,0 +1,126 @@
+// Package tlsfiles keeps the certificates, keys and authorities of some PEM files, and takes new ones on when the
+// files change, without a restart.
+package tlsfiles
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// every is how often the files are looked at. They are compared by what is in them: modification times and watches
+// both miss some of the ways in which files are replaced, such as Kubernetes' exchange of a symlink two folders up.
+const every = time.Second
+
+// Names says which files there are; all of them are optional.
+type Names struct {
+	Certs, Keys []string // pairs: the key of Certs[i] is in Keys[i]; a certificate's chain follows it in its file
+	CA          string   // a bundle of authorities
+}
+
+// Files holds what was last found good. Any goroutine may use it.
+type Files struct {
+	names Names
+	log   *slog.Logger
+	now   atomic.Pointer[Material]
+
+	mu      sync.Mutex // one look at a time; guards all below
+	used    digest     // of what now holds
+	seen    digest     // found by the last look
+	refused digest     // found bad, and said so
+}
+
+type digest [sha256.Size]byte
+
+// Open reads the files for the first time. Its error names the file at fault.
+func Open(n Names, log *slog.Logger) (*Files, error) {
+	f := &Files{names: n, log: log}
+	contents, sum, err := n.read()
+	if err != nil {
+		return nil, err
+	}
+	m, err := n.parse(contents)
+	if err != nil {
+		return nil, err
+	}
+	f.used, f.seen = sum, sum
+	f.now.Store(m)
+	return f, nil
+}
+
+// Now is what the files held when they were last good.
+func (f *Files) Now() *Material { return f.now.Load() }
+
+// Watch looks at the files from time to time, and at once for each value from ask, until ctx ends.
+func (f *Files) Watch(ctx context.Context, ask <-chan os.Signal) {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			f.look(false)
+		case <-ask:
+			f.look(true)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// look takes on what is new. A file may be half written, or one of a pair only: unless atOnce, what is new must be
+// found the same twice, and whatever does not fit together leaves the old in place.
+func (f *Files) look(atOnce bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	contents, sum, err := f.names.read()
+	settled := sum == f.seen
+	f.seen = sum
+	switch {
+	case sum == f.used:
+		f.refused = digest{}
+		return
+	case !settled && !atOnce, sum == f.refused:
+		return
+	}
+	var m *Material
+	if err == nil {
+		m, err = f.names.parse(contents)
+	}
+	if err != nil {
+		f.refused = sum
+		f.log.Warn("certificates have changed but cannot be used, the old ones stay", "error", err)
+		return
+	}
+	f.used, f.refused = sum, digest{}
+	f.now.Store(m)
+	f.log.Info("certificates reloaded", "certificates", f.names.Certs, "ca", f.names.CA)
+}
+
+// read returns the contents of all files, certificates first, then keys, then the CA. An error has a digest as well.
+func (n Names) read() (contents [][]byte, sum digest, err error) {
+	hash := sha256.New()
+	for _, name := range n.all() {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			return nil, sha256.Sum256([]byte("error: " + err.Error())), err
+		}
+		fmt.Fprintf(hash, "%d:", len(b))
+		hash.Write(b)
+		contents = append(contents, b)
+	}
+	hash.Sum(sum[:0])
+	return contents, sum, nil
+}
+
+func (n Names) all() []string {
+	all := append(append([]string(nil), n.Certs...), n.Keys...)
+	if n.CA != "" {
+		all = append(all, n.CA)
+	}
+	return all
+}

@@ -1,0 +1,257 @@
+package tlsfiles
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/testredis"
+)
+
+func open(t *testing.T, n Names) (*Files, *bytes.Buffer) {
+	t.Helper()
+	var log bytes.Buffer
+	f, err := Open(n, slog.New(slog.NewTextHandler(&log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f, &log
+}
+
+func name(f *Files, i int) string { return f.Now().Certificates[i].Leaf.Subject.CommonName }
+
+func write(t *testing.T, path string, b []byte) {
+	t.Helper()
+	if err := os.WriteFile(path, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func read(t *testing.T, path string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func TestNewFilesAreTakenOn(t *testing.T) {
+	a := testredis.NewAuthority(t)
+	cert, key := a.Issue("one")
+	f, log := open(t, Names{Certs: []string{cert}, Keys: []string{key}, CA: a.File})
+	before := f.Now()
+	f.look(false)
+	f.look(false)
+	if f.Now() != before || log.Len() > 0 {
+		t.Errorf("nothing has changed: %s", log)
+	}
+	a.IssueTo(cert, key, "two")
+	if f.look(false); name(f, 0) != "one" {
+		t.Error("taken on at first sight, which may be of half a file")
+	}
+	if f.look(false); name(f, 0) != "two" || strings.Count(log.String(), "reloaded") != 1 {
+		t.Errorf("still %s: %s", name(f, 0), log)
+	}
+	a.IssueTo(cert, key, "three")
+	if f.look(true); name(f, 0) != "three" {
+		t.Error("an operator's word was not taken")
+	}
+}
+
+func TestBadFilesLeaveTheOld(t *testing.T) {
+	a, other := testredis.NewAuthority(t), testredis.NewAuthority(t)
+	cert, key := a.Issue("old")
+	goodCert, goodKey, goodCA := read(t, cert), read(t, key), read(t, a.File)
+	newCert, newKey := other.Issue("new")
+	two := append(bytes.Clone(goodCA), read(t, other.File)...)
+	for what, change := range map[string]func(){
+		"half a pair":        func() { write(t, cert, read(t, newCert)) },
+		"half a certificate": func() { write(t, cert, goodCert[:len(goodCert)/2]) },
+		"empty key":          func() { write(t, key, nil) },
+		"no key":             func() { os.Remove(key) },
+		"half a CA":          func() { write(t, a.File, goodCA[:len(goodCA)/2]) },
+		"one CA and a half":  func() { write(t, a.File, two[:len(two)-40]) },
+		"no CA in it":        func() { write(t, a.File, []byte("# to be done\n")) },
+		"broken CA":          func() { write(t, a.File, []byte("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")) },
+	} {
+		f, log := open(t, Names{Certs: []string{cert}, Keys: []string{key}, CA: a.File})
+		before := f.Now()
+		change()
+		for range 5 {
+			f.look(false)
+		}
+		f.look(true)
+		if f.Now() != before || strings.Count(log.String(), "the old ones stay") != 1 {
+			t.Errorf("%s: said %q", what, log)
+		}
+		write(t, cert, goodCert)
+		write(t, key, goodKey)
+		write(t, a.File, goodCA)
+		f.look(false)
+		if f.look(false); f.Now() != before {
+			t.Errorf("%s: the old ones again are taken for new", what)
+		}
+		write(t, cert, read(t, newCert))
+		write(t, key, read(t, newKey))
+		f.look(false)
+		if f.look(false); name(f, 0) != "new" {
+			t.Errorf("%s: no others are taken on afterwards: %q", what, log)
+		}
+		write(t, cert, goodCert)
+		write(t, key, goodKey)
+	}
+	for _, n := range []Names{
+		{Certs: []string{cert}, Keys: []string{newKey}}, {CA: key}, {CA: cert + "x"}, {Certs: []string{"x"}, Keys: []string{key}},
+	} {
+		if _, err := Open(n, slog.Default()); err == nil {
+			t.Errorf("%v: opened", n)
+		}
+	}
+}
+
+// As Kubernetes mounts secrets: the file is a link into ..data, which is a link that is exchanged.
+func TestExchangedLinks(t *testing.T) {
+	a, dir := testredis.NewAuthority(t), t.TempDir()
+	at := func(parts ...string) string { return filepath.Join(append([]string{dir}, parts...)...) }
+	for _, version := range []string{"v1", "v2"} {
+		if err := os.Mkdir(at(version), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		a.IssueTo(at(version, "tls.crt"), at(version, "tls.key"), version)
+	}
+	link := func(to, from string) {
+		if err := os.Symlink(to, from); err != nil {
+			t.Fatal(err)
+		}
+	}
+	link("v1", at("..data"))
+	link("..data/tls.crt", at("tls.crt"))
+	link("..data/tls.key", at("tls.key"))
+	f, log := open(t, Names{Certs: []string{at("tls.crt")}, Keys: []string{at("tls.key")}})
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	ask := make(chan os.Signal)
+	go func() {
+		defer close(done)
+		f.Watch(ctx, ask)
+	}()
+	link("v2", at("..tmp"))
+	if err := os.Rename(at("..tmp"), at("..data")); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(20 * time.Second); name(f, 0) != "v2"; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("never taken on")
+		}
+	}
+	a.IssueTo(at("v2", "tls.crt"), at("v2", "tls.key"), "v3")
+	ask <- syscall.SIGHUP
+	ask <- syscall.SIGHUP // the first has been done when the second is received
+	if name(f, 0) != "v3" {
+		t.Error("asked, and did not look")
+	}
+	stop()
+	<-done
+	if strings.Contains(log.String(), "the old ones stay") {
+		t.Error(log)
+	}
+}
+
+// handshake tries c against s and returns the name of the certificate shown, or the first error.
+func handshake(s, c *tls.Config) (string, error) {
+	there, here := net.Pipe()
+	defer there.Close()
+	defer here.Close()
+	server, client := tls.Server(there, s), tls.Client(here, c)
+	served := make(chan error, 1)
+	go func() {
+		err := server.Handshake()
+		served <- err
+		there.Close()
+	}()
+	err := client.Handshake()
+	if err != nil {
+		here.Close()
+		<-served
+		return "", err
+	}
+	shown := client.ConnectionState().PeerCertificates[0].Subject.CommonName
+	_, _ = client.Read(make([]byte, 1)) // in TLS 1.3 the server's verdict comes afterwards
+	return shown, <-served
+}
+
+func TestHandshakes(t *testing.T) {
+	a, other := testredis.NewAuthority(t), testredis.NewAuthority(t)
+	cert1, key1 := a.Issue("one.test")
+	cert2, key2 := a.Issue("two.test", "*.two.test")
+	f, _ := open(t, Names{Certs: []string{cert1, cert2}, Keys: []string{key1, key2}, CA: a.File})
+	mine := a.Client("client")
+	for _, c := range []struct {
+		what   string
+		auth   tls.ClientAuthType
+		change func(*tls.Config)
+		want   string // "": refused
+	}{
+		{"first name", tls.NoClientCert, func(c *tls.Config) { c.ServerName = "one.test" }, "one.test"},
+		{"second name", tls.NoClientCert, func(c *tls.Config) { c.ServerName = "two.test" }, "two.test"},
+		{"a name below it", tls.NoClientCert, func(c *tls.Config) { c.ServerName = "x.two.test" }, "two.test"},
+		{"another name", tls.NoClientCert, func(c *tls.Config) { c.ServerName, c.InsecureSkipVerify = "three.test", true }, "one.test"},
+		{"no name", tls.NoClientCert, func(c *tls.Config) { c.InsecureSkipVerify = true }, "one.test"},
+		{"TLS 1.2", tls.NoClientCert, func(c *tls.Config) { c.ServerName, c.MaxVersion = "one.test", tls.VersionTLS12 }, "one.test"},
+		{"TLS 1.1", tls.NoClientCert, func(c *tls.Config) {
+			c.ServerName, c.MinVersion, c.MaxVersion = "one.test", tls.VersionTLS10, tls.VersionTLS11
+		}, ""},
+		{"with one, required", tls.RequireAndVerifyClientCert, func(c *tls.Config) { c.ServerName = "one.test" }, "one.test"},
+		{"without, required", tls.RequireAndVerifyClientCert, func(c *tls.Config) { c.ServerName, c.Certificates = "one.test", nil }, ""},
+		{"without, optional", tls.VerifyClientCertIfGiven, func(c *tls.Config) { c.ServerName, c.Certificates = "one.test", nil }, "one.test"},
+		{"a stranger's, optional", tls.VerifyClientCertIfGiven, func(c *tls.Config) {
+			c.ServerName = "one.test"
+			c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+				return &other.Client("client").Certificates[0], nil
+			}
+		}, ""},
+	} {
+		conf := mine.Clone()
+		c.change(conf)
+		got, err := handshake(f.Server(c.auth), conf)
+		if c.want == "" && err == nil || c.want != "" && (err != nil || got != c.want) {
+			t.Errorf("%s: got %q, %v; want %q", c.what, got, err, c.want)
+		}
+	}
+}
+
+// The authority of clients is exchanged: those of the old one are refused, sessions to resume or not.
+func TestClientAuthorityIsReloaded(t *testing.T) {
+	a, b := testredis.NewAuthority(t), testredis.NewAuthority(t)
+	cert, key := a.Issue("proxy.test")
+	f, _ := open(t, Names{Certs: []string{cert}, Keys: []string{key}, CA: a.File})
+	server := f.Server(tls.RequireAndVerifyClientCert)
+	old, fresh := a.Client("client"), b.Client("client")
+	fresh.RootCAs = a.Pool
+	for _, c := range []*tls.Config{old, fresh} {
+		c.ServerName, c.ClientSessionCache = "proxy.test", tls.NewLRUClientSessionCache(1)
+	}
+	if _, err := handshake(server, old); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := handshake(server, fresh); err == nil {
+		t.Error("a certificate of an authority not trusted yet")
+	}
+	write(t, a.File, read(t, b.File))
+	f.look(true)
+	if _, err := handshake(server, old); err == nil {
+		t.Error("a certificate of an authority not trusted any more")
+	}
+	if _, err := handshake(server, fresh); err != nil {
+		t.Error(err)
+	}
+}

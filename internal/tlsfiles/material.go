@@ -1,0 +1,99 @@
+package tlsfiles
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+)
+
+// Material is what the files held at one moment. It is never changed.
+type Material struct {
+	Certificates []tls.Certificate // the first one is for clients that name no server, or an unknown one
+	Authorities  *x509.CertPool    // nil: no CA file
+}
+
+// parse reads contents in the order of read.
+func (n Names) parse(contents [][]byte) (*Material, error) {
+	m := &Material{}
+	for i, name := range n.Certs {
+		pair, err := tls.X509KeyPair(contents[i], contents[len(n.Certs)+i])
+		if err != nil {
+			return nil, fmt.Errorf("%s and %s: %w", name, n.Keys[i], err)
+		}
+		m.Certificates = append(m.Certificates, pair)
+	}
+	if n.CA == "" {
+		return m, nil
+	}
+	var err error
+	if m.Authorities, err = authorities(contents[len(contents)-1]); err != nil {
+		return nil, fmt.Errorf("%s: %w", n.CA, err)
+	}
+	return m, nil
+}
+
+// authorities reads a bundle, all of it: x509's own AppendCertsFromPEM passes over what it does not understand, and so
+// would take half a file for a whole one.
+func authorities(bundle []byte) (*x509.CertPool, error) {
+	pool, some := x509.NewCertPool(), false
+	for {
+		block, rest := pem.Decode(bundle)
+		if block == nil {
+			break
+		}
+		bundle = rest
+		if block.Type != "CERTIFICATE" {
+			continue
+		}
+		cert, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return nil, err
+		}
+		pool.AddCert(cert)
+		some = true
+	}
+	switch {
+	case bytes.Contains(bundle, []byte("-----BEGIN")):
+		return nil, errors.New("ends within a certificate")
+	case !some:
+		return nil, errors.New("holds no certificate")
+	}
+	return pool, nil
+}
+
+// Server is a server's configuration that always uses the newest material: each client is given the first certificate
+// that fits the name it asks for. With an auth that looks at certificates, a CA file is needed.
+func (f *Files) Server(auth tls.ClientAuthType) *tls.Config {
+	return &tls.Config{
+		MinVersion: tls.VersionTLS12,
+		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+			now := f.Now()
+			return &tls.Config{
+				MinVersion:   tls.VersionTLS12,
+				Certificates: now.Certificates,
+				ClientCAs:    now.Authorities,
+				ClientAuth:   auth,
+				// A session resumed would let a client in by a certificate whose authority has been taken away.
+				SessionTicketsDisabled: auth != tls.NoClientCert,
+			}, nil
+		},
+	}
+}
+
+// Client returns base with the newest material: the authorities to trust instead of the system's, and the first
+// certificate to show, whatever the server says it would like.
+func (f *Files) Client(base *tls.Config) *tls.Config {
+	c, now := base.Clone(), f.Now()
+	if now.Authorities != nil {
+		c.RootCAs = now.Authorities
+	}
+	if len(now.Certificates) > 0 {
+		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			return &now.Certificates[0], nil
+		}
+	}
+	return c
+}
