@@ -36,9 +36,9 @@ bench: ## lockproxy beside Redis and twemproxy on this machine; ARGS="…" for i
 	@.ci/need redis-server redis-benchmark nutcracker
 	go run ./bench $(ARGS)
 
-interop: ## clients of every language found here, against a real Redis
+interop: ## clients of every language found here, through the proxy
 	@.ci/need redis-server redis-cli
-	@missing=; for tool in go python3 node java ruby php dotnet cargo; do \
+	@missing=; for tool in go python3 node npm java mvn cargo cc make ruby gem php; do \
 		if command -v $$tool >/dev/null; then echo "interop: found $$tool ($$(command -v $$tool))"; \
 		else missing="$$missing $$tool"; fi; done; \
 	if [ -n "$$missing" ]; then echo "interop: *** MISSING, not tested:$$missing ***"; fi

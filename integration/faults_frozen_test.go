@@ -141,7 +141,7 @@ func TestRedisFrozenForLongerThanALease(t *testing.T) {
 func TestLossIsToldWhileRedisIsFrozen(t *testing.T) {
 	server := testredis.Start(t)
 	p := startProxy(t, server.URL(), "--lock-watchdog-timeout", "2s")
-	w := dial3(t, p.Addr())
+	w := dialHearing(t, p.Addr())
 	if got := w.do("LOCK", "k"); got != "+OK\r\n" {
 		t.Fatal(got)
 	}

@@ -141,7 +141,7 @@ func TestLockAgainAfterUnconfirmedRenewal(t *testing.T) {
 	server := testredis.Start(t)
 	between := testredis.NewProxy(t, server.Addr())
 	p := startProxy(t, "redis://"+between.Addr(), "--lock-watchdog-timeout", "2s")
-	w := dial3(t, p.Addr())
+	w := dialHearing(t, p.Addr())
 	if got := w.do("LOCK", "k"); got != "+OK\r\n" {
 		t.Fatal(got)
 	}

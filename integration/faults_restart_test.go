@@ -22,7 +22,7 @@ func settleIn(t *testing.T, p *proxy) (all []*resident) {
 	for i := range 12 {
 		r := &resident{key: fmt.Sprint("k", i), push: i%2 == 1}
 		if r.w = dial(t, p.Addr()); r.push {
-			r.w = dial3(t, p.Addr())
+			r.w = dialHearing(t, p.Addr())
 		}
 		if i%4 >= 2 {
 			r.owner = []string{"OWNER", fmt.Sprint("o", i)}

@@ -78,7 +78,7 @@ func TestLossIsReported(t *testing.T) {
 	t.Parallel()
 	s := testredis.Start(t)
 	p := startProxy(t, s.URL(), "--lock-watchdog-timeout", "1500ms")
-	old, modern := dial(t, p.Addr()), dial3(t, p.Addr())
+	old, modern := dial(t, p.Addr()), dialHearing(t, p.Addr())
 	other := dial(t, p.Addr())
 	for _, c := range []struct {
 		name   string
@@ -163,7 +163,7 @@ func TestMaxHold(t *testing.T) {
 	t.Parallel()
 	s := testredis.Start(t)
 	p := startProxy(t, s.URL(), "--lock-watchdog-timeout", "600ms", "--max-hold", "1500ms")
-	w := dial3(t, p.Addr())
+	w := dialHearing(t, p.Addr())
 	expect(t, w, "+OK\r\n", "LOCK", "k")
 	taken := time.Now()
 	if got, want := w.read(), lostPush("k", "max-hold"); got != want {

@@ -43,6 +43,14 @@ func dial3(t testing.TB, addr string) *wire {
 	return w
 }
 
+// dialHearing is dial3 for a client that is told of lost locks.
+func dialHearing(t testing.TB, addr string) *wire {
+	t.Helper()
+	w := dial3(t, addr)
+	expect(t, w, "+OK\r\n", "CLIENT", "CAPA", "lock-lost")
+	return w
+}
+
 // do sends one command and returns its raw reply; a broken connection fails the test.
 func (w *wire) do(args ...string) string {
 	w.t.Helper()

@@ -157,6 +157,7 @@ func (s *Session) objection(probe ...string) (line string) {
 
 var clientHelpLines = []string{
 	"CLIENT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+	"CAPA <capability> [<capability> ...]", "    Say what this client can take: lock-lost, the push of a lost lock.",
 	"GETNAME", "    Return the name of the current connection.",
 	"ID", "    Return the ID of the current connection.",
 	"INFO", "    Return information about the current client connection.",

@@ -224,7 +224,7 @@ func (s *Session) reset([][]byte) {
 	s.speakUp()
 	s.identity(s.srv.fresh())
 	s.mu.Lock()
-	s.name, s.noEvict, s.noTouch = "", false, false
+	s.name, s.noEvict, s.noTouch, s.heeds = "", false, false, false
 	s.mu.Unlock()
 	s.guard.in.SetLimits(s.srv.limitsFor(false))
 	if s.lowered = s.srv.mustAuth.Load(); s.lowered {

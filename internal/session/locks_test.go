@@ -110,6 +110,7 @@ func TestLossIsPushedToRESP3Only(t *testing.T) {
 	p := startProxy(t, server.URL(), nil)
 	three, two := dialWire(t, p.addr), dialWire(t, p.addr)
 	three.do("HELLO", "3")
+	three.expect("+OK\r\n", "CLIENT", "CAPA", "redirect", "Lock-Lost")
 	for _, w := range []*wire{three, two} {
 		key := w.conn.LocalAddr().String()
 		w.expect("+OK\r\n", "LOCK", key)

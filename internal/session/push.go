@@ -8,12 +8,12 @@ import (
 // pushQueue bounds what waits for a client that does not read. Losses beyond it are not pushed; the verbs tell them.
 const pushQueue = 128
 
-// push queues the news of a lost lock for a client that speaks RESP3. It never blocks: a pusher is started when
+// push queues the news of a lost lock for a client that can take it. It never blocks: a pusher is started when
 // there is something to write, and goes when there is nothing more.
 func (s *Session) push(l lock.Loss) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed || s.ident.Proto != 3 || len(s.queue) >= pushQueue {
+	if s.closed || !s.hears() || len(s.queue) >= pushQueue {
 		return
 	}
 	s.queue = append(s.queue, l)

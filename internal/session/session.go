@@ -30,6 +30,7 @@ type Session struct {
 	lib     [2]string // name and version of the client library
 	noEvict bool
 	noTouch bool
+	heeds   bool // it asked for the news of lost locks
 	queue   []lock.Loss
 	pusher  chan struct{} // closed when the pusher at work has gone; nil: none at work
 	closed  bool          // no pushes any more

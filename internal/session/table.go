@@ -81,7 +81,7 @@ var (
 		// An interactive session with Redis' script debugger.
 		"SCRIPT|DEBUG",
 		// State of the connection that only Redis' kin have.
-		"CLIENT|CAPA", "CLIENT|IMPORT-SOURCE",
+		"CLIENT|IMPORT-SOURCE",
 	}
 
 	answered = []command{
@@ -105,6 +105,7 @@ var (
 		{name: "client|setname", arity: 3, run: (*Session).clientSetName},
 		{name: "client|getname", arity: 2, run: (*Session).clientGetName},
 		{name: "client|setinfo", arity: 4, run: (*Session).clientSetInfo},
+		{name: "client|capa", arity: -3, run: (*Session).clientCapa},
 		{name: "client|info", arity: 2, run: (*Session).clientInfo},
 		{name: "client|list", arity: -2, run: (*Session).clientList},
 		{name: "client|kill", arity: -3, run: (*Session).clientKill},

@@ -1,0 +1,166 @@
+// node-redis through lockproxy: every step prints "ok <step>", and the first failure ends the program.
+import assert from 'node:assert/strict';
+import { randomUUID } from 'node:crypto';
+import { createInterface } from 'node:readline';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { createClient, createClientPool, WatchError } from 'redis';
+
+const url = `redis://${process.env.LOCKPROXY_ADDR}`;
+const parts = (process.env.PARTS ?? 'data,locks').split(',');
+const answers = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
+const ok = (step) => console.log('ok', step);
+
+async function connect(options = {}) {
+  const client = createClient({ url, RESP: 3, ...options });
+  client.on('error', () => {}); // the command that failed says it
+  return client.connect();
+}
+
+// lose asks whoever runs this program to delete the lock behind the proxy's back, and waits until the proxy has noticed.
+async function lose(key) {
+  console.log('lose', key);
+  await answers.next();
+}
+
+async function handshake(r) {
+  const about = await r.sendCommand(['CLIENT', 'INFO']); // HELLO 3 and CLIENT SETINFO were sent by node-redis itself
+  assert.match(about, / resp=3/);
+  if (about.includes('lib-name')) assert.match(about, / lib-name=node-redis /);
+  ok('handshake');
+}
+
+async function data(r) {
+  await r.set('greeting', 'hello', { expiration: { type: 'EX', value: 60 } });
+  assert.equal(await r.get('greeting'), 'hello');
+  assert.equal(await r.get('nothing'), null);
+  assert.equal(await r.incrBy('n', 42), 42);
+  ok('strings');
+
+  assert.equal(await r.hSet('user', { name: 'Ada', born: 1815 }), 2);
+  assert.deepEqual({ ...await r.hGetAll('user') }, { name: 'Ada', born: '1815' });
+  ok('hashes');
+
+  const replies = await Promise.all( // what is sent in one turn travels as one pipeline
+    Array.from({ length: 1000 }, (_, i) => [r.set(`p:${i}`, i), r.get(`p:${i}`)]).flat());
+  assert.equal(replies[1999], '999');
+  ok('pipeline');
+
+  assert.deepEqual(await r.multi().set('a', 1).incr('a').get('a').exec(), ['OK', 2, '2']);
+  ok('transaction');
+
+  const other = await connect();
+  await other.watch('a');
+  await r.set('a', 'changed by another');
+  await assert.rejects(other.multi().set('a', 'lost update').exec(), WatchError);
+  assert.equal(await r.get('a'), 'changed by another');
+  ok('watch');
+
+  const heard = [];
+  await other.subscribe('news', (message) => heard.push(message));
+  assert.equal(await r.publish('news', 'extra'), 1);
+  await until(() => heard.length === 1);
+  await other.unsubscribe('news');
+  assert.equal(await other.get('a'), 'changed by another');
+  assert.deepEqual(heard, ['extra']);
+  ok('pubsub');
+
+  assert.equal(await other.blPop('queue', 1), null);
+  const job = other.blPop('queue', 4);
+  await sleep(300);
+  await r.rPush('queue', 'job');
+  assert.deepEqual({ ...await job }, { key: 'queue', element: 'job' });
+  ok('blocking');
+
+  assert.deepEqual(await r.eval('return {KEYS[1], ARGV[1]}', { keys: ['k'], arguments: ['v'] }), ['k', 'v']);
+  const sha = await r.scriptLoad('return tonumber(ARGV[1]) * 2');
+  assert.equal(await r.evalSha(sha, { arguments: ['21'] }), 42);
+  await r.scriptFlush();
+  await assert.rejects(r.evalSha(sha, { arguments: ['21'] }), /^Error: NOSCRIPT|NOSCRIPT/);
+  ok('scripts');
+  await other.close();
+
+  const cached = await connect({ clientSideCache: { ttl: 0, maxEntries: 100 } }); // CLIENT TRACKING ON
+  await r.set('cached', 'old');
+  assert.equal(await cached.get('cached'), 'old');
+  assert.equal(await cached.get('cached'), 'old');
+  await r.set('cached', 'new');
+  await until(async () => await cached.get('cached') === 'new');
+  await cached.close();
+  ok('caching');
+}
+
+async function until(happened) {
+  for (let i = 0; i < 500; i++) {
+    if (await happened()) return;
+    await sleep(10);
+  }
+  assert.fail('never happened');
+}
+
+// critical adds one to a counter in two steps, which only the lock makes safe: the way for pools.
+async function critical(pool, key) {
+  const owner = randomUUID();
+  while (!await pool.sendCommand(['LOCK', key, 'OWNER', owner, 'ONCE', 'BLOCK', '2000']));
+  try {
+    await pool.set('counter', Number(await pool.get('counter')) + 1);
+  } finally {
+    await pool.sendCommand(['UNLOCK', key, 'OWNER', owner]);
+  }
+}
+
+async function locks(r) {
+  const mine = await connect(); // the lock ends with this connection
+  assert.equal(await mine.sendCommand(['LOCK', 'plain']), 'OK');
+  await assert.rejects(mine.sendCommand(['LOCK', 'plain']), /OWNERREQUIRED/);
+  assert.equal(await mine.sendCommand(['LOCK', 'plain', 'SELF']), 'OK');
+  assert.equal(await mine.sendCommand(['UNLOCK', 'plain']), 0);
+  assert.equal(await mine.sendCommand(['UNLOCK', 'plain']), 1);
+  await assert.rejects(mine.sendCommand(['UNLOCK', 'plain']), /NOTHELD/);
+  ok('lock');
+
+  // A LOCK that waits holds up its connection: in a pool it keeps nobody else waiting.
+  const pool = await createClientPool({ url, RESP: 3 }, { maximum: 16 }).connect();
+  await r.set('counter', 0);
+  await Promise.all(Array.from({ length: 8 }, async () => {
+    for (let i = 0; i < 10; i++) await critical(pool, 'section');
+  }));
+  assert.equal(await r.get('counter'), '80');
+  await pool.close();
+  ok('owner');
+
+  // Contention: nil at once, then a wait that the other's UNLOCK ends.
+  const other = await connect();
+  assert.equal(await mine.sendCommand(['LOCK', 'busy']), 'OK');
+  assert.equal(await other.sendCommand(['LOCK', 'busy']), null);
+  const granted = other.sendCommand(['LOCK', 'busy', 'BLOCK', '4000']);
+  await sleep(300);
+  await mine.sendCommand(['UNLOCK', 'busy']);
+  assert.equal(await granted, 'OK');
+  ok('contention');
+
+  // BLOCK shorter than the client's patience: nil. Longer: it hangs up, and the wait ends with it.
+  assert.equal(await r.sendCommand(['LOCK', 'busy', 'OWNER', 'late', 'BLOCK', '300']), null);
+  const hasty = await connect({ socket: { socketTimeout: 500, reconnectStrategy: false } });
+  await assert.rejects(hasty.sendCommand(['LOCK', 'busy', 'OWNER', 'hasty', 'ONCE', 'BLOCK', '60000']));
+  assert.equal(await other.sendCommand(['UNLOCK', 'busy']), 1);
+  assert.equal(await r.sendCommand(['LOCK', 'busy', 'OWNER', 'late', 'BLOCK', '4000']), 'OK');
+  assert.equal(await r.sendCommand(['UNLOCK', 'busy', 'OWNER', 'late']), 1);
+  ok('block');
+
+  // The news of a lost lock arrives while the connection is idle: later replies must be the right ones. node-redis has no
+  // handler for it.
+  assert.equal(await r.sendCommand(['LOCK', 'lost', 'OWNER', 'me']), 'OK');
+  await lose('lost');
+  for (let i = 0; i < 20; i++) {
+    assert.deepEqual(await Promise.all([r.set('after', i), r.get('after'), r.echo('x')]), ['OK', `${i}`, 'x']);
+  }
+  await assert.rejects(r.sendCommand(['UNLOCK', 'lost', 'OWNER', 'me']), /LOCKLOST/);
+  ok('lost');
+  await Promise.all([mine.close(), other.close()]);
+}
+
+const r = await connect();
+await handshake(r);
+if (parts.includes('data')) await data(r);
+if (parts.includes('locks')) await locks(r);
+process.exit(0);

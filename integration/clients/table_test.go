@@ -1,0 +1,67 @@
+package clients
+
+var clients = []client{
+	{
+		name: "redis-py", tools: []string{"python3"}, push: true,
+		fetch: [][]string{
+			{"python3", "-m", "venv", "venv"},
+			{"venv/bin/pip", "install", "-q", "-r", "requirements.txt"},
+		},
+		run: []string{"venv/bin/python", "main.py"},
+	},
+	{
+		name: "node-redis", tools: []string{"node", "npm"}, caching: true,
+		fetch: [][]string{{"npm", "ci", "--no-audit", "--no-fund"}},
+		run:   []string{"node", "main.mjs"},
+	},
+	{
+		name: "ioredis", tools: []string{"node", "npm"},
+		fetch: [][]string{{"npm", "ci", "--no-audit", "--no-fund"}},
+		run:   []string{"node", "main.mjs"},
+	},
+	{
+		name: "redis-rs", tools: []string{"cargo"}, push: true,
+		fetch: [][]string{{"cargo", "fetch", "--locked"}},
+		build: [][]string{{"cargo", "build", "--quiet", "--locked", "--offline"}},
+		run:   []string{"target/debug/lockproxy-interop-redis-rs"},
+	},
+	{
+		name: "jedis", tools: []string{"java", "mvn"}, push: true,
+		fetch: mavenFetch, build: mavenBuild, run: mavenRun,
+	},
+	{
+		name: "lettuce", tools: []string{"java", "mvn"}, caching: true, push: true,
+		fetch: mavenFetch, build: mavenBuild, run: mavenRun,
+	},
+	{
+		name: "hiredis", tools: []string{"make", "cc", "python3"}, push: true,
+		fetch: [][]string{{"make", "fetch"}},
+		build: [][]string{{"make"}},
+		run:   []string{"./main"},
+	},
+	{
+		name: "redis-client", tools: []string{"ruby", "gem"},
+		env:     []string{"GEM_HOME=gems", "RUBYGEMS_GEMDEPS=Gemfile"},
+		present: []string{"ruby", "-rredis-client", "-e", ""},
+		fetch:   [][]string{{"gem", "install", "--no-document", "--file", "Gemfile"}},
+		run:     []string{"ruby", "main.rb"},
+	},
+	{
+		name: "phpredis", tools: []string{"php"},
+		present: []string{"php", "-r", "exit(extension_loaded('redis') ? 0 : 1);"},
+		fetch:   [][]string{{"apt-get", "install", "-y", "--no-install-recommends", "php-redis"}},
+		run:     []string{"php", "main.php"},
+	},
+	{
+		name: "go-redis", tools: []string{"go"}, push: true,
+		fetch: [][]string{{"go", "mod", "download"}},
+		build: [][]string{{"go", "build", "-o", "main", "."}},
+		run:   []string{"./main"},
+	},
+}
+
+var (
+	mavenFetch = [][]string{{"mvn", "--quiet", "--batch-mode", "dependency:copy-dependencies"}}
+	mavenBuild = [][]string{{"mvn", "--quiet", "--batch-mode", "compile"}}
+	mavenRun   = []string{"java", "-cp", "target/classes:target/dependency/*", "Main"}
+)

@@ -1,0 +1,35 @@
+package session
+
+import (
+	"slices"
+	"strings"
+)
+
+// lostPushes is the capability of a client that wants to be told of lost locks. Redis itself pushes nothing that was
+// not asked for, and there are libraries that take any push for the reply to their next command.
+const lostPushes = "lock-lost"
+
+// heedful are libraries, by the name they give with CLIENT SETINFO, that keep such a push apart from replies without
+// having asked for it. Whoever adds one shows it in integration/clients.
+var heedful = []string{"go-redis", "ioredis", "jedis", "lettuce", "node-redis", "redis-py", "redis-rs"}
+
+// clientCapa is CLIENT CAPA capability …, as of Valkey 8: what it does not know it ignores.
+func (s *Session) clientCapa(args [][]byte) {
+	for _, capability := range args[2:] {
+		if strings.EqualFold(string(capability), lostPushes) {
+			s.mu.Lock()
+			s.heeds = true
+			s.mu.Unlock()
+		}
+	}
+	s.ok()
+}
+
+// hears says whether a lost lock may be pushed to this client. The caller holds mu.
+func (s *Session) hears() bool {
+	if s.ident.Proto != 3 {
+		return false
+	}
+	library, _, _ := strings.Cut(s.lib[0], "(") // what builds upon it adds its own name in brackets
+	return s.heeds || slices.Contains(heedful, strings.ToLower(library))
+}
