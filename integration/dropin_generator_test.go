@@ -14,7 +14,8 @@ import (
 // dropin_templates_test.go.
 type generator struct {
 	rnd    *rand.Rand
-	large  bool // values up to some MB now and then
+	large  bool     // values up to some MB now and then
+	dumps  []string // payloads for RESTORE
 	expand map[string]func() string
 }
 
@@ -32,7 +33,7 @@ func seed(t testing.TB) uint64 {
 }
 
 func newGenerator(seed uint64, large bool) *generator {
-	g := &generator{rnd: rand.New(rand.NewPCG(seed, 0)), large: large}
+	g := &generator{rnd: rand.New(rand.NewPCG(seed, 0)), large: large, dumps: []string{"x"}}
 	key := func(kind string) func() string {
 		return func() string {
 			of := kind
@@ -63,7 +64,8 @@ func newGenerator(seed uint64, large bool) *generator {
 		"$r": func() string { return g.pick("-inf", "+inf", "0", "(1.5", "-3", "(3e10", "10", "x") },
 		"$y": func() string { return g.pick("-", "+", "[m1", "(m2", "[m9", "m3") },
 		"$ttl": func() string {
-			return g.pick("100000", "5000000", "-1", "0", "abc", "9223372036854775807", "33177117420")
+			// Some minutes at least, and seconds apart: GT and LT must not depend on who was quicker.
+			return g.pick(strconv.Itoa(100_000+1000*g.rnd.IntN(10_000)), "-1", "0", "abc", "9223372036854775807", "33177117420")
 		},
 		"$at":  func() string { return g.pick("33177117420", "-1", "0", "abc") },
 		"$off": func() string { return g.pick("0", "1", "7", "8", "100", "5000", "-1", "4294967296", "600000000", "x") },
@@ -74,6 +76,11 @@ func newGenerator(seed uint64, large bool) *generator {
 		"$lon": func() string { return g.pick("13.361389", "15.087269", "2.349014", "-74.005974", "200", "x") },
 		"$lat": func() string { return g.pick("38.115556", "37.502669", "48.864716", "40.712776", "-86", "x") },
 		"$big": g.big,
+		"$sha": func() string {
+			return g.pick("e0e1f9fabfc9d4800c877a703b823ac0578ff8db", "0000000000000000000000000000000000000000", "x")
+		},
+		"$lib":  func() string { return g.pick(luaLibraries...) },
+		"$dump": func() string { return g.pick(g.dumps...) },
 	}
 	return g
 }
@@ -119,9 +126,12 @@ func (g *generator) big() string {
 	return strings.Repeat(unit, g.rnd.IntN(3_000_000)/len(unit))
 }
 
-// next is the next command. Of twenty, one gets an argument too many, one too few, and one odd letters.
-func (g *generator) next() []string {
-	shape, exact := strings.CutPrefix(templates[g.rnd.IntN(len(templates))], "!")
+// next is the next command of the templates.
+func (g *generator) next() []string { return g.shaped(g.pick(templates...)) }
+
+// shaped is a command of that template. Of twenty, one gets an argument too many, one too few, and one odd letters.
+func (g *generator) shaped(template string) []string {
+	shape, exact := strings.CutPrefix(template, "!")
 	args := g.fill(strings.Fields(shape))
 	if exact {
 		return args

@@ -55,6 +55,15 @@ var templates = []string{
 	"COMMAND GETKEYS EVAL $w $n $w $w", "COMMAND GETKEYSANDFLAGS LMOVE a b LEFT LEFT", "!COMMAND INFO get nosuch", "!COMMAND DOCS get", "COMMAND LIST FILTERBY PATTERN 'xr*", "!COMMAND FOO", "READONLYX", "CLIENT GETNAME", "CLIENT SETNAME $m", "CLIENT FOO",
 	"NOSUCH", "NOSUCH $w $w $v", "$w $w", "$v", "nosuch|get|GeT|sEt $s", "get", "SET $s", "HSET $h $m", "DEBUGX $w*", "FAILOVER ABORT", "ROLE", "OBJECT ENCODING", "XGROUP HELP", "XGROUP FOO $x", "!GETEX $s EX", "!SET $s $v EX", "!AUTH $w", "AUTH $m $w", "AUTH a b c",
 	"!HELLO 4", "!HELLO x", "!HELLO 2 FOO",
+	"FUNCTION LOAD ?REPLACE $lib", "FUNCTION LOAD REPLACE $lib", "FCALL f1|f2 1 $s $w", "FCALL_RO f1|f2 1 $s", "FUNCTION DELETE lib1|lib2", "FUNCTION LIST WITHCODE", "RESTORE $k 0 $dump REPLACE",
+}
+
+// luaLibraries are what FUNCTION LOAD is given.
+var luaLibraries = []string{
+	"#!lua name=lib1\nredis.register_function('f1', function(keys, args) return redis.call('SET', keys[1], args[1]) end)",
+	"#!lua name=lib2\nredis.register_function{function_name='f2', callback=function(keys) return redis.call('TYPE', keys[1]) end, flags={'no-writes'}}",
+	"#!lua name=lib1\nredis.register_function('f2', function() return 1 end)",
+	"#!lua name=lib1\nreturn 1", "#!js name=lib1\nreturn 1", "#!lua\nreturn 1", "return 1 +", "",
 }
 
 // luaScripts answer with every kind of reply a script has, and fail in every way.

@@ -79,8 +79,8 @@ func (s *Session) mayKill(f killFilter) (line string) {
 // clientKill closes clients of this proxy; to the lock engine they have been left, not gone: their locks run out.
 func (s *Session) clientKill(args [][]byte) {
 	f, line := parseKill(args)
-	if line == "" {
-		line = s.mayKill(f)
+	if objection := s.mayKill(f); objection != "" { // what stands before a mistake counts first
+		line = objection
 	}
 	if line != "" {
 		s.error(line)

@@ -272,5 +272,8 @@ func unknownSubcommand(s *Session, args [][]byte) {
 	s.error("ERR unknown subcommand '" + clip(args[1]) + "'. Try " + strings.ToUpper(string(args[0])) + " HELP.")
 }
 
-// clip shortens what is quoted in an error, as Redis does.
-func clip(b []byte) string { return string(b[:min(len(b), 128)]) }
+// clip shortens what is quoted in an error, as Redis does, to which a zero byte is the end.
+func clip(b []byte) string {
+	b, _, _ = bytes.Cut(b, []byte{0})
+	return string(b[:min(len(b), 128)])
+}
