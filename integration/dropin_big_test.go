@@ -21,19 +21,21 @@ func TestDropinBigValues(t *testing.T) {
 	protocols(t, func(t *testing.T, proto int) {
 		w := dial(t, p.Addr())
 		w.do("HELLO", fmt.Sprint(proto))
+		defer p.holds(500)
 		for _, n := range []int{64<<10 - 1, 64 << 10, 64<<10 + 1, 1<<20 - 1, 1 << 20, 1<<20 + 1, 28_000_000} {
 			value := newGenerator(uint64(n), false).bytes(n)
 			began := time.Now()
-			all := encodeAll([][]string{{"SET", "big", value}, {"SET", "small", "x"}, {"GET", "big"}, {"GET", "small"}, {"GET", "big"}, {"STRLEN", "big"}})
-			got := w.pipeline(all, 6)
+			all := encodeAll([][]string{{"SET", "big", value}, {"SET", "small", "x"}, {"GET", "big"}, {"GET", "small"}, {"GET", "big"}, {"STRLEN", "big"}, {"GETRANGE", "big", "1", "-2"}, {"APPEND", "big", "x"}, {"GETRANGE", "big", "-3", "-1"}})
+			got := w.pipeline(all, 9)
 			frame := fmt.Sprintf("$%d\r\n%s\r\n", n, value)
-			if want := []string{"+OK\r\n", "+OK\r\n", frame, "$1\r\nx\r\n", frame, fmt.Sprintf(":%d\r\n", n)}; !slices.Equal(got, want) {
+			if want := []string{"+OK\r\n", "+OK\r\n", frame, "$1\r\nx\r\n", frame, fmt.Sprintf(":%d\r\n", n),
+				bulks(value[1 : n-1])[0], fmt.Sprintf(":%d\r\n", n+1), bulks(value[n-2:] + "x")[0]}; !slices.Equal(got, want) {
 				t.Errorf("%d bytes: the replies are wrong", n)
 			}
-			if direct, _ := redis.Do(t, "GET", "big").([]byte); string(direct) != value {
+			if direct, _ := redis.Do(t, "GET", "big").([]byte); string(direct) != value+"x" {
 				t.Errorf("%d bytes: Redis holds another value", n)
 			}
-			t.Logf("%d bytes, once there and twice back: %v", n, time.Since(began).Round(time.Millisecond))
+			t.Logf("%d bytes, once there and three times back: %v", n, time.Since(began).Round(time.Millisecond))
 		}
 	})
 }
@@ -48,9 +50,14 @@ func TestDropinManyElements(t *testing.T) {
 		const n = 100_000
 		push := []string{"RPUSH", "l"}
 		hset := []string{"HSET", "h"}
+		sadd := []string{"SADD", "s"}
+		mset := []string{"MSET"}
+		defer p.holds(300)
 		for i := range n {
 			push = append(push, fmt.Sprint("element ", i))
 			hset = append(hset, fmt.Sprint("f", i), fmt.Sprint(i))
+			sadd = append(sadd, fmt.Sprint("member ", i))
+			mset = append(mset, fmt.Sprint("key ", i), "")
 		}
 		if got := through.do(push...); got != fmt.Sprintf(":%d\r\n", n) {
 			t.Errorf("RPUSH of %d: %q", n, got)
@@ -58,8 +65,11 @@ func TestDropinManyElements(t *testing.T) {
 		if got := through.do(hset...); got != fmt.Sprintf(":%d\r\n", n) {
 			t.Errorf("HSET of %d: %q", n, got)
 		}
+		if got := through.do(sadd...) + through.do(mset...); got != fmt.Sprintf(":%d\r\n+OK\r\n", n) {
+			t.Errorf("SADD and MSET of %d: %q", n, got)
+		}
 		for range 3 { // the first moves the client to a connection of its own
-			for _, args := range [][]string{{"LRANGE", "l", "0", "-1"}, {"HGETALL", "h"}, {"HKEYS", "h"}} {
+			for _, args := range [][]string{{"LRANGE", "l", "0", "-1"}, {"HGETALL", "h"}, {"HKEYS", "h"}, {"SMEMBERS", "s"}, {"KEYS", "*"}} {
 				if want, got := direct.do(args...), through.do(args...); want != got {
 					t.Errorf("%v: %d bytes, Redis' are %d", args, len(got), len(want))
 				}
@@ -162,6 +172,15 @@ func (w *wire) readSlowly(count, n int, done chan<- error) {
 		}
 	}
 	done <- nil
+}
+
+// holds fails the test if the proxy has ever taken more than so many MB.
+func (p *proxy) holds(mb int) {
+	most := int(p.peak() >> 20)
+	p.t.Logf("resident %d MB at most", most)
+	if most > mb*sanitizer() {
+		p.t.Errorf("more than %d MB", mb)
+	}
 }
 
 // residentMB is the resident memory of a process; 0 where /proc does not tell.

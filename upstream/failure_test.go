@@ -313,6 +313,27 @@ func TestTornReplies(t *testing.T) {
 	}
 }
 
+// A shared pipe hands long replies over in pieces: what came of one that was lost can be taken back.
+func TestTornLongReply(t *testing.T) {
+	long := strings.Repeat("x", 3*bigFrame)
+	target := fakeRedis(t, func(i int, c net.Conn) {
+		c.Read(make([]byte, 1<<10))
+		fmt.Fprintf(c, "+PONG\r\n$%d\r\n%s\r\n$%d\r\n%s", len(long), long, len(long), long[1:])
+		time.Sleep(10 * time.Millisecond)
+	})
+	p := open(t, newNode(t, target, NodeOptions{}), Identity{Proto: 2})
+	var c client
+	got, err := c.do(p, []string{"PING"}, []string{"GET", "x"}, []string{"GET", "x"})
+	var lost *LostError
+	frame := fmt.Sprintf("$%d\r\n%s\r\n", len(long), long)
+	if !errors.As(err, &lost) || c.req.Replied != 2 || c.req.Longest < len(long) {
+		t.Fatalf("%v, Replied %d, Longest %d", err, c.req.Replied, c.req.Longest)
+	}
+	if whole := len(got) - c.req.Partial; !c.req.Torn || got[:whole] != "+PONG\r\n"+frame {
+		t.Fatalf("%d bytes, %d of them of a part, Torn %v", len(got), c.req.Partial, c.req.Torn)
+	}
+}
+
 func TestNoConnectionStorm(t *testing.T) {
 	var accepted atomic.Int32
 	target := fakeRedis(t, func(i int, c net.Conn) {

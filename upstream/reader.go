@@ -12,6 +12,10 @@ const (
 	readBuffer = 64 << 10
 	// keepBuffer is the largest buffer kept after a long frame has passed.
 	keepBuffer = 4 * readBuffer
+	// bigFrame is what a shared pipe gathers of a frame before it hands it over
+	// in pieces: to wait for the end of a long one would take its bytes twice,
+	// and time from the other clients.
+	bigFrame = 2 * readBuffer
 )
 
 // reader takes a link's replies apart and hands each request its own bytes.
@@ -28,6 +32,7 @@ type reader struct {
 	start, frame, pos, end int
 	inFrame                bool
 	push                   bool // the current frame is one
+	partial                int  // bytes of the current frame handed over already
 	replies                int  // of chain.head: whole frames seen
 
 	answered      chain // got all their replies in this round, not woken yet
@@ -75,13 +80,23 @@ func (rd *reader) consume() error {
 			rd.finish()
 		}
 	}
-	if rd.inFrame && !rd.link.whole && !rd.push {
-		rd.handOver(rd.end)
-		rd.chain.head.Torn = true
+	if rd.inFrame && !rd.push && (!rd.link.whole || rd.partial > 0 || rd.end-rd.frame > bigFrame) {
+		rd.handOverPart()
 	} else {
 		rd.handOver(rd.frame)
 	}
 	return nil
+}
+
+// handOverPart hands over all there is, which ends within a frame.
+func (rd *reader) handOverPart() {
+	if rd.partial == 0 {
+		rd.handOver(rd.frame)
+	}
+	rd.partial += rd.end - rd.start
+	rd.handOver(rd.end)
+	r := rd.chain.head
+	r.Torn, r.Partial, r.Longest = true, rd.partial, max(r.Longest, rd.partial)
 }
 
 // begin finds the request that the frame starting at pos belongs to.
@@ -109,9 +124,13 @@ func (rd *reader) finish() {
 		rd.start, rd.frame = rd.pos, rd.pos
 		return
 	}
+	r := rd.chain.head
+	if rd.partial > 0 {
+		r.Longest = max(r.Longest, rd.partial+rd.pos-rd.start)
+		rd.partial = 0
+	}
 	rd.frame = rd.pos
 	rd.replies++
-	r := rd.chain.head
 	if rd.replies < len(r.Cmds) {
 		return
 	}
@@ -128,7 +147,7 @@ func (rd *reader) handOver(to int) {
 	if to > rd.start {
 		r := rd.chain.head
 		r.Sink.Reply(rd.buf[rd.start:to])
-		r.Replied, r.Torn = rd.replies, false
+		r.Replied, r.Torn, r.Partial = rd.replies, false, 0
 		rd.start = to
 	}
 }

@@ -3,9 +3,10 @@ package upstream
 // Sink takes the bytes of a request's replies, exactly as Redis sent them.
 type Sink interface {
 	// Reply is called from the pipe's reader goroutine, in order, with the next
-	// bytes; it must not keep p. On a shared pipe they are whole frames, and
-	// Reply must not block: all clients of the pipe would wait. On a private
-	// pipe they come in pieces of any size, and Reply may block.
+	// bytes; it must not keep p. On a shared pipe they are whole frames, or
+	// pieces of one longer than 128 KiB, and Reply must not block: all clients
+	// of the pipe would wait. On a private pipe they come in pieces of any
+	// size, and Reply may block.
 	Reply(p []byte)
 }
 
@@ -17,7 +18,9 @@ type Request struct {
 
 	// Set by Do.
 	Replied int  // complete replies handed to Sink
-	Torn    bool // private pipe, failed Do: Sink got a part of reply number Replied
+	Torn    bool // failed Do: Sink got a part of reply number Replied,
+	Partial int  // of so many bytes
+	Longest int  // bytes of the longest reply that was handed over in pieces
 
 	next *Request
 	size int64       // bytes of Cmds
@@ -39,7 +42,7 @@ func (r *Request) prepare() {
 	if r.wake == nil {
 		r.wake = make(chan signal, 1)
 	}
-	r.Replied, r.Torn, r.size = 0, false, 0
+	r.Replied, r.Torn, r.Partial, r.Longest, r.size = 0, false, 0, 0, 0
 	for _, c := range r.Cmds {
 		r.size += int64(len(c))
 	}

@@ -79,6 +79,8 @@ func (a *app) build(ctx context.Context) (err error) {
 	a.server = session.NewServer(session.Options{
 		Node: a.node, Locks: a.locks, Service: upstream.Identity{User: target.User, Password: target.Password, DB: target.DB},
 		MaxClients: clientPlaces(cfg.MaxClients, openFiles(), log), MaxPerAddress: cfg.MaxPerAddress, MaxBulk: cfg.MaxBulk, MaxArgs: cfg.MaxArgs, MaxCommand: cfg.MaxCommand,
+		MaxQueryMemory: cfg.MaxQueryMemory, MaxReplyMemory: cfg.MaxReplyMemory,
+		NormalOutput: session.OutputLimit(cfg.NormalOutput), PubSubOutput: session.OutputLimit(cfg.PubSubOutput),
 		IdleTimeout: cfg.IdleTimeout, HandshakeTimeout: cfg.HandshakeTimeout,
 		Allow: cfg.Allow, Deny: cfg.Deny, Logger: log, Version: versionText(), Embedded: a.store != nil,
 	})

@@ -57,7 +57,11 @@ type Config struct {
 	MaxPerAddress    int // 0 is no limit
 	MaxBulk          int // bytes
 	MaxArgs          int
-	MaxCommand       int           // bytes
+	MaxCommand       int // bytes
+	MaxQueryMemory   int // bytes; 0 is no limit
+	MaxReplyMemory   int // bytes; 0 is no limit
+	NormalOutput     OutputLimit
+	PubSubOutput     OutputLimit
 	IdleTimeout      time.Duration // 0 is no limit
 	HandshakeTimeout time.Duration // 0 is no limit
 	Allow            []string      // of Optional: commands that are refused unless named

@@ -33,6 +33,9 @@ func TestDefaults(t *testing.T) {
 		MaxBulk:             512 << 20,
 		MaxArgs:             1 << 20,
 		MaxCommand:          1 << 30,
+		MaxQueryMemory:      1 << 30,
+		MaxReplyMemory:      1 << 30,
+		PubSubOutput:        OutputLimit{32 << 20, 8 << 20, time.Minute},
 		LogLevel:            slog.LevelInfo,
 		LogFormat:           "text",
 	}

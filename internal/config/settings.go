@@ -83,7 +83,13 @@ var settings = []setting{
 		number(func(c *Config) *int { return &c.MaxArgs })},
 	{"max-command", "1gb", false, "Longest whole command. Not below `max-bulk`.",
 		size(func(c *Config) *int { return &c.MaxCommand })},
-	{"idle-timeout", "0", false, "Close a client that has sent nothing for this long, holds no lock and waits for none. 0: never.",
+	{"max-query-memory", "1gb", false, "Most bytes of unfinished commands of all clients together that have sent more than 64kb of one. When there are more, the clients with the longest are closed. A buffer that grows takes up to three times of its bytes for a while. 0: no limit.",
+		size(func(c *Config) *int { return &c.MaxQueryMemory })},
+	{"max-reply-memory", "1gb", false, "Most bytes of replies that wait here to be written, of all clients together for which more than 64kb wait. When there are more, the clients with the most are closed; from a quarter of it on, commands go to Redis one by one. 0: no limit.",
+		size(func(c *Config) *int { return &c.MaxReplyMemory })},
+	{"client-output-buffer-limit", "normal 0 0 0, pubsub 32mb 8mb 60", true, "Redis' setting: class, hard limit, soft limit, seconds. A client for which more than the hard limit waits here to be written is closed, and one for which more than the soft limit has waited for so long. Replies passed on as they come from Redis (those of a client with big ones) do not wait here, but in Redis, where its own limit applies.",
+		outputLimits},
+	{"idle-timeout", "0", false, "Close a client that has sent nothing and taken nothing for this long, holds no lock, waits for nothing and is not subscribed. 0: never.",
 		duration(func(c *Config) *time.Duration { return &c.IdleTimeout })},
 	{"handshake-timeout", "0", false, "Close a client that has not sent its first whole command after this long. 0: never, as Redis; set it where strangers can reach the port.",
 		duration(func(c *Config) *time.Duration { return &c.HandshakeTimeout })},
@@ -187,15 +193,22 @@ var sizeUnits = map[string]int{
 
 func size(field func(*Config) *int) func(*Config, string) error {
 	return func(c *Config, v string) error {
-		digits := strings.TrimRight(strings.ToLower(v), "bkmg")
-		unit, known := sizeUnits[strings.ToLower(v[len(digits):])]
-		n, err := strconv.Atoi(digits)
-		if err != nil || !known || n < 0 || n > math.MaxInt/unit {
-			return fmt.Errorf("%q is not a size such as 65536, 64kb, 512mb or 1gb", v)
+		n, err := parseSize(v)
+		if err == nil {
+			*field(c) = n
 		}
-		*field(c) = n * unit
-		return nil
+		return err
 	}
+}
+
+func parseSize(v string) (bytes int, err error) {
+	digits := strings.TrimRight(strings.ToLower(v), "bkmg")
+	unit, known := sizeUnits[strings.ToLower(v[len(digits):])]
+	n, err := strconv.Atoi(digits)
+	if err != nil || !known || n < 0 || n > math.MaxInt/unit {
+		return 0, fmt.Errorf("%q is not a size such as 65536, 64kb, 512mb or 1gb", v)
+	}
+	return n * unit, nil
 }
 
 func logLevel(c *Config, v string) error {

@@ -207,6 +207,9 @@ func (c *told) LocalAddr() net.Addr {
 	return c.Conn.LocalAddr()
 }
 
+// writeTimeout is for what TLS writes on its own account.
+const writeTimeout = 30 * time.Second
+
 // steady renews a write deadline that has passed. TLS writes on its own account while it reads, to answer a change of
 // keys, long after the guard's last write and its deadline; one such failure would be the end of the connection.
 type steady struct {
@@ -222,9 +225,19 @@ func (c *steady) Write(p []byte) (int, error) {
 }
 
 func (c *steady) SetWriteDeadline(t time.Time) error {
-	c.due.Store(t.UnixNano())
+	due := int64(0)
+	if !t.IsZero() {
+		due = t.UnixNano()
+	}
+	c.due.Store(due)
 	return c.Conn.SetWriteDeadline(t)
 }
+
+// NetConn is for tcpOf.
+func (c *told) NetConn() net.Conn { return c.Conn }
+
+// NetConn is for tcpOf.
+func (c *steady) NetConn() net.Conn { return c.Conn }
 
 // closeNow closes the connection without the word of farewell that TLS has, for which a client that does not read
 // could make the caller wait.

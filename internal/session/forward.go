@@ -26,9 +26,17 @@ func (s *Session) enqueue(raw []byte, c *command) {
 	b.cmds = append(b.cmds, c)
 	b.size += len(raw)
 	b.scripts = b.scripts || c != nil && c.script != noScript
-	if len(b.run) >= s.big.runLength() || b.size >= runBytes {
+	if len(b.run) >= s.runLength() || b.size >= runBytes {
 		s.forward()
 	}
+}
+
+// runLength is how many commands the next run may have: one while much of what others asked for lies here unread.
+func (s *Session) runLength() int {
+	if s.srv.replies.pressed() {
+		return firstRun
+	}
+	return s.big.runLength()
 }
 
 // forward sends the run, waits for its replies, and answers for Redis where Redis did not.
@@ -59,16 +67,17 @@ func (s *Session) forwardShared() {
 	s.forwardOver(p, err)
 }
 
-// forwardOver sends the run over a pipe whose replies come in whole frames; err says why there is none.
+// forwardOver sends the run over a pipe whose replies may be gathered; err says why there is none.
 func (s *Session) forwardOver(p *upstream.Pipe, err error) {
 	b := s.batch
 	b.req.Cmds, b.req.Sink, b.req.Replied = b.run, b, 0
-	b.largest, b.total = 0, 0
+	b.req.Partial, b.req.Longest, b.total = 0, 0, 0
 	if err == nil {
 		err = p.Do(&b.req)
 	}
-	s.big.measure(b.largest, b.total, len(b.run))
+	s.big.measure(b.req.Longest, b.total, len(b.run))
 	if err != nil {
+		b.takeBack(b.req.Partial)
 		s.answerFor(err, b.cmds[b.req.Replied:])
 	}
 }

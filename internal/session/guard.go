@@ -4,17 +4,18 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lock"
+	"github.com/lockproxy/lockproxy/internal/telemetry"
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
 const (
-	writeTimeout   = 30 * time.Second // for a client that does not read what it asked for
 	progressWindow = 30 * time.Second // an unfinished command must grow by progressBytes in each, or end
 	progressBytes  = 16 << 10
 )
@@ -46,12 +47,18 @@ type guard struct {
 	armed    time.Time  // the deadline the socket has now
 	watching bool       // a verb waits: reads only look for the client's end
 	waking   bool       // that look is to end now
-	holding  bool       // due only means another look: the client holds locks, or waits
+	idling   bool       // due is about idleness: when it has come, those who may idle are only looked at again
 	grown    int        // bytes of the unfinished command in this window
 	window   time.Time  // the window's end; zero: no command is unfinished
 
 	wmu  sync.Mutex // one writer at a time
 	wdue time.Time  // the write deadline the socket has now
+	soft time.Time  // since when more is held than the soft limit allows; zero: it is not
+
+	query   account     // in srv.queries, the reading goroutine's
+	reply   account     // in srv.replies, the session's or while that waits for a pipe, its reader's
+	owes    atomic.Bool // something was written since the last look at its acknowledgement
+	dropped atomic.Bool // over, and nothing more is to be written
 
 	over  atomic.Bool
 	endMu sync.Mutex // guards how it ended
@@ -108,11 +115,12 @@ func (s source) Read(p []byte) (int, error) {
 
 // arm sets the read deadline that fits, and says when there is nothing to read for any more.
 func (g *guard) arm() error {
-	if g.over.Load() {
-		return errOver
-	}
+	g.srv.queries.set(&g.query, g.in.Unfinished())
 	g.rmu.Lock()
 	defer g.rmu.Unlock()
+	if g.over.Load() { // under rmu, so that drop's deadline is the last one
+		return errOver
+	}
 	if g.watching {
 		if g.waking {
 			return wokenError{}
@@ -131,15 +139,15 @@ func (g *guard) arm() error {
 
 // nextDue is the earliest of the hand-shake's, the idle, and the unfinished command's deadline. rmu is held.
 func (g *guard) nextDue() (due time.Time) {
-	g.holding = false
+	g.idling = false
 	if !g.ready && g.srv.o.HandshakeTimeout > 0 {
 		due = g.opened.Add(g.srv.o.HandshakeTimeout)
 	}
 	unfinished := g.in.Unfinished() > 0
 	if !unfinished {
 		g.window = time.Time{}
-		if idle := g.srv.o.IdleTimeout; idle > 0 && !g.sess.view.subscribed() {
-			g.holding = g.sess.held() > 0 || g.sess.view.owed.Load()
+		if idle := g.srv.o.IdleTimeout; idle > 0 {
+			g.idling = true
 			due = earlier(due, time.Now().Add(idle))
 		}
 		return due
@@ -165,7 +173,7 @@ func (g *guard) woken(err error) bool {
 	}
 	g.rmu.Lock()
 	defer g.rmu.Unlock()
-	return g.watching || g.holding || g.due.IsZero() || time.Now().Before(g.due)
+	return g.watching || g.idling && g.mayIdle() || g.due.IsZero() || time.Now().Before(g.due)
 }
 
 // setReadDeadline is called with rmu held.
@@ -195,31 +203,64 @@ func (g *guard) poke() {
 }
 
 // Write sends whole replies. It swallows redcon's empty flushes.
-func (g *guard) Write(p []byte) (int, error) {
+func (g *guard) Write(p []byte) (int, error) { return g.write(p, 0) }
+
+// write is Write of what has behind more bytes held behind it.
+func (g *guard) write(p []byte, behind int) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
 	g.wmu.Lock()
 	defer g.wmu.Unlock()
-	return g.writeLocked(p)
+	return g.writeLocked(p, behind)
 }
 
-// writeLocked is Write for a caller that holds wmu over the pieces of one reply. It writes in pieces, each with its own
-// time, so that a client that reads a long reply slowly is not taken for one that does not read.
-func (g *guard) writeLocked(p []byte) (written int, err error) {
+// writeLocked is write for a caller that holds wmu over the pieces of one reply. It writes in pieces, each with its own
+// deadline, so that a client that reads a long reply slowly is not taken for one that does not read.
+func (g *guard) writeLocked(p []byte, behind int) (written int, err error) {
 	for written < len(p) && err == nil {
-		if now := time.Now(); g.wdue.Sub(now) < writeTimeout/2 {
-			g.wdue = now.Add(writeTimeout)
-			g.Conn.SetWriteDeadline(g.wdue)
+		if err = g.armWrite(len(p) - written + behind); err != nil {
+			break
 		}
 		var n int
+		g.noteOwes() // for a write that blocks
 		n, err = g.Conn.Write(p[written:min(len(p), written+flushAt)])
 		written += n
+		g.noteOwes()
+		if errors.Is(err, os.ErrDeadlineExceeded) && !g.dropped.Load() && (n > 0 || g.softIsOver()) {
+			err = nil // armWrite goes on, or has the better reason
+		}
+	}
+	if behind == 0 {
+		g.soft = time.Time{}
 	}
 	if err != nil {
 		g.cut(writeEnd(err))
 	}
 	return written, err
+}
+
+func (g *guard) noteOwes() {
+	if !g.owes.Load() {
+		g.owes.Store(true)
+	}
+}
+
+// armWrite sets the deadline for the next piece while held bytes are not written.
+func (g *guard) armWrite(held int) error {
+	due, err := g.writeDue(held, time.Now())
+	if errors.Is(err, errOutput) && g.dropped.CompareAndSwap(false, true) {
+		telemetry.OutputDropped.Add(1)
+		return err
+	}
+	if err == nil && !due.Equal(g.wdue) {
+		g.wdue = due
+		g.Conn.SetWriteDeadline(due)
+	}
+	if g.dropped.Load() { // after the deadline was set: drop's is then the last one
+		return errOver
+	}
+	return err
 }
 
 // hangUp notes the end of the connection, whose reason is the first one given, and wakes what the session waits

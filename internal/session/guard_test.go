@@ -48,11 +48,17 @@ func TestBigRepliesAreWrittenInPieces(t *testing.T) {
 	if conn.longest > flushAt || !bytes.Equal(conn.got.Bytes(), reply) {
 		t.Errorf("%d bytes in one write, %d in all", conn.longest, conn.got.Len())
 	}
-	before := conn.deadlines
-	g.wdue = time.Now().Add(writeTimeout / 4) // as after some slow pieces
-	g.Write(reply)
-	if conn.deadlines == before {
-		t.Error("no new deadline")
+	if conn.deadlines > 0 {
+		t.Error("a deadline, without an idle time-out")
+	}
+	g.srv.o.IdleTimeout = time.Minute
+	for _, left := range []time.Duration{-time.Minute, time.Minute / 4} { // as after some slow pieces
+		before := conn.deadlines
+		g.wdue = time.Now().Add(left)
+		g.Write(reply)
+		if conn.deadlines == before {
+			t.Error("no new deadline")
+		}
 	}
 }
 

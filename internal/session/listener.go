@@ -12,8 +12,6 @@ import (
 // A peer that has vanished without a word is noticed in 5 s + 3 × 2 s, idle or not.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3}
 
-const userTimeout = 11 * time.Second
-
 const (
 	firstBackOff = 5 * time.Millisecond // after a failed accept, doubled up to lastBackOff
 	lastBackOff  = time.Second
@@ -127,7 +125,6 @@ func (l *listener) placed(raw net.Conn) (entrant, bool) {
 	if tcp, ok := raw.(*net.TCPConn); ok {
 		// Refused on a socket that is dead already, and then its first read says so.
 		_ = tcp.SetKeepAliveConfig(keepAlive)
-		_ = setUserTimeout(tcp, userTimeout)
 	}
 	from := raw.RemoteAddr()
 	if !l.trusted(from) {

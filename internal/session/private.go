@@ -111,7 +111,7 @@ func (t *stream) flush() {
 		g.wmu.Lock()
 	}
 	if !g.over.Load() && !t.s.silent {
-		g.writeLocked(b.out)
+		g.writeLocked(b.out, 0)
 	}
 	t.inside = t.whole < len(b.out)
 	if !t.inside {
@@ -132,7 +132,7 @@ func (t *stream) finish() {
 	}
 	if t.inside {
 		if len(b.out) > 0 && !g.over.Load() && !t.s.silent {
-			g.writeLocked(b.out)
+			g.writeLocked(b.out, 0)
 		}
 		b.out = b.out[:0]
 		t.inside = false

@@ -179,7 +179,7 @@ func (p *pinned) write(within bool) {
 	if !p.inside {
 		g.wmu.Lock()
 	}
-	g.writeLocked(p.out)
+	g.writeLocked(p.out, 0)
 	p.inside = within || p.passing && !p.dropping
 	if !p.inside {
 		g.wmu.Unlock()

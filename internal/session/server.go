@@ -37,6 +37,10 @@ type Options struct {
 	MaxBulk          int // bytes of one argument
 	MaxArgs          int // arguments of one command
 	MaxCommand       int // bytes of one command
+	MaxQueryMemory   int // bytes of unfinished commands of all clients together; 0: no limit
+	MaxReplyMemory   int // bytes of replies gathered for all clients together; 0: no limit
+	NormalOutput     OutputLimit
+	PubSubOutput     OutputLimit
 	IdleTimeout      time.Duration
 	HandshakeTimeout time.Duration // time to the first whole command; 0: none
 
@@ -64,6 +68,9 @@ type Server struct {
 	lanes    *scriptLanes
 	learning sync.Once
 
+	queries budget // of unfinished commands
+	replies budget // of replies gathered
+
 	draining atomic.Bool
 	drained  chan struct{} // closed when no session is left after a drain
 	once     sync.Once
@@ -77,7 +84,7 @@ type Server struct {
 
 	refusals, failures seldom // in the log
 
-	loops    sync.WaitGroup // learner
+	loops    sync.WaitGroup // learner, looker
 	running  sync.WaitGroup // sessions, from accept to redcon's last word
 	sessionN atomic.Int64
 }
@@ -100,6 +107,7 @@ func NewServer(o Options) *Server {
 		byAddress: make(map[netip.Addr]int),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.setBudgets()
 	s.table.Store(newTable(o.Allow, o.Deny, nil))
 	if o.Node != nil {
 		o.Node.OnRefused(s.identityRefused)
@@ -121,7 +129,10 @@ func (s *Server) ServeEntry(ln net.Listener, e Entry) error {
 	}
 	s.listeners = append(s.listeners, l)
 	s.mu.Unlock()
-	s.learning.Do(func() { s.loops.Go(s.learnLoop) })
+	s.learning.Do(func() {
+		s.loops.Go(s.learnLoop)
+		s.loops.Go(s.lookLoop)
+	})
 	return redcon.Serve(l, s.handle, s.accepted, s.ended)
 }
 

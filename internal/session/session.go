@@ -56,18 +56,19 @@ type Session struct {
 
 // batch is what a session needs while it works, lent from a pool: an idle session holds no buffers.
 type batch struct {
-	full    [][]byte   // replies not written yet, in pieces
-	out     []byte     // those behind them
-	verb    []byte     // the reply of the lock verb at work
-	run     [][]byte   // commands to be forwarded together
-	cmds    []*command // what the table says of each of run; nil: nothing
-	size    int        // bytes of run
-	largest int        // bytes of the largest piece of reply since the run began
-	total   int        // bytes of all of them
-	req     upstream.Request
-	scripts bool // the run has scripts in it
-	gone    bool // b.out does not have all replies of the run any more
-	keys    []scriptKey
+	guard    *guard
+	full     [][]byte   // replies not written yet, in pieces
+	fullSize int        // bytes of full
+	out      []byte     // those behind them
+	verb     []byte     // the reply of the lock verb at work
+	run      [][]byte   // commands to be forwarded together
+	cmds     []*command // what the table says of each of run; nil: nothing
+	size     int        // bytes of run
+	total    int        // bytes of replies since the run began
+	req      upstream.Request
+	scripts  bool // the run has scripts in it
+	gone     bool // b.out does not have all replies of the run any more
+	keys     []scriptKey
 }
 
 const (
@@ -78,15 +79,32 @@ const (
 
 var batches = sync.Pool{New: func() any { return new(batch) }}
 
-// Reply gathers replies from a shared pipe: it only ever appends.
+// Reply gathers replies from a shared pipe.
 func (b *batch) Reply(p []byte) {
+	if !b.room(len(p)) {
+		return
+	}
 	if len(b.out) >= bigTotal { // in one piece they would be copied time and again, while all clients of the pipe wait
 		b.full = append(b.full, b.out)
+		b.fullSize += len(b.out)
 		b.out, b.gone = nil, true
 	}
 	b.out = append(b.out, p...)
-	b.largest = max(b.largest, len(p))
 	b.total += len(p)
+}
+
+// takeBack forgets the last n bytes gathered, of a reply whose rest was lost.
+func (b *batch) takeBack(n int) {
+	for {
+		k := min(n, len(b.out))
+		b.out = b.out[:len(b.out)-k]
+		last := len(b.full) - 1
+		if n -= k; n == 0 || last < 0 {
+			return
+		}
+		b.out, b.full = b.full[last], b.full[:last]
+		b.fullSize -= len(b.out)
+	}
 }
 
 func (b *batch) clearRun() {
@@ -97,7 +115,7 @@ func (b *batch) clearRun() {
 // giveBack returns b to the pool unless it has grown beyond what is worth keeping.
 func (b *batch) giveBack() {
 	b.clearRun()
-	b.req.Cmds, b.req.Sink = nil, nil
+	b.guard, b.req.Cmds, b.req.Sink = nil, nil, nil
 	if cap(b.out) > keepBytes || cap(b.verb) > keepBytes || cap(b.run) > keepRun {
 		return
 	}
@@ -108,6 +126,7 @@ func (b *batch) giveBack() {
 func newSession(s *Server, g *guard, id int64) *Session {
 	c := &Session{srv: s, guard: g, id: id, ident: s.fresh()}
 	c.addr, c.laddr = peer(g.RemoteAddr(), g.LocalAddr())
+	g.openAccounts(c.addr)
 	c.active.Store(time.Now().UnixNano())
 	return c
 }
@@ -117,6 +136,7 @@ func (s *Session) serve(first redcon.Command, rest []redcon.Command) {
 	s.active.Store(time.Now().UnixNano())
 	s.guard.commandCame()
 	s.batch = batches.Get().(*batch)
+	s.batch.guard = s.guard
 	s.command(first)
 	for i := 0; i < len(rest) && !s.guard.over.Load(); i++ {
 		s.command(rest[i])
@@ -169,21 +189,26 @@ func (s *Session) dispatch(cmd redcon.Command) {
 
 // flush writes the replies gathered so far.
 func (s *Session) flush() {
+	b := s.batch
 	if s.silent {
-		s.batch.full, s.batch.out = nil, s.batch.out[:0]
+		b.full, b.fullSize, b.out = nil, 0, b.out[:0]
+		s.srv.replies.set(&s.guard.reply, 0)
 	}
-	for i, p := range s.batch.full {
-		s.guard.Write(p)
-		s.batch.full[i] = nil
+	for i, p := range b.full {
+		b.fullSize -= len(p)
+		s.guard.write(p, b.fullSize+len(b.out))
+		b.full[i] = nil
+		s.srv.replies.set(&s.guard.reply, b.fullSize+len(b.out))
 	}
-	s.batch.full = nil
-	if len(s.batch.out) == 0 {
+	b.full = nil
+	if len(b.out) == 0 {
 		return
 	}
-	s.guard.Write(s.batch.out)
-	s.batch.out = s.batch.out[:0]
-	if cap(s.batch.out) > keepBytes {
-		s.batch.out = nil
+	s.guard.write(b.out, 0)
+	s.srv.replies.set(&s.guard.reply, 0)
+	b.out = b.out[:0]
+	if cap(b.out) > keepBytes {
+		b.out = nil
 	}
 }
 
@@ -193,12 +218,14 @@ func (s *Session) end() {
 		s.guard.hangUp(lock.Left, "closed")
 		how, why := s.guard.ending()
 		s.srv.log.Debug("client left", "client", s.addr, "id", s.id, "why", why)
+		s.guard.Conn.SetWriteDeadline(time.Now().Add(lastReplies)) // nobody waits for a client that has gone and reads nothing
 		s.endPin()
 		if l := s.engine.Load(); l != nil {
 			l.Close(how)
 		}
 		s.dropPipes()
 		s.guard.Conn.Close()
+		s.guard.closeAccounts()
 		s.endPushes()
 		s.srv.forget(s)
 	})

@@ -9,6 +9,11 @@ var (
 	ClientsAccepted Counter // clients let in since the start
 	ClientsRejected Counter // clients turned away at --max-clients or --max-clients-per-address
 	EntriesFailed   Counter // clients closed for their TLS hand-shake or PROXY header
+	QueryBytes      Gauge   // bytes of unfinished commands drawn from --max-query-memory
+	QueryDropped    Counter // clients dropped at --max-query-memory
+	ReplyBytes      Gauge   // bytes of gathered replies drawn from --max-reply-memory
+	ReplyDropped    Counter // clients dropped at --max-reply-memory
+	OutputDropped   Counter // clients dropped at --client-output-buffer-limit
 	Commands        Counter // commands forwarded to Redis as they came
 	Pipes           Gauge   // connections to Redis that carry clients' commands
 	Pinned          Gauge   // connections to Redis that one client has to itself, or had: idle ones count

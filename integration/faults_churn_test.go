@@ -1,0 +1,128 @@
+package integration
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/testredis"
+)
+
+// footprint is what a process, and Redis for it, has at one moment.
+type footprint struct {
+	goroutines, files, clients int
+	memory                     int64
+}
+
+func (p *proxy) footprint(t *testing.T, server *testredis.Server) footprint {
+	open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", p.Pid()))
+	if err != nil {
+		t.Skip("needs /proc: ", err)
+	}
+	list, _ := server.Do(t, "CLIENT", "LIST").([]byte)
+	return footprint{int(p.metric("go_goroutines")), len(open), strings.Count(string(list), "\n"), p.rss()}
+}
+
+func (f footprint) String() string {
+	return fmt.Sprintf("%d goroutines, %d files, %d MB, %d clients at Redis", f.goroutines, f.files, f.memory>>20, f.clients)
+}
+
+// visit is one connection's life, short and often rude. On a busy machine Redis' clock may seem to jump, and lock verbs are
+// then refused: those are counted.
+func visit(t *testing.T, addr string, n int, refused *atomic.Int64) {
+	c, err := net.DialTimeout("tcp", addr, patience)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	w := newWire(t, c)
+	defer w.close()
+	key := fmt.Sprint("k", n%1000)
+	expect := func(want string, args ...string) bool {
+		got, err := w.try(args...)
+		if strings.HasPrefix(got, "-ERR upstream unavailable") {
+			refused.Add(1)
+			return false
+		}
+		if err != nil || got != want {
+			t.Errorf("%q: %q, %v", args, got, err)
+			return false
+		}
+		return true
+	}
+	if !expect("+PONG\r\n", "PING") {
+		return
+	}
+	switch n % 5 {
+	case 0:
+		_ = expect("+OK\r\n", "SET", key, key) && expect(bulks(key)[0], "GET", key)
+	case 1:
+		lock := fmt.Sprint("l", n)
+		_ = expect("+OK\r\n", "LOCK", lock) && expect(":1\r\n", "UNLOCK", lock)
+	case 2: // leaves with its lock
+		_ = expect("+OK\r\n", "LOCK", fmt.Sprint("left", n))
+	case 3: // cut in the middle of a pipeline, and of a command
+		_, _ = c.Write([]byte(strings.Repeat("*2\r\n$3\r\nGET\r\n$5\r\nvalue\r\n", 100) + "*3\r\n$3\r\nSET\r\n$1\r\n"))
+		w.reset()
+	case 4: // a value to read, now and then a big one, of which little is read
+		if n%100 == 99 {
+			_ = w.trySend("GET", "large")
+		} else {
+			_ = w.trySend("GET", "long")
+		}
+		if n%2 == 0 {
+			_, _ = w.r.Peek(1)
+			w.reset()
+		}
+	}
+}
+
+// Thousands of connections at a time that come and go leave nothing behind: no goroutine, descriptor or memory, here or
+// at Redis.
+func TestComingAndGoing(t *testing.T) {
+	const side = 2000
+	lasts := 20 * time.Second
+	if long() {
+		lasts = 10 * time.Minute
+	}
+	server := testredis.Start(t)
+	server.Do(t, "SET", "value", strings.Repeat("v", 1000))
+	server.Do(t, "SET", "long", strings.Repeat("v", 50<<10))
+	server.Do(t, "SET", "large", strings.Repeat("v", 2<<20))
+	p := startProxy(t, server.URL())
+	first := p.footprint(t, server)
+	var visits, refused atomic.Int64
+	come := func(lasts time.Duration) footprint {
+		end := time.Now().Add(lasts)
+		together(side, func(i int) {
+			for time.Now().Before(end) && !t.Failed() {
+				visit(t, p.Addr(), int(visits.Add(1)), &refused)
+				time.Sleep(time.Duration(rand.IntN(100)) * time.Millisecond)
+			}
+		})
+		eventually(t, "all that were there have gone", func() bool {
+			f := p.footprint(t, server)
+			return f.goroutines < first.goroutines+50 && f.files < first.files+20 && f.clients < first.clients+20
+		})
+		return p.footprint(t, server)
+	}
+	warm := come(lasts / 4)
+	began := visits.Load()
+	after := come(lasts - lasts/4)
+	t.Logf("before: %v; after %d visits: %v; after %d more: %v; %d lock verbs refused", first, began, warm, visits.Load()-began, after, refused.Load())
+	if refused.Load() > visits.Load()/100 {
+		t.Error("too many lock verbs were refused")
+	}
+	if grown := after.memory - warm.memory; grown > max(warm.memory/2, 100<<20) {
+		t.Errorf("memory has grown by %d MB", grown>>20)
+	}
+	eventually(t, "the locks of those that left are free", func() bool {
+		keys, _ := server.Do(t, "KEYS", "l*").([]any)
+		return len(keys) <= 2 // the values
+	})
+}

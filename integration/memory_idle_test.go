@@ -1,0 +1,48 @@
+package integration
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/testredis"
+)
+
+// long says whether tests that take minutes, or ten thousand connections, are wanted.
+func long() bool { return os.Getenv("LOCKPROXY_LONG") == "1" }
+
+// What a connection that has said a little and then idles costs the proxy: buffers, session and goroutine's stack.
+func TestMemoryOfIdleConnections(t *testing.T) {
+	server := testredis.Start(t)
+	server.Do(t, "SET", "k", "v")
+	p := startProxy(t, server.URL(), "--max-clients", "20000")
+	warm := dial(t, p.Addr())
+	warm.do("GET", "k")
+	connections, most := 2000, int64(20<<10)
+	if long() {
+		connections = 10_000
+	}
+	if raceEnabled {
+		most *= 8 // shadow memory
+	}
+	before := p.rss()
+	for range connections {
+		w := dial(t, p.Addr())
+		w.r = nil // bufio's 4 KiB would be this process' trouble
+		for command, want := range map[string]string{"*1\r\n$4\r\nPING\r\n": "+PONG\r\n", "*2\r\n$3\r\nGET\r\n$1\r\nk\r\n": "$1\r\nv\r\n"} {
+			if _, err := w.c.Write([]byte(command)); err != nil {
+				t.Fatal(err)
+			}
+			got := make([]byte, len(want))
+			if _, err := w.c.Read(got); err != nil || string(got) != want {
+				t.Fatalf("%q, %v", got, err)
+			}
+		}
+	}
+	time.Sleep(time.Second)
+	each := (p.rss() - before) / int64(connections)
+	t.Logf("%d idle connections: %d bytes of resident memory each", connections, each)
+	if each > most {
+		t.Errorf("that is more than %d", most)
+	}
+}
