@@ -190,7 +190,7 @@ func (n *Node) RetireAnonymous() {
 	if n.closed {
 		return
 	}
-	n.pins.drop(Identity.anonymous)
+	n.pins.retire()
 	for id, p := range n.shared {
 		if !id.anonymous() {
 			continue

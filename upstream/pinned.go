@@ -39,6 +39,8 @@ type Pinned struct {
 	node *Node
 	conn net.Conn
 	id   int64 // CLIENT ID of the connection at Redis, 0 when it did not tell
+	anon bool  // never authenticated
+	era  int   // of the node's pins
 
 	// Name and Identity are what the connection was last given; they belong to whoever has pinned it.
 	Name     string
@@ -68,6 +70,7 @@ func (n *Node) pinNew(ctx context.Context, id Identity, to Receiver) (*Pinned, e
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(n.ctx, func() { cancel(ErrClosed) })()
+	era := n.pins.now()
 	conn, err := connect(ctx, n.target, id, n.opts.DialTimeout)
 	if err != nil {
 		if ctx.Err() != nil && refused(err) == nil {
@@ -76,7 +79,7 @@ func (n *Node) pinNew(ctx context.Context, id Identity, to Receiver) (*Pinned, e
 		n.tellRefused(id, err)
 		return nil, notSent(err)
 	}
-	p := &Pinned{node: n, conn: conn, Identity: id, to: to}
+	p := &Pinned{node: n, conn: conn, Identity: id, to: to, anon: id.anonymous(), era: era}
 	if p.id, err = clientID(ctx, conn, n.opts.DialTimeout); err != nil {
 		conn.Close()
 		return nil, notSent(err)
@@ -90,7 +93,8 @@ func (n *Node) pinNew(ctx context.Context, id Identity, to Receiver) (*Pinned, e
 	return p, nil
 }
 
-// clientID asks for the connection's number at Redis. A user who may not know it gets 0.
+// clientID asks for the connection's number at Redis. It is 0 for a user who may not know it, and where it is not
+// known; any other error means that Redis does not take the connection.
 func clientID(ctx context.Context, conn net.Conn, timeout time.Duration) (int64, error) {
 	conn.SetDeadline(time.Now().Add(timeout))
 	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
@@ -103,8 +107,20 @@ func clientID(ctx context.Context, conn net.Conn, timeout time.Duration) (int64,
 		return 0, ctx.Err()
 	}
 	conn.SetDeadline(time.Time{})
+	if line, bad := bytes.CutPrefix(reply, []byte("-")); bad && !mayNotKnow(line) {
+		return 0, &ReplyError{Line: string(bytes.TrimSpace(line))}
+	}
 	id, _ := strconv.ParseInt(string(bytes.TrimSpace(bytes.TrimPrefix(reply, []byte(":")))), 10, 64)
 	return id, nil
+}
+
+func mayNotKnow(line []byte) bool {
+	for _, harmless := range []string{"NOPERM", "NOAUTH", "ERR unknown"} {
+		if bytes.HasPrefix(line, []byte(harmless)) {
+			return true
+		}
+	}
+	return false
 }
 
 // askOne sends one command and returns its reply, on a connection that nobody else uses.

@@ -19,6 +19,7 @@ type pins struct {
 
 	mu     sync.Mutex
 	closed bool
+	era    int // counts the calls of retire
 	all    map[*Pinned]struct{}
 	idle   []*Pinned // oldest first
 	timer  *time.Timer
@@ -41,7 +42,7 @@ func (s *pins) take(id Identity) *Pinned {
 func (s *pins) put(p *Pinned) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, known := s.all[p]; !known || s.closed {
+	if _, known := s.all[p]; !known || s.closed || p.anon && p.era != s.era {
 		return false
 	}
 	p.since = time.Now()
@@ -93,12 +94,20 @@ func (s *pins) end(p *Pinned) {
 	}
 }
 
-// drop closes the idle connections for which f says so.
-func (s *pins) drop(f func(Identity) bool) {
+// now is the era of connections made from now on.
+func (s *pins) now() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.era
+}
+
+// retire has the connections that never authenticated serve nobody but those who have them.
+func (s *pins) retire() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.era++
 	s.idle = slices.DeleteFunc(s.idle, func(p *Pinned) bool {
-		if f(p.Identity) {
+		if p.anon {
 			p.conn.Close()
 			return true
 		}
@@ -118,4 +127,11 @@ func (s *pins) close() {
 	for p := range s.all {
 		p.conn.Close()
 	}
+}
+
+// Pinned counts the connections that serve one client each: those in use and those that wait for the next.
+func (n *Node) Pinned() (used, idle int) {
+	n.pins.mu.Lock()
+	defer n.pins.mu.Unlock()
+	return len(n.pins.all) - len(n.pins.idle), len(n.pins.idle)
 }

@@ -71,11 +71,14 @@ type outcome struct {
 // runs out.
 func TestDoubtfulWritesKeepTheLock(t *testing.T) {
 	for _, arrived := range []bool{false, true} {
-		t.Run(fmt.Sprintf("request arrived %v", arrived), func(t *testing.T) { doubtfulWrites(t, arrived) })
+		for _, pinned := range []bool{false, true} {
+			t.Run(fmt.Sprintf("request arrived %v, pinned %v", arrived, pinned), func(t *testing.T) { doubtfulWrites(t, arrived, pinned) })
+		}
 	}
 }
 
-func doubtfulWrites(t *testing.T, arrived bool) {
+// When pinned, the write is sent behind a command that has a connection of its own.
+func doubtfulWrites(t *testing.T, arrived, pinned bool) {
 	server := testredis.Start(t)
 	data := testredis.NewProxy(t, server.Addr())
 	addr := twoWires(t, data.Addr(), server.Addr(), lock.Options{Watchdog: 3 * time.Second})
@@ -92,9 +95,22 @@ func doubtfulWrites(t *testing.T, arrived bool) {
 			t.Fatal(err)
 		}
 	}
+	if pinned { // a connection for each is there
+		for _, c := range clients {
+			if err := c.say("BLPOP nothing 0.5"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, c := range clients {
+			c.hear()
+		}
+	}
 	data.Latency(400 * time.Millisecond)
 	for i, d := range doubts {
 		lines := []string{fmt.Sprintf("SET x%d new", i)}
+		if pinned {
+			lines = []string{"BLPOP nothing 0.001", lines[0]}
+		}
 		if d.pipe != "" {
 			lines = append(lines, strings.ReplaceAll(d.pipe, "KEY", key(i)))
 		}
@@ -113,6 +129,9 @@ func doubtfulWrites(t *testing.T, arrived bool) {
 	results := make([]outcome, len(doubts))
 	var all sync.WaitGroup
 	for i, d := range doubts {
+		if pinned {
+			clients[i].hear()
+		}
 		all.Go(func() { results[i] = d.live(clients[i], others[i], waiters[i], key(i), redis) })
 	}
 	all.Wait()

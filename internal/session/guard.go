@@ -83,6 +83,7 @@ func (g *guard) Read(p []byte) (int, error) {
 		}
 		var bad *resp.ProtocolError
 		if errors.As(err, &bad) {
+			g.sess.lastWord()
 			g.Write(resp.AppendError(nil, "ERR "+bad.Error()))
 			g.hangUp(lock.Left, bad.Error())
 		}

@@ -58,8 +58,18 @@ func (s *Server) learnAgain() {
 	}
 }
 
-// learn asks Redis for its commands, as the service account.
+// learn asks Redis for its commands, and whether clients must authenticate: also when the service account, whose
+// password may be the one that has changed, learns no commands.
 func (s *Server) learn() error {
+	err := s.learnTable()
+	if auth := s.learnAuth(); err == nil {
+		err = auth
+	}
+	return err
+}
+
+// learnTable asks for the commands, as the service account.
+func (s *Server) learnTable() error {
 	service := s.o.Service
 	service.DB, service.Proto = 0, 2
 	reply, err := s.askAs(service, "COMMAND")
@@ -70,7 +80,7 @@ func (s *Server) learn() error {
 		return &upstream.ReplyError{Line: line} // BUSY, LOADING: what is known already stands until Redis can tell
 	}
 	s.table.Store(newTable(s.o.Allow, s.o.Deny, learnCommands(reply)))
-	return s.learnAuth()
+	return nil
 }
 
 // learnAuth asks whether clients must authenticate. When they must from now on, connections that were made without a

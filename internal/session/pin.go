@@ -2,7 +2,7 @@ package session
 
 import (
 	"context"
-	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -29,6 +29,7 @@ type pinned struct {
 	state   pinState
 	tainted bool // not to be used by another client
 
+	held     bool // the session is about to use it: it is not given back now
 	released bool // given back or lost: the session must let go of it
 	ended    bool // it was lost
 	doubt    bool // with a command whose outcome is unknown
@@ -44,7 +45,10 @@ type pinned struct {
 	inside   bool   // the client has part of a frame, wmu is held
 }
 
-// pinnedNow is the session's own connection if it still has one.
+// mostOwed bounds the replies owed, for a client that pipelines behind a command that waits.
+const mostOwed = 1 << 17
+
+// pinnedNow is the session's own connection if it still has one. It is then kept until release.
 func (s *Session) pinnedNow() *pinned {
 	p := s.pin
 	if p == nil {
@@ -52,6 +56,7 @@ func (s *Session) pinnedNow() *pinned {
 	}
 	p.mu.Lock()
 	released, doubt, db := p.released, p.doubt, p.state.db
+	p.held = !released
 	p.mu.Unlock()
 	if db != s.ident.DB { // SELECT within a transaction
 		id := s.ident
@@ -70,9 +75,21 @@ func (s *Session) pinnedNow() *pinned {
 	return nil
 }
 
+// release says that the session's own connection is not about to be used: it may be given back.
+func (s *Session) release() {
+	p := s.pin
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.held = false
+	p.letGo()
+}
+
 // pinUp gives the session a connection of its own.
 func (s *Session) pinUp() (*pinned, error) {
-	p := &pinned{s: s, state: pinState{proto: s.ident.Proto, db: s.ident.DB}}
+	p := &pinned{s: s, held: true, state: pinState{proto: s.ident.Proto, db: s.ident.DB}}
 	p.changed.L = &p.mu
 	p.mu.Lock() // no reply is looked at before conn is there
 	conn, err := s.srv.o.Node.Pin(s.srv.ctx, s.ident, p)
@@ -91,6 +108,7 @@ func (s *Session) pinUp() (*pinned, error) {
 
 // commandPinned has a command run for a session that has a connection of its own, or needs one for it.
 func (s *Session) commandPinned(p *pinned, cmd redcon.Command, c *command, answer answer) {
+	defer s.release()
 	s.forward()
 	if s.guard.over.Load() {
 		return
@@ -130,11 +148,14 @@ func (s *Session) send(p *pinned, cmd redcon.Command, c *command) {
 		case pinSubscribe:
 			e.args, e.effect.subscribes = len(cmd.Args)-1, true
 		case pinTracking:
-			e.on = len(cmd.Args) > 2 && equalFold(cmd.Args[2], "ON")
+			e.effect.tracks, e.effect.on = true, len(cmd.Args) > 2 && equalFold(cmd.Args[2], "ON")
+			cmd.Raw = s.redirected(p, e, cmd)
 		}
 	}
 	if e.kind == pinWait && p.settled() && p.free() {
-		p.tell("PING") // so that the connection's last write, as Redis sees it, is none before now
+		// So that the connection's last write, as Redis sees it, is none before now. Who may wait may do this.
+		nothing := []string{c.name, "0", "0", "0"}
+		p.tell(nothing[:3+len(c.name)/len("waitaof")]...)
 	}
 	telemetry.Commands.Add(1)
 	if c != nil && c.script == flushesScripts {
@@ -149,16 +170,22 @@ func (s *Session) answerPinned(p *pinned, cmd redcon.Command, c *command, answer
 	if !p.settled() {
 		return
 	}
-	p.mu.Lock()
-	multi, mute := p.state.multi && !p.released, p.state.proto == 2 && p.state.subscribed() > 0
-	p.mu.Unlock()
+	s.release()
+	multi, mute := false, false
+	if p = s.pinnedNow(); p != nil {
+		p.mu.Lock()
+		multi, mute = p.state.multi, p.state.proto == 2 && p.state.subscribed() > 0
+		p.mu.Unlock()
+	}
 	switch {
 	case c.always: // QUIT, RESET
 		answer(s, cmd.Args)
 	case multi && c.barred:
-		// Redis marks the transaction for a command it does not know.
-		p.expect(&expect{instead: notInMulti}, resp.AppendCommand(nil, "LOCKPROXY.NOT.IN.MULTI"))
+		p.expect(&expect{instead: notInMulti}, marking)
 	case multi:
+		if strings.HasPrefix(c.name, "client|") {
+			p.taint() // what it sets on the connection is this client's
+		}
 		p.expect(&expect{cmd: c, effect: selects(c, cmd.Args)}, cmd.Raw)
 	case mute:
 		s.error("ERR Can't execute '" + c.name + "': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context")
@@ -166,6 +193,9 @@ func (s *Session) answerPinned(p *pinned, cmd redcon.Command, c *command, answer
 		answer(s, cmd.Args)
 	}
 }
+
+// marking is a command that does nothing but have Redis, and the embedded store, mark the transaction: an argument lacks.
+var marking = resp.AppendCommand(nil, "GET")
 
 const notInMulti = "ERR Command not allowed inside a transaction"
 
@@ -182,10 +212,16 @@ func selects(c *command, args [][]byte) effect {
 func (p *pinned) expect(e *expect, raw []byte) {
 	e.quiet = p.s.silent
 	p.mu.Lock()
-	p.owed = append(p.owed, e)
-	if p.ended {
-		e.lost = errGone
+	if p.released { // lost: what was owed before has been answered
+		p.mu.Unlock()
+		if e.lost = errGone; e.got == nil {
+			p.s.fail(&upstream.NotSentError{Cause: errGone})
+		}
+		return
 	}
+	p.owed = append(p.owed, e)
+	crowded := len(p.owed) >= mostOwed
+	p.s.view.owed.Store(true)
 	if e.blocks {
 		p.show()
 	}
@@ -194,13 +230,19 @@ func (p *pinned) expect(e *expect, raw []byte) {
 	if len(p.queue) >= flushAt {
 		p.flush()
 	}
+	if crowded {
+		p.settle(mostOwed / 2)
+	}
 }
 
 // tell sends a command of this proxy's own; nobody wants its reply.
 func (p *pinned) tell(args ...string) {
 	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.released {
+		return
+	}
 	p.owed = append(p.owed, &expect{own: true})
-	p.mu.Unlock()
 	p.queue = resp.AppendCommand(p.queue, args...)
 }
 
@@ -220,41 +262,52 @@ func (p *pinned) ask(e *expect, args ...string) ([]byte, error) {
 	return got, nil
 }
 
-// flush sends what is queued. What the client was answered here goes first.
+// flush sends what is queued. What the client was answered here goes first. A Redis that takes nothing holds up only a
+// client that is still there.
 func (p *pinned) flush() {
 	if len(p.queue) == 0 {
 		return
 	}
 	p.s.flush()
+	var late *time.Timer
+	p.s.guard.whenOver(func() { late = time.AfterFunc(lastReplies, p.conn.Close) })
 	_ = p.conn.Write(p.queue) // Ended tells
+	p.s.guard.whenOver(nil)
+	if late != nil && !late.Stop() {
+		p.taint()
+	}
 	p.queue = p.queue[:0]
 	if cap(p.queue) > keepBytes {
 		p.queue = nil
 	}
 }
 
-// settled waits until no reply is owed, and says whether the client is still there.
-func (p *pinned) settled() bool {
+// settled waits until no reply is owed, and says whether that is so and the client is still there.
+func (p *pinned) settled() bool { return p.settle(0) }
+
+// settle is settled for at most so many replies owed.
+func (p *pinned) settle(most int) (paid bool) {
 	p.flush()
 	p.mu.Lock()
-	paid, blocks := len(p.owed) == 0 || p.ended, p.blocked()
+	paid = len(p.owed) <= most
+	blocks := !paid && p.blocked()
 	p.mu.Unlock()
 	switch {
 	case paid:
 	case blocks:
-		p.s.watched(p.await)
+		p.s.watched(func(ctx context.Context) { paid = p.await(ctx, most) })
 	default:
 		ctx, cancel := context.WithCancel(p.s.srv.ctx)
 		p.s.guard.whenOver(cancel)
-		p.await(ctx)
+		paid = p.await(ctx, most)
 		p.s.guard.whenOver(nil)
 		cancel()
 	}
-	return !p.s.guard.over.Load()
+	return paid && !p.s.guard.over.Load()
 }
 
-// await waits until no reply is owed, the connection is over, or ctx ends.
-func (p *pinned) await(ctx context.Context) {
+// await waits until at most so many replies are owed, of which there are none once the connection is over, or ctx ends.
+func (p *pinned) await(ctx context.Context, most int) (paid bool) {
 	stop := context.AfterFunc(ctx, func() {
 		p.mu.Lock()
 		p.changed.Broadcast()
@@ -263,38 +316,10 @@ func (p *pinned) await(ctx context.Context) {
 	defer stop()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for len(p.owed) > 0 && !p.ended && ctx.Err() == nil {
+	for len(p.owed) > most && ctx.Err() == nil {
 		p.changed.Wait()
 	}
-}
-
-// authPinned logs the session's own connection in as well.
-func (s *Session) authPinned(p *pinned, args [][]byte) (line string) {
-	p.taint()
-	words := make([]string, len(args))
-	for i, a := range args {
-		words[i] = string(a)
-	}
-	reply, err := p.ask(&expect{}, words...)
-	if err != nil {
-		return errorLine(err)
-	}
-	line, _ = isError(reply)
-	return line
-}
-
-// helloPinned switches the session's own connection to id's protocol, and to its user.
-func (s *Session) helloPinned(p *pinned, id upstream.Identity, auth bool) error {
-	p.taint()
-	words := []string{"HELLO", strconv.Itoa(id.Proto)}
-	if auth {
-		words = append(words, "AUTH", userName(id.User), id.Password)
-	}
-	reply, err := p.ask(&expect{effect: effect{proto: id.Proto}}, words...)
-	if line, bad := isError(reply); err == nil && bad {
-		err = &upstream.ReplyError{Line: line}
-	}
-	return err
+	return len(p.owed) <= most
 }
 
 // free says that commands are run at once: there is no transaction, and no restriction.
@@ -334,76 +359,4 @@ func (p *pinned) blocked() bool {
 		}
 	}
 	return false
-}
-
-// letGo gives the connection back when nothing speaks against it.
-func (p *pinned) letGo() {
-	if p.released || p.passing || len(p.head) > 0 || len(p.owed) > 0 || !p.state.none() {
-		return
-	}
-	p.released = true
-	if p.tainted || p.state.proto != p.conn.Identity.Proto {
-		p.conn.Close()
-		return
-	}
-	p.conn.Identity.DB = p.state.db
-	p.conn.GiveBack()
-}
-
-const lastReplies = 2 * time.Second // for replies owed to a client that has gone
-
-// endPin ends the session's own connection. Replies to commands that do not wait come first, so that their outcome is
-// known; so is a waiting one's when locks hang on it.
-func (s *Session) endPin() {
-	p := s.pin
-	if p == nil {
-		return
-	}
-	s.pin = nil
-	p.mu.Lock()
-	blocked, alone := p.blocked(), len(p.owed) == 1
-	p.mu.Unlock()
-	if blocked && alone && s.held() > 0 && s.unblock(p) {
-		blocked = false
-	}
-	if how, _ := s.guard.ending(); how == lock.Gone && !blocked {
-		ctx, cancel := context.WithTimeout(s.srv.ctx, lastReplies)
-		p.await(ctx)
-		cancel()
-	}
-	p.mu.Lock()
-	doubt := p.doubt
-	for _, e := range p.owed {
-		doubt = doubt || !e.own && (e.cmd == nil || !e.cmd.readOnly)
-	}
-	p.dropLocked()
-	p.mu.Unlock()
-	if l := s.engine.Load(); l != nil && doubt {
-		l.Doubt()
-	}
-}
-
-// dropPin closes the session's own connection with all its state; nothing is owed there.
-func (s *Session) dropPin() {
-	if p := s.pin; p != nil {
-		s.pin = nil
-		p.mu.Lock()
-		p.dropLocked()
-		p.mu.Unlock()
-	}
-}
-
-func (p *pinned) dropLocked() {
-	if p.released {
-		return
-	}
-	p.released = true
-	p.conn.Close()
-	p.state = pinState{}
-	p.owed = nil
-	p.show()
-	if p.inside {
-		p.inside = false
-		p.s.guard.wmu.Unlock()
-	}
 }

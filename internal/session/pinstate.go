@@ -47,6 +47,7 @@ type effect struct {
 	subscribes bool
 	selects    bool
 	db         int
+	tracks, on bool
 	proto      int // HELLO's
 }
 
@@ -62,7 +63,6 @@ type expect struct {
 	cmd     *command
 	kind    pinKind
 	args    int // of a subscription: channels named
-	on      bool
 	effect  effect
 	quiet   bool // CLIENT REPLY: its reply is not wanted
 	own     bool // asked by this proxy, not by the client: its reply is not wanted either
@@ -92,9 +92,11 @@ func (t *pinState) answered(e *expect, reply []byte) {
 		if ok {
 			t.multi, t.queued, t.inside = true, 0, nil
 		}
-	case pinExec: // whatever it says, the transaction is over
-		t.executed(reply)
-		t.multi, t.watch, t.inside = false, false, nil
+	case pinExec:
+		if reply[0] != '-' || aborted(reply) {
+			t.executed(reply)
+			t.multi, t.watch, t.inside = false, false, nil
+		}
 	case pinDiscard:
 		if ok {
 			t.multi, t.watch, t.inside = false, false, nil
@@ -103,18 +105,29 @@ func (t *pinState) answered(e *expect, reply []byte) {
 		t.watch = t.watch || ok
 	case pinUnwatch:
 		t.watch = t.watch && !ok
-	case pinTracking:
-		if ok {
-			t.tracking = e.on
-		}
 	case pinMonitor:
 		t.monitor = t.monitor || ok
 	}
-	if ok && e.effect.selects {
-		t.db = e.effect.db
+	if ok {
+		t.apply(e.effect)
 	}
 	if e.effect.proto != 0 && reply[0] != '-' {
 		t.proto = e.effect.proto
+	}
+}
+
+// aborted tells the errors of EXEC that end the transaction from those that leave all as it was.
+func aborted(reply []byte) bool {
+	return bytes.HasPrefix(reply, []byte("-EXECABORT")) || bytes.Contains(reply, []byte("EXEC aborted"))
+}
+
+// apply is for a command that was answered OK.
+func (t *pinState) apply(e effect) {
+	if e.selects {
+		t.db = e.db
+	}
+	if e.tracks {
+		t.tracking = e.on
 	}
 }
 
@@ -129,8 +142,8 @@ func (t *pinState) executed(reply []byte) {
 	}
 	for i, e := range r.elems {
 		inside := t.inside[i]
-		if inside.selects && e.kind == '+' {
-			t.db = inside.db
+		if e.kind == '+' {
+			t.apply(inside)
 		}
 		if inside.subscribes {
 			t.confirmed(e.raw)

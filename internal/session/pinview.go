@@ -10,6 +10,7 @@ type pinView struct {
 	watch, tracking, monitor   atomic.Bool
 	owed                       atomic.Bool
 	redisID                    atomic.Int64 // 0: there is none
+	named                      atomic.Int32 // others tell Redis its number: it must not become another client's
 }
 
 // show brings the session's view up to date; mu is held.

@@ -25,7 +25,8 @@ const (
 func (p *pinned) Received(b []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.released { // the session ended while this waited
+	if p.released { // the session ended while this waited, or nobody asked for what comes
+		p.conn.Close()
 		return
 	}
 	for len(b) > 0 {

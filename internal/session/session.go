@@ -38,6 +38,7 @@ type Session struct {
 	active  atomic.Int64 // unix nanoseconds of the last batch
 	last    atomic.Pointer[string]
 	waiting atomic.Pointer[context.CancelCauseFunc] // unblocks the lock verb that waits; nil: none does
+	leaves  atomic.Bool                             // QUIT or RESET comes next, seen while a verb waits
 	engine  atomic.Pointer[lock.Client]             // made for the first lock verb
 
 	lowered  bool // has gone back to the limits of those who must log in
@@ -50,7 +51,8 @@ type Session struct {
 	skip     bool    // CLIENT REPLY SKIP has just come
 	big      bigTraffic
 	lane     scriptLane
-	batch    *batch // while commands are at work
+	batch    *batch           // while commands are at work
+	next     []redcon.Command // of the same pipeline, behind the command at work
 	endOnce  sync.Once
 }
 
@@ -137,10 +139,13 @@ func (s *Session) serve(first redcon.Command, rest []redcon.Command) {
 	s.guard.commandCame()
 	s.batch = batches.Get().(*batch)
 	s.batch.guard = s.guard
+	s.next = rest
 	s.command(first)
 	for i := 0; i < len(rest) && !s.guard.over.Load(); i++ {
+		s.next = rest[i+1:]
 		s.command(rest[i])
 	}
+	s.next = nil
 	s.forward()
 	if s.pin != nil {
 		s.pin.flush()

@@ -2,7 +2,6 @@ package session
 
 import (
 	"context"
-	"errors"
 	"strconv"
 	"strings"
 
@@ -40,6 +39,10 @@ func (s *Session) clientUnblock(args [][]byte) {
 		return
 	}
 	c := s.srv.session(id)
+	if c != nil {
+		c.view.named.Add(1)
+		defer c.view.named.Add(-1)
+	}
 	switch {
 	case c == nil:
 	case c.wake(cause):
@@ -74,8 +77,7 @@ func (s *Session) unblock(p *pinned) bool {
 	if err != nil {
 		return false
 	}
-	p.await(ctx)
-	return !errors.Is(ctx.Err(), context.DeadlineExceeded)
+	return p.await(ctx, 0)
 }
 
 // session finds a client by its number.

@@ -132,6 +132,15 @@ func (r *Reader) ReadAhead(max int) error {
 	return r.readHeld(room)
 }
 
+// Ahead returns what ReadAhead has kept, as it came, if it begins with the next
+// command; else nothing.
+func (r *Reader) Ahead() []byte {
+	if len(r.ready) > 0 || r.req.size != r.seen {
+		return nil
+	}
+	return r.held
+}
+
 // readInto reads into p behind its first n bytes, which are the examined ones
 // of an unfinished command, and returns the number of bytes to deliver. It
 // returns 0 and no error when the answer is in the Reader's fields.

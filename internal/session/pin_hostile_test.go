@@ -1,0 +1,249 @@
+package session
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/testredis"
+	"github.com/lockproxy/lockproxy/proto/resp"
+)
+
+// pipeline sends lines in one write.
+func (w *wire) pipeline(lines ...string) {
+	w.t.Helper()
+	var all []byte
+	for _, line := range lines {
+		all = resp.AppendCommand(all, strings.Fields(line)...)
+	}
+	w.raw(all)
+}
+
+// EXEC without MULTI is an error that leaves what is watched watched.
+func TestExecWithoutMultiKeepsWatching(t *testing.T) {
+	server := testredis.Start(t)
+	p := startProxy(t, server.URL(), nil)
+	w := dialWire(t, p.addr)
+	w.expect("+OK\r\n", "WATCH", "k")
+	w.expect("-ERR EXEC without MULTI\r\n", "EXEC")
+	w.expect("-ERR DISCARD without MULTI\r\n", "DISCARD")
+	server.Do(t, "SET", "k", "changed")
+	w.expect("+OK\r\n", "MULTI")
+	w.expect("*-1\r\n", "EXEC")
+}
+
+// A reply may come, and the connection be given back, while the session is about to use it.
+func TestPinIsNotGivenBackInUse(t *testing.T) {
+	server := testredis.Start(t)
+	p := startProxy(t, server.URL(), nil)
+	var clients sync.WaitGroup
+	for c := range 8 {
+		clients.Go(func() {
+			w, mine := dialWire(t, p.addr), fmt.Sprintf("c%d", c)
+			for i := range 400 {
+				w.send("BLMPOP", "0.001", "1", mine, "LEFT")
+				if i%4 == 0 {
+					time.Sleep(time.Duration(900+i) * time.Microsecond)
+				}
+				w.pipeline("WAIT 0 0", "ECHO "+mine, "CLIENT SETNAME "+mine, "ECHO "+mine)
+				for _, want := range []string{"*-1\r\n", ":0\r\n", "$2\r\n" + mine + "\r\n", "+OK\r\n", "$2\r\n" + mine + "\r\n"} {
+					if got := w.frame(); got != want {
+						t.Errorf("got %q, want %q", got, want)
+						return
+					}
+				}
+			}
+		})
+	}
+	clients.Wait()
+	eventually(t, "all were given back", func() bool { return p.pins() == 0 })
+}
+
+// What is set within a transaction is not another client's afterwards.
+func TestTransactionLeavesNothing(t *testing.T) {
+	server := testredis.Start(t)
+	p := startProxy(t, server.URL(), nil)
+	w := dialWire(t, p.addr)
+	w.do("HELLO", "3")
+	w.pipeline("MULTI", "CLIENT TRACKING ON", "CLIENT SETNAME foreign", "CLIENT NO-EVICT ON", "EXEC", "GET k")
+	for range 6 {
+		w.frame()
+	}
+	server.Do(t, "SET", "k", "v")
+	w.want(">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n")
+	w.expect("+OK\r\n", "CLIENT", "TRACKING", "OFF")
+	eventually(t, "it was given back", func() bool { return p.pins() == 0 })
+	eventually(t, "nothing is left", func() bool {
+		list := string(server.Do(t, "CLIENT", "LIST").([]byte))
+		return !strings.Contains(list, "foreign") && !strings.Contains(list, "flags=t") && !strings.Contains(list, "flags=e")
+	})
+	w.expect("+OK\r\n", "MULTI")
+	w.expect("-"+notInMulti+"\r\n", "CLIENT", "KILL", "ID", "1")
+	w.expect("-"+notInMulti+"\r\n", "CLIENT", "UNBLOCK", "1")
+}
+
+func TestMaxClientsUpstream(t *testing.T) {
+	server := testredis.Start(t, "--maxclients", "10")
+	p := startProxy(t, server.URL(), nil)
+	w := dialWire(t, p.addr)
+	w.expect("+PONG\r\n", "PING")
+	var others []*wire
+	for i := 0; ; i++ {
+		other := dialWire(t, p.addr)
+		others = append(others, other)
+		other.send("SUBSCRIBE", "c")
+		if got := other.frame(); got[0] == '-' {
+			if want := "-ERR max number of clients reached\r\n"; got != want {
+				t.Errorf("got %q, want %q", got, want)
+			}
+			break
+		}
+		if i > 10 {
+			t.Fatal("no limit")
+		}
+	}
+	full := dialWire(t, p.addr)
+	full.pipeline("MULTI", "SET k v", "EXEC")
+	full.want("-ERR max number of clients reached\r\n")
+	full.want("<end>")
+	w.expect("$-1\r\n", "GET", "k")
+	for _, other := range others[:2] {
+		other.conn.Close()
+	}
+	eventually(t, "there is room again", func() bool { return w.do("SUBSCRIBE", "c")[0] == '*' })
+}
+
+func TestRedirectedTracking(t *testing.T) {
+	server := testredis.Start(t)
+	p := startProxy(t, server.URL(), nil)
+	ear, w := dialWire(t, p.addr), dialWire(t, p.addr)
+	id := p.idOf(ear)
+	w.expect("-"+noSuchTarget+"\r\n", "CLIENT", "TRACKING", "ON", "REDIRECT", id)
+	ear.do("SUBSCRIBE", "__redis__:invalidate")
+	w.expect("+OK\r\n", "CLIENT", "TRACKING", "ON", "OPTIN", "REDIRECT", id)
+	w.expect("+OK\r\n", "CLIENT", "CACHING", "YES")
+	w.expect("$-1\r\n", "GET", "k")
+	w.expect(":"+id+"\r\n", "CLIENT", "GETREDIR")
+	server.Do(t, "SET", "k", "v")
+	ear.want("*3\r\n$7\r\nmessage\r\n$20\r\n__redis__:invalidate\r\n*1\r\n$1\r\nk\r\n")
+	ear.do("UNSUBSCRIBE")
+	eventually(t, "its connection is not kept", func() bool {
+		return !strings.Contains(string(server.Do(t, "CLIENT", "LIST").([]byte)), "cmd=unsubscribe")
+	})
+}
+
+// What is owed comes before the error that ends the connection.
+func TestProtocolErrorComesLast(t *testing.T) {
+	server := testredis.Start(t)
+	p := startProxy(t, server.URL(), nil)
+	for range 50 {
+		w := dialWire(t, p.addr)
+		w.raw([]byte("*1\r\n$5\r\nMULTI\r\n*1\r\n$4\r\nPING\r\n*1\r\n:boo\r\n"))
+		w.want("+OK\r\n")
+		w.want("+QUEUED\r\n")
+		if got := w.frame(); !strings.HasPrefix(got, "-ERR Protocol error") {
+			t.Fatalf("got %q", got)
+		}
+	}
+}
+
+func TestLeaveEndsTheWaitForALock(t *testing.T) {
+	server := testredis.Start(t)
+	p := startProxy(t, server.URL(), nil)
+	holder := dialWire(t, p.addr)
+	holder.expect("+OK\r\n", "LOCK", "l")
+	for leave, answer := range map[string]string{"quit": "+OK\r\n", "RESET": "+RESET\r\n"} {
+		for _, apart := range []bool{false, true} {
+			w := dialWire(t, p.addr)
+			if apart {
+				w.send("LOCK", "l", "BLOCK", "0")
+				eventually(t, "it waits", func() bool { return p.waits(w) })
+				w.send(leave)
+			} else {
+				w.pipeline("LOCK l BLOCK 0", leave)
+			}
+			w.want("$-1\r\n")
+			w.want(answer)
+		}
+	}
+	w := dialWire(t, p.addr)
+	w.pipeline("LOCK l BLOCK 0", "PING", "QUIT") // QUIT is not next
+	eventually(t, "it waits", func() bool { return p.waits(w) })
+	holder.expect(":1\r\n", "UNLOCK", "l")
+	w.want("+OK\r\n")
+	w.want("+PONG\r\n")
+	w.want("+OK\r\n")
+}
+
+// waits says whether w waits for a lock.
+func (p *proxy) waits(w *wire) bool {
+	for _, c := range p.srv.snapshot() {
+		if c.addr == w.conn.LocalAddr().String() {
+			return c.waiting.Load() != nil
+		}
+	}
+	return false
+}
+
+// Subscriptions of all sizes, twice the same, none, refused, all in one pipeline with ordinary replies behind.
+func TestSubscriptionsAreCounted(t *testing.T) {
+	server := testredis.Start(t)
+	p := startProxy(t, server.URL(), nil)
+	server.Do(t, "ACL", "SETUSER", "few", "on", "nopass", "+@all", "~*", "resetchannels", "&ok*")
+	for _, proto := range []string{"2", "3"} {
+		direct, w := &wire{t: t}, dialWire(t, p.addr)
+		direct.conn = dialWire(t, server.Addr()).conn
+		long := strings.Repeat("x", 200)
+		many := "SUBSCRIBE"
+		for i := range 3000 {
+			many += fmt.Sprintf(" ok%d", i)
+		}
+		lines := []string{
+			"HELLO " + proto + " AUTH few any", "UNSUBSCRIBE", "PUNSUBSCRIBE", "SUNSUBSCRIBE", "SUBSCRIBE", "SUBSCRIBE oka oka okb", "PING",
+			"SUBSCRIBE bad", "SUBSCRIBE okc bad", "PSUBSCRIBE ok" + long, many, "SSUBSCRIBE oks", "UNSUBSCRIBE oka oka nothing", "PING a",
+			"SUBSCRIBE ok" + long, "UNSUBSCRIBE", "UNSUBSCRIBE", "PUNSUBSCRIBE", "PING b", "SUNSUBSCRIBE", "PING", "GET k", "EXEC",
+			"MULTI", "SUBSCRIBE okm", "GET k", "EXEC", "UNSUBSCRIBE", "WATCH k", "UNSUBSCRIBE", "GET k", "UNWATCH", "CLIENT GETNAME",
+		}
+		if proto == "3" {
+			lines = append(lines, "SUBSCRIBE oka", "LOCK l", "HELLO 2", "PING", "UNSUBSCRIBE", "UNLOCK l", "PING")
+			for i, line := range lines {
+				if strings.Contains(line, "LOCK") { // compared with a Redis that has no locks
+					lines[i] = "ECHO x"
+				}
+			}
+		}
+		var got, want bytes.Buffer
+		w.pipeline(lines...)
+		direct.pipeline(lines...)
+		for _, side := range []*wire{w, direct} {
+			to := &got
+			if side == direct {
+				to = &want
+			}
+			side.send("QUIT")
+			side.frame() // HELLO's answer differs
+			for {
+				f := side.frame()
+				if f == "<end>" {
+					break
+				}
+				if strings.Contains(f, "\r\nserver\r\n") {
+					continue
+				}
+				to.WriteString(f)
+			}
+		}
+		if got.String() != want.String() {
+			g, h := got.String(), want.String()
+			i := 0
+			for i < min(len(g), len(h)) && g[i] == h[i] {
+				i++
+			}
+			t.Errorf("RESP%s: at %d of %d, %d: got …%.200q, want …%.200q", proto, i, len(g), len(h), g[max(0, i-50):], h[max(0, i-50):])
+		}
+	}
+	eventually(t, "all were given back", func() bool { return p.pins() == 0 })
+}

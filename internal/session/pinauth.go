@@ -1,0 +1,36 @@
+package session
+
+import (
+	"strconv"
+
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+// authPinned logs the session's own connection in as well.
+func (s *Session) authPinned(p *pinned, args [][]byte) (line string) {
+	p.taint()
+	words := make([]string, len(args))
+	for i, a := range args {
+		words[i] = string(a)
+	}
+	reply, err := p.ask(&expect{}, words...)
+	if err != nil {
+		return errorLine(err)
+	}
+	line, _ = isError(reply)
+	return line
+}
+
+// helloPinned switches the session's own connection to id's protocol, and to its user.
+func (s *Session) helloPinned(p *pinned, id upstream.Identity, auth bool) error {
+	p.taint()
+	words := []string{"HELLO", strconv.Itoa(id.Proto)}
+	if auth {
+		words = append(words, "AUTH", userName(id.User), id.Password)
+	}
+	reply, err := p.ask(&expect{effect: effect{proto: id.Proto}}, words...)
+	if line, bad := isError(reply); err == nil && bad {
+		err = &upstream.ReplyError{Line: line}
+	}
+	return err
+}

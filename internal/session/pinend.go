@@ -1,0 +1,98 @@
+package session
+
+import (
+	"context"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/lock"
+)
+
+// letGo gives the connection back when nothing speaks against it.
+func (p *pinned) letGo() {
+	if p.held || p.released || p.passing || len(p.head) > 0 || len(p.owed) > 0 || !p.state.none() {
+		return
+	}
+	p.released = true
+	p.show()
+	if p.tainted || p.state.proto != p.conn.Identity.Proto || p.s.view.named.Load() > 0 {
+		p.conn.Close()
+		return
+	}
+	p.conn.Identity.DB = p.state.db
+	p.conn.GiveBack()
+}
+
+const lastReplies = 2 * time.Second // for replies owed to a client that has gone
+
+// lastWord has the replies owed come before the error that ends the connection, but for those that wait.
+func (s *Session) lastWord() {
+	if p := s.pin; p != nil {
+		p.mu.Lock()
+		blocked := p.blocked()
+		p.mu.Unlock()
+		if !blocked {
+			ctx, cancel := context.WithTimeout(s.srv.ctx, lastReplies)
+			p.await(ctx, 0)
+			cancel()
+		}
+	}
+}
+
+// endPin ends the session's own connection. Replies to commands that do not wait come first, so that their outcome is
+// known; so is a waiting one's when locks hang on it.
+func (s *Session) endPin() {
+	p := s.pin
+	if p == nil {
+		return
+	}
+	s.pin = nil
+	// One that half closes and does not read must not keep its locks either.
+	defer time.AfterFunc(lastReplies, func() { s.guard.Conn.Close() }).Stop()
+	p.mu.Lock()
+	p.held = true // nobody else's command is to be unblocked
+	blocked, alone := p.blocked(), len(p.owed) == 1
+	p.mu.Unlock()
+	if blocked && alone && s.held() > 0 && s.unblock(p) {
+		blocked = false
+	}
+	if how, _ := s.guard.ending(); how == lock.Gone && !blocked {
+		ctx, cancel := context.WithTimeout(s.srv.ctx, lastReplies)
+		p.await(ctx, 0)
+		cancel()
+	}
+	p.mu.Lock()
+	doubt := p.doubt
+	for _, e := range p.owed {
+		doubt = doubt || !e.own && (e.cmd == nil || !e.cmd.readOnly)
+	}
+	p.dropLocked()
+	p.mu.Unlock()
+	if l := s.engine.Load(); l != nil && doubt {
+		l.Doubt()
+	}
+}
+
+// dropPin closes the session's own connection with all its state; nothing is owed there.
+func (s *Session) dropPin() {
+	if p := s.pin; p != nil {
+		s.pin = nil
+		p.mu.Lock()
+		p.dropLocked()
+		p.mu.Unlock()
+	}
+}
+
+func (p *pinned) dropLocked() {
+	if p.released {
+		return
+	}
+	p.released = true
+	p.conn.Close()
+	p.state = pinState{}
+	p.owed = nil
+	p.show()
+	if p.inside {
+		p.inside = false
+		p.s.guard.wmu.Unlock()
+	}
+}
