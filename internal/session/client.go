@@ -68,8 +68,8 @@ func (s *Session) setSwitch(to *bool, arg []byte) {
 	s.ok()
 }
 
-func (s *Session) clientInfo([][]byte) {
-	s.batch.out = resp.AppendVerbatim(s.batch.out, s.ident.Proto, "txt", s.describe()+"\n")
+func (s *Session) clientInfo(args [][]byte) {
+	s.batch.out = resp.AppendVerbatim(s.batch.out, s.ident.Proto, "txt", s.describe(args)+"\n")
 }
 
 // clientList is CLIENT LIST [TYPE type | ID id …]: this proxy's clients.
@@ -110,10 +110,15 @@ func (s *Session) clientList(args [][]byte) {
 	}
 	var text strings.Builder
 	for _, c := range all {
-		if chosen(c) {
-			text.WriteString(c.describe())
-			text.WriteByte('\n')
+		if !chosen(c) {
+			continue
 		}
+		var asking [][]byte
+		if c == s {
+			asking = args
+		}
+		text.WriteString(c.describe(asking))
+		text.WriteByte('\n')
 	}
 	s.batch.out = resp.AppendVerbatim(s.batch.out, s.ident.Proto, "txt", text.String())
 }
@@ -155,33 +160,20 @@ func (s *Session) objection(probe ...string) (line string) {
 	return ""
 }
 
-var clientHelpLines = []string{
-	"CLIENT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
-	"CAPA <capability> [<capability> ...]", "    Say what this client can take: lock-lost, the push of a lost lock.",
-	"GETNAME", "    Return the name of the current connection.",
-	"ID", "    Return the ID of the current connection.",
-	"INFO", "    Return information about the current client connection.",
-	"KILL <ip:port>", "    Kill connection made from <ip:port>.",
-	"KILL <option> <value> [<option> <value> [...]]", "    Kill connections. Options are:",
-	"    * ADDR (<ip:port>|<unixsocket>:0)", "      Kill connections made from the specified address",
-	"    * LADDR (<ip:port>|<unixsocket>:0)", "      Kill connections made to specified local address",
-	"    * TYPE (NORMAL|MASTER|REPLICA|PUBSUB)", "      Kill connections by type.",
-	"    * USER <username>", "      Kill connections authenticated by <username>.",
-	"    * SKIPME (YES|NO)", "      Skip killing current connection (default: yes).",
-	"LIST [options ...]", "    Return information about client connections. Options:",
-	"    * TYPE (NORMAL|MASTER|REPLICA|PUBSUB)", "      Return clients of specified type.",
-	"SETINFO <option> <value>", "    Name the client library. Options are:",
-	"    * LIB-NAME: its name", "    * LIB-VER: its version",
-	"SETNAME <name>", "    Assign the name <name> to the current connection.",
-	"NO-EVICT (ON|OFF)", "    Protect current client connection from eviction.",
-	"NO-TOUCH (ON|OFF)", "    Will not touch LRU/LFU stats when this mode is on.",
-	"HELP", "    Prints this help.",
-}
-
-func (s *Session) clientHelp([][]byte) {
-	out := resp.AppendArray(s.batch.out, len(clientHelpLines))
-	for _, line := range clientHelpLines {
-		out = resp.AppendSimple(out, line)
+// clientHelp is Redis' CLIENT HELP with what it does not know of put before its last entry, HELP itself.
+func (s *Session) clientHelp(args [][]byte) {
+	r, ok := s.asked(args)
+	if !ok {
+		return
+	}
+	last := max(len(r.elems)-2, 0)
+	out := resp.AppendArray(s.batch.out, len(r.elems)+2)
+	for i, e := range r.elems {
+		if i == last {
+			out = resp.AppendSimple(out, "CAPA <capability> [<capability> ...]")
+			out = resp.AppendSimple(out, "    Say what this client can take: lock-lost, the push of a lost lock.")
+		}
+		out = append(out, e.raw...)
 	}
 	s.batch.out = out
 }

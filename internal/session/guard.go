@@ -119,6 +119,11 @@ func (g *guard) arm() error {
 	g.srv.queries.set(&g.query, g.in.Unfinished())
 	g.rmu.Lock()
 	defer g.rmu.Unlock()
+	for !g.watching && g.sess.wish.Load() != nil {
+		g.rmu.Unlock()
+		g.sess.grantWish()
+		g.rmu.Lock()
+	}
 	if g.over.Load() { // under rmu, so that drop's deadline is the last one
 		return errOver
 	}

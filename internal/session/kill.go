@@ -2,6 +2,7 @@ package session
 
 import (
 	"strings"
+	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/proto/resp"
@@ -12,6 +13,7 @@ type killFilter struct {
 	id                int64
 	addr, laddr, user string
 	kind              string // TYPE
+	age               int64  // seconds, at least
 	skipMe            bool
 }
 
@@ -32,6 +34,15 @@ func parseKill(args [][]byte) (f killFilter, line string) {
 				return f, "ERR client-id should be greater than 0"
 			}
 			f.id = n
+		case "MAXAGE": // as of Redis 7.4
+			n, ok := integer(value)
+			if !ok {
+				return f, "ERR maxage is not an integer or out of range"
+			}
+			if n <= 0 {
+				return f, "ERR maxage should be greater than 0"
+			}
+			f.age = n
 		case "TYPE":
 			known := false
 			if f.kind, known = clientType(value); !known {
@@ -64,7 +75,8 @@ func (f killFilter) matches(c *Session) bool {
 	user := userName(c.ident.User)
 	c.mu.Unlock()
 	return (f.kind == "" || f.kind == c.kind()) && (f.id == 0 || f.id == c.id) && (f.addr == "" || f.addr == c.addr) &&
-		(f.laddr == "" || f.laddr == c.laddr) && (f.user == "" || f.user == user)
+		(f.laddr == "" || f.laddr == c.laddr) && (f.user == "" || f.user == user) &&
+		(f.age == 0 || int64(time.Since(c.guard.opened)/time.Second) >= f.age)
 }
 
 // mayKill asks Redis whether this user may, and whether there is a user of that name.

@@ -3,6 +3,7 @@ package session
 import (
 	"bytes"
 	"context"
+	"strconv"
 	"strings"
 	"time"
 
@@ -114,7 +115,7 @@ func (s *Server) askAs(id upstream.Identity, args ...string) ([]byte, error) {
 	return got, err
 }
 
-// learnCommands reads the reply of COMMAND: which names change nothing, and which may block, modules'
+// learnCommands reads the reply of COMMAND: which names change nothing, and which may block, modules' and subcommands
 // included.
 func learnCommands(reply []byte) []*command {
 	all, ok := parseReply(reply)
@@ -123,21 +124,44 @@ func learnCommands(reply []byte) []*command {
 	}
 	var learned []*command
 	for _, entry := range all.elems {
-		if len(entry.elems) < 3 {
+		c := learnCommand(entry)
+		if c == nil {
 			continue
 		}
-		c := &command{name: strings.ToLower(string(entry.elems[0].text))}
-		blocking := false
-		for _, flag := range entry.elems[2].elems {
-			c.readOnly = c.readOnly || string(flag.text) == "readonly"
-			blocking = blocking || string(flag.text) == "blocking"
-		}
-		if blocking {
-			c.pin = pinBlock
-		}
 		learned = append(learned, c)
+		if len(entry.elems) < 10 {
+			continue
+		}
+		for _, sub := range entry.elems[9].elems {
+			if c := learnCommand(sub); c != nil {
+				learned = append(learned, c)
+			}
+		}
 	}
 	return learned
+}
+
+// learnCommand reads one entry; nil: there is no such command.
+func learnCommand(entry reply) *command {
+	if len(entry.elems) < 3 {
+		return nil
+	}
+	c := &command{name: strings.ToLower(string(entry.elems[0].text)), arity: integerOf(entry.elems[1])}
+	for _, flag := range entry.elems[2].elems {
+		switch string(flag.text) {
+		case "readonly":
+			c.readOnly = true
+		case "blocking":
+			c.pin = pinBlock
+		}
+	}
+	return c
+}
+
+// integerOf is a small integer of a reply.
+func integerOf(r reply) int {
+	n, _ := strconv.Atoi(string(r.text))
+	return n
 }
 
 // stranger answers a command that Redis did not list: an unknown one, one of a module loaded since, or one that redis.conf
@@ -166,7 +190,7 @@ func (s *Session) resolve(args [][]byte) (*command, answer) {
 		return nil, nil
 	}
 	told := learnCommands(info)
-	if len(told) != 1 {
+	if len(told) == 0 {
 		return nil, nil
 	}
 	c := lookUp(s.srv.table.Load().commands, []byte(told[0].name))

@@ -64,13 +64,14 @@ const (
 )
 
 type grant struct {
-	node  *upstream.Node
-	ident upstream.Identity
-	key   string
-	write bool
+	node    *upstream.Node
+	ident   upstream.Identity
+	key     string
+	write   bool
+	command string // in place of a key: one that is answered here
 }
 
-// grants remembers which client may use which key, process-wide: its cleaner cannot be stopped.
+// grants remembers which client may use which key or command, process-wide: its cleaner cannot be stopped.
 var grants = sync.OnceValue(func() *expirable.LRU[grant, error] {
 	return expirable.NewLRU[grant, error](grantsKept, nil, grantKept)
 })
@@ -81,7 +82,7 @@ func (s *Session) May(key []byte, write bool) error {
 	if s.isService() {
 		return nil
 	}
-	asked := grant{s.srv.o.Node, s.ident, string(key), write}
+	asked := grant{node: s.srv.o.Node, ident: s.ident, key: string(key), write: write}
 	if err, known := grants().Get(asked); known {
 		return err
 	}

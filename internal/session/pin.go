@@ -99,6 +99,7 @@ func (s *Session) pinUp() (*pinned, error) {
 		return nil, err
 	}
 	s.pin = p
+	s.view.own.Store(p)
 	if name := s.clientName(); name != conn.Name {
 		p.tell("CLIENT", "SETNAME", name)
 		conn.Name = name
@@ -148,8 +149,7 @@ func (s *Session) send(p *pinned, cmd redcon.Command, c *command) {
 		case pinSubscribe:
 			e.args, e.effect.subscribes = len(cmd.Args)-1, true
 		case pinTracking:
-			e.effect.tracks, e.effect.on = true, len(cmd.Args) > 2 && equalFold(cmd.Args[2], "ON")
-			cmd.Raw = s.redirected(p, e, cmd)
+			cmd.Raw = s.tracking(p, e, cmd)
 		}
 	}
 	if e.kind == pinWait && p.settled() && p.free() {

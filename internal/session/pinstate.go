@@ -38,6 +38,9 @@ type pinState struct {
 	queued                     int            // commands in the transaction
 	inside                     map[int]effect // of those, on the connection, by their place
 	watch, tracking, monitor   bool
+	bcast                      bool     // of tracking
+	redirect                   redirect // of tracking
+	target                     bool     // others' invalidations may come here
 	channels, patterns, shards int
 	proto, db                  int
 }
@@ -48,14 +51,16 @@ type effect struct {
 	selects    bool
 	db         int
 	tracks, on bool
-	proto      int // HELLO's
+	bcast      bool     // of tracking
+	to         redirect // of tracking
+	proto      int      // HELLO's
 }
 
 func (t *pinState) subscribed() int { return t.channels + t.patterns + t.shards }
 
 // none says that the connection is as if nobody had used it.
 func (t *pinState) none() bool {
-	return !t.multi && !t.watch && !t.tracking && !t.monitor && t.subscribed() == 0
+	return !t.multi && !t.watch && !t.tracking && !t.monitor && !t.target && t.subscribed() == 0
 }
 
 // expect is a command whose reply is owed.
@@ -127,7 +132,10 @@ func (t *pinState) apply(e effect) {
 		t.db = e.db
 	}
 	if e.tracks {
-		t.tracking = e.on
+		t.tracking, t.bcast = e.on, e.on && e.bcast
+		if e.on {
+			t.redirect = e.to
+		}
 	}
 }
 

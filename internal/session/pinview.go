@@ -11,6 +11,9 @@ type pinView struct {
 	owed                       atomic.Bool
 	redisID                    atomic.Int64 // 0: there is none
 	named                      atomic.Int32 // others tell Redis its number: it must not become another client's
+	bcast                      atomic.Bool
+	redirect                   atomic.Int64 // our number of the client that gets the invalidations
+	own                        atomic.Pointer[pinned]
 }
 
 // show brings the session's view up to date; mu is held.
@@ -26,6 +29,8 @@ func (p *pinned) show() {
 	v.multi.Store(multi)
 	v.watch.Store(t.watch)
 	v.tracking.Store(t.tracking)
+	v.bcast.Store(t.bcast)
+	v.redirect.Store(t.redirect.client)
 	v.monitor.Store(t.monitor)
 	v.owed.Store(len(p.owed) > 0)
 	v.blocked.Store(!t.multi && p.blocked())
@@ -34,6 +39,9 @@ func (p *pinned) show() {
 		id = p.conn.RedisID()
 	}
 	v.redisID.Store(id)
+	if p.released {
+		v.own.CompareAndSwap(p, nil)
+	}
 }
 
 // subscribed says that the client waits for messages.

@@ -23,14 +23,14 @@ func (k scriptKind) runs() bool { return k >= runsBody && k <= runsFunction }
 
 // scripted are the commands that are looked at on their way for the sake of scripts.
 var scripted = []command{
-	{name: "eval", script: runsBody},
-	{name: "eval_ro", script: runsBody},
-	{name: "evalsha", script: runsSHA},
-	{name: "evalsha_ro", script: runsSHA},
-	{name: "fcall", script: runsFunction},
-	{name: "fcall_ro", script: runsFunction},
-	{name: "script|load", script: loadsScript},
-	{name: "script|flush", script: flushesScripts},
+	{name: "eval", note: scripts, script: runsBody},
+	{name: "eval_ro", note: scripts, script: runsBody},
+	{name: "evalsha", note: scripts, script: runsSHA},
+	{name: "evalsha_ro", note: scripts, script: runsSHA},
+	{name: "fcall", note: functions, script: runsFunction},
+	{name: "fcall_ro", note: functions, script: runsFunction},
+	{name: "script|load", note: "The body is remembered, for a Redis that has lost it.", script: loadsScript},
+	{name: "script|flush", note: "What was remembered is forgotten, too. Lock scripts are loaded anew when next needed.", script: flushesScripts},
 }
 
 // A script is quick when it has been seen to end so soon, with the time it waited for others; it then shares a

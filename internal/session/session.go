@@ -23,6 +23,7 @@ type Session struct {
 	addr  string // the client's, as Redis writes it
 	laddr string
 	place place // given back in forget
+	unix  bool  // it came by a unix socket
 
 	mu      sync.Mutex
 	ident   upstream.Identity
@@ -40,6 +41,7 @@ type Session struct {
 	waiting atomic.Pointer[context.CancelCauseFunc] // unblocks the lock verb that waits; nil: none does
 	leaves  atomic.Bool                             // QUIT or RESET comes next, seen while a verb waits
 	engine  atomic.Pointer[lock.Client]             // made for the first lock verb
+	wish    atomic.Pointer[chan int64]              // somebody wants it to have a connection of its own
 
 	lowered  bool // has gone back to the limits of those who must log in
 	admitted bool // Redis has let this identity run a command
@@ -129,6 +131,7 @@ func newSession(s *Server, g *guard, id int64) *Session {
 	c := &Session{srv: s, guard: g, id: id, ident: s.fresh()}
 	c.addr, c.laddr = peer(g.RemoteAddr(), g.LocalAddr())
 	g.openAccounts(c.addr)
+	c.unix = g.LocalAddr().Network() == "unix"
 	c.active.Store(time.Now().UnixNano())
 	return c
 }

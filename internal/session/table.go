@@ -10,16 +10,19 @@ import (
 
 // command is what the proxy knows of one command name. A name it does not know is forwarded.
 type command struct {
-	name     string // as Redis writes it: lower case, "client|kill"
-	arity    int    // of commands answered here, checked before anything else; 0: not checked
-	readOnly bool   // Redis says that it changes nothing
-	open     bool   // may be run by clients that have not authenticated
-	run      answer // answers it here; nil: forwarded
+	name     string   // as Redis writes it: lower case, "client|kill"
+	note     string   // for docs/COMMANDS.md: why it is not simply forwarded, or how the answer differs from Redis'
+	arity    int      // of commands answered here, checked before anything else; 0: not checked
+	readOnly bool     // Redis says that it changes nothing
+	open     bool     // may be run by clients that have not authenticated
+	run      answer   // answers it here; nil: forwarded
+	probe    []string // a call that changes nothing, for which Redis would refuse those who may not run it
 	pin      pinKind
 	waits    *command // what it is when called with BLOCK
 	always   bool     // answered here in every state of the connection
-	barred   bool     // not to be queued in a transaction, and unknown to Redis or to be kept from it
+	refusal  bool     // all that run does is to say no
 	script   scriptKind
+	barred   bool                // not to be queued in a transaction, and unknown to Redis or to be kept from it
 	subs     map[string]*command // by name in upper case; one that is missing is treated as the command itself
 }
 
@@ -33,132 +36,39 @@ type table struct {
 	learned  bool // Redis has told all of its own: other names are strangers
 }
 
-// Commands that would leave a shared connection in another state, answer with anything but one reply, block it or
-// take it over run on a connection of the client's own, or are answered here, or are refused: a shifted or foreign
-// reply would reach the wrong client.
-var (
-	stateful = []command{
-		{name: "multi", pin: pinMulti},
-		{name: "exec", pin: pinExec},
-		{name: "discard", pin: pinDiscard},
-		{name: "watch", pin: pinWatch},
-		{name: "unwatch", pin: pinUnwatch},
-		{name: "subscribe", pin: pinSubscribe},
-		{name: "unsubscribe", pin: pinSubscribe},
-		{name: "psubscribe", pin: pinSubscribe},
-		{name: "punsubscribe", pin: pinSubscribe},
-		{name: "ssubscribe", pin: pinSubscribe},
-		{name: "sunsubscribe", pin: pinSubscribe},
-		{name: "blpop", pin: pinBlock},
-		{name: "brpop", pin: pinBlock},
-		{name: "brpoplpush", pin: pinBlock},
-		{name: "blmove", pin: pinBlock},
-		{name: "blmpop", pin: pinBlock},
-		{name: "bzpopmin", pin: pinBlock},
-		{name: "bzpopmax", pin: pinBlock},
-		{name: "bzmpop", pin: pinBlock},
-		{name: "xread", waits: &command{name: "xread", pin: pinBlock, readOnly: true}},
-		{name: "xreadgroup", waits: &command{name: "xreadgroup", pin: pinBlock}},
-		{name: "wait", pin: pinWait},
-		{name: "waitaof", pin: pinWait},
-		{name: "client|tracking", pin: pinTracking},
-		{name: "client|caching"},
-		{name: "client|trackinginfo"},
-		// They hold up the connection they come on, or need one that is not held up.
-		{name: "client|pause", pin: pinAlone},
-		{name: "client|unpause", pin: pinAlone},
-	}
-
-	// Refused unless --allow names them.
-	optional = []command{
-		{name: "monitor", pin: pinMonitor},
-		{name: "debug", pin: pinAlone},
-	}
-
-	refused = []string{
-		// The replication protocol: REPLCONF ACK has no reply, CLUSTER SYNCSLOTS takes over.
-		"SYNC", "PSYNC", "REPLCONF", "CLUSTER|SYNCSLOTS",
-		// The same in Redis' kin: KeyDB, Dragonfly.
-		"RREPLAY", "DFLY",
-		// An interactive session with Redis' script debugger.
-		"SCRIPT|DEBUG",
-		// State of the connection that only Redis' kin have.
-		"CLIENT|IMPORT-SOURCE",
-	}
-
-	answered = []command{
-		{name: "auth", barred: true, arity: -2, open: true, run: (*Session).auth},
-		{name: "hello", barred: true, arity: -1, open: true, run: (*Session).hello},
-		{name: "select", arity: 2, run: (*Session).selectDB},
-		{name: "reset", always: true, arity: 1, open: true, run: (*Session).reset},
-		{name: "quit", always: true, open: true, run: (*Session).quit},
-		// Redis hangs up on these two, the first words of an HTTP request made by a browser.
-		{name: "post", always: true, open: true, run: (*Session).crossProtocol},
-		{name: "host:", always: true, open: true, run: (*Session).crossProtocol},
-		{name: "readonly", arity: 1, run: (*Session).noCluster},
-		{name: "readwrite", arity: 1, run: (*Session).noCluster},
-		{name: "asking", arity: 1, run: (*Session).noCluster},
-		// The connection that runs a script does not listen for its end.
-		{name: "script|kill", open: true, run: (*Session).apart},
-		{name: "function|kill", open: true, run: (*Session).apart},
-		{name: "info", open: true, run: (*Session).info},
-		{name: "client", arity: -2, open: true, run: unknownSubcommand},
-		{name: "client|id", arity: 2, run: (*Session).clientID},
-		{name: "client|setname", arity: 3, run: (*Session).clientSetName},
-		{name: "client|getname", arity: 2, run: (*Session).clientGetName},
-		{name: "client|setinfo", arity: 4, run: (*Session).clientSetInfo},
-		{name: "client|capa", arity: -3, run: (*Session).clientCapa},
-		{name: "client|info", arity: 2, run: (*Session).clientInfo},
-		{name: "client|list", arity: -2, run: (*Session).clientList},
-		{name: "client|getredir", arity: 2, run: (*Session).clientGetRedir},
-		{name: "client|kill", arity: -3, barred: true, run: (*Session).clientKill},
-		{name: "client|unblock", arity: -3, barred: true, run: (*Session).clientUnblock},
-		{name: "client|reply", arity: 3, barred: true, run: (*Session).clientReply},
-		{name: "client|no-evict", arity: 3, run: (*Session).clientNoEvict},
-		{name: "client|no-touch", arity: 3, run: (*Session).clientNoTouch},
-		{name: "client|help", arity: 2, run: (*Session).clientHelp},
-		// Redis itself refuses the unauthenticated here: what it answers is only added to.
-		{name: "command", open: true, run: (*Session).commandAll},
-		{name: "command|count", open: true, run: (*Session).commandCount},
-		{name: "command|info", open: true, run: (*Session).commandInfo},
-		{name: "command|docs", open: true, run: (*Session).commandDocs},
-		{name: "command|list", open: true, run: (*Session).commandList},
-		{name: "command|getkeys", open: true, run: (*Session).commandGetKeys},
-		{name: "command|getkeysandflags", open: true, run: (*Session).commandGetKeys},
-	}
-)
-
 // newTable puts together what is answered or refused here, the lock verbs, the operator's deny list, and what Redis
 // told of its own commands.
 func newTable(allow, deny []string, learned []*command) *table {
 	t := &table{commands: make(map[string]*command, len(learned)+len(answered)+len(stateful)), learned: len(learned) > 0}
 	for _, c := range learned {
+		if strings.HasPrefix(c.name, "cluster|") {
+			c.run = (*Session).noCluster
+		}
 		t.put(c)
 	}
 	for _, c := range answered {
 		t.put(&c)
 	}
-	for _, c := range scripted {
-		t.put(&c)
-	}
-	for _, c := range stateful {
-		t.put(&c)
+	for _, rows := range [][]command{scripted, stateful, passed} {
+		for _, c := range rows {
+			t.put(&c)
+		}
 	}
 	for _, c := range optional {
 		if !slices.ContainsFunc(allow, func(name string) bool { return strings.EqualFold(name, c.name) }) {
-			c = *refusal(c.name, "is off in lockproxy, --allow "+c.name+" switches it on")
+			c = *refusal(c.name, "is off in lockproxy, --allow "+c.name+" switches it on", c.note)
 		}
 		t.put(&c)
 	}
-	for _, name := range refused {
-		t.put(refusal(name, "is not supported by lockproxy"))
+	for _, c := range refused {
+		t.put(refusal(c.name, "is not supported by lockproxy", c.note))
 	}
 	for _, v := range commands.Verbs() {
-		t.put(&command{name: strings.ToLower(v.Name), open: true, barred: true,
+		t.put(&command{name: strings.ToLower(v.Name), note: v.Summary, open: true, barred: true,
 			run: func(s *Session, args [][]byte) { s.runVerb(v, args) }})
 	}
 	for _, name := range deny {
-		t.put(refusal(name, "is denied by lockproxy's --deny"))
+		t.put(refusal(name, "is denied by lockproxy's --deny", ""))
 	}
 	return t
 }
@@ -167,8 +77,11 @@ func newTable(allow, deny []string, learned []*command) *table {
 func (t *table) put(c *command) {
 	name, sub, isSub := strings.Cut(strings.ToUpper(c.name), "|")
 	if !isSub {
-		if old := t.commands[name]; old != nil && !c.readOnly {
-			c.readOnly = old.readOnly
+		if old := t.commands[name]; old != nil {
+			c.readOnly = c.readOnly || old.readOnly
+			if c.name == "cluster" && !c.refusal {
+				c.subs = old.subs
+			}
 		}
 		t.commands[name] = c
 		return
@@ -219,7 +132,11 @@ func (c *command) answer(s *Session, args [][]byte) {
 		return
 	}
 	if !c.open {
-		if line := s.refused(); line != "" {
+		line := s.refused()
+		if line == "" && c.probe != nil {
+			line = s.forbidden(c)
+		}
+		if line != "" {
 			s.error(line)
 			return
 		}
@@ -244,9 +161,9 @@ func lookUp(in map[string]*command, name []byte) *command {
 	return in[string(upper[:len(name)])]
 }
 
-func refusal(name, why string) *command {
+func refusal(name, why, note string) *command {
 	line := "ERR '" + strings.ReplaceAll(strings.ToUpper(name), "|", " ") + "' " + why
-	return &command{name: strings.ToLower(name), open: true, barred: true, run: func(s *Session, _ [][]byte) { s.error(line) }}
+	return &command{name: strings.ToLower(name), note: note, refusal: true, open: true, barred: true, run: func(s *Session, _ [][]byte) { s.error(line) }}
 }
 
 // blocks says whether XREAD or XREADGROUP is called with BLOCK. Options it does not know are passed over one word at a
@@ -267,9 +184,6 @@ func blocks(args [][]byte) bool {
 
 // equalFold compares a word of a command with a keyword, letter case aside.
 func equalFold(word []byte, keyword string) bool { return bytes.EqualFold(word, []byte(keyword)) }
-
-// noCluster is Redis' answer to what only a cluster's node would take.
-func (s *Session) noCluster([][]byte) { s.error("ERR This instance has cluster support disabled") }
 
 func unknownSubcommand(s *Session, args [][]byte) {
 	s.error("ERR unknown subcommand '" + clip(args[1]) + "'. Try " + strings.ToUpper(string(args[0])) + " HELP.")
