@@ -12,10 +12,9 @@ import (
 )
 
 // Conversations are inline commands of one connection each; every reply must be Redis' own but for the connection's
-// number. {addr} stands for the connection's own address. Known to differ, and left out: what concerns the connection
-// alone (CLIENT ID, GETNAME, SETNAME, SETINFO, INFO, NO-EVICT, NO-TOUCH, HELP) is answered to users without +client too;
-// a user without +select cannot be served in another database than that of --upstream; and Redis throws away the replies
-// before a POST or Host: in one pipeline, which the proxy still delivers.
+// number. {addr} stands for the connection's own address. Known to differ, and left out: a user without +select
+// cannot be served in another database than that of --upstream; and Redis throws away the replies before a POST or Host:
+// in one pipeline, which the proxy still delivers.
 var openConversations = []string{`
 PING
 PING hello

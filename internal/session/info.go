@@ -13,7 +13,8 @@ import (
 // info is Redis' INFO with a section of this proxy's own behind it.
 func (s *Session) info(args [][]byte) {
 	answer, err := s.askRaw(encode(args))
-	if err != nil || !wantsOurs(args[1:]) {
+	ours := wantsOurs(args[1:])
+	if err != nil || !ours && !bytes.Contains(answer, clusterMode) && !bytes.Contains(answer, clusterOn) {
 		s.relay(answer, err)
 		return
 	}
@@ -26,11 +27,22 @@ func (s *Session) info(args [][]byte) {
 		s.relay(answer, nil)
 		return
 	}
-	text := string(bytes.TrimRight(r.text, "\r\n"))
-	if text != "" {
-		text += "\r\n\r\n"
+	text := string(noNode(r.text))
+	if ours {
+		if text = strings.TrimRight(text, "\r\n"); text != "" {
+			text += "\r\n\r\n"
+		}
+		text += s.srv.section()
 	}
-	s.batch.out = resp.AppendVerbatim(s.batch.out, s.ident.Proto, "txt", text+s.srv.section())
+	s.batch.out = resp.AppendVerbatim(s.batch.out, s.ident.Proto, "txt", text)
+}
+
+var clusterMode, clusterOn = []byte("redis_mode:cluster"), []byte("cluster_enabled:1")
+
+// noNode has INFO say what CLUSTER and HELLO say: here is no cluster's node.
+func noNode(text []byte) []byte {
+	text = bytes.Replace(text, clusterMode, []byte("redis_mode:standalone"), 1)
+	return bytes.Replace(text, clusterOn, []byte("cluster_enabled:0"), 1)
 }
 
 // wantsOurs says whether a client that asks for these sections gets this proxy's too.

@@ -2,6 +2,8 @@ package session
 
 import (
 	"fmt"
+	"net"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -127,6 +129,55 @@ func TestNoCluster(t *testing.T) {
 			}
 		}
 	}
+	for _, section := range []string{"server", "cluster", "all"} {
+		for _, w := range []*wire{through, clustered} {
+			info := w.do("INFO", section)
+			if strings.Contains(info, "redis_mode:cluster") || strings.Contains(info, "cluster_enabled:1") ||
+				!strings.Contains(info, "redis_mode:standalone") && !strings.Contains(info, "cluster_enabled:0") {
+				t.Errorf("INFO %s: %.500q", section, info)
+			}
+		}
+	}
+}
+
+func TestUnixClientIsShown(t *testing.T) {
+	p := startProxy(t, testredis.Start(t).URL(), nil)
+	path := filepath.Join(t.TempDir(), "s")
+	ln, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan struct{})
+	go func() { defer close(served); _ = p.srv.Serve(ln) }()
+	t.Cleanup(func() { p.stop(); <-served })
+	conn, err := net.Dial("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	w := &wire{t: t, conn: conn}
+	w.expect("+OK\r\n", "CLIENT", "NO-TOUCH", "ON")
+	info := w.do("CLIENT", "INFO")
+	if !strings.Contains(info, " addr="+path+":0 ") || !strings.Contains(info, " flags=UT ") || !strings.Contains(info, " qbuf=26 ") {
+		t.Errorf("CLIENT INFO: %q", info)
+	}
+}
+
+// Who may not know its connection's number at Redis, or has not logged in, is no target, and loses nothing by being named.
+func TestTrackingRedirectToUnknownNumber(t *testing.T) {
+	server := testredis.Start(t, "--requirepass pw")
+	p := startProxy(t, strings.Replace(server.URL(), "redis://", "redis://:pw@", 1), nil)
+	target, w := dialWire(t, p.addr), dialWire(t, p.addr)
+	if got := target.do("PING"); !strings.HasPrefix(got, "-NOAUTH") {
+		t.Fatal(got)
+	}
+	w.expect("+OK\r\n", "AUTH", "pw")
+	if got := w.do("CLIENT", "TRACKING", "ON", "REDIRECT", p.idOf(target)); !strings.Contains(got, "has no connection of its own") {
+		t.Errorf("got %q", got)
+	}
+	target.expect("+OK\r\n", "AUTH", "pw")
+	target.expect("+PONG\r\n", "PING")
+	eventually(t, "none is kept", func() bool { return p.pins() == 0 })
 }
 
 // What dashboards, frameworks and libraries ask when they start or show a server works as it does at Redis.

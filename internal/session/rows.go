@@ -44,7 +44,7 @@ var (
 		{name: "xreadgroup", note: waitsIfTold, waits: &command{name: "xreadgroup", note: mayWait, pin: pinBlock}},
 		{name: "wait", pin: pinWait, note: lastWrite},
 		{name: "waitaof", pin: pinWait, note: lastWrite},
-		{name: "client|tracking", pin: pinTracking, note: "Tracked keys are state of the connection. REDIRECT takes the CLIENT ID of a client of this proxy."},
+		{name: "client|tracking", pin: pinTracking, note: "Tracked keys are state of the connection. REDIRECT takes the CLIENT ID of a client of this proxy; a `tracking-redir-broken` push has Redis' number."},
 		{name: "client|pause", pin: pinAlone, note: "It would hold up the connection it comes on. Redis pauses all of its clients, of whatever proxy."},
 		{name: "client|unpause", pin: pinAlone, note: "It needs a connection that is not held up."},
 	}
@@ -81,7 +81,7 @@ var (
 		{name: "cluster", arity: -2, run: (*Session).cluster, note: nodeOnly},
 		{name: "script|kill", open: true, run: (*Session).apart, note: "Redis', asked on another connection: the one that runs the script does not listen."},
 		{name: "function|kill", open: true, run: (*Session).apart, note: "Redis', asked on another connection: the one that runs the function does not listen."},
-		{name: "info", open: true, run: (*Session).info, note: "Redis' answer, with a section `# Lockproxy` added. Its `# Clients` are Redis' own clients, of which this proxy is a few."},
+		{name: "info", open: true, run: (*Session).info, note: "Redis' answer, with a section `# Lockproxy` added, and not of a cluster's node. Its `# Clients` are Redis' own clients, of which this proxy is a few."},
 		{name: "client", arity: -2, open: true, run: unknownSubcommand, note: "Subcommands that are not listed here are unknown."},
 		{name: "client|id", arity: 2, run: (*Session).clientID, probe: []string{"CLIENT", "ID"},
 			note: "The connection's number at this proxy. Within a transaction it is Redis'."},

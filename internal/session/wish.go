@@ -35,7 +35,8 @@ func (s *Session) grantWish() {
 		return
 	}
 	p := s.pinnedNow()
-	if p == nil {
+	fresh := p == nil
+	if fresh {
 		var err error
 		if p, err = s.pinUp(); err != nil {
 			*wish <- 0
@@ -43,6 +44,11 @@ func (s *Session) grantWish() {
 		}
 	}
 	id := p.becomeTarget()
+	if fresh && id == 0 { // Redis does not tell this client's user
+		s.dropPin()
+		*wish <- 0
+		return
+	}
 	s.batch = batches.Get().(*batch)
 	p.flush()
 	s.batch.giveBack()
