@@ -11,6 +11,19 @@ import (
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
+// CLIENT HELP tells what Redis does not know of, too.
+func TestClientHelp(t *testing.T) {
+	server := testredis.Start(t)
+	p := startProxy(t, server.URL(), nil)
+	want, got := dialWire(t, server.Addr()).do("CLIENT", "HELP"), dialWire(t, p.addr).do("CLIENT", "HELP")
+	_, want, _ = strings.Cut(want, "\r\n")
+	_, got, _ = strings.Cut(got, "\r\n")
+	ours := "+CAPA <capability> [<capability> ...]\r\n+    Say what this client can take: lock-lost, the push of a lost lock.\r\n"
+	if strings.Replace(got, ours, "", 1) != want || !strings.HasSuffix(got, ours+"+HELP\r\n+    Prints this help.\r\n") {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 // CLIENT KILL ends whatever its victim is doing, and what Redis knew of it.
 func TestKillEndsWhatever(t *testing.T) {
 	server := testredis.Start(t)
@@ -165,8 +178,9 @@ func TestUnixClientIsShown(t *testing.T) {
 
 // Who may not know its connection's number at Redis, or has not logged in, is no target, and loses nothing by being named.
 func TestTrackingRedirectToUnknownNumber(t *testing.T) {
-	server := testredis.Start(t, "--requirepass pw")
-	p := startProxy(t, strings.Replace(server.URL(), "redis://", "redis://:pw@", 1), nil)
+	server := testredis.Start(t)
+	p := startProxy(t, server.URL(), nil)
+	server.Do(t, "CONFIG", "SET", "requirepass", "pw")
 	target, w := dialWire(t, p.addr), dialWire(t, p.addr)
 	if got := target.do("PING"); !strings.HasPrefix(got, "-NOAUTH") {
 		t.Fatal(got)
