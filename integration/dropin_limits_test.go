@@ -157,7 +157,7 @@ func TestDropinRefused(t *testing.T) {
 	p := startProxy(t, redis.URL())
 	w, other := dial(t, p.Addr()), dial(t, p.Addr())
 	for _, line := range []string{
-		"MONITOR", "SYNC", "PSYNC ? -1", "REPLCONF ACK 0", "DEBUG SLEEP 0", "SCRIPT DEBUG YES", "CLIENT CAPA redirect", "ASKING", "READONLY", "READWRITE",
+		"MONITOR", "SYNC", "PSYNC ? -1", "REPLCONF ACK 0", "DEBUG SLEEP 0", "SCRIPT DEBUG YES", "CLIENT IMPORT-SOURCE on", "ASKING", "READONLY", "READWRITE",
 	} {
 		if got := w.do(strings.Fields(line)...); !strings.HasPrefix(got, "-ERR ") || strings.Contains(got, "unknown") {
 			t.Errorf("%s: %q", line, got)
