@@ -50,6 +50,7 @@ func (s *Session) grantWish() {
 		return
 	}
 	s.batch = batches.Get().(*batch)
+	s.batch.guard = s.guard
 	p.flush()
 	s.batch.giveBack()
 	s.batch = nil
