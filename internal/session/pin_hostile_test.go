@@ -116,25 +116,6 @@ func TestMaxClientsUpstream(t *testing.T) {
 	eventually(t, "there is room again", func() bool { return w.do("SUBSCRIBE", "c")[0] == '*' })
 }
 
-func TestRedirectedTracking(t *testing.T) {
-	server := testredis.Start(t)
-	p := startProxy(t, server.URL(), nil)
-	ear, w := dialWire(t, p.addr), dialWire(t, p.addr)
-	id := p.idOf(ear)
-	w.expect("-"+noSuchTarget+"\r\n", "CLIENT", "TRACKING", "ON", "REDIRECT", id)
-	ear.do("SUBSCRIBE", "__redis__:invalidate")
-	w.expect("+OK\r\n", "CLIENT", "TRACKING", "ON", "OPTIN", "REDIRECT", id)
-	w.expect("+OK\r\n", "CLIENT", "CACHING", "YES")
-	w.expect("$-1\r\n", "GET", "k")
-	w.expect(":"+id+"\r\n", "CLIENT", "GETREDIR")
-	server.Do(t, "SET", "k", "v")
-	ear.want("*3\r\n$7\r\nmessage\r\n$20\r\n__redis__:invalidate\r\n*1\r\n$1\r\nk\r\n")
-	ear.do("UNSUBSCRIBE")
-	eventually(t, "its connection is not kept", func() bool {
-		return !strings.Contains(string(server.Do(t, "CLIENT", "LIST").([]byte)), "cmd=unsubscribe")
-	})
-}
-
 // What is owed comes before the error that ends the connection.
 func TestProtocolErrorComesLast(t *testing.T) {
 	server := testredis.Start(t)
