@@ -147,7 +147,7 @@ func (s *Session) send(p *pinned, cmd redcon.Command, c *command) {
 		case pinBlock, pinWait:
 			e.blocks = true
 		case pinSubscribe:
-			e.args, e.effect.subscribes = len(cmd.Args)-1, true
+			e.args, e.effect.subs = len(cmd.Args)-1, e
 		case pinTracking:
 			cmd.Raw = s.tracking(p, e, cmd)
 		}
@@ -337,7 +337,7 @@ func (p *pinned) taint() {
 
 // oldest is the command whose reply comes next; mu is held, here and below.
 func (p *pinned) oldest() *expect {
-	if len(p.owed) == 0 {
+	if len(p.owed) == 0 || p.state.stray > 0 {
 		return nil
 	}
 	return p.owed[0]

@@ -189,6 +189,8 @@ func TestSubscriptionsAreCounted(t *testing.T) {
 			"MULTI", "SUBSCRIBE okm", "GET k", "EXEC", "UNSUBSCRIBE", "WATCH k", "UNSUBSCRIBE", "GET k", "UNWATCH", "CLIENT GETNAME",
 		}
 		if proto == "3" {
+			lines = append(lines, "MULTI", "SUBSCRIBE ok1 ok2 ok3", "ECHO x", "UNSUBSCRIBE", "ECHO y", "EXEC", "BLPOP q 0.3", "SELECT 1",
+				"BLPOP q 0.3", "SELECT 0", "MULTI", "SUBSCRIBE ok1 bad", "PSUBSCRIBE oka", "EXEC", "CLIENT GETNAME", "UNSUBSCRIBE", "PUNSUBSCRIBE")
 			lines = append(lines, "SUBSCRIBE oka", "LOCK l", "HELLO 2", "PING", "UNSUBSCRIBE", "UNLOCK l", "PING")
 			for i, line := range lines {
 				if strings.Contains(line, "LOCK") { // compared with a Redis that has no locks

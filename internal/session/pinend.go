@@ -47,7 +47,7 @@ func (s *Session) endPin() {
 	}
 	s.pin = nil
 	// One that half closes and does not read must not keep its locks either.
-	defer time.AfterFunc(lastReplies, func() { s.guard.Conn.Close() }).Stop()
+	defer time.AfterFunc(lastReplies, func() { closeNow(s.guard.Conn) }).Stop()
 	p.mu.Lock()
 	p.held = true // nobody else's command is to be unblocked
 	blocked, alone := p.blocked(), len(p.owed) == 1

@@ -42,12 +42,13 @@ type pinState struct {
 	redirect                   redirect // of tracking
 	target                     bool     // others' invalidations may come here
 	channels, patterns, shards int
+	stray                      int // frames to come behind EXEC's reply: see executed
 	proto, db                  int
 }
 
 // effect is what a command does to the connection if Redis answers OK, or confirms.
 type effect struct {
-	subscribes bool
+	subs       *expect // one of the SUBSCRIBE family
 	selects    bool
 	db         int
 	tracks, on bool
@@ -60,7 +61,7 @@ func (t *pinState) subscribed() int { return t.channels + t.patterns + t.shards 
 
 // none says that the connection is as if nobody had used it.
 func (t *pinState) none() bool {
-	return !t.multi && !t.watch && !t.tracking && !t.monitor && !t.target && t.subscribed() == 0
+	return !t.multi && !t.watch && !t.tracking && !t.monitor && !t.target && t.subscribed() == 0 && t.stray == 0
 }
 
 // expect is a command whose reply is owed.
@@ -139,7 +140,8 @@ func (t *pinState) apply(e effect) {
 	}
 }
 
-// executed finds in EXEC's reply what its commands did to the connection.
+// executed finds in EXEC's reply what its commands did to the connection. Redis counts a subscription to two channels as
+// one element and confirms both: the reply then ends too early, and the frames that should be its last come behind it.
 func (t *pinState) executed(reply []byte) {
 	if t.inside == nil || reply[0] != '*' {
 		return
@@ -148,14 +150,29 @@ func (t *pinState) executed(reply []byte) {
 	if !whole {
 		return
 	}
-	for i, e := range r.elems {
-		inside := t.inside[i]
-		if e.kind == '+' {
-			t.apply(inside)
+	frames := 0
+	for i := range t.queued {
+		inside, n := t.inside[i], 1
+		if inside.subs != nil && (frames >= len(r.elems) || r.elems[frames].kind != '-') {
+			n = t.expected(inside.subs)
 		}
-		if inside.subscribes {
-			t.confirmed(e.raw)
+		for range n {
+			if frames < len(r.elems) {
+				t.done(inside, r.elems[frames])
+			}
+			frames++
 		}
+	}
+	t.stray = max(0, frames-len(r.elems))
+}
+
+// done takes one element of EXEC's reply.
+func (t *pinState) done(inside effect, e reply) {
+	switch {
+	case inside.subs != nil:
+		t.confirmed(e.raw)
+	case e.kind == '+':
+		t.apply(inside)
 	}
 }
 

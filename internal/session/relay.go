@@ -149,6 +149,9 @@ func (p *pinned) finish(frame []byte) {
 	}
 	e := p.oldest()
 	switch {
+	case p.state.stray > 0 && p.kind != frameMessage:
+		p.state.stray--
+		p.state.confirmed(frame)
 	case p.kind == frameConfirmation:
 		if e != nil && e.kind == pinSubscribe && !e.begun {
 			e.begun, e.left = true, p.state.expected(e)
