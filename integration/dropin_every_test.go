@@ -9,7 +9,7 @@ import (
 )
 
 // pinnedReady says that the proxy does what keeps a connection to itself: transactions, subscriptions, blocking commands.
-const pinnedReady = false
+const pinnedReady = true
 
 // pinned are the commands that wait for it; also XREAD and XREADGROUP with BLOCK.
 var pinned = strings.Fields(`MULTI EXEC DISCARD WATCH UNWATCH SUBSCRIBE UNSUBSCRIBE PSUBSCRIBE PUNSUBSCRIBE SSUBSCRIBE SUNSUBSCRIBE

@@ -3,6 +3,7 @@ package session
 import (
 	"math"
 	"strconv"
+	"time"
 
 	"github.com/tidwall/redcon"
 
@@ -72,9 +73,14 @@ func (s *Session) connectionOf(p *pinned, id int64) (redisID int64, found bool) 
 	return c.wishFor(s.srv.ctx), true
 }
 
-// becomeTarget keeps the connection for its client from now on, and returns its number; 0: it is that client's no more.
+// becomeTarget keeps the connection for its client from now on, and returns its number; 0: it is that client's no more,
+// or that client does not read what it is sent.
 func (p *pinned) becomeTarget() int64 {
-	p.mu.Lock()
+	for end := time.Now().Add(wishWait); !p.mu.TryLock(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			return 0
+		}
+	}
 	defer p.mu.Unlock()
 	if p.released || p.conn == nil || p.conn.RedisID() == 0 {
 		return 0

@@ -35,6 +35,7 @@ func (s *Session) grantWish() {
 		return
 	}
 	p := s.pinnedNow()
+	defer s.release()
 	fresh := p == nil
 	if fresh {
 		var err error
