@@ -70,8 +70,7 @@ var transactions = []sequence{
 		a: MULTI ; SET k v ; GET ; EXEC ; GET k
 		a: MULTI ; CLIENT NOSUCH ; EXEC
 		a: MULTI ; SELECT ; EXEC
-		a: MULTI ; CLIENT ID x ; EXEC
-		a: MULTI ; AUTH ; EXEC`},
+		a: MULTI ; CLIENT ID x ; EXEC`},
 	{"errors when run", 0, `
 		a: SET k v ; MULTI ; LPUSH k x ; INCR k ; SET k w ; LPOP nosuch ; EXEC ; GET k`},
 	{"discard", 0, `
@@ -122,19 +121,11 @@ var transactions = []sequence{
 		a ~: EXEC
 		a 4: MULTI ; INFO server ; CLIENT INFO ; CLIENT LIST
 		a ?: EXEC
-		a: MULTI ; CLIENT SETNAME "a\x20b" ; CLIENT KILL ID 999999999999 ; CLIENT KILL 1.2.3.4:5 ; CLIENT LIST ID x ; EXEC`},
+		a: MULTI ; CLIENT SETNAME "a\x20b" ; CLIENT LIST ID x ; EXEC`},
 	{"COMMAND inside", 0, `
 		a: MULTI ; COMMAND COUNT ; COMMAND GETKEYS GET k ; COMMAND INFO get
 		a ?: EXEC
 		a: MULTI ; COMMAND GETKEYS MSET a 1 b 2 ; COMMAND GETKEYS NOSUCH ; EXEC`},
-	{"auth and hello inside", 0, `
-		a: MULTI ; AUTH x ; EXEC ; PING
-		a: MULTI ; HELLO 3
-		a ~: EXEC
-		a: HGETALL h ; MULTI ; HELLO 2 ; HELLO 4 ; HELLO 3
-		a ~: EXEC
-		a: HGETALL h ; PING
-		a: EXEC`},
 	{"lock verbs inside", 0, `
 		a: MULTI ; SET k v
 		a ?: LOCK l ; UNLOCK l ; RENEW l ; LOCKINFO l

@@ -85,7 +85,9 @@ func (s *Session) forwardOver(p *upstream.Pipe, err error) {
 // answerFor gives each command Redis did not answer its error. When the outcome of one that may have written is
 // unknown, the lock engine hears of it: this client's locks are then not released, they run out.
 func (s *Session) answerFor(err error, unanswered []*command) {
-	s.noteTrouble(err)
+	if s.noteTrouble(err); passwordRefused(err) {
+		return // closed without a word
+	}
 	line := errorLine(err)
 	for range unanswered {
 		s.error(line)
@@ -111,9 +113,15 @@ func (s *Session) noteTrouble(err error) {
 	switch {
 	case !errors.As(err, &reply):
 		s.srv.learnAgain()
-	case strings.HasPrefix(reply.Line, "WRONGPASS"):
+	case passwordRefused(err):
 		s.guard.hangUp(lock.Left, passwordGone)
 	}
+}
+
+// passwordRefused says that Redis would not let the client's user in again.
+func passwordRefused(err error) bool {
+	var reply *upstream.ReplyError
+	return errors.As(err, &reply) && strings.HasPrefix(reply.Line, "WRONGPASS")
 }
 
 const lostLine = "ERR upstream connection lost, the outcome of this command is unknown"

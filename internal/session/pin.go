@@ -55,15 +55,21 @@ func (s *Session) pinnedNow() *pinned {
 		return nil
 	}
 	p.mu.Lock()
-	released, doubt, db := p.released, p.doubt, p.state.db
+	released, doubt, db, name := p.released, p.doubt, p.state.db, p.state.name
+	p.state.name = nil
 	p.held = !released
 	p.mu.Unlock()
-	if db != s.ident.DB { // SELECT within a transaction
+	if db != s.ident.DB { // SELECT within a transaction; as well as CLIENT SETNAME
 		id := s.ident
 		id.DB = db
 		admitted := s.admitted
 		s.identity(id)
 		s.admitted = admitted
+	}
+	if name != nil {
+		s.mu.Lock()
+		s.name = *name
+		s.mu.Unlock()
 	}
 	if !released {
 		return p
@@ -186,7 +192,9 @@ func (s *Session) answerPinned(p *pinned, cmd redcon.Command, c *command, answer
 		if strings.HasPrefix(c.name, "client|") {
 			p.taint() // what it sets on the connection is this client's
 		}
-		p.expect(&expect{cmd: c, effect: selects(c, cmd.Args)}, cmd.Raw)
+		p.expect(&expect{cmd: c, effect: effectOf(c, cmd.Args)}, cmd.Raw)
+	case mute && c.subs != nil: // a subcommand that is none
+		p.expect(&expect{cmd: c}, cmd.Raw)
 	case mute:
 		s.error("ERR Can't execute '" + c.name + "': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context")
 	default:
@@ -199,13 +207,16 @@ var marking = resp.AppendCommand(nil, "GET")
 
 const notInMulti = "ERR Command not allowed inside a transaction"
 
-// selects is the effect of SELECT.
-func selects(c *command, args [][]byte) effect {
-	if c.name != "select" || len(args) != 2 {
-		return effect{}
+// effectOf is what a command that is answered here, but not in a transaction, does to the connection.
+func effectOf(c *command, args [][]byte) effect {
+	switch {
+	case c.name == "select" && len(args) == 2:
+		n, ok := integer(args[1])
+		return effect{selects: ok, db: int(n)}
+	case c.name == "client|setname" && len(args) == 3:
+		return effect{names: true, name: string(args[2])}
 	}
-	n, ok := integer(args[1])
-	return effect{selects: ok, db: int(n)}
+	return effect{}
 }
 
 // expect has a command sent, and its reply go where e says.

@@ -44,6 +44,7 @@ type pinState struct {
 	channels, patterns, shards int
 	stray                      int // frames to come behind EXEC's reply: see executed
 	proto, db                  int
+	name                       *string // given in a transaction, not yet known to the session
 }
 
 // effect is what a command does to the connection if Redis answers OK, or confirms.
@@ -51,6 +52,8 @@ type effect struct {
 	subs       *expect // one of the SUBSCRIBE family
 	selects    bool
 	db         int
+	names      bool
+	name       string
 	tracks, on bool
 	bcast      bool     // of tracking
 	to         redirect // of tracking
@@ -131,6 +134,9 @@ func aborted(reply []byte) bool {
 func (t *pinState) apply(e effect) {
 	if e.selects {
 		t.db = e.db
+	}
+	if e.names {
+		t.name = &e.name
 	}
 	if e.tracks {
 		t.tracking, t.bcast = e.on, e.on && e.bcast

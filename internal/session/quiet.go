@@ -35,4 +35,9 @@ func (s *Session) quietly(run func()) {
 	}
 }
 
-func (s *Session) speakUp() { s.silent, s.off, s.skip = false, false, false }
+// speakUp is RESET's part of it. Behind SKIP, its own reply stays unwanted.
+func (s *Session) speakUp() {
+	s.flush()
+	s.silent = s.silent && !s.off
+	s.off, s.skip = false, false
+}
