@@ -9,7 +9,7 @@ TIMEOUT  ?= 15m
 ARGS     ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help build test race lint bench interop fuzz fmt cover tidy-check
+.PHONY: help build test race lint bench tcl interop fuzz fmt cover tidy-check
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -35,6 +35,10 @@ lint: ## gofmt, go vet and staticcheck (pinned in go.mod)
 bench: ## lockproxy beside Redis and twemproxy on this machine; ARGS="…" for its flags
 	@.ci/need redis-server redis-benchmark nutcracker
 	go run ./bench $(ARGS)
+
+tcl: ## Redis' own test suite through lockproxy; integration/tcl/README.md has the flags for ARGS="…"
+	@.ci/need redis-server redis-cli tclsh dpkg-source
+	go run ./integration/tcl $(ARGS)
 
 interop: ## clients of every language found here, through the proxy
 	@.ci/need redis-server redis-cli

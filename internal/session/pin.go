@@ -99,13 +99,14 @@ func (s *Session) pinUp() (*pinned, error) {
 	p.changed.L = &p.mu
 	p.mu.Lock() // no reply is looked at before conn is there
 	conn, err := s.srv.o.Node.Pin(s.srv.ctx, s.ident, p)
-	p.conn = conn
+	if p.conn = conn; err == nil {
+		p.show()
+	}
 	p.mu.Unlock()
 	if err != nil {
 		return nil, err
 	}
 	s.pin = p
-	s.view.own.Store(p)
 	if name := s.clientName(); name != conn.Name {
 		p.tell("CLIENT", "SETNAME", name)
 		conn.Name = name

@@ -9,12 +9,12 @@ import (
 
 // letGo gives the connection back when nothing speaks against it.
 func (p *pinned) letGo() {
-	if p.held || p.released || p.passing || len(p.head) > 0 || len(p.owed) > 0 || !p.state.none() {
+	if p.held || p.released || p.passing || len(p.head) > 0 || len(p.owed) > 0 || !p.state.none() || p.s.view.target.Load() {
 		return
 	}
 	p.released = true
 	p.show()
-	if p.tainted || p.state.proto != p.conn.Identity.Proto || p.s.view.named.Load() > 0 {
+	if p.tainted || p.state.proto != p.conn.Identity.Proto || p.s.view.named.Load() > 0 || p.s.view.target.Swap(false) {
 		p.conn.Close()
 		return
 	}
@@ -89,6 +89,7 @@ func (p *pinned) dropLocked() {
 	p.released = true
 	p.conn.Close()
 	p.state = pinState{}
+	p.s.view.target.Store(false)
 	p.owed = nil
 	p.show()
 	if p.inside {

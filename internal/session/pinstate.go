@@ -40,7 +40,6 @@ type pinState struct {
 	watch, tracking, monitor   bool
 	bcast                      bool     // of tracking
 	redirect                   redirect // of tracking
-	target                     bool     // others' invalidations may come here
 	channels, patterns, shards int
 	stray                      int // frames to come behind EXEC's reply: see executed
 	proto, db                  int
@@ -64,7 +63,7 @@ func (t *pinState) subscribed() int { return t.channels + t.patterns + t.shards 
 
 // none says that the connection is as if nobody had used it.
 func (t *pinState) none() bool {
-	return !t.multi && !t.watch && !t.tracking && !t.monitor && !t.target && t.subscribed() == 0 && t.stray == 0
+	return !t.multi && !t.watch && !t.tracking && !t.monitor && t.subscribed() == 0 && t.stray == 0
 }
 
 // expect is a command whose reply is owed.

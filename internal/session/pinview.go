@@ -12,8 +12,8 @@ type pinView struct {
 	redisID                    atomic.Int64 // 0: there is none
 	named                      atomic.Int32 // others tell Redis its number: it must not become another client's
 	bcast                      atomic.Bool
+	target                     atomic.Bool  // others' invalidations may come to it
 	redirect                   atomic.Int64 // our number of the client that gets the invalidations
-	own                        atomic.Pointer[pinned]
 }
 
 // show brings the session's view up to date; mu is held.
@@ -39,9 +39,6 @@ func (p *pinned) show() {
 		id = p.conn.RedisID()
 	}
 	v.redisID.Store(id)
-	if p.released {
-		v.own.CompareAndSwap(p, nil)
-	}
 }
 
 // subscribed says that the client waits for messages.

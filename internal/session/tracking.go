@@ -3,7 +3,6 @@ package session
 import (
 	"math"
 	"strconv"
-	"time"
 
 	"github.com/tidwall/redcon"
 
@@ -59,34 +58,24 @@ func (s *Session) tracking(p *pinned, e *expect, cmd redcon.Command) []byte {
 // gets none, and sees to it that it stays that client's.
 func (s *Session) connectionOf(p *pinned, id int64) (redisID int64, found bool) {
 	if id == s.id {
-		return p.becomeTarget(), true
+		s.view.target.Store(true)
+		return p.conn.RedisID(), true
 	}
 	c := s.srv.session(id)
 	if c == nil || c.guard.over.Load() {
 		return 0, false
 	}
-	if own := c.view.own.Load(); own != nil {
-		if redisID = own.becomeTarget(); redisID != 0 {
-			return redisID, true
-		}
+	if redisID = c.becomeTarget(); redisID == 0 {
+		redisID = c.wishFor(s.srv.ctx)
 	}
-	return c.wishFor(s.srv.ctx), true
+	return redisID, true
 }
 
-// becomeTarget keeps the connection for its client from now on, and returns its number; 0: it is that client's no more,
-// or that client does not read what it is sent.
-func (p *pinned) becomeTarget() int64 {
-	for end := time.Now().Add(wishWait); !p.mu.TryLock(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			return 0
-		}
-	}
-	defer p.mu.Unlock()
-	if p.released || p.conn == nil || p.conn.RedisID() == 0 {
-		return 0
-	}
-	p.state.target = true
-	return p.conn.RedisID()
+// becomeTarget keeps the connection the client has for it from now on, and returns its number; 0: it has none. It waits
+// for nobody: letGo looks for targets once more when it has taken the number away.
+func (s *Session) becomeTarget() int64 {
+	s.view.target.Store(true)
+	return s.view.redisID.Load()
 }
 
 // redirect is what the session's own connection has named last.

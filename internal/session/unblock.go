@@ -15,7 +15,7 @@ func (s *Session) clientUnblock(args [][]byte) {
 	cause := lock.ErrNotAcquired
 	how := "TIMEOUT"
 	if len(args) > 4 {
-		s.error(wrongArity("client|unblock"))
+		s.error("ERR unknown subcommand or wrong number of arguments for '" + clip(args[1]) + "'. Try CLIENT HELP.")
 		return
 	}
 	if len(args) == 4 {

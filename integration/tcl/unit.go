@@ -1,0 +1,198 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// bed is what every unit is run with.
+type bed struct {
+	s      settings
+	suite  *suite
+	binary string // lockproxy's
+	skips  skipList
+}
+
+// maxHangs is how many tests of a unit may hang before it is given up.
+const maxHangs = 12
+
+// runUnit runs one unit through lockproxy, or direct. When a test hangs, the
+// unit is run again without it, so that the others are counted. An error is
+// ours; what the unit says is in the outcome.
+func (b *bed) runUnit(ctx context.Context, unit string, direct bool) (*outcome, error) {
+	var leave, hung []string
+	if !direct {
+		leave = b.skips.norun(unit)
+	}
+	for {
+		o, err := b.runOnce(ctx, unit, direct, append(leave, hung...))
+		if err != nil {
+			return nil, err
+		}
+		if o.hung != "" && len(hung) < maxHangs && !slices.Contains(hung, o.hung) {
+			progress("tcl: %s hangs in: %s", unit, o.hung)
+			hung = append(hung, o.hung)
+			continue
+		}
+		for _, name := range hung {
+			o.Failed[name] = "hung"
+		}
+		return o, nil
+	}
+}
+
+// runOnce runs a unit without some of its tests, on a fresh server and behind a
+// fresh lockproxy.
+func (b *bed) runOnce(ctx context.Context, unit string, direct bool, leave []string) (*outcome, error) {
+	dir, err := os.MkdirTemp("", "lockproxy-tcl-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	if err := b.suite.place(dir); err != nil {
+		return nil, err
+	}
+	if b.s.resp == 3 {
+		if err := forceRESP3(dir); err != nil {
+			return nil, err
+		}
+	}
+	redis, port, err := b.startRedis(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	defer redis.stop()
+	way := "direct"
+	servers := []*process{redis}
+	if !direct {
+		way = "proxy"
+		var proxy *process
+		if proxy, port, err = b.startProxy(ctx, dir, port); err != nil {
+			return nil, err
+		}
+		defer proxy.stop()
+		servers = append(servers, proxy)
+	}
+	o, err := b.runSuite(ctx, dir, unit, port, leave)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range servers {
+		if p.ended() && !strings.HasPrefix(unit, "unit/shutdown") {
+			o.Aborted = p.name + " ended: " + p.tail()
+		}
+	}
+	return o, b.keepLogs(dir, unit, way)
+}
+
+func (b *bed) startRedis(ctx context.Context, dir string) (*process, string, error) {
+	port, err := freePort()
+	if err != nil {
+		return nil, "", err
+	}
+	data := filepath.Join(dir, "data")
+	if err := os.Mkdir(data, 0o755); err != nil {
+		return nil, "", err
+	}
+	// As the suite's authors run it as an external server.
+	p, err := launch(dir, "server", b.suite.server, "--port", port, "--bind", "127.0.0.1", "--dir", data, "--daemonize", "no",
+		"--save", "", "--appendonly", "no", "--enable-protected-configs", "yes", "--enable-debug-command", "yes", "--enable-module-command", "yes")
+	if err != nil {
+		return nil, "", err
+	}
+	if err := p.ready(ctx, net.JoinHostPort("127.0.0.1", port)); err != nil {
+		p.stop()
+		return nil, "", err
+	}
+	return p, port, nil
+}
+
+func (b *bed) startProxy(ctx context.Context, dir, redis string) (*process, string, error) {
+	port, err := freePort()
+	if err != nil {
+		return nil, "", err
+	}
+	addr := net.JoinHostPort("127.0.0.1", port)
+	args := append([]string{"--listen", addr, "--upstream", "redis://" + net.JoinHostPort("127.0.0.1", redis), "--allow", "monitor,debug"}, b.s.args...)
+	p, err := launch(dir, "lockproxy", b.binary, args...)
+	if err != nil {
+		return nil, "", err
+	}
+	if err := p.ready(ctx, addr); err != nil {
+		p.stop()
+		return nil, "", err
+	}
+	return p, port, nil
+}
+
+// runSuite has the suite test what listens on port, for as long as a unit may take.
+func (b *bed) runSuite(ctx context.Context, dir, unit, port string, leave []string) (*outcome, error) {
+	base, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	args := []string{"tests/test_helper.tcl", "--host", "127.0.0.1", "--port", port, "--single", unit, "--durable", "--baseport", base,
+		"--timeout", strconv.Itoa(int(b.s.stall.Seconds())), "--tags", "-" + strings.Join(b.s.deny, " -")}
+	if !b.s.multiDB {
+		args = append(args, "--singledb")
+	}
+	if b.s.resp == 3 {
+		args = append(args, "--force-resp3")
+	}
+	for _, name := range leave {
+		args = append(args, "--skiptest", name)
+	}
+	began := time.Now()
+	p, err := launch(dir, "suite", "tclsh", args...)
+	if err != nil {
+		return nil, err
+	}
+	late := false
+	select {
+	case <-p.done:
+	case <-time.After(b.s.timeout):
+		late = true
+	case <-ctx.Done():
+	}
+	p.kill() // the suite's clients, which are processes, go with it
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	o := parseOutput(unit, p.output())
+	o.Seconds = time.Since(began).Seconds()
+	switch {
+	case late:
+		o.Aborted = fmt.Sprintf("not at its end after %v", b.s.timeout)
+	case !o.finished && o.Aborted == "":
+		o.Aborted = "ended early: " + p.tail()
+	}
+	return o, nil
+}
+
+// keepLogs moves what was printed to the folder the -logs flag names.
+func (b *bed) keepLogs(dir, unit, way string) error {
+	if b.s.logs == "" {
+		return nil
+	}
+	to := filepath.Join(b.s.logs, way, filepath.FromSlash(unit))
+	if err := os.MkdirAll(to, 0o755); err != nil {
+		return err
+	}
+	for _, name := range []string{"suite.log", "server.log", "lockproxy.log"} {
+		text, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			continue // the direct way has no lockproxy
+		}
+		if err := os.WriteFile(filepath.Join(to, name), text, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+func passing(names ...string) *outcome {
+	o := &outcome{Passed: map[string]int{}, Failed: map[string]string{}}
+	for _, n := range names {
+		o.Passed[n]++
+	}
+	return o
+}
+
+func TestCompare(t *testing.T) {
+	list := skips(t, "u | excused | why\nu | healed | why\nu | gone | why\nu | fine | race: lucky\n")
+	r := &result{unit: "u", direct: passing("fine", "excused", "healed", "wrong", "lost", "twice", "twice"), proxy: passing("fine", "healed", "twice", "extra")}
+	r.proxy.Failed["wrong"] = "Expected 1"
+	r.proxy.Failed["excused"] = "known"
+	r.compare(list)
+	v := judge([]*result{r})
+	if v.direct != 7 || v.passed != 3 || v.excused != 1 || v.missed != 3 || v.bad != 3 {
+		t.Errorf("sums: %+v", v)
+	}
+	var out strings.Builder
+	v.print(&out)
+	v.unused(&out, list, &suite{name: "s", units: []string{"u"}})
+	for _, want := range []string{
+		"FAILED  u | wrong | Expected 1\n", "FAILED  u: 2 tests were not reached\n",
+		"PASSES NOW  u | healed | take f:2 out\n", "UNUSED  u | gone | f:3 is about no test of s\n",
+		"direct: 7 pass, 0 ignored; through lockproxy: 3 pass, 1 excused by the skip file, 3 fail\n",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in\n%s", want, out.String())
+		}
+	}
+	if n := strings.Count(out.String(), "\n"); n != 5 {
+		t.Errorf("%d lines, want 5:\n%s", n, out.String())
+	}
+}
+
+// What fails a run beside failed tests.
+func TestJudgeAborts(t *testing.T) {
+	good := func() *result { return &result{unit: "u", direct: passing("a"), proxy: passing("a")} }
+	for name, c := range map[string]struct {
+		spoil func(*result)
+		skips string
+		bad   int
+	}{
+		"nothing":                   {spoil: func(*result) {}},
+		"abort through lockproxy":   {spoil: func(r *result) { r.proxy.Aborted = "exception" }, bad: 1},
+		"an abort is never excused": {spoil: func(r *result) { r.proxy.Aborted = "exception" }, skips: "u | * | why", bad: 1},
+		"abort directly":            {spoil: func(r *result) { r.direct.Aborted = "exception" }, bad: 1},
+		"fails directly":            {spoil: func(r *result) { r.direct.Failed["b"] = "x" }, bad: 1},
+		"fails directly, excused":   {spoil: func(r *result) { r.direct.Failed["b"] = "x" }, skips: "u | b | why"},
+	} {
+		r := good()
+		c.spoil(r)
+		list := skips(t, c.skips)
+		r.straight(list)
+		r.compare(list)
+		if v := judge([]*result{r}); v.bad != c.bad {
+			t.Errorf("%s: bad is %d, want %d", name, v.bad, c.bad)
+		}
+	}
+}
+
+func TestReplaceSection(t *testing.T) {
+	page, err := replaceSection("", "a", "one\n")
+	if err != nil || !strings.HasPrefix(page, "# Compatibility\n") {
+		t.Fatalf("%v: %q", err, page)
+	}
+	page, _ = replaceSection(page, "b", "two\n")
+	again, _ := replaceSection(page, "a", "three\n")
+	if again != strings.Replace(page, "one\n", "three\n", 1) {
+		t.Errorf("replacing a: %q", again)
+	}
+	if _, err := replaceSection("<!-- tcl: a -->\n", "a", "x\n"); err == nil {
+		t.Error("a section without an end is taken")
+	}
+}
