@@ -126,7 +126,7 @@ func (s *Session) commandPinned(p *pinned, cmd redcon.Command, c *command, answe
 		if p, err = s.pinUp(); err != nil {
 			s.fail(err)
 			s.noteTrouble(err)
-			if c.pin.cannotFail() {
+			if c != nil && c.pin.cannotFail() {
 				s.flush()
 				s.guard.hangUp(lock.Left, "no connection upstream for its transaction")
 			}
@@ -214,6 +214,8 @@ func effectOf(c *command, args [][]byte) effect {
 	case c.name == "select" && len(args) == 2:
 		n, ok := integer(args[1])
 		return effect{selects: ok, db: int(n)}
+	case c.name == "client|pause":
+		return effect{pauses: writePause(args)}
 	case c.name == "client|setname" && len(args) == 3:
 		return effect{names: true, name: string(args[2])}
 	}

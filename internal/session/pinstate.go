@@ -3,6 +3,7 @@ package session
 import (
 	"bytes"
 	"strings"
+	"time"
 )
 
 // pinKind is what a command does to the state Redis keeps for its connection.
@@ -43,7 +44,8 @@ type pinState struct {
 	channels, patterns, shards int
 	stray                      int // frames to come behind EXEC's reply: see executed
 	proto, db                  int
-	name                       *string // given in a transaction, not yet known to the session
+	pauses                     time.Duration // a pause of writes that nobody has noted yet
+	name                       *string       // given in a transaction, not yet known to the session
 }
 
 // effect is what a command does to the connection if Redis answers OK, or confirms.
@@ -51,6 +53,7 @@ type effect struct {
 	subs       *expect // one of the SUBSCRIBE family
 	selects    bool
 	db         int
+	pauses     time.Duration // writes, from now on
 	names      bool
 	name       string
 	tracks, on bool
@@ -133,6 +136,9 @@ func aborted(reply []byte) bool {
 func (t *pinState) apply(e effect) {
 	if e.selects {
 		t.db = e.db
+	}
+	if e.pauses != 0 {
+		t.pauses = e.pauses
 	}
 	if e.names {
 		t.name = &e.name

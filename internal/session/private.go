@@ -159,19 +159,6 @@ func (s *Session) forwardBig() {
 	}
 }
 
-// apart runs one command on a connection of its own, where it need not wait for others.
-func (s *Session) apart(args [][]byte) {
-	p, err := s.srv.o.Node.Private(s.srv.ctx, s.ident)
-	if err != nil {
-		s.fail(err)
-		return
-	}
-	defer p.Release()
-	var got gathered
-	err = p.Do(&upstream.Request{Cmds: [][]byte{encode(args)}, Sink: &got})
-	s.relay(got, err)
-}
-
 func (s *Session) openBig() (err error) {
 	if s.big.pipe == nil {
 		s.big.pipe, err = s.srv.o.Node.Private(s.srv.ctx, s.ident)

@@ -165,6 +165,8 @@ func (p *pinned) finish(frame []byte) {
 		}
 	case p.kind == frameReply && e != nil:
 		p.state.answered(e, frame)
+		p.s.srv.pauseWrites(p.state.pauses)
+		p.state.pauses = 0
 		p.pay()
 	}
 	p.passing, p.dropping, p.head = false, false, p.head[:0]

@@ -45,8 +45,6 @@ var (
 		{name: "wait", pin: pinWait, note: lastWrite},
 		{name: "waitaof", pin: pinWait, note: lastWrite},
 		{name: "client|tracking", pin: pinTracking, note: "Tracked keys are state of the connection. REDIRECT takes the CLIENT ID of a client of this proxy; a `tracking-redir-broken` push has Redis' number."},
-		{name: "client|pause", pin: pinAlone, note: "It would hold up the connection it comes on. Redis pauses all of its clients, of whatever proxy."},
-		{name: "client|unpause", pin: pinAlone, note: "It needs a connection that is not held up."},
 	}
 
 	// Refused unless --allow names them.
@@ -97,6 +95,8 @@ var (
 			note: "This proxy's clients in Redis' fields. Memory and buffers are 0, but for `qbuf` of the client that asks; flags `d`, `u`, `c` and `R` are not shown, `lib-name` and `lib-ver` once given."},
 		{name: "client|kill", arity: -3, barred: true, run: (*Session).clientKill,
 			note: "Among this proxy's clients, with all filters of Redis 7.4. Locks of a killed client are not released: they run out."},
+		{name: "client|pause", arity: -3, run: (*Session).clientPause, note: "Redis is asked on a connection apart, and pauses all of its clients, of whatever proxy. While it pauses writes, each client here has a connection of its own."},
+		{name: "client|unpause", arity: 2, run: (*Session).clientUnpause, note: "Redis is asked on a connection apart, which nothing holds up."},
 		{name: "client|unblock", arity: -3, barred: true, run: (*Session).clientUnblock, note: "Among this proxy's clients. It also ends the wait of a lock verb."},
 		{name: "client|reply", arity: 3, barred: true, run: (*Session).clientReply, probe: []string{"CLIENT", "REPLY", " "},
 			note: "The replies are kept back here. No difference."},

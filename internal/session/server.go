@@ -62,7 +62,8 @@ type Server struct {
 	cancel context.CancelFunc
 
 	table    atomic.Pointer[table]
-	mustAuth atomic.Bool // Redis refuses clients that have not authenticated
+	paused   atomic.Int64 // unix nanoseconds until which writes are paused, as far as is known; 0: they are not
+	mustAuth atomic.Bool  // Redis refuses clients that have not authenticated
 	relearn  chan struct{}
 	memory   *scriptMemory
 	lanes    *scriptLanes

@@ -177,7 +177,7 @@ func (s *Session) dispatch(cmd redcon.Command) {
 	if c != nil {
 		s.last.Store(&c.name)
 	}
-	if p := s.pinnedNow(); p != nil || c != nil && c.pin.starts() {
+	if p := s.pinnedNow(); p != nil || c != nil && c.pin.starts() || answer == nil && s.srv.writesPaused() {
 		s.commandPinned(p, cmd, c, answer)
 		return
 	}

@@ -1,0 +1,62 @@
+package session
+
+import (
+	"time"
+
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+// clientPause is CLIENT PAUSE milliseconds [WRITE|ALL]. While Redis holds up writes, each client gets a connection of its
+// own, so that the reads of others do not wait behind a write that waits.
+func (s *Session) clientPause(args [][]byte) {
+	answer, err := s.askApart(args)
+	if s.relay(answer, err); err != nil || answer[0] != '+' {
+		return
+	}
+	s.srv.pauseWrites(writePause(args))
+}
+
+// writePause is for how long CLIENT PAUSE has writes wait; 0: it does not.
+func writePause(args [][]byte) time.Duration {
+	if len(args) != 4 || !equalFold(args[3], "WRITE") {
+		return 0
+	}
+	ms, _ := integer(args[2])
+	return time.Duration(min(max(ms, 0), int64(maxPause/time.Millisecond))) * time.Millisecond
+}
+
+func (s *Server) pauseWrites(d time.Duration) {
+	if d > 0 {
+		s.paused.Store(time.Now().Add(d).UnixNano())
+	}
+}
+
+// maxPause is how long a pause is believed in: longer ones are held to be forgotten.
+const maxPause = time.Hour
+
+func (s *Session) clientUnpause(args [][]byte) {
+	answer, err := s.askApart(args)
+	if s.relay(answer, err); err == nil && answer[0] == '+' {
+		s.srv.paused.Store(0)
+	}
+}
+
+// writesPaused says whether a client of this proxy has had writes paused, for longer than until now.
+func (s *Server) writesPaused() bool {
+	until := s.paused.Load()
+	return until != 0 && time.Now().UnixNano() < until
+}
+
+// apart runs one command on a connection of its own, where it need not wait for others.
+func (s *Session) apart(args [][]byte) { s.relay(s.askApart(args)) }
+
+func (s *Session) askApart(args [][]byte) ([]byte, error) {
+	p, err := s.srv.o.Node.Private(s.srv.ctx, s.ident)
+	if err != nil {
+		return nil, err
+	}
+	defer p.Release()
+	var got gathered
+	err = p.Do(&upstream.Request{Cmds: [][]byte{encode(args)}, Sink: &got})
+	return got, err
+}
