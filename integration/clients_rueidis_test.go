@@ -2,7 +2,6 @@ package integration
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -40,18 +39,28 @@ func rueidisLibrary(c rueidis.Client) library {
 	}}
 }
 
-// Client-side caching needs CLIENT TRACKING, which lockproxy does not pass on yet: rueidis then says which of its settings
-// to change, DisableCache.
+// rueidis caches unless told otherwise: CLIENT TRACKING OPTIN, and invalidations pushed.
 func TestInteropRueidisWithCache(t *testing.T) {
-	_, p := startInterop(t)
+	server, p := startInterop(t)
 	c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{p.Addr()}})
-	if err == nil {
-		c.Close()
+	if err != nil {
+		t.Fatal(err)
 	}
-	if !errors.Is(err, rueidis.ErrNoCache) {
-		t.Errorf("rueidis with its cache: %v", err)
+	defer c.Close()
+	ctx := context.Background()
+	for _, value := range []string{"one", "two", "three"} {
+		server.Do(t, "SET", "cached", value)
+		eventually(t, "the new value is read", func() bool {
+			got, err := c.DoCache(ctx, c.B().Get().Key("cached").Cache(), time.Hour).ToString()
+			return err == nil && got == value
+		})
+		if r := c.DoCache(ctx, c.B().Get().Key("cached").Cache(), time.Hour); !r.IsCacheHit() {
+			t.Errorf("%q was asked for again", value)
+		}
 	}
-	t.Log(err)
+	if err := c.Do(ctx, c.B().Arbitrary("LOCK").Keys("l").Build()).Error(); err != nil {
+		t.Error(err)
+	}
 }
 
 func TestInteropRueidis(t *testing.T) {

@@ -94,7 +94,7 @@ func TestReplicaStopped(t *testing.T) {
 	t.Parallel()
 	master, replica := replicated(t)
 	p := startProxy(t, master.URL(), "--lock-watchdog-timeout", "3s")
-	w, waiter := dial3(t, p.Addr()), dial(t, p.Addr())
+	w, waiter := dialHearing(t, p.Addr()), dial(t, p.Addr())
 	expect(t, w, "+OK\r\n", "LOCK", "held", "REPLICAS", "1")
 	replica.Stop()
 	defer replica.Cont()
