@@ -25,9 +25,13 @@ func writePause(args [][]byte) time.Duration {
 	return time.Duration(min(max(ms, 0), int64(maxPause/time.Millisecond))) * time.Millisecond
 }
 
+// pauseWrites notes a pause; as at Redis, a shorter one does not end the one there is.
 func (s *Server) pauseWrites(d time.Duration) {
-	if d > 0 {
-		s.paused.Store(time.Now().Add(d).UnixNano())
+	until := time.Now().Add(d).UnixNano()
+	for old := s.paused.Load(); d > 0 && until > old; old = s.paused.Load() {
+		if s.paused.CompareAndSwap(old, until) {
+			return
+		}
 	}
 }
 
