@@ -293,6 +293,9 @@ func TestLostReplies(t *testing.T) {
 	t.Logf("all locks were free %v after the clients had gone", time.Since(gone).Round(time.Millisecond))
 	if len(left) > 0 {
 		t.Errorf("%v after all clients have gone Redis has %v", time.Since(gone), left)
+		for _, c := range clients {
+			t.Logf("client %d of proxy %s, at last:\n%s", c.n, addrs[c.n%cutProxies], strings.Join(c.said, "\n"))
+		}
 	}
 }
 
