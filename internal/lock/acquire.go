@@ -88,9 +88,14 @@ func (c *Client) try(ctx context.Context, r Request) (g Grant, ttl int64, err er
 	}
 	a := c.newAcquire(h, r)
 	var ans answer
+	var known settled // of a request that was done, although its reply was lost
 	for again := true; again; {
 		ans, err = a.run(ctx)
 		again = false
+		if err != nil && !isUnknown(err) && known.code == 1 {
+			// Only to ask once more for its own answer failed: to call it not sent would leave a lock that nobody knows of.
+			ans, err, a.sent = known.answer, nil, known.sent
+		}
 		if isUnknown(err) {
 			lost := err
 			done, ok := patiently(ctx, c.m, a.settle, a.abandon)
@@ -101,6 +106,7 @@ func (c *Client) try(ctx context.Context, r Request) (g Grant, ttl int64, err er
 				c.m.leave(h)
 				return Grant{}, 0, outcomeUnknown("LOCK", lost)
 			}
+			known = done
 			// One that changes nothing when it is done twice is done again for its own answer.
 			ans, err, again = done.answer, nil, done.err != nil || a.repeatable()
 		}

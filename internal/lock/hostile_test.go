@@ -467,3 +467,29 @@ func TestReentrySettled(t *testing.T) {
 		mustUnlock(t, a, UnlockRequest{Key: "k", Owner: owner, All: true}, true)
 	}
 }
+
+// TestGrantedThoughRefusedLater: a LOCK whose reply was lost is asked for again for its own answer. When that is refused, or
+// cannot be sent, the lock is held all the same, and its holder must hear so.
+func TestGrantedThoughRefusedLater(t *testing.T) {
+	s := testredis.Start(t)
+	m, p := slowEngine(t, s, Options{})
+	a, _ := client(m)
+	done := make(chan error, 1)
+	go func() {
+		_, err := a.Lock(context.Background(), Request{Key: "k"})
+		done <- err
+	}()
+	eventually(t, 5*time.Second, "granted", func() bool { return hash(t, s, "k")[a.Owner()] == "1" })
+	p.CutAll()
+	p.Clear()
+	s.Do(t, "CONFIG", "SET", "maxmemory", "1") // looking is allowed, locking is not
+	err := <-done
+	s.Do(t, "CONFIG", "SET", "maxmemory", "0")
+	if err != nil {
+		t.Fatalf("Redis has the lock, its owner was told %v", err)
+	}
+	mustUnlock(t, a, UnlockRequest{Key: "k"}, true)
+	if got := hash(t, s, "k"); len(got) > 0 {
+		t.Fatalf("left %v", got)
+	}
+}

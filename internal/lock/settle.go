@@ -72,7 +72,8 @@ func clockOf(text string, err error) int64 {
 // settled is what became of a request.
 type settled struct {
 	answer
-	err error // errNotDone: it was not and never will be
+	sent time.Time // the lease counts from then
+	err  error     // errNotDone: it was not and never will be
 }
 
 // settle finds out what became of an acquire.
@@ -107,7 +108,7 @@ func (a *acquire) settle() settled {
 	if a.r.Fence {
 		ans.token = s.token
 	}
-	return settled{answer: ans}
+	return settled{answer: ans, sent: s.at}
 }
 
 // abandon ends an acquire whose client got an error or has gone: a grant nobody heard of is given back. An explicit
