@@ -89,17 +89,24 @@ func (m *mapping) number(name string, value int64) {
 	m.out = resp.AppendInt(m.out, value)
 }
 
-// holder appends one holder: what Redis knows, and for a holder on this proxy who it is.
+// holder appends one holder: what Redis knows, with the side of a read/write lock, and for a holder on this proxy who it is.
 func (m *mapping) holder(h lock.Holder) {
+	fields, rw := 2, h.Kind != lock.Plain
+	if h.Local {
+		fields = 8
+	}
+	if rw {
+		fields++
+	}
+	m.out = resp.AppendMap(m.out, m.proto, fields)
+	m.text("owner", h.Owner)
+	if rw {
+		m.text("kind", h.Kind.String())
+	}
+	m.number("holds", h.Holds)
 	if !h.Local {
-		m.out = resp.AppendMap(m.out, m.proto, 2)
-		m.text("owner", h.Owner)
-		m.number("holds", h.Holds)
 		return
 	}
-	m.out = resp.AppendMap(m.out, m.proto, 8)
-	m.text("owner", h.Owner)
-	m.number("holds", h.Holds)
 	m.connection(h)
 	m.number("held-ms", h.Held.Milliseconds())
 	m.renewal(h)
@@ -132,7 +139,7 @@ func (m *mapping) entry(e lock.Entry) {
 	}
 	m.text("key", e.Key)
 	m.number("db", int64(e.DB))
-	m.text("kind", e.Kind)
+	m.text("kind", e.Kind.String())
 	m.text("owner", e.Owner)
 	m.connection(e.Holder)
 	if e.Waiting {

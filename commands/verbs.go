@@ -20,6 +20,8 @@ var (
 	optReplicas = Option{Keyword: "REPLICAS", Value: "n", kind: count}
 	optAll      = Option{Keyword: "ALL", group: "much"}
 	optForce    = Option{Keyword: "FORCE", group: "much"}
+	optRead     = Option{Keyword: "READ", group: "side"}
+	optWrite    = Option{Keyword: "WRITE", group: "side"}
 	optAnyOwner = Option{Keyword: "OWNER", Value: "id", kind: text, group: "owner"}
 	optMatch    = Option{Keyword: "MATCH", Value: "pattern", kind: text}
 )
@@ -31,17 +33,27 @@ func verbs() []*Verb {
 		{
 			Name: "lock", Arity: -2, Flags: []string{"write", "noscript", "blocking"}, Keyed: true, Group: "lock", Since: since,
 			Summary: "Takes a lock, or enters it once more; nil when somebody else holds it.",
-			Options: []Option{optBlock, optEX, optPX, optOwner, optSelf, optOnce, optFence, optReplicas}, run: runLock,
+			Options: []Option{optBlock, optEX, optPX, optOwner, optSelf, optOnce, optFence, optReplicas}, run: acquire("lock", lock.Plain),
+		},
+		{
+			Name: "rlock", Arity: -2, Flags: []string{"write", "noscript", "blocking"}, Keyed: true, Group: "lock", Since: since,
+			Summary: "Takes a read lock, which other readers may hold too, or enters it once more; nil when somebody else writes.",
+			Options: []Option{optBlock, optEX, optPX, optOwner, optSelf, optOnce, optReplicas}, run: acquire("rlock", lock.Read),
+		},
+		{
+			Name: "wlock", Arity: -2, Flags: []string{"write", "noscript", "blocking"}, Keyed: true, Group: "lock", Since: since,
+			Summary: "Takes a write lock, or enters it once more; nil when somebody else reads or writes.",
+			Options: []Option{optBlock, optEX, optPX, optOwner, optSelf, optOnce, optFence, optReplicas}, run: acquire("wlock", lock.Write),
 		},
 		{
 			Name: "unlock", Arity: -2, Flags: []string{"write", "noscript"}, Keyed: true, Group: "lock", Since: since,
 			Summary: "Gives back one hold of a lock: 1 when it is now free of this owner, 0 when the owner still holds it.",
-			Options: []Option{optOwner, optAll, optForce}, run: runUnlock,
+			Options: []Option{optRead, optWrite, optOwner, optAll, optForce}, run: runUnlock,
 		},
 		{
 			Name: "renew", Arity: -2, Flags: []string{"write", "noscript"}, Keyed: true, Group: "lock", Since: since,
 			Summary: "Sets the lease of a lock that is held anew; without EX or PX the watchdog renews it from now on.",
-			Options: []Option{optEX, optPX, optOwner}, run: runRenew,
+			Options: []Option{optEX, optPX, optRead, optWrite, optOwner}, run: runRenew,
 		},
 		{
 			Name: "lockinfo", Arity: 2, Flags: []string{"readonly", "noscript"}, Keyed: true, Group: "lock", Since: since,
@@ -55,8 +67,13 @@ func verbs() []*Verb {
 	}
 }
 
-func runLock(c Client, args [][]byte, out []byte) []byte {
-	g, err := parse(table["lock"].Options, args[2:])
+// acquire is the verb that takes locks of one kind.
+func acquire(verb string, kind lock.Kind) func(c Client, args [][]byte, out []byte) []byte {
+	return func(c Client, args [][]byte, out []byte) []byte { return runAcquire(c, table[verb], kind, args, out) }
+}
+
+func runAcquire(c Client, v *Verb, kind lock.Kind, args [][]byte, out []byte) []byte {
+	g, err := parse(v.Options, args[2:])
 	if err == nil && g.has("ONCE") && !g.has("OWNER") && !g.has("SELF") {
 		// On a pooled connection two threads would both be "the owner that holds already".
 		err = errSyntax
@@ -68,7 +85,7 @@ func runLock(c Client, args [][]byte, out []byte) []byte {
 		return appendFailure(out, c.Proto(), err)
 	}
 	r := lock.Request{
-		DB: c.DB(), Key: string(args[1]), Blocks: g.has("BLOCK"), Block: g.numbers["BLOCK"],
+		DB: c.DB(), Key: string(args[1]), Kind: kind, Blocks: g.has("BLOCK"), Block: g.numbers["BLOCK"],
 		Lease: lease(g), Owner: g.words["OWNER"], Self: g.has("SELF"), Once: g.has("ONCE"),
 		Fence: g.has("FENCE"), Replicas: g.numbers["REPLICAS"],
 	}
@@ -95,6 +112,17 @@ func runLock(c Client, args [][]byte, out []byte) []byte {
 // lease is the lease a call gave in ms, 0 = none.
 func lease(g given) int64 { return g.numbers["EX"] + g.numbers["PX"] }
 
+// side is what a call said of READ and WRITE; lock.Plain = nothing.
+func side(g given) lock.Kind {
+	switch {
+	case g.has("READ"):
+		return lock.Read
+	case g.has("WRITE"):
+		return lock.Write
+	}
+	return lock.Plain
+}
+
 func runUnlock(c Client, args [][]byte, out []byte) []byte {
 	g, err := parse(table["unlock"].Options, args[2:])
 	if err == nil && g.has("FORCE") && g.has("OWNER") {
@@ -107,7 +135,7 @@ func runUnlock(c Client, args [][]byte, out []byte) []byte {
 		return appendFailure(out, c.Proto(), err)
 	}
 	free, err := c.Locks().Unlock(context.Background(), lock.UnlockRequest{
-		DB: c.DB(), Key: string(args[1]), Owner: g.words["OWNER"], All: g.has("ALL"), Force: g.has("FORCE"),
+		DB: c.DB(), Key: string(args[1]), Side: side(g), Owner: g.words["OWNER"], All: g.has("ALL"), Force: g.has("FORCE"),
 	})
 	if err != nil {
 		return appendFailure(out, c.Proto(), err)
@@ -127,7 +155,7 @@ func runRenew(c Client, args [][]byte, out []byte) []byte {
 		return appendFailure(out, c.Proto(), err)
 	}
 	err = c.Locks().Renew(context.Background(), lock.RenewRequest{
-		DB: c.DB(), Key: string(args[1]), Owner: g.words["OWNER"], Lease: lease(g),
+		DB: c.DB(), Key: string(args[1]), Side: side(g), Owner: g.words["OWNER"], Lease: lease(g),
 	})
 	if err != nil {
 		return appendFailure(out, c.Proto(), err)

@@ -15,7 +15,7 @@ import (
 )
 
 // verbs are lockproxy's own, as COMMAND lists them.
-var verbs = []string{"lock", "lockinfo", "locklist", "renew", "unlock"}
+var verbs = []string{"lock", "lockinfo", "locklist", "renew", "rlock", "unlock", "wlock"}
 
 var infoField = regexp.MustCompile(`(?m)^(# \w+|[a-z0-9_.-]+:)`)
 

@@ -24,6 +24,7 @@ func arityError(verb string) string {
 func refusals() map[string]string {
 	r := map[string]string{
 		"LOCK": arityError("lock"), "UNLOCK": arityError("unlock"), "RENEW": arityError("renew"),
+		"RLOCK": arityError("rlock"), "WLOCK": arityError("wlock"),
 		"LOCKINFO": arityError("lockinfo"), "LOCKINFO a b": arityError("lockinfo"), "lock": arityError("lock"),
 	}
 	for _, tail := range []string{
@@ -38,6 +39,16 @@ func refusals() map[string]string {
 	}
 	for _, tail := range []string{"x", "EX", "PX", "EX 5 PX 5", "EX 5 EX 5", "OWNER", "BLOCK 5", "ONCE", "FENCE", "ALL", "FORCE", "SELF"} {
 		r["RENEW held "+tail] = syntaxError
+	}
+	for _, tail := range []string{"READ WRITE", "WRITE READ", "READ READ", "WRITE WRITE OWNER a"} {
+		r["UNLOCK held "+tail] = syntaxError
+		r["RENEW held "+tail] = syntaxError
+	}
+	for _, tail := range []string{"FENCE", "READ", "ONCE", "OWNER a SELF", "EX 5 PX 5", "ALL"} {
+		r["RLOCK free "+tail] = syntaxError
+	}
+	for _, tail := range []string{"WRITE", "ONCE", "FENCE FENCE", "OWNER a SELF", "EX 5 PX 5", "FORCE"} {
+		r["WLOCK free "+tail] = syntaxError
 	}
 	for _, tail := range []string{"OWNER", "MATCH", "OWNER a OWNER a", "MATCH a MATCH a", "x", "BLOCK 5"} {
 		r["LOCKLIST "+tail] = syntaxError
@@ -203,7 +214,9 @@ func TestOtherKinds(t *testing.T) {
 		for _, c := range []struct{ call, want string }{
 			{"LOCK string", "-WRONGTYPE "}, {"LOCK list BLOCK 0", "-WRONGTYPE "}, {"LOCK string FENCE OWNER a", "-WRONGTYPE "},
 			{"UNLOCK string", "-WRONGTYPE "}, {"UNLOCK list FORCE", "-WRONGTYPE "}, {"RENEW string EX 5", "-WRONGTYPE "},
-			{"LOCK rw", "-LOCKKIND "}, {"LOCK rw BLOCK 0", "-LOCKKIND "}, {"UNLOCK rw", "-LOCKKIND "}, {"UNLOCK rw FORCE", "-LOCKKIND "}, {"RENEW rw", "-LOCKKIND "},
+			{"LOCK rw", "-LOCKKIND "}, {"LOCK rw BLOCK 0", "-LOCKKIND "}, {"UNLOCK rw", "-LOCKKIND "}, {"RENEW rw", "-LOCKKIND "},
+			{"RLOCK one", "-LOCKKIND "}, {"WLOCK one BLOCK 0", "-LOCKKIND "}, {"UNLOCK one READ", "-LOCKKIND "}, {"RENEW one WRITE", "-LOCKKIND "},
+			{"RLOCK string", "-WRONGTYPE "}, {"WLOCK list BLOCK 0", "-WRONGTYPE "}, {"UNLOCK string READ", "-WRONGTYPE "}, {"UNLOCK one READ FORCE", "-LOCKKIND "},
 			{"UNLOCK data FORCE", "-WRONGTYPE "}, {"UNLOCK one FORCE", "-WRONGTYPE "}, {"UNLOCK data", "-NOTHELD "},
 		} {
 			if got := w.do(strings.Split(c.call, " ")...); !strings.HasPrefix(got, c.want) {
@@ -216,5 +229,7 @@ func TestOtherKinds(t *testing.T) {
 		expect(t, w, "$1\r\nx\r\n", "GET", "string")
 		expect(t, w, ":2\r\n", "HLEN", "rw")
 		expect(t, w, ":2\r\n", "HLEN", "data")
+		expect(t, w, ":0\r\n", "UNLOCK", "rw", "WRITE", "FORCE")
+		expect(t, w, ":1\r\n", "UNLOCK", "rw", "FORCE")
 	})
 }

@@ -186,13 +186,15 @@ func TestLockInfoElsewhere(t *testing.T) {
 	})
 	// Redisson's read/write lock and fair queue, made past the proxy.
 	s.Do(t, "HSET", "rw", "mode", "read", "0f8fad5b-d9cb-469f-a165-70867728950e:52", "3")
+	s.Do(t, "SET", "{rw}:0f8fad5b-d9cb-469f-a165-70867728950e:52:rwlock_timeout:3", "1")
+	s.Do(t, "PEXPIRE", "{rw}:0f8fad5b-d9cb-469f-a165-70867728950e:52:rwlock_timeout:3", 30000)
 	s.Do(t, "RPUSH", "redisson_lock_queue:{k}", "a", "b", "c")
 	s.Do(t, "SET", "redisson_lock_token:{k}", "17")
 	m = object(t, decode(t, asker.do("LOCKINFO", "rw")))
 	if m["kind"] != "read" || m["ttl-ms"] != int64(-1) {
 		t.Errorf("LOCKINFO rw: %v", m)
 	}
-	expectFields(t, objects(t, m["holders"])[0], map[string]any{"owner": "0f8fad5b-d9cb-469f-a165-70867728950e:52", "holds": int64(3)})
+	expectFields(t, objects(t, m["holders"])[0], map[string]any{"owner": "0f8fad5b-d9cb-469f-a165-70867728950e:52", "kind": "read", "holds": int64(3)})
 	m = object(t, decode(t, asker.do("LOCKINFO", "k")))
 	if m["fence"] != int64(17) || object(t, m["waiting"])["queue"] != int64(3) {
 		t.Errorf("LOCKINFO k: %v", m)

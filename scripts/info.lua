@@ -3,6 +3,7 @@
 -- KEYS[1] lock hash
 -- KEYS[2] fencing token
 -- KEYS[3] Redisson's fair queue
+-- ARGV[1] what the keys of read holds begin with, before the owner: readers that are over are left out
 -- RETURNS {type of the key, ttl in ms, token or "", length of the fair queue, field, value, field, value, …}
 
 local kind = redis.call('TYPE', KEYS[1])['ok']
@@ -16,6 +17,14 @@ local out = {
 }
 if kind == 'hash' then
   local all = redis.call('HGETALL', KEYS[1])
-  for i = 1, #all do out[4 + i] = all[i] end
+  local rw = redis.call('HEXISTS', KEYS[1], 'mode') == 1
+  for i = 1, #all, 2 do
+    local count = counted(all[i + 1])
+    if not (rw and count > 0 and string.sub(all[i], -6) ~= ':write')
+      or own(ARGV[1] .. ':' .. all[i] .. ':rwlock_timeout', count) > 0 then
+      out[#out + 1] = all[i]
+      out[#out + 1] = all[i + 1]
+    end
+  end
 end
 return out

@@ -1,14 +1,15 @@
--- look tells what Redis holds of one owner, after a reply was lost.
+-- look tells what Redis holds of one owner, after a reply was lost: of a plain lock, or of a write lock.
 --
 -- KEYS[1] lock hash
 -- KEYS[2] fencing token
 -- KEYS[3] latch of the request whose reply was lost, if it left one
--- ARGV[1] owner
+-- ARGV[1] owner, or OWNER:write
 -- RETURNS {Redis' clock in µs, count (0 = not held), ttl in ms, token or 0, latch or -1}, the clock as a string
 
 local time = redis.call('TIME')
 local clock = time[1] .. string.format('%06d', time[2])
-local count = redis.pcall('HGET', KEYS[1], ARGV[1])
+local seen = redis.pcall('HMGET', KEYS[1], 'mode', ARGV[1])
+local count = not seen.err and (not seen[1] or string.sub(ARGV[1], -6) == ':write') and seen[2]
 local latch = KEYS[3] and redis.call('GET', KEYS[3])
 local token = redis.pcall('GET', KEYS[2])
 return {

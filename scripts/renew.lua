@@ -1,4 +1,5 @@
 -- renew extends many holds in one go, and never shortens one: the watchdog. One key of a wrong type disturbs no other.
+-- The holds are plain ones, or write holds, whose fields end in :write and stand beside a mode; those of readers are another's.
 --
 -- KEYS    for each hold its lock hash, followed by its registration when the hold is a watched one of an explicit owner
 -- ARGV[1] lease in ms; 0 = only look
@@ -22,11 +23,12 @@ for i = 1, #letters do
     watch_key, registration = KEYS[key], ARGV[arg]
     key, arg = key + 1, arg + 1
   end
-  local count = redis.pcall('HGET', lock, owner)
+  local seen = redis.pcall('HMGET', lock, 'mode', owner)
+  local there = not seen.err and seen[2] and (not seen[1] or string.sub(owner, -6) == ':write')
   local registered = watch_key and redis.pcall('GET', watch_key)
   if type(registered) == 'string' and registered ~= registration and registered ~= registration .. '+' then
     out[i] = 2
-  elseif type(count) ~= 'string' or type(registered) == 'table' then
+  elseif not there or type(registered) == 'table' then
     out[i] = 0
   else
     out[i] = 1

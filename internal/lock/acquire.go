@@ -5,17 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/telemetry"
-	"github.com/lockproxy/lockproxy/scripts"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// Request is one LOCK.
+// Request is one LOCK, RLOCK or WLOCK.
 type Request struct {
 	DB       int
 	Key      string
+	Kind     Kind
 	Blocks   bool  // wait; without it the lock is tried for once
 	Block    int64 // how long to wait in ms, 0 = for ever
 	Lease    int64 // ms; 0 = the watchdog's, renewed
@@ -36,21 +37,22 @@ type Grant struct{ Token int64 }
 // *upstream.NotSentError when Redis cannot be reached, and ctx's error when the client has gone.
 func (c *Client) Lock(ctx context.Context, r Request) (Grant, error) {
 	began := time.Now()
-	ctx, span := telemetry.Span(ctx, "LOCK")
+	verb := r.Kind.nature().verb
+	ctx, span := telemetry.Span(ctx, verb)
 	defer span.End()
 	g, err := c.lock(ctx, r)
 	took := time.Since(began)
-	telemetry.VerbDone(ctx, "lock", outcomeWord(err), took)
+	telemetry.VerbDone(ctx, strings.ToLower(verb), outcomeWord(err), took)
 	if err == nil {
 		c.m.stats.granted.Add(1)
-		telemetry.LockGranted(ctx, KindPlain, took)
+		telemetry.LockGranted(ctx, r.Kind.String(), took)
 	}
 	return g, err
 }
 
 func (c *Client) lock(ctx context.Context, r Request) (Grant, error) {
-	id, explicit := c.id(r.DB, r.Key, r.Owner)
-	held := c.m.held(id)
+	id, explicit := c.id(r.Kind, r.DB, r.Key, r.Owner)
+	held := c.m.inside(id)
 	if held && !explicit && !r.Self && c.reentryRefused() {
 		return Grant{}, &Error{"OWNERREQUIRED", fmt.Sprintf("this connection already holds '%s'; in a pool that may be another thread's lock: "+
 			"say OWNER <a fresh id>, or SELF if this connection is yours alone", printable(r.Key))}
@@ -81,7 +83,7 @@ func (c *Client) reentryRefused() bool {
 
 // try asks Redis once. ttl is the time in ms the present holder has left (or negative: none known) when the lock is refused.
 func (c *Client) try(ctx context.Context, r Request) (g Grant, ttl int64, err error) {
-	id, explicit := c.id(r.DB, r.Key, r.Owner)
+	id, explicit := c.id(r.Kind, r.DB, r.Key, r.Owner)
 	h, err := c.m.enter(ctx, id, explicit)
 	if err != nil {
 		return Grant{}, 0, err
@@ -100,11 +102,11 @@ func (c *Client) try(ctx context.Context, r Request) (g Grant, ttl int64, err er
 			lost := err
 			done, ok := patiently(ctx, c.m, a.settle, a.abandon)
 			if !ok {
-				return Grant{}, 0, outcomeUnknown("LOCK", lost)
+				return Grant{}, 0, outcomeUnknown(r.Kind.nature().verb, lost)
 			}
 			if done.err != nil && !errors.Is(done.err, errNotDone) {
 				c.m.leave(h)
-				return Grant{}, 0, outcomeUnknown("LOCK", lost)
+				return Grant{}, 0, outcomeUnknown(r.Kind.nature().verb, lost)
 			}
 			known = done
 			// One that changes nothing when it is done twice is done again for its own answer.
@@ -141,8 +143,9 @@ type acquire struct {
 type answer struct{ code, count, ttl, token, raised int64 }
 
 const (
-	codeLate = -2
-	codeKind = -3
+	codeLate    = -2
+	codeKind    = -3
+	codeUpgrade = -5
 )
 
 var (
@@ -191,28 +194,34 @@ func (a *acquire) call(notAfter string) call {
 	a.c.m.mu.Lock()
 	a.before = a.h.count
 	a.c.m.mu.Unlock()
-	flags := a.flags
-	if !a.h.explicit && a.before == 0 {
-		flags += "N" // nobody else knows this owner: what Redis may have of it was lost or never heard of
+	id, flags := a.h.id, a.flags
+	if !a.h.explicit { // nobody else knows this owner: what Redis may have of it besides was lost or never heard of
+		if a.before == 0 {
+			flags += "N"
+		}
+		if n := id.kind.nature(); n.rw && !a.c.m.held(id.as(n.other)) {
+			flags += "M"
+		}
 	}
-	keys := []string{a.h.id.key}
+	keys := id.keys()
 	if a.r.Fence {
-		keys = append(keys, tokenKey(a.h.id.key))
+		keys = append(keys, tokenKey(id.key))
 	}
 	if a.h.explicit {
-		keys = append(keys, watchKey(a.h.id.key, a.h.id.owner))
+		keys = append(keys, id.watchKey())
 	}
 	if a.latch != "" {
-		keys = append(keys, latchKey(a.h.id.key, a.latch))
+		keys = append(keys, latchKey(id.key, a.latch))
 	}
 	lease := a.r.Lease
 	if lease == 0 {
 		lease = a.c.m.opts.Watchdog.Milliseconds()
 	}
-	return call{a.h.id.db, scripts.Acquire, keys, []string{
-		strconv.FormatInt(lease, 10), a.h.id.owner, notAfter, flags, a.registration,
+	args := []string{
+		strconv.FormatInt(lease, 10), id.field(), notAfter, flags, a.registration,
 		strconv.Itoa(latchTTL), strconv.FormatInt(a.c.m.opts.FenceTTL.Milliseconds(), 10),
-	}}
+	}
+	return call{id.db, id.kind.nature().acquire, keys, append(args, id.rest()...)}
 }
 
 // run sends the script, again only when it surely was not done.
@@ -283,6 +292,9 @@ func (a *acquire) conclude(ctx context.Context, ans answer) (Grant, int64, error
 	case codeKind:
 		m.disbelieve(a.h)
 		return Grant{}, 0, otherKind(a.r.Key)
+	case codeUpgrade:
+		m.disbelieve(a.h)
+		return Grant{}, 0, wouldWaitForItself(a.r.Key)
 	}
 	if a.r.Replicas > 0 && a.acked < a.r.Replicas {
 		if err := m.undo(ctx, a, ans); err != nil {
@@ -323,6 +335,7 @@ func (m *Manager) register(a *acquire, ans answer) {
 	if !h.explicit && ans.raised == 1 && h.count > 0 && ans.count <= h.count {
 		m.lose(h, h.whyGone()) // what was to be entered again had gone: this is a first hold
 	}
+	m.contradict(h.id)
 	m.begin(h, a.c, ans.count)
 	a.extendDeadline(ans)
 	h.replicas = max(h.replicas, a.r.Replicas)

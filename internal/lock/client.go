@@ -129,11 +129,11 @@ func (c *Client) take(last bool) (implicit []*hold) {
 }
 
 // id is the hold that a verb of this client means: of the owner it names, or of the connection.
-func (c *Client) id(db int, key, owner string) (id holdID, explicit bool) {
+func (c *Client) id(k Kind, db int, key, owner string) (id holdID, explicit bool) {
 	if owner == "" {
-		return holdID{db, key, c.owner}, false
+		return holdID{db, key, c.owner, k}, false
 	}
-	return holdID{db, key, owner}, true
+	return holdID{db, key, owner, k}, true
 }
 
 // patience is how long a verb waits for an unknown outcome to become known before the client gets an error and the

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/telemetry"
-	"github.com/lockproxy/lockproxy/scripts"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
@@ -14,6 +13,7 @@ import (
 type RenewRequest struct {
 	DB    int
 	Key   string
+	Side  Kind // Read or Write; Plain = what this owner holds
 	Owner string
 	Lease int64 // ms from now, and no renewal any more; 0 = the watchdog's lease, renewed
 }
@@ -31,7 +31,11 @@ func (c *Client) Renew(ctx context.Context, r RenewRequest) error {
 
 func (c *Client) renew(ctx context.Context, r RenewRequest) error {
 	m := c.m
-	id, explicit := c.id(r.DB, r.Key, r.Owner)
+	id, explicit := c.id(r.Side, r.DB, r.Key, r.Owner)
+	id, err := c.meant(ctx, id, explicit)
+	if err != nil {
+		return err
+	}
 	h, err := m.enter(ctx, id, explicit)
 	if err != nil {
 		return err
@@ -94,9 +98,9 @@ func (c *Client) renew(ctx context.Context, r RenewRequest) error {
 }
 
 func extendCall(h *hold, r RenewRequest, o Options, notAfter, registration, known string) call {
-	keys, flags := []string{h.id.key}, ""
+	keys, flags := h.id.keys(), ""
 	if h.explicit {
-		keys = append(keys, watchKey(h.id.key, h.id.owner))
+		keys = append(keys, h.id.watchKey())
 		flags = "D"
 	}
 	if r.Lease == 0 {
@@ -106,5 +110,6 @@ func extendCall(h *hold, r RenewRequest, o Options, notAfter, registration, know
 		}
 	}
 	lease := leaseOf(Request{Lease: r.Lease}, o)
-	return call{h.id.db, scripts.Extend, keys, []string{strconv.FormatInt(lease, 10), h.id.owner, notAfter, flags, registration, known}}
+	args := []string{strconv.FormatInt(lease, 10), h.id.field(), notAfter, flags, registration, known}
+	return call{h.id.db, h.id.kind.nature().extend, keys, append(args, h.id.rest()...)}
 }

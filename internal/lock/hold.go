@@ -8,21 +8,11 @@ import (
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 )
 
-// KindPlain is the lock of LOCK: Redisson's RLock and RFencedLock.
-const KindPlain = "plain"
-
 // longest is the longest lease or wait that local timers take as it is: about 31 years.
 const longest = int64(1e12)
 
 // milliseconds turns a lease in ms, up to 2^53, into a Duration without overflow.
 func milliseconds(ms int64) time.Duration { return time.Duration(min(ms, longest)) * time.Millisecond }
-
-type holdID struct {
-	db         int
-	key, owner string
-}
-
-func (id holdID) line() lineKey { return lineKey{id.db, id.key} }
 
 // hold is what this proxy knows of one owner's lock. The entry exists while it is held or a verb works on it.
 type hold struct {

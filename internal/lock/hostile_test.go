@@ -257,7 +257,7 @@ func TestForceSparesTheNextHolder(t *testing.T) {
 	m := engine(t, s.URL(), Options{})
 	a, lost := client(m)
 	mustLock(t, a, Request{Key: "k"})
-	m.recheckKey(lineKey{0, "k"}, reasonForced)
+	m.recheckKey(lineKey{0, "k", false}, reasonForced)
 	time.Sleep(100 * time.Millisecond)
 	if lost.reasons() != "" {
 		t.Fatal(lost.reasons())
@@ -353,7 +353,7 @@ func TestLateRenewalIsSatOut(t *testing.T) {
 	a, _ := client(m)
 	mustLock(t, a, Request{Key: "k"})
 	m.mu.Lock()
-	h := m.holds[holdID{0, "k", a.Owner()}]
+	h := m.holds[holdID{0, "k", a.Owner(), Plain}]
 	h.late = time.Now().Add(notAfter)
 	m.renewalFailed(h)
 	m.mu.Unlock()
@@ -437,7 +437,7 @@ func TestReplicasAwayAndLost(t *testing.T) {
 	a, lost := client(m)
 	mustLock(t, a, Request{Key: "k"})
 	m.mu.Lock()
-	m.holds[holdID{0, "k", a.Owner()}].replicas = 1
+	m.holds[holdID{0, "k", a.Owner(), Plain}].replicas = 1
 	m.mu.Unlock()
 	s.Do(t, "DEL", "k")
 	eventually(t, 8*time.Second, "told", func() bool { return lost.reasons() == "k:gone " })

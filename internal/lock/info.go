@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sort"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/lockproxy/lockproxy/scripts"
@@ -13,6 +14,7 @@ import (
 // Holder is one owner of a lock. The fields after Holds are known only of those that hold it through this proxy (Local).
 type Holder struct {
 	Owner    string
+	Kind     Kind // which side of a read/write lock
 	Holds    int64
 	Local    bool
 	ClientID int64 // 0 when the connection that named the owner has gone
@@ -25,7 +27,7 @@ type Holder struct {
 
 // Info is what can be said of one lock.
 type Info struct {
-	Kind    string // "none", KindPlain, "read", "write", or "other" for a key that is no lock
+	Kind    string // "none", "plain", "read", "write", or "other" for a key that is no lock
 	TTL     int64  // ms; -2 no key, -1 no TTL
 	Holders []Holder
 	Queue   int64 // waiters in Redisson's fair queue
@@ -36,7 +38,7 @@ type Info struct {
 
 // Info reads a lock from Redis and adds what this proxy knows. Errors are Redis' own or that it cannot be reached.
 func (m *Manager) Info(ctx context.Context, db int, key string) (Info, error) {
-	reply, err := m.eval(ctx, call{db, scripts.Info, []string{key, tokenKey(key), queueKey(key)}, nil})
+	reply, err := m.eval(ctx, call{db, scripts.Info, []string{key, tokenKey(key), queueKey(key)}, []string{readPrefix(key)}})
 	if err != nil {
 		return Info{}, err
 	}
@@ -57,7 +59,7 @@ func (m *Manager) Info(ctx context.Context, db int, key string) (Info, error) {
 	in.Fenced = err == nil
 	in.Queue, _ = strconv.ParseInt(text[3], 10, 64)
 	in.read(text[0], text[4:])
-	m.addLocal(&in, lineKey{db, key})
+	m.addLocal(&in, db, key)
 	return in, nil
 }
 
@@ -68,32 +70,50 @@ func (in *Info) read(kind string, fields []string) {
 	case "none":
 		in.Kind = "none"
 	case "hash":
-		in.Kind = KindPlain
-		for i := 0; i+1 < len(fields); i += 2 {
-			if fields[i] == "mode" {
-				in.Kind = fields[i+1]
-				continue
-			}
-			n, err := strconv.ParseInt(fields[i+1], 10, 64)
-			if err != nil {
-				in.Kind, in.Holders = "other", nil
-				return
-			}
-			in.Holders = append(in.Holders, Holder{Owner: fields[i], Holds: n})
-		}
+		in.readHash(fields)
 	}
 }
 
-func (m *Manager) addLocal(in *Info, key lineKey) {
+func (in *Info) readHash(fields []string) {
+	in.Kind = Plain.String()
+	rw := false
+	for i := 0; i+1 < len(fields); i += 2 {
+		if fields[i] == "mode" {
+			in.Kind, rw = fields[i+1], true
+		}
+	}
+	for i := 0; i+1 < len(fields); i += 2 {
+		n, err := strconv.ParseInt(fields[i+1], 10, 64)
+		switch {
+		case fields[i] == "mode":
+			continue
+		case err != nil:
+			in.Kind, in.Holders = "other", nil
+			return
+		}
+		h := Holder{Owner: fields[i], Holds: n}
+		if rw {
+			h.Kind = Read
+			if owner, writes := strings.CutSuffix(h.Owner, writeSuffix); writes {
+				h.Owner, h.Kind = owner, Write
+			}
+		}
+		in.Holders = append(in.Holders, h)
+	}
+}
+
+func (m *Manager) addLocal(in *Info, db int, key string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for i := range in.Holders {
-		if h := m.holds[holdID{key.db, key.key, in.Holders[i].Owner}]; h != nil && h.count > 0 {
+		if h := m.holds[holdID{db, key, in.Holders[i].Owner, in.Holders[i].Kind}]; h != nil && h.count > 0 {
 			h.describe(&in.Holders[i])
 		}
 	}
-	if l := m.lines[key]; l != nil {
-		in.Here = l.waiters.Len()
+	for _, k := range []Kind{Plain, Read} {
+		if l := m.lines[holdID{db: db, key: key, kind: k}.line()]; l != nil {
+			in.Here += l.waiters.Len()
+		}
 	}
 }
 
@@ -109,9 +129,8 @@ func (h *hold) describe(out *Holder) {
 type Entry struct {
 	DB      int
 	Key     string
-	Kind    string
 	Waiting bool
-	Holder                // Owner and Holds as this proxy knows them; Held is the time waited when Waiting
+	Holder                // Owner, Kind and Holds as this proxy knows them; Held is the time waited when Waiting
 	Left    time.Duration // how long we are sure of it without another renewal
 }
 
@@ -125,19 +144,19 @@ func (m *Manager) List(owner, pattern string) []Entry {
 		if h.count == 0 || !wanted(id.owner) {
 			continue
 		}
-		e := Entry{DB: id.db, Key: id.key, Kind: KindPlain, Left: max(0, time.Until(h.deadline))}
-		e.Owner, e.Holds = id.owner, h.count
+		e := Entry{DB: id.db, Key: id.key, Left: max(0, time.Until(h.deadline))}
+		e.Owner, e.Kind, e.Holds = id.owner, id.kind, h.count
 		h.describe(&e.Holder)
 		out = append(out, e)
 	}
 	for key, l := range m.lines {
 		for at := l.waiters.Front(); at != nil; at = at.Next() {
 			w := at.Value.(*waiter)
-			if !wanted(w.owner) {
+			if !wanted(w.id.owner) {
 				continue
 			}
-			e := Entry{DB: key.db, Key: key.key, Kind: KindPlain, Waiting: true}
-			e.Holder = Holder{Owner: w.owner, Local: true, ClientID: w.c.info.ID, Addr: w.c.info.Addr, Name: w.c.info.Name(), Held: time.Since(w.since)}
+			e := Entry{DB: key.db, Key: key.key, Waiting: true}
+			e.Holder = Holder{Owner: w.id.owner, Kind: w.id.kind, Local: true, ClientID: w.c.info.ID, Addr: w.c.info.Addr, Name: w.c.info.Name(), Held: time.Since(w.since)}
 			out = append(out, e)
 		}
 	}

@@ -10,11 +10,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 )
 
-type lineKey struct {
-	db  int
-	key string
-}
-
 // line is the waiters of one key on this proxy, first come first. Only its head talks to Redis.
 type line struct {
 	key  lineKey
@@ -27,7 +22,7 @@ type line struct {
 
 type waiter struct {
 	c     *Client
-	owner string
+	id    holdID
 	since time.Time
 	head  chan struct{} // closed when it becomes the head
 	place *list.Element
@@ -43,16 +38,16 @@ func (l *line) nudge() {
 
 // join puts a waiter at the end of the key's line.
 func (m *Manager) join(c *Client, r Request) (*line, *waiter) {
-	id, _ := c.id(r.DB, r.Key, r.Owner)
+	id, _ := c.id(r.Kind, r.DB, r.Key, r.Owner)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	l := m.lines[id.line()]
 	if l == nil {
 		l = &line{key: id.line(), wake: make(chan struct{}, 1)}
 		m.lines[l.key] = l
-		m.hub.hear(channelOf(r.Key), l)
+		m.hub.hear(l.key.channel(), l)
 	}
-	w := &waiter{c: c, owner: id.owner, since: time.Now(), head: make(chan struct{})}
+	w := &waiter{c: c, id: id, since: time.Now(), head: make(chan struct{})}
 	w.place = l.waiters.PushBack(w)
 	if l.waiters.Len() == 1 {
 		close(w.head)
@@ -72,7 +67,7 @@ func (m *Manager) part(l *line, w *waiter) {
 	switch {
 	case next == nil:
 		delete(m.lines, l.key)
-		m.hub.unhear(channelOf(l.key.key), l)
+		m.hub.unhear(l.key.channel(), l)
 	case first:
 		close(next.Value.(*waiter).head)
 	}
@@ -88,7 +83,7 @@ func (m *Manager) waitedFor(key lineKey) bool {
 // wait stands in line until the lock is ours, the time is over, the client goes, or the proxy drains.
 func (c *Client) wait(ctx context.Context, r Request) (Grant, error) {
 	m := c.m
-	id, explicit := c.id(r.DB, r.Key, r.Owner)
+	id, explicit := c.id(r.Kind, r.DB, r.Key, r.Owner)
 	began := time.Now()
 	if !m.waitedFor(id.line()) || explicit && m.holdsElsewhere(id) {
 		if g, _, err := c.try(ctx, r); !errors.Is(err, ErrNotAcquired) {
@@ -122,7 +117,7 @@ func (c *Client) wait(ctx context.Context, r Request) (Grant, error) {
 // waitAsHead tries whenever a message or the timer says so.
 func (c *Client) waitAsHead(ctx context.Context, r Request, l *line, over <-chan time.Time) (Grant, error) {
 	m := c.m
-	if err := m.hub.ready(ctx, channelOf(r.Key), over); err != nil {
+	if err := m.hub.ready(ctx, l.key.channel(), over); err != nil {
 		return Grant{}, err
 	}
 	var trouble error
@@ -148,8 +143,7 @@ func (c *Client) waitAsHead(ctx context.Context, r Request, l *line, over <-chan
 		g, ttl, err := c.try(ctx, r)
 		switch {
 		case err == nil:
-			// The next in line need not ask: we hold it, and it is subscribed.
-			m.tryNext(l, leaseOf(r, m.opts))
+			m.afterGrant(l, r)
 			return g, nil
 		case errors.Is(err, ErrNotAcquired):
 			trouble = nil
@@ -164,11 +158,18 @@ func (c *Client) waitAsHead(ctx context.Context, r Request, l *line, over <-chan
 	}
 }
 
-// holdsElsewhere asks Redis whether an explicit owner holds the lock already, through another proxy: a re-entry does not
-// stand in line behind those who wait for its own release. It does not pass them when the lock is free.
-func (m *Manager) holdsElsewhere(id holdID) bool {
-	s, err := m.look(id, "", 0, time.Now())
-	return err == nil && s.count > 0
+// afterGrant tells the next in line, whose head still is the one that was granted r, when to try. It need not ask, since the
+// lock is held and it is subscribed, unless both share it.
+func (m *Manager) afterGrant(l *line, r Request) {
+	m.mu.Lock()
+	granted := l.waiters.Front()
+	next := granted.Next()
+	together := next != nil && r.Kind.nature().shared && next.Value.(*waiter).id.kind == r.Kind
+	m.mu.Unlock()
+	m.tryNext(l, leaseOf(r, m.opts))
+	if together {
+		l.nudge()
+	}
 }
 
 // troubledPoll is the longest time in ms between tries while Redis is away.

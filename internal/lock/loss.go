@@ -11,7 +11,7 @@ import (
 // Loss is a lock that its holder no longer has and did not give back.
 type Loss struct {
 	Key    string
-	Kind   string // KindPlain
+	Kind   Kind
 	Reason string // gone, expired, unrenewed, forced, max-hold, clock
 }
 
@@ -53,13 +53,13 @@ func (m *Manager) lose(h *hold, reason string) {
 	m.done.Remove(h.id)
 	m.end(h)
 	m.stats.lost.Add(1)
-	telemetry.LockLost(context.Background(), KindPlain, reason)
+	telemetry.LockLost(context.Background(), h.id.kind.String(), reason)
 	if expected {
 		return
 	}
-	m.log.Warn("lock lost", "key", h.id.key, "db", h.id.db, "owner", h.id.owner, "reason", reason)
+	m.log.Warn("lock lost", "key", h.id.key, "kind", h.id.kind, "db", h.id.db, "owner", h.id.owner, "reason", reason)
 	if c != nil {
-		c.info.Push(Loss{Key: h.id.key, Kind: KindPlain, Reason: reason})
+		c.info.Push(Loss{Key: h.id.key, Kind: h.id.kind, Reason: reason})
 	}
 }
 

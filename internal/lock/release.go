@@ -10,7 +10,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/lockproxy/lockproxy/internal/telemetry"
-	"github.com/lockproxy/lockproxy/scripts"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
@@ -18,8 +17,9 @@ import (
 type UnlockRequest struct {
 	DB    int
 	Key   string
+	Side  Kind // Read or Write; Plain = what this owner holds
 	Owner string
-	All   bool // every hold of this owner
+	All   bool // every hold of this owner, on that side
 	Force bool // everybody's
 }
 
@@ -42,7 +42,11 @@ func (c *Client) Unlock(ctx context.Context, r UnlockRequest) (free bool, err er
 
 func (c *Client) unlock(ctx context.Context, r UnlockRequest) (bool, error) {
 	m := c.m
-	id, explicit := c.id(r.DB, r.Key, r.Owner)
+	id, explicit := c.id(r.Side, r.DB, r.Key, r.Owner)
+	id, err := c.meant(ctx, id, explicit)
+	if err != nil {
+		return false, err
+	}
 	h, err := m.enter(ctx, id, explicit)
 	if err != nil {
 		return false, err
@@ -138,7 +142,7 @@ func (m *Manager) released(h *hold, code, left int64) {
 	case code == 1:
 		if h.count > 0 {
 			m.stats.released.Add(1)
-			telemetry.LockReleased(context.Background(), KindPlain, time.Since(h.grantedAt))
+			telemetry.LockReleased(context.Background(), h.id.kind.String(), time.Since(h.grantedAt))
 			m.end(h)
 		}
 		if h.explicit {
@@ -172,17 +176,18 @@ func (c *Client) newRelease(h *hold, all bool) *release {
 
 func (r *release) call(notAfter string) call {
 	id := r.h.id
-	keys, flags := []string{id.key, channelOf(id.key)}, ""
+	keys, flags := append(id.keys(), id.line().channel()), ""
 	if r.all {
 		flags += "A"
 	}
 	if r.h.explicit {
-		keys, flags = append(keys, watchKey(id.key, id.owner)), flags+"W"
+		keys, flags = append(keys, id.watchKey()), flags+"W"
 	}
 	if r.latch != "" {
 		keys, flags = append(keys, latchKey(id.key, r.latch)), flags+"L"
 	}
-	return call{id.db, scripts.Release, keys, []string{id.owner, publish, notAfter, flags, strconv.Itoa(latchTTL), r.registration}}
+	args := []string{id.field(), publish, notAfter, flags, strconv.Itoa(latchTTL), r.registration}
+	return call{id.db, id.kind.nature().release, keys, append(args, id.rest()...)}
 }
 
 // publish is the command that wakes waiters on a Redis that is no cluster.
@@ -357,36 +362,4 @@ func (m *Manager) giveBack(h *hold) {
 	m.mu.Lock()
 	m.end(h)
 	m.mu.Unlock()
-}
-
-// force frees a lock whoever holds it.
-func (c *Client) force(ctx context.Context, r UnlockRequest) (bool, error) {
-	m := c.m
-	var code int64
-	err := m.idempotent(func() (int64, error) {
-		text, at, err := m.notAfter()
-		if err != nil {
-			return 0, err
-		}
-		reply, err := m.eval(ctx, call{r.DB, scripts.Force, []string{r.Key, channelOf(r.Key)}, []string{publish, text}})
-		if err == nil {
-			code, err = reply.AsInt64()
-		}
-		return at, err
-	})
-	switch {
-	case isUnknown(err):
-		return false, outcomeUnknown("UNLOCK", err)
-	case err != nil:
-		return false, err
-	case code == codeKind:
-		return false, otherKind(r.Key)
-	case code == -4:
-		return false, &Error{"WRONGTYPE", "the hash at '" + printable(r.Key) + "' is no lock"}
-	case code == codeLate:
-		return false, &upstream.NotSentError{Cause: errLate}
-	case code == 1:
-		m.recheckKey(lineKey{r.DB, r.Key}, reasonForced)
-	}
-	return code == 1, nil
 }

@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/lockproxy/lockproxy/scripts"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
@@ -23,7 +22,7 @@ type seen struct {
 
 // look waits until Redis' clock is past notAfter and reads what Redis holds. It goes on through failures until giveUp.
 func (m *Manager) look(id holdID, latch string, notAfter int64, giveUp time.Time) (seen, error) {
-	keys := []string{id.key, tokenKey(id.key)}
+	keys := append(id.keys(), tokenKey(id.key))
 	if latch != "" {
 		keys = append(keys, latchKey(id.key, latch))
 	}
@@ -33,7 +32,7 @@ func (m *Manager) look(id holdID, latch string, notAfter int64, giveUp time.Time
 			m.sleep(background, min(time.Duration(notAfter-now)*time.Microsecond+time.Millisecond, time.Until(giveUp)))
 		}
 		s := seen{at: time.Now()}
-		reply, err := m.eval(background, call{id.db, scripts.Look, keys, []string{id.owner}})
+		reply, err := m.eval(background, call{id.db, id.kind.nature().look, keys, []string{id.field()}})
 		if err == nil {
 			parts, _ := reply.ToArray()
 			now := int64(0)

@@ -8,7 +8,6 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/lockproxy/lockproxy/internal/telemetry"
-	"github.com/lockproxy/lockproxy/scripts"
 )
 
 const (
@@ -52,17 +51,16 @@ func (m *Manager) watch(ctx context.Context) {
 
 // batch is what goes into one renewal script; all its holds are busy.
 type batch struct {
-	db       int
-	lease    time.Duration // 0: only look
-	replicas int64
-	holds    []*hold
-	planned  []time.Time // when each should have been sent
-	marks    []string    // of each that is watched for an explicit owner the registration, else ""
+	batchKey
+	holds   []*hold
+	planned []time.Time // when each should have been sent
+	marks   []string    // of each that is watched for an explicit owner the registration, else ""
 }
 
 type batchKey struct {
 	db       int
-	lease    time.Duration
+	kind     Kind
+	lease    time.Duration // 0: only look
 	replicas int64
 }
 
@@ -87,7 +85,7 @@ func (m *Manager) pickDue(now time.Time) (full []*batch, next time.Duration) {
 		}
 		b := open[key]
 		if b == nil {
-			b = &batch{db: key.db, lease: key.lease, replicas: key.replicas}
+			b = &batch{batchKey: key}
 			open[key], order = b, append(order, key)
 		}
 		b.planned = append(b.planned, h.next)
@@ -100,7 +98,7 @@ func (m *Manager) pickDue(now time.Time) (full []*batch, next time.Duration) {
 		m.plan(h, later(h.deadline, now.Add(retryBusy)))
 		if b.holds = append(b.holds, h); len(b.holds) == renewChunk {
 			full = append(full, b)
-			open[key] = &batch{db: key.db, lease: key.lease, replicas: key.replicas}
+			open[key] = &batch{batchKey: key}
 		}
 	}
 	for _, key := range order {
@@ -117,7 +115,7 @@ func (m *Manager) pickDue(now time.Time) (full []*batch, next time.Duration) {
 // dispatch decides what becomes of a hold on top of the schedule: ok means it goes into a renewal (it is marked busy then),
 // otherwise it was put elsewhere. mu is held.
 func (m *Manager) dispatch(h *hold, now time.Time) (key batchKey, ok bool) {
-	over := !now.Before(h.deadline)
+	over := !now.Before(h.deadline) && !m.outlived(h, now)
 	switch {
 	case h.count == 0:
 		// It was only kept until a renewal without an answer could no longer be done.
@@ -141,7 +139,7 @@ func (m *Manager) dispatch(h *hold, now time.Time) (key batchKey, ok bool) {
 		return key, false
 	}
 	h.users++
-	key = batchKey{db: h.id.db}
+	key = batchKey{db: h.id.db, kind: h.id.kind}
 	if h.watched {
 		key.lease, key.replicas = h.lease, h.replicas
 	}
@@ -153,16 +151,16 @@ func (b *batch) call(notAfter string) call {
 	keys := make([]string, 0, len(b.holds))
 	args := make([]string, 3, 3+len(b.holds))
 	for i, h := range b.holds {
-		keys, args = append(keys, h.id.key), append(args, h.id.owner)
+		keys, args = append(keys, h.id.keys()...), append(args, h.id.field())
 		if b.marks[i] != "" {
 			letters = append(letters, 'W')
-			keys, args = append(keys, watchKey(h.id.key, h.id.owner)), append(args, b.marks[i])
+			keys, args = append(keys, h.id.watchKey()), append(args, b.marks[i])
 		} else {
 			letters = append(letters, '-')
 		}
 	}
 	args[0], args[1], args[2] = strconv.FormatInt(b.lease.Milliseconds(), 10), notAfter, string(letters)
-	return call{b.db, scripts.Renew, keys, args}
+	return call{b.db, b.kind.nature().renew, keys, args}
 }
 
 // renewBatch extends the holds of a batch, or looks at them, and notes for each what came of it.

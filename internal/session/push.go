@@ -41,7 +41,7 @@ func (s *Session) pushAll(gone chan<- struct{}) {
 			out = resp.AppendPush(out, 3, 4)
 			out = resp.AppendBulkString(out, "lock-lost")
 			out = resp.AppendBulkString(out, l.Key)
-			out = resp.AppendBulkString(out, l.Kind)
+			out = resp.AppendBulkString(out, l.Kind.String())
 			out = resp.AppendBulkString(out, l.Reason)
 		}
 		s.guard.Write(out)

@@ -1,0 +1,69 @@
+package lock
+
+import (
+	"context"
+
+	"github.com/lockproxy/lockproxy/scripts"
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+// force frees a lock whoever holds it, of whatever kind it is when r names no side.
+func (c *Client) force(ctx context.Context, r UnlockRequest) (bool, error) {
+	kinds := []Kind{r.Side}
+	if r.Side == Plain {
+		kinds = []Kind{Plain, Read} // either side will do for Redis to tell which one it is
+	}
+	var code int64
+	for _, k := range kinds {
+		var err error
+		if code, err = c.forceKind(ctx, k, r); err != nil {
+			return false, err
+		}
+		if code == 1 {
+			c.m.recheckKey(holdID{db: r.DB, key: r.Key, kind: k}.line(), reasonForced)
+		}
+		if code != codeKind {
+			break
+		}
+	}
+	switch code {
+	case codeKind:
+		return false, otherKind(r.Key)
+	case codeNoLock:
+		return false, &Error{"WRONGTYPE", "the hash at '" + printable(r.Key) + "' is no lock"}
+	case codeLate:
+		return false, &upstream.NotSentError{Cause: errLate}
+	}
+	return code == 1, nil
+}
+
+const codeNoLock = -4
+
+// forceKind frees a lock of one kind.
+func (c *Client) forceKind(ctx context.Context, k Kind, r UnlockRequest) (code int64, err error) {
+	m, id := c.m, holdID{db: r.DB, key: r.Key, kind: k}
+	script, rest := scripts.Force, []string(nil)
+	if k != Plain {
+		side := r.Side.String()
+		if r.Side == Plain {
+			side = ""
+		}
+		script, rest = scripts.RWForce, []string{side, readPrefix(r.Key)}
+	}
+	err = m.idempotent(func() (int64, error) {
+		text, at, err := m.notAfter()
+		if err != nil {
+			return 0, err
+		}
+		args := append([]string{publish, text}, rest...)
+		reply, err := m.eval(ctx, call{r.DB, script, []string{r.Key, id.line().channel()}, args})
+		if err == nil {
+			code, err = reply.AsInt64()
+		}
+		return at, err
+	})
+	if isUnknown(err) {
+		err = outcomeUnknown("UNLOCK", err)
+	}
+	return code, err
+}

@@ -1,0 +1,139 @@
+package lock
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+// inside says whether the owner holds the lock on either side, as far as this proxy knows: its LOCK is then a re-entry, which
+// does not stand in line behind those who wait for its own release.
+func (m *Manager) inside(id holdID) bool {
+	return m.held(id) || id.kind.nature().rw && m.held(id.as(id.kind.nature().other))
+}
+
+// meant is the hold that an UNLOCK or RENEW which names no side is about.
+func (c *Client) meant(ctx context.Context, id holdID, explicit bool) (holdID, error) {
+	if id.kind != Plain {
+		return id, nil
+	}
+	m := c.m
+	live := m.known(id)
+	// An explicit owner may hold the other side through another proxy, or all of it.
+	if explicit && (len(live) != 1 || live[0] != Plain) {
+		there, err := m.sidesHeld(ctx, id)
+		if err != nil {
+			return id, err
+		}
+		if len(there) > 0 || len(live) != 1 {
+			live = there
+		}
+	}
+	switch len(live) {
+	case 0:
+		return m.remembered(id), nil
+	case 1:
+		return id.as(live[0]), nil
+	}
+	return id, &Error{"ERR", fmt.Sprintf("this owner holds '%s' for reading and for writing: say READ or WRITE", printable(id.key))}
+}
+
+// known is the kinds of hold that this proxy has of an owner, those included that a verb is still at work on.
+func (m *Manager) known(id holdID) (kinds []Kind) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for k := range natures {
+		if h := m.holds[id.as(Kind(k))]; h != nil && (h.count > 0 || h.users > 0) {
+			kinds = append(kinds, Kind(k))
+		}
+	}
+	return kinds
+}
+
+// sidesHeld asks Redis on which sides of a read/write lock an owner has a hold.
+func (m *Manager) sidesHeld(ctx context.Context, id holdID) (held []Kind, err error) {
+	var fields []any
+	err = m.idempotent(func() (int64, error) {
+		client, err := m.ctl.Client(id.db)
+		if err != nil {
+			return 0, &upstream.NotSentError{Cause: err}
+		}
+		command := client.B().Hmget().Key(id.key).Field("mode", id.as(Read).field(), id.as(Write).field()).Build()
+		reply, err := client.Do(context.WithoutCancel(ctx), command).ToArray()
+		fields = nil
+		for i := range reply {
+			text, _ := reply[i].ToString()
+			fields = append(fields, text)
+		}
+		return 0, outcome(err)
+	})
+	if isUnknown(err) {
+		return nil, &upstream.NotSentError{Cause: err} // it only read
+	}
+	if err != nil || len(fields) != 3 || fields[0] == "" {
+		return nil, err
+	}
+	for i, k := range []Kind{Read, Write} {
+		if fields[1+i] != "" {
+			held = append(held, k)
+		}
+	}
+	return held, nil
+}
+
+// remembered is the kind of hold that this owner lost or gave back last, so that asking again says what became of it.
+func (m *Manager) remembered(id holdID) holdID {
+	var last time.Time
+	out := id
+	for k := range natures {
+		was := id.as(Kind(k))
+		if lost, ok := m.losses.Peek(was); ok && lost.at.After(last) {
+			out, last = was, lost.at
+		}
+		if done, ok := m.done.Peek(was); ok && done.at.After(last) {
+			out, last = was, done.at
+		}
+	}
+	return out
+}
+
+// contradict has the watchdog look at the holds that cannot be when this one was granted: a plain lock and a read/write lock
+// are never at one key together. mu is held.
+func (m *Manager) contradict(id holdID) {
+	l := id.line()
+	l.rw = !l.rw
+	for h := range m.byKey[l] {
+		m.suspect(h, reasonGone)
+	}
+}
+
+// outlived lengthens a write hold whose lease is over while its owner reads: the hash lasts for as long as that, both sides
+// with it. mu is held.
+func (m *Manager) outlived(h *hold, now time.Time) bool {
+	reads := m.holds[h.id.as(Read)]
+	if h.id.kind != Write || reads == nil || reads.count == 0 || !reads.deadline.After(now) {
+		return false
+	}
+	h.deadline = reads.deadline
+	return true
+}
+
+// holdsElsewhere asks Redis whether an explicit owner holds the lock already, through another proxy: a re-entry does not
+// stand in line behind those who wait for its own release. It does not pass them when the lock is free.
+func (m *Manager) holdsElsewhere(id holdID) bool {
+	if s, err := m.look(id, "", 0, time.Now()); err == nil && s.count > 0 {
+		return true
+	}
+	if n := id.kind.nature(); n.rw {
+		s, err := m.look(id.as(n.other), "", 0, time.Now())
+		return err == nil && s.count > 0
+	}
+	return false
+}
+
+// wouldWaitForItself is the answer to a WLOCK by an owner that reads.
+func wouldWaitForItself(key string) error {
+	return &Error{"DEADLOCK", fmt.Sprintf("this owner reads '%s': its WLOCK would wait for its own UNLOCK; take WLOCK first, then RLOCK", printable(key))}
+}

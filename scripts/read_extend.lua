@@ -1,0 +1,44 @@
+-- read_extend sets the lease of one owner's read holds anew: the verb RENEW.
+--
+-- KEYS[1] lock hash
+-- KEYS[2] what the keys of this owner's holds begin with, :<i> follows
+-- KEYS[3] registration of the owner, when ARGV[4] asks for it
+-- ARGV[1] lease in ms
+-- ARGV[2] owner, the hash field
+-- ARGV[3] not-after in µs of Redis' clock
+-- ARGV[4] letters: K keep a longer TTL, W write the registration, D delete it
+-- ARGV[5] the new registration
+-- ARGV[6] the registration this proxy knows of: deleted; another one is emptied, which tells its proxy that the hold has ended
+-- ARGV[7] the owner's field on the other side, unused
+-- ARGV[8] what the keys of read holds begin with, before the owner
+-- RETURNS {1, count, time in ms that this owner reads} done, {-1, 0, 0} it does not read, {-1, 1, 0} it ended through another connection,
+--         {-2, 0, 0} too late, {-3, 0, 0} a lock of another kind
+-- ERRORS  WRONGTYPE. Nothing is changed then.
+
+if late(ARGV[3]) then return {-2, 0, 0} end
+local lock, holds, lease, owner, flags = KEYS[1], KEYS[2], tonumber(ARGV[1]), ARGV[2], ARGV[4]
+local seen = redis.call('HMGET', lock, 'mode', owner)
+if alien(lock, seen[1]) then return {-3, 0, 0} end
+local count = counted(seen[2])
+local left = own(holds, count)
+if left == 0 then return {-1, elsewhere(KEYS[3], ARGV[6]), 0} end
+
+local keep = string.find(flags, 'K')
+for i = count, first(1, count), -1 do
+  local hold = holds .. ':' .. i
+  if not keep or redis.call('PTTL', hold) < lease then redis.call('SET', hold, '1', 'PX', lease) end
+end
+if not keep then left = 0 end
+left = math.max(left, lease)
+if keep or seen[1] == 'write' then
+  outlast(lock, left)
+else
+  redis.call('PEXPIRE', lock, math.max(left, live(lock, ARGV[8], owner)))
+end
+
+if string.find(flags, 'W') then
+  register(KEYS[3], ARGV[5], left)
+elseif string.find(flags, 'D') then
+  unregister(KEYS[3], ARGV[6])
+end
+return {1, count, left}

@@ -1,0 +1,65 @@
+-- read_release gives back one read hold, or all of the owner: Redisson's read unlock with a not-after. Unlike there, the lease
+-- of a write lock that the owner holds stays as it is, and so does the longest lease of the read holds that remain.
+-- It publishes before it deletes, so that an account that may not publish changes nothing.
+--
+-- KEYS[1] lock hash
+-- KEYS[2] what the keys of this owner's holds begin with, :<i> follows
+-- KEYS[3] channel of the lock
+-- then, when ARGV[4] asks for them: registration of an explicit owner (W), latch (L)
+-- ARGV[1] owner, the hash field
+-- ARGV[2] PUBLISH or SPUBLISH
+-- ARGV[3] not-after in µs of Redis' clock
+-- ARGV[4] letters: A all read holds of the owner, W delete the registration with the last of them, L leave a latch
+-- ARGV[5] TTL of the latch in ms
+-- ARGV[6] the registration this proxy knows of: deleted; another one is emptied, which tells its proxy that the hold has ended
+-- ARGV[7] the owner's field on the other side, unused
+-- ARGV[8] what the keys of read holds begin with, before the owner
+-- RETURNS {1, 0}      this owner no longer reads
+--         {0, count}  it still does
+--         {-1, 0}     it does not read
+--         {-1, 1}     nor that, and its registration says that it ended through another connection
+--         {-2, 0}     too late, nothing done
+--         {-3, 0}     the key holds a lock of another kind
+-- ERRORS  WRONGTYPE. Nothing is changed then.
+
+if late(ARGV[3]) then return {-2, 0} end
+local lock, holds, owner, flags, prefix = KEYS[1], KEYS[2], ARGV[1], ARGV[4], ARGV[8]
+local seen = redis.call('HMGET', lock, 'mode', owner)
+local mode = seen[1]
+if alien(lock, mode) then return {-3, 0} end
+
+local next_key, watch_key = 4, nil
+if string.find(flags, 'W') then watch_key = KEYS[next_key]; next_key = next_key + 1 end
+
+local count = counted(seen[2])
+local left = own(holds, count)
+local remain = count - 1
+if left == 0 or string.find(flags, 'A') then remain = 0 end
+
+-- When nobody reads any more, or writes, the lock goes with all that dead readers have left.
+if seen[2] then
+  local others = mode == 'read' and live(lock, prefix, owner) or 0
+  if remain == 0 and others == 0 and mode == 'read' then
+    redis.call(ARGV[2], KEYS[3], '0')
+    redis.call('DEL', lock)
+  else
+    if remain > 0 then
+      redis.call('HINCRBY', lock, owner, -1)
+      others = math.max(others, left)
+    else
+      redis.call('HDEL', lock, owner)
+    end
+    if mode == 'read' then redis.call('PEXPIRE', lock, others) end
+  end
+  for i = count, first(remain + 1, count), -1 do redis.call('DEL', holds .. ':' .. i) end
+end
+if left == 0 then return {-1, elsewhere(watch_key, ARGV[6])} end
+
+if remain > 0 then
+  if own(holds, remain) < left then redis.call('SET', holds .. ':' .. remain, '1', 'PX', left) end
+elseif watch_key then
+  unregister(watch_key, ARGV[6])
+end
+if string.find(flags, 'L') then redis.call('SET', KEYS[next_key], remain, 'PX', ARGV[5]) end
+if remain > 0 then return {0, remain} end
+return {1, 0}

@@ -1,0 +1,51 @@
+-- read_renew extends many owners' read holds in one go, and never shortens one: the watchdog. One key of a wrong type disturbs
+-- no other. Only the owner's own holds are extended, so that readers that have died run out.
+--
+-- KEYS    for each owner the lock hash and what the keys of its holds begin with, followed by its registration when it is a
+--         watched explicit one
+-- ARGV[1] lease in ms; 0 = only look
+-- ARGV[2] not-after in µs of Redis' clock
+-- ARGV[3] letters, one for each owner: W it has a registration, - it has none
+-- ARGV[4…] for each its hash field, followed by the registration when it has one
+-- RETURNS for each 1 extended (or seen), 0 gone, or its registration is spoiled, 2 another connection has taken the registration over,
+--         or the one element -2: too late, nothing done
+
+if late(ARGV[2]) then return {-2} end
+local lease, letters = tonumber(ARGV[1]), ARGV[3]
+local key, arg = 1, 4
+local out = {}
+
+local function extend(lock, holds, owner, watch_key, registration)
+  if watch_key and elsewhere(watch_key, registration) == 1 then return 2 end
+  local registered = watch_key and redis.pcall('GET', watch_key)
+  if type(registered) == 'table' then return 0 end
+  local seen = redis.pcall('HMGET', lock, 'mode', owner)
+  if seen.err or not seen[1] then return 0 end
+  local count = counted(seen[2])
+  if own(holds, count) == 0 then return 0 end
+  if lease > 0 then
+    outlast(lock, lease)
+    for i = count, first(1, count), -1 do
+      local hold = holds .. ':' .. i
+      if redis.call('PTTL', hold) < lease then redis.call('SET', hold, '1', 'PX', lease) end
+    end
+    if registered then
+      redis.call('PEXPIRE', watch_key, lease)
+    elseif watch_key then
+      redis.pcall('SET', watch_key, registration, 'PX', lease) -- it was evicted
+    end
+  end
+  return 1
+end
+
+for i = 1, #letters do
+  local lock, holds, owner = KEYS[key], KEYS[key + 1], ARGV[arg]
+  key, arg = key + 2, arg + 1
+  local watch_key, registration
+  if string.byte(letters, i) == 87 then
+    watch_key, registration = KEYS[key], ARGV[arg]
+    key, arg = key + 1, arg + 1
+  end
+  out[i] = extend(lock, holds, owner, watch_key, registration)
+end
+return out

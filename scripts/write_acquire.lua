@@ -1,0 +1,81 @@
+-- write_acquire takes the write lock for an owner, or enters it once more: Redisson's write acquire, with a not-after, and the
+-- fencing token, the registration and the latch of lockproxy beside it. Entering it again never shortens the lease; Redisson
+-- adds to it, after which a dead holder blocks the others for the sum: the state is the same, only its end comes earlier.
+--
+-- KEYS[1] lock hash, then in this order those that ARGV[4] asks for:
+--         fencing token (F), registration of a watched explicit owner (W, D), latch (L)
+-- ARGV[1] lease in ms
+-- ARGV[2] OWNER:write, the hash field
+-- ARGV[3] not-after in µs of Redis' clock: later than that nothing is done
+-- ARGV[4] letters: N the owner knows of no write hold of its own, M of no read hold: one that is there was lost. A write
+--         hold is counted from 1 again then, a read hold is like somebody else's;
+--         F give a fencing token, O once (an owner that writes gets no second count),
+--         W write the registration, D delete it when the owner did not write, L leave a latch
+-- ARGV[5] the registration
+-- ARGV[6] TTL of the latch in ms
+-- ARGV[7] TTL of the fencing token in ms, 0 = none
+-- ARGV[8] the owner's field as a reader
+-- ARGV[9] what the keys of read holds begin with, before the owner
+-- RETURNS {1, count, ttl in ms, token or 0, 1 or 0 when the count was not raised}  granted
+--         {0, 0, ttl in ms, 0}               held by somebody else
+--         {-2, 0, 0, 0}                      too late, nothing done
+--         {-3, 0, 0, 0}                      the key holds a lock of another kind
+--         {-5, 0, 0, 0}                      the owner reads: it would wait for itself
+-- ERRORS  WRONGTYPE; ERR when the fencing token is not an integer below 2^53. Nothing is changed then.
+
+if late(ARGV[3]) then return {-2, 0, 0, 0} end
+local lock, lease, field, flags, reader = KEYS[1], tonumber(ARGV[1]), ARGV[2], ARGV[4], ARGV[8]
+local holds = ARGV[9] .. ':' .. reader .. ':rwlock_timeout'
+local seen = redis.call('HMGET', lock, 'mode', field, reader)
+local mode = seen[1]
+if alien(lock, mode) then return {-3, 0, 0, 0} end
+if mode == 'read' and not string.find(flags, 'M') and own(holds, counted(seen[3])) > 0 then return {-5, 0, 0, 0} end
+if mode and not (mode == 'write' and seen[2]) then return {0, 0, redis.call('PTTL', lock), 0} end
+
+-- What is left of a hold that was told lost, or is no count, is not entered again: it becomes one hold.
+local count = counted(seen[2])
+if string.find(flags, 'N') then count = 0 end
+local held = count > 0
+local once = held and string.find(flags, 'O')
+
+local next_key, token = 2, 0
+if string.find(flags, 'F') then
+  local key = KEYS[next_key]
+  next_key = next_key + 1
+  local last = redis.call('GET', key)
+  token = tonumber(string.match(last or '0', '^%d+$'))
+  if not token or token >= 9007199254740991 then
+    return redis.error_reply('ERR the fencing token of this lock is not an integer below 2^53')
+  end
+  if not (once and last) then
+    local time = redis.call('TIME')
+    token = math.max(token + 1, time[1] * 1000000 + time[2])
+    redis.call('SET', key, string.format('%.0f', token))
+    if tonumber(ARGV[7]) > 0 then redis.call('PEXPIRE', key, ARGV[7]) end
+  end
+end
+
+if not once then
+  count = count + 1
+  if not mode then redis.call('HSET', lock, 'mode', 'write') end
+  redis.call('HSET', lock, field, string.format('%.0f', count))
+end
+local ttl = lease
+if held then
+  ttl = outlast(lock, lease)
+else
+  if mode then ttl = math.max(lease, live(lock, ARGV[9])) end
+  redis.call('PEXPIRE', lock, ttl)
+end
+
+if string.find(flags, '[WD]') then
+  local watch_key = KEYS[next_key]
+  next_key = next_key + 1
+  if string.find(flags, 'W') then
+    register(watch_key, ARGV[5], ttl)
+  elseif not held then
+    unregister(watch_key, '')
+  end
+end
+if string.find(flags, 'L') then redis.call('SET', KEYS[next_key], count, 'PX', ARGV[6]) end
+return {1, count, ttl, token, once and 0 or 1}

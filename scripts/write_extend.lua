@@ -1,0 +1,35 @@
+-- write_extend sets the lease of one owner's write hold anew, but not to less than its own read holds have: the verb RENEW.
+--
+-- KEYS[1] lock hash
+-- KEYS[2] registration of the owner, when ARGV[4] asks for it
+-- ARGV[1] lease in ms
+-- ARGV[2] OWNER:write, the hash field
+-- ARGV[3] not-after in µs of Redis' clock
+-- ARGV[4] letters: K keep a longer TTL, W write the registration, D delete it
+-- ARGV[5] the new registration
+-- ARGV[6] the registration this proxy knows of: deleted; another one is emptied, which tells its proxy that the hold has ended
+-- ARGV[7] the owner's field on the other side, unused
+-- ARGV[8] what the keys of read holds begin with, before the owner
+-- RETURNS {1, count, ttl in ms} done, {-1, 0, 0} the owner does not write, {-1, 1, 0} it ended through another connection,
+--         {-2, 0, 0} too late, {-3, 0, 0} a lock of another kind
+-- ERRORS  WRONGTYPE. Nothing is changed then.
+
+if late(ARGV[3]) then return {-2, 0, 0} end
+local lock, lease, flags = KEYS[1], tonumber(ARGV[1]), ARGV[4]
+local seen = redis.call('HMGET', lock, 'mode', ARGV[2])
+if alien(lock, seen[1]) then return {-3, 0, 0} end
+if seen[1] ~= 'write' or not seen[2] then return {-1, elsewhere(KEYS[2], ARGV[6]), 0} end
+
+local ttl
+if string.find(flags, 'K') then
+  ttl = outlast(lock, lease)
+else
+  ttl = math.max(lease, live(lock, ARGV[8]))
+  redis.call('PEXPIRE', lock, ttl)
+end
+if string.find(flags, 'W') then
+  register(KEYS[2], ARGV[5], ttl)
+elseif string.find(flags, 'D') then
+  unregister(KEYS[2], ARGV[6])
+end
+return {1, math.max(counted(seen[2]), 1), ttl}

@@ -1,0 +1,52 @@
+-- write_release gives back one write hold, or all of the owner: Redisson's write unlock with a not-after. An owner that still
+-- reads is left with its read lock, which lasts as long as its read holds. Unlike Redisson's this is published too, for the
+-- readers that wait, and giving back one of several holds leaves the lease as it is.
+-- It publishes before it deletes, so that an account that may not publish changes nothing.
+--
+-- KEYS[1] lock hash
+-- KEYS[2] channel of the lock
+-- then, when ARGV[4] asks for them: registration of an explicit owner (W), latch (L)
+-- ARGV[1] OWNER:write, the hash field
+-- ARGV[2] PUBLISH or SPUBLISH
+-- ARGV[3] not-after in µs of Redis' clock
+-- ARGV[4] letters: A all write holds of the owner, W delete the registration with the last of them, L leave a latch
+-- ARGV[5] TTL of the latch in ms
+-- ARGV[6] the registration this proxy knows of: deleted; another one is emptied, which tells its proxy that the hold has ended
+-- ARGV[7] the owner's field on the other side, unused
+-- ARGV[8] what the keys of read holds begin with, before the owner
+-- RETURNS {1, 0}      this owner no longer writes
+--         {0, count}  it still does
+--         {-1, 0}     it does not write
+--         {-1, 1}     nor that, and its registration says that it ended through another connection
+--         {-2, 0}     too late, nothing done
+--         {-3, 0}     the key holds a lock of another kind
+-- ERRORS  WRONGTYPE. Nothing is changed then.
+
+if late(ARGV[3]) then return {-2, 0} end
+local lock, field, flags = KEYS[1], ARGV[1], ARGV[4]
+local seen = redis.call('HMGET', lock, 'mode', field)
+if alien(lock, seen[1]) then return {-3, 0} end
+
+local next_key, watch_key = 3, nil
+if string.find(flags, 'W') then watch_key = KEYS[next_key]; next_key = next_key + 1 end
+if seen[1] ~= 'write' or not seen[2] then return {-1, elsewhere(watch_key, ARGV[6])} end
+
+local remain = math.max(counted(seen[2]) - 1, 0)
+if string.find(flags, 'A') then remain = 0 end
+if remain > 0 then
+  redis.call('HINCRBY', lock, field, -1)
+else
+  local readers = live(lock, ARGV[8])
+  redis.call(ARGV[2], KEYS[2], '1')
+  if readers > 0 then
+    redis.call('HDEL', lock, field)
+    redis.call('HSET', lock, 'mode', 'read')
+    redis.call('PEXPIRE', lock, readers)
+  else
+    redis.call('DEL', lock)
+  end
+  if watch_key then unregister(watch_key, ARGV[6]) end
+end
+if string.find(flags, 'L') then redis.call('SET', KEYS[next_key], remain, 'PX', ARGV[5]) end
+if remain > 0 then return {0, remain} end
+return {1, 0}
