@@ -20,6 +20,9 @@ type Client interface {
 	May(key []byte, write bool) error
 	// Wait flushes the replies so far and runs run with a context that ends when the client goes away.
 	Wait(run func(ctx context.Context))
+	// Fenced runs a command if the lock is held as asked, and has its reply given. Only if there is none yet it returns an
+	// error, which the verb is to answer.
+	Fenced(r lock.HoldRequest, command [][]byte) error
 }
 
 // Verb is one row of the table.
@@ -28,6 +31,7 @@ type Verb struct {
 	Arity   int      // as in COMMAND: the verb counts, negative means at least
 	Flags   []string // as in COMMAND
 	Keyed   bool     // args[1] is the one key
+	Wraps   bool     // behind the options comes another command, which has keys of its own
 	Summary string
 	Group   string
 	Since   string
@@ -74,7 +78,7 @@ func Verbs() []*Verb {
 	return all
 }
 
-// Run answers one call of the verb: it appends exactly one reply to out. args[0] is the verb as it was sent.
+// Run answers one call of the verb: it appends exactly one reply to out, or none if the client has been given it. args[0] is the verb as it was sent.
 func (v *Verb) Run(c Client, args [][]byte, out []byte) []byte {
 	if v.Arity > 0 && len(args) != v.Arity || len(args) < -v.Arity {
 		return resp.AppendError(out, "ERR wrong number of arguments for '"+v.Name+"' command")
@@ -85,7 +89,7 @@ func (v *Verb) Run(c Client, args [][]byte, out []byte) []byte {
 	return v.run(c, args, out)
 }
 
-// Keys are the keys of a call, for COMMAND GETKEYS.
+// Keys are the keys of a call, for COMMAND GETKEYS, but for those of the command within.
 func (v *Verb) Keys(args [][]byte) [][]byte {
 	if !v.Keyed || len(args) < 2 {
 		return nil

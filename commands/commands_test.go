@@ -60,7 +60,7 @@ func errorText(err error) string {
 }
 
 func TestLookup(t *testing.T) {
-	for _, name := range []string{"LOCK", "lock", "UnLock", "RENEW", "LOCKINFO", "locklist"} {
+	for _, name := range []string{"LOCK", "lock", "UnLock", "RENEW", "Fenced", "LOCKINFO", "locklist"} {
 		if Lookup([]byte(name)) == nil {
 			t.Errorf("%s is not found", name)
 		}
@@ -106,7 +106,7 @@ func TestNamesHaveABound(t *testing.T) {
 		if !v.Keyed {
 			continue
 		}
-		reply := v.Run(nil, [][]byte{[]byte(v.Name), make([]byte, lock.MaxName+1)}, nil)
+		reply := v.Run(nil, [][]byte{[]byte(v.Name), make([]byte, lock.MaxName+1), nil}[:max(2, -v.Arity)], nil)
 		if got, want := string(reply), "-ERR invalid lock name: more than 4096 bytes\r\n"; got != want {
 			t.Errorf("%s: %q", v.Name, got)
 		}

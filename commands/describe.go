@@ -52,21 +52,40 @@ func (v *Verb) appendKeySpecs(out []byte, proto int) []byte {
 	if !v.Keyed {
 		return resp.AppendArray(out, 0)
 	}
-	flags := []string{"RW", "access", "update"}
-	if v.Flags[0] == "readonly" {
-		flags = []string{"RO", "access"}
+	specs := 1
+	if v.Wraps {
+		specs++
 	}
-	out = resp.AppendArray(out, 1)
+	out = resp.AppendArray(out, specs)
+	out = appendSpecHead(out, proto, v.KeyFlags())
+	out = appendSpec(out, proto, "index", []string{"index"}, []int64{1})
+	out = resp.AppendBulkString(out, "find_keys")
+	out = appendSpec(out, proto, "range", []string{"lastkey", "keystep", "limit"}, []int64{0, 1, 0})
+	if v.Wraps { // COMMAND GETKEYS knows more
+		out = appendSpecHead(out, proto, []string{"RW", "access", "update", "incomplete"})
+		out = appendSpec(out, proto, "unknown", nil, nil)
+		out = resp.AppendBulkString(out, "find_keys")
+		out = appendSpec(out, proto, "unknown", nil, nil)
+	}
+	return out
+}
+
+// KeyFlags say what the verb does with its key.
+func (v *Verb) KeyFlags() []string {
+	if v.Flags[0] == "readonly" || v.Wraps {
+		return []string{"RO", "access"}
+	}
+	return []string{"RW", "access", "update"}
+}
+
+func appendSpecHead(out []byte, proto int, flags []string) []byte {
 	out = resp.AppendMap(out, proto, 3)
 	out = resp.AppendBulkString(out, "flags")
 	out = resp.AppendSet(out, proto, len(flags))
 	for _, f := range flags {
 		out = resp.AppendSimple(out, f)
 	}
-	out = resp.AppendBulkString(out, "begin_search")
-	out = appendSpec(out, proto, "index", []string{"index"}, []int64{1})
-	out = resp.AppendBulkString(out, "find_keys")
-	return appendSpec(out, proto, "range", []string{"lastkey", "keystep", "limit"}, []int64{0, 1, 0})
+	return resp.AppendBulkString(out, "begin_search")
 }
 
 func appendSpec(out []byte, proto int, kind string, names []string, values []int64) []byte {
@@ -90,6 +109,9 @@ func (v *Verb) AppendDoc(out []byte, proto int) []byte {
 	if v.Keyed {
 		args++
 	}
+	if v.Wraps {
+		args += 2
+	}
 	fields := 3
 	if args > 0 {
 		fields++
@@ -112,7 +134,24 @@ func (v *Verb) AppendDoc(out []byte, proto int) []byte {
 	for _, choice := range choices {
 		m.choice(choice)
 	}
+	if v.Wraps {
+		m.command()
+	}
 	return m.out
+}
+
+// command appends the arguments that are another command.
+func (m *mapping) command() {
+	m.out = resp.AppendMap(m.out, m.proto, 2)
+	m.text("name", "command")
+	m.text("type", "string")
+	m.out = resp.AppendMap(m.out, m.proto, 3)
+	m.text("name", "arg")
+	m.text("type", "string")
+	m.key("flags")
+	m.out = resp.AppendArray(m.out, 2)
+	m.out = resp.AppendSimple(m.out, "optional")
+	m.out = resp.AppendSimple(m.out, "multiple")
 }
 
 // choices are the verb's options, those that exclude one another together.
@@ -187,6 +226,9 @@ func usage(v *Verb) string {
 			words[i] = word(o)
 		}
 		b.WriteString(" [" + strings.Join(words, "|") + "]")
+	}
+	if v.Wraps {
+		b.WriteString(" command [arg …]")
 	}
 	return b.String()
 }

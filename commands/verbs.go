@@ -64,6 +64,7 @@ func verbs() []*Verb {
 			Summary: "Lists the locks held and waited for through this proxy.",
 			Options: []Option{optAnyOwner, optMatch}, run: runList,
 		},
+		fencedVerb(),
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 )
 
 // verbs are lockproxy's own, as COMMAND lists them.
-var verbs = []string{"lock", "lockinfo", "locklist", "renew", "rlock", "unlock", "wlock"}
+var verbs = []string{"fenced", "lock", "lockinfo", "locklist", "renew", "rlock", "unlock", "wlock"}
 
 var infoField = regexp.MustCompile(`(?m)^(# \w+|[a-z0-9_.-]+:)`)
 
@@ -76,13 +76,13 @@ func TestDropinCommand(t *testing.T) {
 			}
 			return more
 		}
-		if got := added("COMMAND"); len(got) != len(verbs) || !strings.Contains(got[0], "$4\r\nlock\r\n:-2\r\n") {
+		if got := added("COMMAND"); len(got) != len(verbs) || !strings.Contains(got[1], "$4\r\nlock\r\n:-2\r\n") {
 			t.Errorf("COMMAND: %q", got)
 		}
 		if got := added("COMMAND INFO"); len(got) != len(verbs) {
 			t.Errorf("COMMAND INFO: %q", got)
 		}
-		if got := added("COMMAND DOCS"); len(got) != 2*len(verbs) || !strings.Contains(got[1], "BLOCK") {
+		if got := added("COMMAND DOCS"); len(got) != 2*len(verbs) || !strings.Contains(got[3], "BLOCK") {
 			t.Errorf("COMMAND DOCS: %q", got)
 		}
 		if got := added("COMMAND LIST"); !slices.Equal(got, bulks(verbs...)) {
@@ -120,17 +120,23 @@ func bulks(words ...string) (frames []string) {
 
 func getKeys(t *testing.T, direct, through *wire) {
 	for line, want := range map[string]string{
-		"COMMAND GETKEYS LOCK a BLOCK 0":     "*1\r\n$1\r\na\r\n",
-		"command getkeys unlock a":           "*1\r\n$1\r\na\r\n",
-		"COMMAND GETKEYS LOCKINFO x":         "*1\r\n$1\r\nx\r\n",
-		"COMMAND GETKEYS LOCK":               "-ERR Invalid number of arguments specified for command\r\n",
-		"COMMAND GETKEYS LOCKLIST":           "-ERR The command has no key arguments\r\n",
-		"COMMAND GETKEYSANDFLAGS RENEW a":    "*1\r\n*2\r\n$1\r\na\r\n*3\r\n+RW\r\n+access\r\n+update\r\n",
-		"COMMAND GETKEYS GET a":              "",
-		"COMMAND GETKEYS NOSUCH a":           "",
-		"COMMAND GETKEYS MSET a 1 b 2":       "",
-		"COMMAND GETKEYS":                    "",
-		"COMMAND GETKEYSANDFLAGS LMOVE a b ": "",
+		"COMMAND GETKEYS LOCK a BLOCK 0":                "*1\r\n$1\r\na\r\n",
+		"command getkeys unlock a":                      "*1\r\n$1\r\na\r\n",
+		"COMMAND GETKEYS LOCKINFO x":                    "*1\r\n$1\r\nx\r\n",
+		"COMMAND GETKEYS LOCK":                          "-ERR Invalid number of arguments specified for command\r\n",
+		"COMMAND GETKEYS LOCKLIST":                      "-ERR The command has no key arguments\r\n",
+		"COMMAND GETKEYSANDFLAGS RENEW a":               "*1\r\n*2\r\n$1\r\na\r\n*3\r\n+RW\r\n+access\r\n+update\r\n",
+		"COMMAND GETKEYS FENCED a OWNER x MSET b 1 c 2": "*3\r\n$1\r\na\r\n$1\r\nb\r\n$1\r\nc\r\n",
+		"COMMAND GETKEYS FENCED a WRITE EVAL s 1 b":     "*2\r\n$1\r\na\r\n$1\r\nb\r\n",
+		"COMMAND GETKEYS FENCED a PING x":               "*1\r\n$1\r\na\r\n",
+		"COMMAND GETKEYS FENCED a OWNER x":              "-ERR Invalid number of arguments specified for command\r\n",
+		"COMMAND GETKEYS FENCED a NOSUCH x":             "-ERR Invalid command specified\r\n",
+		"COMMAND GETKEYSANDFLAGS FENCED a GET b":        "*2\r\n*2\r\n$1\r\na\r\n*2\r\n+RO\r\n+access\r\n*2\r\n$1\r\nb\r\n*2\r\n+RO\r\n+access\r\n",
+		"COMMAND GETKEYS GET a":                         "",
+		"COMMAND GETKEYS NOSUCH a":                      "",
+		"COMMAND GETKEYS MSET a 1 b 2":                  "",
+		"COMMAND GETKEYS":                               "",
+		"COMMAND GETKEYSANDFLAGS LMOVE a b ":            "",
 	} {
 		if want == "" {
 			want = direct.do(strings.Fields(line)...)

@@ -209,6 +209,10 @@ func (s *Session) commandGetKeys(args [][]byte) {
 		s.error(line)
 		return
 	}
+	if v.Wraps && arityFits(v.Arity, len(args)-2) {
+		s.fencedKeys(v, args)
+		return
+	}
 	if !arityFits(v.Arity, len(args)-2) {
 		s.error("ERR Invalid number of arguments specified for command")
 		return

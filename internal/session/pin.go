@@ -164,6 +164,9 @@ func (s *Session) send(p *pinned, cmd redcon.Command, c *command) {
 		nothing := []string{c.name, "0", "0", "0"}
 		p.tell(nothing[:3+len(c.name)/len("waitaof")]...)
 	}
+	if c != nil && c.name == "client|caching" && len(cmd.Args) == 3 {
+		e.effect.caching = string(cmd.Args[2])
+	}
 	telemetry.Commands.Add(1)
 	if c != nil && c.script == flushesScripts {
 		s.srv.memory.clear() // whatever comes of it

@@ -46,6 +46,7 @@ type pinState struct {
 	proto, db                  int
 	pauses                     time.Duration // a pause of writes that nobody has noted yet
 	name                       *string       // given in a transaction, not yet known to the session
+	caching                    string        // what CLIENT CACHING has just said of the next command
 }
 
 // effect is what a command does to the connection if Redis answers OK, or confirms.
@@ -60,6 +61,7 @@ type effect struct {
 	bcast      bool     // of tracking
 	to         redirect // of tracking
 	proto      int      // HELLO's
+	caching    string   // CLIENT CACHING's
 }
 
 func (t *pinState) subscribed() int { return t.channels + t.patterns + t.shards }
@@ -83,11 +85,16 @@ type expect struct {
 	instead string    // this error is given instead of Redis' reply
 	got     *gathered // its reply goes here
 	lost    error     // the connection ended first
+	exec    bool      // EXEC of FENCED: got is its reply, unless
+	ran     bool      // the command was run: got is nil, and what follows EXEC's head is the client's
 }
 
 // answered takes the reply to e. It is whole if needsWhole said so, else only its beginning.
 func (t *pinState) answered(e *expect, reply []byte) {
 	ok := reply[0] == '+'
+	if !t.multi && (e.cmd == nil || !strings.HasPrefix(e.cmd.name, "client|")) {
+		t.caching = ""
+	}
 	if t.multi && bytes.Equal(reply, []byte("+QUEUED\r\n")) {
 		if e.effect != (effect{}) {
 			if t.inside == nil {
@@ -142,6 +149,9 @@ func (t *pinState) apply(e effect) {
 	}
 	if e.names {
 		t.name = &e.name
+	}
+	if e.caching != "" {
+		t.caching = e.caching
 	}
 	if e.tracks {
 		t.tracking, t.bcast = e.on, e.on && e.bcast

@@ -30,6 +30,9 @@ func (p *pinned) Received(b []byte) {
 		return
 	}
 	for len(b) > 0 {
+		if b = p.headed(b); len(b) == 0 {
+			break
+		}
 		n, done, err := p.scan.Scan(b)
 		if err != nil {
 			p.s.guard.cut(lock.Left, "broken reply from upstream")

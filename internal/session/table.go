@@ -21,6 +21,7 @@ type command struct {
 	waits    *command // what it is when called with BLOCK
 	always   bool     // answered here in every state of the connection
 	refusal  bool     // all that run does is to say no
+	line     string   // of a refusal: what it says
 	script   scriptKind
 	barred   bool                // not to be queued in a transaction, and unknown to Redis or to be kept from it
 	subs     map[string]*command // by name in upper case; one that is missing is treated as the command itself
@@ -163,7 +164,7 @@ func lookUp(in map[string]*command, name []byte) *command {
 
 func refusal(name, why, note string) *command {
 	line := "ERR '" + strings.ReplaceAll(strings.ToUpper(name), "|", " ") + "' " + why
-	return &command{name: strings.ToLower(name), note: note, refusal: true, open: true, barred: true, run: func(s *Session, _ [][]byte) { s.error(line) }}
+	return &command{name: strings.ToLower(name), note: note, refusal: true, line: line, open: true, barred: true, run: func(s *Session, _ [][]byte) { s.error(line) }}
 }
 
 // blocks says whether XREAD or XREADGROUP is called with BLOCK. Options it does not know are passed over one word at a

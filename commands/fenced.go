@@ -1,0 +1,54 @@
+package commands
+
+import (
+	"github.com/lockproxy/lockproxy/internal/lock"
+	"github.com/lockproxy/lockproxy/proto/resp"
+)
+
+func fencedVerb() *Verb {
+	return &Verb{
+		Name: "fenced", Arity: -3, Flags: []string{"write", "noscript", "movablekeys"}, Keyed: true, Wraps: true, Group: "lock", Since: since,
+		Summary: "Runs a command only if this owner holds the lock, which Redis checks in the same atomic step.",
+		Options: []Option{optRead, optWrite, optOwner}, run: runFenced,
+	}
+}
+
+// Inner is the command within a call of a verb that Wraps one; empty: there is none.
+func (v *Verb) Inner(args [][]byte) [][]byte {
+	if !v.Wraps || len(args) < 2 {
+		return nil
+	}
+	return args[2+optionsAhead(v.Options, args[2:]):]
+}
+
+// optionsAhead is how many tokens at the beginning are options with their values.
+func optionsAhead(options []Option, tokens [][]byte) int {
+	n := 0
+	for n < len(tokens) {
+		o := find(options, tokens[n])
+		if o == nil {
+			break
+		}
+		if n++; o.kind != noValue {
+			n++
+		}
+	}
+	return min(n, len(tokens))
+}
+
+func runFenced(c Client, args [][]byte, out []byte) []byte {
+	v := table["fenced"]
+	inner := v.Inner(args)
+	g, err := parse(v.Options, args[2:len(args)-len(inner)])
+	switch {
+	case err != nil:
+		return appendSyntax(out, err)
+	case len(inner) == 0:
+		return resp.AppendError(out, "ERR wrong number of arguments for '"+v.Name+"' command")
+	}
+	err = c.Fenced(lock.HoldRequest{DB: c.DB(), Key: string(args[1]), Owner: g.words["OWNER"], Side: side(g)}, inner)
+	if err != nil {
+		return appendFailure(out, c.Proto(), err)
+	}
+	return out
+}

@@ -1,0 +1,103 @@
+package lock
+
+import (
+	"context"
+	"time"
+)
+
+// HoldRequest asks whether an owner holds a lock, by what Redis says at one moment that the asker chooses.
+type HoldRequest struct {
+	DB    int
+	Key   string
+	Owner string // "": the connection
+	Side  Kind   // Read or Write; Plain = any lock, on either side
+}
+
+// HoldFields are the fields of the lock's hash that tell; their values are what Holds takes.
+func (c *Client) HoldFields(r HoldRequest) []string {
+	id, _ := c.id(r.Side, r.DB, r.Key, r.Owner)
+	return []string{"mode", id.as(Read).field(), id.as(Write).field()}
+}
+
+// Holds says whether the values of HoldFields, nil for one that is not there, are those of a lock that the owner holds.
+// The error is LOCKKIND: it holds a lock that has no sides, and one was named.
+func (r HoldRequest) Holds(values [][]byte) (bool, error) {
+	mode, own, write := values[0], values[1] != nil, values[2] != nil && string(values[0]) == "write"
+	if mode == nil && own && r.Side != Plain {
+		return false, otherKind(r.Key)
+	}
+	switch r.Side {
+	case Read:
+		return own, nil
+	case Write:
+		return write, nil
+	}
+	return own || write, nil
+}
+
+// Lost is the LOCKLOST of a connection's own lock that was reported lost, and that it has not taken again: it stays lost
+// even if Redis has it for a moment longer. What holds for an owner with a name, Redis alone says.
+func (c *Client) Lost(r HoldRequest) error {
+	id, explicit := c.id(r.Side, r.DB, r.Key, r.Owner)
+	if explicit || id.kind == Plain && len(c.m.known(id)) > 0 {
+		return nil
+	}
+	if id.kind == Plain {
+		id = c.m.remembered(id)
+	}
+	if lost, ok := c.m.losses.Get(id); ok {
+		return lost.error(r.Key)
+	}
+	return nil
+}
+
+// NotHeld is what an owner is told that does not hold the lock, as Redis has just said: LOCKLOST if it did through this
+// proxy, else NOTHELD. nil: it holds it now. A hold that was thought to be alive is looked at first, since it may have
+// been ended through another proxy, which is no loss.
+func (c *Client) NotHeld(ctx context.Context, r HoldRequest) error {
+	m := c.m
+	id, explicit := c.id(r.Side, r.DB, r.Key, r.Owner)
+	kinds := []Kind{id.kind}
+	if id.kind == Plain {
+		kinds = m.known(id)
+	}
+	for _, k := range kinds {
+		if err := m.lookAgain(ctx, id.as(k), explicit); err != nil {
+			return err
+		}
+		if m.held(id.as(k)) {
+			return nil
+		}
+	}
+	if id.kind == Plain {
+		id = m.remembered(id)
+	}
+	if lost, ok := m.losses.Get(id); ok {
+		return lost.error(r.Key)
+	}
+	return notHeld(r.Key, c.named.Load() && !explicit)
+}
+
+// lookAgain has Redis asked about a hold that is thought to be alive, as the watchdog would.
+func (m *Manager) lookAgain(ctx context.Context, id holdID, explicit bool) error {
+	h, err := m.enter(ctx, id, explicit)
+	if err != nil {
+		return err
+	}
+	m.mu.Lock()
+	live := h.count > 0
+	b := &batch{batchKey: batchKey{db: id.db, kind: id.kind}, holds: []*hold{h}, planned: []time.Time{time.Now()}, marks: []string{""}}
+	if h.watched {
+		b.lease, b.replicas = h.lease, h.replicas
+		if h.explicit {
+			b.marks[0] = h.registration
+		}
+	}
+	m.mu.Unlock()
+	if live {
+		m.renewBatch(b) // leaves it
+	} else {
+		m.leave(h)
+	}
+	return nil
+}

@@ -1,0 +1,323 @@
+package session
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/lockproxy/lockproxy/commands"
+	"github.com/lockproxy/lockproxy/internal/lock"
+	"github.com/lockproxy/lockproxy/internal/telemetry"
+	"github.com/lockproxy/lockproxy/proto/resp"
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+// fencedTries is how often FENCED looks at a lock that is changed while it does, by a renewal for instance.
+const fencedTries = 5
+
+// Fenced has a command run if the lock is held as r asks, by Redis' word and in one atomic step: on a connection of this
+// client's alone the lock is WATCHed and looked at, and the command is run by MULTI and EXEC, which Redis refuses when the
+// lock has changed since, or run out. What EXEC answers is passed on without its head. nil: the client has its reply.
+func (s *Session) Fenced(r lock.HoldRequest, args [][]byte) error {
+	began := time.Now()
+	_, span := telemetry.Span(context.Background(), "FENCED")
+	defer span.End()
+	err := s.fenced(r, args)
+	telemetry.VerbDone(context.Background(), "fenced", fencedOutcome(err), time.Since(began))
+	return err
+}
+
+func (s *Session) fenced(r lock.HoldRequest, args [][]byte) error {
+	c, err := s.fenceable(args)
+	if err != nil {
+		return err
+	}
+	if err := s.Locks().Lost(r); err != nil {
+		return err
+	}
+	f := fence{s: s, r: r, cmd: c, raw: encode(args)}
+	if f.p = s.pinnedNow(); f.p == nil {
+		if f.p, err = s.pinUp(); err != nil {
+			s.noteTrouble(err)
+			return err
+		}
+	}
+	defer s.release()
+	f.p.mu.Lock()
+	watch := f.p.state.watch
+	f.tracking, f.caching = f.p.state.tracking, f.p.state.caching
+	f.p.mu.Unlock()
+	if watch {
+		return &lock.Error{Code: "ERR", Text: "FENCED between WATCH and MULTI: it would end that WATCH; send UNWATCH first, nothing was run"}
+	}
+	if c == nil && !s.srv.o.Embedded {
+		f.p.taint() // whatever it is, nobody else gets this connection
+	}
+	for range fencedTries {
+		if done, err := f.try(); done || err != nil {
+			return err
+		}
+	}
+	return &lock.Error{Code: "ERR", Text: "nothing was run: the lock was changed each of the " + strconv.Itoa(fencedTries) + " times it was looked at; try again"}
+}
+
+// fenceable finds out what a command is, and refuses those that FENCED cannot run: what is not Redis' to answer, may wait,
+// or concerns the connection. nil: Redis does not know it, and will say so.
+func (s *Session) fenceable(args [][]byte) (*command, error) {
+	c, answer := s.srv.table.Load().find(args)
+	if c == nil && answer != nil && !s.srv.o.Embedded {
+		c, _ = s.resolve(args)
+	}
+	if c == nil {
+		return nil, nil
+	}
+	why := ""
+	switch {
+	case c.refusal:
+		return nil, &upstream.ReplyError{Line: c.line}
+	case commands.Lookup([]byte(c.name)) != nil:
+		why = "it is a lock verb"
+	case c.pin == pinBlock, c.pin == pinWait:
+		why = "it may wait"
+	case c.pin != pinNone, strings.HasPrefix(c.name, "client"):
+		why = "it concerns the connection"
+	case c.run != nil:
+		why = "it is lockproxy that answers it"
+	default:
+		return c, nil
+	}
+	name := strings.ToUpper(strings.ReplaceAll(c.name, "|", " "))
+	return nil, &lock.Error{Code: "ERR", Text: "'" + name + "' cannot be run by FENCED: " + why}
+}
+
+// fence is one FENCED at work.
+type fence struct {
+	s        *Session
+	p        *pinned
+	r        lock.HoldRequest
+	cmd      *command // nil: unknown
+	raw      []byte
+	tracking bool   // what is read on the connection is remembered as read by the client
+	caching  string // what CLIENT CACHING said of the command that comes next
+}
+
+// try looks once, and has the command run if the lock is held. Neither done nor an error: the lock was changed meanwhile.
+func (f *fence) try() (done bool, err error) {
+	began, err := f.look()
+	if err == nil {
+		return f.run()
+	}
+	f.undo(began)
+	if errors.Is(err, errHoldsNow) {
+		err = nil
+	}
+	return false, err
+}
+
+// fenceBegun is what of WATCH and MULTI Redis has taken, and must be undone when the command is not sent.
+type fenceBegun struct{ watch, multi bool }
+
+var errHoldsNow = errors.New("session: the lock was taken while it was looked at")
+
+// look has the lock watched, a transaction begun, and then asks whether the lock is held. The command is not sent before
+// Redis has agreed to MULTI: it would be run by itself.
+func (f *fence) look() (begun fenceBegun, err error) {
+	fields := append([]string{"HMGET", f.r.Key}, f.s.Locks().HoldFields(f.r)...)
+	watch := f.p.mine("WATCH", f.r.Key)
+	var hash *expect
+	if !f.tracking {
+		hash = f.p.mine(fields...)
+	}
+	if f.caching != "" {
+		f.p.mine("CLIENT", "CACHING", f.caching)
+	}
+	multi := f.p.mine("MULTI")
+	f.p.settled()
+	_, err = f.p.answer(watch)
+	begun.watch = err == nil
+	_, failed := f.p.answer(multi)
+	if begun.multi = failed == nil; err == nil {
+		err = failed
+	}
+	if err != nil {
+		return begun, err
+	}
+	var values []byte
+	if hash != nil {
+		values, err = f.p.answer(hash)
+	} else if values, err = f.s.ask(fields...); err == nil {
+		// Asked elsewhere, so that the client is not told of a key it never read. It is watched already.
+		err = mineError(values)
+	}
+	if err != nil {
+		return begun, err
+	}
+	return begun, f.judge(values)
+}
+
+// judge says by the answer of HMGET whether the lock is held; nil: it is.
+func (f *fence) judge(hash []byte) error {
+	r, ok := parseReply(hash)
+	values := make([][]byte, len(r.elems))
+	for i, e := range r.elems {
+		if !e.null {
+			values[i] = e.text
+		}
+	}
+	if !ok || len(values) != len(f.s.Locks().HoldFields(f.r)) {
+		return &lock.Error{Code: "ERR", Text: "the lock cannot be looked at: unexpected reply from Redis"}
+	}
+	holds, err := f.r.Holds(values)
+	if holds || err != nil {
+		return err
+	}
+	if err = f.s.Locks().NotHeld(context.Background(), f.r); err == nil {
+		err = errHoldsNow
+	}
+	return err
+}
+
+// run has the command run by EXEC, whose reply goes to the client.
+func (f *fence) run() (done bool, err error) {
+	p := f.p
+	telemetry.Commands.Add(1)
+	if f.cmd != nil && f.cmd.script == flushesScripts {
+		f.s.srv.memory.clear()
+	}
+	var queued, instead gathered
+	q := &expect{own: true, got: &queued}
+	p.expect(q, f.raw)
+	e := &expect{cmd: f.cmd, got: &instead, exec: true}
+	p.expect(e, exec)
+	p.settled()
+	p.mu.Lock()
+	ran, sent, lost := e.ran, !errors.Is(q.lost, errGone), e.lost
+	in := len(instead) > 0
+	p.mu.Unlock()
+	switch {
+	case ran:
+		return true, nil
+	case !sent:
+		return false, &upstream.NotSentError{Cause: lost}
+	case lost != nil:
+		return false, &upstream.LostError{Cause: lost}
+	case !in: // the client has gone
+		return false, &upstream.LostError{Cause: errGone}
+	}
+	return false, f.notRun(queued, instead)
+}
+
+var exec = resp.AppendCommand(nil, "EXEC")
+
+// notRun is the error for what EXEC answered when it ran nothing; nil: the lock has changed. It is the command's own where
+// Redis refused to queue it.
+func (f *fence) notRun(queued, answered []byte) error {
+	line, bad := isError(answered)
+	switch {
+	case !bad:
+		return nil
+	case !aborted(answered): // it was not EXEC's to say, but that of the user's rights
+		f.undo(fenceBegun{multi: true})
+		return mineError(answered)
+	}
+	if refused, bad := isError(queued); bad {
+		return &upstream.ReplyError{Line: refused}
+	}
+	return denied(strings.TrimPrefix(line, "EXECABORT Transaction discarded because of: "))
+}
+
+// undo has Redis forget what the command is not sent for. A connection that cannot be brought back is closed, with its
+// client if that has a state there.
+func (f *fence) undo(begun fenceBegun) {
+	var e *expect
+	switch {
+	case begun.multi:
+		e = f.p.mine("DISCARD")
+	case begun.watch:
+		e = f.p.mine("UNWATCH")
+	default:
+		return
+	}
+	f.p.settled()
+	_, err := f.p.answer(e)
+	if err == nil {
+		return
+	}
+	f.p.mu.Lock()
+	stateful := !f.p.state.none()
+	f.p.mu.Unlock()
+	f.s.dropPin()
+	if stateful {
+		f.s.guard.hangUp(lock.Left, "FENCED could not end its transaction: "+err.Error())
+	}
+}
+
+// mine sends a command of this proxy's own, whose reply is wanted here.
+func (p *pinned) mine(args ...string) *expect {
+	e := &expect{own: true, got: new(gathered)}
+	p.expect(e, resp.AppendCommand(nil, args...))
+	return e
+}
+
+// answer is the reply to e once it is in, or the error that Redis gave.
+func (p *pinned) answer(e *expect) ([]byte, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case e.lost != nil:
+		return nil, &upstream.NotSentError{Cause: e.lost}
+	case len(*e.got) == 0:
+		return nil, &upstream.NotSentError{Cause: errGone}
+	}
+	return *e.got, mineError(*e.got)
+}
+
+// mineError is the error in the reply to a command of FENCED's own. A user who may not run that is told what it was for.
+func mineError(reply []byte) error {
+	if line, bad := isError(reply); bad {
+		return denied(line)
+	}
+	return nil
+}
+
+// denied is mineError of a line.
+func denied(line string) error {
+	if what, yes := strings.CutPrefix(line, "NOPERM "); yes {
+		line = "NOPERM FENCED runs WATCH and HMGET on the lock, MULTI, EXEC and DISCARD as the client's own user: " + what
+	}
+	return &upstream.ReplyError{Line: line}
+}
+
+// headed takes the head of EXEC's reply to FENCED's command off b: what follows is the command's own reply, as if there had
+// been no transaction. Any other reply of EXEC's is left as it is. mu is held.
+func (p *pinned) headed(b []byte) (rest []byte) {
+	const head = "*1\r\n"
+	e := p.oldest()
+	if e == nil || !e.exec || e.ran || p.passing || len(p.head) > 0 && !strings.HasPrefix(head, string(p.head)) {
+		return b
+	}
+	had := len(p.head)
+	n := min(len(b), len(head)-had)
+	if !bytes.Equal(b[:n], []byte(head[had:had+n])) {
+		return b
+	}
+	if had+n < len(head) {
+		return b // it is kept back as any beginning of a frame
+	}
+	e.ran, e.got = true, nil
+	p.scan, p.head = resp.Scanner{}, p.head[:0]
+	return b[n:]
+}
+
+func fencedOutcome(err error) string {
+	if e, ok := err.(*lock.Error); ok {
+		return e.Code
+	}
+	if err != nil {
+		return "error"
+	}
+	return "ok"
+}

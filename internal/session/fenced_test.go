@@ -1,0 +1,276 @@
+package session
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/lockproxy/lockproxy/internal/testredis"
+	"github.com/lockproxy/lockproxy/proto/resp"
+)
+
+// fencedClient is a client in that protocol that holds l as itself.
+func fencedClient(t *testing.T, p *proxy, proto string) *wire {
+	t.Helper()
+	w := dialWire(t, p.addr)
+	w.do("HELLO", proto)
+	w.expect("+OK\r\n", "LOCK", "l", "SELF")
+	return w
+}
+
+func TestFencedRefusals(t *testing.T) {
+	server := testredis.Start(t)
+	p := startProxy(t, server.URL(), func(o *Options) { o.Deny = []string{"keys"} })
+	w := dialWire(t, p.addr)
+	w.expect("-NOTHELD this owner does not hold 'l'\r\n", "FENCED", "l", "SET", "a", "1")
+	w.expect("+OK\r\n", "LOCK", "l")
+	for line, why := range map[string]string{
+		"blpop a 0": "'BLPOP' cannot be run by FENCED: it may wait", "xread block 0 streams a 0": "'XREAD' cannot be run by FENCED: it may wait",
+		"WAIT 1 0":       "'WAIT' cannot be run by FENCED: it may wait",
+		"Multi":          "'MULTI' cannot be run by FENCED: it concerns the connection",
+		"EXEC":           "'EXEC' cannot be run by FENCED: it concerns the connection",
+		"UNWATCH":        "'UNWATCH' cannot be run by FENCED: it concerns the connection",
+		"subscribe a":    "'SUBSCRIBE' cannot be run by FENCED: it concerns the connection",
+		"client no-such": "'CLIENT' cannot be run by FENCED: it concerns the connection", "client caching yes": "'CLIENT CACHING' cannot be run by FENCED: it concerns the connection",
+		"select 1": "'SELECT' cannot be run by FENCED: it is lockproxy that answers it", "hello 3": "'HELLO' cannot be run by FENCED: it is lockproxy that answers it",
+		"quit": "'QUIT' cannot be run by FENCED: it is lockproxy that answers it", "reset": "'RESET' cannot be run by FENCED: it is lockproxy that answers it",
+		"auth x": "'AUTH' cannot be run by FENCED: it is lockproxy that answers it", "unlock l": "'UNLOCK' cannot be run by FENCED: it is a lock verb",
+		"fenced l get a": "'FENCED' cannot be run by FENCED: it is a lock verb",
+		"monitor":        "'MONITOR' is off in lockproxy, --allow monitor switches it on", "sync": "'SYNC' is not supported by lockproxy",
+		"keys *": "'KEYS' is denied by lockproxy's --deny",
+	} {
+		w.expect("-ERR "+why+"\r\n", append([]string{"FENCED", "l"}, strings.Fields(line)...)...)
+	}
+	for line, want := range map[string]string{
+		"get": "ERR wrong number of arguments for 'get' command", "nosuch x": "ERR unknown command 'nosuch', with args beginning with: 'x' ",
+		"hget l": "ERR wrong number of arguments for 'hget' command", "lpush l 1": "WRONGTYPE Operation against a key holding the wrong kind of value",
+		"save": "ERR Command not allowed inside a transaction", "object nope": "ERR unknown subcommand 'nope'. Try OBJECT HELP.",
+	} {
+		w.expect("-"+want+"\r\n", append([]string{"FENCED", "l"}, strings.Fields(line)...)...)
+	}
+	w.expect("-NOTHELD this owner does not hold 'l'\r\n", "FENCED", "l", "OWNER", "me", "SET", "a", "1")
+	w.expect("+OK\r\n", "SET", "text", "x")
+	w.expect("-WRONGTYPE Operation against a key holding the wrong kind of value\r\n", "FENCED", "text", "SET", "a", "1")
+	w.expect(":0\r\n", "EXISTS", "a")
+	w.expect("+OK\r\n", "FENCED", "l", "SET", "a", "1")
+	w.expect(":1\r\n", "DEL", "l")
+	if got := w.do("FENCED", "l", "SET", "a", "2"); !strings.HasPrefix(got, "-LOCKLOST 'l' was lost ") {
+		t.Errorf("%q", got)
+	}
+	w.expect("$1\r\n1\r\n", "GET", "a")
+	eventually(t, "all connections were given back", func() bool { used, _ := p.srv.o.Node.Pinned(); return used == 0 })
+}
+
+// Within a transaction FENCED spoils it, between WATCH and MULTI it does nothing, a RESP2 subscriber may not have it.
+func TestFencedInOtherStates(t *testing.T) {
+	server := testredis.Start(t)
+	p := startProxy(t, server.URL(), nil)
+	w := fencedClient(t, p, "2")
+	w.expect("+OK\r\n", "MULTI")
+	w.expect("-"+notInMulti+"\r\n", "FENCED", "l", "SET", "a", "1")
+	w.expect("-EXECABORT Transaction discarded because of previous errors.\r\n", "EXEC")
+	w.expect("+OK\r\n", "WATCH", "b")
+	if got := w.do("FENCED", "l", "SET", "a", "1"); !strings.HasPrefix(got, "-ERR FENCED between WATCH and MULTI") {
+		t.Errorf("%q", got)
+	}
+	dialWire(t, p.addr).expect("+OK\r\n", "SET", "b", "2")
+	w.expect("+OK\r\n", "MULTI")
+	w.expect("+QUEUED\r\n", "SET", "a", "1")
+	w.expect("*-1\r\n", "EXEC") // the WATCH stood
+	w.expect("+OK\r\n", "FENCED", "l", "SET", "a", "3")
+	w.expect("*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n", "SUBSCRIBE", "c")
+	w.expect("-ERR Can't execute 'fenced': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context\r\n", "FENCED", "l", "GET", "a")
+
+	w = dialWire(t, p.addr)
+	w.expect("+OK\r\n", "LOCK", "m")
+	w.send("CLIENT", "REPLY", "OFF")
+	w.send("FENCED", "m", "SET", "off", "1")
+	w.send("FENCED", "m", "GET")
+	w.send("FENCED", "none", "GET", "a")
+	w.expect("+OK\r\n", "CLIENT", "REPLY", "ON")
+	w.send("CLIENT", "REPLY", "SKIP")
+	w.send("FENCED", "m", "INCR", "off")
+	w.expect("$1\r\n2\r\n", "FENCED", "m", "GET", "off")
+}
+
+// A client that tracks keys is told of those it read within FENCED, and not of the lock.
+func TestFencedIsTracked(t *testing.T) {
+	server := testredis.Start(t)
+	p := startProxy(t, server.URL(), nil)
+	other := dialWire(t, p.addr)
+	const fence = ">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\n.\r\n"
+	for options, c := range map[string]struct{ before, told string }{
+		"":        {told: "bc"},
+		" OPTIN":  {before: "YES", told: "b"},
+		" OPTOUT": {before: "NO", told: "c"},
+	} {
+		w := fencedClient(t, p, "3")
+		w.expect("+OK\r\n", strings.Fields("CLIENT TRACKING ON"+options)...)
+		if c.before != "" {
+			w.expect("+OK\r\n", "CLIENT", "CACHING", c.before)
+		}
+		for _, key := range []string{"b", "c"} { // CACHING is of the first only
+			w.expect("_\r\n", "FENCED", "l", "GET", key)
+		}
+		other.expect(":1\r\n", "HINCRBY", "l", "x", "1")
+		for _, key := range []string{"b", "c"} {
+			other.expect("+OK\r\n", "SET", key, "1")
+			other.expect(":1\r\n", "DEL", key)
+		}
+		var want string
+		for _, key := range c.told {
+			want += strings.Replace(fence, ".", string(key), 1)
+		}
+		got := ""
+		for len(got) < len(want) {
+			got += w.frame()
+		}
+		if got != want {
+			t.Errorf("TRACKING ON%s: told %q, want %q", options, got, want)
+		}
+		w.expect("+OK\r\n", "CLIENT", "TRACKING", "OFF")
+		w.expect(":1\r\n", "UNLOCK", "l", "ALL")
+	}
+	eventually(t, "all connections were given back", func() bool { used, _ := p.srv.o.Node.Pinned(); return used == 0 })
+}
+
+// Subscribers in RESP3 may; what they are sent meanwhile comes between replies, as it does without FENCED.
+func TestFencedWhileSubscribed(t *testing.T) {
+	server := testredis.Start(t)
+	p := startProxy(t, server.URL(), nil)
+	w := fencedClient(t, p, "3")
+	const message = ">3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$2\r\nhi\r\n"
+	w.expect(">3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n", "SUBSCRIBE", "c")
+	for _, publish := range [][]string{{"PUBLISH", "c", "hi"}, {"FENCED", "l", "PUBLISH", "c", "hi"}} {
+		w.send(publish...)
+		frames := w.frame() + w.frame()
+		if frames != message+":1\r\n" && frames != ":1\r\n"+message { // Redis 7.0 sends them in that order, 7.2 in this
+			t.Fatalf("%q: %q", publish, frames)
+		}
+		w.expect("_\r\n", "FENCED", "l", "GET", "nothing")
+	}
+	w.expect("%0\r\n", "FENCED", "l", "HGETALL", "nothing")
+	w.expect(">3\r\n$11\r\nunsubscribe\r\n$1\r\nc\r\n:0\r\n", "UNSUBSCRIBE", "c")
+	eventually(t, "the connection was given back", func() bool { return p.pins() == 0 })
+}
+
+// Big replies and requests, many in one pipeline, and lock verbs behind them keep their order.
+func TestFencedPipeline(t *testing.T) {
+	server := testredis.Start(t)
+	p := startProxy(t, server.URL(), nil)
+	for _, proto := range []string{"2", "3"} {
+		w := fencedClient(t, p, proto)
+		big := strings.Repeat("0123456789abcdef", 200_000)
+		w.expect("+OK\r\n", "FENCED", "l", "SET", "big", big)
+		w.expect("+OK\r\n", "FENCED", "l", "SET", "n", "0")
+		var all []byte
+		for i := range 300 {
+			all = resp.AppendCommand(all, "FENCED", "l", "INCR", "n")
+			if i%100 == 50 {
+				all = resp.AppendCommand(all, "FENCED", "l", "MGET", "big", "big")
+				all = resp.AppendCommand(all, "GET", "n")
+			}
+		}
+		all = resp.AppendCommand(all, "UNLOCK", "l")
+		all = resp.AppendCommand(all, "FENCED", "l", "INCR", "n")
+		all = resp.AppendCommand(all, "GET", "n")
+		w.raw(all)
+		value := string(resp.AppendBulkString(nil, big))
+		for i := range 300 {
+			w.want(fmt.Sprintf(":%d\r\n", i+1))
+			if i%100 == 50 {
+				if got := w.frame(); got != "*2\r\n"+value+value {
+					t.Fatalf("a reply of %d bytes", len(got))
+				}
+				w.want(string(resp.AppendBulkString(nil, fmt.Sprint(i+1))))
+			}
+		}
+		w.want(":1\r\n")
+		w.want("-NOTHELD this owner does not hold 'l'\r\n")
+		w.want("$3\r\n300\r\n")
+	}
+	eventually(t, "all connections were given back", func() bool { used, _ := p.srv.o.Node.Pinned(); return used == 0 })
+}
+
+// The command runs as the client's own user, and what FENCED needs of that user is said when it lacks.
+func TestFencedAsTheClientsUser(t *testing.T) {
+	server := testredis.Start(t)
+	p := startProxy(t, server.URL(), nil)
+	w := dialWire(t, p.addr)
+	for name, rules := range map[string]string{
+		"whole":    "+@all",
+		"nowatch":  "+@all -watch",
+		"nohmget":  "+@all -hmget",
+		"nomulti":  "+@all -multi",
+		"noexec":   "+@all -exec",
+		"noundo":   "+@all -exec -discard",
+		"notothis": "+@all resetkeys ~other",
+	} {
+		w.do(append([]string{"ACL", "SETUSER", name, "on", "nopass", "~l", "~mine"}, strings.Fields(rules)...)...)
+	}
+	w.expect("+OK\r\n", "LOCK", "l", "OWNER", "o")
+	const needs = "-NOPERM FENCED runs WATCH and HMGET on the lock, MULTI, EXEC and DISCARD as the client's own user: "
+	for user, want := range map[string]string{
+		"whole":    "+OK\r\n",
+		"nowatch":  needs + "this user has no permissions to run the 'watch' command\r\n",
+		"nohmget":  needs + "this user has no permissions to run the 'hmget' command\r\n",
+		"nomulti":  needs + "this user has no permissions to run the 'multi' command\r\n",
+		"noexec":   needs + "this user has no permissions to run the 'exec' command\r\n",
+		"noundo":   needs + "this user has no permissions to run the 'exec' command\r\n",
+		"notothis": needs + "this user has no permissions to access one of the keys used as arguments\r\n",
+	} {
+		c := dialWire(t, p.addr)
+		c.expect("+OK\r\n", "AUTH", user, "x")
+		for range 3 {
+			got := c.do("FENCED", "l", "OWNER", "o", "SET", "mine", user)
+			if got != want {
+				t.Errorf("%s: %q, want %q", user, got, want)
+			}
+			if user == "whole" {
+				c.expect(c.do("SET", "foreign", "1"), "FENCED", "l", "OWNER", "o", "SET", "foreign", "1")
+				c.expect(c.do("EVAL", "return redis.call('GET', KEYS[1])", "1", "foreign"), "FENCED", "l", "OWNER", "o", "EVAL", "return redis.call('GET', KEYS[1])", "1", "foreign")
+			}
+			c.expect("+PONG\r\n", "PING")
+		}
+	}
+	w.expect("$5\r\nwhole\r\n", "GET", "mine")
+	eventually(t, "all connections were given back", func() bool { used, _ := p.srv.o.Node.Pinned(); return used == 0 })
+}
+
+// EXEC's head is found however its reply is cut to pieces.
+func TestFencedHead(t *testing.T) {
+	for answer, want := range map[string]string{
+		"*1\r\n$2\r\nab\r\n": "ran $2\r\nab\r\n", "*1\r\n*1\r\n:1\r\n": "ran *1\r\n:1\r\n", "*1\r\n*-1\r\n": "ran *-1\r\n", "*1\r\n_\r\n": "ran _\r\n",
+		"*1\r\n-ERR x\r\n": "ran -ERR x\r\n", "*-1\r\n": "not *-1\r\n", "_\r\n": "not _\r\n", "-EXECABORT x\r\n": "not -EXECABORT x\r\n",
+		">2\r\n$10\r\ninvalidate\r\n_\r\n*1\r\n:1\r\n": "ran >2\r\n$10\r\ninvalidate\r\n_\r\n:1\r\n",
+		"*1\r\n>2\r\n$10\r\ninvalidate\r\n_\r\n:1\r\n": "ran >2\r\n$10\r\ninvalidate\r\n_\r\n:1\r\n",
+	} {
+		for size := 1; size <= len(answer); size++ {
+			var got gathered
+			e := &expect{exec: true, got: &got}
+			p := &pinned{s: &Session{srv: &Server{}}, state: pinState{proto: 3}, owed: []*expect{e}}
+			for rest := []byte(answer); len(rest) > 0; {
+				b := rest[:min(size, len(rest))]
+				rest = rest[len(b):]
+				for len(b) > 0 {
+					if b = p.headed(b); len(b) == 0 {
+						break
+					}
+					n, done, err := p.scan.Scan(b)
+					if err != nil {
+						t.Fatal(err)
+					}
+					p.piece(b[:n], done)
+					b = b[n:]
+				}
+			}
+			how := "not " + string(got)
+			if e.ran {
+				how = "ran " + string(p.out)
+			}
+			if how != want || len(p.owed) != 0 {
+				t.Errorf("%q in pieces of %d: %q, want %q; %d owed", answer, size, how, want, len(p.owed))
+			}
+		}
+	}
+}
