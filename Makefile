@@ -40,7 +40,7 @@ tcl: ## Redis' own test suite through lockproxy; integration/tcl/README.md has t
 	@.ci/need redis-server redis-cli tclsh dpkg-source
 	go run ./integration/tcl $(ARGS)
 
-interop: ## clients of every language found here, through the proxy
+interop: ## clients of every language found here, through the proxy, and the real Redisson beside it
 	@.ci/need redis-server redis-cli
 	@missing=; for tool in go python3 node npm java mvn cargo cc make ruby gem php; do \
 		if command -v $$tool >/dev/null; then echo "interop: found $$tool ($$(command -v $$tool))"; \

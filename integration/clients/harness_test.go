@@ -2,13 +2,10 @@ package clients
 
 import (
 	"bufio"
-	"context"
 	"flag"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -16,44 +13,19 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/lockproxy/lockproxy/integration/harness"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
-// patience bounds every wait for something that must happen: wide, because the machine may be busy.
-const patience = 30 * time.Second
+// patience bounds every wait for something that must happen.
+const patience = harness.Patience
 
 // direct points the programs at Redis itself: are the data parts of the programs right?
 var direct = flag.Bool("direct", false, "run the programs against Redis itself, without the lock steps")
 
-// binary is the lockproxy under test, built by TestMain when the clients were asked for.
-var binary string
-
 func TestMain(m *testing.M) {
 	flag.Parse()
-	os.Exit(buildAndRun(m))
-}
-
-// asked says that -run names these tests: they install packages and take minutes, which nobody wants from ./... .
-func asked() bool { return strings.Contains(flag.Lookup("test.run").Value.String(), "Interop") }
-
-func buildAndRun(m *testing.M) int {
-	if !asked() || *direct {
-		return m.Run()
-	}
-	dir, err := os.MkdirTemp("", "lockproxy-clients-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	binary = filepath.Join(dir, "lockproxy")
-	build := exec.Command("go", "build", "-o", binary, "../../cmd/lockproxy")
-	build.Stdout, build.Stderr = os.Stderr, os.Stderr
-	if err := build.Run(); err != nil {
-		fmt.Fprintln(os.Stderr, "building lockproxy:", err)
-		return 1
-	}
-	return m.Run()
+	os.Exit(harness.Main(m))
 }
 
 // start starts a Redis and the proxy before it. The short watchdog makes the proxy notice a lost lock soon.
@@ -63,31 +35,7 @@ func start(t *testing.T) (server *testredis.Server, addr string) {
 	if *direct {
 		return server, server.Addr()
 	}
-	addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(testredis.FreePort(t)))
-	ctx, stop := context.WithCancel(context.Background())
-	var log strings.Builder
-	cmd := exec.CommandContext(ctx, binary, "--listen", addr, "--upstream", server.URL(), "--lock-watchdog-timeout", "3s")
-	cmd.Stdout, cmd.Stderr = &log, &log
-	if err := cmd.Start(); err != nil {
-		stop()
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		stop()
-		_ = cmd.Wait() // it was killed
-		if t.Failed() || strings.Contains(log.String(), "panic: ") {
-			t.Errorf("lockproxy said:\n%s", log.String())
-		}
-	})
-	for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
-		if c, err := redis.Dial("tcp", addr); err == nil {
-			_ = c.Close()
-			return server, addr
-		}
-		if time.Now().After(end) {
-			t.Fatal("lockproxy does not listen")
-		}
-	}
+	return server, harness.StartProxy(t, server.URL(), "--lock-watchdog-timeout", "3s").Addr
 }
 
 // lose deletes a lock at Redis, behind the proxy, and waits until the proxy has noticed.

@@ -1,5 +1,7 @@
 package clients
 
+import "github.com/lockproxy/lockproxy/integration/harness"
+
 var clients = []client{
 	{
 		name: "redis-py", tools: []string{"python3"}, push: true,
@@ -60,8 +62,4 @@ var clients = []client{
 	},
 }
 
-var (
-	mavenFetch = [][]string{{"mvn", "--quiet", "--batch-mode", "dependency:copy-dependencies"}}
-	mavenBuild = [][]string{{"mvn", "--quiet", "--batch-mode", "compile"}}
-	mavenRun   = []string{"java", "-cp", "target/classes:target/dependency/*", "Main"}
-)
+var mavenFetch, mavenBuild, mavenRun = harness.Maven()

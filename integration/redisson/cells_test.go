@@ -1,0 +1,60 @@
+package redisson
+
+var tables = []table{
+	{
+		title:   "Side by side",
+		text:    "Of each pair the first holds the lock and the second wants it.",
+		columns: []string{theyFirst, weFirst, bothJava},
+		verbs:   func(column string) bool { return column != bothJava },
+		cells:   pairCells(),
+	},
+	{
+		title:   "All together",
+		text:    "Two JVMs at Redis itself and two lockproxies, all at once.",
+		columns: []string{""},
+		verbs:   func(string) bool { return true },
+		cells:   togetherCells(),
+	},
+	{
+		title:   "Redisson with lockproxy as its server",
+		text:    "Nothing here uses lockproxy's verbs: Redisson's own scripts, messages and handshakes pass through.",
+		columns: []string{"RESP2", "RESP3", replicated},
+		verbs:   func(string) bool { return false },
+		cells:   throughCells(),
+	},
+}
+
+func pairCells() (cells []cell) {
+	for _, kind := range []string{"plain", "fenced", "fair", "read", "write", "multi"} {
+		cells = append(cells,
+			cell{kind: kind, what: "an unlock wakes the waiter", run: wakes},
+			cell{kind: kind, what: "excludes who tries, and who waits for a time", run: excludes},
+			cell{kind: kind, what: "kept by the watchdog for more than three leases", run: watched},
+		)
+		if kind == "multi" {
+			continue
+		}
+		cells = append(cells,
+			cell{kind: kind, what: "locked three times, free after three unlocks", run: reenters},
+			cell{kind: kind, what: "forced: the waiter wakes, the holder is told", run: forced},
+			cell{kind: kind, what: "a lease that ends lets the waiter in; the late unlock is refused", run: expires},
+			cell{kind: kind, what: "a stranger's unlock is refused", run: strangers},
+			cell{kind: kind, what: "the holder's client hangs up: the waiter wakes", run: hangsUp, only: []string{weFirst}},
+		)
+	}
+	for _, kind := range []string{"plain", "fenced", "write"} {
+		cells = append(cells, cell{kind: kind, what: "eight waiters of both sides are served", run: mixed})
+	}
+	return append(cells,
+		cell{kind: "plain", what: "names with braces, blanks and all of Unicode", run: names},
+		cell{kind: "fenced", what: "the tokens of both sides are one rising sequence", run: tokens},
+		cell{kind: "fair", what: "eight waiters of both sides are served in the order they came", run: mixed},
+		cell{kind: "read", what: "readers of both sides share; the last one out wakes the writer", run: shares},
+		cell{kind: "read", what: "a writer's unlock wakes all readers", run: letsReadersIn},
+		cell{kind: "read", what: "one reader goes, the other's lease ends: the writer gets in", run: lastLease},
+		cell{kind: "write", what: "a downgrade lets readers in, and no writers", run: downgrades},
+		cell{kind: "write", what: "a downgrade wakes waiting readers", run: downgradeWakes, only: []string{weFirst}},
+		cell{kind: "write", what: "no upgrade", run: noUpgrade},
+		cell{kind: "multi", what: "all or none of the members", run: allOrNone},
+	)
+}

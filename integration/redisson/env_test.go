@@ -1,0 +1,273 @@
+package redisson
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/lockproxy/lockproxy/integration/harness"
+	"github.com/lockproxy/lockproxy/internal/testredis"
+)
+
+const (
+	watchdog = 3 * time.Second  // of both sides
+	poll     = 10 * time.Second // of lockproxy's waiters, so that only a message can be quick
+	long     = 60 * time.Second // a lease whose end is far away
+	prompt   = time.Second      // what came by message is there within; in truth it is a hundredth
+)
+
+// env is one Redis with two lockproxies, and a JVM with one version of Redisson.
+type env struct {
+	version string
+	project harness.Project
+	dir     string
+	run     []string
+	server  *testredis.Server
+	proxies []*harness.Proxy
+	java    *jvm
+	serial  atomic.Int64
+	second  sync.Mutex // held by the test that runs a second JVM
+
+	mu    sync.Mutex
+	waits map[string][]time.Duration // how long wake-ups took
+}
+
+func newEnv(t *testing.T, version string) *env {
+	t.Helper()
+	fetch, build, run := harness.Maven("-Dredisson=" + version)
+	e := &env{version: version, run: run, waits: map[string][]time.Duration{}}
+	e.project = harness.Project{
+		Name: "redisson-" + version, Folder: "java", Tools: []string{"java", "mvn"}, Fetch: fetch, Build: build,
+	}
+	e.dir = e.project.Ready(t)
+	e.server = testredis.Start(t)
+	for range 2 {
+		e.proxies = append(e.proxies, e.proxy(t))
+	}
+	e.java = e.jvm(t)
+	e.warmUp(t)
+	return e
+}
+
+// warmUp has the JVM load what waiting and waking need, whose first time is no figure.
+func (e *env) warmUp(t testing.TB) {
+	t.Helper()
+	for _, who := range []string{beside, through, beside} {
+		l, holder, waiter := e.lock("plain"), e.party(t, who), e.party(t, beside)
+		hold(t, holder, l, long)
+		got := start(func() error { _, err := waiter.lock(l, long); return err })
+		e.queued(t, l, 1)
+		free(t, holder, l)
+		got.ok(t, "the first waiter")
+		free(t, waiter, l)
+	}
+}
+
+func (e *env) proxy(t testing.TB) *harness.Proxy {
+	return harness.StartProxy(t, e.server.URL(),
+		"--lock-watchdog-timeout", watchdog.String(), "--wait-poll", poll.String())
+}
+
+// jvm starts a JVM with a client beside the proxies and one that goes through the first.
+func (e *env) jvm(t testing.TB) *jvm {
+	t.Helper()
+	j := startJVM(t, e.project, e.dir, e.run)
+	j.connect(t, beside, e.server.Addr(), "single")
+	j.connect(t, through, e.proxies[0].Addr, "single")
+	return j
+}
+
+// The parties of a test: Redisson at Redis, Redisson with lockproxy as its server, and clients of lockproxy's verbs.
+const (
+	beside  = "Redisson"
+	through = "Redisson through lockproxy"
+	ours    = "lockproxy"
+)
+
+// party makes a new owner.
+func (e *env) party(t testing.TB, who string) side {
+	t.Helper()
+	n := e.serial.Add(1)
+	if who == ours {
+		return dial(t, e.proxies[int(n)%len(e.proxies)].Addr)
+	}
+	return &thread{e.java, who, fmt.Sprint("t", n)}
+}
+
+// name is a name for a lock that no other test has.
+func (e *env) name(kind string) string {
+	n := e.serial.Add(1)
+	if kind == "multi" {
+		return fmt.Sprintf("multi-%d-a,multi-%d-b,multi-%d-c", n, n, n)
+	}
+	return fmt.Sprintf("%s-%d", kind, n)
+}
+
+func (e *env) lock(kind string) lock { return lock{kind, e.name(kind)} }
+
+// prefixed is Redisson's rule for the names beside a lock.
+func prefixed(prefix, name string) string {
+	if strings.Contains(name, "{") {
+		return prefix + ":" + name
+	}
+	return prefix + ":{" + name + "}"
+}
+
+// queued waits until n wait for the lock, as Redis shows it, and a moment more for their last try before they wait.
+// Of all but fair locks only the first waiter can be seen.
+func (e *env) queued(t testing.TB, l lock, n int) {
+	t.Helper()
+	c := e.server.Dial(t)
+	defer c.Close()
+	eventually(t, fmt.Sprintf("%d wait for %v", n, l), func() bool {
+		if l.kind == "fair" {
+			seen, err := redis.Int(c.Do("LLEN", prefixed("redisson_lock_queue", l.name)))
+			return err == nil && seen >= n
+		}
+		channel := "redisson_lock__channel"
+		if l.kind == "read" || l.kind == "write" {
+			channel = "redisson_rwlock"
+		}
+		return slices.ContainsFunc(l.members(), func(name string) bool {
+			reply, err := redis.Values(c.Do("PUBSUB", "NUMSUB", prefixed(channel, name)))
+			return err == nil && reply[1].(int64) > 0
+		})
+	})
+	time.Sleep(150 * time.Millisecond)
+}
+
+// holds is the count of all owners in a lock's hash.
+func (e *env) holds(t testing.TB, name string) (sum int) {
+	t.Helper()
+	fields, err := redis.StringMap(e.server.Do(t, "HGETALL", name), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for field, count := range fields {
+		if field == "mode" {
+			continue
+		}
+		n, err := redis.Int([]byte(count), nil)
+		if err != nil {
+			t.Fatalf("%s: field %s is %q", name, field, count)
+		}
+		sum += n
+	}
+	return sum
+}
+
+func (e *env) pttl(t testing.TB, name string) time.Duration {
+	t.Helper()
+	n, err := redis.Int64(e.server.Do(t, "PTTL", name), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(n) * time.Millisecond
+}
+
+// woke notes how long a wake-up took, and demands that it came by message.
+func (e *env) woke(t testing.TB, what string, took time.Duration) {
+	t.Helper()
+	if took > prompt {
+		t.Errorf("%s: woken after %v: not by a message", what, took)
+	}
+	e.mu.Lock()
+	e.waits[what] = append(e.waits[what], took)
+	e.mu.Unlock()
+}
+
+// figures logs the wake-ups.
+func (e *env) figures(t testing.TB) {
+	for what, took := range e.waits {
+		slices.Sort(took)
+		t.Logf("Redisson %s: %s: %d wake-ups, median %v, at most %v", e.version, what, len(took),
+			took[len(took)/2].Round(100*time.Microsecond), took[len(took)-1].Round(100*time.Microsecond))
+	}
+}
+
+// later is what a call that waits will say.
+type later struct{ done chan result }
+
+type result struct {
+	err error
+	at  time.Time
+}
+
+func start(f func() error) later {
+	l := later{make(chan result, 1)}
+	go l.run(f)
+	return l
+}
+
+func (l later) run(f func() error) {
+	err := f()
+	l.done <- result{err, time.Now()}
+}
+
+// ok waits for a success and returns when it came.
+func (l later) ok(t testing.TB, what string) time.Time {
+	t.Helper()
+	select {
+	case r := <-l.done:
+		if r.err != nil {
+			t.Fatalf("%s: %v", what, r.err)
+		}
+		return r.at
+	case <-time.After(3 * harness.Patience):
+		t.Fatalf("%s: no answer", what)
+		return time.Time{}
+	}
+}
+
+// waiting says that there is no answer yet.
+func (l later) waiting() bool { return len(l.done) == 0 }
+
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(harness.Patience); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+// must ends the test at an error.
+func must(t testing.TB, err error, what string) {
+	t.Helper()
+	if err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+}
+
+func hold(t testing.TB, s side, l lock, lease time.Duration) {
+	t.Helper()
+	_, err := s.lock(l, lease)
+	must(t, err, fmt.Sprint("locking ", l))
+}
+
+func free(t testing.TB, s side, l lock) {
+	t.Helper()
+	must(t, s.unlock(l), fmt.Sprint("unlocking ", l))
+}
+
+// tries says how trying a lock must end.
+func tries(t testing.TB, s side, l lock, want bool) {
+	t.Helper()
+	if won, err := s.try(l, 0, 0); err != nil || won != want {
+		t.Fatalf("trying %v: %v %v, want %v", l, won, err, want)
+	}
+}
+
+// refused says that unlocking must fail.
+func refused(t testing.TB, s side, l lock) {
+	t.Helper()
+	if err := s.unlock(l); err != errNotHeld {
+		t.Fatalf("unlocking %v, which is somebody else's: %v", l, err)
+	}
+}

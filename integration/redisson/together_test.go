@@ -1,0 +1,155 @@
+package redisson
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+)
+
+func togetherCells() (cells []cell) {
+	for _, kind := range []string{"plain", "fenced", "fair", "write", "multi"} {
+		cells = append(cells, cell{kind: kind, what: "two JVMs and two lockproxies count up: exact", run: counts})
+	}
+	return append(cells,
+		cell{kind: "plain", what: "deleted without a message it wakes nobody in time, so that \"wakes\" above means a message", run: silent},
+		cell{kind: "plain", what: "kill -9 of a JVM that holds and waits: its lock lives one lease", run: javaDies},
+		cell{kind: "plain", what: "kill -9 of a lockproxy that holds and waits: its lock lives one lease", run: proxyDies},
+	)
+}
+
+// counts has two JVMs and two lockproxies count up under one lock, in two steps that only the lock makes one.
+func counts(t *testing.T, e *env, _, kind string) {
+	const each, rounds = 2, 150
+	e.second.Lock()
+	defer e.second.Unlock()
+	l, counter := e.lock(kind), e.name("counter")
+	var all []later
+	for _, j := range []*jvm{e.java, e.jvm(t)} {
+		for i := range each {
+			name := fmt.Sprint("counting-", counter, i)
+			all = append(all, start(func() error {
+				_, err := j.call(beside, name, "hammer", l.kind, l.name, counter, rounds)
+				return err
+			}))
+		}
+	}
+	for _, p := range e.proxies {
+		for range each {
+			s := dial(t, p.Addr)
+			all = append(all, start(func() error { return s.hammer(l, counter, rounds) }))
+		}
+	}
+	began := time.Now()
+	for i, worker := range all {
+		worker.ok(t, fmt.Sprint("worker ", i))
+	}
+	n, err := redis.Int(e.server.Do(t, "GET", counter), nil)
+	if want := rounds * len(all); n != want || err != nil {
+		t.Errorf("counted to %d of %d: %v", n, want, err)
+	}
+	t.Logf("Redisson %s: %d × %s by %d workers in %v", e.version, n, kind, len(all), time.Since(began).Round(time.Millisecond))
+}
+
+// hammer is Main.java's.
+func (s *conn) hammer(l lock, counter string, rounds int) error {
+	for range rounds {
+		token, err := s.lock(l, 0)
+		if err != nil {
+			return err
+		}
+		if l.kind == "fenced" {
+			last, err := redis.Int64(s.do("GET", counter+"-token"))
+			if err != nil && err != redis.ErrNil || last >= token {
+				return fmt.Errorf("token %d after %d: %v", token, last, err)
+			}
+			if _, err := s.do("SET", counter+"-token", token); err != nil {
+				return err
+			}
+		}
+		n, err := redis.Int(s.do("GET", counter))
+		if err != nil && err != redis.ErrNil {
+			return err
+		}
+		if _, err := s.do("SET", counter, n+1); err != nil {
+			return err
+		}
+		if err := s.unlock(l); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// silent: without a message nobody is woken, and with one both sides are.
+func silent(t *testing.T, e *env, _, _ string) {
+	for _, who := range []string{ours, beside} {
+		l, holder, waiter := e.lock("plain"), e.party(t, beside), e.party(t, who)
+		hold(t, holder, l, long)
+		got := start(func() error { _, err := waiter.lock(l, long); return err })
+		e.queued(t, l, 1)
+		e.server.Do(t, "DEL", l.name)
+		time.Sleep(prompt + prompt/4)
+		if !got.waiting() {
+			t.Errorf("%s was woken by nothing", who)
+		}
+		published := time.Now()
+		e.server.Do(t, "PUBLISH", prefixed("redisson_lock__channel", l.name), "0")
+		e.woke(t, who+": a message alone", got.ok(t, who).Sub(published))
+		free(t, waiter, l)
+	}
+}
+
+// dies: the locks of a process that was killed live for a lease at most, both sides' waiters get them, and what the dead
+// waited for is nobody's.
+func (e *env) dies(t *testing.T, dead func() side, kill func()) {
+	var held []lock
+	var got []later
+	for _, who := range []string{ours, beside} {
+		l, waiter := e.lock("plain"), e.party(t, who)
+		hold(t, dead(), l, 0)
+		got = append(got, start(func() error { _, err := waiter.lock(l, long); return err }))
+		e.queued(t, l, 1)
+		held = append(held, l)
+	}
+	wanted, holder, ghost := e.lock("plain"), e.party(t, ours), dead()
+	hold(t, holder, wanted, long)
+	lost := start(func() error { _, err := ghost.lock(wanted, long); return err })
+	e.queued(t, wanted, 1)
+	time.Sleep(watchdog * 3 / 2) // all are renewed by now
+	for i := range held {
+		if !got[i].waiting() {
+			t.Fatalf("%v is lost before its holder dies", held[i])
+		}
+	}
+	killed := time.Now()
+	kill()
+	if r := <-lost.done; r.err == nil {
+		t.Error("the dead got a lock")
+	}
+	for i, l := range held {
+		took := got[i].ok(t, "a waiter").Sub(killed)
+		if took > watchdog+poll/2 {
+			t.Errorf("%v outlived its holder by %v", l, took)
+		}
+		t.Logf("%v outlived its holder by %v", l, took.Round(time.Millisecond))
+	}
+	free(t, holder, wanted)
+	other := e.party(t, beside)
+	tries(t, other, wanted, true)
+	free(t, other, wanted)
+}
+
+func javaDies(t *testing.T, e *env, _, _ string) {
+	e.second.Lock()
+	defer e.second.Unlock()
+	j := e.jvm(t)
+	n := 0
+	e.dies(t, func() side { n++; return &thread{j, beside, fmt.Sprint("t", n)} }, j.kill)
+}
+
+func proxyDies(t *testing.T, e *env, _, _ string) {
+	p := e.proxy(t)
+	e.dies(t, func() side { return dial(t, p.Addr) }, p.Kill)
+}
