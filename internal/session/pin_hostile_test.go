@@ -230,3 +230,25 @@ func TestSubscriptionsAreCounted(t *testing.T) {
 	}
 	eventually(t, "all were given back", func() bool { return p.pins() == 0 })
 }
+
+// What a transaction would have done to the connection is forgotten when a watched key has changed: Redis runs nothing.
+func TestNothingFollowsAnExecThatDidNotRun(t *testing.T) {
+	server := testredis.Start(t)
+	p := startProxy(t, server.URL(), nil)
+	for _, proto := range []string{"2", "3"} {
+		w := dialWire(t, p.addr)
+		w.do("HELLO", proto)
+		w.expect("+OK\r\n", "WATCH", "k")
+		server.Do(t, "SET", "k", "changed")
+		w.pipeline("MULTI", "SELECT 1", "SUBSCRIBE a b", "CLIENT SETNAME no")
+		w.want("+OK\r\n")
+		for range 3 {
+			w.want("+QUEUED\r\n")
+		}
+		w.expect(map[string]string{"2": "*-1\r\n", "3": "_\r\n"}[proto], "EXEC")
+		w.expect("+OK\r\n", "SET", "k", "v")
+		w.expect("+OK\r\n", "CLIENT", "SETNAME", "yes")
+		w.expect("$3\r\nyes\r\n", "CLIENT", "GETNAME")
+	}
+	eventually(t, "the connections are given back", func() bool { return p.pins() == 0 })
+}

@@ -163,8 +163,9 @@ func (t *pinState) apply(e effect) {
 
 // executed finds in EXEC's reply what its commands did to the connection. Redis counts a subscription to two channels as
 // one element and confirms both: the reply then ends too early, and the frames that should be its last come behind it.
+// Nil means that a watched key has changed: nothing has run, and nothing follows.
 func (t *pinState) executed(reply []byte) {
-	if t.inside == nil || reply[0] != '*' {
+	if t.inside == nil || reply[0] != '*' || bytes.HasPrefix(reply, []byte("*-1")) {
 		return
 	}
 	r, whole := parseReply(reply)
