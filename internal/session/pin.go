@@ -126,9 +126,8 @@ func (s *Session) commandPinned(p *pinned, cmd redcon.Command, c *command, answe
 		if p, err = s.pinUp(); err != nil {
 			s.fail(err)
 			s.noteTrouble(err)
-			if c != nil && c.pin.cannotFail() {
-				s.flush()
-				s.guard.hangUp(lock.Left, "no connection upstream for its transaction")
+			if c != nil {
+				s.notBegun(c.pin)
 			}
 			return
 		}
@@ -143,6 +142,14 @@ func (s *Session) commandPinned(p *pinned, cmd redcon.Command, c *command, answe
 		return
 	}
 	s.answerPinned(p, cmd, c, answer)
+}
+
+// notBegun closes a client whose command of that kind was not run, if what follows would do harm without it.
+func (s *Session) notBegun(k pinKind) {
+	if k.cannotFail() {
+		s.flush()
+		s.guard.hangUp(lock.Left, "no connection upstream for its transaction")
+	}
 }
 
 // send relays one command.
@@ -234,6 +241,7 @@ func (p *pinned) expect(e *expect, raw []byte) {
 		if e.lost = errGone; e.got == nil {
 			p.s.fail(&upstream.NotSentError{Cause: errGone})
 		}
+		p.s.notBegun(e.kind)
 		return
 	}
 	p.owed = append(p.owed, e)
