@@ -9,7 +9,10 @@ import (
 	"github.com/alicebob/miniredis/v2/server"
 )
 
-const clockTick = 10 * time.Millisecond // precision of expiry in the embedded store
+const (
+	clockTick = 10 * time.Millisecond // precision of expiry in the embedded store
+	clockRest = 9                     // times as long as a tick takes until the next, at least
+)
 
 // embedded is a Redis-like store in this process, for trying lockproxy out.
 type embedded struct {
@@ -41,21 +44,27 @@ func noCluster(p *server.Peer, cmd string, _ ...string) bool {
 	return true
 }
 
-// tick lets time pass in the store; close waits for it.
+// tick lets time pass in the store; close waits for it. The store looks at all keys for it, and nobody else is served
+// meanwhile: with many keys it is done less often.
 func (e *embedded) tick() {
-	ticker := time.NewTicker(clockTick)
-	defer ticker.Stop()
+	timer := time.NewTimer(clockTick)
+	defer timer.Stop()
 	last := time.Now()
 	for {
 		select {
-		case now := <-ticker.C:
+		case <-timer.C:
+			now := time.Now()
 			e.redis.FastForward(now.Sub(last))
 			last = now
+			timer.Reset(rest(time.Since(now)))
 		case <-e.stop:
 			return
 		}
 	}
 }
+
+// rest is the time from a tick that took so long to the next.
+func rest(took time.Duration) time.Duration { return max(clockTick, clockRest*took) }
 
 func (e *embedded) url() string { return "redis://" + e.redis.Addr() }
 
