@@ -115,7 +115,7 @@ func clientID(ctx context.Context, conn net.Conn, timeout time.Duration) (int64,
 }
 
 func mayNotKnow(line []byte) bool {
-	for _, harmless := range []string{"NOPERM", "NOAUTH", "ERR unknown"} {
+	for _, harmless := range []string{"NOPERM", "NOAUTH", "ERR unknown", "BUSY "} {
 		if bytes.HasPrefix(line, []byte(harmless)) {
 			return true
 		}

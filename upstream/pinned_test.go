@@ -149,3 +149,24 @@ func TestPinRefused(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// While a script runs Redis tells nobody its number, but a transaction may be begun.
+func TestPinWhileBusy(t *testing.T) {
+	redis := testredis.Start(t, "--lua-time-limit 10")
+	n := NewNode(targetOf(t, redis), NodeOptions{})
+	defer n.Close()
+	looping := redis.Dial(t)
+	if err := looping.Send("EVAL", "while true do end", 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := looping.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(100 * time.Millisecond)
+	p, e := pin(t, n, Identity{Proto: 2})
+	if err := p.Write(resp.AppendCommand(nil, "MULTI")); err != nil {
+		t.Fatal(err)
+	}
+	e.wait(t, "+OK\r\n")
+	redis.Do(t, "SCRIPT", "KILL")
+}
