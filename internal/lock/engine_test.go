@@ -171,7 +171,7 @@ func TestRedissonHolderBlocksAndItsMessageWakes(t *testing.T) {
 		_, err := a.Lock(context.Background(), Request{Key: "orders", Blocks: true})
 		got <- err
 	}()
-	eventually(t, 2*time.Second, "subscribed", func() bool {
+	eventually(t, 15*time.Second, "subscribed", func() bool {
 		v, _ := redis.Int64Map(s.Do(t, "PUBSUB", "NUMSUB", "redisson_lock__channel:{orders}"), nil)
 		return v["redisson_lock__channel:{orders}"] == 1
 	})
@@ -221,7 +221,7 @@ func TestDisconnect(t *testing.T) {
 	a.Close(Gone)
 	b.Close(Left)
 	d.Close(Gone)
-	eventually(t, 2*time.Second, "released", func() bool { return s.Do(t, "EXISTS", "gone").(int64) == 0 })
+	eventually(t, 15*time.Second, "released", func() bool { return s.Do(t, "EXISTS", "gone").(int64) == 0 })
 	time.Sleep(50 * time.Millisecond)
 	if s.Do(t, "EXISTS", "left", "doubt").(int64) != 2 {
 		t.Fatal("released what must run out")
@@ -300,7 +300,7 @@ func TestForce(t *testing.T) {
 	mustLock(t, a, Request{Key: "k"})
 	mustUnlock(t, b, UnlockRequest{Key: "k", Force: true}, true)
 	mustUnlock(t, b, UnlockRequest{Key: "k", Force: true}, false)
-	eventually(t, time.Second, "told", func() bool { return lost.reasons() == "k:forced " })
+	eventually(t, 15*time.Second, "told", func() bool { return lost.reasons() == "k:forced " })
 	_, err := a.Unlock(context.Background(), UnlockRequest{Key: "k"})
 	wantCode(t, err, "LOCKLOST")
 }
@@ -356,8 +356,8 @@ func TestTakenOverElsewhere(t *testing.T) {
 	}
 	mustUnlock(t, b, UnlockRequest{Key: "k", Owner: "job"}, true)
 	mustLock(t, b, Request{Key: "k", Owner: "job", Lease: 1200})
-	eventually(t, 3*time.Second, "run out", func() bool { return s.Do(t, "EXISTS", "k").(int64) == 0 })
-	eventually(t, 3*time.Second, "no longer believed held", func() bool { return m1.Stats().Held+m2.Stats().Held == 0 })
+	eventually(t, 15*time.Second, "run out", func() bool { return s.Do(t, "EXISTS", "k").(int64) == 0 })
+	eventually(t, 15*time.Second, "no longer believed held", func() bool { return m1.Stats().Held+m2.Stats().Held == 0 })
 	if lostA.reasons()+lostB.reasons() != "" {
 		t.Fatal(lostA.reasons(), lostB.reasons())
 	}
@@ -365,14 +365,14 @@ func TestTakenOverElsewhere(t *testing.T) {
 
 func TestWatchdogAndLoss(t *testing.T) {
 	s := testredis.Start(t)
-	m := engine(t, s.URL(), Options{Watchdog: 600 * time.Millisecond})
+	m := engine(t, s.URL(), Options{Watchdog: 1800 * time.Millisecond})
 	a, lost := client(m)
 	mustLock(t, a, Request{Key: "renewed"})
-	mustLock(t, a, Request{Key: "leased", Lease: 500})
+	mustLock(t, a, Request{Key: "leased", Lease: 1500})
 	s.Do(t, "SET", "poison", "x")
 	mustLock(t, a, Request{Key: "overwritten"})
 	s.Do(t, "SET", "overwritten", "x")
-	time.Sleep(1900 * time.Millisecond)
+	time.Sleep(5700 * time.Millisecond)
 	if pttl(t, s, "renewed") <= 0 {
 		t.Fatal("not renewed for three periods")
 	}
@@ -380,7 +380,7 @@ func TestWatchdogAndLoss(t *testing.T) {
 		t.Fatal(got)
 	}
 	s.Do(t, "DEL", "renewed")
-	eventually(t, 2*time.Second, "loss noticed", func() bool { return lost.reasons() == "overwritten:gone leased:expired renewed:gone " })
+	eventually(t, 15*time.Second, "loss noticed", func() bool { return lost.reasons() == "overwritten:gone leased:expired renewed:gone " })
 	_, err := a.Unlock(context.Background(), UnlockRequest{Key: "renewed"})
 	wantCode(t, err, "LOCKLOST")
 	mustLock(t, a, Request{Key: "renewed"})
@@ -404,7 +404,7 @@ func TestRenewVerb(t *testing.T) {
 	if err := a.Renew(ctx, RenewRequest{Key: "k", Lease: 300}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 2*time.Second, "expired", func() bool { return lost.reasons() == "k:expired " })
+	eventually(t, 15*time.Second, "expired", func() bool { return lost.reasons() == "k:expired " })
 }
 
 func TestRestartIsNoticed(t *testing.T) {
@@ -415,12 +415,12 @@ func TestRestartIsNoticed(t *testing.T) {
 	mustLock(t, a, Request{Key: "leased", Lease: 60000})
 	s.Kill()
 	s.Restart()
-	eventually(t, 3*time.Second, "both lost", func() bool {
+	eventually(t, 15*time.Second, "both lost", func() bool {
 		r := lost.reasons()
 		return r == "watched:gone leased:gone " || r == "leased:gone watched:gone "
 	})
 	// Each connection comes back by itself, this one perhaps last.
-	eventually(t, 3*time.Second, "locks again", func() bool {
+	eventually(t, 15*time.Second, "locks again", func() bool {
 		_, err := a.Lock(context.Background(), Request{Key: "watched"})
 		return err == nil
 	})
@@ -437,7 +437,7 @@ func TestDrain(t *testing.T) {
 		_, err := b.Lock(context.Background(), Request{Key: "k", Blocks: true})
 		got <- err
 	}()
-	eventually(t, 2*time.Second, "waiting", func() bool { return m.Stats().Waiting == 1 })
+	eventually(t, 15*time.Second, "waiting", func() bool { return m.Stats().Waiting == 1 })
 	m.Drain()
 	wantCode(t, <-got, "DRAINING")
 	_, err := b.Lock(context.Background(), Request{Key: "other"})

@@ -193,7 +193,7 @@ func TestEndedElsewhereTwice(t *testing.T) {
 	mustUnlock(t, b, UnlockRequest{Key: "k", Owner: "o"}, true)
 	mustLock(t, b, Request{Key: "k", Owner: "o", Lease: 5000})
 	mustUnlock(t, b, UnlockRequest{Key: "k", Owner: "o"}, true)
-	eventually(t, 3*time.Second, "ended", func() bool { return m1.Stats().Held == 0 })
+	eventually(t, 15*time.Second, "ended", func() bool { return m1.Stats().Held == 0 })
 	if lost.reasons() != "" {
 		t.Fatal(lost.reasons())
 	}
@@ -244,7 +244,7 @@ func TestReentryElsewherePassesTheLine(t *testing.T) {
 		defer close(ended)
 		_, _ = w.Lock(ctx, Request{Key: "k", Blocks: true})
 	}()
-	eventually(t, 3*time.Second, "waits", func() bool { return m2.Stats().Waiting == 1 })
+	eventually(t, 15*time.Second, "waits", func() bool { return m2.Stats().Waiting == 1 })
 	b, _ := client(m2)
 	mustLock(t, b, Request{Key: "k", Owner: "o", Once: true, Blocks: true, Block: 3000})
 	cancel()
@@ -283,7 +283,7 @@ func TestKilledWaiterLeavesNoLock(t *testing.T) {
 	s.Cont()
 	<-ended
 	a.Close(Left)
-	eventually(t, 3*time.Second, "given back", func() bool { return s.Do(t, "EXISTS", "k").(int64) == 0 })
+	eventually(t, 15*time.Second, "given back", func() bool { return s.Do(t, "EXISTS", "k").(int64) == 0 })
 	if s.Do(t, "EXISTS", "warm").(int64) != 1 {
 		t.Fatal("released what must run out")
 	}
@@ -325,7 +325,8 @@ func TestLossSeenByLock(t *testing.T) {
 	if _, err := a.Lock(context.Background(), Request{Key: "taken"}); !errors.Is(err, ErrNotAcquired) {
 		t.Fatal(err)
 	}
-	eventually(t, time.Second, "told", func() bool { return lost.reasons() == "entered:gone taken:gone " })
+	t.Cleanup(func() { t.Logf("told %q", lost.reasons()) })
+	eventually(t, 10*time.Second, "told", func() bool { return lost.reasons() == "entered:gone taken:gone " })
 	mustUnlock(t, a, UnlockRequest{Key: "entered"}, true)
 }
 
@@ -364,7 +365,7 @@ func TestLateRenewalIsSatOut(t *testing.T) {
 		t.Fatalf("asked after %v", took)
 	}
 	mustUnlock(t, a, UnlockRequest{Key: "k"}, true)
-	eventually(t, 3*time.Second, "forgotten", func() bool {
+	eventually(t, 15*time.Second, "forgotten", func() bool {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		return len(m.holds) == 0
@@ -416,13 +417,13 @@ func TestNanToken(t *testing.T) {
 // TestCloseWhileRenewing is for the race detector.
 func TestCloseWhileRenewing(t *testing.T) {
 	s := testredis.Start(t)
-	m := engine(t, s.URL(), Options{Watchdog: 300 * time.Millisecond})
-	for round := range 20 {
+	m := engine(t, s.URL(), Options{Watchdog: 1500 * time.Millisecond})
+	for round := range 10 {
 		c, _ := client(m)
 		for i := range 20 {
 			mustLock(t, c, Request{Key: fmt.Sprint("k", i), Owner: fmt.Sprint("o", round)})
 		}
-		time.Sleep(time.Duration(95+round) * time.Millisecond)
+		time.Sleep(time.Duration(490+2*round) * time.Millisecond)
 		c.Close(Left)
 		for i := range 20 {
 			mustUnlock(t, c, UnlockRequest{Key: fmt.Sprint("k", i), Owner: fmt.Sprint("o", round)}, true)

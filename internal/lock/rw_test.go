@@ -164,11 +164,11 @@ func TestRWWrongKinds(t *testing.T) {
 	wantCode(t, err, "NOTHELD")
 	mustUnlock(t, b, UnlockRequest{Key: "rw", Side: Write, Force: true}, false)
 	mustUnlock(t, b, UnlockRequest{Key: "rw", Force: true}, true)
-	eventually(t, 3*time.Second, "told", func() bool { return lost.reasons() == "rw:forced " })
+	eventually(t, 15*time.Second, "told", func() bool { return lost.reasons() == "rw:forced " })
 	// What is behind a lost lock's name is not taken for it.
 	s.Do(t, "DEL", "plain")
 	mustLock(t, a, Request{Key: "plain", Kind: Read})
-	eventually(t, 3*time.Second, "told", func() bool { return lost.reasons() == "rw:forced plain:gone " })
+	eventually(t, 15*time.Second, "told", func() bool { return lost.reasons() == "rw:forced plain:gone " })
 	mustUnlock(t, a, UnlockRequest{Key: "plain"}, true)
 }
 
@@ -209,7 +209,7 @@ func TestRWWatchdogAndLoss(t *testing.T) {
 	mustUnlock(t, a, UnlockRequest{Key: "r", All: true}, true)
 	mustUnlock(t, b, UnlockRequest{Key: "r", Owner: "o"}, true)
 	mustUnlock(t, b, UnlockRequest{Key: "w", Owner: "o"}, true)
-	eventually(t, time.Second, "nothing left", func() bool { return m.Stats().Held == 0 })
+	eventually(t, 15*time.Second, "nothing left", func() bool { return m.Stats().Held == 0 })
 	if got := s.Do(t, "DBSIZE").(int64) - s.Do(t, "EXISTS", "poison", "overwritten").(int64); got > 8 { // latches of explicit owners
 		t.Fatal(got)
 	}
@@ -224,7 +224,7 @@ func TestReadLeaseEndsAlone(t *testing.T) {
 	w, _ := client(m)
 	mustLock(t, b, Request{Key: "k", Kind: Read})
 	mustLock(t, a, Request{Key: "k", Kind: Read, Lease: 300})
-	eventually(t, 2*time.Second, "expired", func() bool { return lost.reasons() == "k:expired " })
+	eventually(t, 15*time.Second, "expired", func() bool { return lost.reasons() == "k:expired " })
 	_, err := a.Unlock(context.Background(), UnlockRequest{Key: "k"})
 	wantCode(t, err, "LOCKLOST")
 	refused(t, w, Request{Key: "k", Kind: Write})
@@ -248,16 +248,16 @@ func TestDisconnectReleasesReads(t *testing.T) {
 		_, err := w.Lock(context.Background(), Request{Key: "k", Kind: Write, Blocks: true})
 		got <- err
 	}()
-	eventually(t, 2*time.Second, "waiting", func() bool { return m.Stats().Waiting == 1 })
+	eventually(t, 15*time.Second, "waiting", func() bool { return m.Stats().Waiting == 1 })
 	a.Close(Gone)
 	if err := <-got; err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 2*time.Second, "released", func() bool {
+	eventually(t, 15*time.Second, "released", func() bool {
 		return fmt.Sprint(hash(t, s, "r")) == fmt.Sprint(map[string]string{"mode": "read", b.Owner(): "1"})
 	})
 	b.Reset()
-	eventually(t, 2*time.Second, "released", func() bool { return s.Do(t, "EXISTS", "r").(int64) == 0 })
+	eventually(t, 15*time.Second, "released", func() bool { return s.Do(t, "EXISTS", "r").(int64) == 0 })
 }
 
 // TestReadersPassTogether: a line of readers behind a writer is granted reader by reader, one script each; a writer among
@@ -283,7 +283,7 @@ func TestReadersPassTogether(t *testing.T) {
 			}
 			order <- name
 		}()
-		eventually(t, 2*time.Second, "in line", func() bool { return m.Stats().Waiting == waiting+1 })
+		eventually(t, 15*time.Second, "in line", func() bool { return m.Stats().Waiting == waiting+1 })
 	}
 	for range readers {
 		enqueue("first", Read)
