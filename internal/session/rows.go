@@ -7,7 +7,7 @@ const (
 	subscription = "Subscriptions are state of the connection. It is given back when the last one ends."
 	mayWait      = "It may wait, and would hold up everybody else's commands."
 	waitsIfTold  = "With BLOCK it may wait, and is sent on a connection of the client's own."
-	lastWrite    = "It is about what its own connection wrote last: within a transaction or while tracking, that client's writes; on the shared connection nothing would be its own, so that it answers at once."
+	lastWrite    = "Redis counts what the command's own connection wrote last. A WAIT of this proxy's own goes ahead of it, so that all writes before count, those on the shared connection too."
 	replication  = "It turns the connection into a replica's."
 	kinOnly      = "Redis' kin only: it changes the connection."
 	scripts      = "It never waits with, or holds up, ordinary commands: a script that is not known to be quick has a connection alone. It cannot change the connection. A NOSCRIPT is healed if the body has come by."
