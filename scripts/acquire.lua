@@ -1,19 +1,26 @@
 -- acquire takes the plain lock KEYS[1] for an owner, or re-enters it: Redisson's RLock acquire (hash owner -> count with a TTL),
--- with a not-after, and the fencing token, the registration and the latch of lockproxy beside it.
+-- with a not-after, and the fencing token, the registration and the latch of lockproxy beside it. Nobody passes a fair queue
+-- in which somebody lives, and who waits in it (E) enters it here: Redisson's RFairLock acquire, with scores of our own.
 --
--- KEYS[1] lock hash, then in this order those that ARGV[4] asks for:
+-- KEYS[1] lock hash
+-- KEYS[2] its fair queue
+--         then in this order those that ARGV[4] asks for:
 --         fencing token (F), registration of a watched explicit owner (W, D), latch (L)
 -- ARGV[1] lease in ms
 -- ARGV[2] owner, the hash field
 -- ARGV[3] not-after in µs of Redis' clock: later than that nothing is done
 -- ARGV[4] letters: N the owner knows of no hold of its own: one that is there was lost, and is counted from 1 again;
 --         F give a fencing token, O once (an owner that holds gets no second count),
---         W write the registration, D delete it when the lock was free, L leave a latch
+--         W write the registration, D delete it when the lock was free, L leave a latch, E wait in the fair queue
 -- ARGV[5] the registration
 -- ARGV[6] TTL of the latch in ms
 -- ARGV[7] TTL of the fencing token in ms, 0 = none
+-- ARGV[8] PUBLISH, SPUBLISH, or BOTH
+-- ARGV[9] with E: what a waiter of Redisson takes off the others' scores when its turn comes, in ms
+-- ARGV[10] with E: the ticket that this waiter has, 0 = none
 -- RETURNS {1, count, ttl in ms, token or 0, 1 or 0 when the count was not raised}  granted
---         {0, 0, ttl in ms, 0}               held by somebody else
+--         {0, 0, ttl in ms, ticket or 0}     held by somebody else
+--         {0, 1, ttl in ms, ticket or 0}     free, and somebody else's turn: ttl is for how long that one counts as alive
 --         {-2, 0, 0, 0}                      too late, nothing done
 --         {-3, 0, 0, 0}                      the key holds a lock of another kind
 -- ERRORS  WRONGTYPE; ERR when the fencing token is not an integer below 2^53. Nothing is changed then.
@@ -23,17 +30,35 @@ local now = time[1] * 1000000 + time[2]
 if now > tonumber(ARGV[3]) then return {-2, 0, 0, 0} end
 
 local lock, lease, owner, flags = KEYS[1], tonumber(ARGV[1]), ARGV[2], ARGV[4]
-local held, stale = false, false
+local queue = KEYS[2]
+local held, stale, waited = false, false, nil
+
+-- refuse has a waiter take its place.
+local function refuse(turn, ttl)
+  local ticket = 0
+  if string.find(flags, 'E') then ticket = enqueue(queue, owner, tonumber(ARGV[10]), tonumber(ARGV[9])) end
+  return {0, turn, ttl, ticket}
+end
+
 if redis.call('EXISTS', lock) == 1 then
   local seen = redis.call('HMGET', lock, 'mode', owner)
   if seen[1] then return {-3, 0, 0, 0} end
   held = seen[2]
-  if not held then return {0, 0, redis.call('PTTL', lock), 0} end
+  if not held then return refuse(0, redis.call('PTTL', lock)) end
   -- What is left of a hold that was told lost, or is no count, is not entered again: it becomes one hold.
   if string.find(flags, 'N') or not string.find(held, '^[1-9]%d*$') or #held > 15 then held, stale = false, true end
+elseif redis.call('EXISTS', queue) == 1 then
+  local fair = mind(queue)
+  local turn, left, gone = fair.first()
+  if turn == owner then
+    waited = fair
+  elseif turn then
+    if gone then tell(ARGV[8], beside(queue, 'redisson_lock__channel') .. ':' .. turn, '0') end
+    return refuse(1, left)
+  end
 end
 
-local next_key = 2
+local next_key = 3
 local token_key, watch_key, latch_key
 if flags ~= '' then
   if string.find(flags, 'F') then token_key = KEYS[next_key]; next_key = next_key + 1 end
@@ -62,6 +87,7 @@ if token_key then
   end
 end
 
+if waited then waited.quit(owner) end
 local count
 if once then
   count = tonumber(held)

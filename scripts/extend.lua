@@ -8,7 +8,7 @@
 -- ARGV[4] letters: K keep a longer TTL, W write the registration, D delete it
 -- ARGV[5] the new registration
 -- ARGV[6] the registration this proxy knows of: deleted; another one is emptied, which tells its proxy that the hold has ended
--- RETURNS {1, count, ttl in ms} done, {-1, 0, 0} the owner does not hold it, {-1, 1, 0} it ended through another connection, {-2, 0, 0} too late, {-3, 0, 0} a lock of another kind
+-- RETURNS {1, count, ttl in ms} done, {-1, 0, 0} the owner does not hold it, {-1, 1, 0} it ended through another connection, {-2, 0, 0} too late, {-3, 0 or 1, 0} a lock of another kind, and the same of this owner's hold
 -- ERRORS  WRONGTYPE. Nothing is changed then.
 
 local time = redis.call('TIME')
@@ -16,11 +16,11 @@ if time[1] * 1000000 + time[2] > tonumber(ARGV[3]) then return {-2, 0, 0} end
 
 local lock, lease, flags = KEYS[1], tonumber(ARGV[1]), ARGV[4]
 local seen = redis.call('HMGET', lock, 'mode', ARGV[2])
-if seen[1] then return {-3, 0, 0} end
-if not seen[2] then
+if seen[1] or not seen[2] then
+  local code = seen[1] and -3 or -1
   local registered = KEYS[2] and redis.pcall('GET', KEYS[2])
-  if type(registered) == 'string' and registered ~= ARGV[6] and registered ~= ARGV[6] .. '+' then return {-1, 1, 0} end
-  return {-1, 0, 0}
+  if type(registered) == 'string' and registered ~= ARGV[6] and registered ~= ARGV[6] .. '+' then return {code, 1, 0} end
+  return {code, 0, 0}
 end
 
 local ttl = redis.call('PTTL', lock)

@@ -2,8 +2,8 @@
 -- A hash that cannot be a lock (a value that is no integer) is left alone: it is somebody's data.
 --
 -- KEYS[1] lock hash
--- KEYS[2] channel of the lock
--- ARGV[1] PUBLISH or SPUBLISH
+-- KEYS[2] its fair queue
+-- ARGV[1] PUBLISH, SPUBLISH, or BOTH
 -- ARGV[2] not-after in µs of Redis' clock
 -- RETURNS 1 freed, 0 nothing was held, -2 too late, -3 the key holds a lock of another kind, -4 the hash is not a lock
 -- ERRORS  WRONGTYPE. Nothing is changed then.
@@ -18,6 +18,6 @@ if redis.call('HLEN', KEYS[1]) > 1 then
 end
 local all = redis.call('HGETALL', KEYS[1])
 if not string.find(all[2], '^-?%d+$') then return -4 end
-redis.call(ARGV[1], KEYS[2], '0')
+announce(ARGV[1], KEYS[2])
 redis.call('DEL', KEYS[1])
 return 1

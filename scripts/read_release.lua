@@ -7,9 +7,10 @@
 -- KEYS[3] channel of the lock
 -- then, when ARGV[4] asks for them: registration of an explicit owner (W), latch (L)
 -- ARGV[1] owner, the hash field
--- ARGV[2] PUBLISH or SPUBLISH
+-- ARGV[2] PUBLISH, SPUBLISH, or BOTH
 -- ARGV[3] not-after in µs of Redis' clock
--- ARGV[4] letters: A all read holds of the owner, W delete the registration with the last of them, L leave a latch
+-- ARGV[4] letters: A all read holds of the owner, W delete the registration with the last of them, L leave a latch,
+--         Q publish nothing when the lock goes altogether: it goes to somebody else in the same step
 -- ARGV[5] TTL of the latch in ms
 -- ARGV[6] the registration this proxy knows of: deleted; another one is emptied, which tells its proxy that the hold has ended
 -- ARGV[7] the owner's field on the other side, unused
@@ -40,7 +41,7 @@ if left == 0 or string.find(flags, 'A') then remain = 0 end
 if seen[2] then
   local others = mode == 'read' and live(lock, prefix, owner) or 0
   if remain == 0 and others == 0 and mode == 'read' then
-    redis.call(ARGV[2], KEYS[3], '0')
+    if not string.find(flags, 'Q') then tell(ARGV[2], KEYS[3], '0') end
     redis.call('DEL', lock)
   else
     if remain > 0 then

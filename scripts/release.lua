@@ -1,13 +1,15 @@
 -- release gives back one hold of the plain lock KEYS[1], or all holds of the owner: Redisson's RLock unlock with a not-after.
--- It publishes before it deletes, so that an account that may not publish changes nothing.
+-- It publishes before it deletes, so that an account that may not publish changes nothing; to the first in the fair queue, too,
+-- which in Redisson hears nothing else.
 --
 -- KEYS[1] lock hash
--- KEYS[2] channel of the lock
+-- KEYS[2] its fair queue
 -- then, when ARGV[4] asks for them: registration of an explicit owner (W), latch (L)
 -- ARGV[1] owner, the hash field
--- ARGV[2] PUBLISH or SPUBLISH
+-- ARGV[2] PUBLISH, SPUBLISH, or BOTH
 -- ARGV[3] not-after in µs of Redis' clock
--- ARGV[4] letters: A all holds of the owner, W delete the registration when the lock is free, L leave a latch
+-- ARGV[4] letters: A all holds of the owner, W delete the registration when the lock is free, L leave a latch,
+--         Q publish nothing: the lock goes to somebody else in the same step
 -- ARGV[5] TTL of the latch in ms
 -- ARGV[6] the registration this proxy knows of: deleted; another one is emptied, which tells its proxy that the hold has ended
 -- RETURNS {1, 0}      the lock is free of this owner
@@ -15,7 +17,7 @@
 --         {-1, 0}     the owner does not hold it
 --         {-1, 1}     nor that, and its registration says that it ended through another connection
 --         {-2, 0}     too late, nothing done
---         {-3, 0}     the key holds a lock of another kind
+--         {-3, 0}     the key holds a lock of another kind, {-3, 1} and this owner's ended through another connection
 -- ERRORS  WRONGTYPE. Nothing is changed then.
 
 local time = redis.call('TIME')
@@ -23,7 +25,6 @@ if time[1] * 1000000 + time[2] > tonumber(ARGV[3]) then return {-2, 0} end
 
 local lock, owner, flags = KEYS[1], ARGV[1], ARGV[4]
 local seen = redis.call('HMGET', lock, 'mode', owner)
-if seen[1] then return {-3, 0} end
 
 local next_key = 3
 local watch_key, latch_key
@@ -32,10 +33,11 @@ if flags ~= '' then
   if string.find(flags, 'L') then latch_key = KEYS[next_key] end
 end
 
-if not seen[2] then
+if seen[1] or not seen[2] then
+  local code = seen[1] and -3 or -1
   local registered = watch_key and redis.pcall('GET', watch_key)
-  if type(registered) == 'string' and registered ~= ARGV[6] and registered ~= ARGV[6] .. '+' then return {-1, 1} end
-  return {-1, 0}
+  if type(registered) == 'string' and registered ~= ARGV[6] and registered ~= ARGV[6] .. '+' then return {code, 1} end
+  return {code, 0}
 end
 
 local left = 0
@@ -44,7 +46,7 @@ if left > 0 then
   redis.call('HINCRBY', lock, owner, -1)
 else
   left = 0
-  redis.call(ARGV[2], KEYS[2], '0')
+  if not string.find(flags, 'Q') then announce(ARGV[2], KEYS[2]) end
   redis.call('DEL', lock)
   if watch_key then
     if ARGV[6] ~= '' and redis.pcall('GET', watch_key) == ARGV[6] then

@@ -2,7 +2,7 @@
 --
 -- KEYS[1] lock hash
 -- KEYS[2] channel of the lock
--- ARGV[1] PUBLISH or SPUBLISH
+-- ARGV[1] PUBLISH, SPUBLISH, or BOTH
 -- ARGV[2] not-after in µs of Redis' clock
 -- ARGV[3] read or write: only in that mode, empty: in any
 -- ARGV[4] what the keys of read holds begin with, before the owner
@@ -15,7 +15,7 @@ local mode = redis.call('HGET', lock, 'mode')
 if alien(lock, mode) then return -3 end
 if not mode or ARGV[3] ~= '' and ARGV[3] ~= mode then return 0 end
 local all = redis.call('HGETALL', lock)
-redis.call(ARGV[1], KEYS[2], mode == 'write' and '1' or '0')
+tell(ARGV[1], KEYS[2], mode == 'write' and '1' or '0')
 redis.call('DEL', lock)
 for i = 1, #all, 2 do
   local count = counted(all[i + 1])

@@ -14,8 +14,17 @@ type Script struct {
 	SHA    string // lower-case hex SHA-1 of Source, as EVALSHA takes it
 }
 
+//go:embed tell.lua
+var tell string
+
 //go:embed rw.lua
 var rw string
+
+//go:embed queue.lua
+var queue string
+
+//go:embed enqueue.lua
+var enqueue string
 
 //go:embed acquire.lua
 var acquire string
@@ -35,8 +44,20 @@ var extend string
 //go:embed look.lua
 var look string
 
+//go:embed raise.lua
+var raise string
+
 //go:embed info.lua
 var info string
+
+//go:embed refresh.lua
+var refresh string
+
+//go:embed leave.lua
+var leave string
+
+//go:embed handoff.lua
+var handoff string
 
 //go:embed read_acquire.lua
 var readAcquire string
@@ -65,29 +86,48 @@ var writeExtend string
 //go:embed rw_force.lua
 var rwForce string
 
-// The atomic steps of a lock. Each file says what it takes and returns.
+// The atomic steps of a plain lock. Each file says what it takes and returns.
 var (
-	Acquire = load("acquire", acquire)
-	Release = load("release", release)
-	Force   = load("force", force)
-	Renew   = load("renew", renew)
-	Extend  = load("extend", extend)
-	Look    = load("look", look)
-	Info    = load("info", rw+info)
+	Acquire = load("acquire", tell+queue+enqueue+acquire)
+	Release = load("release", tell+queue+release)
+	Force   = load("force", tell+queue+force)
+	Refresh = load("refresh", tell+queue+enqueue+refresh)
+	Leave   = load("leave", tell+queue+leave)
+	Handoff = load("handoff", tell+queue+enqueue+step("release", release)+step("acquire", acquire)+`
+local steps = {release = release, acquire = acquire}
+local function wake(publish, _, keys) announce(publish, keys[2]) end
+`+handoff)
+	Renew  = load("renew", renew)
+	Extend = load("extend", extend)
+	Look   = load("look", look)
+	Info   = load("info", rw+info)
+	Raise  = load("raise", raise)
 )
 
 // Those of a read/write lock, with what they share before them. A write hold is renewed and looked at as a plain one.
 var (
 	ReadAcquire  = load("read_acquire", rw+readAcquire)
-	ReadRelease  = load("read_release", rw+readRelease)
+	ReadRelease  = load("read_release", tell+rw+readRelease)
 	ReadRenew    = load("read_renew", rw+readRenew)
 	ReadExtend   = load("read_extend", rw+readExtend)
 	ReadLook     = load("read_look", rw+readLook)
 	WriteAcquire = load("write_acquire", rw+writeAcquire)
-	WriteRelease = load("write_release", rw+writeRelease)
+	WriteRelease = load("write_release", tell+rw+writeRelease)
 	WriteExtend  = load("write_extend", rw+writeExtend)
-	RWForce      = load("rw_force", rw+rwForce)
+	RWForce      = load("rw_force", tell+rw+rwForce)
+	RWHandoff    = load("rw_handoff", tell+rw+step("read_release", readRelease)+step("write_release", writeRelease)+
+		step("read_acquire", readAcquire)+step("write_acquire", writeAcquire)+`
+local steps = {
+  read_release = read_release, write_release = write_release, read_acquire = read_acquire, write_acquire = write_acquire,
+}
+local function wake(publish, channel) tell(publish, channel, '1') end
+`+handoff)
 )
+
+// step makes a function of a script, for one that runs several.
+func step(name, source string) string {
+	return "local function " + name + "(KEYS, ARGV)\n" + source + "\nend\n"
+}
 
 func load(name, source string) *Script {
 	sum := sha1.Sum([]byte(source))

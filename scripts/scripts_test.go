@@ -20,6 +20,11 @@ const (
 	latch   = "lockproxy_latch:{k}:r1"
 )
 
+// plain are the KEYS of a script that takes or frees a plain lock; more follow.
+func plain(lock string, more ...string) []string {
+	return append([]string{lock, "redisson_lock_queue:{k}"}, more...)
+}
+
 var late, soon = "1", strconv.FormatInt(time.Now().Add(time.Hour).UnixMicro(), 10)
 
 // run sends a script and gives its reply as text: "[1 1 30000 0]", or the error.
@@ -63,25 +68,25 @@ func contents(t *testing.T, s *testredis.Server) string {
 
 func TestAcquire(t *testing.T) {
 	s := testredis.Start(t)
-	one := []string{"k"}
-	want(t, run(t, s, scripts.Acquire, one, 1000, "me", late, "", "", 0, 0), "[-2 0 0 0]")
+	one := plain("k")
+	want(t, run(t, s, scripts.Acquire, one, 1000, "me", late, "", "", 0, 0, "PUBLISH"), "[-2 0 0 0]")
 	want(t, contents(t, s), "")
-	want(t, run(t, s, scripts.Acquire, one, 1000, "me", soon, "", "", 0, 0), "[1 1 1000 0 1]")
-	want(t, run(t, s, scripts.Acquire, one, 90000, "me", soon, "", "", 0, 0), "[1 2 90000 0 1]")
-	want(t, run(t, s, scripts.Acquire, one, 90000, "me", soon, "O", "", 0, 0), "[1 2 90000 0 0]")
-	if reply := run(t, s, scripts.Acquire, one, 1000, "you", soon, "", "", 0, 0); !strings.HasPrefix(reply, "[0 0 ") {
+	want(t, run(t, s, scripts.Acquire, one, 1000, "me", soon, "", "", 0, 0, "PUBLISH"), "[1 1 1000 0 1]")
+	want(t, run(t, s, scripts.Acquire, one, 90000, "me", soon, "", "", 0, 0, "PUBLISH"), "[1 2 90000 0 1]")
+	want(t, run(t, s, scripts.Acquire, one, 90000, "me", soon, "O", "", 0, 0, "PUBLISH"), "[1 2 90000 0 0]")
+	if reply := run(t, s, scripts.Acquire, one, 1000, "you", soon, "", "", 0, 0, "PUBLISH"); !strings.HasPrefix(reply, "[0 0 ") {
 		t.Fatal(reply)
 	}
 	s.Do(t, "HSET", "rw", "mode", "read", "me", "1")
-	want(t, run(t, s, scripts.Acquire, []string{"rw"}, 1000, "me", soon, "", "", 0, 0), "[-3 0 0 0]")
+	want(t, run(t, s, scripts.Acquire, plain("rw"), 1000, "me", soon, "", "", 0, 0, "PUBLISH"), "[-3 0 0 0]")
 	s.Do(t, "SET", "string", "x")
-	want(t, run(t, s, scripts.Acquire, []string{"string"}, 1000, "me", soon, "", "", 0, 0),
+	want(t, run(t, s, scripts.Acquire, plain("string"), 1000, "me", soon, "", "", 0, 0, "PUBLISH"),
 		"WRONGTYPE Operation against a key holding the wrong kind of value")
 }
 
 func TestAcquireSideKeys(t *testing.T) {
 	s := testredis.Start(t)
-	run(t, s, scripts.Acquire, []string{"k", token, watch, latch}, 5000, "me", soon, "FWL", "reg-1", 10000, 0)
+	run(t, s, scripts.Acquire, plain("k", token, watch, latch), 5000, "me", soon, "FWL", "reg-1", 10000, 0)
 	first, _ := redis.Int64(s.Do(t, "GET", token), nil)
 	if now := time.Now().UnixMicro(); first > now || first < now-int64(time.Minute/time.Microsecond) {
 		t.Fatal(first)
@@ -94,32 +99,32 @@ func TestAcquireSideKeys(t *testing.T) {
 	want(t, registration+" "+count, "reg-1 1")
 
 	s.Do(t, "SET", token, first+1e6)
-	run(t, s, scripts.Acquire, []string{"k", token, watch}, 5000, "me", soon, "FOW", "reg-2", 0, 0)
+	run(t, s, scripts.Acquire, plain("k", token, watch), 5000, "me", soon, "FOW", "reg-2", 0, 0)
 	same, _ := redis.Int64(s.Do(t, "GET", token), nil)
 	if same != first+1e6 {
 		t.Fatal("ONCE raised the token")
 	}
-	run(t, s, scripts.Acquire, []string{"k", token}, 5000, "me", soon, "F", "", 0, 0)
+	run(t, s, scripts.Acquire, plain("k", token), 5000, "me", soon, "F", "", 0, 0)
 	next, _ := redis.Int64(s.Do(t, "GET", token), nil)
 	if next != first+1e6+1 {
 		t.Fatal(next)
 	}
 	s.Do(t, "DEL", "k")
-	run(t, s, scripts.Acquire, []string{"k", watch}, 5000, "me", soon, "D", "", 0, 0)
+	run(t, s, scripts.Acquire, plain("k", watch), 5000, "me", soon, "D", "", 0, 0)
 	if text, _ := redis.String(s.Do(t, "GET", watch), nil); text != "" {
 		t.Fatal("a lease of its own left the registration " + text)
 	}
 	s.Do(t, "DEL", "k")
 	s.Do(t, "SET", token, "x")
 	before := contents(t, s)
-	want(t, run(t, s, scripts.Acquire, []string{"k", token}, 5000, "me", soon, "F", "", 0, 0),
+	want(t, run(t, s, scripts.Acquire, plain("k", token), 5000, "me", soon, "F", "", 0, 0, "PUBLISH"),
 		"ERR the fencing token of this lock is not an integer below 2^53")
 	want(t, contents(t, s), before)
 }
 
 func TestRelease(t *testing.T) {
 	s := testredis.Start(t)
-	keys := []string{"k", channel}
+	keys := plain("k")
 	want(t, run(t, s, scripts.Release, keys, "me", "PUBLISH", soon, "", 0, ""), "[-1 0]")
 	s.Do(t, "HSET", "k", "me", "3")
 	s.Do(t, "SET", watch, "reg")
@@ -140,7 +145,7 @@ func TestReleaseHalfPermittedChangesNothing(t *testing.T) {
 	if _, err := conn.Do("AUTH", "mute", "p"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := conn.Do("EVAL", scripts.Release.Source, 2, "k", channel, "me", "PUBLISH", soon, "", 0, ""); err == nil {
+	if _, err := conn.Do("EVAL", scripts.Release.Source, 2, "k", "redisson_lock_queue:{k}", "me", "PUBLISH", soon, "", 0, ""); err == nil {
 		t.Fatal("published without permission")
 	}
 	if s.Do(t, "EXISTS", "k").(int64) != 1 {
@@ -153,10 +158,10 @@ func TestReleaseHalfPermittedChangesNothing(t *testing.T) {
 func TestEndIsToldToTheRegistered(t *testing.T) {
 	s := testredis.Start(t)
 	acquire := func(registration string) {
-		run(t, s, scripts.Acquire, []string{"k", watch}, 5000, "me", soon, "W", registration, 0, 0)
+		run(t, s, scripts.Acquire, plain("k", watch), 5000, "me", soon, "W", registration, 0, 0)
 	}
 	release := func(registration string) string {
-		return run(t, s, scripts.Release, []string{"k", channel, watch}, "me", "PUBLISH", soon, "AW", 0, registration)
+		return run(t, s, scripts.Release, plain("k", watch), "me", "PUBLISH", soon, "AW", 0, registration)
 	}
 	renew := func(registration string) string {
 		return run(t, s, scripts.Renew, []string{"k", watch}, 5000, soon, "W", "me", registration)
@@ -183,7 +188,7 @@ func TestEndIsToldToTheRegistered(t *testing.T) {
 
 func TestForce(t *testing.T) {
 	s := testredis.Start(t)
-	keys := []string{"k", channel}
+	keys := plain("k")
 	want(t, run(t, s, scripts.Force, keys, "PUBLISH", soon), "0")
 	s.Do(t, "HSET", "k", "anybody", "2")
 	want(t, run(t, s, scripts.Force, keys, "PUBLISH", late), "-2")
@@ -254,4 +259,21 @@ func TestLookAndInfo(t *testing.T) {
 	}
 	want(t, run(t, s, scripts.Info, []string{"k", token, "redisson_lock_queue:{k}"}), "[hash -1 42 2 me 2]")
 	want(t, run(t, s, scripts.Info, []string{token, "k", "none"}), "[string -1  0]")
+}
+
+// A token is only ever raised.
+func TestRaise(t *testing.T) {
+	s := testredis.Start(t)
+	raise := func(token, notAfter, ttl string) string {
+		return run(t, s, scripts.Raise, []string{"token"}, token, notAfter, ttl)
+	}
+	want(t, raise("5", soon, "0"), "[1]")
+	want(t, raise("4", soon, "0"), "[1]")
+	want(t, raise("9", late, "0"), "[-2]")
+	want(t, string(s.Do(t, "GET", "token").([]byte)), "5")
+	want(t, raise("9007199254740991", soon, "60000"), "[1]")
+	want(t, string(s.Do(t, "GET", "token").([]byte)), "9007199254740991")
+	if ttl := s.Do(t, "PTTL", "token").(int64); ttl < 1000 || ttl > 60000 {
+		t.Error(ttl)
+	}
 }

@@ -7,9 +7,10 @@
 -- KEYS[2] channel of the lock
 -- then, when ARGV[4] asks for them: registration of an explicit owner (W), latch (L)
 -- ARGV[1] OWNER:write, the hash field
--- ARGV[2] PUBLISH or SPUBLISH
+-- ARGV[2] PUBLISH, SPUBLISH, or BOTH
 -- ARGV[3] not-after in µs of Redis' clock
--- ARGV[4] letters: A all write holds of the owner, W delete the registration with the last of them, L leave a latch
+-- ARGV[4] letters: A all write holds of the owner, W delete the registration with the last of them, L leave a latch,
+--         Q publish nothing when the lock goes altogether: it goes to somebody else in the same step
 -- ARGV[5] TTL of the latch in ms
 -- ARGV[6] the registration this proxy knows of: deleted; another one is emptied, which tells its proxy that the hold has ended
 -- ARGV[7] the owner's field on the other side, unused
@@ -37,7 +38,7 @@ if remain > 0 then
   redis.call('HINCRBY', lock, field, -1)
 else
   local readers = live(lock, ARGV[8])
-  redis.call(ARGV[2], KEYS[2], '1')
+  if readers > 0 or not string.find(flags, 'Q') then tell(ARGV[2], KEYS[2], '1') end
   if readers > 0 then
     redis.call('HDEL', lock, field)
     redis.call('HSET', lock, 'mode', 'read')

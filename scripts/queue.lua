@@ -1,0 +1,63 @@
+-- queue is what the scripts of a plain lock share that mind its fair queue: it stands before each of them.
+-- The queue is Redisson's: a list of owners, and a zset that says until when, in ms since 1970, each of them counts as alive.
+-- The waiters of lockproxy have a ticket beside it, in a hash: owner -> <ticket>:<when it was last heard of, in ms>. A ticket
+-- is the place in the queue, for one that was taken out while it lived; the field with the empty name has the last one given.
+-- Only the list is among the KEYS, since nearly all locks have no queue and each KEY costs; the names of the others, and of the
+-- channel, differ in how they begin.
+
+-- alive is for how long in ms a waiter of lockproxy counts as alive without being heard of.
+local alive = 10000
+
+-- beside is the name of what belongs to the same lock as a queue.
+local function beside(queue, prefix) return prefix .. string.sub(queue, 20) end
+
+-- mind gives the steps on one fair queue. They are made only for a lock that has one.
+local function mind(queue)
+  local timeouts, tickets = beside(queue, 'redisson_lock_timeout'), beside(queue, 'lockproxy_fair')
+  local fair = {}
+
+  -- drop forgets a waiter that is no longer in the list.
+  local function drop(owner)
+    redis.call('HDEL', tickets, owner)
+    if redis.call('HLEN', tickets) == 1 then redis.call('DEL', tickets) end
+    return redis.call('ZREM', timeouts, owner)
+  end
+
+  -- quit takes a waiter out of the queue.
+  function fair.quit(owner)
+    redis.call('LREM', queue, 1, owner)
+    return drop(owner)
+  end
+
+  -- first is the owner whose turn it is, for how long in ms it counts as alive, and whether others were taken out before it:
+  -- those that are over, or of whom the zset knows nothing. It is nothing when nobody waits.
+  function fair.first()
+    local now, gone
+    while true do
+      local owner = redis.pcall('LINDEX', queue, 0)
+      if type(owner) ~= 'string' then return end
+      if not now then
+        local time = redis.call('TIME')
+        now = time[1] * 1000 + math.floor(time[2] / 1000)
+      end
+      local left = (tonumber(redis.call('ZSCORE', timeouts, owner) or 0) or 0) - now
+      local heard = string.match(redis.call('HGET', tickets, owner) or '', ':(%d+)$')
+      if heard then left = math.min(left, tonumber(heard) + alive - now) end
+      if left > 0 then return owner, math.ceil(left), gone end
+      gone = true
+      redis.call('LPOP', queue)
+      drop(owner)
+    end
+  end
+
+  return fair
+end
+
+-- announce tells those that wait that the lock is free: everybody who listens, and whose turn it is in the queue.
+local function announce(publish, queue)
+  local channel = beside(queue, 'redisson_lock__channel')
+  tell(publish, channel, '0')
+  if redis.call('EXISTS', queue) == 0 then return end
+  local owner = mind(queue).first()
+  if owner then tell(publish, channel .. ':' .. owner, '0') end
+end
