@@ -30,7 +30,7 @@ type Verb struct {
 	Name    string   // lower case, as COMMAND lists it
 	Arity   int      // as in COMMAND: the verb counts, negative means at least
 	Flags   []string // as in COMMAND
-	Keyed   bool     // args[1] is the one key
+	keys    keyPlace // where its keys are
 	Wraps   bool     // behind the options comes another command, which has keys of its own
 	Summary string
 	Group   string
@@ -83,18 +83,10 @@ func (v *Verb) Run(c Client, args [][]byte, out []byte) []byte {
 	if v.Arity > 0 && len(args) != v.Arity || len(args) < -v.Arity {
 		return resp.AppendError(out, "ERR wrong number of arguments for '"+v.Name+"' command")
 	}
-	if v.Keyed && len(args[1]) > lock.MaxName {
-		return appendSyntax(out, errName)
+	if err := v.checkKeys(args); err != nil {
+		return appendSyntax(out, err)
 	}
 	return v.run(c, args, out)
-}
-
-// Keys are the keys of a call, for COMMAND GETKEYS, but for those of the command within.
-func (v *Verb) Keys(args [][]byte) [][]byte {
-	if !v.Keyed || len(args) < 2 {
-		return nil
-	}
-	return args[1:2]
 }
 
 // same compares a token of a command with an upper-case keyword, letter case aside.

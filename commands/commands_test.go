@@ -60,7 +60,7 @@ func errorText(err error) string {
 }
 
 func TestLookup(t *testing.T) {
-	for _, name := range []string{"LOCK", "lock", "UnLock", "RENEW", "Fenced", "LOCKINFO", "locklist"} {
+	for _, name := range []string{"LOCK", "lock", "UnLock", "RENEW", "Fenced", "LOCKINFO", "locklist", "MultiLock", "MULTIUNLOCK"} {
 		if Lookup([]byte(name)) == nil {
 			t.Errorf("%s is not found", name)
 		}
@@ -103,10 +103,17 @@ func TestReadmeNamesEveryVerb(t *testing.T) {
 // TestNamesHaveABound: a longer one never reaches Redis.
 func TestNamesHaveABound(t *testing.T) {
 	for _, v := range Verbs() {
-		if !v.Keyed {
+		long := make([]byte, lock.MaxName+1)
+		var args [][]byte
+		switch v.keys {
+		case noKey:
 			continue
+		case oneKey:
+			args = [][]byte{[]byte(v.Name), long, nil}[:max(2, -v.Arity)]
+		case countedKeys:
+			args = [][]byte{[]byte(v.Name), []byte("2"), []byte("short"), long}
 		}
-		reply := v.Run(nil, [][]byte{[]byte(v.Name), make([]byte, lock.MaxName+1), nil}[:max(2, -v.Arity)], nil)
+		reply := v.Run(nil, args, nil)
 		if got, want := string(reply), "-ERR invalid lock name: more than 4096 bytes\r\n"; got != want {
 			t.Errorf("%s: %q", v.Name, got)
 		}

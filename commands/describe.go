@@ -9,7 +9,7 @@ import (
 // AppendEntry appends the verb's element of COMMAND and COMMAND INFO, in the ten fields of Redis 7.
 func (v *Verb) AppendEntry(out []byte, proto int) []byte {
 	first, step := int64(0), int64(0)
-	if v.Keyed {
+	if v.keys == oneKey { // clients without key specs are told by movablekeys to ask
 		first, step = 1, 1
 	}
 	out = resp.AppendArray(out, 10)
@@ -47,9 +47,9 @@ func (v *Verb) categories() []string {
 	return append(out, "@slow")
 }
 
-// appendKeySpecs says that the key is the first argument, for clients that route by it.
+// appendKeySpecs says where the keys are, for clients that route by them.
 func (v *Verb) appendKeySpecs(out []byte, proto int) []byte {
-	if !v.Keyed {
+	if v.keys == noKey {
 		return resp.AppendArray(out, 0)
 	}
 	specs := 1
@@ -60,7 +60,11 @@ func (v *Verb) appendKeySpecs(out []byte, proto int) []byte {
 	out = appendSpecHead(out, proto, v.KeyFlags())
 	out = appendSpec(out, proto, "index", []string{"index"}, []int64{1})
 	out = resp.AppendBulkString(out, "find_keys")
-	out = appendSpec(out, proto, "range", []string{"lastkey", "keystep", "limit"}, []int64{0, 1, 0})
+	if v.keys == countedKeys {
+		out = appendSpec(out, proto, "keynum", []string{"keynumidx", "firstkey", "keystep"}, []int64{0, 1, 1})
+	} else {
+		out = appendSpec(out, proto, "range", []string{"lastkey", "keystep", "limit"}, []int64{0, 1, 0})
+	}
 	if v.Wraps { // COMMAND GETKEYS knows more
 		out = appendSpecHead(out, proto, []string{"RW", "access", "update", "incomplete"})
 		out = appendSpec(out, proto, "unknown", nil, nil)
@@ -70,7 +74,7 @@ func (v *Verb) appendKeySpecs(out []byte, proto int) []byte {
 	return out
 }
 
-// KeyFlags say what the verb does with its key.
+// KeyFlags say what the verb does with its keys.
 func (v *Verb) KeyFlags() []string {
 	if v.Flags[0] == "readonly" || v.Wraps {
 		return []string{"RO", "access"}
@@ -105,10 +109,7 @@ func appendSpec(out []byte, proto int, kind string, names []string, values []int
 func (v *Verb) AppendDoc(out []byte, proto int) []byte {
 	m := mapping{out: resp.AppendBulkString(out, v.Name), proto: proto}
 	choices := v.choices()
-	args := len(choices)
-	if v.Keyed {
-		args++
-	}
+	args := len(choices) + len(v.keys.words())
 	if v.Wraps {
 		args += 2
 	}
@@ -125,12 +126,7 @@ func (v *Verb) AppendDoc(out []byte, proto int) []byte {
 	}
 	m.key("arguments")
 	m.out = resp.AppendArray(m.out, args)
-	if v.Keyed {
-		m.out = resp.AppendMap(m.out, proto, 3)
-		m.text("name", "key")
-		m.text("type", "key")
-		m.number("key_spec_index", 0)
-	}
+	m.keyArguments(v.keys)
 	for _, choice := range choices {
 		m.choice(choice)
 	}
@@ -138,6 +134,29 @@ func (v *Verb) AppendDoc(out []byte, proto int) []byte {
 		m.command()
 	}
 	return m.out
+}
+
+// keyArguments appends the arguments that say the keys.
+func (m *mapping) keyArguments(place keyPlace) {
+	fields := 3
+	switch place {
+	case noKey:
+		return
+	case countedKeys:
+		m.out = resp.AppendMap(m.out, m.proto, 2)
+		m.text("name", "numkeys")
+		m.text("type", "integer")
+		fields++
+	}
+	m.out = resp.AppendMap(m.out, m.proto, fields)
+	m.text("name", "key")
+	m.text("type", "key")
+	m.number("key_spec_index", 0)
+	if place == countedKeys {
+		m.key("flags")
+		m.out = resp.AppendArray(m.out, 1)
+		m.out = resp.AppendSimple(m.out, "multiple")
+	}
 }
 
 // command appends the arguments that are another command.
@@ -217,8 +236,8 @@ func (m *mapping) optional() {
 func usage(v *Verb) string {
 	var b strings.Builder
 	b.WriteString(strings.ToUpper(v.Name))
-	if v.Keyed {
-		b.WriteString(" key")
+	for _, w := range v.keys.words() {
+		b.WriteString(" " + w)
 	}
 	for _, choice := range v.choices() {
 		words := make([]string, len(choice))

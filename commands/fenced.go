@@ -7,7 +7,7 @@ import (
 
 func fencedVerb() *Verb {
 	return &Verb{
-		Name: "fenced", Arity: -3, Flags: []string{"write", "noscript", "movablekeys"}, Keyed: true, Wraps: true, Group: "lock", Since: since,
+		Name: "fenced", Arity: -3, Flags: []string{"write", "noscript", "movablekeys"}, keys: oneKey, Wraps: true, Group: "lock", Since: since,
 		Summary: "Runs a command only if this owner holds the lock, which Redis checks in the same atomic step.",
 		Options: []Option{optRead, optWrite, optOwner}, run: runFenced,
 	}

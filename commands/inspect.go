@@ -19,13 +19,24 @@ func runInfo(c Client, args [][]byte, out []byte) []byte {
 	if err != nil {
 		return appendFailure(out, c.Proto(), err)
 	}
-	m := mapping{out: resp.AppendMap(out, c.Proto(), 5), proto: c.Proto()}
+	fields := 5
+	if in.Nodes != nil {
+		fields++
+	}
+	m := mapping{out: resp.AppendMap(out, c.Proto(), fields), proto: c.Proto()}
 	m.text("kind", in.Kind)
 	m.number("ttl-ms", in.TTL)
 	m.key("holders")
 	m.out = resp.AppendArray(m.out, len(in.Holders))
 	for _, h := range in.Holders {
 		m.holder(h)
+	}
+	if in.Nodes != nil {
+		m.key("nodes")
+		m.out = resp.AppendArray(m.out, len(in.Nodes))
+		for _, n := range in.Nodes {
+			m.node(n)
+		}
 	}
 	m.key("waiting")
 	m.out = resp.AppendMap(m.out, m.proto, 2)
@@ -112,6 +123,27 @@ func (m *mapping) holder(h lock.Holder) {
 	m.renewal(h)
 }
 
+// node appends one node of a quorum: how it is, and what it has of the lock if it answered.
+func (m *mapping) node(n lock.NodeInfo) {
+	if n.State != "up" {
+		m.out = resp.AppendMap(m.out, m.proto, 3)
+		m.text("name", n.Name)
+		m.text("state", n.State)
+		m.text("trouble", n.Trouble)
+		return
+	}
+	m.out = resp.AppendMap(m.out, m.proto, 5)
+	m.text("name", n.Name)
+	m.text("state", n.State)
+	m.text("kind", n.Has.Kind)
+	m.number("ttl-ms", n.Has.TTL)
+	m.key("owners")
+	m.out = resp.AppendArray(m.out, len(n.Has.Holders))
+	for _, h := range n.Has.Holders {
+		m.out = resp.AppendBulkString(m.out, h.Owner)
+	}
+}
+
 func (m *mapping) connection(h lock.Holder) {
 	m.number("client-id", h.ClientID)
 	m.text("addr", h.Addr)
@@ -139,7 +171,11 @@ func (m *mapping) entry(e lock.Entry) {
 	}
 	m.text("key", e.Key)
 	m.number("db", int64(e.DB))
-	m.text("kind", e.Kind.String())
+	kind := e.Kind.String()
+	if e.Fair {
+		kind = "fair"
+	}
+	m.text("kind", kind)
 	m.text("owner", e.Owner)
 	m.connection(e.Holder)
 	if e.Waiting {

@@ -31,32 +31,37 @@ const since = "0.1.0"
 func verbs() []*Verb {
 	return []*Verb{
 		{
-			Name: "lock", Arity: -2, Flags: []string{"write", "noscript", "blocking"}, Keyed: true, Group: "lock", Since: since,
+			Name: "lock", Arity: -2, Flags: []string{"write", "noscript", "blocking"}, keys: oneKey, Group: "lock", Since: since,
 			Summary: "Takes a lock, or enters it once more; nil when somebody else holds it.",
 			Options: []Option{optBlock, optEX, optPX, optOwner, optSelf, optOnce, optFence, optReplicas}, run: acquire("lock", lock.Plain),
 		},
 		{
-			Name: "rlock", Arity: -2, Flags: []string{"write", "noscript", "blocking"}, Keyed: true, Group: "lock", Since: since,
+			Name: "fairlock", Arity: -2, Flags: []string{"write", "noscript", "blocking"}, keys: oneKey, Group: "lock", Since: since,
+			Summary: "Takes a lock as LOCK does, but waits for it in a queue: first come, first served, across all proxies.",
+			Options: []Option{optBlock, optEX, optPX, optOwner, optSelf, optOnce, optFence, optReplicas}, run: acquire("fairlock", lock.Plain),
+		},
+		{
+			Name: "rlock", Arity: -2, Flags: []string{"write", "noscript", "blocking"}, keys: oneKey, Group: "lock", Since: since,
 			Summary: "Takes a read lock, which other readers may hold too, or enters it once more; nil when somebody else writes.",
 			Options: []Option{optBlock, optEX, optPX, optOwner, optSelf, optOnce, optReplicas}, run: acquire("rlock", lock.Read),
 		},
 		{
-			Name: "wlock", Arity: -2, Flags: []string{"write", "noscript", "blocking"}, Keyed: true, Group: "lock", Since: since,
+			Name: "wlock", Arity: -2, Flags: []string{"write", "noscript", "blocking"}, keys: oneKey, Group: "lock", Since: since,
 			Summary: "Takes a write lock, or enters it once more; nil when somebody else reads or writes.",
 			Options: []Option{optBlock, optEX, optPX, optOwner, optSelf, optOnce, optFence, optReplicas}, run: acquire("wlock", lock.Write),
 		},
 		{
-			Name: "unlock", Arity: -2, Flags: []string{"write", "noscript"}, Keyed: true, Group: "lock", Since: since,
+			Name: "unlock", Arity: -2, Flags: []string{"write", "noscript"}, keys: oneKey, Group: "lock", Since: since,
 			Summary: "Gives back one hold of a lock: 1 when it is now free of this owner, 0 when the owner still holds it.",
 			Options: []Option{optRead, optWrite, optOwner, optAll, optForce}, run: runUnlock,
 		},
 		{
-			Name: "renew", Arity: -2, Flags: []string{"write", "noscript"}, Keyed: true, Group: "lock", Since: since,
+			Name: "renew", Arity: -2, Flags: []string{"write", "noscript"}, keys: oneKey, Group: "lock", Since: since,
 			Summary: "Sets the lease of a lock that is held anew; without EX or PX the watchdog renews it from now on.",
 			Options: []Option{optEX, optPX, optRead, optWrite, optOwner}, run: runRenew,
 		},
 		{
-			Name: "lockinfo", Arity: 2, Flags: []string{"readonly", "noscript"}, Keyed: true, Group: "lock", Since: since,
+			Name: "lockinfo", Arity: 2, Flags: []string{"readonly", "noscript"}, keys: oneKey, Group: "lock", Since: since,
 			Summary: "Tells who holds a lock, until when, and who waits.", run: runInfo,
 		},
 		{
@@ -65,6 +70,8 @@ func verbs() []*Verb {
 			Options: []Option{optAnyOwner, optMatch}, run: runList,
 		},
 		fencedVerb(),
+		multilockVerb(),
+		multiunlockVerb(),
 	}
 }
 
@@ -73,23 +80,29 @@ func acquire(verb string, kind lock.Kind) func(c Client, args [][]byte, out []by
 	return func(c Client, args [][]byte, out []byte) []byte { return runAcquire(c, table[verb], kind, args, out) }
 }
 
-func runAcquire(c Client, v *Verb, kind lock.Kind, args [][]byte, out []byte) []byte {
-	g, err := parse(v.Options, args[2:])
+// lockRequest reads the options of a verb that takes locks; the key is still to be said.
+func lockRequest(c Client, v *Verb, kind lock.Kind, options [][]byte) (lock.Request, error) {
+	g, err := parse(v.Options, options)
 	if err == nil && g.has("ONCE") && !g.has("OWNER") && !g.has("SELF") {
 		// On a pooled connection two threads would both be "the owner that holds already".
 		err = errSyntax
 	}
+	return lock.Request{
+		DB: c.DB(), Kind: kind, Fair: v.Name == "fairlock", Blocks: g.has("BLOCK"), Block: g.numbers["BLOCK"],
+		Lease: lease(g), Owner: g.words["OWNER"], Self: g.has("SELF"), Once: g.has("ONCE"),
+		Fence: g.has("FENCE"), Replicas: g.numbers["REPLICAS"],
+	}, err
+}
+
+func runAcquire(c Client, v *Verb, kind lock.Kind, args [][]byte, out []byte) []byte {
+	r, err := lockRequest(c, v, kind, args[2:])
 	if err != nil {
 		return appendSyntax(out, err)
 	}
 	if err := c.May(args[1], true); err != nil {
 		return appendFailure(out, c.Proto(), err)
 	}
-	r := lock.Request{
-		DB: c.DB(), Key: string(args[1]), Kind: kind, Blocks: g.has("BLOCK"), Block: g.numbers["BLOCK"],
-		Lease: lease(g), Owner: g.words["OWNER"], Self: g.has("SELF"), Once: g.has("ONCE"),
-		Fence: g.has("FENCE"), Replicas: g.numbers["REPLICAS"],
-	}
+	r.Key = string(args[1])
 	var grant lock.Grant
 	if r.Blocks {
 		c.Wait(func(ctx context.Context) {

@@ -1,0 +1,93 @@
+package commands
+
+import (
+	"context"
+	"errors"
+
+	"github.com/lockproxy/lockproxy/internal/lock"
+	"github.com/lockproxy/lockproxy/proto/resp"
+)
+
+func multilockVerb() *Verb {
+	return &Verb{
+		Name: "multilock", Arity: -3, Flags: []string{"write", "noscript", "blocking", "movablekeys"}, keys: countedKeys, Group: "lock", Since: since,
+		Summary: "Takes several locks, all or none; nil when somebody else holds one of them.",
+		Options: []Option{optBlock, optEX, optPX, optOwner, optSelf, optOnce, optFence, optReplicas}, run: runMultilock,
+	}
+}
+
+func multiunlockVerb() *Verb {
+	return &Verb{
+		Name: "multiunlock", Arity: -3, Flags: []string{"write", "noscript", "movablekeys"}, keys: countedKeys, Group: "lock", Since: since,
+		Summary: "Gives back one hold of each of several locks: the number of those that are now free of this owner.",
+		Options: []Option{optOwner}, run: runMultiunlock,
+	}
+}
+
+// mayAll asks Redis whether this client may write every one of the keys.
+func mayAll(c Client, keys [][]byte) error {
+	for _, key := range keys {
+		if err := c.May(key, true); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func names(keys [][]byte) []string {
+	out := make([]string, len(keys))
+	for i, key := range keys {
+		out[i] = string(key)
+	}
+	return out
+}
+
+func runMultilock(c Client, args [][]byte, out []byte) []byte {
+	v := table["multilock"]
+	keys, rest, _ := v.split(args) // Run has looked at the error
+	r, err := lockRequest(c, v, lock.Plain, rest)
+	if err != nil {
+		return appendSyntax(out, err)
+	}
+	if err := mayAll(c, keys); err != nil {
+		return appendFailure(out, c.Proto(), err)
+	}
+	var grants []lock.Grant
+	if r.Blocks {
+		c.Wait(func(ctx context.Context) {
+			if grants, err = c.Locks().MultiLock(ctx, names(keys), r); errors.Is(err, context.Canceled) {
+				err = context.Cause(ctx)
+			}
+		})
+	} else {
+		grants, err = c.Locks().MultiLock(context.Background(), names(keys), r)
+	}
+	switch {
+	case err != nil:
+		return appendFailure(out, c.Proto(), err)
+	case !r.Fence:
+		return resp.AppendSimple(out, "OK")
+	}
+	out = resp.AppendArray(out, len(grants))
+	for _, g := range grants {
+		out = resp.AppendInt(out, g.Token)
+	}
+	return out
+}
+
+func runMultiunlock(c Client, args [][]byte, out []byte) []byte {
+	v := table["multiunlock"]
+	keys, rest, _ := v.split(args)
+	g, err := parse(v.Options, rest)
+	if err != nil {
+		return appendSyntax(out, err)
+	}
+	if err := mayAll(c, keys); err != nil {
+		return appendFailure(out, c.Proto(), err)
+	}
+	freed, err := c.Locks().MultiUnlock(context.Background(), names(keys), lock.UnlockRequest{DB: c.DB(), Owner: g.words["OWNER"]})
+	if err != nil {
+		return appendFailure(out, c.Proto(), err)
+	}
+	return resp.AppendInt(out, freed)
+}

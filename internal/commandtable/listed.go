@@ -1,0 +1,58 @@
+package commandtable
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/lockproxy/lockproxy/proto/resp"
+)
+
+// Listed is what Redis' reply to COMMAND, or COMMAND INFO, tells: which names change nothing, and which may block, modules' and subcommands
+// included.
+func Listed(reply []byte) []*Command {
+	all, ok := resp.ParseReply(reply)
+	if !ok {
+		return nil
+	}
+	var learned []*Command
+	for _, entry := range all.Elems {
+		c := learnCommand(entry)
+		if c == nil {
+			continue
+		}
+		learned = append(learned, c)
+		if len(entry.Elems) < 10 {
+			continue
+		}
+		for _, sub := range entry.Elems[9].Elems {
+			if c := learnCommand(sub); c != nil {
+				learned = append(learned, c)
+			}
+		}
+	}
+	return learned
+}
+
+// learnCommand reads one entry; nil: there is no such command.
+func learnCommand(entry resp.Reply) *Command {
+	if len(entry.Elems) < 3 {
+		return nil
+	}
+	c := &Command{Name: strings.ToLower(string(entry.Elems[0].Text)), Arity: integerOf(entry.Elems[1])}
+	c.Told = readTold(c.Name, entry)
+	for _, flag := range entry.Elems[2].Elems {
+		switch string(flag.Text) {
+		case "readonly":
+			c.ReadOnly = true
+		case "blocking":
+			c.Pin = PinBlock
+		}
+	}
+	return c
+}
+
+// integerOf is a small integer of a reply.
+func integerOf(r resp.Reply) int {
+	n, _ := strconv.Atoi(string(r.Text))
+	return n
+}

@@ -1,0 +1,184 @@
+package commandtable
+
+import "strings"
+
+// The rows of the table, each with the note that docs/COMMANDS.md gives for it: a test wants one of every row.
+
+const (
+	transaction  = "A transaction is state of the connection. Lock verbs, AUTH, HELLO, CLIENT KILL, UNBLOCK and REPLY are errors within one, and abort it."
+	subscription = "Subscriptions are state of the connection. It is given back when the last one ends."
+	mayWait      = "It may wait, and would hold up everybody else's commands."
+	waitsIfTold  = "With BLOCK it may wait, and is sent on a connection of the client's own."
+	lastWrite    = "Redis counts what the command's own connection wrote last. A WAIT of this proxy's own goes ahead of it, so that all writes before count, those on the shared connection too."
+	replication  = "It turns the connection into a replica's."
+	kinOnly      = "Redis' kin only: it changes the connection."
+	scripts      = "It never waits with, or holds up, ordinary commands: a script that is not known to be quick has a connection alone. It cannot change the connection. A NOSCRIPT is healed if the body has come by."
+	functions    = "It never waits with, or holds up, ordinary commands: a function that is not known to be quick has a connection alone. It cannot change the connection."
+	nodeOnly     = "As a Redis that is no cluster, in whose place lockproxy stands, whatever is upstream; with `--present cluster` as a cluster's only node."
+	addedVerbs   = "Redis' answer with the lock verbs added."
+)
+
+// Commands that would leave a shared connection in another state, answer with anything but one reply, block it or
+// take it over run on a connection of the client's own, or are answered here, or are refused: a shifted or foreign
+// reply would reach the wrong client.
+var (
+	stateful = []Command{
+		{Name: "multi", Pin: PinMulti, Note: transaction},
+		{Name: "exec", Pin: PinExec, Note: transaction},
+		{Name: "discard", Pin: PinDiscard, Note: transaction},
+		{Name: "watch", Pin: PinWatch, Note: "Watched keys are state of the connection."},
+		{Name: "unwatch", Pin: PinUnwatch, Note: "Watched keys are state of the connection."},
+		{Name: "subscribe", Pin: PinSubscribe, Note: subscription},
+		{Name: "unsubscribe", Pin: PinSubscribe, Note: subscription},
+		{Name: "psubscribe", Pin: PinSubscribe, Note: subscription},
+		{Name: "punsubscribe", Pin: PinSubscribe, Note: subscription},
+		{Name: "ssubscribe", Pin: PinSubscribe, Note: subscription},
+		{Name: "sunsubscribe", Pin: PinSubscribe, Note: subscription},
+		{Name: "blpop", Pin: PinBlock, Note: mayWait},
+		{Name: "brpop", Pin: PinBlock, Note: mayWait},
+		{Name: "brpoplpush", Pin: PinBlock, Note: mayWait},
+		{Name: "blmove", Pin: PinBlock, Note: mayWait},
+		{Name: "blmpop", Pin: PinBlock, Note: mayWait},
+		{Name: "bzpopmin", Pin: PinBlock, Note: mayWait},
+		{Name: "bzpopmax", Pin: PinBlock, Note: mayWait},
+		{Name: "bzmpop", Pin: PinBlock, Note: mayWait},
+		{Name: "xread", Note: waitsIfTold, waits: &Command{Name: "xread", Note: mayWait, Pin: PinBlock, ReadOnly: true}},
+		{Name: "xreadgroup", Note: waitsIfTold, waits: &Command{Name: "xreadgroup", Note: mayWait, Pin: PinBlock}},
+		{Name: "wait", Pin: PinWait, Note: lastWrite},
+		{Name: "waitaof", Pin: PinWait, Note: lastWrite},
+		{Name: "client|tracking", Pin: PinTracking, Note: "Tracked keys are state of the connection. REDIRECT takes the CLIENT ID of a client of this proxy; a `tracking-redir-broken` push has Redis' number."},
+	}
+
+	// Refused unless --allow names them.
+	optional = []Command{
+		{Name: "monitor", Pin: PinMonitor, Note: "It shows everybody's commands."},
+		{Name: "debug", Pin: PinAlone, Note: "It can stop or crash Redis."},
+	}
+
+	refused = []Command{
+		{Name: "sync", Note: replication},
+		{Name: "psync", Note: replication},
+		{Name: "replconf", Note: "Of the replication protocol: REPLCONF ACK has no reply."},
+		{Name: "cluster|syncslots", Note: "Redis' kin only: it takes the connection over."},
+		{Name: "rreplay", Note: kinOnly},
+		{Name: "dfly", Note: kinOnly},
+		{Name: "script|debug", Note: "An interactive session with Redis' script debugger."},
+		{Name: "client|import-source", Note: kinOnly},
+	}
+
+	answered = []Command{
+		{Name: "auth", Barred: true, Arity: -2, Open: true, Here: true, Note: "Redis decides, on another connection."},
+		{Name: "hello", Barred: true, Arity: -1, Open: true, Here: true,
+			Note: "Redis' answer, with the connection's `id` here, `mode` standalone and `role` master."},
+		{Name: "select", Arity: 2, Here: true, Note: "The client goes on on that database's shared connection. No difference."},
+		{Name: "reset", Always: true, Arity: 1, Open: true, Here: true, Note: "It also releases the connection's locks."},
+		{Name: "quit", Always: true, Open: true, Here: true, Note: "It also releases the connection's locks."},
+		{Name: "post", Always: true, Open: true, Here: true, Note: "Not a command: the start of an HTTP request. As Redis does, the client is closed."},
+		{Name: "host:", Always: true, Open: true, Here: true, Note: "Not a command: a line of an HTTP request. As Redis does, the client is closed."},
+		{Name: "readonly", Arity: 1, Here: true, Note: nodeOnly},
+		{Name: "readwrite", Arity: 1, Here: true, Note: nodeOnly},
+		{Name: "asking", Arity: 1, Here: true, Note: nodeOnly},
+		{Name: "cluster", Arity: -2, Here: true, Note: nodeOnly},
+		{Name: "script|kill", Open: true, Here: true, Note: "Redis', asked on another connection: the one that runs the script does not listen."},
+		{Name: "function|kill", Open: true, Here: true, Note: "Redis', asked on another connection: the one that runs the function does not listen."},
+		{Name: "info", Open: true, Here: true, Note: "Redis' answer, with a section `# Lockproxy` added, and not of a cluster's node. Its `# Clients` are Redis' own clients, of which this proxy is a few."},
+		{Name: "client", Arity: -2, Open: true, Here: true, Note: "Subcommands that are not listed here are unknown."},
+		{Name: "client|id", Arity: 2, Here: true, Probe: []string{"CLIENT", "ID"},
+			Note: "The connection's number at this proxy. Within a transaction it is Redis'."},
+		{Name: "client|setname", Arity: 3, Here: true, Probe: []string{"CLIENT", "SETNAME", " "},
+			Note: "The name is kept here, and given to the client's own connection when it has one."},
+		{Name: "client|getname", Arity: 2, Here: true, Probe: []string{"CLIENT", "GETNAME"}, Note: "No difference."},
+		{Name: "client|setinfo", Arity: 4, Here: true, Probe: []string{"CLIENT", "SETINFO", " ", " "},
+			Note: "As of Redis 7.2, whatever is upstream. A connection with a `lib-name` may come from a pool: see OWNERREQUIRED."},
+		{Name: "client|capa", Arity: -3, Here: true,
+			Note: "As of Valkey 8. The only capability known is `lock-lost`: the client takes the push of a lost lock."},
+		{Name: "client|info", Arity: 2, Here: true, Probe: []string{"CLIENT", "INFO"}, Note: "See CLIENT LIST."},
+		{Name: "client|list", Arity: -2, Here: true,
+			Note: "This proxy's clients in Redis' fields. Memory and buffers are 0, but for `qbuf` of the client that asks; flags `d`, `u`, `c` and `R` are not shown, `lib-name` and `lib-ver` once given."},
+		{Name: "client|kill", Arity: -3, Barred: true, Here: true,
+			Note: "Among this proxy's clients, with all filters of Redis 7.4. Locks of a killed client are not released: they run out."},
+		{Name: "client|pause", Arity: -3, Here: true, Note: "Redis is asked on a connection apart, and pauses all of its clients, of whatever proxy. While it pauses writes, each client here has a connection of its own."},
+		{Name: "client|unpause", Arity: 2, Here: true, Note: "Redis is asked on a connection apart, which nothing holds up."},
+		{Name: "client|unblock", Arity: -3, Barred: true, Here: true, Note: "Among this proxy's clients. It also ends the wait of a lock verb."},
+		{Name: "client|reply", Arity: 3, Barred: true, Here: true, Probe: []string{"CLIENT", "REPLY", " "},
+			Note: "The replies are kept back here. No difference."},
+		{Name: "client|no-evict", Arity: 3, Here: true, Probe: []string{"CLIENT", "NO-EVICT", " "},
+			Note: "Only shown in CLIENT LIST: it is this proxy's connections that Redis might evict."},
+		{Name: "client|no-touch", Arity: 3, Here: true, Probe: []string{"CLIENT", "NO-TOUCH", " "},
+			Note: "Only shown in CLIENT LIST: what the client reads counts as used."},
+		{Name: "client|getredir", Arity: 2, Here: true, Note: "Redis' answer, the number being this proxy's."},
+		{Name: "client|trackinginfo", Arity: 2, Here: true, Note: "Redis' answer, the number in `redirect` being this proxy's."},
+		{Name: "client|help", Arity: 2, Here: true, Note: "Redis' text, in its version, with CAPA added."},
+		// Redis itself refuses the unauthenticated here: what it answers is only added to.
+		{Name: "command", Open: true, Here: true, Note: addedVerbs},
+		{Name: "command|count", Open: true, Here: true, Note: addedVerbs},
+		{Name: "command|info", Open: true, Here: true, Note: addedVerbs},
+		{Name: "command|docs", Open: true, Here: true, Note: addedVerbs},
+		{Name: "command|list", Open: true, Here: true, Note: addedVerbs + " Of the filters they fit PATTERN only."},
+		{Name: "command|getkeys", Open: true, Here: true, Note: "Redis' answer; of a lock verb, the keys are told here."},
+		{Name: "command|getkeysandflags", Open: true, Here: true, Note: "Redis' answer; of a lock verb, the keys are told here."},
+	}
+
+	// Subcommands that go to Redis, of a command whose others do not.
+	passed = []Command{
+		{Name: "client|caching", ReadOnly: true, Note: "To the client's own connection while it is tracking, where it means something."},
+		{Name: "command|help", ReadOnly: true, Note: "Redis' text, in its version."},
+	}
+
+	// What is forwarded although it concerns more than data, by command: what there is to know. Redis' ACL says who may.
+	remarks = map[string]string{
+		"acl":            "Of Redis' users. ACL LOG shows this proxy's address.",
+		"bgrewriteaof":   "",
+		"bgsave":         "",
+		"config":         "Of Redis, not of this proxy. A changed requirepass holds here within seconds.",
+		"dbsize":         "",
+		"failover":       "The upstream becomes a replica, where Redis refuses writes and locks.",
+		"flushall":       "Locks are keys: they are gone, too, and their holders are told.",
+		"flushdb":        "Locks are keys: they are gone, too, and their holders are told.",
+		"function":       "",
+		"keys":           "Locks are keys, and seen.",
+		"lastsave":       "",
+		"latency":        "Of Redis. HISTOGRAM counts what this proxy sends, its lock scripts included.",
+		"lolwut":         "",
+		"memory":         "Of Redis.",
+		"module":         "A module's commands work as soon as it is loaded, by the flags it gives them.",
+		"object":         "",
+		"pfdebug":        "",
+		"pfselftest":     "",
+		"publish":        "",
+		"pubsub":         "Of Redis: the channels lock waiters listen on are among them.",
+		"replicaof":      "The upstream becomes a replica, where Redis refuses writes and locks.",
+		"restore-asking": "",
+		"role":           "Of Redis, which may be a replica.",
+		"save":           "While it runs, Redis answers nobody.",
+		"script":         "",
+		"shutdown":       "It ends Redis, not this proxy, which waits for it to come back.",
+		"slaveof":        "See REPLICAOF.",
+		"slowlog":        "Of Redis, lock scripts included; the clients' addresses are this proxy's.",
+		"spublish":       "",
+		"swapdb":         "Locks are keys: they change places, too, and their holders lose them.",
+	}
+)
+
+// scripted are the commands that are looked at on their way for the sake of scripts.
+var scripted = []Command{
+	{Name: "eval", Note: scripts, Script: RunsBody},
+	{Name: "eval_ro", Note: scripts, Script: RunsBody},
+	{Name: "evalsha", Note: scripts, Script: RunsSHA},
+	{Name: "evalsha_ro", Note: scripts, Script: RunsSHA},
+	{Name: "fcall", Note: functions, Script: RunsFunction},
+	{Name: "fcall_ro", Note: functions, Script: RunsFunction},
+	{Name: "script|load", Note: "The body is remembered, for a Redis that has lost it.", Script: LoadsScript},
+	{Name: "script|flush", Note: "What was remembered is forgotten, too. Lock scripts are loaded anew when next needed.", Script: FlushesScripts},
+}
+
+// About is the note of c; of learned ones, which have none, the remark on it, or that on all of CLUSTER.
+func (c *Command) About() string {
+	switch {
+	case c.Note != "":
+		return c.Note
+	case strings.HasPrefix(c.Name, "cluster|"):
+		return nodeOnly
+	}
+	return remarks[c.Name]
+}

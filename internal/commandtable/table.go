@@ -1,0 +1,188 @@
+// Package commandtable is what the proxy knows of commands: what each does to a connection, whether it is forwarded,
+// answered here or refused, and what Redis tells of those it has. Who answers them is the session's business.
+package commandtable
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+)
+
+// Command is what the proxy knows of one command name. A name it does not know is forwarded.
+type Command struct {
+	Name     string   // as Redis writes it: lower case, "client|kill"
+	Note     string   // for docs/COMMANDS.md: why it is not simply forwarded, or how the answer differs from Redis'
+	Arity    int      // of commands answered here, checked before anything else; 0: not checked
+	ReadOnly bool     // Redis says that it changes nothing
+	Open     bool     // may be run by clients that have not authenticated
+	Here     bool     // answered here; else forwarded
+	Probe    []string // a call that changes nothing, for which Redis would refuse those who may not run it
+	Pin      PinKind  // what it does to its connection
+	waits    *Command // what it is when called with BLOCK
+	Always   bool     // answered here in every state of the connection
+	Refusal  bool     // the answer is to say no
+	Line     string   // of a refusal: what it says
+	Script   ScriptKind
+	Barred   bool                // not to be queued in a transaction, and unknown to Redis or to be kept from it
+	Subs     map[string]*Command // by name in upper case; one that is missing is treated as the command itself
+	Told     *Told               // by Redis; nil: nothing
+}
+
+// Table is all commands that are not simply forwarded, and what Redis tells of those that are. It never changes:
+// what is learned makes a new one.
+type Table struct {
+	commands map[string]*Command
+	learned  bool // Redis has told all of its own: other names are strangers
+}
+
+// New puts together what is answered or refused here, verbs of the proxy's own, the operator's deny list, and what
+// Redis told of its own commands.
+func New(allow, deny []string, verbs, told []*Command) *Table {
+	t := &Table{commands: make(map[string]*Command, len(told)+len(answered)+len(stateful)), learned: len(told) > 0}
+	for _, c := range told {
+		c.Here = strings.HasPrefix(c.Name, "cluster|")
+		t.put(c)
+	}
+	for _, rows := range [][]Command{answered, scripted, stateful, passed} {
+		for _, c := range rows {
+			t.put(&c)
+		}
+	}
+	for _, c := range optional {
+		if !slices.ContainsFunc(allow, func(name string) bool { return strings.EqualFold(name, c.Name) }) {
+			c = *refusal(c.Name, "is off in lockproxy, --allow "+c.Name+" switches it on", c.Note)
+		}
+		t.put(&c)
+	}
+	for _, c := range refused {
+		t.put(refusal(c.Name, "is not supported by lockproxy", c.Note))
+	}
+	for _, v := range verbs {
+		t.put(v)
+	}
+	for _, name := range deny {
+		t.put(refusal(name, "is denied by lockproxy's --deny", ""))
+	}
+	return t
+}
+
+// put adds c, or replaces what stood for its name; "a|b" goes under "a".
+func (t *Table) put(c *Command) {
+	name, sub, isSub := strings.Cut(strings.ToUpper(c.Name), "|")
+	if !isSub {
+		if old := t.commands[name]; old != nil {
+			c.ReadOnly = c.ReadOnly || old.ReadOnly
+			c.takeOver(old)
+			if c.Name == "cluster" && !c.Refusal {
+				c.Subs = old.Subs
+			}
+		}
+		t.commands[name] = c
+		return
+	}
+	parent := t.commands[name]
+	if parent == nil {
+		parent = &Command{Name: strings.ToLower(name)}
+		t.commands[name] = parent
+	}
+	if parent.Subs == nil {
+		parent.Subs = make(map[string]*Command)
+	}
+	if old := parent.Subs[sub]; old != nil {
+		c.takeOver(old)
+	}
+	parent.Subs[sub] = c
+}
+
+// takeOver keeps what Redis told of the row that c replaces.
+func (c *Command) takeOver(old *Command) {
+	if c.Told == nil {
+		c.Told = old.Told
+	}
+	if c.waits != nil {
+		waits := *c.waits
+		waits.Told = c.Told
+		c.waits = &waits
+	}
+}
+
+// Find is what the table says of a call, nil if nothing. stranger: Redis has listed all of its own, and this is none.
+func (t *Table) Find(args [][]byte) (c *Command, stranger bool) {
+	if c = t.Lookup(args[0]); c == nil {
+		return nil, t.learned
+	}
+	return c.Of(args), false
+}
+
+// Learned says that Redis has told of its commands.
+func (t *Table) Learned() bool { return t.learned }
+
+// Lookup is what the table says of a command, nil if nothing.
+func (t *Table) Lookup(name []byte) *Command { return lookUp(t.commands, name) }
+
+// All calls f for every command and subcommand there is something to say of, in no order.
+func (t *Table) All(f func(c *Command)) {
+	for _, c := range t.commands {
+		f(c)
+		for _, sub := range c.Subs {
+			f(sub)
+		}
+	}
+}
+
+// Of is c, or the subcommand or variant of it, of a call.
+func (c *Command) Of(args [][]byte) *Command {
+	if c.Subs != nil && len(args) > 1 {
+		if sub := lookUp(c.Subs, args[1]); sub != nil {
+			c = sub
+		}
+	}
+	if c.waits != nil && blocks(args) {
+		c = c.waits
+	}
+	return c
+}
+
+// LongestName is how many bytes a name may have: longer ones are nobody's.
+const LongestName = 64
+
+// lookUp finds a name in any letter case without allocating.
+func lookUp(in map[string]*Command, name []byte) *Command {
+	var upper [LongestName]byte
+	if len(name) > len(upper) {
+		return nil
+	}
+	for i, b := range name {
+		if 'a' <= b && b <= 'z' {
+			b -= 'a' - 'A'
+		}
+		upper[i] = b
+	}
+	return in[string(upper[:len(name)])]
+}
+
+func refusal(name, why, note string) *Command {
+	line := "ERR '" + strings.ReplaceAll(strings.ToUpper(name), "|", " ") + "' " + why
+	return &Command{Name: strings.ToLower(name), Note: note, Refusal: true, Line: line, Open: true, Barred: true, Here: true}
+}
+
+// blocks says whether XREAD or XREADGROUP is called with BLOCK. Options it does not know are passed over one word at a
+// time: a BLOCK too many only takes a connection of its own.
+func blocks(args [][]byte) bool {
+	for i := 1; i < len(args); i++ {
+		switch {
+		case is(args[i], "STREAMS"):
+			return false
+		case is(args[i], "GROUP"):
+			i += 2
+		case is(args[i], "BLOCK"):
+			return true
+		}
+	}
+	return false
+}
+
+func is(word []byte, keyword string) bool { return bytes.EqualFold(word, []byte(keyword)) }
+
+// ArityFits says whether a call of n words fits Redis' arity: so many, or at least so many if it is negative; 0: any.
+func ArityFits(arity, n int) bool { return arity == n || arity < 0 && n >= -arity || arity == 0 }

@@ -1,0 +1,248 @@
+package commandtable
+
+import (
+	"bytes"
+	"strconv"
+
+	"github.com/lockproxy/lockproxy/proto/resp"
+)
+
+// Told is what Redis' COMMAND says of a command, beside what this proxy goes by on one node. It does not change.
+type Told struct {
+	Flags, Tips       []string
+	first, last, step int // of keys, in the words of a call; first 0: none there
+	specs             []keySpec
+	movable           bool // first, last and step do not tell all
+	sorts             bool // SORT, whose specification leaves out what it stores into
+}
+
+// keySpec is one of Redis' key specifications: where the search begins, and what is found from there.
+type keySpec struct {
+	index   int    // the word it begins at, when
+	keyword string // is empty; else behind this word, looked for from
+	from    int    // on; negative: from the end backwards
+
+	keynum          bool // the number of keys is in the call
+	last, limit     int  // of a range
+	number, firstAt int  // of keynum: where the number is, and the first key, from the beginning
+	step            int
+	unknown         bool // Redis cannot say where they are, or not of all
+}
+
+// readTold reads an entry of COMMAND; nil: there is not enough of it.
+func readTold(name string, entry resp.Reply) *Told {
+	if len(entry.Elems) < 6 {
+		return nil
+	}
+	t := &Told{Flags: texts(entry.Elems[2]), first: signed(entry.Elems[3]), last: signed(entry.Elems[4]), step: signed(entry.Elems[5]),
+		sorts: name == "sort" || name == "sort_ro"}
+	for _, flag := range t.Flags {
+		t.movable = t.movable || flag == "movablekeys"
+	}
+	if len(entry.Elems) < 9 { // before Redis 7
+		return t
+	}
+	t.Tips = texts(entry.Elems[7])
+	for _, e := range entry.Elems[8].Elems {
+		t.specs = append(t.specs, readSpec(e))
+	}
+	return t
+}
+
+func readSpec(e resp.Reply) (k keySpec) {
+	begin, find := field(e, "begin_search"), field(e, "find_keys")
+	for _, flag := range texts(field(e, "flags")) {
+		k.unknown = k.unknown || flag == "incomplete"
+	}
+	how := field(begin, "spec")
+	switch string(field(begin, "type").Text) {
+	case "index":
+		k.index = signed(field(how, "index"))
+	case "keyword":
+		k.keyword, k.from = string(field(how, "keyword").Text), signed(field(how, "startfrom"))
+	default:
+		k.unknown = true
+	}
+	how = field(find, "spec")
+	switch string(field(find, "type").Text) {
+	case "range":
+		k.last, k.step, k.limit = signed(field(how, "lastkey")), signed(field(how, "keystep")), signed(field(how, "limit"))
+	case "keynum":
+		k.keynum = true
+		k.number, k.firstAt, k.step = signed(field(how, "keynumidx")), signed(field(how, "firstkey")), signed(field(how, "keystep"))
+	default:
+		k.unknown = true
+	}
+	k.unknown = k.unknown || k.step < 1
+	return k
+}
+
+// Keys appends to dst which words of a call are keys. Not known: only Redis can tell, by COMMAND GETKEYS. A call that
+// does not fit has no keys: any Redis says what is wrong with it.
+func (t *Told) Keys(args [][]byte, dst []int) (keys []int, known bool) {
+	switch {
+	case t.sorts:
+		return sortKeys(args, dst), true
+	case len(t.specs) == 0 && t.movable:
+		return dst, false
+	case len(t.specs) == 0:
+		if t.first == 0 || t.step < 1 {
+			return dst, true
+		}
+		last := t.last
+		if last < 0 {
+			last += len(args)
+		}
+		return append(dst, span(t.first, last, t.step, len(args))...), true
+	}
+	none := dst
+	for i := range t.specs {
+		k := &t.specs[i]
+		if k.unknown {
+			return none, false
+		}
+		at, there := k.begin(args)
+		if !there {
+			continue
+		}
+		from, to, fits := k.reach(args, at)
+		if !fits {
+			return none, true
+		}
+		for ; from <= to; from += k.step {
+			dst = append(dst, from)
+		}
+	}
+	return dst, true
+}
+
+// begin is the word the keys are reckoned from; false: the call has none of these.
+func (k *keySpec) begin(args [][]byte) (at int, there bool) {
+	if k.keyword == "" {
+		return k.index, true
+	}
+	from, step := k.from, 1
+	if from < 0 {
+		from, step = len(args)+from, -1
+	}
+	for i := from; i > 0 && i < len(args); i += step {
+		if is(args[i], k.keyword) {
+			return i + 1, true
+		}
+	}
+	return 0, false
+}
+
+// reach is the first and the last key; false: the call does not fit.
+func (k *keySpec) reach(args [][]byte, at int) (from, to int, fits bool) {
+	if k.keynum {
+		if at+k.number >= len(args) {
+			return 0, 0, false
+		}
+		n := leading(args[at+k.number])
+		if n < 0 || n > len(args) {
+			return 0, 0, false
+		}
+		from = at + k.firstAt
+		to = from + (n-1)*k.step
+		return from, to, to < len(args)
+	}
+	switch {
+	case k.last >= 0:
+		to = at + k.last
+	case k.limit > 1:
+		to = at + (len(args)-at)/k.limit + k.last
+	default:
+		to = len(args) + k.last
+	}
+	return at, to, to < len(args)
+}
+
+// leading is the number a word begins with, as C's atoi has it, by which Redis goes; -1 when it is none above zero.
+func leading(word []byte) int {
+	word = bytes.TrimLeft(word, " \t\n\v\f\r")
+	word = bytes.TrimPrefix(word, []byte("+"))
+	end := 0
+	for end < len(word) && end < 9 && '0' <= word[end] && word[end] <= '9' {
+		end++
+	}
+	n, err := strconv.Atoi(string(word[:end]))
+	if err != nil {
+		return -1
+	}
+	return n
+}
+
+// span is from, from+step … up to last, if they are words of the call.
+func span(from, last, step, words int) (at []int) {
+	if last >= words {
+		return nil
+	}
+	for ; from <= last; from += step {
+		at = append(at, from)
+	}
+	return at
+}
+
+// sortKeys are those of SORT: the key, and the one it stores into, the last STORE counting.
+func sortKeys(args [][]byte, dst []int) []int {
+	if len(args) < 2 {
+		return dst
+	}
+	store := 0
+	for i := 2; i < len(args); i++ {
+		switch {
+		case is(args[i], "LIMIT"):
+			i += 2
+		case is(args[i], "GET"), is(args[i], "BY"):
+			i++
+		case is(args[i], "STORE") && i+1 < len(args):
+			i++
+			store = i
+		}
+	}
+	if dst = append(dst, 1); store > 0 {
+		dst = append(dst, store)
+	}
+	return dst
+}
+
+// Named finds in a call the keys that COMMAND GETKEYS has named, in their order.
+func Named(reply []byte, args [][]byte, dst []int) []int {
+	r, ok := resp.ParseReply(reply)
+	if !ok || r.Kind == '-' {
+		return dst
+	}
+	at := 1
+	for _, key := range r.Elems {
+		for i := at; i < len(args); i++ {
+			if bytes.Equal(args[i], key.Text) {
+				dst, at = append(dst, i), i+1
+				break
+			}
+		}
+	}
+	return dst
+}
+
+// field is what stands behind a name in a map, or in an array that stands for one.
+func field(r resp.Reply, name string) resp.Reply {
+	for i := 0; i+1 < len(r.Elems); i += 2 {
+		if string(r.Elems[i].Text) == name {
+			return r.Elems[i+1]
+		}
+	}
+	return resp.Reply{}
+}
+
+func texts(r resp.Reply) (all []string) {
+	for _, e := range r.Elems {
+		all = append(all, string(e.Text))
+	}
+	return all
+}
+
+func signed(r resp.Reply) int {
+	n, _ := strconv.Atoi(string(r.Text))
+	return n
+}

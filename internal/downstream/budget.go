@@ -1,0 +1,122 @@
+package downstream
+
+import (
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/telemetry"
+)
+
+const (
+	freeBytes = 64 << 10 // of each client that cost nothing: most clients never touch a budget
+	drawStep  = 64 << 10 // what is drawn at a time, so that a long command does so seldom
+	logEvery  = time.Second
+)
+
+// budget bounds what all clients together make this process hold of one thing. When it is exhausted the clients with the
+// most go first, as with Redis' maxmemory-clients.
+type budget struct {
+	limit   int    // bytes; 0: no bound
+	what    string // for the log
+	log     *slog.Logger
+	bytes   *telemetry.Gauge
+	dropped *telemetry.Counter
+	drawn   atomic.Int64 // used, for those who only look
+
+	mu       sync.Mutex // guards what follows, and the accounts but for their shown
+	used     int
+	accounts map[*account]struct{} // that have drawn
+	quiet    time.Time             // nothing is logged before
+	unlogged int
+}
+
+// account is what one client has drawn from a budget.
+type account struct {
+	shown int // what its owner said last; the owner's alone
+	bytes int
+	gone  bool // has been dropped and draws no more
+	drop  func(why string)
+	addr  string
+}
+
+// set notes that the client of a holds n bytes now. Whoever is dropped for it, the caller's client included, has been
+// told so on return. It blocks on no client.
+func (b *budget) set(a *account, n int) {
+	if n <= freeBytes {
+		n = 0
+	}
+	n = (n + drawStep - 1) / drawStep * drawStep
+	if n == a.shown || b.limit == 0 {
+		return
+	}
+	a.shown = n
+	for _, v := range b.draw(a, n) {
+		v.drop("over " + b.what)
+	}
+}
+
+// draw books n for a and returns who must go.
+func (b *budget) draw(a *account, n int) (victims []*account) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if a.gone {
+		return nil
+	}
+	b.book(a, n)
+	for b.used > b.limit {
+		v := b.largest()
+		b.note(v)
+		b.book(v, 0)
+		v.gone = true
+		victims = append(victims, v)
+	}
+	return victims
+}
+
+// book is called with mu held.
+func (b *budget) book(a *account, n int) {
+	more := n - a.bytes
+	a.bytes = n
+	b.used += more
+	b.drawn.Store(int64(b.used))
+	b.bytes.Add(int64(more))
+	if n > 0 {
+		b.accounts[a] = struct{}{}
+	} else {
+		delete(b.accounts, a)
+	}
+}
+
+func (b *budget) largest() (most *account) {
+	for a := range b.accounts {
+		if most == nil || a.bytes > most.bytes {
+			most = a
+		}
+	}
+	return most
+}
+
+// note counts a dropped client, and logs it unless another has been logged just before.
+func (b *budget) note(v *account) {
+	b.dropped.Add(1)
+	b.unlogged++
+	now := time.Now()
+	if now.Before(b.quiet) {
+		return
+	}
+	b.log.Warn("clients dropped, the largest first: "+b.what+" is reached", "client", v.addr, "bytes", v.bytes, "clients", b.unlogged)
+	b.quiet, b.unlogged = now.Add(logEvery), 0
+}
+
+// pressed says that a good part is used: those who can hold less should.
+func (b *budget) pressed() bool { return b.limit > 0 && b.drawn.Load() > int64(b.limit/4) }
+
+// setBudgets makes the gate's budgets of its options.
+func (g *Gate) setBudgets() {
+	g.queries = budget{limit: g.o.MaxQueryMemory, what: "max-query-memory", log: g.log, bytes: &telemetry.QueryBytes,
+		dropped: &telemetry.QueryDropped, accounts: make(map[*account]struct{})}
+	g.replies = budget{limit: g.o.MaxReplyMemory, what: "max-reply-memory", log: g.log, bytes: &telemetry.ReplyBytes,
+		dropped: &telemetry.ReplyDropped, accounts: make(map[*account]struct{})}
+}

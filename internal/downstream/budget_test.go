@@ -1,0 +1,73 @@
+package downstream
+
+import (
+	"bytes"
+	"io"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/lockproxy/lockproxy/internal/telemetry"
+)
+
+// The largest go first, and nobody pays for a little.
+func TestBudgetDropsTheLargest(t *testing.T) {
+	var log bytes.Buffer
+	var gauge telemetry.Gauge
+	var counter telemetry.Counter
+	b := &budget{limit: 10 * drawStep, what: "a bound", log: slog.New(slog.NewTextHandler(&log, nil)), bytes: &gauge, dropped: &counter,
+		accounts: make(map[*account]struct{})}
+	var gone []string
+	account := func(name string) *account {
+		return &account{addr: name, drop: func(string) { gone = append(gone, name) }}
+	}
+	small, middle, large, late := account("small"), account("middle"), account("large"), account("late")
+	b.set(small, freeBytes)
+	if gauge.Value() != 0 {
+		t.Errorf("%d bytes are drawn for a small command", gauge.Value())
+	}
+	b.set(middle, 3*drawStep)
+	b.set(large, 5*drawStep)
+	if b.set(late, 2*drawStep); len(gone) > 0 || !b.pressed() {
+		t.Errorf("dropped at the bound: %q", gone)
+	}
+	b.set(late, 3*drawStep)
+	if len(gone) != 1 || gone[0] != "large" || gauge.Value() != 6*drawStep {
+		t.Errorf("gone: %q, %d bytes drawn", gone, gauge.Value())
+	}
+	b.set(large, 9*drawStep) // it has not noticed yet
+	b.set(late, 11*drawStep)
+	if len(gone) != 2 || gone[1] != "late" || gauge.Value() != 3*drawStep || counter.Value() != 2 {
+		t.Errorf("gone: %q, %d bytes drawn", gone, gauge.Value())
+	}
+	b.set(middle, 0)
+	if gauge.Value() != 0 || len(b.accounts) > 0 || b.pressed() {
+		t.Errorf("%d bytes are left", gauge.Value())
+	}
+	if n := strings.Count(log.String(), "a bound is reached"); n != 1 {
+		t.Errorf("%d lines for two drops within a second", n)
+	}
+}
+
+func TestBudgetsAreSharedSafely(t *testing.T) {
+	var gauge telemetry.Gauge
+	var counter telemetry.Counter
+	b := &budget{limit: 100 * drawStep, log: slog.New(slog.NewTextHandler(io.Discard, nil)), bytes: &gauge, dropped: &counter, accounts: make(map[*account]struct{})}
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for range 50 {
+				a := &account{drop: func(string) {}}
+				for n := range 40 {
+					b.set(a, n*drawStep)
+				}
+				b.set(a, 0)
+			}
+		})
+	}
+	all.Wait()
+	if gauge.Value() != 0 || len(b.accounts) > 0 {
+		t.Errorf("%d bytes, %d accounts are left", gauge.Value(), len(b.accounts))
+	}
+}

@@ -1,0 +1,62 @@
+package downstream
+
+import (
+	"net"
+	"time"
+
+	"github.com/lockproxy/lockproxy/proto/resp"
+)
+
+// Client is who is served: what its connection must know of it. It is called by the goroutine that reads, but for
+// Subscribed and MayIdle, which whoever writes may ask, too.
+type Client interface {
+	LastWord()          // a mistake ends the connection: what is owed before is to be written now
+	End()               // the connection is over
+	Attend()            // Nudge was called, and no command is at work
+	MayLeave() bool     // it holds nothing, and is within nothing: a drain may close it
+	MayIdle() bool      // it may be silent for as long as it likes
+	Subscribed() bool   // its class of output limit is that of subscribers
+	Ahead(begun []byte) // what the client has sent, not yet a command at work, while it is watched
+}
+
+// Client is whom Admit made of the connection.
+func (c *Conn) Client() Client { return c.client }
+
+// Addr is the client's address as Redis writes it.
+func (c *Conn) Addr() string { return c.addr }
+
+// LocalName is the address it came to, as Redis writes it.
+func (c *Conn) LocalName() string { return c.laddr }
+
+// Unix says that it came by a unix socket.
+func (c *Conn) Unix() bool { return c.LocalAddr().Network() == "unix" }
+
+// Opened is when the connection was accepted.
+func (c *Conn) Opened() time.Time { return c.opened }
+
+// Over says that the connection has ended.
+func (c *Conn) Over() bool { return c.over.Load() }
+
+// SetLimits bounds the commands that come from now on. The goroutine that reads calls it.
+func (c *Conn) SetLimits(l resp.Limits) { c.in.SetLimits(l) }
+
+// CloseNow closes the socket without waiting for anything.
+func (c *Conn) CloseNow() { closeNow(c.Conn) }
+
+// CloseAccounts gives back what a client that has gone had drawn of the memory bounds.
+func (c *Conn) CloseAccounts() {
+	c.gate.queries.set(&c.query, 0)
+	c.gate.replies.set(&c.reply, 0)
+}
+
+// LeavePlace makes room for another client.
+func (c *Conn) LeavePlace() { c.gate.leavePlace(c.place) }
+
+// ends names both ends of a connection as Redis does: a unix socket's are its path with port 0.
+func ends(remote, local net.Addr) (addr, laddr string) {
+	if local.Network() == "unix" {
+		path := local.String() + ":0"
+		return path, path
+	}
+	return remote.String(), local.String()
+}

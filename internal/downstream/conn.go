@@ -1,0 +1,351 @@
+package downstream
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/telemetry"
+	"github.com/lockproxy/lockproxy/proto/resp"
+)
+
+const (
+	progressWindow = 30 * time.Second // an unfinished command must grow by progressBytes in each, or end
+	progressBytes  = 16 << 10
+	pieceBytes     = 64 << 10 // of a reply, in one write
+)
+
+var (
+	errOver = errors.New("downstream: connection is over")
+	past    = time.Unix(1, 0)
+)
+
+// wokenError ends a read ahead on request: a timeout to resp.Reader, which goes on later.
+type wokenError struct{}
+
+func (wokenError) Error() string { return "downstream: read given up on request" }
+func (wokenError) Timeout() bool { return true }
+
+// Conn is a client's connection as redcon reads and writes it: whole, bounded, well-formed commands only go in, whole
+// replies and pushes only come out. It owns the deadlines, and remembers why the connection ended.
+type Conn struct {
+	net.Conn // the client's socket
+	gate     *Gate
+	client   Client
+	in       *resp.Reader
+
+	addr, laddr string // as Redis writes them
+	place       place  // given back by LeavePlace
+
+	opened time.Time
+	ready  bool // a first whole command has come
+
+	rmu      sync.Mutex // the read side's deadline and mode
+	due      time.Time  // when the read in progress counts as too late; zero: never
+	armed    time.Time  // the deadline the socket has now
+	watching bool       // a verb waits: reads only look for the client's end
+	waking   bool       // that look is to end now
+	idling   bool       // due is about idleness: when it has come, those who may idle are only looked at again
+	grown    int        // bytes of the unfinished command in this window
+	window   time.Time  // the window's end; zero: no command is unfinished
+
+	wmu  sync.Mutex // one writer at a time
+	wdue time.Time  // the write deadline the socket has now
+	soft time.Time  // since when more is held than the soft limit allows; zero: it is not
+
+	query   account     // in gate.queries, the reading goroutine's
+	reply   account     // in gate.replies, the client's or while that waits for a pipe, its reader's
+	owes    atomic.Bool // something was written since the last look at its acknowledgement
+	dropped atomic.Bool // over, and nothing more is to be written
+
+	nudged atomic.Bool // Attend is to be called
+	over   atomic.Bool
+	endMu  sync.Mutex // guards how it ended
+	how    How
+	why    string
+	onEnd  func() // cancels what the client waits for
+}
+
+func newConn(e entrant, g *Gate) *Conn {
+	c := &Conn{Conn: e.conn, gate: g, opened: e.since, place: e.place}
+	c.in = resp.NewReader(source{c}, g.o.Limits())
+	c.addr, c.laddr = ends(c.RemoteAddr(), c.LocalAddr())
+	c.query = account{drop: c.drop, addr: c.addr}
+	c.reply = account{drop: c.drop, addr: c.addr}
+	return c
+}
+
+// Read gives redcon the next commands. When the connection is over it ends the client first: every reply owed is
+// in by then, because commands are worked off in redcon's own goroutine.
+func (c *Conn) Read(p []byte) (int, error) {
+	if !c.over.Load() {
+		n, err := c.in.Read(p)
+		if n > 0 {
+			return n, nil
+		}
+		var bad *resp.ProtocolError
+		if errors.As(err, &bad) {
+			c.client.LastWord()
+			c.Write(resp.AppendError(nil, "ERR "+bad.Error()))
+			c.HangUp(Left, bad.Error())
+		}
+	}
+	c.client.End()
+	return 0, io.EOF
+}
+
+// source is the socket as resp.Reader sees it: each read with the deadline of the moment.
+type source struct{ c *Conn }
+
+func (s source) Read(p []byte) (int, error) {
+	c := s.c
+	for {
+		if err := c.arm(); err != nil {
+			return 0, err
+		}
+		n, err := c.Conn.Read(p)
+		if n > 0 {
+			c.grown += n
+			return n, nil
+		}
+		if err == nil || c.woken(err) {
+			continue
+		}
+		c.HangUp(readEnd(err))
+		return 0, err
+	}
+}
+
+// arm sets the read deadline that fits, and says when there is nothing to read for any more.
+func (c *Conn) arm() error {
+	c.gate.queries.set(&c.query, c.in.Unfinished())
+	c.rmu.Lock()
+	defer c.rmu.Unlock()
+	for !c.watching && c.nudged.Load() && c.nudged.Swap(false) {
+		c.rmu.Unlock()
+		c.client.Attend()
+		c.rmu.Lock()
+	}
+	if c.over.Load() { // under rmu, so that drop's deadline is the last one
+		return errOver
+	}
+	if c.watching {
+		if c.waking {
+			return wokenError{}
+		}
+		c.setReadDeadline(time.Time{})
+		return nil
+	}
+	if c.gate.draining.Load() && c.in.Unfinished() == 0 && c.client.MayLeave() {
+		c.HangUp(Left, "drained")
+		return errOver
+	}
+	c.due = c.nextDue()
+	c.setReadDeadline(c.due)
+	return nil
+}
+
+// nextDue is the earliest of the hand-shake's, the idle, and the unfinished command's deadline. rmu is held.
+func (c *Conn) nextDue() (due time.Time) {
+	c.idling = false
+	if !c.ready && c.gate.o.HandshakeTimeout > 0 {
+		due = c.opened.Add(c.gate.o.HandshakeTimeout)
+	}
+	unfinished := c.in.Unfinished() > 0
+	if !unfinished {
+		c.window = time.Time{}
+		if idle := c.gate.o.IdleTimeout; idle > 0 {
+			c.idling = true
+			due = earlier(due, time.Now().Add(idle))
+		}
+		return due
+	}
+	if c.window.IsZero() || c.grown >= progressBytes {
+		c.window, c.grown = time.Now().Add(progressWindow), 0
+	}
+	return earlier(due, c.window)
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// woken tells a deadline set to wake the reader from one that has really passed.
+func (c *Conn) woken(err error) bool {
+	var timeout net.Error
+	if !errors.As(err, &timeout) || !timeout.Timeout() || errors.Is(err, syscall.ETIMEDOUT) {
+		return false
+	}
+	c.rmu.Lock()
+	defer c.rmu.Unlock()
+	return c.watching || c.idling && c.client.MayIdle() || c.due.IsZero() || time.Now().Before(c.due)
+}
+
+// setReadDeadline is called with rmu held.
+func (c *Conn) setReadDeadline(t time.Time) {
+	if t.Equal(c.armed) {
+		return
+	}
+	c.armed = t
+	c.Conn.SetReadDeadline(t)
+}
+
+// CommandCame notes that the client has sent a whole command: what it has begun since gets a window of its own.
+func (c *Conn) CommandCame() {
+	c.ready = true
+	c.rmu.Lock()
+	c.window = time.Time{}
+	c.rmu.Unlock()
+}
+
+// Poke makes whoever waits for the client's next command look around, as at the start of a drain.
+func (c *Conn) Poke() {
+	c.rmu.Lock()
+	defer c.rmu.Unlock()
+	if !c.watching {
+		c.setReadDeadline(past)
+	}
+}
+
+// Nudge has the client's Attend called by the goroutine that reads, as soon as it is between two reads. It never blocks.
+func (c *Conn) Nudge() {
+	c.nudged.Store(true)
+	c.Poke()
+}
+
+// Write sends whole replies. It swallows redcon's empty flushes.
+func (c *Conn) Write(p []byte) (int, error) { return c.WriteAhead(p, 0) }
+
+// WriteAhead is Write of what has behind more bytes held behind it, that count for the output limits.
+func (c *Conn) WriteAhead(p []byte, behind int) (int, error) {
+	if len(p) == 0 {
+		return 0, nil
+	}
+	c.wmu.Lock()
+	defer c.wmu.Unlock()
+	return c.WriteLocked(p, behind)
+}
+
+// LockWrites keeps everybody else from writing until UnlockWrites, over the pieces of one reply.
+func (c *Conn) LockWrites() { c.wmu.Lock() }
+
+// UnlockWrites ends LockWrites.
+func (c *Conn) UnlockWrites() { c.wmu.Unlock() }
+
+// WriteLocked is WriteAhead for a caller that has LockWrites. It writes in pieces, each with its own
+// deadline, so that a client that reads a long reply slowly is not taken for one that does not read.
+func (c *Conn) WriteLocked(p []byte, behind int) (written int, err error) {
+	for written < len(p) && err == nil {
+		if err = c.armWrite(len(p) - written + behind); err != nil {
+			break
+		}
+		var n int
+		c.noteOwes() // for a write that blocks
+		n, err = c.Conn.Write(p[written:min(len(p), written+pieceBytes)])
+		written += n
+		c.noteOwes()
+		if errors.Is(err, os.ErrDeadlineExceeded) && !c.dropped.Load() && (n > 0 || c.softIsOver()) {
+			err = nil // armWrite goes on, or has the better reason
+		}
+	}
+	if behind == 0 {
+		c.soft = time.Time{}
+	}
+	if err != nil {
+		c.Cut(writeEnd(err))
+	}
+	return written, err
+}
+
+func (c *Conn) noteOwes() {
+	if !c.owes.Load() {
+		c.owes.Store(true)
+	}
+}
+
+// armWrite sets the deadline for the next piece while held bytes are not written.
+func (c *Conn) armWrite(held int) error {
+	due, err := c.writeDue(held, time.Now())
+	if errors.Is(err, errOutput) && c.dropped.CompareAndSwap(false, true) {
+		telemetry.OutputDropped.Add(1)
+		return err
+	}
+	if err == nil && !due.Equal(c.wdue) {
+		c.wdue = due
+		c.Conn.SetWriteDeadline(due)
+	}
+	if c.dropped.Load() { // after the deadline was set: drop's is then the last one
+		return errOver
+	}
+	return err
+}
+
+// HangUp notes the end of the connection, whose reason is the first one given, and wakes what the client waits
+// for. The socket stays open for replies already due.
+func (c *Conn) HangUp(how How, why string) {
+	c.endMu.Lock()
+	defer c.endMu.Unlock()
+	if c.over.Load() {
+		return
+	}
+	c.how, c.why = how, why
+	c.over.Store(true)
+	if c.onEnd != nil {
+		c.onEnd()
+	}
+}
+
+// Cut ends the connection at once, whatever the client is doing.
+func (c *Conn) Cut(how How, why string) {
+	c.HangUp(how, why)
+	closeNow(c.Conn)
+}
+
+// WhenOver has f called at the end of the connection, at once if it is over already; nil takes the call back.
+func (c *Conn) WhenOver(f func()) {
+	c.endMu.Lock()
+	defer c.endMu.Unlock()
+	c.onEnd = f
+	if f != nil && c.over.Load() {
+		f()
+	}
+}
+
+// Ending is how and why the connection ended.
+func (c *Conn) Ending() (How, string) {
+	c.endMu.Lock()
+	defer c.endMu.Unlock()
+	return c.how, c.why
+}
+
+// readEnd sorts what ended the reading: has the client gone, or have we given it up?
+func readEnd(err error) (How, string) {
+	switch {
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF): // the latter within a TLS record
+		return Gone, "end of stream"
+	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+		return Gone, "reset by the client"
+	case errors.Is(err, syscall.ETIMEDOUT):
+		return Left, "no sign of life"
+	}
+	var timeout net.Error
+	if errors.As(err, &timeout) && timeout.Timeout() {
+		return Left, "read timeout"
+	}
+	return Left, err.Error()
+}
+
+func writeEnd(err error) (How, string) {
+	if how, why := readEnd(err); how == Gone {
+		return how, why
+	}
+	return Left, "output not taken: " + err.Error()
+}

@@ -1,0 +1,128 @@
+package downstream
+
+import (
+	"bytes"
+	"io"
+	"log/slog"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/lockproxy/lockproxy/proto/resp"
+)
+
+// slowConn is a client's end: it notes the sizes of writes and how many deadlines they got.
+type slowConn struct {
+	net.Conn
+	got       bytes.Buffer
+	longest   int
+	deadlines int
+}
+
+func (c *slowConn) Write(p []byte) (int, error) {
+	c.longest = max(c.longest, len(p))
+	return c.got.Write(p)
+}
+
+func (c *slowConn) SetWriteDeadline(time.Time) error {
+	c.deadlines++
+	return nil
+}
+
+// anybody is a client nothing is known of.
+type anybody struct{}
+
+func (anybody) LastWord()        {}
+func (anybody) End()             {}
+func (anybody) Attend()          {}
+func (anybody) MayLeave() bool   { return true }
+func (anybody) MayIdle() bool    { return false }
+func (anybody) Subscribed() bool { return false }
+func (anybody) Ahead([]byte)     {}
+
+func newTestGate(t *testing.T, o Options) *Gate {
+	o.Limits = func() resp.Limits { return resp.DefaultLimits }
+	o.Admit = func(*Conn) Client { return anybody{} }
+	o.Logger = slog.New(slog.DiscardHandler)
+	return NewGate(t.Context(), o)
+}
+
+func newTestConn(t *testing.T, conn net.Conn) *Conn {
+	c := newConn(entrant{conn: conn, since: time.Now()}, newTestGate(t, Options{}))
+	c.client = anybody{}
+	return c
+}
+
+// One deadline for all of a big reply would cut off a client that reads steadily over a slow line.
+func TestBigRepliesAreWrittenInPieces(t *testing.T) {
+	here, there := net.Pipe()
+	defer here.Close()
+	defer there.Close()
+	conn := &slowConn{Conn: here}
+	c := newTestConn(t, conn)
+	reply := bytes.Repeat([]byte("0123456789"), 100_000)
+	if n, err := c.Write(reply); n != len(reply) || err != nil {
+		t.Fatal(n, err)
+	}
+	if conn.longest > pieceBytes || !bytes.Equal(conn.got.Bytes(), reply) {
+		t.Errorf("%d bytes in one write, %d in all", conn.longest, conn.got.Len())
+	}
+	if conn.deadlines > 0 {
+		t.Error("a deadline, without an idle time-out")
+	}
+	c.gate.o.IdleTimeout = time.Minute
+	for _, left := range []time.Duration{-time.Minute, time.Minute / 4} { // as after some slow pieces
+		before := conn.deadlines
+		c.wdue = time.Now().Add(left)
+		c.Write(reply)
+		if conn.deadlines == before {
+			t.Error("no new deadline")
+		}
+	}
+}
+
+// The time for an unfinished command begins anew when an earlier one has been completed.
+func TestWindowOfAnUnfinishedCommand(t *testing.T) {
+	here, there := net.Pipe()
+	defer here.Close()
+	defer there.Close()
+	c := newTestConn(t, here)
+	go there.Write([]byte("*1\r\n$4\r\nPI"))
+	if err := c.in.ReadAhead(readAhead); err != nil {
+		t.Fatal(err)
+	}
+	if due := c.nextDue(); time.Until(due) < progressWindow/2 {
+		t.Fatalf("due at %v", due)
+	}
+	c.window = time.Now().Add(-time.Second)
+	if due := c.nextDue(); time.Until(due) > 0 {
+		t.Error("a command that does not grow gets a new window")
+	}
+	c.CommandCame()
+	if due := c.nextDue(); time.Until(due) < progressWindow/2 {
+		t.Errorf("due at %v", due)
+	}
+}
+
+// A client that reads nothing is idle too, but one that reads slowly is not.
+func TestIdleTimeoutOfReaders(t *testing.T) {
+	here, there := net.Pipe()
+	defer here.Close()
+	defer there.Close()
+	c := newTestConn(t, here)
+	c.gate.o.IdleTimeout = 200 * time.Millisecond
+	read := make(chan int)
+	go func() {
+		total := 0
+		for range 20 {
+			n, _ := io.ReadFull(there, make([]byte, 100))
+			total += n
+			time.Sleep(50 * time.Millisecond)
+		}
+		read <- total
+	}()
+	n, err := c.Write(make([]byte, 1<<20))
+	if got := <-read; err == nil || n < 2000 || got != 2000 {
+		t.Errorf("%d written, %d read, %v", n, got, err)
+	}
+}

@@ -1,0 +1,249 @@
+package downstream
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/pires/go-proxyproto"
+
+	"github.com/lockproxy/lockproxy/internal/telemetry"
+)
+
+// Entry is what the clients of a listener go through before their first command. The zero Entry is nothing.
+type Entry struct {
+	TLS *tls.Config // nil: plain
+	// ProxyHeader wants a header of the PROXY protocol, version 1 or 2, from each client of a TCP listener, and believes
+	// the address in it. Clients without are closed, and so are those that are not from ProxyFrom, unless it is empty.
+	ProxyHeader bool
+	ProxyFrom   []netip.Prefix
+}
+
+// entryTime is for header and TLS hand-shake together; --handshake-timeout may make it shorter.
+const entryTime = 10 * time.Second
+
+const (
+	headerBuffer = 512 // what is read at once while a header may come; longer ones are read in parts
+	notTLS       = "-ERR this port wants TLS\r\n"
+)
+
+var (
+	errSilent  = errors.New("closed before it said anything")
+	errNotFrom = errors.New("its address is not one of --proxy-protocol-from")
+)
+
+// refusedError is a client that was told why.
+type refusedError string
+
+func (e refusedError) Error() string { return string(e) }
+
+// entrant is a client that may begin to speak RESP.
+type entrant struct {
+	conn  net.Conn
+	place place
+	since time.Time // of its accept
+}
+
+func (g *Gate) entryTime() time.Duration {
+	if d := g.o.HandshakeTimeout; d > 0 {
+		return min(d, entryTime)
+	}
+	return entryTime
+}
+
+// enter takes one client through the listener's Entry, in a goroutine of its own, for which Accept waits.
+func (l *listener) enter(e entrant) {
+	defer l.entering.Done()
+	raw := e.conn
+	stop := context.AfterFunc(l.ctx, func() { raw.Close() })
+	raw.SetDeadline(e.since.Add(l.gate.entryTime()))
+	err := l.prepare(&e)
+	stop()
+	if err == nil {
+		raw.SetDeadline(time.Time{})
+		select {
+		case l.entered <- e:
+			return
+		case <-l.ctx.Done():
+		}
+	} else if l.ctx.Err() == nil {
+		l.gate.notEntered(e.conn.RemoteAddr(), err)
+	}
+	raw.Close()
+	l.gate.leavePlace(e.place)
+}
+
+// prepare replaces e.conn by one that speaks RESP.
+func (l *listener) prepare(e *entrant) error {
+	c := &told{Conn: e.conn}
+	e.conn = c
+	first := bufio.NewReaderSize(c.Conn, headerBuffer)
+	switch _, err := first.Peek(1); {
+	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
+		return errSilent
+	case err != nil:
+		return err
+	}
+	if l.wantsHeader() {
+		if err := l.header(e, first, c); err != nil {
+			return err
+		}
+	}
+	if n := first.Buffered(); n > 0 {
+		c.rest, _ = first.Peek(n)
+	}
+	if l.entry.TLS == nil {
+		return nil
+	}
+	secure := tls.Server(&steady{Conn: c}, l.entry.TLS)
+	e.conn = secure
+	if err := secure.HandshakeContext(l.ctx); err != nil {
+		var plain tls.RecordHeaderError
+		if errors.As(err, &plain) && plain.Conn != nil {
+			c.Write([]byte(notTLS)) // best effort
+		}
+		return fmt.Errorf("TLS: %w", err)
+	}
+	return nil
+}
+
+// wantsHeader spares unix sockets: who may connect there is up to the file system.
+func (l *listener) wantsHeader() bool {
+	return l.entry.ProxyHeader && l.Addr().Network() == "tcp"
+}
+
+// header reads the PROXY header, and takes on the address it tells.
+func (l *listener) header(e *entrant, in *bufio.Reader, c *told) error {
+	h, err := proxyproto.Read(in)
+	if err != nil {
+		return err
+	}
+	remote, local, ok := h.TCPAddrs()
+	if !ok || h.Command.IsLocal() {
+		remote, _ = c.Conn.RemoteAddr().(*net.TCPAddr) // the balancer's own, as a health check
+	} else {
+		c.remote, c.local = remote, local
+	}
+	if line := l.gate.movePlace(&e.place, l.gate.addressOf(remote)); line != "" {
+		if l.entry.TLS == nil {
+			c.Write([]byte(line))
+		}
+		return refusedError(line)
+	}
+	return nil
+}
+
+// trusted says whether a header from this address would be believed.
+func (l *listener) trusted(a net.Addr) bool {
+	if !l.wantsHeader() || len(l.entry.ProxyFrom) == 0 {
+		return true
+	}
+	tcp, ok := a.(*net.TCPAddr)
+	if !ok {
+		return false
+	}
+	ip := tcp.AddrPort().Addr().Unmap().WithZone("")
+	for _, p := range l.entry.ProxyFrom {
+		if p.Contains(ip) {
+			return true
+		}
+	}
+	return false
+}
+
+// notEntered counts and logs a client that did not get as far as its first command.
+func (g *Gate) notEntered(from net.Addr, err error) {
+	var told refusedError
+	switch {
+	case errors.As(err, &told):
+		g.noteRefused(string(told), from)
+		return
+	case errors.Is(err, errSilent):
+		return // somebody looks whether the port is open
+	}
+	telemetry.EntriesFailed.Add(1)
+	g.failures.do(func(more int) {
+		g.log.Warn("client closed before its first command", "client", from.String(), "error", err, "others-since-last-told", more)
+	})
+}
+
+// told is a connection whose first bytes have been read, and whose addresses a balancer told.
+type told struct {
+	net.Conn
+	rest          []byte
+	remote, local net.Addr // nil: the connection's own
+}
+
+func (c *told) Read(p []byte) (int, error) {
+	if len(c.rest) == 0 {
+		return c.Conn.Read(p)
+	}
+	n := copy(p, c.rest)
+	if c.rest = c.rest[n:]; len(c.rest) == 0 {
+		c.rest = nil // and the buffer it is in
+	}
+	return n, nil
+}
+
+func (c *told) RemoteAddr() net.Addr {
+	if c.remote != nil {
+		return c.remote
+	}
+	return c.Conn.RemoteAddr()
+}
+
+func (c *told) LocalAddr() net.Addr {
+	if c.local != nil {
+		return c.local
+	}
+	return c.Conn.LocalAddr()
+}
+
+// writeTimeout is for what TLS writes on its own account.
+const writeTimeout = 30 * time.Second
+
+// steady renews a write deadline that has passed. TLS writes on its own account while it reads, to answer a change of
+// keys, long after Conn's last write and its deadline; one such failure would be the end of the connection.
+type steady struct {
+	net.Conn
+	due atomic.Int64 // the write deadline in unix nanoseconds; 0: none
+}
+
+func (c *steady) Write(p []byte) (int, error) {
+	if due := c.due.Load(); due != 0 && due < time.Now().UnixNano() {
+		c.SetWriteDeadline(time.Now().Add(writeTimeout))
+	}
+	return c.Conn.Write(p)
+}
+
+func (c *steady) SetWriteDeadline(t time.Time) error {
+	due := int64(0)
+	if !t.IsZero() {
+		due = t.UnixNano()
+	}
+	c.due.Store(due)
+	return c.Conn.SetWriteDeadline(t)
+}
+
+// NetConn is for tcpOf.
+func (c *told) NetConn() net.Conn { return c.Conn }
+
+// NetConn is for tcpOf.
+func (c *steady) NetConn() net.Conn { return c.Conn }
+
+// closeNow closes the connection without the word of farewell that TLS has, for which a client that does not read
+// could make the caller wait.
+func closeNow(c net.Conn) {
+	if secure, ok := c.(*tls.Conn); ok {
+		c = secure.NetConn()
+	}
+	c.Close()
+}

@@ -1,0 +1,109 @@
+// Package downstream is the clients' side of the network: it lets them in, by TLS and the PROXY protocol, as many as
+// there are places for, and guards their connections. What a client has served is not known here.
+package downstream
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/lockproxy/lockproxy/proto/resp"
+)
+
+// How says how a connection ended.
+type How int
+
+const (
+	// Gone: the client hung up, reset the connection or said QUIT.
+	Gone How = iota
+	// Left: we closed first, or cannot tell whether the client lives.
+	Left
+)
+
+// Options set up a Gate. Zero limits are none.
+type Options struct {
+	MaxClients       int
+	MaxPerAddress    int // clients of one IP address
+	MaxQueryMemory   int // bytes of unfinished commands of all clients together
+	MaxReplyMemory   int // bytes of replies gathered for all clients together
+	NormalOutput     OutputLimit
+	PubSubOutput     OutputLimit
+	IdleTimeout      time.Duration
+	HandshakeTimeout time.Duration // time to the first whole command
+
+	Limits func() resp.Limits // of the commands of a client that has just come
+	Admit  func(*Conn) Client // takes on a client that is through
+	Logger *slog.Logger
+}
+
+// Gate lets clients in, by any number of listeners, and bounds what all of them together may take.
+type Gate struct {
+	o   Options
+	log *slog.Logger
+	ctx context.Context
+
+	queries budget // of unfinished commands
+	replies budget // of replies gathered
+
+	draining atomic.Bool
+	finished chan struct{} // closed by Finish
+	once     sync.Once
+
+	mu        sync.Mutex
+	listeners []*listener
+	taken     int                // places: clients, those in a hand-shake included
+	byAddress map[netip.Addr]int // places; empty without MaxPerAddress
+
+	refusals, failures seldom // in the log
+}
+
+// NewGate makes a Gate without listeners. ctx ends when the last clients are cut off.
+func NewGate(ctx context.Context, o Options) *Gate {
+	g := &Gate{o: o, log: o.Logger, ctx: ctx, finished: make(chan struct{}), byAddress: make(map[netip.Addr]int)}
+	g.setBudgets()
+	return g
+}
+
+// Guard returns a listener whose connections are each a *Conn, of a client that has gone through e and has its place.
+// It owns ln. In a drain it closes ln, and ok is false.
+func (g *Gate) Guard(ln net.Listener, e Entry) (guarded net.Listener, ok bool) {
+	l := newListener(ln, g, e)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.draining.Load() {
+		ln.Close()
+		return nil, false
+	}
+	g.listeners = append(g.listeners, l)
+	return l, true
+}
+
+// Drain lets nobody in any more, and has clients that may leave closed when they are next looked at: see Conn.Poke. The
+// listeners are closed, but their Accept blocks until Finish, since redcon would cut off every client at its end.
+func (g *Gate) Drain() {
+	g.mu.Lock()
+	g.draining.Store(true)
+	listeners := slices.Clone(g.listeners)
+	g.mu.Unlock()
+	for _, l := range listeners {
+		l.Close()
+	}
+}
+
+// Finish ends Accept of the listeners once their clients have ended.
+func (g *Gate) Finish() { g.once.Do(func() { close(g.finished) }) }
+
+// Places is how many places are taken, by clients in a hand-shake, too.
+func (g *Gate) Places() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.taken
+}
+
+// Pressed says that a good part of MaxReplyMemory is used: those who can hold less should.
+func (g *Gate) Pressed() bool { return g.replies.pressed() }

@@ -1,0 +1,162 @@
+package downstream
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+)
+
+// A peer that has vanished without a word is noticed in 5 s + 3 × 2 s, idle or not.
+var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3}
+
+const (
+	firstBackOff = 5 * time.Millisecond // after a failed accept, doubled up to lastBackOff
+	lastBackOff  = time.Second
+)
+
+// listener hands redcon guarded connections only, and none of the trouble of accepting: redcon would spin on errors,
+// and cut off every client when its listener ends.
+type listener struct {
+	net.Listener
+	gate  *Gate
+	entry Entry
+
+	// For an Entry with anything in it.
+	ctx      context.Context // ends when the listener is closed
+	stop     context.CancelFunc
+	begin    sync.Once
+	entering sync.WaitGroup // clients in enter
+	entered  chan entrant   // those that are through
+	failed   chan error     // what ended acceptLoop
+}
+
+func newListener(ln net.Listener, g *Gate, e Entry) *listener {
+	l := &listener{Listener: ln, gate: g, entry: e, entered: make(chan entrant), failed: make(chan error, 1)}
+	l.ctx, l.stop = context.WithCancel(context.Background())
+	return l
+}
+
+// Close lets nobody in any more, those in the hand-shake included.
+func (l *listener) Close() error {
+	l.stop()
+	return l.Listener.Close()
+}
+
+// Accept blocks through a drain, until its end.
+func (l *listener) Accept() (net.Conn, error) {
+	if l.entry.TLS == nil && !l.wantsHeader() {
+		for {
+			e, err := l.next()
+			if err != nil {
+				return nil, err
+			}
+			if g := l.guarded(e); g != nil {
+				return g, nil
+			}
+		}
+	}
+	l.begin.Do(func() { go l.acceptLoop() })
+	for {
+		select {
+		case e := <-l.entered:
+			if g := l.guarded(e); g != nil {
+				return g, nil
+			}
+		case err := <-l.failed:
+			l.stop()
+			l.entering.Wait()
+			return nil, err
+		}
+	}
+}
+
+// acceptLoop starts the entry of each client. Accept waits for its end.
+func (l *listener) acceptLoop() {
+	for {
+		e, err := l.next()
+		if err != nil {
+			l.failed <- err
+			return
+		}
+		l.entering.Add(1)
+		go l.enter(e)
+	}
+}
+
+// next is the next client there is a place for. Its error is the end of the listener.
+func (l *listener) next() (entrant, error) {
+	var wait time.Duration
+	for {
+		raw, err := l.Listener.Accept()
+		if err == nil {
+			wait = 0
+			if e, ok := l.placed(raw); ok {
+				return e, nil
+			}
+			continue
+		}
+		if l.gate.draining.Load() {
+			<-l.gate.finished
+			return entrant{}, net.ErrClosed
+		}
+		if errors.Is(err, net.ErrClosed) {
+			return entrant{}, err
+		}
+		wait = min(max(2*wait, firstBackOff), lastBackOff)
+		l.gate.log.Warn("accepting clients failed", "error", err, "retry", wait)
+		select {
+		case <-time.After(wait):
+		case <-l.gate.ctx.Done():
+		}
+	}
+}
+
+// placed gives an accepted connection its place, or refuses it. In TLS nothing is said to it, as in Redis: there is no
+// common language yet.
+func (l *listener) placed(raw net.Conn) (entrant, bool) {
+	e := entrant{conn: raw, since: time.Now()}
+	if l.gate.draining.Load() {
+		raw.Close()
+		return e, false
+	}
+	if tcp, ok := raw.(*net.TCPConn); ok {
+		// Refused on a socket that is dead already, and then its first read says so.
+		_ = tcp.SetKeepAliveConfig(keepAlive)
+	}
+	from := raw.RemoteAddr()
+	if !l.trusted(from) {
+		l.gate.notEntered(from, errNotFrom)
+		raw.Close()
+		return e, false
+	}
+	addr := l.gate.addressOf(from)
+	if l.wantsHeader() {
+		addr = netip.Addr{} // its own is yet to come
+	}
+	var refusal string
+	if e.place, refusal = l.gate.takePlace(addr); refusal == "" {
+		return e, true
+	}
+	l.gate.noteRefused(refusal, from)
+	if l.entry.TLS == nil {
+		raw.SetWriteDeadline(time.Now().Add(time.Second))
+		raw.Write([]byte(refusal)) // best effort, as in Redis
+	}
+	raw.Close()
+	return e, false
+}
+
+// guarded makes a Conn of a client that has its place; nil in a drain.
+func (l *listener) guarded(e entrant) *Conn {
+	if l.gate.draining.Load() {
+		closeNow(e.conn)
+		l.gate.leavePlace(e.place)
+		return nil
+	}
+	c := newConn(e, l.gate)
+	c.client = l.gate.o.Admit(c)
+	return c
+}

@@ -1,0 +1,89 @@
+package downstream
+
+import (
+	"errors"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/telemetry"
+)
+
+// OutputLimit is Redis' client-output-buffer-limit for one class of clients. What counts is what this process holds for
+// the client: replies gathered and not written yet. A reply that is passed on as it comes is not held.
+type OutputLimit struct {
+	Hard int           // bytes at which a client is closed at once; 0: none
+	Soft int           // bytes at which it is closed when it holds them for a time; 0: none
+	For  time.Duration // that time
+}
+
+var errOutput = errors.New("output buffer limit")
+
+// outputLimit is that of the client's class of the moment.
+func (c *Conn) outputLimit() OutputLimit {
+	if c.client.Subscribed() {
+		return c.gate.o.PubSubOutput
+	}
+	return c.gate.o.NormalOutput
+}
+
+// writeDue is the deadline of the next piece of a write when held bytes are not written yet; zero: none. As in Redis a
+// client that takes nothing is not cut off for that alone, unless there is an idle time-out.
+func (c *Conn) writeDue(held int, now time.Time) (due time.Time, err error) {
+	limit := c.outputLimit()
+	if limit.Hard > 0 && held > limit.Hard {
+		return due, errOutput
+	}
+	if limit.Soft == 0 || held <= limit.Soft {
+		c.soft = time.Time{}
+	} else {
+		if c.soft.IsZero() {
+			c.soft = now
+		}
+		due = c.soft.Add(limit.For)
+		if !now.Before(due) {
+			return due, errOutput
+		}
+	}
+	if idle := c.gate.o.IdleTimeout; idle > 0 && !c.client.MayIdle() {
+		if c.wdue.Sub(now) < idle/2 || c.wdue.After(now.Add(idle)) {
+			return earlier(due, now.Add(idle)), nil
+		}
+		return earlier(due, c.wdue), nil
+	}
+	return due, nil
+}
+
+// softIsOver says whether more than the soft limit has been held for too long.
+func (c *Conn) softIsOver() bool {
+	return !c.soft.IsZero() && !time.Now().Before(c.soft.Add(c.outputLimit().For))
+}
+
+// drop ends the connection from another goroutine without waiting for anything, not even for the last word of TLS: the
+// client's own goroutine, woken if it reads or writes, closes it. What it gathers is thrown away.
+func (c *Conn) drop(why string) {
+	c.dropped.Store(true)
+	c.HangUp(Left, why)
+	c.rmu.Lock()
+	c.setReadDeadline(past)
+	c.rmu.Unlock()
+	c.Conn.SetWriteDeadline(past)
+}
+
+// MayGather says whether held bytes of replies may be held for the client, which is dropped if it may not: by the
+// output limit, or by the bound for all clients together. It runs in the reader of a shared pipe and blocks on nobody.
+func (c *Conn) MayGather(held int) bool {
+	if held > freeBytes {
+		c.gather(held)
+	}
+	return !c.dropped.Load()
+}
+
+func (c *Conn) gather(held int) {
+	if hard := c.outputLimit().Hard; hard > 0 && held > hard && c.dropped.CompareAndSwap(false, true) {
+		telemetry.OutputDropped.Add(1)
+		c.drop(errOutput.Error())
+	}
+	c.gate.replies.set(&c.reply, held)
+}
+
+// Gathered notes how many bytes of replies are held for the client now.
+func (c *Conn) Gathered(held int) { c.gate.replies.set(&c.reply, held) }

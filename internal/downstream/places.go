@@ -1,0 +1,93 @@
+package downstream
+
+import (
+	"net"
+	"net/netip"
+
+	"github.com/lockproxy/lockproxy/internal/telemetry"
+)
+
+const (
+	tooMany        = "-ERR max number of clients reached\r\n"
+	tooManyAddress = "-ERR max number of clients per address reached\r\n"
+)
+
+// place is one client's share of the limits, from its accept to its end, hand-shakes included.
+type place struct {
+	addr netip.Addr // counted under; zero: under none
+}
+
+// addressOf is what a client is counted under. Those of a unix socket all have the same address: none.
+func (g *Gate) addressOf(a net.Addr) netip.Addr {
+	tcp, ok := a.(*net.TCPAddr)
+	if !ok || g.o.MaxPerAddress <= 0 {
+		return netip.Addr{}
+	}
+	return tcp.AddrPort().Addr().Unmap().WithZone("")
+}
+
+// takePlace lets one more client in, or returns what to tell it.
+func (g *Gate) takePlace(addr netip.Addr) (p place, refusal string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.o.MaxClients > 0 && g.taken >= g.o.MaxClients {
+		return p, tooMany
+	}
+	if !g.count(addr) {
+		return p, tooManyAddress
+	}
+	g.taken++
+	return place{addr}, ""
+}
+
+// movePlace counts a client under the address that turned out to be its own. A refused one keeps its place as it was.
+func (g *Gate) movePlace(p *place, addr netip.Addr) (refusal string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if p.addr == addr {
+		return ""
+	}
+	if !g.count(addr) {
+		return tooManyAddress
+	}
+	g.uncount(p.addr)
+	p.addr = addr
+	return ""
+}
+
+func (g *Gate) leavePlace(p place) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.taken--
+	g.uncount(p.addr)
+}
+
+// count is called with mu held.
+func (g *Gate) count(addr netip.Addr) bool {
+	if !addr.IsValid() {
+		return true
+	}
+	if g.byAddress[addr] >= g.o.MaxPerAddress {
+		return false
+	}
+	g.byAddress[addr]++
+	return true
+}
+
+// uncount is called with mu held.
+func (g *Gate) uncount(addr netip.Addr) {
+	if !addr.IsValid() {
+		return
+	}
+	if g.byAddress[addr]--; g.byAddress[addr] == 0 {
+		delete(g.byAddress, addr)
+	}
+}
+
+// noteRefused counts a client that was not let in, and says so in the log from time to time.
+func (g *Gate) noteRefused(refusal string, from net.Addr) {
+	telemetry.ClientsRejected.Add(1)
+	g.refusals.do(func(more int) {
+		g.log.Warn("client refused", "said", refusal[1:len(refusal)-2], "client", from.String(), "others-since-last-told", more)
+	})
+}

@@ -1,0 +1,30 @@
+package downstream
+
+import (
+	"sync"
+	"time"
+)
+
+// seldom bounds what strangers can make the log grow by.
+type seldom struct {
+	mu   sync.Mutex
+	next time.Time
+	more int
+}
+
+const seldomEvery = 10 * time.Second
+
+// do runs f at most once in seldomEvery; more is how often it did not since.
+func (l *seldom) do(f func(more int)) {
+	l.mu.Lock()
+	now := time.Now()
+	if now.Before(l.next) {
+		l.more++
+		l.mu.Unlock()
+		return
+	}
+	more := l.more
+	l.more, l.next = 0, now.Add(seldomEvery)
+	l.mu.Unlock()
+	f(more)
+}

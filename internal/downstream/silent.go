@@ -1,0 +1,66 @@
+package downstream
+
+import (
+	"context"
+	"net"
+	"time"
+)
+
+// Keep-alive does not run while bytes are on their way to a client, and the kernel alone then gives a dead one up after a
+// quarter of an hour. TCP_USER_TIMEOUT would be shorter, but also cuts off a living client that does not read for that long.
+// So clients that owe an acknowledgement are looked at: the dead acknowledge nothing, not even a probe of their full window.
+const (
+	lifeSign  = 11 * time.Second // as keep-alive's 5 s + 3 × 2 s
+	lookEvery = time.Second
+	lookAfter = 4 * time.Second // whoever has sent a command since is alive
+)
+
+// DropSilent drops clients that have vanished without a word, until ctx ends. Of these, since lists into to those that
+// have sent no command since before, in unix nanoseconds.
+func DropSilent(ctx context.Context, since func(before int64, to []*Conn) []*Conn) {
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	var silent []*Conn
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		silent = since(time.Now().Add(-lookAfter).UnixNano(), silent[:0])
+		for _, c := range silent {
+			c.look()
+		}
+		clear(silent)
+	}
+}
+
+// Owes says that something was written to the client that may not have reached it.
+func (c *Conn) Owes() bool { return c.owes.Load() }
+
+// look drops the client if it shows no sign of life. A writer sets owes after each write, so that clearing it first
+// forgets none.
+func (c *Conn) look() {
+	c.owes.Store(false)
+	owes, silent := acknowledged(tcpOf(c.Conn))
+	if owes {
+		c.owes.Store(true)
+	}
+	if owes && silent > lifeSign && !c.over.Load() {
+		c.drop("no sign of life")
+	}
+}
+
+// tcpOf is the TCP connection under c, nil if there is none.
+func tcpOf(c net.Conn) *net.TCPConn {
+	for {
+		switch under := c.(type) {
+		case *net.TCPConn:
+			return under
+		case interface{ NetConn() net.Conn }:
+			c = under.NetConn()
+		default:
+			return nil
+		}
+	}
+}

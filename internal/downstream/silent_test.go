@@ -1,0 +1,25 @@
+package downstream
+
+import (
+	"crypto/tls"
+	"net"
+	"testing"
+)
+
+// Whatever is put around a client's socket, it is found.
+func TestTCPUnderAConnection(t *testing.T) {
+	tcp := &net.TCPConn{}
+	for name, c := range map[string]net.Conn{
+		"plain": tcp, "behind a balancer": &told{Conn: tcp}, "TLS": tls.Server(&steady{Conn: &told{Conn: tcp}}, &tls.Config{}),
+	} {
+		if tcpOf(c) != tcp {
+			t.Errorf("%s: not found", name)
+		}
+	}
+	if here, _ := net.Pipe(); tcpOf(here) != nil {
+		t.Error("TCP, in a pipe")
+	}
+	if owes, silent := acknowledged(nil); owes || silent != 0 {
+		t.Error("no connection owes something")
+	}
+}

@@ -1,0 +1,53 @@
+package downstream
+
+import (
+	"errors"
+	"time"
+
+	"github.com/lockproxy/lockproxy/proto/resp"
+)
+
+// readAhead bounds what a client may pipeline behind a command that waits. A client that sends more is not read from
+// until the wait is over; its end is then noticed by keep-alive only.
+const readAhead = 1 << 20
+
+// StartWatch has the client's end noticed at once although nobody reads its commands: what it sends is kept for later.
+// The goroutine that reads commands calls it, and then StopWatch with what it returned.
+func (c *Conn) StartWatch() <-chan struct{} {
+	done := make(chan struct{})
+	c.rmu.Lock()
+	c.watching, c.waking = true, false
+	c.client.Ahead(c.in.Ahead())
+	c.setReadDeadline(time.Time{})
+	c.rmu.Unlock()
+	go c.watch(done)
+	return done
+}
+
+// watch reads ahead, so as to see the client's end at once; source.Read notes it. StopWatch waits for it.
+func (c *Conn) watch(done chan<- struct{}) {
+	defer close(done)
+	for {
+		err := c.in.ReadAhead(readAhead)
+		c.client.Ahead(c.in.Ahead())
+		if err == nil {
+			continue
+		}
+		if errors.Is(err, resp.ErrReadAheadFull) {
+			c.gate.log.Debug("a waiting client pipelines too much to be watched", "client", c.addr)
+		}
+		return
+	}
+}
+
+// StopWatch ends it, and returns when nobody reads any more.
+func (c *Conn) StopWatch(done <-chan struct{}) {
+	c.rmu.Lock()
+	c.waking = true
+	c.setReadDeadline(past)
+	c.rmu.Unlock()
+	<-done
+	c.rmu.Lock()
+	c.watching, c.waking = false, false
+	c.rmu.Unlock()
+}
