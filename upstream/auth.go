@@ -37,17 +37,20 @@ func (n *Node) Authenticate(ctx context.Context, user, password string) error {
 // because the user it was last logged in as was deleted: then a fresh one is
 // tried, once. To send AUTH twice does no harm.
 func (n *Node) authenticate(ctx context.Context, auth []byte) error {
+	if n.aux != nil && n.auxTenure.Err() != nil {
+		n.closeAux()
+	}
 	if n.aux != nil {
 		err := n.askAux(ctx, auth)
 		if err == nil || refused(err) != nil || ctx.Err() != nil {
 			return err
 		}
 	}
-	conn, err := dial(ctx, n.target, n.opts.DialTimeout)
+	conn, tenure, err := reach(ctx, n.target, n.opts.DialTimeout)
 	if err != nil {
 		return err
 	}
-	n.aux = conn
+	n.aux, n.auxTenure, n.auxLeft = conn, tenure, closeAfter(tenure, conn)
 	return n.askAux(ctx, auth)
 }
 
@@ -63,6 +66,7 @@ func (n *Node) askAux(ctx context.Context, auth []byte) error {
 func (n *Node) closeAux() {
 	var conn net.Conn
 	if conn, n.aux = n.aux, nil; conn != nil {
+		n.auxLeft()
 		conn.Close()
 	}
 }

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"context"
 	"log/slog"
 	"math/rand/v2"
 	"time"
@@ -26,6 +27,7 @@ func (p *Pipe) run() {
 	defer p.stop()
 	var delay time.Duration
 	for {
+		moved := p.node.target.moved()
 		served, err := p.runLink()
 		if p.ctx.Err() != nil {
 			return
@@ -45,7 +47,7 @@ func (p *Pipe) run() {
 			p.log(level, "no connection to Redis", "error", err)
 			p.node.tellRefused(p.id, err)
 			delay = min(max(2*delay, firstDelay), maxDelay)
-			if !p.rest(delay, err) {
+			if !p.rest(delay, err, moved) {
 				return
 			}
 		}
@@ -56,14 +58,16 @@ func (p *Pipe) run() {
 // runLink makes one attempt. It returns when the attempt has failed or the
 // connection has ended; served says whether that connection was of any use.
 func (p *Pipe) runLink() (served bool, err error) {
-	conn, err := connect(p.ctx, p.node.target, p.id, p.node.opts.DialTimeout)
+	conn, tenure, err := connect(p.ctx, p.node.target, p.id, p.node.opts.DialTimeout)
 	if err != nil {
 		return false, err
 	}
 	telemetry.Pipes.Add(1)
 	defer telemetry.Pipes.Add(-1)
 	l := newLink(conn, !p.private, p.node.opts.MaxInflight)
+	l.readonly = p.node.target.refusedWrite
 	p.link.Store(l)
+	defer context.AfterFunc(tenure, func() { l.fail(context.Cause(tenure)) })()
 	if again := p.move(up, nil); again {
 		telemetry.PipeReconnects.Add(1)
 		p.log(slog.LevelInfo, "connected to Redis again")
@@ -77,14 +81,15 @@ func (p *Pipe) runLink() (served bool, err error) {
 	return l.replied.Load() || time.Since(since) > useful, err
 }
 
-// rest sits out the back-off, and after a refusal also the time until somebody
-// asks for the identity again. It says whether to go on.
-func (p *Pipe) rest(delay time.Duration, cause error) bool {
+// rest sits out the back-off, which ends early when Redis has moved since the attempt began, and after a refusal also the
+// time until somebody asks for the identity again. It says whether to go on.
+func (p *Pipe) rest(delay time.Duration, cause error, moved <-chan struct{}) bool {
 	p.move(backingOff, cause)
 	timer := time.NewTimer(delay/2 + rand.N(delay))
 	defer timer.Stop()
 	select {
 	case <-timer.C:
+	case <-moved:
 	case <-p.ctx.Done():
 		return false
 	}
@@ -101,6 +106,8 @@ func (p *Pipe) rest(delay time.Duration, cause error) bool {
 	p.move(resting, cause)
 	select {
 	case <-p.demand:
+		return true
+	case <-moved: // another Redis may not refuse
 		return true
 	case <-p.ctx.Done():
 		return false

@@ -117,7 +117,7 @@ func (c *Control) made(cc *controlClient, db int) (rueidis.Client, error) {
 
 func (c *Control) options(db int) rueidis.ClientOption {
 	return rueidis.ClientOption{
-		InitAddress:         []string{c.target.Addr},
+		InitAddress:         []string{c.target.Addr}, // dial knows better when there are Sentinels
 		Username:            c.target.User,
 		Password:            c.target.Password,
 		SelectDB:            db,
@@ -134,6 +134,14 @@ func (c *Control) options(db int) rueidis.ClientOption {
 		RingScaleEachConn:   controlRing,
 		ReadBufferEachConn:  controlBuffer,
 		WriteBufferEachConn: controlBuffer,
+	}
+}
+
+// OnSwitch has hook called whenever another Redis is about to become the master, before any connection to it is made. It
+// must not block. Without Sentinels it is never called.
+func (c *Control) OnSwitch(hook func()) {
+	if c.target.follower != nil {
+		c.target.follower.onSwitch(hook)
 	}
 }
 
@@ -163,11 +171,11 @@ func (c *Control) Close() {
 // dial is rueidis' way to Redis. rueidis shares one attempt between all callers
 // but makes it with the ctx of the first, whose end must not fail the others.
 func (c *Control) dial(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
-	conn, err := dial(context.Background(), c.target, c.opts.DialTimeout)
+	conn, tenure, err := reach(context.Background(), c.target, c.opts.DialTimeout)
 	if err != nil {
 		return nil, &unsentError{cause: err}
 	}
-	return &controlConn{Conn: conn}, nil
+	return &controlConn{Conn: conn, target: c.target, left: closeAfter(tenure, conn)}, nil
 }
 
 var errControlClosed = error(&unsentError{cause: errors.New("control connection closed")})

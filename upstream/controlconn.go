@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"bytes"
 	"errors"
 	"net"
 	"sync/atomic"
@@ -45,7 +46,15 @@ const (
 // controlConn marks errors before the first call as unsentError.
 type controlConn struct {
 	net.Conn
-	state atomic.Int32
+	target Target
+	left   func() bool // ends the closing at the end of the master's tenure
+	state  atomic.Int32
+}
+
+// Close implements net.Conn.
+func (c *controlConn) Close() error {
+	c.left()
+	return c.Conn.Close()
 }
 
 // errEarly answers writes after a marked error.
@@ -67,6 +76,9 @@ func (c *controlConn) Write(p []byte) (int, error) {
 // Read implements net.Conn.
 func (c *controlConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
+	if c.target.follower != nil && bytes.Contains(p[:n], readonlyError) {
+		c.target.refusedWrite()
+	}
 	return n, c.mark(err)
 }
 

@@ -17,8 +17,45 @@ const (
 	userTimeout       = 30 * time.Second
 )
 
-// dial connects to t within ctx and timeout, TLS handshake included.
+// reach is dial to wherever t is at present. tenure ends when the connection must no longer be used because another Redis
+// is the master now; its cause says so. Without Sentinels it never ends.
+func reach(ctx context.Context, t Target, timeout time.Duration) (conn net.Conn, tenure context.Context, err error) {
+	if t.follower != nil {
+		return t.follower.dial(ctx, timeout)
+	}
+	conn, err = dial(ctx, t, timeout)
+	return conn, context.Background(), err
+}
+
+// moved returns a channel that is closed when t is somewhere else; nil when that never happens.
+func (t Target) moved() <-chan struct{} {
+	if t.follower == nil {
+		return nil
+	}
+	return t.follower.moved()
+}
+
+// refusedWrite notes that Redis said READONLY: it is no master any more.
+func (t Target) refusedWrite() {
+	if t.follower != nil {
+		t.follower.Doubt()
+	}
+}
+
+// dial connects to t within ctx and timeout, TLS handshake included, if its server has been up for long enough.
 func dial(ctx context.Context, t Target, timeout time.Duration) (net.Conn, error) {
+	conn, err := dialAny(ctx, t, timeout)
+	if err != nil || t.MinUptime <= 0 {
+		return conn, err
+	}
+	if err := oldEnough(ctx, conn, t, timeout); err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return conn, nil
+}
+
+func dialAny(ctx context.Context, t Target, timeout time.Duration) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	d := net.Dialer{
@@ -36,6 +73,10 @@ func dial(ctx context.Context, t Target, timeout time.Duration) (net.Conn, error
 	settings := t.TLS
 	if t.Files != nil {
 		settings = t.Files.Client(settings)
+	}
+	if settings.ServerName == "" { // of several addresses each is to prove its own name
+		settings = settings.Clone()
+		settings.ServerName, _, _ = net.SplitHostPort(t.Addr)
 	}
 	secure := tls.Client(conn, settings)
 	if err := secure.HandshakeContext(ctx); err != nil {

@@ -57,25 +57,31 @@ func appendAuth(b []byte, user, password string) []byte {
 	return resp.AppendCommand(b, "AUTH", user, password)
 }
 
-// connect dials t and shakes hands as id, all within timeout. The error is a
-// *ReplyError when Redis refuses.
-func connect(ctx context.Context, t Target, id Identity, timeout time.Duration) (net.Conn, error) {
+// connect reaches t and shakes hands as id, all within timeout; tenure is reach's.
+// The error is a *ReplyError when Redis refuses.
+func connect(ctx context.Context, t Target, id Identity, timeout time.Duration) (conn net.Conn, tenure context.Context, err error) {
 	deadline := time.Now().Add(timeout)
-	conn, err := dial(ctx, t, timeout)
+	conn, tenure, err = reach(ctx, t, timeout)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	hello, n := id.handshake(nil)
 	if n == 0 {
-		return conn, nil
+		return conn, tenure, nil
 	}
+	defer closeAfter(tenure, conn)()
 	conn.SetDeadline(deadline)
 	if err := ask(ctx, conn, hello, n); err != nil {
 		conn.Close()
-		return nil, err
+		return nil, nil, err
 	}
 	conn.SetDeadline(time.Time{})
-	return conn, nil
+	return conn, tenure, nil
+}
+
+// closeAfter closes conn when its tenure ends, unless stop is called before.
+func closeAfter(tenure context.Context, conn net.Conn) (stop func() bool) {
+	return context.AfterFunc(tenure, func() { conn.Close() })
 }
 
 // ask sends cmds, n commands, and reads their replies on a connection that

@@ -24,6 +24,7 @@ type link struct {
 	exact       bool // conn.Write counts the bytes the kernel took; TLS does not
 	whole       bool // replies are handed over in whole frames (shared pipe)
 	maxInflight int64
+	readonly    func() // told of every READONLY that Redis answers
 
 	dead    atomic.Bool // failed is set
 	replied atomic.Bool // some request got all its replies
@@ -45,7 +46,7 @@ type link struct {
 
 func newLink(conn net.Conn, whole bool, maxInflight int64) *link {
 	_, secure := conn.(*tls.Conn)
-	l := &link{conn: conn, exact: !secure, whole: whole, maxInflight: maxInflight, out: &batch{}, spare: &batch{}}
+	l := &link{conn: conn, exact: !secure, whole: whole, maxInflight: maxInflight, out: &batch{}, spare: &batch{}, readonly: func() {}}
 	l.wait.L = &l.mu
 	return l
 }

@@ -44,7 +44,9 @@ type Node struct {
 	running sync.WaitGroup // the pipes' goroutines
 	auxTurn chan struct{}  // one slot: who has it may use aux
 
-	aux net.Conn // for Authenticate; nil when there is none
+	aux       net.Conn // for Authenticate; nil when there is none
+	auxTenure context.Context
+	auxLeft   func() bool
 
 	pins pins // has a lock of its own
 
@@ -222,6 +224,16 @@ func (n *Node) tellRefused(id Identity, err error) {
 	if re := refused(err); re != nil && f != nil {
 		f(id, re)
 	}
+}
+
+// Upstream says of what kind the node's address is ("redis" or "sentinel"), which address it stands for at present ("" when
+// that is not known yet), and how often that has changed.
+func (n *Node) Upstream() (kind, addr string, switches int64) {
+	if f := n.target.follower; f != nil {
+		addr, switches = f.master()
+		return "sentinel", addr, switches
+	}
+	return "redis", n.target.Addr, 0
 }
 
 // Close closes all connections and waits until their goroutines have ended.

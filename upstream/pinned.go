@@ -41,6 +41,9 @@ type Pinned struct {
 	id   int64 // CLIENT ID of the connection at Redis, 0 when it did not tell
 	anon bool  // never authenticated
 	era  int   // of the node's pins
+	// tenure ends when Redis has moved; left stops the closing that follows then.
+	tenure context.Context
+	left   func() bool
 
 	// Name and Identity are what the connection was last given; they belong to whoever has pinned it.
 	Name     string
@@ -59,7 +62,7 @@ func (n *Node) Pin(ctx context.Context, id Identity, to Receiver) (*Pinned, erro
 		if p == nil {
 			break
 		}
-		if p.begin(to) {
+		if p.tenure.Err() == nil && p.begin(to) {
 			return p, nil
 		}
 	}
@@ -71,7 +74,7 @@ func (n *Node) pinNew(ctx context.Context, id Identity, to Receiver) (*Pinned, e
 	defer cancel(nil)
 	defer context.AfterFunc(n.ctx, func() { cancel(ErrClosed) })()
 	era := n.pins.now()
-	conn, err := connect(ctx, n.target, id, n.opts.DialTimeout)
+	conn, tenure, err := connect(ctx, n.target, id, n.opts.DialTimeout)
 	if err != nil {
 		if ctx.Err() != nil && refused(err) == nil {
 			err = context.Cause(ctx)
@@ -79,12 +82,15 @@ func (n *Node) pinNew(ctx context.Context, id Identity, to Receiver) (*Pinned, e
 		n.tellRefused(id, err)
 		return nil, notSent(err)
 	}
-	p := &Pinned{node: n, conn: conn, Identity: id, to: to, anon: id.anonymous(), era: era}
+	p := &Pinned{node: n, conn: conn, Identity: id, to: to, anon: id.anonymous(), era: era, tenure: tenure}
+	p.left = closeAfter(tenure, conn)
 	if p.id, err = clientID(ctx, conn, n.opts.DialTimeout); err != nil {
+		p.left()
 		conn.Close()
 		return nil, notSent(err)
 	}
 	if !n.pins.begin(p) {
+		p.left()
 		conn.Close()
 		return nil, &NotSentError{Cause: ErrClosed}
 	}
@@ -213,6 +219,9 @@ func (p *Pinned) run() {
 			if to == nil {
 				err = violation("a reply that nobody asked for")
 			} else {
+				if p.node.target.follower != nil && bytes.Contains(buf[:n], readonlyError) {
+					p.node.target.refusedWrite()
+				}
 				to.Received(buf[:n])
 			}
 		}
@@ -235,11 +244,15 @@ func (p *Pinned) run() {
 
 // end tells whoever has the connection that it is over.
 func (p *Pinned) end(err error) {
+	p.left()
 	p.conn.Close()
 	to := p.receiver(true)
 	p.node.pins.end(p)
 	if to == nil {
 		return
+	}
+	if cause := context.Cause(p.tenure); cause != nil {
+		err = cause
 	}
 	if errors.Is(err, io.EOF) {
 		err = errors.New("connection closed by Redis")

@@ -18,6 +18,9 @@ const (
 	bigFrame = 2 * readBuffer
 )
 
+// readonlyError is how a Redis that is no master refuses a write.
+var readonlyError = []byte("-READONLY ")
+
 // reader takes a link's replies apart and hands each request its own bytes.
 // It belongs to the link's reader goroutine alone.
 //
@@ -125,6 +128,9 @@ func (rd *reader) finish() {
 		return
 	}
 	r := rd.chain.head
+	if rd.partial == 0 && rd.buf[rd.frame] == '-' && bytes.HasPrefix(rd.buf[rd.frame:rd.pos], readonlyError) {
+		rd.link.readonly()
+	}
 	if rd.partial > 0 {
 		r.Longest = max(r.Longest, rd.partial+rd.pos-rd.start)
 		rd.partial = 0

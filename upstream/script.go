@@ -47,18 +47,29 @@ func (s *scripts) pipe(db int) (*Pipe, error) {
 // Ints runs a script that returns an array of integers, by EVALSHA, and by EVAL when Redis does not know it. Errors are
 // those of Pipe.Do; an error that the script raised is a *ReplyError with Redis' line. There is no time-out.
 func (c *Control) Ints(db int, sha, source string, keys, args []string) ([]int64, error) {
+	return c.ints(db, sha, source, keys, args, false)
+}
+
+// IntsAsking is Ints behind ASKING, in one write: for a slot of a cluster that is on its way to the node.
+func (c *Control) IntsAsking(db int, sha, source string, keys, args []string) ([]int64, error) {
+	return c.ints(db, sha, source, keys, args, true)
+}
+
+func (c *Control) ints(db int, sha, source string, keys, args []string, ask bool) ([]int64, error) {
 	p, err := c.scripts.pipe(db)
 	if err != nil {
 		return nil, err
 	}
-	out, err := runInts(p, "EVALSHA", sha, keys, args)
+	out, err := runInts(p, "EVALSHA", sha, keys, args, ask)
 	if refusal, ok := err.(*ReplyError); ok && strings.HasPrefix(refusal.Line, "NOSCRIPT ") {
-		return runInts(p, "EVAL", source, keys, args)
+		return runInts(p, "EVAL", source, keys, args, ask)
 	}
 	return out, err
 }
 
-func runInts(p *Pipe, verb, script string, keys, args []string) ([]int64, error) {
+var asking = resp.AppendCommand(nil, "ASKING")
+
+func runInts(p *Pipe, verb, script string, keys, args []string, ask bool) ([]int64, error) {
 	c := scriptCalls.Get().(*scriptCall)
 	defer scriptCalls.Put(c)
 	c.cmd = resp.AppendArray(c.cmd[:0], 3+len(keys)+len(args))
@@ -71,11 +82,19 @@ func runInts(p *Pipe, verb, script string, keys, args []string) ([]int64, error)
 		}
 	}
 	c.reply = c.reply[:0]
-	c.req.Cmds, c.req.Sink = append(c.req.Cmds[:0], c.cmd), c
+	c.req.Cmds, c.req.Sink = c.req.Cmds[:0], c
+	if ask {
+		c.req.Cmds = append(c.req.Cmds, asking)
+	}
+	c.req.Cmds = append(c.req.Cmds, c.cmd)
 	if err := p.Do(&c.req); err != nil {
 		return nil, err
 	}
-	return parseInts(c.reply)
+	reply := c.reply
+	if ask {
+		_, reply, _ = bytes.Cut(reply, []byte("\r\n"))
+	}
+	return parseInts(reply)
 }
 
 // parseInts takes apart a RESP2 array of integers, or an error.

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/url"
 	"strconv"
+	"time"
 )
 
 const defaultPort = "6379"
@@ -21,6 +22,12 @@ type Target struct {
 	DB       int
 	TLS      *tls.Config // nil: plain
 	Files    Renewer     // nil: TLS is used as it is
+
+	Sentinels *Sentinels // nil: Addr is the address; else it is what they say, once Follow was called
+	follower  *Follower
+
+	// MinUptime is for how long a server must have been up to be connected to; else the error is a *YoungError. 0: it is not asked.
+	MinUptime time.Duration
 }
 
 // Renewer has certificates and authorities that change while the proxy runs.
@@ -31,12 +38,20 @@ type Renewer interface {
 
 // errTarget stands for every error of net/url: its own texts quote parts of the
 // URL, and with them parts of a password.
-var errTarget = errors.New("not of the form redis://[user[:password]@]host[:port][/db], rediss://… or unix:///path[?db=n] (percent-encode special characters in the password)")
+var errTarget = errors.New("not of the form redis://[user[:password]@]host[:port][/db], rediss://…, redis+sentinel://…/master-name or unix:///path[?db=n] (percent-encode special characters in the password)")
 
-// ParseTarget reads redis://, rediss:// and unix:// addresses. Credentials are
-// percent-decoded; the port is 6379 unless given. rediss accepts
-// ?insecure-skip-verify=true, unix accepts ?db=n. No error quotes a password.
+// ParseTarget reads redis://, rediss:// and unix:// addresses, and those of a
+// master that Sentinels know. Credentials are percent-decoded; the port is 6379
+// (a Sentinel's 26379) unless given. rediss accepts ?insecure-skip-verify=true,
+// unix accepts ?db=n. No error quotes a password.
 func ParseTarget(rawURL string) (Target, error) {
+	if scheme, rest, ok := sentinelScheme(rawURL); ok {
+		t, err := parseSentinels(scheme, rest)
+		if err != nil {
+			return Target{}, fmt.Errorf("upstream address: %w", err)
+		}
+		return t, nil
+	}
 	u, err := url.Parse(rawURL)
 	if err != nil {
 		return Target{}, fmt.Errorf("upstream address: %w", errTarget)
@@ -58,10 +73,18 @@ func ParseTarget(rawURL string) (Target, error) {
 	if err != nil {
 		return Target{}, fmt.Errorf("upstream address: %w", err)
 	}
-	for name := range query { // what is left was asked for by nobody
-		return Target{}, fmt.Errorf("upstream address: unknown parameter %q", name)
+	if err := unknownParameter(query); err != nil {
+		return Target{}, fmt.Errorf("upstream address: %w", err)
 	}
 	return t, nil
+}
+
+// unknownParameter is an error if anything is left of the query, which nobody asked for then.
+func unknownParameter(query url.Values) error {
+	for name := range query {
+		return fmt.Errorf("unknown parameter %q", name)
+	}
+	return nil
 }
 
 func (t *Target) parseTCP(u *url.URL, query url.Values) error {
@@ -72,8 +95,8 @@ func (t *Target) parseTCP(u *url.URL, query url.Values) error {
 	if port == "" {
 		port = defaultPort
 	}
-	if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
-		return errors.New("the port must be from 1 to 65535")
+	if err := validPort(port); err != nil {
+		return err
 	}
 	t.Network, t.Addr = "tcp", net.JoinHostPort(host, port)
 	if path := u.Path; path != "" && path != "/" {
@@ -85,6 +108,17 @@ func (t *Target) parseTCP(u *url.URL, query url.Values) error {
 		return nil
 	}
 	t.TLS = &tls.Config{ServerName: host, MinVersion: tls.VersionTLS12}
+	return t.parseSkipVerify(query)
+}
+
+func validPort(port string) error {
+	if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
+		return errors.New("the port must be from 1 to 65535")
+	}
+	return nil
+}
+
+func (t *Target) parseSkipVerify(query url.Values) error {
 	if v := query.Get("insecure-skip-verify"); v != "" {
 		skip, err := strconv.ParseBool(v)
 		if err != nil {
@@ -121,6 +155,9 @@ func (t *Target) parseDB(s string) error {
 
 // String is the address as ParseTarget reads it, without the password.
 func (t Target) String() string {
+	if t.Sentinels != nil {
+		return t.sentinelString()
+	}
 	u := url.URL{Scheme: "redis", Host: t.Addr}
 	if t.User != "" {
 		u.User = url.User(t.User)

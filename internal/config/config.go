@@ -38,19 +38,31 @@ type Config struct {
 	ProxyProtocol     string // off or required
 	ProxyProtocolFrom []netip.Prefix
 
+	ClusterAddressMap []string
+	ClusterRefresh    time.Duration
+	ClusterRetry      time.Duration
+	Present           string // standalone or cluster
+	AnnounceAddress   string // host:port; "" is where the client has connected
+
 	UpstreamTLSCA         string // "" is the system's
 	UpstreamTLSCert       string
 	UpstreamTLSKey        string
 	UpstreamTLSServerName string // "" is the upstream's host
+
+	Quorum            []string // URLs of the nodes that keep the locks, may hold passwords; none: Upstream does
+	QuorumMaxLease    time.Duration
+	QuorumNodeTimeout time.Duration
 
 	LockWatchdogTimeout time.Duration
 	DisconnectGrace     time.Duration
 	DrainTimeout        time.Duration
 	MaxHold             time.Duration // 0 is no limit
 	ImplicitReentry     string        // auto, always or never
+	ClusterPubSub       string        // both, sharded or classic
 	FenceKeyTTL         time.Duration // 0 is never
 	WarmChannels        int
 	WaitPoll            time.Duration
+	FairWait            time.Duration
 	Threads             int // 0: half of the machine's processors
 
 	MaxClients       int
@@ -153,17 +165,31 @@ func (c Config) UpstreamName() string {
 	if c.Upstream == "" {
 		return "embedded"
 	}
-	u, err := url.Parse(c.Upstream)
+	return Printable(c.Upstream)
+}
+
+// Printable is the URL of an upstream, or of a quorum's node, without user and password.
+func Printable(raw string) string {
+	if scheme, rest, found := strings.Cut(raw, "-cluster://"); found {
+		nodes, _, _ := strings.Cut(rest[strings.LastIndexByte(rest, '@')+1:], "?")
+		return scheme + "-cluster://" + nodes
+	}
+	u, hosts, err := parseUpstream(raw)
 	if err != nil {
 		return "invalid"
 	}
-	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
+	return (&url.URL{Scheme: u.Scheme, Host: strings.Join(hosts, ","), Path: u.Path}).String()
 }
 
 // String and GoString list the settings with UpstreamName for the upstream, so
 // that no way of printing a Config shows its password.
 func (c Config) String() string {
 	c.Upstream = c.UpstreamName()
+	nodes := make([]string, len(c.Quorum))
+	for i, node := range c.Quorum {
+		nodes[i] = Printable(node)
+	}
+	c.Quorum = nodes
 	type plain Config // without methods
 	return fmt.Sprintf("%+v", plain(c))
 }
@@ -178,6 +204,10 @@ func (c Config) LogValue() slog.Value { return slog.StringValue(c.String()) }
 // line, while errors.Is still finds flag.ErrHelp and file errors.
 func hideUserinfo(err error) error {
 	text := err.Error()
+	if i := strings.Index(text, "sentinel-password="); i >= 0 {
+		err = errors.New(text[:i] + "sentinel-password=…")
+		text = err.Error()
+	}
 	from, to := strings.Index(text, "://"), strings.LastIndex(text, "@")
 	if from < 0 || to < from {
 		return err

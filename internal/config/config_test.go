@@ -24,11 +24,18 @@ func TestDefaults(t *testing.T) {
 	want := Config{
 		Listen:              []string{"127.0.0.1:6380"},
 		ProxyProtocol:       "off",
+		QuorumMaxLease:      time.Minute,
+		QuorumNodeTimeout:   200 * time.Millisecond,
 		LockWatchdogTimeout: 30 * time.Second,
 		DrainTimeout:        30 * time.Second,
+		ClusterRefresh:      5 * time.Second,
+		ClusterRetry:        5 * time.Second,
+		Present:             "standalone",
 		ImplicitReentry:     "auto",
+		ClusterPubSub:       "both",
 		WarmChannels:        1024,
 		WaitPoll:            3 * time.Second,
+		FairWait:            5 * time.Minute,
 		MaxClients:          10000,
 		MaxBulk:             512 << 20,
 		MaxArgs:             1 << 20,
@@ -166,12 +173,20 @@ func TestPasswordIsNeverPrinted(t *testing.T) {
 	if c.UpstreamName() != "redis://db.example:6379/3" {
 		t.Errorf("upstream is printed as %s", c.UpstreamName())
 	}
+	const sentinels = "redis+sentinel://app:hunter2@s1:1,s2:2/main/3?sentinel-user=w&sentinel-password=hunter2"
+	s, err := Parse([]string{"--upstream", sentinels})
+	if err != nil || s.Upstream != sentinels || s.UpstreamName() != "redis+sentinel://s1:1,s2:2/main/3" {
+		t.Errorf("%s, %s, %v", s.Upstream, s.UpstreamName(), err)
+	}
 	var log bytes.Buffer
 	slog.New(slog.NewTextHandler(&log, nil)).Info("start", "config", c)
-	printed := []string{fmt.Sprint(c), fmt.Sprintf("%+v %#v %s %q", c, c, c, c), fmt.Sprintf("%+v %#v", &c, &c), log.String()}
+	printed := []string{fmt.Sprint(c), fmt.Sprintf("%+v %#v %s %q", c, c, c, c), fmt.Sprintf("%+v %#v", &c, &c), log.String(), fmt.Sprintf("%+v %#v %s", s, s, s)}
 	for _, args := range [][]string{
 		{"--upstream", "http://app:hunter2@db"}, {"--upstream", "redis://app:hunter2"}, {"--upstream", "redis://app:hunter2#@db:1"},
 		{"--upstream", "redis://app:%zzhunter2@db:1"}, {"---upstream=" + upstream}, {upstream}, {"--upstrem=" + upstream},
+		{"--upstrem=" + sentinels}, {"redis+sentinel://s1/main?sentinel-password=hunter2"}, {"--upstream", "redis+sentinel://app:hunter2@s1,s2?sentinel-password=hunter2"},
+		{"--upstream", "redis+sentinel://s1:1,/main?sentinel-password=hunter2"}, {"--upstream", "redis+sentinel://app:hunter2@/main"},
+		{"--config", write(t, "upstream: {"+sentinels+"\n")},
 		{"--listen", "x", "--upstream", upstream}, {"--config", write(t, "upstream: {"+upstream+"\n")},
 		{"--config", write(t, upstream+"\n")}, {"--config", write(t, "upstream: ["+upstream+"]\n")},
 	} {

@@ -25,7 +25,7 @@ type setting struct {
 // settings in the order of the documentation. (A function literal per row rather
 // than struct tags: the compiler then checks every field.)
 var settings = []setting{
-	{"upstream", "", false, "The Redis to serve: `redis://[user:password@]host:port[/db]`, `rediss://…` for TLS, or `unix:///path[?db=n]`. Empty: the embedded store, for trying out, in this process and gone with it. Prefer the environment or the file for a URL with a password: flags are seen by everyone on the machine.",
+	{"upstream", "", false, "The Redis to serve: `redis://[user:password@]host:port[/db]`, `rediss://…` for TLS, `redis+sentinel://[user:password@]host:port[,host:port…]/master-name[/db]` (or `rediss+sentinel://…`) for the master that Sentinels name, `redis-cluster://[user:password@]host:port[,host:port…]` (or `rediss-cluster://…`) for a Redis Cluster, of which some nodes are named, or `unix:///path[?db=n]`. The user is that of the Redis; Sentinels with a password of their own take `?sentinel-password=…` and, for an ACL user, `&sentinel-user=…`. Special characters are percent-encoded. Empty: the embedded store, for trying out, in this process and gone with it. Prefer the environment or the file for a URL with a password: flags are seen by everyone on the machine.",
 		text(func(c *Config) *string { return &c.Upstream })},
 	{"listen", "127.0.0.1:6380", true, "Where clients connect: `host:port` or `unix:///path`; several are served at once. The embedded store listens on loopback only.",
 		list(func(c *Config) *[]string { return &c.Listen })},
@@ -51,8 +51,25 @@ var settings = []setting{
 		text(func(c *Config) *string { return &c.UpstreamTLSKey })},
 	{"upstream-tls-server-name", "", false, "The name Redis' certificate is for, which is also sent as SNI, where it is not the host of `upstream`.",
 		text(func(c *Config) *string { return &c.UpstreamTLSServerName })},
+	{"cluster-address-map", "", true, "With a cluster upstream behind NAT: what its nodes call each other, and where they are reached from here: `host:port=host:port`, or `host=host` for all ports.",
+		list(func(c *Config) *[]string { return &c.ClusterAddressMap })},
+	{"cluster-refresh", "5s", false, "How often a cluster's topology is looked at when nothing happens, give or take a half. It is at once when something does. At least 100ms.",
+		duration(func(c *Config) *time.Duration { return &c.ClusterRefresh })},
+	{"cluster-retry", "5s", false, "How long a command that a cluster did not run is tried again: a node out of reach, CLUSTERDOWN, TRYAGAIN. At least 100ms.",
+		duration(func(c *Config) *time.Duration { return &c.ClusterRetry })},
+	{"present", "standalone", false, "What clients see, whatever is upstream: `standalone`, a Redis alone; `cluster`, a cluster whose only node has all slots, for clients in cluster mode.",
+		choice(func(c *Config) *string { return &c.Present }, "standalone", "cluster")},
+	{"announce-address", "", false, "`host:port` at which that node is to be found, such as a load balancer's. Empty: the address the client has connected to.",
+		text(func(c *Config) *string { return &c.AnnounceAddress })},
 	{"config", "", false, "A YAML file with any of these settings under their names; lists as YAML lists. An unknown name in it is an error.",
 		text(func(c *Config) *string { return &c.File })},
+
+	{"quorum", "", true, "Keep the locks on these independent Redis masters instead of `upstream`, which keeps the data: URLs as for `upstream`, three or five of them, the same at every proxy. A lock is had when a majority of them has it (redlock). The `upstream-tls-` settings hold for `rediss://` nodes, too. docs/adr/0014-quorum.md says what it gives and what not.",
+		list(func(c *Config) *[]string { return &c.Quorum })},
+	{"quorum-max-lease", "1m", false, "With `quorum`: the longest lease, and for how long a node must have been up before it counts, since one that was restarted may have forgotten locks. The same at every proxy; not below `lock-watchdog-timeout`.",
+		duration(func(c *Config) *time.Duration { return &c.QuorumMaxLease })},
+	{"quorum-node-timeout", "200ms", false, "With `quorum`: how long a node may take to answer before the others decide. Far above a round trip, and at most a tenth of `lock-watchdog-timeout`.",
+		duration(func(c *Config) *time.Duration { return &c.QuorumNodeTimeout })},
 
 	{"lock-watchdog-timeout", "30s", false, "Lease of a lock taken without EX or PX; it is renewed every third of this while its holder lives. At least 100ms. Keep it the same as Redisson's `lockWatchdogTimeout` where both are used.",
 		duration(func(c *Config) *time.Duration { return &c.LockWatchdogTimeout })},
@@ -62,6 +79,8 @@ var settings = []setting{
 		duration(func(c *Config) *time.Duration { return &c.DrainTimeout })},
 	{"max-hold", "0", false, "Stop renewing a lock held for longer than this, so that a hung client loses it. 0: never.",
 		duration(func(c *Config) *time.Duration { return &c.MaxHold })},
+	{"cluster-pubsub", "both", false, "With a Redis Cluster upstream: how those who wait for a lock are told that it is free. `sharded` (SPUBLISH, as Redisson does by itself since 3.22), `classic` (PUBLISH: before Redis 7, older Redissons, or their shardedSubscriptionMode OFF), or `both`, for whatever shares the locks. The same at every proxy.",
+		choice(func(c *Config) *string { return &c.ClusterPubSub }, "both", "sharded", "classic")},
 	{"implicit-reentry", "auto", false, "May a connection take a lock again that it holds, without saying OWNER or SELF? `auto`: unless it named a client library, which may share connections between threads; `always`; `never`.",
 		choice(func(c *Config) *string { return &c.ImplicitReentry }, "auto", "always", "never")},
 	{"fence-key-ttl", "0", false, "Let the key of a lock's FENCE counter expire after this long without a grant. 0: never, which is the only safe value beside Redisson.",
@@ -72,6 +91,8 @@ var settings = []setting{
 		number(func(c *Config) *int { return &c.Threads })},
 	{"wait-poll", "3s", false, "The longest a waiter trusts in being woken before it looks at the lock itself. At least 100ms.",
 		duration(func(c *Config) *time.Duration { return &c.WaitPoll })},
+	{"fair-wait", "5m", false, "What Redisson's waiters in a fair queue count as alive for: its fairLockWaitTimeout, where it is set otherwise there. At least 1s.",
+		duration(func(c *Config) *time.Duration { return &c.FairWait })},
 
 	{"max-clients", "10000", false, "Client connections served at once; more are told so and closed. Lowered at the start when the process may not open that many files and 128 others.",
 		number(func(c *Config) *int { return &c.MaxClients })},

@@ -15,6 +15,8 @@ import (
 const (
 	minWatchdogTimeout = 100 * time.Millisecond
 	minWaitPoll        = 100 * time.Millisecond
+	minFairWait        = time.Second
+	minCluster         = 100 * time.Millisecond
 )
 
 // Validate reports every setting that can not work, each with its value.
@@ -23,10 +25,16 @@ func (c Config) Validate() error {
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
 
 	if !validUpstream(c.Upstream) {
-		fault("upstream: not a redis://, rediss:// or unix:// URL (not shown, it may hold a password)")
+		fault("upstream: not a redis://, rediss://, redis+sentinel://, rediss+sentinel://, redis-cluster://, rediss-cluster:// or unix:// URL (not shown, it may hold a password)")
 	}
 	faults = append(faults, c.listenFaults()...)
 	faults = append(faults, c.tlsFaults()...)
+	faults = append(faults, c.quorumFaults()...)
+	if c.AnnounceAddress != "" {
+		if err := validHostPort(c.AnnounceAddress); err != nil {
+			fault("announce-address: %w", err)
+		}
+	}
 	if c.MetricsListen != "" {
 		if err := validHostPort(c.MetricsListen); err != nil {
 			fault("metrics-listen: %w", err)
@@ -42,7 +50,10 @@ func (c Config) Validate() error {
 		{"max-hold", c.MaxHold, 0},
 		{"fence-key-ttl", c.FenceKeyTTL, 0},
 		{"wait-poll", c.WaitPoll, minWaitPoll},
+		{"fair-wait", c.FairWait, minFairWait},
 		{"idle-timeout", c.IdleTimeout, 0},
+		{"cluster-refresh", c.ClusterRefresh, minCluster},
+		{"cluster-retry", c.ClusterRetry, minCluster},
 		{"handshake-timeout", c.HandshakeTimeout, 0},
 	} {
 		if d.value < d.min {
@@ -87,17 +98,35 @@ func validUpstream(raw string) bool {
 	if raw == "" {
 		return true
 	}
-	u, err := url.Parse(raw)
+	if scheme, hosts, found := strings.Cut(raw, "-cluster://"); found { // which url.Parse cannot read, with several hosts
+		return (scheme == "redis" || scheme == "rediss") && hosts != ""
+	}
+	u, hosts, err := parseUpstream(raw)
 	if err != nil {
 		return false
 	}
 	switch u.Scheme {
 	case "redis", "rediss":
 		return u.Hostname() != ""
+	case "redis+sentinel", "rediss+sentinel":
+		return !slices.Contains(hosts, "") && strings.Trim(u.Path, "/") != ""
 	case "unix":
 		return u.Host == "" && u.Path != ""
 	}
 	return false
+}
+
+// parseUpstream is url.Parse for URLs with several hosts, which net/url refuses: u.Host is the first.
+func parseUpstream(raw string) (u *url.URL, hosts []string, err error) {
+	from := strings.Index(raw, "://") + len("://")
+	end := len(raw)
+	if i := strings.IndexAny(raw[min(from, end):], "/?#"); i >= 0 {
+		end = from + i
+	}
+	from = max(from, strings.LastIndex(raw[:end], "@")+1)
+	hosts = strings.Split(raw[min(from, end):end], ",")
+	u, err = url.Parse(raw[:min(from, end)] + hosts[0] + raw[end:])
+	return u, hosts, err
 }
 
 func validListen(addr string) error {

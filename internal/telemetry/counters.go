@@ -19,6 +19,7 @@ var (
 	Pinned          Gauge   // connections to Redis that one client has to itself, or had: idle ones count
 	PipeReconnects  Counter // connections to Redis made again after a loss
 	PipeFailures    Counter // connections to Redis lost, or refused when made
+	MasterSwitches  Counter // times the Sentinels named another master
 	ScriptsReloaded Counter // clients' scripts loaded again after Redis had lost them
 	LocksHeld       Gauge   // holds registered on this proxy now
 	LocksWaiting    Gauge   // lock verbs that wait now

@@ -70,6 +70,7 @@ func (b *builder) observeAtomics() {
 	b.observeGauge("lockproxy.pinned", "{connection}", "Connections to Redis that one client has to itself, idle ones too.", &Pinned)
 	b.observeCounter("lockproxy.scripts.reloaded", "{script}", "Clients' scripts loaded again after Redis had lost them.", &ScriptsReloaded)
 	b.observeCounter("lockproxy.pipe.reconnects", "{connection}", "Connections to Redis made again after a loss.", &PipeReconnects)
+	b.observeCounter("lockproxy.master.switches", "{switch}", "Times the Sentinels named another master.", &MasterSwitches)
 	b.observeCounter("lockproxy.pipe.failures", "{connection}", "Connections to Redis lost or refused.", &PipeFailures)
 	b.observeGauge("lockproxy.locks.held", "{lock}", "Locks held through this proxy.", &LocksHeld)
 	b.observeGauge("lockproxy.locks.waiting", "{verb}", "Lock verbs that wait.", &LocksWaiting)

@@ -114,6 +114,7 @@ func TestScrapeShowsWhatWasCounted(t *testing.T) {
 		"lockproxy_pipe_reconnects_total":    &PipeReconnects,
 		"lockproxy_scripts_reloaded_total":   &ScriptsReloaded,
 		"lockproxy_pipe_failures_total":      &PipeFailures,
+		"lockproxy_master_switches_total":    &MasterSwitches,
 		"lockproxy_locks_held":               &LocksHeld,
 		"lockproxy_locks_waiting":            &LocksWaiting,
 	}

@@ -1,0 +1,40 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestQuorumSettings(t *testing.T) {
+	three := "redis://a:1,redis://:secret@b:1,unix:///c.sock"
+	for args, want := range map[string]string{
+		"--upstream redis://d --quorum " + three:                                                                   "",
+		"--quorum " + three:                                                                                        "needs an upstream",
+		"--upstream redis://d --quorum redis://a,redis://b":                                                        "too few",
+		"--upstream redis://d --quorum redis://a,redis://b,redis://x:secret@a":                                     "redis://a is named twice",
+		"--upstream redis://d --quorum redis://a,redis://b,http://secret":                                          "not a redis://",
+		"--upstream redis://d --quorum redis://a,redis://b,redis+sentinel://secret/m":                              "not a redis://",
+		"--upstream redis://d --quorum-max-lease 20s --quorum " + three:                                            "below lock-watchdog-timeout",
+		"--upstream redis://d --quorum-node-timeout 4s --quorum " + three:                                          "quorum-node-timeout: 4s",
+		"--upstream redis://d --quorum-node-timeout 0 --quorum " + three:                                           "quorum-node-timeout: 0s",
+		"--upstream redis://d --quorum-max-lease 2s --lock-watchdog-timeout 2s --quorum " + three:                  "",
+		"--upstream redis://d --quorum-max-lease 2s --lock-watchdog-timeout 1s --quorum " + three:                  "quorum-node-timeout: 200ms",
+		"--upstream redis://d --quorum redis://a --quorum redis://b --quorum redis://c --quorum-node-timeout 50ms": "",
+	} {
+		c, err := Parse(strings.Fields(args))
+		if text := fmt.Sprint(err); (err == nil) != (want == "") || !strings.Contains(text, want) || strings.Contains(text, "secret") {
+			t.Errorf("%s: %v", args, err)
+		}
+		if err != nil {
+			continue
+		}
+		if len(c.Quorum) != 3 || c.QuorumMaxLease < 2*time.Second {
+			t.Errorf("%s: %+v", args, c)
+		}
+		if strings.Contains(fmt.Sprintf("%v %+v %#v", c, c, c), "secret") {
+			t.Errorf("%s: a password is shown", args)
+		}
+	}
+}

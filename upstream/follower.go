@@ -1,0 +1,280 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/lockproxy/lockproxy/internal/telemetry"
+)
+
+// resetPatience is how long the Sentinels' config-epoch must have been lower than the one followed before that counts:
+// only Sentinels that were set up anew go back.
+const resetPatience = 10 * time.Second
+
+// Follower knows which Redis is the master, as the Sentinels of a Target say and the master itself confirms. Everything
+// that dials the Target asks it, and when the master changes, every connection to the former one ends at once.
+//
+// It asks each Sentinel once a second, and all of them whenever one announces a change or a connection fails. The newest
+// config-epoch decides, so that a Sentinel that is cut off with an old view pulls nobody back. While no Sentinel answers
+// the last master known is used.
+type Follower struct {
+	// Static after construction.
+	target  Target // Addr is empty
+	log     *slog.Logger
+	ctx     context.Context // ends when the follower is closed
+	stop    context.CancelFunc
+	running sync.WaitGroup
+	peers   []*sentinel
+	probe   probe // has a lock of its own
+
+	mu       sync.Mutex // guards all below
+	views    []view     // what each Sentinel said last
+	now      *tenure    // nil: not known yet
+	changed  chan struct{}
+	switches int64
+	lower    time.Time // since when the Sentinels' epoch has been lower than now's; zero: it is not
+	hooks    []func()
+}
+
+// tenure is the time in which one Redis is the master.
+type tenure struct {
+	place
+	confirmed bool // it has said so itself; guarded by Follower.mu
+	ctx       context.Context
+	end       context.CancelCauseFunc
+}
+
+// Follow asks t's Sentinels from now on, until Close, and has all copies of t made from now on go where they say.
+// Call it once, when t is complete. log nil is slog.Default().
+func (t *Target) Follow(log *slog.Logger) *Follower {
+	if log == nil {
+		log = slog.Default()
+	}
+	f := &Follower{
+		target: *t, log: log, changed: make(chan struct{}),
+		views: make([]view, len(t.Sentinels.Addrs)),
+		probe: probe{turn: make(chan struct{}, 1), again: make(chan struct{}, 1)},
+	}
+	f.ctx, f.stop = context.WithCancel(context.Background())
+	t.follower = f
+	for i, addr := range t.Sentinels.Addrs {
+		s := &sentinel{f: f, index: i, addr: addr, poke: make(chan struct{}, 1)}
+		f.peers = append(f.peers, s)
+		f.running.Add(1)
+		go s.run()
+	}
+	f.running.Add(1)
+	go f.watchRole()
+	return f
+}
+
+// Close ends the asking; the last master known stays. Connections are their owners' to close.
+func (f *Follower) Close() {
+	f.stop()
+	f.running.Wait()
+	f.probe.close()
+}
+
+// Doubt has the Sentinels and the master asked again soon.
+func (f *Follower) Doubt() {
+	for _, s := range f.peers {
+		s.nudge()
+	}
+	f.probe.nudge()
+}
+
+// onSwitch has hook called whenever the master is about to change, before anybody can reach the new one. It must not block.
+func (f *Follower) onSwitch(hook func()) {
+	f.mu.Lock()
+	f.hooks = append(f.hooks, hook)
+	f.mu.Unlock()
+}
+
+// master is the present master's address, "" when it is not known yet, and how often it has changed.
+func (f *Follower) master() (addr string, switches int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.now != nil {
+		addr = f.now.addr
+	}
+	return addr, f.switches
+}
+
+func (f *Follower) moved() <-chan struct{} {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.changed
+}
+
+// report takes what a Sentinel has just said, or why it did not.
+func (f *Follower) report(index int, v view) {
+	v.asked = true
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	before := f.views[index]
+	f.views[index] = v
+	f.logView(index, before, v)
+	var now place
+	if f.now != nil {
+		now = f.now.place
+	}
+	to, ok := choose(f.views, now)
+	switch {
+	case !ok:
+		if f.now == nil && f.unknown() != nil && (!before.asked || before.err == nil) {
+			f.tellChanged() // those who wait for the first master hear why there is none
+		}
+		return
+	case f.now == nil || to.epoch >= now.epoch:
+		f.lower = time.Time{}
+	case f.lower.IsZero():
+		f.lower = time.Now()
+		return
+	case time.Since(f.lower) < resetPatience:
+		return
+	default:
+		f.lower = time.Time{}
+	}
+	if f.now != nil && to.addr == now.addr {
+		f.now.epoch = to.epoch
+		return
+	}
+	f.move(to)
+}
+
+func (f *Follower) logView(index int, before, v view) {
+	switch {
+	case v.err != nil && (!before.asked || before.err == nil || before.err.Error() != v.err.Error()):
+		f.log.Warn("a Sentinel is of no use", "sentinel", f.peers[index].addr, "master-name", f.target.Sentinels.Master, "error", v.err)
+	case v.err == nil && before.err != nil:
+		f.log.Info("a Sentinel answers again", "sentinel", f.peers[index].addr)
+	}
+}
+
+// move makes to the master. mu is held.
+func (f *Follower) move(to place) {
+	former := f.now
+	if former != nil {
+		for _, hook := range f.hooks {
+			hook()
+		}
+		f.switches++
+		telemetry.MasterSwitches.Add(1)
+		f.log.Warn("the master has changed", "master-name", f.target.Sentinels.Master, "from", former.addr, "to", to.addr, "epoch", to.epoch)
+	} else {
+		f.log.Info("the master is known", "master-name", f.target.Sentinels.Master, "addr", to.addr, "epoch", to.epoch)
+	}
+	f.now = newTenure(to)
+	f.tellChanged()
+	if former != nil {
+		former.end(fmt.Errorf("%s is no longer the master, %s is", former.addr, to.addr))
+	}
+}
+
+func newTenure(at place) *tenure {
+	t := &tenure{place: at}
+	t.ctx, t.end = context.WithCancelCause(context.Background())
+	return t
+}
+
+// depose ends all connections to a master that says it is none any more. It stays the one to try, and is asked each time,
+// until the Sentinels name another.
+func (f *Follower) depose(t *tenure) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.now != t || !t.confirmed {
+		return
+	}
+	for _, hook := range f.hooks {
+		hook()
+	}
+	f.log.Warn("the master says it is none any more", "addr", t.addr)
+	f.now = newTenure(t.place)
+	t.end(notMaster(t.addr))
+}
+
+// tellChanged wakes everybody who waits for a change. mu is held.
+func (f *Follower) tellChanged() {
+	close(f.changed)
+	f.changed = make(chan struct{})
+}
+
+// unknown says why no master is known yet; nil while Sentinels are still being asked for the first time. mu is held.
+func (f *Follower) unknown() error {
+	var last error
+	for _, v := range f.views {
+		if !v.asked {
+			return nil
+		}
+		if _, said := rueidis.IsRedisErr(v.err); last == nil || said || errors.Is(v.err, errNoSuchMaster) {
+			last = v.err // what a Sentinel says tells more than that another does not answer
+		}
+	}
+	return fmt.Errorf("no master %q known: %w", f.target.Sentinels.Master, last)
+}
+
+// present is the tenure to dial in; it waits while the Sentinels are being asked for the first time.
+func (f *Follower) present(ctx context.Context) (*tenure, error) {
+	for {
+		f.mu.Lock()
+		now, changed := f.now, f.changed
+		var why error
+		if now == nil {
+			why = f.unknown()
+		}
+		f.mu.Unlock()
+		switch {
+		case now != nil:
+			return now, nil
+		case why != nil:
+			f.Doubt()
+			return nil, why
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// dial is reach for what Sentinels name: the connection is to a Redis that has just said it is a master.
+func (f *Follower) dial(ctx context.Context, timeout time.Duration) (net.Conn, context.Context, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	now, err := f.present(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	attempt, giveUp := context.WithCancel(ctx)
+	defer giveUp()
+	defer context.AfterFunc(now.ctx, giveUp)()
+	to := f.target
+	to.Addr = now.addr
+	conn, err := dial(attempt, to, timeout)
+	if err != nil {
+		f.Doubt()
+		return nil, nil, f.why(now, err)
+	}
+	if err := f.confirm(attempt, now, roleFresh); err != nil {
+		conn.Close()
+		f.Doubt()
+		return nil, nil, f.why(now, err)
+	}
+	return conn, now.ctx, nil
+}
+
+// why is err, or what ended the tenure meanwhile.
+func (f *Follower) why(t *tenure, err error) error {
+	if cause := context.Cause(t.ctx); cause != nil {
+		return cause
+	}
+	return err
+}

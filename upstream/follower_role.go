@@ -1,0 +1,151 @@
+package upstream
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/lockproxy/lockproxy/proto/resp"
+)
+
+const (
+	roleEvery   = time.Second           // how often the master is asked whether it is one
+	roleTimeout = time.Second           // for an answer, connection included
+	roleFresh   = 50 * time.Millisecond // how old an answer may be for a new connection
+)
+
+func notMaster(addr string) error { return fmt.Errorf("%s says it is not a master", addr) }
+
+// probe is the connection on which the master is asked for its ROLE, as the service account: clients' users may not ask.
+type probe struct {
+	turn  chan struct{} // one slot: who has it may use what is below
+	again chan struct{} // one slot: ask now
+
+	conn net.Conn
+	of   *tenure
+	said time.Time // when it last said that it is a master
+}
+
+func (p *probe) nudge() {
+	select {
+	case p.again <- struct{}{}:
+	default:
+	}
+}
+
+// close is called when nobody asks any more, or with the turn.
+func (p *probe) close() {
+	if p.conn != nil {
+		p.conn.Close()
+		p.conn = nil
+	}
+}
+
+// confirm has the Redis of t say that it is a master, unless it did so within fresh.
+func (f *Follower) confirm(ctx context.Context, t *tenure, fresh time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, roleTimeout)
+	defer cancel()
+	p := &f.probe
+	select {
+	case p.turn <- struct{}{}:
+		defer func() { <-p.turn }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if p.of == t && time.Since(p.said) < fresh {
+		return nil
+	}
+	master, err := f.role(ctx, t)
+	switch {
+	case refused(err) != nil:
+		// Redis does not let the service account ask: the Sentinels are believed. It says itself what it is to those who write.
+		if !t.isConfirmed(f) {
+			f.log.Warn("the master does not tell its ROLE to the user of --upstream", "addr", t.addr, "error", err)
+		}
+	case err != nil:
+		return err
+	case !master:
+		f.depose(t)
+		return notMaster(t.addr)
+	}
+	p.said = time.Now()
+	f.mu.Lock()
+	t.confirmed = true
+	f.mu.Unlock()
+	return nil
+}
+
+func (t *tenure) isConfirmed(f *Follower) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return t.confirmed
+}
+
+// role asks; the caller has the turn. A connection that was idle may have been closed by Redis: then a new one is asked.
+func (f *Follower) role(ctx context.Context, t *tenure) (master bool, err error) {
+	p := &f.probe
+	if p.of != t {
+		p.close()
+	}
+	if p.conn != nil {
+		if master, err = f.askRole(ctx); err == nil || refused(err) != nil || ctx.Err() != nil {
+			return master, err
+		}
+	}
+	to := f.target
+	to.Addr, to.follower = t.addr, nil
+	service := Identity{User: f.target.User, Password: f.target.Password, Proto: 2}
+	p.of = t
+	if p.conn, _, err = connect(ctx, to, service, roleTimeout); err != nil {
+		p.conn = nil
+		return false, err
+	}
+	return f.askRole(ctx)
+}
+
+// askRole keeps the connection if it is still of use.
+func (f *Follower) askRole(ctx context.Context) (bool, error) {
+	conn := f.probe.conn
+	conn.SetDeadline(time.Now().Add(roleTimeout))
+	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	reply, err := askOne(conn, resp.AppendCommand(nil, "ROLE"))
+	if err != nil || !stop() {
+		f.probe.close()
+	}
+	if err != nil {
+		return false, err
+	}
+	if line, bad := bytes.CutPrefix(reply, []byte("-")); bad {
+		return false, &ReplyError{Line: string(bytes.TrimSpace(line))}
+	}
+	return bytes.Contains(reply[:min(len(reply), 20)], []byte("\r\nmaster\r\n")), nil
+}
+
+// watchRole asks the master every now and then, so that one that was demoted without a word from a Sentinel is noticed too.
+func (f *Follower) watchRole() {
+	defer f.running.Done()
+	timer := time.NewTimer(roleEvery)
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+		case <-f.probe.again:
+		case <-f.ctx.Done():
+			return
+		}
+		f.mu.Lock()
+		now := f.now
+		f.mu.Unlock()
+		if now != nil {
+			ctx, giveUp := context.WithCancel(f.ctx)
+			stop := context.AfterFunc(now.ctx, giveUp)
+			_ = f.confirm(ctx, now, roleFresh) // it deposes the one it should
+			stop()
+			giveUp()
+		}
+		timer.Reset(roleEvery)
+	}
+}

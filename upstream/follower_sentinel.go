@@ -1,0 +1,159 @@
+package upstream
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+const (
+	sentinelEvery   = time.Second            // how often each Sentinel is asked
+	sentinelGap     = 20 * time.Millisecond  // the shortest time between two questions
+	sentinelTimeout = time.Second            // for an answer, and for a connection
+	sentinelPause   = 200 * time.Millisecond // the same after an error
+	sentinelBuffer  = 4 << 10
+	sentinelRing    = 6
+)
+
+var errNoSuchMaster = errors.New("no master of that name")
+
+// sentinel is one of them.
+type sentinel struct {
+	f     *Follower
+	index int
+	addr  string
+	poke  chan struct{} // one slot: ask now
+}
+
+func (s *sentinel) nudge() {
+	select {
+	case s.poke <- struct{}{}:
+	default:
+	}
+}
+
+// run asks the Sentinel, and listens to it, until the follower is closed.
+func (s *sentinel) run() {
+	defer s.f.running.Done()
+	client, err := rueidis.NewClient(s.options()) // forced single: it comes also with an error, and connects later
+	if client == nil {
+		s.f.report(s.index, view{err: err})
+		return
+	}
+	defer client.Close()
+	var listening sync.WaitGroup
+	defer listening.Wait()
+	listening.Go(func() { s.listen(client) })
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+		case <-s.poke:
+		case <-s.f.ctx.Done():
+			return
+		}
+		v := s.ask(client)
+		if s.f.ctx.Err() != nil {
+			return
+		}
+		s.f.report(s.index, v)
+		gap := sentinelGap
+		if v.err != nil {
+			gap = sentinelPause
+		}
+		timer.Reset(gap)
+		select {
+		case <-timer.C:
+		case <-s.f.ctx.Done():
+			return
+		}
+		timer.Reset(sentinelEvery)
+	}
+}
+
+// ask has both questions answered at one moment: they arrive together. GET-MASTER-ADDR-BY-NAME names the master that is
+// being put in by a failover under way, MASTER does not, but has the epoch.
+func (s *sentinel) ask(client rueidis.Client) view {
+	ctx, cancel := context.WithTimeout(s.f.ctx, sentinelTimeout)
+	defer cancel()
+	name := s.f.target.Sentinels.Master
+	replies := client.DoMulti(ctx,
+		client.B().SentinelGetMasterAddrByName().Master(name).Build(),
+		client.B().Arbitrary("SENTINEL", "MASTER", name).Build())
+	addr, err := replies[0].AsStrSlice()
+	switch {
+	case rueidis.IsRedisNil(err):
+		return view{err: errNoSuchMaster}
+	case err != nil:
+		return view{err: err}
+	case len(addr) != 2:
+		return view{err: violation("SENTINEL GET-MASTER-ADDR-BY-NAME")}
+	}
+	fields, err := replies[1].AsStrMap()
+	if err != nil {
+		return view{err: err}
+	}
+	epoch, err := strconv.ParseInt(fields["config-epoch"], 10, 64)
+	if err != nil {
+		return view{err: violation("SENTINEL MASTER has no config-epoch")}
+	}
+	return view{place: place{net.JoinHostPort(addr[0], addr[1]), epoch}}
+}
+
+// listen hears of changes at once. It asks all Sentinels then: what counts is what they answer.
+func (s *sentinel) listen(client rueidis.Client) {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for s.f.ctx.Err() == nil {
+		ctx := rueidis.WithOnSubscriptionHook(s.f.ctx, func(rueidis.PubSubSubscription) { s.nudge() })
+		_ = client.Receive(ctx, client.B().Subscribe().Channel("+switch-master", "+promoted-slave").Build(), s.heard)
+		timer.Reset(sentinelPause) // ask tells what is wrong with this Sentinel
+		select {
+		case <-timer.C:
+		case <-s.f.ctx.Done():
+		}
+	}
+}
+
+// heard is told of a new master's address, or that a replica has just become one.
+func (s *sentinel) heard(msg rueidis.PubSubMessage) {
+	name := s.f.target.Sentinels.Master
+	if strings.HasPrefix(msg.Message, name+" ") || strings.Contains(msg.Message, " @ "+name+" ") {
+		s.f.Doubt()
+	}
+}
+
+func (s *sentinel) options() rueidis.ClientOption {
+	return rueidis.ClientOption{
+		InitAddress:         []string{s.addr},
+		Username:            s.f.target.Sentinels.User,
+		Password:            s.f.target.Sentinels.Password,
+		ClientName:          "lockproxy",
+		ClientSetInfo:       rueidis.DisableClientSetInfo,
+		DialCtxFn:           s.dial,
+		Dialer:              net.Dialer{Timeout: sentinelTimeout, KeepAlive: sentinelTimeout / 2},
+		ConnWriteTimeout:    2 * sentinelTimeout,
+		ForceSingleClient:   true,
+		DisableRetry:        true,
+		DisableCache:        true,
+		AlwaysPipelining:    true,
+		PipelineMultiplex:   -1,
+		RingScaleEachConn:   sentinelRing,
+		ReadBufferEachConn:  sentinelBuffer,
+		WriteBufferEachConn: sentinelBuffer,
+	}
+}
+
+func (s *sentinel) dial(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
+	to := s.f.target
+	to.Addr = s.addr
+	return dial(s.f.ctx, to, sentinelTimeout)
+}

@@ -1,0 +1,144 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/testredis"
+	"github.com/lockproxy/lockproxy/proto/resp"
+)
+
+func follow(t *testing.T, g *testredis.Group) (Target, *Follower) {
+	t.Helper()
+	target, err := ParseTarget(g.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := target.Follow(slog.New(slog.DiscardHandler))
+	t.Cleanup(f.Close)
+	return target, f
+}
+
+// TestSwitch: when the master has changed, what was under way on a frozen former one ends at once, with what is known of
+// it; connections are made anew to the new one; and a hook runs before that.
+func TestSwitch(t *testing.T) {
+	g := testredis.StartGroup(t, testredis.GroupOptions{})
+	target, _ := follow(t, g)
+	n := NewNode(target, NodeOptions{Logger: slog.New(slog.DiscardHandler)})
+	t.Cleanup(n.Close)
+	c := newControl(t, target)
+	var hooks atomic.Int64
+	c.OnSwitch(func() { hooks.Add(1) })
+	useControl(t, c)
+	p, err := n.Open(context.Background(), Identity{Proto: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Release()
+	if got := ask1(t, p, "SET", "k", "v"); got != "+OK\r\n" {
+		t.Fatal(got)
+	}
+	if err := n.Authenticate(context.Background(), "", "x"); refused(err) == nil { // its connection is to move, too
+		t.Fatal(err)
+	}
+	pinned, ear := pin(t, n, Identity{Proto: 2})
+	defer pinned.Close()
+
+	former := g.Master()
+	if kind, addr, switches := n.Upstream(); kind != "sentinel" || addr != former.Addr() || switches != 0 {
+		t.Errorf("upstream is %s %s after %d switches", kind, addr, switches)
+	}
+	former.Stop()
+	defer former.Cont()
+	underWay := make(chan error)
+	go func() {
+		underWay <- p.Do(&Request{Cmds: [][]byte{resp.AppendCommand(nil, "INCR", "n")}, Sink: new(sinkText)})
+	}()
+	var lost *LostError
+	if err := <-underWay; !errors.As(err, &lost) || !strings.Contains(err.Error(), former.Addr()+" is no longer the master") {
+		t.Errorf("a command under way: %v", err)
+	}
+	if err := <-ear.ended; !strings.Contains(err.Error(), "is no longer the master") {
+		t.Errorf("a pinned connection: %v", err)
+	}
+	if hooks.Load() != 1 {
+		t.Errorf("%d hooks", hooks.Load())
+	}
+	master := g.AwaitSwitch(former)
+	if got := ask1(t, p, "SET", "k", "w"); got != "+OK\r\n" {
+		t.Errorf("after the switch: %q", got)
+	}
+	if err := n.Authenticate(context.Background(), "", "x"); refused(err) == nil {
+		t.Error(err)
+	}
+	waitFor(t, "the control clients are there too", func() bool { return run(controlClientOf(t, c, 0), "PING").Error() == nil })
+	useControl(t, c)
+	if out, err := c.Ints(0, strings.Repeat("0", 40), "return {7}", []string{"k"}, nil); err != nil || len(out) != 1 || out[0] != 7 {
+		t.Errorf("a script: %v, %v", out, err)
+	}
+	if _, addr, switches := n.Upstream(); addr != master.Addr() || switches != 1 {
+		t.Errorf("at %s after %d switches, the master is %s", addr, switches, master.Addr())
+	}
+}
+
+// sinkText gathers a reply.
+type sinkText struct{ strings.Builder }
+
+func (s *sinkText) Reply(p []byte) { s.Write(p) }
+
+func ask1(t *testing.T, p *Pipe, words ...string) string {
+	t.Helper()
+	var got sinkText
+	if err := p.Do(&Request{Cmds: [][]byte{resp.AppendCommand(nil, words...)}, Sink: &got}); err != nil {
+		t.Fatalf("%q: %v", words, err)
+	}
+	return got.String()
+}
+
+func waitFor(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+// TestLowerEpoch: Sentinels that were set up anew begin with a lower epoch. That counts when it stays so.
+func TestLowerEpoch(t *testing.T) {
+	f := &Follower{
+		log: slog.New(slog.DiscardHandler), changed: make(chan struct{}), views: make([]view, 3),
+		target: Target{Sentinels: &Sentinels{Master: "main"}}, peers: []*sentinel{{}, {}, {}},
+	}
+	say := func(addr string, epoch int64) (now string) {
+		for i := range f.views {
+			f.report(i, view{place: place{addr, epoch}})
+		}
+		now, _ = f.master()
+		return now
+	}
+	if now := say("a:1", 7); now != "a:1" {
+		t.Fatalf("at %q", now)
+	}
+	tenure := f.now
+	if now := say("b:1", 0); now != "a:1" {
+		t.Errorf("a lower epoch counts at once: at %q", now)
+	}
+	f.lower = time.Now().Add(-resetPatience / 2)
+	if say("a:1", 7); !f.lower.IsZero() {
+		t.Error("the epoch came back, and the time it was lower counts on")
+	}
+	say("b:1", 0)
+	f.lower = f.lower.Add(-resetPatience)
+	if now := say("b:1", 0); now != "b:1" || tenure.ctx.Err() == nil {
+		t.Errorf("a lower epoch that stays is not followed: at %q", now)
+	}
+	if _, switches := f.master(); switches != 1 {
+		t.Errorf("%d switches", switches)
+	}
+}
