@@ -1,0 +1,32 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/lockproxy/lockproxy/internal/testredis"
+)
+
+// BenchmarkDo is what one client's pipelines of GETs cost, over three nodes.
+func BenchmarkDo(b *testing.B) {
+	tc := testredis.StartCluster(b, 3, 0)
+	c := openCluster(b, tc, Options{})
+	all := learn(b, c)
+	for _, n := range []int{1, 16, 128} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			cl := newClient(b, c, all, 2)
+			cmds, plans := make([]Command, n), make([]*Plan, n)
+			for i := range plans {
+				cmds[i], plans[i] = all.command("GET", fmt.Sprint("key", i)), &Plan{}
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				for i, p := range plans {
+					p.Set(cmds[i])
+				}
+				cl.e.Do(context.Background(), plans)
+			}
+		})
+	}
+}

@@ -1,0 +1,253 @@
+// Package cluster speaks to a Redis Cluster: many nodes, each with some of the hash slots.
+//
+// A Cluster knows which node has which slot: a Snapshot that is replaced as a whole, read without locks. A Command
+// becomes a Plan: which node gets what, and how the replies become one. An Executor sends the plans of one client over
+// the nodes' upstream.Pipes, follows redirects, and hands the replies over in the client's order.
+//
+// Only addresses that the topology names are dialled, never what a redirect says on its own.
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+// Defaults of Options.
+const (
+	DefaultRefresh  = 5 * time.Second
+	DefaultRetryFor = 5 * time.Second
+)
+
+// Options are a Cluster's settings; zero fields stand for the defaults.
+type Options struct {
+	Node       upstream.NodeOptions // of every node
+	Refresh    time.Duration        // how often the topology is asked for when nothing happens; jittered by half
+	RetryFor   time.Duration        // how long a command that did not run is tried again: a node out of reach, CLUSTERDOWN, TRYAGAIN
+	AddressMap map[string]string    // see ParseAddressMap
+	// Changed, if not nil, is told of each topology in which slots are with other nodes, or nodes with another config
+	// epoch, than in the one before, which is nil at first. One call at a time; it holds up the next look.
+	Changed func(before, now *Snapshot)
+}
+
+// leftFor is how long a node that has left is kept for its users.
+const leftFor = 30 * time.Second
+
+// Cluster is a Redis Cluster and the connections to its nodes.
+type Cluster struct {
+	// Static after construction.
+	target  upstream.ClusterTarget
+	opts    Options
+	log     *slog.Logger
+	ctx     context.Context // ends when the cluster is closed
+	stop    context.CancelFunc
+	leftFor time.Duration
+	running sync.WaitGroup // refreshLoop, and nodes being closed
+
+	snapshot atomic.Pointer[Snapshot]
+
+	refresh refresher
+	count   counters
+
+	mu      sync.Mutex // guards all below, and the nodes' users, left and closed
+	nodes   map[*Node]struct{}
+	refused func(upstream.Identity, *upstream.ReplyError)
+	changed []func(before, now *Snapshot)
+}
+
+// Open finds the cluster by its seeds. It fails when none of them tells of a cluster within ctx; a *upstream.ReplyError
+// inside the error is a node's refusal.
+func Open(ctx context.Context, target upstream.ClusterTarget, o Options) (*Cluster, error) {
+	if o.Refresh <= 0 {
+		o.Refresh = DefaultRefresh
+	}
+	if o.RetryFor <= 0 {
+		o.RetryFor = DefaultRetryFor
+	}
+	if o.Node.DialTimeout <= 0 {
+		o.Node.DialTimeout = upstream.DefaultDialTimeout
+	}
+	if o.Node.Logger == nil {
+		o.Node.Logger = slog.Default()
+	}
+	c := &Cluster{target: target, opts: o, log: o.Node.Logger, leftFor: leftFor, nodes: map[*Node]struct{}{}}
+	c.ctx, c.stop = context.WithCancel(context.Background())
+	c.refresh = newRefresher()
+	if o.Changed != nil {
+		c.changed = append(c.changed, o.Changed)
+	}
+	if err := c.look(ctx, nil); err != nil {
+		c.Close()
+		return nil, fmt.Errorf("cluster %s: %w", target, err)
+	}
+	c.running.Add(1)
+	go c.refreshLoop()
+	return c, nil
+}
+
+// counters are what Stats reads.
+type counters struct{ moved, asked, triedAgain, down, retried, refreshes atomic.Int64 }
+
+// Stats count what has happened since Open.
+type Stats struct {
+	Moved, Asked, TriedAgain, Down int64 // redirects and refusals that were followed
+	Retried                        int64 // commands sent again because their node was out of reach, or was lost while they only read
+	Refreshes                      int64 // looks at the topology
+}
+
+// Stats returns the counts.
+func (c *Cluster) Stats() Stats {
+	n := &c.count
+	return Stats{n.moved.Load(), n.asked.Load(), n.triedAgain.Load(), n.down.Load(), n.retried.Load(), n.refreshes.Load()}
+}
+
+// Snapshot is the topology as it was last seen.
+func (c *Cluster) Snapshot() *Snapshot { return c.snapshot.Load() }
+
+// RetryFor is how long a command that did not run is tried again: of Options.
+func (c *Cluster) RetryFor() time.Duration { return c.opts.RetryFor }
+
+// OnChanged adds one who is told what Options.Changed is told, from now on.
+func (c *Cluster) OnChanged(f func(before, now *Snapshot)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.changed = append(c.changed, f)
+}
+
+// tellChanged is the refresh's.
+func (c *Cluster) tellChanged(before, now *Snapshot) {
+	c.mu.Lock()
+	told := c.changed
+	c.mu.Unlock()
+	for _, f := range told {
+		f(before, now)
+	}
+}
+
+// Close closes all nodes and waits until their goroutines, and the cluster's own, have ended.
+func (c *Cluster) Close() {
+	c.stop()
+	c.mu.Lock()
+	var open []*Node
+	for n := range c.nodes {
+		n.closed = true
+		open = append(open, n)
+	}
+	clear(c.nodes)
+	c.mu.Unlock()
+	for _, n := range open {
+		n.up.Close()
+	}
+	c.running.Wait()
+}
+
+// openNode makes a node of the topology.
+func (c *Cluster) openNode(d described, addr string) *Node {
+	target := c.target.At(addr, d.name)
+	n := &Node{ID: d.id, Addr: addr, target: target, up: upstream.NewNode(target, c.opts.Node)}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ctx.Err() != nil {
+		n.closed = true // it has no goroutine yet
+		n.up.Close()
+		return n
+	}
+	c.nodes[n] = struct{}{}
+	if c.refused != nil {
+		n.up.OnRefused(c.refused)
+	}
+	return n
+}
+
+// OnRefused is upstream.Node's, for all nodes, those to come too.
+func (c *Cluster) OnRefused(f func(upstream.Identity, *upstream.ReplyError)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.refused = f
+	for n := range c.nodes {
+		n.up.OnRefused(f)
+	}
+}
+
+// RetireAnonymous is upstream.Node's, for all nodes.
+func (c *Cluster) RetireAnonymous() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for n := range c.nodes {
+		n.up.RetireAnonymous()
+	}
+}
+
+// Acquire keeps a node from being closed when it leaves the topology, until Release or half a minute later. It may have
+// failed, and be closed, all the same: its connections then say so.
+func (c *Cluster) Acquire(n *Node) {
+	c.mu.Lock()
+	n.users++
+	c.mu.Unlock()
+}
+
+// Release ends what Acquire began.
+func (c *Cluster) Release(n *Node) {
+	c.mu.Lock()
+	n.users--
+	c.closeUnused(n)
+	c.mu.Unlock()
+}
+
+// retire lets go of nodes that the topology names no more. Those that have failed are closed at once.
+func (c *Cluster) retire(old, now *Snapshot, failed map[string]bool) {
+	if old == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, n := range old.All() {
+		if now.has(n) {
+			continue
+		}
+		n.left = true
+		if failed[n.ID] {
+			c.close(n)
+		}
+		c.closeUnused(n)
+		if !n.closed { // sessions that idle do not look
+			time.AfterFunc(c.leftFor, func() { c.closeLate(n) })
+		}
+	}
+}
+
+// closeLate closes a node that has left for so long that only sessions without anything to do can still have it.
+func (c *Cluster) closeLate(n *Node) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.close(n)
+}
+
+// closeUnused closes a node that has left and that nobody uses; mu is held.
+func (c *Cluster) closeUnused(n *Node) {
+	if n.left && n.users == 0 {
+		c.close(n)
+	}
+}
+
+// close closes a node, once; mu is held.
+func (c *Cluster) close(n *Node) {
+	if n.closed {
+		return
+	}
+	n.closed = true
+	delete(c.nodes, n)
+	c.running.Add(1)
+	go c.closeNode(n)
+}
+
+// closeNode is the goroutine that waits for a node's own.
+func (c *Cluster) closeNode(n *Node) {
+	defer c.running.Done()
+	n.up.Close()
+}

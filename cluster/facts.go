@@ -1,0 +1,120 @@
+package cluster
+
+import "strings"
+
+// Request is where a command without keys, or with keys in several slots, is to go: COMMAND's tip "request_policy".
+type Request uint8
+
+// The request policies. Special ones of Redis are OneNode: whoever knows better answers such a command itself.
+const (
+	OneNode    Request = iota // by its keys; without keys to one master
+	AllNodes                  // to masters and replicas
+	AllShards                 // to all masters
+	MultiShard                // split by its keys
+)
+
+// Response is how the replies of several nodes become one: COMMAND's tip "response_policy".
+type Response uint8
+
+// The response policies. NoPolicy joins arrays; what is no array comes from one node.
+const (
+	NoPolicy Response = iota
+	OneSucceeded
+	AllSucceeded
+	Sum
+	Min
+	Max
+	LogicalAnd
+	LogicalOr
+)
+
+// Facts are what there is to know of a command, whoever sends it. They do not change.
+type Facts struct {
+	Name     string // lower case, a subcommand's as "script|load"
+	ReadOnly bool
+	Script   bool // the text of its errors may be a client's own
+	Request  Request
+	Response Response
+}
+
+// split are the commands that do for each key what they would do for it alone. MSETNX is none of them: it is all or
+// nothing.
+var split = map[string]Response{
+	"mget": NoPolicy, "mset": AllSucceeded, "del": Sum, "unlink": Sum, "exists": Sum, "touch": Sum,
+}
+
+// untold are commands that concern a server as a whole, which its tips do not say in every version.
+var untold = map[string]Facts{
+	"acl|setuser":      {Request: AllNodes, Response: AllSucceeded},
+	"acl|deluser":      {Request: AllNodes, Response: Min},
+	"acl|load":         {Request: AllNodes, Response: AllSucceeded},
+	"acl|save":         {Request: AllNodes, Response: AllSucceeded},
+	"config|rewrite":   {Request: AllNodes, Response: AllSucceeded},
+	"config|resetstat": {Request: AllNodes, Response: AllSucceeded},
+	"client|pause":     {Request: AllShards, Response: AllSucceeded},
+	"client|unpause":   {Request: AllShards, Response: AllSucceeded},
+	// A node knows of its own subscribers only.
+	"pubsub|numpat":        {Request: AllNodes, Response: Sum},
+	"pubsub|channels":      {Request: AllNodes},
+	"pubsub|numsub":        {Request: AllNodes},
+	"pubsub|shardchannels": {Request: AllNodes},
+	"pubsub|shardnumsub":   {Request: AllNodes},
+}
+
+// FactsOf reads what COMMAND says of a command: its name, its flags and its tips.
+func FactsOf(name string, flags, tips []string) *Facts {
+	f := &Facts{Name: strings.ToLower(name)}
+	for _, flag := range flags {
+		switch flag {
+		case "readonly":
+			f.ReadOnly = true
+		case "module":
+			f.Script = true
+		}
+	}
+	switch base, _, _ := strings.Cut(f.Name, "|"); base {
+	case "eval", "evalsha", "eval_ro", "evalsha_ro", "fcall", "fcall_ro":
+		f.Script = true
+	}
+	for _, tip := range tips {
+		f.addTip(tip)
+	}
+	if known, is := untold[f.Name]; is {
+		f.Request, f.Response = known.Request, known.Response
+	}
+	response, splits := split[f.Name]
+	switch {
+	case splits:
+		f.Request, f.Response = MultiShard, response
+	case f.Request == MultiShard:
+		f.Request = OneNode
+	}
+	return f
+}
+
+func (f *Facts) addTip(tip string) {
+	switch tip {
+	case "request_policy:all_nodes":
+		f.Request = AllNodes
+	case "request_policy:all_shards":
+		f.Request = AllShards
+	case "request_policy:multi_shard":
+		f.Request = MultiShard
+	case "response_policy:one_succeeded":
+		f.Response = OneSucceeded
+	case "response_policy:all_succeeded":
+		f.Response = AllSucceeded
+	case "response_policy:agg_sum":
+		f.Response = Sum
+	case "response_policy:agg_min":
+		f.Response = Min
+	case "response_policy:agg_max":
+		f.Response = Max
+	case "response_policy:agg_logical_and":
+		f.Response = LogicalAnd
+	case "response_policy:agg_logical_or":
+		f.Response = LogicalOr
+	case "response_policy:special": // comes behind the request policy
+		f.Request = OneNode
+	}
+}

@@ -1,0 +1,185 @@
+package cluster
+
+import (
+	"errors"
+	"math/rand/v2"
+
+	"github.com/lockproxy/lockproxy/proto/resp"
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+// badReply is the answer when nodes' replies do not fit together, which no Redis gives.
+const badReply = "ERR the nodes' replies cannot be merged"
+
+// finish makes Reply and Err of what the units got. A part that failed fails the whole: the first error in the order
+// of the keys, or of the nodes, is the answer, but a part whose outcome is unknown goes before any other. The other
+// parts of a split write have been done then, which is the same as when their client had sent them one by one.
+func (p *Plan) finish() {
+	if p.done {
+		return
+	}
+	p.done = true
+	if !p.merge {
+		p.Reply, p.Err = p.units[0].reply, p.units[0].err
+		return
+	}
+	var replies []resp.Reply
+	for i := range p.units {
+		u := &p.units[i]
+		var lost *upstream.LostError
+		switch {
+		case u.err != nil && u.lame && !errors.As(u.err, &lost):
+		case u.err != nil:
+			if p.Err == nil || errors.As(u.err, &lost) && !errors.As(p.Err, &lost) {
+				p.Err = u.err
+			}
+		default:
+			v, ok := resp.ParseReply(u.reply)
+			if !ok {
+				v = resp.Reply{Kind: '-', Raw: resp.AppendError(nil, badReply)}
+			}
+			replies = append(replies, v)
+		}
+	}
+	f := p.cmd.Facts
+	if p.Err != nil && !(f.Response == OneSucceeded && anySucceeded(replies)) {
+		return
+	}
+	p.Err = nil
+	p.Reply = p.join(replies)
+}
+
+func anySucceeded(replies []resp.Reply) bool {
+	for _, v := range replies {
+		if !isError(v) {
+			return true
+		}
+	}
+	return false
+}
+
+// join makes one reply of several.
+func (p *Plan) join(replies []resp.Reply) []byte {
+	if len(replies) == 0 {
+		return resp.AppendError(nil, badReply)
+	}
+	f := p.cmd.Facts
+	for _, v := range replies {
+		if isError(v) != (f.Response == OneSucceeded) {
+			return v.Raw // the first error, or the first success
+		}
+	}
+	switch f.Response {
+	case OneSucceeded, AllSucceeded:
+		return replies[0].Raw
+	case Sum, Min, Max, LogicalAnd, LogicalOr:
+		return aggregate(f.Response, replies)
+	}
+	switch {
+	case f.Name == "mget":
+		return p.inOrder(replies)
+	case replies[0].Kind == '*' || replies[0].Kind == '~':
+		return concat(replies)
+	}
+	return one(replies)
+}
+
+// inOrder puts the elements of split replies where their keys stood. They are copied as they came.
+func (p *Plan) inOrder(replies []resp.Reply) []byte {
+	elems := make([][]byte, len(p.cmd.Keys))
+	size := 16
+	for i, v := range replies {
+		u := &p.units[i]
+		if len(v.Elems) != len(u.keys) {
+			return resp.AppendError(nil, badReply)
+		}
+		for k, e := range v.Elems {
+			elems[u.keys[k]] = e.Raw
+		}
+		size += len(v.Raw)
+	}
+	out := resp.AppendArray(make([]byte, 0, size), len(elems))
+	for _, e := range elems {
+		out = append(out, e...)
+	}
+	return out
+}
+
+// concat joins arrays, or sets, in the order of the nodes.
+func concat(replies []resp.Reply) []byte {
+	n, size := 0, 16
+	for _, v := range replies {
+		n += len(v.Elems)
+		size += len(v.Raw)
+	}
+	out := resp.AppendArray(make([]byte, 0, size), n)
+	out[0] = replies[0].Kind
+	for _, v := range replies {
+		for _, e := range v.Elems {
+			out = append(out, e.Raw...)
+		}
+	}
+	return out
+}
+
+// one is any of the replies, but no null while there is another: RANDOMKEY's.
+func one(replies []resp.Reply) []byte {
+	at := rand.N(len(replies))
+	for i := range replies {
+		if v := replies[(at+i)%len(replies)]; !v.Null {
+			return v.Raw
+		}
+	}
+	return replies[at].Raw
+}
+
+// aggregate reckons with integers, or with the integers of arrays one by one.
+func aggregate(how Response, replies []resp.Reply) []byte {
+	rows := make([][]resp.Reply, len(replies))
+	for i, v := range replies {
+		rows[i] = v.Elems
+		if v.Kind == ':' {
+			rows[i] = []resp.Reply{v}
+		}
+		if len(rows[i]) != len(rows[0]) {
+			return resp.AppendError(nil, badReply)
+		}
+	}
+	var out []byte
+	if replies[0].Kind != ':' {
+		out = resp.AppendArray(nil, len(rows[0]))
+	}
+	for col := range rows[0] {
+		total, ok := integerOf(rows[0][col])
+		for _, row := range rows[1:] {
+			n, is := integerOf(row[col])
+			total, ok = reckon(how, total, n), ok && is
+		}
+		if !ok {
+			return resp.AppendError(nil, badReply)
+		}
+		out = resp.AppendInt(out, total)
+	}
+	return out
+}
+
+func reckon(how Response, a, b int64) int64 {
+	switch how {
+	case Min:
+		return min(a, b)
+	case Max:
+		return max(a, b)
+	case LogicalAnd:
+		return truth(a != 0 && b != 0)
+	case LogicalOr:
+		return truth(a != 0 || b != 0)
+	}
+	return a + b
+}
+
+func truth(is bool) int64 {
+	if is {
+		return 1
+	}
+	return 0
+}

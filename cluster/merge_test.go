@@ -1,0 +1,73 @@
+package cluster
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+func TestMerge(t *testing.T) {
+	for _, c := range []struct {
+		how     Response
+		replies string // with | between
+		want    string
+	}{
+		{Sum, ":1\r\n|:2\r\n|:-5\r\n", ":-2\r\n"},
+		{Min, ":1\r\n|:2\r\n|:-5\r\n", ":-5\r\n"},
+		{Max, ":1\r\n|:2\r\n|:-5\r\n", ":2\r\n"},
+		{LogicalAnd, ":1\r\n|:2\r\n", ":1\r\n"},
+		{LogicalAnd, "*2\r\n:1\r\n:0\r\n|*2\r\n:1\r\n:1\r\n", "*2\r\n:1\r\n:0\r\n"},
+		{LogicalOr, "*2\r\n:0\r\n:0\r\n|*2\r\n:0\r\n:1\r\n", "*2\r\n:0\r\n:1\r\n"},
+		{Sum, ":1\r\n|-ERR x\r\n|-ERR y\r\n", "-ERR x\r\n"},
+		{Sum, ":1\r\n|*1\r\n:1\r\n", ":2\r\n"},
+		{Sum, ":1\r\n|*0\r\n", "-" + badReply + "\r\n"},
+		{Sum, ":1\r\n|+OK\r\n", "-" + badReply + "\r\n"},
+		{AllSucceeded, "+OK\r\n|+OK\r\n", "+OK\r\n"},
+		{AllSucceeded, "+OK\r\n|-NOPERM x\r\n", "-NOPERM x\r\n"},
+		{OneSucceeded, "-NOTBUSY x\r\n|+OK\r\n|-NOTBUSY y\r\n", "+OK\r\n"},
+		{OneSucceeded, "-NOTBUSY x\r\n|-NOTBUSY y\r\n", "-NOTBUSY x\r\n"},
+		{NoPolicy, "*1\r\n$1\r\na\r\n|*0\r\n|*2\r\n,1.5\r\n%1\r\n+a\r\n:1\r\n", "*3\r\n$1\r\na\r\n,1.5\r\n%1\r\n+a\r\n:1\r\n"},
+		{NoPolicy, "~1\r\n:1\r\n|~1\r\n:2\r\n", "~2\r\n:1\r\n:2\r\n"},
+		{NoPolicy, "_\r\n|$1\r\na\r\n|$-1\r\n", "$1\r\na\r\n"},
+		{NoPolicy, "broken|:1\r\n", "-" + badReply + "\r\n"},
+	} {
+		p := planOf(c.how, c.replies)
+		if p.finish(); string(p.Reply) != c.want || p.Err != nil {
+			t.Errorf("%d %q: got %q, %v", c.how, c.replies, p.Reply, p.Err)
+		}
+	}
+}
+
+func planOf(how Response, replies string) *Plan {
+	p := &Plan{cmd: Command{Facts: &Facts{Response: how}}, merge: true}
+	for r := range strings.SplitSeq(replies, "|") {
+		p.units = append(p.units, unit{plan: p, reply: []byte(r), done: true})
+	}
+	return p
+}
+
+// What is not known goes before what was not done, and that before what Redis has refused.
+func TestMergeOfFailures(t *testing.T) {
+	lost, unsent := &upstream.LostError{Cause: errSlow}, &upstream.NotSentError{Cause: errSlow}
+	p := planOf(Sum, "-ERR x\r\n|:1\r\n|:1\r\n")
+	p.units[1].err, p.units[2].err = unsent, lost
+	if p.finish(); p.Err != lost || p.Reply != nil {
+		t.Errorf("got %q, %v", p.Reply, p.Err)
+	}
+	p = planOf(OneSucceeded, "+OK\r\n|:1\r\n")
+	p.units[1].err = unsent
+	if p.finish(); p.Err != nil || string(p.Reply) != "+OK\r\n" {
+		t.Errorf("got %q, %v", p.Reply, p.Err)
+	}
+	p = planOf(AllSucceeded, "+OK\r\n|:1\r\n")
+	p.units[1].err, p.units[1].lame = unsent, true
+	if p.finish(); p.Err != nil || string(p.Reply) != "+OK\r\n" {
+		t.Errorf("a replica out of reach: got %q, %v", p.Reply, p.Err)
+	}
+	p.done, p.units[1].err = false, lost
+	if p.finish(); !errors.Is(p.Err, errSlow) {
+		t.Errorf("a replica's lost reply: got %q, %v", p.Reply, p.Err)
+	}
+}

@@ -1,0 +1,239 @@
+package cluster
+
+import (
+	"bytes"
+	"slices"
+	"time"
+
+	"github.com/lockproxy/lockproxy/proto/resp"
+)
+
+// Command is one command of a client. It must stay as it is until its Plan is done.
+type Command struct {
+	Raw   []byte   // multibulk, as it is to be sent
+	Args  [][]byte // its words
+	Keys  []int    // which of Args are keys
+	Facts *Facts   // nil: nothing is known of it
+}
+
+// unheardOf is a command that COMMAND does not list.
+var unheardOf = &Facts{Script: true}
+
+const (
+	crossSlot = "CROSSSLOT Keys in request don't hash to the same slot"
+	noSlot    = -1
+)
+
+// Plan is what becomes of a Command: which nodes get what, and how their replies become one. It is made without the
+// topology, which is asked when the plan is carried out.
+type Plan struct {
+	// Set by Executor.Do, and the plan's until its next Set. Reply is what the client is to get; with Err there is none:
+	// a *upstream.NotSentError says that nothing was done (but by other parts of a split command, or on other nodes), a
+	// *upstream.LostError that it is unknown, a *upstream.ReplyError that Redis refuses the executor's identity.
+	Reply []byte
+	Err   error
+
+	cmd   Command
+	units []unit
+	one   [1]unit // units of a plan that is not split, without another allocation
+	whole unit    // of a plan for many nodes: its wait for a topology in which no slot is without a master
+	scan  bool    // SCAN: see scan.go
+	fan   bool    // units are by node, and made when its turn comes
+	alone bool    // nothing of the same client is under way with it
+	merge bool
+	done  bool
+}
+
+// unit is what one node gets of a plan.
+type unit struct {
+	plan *Plan
+	raw  []byte
+	slot int   // noSlot: by node, or anywhere
+	keys []int // of plan.cmd.Keys, which are this unit's; nil: all
+	node *Node // where it goes, when that is not the slot's owner
+	home bool  // node is the only one it can go to
+	lame bool  // node is a replica, which may be left out
+	ask  bool  // behind ASKING
+
+	from      *Node // who gave reply
+	redirects int
+	failures  int
+	ready     time.Time // not to be sent before
+	until     time.Time // is not tried again after; zero: nothing has gone wrong yet
+	reply     []byte
+	err       error
+	done      bool
+}
+
+// NewPlan makes the plan of a command.
+func NewPlan(cmd Command) *Plan {
+	p := &Plan{}
+	p.Set(cmd)
+	return p
+}
+
+// Set makes p the plan of a command, whatever it was before.
+func (p *Plan) Set(cmd Command) {
+	*p = Plan{cmd: cmd, whole: unit{plan: p}}
+	if p.cmd.Facts == nil {
+		p.cmd.Facts = unheardOf
+	}
+	f := p.cmd.Facts
+	if len(cmd.Keys) == 0 {
+		p.alone = true
+		if p.scan = f.Name == "scan" && p.cursor() >= 0; p.scan {
+			return
+		}
+		if p.fan = f.Request == AllNodes || f.Request == AllShards; p.fan {
+			p.merge = true
+			return
+		}
+		p.single(noSlot)
+		return
+	}
+	slot := Slot(cmd.Args[cmd.Keys[0]])
+	for _, k := range cmd.Keys[1:] {
+		if Slot(cmd.Args[k]) != slot {
+			p.several(f)
+			return
+		}
+	}
+	p.single(slot)
+}
+
+// single has one unit, the command as it is.
+func (p *Plan) single(slot int) {
+	p.one[0] = unit{plan: p, raw: p.cmd.Raw, slot: slot}
+	p.units = p.one[:]
+}
+
+// several splits a command whose keys are in several slots, or refuses it in Redis' words. Redis wants one slot in a
+// command even where one node has them all.
+func (p *Plan) several(f *Facts) {
+	args, keys := p.cmd.Args, p.cmd.Keys
+	if f.Request != MultiShard {
+		p.answer(crossSlot)
+		return
+	}
+	step := keys[1] - keys[0]
+	if (len(args)-keys[0])%step != 0 {
+		p.answer("ERR wrong number of arguments for '" + f.Name + "' command")
+		return
+	}
+	bySlot := map[int]int{} // slot → index of its unit
+	for i, k := range keys {
+		slot := Slot(args[k])
+		at, known := bySlot[slot]
+		if !known {
+			at = len(p.units)
+			bySlot[slot] = at
+			p.units = append(p.units, unit{plan: p, slot: slot})
+		}
+		p.units[at].keys = append(p.units[at].keys, i)
+	}
+	for i := range p.units {
+		u := &p.units[i]
+		u.raw = resp.AppendArray(nil, keys[0]+len(u.keys)*step)
+		for _, a := range args[:keys[0]] {
+			u.raw = resp.AppendBulk(u.raw, a)
+		}
+		for _, k := range u.keys {
+			for _, a := range args[keys[k] : keys[k]+step] {
+				u.raw = resp.AppendBulk(u.raw, a)
+			}
+		}
+	}
+	p.merge = true
+}
+
+// answer ends the plan before it is sent.
+func (p *Plan) answer(line string) {
+	p.Reply = resp.AppendError(nil, line)
+	p.done = true
+}
+
+// Slot is the slot of the command's keys; false when it has none, or several.
+func (p *Plan) Slot() (int, bool) {
+	if p.fan || p.scan || p.merge || p.done && len(p.units) == 0 || p.units[0].slot == noSlot {
+		return 0, false
+	}
+	return p.units[0].slot, true
+}
+
+// From is the node whose reply Reply is; nil when there is none, or it was made of several.
+func (p *Plan) From() *Node {
+	if p.merge || len(p.units) != 1 {
+		return nil
+	}
+	return p.units[0].from
+}
+
+// ReadOnly says that the command changes nothing.
+func (p *Plan) ReadOnly() bool { return p.cmd.Facts.ReadOnly }
+
+// fanOut makes the units of a plan for many nodes, and keeps them up with the topology: a node that has come gets one,
+// one that has left, or is a replica now, is not waited for, and what it said does not count.
+func (p *Plan) fanOut(s *Snapshot) {
+	nodes := s.Masters
+	if p.cmd.Facts.Request == AllNodes {
+		nodes = s.All()
+	}
+	before := p.units
+	p.units = make([]unit, 0, len(nodes))
+	for i, n := range nodes {
+		u := unit{plan: p, raw: p.cmd.Raw, slot: noSlot, node: n, home: true}
+		if at := slices.IndexFunc(before, func(b unit) bool { return b.node == n }); at >= 0 {
+			u = before[at]
+		}
+		u.lame = i >= len(s.Masters)
+		p.units = append(p.units, u)
+	}
+}
+
+// count is how many keys the unit has.
+func (u *unit) count() int {
+	if u.keys != nil {
+		return len(u.keys)
+	}
+	return len(u.plan.cmd.Keys)
+}
+
+// key is the unit's i-th key.
+func (u *unit) key(i int) []byte {
+	if u.keys != nil {
+		i = u.keys[i]
+	}
+	return u.plan.cmd.Args[u.plan.cmd.Keys[i]]
+}
+
+// shares says that two units have a key in common.
+func (u *unit) shares(v *unit) bool {
+	for i := range u.count() {
+		for k := range v.count() {
+			if bytes.Equal(u.key(i), v.key(k)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// homely says that the plan is for the one node that the executor's commands without keys go to: such plans keep their
+// order in one write.
+func (p *Plan) homely() bool { return p.alone && !p.fan && !p.scan }
+
+// settled says that nothing of the plan is still to be done.
+func (p *Plan) settled() bool {
+	if p.done {
+		return true
+	}
+	if (p.fan || p.scan) && len(p.units) == 0 {
+		return false
+	}
+	for i := range p.units {
+		if !p.units[i].done {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,158 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/lockproxy/lockproxy/proto/resp"
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+// maxRedirects is how often one command follows MOVED and ASK. A cluster whose nodes disagree sends it round in circles.
+const maxRedirects = 16
+
+var asking = resp.AppendCommand(nil, "ASKING")
+
+// redirectKind is what a node says instead of running a command of a slot it cannot serve now.
+type redirectKind uint8
+
+const (
+	noRedirect redirectKind = iota
+	moved
+	asked
+	tryAgain
+	clusterDown
+)
+
+// readRedirect tells what an error reply says of a slot, and of which address.
+func readRedirect(reply []byte) (kind redirectKind, slot int, addr string) {
+	line, _, _ := bytes.Cut(reply, []byte("\r\n"))
+	word, rest, _ := bytes.Cut(line, []byte(" "))
+	switch string(word) {
+	case "-TRYAGAIN":
+		return tryAgain, noSlot, ""
+	case "-CLUSTERDOWN":
+		return clusterDown, noSlot, ""
+	case "-MOVED":
+		kind = moved
+	case "-ASK":
+		kind = asked
+	default:
+		return noRedirect, noSlot, ""
+	}
+	number, to, found := bytes.Cut(rest, []byte(" "))
+	slot, err := strconv.Atoi(string(number))
+	if !found || err != nil || bytes.IndexByte(to, ' ') >= 0 {
+		return noRedirect, noSlot, ""
+	}
+	return kind, slot, string(to)
+}
+
+// replied decides what becomes of a unit that node has answered with reply. A redirect counts only if it is about the
+// slot of the command's keys and names a node of the topology. The error of a script can say just that: Redis is then
+// asked for the same keys by a command that says nothing of its own, and followed in what it says to that.
+func (e *Executor) replied(ctx context.Context, u *unit, node *Node, reply []byte) {
+	u.reply = reply
+	if reply[0] != '-' || u.slot == noSlot {
+		u.done = !(u.home && !u.lame && bytes.HasPrefix(reply, []byte("-READONLY ")) && e.demoted(u))
+		return
+	}
+	kind, slot, addr := readRedirect(reply)
+	if kind != noRedirect && u.plan.cmd.Facts.Script {
+		kind, slot, addr = e.probe(ctx, u, node)
+	}
+	switch kind {
+	case moved, asked:
+		u.done = slot != u.slot || !e.follow(ctx, u, node, kind, addr)
+	case tryAgain:
+		e.c.count.triedAgain.Add(1)
+		u.node, u.ask = nil, false
+		u.done = !e.later(u, 5*time.Millisecond)
+	case clusterDown:
+		e.c.count.down.Add(1)
+		u.node, u.ask = nil, false
+		e.c.Refresh()
+		u.done = !e.later(u, 20*time.Millisecond)
+	default:
+		u.done = true
+	}
+}
+
+// Redirect is for commands that are sent past an Executor, as on pinned connections: it reads an error that from gave
+// to a command with keys of slot. With ok the command has not run; it is to be sent to the node to, behind ASKING if
+// ask says so, and the topology is being looked at. to is nil while the topology does not know the node: Refreshed
+// waits for the next look. Without ok the reply is the client's. It must not be asked about scripts' errors, which can
+// say anything.
+func (c *Cluster) Redirect(reply []byte, slot int, from *Node) (to *Node, ask, ok bool) {
+	kind, named, addr := readRedirect(reply)
+	if kind != moved && kind != asked || named != slot {
+		return nil, false, false
+	}
+	if to = c.Snapshot().Named(addr, from); kind == moved || to == nil {
+		c.refreshFrom(from)
+	}
+	return to, kind == asked, true
+}
+
+// demoted has a unit that went to a master as such, which is none any more, wait for the topology that says so.
+func (e *Executor) demoted(u *unit) bool {
+	e.c.Refresh()
+	return e.later(u, 20*time.Millisecond)
+}
+
+// follow has the unit sent where a redirect says; false: the redirect is passed on to the client.
+func (e *Executor) follow(ctx context.Context, u *unit, node *Node, kind redirectKind, addr string) bool {
+	if u.redirects++; u.redirects > maxRedirects {
+		return false
+	}
+	snapshot := e.c.Snapshot()
+	target := snapshot.Named(addr, node)
+	if target == nil { // a node that is new: whoever names it knows it
+		e.c.await(ctx, e.c.refreshFrom(node))
+		snapshot = e.c.Snapshot()
+		target = snapshot.Named(addr, node)
+	}
+	if target == nil {
+		u.node, u.ask = nil, false
+		return e.later(u, 20*time.Millisecond)
+	}
+	u.node, u.ask = target, kind == asked
+	if u.ask {
+		e.c.count.asked.Add(1)
+	} else {
+		e.c.count.moved.Add(1)
+	}
+	if kind == moved && snapshot.Owner(u.slot) != target {
+		e.c.refreshFrom(node)
+	}
+	if u.redirects > 3 { // nodes that disagree need a moment, not more questions
+		return e.later(u, 5*time.Millisecond)
+	}
+	return true
+}
+
+// probe asks node for the unit's keys with EXISTS, as the service account, and returns what Redis says of the slot.
+func (e *Executor) probe(ctx context.Context, u *unit, node *Node) (kind redirectKind, slot int, addr string) {
+	p, err := node.up.Open(ctx, e.c.account())
+	if err != nil {
+		return noRedirect, noSlot, ""
+	}
+	defer p.Release()
+	cmd := resp.AppendArray(nil, 1+u.count())
+	cmd = resp.AppendBulkString(cmd, "EXISTS")
+	for i := range u.count() {
+		cmd = resp.AppendBulk(cmd, u.key(i))
+	}
+	var got gathered
+	req := upstream.Request{Cmds: [][]byte{cmd}, Sink: &got}
+	if u.ask {
+		req.Cmds = [][]byte{asking, cmd}
+	}
+	if p.Do(&req) != nil {
+		return noRedirect, noSlot, ""
+	}
+	replies := got.frames(nil, len(req.Cmds))
+	return readRedirect(replies[len(replies)-1])
+}

@@ -1,0 +1,149 @@
+package cluster
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+// fakeNode is a node that has all slots, and answers all else with say. conns counts connections.
+func fakeNode(t *testing.T, say func(line string) string) (port int, conns *atomic.Int64) {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port, conns = ln.Addr().(*net.TCPAddr).Port, &atomic.Int64{}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			conns.Add(1)
+			wg.Go(func() { serveFake(conn, port, say) })
+		}
+	})
+	t.Cleanup(wg.Wait)
+	t.Cleanup(func() { ln.Close() })
+	return port, conns
+}
+
+func serveFake(conn net.Conn, port int, say func(string) string) {
+	defer conn.Close()
+	in := bufio.NewScanner(conn)
+	for in.Scan() {
+		var n int
+		if _, err := fmt.Sscanf(in.Text(), "*%d", &n); err != nil {
+			return
+		}
+		var words []string
+		for range n {
+			in.Scan() // the length
+			in.Scan()
+			words = append(words, in.Text())
+		}
+		line := strings.Join(words, " ")
+		switch reply := "-ERR unknown\r\n"; line {
+		case "CLUSTER SLOTS":
+			reply = fmt.Sprintf("*1\r\n*3\r\n:0\r\n:16383\r\n*3\r\n$9\r\n127.0.0.1\r\n:%d\r\n$2\r\nid\r\n", port)
+			fallthrough
+		case "CLUSTER SHARDS", "CLUSTER NODES":
+			fmt.Fprint(conn, reply)
+		default:
+			fmt.Fprint(conn, say(line))
+		}
+	}
+}
+
+// What a redirect names is not dialled unless the topology names it too.
+func TestStrangerIsNotDialled(t *testing.T) {
+	evil, conns := fakeNode(t, func(string) string { return "+evil\r\n" })
+	for _, word := range []string{"MOVED", "ASK"} {
+		redirect := fmt.Sprintf("-%s %d 127.0.0.1:%d\r\n", word, Slot([]byte("k")), evil)
+		port, _ := fakeNode(t, func(string) string { return redirect })
+		target := upstream.ClusterTarget{Seeds: []string{fmt.Sprintf("127.0.0.1:%d", port)}, Node: upstream.Target{Network: "tcp"}}
+		c := openTarget(t, target, Options{RetryFor: 200 * time.Millisecond})
+		cl := newClient(t, c, nil, 2)
+		get := Command{Raw: []byte("*2\r\n$3\r\nGET\r\n$1\r\nk\r\n"), Args: [][]byte{[]byte("GET"), []byte("k")}, Keys: []int{1}, Facts: FactsOf("get", nil, nil)}
+		if got := cl.run([]*Plan{NewPlan(get)})[0]; got != redirect {
+			t.Errorf("got %q", got)
+		}
+		from := c.Snapshot().Owner(0)
+		if to, ask, ok := c.Redirect([]byte(redirect), Slot([]byte("k")), from); to != nil || ask != (word == "ASK") || !ok {
+			t.Errorf("got %v, %v, %v", to, ask, ok)
+		}
+		if _, _, ok := c.Redirect([]byte(redirect), 1, from); ok {
+			t.Error("another slot's redirect was taken")
+		}
+		itself := fmt.Sprintf("-MOVED 1 127.0.0.1:%d\r\n", port)
+		if to, ask, ok := c.Redirect([]byte(itself), 1, from); to != from || ask || !ok {
+			t.Errorf("got %v, %v, %v", to, ask, ok)
+		}
+	}
+	if n := conns.Load(); n != 0 {
+		t.Errorf("%d connections to a stranger", n)
+	}
+}
+
+// Nodes that send a command round in circles do not do so for ever.
+func TestRedirectedInCircles(t *testing.T) {
+	asked := atomic.Int64{}
+	var port int
+	port, _ = fakeNode(t, func(string) string {
+		asked.Add(1)
+		return fmt.Sprintf("-MOVED %d :%d\r\n", Slot([]byte("k")), port)
+	})
+	target := upstream.ClusterTarget{Seeds: []string{fmt.Sprintf("127.0.0.1:%d", port)}, Node: upstream.Target{Network: "tcp"}}
+	cl := newClient(t, openTarget(t, target, Options{}), nil, 2)
+	get := Command{Raw: []byte("*2\r\n$3\r\nGET\r\n$1\r\nk\r\n"), Args: [][]byte{[]byte("GET"), []byte("k")}, Keys: []int{1}, Facts: FactsOf("get", nil, nil)}
+	if got := cl.run([]*Plan{NewPlan(get)})[0]; !strings.HasPrefix(got, "-MOVED ") {
+		t.Errorf("got %q", got)
+	}
+	if n := asked.Load(); n != maxRedirects+1 {
+		t.Errorf("sent %d times", n)
+	}
+}
+
+// A node refuses the first of three writes to a key, as one does that recovers between them: that one is not sent again
+// behind the others.
+func TestOvertaken(t *testing.T) {
+	var mu sync.Mutex
+	var ran []string
+	port, _ := fakeNode(t, func(line string) string {
+		mu.Lock()
+		defer mu.Unlock()
+		ran = append(ran, line)
+		if len(ran) == 1 || len(ran) == 4 {
+			return "-CLUSTERDOWN The cluster is down\r\n"
+		}
+		return "+OK\r\n"
+	})
+	target := upstream.ClusterTarget{Seeds: []string{fmt.Sprintf("127.0.0.1:%d", port)}, Node: upstream.Target{Network: "tcp"}}
+	cl := newClient(t, openTarget(t, target, Options{}), nil, 2)
+	set := func(key, value string) *Plan {
+		raw := fmt.Sprintf("*3\r\n$3\r\nSET\r\n$1\r\n%s\r\n$1\r\n%s\r\n", key, value)
+		return NewPlan(Command{Raw: []byte(raw), Args: [][]byte{[]byte("SET"), []byte(key), []byte(value)}, Keys: []int{1}, Facts: FactsOf("set", nil, nil)})
+	}
+	plans := []*Plan{set("k", "1"), set("k", "2"), set("k", "3"), set("x", "4")}
+	cl.e.Do(context.Background(), plans)
+	var got []string
+	for _, p := range plans {
+		got = append(got, strings.TrimSpace(string(p.Reply)))
+	}
+	if want := "-CLUSTERDOWN The cluster is down|+OK|+OK|+OK"; strings.Join(got, "|") != want {
+		t.Errorf("got %q", got)
+	}
+	if want := "SET k 1|SET k 2|SET k 3|SET x 4|SET x 4"; strings.Join(ran, "|") != want {
+		t.Errorf("ran %q", ran)
+	}
+}

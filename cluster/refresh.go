@@ -1,0 +1,227 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/lockproxy/lockproxy/proto/resp"
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+const (
+	// refreshGap is the least time between two refreshes, before jitter: while slots move every one of them is a reason.
+	refreshGap = 50 * time.Millisecond
+	// askTimeout is how long one node may take to describe the cluster before another is asked.
+	askTimeout = time.Second
+	// controlLane keeps the proxy's own questions on connections apart from the clients'.
+	controlLane = -1
+)
+
+// refresher is how refreshes are asked for, and waited for.
+type refresher struct {
+	kick chan struct{} // one slot: somebody wants a refresh
+
+	mu   sync.Mutex    // guards all below
+	hint *Node         // who to ask first; nil: anybody
+	next chan struct{} // closed when a refresh that begins from now on is done
+}
+
+func newRefresher() refresher {
+	return refresher{kick: make(chan struct{}, 1), next: make(chan struct{})}
+}
+
+// Refresh has the topology looked at again soon, and does not wait for it. However many ask for that, one look at a
+// time is taken, and one more afterwards.
+func (c *Cluster) Refresh() { c.refreshFrom(nil) }
+
+// Refreshed is Refresh, and waits for the look, at most until ctx ends. The look may have failed.
+func (c *Cluster) Refreshed(ctx context.Context) { c.await(ctx, c.refreshFrom(nil)) }
+
+func (c *Cluster) await(ctx context.Context, look <-chan struct{}) {
+	select {
+	case <-look:
+	case <-ctx.Done():
+	case <-c.ctx.Done():
+	}
+}
+
+// refreshFrom is Refresh, where hint is who knows best. What it returns is closed when that look has been taken.
+func (c *Cluster) refreshFrom(hint *Node) <-chan struct{} {
+	r := &c.refresh
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if hint != nil {
+		r.hint = hint
+	}
+	select {
+	case r.kick <- struct{}{}:
+	default:
+	}
+	return r.next
+}
+
+// refreshLoop is the goroutine that keeps the topology up to date.
+func (c *Cluster) refreshLoop() {
+	defer c.running.Done()
+	for {
+		timer := time.NewTimer(c.opts.Refresh/2 + rand.N(c.opts.Refresh))
+		select {
+		case <-c.ctx.Done():
+			timer.Stop()
+			return
+		case <-c.refresh.kick:
+		case <-timer.C:
+		}
+		timer.Stop()
+		c.refresh.mu.Lock()
+		hint, done := c.refresh.hint, c.refresh.next
+		c.refresh.hint, c.refresh.next = nil, make(chan struct{})
+		c.refresh.mu.Unlock()
+		if err := c.look(c.ctx, hint); err != nil && c.ctx.Err() == nil {
+			c.log.Warn("the cluster's topology could not be refreshed", "upstream", c.target.String(), "error", err)
+		}
+		close(done)
+		if !c.pause(c.ctx, refreshGap/2+rand.N(refreshGap)) {
+			return
+		}
+	}
+}
+
+// pause waits; false: ctx ended.
+func (c *Cluster) pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// look asks nodes for the topology, one after the other until one tells: hint, the masters and replicas known in random
+// order, the seeds.
+func (c *Cluster) look(ctx context.Context, hint *Node) error {
+	var last error
+	old := c.snapshot.Load()
+	var order []*Node
+	if old != nil {
+		order = old.All()
+		rand.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
+		if hint != nil && old.has(hint) {
+			order = append([]*Node{hint}, order...)
+		}
+	}
+	for _, n := range order {
+		c.Acquire(n)
+		err := c.lookAt(ctx, n.up, n.Addr)
+		c.Release(n)
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		last = err
+	}
+	for _, addr := range c.target.Seeds {
+		seed := upstream.NewNode(c.target.At(addr, ""), c.opts.Node)
+		err := c.lookAt(ctx, seed, addr)
+		seed.Close()
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		last = err
+	}
+	return last
+}
+
+// lookAt asks one node, and makes a snapshot of what it tells.
+func (c *Cluster) lookAt(ctx context.Context, up *upstream.Node, addr string) error {
+	replies, err := c.ask(ctx, up, []string{"CLUSTER", "SHARDS"}, []string{"CLUSTER", "SLOTS"}, []string{"CLUSTER", "NODES"})
+	if err != nil {
+		return err
+	}
+	host, _, _ := net.SplitHostPort(addr)
+	v, err := readView(replies[0], replies[1], replies[2], host, c.target.Node.TLS != nil)
+	if err != nil {
+		return err
+	}
+	old := c.snapshot.Load()
+	now := adopt(old, v, c.opts.AddressMap, c.openNode)
+	c.snapshot.Store(now)
+	c.count.refreshes.Add(1)
+	failed := map[string]bool{}
+	for _, d := range v.nodes {
+		failed[d.id] = d.failed
+	}
+	c.retire(old, now, failed)
+	if old == nil || old.stamp != now.stamp {
+		c.tellChanged(old, now)
+	}
+	return nil
+}
+
+var errSlow = errors.New("the node did not answer in time")
+
+// ask sends commands as the service account, in RESP2, on a connection of its own, and takes the replies apart.
+func (c *Cluster) ask(ctx context.Context, up *upstream.Node, cmds ...[]string) ([]resp.Reply, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, askTimeout, errSlow)
+	defer cancel()
+	p, err := up.Private(ctx, c.account())
+	if err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, p.Release) // a Do under way then ends
+	var got gathered
+	req := upstream.Request{Sink: &got}
+	for _, cmd := range cmds {
+		req.Cmds = append(req.Cmds, resp.AppendCommand(nil, cmd...))
+	}
+	err = p.Do(&req)
+	if stop() {
+		p.Release()
+	} else if err != nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	replies := make([]resp.Reply, 0, len(cmds))
+	for rest := []byte(got); len(rest) > 0; {
+		v, ok := resp.ParseReply(rest)
+		if !ok {
+			return nil, errNoTopology
+		}
+		replies = append(replies, v)
+		rest = rest[len(v.Raw):]
+	}
+	return replies, nil
+}
+
+// account is the proxy's own identity, for questions about the cluster.
+func (c *Cluster) account() upstream.Identity {
+	return upstream.Identity{User: c.target.Node.User, Password: c.target.Node.Password, Proto: 2, Lane: controlLane}
+}
+
+// gathered is a Sink that keeps all it gets.
+type gathered []byte
+
+// Reply implements upstream.Sink.
+func (g *gathered) Reply(p []byte) { *g = append(*g, p...) }
+
+// frames appends the first n frames of what has come to dst, one by one. The pipe has seen that there are so many.
+func (g *gathered) frames(dst [][]byte, n int) [][]byte {
+	b := []byte(*g)
+	var scan resp.Scanner
+	for range n {
+		size, done, err := scan.Scan(b)
+		if !done || err != nil {
+			break
+		}
+		dst = append(dst, b[:size:size])
+		b = b[size:]
+	}
+	return dst
+}

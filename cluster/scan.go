@@ -1,0 +1,301 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"strconv"
+
+	"github.com/lockproxy/lockproxy/proto/resp"
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+// SCAN goes over the masters one after the other, and all it knows is in the cursor: any proxy can go on with it.
+//
+// A key's slot never changes, so what is done is reckoned in slots: all keys of slots below cursor.slot that have been
+// there throughout have been returned. The next stage is a whole scan of the owner of that slot. It counts for those
+// slots that the node had, without a break and without giving keys away, from the stage's beginning to its end:
+//
+//   - in class 0, as long as nothing has moved since the scan began, for all of the node's slots. Each node is scanned
+//     once, in the order of their first slots;
+//   - in classes 1 to 6 for the slots up to cursor.slot + stageSlots[class], or up to the end of the node's range.
+//
+// A stage whose owner, whose slots or whose owner's config epoch has changed (every import of a slot raises one) has
+// failed: the slots are scanned again, in the next class, so that fewer of them are at stake while slots move, and in
+// the class before after a stage that has not. At the end the node itself is asked, so that it does not matter how old
+// the topology is that the stage began with. A slot that is being migrated away at the end counts only after a stage
+// of its own, and one more (class 7) at the node it goes to: its keys move one way, so that a key that the first did
+// not find was there already when the second began.
+//
+// So every key that is there throughout is returned, some of them more than once, and a scan ends when its slots stand
+// still for as long as it takes to scan a node. The limits: a migration that is begun, turned back by hand and undone
+// within one stage is not seen; one change in 4096 leaves the mark unchanged; and a node that restarts without a
+// failover invalidates its cursors, as a Redis alone does.
+//
+// From the lowest bit: class (3 bits), slot (14), mark (12), the node's own cursor (34). It is below 2^53, which
+// clients that hold numbers in doubles can bear, as long as no node has more than 2^24 buckets, which is as many keys.
+const (
+	classBits, slotBits, markBits, nodeBits = 3, 14, 12, 34
+
+	finest    = 6 // the class of a single slot
+	following = 7 // the class of a migrating slot's new node
+)
+
+var stageSlots = [...]int{1: 2048, 2: 512, 3: 128, 4: 32, 5: 8, finest: 1, following: 1}
+
+var errNodeCursor = "ERR the node's cursor is too large for a cluster's"
+
+// position is a cursor taken apart.
+type position struct {
+	class int
+	slot  int    // all below have been scanned
+	mark  uint64 // of what must not change while the stage lasts
+	node  uint64 // the node's cursor; 0: the stage begins
+}
+
+func decodeCursor(c uint64) position {
+	take := func(bits int) uint64 {
+		v := c & (1<<bits - 1)
+		c >>= bits
+		return v
+	}
+	return position{class: int(take(classBits)), slot: int(take(slotBits)), mark: take(markBits), node: c}
+}
+
+func (p position) encode() uint64 {
+	return ((p.node<<markBits|p.mark)<<slotBits|uint64(p.slot))<<classBits | uint64(p.class)
+}
+
+// cursor is the cursor of a SCAN, -1 when it has none that Redis would take.
+func (p *Plan) cursor() int64 {
+	if len(p.cmd.Args) < 2 {
+		return -1
+	}
+	n, err := strconv.ParseUint(string(p.cmd.Args[1]), 10, 63)
+	if err != nil {
+		return -1
+	}
+	return int64(n)
+}
+
+// stage is what one scan of a node is good for.
+type stage struct {
+	node *Node
+	end  int    // the slots from position.slot up to it; class 0: see covers
+	mark uint64 // what position.mark must be
+}
+
+// stageAt finds the stage of a position. to is the node that the slot goes to, for class 7.
+func (s *Snapshot) stageAt(p position, to *Node) stage {
+	owner := s.owner[p.slot]
+	st := stage{node: owner, end: s.runEnd(p.slot)}
+	switch {
+	case p.class == 0:
+		st.mark = s.stamp
+	case p.class == following:
+		st.node, st.end = to, p.slot+1
+		st.mark = mix(0, owner.ID+to.ID, s.epochs[owner], p.slot, st.end)
+	default:
+		st.end = min(st.end, p.slot+stageSlots[p.class])
+		st.mark = mix(0, owner.ID, s.epochs[owner], p.slot, st.end)
+	}
+	st.mark = (st.mark ^ st.mark>>32) % (1 << markBits)
+	return st
+}
+
+// next is where class 0 goes on behind the owner of slot: at the next node's first slot; Slots when there is none.
+func (s *Snapshot) next(slot int) int {
+	seen := map[*Node]bool{}
+	for i, n := range s.owner {
+		if i > slot && !seen[n] {
+			return i
+		}
+		seen[n] = true
+	}
+	return Slots
+}
+
+// again is the position when the stage at p has failed.
+func (p position) again() position {
+	return position{class: min(max(p.class+1, 1), finest), slot: p.slot}
+}
+
+// scan makes one step of a SCAN.
+func (e *Executor) scan(ctx context.Context, p *Plan) {
+	at := decodeCursor(uint64(p.cursor()))
+	s := e.c.Snapshot()
+	to, err := e.heir(ctx, s, at)
+	var st stage
+	if err == nil {
+		if at.class == following && to == nil {
+			at = at.again()
+		}
+		st = s.stageAt(at, to)
+		if (at.node != 0 || at.class == 0 && at.slot != 0) && at.mark != st.mark {
+			at = at.again()
+			st = s.stageAt(at, nil)
+		}
+		at.mark = st.mark
+	}
+	var reply []byte
+	if err == nil {
+		reply, err = e.scanNode(ctx, p, st.node, at.node)
+	}
+	switch v, ok := resp.ParseReply(reply); {
+	case err != nil:
+		e.failed(&p.whole, err)
+		if p.whole.done {
+			p.Err, p.done = p.whole.err, true
+		}
+	case !ok || len(v.Elems) != 2:
+		p.Reply, p.done = reply, true
+	default:
+		e.scanned(ctx, p, s, at, st, v)
+	}
+}
+
+// heir is the node that the slot of a position in class 7 goes to; nil: it is not on its way any more.
+func (e *Executor) heir(ctx context.Context, s *Snapshot, at position) (*Node, error) {
+	if at.class != following {
+		return nil, nil
+	}
+	own, err := e.ownWords(ctx, s.owner[at.slot])
+	if err != nil || !own.has[at.slot] || own.epoch != s.epochs[s.owner[at.slot]] {
+		return nil, err
+	}
+	return s.withID(own.moving[at.slot]), nil
+}
+
+// scanNode has a node make a step, as the client.
+func (e *Executor) scanNode(ctx context.Context, p *Plan, n *Node, cursor uint64) ([]byte, error) {
+	args := p.cmd.Args
+	raw := resp.AppendArray(nil, len(args))
+	raw = resp.AppendBulk(raw, args[0])
+	raw = resp.AppendBulkString(raw, strconv.FormatUint(cursor, 10))
+	for _, a := range args[2:] {
+		raw = resp.AppendBulk(raw, a)
+	}
+	e.clear()
+	e.add(&unit{plan: p, raw: raw, slot: noSlot, node: n}, n)
+	e.send(ctx)
+	b := e.batches[0]
+	if b.err != nil {
+		return nil, b.err
+	}
+	replies := b.sink.frames(nil, b.req.Replied)
+	if len(replies) != 1 {
+		return nil, errUncounted
+	}
+	return replies[0], nil
+}
+
+// scanned makes the client's reply of a node's.
+func (e *Executor) scanned(ctx context.Context, p *Plan, s *Snapshot, at position, st stage, v resp.Reply) {
+	cursor, err := strconv.ParseUint(string(v.Elems[0].Text), 10, 64)
+	if err != nil || cursor >= 1<<nodeBits {
+		p.answer(errNodeCursor)
+		return
+	}
+	next := uint64(0)
+	if cursor != 0 {
+		at.node = cursor
+		next = at.encode()
+	} else {
+		behind, err := e.endStage(ctx, s, at, st)
+		if err != nil {
+			p.answer("ERR SCAN of a cluster: " + err.Error())
+			return
+		}
+		if behind.slot < Slots {
+			next = behind.encode()
+		}
+	}
+	out := resp.AppendArray(make([]byte, 0, len(v.Raw)+32), 2)
+	out = resp.AppendBulkString(out, strconv.FormatUint(next, 10))
+	if at.class == 0 {
+		out = append(out, v.Elems[1].Raw...)
+	} else {
+		out = appendKeys(out, v.Elems[1], at.slot, st.end)
+	}
+	p.Reply, p.done = out, true
+}
+
+// appendKeys keeps the keys of a stage's slots: the others come in other stages.
+func appendKeys(out []byte, keys resp.Reply, from, to int) []byte {
+	var kept []resp.Reply
+	for _, k := range keys.Elems {
+		if slot := Slot(k.Text); slot >= from && slot < to {
+			kept = append(kept, k)
+		}
+	}
+	out = resp.AppendArray(out, len(kept))
+	for _, k := range kept {
+		out = append(out, k.Raw...)
+	}
+	return out
+}
+
+// endStage says where the scan goes on, now that the stage's node has nothing more to say.
+func (e *Executor) endStage(ctx context.Context, s *Snapshot, at position, st stage) (position, error) {
+	owner := s.owner[at.slot]
+	own, err := e.ownWords(ctx, owner)
+	if err == errNoOwnWords {
+		return at, err
+	}
+	if err != nil || !own.master || own.epoch != s.epochs[owner] {
+		e.c.Refresh()
+		return at.again(), nil
+	}
+	if at.class == following {
+		if own.moving[at.slot] != st.node.ID || !own.has[at.slot] {
+			return at.again(), nil
+		}
+		return position{class: finest - 1, slot: at.slot + 1}, nil
+	}
+	leaving := Slots // the first slot that is being migrated away
+	for slot := at.slot; slot < Slots; slot++ {
+		if s.owner[slot] != owner || at.class != 0 && slot >= st.end {
+			continue
+		}
+		if !own.has[slot] {
+			e.c.Refresh()
+			return at.again(), nil
+		}
+		if own.moving[slot] != "" {
+			leaving = min(leaving, slot)
+		}
+	}
+	switch {
+	case leaving == at.slot && at.class == finest:
+		return position{class: following, slot: at.slot}, nil
+	case leaving == at.slot:
+		return position{class: finest, slot: at.slot}, nil
+	case leaving < Slots:
+		return position{class: finest, slot: min(leaving, st.end)}, nil
+	case at.class == 0:
+		return position{slot: s.next(at.slot), mark: st.mark}, nil
+	}
+	return position{class: max(at.class-1, 1), slot: st.end}, nil
+}
+
+var errNoOwnWords = errors.New("the service account may not ask for CLUSTER NODES")
+
+// ownWords asks a node, as the service account, what it has.
+func (e *Executor) ownWords(ctx context.Context, n *Node) (*ownWords, error) {
+	p, err := n.up.Open(ctx, e.c.account())
+	if err != nil {
+		return nil, err
+	}
+	defer p.Release()
+	var got gathered
+	if err := p.Do(&upstream.Request{Cmds: [][]byte{askNodes}, Sink: &got}); err != nil {
+		return nil, err
+	}
+	if v, ok := resp.ParseReply(got); ok {
+		if own, ok := readOwnWords(string(v.Text)); ok {
+			return own, nil
+		}
+	}
+	return nil, errNoOwnWords
+}
+
+var askNodes = resp.AppendCommand(nil, "CLUSTER", "NODES")

@@ -1,0 +1,144 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+// send sends all batches in parallel, the first from this goroutine, and returns when the fate of each is known.
+func (e *Executor) send(ctx context.Context) {
+	e.waiting.Store(true)
+	e.slow.Reset(slowReply)
+	for _, b := range e.batches[1:e.live] {
+		e.work.Add(1)
+		go e.sendBatch(ctx, b)
+	}
+	e.batches[0].send(ctx, e.id, e.private)
+	e.work.Wait()
+	e.waiting.Store(false)
+	e.slow.Stop()
+}
+
+// sendBatch is the goroutine of every batch of a round but the first.
+func (e *Executor) sendBatch(ctx context.Context, b *batch) {
+	defer e.work.Done()
+	b.send(ctx, e.id, e.private)
+}
+
+func (b *batch) send(ctx context.Context, id upstream.Identity, private bool) {
+	b.req.Replied, b.req.Partial = 0, 0
+	if b.link.pipe == nil {
+		open := b.link.node.up.Open
+		if private {
+			open = b.link.node.up.Private
+		}
+		if b.link.pipe, b.err = open(ctx, id); b.err != nil {
+			b.link.pipe = nil
+			return
+		}
+	}
+	b.sink = b.sink[len(b.sink):] // what is before belongs to plans that are not finished
+	b.req.Sink = &b.sink
+	b.err = b.link.pipe.Do(&b.req)
+}
+
+// settle gives each unit of the round what came of it.
+func (e *Executor) settle(ctx context.Context) {
+	for _, b := range e.batches[:e.live] {
+		replies := b.sink.frames(e.replies[:0], b.req.Replied)
+		at := 0
+		for _, u := range b.units {
+			if u.ask {
+				at++
+			}
+			if at < len(replies) {
+				u.from = b.link.node
+				e.replied(ctx, u, b.link.node, replies[at])
+			} else {
+				e.failed(u, b.err)
+			}
+			at++
+		}
+		b.overtaken()
+		clear(replies)
+		e.replies = replies[:0]
+	}
+}
+
+// overtaken ends the units that are to be sent again, but that a later one on one of their keys has not waited for.
+func (b *batch) overtaken() {
+	for i, u := range b.units {
+		if u.done || u.slot == noSlot {
+			continue
+		}
+		for _, later := range b.units[i+1:] {
+			if later.done && later.slot == u.slot && !(later.plan.ReadOnly() && u.plan.ReadOnly()) && u.shares(later) {
+				u.done = true
+				if u.reply == nil {
+					u.err = b.err
+				}
+				break
+			}
+		}
+	}
+}
+
+// errUncounted cannot be: a pipe without an error has counted all replies.
+var errUncounted = errors.New("replies are missing")
+
+// failed decides what becomes of a unit without a reply.
+func (e *Executor) failed(u *unit, err error) {
+	if err == nil {
+		err = errUncounted
+	}
+	var unsent *upstream.NotSentError
+	var lost *upstream.LostError
+	u.reply = nil
+	again := errors.As(err, &unsent) || errors.As(err, &lost) && u.plan.ReadOnly() && !u.plan.cmd.Facts.Script
+	if again {
+		if !u.home {
+			u.node, u.ask = nil, false
+		}
+		e.c.Refresh()
+		again = !u.lame && e.later(u, 20*time.Millisecond)
+	}
+	if !again {
+		u.err, u.done = err, true
+		return
+	}
+	e.c.count.retried.Add(1)
+}
+
+// later has a unit tried again after a while, which grows from first; false: its time is up.
+func (e *Executor) later(u *unit, first time.Duration) bool {
+	now := time.Now()
+	if u.until.IsZero() {
+		u.until = now.Add(e.c.opts.RetryFor)
+	}
+	delay := min(first<<min(u.failures, 6), 200*time.Millisecond)
+	delay = delay/2 + rand.N(delay)
+	u.failures++
+	u.ready = now.Add(delay)
+	return u.ready.Before(u.until)
+}
+
+// giveUp ends all that is not done.
+func (e *Executor) giveUp(plans []*Plan, err error) {
+	for _, p := range plans {
+		if p.settled() {
+			continue
+		}
+		if len(p.units) == 0 {
+			p.Err, p.done = err, true
+		}
+		for i := range p.units {
+			if u := &p.units[i]; !u.done {
+				u.err, u.done = err, true
+			}
+		}
+	}
+}

@@ -1,0 +1,199 @@
+package cluster
+
+import (
+	"net"
+	"slices"
+	"strings"
+
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+// Node is one node of the cluster. It lives as long as it is in the topology at the same address and has not failed,
+// and afterwards until nobody uses it, at most half a minute; a failed one is closed at once, so that nobody waits for
+// its replies.
+type Node struct {
+	ID   string // its node id
+	Addr string // host:port that is dialled
+
+	target upstream.Target
+	up     *upstream.Node
+
+	users  int  // guarded by Cluster.mu
+	left   bool // guarded by Cluster.mu: not in the topology any more
+	closed bool // guarded by Cluster.mu
+}
+
+// Upstream is the node's connections. They may be used while the node is in the topology, or between Acquire and
+// Release.
+func (n *Node) Upstream() *upstream.Node { return n.up }
+
+// Target is where the node is dialled, and as whom: for connections of another's own.
+func (n *Node) Target() upstream.Target { return n.target }
+
+// Snapshot is what the cluster looked like at one moment. It does not change.
+type Snapshot struct {
+	// Masters are the nodes that are none's replicas, in the order of their first slots; those without slots come last.
+	Masters []*Node
+	// Replicas are all others.
+	Replicas []*Node
+
+	owner  [Slots]*Node // nil: nobody's
+	epochs map[*Node]int64
+	names  map[string]*Node // by every host:port a redirect may use
+	whole  bool             // every slot has an owner
+	stamp  uint64           // differs, but for chance, when owners or their epochs differ
+}
+
+// Owner is the master that has a slot, nil when nobody has it.
+func (s *Snapshot) Owner(slot int) *Node { return s.owner[slot] }
+
+// Named finds the node that a redirect means. asked is the node that gave the redirect, whose host stands for an empty
+// one.
+func (s *Snapshot) Named(addr string, asked *Node) *Node {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		// IPv6 addresses stand in redirects without brackets.
+		at := strings.LastIndexByte(addr, ':')
+		if at < 0 {
+			return nil
+		}
+		host, port = addr[:at], addr[at+1:]
+	}
+	if known(host) == "" {
+		host, _, _ = net.SplitHostPort(asked.Addr)
+	}
+	return s.names[net.JoinHostPort(host, port)]
+}
+
+// withID finds a node by its id.
+func (s *Snapshot) withID(id string) *Node {
+	for _, n := range s.Masters {
+		if n.ID == id {
+			return n
+		}
+	}
+	for _, n := range s.Replicas {
+		if n.ID == id {
+			return n
+		}
+	}
+	return nil
+}
+
+// has says that n is in the topology.
+func (s *Snapshot) has(n *Node) bool {
+	return slices.Contains(s.Masters, n) || slices.Contains(s.Replicas, n)
+}
+
+// All are all nodes, masters first.
+func (s *Snapshot) All() []*Node { return slices.Concat(s.Masters, s.Replicas) }
+
+// Any is a node for commands that any node can answer: a master, the same for equal n while the topology stays.
+func (s *Snapshot) Any(n int) *Node { return s.Masters[n%len(s.Masters)] }
+
+// adopt makes the next snapshot of a view, with the nodes of the one before where they are the same. A slot stays
+// with its owner when that has it by a newer config epoch than the one the view names: the view is then behind, for
+// that is how the nodes themselves settle who has a slot. An old master that comes back, and has not heard yet, is not
+// believed.
+func adopt(old *Snapshot, v *view, m addressMap, open func(d described, addr string) *Node) *Snapshot {
+	s := &Snapshot{epochs: map[*Node]int64{}, names: map[string]*Node{}}
+	nodes := make([]*Node, len(v.nodes))
+	for i, d := range v.nodes {
+		if d.failed {
+			continue
+		}
+		addr := m.to(d.addr)
+		var n *Node
+		if old != nil {
+			if n = old.withID(d.id); n != nil && n.Addr != addr {
+				n = nil
+			}
+		}
+		if n == nil {
+			n = open(d, addr)
+		}
+		nodes[i] = n
+		s.epochs[n] = d.epoch
+		for _, name := range append(d.names, addr) {
+			s.names[name] = n
+		}
+	}
+	for slot, at := range v.owner {
+		if at >= 0 {
+			s.owner[slot] = nodes[at]
+		}
+		if old == nil {
+			continue
+		}
+		before, now := old.owner[slot], s.owner[slot]
+		if before != nil && now != nil && before != now && old.epochs[before] > s.epochs[now] && s.alive(before, v) {
+			s.owner[slot] = before
+		}
+	}
+	s.order(v, nodes)
+	s.stamp = s.fingerprint()
+	return s
+}
+
+// alive says that the view has n, and not as failed.
+func (s *Snapshot) alive(n *Node, v *view) bool {
+	_, here := s.epochs[n]
+	return here && v.find(n.ID) >= 0
+}
+
+// order fills Masters and Replicas.
+func (s *Snapshot) order(v *view, nodes []*Node) {
+	s.whole = true
+	for _, n := range s.owner {
+		s.whole = s.whole && n != nil
+		if n != nil && !slices.Contains(s.Masters, n) {
+			s.Masters = append(s.Masters, n)
+		}
+	}
+	for i, n := range nodes {
+		switch {
+		case n == nil || slices.Contains(s.Masters, n):
+		case v.nodes[i].master:
+			s.Masters = append(s.Masters, n)
+		default:
+			s.Replicas = append(s.Replicas, n)
+		}
+	}
+}
+
+func (s *Snapshot) fingerprint() uint64 {
+	h := uint64(0)
+	for first := 0; first < Slots; {
+		end := s.runEnd(first)
+		if n := s.owner[first]; n != nil {
+			h = mix(h, n.ID, s.epochs[n], first, end)
+		}
+		first = end
+	}
+	return h
+}
+
+// runEnd is the first slot behind slot that has another owner.
+func (s *Snapshot) runEnd(slot int) int {
+	end := slot + 1
+	for end < Slots && s.owner[end] == s.owner[slot] {
+		end++
+	}
+	return end
+}
+
+// mix is FNV-1a over what it is given, the same in every process: parts of it leave this one, in SCAN's cursors.
+func mix(h uint64, id string, epoch int64, first, end int) uint64 {
+	const offset, prime = 14695981039346656037, 1099511628211
+	h ^= offset
+	for i := range len(id) {
+		h = (h ^ uint64(id[i])) * prime
+	}
+	for _, n := range [...]uint64{uint64(epoch), uint64(first), uint64(end)} {
+		for range 8 {
+			h = (h ^ n&0xff) * prime
+			n >>= 8
+		}
+	}
+	return h
+}
