@@ -36,6 +36,7 @@ type Server struct {
 	t        testing.TB
 	dir      string
 	args     []string
+	file     string // the configuration file, if there is one
 	password string
 	port     int // settled when Start returns
 
@@ -53,7 +54,11 @@ func Start(t testing.TB, args ...string) *Server {
 	if _, err := exec.LookPath("redis-server"); err != nil {
 		t.Fatal("testredis: redis-server is not installed (Debian: apt-get install redis-server)")
 	}
-	s := &Server{t: t, dir: t.TempDir(), args: args, password: passwordIn(args)}
+	return start(t, &Server{t: t, dir: t.TempDir(), args: args, password: passwordIn(args)})
+}
+
+func start(t testing.TB, s *Server) *Server {
+	t.Helper()
 	t.Cleanup(s.cleanup)
 	for range startAttempts {
 		s.port = FreePort(t)
@@ -129,6 +134,16 @@ func (s *Server) Do(t testing.TB, args ...any) any {
 	return reply
 }
 
+// ask is Do for a server that may be away, or frozen.
+func (s *Server) ask(args ...any) (any, error) {
+	c, err := s.connect()
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	return redis.DoWithTimeout(c, dialTimeout/5, fmt.Sprint(args[0]), args[1:]...)
+}
+
 // Dial opens a connection past every proxy; it is closed when t ends.
 func (s *Server) Dial(t testing.TB) redis.Conn {
 	t.Helper()
@@ -160,10 +175,13 @@ func (s *Server) signal(sig syscall.Signal) {
 
 // launch starts a process on s.port and waits until it answers.
 func (s *Server) launch() error {
-	args := append([]string{
-		"--port", strconv.Itoa(s.Port()), "--bind", "127.0.0.1",
-		"--save", "", "--appendonly", "no", "--dir", s.dir,
-	}, s.args...)
+	args := []string{"--port", strconv.Itoa(s.Port()), "--bind", "127.0.0.1", "--dir", s.dir}
+	if s.file != "" {
+		args = append([]string{s.file}, args...)
+	} else {
+		args = append(args, "--save", "", "--appendonly", "no")
+	}
+	args = append(args, s.args...)
 	p, err := startProcess(exec.Command("redis-server", args...), s.logPath())
 	if err != nil {
 		return err

@@ -1,0 +1,61 @@
+package testredis
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/gomodule/redigo/redis"
+)
+
+func TestClusterOfMasters(t *testing.T) {
+	c := StartCluster(t, 3, 0)
+	for i, s := range c.Servers {
+		owner, err := c.Owner(clusterSlots * i / 3)
+		if err != nil || owner != s {
+			t.Fatalf("slot %d: %v", clusterSlots*i/3, err)
+		}
+	}
+	from, to := c.Servers[1], c.Servers[2]
+	slot, err := redis.Int(from.Do(t, "CLUSTER", "KEYSLOT", "a{key1}"), nil) // 9189
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 50 {
+		from.Do(t, "SET", fmt.Sprintf("%d{key1}", i), i)
+	}
+	if err := c.MoveSlot(slot, from, to); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := redis.Int(to.Do(t, "CLUSTER", "COUNTKEYSINSLOT", slot), nil); n != 50 || err != nil {
+		t.Fatalf("%d keys moved, %v", n, err)
+	}
+	if err := c.WaitOK(); err != nil {
+		t.Fatal(err)
+	}
+	if owner, err := c.Owner(slot); owner != to || err != nil {
+		t.Fatalf("the slot was not moved: %v", err)
+	}
+}
+
+func TestClusterFailover(t *testing.T) {
+	c := StartCluster(t, 3, 1)
+	if err := c.Failover(c.Servers[3]); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.WaitOK(); err != nil {
+		t.Fatal(err)
+	}
+	c.Servers[3].Kill()
+	if err := c.until(func() error {
+		owner, err := c.Owner(0)
+		if err == nil && owner != c.Servers[0] {
+			err = fmt.Errorf("the old master is not back in its place")
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.WaitOK(); err != nil {
+		t.Fatal(err)
+	}
+}

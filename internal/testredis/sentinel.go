@@ -1,0 +1,188 @@
+package testredis
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+)
+
+// MasterName is what the Sentinels of a Group call their master.
+const MasterName = "main"
+
+// Group is one master, its replicas, and the Sentinels that watch them.
+type Group struct {
+	Nodes     []*Server // the first began as the master
+	Sentinels []*Server
+	t         testing.TB
+}
+
+// GroupOptions are what tests want to be different.
+type GroupOptions struct {
+	Replicas  int           // 2 unless given
+	DownAfter time.Duration // how long a master must be silent; 1 s unless given
+	Node      []string      // further configuration of each node, as in Start; a "--requirepass" is also its masterauth
+	Sentinel  []string      // lines of each Sentinel's configuration file
+	Password  string        // of the Sentinels
+}
+
+// StartGroup starts a group of three Sentinels and returns when all replicas are in step and all Sentinels know each other.
+func StartGroup(t testing.TB, o GroupOptions) *Group {
+	t.Helper()
+	if o.Replicas == 0 {
+		o.Replicas = 2
+	}
+	if o.DownAfter == 0 {
+		o.DownAfter = time.Second
+	}
+	node := append([]string{"--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1"}, o.Node...)
+	if p := passwordIn(o.Node); p != "" {
+		node = append(node, "--masterauth", p)
+	}
+	g := &Group{t: t, Nodes: []*Server{Start(t, node...)}}
+	for range o.Replicas {
+		g.Nodes = append(g.Nodes, Start(t, append(node, "--replicaof", "127.0.0.1", strconv.Itoa(g.Nodes[0].Port()))...))
+	}
+	g.until("the replicas are in step", func() bool {
+		info, err := redis.String(g.Nodes[0].Do(t, "INFO", "replication"), nil)
+		return err == nil && strings.Count(info, "state=online") == o.Replicas
+	})
+	for range 3 {
+		g.Sentinels = append(g.Sentinels, StartSentinel(t, o.Password, sentinelLines(g.Nodes[0], o)...))
+	}
+	g.until("the Sentinels know each other and the replicas", func() bool {
+		for _, s := range g.Sentinels {
+			state, err := redis.StringMap(s.Do(t, "SENTINEL", "MASTER", MasterName), nil)
+			if err != nil || state["num-other-sentinels"] != "2" || state["num-slaves"] != strconv.Itoa(o.Replicas) {
+				return false
+			}
+		}
+		return true
+	})
+	return g
+}
+
+// sentinelLines configure a Sentinel of a group.
+func sentinelLines(master *Server, o GroupOptions) []string {
+	lines := []string{
+		fmt.Sprintf("sentinel monitor %s 127.0.0.1 %d 2", MasterName, master.Port()),
+		fmt.Sprintf("sentinel down-after-milliseconds %s %d", MasterName, o.DownAfter.Milliseconds()),
+		fmt.Sprintf("sentinel failover-timeout %s 3000", MasterName),
+		fmt.Sprintf("sentinel parallel-syncs %s 2", MasterName),
+	}
+	if master.password != "" {
+		lines = append(lines, fmt.Sprintf("sentinel auth-pass %s %s", MasterName, master.password))
+	}
+	if o.Password != "" {
+		lines = append(lines, "requirepass "+o.Password, "sentinel sentinel-pass "+o.Password)
+	}
+	return append(lines, o.Sentinel...)
+}
+
+// StartSentinel runs redis-server as a Sentinel with these lines of configuration, in a file because it writes to it. The
+// password, if any, is the one that they set.
+func StartSentinel(t testing.TB, password string, lines ...string) *Server {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "sentinel.conf")
+	if err := os.WriteFile(file, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return start(t, &Server{t: t, dir: t.TempDir(), args: []string{"--sentinel"}, file: file, password: password})
+}
+
+// URL is the group's address for the proxy, with the credentials of both kinds.
+func (g *Group) URL() string {
+	var hosts []string
+	for _, s := range g.Sentinels {
+		hosts = append(hosts, s.Addr())
+	}
+	auth, query := "", ""
+	if p := g.Nodes[0].password; p != "" {
+		auth = ":" + p + "@"
+	}
+	if p := g.Sentinels[0].password; p != "" {
+		query = "?sentinel-password=" + p
+	}
+	return "redis+sentinel://" + auth + strings.Join(hosts, ",") + "/" + MasterName + query
+}
+
+// Master is the node that most of the Sentinels that answer call the master, or nil.
+func (g *Group) Master() *Server {
+	votes := map[string]int{}
+	for _, s := range g.Sentinels {
+		addr, err := s.ask("SENTINEL", "GET-MASTER-ADDR-BY-NAME", MasterName)
+		if parts, err := redis.Strings(addr, err); err == nil && len(parts) == 2 {
+			votes[net.JoinHostPort(parts[0], parts[1])]++
+		}
+	}
+	for _, n := range g.Nodes {
+		if votes[n.Addr()] > len(g.Sentinels)/2 {
+			return n
+		}
+	}
+	return nil
+}
+
+// AwaitSwitch waits until the master is another one than former.
+func (g *Group) AwaitSwitch(former *Server) (master *Server) {
+	g.t.Helper()
+	g.until("another master", func() bool {
+		master = g.Master()
+		return master != nil && master != former
+	})
+	return master
+}
+
+// Failover has a Sentinel change the master while it lives, and waits for that.
+func (g *Group) Failover() (master *Server) {
+	g.t.Helper()
+	former := g.Master()
+	g.until("a Sentinel starts a failover", func() bool {
+		_, err := g.Sentinels[0].ask("SENTINEL", "FAILOVER", MasterName)
+		return err == nil
+	})
+	return g.AwaitSwitch(former)
+}
+
+// AwaitWhole waits until the master has all replicas again, and every Sentinel knows it.
+func (g *Group) AwaitWhole() {
+	g.t.Helper()
+	g.until("all replicas are in step", func() bool {
+		m := g.Master()
+		if m == nil {
+			return false
+		}
+		info, err := redis.String(m.ask("INFO", "replication"))
+		if err != nil || strings.Count(info, "state=online") != len(g.Nodes)-1 {
+			return false
+		}
+		for _, s := range g.Sentinels {
+			state, err := redis.StringMap(s.ask("SENTINEL", "MASTER", MasterName))
+			if err != nil || state["flags"] != "master" || net.JoinHostPort(state["ip"], state["port"]) != m.Addr() {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// groupPatience is long: a failed election is repeated after twice the failover-timeout.
+const groupPatience = 60 * time.Second
+
+func (g *Group) until(what string, ok func() bool) {
+	g.t.Helper()
+	over := time.After(groupPatience)
+	for !ok() {
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-over:
+			g.t.Fatalf("testredis: never: %s", what)
+		}
+	}
+}
