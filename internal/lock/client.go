@@ -33,7 +33,9 @@ type Client struct {
 	owner string
 	named atomic.Bool
 
-	holds map[*hold]struct{} // guarded by Manager.mu
+	// guarded by Manager.mu
+	holds map[*hold]struct{}
+	waits *waiter // what it stands in line for; nil: nothing
 }
 
 // NewClient makes known a connection; Close ends it.

@@ -22,6 +22,7 @@ const (
 type clock struct {
 	mu    sync.Mutex
 	known bool
+	era   int       // counts the masters: a sample of a former one is of no use
 	micro int64     // Redis' clock in µs at the sample
 	at    time.Time // when the reply came
 	sent  time.Time // when it was asked for
@@ -34,12 +35,29 @@ func (c *clock) now() (int64, bool) {
 	return c.micro + time.Since(c.at).Microseconds(), c.known
 }
 
-// set takes a sample that was asked for at sent, and says by how much Redis' clock jumped since the last one.
-func (c *clock) set(micro int64, sent time.Time) (jump time.Duration) {
+// forget is for another master, whose clock is not known yet.
+func (c *clock) forget() {
+	c.mu.Lock()
+	c.known, c.era = false, c.era+1
+	c.mu.Unlock()
+}
+
+// present is the era of a sample that is asked for now.
+func (c *clock) present() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return c.era
+}
+
+// set takes a sample of that era that was asked for at sent, and says by how much Redis' clock jumped since the last one.
+func (c *clock) set(micro int64, sent time.Time, era int) (jump time.Duration, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if era != c.era {
+		return 0, false
+	}
 	now := time.Now()
-	if c.known {
+	if !c.at.IsZero() { // of a former master's clock it is the difference
 		early := c.micro + sent.Sub(c.at).Microseconds()
 		late := c.micro + now.Sub(c.sent).Microseconds()
 		switch {
@@ -53,33 +71,61 @@ func (c *clock) set(micro int64, sent time.Time) (jump time.Duration) {
 		}
 	}
 	c.known, c.micro, c.at, c.sent = true, micro, now, sent
-	return jump
+	return jump, true
 }
 
 // sample asks Redis for its time.
 func (m *Manager) sample() error {
-	client, err := m.ctl.Client(0)
-	if err != nil {
-		return &upstream.NotSentError{Cause: err}
+	if m.quorum != nil || m.fleet != nil {
+		return nil // each node has a clock of its own
 	}
-	sent := time.Now()
-	parts, err := client.Do(context.Background(), client.B().Time().Build()).AsStrSlice()
-	if err != nil {
-		return outcome(err)
-	}
-	if len(parts) != 2 {
-		return &upstream.ReplyError{Line: "ERR unexpected reply to TIME"}
-	}
-	seconds, _ := strconv.ParseInt(parts[0], 10, 64)
-	micros, _ := strconv.ParseInt(parts[1], 10, 64)
-	if jump := m.clock.set(seconds*1e6+micros, sent); jump != 0 {
+	_, known := m.clock.now()
+	jump, err := sampleClock(m.ctl, &m.clock)
+	switch {
+	case jump != 0 && !known:
+		m.anotherClock(jump)
+	case jump != 0:
 		m.log.Warn("Redis' clock jumped, checking every lock", "by", jump)
 		m.recheck(reasonClock)
 	}
-	return nil
+	return err
 }
 
-// notAfter is the not-after of a script that is about to be sent, in µs of Redis' clock, as its argument.
+// sampleClock asks one node for its time, and says by how much its clock jumped.
+func sampleClock(ctl *upstream.Control, c *clock) (jump time.Duration, err error) {
+	era := c.present()
+	micro, sent, err := askTime(ctl)
+	if err != nil {
+		return 0, err
+	}
+	jump, ok := c.set(micro, sent, era)
+	if !ok {
+		return 0, &upstream.NotSentError{Cause: errSwitched}
+	}
+	return jump, nil
+}
+
+// askTime asks one node for its time, in µs since 1970.
+func askTime(ctl *upstream.Control) (micro int64, sent time.Time, err error) {
+	client, err := ctl.Client(0)
+	if err != nil {
+		return 0, sent, &upstream.NotSentError{Cause: err}
+	}
+	sent = time.Now()
+	parts, err := client.Do(context.Background(), client.B().Time().Build()).AsStrSlice()
+	if err != nil {
+		return 0, sent, outcome(err)
+	}
+	if len(parts) != 2 {
+		return 0, sent, &upstream.ReplyError{Line: "ERR unexpected reply to TIME"}
+	}
+	seconds, _ := strconv.ParseInt(parts[0], 10, 64)
+	micros, _ := strconv.ParseInt(parts[1], 10, 64)
+	return seconds*1e6 + micros, sent, nil
+}
+
+// notAfter is the not-after of a script that is about to be sent, as its argument and in µs of Redis' clock; on a cluster a mark,
+// and in µs of the proxy's.
 func (m *Manager) notAfter() (string, int64, error) {
 	now, known := m.clock.now()
 	if !known {
@@ -89,6 +135,9 @@ func (m *Manager) notAfter() (string, int64, error) {
 		now, _ = m.clock.now()
 	}
 	at := now + notAfter.Microseconds()
+	if m.fleet != nil {
+		return m.fleet.mark, at, nil
+	}
 	return strconv.FormatInt(at, 10), at, nil
 }
 
@@ -105,5 +154,6 @@ func (m *Manager) keepTime(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
+		m.secondLook()
 	}
 }

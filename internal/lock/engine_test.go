@@ -284,7 +284,7 @@ func TestWrongTypeAndKinds(t *testing.T) {
 	_, err := a.Lock(context.Background(), Request{Key: "rw"})
 	wantCode(t, err, "LOCKKIND")
 	_, err = a.Unlock(context.Background(), UnlockRequest{Key: "rw"})
-	wantCode(t, err, "LOCKKIND")
+	wantCode(t, err, "NOTHELD")
 	_, err = a.Unlock(context.Background(), UnlockRequest{Key: "data", Force: true})
 	wantCode(t, err, "WRONGTYPE")
 	if s.Do(t, "EXISTS", "data").(int64) != 1 {

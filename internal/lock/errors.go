@@ -79,10 +79,19 @@ func isUnknown(err error) bool {
 	return errors.As(err, &lost)
 }
 
+func isNotSent(err error) bool {
+	var notSent *upstream.NotSentError
+	return errors.As(err, &notSent)
+}
+
 // passing says whether err is the kind of trouble that a waiter sits out: Redis is away, starting, or between masters.
 func passing(err error) bool {
 	var notSent *upstream.NotSentError
 	var reply *upstream.ReplyError
+	var e *Error
+	if errors.As(err, &e) && e.Code == "NOQUORUM" {
+		return true
+	}
 	if errors.As(err, &notSent) || isUnknown(err) {
 		return true
 	}

@@ -25,7 +25,14 @@ type call struct {
 func (m *Manager) eval(ctx context.Context, c call) (rueidis.RedisMessage, error) {
 	_, span := telemetry.Span(ctx, "script "+c.script.Name)
 	defer span.End()
-	client, err := m.ctl.Client(c.db)
+	if m.fleet != nil {
+		return m.fleet.eval(ctx, c)
+	}
+	return evalOn(m.ctl, c)
+}
+
+func evalOn(ctl *upstream.Control, c call) (rueidis.RedisMessage, error) {
+	client, err := ctl.Client(c.db)
 	if err != nil {
 		return rueidis.RedisMessage{}, &upstream.NotSentError{Cause: err}
 	}
@@ -40,11 +47,19 @@ func (m *Manager) eval(ctx context.Context, c call) (rueidis.RedisMessage, error
 func (m *Manager) evalInts(ctx context.Context, c call) ([]int64, error) {
 	_, span := telemetry.Span(ctx, "script "+c.script.Name)
 	defer span.End()
-	out, err := m.ctl.Ints(c.db, c.script.SHA, c.script.Source, c.keys, c.args)
-	if refusal, ok := err.(*upstream.ReplyError); ok {
-		err = &upstream.ReplyError{Line: redisLine(refusal.Line)}
+	if m.fleet != nil {
+		return m.fleet.evalInts(ctx, c)
 	}
-	return out, err
+	out, err := m.ctl.Ints(c.db, c.script.SHA, c.script.Source, c.keys, c.args)
+	return out, outside(err)
+}
+
+// outside gives the refusal of a script on the short way the words it has on the other.
+func outside(err error) error {
+	if refusal, ok := err.(*upstream.ReplyError); ok {
+		return &upstream.ReplyError{Line: redisLine(refusal.Line)}
+	}
+	return err
 }
 
 // evalReplicated runs a script and waits on the same connection until replicas of the node have it.
@@ -52,7 +67,14 @@ func (m *Manager) evalInts(ctx context.Context, c call) ([]int64, error) {
 func (m *Manager) evalReplicated(ctx context.Context, c call, replicas int64, wait time.Duration) (reply rueidis.RedisMessage, acked int64, err error) {
 	_, span := telemetry.Span(ctx, "script "+c.script.Name)
 	defer span.End()
-	client, err := m.ctl.Client(c.db)
+	if m.fleet != nil {
+		return m.fleet.evalReplicated(ctx, c, replicas, wait)
+	}
+	return replicatedOn(m.ctl, c, replicas, wait)
+}
+
+func replicatedOn(ctl *upstream.Control, c call, replicas int64, wait time.Duration) (reply rueidis.RedisMessage, acked int64, err error) {
+	client, err := ctl.Client(c.db)
 	if err != nil {
 		return reply, 0, &upstream.NotSentError{Cause: err}
 	}

@@ -31,6 +31,9 @@ func (c *Client) Renew(ctx context.Context, r RenewRequest) error {
 
 func (c *Client) renew(ctx context.Context, r RenewRequest) error {
 	m := c.m
+	if err := m.nameable(r.Key); err != nil {
+		return err
+	}
 	id, explicit := c.id(r.Side, r.DB, r.Key, r.Owner)
 	id, err := c.meant(ctx, id, explicit)
 	if err != nil {
@@ -43,6 +46,11 @@ func (c *Client) renew(ctx context.Context, r RenewRequest) error {
 	defer m.leave(h)
 	if lost, ok := m.losses.Get(id); ok && !explicit {
 		return lost.error(r.Key) // Redis may have it for a moment longer: what was reported lost stays lost
+	}
+	if m.quorum != nil {
+		if err := m.quorum.limit(r.Lease, 0); err != nil {
+			return err
+		}
 	}
 	if r.Lease > 0 && !m.sitOut(ctx, h) {
 		return ctx.Err()
@@ -64,6 +72,10 @@ func (c *Client) renew(ctx context.Context, r RenewRequest) error {
 	var out []int64
 	var sent time.Time
 	err = m.idempotent(func() (int64, error) {
+		if m.quorum != nil {
+			out, sent, err = m.quorum.extend(h, r, registration, known)
+			return 0, err
+		}
 		text, at, err := m.notAfter()
 		if err != nil {
 			return 0, err

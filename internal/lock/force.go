@@ -9,6 +9,9 @@ import (
 
 // force frees a lock whoever holds it, of whatever kind it is when r names no side.
 func (c *Client) force(ctx context.Context, r UnlockRequest) (bool, error) {
+	if err := c.m.nameable(r.Key); err != nil {
+		return false, err
+	}
 	kinds := []Kind{r.Side}
 	if r.Side == Plain {
 		kinds = []Kind{Plain, Read} // either side will do for Redis to tell which one it is
@@ -42,8 +45,9 @@ const codeNoLock = -4
 // forceKind frees a lock of one kind.
 func (c *Client) forceKind(ctx context.Context, k Kind, r UnlockRequest) (code int64, err error) {
 	m, id := c.m, holdID{db: r.DB, key: r.Key, kind: k}
-	script, rest := scripts.Force, []string(nil)
+	script, keys, rest := scripts.Force, plainKeys(r.Key), []string(nil)
 	if k != Plain {
+		keys = []string{r.Key, id.line().channel()}
 		side := r.Side.String()
 		if r.Side == Plain {
 			side = ""
@@ -51,12 +55,18 @@ func (c *Client) forceKind(ctx context.Context, k Kind, r UnlockRequest) (code i
 		script, rest = scripts.RWForce, []string{side, readPrefix(r.Key)}
 	}
 	err = m.idempotent(func() (int64, error) {
+		build := func(notAfter string) call {
+			return call{r.DB, script, keys, append([]string{m.publishing(), notAfter}, rest...)}
+		}
+		if m.quorum != nil {
+			code, err = m.quorum.force(build)
+			return 0, err
+		}
 		text, at, err := m.notAfter()
 		if err != nil {
 			return 0, err
 		}
-		args := append([]string{publish, text}, rest...)
-		reply, err := m.eval(ctx, call{r.DB, script, []string{r.Key, id.line().channel()}, args})
+		reply, err := m.eval(ctx, build(text))
 		if err == nil {
 			code, err = reply.AsInt64()
 		}

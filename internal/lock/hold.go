@@ -32,9 +32,12 @@ type hold struct {
 	replicas     int64
 	lease        time.Duration // of the renewals when watched, else as taken
 	grantedAt    time.Time
+	row          row
+	pause        time.Duration // of the line that had no more waiters when this was granted, for the next one
 	renewedAt    time.Time
 	deadline     time.Time // we are sure of the lock until then
 	next         time.Time // when the watchdog looks at it
+	releasing    bool      // its release has been sent
 	leaving      bool      // RESET gives it back: whoever waits for busy finds it free
 	suspect      string    // the watchdog only looks whether it is still there; the loss' reason if it is not
 	suspected    time.Time // since when
@@ -45,11 +48,7 @@ type hold struct {
 // enter gives the caller the hold's busy mark; leave gives it back.
 func (m *Manager) enter(ctx context.Context, id holdID, explicit bool) (*hold, error) {
 	m.mu.Lock()
-	h := m.holds[id]
-	if h == nil {
-		h = &hold{id: id, explicit: explicit, busy: make(chan struct{}, 1), index: -1}
-		m.holds[id] = h
-	}
+	h := m.entry(id, explicit)
 	h.users++
 	m.mu.Unlock()
 	select {
@@ -61,6 +60,16 @@ func (m *Manager) enter(ctx context.Context, id holdID, explicit bool) (*hold, e
 		m.mu.Unlock()
 		return nil, ctx.Err()
 	}
+}
+
+// entry is what is known of a hold, for one who works on it from now on. mu is held.
+func (m *Manager) entry(id holdID, explicit bool) *hold {
+	h := m.holds[id]
+	if h == nil {
+		h = &hold{id: id, explicit: explicit, busy: make(chan struct{}, 1), index: -1}
+		m.holds[id] = h
+	}
+	return h
 }
 
 func (m *Manager) leave(h *hold) {
@@ -100,7 +109,7 @@ func (m *Manager) held(id holdID) bool {
 func (m *Manager) begin(h *hold, c *Client, count int64) {
 	if h.count == 0 {
 		h.grantedAt, h.renewedAt, h.doubt, h.watched, h.replicas = time.Now(), time.Time{}, false, false, 0
-		h.deadline, h.suspect, h.leaving = time.Time{}, "", false
+		h.deadline, h.suspect, h.leaving, h.releasing = time.Time{}, "", false, false
 		live := m.byKey[h.id.line()]
 		if live == nil {
 			live = map[*hold]struct{}{}

@@ -80,6 +80,11 @@ func (c *Client) NotHeld(ctx context.Context, r HoldRequest) error {
 
 // lookAgain has Redis asked about a hold that is thought to be alive, as the watchdog would.
 func (m *Manager) lookAgain(ctx context.Context, id holdID, explicit bool) error {
+	return m.stretch(ctx, id, explicit, 0)
+}
+
+// stretch is lookAgain, and what is left of the hold's lease becomes atLeast that much, watched or not.
+func (m *Manager) stretch(ctx context.Context, id holdID, explicit bool, atLeast time.Duration) error {
 	h, err := m.enter(ctx, id, explicit)
 	if err != nil {
 		return err
@@ -92,6 +97,9 @@ func (m *Manager) lookAgain(ctx context.Context, id holdID, explicit bool) error
 		if h.explicit {
 			b.marks[0] = h.registration
 		}
+	}
+	if atLeast > 0 {
+		b.lease, b.replicas = max(b.lease, atLeast), h.replicas
 	}
 	m.mu.Unlock()
 	if live {

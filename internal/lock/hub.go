@@ -20,22 +20,31 @@ type hub struct {
 	log  *slog.Logger
 	back func() // called after every new connection has all its subscriptions
 
+	// Of a node of a cluster.
+	sharded bool   // the channels of SPUBLISH
+	echo    bool   // what it hears is heard on a sharded channel, too, and not counted
+	strayed func() // called when the node no longer has a channel's slot
+
 	mu      sync.Mutex
 	chans   map[string]*channel
 	warm    *lru.Cache[string, struct{}] // channels nobody waits on; the oldest is unsubscribed when it is full
 	pending []string                     // channels to subscribe or unsubscribe, as their state then says
 	work    chan struct{}
+	strays  []string      // channels that the node would not have
+	era     int           // counts the connections that have broken
+	moved   chan struct{} // one slot: Redis is about to be somewhere else, so that a pause has no use
 }
 
 // channel is one subscription.
 type channel struct {
-	lines map[*line]struct{} // who hears it; empty: warm
-	on    bool               // Redis has confirmed the subscription on the present connection
-	ready chan struct{}      // closed when on, or when the connection failed (the waiter then polls)
+	lines map[*line]int // who hears it, and how often it asked for it; empty: warm
+	on    bool          // Redis has confirmed the subscription on the present connection
+	lost  bool          // messages may have been missed: whoever hears it tries when it is on again
+	ready chan struct{} // closed when on, or when the connection failed (the waiter then polls)
 }
 
 func newHub(ctl *upstream.Control, warm int, log *slog.Logger, back func()) *hub {
-	h := &hub{ctl: ctl, log: log, back: back, chans: map[string]*channel{}, work: make(chan struct{}, 1)}
+	h := &hub{ctl: ctl, log: log, back: back, chans: map[string]*channel{}, work: make(chan struct{}, 1), moved: make(chan struct{}, 1)}
 	// lru.NewWithEvict fails for a size below 1 only.
 	h.warm, _ = lru.NewWithEvict(warm, h.evicted)
 	return h
@@ -46,10 +55,10 @@ func (h *hub) hear(name string, l *line) {
 	h.mu.Lock()
 	c := h.chans[name]
 	if c == nil {
-		c = &channel{lines: map[*line]struct{}{}, ready: make(chan struct{})}
+		c = &channel{lines: map[*line]int{}, ready: make(chan struct{})}
 		h.chans[name] = c
 	}
-	c.lines[l] = struct{}{}
+	c.lines[l]++
 	if !c.on {
 		h.enqueue(name)
 	}
@@ -61,7 +70,9 @@ func (h *hub) hear(name string, l *line) {
 func (h *hub) unhear(name string, l *line) {
 	h.mu.Lock()
 	c := h.chans[name]
-	delete(c.lines, l)
+	if c.lines[l]--; c.lines[l] == 0 {
+		delete(c.lines, l)
+	}
 	cold := len(c.lines) == 0
 	h.mu.Unlock()
 	if cold {
@@ -90,22 +101,26 @@ func (h *hub) enqueue(name string) {
 // subscribeWait is how long a waiter waits for a subscription before it goes on by polling.
 const subscribeWait = 2 * time.Second
 
-// ready waits until messages on name are heard. A subscription that does not come is no error: timers cover it.
-func (h *hub) ready(ctx context.Context, name string, over <-chan time.Time) error {
+// ready waits until messages on name are heard, and says whether they were not yet. A subscription that does not come is no
+// error: timers cover it.
+func (h *hub) ready(ctx context.Context, name string, over <-chan time.Time) (waited bool, err error) {
 	h.mu.Lock()
-	ready := h.chans[name].ready
+	on, ready := h.chans[name].on, h.chans[name].ready
 	h.mu.Unlock()
+	if on {
+		return false, nil
+	}
 	timer := time.NewTimer(subscribeWait)
 	defer timer.Stop()
 	select {
 	case <-ready:
 	case <-timer.C:
 	case <-over:
-		return ErrNotAcquired
+		return true, ErrNotAcquired
 	case <-ctx.Done():
-		return ctx.Err()
+		return true, ctx.Err()
 	}
-	return nil
+	return true, nil
 }
 
 // run keeps the connection until ctx ends.
@@ -125,10 +140,12 @@ func (h *hub) run(ctx context.Context) {
 		timer := time.NewTimer(pause/2 + rand.N(pause))
 		select {
 		case <-timer.C:
+			pause = min(2*pause, maxPause)
+		case <-h.moved:
+			pause = minPause
 		case <-ctx.Done():
 			timer.Stop()
 		}
-		pause = min(2*pause, maxPause)
 	}
 }
 
@@ -147,7 +164,7 @@ func (h *hub) session(ctx context.Context) error {
 	conn, release := client.Dedicate()
 	defer release()
 	defer conn.Close()
-	failed := conn.SetPubSubHooks(rueidis.PubSubHooks{OnMessage: h.message})
+	failed := conn.SetPubSubHooks(rueidis.PubSubHooks{OnMessage: h.message, OnSubscription: h.shardHook()})
 	if err := conn.Do(ctx, conn.B().Ping().Build()).Error(); err != nil {
 		return err
 	}
@@ -155,12 +172,20 @@ func (h *hub) session(ctx context.Context) error {
 		return err
 	}
 	h.back()
+	var retry <-chan time.Time
+	if h.sharded {
+		ticker := time.NewTicker(strayPause)
+		defer ticker.Stop()
+		retry = ticker.C
+	}
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case err := <-failed:
 			return err
+		case <-retry:
+			h.retryStrays()
 		case <-h.work:
 			if err := h.subscribe(ctx, conn, h.take()); err != nil {
 				return err
@@ -173,7 +198,7 @@ func (h *hub) session(ctx context.Context) error {
 func (h *hub) all() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.pending = nil
+	h.pending, h.strays = nil, nil
 	names := []string{}
 	for name, c := range h.chans {
 		if len(c.lines) == 0 {
@@ -209,10 +234,15 @@ func (h *hub) subscribe(ctx context.Context, conn rueidis.DedicatedClient, names
 		}
 	}
 	h.mu.Unlock()
-	if len(off) > 0 {
+	if h.sharded {
+		h.unsubscribeShards(ctx, conn, off)
+	} else if len(off) > 0 {
 		if err := conn.Do(ctx, conn.B().Unsubscribe().Channel(off...).Build()).Error(); err != nil {
 			return err
 		}
+	}
+	if h.sharded {
+		return h.subscribeShards(ctx, conn, on)
 	}
 	if len(on) > 0 {
 		if err := conn.Do(ctx, conn.B().Subscribe().Channel(on...).Build()).Error(); err != nil {
@@ -227,10 +257,23 @@ func (h *hub) confirmed(names []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, name := range names {
-		if c := h.chans[name]; c != nil && !c.on {
-			c.on = true
-			close(c.ready)
-		}
+		h.confirm(h.chans[name])
+	}
+}
+
+// confirm notes that messages on a channel are heard from now on. mu is held.
+func (h *hub) confirm(c *channel) {
+	if c == nil || c.on {
+		return
+	}
+	c.on = true
+	close(c.ready)
+	if !c.lost {
+		return
+	}
+	c.lost = false
+	for l := range c.lines {
+		l.nudge()
 	}
 }
 
@@ -238,6 +281,7 @@ func (h *hub) confirmed(names []string) {
 func (h *hub) broken() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.era++
 	for _, c := range h.chans {
 		if c.on {
 			c.on, c.ready = false, make(chan struct{})
@@ -251,6 +295,9 @@ func (h *hub) message(msg rueidis.PubSubMessage) {
 	defer h.mu.Unlock()
 	if c := h.chans[msg.Channel]; c != nil {
 		for l := range c.lines {
+			if !h.echo {
+				l.messages.Add(1)
+			}
 			l.nudge()
 		}
 	}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redis/rueidis"
+
 	"github.com/lockproxy/lockproxy/scripts"
 )
 
@@ -30,15 +32,38 @@ type Info struct {
 	Kind    string // "none", "plain", "read", "write", or "other" for a key that is no lock
 	TTL     int64  // ms; -2 no key, -1 no TTL
 	Holders []Holder
-	Queue   int64 // waiters in Redisson's fair queue
-	Here    int   // waiters on this proxy
-	Token   int64 // last fencing token
-	Fenced  bool  // there is one
+	Queue   int64      // waiters in Redisson's fair queue
+	Here    int        // waiters on this proxy
+	Token   int64      // last fencing token
+	Fenced  bool       // there is one
+	Nodes   []NodeInfo // of a quorum, each with what it has; nil without
 }
 
 // Info reads a lock from Redis and adds what this proxy knows. Errors are Redis' own or that it cannot be reached.
 func (m *Manager) Info(ctx context.Context, db int, key string) (Info, error) {
-	reply, err := m.eval(ctx, call{db, scripts.Info, []string{key, tokenKey(key), queueKey(key)}, []string{readPrefix(key)}})
+	if err := m.nameable(key); err != nil {
+		return Info{}, err
+	}
+	c := infoCall(db, key)
+	var in Info
+	var err error
+	if m.quorum != nil {
+		in, err = m.quorum.info(c)
+	} else {
+		in, err = parseInfo(m.eval(ctx, c))
+	}
+	if err == nil {
+		m.addLocal(&in, db, key)
+	}
+	return in, err
+}
+
+func infoCall(db int, key string) call {
+	return call{db, scripts.Info, []string{key, tokenKey(key), queueKey(key)}, []string{readPrefix(key)}}
+}
+
+// parseInfo takes the script's reply apart.
+func parseInfo(reply rueidis.RedisMessage, err error) (Info, error) {
 	if err != nil {
 		return Info{}, err
 	}
@@ -59,7 +84,6 @@ func (m *Manager) Info(ctx context.Context, db int, key string) (Info, error) {
 	in.Fenced = err == nil
 	in.Queue, _ = strconv.ParseInt(text[3], 10, 64)
 	in.read(text[0], text[4:])
-	m.addLocal(&in, db, key)
 	return in, nil
 }
 
@@ -108,10 +132,14 @@ func (m *Manager) addLocal(in *Info, db int, key string) {
 	for i := range in.Holders {
 		if h := m.holds[holdID{db, key, in.Holders[i].Owner, in.Holders[i].Kind}]; h != nil && h.count > 0 {
 			h.describe(&in.Holders[i])
+			if m.quorum != nil {
+				in.Holders[i].Holds = h.count // on a node it counts one
+			}
 		}
 	}
-	for _, k := range []Kind{Plain, Read} {
-		if l := m.lines[holdID{db: db, key: key, kind: k}.line()]; l != nil {
+	plain := lineKey{db: db, key: key}
+	for _, k := range []lineKey{plain, plain.fairly(), {db: db, key: key, rw: true}} {
+		if l := m.lines[k]; l != nil {
 			in.Here += l.waiters.Len()
 		}
 	}
@@ -130,6 +158,7 @@ type Entry struct {
 	DB      int
 	Key     string
 	Waiting bool
+	Fair    bool          // it waits in the fair queue
 	Holder                // Owner, Kind and Holds as this proxy knows them; Held is the time waited when Waiting
 	Left    time.Duration // how long we are sure of it without another renewal
 }
@@ -155,7 +184,7 @@ func (m *Manager) List(owner, pattern string) []Entry {
 			if !wanted(w.id.owner) {
 				continue
 			}
-			e := Entry{DB: key.db, Key: key.key, Waiting: true}
+			e := Entry{DB: key.db, Key: key.key, Waiting: true, Fair: key.fair}
 			e.Holder = Holder{Owner: w.id.owner, Kind: w.id.kind, Local: true, ClientID: w.c.info.ID, Addr: w.c.info.Addr, Name: w.c.info.Name(), Held: time.Since(w.since)}
 			out = append(out, e)
 		}

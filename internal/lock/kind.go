@@ -10,7 +10,7 @@ import (
 type Kind uint8
 
 const (
-	// Plain is the lock of LOCK: Redisson's RLock and RFencedLock.
+	// Plain is the lock of LOCK and FAIRLOCK: Redisson's RLock, RFairLock and RFencedLock, whose bytes are the same once held.
 	Plain Kind = iota
 	// Read is one side of Redisson's RReadWriteLock, which many owners hold together.
 	Read
@@ -80,6 +80,24 @@ func (id holdID) keys() []string {
 	return []string{id.key}
 }
 
+// plainKeys are the first KEYS of the scripts that take, free, or wait for a plain lock.
+func plainKeys(name string) []string { return append(make([]string, 0, 5), name, queueKey(name)) }
+
+// acquireKeys are the first KEYS of the script that takes this hold, releaseKeys of that which gives it back.
+func (id holdID) acquireKeys() []string {
+	if id.kind == Plain {
+		return plainKeys(id.key)
+	}
+	return id.keys()
+}
+
+func (id holdID) releaseKeys() []string {
+	if id.kind == Plain {
+		return plainKeys(id.key)
+	}
+	return append(id.keys(), id.line().channel())
+}
+
 // rest are the last ARGV of the scripts of a read/write lock: the owner's field on the other side, and what the keys of all
 // readers' holds begin with.
 func (id holdID) rest() []string {
@@ -89,14 +107,21 @@ func (id holdID) rest() []string {
 	return nil
 }
 
-// lineKey names what is waited for together: a plain lock, or both sides of a read/write lock.
+// lineKey names what is waited for together: a plain lock, the same in the fair queue, or both sides of a read/write lock.
 type lineKey struct {
-	db  int
-	key string
-	rw  bool
+	db   int
+	key  string
+	rw   bool
+	fair bool
 }
 
-func (id holdID) line() lineKey { return lineKey{id.db, id.key, id.kind.nature().rw} }
+func (id holdID) line() lineKey { return lineKey{db: id.db, key: id.key, rw: id.kind.nature().rw} }
+
+// fairly is the line of those who wait for the same lock in the fair queue.
+func (l lineKey) fairly() lineKey {
+	l.fair = true
+	return l
+}
 
 // channel is where Redisson publishes that it may be free.
 func (l lineKey) channel() string {

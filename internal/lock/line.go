@@ -3,8 +3,8 @@ package lock
 import (
 	"container/list"
 	"context"
-	"errors"
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/telemetry"
@@ -14,62 +14,137 @@ import (
 type line struct {
 	key  lineKey
 	wake chan struct{} // one message that no head has acted on yet
+	keep chan struct{} // of a fair line: has its places refreshed at once
+	gone chan struct{} // of a fair line: closed with its last waiter
+
+	messages atomic.Int32 // heard since a turn was offered to others
 
 	// guarded by Manager.mu
-	waiters list.List // of *waiter
-	tryAt   time.Time // when the head tries without being woken; zero: at once
+	waiters  list.List     // of *waiter
+	tryAt    time.Time     // when the head tries without being woken; zero: at once
+	holdBack time.Time     // it is somebody else's turn until then
+	turns    int           // refusals of the head, one after the other, since it was somebody else's turn
+	pause    time.Duration // how long others have for a turn that is offered to them
+	offered  bool          // such a turn is under way
 }
 
+// waiter is one verb that waits. It gets the lock by asking, as the head of its line, or is handed it by whoever gives it back.
 type waiter struct {
 	c     *Client
+	r     Request
 	id    holdID
+	ctx   context.Context
 	since time.Time
-	head  chan struct{} // closed when it becomes the head
-	place *list.Element
+	poke  chan struct{} // something in its line has changed
+	offer chan offer    // one for each time it was claimed
+
+	// Its own goroutine's.
+	listens bool  // it is the head, and its messages are heard
+	lost    int64 // the not-after of a request without an answer, after which it may stand in the fair queue
+
+	// guarded by Manager.mu
+	line    *line
+	place   *list.Element
+	ticket  int64 // its place in the fair queue
+	called  bool  // it tries although it is not the head: the fair queue has lost it, or it is its turn there
+	parked  bool  // it waits, and may be claimed
+	claimed bool  // an offer is on its way
 }
 
-// nudge makes the head try again.
-func (l *line) nudge() {
+func (m *Manager) newWaiter(ctx context.Context, c *Client, r Request) *waiter {
+	id, _ := c.id(r.Kind, r.DB, r.Key, r.Owner)
+	return &waiter{c: c, r: r, id: id, ctx: ctx, since: time.Now(), poke: make(chan struct{}, 1), offer: make(chan offer, 1)}
+}
+
+func signal(c chan struct{}) {
 	select {
-	case l.wake <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
 
-// join puts a waiter at the end of the key's line.
-func (m *Manager) join(c *Client, r Request) (*line, *waiter) {
-	id, _ := c.id(r.Kind, r.DB, r.Key, r.Owner)
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	l := m.lines[id.line()]
-	if l == nil {
-		l = &line{key: id.line(), wake: make(chan struct{}, 1)}
-		m.lines[l.key] = l
-		m.hub.hear(l.key.channel(), l)
+// nudge makes the head try again.
+func (l *line) nudge() { signal(l.wake) }
+
+// waitingLine is the line that a request stands in.
+func (w *waiter) waitingLine() lineKey {
+	if w.r.Fair {
+		return w.id.line().fairly()
 	}
-	w := &waiter{c: c, id: id, since: time.Now(), head: make(chan struct{})}
-	w.place = l.waiters.PushBack(w)
-	if l.waiters.Len() == 1 {
-		close(w.head)
-	}
-	telemetry.LocksWaiting.Add(1)
-	return l, w
+	return w.id.line()
 }
 
-// part takes a waiter out; the next one becomes the head.
-func (m *Manager) part(l *line, w *waiter) {
+// join puts a waiter at the end of its line; in a fair one at the place that it has in Redis.
+func (m *Manager) join(w *waiter) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	w.c.waits = w
+	key := w.waitingLine()
+	l := m.lines[key]
+	if l == nil {
+		l = &line{key: key, wake: make(chan struct{}, 1), pause: handoffPause}
+		for h := range m.byKey[w.id.line()] {
+			l.pause = max(l.pause, h.pause)
+		}
+		m.lines[key] = l
+		m.hear(key.channel(), l)
+		if key.fair {
+			m.beginQueue(l)
+		}
+	}
+	w.line, w.place = l, l.waiters.PushBack(w)
+	w.order()
+	w.parked = !w.first()
+	telemetry.LocksWaiting.Add(1)
+}
+
+// order moves a waiter to where its ticket says. Another head than before tries: what the last one heard may have been for it.
+// Manager.mu is held.
+func (w *waiter) order() {
+	l := w.line
+	was, at := l.waiters.Front(), l.waiters.Back()
+	for at != nil && (at == w.place || at.Value.(*waiter).ticket > w.ticket) {
+		at = at.Prev()
+	}
+	if at == nil {
+		l.waiters.MoveToFront(w.place)
+	} else {
+		l.waiters.MoveAfter(w.place, at)
+	}
+	if is := l.waiters.Front(); is != was {
+		signal(was.Value.(*waiter).poke)
+		signal(is.Value.(*waiter).poke)
+		l.nudge()
+	}
+}
+
+// first says whether the waiter is the head of its line. Manager.mu is held.
+func (w *waiter) first() bool { return w.line.waiters.Front() == w.place }
+
+// part takes a waiter out; the next one becomes the head.
+func (m *Manager) part(w *waiter) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	w.c.waits = nil
 	telemetry.LocksWaiting.Add(-1)
-	first := l.waiters.Front() == w.place
+	l, first := w.line, w.first()
+	if w.listens && l.key.fair {
+		m.unhear(w.ownChannel(), l)
+	}
 	l.waiters.Remove(w.place)
 	next := l.waiters.Front()
 	switch {
 	case next == nil:
 		delete(m.lines, l.key)
-		m.hub.unhear(l.key.channel(), l)
+		if h := m.holds[w.id]; h != nil {
+			h.pause = l.pause
+		}
+		m.unhear(l.key.channel(), l)
+		if l.key.fair {
+			close(l.gone)
+		}
 	case first:
-		close(next.Value.(*waiter).head)
+		signal(next.Value.(*waiter).poke)
 	}
 }
 
@@ -80,96 +155,35 @@ func (m *Manager) waitedFor(key lineKey) bool {
 	return m.lines[key] != nil
 }
 
-// wait stands in line until the lock is ours, the time is over, the client goes, or the proxy drains.
-func (c *Client) wait(ctx context.Context, r Request) (Grant, error) {
-	m := c.m
-	id, explicit := c.id(r.Kind, r.DB, r.Key, r.Owner)
-	began := time.Now()
-	if !m.waitedFor(id.line()) || explicit && m.holdsElsewhere(id) {
-		if g, _, err := c.try(ctx, r); !errors.Is(err, ErrNotAcquired) {
-			return g, err
-		}
-	}
-	ctx, span := telemetry.Span(ctx, "wait")
-	defer span.End()
-	// The subscription comes before the try that follows it, so that no unlock falls between.
-	l, w := m.join(c, r)
-	defer m.part(l, w)
-
-	var over <-chan time.Time
-	if r.Block > 0 {
-		timer := time.NewTimer(milliseconds(r.Block) - time.Since(began))
-		defer timer.Stop()
-		over = timer.C
-	}
-	select {
-	case <-w.head:
-	case <-over:
-		return Grant{}, ErrNotAcquired
-	case <-ctx.Done():
-		return Grant{}, ctx.Err()
-	case <-m.drained:
-		return Grant{}, errDraining
-	}
-	return c.waitAsHead(ctx, r, l, over)
-}
-
-// waitAsHead tries whenever a message or the timer says so.
-func (c *Client) waitAsHead(ctx context.Context, r Request, l *line, over <-chan time.Time) (Grant, error) {
-	m := c.m
-	if err := m.hub.ready(ctx, l.key.channel(), over); err != nil {
-		return Grant{}, err
-	}
-	var trouble error
-	timer := time.NewTimer(time.Hour)
-	defer timer.Stop()
-	for {
-		m.mu.Lock()
-		timer.Reset(max(0, time.Until(l.tryAt)))
-		m.mu.Unlock()
-		select {
-		case <-timer.C:
-		case <-l.wake:
-		case <-over:
-			if trouble != nil {
-				return Grant{}, trouble
-			}
-			return Grant{}, ErrNotAcquired
-		case <-ctx.Done():
-			return Grant{}, ctx.Err()
-		case <-m.drained:
-			return Grant{}, errDraining
-		}
-		g, ttl, err := c.try(ctx, r)
-		switch {
-		case err == nil:
-			m.afterGrant(l, r)
-			return g, nil
-		case errors.Is(err, ErrNotAcquired):
-			trouble = nil
-			m.tryNext(l, ttl)
-		case passing(err):
-			trouble = err
-			m.tryNext(l, troubledPoll)
-		default:
-			l.nudge() // what woke us is the next one's to act on
-			return Grant{}, err
-		}
-	}
-}
-
-// afterGrant tells the next in line, whose head still is the one that was granted r, when to try. It need not ask, since the
-// lock is held and it is subscribed, unless both share it.
-func (m *Manager) afterGrant(l *line, r Request) {
+// afterGrant tells the next in line when to try. It need not ask, since the lock is held and it is subscribed, unless both
+// share it, and it has no offer. handed says that the lock came from another client of this proxy.
+func (m *Manager) afterGrant(w *waiter, handed bool) {
 	m.mu.Lock()
-	granted := l.waiters.Front()
-	next := granted.Next()
-	together := next != nil && r.Kind.nature().shared && next.Value.(*waiter).id.kind == r.Kind
+	l, next := w.line, w.place.Next()
+	if !handed {
+		l.turnTaken(false)
+	}
+	together := next != nil && w.r.Kind.nature().shared && next.Value.(*waiter).id.kind == w.r.Kind && !next.Value.(*waiter).claimed
 	m.mu.Unlock()
-	m.tryNext(l, leaseOf(r, m.opts))
+	m.tryNext(l, leaseOf(w.r, m.opts))
 	if together {
 		l.nudge()
 	}
+}
+
+// turnPoll is how soon, in ms, a head comes again to a free lock that is another's to take, at first: that one will have taken
+// it by then, without a message, and its lease says when to come. Each time it did not, twice as long passes.
+const turnPoll = 10
+
+// comeAgain is when the head comes again after it was somebody else's turn, or (not turn) the number of such times is forgotten.
+// mu is held.
+func (l *line) comeAgain(turn bool, ttl int64) int64 {
+	if !turn {
+		l.turns = 0
+		return ttl
+	}
+	l.turns = min(l.turns+1, 16)
+	return min(ttl, turnPoll<<(l.turns-1))
 }
 
 // troubledPoll is the longest time in ms between tries while Redis is away.

@@ -12,17 +12,18 @@ import (
 type Loss struct {
 	Key    string
 	Kind   Kind
-	Reason string // gone, expired, unrenewed, forced, max-hold, clock
+	Reason string // gone, expired, unrenewed, forced, max-hold, clock, failover
 }
 
 // The reasons of a loss, short enough for a metric's label.
 const (
-	reasonGone      = "gone"      // Redis no longer has it: deleted, evicted, flushed, or forgotten in a restart or failover
+	reasonGone      = "gone"      // Redis no longer has it: deleted, evicted, flushed, or forgotten in a restart
 	reasonExpired   = "expired"   // the lease it was taken with is over
 	reasonUnrenewed = "unrenewed" // no renewal could be confirmed before the lease was over
 	reasonForced    = "forced"    // UNLOCK FORCE through this proxy
 	reasonMaxHold   = "max-hold"  // held longer than max-hold, no longer renewed
 	reasonClock     = "clock"     // gone after Redis' clock jumped
+	reasonFailover  = "failover"  // the new master does not have it
 )
 
 var reasonText = map[string]string{
@@ -32,6 +33,7 @@ var reasonText = map[string]string{
 	reasonForced:    "it was freed by force",
 	reasonMaxHold:   "it was held longer than max-hold",
 	reasonClock:     "Redis' clock jumped",
+	reasonFailover:  "after a failover the new master does not have it",
 }
 
 type lossRecord struct {

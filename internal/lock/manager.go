@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
 
@@ -28,10 +29,13 @@ type Manager struct {
 	log      *slog.Logger
 	ctl      *upstream.Control
 	uuid     string
-	hub      *hub
+	hub      ears
+	quorum   *quorum                            // nil: the locks are on one node
+	fleet    *fleet                             // of a cluster: each lock is on one of its nodes; else nil
 	losses   *lru.Cache[holdID, lossRecord]     // what was lost, until it is taken again
 	done     *lru.Cache[holdID, finishedRecord] // explicit owners' last UNLOCK, for the one that is sent again
 	clock    clock
+	switched switched
 	requests atomic.Uint64 // numbers registrations and latches
 	due      chan struct{} // wakes the watchdog when an earlier hold than its next came
 	drained  chan struct{} // closed by Drain
@@ -58,7 +62,7 @@ type Stats struct {
 	Held, Waiting, Granted, Released, Lost, Renewed, RenewalsFailed int64
 }
 
-// New makes the engine that keeps its locks through ctl. Nothing happens in Redis before Run.
+// New makes the engine that keeps its locks through ctl, which is nil with Options.Cluster. Nothing happens in Redis before Run.
 func New(ctl *upstream.Control, o Options) *Manager {
 	o = o.withDefaults()
 	m := &Manager{
@@ -73,7 +77,20 @@ func New(ctl *upstream.Control, o Options) *Manager {
 	// lru.New fails for a size below 1 only.
 	m.losses, _ = lru.New[holdID, lossRecord](lossesKept)
 	m.done, _ = lru.New[holdID, finishedRecord](finishedKept)
-	m.hub = newHub(ctl, o.WarmChannels, o.Logger, m.resubscribed)
+	if o.Cluster != nil {
+		m.clock.set(time.Now().UnixMicro(), time.Now(), 0) // the proxy's own
+		m.fleet = newFleet(m, o.Cluster)
+		return m
+	}
+	if len(o.Quorum.Nodes) == 0 {
+		ctl.OnSwitch(m.masterSwitches)
+		m.hub = ears{newHub(ctl, o.WarmChannels, o.Logger, m.resubscribed)}
+		return m
+	}
+	m.quorum = newQuorum(m, o.Quorum)
+	for _, n := range m.quorum.nodes {
+		m.hub = append(m.hub, newHub(n.ctl, o.WarmChannels, o.Logger, m.resubscribed))
+	}
 	return m
 }
 
@@ -84,14 +101,43 @@ func (m *Manager) UUID() string { return m.uuid }
 // under way have ended.
 func (m *Manager) Run(ctx context.Context) error {
 	var parts sync.WaitGroup
-	for _, part := range []func(context.Context){m.keepTime, m.watch, m.hub.run} {
+	for _, part := range m.parts() {
 		parts.Add(1)
 		go runPart(ctx, &parts, part)
 	}
 	parts.Wait()
 	close(m.ended)
 	m.tasks.Wait()
+	if m.fleet != nil {
+		m.fleet.end()
+	}
 	return nil
+}
+
+// Abort ends requests under way on a cluster, for a Run that does not end because a node hangs. Elsewhere the Control's Close
+// does that.
+func (m *Manager) Abort() {
+	if m.fleet != nil {
+		m.fleet.abort()
+	}
+}
+
+// parts are what runs for as long as the engine does.
+func (m *Manager) parts() []func(context.Context) {
+	if m.fleet != nil {
+		return []func(context.Context){m.watch, m.fleet.follow}
+	}
+	parts := []func(context.Context){m.watch}
+	for _, h := range m.hub {
+		parts = append(parts, h.run)
+	}
+	if m.quorum == nil {
+		return append(parts, m.keepTime)
+	}
+	for _, n := range m.quorum.nodes {
+		parts = append(parts, func(ctx context.Context) { m.quorum.keepTime(ctx, n) })
+	}
+	return parts
 }
 
 func runPart(ctx context.Context, parts *sync.WaitGroup, part func(context.Context)) {
@@ -144,10 +190,13 @@ func (m *Manager) runTask(work func()) {
 // resubscribed is called when the wake-up connection is back: messages may have been missed and Redis may have
 // forgotten locks, so every waiter tries again and every hold is looked at.
 func (m *Manager) resubscribed() {
-	m.recheck(reasonGone)
+	m.recheck(m.switched.reason())
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, l := range m.lines {
 		l.nudge()
+		if l.key.fair {
+			signal(l.keep)
+		}
 	}
 }

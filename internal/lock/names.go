@@ -21,7 +21,7 @@ func channelOf(name string) string { return prefixed("redisson_lock__channel", n
 // tokenKey is where RFencedLock keeps the fencing token.
 func tokenKey(name string) string { return prefixed("redisson_lock_token", name) }
 
-// queueKey is where RFairLock keeps its queue.
+// queueKey is where RFairLock keeps its queue. Beside it, scripts/queue.lua finds redisson_lock_timeout and lockproxy_fair.
 func queueKey(name string) string { return prefixed("redisson_lock_queue", name) }
 
 // watchKey holds the registration of a watched explicit owner: which connection's watchdog renews it.

@@ -53,19 +53,19 @@ func TestErrorLinesStayOneLine(t *testing.T) {
 func TestClockJump(t *testing.T) {
 	var c clock
 	sent := time.Now()
-	if jump := c.set(1e15, sent); jump != 0 {
+	if jump, _ := c.set(1e15, sent, 0); jump != 0 {
 		t.Fatal("the first sample jumped")
 	}
 	at, known := c.now()
 	if !known || at < 1e15 {
 		t.Fatal(at)
 	}
-	if jump := c.set(at, time.Now()); jump != 0 {
+	if jump, _ := c.set(at, time.Now(), 0); jump != 0 {
 		t.Fatalf("an even clock jumped by %v", jump)
 	}
 	for _, by := range []time.Duration{10 * time.Second, -10 * time.Second} {
 		at, _ = c.now()
-		jump := c.set(at+by.Microseconds(), time.Now())
+		jump, _ := c.set(at+by.Microseconds(), time.Now(), 0)
 		if d := jump - by; d.Abs() > time.Second {
 			t.Errorf("jumped by %v, noticed %v", by, jump)
 		}

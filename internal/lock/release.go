@@ -42,6 +42,9 @@ func (c *Client) Unlock(ctx context.Context, r UnlockRequest) (free bool, err er
 
 func (c *Client) unlock(ctx context.Context, r UnlockRequest) (bool, error) {
 	m := c.m
+	if err := m.nameable(r.Key); err != nil {
+		return false, err
+	}
 	id, explicit := c.id(r.Side, r.DB, r.Key, r.Owner)
 	id, err := c.meant(ctx, id, explicit)
 	if err != nil {
@@ -83,6 +86,9 @@ func (c *Client) unlock(ctx context.Context, r UnlockRequest) (bool, error) {
 // unlocked turns the release script's answer into the verb's.
 func (c *Client) unlocked(h *hold, key string, code, left int64) (bool, error) {
 	m := c.m
+	if code == codeKind && h.id.kind == Plain {
+		code = -1 // no side was named: of a read/write lock this owner holds neither
+	}
 	switch code {
 	case codeKind:
 		return false, otherKind(key)
@@ -176,7 +182,7 @@ func (c *Client) newRelease(h *hold, all bool) *release {
 
 func (r *release) call(notAfter string) call {
 	id := r.h.id
-	keys, flags := append(id.keys(), id.line().channel()), ""
+	keys, flags := id.releaseKeys(), ""
 	if r.all {
 		flags += "A"
 	}
@@ -186,22 +192,45 @@ func (r *release) call(notAfter string) call {
 	if r.latch != "" {
 		keys, flags = append(keys, latchKey(id.key, r.latch)), flags+"L"
 	}
-	args := []string{id.field(), publish, notAfter, flags, strconv.Itoa(latchTTL), r.registration}
+	args := []string{id.field(), r.m.publishing(), notAfter, flags, strconv.Itoa(latchTTL), r.registration}
 	return call{id.db, id.kind.nature().release, keys, append(args, id.rest()...)}
 }
 
 // publish is the command that wakes waiters on a Redis that is no cluster.
 const publish = "PUBLISH"
 
+// publishing is how scripts wake them.
+func (m *Manager) publishing() string {
+	if m.fleet == nil {
+		return publish
+	}
+	return m.opts.ClusterPubSub.verb()
+}
+
 // run sends the script, again only when it surely was not done.
 func (r *release) run(ctx context.Context) (code, left int64, err error) {
+	if r.m.quorum != nil {
+		return r.m.quorum.release(r)
+	}
 	for range 3 {
 		text, at, err := r.m.notAfter()
 		if err != nil {
 			return 0, 0, err
 		}
 		r.notAfter = at
-		out, err := r.m.evalInts(ctx, r.call(text))
+		var next *handoff
+		if r.all || r.before <= 1 {
+			next = r.m.claim(r.h.id)
+		}
+		var out []int64
+		if next == nil {
+			out, err = r.m.evalInts(ctx, r.call(text))
+		} else {
+			out, err = next.send(r.call(text), text, at)
+			if r.m.fleet != nil && isNotSent(err) { // those that wait do not wait for this
+				out, err = r.m.evalInts(ctx, r.call(text))
+			}
+		}
 		if err != nil {
 			return 0, 0, err
 		}
@@ -223,6 +252,8 @@ func (r *release) settle() settled {
 		return settled{err: err}
 	case r.latch != "" && s.latch >= 0:
 		return settled{answer: freed(s.latch)}
+	case r.latch == "" && !r.all && s.count < r.before-1:
+		return settled{answer: answer{code: -1}} // one was given back at most: the others were lost
 	case r.latch == "" && s.count < r.before:
 		return settled{answer: freed(s.count)}
 	}

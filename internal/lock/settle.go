@@ -22,14 +22,18 @@ type seen struct {
 
 // look waits until Redis' clock is past notAfter and reads what Redis holds. It goes on through failures until giveUp.
 func (m *Manager) look(id holdID, latch string, notAfter int64, giveUp time.Time) (seen, error) {
+	if m.quorum != nil {
+		return m.quorum.look(id)
+	}
 	keys := append(id.keys(), tokenKey(id.key))
 	if latch != "" {
 		keys = append(keys, latchKey(id.key, latch))
 	}
 	background := context.Background()
+	until := m.final(notAfter)
 	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
-		if now, _ := m.clock.now(); now <= notAfter {
-			m.sleep(background, min(time.Duration(notAfter-now)*time.Microsecond+time.Millisecond, time.Until(giveUp)))
+		if now, _ := m.clock.now(); now <= until {
+			m.sleep(background, min(time.Duration(until-now)*time.Microsecond+time.Millisecond, time.Until(giveUp)))
 		}
 		s := seen{at: time.Now()}
 		reply, err := m.eval(background, call{id.db, id.kind.nature().look, keys, []string{id.field()}})
@@ -37,9 +41,9 @@ func (m *Manager) look(id holdID, latch string, notAfter int64, giveUp time.Time
 			parts, _ := reply.ToArray()
 			now := int64(0)
 			if len(parts) == 5 {
-				now = clockOf(parts[0].ToString())
+				now = m.clockAt(id.key, clockOf(parts[0].ToString()))
 			}
-			if now > notAfter {
+			if now > until {
 				s.count, _ = parts[1].AsInt64()
 				s.ttl, _ = parts[2].AsInt64()
 				s.token, _ = parts[3].AsInt64()
@@ -159,6 +163,7 @@ func (m *Manager) idempotent(step func() (notAfter int64, err error)) error {
 	var lost error // once a step's outcome is unknown only an answer says more
 	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
 		last, err := step()
+		last = m.final(last)
 		var notSent *upstream.NotSentError
 		switch {
 		case isUnknown(err):

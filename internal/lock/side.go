@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/redis/rueidis"
+
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
@@ -54,33 +56,47 @@ func (m *Manager) known(id holdID) (kinds []Kind) {
 
 // sidesHeld asks Redis on which sides of a read/write lock an owner has a hold.
 func (m *Manager) sidesHeld(ctx context.Context, id holdID) (held []Kind, err error) {
-	var fields []any
+	if m.quorum != nil {
+		return m.quorum.sidesHeld(id)
+	}
+	var parts []rueidis.RedisMessage
 	err = m.idempotent(func() (int64, error) {
-		client, err := m.ctl.Client(id.db)
+		result, err := m.read(ctx, id.db, id.key, func(client rueidis.Client) rueidis.Completed {
+			return sidesCommand(client, id)
+		})
 		if err != nil {
-			return 0, &upstream.NotSentError{Cause: err}
+			return 0, err
 		}
-		command := client.B().Hmget().Key(id.key).Field("mode", id.as(Read).field(), id.as(Write).field()).Build()
-		reply, err := client.Do(context.WithoutCancel(ctx), command).ToArray()
-		fields = nil
-		for i := range reply {
-			text, _ := reply[i].ToString()
-			fields = append(fields, text)
-		}
+		parts, err = result.ToArray()
 		return 0, outcome(err)
 	})
 	if isUnknown(err) {
 		return nil, &upstream.NotSentError{Cause: err} // it only read
 	}
-	if err != nil || len(fields) != 3 || fields[0] == "" {
+	if err != nil {
 		return nil, err
 	}
+	return sidesIn(parts), nil
+}
+
+func sidesCommand(client rueidis.Client, id holdID) rueidis.Completed {
+	return client.B().Hmget().Key(id.key).Field("mode", id.as(Read).field(), id.as(Write).field()).Build()
+}
+
+// sidesIn reads the reply to sidesCommand.
+func sidesIn(parts []rueidis.RedisMessage) (held []Kind) {
+	if len(parts) != 3 {
+		return nil
+	}
+	if mode, _ := parts[0].ToString(); mode == "" {
+		return nil
+	}
 	for i, k := range []Kind{Read, Write} {
-		if fields[1+i] != "" {
+		if text, _ := parts[1+i].ToString(); text != "" {
 			held = append(held, k)
 		}
 	}
-	return held, nil
+	return held
 }
 
 // remembered is the kind of hold that this owner lost or gave back last, so that asking again says what became of it.
@@ -106,6 +122,11 @@ func (m *Manager) contradict(id holdID) {
 	l.rw = !l.rw
 	for h := range m.byKey[l] {
 		m.suspect(h, reasonGone)
+	}
+	for k := range natures { // nor are losses of the other kind what the owner's next UNLOCK is about
+		if was := id.as(Kind(k)); was.line() != id.line() {
+			m.losses.Remove(was)
+		}
 	}
 }
 

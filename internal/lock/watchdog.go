@@ -29,6 +29,10 @@ func (m *Manager) watch(ctx context.Context) {
 	for {
 		batches, next := m.pickDue(time.Now())
 		for _, b := range batches {
+			if m.fleet != nil {
+				m.background(func() { m.fleet.renewBatch(b) })
+				continue
+			}
 			select {
 			case slots <- struct{}{}:
 			case <-ctx.Done():
@@ -62,6 +66,7 @@ type batchKey struct {
 	kind     Kind
 	lease    time.Duration // 0: only look
 	replicas int64
+	slot     int // on a cluster
 }
 
 func later(a, b time.Time) time.Time {
@@ -139,7 +144,7 @@ func (m *Manager) dispatch(h *hold, now time.Time) (key batchKey, ok bool) {
 		return key, false
 	}
 	h.users++
-	key = batchKey{db: h.id.db, kind: h.id.kind}
+	key = batchKey{db: h.id.db, kind: h.id.kind, slot: m.slotOf(h.id.key)}
 	if h.watched {
 		key.lease, key.replicas = h.lease, h.replicas
 	}
@@ -187,7 +192,7 @@ func (m *Manager) renewBatch(b *batch) {
 		telemetry.Renewal(ctx, "ok", len(b.holds))
 	}
 	for i, h := range b.holds {
-		known := i < len(out) && (err == nil || out[i] == 0 || out[i] == 2) // also when too few replicas have the rest
+		known := i < len(out) && out[i] != undecided && (err == nil || out[i] == 0 || out[i] == 2) // also when too few replicas have the rest
 		if isUnknown(err) {
 			h.late = time.Now().Add(notAfter)
 		}
@@ -204,9 +209,15 @@ func (m *Manager) renewBatch(b *batch) {
 }
 
 func (m *Manager) sendRenewal(ctx context.Context, b *batch) ([]int64, error) {
+	if m.quorum != nil {
+		return m.quorum.renew(b)
+	}
 	text, _, err := m.notAfter()
 	if err != nil {
 		return nil, err
+	}
+	if b.replicas == 0 && m.fleet != nil {
+		return m.fleet.renew(ctx, b)
 	}
 	if b.replicas == 0 {
 		return ints(m.eval(ctx, b.call(text)))
@@ -230,7 +241,7 @@ func (m *Manager) renewed(h *hold, code int64, sent time.Time, lease time.Durati
 		}
 		if lease > 0 {
 			m.stats.renewed.Add(1)
-			h.renewedAt, h.deadline = sent, later(h.deadline, sent.Add(lease)) // Redis keeps the longer one too
+			h.renewedAt, h.deadline = sent, later(h.deadline, sent.Add(lease-m.drift(lease))) // Redis keeps the longer one too
 		}
 		if h.suspect != "" {
 			m.plan(h, time.Now()) // suspected since this was sent

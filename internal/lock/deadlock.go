@@ -1,0 +1,96 @@
+package lock
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// deadlock is the answer to a waiter that has just joined its line and whose wait can never end: it holds a lock that somebody
+// waits for who, directly or through others, keeps it waiting. nil: the wait may end.
+//
+// Only what is certain counts: every one of them is a connection that is its own owner, waits with BLOCK 0, and holds what the
+// one before waits for with a lease that the watchdog renews for as long as it waits. An owner with a name may be released by
+// others, a hold with EX or PX ends, so does one under max-hold and a wait with a time, and of other proxies' waits we know
+// nothing. Readers do not wait for readers.
+//
+// To ask when a wait begins is enough. An arrow goes from who waits to who holds. The last arrow of a circle cannot come with a
+// hold: its holder has just run a verb that granted the lock (LOCK, or one step of MULTILOCK) or handed it to the watchdog
+// (RENEW, a LOCK of the same key without EX and PX), so it does not wait, and no arrow leaves it until its next wait begins.
+// Waits do not change while they last. So the last arrow comes with a wait, when the holds have long been known here.
+//
+// A hold may have been ended elsewhere without our knowing, so Redis is asked about those of the circle before it is called one.
+func (m *Manager) deadlock(ctx context.Context, w *waiter) error {
+	if m.opts.MaxHold > 0 || !w.endless() {
+		return nil
+	}
+	m.mu.Lock()
+	circle := m.circle(w)
+	m.mu.Unlock()
+	if circle == nil {
+		return nil
+	}
+	for _, id := range circle {
+		if err := m.lookAgain(ctx, id, false); err != nil {
+			return err
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if circle = m.circle(w); circle == nil {
+		return nil
+	}
+	w.c.waits = nil // two that close a circle at the same time are not both told: one of them is enough
+	return neverEnds(circle)
+}
+
+// endless says whether a wait ends with a grant only, or with its connection.
+func (w *waiter) endless() bool { return w.id.owner == w.c.owner && w.r.Blocks && w.r.Block == 0 }
+
+// circle is the holds that keep w waiting for itself: the first is at the key that w waits for, the last is w's own. nil: there
+// is no circle. mu is held.
+func (m *Manager) circle(w *waiter) []holdID {
+	seen := map[*Client]bool{}
+	var follow func(at *waiter) []holdID
+	follow = func(at *waiter) []holdID {
+		for h := range m.byKey[at.id.line()] {
+			if h.client == at.c || !h.lasts() || at.id.kind.nature().shared && h.id.kind == at.id.kind {
+				continue
+			}
+			if h.client == w.c {
+				return []holdID{h.id}
+			}
+			next := h.client.waits
+			if next == nil || !next.endless() || seen[h.client] {
+				continue
+			}
+			seen[h.client] = true
+			if rest := follow(next); rest != nil {
+				return append(rest, h.id)
+			}
+		}
+		return nil
+	}
+	found := follow(w)
+	slices.Reverse(found)
+	return found
+}
+
+// lasts says whether a live hold does not end before its connection ends it. Manager.mu is held.
+func (h *hold) lasts() bool { return h.client != nil && !h.explicit && h.watched && !h.leaving }
+
+// mostNamed is the number of keys that a DEADLOCK names.
+const mostNamed = 8
+
+func neverEnds(circle []holdID) error {
+	names := make([]string, len(circle))
+	for i, id := range circle {
+		names[i] = "'" + printable(id.key) + "'"
+	}
+	if more := len(names) - mostNamed; more > 0 {
+		names = slices.Replace(names, mostNamed-1, len(names)-1, fmt.Sprintf("%d more", more))
+	}
+	return &Error{"DEADLOCK", fmt.Sprintf("waiting for %s could never end: its holder waits for %s, which this connection holds",
+		names[0], strings.Join(names[1:], ", whose holder waits for "))}
+}

@@ -1,0 +1,249 @@
+package lock
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/lockproxy/lockproxy/cluster"
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+// fleet is the masters of a Redis Cluster. A lock is where the slot of its name is: all its keys and channels are there, too.
+//
+// Each master has a clock of its own, while what is remembered here of a request goes by the proxy's: see notAfterMark.
+type fleet struct {
+	// static after construction
+	m       *Manager
+	c       *cluster.Cluster
+	mark    string        // see notAfterMark
+	changed chan struct{} // one slot: the topology is another
+	ctx     context.Context
+	stop    context.CancelFunc
+	lost    atomic.Int64 // when a reply was last lost, in µs of the proxy's clock
+
+	running sync.WaitGroup // members being closed
+
+	// guarded by mu, which is taken under Manager.mu and before hub.mu
+	mu      sync.Mutex
+	closed  bool
+	seen    *cluster.Snapshot // that members, channels and holds were last brought in line with
+	members map[*cluster.Node]*member
+	heard   map[string]*hearing
+	second  []moved // to be looked at once more
+}
+
+// member is one master: what a Manager has of a single Redis.
+type member struct {
+	node  *cluster.Node
+	ctl   *upstream.Control
+	clock clock
+	ears  ears          // one hub for each kind of channel
+	slots chan struct{} // renewal scripts in flight
+	stop  context.CancelFunc
+	parts sync.WaitGroup
+
+	regress atomic.Int64 // after its clock jumped back: until it is past this, late requests may still be done there
+
+	// guarded by fleet.mu
+	users  int
+	left   bool // it is a master no more
+	closed bool
+}
+
+func newFleet(m *Manager, c *cluster.Cluster) *fleet {
+	f := &fleet{
+		m: m, c: c, mark: notAfterMark(), changed: make(chan struct{}, 1),
+		members: map[*cluster.Node]*member{}, heard: map[string]*hearing{},
+	}
+	f.ctx, f.stop = context.WithCancel(context.Background())
+	c.OnChanged(func(_, _ *cluster.Snapshot) { signal(f.changed) })
+	return f
+}
+
+// use is the member that node stands for, or (nil) that has the slot; nobody may be it. unuse ends the use.
+func (f *fleet) use(slot int, node *cluster.Node) *member {
+	if node == nil {
+		node = f.c.Snapshot().Owner(slot)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	mb := f.memberOf(node)
+	if mb != nil {
+		mb.users++
+	}
+	return mb
+}
+
+func (f *fleet) unuse(mb *member) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	mb.users--
+	if mb.left && mb.users == 0 {
+		f.close(mb)
+	}
+}
+
+// memberOf is the member of a node, opened if need be. mu is held.
+func (f *fleet) memberOf(n *cluster.Node) *member {
+	if n == nil || f.closed {
+		return nil
+	}
+	mb := f.members[n]
+	if mb != nil {
+		return mb
+	}
+	o := f.m.opts
+	mb = &member{
+		node: n, ctl: upstream.NewControl(n.Target(), upstream.ControlOptions{Logger: o.Logger}),
+		slots: make(chan struct{}, renewAtOnce),
+	}
+	for _, sharded := range o.ClusterPubSub.ways() {
+		h := newHub(mb.ctl, o.WarmChannels, o.Logger, func() { f.resubscribed(mb) })
+		h.sharded, h.echo, h.strayed = sharded, !sharded && o.ClusterPubSub == PubSubBoth, f.c.Refresh
+		mb.ears = append(mb.ears, h)
+	}
+	f.members[n] = mb
+	ctx, stop := context.WithCancel(f.ctx)
+	mb.stop = stop
+	for _, h := range mb.ears {
+		mb.parts.Add(1)
+		go runPart(ctx, &mb.parts, h.run)
+	}
+	mb.parts.Add(1)
+	go runPart(ctx, &mb.parts, func(ctx context.Context) { f.keepTime(ctx, mb) })
+	return mb
+}
+
+// close ends a member, once; requests under way there have an unknown outcome then. mu is held.
+func (f *fleet) close(mb *member) {
+	if mb.closed {
+		return
+	}
+	mb.closed = true
+	if f.members[mb.node] == mb {
+		delete(f.members, mb.node)
+	}
+	f.running.Add(1)
+	go f.closeMember(mb)
+}
+
+func (f *fleet) closeMember(mb *member) {
+	defer f.running.Done()
+	mb.stop()
+	mb.ctl.Close()
+	mb.parts.Wait()
+}
+
+// end closes all members.
+func (f *fleet) end() {
+	f.abort()
+	f.running.Wait()
+}
+
+// abort is end for those that hang: it does not wait.
+func (f *fleet) abort() {
+	f.stop()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.closed = true
+	for _, mb := range f.members {
+		f.close(mb)
+	}
+}
+
+// follow brings everything in line with the topology whenever that changes, until ctx ends.
+func (f *fleet) follow(ctx context.Context) {
+	ticker := time.NewTicker(lookLater / 4)
+	defer ticker.Stop()
+	f.sync()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-f.changed:
+			f.sync()
+		case now := <-ticker.C:
+			f.lookAgain(now)
+		}
+	}
+}
+
+// sync opens the masters that are new, lets go of those that are none any more, moves the channels to where their slots are, and
+// has the locks of slots that moved looked at there.
+func (f *fleet) sync() {
+	now := f.c.Snapshot()
+	f.mu.Lock()
+	before := f.seen
+	f.seen = now
+	for _, n := range now.Masters {
+		f.memberOf(n)
+	}
+	gone := moved{before: before, now: now}
+	if before != nil {
+		gone.members = f.successions(before, now)
+	}
+	f.rehome(now)
+	f.retire(now)
+	if before != nil {
+		gone.again = time.Now().Add(lookLater)
+		f.second = append(f.second, gone)
+	}
+	f.mu.Unlock()
+	if before != nil {
+		f.lookAt(gone)
+		for _, s := range gone.members {
+			f.m.background(func() { f.compareClocks(gone, s) })
+		}
+	}
+}
+
+// retire closes members whose nodes have failed at once, so that nobody waits for their replies, and others when the last
+// request there is over. mu is held.
+func (f *fleet) retire(now *cluster.Snapshot) {
+	master, alive := map[*cluster.Node]bool{}, map[*cluster.Node]bool{}
+	for _, n := range now.Masters {
+		master[n] = true
+	}
+	for _, n := range now.All() {
+		alive[n] = true
+	}
+	for n, mb := range f.members {
+		mb.left = !master[n]
+		if !alive[n] || mb.left && mb.users == 0 {
+			f.close(mb)
+		}
+	}
+}
+
+// keepTime samples a member's clock until ctx ends.
+func (f *fleet) keepTime(ctx context.Context, mb *member) {
+	ticker := time.NewTicker(clockSample)
+	defer ticker.Stop()
+	for {
+		if err := f.sample(mb); err != nil {
+			f.m.log.Debug("cannot read the clock of a node", "node", mb.node.Addr, "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// sample asks a member for its time.
+func (f *fleet) sample(mb *member) error {
+	jump, err := sampleClock(mb.ctl, &mb.clock)
+	if err != nil || jump == 0 {
+		return err
+	}
+	f.m.log.Warn("the clock of a node jumped, checking every lock there", "node", mb.node.Addr, "by", jump)
+	if jump < 0 {
+		now, _ := mb.clock.now()
+		mb.regress.Store(max(mb.regress.Load(), now-jump.Microseconds()+notAfter.Microseconds()))
+	}
+	f.recheck(mb, reasonClock)
+	return nil
+}

@@ -1,0 +1,161 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/lockproxy/lockproxy/cluster"
+	"github.com/lockproxy/lockproxy/internal/testredis"
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+// underRace says that the race detector slows everything down.
+var underRace bool
+
+// clusterEngine is a Manager at work on a cluster.
+func clusterEngine(t *testing.T, tc *testredis.Cluster, o Options) *Manager {
+	t.Helper()
+	target, err := upstream.ParseClusterTarget("redis-cluster://" + tc.Servers[0].Addr() + "," + tc.Servers[1].Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if os.Getenv("LOCK_TEST_LOG") == "" {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	c, err := cluster.Open(context.Background(), target, cluster.Options{Node: upstream.NodeOptions{Logger: o.Logger}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Cluster = c
+	m := New(nil, o)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() { _ = m.Run(ctx); close(ended) }()
+	t.Cleanup(func() {
+		cancel()
+		<-ended
+		c.Close()
+	})
+	return m
+}
+
+func slotOf(key string) int { return cluster.Slot([]byte(key)) }
+
+// nameIn is a lock's name in the slots of one of n masters, as StartCluster deals them out.
+func nameIn(prefix string, master, n int) string {
+	for i := 0; ; i++ {
+		if name := fmt.Sprint(prefix, i); slotOf(name)*n/cluster.Slots == master {
+			return name
+		}
+	}
+}
+
+func owner(t *testing.T, tc *testredis.Cluster, key string) *testredis.Server {
+	t.Helper()
+	s, err := tc.Owner(slotOf(key))
+	if err != nil || s == nil {
+		t.Fatalf("the owner of %s: %v %v", key, s, err)
+	}
+	return s
+}
+
+// counting has clients of several Managers add to counters on another server, each under its lock: what was added must be
+// there. Adding is a read, a pause and a write, so that two at once lose one.
+type counting struct {
+	t        *testing.T
+	counters *testredis.Server
+	keys     []string
+	request  Request
+	left     atomic.Int64
+	added    atomic.Int64
+	refused  atomic.Int64 // verbs that were not done for too long
+	lost     atomic.Int64 // UNLOCKs told LOCKLOST
+	longest  atomic.Int64 // ns that a LOCK took
+	work     sync.WaitGroup
+}
+
+func count(t *testing.T, total int64, keys int, r Request, clients int, managers ...*Manager) *counting {
+	c := &counting{t: t, counters: testredis.Start(t), request: r}
+	for i := range keys {
+		c.keys = append(c.keys, fmt.Sprint("counted", i))
+	}
+	c.left.Store(total)
+	for _, m := range managers {
+		for range clients {
+			c.work.Add(1)
+			go c.add(m)
+		}
+	}
+	return c
+}
+
+func (c *counting) add(m *Manager) {
+	defer c.work.Done()
+	conn := c.counters.Dial(c.t)
+	cl, _ := client(m)
+	defer cl.Close(Gone)
+	for c.left.Add(-1) >= 0 {
+		r := c.request
+		r.Key = c.keys[rand.N(len(c.keys))]
+		for {
+			began := time.Now()
+			_, err := cl.Lock(context.Background(), r)
+			if took := int64(time.Since(began)); took > c.longest.Load() {
+				c.longest.Store(took)
+			}
+			if err == nil {
+				break
+			}
+			c.refused.Add(1)
+			time.Sleep(time.Millisecond)
+		}
+		n, err := redis.Int64(conn.Do("GET", r.Key))
+		if err != nil && !errors.Is(err, redis.ErrNil) {
+			c.t.Error(err)
+			return
+		}
+		if _, err := conn.Do("SET", r.Key, n+1); err != nil {
+			c.t.Error(err)
+			return
+		}
+		c.added.Add(1)
+		_, err = cl.Unlock(context.Background(), UnlockRequest{Key: r.Key})
+		for ; isNotSent(err); _, err = cl.Unlock(context.Background(), UnlockRequest{Key: r.Key}) {
+			c.refused.Add(1) // it is still held, and renewed
+		}
+		if isCode(err, "LOCKLOST") {
+			c.lost.Add(1)
+		} else if err != nil {
+			c.t.Errorf("UNLOCK %s: %v", r.Key, err)
+			return
+		}
+	}
+}
+
+func (c *counting) wait() {
+	c.t.Helper()
+	c.work.Wait()
+	sum := int64(0)
+	for _, key := range c.keys {
+		n, err := redis.Int64(c.counters.Dial(c.t).Do("GET", key))
+		if err != nil && !errors.Is(err, redis.ErrNil) {
+			c.t.Fatal(err)
+		}
+		sum += n
+	}
+	c.t.Logf("%d added, %d verbs refused, %d locks lost, the longest LOCK took %v",
+		c.added.Load(), c.refused.Load(), c.lost.Load(), time.Duration(c.longest.Load()).Round(time.Millisecond))
+	if sum != c.added.Load() || sum == 0 {
+		c.t.Errorf("%d were added, %d are there", c.added.Load(), sum)
+	}
+}

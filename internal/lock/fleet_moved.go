@@ -1,0 +1,153 @@
+package lock
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/lockproxy/lockproxy/cluster"
+)
+
+// moved is the slots that have another owner now than they had before.
+type moved struct {
+	before, now *cluster.Snapshot
+	members     []succession
+	again       time.Time
+}
+
+// succession is a master in whose place another has come.
+type succession struct{ old, now *member }
+
+func (s moved) has(key string) bool {
+	slot := cluster.Slot([]byte(key))
+	return s.before.Owner(slot) != s.now.Owner(slot)
+}
+
+// reason is why a lock of a moved slot is missing: a slot that is migrated takes its keys along, a failover may lose some.
+func (s moved) reason(key string) string {
+	if slices.Contains(s.now.Masters, s.before.Owner(cluster.Slot([]byte(key)))) {
+		return reasonGone
+	}
+	return reasonFailover
+}
+
+// lookAt has every lock of a moved slot looked at where it is now, and all who wait for one try.
+func (f *fleet) lookAt(s moved) {
+	m := f.m
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for key, live := range m.byKey {
+		if s.has(key.key) {
+			for h := range live {
+				m.suspect(h, s.reason(key.key))
+			}
+		}
+	}
+	for key, l := range m.lines {
+		if s.has(key.key) {
+			l.again()
+		}
+	}
+}
+
+// lookAgain is the second look, a little later: the answer of a former master to a verb may have been on its way.
+func (f *fleet) lookAgain(now time.Time) {
+	f.mu.Lock()
+	var due []moved
+	for len(f.second) > 0 && !now.Before(f.second[0].again) {
+		due, f.second = append(due, f.second[0]), f.second[1:]
+	}
+	f.mu.Unlock()
+	for _, s := range due {
+		f.lookAt(s)
+	}
+}
+
+// again has the waiters of a line try: messages may have been missed.
+func (l *line) again() {
+	l.nudge()
+	if l.key.fair {
+		signal(l.keep)
+	}
+}
+
+// on says whether a key's slot is a member's.
+func (f *fleet) on(mb *member, key string) bool {
+	return f.c.Snapshot().Owner(cluster.Slot([]byte(key))) == mb.node
+}
+
+// recheck has the watchdog look at every lock that a member has. What a lock is suspected for already, such as a failover, is the
+// better reason: the connections to a new master come later.
+func (f *fleet) recheck(mb *member, reason string) {
+	m := f.m
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for key, live := range m.byKey {
+		if f.on(mb, key.key) {
+			for h := range live {
+				m.suspect(h, cmp.Or(h.suspect, reason))
+			}
+		}
+	}
+}
+
+// resubscribed is Manager.resubscribed for one member.
+func (f *fleet) resubscribed(mb *member) {
+	m := f.m
+	f.recheck(mb, reasonGone)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for key, l := range m.lines {
+		if f.on(mb, key.key) {
+			l.again()
+		}
+	}
+}
+
+// successions are the masters whose slots went to others when they failed. mu is held.
+func (f *fleet) successions(before, now *cluster.Snapshot) []succession {
+	var all []succession
+	seen := map[[2]*cluster.Node]bool{}
+	for slot := range cluster.Slots {
+		old, new := before.Owner(slot), now.Owner(slot)
+		pair := [2]*cluster.Node{old, new}
+		if old == new || old == nil || new == nil || seen[pair] {
+			continue
+		}
+		seen[pair] = true
+		if s := (succession{f.members[old], f.memberOf(new)}); s.old != nil && s.now != nil && !slices.Contains(now.Masters, old) {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// compareClocks has locks that went to a node whose clock is ahead of the former one's believed in for that much shorter:
+// Redis keeps the time at which a key expires, not its lease, and a replica has that time from its master.
+func (f *fleet) compareClocks(gone moved, s succession) {
+	_, known := s.old.clock.now()
+	if !known || f.sample(s.now) != nil {
+		return
+	}
+	is, _ := s.now.clock.now()
+	was, _ := s.old.clock.now() // after the question: the difference is not taken too small
+	ahead := time.Duration(is-was) * time.Microsecond
+	if ahead < clockTolerance {
+		return
+	}
+	m := f.m
+	m.log.Warn("the clock of a new master is ahead of the former one's", "node", s.now.node.Addr, "by", ahead)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for key, live := range m.byKey {
+		slot := cluster.Slot([]byte(key.key))
+		if gone.before.Owner(slot) != s.old.node || gone.now.Owner(slot) != s.now.node {
+			continue
+		}
+		for h := range live {
+			if h.deadline = h.deadline.Add(-ahead); h.deadline.Before(h.next) {
+				m.plan(h, h.deadline)
+			}
+		}
+	}
+}

@@ -1,0 +1,5 @@
+//go:build race
+
+package lock
+
+func init() { underRace = true }

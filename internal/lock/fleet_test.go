@@ -1,0 +1,211 @@
+package lock
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/lockproxy/lockproxy/internal/testredis"
+)
+
+func TestClusterNames(t *testing.T) {
+	for name, good := range map[string]bool{
+		"orders": true, "a{b}c": true, "{b}": true, "a}b{c}": true, "{{b}": true, "{a}{}": true, " ": true,
+		"": false, "a{b": false, "{}x": false, "x{}{y}": false, "a}b": false, "}": false, "{": false, "}{": false,
+	} {
+		if clusterable(name) != good {
+			t.Errorf("%q: want %v", name, good)
+		}
+		if !good {
+			continue
+		}
+		for _, other := range []string{
+			channelOf(name), tokenKey(name), queueKey(name), watchKey(name, "o{w}ner"), latchKey(name, "{r}"), guardKey(name), readPrefix(name) + ":{o}",
+			lineKey{key: name, rw: true}.channel(),
+			prefixed("redisson_lock_timeout", name), prefixed("lockproxy_fair", name),
+		} {
+			if slotOf(other) != slotOf(name) {
+				t.Errorf("%q is not in the slot of %q", other, name)
+			}
+		}
+	}
+}
+
+// TestClusterVerbs is one walk through the verbs, over locks of all nodes.
+func TestClusterVerbs(t *testing.T) {
+	tc := testredis.StartCluster(t, 3, 0)
+	m := clusterEngine(t, tc, Options{})
+	ctx := context.Background()
+	a, _ := client(m)
+	b, _ := client(m)
+	var keys []string
+	for i := range 3 {
+		keys = append(keys, nameIn("verbs", i, 3), fmt.Sprint("more", i), fmt.Sprint("more{", i, "}"))
+	}
+	grants, err := a.MultiLock(ctx, keys, Request{Fence: true})
+	if err != nil || len(grants) != len(keys) || grants[0].Token == 0 {
+		t.Fatal(grants, err)
+	}
+	for _, key := range keys {
+		if got := hash(t, owner(t, tc, key), key); got[a.Owner()] != "1" {
+			t.Errorf("%s: %v", key, got)
+		}
+		if _, err := b.Lock(ctx, Request{Key: key}); err != ErrNotAcquired {
+			t.Errorf("%s: %v", key, err)
+		}
+		if in, err := m.Info(ctx, 0, key); err != nil || len(in.Holders) != 1 || !in.Fenced {
+			t.Errorf("%s: %+v %v", key, in, err)
+		}
+		if err := a.Renew(ctx, RenewRequest{Key: key, Lease: 60000}); err != nil || pttl(t, owner(t, tc, key), key) < 50000 {
+			t.Errorf("%s: %v", key, err)
+		}
+	}
+	if _, err := b.Unlock(ctx, UnlockRequest{Key: keys[0], Force: true}); err != nil {
+		t.Error(err)
+	}
+	if freed, err := a.MultiUnlock(ctx, keys, UnlockRequest{}); freed != 8 || !isCode(err, "LOCKLOST") {
+		t.Error(freed, err)
+	}
+	for i := range 3 {
+		key := nameIn("sides", i, 3)
+		mustLock(t, a, Request{Key: key, Kind: Read, Owner: "reader"})
+		mustLock(t, b, Request{Key: key, Kind: Read})
+		if _, err := b.Lock(ctx, Request{Key: key, Kind: Write, Owner: "writer"}); err != ErrNotAcquired {
+			t.Error(err)
+		}
+		mustUnlock(t, a, UnlockRequest{Key: key, Owner: "reader"}, true)
+		mustUnlock(t, b, UnlockRequest{Key: key}, true)
+		mustLock(t, a, Request{Key: key, Kind: Write})
+		mustUnlock(t, a, UnlockRequest{Key: key}, true)
+		mustLock(t, a, Request{Key: key, Fair: true, Blocks: true, Block: 1000, Owner: "fair", Once: true})
+		mustUnlock(t, a, UnlockRequest{Key: key, Owner: "fair"}, true)
+	}
+	for _, name := range []string{"a{b", "{}x", "x{}{y}", "a}b"} {
+		_, err := a.Lock(ctx, Request{Key: name})
+		wantCode(t, err, "ERR")
+		_, err = a.Unlock(ctx, UnlockRequest{Key: name})
+		wantCode(t, err, "ERR")
+		_, err = a.Unlock(ctx, UnlockRequest{Key: name, Force: true})
+		wantCode(t, err, "ERR")
+		wantCode(t, a.Renew(ctx, RenewRequest{Key: name}), "ERR")
+		_, err = a.MultiLock(ctx, []string{"fine", name}, Request{})
+		wantCode(t, err, "ERR")
+		_, err = m.Info(ctx, 0, name)
+		wantCode(t, err, "ERR")
+	}
+	one := engine(t, testredis.Start(t).URL(), Options{})
+	c, _ := client(one)
+	mustLock(t, c, Request{Key: "a{b"})
+	mustUnlock(t, c, UnlockRequest{Key: "a{b"}, true)
+}
+
+// TestClusterWakeUps: whoever publishes, in whichever way, wakes those who wait; and we are heard by who listens in that way.
+func TestClusterWakeUps(t *testing.T) {
+	tc := testredis.StartCluster(t, 3, 0)
+	for _, c := range []struct {
+		way    PubSub
+		verbs  []string
+		listen []string
+	}{
+		{PubSubBoth, []string{"PUBLISH", "SPUBLISH"}, []string{"SUBSCRIBE", "SSUBSCRIBE"}},
+		{PubSubSharded, []string{"SPUBLISH"}, []string{"SSUBSCRIBE"}},
+		{PubSubClassic, []string{"PUBLISH"}, []string{"SUBSCRIBE"}},
+	} {
+		m := clusterEngine(t, tc, Options{Poll: time.Hour, Watchdog: time.Hour, ClusterPubSub: c.way})
+		for i, verb := range c.verbs {
+			key := nameIn(string(c.way)+verb, i, 3)
+			s := owner(t, tc, key)
+			s.Do(t, "HSET", key, "redisson:1", "1")
+			s.Do(t, "PEXPIRE", key, 3600000)
+			cl, _ := client(m)
+			got := make(chan error, 1)
+			go func() {
+				_, err := cl.Lock(context.Background(), Request{Key: key, Blocks: true})
+				got <- err
+			}()
+			channel := channelOf(key)
+			eventually(t, 10*time.Second, "listened to", func() bool { return subscribers(t, s, channel) == len(c.listen) })
+			time.Sleep(50 * time.Millisecond) // it has tried again
+			s.Do(t, "DEL", key)
+			s.Do(t, verb, channel, "0")
+			select {
+			case err := <-got:
+				if err != nil {
+					t.Fatal(err)
+				}
+			case <-time.After(10 * time.Second):
+				t.Fatalf("%s: %s woke nobody", c.way, verb)
+			}
+			for _, how := range c.listen {
+				conn := s.Dial(t)
+				if _, err := conn.Do(how, channel); err != nil {
+					t.Fatal(err)
+				}
+				mustUnlock(t, cl, UnlockRequest{Key: key}, true)
+				if words, err := redis.Strings(redis.ReceiveWithTimeout(conn, 10*time.Second)); err != nil || words[2] != "0" {
+					t.Errorf("%s: by %s heard %q %v", c.way, how, words, err)
+				}
+				mustLock(t, cl, Request{Key: key})
+			}
+		}
+	}
+}
+
+// subscribers counts the subscriptions to a channel of either kind.
+func subscribers(t *testing.T, s *testredis.Server, channel string) int {
+	n := 0
+	for _, what := range []string{"NUMSUB", "SHARDNUMSUB"} {
+		reply, err := redis.Values(s.Do(t, "PUBSUB", what, channel), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		k, _ := redis.Int(reply[1], nil)
+		n += k
+	}
+	return n
+}
+
+// TestClusterExclusion: 4 proxies count under 50 locks, hand-offs included, and lose nothing.
+func TestClusterExclusion(t *testing.T) {
+	tc := testredis.StartCluster(t, 3, 0)
+	var all []*Manager
+	for range 4 {
+		all = append(all, clusterEngine(t, tc, Options{}))
+	}
+	total := int64(20000)
+	if underRace {
+		total = 4000
+	}
+	c := count(t, total, 50, Request{Blocks: true}, 25, all...)
+	c.wait()
+	if c.lost.Load()+c.refused.Load() > 0 {
+		t.Error("with nothing wrong something went wrong")
+	}
+}
+
+// TestClusterFrozenNode: a node that hangs delays the renewal of no other's locks.
+func TestClusterFrozenNode(t *testing.T) {
+	tc := testredis.StartCluster(t, 3, 0, "--cluster-require-full-coverage no", "--cluster-node-timeout 60000")
+	m := clusterEngine(t, tc, Options{Watchdog: 1500 * time.Millisecond})
+	cl, lost := client(m)
+	for i := range 300 {
+		mustLock(t, cl, Request{Key: nameIn(fmt.Sprint("held", i, "-"), i%3, 3)})
+	}
+	frozen := tc.Servers[0]
+	frozen.Stop()
+	defer frozen.Cont()
+	time.Sleep(4 * time.Second)
+	lost.mu.Lock()
+	defer lost.mu.Unlock()
+	for _, l := range lost.all {
+		if slotOf(l.Key)*3/16384 != 0 {
+			t.Errorf("%s was lost: %s", l.Key, l.Reason)
+		}
+	}
+	if len(lost.all) != 100 {
+		t.Errorf("%d locks of the frozen node were reported lost, of 100", len(lost.all))
+	}
+}

@@ -1,0 +1,259 @@
+package lock
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/lockproxy/lockproxy/scripts"
+)
+
+// When a holder gives the lock back and the next waiter stands on this proxy, one script moves it from owner to owner. This is
+// lock cohorting (Dice, Marathe, Shavit 2012): the bound below keeps the turns of other proxies and of Redisson.
+
+const (
+	// handoffMany and handoffLong bound the grants in a row while others listen: so many, and so many times the pause after them.
+	handoffMany = 32
+	handoffLong = 10
+	// handoffLongest bounds them where each is held for long.
+	handoffLongest = 100 * time.Millisecond
+	// handoffPause is how long our own stand back then, at first; handoffPauseMost for others that need longer to come.
+	handoffPause     = 2 * time.Millisecond
+	handoffPauseMost = 16 * time.Millisecond
+	// handoffReaders is the most readers that one script lets in.
+	handoffReaders = 32
+)
+
+// row is the grants from one of this proxy's clients to the next. It goes with the lock from hold to hold: a line ends whenever
+// nobody waits.
+type row struct {
+	grants int
+	since  time.Time
+}
+
+// over says that it is somebody else's turn, when the last one took so long a pause.
+func (r row) over(pause time.Duration) bool {
+	long := time.Since(r.since)
+	return (r.grants >= handoffMany || long >= handoffLongest) && long >= handoffLong*pause
+}
+
+// goesOn is the row of a new hold: who comes to others that read goes on with the longest of theirs. mu is held.
+func (m *Manager) goesOn(a *acquire) row {
+	r := a.row
+	for other := range m.byKey[a.h.id.line()] {
+		if a.h.id.kind.nature().shared && other.row.grants > r.grants {
+			r = other.row
+		}
+	}
+	if r.grants == 0 {
+		r.since = time.Now()
+	}
+	return r
+}
+
+// offer is what a waiter that was claimed gets: the answer to an acquire that somebody else sent for it, or nothing.
+type offer struct {
+	acquire *acquire
+	answer  answer
+	err     error
+}
+
+// handoff is one release that goes on to those who wait next.
+type handoff struct {
+	m       *Manager
+	line    *line
+	waiters []*waiter
+	asks    []*acquire // of each waiter, entered
+	row     row
+	turn    bool // somebody else's, if anybody listens
+}
+
+// claim picks who stands next and may be handed the lock that id gives back; nil = nobody here.
+func (m *Manager) claim(id holdID) *handoff {
+	h := m.pickNext(id)
+	if h == nil {
+		return nil
+	}
+	for i, w := range h.waiters {
+		_, explicit := w.c.id(w.r.Kind, w.r.DB, w.r.Key, w.r.Owner)
+		hold := m.tryEnter(w.id, explicit)
+		if hold == nil {
+			for j := range h.waiters[i:] {
+				h.nothing(i + j)
+			}
+			h.waiters = h.waiters[:i]
+			break
+		}
+		h.asks = append(h.asks, w.c.newAcquire(hold, w.r, w))
+	}
+	if len(h.asks) == 0 {
+		return nil
+	}
+	return h
+}
+
+// pickNext claims the waiters: each gets an offer from then on.
+func (m *Manager) pickNext(id holdID) *handoff {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	l := m.nextLine(id)
+	if l == nil || m.draining() {
+		return nil
+	}
+	h := &handoff{m: m, line: l, row: m.holds[id].row}
+	for at := l.waiters.Front(); at != nil && len(h.waiters) < handoffReaders; at = at.Next() {
+		w := at.Value.(*waiter)
+		if !w.parked || w.claimed || w.r.Replicas > 0 || w.ctx.Err() != nil || len(h.waiters) > 0 && w.id.kind != h.waiters[0].id.kind {
+			break
+		}
+		w.claimed = true
+		h.waiters = append(h.waiters, w)
+		if !w.id.kind.nature().shared {
+			break
+		}
+	}
+	if len(h.waiters) == 0 {
+		return nil
+	}
+	if h.turn = !l.key.fair && h.row.over(l.pause); h.turn {
+		l.messages.Store(0)
+	}
+	return h
+}
+
+// nextLine is where the next stands: the fair queue comes first. mu is held.
+func (m *Manager) nextLine(id holdID) *line {
+	key := id.line()
+	if h := m.holds[id]; h != nil {
+		h.releasing = true
+	}
+	for other := range m.byKey[key] {
+		if key.rw && other.id != id && !other.releasing {
+			return nil // it is not free yet
+		}
+	}
+	if l := m.lines[key.fairly()]; l != nil {
+		return l
+	}
+	return m.lines[key]
+}
+
+// tryEnter is enter for a hold that nobody works on, or whose lease a renewal can no longer change; else nil.
+func (m *Manager) tryEnter(id holdID, explicit bool) *hold {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	h := m.entry(id, explicit)
+	if h.late.After(time.Now()) {
+		m.forget(h)
+		return nil
+	}
+	select {
+	case h.busy <- struct{}{}:
+		h.users++
+		return h
+	default:
+		return nil
+	}
+}
+
+// send runs the release with what follows from it, and gives everybody claimed an offer. out is what the release returned.
+func (h *handoff) send(release call, text string, at int64) ([]int64, error) {
+	c := h.call(release, text)
+	sent := time.Now()
+	for _, a := range h.asks {
+		a.notAfter, a.sent = at, sent
+	}
+	out, err := h.m.evalInts(bounded(h.waiters[0].ctx, 0), c)
+	if err != nil {
+		h.failed(err)
+		return nil, err
+	}
+	h.note(out)
+	for i, w := range h.waiters {
+		ans := out[3+5*i : 8+5*i]
+		if ans[0] != 1 {
+			h.m.leave(h.asks[i].h)
+			h.nothing(i)
+			continue
+		}
+		w.offer <- offer{acquire: h.asks[i], answer: answer{code: 1, count: ans[1], ttl: ans[2], token: ans[3], raised: ans[4]}}
+	}
+	return out, nil
+}
+
+// nothing lets one that was claimed go on by itself; it may yet share the lock with those claimed before it.
+func (h *handoff) nothing(i int) {
+	h.waiters[i].offer <- offer{}
+	if i > 0 {
+		h.line.nudge()
+	}
+}
+
+// failed tells those claimed that nothing is known, or that nothing was done.
+func (h *handoff) failed(err error) {
+	for i, w := range h.waiters {
+		if isUnknown(err) {
+			w.offer <- offer{acquire: h.asks[i], err: err}
+			continue
+		}
+		h.m.leave(h.asks[i].h)
+		w.offer <- offer{}
+	}
+}
+
+// note keeps count of the grants in a row.
+func (h *handoff) note(out []int64) {
+	h.m.mu.Lock()
+	defer h.m.mu.Unlock()
+	switch {
+	case out[2] == 1:
+		h.line.holdBack = time.Now().Add(h.line.pause)
+		h.line.tryAt = h.line.holdBack
+		h.line.offered = true
+	case out[3] == 1:
+		for _, a := range h.asks {
+			a.row = row{h.row.grants + 1, h.row.since}
+		}
+	}
+}
+
+// turnTaken says whether the turn that was offered to others was of use to them: the next pause is longer when it was not, and
+// a little shorter when it was, so that about one in twenty is too short for those who are slow. mu is held.
+func (l *line) turnTaken(taken bool) {
+	switch {
+	case !l.offered:
+	case taken || l.messages.Load() > 1: // beside our own
+		l.pause = max(l.pause-l.pause/32, handoffPause)
+	default:
+		l.pause = min(2*l.pause, handoffPauseMost)
+	}
+	l.offered = false
+}
+
+func (h *handoff) call(release call, text string) call {
+	letters := ""
+	if h.turn {
+		letters += "T"
+	}
+	if h.waiters[0].id.kind.nature().shared {
+		letters += "S"
+	}
+	all := call{db: release.db, script: scripts.Handoff, keys: release.keys}
+	if h.line.key.rw {
+		all.script = scripts.RWHandoff
+	}
+	all.args = []string{strconv.Itoa(len(h.asks)), h.line.key.channel(), letters, h.m.publishing()}
+	args := release.args
+	all.describe(release)
+	for _, a := range h.asks {
+		step := a.call(text)
+		all.describe(step)
+		all.keys, args = append(all.keys, step.keys...), append(args, step.args...)
+	}
+	all.args = append(all.args, args...)
+	return all
+}
+
+// describe appends what the script is to know of one of its steps.
+func (c *call) describe(step call) {
+	c.args = append(c.args, step.script.Name, strconv.Itoa(len(step.keys)), strconv.Itoa(len(step.args)))
+}

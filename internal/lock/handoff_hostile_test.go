@@ -1,0 +1,70 @@
+package lock
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/testredis"
+)
+
+// An account that may not ask who listens can unlock all the same, where a lock is handed on for long.
+func TestHandoffWithoutPubsub(t *testing.T) {
+	s := testredis.Start(t)
+	s.Do(t, "ACL", "SETUSER", "default", "-pubsub")
+	m, n := engine(t, s.URL(), Options{}), engine(t, s.URL(), Options{})
+	holder, _ := client(m)
+	mustLock(t, holder, Request{Key: "k"})
+	granted := make(chan error, 2)
+	for _, e := range []*Manager{m, n} {
+		c, _ := client(e)
+		go func() {
+			_, err := c.Lock(context.Background(), Request{Key: "k", Blocks: true})
+			c.Close(Gone)
+			granted <- err
+		}()
+	}
+	eventually(t, 5*time.Second, "they wait", func() bool { return settledDown(m, "k") && settledDown(n, "k") })
+	time.Sleep(handoffLongest)
+	mustUnlock(t, holder, UnlockRequest{Key: "k"}, true)
+	for range 2 {
+		if err := <-granted; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A reader that is over, and whose UNLOCK finds the lock's rest, leaves it to the next here.
+func TestHandoffOfADeadRead(t *testing.T) {
+	s := testredis.Start(t)
+	m := engine(t, s.URL(), Options{Poll: time.Minute})
+	reader, _ := client(m)
+	mustLock(t, reader, Request{Key: "k", Kind: Read, Lease: 60000})
+	writer, _ := client(m)
+	granted := make(chan error, 1)
+	go func() {
+		_, err := writer.Lock(context.Background(), Request{Key: "k", Kind: Write, Blocks: true})
+		granted <- err
+	}()
+	eventually(t, 5*time.Second, "it waits", func() bool {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		l := m.lines[lineKey{key: "k", rw: true}]
+		return l != nil && l.waiters.Front().Value.(*waiter).parked
+	})
+	for _, key := range subKeys(t, s) {
+		s.Do(t, "DEL", key)
+	}
+	if _, err := reader.Unlock(context.Background(), UnlockRequest{Key: "k"}); err == nil {
+		t.Error("it was over")
+	}
+	select {
+	case err := <-granted:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("nobody told the writer")
+	}
+	writer.Close(Gone)
+}

@@ -1,0 +1,180 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/telemetry"
+)
+
+// Request is one LOCK, FAIRLOCK, RLOCK or WLOCK.
+type Request struct {
+	DB       int
+	Key      string
+	Kind     Kind
+	Fair     bool  // of a plain lock: wait in the fair queue, first come first of all proxies' and Redisson's waiters
+	Blocks   bool  // wait; without it the lock is tried for once
+	Block    int64 // how long to wait in ms, 0 = for ever
+	Lease    int64 // ms; 0 = the watchdog's, renewed
+	Owner    string
+	Self     bool // the connection alone is the owner: it may re-enter
+	Once     bool // an owner that holds already gets the same answer and no second count
+	Fence    bool
+	Replicas int64 // so many replicas must have the grant; 0 = none
+}
+
+// Grant is a lock taken. Token is the fencing token, 0 without Request.Fence.
+type Grant struct {
+	Token   int64
+	entered bool // the owner held it before
+	again   bool // and, with ONCE, got no second count
+}
+
+// Lock takes a lock for the connection, or for the owner that r names, or enters it once more.
+//
+// It returns ErrNotAcquired when somebody else held it until the time was over, *Error (OWNERREQUIRED, DRAINING, LOCKKIND,
+// NOREPLICAS, ERR when a lost reply could not be cleared up), *upstream.ReplyError with Redis' own words,
+// *upstream.NotSentError when Redis cannot be reached, and ctx's error when the client has gone.
+func (c *Client) Lock(ctx context.Context, r Request) (Grant, error) {
+	began := time.Now()
+	verb := r.verb()
+	ctx, span := telemetry.Span(ctx, verb)
+	defer span.End()
+	g, err := c.lock(ctx, r)
+	took := time.Since(began)
+	telemetry.VerbDone(ctx, strings.ToLower(verb), outcomeWord(err), took)
+	if err == nil {
+		c.m.stats.granted.Add(1)
+		telemetry.LockGranted(ctx, r.Kind.String(), took)
+	}
+	return g, err
+}
+
+// verb is what asks for this.
+func (r Request) verb() string {
+	if r.Fair {
+		return "FAIRLOCK"
+	}
+	return r.Kind.nature().verb
+}
+
+func (c *Client) lock(ctx context.Context, r Request) (Grant, error) {
+	if err := c.m.nameable(r.Key); err != nil {
+		return Grant{}, err
+	}
+	if q := c.m.quorum; q != nil {
+		if err := q.limit(r.Lease, r.Replicas); err != nil {
+			return Grant{}, err
+		}
+		r.Fair = false // each node would have a queue of its own: whose turn it is would be no majority's
+	}
+	id, explicit := c.id(r.Kind, r.DB, r.Key, r.Owner)
+	held := c.m.inside(id)
+	if held && !explicit && !r.Self && c.reentryRefused() {
+		return Grant{}, &Error{"OWNERREQUIRED", fmt.Sprintf("this connection already holds '%s'; in a pool that may be another thread's lock: "+
+			"say OWNER <a fresh id>, or SELF if this connection is yours alone", printable(r.Key))}
+	}
+	if !held && c.m.draining() {
+		return Grant{}, errDraining
+	}
+	if held || !r.Blocks {
+		g, _, err := c.try(ctx, r, nil)
+		if !held || !r.Blocks || !errors.Is(err, ErrNotAcquired) {
+			return g, err
+		}
+		// What we believed to hold is somebody else's: it is waited for like any other.
+	}
+	return c.wait(ctx, r)
+}
+
+func (c *Client) reentryRefused() bool {
+	switch c.m.opts.Reentry {
+	case ReentryAlways:
+		return false
+	case ReentryNever:
+		return true
+	default:
+		return c.named.Load()
+	}
+}
+
+// refusal is what Redis says of a lock that somebody else has: the time in ms that one has left (negative: none known), and
+// the place in the fair queue, if the verb waits there. With turn nobody has it yet: ttl is for how long the one counts as
+// alive whose turn it is.
+type refusal struct {
+	ttl, ticket int64
+	turn        bool
+}
+
+// try asks Redis once, for a verb that waits as w, or (nil) does not wait.
+func (c *Client) try(ctx context.Context, r Request, w *waiter) (Grant, refusal, error) {
+	id, explicit := c.id(r.Kind, r.DB, r.Key, r.Owner)
+	h, err := c.m.enter(ctx, id, explicit)
+	if err != nil {
+		return Grant{}, refusal{}, err
+	}
+	a := c.newAcquire(h, r, w)
+	ans, err := a.run(ctx)
+	return c.finish(ctx, a, ans, err)
+}
+
+// finish makes a verb's answer of what Redis said to its acquire, which may be nothing, and leaves the hold.
+func (c *Client) finish(ctx context.Context, a *acquire, ans answer, err error) (Grant, refusal, error) {
+	m, verb := c.m, a.r.verb()
+	var known settled // of a request that was done, although its reply was lost
+	for {
+		if err != nil && !isUnknown(err) && known.code == 1 {
+			// Only to ask once more for its own answer failed: to call it not sent would leave a lock that nobody knows of.
+			ans, err, a.sent = known.answer, nil, known.sent
+		}
+		if !isUnknown(err) {
+			break
+		}
+		a.unanswered()
+		done, ok := patiently(ctx, m, a.settle, a.abandon)
+		if !ok {
+			return Grant{}, refusal{}, outcomeUnknown(verb, err)
+		}
+		if done.err != nil && !errors.Is(done.err, errNotDone) {
+			m.leave(a.h)
+			return Grant{}, refusal{}, outcomeUnknown(verb, err)
+		}
+		known = done
+		// One that changes nothing when it is done twice is done again for its own answer.
+		if ans, err = done.answer, nil; done.err == nil && !a.repeatable() {
+			break
+		}
+		ans, err = a.run(ctx)
+	}
+	defer func() {
+		if !a.handedOn {
+			m.leave(a.h)
+		}
+	}()
+	if err != nil {
+		return Grant{}, refusal{}, err
+	}
+	g, err := a.conclude(ctx, ans)
+	var no refusal
+	if ans.code == 0 {
+		no = refusal{ans.ttl, ans.token, ans.count == 1}
+	}
+	return g, no, err
+}
+
+func outcomeWord(err error) string {
+	var e *Error
+	switch {
+	case err == nil:
+		return "ok"
+	case errors.Is(err, ErrNotAcquired):
+		return "nil"
+	case errors.As(err, &e):
+		return e.Code
+	default:
+		return "error"
+	}
+}

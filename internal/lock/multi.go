@@ -1,0 +1,314 @@
+package lock
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/redis/rueidis"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/lockproxy/lockproxy/internal/telemetry"
+)
+
+// MultiLock takes the locks at all of keys for one owner, or none of them. r says how, as for Lock; its Key is not used. A
+// key named twice is one lock, taken once. The grants are in the order of keys.
+//
+// The locks are taken one by one in bytewise order, which every proxy has in common, so that no two MultiLocks wait for each
+// other, and each on Lock's own path. r.Block is the time for all of them together: when it is over those that are left
+// are still tried once.
+//
+// While later locks are waited for the earlier ones are watched, whatever r.Lease says: none of them ends meanwhile, a lease of
+// r.Lease begins for all of them together when the last one is there, and a proxy that dies in between leaves what a watched
+// lock leaves. A hold that the owner had before is never shortened, and is watched after this if it was before, or, without
+// r.Lease, from now on, as Lock has it.
+//
+// When a lock is refused, lost meanwhile (LOCKLOST), or r.Lease is over before all of it is known (ErrNotAcquired), those that
+// were taken are given back in reverse order; so they are when ctx ends. A hold the owner had before is left as it was: with its
+// count, and with the end it would have had. Errors are Lock's, and LOCKLOST.
+func (c *Client) MultiLock(ctx context.Context, keys []string, r Request) ([]Grant, error) {
+	began := time.Now()
+	ctx, span := telemetry.Span(ctx, "MULTILOCK")
+	defer span.End()
+	grants, err := c.multiLock(ctx, keys, r)
+	telemetry.VerbDone(ctx, "multilock", outcomeWord(err), time.Since(began))
+	return grants, err
+}
+
+// canonical is the order in which locks that are held together are taken.
+func canonical(keys []string) []string {
+	order := slices.Clone(keys)
+	slices.Sort(order)
+	return slices.Compact(order)
+}
+
+// bunch is the locks that one MULTILOCK has taken so far.
+type bunch struct {
+	c     *Client
+	r     Request
+	began time.Time
+	taken []taking
+}
+
+type taking struct {
+	id    holdID
+	grant Grant
+	until time.Time // when the hold that the owner had before would end; zero: it had none, or a watched one
+}
+
+func (c *Client) multiLock(ctx context.Context, keys []string, r Request) ([]Grant, error) {
+	if err := c.m.nameable(keys...); err != nil {
+		return nil, err
+	}
+	b := &bunch{c: c, r: r, began: time.Now()}
+	err := b.takeAll(ctx, canonical(keys))
+	if err != nil {
+		b.giveBack()
+		return nil, err
+	}
+	tokens := make(map[string]Grant, len(b.taken))
+	for _, t := range b.taken {
+		tokens[t.id.key] = t.grant
+	}
+	grants := make([]Grant, len(keys))
+	for i, key := range keys {
+		grants[i] = tokens[key]
+	}
+	return grants, nil
+}
+
+func (b *bunch) takeAll(ctx context.Context, order []string) error {
+	for _, key := range order {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err := b.take(ctx, key, len(order) > 1); err != nil {
+			return err
+		}
+	}
+	if len(order) == 1 {
+		return nil
+	}
+	// Side by side, so that the leases begin together; the connection's own goroutine waits for them.
+	var group errgroup.Group
+	group.SetLimit(releaseAtOnce)
+	for i, t := range b.taken {
+		if b.r.Lease > 0 || i < len(b.taken)-1 { // the last one is as fresh as LOCK's
+			group.Go(func() error { return b.settle(ctx, t) })
+		}
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return b.sure()
+}
+
+// take takes one lock within the time that is left. watched: others follow, or came before.
+func (b *bunch) take(ctx context.Context, key string, watched bool) error {
+	one := b.r
+	one.Key = key
+	if watched {
+		one.Lease = 0
+	}
+	if one.Blocks && one.Block > 0 {
+		one.Block -= time.Since(b.began).Milliseconds()
+		one.Blocks = one.Block > 0 // 0 would be for ever
+	}
+	id, _ := b.c.id(b.r.Kind, b.r.DB, key, b.r.Owner)
+	until := b.endOf(id)
+	g, err := b.c.Lock(ctx, one)
+	if err == nil {
+		b.taken = append(b.taken, taking{id, g, until})
+	}
+	return err
+}
+
+// endOf is when an unwatched live hold ends; zero for any other. An owner with a name may have it through another proxy, too.
+func (b *bunch) endOf(id holdID) time.Time {
+	m := b.c.m
+	m.mu.Lock()
+	h := m.holds[id]
+	known := h != nil && h.count > 0
+	if known && h.watched || !known && b.r.Owner == "" {
+		m.mu.Unlock()
+		return time.Time{}
+	}
+	if b.r.Owner == "" {
+		defer m.mu.Unlock()
+		return h.deadline
+	}
+	m.mu.Unlock()
+	s, err := m.look(id, "", 0, time.Now())
+	if err != nil || s.count == 0 || s.ttl <= 0 || m.watchedElsewhere(id) {
+		return time.Time{}
+	}
+	return s.at.Add(milliseconds(s.ttl))
+}
+
+// watchedElsewhere says whether somebody renews an owner's hold, as far as Redis can be asked.
+func (m *Manager) watchedElsewhere(id holdID) bool {
+	if m.quorum != nil {
+		return len(m.quorum.registrations(id)) >= m.quorum.majority()
+	}
+	reply, err := m.read(context.Background(), id.db, id.key, func(client rueidis.Client) rueidis.Completed {
+		return client.B().Get().Key(id.watchKey()).Build()
+	})
+	if err != nil {
+		return false
+	}
+	present, err := reply.ToString()
+	return err == nil && present != ""
+}
+
+// settle gives a taken lock the lease asked for, and has Redis say that it is still there.
+func (b *bunch) settle(ctx context.Context, t taking) error {
+	lease := milliseconds(b.r.Lease)
+	var err error
+	switch {
+	case lease > 0 && !t.until.IsZero():
+		err = b.relet(ctx, t, b.r.Lease)
+	case lease > 0 && !t.grant.entered:
+		err = b.renew(ctx, t, b.r.Lease)
+	default: // watched before, here or elsewhere
+		return b.confirm(ctx, t, lease)
+	}
+	if err != nil || b.r.Replicas == 0 {
+		return err
+	}
+	return b.confirm(ctx, t, lease) // RENEW does not wait for replicas
+}
+
+func (b *bunch) renew(ctx context.Context, t taking, lease int64) error {
+	return b.c.renew(ctx, RenewRequest{DB: t.id.db, Key: t.id.key, Owner: b.r.Owner, Lease: lease})
+}
+
+// relet makes a hold that was not watched before end by itself again: when it would have, but not sooner than in atLeast ms.
+func (b *bunch) relet(ctx context.Context, t taking, atLeast int64) error {
+	return b.renew(ctx, t, max(time.Until(t.until).Milliseconds(), atLeast))
+}
+
+// confirm lengthens a taken lock to at least lease and looks whether it is still there. Where Redis cannot be asked our own
+// deadline goes on to count, unless replicas are to have it.
+func (b *bunch) confirm(ctx context.Context, t taking, lease time.Duration) error {
+	m, asked := b.c.m, time.Now()
+	if err := m.stretch(ctx, t.id, b.r.Owner != "", lease); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	h := m.holds[t.id]
+	switch {
+	case h == nil || h.count == 0:
+		return b.missing(t)
+	case b.r.Replicas > 0 && h.renewedAt.Before(asked):
+		return &Error{"NOREPLICAS", "the lease of '" + printable(t.id.key) + "' did not reach the replicas in time, all locks were given back"}
+	}
+	return nil
+}
+
+// missing is what became of a taken lock that is no longer there.
+func (b *bunch) missing(t taking) error {
+	if lost, ok := b.c.m.losses.Get(t.id); ok {
+		return lost.error(t.id.key)
+	}
+	return notHeld(t.id.key, false) // an owner with a name gave it back elsewhere
+}
+
+// sure looks whether all of the locks are ours by what this proxy knows.
+func (b *bunch) sure() error {
+	m := b.c.m
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, t := range b.taken {
+		h := m.holds[t.id]
+		if h == nil || h.count == 0 {
+			return b.missing(t)
+		}
+		if !time.Now().Before(h.deadline) {
+			return ErrNotAcquired // the answers took longer than the lease
+		}
+	}
+	return nil
+}
+
+// giveBack releases what was taken, the last one first. When that takes too long it goes on alone. It does not end with the
+// client, who never heard of these locks.
+func (b *bunch) giveBack() {
+	work := func() struct{} {
+		for _, t := range slices.Backward(b.taken) {
+			b.retract(t)
+		}
+		return struct{}{}
+	}
+	if len(b.taken) > 0 {
+		patiently(context.Background(), b.c.m, work, func(struct{}) {})
+	}
+}
+
+// retract takes back what one taking added.
+func (b *bunch) retract(t taking) {
+	m := b.c.m
+	if t.grant.again {
+		if !t.until.IsZero() {
+			b.restore(t)
+		}
+		return
+	}
+	h, err := m.enter(context.Background(), t.id, b.r.Owner != "")
+	if err != nil {
+		return
+	}
+	if !b.ours(h) {
+		m.leave(h)
+		return
+	}
+	rel := b.c.newRelease(h, false)
+	code, left, err := rel.complete()
+	if err != nil {
+		m.log.Warn("cannot give back a lock of a MULTILOCK that failed, it runs out", "key", t.id.key, "owner", t.id.owner, "error", err)
+		m.mu.Lock()
+		m.runOut(h)
+		m.mu.Unlock()
+	} else if _, err = b.c.unlocked(h, t.id.key, code, left); err == nil {
+		m.done.Remove(t.id) // nobody heard of it
+	}
+	m.leave(h)
+	if left > 0 && !t.until.IsZero() {
+		b.restore(t)
+	}
+}
+
+// ours says whether a hold is still there, and nobody else's to end: with ONCE the same call made again through another
+// connection, or another proxy, stands on this very hold, and has said so in its registration.
+func (b *bunch) ours(h *hold) bool {
+	m := b.c.m
+	m.mu.Lock()
+	live, another, registration := h.count > 0, h.client != b.c && h.client != nil, h.registration
+	m.mu.Unlock()
+	if !live || !h.explicit || !b.r.Once {
+		return live
+	}
+	if m.quorum != nil {
+		return !another && m.quorum.registered(h.id, registration)
+	}
+	if another {
+		return false
+	}
+	reply, err := m.read(context.Background(), h.id.db, h.id.key, func(client rueidis.Client) rueidis.Completed {
+		return client.B().Get().Key(h.id.watchKey()).Build()
+	})
+	if isNotSent(err) {
+		return false
+	}
+	present, err := reply.ToString()
+	return err != nil || present == registration || present == registration+"+"
+}
+
+func (b *bunch) restore(t taking) {
+	if err := b.relet(context.Background(), t, 1); err != nil {
+		b.c.m.log.Warn("cannot set the lease a lock had before a MULTILOCK that failed", "key", t.id.key, "owner", t.id.owner, "error", err)
+	}
+}

@@ -1,0 +1,157 @@
+package lock
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/lockproxy/lockproxy/scripts"
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+// The fair queue is Redisson's, in Redis, so its waiters and those of all proxies stand in one order. A waiter enters it when
+// it comes, and its proxy says every few seconds that it lives: Redisson's own are taken to live for minutes.
+
+const (
+	// queueRefresh is how often the waiters of one proxy in a queue are said to live; Redis believes it for 10 s.
+	queueRefresh = 3 * time.Second
+	// queueRefreshSoonest keeps those from asking without end that wait for others whose time is over.
+	queueRefreshSoonest = 20 * time.Millisecond
+)
+
+// ownChannel is where Redisson tells one waiter that it is its turn.
+func (w *waiter) ownChannel() string { return w.line.key.channel() + ":" + w.id.field() }
+
+// beginQueue has the places of a new fair line refreshed until its last waiter has gone. mu is held.
+func (m *Manager) beginQueue(l *line) {
+	l.keep, l.gone = make(chan struct{}, 1), make(chan struct{})
+	m.background(func() { m.keepQueue(l) })
+}
+
+func (m *Manager) keepQueue(l *line) {
+	timer := time.NewTimer(queueRefresh)
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+		case <-l.keep:
+		case <-l.gone:
+			return
+		case <-m.ended:
+			return
+		}
+		timer.Reset(m.refreshQueue(l))
+	}
+}
+
+// refreshQueue says that the line's waiters live, and has those try that the queue has lost, or whose turn it is. It returns
+// when to come again.
+func (m *Manager) refreshQueue(l *line) time.Duration {
+	waiters, args := m.queued(l)
+	if len(waiters) == 0 {
+		return queueRefresh
+	}
+	text, _, err := m.notAfter()
+	if err != nil {
+		return queueRefresh / 10
+	}
+	args[0], args[1], args[2] = text, m.publishing(), m.fairWait()
+	out, err := ints(m.eval(context.Background(), call{l.key.db, scripts.Refresh, plainKeys(l.key.key), args}))
+	if err != nil || out[0] == codeLate {
+		m.log.Debug("cannot refresh a fair queue", "key", l.key.key, "error", err)
+		if err == nil {
+			_ = m.sample()
+		}
+		return queueRefresh / 10
+	}
+	m.mu.Lock()
+	for _, n := range out[1:] {
+		w := waiters[n-1]
+		w.called = true
+		signal(w.poke)
+	}
+	m.mu.Unlock()
+	if out[0] >= 0 {
+		return max(queueRefreshSoonest, min(queueRefresh, milliseconds(out[0])+time.Millisecond))
+	}
+	return queueRefresh
+}
+
+// queued are the waiters of a fair line that have a place, and the arguments that say so, after three others.
+func (m *Manager) queued(l *line) (waiters []*waiter, args []string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	args = make([]string, 3, 3+2*l.waiters.Len())
+	for at := l.waiters.Front(); at != nil; at = at.Next() {
+		if w := at.Value.(*waiter); w.ticket != 0 {
+			waiters = append(waiters, w)
+			args = append(args, w.id.field(), strconv.FormatInt(w.ticket, 10))
+		}
+	}
+	return waiters, args
+}
+
+func (m *Manager) fairWait() string { return strconv.FormatInt(m.opts.FairWait.Milliseconds(), 10) }
+
+// leaveQueue takes a waiter that gives up out of the fair queue, unless the same owner waits in another connection of this
+// proxy. What Redis does not hear of is over there after 10 s.
+func (m *Manager) leaveQueue(w *waiter) {
+	if m.queuedToo(w) {
+		return
+	}
+	if w.lost == 0 {
+		m.sendLeave(w.id)
+		return
+	}
+	// A request without an answer may still put it there.
+	m.background(func() {
+		now, _ := m.clock.now()
+		if m.sleep(context.Background(), time.Duration(w.lost-now)*time.Microsecond+time.Millisecond) && !m.queuedToo(w) {
+			m.sendLeave(w.id)
+		}
+	})
+}
+
+// queuedToo says whether another waiter here has the same place in the queue.
+func (m *Manager) queuedToo(w *waiter) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	l := m.lines[w.waitingLine()]
+	if l == nil {
+		return false
+	}
+	for at := l.waiters.Front(); at != nil; at = at.Next() {
+		if other := at.Value.(*waiter); other != w && other.id == w.id {
+			return true
+		}
+	}
+	return false
+}
+
+func (m *Manager) sendLeave(id holdID) {
+	err := m.idempotent(func() (int64, error) { return m.tryLeave(id) })
+	if err != nil {
+		m.log.Debug("cannot leave a fair queue, the place runs out", "key", id.key, "error", err)
+	}
+}
+
+// tryLeave asks again when Redis came to it too late, as after a pause of its writes: nobody else will.
+func (m *Manager) tryLeave(id holdID) (notAfter int64, err error) {
+	for range 3 {
+		text, at, err := m.notAfter()
+		if err != nil {
+			return 0, err
+		}
+		reply, err := m.eval(context.Background(), call{id.db, scripts.Leave, plainKeys(id.key), []string{text, m.publishing(), id.field()}})
+		if err != nil {
+			return at, err
+		}
+		if code, err := reply.AsInt64(); err != nil || code != codeLate {
+			return at, err
+		}
+		if err := m.sample(); err != nil {
+			return at, err
+		}
+	}
+	return 0, &upstream.NotSentError{Cause: errLate}
+}

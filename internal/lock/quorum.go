@@ -1,0 +1,323 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+// A quorum keeps each lock on several independent nodes, in the bytes that one node would have, and believes what a majority
+// of them says. On each node an owner's hold counts one, whatever the nesting: to set it and to drop it can be done twice, so
+// nodes that missed a step never disagree about a number. How deep a connection is inside its lock, this proxy alone knows.
+
+// QuorumOptions are the nodes of a quorum and its times; without Nodes there is none. All proxies must have the same.
+type QuorumOptions struct {
+	Nodes       []QuorumNode
+	MaxLease    time.Duration // the longest lease, and for how long a node must have been up to count (its Control sees to that): 60 s
+	NodeTimeout time.Duration // how long a node may take for one step; later than that it does nothing: 200 ms
+}
+
+// QuorumNode is one of the nodes. Its Control must connect with upstream.Target.MinUptime.
+type QuorumNode struct {
+	Name    string // for people
+	Control *upstream.Control
+}
+
+type quorum struct {
+	m        *Manager
+	nodes    []*quorumNode
+	maxLease time.Duration
+	timeout  time.Duration
+
+	mu    sync.Mutex
+	steps map[stepKey]*quorumStep // the last one under way on an owner's hold on a node
+}
+
+type stepKey struct {
+	node *quorumNode
+	id   holdID
+}
+
+type quorumNode struct {
+	name  string
+	ctl   *upstream.Control
+	clock clock
+	calls atomic.Int64 // without an answer
+
+	mu      sync.Mutex
+	trouble error // why it did not answer last; nil: it did
+	since   time.Time
+}
+
+// manyCalls is how many calls may wait for one node: a frozen one takes no more.
+const manyCalls = 4096
+
+var (
+	errBusyNode = errors.New("too many calls wait for this node")
+	errUnasked  = errors.New("a node did not answer in time")
+	errOwed     = errors.New("an earlier step on this node is still under way")
+)
+
+func newQuorum(m *Manager, o QuorumOptions) *quorum {
+	if o.MaxLease <= 0 {
+		o.MaxLease = time.Minute
+	}
+	if o.NodeTimeout <= 0 {
+		o.NodeTimeout = 200 * time.Millisecond
+	}
+	q := &quorum{m: m, maxLease: o.MaxLease, timeout: o.NodeTimeout, steps: map[stepKey]*quorumStep{}}
+	for _, n := range o.Nodes {
+		q.nodes = append(q.nodes, &quorumNode{name: n.Name, ctl: n.Control, trouble: errUnasked})
+	}
+	return q
+}
+
+func (q *quorum) majority() int { return len(q.nodes)/2 + 1 }
+
+// short is what a verb says that no majority answered; why is what one of the others said, if anything.
+func (q *quorum) short(answered int, what string, why error) error {
+	text := fmt.Sprintf("%d of %d nodes answered, %d are needed: %s", answered, len(q.nodes), q.majority(), what)
+	if why != nil {
+		text += " (" + printable(why.Error()) + ")"
+	}
+	return &Error{"NOQUORUM", text}
+}
+
+// drift is how much earlier than by its lease a lock counts as over, since clocks differ: 1 % and 2 ms.
+func (m *Manager) drift(lease time.Duration) time.Duration {
+	if m.quorum == nil {
+		return 0
+	}
+	return lease/100 + 2*time.Millisecond
+}
+
+// limit refuses what a quorum cannot keep.
+func (q *quorum) limit(lease, replicas int64) error {
+	switch {
+	case lease > q.maxLease.Milliseconds():
+		return &Error{"ERR", fmt.Sprintf("the lease is longer than the %d ms of quorum-max-lease", q.maxLease.Milliseconds())}
+	case replicas > 0:
+		return &Error{"ERR", "REPLICAS is not supported with --quorum: its nodes are independent masters"}
+	}
+	return nil
+}
+
+// until is when a step that begins now is over: far before the lease is.
+func (q *quorum) until(lease time.Duration) time.Time {
+	if lease > 0 {
+		return time.Now().Add(min(q.timeout, max(lease/4, 10*time.Millisecond)))
+	}
+	return time.Now().Add(q.timeout)
+}
+
+// result is what one node said to one step.
+type result struct {
+	node *quorumNode
+	out  []int64
+	err  error
+}
+
+func (r result) code() int64 {
+	if r.err != nil || len(r.out) == 0 {
+		return noCode
+	}
+	return r.out[0]
+}
+
+// noCode is the code of a node that did not answer.
+const noCode = -99
+
+// ask runs a script on one node; when it has not begun by until, the node does nothing any more.
+func (q *quorum) ask(n *quorumNode, until time.Time, build func(notAfter string) call) (out []int64, err error) {
+	if n.calls.Add(1) > manyCalls {
+		n.calls.Add(-1)
+		return nil, &upstream.NotSentError{Cause: errBusyNode}
+	}
+	defer n.calls.Add(-1)
+	defer func() { n.note(err) }()
+	for range 2 {
+		if _, known := n.clock.now(); !known {
+			if err := q.sample(n); err != nil {
+				return nil, err
+			}
+		}
+		now, _ := n.clock.now()
+		c := build(strconv.FormatInt(now+time.Until(until).Microseconds(), 10))
+		out, err = n.ctl.Ints(c.db, c.script.SHA, c.script.Source, c.keys, c.args)
+		if refusal, ok := err.(*upstream.ReplyError); ok {
+			err = &upstream.ReplyError{Line: redisLine(refusal.Line)}
+		}
+		if err != nil || out[0] != codeLate || time.Until(until) <= 0 {
+			break
+		}
+		if err := q.sample(n); err != nil { // its clock is another than we thought
+			return nil, err
+		}
+	}
+	if err == nil && out[0] == codeLate {
+		return nil, &upstream.NotSentError{Cause: errLate}
+	}
+	return out, err
+}
+
+// note keeps whether the node answered, for people to see.
+func (n *quorumNode) note(err error) {
+	var refusal *upstream.ReplyError
+	if errors.As(err, &refusal) {
+		err = nil
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if (err == nil) != (n.trouble == nil) {
+		n.since = time.Now()
+	}
+	n.trouble = err
+}
+
+func (n *quorumNode) troubled() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.trouble != nil
+}
+
+// sample reads a node's clock.
+func (q *quorum) sample(n *quorumNode) error {
+	micro, sent, err := askTime(n.ctl)
+	n.note(err)
+	if err != nil {
+		return err
+	}
+	if jump, _ := n.clock.set(micro, sent, n.clock.present()); jump != 0 {
+		q.m.log.Warn("the clock of a quorum's node jumped, checking every lock", "node", n.name, "by", jump)
+		q.m.recheck(reasonClock)
+	}
+	return nil
+}
+
+// keepTime samples one node's clock until ctx ends.
+func (q *quorum) keepTime(ctx context.Context, n *quorumNode) {
+	ticker := time.NewTicker(clockSample)
+	defer ticker.Stop()
+	for {
+		if err := q.sample(n); err != nil {
+			q.m.log.Debug("a quorum's node does not answer", "node", n.name, "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// gather has work done for all nodes side by side, and returns what they said by the time that is enough, or until has passed.
+func gather[T any](q *quorum, until time.Time, work func(*quorumNode) T, enough func(all []T) bool) []T {
+	answers := make(chan T, len(q.nodes))
+	for _, n := range q.nodes {
+		q.m.background(func() { answers <- work(n) })
+	}
+	return collect(answers, len(q.nodes), until, enough)
+}
+
+func collect[T any](answers <-chan T, count int, until time.Time, enough func(all []T) bool) []T {
+	timer := time.NewTimer(time.Until(until))
+	defer timer.Stop()
+	all := make([]T, 0, count)
+	for len(all) < count && !enough(all) {
+		select {
+		case a := <-answers:
+			all = append(all, a)
+		case <-timer.C:
+			return all
+		}
+	}
+	return all
+}
+
+func all[T any]([]T) bool { return false }
+
+// quorumStep is a step under way on one owner's hold on one node.
+type quorumStep struct {
+	drops bool          // it gives the hold back, for as long as it takes
+	vote  *vote         // that it belongs to, else: what was not won is given back
+	said  result        // what the node said at last
+	done  chan struct{} // closed when its fate is known, and said is set
+}
+
+// begin notes that a step on an owner's hold is about to be sent to a node; before is the one that must be over first, if one
+// is under way. One that gives back is begun once: mine is nil when before does so. The caller ends its own.
+func (q *quorum) begin(n *quorumNode, id holdID) (before, mine *quorumStep) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	key := stepKey{n, id}
+	if before = q.steps[key]; before != nil && before.drops {
+		return before, nil
+	}
+	mine = &quorumStep{drops: true, done: make(chan struct{})}
+	q.steps[key] = mine
+	return before, mine
+}
+
+// beginAlone is begin for a step that takes a hold, and does not wait for others beyond its time: nil then.
+func (q *quorum) beginAlone(n *quorumNode, id holdID, v *vote) (mine *quorumStep) {
+	timer := time.NewTimer(time.Until(v.until))
+	defer timer.Stop()
+	key := stepKey{n, id}
+	for {
+		q.mu.Lock()
+		before := q.steps[key]
+		if before == nil {
+			mine = &quorumStep{vote: v, done: make(chan struct{})}
+			q.steps[key] = mine
+			q.mu.Unlock()
+			return mine
+		}
+		q.mu.Unlock()
+		if before.drops && n.troubled() {
+			return nil // that may go on for long
+		}
+		select {
+		case <-before.done:
+		case <-timer.C:
+			return nil
+		}
+	}
+}
+
+// dropping says whether a step under way may drop an owner's hold on a node: what it has of that is not to be counted on.
+func (q *quorum) dropping(n *quorumNode, id holdID) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	s := q.steps[stepKey{n, id}]
+	if s == nil || s.drops {
+		return s != nil
+	}
+	select {
+	case <-s.vote.decided:
+		return !s.vote.won
+	default:
+		return true
+	}
+}
+
+func (q *quorum) end(n *quorumNode, id holdID, mine *quorumStep) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if key := (stepKey{n, id}); q.steps[key] == mine {
+		delete(q.steps, key)
+	}
+	close(mine.done)
+}
+
+// shortPause is the random delay after which a split vote is tried again: several times of what this one took, so that those who
+// were split do not meet again.
+func shortPause(took time.Duration) time.Duration {
+	return time.Millisecond + rand.N(min(max(6*took, 5*time.Millisecond), 300*time.Millisecond))
+}

@@ -1,0 +1,74 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/lockproxy/lockproxy/internal/testredis"
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+// A service account with what README lists for the nodes can do all of it.
+func TestQuorumServiceAccount(t *testing.T) {
+	var o QuorumOptions
+	o.NodeTimeout = 500 * time.Millisecond
+	var servers []*testredis.Server
+	for range 3 {
+		s := testredis.Start(t)
+		s.Do(t, "ACL", "SETUSER", "svc", "on", ">pw", "+eval", "+evalsha", "+publish", "+pubsub|numsub", "+subscribe", "+unsubscribe", "+time", "+wait",
+			"+ping", "+select", "+command", "+@hash", "+@list", "+@sortedset", "+get", "+set", "+exists", "+type", "+del", "+pexpire", "+pttl", "+info",
+			"~app:*", "~redisson_*", "~lockproxy_*", "~{*", "&redisson_*")
+		c := upstream.NewControl(upstream.Target{Network: "tcp", Addr: s.Addr(), User: "svc", Password: "pw", MinUptime: time.Millisecond},
+			upstream.ControlOptions{Logger: slog.New(slog.DiscardHandler)})
+		defer c.Close()
+		o.Nodes = append(o.Nodes, QuorumNode{Name: s.Addr(), Control: c})
+		servers = append(servers, s)
+	}
+	m := New(o.Nodes[0].Control, Options{Quorum: o, Logger: slog.New(slog.DiscardHandler)})
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() { _ = m.Run(ctx); close(ended) }()
+	defer func() { cancel(); <-ended }()
+	a, _ := client(m)
+	b, _ := client(m)
+	eventually(t, 20*time.Second, "the nodes count", func() bool {
+		_, err := a.Lock(context.Background(), Request{Key: "app:1", Fence: true})
+		return err == nil
+	})
+	if err := a.Renew(context.Background(), RenewRequest{Key: "app:1"}); err != nil {
+		t.Error(err)
+	}
+	got := make(chan error, 1)
+	go func() {
+		_, err := b.Lock(context.Background(), Request{Key: "app:1", Blocks: true, Owner: "me", Once: true})
+		got <- err
+	}()
+	eventually(t, 5*time.Second, "waits", func() bool { return m.Stats().Waiting == 1 })
+	mustUnlock(t, a, UnlockRequest{Key: "app:1"}, true)
+	if err := <-got; err != nil {
+		t.Error(err)
+	}
+	mustLock(t, a, Request{Key: "app:rw", Kind: Write, Fence: true})
+	mustLock(t, a, Request{Key: "app:rw", Kind: Read})
+	if _, err := m.Info(context.Background(), 0, "app:rw"); err != nil {
+		t.Error(err)
+	}
+	if freed, err := b.Unlock(context.Background(), UnlockRequest{Key: "app:rw", Force: true}); !freed || err != nil {
+		t.Error(freed, err)
+	}
+	for _, s := range servers {
+		if denied, err := redis.Values(s.Do(t, "ACL", "LOG"), nil); err != nil || len(denied) > 0 {
+			t.Errorf("%v %s", err, denied)
+		}
+	}
+	_, err := b.Lock(context.Background(), Request{Key: "other:1"})
+	var refusal *upstream.ReplyError
+	if !errors.As(err, &refusal) || refusal.Line[:7] != "NOPERM " {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,257 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+// said is one node's reply to a call that is no array of integers.
+type said struct {
+	node  *quorumNode
+	reply rueidis.RedisMessage
+	err   error
+}
+
+// each runs a call on all nodes, through the client for all but the locks' own steps, and waits for those that answer in time.
+func (q *quorum) each(until time.Time, do func(*quorumNode) (rueidis.RedisMessage, error)) []said {
+	return gather(q, until, func(n *quorumNode) said {
+		if n.calls.Add(1) > manyCalls {
+			n.calls.Add(-1)
+			return said{node: n, err: &upstream.NotSentError{Cause: errBusyNode}}
+		}
+		defer n.calls.Add(-1)
+		reply, err := do(n)
+		n.note(err)
+		return said{n, reply, err}
+	}, all[said])
+}
+
+// force frees a lock on all nodes. The answer is a majority's; what no majority has is freed as well.
+func (q *quorum) force(build func(notAfter string) call) (code int64, err error) {
+	until := q.until(0)
+	heard := q.each(until, func(n *quorumNode) (rueidis.RedisMessage, error) {
+		if _, known := n.clock.now(); !known {
+			if err := q.sample(n); err != nil {
+				return rueidis.RedisMessage{}, err
+			}
+		}
+		now, _ := n.clock.now()
+		return evalOn(n.ctl, build(strconv.FormatInt(now+time.Until(until).Microseconds(), 10)))
+	})
+	codes, asked := map[int64]int{}, []result{}
+	answered := 0
+	for _, s := range heard {
+		code, e := s.reply.AsInt64()
+		if s.err == nil && e == nil && code != codeLate {
+			codes[code]++
+			answered++
+		}
+		asked = append(asked, result{err: s.err})
+	}
+	if answered < q.majority() {
+		return 0, q.trouble(asked, answered, "it may still be held")
+	}
+	for _, code := range []int64{codeKind, codeNoLock} {
+		if codes[code] >= q.majority() {
+			return code, nil
+		}
+	}
+	if codes[1] > 0 {
+		return 1, nil
+	}
+	return 0, nil
+}
+
+// NodeInfo is one node of a quorum, as it was last seen, and what it has of one lock.
+type NodeInfo struct {
+	Name    string
+	State   string        // up, young (started too recently to count), or down
+	Trouble string        // what it last said or did instead of an answer; "" when it is up
+	Since   time.Duration // for how long it has been in that state
+	Has     Info          // in LOCKINFO: only what Redis says, if it was up
+}
+
+// Nodes says how the nodes of a quorum are; nil when there is none.
+func (m *Manager) Nodes() []NodeInfo {
+	if m.quorum == nil {
+		return nil
+	}
+	var out []NodeInfo
+	for _, n := range m.quorum.nodes {
+		out = append(out, n.info())
+	}
+	return out
+}
+
+func (n *quorumNode) info() NodeInfo {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	in := NodeInfo{Name: n.name, State: "up"}
+	if !n.since.IsZero() {
+		in.Since = time.Since(n.since)
+	}
+	var young *upstream.YoungError
+	switch {
+	case errors.As(n.trouble, &young):
+		in.State, in.Trouble = "young", young.Error()
+	case n.trouble != nil:
+		in.State, in.Trouble = "down", n.trouble.Error()
+	}
+	return in
+}
+
+// info reads a lock on all nodes. Holders are those that a majority has; TTL is the time for which a majority has the lock.
+func (q *quorum) info(c call) (Info, error) {
+	heard := q.each(q.until(0), func(n *quorumNode) (rueidis.RedisMessage, error) { return evalOn(n.ctl, c) })
+	asked := []result{}
+	seen := map[*quorumNode]Info{}
+	for _, s := range heard {
+		in, err := parseInfo(s.reply, s.err)
+		asked = append(asked, result{err: err})
+		if err == nil {
+			seen[s.node] = in
+		}
+	}
+	if len(seen) < q.majority() {
+		return Info{}, q.trouble(asked, len(seen), "what is held cannot be said")
+	}
+	out := q.merge(seen)
+	for _, n := range q.nodes {
+		node := n.info()
+		if in, ok := seen[n]; ok {
+			node.Has = in
+		} else if node.State == "up" {
+			node.State, node.Trouble = "down", errUnasked.Error()
+		}
+		out.Nodes = append(out.Nodes, node)
+	}
+	return out, nil
+}
+
+// merge makes one lock of what the nodes have.
+func (q *quorum) merge(seen map[*quorumNode]Info) Info {
+	kinds := map[string]int{}
+	type who struct {
+		owner string
+		kind  Kind
+	}
+	holders := map[who]int{}
+	out := Info{Kind: "none", TTL: -2}
+	for _, in := range seen {
+		kinds[in.Kind]++
+		out.Token, out.Fenced = max(out.Token, in.Token), out.Fenced || in.Fenced
+		out.Queue = max(out.Queue, in.Queue)
+		for _, h := range in.Holders {
+			holders[who{h.Owner, h.Kind}]++
+		}
+	}
+	for kind, n := range kinds {
+		if n >= q.majority() {
+			out.Kind = kind
+		}
+	}
+	for w, n := range holders {
+		if n >= q.majority() {
+			out.Holders = append(out.Holders, Holder{Owner: w.owner, Kind: w.kind, Holds: 1})
+		}
+	}
+	if out.Kind != "none" {
+		out.TTL = q.ttlOf(seen, out.Kind)
+	}
+	return out
+}
+
+// ttlOf is for how long a majority has the lock.
+func (q *quorum) ttlOf(seen map[*quorumNode]Info, kind string) int64 {
+	var v vote
+	for _, in := range seen {
+		if in.Kind == kind {
+			v.all = append(v.all, result{out: []int64{1, 0, in.TTL}})
+		}
+	}
+	return q.validity(&v)
+}
+
+// sidesHeld asks a majority on which sides of a read/write lock an owner has a hold.
+func (q *quorum) sidesHeld(id holdID) ([]Kind, error) {
+	heard := q.each(q.until(0), func(n *quorumNode) (rueidis.RedisMessage, error) {
+		client, err := n.ctl.Client(id.db)
+		if err != nil {
+			return rueidis.RedisMessage{}, &upstream.NotSentError{Cause: err}
+		}
+		reply, err := client.Do(context.Background(), sidesCommand(client, id)).ToMessage()
+		return reply, outcome(err)
+	})
+	answered, asked, has := 0, []result{}, map[Kind]int{}
+	for _, s := range heard {
+		asked = append(asked, result{err: s.err})
+		if s.err != nil {
+			continue
+		}
+		answered++
+		parts, _ := s.reply.ToArray()
+		for _, k := range sidesIn(parts) {
+			has[k]++
+		}
+	}
+	if answered < q.majority() {
+		return nil, q.trouble(asked, answered, "what this owner holds cannot be said")
+	}
+	var held []Kind
+	for _, k := range []Kind{Read, Write} {
+		if has[k]+len(q.nodes)-answered >= q.majority() && has[k] > 0 {
+			held = append(held, k)
+		}
+	}
+	return held, nil
+}
+
+// look is what a majority has of one owner's hold.
+func (q *quorum) look(id holdID) (seen, error) {
+	s := seen{at: time.Now()}
+	in, err := q.info(infoCall(id.db, id.key))
+	for _, h := range in.Holders {
+		if h.Owner == id.owner && h.Kind == id.kind {
+			s.count, s.ttl = h.Holds, in.TTL
+		}
+	}
+	return s, err
+}
+
+// registrations are who renews an owner's hold, as far as the nodes answer and know somebody.
+func (q *quorum) registrations(id holdID) (known []string) {
+	heard := q.each(q.until(0), func(n *quorumNode) (rueidis.RedisMessage, error) {
+		client, err := n.ctl.Client(id.db)
+		if err != nil {
+			return rueidis.RedisMessage{}, &upstream.NotSentError{Cause: err}
+		}
+		reply, err := client.Do(context.Background(), client.B().Get().Key(id.watchKey()).Build()).ToMessage()
+		if rueidis.IsRedisNil(err) {
+			err = nil
+		}
+		return reply, outcome(err)
+	})
+	for _, s := range heard {
+		if text, err := s.reply.ToString(); s.err == nil && err == nil && text != "" {
+			known = append(known, text)
+		}
+	}
+	return known
+}
+
+// registered says whether no majority names another connection than registration's as the one that renews a hold.
+func (q *quorum) registered(id holdID, registration string) bool {
+	others := 0
+	for _, text := range q.registrations(id) {
+		if text != registration && text != registration+"+" {
+			others++
+		}
+	}
+	return others < q.majority()
+}

@@ -1,0 +1,78 @@
+package lock
+
+import (
+	"log/slog"
+	"testing"
+	"time"
+)
+
+// TestClockOfANewMaster: what the former master's clock said counts no more, also when it says so late, but for how far the
+// new one is from it.
+func TestClockOfANewMaster(t *testing.T) {
+	var c clock
+	era := c.present()
+	if _, ok := c.set(1e12, time.Now(), era); !ok {
+		t.Fatal("the first sample was not taken")
+	}
+	c.forget()
+	if _, known := c.now(); known {
+		t.Error("the former master's clock is still believed")
+	}
+	if _, ok := c.set(1e12, time.Now(), era); ok {
+		t.Error("a late sample of the former master was taken")
+	}
+	if _, known := c.now(); known {
+		t.Error("a late sample of the former master is believed")
+	}
+	jump, ok := c.set(1e12+1e9, time.Now(), c.present())
+	ahead := time.Duration(1e9) * time.Microsecond
+	if at, known := c.now(); !ok || (jump-ahead).Abs() > time.Minute || !known || at < 1e12+1e9 {
+		t.Errorf("the new master's clock: %v %v %v %v", at, known, jump, ok)
+	}
+}
+
+// TestLooksAfterASwitch: the look after a switch says why, the next one does not, and one more comes later.
+func TestLooksAfterASwitch(t *testing.T) {
+	m := &Manager{hub: ears{newHub(nil, 1, slog.New(slog.DiscardHandler), func() {})}}
+	if got := m.switched.reason(); got != reasonGone || m.switched.due() {
+		t.Errorf("without a switch: %q", got)
+	}
+	m.masterSwitches()
+	if got := m.switched.reason(); got != reasonFailover {
+		t.Errorf("after a switch: %q", got)
+	}
+	if got := m.switched.reason(); got != reasonGone {
+		t.Errorf("at the next look: %q", got)
+	}
+	if m.switched.due() {
+		t.Error("the second look comes with the first")
+	}
+	m.switched.again = time.Now()
+	if !m.switched.due() || m.switched.due() {
+		t.Error("the second look comes once")
+	}
+}
+
+// TestClockAhead: with a new master whose clock is ahead the locks end earlier by that, since Redis keeps when they end, and
+// each is believed in no longer.
+func TestClockAhead(t *testing.T) {
+	m := &Manager{log: slog.New(slog.DiscardHandler), byKey: map[lineKey]map[*hold]struct{}{}, due: make(chan struct{}, 1)}
+	now := time.Now()
+	soon, later := &hold{index: -1, deadline: now.Add(5 * time.Second)}, &hold{index: -1, deadline: now.Add(time.Minute)}
+	for i, h := range []*hold{soon, later} {
+		m.byKey[lineKey{db: i}] = map[*hold]struct{}{h: {}}
+		m.plan(h, h.deadline)
+	}
+	m.plan(later, now) // somebody wants it looked at
+	m.anotherClock(-time.Hour)
+	if !soon.deadline.Equal(now.Add(5*time.Second)) || !soon.next.Equal(soon.deadline) {
+		t.Errorf("a clock behind moved a deadline to %v from now", soon.deadline.Sub(now))
+	}
+	m.anotherClock(10 * time.Second)
+	if want := now.Add(-5 * time.Second); !soon.deadline.Equal(want) || !soon.next.Equal(want) {
+		t.Errorf("deadline %v from now, looked at %v from now", soon.deadline.Sub(now), soon.next.Sub(now))
+	}
+	if !later.deadline.Equal(now.Add(50*time.Second)) || !later.next.Equal(now) {
+		t.Errorf("deadline %v from now, looked at %v from now", later.deadline.Sub(now), later.next.Sub(now))
+	}
+}

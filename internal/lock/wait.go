@@ -1,0 +1,229 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/telemetry"
+)
+
+// wait stands in line until the lock is ours, the time is over, the client goes, or the proxy drains.
+func (c *Client) wait(ctx context.Context, r Request) (g Grant, err error) {
+	m := c.m
+	_, explicit := c.id(r.Kind, r.DB, r.Key, r.Owner)
+	w := m.newWaiter(ctx, c, r)
+	if r.Fair {
+		defer func() {
+			if err != nil {
+				m.leaveQueue(w)
+			}
+		}()
+	}
+	var trouble error // of the last try, while Redis is away
+	// In the fair queue places are given by Redis: everybody asks for one.
+	if r.Fair || !m.waitedFor(w.waitingLine()) || explicit && m.holdsElsewhere(w.id) {
+		g, no, err := c.try(ctx, r, w)
+		switch {
+		case errors.Is(err, errMoving):
+			trouble = err
+		case !errors.Is(err, ErrNotAcquired):
+			return g, err
+		}
+		w.ticket = no.ticket
+	}
+	_, span := telemetry.Span(ctx, "wait")
+	defer span.End()
+	// The subscription comes before the try that follows it, so that no unlock falls between.
+	m.join(w)
+	defer m.part(w)
+	if err := m.deadlock(ctx, w); err != nil {
+		return Grant{}, err
+	}
+
+	var over <-chan time.Time
+	if r.Block > 0 {
+		timer := time.NewTimer(milliseconds(r.Block) - time.Since(w.since))
+		defer timer.Stop()
+		over = timer.C
+	}
+	return w.stand(ctx, over, trouble)
+}
+
+// stand goes on until the lock is had, or an end comes. trouble is what kept the last try from being one.
+func (w *waiter) stand(ctx context.Context, over <-chan time.Time, trouble error) (Grant, error) {
+	m := w.c.m
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		if err := w.listen(ctx, over); err != nil {
+			if trouble != nil && errors.Is(err, ErrNotAcquired) {
+				return Grant{}, trouble
+			}
+			return Grant{}, err
+		}
+		e := w.next(ctx, over, timer)
+		var g Grant
+		var no refusal
+		var err error
+		switch {
+		case e.offer.acquire != nil:
+			g, no, err = w.c.finish(ctx, e.offer.acquire, e.offer.answer, e.offer.err)
+		case e.ended != nil:
+			if trouble != nil && errors.Is(e.ended, ErrNotAcquired) {
+				return Grant{}, trouble
+			}
+			return Grant{}, e.ended
+		case !e.due:
+			continue
+		default:
+			g, no, err = w.c.try(bounded(ctx, 0), w.r, w) // it comes again soon
+		}
+		trouble = nil
+		switch {
+		case err == nil:
+			m.afterGrant(w, e.offer.acquire != nil)
+			return g, nil
+		case errors.Is(err, ErrNotAcquired):
+			m.refused(w, no)
+		case passing(err):
+			trouble = err
+			m.tryNext(w.line, troubledPoll)
+		default:
+			w.line.nudge() // what woke us is the next one's to act on
+			return Grant{}, err
+		}
+		if e.ended != nil {
+			return Grant{}, e.ended
+		}
+	}
+}
+
+// event is what came to a waiter: an offer, the time to try, or an end; an offer may come together with another.
+type event struct {
+	offer offer
+	due   bool
+	ended error
+}
+
+// next waits for the next event.
+func (w *waiter) next(ctx context.Context, over <-chan time.Time, timer *time.Timer) event {
+	m, l := w.c.m, w.line
+	var e event
+	woken, offered := false, false
+	wake := w.park(timer)
+	select {
+	case e.offer = <-w.offer:
+		offered = true
+	case <-w.poke:
+	case <-wake:
+		woken = true
+	case <-timer.C:
+	case <-over:
+		e.ended = ErrNotAcquired
+	case <-ctx.Done():
+		e.ended = ctx.Err()
+	case <-m.drained:
+		e.ended = errDraining
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	first, called := w.first(), w.called
+	e.due = called || first && (woken || !time.Now().Before(later(l.tryAt, l.holdBack)))
+	if acts := e.due || e.ended != nil; acts {
+		w.parked, w.called = false, false
+		if w.claimed && !offered {
+			m.mu.Unlock()
+			e.offer, offered = <-w.offer, true // it comes for sure
+			m.mu.Lock()
+		}
+	}
+	// The message of a turn that is offered to others may be here before the offer that says so.
+	e.due = e.due && (called || !time.Now().Before(l.holdBack))
+	if offered {
+		w.claimed = false
+		w.parked = w.parked && e.offer.acquire == nil
+	}
+	switch {
+	case woken && (e.offer.acquire != nil || e.ended != nil || !first || !e.due):
+		l.nudge() // it is not acted on here
+	case e.due && first && !woken && e.ended == nil:
+		select { // the try that follows acts on it
+		case <-l.wake:
+		default:
+		}
+	}
+	return e
+}
+
+// park lets the waiter be claimed, and sets when it is to try. What wakes it comes over the channel that is returned, if it is
+// the head.
+func (w *waiter) park(timer *time.Timer) <-chan struct{} {
+	m, l := w.c.m, w.line
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	w.parked = true
+	if !w.first() {
+		timer.Stop()
+		return nil
+	}
+	if hold := time.Until(l.holdBack); hold > 0 {
+		timer.Reset(hold)
+		return nil
+	}
+	timer.Reset(max(0, time.Until(l.tryAt)))
+	return l.wake
+}
+
+// listen waits, as the head of a line for the first time, until its messages are heard. A try comes after that, unless they
+// were heard all along.
+func (w *waiter) listen(ctx context.Context, over <-chan time.Time) error {
+	m, l := w.c.m, w.line
+	m.mu.Lock()
+	if !w.first() || w.listens || w.called || w.claimed { // an offer is to be taken first
+		m.mu.Unlock()
+		return nil
+	}
+	w.listens, w.parked = true, false
+	if l.key.fair {
+		m.hear(w.ownChannel(), l)
+		if len(m.byKey[w.id.line()]) == 0 {
+			l.tryAt = time.Time{} // what came there before was not heard; one of ours tells everybody when it gives back
+		}
+	}
+	m.mu.Unlock()
+	channels := []string{l.key.channel()}
+	if l.key.fair {
+		channels = append(channels, w.ownChannel())
+	}
+	for _, name := range channels {
+		waited, err := m.ready(ctx, name, over)
+		if err != nil {
+			return err
+		}
+		if waited {
+			m.mu.Lock()
+			l.tryAt = time.Time{}
+			m.mu.Unlock()
+		}
+	}
+	return nil
+}
+
+// refused notes what Redis said to a waiter.
+func (m *Manager) refused(w *waiter, no refusal) {
+	m.mu.Lock()
+	if no.ticket != 0 && no.ticket != w.ticket {
+		w.ticket = no.ticket
+		w.order()
+	}
+	first, ttl := w.first(), no.ttl
+	if first {
+		w.line.turnTaken(true)
+		ttl = w.line.comeAgain(no.turn, ttl)
+	}
+	m.mu.Unlock()
+	if first {
+		m.tryNext(w.line, ttl)
+	}
+}
