@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
@@ -112,9 +113,9 @@ func TestClientThatDoesNotRead(t *testing.T) {
 func TestPanicClosesItsClientOnly(t *testing.T) {
 	server := testredis.Start(t)
 	p := startProxy(t, server.URL(), nil)
-	tab := newTable(nil, nil, nil)
-	tab.put(&command{name: "boom", open: true, run: func(*Session, [][]byte) { panic("boom") }})
-	p.srv.table.Store(tab)
+	boom := &commandtable.Command{Name: "boom", Open: true, Here: true}
+	panics := func(*Session, [][]byte) { panic("boom") }
+	p.srv.table.Store(&answers{Table: commandtable.New(nil, nil, []*commandtable.Command{boom}, nil), by: map[*commandtable.Command]answer{boom: panics}})
 	other, w := dialWire(t, p.addr), dialWire(t, p.addr)
 	w.send("BOOM")
 	if got := w.frame(); got != "<end>" {

@@ -166,14 +166,14 @@ func (s *Session) clientHelp(args [][]byte) {
 	if !ok {
 		return
 	}
-	last := max(len(r.elems)-2, 0)
-	out := resp.AppendArray(s.batch.out, len(r.elems)+2)
-	for i, e := range r.elems {
+	last := max(len(r.Elems)-2, 0)
+	out := resp.AppendArray(s.batch.out, len(r.Elems)+2)
+	for i, e := range r.Elems {
 		if i == last {
 			out = resp.AppendSimple(out, "CAPA <capability> [<capability> ...]")
 			out = resp.AppendSimple(out, "    Say what this client can take: lock-lost, the push of a lost lock.")
 		}
-		out = append(out, e.raw...)
+		out = append(out, e.Raw...)
 	}
 	s.batch.out = out
 }

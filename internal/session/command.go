@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/lockproxy/lockproxy/commands"
+	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
@@ -12,11 +13,11 @@ import (
 // with its whole table, so each of these can work from the table too.
 
 // asked runs the command as it came. It answers an error itself, and then says so.
-func (s *Session) asked(args [][]byte) (r reply, ok bool) {
+func (s *Session) asked(args [][]byte) (r resp.Reply, ok bool) {
 	answer, err := s.askRaw(encode(args))
 	if err == nil {
 		if _, bad := isError(answer); !bad {
-			if r, ok = parseReply(answer); ok {
+			if r, ok = resp.ParseReply(answer); ok {
 				return r, true
 			}
 		}
@@ -26,8 +27,8 @@ func (s *Session) asked(args [][]byte) (r reply, ok bool) {
 }
 
 // isTable says whether a reply is COMMAND's whole table, whatever was asked.
-func (s *Session) isTable(r reply) bool {
-	return s.srv.o.Embedded && len(r.elems) > 0 && r.elems[0].isList()
+func (s *Session) isTable(r resp.Reply) bool {
+	return s.srv.o.Embedded && len(r.Elems) > 0 && r.Elems[0].IsList()
 }
 
 // commandAll is COMMAND, and whatever subcommand is not known here.
@@ -37,17 +38,17 @@ func (s *Session) commandAll(args [][]byte) {
 		return
 	}
 	if len(args) > 1 {
-		s.batch.out = append(s.batch.out, r.raw...)
+		s.batch.out = append(s.batch.out, r.Raw...)
 		return
 	}
 	s.batch.out = s.appendTable(s.batch.out, r)
 }
 
-func (s *Session) appendTable(out []byte, r reply) []byte {
+func (s *Session) appendTable(out []byte, r resp.Reply) []byte {
 	verbs := commands.Verbs()
-	out = resp.AppendArray(out, len(r.elems)+len(verbs))
-	for _, e := range r.elems {
-		out = append(out, e.raw...)
+	out = resp.AppendArray(out, len(r.Elems)+len(verbs))
+	for _, e := range r.Elems {
+		out = append(out, e.Raw...)
 	}
 	for _, v := range verbs {
 		out = v.AppendEntry(out, s.ident.Proto)
@@ -60,9 +61,9 @@ func (s *Session) commandCount(args [][]byte) {
 	if !ok {
 		return
 	}
-	n := len(r.elems)
+	n := len(r.Elems)
 	if !s.isTable(r) {
-		n = atoi(r.text)
+		n = atoi(r.Text)
 	}
 	s.batch.out = resp.AppendInt(s.batch.out, int64(n+len(commands.Verbs())))
 }
@@ -77,7 +78,7 @@ func (s *Session) commandInfo(args [][]byte) {
 		s.batch.out = s.appendTable(s.batch.out, r)
 		return
 	}
-	table := s.isTable(r) && (len(r.elems) != len(args)-2 || !sameNames(r, args[2:]))
+	table := s.isTable(r) && (len(r.Elems) != len(args)-2 || !sameNames(r, args[2:]))
 	out := resp.AppendArray(s.batch.out, len(args)-2)
 	for i, name := range args[2:] {
 		if v := commands.Lookup(name); v != nil {
@@ -85,10 +86,10 @@ func (s *Session) commandInfo(args [][]byte) {
 			continue
 		}
 		switch e := entryOf(r, name); {
-		case !table && i < len(r.elems):
-			out = append(out, r.elems[i].raw...)
+		case !table && i < len(r.Elems):
+			out = append(out, r.Elems[i].Raw...)
 		case e != nil:
-			out = append(out, e.raw...)
+			out = append(out, e.Raw...)
 		default:
 			out = resp.AppendNull(out, s.ident.Proto)
 		}
@@ -97,9 +98,9 @@ func (s *Session) commandInfo(args [][]byte) {
 }
 
 // sameNames says whether the reply's entries are those asked for, one for one.
-func sameNames(r reply, names [][]byte) bool {
+func sameNames(r resp.Reply, names [][]byte) bool {
 	for i, name := range names {
-		if e := r.elems[i]; !e.null && (len(e.elems) == 0 || !strings.EqualFold(string(e.elems[0].text), string(name))) {
+		if e := r.Elems[i]; !e.Null && (len(e.Elems) == 0 || !strings.EqualFold(string(e.Elems[0].Text), string(name))) {
 			return false
 		}
 	}
@@ -107,10 +108,10 @@ func sameNames(r reply, names [][]byte) bool {
 }
 
 // entryOf finds a command's entry in the whole table.
-func entryOf(table reply, name []byte) *reply {
-	for i, e := range table.elems {
-		if len(e.elems) > 0 && strings.EqualFold(string(e.elems[0].text), string(name)) {
-			return &table.elems[i]
+func entryOf(table resp.Reply, name []byte) *resp.Reply {
+	for i, e := range table.Elems {
+		if len(e.Elems) > 0 && strings.EqualFold(string(e.Elems[0].Text), string(name)) {
+			return &table.Elems[i]
 		}
 	}
 	return nil
@@ -133,14 +134,14 @@ func (s *Session) commandDocs(args [][]byte) {
 		return len(args) == 2
 	}
 	if s.isTable(r) {
-		for _, e := range r.elems {
-			if len(e.elems) > 0 && wanted(string(e.elems[0].text)) {
-				pairs = append(pairs, s.bareDoc(string(e.elems[0].text)))
+		for _, e := range r.Elems {
+			if len(e.Elems) > 0 && wanted(string(e.Elems[0].Text)) {
+				pairs = append(pairs, s.bareDoc(string(e.Elems[0].Text)))
 			}
 		}
 	} else {
-		for i := 0; i+1 < len(r.elems); i += 2 {
-			pairs = append(pairs, append(append([]byte(nil), r.elems[i].raw...), r.elems[i+1].raw...))
+		for i := 0; i+1 < len(r.Elems); i += 2 {
+			pairs = append(pairs, append(append([]byte(nil), r.Elems[i].Raw...), r.Elems[i+1].Raw...))
 		}
 	}
 	for _, v := range commands.Verbs() {
@@ -180,10 +181,10 @@ func (s *Session) commandList(args [][]byte) {
 		}
 	}
 	var names [][]byte
-	for _, e := range r.elems {
+	for _, e := range r.Elems {
 		if !s.isTable(r) {
-			names = append(names, e.raw)
-		} else if name := strings.ToLower(string(e.elems[0].text)); fits(name) {
+			names = append(names, e.Raw)
+		} else if name := strings.ToLower(string(e.Elems[0].Text)); fits(name) {
 			names = append(names, resp.AppendBulkString(nil, name))
 		}
 	}
@@ -209,17 +210,21 @@ func (s *Session) commandGetKeys(args [][]byte) {
 		s.error(line)
 		return
 	}
-	if v.Wraps && arityFits(v.Arity, len(args)-2) {
+	if v.Wraps && commandtable.ArityFits(v.Arity, len(args)-2) {
 		s.fencedKeys(v, args)
 		return
 	}
-	if !arityFits(v.Arity, len(args)-2) {
+	if !commandtable.ArityFits(v.Arity, len(args)-2) {
 		s.error("ERR Invalid number of arguments specified for command")
 		return
 	}
 	keys := v.Keys(args[2:])
-	if len(keys) == 0 {
-		s.error("ERR The command has no key arguments")
+	switch {
+	case !v.Keyed():
+		s.error(noKeys)
+		return
+	case len(keys) == 0:
+		s.error("ERR Invalid arguments specified for command")
 		return
 	}
 	withFlags := strings.EqualFold(string(args[1]), "GETKEYSANDFLAGS")
@@ -246,4 +251,13 @@ func atoi(digits []byte) int {
 		n = n*10 + int(d-'0')
 	}
 	return n
+}
+
+// appendList appends elements, each a whole frame, as an array.
+func appendList(out []byte, elems [][]byte) []byte {
+	out = resp.AppendArray(out, len(elems))
+	for _, e := range elems {
+		out = append(out, e...)
+	}
+	return out
 }

@@ -2,7 +2,6 @@ package session
 
 import (
 	"fmt"
-	"net"
 	"time"
 )
 
@@ -25,22 +24,13 @@ func (s *Session) describe(asking [][]byte) string {
 	}
 	line := fmt.Sprintf("id=%d addr=%s laddr=%s fd=%d name=%s age=%d idle=%d flags=%s db=%d sub=%d psub=%d ssub=%d multi=%d "+
 		"qbuf=%d qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 tot-mem=0 events=r cmd=%s user=%s redir=%d resp=%d",
-		s.id, s.addr, s.laddr, s.id, name, int(now.Sub(s.guard.opened).Seconds()),
+		s.id, s.addr, s.laddr, s.id, name, int(now.Sub(s.guard.Opened()).Seconds()),
 		int(now.Sub(time.Unix(0, s.active.Load())).Seconds()), flags, id.DB,
 		s.view.channels.Load(), s.view.patterns.Load(), s.view.shards.Load(), s.view.multi.Load()-1, qbuf, cmd, userName(id.User), s.view.redirected(), id.Proto)
 	if lib[0] != "" || lib[1] != "" {
 		line += " lib-name=" + lib[0] + " lib-ver=" + lib[1]
 	}
 	return line
-}
-
-// peer names both ends of a connection as Redis does: a unix socket's are its path with port 0.
-func peer(remote, local net.Addr) (addr, laddr string) {
-	if local.Network() == "unix" {
-		path := local.String() + ":0"
-		return path, path
-	}
-	return remote.String(), local.String()
 }
 
 // flags is the flags field, in Redis' order; N stands for none. mu is held.

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/commands"
+	"github.com/lockproxy/lockproxy/internal/commandtable"
+	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 	"github.com/lockproxy/lockproxy/proto/resp"
@@ -31,6 +33,12 @@ func (s *Session) Fenced(r lock.HoldRequest, args [][]byte) error {
 }
 
 func (s *Session) fenced(r lock.HoldRequest, args [][]byte) error {
+	if s.srv.o.Locks.Nodes() != nil {
+		return &lock.Error{Code: "ERR", Text: "FENCED is not supported with --quorum: the lock is not where the data is; use LOCK ... FENCE"}
+	}
+	if s.srv.o.Cluster != nil {
+		return &lock.Error{Code: "ERR", Text: noFenced}
+	}
 	c, err := s.fenceable(args)
 	if err != nil {
 		return err
@@ -66,7 +74,7 @@ func (s *Session) fenced(r lock.HoldRequest, args [][]byte) error {
 
 // fenceable finds out what a command is, and refuses those that FENCED cannot run: what is not Redis' to answer, may wait,
 // or concerns the connection. nil: Redis does not know it, and will say so.
-func (s *Session) fenceable(args [][]byte) (*command, error) {
+func (s *Session) fenceable(args [][]byte) (*commandtable.Command, error) {
 	c, answer := s.srv.table.Load().find(args)
 	if c == nil && answer != nil && !s.srv.o.Embedded {
 		c, _ = s.resolve(args)
@@ -76,20 +84,20 @@ func (s *Session) fenceable(args [][]byte) (*command, error) {
 	}
 	why := ""
 	switch {
-	case c.refusal:
-		return nil, &upstream.ReplyError{Line: c.line}
-	case commands.Lookup([]byte(c.name)) != nil:
+	case c.Refusal:
+		return nil, &upstream.ReplyError{Line: c.Line}
+	case commands.Lookup([]byte(c.Name)) != nil:
 		why = "it is a lock verb"
-	case c.pin == pinBlock, c.pin == pinWait:
+	case c.Pin == commandtable.PinBlock, c.Pin == commandtable.PinWait:
 		why = "it may wait"
-	case c.pin != pinNone, strings.HasPrefix(c.name, "client"):
+	case c.Pin != commandtable.PinNone, strings.HasPrefix(c.Name, "client"):
 		why = "it concerns the connection"
-	case c.run != nil:
+	case c.Here:
 		why = "it is lockproxy that answers it"
 	default:
 		return c, nil
 	}
-	name := strings.ToUpper(strings.ReplaceAll(c.name, "|", " "))
+	name := strings.ToUpper(strings.ReplaceAll(c.Name, "|", " "))
 	return nil, &lock.Error{Code: "ERR", Text: "'" + name + "' cannot be run by FENCED: " + why}
 }
 
@@ -98,7 +106,7 @@ type fence struct {
 	s        *Session
 	p        *pinned
 	r        lock.HoldRequest
-	cmd      *command // nil: unknown
+	cmd      *commandtable.Command // nil: unknown
 	raw      []byte
 	tracking bool   // what is read on the connection is remembered as read by the client
 	caching  string // what CLIENT CACHING said of the command that comes next
@@ -160,11 +168,11 @@ func (f *fence) look() (begun fenceBegun, err error) {
 
 // judge says by the answer of HMGET whether the lock is held; nil: it is.
 func (f *fence) judge(hash []byte) error {
-	r, ok := parseReply(hash)
-	values := make([][]byte, len(r.elems))
-	for i, e := range r.elems {
-		if !e.null {
-			values[i] = e.text
+	r, ok := resp.ParseReply(hash)
+	values := make([][]byte, len(r.Elems))
+	for i, e := range r.Elems {
+		if !e.Null {
+			values[i] = e.Text
 		}
 	}
 	if !ok || len(values) != len(f.s.Locks().HoldFields(f.r)) {
@@ -184,7 +192,7 @@ func (f *fence) judge(hash []byte) error {
 func (f *fence) run() (done bool, err error) {
 	p := f.p
 	telemetry.Commands.Add(1)
-	if f.cmd != nil && f.cmd.script == flushesScripts {
+	if f.cmd != nil && f.cmd.Script == commandtable.FlushesScripts {
 		f.s.srv.memory.clear()
 	}
 	var queued, instead gathered
@@ -251,7 +259,7 @@ func (f *fence) undo(begun fenceBegun) {
 	f.p.mu.Unlock()
 	f.s.dropPin()
 	if stateful {
-		f.s.guard.hangUp(lock.Left, "FENCED could not end its transaction: "+err.Error())
+		f.s.guard.HangUp(downstream.Left, "FENCED could not end its transaction: "+err.Error())
 	}
 }
 

@@ -22,12 +22,12 @@ func (s *Session) fencedKeys(v *commands.Verb, args [][]byte) {
 	}
 	answer, err := s.askRaw(encode(append([][]byte{args[0], args[1]}, inner...)))
 	line, bad := isError(answer)
-	r, ok := parseReply(answer)
+	r, ok := resp.ParseReply(answer)
 	if err != nil || bad && line != noKeys || !bad && !ok {
 		s.relay(answer, err)
 		return
 	}
-	out := resp.AppendArray(s.batch.out, 1+len(r.elems))
+	out := resp.AppendArray(s.batch.out, 1+len(r.Elems))
 	if key := args[3]; strings.EqualFold(string(args[1]), "GETKEYSANDFLAGS") {
 		flags := v.KeyFlags()
 		out = resp.AppendBulk(resp.AppendArray(out, 2), key)
@@ -38,8 +38,8 @@ func (s *Session) fencedKeys(v *commands.Verb, args [][]byte) {
 	} else {
 		out = resp.AppendBulk(out, key)
 	}
-	for _, e := range r.elems {
-		out = append(out, e.raw...)
+	for _, e := range r.Elems {
+		out = append(out, e.Raw...)
 	}
 	s.batch.out = out
 }

@@ -4,7 +4,8 @@ import (
 	"errors"
 	"strings"
 
-	"github.com/lockproxy/lockproxy/internal/lock"
+	"github.com/lockproxy/lockproxy/internal/commandtable"
+	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -16,7 +17,7 @@ const (
 )
 
 // enqueue adds a command to the run.
-func (s *Session) enqueue(raw []byte, c *command) {
+func (s *Session) enqueue(raw []byte, args [][]byte, c *commandtable.Command) {
 	b := s.batch
 	if len(raw) > bigRequest {
 		s.forward()
@@ -24,8 +25,11 @@ func (s *Session) enqueue(raw []byte, c *command) {
 	}
 	b.run = append(b.run, raw)
 	b.cmds = append(b.cmds, c)
+	if s.srv.o.Cluster != nil {
+		b.args = append(b.args, args)
+	}
 	b.size += len(raw)
-	b.scripts = b.scripts || c != nil && c.script != noScript
+	b.scripts = b.scripts || c != nil && c.Script != commandtable.NoScript
 	if len(b.run) >= s.runLength() || b.size >= runBytes {
 		s.forward()
 	}
@@ -33,7 +37,7 @@ func (s *Session) enqueue(raw []byte, c *command) {
 
 // runLength is how many commands the next run may have: one while much of what others asked for lies here unread.
 func (s *Session) runLength() int {
-	if s.srv.replies.pressed() {
+	if s.srv.gate.Pressed() {
 		return firstRun
 	}
 	return s.big.runLength()
@@ -45,9 +49,11 @@ func (s *Session) forward() {
 	if len(b.run) == 0 {
 		return
 	}
-	if !s.guard.over.Load() {
+	if !s.guard.Over() {
 		telemetry.Commands.Add(int64(len(b.run)))
 		switch big := s.big.wanted(len(b.run)); {
+		case s.srv.o.Cluster != nil:
+			s.forwardNodes(big)
 		case b.scripts:
 			s.forwardScripts(big)
 		case big:
@@ -84,7 +90,7 @@ func (s *Session) forwardOver(p *upstream.Pipe, err error) {
 
 // answerFor gives each command Redis did not answer its error. When the outcome of one that may have written is
 // unknown, the lock engine hears of it: this client's locks are then not released, they run out.
-func (s *Session) answerFor(err error, unanswered []*command) {
+func (s *Session) answerFor(err error, unanswered []*commandtable.Command) {
 	if s.noteTrouble(err); passwordRefused(err) {
 		return // closed without a word
 	}
@@ -97,7 +103,7 @@ func (s *Session) answerFor(err error, unanswered []*command) {
 		return
 	}
 	for _, c := range unanswered {
-		if c == nil || !c.readOnly {
+		if c == nil || !c.ReadOnly {
 			if l := s.engine.Load(); l != nil {
 				l.Doubt()
 			}
@@ -114,7 +120,7 @@ func (s *Session) noteTrouble(err error) {
 	case !errors.As(err, &reply):
 		s.srv.learnAgain()
 	case passwordRefused(err):
-		s.guard.hangUp(lock.Left, passwordGone)
+		s.guard.HangUp(downstream.Left, passwordGone)
 	}
 }
 

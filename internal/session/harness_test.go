@@ -13,6 +13,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 	"github.com/lockproxy/lockproxy/proto/resp"
@@ -80,8 +81,14 @@ func startProxy(t testing.TB, url string, change func(*Options)) *proxy {
 		node.Close()
 	})
 	t.Cleanup(p.stop)
-	eventually(t, "Redis' commands are learned", func() bool { return len(p.srv.table.Load().commands) > 200 || o.Embedded })
+	eventually(t, "Redis' commands are learned", func() bool { return p.known() > 200 || o.Embedded })
 	return p
+}
+
+// known is of how many commands the table has something to say.
+func (p *proxy) known() (n int) {
+	p.srv.table.Load().All(func(*commandtable.Command) { n++ })
+	return n
 }
 
 // wire is a raw connection: bytes go in, reply frames come out.

@@ -4,7 +4,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/lockproxy/lockproxy/internal/lock"
+	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -35,7 +35,7 @@ func (s *Session) auth(args [][]byte) {
 			return
 		}
 	}
-	if err := s.srv.o.Node.Authenticate(s.srv.ctx, id.User, id.Password); err != nil {
+	if err := s.srv.authenticate(id.User, id.Password); err != nil {
 		s.fail(err)
 		return
 	}
@@ -46,7 +46,7 @@ func (s *Session) auth(args [][]byte) {
 		}
 	}
 	s.identity(id)
-	s.guard.in.SetLimits(s.srv.limitsFor(true))
+	s.guard.SetLimits(s.srv.limitsFor(true))
 	s.ok()
 }
 
@@ -102,13 +102,13 @@ func (s *Session) hello(args [][]byte) {
 		return
 	}
 	if o.auth {
-		if err := s.srv.o.Node.Authenticate(s.srv.ctx, o.user, o.password); err != nil {
+		if err := s.srv.authenticate(o.user, o.password); err != nil {
 			s.fail(err)
 			return
 		}
 		id.User, id.Password = o.user, o.password
 		s.identity(id) // as in Redis, it stands even if what follows fails
-		s.guard.in.SetLimits(s.srv.limitsFor(true))
+		s.guard.SetLimits(s.srv.limitsFor(true))
 	}
 	if o.proto != 0 {
 		id.Proto = o.proto
@@ -128,12 +128,15 @@ func (s *Session) hello(args [][]byte) {
 }
 
 // helloAs takes id on and asks Redis for its HELLO reply there; if Redis does not agree nothing changes.
-func (s *Session) helloAs(id upstream.Identity) (reply, error) {
+func (s *Session) helloAs(id upstream.Identity) (resp.Reply, error) {
+	if s.srv.o.Cluster != nil {
+		return s.helloNodes(id)
+	}
 	p := s.shared
 	if p == nil || id != s.ident {
 		var err error
 		if p, err = s.srv.o.Node.Open(s.srv.ctx, id); err != nil {
-			return reply{}, err
+			return resp.Reply{}, err
 		}
 	}
 	got, err := s.question(p, resp.AppendCommand(nil, "HELLO", strconv.Itoa(id.Proto)))
@@ -144,7 +147,7 @@ func (s *Session) helloAs(id upstream.Identity) (reply, error) {
 		if p != s.shared {
 			p.Release()
 		}
-		return reply{}, err
+		return resp.Reply{}, err
 	}
 	if p != s.shared {
 		s.identity(id)
@@ -152,26 +155,26 @@ func (s *Session) helloAs(id upstream.Identity) (reply, error) {
 		s.shared = p
 	}
 	s.admit()
-	answer, _ := parseReply(got)
+	answer, _ := resp.ParseReply(got)
 	return answer, nil
 }
 
 // appendHello is Redis' answer to HELLO, but for what it says of the connection and of the server's place.
-func (s *Session) appendHello(out []byte, r reply) []byte {
-	out = resp.AppendMap(out, s.ident.Proto, len(r.elems)/2)
-	for i := 0; i+1 < len(r.elems); i += 2 {
-		out = append(out, r.elems[i].raw...)
-		switch string(r.elems[i].text) {
+func (s *Session) appendHello(out []byte, r resp.Reply) []byte {
+	out = resp.AppendMap(out, s.ident.Proto, len(r.Elems)/2)
+	for i := 0; i+1 < len(r.Elems); i += 2 {
+		out = append(out, r.Elems[i].Raw...)
+		switch string(r.Elems[i].Text) {
 		case "proto":
 			out = resp.AppendInt(out, int64(s.ident.Proto))
 		case "id":
 			out = resp.AppendInt(out, s.id)
 		case "mode":
-			out = resp.AppendBulkString(out, "standalone")
+			out = resp.AppendBulkString(out, s.srv.mode())
 		case "role":
 			out = resp.AppendBulkString(out, "master")
 		default:
-			out = append(out, r.elems[i+1].raw...)
+			out = append(out, r.Elems[i+1].Raw...)
 		}
 	}
 	return out
@@ -191,7 +194,7 @@ func (s *Session) selectDB(args [][]byte) {
 		s.error("ERR DB index is out of range")
 		return
 	}
-	if int(n) == s.ident.DB {
+	if int(n) == s.ident.DB || s.srv.o.Cluster != nil { // which has no other, in its own words
 		// No other connection, but Redis may still say no to the client's user.
 		s.relay(s.ask("SELECT", string(args[1])))
 		return
@@ -226,7 +229,7 @@ func (s *Session) reset([][]byte) {
 	s.mu.Lock()
 	s.name, s.noEvict, s.noTouch, s.heeds = "", false, false, false
 	s.mu.Unlock()
-	s.guard.in.SetLimits(s.srv.limitsFor(false))
+	s.guard.SetLimits(s.srv.limitsFor(false))
 	if s.lowered = s.srv.mustAuth.Load(); s.lowered {
 		s.admitted = false
 		s.dropPipes() // one made before a password was set would still be let in
@@ -248,7 +251,7 @@ func (s *Session) stillFits(args [][]byte) bool {
 	s.forward()
 	s.error("ERR " + err.Error())
 	s.flush()
-	s.guard.hangUp(lock.Left, err.Error())
+	s.guard.HangUp(downstream.Left, err.Error())
 	return false
 }
 
@@ -256,12 +259,12 @@ func (s *Session) stillFits(args [][]byte) bool {
 func (s *Session) quit([][]byte) {
 	s.ok()
 	s.flush()
-	s.guard.hangUp(lock.Gone, "QUIT")
+	s.guard.HangUp(downstream.Gone, "QUIT")
 }
 
 func (s *Session) crossProtocol([][]byte) {
 	s.srv.log.Warn("closed a client that speaks HTTP: a cross-protocol attack, or a probe", "client", s.addr)
-	s.guard.hangUp(lock.Left, "speaks HTTP")
+	s.guard.HangUp(downstream.Left, "speaks HTTP")
 }
 
 // integer reads a number as Redis does: there is one way to write each, without plus sign or leading zeros.

@@ -1,7 +1,6 @@
 package session
 
 import (
-	"bytes"
 	"fmt"
 	"strings"
 	"time"
@@ -14,20 +13,20 @@ import (
 func (s *Session) info(args [][]byte) {
 	answer, err := s.askRaw(encode(args))
 	ours := wantsOurs(args[1:])
-	if err != nil || !ours && !bytes.Contains(answer, clusterMode) && !bytes.Contains(answer, clusterOn) {
+	if err != nil || !ours && !s.srv.misplaced(answer) {
 		s.relay(answer, err)
 		return
 	}
-	r, ok := parseReply(answer)
+	r, ok := resp.ParseReply(answer)
 	line, bad := isError(answer)
 	switch {
 	case bad && s.srv.o.Embedded && !strings.HasPrefix(line, "NO"):
-		r.text = nil // the embedded store answers sections it does not have with an error
-	case !ok || bad || r.kind != '$' && r.kind != '=':
+		r.Text = nil // the embedded store answers sections it does not have with an error
+	case !ok || bad || r.Kind != '$' && r.Kind != '=':
 		s.relay(answer, nil)
 		return
 	}
-	text := string(noNode(r.text))
+	text := string(s.srv.placed(r.Text))
 	if ours {
 		if text = strings.TrimRight(text, "\r\n"); text != "" {
 			text += "\r\n\r\n"
@@ -35,14 +34,6 @@ func (s *Session) info(args [][]byte) {
 		text += s.srv.section()
 	}
 	s.batch.out = resp.AppendVerbatim(s.batch.out, s.ident.Proto, "txt", text)
-}
-
-var clusterMode, clusterOn = []byte("redis_mode:cluster"), []byte("cluster_enabled:1")
-
-// noNode has INFO say what CLUSTER and HELLO say: here is no cluster's node.
-func noNode(text []byte) []byte {
-	text = bytes.Replace(text, clusterMode, []byte("redis_mode:standalone"), 1)
-	return bytes.Replace(text, clusterOn, []byte("cluster_enabled:0"), 1)
 }
 
 // wantsOurs says whether a client that asks for these sections gets this proxy's too.
@@ -72,16 +63,30 @@ func (s *Server) section() string {
 	line("lockproxy_clients_accepted", telemetry.ClientsAccepted.Value())
 	line("lockproxy_clients_rejected", telemetry.ClientsRejected.Value())
 	line("lockproxy_entries_failed", telemetry.EntriesFailed.Value())
+	if s.o.Cluster != nil {
+		s.clusterLines(line)
+	} else {
+		kind, addr, switches := s.o.Node.Upstream()
+		line("lockproxy_upstream", kind)
+		line("lockproxy_upstream_addr", addr)
+		line("lockproxy_upstream_switches", switches)
+	}
 	line("lockproxy_pipes", telemetry.Pipes.Value())
 	line("lockproxy_pipe_failures", telemetry.PipeFailures.Value())
 	line("lockproxy_forwarded", telemetry.Commands.Value())
 	line("lockproxy_scripts_reloaded", telemetry.ScriptsReloaded.Value())
+	if s.o.Locks == nil {
+		return b.String()
+	}
 	locks := s.o.Locks.Stats()
 	line("lockproxy_locks_held", locks.Held)
 	line("lockproxy_locks_waiting", locks.Waiting)
 	line("lockproxy_locks_granted", locks.Granted)
 	line("lockproxy_locks_lost", locks.Lost)
 	line("lockproxy_locks_renewed", locks.Renewed)
+	for i, n := range s.o.Locks.Nodes() {
+		line(fmt.Sprintf("lockproxy_quorum_node%d", i), fmt.Sprintf("name=%s,state=%s,seconds=%d", n.Name, n.State, int(n.Since.Seconds())))
+	}
 	return b.String()
 }
 

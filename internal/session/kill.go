@@ -4,7 +4,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/lock"
+	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
@@ -76,7 +76,7 @@ func (f killFilter) matches(c *Session) bool {
 	c.mu.Unlock()
 	return (f.kind == "" || f.kind == c.kind()) && (f.id == 0 || f.id == c.id) && (f.addr == "" || f.addr == c.addr) &&
 		(f.laddr == "" || f.laddr == c.laddr) && (f.user == "" || f.user == user) &&
-		(f.age == 0 || int64(time.Since(c.guard.opened)/time.Second) >= f.age)
+		(f.age == 0 || int64(time.Since(c.guard.Opened())/time.Second) >= f.age)
 }
 
 // mayKill asks Redis whether this user may, and whether there is a user of that name.
@@ -100,7 +100,7 @@ func (s *Session) clientKill(args [][]byte) {
 	}
 	killed, myself := 0, false
 	for _, c := range s.srv.snapshot() {
-		if !f.matches(c) || c == s && f.skipMe || c.guard.over.Load() {
+		if !f.matches(c) || c == s && f.skipMe || c.guard.Over() {
 			continue
 		}
 		killed++
@@ -108,7 +108,7 @@ func (s *Session) clientKill(args [][]byte) {
 			myself = true
 			continue
 		}
-		c.guard.cut(lock.Left, "CLIENT KILL")
+		c.guard.Cut(downstream.Left, "CLIENT KILL")
 	}
 	switch {
 	case len(args) > 3:
@@ -120,6 +120,6 @@ func (s *Session) clientKill(args [][]byte) {
 	}
 	if myself {
 		s.flush()
-		s.guard.hangUp(lock.Left, "CLIENT KILL")
+		s.guard.HangUp(downstream.Left, "CLIENT KILL")
 	}
 }

@@ -3,12 +3,14 @@ package session
 import (
 	"bytes"
 	"context"
-	"strconv"
+	"errors"
+	"log/slog"
 	"strings"
 	"time"
 
 	"github.com/tidwall/redcon"
 
+	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -25,7 +27,11 @@ func (s *Server) learnLoop() {
 	for s.ctx.Err() == nil {
 		wait := learnOften
 		if err := s.learn(); err != nil {
-			s.log.Debug("Redis' command table is not known yet", "error", err)
+			level := slog.LevelDebug
+			if errors.Is(err, errNoCommands) {
+				level = slog.LevelWarn
+			}
+			s.log.Log(s.ctx, level, "Redis' command table is not known yet", "error", err)
 			s.learnAgain()
 			wait = learnRetry
 		}
@@ -69,6 +75,8 @@ func (s *Server) learn() error {
 	return err
 }
 
+var errNoCommands = errors.New("the service account may not run COMMAND, without which no command finds its node")
+
 // learnTable asks for the commands, as the service account.
 func (s *Server) learnTable() error {
 	service := s.o.Service
@@ -80,7 +88,14 @@ func (s *Server) learnTable() error {
 	if line, bad := isError(reply); bad && !strings.HasPrefix(line, "NOPERM") {
 		return &upstream.ReplyError{Line: line} // BUSY, LOADING: what is known already stands until Redis can tell
 	}
-	s.table.Store(newTable(s.o.Allow, s.o.Deny, learnCommands(reply)))
+	told := commandtable.Listed(reply)
+	s.table.Store(s.newTable(told))
+	switch {
+	case len(told) > 0:
+		s.knownNow.Do(func() { close(s.known) })
+	case s.o.Cluster != nil:
+		return errNoCommands
+	}
 	return nil
 }
 
@@ -93,14 +108,18 @@ func (s *Server) learnAuth() error {
 	}
 	must := bytes.HasPrefix(ping, []byte("-NOAUTH"))
 	if was := s.mustAuth.Swap(must); must && !was {
-		s.o.Node.RetireAnonymous()
+		s.retireAnonymous()
 	}
 	return nil
 }
 
 // askAs asks on a connection of its own, so that a Redis that hangs cannot keep the learner from ending.
 func (s *Server) askAs(id upstream.Identity, args ...string) ([]byte, error) {
-	p, err := s.o.Node.Private(s.ctx, id)
+	return s.askAt(s.node(), id, args...)
+}
+
+func (s *Server) askAt(n *upstream.Node, id upstream.Identity, args ...string) ([]byte, error) {
+	p, err := n.Private(s.ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -115,90 +134,42 @@ func (s *Server) askAs(id upstream.Identity, args ...string) ([]byte, error) {
 	return got, err
 }
 
-// learnCommands reads the reply of COMMAND: which names change nothing, and which may block, modules' and subcommands
-// included.
-func learnCommands(reply []byte) []*command {
-	all, ok := parseReply(reply)
-	if !ok {
-		return nil
-	}
-	var learned []*command
-	for _, entry := range all.elems {
-		c := learnCommand(entry)
-		if c == nil {
-			continue
-		}
-		learned = append(learned, c)
-		if len(entry.elems) < 10 {
-			continue
-		}
-		for _, sub := range entry.elems[9].elems {
-			if c := learnCommand(sub); c != nil {
-				learned = append(learned, c)
-			}
-		}
-	}
-	return learned
-}
-
-// learnCommand reads one entry; nil: there is no such command.
-func learnCommand(entry reply) *command {
-	if len(entry.elems) < 3 {
-		return nil
-	}
-	c := &command{name: strings.ToLower(string(entry.elems[0].text)), arity: integerOf(entry.elems[1])}
-	for _, flag := range entry.elems[2].elems {
-		switch string(flag.text) {
-		case "readonly":
-			c.readOnly = true
-		case "blocking":
-			c.pin = pinBlock
-		}
-	}
-	return c
-}
-
-// integerOf is a small integer of a reply.
-func integerOf(r reply) int {
-	n, _ := strconv.Atoi(string(r.text))
-	return n
-}
-
 // stranger answers a command that Redis did not list: an unknown one, one of a module loaded since, or one that redis.conf
 // has renamed, which COMMAND lists under its old name only. A renamed MONITOR would take over a shared connection.
 func (s *Session) stranger(args [][]byte) {
 	if s.srv.o.Embedded { // it answers with all of its table, and renames nothing
-		s.enqueue(encode(args), nil)
+		s.enqueue(encode(args), args, nil)
 		return
 	}
 	c, run := s.resolve(args)
 	switch {
 	case run != nil:
 		run(s, args)
-	case c != nil && c.pin.starts():
+	case c != nil && c.Pin.Starts():
 		s.commandPinned(nil, redcon.Command{Raw: encode(args), Args: args}, c, nil)
 	default:
-		s.enqueue(encode(args), c)
+		s.enqueue(encode(args), args, c)
 	}
 }
 
 // resolve finds out what a command is that Redis did not list; nil: Redis has no such command either, or does not tell
 // this user.
-func (s *Session) resolve(args [][]byte) (*command, answer) {
+func (s *Session) resolve(args [][]byte) (*commandtable.Command, answer) {
 	info, err := s.ask("COMMAND", "INFO", string(args[0]))
 	if err != nil {
 		return nil, nil
 	}
-	told := learnCommands(info)
+	told := commandtable.Listed(info)
 	if len(told) == 0 {
 		return nil, nil
 	}
-	c := lookUp(s.srv.table.Load().commands, []byte(told[0].name))
+	t := s.srv.table.Load()
+	c := t.Lookup([]byte(told[0].Name))
 	if c == nil {
 		c = told[0]
 		s.srv.learnAgain()
 	}
-	return c.find(args)
+	return t.answered(c.Of(args))
 }
 
 // limitsFor are the limits of a client's commands. Redis gives those who have yet to authenticate very small ones.

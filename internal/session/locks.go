@@ -9,7 +9,9 @@ import (
 
 	"github.com/hashicorp/golang-lru/v2/expirable"
 
+	"github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/commands"
+	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -44,7 +46,7 @@ func (s *Session) clientName() string {
 
 // runVerb answers a lock verb. All replies owed before are in: forward has run.
 func (s *Session) runVerb(v *commands.Verb, args [][]byte) {
-	if !arityFits(v.Arity, len(args)) {
+	if !commandtable.ArityFits(v.Arity, len(args)) {
 		s.error(wrongArity(v.Name))
 		return
 	}
@@ -65,6 +67,7 @@ const (
 
 type grant struct {
 	node    *upstream.Node
+	cluster *cluster.Cluster
 	ident   upstream.Identity
 	key     string
 	write   bool
@@ -82,16 +85,16 @@ func (s *Session) May(key []byte, write bool) error {
 	if s.isService() {
 		return nil
 	}
-	asked := grant{node: s.srv.o.Node, ident: s.ident, key: string(key), write: write}
+	asked := grant{node: s.srv.o.Node, cluster: s.srv.o.Cluster, ident: s.ident, key: string(key), write: write}
 	if err, known := grants().Get(asked); known {
 		return err
 	}
 	var reply []byte
 	var err error
 	if write {
-		reply, err = s.ask("HDEL", asked.key, "lockproxy:"+strconv.FormatUint(rand.Uint64(), 36))
+		reply, err = s.askAbout("HDEL", asked.key, "lockproxy:"+strconv.FormatUint(rand.Uint64(), 36))
 	} else {
-		reply, err = s.ask("PTTL", asked.key)
+		reply, err = s.askAbout("PTTL", asked.key)
 	}
 	if err != nil {
 		return err
@@ -142,10 +145,8 @@ func (s *Session) refused() (line string) {
 // admit notes that Redis lets the client run commands.
 func (s *Session) admit() {
 	s.admitted = true
-	s.guard.in.SetLimits(s.srv.limitsFor(true))
+	s.guard.SetLimits(s.srv.limitsFor(true))
 }
-
-func arityFits(arity, n int) bool { return arity == n || arity < 0 && n >= -arity || arity == 0 }
 
 func wrongArity(name string) string {
 	return "ERR wrong number of arguments for '" + name + "' command"

@@ -72,7 +72,7 @@ func TestLearningFromABusyRedis(t *testing.T) {
 	if err == nil || !strings.HasPrefix(err.Error(), "BUSY") {
 		t.Errorf("got %v", err)
 	}
-	if n := len(p.srv.table.Load().commands); n < 200 {
+	if n := p.known(); n < 200 {
 		t.Errorf("%d commands are known", n)
 	}
 	eventually(t, "it is killed", func() bool { return killer.do("SCRIPT", "KILL") == "+OK\r\n" })

@@ -10,7 +10,7 @@ import (
 // own, so that the reads of others do not wait behind a write that waits.
 func (s *Session) clientPause(args [][]byte) {
 	answer, err := s.askApart(args)
-	if s.relay(answer, err); err != nil || answer[0] != '+' {
+	if s.relay(answer, err); err != nil || answer[0] != '+' || s.srv.o.Cluster != nil {
 		return
 	}
 	s.srv.pauseWrites(writePause(args))
@@ -55,6 +55,9 @@ func (s *Server) writesPaused() bool {
 func (s *Session) apart(args [][]byte) { s.relay(s.askApart(args)) }
 
 func (s *Session) askApart(args [][]byte) ([]byte, error) {
+	if s.srv.o.Cluster != nil {
+		return s.askApartNodes(args)
+	}
 	p, err := s.srv.o.Node.Private(s.srv.ctx, s.ident)
 	if err != nil {
 		return nil, err

@@ -8,7 +8,9 @@ import (
 
 	"github.com/tidwall/redcon"
 
-	"github.com/lockproxy/lockproxy/internal/lock"
+	"github.com/lockproxy/lockproxy/cluster"
+	"github.com/lockproxy/lockproxy/internal/commandtable"
+	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
@@ -20,6 +22,8 @@ import (
 type pinned struct {
 	s    *Session
 	conn *upstream.Pinned
+	node *cluster.Node // where it is, in a cluster; else nil
+	many pinNodes      // of a cluster
 
 	queue []byte // commands to be sent together; the session's goroutine only
 
@@ -95,10 +99,18 @@ func (s *Session) release() {
 
 // pinUp gives the session a connection of its own.
 func (s *Session) pinUp() (*pinned, error) {
-	p := &pinned{s: s, held: true, state: pinState{proto: s.ident.Proto, db: s.ident.DB}}
+	if s.srv.o.Cluster != nil {
+		return s.pinSlot(noSlot)
+	}
+	return s.pinOn(s.srv.o.Node, nil)
+}
+
+// pinOn is pinUp at a node, which is one of the cluster's unless that is nil.
+func (s *Session) pinOn(n *upstream.Node, of *cluster.Node) (*pinned, error) {
+	p := &pinned{s: s, held: true, node: of, many: pinNodes{watched: noSlot}, state: pinState{proto: s.ident.Proto, db: s.ident.DB}}
 	p.changed.L = &p.mu
 	p.mu.Lock() // no reply is looked at before conn is there
-	conn, err := s.srv.o.Node.Pin(s.srv.ctx, s.ident, p)
+	conn, err := n.Pin(s.srv.ctx, s.ident, p)
 	if p.conn = conn; err == nil {
 		p.show()
 	}
@@ -115,10 +127,10 @@ func (s *Session) pinUp() (*pinned, error) {
 }
 
 // commandPinned has a command run for a session that has a connection of its own, or needs one for it.
-func (s *Session) commandPinned(p *pinned, cmd redcon.Command, c *command, answer answer) {
+func (s *Session) commandPinned(p *pinned, cmd redcon.Command, c *commandtable.Command, answer answer) {
 	defer s.release()
 	s.forward()
-	if s.guard.over.Load() {
+	if s.guard.Over() {
 		return
 	}
 	if p == nil {
@@ -127,7 +139,7 @@ func (s *Session) commandPinned(p *pinned, cmd redcon.Command, c *command, answe
 			s.fail(err)
 			s.noteTrouble(err)
 			if c != nil {
-				s.notBegun(c.pin)
+				s.notBegun(c.Pin)
 			}
 			return
 		}
@@ -137,7 +149,7 @@ func (s *Session) commandPinned(p *pinned, cmd redcon.Command, c *command, answe
 			p.taint() // whatever it is, nobody else gets this connection
 		}
 	}
-	if c != nil && c.pin != pinNone || answer == nil {
+	if c != nil && c.Pin != commandtable.PinNone || answer == nil {
 		s.send(p, cmd, c)
 		return
 	}
@@ -145,37 +157,37 @@ func (s *Session) commandPinned(p *pinned, cmd redcon.Command, c *command, answe
 }
 
 // notBegun closes a client whose command of that kind was not run, if what follows would do harm without it.
-func (s *Session) notBegun(k pinKind) {
-	if k.cannotFail() {
+func (s *Session) notBegun(k commandtable.PinKind) {
+	if k.CannotFail() {
 		s.flush()
-		s.guard.hangUp(lock.Left, "no connection upstream for its transaction")
+		s.guard.HangUp(downstream.Left, "no connection upstream for its transaction")
 	}
 }
 
 // send relays one command.
-func (s *Session) send(p *pinned, cmd redcon.Command, c *command) {
+func (s *Session) send(p *pinned, cmd redcon.Command, c *commandtable.Command) {
 	e := &expect{cmd: c}
 	if c != nil {
-		e.kind = c.pin
+		e.kind = c.Pin
 		switch e.kind {
-		case pinBlock, pinWait:
+		case commandtable.PinBlock, commandtable.PinWait:
 			e.blocks = true
-		case pinSubscribe:
+		case commandtable.PinSubscribe:
 			e.args, e.effect.subs = len(cmd.Args)-1, e
-		case pinTracking:
+		case commandtable.PinTracking:
 			cmd.Raw = s.tracking(p, e, cmd)
 		}
 	}
-	if e.kind == pinWait && p.settled() && p.free() {
+	if e.kind == commandtable.PinWait && p.settled() && p.free() {
 		// So that the connection's last write, as Redis sees it, is none before now. Who may wait may do this.
-		nothing := []string{c.name, "0", "0", "0"}
-		p.tell(nothing[:3+len(c.name)/len("waitaof")]...)
+		nothing := []string{c.Name, "0", "0", "0"}
+		p.tell(nothing[:3+len(c.Name)/len("waitaof")]...)
 	}
-	if c != nil && c.name == "client|caching" && len(cmd.Args) == 3 {
+	if c != nil && c.Name == "client|caching" && len(cmd.Args) == 3 {
 		e.effect.caching = string(cmd.Args[2])
 	}
 	telemetry.Commands.Add(1)
-	if c != nil && c.script == flushesScripts {
+	if c != nil && c.Script == commandtable.FlushesScripts {
 		s.srv.memory.clear() // whatever comes of it
 	}
 	p.expect(e, cmd.Raw)
@@ -183,7 +195,7 @@ func (s *Session) send(p *pinned, cmd redcon.Command, c *command) {
 
 // answerPinned answers here what is not Redis' to answer, once all replies before are in; within a transaction, and
 // for subscribers in RESP2, the rules of these hold.
-func (s *Session) answerPinned(p *pinned, cmd redcon.Command, c *command, answer answer) {
+func (s *Session) answerPinned(p *pinned, cmd redcon.Command, c *commandtable.Command, answer answer) {
 	if !p.settled() {
 		return
 	}
@@ -195,19 +207,19 @@ func (s *Session) answerPinned(p *pinned, cmd redcon.Command, c *command, answer
 		p.mu.Unlock()
 	}
 	switch {
-	case c.always: // QUIT, RESET
+	case c.Always: // QUIT, RESET
 		answer(s, cmd.Args)
-	case multi && c.barred:
+	case multi && c.Barred:
 		p.expect(&expect{instead: notInMulti}, marking)
 	case multi:
-		if strings.HasPrefix(c.name, "client|") {
+		if strings.HasPrefix(c.Name, "client|") {
 			p.taint() // what it sets on the connection is this client's
 		}
 		p.expect(&expect{cmd: c, effect: effectOf(c, cmd.Args)}, cmd.Raw)
-	case mute && c.subs != nil: // a subcommand that is none
+	case mute && c.Subs != nil: // a subcommand that is none
 		p.expect(&expect{cmd: c}, cmd.Raw)
 	case mute:
-		s.error("ERR Can't execute '" + c.name + "': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context")
+		s.error("ERR Can't execute '" + c.Name + "': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context")
 	default:
 		answer(s, cmd.Args)
 	}
@@ -219,14 +231,14 @@ var marking = resp.AppendCommand(nil, "GET")
 const notInMulti = "ERR Command not allowed inside a transaction"
 
 // effectOf is what a command that is answered here, but not in a transaction, does to the connection.
-func effectOf(c *command, args [][]byte) effect {
+func effectOf(c *commandtable.Command, args [][]byte) effect {
 	switch {
-	case c.name == "select" && len(args) == 2:
+	case c.Name == "select" && len(args) == 2:
 		n, ok := integer(args[1])
 		return effect{selects: ok, db: int(n)}
-	case c.name == "client|pause":
+	case c.Name == "client|pause":
 		return effect{pauses: writePause(args)}
-	case c.name == "client|setname" && len(args) == 3:
+	case c.Name == "client|setname" && len(args) == 3:
 		return effect{names: true, name: string(args[2])}
 	}
 	return effect{}
@@ -295,9 +307,9 @@ func (p *pinned) flush() {
 	}
 	p.s.flush()
 	var late *time.Timer
-	p.s.guard.whenOver(func() { late = time.AfterFunc(lastReplies, p.conn.Close) })
+	p.s.guard.WhenOver(func() { late = time.AfterFunc(lastReplies, p.conn.Close) })
 	_ = p.conn.Write(p.queue) // Ended tells
-	p.s.guard.whenOver(nil)
+	p.s.guard.WhenOver(nil)
 	if late != nil && !late.Stop() {
 		p.taint()
 	}
@@ -323,12 +335,12 @@ func (p *pinned) settle(most int) (paid bool) {
 		p.s.watched(func(ctx context.Context) { paid = p.await(ctx, most) })
 	default:
 		ctx, cancel := context.WithCancel(p.s.srv.ctx)
-		p.s.guard.whenOver(cancel)
+		p.s.guard.WhenOver(cancel)
 		paid = p.await(ctx, most)
-		p.s.guard.whenOver(nil)
+		p.s.guard.WhenOver(nil)
 		cancel()
 	}
-	return paid && !p.s.guard.over.Load()
+	return paid && !p.s.guard.Over()
 }
 
 // await waits until at most so many replies are owed, of which there are none once the connection is over, or ctx ends.

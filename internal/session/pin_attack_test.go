@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/lock"
+	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
@@ -44,7 +44,7 @@ func TestRedisHangs(t *testing.T) {
 	}
 	for _, c := range p.srv.snapshot() {
 		if c.addr != killer.conn.LocalAddr().String() {
-			c.guard.cut(lock.Left, "test")
+			c.guard.Cut(downstream.Left, "test")
 		}
 	}
 	// Those who wait for a reply on the shared connection wait on; all others are gone, if not at once.
@@ -69,7 +69,7 @@ func TestRedisTakesNothing(t *testing.T) {
 			t.Fatal("no bound")
 		}
 	}
-	p.srv.snapshot()[0].guard.cut(lock.Left, "test")
+	p.srv.snapshot()[0].guard.Cut(downstream.Left, "test")
 	eventually(t, "it is gone", func() bool { return p.srv.sessionN.Load() == 0 })
 }
 

@@ -8,18 +8,36 @@ import (
 
 	"github.com/tidwall/redcon"
 
+	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
+
+// oneClient is a listener to which one client comes.
+type oneClient struct {
+	net.Listener
+	conn net.Conn
+}
+
+func (l *oneClient) Accept() (net.Conn, error) { return l.conn, nil }
+func (l *oneClient) Addr() net.Addr            { return l.conn.LocalAddr() }
+func (l *oneClient) Close() error              { return nil }
 
 // The connection upstream is lost when MULTI is about to be sent: what follows must not run outside of a transaction.
 func TestNoTransactionInPart(t *testing.T) {
 	p := startProxy(t, testredis.Start(t).URL(), nil)
 	here, there := net.Pipe()
 	defer here.Close()
-	g := newGuard(there, p.srv)
-	s := newSession(p.srv, g, 1)
-	g.sess, s.batch = s, &batch{guard: g}
+	l, _ := p.srv.gate.Guard(&oneClient{conn: there}, downstream.Entry{})
+	conn, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := conn.(*downstream.Conn)
+	s := g.Client().(*Session)
+	defer s.srv.running.Done()
+	defer s.End()
+	s.batch = &batch{guard: g}
 	said := make(chan string, 1)
 	go func() {
 		all, _ := io.ReadAll(here) // until the end of the connection
@@ -29,7 +47,7 @@ func TestNoTransactionInPart(t *testing.T) {
 	cmd := redcon.Command{Raw: raw, Args: [][]byte{[]byte("MULTI")}}
 	c, _ := s.srv.table.Load().find(cmd.Args)
 	s.commandPinned(&pinned{s: s, released: true}, cmd, c, nil)
-	if !g.over.Load() {
+	if !g.Over() {
 		t.Error("the client goes on without its transaction")
 	}
 	there.Close()

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
@@ -29,16 +30,16 @@ func (p *proxy) idOf(w *wire) string {
 }
 
 func TestPinKinds(t *testing.T) {
-	tab := newTable([]string{"monitor"}, nil, nil)
-	for line, want := range map[string]pinKind{
-		"multi": pinMulti, "EXEC": pinExec, "get k": pinNone, "Blpop a 0": pinBlock, "client tracking on": pinTracking,
-		"client id": pinNone, "xread count 1 streams a 0": pinNone, "xread block 0 streams a 0": pinBlock,
-		"XREADGROUP group block c count 1 noack Block 5 streams a >": pinBlock, "XREADGROUP group block c streams a >": pinNone,
-		"xreadgroup group g c claim 5 block 0 streams a >": pinBlock, "monitor": pinMonitor, "debug sleep 0": pinNone,
+	tab := newAnswers([]string{"monitor"}, nil, nil)
+	for line, want := range map[string]commandtable.PinKind{
+		"multi": commandtable.PinMulti, "EXEC": commandtable.PinExec, "get k": commandtable.PinNone, "Blpop a 0": commandtable.PinBlock, "client tracking on": commandtable.PinTracking,
+		"client id": commandtable.PinNone, "xread count 1 streams a 0": commandtable.PinNone, "xread block 0 streams a 0": commandtable.PinBlock,
+		"XREADGROUP group block c count 1 noack Block 5 streams a >": commandtable.PinBlock, "XREADGROUP group block c streams a >": commandtable.PinNone,
+		"xreadgroup group g c claim 5 block 0 streams a >": commandtable.PinBlock, "monitor": commandtable.PinMonitor, "debug sleep 0": commandtable.PinNone,
 	} {
-		got := pinNone
+		got := commandtable.PinNone
 		if c, _ := tab.find(words(line)); c != nil {
-			got = c.pin
+			got = c.Pin
 		}
 		if got != want {
 			t.Errorf("%q: %d, want %d", line, got, want)

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/lock"
+	"github.com/lockproxy/lockproxy/internal/downstream"
 )
 
 // letGo gives the connection back when nothing speaks against it.
@@ -12,7 +12,7 @@ func (p *pinned) letGo() {
 	if p.held || p.released || p.passing || len(p.head) > 0 || len(p.owed) > 0 || !p.state.none() || p.s.view.target.Load() {
 		return
 	}
-	p.released = true
+	p.leave()
 	p.show()
 	if p.tainted || p.state.proto != p.conn.Identity.Proto || p.s.view.named.Load() > 0 || p.s.view.target.Swap(false) {
 		p.conn.Close()
@@ -22,10 +22,18 @@ func (p *pinned) letGo() {
 	p.conn.GiveBack()
 }
 
+// leave notes that the connection is given back or lost, and lets go of its node.
+func (p *pinned) leave() {
+	p.released = true
+	if p.node != nil {
+		p.s.srv.o.Cluster.Release(p.node)
+	}
+}
+
 const lastReplies = 2 * time.Second // for replies owed to a client that has gone
 
-// lastWord has the replies owed come before the error that ends the connection, but for those that wait.
-func (s *Session) lastWord() {
+// LastWord has the replies owed come before the error that ends the connection, but for those that wait.
+func (s *Session) LastWord() {
 	if p := s.pin; p != nil {
 		p.mu.Lock()
 		blocked := p.blocked()
@@ -47,7 +55,7 @@ func (s *Session) endPin() {
 	}
 	s.pin = nil
 	// One that half closes and does not read must not keep its locks either.
-	defer time.AfterFunc(lastReplies, func() { closeNow(s.guard.Conn) }).Stop()
+	defer time.AfterFunc(lastReplies, func() { s.guard.CloseNow() }).Stop()
 	p.mu.Lock()
 	p.held = true // nobody else's command is to be unblocked
 	blocked, alone := p.blocked(), len(p.owed) == 1
@@ -55,7 +63,7 @@ func (s *Session) endPin() {
 	if blocked && alone && s.held() > 0 && s.unblock(p) {
 		blocked = false
 	}
-	if how, _ := s.guard.ending(); how == lock.Gone && !blocked {
+	if how, _ := s.guard.Ending(); how == downstream.Gone && !blocked {
 		ctx, cancel := context.WithTimeout(s.srv.ctx, lastReplies)
 		p.await(ctx, 0)
 		cancel()
@@ -63,7 +71,7 @@ func (s *Session) endPin() {
 	p.mu.Lock()
 	doubt := p.doubt
 	for _, e := range p.owed {
-		doubt = doubt || !e.own && (e.cmd == nil || !e.cmd.readOnly)
+		doubt = doubt || !e.own && (e.cmd == nil || !e.cmd.ReadOnly)
 	}
 	p.dropLocked()
 	p.mu.Unlock()
@@ -86,7 +94,7 @@ func (p *pinned) dropLocked() {
 	if p.released {
 		return
 	}
-	p.released = true
+	p.leave()
 	p.conn.Close()
 	p.state = pinState{}
 	p.s.view.target.Store(false)
@@ -94,6 +102,6 @@ func (p *pinned) dropLocked() {
 	p.show()
 	if p.inside {
 		p.inside = false
-		p.s.guard.wmu.Unlock()
+		p.s.guard.UnlockWrites()
 	}
 }

@@ -4,34 +4,10 @@ import (
 	"bytes"
 	"strings"
 	"time"
+
+	"github.com/lockproxy/lockproxy/internal/commandtable"
+	"github.com/lockproxy/lockproxy/proto/resp"
 )
-
-// pinKind is what a command does to the state Redis keeps for its connection.
-type pinKind uint8
-
-const (
-	pinNone  pinKind = iota
-	pinAlone         // none, but it wants a connection of its own
-	pinBlock         // it may wait
-	pinWait          // WAIT, WAITAOF: about what this connection wrote last
-	pinMulti
-	pinExec
-	pinDiscard
-	pinWatch
-	pinUnwatch
-	pinSubscribe // and its kin, UNSUBSCRIBE too
-	pinTracking
-	pinMonitor
-)
-
-// starts says that a client without a connection of its own needs one for such a command. EXEC without MULTI is an error
-// on every connection, UNWATCH without WATCH changes none.
-func (k pinKind) starts() bool {
-	return k != pinNone && k != pinExec && k != pinDiscard && k != pinUnwatch
-}
-
-// cannotFail says that what follows such a command would do harm if this proxy failed to run it at all.
-func (k pinKind) cannotFail() bool { return k == pinMulti || k == pinWatch }
 
 // pinState is what Redis keeps for a connection, as far as its replies have told.
 type pinState struct {
@@ -73,8 +49,8 @@ func (t *pinState) none() bool {
 
 // expect is a command whose reply is owed.
 type expect struct {
-	cmd     *command
-	kind    pinKind
+	cmd     *commandtable.Command
+	kind    commandtable.PinKind
 	args    int // of a subscription: channels named
 	effect  effect
 	quiet   bool // CLIENT REPLY: its reply is not wanted
@@ -84,6 +60,8 @@ type expect struct {
 	left    int       // confirmations still to come, once begun
 	instead string    // this error is given instead of Redis' reply
 	got     *gathered // its reply goes here
+	refusal *gathered // its reply goes here if it is an error
+	queues  bool      // a redirect is answered QUEUED: see transaction
 	lost    error     // the connection ended first
 	exec    bool      // EXEC of FENCED: got is its reply, unless
 	ran     bool      // the command was run: got is nil, and what follows EXEC's head is the client's
@@ -92,10 +70,10 @@ type expect struct {
 // answered takes the reply to e. It is whole if needsWhole said so, else only its beginning.
 func (t *pinState) answered(e *expect, reply []byte) {
 	ok := reply[0] == '+'
-	if !t.multi && (e.cmd == nil || !strings.HasPrefix(e.cmd.name, "client|")) {
+	if !t.multi && (e.cmd == nil || !strings.HasPrefix(e.cmd.Name, "client|")) {
 		t.caching = ""
 	}
-	if t.multi && bytes.Equal(reply, []byte("+QUEUED\r\n")) {
+	if t.multi && bytes.Equal(reply, queuedReply) {
 		if e.effect != (effect{}) {
 			if t.inside == nil {
 				t.inside = make(map[int]effect)
@@ -106,24 +84,24 @@ func (t *pinState) answered(e *expect, reply []byte) {
 		return
 	}
 	switch e.kind {
-	case pinMulti:
+	case commandtable.PinMulti:
 		if ok {
 			t.multi, t.queued, t.inside = true, 0, nil
 		}
-	case pinExec:
+	case commandtable.PinExec:
 		if reply[0] != '-' || aborted(reply) {
 			t.executed(reply)
 			t.multi, t.watch, t.inside = false, false, nil
 		}
-	case pinDiscard:
+	case commandtable.PinDiscard:
 		if ok {
 			t.multi, t.watch, t.inside = false, false, nil
 		}
-	case pinWatch:
+	case commandtable.PinWatch:
 		t.watch = t.watch || ok
-	case pinUnwatch:
+	case commandtable.PinUnwatch:
 		t.watch = t.watch && !ok
-	case pinMonitor:
+	case commandtable.PinMonitor:
 		t.monitor = t.monitor || ok
 	}
 	if ok {
@@ -136,7 +114,7 @@ func (t *pinState) answered(e *expect, reply []byte) {
 
 // aborted tells the errors of EXEC that end the transaction from those that leave all as it was.
 func aborted(reply []byte) bool {
-	return bytes.HasPrefix(reply, []byte("-EXECABORT")) || bytes.Contains(reply, []byte("EXEC aborted"))
+	return bytes.HasPrefix(reply, []byte("-EXECABORT")) || astray(reply) || bytes.HasPrefix(reply, []byte("-CROSSSLOT")) || bytes.Contains(reply, []byte("EXEC aborted"))
 }
 
 // apply is for a command that was answered OK.
@@ -168,32 +146,32 @@ func (t *pinState) executed(reply []byte) {
 	if t.inside == nil || reply[0] != '*' || bytes.HasPrefix(reply, []byte("*-1")) {
 		return
 	}
-	r, whole := parseReply(reply)
+	r, whole := resp.ParseReply(reply)
 	if !whole {
 		return
 	}
 	frames := 0
 	for i := range t.queued {
 		inside, n := t.inside[i], 1
-		if inside.subs != nil && (frames >= len(r.elems) || r.elems[frames].kind != '-') {
+		if inside.subs != nil && (frames >= len(r.Elems) || r.Elems[frames].Kind != '-') {
 			n = t.expected(inside.subs)
 		}
 		for range n {
-			if frames < len(r.elems) {
-				t.done(inside, r.elems[frames])
+			if frames < len(r.Elems) {
+				t.done(inside, r.Elems[frames])
 			}
 			frames++
 		}
 	}
-	t.stray = max(0, frames-len(r.elems))
+	t.stray = max(0, frames-len(r.Elems))
 }
 
 // done takes one element of EXEC's reply.
-func (t *pinState) done(inside effect, e reply) {
+func (t *pinState) done(inside effect, e resp.Reply) {
 	switch {
 	case inside.subs != nil:
-		t.confirmed(e.raw)
-	case e.kind == '+':
+		t.confirmed(e.Raw)
+	case e.Kind == '+':
 		t.apply(inside)
 	}
 }
@@ -231,7 +209,7 @@ func (t *pinState) expected(e *expect) int {
 		return e.args
 	}
 	n := t.channels
-	switch e.cmd.name {
+	switch e.cmd.Name {
 	case "punsubscribe":
 		n = t.patterns
 	case "sunsubscribe":
@@ -251,7 +229,7 @@ func firstText(frame []byte) string {
 		return ""
 	}
 	text, _, ok := bytes.Cut(rest, []byte("\r\n"))
-	if !ok || len(text) > longestName {
+	if !ok || len(text) > commandtable.LongestName {
 		return ""
 	}
 	return string(text)

@@ -1,6 +1,10 @@
 package session
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+
+	"github.com/lockproxy/lockproxy/cluster"
+)
 
 // pinView is what others may see of a session's own connection.
 type pinView struct {
@@ -9,8 +13,9 @@ type pinView struct {
 	blocked                    atomic.Bool
 	watch, tracking, monitor   atomic.Bool
 	owed                       atomic.Bool
-	redisID                    atomic.Int64 // 0: there is none
-	named                      atomic.Int32 // others tell Redis its number: it must not become another client's
+	redisID                    atomic.Int64                 // 0: there is none
+	node                       atomic.Pointer[cluster.Node] // where it is, in a cluster
+	named                      atomic.Int32                 // others tell Redis its number: it must not become another client's
 	bcast                      atomic.Bool
 	target                     atomic.Bool  // others' invalidations may come to it
 	redirect                   atomic.Int64 // our number of the client that gets the invalidations
@@ -39,6 +44,7 @@ func (p *pinned) show() {
 		id = p.conn.RedisID()
 	}
 	v.redisID.Store(id)
+	v.node.Store(p.node)
 }
 
 // subscribed says that the client waits for messages.

@@ -3,7 +3,7 @@ package session
 import (
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/lock"
+	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -87,7 +87,7 @@ func (t *stream) Reply(p []byte) {
 	for len(p) > 0 {
 		n, done, err := t.scan.Scan(p)
 		if err != nil {
-			t.s.guard.hangUp(lock.Left, "broken reply from upstream")
+			t.s.guard.HangUp(downstream.Left, "broken reply from upstream")
 			return
 		}
 		b.out = append(b.out, p[:n]...)
@@ -108,14 +108,14 @@ func (t *stream) Reply(p []byte) {
 func (t *stream) flush() {
 	b, g := t.s.batch, t.s.guard
 	if !t.inside {
-		g.wmu.Lock()
+		g.LockWrites()
 	}
-	if !g.over.Load() && !t.s.silent {
-		g.writeLocked(b.out, 0)
+	if !g.Over() && !t.s.silent {
+		g.WriteLocked(b.out, 0)
 	}
 	t.inside = t.whole < len(b.out)
 	if !t.inside {
-		g.wmu.Unlock()
+		g.UnlockWrites()
 	}
 	b.out, t.whole, b.gone = b.out[:0], 0, true
 }
@@ -126,17 +126,17 @@ func (t *stream) finish() {
 	b, g := t.s.batch, t.s.guard
 	if t.frame > 0 {
 		if t.inside {
-			g.cut(lock.Left, "upstream lost within a reply")
+			g.Cut(downstream.Left, "upstream lost within a reply")
 		}
 		b.out = b.out[:t.whole]
 	}
 	if t.inside {
-		if len(b.out) > 0 && !g.over.Load() && !t.s.silent {
-			g.writeLocked(b.out, 0)
+		if len(b.out) > 0 && !g.Over() && !t.s.silent {
+			g.WriteLocked(b.out, 0)
 		}
 		b.out = b.out[:0]
 		t.inside = false
-		g.wmu.Unlock()
+		g.UnlockWrites()
 	}
 }
 

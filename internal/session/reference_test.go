@@ -11,6 +11,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/lockproxy/lockproxy/commands"
+	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
@@ -38,6 +39,10 @@ Redis' ACL decides about all of them: what is answered here asks Redis first whe
 QUIT, CLUSTER, READONLY, READWRITE and ASKING. Within a transaction whatever Redis knows is queued there, and answered by it;
 the others are errors that abort the transaction.
 
+With a Redis Cluster upstream (README, Redis Cluster): by keys to the node of their slot, split or to all nodes as Redis' own tips
+say; what has no keys and no such tip to any one master, of which it then tells. "own" is a connection at the node of the slot.
+CLIENT TRACKING, MONITOR, SHUTDOWN and FENCED are refused; WAIT and WAITAOF ask all masters, and PUBSUB all nodes.
+
 `
 
 // TestReference holds docs/COMMANDS.md to the table, with the commands a real Redis lists.
@@ -48,9 +53,9 @@ func TestReference(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	learned := learnCommands(list)
+	learned := commandtable.Listed(list)
 	version := versionOf(t, server)
-	page := fmt.Sprintf(referenceHead, version) + referenceTable(newTable(nil, nil, learned), newTable([]string{"monitor", "debug"}, nil, learned))
+	page := fmt.Sprintf(referenceHead, version) + referenceTable(commandtable.New(nil, nil, verbs(), learned), commandtable.New([]string{"monitor", "debug"}, nil, verbs(), learned))
 	if *update {
 		if err := os.WriteFile(referencePage, []byte(page), 0o644); err != nil {
 			t.Fatal(err)
@@ -76,88 +81,59 @@ func versionOf(t *testing.T, server *testredis.Server) string {
 }
 
 // referenceTable has a row for every command of tab; allowed is the table with all that can be allowed.
-func referenceTable(tab, allowed *table) string {
+func referenceTable(tab, allowed *commandtable.Table) string {
 	var rows []string
-	row := func(c, full *command) {
-		where, note := whereItGoes(c), noteOf(c)
-		if where == "refused" && !full.refusal {
-			note += " `--allow " + c.name + "`: on a connection of the client's own."
+	row := func(c, full *commandtable.Command) {
+		where, note := whereItGoes(c), c.About()
+		if where == "refused" && !full.Refusal {
+			note += " `--allow " + c.Name + "`: on a connection of the client's own."
 		}
-		name := strings.ToUpper(strings.ReplaceAll(c.name, "|", " "))
+		name := strings.ToUpper(strings.ReplaceAll(c.Name, "|", " "))
 		rows = append(rows, "| "+name+" | "+where+" | "+note+" |\n")
 	}
-	for name, c := range tab.commands {
-		row(c, allowed.commands[name])
-		for sub, s := range c.subs {
-			row(s, allowed.commands[name].subs[sub])
-		}
-	}
+	full := make(map[string]*commandtable.Command)
+	allowed.All(func(c *commandtable.Command) { full[c.Name] = c })
+	tab.All(func(c *commandtable.Command) { row(c, full[c.Name]) })
 	slices.SortFunc(rows, func(a, b string) int {
 		return strings.Compare(strings.ReplaceAll(a, " |", "\x00"), strings.ReplaceAll(b, " |", "\x00"))
 	})
 	return "| Command | Goes | What there is to know |\n|---|---|---|\n" + strings.Join(rows, "")
 }
 
-func whereItGoes(c *command) string {
+func whereItGoes(c *commandtable.Command) string {
 	switch {
-	case c.refusal:
+	case c.Refusal:
 		return "refused"
-	case commands.Lookup([]byte(c.name)) != nil:
+	case commands.Lookup([]byte(c.Name)) != nil:
 		return "lock"
-	case c.run != nil:
+	case c.Here:
 		return "here"
-	case c.script.runs():
+	case c.Script.Runs():
 		return "scripts"
-	case c.pin != pinNone:
+	case c.Pin != commandtable.PinNone:
 		return "own"
 	}
 	return "shared"
 }
 
-// noteOf is the note of c; of learned ones, which have none, the remark on it, or that on all of CLUSTER.
-func noteOf(c *command) string {
-	switch {
-	case c.note != "":
-		return c.note
-	case strings.HasPrefix(c.name, "cluster|"):
-		return nodeOnly
-	}
-	return remarks[c.name]
-}
-
-// Nobody adds a row without saying why.
-func TestRowsHaveNotes(t *testing.T) {
-	seen := make(map[string]bool)
-	for _, rows := range [][]command{stateful, optional, refused, answered, passed, scripted} {
-		for _, c := range rows {
-			if !strings.HasSuffix(c.note, ".") || strings.Contains(c.note, "|") {
-				t.Errorf("%s: its note is %q, it wants a sentence", c.name, c.note)
-			}
-			if seen[c.name] || c.name != strings.ToLower(c.name) {
-				t.Errorf("%s: a second row, or not in lower case", c.name)
-			}
-			seen[c.name] = true
-		}
-	}
-	for name := range remarks {
-		if seen[name] {
-			t.Errorf("%s: a remark on a command that has a row", name)
-		}
-	}
+// Whatever is not forwarded like others has a note, and whatever is answered here has somebody to answer it.
+func TestNotesAndAnswerers(t *testing.T) {
 	server := testredis.Start(t)
 	p := startProxy(t, server.URL(), nil)
-	for name, c := range p.srv.table.Load().commands {
-		for _, c := range append(values(c.subs), c) {
-			if whereItGoes(c) != "shared" && noteOf(c) == "" {
-				t.Errorf("%s (%s) is not forwarded like others, and no note says why", c.name, name)
-			}
+	answered := make(map[string]bool)
+	p.srv.table.Load().All(func(c *commandtable.Command) {
+		where := whereItGoes(c)
+		if where != "shared" && c.About() == "" {
+			t.Errorf("%s is not forwarded like others, and no note says why", c.Name)
+		}
+		if where == "here" && answerers[c.Name] == nil && !strings.HasPrefix(c.Name, "cluster|") {
+			t.Errorf("%s is answered here, but by nobody", c.Name)
+		}
+		answered[c.Name] = where == "here"
+	})
+	for name := range answerers {
+		if !answered[name] {
+			t.Errorf("%s has somebody to answer it, but its row does not say so", name)
 		}
 	}
-}
-
-func values(m map[string]*command) (all []*command) {
-	for _, c := range m {
-		all = append(all, c)
-	}
-	return all
 }

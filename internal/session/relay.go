@@ -3,7 +3,8 @@ package session
 import (
 	"errors"
 
-	"github.com/lockproxy/lockproxy/internal/lock"
+	"github.com/lockproxy/lockproxy/internal/commandtable"
+	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -35,7 +36,7 @@ func (p *pinned) Received(b []byte) {
 		}
 		n, done, err := p.scan.Scan(b)
 		if err != nil {
-			p.s.guard.cut(lock.Left, "broken reply from upstream")
+			p.s.guard.Cut(downstream.Left, "broken reply from upstream")
 			p.conn.Close()
 			p.endLocked(err)
 			return
@@ -69,7 +70,7 @@ func (p *pinned) piece(b []byte, done bool) {
 		return
 	}
 	p.kind = p.judge(frame)
-	if !done && p.needsWhole() {
+	if !done && p.needsWhole(frame) {
 		return
 	}
 	p.begin(frame)
@@ -85,7 +86,7 @@ func (p *pinned) judge(frame []byte) frameKind {
 	e := p.oldest()
 	switch {
 	case frame[0] == '>':
-	case frame[0] == '*' && p.state.proto == 2 && (p.state.subscribed() > 0 || e != nil && e.kind == pinSubscribe):
+	case frame[0] == '*' && p.state.proto == 2 && (p.state.subscribed() > 0 || e != nil && e.kind == commandtable.PinSubscribe):
 	case frame[0] == '+' && p.state.monitor && monitorLine(frame):
 		return frameMessage
 	default:
@@ -102,12 +103,12 @@ func (p *pinned) judge(frame []byte) frameKind {
 }
 
 // needsWhole says that the frame must be looked at as a whole.
-func (p *pinned) needsWhole() bool {
+func (p *pinned) needsWhole(frame []byte) bool {
 	if p.kind != frameReply {
 		return p.kind == frameConfirmation
 	}
 	e := p.oldest()
-	return e != nil && (e.got != nil || e.instead != "" || e.kind == pinExec && p.state.inside != nil)
+	return e != nil && (frame[0] == '-' && (e.refusal != nil || e.queues) || e.got != nil || e.instead != "" || e.kind == commandtable.PinExec && p.state.inside != nil)
 }
 
 // begin passes on what has come of the frame, unless it is not for the client.
@@ -117,11 +118,19 @@ func (p *pinned) begin(frame []byte) {
 	if p.kind == frameReply && e != nil {
 		p.dropping = true
 		switch {
+		case e.refusal != nil && frame[0] == '-':
+			*e.refusal = append(*e.refusal, frame...)
+			p.start = append(p.start[:0], frame[:min(len(frame), judgeAt)]...)
+			return
 		case e.got != nil:
 			*e.got = append(*e.got, frame...)
 			return
 		case e.quiet, e.own:
 			p.start = append(p.start[:0], frame[:min(len(frame), judgeAt)]...)
+			return
+		case e.queues && astray(frame):
+			p.out = append(p.out, queuedReply...)
+			p.whole = len(p.out)
 			return
 		case e.instead != "":
 			p.out = resp.AppendError(p.out, e.instead)
@@ -156,17 +165,21 @@ func (p *pinned) finish(frame []byte) {
 		p.state.stray--
 		p.state.confirmed(frame)
 	case p.kind == frameConfirmation:
-		if e != nil && e.kind == pinSubscribe && !e.begun {
+		if e != nil && e.kind == commandtable.PinSubscribe && !e.begun {
 			e.begun, e.left = true, p.state.expected(e)
 		}
 		verb, _ := confirmation(frame)
 		p.state.confirmed(frame)
-		if e != nil && e.begun && e.cmd.name == verb {
+		if e != nil && e.begun && e.cmd.Name == verb {
 			if e.left--; e.left == 0 {
 				p.pay()
 			}
 		}
 	case p.kind == frameReply && e != nil:
+		if e.queues && astray(frame) {
+			p.many.astray = append([]byte(nil), frame...)
+			frame = queuedReply
+		}
 		p.state.answered(e, frame)
 		p.s.srv.pauseWrites(p.state.pauses)
 		p.state.pauses = 0
@@ -186,12 +199,12 @@ func (p *pinned) write(within bool) {
 	}
 	g := p.s.guard
 	if !p.inside {
-		g.wmu.Lock()
+		g.LockWrites()
 	}
-	g.writeLocked(p.out, 0)
+	g.WriteLocked(p.out, 0)
 	p.inside = within || p.passing && !p.dropping
 	if !p.inside {
-		g.wmu.Unlock()
+		g.UnlockWrites()
 	}
 	p.out, p.whole = p.out[:0], 0
 	if cap(p.out) > keepBytes || len(p.owed) == 0 {
@@ -212,17 +225,18 @@ func (p *pinned) endLocked(err error) {
 	if p.released {
 		return
 	}
-	p.released, p.ended = true, true
+	p.leave()
+	p.ended = true
 	g := p.s.guard
 	if p.inside {
-		g.cut(lock.Left, "upstream lost within a reply")
+		g.Cut(downstream.Left, "upstream lost within a reply")
 		p.inside = false
-		g.wmu.Unlock()
+		g.UnlockWrites()
 	}
 	p.out, p.passing, p.dropping = p.out[:p.whole], false, false
 	line := errorLine(&upstream.LostError{Cause: err})
 	for _, e := range p.owed {
-		p.doubt = p.doubt || e.cmd == nil && !e.own || e.cmd != nil && !e.cmd.readOnly
+		p.doubt = p.doubt || e.cmd == nil && !e.own || e.cmd != nil && !e.cmd.ReadOnly
 		e.lost = err
 		if e.got == nil && !e.quiet && !e.own {
 			p.out = resp.AppendError(p.out, line)
@@ -230,13 +244,13 @@ func (p *pinned) endLocked(err error) {
 	}
 	stateful := !p.state.none()
 	for _, e := range p.owed {
-		stateful = stateful || e.kind.cannotFail()
+		stateful = stateful || e.kind.CannotFail()
 	}
 	p.owed = nil
 	p.whole = len(p.out)
 	p.write(false)
 	if stateful {
-		g.cut(lock.Left, "its connection upstream was lost: "+err.Error())
+		g.Cut(downstream.Left, "its connection upstream was lost: "+err.Error())
 	}
 	p.show()
 	p.changed.Broadcast()

@@ -3,7 +3,7 @@ package session
 import (
 	"strings"
 
-	"github.com/lockproxy/lockproxy/internal/lock"
+	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
@@ -21,9 +21,9 @@ func (s *Server) identityRefused(id upstream.Identity, why *upstream.ReplyError)
 		c.mu.Lock()
 		same := userName(c.ident.User) == userName(id.User) && c.ident.Password == id.Password
 		c.mu.Unlock()
-		if same && !c.guard.over.Load() {
-			c.guard.hangUp(lock.Left, passwordGone)
-			c.guard.poke()
+		if same && !c.guard.Over() {
+			c.guard.HangUp(downstream.Left, passwordGone)
+			c.guard.Poke()
 			closed++
 		}
 	}

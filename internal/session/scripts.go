@@ -4,34 +4,9 @@ import (
 	"bytes"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
-
-// scriptKind is what a command has to do with scripts and functions.
-type scriptKind byte
-
-const (
-	noScript     scriptKind = iota
-	runsBody                // EVAL: the first argument is the script
-	runsSHA                 // EVALSHA
-	runsFunction            // FCALL
-	loadsScript
-	flushesScripts
-)
-
-func (k scriptKind) runs() bool { return k >= runsBody && k <= runsFunction }
-
-// scripted are the commands that are looked at on their way for the sake of scripts.
-var scripted = []command{
-	{name: "eval", note: scripts, script: runsBody},
-	{name: "eval_ro", note: scripts, script: runsBody},
-	{name: "evalsha", note: scripts, script: runsSHA},
-	{name: "evalsha_ro", note: scripts, script: runsSHA},
-	{name: "fcall", note: functions, script: runsFunction},
-	{name: "fcall_ro", note: functions, script: runsFunction},
-	{name: "script|load", note: "The body is remembered, for a Redis that has lost it.", script: loadsScript},
-	{name: "script|flush", note: "What was remembered is forgotten, too. Lock scripts are loaded anew when next needed.", script: flushesScripts},
-}
 
 // A script is quick when it has been seen to end so soon, with the time it waited for others; it then shares a
 // connection with others of its kind.
@@ -70,8 +45,15 @@ func (s *Session) forwardScripts(big bool) {
 
 // sendScripts sends the run over the connection that suits it, and says how long Redis took.
 func (s *Session) sendScripts(big, runs, known bool) time.Duration {
+	many := s.srv.o.Cluster != nil
 	if runs && !big {
+		if many {
+			return s.forwardLaneNodes(known)
+		}
 		return s.forwardLane(known)
+	}
+	if many {
+		return s.forwardWith(s.executor(), big)
 	}
 	began := time.Now()
 	if big {
@@ -89,12 +71,12 @@ func (b *batch) findScripts(m *scriptMemory) (runs, known bool) {
 	for i, c := range b.cmds {
 		var key scriptKey
 		switch {
-		case c == nil || c.script == noScript:
-		case !c.script.runs():
+		case c == nil || c.Script == commandtable.NoScript:
+		case !c.Script.Runs():
 			known = false
 		default:
 			runs = true
-			if key = m.key(c.script, argument(b.run[i], 1)); known {
+			if key = m.key(c.Script, argument(b.run[i], 1)); known {
 				known = m.isQuick(key)
 			}
 		}
@@ -105,7 +87,7 @@ func (b *batch) findScripts(m *scriptMemory) (runs, known bool) {
 
 func (b *batch) flushes() bool {
 	for _, c := range b.cmds {
-		if c != nil && c.script == flushesScripts {
+		if c != nil && c.Script == commandtable.FlushesScripts {
 			return true
 		}
 	}
@@ -152,25 +134,25 @@ func (s *Session) learnScripts(start int, ends []int, quick bool, seen uint64) {
 	for i, c := range b.cmds {
 		answer := b.out[start+from : start+ends[i]]
 		from = ends[i]
-		if c == nil || c.script == noScript {
+		if c == nil || c.Script == commandtable.NoScript {
 			continue
 		}
 		if answer[0] == '-' || answer[0] == '!' {
-			if c.script == flushesScripts && string(answer) == "-"+lostLine+"\r\n" {
+			if c.Script == commandtable.FlushesScripts && string(answer) == "-"+lostLine+"\r\n" {
 				m.clear()
 			}
 			continue
 		}
-		switch c.script {
-		case runsBody:
+		switch c.Script {
+		case commandtable.RunsBody:
 			m.remember(argument(b.run[i], 1), b.keys[i], seen)
-		case loadsScript:
+		case commandtable.LoadsScript:
 			m.remember(argument(b.run[i], 2), 0, seen)
-		case flushesScripts:
+		case commandtable.FlushesScripts:
 			m.clear()
 			seen = m.look()
 		}
-		if quick && c.script.runs() {
+		if quick && c.Script.Runs() {
 			m.addQuick(b.keys[i])
 		}
 	}

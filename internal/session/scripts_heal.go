@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
@@ -19,13 +20,17 @@ func (s *Session) heal(start int, ends []int, seen uint64, send func() time.Dura
 	if len(wanted) == 0 {
 		return
 	}
-	fates := s.srv.reload(wanted, seen)
-	first, worth := len(shas), false
-	for first > 0 && fates[shas[first-1]] != mayHaveRun {
-		first--
-		worth = worth || fates[shas[first]] == loadedAgain
+	if s.srv.o.Cluster != nil {
+		s.sendAgain(start, ends, s.healNodes(shas, seen), send)
+		return
 	}
-	if !worth || s.guard.over.Load() {
+	known := s.srv.reload(s.srv.o.Node, "", wanted, seen)
+	first, worth := len(shas), false
+	for first > 0 && known[shas[first-1]] != mayHaveRun {
+		first--
+		worth = worth || known[shas[first]] == loadedAgain
+	}
+	if !worth || s.guard.Over() {
 		return
 	}
 	from := start
@@ -46,7 +51,7 @@ func (b *batch) noScripts(start int, ends []int) (shas, wanted []string) {
 	for i, c := range b.cmds {
 		answer := b.out[start+from : start+ends[i]]
 		from = ends[i]
-		if c == nil || c.script != runsSHA || !bytes.HasPrefix(answer, []byte(noScriptReply)) {
+		if c == nil || c.Script != commandtable.RunsSHA || !bytes.HasPrefix(answer, []byte(noScriptReply)) {
 			continue
 		}
 		if bytes.Contains(b.run[i], []byte("NOSCRIPT")) { // it may be the script that said so, in the client's words
@@ -71,9 +76,10 @@ const (
 	loadedAgain             // and did not, until now
 )
 
-// reload has Redis load scripts it has lost, as the service account: the client has been let run them, or it would have
-// been told NOPERM. seen is from before the client's commands were sent. Scripts that nobody has shown are not asked for.
-func (s *Server) reload(shas []string, seen uint64) map[string]fate {
+// reload has a node, known as where, load scripts it has lost, as the service account: the client has been let run them,
+// or it would have been told NOPERM. seen is from before the client's commands were sent. Scripts that nobody has shown
+// are not asked for.
+func (s *Server) reload(node *upstream.Node, where string, shas []string, seen uint64) map[string]fate {
 	m := s.memory
 	m.loading.Lock()
 	defer m.loading.Unlock()
@@ -87,7 +93,7 @@ func (s *Server) reload(shas []string, seen uint64) map[string]fate {
 		fates[sha] = mayHaveRun
 		b, known := m.body(sha)
 		switch {
-		case known && b.again > seen: // for another client, since
+		case known && b.again[where] > seen: // for another client, since
 			fates[sha] = loadedAgain
 		case known:
 			bodies[sha] = b.text
@@ -101,24 +107,24 @@ func (s *Server) reload(shas []string, seen uint64) map[string]fate {
 	}
 	service := s.o.Service
 	service.DB, service.Proto = 0, 2
-	p, err := s.o.Node.Open(s.ctx, service)
+	p, err := node.Open(s.ctx, service)
 	if err != nil {
 		return fates
 	}
 	defer p.Release()
 	there, err := askOver(p, ask...)
-	r, ok := parseReply(there)
-	if err != nil || !ok || len(r.elems) != len(ask)-2 {
+	r, ok := resp.ParseReply(there)
+	if err != nil || !ok || len(r.Elems) != len(ask)-2 {
 		return fates
 	}
 	for i, sha := range ask[2:] {
-		if string(r.elems[i].text) != "0" {
+		if string(r.Elems[i].Text) != "0" {
 			continue
 		}
 		fates[sha] = notThere
 		if body, known := bodies[sha]; known {
 			if answer, err := askOver(p, "SCRIPT", "LOAD", body); err == nil && bytes.Contains(answer, []byte(sha)) {
-				m.loaded(sha)
+				m.loaded(sha, where)
 				telemetry.ScriptsReloaded.Add(1)
 				fates[sha] = loadedAgain
 			}

@@ -59,11 +59,7 @@ func (w *scriptLane) leave(l *scriptLanes) {
 		return
 	}
 	w.pipe.Release()
-	l.mu.Lock()
-	if w.lane.users--; w.lane.users == 0 {
-		delete(l.quick, w.id)
-	}
-	l.mu.Unlock()
+	l.part(w.id, w.lane)
 	*w = scriptLane{}
 }
 
@@ -143,13 +139,5 @@ func (s *Session) openLane() bool {
 
 // forwardQuick sends the run over the quick lane.
 func (s *Session) forwardQuick() time.Duration {
-	q, began := s.lane.lane, time.Now()
-	if q.waiting.Add(1) == 1 {
-		q.moved.Store(began.UnixNano())
-	}
-	s.forwardOver(s.lane.pipe, nil)
-	q.waiting.Add(-1)
-	end := time.Now()
-	q.moved.Store(end.UnixNano())
-	return end.Sub(began)
+	return s.lane.lane.timed(func() { s.forwardOver(s.lane.pipe, nil) })
 }

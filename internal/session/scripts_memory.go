@@ -10,6 +10,8 @@ import (
 
 	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/hashicorp/golang-lru/v2/simplelru"
+
+	"github.com/lockproxy/lockproxy/internal/commandtable"
 )
 
 const (
@@ -43,9 +45,10 @@ type scriptMemory struct {
 
 // scriptBody is a script by its SHA1.
 type scriptBody struct {
-	text  string
-	key   scriptKey // of the EVAL that brought it, 0: SCRIPT LOAD
-	again uint64    // changes when it was last loaded again by the proxy
+	text string
+	key  scriptKey // of the EVAL that brought it, 0: SCRIPT LOAD
+	// again is changes when it was last loaded again by the proxy, by node. Guarded by loading.
+	again map[string]uint64
 }
 
 func newScriptMemory() *scriptMemory {
@@ -62,7 +65,7 @@ func (m *scriptMemory) evicted(_ string, b *scriptBody) {
 }
 
 // key stands for the script or function that a command names by text.
-func (m *scriptMemory) key(kind scriptKind, text []byte) scriptKey {
+func (m *scriptMemory) key(kind commandtable.ScriptKind, text []byte) scriptKey {
 	return scriptKey(maphash.Bytes(m.seed, text)<<2 | uint64(kind))
 }
 
@@ -123,11 +126,14 @@ func (m *scriptMemory) body(sha string) (b scriptBody, ok bool) {
 }
 
 // loaded notes that a script has been loaded again.
-func (m *scriptMemory) loaded(sha string) {
+func (m *scriptMemory) loaded(sha, where string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if b, ok := m.bodies.Peek(sha); ok {
-		b.again = m.changes.Add(1)
+		if b.again == nil {
+			b.again = make(map[string]uint64)
+		}
+		b.again[where] = m.changes.Add(1)
 	}
 }
 

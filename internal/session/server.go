@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/netip"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -17,6 +16,8 @@ import (
 
 	"github.com/tidwall/redcon"
 
+	"github.com/lockproxy/lockproxy/cluster"
+	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 	"github.com/lockproxy/lockproxy/proto/resp"
@@ -28,7 +29,8 @@ var ErrClosed = errors.New("session: server closed")
 
 // Options set up a Server. Zero limits are resp.DefaultLimits', a zero IdleTimeout is none.
 type Options struct {
-	Node    *upstream.Node
+	Node    *upstream.Node   // nil with a Cluster
+	Cluster *cluster.Cluster // nil with a Node
 	Locks   *lock.Manager
 	Service upstream.Identity // who the lock scripts run as: user and password of the upstream's address
 
@@ -39,8 +41,8 @@ type Options struct {
 	MaxCommand       int // bytes of one command
 	MaxQueryMemory   int // bytes of unfinished commands of all clients together; 0: no limit
 	MaxReplyMemory   int // bytes of replies gathered for all clients together; 0: no limit
-	NormalOutput     OutputLimit
-	PubSubOutput     OutputLimit
+	NormalOutput     downstream.OutputLimit
+	PubSubOutput     downstream.OutputLimit
 	IdleTimeout      time.Duration
 	HandshakeTimeout time.Duration // time to the first whole command; 0: none
 
@@ -49,6 +51,8 @@ type Options struct {
 	Logger   *slog.Logger
 	Version  string // lockproxy's own
 	Embedded bool   // the upstream is the embedded store
+	Present  bool   // to clients it is a cluster's only node
+	Announce string // host:port at which that is to be found; "": where the client has connected
 }
 
 // Server accepts clients and runs a Session for each.
@@ -61,29 +65,21 @@ type Server struct {
 	ctx    context.Context // ends when the last clients are cut off
 	cancel context.CancelFunc
 
-	table    atomic.Pointer[table]
+	table    atomic.Pointer[answers]
 	paused   atomic.Int64 // unix nanoseconds until which writes are paused, as far as is known; 0: they are not
 	mustAuth atomic.Bool  // Redis refuses clients that have not authenticated
 	relearn  chan struct{}
+	known    chan struct{} // closed when Redis has told of its commands
+	knownNow sync.Once
 	memory   *scriptMemory
 	lanes    *scriptLanes
 	learning sync.Once
 
-	queries budget // of unfinished commands
-	replies budget // of replies gathered
+	gate *downstream.Gate
 
-	draining atomic.Bool
-	drained  chan struct{} // closed when no session is left after a drain
-	once     sync.Once
-
-	mu        sync.Mutex
-	listeners []*listener
-	sessions  map[int64]*Session
-	lastID    int64
-	taken     int                // places: sessions, and clients in a hand-shake
-	byAddress map[netip.Addr]int // places; empty without MaxPerAddress
-
-	refusals, failures seldom // in the log
+	mu       sync.Mutex
+	sessions map[int64]*Session
+	lastID   int64
 
 	loops    sync.WaitGroup // learner, looker
 	running  sync.WaitGroup // sessions, from accept to redcon's last word
@@ -96,40 +92,41 @@ func NewServer(o Options) *Server {
 		o.Logger = slog.Default()
 	}
 	s := &Server{
-		o:         o,
-		log:       o.Logger,
-		limits:    resp.Limits{Args: o.MaxArgs, Bulk: o.MaxBulk, Command: o.MaxCommand},
-		start:     time.Now(),
-		relearn:   make(chan struct{}, 1),
-		drained:   make(chan struct{}),
-		sessions:  make(map[int64]*Session),
-		memory:    newScriptMemory(),
-		lanes:     newScriptLanes(),
-		byAddress: make(map[netip.Addr]int),
+		o:        o,
+		log:      o.Logger,
+		limits:   resp.Limits{Args: o.MaxArgs, Bulk: o.MaxBulk, Command: o.MaxCommand},
+		start:    time.Now(),
+		relearn:  make(chan struct{}, 1),
+		known:    make(chan struct{}),
+		sessions: make(map[int64]*Session),
+		memory:   newScriptMemory(),
+		lanes:    newScriptLanes(),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.setBudgets()
-	s.table.Store(newTable(o.Allow, o.Deny, nil))
-	if o.Node != nil {
+	s.gate = downstream.NewGate(s.ctx, downstream.Options{
+		MaxClients: o.MaxClients, MaxPerAddress: o.MaxPerAddress, MaxQueryMemory: o.MaxQueryMemory, MaxReplyMemory: o.MaxReplyMemory,
+		NormalOutput: o.NormalOutput, PubSubOutput: o.PubSubOutput, IdleTimeout: o.IdleTimeout, HandshakeTimeout: o.HandshakeTimeout,
+		Limits: func() resp.Limits { return s.limitsFor(false) }, Admit: s.admit, Logger: s.log,
+	})
+	s.table.Store(s.newTable(nil))
+	switch {
+	case o.Cluster != nil:
+		o.Cluster.OnRefused(s.identityRefused)
+	case o.Node != nil:
 		o.Node.OnRefused(s.identityRefused)
 	}
 	return s
 }
 
 // Serve lets clients in from ln until Shutdown, and owns ln from then on. It may run for several listeners at once.
-func (s *Server) Serve(ln net.Listener) error { return s.ServeEntry(ln, Entry{}) }
+func (s *Server) Serve(ln net.Listener) error { return s.ServeEntry(ln, downstream.Entry{}) }
 
 // ServeEntry is Serve for clients that go through e first.
-func (s *Server) ServeEntry(ln net.Listener, e Entry) error {
-	l := newListener(ln, s, e)
-	s.mu.Lock()
-	if s.draining.Load() {
-		s.mu.Unlock()
-		ln.Close()
+func (s *Server) ServeEntry(ln net.Listener, e downstream.Entry) error {
+	l, ok := s.gate.Guard(ln, e)
+	if !ok {
 		return ErrClosed
 	}
-	s.listeners = append(s.listeners, l)
-	s.mu.Unlock()
 	s.learning.Do(func() {
 		s.loops.Go(s.learnLoop)
 		s.loops.Go(s.lookLoop)
@@ -137,44 +134,41 @@ func (s *Server) ServeEntry(ln net.Listener, e Entry) error {
 	return redcon.Serve(l, s.handle, s.accepted, s.ended)
 }
 
-// accepted is redcon's word that a connection begins; the listener has let it in already.
+// accepted is redcon's word that a connection begins; the gate has let it in already.
 func (s *Server) accepted(conn redcon.Conn) bool { return true }
 
 // handle is called by redcon with the first command of a batch, in the connection's own goroutine.
 func (s *Server) handle(conn redcon.Conn, cmd redcon.Command) {
-	g := conn.NetConn().(*guard)
+	c := conn.NetConn().(*downstream.Conn).Client().(*Session)
 	rest := conn.ReadPipeline()
 	defer func() {
 		if p := recover(); p != nil {
-			s.log.Error("a command's handler panicked, its client is closed", "client", g.sess.addr, "panic", fmt.Sprint(p),
+			s.log.Error("a command's handler panicked, its client is closed", "client", c.addr, "panic", fmt.Sprint(p),
 				"stack", string(debug.Stack()))
-			g.hangUp(lock.Left, "internal error")
+			c.guard.HangUp(downstream.Left, "internal error")
 		}
 	}()
-	g.sess.serve(cmd, rest)
+	c.serve(cmd, rest)
 }
 
-// ended is redcon's word that a connection's goroutine is over; the session has ended before, in guard.Read.
+// ended is redcon's word that a connection's goroutine is over; the session has ended before, in Conn.Read.
 func (s *Server) ended(conn redcon.Conn, _ error) {
-	conn.NetConn().(*guard).sess.end()
+	conn.NetConn().(*downstream.Conn).Client().End()
 	s.running.Done()
 }
 
-// admit gives a new connection, which has its place, its number and its session.
-func (s *Server) admit(e entrant) *guard {
+// admit gives a new connection its number and its session.
+func (s *Server) admit(g *downstream.Conn) downstream.Client {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lastID++
-	g := newGuard(e.conn, s)
-	g.opened = e.since
-	g.sess = newSession(s, g, s.lastID)
-	g.sess.place = e.place
-	s.sessions[s.lastID] = g.sess
+	c := newSession(s, g, s.lastID)
+	s.sessions[s.lastID] = c
 	s.running.Add(1)
 	s.sessionN.Add(1)
 	telemetry.Clients.Add(1)
 	telemetry.ClientsAccepted.Add(1)
-	return g
+	return c
 }
 
 // forget frees the place of a session that has ended.
@@ -182,7 +176,7 @@ func (s *Server) forget(c *Session) {
 	s.mu.Lock()
 	delete(s.sessions, c.id)
 	s.mu.Unlock()
-	s.leavePlace(c.place)
+	c.guard.LeavePlace()
 	s.sessionN.Add(-1)
 	telemetry.Clients.Add(-1)
 }

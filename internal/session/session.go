@@ -9,6 +9,9 @@ import (
 
 	"github.com/tidwall/redcon"
 
+	"github.com/lockproxy/lockproxy/cluster"
+	"github.com/lockproxy/lockproxy/internal/commandtable"
+	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
@@ -18,12 +21,11 @@ import (
 // guards and the atomics, which other sessions, the lock engine, and Shutdown look at.
 type Session struct {
 	srv   *Server
-	guard *guard
+	guard *downstream.Conn
 	id    int64
 	addr  string // the client's, as Redis writes it
 	laddr string
-	place place // given back in forget
-	unix  bool  // it came by a unix socket
+	unix  bool // it came by a unix socket
 
 	mu      sync.Mutex
 	ident   upstream.Identity
@@ -53,6 +55,7 @@ type Session struct {
 	skip     bool    // CLIENT REPLY SKIP has just come
 	big      bigTraffic
 	lane     scriptLane
+	nodes    nodes            // of a cluster
 	batch    *batch           // while commands are at work
 	next     []redcon.Command // of the same pipeline, behind the command at work
 	endOnce  sync.Once
@@ -60,19 +63,24 @@ type Session struct {
 
 // batch is what a session needs while it works, lent from a pool: an idle session holds no buffers.
 type batch struct {
-	guard    *guard
-	full     [][]byte   // replies not written yet, in pieces
-	fullSize int        // bytes of full
-	out      []byte     // those behind them
-	verb     []byte     // the reply of the lock verb at work
-	run      [][]byte   // commands to be forwarded together
-	cmds     []*command // what the table says of each of run; nil: nothing
-	size     int        // bytes of run
-	total    int        // bytes of replies since the run began
+	guard    *downstream.Conn
+	full     [][]byte                // replies not written yet, in pieces
+	fullSize int                     // bytes of full
+	out      []byte                  // those behind them
+	verb     []byte                  // the reply of the lock verb at work
+	run      [][]byte                // commands to be forwarded together
+	cmds     []*commandtable.Command // what the table says of each of run; nil: nothing
+	size     int                     // bytes of run
+	total    int                     // bytes of replies since the run began
 	req      upstream.Request
 	scripts  bool // the run has scripts in it
 	gone     bool // b.out does not have all replies of the run any more
 	keys     []scriptKey
+
+	// With a cluster upstream only.
+	args  [][][]byte // the words of each of run
+	plans []*cluster.Plan
+	words []int // which of the words are keys, of all of run
 }
 
 const (
@@ -97,6 +105,15 @@ func (b *batch) Reply(p []byte) {
 	b.total += len(p)
 }
 
+// room makes sure that n more bytes of replies may be gathered; if not, there are none any more.
+func (b *batch) room(n int) bool {
+	if !b.guard.MayGather(b.fullSize + len(b.out) + n) {
+		b.full, b.fullSize, b.out, b.gone = nil, 0, nil, true
+		return false
+	}
+	return true
+}
+
 // takeBack forgets the last n bytes gathered, of a reply whose rest was lost.
 func (b *batch) takeBack(n int) {
 	for {
@@ -113,6 +130,9 @@ func (b *batch) takeBack(n int) {
 
 func (b *batch) clearRun() {
 	clear(b.run)
+	clear(b.args)
+	b.dropPlans()
+	b.args = b.args[:0]
 	b.run, b.cmds, b.size, b.scripts = b.run[:0], b.cmds[:0], 0, false
 }
 
@@ -127,11 +147,9 @@ func (b *batch) giveBack() {
 	batches.Put(b)
 }
 
-func newSession(s *Server, g *guard, id int64) *Session {
-	c := &Session{srv: s, guard: g, id: id, ident: s.fresh()}
-	c.addr, c.laddr = peer(g.RemoteAddr(), g.LocalAddr())
-	g.openAccounts(c.addr)
-	c.unix = g.LocalAddr().Network() == "unix"
+func newSession(s *Server, g *downstream.Conn, id int64) *Session {
+	c := &Session{srv: s, guard: g, id: id, ident: s.fresh(),
+		addr: g.Addr(), laddr: g.LocalName(), unix: g.Unix()}
 	c.active.Store(time.Now().UnixNano())
 	return c
 }
@@ -139,12 +157,12 @@ func newSession(s *Server, g *guard, id int64) *Session {
 // serve works off one batch of commands in order and writes all its replies.
 func (s *Session) serve(first redcon.Command, rest []redcon.Command) {
 	s.active.Store(time.Now().UnixNano())
-	s.guard.commandCame()
+	s.guard.CommandCame()
 	s.batch = batches.Get().(*batch)
 	s.batch.guard = s.guard
 	s.next = rest
 	s.command(first)
-	for i := 0; i < len(rest) && !s.guard.over.Load(); i++ {
+	for i := 0; i < len(rest) && !s.guard.Over(); i++ {
 		s.next = rest[i+1:]
 		s.command(rest[i])
 	}
@@ -175,18 +193,22 @@ func (s *Session) command(cmd redcon.Command) {
 func (s *Session) dispatch(cmd redcon.Command) {
 	c, answer := s.srv.table.Load().find(cmd.Args)
 	if c != nil {
-		s.last.Store(&c.name)
+		s.last.Store(&c.Name)
 	}
-	if p := s.pinnedNow(); p != nil || c != nil && c.pin.starts() || answer == nil && s.srv.writesPaused() {
+	if s.srv.o.Cluster != nil {
+		s.dispatchNodes(cmd, c, answer)
+		return
+	}
+	if p := s.pinnedNow(); p != nil || c != nil && c.Pin.Starts() || answer == nil && s.srv.writesPaused() {
 		s.commandPinned(p, cmd, c, answer)
 		return
 	}
 	if answer == nil {
-		s.enqueue(cmd.Raw, c)
+		s.enqueue(cmd.Raw, cmd.Args, c)
 		return
 	}
 	s.forward()
-	if s.guard.over.Load() {
+	if s.guard.Over() {
 		return
 	}
 	answer(s, cmd.Args)
@@ -200,40 +222,40 @@ func (s *Session) flush() {
 	b := s.batch
 	if s.silent {
 		b.full, b.fullSize, b.out = nil, 0, b.out[:0]
-		s.srv.replies.set(&s.guard.reply, 0)
+		s.guard.Gathered(0)
 	}
 	for i, p := range b.full {
 		b.fullSize -= len(p)
-		s.guard.write(p, b.fullSize+len(b.out))
+		s.guard.WriteAhead(p, b.fullSize+len(b.out))
 		b.full[i] = nil
-		s.srv.replies.set(&s.guard.reply, b.fullSize+len(b.out))
+		s.guard.Gathered(b.fullSize + len(b.out))
 	}
 	b.full = nil
 	if len(b.out) == 0 {
 		return
 	}
-	s.guard.write(b.out, 0)
-	s.srv.replies.set(&s.guard.reply, 0)
+	s.guard.WriteAhead(b.out, 0)
+	s.guard.Gathered(0)
 	b.out = b.out[:0]
 	if cap(b.out) > keepBytes {
 		b.out = nil
 	}
 }
 
-// end gives back all the session has, once: pipes, locks, its place. In-flight replies are in by then.
-func (s *Session) end() {
+// End gives back all the session has, once: pipes, locks, its place. In-flight replies are in by then.
+func (s *Session) End() {
 	s.endOnce.Do(func() {
-		s.guard.hangUp(lock.Left, "closed")
-		how, why := s.guard.ending()
+		s.guard.HangUp(downstream.Left, "closed")
+		how, why := s.guard.Ending()
 		s.srv.log.Debug("client left", "client", s.addr, "id", s.id, "why", why)
-		s.guard.Conn.SetWriteDeadline(time.Now().Add(lastReplies)) // nobody waits for a client that has gone and reads nothing
+		s.guard.SetWriteDeadline(time.Now().Add(lastReplies)) // nobody waits for a client that has gone and reads nothing
 		s.endPin()
 		if l := s.engine.Load(); l != nil {
-			l.Close(how)
+			l.Close(closeHow(how))
 		}
 		s.dropPipes()
-		s.guard.Conn.Close()
-		s.guard.closeAccounts()
+		s.guard.Close()
+		s.guard.CloseAccounts()
 		s.endPushes()
 		s.srv.forget(s)
 	})
@@ -247,6 +269,7 @@ func (s *Session) dropPipes() {
 	}
 	s.big.leave()
 	s.lane.leave(s.srv.lanes)
+	s.nodes.leave(s.srv.lanes)
 }
 
 // pipe is the shared pipe of the session's identity, opened when first needed.
@@ -269,6 +292,9 @@ func (s *Session) ask(args ...string) ([]byte, error) {
 }
 
 func (s *Session) askRaw(raw []byte) ([]byte, error) {
+	if s.srv.o.Cluster != nil {
+		return s.askNodes(raw)
+	}
 	p, err := s.pipe()
 	if err != nil {
 		return nil, err

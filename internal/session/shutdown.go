@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/lock"
+	"github.com/lockproxy/lockproxy/internal/downstream"
 )
 
 const (
@@ -18,13 +18,7 @@ const (
 // between commands, the others as soon as they have released. At ctx's end all that are left are closed and their
 // locks run out. It returns when every session has ended; an error says how it had to be forced.
 func (s *Server) Shutdown(ctx context.Context) error {
-	s.mu.Lock()
-	s.draining.Store(true)
-	listeners := slices.Clone(s.listeners)
-	s.mu.Unlock()
-	for _, l := range listeners {
-		l.Close()
-	}
+	s.gate.Drain()
 	if s.o.Locks != nil {
 		s.o.Locks.Drain()
 	}
@@ -32,13 +26,13 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	s.cancel()
 	if err != nil {
 		for _, c := range s.snapshot() {
-			c.guard.cut(lock.Left, "drain timeout")
+			c.guard.Cut(downstream.Left, "drain timeout")
 		}
 		if !s.waitEmpty(lastCall) {
 			err = errors.New("session: some clients' last commands were never answered")
 		}
 	}
-	s.once.Do(func() { close(s.drained) })
+	s.gate.Finish()
 	if s.sessionN.Load() == 0 {
 		s.running.Wait()
 	}
@@ -57,7 +51,7 @@ func (s *Server) drain(ctx context.Context) error {
 		}
 		for _, c := range left {
 			if c.held() == 0 { // a holder looks by itself when it has released
-				c.guard.poke()
+				c.guard.Poke()
 			}
 		}
 		select {

@@ -62,7 +62,7 @@ func (s *Session) connectionOf(p *pinned, id int64) (redisID int64, found bool) 
 		return p.conn.RedisID(), true
 	}
 	c := s.srv.session(id)
-	if c == nil || c.guard.over.Load() {
+	if c == nil || c.guard.Over() {
 		return 0, false
 	}
 	if redisID = c.becomeTarget(); redisID == 0 {
@@ -99,7 +99,7 @@ func (s *Session) askOwn(args [][]byte) (answer []byte, to redirect, err error) 
 // clientGetRedir is CLIENT GETREDIR, in our numbers.
 func (s *Session) clientGetRedir(args [][]byte) {
 	answer, to, err := s.askOwn(args)
-	if r, ok := parseReply(answer); err == nil && ok && to.names(r) {
+	if r, ok := resp.ParseReply(answer); err == nil && ok && to.names(r) {
 		s.batch.out = resp.AppendInt(s.batch.out, to.client)
 		return
 	}
@@ -109,23 +109,23 @@ func (s *Session) clientGetRedir(args [][]byte) {
 // clientTrackingInfo is CLIENT TRACKINGINFO, in our numbers.
 func (s *Session) clientTrackingInfo(args [][]byte) {
 	answer, to, err := s.askOwn(args)
-	r, ok := parseReply(answer)
-	if err != nil || !ok || len(r.elems) == 0 {
+	r, ok := resp.ParseReply(answer)
+	if err != nil || !ok || len(r.Elems) == 0 {
 		s.relay(answer, err)
 		return
 	}
-	out := resp.AppendMap(s.batch.out, s.ident.Proto, len(r.elems)/2)
-	for i, e := range r.elems {
-		if i%2 == 1 && string(r.elems[i-1].text) == "redirect" && to.names(e) {
+	out := resp.AppendMap(s.batch.out, s.ident.Proto, len(r.Elems)/2)
+	for i, e := range r.Elems {
+		if i%2 == 1 && string(r.Elems[i-1].Text) == "redirect" && to.names(e) {
 			out = resp.AppendInt(out, to.client)
 			continue
 		}
-		out = append(out, e.raw...)
+		out = append(out, e.Raw...)
 	}
 	s.batch.out = out
 }
 
 // names says whether r is the number at Redis of the client that was named.
-func (to redirect) names(r reply) bool {
-	return r.kind == ':' && to.redis != 0 && string(r.text) == strconv.FormatInt(to.redis, 10)
+func (to redirect) names(r resp.Reply) bool {
+	return r.Kind == ':' && to.redis != 0 && string(r.Text) == strconv.FormatInt(to.redis, 10)
 }

@@ -49,7 +49,7 @@ func (s *Session) clientUnblock(args [][]byte) {
 		s.batch.out = resp.AppendInt(s.batch.out, 1)
 		return
 	case c.view.blocked.Load() && c.view.redisID.Load() != 0:
-		s.relay(s.ask("CLIENT", "UNBLOCK", strconv.FormatInt(c.view.redisID.Load(), 10), how))
+		s.relay(s.askWhere(c.view.node.Load(), "CLIENT", "UNBLOCK", strconv.FormatInt(c.view.redisID.Load(), 10), how))
 		return
 	}
 	s.batch.out = resp.AppendInt(s.batch.out, 0)
@@ -73,7 +73,7 @@ func (s *Session) unblock(p *pinned) bool {
 	defer cancel()
 	service := s.srv.o.Service
 	service.DB, service.Proto = 0, 2
-	_, err := s.srv.askAs(service, "CLIENT", "UNBLOCK", strconv.FormatInt(p.conn.RedisID(), 10))
+	_, err := s.srv.askAt(s.srv.nodeOr(p.node), service, "CLIENT", "UNBLOCK", strconv.FormatInt(p.conn.RedisID(), 10))
 	if err != nil {
 		return false
 	}

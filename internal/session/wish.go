@@ -16,7 +16,7 @@ func (s *Session) wishFor(ctx context.Context) int64 {
 	if !s.wish.CompareAndSwap(nil, &answer) { // somebody else asks just now
 		return 0
 	}
-	s.guard.poke()
+	s.guard.Nudge()
 	ctx, cancel := context.WithTimeout(ctx, wishWait)
 	defer cancel()
 	select {

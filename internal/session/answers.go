@@ -1,0 +1,156 @@
+package session
+
+import (
+	"bytes"
+	"strings"
+
+	"github.com/lockproxy/lockproxy/commands"
+	"github.com/lockproxy/lockproxy/internal/commandtable"
+)
+
+// answer appends exactly one reply to the batch, or ends the connection.
+type answer func(s *Session, args [][]byte)
+
+// answers is the table of commands with who answers those that are answered here. It never changes.
+type answers struct {
+	*commandtable.Table
+	by     map[*commandtable.Command]answer
+	routes map[*commandtable.Command]*route // of a cluster
+}
+
+// answerers are the commands that are answered here, but for the lock verbs, refusals, and CLUSTER's subcommands.
+var answerers = map[string]answer{
+	"auth":                    (*Session).auth,
+	"hello":                   (*Session).hello,
+	"select":                  (*Session).selectDB,
+	"reset":                   (*Session).reset,
+	"quit":                    (*Session).quit,
+	"post":                    (*Session).crossProtocol,
+	"host:":                   (*Session).crossProtocol,
+	"readonly":                (*Session).clusterSwitch,
+	"readwrite":               (*Session).clusterSwitch,
+	"asking":                  (*Session).clusterSwitch,
+	"cluster":                 (*Session).cluster,
+	"script|kill":             (*Session).apart,
+	"function|kill":           (*Session).apart,
+	"info":                    (*Session).info,
+	"client":                  unknownSubcommand,
+	"client|id":               (*Session).clientID,
+	"client|setname":          (*Session).clientSetName,
+	"client|getname":          (*Session).clientGetName,
+	"client|setinfo":          (*Session).clientSetInfo,
+	"client|capa":             (*Session).clientCapa,
+	"client|info":             (*Session).clientInfo,
+	"client|list":             (*Session).clientList,
+	"client|kill":             (*Session).clientKill,
+	"client|pause":            (*Session).clientPause,
+	"client|unpause":          (*Session).clientUnpause,
+	"client|unblock":          (*Session).clientUnblock,
+	"client|reply":            (*Session).clientReply,
+	"client|no-evict":         (*Session).clientNoEvict,
+	"client|no-touch":         (*Session).clientNoTouch,
+	"client|getredir":         (*Session).clientGetRedir,
+	"client|trackinginfo":     (*Session).clientTrackingInfo,
+	"client|help":             (*Session).clientHelp,
+	"command":                 (*Session).commandAll,
+	"command|count":           (*Session).commandCount,
+	"command|info":            (*Session).commandInfo,
+	"command|docs":            (*Session).commandDocs,
+	"command|list":            (*Session).commandList,
+	"command|getkeys":         (*Session).commandGetKeys,
+	"command|getkeysandflags": (*Session).commandGetKeys,
+}
+
+// newAnswers makes the table of what Redis told of its commands.
+func newAnswers(allow, deny []string, told []*commandtable.Command) *answers {
+	a := &answers{Table: commandtable.New(allow, deny, verbs(), told)}
+	a.bind()
+	return a
+}
+
+// verbs are the lock verbs' rows.
+func verbs() (rows []*commandtable.Command) {
+	for _, v := range commands.Verbs() {
+		rows = append(rows, &commandtable.Command{Name: strings.ToLower(v.Name), Note: v.Summary, Open: true, Barred: true, Here: true})
+	}
+	return rows
+}
+
+// bind finds out who answers which command.
+func (a *answers) bind() {
+	a.by = make(map[*commandtable.Command]answer)
+	a.All(func(c *commandtable.Command) {
+		if c.Here {
+			a.by[c] = checked(c, answererOf(c))
+		}
+	})
+}
+
+// answererOf is who answers c, checks aside.
+func answererOf(c *commandtable.Command) answer {
+	switch v := commands.Lookup([]byte(c.Name)); {
+	case c.Refusal:
+		return func(s *Session, _ [][]byte) { s.error(c.Line) }
+	case v != nil:
+		return func(s *Session, args [][]byte) { s.runVerb(v, args) }
+	}
+	if run := answerers[c.Name]; run != nil {
+		return run
+	}
+	return (*Session).clusterNode // of what Redis has listed
+}
+
+// find classifies a command: what the table says of it, if anything, and who answers it here; nil: it is forwarded.
+func (a *answers) find(args [][]byte) (*commandtable.Command, answer) {
+	c, stranger := a.Table.Find(args)
+	if stranger {
+		return nil, (*Session).stranger
+	}
+	return a.answered(c)
+}
+
+// answered is c with who answers it here; nil: nobody.
+func (a *answers) answered(c *commandtable.Command) (*commandtable.Command, answer) {
+	if c == nil || !c.Here {
+		return c, nil
+	}
+	return c, a.by[c]
+}
+
+// checked has what Redis would check first checked before run.
+func checked(c *commandtable.Command, run answer) answer {
+	return func(s *Session, args [][]byte) {
+		if line := s.mistake(c, args); line != "" {
+			s.error(line)
+			return
+		}
+		run(s, args)
+	}
+}
+
+// mistake is what Redis would have against such a call of c, whatever it does.
+func (s *Session) mistake(c *commandtable.Command, args [][]byte) (line string) {
+	if !commandtable.ArityFits(c.Arity, len(args)) {
+		return wrongArity(c.Name)
+	}
+	if c.Open {
+		return ""
+	}
+	if line = s.refused(); line == "" && c.Probe != nil {
+		line = s.forbidden(c)
+	}
+	return line
+}
+
+// equalFold compares a word of a command with a keyword, letter case aside.
+func equalFold(word []byte, keyword string) bool { return bytes.EqualFold(word, []byte(keyword)) }
+
+func unknownSubcommand(s *Session, args [][]byte) {
+	s.error("ERR unknown subcommand '" + clip(args[1]) + "'. Try " + strings.ToUpper(string(args[0])) + " HELP.")
+}
+
+// clip shortens what is quoted in an error, as Redis does, to which a zero byte is the end.
+func clip(b []byte) string {
+	b, _, _ = bytes.Cut(b, []byte{0})
+	return string(b[:min(len(b), 128)])
+}

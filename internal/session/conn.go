@@ -1,0 +1,55 @@
+package session
+
+import (
+	"github.com/lockproxy/lockproxy/internal/downstream"
+	"github.com/lockproxy/lockproxy/internal/lock"
+)
+
+// What a session's connection to its client asks of it.
+var _ downstream.Client = (*Session)(nil)
+
+// closeHow is what the end of a connection is to the lock engine.
+func closeHow(how downstream.How) lock.CloseHow {
+	if how == downstream.Gone {
+		return lock.Gone
+	}
+	return lock.Left
+}
+
+// Attend does what other sessions wish of this one.
+func (s *Session) Attend() { s.grantWish() }
+
+// MayLeave says that it holds no locks and is within nothing.
+func (s *Session) MayLeave() bool { return s.held() == 0 && !s.view.busy() }
+
+// MayIdle says whether the client may be silent for as long as it likes, as those that wait for something may in Redis.
+func (s *Session) MayIdle() bool {
+	v := &s.view
+	return v.subscribed() || v.monitor.Load() || v.owed.Load() || s.held() > 0
+}
+
+// Subscribed says that it waits for messages.
+func (s *Session) Subscribed() bool { return s.view.subscribed() }
+
+// Ahead looks for a QUIT or RESET directly behind the lock verb that waits, and ends its wait.
+func (s *Session) Ahead(begun []byte) {
+	if !s.leaves.Load() && isLeave(begun) {
+		s.leaves.Store(true)
+		s.wake(lock.ErrNotAcquired)
+	}
+}
+
+// lookLoop has clients dropped that have vanished without a word, until the server ends.
+func (s *Server) lookLoop() { downstream.DropSilent(s.ctx, s.owing) }
+
+// owing lists the clients that have sent nothing since before, and to which something was written.
+func (s *Server) owing(before int64, to []*downstream.Conn) []*downstream.Conn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.sessions {
+		if c.guard.Owes() && c.active.Load() < before {
+			to = append(to, c.guard)
+		}
+	}
+	return to
+}

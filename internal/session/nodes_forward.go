@@ -1,0 +1,297 @@
+package session
+
+import (
+	"bytes"
+	"strings"
+	"time"
+
+	"github.com/tidwall/redcon"
+
+	"github.com/lockproxy/lockproxy/cluster"
+	"github.com/lockproxy/lockproxy/internal/commandtable"
+	"github.com/lockproxy/lockproxy/proto/resp"
+)
+
+// dispatchNodes is dispatch with a cluster upstream. A connection of the client's own is at one node, so that only what
+// it is needed for goes there; all else goes its way beside it, once the replies owed there are in.
+func (s *Session) dispatchNodes(cmd redcon.Command, c *commandtable.Command, answer answer) {
+	select {
+	case <-s.srv.known:
+	default:
+		if c, answer = s.awaitTable(cmd.Args); s.guard.Over() {
+			return
+		}
+	}
+	p := s.pinnedNow()
+	if p != nil {
+		defer s.release()
+	}
+	if c == nil && answer != nil { // Redis has not listed it
+		s.forward()
+		c, answer = s.resolve(cmd.Args)
+	}
+	route := s.srv.table.Load().routeOf(c)
+	multi, mute := p.modes()
+	switch {
+	case multi:
+		s.inTransaction(p, cmd, c, answer)
+		return
+	case mute && (c == nil || !c.Always):
+		s.sendMute(p, cmd, c, answer)
+		return
+	case route.run != nil:
+		answer = route.run
+	case c != nil && (c.Pin.Starts() || p != nil && c.Pin != commandtable.PinNone):
+		s.forward()
+		if !s.guard.Over() {
+			s.pinNodes(p, cmd, c)
+		}
+		return
+	}
+	if p != nil && !p.settled() {
+		return
+	}
+	if answer == nil {
+		s.enqueue(cmd.Raw, cmd.Args, c)
+		return
+	}
+	s.forward()
+	if s.guard.Over() {
+		return
+	}
+	answer(s, cmd.Args)
+	if len(s.batch.out) >= flushAt {
+		s.flush()
+	}
+}
+
+// awaitTable waits, for as long as a command is tried, until Redis has told of its commands, and finds one: without that
+// no command finds its node.
+func (s *Session) awaitTable(args [][]byte) (*commandtable.Command, answer) {
+	s.forward()
+	timer := time.NewTimer(s.srv.o.Cluster.RetryFor())
+	defer timer.Stop()
+	ctx, done := s.whileThere()
+	defer done()
+	select {
+	case <-s.srv.known:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	c, answer := s.srv.table.Load().find(args)
+	if answer == nil && !s.srv.table.Load().Learned() {
+		answer = (*Session).notKnownYet
+	}
+	return c, answer
+}
+
+// notKnownYet is what a command is answered that cannot be sent anywhere.
+func (s *Session) notKnownYet([][]byte) {
+	s.error("ERR upstream unavailable: the cluster has not told of its commands yet")
+}
+
+// modes says whether the client is within a transaction, and whether it is a subscriber that may run little else.
+func (p *pinned) modes() (multi, mute bool) {
+	if p == nil {
+		return false, false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.state.multi, p.state.proto == 2 && p.state.subscribed() > 0
+}
+
+// sendMute is for what a subscriber in RESP2 sends. Redis says no in its own words, but for what has keys, which it would
+// send elsewhere first.
+func (s *Session) sendMute(p *pinned, cmd redcon.Command, c *commandtable.Command, answer answer) {
+	s.forward()
+	switch {
+	case s.guard.Over():
+	case c != nil && c.Pin == commandtable.PinSubscribe:
+		s.subscribeNodes(p, cmd, c)
+	case answer == nil && (c == nil || len(s.keysOf(c, cmd.Args, nil)) == 0 && c.Pin == commandtable.PinNone):
+		s.send(p, cmd, c)
+		p.settled()
+	case p.settled():
+		s.error("ERR Can't execute '" + c.Name + "': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context")
+	}
+}
+
+// forwardNodes sends the run over the nodes.
+func (s *Session) forwardNodes(big bool) {
+	if s.batch.scripts {
+		s.forwardScripts(big)
+		return
+	}
+	s.forwardWith(s.executor(), big)
+}
+
+// forwardWith sends the run over e, and says how long Redis took.
+func (s *Session) forwardWith(e *cluster.Executor, big bool) time.Duration {
+	b := s.batch
+	b.plan(s)
+	began := time.Now()
+	e.Private(big)
+	ctx, done := s.whileThere()
+	e.Do(ctx, b.plans)
+	done()
+	took := time.Since(began)
+	longest, total := 0, 0
+	for i, p := range b.plans {
+		if p.Err != nil {
+			s.answerFor(p.Err, b.cmds[i:i+1])
+			continue
+		}
+		longest, total = max(longest, len(p.Reply)), total+len(p.Reply)
+		b.Reply(p.Reply)
+	}
+	switch {
+	case !big:
+		s.big.measure(longest, total, len(b.run))
+	case longest > bigReply:
+		s.big.seen()
+	}
+	return took
+}
+
+// plan makes the plans of the run.
+func (b *batch) plan(s *Session) {
+	t := s.srv.table.Load()
+	b.words, b.plans = b.words[:0], b.plans[:cap(b.plans)]
+	for i, raw := range b.run {
+		if i == len(b.plans) {
+			b.plans = append(b.plans, nil)
+		}
+		if b.plans[i] == nil {
+			b.plans[i] = new(cluster.Plan)
+		}
+		from := len(b.words)
+		b.words = s.keysOf(b.cmds[i], b.args[i], b.words)
+		to := len(b.words)
+		b.plans[i].Set(cluster.Command{Raw: raw, Args: b.args[i], Keys: b.words[from:to:to], Facts: t.routeOf(b.cmds[i]).facts})
+	}
+	b.plans = b.plans[:len(b.run)]
+}
+
+// dropPlans forgets the plans, which keep replies.
+func (b *batch) dropPlans() {
+	for _, p := range b.plans {
+		*p = cluster.Plan{}
+	}
+}
+
+// nodeAnswerers are the commands that are answered otherwise with a cluster upstream, in transactions aside.
+var nodeAnswerers = map[string]answer{
+	"wait":                 (*Session).waitNodes,
+	"waitaof":              (*Session).waitNodes,
+	"client|tracking":      (*Session).trackingNodes,
+	"monitor":              (*Session).oneNodeOnly,
+	"shutdown":             (*Session).oneNodeOnly,
+	"pubsub|channels":      (*Session).pubsubNodes,
+	"pubsub|numsub":        (*Session).pubsubNodes,
+	"pubsub|shardchannels": (*Session).pubsubNodes,
+	"pubsub|shardnumsub":   (*Session).pubsubNodes,
+}
+
+// oneNodeOnly refuses what would be about one of the nodes, and nobody would know which.
+func (s *Session) oneNodeOnly(args [][]byte) {
+	s.error("ERR '" + strings.ToUpper(string(args[0])) + "' is of one node: lockproxy does not send it to a cluster")
+}
+
+// trackingNodes is CLIENT TRACKING: a node tells of its own keys only.
+func (s *Session) trackingNodes(args [][]byte) {
+	if len(args) == 3 && equalFold(args[2], "OFF") {
+		s.ok()
+		return
+	}
+	s.error("ERR CLIENT TRACKING is not available with a cluster upstream: lockproxy does not track keys over several nodes")
+}
+
+// waitNodes is WAIT, or WAITAOF, at all masters: the least of them counts. It asks for a second at a time, so that the
+// client's end is heard of. What they count is all that was written before.
+func (s *Session) waitNodes(args [][]byte) {
+	words, at := append([][]byte(nil), args...), len(args)-1
+	timeout, ok := integer(args[at])
+	if !ok || timeout < 0 {
+		s.relay(s.askRaw(encode(args))) // says so
+		return
+	}
+	facts := &cluster.Facts{Name: "wait", Request: cluster.AllShards, Response: cluster.Min}
+	until := time.Now().Add(time.Duration(timeout) * time.Millisecond)
+	s.flush()
+	s.apartNodes(func(e *cluster.Executor) {
+		nothing := bytes.Split([]byte("WAIT 0 0"), []byte(" ")) // has Redis count from now on
+		first := cluster.NewPlan(cluster.Command{Raw: encode(nothing), Args: nothing, Facts: facts})
+		for {
+			left := time.Second
+			if timeout > 0 {
+				left = min(left, max(time.Until(until), time.Millisecond))
+			}
+			words[at] = integerText(left.Milliseconds())
+			p := cluster.NewPlan(cluster.Command{Raw: encode(words), Args: words, Facts: facts})
+			plans := []*cluster.Plan{p}
+			if first != nil {
+				plans, first = []*cluster.Plan{first, p}, nil
+			}
+			ctx, done := s.whileThere()
+			e.Do(ctx, plans)
+			done()
+			if p.Err != nil || enough(p.Reply, args[1:at]) || timeout > 0 && !time.Now().Before(until) || s.guard.Over() {
+				s.relay(p.Reply, p.Err)
+				return
+			}
+		}
+	})
+}
+
+// enough says that WAIT, or WAITAOF with its two numbers, need not go on: what was wanted is there, or it failed.
+func enough(reply []byte, wanted [][]byte) bool {
+	r, _ := resp.ParseReply(reply)
+	have := r.Elems
+	if r.Kind == ':' {
+		have = []resp.Reply{r}
+	}
+	for i := range min(len(have), len(wanted)) {
+		if n, ok := integer(wanted[i]); ok && int64(atoi(have[i].Text)) < n {
+			return false
+		}
+	}
+	return true
+}
+
+// pubsubNodes is PUBSUB of all nodes: each knows of its own subscribers only.
+func (s *Session) pubsubNodes(args [][]byte) {
+	t := s.srv.table.Load()
+	c, _ := t.find(args)
+	p := cluster.NewPlan(cluster.Command{Raw: encode(args), Args: args, Facts: t.routeOf(c).facts})
+	ctx, done := s.whileThere()
+	s.executor().Do(ctx, []*cluster.Plan{p})
+	done()
+	r, ok := resp.ParseReply(p.Reply)
+	if p.Err != nil || !ok || r.Kind != '*' {
+		s.relay(p.Reply, p.Err)
+		return
+	}
+	counts := strings.HasSuffix(c.Name, "numsub")
+	step := 1
+	if counts {
+		step = 2
+	}
+	var names [][]byte
+	sum := map[string]int{}
+	for i := 0; i+step <= len(r.Elems); i += step {
+		name := string(r.Elems[i].Raw)
+		if _, twice := sum[name]; !twice {
+			names = append(names, r.Elems[i].Raw)
+		}
+		if sum[name] += 0; counts {
+			sum[name] += atoi(r.Elems[i+1].Text)
+		}
+	}
+	out := resp.AppendArray(s.batch.out, len(names)*step)
+	for _, name := range names {
+		if out = append(out, name...); counts {
+			out = resp.AppendInt(out, int64(sum[string(name)]))
+		}
+	}
+	s.batch.out = out
+}

@@ -1,0 +1,302 @@
+package session
+
+import (
+	"bytes"
+	"time"
+
+	"github.com/tidwall/redcon"
+
+	"github.com/lockproxy/lockproxy/cluster"
+	"github.com/lockproxy/lockproxy/internal/commandtable"
+	"github.com/lockproxy/lockproxy/proto/resp"
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+// pinNodes is what a connection of a session's own has to do with slots.
+type pinNodes struct {
+	watched int          // the slot of what is watched, or noSlot; the session's goroutine only
+	ask     bool         // the node is importing that slot: MULTI goes behind ASKING; the session's goroutine only
+	tx      *transaction // the one that is queued; the session's goroutine only
+	astray  []byte       // the last redirect that was answered QUEUED; guarded by pinned.mu
+}
+
+const pinPause = 20 * time.Millisecond // before a node is tried again
+
+var (
+	queuedReply = []byte("+QUEUED\r\n")
+	asking      = resp.AppendCommand(nil, "ASKING")
+)
+
+// astray says that a node has refused a command for want of its slot: it has not run, and can be sent again.
+func astray(reply []byte) bool {
+	for _, word := range []string{"-MOVED ", "-ASK ", "-TRYAGAIN ", "-CLUSTERDOWN "} {
+		if bytes.HasPrefix(reply, []byte(word)) {
+			return true
+		}
+	}
+	return false
+}
+
+// unblockedByChange is how Redis ends the wait of those that wait at a master which is none any more.
+var unblockedByChange = []byte("-UNBLOCKED force unblock from blocking operation, instance state changed")
+
+// pinAt gives the session a connection of its own at a node.
+func (s *Session) pinAt(n *cluster.Node) (*pinned, error) {
+	s.srv.o.Cluster.Acquire(n)
+	p, err := s.pinOn(n.Upstream(), n)
+	if err != nil {
+		s.srv.o.Cluster.Release(n)
+	}
+	return p, err
+}
+
+// pinSlot gives the session a connection of its own at the node that has a slot; noSlot: at any. It tries as long as the
+// cluster does.
+func (s *Session) pinSlot(slot int) (*pinned, error) {
+	c := s.srv.o.Cluster
+	for until := time.Now().Add(c.RetryFor()); ; {
+		snapshot, err := c.Snapshot(), error(&upstream.ReplyError{Line: "CLUSTERDOWN Hash slot not served"})
+		n := snapshot.Any(int(s.id))
+		if slot != noSlot {
+			n = snapshot.Owner(slot)
+		}
+		if n != nil {
+			var p *pinned
+			if p, err = s.pinAt(n); err == nil {
+				return p, nil
+			}
+		}
+		if time.Now().After(until) || s.guard.Over() || s.srv.ctx.Err() != nil || passwordRefused(err) {
+			return nil, err
+		}
+		s.lookAgain()
+	}
+}
+
+// lookAgain waits for a fresh look at the topology, and a little.
+func (s *Session) lookAgain() {
+	ctx, done := s.whileThere()
+	defer done()
+	s.srv.o.Cluster.Refreshed(ctx)
+	s.srv.pause(pinPause, ctx.Done())
+}
+
+// pinInstead is pinSlot, or where reply, a redirect by the node from, says. ask: ASKING must go ahead there.
+func (s *Session) pinInstead(reply []byte, slot int, from *cluster.Node) (p *pinned, ask bool, err error) {
+	if to, ask, ok := s.srv.o.Cluster.Redirect(reply, slot, from); ok && to != nil {
+		if p, err = s.pinAt(to); err == nil {
+			return p, ask, nil
+		}
+	}
+	s.lookAgain()
+	p, err = s.pinSlot(slot)
+	return p, false, err
+}
+
+// unpin gives the session's own connection back, or closes it when Redis keeps something for it there.
+func (s *Session) unpin() {
+	s.release()
+	if s.pinnedNow() != nil {
+		s.dropPin()
+	}
+}
+
+// pinFailed answers a command for which there is no connection.
+func (s *Session) pinFailed(c *commandtable.Command, err error) {
+	s.fail(err)
+	s.noteTrouble(err)
+	s.notBegun(c.Pin)
+}
+
+// pinNodes has a command run that concerns the connection, or may wait. p is the session's own, nil if it has none.
+func (s *Session) pinNodes(p *pinned, cmd redcon.Command, c *commandtable.Command) {
+	if p != nil && !p.settled() {
+		return
+	}
+	switch c.Pin {
+	case commandtable.PinMulti, commandtable.PinWatch, commandtable.PinBlock:
+		if p != nil && s.view.subscribed() {
+			s.error("ERR " + upper(c) + " on a connection with subscriptions is not available with a cluster upstream: use another connection")
+			return
+		}
+	}
+	switch c.Pin {
+	case commandtable.PinMulti:
+		s.multiNodes(p, cmd, c)
+	case commandtable.PinWatch:
+		s.watchNodes(p, cmd, c)
+	case commandtable.PinBlock:
+		s.blockNodes(p, cmd, c)
+	case commandtable.PinSubscribe:
+		s.subscribeNodes(p, cmd, c)
+	case commandtable.PinUnwatch:
+		s.unwatchNodes(p, cmd, c)
+	case commandtable.PinAlone:
+		s.commandPinned(p, cmd, c, nil)
+	default: // EXEC and DISCARD without MULTI
+		s.enqueue(cmd.Raw, cmd.Args, c)
+	}
+}
+
+func upper(c *commandtable.Command) string { return string(bytes.ToUpper([]byte(c.Name))) }
+
+// unwatchNodes is UNWATCH outside of a transaction.
+func (s *Session) unwatchNodes(p *pinned, cmd redcon.Command, c *commandtable.Command) {
+	if p == nil || s.view.subscribed() {
+		s.enqueue(cmd.Raw, cmd.Args, c)
+		return
+	}
+	s.send(p, cmd, c)
+	p.settled()
+	p.many.watched, p.many.ask = noSlot, false
+}
+
+// watchNodes is WATCH: what is watched is in one slot, whatever nodes there are, since only commands of that slot can be
+// run under it.
+func (s *Session) watchNodes(p *pinned, cmd redcon.Command, c *commandtable.Command) {
+	slot, cross := s.slotOf(c, cmd.Args)
+	watching := p != nil && p.many.watched != noSlot && s.view.watch.Load()
+	if cross || watching && slot != noSlot && slot != p.many.watched {
+		s.error(crossSlot)
+		return
+	}
+	var err error
+	if p == nil {
+		if p, err = s.pinSlot(slot); err != nil {
+			s.pinFailed(c, err)
+			return
+		}
+		defer s.release()
+	}
+	for until := time.Now().Add(s.srv.o.Cluster.RetryFor()); ; {
+		var refusal gathered
+		if p.many.ask {
+			p.own(&expect{}, asking)
+		}
+		e := &expect{cmd: c, kind: c.Pin, refusal: &refusal}
+		p.expect(e, cmd.Raw)
+		if !p.settled() || e.lost != nil {
+			return
+		}
+		if len(refusal) == 0 {
+			p.many.watched = slot
+			return
+		}
+		if !astray(refusal) || watching || time.Now().After(until) {
+			// What was watched before has moved away: its transaction will find that out.
+			s.batch.out = append(s.batch.out, refusal...)
+			return
+		}
+		from := p.node
+		s.unpin()
+		ask := false
+		if p, ask, err = s.pinInstead(refusal, slot, from); err != nil {
+			s.pinFailed(c, err)
+			return
+		}
+		p.many.ask = ask
+	}
+}
+
+// blockNodes has a command run that may wait. When its slot moves away meanwhile, Redis says so and has done nothing: it
+// is then sent again, for the time left, to the slot's new node.
+func (s *Session) blockNodes(p *pinned, cmd redcon.Command, c *commandtable.Command) {
+	slot, cross := s.slotOf(c, cmd.Args)
+	switch {
+	case cross:
+		s.error(crossSlot)
+		return
+	case p != nil && slot != noSlot && s.srv.o.Cluster.Snapshot().Owner(slot) != p.node:
+		s.error("ERR " + upper(c) + " on a connection that watches another node's keys: use another connection, or UNWATCH first")
+		return
+	}
+	var err error
+	if p == nil {
+		if p, err = s.pinSlot(slot); err != nil {
+			s.pinFailed(c, err)
+			return
+		}
+		defer s.release()
+	}
+	began, raw, ask := time.Now(), cmd.Raw, false
+	var astraySince time.Time
+	for {
+		var refusal gathered
+		if ask {
+			p.own(&expect{}, asking)
+		}
+		e := &expect{cmd: c, kind: c.Pin, blocks: true, refusal: &refusal}
+		sent := time.Now()
+		p.expect(e, raw)
+		if !p.settled() || e.lost != nil || len(refusal) == 0 {
+			return
+		}
+		if now := time.Now(); astraySince.IsZero() || now.Sub(sent) > time.Second { // it has waited in peace
+			astraySince = now
+		}
+		follow := slot != noSlot && p.many.watched == noSlot && (astray(refusal) || bytes.HasPrefix(refusal, unblockedByChange))
+		if !follow || time.Since(astraySince) > s.srv.o.Cluster.RetryFor() {
+			s.batch.out = append(s.batch.out, refusal...)
+			return
+		}
+		from := p.node
+		s.unpin()
+		if p, ask, err = s.pinInstead(refusal, slot, from); err != nil {
+			s.pinFailed(c, err)
+			return
+		}
+		raw = timeLeft(c, cmd.Args, time.Since(began))
+	}
+}
+
+// subscribeNodes is SUBSCRIBE and its kin. A connection to any node hears of all messages but sharded ones, which are
+// heard of at their slot's node: what a client subscribes to on one connection must be at one node.
+func (s *Session) subscribeNodes(p *pinned, cmd redcon.Command, c *commandtable.Command) {
+	slot, cross := s.slotOf(c, cmd.Args)
+	switch {
+	case cross:
+		s.error(crossSlot)
+		return
+	case p != nil && p.many.watched != noSlot:
+		s.error("ERR " + upper(c) + " on a connection that watches keys is not available with a cluster upstream: use another connection")
+		return
+	}
+	var err error
+	if p == nil {
+		if p, err = s.pinSlot(slot); err != nil {
+			s.pinFailed(c, err)
+			return
+		}
+		defer s.release()
+	}
+	for until := time.Now().Add(s.srv.o.Cluster.RetryFor()); ; {
+		var refusal gathered
+		e := &expect{cmd: c, kind: c.Pin, args: len(cmd.Args) - 1, refusal: &refusal}
+		e.effect.subs = e
+		p.expect(e, cmd.Raw)
+		if !p.settled() || e.lost != nil || len(refusal) == 0 {
+			return
+		}
+		switch {
+		case !astray(refusal) || time.Now().After(until):
+			s.batch.out = append(s.batch.out, refusal...)
+			return
+		case s.view.subscribed():
+			s.error("ERR this connection's subscriptions are at another node of the cluster than that channel's slot: use another connection")
+			return
+		}
+		from := p.node
+		s.unpin()
+		if p, _, err = s.pinInstead(refusal, slot, from); err != nil {
+			s.pinFailed(c, err)
+			return
+		}
+	}
+}
+
+// own sends a command of this proxy's own, and keeps its reply.
+func (p *pinned) own(e *expect, raw []byte) *expect {
+	e.own, e.got = true, new(gathered)
+	p.expect(e, raw)
+	return e
+}

@@ -1,0 +1,169 @@
+package session
+
+import (
+	"bytes"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/lockproxy/lockproxy/cluster"
+	"github.com/lockproxy/lockproxy/internal/commandtable"
+	"github.com/lockproxy/lockproxy/proto/resp"
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+// forwardLaneNodes is forwardLane with a cluster upstream: a lane has a connection to each node that is asked.
+func (s *Session) forwardLaneNodes(quick bool) time.Duration {
+	if s.mayNotReturn() {
+		return s.forwardWith(s.executor(), false)
+	}
+	n := &s.nodes
+	if n.quick == nil {
+		n.id = s.ident
+		n.id.Lane = quickLane
+		n.quick, n.lane = s.srv.o.Cluster.Executor(n.id), s.srv.lanes.join(n.id)
+	}
+	if !quick || n.lane.stuck() {
+		if id, free := s.srv.lanes.take(s.ident); free {
+			defer s.srv.lanes.giveBack(id)
+			e := s.srv.o.Cluster.Executor(id)
+			defer e.Close()
+			return s.forwardWith(e, false)
+		}
+	}
+	return n.lane.timed(func() { s.forwardWith(n.quick, false) })
+}
+
+// sendAgain is the end of heal with a cluster upstream, where a script that has run at one node is unknown to the others.
+// Order is kept by slot: what is sent again has nothing behind it that ran in its slot, or in several, or in none.
+func (s *Session) sendAgain(start int, ends []int, fates []fate, send func() time.Duration) {
+	b := s.batch
+	var again []int
+	behind := map[int]bool{} // slots in which something ran
+look:
+	for i := len(fates) - 1; i >= 0; i-- {
+		slot, one := b.plans[i].Slot()
+		switch {
+		case fates[i] == loadedAgain && one && !behind[slot]:
+			again = append(again, i)
+		case fates[i] != mayHaveRun: // it did not run, and its NOSCRIPT stands
+		case one:
+			behind[slot] = true
+		default:
+			break look
+		}
+	}
+	if len(again) == 0 || s.guard.Over() {
+		return
+	}
+	slices.Reverse(again)
+	old := append([]byte(nil), b.out[start:]...)
+	run, cmds, args, out := b.run, b.cmds, b.args, b.out[:start]
+	b.run, b.cmds, b.args, b.out = nil, nil, nil, nil
+	for _, i := range again {
+		b.run, b.cmds, b.args = append(b.run, run[i]), append(b.cmds, cmds[i]), append(b.args, args[i])
+	}
+	send()
+	// The replies are the plans', too.
+	b.run, b.cmds, b.args, b.out, b.full, b.fullSize = run, cmds, args, out, nil, 0
+	from, next := 0, 0
+	for i, end := range ends {
+		reply := old[from:end]
+		if next < len(again) && again[next] == i {
+			p := b.plans[next]
+			if reply = p.Reply; p.Err != nil {
+				reply = resp.AppendError(nil, errorLine(p.Err))
+			}
+			next++
+		}
+		from = end
+		b.Reply(reply)
+	}
+}
+
+// healNodes is heal with a cluster upstream: each script is loaded again at the node that did not have it.
+func (s *Session) healNodes(shas []string, seen uint64) []fate {
+	b, fates := s.batch, make([]fate, len(shas))
+	done := map[*cluster.Node]bool{}
+	for i, sha := range shas {
+		n := b.plans[i].From()
+		if sha == "" || n == nil || done[n] {
+			continue
+		}
+		done[n] = true
+		var wanted []string
+		for k, other := range shas {
+			if other != "" && b.plans[k].From() == n {
+				wanted = append(wanted, other)
+			}
+		}
+		known := s.srv.reload(n.Upstream(), n.ID, wanted, seen)
+		for k, other := range shas {
+			if other != "" && b.plans[k].From() == n {
+				fates[k] = known[other]
+			}
+		}
+	}
+	return fates
+}
+
+// blockTimeout finds the word of a blocking command that says for how long, and in what unit. 0: there is none.
+func blockTimeout(c *commandtable.Command, args [][]byte) (at int, unit time.Duration) {
+	switch c.Name {
+	case "blpop", "brpop", "bzpopmin", "bzpopmax", "brpoplpush", "blmove":
+		return len(args) - 1, time.Second
+	case "blmpop", "bzmpop":
+		return 1, time.Second
+	case "xread", "xreadgroup":
+		for i := 1; i+1 < len(args); i++ {
+			if bytes.EqualFold(args[i], []byte("BLOCK")) {
+				return i + 1, time.Millisecond
+			}
+		}
+	}
+	return 0, 0
+}
+
+// timeLeft is the command as it is to be sent when so much of its time has passed.
+func timeLeft(c *commandtable.Command, args [][]byte, passed time.Duration) []byte {
+	at, unit := blockTimeout(c, args)
+	if at == 0 {
+		return encode(args)
+	}
+	n, err := strconv.ParseFloat(string(args[at]), 64)
+	if err != nil || n <= 0 { // 0: for ever; else Redis says what is wrong
+		return encode(args)
+	}
+	left := max(time.Duration(n*float64(unit))-passed, time.Millisecond)
+	words := append([][]byte(nil), args...)
+	if unit == time.Second {
+		words[at] = strconv.AppendFloat(nil, left.Seconds(), 'f', 3, 64)
+	} else {
+		words[at] = integerText(left.Milliseconds())
+	}
+	return encode(words)
+}
+
+func integerText(n int64) []byte { return strconv.AppendInt(nil, n, 10) }
+
+// part is the end of what join began.
+func (l *scriptLanes) part(id upstream.Identity, q *quickScripts) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if q.users--; q.users == 0 {
+		delete(l.quick, id)
+	}
+}
+
+// timed notes what a run in the lane takes.
+func (q *quickScripts) timed(run func()) time.Duration {
+	began := time.Now()
+	if q.waiting.Add(1) == 1 {
+		q.moved.Store(began.UnixNano())
+	}
+	run()
+	q.waiting.Add(-1)
+	end := time.Now()
+	q.moved.Store(end.UnixNano())
+	return end.Sub(began)
+}

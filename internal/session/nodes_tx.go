@@ -1,0 +1,213 @@
+package session
+
+import (
+	"strings"
+	"time"
+
+	"github.com/tidwall/redcon"
+
+	"github.com/lockproxy/lockproxy/internal/commandtable"
+	"github.com/lockproxy/lockproxy/proto/resp"
+)
+
+// A transaction is queued at one node, and nothing of it runs before EXEC. Which node that is, only its first key tells,
+// and slots move: so a command that the node sends elsewhere is answered QUEUED here, and at EXEC, which waits for all
+// replies before, the whole of it is queued again where its slot is. That is not done when keys are watched, as the node
+// that watched them may have missed a change: EXEC then answers null, as if one had changed, and the client begins anew.
+
+// transactionKept is how many bytes of queued commands are kept to be queued again.
+const transactionKept = 8 << 20
+
+// transaction is what a client has queued.
+type transaction struct {
+	cmds  []queuedCommand
+	size  int
+	slot  int  // of its keys, or noSlot
+	cross bool // they are in several
+}
+
+type queuedCommand struct {
+	raw    []byte
+	cmd    *commandtable.Command
+	effect effect
+}
+
+// multiNodes is MULTI: at the node where keys are watched, or that of the first key there is in the same pipeline.
+func (s *Session) multiNodes(p *pinned, cmd redcon.Command, c *commandtable.Command) {
+	tx := &transaction{slot: noSlot}
+	if p == nil {
+		var err error
+		if p, err = s.pinSlot(s.slotAhead()); err != nil {
+			s.pinFailed(c, err)
+			return
+		}
+		defer s.release()
+	} else if s.view.watch.Load() {
+		tx.slot = p.many.watched
+	}
+	if p.many.ask {
+		p.own(&expect{}, asking)
+	}
+	p.many.tx = tx
+	p.mu.Lock()
+	p.many.astray = nil
+	p.mu.Unlock()
+	s.send(p, cmd, c)
+	p.settled()
+}
+
+// slotAhead is the slot of the first key in what the client has sent already of the transaction.
+func (s *Session) slotAhead() int {
+	t := s.srv.table.Load()
+	for _, next := range s.next {
+		c, _ := t.find(next.Args)
+		if c == nil || c.Pin == commandtable.PinExec || c.Pin == commandtable.PinDiscard {
+			break
+		}
+		if slot, _ := s.slotOf(c, next.Args); slot != noSlot {
+			return slot
+		}
+	}
+	return noSlot
+}
+
+// inTransaction is for all that comes between MULTI and its end.
+func (s *Session) inTransaction(p *pinned, cmd redcon.Command, c *commandtable.Command, answer answer) {
+	switch {
+	case c == nil:
+		p.taint()
+	case c.Always: // QUIT, RESET
+		if p.settled() {
+			s.release()
+			answer(s, cmd.Args)
+		}
+		return
+	case c.Pin == commandtable.PinExec && len(cmd.Args) == 1:
+		s.execNodes(p, cmd, c)
+		return
+	case c.Pin == commandtable.PinExec, c.Pin == commandtable.PinDiscard, c.Pin == commandtable.PinMulti, c.Pin == commandtable.PinWatch:
+		s.send(p, cmd, c)
+		p.settled()
+		return
+	case answer != nil && (c.Barred || strings.HasPrefix(c.Name, "cluster") || nodeWords[c.Name]):
+		p.expect(&expect{instead: notInMulti}, marking)
+		return
+	case c.Pin == commandtable.PinSubscribe, c.Pin == commandtable.PinTracking, c.Pin == commandtable.PinMonitor:
+		p.expect(&expect{instead: notInMulti}, marking)
+		return
+	case strings.HasPrefix(c.Name, "client|"):
+		p.taint() // what it sets on the connection is this client's
+	}
+	e := &expect{cmd: c, queues: p.many.tx != nil}
+	if c != nil && answer != nil {
+		e.effect = effectOf(c, cmd.Args)
+	}
+	if tx := p.many.tx; tx != nil {
+		tx.add(s, cmd, c, e.effect)
+		e.queues = tx.size <= transactionKept
+	}
+	p.expect(e, cmd.Raw)
+}
+
+// nodeWords are commands that a node would answer as a cluster's, and that have no place in a transaction.
+var nodeWords = map[string]bool{"readonly": true, "readwrite": true, "asking": true}
+
+// add notes a command.
+func (tx *transaction) add(s *Session, cmd redcon.Command, c *commandtable.Command, e effect) {
+	if slot, cross := s.slotOf(c, cmd.Args); slot != noSlot && !cross { // Redis itself says so of one command
+		tx.cross = tx.cross || tx.slot != noSlot && slot != tx.slot
+		tx.slot = slot
+	}
+	if tx.size += len(cmd.Raw); tx.size > transactionKept {
+		tx.cmds = nil
+		return
+	}
+	tx.cmds = append(tx.cmds, queuedCommand{raw: append([]byte(nil), cmd.Raw...), cmd: c, effect: e})
+}
+
+// execNodes is EXEC.
+func (s *Session) execNodes(p *pinned, cmd redcon.Command, c *commandtable.Command) {
+	tx := p.many.tx
+	if p.many.tx = nil; tx == nil || !p.settled() {
+		return
+	}
+	p.mu.Lock()
+	refusal, watch := gathered(p.many.astray), p.state.watch
+	p.mu.Unlock()
+	if tx.cross { // what Redis would say, had it all of the slots
+		s.discard(p)
+		s.error(crossSlot)
+		return
+	}
+	for until := time.Now().Add(s.srv.o.Cluster.RetryFor()); ; {
+		if refusal == nil {
+			e := &expect{cmd: c, kind: c.Pin, refusal: &refusal}
+			p.expect(e, cmd.Raw)
+			if !p.settled() || e.lost != nil || refusal == nil {
+				p.many.watched, p.many.ask = noSlot, false
+				return
+			}
+		}
+		again := astray(refusal) && tx.slot != noSlot && tx.size <= transactionKept
+		switch {
+		case again && watch:
+			s.discard(p)
+			s.batch.out = resp.AppendNullArray(s.batch.out, s.ident.Proto)
+			return
+		case !again || time.Now().After(until):
+			s.discard(p)
+			s.batch.out = append(s.batch.out, refusal...)
+			return
+		}
+		from := p.node
+		s.discard(p)
+		s.unpin()
+		next, ask, err := s.pinInstead(refusal, tx.slot, from)
+		if err != nil {
+			s.fail(err)
+			s.noteTrouble(err)
+			return
+		}
+		p = next
+		if refusal = tx.queueAt(p, ask); s.guard.Over() {
+			return
+		}
+	}
+}
+
+// discard ends the transaction at p's node, if it has not ended it already.
+func (s *Session) discard(p *pinned) {
+	p.many.watched, p.many.ask = noSlot, false
+	if multi, _ := p.modes(); multi {
+		p.own(&expect{kind: commandtable.PinDiscard}, discardCommand)
+		p.settled()
+	}
+}
+
+var (
+	discardCommand = resp.AppendCommand(nil, "DISCARD")
+	multiCommand   = resp.AppendCommand(nil, "MULTI")
+)
+
+// queueAt queues the transaction once more, and returns a redirect if there was one.
+func (tx *transaction) queueAt(p *pinned, ask bool) (refusal gathered) {
+	if ask { // which holds for all of it
+		p.own(&expect{}, asking)
+	}
+	p.own(&expect{kind: commandtable.PinMulti}, multiCommand)
+	owed := make([]*expect, len(tx.cmds))
+	for i, q := range tx.cmds {
+		owed[i] = p.own(&expect{cmd: q.cmd, effect: q.effect}, q.raw)
+	}
+	if !p.settled() {
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, e := range owed {
+		if astray(*e.got) {
+			return *e.got
+		}
+	}
+	return nil
+}

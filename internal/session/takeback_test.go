@@ -1,0 +1,17 @@
+package session
+
+import (
+	"bytes"
+	"testing"
+)
+
+func TestTakeBack(t *testing.T) {
+	for _, n := range []int{0, 1, 5, 7, 11, 12, 20} {
+		b := &batch{full: [][]byte{[]byte("01234"), []byte("56")}, fullSize: 7, out: []byte("789ab")}
+		b.takeBack(n)
+		left := string(bytes.Join(append(b.full, b.out), nil))
+		if want := "0123456789ab"[:max(0, 12-n)]; left != want || b.fullSize+len(b.out) != len(want) {
+			t.Errorf("without the last %d: %q, counted as %d", n, left, b.fullSize+len(b.out))
+		}
+	}
+}
