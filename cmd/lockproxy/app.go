@@ -9,7 +9,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/internal/config"
+	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/internal/session"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
@@ -27,9 +29,12 @@ type app struct {
 	cfg       config.Config
 	log       *slog.Logger
 	telemetry *telemetry.Telemetry
-	store     *embedded // nil with a Redis of the user's
-	node      *upstream.Node
+	store     *embedded          // nil with a Redis of the user's
+	follower  *upstream.Follower // nil without Sentinels
+	node      *upstream.Node     // nil with a cluster, as are control and locks
+	cluster   *cluster.Cluster   // nil with a node
 	control   *upstream.Control
+	quorum    []lock.QuorumNode // none: control has the locks
 	locks     *lock.Manager
 	server    *session.Server
 	doors     []door
@@ -63,28 +68,58 @@ func (a *app) build(ctx context.Context) (err error) {
 		}
 		url = a.store.url()
 	}
-	target, err := upstream.ParseTarget(url)
+	service, err := a.connect(ctx, url)
 	if err != nil {
 		return fmt.Errorf("upstream: %w", err)
 	}
-	if err = a.secureUpstream(&target); err != nil {
-		return err
-	}
-	a.node = upstream.NewNode(target, upstream.NodeOptions{Logger: log})
-	a.control = upstream.NewControl(target, upstream.ControlOptions{Logger: log})
-	a.locks = lock.New(a.control, lock.Options{
-		Watchdog: cfg.LockWatchdogTimeout, Poll: cfg.WaitPoll, Grace: cfg.DisconnectGrace, MaxHold: cfg.MaxHold,
-		FenceTTL: cfg.FenceKeyTTL, Reentry: lock.Reentry(cfg.ImplicitReentry), WarmChannels: cfg.WarmChannels, Logger: log,
-	})
 	a.server = session.NewServer(session.Options{
-		Node: a.node, Locks: a.locks, Service: upstream.Identity{User: target.User, Password: target.Password, DB: target.DB},
+		Node: a.node, Cluster: a.cluster, Locks: a.locks, Service: service,
+		Present: cfg.Present == "cluster", Announce: cfg.AnnounceAddress,
 		MaxClients: clientPlaces(cfg.MaxClients, openFiles(), log), MaxPerAddress: cfg.MaxPerAddress, MaxBulk: cfg.MaxBulk, MaxArgs: cfg.MaxArgs, MaxCommand: cfg.MaxCommand,
 		MaxQueryMemory: cfg.MaxQueryMemory, MaxReplyMemory: cfg.MaxReplyMemory,
-		NormalOutput: session.OutputLimit(cfg.NormalOutput), PubSubOutput: session.OutputLimit(cfg.PubSubOutput),
+		NormalOutput: downstream.OutputLimit(cfg.NormalOutput), PubSubOutput: downstream.OutputLimit(cfg.PubSubOutput),
 		IdleTimeout: cfg.IdleTimeout, HandshakeTimeout: cfg.HandshakeTimeout,
 		Allow: cfg.Allow, Deny: cfg.Deny, Logger: log, Version: versionText(), Embedded: a.store != nil,
 	})
 	return a.open()
+}
+
+// connect prepares for what is upstream, and returns the service account there. Only of a cluster it waits until that
+// tells of its nodes, or ctx ends.
+func (a *app) connect(ctx context.Context, url string) (service upstream.Identity, err error) {
+	if upstream.IsClusterURL(url) {
+		return a.findCluster(ctx, url)
+	}
+	target, err := upstream.ParseTarget(url)
+	if err != nil {
+		return service, err
+	}
+	if err = a.secureUpstream(&target); err != nil {
+		return service, err
+	}
+	cfg, log := a.cfg, a.log
+	if target.Sentinels != nil {
+		a.follower = target.Follow(log)
+	}
+	a.node = upstream.NewNode(target, upstream.NodeOptions{Logger: log})
+	a.control = upstream.NewControl(target, upstream.ControlOptions{Logger: log})
+	if err = a.connectQuorum(); err != nil {
+		return service, err
+	}
+	o := a.lockOptions()
+	o.Quorum = lock.QuorumOptions{Nodes: a.quorum, MaxLease: cfg.QuorumMaxLease, NodeTimeout: cfg.QuorumNodeTimeout}
+	a.locks = lock.New(a.control, o)
+	return upstream.Identity{User: target.User, Password: target.Password, DB: target.DB}, nil
+}
+
+// lockOptions are the lock engine's settings, wherever the locks are.
+func (a *app) lockOptions() lock.Options {
+	cfg := a.cfg
+	return lock.Options{
+		Watchdog: cfg.LockWatchdogTimeout, Poll: cfg.WaitPoll, FairWait: cfg.FairWait, Grace: cfg.DisconnectGrace, MaxHold: cfg.MaxHold,
+		FenceTTL: cfg.FenceKeyTTL, Reentry: lock.Reentry(cfg.ImplicitReentry), WarmChannels: cfg.WarmChannels,
+		ClusterPubSub: lock.PubSub(cfg.ClusterPubSub), Logger: a.log,
+	}
 }
 
 // run serves until ctx ends, then drains.
@@ -113,9 +148,8 @@ func (a *app) run(ctx context.Context) error {
 	}
 	a.doors = nil // Shutdown has closed them
 	endLocks()
-	hung := time.AfterFunc(lastReleases, a.control.Close)
+	defer time.AfterFunc(lastReleases, a.abortLocks).Stop()
 	engine.Wait()
-	hung.Stop()
 	a.close()
 	serving.Wait()
 	return err
@@ -139,11 +173,15 @@ func (a *app) close() {
 	for _, d := range a.doors {
 		d.Close()
 	}
-	if a.control != nil {
-		a.control.Close()
-	}
+	a.closeControls()
 	if a.node != nil {
 		a.node.Close()
+	}
+	if a.follower != nil {
+		a.follower.Close()
+	}
+	if a.cluster != nil {
+		a.cluster.Close()
 	}
 	if a.store != nil {
 		a.store.close()

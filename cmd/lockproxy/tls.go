@@ -9,7 +9,7 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/lockproxy/lockproxy/internal/session"
+	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/internal/tlsfiles"
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -17,12 +17,12 @@ import (
 // door is a listener, and what its clients go through first.
 type door struct {
 	net.Listener
-	entry session.Entry
+	entry downstream.Entry
 }
 
 // open opens all addresses; those of --tls-listen with TLS.
 func (a *app) open() error {
-	plain := session.Entry{ProxyHeader: a.cfg.ProxyProtocol == "required", ProxyFrom: a.cfg.ProxyProtocolFrom}
+	plain := downstream.Entry{ProxyHeader: a.cfg.ProxyProtocol == "required", ProxyFrom: a.cfg.ProxyProtocolFrom}
 	secure := plain
 	if len(a.cfg.TLSListen) > 0 {
 		files, err := a.keepFresh(tlsfiles.Names{Certs: a.cfg.TLSCert, Keys: a.cfg.TLSKey, CA: a.cfg.TLSClientCA})
@@ -44,7 +44,7 @@ func (a *app) open() error {
 	return nil
 }
 
-func (a *app) openDoor(address string, e session.Entry) error {
+func (a *app) openDoor(address string, e downstream.Entry) error {
 	ln, err := listen(address)
 	if err == nil {
 		a.doors = append(a.doors, door{ln, e})

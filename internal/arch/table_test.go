@@ -22,9 +22,9 @@ var stdOnly = []string{}
 // imports them.
 var table = []row{
 	{pkg: "cmd/lockproxy", floor: 6, what: "flags, wiring, signals, exit code",
-		may: []string{"internal/session", "commands", "internal/lock", "cluster", "upstream", "proto/resp", "scripts", "internal/telemetry", "internal/config", "internal/tlsfiles"}},
+		may: []string{"internal/session", "internal/downstream", "commands", "internal/lock", "cluster", "upstream", "proto/resp", "scripts", "internal/telemetry", "internal/config", "internal/tlsfiles"}},
 	{pkg: "internal/session", floor: 5, what: "one client connection: read, order, reply, hang up",
-		may: []string{"commands", "internal/lock", "cluster", "upstream", "proto/resp", "internal/telemetry"}},
+		may: []string{"internal/downstream", "internal/commandtable", "commands", "internal/lock", "cluster", "upstream", "proto/resp", "internal/telemetry"}},
 	{pkg: "commands", floor: 4, what: "the table of verbs, their grammar and replies",
 		may: []string{"internal/lock", "cluster", "upstream", "proto/resp", "internal/telemetry"}},
 	{pkg: "internal/lock", floor: 3, what: "what a lock is: acquire, wait, hand off, renew, lose, release",
@@ -32,6 +32,10 @@ var table = []row{
 	{pkg: "cluster", floor: 2, what: "many nodes: slots, topology, routing, redirects",
 		may: []string{"upstream", "proto/resp", "internal/telemetry"}},
 	{pkg: "upstream", floor: 1, what: "one node: pipe, private connections, handshake; the rueidis clients",
+		may: []string{"proto/resp", "internal/telemetry"}},
+	{pkg: "internal/commandtable", floor: 1, what: "what a command is, and where it goes: our rows, and what Redis' COMMAND tells",
+		may: []string{"proto/resp"}, libs: stdOnly},
+	{pkg: "internal/downstream", floor: 1, what: "the clients' network: listeners, TLS and PROXY entry, places, the guarded connection and its limits",
 		may: []string{"proto/resp", "internal/telemetry"}},
 	{pkg: "proto/resp", floor: 0, what: "bytes: guard, frame scanner, encoders",
 		libs: []string{"github.com/tidwall/redcon"}},

@@ -1,0 +1,48 @@
+package main
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/lockproxy/lockproxy/cluster"
+	"github.com/lockproxy/lockproxy/internal/lock"
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+// clusterRetry is how often a cluster is looked for at the start.
+const clusterRetry = time.Second
+
+// findCluster opens the cluster as soon as one of the nodes given tells of it, and returns the service account there.
+func (a *app) findCluster(ctx context.Context, url string) (service upstream.Identity, err error) {
+	target, err := upstream.ParseClusterTarget(url)
+	if err != nil {
+		return service, err
+	}
+	if err = a.secureUpstream(&target.Node); err != nil {
+		return service, err
+	}
+	addresses, err := cluster.ParseAddressMap(strings.Join(a.cfg.ClusterAddressMap, ","))
+	if err != nil {
+		return service, err
+	}
+	o := cluster.Options{
+		Node: upstream.NodeOptions{Logger: a.log}, Refresh: a.cfg.ClusterRefresh, RetryFor: a.cfg.ClusterRetry, AddressMap: addresses,
+	}
+	for {
+		if a.cluster, err = cluster.Open(ctx, target, o); err == nil {
+			locks := a.lockOptions()
+			locks.Cluster = a.cluster
+			a.locks = lock.New(nil, locks)
+			return upstream.Identity{User: target.Node.User, Password: target.Node.Password}, nil
+		}
+		a.log.Warn("the cluster is not there yet", "error", err)
+		timer := time.NewTimer(clusterRetry)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return service, err
+		}
+	}
+}

@@ -1,0 +1,50 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/config"
+	"github.com/lockproxy/lockproxy/internal/lock"
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+// nodeDial is how long a quorum's node may take to accept a connection.
+const nodeDial = 2 * time.Second
+
+// connectQuorum makes the nodes of --quorum known. Those that have been up for less than the longest lease, and what clocks may
+// differ on it, are not connected to: they may have forgotten locks.
+func (a *app) connectQuorum() error {
+	longest := a.cfg.QuorumMaxLease
+	for _, url := range a.cfg.Quorum {
+		target, err := upstream.ParseTarget(url)
+		if err != nil {
+			return fmt.Errorf("quorum: %w", err)
+		}
+		if err := a.secureUpstream(&target); err != nil {
+			return err
+		}
+		target.MinUptime = longest + longest/100
+		a.quorum = append(a.quorum, lock.QuorumNode{
+			Name:    config.Printable(url),
+			Control: upstream.NewControl(target, upstream.ControlOptions{DialTimeout: nodeDial, Logger: a.log}),
+		})
+	}
+	return nil
+}
+
+// closeControls ends what the lock engine still asks of Redis.
+// abortLocks ends the lock engine's requests under way.
+func (a *app) abortLocks() {
+	a.locks.Abort()
+	a.closeControls()
+}
+
+func (a *app) closeControls() {
+	if a.control != nil {
+		a.control.Close()
+	}
+	for _, n := range a.quorum {
+		n.Control.Close()
+	}
+}
