@@ -134,9 +134,10 @@ func (t *target) pair(shared bool) func(i int) (take, release exchange) {
 		}
 		owner := "00000000-0000-0000-0000-000000000000:" + strconv.Itoa(i)
 		notAfter := strconv.FormatInt(time.Now().Add(24*time.Hour).UnixMicro(), 10)
-		return exchange{command("EVALSHA", scripts.Acquire.SHA, "1", key,
-				"30000", owner, notAfter, "N", "", "0", "0"), "*5\r\n:1\r\n"},
-			exchange{command("EVALSHA", scripts.Release.SHA, "2", key, "redisson_lock__channel:{"+key+"}",
+		queue := "redisson_lock_queue:{" + key + "}"
+		return exchange{command("EVALSHA", scripts.Acquire.SHA, "2", key, queue,
+				"30000", owner, notAfter, "N", "", "0", "0", "PUBLISH"), "*5\r\n:1\r\n"},
+			exchange{command("EVALSHA", scripts.Release.SHA, "2", key, queue,
 				owner, "PUBLISH", notAfter, "", "0", ""), "*2\r\n:1\r\n"}
 	}
 }

@@ -15,7 +15,7 @@ import (
 )
 
 // verbs are lockproxy's own, as COMMAND lists them.
-var verbs = []string{"fenced", "lock", "lockinfo", "locklist", "renew", "rlock", "unlock", "wlock"}
+var verbs = []string{"fairlock", "fenced", "lock", "lockinfo", "locklist", "multilock", "multiunlock", "renew", "rlock", "unlock", "wlock"}
 
 var infoField = regexp.MustCompile(`(?m)^(# \w+|[a-z0-9_.-]+:)`)
 
@@ -76,13 +76,13 @@ func TestDropinCommand(t *testing.T) {
 			}
 			return more
 		}
-		if got := added("COMMAND"); len(got) != len(verbs) || !strings.Contains(got[1], "$4\r\nlock\r\n:-2\r\n") {
+		if got := added("COMMAND"); len(got) != len(verbs) || !strings.Contains(got[slices.Index(verbs, "lock")], "$4\r\nlock\r\n:-2\r\n") {
 			t.Errorf("COMMAND: %q", got)
 		}
 		if got := added("COMMAND INFO"); len(got) != len(verbs) {
 			t.Errorf("COMMAND INFO: %q", got)
 		}
-		if got := added("COMMAND DOCS"); len(got) != 2*len(verbs) || !strings.Contains(got[3], "BLOCK") {
+		if got := added("COMMAND DOCS"); len(got) != 2*len(verbs) || !strings.Contains(got[2*slices.Index(verbs, "lock")+1], "BLOCK") {
 			t.Errorf("COMMAND DOCS: %q", got)
 		}
 		if got := added("COMMAND LIST"); !slices.Equal(got, bulks(verbs...)) {
@@ -132,6 +132,13 @@ func getKeys(t *testing.T, direct, through *wire) {
 		"COMMAND GETKEYS FENCED a OWNER x":              "-ERR Invalid number of arguments specified for command\r\n",
 		"COMMAND GETKEYS FENCED a NOSUCH x":             "-ERR Invalid command specified\r\n",
 		"COMMAND GETKEYSANDFLAGS FENCED a GET b":        "*2\r\n*2\r\n$1\r\na\r\n*2\r\n+RO\r\n+access\r\n*2\r\n$1\r\nb\r\n*2\r\n+RO\r\n+access\r\n",
+		"COMMAND GETKEYS MULTILOCK 2 a b BLOCK 0":       "*2\r\n$1\r\na\r\n$1\r\nb\r\n",
+		"COMMAND GETKEYS multiunlock 1 a OWNER b":       "*1\r\n$1\r\na\r\n",
+		"COMMAND GETKEYS MULTILOCK 0 a":                 "-ERR Invalid arguments specified for command\r\n",
+		"COMMAND GETKEYS MULTILOCK 3 a b":               "-ERR Invalid arguments specified for command\r\n",
+		"COMMAND GETKEYS MULTILOCK 1":                   "-ERR Invalid number of arguments specified for command\r\n",
+		"COMMAND GETKEYSANDFLAGS MULTIUNLOCK 1 a":       "*1\r\n*2\r\n$1\r\na\r\n*3\r\n+RW\r\n+access\r\n+update\r\n",
+		"COMMAND GETKEYS SINTERCARD 3 a b":              "",
 		"COMMAND GETKEYS GET a":                         "",
 		"COMMAND GETKEYS NOSUCH a":                      "",
 		"COMMAND GETKEYS MSET a 1 b 2":                  "",

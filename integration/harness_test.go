@@ -109,6 +109,14 @@ type proxy struct {
 // answers PING (NOAUTH will do). It ends with the test; when that has failed its log is shown.
 func startProxy(t testing.TB, upstream string, args ...string) *proxy {
 	t.Helper()
+	p := launchProxy(t, upstream, args...)
+	p.waitReady()
+	return p
+}
+
+// launchProxy is startProxy for an upstream that is not there yet.
+func launchProxy(t testing.TB, upstream string, args ...string) *proxy {
+	t.Helper()
 	p := &proxy{t: t, port: testredis.FreePort(t), logPath: filepath.Join(t.TempDir(), "lockproxy.log")}
 	p.metrics = net.JoinHostPort("127.0.0.1", strconv.Itoa(testredis.FreePort(t)))
 	flags := []string{"--listen", p.Addr(), "--metrics-listen", p.metrics}
@@ -124,7 +132,6 @@ func startProxy(t testing.TB, upstream string, args ...string) *proxy {
 	cmd.Stdout, cmd.Stderr = log, log
 	t.Cleanup(p.showLog) // runs after the kill, which is registered later; a race or a panic fails the test
 	p.child = startChild(t, cmd)
-	p.waitReady()
 	return p
 }
 

@@ -137,7 +137,7 @@ func TestRedisCliHelp(t *testing.T) {
 	stores(t, func(t *testing.T, upstream string) {
 		p := startProxy(t, upstream)
 		c := startCli(t, p)
-		for _, verb := range []string{"LOCK", "UNLOCK", "RENEW", "FENCED", "LOCKINFO", "LOCKLIST"} {
+		for _, verb := range []string{"LOCK", "UNLOCK", "RENEW", "FENCED", "LOCKINFO", "LOCKLIST", "MULTILOCK", "MULTIUNLOCK"} {
 			c.typed("help " + verb)
 			c.typed("ECHO end")
 			var said []string
@@ -159,7 +159,7 @@ func TestVerbsInCommand(t *testing.T) {
 		for _, w := range []*wire{dial(t, p.Addr()), dial3(t, p.Addr())} {
 			all, names := w.do("COMMAND"), w.do("COMMAND", "LIST")
 			docs := w.do("COMMAND", "DOCS")
-			for _, verb := range []string{"lock", "unlock", "renew", "fenced", "lockinfo", "locklist"} {
+			for _, verb := range []string{"lock", "unlock", "renew", "fenced", "lockinfo", "locklist", "multilock", "multiunlock"} {
 				bulk := "$" + strconv.Itoa(len(verb)) + "\r\n" + verb + "\r\n"
 				for what, text := range map[string]string{"COMMAND": all, "COMMAND LIST": names, "COMMAND DOCS": docs} {
 					if !strings.Contains(text, bulk) {

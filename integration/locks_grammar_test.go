@@ -24,7 +24,7 @@ func arityError(verb string) string {
 func refusals() map[string]string {
 	r := map[string]string{
 		"LOCK": arityError("lock"), "UNLOCK": arityError("unlock"), "RENEW": arityError("renew"),
-		"RLOCK": arityError("rlock"), "WLOCK": arityError("wlock"),
+		"RLOCK": arityError("rlock"), "WLOCK": arityError("wlock"), "MULTILOCK 1": arityError("multilock"), "MULTIUNLOCK 1": arityError("multiunlock"),
 		"LOCKINFO": arityError("lockinfo"), "LOCKINFO a b": arityError("lockinfo"), "lock": arityError("lock"),
 	}
 	for _, tail := range []string{
@@ -50,6 +50,22 @@ func refusals() map[string]string {
 	for _, tail := range []string{"WRITE", "ONCE", "FENCE FENCE", "OWNER a SELF", "EX 5 PX 5", "FORCE"} {
 		r["WLOCK free "+tail] = syntaxError
 	}
+	for _, tail := range []string{"READ", "ONCE", "OWNER a SELF", "EX 5 PX 5", "FORCE", "more", "BLOCK 1 BLOCK 1"} {
+		r["MULTILOCK 2 free freetoo "+tail] = syntaxError
+	}
+	for _, tail := range []string{"ALL", "FORCE", "READ", "OWNER", "more", "OWNER a OWNER a"} {
+		r["MULTIUNLOCK 2 held free "+tail] = syntaxError
+	}
+	for _, verb := range []string{"MULTILOCK", "MULTIUNLOCK"} {
+		for _, n := range []string{"0", "-1", "x", "1.5", "+1", "01", ""} {
+			r[verb+" "+n+" free held"] = "-ERR numkeys should be greater than 0\r\n"
+		}
+		r[verb+" 3 free held"] = "-ERR Number of keys can't be greater than number of args\r\n"
+		r[verb+" 1024 free held OWNER a"] = "-ERR Number of keys can't be greater than number of args\r\n"
+		r[verb+" 1025 free held"] = "-ERR numkeys should be at most 1024\r\n"
+		r[verb+" 2 held free OWNER mode"] = ownerError
+	}
+	r["MULTILOCK 2 free freetoo PX 0"] = rangeError
 	for _, tail := range []string{"OWNER", "MATCH", "OWNER a OWNER a", "MATCH a MATCH a", "x", "BLOCK 5"} {
 		r["LOCKLIST "+tail] = syntaxError
 	}
@@ -214,7 +230,7 @@ func TestOtherKinds(t *testing.T) {
 		for _, c := range []struct{ call, want string }{
 			{"LOCK string", "-WRONGTYPE "}, {"LOCK list BLOCK 0", "-WRONGTYPE "}, {"LOCK string FENCE OWNER a", "-WRONGTYPE "},
 			{"UNLOCK string", "-WRONGTYPE "}, {"UNLOCK list FORCE", "-WRONGTYPE "}, {"RENEW string EX 5", "-WRONGTYPE "},
-			{"LOCK rw", "-LOCKKIND "}, {"LOCK rw BLOCK 0", "-LOCKKIND "}, {"UNLOCK rw", "-LOCKKIND "}, {"RENEW rw", "-LOCKKIND "},
+			{"LOCK rw", "-LOCKKIND "}, {"LOCK rw BLOCK 0", "-LOCKKIND "}, {"UNLOCK rw", "-NOTHELD "}, {"RENEW rw", "-NOTHELD "},
 			{"RLOCK one", "-LOCKKIND "}, {"WLOCK one BLOCK 0", "-LOCKKIND "}, {"UNLOCK one READ", "-LOCKKIND "}, {"RENEW one WRITE", "-LOCKKIND "},
 			{"RLOCK string", "-WRONGTYPE "}, {"WLOCK list BLOCK 0", "-WRONGTYPE "}, {"UNLOCK string READ", "-WRONGTYPE "}, {"UNLOCK one READ FORCE", "-LOCKKIND "},
 			{"UNLOCK data FORCE", "-WRONGTYPE "}, {"UNLOCK one FORCE", "-WRONGTYPE "}, {"UNLOCK data", "-NOTHELD "},

@@ -74,7 +74,7 @@ func labels(key string, owners map[string]string) func(string) string {
 			return owned(line, owners) + " release"
 		case verb == "evalsha" || verb == "eval":
 			return "another script: " + line
-		case inside && (verb == "exists" || verb == "hmget" || verb == "hget"):
+		case inside && (verb == "exists" || verb == "hmget" || verb == "hget" || verb == "lindex"):
 			return ""
 		case inside && verb == "hincrby":
 			return "  hincrby " + owned(line, owners) + " " + strings.Trim(words[len(words)-1], `"`)

@@ -115,3 +115,35 @@ func TestReplicaStopped(t *testing.T) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
+
+// MULTILOCK waits for the replicas of every lock, and once more when the leases begin.
+func TestMultilockReplicas(t *testing.T) {
+	t.Parallel()
+	master, replica := replicated(t)
+	p := startProxy(t, master.URL())
+	holder, w := dial(t, p.Addr()), dial(t, p.Addr())
+	expect(t, holder, "+OK\r\n", "LOCK", "z")
+	w.send("MULTILOCK", "3", "z", "b", "a", "REPLICAS", "1", "PX", "90000", "BLOCK", "0")
+	eventually(t, "it waits", func() bool { return waitingHere(t, holder, "z") == 1 })
+	expect(t, holder, ":1\r\n", "UNLOCK", "z")
+	if got := w.read(); got != "+OK\r\n" {
+		t.Fatal(got)
+	}
+	for _, key := range []string{"a", "b", "z"} {
+		if left := replica.Do(t, "PTTL", key).(int64); left < 60000 || left > 90000 {
+			t.Errorf("the replica has %s for %d ms", key, left)
+		}
+	}
+	expect(t, w, ":3\r\n", "MULTIUNLOCK", "3", "a", "b", "z")
+
+	expect(t, holder, "+OK\r\n", "LOCK", "z")
+	w.send("MULTILOCK", "3", "z", "b", "a", "REPLICAS", "1", "BLOCK", "0")
+	eventually(t, "it waits", func() bool { return waitingHere(t, holder, "z") == 1 })
+	replica.Stop()
+	expect(t, holder, ":1\r\n", "UNLOCK", "z")
+	if got := w.read(); !strings.HasPrefix(got, "-NOREPLICAS ") {
+		t.Error(got)
+	}
+	expect(t, holder, ":0\r\n", "EXISTS", "a", "b", "z")
+	replica.Cont()
+}

@@ -10,7 +10,7 @@ var tables = []table{
 	},
 	{
 		title:   "All together",
-		text:    "Two JVMs at Redis itself and two lockproxies, all at once.",
+		text:    "Two JVMs at Redis itself and two or four lockproxies, all at once.",
 		columns: []string{""},
 		verbs:   func(string) bool { return true },
 		cells:   togetherCells(),
@@ -32,6 +32,7 @@ func pairCells() (cells []cell) {
 			cell{kind: kind, what: "kept by the watchdog for more than three leases", run: watched},
 		)
 		if kind == "multi" {
+			cells = append(cells, cell{kind: kind, what: "the holder's client hangs up: the waiter wakes", run: hangsUp, only: []string{weFirst}})
 			continue
 		}
 		cells = append(cells,
@@ -49,6 +50,7 @@ func pairCells() (cells []cell) {
 		cell{kind: "plain", what: "names with braces, blanks and all of Unicode", run: names},
 		cell{kind: "fenced", what: "the tokens of both sides are one rising sequence", run: tokens},
 		cell{kind: "fair", what: "eight waiters of both sides are served in the order they came", run: mixed},
+		cell{kind: "fair", what: "who gives up or hangs up is out of the queue, the next one gets it by a message", run: givesUp},
 		cell{kind: "read", what: "readers of both sides share; the last one out wakes the writer", run: shares},
 		cell{kind: "read", what: "a writer's unlock wakes all readers", run: letsReadersIn},
 		cell{kind: "read", what: "one reader goes, the other's lease ends: the writer gets in", run: lastLease},

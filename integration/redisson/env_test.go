@@ -16,10 +16,10 @@ import (
 )
 
 const (
-	watchdog = 3 * time.Second  // of both sides
-	poll     = 10 * time.Second // of lockproxy's waiters, so that only a message can be quick
-	long     = 60 * time.Second // a lease whose end is far away
-	prompt   = time.Second      // what came by message is there within; in truth it is a hundredth
+	watchdog = 3 * time.Second        // of both sides
+	poll     = 10 * time.Second       // of lockproxy's waiters, so that only a message can be quick
+	long     = 60 * time.Second       // a lease whose end is far away
+	settling = 150 * time.Millisecond // until who has subscribed waits for messages
 )
 
 // env is one Redis with two lockproxies, and a JVM with one version of Redisson.
@@ -34,14 +34,13 @@ type env struct {
 	serial  atomic.Int64
 	second  sync.Mutex // held by the test that runs a second JVM
 
-	mu    sync.Mutex
-	waits map[string][]time.Duration // how long wake-ups took
+	wakes wakeups
 }
 
 func newEnv(t *testing.T, version string) *env {
 	t.Helper()
 	fetch, build, run := harness.Maven("-Dredisson=" + version)
-	e := &env{version: version, run: run, waits: map[string][]time.Duration{}}
+	e := &env{version: version, run: run, wakes: newWakeups()}
 	e.project = harness.Project{
 		Name: "redisson-" + version, Folder: "java", Tools: []string{"java", "mvn"}, Fetch: fetch, Build: build,
 	}
@@ -58,15 +57,23 @@ func newEnv(t *testing.T, version string) *env {
 // warmUp has the JVM load what waiting and waking need, whose first time is no figure.
 func (e *env) warmUp(t testing.TB) {
 	t.Helper()
-	for _, who := range []string{beside, through, beside} {
-		l, holder, waiter := e.lock("plain"), e.party(t, who), e.party(t, beside)
-		hold(t, holder, l, long)
-		got := start(func() error { _, err := waiter.lock(l, long); return err })
-		e.queued(t, l, 1)
-		free(t, holder, l)
-		got.ok(t, "the first waiter")
-		free(t, waiter, l)
+	for _, kind := range []string{"plain", "fair"} {
+		for _, who := range []string{beside, through, beside} {
+			l, holder, waiter := e.lock(kind), e.party(t, who), e.party(t, beside)
+			hold(t, holder, l, long)
+			got := start(func() error { _, err := waiter.lock(l, long); return err })
+			e.queued(t, l, 1)
+			free(t, holder, l)
+			got.ok(t, "the first waiter")
+			free(t, waiter, l)
+		}
 	}
+}
+
+// forgets: before 3.32 a thread of Redisson in a fair queue may wait for a message without end, where nobody sends one.
+func (e *env) forgets(kind string, s side) bool {
+	_, java := s.(*thread)
+	return java && kind == "fair" && e.version == "3.15.0"
 }
 
 func (e *env) proxy(t testing.TB) *harness.Proxy {
@@ -123,13 +130,14 @@ func prefixed(prefix, name string) string {
 // Of all but fair locks only the first waiter can be seen.
 func (e *env) queued(t testing.TB, l lock, n int) {
 	t.Helper()
+	if l.kind == "fair" {
+		e.inQueue(t, l, n)
+		time.Sleep(settling)
+		return
+	}
 	c := e.server.Dial(t)
 	defer c.Close()
 	eventually(t, fmt.Sprintf("%d wait for %v", n, l), func() bool {
-		if l.kind == "fair" {
-			seen, err := redis.Int(c.Do("LLEN", prefixed("redisson_lock_queue", l.name)))
-			return err == nil && seen >= n
-		}
 		channel := "redisson_lock__channel"
 		if l.kind == "read" || l.kind == "write" {
 			channel = "redisson_rwlock"
@@ -139,7 +147,18 @@ func (e *env) queued(t testing.TB, l lock, n int) {
 			return err == nil && reply[1].(int64) > 0
 		})
 	})
-	time.Sleep(150 * time.Millisecond)
+	time.Sleep(settling)
+}
+
+// inQueue waits until exactly n stand in a fair lock's queue.
+func (e *env) inQueue(t testing.TB, l lock, n int) {
+	t.Helper()
+	c := e.server.Dial(t)
+	defer c.Close()
+	eventually(t, fmt.Sprintf("%d stand in the queue of %v", n, l), func() bool {
+		seen, err := redis.Int(c.Do("LLEN", prefixed("redisson_lock_queue", l.name)))
+		return err == nil && seen == n
+	})
 }
 
 // holds is the count of all owners in a lock's hash.
@@ -169,26 +188,6 @@ func (e *env) pttl(t testing.TB, name string) time.Duration {
 		t.Fatal(err)
 	}
 	return time.Duration(n) * time.Millisecond
-}
-
-// woke notes how long a wake-up took, and demands that it came by message.
-func (e *env) woke(t testing.TB, what string, took time.Duration) {
-	t.Helper()
-	if took > prompt {
-		t.Errorf("%s: woken after %v: not by a message", what, took)
-	}
-	e.mu.Lock()
-	e.waits[what] = append(e.waits[what], took)
-	e.mu.Unlock()
-}
-
-// figures logs the wake-ups.
-func (e *env) figures(t testing.TB) {
-	for what, took := range e.waits {
-		slices.Sort(took)
-		t.Logf("Redisson %s: %s: %d wake-ups, median %v, at most %v", e.version, what, len(took),
-			took[len(took)/2].Round(100*time.Microsecond), took[len(took)-1].Round(100*time.Microsecond))
-	}
 }
 
 // later is what a call that waits will say.

@@ -78,16 +78,18 @@ func downgrades(t *testing.T, e *env, pair, _ string) {
 // downgradeWakes: readers that wait hear of a downgrade. Redisson itself says nothing then.
 func downgradeWakes(t *testing.T, e *env, pair, _ string) {
 	a, reader := e.first(t, pair), e.secondSide(t, pair)
-	read, write := e.both()
-	hold(t, a, write, long)
-	hold(t, a, read, long)
-	got := start(func() error { _, err := reader.lock(read, long); return err })
-	e.queued(t, read, 1)
-	released := time.Now()
-	free(t, a, write)
-	e.woke(t, pair+": a downgrade", got.ok(t, "the reader").Sub(released))
-	free(t, reader, read)
-	free(t, a, read)
+	for range 3 {
+		read, write := e.both()
+		hold(t, a, write, long)
+		hold(t, a, read, long)
+		got := start(func() error { _, err := reader.lock(read, long); return err })
+		e.queued(t, read, 1)
+		released := time.Now()
+		free(t, a, write)
+		e.woke(t, pair+": a downgrade", got.ok(t, "the reader").Sub(released))
+		free(t, reader, read)
+		free(t, a, read)
+	}
 }
 
 // noUpgrade: who only reads does not get the write lock, and loses nothing by trying.

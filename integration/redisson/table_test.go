@@ -2,7 +2,6 @@ package redisson
 
 import (
 	"flag"
-	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -18,8 +17,6 @@ var (
 	write    = flag.Bool("write", false, "rewrite docs/REDISSON.md from what passed")
 	versions = flag.String("versions", "4.7.0,3.15.0", "the Redissons to test: the newest there is, and the oldest that keeps the same locks")
 )
-
-const document = "../../docs/REDISSON.md"
 
 // cell is one line of a table: what is tried with one kind of lock, once for each column.
 type cell struct {
@@ -46,7 +43,7 @@ var features = map[string]string{
 // needs are the verbs that a test with this kind of lock uses.
 func needs(kind string) []string {
 	switch kind {
-	case "read", "write":
+	case "read", "write", "read/write":
 		return []string{"RLOCK", "WLOCK"}
 	case "fair":
 		return []string{"FAIRLOCK"}
@@ -85,6 +82,7 @@ func (e *env) missing(t *testing.T, tab table, c cell, column string) string {
 // results are what came out, by table, cell, version and column.
 type results struct {
 	versions []string // tested
+	envs     []*env   // of them
 
 	mu   sync.Mutex // guards cell
 	cell map[string]string
@@ -129,8 +127,7 @@ func TestInterop(t *testing.T) {
 // all tries every cell with one version.
 func (r *results) all(t *testing.T, version string) {
 	e := newEnv(t, version)
-	r.versions = append(r.versions, version)
-	t.Cleanup(func() { e.figures(t) })
+	r.versions, r.envs = append(r.versions, version), append(r.envs, e)
 	for _, tab := range tables {
 		for _, c := range tab.cells {
 			for _, column := range tab.columns {
@@ -148,63 +145,6 @@ func (r *results) all(t *testing.T, version string) {
 					c.run(t, e, column, c.kind)
 					r.note(key, "✓")
 				})
-			}
-		}
-	}
-}
-
-// text is docs/REDISSON.md.
-func (r *results) text() string {
-	var b strings.Builder
-	b.WriteString(heading)
-	for _, tab := range tables {
-		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n| lock | what |", tab.title, tab.text)
-		for _, version := range strings.Split(*versions, ",") {
-			for _, column := range tab.columns {
-				fmt.Fprintf(&b, " %s |", strings.TrimSuffix(version+": "+column, ": "))
-			}
-		}
-		b.WriteString("\n|---|---|" + strings.Repeat("---|", len(tab.columns)*len(strings.Split(*versions, ","))) + "\n")
-		for _, c := range tab.cells {
-			fmt.Fprintf(&b, "| %s | %s |", c.kind, c.what)
-			for _, version := range strings.Split(*versions, ",") {
-				for _, column := range tab.columns {
-					b.WriteString(" " + r.cell[slot(tab, c, version, column)] + " |")
-				}
-			}
-			b.WriteString("\n")
-		}
-	}
-	return b.String()
-}
-
-const heading = `# Redisson and lockproxy
-
-<!-- Written by: go test ./integration/redisson -run Interop -write -->
-
-Both sides keep the same locks in the same Redis. Each line below is a test of ` + "`make interop`" + ` with the real Redisson, the
-newest we could get and the oldest with the same bytes, beside two lockproxies.
-
-✓: it passed. –: that Redisson has not got it. "needs …": lockproxy has not got that verb yet. Empty: the line is not about
-this column.
-
-In every "wakes" line the lease ends in 60 s and lockproxy's own look at the lock (` + "`--wait-poll`" + `) is 10 s away; the waiter
-must have the lock within a second, which only a message can do.
-`
-
-// The document has the lines of the tables: a new cell wants -write.
-func TestDocument(t *testing.T) {
-	text, err := os.ReadFile(document)
-	must(t, err, "reading the document")
-	for _, tab := range tables {
-		_, section, found := strings.Cut(string(text), "\n## "+tab.title+"\n")
-		if !found {
-			t.Errorf("%s has no %q; run make interop's test with -write", document, tab.title)
-		}
-		section, _, _ = strings.Cut(section, "\n## ")
-		for _, c := range tab.cells {
-			if !strings.Contains(section, fmt.Sprintf("\n| %s | %s |", c.kind, c.what)) {
-				t.Errorf("%s lacks %s: %s; run make interop's test with -write", document, c.kind, c.what)
 			}
 		}
 	}

@@ -4,93 +4,33 @@ import (
 	"fmt"
 	"testing"
 	"time"
-
-	"github.com/gomodule/redigo/redis"
 )
 
 func togetherCells() (cells []cell) {
-	for _, kind := range []string{"plain", "fenced", "fair", "write", "multi"} {
-		cells = append(cells, cell{kind: kind, what: "two JVMs and two lockproxies count up: exact", run: counts})
+	for _, kind := range []string{"plain", "fenced", "fair", "write", "read/write", "multi"} {
+		cells = append(cells, cell{kind: kind, what: "two JVMs and four lockproxies count up: exact", run: counts})
+	}
+	for _, kind := range []string{"plain", "write"} {
+		cells = append(cells, cell{kind: kind, what: "a thread of Redisson among a hundred clients of one lockproxy has its turn", run: turns})
 	}
 	return append(cells,
+		cell{kind: "fair", what: "a hundred waiters of all are served in the order they came", run: hundred},
+		cell{kind: "fair", what: "kill -9 of a lockproxy with twenty in the queue: those behind them wait for seconds", run: ghosts},
 		cell{kind: "plain", what: "deleted without a message it wakes nobody in time, so that \"wakes\" above means a message", run: silent},
 		cell{kind: "plain", what: "kill -9 of a JVM that holds and waits: its lock lives one lease", run: javaDies},
 		cell{kind: "plain", what: "kill -9 of a lockproxy that holds and waits: its lock lives one lease", run: proxyDies},
 	)
 }
 
-// counts has two JVMs and two lockproxies count up under one lock, in two steps that only the lock makes one.
-func counts(t *testing.T, e *env, _, kind string) {
-	const each, rounds = 2, 150
-	e.second.Lock()
-	defer e.second.Unlock()
-	l, counter := e.lock(kind), e.name("counter")
-	var all []later
-	for _, j := range []*jvm{e.java, e.jvm(t)} {
-		for i := range each {
-			name := fmt.Sprint("counting-", counter, i)
-			all = append(all, start(func() error {
-				_, err := j.call(beside, name, "hammer", l.kind, l.name, counter, rounds)
-				return err
-			}))
-		}
-	}
-	for _, p := range e.proxies {
-		for range each {
-			s := dial(t, p.Addr)
-			all = append(all, start(func() error { return s.hammer(l, counter, rounds) }))
-		}
-	}
-	began := time.Now()
-	for i, worker := range all {
-		worker.ok(t, fmt.Sprint("worker ", i))
-	}
-	n, err := redis.Int(e.server.Do(t, "GET", counter), nil)
-	if want := rounds * len(all); n != want || err != nil {
-		t.Errorf("counted to %d of %d: %v", n, want, err)
-	}
-	t.Logf("Redisson %s: %d × %s by %d workers in %v", e.version, n, kind, len(all), time.Since(began).Round(time.Millisecond))
-}
-
-// hammer is Main.java's.
-func (s *conn) hammer(l lock, counter string, rounds int) error {
-	for range rounds {
-		token, err := s.lock(l, 0)
-		if err != nil {
-			return err
-		}
-		if l.kind == "fenced" {
-			last, err := redis.Int64(s.do("GET", counter+"-token"))
-			if err != nil && err != redis.ErrNil || last >= token {
-				return fmt.Errorf("token %d after %d: %v", token, last, err)
-			}
-			if _, err := s.do("SET", counter+"-token", token); err != nil {
-				return err
-			}
-		}
-		n, err := redis.Int(s.do("GET", counter))
-		if err != nil && err != redis.ErrNil {
-			return err
-		}
-		if _, err := s.do("SET", counter, n+1); err != nil {
-			return err
-		}
-		if err := s.unlock(l); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // silent: without a message nobody is woken, and with one both sides are.
 func silent(t *testing.T, e *env, _, _ string) {
-	for _, who := range []string{ours, beside} {
+	for _, who := range []string{ours, beside, ours, beside, ours, beside} {
 		l, holder, waiter := e.lock("plain"), e.party(t, beside), e.party(t, who)
 		hold(t, holder, l, long)
 		got := start(func() error { _, err := waiter.lock(l, long); return err })
 		e.queued(t, l, 1)
 		e.server.Do(t, "DEL", l.name)
-		time.Sleep(prompt + prompt/4)
+		time.Sleep(overdue / 2)
 		if !got.waiting() {
 			t.Errorf("%s was woken by nothing", who)
 		}

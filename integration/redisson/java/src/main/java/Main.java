@@ -6,6 +6,7 @@ import java.lang.reflect.Method;
 import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
 import java.util.Map;
+import java.util.Objects;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
@@ -192,6 +193,7 @@ public class Main {
   /** Counts up in two steps that only the lock makes one; with a fenced lock the tokens must rise. */
   static int hammer(String client, RedissonClient redisson, String kind, String name, String counter, int n)
       throws Exception {
+    if (kind.equals("read/write")) return hammerBoth(client, redisson, name, counter, n);
     RLock lock = cached(client, redisson, kind, name);
     for (int i = 0; i < n; i++) {
       if (kind.equals("fenced")) {
@@ -206,8 +208,36 @@ public class Main {
         lock.lock();
       }
       try {
-        Object old = redisson.getBucket(counter).get();
-        redisson.getBucket(counter).set(String.valueOf(old == null ? 1 : Integer.parseInt((String) old) + 1));
+        add(redisson, counter);
+      } finally {
+        lock.unlock();
+      }
+    }
+    return n;
+  }
+
+  static void add(RedissonClient redisson, String counter) {
+    Object old = redisson.getBucket(counter).get();
+    redisson.getBucket(counter).set(String.valueOf(old == null ? 1 : Integer.parseInt((String) old) + 1));
+  }
+
+  /** Every third round counts two counters up; the others see that they are alike. */
+  static int hammerBoth(String client, RedissonClient redisson, String name, String counter, int n) throws Exception {
+    RLock read = cached(client, redisson, "read", name);
+    RLock write = cached(client, redisson, "write", name);
+    String again = counter + "-again";
+    for (int i = 0; i < n; i++) {
+      RLock lock = i % 3 == 0 ? write : read;
+      lock.lock();
+      try {
+        if (lock == write) {
+          add(redisson, counter);
+          add(redisson, again);
+          continue;
+        }
+        Object a = redisson.getBucket(counter).get();
+        Object b = redisson.getBucket(again).get();
+        if (!Objects.equals(a, b)) throw new IllegalStateException("a reader sees " + a + " and " + b);
       } finally {
         lock.unlock();
       }

@@ -1,0 +1,145 @@
+package history
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/lockproxy/lockproxy/internal/testredis"
+)
+
+// proxy is one lockproxy under test. It is killed and started again on the same port.
+type proxy struct {
+	t    testing.TB
+	addr string
+	args []string
+	dir  string
+	wire *testredis.Proxy // between it and Redis
+
+	mu    sync.Mutex // guards what follows
+	child *testredis.Child
+	lives int
+}
+
+// bed is what one round runs on.
+type bed struct {
+	t       testing.TB
+	redis   *testredis.Server
+	proxies []*proxy
+}
+
+// makeBed starts a Redis and so many proxies before it, each over a wire of its own.
+func makeBed(t testing.TB, proxies int, args ...string) *bed {
+	b := &bed{t: t, redis: testredis.Start(t)}
+	for range proxies {
+		p := &proxy{t: t, wire: testredis.NewProxy(t, b.redis.Addr()), dir: t.TempDir()}
+		p.addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(testredis.FreePort(t)))
+		p.args = append([]string{"--listen", p.addr, "--upstream", "redis://" + p.wire.Addr(), "--log-level", "error"}, args...)
+		t.Cleanup(p.showLogs)
+		p.start()
+		b.proxies = append(b.proxies, p)
+	}
+	for _, p := range b.proxies {
+		p.ready()
+	}
+	return b
+}
+
+func (b *bed) addrs() (out []string) {
+	for _, p := range b.proxies {
+		out = append(out, p.addr)
+	}
+	return out
+}
+
+// start runs the process. It belongs on the test's goroutine the first time.
+func (p *proxy) start() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.lives++
+	p.child = testredis.Launch(p.t, exec.Command(*binary, p.args...), p.log(p.lives))
+}
+
+func (p *proxy) log(life int) string { return filepath.Join(p.dir, strconv.Itoa(life)+".log") }
+
+// ready waits until it answers.
+func (p *proxy) ready() {
+	p.t.Helper()
+	for end := time.Now().Add(noReply); ; time.Sleep(5 * time.Millisecond) {
+		if c, err := redis.Dial("tcp", p.addr); err == nil {
+			_, err = c.Do("PING")
+			_ = c.Close()
+			if err == nil {
+				return
+			}
+		}
+		if time.Now().After(end) {
+			p.t.Fatalf("lockproxy does not answer PING; it said:\n%s", p.said(1))
+		}
+	}
+}
+
+func (p *proxy) kill() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.child.Kill()
+}
+
+func (p *proxy) signal(s syscall.Signal) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_ = p.child.Signal(s) // ended: showLogs tells
+}
+
+func (p *proxy) said(life int) string {
+	b, err := os.ReadFile(p.log(life))
+	if err != nil {
+		return err.Error()
+	}
+	return string(b)
+}
+
+// showLogs fails the test when a proxy raced, panicked or ended by itself.
+func (p *proxy) showLogs() {
+	for life := 1; life <= p.lives; life++ {
+		text := p.said(life)
+		bad := strings.Contains(text, "DATA RACE") || strings.Contains(text, "panic: ") || strings.Contains(text, "fatal error: ")
+		if bad {
+			p.t.Error("lockproxy raced or panicked")
+		}
+		if bad || p.t.Failed() {
+			if most := 8 << 10; len(text) > most {
+				text = "…" + text[len(text)-most:]
+			}
+			p.t.Logf("lockproxy at %s, life %d, said:\n%s", p.addr, life, text)
+		}
+	}
+}
+
+// build builds the lockproxy under test.
+func build(source, out string) error {
+	args := []string{"build", "-o", out}
+	if raceEnabled {
+		args = append(args, "-race")
+	}
+	cmd := exec.Command("go", append(args, "./cmd/lockproxy")...)
+	cmd.Dir = source
+	if said, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("building lockproxy: %w\n%s", err, said)
+	}
+	return nil
+}
+
+// dice are those of one part of a run: the same for the same seed.
+func dice(seed uint64, part int) *rand.Rand { return rand.New(rand.NewPCG(seed, uint64(part))) }

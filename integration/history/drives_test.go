@@ -1,0 +1,123 @@
+package history
+
+import (
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// A group of duelists meets at one name after the other, each used once: who misses the message of an unlock is woken by
+// nobody else.
+const duelists = 3
+
+// duels has all clients fight.
+func duels(r *round) {
+	for g := 0; g+duelists <= len(r.clients); g += duelists {
+		meet := &meeting{size: duelists, over: r.over.Load}
+		meet.all = sync.NewCond(&meet.mu)
+		for _, c := range r.clients[g : g+duelists] {
+			r.working.Go(func() { c.duel(r, g/duelists, meet) })
+		}
+	}
+}
+
+// meeting is a barrier.
+type meeting struct {
+	mu    sync.Mutex
+	all   *sync.Cond
+	size  int
+	here  int
+	round int
+	over  func() bool
+	ended bool
+}
+
+// next waits until all are here; it says whether to go on.
+func (m *meeting) next() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.here++; m.here == m.size {
+		m.here, m.ended = 0, m.over()
+		m.round++
+		m.all.Broadcast()
+		return !m.ended
+	}
+	for now := m.round; m.round == now; {
+		m.all.Wait()
+	}
+	return !m.ended
+}
+
+func (c *client) duel(r *round, group int, meet *meeting) {
+	for i := 0; meet.next(); i++ {
+		s := &section{client: c, keys: []string{fmt.Sprintf("d%d.%d", group, i)}, verb: "LOCK", count: 1}
+		switch n := i % 8; {
+		case n == 5 && r.kinds["FAIRLOCK"]:
+			s.verb = "FAIRLOCK"
+		case n == 6 && c.n%2 == 0, n == 7:
+			s.verb, s.side = "WLOCK", write
+		case n == 6:
+			s.verb, s.side = "RLOCK", read
+		}
+		if s.fixed = c.link(c.dice.IntN(len(c.addrs))); s.fixed == nil {
+			continue
+		}
+		if i%4 == 3 {
+			s.owner, s.once = fmt.Sprintf("o%d-%d", c.n, i), true
+		}
+		if o := s.call(s.acquire(0)); o == nil || o.Outcome != ok {
+			continue
+		}
+		if c.dice.IntN(3) == 0 {
+			c.nap(time.Duration(c.dice.IntN(30)) * time.Millisecond)
+		}
+		s.release()
+	}
+}
+
+// lateWriters has clients raise two counters under one lock each, fenced and not, and sleep past their leases in between.
+func lateWriters(r *round) {
+	for i, c := range r.clients {
+		r.working.Go(func() {
+			for !r.over.Load() && !r.blamed() {
+				c.late(i%2 == 0)
+			}
+		})
+	}
+}
+
+// late raises a counter once.
+func (c *client) late(fenced bool) {
+	s := &section{client: c, keys: []string{"u"}, verb: "LOCK", count: 1}
+	verb, counter := "BARE", "n:unfenced"
+	if fenced {
+		s.keys, verb, counter = []string{"w"}, "FENCED", "n:fenced"
+	}
+	c.seq++
+	if c.dice.IntN(2) == 0 {
+		s.owner, s.once = fmt.Sprintf("o%d-%d", c.n, c.seq), true
+	}
+	if c.dice.IntN(4) > 0 {
+		s.lease = 50
+	}
+	if s.fixed = c.link(c.dice.IntN(len(c.addrs))); s.fixed == nil {
+		return
+	}
+	o := s.call(s.acquire(1000))
+	if o == nil || o.Outcome != ok {
+		if s.tainted && s.explicit() {
+			s.giveUp()
+		}
+		return
+	}
+	get := s.one(&op{Verb: verb, Words: []string{"GET", counter}})
+	if get != nil && (get.Outcome == ok || get.Outcome == null) {
+		if c.dice.IntN(4) == 0 {
+			c.nap(80 * time.Millisecond)
+		}
+		value, _ := strconv.ParseInt(get.Text, 10, 64)
+		s.one(&op{Verb: verb, Words: []string{"SET", counter, strconv.FormatInt(value+1, 10)}})
+	}
+	s.release()
+}

@@ -1,0 +1,100 @@
+package history
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+var (
+	seed    = flag.Uint64("seed", 0, "of the first round; the next ones count on from it. 0: the time")
+	length  = flag.Duration("duration", 1500*time.Millisecond, "how long each profile works, checks not counted")
+	each    = flag.Duration("round", 10*time.Second, "how long one round works at most")
+	only    = flag.String("profile", "", "run only these, with commas")
+	binary  = flag.String("lockproxy", "", "the lockproxy to test; empty: built from this tree")
+	out     = flag.String("out", "", "where the history of a failed round goes; empty: the folder for temporary files")
+	again   = flag.String("recheck", "", "a history.jsonl: it is checked once more, as one of the profile that is named")
+	mutants = flag.Bool("mutations", false, "run the mutations")
+)
+
+func TestMain(m *testing.M) { os.Exit(buildAndRun(m)) }
+
+func buildAndRun(m *testing.M) int {
+	flag.Parse()
+	if *binary != "" {
+		return m.Run()
+	}
+	dir, err := os.MkdirTemp("", "lockproxy-history-build-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	*binary = filepath.Join(dir, "lockproxy")
+	if err := build("../..", *binary); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return m.Run()
+}
+
+// Histories of random workloads keep every promise, whatever is hurt meanwhile.
+func TestHistory(t *testing.T) {
+	first := *seed
+	if first == 0 {
+		first = uint64(time.Now().Unix())
+	}
+	for _, p := range profiles {
+		if *only != "" && !strings.Contains(","+*only+",", ","+p.name+",") {
+			continue
+		}
+		t.Run(p.name, func(t *testing.T) {
+			var total tally
+			began := time.Now()
+			more := func() bool { return p.effects && total.lostUnfenced == 0 && total.rounds < 8 } // on a slow machine
+			for left, s := *length, first; left > 0 || more(); left, s = left-*each, s+1 {
+				t.Run(fmt.Sprint("seed=", s), func(t *testing.T) {
+					r, wrong := playRound(t, p, s, max(min(left, *each), time.Second))
+					total.add(r.tally)
+					if len(wrong) > 0 {
+						t.Fatal(r.report(wrong))
+					}
+				})
+				if t.Failed() {
+					return
+				}
+			}
+			t.Logf("%s: seed %d, %v in %v", p.name, first, total, time.Since(began).Round(time.Second))
+			switch {
+			case total.grants == 0:
+				t.Error("nothing was granted: this run says nothing")
+			case p.effects && total.lostUnfenced == 0:
+				t.Error("no unfenced write was lost: this run has no power")
+			}
+		})
+	}
+}
+
+// A history that was written down is checked once more, when -recheck names one.
+func TestRecheck(t *testing.T) {
+	if *again == "" {
+		t.Skip("no -recheck")
+	}
+	ops := readHistory(t, *again)
+	for _, p := range profiles {
+		if p.name != *only {
+			continue
+		}
+		for key, some := range byKey(ops) {
+			wrong := append(intervals(key, some, p.watchdog.Nanoseconds()), tokens(key, some)...)
+			v, _ := legal(key, some, p.watchdog.Nanoseconds(), !p.strict)
+			if wrong = append(wrong, v...); len(wrong) > 0 {
+				t.Error((&round{recorder: newRecorder(), p: p}).report(wrong))
+			}
+		}
+	}
+}

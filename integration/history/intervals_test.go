@@ -1,0 +1,191 @@
+package history
+
+import (
+	"fmt"
+	"slices"
+	"sort"
+	"strings"
+)
+
+// The interval oracle: from the reply to its grant on a holder is certain of its lock until it may have given it back, and
+// as long as its lease surely lasts, counted from before the grant was sent, or until it was told last that it still held.
+// What two are certain of at once is a violation, whatever else happened.
+
+// slack is what Redis' clock in ms may lose of a lease.
+const slack = 2 * ms
+
+// span is a time in which a holder is certain.
+type span struct {
+	owner    string
+	side     side
+	from, to int64
+	grant    *op
+}
+
+// intervals finds holders of one key who are certain at once when they must not be.
+func intervals(key string, ops []*op, watchdog int64) (wrong []violation) {
+	spans := certain(key, ops, watchdog)
+	sort.Slice(spans, func(i, j int) bool { return spans[i].from < spans[j].from })
+	var open []span
+	for _, s := range spans {
+		still := open[:0]
+		for _, o := range open {
+			if o.to <= s.from {
+				continue
+			}
+			still = append(still, o)
+			if o.owner != s.owner && !(o.side == read && s.side == read) {
+				wrong = append(wrong, violation{Oracle: "intervals", Key: key, Ops: []*op{o.grant, s.grant},
+					Text: fmt.Sprintf("%s is certain to hold it (%v) from %s to %s, %s (%v) from %s to %s",
+						o.owner, o.side, at(o.from), at(o.to), s.owner, s.side, at(s.from), at(s.to))})
+			}
+		}
+		open = append(still, s)
+	}
+	return wrong
+}
+
+func at(ns int64) string { return fmt.Sprintf("%.3f ms", float64(ns)/1e6) }
+
+// holder names one owner's hold on one side.
+type holder struct {
+	owner string
+	side  side
+}
+
+// certain lists the times in which owners are certain to hold key. ops are those of the key in the order of calls.
+func certain(key string, ops []*op, watchdog int64) (spans []span) {
+	held := map[holder]*belief{}
+	var forced []*op
+	for _, o := range ops {
+		switch {
+		case o.Verb == "CLOSE":
+			for h, b := range held {
+				if h.owner == o.Owner {
+					b.close(o.Call)
+				}
+			}
+		case o.Force:
+			if o.Outcome == unknown || o.Outcome == ok && (o.N == 1 || o.settled()) {
+				forced = append(forced, o)
+			}
+		default:
+			h := holder{o.Owner, o.Side}
+			if held[h] == nil {
+				held[h] = &belief{holder: h, reused: strings.HasPrefix(o.Owner, "again")}
+			}
+			held[h].add(o, watchdog)
+		}
+	}
+	for _, b := range held {
+		b.close(never)
+		spans = append(spans, b.done...)
+	}
+	for i := range spans {
+		s := &spans[i]
+		for _, f := range forced {
+			if f.Outcome == unknown || f.Return > s.grant.Call {
+				s.to = min(s.to, f.Call)
+			}
+		}
+	}
+	return slices.DeleteFunc(spans, func(s span) bool { return s.to <= s.from })
+}
+
+// belief is what one owner can be sure of.
+type belief struct {
+	holder
+	reused bool // the owner's name has been used for other sections: an answer may be about one of those
+	count  int  // at least
+	spans  []span
+	sure   []int64 // for each span: told at this time, last
+	lease  []int64 // for each span: its lease lasts at least until then
+	done   []span
+}
+
+func (b *belief) add(o *op, watchdog int64) {
+	lease := o.Lease * ms
+	if lease == 0 {
+		lease = watchdog
+	}
+	switch {
+	case o.acquires():
+		if o.Outcome != ok {
+			if o.Outcome == unknown {
+				b.closeSure()
+			}
+			return
+		}
+		if !(o.Once && b.count > 0) {
+			b.count++
+		}
+		b.closeSure()
+		b.spans = append(b.spans, span{b.owner, b.side, o.Return, 0, o})
+		b.sure, b.lease = append(b.sure, 0), append(b.lease, o.Call+lease-slack)
+	case o.Verb == "RENEW":
+		if o.Outcome == failed {
+			if o.Code != "ERR" {
+				b.close(o.Call)
+			}
+			return
+		}
+		if o.Outcome == ok {
+			b.confirm(o)
+		}
+		for i := range b.lease {
+			if o.Lease > 0 {
+				b.lease[i] = min(b.lease[i], o.Call+lease-slack)
+			}
+			if o.Outcome == ok && b.sure[i] >= 0 { // the answer is about the newest grant
+				b.lease[i] = max(o.Call+lease-slack, b.lease[i])
+			}
+		}
+	case o.Verb == "FENCED":
+		if o.Outcome == ok || o.Outcome == null {
+			b.confirm(o)
+		} else if o.Outcome == failed && o.Code != "ERR" {
+			b.close(o.Call)
+		}
+	case o.Verb == "UNLOCK", o.Verb == "MULTIUNLOCK":
+		if o.Outcome == failed && o.Code == "ERR" {
+			return // nothing was sent
+		}
+		if o.Outcome == ok && !b.reused && (o.Verb == "UNLOCK" || int(o.N) == len(o.Keys)) {
+			b.confirm(o)
+		}
+		if b.count--; o.All || b.count <= 0 || o.Outcome != ok || o.N > 0 {
+			b.close(o.Call)
+		}
+	}
+}
+
+// confirm notes that the owner was told that it held: at the call it did, since it has not taken the lock anew meanwhile.
+func (b *belief) confirm(o *op) {
+	for i := range b.sure {
+		if b.sure[i] >= 0 {
+			b.sure[i] = o.Call
+		}
+	}
+}
+
+// closeSure says that later answers are about a newer grant, too.
+func (b *belief) closeSure() {
+	for i := range b.sure {
+		b.done = append(b.done, b.upTo(i, b.sure[i]))
+		b.sure[i] = -1
+	}
+}
+
+// close ends what the owner is certain of.
+func (b *belief) close(end int64) {
+	for i := range b.spans {
+		b.done = append(b.done, b.upTo(i, min(end, max(b.sure[i], b.lease[i]))))
+	}
+	b.spans, b.sure, b.lease, b.count = nil, nil, nil, 0
+}
+
+func (b *belief) upTo(i int, to int64) span {
+	s := b.spans[i]
+	s.to = to
+	return s
+}

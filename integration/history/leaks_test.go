@@ -1,0 +1,110 @@
+package history
+
+import (
+	"fmt"
+	"sort"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+)
+
+// When all clients have gone nothing of theirs may stay in Redis, but what says itself when it goes: locks that are left to
+// run out, latches and registrations with a TTL; and fencing tokens, which stay. Of subscriptions only warm ones stay.
+
+// leaks looks at Redis itself until nothing has leaked, or for too long.
+func (r *round) leaks() {
+	bound := 5*time.Second + 2*r.p.watchdog
+	if r.p.strict { // nobody's lock is left to its watchdog
+		bound = 10 * time.Second
+	}
+	if r.killed() && *length >= 5*time.Second {
+		bound += r.tidyQueues()
+	}
+	var left []string
+	for end := time.Now().Add(bound); ; time.Sleep(20 * time.Millisecond) {
+		if left = r.leftovers(); len(left) == 0 {
+			return
+		}
+		if r.blamed() || time.Now().After(end) {
+			break
+		}
+	}
+	sort.Strings(left)
+	r.blame(violation{Oracle: "leaks", Text: fmt.Sprintf("%v after all clients had gone Redis has: %s", bound, strings.Join(left, "; "))})
+}
+
+// killed says whether a proxy was killed. The places of its waiters stay in the fair queue, in Redisson's format, which has no
+// TTL, until the next one asks for the lock.
+func (r *round) killed() bool {
+	for _, p := range r.proxies {
+		if p.lives > 1 {
+			return true
+		}
+	}
+	return false
+}
+
+// tidyQueues asks for the locks of queues that are left, and says how long that may take: such a place counts for 10 s.
+func (r *round) tidyQueues() time.Duration {
+	c, err := redis.Dial("tcp", r.redis.Addr())
+	if err != nil {
+		return 0
+	}
+	defer c.Close()
+	queues, _ := redis.Strings(c.Do("KEYS", "redisson_lock_queue:*"))
+	for _, queue := range queues {
+		name := strings.Trim(strings.TrimPrefix(queue, "redisson_lock_queue:"), "{}")
+		through, err := redis.Dial("tcp", r.proxies[0].addr)
+		if err != nil {
+			continue
+		}
+		_, _ = redis.DoWithTimeout(through, noReply, "LOCK", name, "BLOCK", 20000)
+		_ = through.Close() // gives it back
+	}
+	return 5 * time.Second
+}
+
+// leftovers lists what should not be there for good.
+func (r *round) leftovers() (left []string) {
+	c, err := redis.Dial("tcp", r.redis.Addr())
+	if err != nil {
+		return []string{err.Error()}
+	}
+	defer c.Close()
+	names, err := redis.Strings(c.Do("KEYS", "*"))
+	if err != nil {
+		return []string{err.Error()}
+	}
+	for _, name := range names {
+		if strings.HasPrefix(name, "n:") || strings.HasPrefix(name, "redisson_lock_token:") {
+			continue
+		}
+		ttl, _ := redis.Int64(c.Do("PTTL", name))
+		aside := strings.HasPrefix(name, "lockproxy_latch") || strings.HasPrefix(name, "lockproxy_watch")
+		if aside && 0 < ttl && ttl <= max(10_000, r.p.watchdog.Milliseconds()) || ttl == -2 {
+			continue
+		}
+		if *length < 5*time.Second && r.killed() && strings.Contains(name, ":{f") {
+			continue // of the fair queue: in a short run its ghosts are not waited for
+		}
+		left = append(left, fmt.Sprintf("%s for %d ms", name, ttl))
+	}
+	channels, _ := redis.Strings(c.Do("PUBSUB", "CHANNELS"))
+	if warm := r.warm(); len(channels) > warm {
+		left = append(left, fmt.Sprintf("%d channels subscribed to, %d may stay warm: %.200q", len(channels), warm, channels))
+	}
+	return left
+}
+
+// warm is how many channels may stay subscribed.
+func (r *round) warm() int {
+	each := 1024
+	for i, a := range r.p.args {
+		if a == "--warm-channels" {
+			each, _ = strconv.Atoi(r.p.args[i+1])
+		}
+	}
+	return each * len(r.proxies)
+}

@@ -1,0 +1,76 @@
+package history
+
+import (
+	"fmt"
+	"sort"
+)
+
+// The liveness oracle, for runs in which nothing but clients dies: nobody waits for a key that nobody holds.
+
+// patience is how long a waiter may wait beside a free lock before that is wrong: wide, for busy machines, and far less than
+// the timers by which waiters look for themselves in those runs.
+const patience = 6 * second
+
+// promptly is how long a reply may be on its way, in those runs.
+const promptly = 3 * second
+
+// starved finds waiters of one key who waited for longer than patience while surely nobody held it.
+func starved(key string, ops []*op, watchdog int64) (wrong []violation) {
+	held := holdings(ops, watchdog)
+	for _, o := range ops {
+		if !o.acquires() || o.Block < 0 || o.Return-o.Call <= patience {
+			continue
+		}
+		free := o.Call
+		for _, h := range append(held, [2]int64{o.Return, never}) {
+			if gap := min(h[0], o.Return) - free; gap > patience {
+				wrong = append(wrong, violation{Oracle: "liveness", Key: key, Ops: []*op{o},
+					Text: fmt.Sprintf("it waited from %s to %s although nobody held the lock from %s on for %s", at(o.Call), at(o.Return), at(free), at(gap))})
+				break
+			}
+			free = max(free, h[1])
+		}
+	}
+	return wrong
+}
+
+// holdings are the times in which somebody may hold the key, by their beginnings.
+func holdings(ops []*op, watchdog int64) (out [][2]int64) {
+	begun := map[holder][][2]int64{}
+	ends := func(h holder, end int64) {
+		for _, b := range begun[h] {
+			out = append(out, [2]int64{b[0], min(b[1], end)})
+		}
+		delete(begun, h)
+	}
+	for _, o := range ops {
+		h, lease := holder{o.Owner, o.Side}, o.Lease*ms
+		switch {
+		case o.acquires() && o.Outcome == ok, o.Verb == "RENEW" && o.Outcome == ok:
+			from := max(o.Call, o.Return-promptly) // who is granted is told soon
+			until := o.Return + lease
+			if lease == 0 {
+				until = never // it is renewed
+			}
+			begun[h] = append(begun[h], [2]int64{from, until})
+		case o.acquires() && (o.Outcome == unknown || o.Outcome == null && lease > 0 && o.Return-o.Call >= lease): // it may have held for a while
+			until := o.Return + doubtLasts
+			if o.Outcome == unknown && o.Explicit {
+				until += max(lease, watchdog)
+			}
+			out = append(out, [2]int64{o.Call, until})
+		case o.Verb == "CLOSE":
+			for _, side := range []side{plain, read, write} {
+				ends(holder{o.Owner, side}, o.Return+doubtLasts)
+			}
+		case o.Verb == "UNLOCK" && !o.Force && (o.Outcome == ok && o.N == 1 || o.Outcome == failed && o.Code != "ERR"),
+			o.Verb == "MULTIUNLOCK" && o.Outcome == ok && int(o.N) == len(o.Keys):
+			ends(h, o.Return)
+		}
+	}
+	for h := range begun {
+		ends(h, never)
+	}
+	sort.Slice(out, func(i, j int) bool { return out[i][0] < out[j][0] })
+	return out
+}

@@ -1,0 +1,227 @@
+package history
+
+import (
+	"slices"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// lower turns the history of one key into what porcupine searches. What is not known is not searched for: after an outcome
+// that is not known its owner is gone for the model, and what it may still hold in truth excuses the refusals of others
+// (doubt). That loses little and keeps the search short.
+
+// lowering is one key's history being lowered.
+type lowering struct {
+	ops      []*op
+	watchdog int64 // ns
+	faults   bool  // proxies and Redis are hurt, too: doubts last
+	numbers  map[string]int
+	lives    map[holder]*life
+	gone     map[string]bool // owners of which nothing more is believed
+	doubts   [][2]int64
+	last     map[string]*op // of each owner
+	out      []porcupine.Operation
+}
+
+// life is what is known of one owner's hold while its history is walked.
+type life struct {
+	gens    []*gen // those that may set the lease
+	watched bool
+	latest  int64 // when its leases are surely over
+}
+
+type gen struct {
+	id       int
+	op       *op
+	earliest int64
+}
+
+const doubtLasts = 5 * second // longer than a proxy needs to give back what nobody heard of, on a busy machine
+
+func lower(ops []*op, watchdog int64, faults bool) []porcupine.Operation {
+	l := &lowering{ops: ops, watchdog: watchdog, faults: faults, numbers: map[string]int{}, lives: map[holder]*life{}, gone: map[string]bool{}}
+	l.last = map[string]*op{}
+	for _, o := range ops {
+		l.doubtsOf(o)
+		l.last[o.Owner] = o
+	}
+	for _, o := range ops {
+		l.add(o)
+	}
+	for h, life := range l.lives {
+		l.expiries(h, life, never)
+	}
+	return l.out
+}
+
+func (l *lowering) number(owner string) int {
+	n, known := l.numbers[owner]
+	if !known {
+		n = len(l.numbers) + 1
+		l.numbers[owner] = n
+	}
+	return n
+}
+
+func (l *lowering) leaseOf(o *op) int64 {
+	if o.Lease > 0 {
+		return o.Lease * ms
+	}
+	return l.watchdog
+}
+
+// doubtsOf notes when something may be held that the model does not know of.
+func (l *lowering) doubtsOf(o *op) {
+	until := int64(0)
+	switch {
+	case o.Outcome == unknown, o.Verb == "CLOSE":
+		until = o.Return + doubtLasts
+		if o.Explicit {
+			until += l.leaseOf(o)
+		}
+		if l.faults {
+			until = never
+		}
+	case o.Verb == "MULTIUNLOCK" && int(o.N) != len(o.Keys):
+		until = o.Return + doubtLasts + l.leaseOf(o)
+	case o.Verb == "MULTILOCK" && o.Outcome != ok: // it held some of its locks for a while
+		until = o.Return + doubtLasts
+	case l.faults && o.acquires() && o.Outcome != failed && (o.settled() || o.tooLate()): // granted, and lost while it was settled, or again
+		until = o.Return + l.leaseOf(o)
+	case o.acquires() && o.Outcome == null && o.Return-o.Call >= l.leaseOf(o): // granted too late, and given back
+		until = o.Return + l.leaseOf(o)
+	}
+	if until > 0 {
+		l.doubts = append(l.doubts, [2]int64{o.Call, until})
+	}
+}
+
+// excused says whether a refusal may have a reason that is not in the model.
+func (l *lowering) excused(o *op) bool {
+	if slices.ContainsFunc(l.doubts, func(d [2]int64) bool { return d[0] < o.Return && d[1] > o.Call }) {
+		return true
+	}
+	return o.Outcome == null && slices.ContainsFunc(l.ops, func(other *op) bool {
+		if other == o || !other.acquires() || other.Block < 0 && o.Block < 0 {
+			return false
+		}
+		// It stood in line behind another waiter, or did not pass a fair one, until the time was over.
+		if o.Block >= 0 {
+			return other.Call < o.Return && other.Return > o.Call
+		}
+		return other.Verb == "FAIRLOCK" && other.Call < o.Return && (l.faults || other.Return+second > o.Call)
+	})
+}
+
+func (l *lowering) emit(t *thing, from, to int64) {
+	l.out = append(l.out, porcupine.Operation{ClientId: t.Client, Input: t, Call: from, Return: max(from, to)})
+}
+
+func (l *lowering) add(o *op) {
+	if l.gone[o.Owner] && !o.Force || o.Verb == "BARE" {
+		return
+	}
+	t := &thing{op: o, holder: l.number(o.Owner), gen: o.ID, excused: l.excused(o), settled: l.faults && o.settled(), last: l.last[o.Owner] == o}
+	switch {
+	case t.excused && (o.acquires() && o.Outcome == null || o.Code == "LOCKKIND"):
+		return // it may be, whatever the state, and changes nothing
+	case o.Verb == "CLOSE":
+		l.vanish(o)
+		return
+	case o.Force:
+		if t.kind = doForce; o.Outcome == unknown {
+			l.emit(t, o.Call, never)
+		} else if o.Outcome != failed {
+			l.emit(t, o.Call, o.Return)
+			if t.settled { // it was sent again
+				l.emit(t, o.Call, o.Return)
+			}
+		}
+		return
+	case o.Outcome == failed && o.Code == "ERR":
+		return // nothing was done, and nothing said of the lock
+	case o.Outcome == unknown && o.Verb == "FENCED":
+		return
+	case o.Outcome == unknown || o.Verb == "MULTILOCK" && o.Outcome != ok || o.Verb == "MULTIUNLOCK" && int(o.N) != len(o.Keys):
+		l.vanish(o)
+		return
+	case o.acquires():
+		t.kind = doAcquire
+	case o.Verb == "RENEW" && o.Outcome == failed && t.settled: // it was done, and is over by now, perhaps
+		l.vanish(o)
+		return
+	case o.Verb == "RENEW":
+		t.kind = doRenew
+	case o.Verb == "FENCED":
+		t.kind = doCheck
+	case o.Verb == "MULTIUNLOCK":
+		// How many of them are free now says nothing of each when they were entered again.
+		l.vanish(o)
+		return
+	default:
+		t.kind = doRelease
+	}
+	l.follow(o, t)
+	l.emit(t, o.Call, o.Return)
+}
+
+// vanish ends what is believed of an owner: from the call on it may hold or not.
+func (l *lowering) vanish(o *op) {
+	l.gone[o.Owner] = true
+	held := false
+	for h, life := range l.lives {
+		if h.owner == o.Owner {
+			l.expiries(h, life, o.Return)
+			delete(l.lives, h)
+			held = true
+		}
+	}
+	if held {
+		l.emit(&thing{op: o, kind: doVanish, holder: l.number(o.Owner)}, o.Call, o.Return)
+	}
+}
+
+// follow keeps book of an owner's leases.
+func (l *lowering) follow(o *op, t *thing) {
+	h := holder{o.Owner, o.Side}
+	if t.kind == doRelease {
+		if o.Outcome == failed || o.N == 1 {
+			l.expiries(h, l.lives[h], o.Return)
+			delete(l.lives, h)
+		}
+		return
+	}
+	if t.kind == doCheck || o.Outcome != ok {
+		return
+	}
+	if l.lives[h] == nil {
+		l.lives[h] = &life{}
+	}
+	life := l.lives[h]
+	t.earliest = o.Call + l.leaseOf(o) - slack
+	life.gens = append(life.gens, &gen{o.ID, o, t.earliest})
+	life.watched = life.watched || o.Lease == 0
+	life.latest = max(life.latest, o.Return+l.leaseOf(o)+slack)
+}
+
+// expiries says when the leases of an owner may end, up to the time at which it has given the lock back.
+func (l *lowering) expiries(h holder, life *life, back int64) {
+	if life == nil {
+		return
+	}
+	for i, g := range life.gens {
+		until := back
+		if i+1 < len(life.gens) {
+			until = min(until, life.gens[i+1].op.Return)
+		}
+		if g.earliest >= until {
+			continue
+		}
+		latest := never
+		if reads := l.lives[holder{h.owner, read}]; !life.watched && (h.side != write || reads == nil) {
+			latest = life.latest
+		}
+		fake := &op{Client: g.op.Client, Owner: h.owner, Side: h.side, Verb: "EXPIRY", Keys: g.op.Keys}
+		l.emit(&thing{op: fake, kind: doExpire, holder: l.number(h.owner), gen: g.id, last: l.last[h.owner] == g.op}, g.earliest, min(latest, max(back, g.earliest)))
+	}
+}

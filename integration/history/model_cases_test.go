@@ -1,0 +1,208 @@
+package history
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+)
+
+func TestModel(t *testing.T) {
+	judge(t, []verdict{
+		{"re-entry", false, `
+			0 1 #1 LOCK k -> OK
+			2 3 #1 LOCK k -> OK
+			4 5 #1 UNLOCK k -> 0
+			6 7 #1 UNLOCK k -> 1
+			8 9 #1 UNLOCK k -> NOTHELD`},
+		{"counted twice", true, `
+			0 1 a LOCK k -> OK
+			4 5 a UNLOCK k -> 0`},
+		{"counted once for twice", true, `
+			0 1 #1 LOCK k -> OK
+			2 3 #1 LOCK k -> OK
+			4 5 #1 UNLOCK k -> 1`},
+		{"ONCE", false, `
+			0 1 a LOCK k ONCE -> OK
+			2 3 a LOCK k ONCE -> OK
+			4 5 a UNLOCK k -> 1
+			6 7 a UNLOCK k -> 1`},
+		{"ALL", false, `
+			0 1 a LOCK k -> OK
+			2 3 a LOCK k -> OK
+			4 5 a UNLOCK k ALL -> 1
+			6 7 b LOCK k -> OK`},
+		{"nil while it was held", false, `
+			0 1 #1 LOCK k -> OK
+			2 5 #2 LOCK k -> nil
+			4 6 #1 UNLOCK k -> 1`},
+		{"nil although it was free", true, `
+			0 1 #1 LOCK k -> OK
+			2 3 #1 UNLOCK k -> 1
+			4 5 #2 LOCK k -> nil`},
+		{"nil although the lease was over", true, `
+			0 1 #1 LOCK k PX 100 -> OK
+			200 210 #2 LOCK k -> nil`},
+		{"nil although only others read", true, `
+			0 1 #1 RLOCK k -> OK
+			2 3 #2 RLOCK k -> nil`},
+		{"nil while one with an unknown outcome may hold it", false, `
+			0 1 a LOCK k -> ?
+			200 210 #2 LOCK k -> nil`},
+		{"granted past a holder", true, `
+			0 1 #1 LOCK k -> OK
+			4 5 #2 LOCK k -> OK
+			8 9 #1 UNLOCK k -> 1`},
+		{"unlocked by somebody else", true, `
+			0 1 #1 LOCK k -> OK
+			4 5 #2 UNLOCK k -> 1
+			6 7 #1 UNLOCK k -> LOCKLOST`},
+		{"lost by force", false, `
+			0 1 #1 LOCK k -> OK
+			4 5 #2 UNLOCK k FORCE -> 1
+			6 7 #1 UNLOCK k -> LOCKLOST`},
+		{"lost for no reason", true, `
+			0 1 #1 LOCK k -> OK
+			6 7 #1 UNLOCK k -> LOCKLOST`},
+		{"lost by its lease", false, `
+			0 1 #1 LOCK k PX 5 -> OK
+			6 7 #1 UNLOCK k -> LOCKLOST`},
+		{"a loss that is not told", true, `
+			0 1 #1 LOCK k PX 5 -> OK
+			200 201 #2 LOCK k -> OK
+			300 301 #1 UNLOCK k -> NOTHELD`},
+		{"given back, and called lost", true, `
+			0 1 #1 LOCK k -> OK
+			2 3 #1 UNLOCK k -> 1
+			6 7 #1 UNLOCK k -> LOCKLOST`},
+		{"a watched owner's, given back elsewhere and called lost", true, `
+			0 1 a LOCK k -> OK
+			2 3 a UNLOCK k -> 1
+			6 7 a UNLOCK k -> LOCKLOST`},
+		{"FENCED by a holder", false, `
+			0 1 #1 LOCK k -> OK
+			2 3 #1 FENCED k SET n 1 -> OK`},
+		{"FENCED by nobody", true, `
+			2 3 #1 FENCED k SET n 1 -> OK`},
+		{"RENEW of nothing", true, `
+			2 3 #1 RENEW k -> 1`},
+		{"a lease that was renewed to less", false, `
+			0 1 #1 LOCK k -> OK
+			2 3 #1 RENEW k PX 20 -> 1
+			40 41 #2 LOCK k -> OK`},
+		{"FORCE of nothing", true, `
+			2 3 #1 UNLOCK k FORCE -> 1`},
+		{"FORCE of something, said to be nothing", true, `
+			0 1 #1 LOCK k -> OK
+			2 3 #2 UNLOCK k FORCE -> 0`},
+		{"downgraded", false, `
+			0 1 #1 WLOCK k -> OK
+			2 3 #1 RLOCK k -> OK
+			4 5 #1 UNLOCK k WRITE -> 1
+			6 7 #2 RLOCK k -> OK
+			8 9 #3 WLOCK k -> nil
+			9 10 #1 UNLOCK k READ -> 1`},
+		{"a writer beside a reader", true, `
+			0 1 #1 RLOCK k -> OK
+			2 3 #2 WLOCK k -> OK`},
+		{"an upgrade", false, `
+			0 1 #1 RLOCK k -> OK
+			2 3 #1 WLOCK k -> DEADLOCK`},
+		{"no upgrade", true, `
+			2 3 #1 WLOCK k -> DEADLOCK`},
+		{"another kind", false, `
+			0 1 #1 RLOCK k -> OK
+			2 3 #2 LOCK k -> LOCKKIND`},
+		{"no other kind", true, `
+			0 1 #1 LOCK k -> OK
+			2 3 #2 LOCK k -> LOCKKIND`},
+		{"hung up", false, `
+			0 1 #1 LOCK k -> OK
+			2 3 #1 CLOSE -> OK
+			4 5 #2 LOCK k -> nil
+			6 7 #2 LOCK k -> OK`},
+		{"an unlock of unknown outcome", false, `
+			0 1 a LOCK k -> OK
+			2 3 a UNLOCK k -> ?
+			4 5 b LOCK k -> OK`},
+		{"granted before an unlock of unknown outcome was sent", true, `
+			0 1 a LOCK k -> OK
+			2 3 b LOCK k -> OK
+			4 5 a UNLOCK k -> ?`},
+	}, func(ops []*op) []violation {
+		wrong, decided := legal("k", ops, 10*second, false)
+		if !decided {
+			t.Error("not decided")
+		}
+		return wrong
+	})
+}
+
+// What is under way does not hide what is wrong before, and the culprit is the last one told.
+func TestCulprit(t *testing.T) {
+	ops := made(t, `
+		0 1 #1 LOCK k -> OK
+		2 90 #3 LOCK k BLOCK 100 -> OK
+		4 5 #2 UNLOCK k -> 1
+		6 7 #1 UNLOCK k -> 1`)
+	wrong, _ := legal("k", ops, 10*second, false)
+	if len(wrong) != 1 || wrong[0].Ops[len(wrong[0].Ops)-1] != ops[2] {
+		t.Error(wrong)
+	}
+}
+
+// madeOp reads one line of made.
+func madeOp(t *testing.T, line string) *op {
+	t.Helper()
+	call, reply, found := strings.Cut(strings.TrimSpace(line), " -> ")
+	words := strings.Fields(call)
+	number := func(s string) int64 {
+		n, err := strconv.ParseInt(s, 10, 64)
+		if err != nil || !found {
+			t.Fatalf("%q: %v", line, err)
+		}
+		return n
+	}
+	o := &op{Call: number(words[0]) * ms, Return: number(words[1]) * ms, Owner: words[2], Verb: words[3], Block: -1}
+	o.Explicit = o.Owner[0] != '#'
+	o.Side = map[string]side{"RLOCK": read, "WLOCK": write}[o.Verb]
+	for i := 4; i < len(words); i++ {
+		switch words[i] {
+		case "PX":
+			i++
+			o.Lease = number(words[i])
+		case "BLOCK":
+			i++
+			o.Block = number(words[i])
+		case "ONCE":
+			o.Once = true
+		case "FENCE":
+			o.Fence = true
+		case "ALL":
+			o.All = true
+		case "FORCE":
+			o.Force = true
+		case "READ":
+			o.Side = read
+		case "WRITE":
+			o.Side = write
+		case "SET":
+			o.Words = words[i:]
+			i = len(words)
+		default:
+			o.Keys = []string{words[i]}
+		}
+	}
+	switch reply {
+	case "OK":
+		o.Outcome = ok
+	case "nil":
+		o.Outcome = null
+	case "?":
+		o.Outcome = unknown
+	case "NOTHELD", "LOCKLOST", "LOCKKIND", "DEADLOCK":
+		o.Outcome, o.Code = failed, reply
+	default:
+		o.Outcome, o.N = ok, number(reply)
+	}
+	return o
+}

@@ -1,0 +1,270 @@
+package history
+
+import (
+	"fmt"
+	"hash/maphash"
+	"slices"
+	"strings"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// The model of one key for porcupine: who holds what, how often. Porcupine looks for an order of all that happened, in which
+// each thing lies between its call and its reply and every reply is what the model says. An expiry is a thing that happens,
+// too, from the earliest moment on at which the lease can be over.
+
+// held is one owner's hold on one side of the key, or what is remembered of one.
+type held struct {
+	holder   int // owner's number
+	side     side
+	count    int
+	gen      int   // the call that set the lease last
+	earliest int64 // when that lease can be over
+	lost     bool  // it was lost, not given back
+	done     bool  // an owner with a name has given it back
+	watched  bool  // every call said that it be renewed
+}
+
+// state is all holds, sorted.
+type state []held
+
+// thing is what happens to a key.
+type thing struct {
+	*op
+	kind     kind
+	holder   int
+	gen      int
+	earliest int64 // acquire, renew: when the lease can be over
+	last     bool  // the owner does nothing more: what became of its hold need not be remembered
+	open     bool  // it is under way still: it happens as it is said, or not at all
+	settled  bool  // the reply from Redis was lost, and it was looked at what had become of it
+	excused  bool  // a refusal may be due to what is not in the model
+}
+
+type kind int
+
+const (
+	doAcquire kind = iota
+	doRelease
+	doRenew
+	doCheck
+	doForce
+	doExpire // the lease that gen set is over
+	doVanish // everything of the owner goes
+)
+
+// model is the porcupine model; the input of an operation is a thing, whose op has the reply.
+var model = porcupine.Model{
+	Init:              func() any { return state(nil) },
+	Step:              step,
+	Equal:             func(a, b any) bool { return slices.Equal(a.(state), b.(state)) },
+	Hash:              func(s any) uint64 { return hashOf(s.(state)) },
+	DescribeOperation: func(in, _ any) string { return in.(*thing).String() },
+	DescribeState:     func(s any) string { return s.(state).String() },
+}
+
+func step(s, in, _ any) (bool, any) {
+	t := in.(*thing)
+	legal, next := s.(state).step(t)
+	if !legal && t.open {
+		return true, s
+	}
+	return legal, next
+}
+
+var hashSeed = maphash.MakeSeed()
+
+func hashOf(s state) uint64 {
+	var h maphash.Hash
+	h.SetSeed(hashSeed)
+	for _, e := range s {
+		maphash.WriteComparable(&h, e)
+	}
+	return h.Sum64()
+}
+
+func (s state) find(holder int, side side) held {
+	for _, e := range s {
+		if e.holder == holder && e.side == side {
+			return e
+		}
+	}
+	return held{holder: holder, side: side}
+}
+
+// with is the state with one entry changed.
+func (s state) with(e held) state {
+	out := make(state, 0, len(s)+1)
+	for _, o := range s {
+		if o.holder != e.holder || o.side != e.side {
+			out = append(out, o)
+		}
+	}
+	if e.count > 0 || e.lost || e.done {
+		at, _ := slices.BinarySearchFunc(out, e, func(a, b held) int { return (a.holder-b.holder)*4 + int(a.side) - int(b.side) })
+		out = slices.Insert(out, at, e)
+	}
+	return out
+}
+
+// any says whether somebody whom the condition fits holds something.
+func (s state) any(fits func(e held) bool) bool {
+	return slices.ContainsFunc(s, func(e held) bool { return e.count > 0 && fits(e) })
+}
+
+// alien says whether a lock of the other kind is held: plain and read/write locks exclude each other by an error.
+func (s state) alien(side side) bool {
+	return s.any(func(e held) bool { return (e.side == plain) != (side == plain) })
+}
+
+// blocked says whether somebody else's hold keeps the owner out.
+func (s state) blocked(holder int, side side) bool {
+	return s.any(func(e held) bool {
+		return e.holder != holder && (e.side == plain) == (side == plain) && (side != read || e.side == write)
+	})
+}
+
+// upgrades says whether the owner reads and asks to write.
+func (s state) upgrades(holder int, side side) bool {
+	return side == write && s.find(holder, read).count > 0 && s.find(holder, write).count == 0
+}
+
+// step says whether a thing can happen with its reply, and what comes of it.
+func (s state) step(t *thing) (bool, state) {
+	h := s.find(t.holder, t.Side)
+	switch t.kind {
+	case doAcquire:
+		return s.acquire(t, h)
+	case doForce:
+		return s.force(t)
+	case doExpire:
+		if h.count > 0 && h.gen == t.gen {
+			h.count, h.lost, h.done = 0, !t.last, false
+			return true, s.with(h)
+		}
+		return true, s
+	case doVanish:
+		for _, side := range []side{plain, read, write} {
+			s = s.with(held{holder: t.holder, side: side})
+		}
+		return true, s
+	}
+	if t.Outcome == failed {
+		return s.refused(t, h)
+	}
+	switch t.kind {
+	case doRelease:
+		return s.release(t, h)
+	case doRenew:
+		if h.count > 0 {
+			h.gen, h.earliest, h.watched = t.gen, t.earliest, h.watched && t.Lease == 0
+			return true, s.with(h)
+		}
+		return false, s
+	default: // doCheck
+		return h.count > 0, s
+	}
+}
+
+func (s state) acquire(t *thing, h held) (bool, state) {
+	switch {
+	case t.Outcome == null:
+		return t.excused || s.blocked(t.holder, t.Side), s
+	case t.Code == "LOCKKIND":
+		return t.excused || s.alien(t.Side), s
+	case t.Code == "DEADLOCK":
+		return s.upgrades(t.holder, t.Side), s
+	case s.alien(t.Side) || s.blocked(t.holder, t.Side) || s.upgrades(t.holder, t.Side):
+		return false, s
+	}
+	h.watched = (h.count == 0 || h.watched) && t.Lease == 0
+	if !(t.Once && h.count > 0) {
+		h.count++
+	}
+	h.earliest = max(h.earliest, t.earliest)
+	h.gen, h.lost, h.done = t.gen, false, false
+	return true, s.with(h)
+}
+
+func (s state) release(t *thing, h held) (bool, state) {
+	switch {
+	case h.count == 0: // said before, and said again; or lost while it was looked at what became of it
+		if t.settled && h.lost && t.N == 1 {
+			return true, s.with(held{holder: h.holder, side: h.side, done: t.Explicit})
+		}
+		return t.N == 1 && t.Explicit && (h.done || h.lost), s
+	case t.N == 1:
+		if h.count > 1 && !t.All {
+			return false, s
+		}
+		return true, s.with(held{holder: h.holder, side: h.side, done: t.Explicit && !t.last, watched: h.watched && !t.last})
+	default:
+		h.count--
+		return !t.All && h.count > 0, s.with(h)
+	}
+}
+
+// refused is a NOTHELD, LOCKLOST or LOCKKIND.
+func (s state) refused(t *thing, h held) (bool, state) {
+	switch t.Code {
+	case "LOCKKIND":
+		return t.excused || s.alien(t.Side), s
+	case "NOTHELD":
+		return h.count == 0 && (t.Explicit || !h.lost), s
+	}
+	if h.count == 0 {
+		// What an owner with a name has given back through one proxy may be called lost by another, if it was not watched.
+		return h.lost || h.done && !h.watched, s
+	}
+	if h.earliest > t.Return {
+		return false, s
+	}
+	if t.kind == doRelease { // by the proxy's clock it was over, Redis had it for a moment longer
+		h.count, h.lost = 0, !t.last
+		return true, s.with(h)
+	}
+	return true, s
+}
+
+func (s state) force(t *thing) (bool, state) {
+	if !s.any(func(held) bool { return true }) {
+		return t.N == 0 || t.excused || t.Outcome == unknown || t.settled, s
+	}
+	if t.N == 0 && t.Outcome == ok && !t.settled {
+		return false, s
+	}
+	var out state
+	for _, h := range s {
+		if h.count > 0 {
+			h.count, h.lost, h.done = 0, true, false
+		}
+		out = append(out, h)
+	}
+	return true, out
+}
+
+// String is for porcupine's picture.
+func (t *thing) String() string {
+	switch t.kind {
+	case doExpire:
+		return fmt.Sprintf("(lease of call %d of %s may be over)", t.gen, t.Owner)
+	case doVanish:
+		return fmt.Sprintf("(%s gone)", t.Owner)
+	}
+	reply := string(t.Outcome)
+	switch {
+	case t.Code != "":
+		reply = t.Code
+	case t.Outcome == ok && (t.Verb == "UNLOCK" || t.Verb == "MULTIUNLOCK" || t.Fence):
+		reply = fmt.Sprint(t.N)
+	}
+	return fmt.Sprintf("%v [%s] -> %s", t.command(), t.Owner, reply)
+}
+
+func (s state) String() string {
+	var out []string
+	for _, h := range s {
+		out = append(out, fmt.Sprintf("%d %v ×%d", h.holder, h.side, h.count))
+	}
+	return "{" + strings.Join(out, ", ") + "}"
+}

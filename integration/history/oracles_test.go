@@ -1,0 +1,217 @@
+package history
+
+import (
+	"strings"
+	"testing"
+)
+
+// The oracles are tried on small histories made by hand: those that must pass, and those that must not.
+
+// made is a history written as one line for each call: time of the call, time of the reply (ms), owner, the command, reply.
+// Owners that begin with # are connections.
+func made(t *testing.T, text string) (ops []*op) {
+	t.Helper()
+	for _, line := range strings.Split(strings.TrimSpace(text), "\n") {
+		ops = append(ops, madeOp(t, line))
+		ops[len(ops)-1].ID = len(ops)
+	}
+	return ops
+}
+
+type verdict struct {
+	name  string
+	wrong bool
+	text  string
+}
+
+func judge(t *testing.T, cases []verdict, oracle func(ops []*op) []violation) {
+	t.Helper()
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			if wrong := oracle(made(t, c.text)); c.wrong != (len(wrong) > 0) {
+				t.Errorf("found %v in\n%s", wrong, c.text)
+			}
+		})
+	}
+}
+
+func TestIntervals(t *testing.T) {
+	judge(t, []verdict{
+		{"one after the other", false, `
+			0 1 #1 LOCK k -> OK
+			5 6 #1 UNLOCK k -> 1
+			5 7 #2 LOCK k BLOCK 9 -> OK`},
+		{"two at once", true, `
+			0 1 #1 LOCK k -> OK
+			2 3 #2 LOCK k -> OK
+			5 6 #1 UNLOCK k -> 1`},
+		{"the lease was over", false, `
+			0 1 #1 LOCK k PX 100 -> OK
+			101 102 #2 LOCK k -> OK`},
+		{"the lease was not over", true, `
+			0 1 #1 LOCK k PX 100 -> OK
+			90 92 #2 LOCK k -> OK`},
+		{"the reply came late, and is about less than a lease", false, `
+			0 90 #1 LOCK k PX 50 -> OK
+			60 95 #2 LOCK k -> OK`},
+		{"entered again so late that it was a grant of its own", false, `
+			0 1 #1 RLOCK k PX 100 -> OK
+			2 1500 #1 RLOCK k PX 100 -> OK
+			600 601 #2 WLOCK k PX 100 -> OK
+			1501 1502 #1 RENEW k READ -> 1
+			1503 1504 #1 UNLOCK k READ -> 1`},
+		{"it held past its lease, as it was told later", true, `
+			0 1 #1 LOCK k -> OK
+			1500 1501 #2 LOCK k -> OK
+			1600 1601 #1 UNLOCK k -> 1`},
+		{"it may have lost it past its lease", false, `
+			0 1 #1 LOCK k -> OK
+			1500 1501 #2 LOCK k -> OK
+			1600 1601 #1 UNLOCK k -> LOCKLOST`},
+		{"what it took anew says nothing of before", false, `
+			0 1 #1 LOCK k PX 10 -> OK
+			20 21 #2 LOCK k PX 10 -> OK
+			30 31 #1 LOCK k PX 10 -> OK
+			32 33 #1 UNLOCK k -> 1`},
+		{"forced", false, `
+			0 1 #1 LOCK k -> OK
+			2 9 #3 UNLOCK k FORCE -> 1
+			3 4 #2 LOCK k -> OK`},
+		{"forced while its reply was on the way", false, `
+			0 9 #1 LOCK k -> OK
+			2 4 #3 UNLOCK k FORCE -> 1
+			5 6 #2 LOCK k -> OK`},
+		{"nothing was there to force", true, `
+			0 1 #1 LOCK k -> OK
+			2 3 #3 UNLOCK k FORCE -> 0
+			4 5 #2 LOCK k -> OK`},
+		{"hung up", false, `
+			0 1 #1 LOCK k -> OK
+			2 2 #1 CLOSE -> OK
+			3 4 #2 LOCK k -> OK`},
+		{"still inside once", true, `
+			0 1 #1 LOCK k -> OK
+			1 2 #1 LOCK k -> OK
+			3 4 #1 UNLOCK k -> 0
+			5 6 #2 LOCK k -> OK`},
+		{"renewed to less", false, `
+			0 1 #1 LOCK k PX 500 -> OK
+			2 3 #1 RENEW k PX 10 -> 1
+			20 21 #2 LOCK k -> OK`},
+		{"renewed", true, `
+			0 1 #1 LOCK k PX 10 -> OK
+			2 3 #1 RENEW k PX 500 -> 1
+			20 21 #2 LOCK k -> OK`},
+		{"readers share", false, `
+			0 1 #1 RLOCK k -> OK
+			2 3 #2 RLOCK k -> OK`},
+		{"a writer shares with nobody", true, `
+			0 1 #1 RLOCK k -> OK
+			2 3 #2 WLOCK k -> OK`},
+		{"but with itself", false, `
+			0 1 #1 WLOCK k -> OK
+			2 3 #1 RLOCK k -> OK`},
+		{"an owner on two connections", false, `
+			0 1 a LOCK k -> OK
+			2 3 a LOCK k -> OK`},
+	}, func(ops []*op) []violation { return intervals("k", ops, second) })
+}
+
+func TestTokens(t *testing.T) {
+	judge(t, []verdict{
+		{"rising", false, `
+			0 1 #1 LOCK k FENCE -> 5
+			2 3 #2 LOCK k FENCE -> 6`},
+		{"falling", true, `
+			0 1 #1 LOCK k FENCE -> 5
+			2 3 #2 LOCK k FENCE -> 4`},
+		{"at the same time", false, `
+			0 3 #1 LOCK k FENCE -> 5
+			1 2 #2 LOCK k FENCE -> 4`},
+		{"twice", true, `
+			0 3 #1 LOCK k FENCE -> 5
+			1 2 #2 LOCK k FENCE -> 5`},
+		{"sent again", false, `
+			0 1 a LOCK k FENCE ONCE -> 5
+			2 3 a LOCK k FENCE ONCE -> 5`},
+		{"sent again by somebody else", true, `
+			0 1 a LOCK k FENCE ONCE -> 5
+			2 3 b LOCK k FENCE ONCE -> 5`},
+	}, func(ops []*op) []violation { return tokens("k", ops) })
+}
+
+func TestEffects(t *testing.T) {
+	judge(t, []verdict{
+		{"one by one", false, `
+			0 1 #1 FENCED k SET n 1 -> OK
+			2 3 #2 FENCED k SET n 2 -> OK`},
+		{"a lost update", true, `
+			0 1 #1 FENCED k SET n 1 -> OK
+			2 3 #2 FENCED k SET n 1 -> OK`},
+		{"refused ones do not count", false, `
+			0 1 #1 FENCED k SET n 1 -> OK
+			2 3 #2 FENCED k SET n 1 -> LOCKLOST
+			4 5 #2 FENCED k SET n 2 -> OK`},
+		{"one of unknown outcome was done", false, `
+			0 1 #1 FENCED k SET n 1 -> ?
+			4 5 #2 FENCED k SET n 2 -> OK`},
+		{"the last one is not there", true, `
+			0 1 #1 FENCED k SET n 1 -> OK
+			4 5 #2 FENCED k SET n 2 -> OK
+			4 5 #2 FENCED k SET n 3 -> OK`},
+	}, func(ops []*op) []violation {
+		e := counters(ops)["n"]
+		return e.exact("n", min(2, e.highest))
+	})
+}
+
+func TestFIFO(t *testing.T) {
+	oracle := func(ops []*op) []violation {
+		for _, o := range ops {
+			if o.Block > 0 {
+				o.Queued = o.Block * ms
+			}
+		}
+		wrong, _ := fifo("k", ops)
+		return wrong
+	}
+	judge(t, []verdict{ // BLOCK says here when it was seen in the queue
+		{"in order", false, `
+			0 20 a FAIRLOCK k BLOCK 5 -> OK
+			6 30 b FAIRLOCK k BLOCK 7 -> OK`},
+		{"past one that waited", true, `
+			0 40 a FAIRLOCK k BLOCK 5 -> OK
+			6 30 b FAIRLOCK k BLOCK 7 -> OK`},
+		{"past one that gave up", false, `
+			0 40 a FAIRLOCK k BLOCK 5 -> nil
+			6 30 b FAIRLOCK k BLOCK 7 -> OK`},
+		{"they came together", false, `
+			0 40 a FAIRLOCK k BLOCK 5 -> OK
+			4 30 b FAIRLOCK k BLOCK 7 -> OK`},
+	}, oracle)
+}
+
+func TestStarved(t *testing.T) {
+	judge(t, []verdict{
+		{"held all the time", false, `
+			0 1 #1 LOCK k -> OK
+			2 20000 #2 LOCK k BLOCK 0 -> OK
+			19999 20001 #1 UNLOCK k -> 1`},
+		{"nobody held it", true, `
+			0 1 #1 LOCK k -> OK
+			2 20000 #2 LOCK k BLOCK 0 -> OK
+			3 4 #1 UNLOCK k -> 1`},
+		{"one with a name held it until its lease was over", false, `
+			0 1 a LOCK k PX 9000 -> OK
+			2 10000 #2 LOCK k BLOCK 0 -> OK`},
+		{"its lease was over long before", true, `
+			0 1 a LOCK k PX 90 -> OK
+			2 10000 #2 LOCK k BLOCK 0 -> OK`},
+		{"hung up, and was not released", true, `
+			0 1 #1 LOCK k -> OK
+			2 20000 #2 LOCK k BLOCK 0 -> OK
+			3 4 #1 CLOSE -> OK`},
+		{"nil after nobody held it", true, `
+			2 8000 #2 LOCK k BLOCK 8000 -> nil`},
+	}, func(ops []*op) []violation { return starved("k", ops, 10*second) })
+}

@@ -1,0 +1,62 @@
+package history
+
+import "time"
+
+// profile is one kind of run.
+type profile struct {
+	name     string
+	about    string
+	proxies  int // 0: drawn, 2 to 4
+	clients  int // at each proxy
+	args     []string
+	watchdog time.Duration
+	work     workload
+	harms    []harm
+	pause    time.Duration // most between two harms
+	latency  time.Duration // of the wires to Redis, so that replies are on the way for some time
+	drive    func(*round)  // what runs instead of clients with a workload
+	effects  bool          // unfenced writers must lose updates
+	strict   bool          // nothing but clients dies: who waits for a free lock gets it
+}
+
+func (p *profile) flags() []string {
+	return append([]string{"--lock-watchdog-timeout", p.watchdog.String()}, p.args...)
+}
+
+// profiles are those of a run that names none.
+var profiles = []*profile{
+	{
+		name: "calm", about: "only clients die: every reply is what the model says, and nobody waits for a free lock",
+		clients: 4, watchdog: 10 * time.Second, args: []string{"--wait-poll", "20s"}, strict: true,
+		work: workload{plain: 2, rw: 2, fair: 1, mixed: 1, multi: true, force: true, deaths: true, lapses: true,
+			minLease: 100, maxLease: 600, pxShare: 0.4, maxBlock: 400, pause: 4 * time.Millisecond},
+	},
+	{
+		name: "faults", about: "everything dies and stops: replies are lost, proxies and Redis are stopped and killed",
+		clients: 4, watchdog: 1500 * time.Millisecond, args: []string{"--wait-poll", "1s"},
+		work: workload{plain: 2, rw: 2, fair: 1, multi: true, force: true, deaths: true, lapses: true, watchedOwners: true,
+			minLease: 100, maxLease: 1000, pxShare: 0.4, maxBlock: 600, pause: 6 * time.Millisecond},
+		harms: []harm{cutReplies, cutReplies, cutReplies, killClients, killSubscribers, flushScripts, pauseClients, stopRedis, stopProxy, killProxy},
+		pause: 300 * time.Millisecond, latency: time.Millisecond,
+	},
+	{
+		name: "replies", about: "replies are lost all the time: nothing is done twice, and nothing is forgotten",
+		proxies: 3, clients: 8, watchdog: 3 * time.Second, args: []string{"--wait-poll", "1s"},
+		work:  workload{plain: 3, rw: 3, minLease: 1000, maxLease: 3000, pxShare: 0.2, maxBlock: 300, pause: 2 * time.Millisecond},
+		harms: []harm{cutReplies, cutReplies, cutReplies, killClients}, pause: 100 * time.Millisecond, latency: time.Millisecond,
+	},
+	{
+		name: "duels", about: "duels for names used once: without a message nobody tries for a minute",
+		clients: 4, watchdog: time.Minute, args: []string{"--wait-poll", "60s", "--warm-channels", "1"}, strict: true, drive: duels,
+	},
+	{
+		name: "wakeups", about: "duels while subscriptions break, after which everybody tries",
+		clients: 4, watchdog: time.Minute, args: []string{"--wait-poll", "60s", "--warm-channels", "1"}, strict: true,
+		harms: []harm{killSubscribers}, pause: 250 * time.Millisecond, drive: duels,
+	},
+	{
+		name: "late", about: "holders sleep past their leases and write: fenced writes lose nothing, unfenced ones must",
+		clients: 4, watchdog: 400 * time.Millisecond, args: []string{"--wait-poll", "1s"},
+		harms: []harm{stopProxy}, pause: 500 * time.Millisecond, drive: lateWriters, effects: true,
+	},
+}

@@ -1,0 +1,160 @@
+package history
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+)
+
+// round is one history: fresh servers, a workload and its harms, the end of all clients, and the checks.
+type round struct {
+	*bed
+	*recorder
+	p       *profile
+	seed    uint64
+	clients []*client
+	over    atomic.Bool // no new sections
+	working sync.WaitGroup
+	kinds   map[string]bool // verbs that this lockproxy has
+	tally   tally
+}
+
+// tally is what a round, or many, was worth.
+type tally struct {
+	rounds, ops, grants, unknown, faults, keys, undecided int
+	fenced, unfenced, lostUnfenced, refused               int64
+	fifo                                                  int
+}
+
+func (t *tally) add(o tally) {
+	t.rounds += o.rounds
+	t.ops += o.ops
+	t.grants += o.grants
+	t.unknown += o.unknown
+	t.faults += o.faults
+	t.keys += o.keys
+	t.undecided += o.undecided
+	t.fenced += o.fenced
+	t.unfenced += o.unfenced
+	t.lostUnfenced += o.lostUnfenced
+	t.refused += o.refused
+	t.fifo += o.fifo
+}
+
+// String is one line for the log.
+func (t tally) String() string {
+	text := fmt.Sprintf("%d rounds, %d calls (%d grants, %d of unknown outcome) on %d keys, %d faults", t.rounds, t.ops, t.grants, t.unknown, t.keys, t.faults)
+	if t.undecided > 0 {
+		text += fmt.Sprintf(", %d keys not decided by porcupine", t.undecided)
+	}
+	if t.fifo > 0 {
+		text += fmt.Sprintf(", %d fair grants in a known order", t.fifo)
+	}
+	if t.fenced > 0 {
+		text += fmt.Sprintf(", %d fenced writes exact (%d late ones refused)", t.fenced, t.refused)
+	}
+	if t.unfenced > 0 {
+		text += fmt.Sprintf(", %d of %d unfenced writes lost", t.lostUnfenced, t.unfenced)
+	}
+	return text
+}
+
+// playRound runs one round for d and returns what it was worth and what was wrong.
+func playRound(t *testing.T, p *profile, seed uint64, d time.Duration) (*round, []violation) {
+	proxies := p.proxies
+	if proxies == 0 {
+		proxies = 2 + dice(seed, 0).IntN(3)
+	}
+	r := &round{bed: makeBed(t, proxies, p.flags()...), recorder: newRecorder(), p: p, seed: seed}
+	r.learn()
+	if p.latency > 0 {
+		for _, x := range r.proxies {
+			x.wire.Latency(p.latency)
+		}
+	}
+	for i := range p.clients * proxies {
+		r.clients = append(r.clients, &client{
+			recorder: r.recorder, n: i, dice: dice(seed, 100+i), addrs: r.addrs(), links: make([]*link, proxies), over: r.over.Load,
+		})
+	}
+	nemesis := r.loose(r.recorder, dice(seed, 1), p.watchdog, p.pause, p.harms)
+	watch := r.watchQueues()
+	if p.drive != nil {
+		p.drive(r)
+	} else {
+		for _, c := range r.clients {
+			r.working.Go(func() { c.run(r.workload()) })
+		}
+	}
+	for end := time.Now().Add(d); time.Now().Before(end) && !r.blamed(); {
+		time.Sleep(20 * time.Millisecond)
+	}
+	r.over.Store(true)
+	nemesis.mend()
+	r.finish()
+	watch()
+	for _, c := range r.clients {
+		c.hangUp()
+	}
+	r.leaks()
+	return r, r.check()
+}
+
+// learn asks which verbs there are.
+func (r *round) learn() {
+	r.kinds = map[string]bool{}
+	c, err := redis.Dial("tcp", r.proxies[0].addr)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer c.Close()
+	for _, verb := range []string{"FAIRLOCK", "MULTILOCK"} {
+		info, err := redis.Values(c.Do("COMMAND", "INFO", verb))
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		r.kinds[verb] = len(info) == 1 && info[0] != nil
+	}
+}
+
+// workload is the profile's, without what this lockproxy does not know.
+func (r *round) workload() workload {
+	w := r.p.work
+	if !r.kinds["FAIRLOCK"] {
+		w.fair = 0
+	}
+	w.multi = w.multi && r.kinds["MULTILOCK"]
+	return w
+}
+
+// finish waits until every client has ended its section: all of them live, so each waiter is granted or times out. Those
+// who are not are to blame on somebody, and cut off.
+func (r *round) finish() {
+	done := make(chan struct{})
+	go func() { r.working.Wait(); close(done) }()
+	bound := 15 * time.Second
+	if !r.p.strict {
+		bound = 15*time.Second + 3*r.p.watchdog
+	}
+	select {
+	case <-done:
+		return
+	case <-time.After(bound):
+	}
+	r.mu.Lock()
+	for _, o := range r.ops {
+		if o.Return == 0 {
+			r.wrong = append(r.wrong, violation{Oracle: "liveness", Key: o.key(), Ops: []*op{o},
+				Text: fmt.Sprintf("has waited since %s, and everybody else has been done for %v", at(o.Call), bound)})
+		}
+	}
+	r.mu.Unlock()
+	for _, p := range r.proxies {
+		p.kill()
+	}
+	<-done
+}

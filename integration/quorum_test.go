@@ -1,0 +1,175 @@
+package integration
+
+import (
+	"fmt"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/testredis"
+)
+
+// quorumFlags are for nodes that are to count soon after their start.
+func quorumFlags(nodes []*testredis.Server) []string {
+	flags := []string{"--quorum-max-lease", "2s", "--lock-watchdog-timeout", "2s"}
+	for _, n := range nodes {
+		flags = append(flags, "--quorum", n.URL())
+	}
+	return flags
+}
+
+func startNodes(t *testing.T, n int) (nodes []*testredis.Server) {
+	t.Helper()
+	for range n {
+		nodes = append(nodes, testredis.Start(t))
+	}
+	return nodes
+}
+
+func onNodes(t *testing.T, nodes []*testredis.Server, key string) (n int) {
+	t.Helper()
+	for _, s := range nodes {
+		n += int(s.Do(t, "EXISTS", key).(int64))
+	}
+	return n
+}
+
+func TestQuorum(t *testing.T) {
+	t.Parallel()
+	data, nodes := testredis.Start(t), startNodes(t, 5)
+	p := startProxy(t, data.URL(), quorumFlags(nodes)...)
+	w := dial(t, p.Addr())
+	if got := w.do("LOCK", "k"); !strings.HasPrefix(got, "-NOQUORUM 0 of 5 nodes answered, 3 are needed: the lock was not taken (") || !strings.Contains(got, "it was started") {
+		t.Fatalf("%q", got)
+	}
+	if got := w.do("INFO", "lockproxy"); !strings.Contains(got, "lockproxy_quorum_node4:name=redis://"+nodes[4].Addr()+",state=young,") {
+		t.Fatal(got)
+	}
+	eventually(t, "the nodes count", func() bool { return w.do("LOCK", "k") == "+OK\r\n" })
+	eventually(t, "all of them", func() bool { return onNodes(t, nodes, "k") == 5 })
+	if got := w.do("SET", "d", "1"); got != "+OK\r\n" || data.Do(t, "EXISTS", "d", "k").(int64) != 1 || onNodes(t, nodes, "d") != 0 {
+		t.Fatal("what belongs where:", got)
+	}
+	for command, want := range map[string]string{
+		"LOCK x EX 3":        "-ERR the lease is longer than the 2000 ms of quorum-max-lease\r\n",
+		"LOCK x REPLICAS 1":  "-ERR REPLICAS is not supported with --quorum: its nodes are independent masters\r\n",
+		"FENCED k GET d":     "-ERR FENCED is not supported with --quorum: the lock is not where the data is; use LOCK ... FENCE\r\n",
+		"LOCK k":             "+OK\r\n", // once more
+		"FAIRLOCK f PX 1500": "+OK\r\n",
+		"RLOCK r":            "+OK\r\n",
+		"WLOCK w FENCE":      ":",
+		"MULTILOCK 2 m1 m2":  "+OK\r\n",
+		"LOCK o OWNER me":    "+OK\r\n",
+	} {
+		if got := w.do(strings.Fields(command)...); !strings.HasPrefix(got, want) {
+			t.Errorf("%s: %q", command, got)
+		}
+	}
+	if got := w.do("LOCK", "o", "OWNER", "me", "ONCE"); got != "+OK\r\n" {
+		t.Errorf("%q", got)
+	}
+	if got := w.do("LOCK", "o", "OWNER", "me"); !strings.HasPrefix(got, "-ERR this owner already holds 'o': with --quorum an owner with a name does not nest") {
+		t.Errorf("%q", got)
+	}
+	nodes[1].Kill()
+	eventually(t, "it is seen", func() bool { return strings.Contains(w.do("INFO", "lockproxy"), nodes[1].Addr()+",state=down,") })
+	in := object(t, decode(t, w.do("LOCKINFO", "k")))
+	held := 0
+	for _, n := range objects(t, in["nodes"]) {
+		switch n["state"] {
+		case "up":
+			if n["kind"] == "plain" && len(n["owners"].([]any)) == 1 {
+				held++
+			}
+		case "down":
+			if n["name"] != "redis://"+nodes[1].Addr() || n["trouble"] == "" {
+				t.Errorf("%v", n)
+			}
+		}
+	}
+	holders := objects(t, in["holders"])
+	if in["kind"] != "plain" || held != 4 || len(holders) != 1 || fmt.Sprint(holders[0]["holds"]) != "2" {
+		t.Errorf("%v", in)
+	}
+	nodes[1].Restart()
+	eventually(t, "it is too young", func() bool { return strings.Contains(w.do("INFO", "lockproxy"), nodes[1].Addr()+",state=young,") })
+	eventually(t, "it counts again", func() bool { return strings.Contains(w.do("INFO", "lockproxy"), nodes[1].Addr()+",state=up,") })
+	for command, want := range map[string]string{"UNLOCK k ALL": ":1\r\n", "UNLOCK r": ":1\r\n", "MULTIUNLOCK 2 m1 m2": ":2\r\n"} {
+		if got := w.do(strings.Fields(command)...); got != want {
+			t.Errorf("%s: %q", command, got)
+		}
+	}
+	eventually(t, "free everywhere", func() bool { return onNodes(t, nodes, "k") == 0 })
+}
+
+// A client that is killed frees its lock on all nodes at once.
+func TestQuorumClientKilled(t *testing.T) {
+	t.Parallel()
+	data, nodes := testredis.Start(t), startNodes(t, 3)
+	flags := quorumFlags(nodes)
+	p := startProxy(t, data.URL(), append(flags, "--quorum-max-lease", "3s", "--lock-watchdog-timeout", "3s")...)
+	w := dial(t, p.Addr())
+	eventually(t, "the nodes count", func() bool { return w.do("LOCK", "warm") == "+OK\r\n" })
+	cli := exec.Command("redis-cli", "-p", strconv.Itoa(p.Port()))
+	in, err := cli.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := startChild(t, cli)
+	if _, err := in.Write([]byte("LOCK k\n")); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it has the lock", func() bool { return onNodes(t, nodes, "k") == 3 })
+	c.kill()
+	killed := time.Now()
+	eventually(t, "it is free", func() bool { return onNodes(t, nodes, "k") == 0 })
+	t.Logf("free on all nodes %v after the kill", time.Since(killed))
+	if got := w.do("LOCK", "k"); got != "+OK\r\n" {
+		t.Fatal(got)
+	}
+}
+
+// Twenty clients on two proxies count by GET and SET, two nodes of five being down.
+func TestQuorumExclusion(t *testing.T) {
+	t.Parallel()
+	data, nodes := testredis.Start(t), startNodes(t, 5)
+	proxies := []*proxy{startProxy(t, data.URL(), quorumFlags(nodes)...), startProxy(t, data.URL(), quorumFlags(nodes)...)}
+	for _, p := range proxies {
+		w := dial(t, p.Addr())
+		eventually(t, "all nodes count", func() bool {
+			w.do("LOCK", "warm")
+			return strings.Count(w.do("INFO", "lockproxy"), ",state=up,") == 5
+		})
+		w.do("UNLOCK", "warm")
+		w.close()
+	}
+	nodes[0].Kill()
+	nodes[3].Stop()
+	const clients, times = 20, 10
+	together(clients, func(i int) {
+		w := dial(t, proxies[i%2].Addr())
+		for range times {
+			if got, err := w.try("LOCK", "counter", "BLOCK", "0"); err != nil || got != "+OK\r\n" {
+				t.Errorf("%q %v", got, err)
+				return
+			}
+			old, _ := w.try("GET", "n")
+			n := 0
+			if _, text, ok := strings.Cut(old, "\r\n"); ok {
+				n, _ = strconv.Atoi(strings.TrimSpace(text))
+			}
+			if got, err := w.try("SET", "n", strconv.Itoa(n+1)); err != nil || got != "+OK\r\n" {
+				t.Errorf("%q %v", got, err)
+			}
+			if got, err := w.try("UNLOCK", "counter"); err != nil || got != ":1\r\n" {
+				t.Errorf("%q %v", got, err)
+			}
+		}
+	})
+	nodes[3].Cont()
+	if got, _ := data.Do(t, "GET", "n").([]byte); string(got) != strconv.Itoa(clients*times) {
+		t.Errorf("%s", got)
+	}
+}
