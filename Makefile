@@ -5,11 +5,11 @@ export PATH := $(PATH):/usr/local/sbin:/usr/sbin:/sbin
 
 PKG      ?= ./...
 FUZZTIME ?= 30s
-TIMEOUT  ?= 15m
+TIMEOUT  ?= 22m
 ARGS     ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help build test race lint bench tcl interop fuzz fmt cover tidy-check
+.PHONY: help build test race lint bench tcl interop history mutations fuzz fmt cover tidy-check
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -47,6 +47,14 @@ interop: ## clients of every language found here, through the proxy, and the rea
 		else missing="$$missing $$tool"; fi; done; \
 	if [ -n "$$missing" ]; then echo "interop: *** MISSING, not tested:$$missing ***"; fi
 	go test ./integration/... -run Interop -count=1 -v -timeout $(TIMEOUT)
+
+history: ## random histories checked for 10 minutes; ARGS="-seed 1 -profile faults", all flags: integration/history/README.md
+	@.ci/need redis-server
+	go test ./integration/history -run '^TestHistory$$' -count=1 -v -timeout 2h -args -duration 2m $(ARGS)
+
+mutations: ## do the histories find mistakes made on purpose? One after the other, a minute each at most; ARGS="-profile name"
+	@.ci/need redis-server
+	go test ./integration/history -run '^TestMutations$$' -count=1 -v -timeout 2h -args -mutations $(ARGS)
 
 fuzz: ## every fuzz target of proto/resp for FUZZTIME (30s) each
 	@set -e; targets=$$(sed -nE 's/^func (Fuzz[A-Za-z0-9_]*)\(.*/\1/p' proto/resp/*_test.go); \
