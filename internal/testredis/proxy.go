@@ -162,10 +162,14 @@ func (p *Proxy) connect(ln net.Listener, client net.Conn) {
 func (p *Proxy) cut(reset bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	// All are made ready first: the end of one makes its link close the other,
+	// which would then end in peace.
 	for c := range p.conns {
 		if reset {
 			_ = c.(*net.TCPConn).SetLinger(0)
 		}
+	}
+	for c := range p.conns {
 		_ = c.Close()
 		delete(p.conns, c)
 	}
