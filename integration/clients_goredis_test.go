@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/lockproxy/lockproxy/integration/harness"
 )
 
 func newGoRedis(t *testing.T, o *redis.Options) *redis.Client {
@@ -35,7 +37,7 @@ func goRedisLibrary(c *redis.Client) library {
 
 func TestInteropGoRedis(t *testing.T) {
 	_, p := startInterop(t)
-	protocols(t, func(t *testing.T, proto int) {
+	harness.Protocols(t, func(t *testing.T, proto int) {
 		c := newGoRedis(t, &redis.Options{Addr: p.Addr(), Protocol: proto})
 		ctx := context.Background()
 		t.Run("types", func(t *testing.T) { goRedisTypes(t, c) })
@@ -52,7 +54,7 @@ func TestInteropGoRedis(t *testing.T) {
 			}
 		})
 		t.Run("goroutines", func(t *testing.T) {
-			together(50, func(worker int) {
+			harness.Together(50, func(worker int) {
 				for i := range 100 {
 					key := fmt.Sprintf("g:%d:%d", worker, i)
 					if err := c.Set(ctx, key, key, time.Minute).Err(); err != nil {
@@ -149,13 +151,13 @@ func goRedisScripts(t *testing.T, c *redis.Client) {
 // A BLOCK longer than the library waits for a reply: it hangs up, and the wait ends with it.
 func TestInteropGoRedisGivesUp(t *testing.T) {
 	_, p := startInterop(t)
-	holder := dial(t, p.Addr())
-	holder.do("LOCK", "busy")
+	holder := harness.Dial(t, p.Addr())
+	holder.Do("LOCK", "busy")
 	c := newGoRedis(t, &redis.Options{Addr: p.Addr(), ReadTimeout: 300 * time.Millisecond, MaxRetries: -1})
 	if got, err := goRedisLibrary(c).do(context.Background(), "LOCK", "busy", "OWNER", "late", "ONCE", "BLOCK", "60000"); err == nil {
 		t.Errorf("LOCK: %v", got)
 	}
-	patient := newGoRedis(t, &redis.Options{Addr: p.Addr(), ReadTimeout: patience})
+	patient := newGoRedis(t, &redis.Options{Addr: p.Addr(), ReadTimeout: harness.Patience})
 	goRedisLibrary(patient).must(t, nil, "LOCK", "busy", "OWNER", "patient", "ONCE", "BLOCK", "700")
 	givenUp(t, p, holder, "busy")
 }

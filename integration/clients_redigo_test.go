@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+
+	"github.com/lockproxy/lockproxy/integration/harness"
 )
 
 func newRedigoPool(t *testing.T, addr string, most int) *redis.Pool {
@@ -52,7 +54,7 @@ func TestInteropRedigo(t *testing.T) {
 		}
 	})
 	t.Run("goroutines", func(t *testing.T) {
-		together(50, func(worker int) {
+		harness.Together(50, func(worker int) {
 			c := pool.Get()
 			defer c.Close()
 			for i := range 100 {
@@ -130,14 +132,14 @@ func redigoTypes(t *testing.T, c redis.Conn) {
 // A BLOCK longer than the read time-out: redigo closes the connection, and the wait ends with it.
 func TestInteropRedigoGivesUp(t *testing.T) {
 	_, p := startInterop(t)
-	holder := dial(t, p.Addr())
-	holder.do("LOCK", "busy")
+	holder := harness.Dial(t, p.Addr())
+	holder.Do("LOCK", "busy")
 	c, err := redis.Dial("tcp", p.Addr(), redis.DialReadTimeout(300*time.Millisecond))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if got, err := redis.DoWithTimeout(c, patience, "LOCK", "busy", "BLOCK", 700); got != nil || err != nil {
+	if got, err := redis.DoWithTimeout(c, harness.Patience, "LOCK", "busy", "BLOCK", 700); got != nil || err != nil {
 		t.Errorf("with a time-out of its own: %v %v", got, err)
 	}
 	if got, err := c.Do("LOCK", "busy", "BLOCK", 60000); err == nil {

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+
+	"github.com/lockproxy/lockproxy/integration/harness"
 )
 
 func newRueidis(t *testing.T, o rueidis.ClientOption) rueidis.Client {
@@ -50,7 +52,7 @@ func TestInteropRueidisWithCache(t *testing.T) {
 	ctx := context.Background()
 	for _, value := range []string{"one", "two", "three"} {
 		server.Do(t, "SET", "cached", value)
-		eventually(t, "the new value is read", func() bool {
+		harness.Eventually(t, "the new value is read", func() bool {
 			got, err := c.DoCache(ctx, c.B().Get().Key("cached").Cache(), time.Hour).ToString()
 			return err == nil && got == value
 		})
@@ -65,7 +67,7 @@ func TestInteropRueidisWithCache(t *testing.T) {
 
 func TestInteropRueidis(t *testing.T) {
 	_, p := startInterop(t)
-	protocols(t, func(t *testing.T, proto int) {
+	harness.Protocols(t, func(t *testing.T, proto int) {
 		// One address and nothing else: rueidis first looks for a cluster, and takes the error for an answer.
 		c := newRueidis(t, rueidis.ClientOption{InitAddress: []string{p.Addr()}, DisableCache: true, AlwaysRESP2: proto == 2})
 		if mode := c.Mode(); mode != rueidis.ClientModeStandalone {
@@ -85,7 +87,7 @@ func TestInteropRueidis(t *testing.T) {
 			}
 		})
 		t.Run("goroutines", func(t *testing.T) {
-			together(100, func(worker int) {
+			harness.Together(100, func(worker int) {
 				for i := range 100 {
 					key := fmt.Sprintf("g:%d:%d", worker, i)
 					results := c.DoMulti(ctx, c.B().Set().Key(key).Value(key).ExSeconds(60).Build(), c.B().Get().Key(key).Build())
@@ -162,14 +164,14 @@ func rueidisTypes(t *testing.T, c rueidis.Client) {
 // goroutines are not held up by a wait.
 func TestInteropRueidisGivesUp(t *testing.T) {
 	_, p := startInterop(t)
-	holder := dial(t, p.Addr())
-	holder.do("LOCK", "busy")
+	holder := harness.Dial(t, p.Addr())
+	holder.Do("LOCK", "busy")
 	c := newRueidis(t, rueidis.ClientOption{InitAddress: []string{p.Addr()}, DisableCache: true})
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
 	waited := make(chan error, 1)
 	go waitForLock(ctx, c, waited)
-	eventually(t, "it waits", func() bool { return strings.Contains(holder.do("INFO", "lockproxy"), "lockproxy_locks_waiting:1\r\n") })
+	harness.Eventually(t, "it waits", func() bool { return strings.Contains(holder.Do("INFO", "lockproxy"), "lockproxy_locks_waiting:1\r\n") })
 	if err := c.Do(context.Background(), c.B().Set().Key("meanwhile").Value("v").Build()).Error(); err != nil {
 		t.Error(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockproxy/lockproxy/integration/harness"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
@@ -66,7 +67,7 @@ func (l library) lockWithOwner(t *testing.T) {
 	const workers, each = 16, 10
 	var failed atomic.Int64
 	began := time.Now()
-	together(workers, func(worker int) {
+	harness.Together(workers, func(worker int) {
 		for i := range each {
 			if err := l.critical(fmt.Sprintf("owner-%d-%d", worker, i)); err != nil {
 				t.Error(err)
@@ -88,7 +89,7 @@ func (l library) lockWithOwner(t *testing.T) {
 
 // critical adds one to the counter in two steps, which only a lock makes safe.
 func (l library) critical(owner string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), harness.Patience)
 	defer cancel()
 	for got := any(nil); got == nil; {
 		var err error
@@ -126,23 +127,23 @@ func (l library) lockWithFence(t *testing.T) {
 
 // givenUp checks what is left of a wait whose client stopped reading: nobody waits, and the lock can be had at once when
 // its holder gives it back.
-func givenUp(t *testing.T, p *proxy, holder *wire, key string) {
+func givenUp(t *testing.T, p *harness.Proxy, holder *harness.Wire, key string) {
 	t.Helper()
-	eventually(t, "the wait has ended", func() bool {
-		return strings.Contains(holder.do("INFO", "lockproxy"), "lockproxy_locks_waiting:0\r\n")
+	harness.Eventually(t, "the wait has ended", func() bool {
+		return strings.Contains(holder.Do("INFO", "lockproxy"), "lockproxy_locks_waiting:0\r\n")
 	})
-	if got := holder.do("UNLOCK", key); got != ":1\r\n" {
+	if got := holder.Do("UNLOCK", key); got != ":1\r\n" {
 		t.Errorf("UNLOCK: %q", got)
 	}
-	if got := dial(t, p.Addr()).do("LOCK", key); got != "+OK\r\n" {
+	if got := harness.Dial(t, p.Addr()).Do("LOCK", key); got != "+OK\r\n" {
 		t.Errorf("LOCK after a wait was given up: %q", got)
 	}
 }
 
-func startInterop(t *testing.T) (*testredis.Server, *proxy) {
+func startInterop(t *testing.T) (*testredis.Server, *harness.Proxy) {
 	t.Helper()
 	redis := testredis.Start(t)
-	return redis, startProxy(t, redis.URL())
+	return redis, harness.StartProxy(t, redis.URL())
 }
 
 // sizes of the values the libraries are tried with.

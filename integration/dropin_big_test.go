@@ -11,22 +11,23 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockproxy/lockproxy/integration/harness"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
 // Values on both sides of every threshold, both ways.
 func TestDropinBigValues(t *testing.T) {
 	redis := testredis.Start(t)
-	p := startProxy(t, redis.URL())
-	protocols(t, func(t *testing.T, proto int) {
-		w := dial(t, p.Addr())
-		w.do("HELLO", fmt.Sprint(proto))
-		defer p.holds(500)
+	p := harness.StartProxy(t, redis.URL())
+	harness.Protocols(t, func(t *testing.T, proto int) {
+		w := harness.Dial(t, p.Addr())
+		w.Do("HELLO", fmt.Sprint(proto))
+		defer holds(p, 500)
 		for _, n := range []int{64<<10 - 1, 64 << 10, 64<<10 + 1, 1<<20 - 1, 1 << 20, 1<<20 + 1, 28_000_000} {
 			value := newGenerator(uint64(n), false).bytes(n)
 			began := time.Now()
-			all := encodeAll([][]string{{"SET", "big", value}, {"SET", "small", "x"}, {"GET", "big"}, {"GET", "small"}, {"GET", "big"}, {"STRLEN", "big"}, {"GETRANGE", "big", "1", "-2"}, {"APPEND", "big", "x"}, {"GETRANGE", "big", "-3", "-1"}})
-			got := w.pipeline(all, 9)
+			all := harness.EncodeAll([][]string{{"SET", "big", value}, {"SET", "small", "x"}, {"GET", "big"}, {"GET", "small"}, {"GET", "big"}, {"STRLEN", "big"}, {"GETRANGE", "big", "1", "-2"}, {"APPEND", "big", "x"}, {"GETRANGE", "big", "-3", "-1"}})
+			got := w.Pipeline(all, 9)
 			frame := fmt.Sprintf("$%d\r\n%s\r\n", n, value)
 			if want := []string{"+OK\r\n", "+OK\r\n", frame, "$1\r\nx\r\n", frame, fmt.Sprintf(":%d\r\n", n),
 				bulks(value[1 : n-1])[0], fmt.Sprintf(":%d\r\n", n+1), bulks(value[n-2:] + "x")[0]}; !slices.Equal(got, want) {
@@ -43,34 +44,34 @@ func TestDropinBigValues(t *testing.T) {
 // Replies of 100,000 elements and pipelines of 10,000 commands.
 func TestDropinManyElements(t *testing.T) {
 	redis := testredis.Start(t)
-	p := startProxy(t, redis.URL())
-	protocols(t, func(t *testing.T, proto int) {
+	p := harness.StartProxy(t, redis.URL())
+	harness.Protocols(t, func(t *testing.T, proto int) {
 		direct, through := (&pair{direct: redis, proxy: p}).dials(t, proto)
-		direct.do("FLUSHALL")
+		direct.Do("FLUSHALL")
 		const n = 100_000
 		push := []string{"RPUSH", "l"}
 		hset := []string{"HSET", "h"}
 		sadd := []string{"SADD", "s"}
 		mset := []string{"MSET"}
-		defer p.holds(300)
+		defer holds(p, 300)
 		for i := range n {
 			push = append(push, fmt.Sprint("element ", i))
 			hset = append(hset, fmt.Sprint("f", i), fmt.Sprint(i))
 			sadd = append(sadd, fmt.Sprint("member ", i))
 			mset = append(mset, fmt.Sprint("key ", i), "")
 		}
-		if got := through.do(push...); got != fmt.Sprintf(":%d\r\n", n) {
+		if got := through.Do(push...); got != fmt.Sprintf(":%d\r\n", n) {
 			t.Errorf("RPUSH of %d: %q", n, got)
 		}
-		if got := through.do(hset...); got != fmt.Sprintf(":%d\r\n", n) {
+		if got := through.Do(hset...); got != fmt.Sprintf(":%d\r\n", n) {
 			t.Errorf("HSET of %d: %q", n, got)
 		}
-		if got := through.do(sadd...) + through.do(mset...); got != fmt.Sprintf(":%d\r\n+OK\r\n", n) {
+		if got := through.Do(sadd...) + through.Do(mset...); got != fmt.Sprintf(":%d\r\n+OK\r\n", n) {
 			t.Errorf("SADD and MSET of %d: %q", n, got)
 		}
 		for range 3 { // the first moves the client to a connection of its own
 			for _, args := range [][]string{{"LRANGE", "l", "0", "-1"}, {"HGETALL", "h"}, {"HKEYS", "h"}, {"SMEMBERS", "s"}, {"KEYS", "*"}} {
-				if want, got := direct.do(args...), through.do(args...); want != got {
+				if want, got := direct.Do(args...), through.Do(args...); want != got {
 					t.Errorf("%v: %d bytes, Redis' are %d", args, len(got), len(want))
 				}
 			}
@@ -83,7 +84,7 @@ func TestDropinManyElements(t *testing.T) {
 			}
 		}
 		began := time.Now()
-		for i, got := range through.pipeline(encodeAll(commands), len(commands)) {
+		for i, got := range through.Pipeline(harness.EncodeAll(commands), len(commands)) {
 			want := "+OK\r\n"
 			if i%2 == 1 {
 				want = bulks(fmt.Sprint(i - 1))[0]
@@ -99,23 +100,23 @@ func TestDropinManyElements(t *testing.T) {
 // A client that reads 50 MB slowly holds up nobody else, and the proxy does not grow by what it has not read.
 func TestDropinSlowReader(t *testing.T) {
 	redis := testredis.Start(t)
-	p := startProxy(t, redis.URL())
+	p := harness.StartProxy(t, redis.URL())
 	const n = 50 << 20
 	redis.Do(t, "SET", "big", strings.Repeat("x", n))
 	redis.Do(t, "SET", "small", "x")
 	before := residentMB(t, p.Pid())
-	quick := dial(t, p.Addr())
-	quick.do("GET", "small")
-	slow := dial(t, p.Addr())
-	slow.send("GET", "big")
-	if _, err := slow.r.Peek(1); err != nil { // that reply is held whole, those of a client known for its size are not
+	quick := harness.Dial(t, p.Addr())
+	quick.Do("GET", "small")
+	slow := harness.Dial(t, p.Addr())
+	slow.Send("GET", "big")
+	if _, err := slow.R.Peek(1); err != nil { // that reply is held whole, those of a client known for its size are not
 		t.Fatal(err)
 	}
 	for range 3 {
-		slow.send("GET", "big")
+		slow.Send("GET", "big")
 	}
 	done := make(chan error, 1)
-	go slow.readSlowly(4, n, done)
+	go readSlowly(slow, 4, n, done)
 	var took []time.Duration
 	most := before
 	for running := true; running; {
@@ -127,7 +128,7 @@ func TestDropinSlowReader(t *testing.T) {
 			running = false
 		default:
 			began := time.Now()
-			if got := quick.do("GET", "small"); got != "$1\r\nx\r\n" {
+			if got := quick.Do("GET", "small"); got != "$1\r\nx\r\n" {
 				t.Fatalf("GET: %q", got)
 			}
 			took = append(took, time.Since(began))
@@ -151,20 +152,20 @@ func TestDropinSlowReader(t *testing.T) {
 
 // sanitizer is how much more memory the race detector takes.
 func sanitizer() int {
-	if raceEnabled {
+	if harness.RaceEnabled {
 		return 4
 	}
 	return 1
 }
 
 // readSlowly reads count bulk replies of n bytes, a megabyte each few milliseconds.
-func (w *wire) readSlowly(count, n int, done chan<- error) {
+func readSlowly(w *harness.Wire, count, n int, done chan<- error) {
 	chunk := make([]byte, 1<<20)
 	left := count * (len(fmt.Sprintf("$%d\r\n\r\n", n)) + n)
 	for left > 0 {
 		time.Sleep(8 * time.Millisecond)
-		_ = w.c.SetReadDeadline(time.Now().Add(patience))
-		got, err := io.ReadFull(w.r, chunk[:min(left, len(chunk))])
+		_ = w.C.SetReadDeadline(time.Now().Add(harness.Patience))
+		got, err := io.ReadFull(w.R, chunk[:min(left, len(chunk))])
 		left -= got
 		if err != nil {
 			done <- err
@@ -175,11 +176,11 @@ func (w *wire) readSlowly(count, n int, done chan<- error) {
 }
 
 // holds fails the test if the proxy has ever taken more than so many MB.
-func (p *proxy) holds(mb int) {
-	most := int(p.peak() >> 20)
-	p.t.Logf("resident %d MB at most", most)
+func holds(p *harness.Proxy, mb int) {
+	most := int(p.Peak() >> 20)
+	p.T.Logf("resident %d MB at most", most)
 	if most > mb*sanitizer() {
-		p.t.Errorf("more than %d MB", mb)
+		p.T.Errorf("more than %d MB", mb)
 	}
 }
 
@@ -204,25 +205,25 @@ func residentMB(t testing.TB, pid int) int {
 // Many clients that ask for much and do not read: once they are known for it, the proxy holds next to nothing of theirs.
 func TestDropinManySlowReaders(t *testing.T) {
 	redis := testredis.Start(t)
-	p := startProxy(t, redis.URL())
+	p := harness.StartProxy(t, redis.URL())
 	const clients, n = 10, 10 << 20
 	redis.Do(t, "SET", "big", strings.Repeat("x", n))
-	var all []*wire
+	var all []*harness.Wire
 	for range clients {
-		w := dial(t, p.Addr())
-		w.do("GET", "big")
+		w := harness.Dial(t, p.Addr())
+		w.Do("GET", "big")
 		all = append(all, w)
 	}
 	before := residentMB(t, p.Pid())
 	for _, w := range all {
 		for range 5 {
-			w.send("GET", "big")
+			w.Send("GET", "big")
 		}
 	}
-	quick := dial(t, p.Addr())
+	quick := harness.Dial(t, p.Addr())
 	most := before
 	for range 100 {
-		quick.do("PING")
+		quick.Do("PING")
 		most = max(most, residentMB(t, p.Pid()))
 		time.Sleep(10 * time.Millisecond)
 	}
@@ -231,7 +232,7 @@ func TestDropinManySlowReaders(t *testing.T) {
 		t.Errorf("the proxy grew by %d MB, more than %d MB", most-before, bound)
 	}
 	for range 5 {
-		if got := all[clients-1].read(); len(got) != n+len(fmt.Sprint(n))+5 {
+		if got := all[clients-1].Read(); len(got) != n+len(fmt.Sprint(n))+5 {
 			t.Errorf("a reply of %d bytes", len(got))
 		}
 	}

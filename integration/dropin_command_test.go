@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/rueidis"
 
+	"github.com/lockproxy/lockproxy/integration/harness"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
@@ -22,14 +23,14 @@ var infoField = regexp.MustCompile(`(?m)^(# \w+|[a-z0-9_.-]+:)`)
 // INFO is Redis' with one section more, in both protocols and for every choice of sections.
 func TestDropinInfo(t *testing.T) {
 	redisServer := testredis.Start(t)
-	p := startProxy(t, redisServer.URL())
-	protocols(t, func(t *testing.T, proto int) {
+	p := harness.StartProxy(t, redisServer.URL())
+	harness.Protocols(t, func(t *testing.T, proto int) {
 		direct, through := (&pair{direct: redisServer, proxy: p}).dials(t, proto)
 		for line, ours := range map[string]bool{
 			"INFO": true, "info all": true, "INFO everything": true, "INFO default": true, "INFO lockproxy": true, "INFO SERVER LockProxy": true,
 			"INFO server": false, "INFO replication keyspace": false, "INFO nosuch": false, "INFO commandstats": false,
 		} {
-			want, got := direct.do(strings.Fields(line)...), through.do(strings.Fields(line)...)
+			want, got := direct.Do(strings.Fields(line)...), through.Do(strings.Fields(line)...)
 			if want[0] != got[0] || proto == 3 && !strings.HasPrefix(got[strings.Index(got, "\n"):], "\ntxt:") {
 				t.Errorf("%s: a frame of kind %q, Redis' is %q", line, got[:8], want[:8])
 			}
@@ -59,13 +60,13 @@ func fieldNames(info string) []string {
 // COMMAND and its subcommands are Redis' with the lock verbs added.
 func TestDropinCommand(t *testing.T) {
 	redisServer := testredis.Start(t)
-	p := startProxy(t, redisServer.URL())
-	protocols(t, func(t *testing.T, proto int) {
+	p := harness.StartProxy(t, redisServer.URL())
+	harness.Protocols(t, func(t *testing.T, proto int) {
 		direct, through := (&pair{direct: redisServer, proxy: p}).dials(t, proto)
 		added := func(command string) []string {
 			t.Helper()
-			_, want := split(direct.do(strings.Fields(command)...))
-			_, got := split(through.do(strings.Fields(command)...))
+			_, want := harness.Split(direct.Do(strings.Fields(command)...))
+			_, got := harness.Split(through.Do(strings.Fields(command)...))
 			redis := map[string]bool{}
 			for _, entry := range want {
 				redis[anyOrder(entry)] = true
@@ -95,7 +96,7 @@ func TestDropinCommand(t *testing.T) {
 			t.Errorf("COMMAND LIST by category: %q", got)
 		}
 		var count, redisCount int
-		counts := direct.do("COMMAND", "COUNT") + through.do("COMMAND", "COUNT")
+		counts := direct.Do("COMMAND", "COUNT") + through.Do("COMMAND", "COUNT")
 		if _, err := fmt.Sscanf(counts, ":%d\r\n:%d\r\n", &redisCount, &count); err != nil || count != redisCount+len(verbs) {
 			t.Errorf("COMMAND COUNT: %d, Redis' %d (%v)", count, redisCount, err)
 		}
@@ -118,7 +119,7 @@ func bulks(words ...string) (frames []string) {
 	return frames
 }
 
-func getKeys(t *testing.T, direct, through *wire) {
+func getKeys(t *testing.T, direct, through *harness.Wire) {
 	for line, want := range map[string]string{
 		"COMMAND GETKEYS LOCK a BLOCK 0":                "*1\r\n$1\r\na\r\n",
 		"command getkeys unlock a":                      "*1\r\n$1\r\na\r\n",
@@ -146,22 +147,22 @@ func getKeys(t *testing.T, direct, through *wire) {
 		"COMMAND GETKEYSANDFLAGS LMOVE a b ":            "",
 	} {
 		if want == "" {
-			want = direct.do(strings.Fields(line)...)
+			want = direct.Do(strings.Fields(line)...)
 		}
-		if got := through.do(strings.Fields(line)...); strings.ReplaceAll(got, "~", "*") != strings.ReplaceAll(want, "~", "*") {
+		if got := through.Do(strings.Fields(line)...); strings.ReplaceAll(got, "~", "*") != strings.ReplaceAll(want, "~", "*") {
 			t.Errorf("%s: %q, want %q", line, got, want)
 		}
 	}
-	_, entries := split(through.do("COMMAND", "INFO", "get", "LOCK", "nosuch", "unlock"))
-	_, redisEntries := split(direct.do("COMMAND", "INFO", "get", "nosuch"))
+	_, entries := harness.Split(through.Do("COMMAND", "INFO", "get", "LOCK", "nosuch", "unlock"))
+	_, redisEntries := harness.Split(direct.Do("COMMAND", "INFO", "get", "nosuch"))
 	if len(entries) != 4 || entries[0] != redisEntries[0] || entries[2] != redisEntries[1] || !strings.Contains(entries[1], "$4\r\nlock\r\n") {
 		t.Errorf("COMMAND INFO of four: %q", entries)
 	}
-	if _, fields := split(entries[1]); len(fields) != 10 {
+	if _, fields := harness.Split(entries[1]); len(fields) != 10 {
 		t.Errorf("the entry of LOCK: %q", fields)
 	}
 	for _, docs := range []string{"lock", "LOCK"} {
-		if _, doc := split(through.do("COMMAND", "DOCS", docs)); len(doc) != 2 || !strings.Contains(doc[1], "summary") {
+		if _, doc := harness.Split(through.Do("COMMAND", "DOCS", docs)); len(doc) != 2 || !strings.Contains(doc[1], "summary") {
 			t.Errorf("COMMAND DOCS %s: %q", docs, doc)
 		}
 	}
@@ -169,28 +170,28 @@ func getKeys(t *testing.T, direct, through *wire) {
 
 // The embedded store knows less of COMMAND; clients read what lockproxy makes of it all the same.
 func TestDropinCommandEmbedded(t *testing.T) {
-	p := startProxy(t, "")
-	protocols(t, func(t *testing.T, proto int) {
-		w := dial(t, p.Addr())
-		w.do("HELLO", fmt.Sprint(proto))
-		_, table := split(w.do("COMMAND"))
-		_, names := split(w.do("COMMAND", "LIST"))
-		if count := w.do("COMMAND", "COUNT"); len(table) < 150 || len(names) != len(table) || count != fmt.Sprintf(":%d\r\n", len(table)) {
+	p := harness.StartProxy(t, "")
+	harness.Protocols(t, func(t *testing.T, proto int) {
+		w := harness.Dial(t, p.Addr())
+		w.Do("HELLO", fmt.Sprint(proto))
+		_, table := harness.Split(w.Do("COMMAND"))
+		_, names := harness.Split(w.Do("COMMAND", "LIST"))
+		if count := w.Do("COMMAND", "COUNT"); len(table) < 150 || len(names) != len(table) || count != fmt.Sprintf(":%d\r\n", len(table)) {
 			t.Errorf("COMMAND has %d entries, LIST %d, COUNT says %q", len(table), len(names), count)
 		}
-		head, docs := split(w.do("COMMAND", "DOCS"))
+		head, docs := harness.Split(w.Do("COMMAND", "DOCS"))
 		want := map[int]string{2: fmt.Sprintf("*%d\r\n", 2*len(table)), 3: fmt.Sprintf("%%%d\r\n", len(table))}[proto]
 		if head != want || len(docs) != 2*len(table) {
 			t.Errorf("COMMAND DOCS begins %q with %d elements", head, len(docs))
 		}
-		if _, got := split(w.do("COMMAND", "INFO", "get", "lock", "nosuch")); len(got) != 3 || !strings.Contains(got[0], "get\r\n") || !strings.Contains(got[1], "lock\r\n") {
+		if _, got := harness.Split(w.Do("COMMAND", "INFO", "get", "lock", "nosuch")); len(got) != 3 || !strings.Contains(got[0], "get\r\n") || !strings.Contains(got[1], "lock\r\n") {
 			t.Errorf("COMMAND INFO: %q", got)
 		}
-		if got := w.do("COMMAND", "GETKEYS", "LOCK", "a"); got != "*1\r\n$1\r\na\r\n" {
+		if got := w.Do("COMMAND", "GETKEYS", "LOCK", "a"); got != "*1\r\n$1\r\na\r\n" {
 			t.Errorf("COMMAND GETKEYS: %q", got)
 		}
 		for _, sections := range [][]string{{"INFO"}, {"INFO", "lockproxy"}, {"INFO", "everything"}} {
-			got := w.do(sections...)
+			got := w.Do(sections...)
 			if !strings.Contains(got, "# Lockproxy\r\n") || !strings.Contains(got, "lockproxy_embedded:1\r\n") || got[:1] != map[int]string{2: "$", 3: "="}[proto] {
 				t.Errorf("%q: %q", sections, got)
 			}

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/lockproxy/lockproxy/integration/harness"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
@@ -21,14 +22,14 @@ func fieldsOf(line string) (names []string, values map[string]string) {
 
 func TestDropinClientInfo(t *testing.T) {
 	p := startPair(t)
-	protocols(t, func(t *testing.T, proto int) {
+	harness.Protocols(t, func(t *testing.T, proto int) {
 		direct, through := p.dials(t, proto)
 		for _, setup := range []string{"PING", "CLIENT SETNAME me", "SELECT 4", "CLIENT NO-EVICT on"} {
-			if want, got := direct.do(strings.Fields(setup)...), through.do(strings.Fields(setup)...); want != got {
+			if want, got := direct.Do(strings.Fields(setup)...), through.Do(strings.Fields(setup)...); want != got {
 				t.Errorf("%s: %q, want %q", setup, got, want)
 			}
-			wantNames, want := fieldsOf(direct.do("CLIENT", "INFO"))
-			gotNames, got := fieldsOf(through.do("CLIENT", "INFO"))
+			wantNames, want := fieldsOf(direct.Do("CLIENT", "INFO"))
+			gotNames, got := fieldsOf(through.Do("CLIENT", "INFO"))
 			if strings.Join(wantNames, " ") != strings.Join(gotNames, " ") {
 				t.Errorf("fields %v, want %v", gotNames, wantNames)
 			}
@@ -38,7 +39,7 @@ func TestDropinClientInfo(t *testing.T) {
 				}
 			}
 		}
-		if addr := through.c.LocalAddr().String(); !strings.Contains(through.do("CLIENT", "LIST"), " addr="+addr+" laddr="+p.proxy.Addr()+" ") {
+		if addr := through.C.LocalAddr().String(); !strings.Contains(through.Do("CLIENT", "LIST"), " addr="+addr+" laddr="+p.proxy.Addr()+" ") {
 			t.Errorf("CLIENT LIST does not show %s", addr)
 		}
 	})
@@ -47,11 +48,11 @@ func TestDropinClientInfo(t *testing.T) {
 // CLIENT KILL by each filter closes the one it should, at once, and no other.
 func TestDropinClientKill(t *testing.T) {
 	p := startPair(t)
-	killer, witness := dial(t, p.proxy.Addr()), dial(t, p.proxy.Addr())
+	killer, witness := harness.Dial(t, p.proxy.Addr()), harness.Dial(t, p.proxy.Addr())
 	for _, by := range []string{"ID", "ADDR", "old"} {
-		victim := dial(t, p.proxy.Addr())
-		id := strings.Trim(victim.do("CLIENT", "ID"), ":\r\n")
-		addr := victim.c.LocalAddr().String()
+		victim := harness.Dial(t, p.proxy.Addr())
+		id := strings.Trim(victim.Do("CLIENT", "ID"), ":\r\n")
+		addr := victim.C.LocalAddr().String()
 		want, command := ":1\r\n", []string{"CLIENT", "KILL", "ID", id}
 		switch by {
 		case "ADDR":
@@ -59,18 +60,18 @@ func TestDropinClientKill(t *testing.T) {
 		case "old":
 			want, command = "+OK\r\n", []string{"CLIENT", "KILL", addr}
 		}
-		if got := killer.do(command...); got != want {
+		if got := killer.Do(command...); got != want {
 			t.Errorf("%q: %q", command, got)
 		}
-		if !victim.closed() {
+		if !victim.Closed() {
 			t.Errorf("%q: still connected", command)
 		}
 	}
-	if got := witness.do("PING"); got != "+PONG\r\n" {
+	if got := witness.Do("PING"); got != "+PONG\r\n" {
 		t.Errorf("another client: %q", got)
 	}
-	eventually(t, "the victims are off the list", func() bool { return strings.Count(killer.do("CLIENT", "LIST"), "id=") == 2 })
-	if got := killer.do("CLIENT", "KILL", "TYPE", "normal"); got != ":1\r\n" {
+	harness.Eventually(t, "the victims are off the list", func() bool { return strings.Count(killer.Do("CLIENT", "LIST"), "id=") == 2 })
+	if got := killer.Do("CLIENT", "KILL", "TYPE", "normal"); got != ":1\r\n" {
 		t.Errorf("CLIENT KILL TYPE normal with two clients, SKIPME by default: %q", got)
 	}
 }
@@ -78,41 +79,41 @@ func TestDropinClientKill(t *testing.T) {
 // Databases, names and protocols belong to one connection each.
 func TestDropinConnectionsAreApart(t *testing.T) {
 	redis := testredis.Start(t)
-	p := startProxy(t, redis.URL())
-	var all []*wire
+	p := harness.StartProxy(t, redis.URL())
+	var all []*harness.Wire
 	for db := range 8 {
-		w := dial(t, p.Addr())
+		w := harness.Dial(t, p.Addr())
 		if db%2 == 1 {
-			w.do("HELLO", "3")
+			w.Do("HELLO", "3")
 		}
-		w.do("SELECT", string(rune('0'+db)))
-		w.do("SET", "k", "in "+string(rune('0'+db)))
+		w.Do("SELECT", string(rune('0'+db)))
+		w.Do("SET", "k", "in "+string(rune('0'+db)))
 		all = append(all, w)
 	}
-	fresh := dial(t, p.Addr())
+	fresh := harness.Dial(t, p.Addr())
 	for range 50 {
 		for db, w := range all {
 			null, score := "$-1\r\n", "$3\r\n2.5\r\n"
 			if db%2 == 1 {
 				null, score = "_\r\n", ",2.5\r\n"
 			}
-			w.send("GET", "k")
-			w.send("GET", "nothing")
-			w.send("ZADD", "z", "2.5", "m")
-			w.send("ZSCORE", "z", "m")
-			if got := w.read(); got != "$4\r\nin "+string(rune('0'+db))+"\r\n" {
+			w.Send("GET", "k")
+			w.Send("GET", "nothing")
+			w.Send("ZADD", "z", "2.5", "m")
+			w.Send("ZSCORE", "z", "m")
+			if got := w.Read(); got != "$4\r\nin "+string(rune('0'+db))+"\r\n" {
 				t.Fatalf("in %d: %q", db, got)
 			}
-			if got := w.read(); got != null {
+			if got := w.Read(); got != null {
 				t.Fatalf("in %d, null: %q", db, got)
 			}
-			w.read()
-			if got := w.read(); got != score {
+			w.Read()
+			if got := w.Read(); got != score {
 				t.Fatalf("in %d, score: %q", db, got)
 			}
 		}
 	}
-	if got := fresh.do("GET", "k"); got != "$4\r\nin 0\r\n" {
+	if got := fresh.Do("GET", "k"); got != "$4\r\nin 0\r\n" {
 		t.Errorf("a connection that selected nothing: %q", got)
 	}
 }
@@ -120,27 +121,27 @@ func TestDropinConnectionsAreApart(t *testing.T) {
 // A user whose rights are taken away loses them behind the proxy too.
 func TestDropinUserIsDeleted(t *testing.T) {
 	redis := testredis.Start(t, closedConfig...)
-	p := startProxy(t, redis.URL())
-	w := dial(t, p.Addr())
-	if got := w.do("AUTH", "alice", "pw"); got != "+OK\r\n" {
+	p := harness.StartProxy(t, redis.URL())
+	w := harness.Dial(t, p.Addr())
+	if got := w.Do("AUTH", "alice", "pw"); got != "+OK\r\n" {
 		t.Fatal(got)
 	}
-	if got := w.do("SET", "app:1", "x"); got != "+OK\r\n" {
+	if got := w.Do("SET", "app:1", "x"); got != "+OK\r\n" {
 		t.Fatal(got)
 	}
 	redis.Do(t, "ACL", "SETUSER", "alice", "-set")
-	if got := w.do("SET", "app:1", "y"); !strings.HasPrefix(got, "-NOPERM") {
+	if got := w.Do("SET", "app:1", "y"); !strings.HasPrefix(got, "-NOPERM") {
 		t.Errorf("without +set: %q", got)
 	}
 	redis.Do(t, "ACL", "DELUSER", "alice")
 	for range 3 {
-		reply, err := w.try("GET", "app:1")
+		reply, err := w.Try("GET", "app:1")
 		if err == nil && !strings.HasPrefix(reply, "-") {
 			t.Errorf("a deleted user reads: %q", reply)
 		}
 		t.Logf("after ACL DELUSER: %q %v", reply, err)
 	}
-	if got := dial(t, p.Addr()).do("AUTH", "alice", "pw"); !strings.HasPrefix(got, "-WRONGPASS") {
+	if got := harness.Dial(t, p.Addr()).Do("AUTH", "alice", "pw"); !strings.HasPrefix(got, "-WRONGPASS") {
 		t.Errorf("AUTH as a deleted user: %q", got)
 	}
 }

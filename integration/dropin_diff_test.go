@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"bufio"
 	"fmt"
 	"io"
 	"os"
@@ -9,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/lockproxy/lockproxy/integration/harness"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
@@ -31,18 +31,18 @@ func startPair(t *testing.T) *pair {
 	t.Helper()
 	p := &pair{direct: testredis.Start(t, alikeConfig...), behind: testredis.Start(t, alikeConfig...)}
 	if p.proxy = p.behind; !plainPair() {
-		p.proxy = startProxy(t, p.behind.URL())
+		p.proxy = harness.StartProxy(t, p.behind.URL())
 	}
 	return p
 }
 
 // dials connects to both, in RESP2 or RESP3.
-func (p *pair) dials(t *testing.T, proto int) (direct, through *wire) {
+func (p *pair) dials(t *testing.T, proto int) (direct, through *harness.Wire) {
 	t.Helper()
 	if proto == 3 {
-		return dial3(t, p.direct.Addr()), dial3(t, p.proxy.Addr())
+		return harness.Dial3(t, p.direct.Addr()), harness.Dial3(t, p.proxy.Addr())
 	}
-	return dial(t, p.direct.Addr()), dial(t, p.proxy.Addr())
+	return harness.Dial(t, p.direct.Addr()), harness.Dial(t, p.proxy.Addr())
 }
 
 // mustEqual compares the data sets of both servers.
@@ -54,59 +54,29 @@ func (p *pair) mustEqual(t *testing.T) {
 	}
 }
 
-// split takes a reply apart: the line that heads an aggregate and its elements, or all of it.
-func split(frame string) (head string, elements []string) {
-	if frame == "" || !strings.Contains("*~%>", frame[:1]) {
-		return frame, nil
-	}
-	w := &wire{r: bufio.NewReader(strings.NewReader(frame))}
-	head, _ = w.r.ReadString('\n')
-	for {
-		var b strings.Builder
-		if w.frame(&b) != nil {
-			return head, elements
-		}
-		elements = append(elements, b.String())
-	}
-}
-
 // check reports a reply that differs, and ends the test when there have been many.
 func (p *pair) check(t *testing.T, n int, args []string, want, got string, same bool) {
 	t.Helper()
 	if same {
 		return
 	}
-	t.Errorf("command %d %s\n  redis     %s\n  lockproxy %s", n, quoted(args), quoted(want), quoted(got))
+	t.Errorf("command %d %s\n  redis     %s\n  lockproxy %s", n, harness.Quoted(args), harness.Quoted(want), harness.Quoted(got))
 	if p.unlike++; p.unlike == 10 {
 		t.Fatal("more is not shown")
 	}
 }
 
-func quoted(v any) string {
-	text := fmt.Sprintf("%q", v)
-	if len(text) > 600 {
-		return fmt.Sprintf("%s… (%d bytes)", text[:600], len(text))
-	}
-	return text
-}
-
-func protocols(t *testing.T, f func(t *testing.T, proto int)) {
-	for _, proto := range []int{2, 3} {
-		t.Run(fmt.Sprintf("RESP%d", proto), func(t *testing.T) { f(t, proto) })
-	}
-}
-
 // Random commands one by one: every reply is Redis' own.
 func TestDropinRandomCommands(t *testing.T) {
-	protocols(t, func(t *testing.T, proto int) {
+	harness.Protocols(t, func(t *testing.T, proto int) {
 		g := newGenerator(seed(t), true)
 		p := startPair(t)
 		direct, through := p.dials(t, proto)
 		kinds := map[byte]int{}
 		for n := range 2500 {
 			args := g.next()
-			want := direct.do(args...)
-			got := through.do(args...)
+			want := direct.Do(args...)
+			got := through.Do(args...)
 			p.check(t, n, args, want, got, alike(args, want, got))
 			kinds[want[0]]++
 		}
@@ -127,7 +97,7 @@ func counts(kinds map[byte]int) string {
 
 // Pipelines of 1,000 commands in one write.
 func TestDropinDeepPipelines(t *testing.T) {
-	protocols(t, func(t *testing.T, proto int) {
+	harness.Protocols(t, func(t *testing.T, proto int) {
 		g := newGenerator(seed(t), true)
 		p := startPair(t)
 		direct, through := p.dials(t, proto)
@@ -136,9 +106,9 @@ func TestDropinDeepPipelines(t *testing.T) {
 			for i := range commands {
 				commands[i] = g.next()
 			}
-			all := encodeAll(commands)
-			want := direct.pipeline(all, len(commands))
-			got := through.pipeline(all, len(commands))
+			all := harness.EncodeAll(commands)
+			want := direct.Pipeline(all, len(commands))
+			got := through.Pipeline(all, len(commands))
 			for i, args := range commands {
 				p.check(t, i, args, want[i], got[i], alike(args, want[i], got[i]))
 			}
@@ -147,41 +117,9 @@ func TestDropinDeepPipelines(t *testing.T) {
 	})
 }
 
-// encodeAll writes commands behind each other.
-func encodeAll(commands [][]string) string {
-	var b strings.Builder
-	for _, args := range commands {
-		fmt.Fprintf(&b, "*%d\r\n", len(args))
-		for _, a := range args {
-			fmt.Fprintf(&b, "$%d\r\n%s\r\n", len(a), a)
-		}
-	}
-	return b.String()
-}
-
-// pipeline writes all in one write, reading meanwhile, and returns n replies.
-func (w *wire) pipeline(all string, n int) []string {
-	w.t.Helper()
-	written := make(chan error, 1)
-	go w.writeAll(all, written)
-	replies := make([]string, n)
-	for i := range replies {
-		replies[i] = w.read()
-	}
-	if err := <-written; err != nil {
-		w.t.Fatalf("writing a pipeline: %v", err)
-	}
-	return replies
-}
-
-func (w *wire) writeAll(all string, done chan<- error) {
-	_, err := io.WriteString(w.c, all)
-	done <- err
-}
-
 // Inline commands, as telnet sends them: any bytes in quotes, odd spaces, empty lines.
 func TestDropinInline(t *testing.T) {
-	protocols(t, func(t *testing.T, proto int) {
+	harness.Protocols(t, func(t *testing.T, proto int) {
 		g := newGenerator(seed(t), false)
 		p := startPair(t)
 		direct, through := p.dials(t, proto)
@@ -191,7 +129,7 @@ func TestDropinInline(t *testing.T) {
 			if len(line) > 60<<10 { // Redis' limit is 64 KiB
 				continue
 			}
-			want, got := direct.pipeline(line, 1)[0], through.pipeline(line, 1)[0]
+			want, got := direct.Pipeline(line, 1)[0], through.Pipeline(line, 1)[0]
 			p.check(t, n, args, want, got, alike(args, want, got))
 		}
 		p.mustEqual(t)
@@ -227,25 +165,25 @@ func (g *generator) inline(args []string) string {
 
 // Commands in segments of a few bytes.
 func TestDropinTinySegments(t *testing.T) {
-	protocols(t, func(t *testing.T, proto int) {
+	harness.Protocols(t, func(t *testing.T, proto int) {
 		g := newGenerator(seed(t), false)
 		p := startPair(t)
 		direct, through := p.dials(t, proto)
 		for n := range 300 {
 			args := g.next()
-			all := encodeAll([][]string{args})
+			all := harness.EncodeAll([][]string{args})
 			if len(all) > 2000 {
 				continue
 			}
-			want := direct.pipeline(all, 1)[0]
+			want := direct.Pipeline(all, 1)[0]
 			for rest := all; rest != ""; {
 				k := min(len(rest), 1+g.rnd.IntN(9))
-				if _, err := io.WriteString(through.c, rest[:k]); err != nil {
+				if _, err := io.WriteString(through.C, rest[:k]); err != nil {
 					t.Fatal(err)
 				}
 				rest = rest[k:]
 			}
-			got := through.read()
+			got := through.Read()
 			p.check(t, n, args, want, got, alike(args, want, got))
 		}
 		p.mustEqual(t)
@@ -254,17 +192,17 @@ func TestDropinTinySegments(t *testing.T) {
 
 // What depends on a server's secrets is compared on one server, and to the byte: it is only read.
 func TestDropinReadsOfOneServer(t *testing.T) {
-	protocols(t, func(t *testing.T, proto int) {
+	harness.Protocols(t, func(t *testing.T, proto int) {
 		g := newGenerator(seed(t), false)
 		p := startPair(t)
 		p.direct = p.behind
 		direct, through := p.dials(t, proto)
 		for range 3000 {
 			if args := g.next(); !strings.EqualFold(args[0], "FLUSHDB") && !strings.EqualFold(args[0], "SWAPDB") {
-				through.do(args...)
+				through.Do(args...)
 			}
 		}
-		through.do("SELECT", "0")
+		through.Do("SELECT", "0")
 		var reads [][]string
 		for _, frame := range keysOf(direct) {
 			for _, c := range []string{"DUMP $", "TYPE $", "OBJECT ENCODING $", "MEMORY USAGE $", "SMEMBERS $", "SSCAN $ 0 COUNT 7", "HGETALL $",
@@ -280,7 +218,7 @@ func TestDropinReadsOfOneServer(t *testing.T) {
 			reads = append(reads, strings.Fields(c))
 		}
 		for n, args := range reads {
-			want, got := direct.do(args...), through.do(args...)
+			want, got := direct.Do(args...), through.Do(args...)
 			p.check(t, n, args, want, got, want == got)
 		}
 		t.Logf("%d reads", len(reads))
@@ -291,8 +229,8 @@ func TestDropinReadsOfOneServer(t *testing.T) {
 }
 
 // keysOf are the names of all keys.
-func keysOf(w *wire) []string {
-	_, elements := split(w.do("KEYS", "*"))
+func keysOf(w *harness.Wire) []string {
+	_, elements := harness.Split(w.Do("KEYS", "*"))
 	for i, e := range elements {
 		_, name, _ := strings.Cut(e, "\r\n")
 		elements[i] = strings.TrimSuffix(name, "\r\n")

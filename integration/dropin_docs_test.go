@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/lockproxy/lockproxy/integration/harness"
 )
 
 // documented is one command or subcommand as the server's COMMAND and COMMAND DOCS describe it.
@@ -35,7 +37,7 @@ type node struct {
 }
 
 func parseNode(frame string) node {
-	head, elements := split(frame)
+	head, elements := harness.Split(frame)
 	if elements == nil && !strings.HasPrefix(frame, "*") {
 		if frame[0] == '$' {
 			_, frame, _ = strings.Cut(frame, "\r\n")
@@ -68,11 +70,11 @@ func (n node) texts() (texts []string) {
 }
 
 // documentedCommands asks a server, over RESP2, for all commands and subcommands it has, in the order of their names.
-func documentedCommands(t *testing.T, w *wire) []documented {
+func documentedCommands(t *testing.T, w *harness.Wire) []documented {
 	t.Helper()
-	docs := parseNode(w.do("COMMAND", "DOCS"))
+	docs := parseNode(w.Do("COMMAND", "DOCS"))
 	var all []documented
-	for _, entry := range parseNode(w.do("COMMAND")).elems {
+	for _, entry := range parseNode(w.Do("COMMAND")).elems {
 		all = append(all, describe(entry, docs)...)
 	}
 	slices.SortFunc(all, func(a, b documented) int { return strings.Compare(a.name(), b.name()) })

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/lockproxy/lockproxy/integration/harness"
 )
 
 // pinnedReady says that the proxy does what keeps a connection to itself: transactions, subscriptions, blocking commands.
@@ -35,7 +37,7 @@ type duel struct {
 	t               *testing.T
 	p               *pair
 	proto           int
-	direct, through *wire
+	direct, through *harness.Wire
 	asked           [][]string
 }
 
@@ -50,29 +52,29 @@ func (d *duel) ask(args []string) (want, got string) {
 	d.asked = append(d.asked, args)
 	if isAmong(args, leavesState) {
 		direct, through := d.p.dials(d.t, d.proto)
-		defer direct.close()
-		defer through.close()
-		return direct.untilReset(args), through.untilReset(args)
+		defer direct.Close()
+		defer through.Close()
+		return untilReset(direct, args), untilReset(through, args)
 	}
-	return d.direct.do(args...), d.through.do(args...)
+	return d.direct.Do(args...), d.through.Do(args...)
 }
 
 // untilReset sends a command, PING and RESET, which answers in every state, and returns all that comes until then.
-func (w *wire) untilReset(args []string) string {
-	w.t.Helper()
-	if _, err := io.WriteString(w.c, encodeAll([][]string{args, {"PING"}, {"RESET"}})); err != nil {
-		w.t.Fatal(err)
+func untilReset(w *harness.Wire, args []string) string {
+	w.T.Helper()
+	if _, err := io.WriteString(w.C, harness.EncodeAll([][]string{args, {"PING"}, {"RESET"}})); err != nil {
+		w.T.Fatal(err)
 	}
-	w.t.Helper()
+	w.T.Helper()
 	var all strings.Builder
 	for {
-		frame, err := w.tryRead(2 * patience)
+		frame, err := w.TryRead(2 * harness.Patience)
 		all.WriteString(frame)
 		if err == io.EOF {
 			return all.String() + "(closed)"
 		}
 		if err != nil {
-			w.t.Fatalf("%q: %v", args, err)
+			w.T.Fatalf("%q: %v", args, err)
 		}
 		if frame == "+RESET\r\n" {
 			return all.String()
@@ -83,13 +85,13 @@ func (w *wire) untilReset(args []string) string {
 // differs says whether, on empty servers and after the commands before it, the replies to a command differ.
 func (d *duel) differs(before [][]string, last []string) bool {
 	fresh := d.p.duel(d.t, d.proto)
-	defer fresh.direct.close()
-	defer fresh.through.close()
+	defer fresh.direct.Close()
+	defer fresh.through.Close()
 	for _, s := range []string{"FLUSHALL", "FUNCTION FLUSH", "SCRIPT FLUSH", "ACL DELUSER u1"} {
 		for _, server := range []interface{ Addr() string }{d.p.direct, d.p.behind} {
-			w := dial(d.t, server.Addr())
-			w.do(strings.Fields(s)...)
-			w.close()
+			w := harness.Dial(d.t, server.Addr())
+			w.Do(strings.Fields(s)...)
+			w.Close()
 		}
 	}
 	for _, args := range before {
@@ -105,14 +107,14 @@ func (d *duel) mismatch(want, got string) {
 	d.t.Helper()
 	n := len(d.asked) - 1
 	last := d.asked[n]
-	d.t.Errorf("command %d %s\n  redis     %s\n  lockproxy %s", n, quoted(last), quoted(want), quoted(got))
+	d.t.Errorf("command %d %s\n  redis     %s\n  lockproxy %s", n, harness.Quoted(last), harness.Quoted(want), harness.Quoted(got))
 	before := d.asked[:n]
 	if !d.differs(before, last) {
 		d.t.Fatal("repeated from the start it does not differ")
 	}
 	before = shrink(before, 150, func(before [][]string) bool { return d.differs(before, last) })
 	args := shrink(last[1:], 50, func(args []string) bool { return d.differs(before, append(last[:1:1], args...)) })
-	d.t.Fatalf("the same with fewer commands: %s\n  then %s", quoted(before), quoted(append(last[:1:1], args...)))
+	d.t.Fatalf("the same with fewer commands: %s\n  then %s", harness.Quoted(before), harness.Quoted(append(last[:1:1], args...)))
 }
 
 // shrink leaves out of list what it can, in ever smaller pieces, so that fails still says true; it calls it at most so
@@ -131,23 +133,23 @@ func shrink[T any](list []T, calls int, fails func([]T) bool) []T {
 	return list
 }
 
-func (g *generator) takeDumps(t *testing.T, w *wire) {
+func (g *generator) takeDumps(t *testing.T, w *harness.Wire) {
 	t.Helper()
 	g.dumps = nil
 	for _, c := range []string{"SET d abc", "RPUSH d 1 b c", "ZADD d 1 a 2 b", "HSET d f v g w", "SADD d 1 2 3"} {
-		w.do(strings.Fields(c)...)
-		g.dumps = append(g.dumps, parseNode(w.do("DUMP", "d")).text)
-		w.do("DEL", "d")
+		w.Do(strings.Fields(c)...)
+		g.dumps = append(g.dumps, parseNode(w.Do("DUMP", "d")).text)
+		w.Do("DEL", "d")
 	}
 }
 
 // Every command and subcommand the server lists, often, over data that templates make between them.
 func TestDropinEveryCommand(t *testing.T) {
 	const rounds = 16
-	protocols(t, func(t *testing.T, proto int) {
+	harness.Protocols(t, func(t *testing.T, proto int) {
 		g := newGenerator(seed(t), true)
 		p := startPair(t)
-		admin := dial(t, p.direct.Addr())
+		admin := harness.Dial(t, p.direct.Addr())
 		all := documentedCommands(t, admin)
 		g.takeDumps(t, admin)
 		d := p.duel(t, proto)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/lockproxy/lockproxy/integration/harness"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
@@ -258,9 +259,9 @@ func TestDropinConversations(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			direct := testredis.Start(t, c.config...)
 			behind := testredis.Start(t, c.config...)
-			p := startProxy(t, behind.URL())
+			p := harness.StartProxy(t, behind.URL())
 			for _, conversation := range c.conversations {
-				converse(t, dial(t, direct.Addr()), dial(t, p.Addr()), conversation)
+				converse(t, harness.Dial(t, direct.Addr()), harness.Dial(t, p.Addr()), conversation)
 			}
 		})
 	}
@@ -268,11 +269,11 @@ func TestDropinConversations(t *testing.T) {
 
 var ownID = regexp.MustCompile(`(\$2\r\nid\r\n):\d+`)
 
-func converse(t *testing.T, direct, through *wire, conversation string) {
+func converse(t *testing.T, direct, through *harness.Wire, conversation string) {
 	t.Helper()
 	for _, line := range strings.Split(strings.TrimSpace(conversation), "\n") {
-		want, wantErr := direct.say(line)
-		got, gotErr := through.say(line)
+		want, wantErr := say(direct, line)
+		got, gotErr := say(through, line)
 		want, got = ownID.ReplaceAllString(want, "$1:N"), ownID.ReplaceAllString(got, "$1:N")
 		if line == "CLIENT ID" && strings.HasPrefix(want, ":") && strings.HasPrefix(got, ":") {
 			continue
@@ -287,11 +288,11 @@ func converse(t *testing.T, direct, through *wire, conversation string) {
 }
 
 // say sends one inline command, in which {addr} is this connection's address.
-func (w *wire) say(line string) (string, error) {
-	if _, err := io.WriteString(w.c, strings.ReplaceAll(line, "{addr}", w.c.LocalAddr().String())+"\r\n"); err != nil {
+func say(w *harness.Wire, line string) (string, error) {
+	if _, err := io.WriteString(w.C, strings.ReplaceAll(line, "{addr}", w.C.LocalAddr().String())+"\r\n"); err != nil {
 		return "", err
 	}
-	return w.tryRead(patience)
+	return w.TryRead(harness.Patience)
 }
 
 // What is pipelined around QUIT, in one write: everything before it is answered, nothing after it is run.
@@ -307,21 +308,21 @@ func TestDropinQuitInPipelines(t *testing.T) {
 		"POST / HTTP/1.1\r\nSET after 1\r\n",
 	} {
 		direct, through := p.dials(t, 2)
-		want, got := direct.untilEnd(pipeline), through.untilEnd(pipeline)
+		want, got := untilEnd(direct, pipeline), untilEnd(through, pipeline)
 		want, got = ownID.ReplaceAllString(want, "$1:N"), ownID.ReplaceAllString(got, "$1:N")
 		if want != got {
-			t.Errorf("%s\n  redis     %s\n  lockproxy %s", quoted(pipeline), quoted(want), quoted(got))
+			t.Errorf("%s\n  redis     %s\n  lockproxy %s", harness.Quoted(pipeline), harness.Quoted(want), harness.Quoted(got))
 		}
 	}
 	p.mustEqual(t)
 }
 
 // untilEnd sends all and returns what comes until the other side hangs up; "<open>" says that it has not.
-func (w *wire) untilEnd(all string) string {
+func untilEnd(w *harness.Wire, all string) string {
 	var b strings.Builder
-	_, _ = io.WriteString(w.c, all) // may fail, as the other side hangs up before its end
+	_, _ = io.WriteString(w.C, all) // may fail, as the other side hangs up before its end
 	for {
-		frame, err := w.tryRead(patience)
+		frame, err := w.TryRead(harness.Patience)
 		b.WriteString(frame)
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			return b.String() + "<open>"

@@ -23,6 +23,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/lockproxy/lockproxy/integration/harness"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
@@ -37,39 +38,39 @@ func socketPath(t *testing.T) string {
 	return filepath.Join(dir, "s")
 }
 
-func dialUnix(t *testing.T, path string) *wire {
+func dialUnix(t *testing.T, path string) *harness.Wire {
 	t.Helper()
 	c, err := net.Dial("unix", path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Close() })
-	return newWire(t, c)
+	return harness.NewWire(t, c)
 }
 
 func TestDropinUnixListener(t *testing.T) {
 	redisServer := testredis.Start(t)
 	path := socketPath(t)
-	p := startProxy(t, redisServer.URL(), "--listen", "unix://"+path)
-	w, tcp := dialUnix(t, path), dial(t, p.Addr())
-	if got := w.do("LOCK", "a"); got != "+OK\r\n" {
+	p := harness.StartProxy(t, redisServer.URL(), "--listen", "unix://"+path)
+	w, tcp := dialUnix(t, path), harness.Dial(t, p.Addr())
+	if got := w.Do("LOCK", "a"); got != "+OK\r\n" {
 		t.Errorf("LOCK: %q", got)
 	}
-	if got := tcp.do("LOCK", "a"); got != "$-1\r\n" {
+	if got := tcp.Do("LOCK", "a"); got != "$-1\r\n" {
 		t.Errorf("LOCK by another over TCP: %q", got)
 	}
-	if got := w.do("CLIENT", "INFO"); !strings.Contains(got, " addr="+path+":0 laddr="+path+":0 ") {
+	if got := w.Do("CLIENT", "INFO"); !strings.Contains(got, " addr="+path+":0 laddr="+path+":0 ") {
 		t.Errorf("CLIENT INFO: %q", got)
 	}
-	w.close()
-	eventually(t, "the lock of a client that hung up is free", func() bool { return tcp.do("LOCK", "a") == "+OK\r\n" })
+	w.Close()
+	harness.Eventually(t, "the lock of a client that hung up is free", func() bool { return tcp.Do("LOCK", "a") == "+OK\r\n" })
 	c := newGoRedis(t, &redis.Options{Network: "unix", Addr: path})
 	if got, err := c.Ping(context.Background()).Result(); err != nil || got != "PONG" {
 		t.Errorf("go-redis: %q %v", got, err)
 	}
 	p.Kill()
-	startProxy(t, redisServer.URL(), "--listen", "unix://"+path) // the dead one's socket is in the way
-	if got := dialUnix(t, path).do("PING"); got != "+PONG\r\n" {
+	harness.StartProxy(t, redisServer.URL(), "--listen", "unix://"+path) // the dead one's socket is in the way
+	if got := dialUnix(t, path).Do("PING"); got != "+PONG\r\n" {
 		t.Errorf("after a kill: %q", got)
 	}
 }
@@ -77,23 +78,23 @@ func TestDropinUnixListener(t *testing.T) {
 func TestDropinUnixUpstream(t *testing.T) {
 	path := socketPath(t)
 	redisServer := testredis.Start(t, "--unixsocket "+path)
-	p := startProxy(t, "unix://"+path+"?db=3")
+	p := harness.StartProxy(t, "unix://"+path+"?db=3")
 	worksOn(t, p, redisServer, 3)
 }
 
 // worksOn tries commands and a lock, and finds what they did in db of the server behind.
-func worksOn(t *testing.T, p *proxy, behind *testredis.Server, db int) {
+func worksOn(t *testing.T, p *harness.Proxy, behind *testredis.Server, db int) {
 	t.Helper()
-	w, other := dial3(t, p.Addr()), dial(t, p.Addr())
-	if got := w.do("SET", "k", "v"); got != "+OK\r\n" {
+	w, other := harness.Dial3(t, p.Addr()), harness.Dial(t, p.Addr())
+	if got := w.Do("SET", "k", "v"); got != "+OK\r\n" {
 		t.Errorf("SET: %q", got)
 	}
-	if got := w.do("LOCK", "l"); got != "+OK\r\n" {
+	if got := w.Do("LOCK", "l"); got != "+OK\r\n" {
 		t.Errorf("LOCK: %q", got)
 	}
 	waiting := make(chan string, 1)
-	go other.lockLater("l", waiting)
-	eventually(t, "it waits", func() bool { return strings.Contains(w.do("INFO", "lockproxy"), "lockproxy_locks_waiting:1\r\n") })
+	go lockLater(other, "l", waiting)
+	harness.Eventually(t, "it waits", func() bool { return strings.Contains(w.Do("INFO", "lockproxy"), "lockproxy_locks_waiting:1\r\n") })
 	c := behind.Dial(t)
 	for _, args := range [][]any{{"SELECT", db}, {"HLEN", "l"}} {
 		if _, err := c.Do(args[0].(string), args[1:]...); err != nil {
@@ -103,7 +104,7 @@ func worksOn(t *testing.T, p *proxy, behind *testredis.Server, db int) {
 	if got, err := c.Do("EXISTS", "k", "l"); err != nil || got != int64(2) {
 		t.Errorf("in database %d: %v %v", db, got, err)
 	}
-	if got := w.do("UNLOCK", "l"); got != ":1\r\n" {
+	if got := w.Do("UNLOCK", "l"); got != ":1\r\n" {
 		t.Errorf("UNLOCK: %q", got)
 	}
 	if got := <-waiting; got != "+OK\r\n" {
@@ -111,8 +112,8 @@ func worksOn(t *testing.T, p *proxy, behind *testredis.Server, db int) {
 	}
 }
 
-func (w *wire) lockLater(key string, reply chan<- string) {
-	got, err := w.try("LOCK", key, "BLOCK", "20000")
+func lockLater(w *harness.Wire, key string, reply chan<- string) {
+	got, err := w.Try("LOCK", key, "BLOCK", "20000")
 	if err != nil {
 		got = err.Error()
 	}
@@ -126,29 +127,29 @@ func TestDropinTLSUpstream(t *testing.T) {
 	testredis.Start(t, "--requirepass sekret", fmt.Sprintf("--tls-port %d", port), "--tls-cert-file "+certFile, "--tls-key-file "+keyFile,
 		"--tls-ca-cert-file "+certFile, "--tls-auth-clients no")
 	t.Setenv("SSL_CERT_FILE", certFile) // where the proxy finds its roots
-	p := startProxy(t, fmt.Sprintf("rediss://:sekret@localhost:%d/2", port), "--log-level", "debug")
-	authenticated := func() *wire {
-		w := dial(t, p.Addr())
-		if got := w.do("AUTH", "sekret"); got != "+OK\r\n" {
+	p := harness.StartProxy(t, fmt.Sprintf("rediss://:sekret@localhost:%d/2", port), "--log-level", "debug")
+	authenticated := func() *harness.Wire {
+		w := harness.Dial(t, p.Addr())
+		if got := w.Do("AUTH", "sekret"); got != "+OK\r\n" {
 			t.Errorf("AUTH: %q", got)
 		}
 		return w
 	}
 	w := authenticated()
-	if got := w.do("LOCK", "l", "FENCE"); !strings.HasPrefix(got, ":") {
+	if got := w.Do("LOCK", "l", "FENCE"); !strings.HasPrefix(got, ":") {
 		t.Errorf("LOCK: %q", got)
 	}
 	big := strings.Repeat("x", 3<<20)
-	w.do("SET", "big", big)
+	w.Do("SET", "big", big)
 	for range 2 {
-		if got := w.do("GET", "big"); got != bulks(big)[0] {
-			t.Errorf("GET of 3 MB over TLS: %s", quoted(got))
+		if got := w.Do("GET", "big"); got != bulks(big)[0] {
+			t.Errorf("GET of 3 MB over TLS: %s", harness.Quoted(got))
 		}
 	}
 	waiting := make(chan string, 1)
-	go authenticated().lockLater("l", waiting)
-	eventually(t, "it waits", func() bool { return strings.Contains(w.do("INFO", "lockproxy"), "lockproxy_locks_waiting:1\r\n") })
-	w.do("UNLOCK", "l")
+	go lockLater(authenticated(), "l", waiting)
+	harness.Eventually(t, "it waits", func() bool { return strings.Contains(w.Do("INFO", "lockproxy"), "lockproxy_locks_waiting:1\r\n") })
+	w.Do("UNLOCK", "l")
 	if got := <-waiting; got != "+OK\r\n" {
 		t.Errorf("the waiter: %q", got)
 	}
@@ -159,19 +160,19 @@ func TestDropinTLSUpstream(t *testing.T) {
 	t.Setenv("SSL_CERT_FILE", filepath.Join(dir, "none.pem"))
 	t.Setenv("SSL_CERT_DIR", t.TempDir())
 	url := fmt.Sprintf("rediss://:sekret@localhost:%d", port)
-	lax := startProxy(t, url+"?insecure-skip-verify=true")
-	if got := dial(t, lax.Addr()).do("AUTH", "sekret"); got != "+OK\r\n" {
+	lax := harness.StartProxy(t, url+"?insecure-skip-verify=true")
+	if got := harness.Dial(t, lax.Addr()).Do("AUTH", "sekret"); got != "+OK\r\n" {
 		t.Errorf("with insecure-skip-verify: %q", got)
 	}
 	strict := net.JoinHostPort("127.0.0.1", fmt.Sprint(testredis.FreePort(t)))
-	startChild(t, exec.Command(binary, "--listen", strict, "--upstream", url))
-	eventually(t, "the certificate is refused", func() bool {
+	harness.StartChild(t, exec.Command(harness.Binary, "--listen", strict, "--upstream", url))
+	harness.Eventually(t, "the certificate is refused", func() bool {
 		c, err := net.Dial("tcp", strict)
 		if err != nil {
 			return false
 		}
 		defer c.Close()
-		reply, err := newWire(t, c).try("PING")
+		reply, err := harness.NewWire(t, c).Try("PING")
 		return err == nil && strings.HasPrefix(reply, "-ERR upstream unavailable: ") && strings.Contains(reply, "certificate")
 	})
 }
@@ -208,9 +209,9 @@ func makeCertificate(t *testing.T, dir string) (certFile, keyFile string) {
 // fails runs lockproxy with settings it must refuse, and returns what it says.
 func fails(t *testing.T, args ...string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), harness.Patience)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, binary, args...).CombinedOutput()
+	out, err := exec.CommandContext(ctx, harness.Binary, args...).CombinedOutput()
 	if err == nil || ctx.Err() != nil {
 		t.Errorf("%q: %v", args, err)
 	}
@@ -224,7 +225,7 @@ func TestDropinRefusedSettings(t *testing.T) {
 		"not a redis://":                       {"--upstream", "http://localhost"},
 		"max-clients":                          {"--max-clients", "many"},
 		"nosuch":                               {"--nosuch"},
-		"address already in use":               {"--listen", startProxy(t, "").Addr()},
+		"address already in use":               {"--listen", harness.StartProxy(t, "").Addr()},
 	} {
 		if got := fails(t, args...); !strings.Contains(got, want) {
 			t.Errorf("%q: %q has no %q", args, got, want)
@@ -245,15 +246,15 @@ func TestDropinConfiguration(t *testing.T) {
 	t.Setenv("LOCKPROXY_LOCK_WATCHDOG_TIMEOUT", "21s")
 	t.Setenv("LOCKPROXY_CONFIG", file)
 	t.Setenv("LOCKPROXY_MAX_BULK", "2kb")
-	p := startProxy(t, "", "--max-bulk", "3kb") // its --listen is a flag: the file's socket is not opened
+	p := harness.StartProxy(t, "", "--max-bulk", "3kb") // its --listen is a flag: the file's socket is not opened
 	if _, err := net.Dial("unix", path); err == nil {
 		t.Error("the file's listen was not replaced by the flag's")
 	}
-	w := dial(t, p.Addr())
-	if got := w.do("FLUSHALL"); !strings.Contains(got, "denied") {
+	w := harness.Dial(t, p.Addr())
+	if got := w.Do("FLUSHALL"); !strings.Contains(got, "denied") {
 		t.Errorf("deny of the file: %q", got)
 	}
-	w.do("LOCK", "l")
+	w.Do("LOCK", "l")
 	c := redisServer.Dial(t)
 	if _, err := c.Do("SELECT", 7); err != nil {
 		t.Fatal(err)
@@ -261,34 +262,34 @@ func TestDropinConfiguration(t *testing.T) {
 	if ttl, err := c.Do("PTTL", "l"); err != nil || ttl.(int64) <= 9000 || ttl.(int64) > 21000 {
 		t.Errorf("the lease of the environment, in the file's database: %v %v", ttl, err)
 	}
-	if got := w.do("SET", "k", strings.Repeat("x", 3000)); got != "+OK\r\n" {
+	if got := w.Do("SET", "k", strings.Repeat("x", 3000)); got != "+OK\r\n" {
 		t.Errorf("max-bulk of the flag: %q", got)
 	}
-	if got := dial(t, p.Addr()).untilEnd("*2\r\n$4\r\nECHO\r\n$3073\r\n"); got != "-ERR Protocol error: invalid bulk length\r\n" {
+	if got := untilEnd(harness.Dial(t, p.Addr()), "*2\r\n$4\r\nECHO\r\n$3073\r\n"); got != "-ERR Protocol error: invalid bulk length\r\n" {
 		t.Errorf("max-bulk of the flag: %q", got)
 	}
 }
 
 func TestDropinMetrics(t *testing.T) {
 	redisServer := testredis.Start(t)
-	p := startProxy(t, redisServer.URL())
+	p := harness.StartProxy(t, redisServer.URL())
 	forwarded := series(scrape(t, p), `lockproxy_commands_forwarded_total{}`)
-	w, other := dial(t, p.Addr()), dial(t, p.Addr())
+	w, other := harness.Dial(t, p.Addr()), harness.Dial(t, p.Addr())
 	for range 5 {
-		w.do("LOCK", "a")
-		w.do("UNLOCK", "a")
+		w.Do("LOCK", "a")
+		w.Do("UNLOCK", "a")
 	}
-	w.do("LOCK", "secret-name")
-	other.do("LOCK", "secret-name")
+	w.Do("LOCK", "secret-name")
+	other.Do("LOCK", "secret-name")
 	for range 10 {
-		w.do("GET", "k")
+		w.Do("GET", "k")
 	}
 	redisServer.Do(t, "DEL", "secret-name")
-	if got := w.do("UNLOCK", "secret-name"); !strings.HasPrefix(got, "-LOCKLOST") {
+	if got := w.Do("UNLOCK", "secret-name"); !strings.HasPrefix(got, "-LOCKLOST") {
 		t.Errorf("UNLOCK of a deleted lock: %q", got)
 	}
-	w.do("LOCK", "b")
-	eventually(t, "startProxy's own client is off the figures", func() bool { return series(scrape(t, p), `lockproxy_clients{}`) == 2 })
+	w.Do("LOCK", "b")
+	harness.Eventually(t, "startProxy's own client is off the figures", func() bool { return series(scrape(t, p), `lockproxy_clients{}`) == 2 })
 	text := scrape(t, p)
 	for name, want := range map[string]float64{
 		`lockproxy_commands_forwarded_total{}`: forwarded + 10, `lockproxy_clients_rejected_total{}`: 0, `lockproxy_locks_held{}`: 1, `lockproxy_locks_waiting{}`: 0,
@@ -304,9 +305,9 @@ func TestDropinMetrics(t *testing.T) {
 	}
 }
 
-func scrape(t *testing.T, p *proxy) string {
+func scrape(t *testing.T, p *harness.Proxy) string {
 	t.Helper()
-	client := http.Client{Timeout: patience}
+	client := http.Client{Timeout: harness.Patience}
 	response, err := client.Get("http://" + p.MetricsAddr() + "/metrics")
 	if err != nil {
 		t.Fatal(err)

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/lockproxy/lockproxy/integration/harness"
 )
 
 // sequence is a script of several connections that send and wait; everything that arrives on each of them, in order,
@@ -34,7 +36,7 @@ type sequence struct {
 type play struct {
 	addr, server string // where it connects; the server, to look at
 	proto        int
-	wires        map[string]*wire
+	wires        map[string]*harness.Wire
 	order        []string
 	heard        map[string][]string // what came on each connection
 	ids          map[string]string
@@ -57,7 +59,7 @@ var (
 
 // run plays a sequence against addr and returns what each connection heard.
 func (s sequence) run(t testing.TB, addr, server string, proto int) map[string][]string {
-	p := &play{t: t, addr: addr, server: server, proto: proto, wires: map[string]*wire{}, heard: map[string][]string{}, ids: map[string]string{}}
+	p := &play{t: t, addr: addr, server: server, proto: proto, wires: map[string]*harness.Wire{}, heard: map[string][]string{}, ids: map[string]string{}}
 	for line := range strings.Lines(s.steps) {
 		if line = strings.TrimSpace(line); line != "" {
 			p.step(line)
@@ -84,7 +86,7 @@ func (p *play) step(line string) {
 	case words[0] == "blocked":
 		p.waitBlocked(words[1])
 	case rest == "hangs up":
-		p.wire(words[0]).close()
+		p.wire(words[0]).Close()
 		delete(p.wires, words[0])
 	case rest == "is closed":
 		p.untilClosed(words[0])
@@ -100,15 +102,15 @@ func (p *play) step(line string) {
 }
 
 // wire is the connection of that name.
-func (p *play) wire(name string) *wire {
+func (p *play) wire(name string) *harness.Wire {
 	if w := p.wires[name]; w != nil {
 		return w
 	}
-	w := dial(p.t, p.addr)
+	w := harness.Dial(p.t, p.addr)
 	if p.proto == 3 {
-		w = dial3(p.t, p.addr)
+		w = harness.Dial3(p.t, p.addr)
 	}
-	p.ids[name] = strings.Trim(w.do("CLIENT", "ID"), ":\r\n")
+	p.ids[name] = strings.Trim(w.Do("CLIENT", "ID"), ":\r\n")
 	p.wires[name] = w
 	p.order = append(p.order, name)
 	return w
@@ -124,7 +126,7 @@ func (p *play) send(name, text string) {
 	for command := range strings.SplitSeq(text, " ; ") {
 		commands = append(commands, p.words(command))
 	}
-	if _, err := io.WriteString(w.c, encodeAll(commands)); err != nil {
+	if _, err := io.WriteString(w.C, harness.EncodeAll(commands)); err != nil {
 		p.hear(name, hungUp)
 	}
 }
@@ -148,7 +150,7 @@ func (p *play) hear(name, frame string) { p.heard[name] = append(p.heard[name], 
 // listen takes so many frames in.
 func (p *play) listen(name string, frames int, blur string) {
 	for range frames {
-		frame, err := p.wire(name).tryRead(arrival)
+		frame, err := p.wire(name).TryRead(arrival)
 		switch {
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			p.hear(name, nothing)
@@ -167,7 +169,7 @@ func (p *play) listen(name string, frames int, blur string) {
 
 func (p *play) untilClosed(name string) {
 	for {
-		frame, err := p.wire(name).tryRead(arrival)
+		frame, err := p.wire(name).TryRead(arrival)
 		if err == nil {
 			p.hear(name, frame)
 			continue
@@ -176,7 +178,7 @@ func (p *play) untilClosed(name string) {
 			p.hear(name, stillOpen)
 		}
 		p.hear(name, hungUp)
-		p.wire(name).close()
+		p.wire(name).Close()
 		delete(p.wires, name)
 		return
 	}
@@ -192,14 +194,14 @@ func (p *play) end(name string) {
 		p.listen(name, 1, "")
 		last = p.heard[name][len(p.heard[name])-1]
 	}
-	p.wire(name).close()
+	p.wire(name).Close()
 }
 
 // waitBlocked waits until that many clients are blocked at the server itself.
 func (p *play) waitBlocked(count string) {
-	w := dial(p.t, p.server)
-	defer w.close()
-	for end := time.Now().Add(arrival); !strings.Contains(w.do("INFO", "clients"), "blocked_clients:"+count+"\r\n"); time.Sleep(time.Millisecond) {
+	w := harness.Dial(p.t, p.server)
+	defer w.Close()
+	for end := time.Now().Add(arrival); !strings.Contains(w.Do("INFO", "clients"), "blocked_clients:"+count+"\r\n"); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			p.hear("server", "(never "+count+" blocked)")
 			return
@@ -217,7 +219,7 @@ func compare(name string, want, got []string) string {
 			return "(no more)"
 		}
 		if at(want) != at(got) {
-			return fmt.Sprintf("connection %s, frame %d\n  redis     %s\n  lockproxy %s\n", name, i+1, quoted(at(want)), quoted(at(got)))
+			return fmt.Sprintf("connection %s, frame %d\n  redis     %s\n  lockproxy %s\n", name, i+1, harness.Quoted(at(want)), harness.Quoted(at(got)))
 		}
 	}
 	return ""

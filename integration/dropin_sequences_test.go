@@ -3,6 +3,8 @@ package integration
 import (
 	"slices"
 	"testing"
+
+	"github.com/lockproxy/lockproxy/integration/harness"
 )
 
 // TestDropinSequences plays every sequence against a Redis and against another through the proxy.
@@ -19,7 +21,7 @@ func TestDropinSequences(t *testing.T) {
 		{"tracking", pinnedReady, tracking},
 		{"states", pinnedReady, states},
 	}
-	protocols(t, func(t *testing.T, proto int) {
+	harness.Protocols(t, func(t *testing.T, proto int) {
 		p := startPair(t)
 		for _, group := range groups {
 			played := 0

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/lockproxy/lockproxy/integration/harness"
 )
 
 // unlike is the whole list of commands whose replies need not be the same to the byte, with the reason; by command, or
@@ -67,18 +69,16 @@ func alike(args []string, want, got string) bool {
 	return listed && rule.alike(want, got)
 }
 
-func isErrorFrame(frame string) bool { return frame != "" && (frame[0] == '-' || frame[0] == '!') }
-
 // sameSet: the same elements at every depth, in any order.
 func sameSet(want, got string) bool { return sorted(want) == sorted(got) }
 
 // sameKind: both are integers, or strings, or arrays, and so on; and neither is an error.
-func sameKind(want, got string) bool { return want[0] == got[0] && !isErrorFrame(want) }
+func sameKind(want, got string) bool { return want[0] == got[0] && !harness.IsErrorFrame(want) }
 
 // withVerbs: the same elements in any order, and perhaps the lock verbs'.
 func withVerbs(want, got string) bool {
-	_, these := split(want)
-	_, those := split(got)
+	_, these := harness.Split(want)
+	_, those := harness.Split(got)
 	more := map[string]int{}
 	for _, e := range those {
 		more[sorted(e)]++
@@ -99,7 +99,7 @@ func sameButNumbers(want, got string) bool {
 }
 
 func sameHello(want, got string) bool {
-	return sameButNumbers(want, got) || isErrorFrame(want) && isErrorFrame(got)
+	return sameButNumbers(want, got) || harness.IsErrorFrame(want) && harness.IsErrorFrame(got)
 }
 
 // nearly: integers above zero that are seconds or milliseconds apart.
@@ -117,7 +117,7 @@ func refused(_, got string) bool {
 
 // sorted orders the elements of an aggregate reply at every depth.
 func sorted(frame string) string {
-	head, elements := split(frame)
+	head, elements := harness.Split(frame)
 	for i, e := range elements {
 		elements[i] = sorted(e)
 	}

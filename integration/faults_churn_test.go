@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockproxy/lockproxy/integration/harness"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
@@ -20,13 +21,13 @@ type footprint struct {
 	heap                       int64 // alive at the last collection, of which next_gc is the double
 }
 
-func (p *proxy) footprint(t *testing.T, server *testredis.Server) footprint {
+func footprintOf(t *testing.T, p *harness.Proxy, server *testredis.Server) footprint {
 	open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", p.Pid()))
 	if err != nil {
 		t.Skip("needs /proc: ", err)
 	}
 	list, _ := server.Do(t, "CLIENT", "LIST").([]byte)
-	return footprint{int(p.metric("go_goroutines")), len(open), strings.Count(string(list), "\n"), p.rss(), int64(p.metric("go_memstats_next_gc_bytes")) / 2}
+	return footprint{int(p.Metric("go_goroutines")), len(open), strings.Count(string(list), "\n"), p.RSS(), int64(p.Metric("go_memstats_next_gc_bytes")) / 2}
 }
 
 func (f footprint) String() string {
@@ -36,16 +37,16 @@ func (f footprint) String() string {
 // visit is one connection's life, short and often rude. On a busy machine Redis' clock may seem to jump, and lock verbs are
 // then refused: those are counted.
 func visit(t *testing.T, addr string, n int, refused *atomic.Int64) {
-	c, err := net.DialTimeout("tcp", addr, patience)
+	c, err := net.DialTimeout("tcp", addr, harness.Patience)
 	if err != nil {
 		t.Error(err)
 		return
 	}
-	w := newWire(t, c)
-	defer w.close()
+	w := harness.NewWire(t, c)
+	defer w.Close()
 	key := fmt.Sprint("k", n%1000)
 	expect := func(want string, args ...string) bool {
-		got, err := w.try(args...)
+		got, err := w.Try(args...)
 		if strings.HasPrefix(got, "-ERR upstream unavailable") {
 			refused.Add(1)
 			return false
@@ -69,16 +70,16 @@ func visit(t *testing.T, addr string, n int, refused *atomic.Int64) {
 		_ = expect("+OK\r\n", "LOCK", fmt.Sprint("left", n))
 	case 3: // cut in the middle of a pipeline, and of a command
 		_, _ = c.Write([]byte(strings.Repeat("*2\r\n$3\r\nGET\r\n$5\r\nvalue\r\n", 100) + "*3\r\n$3\r\nSET\r\n$1\r\n"))
-		w.reset()
+		w.Reset()
 	case 4: // a value to read, now and then a big one, of which little is read
 		if n%100 == 99 {
-			_ = w.trySend("GET", "large")
+			_ = w.TrySend("GET", "large")
 		} else {
-			_ = w.trySend("GET", "long")
+			_ = w.TrySend("GET", "long")
 		}
 		if n%2 == 0 {
-			_, _ = w.r.Peek(1)
-			w.reset()
+			_, _ = w.R.Peek(1)
+			w.Reset()
 		}
 	}
 }
@@ -95,22 +96,22 @@ func TestComingAndGoing(t *testing.T) {
 	server.Do(t, "SET", "value", strings.Repeat("v", 1000))
 	server.Do(t, "SET", "long", strings.Repeat("v", 50<<10))
 	server.Do(t, "SET", "large", strings.Repeat("v", 2<<20))
-	p := startProxy(t, server.URL())
-	first := p.footprint(t, server)
+	p := harness.StartProxy(t, server.URL())
+	first := footprintOf(t, p, server)
 	var visits, refused atomic.Int64
 	come := func(lasts time.Duration, least int64) footprint {
 		end, from := time.Now().Add(lasts), visits.Load()
-		together(side, func(i int) {
+		harness.Together(side, func(i int) {
 			for (time.Now().Before(end) || visits.Load() < from+least) && !t.Failed() {
 				visit(t, p.Addr(), int(visits.Add(1)), &refused)
 				time.Sleep(time.Duration(rand.IntN(100)) * time.Millisecond)
 			}
 		})
-		eventually(t, "all that were there have gone", func() bool {
-			f := p.footprint(t, server)
+		harness.Eventually(t, "all that were there have gone", func() bool {
+			f := footprintOf(t, p, server)
 			return f.goroutines < first.goroutines+50 && f.files < first.files+20 && f.clients < first.clients+20
 		})
-		return p.footprint(t, server)
+		return footprintOf(t, p, server)
 	}
 	// What is remembered of locks that have gone is bounded; it is full before the memory is compared.
 	warm := come(lasts/4, 60000)
@@ -123,7 +124,7 @@ func TestComingAndGoing(t *testing.T) {
 	if grown := after.heap - warm.heap; grown > max(warm.heap/2, 50<<20) {
 		t.Errorf("the heap has grown by %d MB", grown>>20)
 	}
-	eventually(t, "the locks of those that left are free", func() bool {
+	harness.Eventually(t, "the locks of those that left are free", func() bool {
 		keys, _ := server.Do(t, "KEYS", "l*").([]any)
 		return len(keys) <= 2 // the values
 	})

@@ -2,62 +2,38 @@ package integration
 
 import (
 	"fmt"
-	"io"
-	"net/http"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/lockproxy/lockproxy/integration/harness"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
-// metric reads one figure without labels from the proxy's Prometheus endpoint.
-func (p *proxy) metric(name string) float64 {
-	p.t.Helper()
-	answer, err := http.Get("http://" + p.MetricsAddr() + "/metrics")
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	defer answer.Body.Close()
-	body, err := io.ReadAll(answer.Body)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	for line := range strings.Lines(string(body)) {
-		if value, found := strings.CutPrefix(line, name+" "); found {
-			figure, _ := strconv.ParseFloat(strings.TrimSpace(value), 64)
-			return figure
-		}
-	}
-	p.t.Fatalf("no figure %s", name)
-	return 0
-}
-
 // frozen stops Redis for a while with 12 locks held, 20 clients in the middle of a command and 20 that want locks.
 // It returns how long after SIGCONT all of those had been answered, and the residents.
-func frozen(t *testing.T, server *testredis.Server, p *proxy, pause time.Duration) (all []*resident, served time.Duration) {
+func frozen(t *testing.T, server *testredis.Server, p *harness.Proxy, pause time.Duration) (all []*resident, served time.Duration) {
 	all = settleIn(t, p)
-	busy := make([]*wire, 40)
+	busy := make([]*harness.Wire, 40)
 	for i := range busy {
-		busy[i] = dial(t, p.Addr())
-		busy[i].do("CLIENT", "ID")
+		busy[i] = harness.Dial(t, p.Addr())
+		busy[i].Do("CLIENT", "ID")
 	}
-	before := p.metric("go_goroutines")
+	before := p.Metric("go_goroutines")
 	server.Stop()
 	for i, w := range busy {
 		if i%2 == 0 {
-			w.send("INCR", "n")
+			w.Send("INCR", "n")
 		} else {
-			w.send("LOCK", fmt.Sprint("busy", i))
+			w.Send("LOCK", fmt.Sprint("busy", i))
 		}
 	}
 	time.Sleep(pause)
-	during := p.metric("go_goroutines")
+	during := p.Metric("go_goroutines")
 	server.Cont()
 	awake := time.Now()
 	for i, w := range busy {
-		got := w.read()
+		got := w.Read()
 		if i%2 == 0 && !strings.HasPrefix(got, ":") {
 			t.Errorf("INCR across %v: %q", pause, got)
 		}
@@ -67,21 +43,21 @@ func frozen(t *testing.T, server *testredis.Server, p *proxy, pause time.Duratio
 	}
 	served = time.Since(awake)
 	for _, w := range busy {
-		if got := w.do("PING"); got != "+PONG\r\n" {
+		if got := w.Do("PING"); got != "+PONG\r\n" {
 			t.Errorf("PING after %v: %q", pause, got)
 		}
 	}
 	for i, w := range busy { // what was granted unheard is given back
 		if i%2 == 1 {
 			key := fmt.Sprint("busy", i)
-			eventually(t, key+" can be had", func() bool { return w.do("LOCK", key, "SELF") == "+OK\r\n" })
-			if got := w.do("UNLOCK", key, "ALL"); got != ":1\r\n" {
+			harness.Eventually(t, key+" can be had", func() bool { return w.Do("LOCK", key, "SELF") == "+OK\r\n" })
+			if got := w.Do("UNLOCK", key, "ALL"); got != ":1\r\n" {
 				t.Errorf("UNLOCK %s: %q", key, got)
 			}
 		}
 	}
 	var after float64
-	eventually(t, "no goroutines are left", func() bool { after = p.metric("go_goroutines"); return after < before+20 })
+	harness.Eventually(t, "no goroutines are left", func() bool { after = p.Metric("go_goroutines"); return after < before+20 })
 	if during > before+3*float64(len(busy)) {
 		t.Errorf("%v goroutines before, %v while Redis was frozen", before, during)
 	}
@@ -92,7 +68,7 @@ func frozen(t *testing.T, server *testredis.Server, p *proxy, pause time.Duratio
 // Redis stands still for less than a lease: nobody loses anything.
 func TestRedisFrozenForLessThanALease(t *testing.T) {
 	server := testredis.Start(t)
-	p := startProxy(t, server.URL(), "--lock-watchdog-timeout", "8s")
+	p := harness.StartProxy(t, server.URL(), "--lock-watchdog-timeout", "8s")
 	all, served := frozen(t, server, p, 3*time.Second)
 	for _, r := range all {
 		if got := r.unlock(); got != ":1\r\n" {
@@ -114,11 +90,11 @@ func TestRedisFrozenForLongerThanALease(t *testing.T) {
 		t.Run(pause.String(), func(t *testing.T) {
 			t.Parallel()
 			server := testredis.Start(t)
-			p := startProxy(t, server.URL(), "--lock-watchdog-timeout", "2s")
+			p := harness.StartProxy(t, server.URL(), "--lock-watchdog-timeout", "2s")
 			all, served := frozen(t, server, p, pause)
 			for _, r := range all {
 				if r.push {
-					push, err := r.w.tryRead(patience)
+					push, err := r.w.TryRead(harness.Patience)
 					if !strings.HasPrefix(push, ">4\r\n$9\r\nlock-lost\r\n") {
 						t.Errorf("%s: instead of a push %q, %v", r.key, push, err)
 					}
@@ -140,15 +116,15 @@ func TestRedisFrozenForLongerThanALease(t *testing.T) {
 // A loss is told while Redis is still away: when the lease is over, not when Redis answers again.
 func TestLossIsToldWhileRedisIsFrozen(t *testing.T) {
 	server := testredis.Start(t)
-	p := startProxy(t, server.URL(), "--lock-watchdog-timeout", "2s")
-	w := dialHearing(t, p.Addr())
-	if got := w.do("LOCK", "k"); got != "+OK\r\n" {
+	p := harness.StartProxy(t, server.URL(), "--lock-watchdog-timeout", "2s")
+	w := harness.DialHearing(t, p.Addr())
+	if got := w.Do("LOCK", "k"); got != "+OK\r\n" {
 		t.Fatal(got)
 	}
 	server.Stop()
 	defer server.Cont()
 	stopped := time.Now()
-	push, err := w.tryRead(patience)
+	push, err := w.TryRead(harness.Patience)
 	took := time.Since(stopped)
 	if push != ">4\r\n$9\r\nlock-lost\r\n$1\r\nk\r\n$5\r\nplain\r\n$9\r\nunrenewed\r\n" {
 		t.Fatalf("%q, %v", push, err)

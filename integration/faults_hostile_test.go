@@ -3,15 +3,14 @@ package integration
 import (
 	"fmt"
 	"net"
-	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/lockproxy/lockproxy/integration/harness"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
@@ -29,16 +28,16 @@ type bystander struct {
 func watchOver(t testing.TB, addr string) *bystander {
 	b := &bystander{t: t}
 	for i := range 4 {
-		w, null := dial(t, addr), "$-1\r\n"
+		w, null := harness.Dial(t, addr), "$-1\r\n"
 		if i%2 == 1 {
-			w, null = dial3(t, addr), "_\r\n"
+			w, null = harness.Dial3(t, addr), "_\r\n"
 		}
 		b.group.Go(func() { b.live(w, i, null) })
 	}
 	return b
 }
 
-func (b *bystander) live(w *wire, i int, null string) {
+func (b *bystander) live(w *harness.Wire, i int, null string) {
 	key, lock := fmt.Sprint("bystander", i), fmt.Sprint("bystander-lock", i)
 	for n := 0; !b.stop.Load(); n++ {
 		value := fmt.Sprintf("%d-%d", i, n)
@@ -51,7 +50,7 @@ func (b *bystander) live(w *wire, i int, null string) {
 			{{"UNLOCK", lock}, {":1\r\n"}},
 		} {
 			began := time.Now()
-			got, err := w.try(step[0]...)
+			got, err := w.Try(step[0]...)
 			if err != nil || got != step[1][0] {
 				b.t.Errorf("a bystander's %q: %.200q, %v; want %q", step[0], got, err, step[1][0])
 				return
@@ -73,35 +72,6 @@ func (b *bystander) finish() (n int, median, longest time.Duration) {
 		return 0, 0, 0
 	}
 	return len(b.took), b.took[len(b.took)/2], b.took[len(b.took)-1]
-}
-
-// rss is the process' resident memory in bytes.
-func (p *proxy) rss() int64 {
-	for line := range strings.Lines(p.proc("status")) {
-		if rest, ok := strings.CutPrefix(line, "VmRSS:"); ok {
-			kib, _ := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
-			return kib << 10
-		}
-	}
-	p.t.Fatal("no VmRSS")
-	return 0
-}
-
-// cpu is the time the process has spent on a CPU; /proc counts in hundredths of a second.
-func (p *proxy) cpu() time.Duration {
-	stat := p.proc("stat")
-	fields := strings.Fields(stat[strings.LastIndex(stat, ")")+1:])
-	user, _ := strconv.Atoi(fields[11])
-	system, _ := strconv.Atoi(fields[12])
-	return time.Duration(user+system) * 10 * time.Millisecond
-}
-
-func (p *proxy) proc(file string) string {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", p.Pid(), file))
-	if err != nil {
-		p.t.Skip("needs /proc: ", err)
-	}
-	return string(b)
 }
 
 // bytesAttack is what one connection sends, whatever comes back.
@@ -154,9 +124,9 @@ func (a bytesAttack) last(t testing.TB, addr string) string {
 	}
 	defer c.Close()
 	go a.send(c)
-	w, reply := newWire(t, c), ""
+	w, reply := harness.NewWire(t, c), ""
 	for {
-		got, err := w.tryRead(3 * time.Second)
+		got, err := w.TryRead(3 * time.Second)
 		if err != nil {
 			return reply
 		}
@@ -170,35 +140,35 @@ func (a bytesAttack) last(t testing.TB, addr string) string {
 // Bytes that kill, hang or fill other servers end their own connection and disturb nobody.
 func TestHostileBytes(t *testing.T) {
 	server := testredis.Start(t)
-	p := startProxy(t, server.URL())
+	p := harness.StartProxy(t, server.URL())
 	watch := watchOver(t, p.Addr())
-	memory, busy, began := p.rss(), p.cpu(), time.Now()
+	memory, busy, began := p.RSS(), p.CPU(), time.Now()
 	most, worst := memory, ""
 	for _, a := range hostileBytes {
-		before := p.cpu()
+		before := p.CPU()
 		start := time.Now()
-		together(a.times, func(int) {
+		harness.Together(a.times, func(int) {
 			if got := a.last(t, p.Addr()); !strings.HasPrefix(got, a.end) {
 				t.Errorf("%s: the last reply is %.80q", a.name, got)
 			}
 		})
-		if now := p.rss(); now > most {
+		if now := p.RSS(); now > most {
 			most, worst = now, a.name
 		}
 		if testing.Verbose() {
-			t.Logf("%-42s ×%-2d %5v, CPU %v", a.name, a.times, time.Since(start).Round(time.Millisecond), p.cpu()-before)
+			t.Logf("%-42s ×%-2d %5v, CPU %v", a.name, a.times, time.Since(start).Round(time.Millisecond), p.CPU()-before)
 		}
 	}
 	n, median, longest := watch.finish()
 	t.Logf("%d attacks in %v: %d commands of bystanders, median %v, longest %v; memory %d MiB before, at most %d MiB (%s); CPU %v",
-		len(hostileBytes), time.Since(began).Round(time.Millisecond), n, median, longest, memory>>20, most>>20, worst, p.cpu()-busy)
+		len(hostileBytes), time.Since(began).Round(time.Millisecond), n, median, longest, memory>>20, most>>20, worst, p.CPU()-busy)
 	if most > memory+200<<20 {
 		t.Errorf("memory grew to %d MiB", most>>20)
 	}
 	if longest > 3*time.Second {
 		t.Errorf("a bystander waited for %v", longest)
 	}
-	if got := dial(t, p.Addr()).do("PING"); got != "+PONG\r\n" {
+	if got := harness.Dial(t, p.Addr()).Do("PING"); got != "+PONG\r\n" {
 		t.Error(got)
 	}
 }
@@ -206,20 +176,20 @@ func TestHostileBytes(t *testing.T) {
 // R9: what comes behind QUIT in the same packet is not run. R2: once the attackers are gone no CPU is spent.
 func TestNothingGoesOnAfterTheEnd(t *testing.T) {
 	server := testredis.Start(t)
-	p := startProxy(t, server.URL())
+	p := harness.StartProxy(t, server.URL())
 	server.Do(t, "SET", "keep", "me")
-	w := dial(t, p.Addr())
-	if _, err := w.c.Write([]byte("PING\r\nQUIT\r\nSET evil 1\r\nFLUSHALL\r\n")); err != nil {
+	w := harness.Dial(t, p.Addr())
+	if _, err := w.C.Write([]byte("PING\r\nQUIT\r\nSET evil 1\r\nFLUSHALL\r\n")); err != nil {
 		t.Fatal(err)
 	}
-	if got := w.read() + w.read(); got != "+PONG\r\n+OK\r\n" || !w.closed() {
+	if got := w.Read() + w.Read(); got != "+PONG\r\n+OK\r\n" || !w.Closed() {
 		t.Errorf("PING, QUIT: %q", got)
 	}
-	together(50, func(int) { _ = bytesAttack{send: once("*2147483647\r\n$1\r\na\r\n"), end: "-"}.last(t, p.Addr()) })
-	eventually(t, "CPU is idle", func() bool {
-		before := p.cpu()
+	harness.Together(50, func(int) { _ = bytesAttack{send: once("*2147483647\r\n$1\r\na\r\n"), end: "-"}.last(t, p.Addr()) })
+	harness.Eventually(t, "CPU is idle", func() bool {
+		before := p.CPU()
 		time.Sleep(300 * time.Millisecond)
-		return p.cpu()-before <= 60*time.Millisecond
+		return p.CPU()-before <= 60*time.Millisecond
 	})
 	if keep, evil := server.Do(t, "EXISTS", "keep"), server.Do(t, "EXISTS", "evil"); keep != int64(1) || evil != int64(0) {
 		t.Error("commands behind QUIT were run")

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockproxy/lockproxy/integration/harness"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
@@ -52,31 +53,31 @@ func lostForLong(t *testing.T, arrived bool) {
 	server := testredis.Start(t)
 	between := testredis.NewProxy(t, server.Addr())
 	const lease = 9 * time.Second
-	p := startProxy(t, "redis://"+between.Addr(), "--lock-watchdog-timeout", lease.String())
+	p := harness.StartProxy(t, "redis://"+between.Addr(), "--lock-watchdog-timeout", lease.String())
 	watcher := server.Dial(t)
 	see := (&cutClient{redis: watcher}).count
-	warm := dial(t, p.Addr())
+	warm := harness.Dial(t, p.Addr())
 	for _, verb := range []string{"LOCK warm", "RENEW warm", "UNLOCK warm"} { // Redis then knows the scripts
-		if got := warm.do(strings.Fields(verb)...); got[0] == '-' {
+		if got := warm.Do(strings.Fields(verb)...); got[0] == '-' {
 			t.Fatal(got)
 		}
 	}
-	clients := make([]*wire, len(orphans))
+	clients := make([]*harness.Wire, len(orphans))
 	line := func(s string, i int) []string {
 		return strings.Fields(strings.ReplaceAll(s, "KEY", "k"+strconv.Itoa(i)))
 	}
 	for i, o := range orphans {
-		clients[i] = dial(t, p.Addr())
-		clients[i].do("CLIENT", "ID")
+		clients[i] = harness.Dial(t, p.Addr())
+		clients[i].Do("CLIENT", "ID")
 		for _, verb := range o.before {
-			if got := clients[i].do(line(verb, i)...); got != "+OK\r\n" {
+			if got := clients[i].Do(line(verb, i)...); got != "+OK\r\n" {
 				t.Fatal(got)
 			}
 		}
 	}
 	between.Latency(200 * time.Millisecond)
 	for i, o := range orphans {
-		clients[i].send(line(o.verb, i)...)
+		clients[i].Send(line(o.verb, i)...)
 	}
 	if arrived {
 		time.Sleep(300 * time.Millisecond) // done by now, the replies are on their way
@@ -87,7 +88,7 @@ func lostForLong(t *testing.T, arrived bool) {
 	between.Clear()
 	began := time.Now()
 	for i, o := range orphans {
-		got := clients[i].read()
+		got := clients[i].Read()
 		if want := "-ERR the reply to this " + line(o.verb, i)[0]; !strings.HasPrefix(got, want) && o.name != "LOCK that may wait" {
 			t.Errorf("%s: %q", o.name, got)
 		}
@@ -103,7 +104,7 @@ func lostForLong(t *testing.T, arrived bool) {
 		if !arrived && o.runs {
 			want = 0
 		}
-		eventually(t, fmt.Sprintf("%s: count %d", o.name, want), func() bool {
+		harness.Eventually(t, fmt.Sprintf("%s: count %d", o.name, want), func() bool {
 			_, count, err := see("k" + strconv.Itoa(i))
 			return err == nil && count == want
 		})
@@ -112,7 +113,7 @@ func lostForLong(t *testing.T, arrived bool) {
 	// What an owner may still come back for is not renewed.
 	for i, o := range orphans {
 		if o.runs {
-			eventually(t, o.name+": runs out", func() bool {
+			harness.Eventually(t, o.name+": runs out", func() bool {
 				_, count, err := see("k" + strconv.Itoa(i))
 				return err == nil && count == 0
 			})
@@ -127,7 +128,7 @@ func lostForLong(t *testing.T, arrived bool) {
 	for i, o := range orphans {
 		for range o.count {
 			if !o.runs {
-				if got := clients[i].do(line("UNLOCK KEY"+map[bool]string{true: " OWNER o"}[strings.HasPrefix(o.name, "owner")], i)...); got != ":1\r\n" {
+				if got := clients[i].Do(line("UNLOCK KEY"+map[bool]string{true: " OWNER o"}[strings.HasPrefix(o.name, "owner")], i)...); got != ":1\r\n" {
 					t.Errorf("%s: at last UNLOCK says %q", o.name, got)
 				}
 			}
@@ -140,19 +141,19 @@ func lostForLong(t *testing.T, arrived bool) {
 func TestLockAgainAfterUnconfirmedRenewal(t *testing.T) {
 	server := testredis.Start(t)
 	between := testredis.NewProxy(t, server.Addr())
-	p := startProxy(t, "redis://"+between.Addr(), "--lock-watchdog-timeout", "2s")
-	w := dialHearing(t, p.Addr())
-	if got := w.do("LOCK", "k"); got != "+OK\r\n" {
+	p := harness.StartProxy(t, "redis://"+between.Addr(), "--lock-watchdog-timeout", "2s")
+	w := harness.DialHearing(t, p.Addr())
+	if got := w.Do("LOCK", "k"); got != "+OK\r\n" {
 		t.Fatal(got)
 	}
 	between.Disable()
 	server.Do(t, "PEXPIRE", "k", 20000) // the renewal that nobody heard of
-	if got := w.read(); !strings.HasPrefix(got, ">4\r\n$9\r\nlock-lost\r\n") {
+	if got := w.Read(); !strings.HasPrefix(got, ">4\r\n$9\r\nlock-lost\r\n") {
 		t.Fatalf("instead of the push: %q", got)
 	}
 	between.Enable()
-	eventually(t, "LOCK works again", func() bool { return w.do("LOCK", "k") == "+OK\r\n" })
-	if got := w.do("UNLOCK", "k"); got != ":1\r\n" {
+	harness.Eventually(t, "LOCK works again", func() bool { return w.Do("LOCK", "k") == "+OK\r\n" })
+	if got := w.Do("UNLOCK", "k"); got != ":1\r\n" {
 		t.Errorf("LOCK once, then UNLOCK: %q", got)
 	}
 	if got := server.Do(t, "EXISTS", "k"); got != int64(0) {

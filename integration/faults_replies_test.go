@@ -13,6 +13,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/lockproxy/lockproxy/integration/harness"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
@@ -43,7 +44,7 @@ type lossy struct {
 type cutClient struct {
 	*lossy
 	n     int
-	w     *wire
+	w     *harness.Wire
 	redis redis.Conn
 	fresh int
 	said  []string // the last verbs and answers, for the report
@@ -69,7 +70,7 @@ func (c *cutClient) verb(args ...string) (answer string, unknown bool) {
 
 func (c *cutClient) once(args ...string) (answer string) {
 	began := time.Now()
-	reply, err := c.w.try(args...)
+	reply, err := c.w.Try(args...)
 	took := time.Since(began)
 	if err != nil {
 		c.fail("%q: %v", args, err)
@@ -253,11 +254,11 @@ func TestLostReplies(t *testing.T) {
 	var addrs [cutProxies]string
 	for i := range wires {
 		wires[i] = testredis.NewProxy(t, server.Addr())
-		addrs[i] = startProxy(t, "redis://"+wires[i].Addr()).Addr()
+		addrs[i] = harness.StartProxy(t, "redis://"+wires[i].Addr()).Addr()
 	}
 	clients := make([]*cutClient, cutClients)
 	for i := range clients {
-		clients[i] = &cutClient{lossy: all, n: i, w: dial(t, addrs[i%cutProxies]), redis: server.Dial(t)}
+		clients[i] = &cutClient{lossy: all, n: i, w: harness.Dial(t, addrs[i%cutProxies]), redis: server.Dial(t)}
 		clients[i].verb("CLIENT", "ID")
 	}
 	for _, w := range wires {
@@ -283,7 +284,7 @@ func TestLostReplies(t *testing.T) {
 	}
 	// The clients go with what they hold; nothing may stay.
 	for _, c := range clients {
-		c.w.reset()
+		c.w.Reset()
 	}
 	gone := time.Now()
 	left := leftovers(t, server)

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockproxy/lockproxy/integration/harness"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
@@ -45,23 +46,23 @@ var oddReplies = []string{
 // Whatever a script returns comes through as Redis says it, to its caller only.
 func TestScriptsWithOddReplies(t *testing.T) {
 	server := testredis.Start(t)
-	p := startProxy(t, server.URL())
+	p := harness.StartProxy(t, server.URL())
 	watch := watchOver(t, p.Addr())
 	for _, hello := range []string{"2", "3"} {
-		direct := dial(t, server.Addr())
-		direct.do("HELLO", hello)
+		direct := harness.Dial(t, server.Addr())
+		direct.Do("HELLO", hello)
 		for _, script := range oddReplies {
-			w := dial(t, p.Addr())
-			w.do("HELLO", hello)
-			want := direct.do("EVAL", script, "0")
-			if got, err := w.try("EVAL", script, "0"); got != want {
+			w := harness.Dial(t, p.Addr())
+			w.Do("HELLO", hello)
+			want := direct.Do("EVAL", script, "0")
+			if got, err := w.Try("EVAL", script, "0"); got != want {
 				t.Errorf("RESP%s %s: got %.60q (%d bytes), %v; want %.60q (%d bytes)", hello, script, got, len(got), err, want, len(want))
 				continue
 			}
-			if got, err := w.try("ECHO", "after"); got != "$5\r\nafter\r\n" {
+			if got, err := w.Try("ECHO", "after"); got != "$5\r\nafter\r\n" {
 				t.Errorf("RESP%s after %s: %.60q, %v", hello, script, got, err)
 			}
-			w.close()
+			w.Close()
 		}
 	}
 	n, median, longest := watch.finish()
@@ -69,32 +70,32 @@ func TestScriptsWithOddReplies(t *testing.T) {
 }
 
 // refusing checks that every write and lock verb is answered by Redis' own error, and that nothing changes.
-func refusing(t *testing.T, server *testredis.Server, p *proxy, code string, refuse, allow func()) {
-	w, other := dial(t, p.Addr()), dial(t, p.Addr())
+func refusing(t *testing.T, server *testredis.Server, p *harness.Proxy, code string, refuse, allow func()) {
+	w, other := harness.Dial(t, p.Addr()), harness.Dial(t, p.Addr())
 	for _, verb := range []string{"LOCK held", "LOCK twice SELF", "LOCK twice SELF", "LOCK owned OWNER o", "LOCK free", "LOCK fenced FENCE"} {
-		if got := w.do(strings.Fields(verb)...); got[0] == '-' {
+		if got := w.Do(strings.Fields(verb)...); got[0] == '-' {
 			t.Fatal(got)
 		}
 	}
 	for _, verb := range []string{"UNLOCK free", "UNLOCK fenced"} {
-		w.do(strings.Fields(verb)...)
+		w.Do(strings.Fields(verb)...)
 	}
 	refuse()
 	before := lockState(t, server)
 	for _, line := range []string{
 		"SET x 1", "LOCK free", "LOCK free OWNER p", "LOCK fenced FENCE", "LOCK free BLOCK 50", "LOCK twice SELF", "LOCK owned OWNER o",
 	} {
-		if got := w.do(strings.Fields(line)...); !strings.HasPrefix(got, "-"+code+" ") || strings.Contains(got, "script") {
+		if got := w.Do(strings.Fields(line)...); !strings.HasPrefix(got, "-"+code+" ") || strings.Contains(got, "script") {
 			t.Errorf("%s: %q", line, got)
 		}
 	}
-	if got := other.do("LOCK", "held"); got != "$-1\r\n" {
+	if got := other.Do("LOCK", "held"); got != "$-1\r\n" {
 		t.Errorf("LOCK of a lock that is held: %q", got)
 	}
 	if after := lockState(t, server); after != before {
 		t.Errorf("Redis had %s, now it has %s", before, after)
 	}
-	twice := w.do("UNLOCK", "twice")
+	twice := w.Do("UNLOCK", "twice")
 	t.Logf("UNLOCK of the second hold meanwhile: %q", twice)
 	allow()
 	for _, line := range []string{"UNLOCK held", "UNLOCK twice ALL", "UNLOCK owned OWNER o", "LOCK free", "UNLOCK free"} {
@@ -102,7 +103,7 @@ func refusing(t *testing.T, server *testredis.Server, p *proxy, code string, ref
 		if strings.HasPrefix(line, "LOCK") {
 			want = "+OK\r\n"
 		}
-		if got := w.do(strings.Fields(line)...); got != want {
+		if got := w.Do(strings.Fields(line)...); got != want {
 			t.Errorf("afterwards %s: %q", line, got)
 		}
 	}
@@ -118,7 +119,7 @@ func lockState(t *testing.T, server *testredis.Server) string {
 
 func TestRedisOutOfMemory(t *testing.T) {
 	server := testredis.Start(t)
-	p := startProxy(t, server.URL(), "--lock-watchdog-timeout", "3s")
+	p := harness.StartProxy(t, server.URL(), "--lock-watchdog-timeout", "3s")
 	refusing(t, server, p, "OOM", func() {
 		server.Do(t, "CONFIG", "SET", "maxmemory", "1")
 		time.Sleep(4 * time.Second) // renewals go on: a lease passes
@@ -127,7 +128,7 @@ func TestRedisOutOfMemory(t *testing.T) {
 
 func TestRedisThatCannotSave(t *testing.T) {
 	server := testredis.Start(t, "--enable-protected-configs yes")
-	p := startProxy(t, server.URL())
+	p := harness.StartProxy(t, server.URL())
 	gone := filepath.Join(t.TempDir(), "gone")
 	refusing(t, server, p, "MISCONF", func() {
 		if err := os.Mkdir(gone, 0o755); err != nil {
@@ -139,7 +140,7 @@ func TestRedisThatCannotSave(t *testing.T) {
 		}
 		server.Do(t, "CONFIG", "SET", "save", "3600 1")
 		server.Do(t, "BGSAVE")
-		eventually(t, "the save has failed", func() bool {
+		harness.Eventually(t, "the save has failed", func() bool {
 			return strings.Contains(string(server.Do(t, "INFO", "persistence").([]byte)), "rdb_last_bgsave_status:err")
 		})
 	}, func() { server.Do(t, "CONFIG", "SET", "stop-writes-on-bgsave-error", "no") })

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockproxy/lockproxy/integration/harness"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
@@ -33,24 +34,24 @@ func TestClientThatVanishes(t *testing.T) {
 	c := plugIn(t)
 	server := testredis.Start(t)
 	port := strconv.Itoa(testredis.FreePort(t))
-	p := startProxy(t, server.URL(), "--listen", net.JoinHostPort(ourEnd, port), "--lock-watchdog-timeout", "3s", "--log-level", "debug")
+	p := harness.StartProxy(t, server.URL(), "--listen", net.JoinHostPort(ourEnd, port), "--lock-watchdog-timeout", "3s", "--log-level", "debug")
 	holder, waiter := c.client(t, port), c.client(t, port)
-	next, keeper, last := dial(t, p.Addr()), dial(t, p.Addr()), dial(t, p.Addr())
-	if got := holder.do(t, "LOCK idle") + waiter.do(t, "PING") + keeper.do("LOCK", "busy"); got != "OKPONG+OK\r\n" {
+	next, keeper, last := harness.Dial(t, p.Addr()), harness.Dial(t, p.Addr()), harness.Dial(t, p.Addr())
+	if got := holder.do(t, "LOCK idle") + waiter.do(t, "PING") + keeper.Do("LOCK", "busy"); got != "OKPONG+OK\r\n" {
 		t.Fatal(got)
 	}
 	waiter.send(t, "LOCK busy BLOCK 0")
 	time.Sleep(200 * time.Millisecond)
-	last.send("LOCK", "busy", "BLOCK", "0") // behind the one that vanishes
-	next.send("LOCK", "idle", "BLOCK", "0")
+	last.Send("LOCK", "busy", "BLOCK", "0") // behind the one that vanishes
+	next.Send("LOCK", "idle", "BLOCK", "0")
 	time.Sleep(200 * time.Millisecond)
 	c.unplug(t)
 	began := time.Now()
-	if got := keeper.do("UNLOCK", "busy"); got != ":1\r\n" { // granted to a client that never hears of it
+	if got := keeper.Do("UNLOCK", "busy"); got != ":1\r\n" { // granted to a client that never hears of it
 		t.Fatal(got)
 	}
-	for name, w := range map[string]*wire{"idle": next, "busy": last} {
-		got := w.read()
+	for name, w := range map[string]*harness.Wire{"idle": next, "busy": last} {
+		got := w.Read()
 		took := time.Since(began)
 		t.Logf("%s: the next holder has the lock %v after its holder had vanished", name, took.Round(100*time.Millisecond))
 		if got != "+OK\r\n" || took < 3*time.Second || took > 25*time.Second {
@@ -95,13 +96,13 @@ type cable struct{ pid string }
 func plugIn(t *testing.T) *cable {
 	tool(t, "ip", "link", "set", "lo", "up")
 	holder := exec.Command("unshare", "-n", "sleep", "600")
-	startChild(t, holder)
+	harness.StartChild(t, holder)
 	c := &cable{pid: strconv.Itoa(holder.Process.Pid)}
 	here, err := os.Readlink("/proc/self/ns/net")
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the far namespace is there", func() bool {
+	harness.Eventually(t, "the far namespace is there", func() bool {
 		there, err := os.Readlink("/proc/" + c.pid + "/ns/net")
 		return err == nil && there != here
 	})
@@ -144,7 +145,7 @@ func (c *cable) client(t *testing.T, port string) *farClient {
 	if err != nil {
 		t.Fatal(err)
 	}
-	startChild(t, cli)
+	harness.StartChild(t, cli)
 	return &farClient{in, bufio.NewReader(out)}
 }
 

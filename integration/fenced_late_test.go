@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockproxy/lockproxy/integration/harness"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
@@ -54,12 +55,12 @@ func (l late) write(fenced bool, owner ...string) []string {
 }
 
 // overtake has somebody else take every lock when it is free, and add ten.
-func overtake(t *testing.T, w *wire, all []late) {
+func overtake(t *testing.T, w *harness.Wire, all []late) {
 	t.Helper()
 	for _, l := range all {
-		expect(t, w, "+OK\r\n", "LOCK", l.lock, "BLOCK", "20000")
-		expect(t, w, fmt.Sprintf(":%d\r\n", l.before+10), "INCRBY", l.counter, "10")
-		expect(t, w, ":1\r\n", "UNLOCK", l.lock)
+		harness.Expect(t, w, "+OK\r\n", "LOCK", l.lock, "BLOCK", "20000")
+		harness.Expect(t, w, fmt.Sprintf(":%d\r\n", l.before+10), "INCRBY", l.counter, "10")
+		harness.Expect(t, w, ":1\r\n", "UNLOCK", l.lock)
 	}
 }
 
@@ -91,7 +92,7 @@ func TestFencedClientStoppedPastItsLease(t *testing.T) {
 	for _, fenced := range []bool{true, false} {
 		for range lateRounds() {
 			server := testredis.Start(t)
-			p := startProxy(t, server.URL())
+			p := harness.StartProxy(t, server.URL())
 			c := startCli(t, p)
 			var all []late
 			for i := range lateWriters {
@@ -100,15 +101,15 @@ func TestFencedClientStoppedPastItsLease(t *testing.T) {
 				c.expect("LOCK "+l.lock+" PX 500", "OK")
 				c.expect("GET "+l.counter, fmt.Sprintf("%q", strconv.Itoa(l.before)))
 			}
-			if err := c.child.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+			if err := c.child.Cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(stopping)
 			for _, l := range all {
 				c.typed(strings.Join(l.write(fenced), " "))
 			}
-			overtake(t, dial(t, p.Addr()), all)
-			if err := c.child.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+			overtake(t, harness.Dial(t, p.Addr()), all)
+			if err := c.child.Cmd.Process.Signal(syscall.SIGCONT); err != nil {
 				t.Fatal(err)
 			}
 			refused := 0
@@ -124,7 +125,7 @@ func TestFencedClientStoppedPastItsLease(t *testing.T) {
 				}
 			}
 			judge(t, server, all, refused, fenced)
-			c.child.kill()
+			c.child.Kill()
 			p.Kill()
 		}
 	}
@@ -136,28 +137,28 @@ func TestFencedProxyStoppedPastItsLease(t *testing.T) {
 	for _, fenced := range []bool{true, false} {
 		for range lateRounds() {
 			server := testredis.Start(t)
-			p := startProxy(t, server.URL(), "--lock-watchdog-timeout", "1s")
-			healthy := startProxy(t, server.URL())
+			p := harness.StartProxy(t, server.URL(), "--lock-watchdog-timeout", "1s")
+			healthy := harness.StartProxy(t, server.URL())
 			var all []late
-			var clients []*wire
+			var clients []*harness.Wire
 			for i := range lateWriters {
 				l := newLate(server, t, i)
 				all = append(all, l)
 				if i%10 == 0 {
-					clients = append(clients, dial(t, p.Addr()))
+					clients = append(clients, harness.Dial(t, p.Addr()))
 				}
-				expect(t, clients[i/10], "+OK\r\n", append([]string{"LOCK", l.lock}, lateOwner(i)...)...)
+				harness.Expect(t, clients[i/10], "+OK\r\n", append([]string{"LOCK", l.lock}, lateOwner(i)...)...)
 			}
 			p.Stop()
 			time.Sleep(stopping)
 			for i, l := range all {
-				clients[i/10].send(l.write(fenced, lateOwner(i)...)...)
+				clients[i/10].Send(l.write(fenced, lateOwner(i)...)...)
 			}
-			overtake(t, dial(t, healthy.Addr()), all)
+			overtake(t, harness.Dial(t, healthy.Addr()), all)
 			p.Cont()
 			refused := 0
 			for i := range all {
-				if answer := clients[i/10].read(); isRefused(answer) {
+				if answer := clients[i/10].Read(); isRefused(answer) {
 					refused++
 				} else if fenced {
 					t.Errorf("a late write was answered %q", answer)
@@ -182,25 +183,25 @@ func lateOwner(i int) []string {
 func TestFencedCounterIsExact(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)
-	proxies := []*proxy{startProxy(t, server.URL()), startProxy(t, server.URL())}
+	proxies := []*harness.Proxy{harness.StartProxy(t, server.URL()), harness.StartProxy(t, server.URL())}
 	server.Do(t, "SET", "n", "0")
 	var done, refused, busy atomic.Int64
 	end := time.Now().Add(4 * time.Second)
-	together(8, func(i int) {
-		w := dial(t, proxies[i%2].Addr())
+	harness.Together(8, func(i int) {
+		w := harness.Dial(t, proxies[i%2].Addr())
 		for turn := 0; time.Now().Before(end); turn++ {
 			owner := fmt.Sprint("worker-", i, "-", turn)
-			if got, err := w.try("LOCK", "l", "BLOCK", "1000", "PX", "15", "OWNER", owner); err != nil || got != "+OK\r\n" {
+			if got, err := w.Try("LOCK", "l", "BLOCK", "1000", "PX", "15", "OWNER", owner); err != nil || got != "+OK\r\n" {
 				continue
 			}
-			got, err := w.try("FENCED", "l", "OWNER", owner, "GET", "n")
+			got, err := w.Try("FENCED", "l", "OWNER", owner, "GET", "n")
 			if err != nil || got[0] != '$' {
 				continue
 			}
 			_, text, _ := strings.Cut(got, "\r\n")
 			n, _ := strconv.Atoi(strings.TrimSpace(text))
 			time.Sleep(time.Duration(rand.IntN(20)) * time.Millisecond)
-			switch got, err = w.try("FENCED", "l", "OWNER", owner, "SET", "n", strconv.Itoa(n+1)); {
+			switch got, err = w.Try("FENCED", "l", "OWNER", owner, "SET", "n", strconv.Itoa(n+1)); {
 			case err == nil && got == "+OK\r\n":
 				done.Add(1)
 			case err == nil && isRefused(got):
@@ -208,7 +209,7 @@ func TestFencedCounterIsExact(t *testing.T) {
 			default:
 				busy.Add(1)
 			}
-			_, _ = w.try("UNLOCK", "l", "OWNER", owner)
+			_, _ = w.Try("UNLOCK", "l", "OWNER", owner)
 		}
 	})
 	got := fmt.Sprintf("%s", server.Do(t, "GET", "n"))
@@ -222,7 +223,7 @@ func TestFencedCounterIsExact(t *testing.T) {
 func TestFencedTellsHowALockEnded(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)
-	here, there := dial(t, startProxy(t, server.URL()).Addr()), dial(t, startProxy(t, server.URL()).Addr())
+	here, there := harness.Dial(t, harness.StartProxy(t, server.URL()).Addr()), harness.Dial(t, harness.StartProxy(t, server.URL()).Addr())
 	const notHeld, lost = "-NOTHELD ", "-LOCKLOST "
 	for _, c := range []struct {
 		name, owner, want string
@@ -230,12 +231,12 @@ func TestFencedTellsHowALockEnded(t *testing.T) {
 	}{
 		{"deleted", "", lost, func(key string) { server.Do(t, "DEL", key) }},
 		{"deleted, of an owner with a name", "o", lost, func(key string) { server.Do(t, "DEL", key) }},
-		{"forced", "o", lost, func(key string) { expect(t, there, ":1\r\n", "UNLOCK", key, "FORCE") }},
-		{"unlocked here", "", notHeld, func(key string) { expect(t, here, ":1\r\n", "UNLOCK", key) }},
-		{"unlocked there", "o", notHeld, func(key string) { expect(t, there, ":1\r\n", "UNLOCK", key, "OWNER", "o") }},
+		{"forced", "o", lost, func(key string) { harness.Expect(t, there, ":1\r\n", "UNLOCK", key, "FORCE") }},
+		{"unlocked here", "", notHeld, func(key string) { harness.Expect(t, here, ":1\r\n", "UNLOCK", key) }},
+		{"unlocked there", "o", notHeld, func(key string) { harness.Expect(t, there, ":1\r\n", "UNLOCK", key, "OWNER", "o") }},
 		{"deleted and taken by another", "", lost, func(key string) {
 			server.Do(t, "DEL", key)
-			expect(t, there, "+OK\r\n", "LOCK", key)
+			harness.Expect(t, there, "+OK\r\n", "LOCK", key)
 		}},
 	} {
 		var owner []string
@@ -243,22 +244,22 @@ func TestFencedTellsHowALockEnded(t *testing.T) {
 			owner = []string{"OWNER", c.owner}
 		}
 		fenced := append(append([]string{"FENCED", c.name}, owner...), "INCR", "n:"+c.name)
-		expect(t, here, "+OK\r\n", append([]string{"LOCK", c.name}, owner...)...)
-		expect(t, here, ":1\r\n", fenced...)
+		harness.Expect(t, here, "+OK\r\n", append([]string{"LOCK", c.name}, owner...)...)
+		harness.Expect(t, here, ":1\r\n", fenced...)
 		c.end(c.name)
 		for range 2 {
-			if got := here.do(fenced...); !strings.HasPrefix(got, c.want) {
+			if got := here.Do(fenced...); !strings.HasPrefix(got, c.want) {
 				t.Errorf("%s: %q, want %q", c.name, got, c.want)
 			}
 		}
-		expect(t, here, "$1\r\n1\r\n", "GET", "n:"+c.name)
+		harness.Expect(t, here, "$1\r\n1\r\n", "GET", "n:"+c.name)
 	}
 }
 
 // The sides of a read/write lock, in Redisson's bytes.
 func TestFencedSides(t *testing.T) {
 	server := testredis.Start(t)
-	w := dial(t, startProxy(t, server.URL()).Addr())
+	w := harness.Dial(t, harness.StartProxy(t, server.URL()).Addr())
 	server.Do(t, "HSET", "r", "mode", "read", "reader", "1", "other", "1")
 	server.Do(t, "HSET", "w", "mode", "write", "writer:write", "1")
 	for line, want := range map[string]string{
@@ -267,7 +268,7 @@ func TestFencedSides(t *testing.T) {
 	} {
 		words := strings.Fields(line)
 		call := append([]string{"FENCED"}, words[:len(words)-1]...)
-		if got := w.do(append(call, "OWNER", words[len(words)-1], "PING")...); !strings.HasPrefix(got, want) {
+		if got := w.Do(append(call, "OWNER", words[len(words)-1], "PING")...); !strings.HasPrefix(got, want) {
 			t.Errorf("%s: %q, want %q", line, got, want)
 		}
 	}
@@ -277,26 +278,26 @@ func TestFencedSides(t *testing.T) {
 func TestFencedReadersAndWriters(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)
-	w := dial(t, startProxy(t, server.URL()).Addr())
+	w := harness.Dial(t, harness.StartProxy(t, server.URL()).Addr())
 	for line, want := range map[string]string{"RLOCK r": "READ", "WLOCK w": "WRITE"} {
 		key := strings.Fields(line)[1]
-		expect(t, w, "+OK\r\n", strings.Fields(line)...)
+		harness.Expect(t, w, "+OK\r\n", strings.Fields(line)...)
 		for _, side := range []string{"READ", "WRITE"} {
-			got := w.do("FENCED", key, side, "INCR", "n")
+			got := w.Do("FENCED", key, side, "INCR", "n")
 			if (got[0] == ':') != (side == want) || got[0] == '-' && !strings.HasPrefix(got, "-NOTHELD ") {
 				t.Errorf("%s, FENCED %s: %q", line, side, got)
 			}
 		}
-		if got := w.do("FENCED", key, "INCR", "n"); got[0] != ':' {
+		if got := w.Do("FENCED", key, "INCR", "n"); got[0] != ':' {
 			t.Errorf("%s, FENCED: %q", line, got)
 		}
 		server.Do(t, "DEL", key)
 		for _, call := range [][]string{{"FENCED", key, want, "INCR", "n"}, {"FENCED", key, "INCR", "n"}} {
-			if got := w.do(call...); !strings.HasPrefix(got, "-LOCKLOST ") {
+			if got := w.Do(call...); !strings.HasPrefix(got, "-LOCKLOST ") {
 				t.Errorf("%s, deleted, %q: %q", line, call, got)
 			}
 		}
 	}
-	expect(t, w, "+OK\r\n", "LOCK", "p")
-	expect(t, w, "-LOCKKIND 'p' holds a lock of another kind\r\n", "FENCED", "p", "WRITE", "INCR", "n")
+	harness.Expect(t, w, "+OK\r\n", "LOCK", "p")
+	harness.Expect(t, w, "-LOCKKIND 'p' holds a lock of another kind\r\n", "FENCED", "p", "WRITE", "INCR", "n")
 }

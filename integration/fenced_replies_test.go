@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockproxy/lockproxy/integration/harness"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
@@ -19,7 +20,7 @@ var notFenced = []string{"SELECT", "CLIENT", "CLUSTER", "COMMAND", "HELLO", "INF
 func renewing(t *testing.T, s *testredis.Server, key string, pause time.Duration) (stop func()) {
 	done := make(chan struct{})
 	var wg sync.WaitGroup
-	w := dial(t, s.Addr())
+	w := harness.Dial(t, s.Addr())
 	wg.Go(func() {
 		for n := 0; ; n++ {
 			select {
@@ -27,7 +28,7 @@ func renewing(t *testing.T, s *testredis.Server, key string, pause time.Duration
 				return
 			case <-time.After(pause):
 			}
-			if _, err := w.try("PEXPIRE", key, strconv.Itoa(600_000+n)); err != nil {
+			if _, err := w.Try("PEXPIRE", key, strconv.Itoa(600_000+n)); err != nil {
 				t.Error(err)
 				return
 			}
@@ -38,7 +39,7 @@ func renewing(t *testing.T, s *testredis.Server, key string, pause time.Duration
 
 // Random commands within FENCED, while the lock is renewed: every reply is what Redis answers to the command alone.
 func TestFencedRandomCommands(t *testing.T) {
-	protocols(t, func(t *testing.T, proto int) {
+	harness.Protocols(t, func(t *testing.T, proto int) {
 		g := newGenerator(seed(t), long())
 		p := startPair(t)
 		direct, through := p.dials(t, proto)
@@ -47,30 +48,30 @@ func TestFencedRandomCommands(t *testing.T) {
 		refused, again := 0, 0
 		for n := range 600 {
 			args := g.next()
-			for _, w := range []*wire{direct, dial(t, p.behind.Addr())} { // FLUSHDB and SWAPDB take it away
-				w.do("HSETNX", "held", "me", "1")
-				w.do("PEXPIRE", "held", "600000")
+			for _, w := range []*harness.Wire{direct, harness.Dial(t, p.behind.Addr())} { // FLUSHDB and SWAPDB take it away
+				w.Do("HSETNX", "held", "me", "1")
+				w.Do("PEXPIRE", "held", "600000")
 				if w != direct {
-					w.close()
+					w.Close()
 				}
 			}
 			fenced := append([]string{"FENCED", "held", "OWNER", "me"}, args...)
 			if slices.Contains(notFenced, strings.ToUpper(args[0])) {
-				if got := through.do(fenced...); !strings.HasPrefix(got, "-ERR '") {
+				if got := through.Do(fenced...); !strings.HasPrefix(got, "-ERR '") {
 					t.Errorf("%q: %q", fenced, got)
 				}
 				refused++
 				continue
 			}
-			got := through.do(fenced...)
+			got := through.Do(fenced...)
 			for ; strings.HasPrefix(got, "-ERR nothing was run: "); again++ {
-				got = through.do(fenced...)
+				got = through.Do(fenced...)
 			}
 			if strings.Contains(got, "' cannot be run by FENCED: it is lockproxy that answers it\r\n") { // SCRIPT KILL and its like
 				refused++
 				continue
 			}
-			want := direct.do(args...)
+			want := direct.Do(args...)
 			p.check(t, n, fenced, want, got, alike(args, want, got))
 			kinds[want[0]]++
 		}
@@ -87,13 +88,13 @@ func TestFencedRandomCommands(t *testing.T) {
 // what was run.
 func TestFencedWhileRenewedAllTheTime(t *testing.T) {
 	server := testredis.Start(t)
-	p := startProxy(t, server.URL())
-	w := dial(t, p.Addr())
-	expect(t, w, "+OK\r\n", "LOCK", "held")
+	p := harness.StartProxy(t, server.URL())
+	w := harness.Dial(t, p.Addr())
+	harness.Expect(t, w, "+OK\r\n", "LOCK", "held")
 	stops := []func(){renewing(t, server, "held", 0), renewing(t, server, "held", 0)}
 	ran, given := 0, 0
 	for range 1000 {
-		switch got := w.do("FENCED", "held", "INCR", "n"); {
+		switch got := w.Do("FENCED", "held", "INCR", "n"); {
 		case got[0] == ':':
 			if ran++; got != ":"+strconv.Itoa(ran)+"\r\n" {
 				t.Fatalf("%q at the run no. %d", got, ran)
@@ -107,7 +108,7 @@ func TestFencedWhileRenewedAllTheTime(t *testing.T) {
 	for _, stop := range stops {
 		stop()
 	}
-	expect(t, w, ":"+strconv.Itoa(ran+1)+"\r\n", "FENCED", "held", "INCR", "n")
+	harness.Expect(t, w, ":"+strconv.Itoa(ran+1)+"\r\n", "FENCED", "held", "INCR", "n")
 	t.Logf("%d run, %d given up", ran, given)
 	if ran == 0 {
 		t.Error("none was run")
@@ -116,10 +117,10 @@ func TestFencedWhileRenewedAllTheTime(t *testing.T) {
 
 // What the server has against any write is said in its own words, wherever in the transaction it says so.
 func TestFencedErrorsOfTheServer(t *testing.T) {
-	protocols(t, func(t *testing.T, proto int) {
+	harness.Protocols(t, func(t *testing.T, proto int) {
 		server := testredis.Start(t)
-		direct, through := (&pair{direct: server, proxy: startProxy(t, server.URL())}).dials(t, proto)
-		direct.do("HSET", "held", "me", "1")
+		direct, through := (&pair{direct: server, proxy: harness.StartProxy(t, server.URL())}).dials(t, proto)
+		direct.Do("HSET", "held", "me", "1")
 		for _, c := range []struct {
 			set   []string
 			code  string
@@ -129,13 +130,13 @@ func TestFencedErrorsOfTheServer(t *testing.T) {
 			{[]string{"CONFIG", "SET", "min-replicas-to-write", "1"}, "NOREPLICAS", []string{"CONFIG", "SET", "min-replicas-to-write", "0"}},
 			{[]string{"REPLICAOF", "127.0.0.1", "1"}, "READONLY", []string{"REPLICAOF", "NO", "ONE"}},
 		} {
-			expect(t, direct, "+OK\r\n", c.set...)
+			harness.Expect(t, direct, "+OK\r\n", c.set...)
 			for _, args := range [][]string{{"SET", "a", "1"}, {"GET", "a"}, {"EVAL", "return redis.call('SET', KEYS[1], 1)", "1", "a"}, {"PING"}} {
-				want := direct.do(args...)
+				want := direct.Do(args...)
 				if c.code == "OOM" && args[0] != "SET" { // it takes nothing at all into a transaction then, but says so
 					want = "-OOM command not allowed when used memory > 'maxmemory'.\r\n"
 				}
-				got := through.do(append([]string{"FENCED", "held", "OWNER", "me"}, args...)...)
+				got := through.Do(append([]string{"FENCED", "held", "OWNER", "me"}, args...)...)
 				if got != want {
 					t.Errorf("%q after %q: %q, want %q", args, c.set, got, want)
 				}
@@ -143,8 +144,8 @@ func TestFencedErrorsOfTheServer(t *testing.T) {
 					t.Errorf("%q does not make Redis answer %s: %q", c.set, c.code, want)
 				}
 			}
-			expect(t, direct, "+OK\r\n", c.reset...)
+			harness.Expect(t, direct, "+OK\r\n", c.reset...)
 		}
-		expect(t, through, "+OK\r\n", "FENCED", "held", "OWNER", "me", "SET", "a", "1")
+		harness.Expect(t, through, "+OK\r\n", "FENCED", "held", "OWNER", "me", "SET", "a", "1")
 	})
 }

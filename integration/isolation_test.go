@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockproxy/lockproxy/integration/harness"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
@@ -51,15 +52,15 @@ var offences = map[string]string{
 // What one client does with its connection, and leaves undone, is seen by nobody else.
 func TestIsolation(t *testing.T) {
 	server := testredis.Start(t, "--enable-debug-command yes")
-	p := startProxy(t, server.URL(), "--allow", "monitor")
+	p := harness.StartProxy(t, server.URL(), "--allow", "monitor")
 	for name, lines := range offences {
 		t.Run(name, func(t *testing.T) {
 			watch := watchOver(t, p.Addr())
-			var open []*wire
+			var open []*harness.Wire
 			for range 3 {
-				for _, w := range []*wire{dial(t, p.Addr()), dial3(t, p.Addr())} {
+				for _, w := range []*harness.Wire{harness.Dial(t, p.Addr()), harness.Dial3(t, p.Addr())} {
 					for line := range strings.SplitSeq(lines, "\n") {
-						_, _ = w.c.Write([]byte(line + "\r\n")) // some end the connection
+						_, _ = w.C.Write([]byte(line + "\r\n")) // some end the connection
 					}
 					open = append(open, w)
 				}
@@ -67,13 +68,13 @@ func TestIsolation(t *testing.T) {
 			time.Sleep(50 * time.Millisecond) // with the connections as they were left
 			for i, w := range open {
 				if i%2 == 0 {
-					w.close()
+					w.Close()
 				}
 			}
 			time.Sleep(50 * time.Millisecond)
 			watch.finish()
 			for _, w := range open {
-				w.close()
+				w.Close()
 			}
 		})
 	}

@@ -2,13 +2,13 @@ package integration
 
 import (
 	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/lockproxy/lockproxy/integration/harness"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
@@ -55,16 +55,6 @@ func pttl(t testing.TB, s *testredis.Server, key string) int64 {
 	return n
 }
 
-// keys lists every key past the proxy.
-func keys(t testing.TB, s *testredis.Server) []string {
-	t.Helper()
-	k, err := redis.Strings(s.Do(t, "KEYS", "*"), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return k
-}
-
 // listen subscribes past the proxy; every message comes as "channel message".
 func listen(t testing.TB, s *testredis.Server, channels ...any) <-chan string {
 	t.Helper()
@@ -98,7 +88,7 @@ func expectHeard(t testing.TB, heard <-chan string, want string) {
 		if got != want {
 			t.Fatalf("heard %q, want %q", got, want)
 		}
-	case <-time.After(patience):
+	case <-time.After(harness.Patience):
 		t.Fatalf("never heard %q", want)
 	}
 }
@@ -117,11 +107,11 @@ var implicitOwner = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[8
 // What a plain lock leaves in Redis, read past the proxy, is RLock's and RFencedLock's, byte for byte.
 func TestRedissonBytes(t *testing.T) {
 	s := testredis.Start(t)
-	p := startProxy(t, s.URL())
-	w := dial(t, p.Addr())
+	p := harness.StartProxy(t, s.URL())
+	w := harness.Dial(t, p.Addr())
 	for _, n := range redissonNames {
 		heard := listen(t, s, n.channel)
-		expect(t, w, "+OK\r\n", "LOCK", n.lock)
+		harness.Expect(t, w, "+OK\r\n", "LOCK", n.lock)
 		owner := onlyOwner(t, s, n.lock)
 		if !implicitOwner.MatchString(owner) {
 			t.Errorf("%s: owner %q", n.lock, owner)
@@ -129,14 +119,14 @@ func TestRedissonBytes(t *testing.T) {
 		if left := pttl(t, s, n.lock); left <= 0 || left > 30000 {
 			t.Errorf("%s: PTTL %d, want up to 30000", n.lock, left)
 		}
-		if got := keys(t, s); len(got) != 1 || got[0] != n.lock {
+		if got := harness.Keys(t, s); len(got) != 1 || got[0] != n.lock {
 			t.Errorf("keys %q, want only the lock", got)
 		}
-		expect(t, w, "+OK\r\n", "LOCK", n.lock, "EX", "100")
+		harness.Expect(t, w, "+OK\r\n", "LOCK", n.lock, "EX", "100")
 		if h := hash(t, s, n.lock); len(h) != 1 || h[owner] != "2" {
 			t.Errorf("%s after re-entry: %v", n.lock, h)
 		}
-		expect(t, w, ":0\r\n", "UNLOCK", n.lock)
+		harness.Expect(t, w, ":0\r\n", "UNLOCK", n.lock)
 		if h := hash(t, s, n.lock); h[owner] != "1" {
 			t.Errorf("%s after the first UNLOCK: %v", n.lock, h)
 		}
@@ -144,34 +134,34 @@ func TestRedissonBytes(t *testing.T) {
 			t.Errorf("%s: PTTL %d after a re-entry with EX 100", n.lock, left)
 		}
 		expectSilence(t, heard, 20*time.Millisecond)
-		expect(t, w, ":1\r\n", "UNLOCK", n.lock)
+		harness.Expect(t, w, ":1\r\n", "UNLOCK", n.lock)
 		expectHeard(t, heard, n.channel+" 0")
-		if got := keys(t, s); len(got) != 0 {
+		if got := harness.Keys(t, s); len(got) != 0 {
 			t.Errorf("keys %q are left", got)
 		}
-		w2 := dial(t, p.Addr())
-		expect(t, w2, "+OK\r\n", "LOCK", n.lock, "PX", "5000")
+		w2 := harness.Dial(t, p.Addr())
+		harness.Expect(t, w2, "+OK\r\n", "LOCK", n.lock, "PX", "5000")
 		if left := pttl(t, s, n.lock); left <= 0 || left > 5000 {
 			t.Errorf("%s: PTTL %d with PX 5000", n.lock, left)
 		}
-		expect(t, w, ":1\r\n", "UNLOCK", n.lock, "FORCE")
+		harness.Expect(t, w, ":1\r\n", "UNLOCK", n.lock, "FORCE")
 		expectHeard(t, heard, n.channel+" 0")
-		expect(t, w, ":0\r\n", "UNLOCK", n.lock, "FORCE")
+		harness.Expect(t, w, ":0\r\n", "UNLOCK", n.lock, "FORCE")
 		expectSilence(t, heard, 20*time.Millisecond)
 	}
 }
 
 func TestRedissonTokenKey(t *testing.T) {
 	s := testredis.Start(t)
-	p := startProxy(t, s.URL())
-	w := dial(t, p.Addr())
+	p := harness.StartProxy(t, s.URL())
+	w := harness.Dial(t, p.Addr())
 	for _, n := range redissonNames {
 		before := redisMicros(t, s)
-		first := number(t, w.do("LOCK", n.lock, "FENCE"))
+		first := harness.Number(t, w.Do("LOCK", n.lock, "FENCE"))
 		if first < before || first > redisMicros(t, s) {
 			t.Errorf("first token %d is not Redis' time, from %d on", first, before)
 		}
-		again := number(t, w.do("LOCK", n.lock, "FENCE"))
+		again := harness.Number(t, w.Do("LOCK", n.lock, "FENCE"))
 		if again <= first {
 			t.Errorf("re-entry: token %d after %d", again, first)
 		}
@@ -181,17 +171,17 @@ func TestRedissonTokenKey(t *testing.T) {
 		if left := pttl(t, s, n.token); left != -1 {
 			t.Errorf("%s has a TTL, %d", n.token, left)
 		}
-		expect(t, w, ":1\r\n", "UNLOCK", n.lock, "ALL")
+		harness.Expect(t, w, ":1\r\n", "UNLOCK", n.lock, "ALL")
 		// A Redisson client that counted far ahead is followed.
 		far := again + 1e12
 		s.Do(t, "SET", n.token, far)
 		s.Do(t, "INCR", n.token)
-		if got := number(t, w.do("LOCK", n.lock, "FENCE")); got != far+2 {
+		if got := harness.Number(t, w.Do("LOCK", n.lock, "FENCE")); got != far+2 {
 			t.Errorf("token %d after Redisson's %d", got, far+1)
 		}
-		expect(t, w, ":1\r\n", "UNLOCK", n.lock)
+		harness.Expect(t, w, ":1\r\n", "UNLOCK", n.lock)
 		s.Do(t, "SET", n.token, "9007199254740991")
-		if got := w.do("LOCK", n.lock, "FENCE"); !strings.HasPrefix(got, "-ERR ") {
+		if got := w.Do("LOCK", n.lock, "FENCE"); !strings.HasPrefix(got, "-ERR ") {
 			t.Errorf("no token is left: %q", got)
 		}
 		if h := hash(t, s, n.lock); len(h) != 0 {
@@ -209,44 +199,26 @@ func redisMicros(t testing.TB, s *testredis.Server) int64 {
 	return parts[0]*1e6 + parts[1]
 }
 
-// number reads an integer reply.
-func number(t testing.TB, reply string) int64 {
-	t.Helper()
-	n, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimPrefix(reply, ":"), "\r\n"), 10, 64)
-	if err != nil || reply[0] != ':' {
-		t.Fatalf("%q is no integer reply", reply)
-	}
-	return n
-}
-
-// expect sends a command and compares the raw reply.
-func expect(t testing.TB, w *wire, want string, args ...string) {
-	t.Helper()
-	if got := w.do(args...); got != want {
-		t.Fatalf("%q: %q, want %q", args, got, want)
-	}
-}
-
 // A Redisson client past the proxy: it excludes us, its publish wakes our waiter, and we exclude it.
 func TestRedissonBesideUs(t *testing.T) {
 	const theirs = "0f8fad5b-d9cb-469f-a165-70867728950e:52"
 	s := testredis.Start(t)
-	p := startProxy(t, s.URL(), "--wait-poll", "60s")
-	holder, waiter := dial(t, p.Addr()), dial(t, p.Addr())
+	p := harness.StartProxy(t, s.URL(), "--wait-poll", "60s")
+	holder, waiter := harness.Dial(t, p.Addr()), harness.Dial(t, p.Addr())
 	for _, n := range redissonNames {
 		redissonAcquire(t, s, n.lock, theirs)
-		expect(t, holder, "$-1\r\n", "LOCK", n.lock)
-		if got := holder.do("UNLOCK", n.lock); !strings.HasPrefix(got, "-NOTHELD ") {
+		harness.Expect(t, holder, "$-1\r\n", "LOCK", n.lock)
+		if got := holder.Do("UNLOCK", n.lock); !strings.HasPrefix(got, "-NOTHELD ") {
 			t.Errorf("UNLOCK of Redisson's lock: %q", got)
 		}
-		waiter.send("LOCK", n.lock, "BLOCK", "60000")
-		eventually(t, "the waiter listens", func() bool { return listeners(t, s, n.channel) == 1 })
-		if !waiter.silent(50 * time.Millisecond) {
-			t.Fatalf("granted while Redisson holds it: %q", waiter.read())
+		waiter.Send("LOCK", n.lock, "BLOCK", "60000")
+		harness.Eventually(t, "the waiter listens", func() bool { return listeners(t, s, n.channel) == 1 })
+		if !waiter.Silent(50 * time.Millisecond) {
+			t.Fatalf("granted while Redisson holds it: %q", waiter.Read())
 		}
 		redissonRelease(t, s, n.lock, n.channel, theirs)
 		released := time.Now()
-		if got := waiter.read(); got != "+OK\r\n" {
+		if got := waiter.Read(); got != "+OK\r\n" {
 			t.Fatalf("the waiter got %q", got)
 		}
 		t.Logf("%s: woken %v after Redisson's publish", n.lock, time.Since(released).Round(10*time.Microsecond))
@@ -255,7 +227,7 @@ func TestRedissonBesideUs(t *testing.T) {
 		}
 		// Redisson's waiter subscribes and takes it after our message.
 		heard := listen(t, s, n.channel)
-		expect(t, waiter, ":1\r\n", "UNLOCK", n.lock)
+		harness.Expect(t, waiter, ":1\r\n", "UNLOCK", n.lock)
 		expectHeard(t, heard, n.channel+" 0")
 		if ttl := redissonAcquire(t, s, n.lock, theirs); ttl != -9 {
 			t.Errorf("Redisson's acquire of a free lock returned %d", ttl)
@@ -265,7 +237,7 @@ func TestRedissonBesideUs(t *testing.T) {
 	// Redisson's lock that nobody renews and nobody publishes: its end is noticed by its time left.
 	redissonAcquire(t, s, "dead", theirs)
 	s.Do(t, "PEXPIRE", "dead", 300)
-	expect(t, waiter, "+OK\r\n", "LOCK", "dead", "BLOCK", "60000")
+	harness.Expect(t, waiter, "+OK\r\n", "LOCK", "dead", "BLOCK", "60000")
 }
 
 func listeners(t testing.TB, s *testredis.Server, channel string) int64 {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockproxy/lockproxy/integration/harness"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
@@ -14,31 +15,31 @@ import (
 
 func TestTenThousandNamesOneAfterTheOther(t *testing.T) {
 	s := testredis.Start(t)
-	w := dial(t, startProxy(t, s.URL()).Addr())
+	w := harness.Dial(t, harness.StartProxy(t, s.URL()).Addr())
 	began := time.Now()
 	for i := range 10000 {
 		name := fmt.Sprint("name-", i)
-		expect(t, w, ok, "LOCK", name)
-		expect(t, w, yes, "UNLOCK", name)
+		harness.Expect(t, w, ok, "LOCK", name)
+		harness.Expect(t, w, yes, "UNLOCK", name)
 	}
 	t.Logf("10,000 locks, %v each with its UNLOCK", (time.Since(began) / 10000).Round(time.Microsecond))
-	if got := keys(t, s); len(got) != 0 {
+	if got := harness.Keys(t, s); len(got) != 0 {
 		t.Errorf("%d keys are left, %.200q", len(got), got)
 	}
 }
 
 // atOnce connects n clients through two proxies and has them say the same at the same time; it returns what each got.
-func atOnce(t *testing.T, s *testredis.Server, n int, f func(w *wire) error) []error {
-	wires, errs := make([]*wire, n), make([]error, n)
+func atOnce(t *testing.T, s *testredis.Server, n int, f func(w *harness.Wire) error) []error {
+	wires, errs := make([]*harness.Wire, n), make([]error, n)
 	for i := range 2 {
-		p := startProxy(t, s.URL())
+		p := harness.StartProxy(t, s.URL())
 		for j := i; j < n; j += 2 {
-			wires[j] = dial(t, p.Addr())
+			wires[j] = harness.Dial(t, p.Addr())
 		}
 	}
 	start := make(chan struct{})
 	time.AfterFunc(50*time.Millisecond, func() { close(start) })
-	together(n, func(i int) {
+	harness.Together(n, func(i int) {
 		<-start
 		errs[i] = f(wires[i])
 	})
@@ -49,8 +50,8 @@ func TestOfAThousandAtOnceOneWins(t *testing.T) {
 	s := testredis.Start(t)
 	var won atomic.Int32
 	began := time.Now()
-	errs := atOnce(t, s, 1000, func(w *wire) error {
-		got, err := w.try("LOCK", "k", "BLOCK", "10", "PX", "10000")
+	errs := atOnce(t, s, 1000, func(w *harness.Wire) error {
+		got, err := w.Try("LOCK", "k", "BLOCK", "10", "PX", "10000")
 		if got == ok {
 			won.Add(1)
 			return nil
@@ -73,11 +74,11 @@ func TestOfAThousandAtOnceOneWins(t *testing.T) {
 func TestOfAHundredWithShortLeasesAllWin(t *testing.T) {
 	s := testredis.Start(t)
 	var released, lost atomic.Int32
-	errs := atOnce(t, s, 100, func(w *wire) error {
-		if got, err := w.try("LOCK", "k", "BLOCK", "10000", "PX", "5"); got != ok {
+	errs := atOnce(t, s, 100, func(w *harness.Wire) error {
+		if got, err := w.Try("LOCK", "k", "BLOCK", "10000", "PX", "5"); got != ok {
 			return errors.Join(err, errReply("LOCK", got))
 		}
-		got, err := w.try("UNLOCK", "k")
+		got, err := w.Try("UNLOCK", "k")
 		switch {
 		case got == yes:
 			released.Add(1)
@@ -92,7 +93,7 @@ func TestOfAHundredWithShortLeasesAllWin(t *testing.T) {
 		t.Error(err)
 	}
 	t.Logf("100 with PX 5: %d released, %d ran out before", released.Load(), lost.Load())
-	eventually(t, "nothing is left", func() bool { return len(keys(t, s)) == 0 })
+	harness.Eventually(t, "nothing is left", func() bool { return len(harness.Keys(t, s)) == 0 })
 }
 
 func TestBlockShorterThanTheHolder(t *testing.T) {

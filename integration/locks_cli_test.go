@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockproxy/lockproxy/integration/harness"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
@@ -22,13 +23,13 @@ func stores(t *testing.T, f func(t *testing.T, upstream string)) {
 // cli is one redis-cli that stays connected, fed by a pipe as if somebody typed.
 type cli struct {
 	t     testing.TB
-	child *child
+	child *harness.Child
 	in    io.WriteCloser
 	lines chan string
 }
 
 // startCli starts redis-cli on the proxy; its test is skipped when this machine has none.
-func startCli(t testing.TB, p *proxy) *cli {
+func startCli(t testing.TB, p *harness.Proxy) *cli {
 	t.Helper()
 	path, err := exec.LookPath("redis-cli")
 	if err != nil {
@@ -44,7 +45,7 @@ func startCli(t testing.TB, p *proxy) *cli {
 	c := &cli{t: t, in: in, lines: make(chan string, 1024)}
 	go c.readLines(out)
 	t.Cleanup(func() { _ = out.Close() })
-	c.child = startChild(t, cmd)
+	c.child = harness.StartChild(t, cmd)
 	return c
 }
 
@@ -66,7 +67,7 @@ func (c *cli) next() string {
 	select {
 	case line := <-c.lines:
 		return line
-	case <-time.After(patience):
+	case <-time.After(harness.Patience):
 		c.t.Fatal("redis-cli prints nothing")
 		return ""
 	}
@@ -92,7 +93,7 @@ func (c *cli) silent(d time.Duration) {
 
 func TestLocksInRedisCli(t *testing.T) {
 	stores(t, func(t *testing.T, upstream string) {
-		p := startProxy(t, upstream)
+		p := harness.StartProxy(t, upstream)
 		first, second := startCli(t, p), startCli(t, p)
 		first.expect("LOCK orders", "OK")
 		second.expect("LOCK orders", "(nil)")
@@ -108,7 +109,7 @@ func TestLocksInRedisCli(t *testing.T) {
 		first.typed("LOCK orders BLOCK 60000")
 		first.silent(50 * time.Millisecond)
 		killed := time.Now()
-		second.child.kill()
+		second.child.Kill()
 		if got := first.next(); got != "OK" {
 			t.Fatalf("after kill -9 of the holder the waiter got %q", got)
 		}
@@ -135,7 +136,7 @@ var colours = regexp.MustCompile("\x1b\\[[0-9]+m")
 // redis-cli builds its hints from what the server says of its commands; `help` prints the same.
 func TestRedisCliHelp(t *testing.T) {
 	stores(t, func(t *testing.T, upstream string) {
-		p := startProxy(t, upstream)
+		p := harness.StartProxy(t, upstream)
 		c := startCli(t, p)
 		for _, verb := range []string{"LOCK", "UNLOCK", "RENEW", "FENCED", "LOCKINFO", "LOCKLIST", "MULTILOCK", "MULTIUNLOCK"} {
 			c.typed("help " + verb)
@@ -155,10 +156,10 @@ func TestRedisCliHelp(t *testing.T) {
 
 func TestVerbsInCommand(t *testing.T) {
 	stores(t, func(t *testing.T, upstream string) {
-		p := startProxy(t, upstream)
-		for _, w := range []*wire{dial(t, p.Addr()), dial3(t, p.Addr())} {
-			all, names := w.do("COMMAND"), w.do("COMMAND", "LIST")
-			docs := w.do("COMMAND", "DOCS")
+		p := harness.StartProxy(t, upstream)
+		for _, w := range []*harness.Wire{harness.Dial(t, p.Addr()), harness.Dial3(t, p.Addr())} {
+			all, names := w.Do("COMMAND"), w.Do("COMMAND", "LIST")
+			docs := w.Do("COMMAND", "DOCS")
 			for _, verb := range []string{"lock", "unlock", "renew", "fenced", "lockinfo", "locklist", "multilock", "multiunlock"} {
 				bulk := "$" + strconv.Itoa(len(verb)) + "\r\n" + verb + "\r\n"
 				for what, text := range map[string]string{"COMMAND": all, "COMMAND LIST": names, "COMMAND DOCS": docs} {
@@ -166,22 +167,22 @@ func TestVerbsInCommand(t *testing.T) {
 						t.Errorf("%s does not have %s", what, verb)
 					}
 				}
-				info := w.do("COMMAND", "INFO", verb)
+				info := w.Do("COMMAND", "INFO", verb)
 				if !strings.Contains(all, strings.TrimPrefix(info, "*1\r\n")) {
 					t.Errorf("COMMAND has %s otherwise than COMMAND INFO: %q", verb, info)
 				}
-				doc := w.do("COMMAND", "DOCS", verb)
+				doc := w.Do("COMMAND", "DOCS", verb)
 				if !strings.Contains(doc, "summary") || !strings.Contains(doc, "since") {
 					t.Errorf("COMMAND DOCS %s: %q", verb, doc)
 				}
 			}
-			if got := w.do("COMMAND", "GETKEYS", "LOCK", "a", "BLOCK", "5"); got != "*1\r\n$1\r\na\r\n" {
+			if got := w.Do("COMMAND", "GETKEYS", "LOCK", "a", "BLOCK", "5"); got != "*1\r\n$1\r\na\r\n" {
 				t.Errorf("COMMAND GETKEYS LOCK a BLOCK 5: %q", got)
 			}
 			if !strings.Contains(docs, "$5\r\nBLOCK\r\n") || !strings.Contains(docs, "$8\r\nREPLICAS\r\n") {
 				t.Error("COMMAND DOCS does not have the options of LOCK")
 			}
-			count := w.do("COMMAND", "COUNT")
+			count := w.Do("COMMAND", "COUNT")
 			if n, _, _ := strings.Cut(all[1:], "\r\n"); count != ":"+n+"\r\n" {
 				t.Errorf("COMMAND COUNT %q, COMMAND has %s", count, n)
 			}

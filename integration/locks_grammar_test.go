@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/lockproxy/lockproxy/integration/harness"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
@@ -91,7 +92,7 @@ func refusals() map[string]string {
 // state is everything Redis holds, times left aside.
 func state(t testing.TB, s *testredis.Server) string {
 	t.Helper()
-	names := keys(t, s)
+	names := harness.Keys(t, s)
 	slices.Sort(names)
 	text := ""
 	for _, k := range names {
@@ -102,14 +103,14 @@ func state(t testing.TB, s *testredis.Server) string {
 
 func TestRefusedCallsChangeNothing(t *testing.T) {
 	s := testredis.Start(t)
-	p := startProxy(t, s.URL())
-	w := dial(t, p.Addr())
-	expect(t, w, "+OK\r\n", "LOCK", "held")
-	expect(t, w, "+OK\r\n", "LOCK", "own", "OWNER", "a", "EX", "1000")
+	p := harness.StartProxy(t, s.URL())
+	w := harness.Dial(t, p.Addr())
+	harness.Expect(t, w, "+OK\r\n", "LOCK", "held")
+	harness.Expect(t, w, "+OK\r\n", "LOCK", "own", "OWNER", "a", "EX", "1000")
 	before := state(t, s)
 	calls := refusals()
 	for _, call := range slices.Sorted(maps.Keys(calls)) {
-		if got := w.do(strings.Split(call, " ")...); !strings.HasPrefix(got, calls[call]) {
+		if got := w.Do(strings.Split(call, " ")...); !strings.HasPrefix(got, calls[call]) {
 			t.Errorf("%.80s: %q, want %q", call, got, calls[call])
 		}
 	}
@@ -122,15 +123,15 @@ func TestRefusedCallsChangeNothing(t *testing.T) {
 // Every option in every letter case and in any order, at the ends of its range.
 func TestAcceptedCalls(t *testing.T) {
 	stores(t, func(t *testing.T, upstream string) {
-		p := startProxy(t, upstream)
-		w := dial(t, p.Addr())
+		p := harness.StartProxy(t, upstream)
+		w := harness.Dial(t, p.Addr())
 		for _, tail := range []string{
 			"", "EX 1000", "ex 9007199254740", "PX 100000", "px 9007199254740992", "BLOCK 0", "BLOCK 9007199254740992", "SELF", "self once", "ONCE SELF", "OWNER o",
 			"OWNER o ONCE", "ONCE OWNER o", "EX 1000 BLOCK 5 SELF ONCE", "bLoCk 5 oWnEr o OnCe pX 100000", "OWNER " + strings.Repeat("o", 256), "OWNER EX EX 1000",
 			"OWNER once ONCE", "OWNER \x00\xff\r\n", "OWNER mode:1", "OWNER 0F8FAD5B-D9CB-469F-A165-70867728950E:52", "OWNER {x}",
 		} {
 			args := strings.Split(strings.TrimSpace("LOCK k "+tail), " ")
-			if got := w.do(args...); got != "+OK\r\n" {
+			if got := w.Do(args...); got != "+OK\r\n" {
 				t.Errorf("%.80q: %q", args, got)
 				continue
 			}
@@ -138,14 +139,14 @@ func TestAcceptedCalls(t *testing.T) {
 			if i := slices.IndexFunc(args, func(a string) bool { return strings.EqualFold(a, "OWNER") }); i > 0 {
 				unlock = append(unlock, args[i], args[i+1])
 			}
-			if got := w.do(unlock...); got != ":1\r\n" {
+			if got := w.Do(unlock...); got != ":1\r\n" {
 				t.Errorf("%.80q: %q", unlock, got)
 			}
 			if tail != "" {
-				if got := number(t, w.do(append(args, "fence")...)); got < 1e15 {
+				if got := harness.Number(t, w.Do(append(args, "fence")...)); got < 1e15 {
 					t.Errorf("%.80q fence: %d", args, got)
 				}
-				expect(t, w, ":1\r\n", append(unlock, "ALL")...)
+				harness.Expect(t, w, ":1\r\n", append(unlock, "ALL")...)
 			}
 		}
 	})
@@ -154,11 +155,11 @@ func TestAcceptedCalls(t *testing.T) {
 // Counts of holds, as replies tell them and as Redis has them.
 func TestReentryCounts(t *testing.T) {
 	s := testredis.Start(t)
-	p := startProxy(t, s.URL())
-	w := dial(t, p.Addr())
+	p := harness.StartProxy(t, s.URL())
+	w := harness.Dial(t, p.Addr())
 	for _, owner := range [][]string{nil, {"OWNER", "me"}} {
 		verb := func(name string, more ...string) string {
-			return w.do(slices.Concat([]string{name, "k"}, owner, more)...)
+			return w.Do(slices.Concat([]string{name, "k"}, owner, more)...)
 		}
 		for i := range 5 {
 			if got := verb("LOCK"); got != "+OK\r\n" {
@@ -186,9 +187,9 @@ func TestReentryCounts(t *testing.T) {
 
 func TestRenew(t *testing.T) {
 	s := testredis.Start(t)
-	p := startProxy(t, s.URL())
-	w, other := dial(t, p.Addr()), dial(t, p.Addr())
-	expect(t, w, "+OK\r\n", "LOCK", "k", "EX", "100")
+	p := harness.StartProxy(t, s.URL())
+	w, other := harness.Dial(t, p.Addr()), harness.Dial(t, p.Addr())
+	harness.Expect(t, w, "+OK\r\n", "LOCK", "k", "EX", "100")
 	for _, c := range []struct {
 		args      []string
 		low, high int64
@@ -197,36 +198,36 @@ func TestRenew(t *testing.T) {
 		{[]string{"RENEW", "k", "PX", "90000"}, 80000, 90000},
 		{[]string{"RENEW", "k"}, 80000, 90000}, // watched, and never shortened by that
 	} {
-		expect(t, w, ":1\r\n", c.args...)
+		harness.Expect(t, w, ":1\r\n", c.args...)
 		if left := pttl(t, s, "k"); left < c.low || left > c.high {
 			t.Errorf("%q: PTTL %d", c.args, left)
 		}
 	}
-	if got := w.do("LOCKINFO", "k"); !strings.Contains(got, "watched\r\n:1\r\n") {
+	if got := w.Do("LOCKINFO", "k"); !strings.Contains(got, "watched\r\n:1\r\n") {
 		t.Errorf("after RENEW without a lease: %q", got)
 	}
-	expect(t, w, ":1\r\n", "RENEW", "k", "EX", "5")
-	if got := w.do("LOCKINFO", "k"); !strings.Contains(got, "watched\r\n:0\r\n") {
+	harness.Expect(t, w, ":1\r\n", "RENEW", "k", "EX", "5")
+	if got := w.Do("LOCKINFO", "k"); !strings.Contains(got, "watched\r\n:0\r\n") {
 		t.Errorf("after RENEW with a lease: %q", got)
 	}
 	for _, args := range [][]string{{"RENEW", "k"}, {"RENEW", "k", "OWNER", "me"}, {"RENEW", "none", "EX", "5"}} {
-		if got := other.do(args...); !strings.HasPrefix(got, "-NOTHELD ") {
+		if got := other.Do(args...); !strings.HasPrefix(got, "-NOTHELD ") {
 			t.Errorf("%q by another: %q", args, got)
 		}
 	}
-	expect(t, w, ":1\r\n", "UNLOCK", "k")
+	harness.Expect(t, w, ":1\r\n", "UNLOCK", "k")
 }
 
 // Keys that hold something else are left alone, with Redis' own words.
 func TestOtherKinds(t *testing.T) {
 	stores(t, func(t *testing.T, upstream string) {
-		p := startProxy(t, upstream)
-		w := dial(t, p.Addr())
-		w.do("SET", "string", "x")
-		w.do("RPUSH", "list", "x")
-		w.do("HSET", "rw", "mode", "read", "0f8fad5b-d9cb-469f-a165-70867728950e:52", "1")
-		w.do("HSET", "data", "field", "text", "other", "more")
-		w.do("HSET", "one", "field", "text")
+		p := harness.StartProxy(t, upstream)
+		w := harness.Dial(t, p.Addr())
+		w.Do("SET", "string", "x")
+		w.Do("RPUSH", "list", "x")
+		w.Do("HSET", "rw", "mode", "read", "0f8fad5b-d9cb-469f-a165-70867728950e:52", "1")
+		w.Do("HSET", "data", "field", "text", "other", "more")
+		w.Do("HSET", "one", "field", "text")
 		for _, c := range []struct{ call, want string }{
 			{"LOCK string", "-WRONGTYPE "}, {"LOCK list BLOCK 0", "-WRONGTYPE "}, {"LOCK string FENCE OWNER a", "-WRONGTYPE "},
 			{"UNLOCK string", "-WRONGTYPE "}, {"UNLOCK list FORCE", "-WRONGTYPE "}, {"RENEW string EX 5", "-WRONGTYPE "},
@@ -235,17 +236,17 @@ func TestOtherKinds(t *testing.T) {
 			{"RLOCK string", "-WRONGTYPE "}, {"WLOCK list BLOCK 0", "-WRONGTYPE "}, {"UNLOCK string READ", "-WRONGTYPE "}, {"UNLOCK one READ FORCE", "-LOCKKIND "},
 			{"UNLOCK data FORCE", "-WRONGTYPE "}, {"UNLOCK one FORCE", "-WRONGTYPE "}, {"UNLOCK data", "-NOTHELD "},
 		} {
-			if got := w.do(strings.Split(c.call, " ")...); !strings.HasPrefix(got, c.want) {
+			if got := w.Do(strings.Split(c.call, " ")...); !strings.HasPrefix(got, c.want) {
 				t.Errorf("%s: %q", c.call, got)
 			}
 		}
-		if got := w.do("DBSIZE"); got != ":5\r\n" {
+		if got := w.Do("DBSIZE"); got != ":5\r\n" {
 			t.Errorf("DBSIZE %q", got)
 		}
-		expect(t, w, "$1\r\nx\r\n", "GET", "string")
-		expect(t, w, ":2\r\n", "HLEN", "rw")
-		expect(t, w, ":2\r\n", "HLEN", "data")
-		expect(t, w, ":0\r\n", "UNLOCK", "rw", "WRITE", "FORCE")
-		expect(t, w, ":1\r\n", "UNLOCK", "rw", "FORCE")
+		harness.Expect(t, w, "$1\r\nx\r\n", "GET", "string")
+		harness.Expect(t, w, ":2\r\n", "HLEN", "rw")
+		harness.Expect(t, w, ":2\r\n", "HLEN", "data")
+		harness.Expect(t, w, ":0\r\n", "UNLOCK", "rw", "WRITE", "FORCE")
+		harness.Expect(t, w, ":1\r\n", "UNLOCK", "rw", "FORCE")
 	})
 }

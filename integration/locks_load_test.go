@@ -12,6 +12,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/lockproxy/lockproxy/integration/harness"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
@@ -19,11 +20,11 @@ import (
 func errReply(what, got string) error { return fmt.Errorf("%s: %q", what, got) }
 
 // addOne adds one to a plain counter under a lock, in a way that loses counts without one.
-func addOne(w *wire) error {
-	if got, err := w.try("LOCK", "l", "BLOCK", "0"); err != nil || got != "+OK\r\n" {
+func addOne(w *harness.Wire) error {
+	if got, err := w.Try("LOCK", "l", "BLOCK", "0"); err != nil || got != "+OK\r\n" {
 		return errors.Join(err, errReply("LOCK", got))
 	}
-	got, err := w.try("GET", "counter")
+	got, err := w.Try("GET", "counter")
 	if err != nil {
 		return err
 	}
@@ -31,10 +32,10 @@ func addOne(w *wire) error {
 	if err != nil {
 		return errReply("GET", got)
 	}
-	if got, err := w.try("SET", "counter", strconv.Itoa(n+1)); err != nil || got != "+OK\r\n" {
+	if got, err := w.Try("SET", "counter", strconv.Itoa(n+1)); err != nil || got != "+OK\r\n" {
 		return errors.Join(err, errReply("SET", got))
 	}
-	if got, err := w.try("UNLOCK", "l"); err != nil || got != ":1\r\n" {
+	if got, err := w.Try("UNLOCK", "l"); err != nil || got != ":1\r\n" {
 		return errors.Join(err, errReply("UNLOCK", got))
 	}
 	return nil
@@ -58,18 +59,18 @@ func TestMutualExclusion(t *testing.T) {
 	}
 	s := testredis.Start(t)
 	s.Do(t, "SET", "counter", 0)
-	var wires [connections]*wire
+	var wires [connections]*harness.Wire
 	for i := range proxies {
-		p := startProxy(t, s.URL())
+		p := harness.StartProxy(t, s.URL())
 		for j := i; j < connections; j += proxies {
-			wires[j] = dial(t, p.Addr())
+			wires[j] = harness.Dial(t, p.Addr())
 		}
 	}
 	var todo atomic.Int64
 	var failed error
 	var once sync.Once
 	began := time.Now()
-	together(connections, func(i int) {
+	harness.Together(connections, func(i int) {
 		for todo.Add(1) <= increments {
 			if err := addOne(wires[i]); err != nil {
 				once.Do(func() { failed = err })
@@ -84,7 +85,7 @@ func TestMutualExclusion(t *testing.T) {
 	if got, _ := redis.Int64(s.Do(t, "GET", "counter"), nil); got != increments {
 		t.Errorf("the counter is %d after %d increments", got, increments)
 	}
-	if got := keys(t, s); len(got) != 1 {
+	if got := harness.Keys(t, s); len(got) != 1 {
 		t.Errorf("keys %q are left", got)
 	}
 	t.Logf("%d increments by %d connections through %d proxies: exact, %.0f a second", increments, connections, proxies,
@@ -111,31 +112,31 @@ func scriptCalls(t testing.TB, s *testredis.Server) int {
 func TestThousandWaiters(t *testing.T) {
 	const waiters = 1000
 	s := testredis.Start(t)
-	p := startProxy(t, s.URL())
-	holder := dial(t, p.Addr())
-	expect(t, holder, "+OK\r\n", "LOCK", "k")
-	wires := make([]*wire, waiters)
+	p := harness.StartProxy(t, s.URL())
+	holder := harness.Dial(t, p.Addr())
+	harness.Expect(t, holder, "+OK\r\n", "LOCK", "k")
+	wires := make([]*harness.Wire, waiters)
 	for i := range wires {
-		wires[i] = dial(t, p.Addr())
+		wires[i] = harness.Dial(t, p.Addr())
 	}
 	before := scriptCalls(t, s)
 	for _, w := range wires {
-		w.send("LOCK", "k", "BLOCK", "0")
+		w.Send("LOCK", "k", "BLOCK", "0")
 	}
-	eventually(t, "all wait", func() bool { return waitingHere(t, holder, "k") == waiters })
+	harness.Eventually(t, "all wait", func() bool { return waitingHere(t, holder, "k") == waiters })
 	looks := scriptCalls(t, s)
 	var inside atomic.Int32
 	var failures atomic.Int32
-	expect(t, holder, ":1\r\n", "UNLOCK", "k")
+	harness.Expect(t, holder, ":1\r\n", "UNLOCK", "k")
 	began := time.Now()
-	together(waiters, func(i int) {
-		got, err := wires[i].tryRead(3 * patience)
+	harness.Together(waiters, func(i int) {
+		got, err := wires[i].TryRead(3 * harness.Patience)
 		if err != nil || got != "+OK\r\n" || inside.Add(1) != 1 {
 			failures.Add(1)
 			return
 		}
 		inside.Add(-1)
-		if got, err := wires[i].try("UNLOCK", "k"); err != nil || got != ":1\r\n" {
+		if got, err := wires[i].Try("UNLOCK", "k"); err != nil || got != ":1\r\n" {
 			failures.Add(1)
 		}
 	})
@@ -155,9 +156,9 @@ func TestThousandWaiters(t *testing.T) {
 var hereCount = regexp.MustCompile(`\$4\r\nhere\r\n:([0-9]+)\r\n`)
 
 // waitingHere is how many wait for the key on the proxy of w, as LOCKINFO says.
-func waitingHere(t testing.TB, w *wire, key string) int {
+func waitingHere(t testing.TB, w *harness.Wire, key string) int {
 	t.Helper()
-	info := w.do("LOCKINFO", key)
+	info := w.Do("LOCKINFO", key)
 	m := hereCount.FindStringSubmatch(info)
 	if m == nil {
 		t.Fatalf("LOCKINFO %s: %q", key, info)

@@ -6,36 +6,37 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockproxy/lockproxy/integration/harness"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 	"github.com/lockproxy/lockproxy/scripts"
 )
 
 // monitor is a connection that sees every command of a Redis; label names the lines that count.
 type monitor struct {
-	w     *wire
+	w     *harness.Wire
 	label func(line string) string
 	seen  []string
 }
 
 func startMonitor(t testing.TB, s *testredis.Server, label func(string) string) *monitor {
 	t.Helper()
-	m := &monitor{w: dial(t, s.Addr()), label: label}
-	expect(t, m.w, "+OK\r\n", "MONITOR")
+	m := &monitor{w: harness.Dial(t, s.Addr()), label: label}
+	harness.Expect(t, m.w, "+OK\r\n", "MONITOR")
 	return m
 }
 
 // until reads on until step has been seen n times in all.
 func (m *monitor) until(step string, n int) {
-	m.w.t.Helper()
+	m.w.T.Helper()
 	for _, s := range m.seen {
 		if s == step {
 			n--
 		}
 	}
 	for n > 0 {
-		line, err := m.w.tryRead(patience)
+		line, err := m.w.TryRead(harness.Patience)
 		if err != nil {
-			m.w.t.Fatalf("MONITOR never showed %q again, only\n%s", step, strings.Join(m.seen, "\n"))
+			m.w.T.Fatalf("MONITOR never showed %q again, only\n%s", step, strings.Join(m.seen, "\n"))
 		}
 		name := m.label(line)
 		if name != "" {
@@ -92,42 +93,42 @@ func labels(key string, owners map[string]string) func(string) string {
 // Two proxies before one Redis: MONITOR shows Redisson's own sequence of steps.
 func TestMonitorShowsRedissonsSequence(t *testing.T) {
 	s := testredis.Start(t)
-	var wires [2]*wire
+	var wires [2]*harness.Wire
 	for i := range wires {
-		p := startProxy(t, s.URL(), "--wait-poll", "60s", "--warm-channels", "1")
-		wires[i] = dial(t, p.Addr())
+		p := harness.StartProxy(t, s.URL(), "--wait-poll", "60s", "--warm-channels", "1")
+		wires[i] = harness.Dial(t, p.Addr())
 	}
 	a, b := wires[0], wires[1]
 	owners := map[string]string{}
 	for i, w := range wires { // Redis knows the scripts from now on, and we know the owners
-		expect(t, w, "+OK\r\n", "LOCK", "x")
+		harness.Expect(t, w, "+OK\r\n", "LOCK", "x")
 		owners[string(rune('A'+i))] = onlyOwner(t, s, "x")
-		expect(t, w, ":1\r\n", "UNLOCK", "x")
+		harness.Expect(t, w, ":1\r\n", "UNLOCK", "x")
 	}
 	const channel = "redisson_lock__channel:{orders}"
 	m := startMonitor(t, s, labels("orders", owners))
-	expect(t, a, "+OK\r\n", "LOCK", "orders")
-	b.send("LOCK", "orders", "BLOCK", "60000")
+	harness.Expect(t, a, "+OK\r\n", "LOCK", "orders")
+	b.Send("LOCK", "orders", "BLOCK", "60000")
 	m.until("B acquire", 2)
-	if !b.silent(50 * time.Millisecond) {
-		t.Fatalf("granted while A holds it: %q", b.read())
+	if !b.Silent(50 * time.Millisecond) {
+		t.Fatalf("granted while A holds it: %q", b.Read())
 	}
-	expect(t, a, ":1\r\n", "UNLOCK", "orders")
-	if got := b.read(); got != "+OK\r\n" {
+	harness.Expect(t, a, ":1\r\n", "UNLOCK", "orders")
+	if got := b.Read(); got != "+OK\r\n" {
 		t.Fatal(got)
 	}
-	expect(t, b, ":1\r\n", "UNLOCK", "orders")
+	harness.Expect(t, b, ":1\r\n", "UNLOCK", "orders")
 	// The channel is warm: no subscription this time.
-	expect(t, a, "+OK\r\n", "LOCK", "orders")
-	b.send("LOCK", "orders", "BLOCK", "60000")
+	harness.Expect(t, a, "+OK\r\n", "LOCK", "orders")
+	b.Send("LOCK", "orders", "BLOCK", "60000")
 	m.until("B acquire", 5)
-	expect(t, a, ":1\r\n", "UNLOCK", "orders")
-	if got := b.read(); got != "+OK\r\n" {
+	harness.Expect(t, a, ":1\r\n", "UNLOCK", "orders")
+	if got := b.Read(); got != "+OK\r\n" {
 		t.Fatal(got)
 	}
 	// It stays so until the wait on another takes its place.
-	expect(t, a, "+OK\r\n", "LOCK", "other")
-	expect(t, b, "$-1\r\n", "LOCK", "other", "BLOCK", "200")
+	harness.Expect(t, a, "+OK\r\n", "LOCK", "other")
+	harness.Expect(t, b, "$-1\r\n", "LOCK", "other", "BLOCK", "200")
 	m.until("unsubscribe "+channel, 1)
 
 	first := []string{"A acquire", "  hincrby A 1", "  pexpire", "B acquire", "  pttl"}

@@ -9,17 +9,18 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockproxy/lockproxy/integration/harness"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
 // The replies of MULTILOCK and MULTIUNLOCK, in both protocols and before both stores.
 func TestMultilockReplies(t *testing.T) {
 	stores(t, func(t *testing.T, upstream string) {
-		p := startProxy(t, upstream)
-		for nothing, dial := range map[string]func(testing.TB, string) *wire{"$-1\r\n": dial, "_\r\n": dial3} {
+		p := harness.StartProxy(t, upstream)
+		for nothing, dial := range map[string]func(testing.TB, string) *harness.Wire{"$-1\r\n": harness.Dial, "_\r\n": harness.Dial3} {
 			a, b := dial(t, p.Addr()), dial(t, p.Addr())
 			for _, c := range []struct {
-				w          *wire
+				w          *harness.Wire
 				call, want string
 			}{
 				{a, "MULTILOCK 2 x y", ok},
@@ -48,18 +49,18 @@ func TestMultilockReplies(t *testing.T) {
 				{a, "EXEC", "-EXECABORT "},
 				{a, "EXISTS x y", no},
 			} {
-				if got := c.w.do(strings.Split(c.call, " ")...); !strings.HasPrefix(got, c.want) {
+				if got := c.w.Do(strings.Split(c.call, " ")...); !strings.HasPrefix(got, c.want) {
 					t.Errorf("%s: %q, want %q", c.call, got, c.want)
 				}
 			}
-			head, tokens := split(a.do("MULTILOCK", "4", "c", "a", "b", "a", "FENCE"))
+			head, tokens := harness.Split(a.Do("MULTILOCK", "4", "c", "a", "b", "a", "FENCE"))
 			if head != "*4\r\n" || len(tokens) != 4 {
 				t.Fatalf("%q %q", head, tokens)
 			}
-			if c, a, b := number(t, tokens[0]), number(t, tokens[1]), number(t, tokens[2]); a >= b || b >= c || tokens[3] != tokens[1] {
+			if c, a, b := harness.Number(t, tokens[0]), harness.Number(t, tokens[1]), harness.Number(t, tokens[2]); a >= b || b >= c || tokens[3] != tokens[1] {
 				t.Errorf("tokens of c a b a: %q", tokens)
 			}
-			expect(t, a, ":3\r\n", "MULTIUNLOCK", "3", "a", "b", "c")
+			harness.Expect(t, a, ":3\r\n", "MULTIUNLOCK", "3", "a", "b", "c")
 		}
 	})
 }
@@ -68,62 +69,62 @@ func TestMultilockReplies(t *testing.T) {
 func TestMultilockAccess(t *testing.T) {
 	s := testredis.Start(t)
 	s.Do(t, "ACL", "SETUSER", "app", "on", ">secret", "~app:*", "+@read", "+@write")
-	w := dial(t, startProxy(t, s.URL()).Addr())
-	expect(t, w, "+OK\r\n", "AUTH", "app", "secret")
+	w := harness.Dial(t, harness.StartProxy(t, s.URL()).Addr())
+	harness.Expect(t, w, "+OK\r\n", "AUTH", "app", "secret")
 	before := s.Do(t, "INFO", "commandstats")
 	if strings.Contains(string(before.([]byte)), "cmdstat_evalsha") {
 		t.Fatal("scripts have run already")
 	}
 	for _, call := range []string{"MULTILOCK 2 app:1 other", "MULTILOCK 2 app:1 zother BLOCK 0", "MULTILOCK 2 app:1 other OWNER me", "MULTIUNLOCK 2 app:1 other"} {
-		if got := w.do(strings.Split(call, " ")...); !strings.HasPrefix(got, "-NOPERM ") {
+		if got := w.Do(strings.Split(call, " ")...); !strings.HasPrefix(got, "-NOPERM ") {
 			t.Errorf("%s: %q", call, got)
 		}
 	}
 	if stats := string(s.Do(t, "INFO", "commandstats").([]byte)); strings.Contains(stats, "cmdstat_evalsha") {
 		t.Error("a refused call has run scripts")
 	}
-	expect(t, w, "+OK\r\n", "MULTILOCK", "2", "app:1", "app:2")
-	expect(t, w, ":2\r\n", "MULTIUNLOCK", "2", "app:1", "app:2")
+	harness.Expect(t, w, "+OK\r\n", "MULTILOCK", "2", "app:1", "app:2")
+	harness.Expect(t, w, ":2\r\n", "MULTIUNLOCK", "2", "app:1", "app:2")
 }
 
 // A client that ends while it waits, however it does, leaves nothing locked; one that is unblocked is told, and goes on.
 func TestMultilockEndsInTheMiddle(t *testing.T) {
 	stores(t, func(t *testing.T, upstream string) {
-		p := startProxy(t, upstream)
-		holder := dial(t, p.Addr())
-		expect(t, holder, "+OK\r\n", "LOCK", "z")
+		p := harness.StartProxy(t, upstream)
+		holder := harness.Dial(t, p.Addr())
+		harness.Expect(t, holder, "+OK\r\n", "LOCK", "z")
 		free := func(how string) {
 			t.Helper()
-			eventually(t, how+" leaves nothing locked", func() bool {
-				return holder.do("EXISTS", "a", "b") == no && waitingHere(t, holder, "z") == 0
+			harness.Eventually(t, how+" leaves nothing locked", func() bool {
+				return holder.Do("EXISTS", "a", "b") == no && waitingHere(t, holder, "z") == 0
 			})
 		}
 		stands := func() {
 			t.Helper()
-			eventually(t, "it waits", func() bool { return waitingHere(t, holder, "z") == 1 })
-			expect(t, holder, ":2\r\n", "EXISTS", "a", "b")
+			harness.Eventually(t, "it waits", func() bool { return waitingHere(t, holder, "z") == 1 })
+			harness.Expect(t, holder, ":2\r\n", "EXISTS", "a", "b")
 		}
 		for _, options := range []string{"", " PX 90000", " OWNER job", " OWNER job ONCE EX 90"} {
 			call := "MULTILOCK 3 z b a BLOCK 0" + options
 			c := startCli(t, p)
 			c.typed(call)
 			stands()
-			c.child.kill()
+			c.child.Kill()
 			free("kill -9 of " + call)
 
-			w := dial(t, p.Addr())
-			w.send(strings.Split(call, " ")...)
+			w := harness.Dial(t, p.Addr())
+			w.Send(strings.Split(call, " ")...)
 			stands()
-			w.reset()
+			w.Reset()
 			free("a reset of " + call)
 
-			w = dial(t, p.Addr())
-			id := strings.Trim(w.do("CLIENT", "ID"), ":\r\n")
+			w = harness.Dial(t, p.Addr())
+			id := strings.Trim(w.Do("CLIENT", "ID"), ":\r\n")
 			for how, want := range map[string]string{"TIMEOUT": null, "ERROR": "-UNBLOCKED client unblocked via CLIENT UNBLOCK\r\n"} {
-				w.send(strings.Split(call, " ")...)
+				w.Send(strings.Split(call, " ")...)
 				stands()
-				expect(t, holder, yes, "CLIENT", "UNBLOCK", id, how)
-				if got := w.read(); got != want {
+				harness.Expect(t, holder, yes, "CLIENT", "UNBLOCK", id, how)
+				if got := w.Read(); got != want {
 					t.Errorf("%s, unblocked with %s: %q", call, how, got)
 				}
 				free(how)
@@ -137,14 +138,14 @@ func TestMultilockEndsInTheMiddle(t *testing.T) {
 func TestMultilockHammer(t *testing.T) {
 	t.Parallel()
 	s := testredis.Start(t)
-	proxies := []*proxy{startProxy(t, s.URL()), startProxy(t, s.URL())}
+	proxies := []*harness.Proxy{harness.StartProxy(t, s.URL()), harness.StartProxy(t, s.URL())}
 	names := []string{"a", "b", "c"}
 	orders := [][]int{{0, 1, 2}, {2, 1, 0}, {1, 0}, {0, 1}, {2, 0}, {1, 2}}
 	var counts [3]atomic.Int64
 	var all sync.WaitGroup
 	end := time.Now().Add(4 * time.Second)
 	for i := range 12 {
-		w := dial(t, proxies[i%2].Addr())
+		w := harness.Dial(t, proxies[i%2].Addr())
 		all.Add(1)
 		go func() {
 			defer all.Done()
@@ -157,19 +158,19 @@ func TestMultilockHammer(t *testing.T) {
 		}()
 	}
 	all.Wait()
-	w := dial(t, proxies[0].Addr())
+	w := harness.Dial(t, proxies[0].Addr())
 	total := int64(0)
 	for i, name := range names {
 		want := counts[i].Load()
 		total += want
-		expect(t, w, fmt.Sprintf("$%d\r\n%d\r\n", len(strconv.FormatInt(want, 10)), want), "GET", "count:"+name)
-		expect(t, w, no, "EXISTS", name)
+		harness.Expect(t, w, fmt.Sprintf("$%d\r\n%d\r\n", len(strconv.FormatInt(want, 10)), want), "GET", "count:"+name)
+		harness.Expect(t, w, no, "EXISTS", name)
 	}
 	t.Logf("%d counts in 4 s", total)
 }
 
 // countUnderLocks raises the counters of some locks by reading and writing them while it holds these.
-func countUnderLocks(w *wire, names []string, which []int, n int, counts *[3]atomic.Int64) error {
+func countUnderLocks(w *harness.Wire, names []string, which []int, n int, counts *[3]atomic.Int64) error {
 	var keys []string
 	for _, i := range which {
 		keys = append(keys, names[i])
@@ -179,11 +180,11 @@ func countUnderLocks(w *wire, names []string, which []int, n int, counts *[3]ato
 	if n%3 == 0 {
 		lock = append(lock, "PX", "20000")
 	}
-	if got, err := w.try(lock...); got != ok {
+	if got, err := w.Try(lock...); got != ok {
 		return fmt.Errorf("%q: %q, %w", lock, got, err)
 	}
 	for _, i := range which {
-		got, err := w.try("GET", "count:"+names[i])
+		got, err := w.Try("GET", "count:"+names[i])
 		if err != nil {
 			return err
 		}
@@ -191,13 +192,13 @@ func countUnderLocks(w *wire, names []string, which []int, n int, counts *[3]ato
 		if lines := strings.Split(got, "\r\n"); len(lines) > 2 {
 			count, _ = strconv.Atoi(lines[1])
 		}
-		if got, err := w.try("SET", "count:"+names[i], strconv.Itoa(count+1)); got != ok {
+		if got, err := w.Try("SET", "count:"+names[i], strconv.Itoa(count+1)); got != ok {
 			return fmt.Errorf("SET: %q, %w", got, err)
 		}
 		counts[i].Add(1)
 	}
 	unlock := append([]string{"MULTIUNLOCK", strconv.Itoa(len(keys))}, keys...)
-	if got, err := w.try(unlock...); got != fmt.Sprintf(":%d\r\n", len(keys)) {
+	if got, err := w.Try(unlock...); got != fmt.Sprintf(":%d\r\n", len(keys)) {
 		return fmt.Errorf("%q: %q, %w", unlock, got, err)
 	}
 	return nil
@@ -206,7 +207,7 @@ func countUnderLocks(w *wire, names []string, which []int, n int, counts *[3]ato
 // Waits that can never end are ended, and no others: each case's last wait is answered, the ones before go on.
 func TestDeadlockIsTold(t *testing.T) {
 	s := testredis.Start(t)
-	first, second := startProxy(t, s.URL()), startProxy(t, s.URL())
+	first, second := harness.StartProxy(t, s.URL()), harness.StartProxy(t, s.URL())
 	for name, c := range map[string]struct {
 		hold, wait []string // of one client each; the third is at another proxy
 		want       string
@@ -222,39 +223,39 @@ func TestDeadlockIsTold(t *testing.T) {
 		"two proxies":         {[]string{"LOCK a", "", "LOCK b"}, []string{"LOCK b BLOCK 0", "", "LOCK a BLOCK 0"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var clients []*wire
-			for _, p := range []*proxy{first, first, second, first} {
-				clients = append(clients, dial(t, p.Addr()))
+			var clients []*harness.Wire
+			for _, p := range []*harness.Proxy{first, first, second, first} {
+				clients = append(clients, harness.Dial(t, p.Addr()))
 			}
 			defer func() {
 				for _, w := range clients {
-					w.close()
+					w.Close()
 				}
-				eventually(t, "all is free", func() bool { s.Do(t, "DEL", "a"); return s.Do(t, "EXISTS", "a", "b", "c").(int64) == 0 })
+				harness.Eventually(t, "all is free", func() bool { s.Do(t, "DEL", "a"); return s.Do(t, "EXISTS", "a", "b", "c").(int64) == 0 })
 			}()
 			for i, call := range c.hold {
 				if call != "" {
-					expect(t, clients[i], ok, strings.Split(call, " ")...)
+					harness.Expect(t, clients[i], ok, strings.Split(call, " ")...)
 				}
 			}
 			last := len(c.wait) - 1
 			for i, call := range c.wait[:last] {
 				if call != "" {
-					clients[i].send(strings.Split(call, " ")...)
-					look := dial(t, first.Addr())
+					clients[i].Send(strings.Split(call, " ")...)
+					look := harness.Dial(t, first.Addr())
 					key := strings.Fields(call)[1]
-					eventually(t, "it waits", func() bool { return waitingHere(t, look, key) > 0 })
+					harness.Eventually(t, "it waits", func() bool { return waitingHere(t, look, key) > 0 })
 				}
 			}
-			clients[last].send(strings.Split(c.wait[last], " ")...)
+			clients[last].Send(strings.Split(c.wait[last], " ")...)
 			if c.want == "" {
-				if !clients[last].silent(time.Second) {
-					t.Fatalf("it is told %q", clients[last].read())
+				if !clients[last].Silent(time.Second) {
+					t.Fatalf("it is told %q", clients[last].Read())
 				}
 				return
 			}
 			began := time.Now()
-			if got := clients[last].read(); !strings.HasPrefix(got, c.want) {
+			if got := clients[last].Read(); !strings.HasPrefix(got, c.want) {
 				t.Fatalf("it is told %q", got)
 			} else if c.want == deadlock {
 				t.Logf("after %v: %s", time.Since(began).Round(10*time.Microsecond), got)
@@ -263,8 +264,8 @@ func TestDeadlockIsTold(t *testing.T) {
 				}
 				// What it holds stays, and to give it back is the way out.
 				verb := strings.Fields(c.hold[last])[1]
-				expect(t, clients[last], yes, "UNLOCK", verb)
-				if got := clients[last-1-strings.Count(strings.Join(c.wait, ","), ",,")].read(); got != ok {
+				harness.Expect(t, clients[last], yes, "UNLOCK", verb)
+				if got := clients[last-1-strings.Count(strings.Join(c.wait, ","), ",,")].Read(); got != ok {
 					t.Errorf("the one before gets %q", got)
 				}
 			}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/lockproxy/lockproxy/integration/harness"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
@@ -16,7 +17,7 @@ func replicated(t *testing.T) (master, replica *testredis.Server) {
 	t.Helper()
 	master = testredis.Start(t, "--repl-diskless-sync-delay", "0")
 	replica = testredis.Start(t, "--replicaof", "127.0.0.1", strconv.Itoa(master.Port()))
-	eventually(t, "the replica is in step", func() bool {
+	harness.Eventually(t, "the replica is in step", func() bool {
 		info, err := redis.String(master.Do(t, "INFO", "replication"), nil)
 		return err == nil && strings.Contains(info, "state=online")
 	})
@@ -26,26 +27,26 @@ func replicated(t *testing.T) (master, replica *testredis.Server) {
 func TestReplicas(t *testing.T) {
 	t.Parallel()
 	master, replica := replicated(t)
-	p := startProxy(t, master.URL(), "--lock-watchdog-timeout", "3s")
-	w, other := dial3(t, p.Addr()), dial(t, p.Addr())
-	expect(t, w, "+OK\r\n", "LOCK", "k", "REPLICAS", "1", "BLOCK", "10000")
+	p := harness.StartProxy(t, master.URL(), "--lock-watchdog-timeout", "3s")
+	w, other := harness.Dial3(t, p.Addr()), harness.Dial(t, p.Addr())
+	harness.Expect(t, w, "+OK\r\n", "LOCK", "k", "REPLICAS", "1", "BLOCK", "10000")
 	if !exists(t, replica, "k") {
 		t.Error("the replica that was waited for does not have the lock")
 	}
-	expect(t, w, ":1\r\n", "UNLOCK", "k")
+	harness.Expect(t, w, ":1\r\n", "UNLOCK", "k")
 
 	heard := listen(t, master, "redisson_lock__channel:{k}")
 	for _, tail := range []string{"", "OWNER me", "OWNER me ONCE", "BLOCK 100", "BLOCK 5000", "EX 10", "FENCE", "PX 300"} {
 		began := time.Now()
 		args := strings.Split(strings.TrimSpace("LOCK k REPLICAS 2 "+tail), " ")
-		if got := w.do(args...); !strings.HasPrefix(got, "-NOREPLICAS ") {
+		if got := w.Do(args...); !strings.HasPrefix(got, "-NOREPLICAS ") {
 			t.Errorf("%q with one replica: %q", args, got)
 		}
 		took := time.Since(began)
 		if took > 5*time.Second {
 			t.Errorf("%q took %v", args, took)
 		}
-		for _, key := range keys(t, master) {
+		for _, key := range harness.Keys(t, master) {
 			// A token that was given out is never given again; a latch answers a request that is sent again.
 			if !strings.HasPrefix(key, "redisson_lock_token:") && !strings.HasPrefix(key, "lockproxy_latch:") {
 				t.Errorf("%q left %q", args, key)
@@ -54,34 +55,34 @@ func TestReplicas(t *testing.T) {
 		if !strings.HasPrefix(tail, "PX") { // that one may have run out by then
 			expectHeard(t, heard, "redisson_lock__channel:{k} 0")
 		}
-		if got := other.do("LOCKLIST"); got != "*0\r\n" {
+		if got := other.Do("LOCKLIST"); got != "*0\r\n" {
 			t.Errorf("%q left on the proxy %q", args, got)
 		}
 		t.Logf("%q: refused after %v", strings.Join(args, " "), took.Round(time.Millisecond))
 	}
-	if !w.silent(500 * time.Millisecond) {
-		t.Errorf("a lock that was never given was reported lost: %q", w.read())
+	if !w.Silent(500 * time.Millisecond) {
+		t.Errorf("a lock that was never given was reported lost: %q", w.Read())
 	}
 	// A hold that was there before stays as it was.
-	expect(t, w, "+OK\r\n", "LOCK", "k", "EX", "100")
-	if got := w.do("LOCK", "k", "REPLICAS", "2"); !strings.HasPrefix(got, "-NOREPLICAS ") {
+	harness.Expect(t, w, "+OK\r\n", "LOCK", "k", "EX", "100")
+	if got := w.Do("LOCK", "k", "REPLICAS", "2"); !strings.HasPrefix(got, "-NOREPLICAS ") {
 		t.Errorf("re-entry: %q", got)
 	}
 	if h := hash(t, master, "k"); h[onlyOwner(t, master, "k")] != "1" {
 		t.Errorf("after a refused re-entry: %v", h)
 	}
-	expect(t, w, ":1\r\n", "UNLOCK", "k")
+	harness.Expect(t, w, ":1\r\n", "UNLOCK", "k")
 }
 
 // What an owner holds already is not taken from it because a second, idempotent request wanted more replicas than there are.
 func TestReplicasOnceKeepsTheOlderHold(t *testing.T) {
 	t.Parallel()
 	master, _ := replicated(t)
-	first, second := startProxy(t, master.URL()), startProxy(t, master.URL())
-	here, there := dial(t, first.Addr()), dial(t, second.Addr())
-	expect(t, here, "+OK\r\n", "LOCK", "k", "OWNER", "me", "ONCE")
-	for _, w := range []*wire{here, there} {
-		if got := w.do("LOCK", "k", "OWNER", "me", "ONCE", "REPLICAS", "2"); !strings.HasPrefix(got, "-NOREPLICAS ") {
+	first, second := harness.StartProxy(t, master.URL()), harness.StartProxy(t, master.URL())
+	here, there := harness.Dial(t, first.Addr()), harness.Dial(t, second.Addr())
+	harness.Expect(t, here, "+OK\r\n", "LOCK", "k", "OWNER", "me", "ONCE")
+	for _, w := range []*harness.Wire{here, there} {
+		if got := w.Do("LOCK", "k", "OWNER", "me", "ONCE", "REPLICAS", "2"); !strings.HasPrefix(got, "-NOREPLICAS ") {
 			t.Errorf("%q", got)
 		}
 		if h := hash(t, master, "k"); h["me"] != "1" {
@@ -93,13 +94,13 @@ func TestReplicasOnceKeepsTheOlderHold(t *testing.T) {
 func TestReplicaStopped(t *testing.T) {
 	t.Parallel()
 	master, replica := replicated(t)
-	p := startProxy(t, master.URL(), "--lock-watchdog-timeout", "3s")
-	w, waiter := dialHearing(t, p.Addr()), dial(t, p.Addr())
-	expect(t, w, "+OK\r\n", "LOCK", "held", "REPLICAS", "1")
+	p := harness.StartProxy(t, master.URL(), "--lock-watchdog-timeout", "3s")
+	w, waiter := harness.DialHearing(t, p.Addr()), harness.Dial(t, p.Addr())
+	harness.Expect(t, w, "+OK\r\n", "LOCK", "held", "REPLICAS", "1")
 	replica.Stop()
 	defer replica.Cont()
 	began := time.Now()
-	if got := waiter.do("LOCK", "k", "REPLICAS", "1"); !strings.HasPrefix(got, "-NOREPLICAS ") {
+	if got := waiter.Do("LOCK", "k", "REPLICAS", "1"); !strings.HasPrefix(got, "-NOREPLICAS ") {
 		t.Fatalf("the replica is stopped: %q", got)
 	}
 	took := time.Since(began)
@@ -111,7 +112,7 @@ func TestReplicaStopped(t *testing.T) {
 		t.Error("the refused lock is still there")
 	}
 	// An unmet renewal counts as none: the holder hears that the lock is no longer what it asked for.
-	if got, want := w.read(), lostPush("held", "unrenewed"); got != want {
+	if got, want := w.Read(), lostPush("held", "unrenewed"); got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
@@ -120,13 +121,13 @@ func TestReplicaStopped(t *testing.T) {
 func TestMultilockReplicas(t *testing.T) {
 	t.Parallel()
 	master, replica := replicated(t)
-	p := startProxy(t, master.URL())
-	holder, w := dial(t, p.Addr()), dial(t, p.Addr())
-	expect(t, holder, "+OK\r\n", "LOCK", "z")
-	w.send("MULTILOCK", "3", "z", "b", "a", "REPLICAS", "1", "PX", "90000", "BLOCK", "0")
-	eventually(t, "it waits", func() bool { return waitingHere(t, holder, "z") == 1 })
-	expect(t, holder, ":1\r\n", "UNLOCK", "z")
-	if got := w.read(); got != "+OK\r\n" {
+	p := harness.StartProxy(t, master.URL())
+	holder, w := harness.Dial(t, p.Addr()), harness.Dial(t, p.Addr())
+	harness.Expect(t, holder, "+OK\r\n", "LOCK", "z")
+	w.Send("MULTILOCK", "3", "z", "b", "a", "REPLICAS", "1", "PX", "90000", "BLOCK", "0")
+	harness.Eventually(t, "it waits", func() bool { return waitingHere(t, holder, "z") == 1 })
+	harness.Expect(t, holder, ":1\r\n", "UNLOCK", "z")
+	if got := w.Read(); got != "+OK\r\n" {
 		t.Fatal(got)
 	}
 	for _, key := range []string{"a", "b", "z"} {
@@ -134,16 +135,16 @@ func TestMultilockReplicas(t *testing.T) {
 			t.Errorf("the replica has %s for %d ms", key, left)
 		}
 	}
-	expect(t, w, ":3\r\n", "MULTIUNLOCK", "3", "a", "b", "z")
+	harness.Expect(t, w, ":3\r\n", "MULTIUNLOCK", "3", "a", "b", "z")
 
-	expect(t, holder, "+OK\r\n", "LOCK", "z")
-	w.send("MULTILOCK", "3", "z", "b", "a", "REPLICAS", "1", "BLOCK", "0")
-	eventually(t, "it waits", func() bool { return waitingHere(t, holder, "z") == 1 })
+	harness.Expect(t, holder, "+OK\r\n", "LOCK", "z")
+	w.Send("MULTILOCK", "3", "z", "b", "a", "REPLICAS", "1", "BLOCK", "0")
+	harness.Eventually(t, "it waits", func() bool { return waitingHere(t, holder, "z") == 1 })
 	replica.Stop()
-	expect(t, holder, ":1\r\n", "UNLOCK", "z")
-	if got := w.read(); !strings.HasPrefix(got, "-NOREPLICAS ") {
+	harness.Expect(t, holder, ":1\r\n", "UNLOCK", "z")
+	if got := w.Read(); !strings.HasPrefix(got, "-NOREPLICAS ") {
 		t.Error(got)
 	}
-	expect(t, holder, ":0\r\n", "EXISTS", "a", "b", "z")
+	harness.Expect(t, holder, ":0\r\n", "EXISTS", "a", "b", "z")
 	replica.Cont()
 }

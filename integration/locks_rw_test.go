@@ -11,6 +11,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/lockproxy/lockproxy/integration/harness"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
@@ -20,27 +21,27 @@ func TestTwentyReadersBehindAWriter(t *testing.T) {
 	const readers = 20
 	for _, downgrade := range []bool{false, true} {
 		s := testredis.Start(t)
-		p, other := startProxy(t, s.URL(), "--wait-poll", "60s"), startProxy(t, s.URL(), "--wait-poll", "60s")
-		w := dial(t, p.Addr())
-		expect(t, w, ok, "WLOCK", "k")
-		wires := make([]*wire, readers)
+		p, other := harness.StartProxy(t, s.URL(), "--wait-poll", "60s"), harness.StartProxy(t, s.URL(), "--wait-poll", "60s")
+		w := harness.Dial(t, p.Addr())
+		harness.Expect(t, w, ok, "WLOCK", "k")
+		wires := make([]*harness.Wire, readers)
 		for i := range wires {
-			wires[i] = dial(t, []*proxy{p, other}[i%2].Addr())
-			wires[i].send("RLOCK", "k", "BLOCK", "0")
+			wires[i] = harness.Dial(t, []*harness.Proxy{p, other}[i%2].Addr())
+			wires[i].Send("RLOCK", "k", "BLOCK", "0")
 		}
-		elsewhere := dial(t, other.Addr())
-		eventually(t, "all wait", func() bool { return waitingHere(t, w, "k")+waitingHere(t, elsewhere, "k") == readers })
-		eventually(t, "both listen", func() bool { return listeners(t, s, "redisson_rwlock:{k}") == 2 })
+		elsewhere := harness.Dial(t, other.Addr())
+		harness.Eventually(t, "all wait", func() bool { return waitingHere(t, w, "k")+waitingHere(t, elsewhere, "k") == readers })
+		harness.Eventually(t, "both listen", func() bool { return listeners(t, s, "redisson_rwlock:{k}") == 2 })
 		heard := listen(t, s, "redisson_rwlock:{k}")
 		if downgrade {
-			expect(t, w, ok, "RLOCK", "k")
+			harness.Expect(t, w, ok, "RLOCK", "k")
 		}
 		before := scriptCalls(t, s)
-		expect(t, w, yes, "UNLOCK", "k", "WRITE")
+		harness.Expect(t, w, yes, "UNLOCK", "k", "WRITE")
 		began := time.Now()
 		expectHeard(t, heard, "redisson_rwlock:{k} 1")
 		for _, r := range wires {
-			if got := r.read(); got != ok {
+			if got := r.Read(); got != ok {
 				t.Fatal(got)
 			}
 		}
@@ -50,10 +51,10 @@ func TestTwentyReadersBehindAWriter(t *testing.T) {
 			t.Errorf("%d scripts", scripts)
 		}
 		for _, r := range wires {
-			expect(t, r, yes, "UNLOCK", "k")
+			harness.Expect(t, r, yes, "UNLOCK", "k")
 		}
 		if downgrade {
-			expect(t, w, yes, "UNLOCK", "k")
+			harness.Expect(t, w, yes, "UNLOCK", "k")
 		}
 		expectHeard(t, heard, "redisson_rwlock:{k} 0")
 	}
@@ -68,11 +69,11 @@ func TestReadersAndWriters(t *testing.T) {
 	}
 	s := testredis.Start(t)
 	s.Do(t, "MSET", "counter", 0, "twin", 0)
-	var wires [connections]*wire
+	var wires [connections]*harness.Wire
 	for i := range proxies {
-		p := startProxy(t, s.URL())
+		p := harness.StartProxy(t, s.URL())
 		for j := i; j < connections; j += proxies {
-			wires[j] = dial(t, p.Addr())
+			wires[j] = harness.Dial(t, p.Addr())
 		}
 	}
 	var todo, writes, most atomic.Int64
@@ -80,7 +81,7 @@ func TestReadersAndWriters(t *testing.T) {
 	var once sync.Once
 	before := scriptCalls(t, s)
 	began := time.Now()
-	together(connections, func(i int) {
+	harness.Together(connections, func(i int) {
 		for {
 			n := todo.Add(1)
 			if n > sections {
@@ -104,7 +105,7 @@ func TestReadersAndWriters(t *testing.T) {
 	if got, _ := redis.Int64(s.Do(t, "GET", "counter"), nil); got != writes.Load() {
 		t.Errorf("the counter is %d after %d writes", got, writes.Load())
 	}
-	if got := keys(t, s); len(got) != 2 {
+	if got := harness.Keys(t, s); len(got) != 2 {
 		t.Errorf("keys %q are left", got)
 	}
 	perSection := float64(scriptCalls(t, s)-before) / float64(sections)
@@ -121,41 +122,41 @@ func TestReadersAndWriters(t *testing.T) {
 var reading atomic.Int64
 
 // readTwins finds both counters equal, which they are not within a write.
-func readTwins(w *wire, most *atomic.Int64) error {
-	if got, err := w.try("RLOCK", "l", "BLOCK", "0"); err != nil || got != ok {
+func readTwins(w *harness.Wire, most *atomic.Int64) error {
+	if got, err := w.Try("RLOCK", "l", "BLOCK", "0"); err != nil || got != ok {
 		return errors.Join(err, errReply("RLOCK", got))
 	}
 	most.Store(max(most.Load(), reading.Add(1)))
 	defer reading.Add(-1)
-	one, err := w.try("GET", "counter")
+	one, err := w.Try("GET", "counter")
 	if err != nil {
 		return err
 	}
-	if two, err := w.try("GET", "twin"); err != nil || two != one {
+	if two, err := w.Try("GET", "twin"); err != nil || two != one {
 		return errors.Join(err, errReply("a reader saw "+one, two))
 	}
-	if got, err := w.try("UNLOCK", "l"); err != nil || got != yes {
+	if got, err := w.Try("UNLOCK", "l"); err != nil || got != yes {
 		return errors.Join(err, errReply("UNLOCK", got))
 	}
 	return nil
 }
 
 // writeTwins adds one to both counters in a way that loses counts beside another writer.
-func writeTwins(w *wire, _ *atomic.Int64) error {
-	if got, err := w.try("WLOCK", "l", "BLOCK", "0"); err != nil || got != ok {
+func writeTwins(w *harness.Wire, _ *atomic.Int64) error {
+	if got, err := w.Try("WLOCK", "l", "BLOCK", "0"); err != nil || got != ok {
 		return errors.Join(err, errReply("WLOCK", got))
 	}
-	got, err := w.try("GET", "counter")
+	got, err := w.Try("GET", "counter")
 	n := 0
 	if _, scan := fmt.Sscan(bulk(got), &n); err != nil || scan != nil {
 		return errors.Join(err, scan)
 	}
 	for _, key := range []string{"counter", "twin"} {
-		if got, err := w.try("SET", key, fmt.Sprint(n+1)); err != nil || got != ok {
+		if got, err := w.Try("SET", key, fmt.Sprint(n+1)); err != nil || got != ok {
 			return errors.Join(err, errReply("SET", got))
 		}
 	}
-	if got, err := w.try("UNLOCK", "l"); err != nil || got != yes {
+	if got, err := w.Try("UNLOCK", "l"); err != nil || got != yes {
 		return errors.Join(err, errReply("UNLOCK", got))
 	}
 	return nil
@@ -164,47 +165,47 @@ func writeTwins(w *wire, _ *atomic.Int64) error {
 // TestRWOptions has what the options say on both sides: owners across proxies, ONCE, FENCE, losses.
 func TestRWOptions(t *testing.T) {
 	s := testredis.Start(t)
-	p, other := startProxy(t, s.URL()), startProxy(t, s.URL())
-	w, w3 := dial(t, p.Addr()), dialHearing(t, other.Addr())
+	p, other := harness.StartProxy(t, s.URL()), harness.StartProxy(t, s.URL())
+	w, w3 := harness.Dial(t, p.Addr()), harness.DialHearing(t, other.Addr())
 	for range 3 {
-		expect(t, w, ok, "RLOCK", "k", "OWNER", "o", "ONCE")
-		expect(t, w3, ok, "RLOCK", "k", "OWNER", "o", "ONCE")
+		harness.Expect(t, w, ok, "RLOCK", "k", "OWNER", "o", "ONCE")
+		harness.Expect(t, w3, ok, "RLOCK", "k", "OWNER", "o", "ONCE")
 	}
 	if h := hash(t, s, "k"); h["o"] != "1" || h["mode"] != "read" {
 		t.Error(h)
 	}
 	if !exists(t, s, "lockproxy_watch:{k}:o") || pttl(t, s, "{k}:o:rwlock_timeout:1") <= 0 {
-		t.Error(keys(t, s))
+		t.Error(harness.Keys(t, s))
 	}
-	expect(t, w, yes, "UNLOCK", "k", "OWNER", "o")
-	expect(t, w3, yes, "UNLOCK", "k", "OWNER", "o", "READ")
-	first := number(t, w.do("WLOCK", "k", "OWNER", "o", "FENCE"))
-	if second := number(t, w3.do("WLOCK", "k", "OWNER", "o", "FENCE")); second <= first {
+	harness.Expect(t, w, yes, "UNLOCK", "k", "OWNER", "o")
+	harness.Expect(t, w3, yes, "UNLOCK", "k", "OWNER", "o", "READ")
+	first := harness.Number(t, w.Do("WLOCK", "k", "OWNER", "o", "FENCE"))
+	if second := harness.Number(t, w3.Do("WLOCK", "k", "OWNER", "o", "FENCE")); second <= first {
 		t.Error(first, second)
 	}
 	if !exists(t, s, "lockproxy_watch:{k}:o:write") {
-		t.Error(keys(t, s))
+		t.Error(harness.Keys(t, s))
 	}
-	expect(t, w, yes, "UNLOCK", "k", "OWNER", "o", "ALL")
-	if got := w.do("UNLOCK", "k", "OWNER", "nobody"); !strings.HasPrefix(got, rwNotHeld) {
+	harness.Expect(t, w, yes, "UNLOCK", "k", "OWNER", "o", "ALL")
+	if got := w.Do("UNLOCK", "k", "OWNER", "nobody"); !strings.HasPrefix(got, rwNotHeld) {
 		t.Error(got)
 	}
-	pooled := dial(t, p.Addr())
-	expect(t, pooled, ok, "CLIENT", "SETINFO", "LIB-NAME", "x")
-	expect(t, pooled, ok, "RLOCK", "p")
+	pooled := harness.Dial(t, p.Addr())
+	harness.Expect(t, pooled, ok, "CLIENT", "SETINFO", "LIB-NAME", "x")
+	harness.Expect(t, pooled, ok, "RLOCK", "p")
 	for _, verb := range []string{"RLOCK", "WLOCK"} {
-		if got := pooled.do(verb, "p"); !strings.HasPrefix(got, "-OWNERREQUIRED ") {
+		if got := pooled.Do(verb, "p"); !strings.HasPrefix(got, "-OWNERREQUIRED ") {
 			t.Error(got)
 		}
 	}
-	expect(t, pooled, ok, "RLOCK", "p", "SELF")
-	entry := objects(t, decode(t, pooled.do("LOCKLIST")))
+	harness.Expect(t, pooled, ok, "RLOCK", "p", "SELF")
+	entry := harness.Objects(t, harness.Decode(t, pooled.Do("LOCKLIST")))
 	if len(entry) != 1 || entry[0]["kind"] != "read" || entry[0]["holds"] != int64(2) {
 		t.Error(entry)
 	}
-	expect(t, w3, "+OK\r\n", "WLOCK", "lost", "PX", "200")
+	harness.Expect(t, w3, "+OK\r\n", "WLOCK", "lost", "PX", "200")
 	want := strings.Replace(lostPush("lost", "expired"), "$5\r\nplain", "$5\r\nwrite", 1)
-	if got := w3.read(); got != want {
+	if got := w3.Read(); got != want {
 		t.Errorf("pushed %q", got)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/lockproxy/lockproxy/integration/harness"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
@@ -33,8 +34,8 @@ func TestServiceAccount(t *testing.T) {
 	s := testredis.Start(t)
 	s.Do(t, servicePermissions(t)...)
 	url := "redis://service:secret@" + s.Addr()
-	proxies := []string{startProxy(t, url).Addr(), startProxy(t, url).Addr()}
-	a := dial(t, proxies[0])
+	proxies := []string{harness.StartProxy(t, url).Addr(), harness.StartProxy(t, url).Addr()}
+	a := harness.Dial(t, proxies[0])
 	for _, step := range []struct {
 		args []string
 		want string
@@ -61,7 +62,7 @@ func TestServiceAccount(t *testing.T) {
 		{[]string{"LOCKINFO", "app:1"}, "*"},
 		{[]string{"LOCKLIST"}, "*"},
 	} {
-		if got := a.do(step.args...); !strings.HasPrefix(got, step.want) {
+		if got := a.Do(step.args...); !strings.HasPrefix(got, step.want) {
 			t.Errorf("%q: %q, want %s", step.args, got, step.want)
 		}
 	}
@@ -69,11 +70,11 @@ func TestServiceAccount(t *testing.T) {
 	for _, verb := range []string{"LOCK", "FAIRLOCK", "WLOCK", "RLOCK"} {
 		var group sync.WaitGroup
 		for i := range 8 {
-			w := dial(t, proxies[i%2])
+			w := harness.Dial(t, proxies[i%2])
 			group.Go(func() {
 				for range 50 {
 					for _, step := range [][]string{{verb, "app:5", "BLOCK", "20000"}, {"UNLOCK", "app:5"}} {
-						if got := w.do(step...); strings.HasPrefix(got, "-") || got == "$-1\r\n" {
+						if got := w.Do(step...); strings.HasPrefix(got, "-") || got == "$-1\r\n" {
 							t.Errorf("%q: %q", step, got)
 							return
 						}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockproxy/lockproxy/integration/harness"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
@@ -29,15 +30,15 @@ func TestLockWithoutTTL(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := testredis.Start(t)
-			p := startProxy(t, s.URL(), "--wait-poll", "500ms")
-			w, asker := dial(t, p.Addr()), dial(t, p.Addr())
-			take := func() { w.do(append([]string{"HSET", "k"}, c.made...)...) }
+			p := harness.StartProxy(t, s.URL(), "--wait-poll", "500ms")
+			w, asker := harness.Dial(t, p.Addr()), harness.Dial(t, p.Addr())
+			take := func() { w.Do(append([]string{"HSET", "k"}, c.made...)...) }
 			for _, verb := range c.verbs {
 				take()
 				words := strings.Fields(verb)
-				expect(t, w, null, words...)
+				harness.Expect(t, w, null, words...)
 				before, began := scriptCalls(t, s), time.Now()
-				expect(t, w, null, append(words, "BLOCK", "1500")...)
+				harness.Expect(t, w, null, append(words, "BLOCK", "1500")...)
 				if calls := scriptCalls(t, s) - before; calls > 8+int(4*time.Since(began)/time.Second) {
 					t.Errorf("%s: %d scripts in %v", verb, calls, time.Since(began))
 				}
@@ -46,31 +47,31 @@ func TestLockWithoutTTL(t *testing.T) {
 				}
 				for _, told := range []bool{true, false} { // its end, with a message and without
 					take()
-					w.send(append(words, "BLOCK", "0")...)
-					eventually(t, "it waits", func() bool { return waitingHere(t, asker, "k") == 1 })
-					if !w.silent(moment) {
-						t.Fatalf("%s: %q", verb, w.read())
+					w.Send(append(words, "BLOCK", "0")...)
+					harness.Eventually(t, "it waits", func() bool { return waitingHere(t, asker, "k") == 1 })
+					if !w.Silent(moment) {
+						t.Fatalf("%s: %q", verb, w.Read())
 					}
 					s.Do(t, "DEL", "k")
 					if told {
 						s.Do(t, "PUBLISH", c.channel, c.theirEnd)
 					}
-					if got := w.read(); got != ok && number(t, got) == 0 {
+					if got := w.Read(); got != ok && harness.Number(t, got) == 0 {
 						t.Fatal(got)
 					}
 					owner := []string{}
 					if i := strings.Index(verb, "OWNER"); i > 0 {
 						owner = []string{"OWNER", "o"}
 					}
-					expect(t, w, yes, append([]string{"UNLOCK", "k"}, owner...)...)
+					harness.Expect(t, w, yes, append([]string{"UNLOCK", "k"}, owner...)...)
 				}
 			}
 			take()
-			expect(t, asker, yes, "UNLOCK", "k", "FORCE")
-			expect(t, w, ok, strings.Fields(c.verbs[0])...)
+			harness.Expect(t, asker, yes, "UNLOCK", "k", "FORCE")
+			harness.Expect(t, w, ok, strings.Fields(c.verbs[0])...)
 			// One's own that was made so is renewed with a TTL.
 			s.Do(t, "PERSIST", "k")
-			expect(t, w, yes, "RENEW", "k", "EX", "10")
+			harness.Expect(t, w, yes, "RENEW", "k", "EX", "10")
 			if got := pttl(t, s, "k"); got <= 0 || got > 10000 {
 				t.Errorf("PTTL %d after RENEW EX 10", got)
 			}
@@ -82,13 +83,13 @@ func TestLockWithoutTTL(t *testing.T) {
 func TestPoisonedKeyAmongThoseRenewed(t *testing.T) {
 	t.Parallel()
 	s := testredis.Start(t)
-	p := startProxy(t, s.URL(), "--lock-watchdog-timeout", "1500ms")
-	holder, rival := dial(t, p.Addr()), dial(t, p.Addr())
+	p := harness.StartProxy(t, s.URL(), "--lock-watchdog-timeout", "1500ms")
+	holder, rival := harness.Dial(t, p.Addr()), harness.Dial(t, p.Addr())
 	verbs := []string{"LOCK", "RLOCK", "WLOCK"}
 	names := []string{"a", "b", "c", "d", "e"}
 	for _, verb := range verbs {
 		for _, name := range names {
-			expect(t, holder, ok, verb, verb+name)
+			harness.Expect(t, holder, ok, verb, verb+name)
 		}
 	}
 	for _, verb := range verbs {
@@ -107,7 +108,7 @@ func TestPoisonedKeyAmongThoseRenewed(t *testing.T) {
 		for _, name := range names {
 			key := verb + name
 			if name == "c" {
-				if got := holder.do("UNLOCK", key); got[0] != '-' {
+				if got := holder.Do("UNLOCK", key); got[0] != '-' {
 					t.Errorf("UNLOCK of %s: %q", key, got)
 				}
 				if got := s.Do(t, "GET", key); string(got.([]byte)) != "poison" {
@@ -116,9 +117,9 @@ func TestPoisonedKeyAmongThoseRenewed(t *testing.T) {
 				continue
 			}
 			if verb != "RLOCK" {
-				expect(t, rival, null, verb, key)
+				harness.Expect(t, rival, null, verb, key)
 			}
-			expect(t, holder, yes, "UNLOCK", key)
+			harness.Expect(t, holder, yes, "UNLOCK", key)
 		}
 	}
 }
@@ -131,30 +132,30 @@ func TestMasterDiesBeforeItsReplicaHasTheLock(t *testing.T) {
 	link := testredis.NewProxy(t, master.Addr())
 	_, port, _ := net.SplitHostPort(link.Addr())
 	replica := testredis.Start(t, "--replicaof", "127.0.0.1", port)
-	p := startProxy(t, master.URL())
-	first := dial(t, p.Addr())
-	eventually(t, "the replica is in step", func() bool { return first.do("LOCK", "first", "REPLICAS", "1", "SELF") == ok })
+	p := harness.StartProxy(t, master.URL())
+	first := harness.Dial(t, p.Addr())
+	harness.Eventually(t, "the replica is in step", func() bool { return first.Do("LOCK", "first", "REPLICAS", "1", "SELF") == ok })
 	link.Latency(time.Minute)
-	waiting := map[string]*wire{}
+	waiting := map[string]*harness.Wire{}
 	for i, tail := range []string{"", "OWNER me", "OWNER me ONCE FENCE"} {
 		key := fmt.Sprint("k", i)
-		waiting[key] = dial(t, p.Addr())
-		expect(t, waiting[key], pong, "PING")
-		waiting[key].send(strings.Fields("LOCK " + key + " REPLICAS 1 BLOCK 10000 " + tail)...)
+		waiting[key] = harness.Dial(t, p.Addr())
+		harness.Expect(t, waiting[key], pong, "PING")
+		waiting[key].Send(strings.Fields("LOCK " + key + " REPLICAS 1 BLOCK 10000 " + tail)...)
 	}
 	for key, w := range waiting { // or it has been given back already: WAIT waits for a second
-		eventually(t, "the master has granted", func() bool { return exists(t, master, key) || !w.silent(time.Microsecond) })
+		harness.Eventually(t, "the master has granted", func() bool { return exists(t, master, key) || !w.Silent(time.Microsecond) })
 	}
 	master.Kill()
 	link.Disable() // what was under way to the replica is lost
 	link.Clear()
 	replica.Do(t, "REPLICAOF", "NO", "ONE")
-	next := dial(t, startProxy(t, replica.URL()).Addr())
+	next := harness.Dial(t, harness.StartProxy(t, replica.URL()).Addr())
 	for key, w := range waiting {
-		if got := w.read(); got[0] != '-' {
+		if got := w.Read(); got[0] != '-' {
 			t.Errorf("%s: answered %q", key, got)
 		}
-		expect(t, next, ok, "LOCK", key)
+		harness.Expect(t, next, ok, "LOCK", key)
 	}
-	expect(t, next, null, "LOCK", "first")
+	harness.Expect(t, next, null, "LOCK", "first")
 }

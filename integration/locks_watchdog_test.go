@@ -8,6 +8,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/lockproxy/lockproxy/integration/harness"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
@@ -24,12 +25,12 @@ func TestWatchdogKeepsAndLetsGo(t *testing.T) {
 	t.Parallel()
 	const lease = 2 * time.Second
 	s := testredis.Start(t)
-	p := startProxy(t, s.URL(), "--lock-watchdog-timeout", lease.String())
-	other := startProxy(t, s.URL(), "--lock-watchdog-timeout", lease.String())
-	w, rival := dial(t, p.Addr()), dial(t, other.Addr())
-	expect(t, w, "+OK\r\n", "LOCK", "implicit")
-	expect(t, w, "+OK\r\n", "LOCK", "explicit", "OWNER", "me")
-	expect(t, w, "+OK\r\n", "LOCK", "timed", "PX", "1000")
+	p := harness.StartProxy(t, s.URL(), "--lock-watchdog-timeout", lease.String())
+	other := harness.StartProxy(t, s.URL(), "--lock-watchdog-timeout", lease.String())
+	w, rival := harness.Dial(t, p.Addr()), harness.Dial(t, other.Addr())
+	harness.Expect(t, w, "+OK\r\n", "LOCK", "implicit")
+	harness.Expect(t, w, "+OK\r\n", "LOCK", "explicit", "OWNER", "me")
+	harness.Expect(t, w, "+OK\r\n", "LOCK", "timed", "PX", "1000")
 	lowest := lease.Milliseconds()
 	for end := time.Now().Add(3*lease + lease/2); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		for _, key := range []string{"implicit", "explicit"} {
@@ -45,7 +46,7 @@ func TestWatchdogKeepsAndLetsGo(t *testing.T) {
 	}
 	t.Logf("held for 3.5 leases of %v; the least time left seen was %d ms", lease, lowest)
 
-	rival.send("LOCK", "implicit", "BLOCK", "60000")
+	rival.Send("LOCK", "implicit", "BLOCK", "60000")
 	p.Kill() // w's socket stays open on our side
 	killed := time.Now()
 	last := int64(1 << 40)
@@ -58,7 +59,7 @@ func TestWatchdogKeepsAndLetsGo(t *testing.T) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	died := time.Since(killed)
-	if got := rival.read(); got != "+OK\r\n" {
+	if got := rival.Read(); got != "+OK\r\n" {
 		t.Fatalf("the waiter on the other proxy got %q", got)
 	}
 	if died > lease+3*time.Second {
@@ -77,9 +78,9 @@ func lostPush(key, reason string) string {
 func TestLossIsReported(t *testing.T) {
 	t.Parallel()
 	s := testredis.Start(t)
-	p := startProxy(t, s.URL(), "--lock-watchdog-timeout", "1500ms")
-	old, modern := dial(t, p.Addr()), dialHearing(t, p.Addr())
-	other := dial(t, p.Addr())
+	p := harness.StartProxy(t, s.URL(), "--lock-watchdog-timeout", "1500ms")
+	old, modern := harness.Dial(t, p.Addr()), harness.DialHearing(t, p.Addr())
+	other := harness.Dial(t, p.Addr())
 	for _, c := range []struct {
 		name   string
 		take   []string
@@ -95,8 +96,8 @@ func TestLossIsReported(t *testing.T) {
 		}},
 		{"overwritten by a string", nil, "gone", func(key string) { s.Do(t, "SET", key, "x") }},
 		{"everything flushed", nil, "gone", func(string) { s.Do(t, "FLUSHALL") }},
-		{"freed by force", nil, "forced", func(key string) { expect(t, other, ":1\r\n", "UNLOCK", key, "FORCE") }},
-		{"freed by force, explicit owner", []string{"OWNER", "me"}, "forced", func(key string) { expect(t, other, ":1\r\n", "UNLOCK", key, "FORCE") }},
+		{"freed by force", nil, "forced", func(key string) { harness.Expect(t, other, ":1\r\n", "UNLOCK", key, "FORCE") }},
+		{"freed by force, explicit owner", []string{"OWNER", "me"}, "forced", func(key string) { harness.Expect(t, other, ":1\r\n", "UNLOCK", key, "FORCE") }},
 		{"not released in time", []string{"PX", "600"}, "expired", func(string) {}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -104,19 +105,19 @@ func TestLossIsReported(t *testing.T) {
 			if c.take != nil && c.take[0] == "OWNER" {
 				owner = c.take
 			}
-			for i, w := range []*wire{old, modern} {
+			for i, w := range []*harness.Wire{old, modern} {
 				key := "l" + strconv.Itoa(i)
-				expect(t, w, "+OK\r\n", append([]string{"LOCK", key}, c.take...)...)
+				harness.Expect(t, w, "+OK\r\n", append([]string{"LOCK", key}, c.take...)...)
 				c.lose(key)
 				if w == modern {
-					if got, want := w.read(), lostPush(key, c.reason); got != want {
+					if got, want := w.Read(), lostPush(key, c.reason); got != want {
 						t.Fatalf("pushed %q, want %q", got, want)
 					}
 				} else {
-					eventually(t, "the proxy knows of the loss", func() bool { return !strings.Contains(w.do("LOCKLIST"), key) })
+					harness.Eventually(t, "the proxy knows of the loss", func() bool { return !strings.Contains(w.Do("LOCKLIST"), key) })
 				}
 				for _, verb := range []string{"UNLOCK", "RENEW"} {
-					got := w.do(append([]string{verb, key}, owner...)...)
+					got := w.Do(append([]string{verb, key}, owner...)...)
 					if c.name == "overwritten by a string" {
 						if !strings.HasPrefix(got, "-WRONGTYPE ") && !strings.HasPrefix(got, "-LOCKLOST ") {
 							t.Errorf("%s: %q", verb, got)
@@ -125,12 +126,12 @@ func TestLossIsReported(t *testing.T) {
 						t.Errorf("%s of a lost lock: %q", verb, got)
 					}
 				}
-				if !w.silent(10 * time.Millisecond) {
-					t.Errorf("something more came: %q", w.read())
+				if !w.Silent(10 * time.Millisecond) {
+					t.Errorf("something more came: %q", w.Read())
 				}
 				s.Do(t, "DEL", key)
-				expect(t, w, "+OK\r\n", append([]string{"LOCK", key}, owner...)...)
-				expect(t, w, ":1\r\n", append([]string{"UNLOCK", key}, owner...)...)
+				harness.Expect(t, w, "+OK\r\n", append([]string{"LOCK", key}, owner...)...)
+				harness.Expect(t, w, ":1\r\n", append([]string{"UNLOCK", key}, owner...)...)
 			}
 		})
 	}
@@ -140,21 +141,21 @@ func TestLossIsReported(t *testing.T) {
 func TestLossNoticedByUnlock(t *testing.T) {
 	t.Parallel()
 	s := testredis.Start(t)
-	p := startProxy(t, s.URL())
-	w := dial(t, p.Addr())
-	expect(t, w, "+OK\r\n", "LOCK", "k")
+	p := harness.StartProxy(t, s.URL())
+	w := harness.Dial(t, p.Addr())
+	harness.Expect(t, w, "+OK\r\n", "LOCK", "k")
 	s.Do(t, "DEL", "k")
-	if got := w.do("UNLOCK", "k"); !strings.HasPrefix(got, "-LOCKLOST ") {
+	if got := w.Do("UNLOCK", "k"); !strings.HasPrefix(got, "-LOCKLOST ") {
 		t.Errorf("UNLOCK of a deleted lock: %q", got)
 	}
-	if got := w.do("UNLOCK", "never"); !strings.HasPrefix(got, "-NOTHELD ") {
+	if got := w.Do("UNLOCK", "never"); !strings.HasPrefix(got, "-NOTHELD ") {
 		t.Errorf("UNLOCK of a lock never held: %q", got)
 	}
 	// An explicit owner that is nobody's business here any more: another proxy ended it.
-	expect(t, w, "+OK\r\n", "LOCK", "k", "OWNER", "me")
+	harness.Expect(t, w, "+OK\r\n", "LOCK", "k", "OWNER", "me")
 	s.Do(t, "DEL", "k")
-	expect(t, dial(t, p.Addr()), "+OK\r\n", "LOCK", "k")
-	if got := w.do("UNLOCK", "k", "OWNER", "me"); !strings.HasPrefix(got, "-LOCKLOST ") {
+	harness.Expect(t, harness.Dial(t, p.Addr()), "+OK\r\n", "LOCK", "k")
+	if got := w.Do("UNLOCK", "k", "OWNER", "me"); !strings.HasPrefix(got, "-LOCKLOST ") {
 		t.Errorf("UNLOCK of a lock that another has now: %q", got)
 	}
 }
@@ -162,18 +163,18 @@ func TestLossNoticedByUnlock(t *testing.T) {
 func TestMaxHold(t *testing.T) {
 	t.Parallel()
 	s := testredis.Start(t)
-	p := startProxy(t, s.URL(), "--lock-watchdog-timeout", "600ms", "--max-hold", "1500ms")
-	w := dialHearing(t, p.Addr())
-	expect(t, w, "+OK\r\n", "LOCK", "k")
+	p := harness.StartProxy(t, s.URL(), "--lock-watchdog-timeout", "600ms", "--max-hold", "1500ms")
+	w := harness.DialHearing(t, p.Addr())
+	harness.Expect(t, w, "+OK\r\n", "LOCK", "k")
 	taken := time.Now()
-	if got, want := w.read(), lostPush("k", "max-hold"); got != want {
+	if got, want := w.Read(), lostPush("k", "max-hold"); got != want {
 		t.Fatalf("pushed %q, want %q", got, want)
 	}
 	if held := time.Since(taken); held < 1500*time.Millisecond {
 		t.Errorf("max-hold ended it after %v", held)
 	}
-	eventually(t, "the lock runs out", func() bool { return !exists(t, s, "k") })
-	if got := w.do("UNLOCK", "k"); !strings.HasPrefix(got, "-LOCKLOST ") || !strings.Contains(got, "max-hold") {
+	harness.Eventually(t, "the lock runs out", func() bool { return !exists(t, s, "k") })
+	if got := w.Do("UNLOCK", "k"); !strings.HasPrefix(got, "-LOCKLOST ") || !strings.Contains(got, "max-hold") {
 		t.Errorf("UNLOCK: %q", got)
 	}
 }
@@ -181,14 +182,14 @@ func TestMaxHold(t *testing.T) {
 func TestDisconnectGrace(t *testing.T) {
 	t.Parallel()
 	s := testredis.Start(t)
-	p := startProxy(t, s.URL(), "--disconnect-grace", "1500ms")
-	w, next := dial(t, p.Addr()), dial(t, p.Addr())
-	expect(t, w, "+OK\r\n", "LOCK", "k")
-	next.send("LOCK", "k", "BLOCK", "0")
-	eventually(t, "it waits", func() bool { return listeners(t, s, "redisson_lock__channel:{k}") == 1 })
+	p := harness.StartProxy(t, s.URL(), "--disconnect-grace", "1500ms")
+	w, next := harness.Dial(t, p.Addr()), harness.Dial(t, p.Addr())
+	harness.Expect(t, w, "+OK\r\n", "LOCK", "k")
+	next.Send("LOCK", "k", "BLOCK", "0")
+	harness.Eventually(t, "it waits", func() bool { return listeners(t, s, "redisson_lock__channel:{k}") == 1 })
 	closed := time.Now()
-	w.close()
-	if got := next.read(); got != "+OK\r\n" {
+	w.Close()
+	if got := next.Read(); got != "+OK\r\n" {
 		t.Fatal(got)
 	}
 	if d := time.Since(closed); d < 1400*time.Millisecond {
@@ -200,38 +201,38 @@ func TestDisconnectGrace(t *testing.T) {
 func TestDisconnectReleases(t *testing.T) {
 	t.Parallel()
 	stores(t, func(t *testing.T, upstream string) {
-		p := startProxy(t, upstream)
-		for name, end := range map[string]func(*wire){
-			"FIN":   (*wire).close,
-			"RST":   (*wire).reset,
-			"QUIT":  func(w *wire) { w.do("QUIT") },
-			"RESET": func(w *wire) { w.do("RESET") },
-			"reset while it waits for another lock": func(w *wire) {
-				w.send("LOCK", "others", "BLOCK", "0")
+		p := harness.StartProxy(t, upstream)
+		for name, end := range map[string]func(*harness.Wire){
+			"FIN":   (*harness.Wire).Close,
+			"RST":   (*harness.Wire).Reset,
+			"QUIT":  func(w *harness.Wire) { w.Do("QUIT") },
+			"RESET": func(w *harness.Wire) { w.Do("RESET") },
+			"reset while it waits for another lock": func(w *harness.Wire) {
+				w.Send("LOCK", "others", "BLOCK", "0")
 				time.Sleep(20 * time.Millisecond)
-				w.reset()
+				w.Reset()
 			},
 		} {
 			t.Run(name, func(t *testing.T) {
-				w, next, others := dial(t, p.Addr()), dial(t, p.Addr()), dial(t, p.Addr())
+				w, next, others := harness.Dial(t, p.Addr()), harness.Dial(t, p.Addr()), harness.Dial(t, p.Addr())
 				// The test before has just hung up.
-				expect(t, others, "+OK\r\n", "LOCK", "others", "BLOCK", "20000")
-				expect(t, w, "+OK\r\n", "LOCK", "k", "BLOCK", "20000")
-				expect(t, w, "+OK\r\n", "LOCK", "k", "SELF")
-				expect(t, w, "+OK\r\n", "LOCK", "mine", "OWNER", "me")
-				next.send("LOCK", "k", "BLOCK", "0")
+				harness.Expect(t, others, "+OK\r\n", "LOCK", "others", "BLOCK", "20000")
+				harness.Expect(t, w, "+OK\r\n", "LOCK", "k", "BLOCK", "20000")
+				harness.Expect(t, w, "+OK\r\n", "LOCK", "k", "SELF")
+				harness.Expect(t, w, "+OK\r\n", "LOCK", "mine", "OWNER", "me")
+				next.Send("LOCK", "k", "BLOCK", "0")
 				time.Sleep(20 * time.Millisecond)
 				end(w)
-				if got := next.read(); got != "+OK\r\n" {
+				if got := next.Read(); got != "+OK\r\n" {
 					t.Fatal(got)
 				}
-				expect(t, next, "$-1\r\n", "LOCK", "others", "BLOCK", "50")
-				expect(t, next, "$-1\r\n", "LOCK", "mine")
-				expect(t, next, ":1\r\n", "UNLOCK", "mine", "OWNER", "me")
-				expect(t, others, ":1\r\n", "UNLOCK", "others")
+				harness.Expect(t, next, "$-1\r\n", "LOCK", "others", "BLOCK", "50")
+				harness.Expect(t, next, "$-1\r\n", "LOCK", "mine")
+				harness.Expect(t, next, ":1\r\n", "UNLOCK", "mine", "OWNER", "me")
+				harness.Expect(t, others, ":1\r\n", "UNLOCK", "others")
 				// Nobody is left behind that takes what its client cannot hear of.
-				expect(t, next, "+OK\r\n", "LOCK", "others")
-				next.do("QUIT")
+				harness.Expect(t, next, "+OK\r\n", "LOCK", "others")
+				next.Do("QUIT")
 			})
 		}
 	})

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockproxy/lockproxy/integration/harness"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
@@ -15,16 +16,16 @@ func TestAccessControl(t *testing.T) {
 	s := testredis.Start(t)
 	s.Do(t, "ACL", "SETUSER", "app", "on", ">secret", "~app:*", "+@read", "+@write")
 	s.Do(t, "ACL", "SETUSER", "reader", "on", ">secret", "%R~app:*", "+@read", "+@write")
-	p := startProxy(t, s.URL())
-	app, reader := dial(t, p.Addr()), dial3(t, p.Addr())
-	expect(t, app, "+OK\r\n", "AUTH", "app", "secret")
-	expect(t, reader, "+OK\r\n", "AUTH", "reader", "secret")
+	p := harness.StartProxy(t, s.URL())
+	app, reader := harness.Dial(t, p.Addr()), harness.Dial3(t, p.Addr())
+	harness.Expect(t, app, "+OK\r\n", "AUTH", "app", "secret")
+	harness.Expect(t, reader, "+OK\r\n", "AUTH", "reader", "secret")
 
-	expect(t, app, "+OK\r\n", "LOCK", "app:1")
-	number(t, app.do("LOCK", "app:2", "OWNER", "me", "FENCE"))
-	expect(t, app, ":1\r\n", "RENEW", "app:1", "EX", "9")
+	harness.Expect(t, app, "+OK\r\n", "LOCK", "app:1")
+	harness.Number(t, app.Do("LOCK", "app:2", "OWNER", "me", "FENCE"))
+	harness.Expect(t, app, ":1\r\n", "RENEW", "app:1", "EX", "9")
 	for _, c := range []struct {
-		w    *wire
+		w    *harness.Wire
 		args []string
 	}{
 		{app, []string{"LOCK", "other"}},
@@ -40,65 +41,65 @@ func TestAccessControl(t *testing.T) {
 		{reader, []string{"RENEW", "app:2", "OWNER", "me"}},
 	} {
 		for range 2 { // the second answer may be remembered
-			if got := c.w.do(c.args...); !strings.HasPrefix(got, "-NOPERM ") {
+			if got := c.w.Do(c.args...); !strings.HasPrefix(got, "-NOPERM ") {
 				t.Errorf("%q: %q", c.args, got)
 			}
 		}
 	}
-	if got := reader.do("LOCKINFO", "app:1"); !strings.Contains(got, "plain") {
+	if got := reader.Do("LOCKINFO", "app:1"); !strings.Contains(got, "plain") {
 		t.Errorf("LOCKINFO by one who may read: %q", got)
 	}
 	direct := s.Do(t, "KEYS", "other*")
 	if list, ok := direct.([]any); !ok || len(list) != 0 {
 		t.Errorf("a refused lock left %q", direct)
 	}
-	expect(t, app, ":1\r\n", "UNLOCK", "app:1")
-	expect(t, app, ":1\r\n", "UNLOCK", "app:2", "OWNER", "me")
+	harness.Expect(t, app, ":1\r\n", "UNLOCK", "app:1")
+	harness.Expect(t, app, ":1\r\n", "UNLOCK", "app:2", "OWNER", "me")
 
 	// A right that is taken away is taken away here too, some seconds later.
 	s.Do(t, "ACL", "SETUSER", "app", "resetkeys", "~elsewhere:*")
-	eventually(t, "the right to app:1 is gone", func() bool { return strings.HasPrefix(app.do("LOCK", "app:1", "PX", "1"), "-NOPERM ") })
+	harness.Eventually(t, "the right to app:1 is gone", func() bool { return strings.HasPrefix(app.Do("LOCK", "app:1", "PX", "1"), "-NOPERM ") })
 }
 
 func TestNoAuthNoLock(t *testing.T) {
 	t.Parallel()
 	s := testredis.Start(t, "--requirepass secret")
-	p := startProxy(t, s.URL())
-	w := dial(t, p.Addr())
+	p := harness.StartProxy(t, s.URL())
+	w := harness.Dial(t, p.Addr())
 	for _, args := range [][]string{{"LOCK", "k"}, {"UNLOCK", "k", "FORCE"}, {"LOCKINFO", "k"}, {"LOCKLIST"}, {"RENEW", "k"}} {
-		if got := w.do(args...); !strings.HasPrefix(got, "-NOAUTH ") {
+		if got := w.Do(args...); !strings.HasPrefix(got, "-NOAUTH ") {
 			t.Errorf("%q before AUTH: %q", args, got)
 		}
 	}
-	expect(t, w, "+OK\r\n", "AUTH", "secret")
-	expect(t, w, "+OK\r\n", "LOCK", "k")
+	harness.Expect(t, w, "+OK\r\n", "AUTH", "secret")
+	harness.Expect(t, w, "+OK\r\n", "LOCK", "k")
 }
 
 func TestPooledConnectionsNeedAnOwner(t *testing.T) {
 	t.Parallel()
 	s := testredis.Start(t)
-	p := startProxy(t, s.URL())
-	w := dial(t, p.Addr())
-	expect(t, w, "+OK\r\n", "CLIENT", "SETINFO", "lib-name", "x")
-	expect(t, w, "+OK\r\n", "LOCK", "k")
+	p := harness.StartProxy(t, s.URL())
+	w := harness.Dial(t, p.Addr())
+	harness.Expect(t, w, "+OK\r\n", "CLIENT", "SETINFO", "lib-name", "x")
+	harness.Expect(t, w, "+OK\r\n", "LOCK", "k")
 	for _, args := range [][]string{{"LOCK", "k"}, {"LOCK", "k", "BLOCK", "50"}, {"LOCK", "k", "FENCE", "EX", "90"}} {
-		if got := w.do(args...); !strings.HasPrefix(got, "-OWNERREQUIRED ") || !strings.Contains(got, "OWNER") {
+		if got := w.Do(args...); !strings.HasPrefix(got, "-OWNERREQUIRED ") || !strings.Contains(got, "OWNER") {
 			t.Errorf("%q: %q", args, got)
 		}
 	}
 	owner := onlyOwner(t, s, "k")
-	expect(t, w, "+OK\r\n", "LOCK", "k", "SELF")
-	expect(t, w, "+OK\r\n", "LOCK", "k", "SELF", "ONCE")
+	harness.Expect(t, w, "+OK\r\n", "LOCK", "k", "SELF")
+	harness.Expect(t, w, "+OK\r\n", "LOCK", "k", "SELF", "ONCE")
 	if h := hash(t, s, "k"); h[owner] != "2" {
 		t.Errorf("after SELF and SELF ONCE: %v", h)
 	}
-	expect(t, w, "$-1\r\n", "LOCK", "k", "OWNER", "other")
-	expect(t, w, ":1\r\n", "UNLOCK", "k", "ALL")
-	if got := w.do("UNLOCK", "k"); !strings.HasPrefix(got, "-NOTHELD ") || !strings.Contains(got, "OWNER") {
+	harness.Expect(t, w, "$-1\r\n", "LOCK", "k", "OWNER", "other")
+	harness.Expect(t, w, ":1\r\n", "UNLOCK", "k", "ALL")
+	if got := w.Do("UNLOCK", "k"); !strings.HasPrefix(got, "-NOTHELD ") || !strings.Contains(got, "OWNER") {
 		t.Errorf("UNLOCK on a pooled connection that holds nothing: %q", got)
 	}
-	plain := dial(t, p.Addr())
-	if got := plain.do("UNLOCK", "k"); !strings.HasPrefix(got, "-NOTHELD ") || strings.Contains(got, "OWNER") {
+	plain := harness.Dial(t, p.Addr())
+	if got := plain.Do("UNLOCK", "k"); !strings.HasPrefix(got, "-NOTHELD ") || strings.Contains(got, "OWNER") {
 		t.Errorf("UNLOCK on a connection without a library: %q", got)
 	}
 }
@@ -110,18 +111,18 @@ func TestImplicitReentry(t *testing.T) {
 		setting      string
 		plain, named bool // may enter again
 	}{{"auto", true, false}, {"always", true, true}, {"never", false, false}} {
-		p := startProxy(t, s.URL(), "--implicit-reentry", c.setting)
+		p := harness.StartProxy(t, s.URL(), "--implicit-reentry", c.setting)
 		for _, named := range []bool{false, true} {
-			w, key, may := dial(t, p.Addr()), c.setting+strconv.FormatBool(named), c.plain
+			w, key, may := harness.Dial(t, p.Addr()), c.setting+strconv.FormatBool(named), c.plain
 			if named {
-				expect(t, w, "+OK\r\n", "CLIENT", "SETINFO", "LIB-NAME", "x")
+				harness.Expect(t, w, "+OK\r\n", "CLIENT", "SETINFO", "LIB-NAME", "x")
 				may = c.named
 			}
-			expect(t, w, "+OK\r\n", "LOCK", key)
-			if got := w.do("LOCK", key); may != (got == "+OK\r\n") || !may && !strings.HasPrefix(got, "-OWNERREQUIRED ") {
+			harness.Expect(t, w, "+OK\r\n", "LOCK", key)
+			if got := w.Do("LOCK", key); may != (got == "+OK\r\n") || !may && !strings.HasPrefix(got, "-OWNERREQUIRED ") {
 				t.Errorf("--implicit-reentry %s, library named %v: %q", c.setting, named, got)
 			}
-			expect(t, w, "+OK\r\n", "LOCK", key, "SELF")
+			harness.Expect(t, w, "+OK\r\n", "LOCK", key, "SELF")
 		}
 	}
 }
@@ -130,16 +131,16 @@ func TestImplicitReentry(t *testing.T) {
 func TestOnceIsOneHold(t *testing.T) {
 	t.Parallel()
 	s := testredis.Start(t)
-	p := startProxy(t, s.URL())
+	p := harness.StartProxy(t, s.URL())
 	token := ""
 	for i := range 10 {
-		w := dial(t, p.Addr())
-		expect(t, w, "+OK\r\n", "LOCK", "k", "OWNER", "job-7", "ONCE")
-		got := w.do("LOCK", "f", "OWNER", "job-7", "ONCE", "FENCE", "BLOCK", "1000")
+		w := harness.Dial(t, p.Addr())
+		harness.Expect(t, w, "+OK\r\n", "LOCK", "k", "OWNER", "job-7", "ONCE")
+		got := w.Do("LOCK", "f", "OWNER", "job-7", "ONCE", "FENCE", "BLOCK", "1000")
 		if i == 0 {
 			token = got
 		}
-		if got != token || number(t, got) == 0 {
+		if got != token || harness.Number(t, got) == 0 {
 			t.Errorf("token %q the %dth time, first %q", got, i+1, token)
 		}
 	}
@@ -148,13 +149,13 @@ func TestOnceIsOneHold(t *testing.T) {
 			t.Errorf("%s after ten times ONCE: %v", key, h)
 		}
 	}
-	expect(t, dial(t, p.Addr()), ":1\r\n", "UNLOCK", "k", "OWNER", "job-7")
-	expect(t, dial(t, p.Addr()), ":1\r\n", "UNLOCK", "k", "OWNER", "job-7") // sent again
+	harness.Expect(t, harness.Dial(t, p.Addr()), ":1\r\n", "UNLOCK", "k", "OWNER", "job-7")
+	harness.Expect(t, harness.Dial(t, p.Addr()), ":1\r\n", "UNLOCK", "k", "OWNER", "job-7") // sent again
 	if exists(t, s, "k") {
 		t.Error("the lock is still there")
 	}
-	expect(t, dial(t, p.Addr()), "+OK\r\n", "LOCK", "k", "OWNER", "another")
-	if got := dial(t, p.Addr()).do("UNLOCK", "k", "OWNER", "third"); !strings.HasPrefix(got, "-NOTHELD ") {
+	harness.Expect(t, harness.Dial(t, p.Addr()), "+OK\r\n", "LOCK", "k", "OWNER", "another")
+	if got := harness.Dial(t, p.Addr()).Do("UNLOCK", "k", "OWNER", "third"); !strings.HasPrefix(got, "-NOTHELD ") {
 		t.Errorf("UNLOCK by one who never held it: %q", got)
 	}
 }
@@ -163,15 +164,15 @@ func TestOnceIsOneHold(t *testing.T) {
 func TestOwnerEndsOnAnotherProxy(t *testing.T) {
 	t.Parallel()
 	s := testredis.Start(t)
-	here, there := dial3(t, startProxy(t, s.URL()).Addr()), dial3(t, startProxy(t, s.URL()).Addr())
+	here, there := harness.Dial3(t, harness.StartProxy(t, s.URL()).Addr()), harness.Dial3(t, harness.StartProxy(t, s.URL()).Addr())
 	for _, verb := range []string{"UNLOCK", "RENEW"} {
-		expect(t, here, "+OK\r\n", "LOCK", "k", "OWNER", "me")
-		expect(t, there, ":1\r\n", "UNLOCK", "k", "OWNER", "me")
-		if got := here.do(verb, "k", "OWNER", "me"); got != ":1\r\n" && !strings.HasPrefix(got, "-NOTHELD ") || verb == "RENEW" && got[0] != '-' {
+		harness.Expect(t, here, "+OK\r\n", "LOCK", "k", "OWNER", "me")
+		harness.Expect(t, there, ":1\r\n", "UNLOCK", "k", "OWNER", "me")
+		if got := here.Do(verb, "k", "OWNER", "me"); got != ":1\r\n" && !strings.HasPrefix(got, "-NOTHELD ") || verb == "RENEW" && got[0] != '-' {
 			t.Errorf("%s on the first connection: %q", verb, got)
 		}
-		if !here.silent(100 * time.Millisecond) {
-			t.Errorf("the first connection got %q", here.read())
+		if !here.Silent(100 * time.Millisecond) {
+			t.Errorf("the first connection got %q", here.Read())
 		}
 	}
 	if exists(t, s, "k") {
@@ -199,31 +200,31 @@ func TestOwnerMovesToAnotherProxy(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := testredis.Start(t)
-			first := startProxy(t, s.URL(), "--lock-watchdog-timeout", c.watchdog)
-			second := startProxy(t, s.URL(), "--lock-watchdog-timeout", c.watchdog)
-			here, there := dial3(t, first.Addr()), dial3(t, second.Addr())
-			expect(t, here, "+OK\r\n", "LOCK", "k", "OWNER", "me")
+			first := harness.StartProxy(t, s.URL(), "--lock-watchdog-timeout", c.watchdog)
+			second := harness.StartProxy(t, s.URL(), "--lock-watchdog-timeout", c.watchdog)
+			here, there := harness.Dial3(t, first.Addr()), harness.Dial3(t, second.Addr())
+			harness.Expect(t, here, "+OK\r\n", "LOCK", "k", "OWNER", "me")
 			began := time.Now()
 			for _, args := range c.there {
-				got := there.do(append([]string{args[0], "k", "OWNER", "me"}, args[1:]...)...)
+				got := there.Do(append([]string{args[0], "k", "OWNER", "me"}, args[1:]...)...)
 				if got[0] == '-' {
 					t.Fatalf("%q on the other proxy: %q", args, got)
 				}
 			}
-			eventually(t, "the lock is gone", func() bool { return !exists(t, s, "k") })
+			harness.Eventually(t, "the lock is gone", func() bool { return !exists(t, s, "k") })
 			if d := time.Since(began); d < c.gone-10*time.Millisecond {
 				t.Errorf("gone after %v", d)
 			}
 			wait, _ := time.ParseDuration(c.watchdog)
-			if !here.silent(wait/3 + 500*time.Millisecond) {
-				t.Errorf("the first connection got %q", here.read())
+			if !here.Silent(wait/3 + 500*time.Millisecond) {
+				t.Errorf("the first connection got %q", here.Read())
 			}
 			// Sent again on the connection that began: the hold is over, not lost.
-			if got := here.do("UNLOCK", "k", "OWNER", "me"); got != ":1\r\n" && !strings.HasPrefix(got, "-NOTHELD ") {
+			if got := here.Do("UNLOCK", "k", "OWNER", "me"); got != ":1\r\n" && !strings.HasPrefix(got, "-NOTHELD ") {
 				t.Errorf("UNLOCK on the first connection: %q", got)
 			}
-			if !there.silent(time.Millisecond) {
-				t.Errorf("the second connection got %q", there.read())
+			if !there.Silent(time.Millisecond) {
+				t.Errorf("the second connection got %q", there.Read())
 			}
 		})
 	}

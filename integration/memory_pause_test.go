@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockproxy/lockproxy/integration/harness"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
@@ -15,21 +16,21 @@ func TestReaderThatPauses(t *testing.T) {
 	server := testredis.Start(t)
 	server.Do(t, "SET", "big", strings.Repeat("x", n))
 	server.Do(t, "SET", "short", strings.Repeat("y", n/depth))
-	p := startProxy(t, server.URL())
-	whole := func(w *wire, n int) {
-		if got := w.read(); len(got) < n || len(got) > n+20 {
+	p := harness.StartProxy(t, server.URL())
+	whole := func(w *harness.Wire, n int) {
+		if got := w.Read(); len(got) < n || len(got) > n+20 {
 			t.Errorf("a reply of %d bytes", len(got))
 		}
 	}
-	one, many, holder := dial(t, p.Addr()), dial(t, p.Addr()), dial(t, p.Addr())
-	if got := holder.do("LOCK", "l"); got != "+OK\r\n" {
+	one, many, holder := harness.Dial(t, p.Addr()), harness.Dial(t, p.Addr()), harness.Dial(t, p.Addr())
+	if got := holder.Do("LOCK", "l"); got != "+OK\r\n" {
 		t.Fatal(got)
 	}
-	one.do("GET", "big") // the second is passed on as it comes
-	one.send("GET", "big")
-	holder.send("GET", "big")
+	one.Do("GET", "big") // the second is passed on as it comes
+	one.Send("GET", "big")
+	holder.Send("GET", "big")
 	for range depth {
-		many.send("GET", "short")
+		many.Send("GET", "short")
 	}
 	time.Sleep(15 * time.Second)
 	whole(one, n)
@@ -37,7 +38,7 @@ func TestReaderThatPauses(t *testing.T) {
 	for range depth {
 		whole(many, n/depth)
 	}
-	if got := holder.do("UNLOCK", "l"); got != ":1\r\n" {
+	if got := holder.Do("UNLOCK", "l"); got != ":1\r\n" {
 		t.Errorf("the lock of a client that paused: %q", got)
 	}
 }

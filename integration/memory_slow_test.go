@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockproxy/lockproxy/integration/harness"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
@@ -16,7 +17,7 @@ import (
 type neighbour struct{ took []time.Duration }
 
 // get asks for a small value every half millisecond until done is closed.
-func (n *neighbour) get(t *testing.T, w *wire, done <-chan struct{}) {
+func (n *neighbour) get(t *testing.T, w *harness.Wire, done <-chan struct{}) {
 	for {
 		select {
 		case <-done:
@@ -25,7 +26,7 @@ func (n *neighbour) get(t *testing.T, w *wire, done <-chan struct{}) {
 		case <-time.After(500 * time.Microsecond):
 		}
 		began := time.Now()
-		if got := w.do("GET", "small"); got != "$1\r\nx\r\n" {
+		if got := w.Do("GET", "small"); got != "$1\r\nx\r\n" {
 			t.Fatalf("a neighbour's GET: %q", got)
 		}
 		n.took = append(n.took, time.Since(began))
@@ -35,12 +36,12 @@ func (n *neighbour) get(t *testing.T, w *wire, done <-chan struct{}) {
 func (n *neighbour) at(percent int) time.Duration { return n.took[(len(n.took)-1)*percent/100] }
 
 // sip reads n bytes at a megabyte a second for so long, and the rest as fast as it comes.
-func (w *wire) sip(n int, slowly time.Duration) error {
+func sip(w *harness.Wire, n int, slowly time.Duration) error {
 	const chunk = 100 << 10
 	end := time.Now().Add(slowly)
 	for left := n; left > 0; {
-		_ = w.c.SetReadDeadline(time.Now().Add(2 * patience))
-		got, err := io.CopyN(io.Discard, w.r, int64(min(left, chunk)))
+		_ = w.C.SetReadDeadline(time.Now().Add(2 * harness.Patience))
+		got, err := io.CopyN(io.Discard, w.R, int64(min(left, chunk)))
 		left -= int(got)
 		if err != nil {
 			return fmt.Errorf("%d bytes before the end: %w", left, err)
@@ -72,22 +73,22 @@ func TestSlowReadersAndANeighbour(t *testing.T) {
 		"a pipeline": {strings.Repeat("*2\r\n$3\r\nGET\r\n$4\r\npart\r\n", depth), n + depth*len(fmt.Sprintf("$%d\r\n\r\n", n/depth))},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := startProxy(t, server.URL())
-			before := p.rss()
-			quick, slow := dial(t, p.Addr()), dial(t, p.Addr())
+			p := harness.StartProxy(t, server.URL())
+			before := p.RSS()
+			quick, slow := harness.Dial(t, p.Addr()), harness.Dial(t, p.Addr())
 			done := make(chan struct{})
 			var slept error
 			go func() {
 				defer close(done)
-				_, err := io.WriteString(slow.c, c.request)
-				slept = errors.Join(err, slow.sip(c.reply, slowly))
+				_, err := io.WriteString(slow.C, c.request)
+				slept = errors.Join(err, sip(slow, c.reply, slowly))
 			}()
 			var seen neighbour
 			seen.get(t, quick, done)
 			if slept != nil {
 				t.Error(slept)
 			}
-			most := p.peak()
+			most := p.Peak()
 			t.Logf("%d GETs beside: p50 %v, p99 %v, longest %v; resident %d MB before, %d MB at most",
 				len(seen.took), seen.at(50), seen.at(99), seen.at(100), before>>20, most>>20)
 			if p99 := seen.at(99); p99 > 100*time.Millisecond {
@@ -98,16 +99,4 @@ func TestSlowReadersAndANeighbour(t *testing.T) {
 			}
 		})
 	}
-}
-
-// peak is the most resident memory the process has had, in bytes.
-func (p *proxy) peak() int64 {
-	for line := range strings.Lines(p.proc("status")) {
-		var kib int64
-		if n, _ := fmt.Sscanf(line, "VmHWM: %d kB", &kib); n == 1 {
-			return kib << 10
-		}
-	}
-	p.t.Fatal("no VmHWM")
-	return 0
 }

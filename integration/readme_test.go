@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/lockproxy/lockproxy/integration/harness"
 )
 
 const prompt = "127.0.0.1:6380> "
@@ -29,7 +31,7 @@ func TestReadmeSessions(t *testing.T) {
 	}
 	commands := 0
 	for _, session := range sessions {
-		c := startCli(t, startProxy(t, ""))
+		c := startCli(t, harness.StartProxy(t, ""))
 		for _, e := range session {
 			commands++
 			if got := c.printed(e.command); !sameOutput(e.printed, got) {

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/lockproxy/lockproxy/integration/harness"
 )
 
 // RedissonFairLockTest. A holder of 30 s and waits of 300 s are Redisson's; what it waits 10 to 45 s for is a second or so here.
@@ -89,7 +91,7 @@ func TestRedissonFairLock(t *testing.T) { redissonFairLockTest.play(t) }
 func leasesInOrder(t *testing.T, proxies int) {
 	const n = 8
 	st := newStage(t)
-	wires := make([]*wire, n)
+	wires := make([]*harness.Wire, n)
 	for i := range wires {
 		wires[i] = st.wire(fmt.Sprint(1+i%proxies, "-", i))
 	}
@@ -98,9 +100,9 @@ func leasesInOrder(t *testing.T, proxies int) {
 	var group errgroup.Group
 	last := ""
 	for i, w := range wires {
-		w.send("FAIRLOCK", "k", "BLOCK", "10000", "PX", "1000")
+		w.Send("FAIRLOCK", "k", "BLOCK", "10000", "PX", "1000")
 		group.Go(func() error {
-			got, err := w.tryRead(patience)
+			got, err := w.TryRead(harness.Patience)
 			mu.Lock()
 			defer mu.Unlock()
 			if served = append(served, i); got != ok {
@@ -108,7 +110,7 @@ func leasesInOrder(t *testing.T, proxies int) {
 			}
 			return nil
 		})
-		eventually(t, "it waits, or has it", func() bool {
+		harness.Eventually(t, "it waits, or has it", func() bool {
 			queue, _ := waiting(t, st.redis)
 			mu.Lock()
 			defer mu.Unlock()
@@ -133,12 +135,12 @@ func leasesInOrder(t *testing.T, proxies int) {
 func hammered(t *testing.T, tries int, block string) {
 	const most = 11 * time.Second // 10 s, and a clock that is read a little later
 	st := newStage(t)
-	expect(t, st.wire("holder"), ok, "FAIRLOCK", "k", "PX", "30000")
+	harness.Expect(t, st.wire("holder"), ok, "FAIRLOCK", "k", "PX", "30000")
 	errs := make([]error, 3)
-	wires := []*wire{st.wire("a"), st.wire("2b"), st.wire("c")}
-	together(len(wires), func(i int) {
+	wires := []*harness.Wire{st.wire("a"), st.wire("2b"), st.wire("c")}
+	harness.Together(len(wires), func(i int) {
 		for range tries {
-			if got, err := wires[i].try("FAIRLOCK", "k", "BLOCK", block, "PX", "30000"); got != null {
+			if got, err := wires[i].Try("FAIRLOCK", "k", "BLOCK", block, "PX", "30000"); got != null {
 				errs[i] = fmt.Errorf("%q, %v", got, err)
 				return
 			}
@@ -150,13 +152,13 @@ func hammered(t *testing.T, tries int, block string) {
 		}
 	}
 	queued(t, st.redis, 0)
-	st.wire("3last").send("FAIRLOCK", "k", "BLOCK", "30000", "PX", "30000")
+	st.wire("3last").Send("FAIRLOCK", "k", "BLOCK", "30000", "PX", "30000")
 	queued(t, st.redis, 1)
 	st.proxy("3").Kill()
 	consistent(t, st.redis, most)
 	died := time.Now()
-	expect(t, st.wire("a"), yes, "UNLOCK", "k", "FORCE")
-	expect(t, st.wire("a"), ok, "FAIRLOCK", "k", "BLOCK", "30000")
+	harness.Expect(t, st.wire("a"), yes, "UNLOCK", "k", "FORCE")
+	harness.Expect(t, st.wire("a"), ok, "FAIRLOCK", "k", "BLOCK", "30000")
 	t.Logf("%v after its death the dead one was passed", time.Since(died).Round(100*time.Millisecond))
 	queued(t, st.redis, 0)
 }
@@ -165,12 +167,12 @@ func hammered(t *testing.T, tries int, block string) {
 func deathAmongTheirs(t *testing.T) {
 	st := newStage(t)
 	theirs := []*javaFair{newJavaFair(t, st.redis, 1), newJavaFair(t, st.redis, 2)}
-	expect(t, st.wire("holder"), ok, "FAIRLOCK", "k", "PX", "30000")
+	harness.Expect(t, st.wire("holder"), ok, "FAIRLOCK", "k", "PX", "30000")
 	for i, j := range theirs {
 		j.wait = 300 * time.Second
 		j.try(30 * time.Second)
 		queued(t, st.redis, 2*i+1)
-		st.wire(fmt.Sprint(i+2)).send("FAIRLOCK", "k", "BLOCK", "0", "PX", "30000")
+		st.wire(fmt.Sprint(i+2)).Send("FAIRLOCK", "k", "BLOCK", "0", "PX", "30000")
 		queued(t, st.redis, 2*i+2)
 	}
 	st.proxy("2").Kill()
@@ -180,7 +182,7 @@ func deathAmongTheirs(t *testing.T) {
 			t.Errorf("place %d: believed to live for %v, at most %v", i, left[owner], most)
 		}
 	}
-	expect(t, st.wire("holder"), yes, "UNLOCK", "k")
+	harness.Expect(t, st.wire("holder"), yes, "UNLOCK", "k")
 	if granted, _ := theirs[0].try(time.Minute); !granted {
 		t.Fatal("who is first did not get it")
 	}
@@ -190,7 +192,7 @@ func deathAmongTheirs(t *testing.T) {
 		t.Fatal(err)
 	}
 	theirs[1].unlock()
-	if got := st.wire("3").read(); got != ok {
+	if got := st.wire("3").Read(); got != ok {
 		t.Fatal(got)
 	}
 	queued(t, st.redis, 0)
@@ -201,17 +203,17 @@ func oneOfFourGivesUp(t *testing.T) {
 	const lease = 30 * time.Second
 	st := newStage(t)
 	first, third := newJavaFair(t, st.redis, 1), newJavaFair(t, st.redis, 3)
-	expect(t, st.wire("holder"), ok, "FAIRLOCK", "k", "PX", "30000")
+	harness.Expect(t, st.wire("holder"), ok, "FAIRLOCK", "k", "PX", "30000")
 	if _, left := first.try(lease); left < 20000 || left > 30000 {
 		t.Errorf("the first of Redisson's is told to come back in %d ms", left)
 	}
-	st.wire("2b").send("FAIRLOCK", "k", "BLOCK", "1500")
+	st.wire("2b").Send("FAIRLOCK", "k", "BLOCK", "1500")
 	queued(t, st.redis, 2)
 	third.try(lease)
-	st.wire("2d").send("FAIRLOCK", "k", "BLOCK", "60000")
+	st.wire("2d").Send("FAIRLOCK", "k", "BLOCK", "60000")
 	queued(t, st.redis, 4)
 	before := consistent(t, st.redis, 11*time.Minute)
-	if got := st.wire("2b").read(); got != null {
+	if got := st.wire("2b").Read(); got != null {
 		t.Fatal(got)
 	}
 	after := consistent(t, st.redis, 11*time.Minute)
@@ -223,7 +225,7 @@ func oneOfFourGivesUp(t *testing.T) {
 			t.Errorf("asked again: %v, %d", granted, left)
 		}
 	}
-	expect(t, st.wire("holder"), yes, "UNLOCK", "k")
+	harness.Expect(t, st.wire("holder"), yes, "UNLOCK", "k")
 	if granted, _ := third.try(lease); granted {
 		t.Error("the third passed the first")
 	}
@@ -234,11 +236,11 @@ func oneOfFourGivesUp(t *testing.T) {
 	if granted, _ := third.try(lease); !granted {
 		t.Error("the third did not get it after the first")
 	}
-	if !st.wire("2d").silent(moment) {
+	if !st.wire("2d").Silent(moment) {
 		t.Error("the fourth did not wait")
 	}
 	third.unlock()
-	if got := st.wire("2d").read(); got != ok {
+	if got := st.wire("2d").Read(); got != ok {
 		t.Error(got)
 	}
 	queued(t, st.redis, 0)
@@ -258,7 +260,7 @@ func pastTheAbandoned(t *testing.T) {
 	}
 	queued(t, st.redis, 2)
 	before := scriptCalls(t, st.redis)
-	expect(t, st.wire("a"), ok, "FAIRLOCK", "k", "BLOCK", "20000")
+	harness.Expect(t, st.wire("a"), ok, "FAIRLOCK", "k", "BLOCK", "20000")
 	if calls := scriptCalls(t, st.redis) - before; calls > 40 {
 		t.Errorf("it asked %d times", calls)
 	}
@@ -268,16 +270,16 @@ func pastTheAbandoned(t *testing.T) {
 // givenUpWhileRedisPauses: writes stand still while a wait ends; afterwards nothing of it is left in the queue.
 func givenUpWhileRedisPauses(t *testing.T) {
 	st := newStage(t)
-	expect(t, st.wire("holder"), ok, "FAIRLOCK", "k", "PX", "60000")
-	st.wire("a").send("FAIRLOCK", "k", "BLOCK", "1000")
+	harness.Expect(t, st.wire("holder"), ok, "FAIRLOCK", "k", "PX", "60000")
+	st.wire("a").Send("FAIRLOCK", "k", "BLOCK", "1000")
 	queued(t, st.redis, 1)
-	expect(t, st.wire("redis"), ok, "CLIENT", "PAUSE", "3000", "WRITE")
-	if got := st.wire("a").read(); got != null {
+	harness.Expect(t, st.wire("redis"), ok, "CLIENT", "PAUSE", "3000", "WRITE")
+	if got := st.wire("a").Read(); got != null {
 		t.Fatal(got)
 	}
 	st.redis.Do(t, "CLIENT", "UNPAUSE")
 	queued(t, st.redis, 0)
 	consistent(t, st.redis, 0)
-	expect(t, st.wire("holder"), yes, "UNLOCK", "k")
-	expect(t, st.wire("b"), ok, "FAIRLOCK", "k")
+	harness.Expect(t, st.wire("holder"), yes, "UNLOCK", "k")
+	harness.Expect(t, st.wire("b"), ok, "FAIRLOCK", "k")
 }

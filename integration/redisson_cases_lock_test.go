@@ -10,6 +10,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/lockproxy/lockproxy/integration/harness"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
@@ -106,15 +107,15 @@ var byMessage = []string{"--wait-poll", "1m", "--lock-watchdog-timeout", "2m"}
 // lockAndCount: nobody is beside another of the same name, none fails, and nothing is left.
 func lockAndCount(t *testing.T, l load) *testredis.Server {
 	s := testredis.Start(t)
-	wires := make([]*wire, l.connections)
+	wires := make([]*harness.Wire, l.connections)
 	for i := range l.proxies {
-		p := startProxy(t, s.URL(), append(l.more, byMessage...)...)
+		p := harness.StartProxy(t, s.URL(), append(l.more, byMessage...)...)
 		for j := i; j < len(wires); j += l.proxies {
-			wires[j] = dial(t, p.Addr())
+			wires[j] = harness.Dial(t, p.Addr())
 		}
 	}
 	inside, counts, errs := make([]atomic.Int32, l.names), make([]int, l.names), make([]error, len(wires))
-	together(len(wires), func(i int) {
+	harness.Together(len(wires), func(i int) {
 		for n := range l.loops {
 			errs[i] = errors.Join(errs[i], l.once(wires[i], (i/2+n)%l.names, inside, counts))
 		}
@@ -129,16 +130,16 @@ func lockAndCount(t *testing.T, l load) *testredis.Server {
 	if sum != l.connections*l.loops {
 		t.Errorf("counted %d of %d: %v", sum, l.connections*l.loops, counts)
 	}
-	if got := keys(t, s); len(got) != 0 {
+	if got := harness.Keys(t, s); len(got) != 0 {
 		t.Errorf("%q are left", got)
 	}
 	return s
 }
 
 // once takes one lock and counts; the count is guarded by nothing but that lock.
-func (l load) once(w *wire, name int, inside []atomic.Int32, counts []int) error {
+func (l load) once(w *harness.Wire, name int, inside []atomic.Int32, counts []int) error {
 	key := fmt.Sprint("lock-", name)
-	if got, err := w.try(l.verb, key, "BLOCK", "0"); err != nil || got != ok {
+	if got, err := w.Try(l.verb, key, "BLOCK", "0"); err != nil || got != ok {
 		return errors.Join(err, errReply(l.verb, got))
 	}
 	if n := inside[name].Add(1); n != 1 {
@@ -147,7 +148,7 @@ func (l load) once(w *wire, name int, inside []atomic.Int32, counts []int) error
 	counts[name]++
 	time.Sleep(l.inside)
 	inside[name].Add(-1)
-	if got, err := w.try("UNLOCK", key); err != nil || got != yes {
+	if got, err := w.Try("UNLOCK", key); err != nil || got != yes {
 		return errors.Join(err, errReply("UNLOCK", got))
 	}
 	return nil
@@ -156,7 +157,7 @@ func (l load) once(w *wire, name int, inside []atomic.Int32, counts []int) error
 // subscriptionsEnd: five names, 32 connections, and at the end no channel is listened to but those kept warm, one here.
 func subscriptionsEnd(t *testing.T) {
 	s := lockAndCount(t, load{verb: "LOCK", proxies: 1, connections: 32, loops: 30, names: 5, inside: time.Millisecond, more: []string{"--warm-channels", "1"}})
-	eventually(t, "the channels are left", func() bool {
+	harness.Eventually(t, "the channels are left", func() bool {
 		channels, err := redis.Strings(s.Do(t, "PUBSUB", "CHANNELS"), nil)
 		if err != nil {
 			t.Fatal(err)
@@ -174,42 +175,42 @@ func subscriptionsEnd(t *testing.T) {
 // heldAmongOthers: while 16 connections lock and unlock all the time, what another one holds stays renewed.
 func heldAmongOthers(t *testing.T) {
 	s := testredis.Start(t)
-	p := startProxy(t, s.URL(), "--lock-watchdog-timeout", "1500ms")
-	holder, rival := dial(t, p.Addr()), dial(t, p.Addr())
-	expect(t, holder, ok, "LOCK", "held")
-	wires, errs := make([]*wire, 16), make([]error, 16)
+	p := harness.StartProxy(t, s.URL(), "--lock-watchdog-timeout", "1500ms")
+	holder, rival := harness.Dial(t, p.Addr()), harness.Dial(t, p.Addr())
+	harness.Expect(t, holder, ok, "LOCK", "held")
+	wires, errs := make([]*harness.Wire, 16), make([]error, 16)
 	for i := range wires {
-		wires[i] = dial(t, p.Addr())
+		wires[i] = harness.Dial(t, p.Addr())
 	}
 	end, done := time.Now().Add(4*time.Second), make(chan struct{})
 	go func() {
 		defer close(done)
-		together(len(wires), func(i int) {
+		harness.Together(len(wires), func(i int) {
 			for n := 0; time.Now().Before(end) && errs[i] == nil; n++ {
 				errs[i] = tryAndRelease(wires[i], fmt.Sprint("lock-", (i+n)%20))
 			}
 		})
 	}()
 	for time.Now().Before(end) {
-		expect(t, rival, null, "LOCK", "held", "BLOCK", "100")
+		harness.Expect(t, rival, null, "LOCK", "held", "BLOCK", "100")
 	}
 	<-done
 	if err := errors.Join(errs...); err != nil {
 		t.Error(err)
 	}
-	expect(t, holder, yes, "UNLOCK", "held")
+	harness.Expect(t, holder, yes, "UNLOCK", "held")
 }
 
 // tryAndRelease is tryLock, and unlock where that was granted.
-func tryAndRelease(w *wire, key string) error {
-	got, err := w.try("LOCK", key)
+func tryAndRelease(w *harness.Wire, key string) error {
+	got, err := w.Try("LOCK", key)
 	if err != nil || got == null {
 		return err
 	}
 	if got != ok {
 		return errReply("LOCK", got)
 	}
-	if got, err = w.try("UNLOCK", key); got != yes {
+	if got, err = w.Try("UNLOCK", key); got != yes {
 		return errors.Join(err, errReply("UNLOCK", got))
 	}
 	return err
@@ -218,31 +219,31 @@ func tryAndRelease(w *wire, key string) error {
 // eventsOfLocks: Redis' keyspace events tell of a lock's end, through the proxy too, to those who listen.
 func eventsOfLocks(t *testing.T) {
 	s := testredis.Start(t, "--notify-keyspace-events", "Egx")
-	p := startProxy(t, s.URL())
-	w, listener := dial(t, p.Addr()), dial(t, p.Addr())
+	p := harness.StartProxy(t, s.URL())
+	w, listener := harness.Dial(t, p.Addr()), harness.Dial(t, p.Addr())
 	for _, channel := range []string{"__keyevent@0__:expired", "__keyevent@0__:del"} {
-		listener.send("SUBSCRIBE", channel)
-		listener.read()
+		listener.Send("SUBSCRIBE", channel)
+		listener.Read()
 	}
 	event := func(kind string) string {
 		return fmt.Sprintf("*3\r\n$7\r\nmessage\r\n$%d\r\n__keyevent@0__:%s\r\n$1\r\nk\r\n", len("__keyevent@0__:"+kind), kind)
 	}
-	expect(t, w, ok, "LOCK", "k", "PX", "1000") // longer than a busy machine takes to answer
-	if got := listener.read(); got != event("expired") {
+	harness.Expect(t, w, ok, "LOCK", "k", "PX", "1000") // longer than a busy machine takes to answer
+	if got := listener.Read(); got != event("expired") {
 		t.Fatal(got)
 	}
-	expect(t, w, ok, "LOCK", "k")
-	if !listener.silent(moment) {
-		t.Fatal(listener.read())
+	harness.Expect(t, w, ok, "LOCK", "k")
+	if !listener.Silent(moment) {
+		t.Fatal(listener.Read())
 	}
-	expect(t, w, yes, "UNLOCK", "k")
-	if got := listener.read(); got != event("del") {
+	harness.Expect(t, w, yes, "UNLOCK", "k")
+	if got := listener.Read(); got != event("del") {
 		t.Fatal(got)
 	}
-	listener.do("UNSUBSCRIBE", "__keyevent@0__:del")
-	expect(t, w, ok, "LOCK", "k")
-	expect(t, w, yes, "UNLOCK", "k")
-	if !listener.silent(moment) {
-		t.Fatal(listener.read())
+	listener.Do("UNSUBSCRIBE", "__keyevent@0__:del")
+	harness.Expect(t, w, ok, "LOCK", "k")
+	harness.Expect(t, w, yes, "UNLOCK", "k")
+	if !listener.Silent(moment) {
+		t.Fatal(listener.Read())
 	}
 }

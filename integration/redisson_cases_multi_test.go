@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/lockproxy/lockproxy/integration/harness"
 )
 
 // RedissonMultiLockTest: a lock of several locks is MULTILOCK.
@@ -47,12 +49,12 @@ func TestRedissonMultiLock(t *testing.T) { redissonMultiLockTest.play(t) }
 // oneOfTenGetsAll: ten ask at once and do not wait; exactly one has all three, and the others leave nothing behind.
 func oneOfTenGetsAll(t *testing.T) {
 	st := newStage(t)
-	wires := make([]*wire, 10)
+	wires := make([]*harness.Wire, 10)
 	for i := range wires {
 		wires[i] = st.wire(string(rune('1'+i%2)) + "-" + string(rune('a'+i)))
 	}
 	answers, began := make([]string, len(wires)), time.Now()
-	together(len(wires), func(i int) { answers[i], _ = wires[i].try("MULTILOCK", "3", "lock1", "lock2", "lock3", "EX", "60") })
+	harness.Together(len(wires), func(i int) { answers[i], _ = wires[i].Try("MULTILOCK", "3", "lock1", "lock2", "lock3", "EX", "60") })
 	winner := -1
 	for i, got := range answers {
 		switch {
@@ -62,11 +64,11 @@ func oneOfTenGetsAll(t *testing.T) {
 			t.Errorf("%d got %q, %d has all", i, got, winner)
 		}
 	}
-	if winner < 0 || time.Since(began) > patience {
+	if winner < 0 || time.Since(began) > harness.Patience {
 		t.Fatalf("after %v: %q", time.Since(began), answers)
 	}
-	expect(t, wires[winner], ":3\r\n", "MULTIUNLOCK", "3", "lock1", "lock2", "lock3")
-	if got := keys(t, st.redis); len(got) != 0 {
+	harness.Expect(t, wires[winner], ":3\r\n", "MULTIUNLOCK", "3", "lock1", "lock2", "lock3")
+	if got := harness.Keys(t, st.redis); len(got) != 0 {
 		t.Errorf("%q are left", got)
 	}
 }
@@ -76,19 +78,19 @@ func oneOfTenGetsAll(t *testing.T) {
 func oppositeOrders(t *testing.T) {
 	const loops = 20
 	st := newStage(t, byMessage...)
-	wires, errs := make([]*wire, 16), make([]error, 16)
+	wires, errs := make([]*harness.Wire, 16), make([]error, 16)
 	for i := range wires {
 		wires[i] = st.wire(fmt.Sprint(1+i%2, "-", i))
 	}
 	var inside [5]atomic.Int32
-	together(len(wires), func(i int) {
+	harness.Together(len(wires), func(i int) {
 		for n := range loops {
 			first, step, count := i+n, 1+(i+n/3)%4, 2+(i+n)%2
 			args := []string{"MULTILOCK", fmt.Sprint(count)}
 			for k := range count {
 				args = append(args, fmt.Sprint("lock", (first+k*step)%5))
 			}
-			got, err := wires[i].try(append(args, "BLOCK", "0")...)
+			got, err := wires[i].Try(append(args, "BLOCK", "0")...)
 			if got != ok {
 				errs[i] = errors.Join(err, errReply("MULTILOCK", got))
 				return
@@ -102,7 +104,7 @@ func oppositeOrders(t *testing.T) {
 				inside[(first+k*step)%5].Add(-1)
 			}
 			args[0] = "MULTIUNLOCK"
-			if got, err := wires[i].try(args...); got != fmt.Sprintf(":%d\r\n", count) {
+			if got, err := wires[i].Try(args...); got != fmt.Sprintf(":%d\r\n", count) {
 				errs[i] = errors.Join(err, errReply("MULTIUNLOCK", got))
 				return
 			}
@@ -111,7 +113,7 @@ func oppositeOrders(t *testing.T) {
 	if err := errors.Join(errs...); err != nil {
 		t.Fatal(err)
 	}
-	if got := keys(t, st.redis); len(got) != 0 {
+	if got := harness.Keys(t, st.redis); len(got) != 0 {
 		t.Errorf("%q are left", got)
 	}
 }

@@ -1,6 +1,10 @@
 package integration
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/lockproxy/lockproxy/integration/harness"
+)
 
 // RedissonFencedLockTest. Our tokens begin with Redis' time, and rise with each FENCE; a LOCK without leaves them alone.
 var redissonFencedLockTest = redissonClass{
@@ -15,35 +19,35 @@ func tokensRise(t *testing.T) {
 	last := int64(0)
 	rises := func(who string, args ...string) {
 		t.Helper()
-		token := number(t, st.wire(who).do(args...))
+		token := harness.Number(t, st.wire(who).Do(args...))
 		if token <= last {
 			t.Fatalf("%q by %s: token %d after %d", args, who, token, last)
 		}
 		last = token
-		if got := number(t, st.wire("redis").do("INCRBY", "redisson_lock_token:{k}", "0")); got != token {
+		if got := harness.Number(t, st.wire("redis").Do("INCRBY", "redisson_lock_token:{k}", "0")); got != token {
 			t.Fatalf("getToken is %d, not %d", got, token)
 		}
 	}
-	unlock := func(who string) { t.Helper(); expect(t, st.wire(who), yes, "UNLOCK", "k") }
+	unlock := func(who string) { t.Helper(); harness.Expect(t, st.wire(who), yes, "UNLOCK", "k") }
 	rises("a", "LOCK", "k", "FENCE")
 	unlock("a")
 	rises("a", "LOCK", "k", "FENCE")
 	unlock("a")
-	expect(t, st.wire("a"), ok, "LOCK", "k")
+	harness.Expect(t, st.wire("a"), ok, "LOCK", "k")
 	unlock("a")
-	expect(t, st.wire("redis"), ok, "SET", "redisson_lock_token:{k}", "7000000000000000") // far ahead of the clock: RFencedLock counts on from where we are
-	last = number(t, st.wire("redis").do("INCR", "redisson_lock_token:{k}"))
+	harness.Expect(t, st.wire("redis"), ok, "SET", "redisson_lock_token:{k}", "7000000000000000") // far ahead of the clock: RFencedLock counts on from where we are
+	last = harness.Number(t, st.wire("redis").Do("INCR", "redisson_lock_token:{k}"))
 	rises("2b", "LOCK", "k", "EX", "10", "FENCE")
 	unlock("2b")
 	rises("2b", "LOCK", "k", "FENCE", "BLOCK", "10000")
 	rises("2b", "LOCK", "k", "FENCE", "SELF") // re-entry, too, as Redisson's
-	st.wire("a").send("LOCK", "k", "FENCE", "BLOCK", "0")
-	expect(t, st.wire("2b"), yes, "UNLOCK", "k", "ALL")
-	if token := number(t, st.wire("a").read()); token != last+1 {
+	st.wire("a").Send("LOCK", "k", "FENCE", "BLOCK", "0")
+	harness.Expect(t, st.wire("2b"), yes, "UNLOCK", "k", "ALL")
+	if token := harness.Number(t, st.wire("a").Read()); token != last+1 {
 		t.Fatalf("the waiter got %d after %d", token, last)
 	}
 	unlock("a")
-	expect(t, st.wire("redis"), ":-1\r\n", "PTTL", "redisson_lock_token:{k}")
+	harness.Expect(t, st.wire("redis"), ":-1\r\n", "PTTL", "redisson_lock_token:{k}")
 }
 
 // RedissonSpinLockTest: how Redisson polls is not to be seen; what it grants is RLock's.

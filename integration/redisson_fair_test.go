@@ -7,6 +7,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/lockproxy/lockproxy/integration/harness"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
@@ -15,7 +16,7 @@ import (
 type javaFair struct {
 	t     testing.TB
 	c     redis.Conn
-	ear   *wire // what it listens on
+	ear   *harness.Wire // what it listens on
 	owner string
 	wait  time.Duration // how long it says that it waits, which is what its score is made of
 	clock time.Duration // how far its clock is ahead
@@ -90,7 +91,7 @@ return 1
 `
 
 func newJavaFair(t testing.TB, s *testredis.Server, n int) *javaFair {
-	return &javaFair{t: t, c: s.Dial(t), ear: dial(t, s.Addr()), owner: fmt.Sprintf("0f8fad5b-d9cb-469f-a165-70867728950e:%d", n), wait: 5 * time.Second}
+	return &javaFair{t: t, c: s.Dial(t), ear: harness.Dial(t, s.Addr()), owner: fmt.Sprintf("0f8fad5b-d9cb-469f-a165-70867728950e:%d", n), wait: 5 * time.Second}
 }
 
 func (j *javaFair) run(script string, lease time.Duration, how string) (int64, error) {
@@ -141,21 +142,21 @@ func (j *javaFair) lock(lease time.Duration) error {
 	if got, err := j.run(javaTake, lease, "queue"); err != nil || got == -9 {
 		return err
 	}
-	if _, err := j.ear.try("SUBSCRIBE", fairChannel+":"+j.owner); err != nil {
+	if _, err := j.ear.Try("SUBSCRIBE", fairChannel+":"+j.owner); err != nil {
 		return err
 	}
-	for end := time.Now().Add(2 * patience); time.Now().Before(end); {
+	for end := time.Now().Add(2 * harness.Patience); time.Now().Before(end); {
 		got, err := j.run(javaTake, lease, "queue")
 		if err != nil {
 			return err
 		}
 		if got == -9 {
-			_, err := j.ear.try("UNSUBSCRIBE")
+			_, err := j.ear.Try("UNSUBSCRIBE")
 			return err
 		}
 		// A millisecond at least, where the real one would ask without pause.
-		if !j.ear.silent(max(time.Duration(got), 1) * time.Millisecond) {
-			if _, err := j.ear.tryRead(patience); err != nil {
+		if !j.ear.Silent(max(time.Duration(got), 1) * time.Millisecond) {
+			if _, err := j.ear.TryRead(harness.Patience); err != nil {
 				return err
 			}
 		}
@@ -199,7 +200,7 @@ func consistent(t testing.TB, s *testredis.Server, most time.Duration) (queue []
 // queued waits until so many stand in the queue.
 func queued(t testing.TB, s *testredis.Server, n int) {
 	t.Helper()
-	eventually(t, fmt.Sprint(n, " in the queue"), func() bool {
+	harness.Eventually(t, fmt.Sprint(n, " in the queue"), func() bool {
 		queue, _ := waiting(t, s)
 		return len(queue) == n
 	})

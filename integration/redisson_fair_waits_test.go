@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/lockproxy/lockproxy/integration/harness"
 )
 
 // longWaits: who waits for longer than a score says keeps its place, since it is refreshed; a score never grows with time.
@@ -14,9 +16,9 @@ func longWaits(t *testing.T) {
 	st := newStage(t)
 	theirs := newJavaFair(t, st.redis, 1)
 	theirs.wait = 20 * time.Second
-	expect(t, st.wire("holder"), ok, "FAIRLOCK", "k", "PX", "300000")
+	harness.Expect(t, st.wire("holder"), ok, "FAIRLOCK", "k", "PX", "300000")
 	for i, who := range []string{"1a", "2b", "1c"} {
-		st.wire(who).send("FAIRLOCK", "k", "BLOCK", "0", "PX", "300000")
+		st.wire(who).Send("FAIRLOCK", "k", "BLOCK", "0", "PX", "300000")
 		queued(t, st.redis, i+1)
 	}
 	theirs.try(time.Minute) // stays last; a score of its own takes ours for long
@@ -37,13 +39,13 @@ func longWaits(t *testing.T) {
 	}
 	last := "holder"
 	for _, who := range []string{"1a", "2b", "1c"} {
-		expect(t, st.wire(last), yes, "UNLOCK", "k")
-		if got := st.wire(who).read(); got != ok {
+		harness.Expect(t, st.wire(last), yes, "UNLOCK", "k")
+		if got := st.wire(who).Read(); got != ok {
 			t.Fatal(got)
 		}
 		last = who
 	}
-	expect(t, st.wire(last), yes, "UNLOCK", "k")
+	harness.Expect(t, st.wire(last), yes, "UNLOCK", "k")
 	if granted, _ := theirs.try(time.Minute); !granted {
 		t.Error("Redisson's waiter, the last, did not get it")
 	}
@@ -53,9 +55,9 @@ func longWaits(t *testing.T) {
 func inOrder(t *testing.T) {
 	const n = 18
 	st := newStage(t)
-	expect(t, st.wire("holder"), ok, "FAIRLOCK", "k")
+	harness.Expect(t, st.wire("holder"), ok, "FAIRLOCK", "k")
 	order, errs := make(chan int, n), make([]error, n)
-	wires, theirs := make([]*wire, n), make([]*javaFair, n)
+	wires, theirs := make([]*harness.Wire, n), make([]*javaFair, n)
 	for i := range n {
 		if theirs[i] = newJavaFair(t, st.redis, i); i%3 < 2 {
 			wires[i] = st.wire(fmt.Sprint(1+i%3, "-", i))
@@ -67,13 +69,13 @@ func inOrder(t *testing.T) {
 		if wires[i] == nil {
 			theirs[i].try(30 * time.Second)
 		} else {
-			wires[i].send("FAIRLOCK", "k", "BLOCK", "0")
+			wires[i].Send("FAIRLOCK", "k", "BLOCK", "0")
 		}
 		queued(t, st.redis, i+1)
 	}
 	go func() {
 		defer close(done)
-		together(n, func(i int) {
+		harness.Together(n, func(i int) {
 			if wires[i] == nil {
 				if errs[i] = theirs[i].lock(30 * time.Second); errs[i] == nil {
 					order <- i
@@ -81,17 +83,17 @@ func inOrder(t *testing.T) {
 				}
 				return
 			}
-			got, err := wires[i].tryRead(2 * patience)
+			got, err := wires[i].TryRead(2 * harness.Patience)
 			if order <- i; got != ok {
 				errs[i] = errors.Join(err, errReply("FAIRLOCK", got))
 				return
 			}
-			if got, err := wires[i].try("UNLOCK", "k"); got != yes {
+			if got, err := wires[i].Try("UNLOCK", "k"); got != yes {
 				errs[i] = errors.Join(err, errReply("UNLOCK", got))
 			}
 		})
 	}()
-	expect(t, st.wire("holder"), yes, "UNLOCK", "k")
+	harness.Expect(t, st.wire("holder"), yes, "UNLOCK", "k")
 	<-done
 	if err := errors.Join(errs...); err != nil {
 		t.Fatal(err)
@@ -101,7 +103,7 @@ func inOrder(t *testing.T) {
 			t.Errorf("place %d was %d's", i, got)
 		}
 	}
-	if got := keys(t, st.redis); len(got) != 0 {
+	if got := harness.Keys(t, st.redis); len(got) != 0 {
 		t.Errorf("%q are left", got)
 	}
 }
@@ -112,26 +114,26 @@ func TestDeadHeadOfAFreeLock(t *testing.T) {
 	st := newStage(t)
 	dead := newJavaFair(t, st.redis, 1)
 	dead.wait = 1500 * time.Millisecond
-	expect(t, st.wire("holder"), ok, "FAIRLOCK", "k", "PX", "1000")
+	harness.Expect(t, st.wire("holder"), ok, "FAIRLOCK", "k", "PX", "1000")
 	dead.try(time.Minute) // is believed to live for 2.5 s
-	expect(t, st.wire("holder"), yes, "UNLOCK", "k")
+	harness.Expect(t, st.wire("holder"), yes, "UNLOCK", "k")
 	before, began := scriptCalls(t, st.redis), time.Now()
 	for _, verb := range []string{"LOCK", "FAIRLOCK"} {
-		if got := st.wire("a").do(verb, "k"); got != null && time.Since(began) < time.Second {
+		if got := st.wire("a").Do(verb, "k"); got != null && time.Since(began) < time.Second {
 			t.Errorf("%s passed a live head: %q", verb, got)
 		}
 	}
-	wires := []*wire{st.wire("a"), st.wire("2b"), st.wire("c")}
+	wires := []*harness.Wire{st.wire("a"), st.wire("2b"), st.wire("c")}
 	for _, w := range wires {
-		w.send("FAIRLOCK", "k", "BLOCK", "20000")
+		w.Send("FAIRLOCK", "k", "BLOCK", "20000")
 	}
 	for range wires { // in any order: they came at once
-		eventually(t, "one has it", func() bool {
-			i := slices.IndexFunc(wires, func(w *wire) bool { return !w.silent(time.Millisecond) })
+		harness.Eventually(t, "one has it", func() bool {
+			i := slices.IndexFunc(wires, func(w *harness.Wire) bool { return !w.Silent(time.Millisecond) })
 			if i < 0 {
 				return false
 			}
-			if got := wires[i].read() + wires[i].do("UNLOCK", "k"); got != ok+yes {
+			if got := wires[i].Read() + wires[i].Do("UNLOCK", "k"); got != ok+yes {
 				t.Fatal(got)
 			}
 			wires = slices.Delete(wires, i, i+1)
@@ -164,21 +166,21 @@ func TestBrokenFairQueue(t *testing.T) {
 			tests[fmt.Sprintf("%s, held %v", name, held)] = func(t *testing.T) {
 				st := newStage(t)
 				if held {
-					expect(t, st.wire("holder"), ok, "FAIRLOCK", "k")
+					harness.Expect(t, st.wire("holder"), ok, "FAIRLOCK", "k")
 				}
 				spoil(st)
-				st.wire("a").send("FAIRLOCK", "k", "BLOCK", "30000")
+				st.wire("a").Send("FAIRLOCK", "k", "BLOCK", "30000")
 				if held {
-					if !st.wire("a").silent(moment) {
-						t.Fatal(st.wire("a").read())
+					if !st.wire("a").Silent(moment) {
+						t.Fatal(st.wire("a").Read())
 					}
-					expect(t, st.wire("holder"), yes, "UNLOCK", "k")
+					harness.Expect(t, st.wire("holder"), yes, "UNLOCK", "k")
 				}
-				if got := st.wire("a").read(); got != ok {
+				if got := st.wire("a").Read(); got != ok {
 					t.Fatal(got)
 				}
-				expect(t, st.wire("a"), yes, "UNLOCK", "k")
-				expect(t, st.wire("2b"), ok, "FAIRLOCK", "k")
+				harness.Expect(t, st.wire("a"), yes, "UNLOCK", "k")
+				harness.Expect(t, st.wire("2b"), ok, "FAIRLOCK", "k")
 			}
 		}
 	}
@@ -194,10 +196,10 @@ func TestFairClocks(t *testing.T) {
 
 func clockAhead(t *testing.T) {
 	st := newStage(t)
-	expect(t, st.wire("holder"), ok, "FAIRLOCK", "k", "PX", "60000")
-	st.wire("a").send("FAIRLOCK", "k", "BLOCK", "0")
+	harness.Expect(t, st.wire("holder"), ok, "FAIRLOCK", "k", "PX", "60000")
+	st.wire("a").Send("FAIRLOCK", "k", "BLOCK", "0")
 	queued(t, st.redis, 1)
-	st.wire("2b").send("FAIRLOCK", "k", "BLOCK", "0")
+	st.wire("2b").Send("FAIRLOCK", "k", "BLOCK", "0")
 	queued(t, st.redis, 2)
 	before, _ := waiting(t, st.redis)
 	theirs := newJavaFair(t, st.redis, 1)
@@ -206,16 +208,16 @@ func clockAhead(t *testing.T) {
 	if queue, _ := waiting(t, st.redis); len(queue) != 1 {
 		t.Fatalf("nobody was thrown out: %q", queue)
 	}
-	eventually(t, "ours are back at their places", func() bool {
+	harness.Eventually(t, "ours are back at their places", func() bool {
 		queue, _ := waiting(t, st.redis)
 		return slices.Equal(queue, append(slices.Clone(before), theirs.owner))
 	})
-	expect(t, st.wire("holder"), yes, "UNLOCK", "k")
+	harness.Expect(t, st.wire("holder"), yes, "UNLOCK", "k")
 	for _, who := range []string{"a", "2b"} {
-		if got := st.wire(who).read(); got != ok {
+		if got := st.wire(who).Read(); got != ok {
 			t.Fatal(got)
 		}
-		expect(t, st.wire(who), yes, "UNLOCK", "k")
+		harness.Expect(t, st.wire(who), yes, "UNLOCK", "k")
 	}
 	if granted, _ := theirs.try(30 * time.Second); !granted {
 		t.Error("Redisson's waiter did not get it")
@@ -226,15 +228,15 @@ func clockBehind(t *testing.T) {
 	st := newStage(t)
 	theirs := newJavaFair(t, st.redis, 1)
 	theirs.clock, theirs.wait = -400*time.Second, 300*time.Second
-	expect(t, st.wire("holder"), ok, "FAIRLOCK", "k", "PX", "2000")
+	harness.Expect(t, st.wire("holder"), ok, "FAIRLOCK", "k", "PX", "2000")
 	theirs.try(time.Second)
 	done := make(chan error)
 	go func() { done <- theirs.lock(time.Second) }()
 	for range 3 {
-		expect(t, st.wire("a"), ok, "FAIRLOCK", "k", "BLOCK", "20000", "PX", "300")
+		harness.Expect(t, st.wire("a"), ok, "FAIRLOCK", "k", "BLOCK", "20000", "PX", "300")
 	}
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
-	expect(t, st.wire("2b"), ok, "FAIRLOCK", "k", "BLOCK", "20000")
+	harness.Expect(t, st.wire("2b"), ok, "FAIRLOCK", "k", "BLOCK", "20000")
 }

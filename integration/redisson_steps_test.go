@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockproxy/lockproxy/integration/harness"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
@@ -38,13 +39,13 @@ type stage struct {
 	t        *testing.T
 	redis    *testredis.Server
 	settings []string
-	proxies  map[string]*proxy
-	wires    map[string]*wire
+	proxies  map[string]*harness.Proxy
+	wires    map[string]*harness.Wire
 	names    map[string]string // of connections, by the proxy and its number for them
 }
 
 func newStage(t *testing.T, settings ...string) *stage {
-	return &stage{t: t, redis: testredis.Start(t), settings: settings, proxies: map[string]*proxy{}, wires: map[string]*wire{}, names: map[string]string{}}
+	return &stage{t: t, redis: testredis.Start(t), settings: settings, proxies: map[string]*harness.Proxy{}, wires: map[string]*harness.Wire{}, names: map[string]string{}}
 }
 
 func playSteps(t *testing.T, steps []rwStep, settings ...string) {
@@ -88,15 +89,15 @@ func (st *stage) plain(s rwStep) bool {
 	w := st.wire(s.who)
 	switch {
 	case s.call == "close":
-		w.close()
+		w.Close()
 	case s.call == "reset":
-		w.reset()
+		w.Reset()
 	case s.call == "silent":
-		if !w.silent(moment) {
-			st.t.Fatalf("%s was told %q, too early", s.who, w.read())
+		if !w.Silent(moment) {
+			st.t.Fatalf("%s was told %q, too early", s.who, w.Read())
 		}
 	case s.call[0] == '>':
-		w.send(strings.Fields(s.call[1:])...)
+		w.Send(strings.Fields(s.call[1:])...)
 	default:
 		return false
 	}
@@ -108,16 +109,16 @@ func (st *stage) answer(s rwStep) (got string) {
 	st.t.Helper()
 	w, began := st.wire(s.who), time.Now()
 	if s.call == "<" {
-		return w.read()
+		return w.Read()
 	}
 	words := strings.Fields(strings.TrimPrefix(s.call, "~"))
 	if s.call[0] == '~' {
-		eventually(st.t, s.call+": "+s.want, func() bool { got = w.do(words...); return meets(got, s.want) })
+		harness.Eventually(st.t, s.call+": "+s.want, func() bool { got = w.Do(words...); return meets(got, s.want) })
 		return got
 	}
-	got = w.do(words...)
+	got = w.Do(words...)
 	if i := slices.Index(words, "BLOCK"); i > 0 && got == null {
-		if ms, _ := strconv.Atoi(words[i+1]); time.Since(began) < time.Duration(ms)*time.Millisecond || time.Since(began) > time.Duration(ms)*time.Millisecond+patience {
+		if ms, _ := strconv.Atoi(words[i+1]); time.Since(began) < time.Duration(ms)*time.Millisecond || time.Since(began) > time.Duration(ms)*time.Millisecond+harness.Patience {
 			st.t.Fatalf("%s gave up after %v", s.call, time.Since(began))
 		}
 	}
@@ -145,25 +146,25 @@ func (st *stage) number(who string) string {
 	return "1"
 }
 
-func (st *stage) proxy(number string) *proxy {
+func (st *stage) proxy(number string) *harness.Proxy {
 	p := st.proxies[number]
 	if p == nil {
-		p = startProxy(st.t, st.redis.URL(), st.settings...)
+		p = harness.StartProxy(st.t, st.redis.URL(), st.settings...)
 		st.proxies[number] = p
 	}
 	return p
 }
 
-func (st *stage) wire(who string) *wire {
+func (st *stage) wire(who string) *harness.Wire {
 	w := st.wires[who]
 	switch {
 	case w != nil:
 		return w
 	case who == "redis":
-		w = dial(st.t, st.redis.Addr())
+		w = harness.Dial(st.t, st.redis.Addr())
 	default:
 		n := st.number(who)
-		w = dial(st.t, st.proxy(n).Addr())
+		w = harness.Dial(st.t, st.proxy(n).Addr())
 		st.names[n+"/"+fmt.Sprint(clientID(st.t, w))] = who
 	}
 	st.wires[who] = w
@@ -172,9 +173,9 @@ func (st *stage) wire(who string) *wire {
 
 // holders is the kind of a lock and its holders, by the names of their connections; one on another proxy by its owner.
 func (st *stage) holders(reply, proxy string) string {
-	m := object(st.t, decode(st.t, reply))
+	m := harness.Object(st.t, harness.Decode(st.t, reply))
 	var holders []string
-	for _, h := range objects(st.t, m["holders"]) {
+	for _, h := range harness.Objects(st.t, m["holders"]) {
 		name, known := st.names[proxy+"/"+fmt.Sprint(h["client-id"])]
 		if !known {
 			name = fmt.Sprint(h["owner"])

@@ -15,20 +15,21 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockproxy/lockproxy/integration/harness"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
 // startTLS starts lockproxy with a TLS port beside its plain one, which startProxy needs, and returns the port's address.
-func startTLS(t *testing.T, upstream string, args ...string) (*proxy, string) {
+func startTLS(t *testing.T, upstream string, args ...string) (*harness.Proxy, string) {
 	t.Helper()
 	addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(testredis.FreePort(t)))
-	return startProxy(t, upstream, append([]string{"--tls-listen", addr}, args...)...), addr
+	return harness.StartProxy(t, upstream, append([]string{"--tls-listen", addr}, args...)...), addr
 }
 
-func dialTLS(t testing.TB, addr string, c *tls.Config) *wire {
+func dialTLS(t testing.TB, addr string, c *tls.Config) *harness.Wire {
 	t.Helper()
-	w := dial(t, addr)
-	return newWire(t, tls.Client(w.c, c))
+	w := harness.Dial(t, addr)
+	return harness.NewWire(t, tls.Client(w.C, c))
 }
 
 // shownTo is the name of the certificate that a client which asks for name gets; "" when there is no connection.
@@ -51,11 +52,11 @@ func TestTLSRotation(t *testing.T) {
 	p, addr := startTLS(t, redis.URL(), "--tls-cert", cert, "--tls-key", key, "--tls-cert", cert2, "--tls-key", key2)
 	conf := &tls.Config{RootCAs: a.Pool, ServerName: "127.0.0.1"}
 	holder, waiter := dialTLS(t, addr, conf), dialTLS(t, addr, conf)
-	if got := holder.do("LOCK", "l"); got != "+OK\r\n" {
+	if got := holder.Do("LOCK", "l"); got != "+OK\r\n" {
 		t.Fatal(got)
 	}
 	waiting := make(chan string, 1)
-	go waiter.lockLater("l", waiting)
+	go lockLater(waiter, "l", waiting)
 	if got := shownTo(t, addr, "other.test", a.Pool); got != "other.test" {
 		t.Errorf("by SNI: %q", got)
 	}
@@ -71,22 +72,22 @@ func TestTLSRotation(t *testing.T) {
 		}
 	}
 	swap(newCert, cert)
-	eventually(t, "half a pair is told of", func() bool { return strings.Contains(p.Log(), "the old ones stay") })
+	harness.Eventually(t, "half a pair is told of", func() bool { return strings.Contains(p.Log(), "the old ones stay") })
 	if got := shownTo(t, addr, "127.0.0.1", a.Pool); got != "first" {
 		t.Errorf("half a pair: %q is shown", got)
 	}
 	swap(newKey, key)
-	eventually(t, "the new one is shown", func() bool { return shownTo(t, addr, "127.0.0.1", a.Pool) == "second" })
+	harness.Eventually(t, "the new one is shown", func() bool { return shownTo(t, addr, "127.0.0.1", a.Pool) == "second" })
 	a.IssueTo(cert, key, "third", "127.0.0.1")
-	p.signal(syscall.SIGHUP)
-	eventually(t, "the third one is shown", func() bool { return shownTo(t, addr, "127.0.0.1", a.Pool) == "third" })
-	if got := holder.do("UNLOCK", "l"); got != ":1\r\n" {
+	p.Signal(syscall.SIGHUP)
+	harness.Eventually(t, "the third one is shown", func() bool { return shownTo(t, addr, "127.0.0.1", a.Pool) == "third" })
+	if got := holder.Do("UNLOCK", "l"); got != ":1\r\n" {
 		t.Errorf("UNLOCK: %q", got)
 	}
 	if got := <-waiting; got != "+OK\r\n" {
 		t.Errorf("a waiter: %q", got)
 	}
-	waiter.close()
+	waiter.Close()
 	if code := p.Term(); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
@@ -111,7 +112,7 @@ func TestTLSClientCertificates(t *testing.T) {
 		for i, conf := range []*tls.Config{with, without, stranger, old} {
 			conf = conf.Clone()
 			conf.ServerName = "127.0.0.1"
-			reply, err := dialTLS(t, addr, conf).try("PING")
+			reply, err := dialTLS(t, addr, conf).Try("PING")
 			if in := err == nil && reply == "+PONG\r\n"; in != want[i] {
 				t.Errorf("tls-client-auth %q, client %d: %q, %v", auth, i, reply, err)
 			}
@@ -125,8 +126,8 @@ func TestTLSClientKilled(t *testing.T) {
 	a := testredis.NewAuthority(t)
 	cert, key := a.Issue("127.0.0.1")
 	p, addr := startTLS(t, redis.URL(), "--tls-cert", cert, "--tls-key", key)
-	w := dial(t, p.Addr())
-	if got := w.do("LOCK", "busy"); got != "+OK\r\n" {
+	w := harness.Dial(t, p.Addr())
+	if got := w.Do("LOCK", "busy"); got != "+OK\r\n" {
 		t.Fatal(got)
 	}
 	_, port, _ := net.SplitHostPort(addr)
@@ -135,15 +136,15 @@ func TestTLSClientKilled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	killed := startChild(t, cmd)
+	killed := harness.StartChild(t, cmd)
 	if _, err := io.WriteString(in, "LOCK l\nLOCK busy BLOCK 0\n"); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "it holds, and waits", func() bool {
-		return redis.Do(t, "EXISTS", "l") == int64(1) && strings.Contains(w.do("INFO", "lockproxy"), "lockproxy_locks_waiting:1\r\n")
+	harness.Eventually(t, "it holds, and waits", func() bool {
+		return redis.Do(t, "EXISTS", "l") == int64(1) && strings.Contains(w.Do("INFO", "lockproxy"), "lockproxy_locks_waiting:1\r\n")
 	})
-	killed.kill()
-	eventually(t, "its lock is free", func() bool { return w.do("LOCK", "l") == "+OK\r\n" })
+	killed.Kill()
+	harness.Eventually(t, "its lock is free", func() bool { return w.Do("LOCK", "l") == "+OK\r\n" })
 }
 
 // TLS on both sides and no plain port at all; locks, whose scripts go another way upstream, included.
@@ -157,26 +158,26 @@ func TestTLSBothSides(t *testing.T) {
 		"--upstream-tls-ca", a.File, "--upstream-tls-cert", mine, "--upstream-tls-key", mineKey, "--upstream-tls-server-name", "redis.test")
 	worksOn(t, p, redis, 3)
 	w := dialTLS(t, addr, &tls.Config{RootCAs: a.Pool, ServerName: "127.0.0.1"})
-	if got := w.do("GET", "k"); got != "$1\r\nv\r\n" {
+	if got := w.Do("GET", "k"); got != "$1\r\nv\r\n" {
 		t.Errorf("GET: %q", got)
 	}
-	if got := w.do("LOCK", "x"); got != "+OK\r\n" {
+	if got := w.Do("LOCK", "x"); got != "+OK\r\n" {
 		t.Errorf("LOCK: %q", got)
 	}
-	alone := exec.Command(binary, "--listen=", "--tls-listen", "127.0.0.1:"+strconv.Itoa(testredis.FreePort(t)), "--tls-cert", mine, "--tls-key", mineKey,
+	alone := exec.Command(harness.Binary, "--listen=", "--tls-listen", "127.0.0.1:"+strconv.Itoa(testredis.FreePort(t)), "--tls-cert", mine, "--tls-key", mineKey,
 		"--upstream", redis.URL(), "--log-format", "json")
 	out, err := alone.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := startChild(t, alone)
+	c := harness.StartChild(t, alone)
 	line := make([]byte, 4<<10)
 	n, _ := out.Read(line)
 	if got := string(line[:n]); !strings.Contains(got, `"tls":true`) {
 		t.Errorf("logged %s", got)
 	}
 	_ = alone.Process.Signal(syscall.SIGTERM)
-	if code := c.exit(t); code != 0 {
+	if code := c.Exit(t); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
 }
@@ -194,7 +195,7 @@ func TestTLSWrongStarts(t *testing.T) {
 		"needs tls-cert":   {"--tls-listen", "127.0.0.2:0"},
 		"holds no certifi": {"--upstream", "rediss://127.0.0.1:1", "--upstream-tls-ca", empty},
 	} {
-		out, err := exec.Command(binary, append([]string{"--listen", "127.0.0.1:0"}, args...)...).CombinedOutput()
+		out, err := exec.Command(harness.Binary, append([]string{"--listen", "127.0.0.1:0"}, args...)...).CombinedOutput()
 		if err == nil || !strings.Contains(string(out), says) {
 			t.Errorf("%q: %v, %s", args, err, out)
 		}
@@ -206,39 +207,39 @@ func TestProxyProtocol(t *testing.T) {
 	path := socketPath(t)
 	p := startHeaders(t, path, "--upstream", redis.URL(), "--proxy-protocol-from", "127.0.0.1", "--max-clients-per-address", "2")
 	local := dialUnix(t, path) // needs no header, and is not counted
-	var in []*wire
+	var in []*harness.Wire
 	for i := range 3 {
-		w := dial(t, p)
-		if _, err := fmt.Fprintf(w.c, "PROXY TCP4 192.0.2.7 192.0.2.1 %d 6379\r\n", 1000+i); err != nil {
+		w := harness.Dial(t, p)
+		if _, err := fmt.Fprintf(w.C, "PROXY TCP4 192.0.2.7 192.0.2.1 %d 6379\r\n", 1000+i); err != nil {
 			t.Fatal(err)
 		}
 		if i == 2 {
-			if got := w.untilEnd(""); got != "-ERR max number of clients per address reached\r\n" {
+			if got := untilEnd(w, ""); got != "-ERR max number of clients per address reached\r\n" {
 				t.Errorf("the third: %q", got)
 			}
 			continue
 		}
-		if got := w.do("PING"); got != "+PONG\r\n" {
+		if got := w.Do("PING"); got != "+PONG\r\n" {
 			t.Errorf("PING: %q", got)
 		}
 		in = append(in, w)
 	}
-	list := local.do("CLIENT", "LIST")
+	list := local.Do("CLIENT", "LIST")
 	for _, addr := range []string{"addr=192.0.2.7:1000 ", "addr=192.0.2.7:1001 ", "addr=" + path + ":0 "} {
 		if !strings.Contains(list, addr) {
 			t.Errorf("no %s in %s", addr, list)
 		}
 	}
-	if got := in[0].do("LOCK", "l"); got != "+OK\r\n" {
+	if got := in[0].Do("LOCK", "l"); got != "+OK\r\n" {
 		t.Errorf("LOCK: %q", got)
 	}
-	if got := local.do("LOCKINFO", "l"); !strings.Contains(got, "192.0.2.7:1000") {
+	if got := local.Do("LOCKINFO", "l"); !strings.Contains(got, "192.0.2.7:1000") {
 		t.Errorf("LOCKINFO: %q", got)
 	}
-	if got := local.do("CLIENT", "KILL", "192.0.2.7:1001"); got != "+OK\r\n" || !in[1].closed() {
+	if got := local.Do("CLIENT", "KILL", "192.0.2.7:1001"); got != "+OK\r\n" || !in[1].Closed() {
 		t.Errorf("CLIENT KILL: %q", got)
 	}
-	if got := dial(t, p).untilEnd("*1\r\n$4\r\nPING\r\n"); got != "" {
+	if got := untilEnd(harness.Dial(t, p), "*1\r\n$4\r\nPING\r\n"); got != "" {
 		t.Errorf("without a header: %q", got)
 	}
 }
@@ -247,10 +248,10 @@ func TestProxyProtocol(t *testing.T) {
 func startHeaders(t *testing.T, path string, args ...string) (addr string) {
 	t.Helper()
 	addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(testredis.FreePort(t)))
-	cmd := exec.Command(binary, append([]string{"--listen", addr, "--listen", "unix://" + path, "--proxy-protocol", "required"}, args...)...)
+	cmd := exec.Command(harness.Binary, append([]string{"--listen", addr, "--listen", "unix://" + path, "--proxy-protocol", "required"}, args...)...)
 	cmd.Stderr = os.Stderr
-	c := startChild(t, cmd)
-	eventually(t, "it listens", func() bool {
+	c := harness.StartChild(t, cmd)
+	harness.Eventually(t, "it listens", func() bool {
 		conn, err := net.DialTimeout("unix", path, time.Second)
 		if err == nil {
 			conn.Close()
@@ -258,8 +259,8 @@ func startHeaders(t *testing.T, path string, args ...string) (addr string) {
 		return err == nil
 	})
 	t.Cleanup(func() {
-		_ = c.cmd.Process.Signal(syscall.SIGTERM)
-		if code := c.exit(t); code != 0 {
+		_ = c.Cmd.Process.Signal(syscall.SIGTERM)
+		if code := c.Exit(t); code != 0 {
 			t.Errorf("exit code %d", code)
 		}
 	})

@@ -25,7 +25,7 @@ var direct = flag.Bool("direct", false, "run the programs against Redis itself, 
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	os.Exit(harness.Main(m))
+	os.Exit(harness.MainIfAsked(m))
 }
 
 // start starts a Redis and the proxy before it. The short watchdog makes the proxy notice a lost lock soon.
@@ -35,7 +35,7 @@ func start(t *testing.T) (server *testredis.Server, addr string) {
 	if *direct {
 		return server, server.Addr()
 	}
-	return server, harness.StartProxy(t, server.URL(), "--lock-watchdog-timeout", "3s").Addr
+	return server, harness.StartProxy(t, server.URL(), "--lock-watchdog-timeout", "3s").Addr()
 }
 
 // lose deletes a lock at Redis, behind the proxy, and waits until the proxy has noticed.

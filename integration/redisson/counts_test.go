@@ -26,7 +26,7 @@ func counts(t *testing.T, e *env, _, kind string) {
 	}
 	for _, p := range append(e.proxies[:2:2], e.proxy(t), e.proxy(t)) {
 		for range each {
-			s := dial(t, p.Addr)
+			s := dial(t, p.Addr())
 			all = append(all, start(func() error { return s.hammer(l, counter, rounds) }))
 		}
 	}

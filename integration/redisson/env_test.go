@@ -86,7 +86,7 @@ func (e *env) jvm(t testing.TB) *jvm {
 	t.Helper()
 	j := startJVM(t, e.project, e.dir, e.run)
 	j.connect(t, beside, e.server.Addr(), "single")
-	j.connect(t, through, e.proxies[0].Addr, "single")
+	j.connect(t, through, e.proxies[0].Addr(), "single")
 	return j
 }
 
@@ -102,7 +102,7 @@ func (e *env) party(t testing.TB, who string) side {
 	t.Helper()
 	n := e.serial.Add(1)
 	if who == ours {
-		return dial(t, e.proxies[int(n)%len(e.proxies)].Addr)
+		return dial(t, e.proxies[int(n)%len(e.proxies)].Addr())
 	}
 	return &thread{e.java, who, fmt.Sprint("t", n)}
 }

@@ -161,7 +161,7 @@ func ghosts(t *testing.T, e *env, _, kind string) {
 		// Redisson with nobody of lockproxy in the queue is told by nobody: it looks when the lease that it saw is over.
 		hold(t, q.holder, q.l, 15*time.Second)
 		for range dead {
-			s := dial(t, p.Addr)
+			s := dial(t, p.Addr())
 			q.lost = append(q.lost, start(func() error { _, err := s.lock(q.l, long); return err }))
 		}
 		e.inQueue(t, q.l, dead)

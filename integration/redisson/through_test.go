@@ -50,7 +50,7 @@ func (e *env) group(t *testing.T, column string) group {
 	for i, at := range []**thread{&g.a, &g.b} {
 		p := harness.StartProxy(t, g.server.URL(), "--wait-poll", poll.String())
 		*at = &thread{e.java, fmt.Sprint("client-", n, "-", i), "t1"}
-		e.java.connect(t, (*at).client, p.Addr, mode)
+		e.java.connect(t, (*at).client, p.Addr(), mode)
 	}
 	t.Cleanup(func() {
 		for _, s := range []*thread{g.a, g.b} {

@@ -91,5 +91,5 @@ func javaDies(t *testing.T, e *env, _, _ string) {
 
 func proxyDies(t *testing.T, e *env, _, _ string) {
 	p := e.proxy(t)
-	e.dies(t, func() side { return dial(t, p.Addr) }, p.Kill)
+	e.dies(t, func() side { return dial(t, p.Addr()) }, p.Kill)
 }

@@ -19,7 +19,7 @@ func turns(t *testing.T, e *env, _, kind string) {
 	var group sync.WaitGroup
 	failed := make(chan error, crowd)
 	for range crowd {
-		s := dial(t, p.Addr)
+		s := dial(t, p.Addr())
 		group.Go(func() {
 			for !done.Load() {
 				if err := s.stay(l, time.Millisecond); err != nil {

@@ -1,4 +1,4 @@
-package integration
+package nodes
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	slots "github.com/lockproxy/lockproxy/cluster"
+	"github.com/lockproxy/lockproxy/integration/harness"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
@@ -17,22 +18,22 @@ import (
 func TestPresentCluster(t *testing.T) {
 	tc := testredis.StartCluster(t, 3, 0)
 	alone := testredis.Start(t)
-	for name, url := range map[string]string{"cluster": clusterURL(tc), "alone": alone.URL()} {
+	for name, url := range map[string]string{"cluster": harness.ClusterURL(tc), "alone": alone.URL()} {
 		t.Run(name, func(t *testing.T) {
-			p := startProxy(t, url, "--present", "cluster")
+			p := harness.StartProxy(t, url, "--present", "cluster")
 			c := goredis.NewClusterClient(&goredis.ClusterOptions{Addrs: []string{p.Addr()}})
 			defer c.Close()
 			useWidely(t, c)
-			node := dial(t, p.Addr())
+			node := harness.Dial(t, p.Addr())
 			answersAsNode(t, node, p)
-			answersAsNode(t, dial3(t, p.Addr()), p)
-			if got := node.do("CLUSTER", "COUNTKEYSINSLOT", "1"); (name == "cluster") == isErrorFrame(got) {
+			answersAsNode(t, harness.Dial3(t, p.Addr()), p)
+			if got := node.Do("CLUSTER", "COUNTKEYSINSLOT", "1"); (name == "cluster") == harness.IsErrorFrame(got) {
 				t.Errorf("COUNTKEYSINSLOT: %q", got)
 			}
 		})
 	}
-	p := startProxy(t, clusterURL(tc), "--present", "cluster", "--announce-address", "lb.example:7000")
-	if got := dial(t, p.Addr()).do("CLUSTER", "NODES"); !strings.Contains(got, " lb.example:7000@7000 myself,master ") {
+	p := harness.StartProxy(t, harness.ClusterURL(tc), "--present", "cluster", "--announce-address", "lb.example:7000")
+	if got := harness.Dial(t, p.Addr()).Do("CLUSTER", "NODES"); !strings.Contains(got, " lb.example:7000@7000 myself,master ") {
 		t.Errorf("NODES: %q", got)
 	}
 }
@@ -40,7 +41,7 @@ func TestPresentCluster(t *testing.T) {
 // Ordinary clients see a Redis alone.
 func TestPresentStandalone(t *testing.T) {
 	tc := testredis.StartCluster(t, 3, 0)
-	p := startClusterProxy(t, tc)
+	p := harness.StartClusterProxy(t, tc)
 	for _, proto := range []int{2, 3} {
 		c := goredis.NewClient(&goredis.Options{Addr: p.Addr(), Protocol: proto})
 		useWidely(t, c)
@@ -51,7 +52,7 @@ func TestPresentStandalone(t *testing.T) {
 // useWidely is an application's use of a client library.
 func useWidely(t *testing.T, c goredis.UniversalClient) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*harness.Patience)
 	defer cancel()
 	check := func(what string, err error) {
 		t.Helper()
@@ -104,7 +105,7 @@ func useWidely(t *testing.T, c goredis.UniversalClient) {
 		t.Errorf("message: %v %v", m, err)
 	}
 	popped := make(chan error, 1)
-	go func() { popped <- c.BLPop(ctx, patience, "q").Err() }()
+	go func() { popped <- c.BLPop(ctx, harness.Patience, "q").Err() }()
 	time.Sleep(50 * time.Millisecond)
 	check("RPUSH", c.RPush(ctx, "q", "v").Err())
 	check("BLPOP", <-popped)
@@ -120,29 +121,29 @@ func useWidely(t *testing.T, c goredis.UniversalClient) {
 }
 
 // answersAsNode asks what clients ask of a cluster's node.
-func answersAsNode(t *testing.T, w *wire, p *proxy) {
+func answersAsNode(t *testing.T, w *harness.Wire, p *harness.Proxy) {
 	t.Helper()
-	id := strings.Split(w.do("CLUSTER", "MYID"), "\r\n")[1]
+	id := strings.Split(w.Do("CLUSTER", "MYID"), "\r\n")[1]
 	if len(id) != 40 {
 		t.Errorf("MYID: %q", id)
 	}
-	expect(t, w, fmt.Sprintf("*1\r\n*3\r\n:0\r\n:16383\r\n*4\r\n$9\r\n127.0.0.1\r\n:%d\r\n$40\r\n%s\r\n*0\r\n", p.Port(), id), "CLUSTER", "SLOTS")
+	harness.Expect(t, w, fmt.Sprintf("*1\r\n*3\r\n:0\r\n:16383\r\n*4\r\n$9\r\n127.0.0.1\r\n:%d\r\n$40\r\n%s\r\n*0\r\n", p.Port(), id), "CLUSTER", "SLOTS")
 	line := fmt.Sprintf("%s 127.0.0.1:%d@%d myself,master - 0 0 1 connected 0-16383\n", id, p.Port(), p.Port())
 	for sub, part := range map[string]string{"NODES": line, "SHARDS": id, "INFO": "cluster_state:ok\r\n"} {
-		if got := w.do("CLUSTER", sub); !strings.Contains(got, part) {
+		if got := w.Do("CLUSTER", sub); !strings.Contains(got, part) {
 			t.Errorf("%s: %q", sub, got)
 		}
 	}
-	expect(t, w, fmt.Sprintf(":%d\r\n", slots.Slot([]byte("{ab}c"))), "CLUSTER", "KEYSLOT", "{ab}c")
+	harness.Expect(t, w, fmt.Sprintf(":%d\r\n", slots.Slot([]byte("{ab}c"))), "CLUSTER", "KEYSLOT", "{ab}c")
 	for _, word := range []string{"READONLY", "READWRITE", "ASKING"} {
-		expect(t, w, "+OK\r\n", word)
+		harness.Expect(t, w, "+OK\r\n", word)
 	}
-	expect(t, w, "-ERR CLUSTER RESET is not available: lockproxy stands for the cluster's nodes\r\n", "CLUSTER", "RESET")
-	info := w.do("INFO", "server", "cluster") + w.do("INFO", "cluster")
+	harness.Expect(t, w, "-ERR CLUSTER RESET is not available: lockproxy stands for the cluster's nodes\r\n", "CLUSTER", "RESET")
+	info := w.Do("INFO", "server", "cluster") + w.Do("INFO", "cluster")
 	if !strings.Contains(info, "redis_mode:cluster") || !strings.Contains(info, "cluster_enabled:1") {
 		t.Errorf("INFO: %q", info)
 	}
-	if hello := w.do("HELLO"); !strings.Contains(hello, "cluster") {
+	if hello := w.Do("HELLO"); !strings.Contains(hello, "cluster") {
 		t.Errorf("HELLO: %q", hello)
 	}
 }

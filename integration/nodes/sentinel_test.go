@@ -1,4 +1,4 @@
-package integration
+package nodes
 
 import (
 	"net"
@@ -7,10 +7,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockproxy/lockproxy/integration/harness"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
-func netDial(addr string) (net.Conn, error) { return net.DialTimeout("tcp", addr, patience) }
+func netDial(addr string) (net.Conn, error) { return net.DialTimeout("tcp", addr, harness.Patience) }
 
 // TestSentinelDiscovery: one Sentinel of three is enough, passwords of both kinds are used, and none is logged.
 func TestSentinelDiscovery(t *testing.T) {
@@ -23,18 +24,18 @@ func TestSentinelDiscovery(t *testing.T) {
 	g.Sentinels[1].Kill()
 	byACL := strings.Replace(g.URL(), "sentinel-password=geheim-watch", "sentinel-user=proxy&sentinel-password=geheim-acl", 1)
 	for _, url := range []string{g.URL(), byACL} {
-		p := startProxy(t, url)
-		w := dial(t, p.Addr())
-		expect(t, w, "+OK\r\n", "AUTH", "geheim-data")
-		expect(t, w, "+OK\r\n", "SET", "k", "v")
-		expect(t, w, "+OK\r\n", "LOCK", "l")
-		expect(t, w, ":1\r\n", "UNLOCK", "l")
+		p := harness.StartProxy(t, url)
+		w := harness.Dial(t, p.Addr())
+		harness.Expect(t, w, "+OK\r\n", "AUTH", "geheim-data")
+		harness.Expect(t, w, "+OK\r\n", "SET", "k", "v")
+		harness.Expect(t, w, "+OK\r\n", "LOCK", "l")
+		harness.Expect(t, w, ":1\r\n", "UNLOCK", "l")
 		for name, want := range map[string]string{"lockproxy_upstream": "sentinel", "lockproxy_upstream_addr": g.Nodes[0].Addr(), "lockproxy_upstream_switches": "0"} {
 			if got := infoLine(w, name); got != want {
 				t.Errorf("%s is %q, not %q", name, got, want)
 			}
 		}
-		if n := p.metric("lockproxy_master_switches_total"); n != 0 {
+		if n := p.Metric("lockproxy_master_switches_total"); n != 0 {
 			t.Errorf("%v switches counted", n)
 		}
 		if strings.Contains(p.Log(), "geheim") || !strings.Contains(p.Log(), "a Sentinel is of no use") {
@@ -48,9 +49,9 @@ func TestSentinelDiscovery(t *testing.T) {
 		strings.Replace(byACL, "sentinel-user=proxy", "sentinel-user=nobody", 1):                "WRONGPASS",
 		strings.Replace(g.URL(), g.Sentinels[2].Addr(), "127.0.0.1:1", 1) + "&sentinel-user=me": "connection refused",
 	} {
-		p := launchProxy(t, url)
+		p := harness.LaunchProxy(t, url)
 		w := dialPatiently(t, p)
-		if got := w.do("GET", "k"); !strings.HasPrefix(got, "-ERR ") || !strings.Contains(got, want) || strings.Contains(got, "geheim") {
+		if got := w.Do("GET", "k"); !strings.HasPrefix(got, "-ERR ") || !strings.Contains(got, want) || strings.Contains(got, "geheim") {
 			t.Errorf("%s: a client hears %q", url, got)
 		}
 		if strings.Contains(p.Log(), "geheim") || !strings.Contains(p.Log(), want) {
@@ -63,17 +64,17 @@ func TestSentinelDiscovery(t *testing.T) {
 func TestSentinelNameComesLater(t *testing.T) {
 	t.Parallel()
 	g := testredis.StartGroup(t, testredis.GroupOptions{})
-	p := launchProxy(t, strings.Replace(g.URL(), "/"+testredis.MasterName, "/later/2", 1))
+	p := harness.LaunchProxy(t, strings.Replace(g.URL(), "/"+testredis.MasterName, "/later/2", 1))
 	w := dialPatiently(t, p)
-	if got := w.do("SET", "k", "v"); !strings.Contains(got, `no master "later" known`) {
+	if got := w.Do("SET", "k", "v"); !strings.Contains(got, `no master "later" known`) {
 		t.Errorf("a client hears %q", got)
 	}
 	host, port, _ := net.SplitHostPort(g.Nodes[0].Addr())
 	for _, s := range g.Sentinels {
 		s.Do(t, "SENTINEL", "MONITOR", "later", host, port, "2")
 	}
-	eventually(t, "the master is served", func() bool { return w.do("SET", "k", "v") == "+OK\r\n" })
-	expect(t, w, "$-1\r\n", "GET", "none")
+	harness.Eventually(t, "the master is served", func() bool { return w.Do("SET", "k", "v") == "+OK\r\n" })
+	harness.Expect(t, w, "$-1\r\n", "GET", "none")
 }
 
 // TestSentinelLoneOldView: a Sentinel that was cut off during a failover, and is then the only one that answers, pulls
@@ -81,23 +82,23 @@ func TestSentinelNameComesLater(t *testing.T) {
 func TestSentinelLoneOldView(t *testing.T) {
 	t.Parallel()
 	g := testredis.StartGroup(t, testredis.GroupOptions{})
-	p := startProxy(t, g.URL())
-	w := dial(t, p.Addr())
-	expect(t, w, "+OK\r\n", "SET", "k", "v")
+	p := harness.StartProxy(t, g.URL())
+	w := harness.Dial(t, p.Addr())
+	harness.Expect(t, w, "+OK\r\n", "SET", "k", "v")
 	lone := g.Sentinels[2]
 	lone.Stop()
 	master := g.Failover()
-	eventually(t, "the proxy has switched", func() bool {
-		c := dial(t, p.Addr())
-		defer c.close()
+	harness.Eventually(t, "the proxy has switched", func() bool {
+		c := harness.Dial(t, p.Addr())
+		defer c.Close()
 		return infoLine(c, "lockproxy_upstream_addr") == master.Addr()
 	})
 	g.Sentinels[0].Stop()
 	g.Sentinels[1].Stop()
 	lone.Cont()
-	c := dial(t, p.Addr())
+	c := harness.Dial(t, p.Addr())
 	for end := time.Now().Add(4 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-		expect(t, c, "+OK\r\n", "SET", "k", "v")
+		harness.Expect(t, c, "+OK\r\n", "SET", "k", "v")
 	}
 	if at, n := infoLine(c, "lockproxy_upstream_addr"), infoLine(c, "lockproxy_upstream_switches"); at != master.Addr() || n != "1" {
 		t.Errorf("at %s after %s switches", at, n)
@@ -106,7 +107,7 @@ func TestSentinelLoneOldView(t *testing.T) {
 	for _, s := range g.Sentinels {
 		s.Kill()
 	}
-	expect(t, dial(t, p.Addr()), "+OK\r\n", "SET", "k", "v")
+	harness.Expect(t, harness.Dial(t, p.Addr()), "+OK\r\n", "SET", "k", "v")
 }
 
 // TestSentinelDemotedMaster: a master that was made a replica behind everybody's back says so. Its refusal reaches the
@@ -114,34 +115,34 @@ func TestSentinelLoneOldView(t *testing.T) {
 func TestSentinelDemotedMaster(t *testing.T) {
 	t.Parallel()
 	g := testredis.StartGroup(t, testredis.GroupOptions{DownAfter: time.Minute}) // the Sentinels take their time
-	p := startProxy(t, g.URL())
-	w, pinned, other := dial(t, p.Addr()), dial(t, p.Addr()), g.Nodes[1]
-	expect(t, w, "+OK\r\n", "SET", "k", "v")
-	pinned.do("SUBSCRIBE", "news")
-	expect(t, w, "+OK\r\n", "LOCK", "l")
+	p := harness.StartProxy(t, g.URL())
+	w, pinned, other := harness.Dial(t, p.Addr()), harness.Dial(t, p.Addr()), g.Nodes[1]
+	harness.Expect(t, w, "+OK\r\n", "SET", "k", "v")
+	pinned.Do("SUBSCRIBE", "news")
+	harness.Expect(t, w, "+OK\r\n", "LOCK", "l")
 	other.Do(t, "REPLICAOF", "NO", "ONE")
 	host, port, _ := net.SplitHostPort(other.Addr())
 	g.Nodes[0].Do(t, "REPLICAOF", host, port)
-	got := w.do("SET", "k", "w")
+	got := w.Do("SET", "k", "w")
 	if !strings.HasPrefix(got, "-READONLY ") && !strings.HasPrefix(got, "-ERR ") {
 		t.Errorf("a write to a demoted master: %q", got)
 	}
 	t.Logf("the client hears %q", got)
-	if !pinned.closed() {
+	if !pinned.Closed() {
 		t.Error("a subscriber of the demoted master is still connected")
 	}
-	eventually(t, "the demoted master is not used", func() bool {
-		c := dial(t, p.Addr())
-		defer c.close()
-		got := c.do("GET", "k")
+	harness.Eventually(t, "the demoted master is not used", func() bool {
+		c := harness.Dial(t, p.Addr())
+		defer c.Close()
+		got := c.Do("GET", "k")
 		return strings.Contains(got, "says it is not a master")
 	})
 	// Promoted again, it serves.
 	g.Nodes[0].Do(t, "REPLICAOF", "NO", "ONE")
-	eventually(t, "a master again", func() bool {
-		c := dial(t, p.Addr())
-		defer c.close()
-		return c.do("SET", "k", "v") == "+OK\r\n"
+	harness.Eventually(t, "a master again", func() bool {
+		c := harness.Dial(t, p.Addr())
+		defer c.Close()
+		return c.Do("SET", "k", "v") == "+OK\r\n"
 	})
 }
 
@@ -150,40 +151,40 @@ func TestSentinelDemotedMaster(t *testing.T) {
 func TestSentinelSubscribers(t *testing.T) {
 	t.Parallel()
 	g := testredis.StartGroup(t, testredis.GroupOptions{})
-	p := startProxy(t, g.URL())
-	subscriber, blocked, watching := dial(t, p.Addr()), dial(t, p.Addr()), dial(t, p.Addr())
-	subscriber.do("SUBSCRIBE", "news")
-	blocked.send("BLPOP", "list", "0")
-	expect(t, watching, "+OK\r\n", "WATCH", "k")
+	p := harness.StartProxy(t, g.URL())
+	subscriber, blocked, watching := harness.Dial(t, p.Addr()), harness.Dial(t, p.Addr()), harness.Dial(t, p.Addr())
+	subscriber.Do("SUBSCRIBE", "news")
+	blocked.Send("BLPOP", "list", "0")
+	harness.Expect(t, watching, "+OK\r\n", "WATCH", "k")
 	former := g.Master()
 	former.Stop()
 	defer former.Cont()
 	master := g.AwaitSwitch(former)
-	for name, w := range map[string]*wire{"a subscriber": subscriber, "one that watches a key": watching} {
-		if !w.closed() {
+	for name, w := range map[string]*harness.Wire{"a subscriber": subscriber, "one that watches a key": watching} {
+		if !w.Closed() {
 			t.Errorf("%s is still connected", name)
 		}
 	}
-	if got, err := blocked.tryRead(patience); err == nil && !strings.HasPrefix(got, "-") {
+	if got, err := blocked.TryRead(harness.Patience); err == nil && !strings.HasPrefix(got, "-") {
 		t.Errorf("who waited for an element got %q", got)
 	}
-	again := dial(t, p.Addr())
-	eventually(t, "a new subscriber hears the new master", func() bool {
-		again = dial(t, p.Addr())
-		_, err := again.try("SUBSCRIBE", "news")
+	again := harness.Dial(t, p.Addr())
+	harness.Eventually(t, "a new subscriber hears the new master", func() bool {
+		again = harness.Dial(t, p.Addr())
+		_, err := again.Try("SUBSCRIBE", "news")
 		return err == nil
 	})
 	master.Do(t, "PUBLISH", "news", "hello")
-	if got := again.read(); !strings.Contains(got, "hello") {
+	if got := again.Read(); !strings.Contains(got, "hello") {
 		t.Errorf("heard %q", got)
 	}
 }
 
 // dialPatiently is dial for a proxy that may not listen yet.
-func dialPatiently(t *testing.T, p *proxy) (w *wire) {
+func dialPatiently(t *testing.T, p *harness.Proxy) (w *harness.Wire) {
 	t.Helper()
-	eventually(t, "the proxy listens", func() bool { w = tryDial(t, p.Addr()); return w != nil })
-	t.Cleanup(w.close)
+	harness.Eventually(t, "the proxy listens", func() bool { w = tryDial(t, p.Addr()); return w != nil })
+	t.Cleanup(w.Close)
 	return w
 }
 
@@ -202,15 +203,15 @@ func TestSentinelTLS(t *testing.T) {
 	testredis.StartSentinel(t, "", append(files, "tls-port "+watchPort, "tls-replication yes",
 		"sentinel monitor "+testredis.MasterName+" 127.0.0.1 "+dataPort+" 1")...)
 	url := "rediss+sentinel://127.0.0.1:" + watchPort + "/" + testredis.MasterName
-	p := startProxy(t, url, "--upstream-tls-ca", a.File)
-	w := dial(t, p.Addr())
-	expect(t, w, "+OK\r\n", "SET", "k", "v")
-	expect(t, w, "+OK\r\n", "LOCK", "l")
+	p := harness.StartProxy(t, url, "--upstream-tls-ca", a.File)
+	w := harness.Dial(t, p.Addr())
+	harness.Expect(t, w, "+OK\r\n", "SET", "k", "v")
+	harness.Expect(t, w, "+OK\r\n", "LOCK", "l")
 	if at := infoLine(w, "lockproxy_upstream_addr"); at != "127.0.0.1:"+dataPort {
 		t.Errorf("at %s", at)
 	}
-	distrusting := launchProxy(t, url)
-	if got := dialPatiently(t, distrusting).do("GET", "k"); !strings.Contains(got, "certificate") {
+	distrusting := harness.LaunchProxy(t, url)
+	if got := dialPatiently(t, distrusting).Do("GET", "k"); !strings.Contains(got, "certificate") {
 		t.Errorf("an authority that nobody knows: %q", got)
 	}
 }

@@ -1,4 +1,4 @@
-package integration
+package nodes
 
 import (
 	"fmt"
@@ -9,27 +9,28 @@ import (
 	"time"
 
 	slots "github.com/lockproxy/lockproxy/cluster"
+	"github.com/lockproxy/lockproxy/integration/harness"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
 // A transaction is Redis' own, at whatever node its keys are, whether its commands come at once or one by one.
 func TestClusterTransactions(t *testing.T) {
 	tc := testredis.StartCluster(t, 3, 0)
-	p := startClusterProxy(t, tc)
-	protocols(t, func(t *testing.T, proto int) {
-		w, other := dial(t, p.Addr()), dial(t, p.Addr())
+	p := harness.StartClusterProxy(t, tc)
+	harness.Protocols(t, func(t *testing.T, proto int) {
+		w, other := harness.Dial(t, p.Addr()), harness.Dial(t, p.Addr())
 		if proto == 3 {
-			w = dial3(t, p.Addr())
+			w = harness.Dial3(t, p.Addr())
 		}
 		null := map[int]string{2: "*-1\r\n", 3: "_\r\n"}[proto]
 		const crossed = "-CROSSSLOT Keys in request don't hash to the same slot\r\n"
-		w.do("FLUSHALL")
+		w.Do("FLUSHALL")
 		for i := range 40 {
 			a, b := fmt.Sprintf("{x%d}a", i), fmt.Sprintf("{x%d}b", i)
 			tx := [][]string{{"MULTI"}, {"PING"}, {"SET", a, "1"}, {"INCR", b}, {"GET", a}, {"EXEC"}}
 			want := []string{"+OK\r\n", "+QUEUED\r\n", "+QUEUED\r\n", "+QUEUED\r\n", "+QUEUED\r\n", "*4\r\n+PONG\r\n+OK\r\n:1\r\n$1\r\n1\r\n"}
 			if i%2 == 0 {
-				for k, got := range w.pipeline(encodeAll(tx), len(tx)) {
+				for k, got := range w.Pipeline(harness.EncodeAll(tx), len(tx)) {
 					if got != want[k] {
 						t.Fatalf("%v: %q", tx[k], got)
 					}
@@ -37,13 +38,13 @@ func TestClusterTransactions(t *testing.T) {
 				continue
 			}
 			for k, args := range tx {
-				expect(t, w, want[k], args...)
+				harness.Expect(t, w, want[k], args...)
 			}
 		}
 		for i := range 12 { // at all nodes
 			key := fmt.Sprintf("{w%d}", i)
 			for _, c := range []struct{ cmd, want string }{
-				{"WATCH " + key + "1 " + key + "2", "+OK\r\n"}, {"GET elsewhere", w.do("GET", "nope")}, {"MULTI", "+OK\r\n"}, {"SET " + key + "1 a", "+QUEUED\r\n"}, {"EXEC", "*1\r\n+OK\r\n"},
+				{"WATCH " + key + "1 " + key + "2", "+OK\r\n"}, {"GET elsewhere", w.Do("GET", "nope")}, {"MULTI", "+OK\r\n"}, {"SET " + key + "1 a", "+QUEUED\r\n"}, {"EXEC", "*1\r\n+OK\r\n"},
 				{"MULTI", "+OK\r\n"}, {"SET " + key + "1 a b c", "+QUEUED\r\n"}, {"EXEC", "*1\r\n-ERR syntax error\r\n"},
 				{"MULTI", "+OK\r\n"}, {"GET", "-ERR wrong number of arguments for 'get' command\r\n"}, {"SET " + key + "1 b", "+QUEUED\r\n"}, {"EXEC", "-EXECABORT Transaction discarded because of previous errors.\r\n"},
 				{"MULTI", "+OK\r\n"}, {"SET " + key + "1 c", "+QUEUED\r\n"}, {"DISCARD", "+OK\r\n"}, {"GET " + key + "1", "$1\r\na\r\n"},
@@ -53,15 +54,15 @@ func TestClusterTransactions(t *testing.T) {
 				{"MULTI", "+OK\r\n"}, {"EXEC", "*0\r\n"}, {"MULTI", "+OK\r\n"}, {"CLUSTER SLOTS", "-ERR Command not allowed inside a transaction\r\n"}, {"EXEC", "-EXECABORT Transaction discarded because of previous errors.\r\n"},
 				{"MULTI", "+OK\r\n"}, {"BLPOP " + key + "none 0", "+QUEUED\r\n"}, {"EXEC", "*1\r\n" + null}, {"EXEC", "-ERR EXEC without MULTI\r\n"},
 			} {
-				if got := w.do(strings.Fields(c.cmd)...); got != c.want {
+				if got := w.Do(strings.Fields(c.cmd)...); got != c.want {
 					t.Errorf("%s: %q, want %q", c.cmd, got, c.want)
 				}
 			}
-			expect(t, w, "+OK\r\n", "WATCH", key+"1")
-			expect(t, other, "+OK\r\n", "SET", key+"1", "changed")
-			expect(t, w, "+OK\r\n", "MULTI")
-			expect(t, w, "+QUEUED\r\n", "SET", key+"1", "e")
-			expect(t, w, null, "EXEC")
+			harness.Expect(t, w, "+OK\r\n", "WATCH", key+"1")
+			harness.Expect(t, other, "+OK\r\n", "SET", key+"1", "changed")
+			harness.Expect(t, w, "+OK\r\n", "MULTI")
+			harness.Expect(t, w, "+QUEUED\r\n", "SET", key+"1", "e")
+			harness.Expect(t, w, null, "EXEC")
 		}
 	})
 }
@@ -69,16 +70,16 @@ func TestClusterTransactions(t *testing.T) {
 // While slots move, no transaction is done by half, none fails, and no change of a watched key goes unseen.
 func TestClusterTransactionsWhileSlotsMove(t *testing.T) {
 	tc := testredis.StartCluster(t, 3, 0)
-	p := startClusterProxy(t, tc)
+	p := harness.StartClusterProxy(t, tc)
 	const workers = 4
-	conns, stop, finished := make([]*wire, workers), make(chan struct{}), make(chan struct{})
+	conns, stop, finished := make([]*harness.Wire, workers), make(chan struct{}), make(chan struct{})
 	for i := range conns {
-		conns[i] = dial(t, p.Addr())
+		conns[i] = harness.Dial(t, p.Addr())
 	}
 	var rounds atomic.Int64
 	go func() {
 		defer close(finished)
-		together(workers, func(i int) {
+		harness.Together(workers, func(i int) {
 			for n := 1; ; n++ {
 				select {
 				case <-stop:
@@ -99,17 +100,17 @@ func TestClusterTransactionsWhileSlotsMove(t *testing.T) {
 	close(stop)
 	<-finished
 	want := fmt.Sprint(rounds.Load())
-	expect(t, conns[0], fmt.Sprintf("$%d\r\n%s\r\n", len(want), want), "GET", "{m}shared")
+	harness.Expect(t, conns[0], fmt.Sprintf("$%d\r\n%s\r\n", len(want), want), "GET", "{m}shared")
 	if t.Logf("%s rounds", want); rounds.Load() < workers {
 		t.Error("there was no load")
 	}
 }
 
 // transactAndIncrement does for the n-th time what must go up by one each time.
-func transactAndIncrement(w *wire, mine string, n int) error {
+func transactAndIncrement(w *harness.Wire, mine string, n int) error {
 	pipe := [][]string{{"MULTI"}, {"INCR", mine + "a"}, {"INCR", mine + "b"}, {"EXEC"}}
 	want := fmt.Sprintf("*2\r\n:%d\r\n:%d\r\n", n, n)
-	if got, err := w.tryPipeline(pipe); err != nil || got[3] != want {
+	if got, err := w.TryPipeline(pipe); err != nil || got[3] != want {
 		return fmt.Errorf("EXEC: %q %v, want %q", got, err, want)
 	}
 	return increment(w, "{m}shared")
@@ -119,7 +120,7 @@ func transactAndIncrement(w *wire, mine string, n int) error {
 // heard of all config epochs can end up with nobody.
 func moveElsewhere(t *testing.T, tc *testredis.Cluster, slot int) (to *testredis.Server) {
 	t.Helper()
-	eventually(t, "all agree", func() bool {
+	harness.Eventually(t, "all agree", func() bool {
 		views := map[string]bool{}
 		for _, s := range tc.Servers {
 			var view []string
@@ -146,20 +147,20 @@ func moveElsewhere(t *testing.T, tc *testredis.Cluster, slot int) (to *testredis
 }
 
 // increment adds one to key by WATCH, GET, MULTI, SET and EXEC until that has worked.
-func increment(w *wire, key string) error {
+func increment(w *harness.Wire, key string) error {
 	for range 1000 {
-		if got, err := w.try("WATCH", key); err != nil || got != "+OK\r\n" {
+		if got, err := w.Try("WATCH", key); err != nil || got != "+OK\r\n" {
 			return fmt.Errorf("WATCH: %q %v", got, err)
 		}
-		got, err := w.try("GET", key)
-		if err != nil || isErrorFrame(got) {
+		got, err := w.Try("GET", key)
+		if err != nil || harness.IsErrorFrame(got) {
 			return fmt.Errorf("GET: %q %v", got, err)
 		}
 		n := 0
 		if got != "$-1\r\n" {
 			_, _ = fmt.Sscan(strings.Split(got, "\r\n")[1], &n)
 		}
-		replies, err := w.tryPipeline([][]string{{"MULTI"}, {"SET", key, fmt.Sprint(n + 1)}, {"EXEC"}})
+		replies, err := w.TryPipeline([][]string{{"MULTI"}, {"SET", key, fmt.Sprint(n + 1)}, {"EXEC"}})
 		switch {
 		case err != nil:
 			return err
@@ -172,24 +173,11 @@ func increment(w *wire, key string) error {
 	return fmt.Errorf("%s changes all the time", key)
 }
 
-func (w *wire) tryPipeline(commands [][]string) ([]string, error) {
-	done := make(chan error, 1)
-	go w.writeAll(encodeAll(commands), done)
-	replies := make([]string, len(commands))
-	for i := range replies {
-		var err error
-		if replies[i], err = w.tryRead(2 * patience); err != nil {
-			return replies, err
-		}
-	}
-	return replies, <-done
-}
-
 // Who waits for an element waits on when the slot moves, for the time left.
 func TestClusterBlockingWhileSlotsMove(t *testing.T) {
 	tc := testredis.StartCluster(t, 3, 0)
-	p := startClusterProxy(t, tc)
-	pusher := dial(t, p.Addr())
+	p := harness.StartClusterProxy(t, tc)
+	pusher := harness.Dial(t, p.Addr())
 	for _, c := range []struct{ wait, push, want string }{
 		{"BLPOP {b}l 0", "RPUSH {b}l v", "*2\r\n$4\r\n{b}l\r\n$1\r\nv\r\n"},
 		{"BLMOVE {b}l {b}r LEFT RIGHT 60", "RPUSH {b}l v", "$1\r\nv\r\n"},
@@ -197,49 +185,49 @@ func TestClusterBlockingWhileSlotsMove(t *testing.T) {
 		{"BLMPOP 0 1 {b}l LEFT", "RPUSH {b}l v", "*2\r\n$4\r\n{b}l\r\n*1\r\n$1\r\nv\r\n"},
 		{"XREAD BLOCK 60000 STREAMS {b}x $", "XADD {b}x 5-1 a b", "*1\r\n*2\r\n$4\r\n{b}x\r\n*1\r\n*2\r\n$3\r\n5-1\r\n*2\r\n$1\r\na\r\n$1\r\nb\r\n"},
 	} {
-		w := dial(t, p.Addr())
-		id := strings.Trim(w.do("CLIENT", "ID"), ":\r\n")
-		w.send(strings.Fields(c.wait)...)
-		blocked := func() bool { return strings.Contains(pusher.do("CLIENT", "LIST", "ID", id), "flags=b") }
-		eventually(t, "it waits", blocked)
+		w := harness.Dial(t, p.Addr())
+		id := strings.Trim(w.Do("CLIENT", "ID"), ":\r\n")
+		w.Send(strings.Fields(c.wait)...)
+		blocked := func() bool { return strings.Contains(pusher.Do("CLIENT", "LIST", "ID", id), "flags=b") }
+		harness.Eventually(t, "it waits", blocked)
 		slot := slots.Slot([]byte("{b}"))
 		for range 2 {
 			to := moveElsewhere(t, tc, slot)
-			eventually(t, "it waits at the new node", func() bool {
+			harness.Eventually(t, "it waits at the new node", func() bool {
 				return strings.Contains(fmt.Sprintf("%s", to.Do(t, "INFO", "clients")), "blocked_clients:1")
 			})
 		}
-		pusher.do(strings.Fields(c.push)...)
-		if got := w.read(); got != c.want {
+		pusher.Do(strings.Fields(c.push)...)
+		if got := w.Read(); got != c.want {
 			t.Errorf("%s: %q, want %q", c.wait, got, c.want)
 		}
-		expect(t, w, "+PONG\r\n", "PING")
+		harness.Expect(t, w, "+PONG\r\n", "PING")
 	}
 	// The time that is left.
-	w := dial(t, p.Addr())
+	w := harness.Dial(t, p.Addr())
 	began := time.Now()
-	w.send("BLPOP", "{b}none", "3")
+	w.Send("BLPOP", "{b}none", "3")
 	time.Sleep(time.Second)
 	to := moveElsewhere(t, tc, slots.Slot([]byte("{b}")))
-	if got := w.read(); got != "*-1\r\n" {
+	if got := w.Read(); got != "*-1\r\n" {
 		t.Errorf("got %q", got)
 	}
-	if took := time.Since(began); took < 2900*time.Millisecond || took > patience {
+	if took := time.Since(began); took < 2900*time.Millisecond || took > harness.Patience {
 		t.Errorf("it took %v", took)
 	}
 	// CLIENT UNBLOCK finds the node.
-	id := strings.Trim(w.do("CLIENT", "ID"), ":\r\n")
-	w.send("BLPOP", "{b}none", "0")
-	eventually(t, "it waits", func() bool { return strings.Contains(pusher.do("CLIENT", "LIST", "ID", id), "flags=b") })
-	expect(t, pusher, ":1\r\n", "CLIENT", "UNBLOCK", id)
-	if got := w.read(); got != "*-1\r\n" {
+	id := strings.Trim(w.Do("CLIENT", "ID"), ":\r\n")
+	w.Send("BLPOP", "{b}none", "0")
+	harness.Eventually(t, "it waits", func() bool { return strings.Contains(pusher.Do("CLIENT", "LIST", "ID", id), "flags=b") })
+	harness.Expect(t, pusher, ":1\r\n", "CLIENT", "UNBLOCK", id)
+	if got := w.Read(); got != "*-1\r\n" {
 		t.Errorf("got %q", got)
 	}
-	expect(t, w, "-CROSSSLOT Keys in request don't hash to the same slot\r\n", "BLPOP", "a", "b", "1")
-	w.send("BLPOP", "{b}none", "0") // a client that goes away leaves nobody waiting
-	eventually(t, "it waits", func() bool { return strings.Contains(pusher.do("CLIENT", "LIST", "ID", id), "flags=b") })
-	w.close()
-	eventually(t, "it waits no more", func() bool {
+	harness.Expect(t, w, "-CROSSSLOT Keys in request don't hash to the same slot\r\n", "BLPOP", "a", "b", "1")
+	w.Send("BLPOP", "{b}none", "0") // a client that goes away leaves nobody waiting
+	harness.Eventually(t, "it waits", func() bool { return strings.Contains(pusher.Do("CLIENT", "LIST", "ID", id), "flags=b") })
+	w.Close()
+	harness.Eventually(t, "it waits no more", func() bool {
 		return strings.Contains(fmt.Sprintf("%s", to.Do(t, "INFO", "clients")), "blocked_clients:0")
 	})
 }
@@ -247,68 +235,68 @@ func TestClusterBlockingWhileSlotsMove(t *testing.T) {
 // Messages reach all, wherever they are published and wherever their subscribers are.
 func TestClusterPubSub(t *testing.T) {
 	tc := testredis.StartCluster(t, 3, 0)
-	p := startClusterProxy(t, tc)
-	publisher := dial(t, p.Addr())
+	p := harness.StartClusterProxy(t, tc)
+	publisher := harness.Dial(t, p.Addr())
 	const n = 6 // on several nodes
-	subs := make([]*wire, n)
+	subs := make([]*harness.Wire, n)
 	for i := range subs {
-		if subs[i] = dial(t, p.Addr()); i%2 == 0 {
-			subs[i] = dial3(t, p.Addr())
+		if subs[i] = harness.Dial(t, p.Addr()); i%2 == 0 {
+			subs[i] = harness.Dial3(t, p.Addr())
 		}
-		subs[i].send("SUBSCRIBE", "news", "more")
-		subs[i].read()
-		subs[i].read()
+		subs[i].Send("SUBSCRIBE", "news", "more")
+		subs[i].Read()
+		subs[i].Read()
 	}
-	expect(t, publisher, fmt.Sprintf("*4\r\n$4\r\nnews\r\n:%d\r\n$4\r\nnone\r\n:0\r\n", n), "PUBSUB", "NUMSUB", "news", "none")
-	if _, names := split(publisher.do("PUBSUB", "CHANNELS")); len(names) != 2 {
+	harness.Expect(t, publisher, fmt.Sprintf("*4\r\n$4\r\nnews\r\n:%d\r\n$4\r\nnone\r\n:0\r\n", n), "PUBSUB", "NUMSUB", "news", "none")
+	if _, names := harness.Split(publisher.Do("PUBSUB", "CHANNELS")); len(names) != 2 {
 		t.Errorf("CHANNELS: %q", names)
 	}
 	for i := range 20 {
-		publisher.do("PUBLISH", "news", fmt.Sprint(i))
+		publisher.Do("PUBLISH", "news", fmt.Sprint(i))
 		tc.Servers[i%3].Do(t, "PUBLISH", "news", fmt.Sprint(i, "direct"))
 		for k, w := range subs {
-			got := w.read() + w.read()
+			got := w.Read() + w.Read()
 			if !strings.Contains(got, fmt.Sprintf("\r\n%d\r\n", i)) || !strings.Contains(got, fmt.Sprint(i, "direct")) {
 				t.Fatalf("%d: %q", k, got)
 			}
 		}
 	}
-	if got := subs[1].do("GET", "x"); !strings.HasPrefix(got, "-ERR Can't execute 'get'") {
+	if got := subs[1].Do("GET", "x"); !strings.HasPrefix(got, "-ERR Can't execute 'get'") {
 		t.Errorf("got %q", got)
 	}
-	if got := subs[1].do("PING"); got != "*2\r\n$4\r\npong\r\n$0\r\n\r\n" {
+	if got := subs[1].Do("PING"); got != "*2\r\n$4\r\npong\r\n$0\r\n\r\n" {
 		t.Errorf("got %q", got)
 	}
-	expect(t, subs[0], "+OK\r\n", "SET", "x", "1")
-	expect(t, subs[0], "$1\r\n1\r\n", "GET", "x")
-	if got := subs[0].do("MULTI"); !strings.Contains(got, "use another connection") {
+	harness.Expect(t, subs[0], "+OK\r\n", "SET", "x", "1")
+	harness.Expect(t, subs[0], "$1\r\n1\r\n", "GET", "x")
+	if got := subs[0].Do("MULTI"); !strings.Contains(got, "use another connection") {
 		t.Errorf("got %q", got)
 	}
 	for i := range 6 {
-		w, channel := dial(t, p.Addr()), fmt.Sprint("shard", i)
-		if got := w.do("SSUBSCRIBE", channel); !strings.HasPrefix(got, "*3\r\n$10\r\nssubscribe") {
+		w, channel := harness.Dial(t, p.Addr()), fmt.Sprint("shard", i)
+		if got := w.Do("SSUBSCRIBE", channel); !strings.HasPrefix(got, "*3\r\n$10\r\nssubscribe") {
 			t.Fatalf("got %q", got)
 		}
-		expect(t, publisher, ":1\r\n", "SPUBLISH", channel, "hi")
-		if got := w.read(); !strings.Contains(got, "smessage") {
+		harness.Expect(t, publisher, ":1\r\n", "SPUBLISH", channel, "hi")
+		if got := w.Read(); !strings.Contains(got, "smessage") {
 			t.Errorf("got %q", got)
 		}
-		expect(t, publisher, fmt.Sprintf("*2\r\n$6\r\n%s\r\n:1\r\n", channel), "PUBSUB", "SHARDNUMSUB", channel)
+		harness.Expect(t, publisher, fmt.Sprintf("*2\r\n$6\r\n%s\r\n:1\r\n", channel), "PUBSUB", "SHARDNUMSUB", channel)
 		if i == 0 { // its slot moves: Redis ends the subscription, and it can be made anew
 			moveElsewhere(t, tc, slots.Slot([]byte(channel)))
-			if got := w.read(); !strings.Contains(got, "sunsubscribe") {
+			if got := w.Read(); !strings.Contains(got, "sunsubscribe") {
 				t.Errorf("got %q", got)
 			}
-			if got := w.do("SSUBSCRIBE", channel); !strings.Contains(got, "ssubscribe") {
+			if got := w.Do("SSUBSCRIBE", channel); !strings.Contains(got, "ssubscribe") {
 				t.Errorf("got %q", got)
 			}
-			expect(t, publisher, ":1\r\n", "SPUBLISH", channel, "hi")
-			w.read()
+			harness.Expect(t, publisher, ":1\r\n", "SPUBLISH", channel, "hi")
+			w.Read()
 		}
-		if got := w.do("SUNSUBSCRIBE", channel); !strings.Contains(got, "sunsubscribe") {
+		if got := w.Do("SUNSUBSCRIBE", channel); !strings.Contains(got, "sunsubscribe") {
 			t.Errorf("got %q", got)
 		}
-		expect(t, w, "+PONG\r\n", "PING")
+		harness.Expect(t, w, "+PONG\r\n", "PING")
 	}
 }
 
@@ -316,26 +304,26 @@ func TestClusterPubSub(t *testing.T) {
 func TestClusterScripts(t *testing.T) {
 	// A node that listens to nobody for long counts as failed: it is to listen soon.
 	tc := testredis.StartCluster(t, 3, 0, "--lua-time-limit 100")
-	p := startClusterProxy(t, tc)
-	w, other := dial(t, p.Addr()), dial(t, p.Addr())
+	p := harness.StartClusterProxy(t, tc)
+	w, other := harness.Dial(t, p.Addr()), harness.Dial(t, p.Addr())
 	const body = "return redis.call('INCRBY', KEYS[1], ARGV[1])"
-	sha := strings.Split(w.do("SCRIPT", "LOAD", body), "\r\n")[1]
+	sha := strings.Split(w.Do("SCRIPT", "LOAD", body), "\r\n")[1]
 	for round := range 3 {
 		for i := range 12 {
-			expect(t, w, fmt.Sprintf(":%d\r\n", 2*round+2), "EVALSHA", sha, "1", fmt.Sprint("c", i), "2")
+			harness.Expect(t, w, fmt.Sprintf(":%d\r\n", 2*round+2), "EVALSHA", sha, "1", fmt.Sprint("c", i), "2")
 		}
 		for _, s := range tc.Servers {
 			s.Do(t, "SCRIPT", "FLUSH") // behind the proxy's back
 		}
 	}
-	expect(t, w, "*1\r\n:0\r\n", "SCRIPT", "EXISTS", sha)
-	expect(t, w, "+OK\r\n", "SCRIPT", "FLUSH")
-	if got := w.do("EVALSHA", sha, "1", "c1", "2"); !strings.HasPrefix(got, "-NOSCRIPT") {
+	harness.Expect(t, w, "*1\r\n:0\r\n", "SCRIPT", "EXISTS", sha)
+	harness.Expect(t, w, "+OK\r\n", "SCRIPT", "FLUSH")
+	if got := w.Do("EVALSHA", sha, "1", "c1", "2"); !strings.HasPrefix(got, "-NOSCRIPT") {
 		t.Errorf("got %q", got)
 	}
-	w.send("EVAL", "while true do end", "1", "slow")
-	eventually(t, "the script is killed", func() bool { return other.do("SCRIPT", "KILL") == "+OK\r\n" })
-	if got := w.read(); !strings.Contains(got, "killed by user") {
+	w.Send("EVAL", "while true do end", "1", "slow")
+	harness.Eventually(t, "the script is killed", func() bool { return other.Do("SCRIPT", "KILL") == "+OK\r\n" })
+	if got := w.Read(); !strings.Contains(got, "killed by user") {
 		t.Errorf("got %q", got)
 	}
 }

@@ -1,4 +1,4 @@
-package integration
+package nodes
 
 import (
 	"fmt"
@@ -7,14 +7,15 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/lockproxy/lockproxy/integration/harness"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
 // The lock verbs on a cluster: every lock on its own node, for clients of two proxies.
 func TestClusterLocks(t *testing.T) {
 	tc := testredis.StartCluster(t, 3, 0)
-	a, b := startClusterProxy(t, tc), startClusterProxy(t, tc)
-	w, v := dial(t, a.Addr()), dial(t, b.Addr())
+	a, b := harness.StartClusterProxy(t, tc), harness.StartClusterProxy(t, tc)
+	w, v := harness.Dial(t, a.Addr()), harness.Dial(t, b.Addr())
 	for i := range 30 { // on all nodes
 		key := fmt.Sprint("k", i)
 		for _, step := range []struct{ by, words, want string }{
@@ -23,18 +24,18 @@ func TestClusterLocks(t *testing.T) {
 			{"a", "UNLOCK " + key, yes}, {"b", "UNLOCK " + key, yes}, {"a", "LOCK " + key + " OWNER o PX 60000", ok}, {"b", "RENEW " + key + " OWNER o", yes},
 			{"b", "UNLOCK " + key + " OWNER o", yes}, {"a", "LOCK " + key, ok}, {"b", "UNLOCK " + key + " FORCE", yes},
 		} {
-			expect(t, map[string]*wire{"a": w, "b": v}[step.by], step.want, strings.Fields(step.words)...)
+			harness.Expect(t, map[string]*harness.Wire{"a": w, "b": v}[step.by], step.want, strings.Fields(step.words)...)
 		}
 	}
-	expect(t, w, ok, "MULTILOCK", "3", "x", "y", "z")
-	expect(t, v, null, "MULTILOCK", "2", "u", "y")
-	expect(t, w, ":3\r\n", "MULTIUNLOCK", "3", "x", "y", "z")
+	harness.Expect(t, w, ok, "MULTILOCK", "3", "x", "y", "z")
+	harness.Expect(t, v, null, "MULTILOCK", "2", "u", "y")
+	harness.Expect(t, w, ":3\r\n", "MULTIUNLOCK", "3", "x", "y", "z")
 	for _, name := range []string{"a{b", "{}x", "x{}{y}"} {
-		if got := w.do("LOCK", name); !strings.HasPrefix(got, "-ERR ") {
+		if got := w.Do("LOCK", name); !strings.HasPrefix(got, "-ERR ") {
 			t.Errorf("LOCK %s: %q", name, got)
 		}
 	}
-	if got := w.do("LOCKINFO", "k1"); !strings.Contains(got, "none") {
+	if got := w.Do("LOCKINFO", "k1"); !strings.Contains(got, "none") {
 		t.Error(got)
 	}
 }
@@ -42,26 +43,26 @@ func TestClusterLocks(t *testing.T) {
 // Clients of two proxies count under locks of all nodes; a client that goes frees its lock, and who waits is woken.
 func TestClusterLocksExclude(t *testing.T) {
 	tc := testredis.StartCluster(t, 3, 0)
-	proxies := []*proxy{startClusterProxy(t, tc, "--wait-poll", "60s"), startClusterProxy(t, tc, "--wait-poll", "60s")}
+	proxies := []*harness.Proxy{harness.StartClusterProxy(t, tc, "--wait-poll", "60s"), harness.StartClusterProxy(t, tc, "--wait-poll", "60s")}
 	const clients, times, keys = 12, 60, 5
 	var sum [keys]atomic.Int64 // read and then written, which the locks guard
 	var wrong atomic.Int64
-	together(clients, func(i int) {
-		w := dial(t, proxies[i%2].Addr())
+	harness.Together(clients, func(i int) {
+		w := harness.Dial(t, proxies[i%2].Addr())
 		for n := range times {
 			k := (i + n) % keys
 			key := "count" + strconv.Itoa(k)
 			verb := []string{"LOCK", "FAIRLOCK", "WLOCK"}[k%3]
-			if got, err := w.try(verb, key, "BLOCK", "0"); err != nil || got != ok {
+			if got, err := w.Try(verb, key, "BLOCK", "0"); err != nil || got != ok {
 				t.Errorf("%s %s: %q %v", verb, key, got, err)
 				return
 			}
 			sum[k].Store(sum[k].Load() + 1)
 			if n == times-1 {
-				w.reset() // leaves with its lock
+				w.Reset() // leaves with its lock
 				return
 			}
-			if got, err := w.try("UNLOCK", key); err != nil || got != yes {
+			if got, err := w.Try("UNLOCK", key); err != nil || got != yes {
 				wrong.Add(1)
 			}
 		}
@@ -73,10 +74,10 @@ func TestClusterLocksExclude(t *testing.T) {
 	if total != clients*times || wrong.Load() != 0 {
 		t.Errorf("%d, and %d wrong replies", total, wrong.Load())
 	}
-	w := dial(t, proxies[0].Addr())
+	w := harness.Dial(t, proxies[0].Addr())
 	for k := range keys {
-		eventually(t, "they are free", func() bool {
-			return w.do("LOCK", "count"+strconv.Itoa(k)) != null || w.do("WLOCK", "count"+strconv.Itoa(k)) == ok
+		harness.Eventually(t, "they are free", func() bool {
+			return w.Do("LOCK", "count"+strconv.Itoa(k)) != null || w.Do("WLOCK", "count"+strconv.Itoa(k)) == ok
 		})
 	}
 }
@@ -87,12 +88,12 @@ func TestClusterLocksAccess(t *testing.T) {
 	for _, s := range tc.Servers {
 		s.Do(t, "ACL", "SETUSER", "app", "on", ">secret", "~app:*", "+@read", "+@write")
 	}
-	w := dial(t, startClusterProxy(t, tc).Addr())
-	expect(t, w, ok, "AUTH", "app", "secret")
+	w := harness.Dial(t, harness.StartClusterProxy(t, tc).Addr())
+	harness.Expect(t, w, ok, "AUTH", "app", "secret")
 	for i := range 10 {
-		expect(t, w, ok, "LOCK", fmt.Sprint("app:", i))
-		expect(t, w, yes, "UNLOCK", fmt.Sprint("app:", i))
-		if got := w.do("LOCK", fmt.Sprint("other:", i)); !strings.HasPrefix(got, "-NOPERM ") {
+		harness.Expect(t, w, ok, "LOCK", fmt.Sprint("app:", i))
+		harness.Expect(t, w, yes, "UNLOCK", fmt.Sprint("app:", i))
+		if got := w.Do("LOCK", fmt.Sprint("other:", i)); !strings.HasPrefix(got, "-NOPERM ") {
 			t.Errorf("%q", got)
 		}
 	}

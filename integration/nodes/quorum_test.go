@@ -1,4 +1,4 @@
-package integration
+package nodes
 
 import (
 	"fmt"
@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockproxy/lockproxy/integration/harness"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
@@ -39,17 +40,17 @@ func onNodes(t *testing.T, nodes []*testredis.Server, key string) (n int) {
 func TestQuorum(t *testing.T) {
 	t.Parallel()
 	data, nodes := testredis.Start(t), startNodes(t, 5)
-	p := startProxy(t, data.URL(), quorumFlags(nodes)...)
-	w := dial(t, p.Addr())
-	if got := w.do("LOCK", "k"); !strings.HasPrefix(got, "-NOQUORUM 0 of 5 nodes answered, 3 are needed: the lock was not taken (") || !strings.Contains(got, "it was started") {
+	p := harness.StartProxy(t, data.URL(), quorumFlags(nodes)...)
+	w := harness.Dial(t, p.Addr())
+	if got := w.Do("LOCK", "k"); !strings.HasPrefix(got, "-NOQUORUM 0 of 5 nodes answered, 3 are needed: the lock was not taken (") || !strings.Contains(got, "it was started") {
 		t.Fatalf("%q", got)
 	}
-	if got := w.do("INFO", "lockproxy"); !strings.Contains(got, "lockproxy_quorum_node4:name=redis://"+nodes[4].Addr()+",state=young,") {
+	if got := w.Do("INFO", "lockproxy"); !strings.Contains(got, "lockproxy_quorum_node4:name=redis://"+nodes[4].Addr()+",state=young,") {
 		t.Fatal(got)
 	}
-	eventually(t, "the nodes count", func() bool { return w.do("LOCK", "k") == "+OK\r\n" })
-	eventually(t, "all of them", func() bool { return onNodes(t, nodes, "k") == 5 })
-	if got := w.do("SET", "d", "1"); got != "+OK\r\n" || data.Do(t, "EXISTS", "d", "k").(int64) != 1 || onNodes(t, nodes, "d") != 0 {
+	harness.Eventually(t, "the nodes count", func() bool { return w.Do("LOCK", "k") == "+OK\r\n" })
+	harness.Eventually(t, "all of them", func() bool { return onNodes(t, nodes, "k") == 5 })
+	if got := w.Do("SET", "d", "1"); got != "+OK\r\n" || data.Do(t, "EXISTS", "d", "k").(int64) != 1 || onNodes(t, nodes, "d") != 0 {
 		t.Fatal("what belongs where:", got)
 	}
 	for command, want := range map[string]string{
@@ -63,21 +64,21 @@ func TestQuorum(t *testing.T) {
 		"MULTILOCK 2 m1 m2":  "+OK\r\n",
 		"LOCK o OWNER me":    "+OK\r\n",
 	} {
-		if got := w.do(strings.Fields(command)...); !strings.HasPrefix(got, want) {
+		if got := w.Do(strings.Fields(command)...); !strings.HasPrefix(got, want) {
 			t.Errorf("%s: %q", command, got)
 		}
 	}
-	if got := w.do("LOCK", "o", "OWNER", "me", "ONCE"); got != "+OK\r\n" {
+	if got := w.Do("LOCK", "o", "OWNER", "me", "ONCE"); got != "+OK\r\n" {
 		t.Errorf("%q", got)
 	}
-	if got := w.do("LOCK", "o", "OWNER", "me"); !strings.HasPrefix(got, "-ERR this owner already holds 'o': with --quorum an owner with a name does not nest") {
+	if got := w.Do("LOCK", "o", "OWNER", "me"); !strings.HasPrefix(got, "-ERR this owner already holds 'o': with --quorum an owner with a name does not nest") {
 		t.Errorf("%q", got)
 	}
 	nodes[1].Kill()
-	eventually(t, "it is seen", func() bool { return strings.Contains(w.do("INFO", "lockproxy"), nodes[1].Addr()+",state=down,") })
-	in := object(t, decode(t, w.do("LOCKINFO", "k")))
+	harness.Eventually(t, "it is seen", func() bool { return strings.Contains(w.Do("INFO", "lockproxy"), nodes[1].Addr()+",state=down,") })
+	in := harness.Object(t, harness.Decode(t, w.Do("LOCKINFO", "k")))
 	held := 0
-	for _, n := range objects(t, in["nodes"]) {
+	for _, n := range harness.Objects(t, in["nodes"]) {
 		switch n["state"] {
 		case "up":
 			if n["kind"] == "plain" && len(n["owners"].([]any)) == 1 {
@@ -89,19 +90,19 @@ func TestQuorum(t *testing.T) {
 			}
 		}
 	}
-	holders := objects(t, in["holders"])
+	holders := harness.Objects(t, in["holders"])
 	if in["kind"] != "plain" || held != 4 || len(holders) != 1 || fmt.Sprint(holders[0]["holds"]) != "2" {
 		t.Errorf("%v", in)
 	}
 	nodes[1].Restart()
-	eventually(t, "it is too young", func() bool { return strings.Contains(w.do("INFO", "lockproxy"), nodes[1].Addr()+",state=young,") })
-	eventually(t, "it counts again", func() bool { return strings.Contains(w.do("INFO", "lockproxy"), nodes[1].Addr()+",state=up,") })
+	harness.Eventually(t, "it is too young", func() bool { return strings.Contains(w.Do("INFO", "lockproxy"), nodes[1].Addr()+",state=young,") })
+	harness.Eventually(t, "it counts again", func() bool { return strings.Contains(w.Do("INFO", "lockproxy"), nodes[1].Addr()+",state=up,") })
 	for command, want := range map[string]string{"UNLOCK k ALL": ":1\r\n", "UNLOCK r": ":1\r\n", "MULTIUNLOCK 2 m1 m2": ":2\r\n"} {
-		if got := w.do(strings.Fields(command)...); got != want {
+		if got := w.Do(strings.Fields(command)...); got != want {
 			t.Errorf("%s: %q", command, got)
 		}
 	}
-	eventually(t, "free everywhere", func() bool { return onNodes(t, nodes, "k") == 0 })
+	harness.Eventually(t, "free everywhere", func() bool { return onNodes(t, nodes, "k") == 0 })
 }
 
 // A client that is killed frees its lock on all nodes at once.
@@ -109,24 +110,24 @@ func TestQuorumClientKilled(t *testing.T) {
 	t.Parallel()
 	data, nodes := testredis.Start(t), startNodes(t, 3)
 	flags := quorumFlags(nodes)
-	p := startProxy(t, data.URL(), append(flags, "--quorum-max-lease", "3s", "--lock-watchdog-timeout", "3s")...)
-	w := dial(t, p.Addr())
-	eventually(t, "the nodes count", func() bool { return w.do("LOCK", "warm") == "+OK\r\n" })
+	p := harness.StartProxy(t, data.URL(), append(flags, "--quorum-max-lease", "3s", "--lock-watchdog-timeout", "3s")...)
+	w := harness.Dial(t, p.Addr())
+	harness.Eventually(t, "the nodes count", func() bool { return w.Do("LOCK", "warm") == "+OK\r\n" })
 	cli := exec.Command("redis-cli", "-p", strconv.Itoa(p.Port()))
 	in, err := cli.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := startChild(t, cli)
+	c := harness.StartChild(t, cli)
 	if _, err := in.Write([]byte("LOCK k\n")); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "it has the lock", func() bool { return onNodes(t, nodes, "k") == 3 })
-	c.kill()
+	harness.Eventually(t, "it has the lock", func() bool { return onNodes(t, nodes, "k") == 3 })
+	c.Kill()
 	killed := time.Now()
-	eventually(t, "it is free", func() bool { return onNodes(t, nodes, "k") == 0 })
+	harness.Eventually(t, "it is free", func() bool { return onNodes(t, nodes, "k") == 0 })
 	t.Logf("free on all nodes %v after the kill", time.Since(killed))
-	if got := w.do("LOCK", "k"); got != "+OK\r\n" {
+	if got := w.Do("LOCK", "k"); got != "+OK\r\n" {
 		t.Fatal(got)
 	}
 }
@@ -135,35 +136,35 @@ func TestQuorumClientKilled(t *testing.T) {
 func TestQuorumExclusion(t *testing.T) {
 	t.Parallel()
 	data, nodes := testredis.Start(t), startNodes(t, 5)
-	proxies := []*proxy{startProxy(t, data.URL(), quorumFlags(nodes)...), startProxy(t, data.URL(), quorumFlags(nodes)...)}
+	proxies := []*harness.Proxy{harness.StartProxy(t, data.URL(), quorumFlags(nodes)...), harness.StartProxy(t, data.URL(), quorumFlags(nodes)...)}
 	for _, p := range proxies {
-		w := dial(t, p.Addr())
-		eventually(t, "all nodes count", func() bool {
-			w.do("LOCK", "warm")
-			return strings.Count(w.do("INFO", "lockproxy"), ",state=up,") == 5
+		w := harness.Dial(t, p.Addr())
+		harness.Eventually(t, "all nodes count", func() bool {
+			w.Do("LOCK", "warm")
+			return strings.Count(w.Do("INFO", "lockproxy"), ",state=up,") == 5
 		})
-		w.do("UNLOCK", "warm")
-		w.close()
+		w.Do("UNLOCK", "warm")
+		w.Close()
 	}
 	nodes[0].Kill()
 	nodes[3].Stop()
 	const clients, times = 20, 10
-	together(clients, func(i int) {
-		w := dial(t, proxies[i%2].Addr())
+	harness.Together(clients, func(i int) {
+		w := harness.Dial(t, proxies[i%2].Addr())
 		for range times {
-			if got, err := w.try("LOCK", "counter", "BLOCK", "0"); err != nil || got != "+OK\r\n" {
+			if got, err := w.Try("LOCK", "counter", "BLOCK", "0"); err != nil || got != "+OK\r\n" {
 				t.Errorf("%q %v", got, err)
 				return
 			}
-			old, _ := w.try("GET", "n")
+			old, _ := w.Try("GET", "n")
 			n := 0
 			if _, text, ok := strings.Cut(old, "\r\n"); ok {
 				n, _ = strconv.Atoi(strings.TrimSpace(text))
 			}
-			if got, err := w.try("SET", "n", strconv.Itoa(n+1)); err != nil || got != "+OK\r\n" {
+			if got, err := w.Try("SET", "n", strconv.Itoa(n+1)); err != nil || got != "+OK\r\n" {
 				t.Errorf("%q %v", got, err)
 			}
-			if got, err := w.try("UNLOCK", "counter"); err != nil || got != ":1\r\n" {
+			if got, err := w.Try("UNLOCK", "counter"); err != nil || got != ":1\r\n" {
 				t.Errorf("%q %v", got, err)
 			}
 		}

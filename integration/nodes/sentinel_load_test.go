@@ -1,4 +1,4 @@
-package integration
+package nodes
 
 import (
 	"fmt"
@@ -14,12 +14,13 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/lockproxy/lockproxy/integration/harness"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
 // infoLine is a value of INFO's own section, through the proxy.
-func infoLine(w *wire, name string) string {
-	reply, err := w.try("INFO", "lockproxy")
+func infoLine(w *harness.Wire, name string) string {
+	reply, err := w.Try("INFO", "lockproxy")
 	if err != nil {
 		return ""
 	}
@@ -43,7 +44,7 @@ type writer struct {
 
 func (w *writer) run(t *testing.T, addr string, stop *atomic.Bool) {
 	w.other = map[string]int{}
-	var c *wire
+	var c *harness.Wire
 	for n := 0; !stop.Load(); n++ {
 		if c == nil {
 			if c = tryDial(t, addr); c == nil {
@@ -52,11 +53,11 @@ func (w *writer) run(t *testing.T, addr string, stop *atomic.Bool) {
 		}
 		key := fmt.Sprintf("w%d:%d", w.id, n)
 		sent := time.Now()
-		reply, err := c.try("SET", key, "x")
+		reply, err := c.Try("SET", key, "x")
 		switch {
 		case err != nil:
 			w.other["broken"]++
-			c.close()
+			c.Close()
 			c = nil
 		case reply == "+OK\r\n":
 			w.acked = append(w.acked, acked{key, sent, time.Now()})
@@ -67,7 +68,7 @@ func (w *writer) run(t *testing.T, addr string, stop *atomic.Bool) {
 		}
 	}
 	if c != nil {
-		c.close()
+		c.Close()
 	}
 }
 
@@ -75,14 +76,14 @@ func (w *writer) run(t *testing.T, addr string, stop *atomic.Bool) {
 type locker struct{ done, lost, failed int }
 
 func (l *locker) run(t *testing.T, addr string, stop *atomic.Bool, inside *atomic.Int32, twice *atomic.Int64) {
-	var c *wire
+	var c *harness.Wire
 	for !stop.Load() {
 		if c == nil {
 			if c = tryDial(t, addr); c == nil {
 				continue
 			}
 		}
-		reply, err := c.try("LOCK", "shared", "BLOCK", "2000")
+		reply, err := c.Try("LOCK", "shared", "BLOCK", "2000")
 		if err == nil && reply != "+OK\r\n" {
 			l.failed++
 			time.Sleep(time.Millisecond)
@@ -93,11 +94,11 @@ func (l *locker) run(t *testing.T, addr string, stop *atomic.Bool, inside *atomi
 				twice.Add(1) // asynchronous replication may do that around a failover, and only there
 			}
 			inside.Add(-1)
-			reply, err = c.try("UNLOCK", "shared")
+			reply, err = c.Try("UNLOCK", "shared")
 		}
 		switch {
 		case err != nil:
-			c.close()
+			c.Close()
 			c = nil
 		case reply == ":1\r\n":
 			l.done++
@@ -108,17 +109,17 @@ func (l *locker) run(t *testing.T, addr string, stop *atomic.Bool, inside *atomi
 		}
 	}
 	if c != nil {
-		c.close()
+		c.Close()
 	}
 }
 
-func tryDial(t *testing.T, addr string) *wire {
+func tryDial(t *testing.T, addr string) *harness.Wire {
 	c, err := netDial(addr)
 	if err != nil {
 		time.Sleep(time.Millisecond)
 		return nil
 	}
-	return newWire(t, c)
+	return harness.NewWire(t, c)
 }
 
 // failovers is how often each kind is done, and after which silence: LOCKPROXY_TEST_FAILOVERS=10 is for measuring outages, on
@@ -136,7 +137,7 @@ func TestSentinelFailoverUnderLoad(t *testing.T) {
 	t.Parallel()
 	times, downAfter := failovers()
 	g := testredis.StartGroup(t, testredis.GroupOptions{DownAfter: downAfter})
-	p := startProxy(t, g.URL())
+	p := harness.StartProxy(t, g.URL())
 	for name, end := range map[string]func(master *testredis.Server) (back func()){
 		"command": func(master *testredis.Server) func() { g.Failover(); return func() {} },
 		"kill":    func(master *testredis.Server) func() { master.Kill(); return master.Restart },
@@ -158,12 +159,12 @@ func TestSentinelFailoverUnderLoad(t *testing.T) {
 }
 
 // failOver is one of them; ok is false when the Sentinels changed the master twice, which says nothing of writes.
-func failOver(t *testing.T, g *testredis.Group, p *proxy, name string, end func(*testredis.Server) func()) (gaps []time.Duration, ok bool) {
+func failOver(t *testing.T, g *testredis.Group, p *harness.Proxy, name string, end func(*testredis.Server) func()) (gaps []time.Duration, ok bool) {
 	t.Helper()
 	g.AwaitWhole()
 	old := g.Master()
-	w := dial(t, p.Addr())
-	eventually(t, "the proxy is where the master is", func() bool { return infoLine(w, "lockproxy_upstream_addr") == old.Addr() })
+	w := harness.Dial(t, p.Addr())
+	harness.Eventually(t, "the proxy is where the master is", func() bool { return infoLine(w, "lockproxy_upstream_addr") == old.Addr() })
 	before := infoLine(w, "lockproxy_upstream_switches")
 
 	var stop atomic.Bool
@@ -183,16 +184,16 @@ func failOver(t *testing.T, g *testredis.Group, p *proxy, name string, end func(
 	back := end(old)
 	master := g.AwaitSwitch(old)
 	// A new connection each time: those of before end with the former master.
-	eventually(t, "the proxy has switched", func() bool {
-		c := dial(t, p.Addr())
-		defer c.close()
+	harness.Eventually(t, "the proxy has switched", func() bool {
+		c := harness.Dial(t, p.Addr())
+		defer c.Close()
 		now := infoLine(c, "lockproxy_upstream_switches")
 		return now != "" && now != before
 	})
 	switched := time.Now()
 	count := func() string {
-		c := dial(t, p.Addr())
-		defer c.close()
+		c := harness.Dial(t, p.Addr())
+		defer c.Close()
 		return infoLine(c, "lockproxy_upstream_switches")
 	}
 	after := count()
@@ -204,7 +205,7 @@ func failOver(t *testing.T, g *testredis.Group, p *proxy, name string, end func(
 	clean(t, g, old)
 	stop.Store(true)
 	load.Wait()
-	defer func() { _, _ = dial(t, p.Addr()).try("FLUSHALL") }() // to keep the next ones quick
+	defer func() { _, _ = harness.Dial(t, p.Addr()).Try("FLUSHALL") }() // to keep the next ones quick
 	if count() != after || g.Master() != master {
 		t.Logf("%s: the master changed twice", name)
 		return nil, false

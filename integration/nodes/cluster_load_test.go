@@ -1,4 +1,4 @@
-package integration
+package nodes
 
 import (
 	"fmt"
@@ -11,12 +11,13 @@ import (
 	"time"
 
 	slots "github.com/lockproxy/lockproxy/cluster"
+	"github.com/lockproxy/lockproxy/integration/harness"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
 // worker is one client under load: it alone writes the keys of its name, so that it knows what is there.
 type worker struct {
-	w      *wire
+	w      *harness.Wire
 	name   string
 	values map[string]int
 	tags   []string
@@ -26,7 +27,7 @@ type worker struct {
 
 // newWorker has so many keys in as many slots.
 func newWorker(t testing.TB, addr string, i, keys int) *worker {
-	k := &worker{w: dial(t, addr), name: fmt.Sprint("w", i), values: map[string]int{}}
+	k := &worker{w: harness.Dial(t, addr), name: fmt.Sprint("w", i), values: map[string]int{}}
 	for n := range keys {
 		k.tags = append(k.tags, fmt.Sprintf("{%d-%d}", i, n))
 	}
@@ -65,7 +66,7 @@ func (k *worker) bulk(key string) string {
 
 // transact increments twice in a transaction.
 func (k *worker) transact(key string) error {
-	replies, err := k.w.tryPipeline([][]string{{"MULTI"}, {"INCR", key}, {"INCRBY", key, "2"}, {"EXEC"}})
+	replies, err := k.w.TryPipeline([][]string{{"MULTI"}, {"INCR", key}, {"INCRBY", key, "2"}, {"EXEC"}})
 	if err != nil {
 		return err
 	}
@@ -73,7 +74,7 @@ func (k *worker) transact(key string) error {
 }
 
 func (k *worker) want(args []string, want string, done func()) error {
-	got, err := k.w.try(args...)
+	got, err := k.w.Try(args...)
 	if err != nil {
 		return err
 	}
@@ -102,7 +103,7 @@ func TestClusterReshardUnderLoad(t *testing.T) {
 		moves, keys = 1000, 600
 	}
 	tc := testredis.StartCluster(t, 3, 0)
-	p := startClusterProxy(t, tc)
+	p := harness.StartClusterProxy(t, tc)
 	var steps atomic.Int64
 	workers := make([]*worker, 6)
 	for i := range workers {
@@ -111,7 +112,7 @@ func TestClusterReshardUnderLoad(t *testing.T) {
 	stop := make(chan struct{})
 	reshard := make(chan error, 1)
 	go moveAndBack(tc, slotsUnderLoad(workers, moves), stop, reshard)
-	together(len(workers), func(i int) {
+	harness.Together(len(workers), func(i int) {
 		for k := workers[i]; ; steps.Add(1) {
 			select {
 			case <-stop:
@@ -132,21 +133,21 @@ func TestClusterReshardUnderLoad(t *testing.T) {
 			t.Errorf("%s: %d lost, %d failed", k.name, k.lost, k.failed)
 		}
 		for key := range k.values {
-			if got := k.w.do("GET", key); got != k.bulk(key) {
+			if got := k.w.Do("GET", key); got != k.bulk(key) {
 				t.Errorf("%s: %q, want %q", key, got, k.bulk(key))
 			}
 		}
 	}
-	t.Logf("%d slots there and back, %d commands; %s", moves, steps.Load(), moved(dial(t, p.Addr())))
+	t.Logf("%d slots there and back, %d commands; %s", moves, steps.Load(), moved(harness.Dial(t, p.Addr())))
 	if steps.Load() < 100 {
 		t.Error("there was no load")
 	}
 }
 
 // moved is what INFO says of redirects.
-func moved(w *wire) string {
+func moved(w *harness.Wire) string {
 	var lines []string
-	for line := range strings.SplitSeq(w.do("INFO", "lockproxy"), "\r\n") {
+	for line := range strings.SplitSeq(w.Do("INFO", "lockproxy"), "\r\n") {
 		if strings.HasPrefix(line, "lockproxy_cluster_") {
 			lines = append(lines, strings.TrimPrefix(line, "lockproxy_cluster_"))
 		}
@@ -193,13 +194,13 @@ func moveAndBack(tc *testredis.Cluster, these []int, stop chan<- struct{}, done 
 // A master dies: its replica takes over, and clients go on by themselves.
 func TestClusterMasterKilled(t *testing.T) {
 	tc := testredis.StartCluster(t, 3, 1)
-	p := startClusterProxy(t, tc)
+	p := harness.StartClusterProxy(t, tc)
 	workers := make([]*worker, 4)
 	for i := range workers {
 		workers[i] = newWorker(t, p.Addr(), i, 40)
 	}
-	expect(t, workers[0].w, "+OK\r\n", "SET", "counted", "1")
-	expect(t, workers[0].w, ":1\r\n", "WAIT", "1", "10000")
+	harness.Expect(t, workers[0].w, "+OK\r\n", "SET", "counted", "1")
+	harness.Expect(t, workers[0].w, ":1\r\n", "WAIT", "1", "10000")
 	victim := tc.Servers[1]
 	slotKey := keyAt(t, victim)
 	stop := make(chan struct{})
@@ -207,7 +208,7 @@ func TestClusterMasterKilled(t *testing.T) {
 	finished := make(chan struct{})
 	go func() {
 		defer close(finished)
-		together(len(workers), func(i int) {
+		harness.Together(len(workers), func(i int) {
 			for k := workers[i]; ; {
 				select {
 				case <-stop:
@@ -240,17 +241,17 @@ func TestClusterMasterKilled(t *testing.T) {
 	}()
 	time.Sleep(time.Second)
 	elected := make(chan time.Duration, 1)
-	replica := dial(t, tc.Servers[4].Addr())
+	replica := harness.Dial(t, tc.Servers[4].Addr())
 	killed := time.Now()
 	victim.Kill()
 	go func() {
-		for role := ""; !strings.Contains(role, "\r\nmaster\r\n") && time.Since(killed) < patience; role, _ = replica.try("ROLE") {
+		for role := ""; !strings.Contains(role, "\r\nmaster\r\n") && time.Since(killed) < harness.Patience; role, _ = replica.Try("ROLE") {
 			time.Sleep(5 * time.Millisecond)
 		}
 		elected <- time.Since(killed)
 	}()
-	w := dial(t, p.Addr())
-	eventually(t, "a write to the dead master's slots", func() bool { return w.do("SET", slotKey, "v") == "+OK\r\n" })
+	w := harness.Dial(t, p.Addr())
+	harness.Eventually(t, "a write to the dead master's slots", func() bool { return w.Do("SET", slotKey, "v") == "+OK\r\n" })
 	outage, election := time.Since(killed), <-elected
 	if outage > election+5*time.Second {
 		t.Errorf("a write took %v, the election %v", outage, election)
@@ -269,8 +270,8 @@ func TestClusterMasterKilled(t *testing.T) {
 func (k *worker) reconnect(addr string) error {
 	c, err := net.Dial("tcp", addr)
 	if err == nil {
-		k.w.c.Close()
-		k.w = newWire(k.w.t, c)
+		k.w.C.Close()
+		k.w = harness.NewWire(k.w.T, c)
 		k.lost++
 	}
 	return err
@@ -280,16 +281,16 @@ func (k *worker) reconnect(addr string) error {
 func (k *worker) forget() {
 	k.values = map[string]int{}
 	for _, tag := range k.tags {
-		_, _ = k.w.try("DEL", tag+k.name)
+		_, _ = k.w.Try("DEL", tag+k.name)
 	}
 }
 
 // keyAt is a key of a slot that server has.
 func keyAt(t *testing.T, server *testredis.Server) string {
 	t.Helper()
-	w := dial(t, server.Addr())
+	w := harness.Dial(t, server.Addr())
 	for i := range 1000 {
-		if key := fmt.Sprint("probe", i); w.do("SET", key, "x") == "+OK\r\n" {
+		if key := fmt.Sprint("probe", i); w.Do("SET", key, "x") == "+OK\r\n" {
 			return key
 		}
 	}

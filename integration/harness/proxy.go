@@ -1,0 +1,140 @@
+package harness
+
+import (
+	"errors"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/testredis"
+)
+
+// Proxy is one running lockproxy.
+type Proxy struct {
+	*Child
+	T       testing.TB
+	port    int
+	metrics string
+	logPath string
+}
+
+// StartProxy starts lockproxy before upstream (a URL; "" = the embedded store) on a free loopback port and waits until it
+// answers PING (NOAUTH will do). It ends with the test; when that has failed its log is shown.
+func StartProxy(t testing.TB, upstream string, args ...string) *Proxy {
+	t.Helper()
+	p := LaunchProxy(t, upstream, args...)
+	p.waitReady()
+	return p
+}
+
+// LaunchProxy is startProxy for an upstream that is not there yet.
+func LaunchProxy(t testing.TB, upstream string, args ...string) *Proxy {
+	t.Helper()
+	p := &Proxy{T: t, port: testredis.FreePort(t), logPath: filepath.Join(t.TempDir(), "lockproxy.log")}
+	p.metrics = net.JoinHostPort("127.0.0.1", strconv.Itoa(testredis.FreePort(t)))
+	flags := []string{"--listen", p.Addr(), "--metrics-listen", p.metrics}
+	if upstream != "" {
+		flags = append(flags, "--upstream", upstream)
+	}
+	cmd := exec.Command(Binary, append(flags, args...)...)
+	log, err := os.Create(p.logPath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	cmd.Stdout, cmd.Stderr = log, log
+	t.Cleanup(p.showLog) // runs after the kill, which is registered later; a race or a panic fails the test
+	p.Child = StartChild(t, cmd)
+	return p
+}
+
+func (p *Proxy) waitReady() {
+	p.T.Helper()
+	for end := time.Now().Add(Patience); ; time.Sleep(5 * time.Millisecond) {
+		if c, err := net.Dial("tcp", p.Addr()); err == nil {
+			w := NewWire(p.T, c)
+			reply, err := w.Try("PING")
+			_ = c.Close()
+			if err == nil && (reply == "+PONG\r\n" || strings.HasPrefix(reply, "-NOAUTH")) {
+				return
+			}
+		}
+		select {
+		case <-p.done:
+			p.T.Fatalf("lockproxy ended at once: %v", p.Cmd.ProcessState)
+		default:
+		}
+		if time.Now().After(end) {
+			p.T.Fatal("lockproxy does not answer PING")
+		}
+	}
+}
+
+// Log is what the process has logged so far.
+func (p *Proxy) Log() string {
+	b, err := os.ReadFile(p.logPath)
+	if err != nil {
+		return err.Error()
+	}
+	return string(b)
+}
+
+func (p *Proxy) showLog() {
+	text := p.Log()
+	if strings.Contains(text, "DATA RACE") || strings.Contains(text, "panic: ") {
+		p.T.Error("lockproxy raced or panicked")
+	}
+	if !p.T.Failed() {
+		return
+	}
+	if most := 16 << 10; len(text) > most {
+		text = "…" + text[len(text)-most:]
+	}
+	p.T.Logf("lockproxy on port %d said:\n%s", p.port, text)
+}
+
+// Addr is where it listens, host:port.
+func (p *Proxy) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(p.port)) }
+
+// Port is the port of Addr.
+func (p *Proxy) Port() int { return p.port }
+
+// Pid is its process id.
+func (p *Proxy) Pid() int { return p.Cmd.Process.Pid }
+
+// MetricsAddr is where its Prometheus endpoint listens, host:port.
+func (p *Proxy) MetricsAddr() string { return p.metrics }
+
+// Stop freezes it.
+func (p *Proxy) Stop() { p.Signal(syscall.SIGSTOP) }
+
+// Cont lets it run on after Stop.
+func (p *Proxy) Cont() { p.Signal(syscall.SIGCONT) }
+
+// Term sends SIGTERM and waits for the end; it returns the exit code.
+func (p *Proxy) Term() int {
+	p.T.Helper()
+	p.Signal(syscall.SIGTERM)
+	return p.Exit(p.T)
+}
+
+func (p *Proxy) Signal(s syscall.Signal) {
+	p.T.Helper()
+	if err := p.Cmd.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		p.T.Fatal(err)
+	}
+}
+
+// ClusterURL names one node, which is enough.
+func ClusterURL(tc *testredis.Cluster) string { return "redis-cluster://" + tc.Servers[0].Addr() }
+
+func StartClusterProxy(t *testing.T, tc *testredis.Cluster, args ...string) *Proxy {
+	t.Helper()
+	return StartProxy(t, ClusterURL(tc), args...)
+}

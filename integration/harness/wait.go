@@ -1,0 +1,36 @@
+package harness
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Patience bounds every wait for something that must happen: wide, because the machine may be busy.
+const Patience = 20 * time.Second
+
+// Eventually waits until ok says true; what names it in the failure.
+func Eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(Patience); !ok(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+// Together runs f(0) … f(n-1) side by side and waits for all; f must not call t.Fatal.
+func Together(n int, f func(i int)) {
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() { f(i) })
+	}
+	wg.Wait()
+}
+
+func Protocols(t *testing.T, f func(t *testing.T, proto int)) {
+	for _, proto := range []int{2, 3} {
+		t.Run(fmt.Sprintf("RESP%d", proto), func(t *testing.T) { f(t, proto) })
+	}
+}

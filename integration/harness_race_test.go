@@ -1,6 +1,0 @@
-//go:build race
-
-package integration
-
-// raceEnabled says that the tests run under the race detector; the binary under test then has it too.
-const raceEnabled = true
