@@ -51,18 +51,7 @@ func (s *Session) dispatchNodes(cmd redcon.Command, c *commandtable.Command, ans
 	if p != nil && !p.settled() {
 		return
 	}
-	if answer == nil {
-		s.enqueue(cmd.Raw, cmd.Args, c)
-		return
-	}
-	s.forward()
-	if s.guard.Over() {
-		return
-	}
-	answer(s, cmd.Args)
-	if len(s.batch.out) >= flushAt {
-		s.flush()
-	}
+	s.forwardOrAnswer(cmd, c, answer)
 }
 
 // awaitTable waits, for as long as a command is tried, until Redis has told of its commands, and finds one: without that

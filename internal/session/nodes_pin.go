@@ -81,6 +81,31 @@ func (s *Session) lookAgain() {
 	s.srv.pause(pinPause, ctx.Done())
 }
 
+// pinFor is p, or in place of nil a connection at the node that has a slot. With nil the client has been told why.
+func (s *Session) pinFor(p *pinned, slot int, c *commandtable.Command) *pinned {
+	if p != nil {
+		return p
+	}
+	p, err := s.pinSlot(slot)
+	if err != nil {
+		s.pinFailed(c, err)
+		return nil
+	}
+	return p
+}
+
+// repin gives p up for a connection where reply, its node's redirect, says. With nil the client has been told why.
+func (s *Session) repin(p *pinned, reply []byte, slot int, c *commandtable.Command) (to *pinned, ask bool) {
+	from := p.node
+	s.unpin()
+	to, ask, err := s.pinInstead(reply, slot, from)
+	if err != nil {
+		s.pinFailed(c, err)
+		return nil, false
+	}
+	return to, ask
+}
+
 // pinInstead is pinSlot, or where reply, a redirect by the node from, says. ask: ASKING must go ahead there.
 func (s *Session) pinInstead(reply []byte, slot int, from *cluster.Node) (p *pinned, ask bool, err error) {
 	if to, ask, ok := s.srv.o.Cluster.Redirect(reply, slot, from); ok && to != nil {
@@ -113,6 +138,7 @@ func (s *Session) pinNodes(p *pinned, cmd redcon.Command, c *commandtable.Comman
 	if p != nil && !p.settled() {
 		return
 	}
+	defer s.release()
 	switch c.Pin {
 	case commandtable.PinMulti, commandtable.PinWatch, commandtable.PinBlock:
 		if p != nil && s.view.subscribed() {
@@ -160,13 +186,8 @@ func (s *Session) watchNodes(p *pinned, cmd redcon.Command, c *commandtable.Comm
 		s.error(crossSlot)
 		return
 	}
-	var err error
-	if p == nil {
-		if p, err = s.pinSlot(slot); err != nil {
-			s.pinFailed(c, err)
-			return
-		}
-		defer s.release()
+	if p = s.pinFor(p, slot, c); p == nil {
+		return
 	}
 	for until := time.Now().Add(s.srv.o.Cluster.RetryFor()); ; {
 		var refusal gathered
@@ -187,11 +208,8 @@ func (s *Session) watchNodes(p *pinned, cmd redcon.Command, c *commandtable.Comm
 			s.batch.out = append(s.batch.out, refusal...)
 			return
 		}
-		from := p.node
-		s.unpin()
 		ask := false
-		if p, ask, err = s.pinInstead(refusal, slot, from); err != nil {
-			s.pinFailed(c, err)
+		if p, ask = s.repin(p, refusal, slot, c); p == nil {
 			return
 		}
 		p.many.ask = ask
@@ -210,13 +228,8 @@ func (s *Session) blockNodes(p *pinned, cmd redcon.Command, c *commandtable.Comm
 		s.error("ERR " + upper(c) + " on a connection that watches another node's keys: use another connection, or UNWATCH first")
 		return
 	}
-	var err error
-	if p == nil {
-		if p, err = s.pinSlot(slot); err != nil {
-			s.pinFailed(c, err)
-			return
-		}
-		defer s.release()
+	if p = s.pinFor(p, slot, c); p == nil {
+		return
 	}
 	began, raw, ask := time.Now(), cmd.Raw, false
 	var astraySince time.Time
@@ -239,10 +252,7 @@ func (s *Session) blockNodes(p *pinned, cmd redcon.Command, c *commandtable.Comm
 			s.batch.out = append(s.batch.out, refusal...)
 			return
 		}
-		from := p.node
-		s.unpin()
-		if p, ask, err = s.pinInstead(refusal, slot, from); err != nil {
-			s.pinFailed(c, err)
+		if p, ask = s.repin(p, refusal, slot, c); p == nil {
 			return
 		}
 		raw = timeLeft(c, cmd.Args, time.Since(began))
@@ -261,13 +271,8 @@ func (s *Session) subscribeNodes(p *pinned, cmd redcon.Command, c *commandtable.
 		s.error("ERR " + upper(c) + " on a connection that watches keys is not available with a cluster upstream: use another connection")
 		return
 	}
-	var err error
-	if p == nil {
-		if p, err = s.pinSlot(slot); err != nil {
-			s.pinFailed(c, err)
-			return
-		}
-		defer s.release()
+	if p = s.pinFor(p, slot, c); p == nil {
+		return
 	}
 	for until := time.Now().Add(s.srv.o.Cluster.RetryFor()); ; {
 		var refusal gathered
@@ -285,10 +290,7 @@ func (s *Session) subscribeNodes(p *pinned, cmd redcon.Command, c *commandtable.
 			s.error("ERR this connection's subscriptions are at another node of the cluster than that channel's slot: use another connection")
 			return
 		}
-		from := p.node
-		s.unpin()
-		if p, _, err = s.pinInstead(refusal, slot, from); err != nil {
-			s.pinFailed(c, err)
+		if p, _ = s.repin(p, refusal, slot, c); p == nil {
 			return
 		}
 	}

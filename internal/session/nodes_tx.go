@@ -36,12 +36,9 @@ type queuedCommand struct {
 func (s *Session) multiNodes(p *pinned, cmd redcon.Command, c *commandtable.Command) {
 	tx := &transaction{slot: noSlot}
 	if p == nil {
-		var err error
-		if p, err = s.pinSlot(s.slotAhead()); err != nil {
-			s.pinFailed(c, err)
+		if p = s.pinFor(p, s.slotAhead(), c); p == nil {
 			return
 		}
-		defer s.release()
 	} else if s.view.watch.Load() {
 		tx.slot = p.many.watched
 	}

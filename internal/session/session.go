@@ -203,6 +203,11 @@ func (s *Session) dispatch(cmd redcon.Command) {
 		s.commandPinned(p, cmd, c, answer)
 		return
 	}
+	s.forwardOrAnswer(cmd, c, answer)
+}
+
+// forwardOrAnswer adds a command to the run, or answers it once the run has been forwarded.
+func (s *Session) forwardOrAnswer(cmd redcon.Command, c *commandtable.Command, answer answer) {
 	if answer == nil {
 		s.enqueue(cmd.Raw, cmd.Args, c)
 		return
