@@ -36,12 +36,12 @@ func (s *Session) fenced(r lock.HoldRequest, args [][]byte) error {
 	if s.srv.o.Locks.Nodes() != nil {
 		return &lock.Error{Code: "ERR", Text: "FENCED is not supported with --quorum: the lock is not where the data is; use LOCK ... FENCE"}
 	}
-	if s.srv.o.Cluster != nil {
-		return &lock.Error{Code: "ERR", Text: noFenced}
-	}
 	c, err := s.fenceable(args)
 	if err != nil {
 		return err
+	}
+	if s.srv.o.Cluster != nil {
+		return s.fencedNodes(r, c, args)
 	}
 	if err := s.Locks().Lost(r); err != nil {
 		return err
@@ -59,7 +59,7 @@ func (s *Session) fenced(r lock.HoldRequest, args [][]byte) error {
 	f.tracking, f.caching = f.p.state.tracking, f.p.state.caching
 	f.p.mu.Unlock()
 	if watch {
-		return &lock.Error{Code: "ERR", Text: "FENCED between WATCH and MULTI: it would end that WATCH; send UNWATCH first, nothing was run"}
+		return errFencedWatch
 	}
 	if c == nil && !s.srv.o.Embedded {
 		f.p.taint() // whatever it is, nobody else gets this connection
@@ -69,8 +69,13 @@ func (s *Session) fenced(r lock.HoldRequest, args [][]byte) error {
 			return err
 		}
 	}
-	return &lock.Error{Code: "ERR", Text: "nothing was run: the lock was changed each of the " + strconv.Itoa(fencedTries) + " times it was looked at; try again"}
+	return errFencedChanged
 }
+
+var (
+	errFencedWatch   = &lock.Error{Code: "ERR", Text: "FENCED between WATCH and MULTI: it would end that WATCH; send UNWATCH first, nothing was run"}
+	errFencedChanged = &lock.Error{Code: "ERR", Text: "nothing was run: the lock was changed each of the " + strconv.Itoa(fencedTries) + " times it was looked at; try again"}
+)
 
 // fenceable finds out what a command is, and refuses those that FENCED cannot run: what is not Redis' to answer, may wait,
 // or concerns the connection. nil: Redis does not know it, and will say so.
@@ -97,8 +102,12 @@ func (s *Session) fenceable(args [][]byte) (*commandtable.Command, error) {
 	default:
 		return c, nil
 	}
-	name := strings.ToUpper(strings.ReplaceAll(c.Name, "|", " "))
-	return nil, &lock.Error{Code: "ERR", Text: "'" + name + "' cannot be run by FENCED: " + why}
+	return nil, &lock.Error{Code: "ERR", Text: "'" + spoken(c) + "' cannot be run by FENCED: " + why}
+}
+
+// spoken is a command's name as people write it.
+func spoken(c *commandtable.Command) string {
+	return strings.ToUpper(strings.ReplaceAll(c.Name, "|", " "))
 }
 
 // fence is one FENCED at work.
@@ -110,12 +119,17 @@ type fence struct {
 	raw      []byte
 	tracking bool   // what is read on the connection is remembered as read by the client
 	caching  string // what CLIENT CACHING said of the command that comes next
+
+	// With a cluster upstream only.
+	guarded bool // EXEC is given a look at the lock, too
+	ask     bool // the node is importing the slot: ASKING goes ahead
+	looked  bool // the lock was found to be held there
 }
 
 // try looks once, and has the command run if the lock is held. Neither done nor an error: the lock was changed meanwhile.
 func (f *fence) try() (done bool, err error) {
 	began, err := f.look()
-	if err == nil {
+	if f.looked = err == nil; f.looked {
 		return f.run()
 	}
 	f.undo(began)
@@ -134,15 +148,15 @@ var errHoldsNow = errors.New("session: the lock was taken while it was looked at
 // Redis has agreed to MULTI: it would be run by itself.
 func (f *fence) look() (begun fenceBegun, err error) {
 	fields := append([]string{"HMGET", f.r.Key}, f.s.Locks().HoldFields(f.r)...)
-	watch := f.p.mine("WATCH", f.r.Key)
+	watch := f.asks("WATCH", f.r.Key)
 	var hash *expect
 	if !f.tracking {
-		hash = f.p.mine(fields...)
+		hash = f.asks(fields...)
 	}
 	if f.caching != "" {
 		f.p.mine("CLIENT", "CACHING", f.caching)
 	}
-	multi := f.p.mine("MULTI")
+	multi := f.asks("MULTI") // ASKING then holds for all of the transaction
 	f.p.settled()
 	_, err = f.p.answer(watch)
 	begun.watch = err == nil
@@ -195,10 +209,15 @@ func (f *fence) run() (done bool, err error) {
 	if f.cmd != nil && f.cmd.Script == commandtable.FlushesScripts {
 		f.s.srv.memory.clear()
 	}
+	var guard *expect
+	head := "*1\r\n"
+	if f.guarded {
+		guard, head = p.mine("HMGET", f.r.Key, fencedGuard), fencedHead[f.s.ident.Proto]
+	}
 	var queued, instead gathered
 	q := &expect{own: true, got: &queued}
 	p.expect(q, f.raw)
-	e := &expect{cmd: f.cmd, got: &instead, exec: true}
+	e := &expect{cmd: f.cmd, got: &instead, head: head}
 	p.expect(e, exec)
 	p.settled()
 	p.mu.Lock()
@@ -214,6 +233,13 @@ func (f *fence) run() (done bool, err error) {
 		return false, &upstream.LostError{Cause: lost}
 	case !in: // the client has gone
 		return false, &upstream.LostError{Cause: errGone}
+	}
+	if reply, ran := guardReply(instead); f.guarded && ran {
+		f.s.relay(reply, nil)
+		return true, nil
+	}
+	if guard != nil && astray(*guard.got) {
+		queued = *guard.got
 	}
 	return false, f.notRun(queued, instead)
 }
@@ -257,10 +283,22 @@ func (f *fence) undo(begun fenceBegun) {
 	f.p.mu.Lock()
 	stateful := !f.p.state.none()
 	f.p.mu.Unlock()
-	f.s.dropPin()
+	if f.s.pin == f.p {
+		f.s.dropPin()
+	} else {
+		f.p.drop()
+	}
 	if stateful {
 		f.s.guard.HangUp(downstream.Left, "FENCED could not end its transaction: "+err.Error())
 	}
+}
+
+// asks is mine of a command that is about the lock's slot.
+func (f *fence) asks(args ...string) *expect {
+	if f.ask {
+		f.p.mine("ASKING")
+	}
+	return f.p.mine(args...)
 }
 
 // mine sends a command of this proxy's own, whose reply is wanted here.
@@ -302,12 +340,11 @@ func denied(line string) error {
 // headed takes the head of EXEC's reply to FENCED's command off b: what follows is the command's own reply, as if there had
 // been no transaction. Any other reply of EXEC's is left as it is. mu is held.
 func (p *pinned) headed(b []byte) (rest []byte) {
-	const head = "*1\r\n"
 	e := p.oldest()
-	if e == nil || !e.exec || e.ran || p.passing || len(p.head) > 0 && !strings.HasPrefix(head, string(p.head)) {
+	if e == nil || e.head == "" || e.ran || p.passing || len(p.head) > 0 && !strings.HasPrefix(e.head, string(p.head)) {
 		return b
 	}
-	had := len(p.head)
+	head, had := e.head, len(p.head)
 	n := min(len(b), len(head)-had)
 	if !bytes.Equal(b[:n], []byte(head[had:had+n])) {
 		return b

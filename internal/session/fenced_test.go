@@ -245,32 +245,54 @@ func TestFencedHead(t *testing.T) {
 		">2\r\n$10\r\ninvalidate\r\n_\r\n*1\r\n:1\r\n": "ran >2\r\n$10\r\ninvalidate\r\n_\r\n:1\r\n",
 		"*1\r\n>2\r\n$10\r\ninvalidate\r\n_\r\n:1\r\n": "ran >2\r\n$10\r\ninvalidate\r\n_\r\n:1\r\n",
 	} {
-		for size := 1; size <= len(answer); size++ {
-			var got gathered
-			e := &expect{exec: true, got: &got}
-			p := &pinned{s: &Session{srv: &Server{}}, state: pinState{proto: 3}, owed: []*expect{e}}
-			for rest := []byte(answer); len(rest) > 0; {
-				b := rest[:min(size, len(rest))]
-				rest = rest[len(b):]
-				for len(b) > 0 {
-					if b = p.headed(b); len(b) == 0 {
-						break
-					}
-					n, done, err := p.scan.Scan(b)
-					if err != nil {
-						t.Fatal(err)
-					}
-					p.piece(b[:n], done)
-					b = b[n:]
+		for _, head := range []string{"*1\r\n", fencedHead[2], fencedHead[3]} {
+			answer := strings.Replace(answer, "*1\r\n", head, 1)
+			for size := 1; size <= len(answer); size++ {
+				if got := headedInPieces(t, answer, head, size); got != want {
+					t.Errorf("%q in pieces of %d: %q, want %q", answer, size, got, want)
 				}
 			}
-			how := "not " + string(got)
-			if e.ran {
-				how = "ran " + string(p.out)
+		}
+	}
+}
+
+// headedInPieces says what becomes of the answer to an EXEC whose reply has that head.
+func headedInPieces(t *testing.T, answer, head string, size int) string {
+	t.Helper()
+	var got gathered
+	e := &expect{head: head, got: &got}
+	p := &pinned{s: &Session{srv: &Server{}}, state: pinState{proto: 3}, owed: []*expect{e}}
+	for rest := []byte(answer); len(rest) > 0; {
+		b := rest[:min(size, len(rest))]
+		rest = rest[len(b):]
+		for len(b) > 0 {
+			if b = p.headed(b); len(b) == 0 {
+				break
 			}
-			if how != want || len(p.owed) != 0 {
-				t.Errorf("%q in pieces of %d: %q, want %q; %d owed", answer, size, how, want, len(p.owed))
+			n, done, err := p.scan.Scan(b)
+			if err != nil {
+				t.Fatal(err)
 			}
+			p.piece(b[:n], done)
+			b = b[n:]
+		}
+	}
+	switch {
+	case len(p.owed) != 0:
+		return "owed"
+	case e.ran:
+		return "ran " + string(p.out)
+	}
+	return "not " + string(got)
+}
+
+// Should somebody have given a lock the field that none has, what EXEC ran is not run again.
+func TestFencedGuardReply(t *testing.T) {
+	for answer, want := range map[string]string{
+		"*2\r\n*1\r\n$1\r\nx\r\n:7\r\n": ":7\r\n", "*2\r\n-WRONGTYPE x\r\n*1\r\n:7\r\n": "*1\r\n:7\r\n", "*-1\r\n": "", "_\r\n": "", "-EXECABORT x\r\n": "",
+	} {
+		if got, ran := guardReply([]byte(answer)); string(got) != want || ran != (want != "") {
+			t.Errorf("%q: %q", answer, got)
 		}
 	}
 }

@@ -18,9 +18,6 @@ const noSlot = -1
 
 const crossSlot = "CROSSSLOT Keys in request don't hash to the same slot"
 
-// noFenced is what FENCED is answered with a cluster upstream.
-const noFenced = "FENCED is not available with a cluster upstream yet; use LOCK ... FENCE"
-
 // nodes is a session's way to a cluster's nodes.
 type nodes struct {
 	exec  *cluster.Executor // nil: not needed yet

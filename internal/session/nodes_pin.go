@@ -42,17 +42,34 @@ var unblockedByChange = []byte("-UNBLOCKED force unblock from blocking operation
 
 // pinAt gives the session a connection of its own at a node.
 func (s *Session) pinAt(n *cluster.Node) (*pinned, error) {
+	p, err := s.connectAt(n, &s.view)
+	if err == nil {
+		s.pin = p
+	}
+	return p, err
+}
+
+// connectAt is connect at a node of the cluster.
+func (s *Session) connectAt(n *cluster.Node, v *pinView) (*pinned, error) {
 	s.srv.o.Cluster.Acquire(n)
-	p, err := s.pinOn(n.Upstream(), n)
+	p, err := s.connect(n.Upstream(), n, v)
 	if err != nil {
 		s.srv.o.Cluster.Release(n)
 	}
 	return p, err
 }
 
-// pinSlot gives the session a connection of its own at the node that has a slot; noSlot: at any. It tries as long as the
-// cluster does.
+// pinSlot gives the session a connection of its own at the node that has a slot; noSlot: at any.
 func (s *Session) pinSlot(slot int) (*pinned, error) {
+	p, err := s.connectSlot(slot, &s.view)
+	if err == nil {
+		s.pin = p
+	}
+	return p, err
+}
+
+// connectSlot is connect at the node that has a slot; noSlot: at any. It tries as long as the cluster does.
+func (s *Session) connectSlot(slot int, v *pinView) (*pinned, error) {
 	c := s.srv.o.Cluster
 	for until := time.Now().Add(c.RetryFor()); ; {
 		snapshot, err := c.Snapshot(), error(&upstream.ReplyError{Line: "CLUSTERDOWN Hash slot not served"})
@@ -62,7 +79,7 @@ func (s *Session) pinSlot(slot int) (*pinned, error) {
 		}
 		if n != nil {
 			var p *pinned
-			if p, err = s.pinAt(n); err == nil {
+			if p, err = s.connectAt(n, v); err == nil {
 				return p, nil
 			}
 		}

@@ -21,6 +21,7 @@ import (
 // (relay.go). When nothing is owed and no state is left, the connection is given back.
 type pinned struct {
 	s    *Session
+	view *pinView // what it shows of itself
 	conn *upstream.Pinned
 	node *cluster.Node // where it is, in a cluster; else nil
 	many pinNodes      // of a cluster
@@ -95,35 +96,6 @@ func (s *Session) release() {
 	defer p.mu.Unlock()
 	p.held = false
 	p.letGo()
-}
-
-// pinUp gives the session a connection of its own.
-func (s *Session) pinUp() (*pinned, error) {
-	if s.srv.o.Cluster != nil {
-		return s.pinSlot(noSlot)
-	}
-	return s.pinOn(s.srv.o.Node, nil)
-}
-
-// pinOn is pinUp at a node, which is one of the cluster's unless that is nil.
-func (s *Session) pinOn(n *upstream.Node, of *cluster.Node) (*pinned, error) {
-	p := &pinned{s: s, held: true, node: of, many: pinNodes{watched: noSlot}, state: pinState{proto: s.ident.Proto, db: s.ident.DB}}
-	p.changed.L = &p.mu
-	p.mu.Lock() // no reply is looked at before conn is there
-	conn, err := n.Pin(s.srv.ctx, s.ident, p)
-	if p.conn = conn; err == nil {
-		p.show()
-	}
-	p.mu.Unlock()
-	if err != nil {
-		return nil, err
-	}
-	s.pin = p
-	if name := s.clientName(); name != conn.Name {
-		p.tell("CLIENT", "SETNAME", name)
-		conn.Name = name
-	}
-	return p, nil
 }
 
 // commandPinned has a command run for a session that has a connection of its own, or needs one for it.
@@ -258,7 +230,7 @@ func (p *pinned) expect(e *expect, raw []byte) {
 	}
 	p.owed = append(p.owed, e)
 	crowded := len(p.owed) >= mostOwed
-	p.s.view.owed.Store(true)
+	p.view.owed.Store(true)
 	if e.blocks {
 		p.show()
 	}

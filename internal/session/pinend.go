@@ -9,12 +9,12 @@ import (
 
 // letGo gives the connection back when nothing speaks against it.
 func (p *pinned) letGo() {
-	if p.held || p.released || p.passing || len(p.head) > 0 || len(p.owed) > 0 || !p.state.none() || p.s.view.target.Load() {
+	if p.held || p.released || p.passing || len(p.head) > 0 || len(p.owed) > 0 || !p.state.none() || p.view.target.Load() {
 		return
 	}
 	p.leave()
 	p.show()
-	if p.tainted || p.state.proto != p.conn.Identity.Proto || p.s.view.named.Load() > 0 || p.s.view.target.Swap(false) {
+	if p.tainted || p.state.proto != p.conn.Identity.Proto || p.view.named.Load() > 0 || p.view.target.Swap(false) {
 		p.conn.Close()
 		return
 	}
@@ -49,11 +49,14 @@ func (s *Session) LastWord() {
 // endPin ends the session's own connection. Replies to commands that do not wait come first, so that their outcome is
 // known; so is a waiting one's when locks hang on it.
 func (s *Session) endPin() {
-	p := s.pin
-	if p == nil {
-		return
+	if p := s.pin; p != nil {
+		s.pin = nil
+		s.end(p)
 	}
-	s.pin = nil
+}
+
+// end is endPin of any connection that is this session's alone.
+func (s *Session) end(p *pinned) {
 	// One that half closes and does not read must not keep its locks either.
 	defer time.AfterFunc(lastReplies, func() { s.guard.CloseNow() }).Stop()
 	p.mu.Lock()
@@ -84,10 +87,15 @@ func (s *Session) endPin() {
 func (s *Session) dropPin() {
 	if p := s.pin; p != nil {
 		s.pin = nil
-		p.mu.Lock()
-		p.dropLocked()
-		p.mu.Unlock()
+		p.drop()
 	}
+}
+
+// drop closes the connection with all its state; nothing is owed there.
+func (p *pinned) drop() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.dropLocked()
 }
 
 func (p *pinned) dropLocked() {
@@ -97,7 +105,7 @@ func (p *pinned) dropLocked() {
 	p.leave()
 	p.conn.Close()
 	p.state = pinState{}
-	p.s.view.target.Store(false)
+	p.view.target.Store(false)
 	p.owed = nil
 	p.show()
 	if p.inside {

@@ -63,8 +63,8 @@ type expect struct {
 	refusal *gathered // its reply goes here if it is an error
 	queues  bool      // a redirect is answered QUEUED: see transaction
 	lost    error     // the connection ended first
-	exec    bool      // EXEC of FENCED: got is its reply, unless
-	ran     bool      // the command was run: got is nil, and what follows EXEC's head is the client's
+	head    string    // of EXEC's reply to FENCED, when the command was run; else ""
+	ran     bool      // it was: got is nil, and what follows the head is the client's
 }
 
 // answered takes the reply to e. It is whole if needsWhole said so, else only its beginning.

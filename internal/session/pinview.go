@@ -23,7 +23,7 @@ type pinView struct {
 
 // show brings the session's view up to date; mu is held.
 func (p *pinned) show() {
-	v, t := &p.s.view, &p.state
+	v, t := p.view, &p.state
 	multi := int32(0)
 	if t.multi {
 		multi = int32(t.queued) + 1

@@ -41,7 +41,7 @@ the others are errors that abort the transaction.
 
 With a Redis Cluster upstream (README, Redis Cluster): by keys to the node of their slot, split or to all nodes as Redis' own tips
 say; what has no keys and no such tip to any one master, of which it then tells. "own" is a connection at the node of the slot.
-CLIENT TRACKING, MONITOR, SHUTDOWN and FENCED are refused; WAIT and WAITAOF ask all masters, and PUBSUB all nodes.
+CLIENT TRACKING, MONITOR and SHUTDOWN are refused; FENCED runs what has its keys in the lock's slot, or none; WAIT and WAITAOF ask all masters, and PUBSUB all nodes.
 
 `
 

@@ -1,0 +1,44 @@
+package session
+
+import (
+	"github.com/lockproxy/lockproxy/cluster"
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+// pinUp gives the session a connection of its own.
+func (s *Session) pinUp() (*pinned, error) {
+	if s.srv.o.Cluster != nil {
+		return s.pinSlot(noSlot)
+	}
+	return s.pinOn(s.srv.o.Node)
+}
+
+// pinOn is pinUp at a node.
+func (s *Session) pinOn(n *upstream.Node) (*pinned, error) {
+	p, err := s.connect(n, nil, &s.view)
+	if err == nil {
+		s.pin = p
+	}
+	return p, err
+}
+
+// connect makes a connection for this session alone at a node, which is one of the cluster's unless that is nil. It is the
+// session's own only if it shows itself in the session's view.
+func (s *Session) connect(n *upstream.Node, of *cluster.Node, v *pinView) (*pinned, error) {
+	p := &pinned{s: s, view: v, held: true, node: of, many: pinNodes{watched: noSlot}, state: pinState{proto: s.ident.Proto, db: s.ident.DB}}
+	p.changed.L = &p.mu
+	p.mu.Lock() // no reply is looked at before conn is there
+	conn, err := n.Pin(s.srv.ctx, s.ident, p)
+	if p.conn = conn; err == nil {
+		p.show()
+	}
+	p.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	if name := s.clientName(); name != conn.Name {
+		p.tell("CLIENT", "SETNAME", name)
+		conn.Name = name
+	}
+	return p, nil
+}
