@@ -29,20 +29,75 @@ func engine(t *testing.T, url string, o Options) *Manager {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if os.Getenv("LOCK_TEST_LOG") == "" {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = testLog()
 	ctl := upstream.NewControl(target, upstream.ControlOptions{})
-	m := New(ctl, o)
+	return atWork(t, New(ctl, o), ctl.Close)
+}
+
+// testLog says nothing, unless LOCK_TEST_LOG is set.
+func testLog() *slog.Logger {
+	if os.Getenv("LOCK_TEST_LOG") != "" {
+		return slog.Default()
+	}
+	return slog.New(slog.DiscardHandler)
+}
+
+// atWork runs a Manager for as long as the test lasts; then what it works with is closed, under it if it hangs.
+func atWork(t *testing.T, m *Manager, closeAll func()) *Manager {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() { _ = m.Run(ctx); close(ended) }()
 	t.Cleanup(func() {
 		cancel()
+		hung := time.AfterFunc(5*time.Second, func() { m.Abort(); closeAll() })
 		<-ended
-		ctl.Close()
+		hung.Stop()
+		closeAll()
 	})
 	return m
+}
+
+// locking is a LOCK under way.
+func locking(c *Client, r Request) <-chan error {
+	got := make(chan error, 1)
+	go func() {
+		_, err := c.Lock(context.Background(), r)
+		got <- err
+	}()
+	return got
+}
+
+// granted fails the test when a LOCK under way does not get the lock.
+func granted(t *testing.T, got <-chan error, what string) {
+	t.Helper()
+	select {
+	case err := <-got:
+		if err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	case <-time.After(15 * time.Second):
+		t.Fatalf("%s: not granted", what)
+	}
+}
+
+// heldByRedisson has Redisson hold a lock for an hour.
+func heldByRedisson(t *testing.T, s *testredis.Server, key string) {
+	s.Do(t, "HSET", key, "redisson:1", "1")
+	s.Do(t, "PEXPIRE", key, 3600000)
+}
+
+// subscribers counts the subscriptions to a channel of either kind.
+func subscribers(t *testing.T, s *testredis.Server, channel string) int {
+	n := 0
+	for _, what := range []string{"NUMSUB", "SHARDNUMSUB"} {
+		reply, err := redis.Values(s.Do(t, "PUBSUB", what, channel), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		k, _ := redis.Int(reply[1], nil)
+		n += k
+	}
+	return n
 }
 
 // losses collects what is pushed to a client.
@@ -163,25 +218,14 @@ func TestRedissonHolderBlocksAndItsMessageWakes(t *testing.T) {
 	s := testredis.Start(t)
 	m := engine(t, s.URL(), Options{Poll: 10 * time.Second})
 	a, _ := client(m)
-	// Redisson's documented steps, of another owner.
-	s.Do(t, "HINCRBY", "orders", "java:1", 1)
-	s.Do(t, "PEXPIRE", "orders", 30000)
-	got := make(chan error, 1)
-	go func() {
-		_, err := a.Lock(context.Background(), Request{Key: "orders", Blocks: true})
-		got <- err
-	}()
-	eventually(t, 15*time.Second, "subscribed", func() bool {
-		v, _ := redis.Int64Map(s.Do(t, "PUBSUB", "NUMSUB", "redisson_lock__channel:{orders}"), nil)
-		return v["redisson_lock__channel:{orders}"] == 1
-	})
+	heldByRedisson(t, s, "orders")
+	got := locking(a, Request{Key: "orders", Blocks: true})
+	eventually(t, 15*time.Second, "subscribed", func() bool { return subscribers(t, s, channelOf("orders")) == 1 })
 	time.Sleep(20 * time.Millisecond)
 	s.Do(t, "DEL", "orders")
 	began := time.Now()
 	s.Do(t, "PUBLISH", "redisson_lock__channel:{orders}", "0")
-	if err := <-got; err != nil {
-		t.Fatal(err)
-	}
+	granted(t, got, "LOCK")
 	if took := time.Since(began); took > 2*time.Second {
 		t.Fatalf("woken after %v", took)
 	}
@@ -432,11 +476,7 @@ func TestDrain(t *testing.T) {
 	a, _ := client(m)
 	b, _ := client(m)
 	mustLock(t, a, Request{Key: "k"})
-	got := make(chan error, 1)
-	go func() {
-		_, err := b.Lock(context.Background(), Request{Key: "k", Blocks: true})
-		got <- err
-	}()
+	got := locking(b, Request{Key: "k", Blocks: true})
 	eventually(t, 15*time.Second, "waiting", func() bool { return m.Stats().Waiting == 1 })
 	m.Drain()
 	wantCode(t, <-got, "DRAINING")

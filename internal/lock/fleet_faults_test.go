@@ -191,11 +191,7 @@ func TestClusterStuckMove(t *testing.T) {
 	if took := time.Since(began); took < 300*time.Millisecond || took > 4*time.Second {
 		t.Errorf("it was tried for %v", took)
 	}
-	waits := make(chan error, 1)
-	go func() {
-		_, err := other.Lock(context.Background(), Request{Key: "{stuck}0", Blocks: true})
-		waits <- err
-	}()
+	waits := locking(other, Request{Key: "{stuck}0", Blocks: true})
 	time.Sleep(7 * time.Second)
 	if lost.reasons() != "" {
 		t.Errorf("lost: %s", lost.reasons())
@@ -206,14 +202,7 @@ func TestClusterStuckMove(t *testing.T) {
 	for i := range 6 {
 		mustUnlock(t, cl, UnlockRequest{Key: fmt.Sprint("{stuck}", i)}, true)
 	}
-	select {
-	case err := <-waits:
-		if err != nil {
-			t.Error(err)
-		}
-	case <-time.After(10 * time.Second):
-		t.Error("the waiter was not woken")
-	}
+	granted(t, waits, "who waited for the move")
 }
 
 // TestClusterWakeUpAfterMove: a waiter listens where the slot has gone, also when nothing else happens there.
@@ -223,14 +212,9 @@ func TestClusterWakeUpAfterMove(t *testing.T) {
 		m := clusterEngine(t, tc, Options{Poll: time.Hour, Watchdog: time.Hour, ClusterPubSub: way})
 		key := "roams" + string(way)
 		s := owner(t, tc, key)
-		s.Do(t, "HSET", key, "redisson:1", "1")
-		s.Do(t, "PEXPIRE", key, 3600000)
+		heldByRedisson(t, s, key)
 		cl, _ := client(m)
-		got := make(chan error, 1)
-		go func() {
-			_, err := cl.Lock(context.Background(), Request{Key: key, Blocks: true})
-			got <- err
-		}()
+		got := locking(cl, Request{Key: key, Blocks: true})
 		channel := channelOf(key)
 		listened := func() bool { return subscribers(t, owner(t, tc, key), channel) == len(way.ways()) }
 		eventually(t, 10*time.Second, "listened to", listened)
@@ -252,14 +236,7 @@ func TestClusterWakeUpAfterMove(t *testing.T) {
 			verb = "PUBLISH"
 		}
 		s.Do(t, verb, channel, "0")
-		select {
-		case err := <-got:
-			if err != nil {
-				t.Error(err)
-			}
-		case <-time.After(10 * time.Second):
-			t.Errorf("%s: not woken", way)
-		}
+		granted(t, got, string(way))
 	}
 }
 

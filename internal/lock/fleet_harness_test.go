@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
-	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -29,24 +27,13 @@ func clusterEngine(t *testing.T, tc *testredis.Cluster, o Options) *Manager {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if os.Getenv("LOCK_TEST_LOG") == "" {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = testLog()
 	c, err := cluster.Open(context.Background(), target, cluster.Options{Node: upstream.NodeOptions{Logger: o.Logger}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	o.Cluster = c
-	m := New(nil, o)
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan struct{})
-	go func() { _ = m.Run(ctx); close(ended) }()
-	t.Cleanup(func() {
-		cancel()
-		<-ended
-		c.Close()
-	})
-	return m
+	return atWork(t, New(nil, o), c.Close)
 }
 
 func slotOf(key string) int { return cluster.Slot([]byte(key)) }

@@ -118,27 +118,15 @@ func TestClusterWakeUps(t *testing.T) {
 		for i, verb := range c.verbs {
 			key := nameIn(string(c.way)+verb, i, 3)
 			s := owner(t, tc, key)
-			s.Do(t, "HSET", key, "redisson:1", "1")
-			s.Do(t, "PEXPIRE", key, 3600000)
+			heldByRedisson(t, s, key)
 			cl, _ := client(m)
-			got := make(chan error, 1)
-			go func() {
-				_, err := cl.Lock(context.Background(), Request{Key: key, Blocks: true})
-				got <- err
-			}()
+			got := locking(cl, Request{Key: key, Blocks: true})
 			channel := channelOf(key)
 			eventually(t, 10*time.Second, "listened to", func() bool { return subscribers(t, s, channel) == len(c.listen) })
 			time.Sleep(50 * time.Millisecond) // it has tried again
 			s.Do(t, "DEL", key)
 			s.Do(t, verb, channel, "0")
-			select {
-			case err := <-got:
-				if err != nil {
-					t.Fatal(err)
-				}
-			case <-time.After(10 * time.Second):
-				t.Fatalf("%s: %s woke nobody", c.way, verb)
-			}
+			granted(t, got, string(c.way)+" after "+verb)
 			for _, how := range c.listen {
 				conn := s.Dial(t)
 				if _, err := conn.Do(how, channel); err != nil {
@@ -152,20 +140,6 @@ func TestClusterWakeUps(t *testing.T) {
 			}
 		}
 	}
-}
-
-// subscribers counts the subscriptions to a channel of either kind.
-func subscribers(t *testing.T, s *testredis.Server, channel string) int {
-	n := 0
-	for _, what := range []string{"NUMSUB", "SHARDNUMSUB"} {
-		reply, err := redis.Values(s.Do(t, "PUBSUB", what, channel), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		k, _ := redis.Int(reply[1], nil)
-		n += k
-	}
-	return n
 }
 
 // TestClusterExclusion: 4 proxies count under 50 locks, hand-offs included, and lose nothing.

@@ -39,9 +39,11 @@ func (r row) over(pause time.Duration) bool {
 // goesOn is the row of a new hold: who comes to others that read goes on with the longest of theirs. mu is held.
 func (m *Manager) goesOn(a *acquire) row {
 	r := a.row
-	for other := range m.byKey[a.h.id.line()] {
-		if a.h.id.kind.nature().shared && other.row.grants > r.grants {
-			r = other.row
+	if a.h.id.kind.nature().shared {
+		for other := range m.byKey[a.h.id.line()] {
+			if other.row.grants > r.grants {
+				r = other.row
+			}
 		}
 	}
 	if r.grants == 0 {
@@ -126,15 +128,24 @@ func (m *Manager) nextLine(id holdID) *line {
 	if h := m.holds[id]; h != nil {
 		h.releasing = true
 	}
-	for other := range m.byKey[key] {
-		if key.rw && other.id != id && !other.releasing {
-			return nil // it is not free yet
-		}
+	if key.rw && m.heldBeside(id) {
+		return nil // it is not free yet
 	}
 	if l := m.lines[key.fairly()]; l != nil {
 		return l
 	}
 	return m.lines[key]
+}
+
+// heldBeside says whether another owner of this proxy holds the lock that id gives back, and goes on holding it: one that others
+// may share. mu is held.
+func (m *Manager) heldBeside(id holdID) bool {
+	for other := range m.byKey[id.line()] {
+		if other.id != id && !other.releasing {
+			return true
+		}
+	}
+	return false
 }
 
 // tryEnter is enter for a hold that nobody works on, or whose lease a renewal can no longer change; else nil.

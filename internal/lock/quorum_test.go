@@ -3,8 +3,6 @@ package lock
 import (
 	"context"
 	"errors"
-	"log/slog"
-	"os"
 	"testing"
 	"time"
 
@@ -33,10 +31,7 @@ func startNodes(t *testing.T, n int) *nodes {
 // a test can.
 func quorumEngine(t *testing.T, addrs []string, minUptime time.Duration, o Options) *Manager {
 	t.Helper()
-	o.Logger = slog.New(slog.DiscardHandler)
-	if os.Getenv("LOCK_TEST_LOG") != "" {
-		o.Logger = slog.Default()
-	}
+	o.Logger = testLog()
 	if o.Quorum.NodeTimeout == 0 {
 		o.Quorum.NodeTimeout = 500 * time.Millisecond
 	}
@@ -47,23 +42,11 @@ func quorumEngine(t *testing.T, addrs []string, minUptime time.Duration, o Optio
 		controls = append(controls, c)
 		o.Quorum.Nodes = append(o.Quorum.Nodes, QuorumNode{Name: addr, Control: c})
 	}
-	m := New(controls[0], o)
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan struct{})
-	go func() { _ = m.Run(ctx); close(ended) }()
-	closeAll := func() {
+	return atWork(t, New(controls[0], o), func() {
 		for _, c := range controls {
 			c.Close()
 		}
-	}
-	t.Cleanup(func() {
-		cancel()
-		hung := time.AfterFunc(5*time.Second, closeAll)
-		<-ended
-		hung.Stop()
-		closeAll()
 	})
-	return m
 }
 
 func (ns *nodes) addrs() (out []string) {
