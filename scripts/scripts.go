@@ -59,6 +59,9 @@ var leave string
 //go:embed handoff.lua
 var handoff string
 
+//go:embed account.lua
+var account string
+
 //go:embed read_acquire.lua
 var readAcquire string
 
@@ -102,6 +105,9 @@ local function wake(publish, _, keys) announce(publish, keys[2]) end
 	Look   = load("look", look)
 	Info   = load("info", rw+info)
 	Raise  = load("raise", raise)
+
+	// Account touches no lock.
+	Account = load("account", account)
 )
 
 // Those of a read/write lock, with what they share before them. A write hold is renewed and looked at as a plain one.

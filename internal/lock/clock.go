@@ -148,6 +148,8 @@ func (m *Manager) keepTime(ctx context.Context) {
 	for {
 		if err := m.sample(); err != nil {
 			m.log.Debug("cannot read Redis' clock", "error", err)
+		} else {
+			m.askAccount(&m.account, m.ctl, m.clock.present(), m.log)
 		}
 		select {
 		case <-ctx.Done():

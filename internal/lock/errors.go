@@ -67,6 +67,10 @@ func redisLine(text string) string {
 	if i := strings.Index(text, " script: "); i >= 0 {
 		text = text[:i]
 	}
+	// The user is the service account; a client that is told of its own user would look at the wrong one.
+	if what, yes := strings.CutPrefix(strings.TrimPrefix(text, "ERR "), "The user executing the script "); yes {
+		text = "NOPERM the service account " + what
+	}
 	code, _, _ := strings.Cut(text, " ")
 	if code == "" || strings.Trim(code, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") != "" {
 		return "ERR " + text

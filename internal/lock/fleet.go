@@ -36,13 +36,14 @@ type fleet struct {
 
 // member is one master: what a Manager has of a single Redis.
 type member struct {
-	node  *cluster.Node
-	ctl   *upstream.Control
-	clock clock
-	ears  ears          // one hub for each kind of channel
-	slots chan struct{} // renewal scripts in flight
-	stop  context.CancelFunc
-	parts sync.WaitGroup
+	node    *cluster.Node
+	ctl     *upstream.Control
+	clock   clock
+	account account
+	ears    ears          // one hub for each kind of channel
+	slots   chan struct{} // renewal scripts in flight
+	stop    context.CancelFunc
+	parts   sync.WaitGroup
 
 	regress atomic.Int64 // after its clock jumped back: until it is past this, late requests may still be done there
 
@@ -224,6 +225,8 @@ func (f *fleet) keepTime(ctx context.Context, mb *member) {
 	for {
 		if err := f.sample(mb); err != nil {
 			f.m.log.Debug("cannot read the clock of a node", "node", mb.node.Addr, "error", err)
+		} else {
+			f.m.askAccount(&mb.account, mb.ctl, 0, f.m.log.With("node", mb.node.Addr))
 		}
 		select {
 		case <-ctx.Done():

@@ -65,6 +65,9 @@ func (c *Client) lock(ctx context.Context, r Request) (Grant, error) {
 	if err := c.m.nameable(r.Key); err != nil {
 		return Grant{}, err
 	}
+	if err := c.m.permitted(r.Key); err != nil {
+		return Grant{}, err
+	}
 	if q := c.m.quorum; q != nil {
 		if err := q.limit(r.Lease, r.Replicas); err != nil {
 			return Grant{}, err

@@ -36,6 +36,7 @@ type Manager struct {
 	done     *lru.Cache[holdID, finishedRecord] // explicit owners' last UNLOCK, for the one that is sent again
 	clock    clock
 	switched switched
+	account  account       // of the one Redis
 	requests atomic.Uint64 // numbers registrations and latches
 	due      chan struct{} // wakes the watchdog when an earlier hold than its next came
 	drained  chan struct{} // closed by Drain

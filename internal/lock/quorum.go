@@ -46,10 +46,11 @@ type stepKey struct {
 }
 
 type quorumNode struct {
-	name  string
-	ctl   *upstream.Control
-	clock clock
-	calls atomic.Int64 // without an answer
+	name    string
+	ctl     *upstream.Control
+	clock   clock
+	account account
+	calls   atomic.Int64 // without an answer
 
 	mu      sync.Mutex
 	trouble error // why it did not answer last; nil: it did
@@ -150,6 +151,11 @@ func (q *quorum) ask(n *quorumNode, until time.Time, build func(notAfter string)
 		}
 		now, _ := n.clock.now()
 		c := build(strconv.FormatInt(now+time.Until(until).Microseconds(), 10))
+		if c.takes() {
+			if err := n.account.refusal(); err != nil {
+				return nil, &upstream.ReplyError{Line: err.Error()}
+			}
+		}
 		out, err = n.ctl.Ints(c.db, c.script.SHA, c.script.Source, c.keys, c.args)
 		if refusal, ok := err.(*upstream.ReplyError); ok {
 			err = &upstream.ReplyError{Line: redisLine(refusal.Line)}
@@ -208,6 +214,8 @@ func (q *quorum) keepTime(ctx context.Context, n *quorumNode) {
 	for {
 		if err := q.sample(n); err != nil {
 			q.m.log.Debug("a quorum's node does not answer", "node", n.name, "error", err)
+		} else {
+			q.m.askAccount(&n.account, n.ctl, 0, q.m.log.With("node", n.name))
 		}
 		select {
 		case <-ctx.Done():

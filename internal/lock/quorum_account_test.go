@@ -3,7 +3,6 @@ package lock
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"testing"
 	"time"
 
@@ -20,20 +19,18 @@ func TestQuorumServiceAccount(t *testing.T) {
 	var servers []*testredis.Server
 	for range 3 {
 		s := testredis.Start(t)
-		s.Do(t, "ACL", "SETUSER", "svc", "on", ">pw", "+eval", "+evalsha", "+publish", "+pubsub|numsub", "+subscribe", "+unsubscribe", "+time", "+wait",
-			"+ping", "+select", "+command", "+@hash", "+@list", "+@sortedset", "+get", "+set", "+exists", "+type", "+del", "+pexpire", "+pttl", "+info",
-			"~app:*", "~redisson_*", "~lockproxy_*", "~{*", "&redisson_*")
+		with := []any{"ACL", "SETUSER", "svc", "on", ">pw", "resetchannels", "~app:*", "&redisson_*", "+info"}
+		for _, rule := range ruleNames(accountKinds["a quorum"]) {
+			with = append(with, rule)
+		}
+		s.Do(t, with...)
 		c := upstream.NewControl(upstream.Target{Network: "tcp", Addr: s.Addr(), User: "svc", Password: "pw", MinUptime: time.Millisecond},
-			upstream.ControlOptions{Logger: slog.New(slog.DiscardHandler)})
-		defer c.Close()
+			upstream.ControlOptions{Logger: testLog()})
+		t.Cleanup(c.Close)
 		o.Nodes = append(o.Nodes, QuorumNode{Name: s.Addr(), Control: c})
 		servers = append(servers, s)
 	}
-	m := New(o.Nodes[0].Control, Options{Quorum: o, Logger: slog.New(slog.DiscardHandler)})
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan struct{})
-	go func() { _ = m.Run(ctx); close(ended) }()
-	defer func() { cancel(); <-ended }()
+	m := atWork(t, New(o.Nodes[0].Control, Options{Quorum: o, Logger: testLog()}), func() {})
 	a, _ := client(m)
 	b, _ := client(m)
 	eventually(t, 20*time.Second, "the nodes count", func() bool {
@@ -43,16 +40,10 @@ func TestQuorumServiceAccount(t *testing.T) {
 	if err := a.Renew(context.Background(), RenewRequest{Key: "app:1"}); err != nil {
 		t.Error(err)
 	}
-	got := make(chan error, 1)
-	go func() {
-		_, err := b.Lock(context.Background(), Request{Key: "app:1", Blocks: true, Owner: "me", Once: true})
-		got <- err
-	}()
+	got := locking(b, Request{Key: "app:1", Blocks: true, Owner: "me", Once: true})
 	eventually(t, 5*time.Second, "waits", func() bool { return m.Stats().Waiting == 1 })
 	mustUnlock(t, a, UnlockRequest{Key: "app:1"}, true)
-	if err := <-got; err != nil {
-		t.Error(err)
-	}
+	granted(t, got, "who waits")
 	mustLock(t, a, Request{Key: "app:rw", Kind: Write, Fence: true})
 	mustLock(t, a, Request{Key: "app:rw", Kind: Read})
 	if _, err := m.Info(context.Background(), 0, "app:rw"); err != nil {

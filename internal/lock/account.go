@@ -1,0 +1,194 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/lockproxy/lockproxy/cluster"
+	"github.com/lockproxy/lockproxy/scripts"
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+// Scripts run as the service account. Where that may not do all that they do, a script would end in the middle, and a lock that was
+// had could not be given back. So Redis is asked at first what the account lacks: the log says it, and no lock is given.
+
+// accountAsked is how often an account is asked for that lacks nothing; one that does is asked for at each sample of the clock.
+const accountAsked = 10 * time.Second
+
+// account is what is known of the service account's rights at one node. One goroutine asks.
+type account struct {
+	next  time.Time // when to ask
+	era   int       // of the clock: another master has users of its own
+	said  string    // what the log says that it lacks
+	lacks atomic.Pointer[string]
+}
+
+// takes says whether the call asks for a lock.
+func (c call) takes() bool {
+	return c.script == scripts.Acquire || c.script == scripts.ReadAcquire || c.script == scripts.WriteAcquire
+}
+
+// right is one ACL rule, and the commands one of which needs it. Without needed, locks only wait longer when it is lacking.
+type right struct {
+	rule, commands string
+	needed         bool
+}
+
+// Of each kind of key one is asked for: what Redis says of it, it says of all that the rules in the README are for. Which names
+// locks have is not known here; a script whose lock is out of bounds is refused before it begins.
+var accountKeys = []string{"redisson_lock_token:{lockproxy}", "lockproxy_watch:{lockproxy}", "{lockproxy}:rwlock_timeout"}
+
+// accountCommands are the commands of the scripts that name a key, with what follows it.
+var accountCommands = []string{
+	"del", "exists", "get", "hdel 1", "hexists 1", "hget 1", "hgetall", "hincrby 1 1", "hkeys", "hlen", "hmget 1", "hset 1 1", "lindex 0",
+	"linsert BEFORE 1 1", "llen", "lpop", "lpush 1", "lrange 0 1", "lrem 0 1", "pexpire 1", "pttl", "rpush 1", "set 1", "type", "zadd 1 1",
+	"zcard", "zrange 0 1", "zrem 1", "zscore 1",
+}
+
+// rights are all that locks need of the service account: of one Redis, on a cluster, on a quorum.
+func rights(way PubSub, clustered, quorum bool) []right {
+	all := make([]right, 0, len(accountCommands)+16)
+	for _, c := range accountCommands {
+		name, rest, _ := strings.Cut(c, " ")
+		var on []string
+		for _, key := range accountKeys {
+			on = append(on, name+" "+key+" "+rest)
+		}
+		all = append(all, right{"+" + name, strings.Join(on, "|"), true})
+	}
+	for i, pattern := range []string{"~redisson_*", "~lockproxy_*", "~{*"} {
+		key := accountKeys[i]
+		all = append(all, right{pattern, "get " + key + "|exists " + key + "|del " + key, true})
+	}
+	const channel = " redisson_lock__channel:{lockproxy}"
+	needed, other := []string{"time", "evalsha 0 0", "eval 0 0"}, []string{"ping"}
+	classic, sharded := !clustered || way != PubSubSharded, clustered && way != PubSubClassic
+	if classic {
+		needed = append(needed, "publish"+channel+" 0")
+		other = append(other, "subscribe"+channel, "unsubscribe"+channel)
+	}
+	if sharded {
+		needed = append(needed, "spublish"+channel+" 0")
+		other = append(other, "ssubscribe"+channel, "sunsubscribe"+channel)
+	}
+	if clustered {
+		needed = append(needed, "asking")
+	} else {
+		other = append(other, "select 0")
+	}
+	if !quorum { // no hand-off, no replicas; the commands are those of another Redis
+		other = append(other, "wait 0 1", "command")
+		if classic {
+			all = append(all, right{"+pubsub|numsub", "pubsub numsub" + channel, false})
+		}
+		if sharded {
+			all = append(all, right{"+pubsub|shardnumsub", "pubsub shardnumsub" + channel, false})
+		}
+	}
+	for _, c := range slices.Concat(needed, other) {
+		name, _, _ := strings.Cut(c, " ")
+		all = append(all, right{"+" + name, c, slices.Contains(needed, c)})
+	}
+	return all
+}
+
+// askAccount asks what the account lacks at a node, when it is time to, and logs what is new.
+func (m *Manager) askAccount(a *account, ctl *upstream.Control, era int, log *slog.Logger) {
+	if now := time.Now(); era == a.era && now.Before(a.next) {
+		return
+	}
+	all := rights(m.opts.ClusterPubSub, m.fleet != nil, m.quorum != nil)
+	lacking, err := lackingRights(ctl, all)
+	if err != nil {
+		return // at the next sample
+	}
+	a.era, a.next = era, time.Now().Add(accountAsked)
+	var needed, rest []string
+	for _, r := range lacking {
+		if r.needed {
+			needed = append(needed, r.rule)
+		} else {
+			rest = append(rest, r.rule)
+		}
+	}
+	a.lacks.Store(nil)
+	if len(needed) > 0 {
+		text := strings.Join(needed, " ")
+		a.lacks.Store(&text)
+	}
+	if len(lacking) > 0 {
+		a.next = time.Time{}
+	}
+	said := strings.Join(slices.Concat(needed, rest), " ")
+	if said == a.said {
+		return
+	}
+	a.said = said
+	switch {
+	case len(needed) > 0:
+		log.Error("the service account lacks rights without which no lock is given", "lacks", said)
+	case len(rest) > 0:
+		log.Warn("the service account lacks rights: what needs them is refused, or takes longer", "lacks", said)
+	default:
+		log.Info("the service account has all rights that locks need")
+	}
+}
+
+// lackingRights asks one node.
+func lackingRights(ctl *upstream.Control, all []right) ([]right, error) {
+	client, err := ctl.Client(0)
+	if err != nil {
+		return nil, err
+	}
+	args := []string{scripts.Account.SHA, "0"}
+	for _, r := range all {
+		args = append(args, r.commands)
+	}
+	reply := client.Do(context.Background(), client.B().Arbitrary("EVALSHA").Args(args...).Build())
+	if unknownScript(reply.Error()) {
+		args[0] = scripts.Account.Source
+		reply = client.Do(context.Background(), client.B().Arbitrary("EVAL").Args(args...).Build())
+	}
+	numbers, err := reply.AsIntSlice()
+	var refusal *upstream.ReplyError
+	if errors.As(outcome(err), &refusal) && strings.HasPrefix(refusal.Line, "NOPERM") {
+		return []right{{rule: "+eval +evalsha", needed: true}}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var lacking []right
+	for _, n := range numbers {
+		lacking = append(lacking, all[n-1])
+	}
+	return lacking, nil
+}
+
+// permitted refuses locks at a node where the account is known to lack what they need. Of a quorum each node has a vote.
+func (m *Manager) permitted(key string) error {
+	if m.fleet == nil {
+		return m.account.refusal()
+	}
+	return m.fleet.permitted(cluster.Slot([]byte(key)))
+}
+
+func (f *fleet) permitted(slot int) error {
+	mb := f.use(slot, nil)
+	if mb == nil {
+		return nil
+	}
+	defer f.unuse(mb)
+	return mb.account.refusal()
+}
+
+func (a *account) refusal() error {
+	if lacks := a.lacks.Load(); lacks != nil {
+		return &Error{"NOPERM", "the service account lacks what locks need: " + *lacks}
+	}
+	return nil
+}
