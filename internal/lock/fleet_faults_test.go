@@ -323,8 +323,40 @@ func TestClusterLossIsTold(t *testing.T) {
 	master.Kill()
 	replica.Cont()
 	eventually(t, 40*time.Second, "told", func() bool { return lost.reasons() == mine+":failover " })
+	if replica.Do(t, "EXISTS", mine).(int64) != 0 {
+		t.Error("the lost lock was taken anew")
+	}
 	if _, err := cl.Unlock(context.Background(), UnlockRequest{Key: mine}); !isCode(err, "LOCKLOST") {
 		t.Error(err)
+	}
+	mustUnlock(t, cl, UnlockRequest{Key: same}, true)
+}
+
+// TestClusterSlotWithoutItsLocks: a lock that did not come along when its slot moved is reported lost then, long before it would be
+// renewed, and is not taken anew.
+func TestClusterSlotWithoutItsLocks(t *testing.T) {
+	tc := testredis.StartCluster(t, 3, 0)
+	m := clusterEngine(t, tc, Options{Watchdog: 6 * time.Hour})
+	cl, lost := client(m)
+	mine, same := "{moves}mine", "{moves}same"
+	mustLock(t, cl, Request{Key: mine})
+	mustLock(t, cl, Request{Key: same, Lease: 3600000})
+	from := owner(t, tc, mine)
+	to := tc.Servers[0]
+	if to == from {
+		to = tc.Servers[1]
+	}
+	slot := slotOf(mine)
+	if err := tc.BeginMove(slot, from, to); err != nil {
+		t.Fatal(err)
+	}
+	from.Do(t, "DEL", mine)
+	if err := moveSlowly(tc, slot, from, to, 0); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 20*time.Second, "told", func() bool { return lost.reasons() == mine+":gone " })
+	if to.Do(t, "EXISTS", mine).(int64) != 0 {
+		t.Error("the lost lock was taken anew")
 	}
 	mustUnlock(t, cl, UnlockRequest{Key: same}, true)
 }

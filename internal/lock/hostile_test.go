@@ -512,3 +512,21 @@ func TestLossOfTheOtherKindIsForgotten(t *testing.T) {
 	_, err = a.Unlock(context.Background(), UnlockRequest{Key: "k"})
 	wantCode(t, err, "NOTHELD")
 }
+
+// TestClockJumpHasLocksLookedAt: when Redis' clock is another than it was, locks are looked at, long before they would be renewed.
+func TestClockJumpHasLocksLookedAt(t *testing.T) {
+	s := testredis.Start(t)
+	m := engine(t, s.URL(), Options{Watchdog: 6 * time.Hour})
+	a, lost := client(m)
+	mustLock(t, a, Request{Key: "gone"})
+	mustLock(t, a, Request{Key: "kept"})
+	b, _ := client(m)
+	waits := locking(b, Request{Key: "kept", Blocks: true})
+	eventually(t, 15*time.Second, "subscribed", func() bool { return subscribers(t, s, channelOf("kept")) == 1 })
+	time.Sleep(300 * time.Millisecond) // the look that follows a new connection is over
+	s.Do(t, "DEL", "gone")
+	m.clock.set(time.Now().Add(time.Hour).UnixMicro(), time.Now(), m.clock.present()) // so it goes back an hour at the next sample
+	eventually(t, 15*time.Second, "told", func() bool { return lost.reasons() == "gone:clock " })
+	mustUnlock(t, a, UnlockRequest{Key: "kept"}, true)
+	granted(t, waits, "who waits")
+}
