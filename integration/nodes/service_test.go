@@ -58,7 +58,7 @@ var serviceVerbs = [][2]string{
 	{"UNLOCK app:1 OWNER x", ":1"},
 	{"LOCK app:1 REPLICAS 9 BLOCK 1", "-NOREPLICAS"},
 	{"FAIRLOCK app:1 BLOCK 10", "+OK"},
-	{"FENCED app:1 SET app:data x", "+OK"},
+	{"FENCED app:1 SET {app:1}data x", "+OK"},
 	{"UNLOCK app:1 FORCE", ":1"},
 	{"MULTILOCK 2 app:2 app:3 PX 1900", "+OK"},
 	{"MULTIUNLOCK 2 app:2 app:3", ":2"},
@@ -143,7 +143,7 @@ func TestServiceAccountOnACluster(t *testing.T) {
 		s.Do(t, servicePermissions(t, "a cluster")...)
 	}
 	url := "redis-cluster://service:secret@" + tc.Servers[0].Addr()
-	serviceWorks(t, []*harness.Proxy{harness.StartProxy(t, url), harness.StartProxy(t, url)}, tc.Servers, "FENCED")
+	serviceWorks(t, []*harness.Proxy{harness.StartProxy(t, url), harness.StartProxy(t, url)}, tc.Servers)
 }
 
 func TestServiceAccountOfAQuorum(t *testing.T) {
