@@ -231,3 +231,34 @@ func TestControlRefused(t *testing.T) {
 		t.Fatalf("got %v", err)
 	}
 }
+
+// TestScriptWithoutAnswer: a script that Redis says nothing to, with the connection up, ends with an unknown outcome; the next
+// one goes over another connection.
+func TestScriptWithoutAnswer(t *testing.T) {
+	t.Parallel()
+	p := testredis.NewProxy(t, testredis.Start(t).Addr())
+	c := newControl(t, Target{Network: "tcp", Addr: p.Addr()})
+	script := func() error {
+		_, err := c.Ints(0, "0000000000000000000000000000000000000000", "return {1}", []string{"k"}, nil)
+		return err
+	}
+	if err := script(); err != nil {
+		t.Fatal(err)
+	}
+	p.Latency(time.Hour)
+	began := time.Now()
+	var lost *LostError
+	if err := script(); !errors.As(err, &lost) || time.Since(began) < scriptTimeout {
+		t.Errorf("%v after %v", err, time.Since(began))
+	}
+	p.Clear()
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		err := script()
+		if err == nil {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal(err)
+		}
+	}
+}

@@ -78,6 +78,13 @@ func (p *Pipe) Do(r *Request) error {
 	return err
 }
 
+// drop ends the connection in use: what is under way there has an unknown outcome, the next request gets another one.
+func (p *Pipe) drop(cause error) {
+	if l := p.link.Load(); l != nil {
+		l.fail(cause)
+	}
+}
+
 // redo waits for a connection and sends r there. A request that was in the
 // queue of a breaking connection is moved: it also sits out a back-off.
 func (p *Pipe) redo(r *Request, moved bool) error {

@@ -2,9 +2,12 @@ package upstream
 
 import (
 	"bytes"
+	"errors"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
@@ -16,17 +19,49 @@ type scripts struct {
 	pipes sync.Map // of *Pipe by db, each opened once and kept
 }
 
+// scriptTimeout is how long a script may take to answer before its connection is given up, as rueidis does with its own. It is
+// longer than Redis takes to answer everybody with BUSY while a script runs (lua-time-limit, 5 s by itself).
+const scriptTimeout = controlPing + controlTimeout
+
+var errSilent = errors.New("no answer from Redis within " + scriptTimeout.String())
+
 // scriptCall is what one run needs, kept for the next.
 type scriptCall struct {
 	req   Request
 	cmd   []byte
 	reply []byte
+	late  *time.Timer
+	pipe  atomic.Pointer[Pipe] // that it runs on; nil: none
+}
+
+func newScriptCall() any {
+	c := &scriptCall{}
+	c.late = time.AfterFunc(time.Hour, c.giveUp)
+	c.late.Stop()
+	return c
+}
+
+// giveUp runs on the timer's goroutine.
+func (c *scriptCall) giveUp() {
+	if p := c.pipe.Load(); p != nil {
+		p.drop(errSilent)
+	}
+}
+
+// do is Pipe.Do with a time-out.
+func (c *scriptCall) do(p *Pipe) error {
+	c.pipe.Store(p)
+	c.late.Reset(scriptTimeout)
+	err := p.Do(&c.req)
+	c.late.Stop()
+	c.pipe.Store(nil)
+	return err
 }
 
 // Reply gathers the reply.
 func (c *scriptCall) Reply(p []byte) { c.reply = append(c.reply, p...) }
 
-var scriptCalls = sync.Pool{New: func() any { return new(scriptCall) }}
+var scriptCalls = sync.Pool{New: newScriptCall}
 
 // pipe is the db's pipe.
 func (s *scripts) pipe(db int) (*Pipe, error) {
@@ -45,7 +80,8 @@ func (s *scripts) pipe(db int) (*Pipe, error) {
 }
 
 // Ints runs a script that returns an array of integers, by EVALSHA, and by EVAL when Redis does not know it. Errors are
-// those of Pipe.Do; an error that the script raised is a *ReplyError with Redis' line. There is no time-out.
+// those of Pipe.Do; an error that the script raised is a *ReplyError with Redis' line. Without an answer for 6 s the connection
+// is given up, and the outcome unknown.
 func (c *Control) Ints(db int, sha, source string, keys, args []string) ([]int64, error) {
 	return c.ints(db, sha, source, keys, args, false)
 }
@@ -87,7 +123,7 @@ func runInts(p *Pipe, verb, script string, keys, args []string, ask bool) ([]int
 		c.req.Cmds = append(c.req.Cmds, asking)
 	}
 	c.req.Cmds = append(c.req.Cmds, c.cmd)
-	if err := p.Do(&c.req); err != nil {
+	if err := c.do(p); err != nil {
 		return nil, err
 	}
 	reply := c.reply
