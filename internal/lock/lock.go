@@ -137,7 +137,7 @@ func (c *Client) finish(ctx context.Context, a *acquire, ans answer, err error) 
 			break
 		}
 		a.unanswered()
-		done, ok := patiently(ctx, m, a.settle, a.abandon)
+		done, ok := a.found(ctx)
 		if !ok {
 			return Grant{}, refusal{}, outcomeUnknown(verb, err)
 		}

@@ -46,6 +46,17 @@ func (l lossRecord) error(key string) error {
 		printable(key), time.Since(l.at).Milliseconds(), l.reason, reasonText[l.reason])}
 }
 
+// orLost is what a connection is told whose UNLOCK could not be done: of a loss that is known, if there is one.
+func (m *Manager) orLost(h *hold, err error) error {
+	m.mu.Lock()
+	live := h.count > 0
+	m.mu.Unlock()
+	if lost, ok := m.losses.Get(h.id); ok && !live && !h.explicit {
+		return lost.error(h.id.key)
+	}
+	return err
+}
+
 // lose ends a live hold that was lost, and tells everybody who should know. mu is held.
 func (m *Manager) lose(h *hold, reason string) {
 	c := h.client

@@ -67,16 +67,19 @@ func (c *Client) unlock(ctx context.Context, r UnlockRequest) (bool, error) {
 			lost := err
 			done, ok := patiently(ctx, m, rel.settle, rel.abandon)
 			if !ok {
-				return false, outcomeUnknown("UNLOCK", lost)
+				return false, m.orLost(h, outcomeUnknown("UNLOCK", lost))
 			}
 			if again = errors.Is(done.err, errNotDone); done.err != nil && !again {
 				rel.abandon(done)
-				return false, outcomeUnknown("UNLOCK", lost)
+				return false, m.orLost(h, outcomeUnknown("UNLOCK", lost))
 			}
 			code, left, err = done.code, done.count, nil
 		}
 	}
 	defer m.leave(h)
+	if isNotSent(err) {
+		return false, m.orLost(h, err)
+	}
 	if err != nil {
 		return false, err
 	}

@@ -3,6 +3,7 @@ package lock
 import (
 	"context"
 	"errors"
+	"math"
 	"math/rand/v2"
 	"strconv"
 	"time"
@@ -136,6 +137,11 @@ func (a *acquire) abandon(s settled) {
 // patiently runs work, which finds out what became of a request, and waits for it. When the client goes or patience ends
 // first, ok is false and abandon is given the result later.
 func patiently[T any](ctx context.Context, m *Manager, work func() T, abandon func(T)) (result T, ok bool) {
+	return outlast(ctx, m, patience, nil, work, abandon)
+}
+
+// outlast is patiently, for so long, or until end is closed.
+func outlast[T any](ctx context.Context, m *Manager, long time.Duration, end <-chan struct{}, work func() T, abandon func(T)) (result T, ok bool) {
 	done, quit := make(chan T), make(chan struct{})
 	m.background(func() {
 		v := work()
@@ -145,16 +151,44 @@ func patiently[T any](ctx context.Context, m *Manager, work func() T, abandon fu
 			abandon(v)
 		}
 	})
-	timer := time.NewTimer(patience)
+	timer := time.NewTimer(long)
 	defer timer.Stop()
 	select {
 	case result = <-done:
 		return result, true
 	case <-timer.C:
+	case <-end:
 	case <-ctx.Done():
 	}
 	close(quit)
 	return result, false
+}
+
+// left is for how long whoever asked for the lock waits for it in any case; 0: it does not wait, or not any more.
+func (a *acquire) left() time.Duration {
+	switch {
+	case a.w == nil:
+		return 0
+	case a.r.Block == 0:
+		return math.MaxInt64
+	}
+	return max(0, milliseconds(a.r.Block)-time.Since(a.w.since))
+}
+
+// found is what became of an acquire whose reply was lost. Who waits for the lock waits for that, too, however long Redis is
+// away; others get an error after a while.
+func (a *acquire) found(ctx context.Context) (settled, bool) {
+	m := a.c.m
+	for {
+		left := a.left()
+		if left <= patience {
+			return patiently(ctx, m, a.settle, a.abandon)
+		}
+		done, ok := outlast(ctx, m, left, m.drained, a.settle, a.abandon)
+		if !ok || done.err == nil || errors.Is(done.err, errNotDone) || errors.Is(done.err, errForgotten) {
+			return done, ok
+		}
+	}
 }
 
 // idempotent runs a step that may be done twice until Redis answers, each time after the last one's not-after has passed.
