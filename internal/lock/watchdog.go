@@ -100,7 +100,7 @@ func (m *Manager) pickDue(now time.Time) (full []*batch, next time.Duration) {
 		}
 		b.marks = append(b.marks, mark)
 		// Redis may not answer: the deadline is watched all the same.
-		m.plan(h, later(h.deadline, now.Add(retryBusy)))
+		m.plan(h, later(h.lastCall(), now.Add(retryBusy)))
 		if b.holds = append(b.holds, h); len(b.holds) == renewChunk {
 			full = append(full, b)
 			open[key] = &batch{batchKey: key}
@@ -117,10 +117,19 @@ func (m *Manager) pickDue(now time.Time) (full []*batch, next time.Duration) {
 	return full, max(time.Until(m.schedule[0].next), min(round, m.opts.Watchdog/50))
 }
 
+// lastCall is when a watched hold that could not be renewed is given up: so much before its deadline that its holder is told
+// before Redis lets somebody else in. The schedule is looked at every round, and a busy machine is late by more. mu is held.
+func (h *hold) lastCall() time.Time {
+	if !h.watched {
+		return h.deadline
+	}
+	return h.deadline.Add(-min(h.lease/30, 200*time.Millisecond))
+}
+
 // dispatch decides what becomes of a hold on top of the schedule: ok means it goes into a renewal (it is marked busy then),
 // otherwise it was put elsewhere. mu is held.
 func (m *Manager) dispatch(h *hold, now time.Time) (key batchKey, ok bool) {
-	over := !now.Before(h.deadline) && !m.outlived(h, now)
+	over := !now.Before(h.lastCall()) && !m.outlived(h, now)
 	switch {
 	case h.count == 0:
 		// It was only kept until a renewal without an answer could no longer be done.
@@ -290,7 +299,7 @@ func (m *Manager) stillThere(h *hold) {
 // renewalFailed plans the next try sooner the nearer the deadline is. mu is held.
 func (m *Manager) renewalFailed(h *hold) {
 	now := time.Now()
-	pause := max(min(h.lease/12, h.deadline.Sub(now)/4, time.Second), 10*time.Millisecond)
+	pause := max(min(h.lease/12, h.lastCall().Sub(now)/4, time.Second), 10*time.Millisecond)
 	if !now.Before(h.deadline) {
 		pause = expirySlack // only a look is left
 	}
