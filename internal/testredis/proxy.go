@@ -56,23 +56,34 @@ func NewProxy(t testing.TB, upstream string) *Proxy {
 func (p *Proxy) Addr() string { return p.addr }
 
 // Latency delays every byte by d (whole milliseconds) in each direction, on
-// present and new connections. It replaces an earlier latency.
+// present and new connections. It replaces an earlier latency or black hole.
 func (p *Proxy) Latency(d time.Duration) {
+	p.t.Helper()
+	p.toxic(fmt.Sprintf(`"latency","attributes":{"latency":%d}`, d.Milliseconds()), "upstream", "downstream")
+}
+
+// BlackHole swallows every byte in both directions, on present and new connections, which are served all the same.
+func (p *Proxy) BlackHole() {
+	p.t.Helper()
+	p.toxic(`"timeout","attributes":{"timeout":0}`, "upstream", "downstream")
+}
+
+// toxic puts one toxic into each of the directions, instead of the present ones.
+func (p *Proxy) toxic(kind string, directions ...string) {
 	p.t.Helper()
 	p.Clear()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, direction := range []string{"upstream", "downstream"} {
-		toxic, err := p.links.Toxics.AddToxicJson(strings.NewReader(fmt.Sprintf(
-			`{"type":"latency","stream":%q,"attributes":{"latency":%d}}`, direction, d.Milliseconds())))
+	for _, direction := range directions {
+		toxic, err := p.links.Toxics.AddToxicJson(strings.NewReader(fmt.Sprintf(`{"type":%s,"stream":%q}`, kind, direction)))
 		if err != nil {
-			p.t.Fatalf("testredis: latency: %v", err)
+			p.t.Fatalf("testredis: %s: %v", kind, err)
 		}
 		p.toxics = append(p.toxics, toxic.Name)
 	}
 }
 
-// Clear ends Latency; bytes on the way arrive at once and in order.
+// Clear ends Latency: bytes on the way arrive at once and in order; and BlackHole: the connections from then are closed.
 func (p *Proxy) Clear() {
 	p.t.Helper()
 	p.mu.Lock()

@@ -36,6 +36,7 @@ type Server struct {
 	t        testing.TB
 	dir      string
 	args     []string
+	clock    *Clock // nil: the machine's
 	file     string // the configuration file, if there is one
 	password string
 	port     int // settled when Start returns
@@ -55,6 +56,12 @@ func Start(t testing.TB, args ...string) *Server {
 		t.Fatal("testredis: redis-server is not installed (Debian: apt-get install redis-server)")
 	}
 	return start(t, &Server{t: t, dir: t.TempDir(), args: args, password: passwordIn(args)})
+}
+
+// StartWithClock is Start for a server that goes by a clock of its own, after a Restart, too.
+func StartWithClock(t testing.TB, c *Clock, args ...string) *Server {
+	t.Helper()
+	return start(t, &Server{t: t, dir: t.TempDir(), args: args, password: passwordIn(args), clock: c})
 }
 
 func start(t testing.TB, s *Server) *Server {
@@ -182,7 +189,11 @@ func (s *Server) launch() error {
 		args = append(args, "--save", "", "--appendonly", "no")
 	}
 	args = append(args, s.args...)
-	p, err := startProcess(exec.Command("redis-server", args...), s.logPath())
+	cmd := exec.Command("redis-server", args...)
+	if s.clock != nil {
+		cmd.Env = s.clock.env()
+	}
+	p, err := startProcess(cmd, s.logPath())
 	if err != nil {
 		return err
 	}
