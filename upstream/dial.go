@@ -45,11 +45,22 @@ func (t Target) refusedWrite() {
 // dial connects to t within ctx and timeout, TLS handshake included, if its server has been up for long enough.
 func dial(ctx context.Context, t Target, timeout time.Duration) (net.Conn, error) {
 	conn, err := dialAny(ctx, t, timeout)
-	if err != nil || t.MinUptime <= 0 {
+	if t.MinUptime <= 0 {
 		return conn, err
 	}
-	if err := oldEnough(ctx, conn, t, timeout); err != nil {
-		conn.Close()
+	runID := ""
+	if err == nil {
+		if runID, err = fit(ctx, conn, t, timeout); err != nil {
+			conn.Close()
+		}
+	}
+	if t.Vetter != nil {
+		if refusal := t.Vetter.Vet(runID); err == nil && refusal != nil {
+			conn.Close()
+			err = refusal
+		}
+	}
+	if err != nil {
 		return nil, err
 	}
 	return conn, nil

@@ -26,8 +26,17 @@ type Target struct {
 	Sentinels *Sentinels // nil: Addr is the address; else it is what they say, once Follow was called
 	follower  *Follower
 
-	// MinUptime is for how long a server must have been up to be connected to; else the error is a *YoungError. 0: it is not asked.
+	// MinUptime is for how long a server must have been up to be connected to; else the error is a *YoungError. It must be a
+	// master, too. 0: it is not asked.
 	MinUptime time.Duration
+	// Vetter, with MinUptime, is asked about each server; nil: nobody is.
+	Vetter Vetter
+}
+
+// Vetter refuses servers.
+type Vetter interface {
+	// Vet is told the run id of a server that is about to be used, "" when none could be reached. Its error keeps it from being used.
+	Vet(runID string) error
 }
 
 // Renewer has certificates and authorities that change while the proxy runs.

@@ -7,13 +7,20 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
 // YoungError says that a server was not connected to, because it has not been up for as long as Target.MinUptime asks.
-type YoungError struct{ Uptime, Min time.Duration }
+type YoungError struct {
+	Uptime, Min time.Duration
+	At          time.Time // when Uptime was asked for
+}
+
+// Left is in how long the server is old enough, at most.
+func (e *YoungError) Left() time.Duration { return max(0, e.Min-e.Uptime-time.Since(e.At)) }
 
 func (e *YoungError) Error() string {
 	return fmt.Sprintf("it was started %v ago, and counts after %v only", e.Uptime, e.Min)
@@ -25,39 +32,96 @@ func (e *unsentError) As(target any) bool {
 	return ok && errors.As(e.cause, young)
 }
 
-// oldEnough asks on a fresh connection for how long its server has been up, and gives that connection t's credentials. What
-// is sent on it afterwards goes to that very process: a restart breaks the connection.
-func oldEnough(ctx context.Context, conn net.Conn, t Target, timeout time.Duration) error {
+// fit asks on a fresh connection for how long its server has been up, and whether it is a master, and gives that connection t's
+// credentials. What is sent on it afterwards goes to that very process: a restart breaks the connection.
+func fit(ctx context.Context, conn net.Conn, t Target, timeout time.Duration) (runID string, err error) {
 	conn.SetDeadline(time.Now().Add(timeout))
 	defer conn.SetDeadline(time.Time{})
 	if id := (Identity{User: t.User, Password: t.Password, Proto: 2}); !id.anonymous() {
 		hello, n := id.handshake(nil)
 		if err := ask(ctx, conn, hello, n); err != nil {
-			return err
+			return "", err
 		}
 	}
-	if _, err := conn.Write(resp.AppendCommand(nil, "INFO", "server")); err != nil {
-		return err
-	}
-	reply, err := readFrame(conn)
+	replication, err := askInfo(conn, "replication")
 	if err != nil {
-		return err
+		return "", err
 	}
-	if reply[0] == '-' {
-		return &ReplyError{Line: strings.TrimRight(string(reply[1:]), "\r\n")}
+	if role := infoField(replication, "role"); role != "master" {
+		return "", fmt.Errorf("its role is %q: it must be a master", role)
 	}
-	_, rest, found := strings.Cut(string(reply), "\nuptime_in_seconds:")
-	text, _, _ := strings.Cut(rest, "\r\n")
-	seconds, err := strconv.ParseInt(text, 10, 64)
-	if !found || err != nil {
-		return violation("INFO server without uptime_in_seconds")
+	server, err := askInfo(conn, "server")
+	if err != nil {
+		return "", err
+	}
+	seconds, err := strconv.ParseInt(infoField(server, "uptime_in_seconds"), 10, 64)
+	if err != nil {
+		return "", violation("INFO server without uptime_in_seconds")
 	}
 	// Redis counts whole seconds, of which the first may have been short.
 	if up := time.Duration(seconds-1) * time.Second; up < t.MinUptime {
-		return &YoungError{max(up, 0), t.MinUptime}
+		return "", &YoungError{max(up, 0), t.MinUptime, time.Now()}
 	}
+	return infoField(server, "run_id"), nil
+}
+
+// askInfo asks for one section of INFO.
+func askInfo(conn net.Conn, section string) (string, error) {
+	if _, err := conn.Write(resp.AppendCommand(nil, "INFO", section)); err != nil {
+		return "", err
+	}
+	reply, err := readFrame(conn)
+	if err == nil && reply[0] == '-' {
+		err = &ReplyError{Line: strings.TrimRight(string(reply[1:]), "\r\n")}
+	}
+	return string(reply), err
+}
+
+// infoField is what a section of INFO says of one field, "" if nothing.
+func infoField(section, name string) string {
+	_, rest, _ := strings.Cut(section, "\n"+name+":")
+	value, _, _ := strings.Cut(rest, "\r\n")
+	return value
+}
+
+// Apart keeps several names from being those of one server.
+type Apart struct {
+	mu    sync.Mutex
+	names []string
+	ids   []string // of the servers that they have
+}
+
+// Add makes a name known.
+func (a *Apart) Add(name string) Vetter {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.names, a.ids = append(a.names, name), append(a.ids, "")
+	return &oneApart{a, len(a.names) - 1}
+}
+
+// oneApart is one of the names.
+type oneApart struct {
+	all *Apart
+	n   int
+}
+
+// Vet implements Vetter: what another name has is refused.
+func (o *oneApart) Vet(runID string) error {
+	a := o.all
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.ids[o.n] = ""
+	for i, id := range a.ids {
+		if runID != "" && id == runID {
+			return fmt.Errorf("it is the same server as %s", a.names[i])
+		}
+	}
+	a.ids[o.n] = runID
 	return nil
 }
+
+// longestAnswer bounds what is read of a reply.
+const longestAnswer = 1 << 20
 
 // readFrame reads one reply, on a connection with nothing else under way.
 func readFrame(conn net.Conn) ([]byte, error) {
@@ -76,6 +140,9 @@ func readFrame(conn net.Conn) ([]byte, error) {
 		}
 		if pos += used; done {
 			return buf, nil
+		}
+		if len(buf) > longestAnswer {
+			return nil, violation("a reply of more than %d bytes", longestAnswer)
 		}
 		if err != nil {
 			return nil, err

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -58,4 +61,50 @@ func TestMinUptime(t *testing.T) {
 	if _, err := wrong.Ints(0, "x", script, []string{"n"}, nil); err == nil {
 		t.Error("without its password")
 	}
+}
+
+// A replica is not connected to, nor one server by two names at one time.
+func TestVetted(t *testing.T) {
+	master, replica := testredis.Start(t), testredis.Start(t)
+	replica.Do(t, "REPLICAOF", "127.0.0.1", master.Port())
+	apart := &Apart{}
+	ping := func(addr string) (*Control, func() error) {
+		c := NewControl(Target{Network: "tcp", Addr: addr, MinUptime: time.Millisecond, Vetter: apart.Add(addr)},
+			ControlOptions{Logger: slog.New(slog.DiscardHandler)})
+		t.Cleanup(c.Close)
+		return c, func() error {
+			client, err := c.Client(0)
+			if err != nil {
+				return err
+			}
+			return client.Do(context.Background(), client.B().Ping().Build()).Error()
+		}
+	}
+	eventually := func(what string, ok func(error) bool, ask func() error) {
+		t.Helper()
+		err := ask()
+		for end := time.Now().Add(20 * time.Second); !ok(err); err = ask() {
+			if time.Sleep(20 * time.Millisecond); time.Now().After(end) {
+				t.Fatal(what, "never; last: ", err)
+			}
+		}
+	}
+	says := func(text string) func(error) bool {
+		return func(err error) bool { return err != nil && NotSent(err) && strings.Contains(err.Error(), text) }
+	}
+	well := func(err error) bool { return err == nil }
+	_, first := ping(master.Addr())
+	_, second := ping(net.JoinHostPort("localhost", strconv.Itoa(master.Port())))
+	_, third := ping(replica.Addr())
+	eventually("the first name is good", well, first)
+	eventually("the second is refused", says("it is the same server as "+master.Addr()), second)
+	eventually("the replica is refused", says(`its role is "slave": it must be a master`), third)
+	replica.Do(t, "REPLICAOF", "NO", "ONE")
+	eventually("a master is good", well, third)
+	master.Kill()
+	eventually("it is gone", func(err error) bool { return err != nil }, first)
+	eventually("both are", func(err error) bool { return err != nil }, second)
+	master.Restart()
+	eventually("the name that asks first is good", well, second)
+	eventually("the other one is not", says("it is the same server as localhost:"), first)
 }

@@ -15,7 +15,7 @@ const nodeDial = 2 * time.Second
 // connectQuorum makes the nodes of --quorum known. Those that have been up for less than the longest lease, and what clocks may
 // differ on it, are not connected to: they may have forgotten locks.
 func (a *app) connectQuorum() error {
-	longest := a.cfg.QuorumMaxLease
+	longest, apart := a.cfg.QuorumMaxLease, &upstream.Apart{}
 	for _, url := range a.cfg.Quorum {
 		target, err := upstream.ParseTarget(url)
 		if err != nil {
@@ -24,7 +24,7 @@ func (a *app) connectQuorum() error {
 		if err := a.secureUpstream(&target); err != nil {
 			return err
 		}
-		target.MinUptime = longest + longest/100
+		target.MinUptime, target.Vetter = longest+longest/100, apart.Add(config.Printable(url))
 		a.quorum = append(a.quorum, lock.QuorumNode{
 			Name:    config.Printable(url),
 			Control: upstream.NewControl(target, upstream.ControlOptions{DialTimeout: nodeDial, Logger: a.log}),
@@ -33,13 +33,13 @@ func (a *app) connectQuorum() error {
 	return nil
 }
 
-// closeControls ends what the lock engine still asks of Redis.
 // abortLocks ends the lock engine's requests under way.
 func (a *app) abortLocks() {
 	a.locks.Abort()
 	a.closeControls()
 }
 
+// closeControls ends what the lock engine still asks of Redis.
 func (a *app) closeControls() {
 	if a.control != nil {
 		a.control.Close()

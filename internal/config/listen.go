@@ -30,6 +30,11 @@ func (c Config) listenFaults() (faults []error) {
 	return faults
 }
 
+// speaksTLS says whether the upstream, or a quorum's node, is reached by TLS.
+func (c Config) speaksTLS() bool {
+	return slices.ContainsFunc(append([]string{c.Upstream}, c.Quorum...), func(url string) bool { return strings.HasPrefix(url, "rediss") })
+}
+
 // tlsFaults finds settings that lack another, or would do nothing: who gives those means to be safer than he would be.
 func (c Config) tlsFaults() (faults []error) {
 	for _, f := range []struct {
@@ -44,8 +49,8 @@ func (c Config) tlsFaults() (faults []error) {
 		{c.TLSClientCA != "" && !c.AsksClients(), "tls-client-ca: does nothing with tls-client-auth no"},
 		{c.ProxyProtocol == "off" && len(c.ProxyProtocolFrom) > 0, "proxy-protocol-from: does nothing with proxy-protocol off"},
 		{(c.UpstreamTLSCert == "") != (c.UpstreamTLSKey == ""), "upstream-tls-cert, upstream-tls-key: one needs the other"},
-		{c.UpstreamTLSCA+c.UpstreamTLSCert+c.UpstreamTLSKey+c.UpstreamTLSServerName != "" && !strings.HasPrefix(c.Upstream, "rediss"),
-			"upstream-tls-ca, -cert, -key, -server-name: do nothing without a rediss:// upstream"},
+		{c.UpstreamTLSCA+c.UpstreamTLSCert+c.UpstreamTLSKey+c.UpstreamTLSServerName != "" && !c.speaksTLS(),
+			"upstream-tls-ca, -cert, -key, -server-name: do nothing without a rediss:// upstream or quorum node"},
 	} {
 		if f.bad {
 			faults = append(faults, errors.New(f.fault))
