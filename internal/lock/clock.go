@@ -35,6 +35,16 @@ func (c *clock) now() (int64, bool) {
 	return c.micro + time.Since(c.at).Microseconds(), c.known
 }
 
+// age is how old the last sample is; 0 when there is none.
+func (c *clock) age() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.at.IsZero() {
+		return 0
+	}
+	return time.Since(c.at)
+}
+
 // forget is for another master, whose clock is not known yet.
 func (c *clock) forget() {
 	c.mu.Lock()

@@ -38,6 +38,7 @@ type hold struct {
 	deadline     time.Time // we are sure of the lock until then
 	next         time.Time // when the watchdog looks at it
 	releasing    bool      // its release has been sent
+	unwanted     bool      // an UNLOCK without a majority has gone out: when it is gone it was given back, not lost
 	leaving      bool      // RESET gives it back: whoever waits for busy finds it free
 	suspect      string    // the watchdog only looks whether it is still there; the loss' reason if it is not
 	suspected    time.Time // since when
@@ -110,6 +111,7 @@ func (m *Manager) begin(h *hold, c *Client, count int64) {
 	if h.count == 0 {
 		h.grantedAt, h.renewedAt, h.doubt, h.watched, h.replicas = time.Now(), time.Time{}, false, false, 0
 		h.deadline, h.suspect, h.leaving, h.releasing = time.Time{}, "", false, false
+		h.unwanted = false
 		live := m.byKey[h.id.line()]
 		if live == nil {
 			live = map[*hold]struct{}{}

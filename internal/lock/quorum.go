@@ -1,13 +1,11 @@
 package lock
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/lockproxy/lockproxy/upstream"
@@ -45,24 +43,12 @@ type stepKey struct {
 	id   holdID
 }
 
-type quorumNode struct {
-	name    string
-	ctl     *upstream.Control
-	clock   clock
-	account account
-	calls   atomic.Int64 // without an answer
-
-	mu      sync.Mutex
-	trouble error // why it did not answer last; nil: it did
-	since   time.Time
-}
-
 // manyCalls is how many calls may wait for one node: a frozen one takes no more.
 const manyCalls = 4096
 
 var (
 	errBusyNode = errors.New("too many calls wait for this node")
-	errUnasked  = errors.New("a node did not answer in time")
+	errUnasked  = errors.New("the node did not answer in time")
 	errOwed     = errors.New("an earlier step on this node is still under way")
 )
 
@@ -144,10 +130,8 @@ func (q *quorum) ask(n *quorumNode, until time.Time, build func(notAfter string)
 	defer n.calls.Add(-1)
 	defer func() { n.note(err) }()
 	for range 2 {
-		if _, known := n.clock.now(); !known {
-			if err := q.sample(n); err != nil {
-				return nil, err
-			}
+		if err := q.trusted(n); err != nil {
+			return nil, err
 		}
 		now, _ := n.clock.now()
 		c := build(strconv.FormatInt(now+time.Until(until).Microseconds(), 10))
@@ -171,58 +155,6 @@ func (q *quorum) ask(n *quorumNode, until time.Time, build func(notAfter string)
 		return nil, &upstream.NotSentError{Cause: errLate}
 	}
 	return out, err
-}
-
-// note keeps whether the node answered, for people to see.
-func (n *quorumNode) note(err error) {
-	var refusal *upstream.ReplyError
-	if errors.As(err, &refusal) {
-		err = nil
-	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if (err == nil) != (n.trouble == nil) {
-		n.since = time.Now()
-	}
-	n.trouble = err
-}
-
-func (n *quorumNode) troubled() bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.trouble != nil
-}
-
-// sample reads a node's clock.
-func (q *quorum) sample(n *quorumNode) error {
-	micro, sent, err := askTime(n.ctl)
-	n.note(err)
-	if err != nil {
-		return err
-	}
-	if jump, _ := n.clock.set(micro, sent, n.clock.present()); jump != 0 {
-		q.m.log.Warn("the clock of a quorum's node jumped, checking every lock", "node", n.name, "by", jump)
-		q.m.recheck(reasonClock)
-	}
-	return nil
-}
-
-// keepTime samples one node's clock until ctx ends.
-func (q *quorum) keepTime(ctx context.Context, n *quorumNode) {
-	ticker := time.NewTicker(clockSample)
-	defer ticker.Stop()
-	for {
-		if err := q.sample(n); err != nil {
-			q.m.log.Debug("a quorum's node does not answer", "node", n.name, "error", err)
-		} else {
-			q.m.askAccount(&n.account, n.ctl, 0, q.m.log.With("node", n.name))
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-	}
 }
 
 // gather has work done for all nodes side by side, and returns what they said by the time that is enough, or until has passed.
@@ -297,6 +229,18 @@ func (q *quorum) beginAlone(n *quorumNode, id holdID, v *vote) (mine *quorumStep
 			return nil
 		}
 	}
+}
+
+// beginIdle is begin for a step that is not needed: nil when another one is under way.
+func (q *quorum) beginIdle(n *quorumNode, id holdID, v *vote) (mine *quorumStep) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	key := stepKey{n, id}
+	if q.steps[key] == nil {
+		mine = &quorumStep{vote: v, done: make(chan struct{})}
+		q.steps[key] = mine
+	}
+	return mine
 }
 
 // dropping says whether a step under way may drop an owner's hold on a node: what it has of that is not to be counted on.

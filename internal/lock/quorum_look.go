@@ -2,7 +2,6 @@ package lock
 
 import (
 	"context"
-	"errors"
 	"strconv"
 	"time"
 
@@ -26,6 +25,9 @@ func (q *quorum) each(until time.Time, do func(*quorumNode) (rueidis.RedisMessag
 			return said{node: n, err: &upstream.NotSentError{Cause: errBusyNode}}
 		}
 		defer n.calls.Add(-1)
+		if err := n.jumped(); err != nil {
+			return said{node: n, err: err}
+		}
 		reply, err := do(n)
 		n.note(err)
 		return said{n, reply, err}
@@ -36,10 +38,8 @@ func (q *quorum) each(until time.Time, do func(*quorumNode) (rueidis.RedisMessag
 func (q *quorum) force(build func(notAfter string) call) (code int64, err error) {
 	until := q.until(0)
 	heard := q.each(until, func(n *quorumNode) (rueidis.RedisMessage, error) {
-		if _, known := n.clock.now(); !known {
-			if err := q.sample(n); err != nil {
-				return rueidis.RedisMessage{}, err
-			}
+		if err := q.trusted(n); err != nil {
+			return rueidis.RedisMessage{}, err
 		}
 		now, _ := n.clock.now()
 		return evalOn(n.ctl, build(strconv.FormatInt(now+time.Until(until).Microseconds(), 10)))
@@ -66,44 +66,6 @@ func (q *quorum) force(build func(notAfter string) call) (code int64, err error)
 		return 1, nil
 	}
 	return 0, nil
-}
-
-// NodeInfo is one node of a quorum, as it was last seen, and what it has of one lock.
-type NodeInfo struct {
-	Name    string
-	State   string        // up, young (started too recently to count), or down
-	Trouble string        // what it last said or did instead of an answer; "" when it is up
-	Since   time.Duration // for how long it has been in that state
-	Has     Info          // in LOCKINFO: only what Redis says, if it was up
-}
-
-// Nodes says how the nodes of a quorum are; nil when there is none.
-func (m *Manager) Nodes() []NodeInfo {
-	if m.quorum == nil {
-		return nil
-	}
-	var out []NodeInfo
-	for _, n := range m.quorum.nodes {
-		out = append(out, n.info())
-	}
-	return out
-}
-
-func (n *quorumNode) info() NodeInfo {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	in := NodeInfo{Name: n.name, State: "up"}
-	if !n.since.IsZero() {
-		in.Since = time.Since(n.since)
-	}
-	var young *upstream.YoungError
-	switch {
-	case errors.As(n.trouble, &young):
-		in.State, in.Trouble = "young", young.Error()
-	case n.trouble != nil:
-		in.State, in.Trouble = "down", n.trouble.Error()
-	}
-	return in
 }
 
 // info reads a lock on all nodes. Holders are those that a majority has; TTL is the time for which a majority has the lock.

@@ -49,17 +49,27 @@ func (q *quorum) release(r *release) (code, left int64, err error) {
 	whole := *r
 	whole.all, whole.latch = true, ""
 	until := q.until(0)
+	spared := r.h.explicit && q.wellEnough()
 	q.m.mu.Lock()
 	giveUp := later(r.h.deadline, time.Now().Add(time.Second))
 	q.m.mu.Unlock()
-	all := gather(q, until, func(n *quorumNode) result { return q.releaseOf(n, &whole, until, giveUp) }, func(all []result) bool {
+	all := gather(q, until, func(n *quorumNode) result {
+		if spared && n.troubled() {
+			return result{node: n, err: &upstream.NotSentError{Cause: errUnasked}} // nobody waits for what it may never say
+		}
+		return q.releaseOf(n, &whole, until, giveUp)
+	}, func(all []result) bool {
 		return !r.h.explicit && agreed(all, 1) >= q.majority()
 	})
 	code, left, err = q.freed(all)
-	if err != nil {
-		q.m.mu.Lock()
+	q.m.mu.Lock()
+	defer q.m.mu.Unlock()
+	switch {
+	case err != nil:
 		q.m.runOut(r.h) // its owner does not want it any more
-		q.m.mu.Unlock()
+		r.h.unwanted = true
+	case code == -1 && left == 0 && r.h.count > 0 && r.h.unwanted:
+		code = 1
 	}
 	return code, left, err
 }

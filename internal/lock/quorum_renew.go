@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"context"
 	"time"
 
 	"github.com/lockproxy/lockproxy/upstream"
@@ -29,11 +30,51 @@ func (q *quorum) renew(b *batch) ([]int64, error) {
 	for i := range out {
 		out[i] = q.renewal(heard, i)
 		any = any || out[i] != undecided
+		if out[i] == 1 && b.lease > 0 {
+			q.spread(b, i, heard)
+		}
 	}
 	if !any {
 		return nil, q.trouble(heard, answeredBy(heard), "the renewal does not count")
 	}
 	return out, nil
+}
+
+// spread gives a hold that a majority has just renewed to those nodes again that have it no more, or never had it: a lock that is
+// held for long outlives the restarts of all nodes, as long as a majority has it at any time. Nobody waits for that. A release
+// that comes meanwhile is sent after it. The hold is busy.
+func (q *quorum) spread(b *batch, i int, heard []result) {
+	h := b.holds[i]
+	if !q.m.held(h.id) {
+		return
+	}
+	for _, r := range heard {
+		if r.err != nil || i >= len(r.out) || r.out[i] != 0 {
+			continue
+		}
+		v := &vote{until: q.until(b.lease), won: true, decided: make(chan struct{})}
+		close(v.decided)
+		if mine := q.beginIdle(r.node, h.id, v); mine != nil {
+			a := &acquire{c: &Client{m: q.m}, h: h, r: Request{Lease: b.lease.Milliseconds(), Once: true}, flags: "O", registration: b.marks[i]}
+			if h.explicit {
+				a.flags += "W"
+			}
+			c := a.call("")
+			q.m.background(func() { q.spreadTo(r.node, h.id, c, v, mine) })
+		}
+	}
+}
+
+// spreadTo is the step itself.
+func (q *quorum) spreadTo(n *quorumNode, id holdID, c call, v *vote, mine *quorumStep) {
+	defer q.end(n, id, mine)
+	_, err := q.ask(n, v.until, func(notAfter string) call {
+		c.args[2] = notAfter
+		return c
+	})
+	if isUnknown(err) {
+		q.m.sleep(context.Background(), time.Until(v.until)+clockTolerance)
+	}
 }
 
 func answeredBy(all []result) int {

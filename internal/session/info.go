@@ -85,10 +85,14 @@ func (s *Server) section() string {
 	line("lockproxy_locks_lost", locks.Lost)
 	line("lockproxy_locks_renewed", locks.Renewed)
 	for i, n := range s.o.Locks.Nodes() {
-		line(fmt.Sprintf("lockproxy_quorum_node%d", i), fmt.Sprintf("name=%s,state=%s,seconds=%d", n.Name, n.State, int(n.Since.Seconds())))
+		line(fmt.Sprintf("lockproxy_quorum_node%d", i), fmt.Sprintf("name=%s,state=%s,seconds=%d,counts_in=%d,error=%s",
+			n.Name, n.State, int(n.Since.Seconds()), int(n.Counts.Round(time.Second).Seconds()), oneField.Replace(n.Trouble)))
 	}
 	return b.String()
 }
+
+// oneField keeps an error from looking like several fields or lines.
+var oneField = strings.NewReplacer(",", ";", "\r", " ", "\n", " ")
 
 // encode writes a command anew.
 func encode(args [][]byte) []byte {

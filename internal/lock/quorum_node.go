@@ -1,0 +1,179 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+// quorumNode is one of the nodes.
+type quorumNode struct {
+	name    string
+	ctl     *upstream.Control
+	clock   clock
+	account account
+	calls   atomic.Int64 // without an answer
+
+	mu      sync.Mutex
+	trouble error // why it did not answer last; nil: it did
+	refusal error // what it last answered instead of doing what it was asked; nil: it did
+	since   time.Time
+	jump    time.Duration // by which its clock was set when that was seen last
+	barred  time.Time     // until then it does not count for that
+}
+
+// jumpError says that a node's clock was set, by which it may have forgotten locks.
+type jumpError struct{ by, left time.Duration }
+
+func (e *jumpError) Error() string {
+	return fmt.Sprintf("its clock was set by %v, it counts again in %v", e.by.Round(time.Millisecond), e.left.Round(time.Second))
+}
+
+// trusted says whether a node may be asked for what a majority is made of, and reads its clock first where that is not known.
+func (q *quorum) trusted(n *quorumNode) error {
+	if _, known := n.clock.now(); !known {
+		if err := q.sample(n); err != nil {
+			return err
+		}
+	}
+	return n.jumped()
+}
+
+// jumped is why a node does not count that was connected to: nil when it does.
+func (n *quorumNode) jumped() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if left := time.Until(n.barred); left > 0 {
+		return &upstream.NotSentError{Cause: &jumpError{n.jump, left}}
+	}
+	return nil
+}
+
+// note keeps whether the node answered, for people to see.
+func (n *quorumNode) note(err error) {
+	var refusal *upstream.ReplyError
+	var refused error
+	if errors.As(err, &refusal) {
+		refused, err = refusal, nil
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.answered(err)
+	n.refusal = refused
+}
+
+// answered is the part of note that a call says which is no step: trouble is why it had no answer. mu is held.
+func (n *quorumNode) answered(trouble error) {
+	if (trouble == nil) != (n.trouble == nil) {
+		n.since = time.Now()
+	}
+	n.trouble = trouble
+}
+
+func (n *quorumNode) troubled() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.trouble != nil
+}
+
+// wellEnough says whether a majority has answered what it was asked last.
+func (q *quorum) wellEnough() bool {
+	well := 0
+	for _, n := range q.nodes {
+		if !n.troubled() {
+			well++
+		}
+	}
+	return well >= q.majority()
+}
+
+// sample reads a node's clock. One that was set forward has let leases run out before their time, as if the node had forgotten
+// them; one that was set back may still do what nobody expects of it any more. So either counts as a restart does.
+func (q *quorum) sample(n *quorumNode) error {
+	micro, sent, err := askTime(n.ctl)
+	if err != nil {
+		n.note(err)
+		return err
+	}
+	apart := n.clock.age()
+	jump, _ := n.clock.set(micro, sent, n.clock.present())
+	if jump.Abs() > clockTolerance+q.m.drift(apart) {
+		n.mu.Lock()
+		n.jump, n.barred, n.since = jump, time.Now().Add(q.maxLease+q.m.drift(q.maxLease)), time.Now()
+		n.mu.Unlock()
+		q.m.log.Warn("the clock of a quorum's node was set: the node does not count until the longest lease is over", "node", n.name, "by", jump)
+		q.m.recheck(reasonClock)
+	}
+	trouble := n.jumped() // its clock is known all the same
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.answered(trouble)
+	return nil
+}
+
+// keepTime samples one node's clock until ctx ends.
+func (q *quorum) keepTime(ctx context.Context, n *quorumNode) {
+	ticker := time.NewTicker(clockSample)
+	defer ticker.Stop()
+	for {
+		if err := q.sample(n); err != nil {
+			q.m.log.Debug("a quorum's node does not answer", "node", n.name, "error", err)
+		} else {
+			q.m.askAccount(&n.account, n.ctl, 0, q.m.log.With("node", n.name))
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// NodeInfo is one node of a quorum, as it was last seen, and what it has of one lock.
+type NodeInfo struct {
+	Name    string
+	State   string        // up, young (started, or its clock set, too recently to count), or down
+	Trouble string        // what it last said or did instead of what it was asked; "": it did that
+	Since   time.Duration // for how long it has been in that state
+	Counts  time.Duration // of a young one: in how long it counts
+	Has     Info          // in LOCKINFO: only what Redis says, if it was up
+}
+
+// Nodes says how the nodes of a quorum are; nil when there is none.
+func (m *Manager) Nodes() []NodeInfo {
+	if m.quorum == nil {
+		return nil
+	}
+	var out []NodeInfo
+	for _, n := range m.quorum.nodes {
+		out = append(out, n.info())
+	}
+	return out
+}
+
+func (n *quorumNode) info() NodeInfo {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	in := NodeInfo{Name: n.name, State: "up"}
+	if !n.since.IsZero() {
+		in.Since = time.Since(n.since)
+	}
+	var young *upstream.YoungError
+	var jump *jumpError
+	switch {
+	case errors.As(n.trouble, &young):
+		in.State, in.Trouble, in.Counts = "young", young.Error(), young.Left()
+	case errors.As(n.trouble, &jump):
+		in.State, in.Trouble, in.Counts = "young", jump.Error(), max(time.Until(n.barred), 0)
+	case n.trouble != nil:
+		in.State, in.Trouble = "down", n.trouble.Error()
+	case n.refusal != nil:
+		in.Trouble = n.refusal.Error()
+	}
+	return in
+}
