@@ -9,7 +9,7 @@ TIMEOUT  ?= 22m
 ARGS     ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help build test race lint bench tcl interop history mutations fuzz fmt cover tidy-check
+.PHONY: help build test race lint bench tcl interop history quorum mutations fuzz fmt cover tidy-check
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -48,9 +48,13 @@ interop: ## clients of every language found here, through the proxy, and the rea
 	if [ -n "$$missing" ]; then echo "interop: *** MISSING, not tested:$$missing ***"; fi
 	go test ./integration/... -run Interop -count=1 -v -timeout $(TIMEOUT)
 
-history: ## random histories checked for 10 minutes; ARGS="-seed 1 -profile faults", all flags: integration/history/README.md
+history: ## random histories, 2 minutes of each profile; ARGS="-seed 1 -profile faults", all flags: integration/history/README.md
 	@.ci/need redis-server
 	go test ./integration/history -run '^TestHistory$$' -count=1 -v -timeout 2h -args -duration 2m $(ARGS)
+
+quorum: ## locks on five nodes under random faults for 10 minutes, checked as histories; ARGS="-seed 1"
+	@.ci/need redis-server cc
+	go test ./integration/history -run '^TestHistory$$' -count=1 -v -timeout 2h -args -profile quorum -duration 10m -round 1m $(ARGS)
 
 mutations: ## do the histories find mistakes made on purpose? One after the other, a minute each at most; ARGS="-profile name"
 	@.ci/need redis-server

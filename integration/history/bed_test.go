@@ -21,11 +21,12 @@ import (
 
 // proxy is one lockproxy under test. It is killed and started again on the same port.
 type proxy struct {
-	t    testing.TB
-	addr string
-	args []string
-	dir  string
-	wire *testredis.Proxy // between it and Redis
+	t     testing.TB
+	addr  string
+	args  []string
+	dir   string
+	wire  *testredis.Proxy   // between it and Redis
+	links []*testredis.Proxy // between it and the nodes of a quorum
 
 	mu    sync.Mutex // guards what follows
 	child *testredis.Child
@@ -36,16 +37,19 @@ type proxy struct {
 type bed struct {
 	t       testing.TB
 	redis   *testredis.Server
+	nodes   []*node // of a quorum, which has the locks then
 	proxies []*proxy
 }
 
-// makeBed starts a Redis and so many proxies before it, each over a wire of its own.
-func makeBed(t testing.TB, proxies int, args ...string) *bed {
+// makeBed starts a Redis and so many proxies before it, each over a wire of its own, and as many nodes of a quorum, or none.
+func makeBed(t testing.TB, proxies, nodes int, args ...string) *bed {
 	b := &bed{t: t, redis: testredis.Start(t)}
+	b.addNodes(nodes)
 	for range proxies {
 		p := &proxy{t: t, wire: testredis.NewProxy(t, b.redis.Addr()), dir: t.TempDir()}
 		p.addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(testredis.FreePort(t)))
 		p.args = append([]string{"--listen", p.addr, "--upstream", "redis://" + p.wire.Addr(), "--log-level", "error"}, args...)
+		b.reachNodes(p)
 		t.Cleanup(p.showLogs)
 		p.start()
 		b.proxies = append(b.proxies, p)
@@ -53,6 +57,7 @@ func makeBed(t testing.TB, proxies int, args ...string) *bed {
 	for _, p := range b.proxies {
 		p.ready()
 	}
+	b.awaitNodes()
 	return b
 }
 
@@ -88,6 +93,20 @@ func (p *proxy) ready() {
 			p.t.Fatalf("lockproxy does not answer PING; it said:\n%s", p.said(1))
 		}
 	}
+}
+
+// ask sends one command on a connection of its own; what is said instead of a text is the error.
+func (p *proxy) ask(name string, args ...any) string {
+	c, err := redis.Dial("tcp", p.addr)
+	if err != nil {
+		return err.Error()
+	}
+	defer c.Close()
+	text, err := redis.String(c.Do(name, args...))
+	if err != nil {
+		return err.Error()
+	}
+	return text
 }
 
 func (p *proxy) kill() {

@@ -22,14 +22,14 @@ func (r *round) check() []violation {
 	keys := byKey(ops)
 	r.count(ops, len(keys))
 	wrong = append(wrong, r.writes(ops)...)
-	watchdog := r.p.watchdog.Nanoseconds()
 	var names []string
 	for key := range keys {
 		names = append(names, key)
 	}
 	sort.Strings(names)
 	for _, key := range names {
-		wrong = append(wrong, intervals(key, keys[key], watchdog)...)
+		sure, watchdog := r.p.drifted(keys[key])
+		wrong = append(wrong, intervals(key, sure, watchdog)...)
 		wrong = append(wrong, tokens(key, keys[key])...)
 		if r.p.strict {
 			wrong = append(wrong, starved(key, keys[key], watchdog)...)
@@ -38,7 +38,7 @@ func (r *round) check() []violation {
 			r.tally.fifo += pairs
 		}
 	}
-	if !r.p.effects { // its keys live long, and are about effects
+	if !r.p.effects && r.p.nodes == 0 { // its keys live long, and are about effects; of a quorum a refusal has more reasons than the model
 		wrong = append(wrong, r.search(names, keys)...)
 	}
 	return wrong
@@ -47,6 +47,9 @@ func (r *round) check() []violation {
 func (r *round) count(ops []*op, keys int) {
 	r.tally = tally{rounds: 1, ops: len(ops), keys: keys, faults: len(r.faults)}
 	for _, o := range ops {
+		if o.Code == "NOQUORUM" {
+			r.tally.short++
+		}
 		switch {
 		case o.acquires() && o.Outcome == ok:
 			r.tally.grants++

@@ -104,8 +104,9 @@ func (c *client) doFor(l *link, o *op, patience time.Duration) *op {
 
 // nothingDone are the beginnings of errors that say so, unknownDone those of errors that leave it open.
 var (
-	nothingDone = []string{"NOTHELD ", "LOCKLOST ", "LOCKKIND ", "DEADLOCK ", "ERR upstream unavailable", "ERR nothing was run"}
-	unknownDone = []string{"ERR upstream connection lost", "ERR the reply to this ", "ERR not released: ", "ERR the lock was granted too late"}
+	nothingDone = []string{"NOTHELD ", "LOCKLOST ", "LOCKKIND ", "DEADLOCK ", "ERR upstream unavailable", "ERR nothing was run",
+		"ERR this owner already holds "}
+	unknownDone = []string{"ERR upstream connection lost", "ERR the reply to this ", "ERR not released: ", "ERR the lock was granted too late", "NOQUORUM "}
 )
 
 // conclude notes the reply.
@@ -119,7 +120,7 @@ func (c *client) conclude(o *op, reply any, err error) {
 		o.Text = string(said)
 		o.Code, _, _ = strings.Cut(o.Text, " ")
 		switch {
-		case begins(o.Text, nothingDone):
+		case begins(o.Text, nothingDone), o.Code == "NOQUORUM" && o.acquires():
 			o.Outcome = failed
 		case begins(o.Text, unknownDone):
 			o.Outcome = unknown

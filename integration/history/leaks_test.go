@@ -19,6 +19,9 @@ func (r *round) leaks() {
 	if r.p.strict { // nobody's lock is left to its watchdog
 		bound = 10 * time.Second
 	}
+	if r.p.nodes > 0 { // they may be young, and explicit owners' run out
+		bound += 10 * time.Second
+	}
 	if r.killed() && *length >= 5*time.Second {
 		bound += r.tidyQueues()
 	}
@@ -68,7 +71,18 @@ func (r *round) tidyQueues() time.Duration {
 
 // leftovers lists what should not be there for good.
 func (r *round) leftovers() (left []string) {
-	c, err := redis.Dial("tcp", r.redis.Addr())
+	left = r.leftOn(r.redis.Addr())
+	for i, n := range r.nodes {
+		for _, text := range r.leftOn(n.Addr()) {
+			left = append(left, fmt.Sprintf("node %d: %s", i, text))
+		}
+	}
+	return left
+}
+
+// leftOn lists what should not be on one server.
+func (r *round) leftOn(addr string) (left []string) {
+	c, err := redis.Dial("tcp", addr)
 	if err != nil {
 		return []string{err.Error()}
 	}

@@ -13,7 +13,7 @@ import (
 // harm is one thing that goes wrong; it is over, and mended, when it returns.
 type harm func(n *nemesis)
 
-// nemesis hurts proxies and Redis.
+// nemesis hurts proxies, Redis, and the nodes of a quorum.
 type nemesis struct {
 	*bed
 	r        *recorder

@@ -7,12 +7,15 @@ type profile struct {
 	name     string
 	about    string
 	proxies  int // 0: drawn, 2 to 4
+	nodes    int // of a quorum that has the locks; 0: none
 	clients  int // at each proxy
 	args     []string
 	watchdog time.Duration
 	work     workload
 	harms    []harm
 	pause    time.Duration // most between two harms
+	least    time.Duration // how long it works at least
+	nemeses  int           // that hurt at one time; 0: one
 	latency  time.Duration // of the wires to Redis, so that replies are on the way for some time
 	drive    func(*round)  // what runs instead of clients with a workload
 	effects  bool          // unfenced writers must lose updates
@@ -58,5 +61,15 @@ var profiles = []*profile{
 		name: "late", about: "holders sleep past their leases and write: fenced writes lose nothing, unfenced ones must",
 		clients: 4, watchdog: 400 * time.Millisecond, args: []string{"--wait-poll", "1s"},
 		harms: []harm{stopProxy}, pause: 500 * time.Millisecond, drive: lateWriters, effects: true,
+	},
+	{
+		name: "quorum", about: "five nodes with clocks that drift: they stop, forget and are cut off, and no two hold one lock",
+		nodes: 5, clients: 4, watchdog: 1500 * time.Millisecond, least: 6 * time.Second, nemeses: 2,
+		args: []string{"--wait-poll", "300ms", "--quorum-max-lease", "1500ms", "--quorum-node-timeout", "100ms"},
+		work: workload{plain: 3, rw: 2, fair: 1, multi: true, force: true, deaths: true, lapses: true, watchedOwners: true, unfenced: true,
+			minLease: 200, maxLease: 1500, pxShare: 0.4, maxBlock: 600, pause: 40 * time.Millisecond},
+		harms: []harm{stopNode, stopNode, restartNode, resetLink, resetLink, closeLink, swallowLink, swallowLink, slowLink, isolate, stopMajority,
+			stopProxy, killProxy},
+		pause: 800 * time.Millisecond,
 	},
 }

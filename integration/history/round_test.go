@@ -26,6 +26,7 @@ type round struct {
 // tally is what a round, or many, was worth.
 type tally struct {
 	rounds, ops, grants, unknown, faults, keys, undecided int
+	short                                                 int // NOQUORUM
 	fenced, unfenced, lostUnfenced, refused               int64
 	fifo                                                  int
 }
@@ -43,6 +44,7 @@ func (t *tally) add(o tally) {
 	t.lostUnfenced += o.lostUnfenced
 	t.refused += o.refused
 	t.fifo += o.fifo
+	t.short += o.short
 }
 
 // String is one line for the log.
@@ -53,6 +55,9 @@ func (t tally) String() string {
 	}
 	if t.fifo > 0 {
 		text += fmt.Sprintf(", %d fair grants in a known order", t.fifo)
+	}
+	if t.short > 0 {
+		text += fmt.Sprintf(", %d NOQUORUM", t.short)
 	}
 	if t.fenced > 0 {
 		text += fmt.Sprintf(", %d fenced writes exact (%d late ones refused)", t.fenced, t.refused)
@@ -69,7 +74,7 @@ func playRound(t *testing.T, p *profile, seed uint64, d time.Duration) (*round, 
 	if proxies == 0 {
 		proxies = 2 + dice(seed, 0).IntN(3)
 	}
-	r := &round{bed: makeBed(t, proxies, p.flags()...), recorder: newRecorder(), p: p, seed: seed}
+	r := &round{bed: makeBed(t, proxies, p.nodes, p.flags()...), recorder: newRecorder(), p: p, seed: seed}
 	r.learn()
 	if p.latency > 0 {
 		for _, x := range r.proxies {
@@ -81,7 +86,10 @@ func playRound(t *testing.T, p *profile, seed uint64, d time.Duration) (*round, 
 			recorder: r.recorder, n: i, dice: dice(seed, 100+i), addrs: r.addrs(), links: make([]*link, proxies), over: r.over.Load,
 		})
 	}
-	nemesis := r.loose(r.recorder, dice(seed, 1), p.watchdog, p.pause, p.harms)
+	var nemeses []*nemesis
+	for i := range max(1, p.nemeses) {
+		nemeses = append(nemeses, r.loose(r.recorder, dice(seed, 1+i), p.watchdog, p.pause, p.harms))
+	}
 	watch := r.watchQueues()
 	if p.drive != nil {
 		p.drive(r)
@@ -94,7 +102,9 @@ func playRound(t *testing.T, p *profile, seed uint64, d time.Duration) (*round, 
 		time.Sleep(20 * time.Millisecond)
 	}
 	r.over.Store(true)
-	nemesis.mend()
+	for _, n := range nemeses {
+		n.mend()
+	}
 	r.finish()
 	watch()
 	for _, c := range r.clients {

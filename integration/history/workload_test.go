@@ -16,6 +16,7 @@ type workload struct {
 	force                  bool    // UNLOCK FORCE now and then
 	deaths                 bool    // connections are reset while they wait and while they hold
 	lapses                 bool    // leases are left to run out
+	unfenced               bool    // the locks are not where the data is
 	watchedOwners          bool    // locks of explicit owners may be left to their watchdog
 	minLease, maxLease     int64   // ms, of PX
 	pxShare                float64 // of sections with PX
@@ -207,6 +208,10 @@ func (s *section) work() {
 				s.lease = o.Lease // without one it is renewed from now on
 			}
 		default:
+			if s.w.unfenced {
+				s.nap(time.Duration(s.dice.Int64N(int64(s.w.pause))))
+				continue
+			}
 			s.increment()
 		}
 		if s.tainted {
