@@ -110,6 +110,9 @@ func TestQuorumWatchdog(t *testing.T) {
 	}
 	took := time.Since(cut)
 	t.Logf("told %v after the majority had gone, with leases of 2 s", took)
+	if took > 5*time.Second { // by its deadline, and what a busy machine takes
+		t.Error("told too late")
+	}
 	for _, l := range q.links[:3] {
 		l.Enable()
 	}

@@ -530,3 +530,23 @@ func TestClockJumpHasLocksLookedAt(t *testing.T) {
 	mustUnlock(t, a, UnlockRequest{Key: "kept"}, true)
 	granted(t, waits, "who waits")
 }
+
+// A watched lock whose renewal fails when its deadline has just passed is told lost now, not a second later.
+func TestLostWhenARenewalFailsAtTheDeadline(t *testing.T) {
+	s := testredis.Start(t)
+	m := engine(t, s.URL(), Options{})
+	a, al := client(m)
+	mustLock(t, a, Request{Key: "k"})
+	s.Stop()
+	defer s.Cont()
+	m.mu.Lock()
+	h := m.holds[holdID{0, "k", a.Owner(), Plain}]
+	h.deadline = time.Now()
+	m.renewalFailed(h)
+	late := time.Until(h.next)
+	m.mu.Unlock()
+	if late > 0 {
+		t.Errorf("looked at in %v", late)
+	}
+	eventually(t, 5*time.Second, "told", func() bool { return al.reasons() == "k:unrenewed " })
+}

@@ -300,7 +300,11 @@ func (m *Manager) stillThere(h *hold) {
 func (m *Manager) renewalFailed(h *hold) {
 	now := time.Now()
 	pause := max(min(h.lease/12, h.lastCall().Sub(now)/4, time.Second), 10*time.Millisecond)
-	if !now.Before(h.deadline) {
+	switch {
+	case now.Before(h.lastCall()):
+	case h.watched:
+		pause = 0 // it is lost
+	default:
 		pause = expirySlack // only a look is left
 	}
 	m.plan(h, now.Add(pause))
