@@ -14,7 +14,6 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/lockproxy/lockproxy/integration/harness"
-	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
 // patience bounds every wait for something that must happen.
@@ -25,22 +24,19 @@ var direct = flag.Bool("direct", false, "run the programs against Redis itself, 
 
 func TestMain(m *testing.M) {
 	flag.Parse()
+	if harness.Asked() {
+		_ = flag.Set("test.parallel", "3") // programs that wait much
+	}
 	os.Exit(harness.MainIfAsked(m))
 }
 
-// start starts a Redis and the proxy before it. The short watchdog makes the proxy notice a lost lock soon.
-func start(t *testing.T) (server *testredis.Server, addr string) {
-	t.Helper()
-	server = testredis.Start(t)
-	if *direct {
-		return server, server.Addr()
-	}
-	return server, harness.StartProxy(t, server.URL(), "--lock-watchdog-timeout", "3s").Addr()
-}
-
 // lose deletes a lock at Redis, behind the proxy, and waits until the proxy has noticed.
-func lose(addr, behind, key string) error {
-	redisConn, err := redis.Dial("tcp", behind)
+func lose(addr string, up upstream, key string) error {
+	server, err := up.at(key)
+	if err != nil {
+		return err
+	}
+	redisConn, err := redis.Dial("tcp", server.Addr())
 	if err != nil {
 		return err
 	}
@@ -79,7 +75,7 @@ func lossesOf(c redis.Conn) (int, error) {
 }
 
 // obey runs the program, carries out its wishes ("lose <key>") and returns the steps it passed ("ok <step>").
-func obey(t *testing.T, cmd *exec.Cmd, addr, behind string) (steps []string, err error) {
+func obey(t *testing.T, cmd *exec.Cmd, addr string, up upstream) (steps []string, err error) {
 	t.Helper()
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -100,7 +96,7 @@ func obey(t *testing.T, cmd *exec.Cmd, addr, behind string) (steps []string, err
 		case "ok":
 			steps = append(steps, rest)
 		case "lose":
-			if err := lose(addr, behind, rest); err != nil {
+			if err := lose(addr, up, rest); err != nil {
 				t.Error(err)
 			}
 			fmt.Fprintln(in, "lost") // a program that has ended shows in its exit code

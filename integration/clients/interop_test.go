@@ -3,8 +3,11 @@ package clients
 import (
 	"context"
 	"slices"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/gomodule/redigo/redis"
 
 	"github.com/lockproxy/lockproxy/integration/harness"
 )
@@ -25,12 +28,20 @@ type client struct {
 	run     []string
 	env     []string
 	caching bool // it has client-side caching: the step "caching"
+	cluster bool // it has a mode for clusters
 	push    bool // it has a handler for pushes: the step "push"
 }
 
-func (c client) steps() []string {
-	steps := slices.Clone(data)
-	if c.caching {
+// steps are what its program does in a way.
+func (c client) steps(w way) []string {
+	var steps []string
+	for _, step := range data {
+		steps = append(steps, step)
+		if w.cluster && step == "pubsub" {
+			steps = append(steps, "sharded")
+		}
+	}
+	if c.caching && w.caching() {
 		steps = append(steps, "caching")
 	}
 	if !*direct {
@@ -42,32 +53,91 @@ func (c client) steps() []string {
 	return steps
 }
 
+// caching: of keys on several nodes nobody tells on one connection.
+func (w way) caching() bool { return !w.cluster && !w.nodes }
+
+func (w way) parts() string {
+	parts := "data"
+	if w.caching() {
+		parts += ",caching"
+	}
+	if !*direct {
+		parts += ",locks"
+	}
+	return parts
+}
+
 func TestInterop(t *testing.T) {
 	if !harness.Asked() {
 		t.Skip("real clients run by `make interop`, or with -run Interop")
 	}
+	ready := map[string]string{} // where each is built
 	for _, c := range clients {
-		t.Run(c.name, c.test)
+		t.Run(c.name, func(t *testing.T) { ready[c.name] = c.project().Ready(t) })
+	}
+	for _, w := range ways {
+		if *direct && w.name != "single" {
+			continue
+		}
+		t.Run(w.name, func(t *testing.T) {
+			t.Parallel()
+			w.test(t, ready)
+		})
 	}
 }
 
-func (c client) test(t *testing.T) {
-	project := harness.Project{
+// test runs all clients that are ready, one after the other.
+func (w way) test(t *testing.T, ready map[string]string) {
+	up := w.start(t)
+	addr := w.proxy(t, up)
+	if *direct {
+		addr = strings.TrimPrefix(up.url, "redis://")
+	}
+	for _, c := range clients {
+		if dir := ready[c.name]; dir != "" && (c.cluster || !w.cluster) {
+			t.Run(c.name, func(t *testing.T) { c.test(t, w, up, dir, addr) })
+		}
+	}
+}
+
+func (c client) project() harness.Project {
+	return harness.Project{
 		Name: c.name, Folder: c.name, Tools: c.tools, Present: c.present, Fetch: c.fetch, Build: c.build, Env: c.env,
 	}
-	dir := project.Ready(t)
-	server, addr := start(t)
+}
+
+func (c client) test(t *testing.T, w way, up upstream, dir, addr string) {
+	forget(t, addr)
 	ctx, cancel := context.WithTimeout(context.Background(), 4*patience)
 	defer cancel()
-	cmd := project.Command(ctx, dir, c.run)
-	cmd.Env = append(cmd.Env, "LOCKPROXY_ADDR="+addr)
-	if *direct {
-		cmd.Env = append(cmd.Env, "PARTS=data")
+	cmd := c.project().Command(ctx, dir, c.run)
+	cmd.Env = append(cmd.Env, "LOCKPROXY_ADDR="+addr, "PARTS="+w.parts())
+	if w.cluster {
+		cmd.Env = append(cmd.Env, "LOCKPROXY_MODE=cluster")
+	}
+	if w.nodes {
+		cmd.Env = append(cmd.Env, "LOCKPROXY_NODES=1")
 	}
 	began := time.Now()
-	steps, err := obey(t, cmd, addr, server.Addr())
-	if want := c.steps(); err != nil || !slices.Equal(steps, want) {
+	steps, err := obey(t, cmd, addr, up)
+	if want := c.steps(w); err != nil || !slices.Equal(steps, want) {
 		t.Errorf("%s passed %q of %q: %v", c.name, steps, want, err)
 	}
 	t.Logf("%d steps in %v", len(steps), time.Since(began).Round(time.Millisecond))
+}
+
+// forget leaves nothing of the client before.
+func forget(t *testing.T, addr string) {
+	t.Helper()
+	c, err := redis.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.Do("FLUSHALL"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Do("SCRIPT", "FLUSH"); err != nil {
+		t.Fatal(err)
+	}
 }

@@ -4,7 +4,7 @@ import "github.com/lockproxy/lockproxy/integration/harness"
 
 var clients = []client{
 	{
-		name: "redis-py", tools: []string{"python3"}, push: true,
+		name: "redis-py", tools: []string{"python3"}, push: true, cluster: true,
 		fetch: [][]string{
 			{"python3", "-m", "venv", "venv"},
 			{"venv/bin/pip", "install", "-q", "-r", "requirements.txt"},
@@ -12,12 +12,12 @@ var clients = []client{
 		run: []string{"venv/bin/python", "main.py"},
 	},
 	{
-		name: "node-redis", tools: []string{"node", "npm"}, caching: true,
+		name: "node-redis", tools: []string{"node", "npm"}, caching: true, cluster: true,
 		fetch: [][]string{{"npm", "ci", "--no-audit", "--no-fund"}},
 		run:   []string{"node", "main.mjs"},
 	},
 	{
-		name: "ioredis", tools: []string{"node", "npm"},
+		name: "ioredis", tools: []string{"node", "npm"}, cluster: true,
 		fetch: [][]string{{"npm", "ci", "--no-audit", "--no-fund"}},
 		run:   []string{"node", "main.mjs"},
 	},
@@ -28,11 +28,11 @@ var clients = []client{
 		run:   []string{"target/debug/lockproxy-interop-redis-rs"},
 	},
 	{
-		name: "jedis", tools: []string{"java", "mvn"}, push: true,
+		name: "jedis", tools: []string{"java", "mvn"}, push: true, cluster: true,
 		fetch: mavenFetch, build: mavenBuild, run: mavenRun,
 	},
 	{
-		name: "lettuce", tools: []string{"java", "mvn"}, caching: true, push: true,
+		name: "lettuce", tools: []string{"java", "mvn"}, caching: true, push: true, cluster: true,
 		fetch: mavenFetch, build: mavenBuild, run: mavenRun,
 	},
 	{
@@ -55,7 +55,7 @@ var clients = []client{
 		run:     []string{"php", "main.php"},
 	},
 	{
-		name: "go-redis", tools: []string{"go"}, push: true,
+		name: "go-redis", tools: []string{"go"}, push: true, cluster: true,
 		fetch: [][]string{{"go", "mod", "download"}},
 		build: [][]string{{"go", "build", "-o", "main", "."}},
 		run:   []string{"./main"},

@@ -145,7 +145,7 @@ var (
 		"object":         "",
 		"pfdebug":        "",
 		"pfselftest":     "",
-		"publish":        "",
+		"publish":        "Before a cluster it counts the subscribers at one node, as a cluster's own nodes do.",
 		"pubsub":         "Of Redis: the channels lock waiters listen on are among them.",
 		"replicaof":      "The upstream becomes a replica, where Redis refuses writes and locks.",
 		"restore-asking": "",

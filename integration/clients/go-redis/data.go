@@ -4,12 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"os"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
-func types(r *redis.Client) {
+func types(r redis.UniversalClient) {
 	check(r.Set(ctx, "greeting", "hello", time.Minute).Err())
 	same(r.Get(ctx, "greeting").Val(), "hello")
 	if err := r.Get(ctx, "nothing").Err(); !errors.Is(err, redis.Nil) {
@@ -34,7 +35,7 @@ func types(r *redis.Client) {
 	ok("pipeline")
 }
 
-func transactions(r *redis.Client) {
+func transactions(r redis.UniversalClient) {
 	all, err := r.TxPipelined(ctx, func(tx redis.Pipeliner) error {
 		tx.Set(ctx, "a", 1, 0)
 		tx.Incr(ctx, "a")
@@ -56,11 +57,15 @@ func transactions(r *redis.Client) {
 	ok("watch")
 }
 
-func waiting(r *redis.Client) {
+func waiting(r redis.UniversalClient) {
 	listener := r.Subscribe(ctx, "news")
 	_, err := listener.Receive(ctx) // the confirmation
 	check(err)
-	same(r.Publish(ctx, "news", "extra").Val(), 1)
+	hearers, err := r.Publish(ctx, "news", "extra").Result()
+	check(err)
+	if os.Getenv("LOCKPROXY_NODES") == "" { // of several nodes one counts its own
+		same(hearers, 1)
+	}
 	message, err := listener.ReceiveMessage(ctx)
 	check(err)
 	same(message.Payload, "extra")
@@ -72,6 +77,10 @@ func waiting(r *redis.Client) {
 	same(r.Get(ctx, "greeting").Val(), "hello")
 	ok("pubsub")
 
+	if inCluster {
+		sharded(r)
+	}
+
 	if err := r.BLPop(ctx, time.Second, "queue").Err(); !errors.Is(err, redis.Nil) {
 		log.Panic(err)
 	}
@@ -80,7 +89,19 @@ func waiting(r *redis.Client) {
 	ok("blocking")
 }
 
-func scripts(r *redis.Client) {
+func sharded(r redis.UniversalClient) {
+	listener := r.SSubscribe(ctx, "shard")
+	_, err := listener.Receive(ctx) // the confirmation
+	check(err)
+	same(r.SPublish(ctx, "shard", "extra").Val(), 1)
+	message, err := listener.ReceiveMessage(ctx)
+	check(err)
+	same(message.Payload, "extra")
+	check(listener.Close())
+	ok("sharded")
+}
+
+func scripts(r redis.UniversalClient) {
 	same(r.Eval(ctx, "return {KEYS[1], ARGV[1]}", []string{"k"}, "v").Val(), []string{"k", "v"})
 	double := redis.NewScript("return tonumber(ARGV[1]) * 2") // Run: EVALSHA; after NOSCRIPT: EVAL
 	same(double.Run(ctx, r, nil, 21).Val(), 42)

@@ -11,8 +11,8 @@ import (
 	"github.com/redis/go-redis/v9/push"
 )
 
-func locks(r *redis.Client) {
-	mine := r.Conn() // the lock ends with this connection
+func locks(r redis.UniversalClient) {
+	mine := connect(redis.Options{ReadTimeout: 5 * time.Second}).Conn() // the lock ends with this connection
 	defer mine.Close()
 	must(mine.Do(ctx, "LOCK", "plain"), "OK")
 	fails(mine.Do(ctx, "LOCK", "plain").Err(), "OWNERREQUIRED")
@@ -37,7 +37,7 @@ func locks(r *redis.Client) {
 }
 
 // critical adds one to a counter in two steps, which only the lock makes safe: the way for pools.
-func critical(r *redis.Client, key string) {
+func critical(r redis.UniversalClient, key string) {
 	owner := uuid.NewString()
 	for {
 		err := r.Do(ctx, "LOCK", key, "OWNER", owner, "ONCE", "BLOCK", 2000).Err()
@@ -54,8 +54,9 @@ func critical(r *redis.Client, key string) {
 	check(r.Set(ctx, "counter", n+1, 0).Err())
 }
 
-func contention(r *redis.Client) {
-	mine, other := r.Conn(), r.Conn()
+func contention(r redis.UniversalClient) {
+	alone := connect(redis.Options{ReadTimeout: 5 * time.Second})
+	mine, other := alone.Conn(), alone.Conn()
 	defer mine.Close()
 	defer other.Close()
 	must(mine.Do(ctx, "LOCK", "busy"), "OK")

@@ -21,6 +21,23 @@ func connect(more redis.Options) *redis.Client {
 	return redis.NewClient(&more)
 }
 
+// inCluster says that lockproxy presents itself as a cluster.
+var inCluster = os.Getenv("LOCKPROXY_MODE") == "cluster"
+
+// shared is what an application shares: a client of one Redis, or of a cluster.
+func shared() redis.UniversalClient {
+	if !inCluster {
+		return connect(redis.Options{ReadTimeout: 5 * time.Second})
+	}
+	addr := os.Getenv("LOCKPROXY_ADDR")
+	r := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{addr}, ReadTimeout: 5 * time.Second})
+	slots, err := r.ClusterSlots(ctx).Result()
+	check(err)
+	same(len(slots), 1)
+	same(slots[0].Nodes[0].Addr, addr)
+	return r
+}
+
 func ok(step string) { fmt.Println("ok", step) }
 
 func check(err error) {
@@ -68,7 +85,7 @@ func main() {
 	if parts == "" {
 		parts = "data,locks"
 	}
-	r := connect(redis.Options{ReadTimeout: 5 * time.Second})
+	r := shared()
 	about, err := r.Do(ctx, "CLIENT", "INFO").Text() // HELLO 3 and CLIENT SETINFO were sent by go-redis itself
 	check(err)
 	if !strings.Contains(about, " resp=3") || strings.Contains(about, "lib-name") && !strings.Contains(about, " lib-name=go-redis") {

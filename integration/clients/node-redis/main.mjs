@@ -3,10 +3,10 @@ import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { createClient, createClientPool, WatchError } from 'redis';
+import { createClient, createClientPool, createCluster, WatchError } from 'redis';
 
 const url = `redis://${process.env.LOCKPROXY_ADDR}`;
-const parts = (process.env.PARTS ?? 'data,locks').split(',');
+const parts = (process.env.PARTS ?? 'data,caching,locks').split(',');
 const answers = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
 const ok = (step) => console.log('ok', step);
 
@@ -16,6 +16,23 @@ async function connect(options = {}) {
   return client.connect();
 }
 
+const inCluster = process.env.LOCKPROXY_MODE === 'cluster';
+
+// shared is what the application shares: a client of one Redis, or of a cluster. Of the latter send() is told the key.
+async function shared() {
+  if (!inCluster) {
+    const client = await connect();
+    return Object.assign(client, { send: (words) => client.sendCommand(words) });
+  }
+  const client = createCluster({ rootNodes: [{ url }], RESP: 3 });
+  client.on('error', () => {});
+  await client.connect();
+  return Object.assign(client, { send: (words) => client.sendCommand(words[1], false, words) });
+}
+
+// single is a client of the one node that a cluster's client has found.
+const single = (r) => (inCluster ? r.nodeClient(r.masters[0]) : r);
+
 // lose asks whoever runs this program to delete the lock behind the proxy's back, and waits until the proxy has noticed.
 async function lose(key) {
   console.log('lose', key);
@@ -23,7 +40,9 @@ async function lose(key) {
 }
 
 async function handshake(r) {
-  const about = await r.sendCommand(['CLIENT', 'INFO']); // HELLO 3 and CLIENT SETINFO were sent by node-redis itself
+  const node = await single(r);
+  if (inCluster) assert.deepEqual([r.masters.length, r.masters[0].port], [1, Number(url.split(':')[2])]);
+  const about = await node.sendCommand(['CLIENT', 'INFO']); // HELLO 3 and CLIENT SETINFO were sent by node-redis itself
   assert.match(about, / resp=3/);
   if (about.includes('lib-name')) assert.match(about, / lib-name=node-redis /);
   ok('handshake');
@@ -57,12 +76,22 @@ async function data(r) {
 
   const heard = [];
   await other.subscribe('news', (message) => heard.push(message));
-  assert.equal(await r.publish('news', 'extra'), 1);
+  const hearers = await r.publish('news', 'extra'); // of several nodes one counts its own
+  if (!process.env.LOCKPROXY_NODES) assert.equal(hearers, 1);
   await until(() => heard.length === 1);
   await other.unsubscribe('news');
   assert.equal(await other.get('a'), 'changed by another');
   assert.deepEqual(heard, ['extra']);
   ok('pubsub');
+
+  if (inCluster) {
+    await r.sSubscribe('shard', (message) => heard.push(message));
+    assert.equal(await r.sPublish('shard', 'extra'), 1);
+    await until(() => heard.length === 2);
+    assert.equal(heard[1], 'extra');
+    await r.sUnsubscribe('shard');
+    ok('sharded');
+  }
 
   assert.equal(await other.blPop('queue', 1), null);
   const job = other.blPop('queue', 4);
@@ -72,13 +101,14 @@ async function data(r) {
   ok('blocking');
 
   assert.deepEqual(await r.eval('return {KEYS[1], ARGV[1]}', { keys: ['k'], arguments: ['v'] }), ['k', 'v']);
-  const sha = await r.scriptLoad('return tonumber(ARGV[1]) * 2');
+  const sha = await (await single(r)).scriptLoad('return tonumber(ARGV[1]) * 2');
   assert.equal(await r.evalSha(sha, { arguments: ['21'] }), 42);
-  await r.scriptFlush();
+  await (await single(r)).scriptFlush();
   await assert.rejects(r.evalSha(sha, { arguments: ['21'] }), /^Error: NOSCRIPT|NOSCRIPT/);
   ok('scripts');
   await other.close();
 
+  if (!parts.includes('caching')) return;
   const cached = await connect({ clientSideCache: { ttl: 0, maxEntries: 100 } }); // CLIENT TRACKING ON
   await r.set('cached', 'old');
   assert.equal(await cached.get('cached'), 'old');
@@ -100,11 +130,11 @@ async function until(happened) {
 // critical adds one to a counter in two steps, which only the lock makes safe: the way for pools.
 async function critical(pool, key) {
   const owner = randomUUID();
-  while (!await pool.sendCommand(['LOCK', key, 'OWNER', owner, 'ONCE', 'BLOCK', '2000']));
+  while (!await pool.send(['LOCK', key, 'OWNER', owner, 'ONCE', 'BLOCK', '2000']));
   try {
     await pool.set('counter', Number(await pool.get('counter')) + 1);
   } finally {
-    await pool.sendCommand(['UNLOCK', key, 'OWNER', owner]);
+    await pool.send(['UNLOCK', key, 'OWNER', owner]);
   }
 }
 
@@ -118,14 +148,17 @@ async function locks(r) {
   await assert.rejects(mine.sendCommand(['UNLOCK', 'plain']), /NOTHELD/);
   ok('lock');
 
-  // A LOCK that waits holds up its connection: in a pool it keeps nobody else waiting.
-  const pool = await createClientPool({ url, RESP: 3 }, { maximum: 16 }).connect();
+  // A LOCK that waits holds up its connection: in a pool it keeps nobody else waiting. A cluster's client has none.
+  const pool = inCluster ? null : await createClientPool({ url, RESP: 3 }, { maximum: 16 }).connect();
+  if (pool) pool.send = (words) => pool.sendCommand(words);
   await r.set('counter', 0);
   await Promise.all(Array.from({ length: 8 }, async () => {
-    for (let i = 0; i < 10; i++) await critical(pool, 'section');
+    const own = pool ?? await shared();
+    for (let i = 0; i < 10; i++) await critical(own, 'section');
+    if (!pool) own.destroy();
   }));
   assert.equal(await r.get('counter'), '80');
-  await pool.close();
+  if (pool) await pool.close();
   ok('owner');
 
   // Contention: nil at once, then a wait that the other's UNLOCK ends.
@@ -139,27 +172,27 @@ async function locks(r) {
   ok('contention');
 
   // BLOCK shorter than the client's patience: nil. Longer: it hangs up, and the wait ends with it.
-  assert.equal(await r.sendCommand(['LOCK', 'busy', 'OWNER', 'late', 'BLOCK', '300']), null);
+  assert.equal(await r.send(['LOCK', 'busy', 'OWNER', 'late', 'BLOCK', '300']), null);
   const hasty = await connect({ socket: { socketTimeout: 500, reconnectStrategy: false } });
   await assert.rejects(hasty.sendCommand(['LOCK', 'busy', 'OWNER', 'hasty', 'ONCE', 'BLOCK', '60000']));
   assert.equal(await other.sendCommand(['UNLOCK', 'busy']), 1);
-  assert.equal(await r.sendCommand(['LOCK', 'busy', 'OWNER', 'late', 'BLOCK', '4000']), 'OK');
-  assert.equal(await r.sendCommand(['UNLOCK', 'busy', 'OWNER', 'late']), 1);
+  assert.equal(await r.send(['LOCK', 'busy', 'OWNER', 'late', 'BLOCK', '4000']), 'OK');
+  assert.equal(await r.send(['UNLOCK', 'busy', 'OWNER', 'late']), 1);
   ok('block');
 
   // The news of a lost lock arrives while the connection is idle: later replies must be the right ones. node-redis has no
   // handler for it.
-  assert.equal(await r.sendCommand(['LOCK', 'lost', 'OWNER', 'me']), 'OK');
+  assert.equal(await r.send(['LOCK', 'lost', 'OWNER', 'me']), 'OK');
   await lose('lost');
   for (let i = 0; i < 20; i++) {
     assert.deepEqual(await Promise.all([r.set('after', i), r.get('after'), r.echo('x')]), ['OK', `${i}`, 'x']);
   }
-  await assert.rejects(r.sendCommand(['UNLOCK', 'lost', 'OWNER', 'me']), /LOCKLOST/);
+  await assert.rejects(r.send(['UNLOCK', 'lost', 'OWNER', 'me']), /LOCKLOST/);
   ok('lost');
   await Promise.all([mine.close(), other.close()]);
 }
 
-const r = await connect();
+const r = await shared();
 await handshake(r);
 if (parts.includes('data')) await data(r);
 if (parts.includes('locks')) await locks(r);

@@ -3,23 +3,30 @@ import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
+import java.util.Set;
 import java.util.UUID;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
+import redis.clients.jedis.AbstractTransaction;
 import redis.clients.jedis.Connection;
 import redis.clients.jedis.DefaultJedisClientConfig;
 import redis.clients.jedis.HostAndPort;
 import redis.clients.jedis.Jedis;
 import redis.clients.jedis.JedisClientConfig;
 import redis.clients.jedis.JedisPubSub;
+import redis.clients.jedis.JedisShardedPubSub;
 import redis.clients.jedis.PushMessage;
 import redis.clients.jedis.RedisClient;
+import redis.clients.jedis.RedisClusterClient;
 import redis.clients.jedis.Response;
+import redis.clients.jedis.Transaction;
+import redis.clients.jedis.UnifiedJedis;
 import redis.clients.jedis.commands.ProtocolCommand;
 import redis.clients.jedis.exceptions.JedisException;
+import redis.clients.jedis.util.JedisClusterCRC16;
 import redis.clients.jedis.util.SafeEncoder;
 
 /** Jedis through lockproxy: every step prints "ok &lt;step>", and the first failure ends the program. */
@@ -35,6 +42,22 @@ public class Main {
 
   static final HostAndPort ADDRESS = HostAndPort.from(System.getenv("LOCKPROXY_ADDR"));
   static final JedisClientConfig CONFIG = DefaultJedisClientConfig.builder().resp3().socketTimeoutMillis(5000).build();
+
+  static final boolean IN_CLUSTER = "cluster".equals(System.getenv("LOCKPROXY_MODE"));
+
+  /** What an application shares: a client of one Redis, or of a cluster. */
+  static UnifiedJedis shared() {
+    if (!IN_CLUSTER) return RedisClient.builder().hostAndPort(ADDRESS).clientConfig(CONFIG).build();
+    RedisClusterClient r = RedisClusterClient.builder().nodes(Set.of(ADDRESS)).clientConfig(CONFIG).build();
+    same(r.getClusterNodes().keySet(), Set.of(ADDRESS.toString()));
+    return r;
+  }
+
+  /** In cluster mode Jedis has transactions on a node's connection only. */
+  static AbstractTransaction transaction(UnifiedJedis r, boolean begun) {
+    if (!IN_CLUSTER) return r.transaction(begun);
+    return new Transaction(((RedisClusterClient) r).getConnectionFromSlot(JedisClusterCRC16.getSlot("a")), begun, true);
+  }
 
   static void ok(String step) {
     System.out.println("ok " + step);
@@ -78,7 +101,7 @@ public class Main {
     ok("handshake");
   }
 
-  static void data(RedisClient r) throws Exception {
+  static void data(UnifiedJedis r) throws Exception {
     r.setex("greeting", 60, "hello");
     same(r.get("greeting"), "hello");
     same(r.get("nothing"), null);
@@ -100,7 +123,7 @@ public class Main {
     }
     ok("pipeline");
 
-    try (var tx = r.multi()) {
+    try (var tx = transaction(r, true)) {
       tx.set("a", "1");
       tx.incr("a");
       tx.get("a");
@@ -108,7 +131,7 @@ public class Main {
     }
     ok("transaction");
 
-    try (var tx = r.transaction(false)) {
+    try (var tx = transaction(r, false)) {
       tx.watch("a");
       r.set("a", "changed by another");
       tx.multi();
@@ -121,6 +144,11 @@ public class Main {
     pubsub(r);
     same(r.get("greeting"), "hello");
     ok("pubsub");
+
+    if (IN_CLUSTER) {
+      sharded((RedisClusterClient) r);
+      ok("sharded");
+    }
 
     same(r.blpop(1.0, "queue"), null);
     CompletableFuture.delayedExecutor(300, TimeUnit.MILLISECONDS).execute(() -> r.rpush("queue", "job"));
@@ -135,7 +163,7 @@ public class Main {
     ok("scripts");
   }
 
-  static void pubsub(RedisClient r) throws Exception {
+  static void pubsub(UnifiedJedis r) throws Exception {
     List<String> heard = new CopyOnWriteArrayList<>();
     CountDownLatch listening = new CountDownLatch(1);
     JedisPubSub listener = new JedisPubSub() {
@@ -152,13 +180,36 @@ public class Main {
     };
     CompletableFuture<Void> done = CompletableFuture.runAsync(() -> r.subscribe(listener, "news"));
     listening.await();
-    same(r.publish("news", "extra"), 1L);
+    long hearers = r.publish("news", "extra"); // of several nodes one counts its own
+    if (System.getenv("LOCKPROXY_NODES") == null) same(hearers, 1L);
+    done.get(5, TimeUnit.SECONDS);
+    same(heard, List.of("extra"));
+  }
+
+  static void sharded(RedisClusterClient r) throws Exception {
+    List<String> heard = new CopyOnWriteArrayList<>();
+    CountDownLatch listening = new CountDownLatch(1);
+    JedisShardedPubSub listener = new JedisShardedPubSub() {
+      @Override
+      public void onSSubscribe(String channel, int count) {
+        listening.countDown();
+      }
+
+      @Override
+      public void onSMessage(String channel, String message) {
+        heard.add(message);
+        sunsubscribe();
+      }
+    };
+    CompletableFuture<Void> done = CompletableFuture.runAsync(() -> r.ssubscribe(listener, "shard"));
+    listening.await();
+    same(r.spublish("shard", "extra"), 1L);
     done.get(5, TimeUnit.SECONDS);
     same(heard, List.of("extra"));
   }
 
   /** Adds one to a counter in two steps, which only the lock makes safe: the way for pools. */
-  static void critical(RedisClient r, String key) {
+  static void critical(UnifiedJedis r, String key) {
     String owner = UUID.randomUUID().toString();
     while (r.sendCommand(Verb.LOCK, key, "OWNER", owner, "ONCE", "BLOCK", "1000") == null) {}
     try {
@@ -168,7 +219,7 @@ public class Main {
     }
   }
 
-  static void locks(RedisClient r) throws Exception {
+  static void locks(UnifiedJedis r) throws Exception {
     Jedis mine = new Jedis(ADDRESS, CONFIG); // the lock ends with this connection
     same(text(mine.sendCommand(Verb.LOCK, "plain")), "OK");
     says("OWNERREQUIRED", () -> mine.sendCommand(Verb.LOCK, "plain"));
@@ -218,7 +269,7 @@ public class Main {
     }
   }
 
-  static void lost(RedisClient r) throws Exception {
+  static void lost(UnifiedJedis r) throws Exception {
     // The news of a lost lock arrives while the connection lies idle in the pool: later replies must be the right ones.
     same(text(r.sendCommand(Verb.LOCK, "lost", "OWNER", "me")), "OK");
     lose("lost");
@@ -243,7 +294,7 @@ public class Main {
   public static void main(String[] args) throws Exception {
     List<String> parts = Arrays.asList(System.getenv().getOrDefault("PARTS", "data,locks").split(","));
     handshake();
-    try (RedisClient r = RedisClient.builder().hostAndPort(ADDRESS).clientConfig(CONFIG).build()) {
+    try (UnifiedJedis r = shared()) {
       if (parts.contains("data")) data(r);
       if (parts.contains("locks")) {
         locks(r);

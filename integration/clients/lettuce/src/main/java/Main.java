@@ -7,7 +7,10 @@ import io.lettuce.core.ScriptOutputType;
 import io.lettuce.core.TrackingArgs;
 import io.lettuce.core.api.StatefulRedisConnection;
 import io.lettuce.core.api.push.PushMessage;
-import io.lettuce.core.api.sync.RedisCommands;
+import io.lettuce.core.cluster.ClusterClientOptions;
+import io.lettuce.core.cluster.RedisClusterClient;
+import io.lettuce.core.cluster.api.async.RedisClusterAsyncCommands;
+import io.lettuce.core.cluster.api.sync.RedisClusterCommands;
 import io.lettuce.core.codec.StringCodec;
 import io.lettuce.core.output.IntegerOutput;
 import io.lettuce.core.output.StatusOutput;
@@ -15,6 +18,7 @@ import io.lettuce.core.protocol.CommandArgs;
 import io.lettuce.core.protocol.ProtocolKeyword;
 import io.lettuce.core.protocol.ProtocolVersion;
 import io.lettuce.core.pubsub.RedisPubSubAdapter;
+import io.lettuce.core.pubsub.StatefulRedisPubSubConnection;
 import io.lettuce.core.support.ConnectionPoolSupport;
 import io.lettuce.core.support.caching.CacheAccessor;
 import io.lettuce.core.support.caching.ClientSideCaching;
@@ -49,12 +53,12 @@ public class Main {
   }
 
   /** LOCK: whether it was granted. */
-  static boolean lock(RedisCommands<String, String> r, String key, String... options) {
+  static boolean lock(RedisClusterCommands<String, String> r, String key, String... options) {
     return r.dispatch(Verb.LOCK, new StatusOutput<>(StringCodec.UTF8), args(key, options)) != null;
   }
 
   /** UNLOCK: whether the lock is free of this owner now. */
-  static boolean unlock(RedisCommands<String, String> r, String key, String... options) {
+  static boolean unlock(RedisClusterCommands<String, String> r, String key, String... options) {
     return r.dispatch(Verb.UNLOCK, new IntegerOutput<>(StringCodec.UTF8), args(key, options)) == 1;
   }
 
@@ -62,6 +66,68 @@ public class Main {
     CommandArgs<String, String> args = new CommandArgs<>(StringCodec.UTF8).addKey(key);
     Arrays.stream(options).forEach(args::add);
     return args;
+  }
+
+  static final boolean IN_CLUSTER = "cluster".equals(System.getenv("LOCKPROXY_MODE"));
+  static final List<String> PARTS = Arrays.asList(System.getenv().getOrDefault("PARTS", "data,caching,locks").split(","));
+  static final RedisURI URI = RedisURI.create("redis://" + System.getenv("LOCKPROXY_ADDR"));
+
+  /** What an application shares: a connection to one Redis, or to a cluster. */
+  interface Shared {
+    RedisClusterCommands<String, String> sync();
+
+    RedisClusterAsyncCommands<String, String> async();
+
+    StatefulRedisConnection<String, String> own() throws Exception; // for MULTI and blocking pops, which want one that nobody shares
+
+    StatefulRedisPubSubConnection<String, String> listener();
+  }
+
+  static Shared shared(RedisClient client) {
+    if (IN_CLUSTER) return sharedInCluster();
+    var connection = client.connect();
+    return new Shared() {
+      public RedisClusterCommands<String, String> sync() {
+        return connection.sync();
+      }
+
+      public RedisClusterAsyncCommands<String, String> async() {
+        return connection.async();
+      }
+
+      public StatefulRedisConnection<String, String> own() {
+        return client.connect();
+      }
+
+      public StatefulRedisPubSubConnection<String, String> listener() {
+        return client.connectPubSub();
+      }
+    };
+  }
+
+  static Shared sharedInCluster() {
+    RedisClusterClient client = RedisClusterClient.create(URI);
+    client.setOptions(ClusterClientOptions.builder().protocolVersion(ProtocolVersion.RESP3).build());
+    var connection = client.connect();
+    same(connection.getPartitions().size(), 1);
+    same(connection.getPartitions().getPartition(0).getSlots().size(), 16384);
+    return new Shared() {
+      public RedisClusterCommands<String, String> sync() {
+        return connection.sync();
+      }
+
+      public RedisClusterAsyncCommands<String, String> async() {
+        return connection.async();
+      }
+
+      public StatefulRedisConnection<String, String> own() {
+        return client.connect().getConnection(URI.getHost(), URI.getPort());
+      }
+
+      public StatefulRedisPubSubConnection<String, String> listener() {
+        return client.connectPubSub();
+      }
+    };
   }
 
   static void ok(String step) {
@@ -96,14 +162,14 @@ public class Main {
     while (System.in.read() != '\n') {}
   }
 
-  static void handshake(RedisCommands<String, String> r) {
+  static void handshake(RedisClusterCommands<String, String> r) {
     String about = r.clientInfo(); // HELLO 3 and CLIENT SETINFO were sent by Lettuce itself
     if (!about.contains(" resp=3")) throw new AssertionError(about);
     if (about.contains("lib-name") && !about.contains(" lib-name=Lettuce")) throw new AssertionError(about);
     ok("handshake");
   }
 
-  static void data(RedisClient client, StatefulRedisConnection<String, String> shared) throws Exception {
+  static void data(Shared shared) throws Exception {
     var r = shared.sync();
     r.setex("greeting", 60, "hello");
     same(r.get("greeting"), "hello");
@@ -123,7 +189,7 @@ public class Main {
     for (int i = 0; i < 1000; i++) same(replies.get(i).get(), "" + i);
     ok("pipeline");
 
-    var own = client.connect(); // MULTI and blocking pops want a connection that nobody shares
+    var own = shared.own();
     var mine = own.sync();
     mine.multi();
     mine.set("a", "1");
@@ -140,8 +206,13 @@ public class Main {
     same(r.get("a"), "changed by another");
     ok("watch");
 
-    pubsub(client, r);
+    pubsub(shared, r);
     ok("pubsub");
+
+    if (IN_CLUSTER) {
+      sharded(shared);
+      ok("sharded");
+    }
 
     same(mine.blpop(1.0, "queue"), null);
     CompletableFuture.delayedExecutor(300, TimeUnit.MILLISECONDS).execute(() -> r.rpush("queue", "job"));
@@ -155,17 +226,25 @@ public class Main {
     says("NOSCRIPT", () -> r.evalsha(sha, ScriptOutputType.INTEGER, new String[0], "21"));
     ok("scripts");
 
+    if (caching()) cached(own, r);
+    own.close();
+  }
+
+  static boolean caching() {
+    return !IN_CLUSTER && PARTS.contains("caching");
+  }
+
+  static void cached(StatefulRedisConnection<String, String> own, RedisClusterCommands<String, String> r) throws Exception {
     var cache = ClientSideCaching.enable(CacheAccessor.forMap(new ConcurrentHashMap<>()), own, TrackingArgs.Builder.enabled());
     r.set("cached", "old");
     same(cache.get("cached"), "old");
     r.set("cached", "new");
     until(() -> "new".equals(cache.get("cached")));
-    own.close();
     ok("caching");
   }
 
-  static void pubsub(RedisClient client, RedisCommands<String, String> r) throws Exception {
-    try (var connection = client.connectPubSub()) {
+  static void pubsub(Shared shared, RedisClusterCommands<String, String> r) throws Exception {
+    try (var connection = shared.listener()) {
       List<String> heard = new CopyOnWriteArrayList<>();
       connection.addListener(new RedisPubSubAdapter<>() {
         @Override
@@ -179,7 +258,8 @@ public class Main {
         }
       });
       connection.sync().subscribe("news");
-      same(r.publish("news", "extra"), 1L);
+      long hearers = r.publish("news", "extra"); // of several nodes one counts its own
+      if (System.getenv("LOCKPROXY_NODES") == null) same(hearers, 1L);
       until(() -> heard.size() == 1);
       connection.sync().unsubscribe("news");
       until(() -> heard.equals(List.of("news extra", "news over")));
@@ -187,8 +267,23 @@ public class Main {
     }
   }
 
+  static void sharded(Shared shared) throws Exception {
+    try (var connection = shared.listener()) {
+      List<String> heard = new CopyOnWriteArrayList<>();
+      connection.addListener(new RedisPubSubAdapter<>() {
+        @Override
+        public void smessage(String channel, String message) {
+          heard.add(channel + " " + message);
+        }
+      });
+      connection.sync().ssubscribe("shard");
+      same(shared.sync().spublish("shard", "extra"), 1L);
+      until(() -> heard.equals(List.of("shard extra")));
+    }
+  }
+
   /** Adds one to a counter in two steps, which only the lock makes safe: the way for pools. */
-  static void critical(RedisCommands<String, String> r, String key) {
+  static void critical(RedisClusterCommands<String, String> r, String key) {
     String owner = UUID.randomUUID().toString();
     while (!lock(r, key, "OWNER", owner, "ONCE", "BLOCK", "2000")) {}
     try {
@@ -198,7 +293,7 @@ public class Main {
     }
   }
 
-  static void locks(RedisClient client, RedisCommands<String, String> r) throws Exception {
+  static void locks(RedisClient client, RedisClusterCommands<String, String> r) throws Exception {
     var mine = client.connect().sync(); // the lock ends with this connection
     same(lock(mine, "plain"), true);
     says("OWNERREQUIRED", () -> lock(mine, "plain"));
@@ -250,7 +345,7 @@ public class Main {
   static void lost(StatefulRedisConnection<String, String> shared) throws Exception {
     List<PushMessage> heard = new CopyOnWriteArrayList<>();
     shared.addListener(push -> heard.add(push));
-    var r = shared.sync();
+    RedisClusterCommands<String, String> r = shared.sync();
     same(lock(r, "lost", "OWNER", "me"), true);
     lose("lost");
     for (int i = 0; i < 20; i++) {
@@ -271,17 +366,16 @@ public class Main {
   }
 
   public static void main(String[] args) throws Exception {
-    List<String> parts = Arrays.asList(System.getenv().getOrDefault("PARTS", "data,locks").split(","));
-    RedisURI uri = RedisURI.create("redis://" + System.getenv("LOCKPROXY_ADDR"));
-    RedisClient client = RedisClient.create(uri);
+    RedisClient client = RedisClient.create(URI);
     client.setOptions(ClientOptions.builder().protocolVersion(ProtocolVersion.RESP3).build());
-    var shared = client.connect(); // one connection, shared by all threads
+    Shared shared = shared(client);
     handshake(shared.sync());
-    if (parts.contains("data")) data(client, shared);
-    if (parts.contains("locks")) {
+    if (PARTS.contains("data")) data(shared);
+    if (PARTS.contains("locks")) {
       locks(client, shared.sync());
-      lost(shared);
+      lost(shared.own());
     }
     client.shutdown();
+    System.exit(0);
   }
 }
