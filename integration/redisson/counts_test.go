@@ -38,7 +38,7 @@ func counts(t *testing.T, e *env, _, kind string) {
 	if kind == "read/write" {
 		want /= writing
 	}
-	n, err := redis.Int(e.server.Do(t, "GET", counter), nil)
+	n, err := redis.Int(e.server(t, counter).Do(t, "GET", counter), nil)
 	if n != want || err != nil {
 		t.Errorf("counted to %d of %d: %v", n, want, err)
 	}

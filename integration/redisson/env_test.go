@@ -12,7 +12,6 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/lockproxy/lockproxy/integration/harness"
-	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
 const (
@@ -22,13 +21,11 @@ const (
 	settling = 150 * time.Millisecond // until who has subscribed waits for messages
 )
 
-// env is one Redis with two lockproxies, and a JVM with one version of Redisson.
+// env is a place with two lockproxies, and a JVM with one version of Redisson.
 type env struct {
+	place
+	program
 	version string
-	project harness.Project
-	dir     string
-	run     []string
-	server  *testredis.Server
 	proxies []*harness.Proxy
 	java    *jvm
 	serial  atomic.Int64
@@ -37,18 +34,28 @@ type env struct {
 	wakes wakeups
 }
 
-func newEnv(t *testing.T, version string) *env {
+// program is Main.java, built with one version of Redisson.
+type program struct {
+	project harness.Project
+	dir     string
+	run     []string
+}
+
+func build(t *testing.T, version string) program {
 	t.Helper()
 	fetch, build, run := harness.Maven("-Dredisson=" + version)
-	e := &env{version: version, run: run, wakes: newWakeups()}
-	e.project = harness.Project{
+	p := program{run: run, project: harness.Project{
 		Name: "redisson-" + version, Folder: "java", Tools: []string{"java", "mvn"}, Fetch: fetch, Build: build,
-	}
-	e.dir = e.project.Ready(t)
-	e.server = testredis.Start(t)
-	for range 2 {
-		e.proxies = append(e.proxies, e.proxy(t))
-	}
+	}}
+	p.dir = p.project.Ready(t)
+	return p
+}
+
+func newEnv(t *testing.T, version string, p program, where string) *env {
+	t.Helper()
+	e := &env{version: version, program: p, wakes: newWakeups()}
+	e.place = newPlace(t, where)
+	e.proxies = []*harness.Proxy{e.proxy(t, "--present", e.present), e.proxy(t)}
 	e.java = e.jvm(t)
 	e.warmUp(t)
 	return e
@@ -73,20 +80,24 @@ func (e *env) warmUp(t testing.TB) {
 // forgets: before 3.32 a thread of Redisson in a fair queue may wait for a message without end, where nobody sends one.
 func (e *env) forgets(kind string, s side) bool {
 	_, java := s.(*thread)
-	return java && kind == "fair" && e.version == "3.15.0"
+	return java && kind == "fair" && e.version == oldest
 }
 
-func (e *env) proxy(t testing.TB) *harness.Proxy {
-	return harness.StartProxy(t, e.server.URL(),
-		"--lock-watchdog-timeout", watchdog.String(), "--wait-poll", poll.String())
+func (e *env) proxy(t testing.TB, args ...string) *harness.Proxy {
+	return harness.StartProxy(t, e.url,
+		append([]string{"--lock-watchdog-timeout", watchdog.String(), "--wait-poll", poll.String()}, args...)...)
 }
 
 // jvm starts a JVM with a client beside the proxies and one that goes through the first.
 func (e *env) jvm(t testing.TB) *jvm {
 	t.Helper()
 	j := startJVM(t, e.project, e.dir, e.run)
-	j.connect(t, beside, e.server.Addr(), "single")
-	j.connect(t, through, e.proxies[0].Addr(), "single")
+	j.connect(t, beside, e.addr, e.mode)
+	mode := "single"
+	if e.present == "cluster" {
+		mode = "cluster"
+	}
+	j.connect(t, through, e.proxies[0].Addr(), mode)
 	return j
 }
 
@@ -135,17 +146,14 @@ func (e *env) queued(t testing.TB, l lock, n int) {
 		time.Sleep(settling)
 		return
 	}
-	c := e.server.Dial(t)
-	defer c.Close()
+	servers := e.dial(t)
+	defer closeAll(servers)
+	channel := "redisson_lock__channel"
+	if l.kind == "read" || l.kind == "write" {
+		channel = "redisson_rwlock"
+	}
 	eventually(t, fmt.Sprintf("%d wait for %v", n, l), func() bool {
-		channel := "redisson_lock__channel"
-		if l.kind == "read" || l.kind == "write" {
-			channel = "redisson_rwlock"
-		}
-		return slices.ContainsFunc(l.members(), func(name string) bool {
-			reply, err := redis.Values(c.Do("PUBSUB", "NUMSUB", prefixed(channel, name)))
-			return err == nil && reply[1].(int64) > 0
-		})
+		return slices.ContainsFunc(l.members(), func(name string) bool { return e.heard(servers, prefixed(channel, name)) })
 	})
 	time.Sleep(settling)
 }
@@ -153,10 +161,11 @@ func (e *env) queued(t testing.TB, l lock, n int) {
 // inQueue waits until exactly n stand in a fair lock's queue.
 func (e *env) inQueue(t testing.TB, l lock, n int) {
 	t.Helper()
-	c := e.server.Dial(t)
+	queue := prefixed("redisson_lock_queue", l.name)
+	c := e.server(t, queue).Dial(t)
 	defer c.Close()
 	eventually(t, fmt.Sprintf("%d stand in the queue of %v", n, l), func() bool {
-		seen, err := redis.Int(c.Do("LLEN", prefixed("redisson_lock_queue", l.name)))
+		seen, err := redis.Int(c.Do("LLEN", queue))
 		return err == nil && seen == n
 	})
 }
@@ -164,7 +173,7 @@ func (e *env) inQueue(t testing.TB, l lock, n int) {
 // holds is the count of all owners in a lock's hash.
 func (e *env) holds(t testing.TB, name string) (sum int) {
 	t.Helper()
-	fields, err := redis.StringMap(e.server.Do(t, "HGETALL", name), nil)
+	fields, err := redis.StringMap(e.server(t, name).Do(t, "HGETALL", name), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -183,7 +192,7 @@ func (e *env) holds(t testing.TB, name string) (sum int) {
 
 func (e *env) pttl(t testing.TB, name string) time.Duration {
 	t.Helper()
-	n, err := redis.Int64(e.server.Do(t, "PTTL", name), nil)
+	n, err := redis.Int64(e.server(t, name).Do(t, "PTTL", name), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -112,7 +112,7 @@ func lastLease(t *testing.T, e *env, pair, _ string) {
 	a, b, writer := e.first(t, pair), e.secondSide(t, pair), e.secondSide(t, pair)
 	read, write := e.both()
 	hold(t, a, read, long)
-	hold(t, b, read, 1500*time.Millisecond)
+	hold(t, b, read, 3*time.Second)
 	free(t, a, read)
 	tries(t, writer, write, false)
 	began := time.Now()

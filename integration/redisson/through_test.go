@@ -19,24 +19,29 @@ func throughCells() (cells []cell) {
 	return append(cells,
 		cell{kind: "plain", what: "WAIT says that no replica is in step: Redisson does not take the lock", run: frozen, only: []string{replicated}},
 		cell{kind: "semaphore", what: "permits run out, and a release wakes who waits", run: semaphores},
-		cell{kind: "expirable semaphore", what: "a permit's lease ends and lets in who waits", run: leases},
+		cell{kind: "expirable semaphore", what: "a permit's lease ends and lets in who waits", run: leases, slow: true},
 		cell{kind: "latch", what: "the last count wakes all who wait", run: latches},
 	)
 }
 
-// group is a Redis with two clients of Redisson before it, each at a lockproxy of its own.
+// group is two clients of Redisson, each at a lockproxy of its own.
 type group struct {
-	server, replica *testredis.Server // the replica is nil but with replicas
+	server, replica *testredis.Server // a Redis of their own; nil but with replicas
 	a, b            *thread
 }
 
-const replicated = "with replicas"
+// The columns that are no protocol.
+const (
+	replicated = "with replicas"
+	inCluster  = "in cluster mode"
+)
 
 func (e *env) group(t *testing.T, column string) group {
 	t.Helper()
-	g := group{server: e.server}
-	mode := strings.ToLower(column)
-	if column == replicated {
+	var g group
+	url, mode, present := e.url, strings.ToLower(column), "standalone"
+	switch column {
+	case replicated:
 		mode = "master"
 		g.server = testredis.Start(t, "--repl-diskless-sync-delay", "0")
 		g.replica = testredis.Start(t, "--replicaof", "127.0.0.1", fmt.Sprint(g.server.Port()))
@@ -45,10 +50,13 @@ func (e *env) group(t *testing.T, column string) group {
 			return n == 1 && err == nil
 		})
 		g.server.Do(t, "CONFIG", "RESETSTAT")
+		url = g.server.URL()
+	case inCluster:
+		mode, present = "cluster", "cluster"
 	}
 	n := e.serial.Add(1)
 	for i, at := range []**thread{&g.a, &g.b} {
-		p := harness.StartProxy(t, g.server.URL(), "--wait-poll", poll.String())
+		p := harness.StartProxy(t, url, "--wait-poll", poll.String(), "--present", present)
 		*at = &thread{e.java, fmt.Sprint("client-", n, "-", i), "t1"}
 		e.java.connect(t, (*at).client, p.Addr(), mode)
 	}

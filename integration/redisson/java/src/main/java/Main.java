@@ -17,6 +17,7 @@ import org.redisson.api.RPermitExpirableSemaphore;
 import org.redisson.api.RSemaphore;
 import org.redisson.api.RedissonClient;
 import org.redisson.client.codec.StringCodec;
+import org.redisson.config.BaseMasterSlaveServersConfig;
 import org.redisson.config.Config;
 import org.redisson.config.ReadMode;
 
@@ -100,13 +101,20 @@ public class Main {
   static Object connect(String client, String address, String mode, long watchdog) throws Exception {
     Config config = new Config().setCodec(StringCodec.INSTANCE).setThreads(4).setNettyThreads(4);
     config.setLockWatchdogTimeout(watchdog);
-    if (mode.equals("master")) {
-      // Only with more than one kind of server does Redisson wait for replicas.
-      config.useMasterSlaveServers().setMasterAddress("redis://" + address).setReadMode(ReadMode.MASTER).setRetryAttempts(1)
-          .setMasterConnectionMinimumIdleSize(2).setMasterConnectionPoolSize(32);
-    } else {
-      config.useSingleServer().setAddress("redis://" + address)
-          .setConnectionMinimumIdleSize(2).setConnectionPoolSize(32);
+    String[] urls = Arrays.stream(address.split(",")).map(a -> "redis://" + a).toArray(String[]::new);
+    // Where there are replicas, too, reads are the master's: the tests count with them.
+    switch (mode) {
+      case "master": // only with more than one kind of server does Redisson wait for replicas
+        few(config.useMasterSlaveServers().setMasterAddress(urls[0])).setRetryAttempts(1);
+        break;
+      case "cluster":
+        few(config.useClusterServers().setScanInterval(1000).addNodeAddress(urls));
+        break;
+      case "sentinel":
+        few(config.useSentinelServers().setMasterName("main").setScanInterval(1000).addSentinelAddress(urls));
+        break;
+      default:
+        config.useSingleServer().setAddress(urls[0]).setConnectionMinimumIdleSize(2).setConnectionPoolSize(32);
     }
     if (mode.equals("resp3")) {
       @SuppressWarnings({"unchecked", "rawtypes"})
@@ -115,6 +123,12 @@ public class Main {
     }
     CLIENTS.put(client, Redisson.create(config));
     return "OK";
+  }
+
+  /** Connections as few as a small machine likes them. */
+  static <T extends BaseMasterSlaveServersConfig<T>> T few(T servers) {
+    return servers.setReadMode(ReadMode.MASTER).setMasterConnectionMinimumIdleSize(2).setMasterConnectionPoolSize(32)
+        .setSlaveConnectionMinimumIdleSize(1);
   }
 
   static RLock find(RedissonClient redisson, String kind, String name) throws Exception {
