@@ -28,10 +28,14 @@ type Executor struct {
 	slots    map[int]*lane // slots that something is sent to, or waits for, in this round
 	lanes    []*lane       // to be used again
 	seen     *Snapshot     // whose nodes the links are to
-	replies  [][]byte
+	replies  []reply
 	work     sync.WaitGroup
 	slow     *time.Timer
 	waiting  atomic.Bool // for replies
+	holder   Holder      // nil: as much as comes may be held
+
+	holding sync.Mutex // guards held, and calls of holder; a leaf but for what these take
+	held    int        // bytes of replies since Do began
 }
 
 // link is the executor's pipe to a node.
@@ -45,7 +49,7 @@ type batch struct {
 	link  *link
 	units []*unit
 	req   upstream.Request
-	sink  gathered
+	sink  caught
 	err   error
 }
 
@@ -110,15 +114,13 @@ func (e *Executor) Private(on bool) {
 // did not run for want of a node are tried again for Options.RetryFor, and so are those that only read and lost their
 // replies; a write that lost its reply is never sent twice.
 func (e *Executor) Do(ctx context.Context, plans []*Plan) {
-	for _, b := range e.batches {
-		b.sink = nil // the bytes belong to the last plans
-	}
+	e.held = 0
 	for {
 		wait, pending := e.gather(plans)
 		switch {
 		case !pending:
 			for _, p := range plans {
-				p.finish()
+				p.finish(e.hold)
 			}
 			e.clear()
 			return
@@ -300,6 +302,8 @@ func (e *Executor) clear() {
 	for _, b := range e.batches[:e.live] {
 		clear(b.req.Cmds)
 		clear(b.units)
+		clear(b.sink.pieces)
+		b.sink.direct = nil
 		b.req.Cmds, b.units, b.link, b.err = b.req.Cmds[:0], b.units[:0], nil, nil
 	}
 	e.live, e.scanning = 0, nil

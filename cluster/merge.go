@@ -13,14 +13,19 @@ const badReply = "ERR the nodes' replies cannot be merged"
 
 // finish makes Reply and Err of what the units got. A part that failed fails the whole: the first error in the order
 // of the keys, or of the nodes, is the answer, but a part whose outcome is unknown goes before any other. The other
-// parts of a split write have been done then, which is the same as when their client had sent them one by one.
-func (p *Plan) finish() {
+// parts of a split write have been done then, which is the same as when their client had sent them one by one. What is
+// merged lies here twice for a while, in the nodes' replies and in the client's: hold is asked for that.
+func (p *Plan) finish(hold func(n int) bool) {
 	if p.done {
 		return
 	}
 	p.done = true
 	if !p.merge {
-		p.Reply, p.Err = p.units[0].reply, p.units[0].err
+		p.hand(&p.units[0])
+		return
+	}
+	if size := p.gathered(); size > freeReplies && !hold(size) {
+		p.Err = ErrTooMuch
 		return
 	}
 	var replies []resp.Reply
@@ -34,7 +39,7 @@ func (p *Plan) finish() {
 				p.Err = u.err
 			}
 		default:
-			v, ok := resp.ParseReply(u.reply)
+			v, ok := resp.ParseReply(u.join())
 			if !ok {
 				v = resp.Reply{Kind: '-', Raw: resp.AppendError(nil, badReply)}
 			}
@@ -47,6 +52,17 @@ func (p *Plan) finish() {
 	}
 	p.Err = nil
 	p.Reply = p.join(replies)
+}
+
+// gathered is how many bytes of replies the units have.
+func (p *Plan) gathered() (size int) {
+	for i := range p.units {
+		size += len(p.units[i].reply)
+		for _, piece := range p.units[i].pieces {
+			size += len(piece)
+		}
+	}
+	return size
 }
 
 func anySucceeded(replies []resp.Reply) bool {

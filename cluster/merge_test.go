@@ -34,7 +34,7 @@ func TestMerge(t *testing.T) {
 		{NoPolicy, "broken|:1\r\n", "-" + badReply + "\r\n"},
 	} {
 		p := planOf(c.how, c.replies)
-		if p.finish(); string(p.Reply) != c.want || p.Err != nil {
+		if p.finish(nil); string(p.Reply) != c.want || p.Err != nil {
 			t.Errorf("%d %q: got %q, %v", c.how, c.replies, p.Reply, p.Err)
 		}
 	}
@@ -53,21 +53,21 @@ func TestMergeOfFailures(t *testing.T) {
 	lost, unsent := &upstream.LostError{Cause: errSlow}, &upstream.NotSentError{Cause: errSlow}
 	p := planOf(Sum, "-ERR x\r\n|:1\r\n|:1\r\n")
 	p.units[1].err, p.units[2].err = unsent, lost
-	if p.finish(); p.Err != lost || p.Reply != nil {
+	if p.finish(nil); p.Err != lost || p.Reply != nil {
 		t.Errorf("got %q, %v", p.Reply, p.Err)
 	}
 	p = planOf(OneSucceeded, "+OK\r\n|:1\r\n")
 	p.units[1].err = unsent
-	if p.finish(); p.Err != nil || string(p.Reply) != "+OK\r\n" {
+	if p.finish(nil); p.Err != nil || string(p.Reply) != "+OK\r\n" {
 		t.Errorf("got %q, %v", p.Reply, p.Err)
 	}
 	p = planOf(AllSucceeded, "+OK\r\n|:1\r\n")
 	p.units[1].err, p.units[1].lame = unsent, true
-	if p.finish(); p.Err != nil || string(p.Reply) != "+OK\r\n" {
+	if p.finish(nil); p.Err != nil || string(p.Reply) != "+OK\r\n" {
 		t.Errorf("a replica out of reach: got %q, %v", p.Reply, p.Err)
 	}
 	p.done, p.units[1].err = false, lost
-	if p.finish(); !errors.Is(p.Err, errSlow) {
+	if p.finish(nil); !errors.Is(p.Err, errSlow) {
 		t.Errorf("a replica's lost reply: got %q, %v", p.Reply, p.Err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/proto/resp"
+	"github.com/lockproxy/lockproxy/upstream"
 )
 
 // Command is one command of a client. It must stay as it is until its Plan is done.
@@ -30,8 +31,13 @@ type Plan struct {
 	// Set by Executor.Do, and the plan's until its next Set. Reply is what the client is to get; with Err there is none:
 	// a *upstream.NotSentError says that nothing was done (but by other parts of a split command, or on other nodes), a
 	// *upstream.LostError that it is unknown, a *upstream.ReplyError that Redis refuses the executor's identity.
-	Reply []byte
-	Err   error
+	Reply    []byte
+	Pieces   [][]byte // of a long reply; see InPieces
+	Streamed bool     // what there is of the reply has been handed over; see Stream
+	Err      error
+
+	stream   upstream.Sink
+	inPieces bool
 
 	cmd   Command
 	units []unit
@@ -61,6 +67,8 @@ type unit struct {
 	ready     time.Time // not to be sent before
 	until     time.Time // is not tried again after; zero: nothing has gone wrong yet
 	reply     []byte
+	pieces    [][]byte // in place of reply: a long one
+	begun     bool     // the reply, or a part of it, has been passed on
 	err       error
 	done      bool
 }

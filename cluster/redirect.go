@@ -53,9 +53,10 @@ func readRedirect(reply []byte) (kind redirectKind, slot int, addr string) {
 // replied decides what becomes of a unit that node has answered with reply. A redirect counts only if it is about the
 // slot of the command's keys and names a node of the topology. The error of a script can say just that: Redis is then
 // asked for the same keys by a command that says nothing of its own, and followed in what it says to that.
-func (e *Executor) replied(ctx context.Context, u *unit, node *Node, reply []byte) {
-	u.reply = reply
-	if reply[0] != '-' || u.slot == noSlot {
+func (e *Executor) replied(ctx context.Context, u *unit, node *Node, got reply) {
+	reply := got.whole
+	u.reply, u.pieces = reply, got.pieces
+	if reply == nil || reply[0] != '-' || u.slot == noSlot {
 		u.done = !(u.home && !u.lame && bytes.HasPrefix(reply, []byte("-READONLY ")) && e.demoted(u))
 		return
 	}

@@ -181,11 +181,14 @@ func (e *Executor) scanNode(ctx context.Context, p *Plan, n *Node, cursor uint64
 	if b.err != nil {
 		return nil, b.err
 	}
-	replies := b.sink.frames(nil, b.req.Replied)
-	if len(replies) != 1 {
+	switch replies := b.sink.cut(nil, b.req.Replied); {
+	case b.sink.refuse:
+		return nil, ErrTooMuch
+	case len(replies) != 1:
 		return nil, errUncounted
+	default:
+		return replies[0].joined(), nil
 	}
-	return replies[0], nil
 }
 
 // scanned makes the client's reply of a node's.

@@ -17,7 +17,7 @@ func (e *Executor) send(ctx context.Context) {
 		e.work.Add(1)
 		go e.sendBatch(ctx, b)
 	}
-	e.batches[0].send(ctx, e.id, e.private)
+	e.sendOver(ctx, e.batches[0])
 	e.work.Wait()
 	e.waiting.Store(false)
 	e.slow.Stop()
@@ -26,22 +26,23 @@ func (e *Executor) send(ctx context.Context) {
 // sendBatch is the goroutine of every batch of a round but the first.
 func (e *Executor) sendBatch(ctx context.Context, b *batch) {
 	defer e.work.Done()
-	b.send(ctx, e.id, e.private)
+	e.sendOver(ctx, b)
 }
 
-func (b *batch) send(ctx context.Context, id upstream.Identity, private bool) {
+// sendOver sends one batch, and returns when its fate is known.
+func (e *Executor) sendOver(ctx context.Context, b *batch) {
 	b.req.Replied, b.req.Partial = 0, 0
 	if b.link.pipe == nil {
 		open := b.link.node.up.Open
-		if private {
+		if e.private {
 			open = b.link.node.up.Private
 		}
-		if b.link.pipe, b.err = open(ctx, id); b.err != nil {
+		if b.link.pipe, b.err = open(ctx, e.id); b.err != nil {
 			b.link.pipe = nil
 			return
 		}
 	}
-	b.sink = b.sink[len(b.sink):] // what is before belongs to plans that are not finished
+	b.sink.reset(e, b.units)
 	b.req.Sink = &b.sink
 	b.err = b.link.pipe.Do(&b.req)
 }
@@ -49,16 +50,21 @@ func (b *batch) send(ctx context.Context, id upstream.Identity, private bool) {
 // settle gives each unit of the round what came of it.
 func (e *Executor) settle(ctx context.Context) {
 	for _, b := range e.batches[:e.live] {
-		replies := b.sink.frames(e.replies[:0], b.req.Replied)
+		replies := b.sink.cut(e.replies[:0], b.req.Replied)
 		at := 0
 		for _, u := range b.units {
 			if u.ask {
 				at++
 			}
-			if at < len(replies) {
+			switch {
+			case u.begun:
+				u.reply, u.err, u.done = nil, b.err, true // there may have been a redirect before
+			case at < len(replies):
 				u.from = b.link.node
 				e.replied(ctx, u, b.link.node, replies[at])
-			} else {
+			case b.sink.refuse && b.err == nil:
+				u.err, u.done = ErrTooMuch, true
+			default:
 				e.failed(u, b.err)
 			}
 			at++
@@ -87,6 +93,9 @@ func (b *batch) overtaken() {
 	}
 }
 
+// ErrTooMuch is the end of a command whose replies the Holder did not let be held. It has run.
+var ErrTooMuch = errors.New("cluster: more replies than may be held")
+
 // errUncounted cannot be: a pipe without an error has counted all replies.
 var errUncounted = errors.New("replies are missing")
 
@@ -97,7 +106,7 @@ func (e *Executor) failed(u *unit, err error) {
 	}
 	var unsent *upstream.NotSentError
 	var lost *upstream.LostError
-	u.reply = nil
+	u.reply, u.pieces = nil, nil
 	again := errors.As(err, &unsent) || errors.As(err, &lost) && u.plan.ReadOnly() && !u.plan.cmd.Facts.Script
 	if again {
 		if !u.home {

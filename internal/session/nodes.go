@@ -29,9 +29,22 @@ type nodes struct {
 // executor is the session's own, made when first needed.
 func (s *Session) executor() *cluster.Executor {
 	if s.nodes.exec == nil {
-		s.nodes.exec = s.srv.o.Cluster.Executor(s.ident)
+		s.nodes.exec = s.newExecutor(s.ident)
 	}
 	return s.nodes.exec
+}
+
+// newExecutor makes an executor of the session's for id. Close gives its connections back.
+func (s *Session) newExecutor(id upstream.Identity) *cluster.Executor {
+	return s.srv.o.Cluster.Executor(id).For(s)
+}
+
+// MayHold implements cluster.Holder: n bytes of replies are to lie here beside those gathered before.
+func (s *Session) MayHold(n int) bool {
+	if b := s.batch; b != nil {
+		n += b.fullSize + len(b.out)
+	}
+	return s.guard.MayGather(n)
 }
 
 // leave gives all connections back.
@@ -189,7 +202,7 @@ func (s *Session) askApartNodes(args [][]byte) ([]byte, error) {
 
 // apartNodes has commands sent over connections of their own.
 func (s *Session) apartNodes(do func(e *cluster.Executor)) {
-	e := s.srv.o.Cluster.Executor(s.ident)
+	e := s.newExecutor(s.ident)
 	defer e.Close()
 	e.Private(true)
 	do(e)

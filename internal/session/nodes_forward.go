@@ -2,6 +2,7 @@ package session
 
 import (
 	"bytes"
+	"errors"
 	"strings"
 	"time"
 
@@ -118,6 +119,11 @@ func (s *Session) forwardNodes(big bool) {
 func (s *Session) forwardWith(e *cluster.Executor, big bool) time.Duration {
 	b := s.batch
 	b.plan(s)
+	var t *stream
+	if big && len(b.run) == 1 && !b.apart { // with big traffic a run is one command
+		t = &stream{s: s, whole: len(b.out)}
+		b.plans[0].Stream(t)
+	}
 	began := time.Now()
 	e.Private(big)
 	ctx, done := s.whileThere()
@@ -125,13 +131,19 @@ func (s *Session) forwardWith(e *cluster.Executor, big bool) time.Duration {
 	done()
 	took := time.Since(began)
 	longest, total := 0, 0
+	if t != nil {
+		t.finish()
+		longest = t.largest
+	}
 	for i, p := range b.plans {
-		if p.Err != nil {
+		switch {
+		case errors.Is(p.Err, cluster.ErrTooMuch): // and the client has been dropped for it
+		case p.Err != nil:
 			s.answerFor(p.Err, b.cmds[i:i+1])
-			continue
+		default:
+			n := b.take(p)
+			longest, total = max(longest, n), total+n
 		}
-		longest, total = max(longest, len(p.Reply)), total+len(p.Reply)
-		b.Reply(p.Reply)
 	}
 	switch {
 	case !big:
@@ -140,6 +152,19 @@ func (s *Session) forwardWith(e *cluster.Executor, big bool) time.Duration {
 		s.big.seen()
 	}
 	return took
+}
+
+// take gathers a plan's reply, and says how long it is. What came in pieces is kept in them.
+func (b *batch) take(p *cluster.Plan) (n int) {
+	for _, piece := range p.Pieces {
+		if n += len(piece); b.room(len(piece)) {
+			b.setAside()
+			b.full, b.fullSize = append(b.full, piece), b.fullSize+len(piece)
+			b.total += len(piece)
+		}
+	}
+	b.Reply(p.Reply)
+	return n + len(p.Reply)
 }
 
 // plan makes the plans of the run.
@@ -157,6 +182,9 @@ func (b *batch) plan(s *Session) {
 		b.words = s.keysOf(b.cmds[i], b.args[i], b.words)
 		to := len(b.words)
 		b.plans[i].Set(cluster.Command{Raw: raw, Args: b.args[i], Keys: b.words[from:to:to], Facts: t.routeOf(b.cmds[i]).facts})
+		if !b.apart {
+			b.plans[i].InPieces()
+		}
 	}
 	b.plans = b.plans[:len(b.run)]
 }

@@ -21,12 +21,12 @@ func (s *Session) forwardLaneNodes(quick bool) time.Duration {
 	if n.quick == nil {
 		n.id = s.ident
 		n.id.Lane = quickLane
-		n.quick, n.lane = s.srv.o.Cluster.Executor(n.id), s.srv.lanes.join(n.id)
+		n.quick, n.lane = s.newExecutor(n.id), s.srv.lanes.join(n.id)
 	}
 	if !quick || n.lane.stuck() {
 		if id, free := s.srv.lanes.take(s.ident); free {
 			defer s.srv.lanes.giveBack(id)
-			e := s.srv.o.Cluster.Executor(id)
+			e := s.newExecutor(id)
 			defer e.Close()
 			return s.forwardWith(e, false)
 		}
@@ -63,7 +63,9 @@ look:
 	for _, i := range again {
 		b.run, b.cmds, b.args = append(b.run, run[i]), append(b.cmds, cmds[i]), append(b.args, args[i])
 	}
+	b.apart = true
 	send()
+	b.apart = false
 	// The replies are the plans', too.
 	b.run, b.cmds, b.args, b.out, b.full, b.fullSize = run, cmds, args, out, nil, 0
 	from, next := 0, 0

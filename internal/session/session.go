@@ -81,6 +81,7 @@ type batch struct {
 	args  [][][]byte // the words of each of run
 	plans []*cluster.Plan
 	words []int // which of the words are keys, of all of run
+	apart bool  // replies are to be kept in the plans, whole, and not sent to the client
 }
 
 const (
@@ -97,12 +98,21 @@ func (b *batch) Reply(p []byte) {
 		return
 	}
 	if len(b.out) >= bigTotal { // in one piece they would be copied time and again, while all clients of the pipe wait
-		b.full = append(b.full, b.out)
-		b.fullSize += len(b.out)
-		b.out, b.gone = nil, true
+		b.setAside()
 	}
 	b.out = append(b.out, p...)
 	b.total += len(p)
+}
+
+// setAside begins another piece of replies behind what there is.
+func (b *batch) setAside() {
+	b.gone = true
+	if len(b.out) == 0 {
+		return
+	}
+	b.full = append(b.full, b.out)
+	b.fullSize += len(b.out)
+	b.out = nil
 }
 
 // room makes sure that n more bytes of replies may be gathered; if not, there are none any more.
