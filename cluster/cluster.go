@@ -30,6 +30,7 @@ type Options struct {
 	Refresh    time.Duration        // how often the topology is asked for when nothing happens; jittered by half
 	RetryFor   time.Duration        // how long a command that did not run is tried again: a node out of reach, CLUSTERDOWN, TRYAGAIN
 	AddressMap map[string]string    // see ParseAddressMap
+	Replicas   bool                 // executors may be told to read from replicas
 	// Changed, if not nil, is told of each topology in which slots are with other nodes, or nodes with another config
 	// epoch, than in the one before, which is nil at first. One call at a time; it holds up the next look.
 	Changed func(before, now *Snapshot)
@@ -53,6 +54,7 @@ type Cluster struct {
 
 	refresh refresher
 	count   counters
+	spare   *spares // nil: replicas are not read from
 
 	mu      sync.Mutex // guards all below, and the nodes' users, left and closed
 	nodes   map[*Node]struct{}
@@ -78,6 +80,9 @@ func Open(ctx context.Context, target upstream.ClusterTarget, o Options) (*Clust
 	c := &Cluster{target: target, opts: o, log: o.Node.Logger, leftFor: leftFor, nodes: map[*Node]struct{}{}}
 	c.ctx, c.stop = context.WithCancel(context.Background())
 	c.refresh = newRefresher()
+	if o.Replicas {
+		c.spare = &spares{}
+	}
 	if o.Changed != nil {
 		c.changed = append(c.changed, o.Changed)
 	}
@@ -87,23 +92,31 @@ func Open(ctx context.Context, target upstream.ClusterTarget, o Options) (*Clust
 	}
 	c.running.Add(1)
 	go c.refreshLoop()
+	if c.spare != nil {
+		c.running.Add(1)
+		go c.watchSpares()
+	}
 	return c, nil
 }
 
 // counters are what Stats reads.
-type counters struct{ moved, asked, triedAgain, down, retried, refreshes atomic.Int64 }
+type counters struct {
+	moved, asked, triedAgain, down, retried, refreshes, replicaReads, replicaFailures atomic.Int64
+}
 
 // Stats count what has happened since Open.
 type Stats struct {
 	Moved, Asked, TriedAgain, Down int64 // redirects and refusals that were followed
 	Retried                        int64 // commands sent again because their node was out of reach, or was lost while they only read
 	Refreshes                      int64 // looks at the topology
+	ReplicaReads                   int64 // commands that a replica has answered
+	ReplicaFailures                int64 // commands that a replica was sent, and that were sent to the master then
 }
 
 // Stats returns the counts.
 func (c *Cluster) Stats() Stats {
 	n := &c.count
-	return Stats{n.moved.Load(), n.asked.Load(), n.triedAgain.Load(), n.down.Load(), n.retried.Load(), n.refreshes.Load()}
+	return Stats{n.moved.Load(), n.asked.Load(), n.triedAgain.Load(), n.down.Load(), n.retried.Load(), n.refreshes.Load(), n.replicaReads.Load(), n.replicaFailures.Load()}
 }
 
 // Snapshot is the topology as it was last seen.

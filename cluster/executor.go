@@ -22,7 +22,8 @@ type Executor struct {
 	home    int // where commands without keys go
 
 	links    map[*Node]*link
-	batches  []*batch // of this round; the first live ones are in use
+	readers  map[*Node]*link // to replicas, for reads
+	batches  []*batch        // of this round; the first live ones are in use
 	live     int
 	scanning *Plan         // SCAN, which goes its own way; nil: none in this round
 	slots    map[int]*lane // slots that something is sent to, or waits for, in this round
@@ -31,8 +32,12 @@ type Executor struct {
 	replies  []reply
 	work     sync.WaitGroup
 	slow     *time.Timer
-	waiting  atomic.Bool // for replies
-	holder   Holder      // nil: as much as comes may be held
+	waiting  atomic.Bool  // for replies
+	wish     bool         // replicas are to be read from
+	replicas bool         // and in this Do they are
+	barred   time.Time    // they are not before
+	writes   map[int]bool // slots that this Do's plans write to
+	holder   Holder       // nil: as much as comes may be held
 
 	holding sync.Mutex // guards held, and calls of holder; a leaf but for what these take
 	held    int        // bytes of replies since Do began
@@ -40,8 +45,9 @@ type Executor struct {
 
 // link is the executor's pipe to a node.
 type link struct {
-	node *Node
-	pipe *upstream.Pipe // nil: to be opened
+	node  *Node
+	reads bool           // in READONLY mode
+	pipe  *upstream.Pipe // nil: to be opened
 }
 
 // batch is what one node gets in one round.
@@ -62,7 +68,7 @@ type lane struct {
 
 // Executor returns an executor whose commands run as id. Close gives its connections back.
 func (c *Cluster) Executor(id upstream.Identity) *Executor {
-	e := &Executor{c: c, id: id, home: rand.Int(), links: map[*Node]*link{}, slots: map[int]*lane{}}
+	e := &Executor{c: c, id: id, home: rand.Int(), links: map[*Node]*link{}, readers: map[*Node]*link{}, slots: map[int]*lane{}, writes: map[int]bool{}}
 	e.slow = time.AfterFunc(time.Hour, e.tooSlow)
 	e.slow.Stop()
 	return e
@@ -115,6 +121,7 @@ func (e *Executor) Private(on bool) {
 // replies; a write that lost its reply is never sent twice.
 func (e *Executor) Do(ctx context.Context, plans []*Plan) {
 	e.held = 0
+	e.prepareReads(plans)
 	for {
 		wait, pending := e.gather(plans)
 		switch {
@@ -162,13 +169,16 @@ func (e *Executor) gather(plans []*Plan) (wait time.Duration, pending bool) {
 		}
 		all := true
 		for i := range p.units {
-			if u := &p.units[i]; !u.done && e.fits(u, snapshot, now) {
-				e.add(u, e.target(u, snapshot))
-			} else if !u.done {
-				all = false
-				if u.ready.After(now) {
-					wait = min(wait, u.ready.Sub(now))
-				}
+			u := &p.units[i]
+			if u.done {
+				continue
+			}
+			if n := e.target(u, snapshot, now); e.fits(u, n, now) {
+				e.add(u, n)
+				continue
+			}
+			if all = false; u.ready.After(now) {
+				wait = min(wait, u.ready.Sub(now))
 			}
 		}
 		if p.alone && !(homely && all) {
@@ -197,12 +207,20 @@ func (e *Executor) spread(p *Plan, s *Snapshot) bool {
 }
 
 // target is the node a unit goes to.
-func (e *Executor) target(u *unit, s *Snapshot) *Node {
+func (e *Executor) target(u *unit, s *Snapshot, now time.Time) *Node {
+	u.reading = false
 	if u.node != nil {
 		return u.node
 	}
 	if u.slot != noSlot {
 		if n := s.Owner(u.slot); n != nil {
+			if !e.mayRead(u) {
+				return n
+			}
+			if r := e.c.spareOf(s, n, u.slot, e.home, now); r != nil {
+				u.reading = true
+				return r
+			}
 			return n
 		}
 	}
@@ -210,11 +228,10 @@ func (e *Executor) target(u *unit, s *Snapshot) *Node {
 }
 
 // fits says whether a unit may be sent in this round, behind what is there already.
-func (e *Executor) fits(u *unit, s *Snapshot, now time.Time) bool {
+func (e *Executor) fits(u *unit, node *Node, now time.Time) bool {
 	if u.slot == noSlot {
 		return !u.ready.After(now)
 	}
-	node := e.target(u, s)
 	l := e.slots[u.slot]
 	if l == nil {
 		l = e.lane(u.slot)
@@ -252,7 +269,7 @@ func (e *Executor) lane(slot int) *lane {
 func (e *Executor) add(u *unit, n *Node) {
 	var b *batch
 	for _, live := range e.batches[:e.live] {
-		if live.link.node == n {
+		if live.link.node == n && live.link.reads == u.reading {
 			b = live
 		}
 	}
@@ -262,7 +279,7 @@ func (e *Executor) add(u *unit, n *Node) {
 		}
 		b = e.batches[e.live]
 		e.live++
-		b.link = e.link(n)
+		b.link = e.link(n, u.reading)
 	}
 	if u.ask {
 		b.req.Cmds = append(b.req.Cmds, asking)
@@ -271,15 +288,23 @@ func (e *Executor) add(u *unit, n *Node) {
 	b.units = append(b.units, u)
 }
 
-// link is the executor's link to n, opened when it is first needed.
-func (e *Executor) link(n *Node) *link {
-	l := e.links[n]
+// link is the executor's link to n, for reads or not, opened when it is first needed.
+func (e *Executor) link(n *Node, reads bool) *link {
+	links := e.linksFor(reads)
+	l := links[n]
 	if l == nil {
-		l = &link{node: n}
+		l = &link{node: n, reads: reads}
 		e.c.Acquire(n)
-		e.links[n] = l
+		links[n] = l
 	}
 	return l
+}
+
+func (e *Executor) linksFor(reads bool) map[*Node]*link {
+	if reads {
+		return e.readers
+	}
+	return e.links
 }
 
 // drop gives a link back.
@@ -288,11 +313,14 @@ func (e *Executor) drop(l *link) {
 		l.pipe.Release()
 	}
 	e.c.Release(l.node)
-	delete(e.links, l.node)
+	delete(e.linksFor(l.reads), l.node)
 }
 
 func (e *Executor) dropAll() {
 	for _, l := range e.links {
+		e.drop(l)
+	}
+	for _, l := range e.readers {
 		e.drop(l)
 	}
 }
@@ -313,10 +341,16 @@ func (e *Executor) clear() {
 	clear(e.slots)
 	if s := e.c.Snapshot(); s != e.seen {
 		e.seen = s
-		for n, l := range e.links {
-			if !s.has(n) {
-				e.drop(l)
-			}
+		e.dropLeft(e.links)
+		e.dropLeft(e.readers)
+	}
+}
+
+// dropLeft gives back links to nodes that are not in the topology.
+func (e *Executor) dropLeft(links map[*Node]*link) {
+	for n, l := range links {
+		if !e.seen.has(n) {
+			e.drop(l)
 		}
 	}
 }

@@ -32,6 +32,7 @@ const (
 type Facts struct {
 	Name     string // lower case, a subcommand's as "script|load"
 	ReadOnly bool
+	Replica  bool // a replica may be asked: it only reads, and its answer is about data
 	Script   bool // the text of its errors may be a client's own
 	Request  Request
 	Response Response
@@ -61,21 +62,28 @@ var untold = map[string]Facts{
 	"pubsub|shardnumsub":   {Request: AllNodes},
 }
 
+// ofMaster are commands that only read, but are about how often or how lately a key was used.
+var ofMaster = map[string]bool{"touch": true, "object|freq": true, "object|idletime": true}
+
 // FactsOf reads what COMMAND says of a command: its name, its flags and its tips.
 func FactsOf(name string, flags, tips []string) *Facts {
 	f := &Facts{Name: strings.ToLower(name)}
+	writes := ofMaster[f.Name]
 	for _, flag := range flags {
 		switch flag {
 		case "readonly":
 			f.ReadOnly = true
 		case "module":
 			f.Script = true
+		case "write", "may_replicate", "admin":
+			writes = true
 		}
 	}
 	switch base, _, _ := strings.Cut(f.Name, "|"); base {
 	case "eval", "evalsha", "eval_ro", "evalsha_ro", "fcall", "fcall_ro":
 		f.Script = true
 	}
+	f.Replica = f.ReadOnly && !writes && !f.Script
 	for _, tip := range tips {
 		f.addTip(tip)
 	}

@@ -61,6 +61,9 @@ type unit struct {
 	lame bool  // node is a replica, which may be left out
 	ask  bool  // behind ASKING
 
+	reading bool // goes, or went, to a replica
+	master  bool // not to a replica any more
+
 	from      *Node // who gave reply
 	redirects int
 	failures  int

@@ -55,6 +55,10 @@ func readRedirect(reply []byte) (kind redirectKind, slot int, addr string) {
 // asked for the same keys by a command that says nothing of its own, and followed in what it says to that.
 func (e *Executor) replied(ctx context.Context, u *unit, node *Node, got reply) {
 	reply := got.whole
+	if u.reading && reply != nil && e.readRefused(u, node, reply) {
+		return
+	}
+	e.countRead(u)
 	u.reply, u.pieces = reply, got.pieces
 	if reply == nil || reply[0] != '-' || u.slot == noSlot {
 		u.done = !(u.home && !u.lame && bytes.HasPrefix(reply, []byte("-READONLY ")) && e.demoted(u))
@@ -63,6 +67,9 @@ func (e *Executor) replied(ctx context.Context, u *unit, node *Node, got reply) 
 	kind, slot, addr := readRedirect(reply)
 	if kind != noRedirect && u.plan.cmd.Facts.Script {
 		kind, slot, addr = e.probe(ctx, u, node)
+	}
+	if kind != noRedirect && kind != clusterDown {
+		e.c.spare.hold(u.slot)
 	}
 	switch kind {
 	case moved, asked:

@@ -150,6 +150,7 @@ func (c *Cluster) lookAt(ctx context.Context, up *upstream.Node, addr string) er
 	}
 	old := c.snapshot.Load()
 	now := adopt(old, v, c.opts.AddressMap, c.openNode)
+	c.spare.changed(old, now)
 	c.snapshot.Store(now)
 	c.count.refreshes.Add(1)
 	failed := map[string]bool{}
@@ -173,25 +174,34 @@ func (c *Cluster) ask(ctx context.Context, up *upstream.Node, cmds ...[]string) 
 	if err != nil {
 		return nil, err
 	}
+	var raw [][]byte
+	for _, cmd := range cmds {
+		raw = append(raw, resp.AppendCommand(nil, cmd...))
+	}
+	replies, err := exchange(ctx, p, raw)
+	if err == nil {
+		p.Release()
+	}
+	return replies, err
+}
+
+// exchange sends commands over a private pipe, and takes the replies apart. With an error the pipe has been released.
+func exchange(ctx context.Context, p *upstream.Pipe, cmds [][]byte) ([]resp.Reply, error) {
 	stop := context.AfterFunc(ctx, p.Release) // a Do under way then ends
 	var got gathered
-	req := upstream.Request{Sink: &got}
-	for _, cmd := range cmds {
-		req.Cmds = append(req.Cmds, resp.AppendCommand(nil, cmd...))
-	}
-	err = p.Do(&req)
-	if stop() {
+	err := p.Do(&upstream.Request{Cmds: cmds, Sink: &got})
+	switch left := stop(); {
+	case !left:
+		return nil, context.Cause(ctx)
+	case err != nil:
 		p.Release()
-	} else if err != nil {
-		err = context.Cause(ctx)
-	}
-	if err != nil {
 		return nil, err
 	}
 	replies := make([]resp.Reply, 0, len(cmds))
 	for rest := []byte(got); len(rest) > 0; {
 		v, ok := resp.ParseReply(rest)
 		if !ok {
+			p.Release()
 			return nil, errNoTopology
 		}
 		replies = append(replies, v)

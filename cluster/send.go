@@ -33,11 +33,13 @@ func (e *Executor) sendBatch(ctx context.Context, b *batch) {
 func (e *Executor) sendOver(ctx context.Context, b *batch) {
 	b.req.Replied, b.req.Partial = 0, 0
 	if b.link.pipe == nil {
+		id := e.id
+		id.Reads = b.link.reads
 		open := b.link.node.up.Open
 		if e.private {
 			open = b.link.node.up.Private
 		}
-		if b.link.pipe, b.err = open(ctx, e.id); b.err != nil {
+		if b.link.pipe, b.err = open(ctx, id); b.err != nil {
 			b.link.pipe = nil
 			return
 		}
@@ -59,9 +61,12 @@ func (e *Executor) settle(ctx context.Context) {
 			switch {
 			case u.begun:
 				u.reply, u.err, u.done = nil, b.err, true // there may have been a redirect before
+				e.countRead(u)
 			case at < len(replies):
 				u.from = b.link.node
 				e.replied(ctx, u, b.link.node, replies[at])
+			case u.reading && b.err != nil:
+				e.readFailed(u, b.link.node, b.err)
 			case b.sink.refuse && b.err == nil:
 				u.err, u.done = ErrTooMuch, true
 			default:

@@ -4,6 +4,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -18,9 +19,11 @@ type Node struct {
 	target upstream.Target
 	up     *upstream.Node
 
-	users  int  // guarded by Cluster.mu
-	left   bool // guarded by Cluster.mu: not in the topology any more
-	closed bool // guarded by Cluster.mu
+	serves atomic.Bool // a replica that reads may be sent to
+	watch  watched     // the spare look's
+	users  int         // guarded by Cluster.mu
+	left   bool        // guarded by Cluster.mu: not in the topology any more
+	closed bool        // guarded by Cluster.mu
 }
 
 // Upstream is the node's connections. They may be used while the node is in the topology, or between Acquire and
@@ -37,7 +40,8 @@ type Snapshot struct {
 	// Replicas are all others.
 	Replicas []*Node
 
-	owner  [Slots]*Node // nil: nobody's
+	owner  [Slots]*Node      // nil: nobody's
+	copies map[*Node][]*Node // by master its replicas that have its data, as far as the nodes know of each other
 	epochs map[*Node]int64
 	names  map[string]*Node // by every host:port a redirect may use
 	whole  bool             // every slot has an owner
@@ -96,7 +100,7 @@ func (s *Snapshot) Any(n int) *Node { return s.Masters[n%len(s.Masters)] }
 // that is how the nodes themselves settle who has a slot. An old master that comes back, and has not heard yet, is not
 // believed.
 func adopt(old *Snapshot, v *view, m addressMap, open func(d described, addr string) *Node) *Snapshot {
-	s := &Snapshot{epochs: map[*Node]int64{}, names: map[string]*Node{}}
+	s := &Snapshot{epochs: map[*Node]int64{}, names: map[string]*Node{}, copies: map[*Node][]*Node{}}
 	nodes := make([]*Node, len(v.nodes))
 	for i, d := range v.nodes {
 		if d.failed {
@@ -157,6 +161,9 @@ func (s *Snapshot) order(v *view, nodes []*Node) {
 			s.Masters = append(s.Masters, n)
 		default:
 			s.Replicas = append(s.Replicas, n)
+			if of := v.find(v.nodes[i].of); of >= 0 && nodes[of] != nil && !v.nodes[i].loads {
+				s.copies[nodes[of]] = append(s.copies[nodes[of]], n)
+			}
 		}
 	}
 }

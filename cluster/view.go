@@ -22,8 +22,10 @@ type described struct {
 	addr   string   // host:port that clients are to use, before the address map
 	name   string   // its host name, "" when it has none
 	names  []string // all host:port a redirect may call it by
+	of     string   // the id of its master; "" of a master, and when it is not known
 	master bool
 	failed bool
+	loads  bool  // it has no data of its master's yet
 	epoch  int64 // config epoch of the node's master part; 0: not known
 }
 
@@ -62,7 +64,7 @@ func readView(shards, slots, nodes resp.Reply, asked string, secure bool) (*view
 
 // addShard reads one element of CLUSTER SHARDS.
 func (v *view) addShard(shard resp.Reply, asked string, secure bool) {
-	master := int16(-1)
+	master, first := int16(-1), len(v.nodes)
 	for _, n := range field(shard, "nodes").Elems {
 		port := text(n, "port")
 		if tls := field(n, "tls-port").Text; secure && len(tls) > 0 {
@@ -74,11 +76,17 @@ func (v *view) addShard(shard resp.Reply, asked string, secure bool) {
 		d.call(text(n, "ip"), port)
 		d.master = text(n, "role") == "master"
 		d.failed = strings.HasPrefix(text(n, "health"), "fail")
+		d.loads = text(n, "health") == "loading"
 		// After a failover a shard shows its old master, too, for as long as that is gone.
 		if d.master && !d.failed || d.master && master < 0 {
 			master = int16(len(v.nodes))
 		}
 		v.nodes = append(v.nodes, d)
+	}
+	for i := first; i < len(v.nodes) && master >= 0; i++ {
+		if !v.nodes[i].master {
+			v.nodes[i].of = v.nodes[master].id
+		}
 	}
 	ranges := field(shard, "slots").Elems
 	for i := 0; i+1 < len(ranges); i += 2 {
@@ -99,7 +107,9 @@ func (v *view) addRange(row resp.Reply, asked string) {
 		if at < 0 {
 			port := string(n.Elems[1].Text)
 			d := describe(string(n.Elems[2].Text), string(n.Elems[0].Text), port, asked)
-			d.master = i == 0
+			if d.master = i == 0; !d.master {
+				d.of = string(row.Elems[2].Elems[2].Text)
+			}
 			if len(n.Elems) > 3 {
 				d.name = known(text(n.Elems[3], "hostname"))
 				d.call(d.name, port)
@@ -143,6 +153,7 @@ func (v *view) addNodes(text string) {
 		}
 		if at := v.find(f[0]); at >= 0 {
 			v.nodes[at].epoch, _ = strconv.ParseInt(f[6], 10, 64)
+			v.nodes[at].of = strings.TrimPrefix(f[3], "-")
 			for flag := range strings.SplitSeq(f[2], ",") {
 				v.nodes[at].failed = v.nodes[at].failed || flag == "fail"
 			}

@@ -21,6 +21,8 @@ type Identity struct {
 	// Lane tells connections apart that are the same to Redis, for commands
 	// that others must not wait behind.
 	Lane int
+	// Reads is READONLY: a replica in a cluster then serves reads of its master's slots.
+	Reads bool
 }
 
 // anonymous says that the connection never authenticated.
@@ -45,6 +47,9 @@ func (id Identity) handshake(b []byte) ([]byte, int) {
 	}
 	if id.DB != 0 {
 		b, n = resp.AppendCommand(b, "SELECT", strconv.Itoa(id.DB)), n+1
+	}
+	if id.Reads {
+		b, n = resp.AppendCommand(b, "READONLY"), n+1
 	}
 	return b, n
 }

@@ -216,13 +216,33 @@ func (n *Node) OnRefused(f func(Identity, *ReplyError)) {
 	n.mu.Unlock()
 }
 
-// tellRefused calls OnRefused's function if err is a refusal.
+// tellRefused calls OnRefused's function if err is a refusal. What a replica says of reads is no word on the identity: it
+// has users of its own.
 func (n *Node) tellRefused(id Identity, err error) {
 	n.mu.Lock()
 	f := n.refused
 	n.mu.Unlock()
-	if re := refused(err); re != nil && f != nil {
+	if re := refused(err); re != nil && f != nil && !id.Reads {
 		f(id, re)
+	}
+}
+
+// CutReads breaks the connections whose Identity has Reads, for the cause given: their requests end with the errors of a
+// connection that is lost, and later ones make new connections.
+func (n *Node) CutReads(cause error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, p := range n.shared {
+		p.cutReads(cause)
+	}
+	for p := range n.private {
+		p.cutReads(cause)
+	}
+}
+
+func (p *Pipe) cutReads(cause error) {
+	if l := p.link.Load(); l != nil && p.id.Reads {
+		l.fail(cause)
 	}
 }
 

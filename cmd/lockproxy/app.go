@@ -74,7 +74,7 @@ func (a *app) build(ctx context.Context) (err error) {
 	}
 	a.server = session.NewServer(session.Options{
 		Node: a.node, Cluster: a.cluster, Locks: a.locks, Service: service,
-		Present: cfg.Present == "cluster", Announce: cfg.AnnounceAddress,
+		ReadFrom: session.ReadFrom(cfg.ClusterReadFrom), Present: cfg.Present == "cluster", Announce: cfg.AnnounceAddress,
 		MaxClients: clientPlaces(cfg.MaxClients, openFiles(), log), MaxPerAddress: cfg.MaxPerAddress, MaxBulk: cfg.MaxBulk, MaxArgs: cfg.MaxArgs, MaxCommand: cfg.MaxCommand,
 		MaxQueryMemory: cfg.MaxQueryMemory, MaxReplyMemory: cfg.MaxReplyMemory,
 		NormalOutput: downstream.OutputLimit(cfg.NormalOutput), PubSubOutput: downstream.OutputLimit(cfg.PubSubOutput),

@@ -7,6 +7,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/internal/lock"
+	"github.com/lockproxy/lockproxy/internal/session"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
@@ -28,6 +29,7 @@ func (a *app) findCluster(ctx context.Context, url string) (service upstream.Ide
 	}
 	o := cluster.Options{
 		Node: upstream.NodeOptions{Logger: a.log}, Refresh: a.cfg.ClusterRefresh, RetryFor: a.cfg.ClusterRetry, AddressMap: addresses,
+		Replicas: a.cfg.ClusterReadFrom != string(session.ReadMaster),
 	}
 	for {
 		if a.cluster, err = cluster.Open(ctx, target, o); err == nil {

@@ -15,6 +15,7 @@ const (
 	scripts      = "It never waits with, or holds up, ordinary commands: a script that is not known to be quick has a connection alone. It cannot change the connection. A NOSCRIPT is healed if the body has come by."
 	functions    = "It never waits with, or holds up, ordinary commands: a function that is not known to be quick has a connection alone. It cannot change the connection."
 	nodeOnly     = "As a Redis that is no cluster, in whose place lockproxy stands, whatever is upstream; with `--present cluster` as a cluster's only node."
+	readSwitch   = nodeOnly + " With `--cluster-read-from` `client` or `replica` it says whether what this connection reads may come from replicas."
 	addedVerbs   = "Redis' answer with the lock verbs added."
 )
 
@@ -75,8 +76,8 @@ var (
 		{Name: "quit", Always: true, Open: true, Here: true, Note: "It also releases the connection's locks."},
 		{Name: "post", Always: true, Open: true, Here: true, Note: "Not a command: the start of an HTTP request. As Redis does, the client is closed."},
 		{Name: "host:", Always: true, Open: true, Here: true, Note: "Not a command: a line of an HTTP request. As Redis does, the client is closed."},
-		{Name: "readonly", Arity: 1, Here: true, Note: nodeOnly},
-		{Name: "readwrite", Arity: 1, Here: true, Note: nodeOnly},
+		{Name: "readonly", Arity: 1, Here: true, Note: readSwitch},
+		{Name: "readwrite", Arity: 1, Here: true, Note: readSwitch},
 		{Name: "asking", Arity: 1, Here: true, Note: nodeOnly},
 		{Name: "cluster", Arity: -2, Here: true, Note: nodeOnly},
 		{Name: "script|kill", Open: true, Here: true, Note: "Redis', asked on another connection: the one that runs the script does not listen."},

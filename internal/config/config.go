@@ -41,6 +41,7 @@ type Config struct {
 	ClusterAddressMap []string
 	ClusterRefresh    time.Duration
 	ClusterRetry      time.Duration
+	ClusterReadFrom   string // master, replica or client
 	Present           string // standalone or cluster
 	AnnounceAddress   string // host:port; "" is where the client has connected
 

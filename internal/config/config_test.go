@@ -30,6 +30,7 @@ func TestDefaults(t *testing.T) {
 		DrainTimeout:        30 * time.Second,
 		ClusterRefresh:      5 * time.Second,
 		ClusterRetry:        5 * time.Second,
+		ClusterReadFrom:     "master",
 		Present:             "standalone",
 		ImplicitReentry:     "auto",
 		ClusterPubSub:       "both",

@@ -57,6 +57,8 @@ var settings = []setting{
 		duration(func(c *Config) *time.Duration { return &c.ClusterRefresh })},
 	{"cluster-retry", "5s", false, "How long a command that a cluster did not run is tried again: a node out of reach, CLUSTERDOWN, TRYAGAIN. At least 100ms.",
 		duration(func(c *Config) *time.Duration { return &c.ClusterRetry })},
+	{"cluster-read-from", "master", false, "With a cluster upstream, which nodes answer commands that only read: `master`; `replica`, a replica of the key's slot that is in touch with its master, or the master where there is none; `client`, that for clients that have said READONLY, as clients of a cluster do. READONLY and READWRITE switch it for a connection with `replica`, too. What a replica answers may be out of date, and may lack what the same client has written before: see docs/adr/0017-reads-from-replicas.md. A connection that holds a lock reads at masters.",
+		choice(func(c *Config) *string { return &c.ClusterReadFrom }, "master", "replica", "client")},
 	{"present", "standalone", false, "What clients see, whatever is upstream: `standalone`, a Redis alone; `cluster`, a cluster whose only node has all slots, for clients in cluster mode.",
 		choice(func(c *Config) *string { return &c.Present }, "standalone", "cluster")},
 	{"announce-address", "", false, "`host:port` at which that node is to be found, such as a load balancer's. Empty: the address the client has connected to.",

@@ -226,6 +226,7 @@ func (s *Session) reset([][]byte) {
 	s.dropPin()
 	s.speakUp()
 	s.identity(s.srv.fresh())
+	s.replicas = s.srv.o.ReadFrom == ReadReplica
 	s.mu.Lock()
 	s.name, s.noEvict, s.noTouch, s.heeds = "", false, false, false
 	s.mu.Unlock()

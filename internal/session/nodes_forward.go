@@ -112,7 +112,10 @@ func (s *Session) forwardNodes(big bool) {
 		s.forwardScripts(big)
 		return
 	}
-	s.forwardWith(s.executor(), big)
+	e := s.executor()
+	e.Replicas(s.readsReplicas())
+	s.forwardWith(e, big)
+	e.Replicas(false) // what the proxy asks on its own is asked of masters
 }
 
 // forwardWith sends the run over e, and says how long Redis took.

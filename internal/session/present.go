@@ -53,8 +53,14 @@ func (s *Server) placed(text []byte) []byte {
 // noCluster is Redis' answer to what only a cluster's node would take.
 func (s *Session) noCluster([][]byte) { s.error("ERR This instance has cluster support disabled") }
 
-// clusterSwitch is READONLY, READWRITE and ASKING: nothing changes by them, every slot is here and writable.
+// clusterSwitch is READONLY, READWRITE and ASKING: every slot is here and writable, so that nothing changes by them but,
+// where replicas may be read from, whether this client's reads go there.
 func (s *Session) clusterSwitch(args [][]byte) {
+	if s.srv.mayReadReplicas() && !equalFold(args[0], "asking") {
+		s.replicas = equalFold(args[0], "readonly")
+		s.ok()
+		return
+	}
 	if !s.srv.o.Present {
 		s.noCluster(args)
 		return

@@ -51,6 +51,7 @@ type Options struct {
 	Logger   *slog.Logger
 	Version  string // lockproxy's own
 	Embedded bool   // the upstream is the embedded store
+	ReadFrom ReadFrom
 	Present  bool   // to clients it is a cluster's only node
 	Announce string // host:port at which that is to be found; "": where the client has connected
 }

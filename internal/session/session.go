@@ -56,6 +56,7 @@ type Session struct {
 	big      bigTraffic
 	lane     scriptLane
 	nodes    nodes            // of a cluster
+	replicas bool             // whose replicas may answer what this client reads
 	batch    *batch           // while commands are at work
 	next     []redcon.Command // of the same pipeline, behind the command at work
 	endOnce  sync.Once
@@ -160,6 +161,7 @@ func (b *batch) giveBack() {
 func newSession(s *Server, g *downstream.Conn, id int64) *Session {
 	c := &Session{srv: s, guard: g, id: id, ident: s.fresh(),
 		addr: g.Addr(), laddr: g.LocalName(), unix: g.Unix()}
+	c.replicas = s.o.ReadFrom == ReadReplica
 	c.active.Store(time.Now().UnixNano())
 	return c
 }

@@ -20,6 +20,7 @@ var (
 	PipeReconnects  Counter // connections to Redis made again after a loss
 	PipeFailures    Counter // connections to Redis lost, or refused when made
 	MasterSwitches  Counter // times the Sentinels named another master
+	ReplicaReads    Counter // commands that a cluster's replicas have answered
 	ScriptsReloaded Counter // clients' scripts loaded again after Redis had lost them
 	LocksHeld       Gauge   // holds registered on this proxy now
 	LocksWaiting    Gauge   // lock verbs that wait now

@@ -68,6 +68,7 @@ func (b *builder) observeAtomics() {
 	b.observeCounter("lockproxy.commands.forwarded", "{command}", "Commands forwarded to Redis.", &Commands)
 	b.observeGauge("lockproxy.pipes", "{connection}", "Connections to Redis that carry clients' commands.", &Pipes)
 	b.observeGauge("lockproxy.pinned", "{connection}", "Connections to Redis that one client has to itself, idle ones too.", &Pinned)
+	b.observeCounter("lockproxy.replica.reads", "{command}", "Commands answered by a cluster's replicas.", &ReplicaReads)
 	b.observeCounter("lockproxy.scripts.reloaded", "{script}", "Clients' scripts loaded again after Redis had lost them.", &ScriptsReloaded)
 	b.observeCounter("lockproxy.pipe.reconnects", "{connection}", "Connections to Redis made again after a loss.", &PipeReconnects)
 	b.observeCounter("lockproxy.master.switches", "{switch}", "Times the Sentinels named another master.", &MasterSwitches)

@@ -1,0 +1,234 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/telemetry"
+	"github.com/lockproxy/lockproxy/proto/resp"
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+const (
+	// spareLook is how often replicas are asked whether they follow their masters, and masters for slots that move.
+	spareLook = time.Second
+	// settling is for how long a slot is read at its master after it was seen to move: a replica knows nothing of keys
+	// that leave, and of those that come only what has been replicated.
+	settling = 5 * time.Second
+	// barred is for how long an executor asks no replica after one has refused its identity.
+	barred = 10 * time.Second
+)
+
+// errFrozen is why reads are taken from a replica.
+var errFrozen = errors.New("the replica has not answered for too long")
+
+// spares is what is known about reading from replicas, beside what each Node.serves says.
+type spares struct {
+	master [Slots]atomic.Int64 // until when a slot is read at its master; unix nanoseconds
+}
+
+// hold has a slot read at its master for a while. s may be nil.
+func (s *spares) hold(slot int) {
+	if s != nil && slot != noSlot {
+		s.master[slot].Store(time.Now().Add(settling).UnixNano())
+	}
+}
+
+// changed holds the slots that have another master, and has the replicas that have one looked at before they are read
+// from. s may be nil, and so may old.
+func (s *spares) changed(old, now *Snapshot) {
+	if s == nil || old == nil {
+		return
+	}
+	for _, n := range now.Masters {
+		n.serves.Store(false) // once it is a replica again, it is looked at first
+	}
+	for master, copies := range now.copies {
+		for _, n := range copies {
+			if !slices.Contains(old.copies[master], n) { // it has another's data, perhaps
+				n.serves.Store(false)
+			}
+		}
+	}
+	for slot, n := range now.owner {
+		if old.owner[slot] != n {
+			s.hold(slot)
+		}
+	}
+}
+
+// spareOf is the replica of owner that reads of a slot may go to, nil when there is none. The same first is answered the
+// same replica for as long as that serves: what its client has read once it reads again.
+func (c *Cluster) spareOf(s *Snapshot, owner *Node, slot, first int, now time.Time) *Node {
+	if c.spare.master[slot].Load() > now.UnixNano() {
+		return nil
+	}
+	all := s.copies[owner]
+	for i := range all {
+		if n := all[(first%len(all)+i)%len(all)]; n.serves.Load() {
+			return n
+		}
+	}
+	return nil
+}
+
+// watched is what the looks at a node have left behind. One look at a node is taken at a time.
+type watched struct {
+	pipe   *upstream.Pipe // nil: none
+	silent time.Time      // since when the node has not answered; zero: it has
+}
+
+// watchSpares is the goroutine that keeps up what is known of replicas.
+func (c *Cluster) watchSpares() {
+	defer c.running.Done()
+	for {
+		var looks sync.WaitGroup
+		s := c.Snapshot()
+		for _, n := range s.Replicas {
+			looks.Go(func() { c.lookAtSpare(n) })
+		}
+		for _, n := range s.Masters {
+			looks.Go(func() { c.lookForMoves(n) })
+		}
+		looks.Wait()
+		if !c.pause(c.ctx, spareLook/2+rand.N(spareLook)) {
+			return
+		}
+	}
+}
+
+var askRole = resp.AppendCommand(nil, "ROLE")
+
+// lookAtSpare finds out whether a replica has its master's data and goes on getting it. One that stays silent for as long
+// as commands are tried again is taken the reads it has not answered.
+func (c *Cluster) lookAtSpare(n *Node) {
+	r, err := c.askNode(n, askRole)
+	if err != nil {
+		n.serves.Store(false)
+		if now := time.Now(); n.watch.silent.IsZero() {
+			n.watch.silent = now
+		} else if now.Sub(n.watch.silent) > c.opts.RetryFor {
+			n.up.CutReads(errFrozen)
+		}
+		return
+	}
+	n.watch.silent = time.Time{}
+	follows := len(r.Elems) > 3 && string(r.Elems[0].Text) == "slave" && string(r.Elems[3].Text) == "connected"
+	unknown := isError(r) && strings.HasPrefix(string(r.Text), "NOPERM") // what the topology says has to do
+	n.serves.Store(follows || unknown)
+}
+
+// lookForMoves finds out which slots a master gives away. Its replicas do not know.
+func (c *Cluster) lookForMoves(n *Node) {
+	r, err := c.askNode(n, askNodes)
+	if err != nil {
+		return
+	}
+	if own, ok := readOwnWords(string(r.Text)); ok {
+		for slot := range own.moving {
+			c.spare.hold(slot)
+		}
+	}
+}
+
+// askNode asks a node one thing, as the service account, on a connection that is kept for that.
+func (c *Cluster) askNode(n *Node, cmd []byte) (r resp.Reply, err error) {
+	ctx, cancel := context.WithTimeoutCause(c.ctx, askTimeout, errSlow)
+	defer cancel()
+	w := &n.watch
+	if w.pipe == nil {
+		if w.pipe, err = n.up.Private(ctx, c.account()); err != nil {
+			w.pipe = nil
+			return r, err
+		}
+	}
+	var replies []resp.Reply
+	if replies, err = exchange(ctx, w.pipe, [][]byte{cmd}); err != nil {
+		w.pipe = nil
+		return r, err
+	}
+	return replies[0], nil
+}
+
+// mayRead says whether a unit may go to a replica. Within the plans of one Do a slot that is written to is read at its
+// master, so that no read passes a write of the same client's.
+func (e *Executor) mayRead(u *unit) bool {
+	return e.replicas && u.plan.cmd.Facts.Replica && !u.master && u.node == nil && !e.writes[u.slot]
+}
+
+// Replicas has commands that only read sent to replicas, or again to masters. It changes nothing without
+// Options.Replicas. Such reads may be stale: what this client, too, has written before may be missing.
+func (e *Executor) Replicas(on bool) { e.wish = on && e.c.spare != nil }
+
+// prepareReads finds out, before the plans are carried out, which slots they write to.
+func (e *Executor) prepareReads(plans []*Plan) {
+	if e.replicas = e.wish && time.Now().After(e.barred); !e.replicas {
+		return
+	}
+	if clear(e.writes); len(plans) == 1 {
+		return
+	}
+	for _, p := range plans {
+		for i := range p.units {
+			if u := &p.units[i]; !p.cmd.Facts.Replica && u.slot != noSlot {
+				e.writes[u.slot] = true
+			}
+		}
+	}
+}
+
+// refuses are the errors by which a replica says that it cannot serve a read, or not this client. A master may.
+var refuses = []string{"-MOVED ", "-ASK ", "-TRYAGAIN", "-CLUSTERDOWN", "-LOADING ", "-MASTERDOWN ", "-READONLY ", "-NOPERM ", "-NOAUTH "}
+
+// readRefused sends a unit to its master that a replica has refused; false: the reply stands.
+func (e *Executor) readRefused(u *unit, n *Node, reply []byte) bool {
+	if reply[0] != '-' {
+		return false
+	}
+	for i, word := range refuses {
+		if !strings.HasPrefix(string(reply[:min(len(reply), 16)]), word) {
+			continue
+		}
+		if i < len(refuses)-2 { // the replica's state; the next look judges it anew
+			n.serves.Store(false)
+			e.c.refreshFrom(n)
+		}
+		if i < 3 {
+			e.c.spare.hold(u.slot)
+		}
+		e.toMaster(u)
+		return true
+	}
+	return false
+}
+
+// countRead counts a unit that a replica has answered.
+func (e *Executor) countRead(u *unit) {
+	if u.reading {
+		e.c.count.replicaReads.Add(1)
+		telemetry.ReplicaReads.Add(1)
+	}
+}
+
+// readFailed sends a unit to its master whose replica has not answered.
+func (e *Executor) readFailed(u *unit, n *Node, err error) {
+	var refusal *upstream.ReplyError
+	if errors.As(err, &refusal) { // it lacks the user, or that may not say READONLY
+		e.barred, e.replicas = time.Now().Add(barred), false
+	} else {
+		n.serves.Store(false)
+		e.c.Refresh()
+	}
+	e.toMaster(u)
+}
+
+func (e *Executor) toMaster(u *unit) {
+	u.master, u.reading, u.reply, u.pieces = true, false, nil, nil
+	e.c.count.replicaFailures.Add(1)
+}

@@ -1,0 +1,303 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/lockproxy/lockproxy/internal/testredis"
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+var calls = regexp.MustCompile(`cmdstat_get:calls=(\d+)`)
+
+// gets is how many GETs a server has run.
+func gets(t testing.TB, s *testredis.Server) int {
+	t.Helper()
+	info, err := redis.String(s.Do(t, "INFO", "commandstats"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	if m := calls.FindStringSubmatch(info); m != nil {
+		n, _ = strconv.Atoi(m[1])
+	}
+	return n
+}
+
+// serving waits until so many replicas are read from.
+func serving(t testing.TB, c *Cluster, n int) {
+	t.Helper()
+	eventually(t, fmt.Sprint(n, " replicas serve"), func() bool {
+		serve := 0
+		for _, copies := range c.Snapshot().copies {
+			for _, r := range copies {
+				if r.serves.Load() {
+					serve++
+				}
+			}
+		}
+		return serve == n
+	})
+}
+
+// replicated waits until what masters have written is at their replicas.
+func replicated(t testing.TB, tc *testredis.Cluster) {
+	t.Helper()
+	for _, s := range tc.Servers[:3] {
+		eventually(t, "replicated", func() bool {
+			info, _ := redis.String(s.Do(t, "INFO", "replication"), nil)
+			_, at, _ := strings.Cut(info, "master_repl_offset:")
+			at, _, _ = strings.Cut(at, "\r\n")
+			return strings.Contains(info, "offset="+at+",lag")
+		})
+	}
+}
+
+// reader is a client that reads from replicas, of three masters with a replica each, and some keys that all are there.
+func reader(t *testing.T, o Options) (*testredis.Cluster, *Cluster, *client) {
+	t.Helper()
+	tc := testredis.StartCluster(t, 3, 1)
+	o.Replicas = true
+	c := openCluster(t, tc, o)
+	cl := newClient(t, c, learn(t, c), 3)
+	for i := range 90 {
+		cl.expect(fmt.Sprintf("SET k%d %d", i, i), "+OK\r\n")
+	}
+	replicated(t, tc)
+	serving(t, c, 3)
+	cl.e.Replicas(true)
+	return tc, c, cl
+}
+
+// readAll reads all keys, one by one, and checks them.
+func readAll(t *testing.T, cl *client, when string) {
+	t.Helper()
+	for i := range 90 {
+		if got := cl.do(fmt.Sprint("GET k", i))[0]; got != bulk(fmt.Sprint(i)) {
+			t.Fatalf("%s: k%d is %q", when, i, got)
+		}
+	}
+}
+
+func TestReadsLandOnReplicas(t *testing.T) {
+	tc, c, cl := reader(t, Options{})
+	readAll(t, cl, "at first")
+	onMasters, onReplicas := 0, 0
+	for i, s := range tc.Servers {
+		if n := gets(t, s); i < 3 {
+			onMasters += n
+		} else if onReplicas += n; n == 0 {
+			t.Errorf("replica %d has run no GET", i)
+		}
+	}
+	if onMasters != 0 || onReplicas != 90 || c.Stats().ReplicaReads != 90 {
+		t.Errorf("%d GETs at masters, %d at replicas, %+v", onMasters, onReplicas, c.Stats())
+	}
+	// Pipelines, and MGET, come in order.
+	var lines []string
+	for i := range 90 {
+		lines = append(lines, fmt.Sprint("GET k", i))
+	}
+	for i, got := range cl.do(lines...) {
+		if got != bulk(fmt.Sprint(i)) {
+			t.Fatalf("k%d: %q", i, got)
+		}
+	}
+	cl.expect("MGET k1 k2 k3", "*3\r\n"+bulk("1")+bulk("2")+bulk("3"))
+	if n := c.Stats().ReplicaReads; n < 181 {
+		t.Errorf("%d reads at replicas", n)
+	}
+	// What a pipeline writes it reads at the master, and no read passes a write.
+	before := c.Stats().ReplicaReads
+	for i := range 200 {
+		a, b := fmt.Sprint("a", i), fmt.Sprint("b", i)
+		got := cl.do("GET k1", "SET k1 "+a, "GET k1", "SET k1 "+b, "GET k1", "SET k1 1")
+		if got[2] != bulk(a) || got[4] != bulk(b) || i > 0 && got[0] != bulk("1") {
+			t.Fatalf("%q", got)
+		}
+	}
+	if n := c.Stats().ReplicaReads; n != before {
+		t.Errorf("%d of these reads were at replicas", n-before)
+	}
+	// Neither writes nor scripts nor what is about use go there, nor anything of who does not want to.
+	cl.do("TOUCH k1", "OBJECT IDLETIME k1", "EVAL_RO return{1} 1 k1", "PFCOUNT k1", "DBSIZE", "TTL nothere")
+	cl.e.Replicas(false)
+	readAll(t, cl, "from masters")
+	if n := c.Stats(); n.ReplicaReads != before+1 { // TTL
+		t.Errorf("%+v, before %d", n, before)
+	}
+}
+
+// A replica that dies, or hangs, is not read from: reads under way are sent to the master.
+func TestReplicaDies(t *testing.T) {
+	for name, take := range map[string]func(*testredis.Server){
+		"killed": func(s *testredis.Server) { s.Kill() },
+		"frozen": func(s *testredis.Server) { s.Stop() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			tc, c, cl := reader(t, Options{RetryFor: time.Second})
+			readAll(t, cl, "before")
+			victim := tc.Servers[3]
+			take(victim)
+			t.Cleanup(func() {
+				if name == "frozen" {
+					victim.Cont()
+				}
+			})
+			began := time.Now()
+			readAll(t, cl, name)
+			took := time.Since(began)
+			serving(t, c, 2)
+			before := c.Stats()
+			readAll(t, cl, "afterwards")
+			n := c.Stats()
+			t.Logf("90 reads took %v; %+v", took, n)
+			if n.ReplicaFailures == 0 || n.ReplicaFailures != before.ReplicaFailures || n.ReplicaReads <= before.ReplicaReads {
+				t.Errorf("before %+v, after %+v", before, n)
+			}
+			if name == "frozen" {
+				victim.Cont()
+				serving(t, c, 3)
+				readAll(t, cl, "back")
+			}
+		})
+	}
+}
+
+// A replica is promoted under reads; what was its master becomes its replica and is read from.
+func TestReadsThroughFailover(t *testing.T) {
+	tc, c, cl := reader(t, Options{})
+	done := make(chan error, 1)
+	go func() { done <- tc.Failover(tc.Servers[3]) }()
+	for under := true; under; {
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Fatal(err)
+			}
+			under = false
+		default:
+		}
+		readAll(t, cl, "under failover")
+	}
+	if err := tc.WaitOK(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the old master is read from", func() bool {
+		before := gets(t, tc.Servers[0])
+		readAll(t, cl, "afterwards")
+		return gets(t, tc.Servers[0]) > before
+	})
+	if s := c.Snapshot(); s.Owner(100).Addr != tc.Servers[3].Addr() {
+		t.Errorf("slot 100 is with %s", s.Owner(100).Addr)
+	}
+}
+
+// A slot that moves is read at masters from when that is known, and from its new master's replica some time after.
+func TestReadsWhileASlotMoves(t *testing.T) {
+	tc, c, cl := reader(t, Options{})
+	slot := Slot([]byte("k1"))
+	from, err := tc.Owner(slot)
+	if err != nil {
+		t.Fatal(err)
+	}
+	to := tc.Servers[0]
+	if to == from {
+		to = tc.Servers[1]
+	}
+	if err := tc.BeginMove(slot, from, to); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the move is known", func() bool { return c.spare.master[slot].Load() > time.Now().UnixNano() })
+	if _, err := tc.MoveKeys(slot, from, to, 100); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(7 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) { // longer than settling
+		cl.expect("GET k1", bulk("1"))
+	}
+	if err := tc.EndMove(slot, from, to); err != nil {
+		t.Fatal(err)
+	}
+	for c.Snapshot().Owner(slot).Addr != to.Addr() {
+		cl.expect("GET k1", bulk("1"))
+		cl.do("SET k1 1")
+	}
+	before := c.Stats().ReplicaReads
+	eventually(t, "its new replica is read from", func() bool {
+		cl.expect("GET k1", bulk("1"))
+		return c.Stats().ReplicaReads > before
+	})
+}
+
+// A replica that is given to another master says MOVED, and its reads are answered all the same.
+func TestReplicaChangesMaster(t *testing.T) {
+	tc, c, cl := reader(t, Options{Refresh: time.Hour})
+	tc.Servers[3].Do(t, "CLUSTER", "REPLICATE", tc.ID(tc.Servers[1]))
+	for range 20 {
+		readAll(t, cl, "moved")
+	}
+	eventually(t, "it is known whose replica it is", func() bool {
+		readAll(t, cl, "moved")
+		s := c.Snapshot()
+		return len(s.copies[s.Owner(100)]) == 0 && len(s.copies[s.Owner(8000)]) == 2
+	})
+	serving(t, c, 3)
+	readAll(t, cl, "afterwards")
+}
+
+// A user who may not say READONLY, or whom a replica does not have, reads at masters.
+func TestReadsOfUsers(t *testing.T) {
+	tc, c, cl := reader(t, Options{})
+	refused := 0
+	c.OnRefused(func(upstream.Identity, *upstream.ReplyError) { refused++ })
+	for i, s := range tc.Servers {
+		s.Do(t, "ACL", "SETUSER", "bob", "on", ">b", "~*", "+@all", "-readonly")
+		if i < 3 {
+			s.Do(t, "ACL", "SETUSER", "eve", "on", ">e", "~*", "+@all")
+		}
+		s.Do(t, "ACL", "SETUSER", "ann", "on", ">a", "~*", "+@all")
+	}
+	for user, at := range map[string]bool{"bob": false, "eve": false, "ann": true} {
+		before := c.Stats().ReplicaReads
+		u := newClient(t, c, cl.table, 2)
+		u.e.As(upstream.Identity{User: user, Password: user[:1], Proto: 2})
+		u.e.Replicas(true)
+		readAll(t, u, user)
+		if n := c.Stats().ReplicaReads; (n == before+90) != at || (n == before) == at {
+			t.Errorf("%s: %d reads at replicas", user, n-before)
+		}
+	}
+	if refused > 0 {
+		t.Error("a replica's word was taken for the cluster's")
+	}
+}
+
+// A long reply of a replica that hangs half way ends in an error, and is not begun again.
+func TestStreamFromFrozenReplica(t *testing.T) {
+	tc, _, cl := reader(t, Options{RetryFor: time.Second})
+	key := keyIn(100)
+	cl.expect("SET "+key+" "+strings.Repeat("x", 40<<20), "+OK\r\n")
+	replicated(t, tc)
+	cl.e.Private(true)
+	got := &pieces{}
+	got.each = func() {
+		if got.calls == 3 {
+			tc.Servers[3].Stop()
+		}
+	}
+	t.Cleanup(tc.Servers[3].Cont)
+	p := NewPlan(cl.table.command("GET", key))
+	p.Stream(got)
+	cl.e.Do(context.Background(), []*Plan{p})
+	if p.Err == nil || !p.Streamed || strings.Count(got.all.String(), "$") != 1 {
+		t.Errorf("%v after %d bytes", p.Err, got.all.Len())
+	}
+	cl.expect("STRLEN "+key, fmt.Sprintf(":%d\r\n", 40<<20))
+}
