@@ -88,7 +88,8 @@ func isNotSent(err error) bool {
 	return errors.As(err, &notSent)
 }
 
-// passing says whether err is the kind of trouble that a waiter sits out: Redis is away, starting, or between masters.
+// passing says whether err is the kind of trouble that a waiter sits out: Redis is away, starting, or between masters, or has too few
+// replicas (min-replicas-to-write), as a new master until they have found it.
 func passing(err error) bool {
 	var notSent *upstream.NotSentError
 	var reply *upstream.ReplyError
@@ -103,5 +104,5 @@ func passing(err error) bool {
 		return false
 	}
 	code, _, _ := strings.Cut(reply.Line, " ")
-	return code == "LOADING" || code == "MASTERDOWN" || code == "READONLY"
+	return code == "LOADING" || code == "MASTERDOWN" || code == "READONLY" || code == "NOREPLICAS"
 }
