@@ -60,9 +60,9 @@ func expectSpoken(t *testing.T, s *speaker, want string, args ...string) {
 	}
 }
 
-func mustSpeak(t *testing.T, addr string) *speaker {
+func mustSpeak(t *testing.T, addr string, login ...string) *speaker {
 	t.Helper()
-	s, err := newSpeaker(t, addr)
+	s, err := newSpeaker(t, addr, login...)
 	if err != nil {
 		t.Fatal(err)
 	}

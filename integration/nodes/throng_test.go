@@ -35,13 +35,18 @@ type spoken struct {
 	err   error
 }
 
-func newSpeaker(t testing.TB, addr string) (*speaker, error) {
+// newSpeaker connects; login, if any, are a user and a password.
+func newSpeaker(t testing.TB, addr string, login ...string) (*speaker, error) {
 	c, err := netDial(addr)
 	if err != nil {
 		return nil, err
 	}
 	s := &speaker{w: harness.NewWire(t, c), replies: make(chan spoken, 16), lost: map[string]time.Time{}}
-	for _, hello := range [][]string{{"HELLO", "3"}, {"CLIENT", "CAPA", "lock-lost"}} {
+	greeting := []string{"HELLO", "3"}
+	if len(login) > 0 {
+		greeting = append(append(greeting, "AUTH"), login...)
+	}
+	for _, hello := range [][]string{greeting, {"CLIENT", "CAPA", "lock-lost"}} {
 		if got, err := s.w.Try(hello...); err != nil || harness.IsErrorFrame(got) {
 			s.w.Close()
 			return nil, errors.Join(err, fmt.Errorf("%s: %q", hello[0], got))
