@@ -174,3 +174,19 @@ func TestQuorumExclusion(t *testing.T) {
 		t.Errorf("%s", got)
 	}
 }
+
+// Without the Redis that has the data, who is connected already locks on; nobody new can be asked for there.
+func TestQuorumWithoutItsUpstream(t *testing.T) {
+	t.Parallel()
+	data, nodes := testredis.Start(t), startNodes(t, 3)
+	p := harness.StartProxy(t, data.URL(), quorumFlags(nodes)...)
+	w := harness.Dial(t, p.Addr())
+	harness.Eventually(t, "the nodes count", func() bool { return w.Do("LOCK", "k") == ok })
+	data.Kill()
+	harness.Expect(t, w, yes, "UNLOCK", "k", "ALL")
+	harness.Expect(t, w, ok, "LOCK", "other")
+	if got := harness.Dial(t, p.Addr()).Do("LOCK", "k"); !strings.HasPrefix(got, "-ERR upstream unavailable") {
+		t.Errorf("%q", got)
+	}
+	harness.Expect(t, w, yes, "UNLOCK", "other")
+}
