@@ -169,3 +169,39 @@ func TestMissedMessage(t *testing.T) {
 		}
 	}
 }
+
+// Redis' clock set forward by more than a lease ends all leases: a lock is given again, and its holder told within seconds. Set
+// back, it lengthens them. Tokens rise all the same.
+func TestClockIsSet(t *testing.T) {
+	t.Parallel()
+	c, err := testredis.NewClock(t, 0)
+	if err != nil {
+		t.Skip("*** CLOCKS NOT TESTED:", err)
+	}
+	s := testredis.StartWithClock(t, c)
+	p := harness.StartProxy(t, s.URL(), "--lock-watchdog-timeout", "10m")
+	holder, other, fence := harness.DialHearing(t, p.Addr()), harness.Dial(t, p.Addr()), harness.Dial(t, p.Addr())
+	last := int64(0)
+	rises := func() {
+		token := harness.Number(t, fence.Do("LOCK", "f", "FENCE"))
+		if token <= last {
+			t.Errorf("%d after %d", token, last)
+		}
+		last = token
+		fence.Do("UNLOCK", "f")
+	}
+	rises()
+	harness.Expect(t, holder, ok, "LOCK", "k")
+	harness.Expect(t, other, null, "LOCK", "k")
+	c.Step(time.Hour)
+	harness.Expect(t, other, ok, "LOCK", "k")
+	if got, want := holder.Read(), lostPush("k", "clock"); got != want {
+		t.Errorf("told %q", got)
+	}
+	rises()
+	c.Step(-2 * time.Hour)
+	rises()
+	time.Sleep(2 * time.Second) // all are looked at
+	harness.Expect(t, holder, "_\r\n", "LOCK", "k")
+	harness.Expect(t, other, yes, "UNLOCK", "k")
+}
