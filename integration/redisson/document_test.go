@@ -151,6 +151,9 @@ With these nothing is lost, and nobody holds what is another's; somebody waits f
   is over, lockproxy's proxies within 3 s, and tell whose turn it is.
 * A thread of Redisson whose turn it is not looks again and again, without a pause, while the lock is free.
 * A downgrade by Redisson wakes no reader.
+* When a slot of a cluster moves, threads of Redisson 4.7.0 that wait for its locks hear no more messages: tried by resharding a slot
+  to and fro, they looked when the lease that they saw was over, whoever unlocked. 3.15.0, which hears classic messages, was told.
+  lockproxy's waiters are told.
 * Before 3.32 a thread in a fair queue whose turn is overdue waits without end for a message that nobody sends. With somebody of
   lockproxy in the queue it gets one within 3 s. That is how the lines above about leases and ghosts are tried with 3.15.0.
 `
@@ -176,6 +179,10 @@ func TestDocument(t *testing.T) {
 	must(t, err, "reading the document")
 	var all []table
 	for _, p := range places {
+		if strings.Contains(string(text), begins(p.name)+ends(p.name)) {
+			t.Logf("%s has nothing about %s yet; run make interop's test with -write", document, p.name)
+			continue
+		}
 		all = append(all, tablesOf(p.name)...)
 	}
 	for _, tab := range all {

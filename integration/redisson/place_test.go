@@ -114,3 +114,34 @@ func (p place) heard(servers []redis.Conn, channel string) bool {
 	}
 	return false
 }
+
+// moves: the lock's slot moves to another master while one side holds it and the other waits. Whoever waits hears of the
+// unlock there.
+func moves(t *testing.T, e *env, pair, kind string) {
+	holder, waiter := e.first(t, pair), e.secondSide(t, pair)
+	l := e.lock(kind)
+	from, slot := e.server(t, l.name), slots.Slot([]byte(l.name))
+	to := e.cluster.Servers[0]
+	if to == from {
+		to = e.cluster.Servers[1]
+	}
+	for range 2 {
+		hold(t, holder, l, long)
+		got := start(func() error { _, err := waiter.lock(l, long); return err })
+		e.queued(t, l, 1)
+		must(t, e.cluster.MoveSlot(slot, from, to), "moving the slot")
+		must(t, e.cluster.WaitOK(), "after the move")
+		time.Sleep(noticed)
+		if !got.waiting() {
+			t.Fatal("two hold it")
+		}
+		released := time.Now()
+		free(t, holder, l)
+		e.woke(t, pair+": "+kind+", its slot moved", got.ok(t, "the waiter").Sub(released))
+		free(t, waiter, l)
+		from, to = to, from
+	}
+}
+
+// noticed is by when Redisson, which looks once a second, knows of a move.
+const noticed = 3 * time.Second

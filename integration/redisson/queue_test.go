@@ -12,21 +12,19 @@ import (
 
 // row is who was served, and when the lock was given back last.
 type row struct {
-	e    *env
-	what string
-
-	mu       sync.Mutex // guards the rest
+	mu       sync.Mutex // guards all below
 	inside   bool
 	served   []int
+	took     []time.Duration // since the lock was given back
 	released time.Time
 }
 
 // section locks, looks that nobody else is inside, and unlocks.
-func (r *row) section(t testing.TB, s side, l lock, number int) error {
+func (r *row) section(s side, l lock, number int) error {
 	if _, err := s.lock(l, long); err != nil {
 		return err
 	}
-	if !r.enter(t, number) {
+	if !r.enter(number) {
 		return fmt.Errorf("%v: two are inside", l)
 	}
 	time.Sleep(2 * time.Millisecond)
@@ -34,7 +32,7 @@ func (r *row) section(t testing.TB, s side, l lock, number int) error {
 	return s.unlock(l)
 }
 
-func (r *row) enter(t testing.TB, number int) bool {
+func (r *row) enter(number int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.inside {
@@ -42,7 +40,7 @@ func (r *row) enter(t testing.TB, number int) bool {
 	}
 	r.inside = true
 	r.served = append(r.served, number)
-	r.e.woke(t, r.what, time.Since(r.released))
+	r.took = append(r.took, time.Since(r.released))
 	return true
 }
 
@@ -57,11 +55,11 @@ func (r *row) leave() {
 // by a message, and those of a fair lock in the order they came.
 func (e *env) serve(t testing.TB, what string, l lock, holder side, waiters []side) {
 	t.Helper()
-	r := &row{e: e, what: what, inside: true}
+	r := &row{inside: true}
 	hold(t, holder, l, long)
 	var all []later
 	for i, s := range waiters {
-		all = append(all, start(func() error { return r.section(t, s, l, i) }))
+		all = append(all, start(func() error { return r.section(s, l, i) }))
 		if l.kind == "fair" {
 			e.inQueue(t, l, i+1)
 		}
@@ -71,6 +69,9 @@ func (e *env) serve(t testing.TB, what string, l lock, holder side, waiters []si
 	free(t, holder, l)
 	for i, waiter := range all {
 		waiter.ok(t, fmt.Sprint("waiter ", i))
+	}
+	for _, took := range r.took {
+		e.woke(t, what, took)
 	}
 	for i, n := range r.served {
 		if l.kind == "fair" && n != i {

@@ -25,6 +25,7 @@ type cell struct {
 	kind, what string
 	run        func(t *testing.T, e *env, column, kind string)
 	only       []string // columns; nil is all
+	where      string   // the only place; "" is all
 	slow       bool     // not tried with Sentinels, which change nothing about it
 }
 
