@@ -101,10 +101,11 @@ async function sharded(r) {
   const heard = [];
   const listener = pool({ shardedSubscribers: true });
   listener.on('smessage', (channel, message) => heard.push(`${channel} ${message}`));
-  assert.equal(await listener.ssubscribe('shard'), 1);
-  assert.equal(await r.spublish('shard', 'extra'), 1);
-  await until(() => heard.length === 1);
-  assert.deepEqual(heard, ['shard extra']);
+  const channels = ['shard', 'shard:1', 'shard:2']; // of three slots, on one connection
+  for (const channel of channels) await listener.ssubscribe(channel);
+  for (const channel of channels) assert.equal(await r.spublish(channel, 'extra'), 1);
+  await until(() => heard.length === 3);
+  assert.deepEqual(heard.sort(), ['shard extra', 'shard:1 extra', 'shard:2 extra']);
   listener.disconnect();
   ok('sharded');
 }

@@ -85,11 +85,12 @@ async function data(r) {
   ok('pubsub');
 
   if (inCluster) {
-    await r.sSubscribe('shard', (message) => heard.push(message));
-    assert.equal(await r.sPublish('shard', 'extra'), 1);
-    await until(() => heard.length === 2);
-    assert.equal(heard[1], 'extra');
-    await r.sUnsubscribe('shard');
+    const channels = ['shard', 'shard:1', 'shard:2']; // of three slots, on one connection
+    for (const channel of channels) await r.sSubscribe(channel, (message) => heard.push(message));
+    for (const channel of channels) assert.equal(await r.sPublish(channel, `to ${channel}`), 1);
+    await until(() => heard.length === 4);
+    assert.deepEqual(heard.slice(1).sort(), channels.map((channel) => `to ${channel}`));
+    for (const channel of channels) await r.sUnsubscribe(channel);
     ok('sharded');
   }
 

@@ -91,10 +91,12 @@ def data(r):
 
     if CLUSTER:
         with r.pubsub() as p:
-            p.ssubscribe("shard")
-            assert p.get_sharded_message(timeout=5)["type"] == "ssubscribe"
-            assert r.spublish("shard", "extra") == 1
-            assert p.get_sharded_message(timeout=5)["data"] == "extra"
+            for channel in "shard", "shard:1", "shard:2":  # of three slots, on one connection
+                p.ssubscribe(channel)
+                assert p.get_sharded_message(timeout=5)["type"] == "ssubscribe"
+            for channel in "shard", "shard:1", "shard:2":
+                assert r.spublish(channel, "extra") == 1
+                assert p.get_sharded_message(timeout=5)["channel"] == channel
         ok("sharded")
 
     assert r.blpop("queue", timeout=1) is None

@@ -31,6 +31,7 @@ import java.util.Collections;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
+import java.util.Set;
 import java.util.UUID;
 import java.util.concurrent.Callable;
 import java.util.concurrent.CompletableFuture;
@@ -276,9 +277,11 @@ public class Main {
           heard.add(channel + " " + message);
         }
       });
-      connection.sync().ssubscribe("shard");
-      same(shared.sync().spublish("shard", "extra"), 1L);
-      until(() -> heard.equals(List.of("shard extra")));
+      List<String> channels = List.of("shard", "shard:1", "shard:2"); // of three slots, on one connection
+      for (String channel : channels) connection.sync().ssubscribe(channel);
+      for (String channel : channels) same(shared.sync().spublish(channel, "extra"), 1L);
+      until(() -> heard.size() == 3);
+      same(Set.copyOf(heard), Set.of("shard extra", "shard:1 extra", "shard:2 extra"));
     }
   }
 
