@@ -191,7 +191,7 @@ func (e *Executor) gather(plans []*Plan) (wait time.Duration, pending bool) {
 // spread makes p's units; false: it is to wait, or is done. While a slot has no master, as during a failover, what all
 // masters are to answer or to do would miss a part; when that stays so it is refused in Redis' words.
 func (e *Executor) spread(p *Plan, s *Snapshot) bool {
-	if s.whole && !p.whole.ready.After(time.Now()) {
+	if (s.whole || p.cmd.Facts.Partial) && !p.whole.ready.After(time.Now()) {
 		if p.fan {
 			p.fanOut(s)
 		}

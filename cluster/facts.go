@@ -26,6 +26,7 @@ const (
 	Max
 	LogicalAnd
 	LogicalOr
+	Each // an array of all replies, errors too; no policy of Redis'
 )
 
 // Facts are what there is to know of a command, whoever sends it. They do not change.
@@ -36,6 +37,7 @@ type Facts struct {
 	Script   bool // the text of its errors may be a client's own
 	Request  Request
 	Response Response
+	Partial  bool // of a question to many nodes: those out of reach, and slots that nobody has, are left out
 }
 
 // split are the commands that do for each key what they would do for it alone. MSETNX is none of them: it is all or

@@ -226,3 +226,32 @@ func TestOrderThroughFailover(t *testing.T) {
 		}
 	}
 }
+
+// A question to all masters that can do without some is answered while one is away and its slots are nobody's.
+func TestPartialWithoutAMaster(t *testing.T) {
+	tc := testredis.StartCluster(t, 3, 0)
+	c := openCluster(t, tc, Options{RetryFor: time.Hour})
+	cl := newClient(t, c, learn(t, c), 2)
+	ask := func() string {
+		p := NewPlan(cl.table.command("ECHO", "a"))
+		facts := *p.cmd.Facts
+		facts.ReadOnly, facts.Request, facts.Response, facts.Partial = true, AllShards, Each, true
+		p.Set(Command{Raw: p.cmd.Raw, Args: p.cmd.Args, Facts: &facts})
+		return cl.run([]*Plan{p})[0]
+	}
+	if got := ask(); got != "*3\r\n"+strings.Repeat("$1\r\na\r\n", 3) {
+		t.Errorf("of three: %q", got)
+	}
+	tc.Servers[1].Kill()
+	if got := ask(); got != "*2\r\n"+strings.Repeat("$1\r\na\r\n", 2) {
+		t.Errorf("of two: %q", got)
+	}
+	eventually(t, "the slots are nobody's", func() bool {
+		info, _ := redis.String(tc.Servers[0].Dial(t).Do("CLUSTER", "INFO"))
+		return strings.Contains(info, "cluster_state:fail")
+	})
+	c.Refreshed(t.Context())
+	if got := ask(); got != "*2\r\n"+strings.Repeat("$1\r\na\r\n", 2) {
+		t.Errorf("of two, with slots that are nobody's: %q", got)
+	}
+}

@@ -29,11 +29,14 @@ func (p *Plan) finish(hold func(n int) bool) {
 		return
 	}
 	var replies []resp.Reply
+	var left error // of a node that was left out
+	f := p.cmd.Facts
 	for i := range p.units {
 		u := &p.units[i]
 		var lost *upstream.LostError
 		switch {
-		case u.err != nil && u.lame && !errors.As(u.err, &lost):
+		case u.err != nil && u.lame && (f.Partial || !errors.As(u.err, &lost)):
+			left = u.err
 		case u.err != nil:
 			if p.Err == nil || errors.As(u.err, &lost) && !errors.As(p.Err, &lost) {
 				p.Err = u.err
@@ -46,7 +49,9 @@ func (p *Plan) finish(hold func(n int) bool) {
 			replies = append(replies, v)
 		}
 	}
-	f := p.cmd.Facts
+	if len(replies) == 0 && p.Err == nil {
+		p.Err = left
+	}
 	if p.Err != nil && !(f.Response == OneSucceeded && anySucceeded(replies)) {
 		return
 	}
@@ -80,6 +85,13 @@ func (p *Plan) join(replies []resp.Reply) []byte {
 		return resp.AppendError(nil, badReply)
 	}
 	f := p.cmd.Facts
+	if f.Response == Each {
+		out := resp.AppendArray(nil, len(replies))
+		for _, v := range replies {
+			out = append(out, v.Raw...)
+		}
+		return out
+	}
 	for _, v := range replies {
 		if isError(v) != (f.Response == OneSucceeded) {
 			return v.Raw // the first error, or the first success

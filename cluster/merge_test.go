@@ -31,6 +31,7 @@ func TestMerge(t *testing.T) {
 		{NoPolicy, "*1\r\n$1\r\na\r\n|*0\r\n|*2\r\n,1.5\r\n%1\r\n+a\r\n:1\r\n", "*3\r\n$1\r\na\r\n,1.5\r\n%1\r\n+a\r\n:1\r\n"},
 		{NoPolicy, "~1\r\n:1\r\n|~1\r\n:2\r\n", "~2\r\n:1\r\n:2\r\n"},
 		{NoPolicy, "_\r\n|$1\r\na\r\n|$-1\r\n", "$1\r\na\r\n"},
+		{Each, ":1\r\n|$1\r\na\r\n|-ERR x\r\n", "*3\r\n:1\r\n$1\r\na\r\n-ERR x\r\n"},
 		{NoPolicy, "broken|:1\r\n", "-" + badReply + "\r\n"},
 	} {
 		p := planOf(c.how, c.replies)
@@ -69,5 +70,23 @@ func TestMergeOfFailures(t *testing.T) {
 	p.done, p.units[1].err = false, lost
 	if p.finish(nil); !errors.Is(p.Err, errSlow) {
 		t.Errorf("a replica's lost reply: got %q, %v", p.Reply, p.Err)
+	}
+}
+
+// Of a Partial command's nodes any may be out of reach, but not all.
+func TestMergeOfSome(t *testing.T) {
+	lost, unsent := &upstream.LostError{Cause: errSlow}, &upstream.NotSentError{Cause: errSlow}
+	p := planOf(Each, ":1\r\n|:1\r\n|:2\r\n")
+	p.cmd.Facts.Partial = true
+	for i := range p.units {
+		p.units[i].lame = true
+	}
+	p.units[0].err, p.units[1].err = unsent, lost
+	if p.finish(); p.Err != nil || string(p.Reply) != "*1\r\n:2\r\n" {
+		t.Errorf("got %q, %v", p.Reply, p.Err)
+	}
+	p.done, p.units[2].err = false, unsent
+	if p.finish(); !errors.Is(p.Err, errSlow) {
+		t.Errorf("nobody answers: got %q, %v", p.Reply, p.Err)
 	}
 }

@@ -58,7 +58,7 @@ type unit struct {
 	keys []int // of plan.cmd.Keys, which are this unit's; nil: all
 	node *Node // where it goes, when that is not the slot's owner
 	home bool  // node is the only one it can go to
-	lame bool  // node is a replica, which may be left out
+	lame bool  // node may be left out: a replica, or any of a Partial command
 	ask  bool  // behind ASKING
 
 	reading bool // goes, or went, to a replica
@@ -196,7 +196,7 @@ func (p *Plan) fanOut(s *Snapshot) {
 		if at := slices.IndexFunc(before, func(b unit) bool { return b.node == n }); at >= 0 {
 			u = before[at]
 		}
-		u.lame = i >= len(s.Masters)
+		u.lame = i >= len(s.Masters) || p.cmd.Facts.Partial
 		p.units = append(p.units, u)
 	}
 }

@@ -82,7 +82,7 @@ var (
 		{Name: "cluster", Arity: -2, Here: true, Note: nodeOnly},
 		{Name: "script|kill", Open: true, Here: true, Note: "Redis', asked on another connection: the one that runs the script does not listen."},
 		{Name: "function|kill", Open: true, Here: true, Note: "Redis', asked on another connection: the one that runs the function does not listen."},
-		{Name: "info", Open: true, Here: true, Note: "Redis' answer, with a section `# Lockproxy` added, and not of a cluster's node. Its `# Clients` are Redis' own clients, of which this proxy is a few."},
+		{Name: "info", Open: true, Here: true, Note: "Redis' answer, with a section `# Lockproxy` added, and not of a cluster's node. Its `# Clients` are Redis' own clients, of which this proxy is a few. Of a cluster, counts (of clients, commands, keys, memory used, messages) are those of the masters that answer added up; the rest is one master's."},
 		{Name: "client", Arity: -2, Open: true, Here: true, Note: "Subcommands that are not listed here are unknown."},
 		{Name: "client|id", Arity: 2, Here: true, Probe: []string{"CLIENT", "ID"},
 			Note: "The connection's number at this proxy. Within a transaction it is Redis'."},

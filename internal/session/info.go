@@ -11,7 +11,7 @@ import (
 
 // info is Redis' INFO with a section of this proxy's own behind it.
 func (s *Session) info(args [][]byte) {
-	answer, err := s.askRaw(encode(args))
+	answer, err := s.askInfo(args)
 	ours := wantsOurs(args[1:])
 	if err != nil || !ours && !s.srv.misplaced(answer) {
 		s.relay(answer, err)

@@ -1,0 +1,52 @@
+package session
+
+import (
+	"strings"
+	"testing"
+)
+
+func info(lines ...string) string { return strings.Join(lines, "\r\n") + "\r\n" }
+
+// What is spread over the masters is added up, and the rest is the first one's.
+func TestAddInfos(t *testing.T) {
+	one := info("# Server", "redis_version:7.0.15", "tcp_port:1", "", "# Clients", "blocked_clients:1", "maxclients:100", "",
+		"# Memory", "used_memory:1048576", "used_memory_human:1.00M", "used_memory_lua_human:32.00K", "",
+		"# Persistence", "loading:0", "rdb_bgsave_in_progress:0", "",
+		"# Commandstats", "cmdstat_get:calls=1,usec=10,usec_per_call=10.00,rejected_calls=0,failed_calls=1", "",
+		"# Errorstats", "", "# Keyspace", "db0:keys=2,expires=1,avg_ttl=100")
+	two := info("# Server", "redis_version:7.0.15", "tcp_port:2", "", "# Clients", "blocked_clients:2", "maxclients:100", "",
+		"# Memory", "used_memory:2097152", "used_memory_human:2.00M", "used_memory_lua_human:31.00K", "",
+		"# Persistence", "loading:0", "rdb_bgsave_in_progress:1", "",
+		"# Commandstats", "cmdstat_get:calls=3,usec=10,usec_per_call=3.33,rejected_calls=1,failed_calls=0",
+		"cmdstat_set:calls=1,usec=2,usec_per_call=2.00,rejected_calls=0,failed_calls=0", "",
+		"# Errorstats", "errorstat_ERR:count=1", "", "# Keyspace", "db0:keys=3,expires=3,avg_ttl=200")
+	want := info("# Server", "redis_version:7.0.15", "tcp_port:1", "", "# Clients", "blocked_clients:3", "maxclients:100", "",
+		"# Memory", "used_memory:3145728", "used_memory_human:3.00M", "used_memory_lua_human:32.00K", "",
+		"# Persistence", "loading:0", "rdb_bgsave_in_progress:1", "",
+		"# Commandstats", "cmdstat_get:calls=4,usec=20,usec_per_call=5.00,rejected_calls=1,failed_calls=1",
+		"cmdstat_set:calls=1,usec=2,usec_per_call=2.00,rejected_calls=0,failed_calls=0", "",
+		"# Errorstats", "errorstat_ERR:count=1", "", "# Keyspace", "db0:keys=5,expires=4,avg_ttl=175")
+	if got := addInfos([]string{one, two}); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	if got := addInfos([]string{one}); got != one {
+		t.Errorf("of one master: %s", got)
+	}
+	empty := info("# Keyspace")
+	if got := addInfos([]string{empty, info("# Keyspace", "db0:keys=1,expires=0,avg_ttl=0")}); got != info("# Keyspace", "db0:keys=1,expires=0,avg_ttl=0") {
+		t.Errorf("keys at one master only: %q", got)
+	}
+	if got := addInfos([]string{"", ""}); got != "" {
+		t.Errorf("a section that Redis does not have: %q", got)
+	}
+}
+
+// Numbers are written as Redis writes them.
+func TestInfoForReading(t *testing.T) {
+	for n, want := range map[string]string{"0": "0B", "500": "500B", "2048": "2.00K", "1572864": "1.50M", "5368709120": "5.00G"} {
+		s := &infoSection{values: map[string]string{"used_memory": n, "used_memory_human": "?"}}
+		if got := s.value("used_memory_human"); got != want {
+			t.Errorf("%s: %s, want %s", n, got, want)
+		}
+	}
+}
