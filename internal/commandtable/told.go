@@ -14,6 +14,7 @@ type Told struct {
 	specs             []keySpec
 	movable           bool // first, last and step do not tell all
 	sorts             bool // SORT, whose specification leaves out what it stores into
+	sortsOnly         bool // SORT_RO, whose specification leaves open what else it reads, and which stores nothing
 }
 
 // keySpec is one of Redis' key specifications: where the search begins, and what is found from there.
@@ -35,7 +36,7 @@ func readTold(name string, entry resp.Reply) *Told {
 		return nil
 	}
 	t := &Told{Flags: texts(entry.Elems[2]), first: signed(entry.Elems[3]), last: signed(entry.Elems[4]), step: signed(entry.Elems[5]),
-		sorts: name == "sort" || name == "sort_ro"}
+		sorts: name == "sort", sortsOnly: name == "sort_ro"}
 	for _, flag := range t.Flags {
 		t.movable = t.movable || flag == "movablekeys"
 	}
@@ -83,6 +84,8 @@ func (t *Told) Keys(args [][]byte, dst []int) (keys []int, known bool) {
 	switch {
 	case t.sorts:
 		return sortKeys(args, dst), true
+	case t.sortsOnly:
+		return append(dst, span(1, 1, 1, len(args))...), true
 	case len(t.specs) == 0 && t.movable:
 		return dst, false
 	case len(t.specs) == 0:

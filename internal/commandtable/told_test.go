@@ -18,7 +18,7 @@ func TestKeysAreRedisOwn(t *testing.T) {
 	for _, line := range []string{
 		"GET a", "SET a b EX 10", "MSET a 1 b 2", "MGET a b c", "DEL a", "EVAL x 2 a b c", "EVALSHA x 1 a", "FCALL f 2 a b", "EVAL x 0",
 		"XREAD COUNT 1 STREAMS a b 0 0", "XREAD BLOCK 5 STREAMS a 0", "XREADGROUP GROUP STREAMS c STREAMS a b > >", "XGROUP CREATE a g $", "XINFO STREAM a",
-		"SORT a BY w GET # STORE b", "SORT a STORE b STORE c", "SORT a LIMIT 0 STORE", "SORT_RO a", "GEORADIUS a 1 1 1 m STORE b", "GEORADIUS a 1 1 1 m STOREDIST b",
+		"SORT a BY w GET # STORE b", "SORT a STORE b STORE c", "SORT a LIMIT 0 STORE", "SORT_RO a", "SORT_RO a STORE b", "SORT_RO a BY w GET #", "GEORADIUS a 1 1 1 m STORE b", "GEORADIUS a 1 1 1 m STOREDIST b",
 		"GEOSEARCHSTORE a b FROMMEMBER m BYRADIUS 1 m", "ZUNIONSTORE d 2 a b WEIGHTS 1 2", "ZUNION 2 a b", "ZINTERCARD 2 a b LIMIT 1", "ZMPOP 1 a MIN", "BLMPOP 0 2 a b LEFT",
 		"BLPOP a b 0", "BLMOVE a b LEFT LEFT 0", "BITOP AND d a b", "PFMERGE d a", "PFCOUNT a b", "RENAME a b", "COPY a b", "OBJECT ENCODING a", "MEMORY USAGE a", "OBJECT HELP",
 		"WATCH a b", "LCS a b", "SINTERSTORE d a b", "SPUBLISH a m", "SSUBSCRIBE a b", "XACK a g 1-1", "SMOVE a b c", "LMPOP 2 a b LEFT", "ECHO x", "PUBLISH a b", "EVAL x 1.5 a b", "ZDIFF 1 a",
