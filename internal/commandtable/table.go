@@ -26,6 +26,7 @@ type Command struct {
 	Barred   bool                // not to be queued in a transaction, and unknown to Redis or to be kept from it
 	Subs     map[string]*Command // by name in upper case; one that is missing is treated as the command itself
 	Told     *Told               // by Redis; nil: nothing
+	told     map[string]*Command // Subs as Redis listed them, of a command whose own are fewer
 }
 
 // Table is all commands that are not simply forwarded, and what Redis tells of those that are. It never changes:
@@ -73,7 +74,7 @@ func (t *Table) put(c *Command) {
 		if old := t.commands[name]; old != nil {
 			c.ReadOnly = c.ReadOnly || old.ReadOnly
 			c.takeOver(old)
-			if c.Name == "cluster" && !c.Refusal {
+			if c.told = old.Subs; c.Name == "cluster" && !c.Refusal {
 				c.Subs = old.Subs
 			}
 		}
@@ -89,6 +90,8 @@ func (t *Table) put(c *Command) {
 		parent.Subs = make(map[string]*Command)
 	}
 	if old := parent.Subs[sub]; old != nil {
+		c.takeOver(old)
+	} else if old := parent.told[sub]; old != nil {
 		c.takeOver(old)
 	}
 	parent.Subs[sub] = c

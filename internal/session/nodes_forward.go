@@ -108,6 +108,7 @@ func (s *Session) sendMute(p *pinned, cmd redcon.Command, c *commandtable.Comman
 
 // forwardNodes sends the run over the nodes.
 func (s *Session) forwardNodes(big bool) {
+	big = big || s.srv.writesPaused()
 	if s.batch.scripts {
 		s.forwardScripts(big)
 		return
@@ -206,6 +207,7 @@ var nodeAnswerers = map[string]answer{
 	"client|tracking":      (*Session).trackingNodes,
 	"monitor":              (*Session).oneNodeOnly,
 	"shutdown":             (*Session).oneNodeOnly,
+	"function|stats":       (*Session).functionStatsNodes,
 	"pubsub|channels":      (*Session).pubsubNodes,
 	"pubsub|numsub":        (*Session).pubsubNodes,
 	"pubsub|shardchannels": (*Session).pubsubNodes,

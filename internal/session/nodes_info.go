@@ -35,6 +35,26 @@ func (s *Session) askInfo(args [][]byte) ([]byte, error) {
 	return resp.AppendVerbatim(nil, s.ident.Proto, "txt", addInfos(texts)), nil
 }
 
+// statsFacts have all masters answer FUNCTION STATS.
+var statsFacts = &cluster.Facts{Name: "function|stats", ReadOnly: true, Request: cluster.AllShards, Response: cluster.Each, Partial: true}
+
+// functionStatsNodes is FUNCTION STATS: a master's that runs a script, or any one's, since all have the same libraries.
+func (s *Session) functionStatsNodes(args [][]byte) {
+	answer, err := s.askPlan(cluster.Command{Raw: encode(args), Args: args, Facts: statsFacts})
+	if err != nil {
+		s.relay(nil, err)
+		return
+	}
+	all, _ := resp.ParseReply(answer)
+	said := all.Elems[0].Raw
+	for _, r := range all.Elems {
+		if len(r.Elems) > 1 && string(r.Elems[0].Text) == "running_script" && !r.Elems[1].Null {
+			said = r.Raw
+		}
+	}
+	s.relay(said, nil)
+}
+
 // added are the fields of INFO that are counts of what is spread over the masters: of clients, commands, keys, messages.
 // The rest is the first one's.
 var added = fieldSet(`

@@ -10,7 +10,7 @@ import (
 // own, so that the reads of others do not wait behind a write that waits.
 func (s *Session) clientPause(args [][]byte) {
 	answer, err := s.askApart(args)
-	if s.relay(answer, err); err != nil || answer[0] != '+' || s.srv.o.Cluster != nil {
+	if s.relay(answer, err); err != nil || answer[0] != '+' {
 		return
 	}
 	s.srv.pauseWrites(writePause(args))
