@@ -39,6 +39,9 @@ func (b *bed) baseline(ctx context.Context, unit string) (*outcome, error) {
 func (b *bed) baselineFile(unit string) string {
 	source, _ := os.ReadFile(filepath.Join(b.suite.dir, "SOURCE")) // a folder of the user's has none
 	what := fmt.Sprint(b.suite.dir, "|", string(source), "|", b.suite.server, "|", b.suite.serves, "|", b.s.resp, "|", b.s.deny, "|", b.s.multiDB)
+	if b.s.nodes > 0 {
+		what += "|--cluster-mode"
+	}
 	key := sha256.Sum256([]byte(what))
 	return filepath.Join(b.s.cache, "baseline", fmt.Sprintf("%x", key[:6]), strings.ReplaceAll(unit, "/", "_")+".json")
 }

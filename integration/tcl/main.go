@@ -43,6 +43,7 @@ type settings struct {
 	stall   time.Duration // longest without a test's end
 	deny    []string
 	multiDB bool
+	nodes   int // masters of the cluster behind lockproxy, 0: one server
 	fresh   bool
 	skips   string
 	write   string
@@ -83,6 +84,7 @@ func parse(args []string) (settings, error) {
 	fs.DurationVar(&s.stall, "stall", 3*time.Minute, "longest a unit may go without finishing a test, whole seconds")
 	allow := fs.String("allow", "", "`tags` to run that are denied by default, separated by commas: "+strings.Join(denied, " "))
 	fs.BoolVar(&s.multiDB, "multidb", false, "let the suite SELECT other databases (default: --singledb)")
+	fs.IntVar(&s.nodes, "nodes", 0, "put a cluster of so many `masters` behind lockproxy; the baseline stays one server, both with the suite's --cluster-mode")
 	fs.BoolVar(&s.fresh, "fresh", false, "measure the baseline again rather than take it from the cache")
 	fs.StringVar(&s.skips, "skip", filepath.FromSlash("integration/tcl/skip.txt"), "the `file` of known failures")
 	fs.StringVar(&s.write, "write", "", "write the table into this `file`, replacing the same run's former one")
@@ -103,6 +105,8 @@ func parse(args []string) (settings, error) {
 		return s, fmt.Errorf("-mode %q: direct or proxy", s.mode)
 	case s.resp != 2 && s.resp != 3:
 		return s, fmt.Errorf("-resp %d: 2 or 3", s.resp)
+	case s.nodes < 0 || s.nodes > 0 && s.multiDB:
+		return s, errors.New("-nodes must not be negative, and goes without -multidb: a cluster has one database")
 	case s.jobs < 1:
 		return s, errors.New("-j must be above 0")
 	case s.write != "" && len(s.units) > 0:

@@ -19,7 +19,7 @@ func run(ctx context.Context, s settings) error {
 		return err
 	}
 	b := &bed{s: s, suite: su}
-	if b.skips, err = readSkips(s.skips, s.resp); err != nil {
+	if b.skips, err = readSkips(s.skips, s.resp, s.nodes); err != nil {
 		return err
 	}
 	for _, u := range s.units {
@@ -90,7 +90,9 @@ func (b *bed) runBoth(ctx context.Context, unit string) (*result, error) {
 		return nil, ctx.Err()
 	}
 	r := &result{unit: unit}
-	if r.whole = b.skips.whole(unit); r.whole != nil {
+	whole := b.skips.whole(unit)
+	if whole != nil && !whole.cluster {
+		r.whole = whole
 		return r, nil
 	}
 	var err error
@@ -102,7 +104,9 @@ func (b *bed) runBoth(ctx context.Context, unit string) (*result, error) {
 	if b.s.mode == "direct" || r.direct.Aborted == "" && r.direct.passes() == 0 {
 		return r, nil
 	}
-	if r.proxy, err = b.runUnit(ctx, unit, false); err != nil {
+	if whole != nil {
+		r.proxy = &outcome{Unit: unit}
+	} else if r.proxy, err = b.runUnit(ctx, unit, false); err != nil {
 		return nil, err
 	}
 	r.compare(b.skips)

@@ -13,13 +13,15 @@ import (
 
 // skip is one line of skip.txt: a test that need not pass through lockproxy.
 type skip struct {
-	unit   string
-	name   string // "*" is every test of the unit
-	reason string
-	norun  bool   // it would hang, or break its unit: it is not even tried
-	race   bool   // it passes when the suite is lucky
-	where  string // file:line
-	used   bool   // it excused something
+	unit    string
+	name    string // "*" is every test of the unit
+	reason  string
+	norun   bool   // it would hang, or break its unit: it is not even tried
+	race    bool   // it passes when the suite is lucky
+	slots   bool   // its keys, or what it asks of the server as a whole, do not fit one slot
+	cluster bool   // of the file for clusters: a unit not run there counts as one that does not pass
+	where   string // file:line
+	used    bool   // it excused something
 }
 
 type skipList []*skip
@@ -27,21 +29,34 @@ type skipList []*skip
 const (
 	norunMark = "norun:"
 	raceMark  = "race:"
+	slotsMark = "slots:"
 )
 
-// readSkips reads the skip file, and for RESP3 the one beside it whose name ends
-// in -resp3.
-func readSkips(file string, resp int) (skipList, error) {
+// readSkips reads the skip file, and those beside it that are for RESP3, name-resp3, and for a cluster, name-cluster.
+func readSkips(file string, resp, nodes int) (skipList, error) {
 	list, err := readSkipFile(file)
-	if err != nil || resp != 3 {
-		return list, err
+	if err != nil {
+		return nil, err
 	}
 	ext := filepath.Ext(file)
-	more, err := readSkipFile(strings.TrimSuffix(file, ext) + "-resp3" + ext)
-	if errors.Is(err, fs.ErrNotExist) {
-		return list, nil
+	var beside []string
+	if resp == 3 {
+		beside = append(beside, "-resp3")
 	}
-	return append(list, more...), err
+	if nodes > 0 {
+		beside = append(beside, "-cluster")
+	}
+	for _, name := range beside {
+		more, err := readSkipFile(strings.TrimSuffix(file, ext) + name + ext)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		for _, s := range more {
+			s.cluster = name == "-cluster"
+		}
+		list = append(list, more...)
+	}
+	return list, nil
 }
 
 func readSkipFile(file string) (skipList, error) {
@@ -71,12 +86,9 @@ func parseSkips(r io.Reader, file string) (skipList, error) {
 		}
 		s := &skip{unit: strings.TrimSpace(line[:first]), name: strings.TrimSpace(line[first+3 : last]), where: where}
 		s.reason = strings.TrimSpace(line[last+3:])
-		if rest, ok := strings.CutPrefix(s.reason, norunMark); ok {
-			s.norun, s.reason = true, strings.TrimSpace(rest)
-		}
-		if rest, ok := strings.CutPrefix(s.reason, raceMark); ok {
-			s.race, s.reason = true, strings.TrimSpace(rest)
-		}
+		s.norun = s.cutMark(norunMark)
+		s.race = s.cutMark(raceMark)
+		s.slots = s.cutMark(slotsMark)
 		if s.unit == "" || s.name == "" || s.reason == "" {
 			return nil, fmt.Errorf("%s: unit, test and reason must not be empty", where)
 		}
@@ -88,6 +100,13 @@ func parseSkips(r io.Reader, file string) (skipList, error) {
 		list = append(list, s)
 	}
 	return list, scan.Err()
+}
+
+// cutMark takes a mark off the reason, and says whether it was there.
+func (s *skip) cutMark(mark string) bool {
+	rest, is := strings.CutPrefix(s.reason, mark)
+	s.reason = strings.TrimSpace(rest)
+	return is
 }
 
 // find returns the line for a test, nil when there is none.

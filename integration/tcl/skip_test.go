@@ -31,6 +31,9 @@ func TestParseSkips(t *testing.T) {
 	if n := list.norun("unit/a"); len(n) != 1 || n[0] != "two | or three" {
 		t.Errorf("norun: %q", n)
 	}
+	if s := skips(t, "u | t | norun: slots: two keys").find("u", "t"); !s.norun || !s.slots || s.race || s.reason != "two keys" {
+		t.Errorf("two marks: %+v", s)
+	}
 	for _, bad := range []string{"unit/a | one", "unit/a | one | ", "unit/a | one | norun:", "unit/a |  | why", "u | t | a\nu | t | b"} {
 		if _, err := parseSkips(strings.NewReader(bad), "f"); err == nil {
 			t.Errorf("%q is taken", bad)
@@ -39,7 +42,7 @@ func TestParseSkips(t *testing.T) {
 }
 
 func TestSkipFilesAreReadable(t *testing.T) {
-	if _, err := readSkips("skip.txt", 3); err != nil {
+	if _, err := readSkips("skip.txt", 3, 3); err != nil {
 		t.Error(err)
 	}
 }

@@ -9,15 +9,29 @@ import (
 )
 
 // key names a run in the page: the same run replaces its former table.
-func (b *bed) key() string { return fmt.Sprintf("%s, RESP%d", b.suite.name, b.s.resp) }
+func (b *bed) key() string {
+	key := fmt.Sprintf("%s, RESP%d", b.suite.name, b.s.resp)
+	if b.s.nodes > 0 {
+		key += fmt.Sprintf(", a cluster of %d", b.s.nodes)
+	}
+	return key
+}
 
 // table is the page's section about this run, free of dates and times.
 func (b *bed) table(v *verdict) string {
 	var t strings.Builder
-	fmt.Fprintf(&t, "## Suite of %s, RESP%d\n\n", b.suite.name, b.s.resp)
+	fmt.Fprintf(&t, "## Suite of %s\n\n", b.key())
 	fmt.Fprintf(&t, "Served by %s. Tags denied: %s.\n\n", b.suite.serves, strings.Join(b.s.deny, ", "))
+	if b.s.nodes > 0 {
+		fmt.Fprintf(&t, "Behind lockproxy, which is one Redis to its clients (`--present standalone`), are %d masters with the slots dealt out evenly; "+
+			"straight is one server. Both are run with the suite's `--cluster-mode`, which leaves out the tests it calls unfit for a cluster.\n\n", b.s.nodes)
+	}
 	fmt.Fprintf(&t, "**%d of %d** tests that pass straight pass through lockproxy; %d do not, each with its reason below. "+
 		"%d more are not for external servers, or denied.\n\n", v.passed, v.direct, v.direct-v.passed, v.ignored)
+	if b.s.nodes > 0 {
+		fmt.Fprintf(&t, "Of those %d, %d want keys of several slots where a cluster has one (marked *slots*); of the %d others **%s** pass.\n\n",
+			v.direct-v.passed, v.spread, v.direct-v.spread, v.share())
+	}
 	t.WriteString("| Unit | Straight | Through lockproxy | Not passing |\n|---|---:|---:|---:|\n")
 	for _, r := range v.results {
 		if r.proxy != nil && r.direct.passes() > 0 {
@@ -40,6 +54,9 @@ func (b *bed) tableMisses(t *strings.Builder, v *verdict) {
 			reason := "**unexplained**"
 			if m.skip != nil {
 				reason = cell(m.skip.reason)
+				if m.skip.slots {
+					reason = "*slots* " + reason
+				}
 			}
 			misses = append(misses, fmt.Sprintf("| %s | %s | %s |\n", r.unit, cell(m.name), reason))
 		}

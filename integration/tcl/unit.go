@@ -64,17 +64,16 @@ func (b *bed) runOnce(ctx context.Context, unit string, direct bool, leave []str
 			return nil, err
 		}
 	}
-	redis, port, err := b.startRedis(ctx, dir)
+	servers, upstream, err := b.startServers(ctx, dir, direct)
+	defer stopAll(servers)
 	if err != nil {
 		return nil, err
 	}
-	defer redis.stop()
-	way := "direct"
-	servers := []*process{redis}
+	way, port := "direct", portOf(upstream)
 	if !direct {
 		way = "proxy"
 		var proxy *process
-		if proxy, port, err = b.startProxy(ctx, dir, port); err != nil {
+		if proxy, port, err = b.startProxy(ctx, dir, upstream); err != nil {
 			return nil, err
 		}
 		defer proxy.stop()
@@ -92,35 +91,13 @@ func (b *bed) runOnce(ctx context.Context, unit string, direct bool, leave []str
 	return o, b.keepLogs(dir, unit, way)
 }
 
-func (b *bed) startRedis(ctx context.Context, dir string) (*process, string, error) {
-	port, err := freePort()
-	if err != nil {
-		return nil, "", err
-	}
-	data := filepath.Join(dir, "data")
-	if err := os.Mkdir(data, 0o755); err != nil {
-		return nil, "", err
-	}
-	// As the suite's authors run it as an external server.
-	p, err := launch(dir, "server", b.suite.server, "--port", port, "--bind", "127.0.0.1", "--dir", data, "--daemonize", "no",
-		"--save", "", "--appendonly", "no", "--enable-protected-configs", "yes", "--enable-debug-command", "yes", "--enable-module-command", "yes")
-	if err != nil {
-		return nil, "", err
-	}
-	if err := p.ready(ctx, net.JoinHostPort("127.0.0.1", port)); err != nil {
-		p.stop()
-		return nil, "", err
-	}
-	return p, port, nil
-}
-
-func (b *bed) startProxy(ctx context.Context, dir, redis string) (*process, string, error) {
+func (b *bed) startProxy(ctx context.Context, dir, upstream string) (*process, string, error) {
 	port, err := freePort()
 	if err != nil {
 		return nil, "", err
 	}
 	addr := net.JoinHostPort("127.0.0.1", port)
-	args := append([]string{"--listen", addr, "--upstream", "redis://" + net.JoinHostPort("127.0.0.1", redis), "--allow", "monitor,debug"}, b.s.args...)
+	args := append([]string{"--listen", addr, "--upstream", upstream, "--allow", "monitor,debug"}, b.s.args...)
 	p, err := launch(dir, "lockproxy", b.binary, args...)
 	if err != nil {
 		return nil, "", err
@@ -140,7 +117,10 @@ func (b *bed) runSuite(ctx context.Context, dir, unit, port string, leave []stri
 	}
 	args := []string{"tests/test_helper.tcl", "--host", "127.0.0.1", "--port", port, "--single", unit, "--durable", "--baseport", base,
 		"--timeout", strconv.Itoa(int(b.s.stall.Seconds())), "--tags", "-" + strings.Join(b.s.deny, " -")}
-	if !b.s.multiDB {
+	switch {
+	case b.s.nodes > 0: // which is a single database, too
+		args = append(args, "--cluster-mode")
+	case !b.s.multiDB:
 		args = append(args, "--singledb")
 	}
 	if b.s.resp == 3 {
@@ -185,10 +165,15 @@ func (b *bed) keepLogs(dir, unit, way string) error {
 	if err := os.MkdirAll(to, 0o755); err != nil {
 		return err
 	}
-	for _, name := range []string{"suite.log", "server.log", "lockproxy.log"} {
-		text, err := os.ReadFile(filepath.Join(dir, name))
+	logs, err := filepath.Glob(filepath.Join(dir, "*.log"))
+	if err != nil {
+		return err
+	}
+	for _, log := range logs {
+		name := filepath.Base(log)
+		text, err := os.ReadFile(log)
 		if err != nil {
-			continue // the direct way has no lockproxy
+			return err
 		}
 		if err := os.WriteFile(filepath.Join(to, name), text, 0o644); err != nil {
 			return err

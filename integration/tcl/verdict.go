@@ -110,6 +110,7 @@ type verdict struct {
 	ignored int
 	passed  int
 	excused int
+	spread  int // of those excused, the ones whose keys do not fit one slot
 	missed  int
 	bad     int // what makes the run a failure
 }
@@ -131,6 +132,11 @@ func judge(results []*result) *verdict {
 		}
 		v.passed += r.passed
 		v.excused += count(r.excused)
+		for _, m := range r.excused {
+			if m.skip.slots {
+				v.spread += m.times
+			}
+		}
 		v.missed += count(r.missed)
 		if r.proxy.Aborted != "" {
 			v.bad++
@@ -138,6 +144,12 @@ func judge(results []*result) *verdict {
 	}
 	v.bad += v.missed
 	return v
+}
+
+// share is how many of the tests that fit one slot pass through lockproxy, rounded down.
+func (v *verdict) share() string {
+	fit := max(v.direct-v.spread, 1)
+	return fmt.Sprintf("%d.%d %%", v.passed*100/fit, v.passed*1000/fit%10)
 }
 
 // print says what failed, what need not be skipped any more, and the sum.
@@ -151,6 +163,9 @@ func (v *verdict) print(w io.Writer) {
 	fmt.Fprintf(w, "direct: %d pass, %d ignored", v.direct, v.ignored)
 	if slices.ContainsFunc(v.results, func(r *result) bool { return r.proxy != nil }) {
 		fmt.Fprintf(w, "; through lockproxy: %d pass, %d excused by the skip file, %d fail", v.passed, v.excused, v.missed)
+	}
+	if v.spread > 0 {
+		fmt.Fprintf(w, "; %d of those excused do not fit one slot, of the %d others %s pass", v.spread, v.direct-v.spread, v.share())
 	}
 	fmt.Fprintln(w)
 }

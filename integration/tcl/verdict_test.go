@@ -40,6 +40,17 @@ func TestCompare(t *testing.T) {
 	}
 }
 
+// Tests that do not fit one slot are no part of the share.
+func TestShare(t *testing.T) {
+	list := skips(t, "u | wide | slots: two keys\nu | other | why\n")
+	r := &result{unit: "u", direct: passing("a", "b", "wide", "other"), proxy: passing("a", "b")}
+	r.compare(list)
+	v := judge([]*result{r})
+	if v.spread != 1 || v.excused != 2 || v.share() != "66.6 %" {
+		t.Errorf("%+v, share %s", v, v.share())
+	}
+}
+
 // What fails a run beside failed tests.
 func TestJudgeAborts(t *testing.T) {
 	good := func() *result { return &result{unit: "u", direct: passing("a"), proxy: passing("a")} }
