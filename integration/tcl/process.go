@@ -3,11 +3,14 @@ package main
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -126,13 +129,25 @@ func (p *process) tail() string {
 	return strings.Join(strings.Fields(all[max(len(all)-600, 0):]), " ")
 }
 
-// freePort returns a loopback port on which nobody listens.
-func freePort() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
+// Ports are taken from below those that systems hand to outgoing connections, and from beside those of the Go tests.
+const (
+	firstPort = 11000
+	lastPort  = 20999
+)
+
+var given sync.Map // ports that freePort has returned
+
+// freePort returns a loopback port on which nobody listens, and each one once.
+func freePort() (port string, err error) {
+	for range 1000 {
+		port = strconv.Itoa(firstPort + rand.IntN(lastPort-firstPort+1))
+		if _, twice := given.LoadOrStore(port, true); twice {
+			continue
+		}
+		var l net.Listener
+		if l, err = net.Listen("tcp", net.JoinHostPort("127.0.0.1", port)); err == nil {
+			return port, l.Close()
+		}
 	}
-	defer l.Close()
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	return port, err
+	return "", fmt.Errorf("no free port: %w", err)
 }
