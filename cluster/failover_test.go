@@ -117,6 +117,27 @@ func TestFailoverOrdered(t *testing.T) {
 	}
 }
 
+// What only masters run is run by the new one, even if nobody has told of it yet.
+func TestWaitAfterFailover(t *testing.T) {
+	tc := testredis.StartCluster(t, 3, 1)
+	c := openCluster(t, tc, Options{Refresh: time.Hour, RetryFor: 30 * time.Second})
+	cl := newClient(t, c, learn(t, c), 3)
+	if got := cl.do("WAIT 0 100")[0]; got[0] != ':' {
+		t.Errorf("%q", got)
+	}
+	if err := tc.Failover(tc.Servers[3]); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the old master knows", func() bool {
+		role, err := redis.Values(tc.Servers[0].Do(t, "ROLE"), nil)
+		kind, _ := redis.String(role[0], nil)
+		return err == nil && kind == "slave"
+	})
+	if got := cl.do("WAIT 0 100")[0]; got[0] != ':' {
+		t.Errorf("%q", got)
+	}
+}
+
 func TestNothingToRetryFor(t *testing.T) {
 	tc := testredis.StartCluster(t, 3, 0)
 	c := openCluster(t, tc, Options{RetryFor: 300 * time.Millisecond})

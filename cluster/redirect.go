@@ -61,7 +61,7 @@ func (e *Executor) replied(ctx context.Context, u *unit, node *Node, got reply) 
 	e.countRead(u)
 	u.reply, u.pieces = reply, got.pieces
 	if reply == nil || reply[0] != '-' || u.slot == noSlot {
-		u.done = !(u.home && !u.lame && bytes.HasPrefix(reply, []byte("-READONLY ")) && e.demoted(u))
+		u.done = !(u.home && !u.lame && masterOnly(reply) && e.demoted(u))
 		return
 	}
 	kind, slot, addr := readRedirect(reply)
@@ -102,6 +102,11 @@ func (c *Cluster) Redirect(reply []byte, slot int, from *Node) (to *Node, ask, o
 		c.refreshFrom(from)
 	}
 	return to, kind == asked, true
+}
+
+// masterOnly says that a replica has refused a command, as one that only masters run. WAIT and WAITAOF have their own words.
+func masterOnly(reply []byte) bool {
+	return bytes.HasPrefix(reply, []byte("-READONLY ")) || bytes.HasPrefix(reply, []byte("-ERR WAIT")) && bytes.Contains(reply, []byte(" with replica instances"))
 }
 
 // demoted has a unit that went to a master as such, which is none any more, wait for the topology that says so.
