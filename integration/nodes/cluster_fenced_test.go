@@ -385,11 +385,11 @@ func TestClusterFencedFailover(t *testing.T) {
 // replicaOf is a replica of the master that has a slot.
 func replicaOf(t *testing.T, tc *testredis.Cluster, slot int) (replica *testredis.Server) {
 	t.Helper()
-	master, err := tc.Owner(slot)
-	if err != nil {
-		t.Fatal(err)
-	}
 	harness.Eventually(t, "it has a replica", func() bool {
+		master, err := tc.Owner(slot)
+		if err != nil || master == nil {
+			return false
+		}
 		for line := range strings.Lines(fmt.Sprintf("%s", master.Do(t, "CLUSTER", "NODES"))) {
 			f := strings.Fields(line)
 			if f[3] == tc.ID(master) && !strings.Contains(f[2], "fail") {
