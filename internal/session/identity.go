@@ -117,6 +117,9 @@ func (s *Session) hello(args [][]byte) {
 	if p := s.pinnedNow(); p != nil && err == nil {
 		err = s.helloPinned(p, id, o.auth)
 	}
+	if err == nil {
+		err = s.ears.hello(id)
+	}
 	if err != nil {
 		s.fail(err)
 		return
@@ -224,6 +227,7 @@ func (s *Session) reset([][]byte) {
 		l.Reset()
 	}
 	s.dropPin()
+	s.dropEars()
 	s.speakUp()
 	s.identity(s.srv.fresh())
 	s.replicas = s.srv.o.ReadFrom == ReadReplica

@@ -119,11 +119,16 @@ func (s *Server) askAs(id upstream.Identity, args ...string) ([]byte, error) {
 }
 
 func (s *Server) askAt(n *upstream.Node, id upstream.Identity, args ...string) ([]byte, error) {
-	p, err := n.Private(s.ctx, id)
+	return askWithin(s.ctx, n, id, args...)
+}
+
+// askWithin is askAt, at most until ctx ends.
+func askWithin(ctx context.Context, n *upstream.Node, id upstream.Identity, args ...string) ([]byte, error) {
+	p, err := n.Private(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	stop := context.AfterFunc(s.ctx, p.Release)
+	stop := context.AfterFunc(ctx, p.Release)
 	defer func() {
 		if stop() {
 			p.Release()

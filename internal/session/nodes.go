@@ -287,4 +287,5 @@ func (s *Server) clusterLines(line func(name string, value any)) {
 	line("lockproxy_cluster_refreshes", n.Refreshes)
 	line("lockproxy_cluster_replica_reads", n.ReplicaReads)
 	line("lockproxy_cluster_replica_failures", n.ReplicaFailures)
+	line("lockproxy_cluster_resubscribed", s.resubscribed.Load())
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/proto/resp"
+	"github.com/lockproxy/lockproxy/upstream"
 )
 
 // dispatchNodes is dispatch with a cluster upstream. A connection of the client's own is at one node, so that only what
@@ -32,13 +33,13 @@ func (s *Session) dispatchNodes(cmd redcon.Command, c *commandtable.Command, ans
 		c, answer = s.resolve(cmd.Args)
 	}
 	route := s.srv.table.Load().routeOf(c)
-	multi, mute := p.modes()
+	multi, mute := p.modes(), s.ident.Proto == 2 && s.view.subscribed()
 	switch {
 	case multi:
 		s.inTransaction(p, cmd, c, answer)
 		return
 	case mute && (c == nil || !c.Always):
-		s.sendMute(p, cmd, c, answer)
+		s.sendMute(cmd, c, answer)
 		return
 	case route.run != nil:
 		answer = route.run
@@ -80,28 +81,29 @@ func (s *Session) notKnownYet([][]byte) {
 	s.error("ERR upstream unavailable: the cluster has not told of its commands yet")
 }
 
-// modes says whether the client is within a transaction, and whether it is a subscriber that may run little else.
-func (p *pinned) modes() (multi, mute bool) {
+// modes says whether the client is within a transaction.
+func (p *pinned) modes() (multi bool) {
 	if p == nil {
-		return false, false
+		return false
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.state.multi, p.state.proto == 2 && p.state.subscribed() > 0
+	return p.state.multi
 }
 
 // sendMute is for what a subscriber in RESP2 sends. Redis says no in its own words, but for what has keys, which it would
 // send elsewhere first.
-func (s *Session) sendMute(p *pinned, cmd redcon.Command, c *commandtable.Command, answer answer) {
+func (s *Session) sendMute(cmd redcon.Command, c *commandtable.Command, answer answer) {
 	s.forward()
 	switch {
 	case s.guard.Over():
 	case c != nil && c.Pin == commandtable.PinSubscribe:
-		s.subscribeNodes(p, cmd, c)
+		s.subscribeNodes(cmd, c)
 	case answer == nil && (c == nil || len(s.keysOf(c, cmd.Args, nil)) == 0 && c.Pin == commandtable.PinNone):
-		s.send(p, cmd, c)
-		p.settled()
-	case p.settled():
+		if !s.ears.asks(cmd, c) {
+			s.fail(&upstream.NotSentError{Cause: errGone})
+		}
+	default:
 		s.error("ERR Can't execute '" + c.Name + "': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context")
 	}
 }

@@ -2,6 +2,7 @@ package session
 
 import (
 	"bytes"
+	"context"
 	"time"
 
 	"github.com/tidwall/redcon"
@@ -51,8 +52,13 @@ func (s *Session) pinAt(n *cluster.Node) (*pinned, error) {
 
 // connectAt is connect at a node of the cluster.
 func (s *Session) connectAt(n *cluster.Node, v *pinView) (*pinned, error) {
+	return s.connectAs(s.srv.ctx, s.ident, n, v)
+}
+
+// connectAs is connectAt as somebody who need not be the client any more.
+func (s *Session) connectAs(ctx context.Context, id upstream.Identity, n *cluster.Node, v *pinView) (*pinned, error) {
 	s.srv.o.Cluster.Acquire(n)
-	p, err := s.connect(n.Upstream(), n, v)
+	p, err := s.connect(ctx, id, n.Upstream(), n, v)
 	if err != nil {
 		s.srv.o.Cluster.Release(n)
 	}
@@ -157,13 +163,6 @@ func (s *Session) pinNodes(p *pinned, cmd redcon.Command, c *commandtable.Comman
 	}
 	defer s.release()
 	switch c.Pin {
-	case commandtable.PinMulti, commandtable.PinWatch, commandtable.PinBlock:
-		if p != nil && s.view.subscribed() {
-			s.error("ERR " + upper(c) + " on a connection with subscriptions is not available with a cluster upstream: use another connection")
-			return
-		}
-	}
-	switch c.Pin {
 	case commandtable.PinMulti:
 		s.multiNodes(p, cmd, c)
 	case commandtable.PinWatch:
@@ -171,7 +170,7 @@ func (s *Session) pinNodes(p *pinned, cmd redcon.Command, c *commandtable.Comman
 	case commandtable.PinBlock:
 		s.blockNodes(p, cmd, c)
 	case commandtable.PinSubscribe:
-		s.subscribeNodes(p, cmd, c)
+		s.subscribeNodes(cmd, c)
 	case commandtable.PinUnwatch:
 		s.unwatchNodes(p, cmd, c)
 	case commandtable.PinAlone:
@@ -185,7 +184,7 @@ func upper(c *commandtable.Command) string { return string(bytes.ToUpper([]byte(
 
 // unwatchNodes is UNWATCH outside of a transaction.
 func (s *Session) unwatchNodes(p *pinned, cmd redcon.Command, c *commandtable.Command) {
-	if p == nil || s.view.subscribed() {
+	if p == nil {
 		s.enqueue(cmd.Raw, cmd.Args, c)
 		return
 	}
@@ -273,43 +272,6 @@ func (s *Session) blockNodes(p *pinned, cmd redcon.Command, c *commandtable.Comm
 			return
 		}
 		raw = timeLeft(c, cmd.Args, time.Since(began))
-	}
-}
-
-// subscribeNodes is SUBSCRIBE and its kin. A connection to any node hears of all messages but sharded ones, which are
-// heard of at their slot's node: what a client subscribes to on one connection must be at one node.
-func (s *Session) subscribeNodes(p *pinned, cmd redcon.Command, c *commandtable.Command) {
-	slot, cross := s.slotOf(c, cmd.Args)
-	switch {
-	case cross:
-		s.error(crossSlot)
-		return
-	case p != nil && p.many.watched != noSlot:
-		s.error("ERR " + upper(c) + " on a connection that watches keys is not available with a cluster upstream: use another connection")
-		return
-	}
-	if p = s.pinFor(p, slot, c); p == nil {
-		return
-	}
-	for until := time.Now().Add(s.srv.o.Cluster.RetryFor()); ; {
-		var refusal gathered
-		e := &expect{cmd: c, kind: c.Pin, args: len(cmd.Args) - 1, refusal: &refusal}
-		e.effect.subs = e
-		p.expect(e, cmd.Raw)
-		if !p.settled() || e.lost != nil || len(refusal) == 0 {
-			return
-		}
-		switch {
-		case !astray(refusal) || time.Now().After(until):
-			s.batch.out = append(s.batch.out, refusal...)
-			return
-		case s.view.subscribed():
-			s.error("ERR this connection's subscriptions are at another node of the cluster than that channel's slot: use another connection")
-			return
-		}
-		if p, _ = s.repin(p, refusal, slot, c); p == nil {
-			return
-		}
 	}
 }
 

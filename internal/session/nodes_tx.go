@@ -175,7 +175,7 @@ func (s *Session) execNodes(p *pinned, cmd redcon.Command, c *commandtable.Comma
 // discard ends the transaction at p's node, if it has not ended it already.
 func (s *Session) discard(p *pinned) {
 	p.many.watched, p.many.ask = noSlot, false
-	if multi, _ := p.modes(); multi {
+	if p.modes() {
 		p.own(&expect{kind: commandtable.PinDiscard}, discardCommand)
 		p.settled()
 	}

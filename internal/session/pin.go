@@ -25,6 +25,8 @@ type pinned struct {
 	conn *upstream.Pinned
 	node *cluster.Node // where it is, in a cluster; else nil
 	many pinNodes      // of a cluster
+	ears *ears         // whose it is, in a cluster, if it is for messages; else nil
+	ear  *ear          // as which
 
 	queue []byte // commands to be sent together; the session's goroutine only
 

@@ -51,7 +51,8 @@ func (t *pinState) none() bool {
 type expect struct {
 	cmd     *commandtable.Command
 	kind    commandtable.PinKind
-	args    int // of a subscription: channels named
+	args    int      // of a subscription: channels named
+	names   []string // those, on an ear
 	effect  effect
 	quiet   bool // CLIENT REPLY: its reply is not wanted
 	own     bool // asked by this proxy, not by the client: its reply is not wanted either

@@ -1,6 +1,8 @@
 package session
 
 import (
+	"context"
+
 	"github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -15,7 +17,7 @@ func (s *Session) pinUp() (*pinned, error) {
 
 // pinOn is pinUp at a node.
 func (s *Session) pinOn(n *upstream.Node) (*pinned, error) {
-	p, err := s.connect(n, nil, &s.view)
+	p, err := s.connect(s.srv.ctx, s.ident, n, nil, &s.view)
 	if err == nil {
 		s.pin = p
 	}
@@ -24,11 +26,11 @@ func (s *Session) pinOn(n *upstream.Node) (*pinned, error) {
 
 // connect makes a connection for this session alone at a node, which is one of the cluster's unless that is nil. It is the
 // session's own only if it shows itself in the session's view.
-func (s *Session) connect(n *upstream.Node, of *cluster.Node, v *pinView) (*pinned, error) {
-	p := &pinned{s: s, view: v, held: true, node: of, many: pinNodes{watched: noSlot}, state: pinState{proto: s.ident.Proto, db: s.ident.DB}}
+func (s *Session) connect(ctx context.Context, id upstream.Identity, n *upstream.Node, of *cluster.Node, v *pinView) (*pinned, error) {
+	p := &pinned{s: s, view: v, held: true, node: of, many: pinNodes{watched: noSlot}, state: pinState{proto: id.Proto, db: id.DB}}
 	p.changed.L = &p.mu
 	p.mu.Lock() // no reply is looked at before conn is there
-	conn, err := n.Pin(s.srv.ctx, s.ident, p)
+	conn, err := n.Pin(ctx, id, p)
 	if p.conn = conn; err == nil {
 		p.show()
 	}

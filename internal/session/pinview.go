@@ -28,9 +28,11 @@ func (p *pinned) show() {
 	if t.multi {
 		multi = int32(t.queued) + 1
 	}
-	v.channels.Store(int32(t.channels))
-	v.patterns.Store(int32(t.patterns))
-	v.shards.Store(int32(t.shards))
+	if p.node == nil { // else see ears
+		v.channels.Store(int32(t.channels))
+		v.patterns.Store(int32(t.patterns))
+		v.shards.Store(int32(t.shards))
+	}
 	v.multi.Store(multi)
 	v.watch.Store(t.watch)
 	v.tracking.Store(t.tracking)

@@ -73,6 +73,11 @@ func (p *pinned) piece(b []byte, done bool) {
 	if !done && p.needsWhole(frame) {
 		return
 	}
+	if p.ear != nil && p.kind == frameConfirmation {
+		p.earConfirmed(frame)
+		p.head = p.head[:0]
+		return
+	}
 	p.begin(frame)
 	if done {
 		p.finish(frame)
@@ -140,6 +145,9 @@ func (p *pinned) begin(frame []byte) {
 		p.dropping = false
 	}
 	p.start = append(p.start[:0], frame[:min(len(frame), judgeAt)]...)
+	if p.dropping = p.ear != nil && p.kind == frameReply && e == nil; p.dropping { // to a subscription that was given up
+		return
+	}
 	p.pass(frame)
 }
 
@@ -242,9 +250,12 @@ func (p *pinned) endLocked(err error) {
 			p.out = resp.AppendError(p.out, line)
 		}
 	}
-	stateful := !p.state.none()
+	stateful := !p.state.none() && p.ear == nil
 	for _, e := range p.owed {
 		stateful = stateful || e.kind.CannotFail()
+	}
+	if p.ear != nil {
+		p.earEnded()
 	}
 	p.owed = nil
 	p.whole = len(p.out)

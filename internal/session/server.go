@@ -85,6 +85,8 @@ type Server struct {
 	loops    sync.WaitGroup // learner, looker
 	running  sync.WaitGroup // sessions, from accept to redcon's last word
 	sessionN atomic.Int64
+
+	resubscribed atomic.Int64 // subscriptions made again, in a cluster
 }
 
 // NewServer makes a server that serves nothing yet.

@@ -57,6 +57,7 @@ type Session struct {
 	lane     scriptLane
 	nodes    nodes            // of a cluster
 	replicas bool             // whose replicas may answer what this client reads
+	ears     *ears            // its subscriptions, in a cluster; nil: none yet
 	batch    *batch           // while commands are at work
 	next     []redcon.Command // of the same pipeline, behind the command at work
 	endOnce  sync.Once
@@ -267,6 +268,7 @@ func (s *Session) End() {
 		s.srv.log.Debug("client left", "client", s.addr, "id", s.id, "why", why)
 		s.guard.SetWriteDeadline(time.Now().Add(lastReplies)) // nobody waits for a client that has gone and reads nothing
 		s.endPin()
+		s.dropEars()
 		if l := s.engine.Load(); l != nil {
 			l.Close(closeHow(how))
 		}

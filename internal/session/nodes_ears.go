@@ -1,0 +1,387 @@
+package session
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/tidwall/redcon"
+
+	"github.com/lockproxy/lockproxy/cluster"
+	"github.com/lockproxy/lockproxy/internal/commandtable"
+	"github.com/lockproxy/lockproxy/proto/resp"
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+// With a cluster upstream a client's subscriptions have connections of their own, its ears: one, to any node, for channels
+// and patterns, and one to each node that has sharded channels of its. Messages are passed on as they come. Confirmations
+// are, too, but for the number at their end, which is of all ears together. When a slot moves or a node dies, its
+// subscriptions are made again elsewhere (nodes_ears_again.go), and the client is not told.
+
+// subscription is what a client has subscribed to.
+type subscription struct {
+	kind subscriptionKind
+	name string
+}
+
+type subscriptionKind uint8
+
+const (
+	ofChannel subscriptionKind = iota
+	ofPattern
+	ofShard
+)
+
+var subscribeVerbs = [...]string{ofChannel: "subscribe", ofPattern: "psubscribe", ofShard: "ssubscribe"}
+var unsubscribeVerbs = [...]string{ofChannel: "unsubscribe", ofPattern: "punsubscribe", ofShard: "sunsubscribe"}
+
+// ear is one of these connections.
+type ear struct {
+	p       *pinned
+	sharded bool
+	since   time.Time
+	id      upstream.Identity // as which it was made, and will be again; written with the turn and ears.mu
+}
+
+// ears are a client's subscriptions.
+type ears struct {
+	s    *Session
+	ctx  context.Context // ends with the session
+	stop context.CancelFunc
+	turn chan struct{} // one slot: who has it may subscribe, and change all
+	all  []*ear        // some may have been given back or lost: see live
+
+	mu    sync.Mutex // guards all below; taken under pinned.mu
+	where map[subscription]*ear
+	lost  map[subscription]upstream.Identity // of where, those to be made again
+	dead  []*ear                             // their connections were lost, why is not known yet
+	maker chan struct{}                      // closed when the goroutine that makes them again has ended; nil: there is none
+	over  bool
+}
+
+// listening is the session's ears, made when first needed.
+func (s *Session) listening() *ears {
+	if s.ears == nil {
+		s.ears = &ears{s: s, turn: make(chan struct{}, 1), where: map[subscription]*ear{}, lost: map[subscription]upstream.Identity{}}
+		s.ears.ctx, s.ears.stop = context.WithCancel(s.srv.ctx)
+	}
+	return s.ears
+}
+
+// dropEars ends all subscriptions.
+func (s *Session) dropEars() {
+	x := s.ears
+	if s.ears = nil; x == nil {
+		return
+	}
+	x.stop()
+	x.mu.Lock()
+	x.over = true
+	maker := x.maker
+	x.mu.Unlock()
+	if maker != nil {
+		<-maker
+	}
+	for _, e := range x.all {
+		e.p.drop()
+	}
+	x.mu.Lock()
+	clear(x.where)
+	x.count()
+	x.mu.Unlock()
+}
+
+// count shows how many subscriptions there are; mu is held, here and below.
+func (x *ears) count() {
+	var n [3]int32
+	for sub := range x.where {
+		n[sub.kind]++
+	}
+	v := &x.s.view
+	v.channels.Store(n[ofChannel])
+	v.patterns.Store(n[ofPattern])
+	v.shards.Store(n[ofShard])
+}
+
+// number is what Redis counts in the confirmations of a kind.
+func (x *ears) number(k subscriptionKind) int {
+	n := 0
+	for sub := range x.where {
+		if (sub.kind == ofShard) == (k == ofShard) {
+			n++
+		}
+	}
+	return n
+}
+
+// names are what is subscribed to of a kind.
+func (x *ears) names(k subscriptionKind) (names []string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for sub := range x.where {
+		if sub.kind == k {
+			names = append(names, sub.name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// confirm is the confirmation of a subscription, or of its end; name nil: there was none.
+func (x *ears) confirm(out []byte, proto int, verb string, k subscriptionKind, name []byte) []byte {
+	out = resp.AppendBulkString(resp.AppendPush(out, proto, 3), verb)
+	if name == nil {
+		out = resp.AppendNull(out, proto)
+	} else {
+		out = resp.AppendBulk(out, name)
+	}
+	return resp.AppendInt(out, int64(x.number(k)))
+}
+
+// take is the turn; false: the session has ended.
+func (x *ears) take() bool {
+	select {
+	case x.turn <- struct{}{}:
+		return true
+	case <-x.ctx.Done():
+		return false
+	}
+}
+
+func (x *ears) giveTurn() { <-x.turn }
+
+// live are the ears there are. Who has the turn may use them, and here and below nobody else.
+func (x *ears) live() []*ear {
+	x.all = slices.DeleteFunc(x.all, func(e *ear) bool {
+		e.p.mu.Lock()
+		defer e.p.mu.Unlock()
+		return e.p.released
+	})
+	return x.all
+}
+
+// keep has an ear stay until rest; false: it is gone.
+func (e *ear) keep() bool {
+	e.p.mu.Lock()
+	defer e.p.mu.Unlock()
+	e.p.held = !e.p.released
+	return e.p.held
+}
+
+// rest gives an ear back that nothing is subscribed to on.
+func (e *ear) rest() {
+	e.p.mu.Lock()
+	defer e.p.mu.Unlock()
+	e.p.held = false
+	e.p.letGo()
+}
+
+// open finds an ear of an identity, or makes one, at a node if it is for sharded channels, else at any. It is kept until rest.
+func (x *ears) open(id upstream.Identity, sharded bool, at *cluster.Node) (*ear, error) {
+	for _, e := range x.live() {
+		if e.sharded == sharded && e.id == id && (!sharded || e.p.node == at) && e.keep() {
+			return e, nil
+		}
+	}
+	p, err := x.s.connectAs(x.ctx, id, at, new(pinView))
+	if err != nil {
+		return nil, err
+	}
+	e := &ear{p: p, sharded: sharded, id: id, since: time.Now()}
+	p.mu.Lock()
+	p.ears, p.ear = x, e
+	p.mu.Unlock()
+	x.all = append(x.all, e)
+	return e, nil
+}
+
+// subscribeNodes is SUBSCRIBE and its kin.
+func (s *Session) subscribeNodes(cmd redcon.Command, c *commandtable.Command) {
+	x := s.listening()
+	if !x.take() {
+		return
+	}
+	defer x.giveTurn()
+	names := cmd.Args[1:]
+	if kind := slices.Index(unsubscribeVerbs[:], c.Name); kind >= 0 {
+		x.unsubscribe(c, subscriptionKind(kind), names)
+		return
+	}
+	kind := subscriptionKind(slices.Index(subscribeVerbs[:], c.Name))
+	if len(names) == 0 {
+		s.error(wrongArity(c.Name))
+		return
+	}
+	for len(names) > 0 && !s.guard.Over() {
+		n := len(names)
+		if kind == ofShard { // Redis takes one slot at a time
+			for n = 1; n < len(names) && cluster.Slot(names[n]) == cluster.Slot(names[0]); n++ {
+			}
+		}
+		if !x.subscribe(c, kind, names[:n]) {
+			return
+		}
+		names = names[n:]
+	}
+}
+
+// subscribe has names subscribed to at one node; false: the client has been told why not.
+func (x *ears) subscribe(c *commandtable.Command, kind subscriptionKind, names [][]byte) bool {
+	s := x.s
+	slot := noSlot
+	if kind == ofShard {
+		slot = cluster.Slot(names[0])
+	}
+	var to *cluster.Node
+	for until := time.Now().Add(s.srv.o.Cluster.RetryFor()); ; {
+		at := to
+		if to = nil; at == nil {
+			at = x.home(slot)
+		}
+		refusal, from, err := x.ask(c, names, at)
+		done := len(refusal) == 0 && err == nil
+		switch {
+		case done || s.guard.Over():
+			return done
+		case passwordRefused(err), err == nil && !astray(refusal), time.Now().After(until):
+			if err != nil {
+				s.fail(err)
+				s.noteTrouble(err)
+			}
+			s.batch.out = append(s.batch.out, refusal...)
+			return false
+		}
+		if next, ask, ok := s.srv.o.Cluster.Redirect(refusal, slot, from); ok && !ask && next != nil {
+			to = next
+			continue
+		}
+		s.lookAgain()
+	}
+}
+
+// home is where a slot's channels are heard, or, noSlot, all others; nil: nowhere.
+func (x *ears) home(slot int) *cluster.Node {
+	snapshot := x.s.srv.o.Cluster.Snapshot()
+	if slot == noSlot {
+		return snapshot.Any(int(x.s.id))
+	}
+	return snapshot.Owner(slot)
+}
+
+// ask has the client's own command run at a node. What is confirmed goes to the client; refusal is an error of Redis'.
+func (x *ears) ask(c *commandtable.Command, names [][]byte, at *cluster.Node) (refusal gathered, from *cluster.Node, err error) {
+	if at == nil {
+		return nil, nil, &upstream.NotSentError{Cause: errNotServed}
+	}
+	e, err := x.open(x.s.ident, c.Name == subscribeVerbs[ofShard], at)
+	if err != nil {
+		return nil, at, err
+	}
+	defer e.rest()
+	return x.sent(e, c, names)
+}
+
+// sent is ask on an ear there is.
+func (x *ears) sent(e *ear, c *commandtable.Command, names [][]byte) (refusal gathered, from *cluster.Node, err error) {
+	words := append([][]byte{[]byte(c.Name)}, names...)
+	var got gathered
+	o := &expect{cmd: c, kind: c.Pin, got: &got, left: len(names), names: texts(names)}
+	e.p.expect(o, encode(words))
+	if !e.p.settled() && o.lost == nil {
+		o.lost = errGone
+	}
+	if o.lost != nil {
+		return nil, e.p.node, &upstream.NotSentError{Cause: o.lost}
+	}
+	return got, e.p.node, nil
+}
+
+func texts(words [][]byte) []string {
+	all := make([]string, len(words))
+	for i, w := range words {
+		all[i] = string(w)
+	}
+	return all
+}
+
+// unsubscribe ends subscriptions; without names all of a kind. What is not heard anywhere is confirmed here.
+func (x *ears) unsubscribe(c *commandtable.Command, kind subscriptionKind, names [][]byte) {
+	s := x.s
+	if len(names) == 0 {
+		for _, name := range x.names(kind) {
+			names = append(names, []byte(name))
+		}
+	}
+	if len(names) == 0 {
+		names = [][]byte{nil}
+	}
+	for _, name := range names {
+		sub := subscription{kind, string(name)}
+		x.mu.Lock()
+		e := x.where[sub]
+		x.mu.Unlock()
+		if e != nil && name != nil {
+			refusal, _, err := x.sent(e, c, [][]byte{name})
+			if err == nil && len(refusal) == 0 {
+				continue
+			}
+		}
+		x.mu.Lock()
+		delete(x.where, sub)
+		delete(x.lost, sub)
+		x.count()
+		s.batch.out = x.confirm(s.batch.out, s.ident.Proto, c.Name, kind, name)
+		x.mu.Unlock()
+	}
+}
+
+// hello has all ears speak another protocol.
+func (x *ears) hello(id upstream.Identity) (err error) {
+	if x == nil || !x.take() {
+		return nil
+	}
+	defer x.giveTurn()
+	for _, e := range x.live() {
+		if failed := x.s.helloPinned(e.p, id, false); failed != nil {
+			err = failed
+		}
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, e := range x.all {
+		e.id.Proto = id.Proto
+	}
+	for sub, as := range x.lost {
+		as.Proto = id.Proto
+		x.lost[sub] = as
+	}
+	return err
+}
+
+// asks has a command answered as by a connection with subscriptions, by one of them; false: none is there just now.
+func (x *ears) asks(cmd redcon.Command, c *commandtable.Command) bool {
+	for until := time.Now().Add(x.s.srv.o.Cluster.RetryFor()); x.take(); x.s.pause(pinPause) {
+		asked := x.askAny(cmd, c)
+		x.giveTurn() // to those that make them again
+		if asked || time.Now().After(until) || x.s.guard.Over() {
+			return asked
+		}
+	}
+	return false
+}
+
+func (x *ears) askAny(cmd redcon.Command, c *commandtable.Command) bool {
+	for _, e := range x.live() {
+		e.p.mu.Lock()
+		hears := e.p.state.subscribed() > 0
+		e.p.mu.Unlock()
+		if hears && e.keep() {
+			x.s.send(e.p, cmd, c)
+			e.p.settled()
+			e.rest()
+			return true
+		}
+	}
+	return false
+}

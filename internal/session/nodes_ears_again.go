@@ -1,0 +1,188 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/lockproxy/lockproxy/cluster"
+	"github.com/lockproxy/lockproxy/internal/commandtable"
+	"github.com/lockproxy/lockproxy/proto/resp"
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+const (
+	remakeFor  = 30 * time.Second       // a subscription that is not made again by then has its client closed
+	remakeStep = 2 * time.Second        // for one node's answer
+	remakeGap  = 100 * time.Millisecond // between tries
+)
+
+var errNotServed = errors.New("hash slot not served")
+
+// remake is the goroutine that makes lost subscriptions again. It ends when there are none, or the session.
+func (x *ears) remake(gone chan<- struct{}) {
+	defer close(gone)
+	began := time.Now()
+	for {
+		lost, dead := x.lostNow()
+		if len(lost) == 0 || x.ctx.Err() != nil {
+			return
+		}
+		for _, e := range dead {
+			if x.deliberate(e) {
+				x.cutOff("its connection upstream was closed")
+				return
+			}
+		}
+		if time.Since(began) > remakeFor {
+			x.cutOff("its subscriptions could not be made again")
+			return
+		}
+		if !x.take() {
+			return
+		}
+		for as, subs := range byIdentity(lost) {
+			x.remakeAll(as, subs)
+		}
+		x.giveTurn()
+		left := x.left()
+		if left < len(lost) {
+			began = time.Now()
+		}
+		if left > 0 {
+			x.s.srv.o.Cluster.Refreshed(x.ctx)
+			x.s.srv.pause(remakeGap, x.ctx.Done())
+		}
+	}
+}
+
+// lostNow is what is to be made again. When that is nothing the goroutine ends: whoever loses something starts another.
+func (x *ears) lostNow() (lost map[subscription]upstream.Identity, dead []*ear) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if len(x.lost) == 0 {
+		x.maker = nil
+	}
+	dead, x.dead = x.dead, nil
+	return maps.Clone(x.lost), dead
+}
+
+func (x *ears) left() int {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return len(x.lost)
+}
+
+func byIdentity(lost map[subscription]upstream.Identity) map[upstream.Identity][]subscription {
+	all := map[upstream.Identity][]subscription{}
+	for sub, id := range lost {
+		all[id] = append(all[id], sub)
+	}
+	return all
+}
+
+// deliberate says that the node of a lost connection is as it was: Redis has closed the connection, as it closes those that
+// are killed, or do not read. A node that has died, or was restarted, closes all.
+func (x *ears) deliberate(e *ear) bool {
+	n := e.p.node
+	ctx, cancel := context.WithTimeout(x.ctx, remakeStep)
+	defer cancel()
+	service := x.s.srv.o.Service
+	service.DB, service.Proto = 0, 2
+	answer, err := askWithin(ctx, n.Upstream(), service, "INFO", "server")
+	if err != nil {
+		return false
+	}
+	_, rest, _ := strings.Cut(string(answer), "\nuptime_in_seconds:")
+	digits, _, _ := strings.Cut(rest, "\r")
+	if up, err := strconv.Atoi(digits); err == nil {
+		return time.Duration(up+2)*time.Second >= time.Since(e.since)
+	}
+	return !strings.HasPrefix(string(answer), "-LOADING ")
+}
+
+// remakeAll makes subscriptions again, each slot's at its node. x has the turn.
+func (x *ears) remakeAll(as upstream.Identity, subs []subscription) {
+	type group struct {
+		kind subscriptionKind
+		slot int
+	}
+	groups := map[group][]string{}
+	for _, sub := range subs {
+		g := group{sub.kind, noSlot}
+		if sub.kind == ofShard {
+			g.slot = cluster.Slot([]byte(sub.name))
+		}
+		groups[g] = append(groups[g], sub.name)
+	}
+	for g, names := range groups {
+		var to *cluster.Node
+		for range 3 { // redirects
+			at := to
+			if at == nil {
+				at = x.home(g.slot)
+			}
+			if to = x.remakeAt(as, g.kind, g.slot, names, at); to == nil {
+				break
+			}
+		}
+	}
+}
+
+// remakeAt makes subscriptions of one slot again at a node, and returns another node if that says so.
+func (x *ears) remakeAt(as upstream.Identity, kind subscriptionKind, slot int, names []string, at *cluster.Node) (to *cluster.Node) {
+	if at == nil {
+		return nil
+	}
+	e, err := x.open(as, kind == ofShard, at)
+	if err != nil {
+		if passwordRefused(err) {
+			x.cutOff("its subscriptions could not be made again: " + err.Error())
+		}
+		return nil
+	}
+	defer e.rest()
+	verb := subscribeVerbs[kind]
+	cmd, _ := x.s.srv.table.Load().find([][]byte{[]byte(verb)})
+	var got gathered
+	o := &expect{cmd: cmd, kind: commandtable.PinSubscribe, own: true, got: &got, left: len(names), names: names}
+	if !x.call(e.p, o, resp.AppendCommand(nil, append([]string{verb}, names...)...)) || len(got) == 0 {
+		return nil
+	}
+	if to, ask, ok := x.s.srv.o.Cluster.Redirect(got, slot, e.p.node); ok && !ask {
+		return to
+	}
+	if line, bad := isError(got); bad && (strings.HasPrefix(line, "NOPERM ") || strings.HasPrefix(line, "NOAUTH ")) {
+		x.cutOff("its subscriptions could not be made again: " + line)
+	}
+	return nil
+}
+
+// call sends a command of the proxy's own on an ear and waits for what it is owed, past the session's goroutine. A node
+// that does not answer loses the connection.
+func (x *ears) call(p *pinned, e *expect, raw []byte) bool {
+	ctx, cancel := context.WithTimeout(x.ctx, remakeStep)
+	defer cancel()
+	p.mu.Lock()
+	if p.released {
+		p.mu.Unlock()
+		return false
+	}
+	p.owed = append(p.owed, e)
+	raw = append(p.queue, raw...) // a new connection's name goes ahead
+	p.queue = nil
+	p.mu.Unlock()
+	stop := context.AfterFunc(ctx, p.conn.Close)
+	_ = p.conn.Write(raw) // Ended tells
+	if p.await(ctx, 0) && stop() {
+		return e.lost == nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.earEnded()
+	p.dropLocked()
+	return false
+}

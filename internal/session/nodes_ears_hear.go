@@ -1,0 +1,97 @@
+package session
+
+import (
+	"slices"
+
+	"github.com/lockproxy/lockproxy/internal/commandtable"
+	"github.com/lockproxy/lockproxy/internal/downstream"
+	"github.com/lockproxy/lockproxy/proto/resp"
+)
+
+// confirmed takes a confirmation that an ear has got; pinned.mu is held, here and below. That of the client's own command
+// is passed on. That of a subscription made again is not, and the end of one that nobody asked for, by which Redis tells
+// that its slot has left, has it made again.
+func (p *pinned) earConfirmed(frame []byte) {
+	p.state.confirmed(frame)
+	r, ok := resp.ParseReply(frame)
+	if !ok || len(r.Elems) != 3 {
+		return
+	}
+	verb, name, x := string(r.Elems[0].Text), r.Elems[1].Text, p.ears
+	ends := slices.Index(unsubscribeVerbs[:], verb)
+	sub := subscription{subscriptionKind(max(ends, slices.Index(subscribeVerbs[:], verb))), string(name)}
+	e := p.oldest()
+	asked := e != nil && e.kind == commandtable.PinSubscribe && e.cmd.Name == verb && slices.Contains(e.names, sub.name)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	switch {
+	case ends >= 0 && asked:
+		delete(x.where, sub)
+	case ends >= 0:
+		x.lose(sub, p.ear)
+	case asked && !e.own:
+		x.where[sub] = p.ear
+	default:
+		if at, wanted := x.where[sub]; wanted && at == nil {
+			x.where[sub] = p.ear
+			x.s.srv.resubscribed.Add(1)
+		}
+	}
+	if x.where[sub] != nil || ends >= 0 && asked {
+		delete(x.lost, sub)
+	}
+	x.count()
+	if !asked {
+		return
+	}
+	if !e.own {
+		p.out = x.confirm(p.out, p.state.proto, verb, sub.kind, name)
+		p.whole = len(p.out)
+	}
+	if e.left--; e.left == 0 {
+		p.pay()
+	}
+}
+
+// lose has a subscription made again, if it was that ear's. mu is held.
+func (x *ears) lose(sub subscription, was *ear) {
+	if at, wanted := x.where[sub]; !wanted || at != was {
+		return
+	}
+	x.where[sub] = nil
+	x.lost[sub] = was.id
+	x.kick()
+}
+
+// earEnded has all that was subscribed to on a lost connection made again; false: nothing was. pinned.mu is held.
+func (p *pinned) earEnded() {
+	x := p.ears
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.over {
+		return
+	}
+	heard := false
+	for sub, at := range x.where {
+		if at == p.ear {
+			x.lose(sub, p.ear)
+			heard = true
+		}
+	}
+	if heard {
+		x.dead = append(x.dead, p.ear)
+	}
+}
+
+// kick starts the goroutine that makes subscriptions again, unless it is there. mu is held.
+func (x *ears) kick() {
+	if x.maker == nil && !x.over {
+		x.maker = make(chan struct{})
+		go x.remake(x.maker)
+	}
+}
+
+// cutOff closes a client whose subscriptions cannot be made again, as Redis would have closed it.
+func (x *ears) cutOff(why string) {
+	x.s.guard.Cut(downstream.Left, why)
+}
