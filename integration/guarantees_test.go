@@ -205,3 +205,23 @@ func TestClockIsSet(t *testing.T) {
 	harness.Expect(t, holder, "_\r\n", "LOCK", "k")
 	harness.Expect(t, other, yes, "UNLOCK", "k")
 }
+
+// A lock under an owner's name outlives the connection that took it by a lease at most.
+func TestOwnersLockRunsOut(t *testing.T) {
+	t.Parallel()
+	s := testredis.Start(t)
+	p := harness.StartProxy(t, s.URL(), "--lock-watchdog-timeout", "5s")
+	other := harness.Dial(t, p.Addr())
+	rivals := map[string]string{"LOCK": "LOCK", "FAIRLOCK": "FAIRLOCK", "WLOCK": "RLOCK", "RLOCK": "WLOCK"}
+	for verb := range rivals {
+		w := harness.Dial(t, p.Addr())
+		harness.Expect(t, w, ok, verb, verb, "OWNER", "me")
+		w.Close()
+	}
+	for verb, rival := range rivals {
+		harness.Expect(t, other, null, rival, verb)
+	}
+	for verb, rival := range rivals {
+		harness.Expect(t, other, ok, rival, verb, "BLOCK", "0")
+	}
+}
