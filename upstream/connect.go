@@ -41,7 +41,7 @@ func (p *Pipe) run() {
 			p.log(slog.LevelWarn, "connection to Redis lost", "error", err)
 		} else {
 			level := slog.LevelDebug
-			if delay == 0 && refused(err) == nil { // a refusal is the client's own affair
+			if delay == 0 && refused(err) == nil && p.node.unreached.CompareAndSwap(false, true) { // a refusal is the client's own affair
 				level = slog.LevelWarn
 			}
 			p.log(level, "no connection to Redis", "error", err)
@@ -68,6 +68,7 @@ func (p *Pipe) runLink() (served bool, err error) {
 	l.readonly = p.node.target.refusedWrite
 	p.link.Store(l)
 	defer context.AfterFunc(tenure, func() { l.fail(context.Cause(tenure)) })()
+	p.node.unreached.Store(false)
 	if again := p.move(up, nil); again {
 		telemetry.PipeReconnects.Add(1)
 		p.log(slog.LevelInfo, "connected to Redis again")

@@ -14,6 +14,7 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
@@ -49,6 +50,8 @@ type Node struct {
 	auxLeft   func() bool
 
 	pins pins // has a lock of its own
+
+	unreached atomic.Bool // and people have been told
 
 	mu      sync.Mutex // guards all below; taken before a pipe's mu
 	closed  bool
