@@ -82,11 +82,11 @@ func TestMergeOfSome(t *testing.T) {
 		p.units[i].lame = true
 	}
 	p.units[0].err, p.units[1].err = unsent, lost
-	if p.finish(); p.Err != nil || string(p.Reply) != "*1\r\n:2\r\n" {
+	if p.finish(nil); p.Err != nil || string(p.Reply) != "*1\r\n:2\r\n" {
 		t.Errorf("got %q, %v", p.Reply, p.Err)
 	}
 	p.done, p.units[2].err = false, unsent
-	if p.finish(); !errors.Is(p.Err, errSlow) {
+	if p.finish(nil); !errors.Is(p.Err, errSlow) {
 		t.Errorf("nobody answers: got %q, %v", p.Reply, p.Err)
 	}
 }
