@@ -164,7 +164,7 @@ func TestStreamLost(t *testing.T) {
 	c := openCluster(t, tc, Options{})
 	cl := newClient(t, c, learn(t, c), 2)
 	key := keyIn(100)
-	cl.expect("SET "+key+" "+strings.Repeat("x", 40<<20), "+OK\r\n")
+	cl.expect("SET "+key+" "+strings.Repeat("x", 12<<20), "+OK\r\n")
 	cl.e.Private(true)
 	got := &pieces{}
 	got.each = func() {

@@ -19,11 +19,12 @@ type Node struct {
 	target upstream.Target
 	up     *upstream.Node
 
-	serves atomic.Bool // a replica that reads may be sent to
-	watch  watched     // the spare look's
-	users  int         // guarded by Cluster.mu
-	left   bool        // guarded by Cluster.mu: not in the topology any more
-	closed bool        // guarded by Cluster.mu
+	serves atomic.Bool  // a replica that reads may be sent to
+	gives  atomic.Int64 // a master until when its replicas are not, since slots leave it; unix nanoseconds
+	watch  watched      // the spare look's
+	users  int          // guarded by Cluster.mu
+	left   bool         // guarded by Cluster.mu: not in the topology any more
+	closed bool         // guarded by Cluster.mu
 }
 
 // Upstream is the node's connections. They may be used while the node is in the topology, or between Acquire and

@@ -33,10 +33,16 @@ type spares struct {
 	master [Slots]atomic.Int64 // until when a slot is read at its master; unix nanoseconds
 }
 
-// hold has a slot read at its master for a while. s may be nil.
-func (s *spares) hold(slot int) {
-	if s != nil && slot != noSlot {
-		s.master[slot].Store(time.Now().Add(settling).UnixNano())
+// hold has a slot read at its master for a while, and all slots of giver, which gives it away, or has: where one goes others
+// follow. s may be nil.
+func (s *spares) hold(slot int, giver *Node) {
+	if s == nil || slot == noSlot {
+		return
+	}
+	until := time.Now().Add(settling).UnixNano()
+	s.master[slot].Store(until)
+	if giver != nil {
+		giver.gives.Store(until)
 	}
 }
 
@@ -57,8 +63,8 @@ func (s *spares) changed(old, now *Snapshot) {
 		}
 	}
 	for slot, n := range now.owner {
-		if old.owner[slot] != n {
-			s.hold(slot)
+		if before := old.owner[slot]; before != n {
+			s.hold(slot, before)
 		}
 	}
 }
@@ -66,7 +72,7 @@ func (s *spares) changed(old, now *Snapshot) {
 // spareOf is the replica of owner that reads of a slot may go to, nil when there is none. The same first is answered the
 // same replica for as long as that serves: what its client has read once it reads again.
 func (c *Cluster) spareOf(s *Snapshot, owner *Node, slot, first int, now time.Time) *Node {
-	if c.spare.master[slot].Load() > now.UnixNano() {
+	if t := now.UnixNano(); c.spare.master[slot].Load() > t || owner.gives.Load() > t {
 		return nil
 	}
 	all := s.copies[owner]
@@ -132,7 +138,7 @@ func (c *Cluster) lookForMoves(n *Node) {
 	}
 	if own, ok := readOwnWords(string(r.Text)); ok {
 		for slot := range own.moving {
-			c.spare.hold(slot)
+			c.spare.hold(slot, n)
 		}
 	}
 }
@@ -200,7 +206,7 @@ func (e *Executor) readRefused(u *unit, n *Node, reply []byte) bool {
 			e.c.refreshFrom(n)
 		}
 		if i < 3 {
-			e.c.spare.hold(u.slot)
+			e.c.spare.hold(u.slot, nil)
 		}
 		e.toMaster(u)
 		return true
