@@ -9,7 +9,7 @@ TIMEOUT  ?= 22m
 ARGS     ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help build test race lint bench tcl interop history quorum mutations fuzz fmt cover tidy-check
+.PHONY: help build test race lint bench tcl interop history quorum mutations nodes fuzz fmt cover tidy-check
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -59,6 +59,11 @@ quorum: ## locks on five nodes under random faults for 10 minutes, checked as hi
 mutations: ## do the histories find mistakes made on purpose? One after the other, a minute each at most; ARGS="-profile name"
 	@.ci/need redis-server
 	go test ./integration/history -run '^TestMutations$$' -count=1 -v -timeout 2h -args -mutations $(ARGS)
+
+nodes: ## locks counted through failovers, resharding and faults of clusters and Sentinels: the long forms, with their figures
+	@.ci/need redis-server
+	LOCKPROXY_LONG=1 LOCKPROXY_TEST_FAILOVERS=12 go test ./integration/nodes -count=1 -v -timeout 1h \
+		-run 'ClusterLock|ClusterReshard|ClusterResets|Partition|BlackHole|UnderLoad' $(ARGS)
 
 fuzz: ## every fuzz target of proto/resp for FUZZTIME (30s) each
 	@set -e; targets=$$(sed -nE 's/^func (Fuzz[A-Za-z0-9_]*)\(.*/\1/p' proto/resp/*_test.go); \
