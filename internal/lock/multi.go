@@ -118,34 +118,38 @@ func (b *bunch) take(ctx context.Context, key string, watched bool) error {
 		one.Blocks = one.Block > 0 // 0 would be for ever
 	}
 	id, _ := b.c.id(b.r.Kind, b.r.DB, key, b.r.Owner)
-	until := b.endOf(id)
+	until, had := b.endOf(id)
 	g, err := b.c.Lock(ctx, one)
 	if err == nil {
+		if b.c.m.quorum != nil && !had {
+			g.entered, g.again = false, false // what some nodes had of it was left behind while it was waited for
+		}
 		b.taken = append(b.taken, taking{id, g, until})
 	}
 	return err
 }
 
 // endOf is when an unwatched live hold ends; zero for any other. An owner with a name may have it through another proxy, too.
-func (b *bunch) endOf(id holdID) time.Time {
+// had says that there is, or may be, one at all.
+func (b *bunch) endOf(id holdID) (end time.Time, had bool) {
 	m := b.c.m
 	m.mu.Lock()
 	h := m.holds[id]
 	known := h != nil && h.count > 0
 	if known && h.watched || !known && b.r.Owner == "" {
 		m.mu.Unlock()
-		return time.Time{}
+		return time.Time{}, known
 	}
 	if b.r.Owner == "" {
 		defer m.mu.Unlock()
-		return h.deadline
+		return h.deadline, true
 	}
 	m.mu.Unlock()
 	s, err := m.look(id, "", 0, time.Now())
-	if err != nil || s.count == 0 || s.ttl <= 0 || m.watchedElsewhere(id) {
-		return time.Time{}
+	if had = known || err != nil || s.count > 0; err != nil || s.count == 0 || s.ttl <= 0 || m.watchedElsewhere(id) {
+		return time.Time{}, had
 	}
-	return s.at.Add(milliseconds(s.ttl))
+	return s.at.Add(milliseconds(s.ttl)), true
 }
 
 // watchedElsewhere says whether somebody renews an owner's hold, as far as Redis can be asked.
