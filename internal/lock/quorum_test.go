@@ -33,7 +33,7 @@ func quorumEngine(t *testing.T, addrs []string, minUptime time.Duration, o Optio
 	t.Helper()
 	o.Logger = testLog()
 	if o.Quorum.NodeTimeout == 0 {
-		o.Quorum.NodeTimeout = 500 * time.Millisecond
+		o.Quorum.NodeTimeout = 2 * time.Second // wide: the machine may be busy
 	}
 	var controls []*upstream.Control
 	for _, addr := range addrs {
@@ -107,7 +107,7 @@ func TestQuorumLockAndUnlock(t *testing.T) {
 // What two nodes out of five that are away change: nothing. Three: nobody gets a lock, and none is left behind.
 func TestQuorumWithNodesDown(t *testing.T) {
 	ns := startNodes(t, 5)
-	m := quorumEngine(t, ns.addrs(), 0, Options{Watchdog: 2 * time.Second})
+	m := quorumEngine(t, ns.addrs(), 0, Options{Watchdog: 2 * time.Second, Quorum: QuorumOptions{NodeTimeout: 500 * time.Millisecond}})
 	a, al := client(m)
 	b, _ := client(m)
 	ns.servers[0].Kill()
