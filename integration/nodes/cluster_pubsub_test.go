@@ -136,8 +136,12 @@ func TestClusterSubscriptionsFollowSlots(t *testing.T) {
 			s.confirmed("ssubscribe", channel, i+1)
 		}
 	}
+	var gap time.Duration // from a slot's move to a message that is heard
 	for i := range 6 {
 		moveElsewhere(t, tc, slots.Slot([]byte("x")))
+		moved := time.Now()
+		hears(t, publisher, subs, "SPUBLISH", "{x}1")
+		gap = max(gap, time.Since(moved))
 		if i%2 == 0 {
 			moveElsewhere(t, tc, slots.Slot([]byte("y")))
 		}
@@ -145,6 +149,7 @@ func TestClusterSubscriptionsFollowSlots(t *testing.T) {
 			hears(t, publisher, subs, "SPUBLISH", channel)
 		}
 	}
+	t.Logf("heard again at most %v after the move", gap)
 	if info := publisher.Do("INFO", "lockproxy"); strings.Contains(info, "lockproxy_cluster_resubscribed:0\r\n") {
 		t.Error("nothing was subscribed to again")
 	}
