@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"bytes"
 	"errors"
 	"math/rand/v2"
 
@@ -98,7 +99,9 @@ func (p *Plan) join(replies []resp.Reply) []byte {
 		}
 	}
 	switch f.Response {
-	case OneSucceeded, AllSucceeded:
+	case OneSucceeded:
+		return telling(replies)
+	case AllSucceeded:
 		return replies[0].Raw
 	case Sum, Min, Max, LogicalAnd, LogicalOr:
 		return aggregate(f.Response, replies)
@@ -110,6 +113,17 @@ func (p *Plan) join(replies []resp.Reply) []byte {
 		return concat(replies)
 	}
 	return one(replies)
+}
+
+// telling is the error of a node that had something to kill, where there is one: UNKILLABLE, or BUSY with the other kind
+// of script.
+func telling(refusals []resp.Reply) []byte {
+	for _, v := range refusals {
+		if !bytes.HasPrefix(v.Raw, []byte("-NOTBUSY ")) {
+			return v.Raw
+		}
+	}
+	return refusals[0].Raw
 }
 
 // inOrder puts the elements of split replies where their keys stood. They are copied as they came.

@@ -28,6 +28,7 @@ func TestMerge(t *testing.T) {
 		{AllSucceeded, "+OK\r\n|-NOPERM x\r\n", "-NOPERM x\r\n"},
 		{OneSucceeded, "-NOTBUSY x\r\n|+OK\r\n|-NOTBUSY y\r\n", "+OK\r\n"},
 		{OneSucceeded, "-NOTBUSY x\r\n|-NOTBUSY y\r\n", "-NOTBUSY x\r\n"},
+		{OneSucceeded, "-NOTBUSY x\r\n|-UNKILLABLE y\r\n|-NOTBUSY z\r\n", "-UNKILLABLE y\r\n"},
 		{NoPolicy, "*1\r\n$1\r\na\r\n|*0\r\n|*2\r\n,1.5\r\n%1\r\n+a\r\n:1\r\n", "*3\r\n$1\r\na\r\n,1.5\r\n%1\r\n+a\r\n:1\r\n"},
 		{NoPolicy, "~1\r\n:1\r\n|~1\r\n:2\r\n", "~2\r\n:1\r\n:2\r\n"},
 		{NoPolicy, "_\r\n|$1\r\na\r\n|$-1\r\n", "$1\r\na\r\n"},

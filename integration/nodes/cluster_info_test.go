@@ -87,6 +87,7 @@ func TestClusterFunctionStats(t *testing.T) {
 		runs := harness.Dial(t, p.Addr())
 		runs.Send("FCALL", "endless", "1", fmt.Sprint("k", i))
 		harness.Eventually(t, "the function is seen", func() bool { return strings.Contains(w.Do("FUNCTION", "STATS"), "endless") })
+		harness.Eventually(t, "SCRIPT KILL is told what runs", func() bool { return strings.HasPrefix(w.Do("SCRIPT", "KILL"), "-BUSY ") })
 		harness.Eventually(t, "it is ended", func() bool { return w.Do("FUNCTION", "KILL") == "+OK\r\n" })
 		if got := runs.Read(); !strings.HasPrefix(got, "-ERR ") {
 			t.Errorf("an endless function: %q", got)
