@@ -10,7 +10,8 @@
 -- ARGV[2] PUBLISH, SPUBLISH, or BOTH
 -- ARGV[3] not-after in µs of Redis' clock
 -- ARGV[4] letters: A all read holds of the owner, W delete the registration with the last of them, L leave a latch,
---         Q publish nothing when the lock goes altogether: it goes to somebody else in the same step
+--         Q publish nothing when the lock goes altogether: it goes to somebody else in the same step,
+--         R do nothing when the registration is not the one this proxy knows of: the owner is back through another connection
 -- ARGV[5] TTL of the latch in ms
 -- ARGV[6] the registration this proxy knows of: deleted; another one is emptied, which tells its proxy that the hold has ended
 -- ARGV[7] the owner's field on the other side, unused
@@ -31,6 +32,8 @@ if alien(lock, mode) then return {-3, 0} end
 
 local next_key, watch_key = 4, nil
 if string.find(flags, 'W') then watch_key = KEYS[next_key]; next_key = next_key + 1 end
+
+if string.find(flags, 'R') and elsewhere(watch_key, ARGV[6]) == 1 then return {-1, 1} end
 
 local count = counted(seen[2])
 local left = own(holds, count)

@@ -9,7 +9,8 @@
 -- ARGV[2] PUBLISH, SPUBLISH, or BOTH
 -- ARGV[3] not-after in µs of Redis' clock
 -- ARGV[4] letters: A all holds of the owner, W delete the registration when the lock is free, L leave a latch,
---         Q publish nothing: the lock goes to somebody else in the same step
+--         Q publish nothing: the lock goes to somebody else in the same step,
+--         R do nothing when the registration is not the one this proxy knows of: the owner is back through another connection
 -- ARGV[5] TTL of the latch in ms
 -- ARGV[6] the registration this proxy knows of: deleted; another one is emptied, which tells its proxy that the hold has ended
 -- RETURNS {1, 0}      the lock is free of this owner
@@ -33,12 +34,16 @@ if flags ~= '' then
   if string.find(flags, 'L') then latch_key = KEYS[next_key] end
 end
 
-if seen[1] or not seen[2] then
-  local code = seen[1] and -3 or -1
+-- elsewhere is 1 when the registration says that the hold ended, or lives, through another connection than the known one.
+local function elsewhere()
   local registered = watch_key and redis.pcall('GET', watch_key)
-  if type(registered) == 'string' and registered ~= ARGV[6] and registered ~= ARGV[6] .. '+' then return {code, 1} end
-  return {code, 0}
+  if type(registered) == 'string' and registered ~= ARGV[6] and registered ~= ARGV[6] .. '+' then return 1 end
+  return 0
 end
+
+if seen[1] then return {-3, elsewhere()} end
+if not seen[2] then return {-1, elsewhere()} end
+if string.find(flags, 'R') and elsewhere() == 1 then return {-1, 1} end
 
 local left = 0
 if not string.find(flags, 'A') then left = (tonumber(seen[2]) or 1) - 1 end

@@ -107,7 +107,7 @@ func (q *quorum) vote(ctx context.Context, a *acquire) *vote {
 	a.sent = time.Now()
 	v := &vote{
 		bare: !a.h.explicit && a.before == 0, until: q.until(milliseconds(lease)), giveUp: a.sent.Add(milliseconds(lease)),
-		back:    (&release{m: q.m, h: a.h, all: true, registration: a.registration}).quietly,
+		back:    (&release{m: q.m, h: a.h, all: true, registration: a.registration}).takeBack(strings.Contains(a.flags, "W")),
 		decided: make(chan struct{}), cleared: make(chan struct{}, len(q.nodes)),
 	}
 	build := func(notAfter string) call {

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
 // An owner with a name is one owner on every proxy. It does not nest, ONCE is the same answer again.
@@ -35,6 +37,50 @@ func TestQuorumOwnerWithAName(t *testing.T) {
 	}
 	c, _ := client(two)
 	mustLock(t, c, Request{Key: "k"})
+}
+
+// A LOCK that is said again through another proxy, while the first one is still at it, and then fails, keeps what both nodes gave:
+// the first one takes back only what nobody has counted since.
+func TestQuorumOwnerSaidAgainElsewhere(t *testing.T) {
+	for _, kind := range []Kind{Plain, Read, Write} {
+		t.Run(fmt.Sprint(kind), func(t *testing.T) {
+			ns := startNodes(t, 5)
+			var links []string
+			for i, s := range ns.servers {
+				link := testredis.NewProxy(t, s.Addr())
+				links = append(links, link.Addr())
+				if i == 0 {
+					defer link.Clear()
+					link.BlackHole()
+				}
+				if i == 1 || i == 4 {
+					link.Disable()
+					ns.relays[i].Disable()
+				}
+			}
+			again := quorumEngine(t, ns.relayed(), 0, Options{})
+			first := quorumEngine(t, links, 0, Options{Quorum: QuorumOptions{NodeTimeout: 4 * time.Second}})
+			r := Request{Key: "k", Owner: "job", Once: true, Kind: kind}
+			a, _ := client(first)
+			fails := make(chan error, 1)
+			go func() {
+				_, err := a.Lock(context.Background(), r)
+				fails <- err
+			}()
+			eventually(t, 10*time.Second, "two of five gave it", func() bool { return ns.holding(t, "k") == 2 })
+			b, bl := client(again)
+			mustLock(t, b, r)
+			if err := <-fails; !isCode(err, "NOQUORUM") {
+				t.Fatal(err)
+			}
+			eventually(t, 10*time.Second, "a majority has it", func() bool { return ns.holding(t, "k") == 3 })
+			time.Sleep(300 * time.Millisecond) // what is taken back is gone by now
+			if n := ns.holding(t, "k"); n != 3 || bl.reasons() != "" {
+				t.Errorf("%d nodes have a lock that was granted; %s", n, bl.reasons())
+			}
+			mustUnlock(t, b, UnlockRequest{Key: "k", Owner: "job", Side: kind}, true)
+		})
+	}
 }
 
 // Nodes that missed a grant or a release disagree, until the next one.

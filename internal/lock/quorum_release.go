@@ -8,13 +8,19 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// quietly is the release of all holds that wakes nobody: what is given back was never a lock.
-func (r *release) quietly(notAfter string) call {
-	c := r.call(notAfter)
-	if !strings.Contains(c.args[3], "Q") {
-		c.args[3] += "Q"
+// takeBack is the release of what was never a lock: it wakes nobody. Of a registered hold it leaves what the owner has by now
+// through another connection.
+func (r *release) takeBack(registered bool) func(notAfter string) call {
+	return func(notAfter string) call {
+		c := r.call(notAfter)
+		if !strings.Contains(c.args[3], "Q") {
+			c.args[3] += "Q"
+		}
+		if registered {
+			c.args[3] += "R"
+		}
+		return c
 	}
-	return c
 }
 
 // clear drops an owner's hold on one node. That of a connection is dropped for sure, until its lease is over: nobody else has
