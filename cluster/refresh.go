@@ -104,50 +104,75 @@ func (c *Cluster) pause(ctx context.Context, d time.Duration) bool {
 }
 
 // look asks nodes for the topology, one after the other until one tells: hint, the masters and replicas known in random
-// order, the seeds.
+// order, the seeds. A node that has been reset, or has left the cluster, knows of itself only: one that names owners of fewer slots
+// than were known is believed when nobody names more.
 func (c *Cluster) look(ctx context.Context, hint *Node) error {
-	var last error
 	old := c.snapshot.Load()
-	var order []*Node
+	var best *view
+	last := errNoTopology
+	known := 1
 	if old != nil {
-		order = old.All()
-		rand.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
-		if hint != nil && old.has(hint) {
-			order = append([]*Node{hint}, order...)
-		}
+		known = max(known, old.claimed)
 	}
-	for _, n := range order {
-		c.Acquire(n)
-		err := c.lookAt(ctx, n.up, n.Addr)
-		c.Release(n)
-		if err == nil || ctx.Err() != nil {
-			return err
+	full := func(up *upstream.Node, addr string) bool {
+		v, err := c.viewOf(ctx, up, addr)
+		switch {
+		case err != nil:
+			last = err
+		case best == nil || v.claimed() > best.claimed():
+			best = v
 		}
-		last = err
+		return ctx.Err() != nil || best != nil && best.claimed() >= known
+	}
+	done := false
+	for _, n := range lookOrder(old, hint) {
+		c.Acquire(n)
+		done = full(n.up, n.Addr)
+		c.Release(n)
+		if done {
+			break
+		}
 	}
 	for _, addr := range c.target.Seeds {
-		seed := upstream.NewNode(c.target.At(addr, ""), c.opts.Node)
-		err := c.lookAt(ctx, seed, addr)
-		seed.Close()
-		if err == nil || ctx.Err() != nil {
-			return err
+		if done {
+			break
 		}
-		last = err
+		seed := upstream.NewNode(c.target.At(addr, ""), c.opts.Node)
+		done = full(seed, addr)
+		seed.Close()
 	}
-	return last
+	if best == nil {
+		return last
+	}
+	c.take(best)
+	return nil
 }
 
-// lookAt asks one node, and makes a snapshot of what it tells.
-func (c *Cluster) lookAt(ctx context.Context, up *upstream.Node, addr string) error {
+// lookOrder are the nodes known, in the order in which they are asked.
+func lookOrder(old *Snapshot, hint *Node) []*Node {
+	if old == nil {
+		return nil
+	}
+	order := old.All()
+	rand.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
+	if hint != nil && old.has(hint) {
+		order = append([]*Node{hint}, order...)
+	}
+	return order
+}
+
+// viewOf asks one node what the cluster looks like.
+func (c *Cluster) viewOf(ctx context.Context, up *upstream.Node, addr string) (*view, error) {
 	replies, err := c.ask(ctx, up, []string{"CLUSTER", "SHARDS"}, []string{"CLUSTER", "SLOTS"}, []string{"CLUSTER", "NODES"})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	host, _, _ := net.SplitHostPort(addr)
-	v, err := readView(replies[0], replies[1], replies[2], host, c.target.Node.TLS != nil)
-	if err != nil {
-		return err
-	}
+	return readView(replies[0], replies[1], replies[2], host, c.target.Node.TLS != nil)
+}
+
+// take makes the next snapshot of a view.
+func (c *Cluster) take(v *view) {
 	old := c.snapshot.Load()
 	now := adopt(old, v, c.opts.AddressMap, c.openNode)
 	c.spare.changed(old, now)
@@ -161,7 +186,6 @@ func (c *Cluster) lookAt(ctx context.Context, up *upstream.Node, addr string) er
 	if old == nil || old.stamp != now.stamp {
 		c.tellChanged(old, now)
 	}
-	return nil
 }
 
 var errSlow = errors.New("the node did not answer in time")

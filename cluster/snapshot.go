@@ -41,12 +41,13 @@ type Snapshot struct {
 	// Replicas are all others.
 	Replicas []*Node
 
-	owner  [Slots]*Node      // nil: nobody's
-	copies map[*Node][]*Node // by master its replicas that have its data, as far as the nodes know of each other
-	epochs map[*Node]int64
-	names  map[string]*Node // by every host:port a redirect may use
-	whole  bool             // every slot has an owner
-	stamp  uint64           // differs, but for chance, when owners or their epochs differ
+	owner   [Slots]*Node      // nil: nobody's
+	copies  map[*Node][]*Node // by master its replicas that have its data, as far as the nodes know of each other
+	epochs  map[*Node]int64
+	names   map[string]*Node // by every host:port a redirect may use
+	whole   bool             // every slot has an owner
+	claimed int              // of how many slots the view named one, failed or not
+	stamp   uint64           // differs, but for chance, when owners or their epochs differ
 }
 
 // Owner is the master that has a slot, nil when nobody has it.
@@ -101,7 +102,7 @@ func (s *Snapshot) Any(n int) *Node { return s.Masters[n%len(s.Masters)] }
 // that is how the nodes themselves settle who has a slot. An old master that comes back, and has not heard yet, is not
 // believed.
 func adopt(old *Snapshot, v *view, m addressMap, open func(d described, addr string) *Node) *Snapshot {
-	s := &Snapshot{epochs: map[*Node]int64{}, names: map[string]*Node{}, copies: map[*Node][]*Node{}}
+	s := &Snapshot{epochs: map[*Node]int64{}, names: map[string]*Node{}, copies: map[*Node][]*Node{}, claimed: v.claimed()}
 	nodes := make([]*Node, len(v.nodes))
 	for i, d := range v.nodes {
 		if d.failed {

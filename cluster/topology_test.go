@@ -292,3 +292,26 @@ func TestNodeLeaves(t *testing.T) {
 	leaves.Kill()
 	eventually(t, "it is closed, too", state)
 }
+
+// A node that was reset knows of nobody else: what it says is not what the cluster looks like.
+func TestNodeThatWasReset(t *testing.T) {
+	tc := testredis.StartCluster(t, 3, 0)
+	c := openCluster(t, tc, Options{Refresh: time.Hour}) // whose only seed it is
+	reset := tc.Servers[0]
+	reset.Do(t, "CLUSTER", "RESET", "HARD")
+	for range 20 {
+		c.Refreshed(t.Context())
+		s := c.Snapshot()
+		if s.Owner(Slots-1) == nil || s.Owner(Slots/2) == nil {
+			t.Fatal("the other masters are not known any more")
+		}
+	}
+	for _, s := range tc.Servers[1:] {
+		s.Do(t, "CLUSTER", "DELSLOTSRANGE", 0, Slots/3-1) // nobody's, everybody says so
+	}
+	eventually(t, "what has no owner has none", func() bool {
+		c.Refreshed(t.Context())
+		s := c.Snapshot()
+		return s.Owner(0) == nil && s.Owner(Slots-1) != nil
+	})
+}

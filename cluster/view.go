@@ -16,6 +16,17 @@ type view struct {
 	owner [Slots]int16 // index into nodes; -1: nobody's
 }
 
+// claimed is of how many slots the view has an owner, failed or not.
+func (v *view) claimed() int {
+	n := 0
+	for _, at := range v.owner {
+		if at >= 0 {
+			n++
+		}
+	}
+	return n
+}
+
 // described is a node as another, or it itself, describes it.
 type described struct {
 	id     string

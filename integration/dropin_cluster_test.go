@@ -61,6 +61,9 @@ func TestClusterRandomCommands(t *testing.T) {
 				}
 				continue
 			}
+			if strings.Contains(got, "non local key") { // a script without declared keys has run wherever
+				continue
+			}
 			want := w.Do(args...)
 			p.check(t, n, args, want, got, alike(args, want, got))
 		}

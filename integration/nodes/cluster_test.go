@@ -41,7 +41,7 @@ func TestClusterWhole(t *testing.T) {
 	for _, c := range []struct{ cmd, want string }{
 		{"SELECT 0", "+OK\r\n"}, {"SELECT 1", "-ERR SELECT is not allowed in cluster mode\r\n"},
 		{"CLUSTER SLOTS", "-ERR This instance has cluster support disabled\r\n"}, {"READONLY", "-ERR This instance has cluster support disabled\r\n"},
-		{"LOCK a", "+OK\r\n"}, {"UNLOCK a", ":1\r\n"}, {"FENCED a GET b", "-ERR FENCED is not available with a cluster upstream yet; use LOCK ... FENCE\r\n"},
+		{"LOCK a", "+OK\r\n"}, {"UNLOCK a", ":1\r\n"}, {"FENCED a GET b", "-CROSSSLOT Keys in request don't hash to the same slot: what FENCED runs must have its keys in the lock's own slot; give both the same hash tag, as in {order:7}:lock and {order:7}:stock\r\n"},
 		{"CLIENT TRACKING ON", "-ERR CLIENT TRACKING is not available with a cluster upstream: lockproxy does not track keys over several nodes\r\n"},
 		{"CLIENT TRACKING OFF", "+OK\r\n"}, {"EXEC", "-ERR EXEC without MULTI\r\n"}, {"DISCARD", "-ERR DISCARD without MULTI\r\n"}, {"UNWATCH", "+OK\r\n"},
 		{"SHUTDOWN NOSAVE", "-ERR 'SHUTDOWN' is of one node: lockproxy does not send it to a cluster\r\n"},

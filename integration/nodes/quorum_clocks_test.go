@@ -127,6 +127,9 @@ func TestQuorumFenceRises(t *testing.T) {
 		}
 		wants(t, w, ":1", "UNLOCK", "k")
 	}
+	for i := range q.nodes {
+		harness.Eventually(t, "all nodes count", func() bool { return nodeState(w, i, "state") == "up" })
+	}
 	next("with all nodes")
 	q.links[0].Disable()
 	next("without the node that is ahead")
