@@ -29,7 +29,7 @@ func TestReplicasOneOfTwo(t *testing.T) {
 	p := harness.StartProxy(t, master.URL())
 	holder := harness.Dial(t, p.Addr())
 	harness.Eventually(t, "both are in step", func() bool { return holder.Do("LOCK", "both", "REPLICAS", "2", "SELF") == ok })
-	link.Latency(time.Minute)
+	link.BlackHole()
 	harness.Expect(t, holder, ok, "LOCK", "one", "REPLICAS", "1")
 	if got := holder.Do("LOCK", "two", "REPLICAS", "2"); !strings.HasPrefix(got, "-NOREPLICAS ") {
 		t.Errorf("%q", got)
@@ -49,7 +49,7 @@ func TestUnlockIsLostInAFailover(t *testing.T) {
 	replica, link := linked(t, master)
 	w := harness.Dial(t, harness.StartProxy(t, master.URL(), "--lock-watchdog-timeout", "5s").Addr())
 	harness.Eventually(t, "the replica is in step", func() bool { return w.Do("LOCK", "k", "REPLICAS", "1", "SELF") == ok })
-	link.Latency(time.Minute)
+	link.BlackHole()
 	harness.Expect(t, w, yes, "UNLOCK", "k", "ALL")
 	master.Kill()
 	link.Disable()

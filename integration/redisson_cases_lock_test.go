@@ -29,7 +29,7 @@ var redissonLockTest = redissonClass{
 			{"a", ">LOCK k", ""}, {"a", "close", ""}, {"b", ">LOCK o OWNER o", ""}, {"b", "close", ""}, {"c", ">LOCK r OWNER r", ""}, {"c", "reset", ""},
 			{"", "sleep 3000", ""}, {"d", "LOCK k", ok}, {"d", "LOCK o", ok}, {"d", "LOCK r", ok},
 		},
-		"testRedisFailed": {{"a", "LOCK k", ok}, {"", "stop redis", ""}, {"a", "LOCK other BLOCK 5000 EX 10", "-ERR "}, {"a", "UNLOCK k", rwLost}},
+		"testRedisFailed": {{"a", "LOCK k", ok}, {"", "stop redis", ""}, {"a", "LOCK other BLOCK 5000 EX 10", "-ERR "}, {"", "sleep 2500", ""}, {"a", "UNLOCK k", rwLost}},
 		"testRemainTimeToLive2": {
 			{"a", "LOCK k EX 10", ok}, {"a", "LOCK k EX 10", ok}, {"a", "LOCK k EX 10", ok}, {"a", "UNLOCK k", no}, {"a", "UNLOCK k", no}, {"redis", "PTTL k", "5000..10000"},
 		},
