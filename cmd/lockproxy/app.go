@@ -116,7 +116,7 @@ func (a *app) connect(ctx context.Context, url string) (service upstream.Identit
 func (a *app) lockOptions() lock.Options {
 	cfg := a.cfg
 	return lock.Options{
-		Watchdog: cfg.LockWatchdogTimeout, Poll: cfg.WaitPoll, FairWait: cfg.FairWait, Grace: cfg.DisconnectGrace, MaxHold: cfg.MaxHold,
+		Watchdog: cfg.LockWatchdogTimeout, Poll: cfg.WaitPoll, FairWait: cfg.FairWait, Grace: cfg.DisconnectGrace, OwnerGrace: cfg.OwnerGrace, MaxHold: cfg.MaxHold,
 		FenceTTL: cfg.FenceKeyTTL, Reentry: lock.Reentry(cfg.ImplicitReentry), WarmChannels: cfg.WarmChannels,
 		ClusterPubSub: lock.PubSub(cfg.ClusterPubSub), Logger: a.log,
 	}

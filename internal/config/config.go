@@ -56,6 +56,7 @@ type Config struct {
 
 	LockWatchdogTimeout time.Duration
 	DisconnectGrace     time.Duration
+	OwnerGrace          time.Duration
 	DrainTimeout        time.Duration
 	MaxHold             time.Duration // 0 is no limit
 	ImplicitReentry     string        // auto, always or never

@@ -77,6 +77,8 @@ var settings = []setting{
 		duration(func(c *Config) *time.Duration { return &c.LockWatchdogTimeout })},
 	{"disconnect-grace", "0", false, "How long the locks of a client that hung up are kept before they are released.",
 		duration(func(c *Config) *time.Duration { return &c.DisconnectGrace })},
+	{"owner-grace", "0", false, "How long a lock that was taken with OWNER and without EX or PX is still renewed after the connection that last named its owner has closed. It runs out after that, unless the owner is named again meanwhile. A pool that closes idle connections can be given time with this; a client that died blocks others for as much longer. See docs/adr/0019-what-keeps-an-owner-alive.md.",
+		duration(func(c *Config) *time.Duration { return &c.OwnerGrace })},
 	{"drain-timeout", "30s", false, "How long a stopping proxy waits for holders to unlock. Locks still held then are not released: they run out.",
 		duration(func(c *Config) *time.Duration { return &c.DrainTimeout })},
 	{"max-hold", "0", false, "Stop renewing a lock held for longer than this, so that a hung client loses it. 0: never.",

@@ -46,6 +46,7 @@ func (c Config) Validate() error {
 	}{
 		{"lock-watchdog-timeout", c.LockWatchdogTimeout, minWatchdogTimeout},
 		{"disconnect-grace", c.DisconnectGrace, 0},
+		{"owner-grace", c.OwnerGrace, 0},
 		{"drain-timeout", c.DrainTimeout, 0},
 		{"max-hold", c.MaxHold, 0},
 		{"fence-key-ttl", c.FenceKeyTTL, 0},

@@ -112,22 +112,42 @@ func (c *Client) Close(how CloseHow) {
 	}
 }
 
-// take picks the implicit holds that are to end. On the last call explicit ones lose their watchdog: from now on they
-// run out, or somebody takes them on.
+// take picks the implicit holds that are to end. On the last call explicit ones lose the connection that kept them
+// renewed: they are renewed for Options.OwnerGrace longer and run out then, unless their owner is heard of again.
 func (c *Client) take(last bool) (implicit []*hold) {
 	c.m.mu.Lock()
 	defer c.m.mu.Unlock()
+	left := 0
 	for h := range c.holds {
 		switch {
 		case !h.explicit:
 			implicit = append(implicit, h)
 		case last:
-			h.watched = false
-			c.m.adopt(h, nil)
-			c.m.plan(h, h.deadline)
+			if h.watched {
+				left++
+			}
+			c.m.leaveOwner(h)
 		}
 	}
+	if left > 0 {
+		c.m.log.Info("a connection has closed that named owners of locks: they run out unless their owners are heard of again",
+			"locks", left, "client", c.info.Addr, "renewed_for", c.m.opts.OwnerGrace)
+	}
 	return implicit
+}
+
+// leaveOwner notes that the connection of a named owner's hold has gone. mu is held.
+func (m *Manager) leaveOwner(h *hold) {
+	m.adopt(h, nil)
+	h.renewUntil = time.Now().Add(m.opts.OwnerGrace)
+	if m.opts.OwnerGrace <= 0 {
+		m.runOut(h)
+	}
+}
+
+// abandoned says whether a named owner's connection has gone for longer than Options.OwnerGrace. mu is held.
+func (h *hold) abandoned(now time.Time) bool {
+	return h.explicit && h.client == nil && !now.Before(h.renewUntil)
 }
 
 // id is the hold that a verb of this client means: of the owner it names, or of the connection.

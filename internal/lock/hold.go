@@ -25,7 +25,8 @@ type hold struct {
 	// guarded by Manager.mu
 	users        int // verbs and renewals that have or wait for busy
 	count        int64
-	client       *Client // the connection that last named this owner for this key; nil when it has gone
+	client       *Client   // the connection that last named this owner for this key; nil when it has gone
+	renewUntil   time.Time // client has gone: no renewals from then on
 	watched      bool
 	doubt        bool // never release: an earlier effect of the holder may still happen
 	registration string

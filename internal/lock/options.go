@@ -25,6 +25,7 @@ type Options struct {
 	Poll         time.Duration // longest time between two tries of a waiter that no message wakes: 3 s
 	FairWait     time.Duration // what Redisson's fair waiters wait (its fairLockWaitTimeout): 5 min, as there
 	Grace        time.Duration // time between a client's disconnect and the release of its locks: 0
+	OwnerGrace   time.Duration // time for which a named owner's lock is still renewed when its connection has gone: 0
 	MaxHold      time.Duration // a watched lock is not renewed beyond it: 0, off
 	FenceTTL     time.Duration // TTL of fencing tokens: 0, none, as Redisson
 	Reentry      Reentry       // ReentryAuto

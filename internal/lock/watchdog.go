@@ -139,6 +139,9 @@ func (m *Manager) dispatch(h *hold, now time.Time) (key batchKey, ok bool) {
 	case h.watched && over:
 		m.lose(h, reasonUnrenewed)
 		return key, false
+	case h.watched && h.abandoned(now):
+		m.runOut(h)
+		return key, false
 	case h.watched && m.opts.MaxHold > 0 && now.Sub(h.grantedAt) > m.opts.MaxHold:
 		m.lose(h, reasonMaxHold)
 		return key, false

@@ -2,9 +2,9 @@
 import os
 import sys
 import threading
-import uuid
 
 import redis
+from lock import lock
 
 HOST, PORT = os.environ["LOCKPROXY_ADDR"].rsplit(":", 1)
 NODES = "LOCKPROXY_NODES" in os.environ  # several stand behind lockproxy; to PUBLISH one counts those who listen there
@@ -113,13 +113,9 @@ def data(r):
 
 def critical(r, key):
     """Adds one to a counter in two steps, which only the lock makes safe: the way for pools."""
-    owner = uuid.uuid4().hex
-    while not r.execute_command("LOCK", key, "OWNER", owner, "ONCE", "BLOCK", 2000):
-        pass
-    try:
+    with lock(r, key) as lost:
         r.set("counter", int(r.get("counter")) + 1)
-    finally:
-        r.execute_command("UNLOCK", key, "OWNER", owner)
+        assert not lost.is_set()
 
 
 def locks(r):
