@@ -54,7 +54,7 @@ type Conn struct {
 	grown    int        // bytes of the unfinished command in this window
 	window   time.Time  // the window's end; zero: no command is unfinished
 
-	wmu  sync.Mutex // one writer at a time
+	wmu  sync.Mutex // one writer at a time, for whole frames: see frames.go
 	wdue time.Time  // the write deadline the socket has now
 	soft time.Time  // since when more is held than the soft limit allows; zero: it is not
 
@@ -221,28 +221,9 @@ func (c *Conn) Nudge() {
 	c.Poke()
 }
 
-// Write sends whole replies. It swallows redcon's empty flushes.
-func (c *Conn) Write(p []byte) (int, error) { return c.WriteAhead(p, 0) }
-
-// WriteAhead is Write of what has behind more bytes held behind it, that count for the output limits.
-func (c *Conn) WriteAhead(p []byte, behind int) (int, error) {
-	if len(p) == 0 {
-		return 0, nil
-	}
-	c.wmu.Lock()
-	defer c.wmu.Unlock()
-	return c.WriteLocked(p, behind)
-}
-
-// LockWrites keeps everybody else from writing until UnlockWrites, over the pieces of one reply.
-func (c *Conn) LockWrites() { c.wmu.Lock() }
-
-// UnlockWrites ends LockWrites.
-func (c *Conn) UnlockWrites() { c.wmu.Unlock() }
-
-// WriteLocked is WriteAhead for a caller that has LockWrites. It writes in pieces, each with its own
-// deadline, so that a client that reads a long reply slowly is not taken for one that does not read.
-func (c *Conn) WriteLocked(p []byte, behind int) (written int, err error) {
+// writeLocked writes what has behind more bytes held behind it, that count for the output limits; wmu is held. It writes in
+// pieces, each with its own deadline, so that a client that reads a long reply slowly is not taken for one that does not read.
+func (c *Conn) writeLocked(p []byte, behind int) (written int, err error) {
 	for written < len(p) && err == nil {
 		if err = c.armWrite(len(p) - written + behind); err != nil {
 			break

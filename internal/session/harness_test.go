@@ -3,7 +3,6 @@ package session
 import (
 	"bytes"
 	"context"
-	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -13,6 +12,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/internal/testredis"
@@ -43,21 +43,52 @@ func startProxy(t testing.TB, url string, change func(*Options)) *proxy {
 	if err != nil {
 		t.Fatal(err)
 	}
-	log := slog.New(slog.NewTextHandler(io.Discard, nil))
-	if os.Getenv("LOCKPROXY_TEST_LOG") != "" {
-		log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	}
+	log := testLog()
 	node := upstream.NewNode(target, upstream.NodeOptions{Logger: log})
 	control := upstream.NewControl(target, upstream.ControlOptions{Logger: log})
-	locks := lock.New(control, lock.Options{Logger: log, Watchdog: 3 * time.Second, Poll: 500 * time.Millisecond})
-	o := Options{
-		Node: node, Locks: locks, Service: upstream.Identity{User: target.User, Password: target.Password},
-		HandshakeTimeout: patience, Logger: log, Version: "test",
+	o := Options{Node: node, Locks: lock.New(control, testLocks(log)), Service: upstream.Identity{User: target.User, Password: target.Password}, Logger: log}
+	return serve(t, o, change, func() {
+		control.Close()
+		node.Close()
+	})
+}
+
+// startProxyOf is startProxy before a cluster.
+func startProxyOf(t testing.TB, redis *testredis.Cluster, change func(*Options)) *proxy {
+	t.Helper()
+	target, err := upstream.ParseClusterTarget("redis-cluster://" + redis.Servers[0].Addr())
+	if err != nil {
+		t.Fatal(err)
 	}
+	log := testLog()
+	c, err := cluster.Open(context.Background(), target, cluster.Options{Node: upstream.NodeOptions{Logger: log}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	locks := testLocks(log)
+	locks.Cluster = c
+	return serve(t, Options{Cluster: c, Locks: lock.New(nil, locks), Logger: log}, change, c.Close)
+}
+
+func testLog() *slog.Logger {
+	if os.Getenv("LOCKPROXY_TEST_LOG") != "" {
+		return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	}
+	return slog.New(slog.DiscardHandler)
+}
+
+func testLocks(log *slog.Logger) lock.Options {
+	return lock.Options{Logger: log, Watchdog: 3 * time.Second, Poll: 500 * time.Millisecond}
+}
+
+// serve runs a server of o until the test ends, and then has what is below it closed.
+func serve(t testing.TB, o Options, change func(*Options), closeUpstream func()) *proxy {
+	t.Helper()
+	o.HandshakeTimeout, o.Version = patience, "test"
 	if change != nil {
 		change(&o)
 	}
-	p := &proxy{t: t, srv: NewServer(o)}
+	p, locks := &proxy{t: t, srv: NewServer(o)}, o.Locks
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -77,8 +108,7 @@ func startProxy(t testing.TB, url string, change func(*Options)) *proxy {
 		_ = p.srv.Shutdown(drain) // clients of the test may still be there
 		cancel()
 		parts.Wait()
-		control.Close()
-		node.Close()
+		closeUpstream()
 	})
 	t.Cleanup(p.stop)
 	eventually(t, "Redis' commands are learned", func() bool { return p.known() > 200 || o.Embedded })

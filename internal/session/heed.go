@@ -27,7 +27,7 @@ func (s *Session) clientCapa(args [][]byte) {
 
 // hears says whether a lost lock may be pushed to this client. The caller holds mu.
 func (s *Session) hears() bool {
-	if s.ident.Proto != 3 {
+	if !s.resp3 {
 		return false
 	}
 	library, _, _ := strings.Cut(s.lib[0], "(") // what builds upon it adds its own name in brackets

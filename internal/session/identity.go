@@ -128,6 +128,7 @@ func (s *Session) hello(args [][]byte) {
 		s.rename(o.name)
 	}
 	s.batch.out = s.appendHello(s.batch.out, answer)
+	s.pushable()
 }
 
 // helloAs takes id on and asks Redis for its HELLO reply there; if Redis does not agree nothing changes.

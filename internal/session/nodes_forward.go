@@ -127,7 +127,7 @@ func (s *Session) forwardWith(e *cluster.Executor, big bool) time.Duration {
 	b.plan(s)
 	var t *stream
 	if big && len(b.run) == 1 && !b.apart { // with big traffic a run is one command
-		t = &stream{s: s, whole: len(b.out)}
+		t = s.newStream()
 		b.plans[0].Stream(t)
 	}
 	began := time.Now()

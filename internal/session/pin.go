@@ -45,11 +45,11 @@ type pinned struct {
 	head     []byte // what has come of the frame at hand, while it is kept back
 	start    []byte // its first bytes
 	kind     frameKind
-	passing  bool   // it is passed on, or dropped, piece by piece
-	dropping bool   // it is not for the client
-	out      []byte // not written yet
-	whole    int    // bytes of out that end with a whole frame
-	inside   bool   // the client has part of a frame, wmu is held
+	passing  bool               // it is passed on, or dropped, piece by piece
+	dropping bool               // it is not for the client
+	out      []byte             // not written yet
+	whole    int                // bytes of out that end with a whole frame
+	to       downstream.Passage // to the client
 }
 
 // mostOwed bounds the replies owed, for a client that pipelines behind a command that waits.
@@ -319,6 +319,12 @@ func (p *pinned) settle(most int) (paid bool) {
 
 // await waits until at most so many replies are owed, of which there are none once the connection is over, or ctx ends.
 func (p *pinned) await(ctx context.Context, most int) (paid bool) {
+	return p.awaitThat(ctx, func() bool { return len(p.owed) <= most })
+}
+
+// awaitThat waits until something holds that Received and Ended may bring about, or ctx ends, and says whether it holds.
+// It is looked at with mu held.
+func (p *pinned) awaitThat(ctx context.Context, holds func() bool) bool {
 	stop := context.AfterFunc(ctx, func() {
 		p.mu.Lock()
 		p.changed.Broadcast()
@@ -327,10 +333,10 @@ func (p *pinned) await(ctx context.Context, most int) (paid bool) {
 	defer stop()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for len(p.owed) > most && ctx.Err() == nil {
+	for !holds() && ctx.Err() == nil {
 		p.changed.Wait()
 	}
-	return len(p.owed) <= most
+	return holds()
 }
 
 // free says that commands are run at once: there is no transaction, and no restriction.

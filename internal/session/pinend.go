@@ -91,8 +91,12 @@ func (s *Session) dropPin() {
 	}
 }
 
-// drop closes the connection with all its state; nothing is owed there.
+// drop closes the connection with all its state; nothing is owed there. A message of which the client has a part comes
+// whole first.
 func (p *pinned) drop() {
+	ctx, done := p.s.whileThere()
+	defer done()
+	p.awaitThat(ctx, func() bool { return !p.to.Within() })
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.dropLocked()
@@ -108,8 +112,5 @@ func (p *pinned) dropLocked() {
 	p.view.target.Store(false)
 	p.owed = nil
 	p.show()
-	if p.inside {
-		p.inside = false
-		p.s.guard.UnlockWrites()
-	}
+	p.to.GiveUp("left within a reply")
 }

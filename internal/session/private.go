@@ -71,15 +71,18 @@ func (b *bigTraffic) measure(largest, total, commands int) {
 	}
 }
 
-// stream is the sink of a private pipe: it passes replies on as they come. Only while the client has part of a
-// reply does it hold the write lock, to keep pushes out.
+// stream is the sink of a private pipe: it passes replies on as they come.
 type stream struct {
 	s       *Session
+	to      downstream.Passage
 	scan    resp.Scanner
-	whole   int  // bytes of the batch's replies that end in a whole one
-	frame   int  // bytes of the reply at hand
-	inside  bool // the client has part of a reply, wmu is held
+	whole   int // bytes of the batch's replies that end in a whole one
+	frame   int // bytes of the reply at hand
 	largest int
+}
+
+func (s *Session) newStream() *stream {
+	return &stream{s: s, to: s.guard.Passage(), whole: len(s.batch.out)}
 }
 
 func (t *stream) Reply(p []byte) {
@@ -104,46 +107,42 @@ func (t *stream) Reply(p []byte) {
 	}
 }
 
-// flush writes what there is, keeping the write lock if that ends within a reply.
+// flush passes on what there is.
 func (t *stream) flush() {
-	b, g := t.s.batch, t.s.guard
-	if !t.inside {
-		g.LockWrites()
-	}
-	if !g.Over() && !t.s.silent {
-		g.WriteLocked(b.out, 0)
-	}
-	t.inside = t.whole < len(b.out)
-	if !t.inside {
-		g.UnlockWrites()
-	}
+	b := t.s.batch
+	t.pass(b.out, t.whole < len(b.out))
 	b.out, t.whole, b.gone = b.out[:0], 0, true
+}
+
+// pass writes p, which ends within a reply or not, to a client that is still there and wants it.
+func (t *stream) pass(p []byte, within bool) {
+	switch {
+	case t.s.silent:
+	case t.s.guard.Over():
+		t.to.GiveUp("left within a reply")
+	default:
+		t.to.Write(p, within)
+	}
 }
 
 // finish ends the run: the part of a reply that will not be completed is taken back, or, when the client has some
 // of it already, the client is cut off, since nothing after it could be understood.
 func (t *stream) finish() {
-	b, g := t.s.batch, t.s.guard
+	b := t.s.batch
 	if t.frame > 0 {
-		if t.inside {
-			g.Cut(downstream.Left, "upstream lost within a reply")
-		}
+		t.to.GiveUp("upstream lost within a reply")
 		b.out = b.out[:t.whole]
 	}
-	if t.inside {
-		if len(b.out) > 0 && !g.Over() && !t.s.silent {
-			g.WriteLocked(b.out, 0)
-		}
+	if t.to.Within() {
+		t.pass(b.out, false)
 		b.out = b.out[:0]
-		t.inside = false
-		g.UnlockWrites()
 	}
 }
 
 // forwardBig sends the run over the private pipe.
 func (s *Session) forwardBig() {
 	b := s.batch
-	t := &stream{s: s, whole: len(b.out)}
+	t := s.newStream()
 	b.req.Cmds, b.req.Sink, b.req.Replied = b.run, t, 0
 	err := s.openBig()
 	if err == nil {

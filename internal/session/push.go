@@ -23,29 +23,48 @@ func (s *Session) push(l lock.Loss) {
 	}
 }
 
+// pushable notes that the client may be pushed to, once it has the reply that says so.
+func (s *Session) pushable() {
+	if s.ident.Proto == 3 && !s.resp3 {
+		s.flush()
+		s.mu.Lock()
+		s.resp3 = true
+		s.mu.Unlock()
+	}
+}
+
 // pushAll writes the queue, whole frames between whole replies. endPushes waits for it.
 func (s *Session) pushAll(gone chan<- struct{}) {
 	defer close(gone)
-	for {
-		s.mu.Lock()
-		queue := s.queue
-		s.queue = nil
-		if len(queue) == 0 {
-			s.pusher = nil
-			s.mu.Unlock()
-			return
-		}
-		s.mu.Unlock()
-		var out []byte
-		for _, l := range queue {
-			out = resp.AppendPush(out, 3, 4)
-			out = resp.AppendBulkString(out, "lock-lost")
-			out = resp.AppendBulkString(out, l.Key)
-			out = resp.AppendBulkString(out, l.Kind.String())
-			out = resp.AppendBulkString(out, l.Reason)
-		}
-		s.guard.Write(out)
+	for more := true; more; {
+		s.guard.WriteLatest(func() (out []byte) {
+			out, more = s.takePushes()
+			return out
+		})
 	}
+}
+
+// takePushes takes what is queued, for a client that can still take it. With nothing queued the pusher is to go.
+func (s *Session) takePushes() (out []byte, more bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	queue := s.queue
+	s.queue = nil
+	if len(queue) == 0 {
+		s.pusher = nil
+		return nil, false
+	}
+	if !s.hears() { // any more: it has gone back to RESP2
+		return nil, true
+	}
+	for _, l := range queue {
+		out = resp.AppendPush(out, 3, 4)
+		out = resp.AppendBulkString(out, "lock-lost")
+		out = resp.AppendBulkString(out, l.Key)
+		out = resp.AppendBulkString(out, l.Kind.String())
+		out = resp.AppendBulkString(out, l.Reason)
+	}
+	return out, true
 }
 
 // endPushes refuses more and waits for the pusher; the connection is closed by then, so that its write ends.

@@ -199,21 +199,12 @@ func (p *pinned) finish(frame []byte) {
 	}
 }
 
-// write gives the client what there is. Within a reply it keeps the write lock, so that no push of this proxy's own
-// gets between its pieces.
+// write gives the client what there is.
 func (p *pinned) write(within bool) {
-	if len(p.out) == 0 && !p.inside {
+	if len(p.out) == 0 && !p.to.Within() {
 		return
 	}
-	g := p.s.guard
-	if !p.inside {
-		g.LockWrites()
-	}
-	g.WriteLocked(p.out, 0)
-	p.inside = within || p.passing && !p.dropping
-	if !p.inside {
-		g.UnlockWrites()
-	}
+	p.to.Write(p.out, within || p.passing && !p.dropping)
 	p.out, p.whole = p.out[:0], 0
 	if cap(p.out) > keepBytes || len(p.owed) == 0 {
 		p.out = nil
@@ -236,11 +227,7 @@ func (p *pinned) endLocked(err error) {
 	p.leave()
 	p.ended = true
 	g := p.s.guard
-	if p.inside {
-		g.Cut(downstream.Left, "upstream lost within a reply")
-		p.inside = false
-		g.UnlockWrites()
-	}
+	p.to.GiveUp("upstream lost within a reply")
 	p.out, p.passing, p.dropping = p.out[:p.whole], false, false
 	line := errorLine(&upstream.LostError{Cause: err})
 	for _, e := range p.owed {

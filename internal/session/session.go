@@ -34,6 +34,7 @@ type Session struct {
 	noEvict bool
 	noTouch bool
 	heeds   bool // it asked for the news of lost locks
+	resp3   bool // it has been answered in RESP3, and knows what a push is
 	queue   []lock.Loss
 	pusher  chan struct{} // closed when the pusher at work has gone; nil: none at work
 	closed  bool          // no pushes any more
@@ -242,18 +243,10 @@ func (s *Session) flush() {
 		b.full, b.fullSize, b.out = nil, 0, b.out[:0]
 		s.guard.Gathered(0)
 	}
-	for i, p := range b.full {
-		b.fullSize -= len(p)
-		s.guard.WriteAhead(p, b.fullSize+len(b.out))
-		b.full[i] = nil
-		s.guard.Gathered(b.fullSize + len(b.out))
+	if len(b.full) > 0 || len(b.out) > 0 {
+		s.guard.WriteGathered(b.full, b.out)
 	}
-	b.full = nil
-	if len(b.out) == 0 {
-		return
-	}
-	s.guard.WriteAhead(b.out, 0)
-	s.guard.Gathered(0)
+	b.full, b.fullSize = nil, 0
 	b.out = b.out[:0]
 	if cap(b.out) > keepBytes {
 		b.out = nil
@@ -348,6 +341,7 @@ func (s *Session) identity(id upstream.Identity) {
 	s.dropPipes()
 	s.mu.Lock()
 	s.ident = id
+	s.resp3 = s.resp3 && id.Proto == 3
 	s.mu.Unlock()
 	s.admitted = false
 }

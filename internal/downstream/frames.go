@@ -1,0 +1,76 @@
+package downstream
+
+// The write lock is held from the first to the last byte of whole frames, by whoever writes: what a session has gathered,
+// a reply that is passed on as it comes, and the pushes of this proxy's own. Nobody outside of this package holds it.
+
+// Write sends whole replies. It swallows redcon's empty flushes.
+func (c *Conn) Write(p []byte) (int, error) {
+	if len(p) == 0 {
+		return 0, nil
+	}
+	c.wmu.Lock()
+	defer c.wmu.Unlock()
+	return c.writeLocked(p, 0)
+}
+
+// WriteGathered sends whole replies that lie in pieces, which need not end where a reply does. Each piece is let go when
+// it is written, and is then no longer among what is Gathered.
+func (c *Conn) WriteGathered(pieces [][]byte, last []byte) {
+	c.wmu.Lock()
+	defer c.wmu.Unlock()
+	behind := len(last)
+	for _, p := range pieces {
+		behind += len(p)
+	}
+	for i, p := range pieces {
+		behind -= len(p)
+		c.writeLocked(p, behind)
+		pieces[i] = nil
+		c.Gathered(behind)
+	}
+	if len(last) > 0 {
+		c.writeLocked(last, 0)
+		c.Gathered(0)
+	}
+}
+
+// WriteLatest sends the whole frames that compose returns, which is asked when nobody else can write any more: what it
+// returns is true of the moment. It must not block.
+func (c *Conn) WriteLatest(compose func() []byte) {
+	c.wmu.Lock()
+	defer c.wmu.Unlock()
+	c.writeLocked(compose(), 0)
+}
+
+// Passage passes frames on to the client as they come, in pieces of any size. While the client has part of a frame nobody
+// else can write to it. It is used by one goroutine at a time.
+type Passage struct {
+	c      *Conn
+	within bool // the client has part of a frame, and wmu is held
+}
+
+// Passage is a new one.
+func (c *Conn) Passage() Passage { return Passage{c: c} }
+
+// Within says that the client has part of a frame.
+func (f *Passage) Within() bool { return f.within }
+
+// Write sends p. within says that p ends in the middle of a frame, whose rest is then to be written, or given up.
+func (f *Passage) Write(p []byte, within bool) {
+	if !f.within {
+		f.c.wmu.Lock()
+	}
+	f.c.writeLocked(p, 0)
+	if f.within = within; !within {
+		f.c.wmu.Unlock()
+	}
+}
+
+// GiveUp says that no more is written. A client that has part of a frame is cut off: it could not understand what follows.
+func (f *Passage) GiveUp(why string) {
+	if f.within {
+		f.c.Cut(Left, why)
+		f.within = false
+		f.c.wmu.Unlock()
+	}
+}
