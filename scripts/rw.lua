@@ -29,7 +29,7 @@ end
 local function live(lock, prefix, except)
   local left, all = 0, redis.call('HGETALL', lock)
   for i = 1, #all, 2 do
-    if all[i] ~= except then
+    if all[i] ~= except and all[i] ~= 'mode' and string.sub(all[i], -6) ~= ':write' then
       left = math.max(left, own(prefix .. ':' .. all[i] .. ':rwlock_timeout', counted(all[i + 1])))
     end
   end

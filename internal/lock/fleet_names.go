@@ -17,16 +17,21 @@ func clusterable(name string) bool {
 	return strings.IndexByte(name[open+1:], '}') > 0
 }
 
-// nameable refuses names whose lock would be spread over several nodes of a cluster.
+// nameable refuses names that cannot be a lock's: those of keys that belong to other locks, which a client could overwrite without
+// a right to them, and on a cluster those whose lock would be spread over several nodes.
 func (m *Manager) nameable(names ...string) error {
-	if m.fleet == nil {
-		return nil
-	}
 	for _, name := range names {
-		if !clusterable(name) {
+		if strings.HasPrefix(name, reservedPrefix) || readHoldName(name) {
+			return &Error{"ERR", "'" + printable(name) + "' cannot be a lock: names that begin with '" + reservedPrefix +
+				"' or end in ':rwlock_timeout:<number>' are those of keys that belong to other locks"}
+		}
+		if m.fleet != nil && !clusterable(name) {
 			return &Error{"ERR", "'" + printable(name) + "' cannot be a lock on a cluster: its braces are no hash tag, so its keys and " +
 				"channels would be on different nodes; use a name without braces, or with one {tag}"}
 		}
 	}
 	return nil
 }
+
+// reservedPrefix begins the names of the keys that lockproxy alone keeps beside a lock.
+const reservedPrefix = "lockproxy_"

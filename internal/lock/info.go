@@ -121,6 +121,7 @@ func (in *Info) readHash(fields []string) {
 			if owner, writes := strings.CutSuffix(h.Owner, writeSuffix); writes {
 				h.Owner, h.Kind = owner, Write
 			}
+			h.Owner = rwOwner(h.Owner)
 		}
 		in.Holders = append(in.Holders, h)
 	}

@@ -67,7 +67,12 @@ func (id holdID) as(k Kind) holdID {
 }
 
 // field is where the lock's hash counts this hold.
-func (id holdID) field() string { return id.owner + id.kind.nature().suffix }
+func (id holdID) field() string {
+	if n := id.kind.nature(); n.rw {
+		return rwField(id.key, id.owner) + n.suffix
+	}
+	return id.owner
+}
 
 // watchKey holds the registration of a watched explicit owner.
 func (id holdID) watchKey() string { return watchKey(id.key, id.field()) }
@@ -75,7 +80,7 @@ func (id holdID) watchKey() string { return watchKey(id.key, id.field()) }
 // keys are the first KEYS of every script on this hold: the hash, and for a reader what the keys of its holds begin with.
 func (id holdID) keys() []string {
 	if id.kind == Read {
-		return []string{id.key, readPrefix(id.key) + ":" + id.owner + ":rwlock_timeout"}
+		return []string{id.key, readPrefix(id.key) + ":" + id.field() + ":rwlock_timeout"}
 	}
 	return []string{id.key}
 }

@@ -1,7 +1,6 @@
 package lock
 
 import (
-	"regexp"
 	"strconv"
 	"strings"
 )
@@ -25,11 +24,15 @@ func tokenKey(name string) string { return prefixed("redisson_lock_token", name)
 func queueKey(name string) string { return prefixed("redisson_lock_queue", name) }
 
 // watchKey holds the registration of a watched explicit owner: which connection's watchdog renews it.
-// Where braces in the name leave open where it ends and the owner begins, the owner's length tells.
+// Where braces in the name leave open where it ends and the owner begins, the owner's length tells. A name with closing braces
+// only gets a hash tag of its own, and a prefix of its own, since `a}` and `{a}}` would share a key otherwise.
 func watchKey(name, owner string) string {
 	prefix := "lockproxy_watch"
-	if strings.ContainsAny(name, "{}") {
+	switch {
+	case strings.Contains(name, "{"):
 		prefix += strconv.Itoa(len(owner))
+	case strings.Contains(name, "}"):
+		prefix += "_" + strconv.Itoa(len(owner))
 	}
 	return prefixed(prefix, name) + ":" + owner
 }
@@ -44,10 +47,42 @@ const MaxName = 4096
 // MaxOwner is the length in bytes an explicit owner may have.
 const MaxOwner = 256
 
-var implicitForm = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}:[0-9]+$`)
-
 // ValidOwner says whether id may be an explicit owner: 1 to MaxOwner bytes, none of the hash fields that mean something
 // else to Redisson (`mode`, `…:write`), and not of the form `<uuid>:<number>` that connections and Java threads have.
 func ValidOwner(id string) bool {
-	return id != "" && len(id) <= MaxOwner && id != "mode" && !strings.HasSuffix(id, ":write") && !implicitForm.MatchString(id)
+	return id != "" && len(id) <= MaxOwner && id != "mode" && !strings.HasSuffix(id, writeSuffix) && !implicitOwner(id)
+}
+
+// uuidLength is the length of a UUID as text.
+const uuidLength = 36
+
+// implicitOwner says whether owner is `<uuid>:<number>`: a connection of some proxy, or a Java thread.
+func implicitOwner(owner string) bool {
+	return len(owner) > uuidLength+1 && owner[uuidLength] == ':' && isUUID(owner[:uuidLength]) && isNumber(owner[uuidLength+1:])
+}
+
+// isUUID says whether s is a UUID as Java and this proxy write it, in lower case.
+func isUUID(s string) bool {
+	if len(s) != uuidLength {
+		return false
+	}
+	for i := range len(s) {
+		dash := i == 8 || i == 13 || i == 18 || i == 23
+		hex := s[i] >= '0' && s[i] <= '9' || s[i] >= 'a' && s[i] <= 'f'
+		if dash && s[i] != '-' || !dash && !hex {
+			return false
+		}
+	}
+	return true
+}
+
+// isNumber says whether s is a decimal number; Java allows negative thread ids where the caller makes them up.
+func isNumber(s string) bool {
+	s = strings.TrimPrefix(s, "-")
+	for i := range len(s) {
+		if s[i] < '0' || s[i] > '9' {
+			return false
+		}
+	}
+	return s != ""
 }

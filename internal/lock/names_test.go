@@ -19,6 +19,7 @@ func TestNamesAreRedissons(t *testing.T) {
 		queueKey("orders"):      "redisson_lock_queue:{orders}",
 		watchKey("o", "job"):    "lockproxy_watch:{o}:job",
 		watchKey("{t}o", "job"): "lockproxy_watch3:{t}o:job",
+		watchKey("o}", "job"):   "lockproxy_watch_3:{o}}:job",
 		latchKey("o", "r"):      "lockproxy_latch:{o}:r",
 	} {
 		if got != want {

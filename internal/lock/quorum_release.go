@@ -27,7 +27,7 @@ func (r *release) takeBack(registered bool) func(notAfter string) call {
 // that owner, and its next step on this node waits. An owner with a name may be back through another proxy at any time, so it
 // is tried once, until then, for as long as the verb waits.
 func (q *quorum) clear(n *quorumNode, id holdID, until, giveUp time.Time, build func(notAfter string) call) result {
-	explicit := !implicitForm.MatchString(id.owner)
+	explicit := !implicitOwner(id.owner)
 	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
 		if !explicit {
 			until = q.until(0)
