@@ -1,4 +1,5 @@
--- force frees the plain lock KEYS[1] whoever holds it: Redisson's forceUnlock, which also publishes.
+-- force frees the plain lock KEYS[1] whoever holds it: Redisson's forceUnlock, which also publishes. It tells those that wait also
+-- when nobody holds the lock.
 -- A hash that cannot be a lock (a value that is no integer) is left alone: it is somebody's data.
 --
 -- KEYS[1] lock hash
@@ -11,7 +12,10 @@
 local time = redis.call('TIME')
 if time[1] * 1000000 + time[2] > tonumber(ARGV[2]) then return -2 end
 
-if redis.call('HLEN', KEYS[1]) == 0 then return 0 end
+if redis.call('HLEN', KEYS[1]) == 0 then
+  announce(ARGV[1], KEYS[2])
+  return 0
+end
 if redis.call('HLEN', KEYS[1]) > 1 then
   if redis.call('HEXISTS', KEYS[1], 'mode') == 1 then return -3 end
   return -4

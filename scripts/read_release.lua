@@ -1,6 +1,7 @@
 -- read_release gives back one read hold, or all of the owner: Redisson's read unlock with a not-after. Unlike there, the lease
 -- of a write lock that the owner holds stays as it is, and so does the longest lease of the read holds that remain.
--- It publishes before it deletes, so that an account that may not publish changes nothing.
+-- It publishes before it deletes, so that an account that may not publish changes nothing; and, as Redisson's, when the lock has
+-- gone by itself.
 --
 -- KEYS[1] lock hash
 -- KEYS[2] what the keys of this owner's holds begin with, :<i> follows
@@ -57,7 +58,10 @@ if seen[2] then
   end
   for i = count, first(remain + 1, count), -1 do redis.call('DEL', holds .. ':' .. i) end
 end
-if left == 0 then return {-1, elsewhere(watch_key, ARGV[6])} end
+if left == 0 then
+  if not mode and not string.find(flags, 'Q') then tell(ARGV[2], KEYS[3], '0') end
+  return {-1, elsewhere(watch_key, ARGV[6])}
+end
 
 if remain > 0 then
   if own(holds, remain) < left then redis.call('SET', holds .. ':' .. remain, '1', 'PX', left) end

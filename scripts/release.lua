@@ -1,6 +1,6 @@
 -- release gives back one hold of the plain lock KEYS[1], or all holds of the owner: Redisson's RLock unlock with a not-after.
 -- It publishes before it deletes, so that an account that may not publish changes nothing; to the first in the fair queue, too,
--- which in Redisson hears nothing else.
+-- which in Redisson hears nothing else. An owner that comes too late, to a lock that nobody holds any more, has them told as well.
 --
 -- KEYS[1] lock hash
 -- KEYS[2] its fair queue
@@ -42,7 +42,10 @@ local function elsewhere()
 end
 
 if seen[1] then return {-3, elsewhere()} end
-if not seen[2] then return {-1, elsewhere()} end
+if not seen[2] then
+  if not string.find(flags, 'Q') and redis.call('EXISTS', lock) == 0 then announce(ARGV[2], KEYS[2]) end
+  return {-1, elsewhere()}
+end
 if string.find(flags, 'R') and elsewhere() == 1 then return {-1, 1} end
 
 local left = 0

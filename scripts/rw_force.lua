@@ -1,4 +1,5 @@
--- rw_force frees a read/write lock whoever holds it: Redisson's forceUnlock of its two sides, which also publishes.
+-- rw_force frees a read/write lock whoever holds it: Redisson's forceUnlock of its two sides, which also publishes. It tells those
+-- that wait also when nobody holds the lock.
 --
 -- KEYS[1] lock hash
 -- KEYS[2] channel of the lock
@@ -13,6 +14,7 @@ if late(ARGV[2]) then return -2 end
 local lock = KEYS[1]
 local mode = redis.call('HGET', lock, 'mode')
 if alien(lock, mode) then return -3 end
+if not mode then tell(ARGV[1], KEYS[2], '1') end
 if not mode or ARGV[3] ~= '' and ARGV[3] ~= mode then return 0 end
 local all = redis.call('HGETALL', lock)
 tell(ARGV[1], KEYS[2], mode == 'write' and '1' or '0')

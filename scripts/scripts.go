@@ -56,6 +56,9 @@ var refresh string
 //go:embed leave.lua
 var leave string
 
+//go:embed vacant.lua
+var vacant string
+
 //go:embed handoff.lua
 var handoff string
 
@@ -105,6 +108,9 @@ local function wake(publish, _, keys) announce(publish, keys[2]) end
 	Look   = load("look", look)
 	Info   = load("info", rw+info)
 	Raise  = load("raise", raise)
+
+	// Vacant is for locks of every kind.
+	Vacant = load("vacant", tell+queue+vacant)
 
 	// Account touches no lock.
 	Account = load("account", account)

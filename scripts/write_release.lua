@@ -1,7 +1,8 @@
 -- write_release gives back one write hold, or all of the owner: Redisson's write unlock with a not-after. An owner that still
 -- reads is left with its read lock, which lasts as long as its read holds. Unlike Redisson's this is published too, for the
 -- readers that wait, and giving back one of several holds leaves the lease as it is.
--- It publishes before it deletes, so that an account that may not publish changes nothing.
+-- It publishes before it deletes, so that an account that may not publish changes nothing; and, as Redisson's, when the lock has
+-- gone by itself.
 --
 -- KEYS[1] lock hash
 -- KEYS[2] channel of the lock
@@ -31,6 +32,7 @@ if alien(lock, seen[1]) then return {-3, 0} end
 
 local next_key, watch_key = 3, nil
 if string.find(flags, 'W') then watch_key = KEYS[next_key]; next_key = next_key + 1 end
+if not seen[1] and not string.find(flags, 'Q') then tell(ARGV[2], KEYS[2], '1') end
 if seen[1] ~= 'write' or not seen[2] then return {-1, elsewhere(watch_key, ARGV[6])} end
 if string.find(flags, 'R') and elsewhere(watch_key, ARGV[6]) == 1 then return {-1, 1} end
 

@@ -66,8 +66,18 @@ func (c *client) duel(r *round, group int, meet *meeting) {
 		if i%4 == 3 {
 			s.owner, s.once = fmt.Sprintf("o%d-%d", c.n, i), true
 		}
+		lapses := i%3 == 1 && c.dice.IntN(2) == 0
+		if lapses {
+			s.lease = 50 + c.dice.Int64N(50)
+		}
 		if o := s.call(s.acquire(0)); o == nil || o.Outcome != ok {
 			continue
+		}
+		if lapses { // some say a late UNLOCK, of others nobody hears again
+			c.nap(time.Duration(s.lease+30) * time.Millisecond)
+			if c.dice.IntN(2) == 0 {
+				continue
+			}
 		}
 		if c.dice.IntN(3) == 0 {
 			c.nap(time.Duration(c.dice.IntN(30)) * time.Millisecond)

@@ -108,6 +108,9 @@ func (c *Client) Close(how CloseHow) {
 	c.m.mu.Lock()
 	defer c.m.mu.Unlock()
 	for _, h := range implicit {
+		if h.count > 0 {
+			c.m.vacate(h, h.deadline)
+		}
 		c.m.end(h)
 	}
 }

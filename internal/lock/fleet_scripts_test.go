@@ -186,6 +186,7 @@ func allCalls(m *Manager) (all []call) {
 		call{0, scripts.Force, plainKeys(key), []string{"BOTH", soon}},
 		call{0, scripts.RWForce, []string{key, prefixed("redisson_rwlock", key)}, []string{"BOTH", soon, "", readPrefix(key)}},
 		call{0, scripts.Refresh, plainKeys(key), []string{soon, "BOTH", "1000", "f", "7"}},
-		call{0, scripts.Leave, plainKeys(key), []string{soon, "BOTH", "f"}})
+		call{0, scripts.Leave, plainKeys(key), []string{soon, "BOTH", "f"}},
+		m.vacantCall([]*vacancy{{id: holdID{key: key, owner: "a"}}, {id: holdID{key: key, owner: "a", kind: Write}}}))
 	return all
 }

@@ -23,6 +23,7 @@ type nature struct {
 	name   string
 	verb   string
 	suffix string // of the owner in the hash
+	letter byte   // in the arguments of scripts for locks of every kind
 	rw     bool   // one side of a read/write lock; other is the opposite one
 	other  Kind
 	shared bool // several owners hold it together
@@ -32,15 +33,15 @@ type nature struct {
 
 var natures = [...]nature{
 	Plain: {
-		name: "plain", verb: "LOCK",
+		name: "plain", verb: "LOCK", letter: 'P',
 		acquire: scripts.Acquire, release: scripts.Release, renew: scripts.Renew, extend: scripts.Extend, look: scripts.Look,
 	},
 	Read: {
-		name: "read", verb: "RLOCK", rw: true, other: Write, shared: true,
+		name: "read", verb: "RLOCK", letter: 'R', rw: true, other: Write, shared: true,
 		acquire: scripts.ReadAcquire, release: scripts.ReadRelease, renew: scripts.ReadRenew, extend: scripts.ReadExtend, look: scripts.ReadLook,
 	},
 	Write: {
-		name: "write", verb: "WLOCK", suffix: writeSuffix, rw: true, other: Read,
+		name: "write", verb: "WLOCK", letter: 'W', suffix: writeSuffix, rw: true, other: Read,
 		acquire: scripts.WriteAcquire, release: scripts.WriteRelease, renew: scripts.Renew, extend: scripts.WriteExtend, look: scripts.Look,
 	},
 }

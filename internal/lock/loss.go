@@ -64,6 +64,7 @@ func (m *Manager) lose(h *hold, reason string) {
 	expected := reason == reasonExpired && h.explicit
 	m.losses.Add(h.id, lossRecord{reason, time.Now()})
 	m.done.Remove(h.id)
+	m.vacate(h, h.vacantAt(reason))
 	m.end(h)
 	m.stats.lost.Add(1)
 	telemetry.LockLost(context.Background(), h.id.kind.String(), reason)

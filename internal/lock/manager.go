@@ -37,6 +37,7 @@ type Manager struct {
 	clock    clock
 	switched switched
 	account  account       // of the one Redis
+	vacant   vacancies     // locks that have ended without an UNLOCK
 	requests atomic.Uint64 // numbers registrations and latches
 	due      chan struct{} // wakes the watchdog when an earlier hold than its next came
 	drained  chan struct{} // closed by Drain
@@ -74,6 +75,7 @@ func New(ctl *upstream.Control, o Options) *Manager {
 		holds:   map[holdID]*hold{},
 		byKey:   map[lineKey]map[*hold]struct{}{},
 		lines:   map[lineKey]*line{},
+		vacant:  vacancies{due: make(chan struct{}, 1)},
 	}
 	// lru.New fails for a size below 1 only.
 	m.losses, _ = lru.New[holdID, lossRecord](lossesKept)
@@ -126,14 +128,14 @@ func (m *Manager) Abort() {
 // parts are what runs for as long as the engine does.
 func (m *Manager) parts() []func(context.Context) {
 	if m.fleet != nil {
-		return []func(context.Context){m.watch, m.fleet.follow}
+		return []func(context.Context){m.watch, m.tellVacancies, m.fleet.follow}
 	}
 	parts := []func(context.Context){m.watch}
 	for _, h := range m.hub {
 		parts = append(parts, h.run)
 	}
 	if m.quorum == nil {
-		return append(parts, m.keepTime)
+		return append(parts, m.keepTime, m.tellVacancies)
 	}
 	for _, n := range m.quorum.nodes {
 		parts = append(parts, func(ctx context.Context) { m.quorum.keepTime(ctx, n) })

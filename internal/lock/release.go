@@ -380,7 +380,8 @@ func (m *Manager) giveBack(h *hold) {
 	rel := &release{m: m, h: h, all: true, before: h.count}
 	h.watched = false
 	doubt := h.doubt
-	if doubt {
+	if doubt && h.count > 0 {
+		m.vacate(h, h.deadline)
 		m.end(h)
 	}
 	m.mu.Unlock()
@@ -394,6 +395,9 @@ func (m *Manager) giveBack(h *hold) {
 		m.released(h, code, left)
 	}
 	m.mu.Lock()
-	m.end(h)
+	if h.count > 0 {
+		m.vacate(h, h.deadline)
+		m.end(h)
+	}
 	m.mu.Unlock()
 }

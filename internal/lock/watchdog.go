@@ -293,6 +293,7 @@ func (m *Manager) stillThere(h *hold) {
 	case now.Before(h.deadline):
 		m.plan(h, h.deadline)
 	case now.Before(last):
+		m.vacate(h, now)
 		m.plan(h, last)
 	default:
 		m.end(h)

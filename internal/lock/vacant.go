@@ -1,0 +1,185 @@
+package lock
+
+import (
+	"container/heap"
+	"context"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/lockproxy/lockproxy/scripts"
+)
+
+// A lock that ends without an UNLOCK wakes nobody by itself: Redis only drops the key. Whoever waits elsewhere may have been told
+// of a lease that is much longer, since a hand-off sends no message, and the next in Redisson's fair queue trusts in messages alone.
+// So the proxy that sees a hold end has Redis tell them, once the lock is free there.
+
+const (
+	// vacantChunk is the most locks that one script looks at.
+	vacantChunk = 100
+	// vacantAtOnce is the most such scripts in flight.
+	vacantAtOnce = 16
+	// vacantKept bounds the locks that are still to be told of, while Redis cannot be reached. Of more nobody is told.
+	vacantKept = 1 << 17
+	// vacantPause and vacantPauseMost are the time between two tries to reach Redis.
+	vacantPause     = 100 * time.Millisecond
+	vacantPauseMost = 5 * time.Second
+)
+
+// vacancy is a hold that has ended, or is about to, without having been given back.
+type vacancy struct {
+	id    holdID
+	at    time.Time     // when to look
+	until time.Time     // whoever holds it in this owner's name after that has taken it anew
+	pause time.Duration // before the next try, after one that failed
+}
+
+// vacancies are the locks that those who wait for them are still to be told of.
+type vacancies struct {
+	due chan struct{} // the first one is due earlier than was thought
+
+	mu   sync.Mutex
+	next vacancyHeap
+}
+
+// vacate has those told that wait for a lock whose hold ends by itself: now, or at its deadline if it may live until then.
+// Manager.mu is held.
+func (m *Manager) vacate(h *hold, at time.Time) {
+	if m.quorum != nil {
+		return // no lock is handed on there, and no queue is kept: those that wait know when a lease is over
+	}
+	m.vacant.add(&vacancy{id: h.id, at: at, until: later(at, h.deadline).Add(expirySlack)})
+}
+
+// vacantAt is when a hold that was lost for this reason is over in Redis at the earliest. Manager.mu is held.
+func (h *hold) vacantAt(reason string) time.Time {
+	switch now := time.Now(); reason {
+	case reasonExpired, reasonUnrenewed, reasonMaxHold:
+		return later(now, h.deadline)
+	default:
+		return now
+	}
+}
+
+func (v *vacancies) add(one *vacancy) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if len(v.next) >= vacantKept {
+		return
+	}
+	heap.Push(&v.next, one)
+	if v.next[0] == one {
+		signal(v.due)
+	}
+}
+
+// take picks those that are due, and says when to come again.
+func (v *vacancies) take(now time.Time) (due []*vacancy, again time.Duration) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for len(v.next) > 0 && !v.next[0].at.After(now) {
+		due = append(due, heap.Pop(&v.next).(*vacancy))
+	}
+	if len(v.next) == 0 {
+		return due, time.Hour
+	}
+	return due, v.next[0].at.Sub(now)
+}
+
+// tellVacancies has Redis tell of the locks that have ended, until ctx ends.
+func (m *Manager) tellVacancies(ctx context.Context) {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for ctx.Err() == nil {
+		due, again := m.vacant.take(time.Now())
+		var group errgroup.Group
+		group.SetLimit(vacantAtOnce)
+		for _, b := range m.vacantBatches(due) {
+			group.Go(func() error { m.tellVacant(b); return nil })
+		}
+		_ = group.Wait() // tellVacant tries again by itself
+		if len(due) > 0 {
+			continue // others may have come due meanwhile
+		}
+		timer.Reset(again)
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		case <-m.vacant.due:
+		}
+	}
+}
+
+// vacantBatches parts vacancies by what one script may look at.
+func (m *Manager) vacantBatches(due []*vacancy) (full [][]*vacancy) {
+	type place struct{ db, slot int }
+	open := map[place][]*vacancy{}
+	for _, v := range due {
+		at := place{v.id.db, m.slotOf(v.id.key)}
+		if open[at] = append(open[at], v); len(open[at]) == vacantChunk {
+			full = append(full, open[at])
+			delete(open, at)
+		}
+	}
+	for _, b := range open {
+		full = append(full, b)
+	}
+	return full
+}
+
+// tellVacant looks at a batch, and puts back those that are to be looked at again.
+func (m *Manager) tellVacant(batch []*vacancy) {
+	out, err := ints(m.eval(bounded(context.Background(), 0), m.vacantCall(batch)))
+	now := time.Now()
+	for i, v := range batch {
+		switch {
+		case err != nil && !passing(err) && !isUnknown(err):
+			m.log.Debug("cannot tell those that wait that a lock has ended", "key", v.id.key, "error", err)
+			continue
+		case err != nil:
+			v.pause = min(max(2*v.pause, vacantPause), vacantPauseMost)
+			v.at = now.Add(v.pause)
+		case out[i] <= 0:
+			continue
+		default:
+			if v.at = now.Add(milliseconds(out[i])); v.at.After(v.until) {
+				continue // it was taken again, or lengthened elsewhere
+			}
+		}
+		m.vacant.add(v)
+	}
+}
+
+func (m *Manager) vacantCall(batch []*vacancy) call {
+	letters := make([]byte, 0, len(batch))
+	keys := make([]string, 0, 2*len(batch))
+	args := make([]string, 2, 2+len(batch))
+	for _, v := range batch {
+		letters = append(letters, v.id.kind.nature().letter)
+		args = append(args, v.id.field())
+		if v.id.kind == Plain {
+			keys = append(keys, plainKeys(v.id.key)...)
+		} else {
+			keys = append(keys, v.id.key, v.id.line().channel())
+		}
+	}
+	args[0], args[1] = m.publishing(), string(letters)
+	return call{batch[0].id.db, scripts.Vacant, keys, args}
+}
+
+// vacancyHeap has the one to look at first on top.
+type vacancyHeap []*vacancy
+
+func (h vacancyHeap) Len() int           { return len(h) }
+func (h vacancyHeap) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
+func (h vacancyHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *vacancyHeap) Push(x any)        { *h = append(*h, x.(*vacancy)) }
+func (h *vacancyHeap) Pop() any {
+	old := *h
+	last := old[len(old)-1]
+	old[len(old)-1] = nil
+	*h = old[:len(old)-1]
+	return last
+}

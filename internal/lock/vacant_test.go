@@ -1,0 +1,210 @@
+package lock
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/lockproxy/lockproxy/internal/testredis"
+)
+
+// queued is a waiter of Redisson in the fair queue of a held lock, which hears nothing but its own channel.
+type queued struct {
+	*jvm
+	channel redis.PubSubConn
+}
+
+func queueRedisson(t *testing.T, s *testredis.Server, key string) *queued {
+	t.Helper()
+	q := &queued{jvm: &jvm{t: t, s: s, key: key, owner: "11111111-2222-3333-4444-555555555555:" + key, wait: 300000}}
+	if q.acquire() {
+		t.Fatal("a held lock was given")
+	}
+	q.channel = redis.PubSubConn{Conn: s.Dial(t)}
+	if err := q.channel.Subscribe(channelOf(key) + ":" + q.owner); err != nil {
+		t.Fatal(err)
+	}
+	q.channel.Receive()
+	return q
+}
+
+// told fails the test unless the waiter is told, and the lock is free for it by then.
+func (q *queued) told(within time.Duration) {
+	q.t.Helper()
+	switch got := q.channel.ReceiveWithTimeout(within).(type) {
+	case redis.Message:
+		if !q.acquire() {
+			q.t.Errorf("%s: told of a lock that is not free", q.key)
+		}
+	default:
+		q.t.Errorf("%s: not told: %v", q.key, got)
+	}
+}
+
+// However a hold ends without an UNLOCK, the proxy that had it has the first in the fair queue told: Redisson's, too.
+func TestVacantTellsTheQueue(t *testing.T) {
+	s := testredis.Start(t)
+	plain, proxy := engine(t, s.URL(), Options{}), testredis.NewProxy(t, s.Addr())
+	short, cut := Options{Watchdog: time.Second}, Options{Watchdog: time.Second}
+	short.MaxHold = 300 * time.Millisecond
+	maxHold, behind := engine(t, s.URL(), short), engine(t, "redis://"+proxy.Addr(), cut)
+	for name, c := range map[string]struct {
+		m   *Manager
+		r   Request
+		end func(c *Client, key string)
+	}{
+		"lease":           {m: plain, r: Request{Lease: 300}},
+		"lease-of-owner":  {m: plain, r: Request{Lease: 300, Owner: "me"}},
+		"left":            {m: plain, r: Request{Lease: 300}, end: func(c *Client, _ string) { c.Close(Left) }},
+		"left-with-owner": {m: plain, r: Request{Lease: 300, Owner: "me"}, end: func(c *Client, _ string) { c.Close(Left) }},
+		"doubted":         {m: plain, r: Request{Lease: 300}, end: func(c *Client, _ string) { c.Doubt(); c.Close(Gone) }},
+		"max-hold":        {m: maxHold, r: Request{}},
+		"deleted":         {m: maxHold, r: Request{}, end: func(_ *Client, key string) { s.Do(t, "DEL", key) }},
+		"cut-off": {m: behind, r: Request{}, end: func(*Client, string) {
+			proxy.BlackHole()
+			eventually(t, 10*time.Second, "the loss", func() bool { return behind.Stats().Lost == 1 })
+			proxy.Clear()
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			holder, _ := client(c.m)
+			defer holder.Close(Gone)
+			c.r.Key = name
+			mustLock(t, holder, c.r)
+			waiter := queueRedisson(t, s, name)
+			if c.end != nil {
+				c.end(holder, name)
+			}
+			waiter.told(15 * time.Second)
+		})
+	}
+}
+
+// An UNLOCK that comes too late tells the first in the queue by itself, as Redisson's does: also one of an owner that the proxy
+// does not know.
+func TestVacantLateUnlock(t *testing.T) {
+	s := testredis.Start(t)
+	m := engine(t, s.URL(), Options{})
+	late, _ := client(m)
+	for name, r := range map[string]UnlockRequest{"unlock": {Owner: "me"}, "own": {}, "force": {Force: true}} {
+		r.Key = name
+		heldByRedisson(t, s, name)
+		waiter := queueRedisson(t, s, name)
+		s.Do(t, "DEL", name)
+		if free, err := late.Unlock(context.Background(), r); free || !r.Force && !isCode(err, "NOTHELD") {
+			t.Errorf("%s: %v %v", name, free, err)
+		}
+		waiter.told(10 * time.Second)
+	}
+	listen := redis.PubSubConn{Conn: s.Dial(t)}
+	if err := listen.Subscribe(lineKey{key: "rw", rw: true}.channel()); err != nil {
+		t.Fatal(err)
+	}
+	listen.Receive()
+	for _, r := range []UnlockRequest{{Side: Read}, {Side: Write}, {Side: Write, Force: true}} {
+		r.Key = "rw"
+		if free, err := late.Unlock(context.Background(), r); free || !r.Force && !isCode(err, "NOTHELD") {
+			t.Errorf("%+v: %v %v", r, free, err)
+		}
+		if got, ok := listen.ReceiveWithTimeout(10 * time.Second).(redis.Message); !ok {
+			t.Errorf("%+v: nobody was told: %v", r, got)
+		}
+	}
+}
+
+// A lock that was handed on, which sends no message, is had on another proxy as soon as its lease is over: the lease that was
+// seen there is the one before.
+func TestVacantAfterAHandoff(t *testing.T) {
+	t.Parallel()
+	s := testredis.Start(t)
+	options := Options{Poll: time.Minute}
+	m, n := engine(t, s.URL(), options), engine(t, s.URL(), options)
+	for _, r := range []Request{{Key: "plain"}, {Key: "rw", Kind: Write}, {Key: "fair", Fair: true}} {
+		holder, _ := client(m)
+		next, _ := client(m)
+		other, _ := client(n)
+		mustLock(t, holder, r)
+		r.Blocks, r.Lease = true, 300
+		handed := locking(next, r)
+		waits := func(m *Manager) func() bool {
+			return func() bool {
+				m.mu.Lock()
+				defer m.mu.Unlock()
+				id, _ := holder.id(r.Kind, 0, r.Key, "")
+				key := id.line()
+				key.fair = r.Fair
+				l := m.lines[key]
+				return l != nil && l.waiters.Front().Value.(*waiter).parked && time.Until(l.tryAt) > 10*time.Second
+			}
+		}
+		eventually(t, 10*time.Second, r.Key+": the next waits", waits(m))
+		r.Lease = 0
+		elsewhere := locking(other, r)
+		eventually(t, 10*time.Second, r.Key+": the other waits", waits(n))
+		mustUnlock(t, holder, UnlockRequest{Key: r.Key}, true)
+		granted(t, handed, r.Key+" handed on")
+		granted(t, elsewhere, r.Key+" when the lease was over")
+		other.Close(Gone)
+	}
+}
+
+// Nobody is told while the lock is held: neither when somebody else has it, nor when its own owner has it again.
+func TestVacantOnlyWhenFree(t *testing.T) {
+	s := testredis.Start(t)
+	m := engine(t, s.URL(), Options{})
+	listen := redis.PubSubConn{Conn: s.Dial(t)}
+	if err := listen.PSubscribe("redisson_*"); err != nil {
+		t.Fatal(err)
+	}
+	listen.Receive()
+	id := func(key, owner string, k Kind) *vacancy { return &vacancy{id: holdID{key: key, owner: owner, kind: k}} }
+	s.Do(t, "HSET", "others", "somebody", "1")
+	s.Do(t, "PEXPIRE", "others", 60000)
+	s.Do(t, "HSET", "own", "me", "1")
+	s.Do(t, "PEXPIRE", "own", 60000)
+	s.Do(t, "HSET", "endless", "me", "1")
+	s.Do(t, "SET", "text", "somebody's")
+	s.Do(t, "HSET", "reads", "mode", "read", "other", "1")
+	s.Do(t, "PEXPIRE", "reads", 60000)
+	c := m.vacantCall([]*vacancy{
+		id("others", "me", Plain), id("own", "me", Plain), id("endless", "me", Plain), id("text", "me", Plain), id("reads", "me", Read),
+	})
+	out, err := ints(m.eval(context.Background(), c))
+	if err != nil || out[1] < 50000 || out[1] > 60000 {
+		t.Fatal(out, err)
+	}
+	if out[1] = 0; fmt.Sprint(out) != "[-1 0 -1 -1 -1]" {
+		t.Error(out)
+	}
+	// Of a lock that ends later than its owner's hold would have, nobody is told when it does: it was taken anew.
+	m.vacant.add(&vacancy{id: holdID{key: "own", owner: "me"}, at: time.Now(), until: time.Now().Add(time.Second)})
+	eventually(t, 5*time.Second, "it is dropped", func() bool {
+		m.vacant.mu.Lock()
+		defer m.vacant.mu.Unlock()
+		return len(m.vacant.next) == 0
+	})
+	if got, ok := listen.ReceiveWithTimeout(100 * time.Millisecond).(redis.Message); ok {
+		t.Errorf("told: %s", got.Channel)
+	}
+}
+
+// With a cluster the node of the lock's slot tells, by both ways to publish.
+func TestVacantOnACluster(t *testing.T) {
+	t.Parallel()
+	tc := testredis.StartCluster(t, 3, 0)
+	m := clusterEngine(t, tc, Options{})
+	for i := range 3 {
+		key := nameIn("vacant", i, 3)
+		s := owner(t, tc, key)
+		holder, _ := client(m)
+		mustLock(t, holder, Request{Key: key, Lease: 500})
+		waiter := queueRedisson(t, s, key)
+		waiter.told(15 * time.Second)
+		if _, err := holder.Unlock(context.Background(), UnlockRequest{Key: key}); !isCode(err, "LOCKLOST") {
+			t.Error(err)
+		}
+	}
+}
