@@ -108,10 +108,7 @@ func (c *Client) Close(how CloseHow) {
 	c.m.mu.Lock()
 	defer c.m.mu.Unlock()
 	for _, h := range implicit {
-		if h.count > 0 {
-			c.m.vacate(h, h.deadline)
-		}
-		c.m.end(h)
+		c.m.endUnreleased(h)
 	}
 }
 

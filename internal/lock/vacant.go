@@ -52,6 +52,14 @@ func (m *Manager) vacate(h *hold, at time.Time) {
 	m.vacant.add(&vacancy{id: h.id, at: at, until: later(at, h.deadline).Add(expirySlack)})
 }
 
+// endUnreleased ends a live hold that is left to run out in Redis. Manager.mu is held.
+func (m *Manager) endUnreleased(h *hold) {
+	if h.count > 0 {
+		m.vacate(h, h.deadline)
+		m.end(h)
+	}
+}
+
 // vacantAt is when a hold that was lost for this reason is over in Redis at the earliest. Manager.mu is held.
 func (h *hold) vacantAt(reason string) time.Time {
 	switch now := time.Now(); reason {

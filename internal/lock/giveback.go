@@ -1,0 +1,90 @@
+package lock
+
+import (
+	"context"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// undo gives back a grant that does not count and that nobody was told of. When that takes too long it goes on alone.
+func (m *Manager) undo(ctx context.Context, a *acquire, ans answer) error {
+	if ans.raised == 0 {
+		return nil
+	}
+	rel := a.c.newRelease(a.h, false)
+	rel.before = ans.count
+	if a.registration != "" {
+		rel.registration = a.registration
+	}
+	m.mu.Lock()
+	a.extendDeadline(ans)
+	m.mu.Unlock()
+	work := func() settled {
+		code, left, err := rel.complete()
+		if err == nil {
+			m.released(a.h, code, left)
+			m.done.Remove(a.h.id)
+		}
+		return settled{err: err}
+	}
+	undone, ok := patiently(ctx, m, work, func(settled) { m.leave(a.h) })
+	if !ok {
+		a.handedOn = true
+		return &Error{"ERR", "the lock was granted too late and could not be given back yet"}
+	}
+	return undone.err
+}
+
+// releaseAtOnce is how many locks of one client that has gone are released side by side.
+const releaseAtOnce = 32
+
+// releaseLater gives back holds of a connection that has gone.
+func (m *Manager) releaseLater(holds []*hold, grace time.Duration, release func(*hold)) {
+	if len(holds) == 0 {
+		return
+	}
+	m.background(func() {
+		if grace > 0 {
+			m.sleep(context.Background(), grace)
+		}
+		var group errgroup.Group
+		group.SetLimit(releaseAtOnce)
+		for _, h := range holds {
+			group.Go(func() error { release(h); return nil })
+		}
+		_ = group.Wait() // giveBack reports by itself
+	})
+}
+
+// enterAndGiveBack is giveBack for a hold that others may be working on.
+func (m *Manager) enterAndGiveBack(was *hold) {
+	if h, err := m.enter(context.Background(), was.id, was.explicit); err == nil {
+		m.giveBack(h)
+	}
+}
+
+// giveBack releases all of one owner's holds, unless an effect of the owner may still come to pass. The hold is busy, and left.
+func (m *Manager) giveBack(h *hold) {
+	defer m.leave(h)
+	m.mu.Lock()
+	rel := &release{m: m, h: h, all: true, before: h.count}
+	h.watched = false
+	doubt := h.doubt
+	if doubt {
+		m.endUnreleased(h)
+	}
+	m.mu.Unlock()
+	if rel.before == 0 || doubt {
+		return
+	}
+	code, left, err := rel.complete()
+	if err != nil {
+		m.log.Warn("cannot release a lock whose client has gone, it runs out", "key", h.id.key, "owner", h.id.owner, "error", err)
+	} else {
+		m.released(h, code, left)
+	}
+	m.mu.Lock()
+	m.endUnreleased(h)
+	m.mu.Unlock()
+}
