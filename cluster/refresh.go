@@ -67,6 +67,7 @@ func (c *Cluster) refreshFrom(hint *Node) <-chan struct{} {
 // refreshLoop is the goroutine that keeps the topology up to date.
 func (c *Cluster) refreshLoop() {
 	defer c.running.Done()
+	failed := false
 	for {
 		timer := time.NewTimer(c.opts.Refresh/2 + rand.N(c.opts.Refresh))
 		select {
@@ -81,8 +82,13 @@ func (c *Cluster) refreshLoop() {
 		hint, done := c.refresh.hint, c.refresh.next
 		c.refresh.hint, c.refresh.next = nil, make(chan struct{})
 		c.refresh.mu.Unlock()
-		if err := c.look(c.ctx, hint); err != nil && c.ctx.Err() == nil {
+		switch err := c.look(c.ctx, hint); {
+		case err != nil && c.ctx.Err() == nil:
 			c.log.Warn("the cluster's topology could not be refreshed", "upstream", c.target.String(), "error", err)
+			failed = true
+		case err == nil && failed:
+			c.log.Info("the cluster's topology is known again", "upstream", c.target.String())
+			failed = false
 		}
 		close(done)
 		if !c.pause(c.ctx, refreshGap/2+rand.N(refreshGap)) {

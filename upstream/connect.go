@@ -68,10 +68,13 @@ func (p *Pipe) runLink() (served bool, err error) {
 	l.readonly = p.node.target.refusedWrite
 	p.link.Store(l)
 	defer context.AfterFunc(tenure, func() { l.fail(context.Cause(tenure)) })()
-	p.node.unreached.Store(false)
-	if again := p.move(up, nil); again {
+	told := p.node.unreached.Swap(false)
+	switch again := p.move(up, nil); {
+	case again:
 		telemetry.PipeReconnects.Add(1)
 		p.log(slog.LevelInfo, "connected to Redis again")
+	case told: // people have read that there is no connection
+		p.log(slog.LevelInfo, "connected to Redis")
 	}
 	if p.ctx.Err() != nil { // close looked for a link before this one was there
 		l.fail(ErrClosed)

@@ -27,3 +27,28 @@ func TestUnreachedIsToldOnce(t *testing.T) {
 		t.Errorf("told %d times:\n%s", n, log.String())
 	}
 }
+
+// Who has read that there is no connection reads when there is one, also if there has never been one before.
+func TestReachedAfterAFailedFirstConnect(t *testing.T) {
+	s := testredis.Start(t)
+	s.Kill()
+	var log bytes.Buffer
+	c := NewControl(Target{Network: "tcp", Addr: s.Addr()}, ControlOptions{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	ask := func() error {
+		_, err := c.Ints(0, "0000000000000000000000000000000000000000", "return {1}", nil, nil)
+		return err
+	}
+	if ask() == nil {
+		t.Fatal("answered")
+	}
+	s.Restart()
+	for end := time.Now().Add(20 * time.Second); ask() != nil; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("not answered")
+		}
+	}
+	c.Close() // the log is whole then
+	if n := strings.Count(log.String(), "connected to Redis"); n != 1 {
+		t.Errorf("told %d times:\n%s", n, log.String())
+	}
+}

@@ -31,8 +31,11 @@ func (a *app) findCluster(ctx context.Context, url string) (service upstream.Ide
 		Node: upstream.NodeOptions{Logger: a.log}, Refresh: a.cfg.ClusterRefresh, RetryFor: a.cfg.ClusterRetry, AddressMap: addresses,
 		Replicas: a.cfg.ClusterReadFrom != string(session.ReadMaster),
 	}
-	for {
+	for failed := false; ; failed = true {
 		if a.cluster, err = cluster.Open(ctx, target, o); err == nil {
+			if failed {
+				a.log.Info("the cluster is there")
+			}
 			locks := a.lockOptions()
 			locks.Cluster = a.cluster
 			a.locks = lock.New(nil, locks)

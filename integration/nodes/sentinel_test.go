@@ -42,7 +42,8 @@ func TestSentinelDiscovery(t *testing.T) {
 			t.Errorf("the log quotes a password, or says nothing of the dead Sentinels:\n%s", p.Log())
 		}
 	}
-	// A wrong password, or a wrong name, is said to clients, who are served as soon as it is right.
+	// A wrong password, or a wrong name, is said to who asks for a lock. For other commands clients are closed, and served as
+	// soon as it is right.
 	for url, want := range map[string]string{
 		strings.Replace(g.URL(), "geheim-watch", "geheim-wrong", 1):                             "WRONGPASS",
 		strings.Replace(g.URL(), "/"+testredis.MasterName+"?", "/other?", 1):                    "no master of that name",
@@ -51,7 +52,7 @@ func TestSentinelDiscovery(t *testing.T) {
 	} {
 		p := harness.LaunchProxy(t, url)
 		w := dialPatiently(t, p)
-		if got := w.Do("GET", "k"); !strings.HasPrefix(got, "-ERR ") || !strings.Contains(got, want) || strings.Contains(got, "geheim") {
+		if got := w.Do("LOCK", "k"); !strings.HasPrefix(got, "-ERR ") || !strings.Contains(got, want) || strings.Contains(got, "geheim") {
 			t.Errorf("%s: a client hears %q", url, got)
 		}
 		if strings.Contains(p.Log(), "geheim") || !strings.Contains(p.Log(), want) {
@@ -66,14 +67,14 @@ func TestSentinelNameComesLater(t *testing.T) {
 	g := testredis.StartGroup(t, testredis.GroupOptions{})
 	p := harness.LaunchProxy(t, strings.Replace(g.URL(), "/"+testredis.MasterName, "/later/2", 1))
 	w := dialPatiently(t, p)
-	if got := w.Do("SET", "k", "v"); !strings.Contains(got, `no master "later" known`) {
+	if got := w.Do("LOCK", "k"); !strings.Contains(got, `no master "later" known`) {
 		t.Errorf("a client hears %q", got)
 	}
 	host, port, _ := net.SplitHostPort(g.Nodes[0].Addr())
 	for _, s := range g.Sentinels {
 		s.Do(t, "SENTINEL", "MONITOR", "later", host, port, "2")
 	}
-	harness.Eventually(t, "the master is served", func() bool { return w.Do("SET", "k", "v") == "+OK\r\n" })
+	harness.Eventually(t, "the master is served", func() bool { return w.Do("LOCK", "k") == "+OK\r\n" })
 	harness.Expect(t, w, "$-1\r\n", "GET", "none")
 }
 
@@ -211,7 +212,7 @@ func TestSentinelTLS(t *testing.T) {
 		t.Errorf("at %s", at)
 	}
 	distrusting := harness.LaunchProxy(t, url)
-	if got := dialPatiently(t, distrusting).Do("GET", "k"); !strings.Contains(got, "certificate") {
+	if got := dialPatiently(t, distrusting).Do("LOCK", "k"); !strings.Contains(got, "certificate") {
 		t.Errorf("an authority that nobody knows: %q", got)
 	}
 }

@@ -23,6 +23,7 @@ func (c *Client) force(ctx context.Context, r UnlockRequest) (bool, error) {
 			return false, err
 		}
 		if code == 1 {
+			c.m.log.Warn("lock freed by force", "key", r.Key, "kind", k, "db", r.DB, "by", c.info.Addr, "name", c.info.Name())
 			c.m.recheckKey(holdID{db: r.DB, key: r.Key, kind: k}.line(), reasonForced)
 		}
 		if code != codeKind {

@@ -3,6 +3,7 @@ package lock
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/telemetry"
@@ -68,10 +69,14 @@ func (m *Manager) lose(h *hold, reason string) {
 	m.end(h)
 	m.stats.lost.Add(1)
 	telemetry.LockLost(context.Background(), h.id.kind.String(), reason)
+	level := slog.LevelWarn
+	if expected {
+		level = slog.LevelInfo
+	}
+	m.log.Log(context.Background(), level, "lock lost", "key", h.id.key, "kind", h.id.kind, "db", h.id.db, "owner", h.id.owner, "reason", reason)
 	if expected {
 		return
 	}
-	m.log.Warn("lock lost", "key", h.id.key, "kind", h.id.kind, "db", h.id.db, "owner", h.id.owner, "reason", reason)
 	if c != nil {
 		c.info.Push(Loss{Key: h.id.key, Kind: h.id.kind, Reason: reason})
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/commands"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
+	"github.com/lockproxy/lockproxy/upstream"
 )
 
 // answer appends exactly one reply to the batch, or ends the connection.
@@ -120,8 +121,8 @@ func (a *answers) answered(c *commandtable.Command) (*commandtable.Command, answ
 // checked has what Redis would check first checked before run.
 func checked(c *commandtable.Command, run answer) answer {
 	return func(s *Session, args [][]byte) {
-		if line := s.mistake(c, args); line != "" {
-			s.error(line)
+		if err := s.mistake(c, args); err != nil {
+			s.fail(err)
 			return
 		}
 		run(s, args)
@@ -129,17 +130,20 @@ func checked(c *commandtable.Command, run answer) answer {
 }
 
 // mistake is what Redis would have against such a call of c, whatever it does.
-func (s *Session) mistake(c *commandtable.Command, args [][]byte) (line string) {
+func (s *Session) mistake(c *commandtable.Command, args [][]byte) error {
 	if !commandtable.ArityFits(c.Arity, len(args)) {
-		return wrongArity(c.Name)
+		return &upstream.ReplyError{Line: wrongArity(c.Name)}
 	}
 	if c.Open {
-		return ""
+		return nil
 	}
-	if line = s.refused(); line == "" && c.Probe != nil {
-		line = s.forbidden(c)
+	if err := s.refused(); err != nil || c.Probe == nil {
+		return err
 	}
-	return line
+	if line := s.forbidden(c); line != "" {
+		return &upstream.ReplyError{Line: line}
+	}
+	return nil
 }
 
 // equalFold compares a word of a command with a keyword, letter case aside.

@@ -206,8 +206,8 @@ func (s *Session) commandGetKeys(args [][]byte) {
 		s.relay(s.askRaw(encode(args)))
 		return
 	}
-	if line := s.refused(); line != "" {
-		s.error(line)
+	if err := s.refused(); err != nil {
+		s.fail(err)
 		return
 	}
 	if v.Wraps && commandtable.ArityFits(v.Arity, len(args)-2) {

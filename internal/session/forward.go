@@ -88,15 +88,16 @@ func (s *Session) forwardOver(p *upstream.Pipe, err error) {
 	}
 }
 
-// answerFor gives each command Redis did not answer its error. When the outcome of one that may have written is
+// answerFor is fail for each command that Redis did not answer. When the outcome of one that may have written is
 // unknown, the lock engine hears of it: this client's locks are then not released, they run out.
 func (s *Session) answerFor(err error, unanswered []*commandtable.Command) {
 	if s.noteTrouble(err); passwordRefused(err) {
 		return // closed without a word
 	}
-	line := errorLine(err)
 	for range unanswered {
-		s.error(line)
+		if s.fail(err); s.guard.Over() {
+			break
+		}
 	}
 	var lost *upstream.LostError
 	if !errors.As(err, &lost) {

@@ -40,8 +40,8 @@ func (s *Session) auth(args [][]byte) {
 		return
 	}
 	if p := s.pinnedNow(); p != nil {
-		if line := s.authPinned(p, args); line != "" {
-			s.error(line)
+		if err := s.authPinned(p, args); err != nil {
+			s.fail(err)
 			return
 		}
 	}

@@ -50,11 +50,12 @@ func (s *Session) runVerb(v *commands.Verb, args [][]byte) {
 		s.error(wrongArity(v.Name))
 		return
 	}
-	if line := s.refused(); line != "" {
-		s.error(line)
+	if err := s.refused(); err != nil {
+		s.error(errorLine(err)) // a verb says what is known of it
 		return
 	}
 	b := s.batch
+	s.untold.Store(false) // what is lost from now on, the verb may not tell
 	b.verb = v.Run(s, args, b.verb[:0])
 	b.out = append(b.out, b.verb...)
 }
@@ -126,20 +127,20 @@ func userName(user string) string {
 }
 
 // refused asks Redis, once for an identity, whether this client may run commands at all without authenticating;
-// the line says why not. Nobody who has authenticated is asked for.
-func (s *Session) refused() (line string) {
+// the error says why not. Nobody who has authenticated is asked for.
+func (s *Session) refused() error {
 	if s.admitted || s.ident.User != "" || s.ident.Password != "" {
-		return ""
+		return nil
 	}
 	reply, err := s.ask("PING")
 	if err != nil {
-		return errorLine(err)
+		return err
 	}
 	if line, bad := isError(reply); bad && strings.HasPrefix(line, "NOAUTH") {
-		return line
+		return &upstream.ReplyError{Line: line}
 	}
 	s.admit()
-	return ""
+	return nil
 }
 
 // admit notes that Redis lets the client run commands.

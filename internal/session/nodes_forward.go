@@ -78,8 +78,10 @@ func (s *Session) awaitTable(args [][]byte) (*commandtable.Command, answer) {
 
 // notKnownYet is what a command is answered that cannot be sent anywhere.
 func (s *Session) notKnownYet([][]byte) {
-	s.error("ERR upstream unavailable: the cluster has not told of its commands yet")
+	s.fail(&upstream.NotSentError{Cause: errNotTold})
 }
+
+var errNotTold = errors.New("the cluster has not told of its commands yet")
 
 // modes says whether the client is within a transaction.
 func (p *pinned) modes() (multi bool) {
@@ -143,6 +145,7 @@ func (s *Session) forwardWith(e *cluster.Executor, big bool) time.Duration {
 	}
 	for i, p := range b.plans {
 		switch {
+		case s.guard.Over(): // closed for a command before, which has no reply
 		case errors.Is(p.Err, cluster.ErrTooMuch): // and the client has been dropped for it
 		case p.Err != nil:
 			s.answerFor(p.Err, b.cmds[i:i+1])

@@ -74,6 +74,9 @@ look:
 		if next < len(again) && again[next] == i {
 			p := b.plans[next]
 			if reply = p.Reply; p.Err != nil {
+				if s.guard.Over() { // closed for it
+					return
+				}
 				reply = resp.AppendError(nil, errorLine(p.Err))
 			}
 			next++

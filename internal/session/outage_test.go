@@ -1,6 +1,7 @@
 package session
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -9,68 +10,118 @@ import (
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
+// While Redis is away a client without locks is closed by its first command that is for Redis. One that holds a lock is told
+// by an error, and stays.
 func TestClientsOutliveRedis(t *testing.T) {
-	server := testredis.Start(t)
+	server := testredis.Start(t, "--appendonly yes", "--appendfsync always")
 	p := startProxy(t, server.URL(), nil)
-	clients := make([]*wire, 20)
-	for i := range clients {
-		clients[i] = dialWire(t, p.addr)
-		clients[i].expect("+OK\r\n", "SET", "k", "v")
-		clients[i].expect("$-1\r\n", "CLIENT", "GETNAME") // from now on Redis need not be asked who it is
+	forRedis := [][]string{{"GET", "k"}, {"SET", "k", "w"}, {"HELLO"}, {"INFO"}, {"SELECT", "1"}, {"BLPOP", "q", "0"}, {"SUBSCRIBE", "c"}, {"EVAL", "return 1", "0"}}
+	holders, bare := make([]*wire, 10), make([]*wire, len(forRedis))
+	for i := range holders {
+		holders[i] = dialWire(t, p.addr)
+		holders[i].expect("+OK\r\n", "LOCK", fmt.Sprint("held", i))
+		if i%2 == 0 {
+			holders[i].expect("+OK\r\n", "LOCK", fmt.Sprint("owned", i), "OWNER", "o")
+			holders[i].expect(":1\r\n", "UNLOCK", fmt.Sprint("held", i))
+		}
+	}
+	for i := range bare {
+		bare[i] = dialWire(t, p.addr)
+		bare[i].expect("+OK\r\n", "SET", "k", "v")
+		bare[i].expect("$-1\r\n", "CLIENT", "GETNAME") // from now on Redis need not be asked who it is
 	}
 	server.Kill()
-	for _, w := range clients {
-		for _, args := range [][]string{{"GET", "k"}, {"SET", "k", "w"}, {"LOCK", "l"}, {"HELLO"}, {"INFO"}} {
-			got := w.do(args...)
-			if !strings.HasPrefix(got, "-ERR upstream") && !(args[0] == "LOCK" && got[0] == '-') {
-				t.Fatalf("%q without Redis: %q", args, got)
+	for _, w := range holders {
+		for _, args := range append(forRedis, []string{"LOCK", "l"}) {
+			if got := w.do(args...); !strings.HasPrefix(got, "-ERR upstream ") && (args[0] != "LOCK" || got[0] != '-') {
+				t.Errorf("%q of a holder without Redis: %q", args, got)
 			}
 		}
 		w.expect("+OK\r\n", "CLIENT", "SETNAME", "x")
 	}
-	server.Restart()
-	start := time.Now()
-	for _, w := range clients {
-		eventually(t, "works again", func() bool { return w.do("SET", "k", "v") == "+OK\r\n" })
+	for i, w := range bare {
+		w.expect("+OK\r\n", "CLIENT", "SETNAME", "x")
+		if got := w.do("LOCK", "l"); got == "<end>" || got[0] != '-' { // a verb says what is known
+			t.Errorf("LOCK without Redis: %q", got)
+		}
+		if got := w.do(forRedis[i]...); got != "<end>" {
+			t.Errorf("%q without Redis: %q", forRedis[i], got)
+		}
 	}
-	t.Logf("20 clients worked again after %v", time.Since(start))
+	for _, args := range [][]string{{"PING"}, {"HELLO", "3"}, {"AUTH", "p"}, {"CLIENT", "SETINFO", "lib-name", "x"}} { // as libraries begin
+		if got := dialWire(t, p.addr).do(args...); got != "<end>" {
+			t.Errorf("a newcomer's %q without Redis: %q", args, got)
+		}
+	}
+	server.Restart()
+	p.back()
+	for i, w := range holders {
+		w.expect("+OK\r\n", "SET", "k", "v")
+		unlock := []string{"UNLOCK", fmt.Sprint("held", i)}
+		if i%2 == 0 {
+			unlock = []string{"UNLOCK", fmt.Sprint("owned", i), "OWNER", "o"}
+		}
+		w.expect(":1\r\n", unlock...)
+	}
 }
 
-// A reply that never comes is an error for each command that waits for one, and for no other.
+// A reply that never comes is an error for each command of a holder that waits for one, and for no other. A client without
+// locks gets the replies there are, and then the end of its connection.
 func TestLostRepliesAreCounted(t *testing.T) {
 	server := testredis.Start(t)
 	between := testredis.NewProxy(t, server.Addr())
 	p := startProxy(t, "redis://"+between.Addr(), nil)
-	w := dialWire(t, p.addr)
-	w.expect("+OK\r\n", "SET", "n", "0")
+	holder := dialWire(t, p.addr)
+	holder.expect("+OK\r\n", "LOCK", "l", "PX", "600000")
 	const rounds, depth = 10, 50
-	lost := 0
+	pipeline := []byte(nil)
+	for range depth {
+		pipeline = resp.AppendCommand(pipeline, "INCR", "n")
+	}
+	pipeline = resp.AppendCommand(pipeline, "CLIENT", "GETNAME")
+	lost, closed := 0, 0
 	for range rounds {
+		p.back()
+		bare := dialWire(t, p.addr)
+		bare.expect("+PONG\r\n", "PING")
 		between.Latency(100 * time.Millisecond)
-		var out []byte
-		for range depth {
-			out = resp.AppendCommand(out, "INCR", "n")
-		}
-		w.raw(resp.AppendCommand(out, "CLIENT", "GETNAME"))
+		holder.raw(pipeline)
+		bare.raw(pipeline)
 		time.Sleep(30 * time.Millisecond)
 		between.CutAll()
 		between.Clear()
 		for range depth {
-			switch got := w.frame(); {
+			switch got := holder.frame(); {
 			case got == "-"+lostLine+"\r\n" || strings.HasPrefix(got, "-ERR upstream unavailable: "):
 				lost++
 			case got[0] != ':':
 				t.Fatalf("got %q", got)
 			}
 		}
-		if got := w.frame(); got != "$-1\r\n" {
+		if got := holder.frame(); got != "$-1\r\n" {
 			t.Fatalf("the local command behind them: %q", got)
 		}
+		for n := 0; ; n++ {
+			got := bare.frame()
+			if got == "<end>" {
+				closed++
+				break
+			}
+			if got[0] != ':' && (n != depth || got != "$-1\r\n") {
+				t.Fatalf("reply %d without a lock: %q", n, got)
+			}
+			if n == depth {
+				break
+			}
+		}
 	}
-	if lost == 0 {
-		t.Error("no reply was lost: the test is void")
+	if lost == 0 || closed == 0 {
+		t.Errorf("%d replies were lost, %d clients closed: the test is void", lost, closed)
 	}
-	eventually(t, "works again", func() bool { return w.do("PING") == "+PONG\r\n" })
+	p.back()
+	if got := holder.do("UNLOCK", "l"); !strings.HasPrefix(got, "-ERR not released: an earlier command of this connection may still take effect") {
+		t.Errorf("UNLOCK: %q", got)
+	}
 }
 
 // A reply half delivered cannot be ended properly: that client is closed.

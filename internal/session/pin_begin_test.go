@@ -3,7 +3,6 @@ package session
 import (
 	"io"
 	"net"
-	"strings"
 	"testing"
 
 	"github.com/tidwall/redcon"
@@ -51,7 +50,7 @@ func TestNoTransactionInPart(t *testing.T) {
 		t.Error("the client goes on without its transaction")
 	}
 	there.Close()
-	if got := <-said; !strings.HasPrefix(got, "-ERR upstream unavailable") {
+	if got := <-said; got != "" {
 		t.Errorf("said %q", got)
 	}
 }

@@ -7,18 +7,17 @@ import (
 )
 
 // authPinned logs the session's own connection in as well.
-func (s *Session) authPinned(p *pinned, args [][]byte) (line string) {
+func (s *Session) authPinned(p *pinned, args [][]byte) error {
 	p.taint()
 	words := make([]string, len(args))
 	for i, a := range args {
 		words[i] = string(a)
 	}
 	reply, err := p.ask(&expect{}, words...)
-	if err != nil {
-		return errorLine(err)
+	if line, bad := isError(reply); err == nil && bad {
+		err = &upstream.ReplyError{Line: line}
 	}
-	line, _ = isError(reply)
-	return line
+	return err
 }
 
 // helloPinned switches the session's own connection to id's protocol, and to its user.

@@ -218,8 +218,8 @@ func (p *pinned) Ended(err error) {
 	p.endLocked(err)
 }
 
-// endLocked answers what is owed. A client that has lost more than that, a transaction or its subscriptions, is
-// closed, as Redis would have closed it.
+// endLocked ends the client, as Redis would have, when it is owed replies or has lost more than that, a transaction or its
+// subscriptions. One that holds locks, and has lost replies only, gets an error in place of each.
 func (p *pinned) endLocked(err error) {
 	if p.released {
 		return
@@ -229,17 +229,16 @@ func (p *pinned) endLocked(err error) {
 	g := p.s.guard
 	p.to.GiveUp("upstream lost within a reply")
 	p.out, p.passing, p.dropping = p.out[:p.whole], false, false
-	line := errorLine(&upstream.LostError{Cause: err})
+	lost := &upstream.LostError{Cause: err}
+	closes, alone := !p.state.none() && p.ear == nil, p.s.closesFor(lost)
 	for _, e := range p.owed {
 		p.doubt = p.doubt || e.cmd == nil && !e.own || e.cmd != nil && !e.cmd.ReadOnly
 		e.lost = err
-		if e.got == nil && !e.quiet && !e.own {
-			p.out = resp.AppendError(p.out, line)
+		toClient := e.got == nil && !e.own
+		closes = closes || e.kind.CannotFail() || toClient && alone
+		if toClient && !e.quiet && !closes {
+			p.out = resp.AppendError(p.out, errorLine(lost))
 		}
-	}
-	stateful := !p.state.none() && p.ear == nil
-	for _, e := range p.owed {
-		stateful = stateful || e.kind.CannotFail()
 	}
 	if p.ear != nil {
 		p.earEnded()
@@ -247,8 +246,8 @@ func (p *pinned) endLocked(err error) {
 	p.owed = nil
 	p.whole = len(p.out)
 	p.write(false)
-	if stateful {
-		g.Cut(downstream.Left, "its connection upstream was lost: "+err.Error())
+	if closes {
+		g.Cut(downstream.Left, upstreamLost(err))
 	}
 	p.show()
 	p.changed.Broadcast()

@@ -40,9 +40,17 @@ func (w *wire) batchOf(cmds ...[]string) (replies []string) {
 }
 
 // back waits until the proxy has found a Redis that came back.
-func (w *wire) back() {
-	w.t.Helper()
-	eventually(w.t, "Redis is back", func() bool { return w.do("PING") == "+PONG\r\n" })
+// back waits until Redis serves a user again: nobody, or one with this name and password.
+func (p *proxy) back(login ...string) {
+	p.t.Helper()
+	eventually(p.t, "Redis is back", func() bool {
+		w := dialWire(p.t, p.addr)
+		defer w.conn.Close()
+		if len(login) > 0 && w.do(append([]string{"AUTH"}, login...)...) != "+OK\r\n" {
+			return false
+		}
+		return w.do("PING") == "+PONG\r\n"
+	})
 }
 
 func same(t *testing.T, got []string, want ...string) {
@@ -65,9 +73,9 @@ func TestScriptsAreLoadedAgainAfterARestart(t *testing.T) {
 	restart := func() {
 		redis.Kill()
 		redis.Restart()
-		for _, w := range []*wire{loader, user, none} {
-			w.back()
-		}
+		p.back()
+		p.back("u", "p")
+		p.back("none", "p")
 	}
 
 	restart()

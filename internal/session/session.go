@@ -44,6 +44,7 @@ type Session struct {
 	waiting atomic.Pointer[context.CancelCauseFunc] // unblocks the lock verb that waits; nil: none does
 	leaves  atomic.Bool                             // QUIT or RESET comes next, seen while a verb waits
 	engine  atomic.Pointer[lock.Client]             // made for the first lock verb
+	untold  atomic.Bool                             // it has lost a lock since its last lock verb
 	wish    atomic.Pointer[chan int64]              // somebody wants it to have a connection of its own
 
 	lowered  bool // has gone back to the limits of those who must log in
@@ -345,8 +346,6 @@ func (s *Session) identity(id upstream.Identity) {
 	s.mu.Unlock()
 	s.admitted = false
 }
-
-func (s *Session) fail(err error) { s.error(errorLine(err)) }
 
 func (s *Session) error(line string) { s.batch.out = resp.AppendError(s.batch.out, line) }
 

@@ -1,0 +1,39 @@
+package session
+
+import (
+	"errors"
+
+	"github.com/lockproxy/lockproxy/internal/downstream"
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+// Redis ends its clients' connections when it goes away. Libraries know what to do then: they connect again, and send again
+// what may be sent again. To an error they do nothing: the application gets it. So a client is closed where Redis would have
+// closed it: when one of its commands has no reply because the connection upstream broke, or could not be made. Its commands
+// before that have their replies. A client that holds locks, or does not know yet that it has lost one, is not closed, because
+// they end with its connection: it gets an error in place of each reply. The lock verbs answer in their own words always. See
+// docs/adr/0018-a-lost-connection-looks-like-one.md.
+
+// lostUpstream says that err is about the connection to Redis, and no answer that Redis gave.
+func lostUpstream(err error) bool {
+	var lost *upstream.LostError
+	var unsent *upstream.NotSentError
+	return errors.As(err, &lost) || errors.As(err, &unsent)
+}
+
+// closesFor says that the client is to be closed, and told nothing, for a command that failed with err.
+func (s *Session) closesFor(err error) bool {
+	return lostUpstream(err) && s.held() == 0 && !s.untold.Load() // in this order: a lock is lost before the session hears of it
+}
+
+// fail answers a command that failed with err, or closes the client.
+func (s *Session) fail(err error) {
+	if s.closesFor(err) {
+		s.guard.HangUp(downstream.Left, upstreamLost(err))
+		return
+	}
+	s.error(errorLine(err))
+}
+
+// upstreamLost is why a client was closed, for the log.
+func upstreamLost(err error) string { return "its connection upstream was lost: " + err.Error() }
