@@ -200,7 +200,7 @@ var errSlow = errors.New("the node did not answer in time")
 func (c *Cluster) ask(ctx context.Context, up *upstream.Node, cmds ...[]string) ([]resp.Reply, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, askTimeout, errSlow)
 	defer cancel()
-	p, err := up.Private(ctx, c.account())
+	p, err := up.Aside(ctx, c.account())
 	if err != nil {
 		return nil, err
 	}

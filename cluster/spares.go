@@ -149,7 +149,7 @@ func (c *Cluster) askNode(n *Node, cmd []byte) (r resp.Reply, err error) {
 	defer cancel()
 	w := &n.watch
 	if w.pipe == nil {
-		if w.pipe, err = n.up.Private(ctx, c.account()); err != nil {
+		if w.pipe, err = n.up.Aside(ctx, c.account()); err != nil {
 			w.pipe = nil
 			return r, err
 		}

@@ -19,7 +19,7 @@ type Identity struct {
 	DB             int
 	Proto          int // 2 or 3
 	// Lane tells connections apart that are the same to Redis, for commands
-	// that others must not wait behind.
+	// that others must not wait behind: below 0 the proxy's own, above 1 those of one client at a time.
 	Lane int
 	// Reads is READONLY: a replica in a cluster then serves reads of its master's slots.
 	Reads bool
@@ -27,6 +27,9 @@ type Identity struct {
 
 // anonymous says that the connection never authenticated.
 func (id Identity) anonymous() bool { return id.User == "" && id.Password == "" }
+
+// alone says that the connection serves one client at a time, as those in the lanes beyond the first do.
+func (id Identity) alone() bool { return id.Lane > 1 }
 
 // handshake appends the commands that make a fresh connection id's, and says
 // how many they are: none for RESP2, database 0, without credentials.

@@ -32,6 +32,7 @@ type NodeOptions struct {
 	DialTimeout    time.Duration // for connection, TLS and handshake together
 	IdleIdentities int           // connections kept for identities that nobody uses
 	MaxInflight    int64         // bytes of unanswered requests on one connection; more must wait
+	Budget         *Budget       // of connections, shared with other nodes; nil: they have no bound
 	Logger         *slog.Logger  // nil: slog.Default()
 }
 
@@ -49,8 +50,7 @@ type Node struct {
 	auxTenure context.Context
 	auxLeft   func() bool
 
-	pins      pins      // has a lock of its own
-	anonymous anonymous // has one, too
+	pins pins // has a lock of its own
 
 	unreached atomic.Bool // and people have been told
 
@@ -58,7 +58,7 @@ type Node struct {
 	closed  bool
 	shared  map[Identity]*Pipe // with users, and idle
 	idle    *simplelru.LRU[Identity, *Pipe]
-	private map[*Pipe]struct{}
+	private map[*Pipe]struct{} // and retired shared ones
 	refused func(Identity, *ReplyError)
 }
 
@@ -83,31 +83,57 @@ func NewNode(t Target, o NodeOptions) *Node {
 	n.idle, _ = simplelru.NewLRU[Identity, *Pipe](o.IdleIdentities, nil) // fails for sizes below 1 only
 	n.ctx, n.stop = context.WithCancel(context.Background())
 	n.pins = pins{node: n, all: map[*Pinned]struct{}{}}
-	n.anonymous.node, n.anonymous.look = n, make(chan struct{}, 1)
+	o.Budget.join(n)
 	return n
 }
 
 // Open returns the shared pipe of id, connected and authenticated: a
 // *ReplyError when Redis refuses id, a *NotSentError when Redis is out of
-// reach or ctx ends first. Opening a connected pipe costs no system call.
+// reach or ctx ends first, a *FullError when the Budget has no room for it.
+// Opening a connected pipe costs no system call.
 func (n *Node) Open(ctx context.Context, id Identity) (*Pipe, error) {
-	n.mu.Lock()
-	if n.closed {
-		n.mu.Unlock()
-		return nil, &NotSentError{Cause: ErrClosed}
+	p, err := n.use(id)
+	if err != nil {
+		return nil, err
 	}
-	p := n.shared[id]
-	if p == nil {
-		p = n.start(id, false)
-		n.shared[id] = p
-	} else {
-		if p.users == 0 {
-			n.idle.Remove(id)
-		}
-		p.users++
-	}
-	n.mu.Unlock()
 	return n.connected(ctx, p)
+}
+
+// use is one more use of id's shared pipe, which is made if there is none.
+func (n *Node) use(id Identity) (*Pipe, error) {
+	var counted *share
+	for {
+		n.mu.Lock()
+		p := n.shared[id]
+		switch {
+		case n.closed:
+			n.mu.Unlock()
+			if counted != nil {
+				counted.give()
+			}
+			return nil, &NotSentError{Cause: ErrClosed}
+		case p != nil:
+			if p.users == 0 {
+				n.idle.Remove(id)
+			}
+			p.users++
+			n.mu.Unlock()
+			if counted != nil { // somebody else was faster
+				counted.give()
+			}
+			return p, nil
+		case counted != nil:
+			p = n.start(id, false, counted)
+			n.shared[id] = p
+			n.mu.Unlock()
+			return p, nil
+		}
+		n.mu.Unlock()
+		var err error
+		if counted, err = n.opts.Budget.take(id, id.alone()); err != nil { // may close idle pipes, under mu
+			return nil, err
+		}
+	}
 }
 
 // Private returns a connection of its own, with the errors of Open. Replies on
@@ -115,20 +141,35 @@ func (n *Node) Open(ctx context.Context, id Identity) (*Pipe, error) {
 // and a slow client slows nobody else. When it breaks it is made again, as a
 // shared pipe is: it must not carry state that Redis keeps per connection.
 func (n *Node) Private(ctx context.Context, id Identity) (*Pipe, error) {
+	counted, err := n.opts.Budget.take(id, true)
+	if err != nil {
+		return nil, err
+	}
+	return n.openPrivate(ctx, id, counted)
+}
+
+// Aside is Private for what the proxy asks of its own accord: the Budget does not count it.
+func (n *Node) Aside(ctx context.Context, id Identity) (*Pipe, error) {
+	return n.openPrivate(ctx, id, &share{})
+}
+
+func (n *Node) openPrivate(ctx context.Context, id Identity, counted *share) (*Pipe, error) {
 	n.mu.Lock()
 	if n.closed {
 		n.mu.Unlock()
+		counted.give()
 		return nil, &NotSentError{Cause: ErrClosed}
 	}
-	p := n.start(id, true)
+	p := n.start(id, true, counted)
 	n.private[p] = struct{}{}
 	n.mu.Unlock()
 	return n.connected(ctx, p)
 }
 
 // start makes a pipe with one user; mu is held.
-func (n *Node) start(id Identity, private bool) *Pipe {
+func (n *Node) start(id Identity, private bool, counted *share) *Pipe {
 	p := newPipe(n, id, private)
+	p.share = counted
 	n.running.Add(1)
 	go p.run()
 	return p
@@ -153,7 +194,7 @@ func (n *Node) release(p *Pipe) {
 	p.users--
 	switch {
 	case p.users > 0 || n.closed:
-	case p.private:
+	case p.private || p.retired:
 		delete(n.private, p)
 		p.close()
 	case p.alive():
@@ -178,11 +219,39 @@ func (n *Node) forgetIdle(p *Pipe) bool {
 	if p.users > 0 {
 		return false
 	}
-	if !p.private {
+	switch {
+	case p.retired:
+		delete(n.private, p)
+	case !p.private:
 		delete(n.shared, p.id)
 		n.idle.Remove(p.id)
 	}
 	return true
+}
+
+// RetireAnonymous has every later Open of an identity without credentials make
+// a new connection, on which Redis may want a password now. Redis lets those
+// made before go on, so they stay with their users until these release them.
+func (n *Node) RetireAnonymous() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.closed {
+		return
+	}
+	n.pins.retire()
+	for id, p := range n.shared {
+		if !id.anonymous() {
+			continue
+		}
+		delete(n.shared, id)
+		n.idle.Remove(id)
+		p.retired = true
+		if p.users == 0 {
+			p.close()
+		} else {
+			n.private[p] = struct{}{}
+		}
+	}
 }
 
 // OnRefused has f called, from then on, whenever Redis refuses an identity with which a connection is made, or made again.
@@ -236,6 +305,7 @@ func (n *Node) Upstream() (kind, addr string, switches int64) {
 // Close closes all connections and waits until their goroutines have ended.
 // Requests under way end with a *NotSentError or *LostError.
 func (n *Node) Close() {
+	n.opts.Budget.leave(n)
 	n.mu.Lock()
 	n.closed = true
 	n.stop()

@@ -8,7 +8,6 @@ import (
 	"net"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/telemetry"
@@ -40,8 +39,10 @@ type Pinned struct {
 	node *Node
 	conn net.Conn
 	id   int64 // CLIENT ID of the connection at Redis, 0 when it did not tell
-	anon bool  // it had not authenticated when it was made
+	anon bool  // never authenticated
+	era  int   // of the node's pins
 
+	share *share // of the node's budget
 	// tenure ends when Redis has moved; left stops the closing that follows then.
 	tenure context.Context
 	left   func() bool
@@ -54,9 +55,6 @@ type Pinned struct {
 	to    Receiver // nil: idle, or closed
 	over  bool     // the goroutine has ended, or is about to
 	since time.Time
-
-	open atomic.Bool // see anonymous; not once it has authenticated
-	shut atomic.Bool // it was ended because Redis asks for a password
 }
 
 // Pin returns a connection for one client alone: one that was given back, or a new one. The errors are those of Open.
@@ -74,10 +72,22 @@ func (n *Node) Pin(ctx context.Context, id Identity, to Receiver) (*Pinned, erro
 }
 
 func (n *Node) pinNew(ctx context.Context, id Identity, to Receiver) (*Pinned, error) {
+	counted, err := n.opts.Budget.take(id, true)
+	if err != nil {
+		return nil, err
+	}
+	p, err := n.pinCounted(ctx, id, to, counted)
+	if err != nil {
+		counted.give()
+	}
+	return p, err
+}
+
+func (n *Node) pinCounted(ctx context.Context, id Identity, to Receiver, counted *share) (*Pinned, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(n.ctx, func() { cancel(ErrClosed) })()
-	era := n.anonymous.era.Load()
+	era := n.pins.now()
 	conn, tenure, err := connect(ctx, n.target, id, n.opts.DialTimeout)
 	if err != nil {
 		if ctx.Err() != nil && refused(err) == nil {
@@ -86,10 +96,9 @@ func (n *Node) pinNew(ctx context.Context, id Identity, to Receiver) (*Pinned, e
 		n.tellRefused(id, err)
 		return nil, notSent(err)
 	}
-	p := &Pinned{node: n, conn: conn, Identity: id, to: to, tenure: tenure}
+	p := &Pinned{node: n, conn: conn, Identity: id, to: to, anon: id.anonymous(), era: era, tenure: tenure, share: counted}
 	p.left = closeAfter(tenure, conn)
-	asked := false
-	if p.id, asked, err = clientID(ctx, conn, n.opts.DialTimeout); err != nil {
+	if p.id, err = clientID(ctx, conn, n.opts.DialTimeout); err != nil {
 		p.left()
 		conn.Close()
 		return nil, notSent(err)
@@ -100,36 +109,29 @@ func (n *Node) pinNew(ctx context.Context, id Identity, to Receiver) (*Pinned, e
 		return nil, &NotSentError{Cause: ErrClosed}
 	}
 	telemetry.Pinned.Add(1)
-	if p.anon = id.anonymous(); p.anon {
-		p.open.Store(!asked)
-		if fresh := n.anonymous.begin(era); !asked && !fresh {
-			p.shut.Store(true)
-			conn.Close()
-		}
-	}
 	go p.run()
 	return p, nil
 }
 
 // clientID asks for the connection's number at Redis. It is 0 for a user who may not know it, and where it is not
-// known; any other error means that Redis does not take the connection. asked: Redis wants it to authenticate first.
-func clientID(ctx context.Context, conn net.Conn, timeout time.Duration) (id int64, asked bool, err error) {
+// known; any other error means that Redis does not take the connection.
+func clientID(ctx context.Context, conn net.Conn, timeout time.Duration) (int64, error) {
 	conn.SetDeadline(time.Now().Add(timeout))
 	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
 	reply, err := askOne(conn, resp.AppendCommand(nil, "CLIENT", "ID"))
 	if err != nil {
-		return 0, false, err
+		return 0, err
 	}
 	if !stop() {
-		return 0, false, ctx.Err()
+		return 0, ctx.Err()
 	}
 	conn.SetDeadline(time.Time{})
 	if line, bad := bytes.CutPrefix(reply, []byte("-")); bad && !mayNotKnow(line) {
-		return 0, false, &ReplyError{Line: string(bytes.TrimSpace(line))}
+		return 0, &ReplyError{Line: string(bytes.TrimSpace(line))}
 	}
-	id, _ = strconv.ParseInt(string(bytes.TrimSpace(bytes.TrimPrefix(reply, []byte(":")))), 10, 64)
-	return id, bytes.HasPrefix(reply, []byte("-NOAUTH")), nil
+	id, _ := strconv.ParseInt(string(bytes.TrimSpace(bytes.TrimPrefix(reply, []byte(":")))), 10, 64)
+	return id, nil
 }
 
 func mayNotKnow(line []byte) bool {
@@ -168,10 +170,6 @@ func askOne(conn net.Conn, cmd []byte) ([]byte, error) {
 
 // RedisID is the connection's CLIENT ID at Redis, or 0.
 func (p *Pinned) RedisID() int64 { return p.id }
-
-// Authenticated notes that the connection's user has authenticated there: it does not end any more when Redis begins to ask
-// for a password.
-func (p *Pinned) Authenticated() { p.open.Store(false) }
 
 // Write sends commands; what comes back goes to the Receiver. After an error the connection ends, as Ended will tell.
 func (p *Pinned) Write(b []byte) error {
@@ -235,9 +233,6 @@ func (p *Pinned) run() {
 			if to == nil {
 				err = violation("a reply that nobody asked for")
 			} else {
-				if p.open.Load() && isDenied(buf[:n]) {
-					p.node.anonymous.suspect()
-				}
 				if p.node.target.follower != nil && bytes.Contains(buf[:n], readonlyError) {
 					p.node.target.refusedWrite()
 				}
@@ -265,16 +260,11 @@ func (p *Pinned) run() {
 func (p *Pinned) end(err error) {
 	p.left()
 	p.conn.Close()
+	p.share.give()
 	to := p.receiver(true)
 	p.node.pins.end(p)
-	if p.anon {
-		p.node.anonymous.end()
-	}
 	if to == nil {
 		return
-	}
-	if p.shut.Load() {
-		err = errPasswordAsked
 	}
 	if cause := context.Cause(p.tenure); cause != nil {
 		err = cause

@@ -19,6 +19,7 @@ type pins struct {
 
 	mu     sync.Mutex
 	closed bool
+	era    int // counts the calls of retire
 	all    map[*Pinned]struct{}
 	idle   []*Pinned // oldest first
 	timer  *time.Timer
@@ -41,7 +42,7 @@ func (s *pins) take(id Identity) *Pinned {
 func (s *pins) put(p *Pinned) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, known := s.all[p]; !known || s.closed || p.shut.Load() {
+	if _, known := s.all[p]; !known || s.closed || p.anon && p.era != s.era {
 		return false
 	}
 	p.since = time.Now()
@@ -54,6 +55,22 @@ func (s *pins) put(p *Pinned) bool {
 		s.timer = time.AfterFunc(sweepPins, s.sweep)
 	}
 	return true
+}
+
+// closeOldest closes the idle connection of a user, or for "" of anybody, that nobody has needed for longest, and says
+// whether there was one.
+func (s *pins) closeOldest(user string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, p := range s.idle {
+		if user == "" || p.share.user == user {
+			s.idle = slices.Delete(s.idle, i, i+1)
+			p.conn.Close()
+			p.share.give()
+			return true
+		}
+	}
+	return false
 }
 
 // sweep closes what nobody has needed for idlePin, and comes again while something is idle.
@@ -93,17 +110,25 @@ func (s *pins) end(p *Pinned) {
 	}
 }
 
-// shut ends the open connections, those in use too.
-func (s *pins) shut() {
+// now is the era of connections made from now on.
+func (s *pins) now() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for p := range s.all {
-		if p.open.Load() {
-			p.shut.Store(true)
+	return s.era
+}
+
+// retire has the connections that never authenticated serve nobody but those who have them.
+func (s *pins) retire() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.era++
+	s.idle = slices.DeleteFunc(s.idle, func(p *Pinned) bool {
+		if p.anon {
 			p.conn.Close()
+			return true
 		}
-	}
-	s.idle = slices.DeleteFunc(s.idle, func(p *Pinned) bool { return p.shut.Load() })
+		return false
+	})
 }
 
 // close ends all connections, those in use too; their goroutines then end.

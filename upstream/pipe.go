@@ -29,6 +29,7 @@ type Pipe struct {
 	node    *Node
 	id      Identity
 	private bool
+	share   *share          // of the node's budget
 	ctx     context.Context // ends when the pipe is closed
 	stop    context.CancelFunc
 	demand  chan struct{} // one slot: someone needs the resting pipe
@@ -43,7 +44,8 @@ type Pipe struct {
 	changed   chan struct{} // closed at the next change of these
 
 	// Guarded by node.mu.
-	users int
+	users   int
+	retired bool // shared, and no longer given to new users
 }
 
 func newPipe(n *Node, id Identity, private bool) *Pipe {

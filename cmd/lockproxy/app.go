@@ -28,6 +28,7 @@ const (
 type app struct {
 	cfg       config.Config
 	log       *slog.Logger
+	budget    *upstream.Budget // of the connections to Redis that clients cause
 	telemetry *telemetry.Telemetry
 	store     *embedded          // nil with a Redis of the user's
 	follower  *upstream.Follower // nil without Sentinels
@@ -44,6 +45,8 @@ type app struct {
 // newApp builds all of it and opens the listeners; nothing runs yet but the embedded store.
 func newApp(ctx context.Context, cfg config.Config, log *slog.Logger) (*app, error) {
 	a := &app{cfg: cfg, log: log}
+	a.cfg.MaxClients, a.cfg.MaxUpstream = places(cfg.MaxClients, cfg.MaxUpstream, openFiles(), log)
+	a.budget = upstream.NewBudget(a.cfg.MaxUpstream, cfg.MaxUpstreamPerUser)
 	if err := a.build(ctx); err != nil {
 		a.close()
 		return nil, err
@@ -75,7 +78,7 @@ func (a *app) build(ctx context.Context) (err error) {
 	a.server = session.NewServer(session.Options{
 		Node: a.node, Cluster: a.cluster, Locks: a.locks, Service: service,
 		ReadFrom: session.ReadFrom(cfg.ClusterReadFrom), Present: cfg.Present == "cluster", Announce: cfg.AnnounceAddress,
-		MaxClients: clientPlaces(cfg.MaxClients, openFiles(), log), MaxPerAddress: cfg.MaxPerAddress, MaxBulk: cfg.MaxBulk, MaxArgs: cfg.MaxArgs, MaxCommand: cfg.MaxCommand,
+		Budget: a.budget, MaxClients: cfg.MaxClients, MaxPerAddress: cfg.MaxPerAddress, MaxBulk: cfg.MaxBulk, MaxArgs: cfg.MaxArgs, MaxCommand: cfg.MaxCommand,
 		MaxQueryMemory: cfg.MaxQueryMemory, MaxReplyMemory: cfg.MaxReplyMemory,
 		NormalOutput: downstream.OutputLimit(cfg.NormalOutput), PubSubOutput: downstream.OutputLimit(cfg.PubSubOutput),
 		IdleTimeout: cfg.IdleTimeout, HandshakeTimeout: cfg.HandshakeTimeout,
@@ -101,7 +104,7 @@ func (a *app) connect(ctx context.Context, url string) (service upstream.Identit
 	if target.Sentinels != nil {
 		a.follower = target.Follow(log)
 	}
-	a.node = upstream.NewNode(target, upstream.NodeOptions{Logger: log})
+	a.node = upstream.NewNode(target, upstream.NodeOptions{Logger: log, Budget: a.budget})
 	a.control = upstream.NewControl(target, upstream.ControlOptions{Logger: log})
 	if err = a.connectQuorum(); err != nil {
 		return service, err

@@ -243,13 +243,22 @@ func TestWrongStarts(t *testing.T) {
 	}
 }
 
-func TestClientPlaces(t *testing.T) {
+func TestPlaces(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
-	for _, c := range []struct{ wanted, files, places int }{
-		{10000, 1 << 20, 10000}, {10000, 1024, 896}, {10000, 100, 50}, {10, 100, 10},
+	for _, c := range []struct{ clients, upstream, files, wantClients, wantUpstream int }{
+		{10000, 0, 1 << 20, 10000, 10000}, // plenty
+		{10000, 0, 20128, 10000, 10000},
+		{10000, 0, 1024, 598, 298}, // too little for both: two thirds, one third
+		{10000, 0, 100, 34, 16},
+		{10, 0, 100, 10, 25}, // few clients leave more, at most half
+		{10000, 50, 1024, 846, 50},
+		{10000, 2000, 1024, 448, 448},
+		{10000, 0, 2, 1, 1},
 	} {
-		if got := clientPlaces(c.wanted, c.files, log); got != c.places {
-			t.Errorf("%d clients, %d files: %d", c.wanted, c.files, got)
+		clients, upstream := places(c.clients, c.upstream, c.files, log)
+		if clients != c.wantClients || upstream != c.wantUpstream {
+			t.Errorf("%d clients, %d upstream, %d files: %d, %d; want %d, %d",
+				c.clients, c.upstream, c.files, clients, upstream, c.wantClients, c.wantUpstream)
 		}
 	}
 	if openFiles() < 16 {

@@ -20,18 +20,31 @@ func useThreads(n int) {
 	runtime.GOMAXPROCS(n)
 }
 
-// reservedFiles are kept for connections to Redis and what else is not a client: clients that took all would keep the
-// proxy from reaching Redis again after an outage.
+// reservedFiles are kept for the proxy's own connections, as those for locks, and what else is not a client: clients that
+// took all would keep the proxy from reaching Redis again after an outage.
 const reservedFiles = 128
 
-// clientPlaces is max-clients, or less when the process may not open that many files.
-func clientPlaces(wanted, files int, log *slog.Logger) int {
+// mostUpstream is how many connections to Redis there may be unless it is set otherwise: as many clients as Redis serves by
+// itself.
+const mostUpstream = 10000
+
+// places divides the files that the process may have open between clients and the connections to Redis that they cause.
+// upstream 0 stands for what is left by as many clients as wanted, or a third where there is too little for both.
+func places(clients, upstream, files int, log *slog.Logger) (int, int) {
 	fit := files - min(reservedFiles, files/2)
-	if wanted <= fit {
-		return wanted
+	most := max(1, fit/2)
+	if upstream == 0 {
+		upstream = min(mostUpstream, max(fit-clients, fit/3, 1))
 	}
-	log.Warn("max-clients lowered to what the limit of open files leaves room for", "max-clients", fit, "wanted", wanted, "files", files)
-	return fit
+	if upstream > most {
+		log.Warn("max-upstream-connections lowered to what the limit of open files leaves room for", "max-upstream-connections", most, "wanted", upstream, "files", files)
+		upstream = most
+	}
+	if left := max(1, fit-upstream); clients > left {
+		log.Warn("max-clients lowered to what the limit of open files leaves room for", "max-clients", left, "wanted", clients, "files", files)
+		clients = left
+	}
+	return clients, upstream
 }
 
 func newLogger(cfg config.Config) *slog.Logger {

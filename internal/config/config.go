@@ -67,19 +67,21 @@ type Config struct {
 	FairWait            time.Duration
 	Threads             int // 0: half of the machine's processors
 
-	MaxClients       int
-	MaxPerAddress    int // 0 is no limit
-	MaxBulk          int // bytes
-	MaxArgs          int
-	MaxCommand       int // bytes
-	MaxQueryMemory   int // bytes; 0 is no limit
-	MaxReplyMemory   int // bytes; 0 is no limit
-	NormalOutput     OutputLimit
-	PubSubOutput     OutputLimit
-	IdleTimeout      time.Duration // 0 is no limit
-	HandshakeTimeout time.Duration // 0 is no limit
-	Allow            []string      // of Optional: commands that are refused unless named
-	Deny             []string      // command names in lower case
+	MaxClients         int
+	MaxPerAddress      int // 0 is no limit
+	MaxUpstream        int // 0 is what the limit of open files leaves room for
+	MaxUpstreamPerUser int // 0 is three quarters of MaxUpstream
+	MaxBulk            int // bytes
+	MaxArgs            int
+	MaxCommand         int // bytes
+	MaxQueryMemory     int // bytes; 0 is no limit
+	MaxReplyMemory     int // bytes; 0 is no limit
+	NormalOutput       OutputLimit
+	PubSubOutput       OutputLimit
+	IdleTimeout        time.Duration // 0 is no limit
+	HandshakeTimeout   time.Duration // 0 is no limit
+	Allow              []string      // of Optional: commands that are refused unless named
+	Deny               []string      // command names in lower case
 
 	MetricsListen string // "" is off
 	LogLevel      slog.Level

@@ -98,8 +98,12 @@ var settings = []setting{
 	{"fair-wait", "5m", false, "What Redisson's waiters in a fair queue count as alive for: its fairLockWaitTimeout, where it is set otherwise there. At least 1s.",
 		duration(func(c *Config) *time.Duration { return &c.FairWait })},
 
-	{"max-clients", "10000", false, "Client connections served at once; more are told so and closed. Lowered at the start when the process may not open that many files and 128 others.",
+	{"max-clients", "10000", false, "Client connections served at once; more are told so and closed. Lowered at the start when the process may not open that many files, those of `max-upstream-connections`, and 128 others.",
 		number(func(c *Config) *int { return &c.MaxClients })},
+	{"max-upstream-connections", "0", false, "Connections to Redis that clients cause: shared ones, and those that a client has to itself in a transaction, while it waits, is subscribed or tracks keys. Over it such a command gets an error; a part (a quarter, at most 64) is kept for shared ones, and idle ones make room. What locks and the proxy itself need is not counted. 0: what the limit of open files leaves room for beside `max-clients`, at least a third of it, at most 10000.",
+		number(func(c *Config) *int { return &c.MaxUpstream })},
+	{"max-upstream-connections-per-user", "0", false, "Of these, those that the clients of one user have to themselves. Clients that have not logged in count as one user; where a password is asked for they get none. 0: three quarters.",
+		number(func(c *Config) *int { return &c.MaxUpstreamPerUser })},
 	{"max-clients-per-address", "0", false, "Client connections from one IP address; more are told so and closed. Unix sockets are not counted. 0: no limit.",
 		number(func(c *Config) *int { return &c.MaxPerAddress })},
 	{"max-bulk", "512mb", false, "Longest single argument of a command.",

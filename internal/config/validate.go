@@ -72,11 +72,19 @@ func (c Config) Validate() error {
 			fault("%s: %d is below 1", n.name, n.value)
 		}
 	}
-	if c.MaxPerAddress < 0 {
-		fault("max-clients-per-address: %d is below 0", c.MaxPerAddress)
+	for _, n := range []struct {
+		name  string
+		value int
+	}{
+		{"max-clients-per-address", c.MaxPerAddress}, {"threads", c.Threads},
+		{"max-upstream-connections", c.MaxUpstream}, {"max-upstream-connections-per-user", c.MaxUpstreamPerUser},
+	} {
+		if n.value < 0 {
+			fault("%s: %d is below 0", n.name, n.value)
+		}
 	}
-	if c.Threads < 0 {
-		fault("threads: %d is below 0", c.Threads)
+	if c.MaxUpstream > 0 && c.MaxUpstreamPerUser > c.MaxUpstream {
+		fault("max-upstream-connections-per-user: %d is above max-upstream-connections' %d", c.MaxUpstreamPerUser, c.MaxUpstream)
 	}
 	if c.MaxCommand < c.MaxBulk {
 		fault("max-command: %d bytes is below max-bulk's %d", c.MaxCommand, c.MaxBulk)

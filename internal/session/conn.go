@@ -16,8 +16,15 @@ func closeHow(how downstream.How) lock.CloseHow {
 	return lock.Left
 }
 
-// Attend does what other sessions wish of this one.
-func (s *Session) Attend() { s.grantWish() }
+// Attend does what other sessions wish of this one, and gives back what it has not needed for a while.
+func (s *Session) Attend() {
+	s.grantWish()
+	if s.pin != nil { // others may have needed it, and do no more
+		s.pinnedNow()
+		s.release()
+	}
+	s.returnOwn()
+}
 
 // MayLeave says that it holds no locks and is within nothing.
 func (s *Session) MayLeave() bool { return s.held() == 0 && !s.view.busy() }

@@ -118,11 +118,18 @@ func (s *Session) answerFor(err error, unanswered []*commandtable.Command) {
 func (s *Session) noteTrouble(err error) {
 	var reply *upstream.ReplyError
 	switch {
+	case tooManyUpstream(err):
 	case !errors.As(err, &reply):
 		s.srv.learnAgain()
 	case passwordRefused(err):
 		s.guard.HangUp(downstream.Left, passwordGone)
 	}
+}
+
+// tooManyUpstream says that there may be no further connection upstream.
+func tooManyUpstream(err error) bool {
+	var full *upstream.FullError
+	return errors.As(err, &full)
 }
 
 // passwordRefused says that Redis would not let the client's user in again.

@@ -71,6 +71,10 @@ func (s *Server) section() string {
 		line("lockproxy_upstream_addr", addr)
 		line("lockproxy_upstream_switches", switches)
 	}
+	connections, most := s.o.Budget.Used()
+	line("lockproxy_upstream_connections", connections)
+	line("lockproxy_upstream_connections_max", most)
+	line("lockproxy_upstream_connections_refused", telemetry.UpstreamRefused.Value())
 	line("lockproxy_pipes", telemetry.Pipes.Value())
 	line("lockproxy_pipe_failures", telemetry.PipeFailures.Value())
 	line("lockproxy_forwarded", telemetry.Commands.Value())

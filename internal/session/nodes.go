@@ -189,6 +189,9 @@ func (s *Session) askWhere(n *cluster.Node, args ...string) ([]byte, error) {
 
 // askApartNodes is askApart of all nodes that the command concerns.
 func (s *Session) askApartNodes(args [][]byte) ([]byte, error) {
+	if err := s.refused(); err != nil {
+		return nil, err
+	}
 	t := s.srv.table.Load()
 	c, _ := t.find(args)
 	p := cluster.NewPlan(cluster.Command{Raw: encode(args), Args: args, Facts: t.routeOf(c).facts})
@@ -263,6 +266,14 @@ func (s *Server) authenticate(user, password string) (err error) {
 		}
 	}
 	return err
+}
+
+func (s *Server) retireAnonymous() {
+	if s.o.Cluster != nil {
+		s.o.Cluster.RetireAnonymous()
+		return
+	}
+	s.o.Node.RetireAnonymous()
 }
 
 // clusterLines are the cluster's part of INFO.

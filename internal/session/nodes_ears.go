@@ -229,6 +229,10 @@ func (s *Session) subscribeNodes(cmd redcon.Command, c *commandtable.Command) {
 // subscribe has names subscribed to at one node; false: the client has been told why not.
 func (x *ears) subscribe(c *commandtable.Command, kind subscriptionKind, names [][]byte) bool {
 	s := x.s
+	if err := s.refused(); err != nil {
+		s.fail(err)
+		return false
+	}
 	slot := noSlot
 	if kind == ofShard {
 		slot = cluster.Slot(names[0])
@@ -244,7 +248,7 @@ func (x *ears) subscribe(c *commandtable.Command, kind subscriptionKind, names [
 		switch {
 		case done || s.guard.Over():
 			return done
-		case passwordRefused(err), err == nil && !astray(refusal), time.Now().After(until):
+		case isFinal(err), err == nil && !astray(refusal), time.Now().After(until):
 			if err != nil {
 				s.fail(err)
 				s.noteTrouble(err)

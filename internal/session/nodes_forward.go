@@ -3,6 +3,7 @@ package session
 import (
 	"bytes"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -123,8 +124,25 @@ func (s *Session) forwardNodes(big bool) {
 	e.Replicas(false) // what the proxy asks on its own is asked of masters
 }
 
-// forwardWith sends the run over e, and says how long Redis took.
+// forwardWith sends the run over e, and says how long Redis took. A big one goes over the shared connections when there may
+// be no further ones.
 func (s *Session) forwardWith(e *cluster.Executor, big bool) time.Duration {
+	if big {
+		big = s.refused() == nil
+	}
+	took, sent := s.forwardIf(e, big)
+	switch {
+	case sent:
+	case big && !s.srv.writesPaused():
+		return s.forwardWith(e, false)
+	default:
+		s.settleRun(nil, big)
+	}
+	return took
+}
+
+// forwardIf is forwardWith unless there may be no further connection for any of the run.
+func (s *Session) forwardIf(e *cluster.Executor, big bool) (took time.Duration, sent bool) {
 	b := s.batch
 	b.plan(s)
 	var t *stream
@@ -137,10 +155,25 @@ func (s *Session) forwardWith(e *cluster.Executor, big bool) time.Duration {
 	ctx, done := s.whileThere()
 	e.Do(ctx, b.plans)
 	done()
-	took := time.Since(began)
-	longest, total := 0, 0
+	took = time.Since(began)
 	if t != nil {
 		t.finish()
+	}
+	if big {
+		s.usesOwn()
+	}
+	if !slices.ContainsFunc(b.plans, func(p *cluster.Plan) bool { return !tooManyUpstream(p.Err) }) {
+		return took, false
+	}
+	s.settleRun(t, big)
+	return took, true
+}
+
+// settleRun gathers what came of the run. t is what its reply was streamed through; nil: it was not.
+func (s *Session) settleRun(t *stream, big bool) {
+	b := s.batch
+	longest, total := 0, 0
+	if t != nil {
 		longest = t.largest
 	}
 	for i, p := range b.plans {
@@ -160,7 +193,6 @@ func (s *Session) forwardWith(e *cluster.Executor, big bool) time.Duration {
 	case longest > bigReply:
 		s.big.seen()
 	}
-	return took
 }
 
 // take gathers a plan's reply, and says how long it is. What came in pieces is kept in them.

@@ -52,6 +52,9 @@ func (s *Session) pinAt(n *cluster.Node) (*pinned, error) {
 
 // connectAt is connect at a node of the cluster.
 func (s *Session) connectAt(n *cluster.Node, v *pinView) (*pinned, error) {
+	if err := s.refused(); err != nil {
+		return nil, err
+	}
 	return s.connectAs(s.srv.ctx, s.ident, n, v)
 }
 
@@ -89,7 +92,7 @@ func (s *Session) connectSlot(slot int, v *pinView) (*pinned, error) {
 				return p, nil
 			}
 		}
-		if time.Now().After(until) || s.guard.Over() || s.srv.ctx.Err() != nil || passwordRefused(err) {
+		if time.Now().After(until) || s.guard.Over() || s.srv.ctx.Err() != nil || isFinal(err) {
 			return nil, err
 		}
 		s.lookAgain()
@@ -149,12 +152,8 @@ func (s *Session) unpin() {
 	}
 }
 
-// pinFailed answers a command for which there is no connection.
-func (s *Session) pinFailed(c *commandtable.Command, err error) {
-	s.fail(err)
-	s.noteTrouble(err)
-	s.notBegun(c.Pin)
-}
+// isFinal says that to try again would not help.
+func isFinal(err error) bool { return passwordRefused(err) || needsAuth(err) || tooManyUpstream(err) }
 
 // pinNodes has a command run that concerns the connection, or may wait. p is the session's own, nil if it has none.
 func (s *Session) pinNodes(p *pinned, cmd redcon.Command, c *commandtable.Command) {

@@ -14,7 +14,7 @@ import (
 
 // forwardLaneNodes is forwardLane with a cluster upstream: a lane has a connection to each node that is asked.
 func (s *Session) forwardLaneNodes(quick bool) time.Duration {
-	if s.mustLogIn() {
+	if s.mayNotReturn() {
 		return s.forwardWith(s.executor(), false)
 	}
 	n := &s.nodes
@@ -28,7 +28,9 @@ func (s *Session) forwardLaneNodes(quick bool) time.Duration {
 			defer s.srv.lanes.giveBack(id)
 			e := s.newExecutor(id)
 			defer e.Close()
-			return s.forwardWith(e, false)
+			if took, sent := s.forwardIf(e, false); sent {
+				return took
+			}
 		}
 	}
 	return n.lane.timed(func() { s.forwardWith(n.quick, false) })

@@ -58,6 +58,9 @@ func (s *Session) askApart(args [][]byte) ([]byte, error) {
 	if s.srv.o.Cluster != nil {
 		return s.askApartNodes(args)
 	}
+	if err := s.refused(); err != nil {
+		return nil, err
+	}
 	p, err := s.srv.o.Node.Private(s.srv.ctx, s.ident)
 	if err != nil {
 		return nil, err

@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"sync"
 	"time"
@@ -34,7 +35,8 @@ type pinned struct {
 	changed sync.Cond  // a reply was owed, or the connection is over
 	owed    []*expect  // oldest first
 	state   pinState
-	tainted bool // not to be used by another client
+	tainted bool       // not to be used by another client
+	targets []*Session // whose connections it has named for invalidations
 
 	held     bool // the session is about to use it: it is not given back now
 	released bool // given back or lost: the session must let go of it
@@ -110,11 +112,7 @@ func (s *Session) commandPinned(p *pinned, cmd redcon.Command, c *commandtable.C
 	if p == nil {
 		var err error
 		if p, err = s.pinUp(); err != nil {
-			s.fail(err)
-			s.noteTrouble(err)
-			if c != nil {
-				s.notBegun(c.Pin)
-			}
+			s.pinFailed(c, err)
 			return
 		}
 	}
@@ -128,6 +126,21 @@ func (s *Session) commandPinned(p *pinned, cmd redcon.Command, c *commandtable.C
 		return
 	}
 	s.answerPinned(p, cmd, c, answer)
+}
+
+// pinFailed answers a command for which there is no connection. What follows it does no harm for want of a password.
+func (s *Session) pinFailed(c *commandtable.Command, err error) {
+	s.fail(err)
+	s.noteTrouble(err)
+	if c != nil && !needsAuth(err) {
+		s.notBegun(c.Pin)
+	}
+}
+
+// needsAuth says that the client must log in first.
+func needsAuth(err error) bool {
+	var reply *upstream.ReplyError
+	return errors.As(err, &reply) && strings.HasPrefix(reply.Line, "NOAUTH")
 }
 
 // notBegun closes a client whose command of that kind was not run, if what follows would do harm without it.

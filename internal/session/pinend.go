@@ -9,12 +9,12 @@ import (
 
 // letGo gives the connection back when nothing speaks against it.
 func (p *pinned) letGo() {
-	if p.held || p.released || p.passing || len(p.head) > 0 || len(p.owed) > 0 || !p.state.none() || p.view.target.Load() {
+	if p.held || p.released || p.passing || len(p.head) > 0 || len(p.owed) > 0 || !p.state.none() || p.view.targets.Load() > 0 {
 		return
 	}
 	p.leave()
 	p.show()
-	if p.tainted || p.state.proto != p.conn.Identity.Proto || p.view.named.Load() > 0 || p.view.target.Swap(false) {
+	if p.tainted || p.state.proto != p.conn.Identity.Proto || p.view.named.Load() > 0 || p.view.targets.Load() > 0 {
 		p.conn.Close()
 		return
 	}
@@ -25,6 +25,7 @@ func (p *pinned) letGo() {
 // leave notes that the connection is given back or lost, and lets go of its node.
 func (p *pinned) leave() {
 	p.released = true
+	p.dropTargets(0)
 	if p.node != nil {
 		p.s.srv.o.Cluster.Release(p.node)
 	}
@@ -109,7 +110,6 @@ func (p *pinned) dropLocked() {
 	p.leave()
 	p.conn.Close()
 	p.state = pinState{}
-	p.view.target.Store(false)
 	p.owed = nil
 	p.show()
 	p.to.GiveUp("left within a reply")

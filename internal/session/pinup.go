@@ -17,6 +17,9 @@ func (s *Session) pinUp() (*pinned, error) {
 
 // pinOn is pinUp at a node.
 func (s *Session) pinOn(n *upstream.Node) (*pinned, error) {
+	if err := s.refused(); err != nil {
+		return nil, err
+	}
 	p, err := s.connect(s.srv.ctx, s.ident, n, nil, &s.view)
 	if err == nil {
 		s.pin = p

@@ -17,7 +17,7 @@ type pinView struct {
 	node                       atomic.Pointer[cluster.Node] // where it is, in a cluster
 	named                      atomic.Int32                 // others tell Redis its number: it must not become another client's
 	bcast                      atomic.Bool
-	target                     atomic.Bool  // others' invalidations may come to it
+	targets                    atomic.Int32 // clients whose invalidations may come to it
 	redirect                   atomic.Int64 // our number of the client that gets the invalidations
 }
 

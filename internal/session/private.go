@@ -25,7 +25,9 @@ type bigTraffic struct {
 	on    bool
 	small int       // commands since the last big one
 	since time.Time // of the last big one
-	proof int       // commands a run may have, doubled by runs of small replies; 0: firstRun
+	used  time.Time // when connections for it were last used
+	back  *time.Timer
+	proof int // commands a run may have, doubled by runs of small replies; 0: firstRun
 }
 
 // seen notes a big request or reply.
@@ -50,6 +52,33 @@ func (b *bigTraffic) wanted(n int) bool {
 func (b *bigTraffic) leave() {
 	b.on = false
 	b.drop()
+	if b.back != nil {
+		b.back.Stop()
+	}
+}
+
+// usesOwn notes that connections are in use that only this client's big traffic needs. When it uses them no more they are
+// given back by a timer, so that clients that idle do not keep them.
+func (s *Session) usesOwn() {
+	b := &s.big
+	b.used = time.Now()
+	if b.back == nil {
+		b.back = time.AfterFunc(s.srv.ownFor, s.guard.Nudge)
+		return
+	}
+	b.back.Reset(s.srv.ownFor)
+}
+
+// returnOwn gives such connections back once their time is over. No command is at work.
+func (s *Session) returnOwn() {
+	if s.big.used.IsZero() || time.Since(s.big.used) < s.srv.ownFor {
+		return
+	}
+	s.big.used = time.Time{}
+	s.big.leave()
+	if s.nodes.exec != nil {
+		s.nodes.exec.Private(false)
+	}
 }
 
 func (b *bigTraffic) drop() {
@@ -139,14 +168,19 @@ func (t *stream) finish() {
 	}
 }
 
-// forwardBig sends the run over the private pipe.
+// forwardBig sends the run over the private pipe, or over the shared one when there may be no further connection.
 func (s *Session) forwardBig() {
 	b := s.batch
+	err := s.openBig()
+	if tooManyUpstream(err) {
+		s.forwardShared()
+		return
+	}
 	t := s.newStream()
 	b.req.Cmds, b.req.Sink, b.req.Replied = b.run, t, 0
-	err := s.openBig()
 	if err == nil {
 		err = s.big.pipe.Do(&b.req)
+		s.usesOwn()
 	}
 	t.finish()
 	if t.largest > bigReply {
@@ -159,7 +193,10 @@ func (s *Session) forwardBig() {
 }
 
 func (s *Session) openBig() (err error) {
-	if s.big.pipe == nil {
+	if s.big.pipe != nil {
+		return nil
+	}
+	if err = s.refused(); err == nil {
 		s.big.pipe, err = s.srv.o.Node.Private(s.srv.ctx, s.ident)
 	}
 	return err

@@ -45,6 +45,7 @@ func (p *pinned) Received(b []byte) {
 		b = b[n:]
 	}
 	p.write(false)
+	p.settleTargets()
 	p.letGo()
 	p.show()
 	p.changed.Broadcast()

@@ -32,6 +32,7 @@ type Options struct {
 	Node    *upstream.Node   // nil with a Cluster
 	Cluster *cluster.Cluster // nil with a Node
 	Locks   *lock.Manager
+	Budget  *upstream.Budget  // of the Node, or the Cluster's; for INFO
 	Service upstream.Identity // who the lock scripts run as: user and password of the upstream's address
 
 	MaxClients       int // 0: no limit
@@ -69,12 +70,12 @@ type Server struct {
 	table    atomic.Pointer[answers]
 	paused   atomic.Int64 // unix nanoseconds until which writes are paused, as far as is known; 0: they are not
 	mustAuth atomic.Bool  // Redis refuses clients that have not authenticated
-	era      atomic.Int64 // changes when it begins to
 	relearn  chan struct{}
 	known    chan struct{} // closed when Redis has told of its commands
 	knownNow sync.Once
 	memory   *scriptMemory
 	lanes    *scriptLanes
+	ownFor   time.Duration // that a client keeps a connection for big traffic without any
 	learning sync.Once
 
 	gate *downstream.Gate
@@ -105,8 +106,8 @@ func NewServer(o Options) *Server {
 		sessions: make(map[int64]*Session),
 		memory:   newScriptMemory(),
 		lanes:    newScriptLanes(),
+		ownFor:   backAfterAge,
 	}
-	s.era.Store(1)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.gate = downstream.NewGate(s.ctx, downstream.Options{
 		MaxClients: o.MaxClients, MaxPerAddress: o.MaxPerAddress, MaxQueryMemory: o.MaxQueryMemory, MaxReplyMemory: o.MaxReplyMemory,
@@ -117,10 +118,8 @@ func NewServer(o Options) *Server {
 	switch {
 	case o.Cluster != nil:
 		o.Cluster.OnRefused(s.identityRefused)
-		o.Cluster.OnPassword(s.passwordAsked)
 	case o.Node != nil:
 		o.Node.OnRefused(s.identityRefused)
-		o.Node.OnPassword(s.passwordAsked)
 	}
 	return s
 }

@@ -2,6 +2,7 @@ package session
 
 import (
 	"math"
+	"slices"
 	"strconv"
 
 	"github.com/tidwall/redcon"
@@ -54,28 +55,60 @@ func (s *Session) tracking(p *pinned, e *expect, cmd redcon.Command) []byte {
 	return encode(sent)
 }
 
-// connectionOf finds the connection at Redis of a client that others' invalidations are to go to, 0 if it has none and
-// gets none, and sees to it that it stays that client's.
+// connectionOf finds the connection at Redis of a client that invalidations are to go to, 0 if it has none and gets none.
+// It stays that client's until the redirection ends.
 func (s *Session) connectionOf(p *pinned, id int64) (redisID int64, found bool) {
 	if id == s.id {
-		s.view.target.Store(true)
-		return p.conn.RedisID(), true
+		return p.conn.RedisID(), true // which it keeps while it is tracking
 	}
 	c := s.srv.session(id)
 	if c == nil || c.guard.Over() {
 		return 0, false
 	}
-	if redisID = c.becomeTarget(); redisID == 0 {
+	c.view.targets.Add(1) // first: letGo looks once more when it has taken the number away
+	if redisID = c.view.redisID.Load(); redisID == 0 {
 		redisID = c.wishFor(s.srv.ctx)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if redisID == 0 || p.released {
+		c.noTarget()
+	} else {
+		p.targets = append(p.targets, c)
 	}
 	return redisID, true
 }
 
-// becomeTarget keeps the connection the client has for it from now on, and returns its number; 0: it has none. It waits
-// for nobody: letGo looks for targets once more when it has taken the number away.
-func (s *Session) becomeTarget() int64 {
-	s.view.target.Store(true)
-	return s.view.redisID.Load()
+// noTarget is the end of one redirection to the client.
+func (s *Session) noTarget() {
+	if s.view.targets.Add(-1) == 0 {
+		s.guard.Nudge()
+	}
+}
+
+// dropTargets lets the clients whose connections it has named give them back, but for the one with that number; mu is held.
+func (p *pinned) dropTargets(but int64) {
+	kept := false // once: it may have been named several times
+	p.targets = slices.DeleteFunc(p.targets, func(c *Session) bool {
+		if c.id == but && !kept {
+			kept = true
+			return false
+		}
+		c.noTarget()
+		return true
+	})
+}
+
+// settleTargets keeps, when no reply is owed, only the client that the connection's invalidations go to; mu is held.
+func (p *pinned) settleTargets() {
+	if len(p.targets) == 0 || len(p.owed) > 0 {
+		return
+	}
+	but := int64(0)
+	if p.state.tracking {
+		but = p.state.redirect.client
+	}
+	p.dropTargets(but)
 }
 
 // redirect is what the session's own connection has named last.

@@ -44,7 +44,6 @@ func (s *Session) grantWish() {
 			return
 		}
 	}
-	s.view.target.Store(true)
 	id := p.conn.RedisID()
 	if fresh && id == 0 { // Redis does not tell this client's user
 		s.dropPin()

@@ -17,6 +17,8 @@ var (
 	Commands        Counter // commands forwarded to Redis as they came
 	Pipes           Gauge   // connections to Redis that carry clients' commands
 	Pinned          Gauge   // connections to Redis that one client has to itself, or had: idle ones count
+	Upstream        Gauge   // connections to Redis that count for --max-upstream-connections
+	UpstreamRefused Counter // connections to Redis refused at --max-upstream-connections
 	PipeReconnects  Counter // connections to Redis made again after a loss
 	PipeFailures    Counter // connections to Redis lost, or refused when made
 	MasterSwitches  Counter // times the Sentinels named another master

@@ -68,6 +68,8 @@ func (b *builder) observeAtomics() {
 	b.observeCounter("lockproxy.commands.forwarded", "{command}", "Commands forwarded to Redis.", &Commands)
 	b.observeGauge("lockproxy.pipes", "{connection}", "Connections to Redis that carry clients' commands.", &Pipes)
 	b.observeGauge("lockproxy.pinned", "{connection}", "Connections to Redis that one client has to itself, idle ones too.", &Pinned)
+	b.observeGauge("lockproxy.upstream.connections", "{connection}", "Connections to Redis that count for max-upstream-connections.", &Upstream)
+	b.observeCounter("lockproxy.upstream.refused", "{connection}", "Connections to Redis refused at max-upstream-connections.", &UpstreamRefused)
 	b.observeCounter("lockproxy.replica.reads", "{command}", "Commands answered by a cluster's replicas.", &ReplicaReads)
 	b.observeCounter("lockproxy.scripts.reloaded", "{script}", "Clients' scripts loaded again after Redis had lost them.", &ScriptsReloaded)
 	b.observeCounter("lockproxy.pipe.reconnects", "{connection}", "Connections to Redis made again after a loss.", &PipeReconnects)

@@ -1,0 +1,125 @@
+package session
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/testredis"
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+const overBound = "-ERR max number of upstream connections reached for this user\r\n"
+
+// budgeted serves a proxy whose clients may have so many connections to themselves, of a Budget that is four times that.
+func budgeted(t *testing.T, server *testredis.Server, alone int) (*proxy, *upstream.Budget) {
+	t.Helper()
+	b := upstream.NewBudget(4*alone, alone)
+	target, err := upstream.ParseTarget(server.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	node := upstream.NewNode(target, upstream.NodeOptions{Logger: testLog(), Budget: b})
+	t.Cleanup(node.Close)
+	p := startProxy(t, server.URL(), func(o *Options) { o.Node, o.Budget = node, b })
+	return p, b
+}
+
+// TestUpstreamConnectionsAreBounded: over the bound a command that needs a connection of its own gets an error, and nothing
+// else changes; a place that is given back serves the next.
+func TestUpstreamConnectionsAreBounded(t *testing.T) {
+	p, b := budgeted(t, testredis.Start(t), 4)
+	var subscribers []*wire
+	for range 4 {
+		w := dialWire(t, p.addr)
+		w.expect("*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n", "SUBSCRIBE", "c")
+		subscribers = append(subscribers, w)
+	}
+	w := dialWire(t, p.addr)
+	w.expect(overBound, "SUBSCRIBE", "c")
+	w.expect(overBound, "BLPOP", "list", "1")
+	w.expect("+OK\r\n", "SET", "k", "v")
+	w.expect("+OK\r\n", "LOCK", "lock", "EX", "5")
+	w.expect("+OK\r\n", "SET", "big", strings.Repeat("x", bigRequest+1)) // over the shared one then
+	w.expect("$1\r\nv\r\n", "GET", "k")
+	if info := w.do("INFO", "lockproxy"); !strings.Contains(info, "\r\nlockproxy_upstream_connections:5\r\n") ||
+		!strings.Contains(info, "\r\nlockproxy_upstream_connections_max:16\r\n") {
+		t.Errorf("INFO: %s", info)
+	}
+	subscribers[0].expect("*3\r\n$11\r\nunsubscribe\r\n$1\r\nc\r\n:0\r\n", "UNSUBSCRIBE", "c")
+	w.expect("*-1\r\n", "BLPOP", "list", "0.01")
+	other := dialWire(t, p.addr)
+	other.expect("+OK\r\n", "MULTI")
+	w.send("MULTI") // closed: what follows is not to be run without
+	if got := w.frame(); got != overBound {
+		t.Errorf("MULTI over the bound: %q", got)
+	}
+	if rest := w.rest(); rest != "" {
+		t.Errorf("behind it: %q", rest)
+	}
+	if used, _ := b.Used(); used > 5 {
+		t.Errorf("%d connections", used)
+	}
+}
+
+// TestStrangersHaveNoConnectionsOfTheirOwn: who has yet to log in is refused by Redis, over what is shared.
+func TestStrangersHaveNoConnectionsOfTheirOwn(t *testing.T) {
+	server := testredis.Start(t, "--requirepass", "pw")
+	p := startProxy(t, "redis://:pw@"+server.Addr(), nil)
+	w := dialWire(t, p.addr)
+	for _, args := range [][]string{
+		{"BLPOP", "x", "0"}, {"SUBSCRIBE", "c"}, {"MULTI"}, {"WATCH", "k"}, {"WAIT", "0", "0"}, {"CLIENT", "TRACKING", "ON"},
+		{"EVAL", "return 1", "0"}, {"SCRIPT", "KILL"}, {"XREAD", "BLOCK", "0", "STREAMS", "s", "$"},
+	} {
+		if got := w.do(args...); !strings.HasPrefix(got, "-NOAUTH ") {
+			t.Errorf("%v by a stranger: %q", args, got)
+		}
+	}
+	if used, idle := p.srv.o.Node.Pinned(); used+idle != 0 {
+		t.Errorf("%d connections were made for a stranger", used+idle)
+	}
+	w.expect("+OK\r\n", "AUTH", "pw")
+	w.expect("*-1\r\n", "BLPOP", "x", "0.01")
+}
+
+// TestBigTrafficsConnectionIsGivenBack by a timer, and not by what its client sends next.
+func TestBigTrafficsConnectionIsGivenBack(t *testing.T) {
+	p, b := budgeted(t, testredis.Start(t), 4)
+	p.srv.ownFor = 50 * time.Millisecond
+	w := dialWire(t, p.addr)
+	w.expect("+OK\r\n", "SET", "k", "v")
+	before, _ := b.Used()
+	for range 2 {
+		w.expect("+OK\r\n", "SET", "big", strings.Repeat("x", bigRequest+1))
+		eventually(t, "its connection is given back", func() bool { used, _ := b.Used(); return used == before })
+	}
+}
+
+// TestRedirectionKeepsAConnectionForItsTimeOnly: a client whose connection another one has named keeps it until that one
+// tracks no more, or has gone.
+func TestRedirectionKeepsAConnectionForItsTimeOnly(t *testing.T) {
+	p := startProxy(t, testredis.Start(t).URL(), nil)
+	target := dialWire(t, p.addr)
+	target.expect("+PONG\r\n", "PING")
+	id := p.idOf(target)
+	kept := func() bool {
+		n, _ := strconv.ParseInt(id, 10, 64)
+		return p.srv.session(n).view.redisID.Load() != 0
+	}
+	for _, end := range []func(*wire){
+		func(w *wire) { w.expect("+OK\r\n", "CLIENT", "TRACKING", "OFF") },
+		func(w *wire) { w.expect("+RESET\r\n", "RESET") },
+		func(w *wire) { w.conn.Close() },
+	} {
+		w := dialWire(t, p.addr)
+		w.expect("+OK\r\n", "CLIENT", "TRACKING", "ON", "REDIRECT", id)
+		w.expect("+OK\r\n", "CLIENT", "TRACKING", "ON", "REDIRECT", id)
+		if !kept() {
+			t.Error("the client that was named has no connection")
+		}
+		end(w)
+		eventually(t, "its connection is given back", func() bool { return !kept() })
+	}
+	target.expect("+PONG\r\n", "PING")
+}

@@ -1,0 +1,189 @@
+package upstream
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/lockproxy/lockproxy/internal/telemetry"
+)
+
+// mostReserved is how many connections of a Budget at most are kept for shared ones.
+const mostReserved = 64
+
+// Budget bounds the connections that clients cause to Redis, over all nodes that have it in their NodeOptions: in all, and
+// for each user those that serve one client. A part is kept for shared connections, so that clients that subscribe or wait
+// do not keep others from running ordinary commands. What the proxy needs for itself, as for locks, is not counted. A nil
+// Budget counts nothing and has no bound.
+type Budget struct {
+	total, perUser, reserve int
+
+	mu    sync.Mutex // guards all below; a leaf
+	used  int
+	alone int            // of these, those that serve one client
+	users map[string]int // connections that serve one client, by user
+	nodes []*Node        // whose idle connections can make room
+}
+
+// NewBudget returns a Budget of so many connections in all, and for each user so many that serve one client; perUser 0
+// stands for three quarters of them.
+func NewBudget(total, perUser int) *Budget {
+	if perUser <= 0 {
+		perUser = max(1, total*3/4)
+	}
+	return &Budget{total: total, perUser: perUser, reserve: min(mostReserved, total/4), users: map[string]int{}}
+}
+
+// FullError says that a Budget does not allow another connection. Nothing was sent.
+type FullError struct{ User bool } // it is the user's bound that was reached
+
+func (e *FullError) Error() string {
+	if e.User {
+		return "max number of upstream connections reached for this user"
+	}
+	return "max number of upstream connections reached"
+}
+
+// Used returns how many connections there are, and how many there may be; 0, 0 of a nil Budget.
+func (b *Budget) Used() (used, total int) {
+	if b == nil {
+		return 0, 0
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.used, b.total
+}
+
+// share is one connection's part of a Budget.
+type share struct {
+	budget *Budget
+	user   string // "": of a shared connection, which counts for nobody
+	once   sync.Once
+}
+
+// take counts one more connection of id in, which serves one client alone or is shared. Idle connections are closed when
+// there is no room otherwise. The error is a *FullError.
+func (b *Budget) take(id Identity, alone bool) (*share, error) {
+	if b == nil || id.Lane < 0 {
+		return &share{}, nil
+	}
+	s := &share{budget: b}
+	if alone {
+		s.user = id.account()
+	}
+	for {
+		full := b.add(s)
+		if full == nil {
+			telemetry.Upstream.Add(1)
+			return s, nil
+		}
+		user := ""
+		if full.User {
+			user = s.user
+		}
+		if !b.makeRoom(user) {
+			telemetry.UpstreamRefused.Add(1)
+			return nil, full
+		}
+	}
+}
+
+// add counts s, unless there is no room.
+func (b *Budget) add(s *share) *FullError {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case s.user != "" && b.users[s.user] >= b.perUser:
+		return &FullError{User: true}
+	case b.used >= b.total, s.user != "" && b.alone >= b.total-b.reserve:
+		return &FullError{}
+	}
+	b.used++
+	if s.user != "" {
+		b.alone++
+		b.users[s.user]++
+	}
+	return nil
+}
+
+// makeRoom closes one idle connection of the user, or of anybody for "", and says whether there was one.
+func (b *Budget) makeRoom(user string) bool {
+	b.mu.Lock()
+	nodes := slices.Clone(b.nodes)
+	b.mu.Unlock()
+	for _, n := range nodes {
+		if n.closeIdle(user) {
+			return true
+		}
+	}
+	return false
+}
+
+// give ends the share, once.
+func (s *share) give() {
+	b := s.budget
+	if b == nil {
+		return
+	}
+	s.once.Do(func() {
+		telemetry.Upstream.Add(-1)
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.used--
+		if s.user == "" {
+			return
+		}
+		b.alone--
+		if b.users[s.user]--; b.users[s.user] == 0 {
+			delete(b.users, s.user)
+		}
+	})
+}
+
+func (b *Budget) join(n *Node) {
+	if b == nil {
+		return
+	}
+	b.mu.Lock()
+	b.nodes = append(b.nodes, n)
+	b.mu.Unlock()
+}
+
+func (b *Budget) leave(n *Node) {
+	if b == nil {
+		return
+	}
+	b.mu.Lock()
+	b.nodes = slices.DeleteFunc(b.nodes, func(other *Node) bool { return other == n })
+	b.mu.Unlock()
+}
+
+// account is whom a Budget counts a connection of id for.
+func (id Identity) account() string {
+	switch {
+	case id.anonymous():
+		return "(nobody)"
+	case id.User == "":
+		return "default"
+	}
+	return id.User
+}
+
+// closeIdle closes a connection that nobody uses: one that has served the user alone, or for "" any. It says whether there
+// was one.
+func (n *Node) closeIdle(user string) bool {
+	if n.pins.closeOldest(user) {
+		return true
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, id := range n.idle.Keys() { // oldest first
+		if p, _ := n.idle.Peek(id); user == "" || p.share.user == user {
+			n.idle.Remove(id)
+			delete(n.shared, id)
+			p.close()
+			p.share.give()
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,132 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/testredis"
+)
+
+// full says what a Budget refuses: "", "all" or "user".
+func full(err error) string {
+	var f *FullError
+	switch {
+	case !errors.As(err, &f):
+		return ""
+	case f.User:
+		return "user"
+	}
+	return "all"
+}
+
+func usedIs(t *testing.T, b *Budget, want int) {
+	t.Helper()
+	for start := time.Now(); ; time.Sleep(time.Millisecond) {
+		used, _ := b.Used()
+		if used == want {
+			return
+		}
+		if time.Since(start) > 10*time.Second {
+			t.Fatalf("%d connections are counted, want %d", used, want)
+		}
+	}
+}
+
+func TestBudgetBoundsConnections(t *testing.T) {
+	server := testredis.Start(t)
+	server.Do(t, "ACL", "SETUSER", "ann", "on", ">pw", "+@all", "~*")
+	b := NewBudget(12, 6) // 3 are kept for shared ones
+	n, other := NewNode(targetOf(t, server), NodeOptions{Budget: b}), NewNode(targetOf(t, server), NodeOptions{Budget: b})
+	defer other.Close()
+	nobody, ann := Identity{Proto: 2}, Identity{User: "ann", Password: "pw", Proto: 2}
+	var pins []*Pinned
+	for i := range 6 {
+		at := []*Node{n, other}[i%2]
+		p, _ := pin(t, at, nobody)
+		pins = append(pins, p)
+	}
+	if _, err := n.Pin(context.Background(), nobody, newEar()); full(err) != "user" {
+		t.Errorf("a 7th connection of a user's: %v", err)
+	}
+	if _, err := n.Private(context.Background(), nobody); full(err) != "user" {
+		t.Errorf("a private pipe as the 7th: %v", err)
+	}
+	for range 2 {
+		pin(t, n, ann)
+	}
+	private, err := other.Private(context.Background(), ann)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := other.Pin(context.Background(), ann, newEar()); full(err) != "all" {
+		t.Errorf("a 10th connection for one client alone: %v", err)
+	}
+	var shared []*Pipe
+	for db := range 3 { // what is kept for them
+		id := nobody
+		id.DB = db
+		p, err := n.Open(context.Background(), id)
+		if err != nil {
+			t.Fatalf("shared connection %d: %v", db, err)
+		}
+		shared = append(shared, p)
+	}
+	if _, err := n.Open(context.Background(), Identity{Proto: 2, DB: 3}); full(err) != "all" {
+		t.Errorf("a shared connection too many: %v", err)
+	}
+	if _, err := n.Open(context.Background(), nobody); err != nil {
+		t.Errorf("one more user of a shared connection: %v", err)
+	}
+	aside, err := n.Aside(context.Background(), nobody)
+	if err != nil {
+		t.Errorf("the proxy's own question: %v", err)
+	} else {
+		aside.Release()
+	}
+	usedIs(t, b, 12)
+
+	private.Release()
+	pins[0].Close()
+	usedIs(t, b, 10)
+	pins[0], _ = pin(t, n, nobody)
+	pins[0].GiveBack() // idle, it still counts, but makes room
+	usedIs(t, b, 11)
+	pin(t, other, nobody)
+	usedIs(t, b, 11)
+	shared[2].Release()
+	if _, err := other.Open(context.Background(), Identity{Proto: 2, DB: 5}); err != nil {
+		t.Errorf("with an idle shared one: %v", err)
+	}
+	if _, err := other.Open(context.Background(), Identity{Proto: 2, DB: 6}); err != nil {
+		t.Errorf("in the place of an idle shared one: %v", err)
+	}
+	usedIs(t, b, 12)
+	n.Close()
+	other.Close()
+	usedIs(t, b, 0)
+}
+
+// TestBudgetCountsNoFailures: a connection that is not made gives its place back.
+func TestBudgetCountsNoFailures(t *testing.T) {
+	server := testredis.Start(t)
+	b := NewBudget(8, 0)
+	n := NewNode(targetOf(t, server), NodeOptions{Budget: b})
+	defer n.Close()
+	wrong := Identity{User: "nobody", Password: "x", Proto: 2}
+	for range 20 {
+		if _, err := n.Pin(context.Background(), wrong, newEar()); refused(err) == nil || full(err) != "" {
+			t.Fatal(err)
+		}
+		if _, err := n.Private(context.Background(), wrong); refused(err) == nil || full(err) != "" {
+			t.Fatal(err)
+		}
+	}
+	usedIs(t, b, 0)
+	p, e := pin(t, n, Identity{Proto: 2})
+	server.Kill()
+	<-e.ended
+	_ = p
+	usedIs(t, b, 0)
+}
