@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/scripts"
-	"github.com/lockproxy/lockproxy/upstream"
 )
 
 // acquire is one grant being asked for; its hold is busy meanwhile.
@@ -39,7 +38,7 @@ const (
 
 var (
 	errNotDone   = errors.New("lock: the request whose reply was lost was not done")
-	errLate      = errors.New("the clock of Redis keeps jumping")
+	errLate      = errors.New("Redis came to it too late")
 	errForgotten = errors.New("lock: Redis has forgotten what became of the request")
 )
 
@@ -147,8 +146,10 @@ func (a *acquire) run(ctx context.Context) (answer, error) {
 		return answer{}, ctx.Err()
 	}
 	ctx = bounded(ctx, a.r.patience())
-	for range 3 {
-		text, at, err := m.notAfter()
+	var tooLate error
+	for try := range lateTries {
+		ctx := allowing(ctx, notAfter<<try)
+		text, at, err := m.notAfter(ctx)
 		if err != nil {
 			return answer{}, err
 		}
@@ -171,11 +172,11 @@ func (a *acquire) run(ctx context.Context) (answer, error) {
 			}
 			return ans, nil
 		}
-		if err := m.sample(); err != nil {
-			return answer{}, err
+		if tooLate = m.tooLate(time.Since(a.sent), notAfter<<try); !isLate(tooLate) {
+			return answer{}, tooLate
 		}
 	}
-	return answer{}, &upstream.NotSentError{Cause: errLate}
+	return answer{}, tooLate
 }
 
 // sitOut waits until a renewal whose reply was lost can no longer lengthen a lease that is asked for now.
@@ -231,7 +232,10 @@ func (a *acquire) conclude(ctx context.Context, ans answer) (Grant, error) {
 		}
 		return Grant{}, ErrNotAcquired
 	}
-	m.register(a, ans)
+	if lost, yes := m.register(a, ans); yes {
+		m.surrenderLater(a.h)
+		return Grant{}, lost.error(a.r.Key)
+	}
 	return Grant{Token: ans.token, entered: ans.count > 1 || ans.raised == 0, again: ans.raised == 0}, nil
 }
 
@@ -244,15 +248,18 @@ func (m *Manager) disbelieve(h *hold) {
 	}
 }
 
-// register notes a grant.
-func (m *Manager) register(a *acquire, ans answer) {
+// register notes a grant. What was to be entered again, and was told lost while the request was under way, stays lost.
+func (m *Manager) register(a *acquire, ans answer) (lost lossRecord, yes bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	h := a.h
+	if lost, yes = a.c.lossOf(h.id); yes && a.before > 0 && !h.explicit {
+		return lost, true
+	}
 	if !h.explicit && ans.raised == 1 && h.count > 0 && ans.count <= h.count {
 		m.lose(h, h.whyGone()) // what was to be entered again had gone: this is a first hold
 	}
-	m.contradict(h.id)
+	a.c.contradict(h.id)
 	if h.count == 0 {
 		h.row = m.goesOn(a)
 	}
@@ -265,8 +272,9 @@ func (m *Manager) register(a *acquire, ans answer) {
 		h.lease = milliseconds(a.r.Lease)
 	}
 	m.planNext(h, a.sent)
-	m.losses.Remove(h.id)
+	a.c.forgetLoss(h.id)
 	m.done.Remove(h.id)
+	return lost, false
 }
 
 // extendDeadline notes until when a grant lasts. Manager.mu is held.

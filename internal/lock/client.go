@@ -33,6 +33,7 @@ type Client struct {
 	owner string
 	named atomic.Bool
 
+	losses ownLosses // what it lost, until it is taken again
 	// guarded by Manager.mu
 	holds map[*hold]struct{}
 	waits *waiter // what it stands in line for; nil: nothing
@@ -115,9 +116,18 @@ func (c *Client) Close(how CloseHow) {
 // take picks the implicit holds that are to end. On the last call explicit ones lose the connection that kept them
 // renewed: they are renewed for Options.OwnerGrace longer and run out then, unless their owner is heard of again.
 func (c *Client) take(last bool) (implicit []*hold) {
+	implicit, left := c.takeQuietly(last)
+	if left > 0 {
+		c.m.log.Info("a connection has closed that named owners of locks: they run out unless their owners are heard of again",
+			"locks", left, "client", c.info.Addr, "renewed_for", c.m.opts.OwnerGrace)
+	}
+	return implicit
+}
+
+// takeQuietly is take without its line in the log, for which nobody waits with mu; left is how many it is about.
+func (c *Client) takeQuietly(last bool) (implicit []*hold, left int) {
 	c.m.mu.Lock()
 	defer c.m.mu.Unlock()
-	left := 0
 	for h := range c.holds {
 		switch {
 		case !h.explicit:
@@ -129,11 +139,7 @@ func (c *Client) take(last bool) (implicit []*hold) {
 			c.m.leaveOwner(h)
 		}
 	}
-	if left > 0 {
-		c.m.log.Info("a connection has closed that named owners of locks: they run out unless their owners are heard of again",
-			"locks", left, "client", c.info.Addr, "renewed_for", c.m.opts.OwnerGrace)
-	}
-	return implicit
+	return implicit, left
 }
 
 // leaveOwner notes that the connection of a named owner's hold has gone. mu is held.

@@ -106,3 +106,10 @@ func passing(err error) bool {
 	code, _, _ := strings.Cut(reply.Line, " ")
 	return code == "LOADING" || code == "MASTERDOWN" || code == "READONLY" || code == "NOREPLICAS"
 }
+
+func isLate(err error) bool { return errors.Is(err, errLate) }
+
+// unreached says whether err tells that a node is in trouble, rather than a slot or a script.
+func unreached(err error) bool {
+	return err != nil && passing(err) && !isLate(err) && !errors.Is(err, errMoving) && !errors.Is(err, errUnserved)
+}

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/telemetry"
-	"github.com/lockproxy/lockproxy/upstream"
 )
 
 // RenewRequest is one RENEW.
@@ -44,7 +43,7 @@ func (c *Client) renew(ctx context.Context, r RenewRequest) error {
 		return err
 	}
 	defer m.leave(h)
-	if lost, ok := m.losses.Get(id); ok && !explicit {
+	if lost, ok := c.lossOf(id); ok && !explicit {
 		return lost.error(r.Key) // Redis may have it for a moment longer: what was reported lost stays lost
 	}
 	if m.quorum != nil {
@@ -57,40 +56,22 @@ func (c *Client) renew(ctx context.Context, r RenewRequest) error {
 	}
 	m.mu.Lock()
 	known := h.registration // another one is told that the hold has ended, rather than deleted
-	m.mu.Unlock()
 	registration := ""
 	if explicit && r.Lease == 0 {
-		m.mu.Lock()
 		if h.count > 0 { // see newAcquire
-			registration = h.registration
+			registration = known
 		}
-		m.mu.Unlock()
 		if registration == "" {
 			registration = c.request()
 		}
 	}
-	var out []int64
-	var sent time.Time
-	err = m.idempotent(func() (int64, error) {
-		if m.quorum != nil {
-			out, sent, err = m.quorum.extend(h, r, registration, known)
-			return 0, err
-		}
-		text, at, err := m.notAfter()
-		if err != nil {
-			return 0, err
-		}
-		sent = time.Now()
-		out, err = ints(m.eval(ctx, extendCall(h, r, m.opts, text, registration, known)))
-		return at, err
-	})
+	m.mu.Unlock()
+	out, sent, err := m.extend(ctx, h, r, registration, known)
 	switch {
 	case isUnknown(err):
 		return outcomeUnknown("RENEW", err)
 	case err != nil:
 		return err
-	case out[0] == codeLate:
-		return &upstream.NotSentError{Cause: errLate}
 	case out[0] != 1:
 		_, err := c.unlocked(h, r.Key, out[0], out[1])
 		if err == nil {
@@ -98,15 +79,69 @@ func (c *Client) renew(ctx context.Context, r RenewRequest) error {
 		}
 		return err
 	}
+	return c.extended(h, r, out[1], sent, milliseconds(out[2]), registration)
+}
+
+// extend has Redis set the lease. sent is before the request that Redis answered.
+func (m *Manager) extend(ctx context.Context, h *hold, r RenewRequest, registration, known string) (out []int64, sent time.Time, err error) {
+	err = m.idempotent(func() (at int64, err error) {
+		if m.quorum != nil {
+			out, sent, err = m.quorum.extend(h, r, registration, known)
+			return 0, err
+		}
+		for try := range lateTries {
+			ctx := allowing(ctx, notAfter<<try)
+			var text string
+			if text, at, err = m.notAfter(ctx); err != nil {
+				return 0, err
+			}
+			sent = time.Now()
+			out, err = ints(m.eval(ctx, extendCall(h, r, m.opts, text, registration, known)))
+			if err != nil || out[0] != codeLate {
+				return at, err
+			}
+			if err = m.tooLate(time.Since(sent), notAfter<<try); !isLate(err) {
+				break
+			}
+		}
+		return at, err
+	})
+	return out, sent, err
+}
+
+// extended notes a lease that Redis has set. What was told lost while the request was under way stays lost, and a lease that was
+// over before the answer came is none.
+func (c *Client) extended(h *hold, r RenewRequest, count int64, sent time.Time, ttl time.Duration, registration string) error {
+	lost, told := c.noteExtended(h, r, count, sent, ttl, registration)
+	if told {
+		c.m.surrenderLater(h)
+	}
+	if lost.reason != "" {
+		return lost.error(r.Key)
+	}
+	return nil
+}
+
+// noteExtended is the part of extended that takes mu. told says that Redis has a lock that was told lost.
+func (c *Client) noteExtended(h *hold, r RenewRequest, count int64, sent time.Time, ttl time.Duration, registration string) (lost lossRecord, told bool) {
+	m := c.m
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.begin(h, c, out[1])
-	h.watched, h.deadline, h.registration = r.Lease == 0, sent.Add(milliseconds(out[2])), registration
+	if lost, told = c.lossOf(h.id); told && !h.explicit {
+		return lost, true
+	}
+	m.begin(h, c, count)
+	h.watched, h.deadline, h.registration = r.Lease == 0, sent.Add(ttl), registration
 	h.lease = milliseconds(leaseOf(Request{Lease: r.Lease}, m.opts))
 	m.planNext(h, sent)
-	m.losses.Remove(h.id)
 	m.done.Remove(h.id)
-	return nil
+	if !time.Now().Before(h.deadline) {
+		m.lose(h, reasonExpired)
+		lost, _ = c.lossOf(h.id)
+		return lost, false
+	}
+	c.forgetLoss(h.id)
+	return lossRecord{}, false
 }
 
 func extendCall(h *hold, r RenewRequest, o Options, notAfter, registration, known string) call {

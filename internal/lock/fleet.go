@@ -21,7 +21,7 @@ type fleet struct {
 	changed chan struct{} // one slot: the topology is another
 	ctx     context.Context
 	stop    context.CancelFunc
-	lost    atomic.Int64 // when a reply was last lost, in µs of the proxy's clock
+	lost    atomic.Int64 // until when a request whose reply was lost may be done, in µs of the proxy's clock
 
 	running sync.WaitGroup // members being closed
 
@@ -40,8 +40,7 @@ type member struct {
 	ctl     *upstream.Control
 	clock   clock
 	account account
-	ears    ears          // one hub for each kind of channel
-	slots   chan struct{} // renewal scripts in flight
+	ears    ears // one hub for each kind of channel
 	stop    context.CancelFunc
 	parts   sync.WaitGroup
 
@@ -98,7 +97,6 @@ func (f *fleet) memberOf(n *cluster.Node) *member {
 	o := f.m.opts
 	mb = &member{
 		node: n, ctl: upstream.NewControl(n.Target(), upstream.ControlOptions{Logger: o.Logger}),
-		slots: make(chan struct{}, renewAtOnce),
 	}
 	for _, sharded := range o.ClusterPubSub.ways() {
 		h := newHub(mb.ctl, o.WarmChannels, o.Logger, func() { f.resubscribed(mb) })
@@ -245,7 +243,7 @@ func (f *fleet) sample(mb *member) error {
 	f.m.log.Warn("the clock of a node jumped, checking every lock there", "node", mb.node.Addr, "by", jump)
 	if jump < 0 {
 		now, _ := mb.clock.now()
-		mb.regress.Store(max(mb.regress.Load(), now-jump.Microseconds()+notAfter.Microseconds()))
+		mb.regress.Store(max(mb.regress.Load(), now-jump.Microseconds()+lateMost.Microseconds()))
 	}
 	f.recheck(mb, reasonClock)
 	return nil

@@ -70,7 +70,7 @@ func (f *fleet) do(ctx context.Context, key string, send func(mb *member, ask bo
 			f.unuse(mb)
 		}
 		var again bool
-		if to, ask, again, err = f.redirected(slot, mb, err); !again {
+		if to, ask, again, err = f.redirected(ctx, slot, mb, err); !again {
 			return err
 		}
 		if hops++; to != nil && hops < maxHops {
@@ -83,7 +83,7 @@ func (f *fleet) do(ctx context.Context, key string, send func(mb *member, ask bo
 }
 
 // redirected says what is to become of a request: again, at to (nil: whoever has the slot by then), behind ASKING, or not.
-func (f *fleet) redirected(slot int, mb *member, err error) (to *cluster.Node, ask, again bool, out error) {
+func (f *fleet) redirected(ctx context.Context, slot int, mb *member, err error) (to *cluster.Node, ask, again bool, out error) {
 	var reply *upstream.ReplyError
 	var notSent *upstream.NotSentError
 	switch {
@@ -91,7 +91,7 @@ func (f *fleet) redirected(slot int, mb *member, err error) (to *cluster.Node, a
 		f.c.Refresh()
 		return nil, false, true, err
 	case isUnknown(err):
-		f.noteLost()
+		f.noteLost(allowed(ctx))
 		f.c.Refresh()
 		return nil, false, false, err
 	case !errors.As(err, &reply):
@@ -111,9 +111,10 @@ func (f *fleet) redirected(slot int, mb *member, err error) (to *cluster.Node, a
 	return nil, false, false, err
 }
 
-// noteLost remembers that a reply was lost: what it was for may be done until final.
-func (f *fleet) noteLost() {
+// noteLost remembers that a reply was lost: what it was for may be done for so long.
+func (f *fleet) noteLost(allowed time.Duration) {
 	now, _ := f.m.clock.now()
+	now += allowed.Microseconds()
 	for last := f.lost.Load(); last < now && !f.lost.CompareAndSwap(last, now); last = f.lost.Load() {
 	}
 }
@@ -124,7 +125,7 @@ func (m *Manager) final(at int64) int64 {
 	if m.fleet == nil || at == 0 {
 		return at
 	}
-	return max(at, m.fleet.lost.Load()+notAfter.Microseconds())
+	return max(at, m.fleet.lost.Load())
 }
 
 // clockAt turns what the node of a key says of its clock into the proxy's time; 0: what was lost there may still be done.
@@ -155,7 +156,7 @@ func (c call) guarded() bool {
 }
 
 // prepare makes the call what is to be sent to a member.
-func (f *fleet) prepare(mb *member, c call) (call, error) {
+func (f *fleet) prepare(ctx context.Context, mb *member, c call) (call, error) {
 	if c.guarded() {
 		c.keys = append(slices.Clip(c.keys), guardKey(c.keys[0]))
 	}
@@ -168,7 +169,7 @@ func (f *fleet) prepare(mb *member, c call) (call, error) {
 		}
 	}
 	now, _ := mb.clock.now()
-	text := strconv.FormatInt(now+notAfter.Microseconds(), 10)
+	text := strconv.FormatInt(now+allowed(ctx).Microseconds(), 10)
 	c.args = slices.Clone(c.args)
 	for i, arg := range c.args {
 		if arg == f.mark {
@@ -181,7 +182,7 @@ func (f *fleet) prepare(mb *member, c call) (call, error) {
 // eval is Manager.eval.
 func (f *fleet) eval(ctx context.Context, c call) (reply rueidis.RedisMessage, err error) {
 	err = f.do(ctx, c.keys[0], func(mb *member, ask bool) error {
-		prepared, err := f.prepare(mb, c)
+		prepared, err := f.prepare(ctx, mb, c)
 		if err != nil {
 			return err
 		}
@@ -230,7 +231,7 @@ func doAsking(client rueidis.Client, command rueidis.Completed) rueidis.RedisRes
 // evalInts is Manager.evalInts.
 func (f *fleet) evalInts(ctx context.Context, c call) (out []int64, err error) {
 	err = f.do(ctx, c.keys[0], func(mb *member, ask bool) error {
-		prepared, err := f.prepare(mb, c)
+		prepared, err := f.prepare(ctx, mb, c)
 		if err != nil {
 			return err
 		}
@@ -253,7 +254,7 @@ func (f *fleet) evalReplicated(ctx context.Context, c call, replicas int64, wait
 		if ask {
 			return &upstream.NotSentError{Cause: errMoving}
 		}
-		prepared, err := f.prepare(mb, c)
+		prepared, err := f.prepare(ctx, mb, c)
 		if err != nil {
 			return err
 		}

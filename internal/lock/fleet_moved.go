@@ -145,7 +145,8 @@ func (f *fleet) compareClocks(gone moved, s succession) {
 			continue
 		}
 		for h := range live {
-			if h.deadline = h.deadline.Add(-ahead); h.deadline.Before(h.next) {
+			h.deadline = h.deadline.Add(-ahead)
+			if m.expect(h); h.deadline.Before(h.next) {
 				m.plan(h, h.deadline)
 			}
 		}

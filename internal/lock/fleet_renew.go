@@ -16,22 +16,6 @@ func (m *Manager) slotOf(key string) int {
 	return cluster.Slot([]byte(key))
 }
 
-// renewBatch renews a batch when its node has a place for it. Nodes do not wait for each other.
-func (f *fleet) renewBatch(b *batch) {
-	mb := f.use(b.slot, nil)
-	if mb == nil {
-		f.m.renewBatch(b) // which fails, and tries again
-		return
-	}
-	defer f.unuse(mb)
-	select {
-	case mb.slots <- struct{}{}:
-		defer func() { <-mb.slots }()
-	case <-f.ctx.Done():
-	}
-	f.m.renewBatch(b)
-}
-
 // oneByOne renews the holds of a batch that Redis refused as a whole because its slot is on its way: some are here already, or
 // still, and Redis does what is about one of them.
 func (f *fleet) oneByOne(ctx context.Context, b *batch) ([]int64, error) {
@@ -51,7 +35,7 @@ func (f *fleet) oneByOne(ctx context.Context, b *batch) ([]int64, error) {
 		out[i], failed = undecided, err
 		if isUnknown(err) {
 			f.m.mu.Lock()
-			b.holds[i].late = time.Now().Add(notAfter)
+			b.holds[i].late = time.Now().Add(b.allow)
 			f.m.mu.Unlock()
 		}
 	}

@@ -63,7 +63,7 @@ func (c *Client) forceKind(ctx context.Context, k Kind, r UnlockRequest) (code i
 			code, err = m.quorum.force(build)
 			return 0, err
 		}
-		text, at, err := m.notAfter()
+		text, at, err := m.notAfter(ctx)
 		if err != nil {
 			return 0, err
 		}

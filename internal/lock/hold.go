@@ -1,7 +1,6 @@
 package lock
 
 import (
-	"container/heap"
 	"context"
 	"time"
 
@@ -43,8 +42,12 @@ type hold struct {
 	leaving      bool      // RESET gives it back: whoever waits for busy finds it free
 	suspect      string    // the watchdog only looks whether it is still there; the loss' reason if it is not
 	suspected    time.Time // since when
-	index        int       // in the schedule; -1 = not there
 	late         time.Time // an unconfirmed renewal may still be done until then
+	waits        *batch    // of renewals that has not been sent yet; nil: none
+	passed       bool      // a renewal passed it by because a verb was at work on it
+	place        int       // in the schedule
+	ends         time.Time // when watchDeadlines looks at it
+	endsPlace    int       // in its list
 }
 
 // enter gives the caller the hold's busy mark; leave gives it back.
@@ -68,7 +71,7 @@ func (m *Manager) enter(ctx context.Context, id holdID, explicit bool) (*hold, e
 func (m *Manager) entry(id holdID, explicit bool) *hold {
 	h := m.holds[id]
 	if h == nil {
-		h = &hold{id: id, explicit: explicit, busy: make(chan struct{}, 1), index: -1}
+		h = &hold{id: id, explicit: explicit, busy: make(chan struct{}, 1)}
 		m.holds[id] = h
 	}
 	return h
@@ -76,9 +79,19 @@ func (m *Manager) entry(id holdID, explicit bool) *hold {
 
 func (m *Manager) leave(h *hold) {
 	m.mu.Lock()
+	m.free(h)
+	m.mu.Unlock()
+}
+
+// free is leave for one who has mu. A renewal that passed the hold by meanwhile comes back to it.
+func (m *Manager) free(h *hold) {
+	if passed := h.passed; passed {
+		if h.passed = false; h.count > 0 {
+			m.plan(h, time.Now())
+		}
+	}
 	<-h.busy
 	m.unuse(h)
-	m.mu.Unlock()
 }
 
 func (m *Manager) unuse(h *hold) {
@@ -94,7 +107,7 @@ func (m *Manager) forget(h *hold) {
 	case h.late.After(time.Now()):
 		m.plan(h, h.late)
 	default:
-		m.unplan(h)
+		m.schedule.drop(h)
 		delete(m.holds, h.id)
 	}
 }
@@ -148,9 +161,10 @@ func (m *Manager) end(h *hold) {
 	if h.count == 0 {
 		return
 	}
-	h.count = 0
+	h.count, h.waits = 0, nil
 	m.adopt(h, nil)
-	m.unplan(h)
+	m.schedule.drop(h)
+	m.deadlines.drop(h)
 	live := m.byKey[h.id.line()]
 	delete(live, h)
 	if len(live) == 0 {
@@ -168,47 +182,9 @@ func (m *Manager) runOut(h *hold) {
 	}
 }
 
-// plan puts the hold before the watchdog at the given time. mu is held.
+// plan has the watchdog renew the hold, or look at it, at the given time. mu is held.
 func (m *Manager) plan(h *hold, next time.Time) {
 	h.next = next
-	if h.index < 0 {
-		heap.Push(&m.schedule, h)
-	} else {
-		heap.Fix(&m.schedule, h.index)
-	}
-	if m.schedule[0] == h {
-		select {
-		case m.due <- struct{}{}:
-		default:
-		}
-	}
-}
-
-func (m *Manager) unplan(h *hold) {
-	if h.index >= 0 {
-		heap.Remove(&m.schedule, h.index)
-	}
-}
-
-// schedule is a heap of live holds, the one to look at first on top.
-type schedule []*hold
-
-func (s schedule) Len() int           { return len(s) }
-func (s schedule) Less(i, j int) bool { return s[i].next.Before(s[j].next) }
-func (s schedule) Swap(i, j int) {
-	s[i], s[j] = s[j], s[i]
-	s[i].index, s[j].index = i, j
-}
-func (s *schedule) Push(x any) {
-	h := x.(*hold)
-	h.index = len(*s)
-	*s = append(*s, h)
-}
-func (s *schedule) Pop() any {
-	old := *s
-	h := old[len(old)-1]
-	old[len(old)-1] = nil
-	*s = old[:len(old)-1]
-	h.index = -1
-	return h
+	m.schedule.put(h)
+	m.expect(h)
 }

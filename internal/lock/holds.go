@@ -43,9 +43,9 @@ func (c *Client) Lost(r HoldRequest) error {
 		return nil
 	}
 	if id.kind == Plain {
-		id = c.m.remembered(id)
+		id = c.remembered(id)
 	}
-	if lost, ok := c.m.losses.Get(id); ok {
+	if lost, ok := c.lossOf(id); ok {
 		return lost.error(r.Key)
 	}
 	return nil
@@ -70,9 +70,9 @@ func (c *Client) NotHeld(ctx context.Context, r HoldRequest) error {
 		}
 	}
 	if id.kind == Plain {
-		id = m.remembered(id)
+		id = c.remembered(id)
 	}
-	if lost, ok := m.losses.Get(id); ok {
+	if lost, ok := c.lossOf(id); ok {
 		return lost.error(r.Key)
 	}
 	return notHeld(r.Key, c.named.Load() && !explicit)
@@ -91,7 +91,7 @@ func (m *Manager) stretch(ctx context.Context, id holdID, explicit bool, atLeast
 	}
 	m.mu.Lock()
 	live := h.count > 0
-	b := &batch{batchKey: batchKey{db: id.db, kind: id.kind}, holds: []*hold{h}, planned: []time.Time{time.Now()}, marks: []string{""}}
+	b := &batch{batchKey: batchKey{db: id.db, kind: id.kind}, holds: []*hold{h}, planned: time.Now(), marks: []string{""}}
 	if h.watched {
 		b.lease, b.replicas = h.lease, h.replicas
 		if h.explicit {

@@ -543,10 +543,6 @@ func TestLostWhenARenewalFailsAtTheDeadline(t *testing.T) {
 	h := m.holds[holdID{0, "k", a.Owner(), Plain}]
 	h.deadline = time.Now()
 	m.renewalFailed(h)
-	late := time.Until(h.next)
 	m.mu.Unlock()
-	if late > 0 {
-		t.Errorf("looked at in %v", late)
-	}
-	eventually(t, 5*time.Second, "told", func() bool { return al.reasons() == "k:unrenewed " })
+	eventually(t, 900*time.Millisecond, "told", func() bool { return al.reasons() == "k:unrenewed " })
 }

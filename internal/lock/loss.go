@@ -3,7 +3,6 @@ package lock
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/telemetry"
@@ -48,38 +47,31 @@ func (l lossRecord) error(key string) error {
 }
 
 // orLost is what a connection is told whose UNLOCK could not be done: of a loss that is known, if there is one.
-func (m *Manager) orLost(h *hold, err error) error {
-	m.mu.Lock()
+func (c *Client) orLost(h *hold, err error) error {
+	c.m.mu.Lock()
 	live := h.count > 0
-	m.mu.Unlock()
-	if lost, ok := m.losses.Get(h.id); ok && !live && !h.explicit {
+	c.m.mu.Unlock()
+	if lost, ok := c.lossOf(h.id); ok && !live && !h.explicit {
 		return lost.error(h.id.key)
 	}
 	return err
 }
 
-// lose ends a live hold that was lost, and tells everybody who should know. mu is held.
+// lose ends a live hold that was lost, and tells everybody who should know. It does no I/O. mu is held.
 func (m *Manager) lose(h *hold, reason string) {
 	c := h.client
 	// Who takes a lock for a fixed time under a name of its own knows when it ends: no push for that.
 	expected := reason == reasonExpired && h.explicit
-	m.losses.Add(h.id, lossRecord{reason, time.Now()})
+	m.rememberLoss(h, lossRecord{reason, time.Now()})
 	m.done.Remove(h.id)
 	m.vacate(h, h.vacantAt(reason))
 	m.end(h)
 	m.stats.lost.Add(1)
 	telemetry.LockLost(context.Background(), h.id.kind.String(), reason)
-	level := slog.LevelWarn
-	if expected {
-		level = slog.LevelInfo
-	}
-	m.log.Log(context.Background(), level, "lock lost", "key", h.id.key, "kind", h.id.kind, "db", h.id.db, "owner", h.id.owner, "reason", reason)
-	if expected {
-		return
-	}
-	if c != nil {
+	if c != nil && !expected {
 		c.info.Push(Loss{Key: h.id.key, Kind: h.id.kind, Reason: reason})
 	}
+	m.lossLog.add(lostHold{h.id, reason, expected})
 }
 
 // recheckKey has the watchdog look at every live hold of a key at once: one of them may be newer than what ended the others.

@@ -17,10 +17,7 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-const (
-	lossesKept   = 16384
-	finishedKept = 16384
-)
+const finishedKept = 16384
 
 // Manager is the lock engine of one proxy process. All methods are safe for concurrent use.
 type Manager struct {
@@ -30,27 +27,29 @@ type Manager struct {
 	ctl      *upstream.Control
 	uuid     string
 	hub      ears
-	quorum   *quorum                            // nil: the locks are on one node
-	fleet    *fleet                             // of a cluster: each lock is on one of its nodes; else nil
-	losses   *lru.Cache[holdID, lossRecord]     // what was lost, until it is taken again
+	quorum   *quorum      // nil: the locks are on one node
+	fleet    *fleet       // of a cluster: each lock is on one of its nodes; else nil
+	named    *namedLosses // what named owners lost
+	lossLog  lossLog
 	done     *lru.Cache[holdID, finishedRecord] // explicit owners' last UNLOCK, for the one that is sent again
 	clock    clock
 	switched switched
 	account  account       // of the one Redis
 	vacant   vacancies     // locks that have ended without an UNLOCK
 	requests atomic.Uint64 // numbers registrations and latches
-	due      chan struct{} // wakes the watchdog when an earlier hold than its next came
 	drained  chan struct{} // closed by Drain
 	drain    sync.Once
 	tasks    sync.WaitGroup // releases, renewals and settlements under way
 	ended    chan struct{}  // closed when Run's context ends: background retries give up
 
 	// guarded by mu
-	mu       sync.Mutex
-	holds    map[holdID]*hold
-	byKey    map[lineKey]map[*hold]struct{} // live holds of a key
-	schedule schedule
-	lines    map[lineKey]*line
+	mu        sync.Mutex
+	holds     map[holdID]*hold
+	byKey     map[lineKey]map[*hold]struct{} // live holds of a key
+	schedule  agenda[*hold]                  // when each is renewed, or looked at
+	deadlines agenda[*hold]                  // when each is told lost
+	lanes     map[laneKey]*lane              // of the renewals
+	lines     map[lineKey]*line
 
 	stats counters
 }
@@ -69,16 +68,17 @@ func New(ctl *upstream.Control, o Options) *Manager {
 	o = o.withDefaults()
 	m := &Manager{
 		opts: o, log: o.Logger, ctl: ctl, uuid: uuid.NewString(),
-		due:     make(chan struct{}, 1),
 		drained: make(chan struct{}),
 		ended:   make(chan struct{}),
 		holds:   map[holdID]*hold{},
 		byKey:   map[lineKey]map[*hold]struct{}{},
+		lanes:   map[laneKey]*lane{},
 		lines:   map[lineKey]*line{},
 		vacant:  vacancies{due: make(chan struct{}, 1)},
 	}
+	m.schedule, m.deadlines = newSchedule(), newDeadlines()
+	m.named, m.lossLog.wake = newNamedLosses(), make(chan struct{}, 1)
 	// lru.New fails for a size below 1 only.
-	m.losses, _ = lru.New[holdID, lossRecord](lossesKept)
 	m.done, _ = lru.New[holdID, finishedRecord](finishedKept)
 	if o.Cluster != nil {
 		m.clock.set(time.Now().UnixMicro(), time.Now(), 0) // the proxy's own
@@ -128,9 +128,9 @@ func (m *Manager) Abort() {
 // parts are what runs for as long as the engine does.
 func (m *Manager) parts() []func(context.Context) {
 	if m.fleet != nil {
-		return []func(context.Context){m.watch, m.tellVacancies, m.fleet.follow}
+		return []func(context.Context){m.watchDeadlines, m.watch, m.tellLog, m.tellVacancies, m.fleet.follow}
 	}
-	parts := []func(context.Context){m.watch}
+	parts := []func(context.Context){m.watchDeadlines, m.watch, m.tellLog}
 	for _, h := range m.hub {
 		parts = append(parts, h.run)
 	}

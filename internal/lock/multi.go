@@ -215,7 +215,7 @@ func (b *bunch) confirm(ctx context.Context, t taking, lease time.Duration) erro
 
 // missing is what became of a taken lock that is no longer there.
 func (b *bunch) missing(t taking) error {
-	if lost, ok := b.c.m.losses.Get(t.id); ok {
+	if lost, ok := b.c.lossOf(t.id); ok {
 		return lost.error(t.id.key)
 	}
 	return notHeld(t.id.key, false) // an owner with a name gave it back elsewhere

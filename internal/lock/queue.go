@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/scripts"
-	"github.com/lockproxy/lockproxy/upstream"
 )
 
 // The fair queue is Redisson's, in Redis, so its waiters and those of all proxies stand in one order. A waiter enters it when
@@ -51,7 +50,7 @@ func (m *Manager) refreshQueue(l *line) time.Duration {
 	if len(waiters) == 0 {
 		return queueRefresh
 	}
-	text, _, err := m.notAfter()
+	text, _, err := m.notAfter(context.Background())
 	if err != nil {
 		return queueRefresh / 10
 	}
@@ -136,22 +135,24 @@ func (m *Manager) sendLeave(id holdID) {
 }
 
 // tryLeave asks again when Redis came to it too late, as after a pause of its writes: nobody else will.
-func (m *Manager) tryLeave(id holdID) (notAfter int64, err error) {
-	for range 3 {
-		text, at, err := m.notAfter()
+func (m *Manager) tryLeave(id holdID) (done int64, err error) {
+	var tooLate error
+	for try := range lateTries {
+		ctx, sent := allowing(context.Background(), notAfter<<try), time.Now()
+		text, at, err := m.notAfter(ctx)
 		if err != nil {
 			return 0, err
 		}
-		reply, err := m.eval(context.Background(), call{id.db, scripts.Leave, plainKeys(id.key), []string{text, m.publishing(), id.field()}})
+		reply, err := m.eval(ctx, call{id.db, scripts.Leave, plainKeys(id.key), []string{text, m.publishing(), id.field()}})
 		if err != nil {
 			return at, err
 		}
 		if code, err := reply.AsInt64(); err != nil || code != codeLate {
 			return at, err
 		}
-		if err := m.sample(); err != nil {
-			return at, err
+		if tooLate = m.tooLate(time.Since(sent), notAfter<<try); !isLate(tooLate) {
+			return at, tooLate
 		}
 	}
-	return 0, &upstream.NotSentError{Cause: errLate}
+	return 0, tooLate
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/telemetry"
-	"github.com/lockproxy/lockproxy/upstream"
 )
 
 // UnlockRequest is one UNLOCK.
@@ -65,18 +64,18 @@ func (c *Client) unlock(ctx context.Context, r UnlockRequest) (bool, error) {
 			lost := err
 			done, ok := patiently(ctx, m, rel.settle, rel.abandon)
 			if !ok {
-				return false, m.orLost(h, outcomeUnknown("UNLOCK", lost))
+				return false, c.orLost(h, outcomeUnknown("UNLOCK", lost))
 			}
 			if again = errors.Is(done.err, errNotDone); done.err != nil && !again {
 				rel.abandon(done)
-				return false, m.orLost(h, outcomeUnknown("UNLOCK", lost))
+				return false, c.orLost(h, outcomeUnknown("UNLOCK", lost))
 			}
 			code, left, err = done.code, done.count, nil
 		}
 	}
 	defer m.leave(h)
 	if isNotSent(err) {
-		return false, m.orLost(h, err)
+		return false, c.orLost(h, err)
 	}
 	if err != nil {
 		return false, err
@@ -107,13 +106,13 @@ func (c *Client) unlocked(h *hold, key string, code, left int64) (bool, error) {
 		if finished, ok := m.done.Get(h.id); ok && time.Since(finished.at) < finishedFor {
 			return true, nil
 		}
-		if lost, ok := m.losses.Get(h.id); ok {
+		if lost, ok := c.lossOf(h.id); ok {
 			return false, lost.error(key)
 		}
 		return false, notHeld(key, c.named.Load() && !h.explicit)
 	}
 	m.released(h, code, left)
-	if lost, ok := m.losses.Get(h.id); ok && !h.explicit {
+	if lost, ok := c.lossOf(h.id); ok && !h.explicit {
 		// Its lease was over by our clock and it was reported lost, Redis had it for a moment longer.
 		return false, lost.error(key)
 	}
@@ -163,6 +162,7 @@ type release struct {
 	m        *Manager
 	h        *hold
 	all      bool
+	onlyOurs bool // nothing is done when a named owner is back through another connection
 	before   int64
 	latch    string
 	notAfter int64
@@ -186,6 +186,9 @@ func (r *release) call(notAfter string) call {
 	keys, flags := id.releaseKeys(), ""
 	if r.all {
 		flags += "A"
+	}
+	if r.onlyOurs {
+		flags += "R"
 	}
 	if r.h.explicit {
 		keys, flags = append(keys, id.watchKey()), flags+"W"
@@ -213,12 +216,15 @@ func (r *release) run(ctx context.Context) (code, left int64, err error) {
 	if r.m.quorum != nil {
 		return r.m.quorum.release(r)
 	}
-	for range 3 {
-		text, at, err := r.m.notAfter()
+	var tooLate error
+	for try := range lateTries {
+		ctx := allowing(ctx, notAfter<<try)
+		text, at, err := r.m.notAfter(ctx)
 		if err != nil {
 			return 0, 0, err
 		}
 		r.notAfter = at
+		sent := time.Now()
 		var next *handoff
 		if r.all || r.before <= 1 {
 			next = r.m.claim(r.h.id)
@@ -238,11 +244,11 @@ func (r *release) run(ctx context.Context) (code, left int64, err error) {
 		if out[0] != codeLate {
 			return out[0], out[1], nil
 		}
-		if err := r.m.sample(); err != nil {
-			return 0, 0, err
+		if tooLate = r.m.tooLate(time.Since(sent), notAfter<<try); !isLate(tooLate) {
+			return 0, 0, tooLate
 		}
 	}
-	return 0, 0, &upstream.NotSentError{Cause: errLate}
+	return 0, 0, tooLate
 }
 
 // settle finds out what became of a release.

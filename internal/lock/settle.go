@@ -63,7 +63,7 @@ func (m *Manager) look(id holdID, latch string, notAfter int64, giveUp time.Time
 }
 
 // latchGone is when, by Redis' clock in µs, the latch of a request with that not-after may have expired.
-func latchGone(at int64) int64 { return at - notAfter.Microseconds() + latchTTL*1000 }
+func latchGone(at int64) int64 { return at - lateMost.Microseconds() + latchTTL*1000 }
 
 func clockOf(text string, err error) int64 {
 	if err != nil {

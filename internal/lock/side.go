@@ -35,7 +35,7 @@ func (c *Client) meant(ctx context.Context, id holdID, explicit bool) (holdID, e
 	}
 	switch len(live) {
 	case 0:
-		return m.remembered(id), nil
+		return c.remembered(id), nil
 	case 1:
 		return id.as(live[0]), nil
 	}
@@ -100,15 +100,15 @@ func sidesIn(parts []rueidis.RedisMessage) (held []Kind) {
 }
 
 // remembered is the kind of hold that this owner lost or gave back last, so that asking again says what became of it.
-func (m *Manager) remembered(id holdID) holdID {
+func (c *Client) remembered(id holdID) holdID {
 	var last time.Time
 	out := id
 	for k := range natures {
 		was := id.as(Kind(k))
-		if lost, ok := m.losses.Peek(was); ok && lost.at.After(last) {
+		if lost, ok := c.lossOf(was); ok && lost.at.After(last) {
 			out, last = was, lost.at
 		}
-		if done, ok := m.done.Peek(was); ok && done.at.After(last) {
+		if done, ok := c.m.done.Peek(was); ok && done.at.After(last) {
 			out, last = was, done.at
 		}
 	}
@@ -117,15 +117,15 @@ func (m *Manager) remembered(id holdID) holdID {
 
 // contradict has the watchdog look at the holds that cannot be when this one was granted: a plain lock and a read/write lock
 // are never at one key together. mu is held.
-func (m *Manager) contradict(id holdID) {
-	l := id.line()
+func (c *Client) contradict(id holdID) {
+	m, l := c.m, id.line()
 	l.rw = !l.rw
 	for h := range m.byKey[l] {
 		m.suspect(h, reasonGone)
 	}
 	for k := range natures { // nor are losses of the other kind what the owner's next UNLOCK is about
 		if was := id.as(Kind(k)); was.line() != id.line() {
-			m.losses.Remove(was)
+			c.forgetLoss(was)
 		}
 	}
 }

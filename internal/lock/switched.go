@@ -41,7 +41,8 @@ func (m *Manager) anotherClock(ahead time.Duration) {
 	defer m.mu.Unlock()
 	for _, live := range m.byKey {
 		for h := range live {
-			if h.deadline = h.deadline.Add(-ahead); h.deadline.Before(h.next) {
+			h.deadline = h.deadline.Add(-ahead)
+			if m.expect(h); h.deadline.Before(h.next) {
 				m.plan(h, h.deadline)
 			}
 		}

@@ -2,7 +2,6 @@ package lock
 
 import (
 	"context"
-	"strconv"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -10,63 +9,24 @@ import (
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 )
 
-const (
-	// renewChunk is the most holds one renewal script extends: about 0.6 ms of Redis' time.
-	renewChunk = 500
-	// renewAtOnce is the most renewal scripts in flight.
-	renewAtOnce = 16
-	// round is the shortest time between two looks at the schedule: what comes due meanwhile goes into one script.
-	round = 20 * time.Millisecond
-	// retryBusy is when a hold is looked at again that a verb was just working on.
-	retryBusy = 5 * time.Millisecond
-)
+// round is the shortest time between two looks at the schedule: what comes due meanwhile goes into one script.
+const round = 20 * time.Millisecond
 
-// watch renews the watched holds at a third of their lease, earliest first, and notices those that are over, until ctx ends.
+// watch renews the watched holds at a third of their lease, and has those looked at that are suspected, until ctx ends.
+// It never waits for Redis: batches that find no place in their lane start when one is free.
 func (m *Manager) watch(ctx context.Context) {
-	slots := make(chan struct{}, renewAtOnce)
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
-		batches, next := m.pickDue(time.Now())
-		for _, b := range batches {
-			if m.fleet != nil {
-				m.background(func() { m.fleet.renewBatch(b) })
-				continue
-			}
-			select {
-			case slots <- struct{}{}:
-			case <-ctx.Done():
-				return
-			}
-			m.background(func() {
-				m.renewBatch(b)
-				<-slots
-			})
-		}
-		timer.Reset(next)
+		m.named.sweep(time.Now())
+		timer.Reset(min(m.startDue(time.Now()), time.Minute))
 		select {
 		case <-ctx.Done():
 			return
 		case <-timer.C:
-		case <-m.due:
+		case <-m.schedule.wake:
 		}
 	}
-}
-
-// batch is what goes into one renewal script; all its holds are busy.
-type batch struct {
-	batchKey
-	holds   []*hold
-	planned []time.Time // when each should have been sent
-	marks   []string    // of each that is watched for an explicit owner the registration, else ""
-}
-
-type batchKey struct {
-	db       int
-	kind     Kind
-	lease    time.Duration // 0: only look
-	replicas int64
-	slot     int // on a cluster
 }
 
 func later(a, b time.Time) time.Time {
@@ -76,155 +36,88 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// pickDue gathers the holds that are due and says when to come again.
-func (m *Manager) pickDue(now time.Time) (full []*batch, next time.Duration) {
+// startDue starts the renewals that are due, as far as there is room, and says when to come again.
+func (m *Manager) startDue(now time.Time) (next time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	open := map[batchKey]*batch{}
-	var order []batchKey
-	for len(m.schedule) > 0 && !m.schedule[0].next.After(now) {
-		h := m.schedule[0]
-		key, ok := m.dispatch(h, now)
-		if !ok {
-			continue
-		}
-		b := open[key]
-		if b == nil {
-			b = &batch{batchKey: key}
-			open[key], order = b, append(order, key)
-		}
-		b.planned = append(b.planned, h.next)
-		mark := ""
-		if h.explicit && h.watched {
-			mark = h.registration
-		}
-		b.marks = append(b.marks, mark)
-		// Redis may not answer: the deadline is watched all the same.
-		m.plan(h, later(h.lastCall(), now.Add(retryBusy)))
-		if b.holds = append(b.holds, h); len(b.holds) == renewChunk {
-			full = append(full, b)
-			open[key] = &batch{batchKey: key}
-		}
+	for h, due := m.schedule.due(now); due; h, due = m.schedule.due(now) {
+		m.schedule.drop(h)
+		m.dispatch(h, now)
 	}
-	for _, key := range order {
-		if b := open[key]; len(b.holds) > 0 {
-			full = append(full, b)
-		}
-	}
-	if len(m.schedule) == 0 {
-		return full, time.Hour
-	}
-	return full, max(time.Until(m.schedule[0].next), min(round, m.opts.Watchdog/50))
+	rest := m.startAll()
+	return min(rest, m.schedule.sleep(min(round, m.opts.Watchdog/50)))
 }
 
-// lastCall is when a watched hold that could not be renewed is given up: so much before its deadline that its holder is told
-// before Redis lets somebody else in. The schedule is looked at every round, and a busy machine is late by more. mu is held.
-func (h *hold) lastCall() time.Time {
-	if !h.watched {
-		return h.deadline
-	}
-	return h.deadline.Add(-min(h.lease/30, 200*time.Millisecond))
-}
-
-// dispatch decides what becomes of a hold on top of the schedule: ok means it goes into a renewal (it is marked busy then),
-// otherwise it was put elsewhere. mu is held.
-func (m *Manager) dispatch(h *hold, now time.Time) (key batchKey, ok bool) {
-	over := !now.Before(h.lastCall()) && !m.outlived(h, now)
+// dispatch decides what becomes of a hold whose time in the schedule has come. mu is held.
+func (m *Manager) dispatch(h *hold, now time.Time) {
 	switch {
 	case h.count == 0:
-		// It was only kept until a renewal without an answer could no longer be done.
-		m.unplan(h)
-		m.forget(h)
-		return key, false
-	case h.watched && over:
-		m.lose(h, reasonUnrenewed)
-		return key, false
+		m.forget(h) // it was only kept until a renewal without an answer could no longer be done
 	case h.watched && h.abandoned(now):
 		m.runOut(h)
-		return key, false
 	case h.watched && m.opts.MaxHold > 0 && now.Sub(h.grantedAt) > m.opts.MaxHold:
 		m.lose(h, reasonMaxHold)
-		return key, false
-	case !h.watched && over && !h.explicit:
-		m.lose(h, reasonExpired)
-		return key, false
-	}
-	select {
-	case h.busy <- struct{}{}:
+	case !h.watched && !h.explicit && !now.Before(h.deadline):
+		// Its end needs no look: watchDeadlines tells it.
 	default:
-		m.plan(h, now.Add(retryBusy))
-		return key, false
+		m.enqueue(h)
 	}
-	h.users++
-	key = batchKey{db: h.id.db, kind: h.id.kind, slot: m.slotOf(h.id.key)}
-	if h.watched {
-		key.lease, key.replicas = h.lease, h.replicas
-	}
-	return key, true
 }
 
-func (b *batch) call(notAfter string) call {
-	letters := make([]byte, 0, len(b.holds))
-	keys := make([]string, 0, len(b.holds))
-	args := make([]string, 3, 3+len(b.holds))
-	for i, h := range b.holds {
-		keys, args = append(keys, h.id.keys()...), append(args, h.id.field())
-		if b.marks[i] != "" {
-			letters = append(letters, 'W')
-			keys, args = append(keys, h.id.watchKey()), append(args, b.marks[i])
-		} else {
-			letters = append(letters, '-')
-		}
+// renewBatch extends the holds of a batch, or looks at them, and notes for each what came of it. The holds are busy, and left.
+func (m *Manager) renewBatch(b *batch) outcomeOf {
+	if b.allow == 0 {
+		b.allow = notAfter
 	}
-	args[0], args[1], args[2] = strconv.FormatInt(b.lease.Milliseconds(), 10), notAfter, string(letters)
-	return call{b.db, b.kind.nature().renew, keys, args}
-}
-
-// renewBatch extends the holds of a batch, or looks at them, and notes for each what came of it.
-func (m *Manager) renewBatch(b *batch) {
-	ctx, span := telemetry.Span(context.Background(), "renew")
+	ctx, span := telemetry.Span(allowing(context.Background(), b.allow), "renew")
 	defer span.End()
 	sent := time.Now()
-	telemetry.RenewalLate(ctx, max(0, sent.Sub(b.planned[0])))
+	telemetry.RenewalLate(ctx, max(0, sent.Sub(b.planned)))
 	out, err := m.sendRenewal(ctx, b)
+	took := time.Since(sent)
 	if err == nil && out[0] == codeLate {
-		// Too late for Redis' clock: nothing was done, and the clock was read again.
-		err = errLate
-		if e := m.sample(); e != nil {
-			err = e
-		}
+		err = m.tooLate(took, b.allow)
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	if err != nil {
 		m.stats.renewalsFailed.Add(int64(len(b.holds)))
 		telemetry.Renewal(ctx, "error", len(b.holds))
-		m.log.Warn("renewal failed, trying again", "locks", len(b.holds), "error", err)
 	} else {
 		telemetry.Renewal(ctx, "ok", len(b.holds))
 	}
+	m.surrenderLater(m.noteRenewals(b, out, err, sent)...)
+	return outcomeOf{err, took}
+}
+
+// noteRenewals notes for each hold of a batch what came of its renewal, and leaves it. back are those that were told lost before
+// the answer came: Redis has them for another lease, which nobody wants.
+func (m *Manager) noteRenewals(b *batch, out []int64, err error, sent time.Time) (back []*hold) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	for i, h := range b.holds {
 		known := i < len(out) && out[i] != undecided && (err == nil || out[i] == 0 || out[i] == 2) // also when too few replicas have the rest
 		if isUnknown(err) {
-			h.late = time.Now().Add(notAfter)
+			h.late = time.Now().Add(b.allow)
 		}
 		switch {
 		case h.count == 0:
+			if known && out[i] == 1 && b.lease > 0 && !h.doubt {
+				back = append(back, h)
+			}
 		case known:
 			m.renewed(h, out[i], sent, b.lease)
 		default:
 			m.renewalFailed(h)
 		}
-		<-h.busy
-		m.unuse(h)
+		m.free(h)
 	}
+	return back
 }
 
 func (m *Manager) sendRenewal(ctx context.Context, b *batch) ([]int64, error) {
 	if m.quorum != nil {
 		return m.quorum.renew(b)
 	}
-	text, _, err := m.notAfter()
+	text, _, err := m.notAfter(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -302,14 +195,9 @@ func (m *Manager) stillThere(h *hold) {
 
 // renewalFailed plans the next try sooner the nearer the deadline is. mu is held.
 func (m *Manager) renewalFailed(h *hold) {
-	now := time.Now()
-	pause := max(min(h.lease/12, h.lastCall().Sub(now)/4, time.Second), 10*time.Millisecond)
-	switch {
-	case now.Before(h.lastCall()):
-	case h.watched:
-		pause = 0 // it is lost
-	default:
-		pause = expirySlack // only a look is left
+	now, pause := time.Now(), expirySlack
+	if at, ok := h.lossAt(); ok {
+		pause = max(min(h.lease/12, at.Sub(now)/4, time.Second), h.lease/100, 10*time.Millisecond)
 	}
 	m.plan(h, now.Add(pause))
 }

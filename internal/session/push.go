@@ -5,8 +5,13 @@ import (
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
-// pushQueue bounds what waits for a client that does not read. Losses beyond it are not pushed; the verbs tell them.
-const pushQueue = 128
+const (
+	// pushQueue bounds what waits for a client that does not read, in bytes: all the locks that one client may well lose at once fit.
+	// Losses beyond it are not pushed; the verbs tell them.
+	pushQueue = 16 << 20
+	// pushOverhead is what a loss takes in the queue beside the lock's name.
+	pushOverhead = 64
+)
 
 // push queues the news of a lost lock for a client that can take it. It never blocks: a pusher is started when
 // there is something to write, and goes when there is nothing more.
@@ -14,10 +19,11 @@ func (s *Session) push(l lock.Loss) {
 	s.untold.Store(true)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed || !s.hears() || len(s.queue) >= pushQueue {
+	size := len(l.Key) + pushOverhead
+	if s.closed || !s.hears() || s.queued+size > pushQueue {
 		return
 	}
-	s.queue = append(s.queue, l)
+	s.queue, s.queued = append(s.queue, l), s.queued+size
 	if s.pusher == nil {
 		s.pusher = make(chan struct{})
 		go s.pushAll(s.pusher)
@@ -45,18 +51,12 @@ func (s *Session) pushAll(gone chan<- struct{}) {
 	}
 }
 
-// takePushes takes what is queued, for a client that can still take it. With nothing queued the pusher is to go.
+// takePushes takes what is queued, for a client that can still take it. With nothing queued the pusher is to go. Who queues
+// does not wait for the frames to be made.
 func (s *Session) takePushes() (out []byte, more bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	queue := s.queue
-	s.queue = nil
-	if len(queue) == 0 {
-		s.pusher = nil
-		return nil, false
-	}
-	if !s.hears() { // any more: it has gone back to RESP2
-		return nil, true
+	queue, hears := s.takeQueue()
+	if !hears { // any more: it has gone back to RESP2
+		return nil, len(queue) > 0
 	}
 	for _, l := range queue {
 		out = resp.AppendPush(out, 3, 4)
@@ -65,14 +65,24 @@ func (s *Session) takePushes() (out []byte, more bool) {
 		out = resp.AppendBulkString(out, l.Kind.String())
 		out = resp.AppendBulkString(out, l.Reason)
 	}
-	return out, true
+	return out, len(queue) > 0
+}
+
+func (s *Session) takeQueue() (queue []lock.Loss, hears bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	queue, s.queue, s.queued = s.queue, nil, 0
+	if len(queue) == 0 {
+		s.pusher = nil
+	}
+	return queue, s.hears()
 }
 
 // endPushes refuses more and waits for the pusher; the connection is closed by then, so that its write ends.
 func (s *Session) endPushes() {
 	s.mu.Lock()
 	s.closed = true
-	s.queue = nil
+	s.queue, s.queued = nil, 0
 	pusher := s.pusher
 	s.mu.Unlock()
 	if pusher != nil {

@@ -36,6 +36,7 @@ type Session struct {
 	heeds   bool // it asked for the news of lost locks
 	resp3   bool // it has been answered in RESP3, and knows what a push is
 	queue   []lock.Loss
+	queued  int           // what the queue takes, in bytes
 	pusher  chan struct{} // closed when the pusher at work has gone; nil: none at work
 	closed  bool          // no pushes any more
 

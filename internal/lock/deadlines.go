@@ -1,0 +1,99 @@
+package lock
+
+import (
+	"context"
+	"time"
+)
+
+const (
+	// tick is the shortest time between two looks at the deadlines: what comes due meanwhile is told together.
+	tick = 2 * time.Millisecond
+	// tellAtOnce is how many losses are told before others get a chance at Manager.mu: about a millisecond.
+	tellAtOnce = 256
+	// reserveMost bounds reserve.
+	reserveMost = time.Second
+)
+
+// reserve is how long before its deadline a renewed lock is told lost when no renewal is confirmed. It is what a busy machine
+// has to wake the proxy, to tell some ten thousand losses, and to bring the news to the clients before Redis frees the locks.
+func reserve(lease time.Duration) time.Duration { return min(lease/10, reserveMost) }
+
+// lossAt is when a hold is told lost unless its deadline is put off before that. ok is false when its end is no loss that this
+// proxy could tell: a named owner's lock that is not renewed is left to what Redis says. mu is held.
+func (h *hold) lossAt() (at time.Time, ok bool) {
+	switch {
+	case h.count == 0 || h.explicit && !h.watched:
+		return time.Time{}, false
+	case h.watched:
+		return h.deadline.Add(-reserve(h.lease)), true
+	default:
+		return h.deadline, true // its owner has chosen it
+	}
+}
+
+// watchDeadlines tells holders of the locks that were not renewed in time, until ctx ends. It does no I/O and waits for nothing
+// but Manager.mu, which nobody holds for long, so that a Redis that says nothing delays no news.
+func (m *Manager) watchDeadlines(ctx context.Context) {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		timer.Reset(m.tellLosses())
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		case <-m.deadlines.wake:
+		}
+	}
+}
+
+// tellLosses tells every loss that is due, and says when the next one may be.
+func (m *Manager) tellLosses() (next time.Duration) {
+	for {
+		if next, all := m.tellSome(time.Now()); all {
+			return next
+		}
+	}
+}
+
+// tellSome is tellLosses for so many that others do not wait for mu for long; all says that no other is due.
+func (m *Manager) tellSome(now time.Time) (next time.Duration, all bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for range tellAtOnce {
+		h, over := m.deadlines.due(now)
+		if !over {
+			return m.deadlines.sleep(tick), true
+		}
+		m.tellIfOver(h, now)
+	}
+	return 0, false
+}
+
+// tellIfOver decides about a hold whose time may have come: a deadline that was put off is only seen here. mu is held.
+func (m *Manager) tellIfOver(h *hold, now time.Time) {
+	at, ok := h.lossAt()
+	if ok && !at.After(now) && m.outlived(h, now) {
+		at, ok = h.lossAt()
+	}
+	switch {
+	case !ok:
+		m.deadlines.drop(h)
+	case at.After(now):
+		h.ends = at
+		m.deadlines.put(h)
+	case h.watched:
+		m.lose(h, reasonUnrenewed)
+	default:
+		m.lose(h, reasonExpired)
+	}
+}
+
+// expect has a hold looked at when its time is over. Nothing needs to be done when the time is put off. mu is held.
+func (m *Manager) expect(h *hold) {
+	at, ok := h.lossAt()
+	if ok && (h.endsPlace == 0 || at.Before(h.ends)) {
+		h.ends = at
+		m.deadlines.put(h)
+	}
+}

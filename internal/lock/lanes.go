@@ -1,0 +1,238 @@
+package lock
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/lockproxy/lockproxy/cluster"
+)
+
+const (
+	// renewChunk is the most holds one renewal script extends: about 0.6 ms of Redis' time.
+	renewChunk = 500
+	// renewAtOnce is the most renewal scripts in flight in one lane; renewSmall where a script has the holds of one slot only.
+	renewAtOnce, renewSmall = 16, 64
+	// renewAllowed is how long Redis may take to come to a renewal while its lock lasts; where it was slower it gets up to the most.
+	renewAllowed, renewAllowedMost = 5 * time.Second, 20 * time.Second
+	// laneRest is how long a lane starts nothing after its node could not be reached.
+	laneRest = 50 * time.Millisecond
+)
+
+// batchKey is what the holds that go into one renewal script have in common.
+type batchKey struct {
+	db       int
+	kind     Kind
+	lease    time.Duration // 0: only look
+	replicas int64
+	slot     int // on a cluster
+}
+
+// batch is what goes into one renewal script. While it waits for its turn its holds are free for verbs; when it is sent they are busy.
+type batch struct {
+	batchKey
+	holds    []*hold
+	marks    []string      // of each that is watched for an explicit owner the registration, else ""
+	allow    time.Duration // how long Redis may take to come to it; 0: notAfter
+	planned  time.Time     // when the first of them should have been sent
+	deadline time.Time     // the earliest at which one of them is told lost
+	place    int           // in the lane's queue
+}
+
+// laneKey names a lane. Nodes do not wait for each other, and what waits for replicas holds up nothing else.
+type laneKey struct {
+	node       *cluster.Node // of a cluster; else nil
+	replicated bool
+}
+
+// lane is the renewals of one node. Manager.mu guards it.
+type lane struct {
+	key     laneKey
+	places  int
+	running int
+	queue   agenda[*batch]      // that wait for a place: the one with the earliest deadline goes first
+	open    map[batchKey]*batch // those of them that take more holds
+	rest    time.Time           // nothing is started before
+	allow   time.Duration       // how long Redis may take to come to a script: more than renewAllowed when it was slower
+	failed  int                 // renewals since that was logged last
+	logged  time.Time
+}
+
+// laneOf is where a hold's renewals go. mu is held.
+func (m *Manager) laneOf(h *hold) *lane {
+	key := laneKey{replicated: h.watched && h.replicas > 0}
+	places := renewAtOnce
+	if m.fleet != nil {
+		key.node, places = m.fleet.c.Snapshot().Owner(m.slotOf(h.id.key)), renewSmall
+	}
+	ln := m.lanes[key]
+	if ln == nil {
+		ln = &lane{key: key, places: places, allow: renewAllowed, open: map[batchKey]*batch{}}
+		ln.queue.at = func(b *batch) time.Time { return b.deadline }
+		ln.queue.place = func(b *batch) *int { return &b.place }
+		m.lanes[key] = ln
+	}
+	return ln
+}
+
+// batchOf is the batch a hold belongs into. mu is held.
+func (m *Manager) batchOf(h *hold) batchKey {
+	key := batchKey{db: h.id.db, kind: h.id.kind, slot: m.slotOf(h.id.key)}
+	if h.watched {
+		key.lease, key.replicas = h.lease, h.replicas
+	}
+	return key
+}
+
+// enqueue puts a hold into a batch that waits for its turn. mu is held.
+func (m *Manager) enqueue(h *hold) {
+	ln, key := m.laneOf(h), m.batchOf(h)
+	deadline, _ := h.lossAt()
+	if deadline.IsZero() {
+		deadline = h.deadline
+	}
+	b := ln.open[key]
+	if b == nil {
+		b = &batch{batchKey: key, planned: h.next, deadline: deadline}
+		ln.open[key] = b
+	}
+	h.waits = b
+	b.holds = append(b.holds, h)
+	if deadline.Before(b.deadline) {
+		b.deadline = deadline
+	}
+	ln.queue.put(b)
+	if len(b.holds) == renewChunk {
+		delete(ln.open, key)
+	}
+}
+
+// startAll starts what may start in every lane, and says in how long there will be more to start, besides what a batch that ends
+// makes room for. mu is held.
+func (m *Manager) startAll() (next time.Duration) {
+	next = time.Hour
+	for key, ln := range m.lanes {
+		m.start(ln)
+		rest := time.Until(ln.rest)
+		switch {
+		case len(ln.queue.all) > 0 && ln.running == 0 && rest > 0:
+			next = min(next, rest)
+		case len(ln.queue.all) == 0 && ln.running == 0 && ln.failed == 0 && ln.allow == renewAllowed:
+			delete(m.lanes, key)
+		}
+	}
+	return next
+}
+
+// start starts batches of one lane for as long as there is a place. mu is held.
+func (m *Manager) start(ln *lane) {
+	for ln.running < ln.places && len(ln.queue.all) > 0 && !time.Now().Before(ln.rest) {
+		b := ln.queue.all[0]
+		ln.queue.drop(b)
+		if ln.open[b.batchKey] == b {
+			delete(ln.open, b.batchKey)
+		}
+		if m.take(b); len(b.holds) == 0 {
+			continue
+		}
+		// Later than that the lock is lost, or a verb waits too long for a renewal whose reply was lost: see sitOut.
+		b.allow = max(notAfter, min(ln.allow, time.Until(b.deadline)))
+		ln.running++
+		m.background(func() { m.runBatch(ln, b) })
+	}
+}
+
+// take marks the holds of a batch busy. Those that have ended, or changed, meanwhile are left out, and those a verb is working on:
+// they come back when it has left them. mu is held.
+func (m *Manager) take(b *batch) {
+	kept := b.holds[:0]
+	for _, h := range b.holds {
+		if h.waits != b {
+			continue
+		}
+		h.waits = nil
+		if h.count == 0 {
+			continue
+		}
+		if m.batchOf(h) != b.batchKey {
+			m.plan(h, time.Now())
+			continue
+		}
+		select {
+		case h.busy <- struct{}{}:
+		default:
+			h.passed = true
+			continue
+		}
+		h.users++
+		mark := ""
+		if h.explicit && h.watched {
+			mark = h.registration
+		}
+		kept, b.marks = append(kept, h), append(b.marks, mark)
+	}
+	clear(b.holds[len(kept):])
+	b.holds = kept
+}
+
+// runBatch renews a batch and makes room for the next one.
+func (m *Manager) runBatch(ln *lane, b *batch) {
+	came := m.renewBatch(b)
+	failed := m.noteBatch(ln, len(b.holds), came)
+	if failed > 0 {
+		m.log.Warn("renewal failed, trying again", "locks", failed, "error", came.err)
+	}
+}
+
+// outcomeOf is what a batch of renewals tells about its node.
+type outcomeOf struct {
+	err  error
+	took time.Duration
+}
+
+// noteBatch notes what a batch tells about its node, and says of how many renewals that failed the log is to tell now: one line
+// a second, however many locks there are.
+func (m *Manager) noteBatch(ln *lane, holds int, came outcomeOf) (failed int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := time.Now()
+	ln.running--
+	switch {
+	case isLate(came.err):
+		ln.allow = min(2*ln.allow, renewAllowedMost)
+	case unreached(came.err):
+		ln.rest = now.Add(laneRest)
+	case came.err == nil && came.took < ln.allow/4:
+		ln.allow = max(ln.allow/2, renewAllowed)
+	}
+	if came.err != nil {
+		ln.failed += holds
+		if now.Sub(ln.logged) >= time.Second {
+			failed, ln.failed, ln.logged = ln.failed, 0, now
+		}
+	}
+	if came.err == nil {
+		ln.failed = 0
+	}
+	m.start(ln)
+	if len(ln.queue.all) > 0 && ln.running == 0 {
+		signal(m.schedule.wake) // it rests: the watchdog comes back to it
+	}
+	return failed
+}
+
+func (b *batch) call(notAfter string) call {
+	letters := make([]byte, 0, len(b.holds))
+	keys := make([]string, 0, len(b.holds))
+	args := make([]string, 3, 3+len(b.holds))
+	for i, h := range b.holds {
+		keys, args = append(keys, h.id.keys()...), append(args, h.id.field())
+		if b.marks[i] != "" {
+			letters = append(letters, 'W')
+			keys, args = append(keys, h.id.watchKey()), append(args, b.marks[i])
+		} else {
+			letters = append(letters, '-')
+		}
+	}
+	args[0], args[1], args[2] = strconv.FormatInt(b.lease.Milliseconds(), 10), notAfter, string(letters)
+	return call{b.db, b.kind.nature().renew, keys, args}
+}

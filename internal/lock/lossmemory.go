@@ -1,0 +1,161 @@
+package lock
+
+import (
+	"sync"
+	"time"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+)
+
+// Who lost a lock is told so at every verb about it until it takes the lock again. A connection's losses are remembered for as long
+// as it lives, a named owner's for as long as its lease was. What other clients lose makes nobody forget.
+
+const (
+	// lossesOfOne bounds what one connection has remembered, in bytes; lossOverhead is what a loss takes beside the lock's name.
+	lossesOfOne  = 16 << 20
+	lossOverhead = 160
+	// lossKeptMost is the longest that a named owner's loss is remembered, however long its lease was.
+	lossKeptMost = time.Hour
+)
+
+// ownLosses are the losses of one connection. The oldest go when they are too many.
+type ownLosses struct {
+	mu    sync.Mutex
+	known *simplelru.LRU[holdID, lossRecord] // nil: it has lost nothing
+	bytes int
+}
+
+func (o *ownLosses) add(id holdID, l lossRecord) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.known == nil {
+		// NewLRU fails for a size below 1 only.
+		o.known, _ = simplelru.NewLRU(lossesOfOne/lossOverhead, func(id holdID, _ lossRecord) { o.bytes -= len(id.key) + lossOverhead })
+	}
+	o.known.Remove(id)
+	o.known.Add(id, l)
+	for o.bytes += len(id.key) + lossOverhead; o.bytes > lossesOfOne; {
+		o.known.RemoveOldest()
+	}
+}
+
+func (o *ownLosses) get(id holdID) (l lossRecord, ok bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.known == nil {
+		return l, false
+	}
+	return o.known.Peek(id)
+}
+
+func (o *ownLosses) remove(id holdID) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.known != nil {
+		o.known.Remove(id)
+	}
+}
+
+// namedLosses are the losses of named owners, each until its time is over.
+type namedLosses struct {
+	mu    sync.Mutex
+	known map[holdID]*namedLoss
+	ends  agenda[*namedLoss]
+}
+
+type namedLoss struct {
+	lossRecord
+	id    holdID
+	until time.Time
+	place int
+}
+
+func newNamedLosses() *namedLosses {
+	n := &namedLosses{known: map[holdID]*namedLoss{}}
+	n.ends.at = func(l *namedLoss) time.Time { return l.until }
+	n.ends.place = func(l *namedLoss) *int { return &l.place }
+	return n
+}
+
+func (n *namedLosses) add(id holdID, l lossRecord, until time.Time) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	one := n.known[id]
+	if one == nil {
+		one = &namedLoss{id: id}
+		n.known[id] = one
+	}
+	one.lossRecord, one.until = l, until
+	n.ends.put(one)
+}
+
+func (n *namedLosses) get(id holdID) (l lossRecord, ok bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	one := n.known[id]
+	if one == nil || time.Now().After(one.until) {
+		return l, false
+	}
+	return one.lossRecord, true
+}
+
+func (n *namedLosses) remove(id holdID) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if one := n.known[id]; one != nil {
+		n.drop(one)
+	}
+}
+
+// drop forgets one. mu is held.
+func (n *namedLosses) drop(one *namedLoss) {
+	n.ends.drop(one)
+	delete(n.known, one.id)
+}
+
+// sweep forgets those whose time is over.
+func (n *namedLosses) sweep(now time.Time) {
+	for n.sweepSome(now) {
+	}
+}
+
+// sweepSome is sweep for so many that others do not wait for mu for long; it says whether there are more.
+func (n *namedLosses) sweepSome(now time.Time) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for range tellAtOnce {
+		one, over := n.ends.due(now)
+		if !over {
+			return false
+		}
+		n.drop(one)
+	}
+	return true
+}
+
+// rememberLoss keeps what was lost for its owner to be told. mu is held.
+func (m *Manager) rememberLoss(h *hold, l lossRecord) {
+	switch {
+	case h.explicit:
+		m.named.add(h.id, l, l.at.Add(min(max(h.lease, m.opts.Watchdog), max(lossKeptMost, m.opts.Watchdog))))
+	case h.client != nil:
+		h.client.losses.add(h.id, l)
+	}
+}
+
+// lossOf is what is remembered of a loss of this connection, or of a named owner.
+func (c *Client) lossOf(id holdID) (lossRecord, bool) {
+	if id.owner == c.owner {
+		return c.losses.get(id)
+	}
+	return c.m.named.get(id)
+}
+
+// forgetLoss is for a lock that is taken again.
+func (c *Client) forgetLoss(id holdID) {
+	if id.owner == c.owner {
+		c.losses.remove(id)
+	} else {
+		c.m.named.remove(id)
+	}
+}

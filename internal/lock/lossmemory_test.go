@@ -1,0 +1,88 @@
+package lock
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/testredis"
+)
+
+// loseMany makes a client lose so many locks, as the watchdog does, without asking Redis.
+func loseMany(c *Client, n int, prefix, owner string) {
+	for i := range n {
+		id, explicit := c.id(Plain, 0, fmt.Sprint(prefix, i), owner)
+		c.m.mu.Lock()
+		h := c.m.entry(id, explicit)
+		c.m.begin(h, c, 1)
+		h.lease = time.Millisecond
+		c.m.lose(h, reasonExpired)
+		c.m.forget(h)
+		c.m.mu.Unlock()
+	}
+}
+
+// TestLossIsRemembered: what other clients lose makes nobody forget a loss, neither a connection nor a named owner, who may ask over
+// any connection; UNLOCK, RENEW and FENCED tell it until the lock is taken again.
+func TestLossIsRemembered(t *testing.T) {
+	s := testredis.Start(t)
+	m := engine(t, s.URL(), Options{})
+	c, lost := client(m)
+	mustLock(t, c, Request{Key: "mine"})
+	mustLock(t, c, Request{Key: "named", Owner: "me"})
+	s.Do(t, "DEL", "mine", "named")
+	m.recheck(reasonGone)
+	eventually(t, 15*time.Second, "told", func() bool { return strings.Count(lost.reasons(), ":gone ") == 2 })
+
+	other, _ := client(m)
+	loseMany(other, 20000, "z", "")
+	loseMany(other, 20000, "z", "somebody")
+	third, _ := client(m)
+	for key, by := range map[string]*Client{"mine": c, "named": third} {
+		owner := map[string]string{"named": "me"}[key]
+		for range 2 {
+			if _, err := by.Unlock(context.Background(), UnlockRequest{Key: key, Owner: owner}); !isCode(err, "LOCKLOST") {
+				t.Errorf("UNLOCK %s: %v", key, err)
+			}
+			if err := by.Renew(context.Background(), RenewRequest{Key: key, Owner: owner}); !isCode(err, "LOCKLOST") {
+				t.Errorf("RENEW %s: %v", key, err)
+			}
+			if err := by.NotHeld(context.Background(), HoldRequest{Key: key, Owner: owner}); !isCode(err, "LOCKLOST") {
+				t.Errorf("FENCED %s: %v", key, err)
+			}
+		}
+		mustLock(t, by, Request{Key: key, Owner: owner})
+		mustUnlock(t, by, UnlockRequest{Key: key, Owner: owner}, true)
+		if _, err := by.Unlock(context.Background(), UnlockRequest{Key: key, Owner: owner}); isCode(err, "LOCKLOST") {
+			t.Errorf("UNLOCK %s after it was taken again: %v", key, err)
+		}
+	}
+}
+
+// TestLossMemoryIsBounded: by what one connection has lost itself, and by time for named owners.
+func TestLossMemoryIsBounded(t *testing.T) {
+	var own ownLosses
+	const name = 4096
+	for i := range lossesOfOne / name * 2 {
+		own.add(holdID{key: fmt.Sprintf("%*d", name, i)}, lossRecord{"gone", time.Now()})
+	}
+	if own.bytes > lossesOfOne || own.bytes < lossesOfOne/2 {
+		t.Errorf("%d bytes are remembered of %d", own.bytes, lossesOfOne)
+	}
+	last := holdID{key: fmt.Sprintf("%*d", name, lossesOfOne/name*2-1)}
+	if _, ok := own.get(last); !ok {
+		t.Error("the last loss is forgotten")
+	}
+	named, now := newNamedLosses(), time.Now()
+	for i := range 1000 {
+		named.add(holdID{key: fmt.Sprint(i)}, lossRecord{"gone", now}, now.Add(time.Duration(i)*time.Minute))
+	}
+	if _, ok := named.get(holdID{key: "0"}); ok {
+		t.Error("one is told whose time is over")
+	}
+	if named.sweep(now.Add(10 * time.Minute)); len(named.known) != 989 || len(named.ends.all) != 989 {
+		t.Errorf("%d are kept of 989", len(named.known))
+	}
+}
