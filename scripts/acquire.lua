@@ -53,7 +53,7 @@ elseif redis.call('EXISTS', queue) == 1 then
   if turn == owner then
     waited = fair
   elseif turn then
-    if gone then tell(ARGV[8], beside(queue, 'redisson_lock__channel') .. ':' .. turn, '0') end
+    if gone and turn ~= '' then tell(ARGV[8], beside(queue, 'redisson_lock__channel') .. ':' .. turn, '0') end
     return refuse(1, left)
   end
 end
@@ -91,6 +91,7 @@ if waited then waited.quit(owner) end
 local count
 if once then
   count = tonumber(held)
+  allow_writes(lock)
 elseif stale then
   count = 1
   redis.call('HSET', lock, owner, 1)

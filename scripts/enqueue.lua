@@ -16,11 +16,13 @@ local function numbered(entry) return entry and tonumber(string.match(entry, '^(
 -- insert puts an owner where its ticket says: behind the last of ours with a lower one, else first of all. Our tickets rise from
 -- the first in the queue to the last, with waiters of Redisson anywhere between.
 local function insert(queue, tickets, owner, ticket)
-  local low, high, before = 0, redis.call('LLEN', queue) - 1, nil
+  local low, high, before, looks = 0, redis.call('LLEN', queue) - 1, nil, 1000
   while low <= high do
     local middle = math.floor((low + high) / 2)
     local at, theirs, name = middle, nil, nil
     while at >= low and not theirs do
+      looks = looks - 1
+      if looks < 0 then return redis.call('RPUSH', queue, owner) end -- among so many of Redisson's its place is not looked for
       name = redis.call('LINDEX', queue, at)
       theirs = numbered(redis.call('HGET', tickets, name))
       at = at - 1
@@ -48,7 +50,9 @@ local function enqueue(queue, owner, ticket, fair_wait)
   -- What is of another type fails here, before anything is changed.
   local length, known = redis.call('LLEN', queue), redis.call('ZSCORE', timeouts, owner)
   local place, others = numbered(redis.call('HGET', tickets, owner)), 0
-  if not (known and place) then
+  if known and place then
+    redis.call('ZREM', timeouts, '') -- as allow_writes: a full Redis takes nobody's place
+  else
     local last = tonumber(redis.call('HGET', tickets, '') or 0) or 0
     place = ticket
     if place == 0 then place = math.max(last + 1, time[1] * 1000000 + time[2]) end

@@ -27,6 +27,8 @@ local ttl = redis.call('PTTL', lock)
 if not (string.find(flags, 'K') and ttl >= lease) then
   redis.call('PEXPIRE', lock, lease)
   ttl = lease
+else
+  allow_writes(lock)
 end
 if string.find(flags, 'W') then
   local present = redis.pcall('GET', KEYS[2])

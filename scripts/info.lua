@@ -4,7 +4,8 @@
 -- KEYS[2] fencing token
 -- KEYS[3] Redisson's fair queue
 -- ARGV[1] what the keys of read holds begin with, before the owner: readers that are over are left out
--- RETURNS {type of the key, ttl in ms, token or "", length of the fair queue, field, value, field, value, …}
+-- RETURNS {type of the key, ttl in ms, token or "", length of the fair queue, field, value, field, value, …}; the type is `other` for
+--         a hash that is no lock: with fields beside the one owner of a plain lock, or with more readers and holds than a lock has
 
 local kind = redis.call('TYPE', KEYS[1])['ok']
 local token = redis.pcall('GET', KEYS[2])
@@ -15,16 +16,20 @@ local out = {
   type(token) == 'string' and token or '',
   type(queue) == 'number' and queue or 0,
 }
-if kind == 'hash' then
-  local all = redis.call('HGETALL', KEYS[1])
-  local rw = redis.call('HEXISTS', KEYS[1], 'mode') == 1
-  for i = 1, #all, 2 do
-    local count = counted(all[i + 1])
-    if not (rw and count > 0 and string.sub(all[i], -6) ~= ':write')
-      or own(ARGV[1] .. ':' .. all[i] .. ':rwlock_timeout', count) > 0 then
-      out[#out + 1] = all[i]
-      out[#out + 1] = all[i + 1]
-    end
+if kind ~= 'hash' then return out end
+
+local mode, fields = redis.call('HGET', KEYS[1], 'mode'), redis.call('HLEN', KEYS[1])
+local other = {'other', out[2], out[3], out[4]}
+if not mode and fields > 1 or fields > looks then return other end
+local all = redis.call('HGETALL', KEYS[1])
+for i = 1, #all, 2 do
+  local count = counted(all[i + 1])
+  local reader = mode and count > 0 and string.sub(all[i], -6) ~= ':write'
+  local there = not reader or reads(ARGV[1] .. ':' .. all[i] .. ':rwlock_timeout', count)
+  if there == nil then return other end
+  if there then
+    out[#out + 1] = all[i]
+    out[#out + 1] = all[i + 1]
   end
 end
 return out

@@ -8,6 +8,9 @@
 -- alive is for how long in ms a waiter of lockproxy counts as alive without being heard of.
 local alive = 10000
 
+-- purges is how many waiters that are over one run of a script still takes out of the queue.
+local purges = 1000
+
 -- beside is the name of what belongs to the same lock as a queue.
 local function beside(queue, prefix) return prefix .. string.sub(queue, 20) end
 
@@ -30,7 +33,8 @@ local function mind(queue)
   end
 
   -- first is the owner whose turn it is, for how long in ms it counts as alive, and whether others were taken out before it:
-  -- those that are over, or of whom the zset knows nothing. It is nothing when nobody waits.
+  -- those that are over, or of whom the zset knows nothing. It is nothing when nobody waits. When there are more of those than one
+  -- run takes out it is an owner without a name, which nobody is: whoever asks is to come again in a moment.
   function fair.first()
     local now, gone
     while true do
@@ -45,6 +49,8 @@ local function mind(queue)
       if heard then left = math.min(left, tonumber(heard) + alive - now) end
       if left > 0 then return owner, math.ceil(left), gone end
       gone = true
+      if purges == 0 then return '', 1, gone end
+      purges = purges - 1
       redis.call('LPOP', queue)
       drop(owner)
     end
@@ -59,5 +65,5 @@ local function announce(publish, queue)
   tell(publish, channel, '0')
   if redis.call('EXISTS', queue) == 0 then return end
   local owner = mind(queue).first()
-  if owner then tell(publish, channel .. ':' .. owner, '0') end
+  if owner and owner ~= '' then tell(publish, channel .. ':' .. owner, '0') end
 end

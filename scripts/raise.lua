@@ -9,7 +9,7 @@
 
 local time = redis.call('TIME')
 if time[1] * 1000000 + time[2] > tonumber(ARGV[2]) then return {-2} end
-local last = tonumber(redis.call('GET', KEYS[1]) or '0')
+local last = tonumber(string.match(redis.call('GET', KEYS[1]) or '0', '^%d+$'))
 if last and last >= tonumber(ARGV[1]) then return {1} end
 if tonumber(ARGV[3]) > 0 then
   redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[3])

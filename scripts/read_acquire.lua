@@ -33,17 +33,19 @@ local count, left = counted(seen[2]), 0
 if not string.find(flags, 'N') then left = own(holds, count) end
 local held = left > 0
 if not held then
-  for i = count, first(2, count), -1 do redis.call('DEL', holds .. ':' .. i) end
+  forget(holds, count, 2)
   count = 0
 end
 
 local once = held and string.find(flags, 'O')
-if not once then
+if once then
+  allow_writes(lock)
+else
   count = count + 1
   if not mode then redis.call('HSET', lock, 'mode', 'read') end
   redis.call('HSET', lock, owner, string.format('%.0f', count))
 end
-local hold = holds .. ':' .. string.format('%.0f', count)
+local hold = hold_key(holds, count)
 if not once or redis.call('PTTL', hold) < lease then redis.call('SET', hold, '1', 'PX', lease) end
 left = math.max(left, lease)
 outlast(lock, lease)

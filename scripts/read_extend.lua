@@ -23,13 +23,18 @@ local count = counted(seen[2])
 local left = own(holds, count)
 if left == 0 then return {-1, elsewhere(KEYS[3], ARGV[6]), 0} end
 
+allow_writes(lock)
 local keep = string.find(flags, 'K')
-for i = count, first(1, count), -1 do
-  local hold = holds .. ':' .. i
-  if not keep or redis.call('PTTL', hold) < lease then redis.call('SET', hold, '1', 'PX', lease) end
-end
 if not keep then left = 0 end
 left = math.max(left, lease)
+local newest = hold_key(holds, count)
+if not keep or redis.call('PTTL', newest) < lease then redis.call('SET', newest, '1', 'PX', lease) end
+for i = count - 1, 1, -1 do
+  if not may_look() then break end
+  local hold = hold_key(holds, i)
+  local its = redis.call('PTTL', hold)
+  if its >= 0 and (its < lease or not keep) then redis.call('PEXPIRE', hold, lease) end
+end
 if keep or seen[1] == 'write' then
   outlast(lock, left)
 else

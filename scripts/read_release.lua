@@ -49,14 +49,15 @@ if seen[2] then
     redis.call('DEL', lock)
   else
     if remain > 0 then
-      redis.call('HINCRBY', lock, owner, -1)
+      allow_writes(lock)
+      redis.call('HSET', lock, owner, string.format('%.0f', remain))
       others = math.max(others, left)
     else
       redis.call('HDEL', lock, owner)
     end
     if mode == 'read' then redis.call('PEXPIRE', lock, others) end
   end
-  for i = count, first(remain + 1, count), -1 do redis.call('DEL', holds .. ':' .. i) end
+  forget(holds, count, remain + 1)
 end
 if left == 0 then
   if not mode and not string.find(flags, 'Q') then tell(ARGV[2], KEYS[3], '0') end
@@ -64,7 +65,8 @@ if left == 0 then
 end
 
 if remain > 0 then
-  if own(holds, remain) < left then redis.call('SET', holds .. ':' .. remain, '1', 'PX', left) end
+  local newest = hold_key(holds, remain)
+  if redis.call('PTTL', newest) < left then redis.call('SET', newest, '1', 'PX', left) end
 elseif watch_key then
   unregister(watch_key, ARGV[6])
 end

@@ -8,6 +8,7 @@
 -- ARGV[3] letters, one for each owner: W it has a registration, - it has none
 -- ARGV[4…] for each its hash field, followed by the registration when it has one
 -- RETURNS for each 1 extended (or seen), 0 gone, or its registration is spoiled, 2 another connection has taken the registration over,
+--         -9 there are more holds to look at than one script may,
 --         or the one element -2: too late, nothing done
 
 if late(ARGV[2]) then return {-2} end
@@ -22,16 +23,27 @@ local function extend(lock, holds, owner, watch_key, registration)
   local seen = redis.pcall('HMGET', lock, 'mode', owner)
   if seen.err or not seen[1] then return 0 end
   local count = counted(seen[2])
-  if own(holds, count) == 0 then return 0 end
+  local there = reads(holds, count)
+  if not there then return there == nil and -9 or 0 end
   if lease > 0 then
     outlast(lock, lease)
-    for i = count, first(1, count), -1 do
-      local hold = holds .. ':' .. i
-      if redis.call('PTTL', hold) < lease then redis.call('SET', hold, '1', 'PX', lease) end
+    local newest = hold_key(holds, count)
+    local left = redis.call('PTTL', newest)
+    if left < 0 then
+      allow_writes(lock)
+      redis.call('SET', newest, '1', 'PX', lease) -- one before it lasts longer
+    elseif left < lease then
+      redis.call('PEXPIRE', newest, lease)
+    end
+    for i = count - 1, math.max(1, count - nested + 1), -1 do
+      local hold = hold_key(holds, i)
+      left = redis.call('PTTL', hold)
+      if left >= 0 and left < lease then redis.call('PEXPIRE', hold, lease) end
     end
     if registered then
       redis.call('PEXPIRE', watch_key, lease)
     elseif watch_key then
+      allow_writes(lock)
       redis.pcall('SET', watch_key, registration, 'PX', lease) -- it was evicted
     end
   end

@@ -21,11 +21,13 @@ for i = 4, #ARGV, 2 do mine[ARGV[i]] = ARGV[i + 1] end
 
 -- One entry each, and a score: who is in the list only, and is none of ours, would block all others for ever, and who has a score
 -- only would never be let in.
-local seen, others = {}, 0
-redis.call('ZCARD', timeouts) -- of another type it fails here
-for _, owner in ipairs(redis.call('LRANGE', queue, 0, -1)) do
+-- Only so many are looked at: behind them those of this proxy are kept alive, and the rest is mended when its turn comes.
+local window = 1000
+local seen, others, length = {}, 0, redis.call('LLEN', queue)
+redis.call('ZREM', timeouts, '') -- of another type it fails here; after a write that needs no memory a full Redis allows the others
+for _, owner in ipairs(redis.call('LRANGE', queue, 0, window - 1)) do
   if seen[owner] then
-    redis.call('LREM', queue, -1, owner)
+    if length <= window then redis.call('LREM', queue, -1, owner) end
   elseif mine[owner] then
     seen[owner] = true
     redis.call('ZADD', timeouts, until_when(now, others, tonumber(ARGV[3])), owner)
@@ -39,12 +41,22 @@ for _, owner in ipairs(redis.call('LRANGE', queue, 0, -1)) do
     redis.call('LREM', queue, 1, owner)
   end
 end
-if redis.call('ZCARD', timeouts) ~= redis.call('LLEN', queue) then
-  for _, owner in ipairs(redis.call('ZRANGE', timeouts, 0, -1)) do
+if length > window then
+  others = math.max(others, length + 1 - redis.call('HLEN', tickets))
+  for owner, ticket in pairs(mine) do
+    if not seen[owner] and redis.call('ZSCORE', timeouts, owner) and redis.call('HEXISTS', tickets, owner) == 1 then
+      seen[owner] = true
+      redis.call('ZADD', timeouts, until_when(now, others, tonumber(ARGV[3])), owner)
+      redis.call('HSET', tickets, owner, ticket .. string.format(':%.0f', now))
+    end
+  end
+elseif redis.call('ZCARD', timeouts) ~= redis.call('LLEN', queue) then
+  for _, owner in ipairs(redis.call('ZRANGE', timeouts, 0, 2 * window)) do
     if not seen[owner] then redis.call('ZREM', timeouts, owner) end
   end
 end
-if redis.call('HLEN', tickets) > redis.call('LLEN', queue) + 1 then
+local known = redis.call('HLEN', tickets)
+if length <= window and known > redis.call('LLEN', queue) + 1 and known <= 10 * window then
   for _, owner in ipairs(redis.call('HKEYS', tickets)) do
     if owner ~= '' and not seen[owner] then redis.call('HDEL', tickets, owner) end
   end
@@ -53,7 +65,7 @@ remember(tickets, others, tonumber(ARGV[3]))
 
 local turn, left = mind(queue).first()
 local free = turn and redis.call('EXISTS', KEYS[1]) == 0
-if free and not mine[turn] then tell(ARGV[2], beside(queue, 'redisson_lock__channel') .. ':' .. turn, '0') end
+if free and turn ~= '' and not mine[turn] then tell(ARGV[2], beside(queue, 'redisson_lock__channel') .. ':' .. turn, '0') end
 local out = {left or -1}
 for i = 4, #ARGV, 2 do
   if not seen[ARGV[i]] or free and ARGV[i] == turn then out[#out + 1] = (i - 2) / 2 end

@@ -51,6 +51,7 @@ if string.find(flags, 'R') and elsewhere() == 1 then return {-1, 1} end
 local left = 0
 if not string.find(flags, 'A') then left = (tonumber(seen[2]) or 1) - 1 end
 if left > 0 then
+  allow_writes(lock)
   redis.call('HINCRBY', lock, owner, -1)
 else
   left = 0

@@ -37,6 +37,7 @@ for i = 1, #letters do
       if registered then
         redis.call('PEXPIRE', watch_key, lease)
       elseif watch_key then
+        allow_writes(lock)
         redis.pcall('SET', watch_key, registration, 'PX', lease) -- it was evicted
       end
     end

@@ -11,29 +11,68 @@ end
 
 -- counted is the number of holds that a field tells, 0 when it is no number that a lock would have.
 local function counted(value)
-  if value and string.find(value, '^[1-9]%d*$') and #value <= 15 then return tonumber(value) end
+  if value and string.find(value, '^[1-9]%d*$') and #value <= 9 then return tonumber(value) end
   return 0
 end
 
--- first is where to begin with the holds up to count: what somebody wrote into a field does not stop Redis for long.
-local function first(from, count) return math.max(from, count - 9999) end
+-- looks is at how many holds one run of a script still looks, beside the newest one of each owner: what somebody wrote into a hash
+-- does not stop Redis for long. No lock has as many.
+local looks = 5000
 
--- own is for how long in ms one reader still reads, 0 when all its holds are over. holds is <prefix>:OWNER:rwlock_timeout.
+local function may_look()
+  looks = looks - 1
+  return looks >= 0
+end
+
+-- hold_key is the key of a reader's hold. holds is <prefix>:OWNER:rwlock_timeout.
+local function hold_key(holds, number) return holds .. ':' .. number end
+
+-- own is for how long in ms one reader still reads, 0 when all its holds are over.
 local function own(holds, count)
   local left = 0
-  for i = count, first(1, count), -1 do left = math.max(left, redis.call('PTTL', holds .. ':' .. i)) end
+  for i = count, 1, -1 do
+    if i < count and not may_look() then break end
+    left = math.max(left, redis.call('PTTL', hold_key(holds, i)))
+  end
   return left
 end
 
--- live is for how long in ms anybody but except still reads, 0 when nobody does.
+-- nested is how many of one reader's newest holds a script looks at that is about many readers.
+local nested = 10
+
+-- reads says whether one reader still reads. It is nothing when there is more to look at than may be.
+local function reads(holds, count)
+  for i = count, 1, -1 do
+    if i == count - nested or i < count and not may_look() then return nil end
+    if redis.call('PTTL', hold_key(holds, i)) > 0 then return true end
+  end
+  return false
+end
+
+-- live is for how long in ms anybody but except still reads, 0 when nobody does. When the hash tells of more holds than it looks at,
+-- somebody may read for as long as the hash is there.
 local function live(lock, prefix, except)
+  if redis.call('HLEN', lock) > looks then return math.max(0, redis.call('PTTL', lock)) end
   local left, all = 0, redis.call('HGETALL', lock)
   for i = 1, #all, 2 do
-    if all[i] ~= except and all[i] ~= 'mode' and string.sub(all[i], -6) ~= ':write' then
-      left = math.max(left, own(prefix .. ':' .. all[i] .. ':rwlock_timeout', counted(all[i + 1])))
+    local field = all[i]
+    if field ~= except and field ~= 'mode' and string.sub(field, -6) ~= ':write' then
+      local holds = prefix .. ':' .. field .. ':rwlock_timeout'
+      for hold = counted(all[i + 1]), 1, -1 do
+        if not may_look() then return math.max(left, redis.call('PTTL', lock)) end
+        left = math.max(left, redis.call('PTTL', hold_key(holds, hold)))
+      end
     end
   end
   return left
+end
+
+-- forget deletes the keys of an owner's holds from one number down to another.
+local function forget(holds, from, to)
+  for i = from, to, -1 do
+    if not may_look() then return end
+    redis.call('DEL', hold_key(holds, i))
+  end
 end
 
 -- outlast gives key at least ttl ms.

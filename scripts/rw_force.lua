@@ -16,11 +16,10 @@ local mode = redis.call('HGET', lock, 'mode')
 if alien(lock, mode) then return -3 end
 if not mode then tell(ARGV[1], KEYS[2], '1') end
 if not mode or ARGV[3] ~= '' and ARGV[3] ~= mode then return 0 end
-local all = redis.call('HGETALL', lock)
+local all = redis.call('HLEN', lock) <= looks and redis.call('HGETALL', lock) or {} -- keys that are left run out
 tell(ARGV[1], KEYS[2], mode == 'write' and '1' or '0')
 redis.call('DEL', lock)
 for i = 1, #all, 2 do
-  local count = counted(all[i + 1])
-  for hold = count, first(1, count), -1 do redis.call('DEL', ARGV[4] .. ':' .. all[i] .. ':rwlock_timeout:' .. hold) end
+  forget(ARGV[4] .. ':' .. all[i] .. ':rwlock_timeout', counted(all[i + 1]), 1)
 end
 return 1

@@ -55,7 +55,9 @@ if string.find(flags, 'F') then
   end
 end
 
-if not once then
+if once then
+  allow_writes(lock)
+else
   count = count + 1
   if not mode then redis.call('HSET', lock, 'mode', 'write') end
   redis.call('HSET', lock, field, string.format('%.0f', count))
@@ -64,7 +66,7 @@ local ttl = lease
 if held then
   ttl = outlast(lock, lease)
 else
-  if mode then ttl = math.max(lease, live(lock, ARGV[9])) end
+  if mode then ttl = math.max(lease, own(holds, counted(seen[3]))) end -- nobody else reads beside a writer
   redis.call('PEXPIRE', lock, ttl)
 end
 

@@ -8,7 +8,7 @@
 -- ARGV[4] letters: K keep a longer TTL, W write the registration, D delete it
 -- ARGV[5] the new registration
 -- ARGV[6] the registration this proxy knows of: deleted; another one is emptied, which tells its proxy that the hold has ended
--- ARGV[7] the owner's field on the other side, unused
+-- ARGV[7] the owner's field as a reader: nobody else reads beside a writer
 -- ARGV[8] what the keys of read holds begin with, before the owner
 -- RETURNS {1, count, ttl in ms} done, {-1, 0, 0} the owner does not write, {-1, 1, 0} it ended through another connection,
 --         {-2, 0, 0} too late, {-3, 0, 0} a lock of another kind
@@ -16,15 +16,16 @@
 
 if late(ARGV[3]) then return {-2, 0, 0} end
 local lock, lease, flags = KEYS[1], tonumber(ARGV[1]), ARGV[4]
-local seen = redis.call('HMGET', lock, 'mode', ARGV[2])
+local seen = redis.call('HMGET', lock, 'mode', ARGV[2], ARGV[7])
 if alien(lock, seen[1]) then return {-3, 0, 0} end
 if seen[1] ~= 'write' or not seen[2] then return {-1, elsewhere(KEYS[2], ARGV[6]), 0} end
 
 local ttl
+allow_writes(lock)
 if string.find(flags, 'K') then
   ttl = outlast(lock, lease)
 else
-  ttl = math.max(lease, live(lock, ARGV[8]))
+  ttl = math.max(lease, own(ARGV[8] .. ':' .. ARGV[7] .. ':rwlock_timeout', counted(seen[3])))
   redis.call('PEXPIRE', lock, ttl)
 end
 if string.find(flags, 'W') then

@@ -15,7 +15,7 @@
 --         R do nothing when the registration is not the one this proxy knows of: the owner is back through another connection
 -- ARGV[5] TTL of the latch in ms
 -- ARGV[6] the registration this proxy knows of: deleted; another one is emptied, which tells its proxy that the hold has ended
--- ARGV[7] the owner's field on the other side, unused
+-- ARGV[7] the owner's field as a reader: nobody else reads beside a writer
 -- ARGV[8] what the keys of read holds begin with, before the owner
 -- RETURNS {1, 0}      this owner no longer writes
 --         {0, count}  it still does
@@ -27,7 +27,7 @@
 
 if late(ARGV[3]) then return {-2, 0} end
 local lock, field, flags = KEYS[1], ARGV[1], ARGV[4]
-local seen = redis.call('HMGET', lock, 'mode', field)
+local seen = redis.call('HMGET', lock, 'mode', field, ARGV[7])
 if alien(lock, seen[1]) then return {-3, 0} end
 
 local next_key, watch_key = 3, nil
@@ -39,9 +39,10 @@ if string.find(flags, 'R') and elsewhere(watch_key, ARGV[6]) == 1 then return {-
 local remain = math.max(counted(seen[2]) - 1, 0)
 if string.find(flags, 'A') then remain = 0 end
 if remain > 0 then
-  redis.call('HINCRBY', lock, field, -1)
+  allow_writes(lock)
+  redis.call('HSET', lock, field, string.format('%.0f', remain))
 else
-  local readers = live(lock, ARGV[8])
+  local readers = own(ARGV[8] .. ':' .. ARGV[7] .. ':rwlock_timeout', counted(seen[3]))
   if readers > 0 or not string.find(flags, 'Q') then tell(ARGV[2], KEYS[2], '1') end
   if readers > 0 then
     redis.call('HDEL', lock, field)
