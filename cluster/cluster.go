@@ -56,10 +56,11 @@ type Cluster struct {
 	count   counters
 	spare   *spares // nil: replicas are not read from
 
-	mu      sync.Mutex // guards all below, and the nodes' users, left and closed
-	nodes   map[*Node]struct{}
-	refused func(upstream.Identity, *upstream.ReplyError)
-	changed []func(before, now *Snapshot)
+	mu       sync.Mutex // guards all below, and the nodes' users, left and closed
+	nodes    map[*Node]struct{}
+	refused  func(upstream.Identity, *upstream.ReplyError)
+	password func(asked bool)
+	changed  []func(before, now *Snapshot)
 }
 
 // Open finds the cluster by its seeds. It fails when none of them tells of a cluster within ctx; a *upstream.ReplyError
@@ -174,6 +175,9 @@ func (c *Cluster) openNode(d described, addr string) *Node {
 	if c.refused != nil {
 		n.up.OnRefused(c.refused)
 	}
+	if c.password != nil {
+		n.up.OnPassword(c.password)
+	}
 	return n
 }
 
@@ -187,12 +191,13 @@ func (c *Cluster) OnRefused(f func(upstream.Identity, *upstream.ReplyError)) {
 	}
 }
 
-// RetireAnonymous is upstream.Node's, for all nodes.
-func (c *Cluster) RetireAnonymous() {
+// OnPassword is upstream.Node's, for all nodes, those to come too.
+func (c *Cluster) OnPassword(f func(asked bool)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.password = f
 	for n := range c.nodes {
-		n.up.RetireAnonymous()
+		n.up.OnPassword(f)
 	}
 }
 

@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"math/rand/v2"
 	"time"
@@ -39,7 +40,11 @@ func (p *Pipe) run() {
 			if p.node.forgetIdle(p) {
 				return
 			}
-			p.log(slog.LevelWarn, "connection to Redis lost", "error", err)
+			level := slog.LevelWarn
+			if errors.Is(err, errPasswordAsked) {
+				level = slog.LevelInfo
+			}
+			p.log(level, "connection to Redis lost", "error", err)
 		} else {
 			level := slog.LevelDebug
 			if delay == 0 && refused(err) == nil && p.node.unreached.CompareAndSwap(false, true) { // a refusal is the client's own affair
@@ -59,15 +64,32 @@ func (p *Pipe) run() {
 // runLink makes one attempt. It returns when the attempt has failed or the
 // connection has ended; served says whether that connection was of any use.
 func (p *Pipe) runLink() (served bool, err error) {
+	era := p.node.anonymous.era.Load()
 	conn, tenure, err := connect(p.ctx, p.node.target, p.id, p.node.opts.DialTimeout)
 	if err != nil {
 		return false, err
+	}
+	open := false
+	if p.id.anonymous() {
+		if open, err = p.node.anonymous.prove(p.ctx, conn); err != nil {
+			conn.Close()
+			return false, err
+		}
 	}
 	telemetry.Pipes.Add(1)
 	defer telemetry.Pipes.Add(-1)
 	l := newLink(conn, !p.private, p.node.opts.MaxInflight)
 	l.readonly = p.node.target.refusedWrite
+	if l.open = open; open {
+		l.denied = p.node.anonymous.suspect
+	}
 	p.link.Store(l)
+	if p.id.anonymous() {
+		defer p.node.anonymous.end()
+		if fresh := p.node.anonymous.begin(era); open && !fresh {
+			l.retire(errPasswordAsked)
+		}
+	}
 	defer context.AfterFunc(tenure, func() { l.fail(context.Cause(tenure)) })()
 	told := p.node.unreached.Swap(false)
 	switch again := p.move(up, nil); {

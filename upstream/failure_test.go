@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"strconv"
 	"strings"
@@ -236,6 +237,12 @@ func answer(c net.Conn) {
 	}
 }
 
+// admit answers the question that each connection without a password begins with.
+func admit(c net.Conn) {
+	io.ReadFull(c, make([]byte, len("*1\r\n$4\r\nPING\r\n")))
+	c.Write([]byte("+PONG\r\n"))
+}
+
 func TestReplyNobodyAskedFor(t *testing.T) {
 	for name, junk := range map[string]string{
 		"reply":     "+OK\r\n",
@@ -279,6 +286,7 @@ func TestReplyNobodyAskedFor(t *testing.T) {
 
 func TestJunkInsteadOfReplies(t *testing.T) {
 	target := fakeRedis(t, func(i int, c net.Conn) {
+		admit(c)
 		c.Read(make([]byte, 1))
 		c.Write([]byte("+PONG\r\n?junk\r\n+PONG\r\n"))
 		c.Read(make([]byte, 1<<10))
@@ -295,6 +303,7 @@ func TestJunkInsteadOfReplies(t *testing.T) {
 
 func TestTornReplies(t *testing.T) {
 	target := fakeRedis(t, func(i int, c net.Conn) {
+		admit(c)
 		c.Read(make([]byte, 1<<10))
 		c.Write([]byte("+PONG\r\n$10\r\n0123"))
 		time.Sleep(10 * time.Millisecond)
@@ -317,6 +326,7 @@ func TestTornReplies(t *testing.T) {
 func TestTornLongReply(t *testing.T) {
 	long := strings.Repeat("x", 3*bigFrame)
 	target := fakeRedis(t, func(i int, c net.Conn) {
+		admit(c)
 		c.Read(make([]byte, 1<<10))
 		fmt.Fprintf(c, "+PONG\r\n$%d\r\n%s\r\n$%d\r\n%s", len(long), long, len(long), long[1:])
 		time.Sleep(10 * time.Millisecond)
@@ -338,6 +348,7 @@ func TestNoConnectionStorm(t *testing.T) {
 	var accepted atomic.Int32
 	target := fakeRedis(t, func(i int, c net.Conn) {
 		if accepted.Add(1) == 1 {
+			admit(c)
 			c.Read(make([]byte, 1<<10))
 			c.Write([]byte("+PONG\r\n"))
 		} // from then on it hangs up at once

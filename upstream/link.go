@@ -25,6 +25,8 @@ type link struct {
 	whole       bool // replies are handed over in whole frames (shared pipe)
 	maxInflight int64
 	readonly    func() // told of every READONLY that Redis answers
+	open        bool   // it never authenticated, and was made while Redis asked no password
+	denied      func() // told of every NOAUTH and NOPERM on an open link
 
 	dead    atomic.Bool // failed is set
 	replied atomic.Bool // some request got all its replies
@@ -37,6 +39,7 @@ type link struct {
 	spare    *batch // the other batch, nil while it is being written
 	writing  bool   // some session is the writer, or has been told to be
 	failed   error  // no request is taken any more
+	retired  error  // the same, but those under way are still answered
 	appended int64  // bytes of stream appended to out so far
 	handed   int64  // the kernel has surely not seen the stream from here on (valid while !writing)
 	bytes    int64  // of requests under way
@@ -54,13 +57,12 @@ func newLink(conn net.Conn, whole bool, maxInflight int64) *link {
 // do sends r and returns when its fate is known: nil, *LostError, *NotSentError.
 func (l *link) do(r *Request) error {
 	l.mu.Lock()
-	for l.failed == nil && l.full() {
+	for l.takes() == nil && l.full() {
 		l.waiting++
 		l.wait.Wait()
 		l.waiting--
 	}
-	if l.failed != nil {
-		err := l.failed
+	if err := l.takes(); err != nil {
 		l.mu.Unlock()
 		return &NotSentError{Cause: err}
 	}
@@ -81,6 +83,14 @@ func (l *link) do(r *Request) error {
 		l.write(r, false)
 	}
 	return r.err
+}
+
+// takes says why the link takes no request any more; nil: it does. mu is held.
+func (l *link) takes() error {
+	if l.failed != nil {
+		return l.failed
+	}
+	return l.retired
 }
 
 // full says that a new request must wait. A big one is let in whole as soon as
@@ -151,6 +161,26 @@ func (l *link) fail(cause error) {
 	l.mu.Unlock()
 }
 
+// retire ends the link as fail does, but when the requests under way have been answered.
+func (l *link) retire(cause error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.takes() != nil {
+		return
+	}
+	l.retired = cause
+	l.dead.Store(true)
+	l.wait.Broadcast()
+	l.endRetired()
+}
+
+// endRetired ends a link that has retired and has answered everything; mu is held.
+func (l *link) endRetired() {
+	if l.retired != nil && l.count == 0 {
+		l.failLocked(l.retired)
+	}
+}
+
 func (l *link) failLocked(cause error) {
 	if l.failed != nil {
 		return
@@ -203,5 +233,6 @@ func (l *link) settle(count int, bytes int64) {
 	if l.waiting > 0 && l.bytes <= l.maxInflight/2 && l.count <= maxQueued/2 {
 		l.wait.Broadcast()
 	}
+	l.endRetired()
 	l.mu.Unlock()
 }

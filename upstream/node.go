@@ -50,7 +50,8 @@ type Node struct {
 	auxTenure context.Context
 	auxLeft   func() bool
 
-	pins pins // has a lock of its own
+	pins      pins      // has a lock of its own
+	anonymous anonymous // has one, too
 
 	unreached atomic.Bool // and people have been told
 
@@ -58,7 +59,7 @@ type Node struct {
 	closed  bool
 	shared  map[Identity]*Pipe // with users, and idle
 	idle    *simplelru.LRU[Identity, *Pipe]
-	private map[*Pipe]struct{} // and retired shared ones
+	private map[*Pipe]struct{}
 	refused func(Identity, *ReplyError)
 }
 
@@ -83,6 +84,7 @@ func NewNode(t Target, o NodeOptions) *Node {
 	n.idle, _ = simplelru.NewLRU[Identity, *Pipe](o.IdleIdentities, nil) // fails for sizes below 1 only
 	n.ctx, n.stop = context.WithCancel(context.Background())
 	n.pins = pins{node: n, all: map[*Pinned]struct{}{}}
+	n.anonymous.node, n.anonymous.look = n, make(chan struct{}, 1)
 	o.Budget.join(n)
 	return n
 }
@@ -194,7 +196,7 @@ func (n *Node) release(p *Pipe) {
 	p.users--
 	switch {
 	case p.users > 0 || n.closed:
-	case p.private || p.retired:
+	case p.private:
 		delete(n.private, p)
 		p.close()
 	case p.alive():
@@ -219,39 +221,11 @@ func (n *Node) forgetIdle(p *Pipe) bool {
 	if p.users > 0 {
 		return false
 	}
-	switch {
-	case p.retired:
-		delete(n.private, p)
-	case !p.private:
+	if !p.private {
 		delete(n.shared, p.id)
 		n.idle.Remove(p.id)
 	}
 	return true
-}
-
-// RetireAnonymous has every later Open of an identity without credentials make
-// a new connection, on which Redis may want a password now. Redis lets those
-// made before go on, so they stay with their users until these release them.
-func (n *Node) RetireAnonymous() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.closed {
-		return
-	}
-	n.pins.retire()
-	for id, p := range n.shared {
-		if !id.anonymous() {
-			continue
-		}
-		delete(n.shared, id)
-		n.idle.Remove(id)
-		p.retired = true
-		if p.users == 0 {
-			p.close()
-		} else {
-			n.private[p] = struct{}{}
-		}
-	}
 }
 
 // OnRefused has f called, from then on, whenever Redis refuses an identity with which a connection is made, or made again.

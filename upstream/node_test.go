@@ -268,27 +268,3 @@ func TestAuthenticateEndsWithItsContextAndTheNode(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
-
-// Nobody comes in on a connection from before a password was set; who is in stays in.
-func TestRetireAnonymous(t *testing.T) {
-	s := testredis.Start(t, "--user", "ann", "on", ">pw", "~*", "+@all")
-	n := newNode(t, targetOf(t, s), NodeOptions{})
-	anyone, ann := Identity{Proto: 2}, Identity{Proto: 2, User: "ann", Password: "pw"}
-	used, named := open(t, n, anyone), open(t, n, ann)
-	idle, err := n.Open(context.Background(), Identity{Proto: 3})
-	if err != nil {
-		t.Fatal(err)
-	}
-	idle.Release()
-	s.Do(t, "CONFIG", "SET", "requirepass", "secret")
-	n.RetireAnonymous()
-	expect(t, used, "+PONG\r\n", []string{"PING"})
-	expect(t, named, "+PONG\r\n", []string{"PING"})
-	expect(t, open(t, n, anyone), "-NOAUTH Authentication required.\r\n", []string{"PING"})
-	if _, err := n.Open(context.Background(), Identity{Proto: 3}); err == nil {
-		t.Error("a connection that nobody used is still given out")
-	}
-	if open(t, n, ann) != named {
-		t.Error("a connection with a password was retired")
-	}
-}

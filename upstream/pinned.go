@@ -8,6 +8,7 @@ import (
 	"net"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/telemetry"
@@ -36,13 +37,12 @@ type Receiver interface {
 // subscriptions, blocking commands, tracking. It is never made again when it breaks, because that state would be gone.
 type Pinned struct {
 	// Static after construction.
-	node *Node
-	conn net.Conn
-	id   int64 // CLIENT ID of the connection at Redis, 0 when it did not tell
-	anon bool  // never authenticated
-	era  int   // of the node's pins
-
+	node  *Node
+	conn  net.Conn
+	id    int64  // CLIENT ID of the connection at Redis, 0 when it did not tell
+	anon  bool   // it had not authenticated when it was made
 	share *share // of the node's budget
+
 	// tenure ends when Redis has moved; left stops the closing that follows then.
 	tenure context.Context
 	left   func() bool
@@ -55,6 +55,9 @@ type Pinned struct {
 	to    Receiver // nil: idle, or closed
 	over  bool     // the goroutine has ended, or is about to
 	since time.Time
+
+	open atomic.Bool // see anonymous; not once it has authenticated
+	shut atomic.Bool // it was ended because Redis asks for a password
 }
 
 // Pin returns a connection for one client alone: one that was given back, or a new one. The errors are those of Open.
@@ -87,7 +90,7 @@ func (n *Node) pinCounted(ctx context.Context, id Identity, to Receiver, counted
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(n.ctx, func() { cancel(ErrClosed) })()
-	era := n.pins.now()
+	era := n.anonymous.era.Load()
 	conn, tenure, err := connect(ctx, n.target, id, n.opts.DialTimeout)
 	if err != nil {
 		if ctx.Err() != nil && refused(err) == nil {
@@ -96,9 +99,10 @@ func (n *Node) pinCounted(ctx context.Context, id Identity, to Receiver, counted
 		n.tellRefused(id, err)
 		return nil, notSent(err)
 	}
-	p := &Pinned{node: n, conn: conn, Identity: id, to: to, anon: id.anonymous(), era: era, tenure: tenure, share: counted}
+	p := &Pinned{node: n, conn: conn, Identity: id, to: to, tenure: tenure, share: counted}
 	p.left = closeAfter(tenure, conn)
-	if p.id, err = clientID(ctx, conn, n.opts.DialTimeout); err != nil {
+	asked := false
+	if p.id, asked, err = clientID(ctx, conn, n.opts.DialTimeout); err != nil {
 		p.left()
 		conn.Close()
 		return nil, notSent(err)
@@ -109,29 +113,36 @@ func (n *Node) pinCounted(ctx context.Context, id Identity, to Receiver, counted
 		return nil, &NotSentError{Cause: ErrClosed}
 	}
 	telemetry.Pinned.Add(1)
+	if p.anon = id.anonymous(); p.anon {
+		p.open.Store(!asked)
+		if fresh := n.anonymous.begin(era); !asked && !fresh {
+			p.shut.Store(true)
+			conn.Close()
+		}
+	}
 	go p.run()
 	return p, nil
 }
 
 // clientID asks for the connection's number at Redis. It is 0 for a user who may not know it, and where it is not
-// known; any other error means that Redis does not take the connection.
-func clientID(ctx context.Context, conn net.Conn, timeout time.Duration) (int64, error) {
+// known; any other error means that Redis does not take the connection. asked: Redis wants it to authenticate first.
+func clientID(ctx context.Context, conn net.Conn, timeout time.Duration) (id int64, asked bool, err error) {
 	conn.SetDeadline(time.Now().Add(timeout))
 	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
 	reply, err := askOne(conn, resp.AppendCommand(nil, "CLIENT", "ID"))
 	if err != nil {
-		return 0, err
+		return 0, false, err
 	}
 	if !stop() {
-		return 0, ctx.Err()
+		return 0, false, ctx.Err()
 	}
 	conn.SetDeadline(time.Time{})
 	if line, bad := bytes.CutPrefix(reply, []byte("-")); bad && !mayNotKnow(line) {
-		return 0, &ReplyError{Line: string(bytes.TrimSpace(line))}
+		return 0, false, &ReplyError{Line: string(bytes.TrimSpace(line))}
 	}
-	id, _ := strconv.ParseInt(string(bytes.TrimSpace(bytes.TrimPrefix(reply, []byte(":")))), 10, 64)
-	return id, nil
+	id, _ = strconv.ParseInt(string(bytes.TrimSpace(bytes.TrimPrefix(reply, []byte(":")))), 10, 64)
+	return id, bytes.HasPrefix(reply, []byte("-NOAUTH")), nil
 }
 
 func mayNotKnow(line []byte) bool {
@@ -170,6 +181,10 @@ func askOne(conn net.Conn, cmd []byte) ([]byte, error) {
 
 // RedisID is the connection's CLIENT ID at Redis, or 0.
 func (p *Pinned) RedisID() int64 { return p.id }
+
+// Authenticated notes that the connection's user has authenticated there: it does not end any more when Redis begins to ask
+// for a password.
+func (p *Pinned) Authenticated() { p.open.Store(false) }
 
 // Write sends commands; what comes back goes to the Receiver. After an error the connection ends, as Ended will tell.
 func (p *Pinned) Write(b []byte) error {
@@ -233,6 +248,9 @@ func (p *Pinned) run() {
 			if to == nil {
 				err = violation("a reply that nobody asked for")
 			} else {
+				if p.open.Load() && isDenied(buf[:n]) {
+					p.node.anonymous.suspect()
+				}
 				if p.node.target.follower != nil && bytes.Contains(buf[:n], readonlyError) {
 					p.node.target.refusedWrite()
 				}
@@ -263,8 +281,14 @@ func (p *Pinned) end(err error) {
 	p.share.give()
 	to := p.receiver(true)
 	p.node.pins.end(p)
+	if p.anon {
+		p.node.anonymous.end()
+	}
 	if to == nil {
 		return
+	}
+	if p.shut.Load() {
+		err = errPasswordAsked
 	}
 	if cause := context.Cause(p.tenure); cause != nil {
 		err = cause

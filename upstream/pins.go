@@ -19,7 +19,6 @@ type pins struct {
 
 	mu     sync.Mutex
 	closed bool
-	era    int // counts the calls of retire
 	all    map[*Pinned]struct{}
 	idle   []*Pinned // oldest first
 	timer  *time.Timer
@@ -42,7 +41,7 @@ func (s *pins) take(id Identity) *Pinned {
 func (s *pins) put(p *Pinned) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, known := s.all[p]; !known || s.closed || p.anon && p.era != s.era {
+	if _, known := s.all[p]; !known || s.closed || p.shut.Load() {
 		return false
 	}
 	p.since = time.Now()
@@ -110,25 +109,17 @@ func (s *pins) end(p *Pinned) {
 	}
 }
 
-// now is the era of connections made from now on.
-func (s *pins) now() int {
+// shut ends the open connections, those in use too.
+func (s *pins) shut() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.era
-}
-
-// retire has the connections that never authenticated serve nobody but those who have them.
-func (s *pins) retire() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.era++
-	s.idle = slices.DeleteFunc(s.idle, func(p *Pinned) bool {
-		if p.anon {
+	for p := range s.all {
+		if p.open.Load() {
+			p.shut.Store(true)
 			p.conn.Close()
-			return true
 		}
-		return false
-	})
+	}
+	s.idle = slices.DeleteFunc(s.idle, func(p *Pinned) bool { return p.shut.Load() })
 }
 
 // close ends all connections, those in use too; their goroutines then end.

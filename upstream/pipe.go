@@ -44,8 +44,7 @@ type Pipe struct {
 	changed   chan struct{} // closed at the next change of these
 
 	// Guarded by node.mu.
-	users   int
-	retired bool // shared, and no longer given to new users
+	users int
 }
 
 func newPipe(n *Node, id Identity, private bool) *Pipe {

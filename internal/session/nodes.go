@@ -268,14 +268,6 @@ func (s *Server) authenticate(user, password string) (err error) {
 	return err
 }
 
-func (s *Server) retireAnonymous() {
-	if s.o.Cluster != nil {
-		s.o.Cluster.RetireAnonymous()
-		return
-	}
-	s.o.Node.RetireAnonymous()
-}
-
 // clusterLines are the cluster's part of INFO.
 func (s *Server) clusterLines(line func(name string, value any)) {
 	snapshot, n := s.o.Cluster.Snapshot(), s.o.Cluster.Stats()

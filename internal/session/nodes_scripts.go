@@ -14,7 +14,7 @@ import (
 
 // forwardLaneNodes is forwardLane with a cluster upstream: a lane has a connection to each node that is asked.
 func (s *Session) forwardLaneNodes(quick bool) time.Duration {
-	if s.mayNotReturn() {
+	if s.mustLogIn() {
 		return s.forwardWith(s.executor(), false)
 	}
 	n := &s.nodes

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A password set while the proxy runs: who is in stays in, as in Redis, but nobody else is let in on their connection.
+// A password set while the proxy runs: nobody is served without it any more, also those who were before.
 func TestPasswordSetLater(t *testing.T) {
 	redis := startRedis(t)
 	p := startProxy(t, redis.URL(), nil)
@@ -18,7 +18,8 @@ func TestPasswordSetLater(t *testing.T) {
 		defer w.conn.Close()
 		return strings.HasPrefix(w.do("GET", "k"), "-NOAUTH") && strings.HasPrefix(w.do("LOCK", "l"), "-NOAUTH")
 	})
-	old.expect("$1\r\nv\r\n", "GET", "k")
+	old.expect("-NOAUTH Authentication required.\r\n", "GET", "k")
+	old.expect("-NOAUTH Authentication required.\r\n", "LOCK", "l")
 	old.expect("+RESET\r\n", "RESET")
 	old.expect("-NOAUTH Authentication required.\r\n", "GET", "k")
 	w := dialWire(t, p.addr)

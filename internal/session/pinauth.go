@@ -17,6 +17,9 @@ func (s *Session) authPinned(p *pinned, args [][]byte) error {
 	if line, bad := isError(reply); err == nil && bad {
 		err = &upstream.ReplyError{Line: line}
 	}
+	if err == nil {
+		p.conn.Authenticated()
+	}
 	return err
 }
 
@@ -30,6 +33,9 @@ func (s *Session) helloPinned(p *pinned, id upstream.Identity, auth bool) error 
 	reply, err := p.ask(&expect{effect: effect{proto: id.Proto}}, words...)
 	if line, bad := isError(reply); err == nil && bad {
 		err = &upstream.ReplyError{Line: line}
+	}
+	if err == nil && auth {
+		p.conn.Authenticated()
 	}
 	return err
 }

@@ -93,7 +93,7 @@ func (q *quickScripts) stuck() bool {
 // further connection, the run goes the way of ordinary commands: it is no worse off then than on one connection.
 func (s *Session) forwardLane(quick bool) time.Duration {
 	main, err := s.pipe()
-	if err != nil || !main.Connected() || s.mayNotReturn() {
+	if err != nil || !main.Connected() || s.mustLogIn() {
 		return s.timed(main, err)
 	}
 	if quick && s.openLane() && !s.lane.lane.stuck() {
@@ -112,8 +112,8 @@ func (s *Session) forwardLane(quick bool) time.Duration {
 	return s.timed(main, nil)
 }
 
-// mayNotReturn says that Redis lets the client's connection go on without a password, but would take no new one.
-func (s *Session) mayNotReturn() bool {
+// mustLogIn says that Redis refuses the client's commands until it has authenticated: no further connection is made for them.
+func (s *Session) mustLogIn() bool {
 	return s.ident.User == "" && s.ident.Password == "" && (s.srv.mustAuth.Load() || s.refused() != nil)
 }
 

@@ -70,6 +70,7 @@ type Server struct {
 	table    atomic.Pointer[answers]
 	paused   atomic.Int64 // unix nanoseconds until which writes are paused, as far as is known; 0: they are not
 	mustAuth atomic.Bool  // Redis refuses clients that have not authenticated
+	era      atomic.Int64 // changes when it begins to
 	relearn  chan struct{}
 	known    chan struct{} // closed when Redis has told of its commands
 	knownNow sync.Once
@@ -108,6 +109,7 @@ func NewServer(o Options) *Server {
 		lanes:    newScriptLanes(),
 		ownFor:   backAfterAge,
 	}
+	s.era.Store(1)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.gate = downstream.NewGate(s.ctx, downstream.Options{
 		MaxClients: o.MaxClients, MaxPerAddress: o.MaxPerAddress, MaxQueryMemory: o.MaxQueryMemory, MaxReplyMemory: o.MaxReplyMemory,
@@ -118,8 +120,10 @@ func NewServer(o Options) *Server {
 	switch {
 	case o.Cluster != nil:
 		o.Cluster.OnRefused(s.identityRefused)
+		o.Cluster.OnPassword(s.passwordAsked)
 	case o.Node != nil:
 		o.Node.OnRefused(s.identityRefused)
+		o.Node.OnPassword(s.passwordAsked)
 	}
 	return s
 }

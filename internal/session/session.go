@@ -48,8 +48,8 @@ type Session struct {
 	untold  atomic.Bool                             // it has lost a lock since its last lock verb
 	wish    atomic.Pointer[chan int64]              // somebody wants it to have a connection of its own
 
-	lowered  bool // has gone back to the limits of those who must log in
-	admitted bool // Redis has let this identity run a command
+	lowered  bool  // has gone back to the limits of those who must log in
+	admitted int64 // in that era of the server's Redis has let this identity run a command; 0: in none
 	shared   *upstream.Pipe
 	pin      *pinned // the connection upstream it has to itself; nil: none
 	view     pinView // of pin
@@ -345,7 +345,7 @@ func (s *Session) identity(id upstream.Identity) {
 	s.ident = id
 	s.resp3 = s.resp3 && id.Proto == 3
 	s.mu.Unlock()
-	s.admitted = false
+	s.admitted = 0
 }
 
 func (s *Session) error(line string) { s.batch.out = resp.AppendError(s.batch.out, line) }

@@ -1,0 +1,229 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/lockproxy/lockproxy/proto/resp"
+)
+
+const (
+	// lookPeriod is how often Redis is asked whether it still serves clients that have not authenticated. With the time of one
+	// such look it must stay below a second.
+	lookPeriod = 400 * time.Millisecond
+	// lookPause is between two looks at least, however many refusals there are.
+	lookPause = 50 * time.Millisecond
+)
+
+// errPasswordAsked ends connections that were made while Redis asked no password.
+var errPasswordAsked = errors.New("Redis asks for a password now")
+
+// anonymous knows the connections of a node that have never authenticated. Those that were made while Redis asked no password
+// are open: Redis goes on serving them when a password is set later. Many clients share ours, so that newcomers would be
+// served too. So Redis is asked, again and again, whether it would serve a new connection; when it would not, all open ones
+// end. One that was made while a password was needed never has to end: Redis itself answers NOAUTH there, as long as it should.
+type anonymous struct {
+	node *Node
+	era  atomic.Int64  // how often Redis was found to ask for a password
+	look chan struct{} // one slot: look at once
+
+	mu      sync.Mutex // a leaf; guards all below
+	count   int        // connections that have not authenticated
+	watched bool       // watch runs
+	told    func(asked bool)
+}
+
+// prove finds out whether conn, which has just been made and has not authenticated, is open. What cannot be told counts as
+// open. The error says that conn is of no use.
+func (a *anonymous) prove(ctx context.Context, conn net.Conn) (open bool, err error) {
+	conn.SetDeadline(time.Now().Add(a.node.opts.DialTimeout))
+	err = ask(ctx, conn, resp.AppendCommand(nil, "PING"), 1)
+	re := refused(err)
+	switch {
+	case err == nil:
+	case re == nil:
+		return false, err
+	case strings.HasPrefix(re.Line, "ERR max number of clients"), strings.HasPrefix(re.Line, "DENIED"): // and it closes conn
+		return false, errors.New("Redis said " + re.Line)
+	}
+	conn.SetDeadline(time.Time{})
+	a.heard(re)
+	return !asksPassword(re), nil
+}
+
+// heard passes on what the answer to a PING on a new connection says; nil is PONG. Redis asks for the
+// password before it looks at anything else, but an error that has another reason is taken for no answer.
+func (a *anonymous) heard(re *ReplyError) {
+	a.mu.Lock()
+	told := a.told
+	a.mu.Unlock()
+	switch {
+	case told == nil:
+	case asksPassword(re):
+		told(true)
+	case re == nil || strings.HasPrefix(re.Line, "NOPERM"):
+		told(false)
+	}
+}
+
+// asksPassword says that an answer means: authenticate first.
+func asksPassword(re *ReplyError) bool { return re != nil && strings.HasPrefix(re.Line, "NOAUTH") }
+
+// begin counts a connection that has not authenticated, and was proven in that era. false: if it is open it must not be used,
+// the open ones have ended since. Who has called begin calls end when the connection has ended, and is somebody for whom
+// Node.Close waits.
+func (a *anonymous) begin(era int64) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.count++
+	if !a.watched {
+		a.watched = true
+		a.node.running.Add(1)
+		go a.watch()
+	}
+	return a.era.Load() == era
+}
+
+func (a *anonymous) end() {
+	a.mu.Lock()
+	a.count--
+	a.mu.Unlock()
+}
+
+// suspect has Redis asked at once. It never blocks.
+func (a *anonymous) suspect() {
+	select {
+	case a.look <- struct{}{}:
+	default:
+	}
+}
+
+// watch is the goroutine that asks Redis while there are connections that have not authenticated. Node.Close waits for it.
+func (a *anonymous) watch() {
+	defer a.node.running.Done()
+	var s sentry
+	defer s.close()
+	for a.rest() {
+		ctx, cancel := context.WithTimeout(a.node.ctx, a.node.opts.DialTimeout)
+		err := s.ask(ctx, a.node)
+		cancel()
+		re := refused(err)
+		if err != nil && re == nil {
+			continue // it could not be asked
+		}
+		if asksPassword(re) {
+			a.shut()
+		}
+		a.heard(re)
+	}
+}
+
+// rest waits until it is time for a look; false: there is nothing to look at any more.
+func (a *anonymous) rest() bool {
+	timer := time.NewTimer(lookPause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-a.node.ctx.Done():
+	}
+	timer.Reset(lookPeriod - lookPause)
+	select {
+	case <-timer.C:
+	case <-a.look:
+	case <-a.node.ctx.Done():
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.watched = a.count > 0 && a.node.ctx.Err() == nil
+	return a.watched
+}
+
+// shut ends all open connections: they take no more requests, and end when they have answered those under way. What is
+// asked later gets a new connection, on which Redis says what it thinks of it.
+func (a *anonymous) shut() {
+	a.era.Add(1)
+	n := a.node
+	n.mu.Lock()
+	for _, p := range n.shared {
+		p.retireOpen()
+	}
+	for p := range n.private {
+		p.retireOpen()
+	}
+	n.mu.Unlock()
+	n.pins.shut()
+}
+
+// retireOpen ends the pipe's connection if it is an open one.
+func (p *Pipe) retireOpen() {
+	if l := p.link.Load(); l != nil && l.open {
+		l.retire(errPasswordAsked)
+	}
+}
+
+// OnPassword has f called, from then on, whenever Redis has told whether it asks for a password: clients that have not
+// authenticated are refused then. f may run in several goroutines at once, often with what it knows already, and must not
+// block. When Redis begins to ask, the node's connections that never authenticated have been ended before.
+func (n *Node) OnPassword(f func(asked bool)) {
+	n.anonymous.mu.Lock()
+	n.anonymous.told = f
+	n.anonymous.mu.Unlock()
+}
+
+// AsksPassword asks Redis whether it refuses clients that have not authenticated. An answer that is neither yes nor no is an
+// error, LOADING for example.
+func (n *Node) AsksPassword(ctx context.Context) (bool, error) {
+	var s sentry
+	defer s.close()
+	err := s.ask(ctx, n)
+	switch re := refused(err); {
+	case asksPassword(re):
+		return true, nil
+	case re != nil && strings.HasPrefix(re.Line, "NOPERM"): // which only those hear who are in
+		return false, nil
+	}
+	return false, err
+}
+
+// sentry is a connection on which Redis is asked, time and again, what it would say to a new one. RESET makes it as new;
+// where Redis does not know that, as before 6.2, there is a new one each time.
+type sentry struct {
+	conn net.Conn
+	left func() bool
+}
+
+// ask returns nil, or a *ReplyError with Redis' answer to PING; any other error says that there was none.
+func (s *sentry) ask(ctx context.Context, n *Node) error {
+	if s.conn == nil {
+		conn, tenure, err := reach(ctx, n.target, n.opts.DialTimeout)
+		if err != nil {
+			return err
+		}
+		s.conn, s.left = conn, closeAfter(tenure, conn)
+	}
+	deadline, _ := ctx.Deadline()
+	s.conn.SetDeadline(deadline)
+	reset := ask(ctx, s.conn, resp.AppendCommand(nil, "RESET"), 1)
+	if reset != nil && refused(reset) == nil {
+		s.close()
+		return reset
+	}
+	err := ask(ctx, s.conn, resp.AppendCommand(nil, "PING"), 1)
+	if reset != nil || err != nil && refused(err) == nil {
+		s.close()
+	}
+	return err
+}
+
+func (s *sentry) close() {
+	if s.conn != nil {
+		s.left()
+		s.conn.Close()
+		s.conn = nil
+	}
+}
