@@ -113,6 +113,30 @@ func (b *budget) note(v *account) {
 // pressed says that a good part is used: those who can hold less should.
 func (b *budget) pressed() bool { return b.limit > 0 && b.drawn.Load() > int64(b.limit/4) }
 
+// Account is what a client has this process keep beside the command and the replies at hand, as part of one of the bounds
+// for all clients together. The zero Account counts nothing. It is used by one goroutine at a time, and not copied then.
+type Account struct {
+	of *budget
+	account
+}
+
+// CommandsKept counts commands that are kept, in --max-query-memory.
+func (c *Conn) CommandsKept() Account {
+	return Account{&c.gate.queries, account{drop: c.query.drop, addr: c.addr}}
+}
+
+// RepliesOwed counts what is kept for replies that are yet to come, in --max-reply-memory.
+func (c *Conn) RepliesOwed() Account {
+	return Account{&c.gate.replies, account{drop: c.reply.drop, addr: c.addr}}
+}
+
+// Set notes how many bytes are kept now. The client may be dropped for it, or others who have more. It blocks on nobody.
+func (a *Account) Set(n int) {
+	if a.of != nil {
+		a.of.set(&a.account, n)
+	}
+}
+
 // setBudgets makes the gate's budgets of its options.
 func (g *Gate) setBudgets() {
 	g.queries = budget{limit: g.o.MaxQueryMemory, what: "max-query-memory", log: g.log, bytes: &telemetry.QueryBytes,

@@ -171,7 +171,7 @@ func (x *ears) call(p *pinned, e *expect, raw []byte) bool {
 		p.mu.Unlock()
 		return false
 	}
-	p.owed = append(p.owed, e)
+	p.owe(e)
 	raw = append(p.queue, raw...) // a new connection's name goes ahead
 	p.queue = nil
 	p.mu.Unlock()

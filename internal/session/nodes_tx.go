@@ -7,6 +7,7 @@ import (
 	"github.com/tidwall/redcon"
 
 	"github.com/lockproxy/lockproxy/internal/commandtable"
+	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
@@ -15,13 +16,18 @@ import (
 // replies before, the whole of it is queued again where its slot is. That is not done when keys are watched, as the node
 // that watched them may have missed a change: EXEC then answers null, as if one had changed, and the client begins anew.
 
-// transactionKept is how many bytes of queued commands are kept to be queued again.
-const transactionKept = 8 << 20
+// transactionKept is how many bytes of queued commands are kept to be queued again, of which each takes queuedBytes besides
+// its own. They count for --max-query-memory.
+const (
+	transactionKept = 8 << 20
+	queuedBytes     = 256
+)
 
 // transaction is what a client has queued.
 type transaction struct {
+	kept  downstream.Account
 	cmds  []queuedCommand
-	size  int
+	size  int  // bytes, of those that are not kept any more too
 	slot  int  // of its keys, or noSlot
 	cross bool // they are in several
 }
@@ -34,7 +40,7 @@ type queuedCommand struct {
 
 // multiNodes is MULTI: at the node where keys are watched, or that of the first key there is in the same pipeline.
 func (s *Session) multiNodes(p *pinned, cmd redcon.Command, c *commandtable.Command) {
-	tx := &transaction{slot: noSlot}
+	tx := &transaction{slot: noSlot, kept: s.guard.CommandsKept()}
 	if p == nil {
 		if p = s.pinFor(p, s.slotAhead(), c); p == nil {
 			return
@@ -45,6 +51,7 @@ func (s *Session) multiNodes(p *pinned, cmd redcon.Command, c *commandtable.Comm
 	if p.many.ask {
 		p.own(&expect{}, asking)
 	}
+	p.forgetQueued()
 	p.many.tx = tx
 	p.mu.Lock()
 	p.many.astray = nil
@@ -84,7 +91,9 @@ func (s *Session) inTransaction(p *pinned, cmd redcon.Command, c *commandtable.C
 		return
 	case c.Pin == commandtable.PinExec, c.Pin == commandtable.PinDiscard, c.Pin == commandtable.PinMulti, c.Pin == commandtable.PinWatch:
 		s.send(p, cmd, c)
-		p.settled()
+		if p.settled() && !p.modes() {
+			p.forgetQueued()
+		}
 		return
 	case answer != nil && (c.Barred || strings.HasPrefix(c.Name, "cluster") || nodeWords[c.Name]):
 		p.expect(&expect{instead: notInMulti}, marking)
@@ -115,17 +124,31 @@ func (tx *transaction) add(s *Session, cmd redcon.Command, c *commandtable.Comma
 		tx.cross = tx.cross || tx.slot != noSlot && slot != tx.slot
 		tx.slot = slot
 	}
-	if tx.size += len(cmd.Raw); tx.size > transactionKept {
+	if tx.size += len(cmd.Raw) + queuedBytes; tx.size > transactionKept {
 		tx.cmds = nil
+		tx.kept.Set(0)
 		return
 	}
+	tx.kept.Set(tx.size)
 	tx.cmds = append(tx.cmds, queuedCommand{raw: append([]byte(nil), cmd.Raw...), cmd: c, effect: e})
+}
+
+// forgetQueued forgets the transaction, if there is one: it has ended.
+func (p *pinned) forgetQueued() {
+	if tx := p.many.tx; tx != nil {
+		p.many.tx = nil
+		tx.kept.Set(0)
+	}
 }
 
 // execNodes is EXEC.
 func (s *Session) execNodes(p *pinned, cmd redcon.Command, c *commandtable.Command) {
 	tx := p.many.tx
-	if p.many.tx = nil; tx == nil || !p.settled() {
+	if p.many.tx = nil; tx == nil {
+		return
+	}
+	defer tx.kept.Set(0)
+	if !p.settled() {
 		return
 	}
 	p.mu.Lock()

@@ -34,6 +34,8 @@ type pinned struct {
 	mu      sync.Mutex // guards all below
 	changed sync.Cond  // a reply was owed, or the connection is over
 	owed    []*expect  // oldest first
+	waits   int        // of these, commands that may wait
+	kept    downstream.Account
 	state   pinState
 	tainted bool       // not to be used by another client
 	targets []*Session // whose connections it has named for invalidations
@@ -53,9 +55,6 @@ type pinned struct {
 	whole    int                // bytes of out that end with a whole frame
 	to       downstream.Passage // to the client
 }
-
-// mostOwed bounds the replies owed, for a client that pipelines behind a command that waits.
-const mostOwed = 1 << 17
 
 // pinnedNow is the session's own connection if it still has one. It is then kept until release.
 func (s *Session) pinnedNow() *pinned {
@@ -243,19 +242,23 @@ func (p *pinned) expect(e *expect, raw []byte) {
 		p.s.notBegun(e.kind)
 		return
 	}
-	p.owed = append(p.owed, e)
-	crowded := len(p.owed) >= mostOwed
+	p.owe(e)
 	p.view.owed.Store(true)
 	if e.blocks {
 		p.show()
 	}
+	most := mostOwed
+	if p.blocked() {
+		most = mostBehind
+	}
+	crowded := len(p.owed) >= most
 	p.mu.Unlock()
 	p.queue = append(p.queue, raw...)
 	if len(p.queue) >= flushAt {
 		p.flush()
 	}
 	if crowded {
-		p.settle(mostOwed / 2)
+		p.settle(most / 2)
 	}
 }
 
@@ -266,7 +269,7 @@ func (p *pinned) tell(args ...string) {
 	if p.released {
 		return
 	}
-	p.owed = append(p.owed, &expect{own: true})
+	p.owe(&expect{own: true})
 	p.queue = resp.AppendCommand(p.queue, args...)
 }
 
@@ -363,30 +366,4 @@ func (p *pinned) taint() {
 	p.mu.Lock()
 	p.tainted = true
 	p.mu.Unlock()
-}
-
-// oldest is the command whose reply comes next; mu is held, here and below.
-func (p *pinned) oldest() *expect {
-	if len(p.owed) == 0 || p.state.stray > 0 {
-		return nil
-	}
-	return p.owed[0]
-}
-
-// pay takes the oldest command off the list.
-func (p *pinned) pay() {
-	p.owed[0] = nil
-	if p.owed = p.owed[1:]; len(p.owed) == 0 {
-		p.owed = nil
-	}
-}
-
-// blocked says that a command which may wait is under way.
-func (p *pinned) blocked() bool {
-	for _, e := range p.owed {
-		if e.blocks {
-			return true
-		}
-	}
-	return false
 }

@@ -58,6 +58,7 @@ func (s *Session) endPin() {
 
 // end is endPin of any connection that is this session's alone.
 func (s *Session) end(p *pinned) {
+	p.forgetQueued()
 	// One that half closes and does not read must not keep its locks either.
 	defer time.AfterFunc(lastReplies, func() { s.guard.CloseNow() }).Stop()
 	p.mu.Lock()
@@ -88,6 +89,7 @@ func (s *Session) end(p *pinned) {
 func (s *Session) dropPin() {
 	if p := s.pin; p != nil {
 		s.pin = nil
+		p.forgetQueued()
 		p.drop()
 	}
 }
@@ -110,7 +112,7 @@ func (p *pinned) dropLocked() {
 	p.leave()
 	p.conn.Close()
 	p.state = pinState{}
-	p.owed = nil
+	p.oweNothing()
 	p.show()
 	p.to.GiveUp("left within a reply")
 }

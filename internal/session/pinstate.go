@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/commandtable"
-	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
 // pinState is what Redis keeps for a connection, as far as its replies have told.
@@ -14,11 +13,12 @@ type pinState struct {
 	multi                      bool
 	queued                     int            // commands in the transaction
 	inside                     map[int]effect // of those, on the connection, by their place
+	exec                       *execution     // while EXEC's reply is passed on, if that matters
 	watch, tracking, monitor   bool
 	bcast                      bool     // of tracking
 	redirect                   redirect // of tracking
 	channels, patterns, shards int
-	stray                      int // frames to come behind EXEC's reply: see executed
+	stray                      bool // frames are to come behind EXEC's reply: see execution
 	proto, db                  int
 	pauses                     time.Duration // a pause of writes that nobody has noted yet
 	name                       *string       // given in a transaction, not yet known to the session
@@ -44,7 +44,7 @@ func (t *pinState) subscribed() int { return t.channels + t.patterns + t.shards 
 
 // none says that the connection is as if nobody had used it.
 func (t *pinState) none() bool {
-	return !t.multi && !t.watch && !t.tracking && !t.monitor && t.subscribed() == 0 && t.stray == 0
+	return !t.multi && !t.watch && !t.tracking && !t.monitor && t.subscribed() == 0 && !t.stray
 }
 
 // expect is a command whose reply is owed.
@@ -91,7 +91,7 @@ func (t *pinState) answered(e *expect, reply []byte) {
 		}
 	case commandtable.PinExec:
 		if reply[0] != '-' || aborted(reply) {
-			t.executed(reply)
+			t.executed()
 			t.multi, t.watch, t.inside = false, false, nil
 		}
 	case commandtable.PinDiscard:
@@ -137,43 +137,6 @@ func (t *pinState) apply(e effect) {
 		if e.on {
 			t.redirect = e.to
 		}
-	}
-}
-
-// executed finds in EXEC's reply what its commands did to the connection. Redis counts a subscription to two channels as
-// one element and confirms both: the reply then ends too early, and the frames that should be its last come behind it.
-// Nil means that a watched key has changed: nothing has run, and nothing follows.
-func (t *pinState) executed(reply []byte) {
-	if t.inside == nil || reply[0] != '*' || bytes.HasPrefix(reply, []byte("*-1")) {
-		return
-	}
-	r, whole := resp.ParseReply(reply)
-	if !whole {
-		return
-	}
-	frames := 0
-	for i := range t.queued {
-		inside, n := t.inside[i], 1
-		if inside.subs != nil && (frames >= len(r.Elems) || r.Elems[frames].Kind != '-') {
-			n = t.expected(inside.subs)
-		}
-		for range n {
-			if frames < len(r.Elems) {
-				t.done(inside, r.Elems[frames])
-			}
-			frames++
-		}
-	}
-	t.stray = max(0, frames-len(r.Elems))
-}
-
-// done takes one element of EXEC's reply.
-func (t *pinState) done(inside effect, e resp.Reply) {
-	switch {
-	case inside.subs != nil:
-		t.confirmed(e.Raw)
-	case e.Kind == '+':
-		t.apply(inside)
 	}
 }
 

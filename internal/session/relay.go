@@ -54,6 +54,7 @@ func (p *pinned) Received(b []byte) {
 // piece takes the next bytes of a frame. They are kept back until it is clear whose they are.
 func (p *pinned) piece(b []byte, done bool) {
 	if p.passing {
+		p.state.follow(b, false)
 		if !p.dropping {
 			p.pass(b)
 		}
@@ -78,6 +79,9 @@ func (p *pinned) piece(b []byte, done bool) {
 		p.earConfirmed(frame)
 		p.head = p.head[:0]
 		return
+	}
+	if e := p.oldest(); p.kind == frameReply && e != nil && e.kind == commandtable.PinExec {
+		p.state.follow(frame, true)
 	}
 	p.begin(frame)
 	if done {
@@ -114,7 +118,7 @@ func (p *pinned) needsWhole(frame []byte) bool {
 		return p.kind == frameConfirmation
 	}
 	e := p.oldest()
-	return e != nil && (frame[0] == '-' && (e.refusal != nil || e.queues) || e.got != nil || e.instead != "" || e.kind == commandtable.PinExec && p.state.inside != nil)
+	return e != nil && (frame[0] == '-' && (e.refusal != nil || e.queues || e.kind == commandtable.PinExec) || e.got != nil || e.instead != "")
 }
 
 // begin passes on what has come of the frame, unless it is not for the client.
@@ -170,9 +174,8 @@ func (p *pinned) finish(frame []byte) {
 	}
 	e := p.oldest()
 	switch {
-	case p.state.stray > 0 && p.kind != frameMessage:
-		p.state.stray--
-		p.state.confirmed(frame)
+	case p.state.stray && p.kind != frameMessage:
+		p.state.strayed(frame)
 	case p.kind == frameConfirmation:
 		if e != nil && e.kind == commandtable.PinSubscribe && !e.begun {
 			e.begun, e.left = true, p.state.expected(e)
@@ -244,7 +247,8 @@ func (p *pinned) endLocked(err error) {
 	if p.ear != nil {
 		p.earEnded()
 	}
-	p.owed = nil
+	p.state.inside = nil
+	p.oweNothing()
 	p.whole = len(p.out)
 	p.write(false)
 	if closes {

@@ -1,0 +1,211 @@
+package session
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/commandtable"
+	"github.com/lockproxy/lockproxy/internal/telemetry"
+	"github.com/lockproxy/lockproxy/internal/testredis"
+	"github.com/lockproxy/lockproxy/proto/resp"
+)
+
+// EXEC's reply is passed on as it comes, also when commands within did something to the connection.
+func TestReplyOfExecIsNotGathered(t *testing.T) {
+	server := testredis.Start(t, "--client-output-buffer-limit pubsub 0 0 0")
+	p := startProxy(t, server.URL(), nil)
+	w := slowWire(t, p.addr)
+	const size, gets = 4 << 20, 10
+	w.expect("+OK\r\n", "SET", "big", strings.Repeat("x", size))
+	before := heap()
+	for _, line := range []string{"MULTI", "SELECT 0", "SUBSCRIBE a b"} {
+		w.raw([]byte(line + "\r\n"))
+	}
+	for range gets {
+		w.send("GET", "big")
+	}
+	w.raw([]byte("UNSUBSCRIBE\r\nSELECT 3\r\nCLIENT SETNAME me\r\nEXEC\r\n"))
+	w.want("+OK\r\n")
+	for range gets + 5 {
+		w.want("+QUEUED\r\n")
+	}
+	w.left = append(w.left, w.some(1<<20)...)
+	if grown := heap() - before; grown > 12<<20 {
+		t.Errorf("of a reply of %d MB that nobody reads %d MB are held", gets*size>>20, grown>>20)
+	}
+	want := fmt.Sprintf("*%d\r\n+OK\r\n%s%s%s", gets+5, subscribed("subscribe", "a", 1), subscribed("subscribe", "b", 2), strings.Repeat(bulk(strings.Repeat("x", size)), gets))
+	want += subscribed("unsubscribe", "a", 1) + subscribed("unsubscribe", "b", 0)
+	got := make([]byte, len(want)-len(w.left))
+	w.conn.SetReadDeadline(time.Now().Add(patience))
+	n, err := io.ReadFull(w.conn, got)
+	if got = append(w.left, got[:n]...); err != nil || !sameButOrder(got, want) {
+		t.Fatalf("%v, %d bytes of %d, from %d on not as they should be", err, len(got), len(want), differ(string(got), want))
+	}
+	w.left = nil
+	// Redis counts two confirmations as one element: the rest comes behind.
+	w.want("+OK\r\n")
+	w.want("+OK\r\n")
+	w.expect("$2\r\nme\r\n", "CLIENT", "GETNAME")
+	w.expect("$-1\r\n", "GET", "big") // it is in another database now
+	eventually(t, "the connection was given back", func() bool { return p.pins() == 0 })
+}
+
+func subscribed(verb, channel string, n int) string {
+	return fmt.Sprintf("*3\r\n%s%s:%d\r\n", bulk(verb), bulk(channel), n)
+}
+
+// sameButOrder leaves it to Redis in which order it ends subscriptions.
+func sameButOrder(got []byte, want string) bool {
+	other := strings.Replace(strings.Replace(want, subscribed("unsubscribe", "a", 1), subscribed("unsubscribe", "b", 1), 1), subscribed("unsubscribe", "b", 0), subscribed("unsubscribe", "a", 0), 1)
+	return string(got) == want || string(got) == other
+}
+
+func heap() int {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return int(m.HeapAlloc)
+}
+
+// What EXEC's commands did is found in its reply, in whatever pieces that comes.
+func TestExecutionInPieces(t *testing.T) {
+	long := strings.Repeat("c", 300)
+	subs := &expect{cmd: &commandtable.Command{Name: "subscribe"}, args: 2}
+	inside := map[int]effect{0: {selects: true, db: 4}, 2: {subs: subs}, 4: {selects: true, db: 5}, 5: {subs: &expect{cmd: &commandtable.Command{Name: "unsubscribe"}}}}
+	reply := "*5\r\n+OK\r\n*2\r\n:1\r\n" + bulk(strings.Repeat("x", 1000)) + subscribed("subscribe", "a", 1) + subscribed("subscribe", long, 2) + "$-1\r\n"
+	head := len("*5\r\n")
+	for piece := 1; piece < len(reply); piece += 7 {
+		state := pinState{multi: true, queued: 6, inside: inside}
+		b := []byte(reply)
+		state.follow(b[:head], true)
+		for b = b[head:]; len(b) > 0; b = b[min(piece, len(b)):] {
+			state.follow(b[:min(piece, len(b))], false)
+		}
+		state.executed()
+		if state.db != 4 || state.channels != 2 || !state.stray {
+			t.Fatalf("in pieces of %d bytes: %+v", piece, state)
+		}
+		for _, behind := range []string{"+OK\r\n", subscribed("unsubscribe", "a", 1), subscribed("unsubscribe", long, 0)} {
+			if !state.stray {
+				t.Fatalf("nothing is to come before %.40q: %+v", behind, state)
+			}
+			state.strayed([]byte(behind))
+		}
+		if state.db != 5 || state.channels != 0 || state.stray || state.exec != nil {
+			t.Fatalf("in pieces of %d bytes, in the end: %+v", piece, state)
+		}
+	}
+	for _, none := range []string{"*-1\r\n", "_\r\n", "*0\r\n"} {
+		state := pinState{multi: true, inside: inside}
+		state.follow([]byte(none), true)
+		if state.executed(); state.stray || state.db != 0 {
+			t.Errorf("%q: %+v", none, state)
+		}
+	}
+}
+
+// Behind a command that waits no more than some is read from a client, and all of it is answered in the end.
+func TestPipelineBehindBlockedCommand(t *testing.T) {
+	server := testredis.Start(t)
+	p := startProxy(t, server.URL(), nil)
+	const n = 50000
+	for _, waits := range []string{"BLPOP q 0", "XREAD BLOCK 0 STREAMS s $", "LOCK l BLOCK 0"} {
+		other, w := dialWire(t, p.addr), dialWire(t, p.addr)
+		other.expect("+OK\r\n", "LOCK", "l")
+		s := p.sessionOf(w)
+		w.raw([]byte(waits + "\r\n" + strings.Repeat("PING\r\n", n)))
+		eventually(t, "it waits", func() bool { return s.view.blocked.Load() || s.waiting.Load() != nil })
+		if waits[0] != 'L' {
+			owed := func() int {
+				s.pin.mu.Lock()
+				defer s.pin.mu.Unlock()
+				return len(s.pin.owed)
+			}
+			eventually(t, "much is owed", func() bool { return owed() >= mostBehind })
+			if n := owed(); n > mostBehind {
+				t.Errorf("%s: %d replies are owed", waits, n)
+			}
+		}
+		switch waits[0] {
+		case 'B':
+			other.expect(":1\r\n", "RPUSH", "q", "x")
+			w.want("*2\r\n$1\r\nq\r\n$1\r\nx\r\n")
+		case 'X':
+			other.do("XADD", "s", "1-1", "f", "v")
+			w.want("*1\r\n*2\r\n$1\r\ns\r\n*1\r\n*2\r\n$3\r\n1-1\r\n*2\r\n$1\r\nf\r\n$1\r\nv\r\n")
+		}
+		other.expect(":1\r\n", "UNLOCK", "l")
+		if waits[0] == 'L' {
+			w.want("+OK\r\n")
+		}
+		pongs := make([]byte, len("+PONG\r\n")*n)
+		w.conn.SetReadDeadline(time.Now().Add(patience))
+		k := copy(pongs, w.left)
+		if _, err := io.ReadFull(w.conn, pongs[k:]); err != nil || !bytes.Equal(pongs, []byte(strings.Repeat("+PONG\r\n", n))) {
+			t.Fatalf("%s: the replies behind it: %v, %.80q", waits, err, pongs)
+		}
+		w.conn.Close()
+		other.conn.Close()
+	}
+}
+
+// What a transaction has this process keep counts for the bounds: who has the most is dropped, the others go on.
+func TestQueuedTransactionsAreBounded(t *testing.T) {
+	server := testredis.Start(t)
+	t.Run("what commands do to the connection", func(t *testing.T) {
+		p := startProxy(t, server.URL(), func(o *Options) { o.MaxReplyMemory = 1 << 20 })
+		queuesTooMuch(t, p, &telemetry.ReplyBytes, "SELECT", "1")
+	})
+	t.Run("commands before a cluster", func(t *testing.T) {
+		p := startProxyOf(t, testredis.StartCluster(t, 1, 0), func(o *Options) { o.MaxQueryMemory = 1 << 20 })
+		queuesTooMuch(t, p, &telemetry.QueryBytes, "SET", "k", strings.Repeat("v", 1000))
+	})
+}
+
+func queuesTooMuch(t *testing.T, p *proxy, bytes *telemetry.Gauge, words ...string) {
+	small, large := dialWire(t, p.addr), dialWire(t, p.addr)
+	for _, w := range []*wire{small, large} {
+		w.expect("+OK\r\n", "MULTI")
+	}
+	small.expect("+QUEUED\r\n", words...)
+	queue := func(w *wire, n int) {
+		for range n {
+			w.expect("+QUEUED\r\n", words...)
+		}
+	}
+	queue(large, 500)
+	if bytes.Value() == 0 {
+		t.Error("500 queued commands count for nothing")
+	}
+	large.expect("+OK\r\n", "DISCARD")
+	large.expect("+PONG\r\n", "PING")
+	if n := bytes.Value(); n != 0 {
+		t.Errorf("after DISCARD %d bytes count", n)
+	}
+	large.expect("+OK\r\n", "MULTI")
+	queue(large, 500)
+	if got := large.do("EXEC"); !strings.HasPrefix(got, "*500\r\n") {
+		t.Errorf("EXEC: %.80q", got)
+	}
+	large.expect("+PONG\r\n", "PING")
+	if n := bytes.Value(); n != 0 {
+		t.Errorf("after EXEC %d bytes count", n)
+	}
+	large.expect("+OK\r\n", "MULTI")
+	large.raw(resp.AppendCommand(nil, words...))
+	for got := large.frame(); got != "<end>"; got = large.frame() {
+		if got != "+QUEUED\r\n" {
+			t.Fatalf("got %q", got)
+		}
+		if _, err := large.conn.Write(resp.AppendCommand(nil, words...)); err != nil {
+			break
+		}
+	}
+	eventually(t, "nothing counts any more", func() bool { return bytes.Value() == 0 })
+	small.expect("*1\r\n+OK\r\n", "EXEC")
+}

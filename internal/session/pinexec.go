@@ -1,0 +1,96 @@
+package session
+
+import (
+	"bytes"
+
+	"github.com/lockproxy/lockproxy/proto/resp"
+)
+
+// execution follows EXEC's reply while it is passed on. What the commands did to the connection stands in the first and the
+// last bytes of its elements, which is all that is kept of them.
+//
+// Redis counts a subscription to two channels as one element and confirms both: the reply then ends too early, and the
+// frames that should be its last come behind it. A null means that a watched key has changed: nothing has run, and nothing
+// follows.
+type execution struct {
+	scan   resp.Scanner   // of the element at hand
+	start  []byte         // of the element at hand, its first bytes
+	end    []byte         // and its last ones, if it is longer
+	next   int            // the queued command whose elements come when due is 0
+	due    int            // elements that are still to come of the one before
+	effect effect         // of that
+	queued int            // commands there are
+	inside map[int]effect // what they do, by their place
+}
+
+// endBytes hold the number at the end of a confirmation.
+const endBytes = 32
+
+// follow takes the next bytes of EXEC's reply; begins says that they are its first, with all of its first line.
+func (t *pinState) follow(b []byte, begins bool) {
+	if begins {
+		t.exec = nil
+		if t.inside != nil && b[0] == '*' && b[1] != '-' {
+			t.exec = &execution{queued: t.queued, inside: t.inside}
+			b = b[bytes.IndexByte(b, '\n')+1:]
+		}
+	}
+	for x := t.exec; x != nil && len(b) > 0; {
+		n, done, err := x.scan.Scan(b)
+		if err != nil {
+			return
+		}
+		x.keep(b[:n])
+		if b = b[n:]; done {
+			x.element(t, append(x.start, x.end...))
+			x.start, x.end = x.start[:0], x.end[:0]
+		}
+	}
+}
+
+// keep keeps of the element at hand what matters.
+func (x *execution) keep(b []byte) {
+	n := min(len(b), judgeAt-len(x.start))
+	x.start, b = append(x.start, b[:n]...), b[n:]
+	x.end = append(x.end, b[max(0, len(b)-endBytes):]...)
+	x.end = append(x.end[:0], x.end[max(0, len(x.end)-endBytes):]...)
+}
+
+// element takes one element, of which the middle may lack.
+func (x *execution) element(t *pinState, elem []byte) {
+	if x.due == 0 {
+		x.advance(t, elem[0] == '-')
+	}
+	x.due--
+	switch {
+	case x.effect.subs != nil:
+		t.confirmed(elem)
+	case elem[0] == '+':
+		t.apply(x.effect)
+	}
+}
+
+// advance goes to the next of the queued commands.
+func (x *execution) advance(t *pinState, failed bool) {
+	x.effect, x.due = x.inside[x.next], 1
+	if x.next++; x.effect.subs != nil && !failed {
+		x.due = t.expected(x.effect.subs)
+	}
+}
+
+// executed is for the end of EXEC's reply.
+func (t *pinState) executed() {
+	t.stray = t.exec.more()
+	if !t.stray {
+		t.exec = nil
+	}
+}
+
+// strayed takes a frame that comes behind EXEC's reply.
+func (t *pinState) strayed(frame []byte) {
+	t.exec.element(t, frame)
+	t.executed()
+}
+
+// more says that not all elements have come.
+func (x *execution) more() bool { return x != nil && (x.due > 0 || x.next < x.queued) }
