@@ -96,7 +96,8 @@ func (r *round) leftOn(addr string) (left []string) {
 			continue
 		}
 		ttl, _ := redis.Int64(c.Do("PTTL", name))
-		aside := strings.HasPrefix(name, "lockproxy_latch") || strings.HasPrefix(name, "lockproxy_watch")
+		aside := strings.HasPrefix(name, "lockproxy_latch") || strings.HasPrefix(name, "lockproxy_watch") ||
+			strings.HasPrefix(name, "lockproxy_votes")
 		if aside && 0 < ttl && ttl <= max(10_000, r.p.watchdog.Milliseconds()) || ttl == -2 {
 			continue
 		}

@@ -28,9 +28,14 @@ type account struct {
 	lacks atomic.Pointer[string]
 }
 
-// takes says whether the call asks for a lock.
+// takes says whether the call asks a node of a quorum for a lock.
 func (c call) takes() bool {
-	return c.script == scripts.Acquire || c.script == scripts.ReadAcquire || c.script == scripts.WriteAcquire
+	for _, vote := range scripts.Vote {
+		if c.script == vote {
+			return true
+		}
+	}
+	return false
 }
 
 // right is one ACL rule, and the commands one of which needs it. Without needed, locks only wait longer when it is lacking.

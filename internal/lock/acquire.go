@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/lockproxy/lockproxy/scripts"
@@ -23,8 +24,9 @@ type acquire struct {
 	sent         time.Time // the lease counts from before it was sent
 	notAfter     int64
 	acked        int64
-	row          row  // that it goes on with, if it is handed the lock
-	handedOn     bool // an undo goes on alone and leaves the hold when it is done
+	attempt      string // of a quorum: the name under which the last try counts on the nodes
+	row          row    // that it goes on with, if it is handed the lock
+	handedOn     bool   // an undo goes on alone and leaves the hold when it is done
 }
 
 // answer is what the acquire script returns.
@@ -92,7 +94,7 @@ func (a *acquire) call(notAfter string) call {
 		}
 	}
 	keys := id.acquireKeys()
-	if a.r.Fence {
+	if strings.Contains(flags, "F") {
 		keys = append(keys, tokenKey(id.key))
 	}
 	if a.h.explicit {
@@ -220,7 +222,7 @@ func (a *acquire) conclude(ctx context.Context, ans answer) (Grant, error) {
 		}
 		return Grant{}, &Error{"NOREPLICAS", fmt.Sprintf("%d of %d replicas had the lock in time, it was given back", a.acked, a.r.Replicas)}
 	}
-	if ctx.Err() != nil && !a.h.explicit {
+	if ctx.Err() != nil && (!a.h.explicit || a.attempt != "") {
 		// Nobody hears of it, and if we cut the client off nothing else would give it back.
 		_ = m.undo(ctx, a, ans)
 		return Grant{}, ctx.Err()
@@ -236,7 +238,11 @@ func (a *acquire) conclude(ctx context.Context, ans answer) (Grant, error) {
 		m.surrenderLater(a.h)
 		return Grant{}, lost.error(a.r.Key)
 	}
-	return Grant{Token: ans.token, entered: ans.count > 1 || ans.raised == 0, again: ans.raised == 0}, nil
+	g := Grant{Token: ans.token, entered: ans.count > 1 || ans.raised == 0, again: ans.raised == 0}
+	if a.h.explicit {
+		g.attempt = a.attempt
+	}
+	return g, nil
 }
 
 // disbelieve has the watchdog look at once at a hold that Redis says is somebody else's.
@@ -262,6 +268,9 @@ func (m *Manager) register(a *acquire, ans answer) (lost lossRecord, yes bool) {
 	a.c.contradict(h.id)
 	if h.count == 0 {
 		h.row = m.goesOn(a)
+	}
+	if h.count == 0 || h.attempt == "" {
+		h.attempt = a.attempt
 	}
 	m.begin(h, a.c, ans.count)
 	a.extendDeadline(ans)

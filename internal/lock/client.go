@@ -173,8 +173,10 @@ func outcomeUnknown(verb string, cause error) error {
 }
 
 // request numbers one request of this process: a registration or a latch.
-func (c *Client) request() string {
-	return c.owner + ":" + strconv.FormatUint(c.m.requests.Add(1), 36)
+func (c *Client) request() string { return c.m.request(c.owner) }
+
+func (m *Manager) request(by string) string {
+	return by + ":" + strconv.FormatUint(m.requests.Add(1), 36)
 }
 
 // sleep waits for d, or less when ctx ends or the engine stops; it says whether d passed.

@@ -39,6 +39,18 @@ func (c *clock) now() (int64, bool) {
 	return c.micro + time.Since(c.at).Microseconds(), c.known
 }
 
+// earliest is a time in µs that Redis' clock has reached for sure, however it differs from ours within what is allowed for; 0 when
+// it is not known.
+func (c *clock) earliest() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.known {
+		return 0
+	}
+	age := time.Since(c.at)
+	return c.micro + (age - drift(age)).Microseconds()
+}
+
 // age is how old the last sample is; 0 when there is none.
 func (c *clock) age() time.Duration {
 	c.mu.Lock()

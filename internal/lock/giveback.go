@@ -9,10 +9,13 @@ import (
 
 // undo gives back a grant that does not count and that nobody was told of. When that takes too long it goes on alone.
 func (m *Manager) undo(ctx context.Context, a *acquire, ans answer) error {
-	if ans.raised == 0 {
+	rel := a.c.newRelease(a.h, false)
+	if a.h.explicit {
+		rel.attempt = a.attempt
+	}
+	if ans.raised == 0 && rel.attempt == "" {
 		return nil
 	}
-	rel := a.c.newRelease(a.h, false)
 	rel.before = ans.count
 	if a.registration != "" {
 		rel.registration = a.registration

@@ -29,6 +29,8 @@ type hold struct {
 	watched      bool
 	doubt        bool // never release: an earlier effect of the holder may still happen
 	registration string
+	attempt      string    // of a quorum: under which this proxy's renewals count on the nodes; "": under none
+	taken        time.Time // of a quorum: since when another connection seems to have taken it over
 	replicas     int64
 	lease        time.Duration // of the renewals when watched, else as taken
 	grantedAt    time.Time

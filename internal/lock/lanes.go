@@ -32,6 +32,7 @@ type batch struct {
 	batchKey
 	holds    []*hold
 	marks    []string      // of each that is watched for an explicit owner the registration, else ""
+	attempts []string      // of a quorum: of each the attempt that it was had by
 	allow    time.Duration // how long Redis may take to come to it; 0: notAfter
 	planned  time.Time     // when the first of them should have been sent
 	deadline time.Time     // the earliest at which one of them is told lost

@@ -29,8 +29,9 @@ type Request struct {
 // Grant is a lock taken. Token is the fencing token, 0 without Request.Fence.
 type Grant struct {
 	Token   int64
-	entered bool // the owner held it before
-	again   bool // and, with ONCE, got no second count
+	entered bool   // the owner held it before
+	again   bool   // and, with ONCE, got no second count
+	attempt string // of a named owner on a quorum: what the grant is taken back by
 }
 
 // Lock takes a lock for the connection, or for the owner that r names, or enters it once more.

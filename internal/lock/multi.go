@@ -255,7 +255,7 @@ func (b *bunch) giveBack() {
 // retract takes back what one taking added.
 func (b *bunch) retract(t taking) {
 	m := b.c.m
-	if t.grant.again {
+	if t.grant.again && t.grant.attempt == "" {
 		if !t.until.IsZero() {
 			b.restore(t)
 		}
@@ -270,6 +270,7 @@ func (b *bunch) retract(t taking) {
 		return
 	}
 	rel := b.c.newRelease(h, false)
+	rel.attempt = t.grant.attempt
 	code, left, err := rel.complete()
 	if err != nil {
 		m.log.Warn("cannot give back a lock of a MULTILOCK that failed, it runs out", "key", t.id.key, "owner", t.id.owner, "error", err)
@@ -292,11 +293,8 @@ func (b *bunch) ours(h *hold) bool {
 	m.mu.Lock()
 	live, another, registration := h.count > 0, h.client != b.c && h.client != nil, h.registration
 	m.mu.Unlock()
-	if !live || !h.explicit || !b.r.Once {
+	if !live || !h.explicit || !b.r.Once || m.quorum != nil { // on a quorum it is taken back under its own name
 		return live
-	}
-	if m.quorum != nil {
-		return !another && m.quorum.registered(h.id, registration)
 	}
 	if another {
 		return false

@@ -24,10 +24,12 @@ func tokenKey(name string) string { return prefixed("redisson_lock_token", name)
 func queueKey(name string) string { return prefixed("redisson_lock_queue", name) }
 
 // watchKey holds the registration of a watched explicit owner: which connection's watchdog renews it.
+func watchKey(name, owner string) string { return besideHold("lockproxy_watch", name, owner) }
+
+// besideHold builds the name of a key that belongs to one owner's hold.
 // Where braces in the name leave open where it ends and the owner begins, the owner's length tells. A name with closing braces
 // only gets a hash tag of its own, and a prefix of its own, since `a}` and `{a}}` would share a key otherwise.
-func watchKey(name, owner string) string {
-	prefix := "lockproxy_watch"
+func besideHold(prefix, name, owner string) string {
 	switch {
 	case strings.Contains(name, "{"):
 		prefix += strconv.Itoa(len(owner))

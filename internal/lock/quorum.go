@@ -66,23 +66,25 @@ func newQuorum(m *Manager, o QuorumOptions) *quorum {
 	return q
 }
 
-func (q *quorum) majority() int { return len(q.nodes)/2 + 1 }
+func (q *quorum) majority() int { return majorityOf(len(q.nodes)) }
 
-// short is what a verb says that no majority answered; why is what one of the others said, if anything.
-func (q *quorum) short(answered int, what string, why error) error {
-	text := fmt.Sprintf("%d of %d nodes answered, %d are needed: %s", answered, len(q.nodes), q.majority(), what)
-	if why != nil {
-		text += " (" + printable(why.Error()) + ")"
+// tallyOf is what nodes said that answered.
+func (q *quorum) tallyOf(all []result) tally {
+	t := tally{nodes: len(q.nodes)}
+	for _, r := range all {
+		if r.code() != noCode {
+			t.said = append(t.said, r.out)
+		}
 	}
-	return &Error{"NOQUORUM", text}
+	return t
 }
 
-// drift is how much earlier than by its lease a lock counts as over, since clocks differ: 1 % and 2 ms.
+// drift is how much earlier than by its lease a lock counts as over: of a quorum, whose clocks differ.
 func (m *Manager) drift(lease time.Duration) time.Duration {
 	if m.quorum == nil {
 		return 0
 	}
-	return lease/100 + 2*time.Millisecond
+	return drift(lease)
 }
 
 // limit refuses what a quorum cannot keep.
@@ -186,40 +188,42 @@ func all[T any]([]T) bool { return false }
 // quorumStep is a step under way on one owner's hold on one node.
 type quorumStep struct {
 	drops bool          // it gives the hold back, for as long as it takes
-	vote  *vote         // that it belongs to, else: what was not won is given back
+	asked int64         // when that was asked for last, by the node's clock in µs; guarded by quorum.mu
 	said  result        // what the node said at last
 	done  chan struct{} // closed when its fate is known, and said is set
 }
 
-// begin notes that a step on an owner's hold is about to be sent to a node; before is the one that must be over first, if one
-// is under way. One that gives back is begun once: mine is nil when before does so. The caller ends its own.
-func (q *quorum) begin(n *quorumNode, id holdID) (before, mine *quorumStep) {
+// begin notes that a hold is about to be given back on a node, asked for at that time by its clock; before is the step that must be
+// over first, if one is under way. One that gives back is begun once: mine is nil when before does so. The caller ends its own.
+func (q *quorum) begin(n *quorumNode, id holdID, asked int64) (before, mine *quorumStep) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	key := stepKey{n, id}
 	if before = q.steps[key]; before != nil && before.drops {
+		before.asked = max(before.asked, asked)
 		return before, nil
 	}
-	mine = &quorumStep{drops: true, done: make(chan struct{})}
+	mine = &quorumStep{drops: true, asked: asked, done: make(chan struct{})}
 	q.steps[key] = mine
 	return before, mine
 }
 
-// beginAlone is begin for a step that takes a hold, and does not wait for others beyond its time: nil then.
-func (q *quorum) beginAlone(n *quorumNode, id holdID, v *vote) (mine *quorumStep) {
-	timer := time.NewTimer(time.Until(v.until))
+// askedAt is when a step that gives back was asked for last.
+func (q *quorum) askedAt(s *quorumStep) int64 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return s.asked
+}
+
+// beginAlone is begin for a step that takes a hold, and does not wait for others beyond until: nil then.
+func (q *quorum) beginAlone(n *quorumNode, id holdID, until time.Time) (mine *quorumStep) {
+	timer := time.NewTimer(time.Until(until))
 	defer timer.Stop()
-	key := stepKey{n, id}
 	for {
-		q.mu.Lock()
-		before := q.steps[key]
+		mine, before := q.beginIdle(n, id)
 		if before == nil {
-			mine = &quorumStep{vote: v, done: make(chan struct{})}
-			q.steps[key] = mine
-			q.mu.Unlock()
 			return mine
 		}
-		q.mu.Unlock()
 		if before.drops && n.troubled() {
 			return nil // that may go on for long
 		}
@@ -231,32 +235,25 @@ func (q *quorum) beginAlone(n *quorumNode, id holdID, v *vote) (mine *quorumStep
 	}
 }
 
-// beginIdle is begin for a step that is not needed: nil when another one is under way.
-func (q *quorum) beginIdle(n *quorumNode, id holdID, v *vote) (mine *quorumStep) {
+// beginIdle is begin for a step that takes a hold where no other one is under way; else that one is before.
+func (q *quorum) beginIdle(n *quorumNode, id holdID) (mine, before *quorumStep) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	key := stepKey{n, id}
-	if q.steps[key] == nil {
-		mine = &quorumStep{vote: v, done: make(chan struct{})}
-		q.steps[key] = mine
+	if before = q.steps[key]; before != nil {
+		return nil, before
 	}
-	return mine
+	mine = &quorumStep{done: make(chan struct{})}
+	q.steps[key] = mine
+	return mine, nil
 }
 
-// dropping says whether a step under way may drop an owner's hold on a node: what it has of that is not to be counted on.
-func (q *quorum) dropping(n *quorumNode, id holdID) bool {
+// drops says whether a step under way may end an owner's hold on a node, whoever counts on it.
+func (q *quorum) drops(n *quorumNode, id holdID) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	s := q.steps[stepKey{n, id}]
-	if s == nil || s.drops {
-		return s != nil
-	}
-	select {
-	case <-s.vote.decided:
-		return !s.vote.won
-	default:
-		return true
-	}
+	return s != nil && s.drops
 }
 
 func (q *quorum) end(n *quorumNode, id holdID, mine *quorumStep) {

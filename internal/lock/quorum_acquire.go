@@ -2,9 +2,7 @@ package lock
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -16,57 +14,64 @@ import (
 // splitTries is how often a LOCK that does not wait asks when the nodes were split among several that asked at once.
 const splitTries = 4
 
-// acquire asks all nodes for a lock. What it returns is final: what no majority gave is given back.
+// acquire asks all nodes for a lock. What it returns is final: what no majority gave is taken back.
 func (q *quorum) acquire(ctx context.Context, a *acquire) (answer, error) {
 	if a.r.Lease > 0 && !q.m.sitOut(ctx, a.h) {
 		return answer{}, ctx.Err()
 	}
 	a.latch = ""
-	a.flags = strings.ReplaceAll(a.flags, "L", "")
+	a.flags = strings.NewReplacer("L", "", "F", "").Replace(a.flags)
 	for try := 1; ; try++ {
-		v := q.vote(ctx, a)
-		ans, err := q.judge(a, v)
+		v := q.vote(a)
+		t := q.tallyOf(v.all)
+		ans, err := q.judge(a, v, t)
 		if err == nil && ans.code == 1 && a.r.Fence {
-			ans.token, err = q.fence(a, v)
+			ans.token, err = q.fence(a, t)
 		}
-		won := err == nil && ans.code == 1
-		if v.decide(won, q.until(0)); !won {
+		granted := err == nil && ans.code == 1
+		if v.decide(granted, t.verdict() == won, q.until(0)); !granted {
 			v.sitOut()
 		}
-		split := err == nil && ans.code == 0 && v.count(0) < q.majority()
-		if !split || a.r.Blocks || try == splitTries || !q.m.sleep(ctx, shortPause(time.Since(a.sent))) {
+		if err != nil || t.verdict() != split || a.r.Blocks || try == splitTries || !q.m.sleep(ctx, shortPause(time.Since(a.sent))) {
 			return ans, err
 		}
 	}
 }
 
-// vote is one round of an acquire.
+// vote is one attempt: one round of an acquire. It has a name of its own on the nodes, under which it counts on the hold that it
+// made or found there, and under which it is taken back, whoever else counts on that hold.
 type vote struct {
-	all     []result
-	until   time.Time
-	cleared chan struct{} // gets one for each of them that has given back what it gave
-	bare    bool          // the owner is a connection that had nothing: whatever it has on a node can be given back
-	giveUp  time.Time     // the lease is over then
-	back    func(notAfter string) call
-	decided chan struct{} // closed by decide; what was not won is then given back
-	won     bool
-	backBy  time.Time            // an owner with a name has given back by then, or does not any more
-	counted map[*quorumNode]bool // who was heard
+	attempt string
+	all     []result          // that were heard in time
+	until   time.Time         // after that no node does anything
+	giveUp  time.Time         // the lease is over then, wherever it was given
+	back    func(string) call // takes the attempt back on one node; announced: whoever waits is told
+	loud    func(string) call // back, and whoever waits is told
+	decided chan struct{}     // closed by decide
+	won     bool              // or else it is taken back
+	told    bool              // others may have seen that the lock was had
+	backBy  time.Time         // what was heard is taken back by then, for whoever waits for that
+	cleared chan struct{}     // gets one for each node that was heard to give the lock, and has taken it back
+	heard   map[*quorumNode]bool
 }
 
-func (v *vote) decide(won bool, backBy time.Time) {
-	v.won, v.backBy, v.counted = won, backBy, map[*quorumNode]bool{}
+// decide says what becomes of a vote; told that others may have seen it won.
+func (v *vote) decide(won, told bool, backBy time.Time) {
+	v.won, v.told, v.backBy, v.heard = won, told, backBy, map[*quorumNode]bool{}
 	for _, r := range v.all {
-		v.counted[r.node] = true
+		v.heard[r.node] = r.code() == 1
 	}
 	close(v.decided)
 }
 
-// sitOut waits until all nodes that were heard have given back, or can no longer do.
+// sitOut waits until all nodes that were heard to give the lock have taken it back, or can no longer do so in time.
 func (v *vote) sitOut() {
 	timer := time.NewTimer(time.Until(v.backBy))
 	defer timer.Stop()
-	for range v.count(1) - v.entered() {
+	for _, gave := range v.heard {
+		if !gave {
+			continue
+		}
 		select {
 		case <-v.cleared:
 		case <-timer.C:
@@ -75,66 +80,39 @@ func (v *vote) sitOut() {
 	}
 }
 
-// count is how many nodes said so.
-func (v *vote) count(code int64) int {
-	n := 0
-	for _, r := range v.all {
-		if r.code() == code {
-			n++
-		}
-	}
-	return n
-}
-
-// entered is how many nodes said that the owner had the lock already.
-func (v *vote) entered() int {
-	n := 0
-	for _, r := range v.all {
-		if r.code() == 1 && r.out[4] == 0 {
-			n++
-		}
-	}
-	return n
-}
-
 // vote sends the acquire to all nodes.
-func (q *quorum) vote(ctx context.Context, a *acquire) *vote {
+func (q *quorum) vote(a *acquire) *vote {
 	c := a.call("")
 	if (a.h.explicit || a.before > 0) && !strings.Contains(c.args[3], "O") {
 		c.args[3] += "O" // an owner's hold counts one on a node
 	}
 	lease, _ := strconv.ParseInt(c.args[0], 10, 64)
-	a.sent = time.Now()
+	a.sent, a.attempt = time.Now(), a.c.request()
 	v := &vote{
-		bare: !a.h.explicit && a.before == 0, until: q.until(milliseconds(lease)), giveUp: a.sent.Add(milliseconds(lease)),
-		back:    (&release{m: q.m, h: a.h, all: true, registration: a.registration}).takeBack(strings.Contains(a.flags, "W")),
+		attempt: a.attempt, until: q.until(milliseconds(lease)),
 		decided: make(chan struct{}), cleared: make(chan struct{}, len(q.nodes)),
 	}
-	build := func(notAfter string) call {
-		mine := c
-		mine.args = slices.Clone(c.args)
-		mine.args[2] = notAfter
-		return mine
-	}
+	v.giveUp = v.until.Add(milliseconds(lease))
+	back := &release{m: q.m, h: a.h, all: true, registration: a.registration, attempt: a.attempt}
+	v.loud = back.onNode
+	v.back = func(string) call { return back.quietly() }
+	build := func(notAfter string) call { return c.asVote(a.h.id, a.attempt, a.r.Fence, notAfter) }
 	answers := make(chan result, len(q.nodes))
 	for _, n := range q.nodes {
-		q.m.background(func() { q.voteOf(n, a.h, v, build, answers) })
+		q.m.background(func() { q.voteOf(n, a.h.id, v, build, answers) })
 	}
-	v.all = collect(answers, len(q.nodes), v.until, func(all []result) bool {
-		v.all = all
-		return q.clearly(v)
-	})
+	v.all = collect(answers, len(q.nodes), v.until, func(all []result) bool { return q.tallyOf(all).clear() })
 	return v
 }
 
-// voteOf asks one node, and has it give back what was not won.
-func (q *quorum) voteOf(n *quorumNode, h *hold, v *vote, build func(string) call, answers chan<- result) {
-	mine := q.beginAlone(n, h.id, v)
+// voteOf asks one node, and has it take back what was not won: also what it gave too late to be heard, or may have given.
+func (q *quorum) voteOf(n *quorumNode, id holdID, v *vote, build func(string) call, answers chan<- result) {
+	mine := q.beginAlone(n, id, v.until)
 	if mine == nil {
 		answers <- result{node: n, err: &upstream.NotSentError{Cause: errOwed}}
 		return
 	}
-	defer q.end(n, h.id, mine)
+	defer q.end(n, id, mine)
 	select {
 	case <-v.decided: // without this node; the lock may be given back by now
 		return
@@ -143,135 +121,57 @@ func (q *quorum) voteOf(n *quorumNode, h *hold, v *vote, build func(string) call
 	out, err := q.ask(n, v.until, build)
 	r := result{n, out, err}
 	answers <- r
-	lost := isUnknown(err)
-	if lost {
+	if isUnknown(err) {
 		q.m.sleep(context.Background(), time.Until(v.until)+clockTolerance) // after that it is not done any more
 	}
 	<-v.decided
-	raised := r.code() == 1 && r.out[4] == 1
-	switch {
-	case v.won:
-	case raised && (!h.explicit || v.counted[n]), lost && v.bare:
-		q.clear(n, h.id, v.backBy, v.giveUp, v.back)
+	if v.won || r.code() != 1 && !isUnknown(err) {
+		return
+	}
+	back := v.back
+	if v.told {
+		back = v.loud
+	}
+	q.insist(n, v.giveUp, back)
+	if v.heard[n] {
 		v.cleared <- struct{}{}
 	}
-	// What a node gave too late to an owner with a name runs out: that owner may have come back through another proxy.
-}
-
-// clearly says whether what the other nodes may still say changes nothing.
-func (q *quorum) clearly(v *vote) bool {
-	pending := len(q.nodes) - len(v.all)
-	yes, entered := v.count(1), v.entered()
-	answered := yes + v.count(0) + v.count(codeKind) + v.count(codeUpgrade)
-	if yes+pending < q.majority() {
-		return answered >= q.majority()
-	}
-	return yes >= q.majority() && (entered == 0 || entered >= q.majority() || entered+pending < q.majority())
 }
 
 // judge makes one answer of the nodes' answers. count and raised are what one node would say of the owner's holds.
-func (q *quorum) judge(a *acquire, v *vote) (answer, error) {
-	need := q.majority()
-	for _, code := range []int64{codeKind, codeUpgrade} {
-		if v.count(code) >= need {
-			return answer{code: code}, nil
-		}
+func (q *quorum) judge(a *acquire, v *vote, t tally) (answer, error) {
+	pause := shortPause(time.Since(a.sent)).Milliseconds()
+	switch t.verdict() {
+	case otherLock:
+		return answer{code: codeKind}, nil
+	case upgrade:
+		return answer{code: codeUpgrade}, nil
+	case unheard:
+		return answer{}, q.trouble(v.all, t.voted(), "the lock was not taken")
+	case split:
+		return answer{ttl: pause}, nil
+	case held:
+		return answer{ttl: t.free()}, nil
 	}
-	if v.count(1) < need {
-		return q.refused(a, v)
-	}
-	entered := v.entered()
-	dark := len(q.nodes) - v.count(1) - v.count(0) // may have it, too
-	before := entered > 0 && entered+dark >= need
-	ans := answer{code: 1, count: 1, raised: 1, ttl: q.validity(v)}
+	ans := answer{code: 1, count: 1, raised: 1, ttl: t.lasts()}
 	switch {
-	case !before: // what some nodes had was left behind: a majority does not
+	case !t.had(): // what some nodes had was left behind: a majority does not
 	case a.r.Once:
 		ans.count, ans.raised = max(a.before, 1), 0
 	case !a.h.explicit:
 		ans.count = a.before + 1
-	case entered >= need:
+	case t.entered() >= t.majority():
 		return answer{}, &Error{"ERR", fmt.Sprintf("this owner already holds '%s': with --quorum an owner with a name does not nest; say ONCE, or take a fresh name",
 			printable(a.r.Key))}
 	default: // it may be held, or left behind on a few nodes: that ends with its lease
-		return answer{ttl: shortPause(time.Since(a.sent)).Milliseconds()}, nil
+		return answer{ttl: pause}, nil
 	}
 	return ans, nil
 }
 
-// refused is the answer when no majority said yes.
-func (q *quorum) refused(a *acquire, v *vote) (answer, error) {
-	answered := v.count(1) + v.count(0) + v.count(codeKind) + v.count(codeUpgrade)
-	if answered < q.majority() {
-		return answer{}, q.trouble(v.all, answered, "the lock was not taken")
-	}
-	var left []int64
-	for _, r := range v.all {
-		if r.code() == 0 {
-			left = append(left, r.out[2])
-		}
-	}
-	slices.Sort(left)
-	lacking := q.majority() - v.count(1)
-	if len(left) < q.majority() || lacking > len(left) { // others asked at once, too
-		return answer{ttl: shortPause(time.Since(a.sent)).Milliseconds()}, nil
-	}
-	return answer{ttl: max(left[lacking-1], 0)}, nil
-}
-
-// trouble is why no majority answered: what a node of Redis says, if it says the same everywhere, or NOQUORUM.
-func (q *quorum) trouble(all []result, answered int, what string) error {
-	refusals := 0
-	var said *upstream.ReplyError
-	var why error
-	for _, r := range all {
-		var refusal *upstream.ReplyError
-		if r.err != nil {
-			why = r.err
-		}
-		if errors.As(r.err, &refusal) {
-			refusals++
-			said = refusal
-		}
-	}
-	if refusals >= q.majority() {
-		return said
-	}
-	return q.short(answered, what, why)
-}
-
-// validity is for how long in ms a majority has the lock, less what clocks may drift.
-func (q *quorum) validity(v *vote) int64 {
-	var ttls []int64
-	for _, r := range v.all {
-		if r.code() == 1 {
-			ttls = append(ttls, r.out[2])
-		}
-	}
-	slices.Sort(ttls)
-	slices.Reverse(ttls)
-	ttl := ttls[q.majority()-1]
-	return max(0, ttl-q.m.drift(milliseconds(ttl)).Milliseconds())
-}
-
 // fence makes the highest token of those that gave the lock everybody's: on a majority no lower one is given any more.
-func (q *quorum) fence(a *acquire, v *vote) (int64, error) {
-	var token, known int64
-	for _, r := range v.all {
-		if r.code() == 1 {
-			token = max(token, r.out[3])
-			if r.out[4] == 0 {
-				known = max(known, r.out[3])
-			}
-		}
-	}
-	switch {
-	case v.entered() == 0:
-	case a.r.Once && v.entered() >= q.majority():
-		token = known // it was given before
-	default:
-		token = max(token, known+1)
-	}
+func (q *quorum) fence(a *acquire, t tally) (int64, error) {
+	token := t.token(a.r.Once)
 	build := func(notAfter string) call {
 		return call{a.h.id.db, scripts.Raise, []string{tokenKey(a.h.id.key)}, []string{
 			strconv.FormatInt(token, 10), notAfter, strconv.FormatInt(q.m.opts.FenceTTL.Milliseconds(), 10),
@@ -281,19 +181,9 @@ func (q *quorum) fence(a *acquire, v *vote) (int64, error) {
 	all := gather(q, until, func(n *quorumNode) result {
 		out, err := q.ask(n, until, build)
 		return result{n, out, err}
-	}, func(all []result) bool { return agreed(all, 1) >= q.majority() })
-	if n := agreed(all, 1); n < q.majority() {
+	}, func(all []result) bool { return q.tallyOf(all).count(1) >= q.majority() })
+	if n := q.tallyOf(all).count(1); n < q.majority() {
 		return 0, q.trouble(all, n, "the fencing token is not safe, the lock was given back")
 	}
 	return token, nil
-}
-
-func agreed(all []result, code int64) int {
-	n := 0
-	for _, r := range all {
-		if r.code() == code {
-			n++
-		}
-	}
-	return n
 }

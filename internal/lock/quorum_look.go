@@ -104,15 +104,17 @@ func (q *quorum) merge(seen map[*quorumNode]Info) Info {
 		kind  Kind
 	}
 	holders := map[who]int{}
+	var tokens []int64
 	out := Info{Kind: "none", TTL: -2}
 	for _, in := range seen {
 		kinds[in.Kind]++
-		out.Token, out.Fenced = max(out.Token, in.Token), out.Fenced || in.Fenced
+		tokens = append(tokens, in.Token)
 		out.Queue = max(out.Queue, in.Queue)
 		for _, h := range in.Holders {
 			holders[who{h.Owner, h.Kind}]++
 		}
 	}
+	out.Token, out.Fenced = lastToken(tokens, len(q.nodes))
 	for kind, n := range kinds {
 		if n >= q.majority() {
 			out.Kind = kind
@@ -124,20 +126,15 @@ func (q *quorum) merge(seen map[*quorumNode]Info) Info {
 		}
 	}
 	if out.Kind != "none" {
-		out.TTL = q.ttlOf(seen, out.Kind)
+		var left []int64
+		for _, in := range seen {
+			if in.Kind == out.Kind {
+				left = append(left, in.TTL)
+			}
+		}
+		out.TTL = lasts(left, q.majority())
 	}
 	return out
-}
-
-// ttlOf is for how long a majority has the lock.
-func (q *quorum) ttlOf(seen map[*quorumNode]Info, kind string) int64 {
-	var v vote
-	for _, in := range seen {
-		if in.Kind == kind {
-			v.all = append(v.all, result{out: []int64{1, 0, in.TTL}})
-		}
-	}
-	return q.validity(&v)
 }
 
 // sidesHeld asks a majority on which sides of a read/write lock an owner has a hold.
@@ -205,15 +202,4 @@ func (q *quorum) registrations(id holdID) (known []string) {
 		}
 	}
 	return known
-}
-
-// registered says whether no majority names another connection than registration's as the one that renews a hold.
-func (q *quorum) registered(id holdID, registration string) bool {
-	others := 0
-	for _, text := range q.registrations(id) {
-		if text != registration && text != registration+"+" {
-			others++
-		}
-	}
-	return others < q.majority()
 }

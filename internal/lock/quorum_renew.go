@@ -2,6 +2,7 @@ package lock
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/lockproxy/lockproxy/upstream"
@@ -13,12 +14,17 @@ const undecided = -9
 // renew sends a batch of renewals to all nodes. Each hold has the answer of a majority of its own.
 func (q *quorum) renew(b *batch) ([]int64, error) {
 	until := q.until(b.lease)
+	q.m.mu.Lock()
+	for _, h := range b.holds {
+		b.attempts = append(b.attempts, h.attempt)
+	}
+	q.m.mu.Unlock()
 	heard := gather(q, until, func(n *quorumNode) result {
 		busy := make([]bool, len(b.holds))
 		for i, h := range b.holds {
-			busy[i] = q.dropping(n, h.id)
+			busy[i] = q.drops(n, h.id)
 		}
-		out, err := q.ask(n, until, b.call)
+		out, err := q.ask(n, until, b.onNode)
 		for i := range out {
 			if i < len(busy) && busy[i] {
 				out[i] = undecided // it may be dropped there
@@ -26,18 +32,36 @@ func (q *quorum) renew(b *batch) ([]int64, error) {
 		}
 		return result{n, out, err}
 	}, func(all []result) bool { return len(all) >= q.majority() && q.settledAll(b, all) })
-	out, any := make([]int64, len(b.holds)), false
+	out, any, t := make([]int64, len(b.holds)), false, q.tallyOf(heard)
 	for i := range out {
-		out[i] = q.renewal(heard, i)
+		out[i] = q.takenOver(b.holds[i], t.renewal(i))
 		any = any || out[i] != undecided
 		if out[i] == 1 && b.lease > 0 {
 			q.spread(b, i, heard)
 		}
 	}
 	if !any {
-		return nil, q.trouble(heard, answeredBy(heard), "the renewal does not count")
+		return nil, q.trouble(heard, len(t.said), "the renewal does not count")
 	}
 	return out, nil
+}
+
+// takenOver believes only for good what a renewal says of another connection that has taken a hold over: the LOCK of that one may
+// fail yet, and what it has is taken back then.
+func (q *quorum) takenOver(h *hold, said int64) int64 {
+	q.m.mu.Lock()
+	defer q.m.mu.Unlock()
+	if said != 2 {
+		h.taken = time.Time{}
+		return said
+	}
+	if h.taken.IsZero() {
+		h.taken = time.Now()
+	}
+	if time.Since(h.taken) < min(3*q.timeout, h.lease/4) {
+		return undecided
+	}
+	return 2
 }
 
 // spread gives a hold that a majority has just renewed to those nodes again that have it no more, or never had it: a lock that is
@@ -45,87 +69,43 @@ func (q *quorum) renew(b *batch) ([]int64, error) {
 // that comes meanwhile is sent after it. The hold is busy.
 func (q *quorum) spread(b *batch, i int, heard []result) {
 	h := b.holds[i]
-	if !q.m.held(h.id) {
+	if b.attempts[i] == "" || !q.m.held(h.id) {
 		return
 	}
 	for _, r := range heard {
 		if r.err != nil || i >= len(r.out) || r.out[i] != 0 {
 			continue
 		}
-		v := &vote{until: q.until(b.lease), won: true, decided: make(chan struct{})}
-		close(v.decided)
-		if mine := q.beginIdle(r.node, h.id, v); mine != nil {
+		if mine, _ := q.beginIdle(r.node, h.id); mine != nil {
 			a := &acquire{c: &Client{m: q.m}, h: h, r: Request{Lease: b.lease.Milliseconds(), Once: true}, flags: "O", registration: b.marks[i]}
 			if h.explicit {
 				a.flags += "W"
 			}
-			c := a.call("")
-			q.m.background(func() { q.spreadTo(r.node, h.id, c, v, mine) })
+			c, until := a.call(""), q.until(b.lease)
+			q.m.background(func() {
+				defer q.end(r.node, h.id, mine)
+				q.spreadTo(r.node, until, func(notAfter string) call { return c.asVote(h.id, b.attempts[i], false, notAfter) })
+			})
 		}
 	}
 }
 
 // spreadTo is the step itself.
-func (q *quorum) spreadTo(n *quorumNode, id holdID, c call, v *vote, mine *quorumStep) {
-	defer q.end(n, id, mine)
-	_, err := q.ask(n, v.until, func(notAfter string) call {
-		c.args[2] = notAfter
-		return c
-	})
-	if isUnknown(err) {
-		q.m.sleep(context.Background(), time.Until(v.until)+clockTolerance)
+func (q *quorum) spreadTo(n *quorumNode, until time.Time, build func(notAfter string) call) {
+	if _, err := q.ask(n, until, build); isUnknown(err) {
+		q.m.sleep(context.Background(), time.Until(until)+clockTolerance)
 	}
-}
-
-func answeredBy(all []result) int {
-	n := 0
-	for _, r := range all {
-		if r.code() != noCode {
-			n++
-		}
-	}
-	return n
 }
 
 // settledAll says whether a majority has renewed every hold of a batch.
 func (q *quorum) settledAll(b *batch, all []result) bool {
+	t := q.tallyOf(all)
 	for i := range b.holds {
-		if q.renewal(all, i) != 1 {
+		if t.renewal(i) != 1 {
 			return false
 		}
 	}
 	return true
-}
-
-// renewal is what the nodes say together of one hold: 1 a majority has it, 0 a majority cannot have it, 2 another proxy has
-// taken it over, or undecided.
-func (q *quorum) renewal(all []result, i int) int64 {
-	yes, taken, gone := 0, 0, 0
-	for _, r := range all {
-		if r.err != nil || i >= len(r.out) {
-			continue
-		}
-		switch r.out[i] {
-		case 1:
-			yes++
-		case 2:
-			taken++
-		case undecided:
-		default:
-			gone++
-		}
-	}
-	need, nodes := q.majority(), len(q.nodes)
-	switch {
-	case yes >= need:
-		return 1
-	case nodes-taken-gone >= need:
-		return undecided
-	case taken > 0 && nodes-gone >= need:
-		return 2
-	default:
-		return 0
-	}
 }
 
 // extend is RENEW on all nodes: it counts when a majority has it. A shorter lease that no majority has may be some nodes' all the same.
@@ -133,40 +113,49 @@ func (q *quorum) extend(h *hold, r RenewRequest, registration, known string) (ou
 	lease := milliseconds(leaseOf(Request{Lease: r.Lease}, q.m.opts))
 	sent = time.Now()
 	until := q.until(lease)
+	q.m.mu.Lock()
+	attempt := h.attempt
+	q.m.mu.Unlock()
+	unknown := attempt == "" // it was had through another proxy: RENEW counts on it as an attempt of its own
+	if unknown {
+		attempt = q.m.request(q.m.uuid)
+	}
 	all := gather(q, until, func(n *quorumNode) result {
-		if q.dropping(n, h.id) {
+		if q.drops(n, h.id) {
 			return result{node: n, err: &upstream.NotSentError{Cause: errOwed}}
 		}
-		out, err := q.ask(n, until, func(notAfter string) call { return extendCall(h, r, q.m.opts, notAfter, registration, known) })
+		out, err := q.ask(n, until, func(notAfter string) call {
+			return extendCall(h, r, q.m.opts, notAfter, registration, known).extending(h.id, attempt)
+		})
 		return result{n, out, err}
-	}, func(all []result) bool { return agreed(all, 1) >= q.majority() })
+	}, func(all []result) bool { return q.tallyOf(all).count(1) >= q.majority() })
+	t := q.tallyOf(all)
+	if unknown && t.count(1) < q.majority() {
+		q.retract(&release{m: q.m, h: h, all: true, registration: registration, attempt: attempt}, all, sent.Add(lease))
+	}
 	q.m.mu.Lock()
 	defer q.m.mu.Unlock()
-	yes, no := agreed(all, 1), agreed(all, -1)
-	if yes >= q.majority() {
-		var v vote
-		for _, one := range all {
-			if one.code() == 1 {
-				v.all = append(v.all, result{out: []int64{1, 0, one.out[2]}})
-			}
-		}
-		return []int64{1, max(h.count, 1), q.validity(&v)}, sent, nil
-	}
-	if other := agreed(all, codeKind); other >= q.majority() {
+	switch {
+	case t.count(1) >= q.majority():
+		h.attempt = attempt
+		return []int64{1, max(h.count, 1), t.lasts()}, sent, nil
+	case t.count(codeKind) >= q.majority():
 		return []int64{codeKind, 0, 0}, sent, nil
-	}
-	if len(q.nodes)-no < q.majority() {
-		elsewhere := int64(0)
-		for _, one := range all {
-			if one.code() == -1 {
-				elsewhere = max(elsewhere, one.out[1])
-			}
-		}
-		return []int64{-1, elsewhere, 0}, sent, nil
+	case len(q.nodes)-t.count(-1) < q.majority():
+		return []int64{-1, slices.Max(append(t.column(-1, 1), 0)), 0}, sent, nil
 	}
 	if end := sent.Add(lease - q.m.drift(lease)); r.Lease > 0 && h.count > 0 && end.Before(h.deadline) {
 		h.deadline = end
 		q.m.plan(h, sent)
 	}
-	return nil, sent, q.trouble(all, answeredBy(all), "the lease is not lengthened")
+	return nil, sent, q.trouble(all, len(t.said), "the lease is not lengthened")
+}
+
+// retract takes an attempt back from the nodes that said that they have it. Nobody waits for that.
+func (q *quorum) retract(r *release, all []result, giveUp time.Time) {
+	for _, one := range all {
+		if one.code() == 1 {
+			q.m.background(func() { q.insist(one.node, giveUp, func(string) call { return r.quietly() }) })
+		}
+	}
 }

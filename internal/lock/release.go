@@ -168,6 +168,8 @@ type release struct {
 	notAfter int64
 	// registration is what this proxy's watchdog renews by; another one in Redis is told that the hold has ended.
 	registration string
+	attempt      string // of a quorum: only what counts on the hold under this name
+	known        string // of a quorum: the attempt that this proxy had the hold by
 }
 
 func (c *Client) newRelease(h *hold, all bool) *release {

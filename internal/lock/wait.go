@@ -25,7 +25,7 @@ func (c *Client) wait(ctx context.Context, r Request) (g Grant, err error) {
 	if r.Fair || !m.waitedFor(w.waitingLine()) || explicit && m.holdsElsewhere(w.id) {
 		g, no, err := c.try(ctx, r, w)
 		switch {
-		case errors.Is(err, errMoving):
+		case endsByItself(err):
 			trouble = err
 		case !errors.Is(err, ErrNotAcquired):
 			return g, err

@@ -1,0 +1,26 @@
+-- retract takes back what one attempt that was not won has on a node of a quorum. The hold ends, by the release of its kind, when
+-- no other attempt counts on it. It is safe at any time, and may be done twice.
+--
+-- KEYS[1] attempts that count on the hold
+-- KEYS[2] registration of the owner
+-- KEYS[3…] those of the release
+-- ARGV[1] the attempt
+-- ARGV[2] the registration that the attempt wrote, '' = none: taken out, so that whoever renews the hold puts in its own again
+-- ARGV[3…] those of the release, whose not-after is far away
+-- RETURNS {1, 0}  the hold has ended
+--         {0, 1}  others count on it
+--         {-1, 0} nothing stood there of this attempt, or the hold had ended
+--         {-3, 0} the key holds a lock of another kind
+-- ERRORS  WRONGTYPE.
+
+local noted = redis.pcall('HDEL', KEYS[1], ARGV[1])
+if noted ~= 1 then return {-1, 0} end
+if redis.call('EXISTS', KEYS[1]) == 1 then
+  local registered = redis.pcall('GET', KEYS[2])
+  if ARGV[2] ~= '' and (registered == ARGV[2] or registered == ARGV[2] .. '+') then redis.call('DEL', KEYS[2]) end
+  return {0, 1}
+end
+local keys, args = {}, {}
+for i = 3, #KEYS do keys[#keys + 1] = KEYS[i] end
+for i = 3, #ARGV do args[#args + 1] = ARGV[i] end
+return release(keys, args)
