@@ -52,15 +52,17 @@ type Cluster struct {
 
 	snapshot atomic.Pointer[Snapshot]
 
-	refresh refresher
-	count   counters
-	spare   *spares // nil: replicas are not read from
+	refresh  refresher
+	disowned map[string]bool // addresses whose nodes describe another cluster; the look's own
+	count    counters
+	spare    *spares // nil: replicas are not read from
 
-	mu       sync.Mutex // guards all below, and the nodes' users, left and closed
-	nodes    map[*Node]struct{}
-	refused  func(upstream.Identity, *upstream.ReplyError)
-	password func(asked bool)
-	changed  []func(before, now *Snapshot)
+	mu         sync.Mutex // guards all below, and the nodes' users, left and closed
+	nodes      map[*Node]struct{}
+	refused    func(upstream.Identity, *upstream.ReplyError)
+	confirming map[credentials]bool // accounts that all masters are being asked about
+	password   func(asked bool)
+	changed    []func(before, now *Snapshot)
 }
 
 // Open finds the cluster by its seeds. It fails when none of them tells of a cluster within ctx; a *upstream.ReplyError
@@ -78,7 +80,7 @@ func Open(ctx context.Context, target upstream.ClusterTarget, o Options) (*Clust
 	if o.Node.Logger == nil {
 		o.Node.Logger = slog.Default()
 	}
-	c := &Cluster{target: target, opts: o, log: o.Node.Logger, leftFor: leftFor, nodes: map[*Node]struct{}{}}
+	c := &Cluster{target: target, opts: o, log: o.Node.Logger, leftFor: leftFor, nodes: map[*Node]struct{}{}, disowned: map[string]bool{}, confirming: map[credentials]bool{}}
 	c.ctx, c.stop = context.WithCancel(context.Background())
 	c.refresh = newRefresher()
 	if o.Replicas {
@@ -163,6 +165,7 @@ func (c *Cluster) Close() {
 // openNode makes a node of the topology.
 func (c *Cluster) openNode(d described, addr string) *Node {
 	target := c.target.At(addr, d.name)
+	target.NodeID = d.id
 	n := &Node{ID: d.id, Addr: addr, target: target, up: upstream.NewNode(target, c.opts.Node)}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -172,23 +175,11 @@ func (c *Cluster) openNode(d described, addr string) *Node {
 		return n
 	}
 	c.nodes[n] = struct{}{}
-	if c.refused != nil {
-		n.up.OnRefused(c.refused)
-	}
+	n.up.OnRefused(c.nodeRefused)
 	if c.password != nil {
 		n.up.OnPassword(c.password)
 	}
 	return n
-}
-
-// OnRefused is upstream.Node's, for all nodes, those to come too.
-func (c *Cluster) OnRefused(f func(upstream.Identity, *upstream.ReplyError)) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.refused = f
-	for n := range c.nodes {
-		n.up.OnRefused(f)
-	}
 }
 
 // OnPassword is upstream.Node's, for all nodes, those to come too.

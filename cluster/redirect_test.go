@@ -57,7 +57,7 @@ func serveFake(conn net.Conn, port int, say func(string) string) {
 		case "CLUSTER SLOTS":
 			reply = fmt.Sprintf("*1\r\n*3\r\n:0\r\n:16383\r\n*3\r\n$9\r\n127.0.0.1\r\n:%d\r\n$2\r\nid\r\n", port)
 			fallthrough
-		case "CLUSTER SHARDS", "CLUSTER NODES":
+		case "CLUSTER SHARDS", "CLUSTER NODES", "CLUSTER MYID":
 			fmt.Fprint(conn, reply)
 		default:
 			fmt.Fprint(conn, say(line))

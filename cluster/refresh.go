@@ -111,7 +111,8 @@ func (c *Cluster) pause(ctx context.Context, d time.Duration) bool {
 
 // look asks nodes for the topology, one after the other until one tells: hint, the masters and replicas known in random
 // order, the seeds. A node that has been reset, or has left the cluster, knows of itself only: one that names owners of fewer slots
-// than were known is believed when nobody names more.
+// than were known is believed when nobody names more. One that knows fewer than half of our shards is of another cluster,
+// and never believed.
 func (c *Cluster) look(ctx context.Context, hint *Node) error {
 	old := c.snapshot.Load()
 	var best *view
@@ -125,10 +126,16 @@ func (c *Cluster) look(ctx context.Context, hint *Node) error {
 		switch {
 		case err != nil:
 			last = err
-		case best == nil || v.claimed() > best.claimed():
-			best = v
+		case old.kinshipOf(v) == foreign:
+			last = errForeign
+			c.disown(addr)
+		default:
+			delete(c.disowned, addr)
+			if old.better(v, best) {
+				best = v
+			}
 		}
-		return ctx.Err() != nil || best != nil && best.claimed() >= known
+		return ctx.Err() != nil || best != nil && best.claimed() >= known && old.kinshipOf(best) == kin
 	}
 	done := false
 	for _, n := range lookOrder(old, hint) {
@@ -152,6 +159,16 @@ func (c *Cluster) look(ctx context.Context, hint *Node) error {
 	}
 	c.take(best)
 	return nil
+}
+
+// disown says, once, that the node at an address is not believed.
+func (c *Cluster) disown(addr string) {
+	if c.disowned[addr] {
+		return
+	}
+	c.disowned[addr] = true
+	c.log.Warn("a node describes another cluster than the one that is known, it is not believed; restart lockproxy if the cluster was made anew",
+		"address", addr, "upstream", c.target.String())
 }
 
 // lookOrder are the nodes known, in the order in which they are asked.

@@ -175,6 +175,10 @@ func (c *Control) dial(context.Context, string, *net.Dialer, *tls.Config) (net.C
 	if err != nil {
 		return nil, &unsentError{cause: err}
 	}
+	if err := proveNodeAsService(context.Background(), conn, c.target, c.opts.DialTimeout); err != nil {
+		conn.Close()
+		return nil, &unsentError{cause: err}
+	}
 	return &controlConn{Conn: conn, target: c.target, left: closeAfter(tenure, conn)}, nil
 }
 

@@ -66,25 +66,34 @@ func appendAuth(b []byte, user, password string) []byte {
 }
 
 // connect reaches t and shakes hands as id, all within timeout; tenure is reach's.
-// The error is a *ReplyError when Redis refuses.
+// The error is a *ReplyError when Redis refuses, an *AnotherNodeError when it is not the node that t means.
 func connect(ctx context.Context, t Target, id Identity, timeout time.Duration) (conn net.Conn, tenure context.Context, err error) {
 	deadline := time.Now().Add(timeout)
 	conn, tenure, err = reach(ctx, t, timeout)
 	if err != nil {
 		return nil, nil, err
 	}
-	hello, n := id.handshake(nil)
-	if n == 0 {
-		return conn, tenure, nil
-	}
 	defer closeAfter(tenure, conn)()
-	conn.SetDeadline(deadline)
-	if err := ask(ctx, conn, hello, n); err != nil {
+	if err := greet(ctx, conn, id, deadline); err != nil {
 		conn.Close()
 		return nil, nil, err
 	}
-	conn.SetDeadline(time.Time{})
+	if err := proveNode(ctx, conn, t, time.Until(deadline)); err != nil {
+		conn.Close()
+		return nil, nil, err
+	}
 	return conn, tenure, nil
+}
+
+// greet makes a fresh connection id's, until deadline.
+func greet(ctx context.Context, conn net.Conn, id Identity, deadline time.Time) error {
+	hello, n := id.handshake(nil)
+	if n == 0 {
+		return nil
+	}
+	conn.SetDeadline(deadline)
+	defer conn.SetDeadline(time.Time{})
+	return ask(ctx, conn, hello, n)
 }
 
 // closeAfter closes conn when its tenure ends, unless stop is called before.

@@ -26,6 +26,10 @@ type Target struct {
 	Sentinels *Sentinels // nil: Addr is the address; else it is what they say, once Follow was called
 	follower  *Follower
 
+	// NodeID is the id of the cluster's node that Addr is the address of: connections that lead elsewhere are refused with an
+	// *AnotherNodeError. "": any server is right.
+	NodeID string
+
 	// MinUptime is for how long a server must have been up to be connected to; else the error is a *YoungError. It must be a
 	// master, too. 0: it is not asked.
 	MinUptime time.Duration

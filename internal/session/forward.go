@@ -91,7 +91,7 @@ func (s *Session) forwardOver(p *upstream.Pipe, err error) {
 // answerFor is fail for each command that Redis did not answer. When the outcome of one that may have written is
 // unknown, the lock engine hears of it: this client's locks are then not released, they run out.
 func (s *Session) answerFor(err error, unanswered []*commandtable.Command) {
-	if s.noteTrouble(err); passwordRefused(err) {
+	if s.noteTrouble(err); passwordRefused(err) && s.guard.Over() {
 		return // closed without a word
 	}
 	for range unanswered {
@@ -121,7 +121,7 @@ func (s *Session) noteTrouble(err error) {
 	case tooManyUpstream(err):
 	case !errors.As(err, &reply):
 		s.srv.learnAgain()
-	case passwordRefused(err):
+	case passwordRefused(err) && s.srv.o.Cluster == nil: // one node of a cluster does not speak for the others: see Cluster.OnRefused
 		s.guard.HangUp(downstream.Left, passwordGone)
 	}
 }

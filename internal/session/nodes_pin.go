@@ -80,9 +80,10 @@ func (s *Session) pinSlot(slot int) (*pinned, error) {
 // connectSlot is connect at the node that has a slot; noSlot: at any. It tries as long as the cluster does.
 func (s *Session) connectSlot(slot int, v *pinView) (*pinned, error) {
 	c := s.srv.o.Cluster
+	refused := 0 // masters that do not let this client's user in, of which any would do
 	for until := time.Now().Add(c.RetryFor()); ; {
 		snapshot, err := c.Snapshot(), error(&upstream.ReplyError{Line: "CLUSTERDOWN Hash slot not served"})
-		n := snapshot.Any(int(s.id))
+		n := snapshot.Any(int(s.id) + refused)
 		if slot != noSlot {
 			n = snapshot.Owner(slot)
 		}
@@ -91,6 +92,10 @@ func (s *Session) connectSlot(slot int, v *pinView) (*pinned, error) {
 			if p, err = s.connectAt(n, v); err == nil {
 				return p, nil
 			}
+		}
+		if passwordRefused(err) && slot == noSlot && refused+1 < len(snapshot.Masters) {
+			refused++
+			continue
 		}
 		if time.Now().After(until) || s.guard.Over() || s.srv.ctx.Err() != nil || isFinal(err) {
 			return nil, err

@@ -1,0 +1,77 @@
+package cluster
+
+import "errors"
+
+// A node's address may be taken over by a node of another cluster, as pods get each other's addresses, and a node of ours may be
+// reset and join another cluster. Both describe a cluster that is not ours, with owners for all slots.
+
+// kinship is how much a view has in common with the cluster that is known.
+type kinship uint8
+
+const (
+	foreign kinship = iota // fewer than half of the shards are known
+	halfKin                // half of them
+	kin                    // most of them
+)
+
+var errForeign = errors.New("the node describes another cluster")
+
+// kinshipOf compares a view with the shards that have slots: one is known to the view if it names its master or one of its
+// replicas. Of what is known first every view is kin.
+func (s *Snapshot) kinshipOf(v *view) kinship {
+	if s == nil {
+		return kin
+	}
+	shards, named := 0, 0
+	for _, master := range s.Masters {
+		if !s.hasSlots(master) {
+			continue
+		}
+		shards++
+		if v.names(master, s.copies[master]) {
+			named++
+		}
+	}
+	switch {
+	case 2*named > shards || shards == 0:
+		return kin
+	case 2*named == shards:
+		return halfKin
+	default:
+		return foreign
+	}
+}
+
+func (s *Snapshot) hasSlots(n *Node) bool {
+	for _, owner := range s.owner {
+		if owner == n {
+			return true
+		}
+	}
+	return false
+}
+
+// names says whether the view has a shard's master or one of its replicas.
+func (v *view) names(master *Node, replicas []*Node) bool {
+	if v.find(master.ID) >= 0 {
+		return true
+	}
+	for _, r := range replicas {
+		if v.find(r.ID) >= 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// better says whether a view is to be believed rather than another: the nearer kin, of equals the one that names owners of
+// more slots.
+func (s *Snapshot) better(v, than *view) bool {
+	if than == nil {
+		return true
+	}
+	if a, b := s.kinshipOf(v), s.kinshipOf(than); a != b {
+		return a > b
+	}
+	return v.claimed() > than.claimed()
+}
