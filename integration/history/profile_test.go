@@ -63,6 +63,10 @@ var profiles = []*profile{
 		harms: []harm{stopProxy}, pause: 500 * time.Millisecond, drive: lateWriters, effects: true,
 	},
 	{
+		name: "told", about: "a proxy is cut off: holders there are told before anybody else gets their locks, and do not forget it",
+		proxies: 2, clients: 1, watchdog: 3 * time.Second, args: []string{"--wait-poll", "200ms"}, drive: toldLosses,
+	},
+	{
 		name: "quorum", about: "five nodes with clocks that drift: they stop, forget and are cut off, and no two hold one lock",
 		nodes: 5, clients: 4, watchdog: 1500 * time.Millisecond, least: 6 * time.Second, nemeses: 2,
 		args: []string{"--wait-poll", "300ms", "--quorum-max-lease", "1500ms", "--quorum-node-timeout", "100ms"},

@@ -11,7 +11,7 @@ const (
 	// tellAtOnce is how many losses are told before others get a chance at Manager.mu: about a millisecond.
 	tellAtOnce = 256
 	// reserveMost bounds reserve.
-	reserveMost = time.Second
+	reserveMost = 2 * time.Second
 )
 
 // reserve is how long before its deadline a renewed lock is told lost when no renewal is confirmed. It is what a busy machine
