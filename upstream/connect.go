@@ -14,6 +14,9 @@ import (
 const (
 	firstDelay = 10 * time.Millisecond
 	maxDelay   = 500 * time.Millisecond
+	// wantedDelay is enough of it once somebody asks for the connection: what is
+	// said of Redis is then not much older than the question.
+	wantedDelay = 100 * time.Millisecond
 )
 
 // useful is how long a connection must have lasted, if it gave no reply, to
@@ -112,12 +115,15 @@ func (p *Pipe) runLink() (served bool, err error) {
 // time until somebody asks for the identity again. It says whether to go on.
 func (p *Pipe) rest(delay time.Duration, cause error, moved <-chan struct{}) bool {
 	p.move(backingOff, cause)
-	timer := time.NewTimer(delay/2 + rand.N(delay))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-moved:
-	case <-p.ctx.Done():
+	delay = delay/2 + rand.N(delay)
+	if !p.sleep(min(delay, wantedDelay), nil, moved) {
+		return false
+	}
+	demand := p.demand
+	if refused(cause) != nil {
+		demand = nil
+	}
+	if delay > wantedDelay && !p.sleep(delay-wantedDelay, demand, moved) {
 		return false
 	}
 	if p.node.forgetIdle(p) {
@@ -141,6 +147,20 @@ func (p *Pipe) rest(delay time.Duration, cause error, moved <-chan struct{}) boo
 	}
 }
 
+// sleep waits, for as long as nobody wants the pipe and Redis has not moved; false: the pipe was closed.
+func (p *Pipe) sleep(d time.Duration, wanted, moved <-chan struct{}) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-wanted:
+	case <-moved:
+	case <-p.ctx.Done():
+		return false
+	}
+	return true
+}
+
 // move changes the phase and wakes those who wait for that. It says whether the
 // pipe had been up before.
 func (p *Pipe) move(to phase, cause error) (again bool) {
@@ -148,6 +168,9 @@ func (p *Pipe) move(to phase, cause error) (again bool) {
 	defer p.mu.Unlock()
 	if to == connecting {
 		p.attempt++
+	}
+	if p.phase == up {
+		p.since = time.Now()
 	}
 	if again = p.connected; to == up {
 		p.connected = true

@@ -182,7 +182,13 @@ func (n *Node) connected(ctx context.Context, p *Pipe) (*Pipe, error) {
 	if p.alive() {
 		return p, nil
 	}
-	if _, err := p.await(ctx, false, true); err != nil {
+	lately := p.lately()
+	if lately {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, patience, errNoLink)
+		defer cancel()
+	}
+	if _, err := p.await(ctx, lately, true); err != nil {
 		n.release(p)
 		return nil, err
 	}

@@ -32,13 +32,14 @@ type Pipe struct {
 	share   *share          // of the node's budget
 	ctx     context.Context // ends when the pipe is closed
 	stop    context.CancelFunc
-	demand  chan struct{} // one slot: someone needs the resting pipe
+	demand  chan struct{} // one slot: someone needs the pipe that rests, or backs off
 
 	link atomic.Pointer[link] // the current one; nil when there is none
 
 	mu        sync.Mutex // guards all below
 	phase     phase
 	connected bool          // has been up
+	since     time.Time     // when the last link ended
 	attempt   int           // number of the current or last attempt to connect
 	cause     error         // why that failed, or why the last link ended
 	changed   chan struct{} // closed at the next change of these
@@ -61,7 +62,8 @@ func newPipe(n *Node, id Identity, private bool) *Pipe {
 //   - *ReplyError: nothing was sent, Redis refuses the pipe's identity.
 //
 // A request the breaking connection surely did not take is moved to the next
-// one, if that comes up within a second. There is no time-out for replies.
+// one, if that comes up within a second; so a Patient one waits for the first
+// second without a connection. There is no time-out for replies.
 func (p *Pipe) Do(r *Request) error {
 	if len(r.Cmds) == 0 {
 		return nil
@@ -91,7 +93,7 @@ func (p *Pipe) redo(r *Request, moved bool) error {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), patience, errNoLink)
 	defer cancel()
 	for {
-		l, err := p.await(ctx, moved, false)
+		l, err := p.await(ctx, moved || r.Patient && p.lately(), false)
 		if err != nil {
 			return err
 		}
@@ -101,6 +103,13 @@ func (p *Pipe) redo(r *Request, moved bool) error {
 		}
 		moved = true
 	}
+}
+
+// lately says that there was a connection less than a second ago.
+func (p *Pipe) lately() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.connected && time.Since(p.since) < patience
 }
 
 // await returns the link in use, waiting for it while an attempt is under way.
@@ -125,11 +134,11 @@ func (p *Pipe) await(ctx context.Context, moved, fresh bool) (*link, error) {
 			if refused(p.cause) != nil {
 				wait = p.attempt < need
 			}
+			if p.phase == resting && wait || p.phase == backingOff {
+				p.wake()
+			}
 			if !wait {
 				return nil, notSent(p.cause)
-			}
-			if p.phase == resting {
-				p.wake()
 			}
 		case ended:
 			return nil, &NotSentError{Cause: ErrClosed}

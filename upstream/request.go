@@ -15,6 +15,9 @@ type Sink interface {
 type Request struct {
 	Cmds [][]byte // raw multibulk commands that get exactly one reply each
 	Sink Sink
+	// Patient has it wait for a connection that has been away for less than a
+	// second, so that a client does not notice a short absence of Redis.
+	Patient bool
 
 	// Set by Do.
 	Replied int  // complete replies handed to Sink

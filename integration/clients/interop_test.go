@@ -26,6 +26,7 @@ type client struct {
 	fetch   [][]string
 	build   [][]string
 	run     []string
+	lost    []string // how its program for TestInteropLost is started
 	env     []string
 	caching bool // it has client-side caching: the step "caching"
 	cluster bool // it has a mode for clusters

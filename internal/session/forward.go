@@ -76,7 +76,7 @@ func (s *Session) forwardShared() {
 // forwardOver sends the run over a pipe whose replies may be gathered; err says why there is none.
 func (s *Session) forwardOver(p *upstream.Pipe, err error) {
 	b := s.batch
-	b.req.Cmds, b.req.Sink, b.req.Replied = b.run, b, 0
+	b.req.Cmds, b.req.Sink, b.req.Replied, b.req.Patient = b.run, b, 0, true
 	b.req.Partial, b.req.Longest, b.total = 0, 0, 0
 	if err == nil {
 		err = p.Do(&b.req)

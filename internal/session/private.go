@@ -177,7 +177,7 @@ func (s *Session) forwardBig() {
 		return
 	}
 	t := s.newStream()
-	b.req.Cmds, b.req.Sink, b.req.Replied = b.run, t, 0
+	b.req.Cmds, b.req.Sink, b.req.Replied, b.req.Patient = b.run, t, 0, true
 	if err == nil {
 		err = s.big.pipe.Do(&b.req)
 		s.usesOwn()

@@ -318,7 +318,7 @@ func (s *Session) askRaw(raw []byte) ([]byte, error) {
 
 func (s *Session) question(p *upstream.Pipe, raw []byte) ([]byte, error) {
 	var got gathered
-	err := p.Do(&upstream.Request{Cmds: [][]byte{raw}, Sink: &got})
+	err := p.Do(&upstream.Request{Cmds: [][]byte{raw}, Sink: &got, Patient: true})
 	var lost *upstream.LostError
 	if errors.As(err, &lost) {
 		err = &upstream.NotSentError{Cause: lost.Cause}

@@ -21,18 +21,18 @@ import (
 // toxiproxy's own can not reset them, and strand goroutines and, with them, its
 // locks when a connection is cut with bytes on the way.
 type Proxy struct {
-	t        testing.TB
-	upstream string
-	addr     string
-	links    *toxiproxy.Proxy // never started: it only keeps the toxics
-	server   *toxiproxy.ApiServer
+	t      testing.TB
+	addr   string
+	links  *toxiproxy.Proxy // never started: it only keeps the toxics
+	server *toxiproxy.ApiServer
 
-	mu     sync.Mutex
-	ln     net.Listener // nil while disabled
-	conns  map[net.Conn]struct{}
-	serial int
-	toxics []string
-	wg     sync.WaitGroup // accept loops, dials and links
+	mu       sync.Mutex
+	upstream string
+	ln       net.Listener // nil while disabled
+	conns    map[net.Conn]struct{}
+	serial   int
+	toxics   []string
+	wg       sync.WaitGroup // accept loops, dials and links
 }
 
 // NewProxy listens on a free loopback port and passes connections on to the TCP
@@ -114,6 +114,13 @@ func (p *Proxy) Disable() {
 	p.CutAll()
 }
 
+// Redirect has new connections passed on to another address.
+func (p *Proxy) Redirect(upstream string) {
+	p.mu.Lock()
+	p.upstream = upstream
+	p.mu.Unlock()
+}
+
 // Enable opens the port again.
 func (p *Proxy) Enable() {
 	p.t.Helper()
@@ -151,7 +158,10 @@ func (p *Proxy) accept(ln net.Listener) {
 // connect joins client with a new upstream connection by two links.
 func (p *Proxy) connect(ln net.Listener, client net.Conn) {
 	defer p.wg.Done()
-	server, err := net.DialTimeout("tcp", p.upstream, dialTimeout)
+	p.mu.Lock()
+	to := p.upstream
+	p.mu.Unlock()
+	server, err := net.DialTimeout("tcp", to, dialTimeout)
 	if err != nil {
 		_ = client.Close()
 		return

@@ -81,6 +81,10 @@ func lose(key string) {
 }
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == "lost" {
+		whileLost()
+		return
+	}
 	parts := os.Getenv("PARTS")
 	if parts == "" {
 		parts = "data,locks"

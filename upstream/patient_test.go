@@ -1,0 +1,64 @@
+package upstream
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/testredis"
+)
+
+// A short absence of Redis is not noticed by a Patient request; others fail at once, and so does a Patient one after a second of it.
+func TestPatientRequest(t *testing.T) {
+	s := testredis.Start(t)
+	between := testredis.NewProxy(t, s.Addr())
+	target := targetOf(t, s)
+	target.Addr = between.Addr()
+	p := open(t, newNode(t, target, NodeOptions{}), Identity{Proto: 2})
+	ping := func(patient bool) (string, error) {
+		var got collect
+		err := p.Do(&Request{Cmds: [][]byte{[]byte("*1\r\n$4\r\nPING\r\n")}, Sink: &got, Patient: patient})
+		return string(got.got), err
+	}
+	goneSince := func(at time.Time) {
+		p.mu.Lock()
+		p.since = at
+		p.mu.Unlock()
+	}
+	between.Disable()
+	eventually(t, "the back-off runs", p.outOfReach)
+	var unsent *NotSentError
+	eventually(t, "a request fails at once", func() bool {
+		_, err := ping(false)
+		return errors.As(err, &unsent)
+	})
+	goneSince(time.Now().Add(-2 * patience))
+	eventually(t, "a patient one fails, too", func() bool {
+		_, err := ping(true)
+		return errors.As(err, &unsent)
+	})
+	goneSince(time.Now().Add(time.Hour)) // as long as this test takes
+	answered := make(chan error, 1)
+	go func() {
+		for {
+			got, err := ping(true)
+			if errors.As(err, &unsent) { // its second was over: the machine is busy
+				continue
+			}
+			if got != "+PONG\r\n" && err == nil {
+				err = errors.New("not answered: " + got)
+			}
+			answered <- err
+			return
+		}
+	}()
+	select {
+	case err := <-answered:
+		t.Fatalf("answered while Redis was away: %v", err)
+	case <-time.After(50 * time.Millisecond):
+	}
+	between.Enable()
+	if err := <-answered; err != nil {
+		t.Error(err)
+	}
+}
