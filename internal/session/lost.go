@@ -14,8 +14,11 @@ import (
 // they end with its connection: it gets an error in place of each reply. The lock verbs answer in their own words always. See
 // docs/adr/0018-a-lost-connection-looks-like-one.md.
 
-// lostUpstream says that err is about the connection to Redis, and no answer that Redis gave.
+// lostUpstream says that err is about the connection to Redis, and neither an answer that Redis gave nor a bound of this proxy's.
 func lostUpstream(err error) bool {
+	if tooManyUpstream(err) {
+		return false
+	}
 	var lost *upstream.LostError
 	var unsent *upstream.NotSentError
 	return errors.As(err, &lost) || errors.As(err, &unsent)
