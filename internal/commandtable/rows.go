@@ -5,7 +5,7 @@ import "strings"
 // The rows of the table, each with the note that docs/COMMANDS.md gives for it: a test wants one of every row.
 
 const (
-	transaction  = "A transaction is state of the connection. Lock verbs, AUTH, HELLO, CLIENT KILL, UNBLOCK and REPLY are errors within one, and abort it."
+	transaction  = "A transaction is state of the connection. Lock verbs, AUTH, HELLO, CLUSTER, READONLY, READWRITE, ASKING, CLIENT KILL, UNBLOCK and REPLY are errors within one, and abort it."
 	subscription = "Subscriptions are state of the connection. It is given back when the last one ends."
 	mayWait      = "It may wait, and would hold up everybody else's commands."
 	waitsIfTold  = "With BLOCK it may wait, and is sent on a connection of the client's own."
@@ -63,7 +63,7 @@ var (
 		{Name: "cluster|syncslots", Note: "Redis' kin only: it takes the connection over."},
 		{Name: "rreplay", Note: kinOnly},
 		{Name: "dfly", Note: kinOnly},
-		{Name: "script|debug", Note: "An interactive session with Redis' script debugger."},
+		{Name: "script|debug", Note: "An interactive session with Redis' script debugger. Scripts that a client sends behind it are refused, not run without it."},
 		{Name: "client|import-source", Note: kinOnly},
 	}
 
@@ -76,10 +76,10 @@ var (
 		{Name: "quit", Always: true, Open: true, Here: true, Note: "It also releases the connection's locks."},
 		{Name: "post", Always: true, Open: true, Here: true, Note: "Not a command: the start of an HTTP request. As Redis does, the client is closed."},
 		{Name: "host:", Always: true, Open: true, Here: true, Note: "Not a command: a line of an HTTP request. As Redis does, the client is closed."},
-		{Name: "readonly", Arity: 1, Here: true, Note: readSwitch},
-		{Name: "readwrite", Arity: 1, Here: true, Note: readSwitch},
-		{Name: "asking", Arity: 1, Here: true, Note: nodeOnly},
-		{Name: "cluster", Arity: -2, Here: true, Note: nodeOnly},
+		{Name: "readonly", Barred: true, Arity: 1, Here: true, Note: readSwitch},
+		{Name: "readwrite", Barred: true, Arity: 1, Here: true, Note: readSwitch},
+		{Name: "asking", Barred: true, Arity: 1, Here: true, Note: nodeOnly},
+		{Name: "cluster", Barred: true, Arity: -2, Here: true, Note: nodeOnly},
 		{Name: "script|kill", Open: true, Here: true, Note: "Redis', asked on another connection: the one that runs the script does not listen."},
 		{Name: "function|kill", Open: true, Here: true, Note: "Redis', asked on another connection: the one that runs the function does not listen."},
 		{Name: "info", Open: true, Here: true, Note: "Redis' answer, with a section `# Lockproxy` added, and not of a cluster's node. Its `# Clients` are Redis' own clients, of which this proxy is a few. Of a cluster, counts (of clients, commands, keys, memory used, messages) are those of the masters that answer added up; the rest is one master's."},
@@ -95,7 +95,7 @@ var (
 			Note: "As of Valkey 8. The only capability known is `lock-lost`: the client takes the push of a lost lock."},
 		{Name: "client|info", Arity: 2, Here: true, Probe: []string{"CLIENT", "INFO"}, Note: "See CLIENT LIST."},
 		{Name: "client|list", Arity: -2, Here: true,
-			Note: "This proxy's clients in Redis' fields. Memory and buffers are 0, but for `qbuf` of the client that asks; flags `d`, `u`, `c` and `R` are not shown, `lib-name` and `lib-ver` once given."},
+			Note: "This proxy's clients in Redis' fields. Memory and buffers are 0, but for `qbuf` of the client that asks; flags `d`, `u`, `c` and `R` are not shown. The fields are those of this Redis' own CLIENT INFO; `lib-name` and `lib-ver` are also shown once given."},
 		{Name: "client|kill", Arity: -3, Barred: true, Here: true,
 			Note: "Among this proxy's clients, with all filters of Redis 7.4. Locks of a killed client are not released: they run out."},
 		{Name: "client|pause", Arity: -3, Here: true, Note: "Redis is asked on a connection apart, and pauses all of its clients, of whatever proxy. While it pauses writes, each client here has a connection of its own."},

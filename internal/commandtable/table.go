@@ -42,6 +42,7 @@ func New(allow, deny []string, verbs, told []*Command) *Table {
 	t := &Table{commands: make(map[string]*Command, len(told)+len(answered)+len(stateful)), learned: len(told) > 0}
 	for _, c := range told {
 		c.Here = strings.HasPrefix(c.Name, "cluster|")
+		c.Barred = c.Here
 		t.put(c)
 	}
 	for _, rows := range [][]Command{answered, scripted, stateful, passed} {

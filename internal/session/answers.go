@@ -90,6 +90,8 @@ func (a *answers) bind() {
 // answererOf is who answers c, checks aside.
 func answererOf(c *commandtable.Command) answer {
 	switch v := commands.Lookup([]byte(c.Name)); {
+	case c.Name == "script|debug":
+		return func(s *Session, args [][]byte) { s.refuseDebug(c.Line, args) }
 	case c.Refusal:
 		return func(s *Session, _ [][]byte) { s.error(c.Line) }
 	case v != nil:

@@ -29,11 +29,11 @@ func (s *Session) clientGetName([][]byte) {
 // engine that the connection may come out of a pool.
 func (s *Session) clientSetInfo(args [][]byte) {
 	option := strings.ToLower(string(args[2]))
-	which := 0
+	of := settingLibrary
 	switch option {
 	case "lib-name":
 	case "lib-ver":
-		which = 1
+		of = settingVersion
 	default:
 		s.error("ERR Unrecognized option '" + clip(args[2]) + "'")
 		return
@@ -42,29 +42,21 @@ func (s *Session) clientSetInfo(args [][]byte) {
 		s.error("ERR " + option + " cannot contain spaces, newlines or special characters.")
 		return
 	}
-	s.mu.Lock()
-	s.lib[which] = string(args[3])
-	s.mu.Unlock()
-	if l := s.engine.Load(); l != nil && which == 0 {
-		l.SetLibrary(s.lib[0] != "")
-	}
+	s.take(setting{of, string(args[3])})
 	s.ok()
 }
 
-func (s *Session) clientNoEvict(args [][]byte) { s.setSwitch(&s.noEvict, args[2]) }
+func (s *Session) clientNoEvict(args [][]byte) { s.setSwitch(settingNoEvict, args[2]) }
 
-func (s *Session) clientNoTouch(args [][]byte) { s.setSwitch(&s.noTouch, args[2]) }
+func (s *Session) clientNoTouch(args [][]byte) { s.setSwitch(settingNoTouch, args[2]) }
 
 // setSwitch takes ON or OFF. What it switches is Redis' business with its own clients and only shown here.
-func (s *Session) setSwitch(to *bool, arg []byte) {
-	on := strings.EqualFold(string(arg), "ON")
-	if !on && !strings.EqualFold(string(arg), "OFF") {
+func (s *Session) setSwitch(of settingOf, arg []byte) {
+	if !isSwitch(arg) {
 		s.error(syntaxError)
 		return
 	}
-	s.mu.Lock()
-	*to = on
-	s.mu.Unlock()
+	s.take(setting{of, strings.ToUpper(string(arg))})
 	s.ok()
 }
 

@@ -2,13 +2,72 @@ package session
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
+
+	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
-// describe is the session's line of CLIENT LIST, in Redis 7.0's fields and order; memory and buffers, which mean
-// nothing here, are 0, but for the bytes of the command that asks. The library is shown, as in Redis 7.2, once it is
-// named. Any goroutine may call it.
+// redis70 are the fields of CLIENT INFO before Redis has told its own.
+var redis70 = strings.Fields("id addr laddr fd name age idle flags db sub psub ssub multi qbuf qbuf-free argv-mem multi-mem rbs rbp obl oll omem tot-mem events cmd user redir resp")
+
+// fieldsOf are the names of the fields in a line of CLIENT INFO, in their order; nil: it is none.
+func fieldsOf(line string) (names []string) {
+	for _, field := range strings.Fields(line) {
+		name, _, ok := strings.Cut(field, "=")
+		if !ok {
+			return nil
+		}
+		names = append(names, name)
+	}
+	return names
+}
+
+// learnFields asks Redis which fields its CLIENT INFO has.
+func (s *Server) learnFields() error {
+	service := s.o.Service
+	service.DB, service.Proto = 0, 2
+	answer, err := s.askAs(service, "CLIENT", "INFO")
+	if err != nil {
+		return err
+	}
+	if r, ok := resp.ParseReply(answer); ok && r.Kind == '$' {
+		if names := fieldsOf(string(r.Text)); slices.Contains(names, "id") {
+			s.fields.Store(&names)
+		}
+	}
+	return nil
+}
+
+// describe is the session's line of CLIENT LIST, in the fields of this Redis and their order; what means nothing here, as
+// memory and buffers, is 0, but for the bytes of the command that asks. The library is shown once it is named, too. Any
+// goroutine may call it.
 func (s *Session) describe(asking [][]byte) string {
+	names := redis70
+	if told := s.srv.fields.Load(); told != nil {
+		names = *told
+	}
+	values := s.values(asking)
+	var line strings.Builder
+	for i, name := range names {
+		if i > 0 {
+			line.WriteByte(' ')
+		}
+		value, known := values[name]
+		if !known {
+			value = 0
+		}
+		fmt.Fprintf(&line, "%s=%v", name, value)
+	}
+	if lib, version := values["lib-name"], values["lib-ver"]; (lib != "" || version != "") && !slices.Contains(names, "lib-name") {
+		fmt.Fprintf(&line, " lib-name=%s lib-ver=%s", lib, version)
+	}
+	return line.String()
+}
+
+// values are the fields that mean something here.
+func (s *Session) values(asking [][]byte) map[string]any {
 	s.mu.Lock()
 	name, id, lib := s.name, s.ident, s.lib
 	flags := s.flags()
@@ -22,15 +81,13 @@ func (s *Session) describe(asking [][]byte) string {
 	if asking != nil {
 		qbuf = len(encode(asking))
 	}
-	line := fmt.Sprintf("id=%d addr=%s laddr=%s fd=%d name=%s age=%d idle=%d flags=%s db=%d sub=%d psub=%d ssub=%d multi=%d "+
-		"qbuf=%d qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 tot-mem=0 events=r cmd=%s user=%s redir=%d resp=%d",
-		s.id, s.addr, s.laddr, s.id, name, int(now.Sub(s.guard.Opened()).Seconds()),
-		int(now.Sub(time.Unix(0, s.active.Load())).Seconds()), flags, id.DB,
-		s.view.channels.Load(), s.view.patterns.Load(), s.view.shards.Load(), s.view.multi.Load()-1, qbuf, cmd, userName(id.User), s.view.redirected(), id.Proto)
-	if lib[0] != "" || lib[1] != "" {
-		line += " lib-name=" + lib[0] + " lib-ver=" + lib[1]
+	return map[string]any{
+		"id": s.id, "addr": s.addr, "laddr": s.laddr, "fd": s.id, "name": name, "flags": flags, "db": id.DB, "events": "r",
+		"age": int(now.Sub(s.guard.Opened()).Seconds()), "idle": int(now.Sub(time.Unix(0, s.active.Load())).Seconds()),
+		"sub": s.view.channels.Load(), "psub": s.view.patterns.Load(), "ssub": s.view.shards.Load(),
+		"multi": s.view.multi.Load() - 1, "watch": s.view.watched.Load(), "qbuf": qbuf, "cmd": cmd, "user": userName(id.User),
+		"redir": s.view.redirected(), "resp": id.Proto, "lib-name": lib[0], "lib-ver": lib[1],
 	}
-	return line
 }
 
 // flags is the flags field, in Redis' order; N stands for none. mu is held.

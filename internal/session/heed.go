@@ -15,14 +15,15 @@ var heedful = []string{"go-redis", "ioredis", "jedis", "lettuce", "node-redis", 
 
 // clientCapa is CLIENT CAPA capability …, as of Valkey 8: what it does not know it ignores.
 func (s *Session) clientCapa(args [][]byte) {
-	for _, capability := range args[2:] {
-		if strings.EqualFold(string(capability), lostPushes) {
-			s.mu.Lock()
-			s.heeds = true
-			s.mu.Unlock()
-		}
+	if heedsIn(args[2:]) {
+		s.take(setting{settingHeeds, "ON"})
 	}
 	s.ok()
+}
+
+// heedsIn says whether lostPushes is among the capabilities.
+func heedsIn(capabilities [][]byte) bool {
+	return slices.ContainsFunc(capabilities, func(c []byte) bool { return equalFold(c, lostPushes) })
 }
 
 // hears says whether a lost lock may be pushed to this client. The caller holds mu.

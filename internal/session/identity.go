@@ -230,6 +230,7 @@ func (s *Session) reset([][]byte) {
 	s.dropPin()
 	s.dropEars()
 	s.speakUp()
+	s.debugs = false
 	s.identity(s.srv.fresh())
 	s.replicas = s.srv.o.ReadFrom == ReadReplica
 	s.mu.Lock()

@@ -65,10 +65,13 @@ func (s *Server) learnAgain() {
 	}
 }
 
-// learn asks Redis for its commands, and whether clients must authenticate: also when the service account, whose
+// learn asks Redis for its commands, the fields of its CLIENT INFO, and whether clients must authenticate: also when the service account, whose
 // password may be the one that has changed, learns no commands.
 func (s *Server) learn() error {
-	err := s.learnTable()
+	err := s.learnFields()
+	if table := s.learnTable(); err == nil {
+		err = table
+	}
 	if auth := s.learnAuth(); err == nil {
 		err = auth
 	}

@@ -214,7 +214,7 @@ func (s *Session) watchNodes(p *pinned, cmd redcon.Command, c *commandtable.Comm
 		if p.many.ask {
 			p.own(&expect{}, asking)
 		}
-		e := &expect{cmd: c, kind: c.Pin, refusal: &refusal}
+		e := &expect{cmd: c, kind: c.Pin, args: len(cmd.Args) - 1, refusal: &refusal}
 		p.expect(e, cmd.Raw)
 		if !p.settled() || e.lost != nil {
 			return

@@ -95,7 +95,7 @@ func (s *Session) inTransaction(p *pinned, cmd redcon.Command, c *commandtable.C
 			p.forgetQueued()
 		}
 		return
-	case answer != nil && (c.Barred || strings.HasPrefix(c.Name, "cluster") || nodeWords[c.Name]):
+	case answer != nil && c.Barred:
 		p.expect(&expect{instead: notInMulti}, marking)
 		return
 	case c.Pin == commandtable.PinSubscribe, c.Pin == commandtable.PinTracking, c.Pin == commandtable.PinMonitor:
@@ -107,6 +107,7 @@ func (s *Session) inTransaction(p *pinned, cmd redcon.Command, c *commandtable.C
 	e := &expect{cmd: c, queues: p.many.tx != nil}
 	if c != nil && answer != nil {
 		e.effect = effectOf(c, cmd.Args)
+		cmd.Raw = s.queuedAs(c, cmd.Raw, e.effect)
 	}
 	if tx := p.many.tx; tx != nil {
 		tx.add(s, cmd, c, e.effect)
@@ -114,9 +115,6 @@ func (s *Session) inTransaction(p *pinned, cmd redcon.Command, c *commandtable.C
 	}
 	p.expect(e, cmd.Raw)
 }
-
-// nodeWords are commands that a node would answer as a cluster's, and that have no place in a transaction.
-var nodeWords = map[string]bool{"readonly": true, "readwrite": true, "asking": true}
 
 // add notes a command.
 func (tx *transaction) add(s *Session, cmd redcon.Command, c *commandtable.Command, e effect) {

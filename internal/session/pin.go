@@ -63,21 +63,15 @@ func (s *Session) pinnedNow() *pinned {
 		return nil
 	}
 	p.mu.Lock()
-	released, doubt, db, name := p.released, p.doubt, p.state.db, p.state.name
-	p.state.name = nil
+	released, doubt, db := p.released, p.doubt, p.state.db
 	p.held = !released
 	p.mu.Unlock()
-	if db != s.ident.DB { // SELECT within a transaction; as well as CLIENT SETNAME
+	if db != s.ident.DB { // SELECT within a transaction
 		id := s.ident
 		id.DB = db
 		admitted := s.admitted
 		s.identity(id)
 		s.admitted = admitted
-	}
-	if name != nil {
-		s.mu.Lock()
-		s.name = *name
-		s.mu.Unlock()
 	}
 	if !released {
 		return p
@@ -160,6 +154,8 @@ func (s *Session) send(p *pinned, cmd redcon.Command, c *commandtable.Command) {
 			e.blocks = true
 		case commandtable.PinSubscribe:
 			e.args, e.effect.subs = len(cmd.Args)-1, e
+		case commandtable.PinWatch:
+			e.args = len(cmd.Args) - 1
 		case commandtable.PinTracking:
 			cmd.Raw = s.tracking(p, e, cmd)
 		}
@@ -201,7 +197,8 @@ func (s *Session) answerPinned(p *pinned, cmd redcon.Command, c *commandtable.Co
 		if strings.HasPrefix(c.Name, "client|") {
 			p.taint() // what it sets on the connection is this client's
 		}
-		p.expect(&expect{cmd: c, effect: effectOf(c, cmd.Args)}, cmd.Raw)
+		effect := effectOf(c, cmd.Args)
+		p.expect(&expect{cmd: c, effect: effect}, s.queuedAs(c, cmd.Raw, effect))
 	case mute && c.Subs != nil: // a subcommand that is none
 		p.expect(&expect{cmd: c}, cmd.Raw)
 	case mute:
@@ -224,10 +221,8 @@ func effectOf(c *commandtable.Command, args [][]byte) effect {
 		return effect{selects: ok, db: int(n)}
 	case c.Name == "client|pause":
 		return effect{pauses: writePause(args)}
-	case c.Name == "client|setname" && len(args) == 3:
-		return effect{names: true, name: string(args[2])}
 	}
-	return effect{}
+	return effect{setting: settingIn(c, args)}
 }
 
 // expect has a command sent, and its reply go where e says.

@@ -15,13 +15,14 @@ type pinState struct {
 	inside                     map[int]effect // of those, on the connection, by their place
 	exec                       *execution     // while EXEC's reply is passed on, if that matters
 	watch, tracking, monitor   bool
+	watched                    int      // arguments of WATCH, since watch
 	bcast                      bool     // of tracking
 	redirect                   redirect // of tracking
 	channels, patterns, shards int
 	stray                      bool // frames are to come behind EXEC's reply: see execution
 	proto, db                  int
 	pauses                     time.Duration // a pause of writes that nobody has noted yet
-	name                       *string       // given in a transaction, not yet known to the session
+	settings                   []setting     // made in a transaction, not yet known to the session
 	caching                    string        // what CLIENT CACHING has just said of the next command
 }
 
@@ -31,8 +32,7 @@ type effect struct {
 	selects    bool
 	db         int
 	pauses     time.Duration // writes, from now on
-	names      bool
-	name       string
+	setting    setting
 	tracks, on bool
 	bcast      bool     // of tracking
 	to         redirect // of tracking
@@ -99,7 +99,12 @@ func (t *pinState) answered(e *expect, reply []byte) {
 			t.multi, t.watch, t.inside = false, false, nil
 		}
 	case commandtable.PinWatch:
-		t.watch = t.watch || ok
+		if ok && !t.watch {
+			t.watch, t.watched = true, 0
+		}
+		if ok {
+			t.watched += e.args
+		}
 	case commandtable.PinUnwatch:
 		t.watch = t.watch && !ok
 	case commandtable.PinMonitor:
@@ -126,8 +131,8 @@ func (t *pinState) apply(e effect) {
 	if e.pauses != 0 {
 		t.pauses = e.pauses
 	}
-	if e.names {
-		t.name = &e.name
+	if e.setting.of != noSetting {
+		t.settings = append(t.settings, e.setting)
 	}
 	if e.caching != "" {
 		t.caching = e.caching

@@ -12,6 +12,7 @@ type pinView struct {
 	multi                      atomic.Int32 // commands queued, plus one; 0: no transaction
 	blocked                    atomic.Bool
 	watch, tracking, monitor   atomic.Bool
+	watched                    atomic.Int32 // keys
 	owed                       atomic.Bool
 	redisID                    atomic.Int64                 // 0: there is none
 	node                       atomic.Pointer[cluster.Node] // where it is, in a cluster
@@ -35,6 +36,11 @@ func (p *pinned) show() {
 	}
 	v.multi.Store(multi)
 	v.watch.Store(t.watch)
+	watched := int32(0)
+	if t.watch {
+		watched = int32(t.watched)
+	}
+	v.watched.Store(watched)
 	v.tracking.Store(t.tracking)
 	v.bcast.Store(t.bcast)
 	v.redirect.Store(t.redirect.client)

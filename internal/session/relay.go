@@ -193,14 +193,23 @@ func (p *pinned) finish(frame []byte) {
 			frame = queuedReply
 		}
 		p.state.answered(e, frame)
-		p.s.srv.pauseWrites(p.state.pauses)
-		p.state.pauses = 0
 		p.pay()
 	}
+	p.adopt()
 	p.passing, p.dropping, p.head = false, false, p.head[:0]
 	if cap(p.head) > keepBytes {
 		p.head = nil
 	}
+}
+
+// adopt has the session, and the proxy, know what the client's commands have set.
+func (p *pinned) adopt() {
+	p.s.srv.pauseWrites(p.state.pauses)
+	p.state.pauses = 0
+	for _, t := range p.state.settings {
+		p.s.take(t)
+	}
+	p.state.settings = nil
 }
 
 // write gives the client what there is.

@@ -68,9 +68,10 @@ type Server struct {
 	cancel context.CancelFunc
 
 	table    atomic.Pointer[answers]
-	paused   atomic.Int64 // unix nanoseconds until which writes are paused, as far as is known; 0: they are not
-	mustAuth atomic.Bool  // Redis refuses clients that have not authenticated
-	era      atomic.Int64 // changes when it begins to
+	fields   atomic.Pointer[[]string] // of Redis' own CLIENT INFO; nil: not known
+	paused   atomic.Int64             // unix nanoseconds until which writes are paused, as far as is known; 0: they are not
+	mustAuth atomic.Bool              // Redis refuses clients that have not authenticated
+	era      atomic.Int64             // changes when it begins to
 	relearn  chan struct{}
 	known    chan struct{} // closed when Redis has told of its commands
 	knownNow sync.Once

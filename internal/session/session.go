@@ -56,6 +56,7 @@ type Session struct {
 	silent   bool    // replies are not wanted: CLIENT REPLY OFF, or the command behind SKIP
 	off      bool    // CLIENT REPLY OFF
 	skip     bool    // CLIENT REPLY SKIP has just come
+	debugs   bool    // SCRIPT DEBUG was refused: the client believes that its scripts are not run for real
 	big      bigTraffic
 	lane     scriptLane
 	nodes    nodes            // of a cluster
@@ -210,6 +211,9 @@ func (s *Session) dispatch(cmd redcon.Command) {
 	c, answer := s.srv.table.Load().find(cmd.Args)
 	if c != nil {
 		s.last.Store(&c.Name)
+		if s.debugs {
+			c, answer = s.undebugged(c, answer)
+		}
 	}
 	if s.srv.o.Cluster != nil {
 		s.dispatchNodes(cmd, c, answer)
