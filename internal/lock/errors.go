@@ -30,6 +30,9 @@ func otherKind(key string) error {
 	return &Error{"LOCKKIND", fmt.Sprintf("'%s' holds a lock of another kind", printable(key))}
 }
 
+// Printable is a name as an error shows it: one line, and not too long, whatever bytes the name has.
+func Printable(name string) string { return printable(name) }
+
 // printable keeps an error line one line, whatever bytes a lock's name has.
 func printable(name string) string {
 	name = strings.Map(func(r rune) rune {

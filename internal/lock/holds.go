@@ -2,6 +2,7 @@ package lock
 
 import (
 	"context"
+	"strconv"
 	"time"
 )
 
@@ -33,6 +34,29 @@ func (r HoldRequest) Holds(values [][]byte) (bool, error) {
 		return write, nil
 	}
 	return own || write, nil
+}
+
+// ReadHold is the key of the newest read hold by which the owner holds the lock, as the values of HoldFields say; "" when it holds it
+// otherwise. The lock's hash may tell of a reader whose lease is over while others read: Redis has the key for as long as it reads.
+func (c *Client) ReadHold(r HoldRequest, values [][]byte) string {
+	mode, count := string(values[0]), string(values[1])
+	if mode == "" || count == "" || r.Side != Read && mode == "write" && values[2] != nil {
+		return ""
+	}
+	id, _ := c.id(Read, r.DB, r.Key, r.Owner)
+	return id.keys()[1] + ":" + count
+}
+
+// ReadHoldHere is ReadHold by what this proxy knows of the owner's holds.
+func (c *Client) ReadHoldHere(r HoldRequest) string {
+	id, _ := c.id(Read, r.DB, r.Key, r.Owner)
+	c.m.mu.Lock()
+	defer c.m.mu.Unlock()
+	h, writes := c.m.holds[id], c.m.holds[id.as(Write)]
+	if h == nil || h.count == 0 || r.Side != Read && writes != nil && writes.count > 0 {
+		return ""
+	}
+	return id.keys()[1] + ":" + strconv.FormatInt(h.count, 10)
 }
 
 // Lost is the LOCKLOST of a connection's own lock that was reported lost, and that it has not taken again: it stays lost

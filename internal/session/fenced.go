@@ -46,7 +46,7 @@ func (s *Session) fenced(r lock.HoldRequest, args [][]byte) error {
 	if err := s.Locks().Lost(r); err != nil {
 		return err
 	}
-	f := fence{s: s, r: r, cmd: c, raw: encode(args)}
+	f := fence{s: s, r: r, cmd: c, raw: encode(args), hold: s.Locks().ReadHoldHere(r)}
 	if f.p = s.pinnedNow(); f.p == nil {
 		if f.p, err = s.pinUp(); err != nil {
 			s.noteTrouble(err)
@@ -117,6 +117,7 @@ type fence struct {
 	r        lock.HoldRequest
 	cmd      *commandtable.Command // nil: unknown
 	raw      []byte
+	hold     string // the key of the read hold by which the lock is held; "": none is
 	tracking bool   // what is read on the connection is remembered as read by the client
 	caching  string // what CLIENT CACHING said of the command that comes next
 
@@ -148,10 +149,13 @@ var errHoldsNow = errors.New("session: the lock was taken while it was looked at
 // Redis has agreed to MULTI: it would be run by itself.
 func (f *fence) look() (begun fenceBegun, err error) {
 	fields := append([]string{"HMGET", f.r.Key}, f.s.Locks().HoldFields(f.r)...)
-	watch := f.asks("WATCH", f.r.Key)
-	var hash *expect
+	watch := f.asks(f.watched()...)
+	var hash, hold *expect
 	if !f.tracking {
 		hash = f.asks(fields...)
+	}
+	if !f.tracking && f.hold != "" {
+		hold = f.asks("EXISTS", f.hold)
 	}
 	if f.caching != "" {
 		f.p.mine("CLIENT", "CACHING", f.caching)
@@ -165,23 +169,23 @@ func (f *fence) look() (begun fenceBegun, err error) {
 		err = failed
 	}
 	if err != nil {
-		return begun, err
+		return begun, f.explain(err)
 	}
-	var values []byte
-	if hash != nil {
-		values, err = f.p.answer(hash)
-	} else if values, err = f.s.ask(fields...); err == nil {
-		// Asked elsewhere, so that the client is not told of a key it never read. It is watched already.
-		err = mineError(values)
-	}
+	values, err := f.answerTo(hash, fields...)
 	if err != nil {
 		return begun, err
 	}
-	return begun, f.judge(values)
+	there := []byte(nil)
+	if f.hold != "" {
+		if there, err = f.answerTo(hold, "EXISTS", f.hold); err != nil {
+			return begun, f.explain(err)
+		}
+	}
+	return begun, f.judge(values, string(there) == ":1\r\n")
 }
 
-// judge says by the answer of HMGET whether the lock is held; nil: it is.
-func (f *fence) judge(hash []byte) error {
+// judge says by the answer of HMGET whether the lock is held; nil: it is. there says whether Redis has the key f.hold.
+func (f *fence) judge(hash []byte, there bool) error {
 	r, ok := resp.ParseReply(hash)
 	values := make([][]byte, len(r.Elems))
 	for i, e := range r.Elems {
@@ -193,8 +197,18 @@ func (f *fence) judge(hash []byte) error {
 		return &lock.Error{Code: "ERR", Text: "the lock cannot be looked at: unexpected reply from Redis"}
 	}
 	holds, err := f.r.Holds(values)
-	if holds || err != nil {
+	if err != nil {
 		return err
+	}
+	if holds {
+		hold := f.s.Locks().ReadHold(f.r, values)
+		if hold != f.hold {
+			f.hold = hold
+			return errHoldsNow // it is looked at once more, and watched
+		}
+		if hold == "" || there {
+			return nil
+		}
 	}
 	if err = f.s.Locks().NotHeld(context.Background(), f.r); err == nil {
 		err = errHoldsNow

@@ -1,10 +1,13 @@
 package session
 
 import (
+	"errors"
 	"strings"
 
 	"github.com/lockproxy/lockproxy/commands"
+	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/proto/resp"
+	"github.com/lockproxy/lockproxy/upstream"
 )
 
 // noKeys is Redis' answer to COMMAND GETKEYS of a command without keys.
@@ -42,4 +45,35 @@ func (s *Session) fencedKeys(v *commands.Verb, args [][]byte) {
 		out = append(out, e.Raw...)
 	}
 	s.batch.out = out
+}
+
+// watched is WATCH of the lock, and of what else tells that it is held.
+func (f *fence) watched() []string {
+	if f.hold == "" {
+		return []string{"WATCH", f.r.Key}
+	}
+	return []string{"WATCH", f.r.Key, f.hold}
+}
+
+// answerTo is the answer to a question that was sent as e, or (nil) is asked elsewhere now, so that the client is not told of a key
+// it never read. The key is watched already.
+func (f *fence) answerTo(e *expect, question ...string) ([]byte, error) {
+	if e != nil {
+		return f.p.answer(e)
+	}
+	reply, err := f.s.ask(question...)
+	if err == nil {
+		err = mineError(reply)
+	}
+	return reply, err
+}
+
+// explain says of a NOPERM what else a reader's FENCED looks at.
+func (f *fence) explain(err error) error {
+	var refusal *upstream.ReplyError
+	if f.hold == "" || !errors.As(err, &refusal) || !strings.HasPrefix(refusal.Line, "NOPERM ") {
+		return err
+	}
+	return &upstream.ReplyError{Line: refusal.Line + "; by a reader it runs WATCH and EXISTS on the key of its hold, too, which is '" +
+		lock.Printable(f.hold) + "'"}
 }

@@ -296,3 +296,50 @@ func TestFencedGuardReply(t *testing.T) {
 		}
 	}
 }
+
+// A reader's FENCED runs for as long as its own hold lasts, while others read for longer; so it does on a connection that tracks, and
+// for a hold that another proxy gave.
+func TestFencedByAReaderWhoseLeaseIsOver(t *testing.T) {
+	server := testredis.Start(t)
+	p, other := startProxy(t, server.URL(), nil), startProxy(t, server.URL(), nil)
+	long, short, far, track := dialWire(t, p.addr), dialWire(t, p.addr), dialWire(t, other.addr), dialWire(t, p.addr)
+	track.do("HELLO", "3")
+	track.expect("+OK\r\n", "CLIENT", "TRACKING", "ON")
+	long.expect("+OK\r\n", "RLOCK", "rw", "OWNER", "long")
+	short.expect("+OK\r\n", "RLOCK", "rw", "OWNER", "sh:ort", "PX", "1000")
+	short.expect("+OK\r\n", "RLOCK", "rw")
+	for out, w := range map[string]*wire{"near": short, "far": far, "track": track} {
+		w.expect("+OK\r\n", "FENCED", "rw", "READ", "OWNER", "sh:ort", "SET", out, "1")
+		w.expect("+OK\r\n", "FENCED", "rw", "OWNER", "sh:ort", "SET", out, "2")
+		w.expect("+OK\r\n", "FENCED", "rw", "OWNER", "long", "SET", out, "3")
+	}
+	short.expect("+OK\r\n", "FENCED", "rw", "SET", "mine", "1")
+	eventually(t, "the lease is over", func() bool {
+		return server.Do(t, "EXISTS", "{rw}:sh%3Aort:rwlock_timeout:1").(int64) == 0
+	})
+	for out, w := range map[string]*wire{"near": short, "far": far, "track": track} {
+		for _, side := range [][]string{nil, {"READ"}} {
+			args := append(append([]string{"FENCED", "rw"}, side...), "OWNER", "sh:ort", "SET", out, "4")
+			if got := w.do(args...); !strings.HasPrefix(got, "-NOTHELD ") && !strings.HasPrefix(got, "-LOCKLOST ") {
+				t.Errorf("%s %v: %q", out, side, got)
+			}
+		}
+		w.expect("+PONG\r\n", "FENCED", "rw", "OWNER", "long", "PING")
+		long.expect("$1\r\n3\r\n", "GET", out)
+	}
+	// A writer that reads, too, is fenced by either.
+	w := dialWire(t, p.addr)
+	w.expect("+OK\r\n", "WLOCK", "both")
+	w.expect("+OK\r\n", "RLOCK", "both", "SELF", "PX", "100")
+	eventually(t, "the read lease is over", func() bool {
+		return server.Do(t, "DBSIZE").(int64) >= 0 && len(w.do("FENCED", "both", "READ", "PING")) > 8
+	})
+	w.expect("+PONG\r\n", "FENCED", "both", "PING")
+	// A user who may not look at the key of the hold is told so.
+	long.expect("+OK\r\n", "ACL", "SETUSER", "few", "on", "nopass", "~rw", "~few", "+@all")
+	few := dialWire(t, p.addr)
+	few.expect("+OK\r\n", "AUTH", "few", "x")
+	if got := few.do("FENCED", "rw", "OWNER", "long", "SET", "few", "1"); !strings.HasPrefix(got, "-NOPERM FENCED runs ") || !strings.Contains(got, "'{rw}:long:rwlock_timeout:1'") {
+		t.Errorf("%q", got)
+	}
+}

@@ -34,7 +34,7 @@ func (s *Session) fencedNodes(r lock.HoldRequest, c *commandtable.Command, args 
 	if err := w.takes(c, args); err != nil {
 		return err
 	}
-	f := fence{s: s, r: r, cmd: c, raw: encode(args), guarded: true}
+	f := fence{s: s, r: r, cmd: c, raw: encode(args), guarded: true, hold: s.Locks().ReadHoldHere(r)}
 	for changed := 0; changed < fencedTries; {
 		if err := s.Locks().Lost(r); err != nil {
 			return err
