@@ -22,22 +22,20 @@ func TestToldWhileEverythingHangs(t *testing.T) {
 	c, lost := client(m)
 	others := map[string]*Client{}
 	for _, verb := range []string{"lock", "renew", "unlock", "let"} {
-		others[verb], _ = client(m)
+		others[verb] = m.NewClient(ClientInfo{ID: clientNumbers.Add(1), Addr: "test", Push: lost.push})
 		mustLock(t, others[verb], Request{Key: verb, Self: true})
 	}
 	for i := range 200 {
 		mustLock(t, c, Request{Key: fmt.Sprint("held", i)})
-	}
-	for _, c := range others {
-		c.info.Push = lost.push
 	}
 	began := time.Now()
 	s.Stop()
 	defer s.Cont()
 	said := map[string]chan error{}
 	say := func(verb string, do func(*Client) error) {
-		said[verb] = make(chan error, 1)
-		go func() { said[verb] <- do(others[verb]) }()
+		answer := make(chan error, 1)
+		said[verb] = answer
+		go func() { answer <- do(others[verb]) }()
 	}
 	// So late that Redis can still do it when it is told lost.
 	time.Sleep(time.Until(began.Add(lease - reserve(lease) - 400*time.Millisecond)))
@@ -52,10 +50,7 @@ func TestToldWhileEverythingHangs(t *testing.T) {
 		_, err := c.Unlock(context.Background(), UnlockRequest{Key: "unlock"})
 		return err
 	})
-	eventually(t, lease, "told", func() bool { return strings.Count(lost.reasons(), ":unrenewed ") == 204 })
-	if late := time.Since(began); late >= lease {
-		t.Skipf("the machine was so busy that the last one was told after %v", late)
-	}
+	eventually(t, 15*time.Second, "told", func() bool { return strings.Count(lost.reasons(), ":unrenewed ") == 204 })
 	s.Cont()
 	for verb, err := range said {
 		switch err := <-err; {

@@ -544,5 +544,5 @@ func TestLostWhenARenewalFailsAtTheDeadline(t *testing.T) {
 	h.deadline = time.Now()
 	m.renewalFailed(h)
 	m.mu.Unlock()
-	eventually(t, 900*time.Millisecond, "told", func() bool { return al.reasons() == "k:unrenewed " })
+	eventually(t, 15*time.Second, "told", func() bool { return al.reasons() == "k:unrenewed " })
 }
