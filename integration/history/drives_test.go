@@ -86,6 +86,51 @@ func (c *client) duel(r *round, group int, meet *meeting) {
 	}
 }
 
+// splits has all clients ask at once for one name, again and again, each time in another owner's name. When all have given up the name is
+// free, and is to be had long before the leases of what they asked for are over.
+func splits(r *round) {
+	meet := &meeting{size: len(r.clients), over: r.over.Load}
+	meet.all = sync.NewCond(&meet.mu)
+	for _, c := range r.clients {
+		r.working.Go(func() { c.split(meet) })
+	}
+}
+
+func (c *client) split(meet *meeting) {
+	ask := func(name, block int64) *op {
+		c.seq++
+		s := &section{client: c, keys: []string{fmt.Sprintf("s%d", name)}, verb: "LOCK", count: 1, owner: fmt.Sprintf("o%d-%d", c.n, c.seq), once: true}
+		if name%2 == 0 {
+			s.lease = 8000
+		}
+		if name%4 == 3 {
+			s.verb, s.side = "WLOCK", write
+		}
+		o := s.call(s.acquire(block))
+		if o != nil && o.Outcome == ok {
+			s.release()
+		}
+		if s.tainted {
+			s.giveUp()
+		}
+		return o
+	}
+	for name := int64(0); meet.next(); name++ {
+		for range 4 {
+			ask(name, -1)
+		}
+		if !meet.next() {
+			return
+		}
+		if c.n > 0 {
+			continue
+		}
+		if o := ask(name, 4000); o != nil && o.Outcome == null {
+			c.blame(violation{Oracle: "liveness", Key: o.key(), Ops: []*op{o}, Text: "nobody holds it, and it is given to nobody"})
+		}
+	}
+}
+
 // lateWriters has clients raise two counters under one lock each, fenced and not, and sleep past their leases in between.
 func lateWriters(r *round) {
 	for i, c := range r.clients {

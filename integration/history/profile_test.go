@@ -17,6 +17,7 @@ type profile struct {
 	least    time.Duration // how long it works at least
 	nemeses  int           // that hurt at one time; 0: one
 	latency  time.Duration // of the wires to Redis, so that replies are on the way for some time
+	far      bool          // the nodes of the quorum are 30 to 50 ms away, and each proxy is nearest to another one
 	drive    func(*round)  // what runs instead of clients with a workload
 	effects  bool          // unfenced writers must lose updates
 	strict   bool          // nothing but clients dies: who waits for a free lock gets it
@@ -75,5 +76,10 @@ var profiles = []*profile{
 		harms: []harm{stopNode, stopNode, restartNode, resetLink, resetLink, closeLink, swallowLink, swallowLink, slowLink, isolate, stopMajority,
 			stopProxy, killProxy},
 		pause: 800 * time.Millisecond,
+	},
+	{
+		name: "split", about: "named owners ask at once for locks on three healthy nodes far away: those that fail leave nothing behind",
+		proxies: 3, nodes: 3, clients: 3, watchdog: 8 * time.Second, far: true, drive: splits,
+		args: []string{"--wait-poll", "300ms", "--quorum-max-lease", "8s", "--quorum-node-timeout", "500ms"},
 	},
 }

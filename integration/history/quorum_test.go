@@ -33,6 +33,7 @@ func (b *bed) addNodes(n int) {
 			continue
 		}
 		b.nodes = append(b.nodes, &node{Server: testredis.StartWithClock(b.t, c)})
+		c.Step(time.Minute) // it is old enough to count
 	}
 }
 
@@ -42,6 +43,15 @@ func (b *bed) reachNodes(p *proxy) {
 		wire := testredis.NewProxy(b.t, n.Addr())
 		p.links = append(p.links, wire)
 		p.args = append(p.args, "--quorum", "redis://"+wire.Addr())
+	}
+}
+
+// spread has each proxy far from all nodes, and nearest to another one.
+func (b *bed) spread() {
+	for i, p := range b.proxies {
+		for k, wire := range p.links {
+			wire.Latency(time.Duration(15+5*((i+k)%len(p.links))) * time.Millisecond)
+		}
 	}
 }
 

@@ -81,6 +81,9 @@ func playRound(t *testing.T, p *profile, seed uint64, d time.Duration) (*round, 
 			x.wire.Latency(p.latency)
 		}
 	}
+	if p.far {
+		r.spread()
+	}
 	for i := range p.clients * proxies {
 		r.clients = append(r.clients, &client{
 			recorder: r.recorder, n: i, dice: dice(seed, 100+i), addrs: r.addrs(), links: make([]*link, proxies), over: r.over.Load,
