@@ -14,8 +14,8 @@ const (
 	// lossesOfOne bounds what one connection has remembered, in bytes; lossOverhead is what a loss takes beside the lock's name.
 	lossesOfOne  = 16 << 20
 	lossOverhead = 160
-	// lossKeptMost is the longest that a named owner's loss is remembered, however long its lease was.
-	lossKeptMost = time.Hour
+	// lossKeptLeast and lossKeptMost are the shortest and the longest that a named owner's loss is remembered, whatever its lease was.
+	lossKeptLeast, lossKeptMost = time.Minute, time.Hour
 )
 
 // ownLosses are the losses of one connection. The oldest go when they are too many.
@@ -137,7 +137,7 @@ func (n *namedLosses) sweepSome(now time.Time) bool {
 func (m *Manager) rememberLoss(h *hold, l lossRecord) {
 	switch {
 	case h.explicit:
-		m.named.add(h.id, l, l.at.Add(min(max(h.lease, m.opts.Watchdog), max(lossKeptMost, m.opts.Watchdog))))
+		m.named.add(h.id, l, l.at.Add(min(max(h.lease, m.opts.Watchdog, lossKeptLeast), max(lossKeptMost, m.opts.Watchdog))))
 	case h.client != nil:
 		h.client.losses.add(h.id, l)
 	}
