@@ -65,6 +65,9 @@ var vacant string
 //go:embed handoff.lua
 var handoff string
 
+//go:embed publishes.lua
+var publishes string
+
 //go:embed account.lua
 var account string
 
@@ -116,7 +119,8 @@ local function wake(publish, _, keys) announce(publish, keys[2]) end
 	Vacant = load("vacant", tell+queue+vacant)
 
 	// Account touches no lock.
-	Account = load("account", account)
+	Account   = load("account", account)
+	Publishes = load("publishes", publishes)
 )
 
 // Those of a read/write lock, with what they share before them. A write hold is renewed and looked at as a plain one.

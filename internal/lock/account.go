@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -20,12 +21,46 @@ import (
 // accountAsked is how often an account is asked for that lacks nothing; one that does is asked for at each sample of the clock.
 const accountAsked = 10 * time.Second
 
-// account is what is known of the service account's rights at one node. One goroutine asks.
+// account is what is known of the service account's rights at one node, and of what the node can do.
 type account struct {
+	fresh  atomic.Bool            // it has been asked since the connection, or the master, became another
+	lacks  atomic.Pointer[string] // rights without which no lock is given
+	cannot atomic.Pointer[string] // what Redis said when a lock was taken and given back for a try
+	verb   atomic.Pointer[string] // with what a node of a cluster publishes
+
+	// guarded by mu: one asks at a time
+	mu    sync.Mutex
+	tried time.Time // when somebody asked last
 	next  time.Time // when to ask
 	era   int       // of the clock: another master has users of its own
 	said  string    // what the log says that it lacks
-	lacks atomic.Pointer[string]
+}
+
+// outdated says that the node may be another than it was: it is asked before the next lock is given.
+func (a *account) outdated() { a.fresh.Store(false) }
+
+// askPause is for how long those that wait for an answer go by the last failure to get one.
+const askPause = time.Second
+
+// site is a node whose account is asked.
+type site struct {
+	ctl *upstream.Control
+	era int
+	log *slog.Logger
+	at  func(name string) bool // on a cluster: whether a name is one of its own
+}
+
+// ensure asks what the node can do if nobody has since it became another. Without an answer the lock is tried all the same.
+func (m *Manager) ensure(a *account, s site) {
+	if a.fresh.Load() {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.fresh.Load() || time.Since(a.tried) < askPause {
+		return
+	}
+	m.askNode(a, s)
 }
 
 // takes says whether the call asks a node of a quorum for a lock.
@@ -102,17 +137,68 @@ func rights(way PubSub, clustered, quorum bool) []right {
 	return all
 }
 
-// askAccount asks what the account lacks at a node, when it is time to, and logs what is new.
-func (m *Manager) askAccount(a *account, ctl *upstream.Control, era int, log *slog.Logger) {
-	if now := time.Now(); era == a.era && now.Before(a.next) {
+// askAccount asks what the account lacks at a node, and what the node can do, when it is time to.
+func (m *Manager) askAccount(a *account, s site) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.fresh.Load() && s.era == a.era && time.Now().Before(a.next) {
 		return
 	}
-	all := rights(m.opts.ClusterPubSub, m.fleet != nil, m.quorum != nil)
-	lacking, err := lackingRights(ctl, all)
+	m.askNode(a, s)
+}
+
+// askNode is askAccount, and logs what is new. a.mu is held.
+func (m *Manager) askNode(a *account, s site) {
+	a.tried = time.Now()
+	verb := publish
+	if m.fleet != nil {
+		var err error
+		if verb, err = verbAt(s.ctl, m.opts.ClusterPubSub); err != nil {
+			return
+		}
+	}
+	all := rights(publishedBy(verb), m.fleet != nil, m.quorum != nil)
+	lacking, err := lackingRights(s.ctl, all)
 	if err != nil {
 		return // at the next sample
 	}
-	a.era, a.next = era, time.Now().Add(accountAsked)
+	if name := m.probeName(s.at); name != "" && (!a.fresh.Load() || s.era != a.era || a.cannot.Load() != nil) {
+		cannot, err := m.probe(s.ctl, name, verb)
+		if err != nil {
+			s.log.Debug("no lock could be taken for a try", "error", err)
+			return
+		}
+		a.noteProbe(cannot, s.log)
+	}
+	if was := a.verb.Swap(&verb); m.fleet != nil && verb != m.opts.ClusterPubSub.verb() && (was == nil || *was != verb) {
+		s.log.Warn("a node lacks a command that cluster-pubsub asks for: it publishes otherwise", "with", verb)
+	}
+	a.noteRights(lacking, s)
+	a.era, a.next = s.era, time.Now().Add(accountAsked)
+	if a.cannot.Load() != nil || len(lacking) > 0 {
+		a.next = time.Time{}
+	}
+	a.fresh.Store(true)
+}
+
+// noteProbe notes what Redis refused to the lock that was taken for a try.
+func (a *account) noteProbe(cannot string, log *slog.Logger) {
+	was := a.cannot.Load()
+	switch {
+	case cannot == "" && was != nil:
+		log.Info("locks can be taken and given back again")
+	case cannot != "" && (was == nil || *was != cannot):
+		log.Error("a lock could not be taken and given back for a try, none is given", "error", cannot)
+	}
+	a.cannot.Store(nil)
+	if cannot != "" {
+		a.cannot.Store(&cannot)
+	}
+}
+
+// noteRights notes what the account lacks.
+func (a *account) noteRights(lacking []right, s site) {
+	log := s.log
 	var needed, rest []string
 	for _, r := range lacking {
 		if r.needed {
@@ -125,9 +211,6 @@ func (m *Manager) askAccount(a *account, ctl *upstream.Control, era int, log *sl
 	if len(needed) > 0 {
 		text := strings.Join(needed, " ")
 		a.lacks.Store(&text)
-	}
-	if len(lacking) > 0 {
-		a.next = time.Time{}
 	}
 	said := strings.Join(slices.Concat(needed, rest), " ")
 	if said == a.said {
@@ -177,6 +260,9 @@ func lackingRights(ctl *upstream.Control, all []right) ([]right, error) {
 // permitted refuses locks at a node where the account is known to lack what they need. Of a quorum each node has a vote.
 func (m *Manager) permitted(key string) error {
 	if m.fleet == nil {
+		if m.quorum == nil {
+			m.ensure(&m.account, m.site())
+		}
 		return m.account.refusal()
 	}
 	return m.fleet.permitted(cluster.Slot([]byte(key)))
@@ -188,12 +274,33 @@ func (f *fleet) permitted(slot int) error {
 		return nil
 	}
 	defer f.unuse(mb)
+	f.m.ensure(&mb.account, f.site(mb))
 	return mb.account.refusal()
+}
+
+// site is the one Redis.
+func (m *Manager) site() site { return site{ctl: m.ctl, era: m.clock.present(), log: m.log} }
+
+// site is a member.
+func (f *fleet) site(mb *member) site {
+	return site{ctl: mb.ctl, log: f.m.log.With("node", mb.node.Addr), at: func(name string) bool { return f.on(mb, name) }}
+}
+
+// verbOf is with what the scripts publish at a member.
+func (f *fleet) verbOf(mb *member) string {
+	f.m.ensure(&mb.account, f.site(mb))
+	if verb := mb.account.verb.Load(); verb != nil {
+		return *verb
+	}
+	return f.m.opts.ClusterPubSub.verb()
 }
 
 func (a *account) refusal() error {
 	if lacks := a.lacks.Load(); lacks != nil {
 		return &Error{"NOPERM", "the service account lacks what locks need: " + *lacks}
+	}
+	if cannot := a.cannot.Load(); cannot != nil {
+		return &upstream.ReplyError{Line: *cannot + ", so no lock is given that could not be given back"}
 	}
 	return nil
 }

@@ -204,7 +204,7 @@ func (m *Manager) keepTime(ctx context.Context) {
 		if err := m.sample(); err != nil {
 			m.log.Debug("cannot read Redis' clock", "error", err)
 		} else {
-			m.askAccount(&m.account, m.ctl, m.clock.present(), m.log)
+			m.askAccount(&m.account, m.site())
 		}
 		select {
 		case <-ctx.Done():

@@ -18,6 +18,7 @@ type fleet struct {
 	m       *Manager
 	c       *cluster.Cluster
 	mark    string        // see notAfterMark
+	verb    string        // stands for the command to publish with, which the node decides
 	changed chan struct{} // one slot: the topology is another
 	ctx     context.Context
 	stop    context.CancelFunc
@@ -54,7 +55,7 @@ type member struct {
 
 func newFleet(m *Manager, c *cluster.Cluster) *fleet {
 	f := &fleet{
-		m: m, c: c, mark: notAfterMark(), changed: make(chan struct{}, 1),
+		m: m, c: c, mark: notAfterMark(), verb: notAfterMark(), changed: make(chan struct{}, 1),
 		members: map[*cluster.Node]*member{}, heard: map[string]*hearing{},
 	}
 	f.ctx, f.stop = context.WithCancel(context.Background())
@@ -100,7 +101,7 @@ func (f *fleet) memberOf(n *cluster.Node) *member {
 	}
 	for _, sharded := range o.ClusterPubSub.ways() {
 		h := newHub(mb.ctl, o.WarmChannels, o.Logger, func() { f.resubscribed(mb) })
-		h.sharded, h.echo, h.strayed = sharded, !sharded && o.ClusterPubSub == PubSubBoth, f.c.Refresh
+		h.shards, h.sharded, h.echo, h.strayed = sharded, sharded, !sharded && o.ClusterPubSub == PubSubBoth, f.c.Refresh
 		mb.ears = append(mb.ears, h)
 	}
 	f.members[n] = mb
@@ -224,7 +225,7 @@ func (f *fleet) keepTime(ctx context.Context, mb *member) {
 		if err := f.sample(mb); err != nil {
 			f.m.log.Debug("cannot read the clock of a node", "node", mb.node.Addr, "error", err)
 		} else {
-			f.m.askAccount(&mb.account, mb.ctl, 0, f.m.log.With("node", mb.node.Addr))
+			f.m.askAccount(&mb.account, f.site(mb))
 		}
 		select {
 		case <-ctx.Done():

@@ -160,6 +160,15 @@ func (f *fleet) prepare(ctx context.Context, mb *member, c call) (call, error) {
 	if c.guarded() {
 		c.keys = append(slices.Clip(c.keys), guardKey(c.keys[0]))
 	}
+	if slices.Contains(c.args, f.verb) {
+		c.args = slices.Clone(c.args)
+		verb := f.verbOf(mb)
+		for i, arg := range c.args {
+			if arg == f.verb {
+				c.args[i] = verb
+			}
+		}
+	}
 	if !slices.Contains(c.args, f.mark) {
 		return c, nil
 	}

@@ -31,6 +31,16 @@ func (p PubSub) verb() string {
 	return "BOTH"
 }
 
+// publishedBy is the way whose verb that is.
+func publishedBy(verb string) PubSub {
+	for _, p := range []PubSub{PubSubSharded, PubSubClassic} {
+		if p.verb() == verb {
+			return p
+		}
+	}
+	return PubSubBoth
+}
+
 // ways says for each hub that a node needs whether it is for sharded channels.
 func (p PubSub) ways() []bool {
 	switch p {

@@ -94,6 +94,7 @@ func (f *fleet) recheck(mb *member, reason string) {
 // resubscribed is Manager.resubscribed for one member.
 func (f *fleet) resubscribed(mb *member) {
 	m := f.m
+	mb.account.outdated()
 	f.recheck(mb, reasonGone)
 	m.mu.Lock()
 	defer m.mu.Unlock()

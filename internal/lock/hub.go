@@ -2,6 +2,7 @@ package lock
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"math/rand/v2"
 	"sync"
@@ -21,7 +22,8 @@ type hub struct {
 	back func() // called after every new connection has all its subscriptions
 
 	// Of a node of a cluster.
-	sharded bool   // the channels of SPUBLISH
+	shards  bool   // it is to hear the channels of SPUBLISH
+	sharded bool   // it does: the node has them, as far as is known
 	echo    bool   // what it hears is heard on a sharded channel, too, and not counted
 	strayed func() // called when the node no longer has a channel's slot
 
@@ -130,6 +132,7 @@ func (h *hub) run(ctx context.Context) {
 		began := time.Now()
 		err := h.session(ctx)
 		h.broken()
+		h.sharded = h.shards && !errors.Is(err, errNoShards)
 		if ctx.Err() != nil {
 			return
 		}

@@ -2,6 +2,8 @@ package lock
 
 import (
 	"context"
+	"errors"
+	"strings"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -10,6 +12,9 @@ import (
 // strayPause is how soon a channel is subscribed to again that its node did not have: the slot may come back before anything
 // else is heard of it.
 const strayPause = 100 * time.Millisecond
+
+// errNoShards says that the node is older than sharded channels (Redis 7): the hub hears the classic ones on its next connection.
+var errNoShards = errors.New("lock: this Redis has no sharded channels")
 
 // subscribeShards subscribes to sharded channels, each by itself: slots differ. The hook hears which of them the node has.
 func (h *hub) subscribeShards(ctx context.Context, conn rueidis.DedicatedClient, names []string) error {
@@ -20,7 +25,9 @@ func (h *hub) subscribeShards(ctx context.Context, conn rueidis.DedicatedClient,
 	var strays []string
 	for i, reply := range conn.DoMulti(ctx, commands...) {
 		err := reply.Error()
-		if _, refused := rueidis.IsRedisErr(err); refused {
+		if refusal, refused := rueidis.IsRedisErr(err); refused && strings.Contains(refusal.Error(), "unknown command") {
+			return errNoShards
+		} else if refused {
 			strays = append(strays, names[i])
 		} else if err != nil {
 			return err

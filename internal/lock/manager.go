@@ -92,7 +92,7 @@ func New(ctl *upstream.Control, o Options) *Manager {
 	}
 	m.quorum = newQuorum(m, o.Quorum)
 	for _, n := range m.quorum.nodes {
-		m.hub = append(m.hub, newHub(n.ctl, o.WarmChannels, o.Logger, m.resubscribed))
+		m.hub = append(m.hub, newHub(n.ctl, o.WarmChannels, o.Logger, func() { n.account.outdated(); m.resubscribed() }))
 	}
 	return m
 }
@@ -193,6 +193,7 @@ func (m *Manager) runTask(work func()) {
 // resubscribed is called when the wake-up connection is back: messages may have been missed and Redis may have
 // forgotten locks, so every waiter tries again and every hold is looked at.
 func (m *Manager) resubscribed() {
+	m.account.outdated()
 	m.recheck(m.switched.reason())
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -34,7 +34,7 @@ func TestErrorsOfScriptsReadLikeRedis(t *testing.T) {
 		wrongType + " script: 149c5a8bf18676fd99e9e6e24923bd64d9b62f94, on @user_script:20.": wrongType,
 		"Error compiling script (new function): :1: " + wrongType:                            wrongType,
 		"unknown command 'x'": "ERR unknown command 'x'",
-		"NOPERM this user has no permissions to run the 'evalsha' command": "NOPERM this user has no permissions to run the 'evalsha' command",
+		"NOPERM this user has no permissions to run the 'evalsha' command": "NOPERM the service account has no permissions to run the 'evalsha' command",
 		"ERR the token script: 12": "ERR the token",
 	} {
 		if got := redisLine(said); got != want {

@@ -138,6 +138,7 @@ func (q *quorum) ask(n *quorumNode, until time.Time, build func(notAfter string)
 		now, _ := n.clock.now()
 		c := build(strconv.FormatInt(now+time.Until(until).Microseconds(), 10))
 		if c.takes() {
+			q.m.ensure(&n.account, n.site(q.m))
 			if err := n.account.refusal(); err != nil {
 				return nil, &upstream.ReplyError{Line: err.Error()}
 			}

@@ -116,6 +116,8 @@ func (q *quorum) sample(n *quorumNode) error {
 	return nil
 }
 
+func (n *quorumNode) site(m *Manager) site { return site{ctl: n.ctl, log: m.log.With("node", n.name)} }
+
 // keepTime samples one node's clock until ctx ends.
 func (q *quorum) keepTime(ctx context.Context, n *quorumNode) {
 	ticker := time.NewTicker(clockSample)
@@ -124,7 +126,7 @@ func (q *quorum) keepTime(ctx context.Context, n *quorumNode) {
 		if err := q.sample(n); err != nil {
 			q.m.log.Debug("a quorum's node does not answer", "node", n.name, "error", err)
 		} else {
-			q.m.askAccount(&n.account, n.ctl, 0, q.m.log.With("node", n.name))
+			q.m.askAccount(&n.account, n.site(q.m))
 		}
 		select {
 		case <-ctx.Done():

@@ -210,7 +210,7 @@ func (m *Manager) publishing() string {
 	if m.fleet == nil {
 		return publish
 	}
-	return m.opts.ClusterPubSub.verb()
+	return m.fleet.verb
 }
 
 // run sends the script, again only when it surely was not done.

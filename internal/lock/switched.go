@@ -23,6 +23,7 @@ type switched struct {
 
 // masterSwitches is called when another Redis is about to become the master, before any connection to it is made.
 func (m *Manager) masterSwitches() {
+	m.account.outdated()
 	m.clock.forget() // no not-after is reckoned before the new master's clock was read
 	signal(m.hub[0].moved)
 	m.switched.mu.Lock()
