@@ -59,8 +59,8 @@ func serveFake(conn net.Conn, port int, say func(string) string) {
 			fallthrough
 		case "CLUSTER SHARDS", "CLUSTER NODES", "CLUSTER MYID":
 			fmt.Fprint(conn, reply)
-		case "PING": // a connection without a password begins so
-			fmt.Fprint(conn, "+PONG\r\n")
+		case "PING", "RESET": // asked of connections without a password
+			fmt.Fprintf(conn, "+%s\r\n", line)
 		default:
 			fmt.Fprint(conn, say(line))
 		}
