@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tidwall/redcon"
@@ -40,17 +41,19 @@ var unsubscribeVerbs = [...]string{ofChannel: "unsubscribe", ofPattern: "punsubs
 type ear struct {
 	p       *pinned
 	sharded bool
+	events  bool // it is for keyspace notifications: see events
 	since   time.Time
 	id      upstream.Identity // as which it was made, and will be again; written with the turn and ears.mu
 }
 
 // ears are a client's subscriptions.
 type ears struct {
-	s    *Session
-	ctx  context.Context // ends with the session
-	stop context.CancelFunc
-	turn chan struct{} // one slot: who has it may subscribe, and change all
-	all  []*ear        // some may have been given back or lost: see live
+	s      *Session
+	ctx    context.Context // ends with the session
+	stop   context.CancelFunc
+	turn   chan struct{}          // one slot: who has it may subscribe, and change all
+	events atomic.Pointer[events] // nil: it hears no keyspace notifications
+	all    []*ear                 // some may have been given back or lost: see live
 
 	mu    sync.Mutex // guards all below; taken under pinned.mu
 	where map[subscription]*ear
@@ -82,6 +85,9 @@ func (s *Session) dropEars() {
 	x.mu.Unlock()
 	if maker != nil {
 		<-maker
+	}
+	if v := x.events.Load(); v != nil {
+		v.end()
 	}
 	for _, e := range x.all {
 		e.p.drop()
@@ -180,7 +186,7 @@ func (e *ear) rest() {
 // open finds an ear of an identity, or makes one, at a node if it is for sharded channels, else at any. It is kept until rest.
 func (x *ears) open(id upstream.Identity, sharded bool, at *cluster.Node) (*ear, error) {
 	for _, e := range x.live() {
-		if e.sharded == sharded && e.id == id && (!sharded || e.p.node == at) && e.keep() {
+		if !e.events && e.sharded == sharded && e.id == id && (!sharded || e.p.node == at) && e.keep() {
 			return e, nil
 		}
 	}
@@ -204,6 +210,9 @@ func (s *Session) subscribeNodes(cmd redcon.Command, c *commandtable.Command) {
 	}
 	defer x.giveTurn()
 	names := cmd.Args[1:]
+	if v := x.events.Load(); v != nil {
+		defer v.poke() // some may have ended, or been refused
+	}
 	if kind := slices.Index(unsubscribeVerbs[:], c.Name); kind >= 0 {
 		x.unsubscribe(c, subscriptionKind(kind), names)
 		return
@@ -236,6 +245,8 @@ func (x *ears) subscribe(c *commandtable.Command, kind subscriptionKind, names [
 	slot := noSlot
 	if kind == ofShard {
 		slot = cluster.Slot(names[0])
+	} else {
+		x.hearEvents(kind, names)
 	}
 	var to *cluster.Node
 	for until := time.Now().Add(s.srv.o.Cluster.RetryFor()); ; {
@@ -380,7 +391,7 @@ func (x *ears) askAny(cmd redcon.Command, c *commandtable.Command) bool {
 		e.p.mu.Lock()
 		hears := e.p.state.subscribed() > 0
 		e.p.mu.Unlock()
-		if hears && e.keep() {
+		if hears && !e.events && e.keep() {
 			x.s.send(e.p, cmd, c)
 			e.p.settled()
 			e.rest()

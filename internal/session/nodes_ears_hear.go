@@ -13,6 +13,14 @@ import (
 // that its slot has left, has it made again.
 func (p *pinned) earConfirmed(frame []byte) {
 	p.state.confirmed(frame)
+	if p.ear.events { // the client is told by its ordinary ear
+		if e := p.oldest(); e != nil && e.kind == commandtable.PinSubscribe {
+			if e.left--; e.left == 0 {
+				p.pay()
+			}
+		}
+		return
+	}
 	r, ok := resp.ParseReply(frame)
 	if !ok || len(r.Elems) != 3 {
 		return
@@ -66,6 +74,10 @@ func (x *ears) lose(sub subscription, was *ear) {
 // earEnded has all that was subscribed to on a lost connection made again; false: nothing was. pinned.mu is held.
 func (p *pinned) earEnded() {
 	x := p.ears
+	if v := x.events.Load(); v != nil && p.ear.events {
+		v.poke()
+		return
+	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.over {

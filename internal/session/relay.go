@@ -114,8 +114,11 @@ func (p *pinned) judge(frame []byte) frameKind {
 
 // needsWhole says that the frame must be looked at as a whole.
 func (p *pinned) needsWhole(frame []byte) bool {
-	if p.kind != frameReply {
-		return p.kind == frameConfirmation
+	switch p.kind {
+	case frameConfirmation:
+		return true
+	case frameMessage:
+		return p.ear != nil && !p.knowsWhose(frame)
 	}
 	e := p.oldest()
 	return e != nil && (frame[0] == '-' && (e.refusal != nil || e.queues || e.kind == commandtable.PinExec) || e.got != nil || e.instead != "")
@@ -150,7 +153,14 @@ func (p *pinned) begin(frame []byte) {
 		p.dropping = false
 	}
 	p.start = append(p.start[:0], frame[:min(len(frame), judgeAt)]...)
-	if p.dropping = p.ear != nil && p.kind == frameReply && e == nil; p.dropping { // to a subscription that was given up
+	switch { // what an ear hears may not be for the client
+	case p.ear == nil:
+	case p.kind == frameReply:
+		p.dropping = e == nil // to a subscription that was given up
+	case p.kind == frameMessage:
+		p.dropping = p.isOthers(frame)
+	}
+	if p.dropping {
 		return
 	}
 	p.pass(frame)

@@ -90,6 +90,7 @@ type Server struct {
 	running  sync.WaitGroup // sessions, from accept to redcon's last word
 	sessionN atomic.Int64
 
+	hearing      listeners    // in a cluster
 	resubscribed atomic.Int64 // subscriptions made again, in a cluster
 }
 
@@ -121,6 +122,7 @@ func NewServer(o Options) *Server {
 	switch {
 	case o.Cluster != nil:
 		o.Cluster.OnRefused(s.identityRefused)
+		o.Cluster.OnChanged(s.hearing.topologyChanged)
 		o.Cluster.OnPassword(s.passwordAsked)
 	case o.Node != nil:
 		o.Node.OnRefused(s.identityRefused)

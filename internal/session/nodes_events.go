@@ -1,0 +1,290 @@
+package session
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/lockproxy/lockproxy/cluster"
+	"github.com/lockproxy/lockproxy/internal/commandtable"
+	"github.com/lockproxy/lockproxy/proto/resp"
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+// Messages are told to all nodes of a cluster, but keyspace notifications are told by the node that has the key, and by no other. A
+// client that listens for them therefore has one more connection to each master, on which it is subscribed to the same
+// channels and patterns. Those connections pass on notifications only, the others everything else, so that nothing comes
+// twice. They follow the topology.
+
+// The channels of keyspace notifications begin so.
+const (
+	keyspacePrefix = "__keyspace@"
+	keyeventPrefix = "__keyevent@"
+)
+
+// eventRetry is when a master is tried again that could not be subscribed at.
+const eventRetry = time.Second
+
+// hearsEvents says whether a subscription may be for keyspace notifications. A pattern is when what stands before its first
+// wildcard does not rule them out.
+func (sub subscription) hearsEvents() bool {
+	name := sub.name
+	switch sub.kind {
+	case ofChannel:
+		return isEventChannel([]byte(name))
+	case ofPattern:
+		if wild := strings.IndexAny(name, `*?[\`); wild >= 0 {
+			name = name[:wild]
+		}
+		begins := func(prefix string) bool { return strings.HasPrefix(prefix, name) || strings.HasPrefix(name, prefix) }
+		return begins(keyspacePrefix) || begins(keyeventPrefix)
+	default:
+		return false
+	}
+}
+
+func isEventChannel(name []byte) bool {
+	return bytes.HasPrefix(name, []byte(keyspacePrefix)) || bytes.HasPrefix(name, []byte(keyeventPrefix))
+}
+
+// eventMessage says whether a message, of which at least the beginning is there, is a keyspace notification; known is false when
+// more of it is needed to tell.
+func eventMessage(frame []byte) (is, known bool) {
+	before := 1 // elements ahead of the channel
+	switch firstText(frame) {
+	case "message":
+	case "pmessage":
+		before = 2
+	default:
+		return false, true
+	}
+	_, rest, _ := bytes.Cut(frame, []byte("\r\n"))
+	for range before {
+		size, body, ok := bulkHead(rest)
+		if !ok || len(body) < size+2 {
+			return false, false
+		}
+		rest = body[size+2:]
+	}
+	size, name, ok := bulkHead(rest)
+	if !ok || len(name) < min(size, len(keyspacePrefix)) {
+		return false, false
+	}
+	return isEventChannel(name), true
+}
+
+// bulkHead reads the length of a bulk string.
+func bulkHead(b []byte) (size int, body []byte, ok bool) {
+	line, body, ok := bytes.Cut(b, []byte("\r\n"))
+	if !ok || len(line) < 2 || line[0] != '$' {
+		return 0, nil, false
+	}
+	return atoi(line[1:]), body, true
+}
+
+// events are a client's connections for keyspace notifications.
+type events struct {
+	x     *ears
+	ended chan struct{} // closed when follow has ended
+	wake  chan struct{} // one slot: the topology, the subscriptions or a connection have changed
+
+	// Who has the turn of the ears may use these.
+	as upstream.Identity
+	at map[*cluster.Node]*eventEar
+}
+
+// eventEar is the connection to one master.
+type eventEar struct {
+	*ear
+	has map[subscription]bool
+}
+
+// hearEvents has those of the names that may be for keyspace notifications subscribed to at all masters, before the client
+// is told that it is subscribed. Masters that cannot be reached follow when they can. The caller has the turn.
+func (x *ears) hearEvents(kind subscriptionKind, names [][]byte) {
+	var more []subscription
+	for _, name := range names {
+		if sub := (subscription{kind, string(name)}); sub.hearsEvents() {
+			more = append(more, sub)
+		}
+	}
+	if len(more) == 0 {
+		return
+	}
+	v := x.events.Load()
+	if v == nil {
+		v = &events{x: x, ended: make(chan struct{}), wake: make(chan struct{}, 1), at: map[*cluster.Node]*eventEar{}}
+		x.events.Store(v)
+		x.s.srv.hearing.add(v)
+		go v.follow()
+	}
+	v.as = x.s.ident
+	if !v.cover(more) {
+		v.poke()
+	}
+}
+
+// poke has follow look again.
+func (v *events) poke() {
+	select {
+	case v.wake <- struct{}{}:
+	default:
+	}
+}
+
+// end waits for follow; the context of the ears has ended.
+func (v *events) end() {
+	v.x.s.srv.hearing.remove(v)
+	<-v.ended
+}
+
+// follow is the goroutine that keeps one connection to each master.
+func (v *events) follow() {
+	defer close(v.ended)
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		select {
+		case <-v.x.ctx.Done():
+			return
+		case <-v.wake:
+		case <-timer.C:
+		}
+		if !v.x.take() {
+			return
+		}
+		next := time.Hour
+		if !v.cover(nil) {
+			next = eventRetry
+		}
+		v.x.giveTurn()
+		timer.Reset(next)
+	}
+}
+
+// wanted are the subscriptions that the client has, and more.
+func (v *events) wanted(more []subscription) map[subscription]bool {
+	want := map[subscription]bool{}
+	for _, sub := range more {
+		want[sub] = true
+	}
+	v.x.mu.Lock()
+	defer v.x.mu.Unlock()
+	for sub := range v.x.where {
+		if sub.hearsEvents() {
+			want[sub] = true
+		}
+	}
+	return want
+}
+
+// cover subscribes at every master to what the client is subscribed to, and to more, and then lets connections go that are no
+// master's any more. It says whether all is done. The caller has the turn.
+func (v *events) cover(more []subscription) (all bool) {
+	want, all := v.wanted(more), true
+	var masters []*cluster.Node
+	if len(want) > 0 {
+		masters = v.x.s.srv.o.Cluster.Snapshot().Masters
+	}
+	for _, n := range masters {
+		all = v.coverAt(n, want) && all
+	}
+	for n, e := range v.at {
+		if !slices.Contains(masters, n) {
+			e.p.drop()
+			delete(v.at, n)
+		}
+	}
+	return all
+}
+
+// coverAt brings one master's subscriptions in line.
+func (v *events) coverAt(n *cluster.Node, want map[subscription]bool) bool {
+	e := v.at[n]
+	if e == nil || !e.keep() {
+		p, err := v.x.s.connectAs(v.x.ctx, v.as, n, new(pinView))
+		if err != nil {
+			return false
+		}
+		e = &eventEar{&ear{p: p, events: true, id: v.as, since: time.Now()}, map[subscription]bool{}}
+		p.mu.Lock()
+		p.ears, p.ear = v.x, e.ear
+		p.mu.Unlock()
+		v.x.all = append(v.x.all, e.ear)
+		v.at[n] = e
+	}
+	defer e.rest()
+	for _, kind := range []subscriptionKind{ofChannel, ofPattern} {
+		if !v.say(e, subscribeVerbs[kind], missing(kind, want, e.has)) || !v.say(e, unsubscribeVerbs[kind], missing(kind, e.has, want)) {
+			return false
+		}
+	}
+	e.has = want
+	return true
+}
+
+// missing are the names of a kind that one set has and the other has not.
+func missing(kind subscriptionKind, of, from map[subscription]bool) (names []string) {
+	for sub := range of {
+		if sub.kind == kind && !from[sub] {
+			names = append(names, sub.name)
+		}
+	}
+	return names
+}
+
+// say sends a command of the SUBSCRIBE family and waits for its confirmations.
+func (v *events) say(e *eventEar, verb string, names []string) bool {
+	if len(names) == 0 {
+		return true
+	}
+	cmd, _ := v.x.s.srv.table.Load().find([][]byte{[]byte(verb)})
+	var refusal gathered
+	o := &expect{cmd: cmd, kind: commandtable.PinSubscribe, own: true, got: &refusal, left: len(names), names: names}
+	return v.x.call(e.p, o, resp.AppendCommand(nil, append([]string{verb}, names...)...)) && len(refusal) == 0
+}
+
+// knowsWhose says that enough of a message is there for isOthers. pinned.mu is held.
+func (p *pinned) knowsWhose(frame []byte) bool {
+	_, known := eventMessage(frame)
+	return known || !p.ear.events && p.ears.events.Load() == nil
+}
+
+// isOthers says that a message on an ear comes to the client by another one, too: a keyspace notification by the connection to its
+// master, everything else by the client's ordinary ear. pinned.mu is held.
+func (p *pinned) isOthers(frame []byte) bool {
+	is, _ := eventMessage(frame)
+	return is != p.ear.events && (p.ear.events || p.ears.events.Load() != nil)
+}
+
+// listeners are the sessions that hear keyspace notifications.
+type listeners struct {
+	mu  sync.Mutex // a leaf
+	all map[*events]struct{}
+}
+
+func (l *listeners) add(v *events) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.all == nil {
+		l.all = map[*events]struct{}{}
+	}
+	l.all[v] = struct{}{}
+}
+
+func (l *listeners) remove(v *events) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.all, v)
+}
+
+// topologyChanged is Cluster.OnChanged's.
+func (l *listeners) topologyChanged(_, _ *cluster.Snapshot) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for v := range l.all {
+		v.poke()
+	}
+}

@@ -1,0 +1,54 @@
+package session
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+func TestHearsEvents(t *testing.T) {
+	for _, c := range []struct {
+		kind subscriptionKind
+		name string
+		want bool
+	}{
+		{ofChannel, "__keyspace@0__:k", true}, {ofChannel, "__keyevent@0__:del", true}, {ofChannel, "__key", false}, {ofChannel, "news", false}, {ofChannel, "*", false},
+		{ofPattern, "__keyevent@*", true}, {ofPattern, "__key*__:*", true}, {ofPattern, "*", true}, {ofPattern, "?_keyspace@0__:a", true},
+		{ofPattern, "_[_]keyspace*", true}, {ofPattern, `\__keyspace*`, true}, {ofPattern, "news.*", false}, {ofPattern, "__keyx*", false},
+		{ofShard, "__keyspace@0__:k", false},
+	} {
+		if got := (subscription{c.kind, c.name}).hearsEvents(); got != c.want {
+			t.Errorf("%v %q: %v", c.kind, c.name, got)
+		}
+	}
+}
+
+// What a message is, is known as soon as enough of it is there, and never said wrongly before.
+func TestEventMessage(t *testing.T) {
+	bulk := func(words ...string) string {
+		s := ""
+		for _, w := range words {
+			s += fmt.Sprintf("$%d\r\n%s\r\n", len(w), w)
+		}
+		return s
+	}
+	for _, c := range []struct {
+		frame string
+		is    bool
+	}{
+		{"*3\r\n" + bulk("message", "__keyspace@0__:k", "del"), true},
+		{">3\r\n" + bulk("message", "__keyevent@0__:del", "k"), true},
+		{"*4\r\n" + bulk("pmessage", "*", "__keyevent@0__:del", "k"), true},
+		{"*4\r\n" + bulk("pmessage", "__keyevent@*", "news", "k"), false},
+		{"*4\r\n" + bulk("pmessage", "*", "n", strings.Repeat("__keyspace@", 9)), false},
+		{"*3\r\n" + bulk("message", "", ""), false},
+		{">3\r\n" + bulk("smessage", "__keyspace@0__:k", "x"), false},
+		{"*4\r\n" + bulk("pmessage", "a\r\n$11\r\n__keyspace@*", "b", "c"), false},
+	} {
+		for n := strings.Index(c.frame, "ssage") + 7; n <= len(c.frame); n++ {
+			if is, known := eventMessage([]byte(c.frame[:n])); known && is != c.is || n == len(c.frame) && !known {
+				t.Errorf("the first %d bytes of %q: %v, known %v", n, c.frame, is, known)
+			}
+		}
+	}
+}
