@@ -351,29 +351,6 @@ func (x *ears) unsubscribe(c *commandtable.Command, kind subscriptionKind, names
 	}
 }
 
-// hello has all ears speak another protocol.
-func (x *ears) hello(id upstream.Identity) (err error) {
-	if x == nil || !x.take() {
-		return nil
-	}
-	defer x.giveTurn()
-	for _, e := range x.live() {
-		if failed := x.s.helloPinned(e.p, id, false); failed != nil {
-			err = failed
-		}
-	}
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	for _, e := range x.all {
-		e.id.Proto = id.Proto
-	}
-	for sub, as := range x.lost {
-		as.Proto = id.Proto
-		x.lost[sub] = as
-	}
-	return err
-}
-
 // asks has a command answered as by a connection with subscriptions, by one of them; false: none is there just now.
 func (x *ears) asks(cmd redcon.Command, c *commandtable.Command) bool {
 	for until := time.Now().Add(x.s.srv.o.Cluster.RetryFor()); x.take(); x.s.pause(pinPause) {

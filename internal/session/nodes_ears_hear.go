@@ -6,6 +6,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/proto/resp"
+	"github.com/lockproxy/lockproxy/upstream"
 )
 
 // confirmed takes a confirmation that an ear has got; pinned.mu is held, here and below. That of the client's own command
@@ -106,4 +107,27 @@ func (x *ears) kick() {
 // cutOff closes a client whose subscriptions cannot be made again, as Redis would have closed it.
 func (x *ears) cutOff(why string) {
 	x.s.guard.Cut(downstream.Left, why)
+}
+
+// hello has all ears speak another protocol.
+func (x *ears) hello(id upstream.Identity) (err error) {
+	if x == nil || !x.take() {
+		return nil
+	}
+	defer x.giveTurn()
+	for _, e := range x.live() {
+		if failed := x.s.helloPinned(e.p, id, false); failed != nil {
+			err = failed
+		}
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, e := range x.all {
+		e.id.Proto = id.Proto
+	}
+	for sub, as := range x.lost {
+		as.Proto = id.Proto
+		x.lost[sub] = as
+	}
+	return err
 }
