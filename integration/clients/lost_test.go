@@ -87,15 +87,17 @@ func TestInteropLost(t *testing.T) {
 	}
 }
 
-// compare wants the same class of outcome; through lockproxy it may be a success where it is an error without.
+// compare wants the same class of outcome; through lockproxy it may be a success where it is an error without. While Redis is away,
+// or a failover takes seconds, time decides whether a library's tries last: a lost connection is then what it may see, too.
 func (c client) compare(t *testing.T, x trouble, failover bool, direct, through outcome) {
 	when := x.name
 	if failover {
 		when += ", failover"
 	}
+	byTime := (x.away || failover) && through.class() == "lost"
 	t.Logf("| %s | %s | %s | %s |", c.name, when, direct, through)
 	switch {
-	case through.class() != direct.class() && through.said != "ok":
+	case through.class() != direct.class() && through.said != "ok" && !byTime:
 		t.Errorf("%s: %s: %q without lockproxy, %q through it", c.name, when, direct, through)
 	case through.times > max(direct.times, 1):
 		t.Errorf("%s: %s: run %d times without lockproxy, %d times through it", c.name, when, direct.times, through.times)

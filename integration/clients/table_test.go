@@ -29,6 +29,7 @@ var clients = []client{
 		fetch: [][]string{{"cargo", "fetch", "--locked"}},
 		build: [][]string{{"cargo", "build", "--quiet", "--locked", "--offline"}},
 		run:   []string{"target/debug/lockproxy-interop-redis-rs"},
+		lost:  []string{"target/debug/lost"},
 	},
 	{
 		name: "jedis", tools: []string{"java", "mvn"}, push: true, cluster: true,

@@ -43,6 +43,22 @@ func (c *Conn) SetLimits(l resp.Limits) { c.in.SetLimits(l) }
 // CloseNow closes the socket without waiting for anything.
 func (c *Conn) CloseNow() { closeNow(c.Conn) }
 
+// unreadWait is how long Finish reads on.
+const unreadWait = 10 * time.Millisecond
+
+// Finish ends the stream to the client, and reads what it has sent meanwhile: a socket that is closed with bytes unread is
+// reset, and the client may then lose replies it has not read yet. The goroutine that reads calls it, before Close.
+func (c *Conn) Finish() {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		half.CloseWrite()
+	}
+	c.Conn.SetReadDeadline(time.Now().Add(unreadWait)) // also for a client that never stops to send
+	var err error
+	for rest := make([]byte, 4<<10); err == nil; {
+		_, err = c.Conn.Read(rest)
+	}
+}
+
 // CloseAccounts gives back what a client that has gone had drawn of the memory bounds.
 func (c *Conn) CloseAccounts() {
 	c.gate.queries.set(&c.query, 0)

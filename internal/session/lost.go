@@ -33,6 +33,7 @@ func (s *Session) closesFor(err error) bool {
 func (s *Session) fail(err error) {
 	if s.closesFor(err) {
 		s.guard.HangUp(downstream.Left, upstreamLost(err))
+		s.finish = true
 		return
 	}
 	s.error(errorLine(err))

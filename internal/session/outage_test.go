@@ -1,7 +1,9 @@
 package session
 
 import (
+	"bytes"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -151,4 +153,26 @@ func TestBigReplyCutOffInTheMiddle(t *testing.T) {
 		t.Skip("the whole reply had arrived before the cut")
 	}
 	dialWire(t, p.addr).expect("+PONG\r\n", "PING")
+}
+
+// What the client has sent and nobody has read when it is closed does not reset the connection: it could lose replies.
+func TestClosedWithCommandsUnread(t *testing.T) {
+	server := testredis.Start(t)
+	between := testredis.NewProxy(t, server.Addr())
+	p := startProxy(t, "redis://"+between.Addr(), nil)
+	for range 5 {
+		p.back()
+		w := dialWire(t, p.addr)
+		w.expect("+PONG\r\n", "PING")
+		between.Latency(200 * time.Millisecond)
+		w.send("INCR", "n")
+		time.Sleep(50 * time.Millisecond) // it is on its way, and nobody reads
+		w.raw(bytes.Repeat(resp.AppendCommand(nil, "GET", "n"), 100))
+		between.CutAll()
+		between.Clear()
+		w.conn.SetReadDeadline(time.Now().Add(patience))
+		if all, err := io.ReadAll(w.conn); err != nil {
+			t.Errorf("%q, and then %v", all, err)
+		}
+	}
 }

@@ -57,6 +57,7 @@ type Session struct {
 	off      bool    // CLIENT REPLY OFF
 	skip     bool    // CLIENT REPLY SKIP has just come
 	debugs   bool    // SCRIPT DEBUG was refused: the client believes that its scripts are not run for real
+	finish   bool    // the client is closed for want of Redis: it is to get the replies there are
 	big      bigTraffic
 	lane     scriptLane
 	nodes    nodes            // of a cluster
@@ -272,6 +273,9 @@ func (s *Session) End() {
 			l.Close(closeHow(how))
 		}
 		s.dropPipes()
+		if s.finish {
+			s.guard.Finish()
+		}
 		s.guard.Close()
 		s.guard.CloseAccounts()
 		s.endPushes()
