@@ -12,14 +12,16 @@ var notDebuggedRow = &commandtable.Command{Name: "eval", Refusal: true, Barred: 
 
 // refuseDebug is SCRIPT DEBUG YES|SYNC|NO.
 func (s *Session) refuseDebug(line string, args [][]byte) {
-	s.debugs = len(args) == 3 && !equalFold(args[2], "NO")
+	if len(args) == 3 {
+		s.debugs = equalFold(args[2], "YES") || equalFold(args[2], "SYNC") || s.debugs && !equalFold(args[2], "NO")
+	}
 	s.error(line)
 }
 
-// undebugged is c, or in place of a script what refuses it.
+// undebugged is c, or in place of a script what refuses it. Functions have no debugger: Redis runs them for real, too.
 func (s *Session) undebugged(c *commandtable.Command, run answer) (*commandtable.Command, answer) {
 	switch c.Script {
-	case commandtable.RunsBody, commandtable.RunsSHA, commandtable.RunsFunction:
+	case commandtable.RunsBody, commandtable.RunsSHA:
 		return notDebuggedRow, func(s *Session, _ [][]byte) { s.error(notDebugged) }
 	}
 	return c, run

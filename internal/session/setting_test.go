@@ -136,6 +136,8 @@ func TestScriptBehindDebugIsNotRun(t *testing.T) {
 	p := startProxy(t, server.URL(), nil)
 	w := dialWire(t, p.addr)
 	script := []string{"EVAL", "return redis.call('set', 'ran', 'yes')", "0"}
+	w.do("SCRIPT", "DEBUG", "nonsense")
+	w.expect("+PONG\r\n", "EVAL", "return redis.call('PING')", "0")
 	for _, mode := range []string{"YES", "sync"} {
 		if got := w.do("SCRIPT", "DEBUG", mode); !strings.HasPrefix(got, "-ERR") {
 			t.Fatalf("SCRIPT DEBUG: %q", got)
