@@ -45,7 +45,7 @@ type vote struct {
 	all     []result          // that were heard in time
 	until   time.Time         // after that no node does anything
 	giveUp  time.Time         // the lease is over then, wherever it was given
-	back    func(string) call // takes the attempt back on one node; announced: whoever waits is told
+	back    func(string) call // takes the attempt back on one node, and tells nobody
 	loud    func(string) call // back, and whoever waits is told
 	decided chan struct{}     // closed by decide
 	won     bool              // or else it is taken back

@@ -155,6 +155,7 @@ func TestQuorumTakesBackLateAndLostVotes(t *testing.T) {
 	var all sync.WaitGroup
 	for _, r := range everyKind() {
 		for _, owner := range []string{"", "job"} {
+			r := r
 			all.Go(func() {
 				c, _ := client(m)
 				r.Owner, r.Once = owner, owner != ""
@@ -212,6 +213,7 @@ func TestQuorumClientGoesInTheMiddle(t *testing.T) {
 	var all sync.WaitGroup
 	for _, r := range append(everyKind(), Request{Key: "held", Owner: "job", Once: true}) {
 		for i := range 3 {
+			r := r
 			all.Go(func() {
 				c, _ := client(m)
 				if r.Key != "held" {
