@@ -192,6 +192,15 @@ func (c *Cluster) OnPassword(f func(asked bool)) {
 	}
 }
 
+// Renew is upstream.Node's, for all nodes.
+func (c *Cluster) Renew(concerned func(upstream.Identity) bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for n := range c.nodes {
+		n.up.Renew(concerned)
+	}
+}
+
 // Acquire keeps a node from being closed when it leaves the topology, until Release or half a minute later. It may have
 // failed, and be closed, all the same: its connections then say so.
 func (c *Cluster) Acquire(n *Node) {

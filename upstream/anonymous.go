@@ -23,6 +23,9 @@ const (
 // errPasswordAsked ends connections that were made while Redis asked no password.
 var errPasswordAsked = errors.New("Redis asks for a password now")
 
+// errRenewed is why Node.Renew ends connections.
+var errRenewed = errors.New("made again because users have changed")
+
 // anonymous knows the connections of a node that have never authenticated. Those that were made while Redis asked no password
 // are open: Redis goes on serving them when a password is set later. Many clients share ours, so that newcomers would be
 // served too. So Redis is asked, again and again, whether it would serve a new connection; when it would not, all open ones
@@ -157,6 +160,30 @@ func (a *anonymous) shut() {
 	}
 	n.mu.Unlock()
 	n.pins.shut()
+}
+
+// Renew has the connections of the identities concerned made again: what is under way there is answered first, and what is
+// asked later goes over new ones, or hears what Redis has against them. Those that serve one client stay, unless they are idle.
+func (n *Node) Renew(concerned func(Identity) bool) {
+	if concerned(Identity{}) {
+		n.anonymous.era.Add(1)
+	}
+	n.mu.Lock()
+	for _, p := range n.shared {
+		p.renew(concerned)
+	}
+	for p := range n.private {
+		p.renew(concerned)
+	}
+	n.mu.Unlock()
+	n.pins.renew(concerned)
+	n.anonymous.suspect()
+}
+
+func (p *Pipe) renew(concerned func(Identity) bool) {
+	if l := p.link.Load(); l != nil && concerned(p.id) {
+		l.retire(errRenewed)
+	}
 }
 
 // retireOpen ends the pipe's connection if it is an open one.

@@ -44,7 +44,7 @@ func (p *Pipe) run() {
 				return
 			}
 			level := slog.LevelWarn
-			if errors.Is(err, errPasswordAsked) {
+			if errors.Is(err, errPasswordAsked) || errors.Is(err, errRenewed) {
 				level = slog.LevelInfo
 			}
 			p.log(level, "connection to Redis lost", "error", err)

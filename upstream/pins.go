@@ -122,6 +122,19 @@ func (s *pins) shut() {
 	s.idle = slices.DeleteFunc(s.idle, func(p *Pinned) bool { return p.shut.Load() })
 }
 
+// renew ends the idle connections of the identities concerned.
+func (s *pins) renew(concerned func(Identity) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.idle = slices.DeleteFunc(s.idle, func(p *Pinned) bool {
+		if concerned(p.Identity) {
+			p.conn.Close()
+			return true
+		}
+		return false
+	})
+}
+
 // close ends all connections, those in use too; their goroutines then end.
 func (s *pins) close() {
 	s.mu.Lock()

@@ -14,6 +14,7 @@ type Command struct {
 	Note     string   // for docs/COMMANDS.md: why it is not simply forwarded, or how the answer differs from Redis'
 	Arity    int      // of commands answered here, checked before anything else; 0: not checked
 	ReadOnly bool     // Redis says that it changes nothing
+	Rights   bool     // it may change what users may do
 	Open     bool     // may be run by clients that have not authenticated
 	Here     bool     // answered here; else forwarded
 	Probe    []string // a call that changes nothing, for which Redis would refuse those who may not run it
@@ -43,6 +44,7 @@ func New(allow, deny []string, verbs, told []*Command) *Table {
 	for _, c := range told {
 		c.Here = strings.HasPrefix(c.Name, "cluster|")
 		c.Barred = c.Here
+		c.Rights = slices.Contains(changesRights, c.Name)
 		t.put(c)
 	}
 	for _, rows := range [][]Command{answered, scripted, stateful, passed} {
@@ -67,6 +69,9 @@ func New(allow, deny []string, verbs, told []*Command) *Table {
 	}
 	return t
 }
+
+// changesRights are the commands after which users may have other rights than before.
+var changesRights = []string{"acl|setuser", "acl|deluser", "acl|load", "config|set"}
 
 // put adds c, or replaces what stood for its name; "a|b" goes under "a".
 func (t *Table) put(c *Command) {

@@ -29,6 +29,7 @@ func (s *Session) enqueue(raw []byte, args [][]byte, c *commandtable.Command) {
 		b.args = append(b.args, args)
 	}
 	b.size += len(raw)
+	b.rights.note(c, args)
 	b.scripts = b.scripts || c != nil && c.Script != commandtable.NoScript
 	if len(b.run) >= s.runLength() || b.size >= runBytes {
 		s.forward()
@@ -62,6 +63,7 @@ func (s *Session) forward() {
 			s.forwardShared()
 		}
 	}
+	s.srv.rightsChanged(b.rights)
 	b.clearRun()
 	if len(b.out) >= flushAt || b.full != nil {
 		s.flush()
@@ -93,6 +95,9 @@ func (s *Session) forwardOver(p *upstream.Pipe, err error) {
 func (s *Session) answerFor(err error, unanswered []*commandtable.Command) {
 	if s.noteTrouble(err); passwordRefused(err) && s.guard.Over() {
 		return // closed without a word
+	}
+	if s.wasDeleted(err) {
+		return // likewise, as Redis closes those whose user is deleted, whatever they have sent since
 	}
 	for range unanswered {
 		if s.fail(err); s.guard.Over() {

@@ -35,7 +35,7 @@ func (s *Session) auth(args [][]byte) {
 			return
 		}
 	}
-	if err := s.srv.authenticate(id.User, id.Password); err != nil {
+	if err := s.srv.authenticate(s.srv.ctx, id.User, id.Password); err != nil {
 		s.fail(err)
 		return
 	}
@@ -102,7 +102,7 @@ func (s *Session) hello(args [][]byte) {
 		return
 	}
 	if o.auth {
-		if err := s.srv.authenticate(o.user, o.password); err != nil {
+		if err := s.srv.authenticate(s.srv.ctx, o.user, o.password); err != nil {
 			s.fail(err)
 			return
 		}

@@ -18,7 +18,7 @@ const (
 	learnRetry = time.Second     // after Redis could not be asked
 	learnOften = 5 * time.Second // at most once in it
 	authOften  = 5 * time.Second // and whether a password is needed, an operator may change under way
-	authTime   = 2 * time.Second // for its answer
+	authTime   = time.Second     // for its answer
 )
 
 // learnLoop keeps what is known of Redis up to date: at the start, and again when a connection upstream has been

@@ -73,6 +73,7 @@ type grant struct {
 	key     string
 	write   bool
 	command string // in place of a key: one that is answered here
+	rights  int64  // as of Server.rights
 }
 
 // grants remembers which client may use which key or command, process-wide: its cleaner cannot be stopped.
@@ -86,7 +87,7 @@ func (s *Session) May(key []byte, write bool) error {
 	if s.isService() {
 		return nil
 	}
-	asked := grant{node: s.srv.o.Node, cluster: s.srv.o.Cluster, ident: s.ident, key: string(key), write: write}
+	asked := grant{node: s.srv.o.Node, cluster: s.srv.o.Cluster, ident: s.ident, key: string(key), write: write, rights: s.srv.rights.Load()}
 	if err, known := grants().Get(asked); known {
 		return err
 	}

@@ -40,10 +40,11 @@ type pinned struct {
 	tainted bool       // not to be used by another client
 	targets []*Session // whose connections it has named for invalidations
 
-	held     bool // the session is about to use it: it is not given back now
-	released bool // given back or lost: the session must let go of it
-	ended    bool // it was lost
-	doubt    bool // with a command whose outcome is unknown
+	held     bool         // the session is about to use it: it is not given back now
+	released bool         // given back or lost: the session must let go of it
+	ended    bool         // it was lost
+	doubt    bool         // with a command whose outcome is unknown
+	rights   rightsChange // that commands sent here may bring, in a transaction perhaps
 
 	scan     resp.Scanner
 	head     []byte // what has come of the frame at hand, while it is kept back
@@ -169,6 +170,11 @@ func (s *Session) send(p *pinned, cmd redcon.Command, c *commandtable.Command) {
 		e.effect.caching = string(cmd.Args[2])
 	}
 	telemetry.Commands.Add(1)
+	if c != nil && c.Rights {
+		p.mu.Lock()
+		p.rights.note(c, cmd.Args)
+		p.mu.Unlock()
+	}
 	if c != nil && c.Script == commandtable.FlushesScripts {
 		s.srv.memory.clear() // whatever comes of it
 	}

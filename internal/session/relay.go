@@ -203,6 +203,12 @@ func (p *pinned) finish(frame []byte) {
 			frame = queuedReply
 		}
 		p.state.answered(e, frame)
+		if !p.state.multi && (e.kind == commandtable.PinExec || e.cmd != nil && e.cmd.Rights) {
+			p.s.srv.rightsChanged(p.rights)
+			if len(p.owed) == 1 { // else one of those to come may be what changes them
+				p.rights = rightsChange{}
+			}
+		}
 		p.pay()
 	}
 	p.adopt()

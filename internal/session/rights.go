@@ -13,7 +13,7 @@ func (s *Session) forbidden(c *commandtable.Command) (line string) {
 	if s.isService() {
 		return ""
 	}
-	asked := grant{node: s.srv.o.Node, cluster: s.srv.o.Cluster, ident: s.ident, command: c.Name}
+	asked := grant{node: s.srv.o.Node, cluster: s.srv.o.Cluster, ident: s.ident, command: c.Name, rights: s.srv.rights.Load()}
 	err, known := grants().Get(asked)
 	if !known {
 		var reply []byte

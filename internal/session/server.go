@@ -72,6 +72,8 @@ type Server struct {
 	paused   atomic.Int64             // unix nanoseconds until which writes are paused, as far as is known; 0: they are not
 	mustAuth atomic.Bool              // Redis refuses clients that have not authenticated
 	era      atomic.Int64             // changes when it begins to
+	rights   atomic.Int64             // changes when users' rights may have changed
+	deleted  chan []string
 	relearn  chan struct{}
 	known    chan struct{} // closed when Redis has told of its commands
 	knownNow sync.Once
@@ -105,6 +107,7 @@ func NewServer(o Options) *Server {
 		limits:   resp.Limits{Args: o.MaxArgs, Bulk: o.MaxBulk, Command: o.MaxCommand},
 		start:    time.Now(),
 		relearn:  make(chan struct{}, 1),
+		deleted:  make(chan []string, 16),
 		known:    make(chan struct{}),
 		sessions: make(map[int64]*Session),
 		memory:   newScriptMemory(),
@@ -143,6 +146,7 @@ func (s *Server) ServeEntry(ln net.Listener, e downstream.Entry) error {
 	s.learning.Do(func() {
 		s.loops.Go(s.learnLoop)
 		s.loops.Go(s.lookLoop)
+		s.loops.Go(s.deletedLoop)
 	})
 	return redcon.Serve(l, s.handle, s.accepted, s.ended)
 }

@@ -80,8 +80,9 @@ type batch struct {
 	size     int                     // bytes of run
 	total    int                     // bytes of replies since the run began
 	req      upstream.Request
-	scripts  bool // the run has scripts in it
-	gone     bool // b.out does not have all replies of the run any more
+	scripts  bool         // the run has scripts in it
+	rights   rightsChange // that the run may bring
+	gone     bool         // b.out does not have all replies of the run any more
 	keys     []scriptKey
 
 	// With a cluster upstream only.
@@ -151,6 +152,7 @@ func (b *batch) clearRun() {
 	b.dropPlans()
 	b.args = b.args[:0]
 	b.run, b.cmds, b.size, b.scripts = b.run[:0], b.cmds[:0], 0, false
+	b.rights = rightsChange{}
 }
 
 // giveBack returns b to the pool unless it has grown beyond what is worth keeping.
