@@ -3,26 +3,55 @@ package upstream
 import (
 	"context"
 	"net"
+	"slices"
+	"sync"
 )
+
+// authTurns is how many passwords one Redis is asked about at the same time.
+const authTurns = 16
+
+// auths asks Redis about passwords, on connections that carry nothing else. They may be logged in as anybody: AUTH is allowed
+// to all.
+type auths struct {
+	turns turns
+
+	mu     sync.Mutex
+	idle   []*authConn
+	closed bool
+}
+
+type authConn struct {
+	net.Conn
+	tenure context.Context
+	left   func() bool
+}
+
+func (c *authConn) close() {
+	c.left()
+	c.Close()
+}
 
 // Authenticate asks Redis, each time, whether user may log in with password.
 // User "" is the one-argument AUTH. The error is a *ReplyError with Redis' own
-// words when it refuses, a *NotSentError when no answer could be had; ctx's end
-// is the latter.
-//
-// All calls share one connection, one after the other. It may be logged in as
-// anybody: AUTH is allowed to all. It carries nothing else.
+// words when it refuses, a *NotSentError when no answer could be had in twice
+// the dial time-out, or before ctx's end.
 func (n *Node) Authenticate(ctx context.Context, user, password string) error {
+	return n.AuthenticateFrom(ctx, "", user, password)
+}
+
+// AuthenticateFrom is Authenticate for a client of that address. Several are
+// asked about at the same time; when there are more, the addresses take turns,
+// however many clients each of them has.
+func (n *Node) AuthenticateFrom(ctx context.Context, address, user, password string) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(n.ctx, func() { cancel(ErrClosed) })()
-
-	select {
-	case n.auxTurn <- struct{}{}:
-		defer func() { <-n.auxTurn }()
-	case <-ctx.Done():
-		return &NotSentError{Cause: context.Cause(ctx)}
+	ctx, done := context.WithTimeout(ctx, 2*n.opts.DialTimeout)
+	defer done()
+	if err := n.auths.turns.take(ctx, address); err != nil {
+		return &NotSentError{Cause: err}
 	}
+	defer n.auths.turns.give()
 	err := n.authenticate(ctx, appendAuth(nil, user, password))
 	switch {
 	case err == nil:
@@ -33,15 +62,16 @@ func (n *Node) Authenticate(ctx context.Context, user, password string) error {
 	return notSent(err)
 }
 
-// authenticate has n.auxTurn. Redis closes the connection when it likes, also
-// because the user it was last logged in as was deleted: then a fresh one is
-// tried, once. To send AUTH twice does no harm.
+// authenticate has a turn. Redis closes the connection when it likes, also
+// because the user it was last logged in as was deleted: then another one is
+// tried. To send AUTH twice does no harm.
 func (n *Node) authenticate(ctx context.Context, auth []byte) error {
-	if n.aux != nil && n.auxTenure.Err() != nil {
-		n.closeAux()
-	}
-	if n.aux != nil {
-		err := n.askAux(ctx, auth)
+	for {
+		c := n.auths.take()
+		if c == nil {
+			break
+		}
+		err := n.auths.ask(ctx, c, auth)
 		if err == nil || refused(err) != nil || ctx.Err() != nil {
 			return err
 		}
@@ -50,23 +80,124 @@ func (n *Node) authenticate(ctx context.Context, auth []byte) error {
 	if err != nil {
 		return err
 	}
-	n.aux, n.auxTenure, n.auxLeft = conn, tenure, closeAfter(tenure, conn)
-	return n.askAux(ctx, auth)
+	return n.auths.ask(ctx, &authConn{conn, tenure, closeAfter(tenure, conn)}, auth)
 }
 
-// askAux sends one AUTH and keeps the connection if it is still of use.
-func (n *Node) askAux(ctx context.Context, auth []byte) error {
-	err := ask(ctx, n.aux, auth, 1)
-	if err != nil && refused(err) == nil {
-		n.closeAux()
+// ask sends one AUTH and keeps the connection if it is still of use.
+func (a *auths) ask(ctx context.Context, c *authConn, auth []byte) error {
+	err := ask(ctx, c, auth, 1)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err != nil && refused(err) == nil || a.closed {
+		c.close()
+	} else {
+		a.idle = append(a.idle, c)
 	}
 	return err
 }
 
-func (n *Node) closeAux() {
-	var conn net.Conn
-	if conn, n.aux = n.aux, nil; conn != nil {
-		n.auxLeft()
-		conn.Close()
+// take is an idle connection, nil when there is none.
+func (a *auths) take() *authConn {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for len(a.idle) > 0 {
+		last := len(a.idle) - 1
+		c := a.idle[last]
+		a.idle = a.idle[:last]
+		if c.tenure.Err() == nil {
+			return c
+		}
+		c.close()
 	}
+	return nil
+}
+
+// close closes the idle connections. Those in use are closed by who uses them.
+func (a *auths) close() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.closed = true
+	for _, c := range a.idle {
+		c.close()
+	}
+	a.idle = nil
+}
+
+// turns lets a number of callers go on at a time. Of those that wait each address has its turn, one after the other.
+type turns struct {
+	mu      sync.Mutex
+	taken   int
+	waiting map[string][]chan struct{} // of each address, the first to come first
+	order   []string                   // of the addresses that wait
+}
+
+// take waits for a turn. The error is ctx's cause.
+func (t *turns) take(ctx context.Context, address string) error {
+	t.mu.Lock()
+	if t.taken < authTurns {
+		t.taken++
+		t.mu.Unlock()
+		return nil
+	}
+	turn := make(chan struct{})
+	if t.waiting == nil {
+		t.waiting = make(map[string][]chan struct{})
+	}
+	if len(t.waiting[address]) == 0 {
+		t.order = append(t.order, address)
+	}
+	t.waiting[address] = append(t.waiting[address], turn)
+	t.mu.Unlock()
+	select {
+	case <-turn:
+		return nil
+	case <-ctx.Done():
+	}
+	if !t.leave(address, turn) { // it has come at the same moment
+		t.give()
+	}
+	return context.Cause(ctx)
+}
+
+// leave ends a wait; false: the turn had come.
+func (t *turns) leave(address string, turn chan struct{}) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	line := t.waiting[address]
+	at := slices.Index(line, turn)
+	if at < 0 {
+		return false
+	}
+	t.keep(address, slices.Delete(line, at, at+1))
+	if len(t.waiting[address]) == 0 {
+		t.order = slices.DeleteFunc(t.order, func(a string) bool { return a == address })
+	}
+	return true
+}
+
+// give passes a turn on.
+func (t *turns) give() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.order) == 0 {
+		t.taken--
+		return
+	}
+	address := t.order[0]
+	t.order = t.order[1:]
+	line := t.waiting[address]
+	close(line[0])
+	t.keep(address, line[1:])
+	if len(line) > 1 {
+		t.order = append(t.order, address)
+	}
+}
+
+// keep replaces an address' line; mu is held.
+func (t *turns) keep(address string, line []chan struct{}) {
+	if len(line) == 0 {
+		delete(t.waiting, address)
+		return
+	}
+	t.waiting[address] = line
 }

@@ -12,7 +12,6 @@ package upstream
 import (
 	"context"
 	"log/slog"
-	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -44,11 +43,8 @@ type Node struct {
 	ctx     context.Context // ends when the node is closed
 	stop    context.CancelFunc
 	running sync.WaitGroup // the pipes' goroutines
-	auxTurn chan struct{}  // one slot: who has it may use aux
 
-	aux       net.Conn // for Authenticate; nil when there is none
-	auxTenure context.Context
-	auxLeft   func() bool
+	auths auths // has locks of its own
 
 	pins      pins      // has a lock of its own
 	anonymous anonymous // has one, too
@@ -78,7 +74,7 @@ func NewNode(t Target, o NodeOptions) *Node {
 		o.Logger = slog.Default()
 	}
 	n := &Node{
-		target: t, opts: o, auxTurn: make(chan struct{}, 1),
+		target: t, opts: o,
 		shared: map[Identity]*Pipe{}, private: map[*Pipe]struct{}{},
 	}
 	n.idle, _ = simplelru.NewLRU[Identity, *Pipe](o.IdleIdentities, nil) // fails for sizes below 1 only
@@ -298,7 +294,5 @@ func (n *Node) Close() {
 	n.mu.Unlock()
 	n.pins.close()
 	n.running.Wait()
-	n.auxTurn <- struct{}{} // an Authenticate under way ends with n.ctx
-	n.closeAux()
-	<-n.auxTurn
+	n.auths.close()
 }

@@ -257,11 +257,15 @@ func TestAuthenticateEndsWithItsContextAndTheNode(t *testing.T) {
 	n := newNode(t, silent(t), NodeOptions{})
 	result := make(chan error)
 	go func() { result <- n.Authenticate(context.Background(), "", "x") }()
-	eventually(t, "it waits for Redis", func() bool { return len(n.auxTurn) == 1 })
+	eventually(t, "it waits for Redis", func() bool {
+		n.auths.turns.mu.Lock()
+		defer n.auths.turns.mu.Unlock()
+		return n.auths.turns.taken == 1
+	})
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
 	defer cancel()
 	if err := n.Authenticate(ctx, "", "y"); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("the one behind it got %v", err)
+		t.Errorf("the one beside it got %v", err)
 	}
 	n.Close()
 	if err := <-result; !errors.Is(err, ErrClosed) {

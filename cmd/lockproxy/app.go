@@ -40,11 +40,12 @@ type app struct {
 	server    *session.Server
 	doors     []door
 	files     []*tlsfiles.Files
+	mistake   chan error // in the settings, found once Redis was asked
 }
 
 // newApp builds all of it and opens the listeners; nothing runs yet but the embedded store.
 func newApp(ctx context.Context, cfg config.Config, log *slog.Logger) (*app, error) {
-	a := &app{cfg: cfg, log: log}
+	a := &app{cfg: cfg, log: log, mistake: make(chan error, 1)}
 	a.cfg.MaxClients, a.cfg.MaxUpstream = places(cfg.MaxClients, cfg.MaxUpstream, openFiles(), log)
 	a.budget = upstream.NewBudget(a.cfg.MaxUpstream, cfg.MaxUpstreamPerUser)
 	if err := a.build(ctx); err != nil {
@@ -82,7 +83,7 @@ func (a *app) build(ctx context.Context) (err error) {
 		MaxQueryMemory: cfg.MaxQueryMemory, MaxReplyMemory: cfg.MaxReplyMemory,
 		NormalOutput: downstream.OutputLimit(cfg.NormalOutput), PubSubOutput: downstream.OutputLimit(cfg.PubSubOutput),
 		IdleTimeout: cfg.IdleTimeout, HandshakeTimeout: cfg.HandshakeTimeout,
-		Allow: cfg.Allow, Deny: cfg.Deny, Logger: log, Version: versionText(), Embedded: a.store != nil,
+		Allow: cfg.Allow, Deny: cfg.Deny, Fatal: a.mistaken, Logger: log, Version: versionText(), Embedded: a.store != nil,
 	})
 	return a.open()
 }
@@ -143,6 +144,7 @@ func (a *app) run(ctx context.Context) error {
 	case <-ctx.Done():
 		a.log.Info("draining", "timeout", a.cfg.DrainTimeout)
 	case err = <-failed:
+	case err = <-a.mistake:
 	}
 	drainCtx, cancel := context.WithTimeout(context.Background(), a.cfg.DrainTimeout)
 	defer cancel()
@@ -195,5 +197,13 @@ func (a *app) close() {
 		if err := a.telemetry.Shutdown(ctx); err != nil {
 			a.log.Warn("the last figures were not delivered", "error", err)
 		}
+	}
+}
+
+// mistaken ends the process for a mistake in the settings.
+func (a *app) mistaken(err error) {
+	select {
+	case a.mistake <- err:
+	default:
 	}
 }

@@ -39,6 +39,8 @@ func run(args []string) int {
 		fmt.Println("lockproxy", versionText())
 		return exitOK
 	}
+	// Without files to reload nobody else takes it, and it would end the process, at the end of a drain too.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	log := newLogger(cfg)
 	useThreads(cfg.Threads)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)

@@ -15,7 +15,7 @@ func useThreads(n int) {
 		return
 	}
 	if n == 0 {
-		n = max(1, runtime.NumCPU()/2)
+		n = max(1, runtime.GOMAXPROCS(0)/2)
 	}
 	runtime.GOMAXPROCS(n)
 }

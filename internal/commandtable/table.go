@@ -73,6 +73,19 @@ func New(allow, deny []string, verbs, told []*Command) *Table {
 // changesRights are the commands after which users may have other rights than before.
 var changesRights = []string{"acl|setuser", "acl|deluser", "acl|load", "config|set"}
 
+// Unknown lists those of names, as in "client|kill", that no command has, neither one that Redis told of nor one of these.
+func Unknown(names []string, verbs, told []*Command) (unknown []string) {
+	t := New(nil, nil, verbs, told)
+	for _, full := range names {
+		name, sub, isSub := strings.Cut(full, "|")
+		c := t.Lookup([]byte(name))
+		if c == nil || isSub && c.Subs != nil && lookUp(c.Subs, []byte(sub)) == nil {
+			unknown = append(unknown, full)
+		}
+	}
+	return unknown
+}
+
 // put adds c, or replaces what stood for its name; "a|b" goes under "a".
 func (t *Table) put(c *Command) {
 	name, sub, isSub := strings.Cut(strings.ToUpper(c.Name), "|")

@@ -65,7 +65,7 @@ type Config struct {
 	WarmChannels        int
 	WaitPoll            time.Duration
 	FairWait            time.Duration
-	Threads             int // 0: half of the machine's processors
+	Threads             int // 0: half of the processors that Go finds
 
 	MaxClients         int
 	MaxPerAddress      int // 0 is no limit

@@ -91,7 +91,7 @@ var settings = []setting{
 		duration(func(c *Config) *time.Duration { return &c.FenceKeyTTL })},
 	{"warm-channels", "1024", false, "Wake-up channels nobody waits on that stay subscribed, because the next wait on them is then faster.",
 		number(func(c *Config) *int { return &c.WarmChannels })},
-	{"threads", "0", false, "Processors to use. 0: half of the machine's, since Redis needs the others, and one at least; GOMAXPROCS in the environment wins.",
+	{"threads", "0", false, "Processors to use. 0: half of those that Go finds for this process, a container's limit included, since Redis needs the others, and one at least; GOMAXPROCS in the environment wins.",
 		number(func(c *Config) *int { return &c.Threads })},
 	{"wait-poll", "3s", false, "The longest a waiter trusts in being woken before it looks at the lock itself. At least 100ms.",
 		duration(func(c *Config) *time.Duration { return &c.WaitPoll })},

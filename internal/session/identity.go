@@ -1,6 +1,7 @@
 package session
 
 import (
+	"net"
 	"strconv"
 	"strings"
 
@@ -35,7 +36,7 @@ func (s *Session) auth(args [][]byte) {
 			return
 		}
 	}
-	if err := s.srv.authenticate(s.srv.ctx, id.User, id.Password); err != nil {
+	if err := s.srv.authenticate(s.srv.ctx, s.host(), id.User, id.Password); err != nil {
 		s.fail(err)
 		return
 	}
@@ -48,6 +49,15 @@ func (s *Session) auth(args [][]byte) {
 	s.identity(id)
 	s.guard.SetLimits(s.srv.limitsFor(true))
 	s.ok()
+}
+
+// host is the client's address without its port: passwords from one take turns with those from others.
+func (s *Session) host() string {
+	host, _, err := net.SplitHostPort(s.addr)
+	if err != nil {
+		return s.addr
+	}
+	return host
 }
 
 // helloOptions is what HELLO was given.
@@ -102,7 +112,7 @@ func (s *Session) hello(args [][]byte) {
 		return
 	}
 	if o.auth {
-		if err := s.srv.authenticate(s.srv.ctx, o.user, o.password); err != nil {
+		if err := s.srv.authenticate(s.srv.ctx, s.host(), o.user, o.password); err != nil {
 			s.fail(err)
 			return
 		}

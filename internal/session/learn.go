@@ -3,7 +3,9 @@ package session
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -95,11 +97,32 @@ func (s *Server) learnTable() error {
 	s.table.Store(s.newTable(told))
 	switch {
 	case len(told) > 0:
-		s.knownNow.Do(func() { close(s.known) })
+		s.knownNow.Do(func() {
+			s.checkNames(told)
+			close(s.known)
+		})
 	case s.o.Cluster != nil:
 		return errNoCommands
 	}
 	return nil
+}
+
+// startTime is for how long after its start a mistake in the settings ends the server.
+const startTime = 10 * time.Second
+
+// checkNames looks for names in Options.Deny and Allow that no command has: who mistypes one believes that he has denied
+// something. At the start that is fatal. When Redis tells of its commands later, clients may be there: the log says it.
+func (s *Server) checkNames(told []*commandtable.Command) {
+	unknown := commandtable.Unknown(append(slices.Clone(s.o.Deny), s.o.Allow...), verbs(), told)
+	if len(unknown) == 0 {
+		return
+	}
+	err := fmt.Errorf("deny, allow: no command has the name %s", strings.Join(unknown, ", "))
+	if s.o.Fatal != nil && time.Since(s.start) < startTime {
+		s.o.Fatal(err)
+		return
+	}
+	s.log.Error("a setting has no effect", "error", err)
 }
 
 // learnAuth asks whether clients must authenticate. While there are connections made without a password their nodes ask more

@@ -253,15 +253,15 @@ func (s *Server) nodeOr(n *cluster.Node) *upstream.Node {
 }
 
 // authenticate asks Redis whether a user may log in: any node will do, and another one if that is out of reach.
-func (s *Server) authenticate(ctx context.Context, user, password string) (err error) {
+func (s *Server) authenticate(ctx context.Context, from, user, password string) (err error) {
 	if s.o.Cluster == nil {
-		return s.o.Node.Authenticate(ctx, user, password)
+		return s.o.Node.AuthenticateFrom(ctx, from, user, password)
 	}
 	masters := s.o.Cluster.Snapshot().Masters
 	first := rand.IntN(len(masters))
 	for i := range masters {
 		var unsent *upstream.NotSentError
-		if err = masters[(first+i)%len(masters)].Upstream().Authenticate(ctx, user, password); !errors.As(err, &unsent) {
+		if err = masters[(first+i)%len(masters)].Upstream().AuthenticateFrom(ctx, from, user, password); !errors.As(err, &unsent) {
 			return err
 		}
 	}

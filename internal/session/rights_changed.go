@@ -99,7 +99,7 @@ func (s *Server) identitiesOf(users []string) (all []upstream.Identity) {
 func (s *Server) lookAtIdentity(id upstream.Identity) (refused bool) {
 	ctx, cancel := context.WithTimeout(s.ctx, authTime)
 	defer cancel()
-	err := s.authenticate(ctx, id.User, id.Password)
+	err := s.authenticate(ctx, "", id.User, id.Password)
 	var re *upstream.ReplyError
 	if !passwordRefused(err) || !errors.As(err, &re) {
 		return false

@@ -47,8 +47,9 @@ type Options struct {
 	IdleTimeout      time.Duration
 	HandshakeTimeout time.Duration // time to the first whole command; 0: none
 
-	Allow    []string // commands that are refused unless named here: "monitor", "debug"
-	Deny     []string // command names, or "name|subcommand", that are refused
+	Allow    []string    // commands that are refused unless named here: "monitor", "debug"
+	Deny     []string    // command names, or "name|subcommand", that are refused
+	Fatal    func(error) // told of a mistake in these that only Redis could show, soon after the start; nil: it is logged
 	Logger   *slog.Logger
 	Version  string // lockproxy's own
 	Embedded bool   // the upstream is the embedded store

@@ -1,0 +1,90 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/lockproxy/lockproxy/internal/testredis"
+)
+
+// Who waits for a turn has it after one of each other address, however many of those there are.
+func TestTurnsAreFairToAddresses(t *testing.T) {
+	var all turns
+	ctx := context.Background()
+	for range authTurns {
+		if err := all.take(ctx, "many"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	came := make(chan string, 100)
+	var waiting sync.WaitGroup
+	wait := func(address string, n int) {
+		for range n {
+			waiting.Go(func() {
+				if all.take(ctx, address) == nil {
+					came <- address
+				}
+			})
+		}
+		eventually(t, "they wait", func() bool {
+			all.mu.Lock()
+			defer all.mu.Unlock()
+			return len(all.waiting[address]) == n
+		})
+	}
+	wait("many", 50)
+	gone, cancel := context.WithCancel(ctx)
+	left := make(chan error, 1)
+	go func() { left <- all.take(gone, "gone") }()
+	eventually(t, "it waits", func() bool {
+		all.mu.Lock()
+		defer all.mu.Unlock()
+		return len(all.waiting["gone"]) == 1
+	})
+	wait("one", 1)
+	cancel()
+	if err := <-left; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	for i, want := range []string{"many", "one", "many", "many"} {
+		all.give()
+		if got := <-came; got != want {
+			t.Errorf("turn %d is of %q, not of %q", i, got, want)
+		}
+	}
+	for range 48 - 1 + authTurns {
+		all.give()
+	}
+	waiting.Wait()
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	if len(all.waiting) != 0 || len(all.order) != 0 {
+		t.Errorf("%d addresses still wait", len(all.waiting))
+	}
+}
+
+// Passwords are asked about side by side, over a few connections.
+func TestPasswordsSideBySide(t *testing.T) {
+	s := testredis.Start(t, "--requirepass", "right")
+	n := newNode(t, targetOf(t, s), NodeOptions{})
+	var asking sync.WaitGroup
+	for i := range 100 {
+		asking.Go(func() {
+			if err := n.AuthenticateFrom(context.Background(), fmt.Sprint(i%3), "", "wrong"); refused(err) == nil {
+				t.Error(err)
+			}
+			if err := n.AuthenticateFrom(context.Background(), "x", "", "right"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	asking.Wait()
+	n.auths.mu.Lock()
+	defer n.auths.mu.Unlock()
+	if k := len(n.auths.idle); k < 1 || k > authTurns {
+		t.Errorf("%d connections", k)
+	}
+}
