@@ -18,6 +18,10 @@ type Client interface {
 	Locks() *lock.Client
 	// May asks Redis whether this client's own user may write, or read, key. The error is Redis' answer.
 	May(key []byte, write bool) error
+	// MayDelete asks Redis whether this client's own user may delete a key that it may write. The error is Redis' answer.
+	MayDelete(key []byte) error
+	// SeesClients asks Redis whether this client's own user may see who other clients are: may run CLIENT LIST.
+	SeesClients() bool
 	// Wait flushes the replies so far and runs run with a context that ends when the client goes away.
 	Wait(run func(ctx context.Context))
 	// Fenced runs a command if the lock is held as asked, and has its reply given. Only if there is none yet it returns an

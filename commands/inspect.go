@@ -23,7 +23,7 @@ func runInfo(c Client, args [][]byte, out []byte) []byte {
 	if in.Nodes != nil {
 		fields++
 	}
-	m := mapping{out: resp.AppendMap(out, c.Proto(), fields), proto: c.Proto()}
+	m := mapping{out: resp.AppendMap(out, c.Proto(), fields), proto: c.Proto(), who: c.SeesClients()}
 	m.text("kind", in.Kind)
 	m.number("ttl-ms", in.TTL)
 	m.key("holders")
@@ -59,7 +59,7 @@ func runList(c Client, args [][]byte, out []byte) []byte {
 	if err != nil {
 		return appendFailure(out, c.Proto(), err)
 	}
-	m := mapping{out: resp.AppendArray(out, len(entries)), proto: c.Proto()}
+	m := mapping{out: resp.AppendArray(out, len(entries)), proto: c.Proto(), who: c.SeesClients()}
 	for _, e := range entries {
 		m.entry(e)
 	}
@@ -86,6 +86,15 @@ func visible(c Client, all []lock.Entry) ([]lock.Entry, error) {
 type mapping struct {
 	out   []byte
 	proto int
+	who   bool // it is said whose connections they are
+}
+
+// whoFields is the number of fields that connection appends.
+func (m *mapping) whoFields() int {
+	if m.who {
+		return 3
+	}
+	return 0
 }
 
 func (m *mapping) key(name string) { m.out = resp.AppendBulkString(m.out, name) }
@@ -104,7 +113,7 @@ func (m *mapping) number(name string, value int64) {
 func (m *mapping) holder(h lock.Holder) {
 	fields, rw := 2, h.Kind != lock.Plain
 	if h.Local {
-		fields = 8
+		fields = 5 + m.whoFields()
 	}
 	if rw {
 		fields++
@@ -144,7 +153,11 @@ func (m *mapping) node(n lock.NodeInfo) {
 	}
 }
 
+// connection appends whose it is, for those who may know.
 func (m *mapping) connection(h lock.Holder) {
+	if !m.who {
+		return
+	}
 	m.number("client-id", h.ClientID)
 	m.text("addr", h.Addr)
 	m.text("name", h.Name)
@@ -165,9 +178,9 @@ func (m *mapping) renewal(h lock.Holder) {
 
 func (m *mapping) entry(e lock.Entry) {
 	if e.Waiting {
-		m.out = resp.AppendMap(m.out, m.proto, 9)
+		m.out = resp.AppendMap(m.out, m.proto, 6+m.whoFields())
 	} else {
-		m.out = resp.AppendMap(m.out, m.proto, 13)
+		m.out = resp.AppendMap(m.out, m.proto, 10+m.whoFields())
 	}
 	m.text("key", e.Key)
 	m.number("db", int64(e.DB))

@@ -2,7 +2,6 @@ package commands
 
 import (
 	"context"
-	"errors"
 
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/proto/resp"
@@ -55,9 +54,8 @@ func runMultilock(c Client, args [][]byte, out []byte) []byte {
 	var grants []lock.Grant
 	if r.Blocks {
 		c.Wait(func(ctx context.Context) {
-			if grants, err = c.Locks().MultiLock(ctx, names(keys), r); errors.Is(err, context.Canceled) {
-				err = context.Cause(ctx)
-			}
+			grants, err = c.Locks().MultiLock(ctx, names(keys), r)
+			err = endOf(ctx, err)
 		})
 	} else {
 		grants, err = c.Locks().MultiLock(context.Background(), names(keys), r)

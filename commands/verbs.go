@@ -106,9 +106,8 @@ func runAcquire(c Client, v *Verb, kind lock.Kind, args [][]byte, out []byte) []
 	var grant lock.Grant
 	if r.Blocks {
 		c.Wait(func(ctx context.Context) {
-			if grant, err = c.Locks().Lock(ctx, r); errors.Is(err, context.Canceled) {
-				err = context.Cause(ctx)
-			}
+			grant, err = c.Locks().Lock(ctx, r)
+			err = endOf(ctx, err)
 		})
 	} else {
 		grant, err = c.Locks().Lock(context.Background(), r)
@@ -121,6 +120,14 @@ func runAcquire(c Client, v *Verb, kind lock.Kind, args [][]byte, out []byte) []
 	default:
 		return resp.AppendSimple(out, "OK")
 	}
+}
+
+// endOf is err, or when it only says that the wait has ended, why.
+func endOf(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil && errors.Is(err, context.Canceled) {
+		return cause
+	}
+	return err
 }
 
 // lease is the lease a call gave in ms, 0 = none.
@@ -147,6 +154,11 @@ func runUnlock(c Client, args [][]byte, out []byte) []byte {
 	}
 	if err := c.May(args[1], true); err != nil {
 		return appendFailure(out, c.Proto(), err)
+	}
+	if g.has("FORCE") {
+		if err := c.MayDelete(args[1]); err != nil {
+			return appendFailure(out, c.Proto(), err)
+		}
 	}
 	free, err := c.Locks().Unlock(context.Background(), lock.UnlockRequest{
 		DB: c.DB(), Key: string(args[1]), Side: side(g), Owner: g.words["OWNER"], All: g.has("ALL"), Force: g.has("FORCE"),

@@ -2,8 +2,6 @@ package lock
 
 import (
 	"context"
-	"slices"
-	"sort"
 	"strconv"
 	"strings"
 	"time"
@@ -25,6 +23,15 @@ type Holder struct {
 	Held     time.Duration // since it was granted
 	Watched  bool          // the watchdog renews it
 	Renewed  time.Time     // the last renewal, zero before the first
+
+	client *Client // who it is; nil: nobody here
+}
+
+// introduce says who the holder is. It asks the client's connection, so no mutex is held.
+func (h *Holder) introduce() {
+	if h.client != nil {
+		h.ClientID, h.Addr, h.Name = h.client.info.ID, h.client.info.Addr, h.client.info.Name()
+	}
 }
 
 // Info is what can be said of one lock.
@@ -128,6 +135,11 @@ func (in *Info) readHash(fields []string) {
 }
 
 func (m *Manager) addLocal(in *Info, db int, key string) {
+	defer func() {
+		for i := range in.Holders {
+			in.Holders[i].introduce()
+		}
+	}()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for i := range in.Holders {
@@ -148,58 +160,5 @@ func (m *Manager) addLocal(in *Info, db int, key string) {
 
 // describe adds what this proxy knows of a live hold. Manager.mu is held.
 func (h *hold) describe(out *Holder) {
-	out.Local, out.Held, out.Watched, out.Renewed = true, time.Since(h.grantedAt), h.watched, h.renewedAt
-	if h.client != nil {
-		out.ClientID, out.Addr, out.Name = h.client.info.ID, h.client.info.Addr, h.client.info.Name()
-	}
-}
-
-// Entry is one line of LOCKLIST: a lock held, or waited for, through this proxy.
-type Entry struct {
-	DB      int
-	Key     string
-	Waiting bool
-	Fair    bool          // it waits in the fair queue
-	Holder                // Owner, Kind and Holds as this proxy knows them; Held is the time waited when Waiting
-	Left    time.Duration // how long we are sure of it without another renewal
-}
-
-// List names the locks held and waited for through this proxy, by key and owner. owner and pattern (Redis' glob) narrow
-// it when not empty.
-func (m *Manager) List(owner, pattern string) []Entry {
-	wanted := func(of string) bool { return owner == "" || owner == of }
-	var out []Entry
-	m.mu.Lock()
-	for id, h := range m.holds {
-		if h.count == 0 || !wanted(id.owner) {
-			continue
-		}
-		e := Entry{DB: id.db, Key: id.key, Left: max(0, time.Until(h.deadline))}
-		e.Owner, e.Kind, e.Holds = id.owner, id.kind, h.count
-		h.describe(&e.Holder)
-		out = append(out, e)
-	}
-	for key, l := range m.lines {
-		for at := l.waiters.Front(); at != nil; at = at.Next() {
-			w := at.Value.(*waiter)
-			if !wanted(w.id.owner) {
-				continue
-			}
-			e := Entry{DB: key.db, Key: key.key, Waiting: true, Fair: key.fair}
-			e.Holder = Holder{Owner: w.id.owner, Kind: w.id.kind, Local: true, ClientID: w.c.info.ID, Addr: w.c.info.Addr, Name: w.c.info.Name(), Held: time.Since(w.since)}
-			out = append(out, e)
-		}
-	}
-	m.mu.Unlock()
-	if pattern != "" { // not under mu: a pattern may be made to take long
-		out = slices.DeleteFunc(out, func(e Entry) bool { return !glob(pattern, e.Key) })
-	}
-	sort.SliceStable(out, func(i, j int) bool {
-		a, b := &out[i], &out[j]
-		if a.Key != b.Key {
-			return a.Key < b.Key
-		}
-		return !a.Waiting && b.Waiting
-	})
-	return out
+	out.Local, out.Held, out.Watched, out.Renewed, out.client = true, time.Since(h.grantedAt), h.watched, h.renewedAt, h.client
 }

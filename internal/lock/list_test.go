@@ -1,0 +1,115 @@
+package lock
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/testredis"
+)
+
+// LOCKLIST asks clients for their names with no mutex of the engine held, and so does LOCKINFO.
+func TestListHoldsUpNobody(t *testing.T) {
+	s := testredis.Start(t)
+	m := engine(t, s.URL(), Options{})
+	asked, answer := make(chan struct{}, 4), make(chan struct{})
+	c := m.NewClient(ClientInfo{ID: clientNumbers.Add(1), Addr: "test", Name: func() string {
+		asked <- struct{}{}
+		<-answer
+		return "late"
+	}})
+	mustLock(t, c, Request{Key: "k"})
+	names := make(chan string, 2)
+	go func() { names <- m.List("", "")[0].Name }()
+	go func() {
+		in, err := m.Info(context.Background(), 0, "k")
+		if err != nil || len(in.Holders) != 1 {
+			t.Error(in, err)
+		}
+		names <- in.Holders[0].Name
+	}()
+	<-asked
+	<-asked
+	other, _ := client(m)
+	mustLock(t, other, Request{Key: "other"}) // nobody holds it up
+	mustUnlock(t, other, UnlockRequest{Key: "other"}, true)
+	close(answer)
+	if a, b := <-names, <-names; a != "late" || b != "late" {
+		t.Error(a, b)
+	}
+	c.Close(Gone)
+}
+
+// Of ten thousand locks, while others come and go, those that stay are all listed once.
+func TestListOfMany(t *testing.T) {
+	m := holding(10000)
+	stop, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			m.mu.Lock()
+			h := m.entry(holdID{key: fmt.Sprint("busy", i), owner: "somebody"}, true)
+			m.begin(h, nil, 1)
+			m.mu.Unlock()
+			m.mu.Lock()
+			m.end(h)
+			m.mu.Unlock()
+		}
+	}()
+	for range 20 {
+		seen := map[string]bool{}
+		for _, e := range m.List("", "many*") {
+			seen[e.Key] = true
+		}
+		if len(seen) != 10000 {
+			t.Errorf("%d", len(seen))
+		}
+	}
+	close(stop)
+	<-ended
+}
+
+// holding is an engine that believes in that many holds, and does nothing.
+func holding(n int) *Manager {
+	m := &Manager{holds: map[holdID]*hold{}, byKey: map[lineKey]map[*hold]struct{}{}, lines: map[lineKey]*line{}, due: make(chan struct{}, 1)}
+	c := m.NewClient(ClientInfo{ID: clientNumbers.Add(1), Addr: "test"})
+	for i := range n {
+		h := m.entry(holdID{key: fmt.Sprint("many", i), owner: "somebody"}, true)
+		m.begin(h, c, 1)
+		h.deadline = time.Now().Add(time.Hour)
+	}
+	return m
+}
+
+// The longest that a LOCKLIST of ten thousand holds keeps others from the engine's mutex.
+func BenchmarkListOfMany(b *testing.B) {
+	m := holding(10000)
+	longest := time.Duration(0)
+	stop, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			began := time.Now()
+			m.waitedFor(lineKey{})
+			longest = max(longest, time.Since(began))
+			time.Sleep(20 * time.Microsecond)
+		}
+	}()
+	for range b.N {
+		m.List("", "")
+	}
+	close(stop)
+	<-ended
+	b.ReportMetric(float64(longest.Microseconds()), "µs-longest-wait")
+}
