@@ -114,6 +114,10 @@ if watch_key then
     redis.call('SET', watch_key, new, 'PX', ttl)
   elseif not held then
     redis.call('SET', watch_key, '', 'XX', 'KEEPTTL')
+  elseif once then
+    -- A plus: another connection counts on this hold, so that whoever took it does not take it back.
+    local present = redis.pcall('GET', watch_key) or ''
+    if type(present) == 'string' and string.sub(present, -1) ~= '+' then redis.call('SET', watch_key, present .. '+', 'PX', ttl) end
   end
 end
 if latch_key then redis.call('SET', latch_key, count, 'PX', ARGV[6]) end

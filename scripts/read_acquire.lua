@@ -58,6 +58,8 @@ if string.find(flags, '[WD]') then
     register(watch_key, ARGV[5], left)
   elseif not held then
     unregister(watch_key, '')
+  elseif once then
+    join(watch_key, left)
   end
 end
 if string.find(flags, 'L') then redis.call('SET', KEYS[next_key], count, 'PX', ARGV[6]) end

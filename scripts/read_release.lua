@@ -13,6 +13,7 @@
 -- ARGV[4] letters: A all read holds of the owner, W delete the registration with the last of them, L leave a latch,
 --         Q publish nothing when the lock goes altogether: it goes to somebody else in the same step,
 --         R do nothing when the registration is not the one this proxy knows of: the owner is back through another connection
+--         X do not give back the last hold when the registration is not exactly that: another connection counts on it
 -- ARGV[5] TTL of the latch in ms
 -- ARGV[6] the registration this proxy knows of: deleted; another one is emptied, which tells its proxy that the hold has ended
 -- ARGV[7] the owner's field on the other side, unused
@@ -40,6 +41,7 @@ local count = counted(seen[2])
 local left = own(holds, count)
 local remain = count - 1
 if left == 0 or string.find(flags, 'A') then remain = 0 end
+if left > 0 and remain == 0 and string.find(flags, 'X') and joined(watch_key, ARGV[6]) then return {-1, 1} end
 
 -- When nobody reads any more, or writes, the lock goes with all that dead readers have left.
 if seen[2] then

@@ -11,6 +11,7 @@
 -- ARGV[4] letters: A all holds of the owner, W delete the registration when the lock is free, L leave a latch,
 --         Q publish nothing: the lock goes to somebody else in the same step,
 --         R do nothing when the registration is not the one this proxy knows of: the owner is back through another connection
+--         X do not give back the last hold when the registration is not exactly that: another connection counts on it
 -- ARGV[5] TTL of the latch in ms
 -- ARGV[6] the registration this proxy knows of: deleted; another one is emptied, which tells its proxy that the hold has ended
 -- RETURNS {1, 0}      the lock is free of this owner
@@ -50,6 +51,7 @@ if string.find(flags, 'R') and elsewhere() == 1 then return {-1, 1} end
 
 local left = 0
 if not string.find(flags, 'A') then left = (tonumber(seen[2]) or 1) - 1 end
+if left <= 0 and string.find(flags, 'X') and (redis.pcall('GET', watch_key) or '') ~= ARGV[6] then return {-1, 1} end
 if left > 0 then
   allow_writes(lock)
   redis.call('HINCRBY', lock, owner, -1)

@@ -96,6 +96,15 @@ local function register(watch_key, registration, ttl)
   redis.call('SET', watch_key, registration, 'PX', ttl)
 end
 
+-- join notes, by a plus, that another connection counts on an owner's hold, so that whoever took it does not take it back.
+local function join(watch_key, ttl)
+  local present = redis.pcall('GET', watch_key) or ''
+  if type(present) == 'string' and string.sub(present, -1) ~= '+' then redis.call('SET', watch_key, present .. '+', 'PX', ttl) end
+end
+
+-- joined says whether somebody has: the registration is not exactly the known one.
+local function joined(watch_key, known) return watch_key and (redis.pcall('GET', watch_key) or '') ~= known end
+
 -- unregister ends that: known, our own, is deleted; another one is emptied, which tells its proxy that the hold has ended.
 local function unregister(watch_key, known)
   if known ~= '' and redis.pcall('GET', watch_key) == known then

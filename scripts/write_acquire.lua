@@ -77,6 +77,8 @@ if string.find(flags, '[WD]') then
     register(watch_key, ARGV[5], ttl)
   elseif not held then
     unregister(watch_key, '')
+  elseif once then
+    join(watch_key, ttl)
   end
 end
 if string.find(flags, 'L') then redis.call('SET', KEYS[next_key], count, 'PX', ARGV[6]) end

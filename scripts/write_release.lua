@@ -13,6 +13,7 @@
 -- ARGV[4] letters: A all write holds of the owner, W delete the registration with the last of them, L leave a latch,
 --         Q publish nothing when the lock goes altogether: it goes to somebody else in the same step,
 --         R do nothing when the registration is not the one this proxy knows of: the owner is back through another connection
+--         X do not give back the last hold when the registration is not exactly that: another connection counts on it
 -- ARGV[5] TTL of the latch in ms
 -- ARGV[6] the registration this proxy knows of: deleted; another one is emptied, which tells its proxy that the hold has ended
 -- ARGV[7] the owner's field as a reader: nobody else reads beside a writer
@@ -38,6 +39,7 @@ if string.find(flags, 'R') and elsewhere(watch_key, ARGV[6]) == 1 then return {-
 
 local remain = math.max(counted(seen[2]) - 1, 0)
 if string.find(flags, 'A') then remain = 0 end
+if remain == 0 and string.find(flags, 'X') and joined(watch_key, ARGV[6]) then return {-1, 1} end
 if remain > 0 then
   allow_writes(lock)
   redis.call('HSET', lock, field, string.format('%.0f', remain))

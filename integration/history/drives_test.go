@@ -52,6 +52,12 @@ func (m *meeting) next() bool {
 func (c *client) duel(r *round, group int, meet *meeting) {
 	for i := 0; meet.next(); i++ {
 		s := &section{client: c, keys: []string{fmt.Sprintf("d%d.%d", group, i)}, verb: "LOCK", count: 1}
+		if i%8 == 4 {
+			if !c.parting(s, i, meet) {
+				return
+			}
+			continue
+		}
 		switch n := i % 8; {
 		case n == 5 && r.kinds["FAIRLOCK"]:
 			s.verb = "FAIRLOCK"
@@ -129,6 +135,39 @@ func (c *client) split(meet *meeting) {
 			c.blame(violation{Oracle: "liveness", Key: o.key(), Ops: []*op{o}, Text: "nobody holds it, and it is given to nobody"})
 		}
 	}
+}
+
+// parting has one of the three leave while it waits for the lock in its owner's name, just before the holder gives it back: the
+// third one gets it. It says whether to go on.
+func (c *client) parting(s *section, i int, meet *meeting) bool {
+	role := (c.n + i/8) % duelists
+	if s.fixed = c.link(c.dice.IntN(len(c.addrs))); s.fixed == nil {
+		first := meet.next()
+		return meet.next() && first
+	}
+	held := role == 0 && s.call(s.acquire(0)).Outcome == ok
+	on := meet.next()
+	if role == 1 {
+		s.owner = fmt.Sprintf("o%d-%d", c.n, i)
+		if s.once = c.dice.IntN(2) == 0; c.dice.IntN(3) == 0 {
+			s.lease = 60000
+		}
+		o := s.acquire(60000)
+		s.doFor(s.fixed, o, 20*time.Millisecond)
+		c.hangUp()
+		if o.Outcome == ok { // nobody held it
+			s.fixed = c.link(s.fixed.proxy)
+			held = s.fixed != nil
+		}
+	}
+	on = meet.next() && on
+	if held && !s.fixed.dead {
+		s.release()
+	}
+	if role == 2 && s.call(s.acquire(0)).Outcome == ok {
+		s.release()
+	}
+	return on
 }
 
 // lateWriters has clients raise two counters under one lock each, fenced and not, and sleep past their leases in between.

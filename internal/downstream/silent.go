@@ -3,6 +3,7 @@ package downstream
 import (
 	"context"
 	"net"
+	"syscall"
 	"time"
 )
 
@@ -53,9 +54,15 @@ func (c *Conn) look() {
 
 // tcpOf is the TCP connection under c, nil if there is none.
 func tcpOf(c net.Conn) *net.TCPConn {
+	tcp, _ := socketOf(c).(*net.TCPConn)
+	return tcp
+}
+
+// socketOf is the socket under c, nil if there is none.
+func socketOf(c net.Conn) syscall.Conn {
 	for {
 		switch under := c.(type) {
-		case *net.TCPConn:
+		case syscall.Conn:
 			return under
 		case interface{ NetConn() net.Conn }:
 			c = under.NetConn()

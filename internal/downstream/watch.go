@@ -40,6 +40,16 @@ func (c *Conn) watch(done chan<- struct{}) {
 	}
 }
 
+// HungUp says whether the client has ended the connection, as far as this machine can know: also when that was not read yet. It
+// may be called by any goroutine.
+func (c *Conn) HungUp() bool {
+	if c.over.Load() {
+		return true
+	}
+	socket := socketOf(c.Conn)
+	return socket != nil && peerHasGone(socket)
+}
+
 // StopWatch ends it, and returns when nobody reads any more.
 func (c *Conn) StopWatch(done <-chan struct{}) {
 	c.rmu.Lock()

@@ -222,10 +222,12 @@ func (a *acquire) conclude(ctx context.Context, ans answer) (Grant, error) {
 		}
 		return Grant{}, &Error{"NOREPLICAS", fmt.Sprintf("%d of %d replicas had the lock in time, it was given back", a.acked, a.r.Replicas)}
 	}
-	if ctx.Err() != nil && (!a.h.explicit || a.attempt != "") {
-		// Nobody hears of it, and if we cut the client off nothing else would give it back.
+	if a.c.unheard(ctx, a.r) {
+		// Nobody hears of it: what it added is given back, and what its owner had before stays as it was.
 		_ = m.undo(ctx, a, ans)
-		return Grant{}, ctx.Err()
+		if ans.raised == 1 || a.before > 0 || a.attempt != "" {
+			return Grant{}, context.Canceled
+		}
 	}
 	if !time.Now().Before(a.sent.Add(milliseconds(ans.ttl))) {
 		// The answer took longer than the lease: nobody may work on the strength of it.
@@ -243,6 +245,11 @@ func (a *acquire) conclude(ctx context.Context, ans answer) (Grant, error) {
 		g.attempt = a.attempt
 	}
 	return g, nil
+}
+
+// unheard says whether the client of a verb that waits has gone, so that it cannot be told of a grant any more.
+func (c *Client) unheard(ctx context.Context, r Request) bool {
+	return ctx.Err() != nil || r.Blocks && c.info.Gone()
 }
 
 // disbelieve has the watchdog look at once at a hold that Redis says is somebody else's.

@@ -14,6 +14,7 @@ type ClientInfo struct {
 	Addr string        // the peer's address
 	Name func() string // its CLIENT SETNAME name
 	Push func(Loss)    // told of a loss at once; must not block
+	Gone func() bool   // it has hung up, whether that was noticed already or not; must not block
 }
 
 // CloseHow says how a connection ended, which decides what becomes of its locks.
@@ -46,6 +47,9 @@ func (m *Manager) NewClient(ci ClientInfo) *Client {
 	}
 	if ci.Push == nil {
 		ci.Push = func(Loss) {}
+	}
+	if ci.Gone == nil {
+		ci.Gone = func() bool { return false }
 	}
 	return &Client{m: m, info: ci, owner: m.uuid + ":" + strconv.FormatInt(ci.ID, 10)}
 }

@@ -3,6 +3,7 @@ package lock
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -100,8 +101,8 @@ func (b *bunch) takeAll(ctx context.Context, order []string) error {
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	if ctx.Err() != nil {
-		return ctx.Err()
+	if b.c.unheard(ctx, b.r) {
+		return context.Canceled
 	}
 	return b.sure()
 }
@@ -164,7 +165,7 @@ func (m *Manager) watchedElsewhere(id holdID) bool {
 		return false
 	}
 	present, err := reply.ToString()
-	return err == nil && present != ""
+	return err == nil && strings.TrimSuffix(present, "+") != ""
 }
 
 // settle gives a taken lock the lease asked for, and has Redis say that it is still there.
@@ -271,6 +272,7 @@ func (b *bunch) retract(t taking) {
 	}
 	rel := b.c.newRelease(h, false)
 	rel.attempt = t.grant.attempt
+	rel.alone = h.explicit && m.quorum == nil
 	code, left, err := rel.complete()
 	if err != nil {
 		m.log.Warn("cannot give back a lock of a MULTILOCK that failed, it runs out", "key", t.id.key, "owner", t.id.owner, "error", err)

@@ -170,6 +170,7 @@ type release struct {
 	registration string
 	attempt      string // of a quorum: only what counts on the hold under this name
 	known        string // of a quorum: the attempt that this proxy had the hold by
+	alone        bool   // of a named owner: its last hold stays when another connection has asked for the same since
 }
 
 func (c *Client) newRelease(h *hold, all bool) *release {
@@ -194,6 +195,9 @@ func (r *release) call(notAfter string) call {
 	}
 	if r.h.explicit {
 		keys, flags = append(keys, id.watchKey()), flags+"W"
+	}
+	if r.alone {
+		flags += "X"
 	}
 	if r.latch != "" {
 		keys, flags = append(keys, latchKey(id.key, r.latch)), flags+"L"

@@ -115,19 +115,19 @@ func (a *acquire) settle() settled {
 	return settled{answer: ans, sent: s.at}
 }
 
-// abandon ends an acquire whose client got an error or has gone: a grant nobody heard of is given back. An explicit
-// owner's first hold stays, unrenewed: the owner may ask again elsewhere.
+// abandon ends an acquire whose client got an error or has gone: a grant nobody heard of is given back. With ONCE it is not known
+// whether the owner had the lock before: it is left to run out, unrenewed, unless the owner asks again.
 func (a *acquire) abandon(s settled) {
 	defer a.c.m.leave(a.h)
 	if s.err != nil || s.code != 1 {
 		return
 	}
-	if a.r.Once && (a.h.explicit || a.before > 0) || a.h.explicit && s.count == 1 {
+	if a.r.Once && (a.h.explicit || a.before > 0) {
 		return
 	}
 	rel := &release{m: a.c.m, h: a.h, before: s.count, all: !a.h.explicit && a.before == 0, registration: a.registration}
 	if a.h.explicit {
-		rel.latch = a.c.request()
+		rel.latch, rel.alone = a.c.request(), a.c.m.quorum == nil
 	}
 	if code, left, err := rel.complete(); err == nil {
 		a.c.m.released(a.h, code, left)

@@ -29,7 +29,7 @@ func (s *Session) Locks() *lock.Client {
 	if l := s.engine.Load(); l != nil {
 		return l
 	}
-	l := s.srv.o.Locks.NewClient(lock.ClientInfo{ID: s.id, Addr: s.addr, Name: s.clientName, Push: s.push})
+	l := s.srv.o.Locks.NewClient(lock.ClientInfo{ID: s.id, Addr: s.addr, Name: s.clientName, Push: s.push, Gone: s.guard.HungUp})
 	if s.lib[0] != "" {
 		l.SetLibrary(true)
 	}
