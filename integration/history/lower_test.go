@@ -109,6 +109,9 @@ func (l *lowering) excused(o *op) bool {
 		if o.Block >= 0 {
 			return other.Call < o.Return && other.Return > o.Call
 		}
+		if other.Proxy == o.Proxy && other.Side != read && other.Call < o.Return && other.Return > o.Call {
+			return true // it stood back for one that waits there
+		}
 		return other.Verb == "FAIRLOCK" && other.Call < o.Return && (l.faults || other.Return+second > o.Call)
 	})
 }

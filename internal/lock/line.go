@@ -21,6 +21,8 @@ type line struct {
 
 	// guarded by Manager.mu
 	waiters  list.List     // of *waiter
+	alone    int           // those of them that want the lock for themselves
+	troubled bool          // the last try of its head was none: Redis is away
 	tryAt    time.Time     // when the head tries without being woken; zero: at once
 	holdBack time.Time     // it is somebody else's turn until then
 	turns    int           // refusals of the head, one after the other, since it was somebody else's turn
@@ -93,6 +95,9 @@ func (m *Manager) join(w *waiter) {
 		}
 	}
 	w.line, w.place = l, l.waiters.PushBack(w)
+	if !w.id.kind.nature().shared {
+		l.alone++
+	}
 	w.order()
 	w.parked = !w.first()
 	telemetry.LocksWaiting.Add(1)
@@ -132,6 +137,9 @@ func (m *Manager) part(w *waiter) {
 		m.unhear(w.ownChannel(), l)
 	}
 	l.waiters.Remove(w.place)
+	if !w.id.kind.nature().shared {
+		l.alone--
+	}
 	next := l.waiters.Front()
 	switch {
 	case next == nil:
@@ -153,6 +161,15 @@ func (m *Manager) waitedFor(key lineKey) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.lines[key] != nil
+}
+
+// behind says whether a newcomer that does not wait would pass one of this proxy's clients that waits to have the lock for itself.
+// While the line cannot reach Redis the newcomer asks by itself, and is told so.
+func (m *Manager) behind(id holdID) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	l := m.lines[id.line()]
+	return l != nil && l.alone > 0 && !l.troubled
 }
 
 // afterGrant tells the next in line when to try. It need not ask, since the lock is held and it is subscribed, unless both
@@ -188,6 +205,14 @@ func (l *line) comeAgain(turn bool, ttl int64) int64 {
 
 // troubledPoll is the longest time in ms between tries while Redis is away.
 const troubledPoll = 250
+
+// troubled notes that the head of a line could not ask.
+func (m *Manager) troubled(l *line) {
+	m.mu.Lock()
+	l.troubled = true
+	m.mu.Unlock()
+	m.tryNext(l, troubledPoll)
+}
 
 func leaseOf(r Request, o Options) int64 {
 	if r.Lease > 0 {

@@ -84,6 +84,9 @@ func (c *Client) lock(ctx context.Context, r Request) (Grant, error) {
 	if !held && c.m.draining() {
 		return Grant{}, errDraining
 	}
+	if !held && !r.Blocks && c.m.behind(id) && !(explicit && c.m.holdsElsewhere(id)) {
+		return Grant{}, ErrNotAcquired
+	}
 	if held || !r.Blocks {
 		g, _, err := c.try(ctx, r, nil)
 		if !held || !r.Blocks || !errors.Is(err, ErrNotAcquired) {

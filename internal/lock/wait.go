@@ -88,7 +88,7 @@ func (w *waiter) stand(ctx context.Context, over <-chan time.Time, trouble error
 			m.refused(w, no)
 		case passing(err):
 			trouble = err
-			m.tryNext(w.line, troubledPoll)
+			m.troubled(w.line)
 		default:
 			w.line.nudge() // what woke us is the next one's to act on
 			return Grant{}, err
@@ -217,6 +217,7 @@ func (m *Manager) refused(w *waiter, no refusal) {
 		w.ticket = no.ticket
 		w.order()
 	}
+	w.line.troubled = false
 	first, ttl := w.first(), no.ttl
 	if first {
 		w.line.turnTaken(true)
