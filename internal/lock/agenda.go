@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// agenda is a list of things to do, the earliest first, and the time at which its owner looks at it next. Manager.mu guards it.
+// agenda is a list of things to do, the earliest first, and the time at which its owner looks at it next. Its owner's mutex guards
+// it: Manager.mu, or vacancies.mu.
 type agenda[T any] struct {
 	all   []T
 	at    func(T) time.Time

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/testredis"
+	"github.com/lockproxy/lockproxy/upstream"
 )
 
 // LOCKLIST asks clients for their names with no mutex of the engine held, and so does LOCKINFO.
@@ -43,7 +44,7 @@ func TestListHoldsUpNobody(t *testing.T) {
 
 // Of ten thousand locks, while others come and go, those that stay are all listed once.
 func TestListOfMany(t *testing.T) {
-	m := holding(10000)
+	m := holding(t, 10000)
 	stop, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -76,8 +77,14 @@ func TestListOfMany(t *testing.T) {
 }
 
 // holding is an engine that believes in that many holds, and does nothing.
-func holding(n int) *Manager {
-	m := &Manager{holds: map[holdID]*hold{}, byKey: map[lineKey]map[*hold]struct{}{}, lines: map[lineKey]*line{}, due: make(chan struct{}, 1)}
+func holding(t testing.TB, n int) *Manager {
+	target, err := upstream.ParseTarget("redis://127.0.0.1:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctl := upstream.NewControl(target, upstream.ControlOptions{})
+	t.Cleanup(ctl.Close)
+	m := New(ctl, Options{Logger: testLog()})
 	c := m.NewClient(ClientInfo{ID: clientNumbers.Add(1), Addr: "test"})
 	for i := range n {
 		h := m.entry(holdID{key: fmt.Sprint("many", i), owner: "somebody"}, true)
@@ -89,7 +96,7 @@ func holding(n int) *Manager {
 
 // The longest that a LOCKLIST of ten thousand holds keeps others from the engine's mutex.
 func BenchmarkListOfMany(b *testing.B) {
-	m := holding(10000)
+	m := holding(b, 10000)
 	longest := time.Duration(0)
 	stop, ended := make(chan struct{}), make(chan struct{})
 	go func() {

@@ -74,7 +74,7 @@ func New(ctl *upstream.Control, o Options) *Manager {
 		byKey:   map[lineKey]map[*hold]struct{}{},
 		lanes:   map[laneKey]*lane{},
 		lines:   map[lineKey]*line{},
-		vacant:  vacancies{due: make(chan struct{}, 1)},
+		vacant:  newVacancies(),
 	}
 	m.schedule, m.deadlines = newSchedule(), newDeadlines()
 	m.named, m.lossLog.wake = newNamedLosses(), make(chan struct{}, 1)

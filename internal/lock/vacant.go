@@ -1,7 +1,6 @@
 package lock
 
 import (
-	"container/heap"
 	"context"
 	"sync"
 	"time"
@@ -33,14 +32,20 @@ type vacancy struct {
 	at    time.Time     // when to look
 	until time.Time     // whoever holds it in this owner's name after that has taken it anew
 	pause time.Duration // before the next try, after one that failed
+	place int           // in the agenda
 }
 
 // vacancies are the locks that those who wait for them are still to be told of.
 type vacancies struct {
-	due chan struct{} // the first one is due earlier than was thought
-
 	mu   sync.Mutex
-	next vacancyHeap
+	next agenda[*vacancy]
+}
+
+func newVacancies() vacancies {
+	return vacancies{next: agenda[*vacancy]{
+		at: func(v *vacancy) time.Time { return v.at }, place: func(v *vacancy) *int { return &v.place },
+		wake: make(chan struct{}, 1),
+	}}
 }
 
 // vacate has those told that wait for a lock whose hold ends by itself: now, or at its deadline if it may live until then.
@@ -73,12 +78,8 @@ func (h *hold) vacantAt(reason string) time.Time {
 func (v *vacancies) add(one *vacancy) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if len(v.next) >= vacantKept {
-		return
-	}
-	heap.Push(&v.next, one)
-	if v.next[0] == one {
-		signal(v.due)
+	if v.next.Len() < vacantKept {
+		v.next.put(one)
 	}
 }
 
@@ -86,13 +87,11 @@ func (v *vacancies) add(one *vacancy) {
 func (v *vacancies) take(now time.Time) (due []*vacancy, again time.Duration) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	for len(v.next) > 0 && !v.next[0].at.After(now) {
-		due = append(due, heap.Pop(&v.next).(*vacancy))
+	for one, ok := v.next.due(now); ok; one, ok = v.next.due(now) {
+		v.next.drop(one)
+		due = append(due, one)
 	}
-	if len(v.next) == 0 {
-		return due, time.Hour
-	}
-	return due, v.next[0].at.Sub(now)
+	return due, v.next.sleep(0)
 }
 
 // tellVacancies has Redis tell of the locks that have ended, until ctx ends.
@@ -115,7 +114,7 @@ func (m *Manager) tellVacancies(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-timer.C:
-		case <-m.vacant.due:
+		case <-m.vacant.next.wake:
 		}
 	}
 }
@@ -175,19 +174,4 @@ func (m *Manager) vacantCall(batch []*vacancy) call {
 	}
 	args[0], args[1] = m.publishing(), string(letters)
 	return call{batch[0].id.db, scripts.Vacant, keys, args}
-}
-
-// vacancyHeap has the one to look at first on top.
-type vacancyHeap []*vacancy
-
-func (h vacancyHeap) Len() int           { return len(h) }
-func (h vacancyHeap) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
-func (h vacancyHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-func (h *vacancyHeap) Push(x any)        { *h = append(*h, x.(*vacancy)) }
-func (h *vacancyHeap) Pop() any {
-	old := *h
-	last := old[len(old)-1]
-	old[len(old)-1] = nil
-	*h = old[:len(old)-1]
-	return last
 }

@@ -184,7 +184,7 @@ func TestVacantOnlyWhenFree(t *testing.T) {
 	eventually(t, 5*time.Second, "it is dropped", func() bool {
 		m.vacant.mu.Lock()
 		defer m.vacant.mu.Unlock()
-		return len(m.vacant.next) == 0
+		return m.vacant.next.Len() == 0
 	})
 	if got, ok := listen.ReceiveWithTimeout(100 * time.Millisecond).(redis.Message); ok {
 		t.Errorf("told: %s", got.Channel)
