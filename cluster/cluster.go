@@ -29,6 +29,7 @@ type Options struct {
 	Node       upstream.NodeOptions // of every node
 	Refresh    time.Duration        // how often the topology is asked for when nothing happens; jittered by half
 	RetryFor   time.Duration        // how long a command that did not run is tried again: a node out of reach, CLUSTERDOWN, TRYAGAIN
+	Timeout    time.Duration        // for a node's reply to a command; 0: none
 	AddressMap map[string]string    // see ParseAddressMap
 	Replicas   bool                 // executors may be told to read from replicas
 	// Changed, if not nil, is told of each topology in which slots are with other nodes, or nodes with another config

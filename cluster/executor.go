@@ -14,6 +14,10 @@ import (
 // say that it has failed, and its clients then hear of it.
 const slowReply = 500 * time.Millisecond
 
+// leftReply is how long replies are waited for at least, although nobody wants them any more: so that it is known what came of
+// the commands.
+const leftReply = time.Second
+
 // Executor carries out one client's plans. It is used by one goroutine at a time.
 type Executor struct {
 	c       *Cluster
@@ -32,6 +36,10 @@ type Executor struct {
 	replies  []reply
 	work     sync.WaitGroup
 	slow     *time.Timer
+	sending  sync.Mutex      // guards the three below, and batches while it is waiting; a leaf but for links
+	round    uint64          // of send
+	ctx      context.Context // of it
+	began    time.Time
 	waiting  atomic.Bool  // for replies
 	wish     bool         // replicas are to be read from
 	replicas bool         // and in this Do they are
@@ -78,7 +86,38 @@ func (c *Cluster) Executor(id upstream.Identity) *Executor {
 func (e *Executor) tooSlow() {
 	if e.waiting.Load() {
 		e.c.Refresh()
-		e.slow.Reset(slowReply)
+		e.endLate()
+		e.slow.Reset(e.slowLook())
+	}
+}
+
+// slowLook is how long replies are waited for between two looks.
+func (e *Executor) slowLook() time.Duration {
+	if t := e.c.opts.Timeout; t > 0 {
+		return min(slowReply, max(t/4, time.Millisecond))
+	}
+	return slowReply
+}
+
+// endLate ends the round when nobody waits for its replies any more, or when they have taken too long.
+func (e *Executor) endLate() {
+	e.sending.Lock()
+	defer e.sending.Unlock()
+	if !e.waiting.Load() {
+		return
+	}
+	waited := time.Since(e.began)
+	var cause error
+	switch t := e.c.opts.Timeout; {
+	case e.ctx.Err() != nil && waited >= leftReply:
+		cause = upstream.ErrLeft
+	case t > 0 && waited >= t:
+		cause = upstream.ErrTimeout
+	default:
+		return
+	}
+	for _, b := range e.batches[:e.live] {
+		b.req.End(e.round, cause)
 	}
 }
 
@@ -116,7 +155,7 @@ func (e *Executor) Private(on bool) {
 //   - should a command have been refused all the same and a later one on its key not, because the slot came back to its
 //     node or the cluster recovered between the two, it is not sent again: its client gets the refusal as it is.
 //
-// When ctx ends, what has not been sent fails with its cause; replies under way are waited for. Commands that Redis
+// When ctx ends, what has not been sent fails with its cause; replies under way are waited for, for a second at least. Commands that Redis
 // did not run for want of a node are tried again for Options.RetryFor, and so are those that only read and lost their
 // replies; a write that lost its reply is never sent twice.
 func (e *Executor) Do(ctx context.Context, plans []*Plan) {
@@ -327,7 +366,11 @@ func (e *Executor) dropAll() {
 
 // clear empties the batches, and lets go of nodes that have left.
 func (e *Executor) clear() {
-	for _, b := range e.batches[:e.live] {
+	for i, b := range e.batches[:e.live] {
+		if upstream.Ended(b.err) { // its replies are still owed
+			e.batches[i] = &batch{}
+			continue
+		}
 		clear(b.req.Cmds)
 		clear(b.units)
 		clear(b.sink.pieces)

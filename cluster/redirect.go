@@ -163,7 +163,7 @@ func (e *Executor) probe(ctx context.Context, u *unit, node *Node) (kind redirec
 	if u.ask {
 		req.Cmds = [][]byte{asking, cmd}
 	}
-	if p.Do(&req) != nil {
+	if p.Ask(&req, askTimeout) != nil {
 		return noRedirect, noSlot, ""
 	}
 	replies := got.frames(nil, len(req.Cmds))

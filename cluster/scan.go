@@ -290,7 +290,7 @@ func (e *Executor) ownWords(ctx context.Context, n *Node) (*ownWords, error) {
 	}
 	defer p.Release()
 	var got gathered
-	if err := p.Do(&upstream.Request{Cmds: [][]byte{askNodes}, Sink: &got}); err != nil {
+	if err := p.Ask(&upstream.Request{Cmds: [][]byte{askNodes}, Sink: &got}, askTimeout); err != nil {
 		return nil, err
 	}
 	if v, ok := resp.ParseReply(got); ok {

@@ -11,15 +11,24 @@ import (
 
 // send sends all batches in parallel, the first from this goroutine, and returns when the fate of each is known.
 func (e *Executor) send(ctx context.Context) {
+	e.sending.Lock()
+	e.round++
+	e.ctx, e.began = ctx, time.Now()
+	for _, b := range e.batches[:e.live] {
+		b.req.Turn = e.round
+	}
 	e.waiting.Store(true)
-	e.slow.Reset(slowReply)
+	e.sending.Unlock()
+	e.slow.Reset(e.slowLook())
 	for _, b := range e.batches[1:e.live] {
 		e.work.Add(1)
 		go e.sendBatch(ctx, b)
 	}
 	e.sendOver(ctx, e.batches[0])
 	e.work.Wait()
+	e.sending.Lock()
 	e.waiting.Store(false)
+	e.sending.Unlock()
 	e.slow.Stop()
 }
 
@@ -112,7 +121,7 @@ func (e *Executor) failed(u *unit, err error) {
 	var unsent *upstream.NotSentError
 	var lost *upstream.LostError
 	u.reply, u.pieces = nil, nil
-	again := errors.As(err, &unsent) || errors.As(err, &lost) && u.plan.ReadOnly() && !u.plan.cmd.Facts.Script
+	again := !upstream.Ended(err) && (errors.As(err, &unsent) || errors.As(err, &lost) && u.plan.ReadOnly() && !u.plan.cmd.Facts.Script)
 	if again {
 		if !u.home {
 			u.node, u.ask = nil, false

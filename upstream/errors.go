@@ -36,9 +36,16 @@ func (e *LostError) Unwrap() error { return e.Cause }
 var (
 	// ErrClosed: the Node was closed, or the pipe released.
 	ErrClosed = errors.New("connection closed by the proxy")
+	// ErrLeft: the client has gone, nobody waits for the replies.
+	ErrLeft = errors.New("the client has gone")
+	// ErrTimeout: Redis has not answered in the time that was set for it.
+	ErrTimeout = errors.New("no answer from Redis in time")
 	// errNoLink: no connection came up in the time a request may wait for one.
 	errNoLink = errors.New("no connection to Redis yet")
 )
+
+// Ended says that err comes from a Request's End.
+func Ended(err error) bool { return errors.Is(err, ErrLeft) || errors.Is(err, ErrTimeout) }
 
 // violation is a break of the protocol by the peer; the connection is closed.
 func violation(format string, args ...any) error {

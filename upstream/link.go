@@ -57,12 +57,23 @@ func newLink(conn net.Conn, whole bool, maxInflight int64) *link {
 // do sends r and returns when its fate is known: nil, *LostError, *NotSentError.
 func (l *link) do(r *Request) error {
 	l.mu.Lock()
-	for l.takes() == nil && l.full() {
+	if r.on.Load() != l {
+		r.on.Store(l)
+	}
+	r.turn, r.ended = r.Turn, nil
+	for len(r.wake) > 0 { // an End that came too late for the Do before
+		<-r.wake
+	}
+	for l.takes() == nil && l.full() && r.ended == nil {
 		l.waiting++
 		l.wait.Wait()
 		l.waiting--
 	}
-	if err := l.takes(); err != nil {
+	err := l.takes()
+	if err == nil {
+		err = r.ended
+	}
+	if err != nil {
 		l.mu.Unlock()
 		return &NotSentError{Cause: err}
 	}
@@ -79,10 +90,58 @@ func (l *link) do(r *Request) error {
 	if lead {
 		l.write(r, alone)
 	}
-	for <-r.wake == signalWrite {
+	for {
+		switch <-r.wake {
+		case signalWrite:
+			l.write(r, false)
+		case signalEnd:
+			if l.part(r) {
+				return &LostError{Cause: r.ended}
+			}
+		default:
+			return r.err
+		}
+	}
+}
+
+// part leaves r to its fate: its replies are dropped as they come. It says whether there are any still to come; else r is
+// done, as the signal that comes next says.
+func (l *link) part(r *Request) bool {
+	for !r.at.CompareAndSwap(atRest, atNobody) { // the reader is just handing over, which does not block
+		runtime.Gosched()
+	}
+	if r.Replied == len(r.Cmds) {
+		r.exit()
+		return false
+	}
+	duty := false
+	l.mu.Lock()
+	select {
+	case s := <-r.wake:
+		if s == signalDone && r.err != nil { // the link has ended
+			r.exit()
+			r.wake <- s
+			l.mu.Unlock()
+			return false
+		}
+		duty = s == signalWrite
+	default:
+	}
+	r.left = true // and nobody has it write from now on
+	l.mu.Unlock()
+	if duty {
 		l.write(r, false)
 	}
-	return r.err
+	return true
+}
+
+// heir is the oldest request to be written whose session still waits: it can take over the writing. mu is held.
+func (l *link) heir() *Request {
+	r := l.pending.head
+	for r != nil && r.left {
+		r = r.next
+	}
+	return r
 }
 
 // takes says why the link takes no request any more; nil: it does. mu is held.
@@ -135,12 +194,12 @@ func (l *link) write(own *Request, alone bool) {
 			l.leave()
 			return
 		}
-		next := l.pending.head
-		l.mu.Unlock()
-		if len(own.wake) > 0 {
+		if next := l.heir(); next != nil && (len(own.wake) > 0 || own.left) {
 			next.wake <- signalWrite // cannot have signalDone: nobody has collected it
+			l.mu.Unlock()
 			return
 		}
+		l.mu.Unlock()
 	}
 }
 

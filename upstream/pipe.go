@@ -63,7 +63,8 @@ func newPipe(n *Node, id Identity, private bool) *Pipe {
 //
 // A request the breaking connection surely did not take is moved to the next
 // one, if that comes up within a second; so a Patient one waits for the first
-// second without a connection. There is no time-out for replies.
+// second without a connection. There is no time-out for replies: see
+// Request.End.
 func (p *Pipe) Do(r *Request) error {
 	if len(r.Cmds) == 0 {
 		return nil
@@ -74,10 +75,16 @@ func (p *Pipe) Do(r *Request) error {
 		return p.redo(r, false)
 	}
 	err := l.do(r)
-	if _, unsent := err.(*NotSentError); unsent {
+	if _, unsent := err.(*NotSentError); unsent && !Ended(err) {
 		return p.redo(r, true)
 	}
 	return err
+}
+
+// Ask is Do of a question of the proxy's own, which is given up, with ErrTimeout, after a time.
+func (p *Pipe) Ask(r *Request, within time.Duration) error {
+	defer time.AfterFunc(within, func() { r.End(r.Turn, ErrTimeout) }).Stop()
+	return p.Do(r)
 }
 
 // drop ends the connection in use: what is under way there has an unknown outcome, the next request gets another one.
@@ -98,7 +105,7 @@ func (p *Pipe) redo(r *Request, moved bool) error {
 			return err
 		}
 		err = l.do(r)
-		if _, unsent := err.(*NotSentError); !unsent {
+		if _, unsent := err.(*NotSentError); !unsent || Ended(err) {
 			return err
 		}
 		moved = true

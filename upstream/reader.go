@@ -114,7 +114,10 @@ func (rd *reader) handOverPart() {
 	rd.partial += rd.end - rd.start
 	rd.handOver(rd.end)
 	r := rd.chain.head
-	r.Torn, r.Partial, r.Longest = true, rd.partial, max(r.Longest, rd.partial)
+	if r.enter() {
+		r.Torn, r.Partial, r.Longest = true, rd.partial, max(r.Longest, rd.partial)
+		r.exit()
+	}
 }
 
 // begin finds the request that the frame starting at pos belongs to.
@@ -147,7 +150,10 @@ func (rd *reader) finish() {
 		rd.link.heed(rd.buf[rd.frame:rd.pos])
 	}
 	if rd.partial > 0 {
-		r.Longest = max(r.Longest, rd.partial+rd.pos-rd.start)
+		if r.enter() {
+			r.Longest = max(r.Longest, rd.partial+rd.pos-rd.start)
+			r.exit()
+		}
 		rd.partial = 0
 	}
 	rd.frame = rd.pos
@@ -166,9 +172,11 @@ func (rd *reader) finish() {
 // request go over in one call.
 func (rd *reader) handOver(to int) {
 	if to > rd.start {
-		r := rd.chain.head
-		r.Sink.Reply(rd.buf[rd.start:to])
-		r.Replied, r.Torn, r.Partial = rd.replies, false, 0
+		if r := rd.chain.head; r.enter() {
+			r.Sink.Reply(rd.buf[rd.start:to])
+			r.Replied, r.Torn, r.Partial = rd.replies, false, 0
+			r.exit()
+		}
 		rd.start = to
 	}
 }

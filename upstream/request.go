@@ -1,5 +1,7 @@
 package upstream
 
+import "sync/atomic"
+
 // Sink takes the bytes of a request's replies, exactly as Redis sent them.
 type Sink interface {
 	// Reply is called from the pipe's reader goroutine, in order, with the next
@@ -18,6 +20,7 @@ type Request struct {
 	// Patient has it wait for a connection that has been away for less than a
 	// second, so that a client does not notice a short absence of Redis.
 	Patient bool
+	Turn uint64 // of the caller's choice, so that End ends the Do that is meant and no later one
 
 	// Set by Do.
 	Replied int  // complete replies handed to Sink
@@ -28,8 +31,50 @@ type Request struct {
 	next *Request
 	size int64       // bytes of Cmds
 	off  int64       // where Cmds starts in the link's stream
-	wake chan signal // one slot: never more than one signal is under way
+	wake chan signal // two slots: never more than one signal is under way, and an End
 	err  error       // written before signalDone is sent; what Do returns
+
+	at atomic.Int32         // who may use Sink and what Do sets
+	on atomic.Pointer[link] // that has it, or had it last
+
+	// Guarded by on's mu.
+	turn  uint64 // of the Do under way
+	ended error  // End's cause
+	left  bool   // its caller has gone: only its replies are still owed
+}
+
+// Who may use a request's Sink.
+const (
+	atRest int32 = iota
+	atReader
+	atNobody // the caller has left it: its replies are dropped
+)
+
+// enter says whether replies may be handed over; exit must follow.
+func (r *Request) enter() bool { return r.at.CompareAndSwap(atRest, atReader) }
+
+func (r *Request) exit() { r.at.Store(atRest) }
+
+// End ends the Do of that turn, if it is under way: with a *NotSentError, or a *LostError with that cause. On a shared pipe
+// the replies stay owed there, and are dropped as they come; a private one breaks. After a *LostError that Ended knows the
+// Request is not to be used again. It is called by any goroutine, and never blocks.
+func (r *Request) End(turn uint64, cause error) {
+	l := r.on.Load()
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if r.on.Load() != l || r.turn != turn || r.ended != nil {
+		return
+	}
+	r.ended = cause
+	if !l.whole {
+		l.failLocked(cause)
+		return
+	}
+	r.wake <- signalEnd
+	l.wait.Broadcast()
 }
 
 // signal is what wakes a request's session in Do.
@@ -38,12 +83,13 @@ type signal byte
 const (
 	signalDone  signal = iota // Replied and err are final
 	signalWrite               // take over the writing for the link
+	signalEnd                 // leave the request to its fate
 )
 
 // prepare resets what Do sets.
 func (r *Request) prepare() {
 	if r.wake == nil {
-		r.wake = make(chan signal, 1)
+		r.wake = make(chan signal, 2)
 	}
 	r.Replied, r.Torn, r.Partial, r.Longest, r.size = 0, false, 0, 0, 0
 	for _, c := range r.Cmds {

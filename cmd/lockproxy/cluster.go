@@ -28,7 +28,7 @@ func (a *app) findCluster(ctx context.Context, url string) (service upstream.Ide
 		return service, err
 	}
 	o := cluster.Options{
-		Node: upstream.NodeOptions{Logger: a.log, Budget: a.budget}, Refresh: a.cfg.ClusterRefresh, RetryFor: a.cfg.ClusterRetry, AddressMap: addresses,
+		Node: upstream.NodeOptions{Logger: a.log, Budget: a.budget}, Refresh: a.cfg.ClusterRefresh, RetryFor: a.cfg.ClusterRetry, Timeout: a.cfg.UpstreamTimeout, AddressMap: addresses,
 		Replicas: a.cfg.ClusterReadFrom != string(session.ReadMaster),
 	}
 	for failed := false; ; failed = true {

@@ -79,6 +79,7 @@ type Config struct {
 	NormalOutput       OutputLimit
 	PubSubOutput       OutputLimit
 	IdleTimeout        time.Duration // 0 is no limit
+	UpstreamTimeout    time.Duration // 0 is no limit
 	HandshakeTimeout   time.Duration // 0 is no limit
 	Allow              []string      // of Optional: commands that are refused unless named
 	Deny               []string      // command names in lower case

@@ -53,6 +53,7 @@ func (c Config) Validate() error {
 		{"wait-poll", c.WaitPoll, minWaitPoll},
 		{"fair-wait", c.FairWait, minFairWait},
 		{"idle-timeout", c.IdleTimeout, 0},
+		{"upstream-timeout", c.UpstreamTimeout, 0},
 		{"cluster-refresh", c.ClusterRefresh, minCluster},
 		{"cluster-retry", c.ClusterRetry, minCluster},
 		{"handshake-timeout", c.HandshakeTimeout, 0},

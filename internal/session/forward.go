@@ -16,6 +16,9 @@ const (
 	runBytes    = 256 << 10
 )
 
+// copiedBelow is the length of a run whose commands package upstream has surely copied.
+const copiedBelow = 16 << 10
+
 // enqueue adds a command to the run.
 func (s *Session) enqueue(raw []byte, args [][]byte, c *commandtable.Command) {
 	b := s.batch
@@ -78,15 +81,16 @@ func (s *Session) forwardShared() {
 // forwardOver sends the run over a pipe whose replies may be gathered; err says why there is none.
 func (s *Session) forwardOver(p *upstream.Pipe, err error) {
 	b := s.batch
-	b.req.Cmds, b.req.Sink, b.req.Replied, b.req.Patient = b.run, b, 0, true
-	b.req.Partial, b.req.Longest, b.total = 0, 0, 0
+	b.total = 0
+	r := s.runRequest(b)
 	if err == nil {
-		err = p.Do(&b.req)
+		err = p.Do(r)
+		s.parted(err)
 	}
-	s.big.measure(b.req.Longest, b.total, len(b.run))
+	s.big.measure(r.Longest, b.total, len(b.run))
 	if err != nil {
-		b.takeBack(b.req.Partial)
-		s.answerFor(err, b.cmds[b.req.Replied:])
+		b.takeBack(r.Partial)
+		s.answerFor(err, b.cmds[r.Replied:])
 	}
 }
 
@@ -107,6 +111,10 @@ func (s *Session) answerFor(err error, unanswered []*commandtable.Command) {
 	var lost *upstream.LostError
 	if !errors.As(err, &lost) {
 		return
+	}
+	if errors.Is(err, upstream.ErrTimeout) && s.batch.size >= copiedBelow {
+		// Its bytes may still lie where the client's next ones would go.
+		s.guard.HangUp(downstream.Left, "a long command has had no answer in time")
 	}
 	for _, c := range unanswered {
 		if c == nil || !c.ReadOnly {
@@ -143,6 +151,8 @@ func passwordRefused(err error) bool {
 	return errors.As(err, &reply) && strings.HasPrefix(reply.Line, "WRONGPASS")
 }
 
+const timeoutLine = "ERR upstream timeout, the outcome of this command is unknown"
+
 const lostLine = "ERR upstream connection lost, the outcome of this command is unknown"
 
 // errorLine is the error as the client is to read it, without the leading '-'.
@@ -152,6 +162,8 @@ func errorLine(err error) string {
 	switch {
 	case errors.As(err, &reply):
 		return reply.Line
+	case errors.As(err, &lost) && errors.Is(err, upstream.ErrTimeout):
+		return timeoutLine
 	case errors.As(err, &lost):
 		return lostLine
 	}

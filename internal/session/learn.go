@@ -152,7 +152,9 @@ func (s *Server) askAs(id upstream.Identity, args ...string) ([]byte, error) {
 }
 
 func (s *Server) askAt(n *upstream.Node, id upstream.Identity, args ...string) ([]byte, error) {
-	return askWithin(s.ctx, n, id, args...)
+	ctx, cancel := context.WithTimeout(s.ctx, questionTime)
+	defer cancel()
+	return askWithin(ctx, n, id, args...)
 }
 
 // askWithin is askAt, at most until ctx ends.

@@ -26,7 +26,7 @@ func lostUpstream(err error) bool {
 
 // closesFor says that the client is to be closed, and told nothing, for a command that failed with err.
 func (s *Session) closesFor(err error) bool {
-	return lostUpstream(err) && s.held() == 0 && !s.untold.Load() // in this order: a lock is lost before the session hears of it
+	return lostUpstream(err) && !errors.Is(err, upstream.ErrTimeout) && s.held() == 0 && !s.untold.Load() // in this order: a lock is lost before the session hears of it
 }
 
 // fail answers a command that failed with err, or closes the client.

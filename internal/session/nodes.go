@@ -254,6 +254,8 @@ func (s *Server) nodeOr(n *cluster.Node) *upstream.Node {
 
 // authenticate asks Redis whether a user may log in: any node will do, and another one if that is out of reach.
 func (s *Server) authenticate(ctx context.Context, from, user, password string) (err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, questionTime, upstream.ErrTimeout)
+	defer cancel()
 	if s.o.Cluster == nil {
 		return s.o.Node.AuthenticateFrom(ctx, from, user, password)
 	}

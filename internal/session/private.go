@@ -177,9 +177,10 @@ func (s *Session) forwardBig() {
 		return
 	}
 	t := s.newStream()
-	b.req.Cmds, b.req.Sink, b.req.Replied, b.req.Patient = b.run, t, 0, true
+	r := s.runRequest(t)
 	if err == nil {
-		err = s.big.pipe.Do(&b.req)
+		err = s.big.pipe.Do(r)
+		s.parted(err)
 		s.usesOwn()
 	}
 	t.finish()
@@ -188,7 +189,7 @@ func (s *Session) forwardBig() {
 	}
 	if err != nil {
 		s.big.drop()
-		s.answerFor(err, b.cmds[b.req.Replied:])
+		s.answerFor(err, b.cmds[r.Replied:])
 	}
 }
 

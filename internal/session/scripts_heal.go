@@ -135,6 +135,6 @@ func (s *Server) reload(node *upstream.Node, where string, shas []string, seen u
 
 func askOver(p *upstream.Pipe, args ...string) ([]byte, error) {
 	var got gathered
-	err := p.Do(&upstream.Request{Cmds: [][]byte{resp.AppendCommand(nil, args...)}, Sink: &got})
+	err := p.Ask(&upstream.Request{Cmds: [][]byte{resp.AppendCommand(nil, args...)}, Sink: &got}, questionTime)
 	return got, err
 }

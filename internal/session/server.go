@@ -45,6 +45,7 @@ type Options struct {
 	NormalOutput     downstream.OutputLimit
 	PubSubOutput     downstream.OutputLimit
 	IdleTimeout      time.Duration
+	UpstreamTimeout  time.Duration // for Redis' reply to a command; 0: none
 	HandshakeTimeout time.Duration // time to the first whole command; 0: none
 
 	Allow    []string    // commands that are refused unless named here: "monitor", "debug"
@@ -148,6 +149,7 @@ func (s *Server) ServeEntry(ln net.Listener, e downstream.Entry) error {
 		s.loops.Go(s.learnLoop)
 		s.loops.Go(s.lookLoop)
 		s.loops.Go(s.deletedLoop)
+		s.loops.Go(s.stuckLoop)
 	})
 	return redcon.Serve(l, s.handle, s.accepted, s.ended)
 }

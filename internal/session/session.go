@@ -40,6 +40,9 @@ type Session struct {
 	pusher  chan struct{} // closed when the pusher at work has gone; nil: none at work
 	closed  bool          // no pushes any more
 
+	request  atomic.Pointer[upstream.Request] // which sends its runs; nil: none yet
+	progress progress
+
 	active  atomic.Int64 // unix nanoseconds of the last batch
 	last    atomic.Pointer[string]
 	waiting atomic.Pointer[context.CancelCauseFunc] // unblocks the lock verb that waits; nil: none does
@@ -79,10 +82,9 @@ type batch struct {
 	cmds     []*commandtable.Command // what the table says of each of run; nil: nothing
 	size     int                     // bytes of run
 	total    int                     // bytes of replies since the run began
-	req      upstream.Request
-	scripts  bool         // the run has scripts in it
-	rights   rightsChange // that the run may bring
-	gone     bool         // b.out does not have all replies of the run any more
+	scripts  bool                    // the run has scripts in it
+	rights   rightsChange            // that the run may bring
+	gone     bool                    // b.out does not have all replies of the run any more
 	keys     []scriptKey
 
 	// With a cluster upstream only.
@@ -158,7 +160,7 @@ func (b *batch) clearRun() {
 // giveBack returns b to the pool unless it has grown beyond what is worth keeping.
 func (b *batch) giveBack() {
 	b.clearRun()
-	b.guard, b.req.Cmds, b.req.Sink = nil, nil, nil
+	b.guard = nil
 	if cap(b.out) > keepBytes || cap(b.verb) > keepBytes || cap(b.run) > keepRun {
 		return
 	}
@@ -180,6 +182,7 @@ func (s *Session) serve(first redcon.Command, rest []redcon.Command) {
 	s.guard.CommandCame()
 	s.batch = batches.Get().(*batch)
 	s.batch.guard = s.guard
+	s.progress.step.next()
 	s.next = rest
 	s.command(first)
 	for i := 0; i < len(rest) && !s.guard.Over(); i++ {
@@ -194,6 +197,29 @@ func (s *Session) serve(first redcon.Command, rest []redcon.Command) {
 	s.flush()
 	s.batch.giveBack()
 	s.batch = nil
+	s.progress.step.rest()
+	if r := s.request.Load(); r != nil {
+		r.Cmds, r.Sink = nil, nil
+	}
+}
+
+// runRequest is the request that sends the run, with its replies to sink.
+func (s *Session) runRequest(sink upstream.Sink) *upstream.Request {
+	r := s.request.Load()
+	if r == nil {
+		r = &upstream.Request{}
+		s.request.Store(r)
+	}
+	r.Cmds, r.Sink, r.Patient, r.Turn = s.batch.run, sink, true, s.progress.step.next()
+	r.Replied, r.Partial, r.Longest = 0, 0, 0
+	return r
+}
+
+// parted lets go of a request that was ended: its replies are still owed.
+func (s *Session) parted(err error) {
+	if upstream.Ended(err) {
+		s.request.Store(nil)
+	}
 }
 
 // command has one command run, its reply wanted or not.
@@ -328,7 +354,7 @@ func (s *Session) askRaw(raw []byte) ([]byte, error) {
 
 func (s *Session) question(p *upstream.Pipe, raw []byte) ([]byte, error) {
 	var got gathered
-	err := p.Do(&upstream.Request{Cmds: [][]byte{raw}, Sink: &got, Patient: true})
+	err := p.Ask(&upstream.Request{Cmds: [][]byte{raw}, Sink: &got, Patient: true}, questionTime)
 	var lost *upstream.LostError
 	if errors.As(err, &lost) {
 		err = &upstream.NotSentError{Cause: lost.Cause}

@@ -1,0 +1,106 @@
+package session
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/downstream"
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+const (
+	stuckEvery = 250 * time.Millisecond // how often sessions are looked at
+	// stuckAfter is how long a session must have waited for the same thing before it is asked whether its client is still
+	// there. One that has closed, or half-closed, gets that long for replies that are owed, so that their outcome is known.
+	stuckAfter = time.Second
+	// questionTime is how long the proxy's own questions to Redis may take.
+	questionTime = 5 * time.Second
+)
+
+// progress is how far a session has come, for the loop that looks for those that wait for long.
+type progress struct {
+	// Written by the session's goroutine only.
+	step stepCounter
+	// The loop's own.
+	seen  uint64
+	since time.Time // when the step was first seen
+}
+
+// stuckLoop ends the waits of clients that have gone, and those that last longer than Options.UpstreamTimeout, until the server
+// ends. Ordinary commands that are answered soon cost nothing: only waits that last are looked at, all by this goroutine.
+func (s *Server) stuckLoop() {
+	every := stuckEvery
+	if t := s.o.UpstreamTimeout; t > 0 {
+		every = min(every, max(t/4, time.Millisecond))
+	}
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	var long []*Session
+	for {
+		select {
+		case <-tick.C:
+		case <-s.ctx.Done():
+			return
+		}
+		long = s.waiting(time.Now(), long[:0])
+		s.endGone(long)
+		clear(long)
+	}
+}
+
+// waiting lists the sessions that have waited for the same thing for stuckAfter, and ends waits that have lasted too long.
+func (s *Server) waiting(now time.Time, long []*Session) []*Session {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.sessions {
+		p := &c.progress
+		step := p.step.now()
+		if step == 0 || step != p.seen {
+			p.seen, p.since = step, now
+			continue
+		}
+		waited := now.Sub(p.since)
+		if t := s.o.UpstreamTimeout; t > 0 && waited >= t {
+			c.endWait(step, upstream.ErrTimeout)
+		}
+		if waited >= stuckAfter {
+			long = append(long, c)
+		}
+	}
+	return long
+}
+
+// endGone ends the waits of those of the sessions whose clients have gone.
+func (s *Server) endGone(long []*Session) {
+	for _, c := range long {
+		if c.guard.HungUp() {
+			c.guard.HangUp(downstream.Gone, "end of stream")
+			c.endWait(c.progress.seen, upstream.ErrLeft)
+		}
+	}
+}
+
+// endWait ends the wait for replies to what was sent at that step.
+func (s *Session) endWait(step uint64, cause error) {
+	if r := s.request.Load(); r != nil {
+		r.End(step, cause)
+	}
+}
+
+// stepCounter counts what a session begins that may make it wait. It is 0 while the session is between batches.
+type stepCounter struct {
+	n     uint64 // the session's own
+	shown atomic.Uint64
+}
+
+// next begins a step and returns its number.
+func (c *stepCounter) next() uint64 {
+	c.n++
+	c.shown.Store(c.n)
+	return c.n
+}
+
+// rest says that nothing is under way.
+func (c *stepCounter) rest() { c.shown.Store(0) }
+
+func (c *stepCounter) now() uint64 { return c.shown.Load() }
