@@ -20,7 +20,7 @@ type Request struct {
 	// Patient has it wait for a connection that has been away for less than a
 	// second, so that a client does not notice a short absence of Redis.
 	Patient bool
-	Turn uint64 // of the caller's choice, so that End ends the Do that is meant and no later one
+	Turn    uint64 // of the caller's choice, so that End ends the Do that is meant and no later one
 
 	// Set by Do.
 	Replied int  // complete replies handed to Sink
