@@ -134,7 +134,15 @@ func (s *Session) refused() error {
 	if s.admitted == era && !s.srv.mustAuth.Load() || s.ident.User != "" || s.ident.Password != "" {
 		return nil
 	}
+	ctx, done := s.whileThere()
+	defer done()
+	select { // Redis closes a connection that owes much to somebody who has not logged in
+	case s.srv.asking <- struct{}{}:
+	case <-ctx.Done():
+		return &upstream.NotSentError{Cause: upstream.ErrLeft}
+	}
 	reply, err := s.ask("PING")
+	<-s.srv.asking
 	if err != nil {
 		return err
 	}

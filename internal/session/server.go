@@ -81,6 +81,7 @@ type Server struct {
 	knownNow sync.Once
 	memory   *scriptMemory
 	lanes    *scriptLanes
+	asking   chan struct{} // those who ask Redis whether they need a password: mostAsking at once
 	ownFor   time.Duration // that a client keeps a connection for big traffic without any
 	learning sync.Once
 
@@ -97,6 +98,9 @@ type Server struct {
 	hearing      listeners    // in a cluster
 	resubscribed atomic.Int64 // subscriptions made again, in a cluster
 }
+
+// mostAsking have answers of some 40 bytes each: Redis lets 1 KB wait for a connection that has not authenticated.
+const mostAsking = 8
 
 // NewServer makes a server that serves nothing yet.
 func NewServer(o Options) *Server {
@@ -115,6 +119,7 @@ func NewServer(o Options) *Server {
 		memory:   newScriptMemory(),
 		lanes:    newScriptLanes(),
 		ownFor:   backAfterAge,
+		asking:   make(chan struct{}, mostAsking),
 	}
 	s.era.Store(1)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
