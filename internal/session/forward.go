@@ -56,6 +56,8 @@ func (s *Session) forward() {
 	if !s.guard.Over() {
 		telemetry.Commands.Add(int64(len(b.run)))
 		switch big := s.big.wanted(len(b.run)); {
+		case s.lockedOut():
+			s.refuseRun()
 		case s.srv.o.Cluster != nil:
 			s.forwardNodes(big)
 		case b.scripts:

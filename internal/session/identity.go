@@ -143,6 +143,9 @@ func (s *Session) hello(args [][]byte) {
 
 // helloAs takes id on and asks Redis for its HELLO reply there; if Redis does not agree nothing changes.
 func (s *Session) helloAs(id upstream.Identity) (resp.Reply, error) {
+	if s.lockedOut() {
+		return resp.Reply{}, &upstream.ReplyError{Line: s.srv.noAuthHello()}
+	}
 	if s.srv.o.Cluster != nil {
 		return s.helloNodes(id)
 	}

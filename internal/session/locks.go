@@ -134,6 +134,9 @@ func (s *Session) refused() error {
 	if s.admitted == era && !s.srv.mustAuth.Load() || s.ident.User != "" || s.ident.Password != "" {
 		return nil
 	}
+	if s.lockedOut() {
+		return &upstream.ReplyError{Line: noAuth}
+	}
 	ctx, done := s.whileThere()
 	defer done()
 	select { // Redis closes a connection that owes much to somebody who has not logged in

@@ -51,6 +51,7 @@ func (s *Server) rightsChanged(r rightsChange) {
 		return
 	}
 	s.rights.Add(1)
+	s.door.until.Store(0)
 	if !r.all && r.deleted == nil {
 		return
 	}

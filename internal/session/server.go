@@ -72,9 +72,10 @@ type Server struct {
 	table    atomic.Pointer[answers]
 	fields   atomic.Pointer[[]string] // of Redis' own CLIENT INFO; nil: not known
 	paused   atomic.Int64             // unix nanoseconds until which writes are paused, as far as is known; 0: they are not
-	mustAuth atomic.Bool              // Redis refuses clients that have not authenticated
-	era      atomic.Int64             // changes when it begins to
-	rights   atomic.Int64             // changes when users' rights may have changed
+	door     door
+	mustAuth atomic.Bool  // Redis refuses clients that have not authenticated
+	era      atomic.Int64 // changes when it begins to
+	rights   atomic.Int64 // changes when users' rights may have changed
 	deleted  chan []string
 	relearn  chan struct{}
 	known    chan struct{} // closed when Redis has told of its commands

@@ -342,6 +342,9 @@ func (s *Session) ask(args ...string) ([]byte, error) {
 }
 
 func (s *Session) askRaw(raw []byte) ([]byte, error) {
+	if s.lockedOut() {
+		return resp.AppendError(nil, noAuth), nil
+	}
 	if s.srv.o.Cluster != nil {
 		return s.askNodes(raw)
 	}

@@ -1,0 +1,54 @@
+package session
+
+import (
+	"strings"
+	"sync"
+	"testing"
+)
+
+// Redis closes a connection on which it owes more than 1 KB to somebody who has not logged in. Strangers share one: however many
+// there are, and however much they pipeline, each gets its answers, and none is closed with the others.
+func TestStrangersAreAnsweredHoweverMany(t *testing.T) {
+	server := startRedis(t, "--requirepass secret")
+	do := admin(t, server)
+	p := startProxy(t, server.URL(), nil)
+	eventually(t, "the password is known to be needed", p.srv.mustAuth.Load)
+	before := stat(t, do, "total_connections_received")
+	const many, deep = 50, 200
+	direct := dialWire(t, server.Addr())
+	hello := direct.do("HELLO", "3")
+	var all sync.WaitGroup
+	for i := range many {
+		w := dialWire(t, p.addr)
+		all.Go(func() {
+			for _, words := range [][]string{{"GET", "k"}, {"BLPOP", "q", "0"}, {"LOCK", "l"}, {"SUBSCRIBE", "c"}, {"MULTI"}, {"NOSUCH", "x"}, {"SELECT", "1"}} {
+				for range deep / (1 + i%4) {
+					if got := w.do(words...); got != "-NOAUTH Authentication required.\r\n" {
+						t.Errorf("%q: %q", words, got)
+						return
+					}
+				}
+			}
+			if got := w.do("HELLO", "3"); got != hello {
+				t.Errorf("HELLO: %q, Redis says %q", got, hello)
+			}
+		})
+	}
+	all.Wait()
+	if made := stat(t, do, "total_connections_received") - before; made > 50 {
+		t.Errorf("%d connections for %d strangers", made, many)
+	}
+	w := dialWire(t, p.addr)
+	w.raw([]byte(strings.Repeat("GET k\r\n", deep)))
+	for range deep {
+		w.want("-NOAUTH Authentication required.\r\n")
+	}
+	w.expect("+OK\r\n", "AUTH", "secret")
+	w.expect("$-1\r\n", "GET", "k")
+
+	// The door opens again within a moment.
+	stranger := dialWire(t, p.addr)
+	stranger.expect("-NOAUTH Authentication required.\r\n", "GET", "k")
+	do("CONFIG", "SET", "requirepass", "")
+	eventually(t, "strangers are let in again", func() bool { return stranger.do("GET", "k") == "$-1\r\n" })
+}
