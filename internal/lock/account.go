@@ -10,7 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/scripts"
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -23,44 +22,70 @@ const accountAsked = 10 * time.Second
 
 // account is what is known of the service account's rights at one node, and of what the node can do.
 type account struct {
-	fresh  atomic.Bool            // it has been asked since the connection, or the master, became another
+	doubts atomic.Int64           // how often there was a reason to ask anew
+	known  atomic.Int64           // one more than doubts was when the last question began that got an answer
 	lacks  atomic.Pointer[string] // rights without which no lock is given
 	cannot atomic.Pointer[string] // what Redis said when a lock was taken and given back for a try
 	verb   atomic.Pointer[string] // with what a node of a cluster publishes
 
-	// guarded by mu: one asks at a time
-	mu    sync.Mutex
-	tried time.Time // when somebody asked last
-	next  time.Time // when to ask
-	era   int       // of the clock: another master has users of its own
-	said  string    // what the log says that it lacks
+	said string // what the log says that it lacks; used by the one question under way
+
+	// guarded by mu, under which nobody waits for Redis
+	mu     sync.Mutex
+	asking chan struct{} // closed when the question under way is over; nil: there is none
+	failed time.Time     // when a question got no answer last
+	began  time.Time     // when the last question began
+	next   time.Time     // when to ask
+	era    int           // of the clock: another master has users of its own
 }
+
+// fresh says that Redis has answered a question that began after the last reason to ask.
+func (a *account) fresh() bool { return a.known.Load() == a.doubts.Load()+1 }
 
 // outdated says that the node may be another than it was: it is asked before the next lock is given.
-func (a *account) outdated() { a.fresh.Store(false) }
+func (a *account) outdated() { a.doubts.Add(1) }
 
-// askPause is for how long those that wait for an answer go by the last failure to get one.
+// askPause is for how long nobody waits for an answer after a question that got none, and for how long refusals that may be about
+// the names of a client's own locks do not lead to another question.
 const askPause = time.Second
 
-// site is a node whose account is asked.
-type site struct {
-	ctl *upstream.Control
-	era int
-	log *slog.Logger
-	at  func(name string) bool // on a cluster: whether a name is one of its own
+// refused is told what became of a script. Where Redis refused it for want of a right or of a command, what is known of the node is
+// not true any more, and the node is asked before the next lock is given. A refusal of keys may be about the name that a client
+// gave its lock, of which the account has no right to know: no client can have the node asked all the time by it.
+func (a *account) refused(err error) {
+	line, lacks := lacking(err)
+	if !lacks || a.refusal() != nil { // a node that refuses locks is asked at each sample of the clock
+		return
+	}
+	if aboutKeys(line) && a.askedLately() {
+		return
+	}
+	a.outdated()
 }
 
-// ensure asks what the node can do if nobody has since it became another. Without an answer the lock is tried all the same.
-func (m *Manager) ensure(a *account, s site) {
-	if a.fresh.Load() {
-		return
-	}
+// askedLately says whether the node was asked within askPause. It is asked again soon then, but nobody waits for that.
+func (a *account) askedLately() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.fresh.Load() || time.Since(a.tried) < askPause {
-		return
+	lately := time.Since(a.began) < askPause
+	if lately {
+		a.next = time.Time{} // at the next sample of the clock
 	}
-	m.askNode(a, s)
+	return lately
+}
+
+// silent says whether the last question got no answer a moment ago.
+func (a *account) silent() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return time.Since(a.failed) < askPause
+}
+
+// due says whether it is time to ask.
+func (a *account) due(era int) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return !a.fresh() || era != a.era || !time.Now().Before(a.next)
 }
 
 // takes says whether the call asks a node of a quorum for a lock.
@@ -137,50 +162,6 @@ func rights(way PubSub, clustered, quorum bool) []right {
 	return all
 }
 
-// askAccount asks what the account lacks at a node, and what the node can do, when it is time to.
-func (m *Manager) askAccount(a *account, s site) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.fresh.Load() && s.era == a.era && time.Now().Before(a.next) {
-		return
-	}
-	m.askNode(a, s)
-}
-
-// askNode is askAccount, and logs what is new. a.mu is held.
-func (m *Manager) askNode(a *account, s site) {
-	a.tried = time.Now()
-	verb := publish
-	if m.fleet != nil {
-		var err error
-		if verb, err = verbAt(s.ctl, m.opts.ClusterPubSub); err != nil {
-			return
-		}
-	}
-	all := rights(publishedBy(verb), m.fleet != nil, m.quorum != nil)
-	lacking, err := lackingRights(s.ctl, all)
-	if err != nil {
-		return // at the next sample
-	}
-	if name := m.probeName(s.at); name != "" && (!a.fresh.Load() || s.era != a.era || a.cannot.Load() != nil) {
-		cannot, err := m.probe(s.ctl, name, verb)
-		if err != nil {
-			s.log.Debug("no lock could be taken for a try", "error", err)
-			return
-		}
-		a.noteProbe(cannot, s.log)
-	}
-	if was := a.verb.Swap(&verb); m.fleet != nil && verb != m.opts.ClusterPubSub.verb() && (was == nil || *was != verb) {
-		s.log.Warn("a node lacks a command that cluster-pubsub asks for: it publishes otherwise", "with", verb)
-	}
-	a.noteRights(lacking, s)
-	a.era, a.next = s.era, time.Now().Add(accountAsked)
-	if a.cannot.Load() != nil || len(lacking) > 0 {
-		a.next = time.Time{}
-	}
-	a.fresh.Store(true)
-}
-
 // noteProbe notes what Redis refused to the lock that was taken for a try.
 func (a *account) noteProbe(cannot string, log *slog.Logger) {
 	was := a.cannot.Load()
@@ -255,44 +236,6 @@ func lackingRights(ctl *upstream.Control, all []right) ([]right, error) {
 		lacking = append(lacking, all[n-1])
 	}
 	return lacking, nil
-}
-
-// permitted refuses locks at a node where the account is known to lack what they need. Of a quorum each node has a vote.
-func (m *Manager) permitted(key string) error {
-	if m.fleet == nil {
-		if m.quorum == nil {
-			m.ensure(&m.account, m.site())
-		}
-		return m.account.refusal()
-	}
-	return m.fleet.permitted(cluster.Slot([]byte(key)))
-}
-
-func (f *fleet) permitted(slot int) error {
-	mb := f.use(slot, nil)
-	if mb == nil {
-		return nil
-	}
-	defer f.unuse(mb)
-	f.m.ensure(&mb.account, f.site(mb))
-	return mb.account.refusal()
-}
-
-// site is the one Redis.
-func (m *Manager) site() site { return site{ctl: m.ctl, era: m.clock.present(), log: m.log} }
-
-// site is a member.
-func (f *fleet) site(mb *member) site {
-	return site{ctl: mb.ctl, log: f.m.log.With("node", mb.node.Addr), at: func(name string) bool { return f.on(mb, name) }}
-}
-
-// verbOf is with what the scripts publish at a member.
-func (f *fleet) verbOf(mb *member) string {
-	f.m.ensure(&mb.account, f.site(mb))
-	if verb := mb.account.verb.Load(); verb != nil {
-		return *verb
-	}
-	return f.m.opts.ClusterPubSub.verb()
 }
 
 func (a *account) refusal() error {

@@ -28,7 +28,9 @@ func (m *Manager) eval(ctx context.Context, c call) (rueidis.RedisMessage, error
 	if m.fleet != nil {
 		return m.fleet.eval(ctx, c)
 	}
-	return evalOn(m.ctl, c)
+	reply, err := evalOn(m.ctl, c)
+	m.account.refused(err)
+	return reply, err
 }
 
 func evalOn(ctl *upstream.Control, c call) (rueidis.RedisMessage, error) {
@@ -51,7 +53,9 @@ func (m *Manager) evalInts(ctx context.Context, c call) ([]int64, error) {
 		return m.fleet.evalInts(ctx, c)
 	}
 	out, err := m.ctl.Ints(c.db, c.script.SHA, c.script.Source, c.keys, c.args)
-	return out, outside(err)
+	err = outside(err)
+	m.account.refused(err)
+	return out, err
 }
 
 // outside gives the refusal of a script on the short way the words it has on the other.
@@ -70,7 +74,9 @@ func (m *Manager) evalReplicated(ctx context.Context, c call, replicas int64, wa
 	if m.fleet != nil {
 		return m.fleet.evalReplicated(ctx, c, replicas, wait)
 	}
-	return replicatedOn(m.ctl, c, replicas, wait)
+	reply, acked, err = replicatedOn(m.ctl, c, replicas, wait)
+	m.account.refused(err)
+	return reply, acked, err
 }
 
 func replicatedOn(ctl *upstream.Control, c call, replicas int64, wait time.Duration) (reply rueidis.RedisMessage, acked int64, err error) {

@@ -24,7 +24,7 @@ type fleet struct {
 	stop    context.CancelFunc
 	lost    atomic.Int64 // until when a request whose reply was lost may be done, in µs of the proxy's clock
 
-	running sync.WaitGroup // members being closed
+	running sync.WaitGroup // members being closed, and questions to them
 
 	// guarded by mu, which is taken under Manager.mu and before hub.mu
 	mu      sync.Mutex
@@ -134,6 +134,17 @@ func (f *fleet) closeMember(mb *member) {
 	mb.stop()
 	mb.ctl.Close()
 	mb.parts.Wait()
+}
+
+// background runs what ends when its member is closed, at the latest.
+func (f *fleet) background(work func()) {
+	f.running.Add(1)
+	go f.runTask(work)
+}
+
+func (f *fleet) runTask(work func()) {
+	defer f.running.Done()
+	work()
 }
 
 // end closes all members.

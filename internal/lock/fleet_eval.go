@@ -67,6 +67,7 @@ func (f *fleet) do(ctx context.Context, key string, send func(mb *member, ask bo
 		err := error(&upstream.NotSentError{Cause: errUnserved})
 		if mb != nil {
 			err = send(mb, ask)
+			mb.account.refused(err)
 			f.unuse(mb)
 		}
 		var again bool

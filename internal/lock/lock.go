@@ -66,7 +66,7 @@ func (c *Client) lock(ctx context.Context, r Request) (Grant, error) {
 	if err := c.m.nameable(r.Key); err != nil {
 		return Grant{}, err
 	}
-	if err := c.m.permitted(r.Key); err != nil {
+	if err := c.m.permitted(ctx, r); err != nil {
 		return Grant{}, err
 	}
 	if q := c.m.quorum; q != nil {

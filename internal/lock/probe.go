@@ -63,6 +63,11 @@ func lacking(err error) (line string, yes bool) {
 	return refusal.Line, strings.HasPrefix(refusal.Line, "NOPERM ") || strings.Contains(strings.ToLower(refusal.Line), "unknown redis command")
 }
 
+// aboutKeys says whether a refusal is about keys, or channels, rather than about a command.
+func aboutKeys(line string) bool {
+	return strings.Contains(line, " key") || strings.Contains(line, " channel")
+}
+
 // verbAt is with what the scripts publish at a node of a cluster: as is wished, as far as the node has the commands.
 func verbAt(ctl *upstream.Control, wish PubSub) (string, error) {
 	client, err := ctl.Client(0)

@@ -138,15 +138,15 @@ func (q *quorum) ask(n *quorumNode, until time.Time, build func(notAfter string)
 		now, _ := n.clock.now()
 		c := build(strconv.FormatInt(now+time.Until(until).Microseconds(), 10))
 		if c.takes() {
-			q.m.ensure(&n.account, n.site(q.m))
-			if err := n.account.refusal(); err != nil {
-				return nil, &upstream.ReplyError{Line: err.Error()}
+			if err := q.permitted(n, until); err != nil {
+				return nil, err
 			}
 		}
 		out, err = n.ctl.Ints(c.db, c.script.SHA, c.script.Source, c.keys, c.args)
 		if refusal, ok := err.(*upstream.ReplyError); ok {
 			err = &upstream.ReplyError{Line: redisLine(refusal.Line)}
 		}
+		n.account.refused(err)
 		if err != nil || out[0] != codeLate || time.Until(until) <= 0 {
 			break
 		}

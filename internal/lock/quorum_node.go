@@ -116,7 +116,24 @@ func (q *quorum) sample(n *quorumNode) error {
 	return nil
 }
 
-func (n *quorumNode) site(m *Manager) site { return site{ctl: n.ctl, log: m.log.With("node", n.name)} }
+// permitted is why a node is not asked for a lock: what is known not to be possible there, or that this is not known by until.
+func (q *quorum) permitted(n *quorumNode, until time.Time) error {
+	if !n.account.fresh() {
+		ctx, cancel := context.WithDeadline(context.Background(), until)
+		defer cancel()
+		if q.m.ensure(ctx, &n.account, n.site(q.m)) != nil {
+			return &upstream.NotSentError{Cause: errUntold}
+		}
+	}
+	if err := n.account.refusal(); err != nil {
+		return &upstream.ReplyError{Line: err.Error()}
+	}
+	return nil
+}
+
+func (n *quorumNode) site(m *Manager) site {
+	return site{ctl: n.ctl, log: m.log.With("node", n.name), run: m.background}
+}
 
 // keepTime samples one node's clock until ctx ends.
 func (q *quorum) keepTime(ctx context.Context, n *quorumNode) {
