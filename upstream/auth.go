@@ -80,7 +80,12 @@ func (n *Node) authenticate(ctx context.Context, auth []byte) error {
 	if err != nil {
 		return err
 	}
-	return n.auths.ask(ctx, &authConn{conn, tenure, closeAfter(tenure, conn)}, auth)
+	c := &authConn{conn, tenure, closeAfter(tenure, conn)}
+	if err := proveNodeAsService(ctx, conn, n.target, n.opts.DialTimeout); err != nil {
+		c.close()
+		return &NotSentError{Cause: err} // also when the service account is refused: that says nothing of this user
+	}
+	return n.auths.ask(ctx, c, auth)
 }
 
 // ask sends one AUTH and keeps the connection if it is still of use.

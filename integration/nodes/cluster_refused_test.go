@@ -54,6 +54,10 @@ func TestClusterNodeThatRefusesAUser(t *testing.T) {
 	listens.Read()
 
 	bad.Do(t, "ACL", "DELUSER", "bob")
+	for range 8 { // whichever node is asked first
+		bob()
+		harness.Expect(t, harness.Dial(t, p.Addr()), "-WRONGPASS invalid username-password pair or user is disabled.\r\n", "AUTH", "bob", "wrong")
+	}
 	for _, w := range all {
 		harness.Eventually(t, "the node that lost the user says so", func() bool {
 			return strings.HasPrefix(w.Do("GET", there), "-WRONGPASS ")

@@ -252,7 +252,9 @@ func (s *Server) nodeOr(n *cluster.Node) *upstream.Node {
 	return s.o.Node
 }
 
-// authenticate asks Redis whether a user may log in: any node will do, and another one if that is out of reach.
+// authenticate asks Redis whether a user may log in: any node will do, and another one if that is out of reach. In a cluster one
+// node's refusal is not the cluster's, so that another one is asked before a user is refused: whoever is let in may still do
+// at each node only what that node lets it do.
 func (s *Server) authenticate(ctx context.Context, from, user, password string) (err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, questionTime, upstream.ErrTimeout)
 	defer cancel()
@@ -261,11 +263,19 @@ func (s *Server) authenticate(ctx context.Context, from, user, password string) 
 	}
 	masters := s.o.Cluster.Snapshot().Masters
 	first := rand.IntN(len(masters))
+	var refusal error
 	for i := range masters {
+		err = masters[(first+i)%len(masters)].Upstream().AuthenticateFrom(ctx, from, user, password)
 		var unsent *upstream.NotSentError
-		if err = masters[(first+i)%len(masters)].Upstream().AuthenticateFrom(ctx, from, user, password); !errors.As(err, &unsent) {
+		switch {
+		case err == nil, refusal != nil && !errors.As(err, &unsent):
 			return err
+		case !errors.As(err, &unsent):
+			refusal = err
 		}
+	}
+	if refusal != nil {
+		return refusal
 	}
 	return err
 }
