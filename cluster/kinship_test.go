@@ -101,7 +101,8 @@ func TestForeignNodeAtAnAddress(t *testing.T) {
 	if err != nil || c.Snapshot().kinshipOf(v) != foreign {
 		t.Errorf("the view at the seed's address: %v", err)
 	}
-	if n := strings.Count(said.String(), "another server answers"); n != 1 {
+	// Not at all, when the other nodes have found out first, and name no address for it any more.
+	if n := strings.Count(said.String(), "another server answers"); n > 1 {
 		t.Errorf("the log says %d times that another server answers:\n%s", n, said.String())
 	}
 }

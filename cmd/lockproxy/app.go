@@ -83,7 +83,7 @@ func (a *app) build(ctx context.Context) (err error) {
 		MaxQueryMemory: cfg.MaxQueryMemory, MaxReplyMemory: cfg.MaxReplyMemory,
 		NormalOutput: downstream.OutputLimit(cfg.NormalOutput), PubSubOutput: downstream.OutputLimit(cfg.PubSubOutput),
 		IdleTimeout: cfg.IdleTimeout, UpstreamTimeout: cfg.UpstreamTimeout, HandshakeTimeout: cfg.HandshakeTimeout,
-		Allow: cfg.Allow, Deny: cfg.Deny, Fatal: a.mistaken, Logger: log, Version: versionText(), Embedded: a.store != nil,
+		Allow: cfg.Allow, Deny: cfg.Deny, Blocking: cfg.BlockingCommands, Fatal: a.mistaken, Logger: log, Version: versionText(), Embedded: a.store != nil,
 	})
 	return a.open()
 }

@@ -1,6 +1,7 @@
 package commandtable
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -46,6 +47,8 @@ func learnCommand(entry resp.Reply) *Command {
 			c.ReadOnly = true
 		case "blocking":
 			c.Pin = PinBlock
+		case "module":
+			c.Module = true
 		}
 	}
 	return c
@@ -55,4 +58,14 @@ func learnCommand(entry resp.Reply) *Command {
 func integerOf(r resp.Reply) int {
 	n, _ := strconv.Atoi(string(r.Text))
 	return n
+}
+
+// MayBlock has those of the commands that names lists, in lower case, treated as commands that may wait, as BLPOP does: each call
+// then has a connection to itself.
+func MayBlock(told []*Command, names []string) {
+	for _, c := range told {
+		if c.Pin == PinNone && slices.Contains(names, c.Name) {
+			c.Pin = PinBlock
+		}
+	}
 }

@@ -19,6 +19,7 @@ type Command struct {
 	Here     bool     // answered here; else forwarded
 	Probe    []string // a call that changes nothing, for which Redis would refuse those who may not run it
 	Pin      PinKind  // what it does to its connection
+	Module   bool     // a module's own: it may block without saying so
 	waits    *Command // what it is when called with BLOCK
 	Always   bool     // answered here in every state of the connection
 	Refusal  bool     // the answer is to say no

@@ -83,6 +83,7 @@ type Config struct {
 	HandshakeTimeout   time.Duration // 0 is no limit
 	Allow              []string      // of Optional: commands that are refused unless named
 	Deny               []string      // command names in lower case
+	BlockingCommands   []string      // command names in lower case
 
 	MetricsListen string // "" is off
 	LogLevel      slog.Level

@@ -128,6 +128,8 @@ var settings = []setting{
 		commandNames(func(c *Config) *[]string { return &c.Allow })},
 	{"deny", "", true, "Names of commands, or `name|subcommand`, that are refused rather than passed on. Scripts can still run them: only Redis' ACLs stop that.",
 		commandNames(func(c *Config) *[]string { return &c.Deny })},
+	{"blocking-commands", "", true, "Names of commands that may wait, as BLPOP does, although Redis does not say so of them, such as a module's: each call gets a connection to itself. A module's command that is not answered for a second is found out, and so treated from then on.",
+		commandNames(func(c *Config) *[]string { return &c.BlockingCommands })},
 
 	{"metrics-listen", "", false, "`host:port` of the Prometheus endpoint `/metrics`. Empty: off. OTLP export is set by the standard `OTEL_` variables.",
 		text(func(c *Config) *string { return &c.MetricsListen })},

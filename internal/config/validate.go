@@ -100,6 +100,11 @@ func (c Config) Validate() error {
 			fault("deny: %q is not a command name", name)
 		}
 	}
+	for _, name := range c.BlockingCommands {
+		if strings.ContainsAny(name, " \t\r\n\"") {
+			fault("blocking-commands: %q is not a command name", name)
+		}
+	}
 	return errors.Join(faults...)
 }
 

@@ -33,6 +33,9 @@ func (s *Session) enqueue(raw []byte, args [][]byte, c *commandtable.Command) {
 	}
 	b.size += len(raw)
 	b.rights.note(c, args)
+	if c != nil && c.Module {
+		s.module.Store(&c.Name)
+	}
 	b.scripts = b.scripts || c != nil && c.Script != commandtable.NoScript
 	if len(b.run) >= s.runLength() || b.size >= runBytes {
 		s.forward()
@@ -70,6 +73,9 @@ func (s *Session) forward() {
 	}
 	s.srv.rightsChanged(b.rights)
 	b.clearRun()
+	if s.module.Load() != nil {
+		s.module.Store(nil)
+	}
 	if len(b.out) >= flushAt || b.full != nil {
 		s.flush()
 	}

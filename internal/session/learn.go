@@ -113,11 +113,11 @@ const startTime = 10 * time.Second
 // checkNames looks for names in Options.Deny and Allow that no command has: who mistypes one believes that he has denied
 // something. At the start that is fatal. When Redis tells of its commands later, clients may be there: the log says it.
 func (s *Server) checkNames(told []*commandtable.Command) {
-	unknown := commandtable.Unknown(append(slices.Clone(s.o.Deny), s.o.Allow...), verbs(), told)
+	unknown := commandtable.Unknown(slices.Concat(s.o.Deny, s.o.Allow, s.o.Blocking), verbs(), told)
 	if len(unknown) == 0 {
 		return
 	}
-	err := fmt.Errorf("deny, allow: no command has the name %s", strings.Join(unknown, ", "))
+	err := fmt.Errorf("deny, allow, blocking-commands: no command has the name %s", strings.Join(unknown, ", "))
 	if s.o.Fatal != nil && time.Since(s.start) < startTime {
 		s.o.Fatal(err)
 		return

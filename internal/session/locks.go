@@ -166,3 +166,11 @@ func (s *Session) admit() {
 func wrongArity(name string) string {
 	return "ERR wrong number of arguments for '" + name + "' command"
 }
+
+// held is how many holds this connection has.
+func (s *Session) held() int {
+	if l := s.engine.Load(); l != nil {
+		return l.Held()
+	}
+	return 0
+}

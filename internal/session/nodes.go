@@ -101,6 +101,7 @@ func (a *answers) routeOf(c *commandtable.Command) *route {
 
 // newTable makes the table of what Redis told of its commands.
 func (s *Server) newTable(told []*commandtable.Command) *answers {
+	commandtable.MayBlock(told, s.blocking.names())
 	a := newAnswers(s.o.Allow, s.o.Deny, told)
 	if s.o.Cluster != nil {
 		a.routeAll()

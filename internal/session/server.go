@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -50,6 +51,7 @@ type Options struct {
 
 	Allow    []string    // commands that are refused unless named here: "monitor", "debug"
 	Deny     []string    // command names, or "name|subcommand", that are refused
+	Blocking []string    // command names that may wait without Redis' saying so
 	Fatal    func(error) // told of a mistake in these that only Redis could show, soon after the start; nil: it is logged
 	Logger   *slog.Logger
 	Version  string // lockproxy's own
@@ -80,6 +82,7 @@ type Server struct {
 	relearn  chan struct{}
 	known    chan struct{} // closed when Redis has told of its commands
 	knownNow sync.Once
+	blocking blockingCommands
 	memory   *scriptMemory
 	lanes    *scriptLanes
 	asking   chan struct{} // those who ask Redis whether they need a password: mostAsking at once
@@ -122,6 +125,7 @@ func NewServer(o Options) *Server {
 		ownFor:   backAfterAge,
 		asking:   make(chan struct{}, mostAsking),
 	}
+	s.blocking.all = slices.Clone(o.Blocking)
 	s.era.Store(1)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.gate = downstream.NewGate(s.ctx, downstream.Options{

@@ -45,6 +45,7 @@ type Session struct {
 
 	active  atomic.Int64 // unix nanoseconds of the last batch
 	last    atomic.Pointer[string]
+	module  atomic.Pointer[string]                  // a command of a module's in the run; nil: there is none
 	waiting atomic.Pointer[context.CancelCauseFunc] // unblocks the lock verb that waits; nil: none does
 	leaves  atomic.Bool                             // QUIT or RESET comes next, seen while a verb waits
 	engine  atomic.Pointer[lock.Client]             // made for the first lock verb
@@ -390,11 +391,3 @@ func (s *Session) identity(id upstream.Identity) {
 func (s *Session) error(line string) { s.batch.out = resp.AppendError(s.batch.out, line) }
 
 func (s *Session) ok() { s.batch.out = resp.AppendSimple(s.batch.out, "OK") }
-
-// held is how many holds this connection has.
-func (s *Session) held() int {
-	if l := s.engine.Load(); l != nil {
-		return l.Held()
-	}
-	return 0
-}

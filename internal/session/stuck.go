@@ -43,6 +43,7 @@ func (s *Server) stuckLoop() {
 			return
 		}
 		long = s.waiting(time.Now(), long[:0])
+		s.findBlocking(long)
 		s.endGone(long)
 		clear(long)
 	}
