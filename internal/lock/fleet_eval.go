@@ -156,11 +156,17 @@ func (c call) guarded() bool {
 	return true
 }
 
-// prepare makes the call what is to be sent to a member.
-func (f *fleet) prepare(ctx context.Context, mb *member, c call) (call, error) {
+// withGuard is the call with the key that guards it, where it needs that.
+func (c call) withGuard() call {
 	if c.guarded() {
 		c.keys = append(slices.Clip(c.keys), guardKey(c.keys[0]))
 	}
+	return c
+}
+
+// prepare makes the call what is to be sent to a member.
+func (f *fleet) prepare(ctx context.Context, mb *member, c call) (call, error) {
+	c = c.withGuard()
 	if slices.Contains(c.args, f.verb) {
 		c.args = slices.Clone(c.args)
 		verb := f.verbOf(mb)

@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -38,4 +39,70 @@ func TestNoLockWithoutACommandToGiveItBack(t *testing.T) {
 	if s.Do(t, "EXISTS", "k").(int64) != 0 {
 		t.Error("something is held")
 	}
+}
+
+// TestNoLockWithoutACommandOfAnyKind: the probe goes through the scripts of all kinds of locks. A Redis that lacks a command of one of
+// them gives no lock, and nothing of the probe is left there.
+func TestNoLockWithoutACommandOfAnyKind(t *testing.T) {
+	for _, command := range []string{"ZADD", "ZREM", "RPUSH", "LRANGE", "HINCRBY", "GET", "PEXPIRE", "HGET"} {
+		s := testredis.Start(t, `--rename-command `+command+` ""`)
+		m := engine(t, s.URL(), Options{})
+		a, _ := client(m)
+		if _, err := a.Lock(t.Context(), Request{Key: "k"}); err == nil || !strings.Contains(err.Error(), "so no lock is given") {
+			t.Errorf("without %s: %v", command, err)
+		}
+		if left := s.Do(t, "DBSIZE").(int64); left != 0 {
+			t.Errorf("without %s %d keys are left: %q", command, left, s.Do(t, "KEYS", "*"))
+		}
+	}
+}
+
+// TestProbeDoesAllAndLeavesNothing: on each kind of upstream all steps of the probe do what they are for, and no key is left.
+func TestProbeDoesAllAndLeavesNothing(t *testing.T) {
+	s, tc, ns := testredis.Start(t), testredis.StartCluster(t, 2, 0), startNodes(t, 3)
+	for _, way := range []struct {
+		name    string
+		m       *Manager
+		servers []*testredis.Server
+	}{
+		{"one Redis", engine(t, s.URL(), Options{}), []*testredis.Server{s}},
+		{"a cluster", clusterEngine(t, tc, Options{}), tc.Servers},
+		{"a quorum", quorumEngine(t, ns.addrs(), 0, Options{}), ns.servers},
+	} {
+		eventually(t, 10*time.Second, way.name+" is asked", func() bool {
+			asked := 0
+			for _, a := range accountsOf(way.m) {
+				if err := a.refusal(); err != nil {
+					t.Fatal(way.name, err)
+				}
+				if a.fresh() {
+					asked++
+				}
+			}
+			return asked == len(way.servers)
+		})
+		for _, server := range way.servers {
+			if left := server.Do(t, "DBSIZE").(int64); left != 0 {
+				t.Errorf("%s: %d keys are left: %q", way.name, left, server.Do(t, "KEYS", "*"))
+			}
+		}
+	}
+}
+
+func accountsOf(m *Manager) (all []*account) {
+	switch {
+	case m.quorum != nil:
+		for _, n := range m.quorum.nodes {
+			all = append(all, &n.account)
+		}
+	case m.fleet != nil:
+		m.fleet.mu.Lock()
+		defer m.fleet.mu.Unlock()
+		for _, mb := range m.fleet.members {
+			all = append(all, &mb.account)
+		}
+	default:
+		all = append(all, &m.account)
+	}
+	return all
 }
