@@ -205,7 +205,7 @@ func TestTLSWrongStarts(t *testing.T) {
 func TestProxyProtocol(t *testing.T) {
 	redis := testredis.Start(t)
 	path := socketPath(t)
-	p := startHeaders(t, path, "--upstream", redis.URL(), "--proxy-protocol-from", "127.0.0.1", "--max-clients-per-address", "2")
+	p := startHeaders(t, path, "--upstream", redis.URL(), "--proxy-protocol-from", "127.0.0.1", "--protected-mode", "no", "--max-clients-per-address", "2")
 	local := dialUnix(t, path) // needs no header, and is not counted
 	var in []*harness.Wire
 	for i := range 3 {

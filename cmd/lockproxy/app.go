@@ -82,7 +82,7 @@ func (a *app) build(ctx context.Context) (err error) {
 		Budget: a.budget, MaxClients: cfg.MaxClients, MaxPerAddress: cfg.MaxPerAddress, MaxBulk: cfg.MaxBulk, MaxArgs: cfg.MaxArgs, MaxCommand: cfg.MaxCommand,
 		MaxQueryMemory: cfg.MaxQueryMemory, MaxReplyMemory: cfg.MaxReplyMemory,
 		NormalOutput: downstream.OutputLimit(cfg.NormalOutput), PubSubOutput: downstream.OutputLimit(cfg.PubSubOutput),
-		IdleTimeout: cfg.IdleTimeout, UpstreamTimeout: cfg.UpstreamTimeout, HandshakeTimeout: cfg.HandshakeTimeout,
+		IdleTimeout: cfg.IdleTimeout, UpstreamTimeout: cfg.UpstreamTimeout, HandshakeTimeout: cfg.HandshakeTimeout, Protected: cfg.ProtectedMode == "yes",
 		Allow: cfg.Allow, Deny: cfg.Deny, Blocking: cfg.BlockingCommands, Fatal: a.mistaken, Logger: log, Version: versionText(), Embedded: a.store != nil,
 	})
 	return a.open()

@@ -80,6 +80,7 @@ type Config struct {
 	PubSubOutput       OutputLimit
 	IdleTimeout        time.Duration // 0 is no limit
 	UpstreamTimeout    time.Duration // 0 is no limit
+	ProtectedMode      string        // yes or no
 	HandshakeTimeout   time.Duration // 0 is no limit
 	Allow              []string      // of Optional: commands that are refused unless named
 	Deny               []string      // command names in lower case

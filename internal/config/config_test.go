@@ -24,6 +24,7 @@ func TestDefaults(t *testing.T) {
 	want := Config{
 		Listen:              []string{"127.0.0.1:6380"},
 		ProxyProtocol:       "off",
+		ProtectedMode:       "yes",
 		QuorumMaxLease:      time.Minute,
 		QuorumNodeTimeout:   200 * time.Millisecond,
 		LockWatchdogTimeout: 30 * time.Second,
@@ -251,6 +252,7 @@ func TestTLSFaultsAreNamed(t *testing.T) {
 		`proxy-protocol-from: "localhost"`:       "--proxy-protocol required --proxy-protocol-from localhost",
 		"upstream-tls-cert, upstream-tls-key":    "--upstream rediss://r --upstream-tls-cert c",
 		"do nothing without a rediss://":         "--upstream redis://r --upstream-tls-ca a",
+		`protected-mode: "maybe"`:                "--protected-mode maybe",
 		"max-clients-per-address: -1":            "--max-clients-per-address -1",
 	} {
 		_, err := Parse(strings.Fields(args))

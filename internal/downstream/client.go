@@ -10,13 +10,14 @@ import (
 // Client is who is served: what its connection must know of it. It is called by the goroutine that reads, but for
 // Subscribed and MayIdle, which whoever writes may ask, too.
 type Client interface {
-	LastWord()          // a mistake ends the connection: what is owed before is to be written now
-	End()               // the connection is over
-	Attend()            // Nudge was called, and no command is at work
-	MayLeave() bool     // it holds nothing, and is within nothing: a drain may close it
-	MayIdle() bool      // it may be silent for as long as it likes
-	Subscribed() bool   // its class of output limit is that of subscribers
-	Ahead(begun []byte) // what the client has sent, not yet a command at work, while it is watched
+	LastWord()              // a mistake ends the connection: what is owed before is to be written now
+	End()                   // the connection is over
+	Attend()                // Nudge was called, and no command is at work
+	MustAuthenticate() bool // Redis asks for a password, and this client has not told one
+	MayLeave() bool         // it holds nothing, and is within nothing: a drain may close it
+	MayIdle() bool          // it may be silent for as long as it likes
+	Subscribed() bool       // its class of output limit is that of subscribers
+	Ahead(begun []byte)     // what the client has sent, not yet a command at work, while it is watched
 }
 
 // Client is whom Admit made of the connection.
@@ -30,6 +31,16 @@ func (c *Conn) LocalName() string { return c.laddr }
 
 // Unix says that it came by a unix socket.
 func (c *Conn) Unix() bool { return c.LocalAddr().Network() == "unix" }
+
+// Local says that the client is on this machine, as Redis' protected mode sees it: it came by a unix socket or from a loopback
+// address, and so did the balancer that named the address.
+func (c *Conn) Local() bool { return c.local }
+
+// IsLocal says that addr is a unix socket's or a loopback address.
+func IsLocal(addr net.Addr) bool {
+	tcp, ok := addr.(*net.TCPAddr)
+	return !ok || tcp.AddrPort().Addr().Unmap().IsLoopback()
+}
 
 // Opened is when the connection was accepted.
 func (c *Conn) Opened() time.Time { return c.opened }

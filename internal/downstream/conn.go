@@ -39,11 +39,13 @@ type Conn struct {
 	client   Client
 	in       *resp.Reader
 
+	local       bool   // the client is on this machine
 	addr, laddr string // as Redis writes them
 	place       place  // given back by LeavePlace
 
-	opened time.Time
-	ready  bool // a first whole command has come
+	opened  time.Time
+	came    bool      // a first whole command has come
+	outside time.Time // since when it has not, or the client has yet to authenticate; zero: neither
 
 	rmu      sync.Mutex // the read side's deadline and mode
 	due      time.Time  // when the read in progress counts as too late; zero: never
@@ -72,7 +74,7 @@ type Conn struct {
 }
 
 func newConn(e entrant, g *Gate) *Conn {
-	c := &Conn{Conn: e.conn, gate: g, opened: e.since, place: e.place}
+	c := &Conn{Conn: e.conn, gate: g, opened: e.since, outside: e.since, local: e.local(), place: e.place}
 	c.in = resp.NewReader(source{c}, g.o.Limits())
 	c.addr, c.laddr = ends(c.RemoteAddr(), c.LocalAddr())
 	c.query = account{drop: c.drop, addr: c.addr}
@@ -153,15 +155,14 @@ func (c *Conn) arm() error {
 // nextDue is the earliest of the hand-shake's, the idle, and the unfinished command's deadline. rmu is held.
 func (c *Conn) nextDue() (due time.Time) {
 	c.idling = false
-	if !c.ready && c.gate.o.HandshakeTimeout > 0 {
-		due = c.opened.Add(c.gate.o.HandshakeTimeout)
-	}
+	due = c.handshakeDue()
 	unfinished := c.in.Unfinished() > 0
 	if !unfinished {
 		c.window = time.Time{}
 		if idle := c.gate.o.IdleTimeout; idle > 0 {
-			c.idling = true
-			due = earlier(due, time.Now().Add(idle))
+			at := time.Now().Add(idle)
+			c.idling = due.IsZero() || at.Before(due)
+			due = earlier(due, at)
 		}
 		return due
 	}
@@ -169,6 +170,21 @@ func (c *Conn) nextDue() (due time.Time) {
 		c.window, c.grown = time.Now().Add(progressWindow), 0
 	}
 	return earlier(due, c.window)
+}
+
+// handshakeDue is when the client must have sent its first whole command and, where Redis asks for a password, have
+// authenticated; zero: it has, or there is no limit. Who must authenticate anew, as after RESET, has all of the time again.
+func (c *Conn) handshakeDue() time.Time {
+	switch {
+	case c.gate.o.HandshakeTimeout <= 0:
+		return time.Time{}
+	case c.came && !c.client.MustAuthenticate():
+		c.outside = time.Time{}
+		return time.Time{}
+	case c.outside.IsZero():
+		c.outside = time.Now()
+	}
+	return c.outside.Add(c.gate.o.HandshakeTimeout)
 }
 
 func earlier(a, b time.Time) time.Time {
@@ -200,7 +216,7 @@ func (c *Conn) setReadDeadline(t time.Time) {
 
 // CommandCame notes that the client has sent a whole command: what it has begun since gets a window of its own.
 func (c *Conn) CommandCame() {
-	c.ready = true
+	c.came = true
 	c.rmu.Lock()
 	c.window = time.Time{}
 	c.rmu.Unlock()

@@ -32,13 +32,14 @@ func (c *slowConn) SetWriteDeadline(time.Time) error {
 // anybody is a client nothing is known of.
 type anybody struct{}
 
-func (anybody) LastWord()        {}
-func (anybody) End()             {}
-func (anybody) Attend()          {}
-func (anybody) MayLeave() bool   { return true }
-func (anybody) MayIdle() bool    { return false }
-func (anybody) Subscribed() bool { return false }
-func (anybody) Ahead([]byte)     {}
+func (anybody) LastWord()              {}
+func (anybody) End()                   {}
+func (anybody) Attend()                {}
+func (anybody) MustAuthenticate() bool { return false }
+func (anybody) MayLeave() bool         { return true }
+func (anybody) MayIdle() bool          { return false }
+func (anybody) Subscribed() bool       { return false }
+func (anybody) Ahead([]byte)           {}
 
 func newTestGate(t *testing.T, o Options) *Gate {
 	o.Limits = func() resp.Limits { return resp.DefaultLimits }
@@ -48,7 +49,7 @@ func newTestGate(t *testing.T, o Options) *Gate {
 }
 
 func newTestConn(t *testing.T, conn net.Conn) *Conn {
-	c := newConn(entrant{conn: conn, since: time.Now()}, newTestGate(t, Options{}))
+	c := newConn(entrant{conn: conn, from: conn.RemoteAddr(), since: time.Now()}, newTestGate(t, Options{}))
 	c.client = anybody{}
 	return c
 }

@@ -48,9 +48,13 @@ func (e refusedError) Error() string { return string(e) }
 // entrant is a client that may begin to speak RESP.
 type entrant struct {
 	conn  net.Conn
+	from  net.Addr // of the connection itself, whatever a PROXY header says
 	place place
 	since time.Time // of its accept
 }
+
+// local says that the client is on this machine. A balancer on another machine has no clients here.
+func (e *entrant) local() bool { return IsLocal(e.from) && IsLocal(e.conn.RemoteAddr()) }
 
 func (g *Gate) entryTime() time.Duration {
 	if d := g.o.HandshakeTimeout; d > 0 {

@@ -34,11 +34,13 @@ type Options struct {
 	NormalOutput     OutputLimit
 	PubSubOutput     OutputLimit
 	IdleTimeout      time.Duration
-	HandshakeTimeout time.Duration // time to the first whole command
+	HandshakeTimeout time.Duration // to the first whole command, and to the password where one is asked for
 
-	Limits func() resp.Limits // of the commands of a client that has just come
-	Admit  func(*Conn) Client // takes on a client that is through
-	Logger *slog.Logger
+	// Strangers returns what a client from another machine is told instead of being let in; "" lets it in. nil lets all in.
+	Strangers func() (refusal string)
+	Limits    func() resp.Limits // of the commands of a client that has just come
+	Admit     func(*Conn) Client // takes on a client that is through
+	Logger    *slog.Logger
 }
 
 // Gate lets clients in, by any number of listeners, and bounds what all of them together may take.

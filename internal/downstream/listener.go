@@ -117,7 +117,7 @@ func (l *listener) next() (entrant, error) {
 // placed gives an accepted connection its place, or refuses it. In TLS nothing is said to it, as in Redis: there is no
 // common language yet.
 func (l *listener) placed(raw net.Conn) (entrant, bool) {
-	e := entrant{conn: raw, since: time.Now()}
+	e := entrant{conn: raw, from: raw.RemoteAddr(), since: time.Now()}
 	if l.gate.draining.Load() {
 		raw.Close()
 		return e, false
@@ -126,7 +126,7 @@ func (l *listener) placed(raw net.Conn) (entrant, bool) {
 		// Refused on a socket that is dead already, and then its first read says so.
 		_ = tcp.SetKeepAliveConfig(keepAlive)
 	}
-	from := raw.RemoteAddr()
+	from := e.from
 	if !l.trusted(from) {
 		l.gate.notEntered(from, errNotFrom)
 		raw.Close()
@@ -149,14 +149,34 @@ func (l *listener) placed(raw net.Conn) (entrant, bool) {
 	return e, false
 }
 
-// guarded makes a Conn of a client that has its place; nil in a drain.
+// guarded makes a Conn of a client that has its place; nil in a drain, and for a stranger who is not let in.
 func (l *listener) guarded(e entrant) *Conn {
 	if l.gate.draining.Load() {
 		closeNow(e.conn)
 		l.gate.leavePlace(e.place)
 		return nil
 	}
+	if l.refusedStranger(e) {
+		return nil
+	}
 	c := newConn(e, l.gate)
 	c.client = l.gate.o.Admit(c)
 	return c
+}
+
+// refusedStranger tells a client from another machine that it is not let in, if that is so, and closes it.
+func (l *listener) refusedStranger(e entrant) bool {
+	if l.gate.o.Strangers == nil || e.local() {
+		return false
+	}
+	refusal := l.gate.o.Strangers()
+	if refusal == "" {
+		return false
+	}
+	l.gate.noteRefused(refusal, e.conn.RemoteAddr())
+	e.conn.SetWriteDeadline(time.Now().Add(time.Second))
+	e.conn.Write([]byte(refusal)) // best effort, as in Redis; it fits into the buffer of a new connection, so that nobody waits
+	closeNow(e.conn)
+	l.gate.leavePlace(e.place)
+	return true
 }

@@ -18,6 +18,7 @@ func closeHow(how downstream.How) lock.CloseHow {
 
 // Attend does what other sessions wish of this one, and gives back what it has not needed for a while.
 func (s *Session) Attend() {
+	s.refuseStranger()
 	s.grantWish()
 	if s.pin != nil { // others may have needed it, and do no more
 		s.pinnedNow()

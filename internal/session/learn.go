@@ -1,6 +1,7 @@
 package session
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -95,16 +96,29 @@ func (s *Server) learnTable() error {
 	}
 	told := commandtable.Listed(reply)
 	s.table.Store(s.newTable(told))
+	s.warnOfCluster(service)
 	switch {
 	case len(told) > 0:
 		s.knownNow.Do(func() {
-			s.checkNames(told)
+			s.checkNames(commandtable.Listed(reply)) // rows of its own: those of told are in the table that clients use
 			close(s.known)
 		})
 	case s.o.Cluster != nil:
 		return errNoCommands
 	}
 	return nil
+}
+
+// warnOfCluster says it in the log, once, when a node of a cluster is served as if it were a Redis alone. learnLoop calls it.
+func (s *Server) warnOfCluster(service upstream.Identity) {
+	if s.o.Cluster != nil || s.o.Embedded || s.warned {
+		return
+	}
+	reply, err := s.askAs(service, "INFO", "cluster") // which the service account may not be allowed
+	if s.warned = err == nil && bytes.Contains(reply, []byte("cluster_enabled:1")); s.warned {
+		s.log.Warn("the upstream is a node of a Redis Cluster: clients hear MOVED for keys of other nodes, and locks are found at this node " +
+			"only. Name the upstream redis-cluster:// (or rediss-cluster://)")
+	}
 }
 
 // startTime is for how long after its start a mistake in the settings ends the server.
@@ -140,10 +154,12 @@ func (s *Server) learnAuth() error {
 // passwordAsked is told by the nodes whether Redis refuses clients that have not authenticated. When it begins to, those that
 // it has served so far must prove anew that they may run commands.
 func (s *Server) passwordAsked(asked bool) {
-	if was := s.mustAuth.Swap(asked); asked && !was {
+	was := s.mustAuth.Swap(asked)
+	if asked && !was {
 		s.era.Add(1)
 		s.log.Debug("Redis asks clients for a password")
 	}
+	s.protectionLearned(asked, asked != was)
 }
 
 // askAs asks on a connection of its own, so that a Redis that hangs cannot keep the learner from ending.

@@ -47,7 +47,8 @@ type Options struct {
 	PubSubOutput     downstream.OutputLimit
 	IdleTimeout      time.Duration
 	UpstreamTimeout  time.Duration // for Redis' reply to a command; 0: none
-	HandshakeTimeout time.Duration // time to the first whole command; 0: none
+	HandshakeTimeout time.Duration // to the first whole command, and to the password where one is asked for; 0: no limit
+	Protected        bool          // clients from other machines are refused while Redis asks no password
 
 	Allow    []string    // commands that are refused unless named here: "monitor", "debug"
 	Deny     []string    // command names, or "name|subcommand", that are refused
@@ -71,23 +72,25 @@ type Server struct {
 	ctx    context.Context // ends when the last clients are cut off
 	cancel context.CancelFunc
 
-	table    atomic.Pointer[answers]
-	fields   atomic.Pointer[[]string] // of Redis' own CLIENT INFO; nil: not known
-	paused   atomic.Int64             // unix nanoseconds until which writes are paused, as far as is known; 0: they are not
-	door     door
-	mustAuth atomic.Bool  // Redis refuses clients that have not authenticated
-	era      atomic.Int64 // changes when it begins to
-	rights   atomic.Int64 // changes when users' rights may have changed
-	deleted  chan []string
-	relearn  chan struct{}
-	known    chan struct{} // closed when Redis has told of its commands
-	knownNow sync.Once
-	blocking blockingCommands
-	memory   *scriptMemory
-	lanes    *scriptLanes
-	asking   chan struct{} // those who ask Redis whether they need a password: mostAsking at once
-	ownFor   time.Duration // that a client keeps a connection for big traffic without any
-	learning sync.Once
+	table      atomic.Pointer[answers]
+	fields     atomic.Pointer[[]string] // of Redis' own CLIENT INFO; nil: not known
+	paused     atomic.Int64             // unix nanoseconds until which writes are paused, as far as is known; 0: they are not
+	door       door
+	mustAuth   atomic.Bool  // Redis refuses clients that have not authenticated
+	protection protection   // see Options.Protected
+	era        atomic.Int64 // changes when it begins to
+	rights     atomic.Int64 // changes when users' rights may have changed
+	deleted    chan []string
+	relearn    chan struct{}
+	known      chan struct{} // closed when Redis has told of its commands
+	knownNow   sync.Once
+	blocking   blockingCommands
+	memory     *scriptMemory
+	lanes      *scriptLanes
+	asking     chan struct{} // those who ask Redis whether they need a password: mostAsking at once
+	ownFor     time.Duration // that a client keeps a connection for big traffic without any
+	learning   sync.Once
+	warned     bool // that the upstream is a node of a cluster; learnLoop alone uses it
 
 	gate *downstream.Gate
 
@@ -112,18 +115,19 @@ func NewServer(o Options) *Server {
 		o.Logger = slog.Default()
 	}
 	s := &Server{
-		o:        o,
-		log:      o.Logger,
-		limits:   resp.Limits{Args: o.MaxArgs, Bulk: o.MaxBulk, Command: o.MaxCommand},
-		start:    time.Now(),
-		relearn:  make(chan struct{}, 1),
-		deleted:  make(chan []string, 16),
-		known:    make(chan struct{}),
-		sessions: make(map[int64]*Session),
-		memory:   newScriptMemory(),
-		lanes:    newScriptLanes(),
-		ownFor:   backAfterAge,
-		asking:   make(chan struct{}, mostAsking),
+		o:          o,
+		log:        o.Logger,
+		limits:     resp.Limits{Args: o.MaxArgs, Bulk: o.MaxBulk, Command: o.MaxCommand},
+		start:      time.Now(),
+		relearn:    make(chan struct{}, 1),
+		deleted:    make(chan []string, 16),
+		known:      make(chan struct{}),
+		sessions:   make(map[int64]*Session),
+		memory:     newScriptMemory(),
+		lanes:      newScriptLanes(),
+		ownFor:     backAfterAge,
+		asking:     make(chan struct{}, mostAsking),
+		protection: protection{known: make(chan struct{})},
 	}
 	s.blocking.all = slices.Clone(o.Blocking)
 	s.era.Store(1)
@@ -131,7 +135,7 @@ func NewServer(o Options) *Server {
 	s.gate = downstream.NewGate(s.ctx, downstream.Options{
 		MaxClients: o.MaxClients, MaxPerAddress: o.MaxPerAddress, MaxQueryMemory: o.MaxQueryMemory, MaxReplyMemory: o.MaxReplyMemory,
 		NormalOutput: o.NormalOutput, PubSubOutput: o.PubSubOutput, IdleTimeout: o.IdleTimeout, HandshakeTimeout: o.HandshakeTimeout,
-		Limits: func() resp.Limits { return s.limitsFor(false) }, Admit: s.admit, Logger: s.log,
+		Limits: func() resp.Limits { return s.limitsFor(false) }, Strangers: s.strangers, Admit: s.admit, Logger: s.log,
 	})
 	s.table.Store(s.newTable(nil))
 	switch {
@@ -155,6 +159,7 @@ func (s *Server) ServeEntry(ln net.Listener, e downstream.Entry) error {
 	if !ok {
 		return ErrClosed
 	}
+	s.listens(ln.Addr(), e)
 	s.learning.Do(func() {
 		s.loops.Go(s.learnLoop)
 		s.loops.Go(s.lookLoop)

@@ -20,12 +20,13 @@ import (
 // Session is one client's connection. All of it runs in redcon's goroutine of that connection, but for what mu
 // guards and the atomics, which other sessions, the lock engine, and Shutdown look at.
 type Session struct {
-	srv   *Server
-	guard *downstream.Conn
-	id    int64
-	addr  string // the client's, as Redis writes it
-	laddr string
-	unix  bool // it came by a unix socket
+	srv    *Server
+	guard  *downstream.Conn
+	id     int64
+	addr   string // the client's, as Redis writes it
+	laddr  string
+	unix   bool // it came by a unix socket
+	remote bool // it came from another machine, and protected mode has yet to let it stay
 
 	mu      sync.Mutex
 	ident   upstream.Identity
@@ -171,7 +172,7 @@ func (b *batch) giveBack() {
 
 func newSession(s *Server, g *downstream.Conn, id int64) *Session {
 	c := &Session{srv: s, guard: g, id: id, ident: s.fresh(),
-		addr: g.Addr(), laddr: g.LocalName(), unix: g.Unix()}
+		addr: g.Addr(), laddr: g.LocalName(), unix: g.Unix(), remote: s.o.Protected && !g.Local()}
 	c.replicas = s.o.ReadFrom == ReadReplica
 	c.active.Store(time.Now().UnixNano())
 	return c
@@ -181,6 +182,9 @@ func newSession(s *Server, g *downstream.Conn, id int64) *Session {
 func (s *Session) serve(first redcon.Command, rest []redcon.Command) {
 	s.active.Store(time.Now().UnixNano())
 	s.guard.CommandCame()
+	if !s.stays() {
+		return
+	}
 	s.batch = batches.Get().(*batch)
 	s.batch.guard = s.guard
 	s.progress.step.next()
