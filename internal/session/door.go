@@ -1,9 +1,12 @@
 package session
 
 import (
+	"bytes"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/lockproxy/lockproxy/internal/commandtable"
 )
 
 const noAuth = "NOAUTH Authentication required."
@@ -34,6 +37,35 @@ func (s *Server) doorClosed() bool {
 		s.door.turn.Unlock()
 	}
 	return s.mustAuth.Load()
+}
+
+// refusalOf is what Redis 7 says to a command of a client that must authenticate first: it looks for the command, and at the number
+// of its words, before it asks who the client is.
+func (s *Server) refusalOf(args [][]byte, c *commandtable.Command) string {
+	switch {
+	case c != nil && !commandtable.ArityFits(c.Arity, len(args)):
+		return wrongArity(c.Name)
+	case c != nil || !s.table.Load().Learned():
+		return noAuth
+	}
+	var rest []byte
+	for _, word := range args[1:] {
+		if len(rest) >= unknownShown {
+			break
+		}
+		rest = append(rest, '\'')
+		rest = append(append(rest, shown(word, unknownShown+1-len(rest))...), "' "...)
+	}
+	return "ERR unknown command '" + string(shown(args[0], unknownShown)) + "', with args beginning with: " + string(rest)
+}
+
+// unknownShown is how much of an unknown command Redis shows, of its name and of its other words.
+const unknownShown = 128
+
+// shown is as much of a word as Redis shows: up to n bytes, and up to a zero.
+func shown(word []byte, n int) []byte {
+	word, _, _ = bytes.Cut(word, []byte{0})
+	return word[:min(len(word), n)]
 }
 
 // refuseRun answers the run as Redis answers clients that must authenticate first.

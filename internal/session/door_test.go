@@ -17,11 +17,17 @@ func TestStrangersAreAnsweredHoweverMany(t *testing.T) {
 	const many, deep = 50, 200
 	direct := dialWire(t, server.Addr())
 	hello := direct.do("HELLO", "3")
+	stray := dialWire(t, p.addr)
+	for _, words := range [][]string{{"GET"}, {"GET", "a", "b"}, {"nosuch"}, {"NOSUCH", "x", strings.Repeat("y", 200), "z"}, {"NOSUCH", strings.Repeat("y", 126), "z"}, {strings.Repeat("n", 200), "a\x00b"}} {
+		if want, got := direct.do(words...), stray.do(words...); got != want {
+			t.Errorf("%.40q: %q, Redis says %q", words, got, want)
+		}
+	}
 	var all sync.WaitGroup
 	for i := range many {
 		w := dialWire(t, p.addr)
 		all.Go(func() {
-			for _, words := range [][]string{{"GET", "k"}, {"BLPOP", "q", "0"}, {"LOCK", "l"}, {"SUBSCRIBE", "c"}, {"MULTI"}, {"NOSUCH", "x"}, {"SELECT", "1"}} {
+			for _, words := range [][]string{{"GET", "k"}, {"BLPOP", "q", "0"}, {"LOCK", "l"}, {"SUBSCRIBE", "c"}, {"MULTI"}, {"SELECT", "1"}} {
 				for range deep / (1 + i%4) {
 					if got := w.do(words...); got != "-NOAUTH Authentication required.\r\n" {
 						t.Errorf("%q: %q", words, got)

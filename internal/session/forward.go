@@ -21,6 +21,11 @@ const copiedBelow = 16 << 10
 
 // enqueue adds a command to the run.
 func (s *Session) enqueue(raw []byte, args [][]byte, c *commandtable.Command) {
+	if s.lockedOut() {
+		s.forward()
+		s.error(s.srv.refusalOf(args, c))
+		return
+	}
 	b := s.batch
 	if len(raw) > bigRequest {
 		s.forward()
