@@ -1,7 +1,9 @@
 package nodes
 
 import (
+	"errors"
 	"net"
+	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -132,18 +134,28 @@ func TestSentinelDemotedMaster(t *testing.T) {
 	if !pinned.Closed() {
 		t.Error("a subscriber of the demoted master is still connected")
 	}
+	// Whoever connects now has nothing read from it: the connection ends, as Redis would end it, and a LOCK says why.
 	harness.Eventually(t, "the demoted master is not used", func() bool {
 		c := harness.Dial(t, p.Addr())
 		defer c.Close()
-		got := c.Do("GET", "k")
-		return strings.Contains(got, "says it is not a master")
+		got, err := c.Try("LOCK", "m")
+		return err == nil && strings.Contains(got, "says it is not a master")
 	})
+	c := harness.Dial(t, p.Addr())
+	defer c.Close()
+	if got, err := c.Try("GET", "k"); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("the demoted master answers GET: %q, %v", got, err)
+	}
+	if got := w.Do("GET", "k"); !strings.Contains(got, "says it is not a master") {
+		t.Errorf("who holds a lock hears %q", got)
+	}
 	// Promoted again, it serves.
 	g.Nodes[0].Do(t, "REPLICAOF", "NO", "ONE")
 	harness.Eventually(t, "a master again", func() bool {
 		c := harness.Dial(t, p.Addr())
 		defer c.Close()
-		return c.Do("SET", "k", "v") == "+OK\r\n"
+		got, err := c.Try("SET", "k", "v")
+		return err == nil && got == "+OK\r\n"
 	})
 }
 
