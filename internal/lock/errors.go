@@ -61,6 +61,9 @@ func outcome(err error) error {
 	return &upstream.LostError{Cause: err}
 }
 
+// serviceNoAuth is Redis' refusal of the service account, which has no password while Redis asks for one.
+const serviceNoAuth = "NOAUTH the service account has no password: Redis asks for one now, and --upstream is to have it"
+
 // redisLine gives an error raised inside a script the words it has outside: Redis adds the script's SHA and line,
 // and the embedded store puts its own words before Redis'; rueidis drops "ERR ".
 func redisLine(text string) string {
@@ -78,6 +81,9 @@ func redisLine(text string) string {
 	}
 	if what, yes := strings.CutPrefix(strings.TrimPrefix(text, "ERR "), "The user executing the script "); yes {
 		text = "NOPERM the service account " + what
+	}
+	if strings.HasPrefix(text, "NOAUTH ") || strings.Contains(text, "unauthenticated multibulk length") || strings.Contains(text, "unauthenticated bulk length") {
+		return serviceNoAuth // the last two are what Redis says to long commands, and closes the connection
 	}
 	code, _, _ := strings.Cut(text, " ")
 	if code == "" || strings.Trim(code, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") != "" {

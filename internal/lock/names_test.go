@@ -35,7 +35,9 @@ func TestErrorsOfScriptsReadLikeRedis(t *testing.T) {
 		"Error compiling script (new function): :1: " + wrongType:                            wrongType,
 		"unknown command 'x'": "ERR unknown command 'x'",
 		"NOPERM this user has no permissions to run the 'evalsha' command": "NOPERM the service account has no permissions to run the 'evalsha' command",
-		"ERR the token script: 12": "ERR the token",
+		"ERR the token script: 12":                             "ERR the token",
+		"ERR Protocol error: unauthenticated multibulk length": serviceNoAuth,
+		"NOAUTH Authentication required.":                      serviceNoAuth,
 	} {
 		if got := redisLine(said); got != want {
 			t.Errorf("%q: got %q", said, got)

@@ -149,7 +149,11 @@ func (s *Session) refused() error {
 	if err != nil {
 		return err
 	}
-	if line, bad := isError(reply); bad && !strings.HasPrefix(line, "NOPERM") { // which only those hear who are in
+	switch line, bad := isError(reply); {
+	case !bad, strings.HasPrefix(line, "NOPERM"): // which only those hear who are in
+	case strings.HasPrefix(line, "BUSY "), strings.HasPrefix(line, "LOADING "), strings.HasPrefix(line, "MASTERDOWN "):
+		return nil // Redis asks for a password before it says this, but what it says to the command itself it is to say, SCRIPT KILL for one
+	default:
 		return &upstream.ReplyError{Line: line}
 	}
 	s.admit()
