@@ -165,7 +165,7 @@ var states = []sequence{
 		b: RPUSH x 1
 		a + 1`},
 	{"reply off, subscribe", 0, `
-		a 0: CLIENT REPLY OFF ; SUBSCRIBE ch ; PING
+		a 1: CLIENT REPLY OFF ; SUBSCRIBE ch ; PING
 		a 1: RESET
 		b: PUBLISH ch x`},
 	{"reply off, subscribed", 3, `

@@ -122,3 +122,12 @@ func TestClusterComesLater(t *testing.T) {
 		t.Error("it did not wait")
 	}
 }
+
+// Who names a node of a cluster as a Redis alone reads in the log what is meant, whatever the service account may do.
+func TestANodeOfAClusterAlone(t *testing.T) {
+	t.Parallel()
+	node := testredis.StartCluster(t, 3, 0).Servers[0]
+	node.Do(t, servicePermissions(t, "")...)
+	p := harness.StartProxy(t, "redis://service:secret@"+node.Addr())
+	harness.Eventually(t, "the log says it", func() bool { return strings.Contains(p.Log(), "the upstream is a node of a Redis Cluster") })
+}

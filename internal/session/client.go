@@ -61,6 +61,11 @@ func (s *Session) setSwitch(of settingOf, arg []byte) {
 }
 
 func (s *Session) clientInfo(args [][]byte) {
+	if s.srv.fields.Load() == nil {
+		if answer, err := s.ask("CLIENT", "INFO"); err == nil {
+			s.srv.learnFields(answer)
+		}
+	}
 	s.batch.out = resp.AppendVerbatim(s.batch.out, s.ident.Proto, "txt", s.describe(args)+"\n")
 }
 
@@ -96,7 +101,7 @@ func (s *Session) clientList(args [][]byte) {
 		s.error(syntaxError)
 		return
 	}
-	if line := s.objection("CLIENT", "LIST", "TYPE", "pubsub"); line != "" {
+	if line := s.objectionToList(); line != "" {
 		s.error(line)
 		return
 	}
@@ -136,10 +141,26 @@ func clientType(arg []byte) (kind string, known bool) {
 
 func unknownType(arg []byte) string { return "ERR Unknown client type '" + clip(arg) + "'" }
 
+// objectionToList is what Redis has against this user's CLIENT LIST. While the fields of its clients are not known it lists all of
+// them, and else subscribers, who are few.
+func (s *Session) objectionToList() string {
+	if s.srv.fields.Load() != nil {
+		return s.objection("CLIENT", "LIST", "TYPE", "pubsub")
+	}
+	answer, err := s.ask("CLIENT", "LIST")
+	if err == nil {
+		s.srv.learnFields(answer)
+	}
+	return objectionIn(answer, err)
+}
+
 // objection runs a command that would show this user's rights and changes nothing, and returns what Redis has
 // against the user; any other answer, as of a server that lacks the command, is none.
 func (s *Session) objection(probe ...string) (line string) {
-	answer, err := s.ask(probe...)
+	return objectionIn(s.ask(probe...))
+}
+
+func objectionIn(answer []byte, err error) string {
 	if err != nil {
 		return errorLine(err)
 	}

@@ -24,20 +24,17 @@ func fieldsOf(line string) (names []string) {
 	return names
 }
 
-// learnFields asks Redis which fields its CLIENT INFO has.
-func (s *Server) learnFields() error {
-	service := s.o.Service
-	service.DB, service.Proto = 0, 2
-	answer, err := s.askAs(service, "CLIENT", "INFO")
-	if err != nil {
-		return err
+// learnFields takes the fields of CLIENT INFO from Redis' answer to a CLIENT INFO or CLIENT LIST. A client asks, on its own
+// identity: the service account needs neither command.
+func (s *Server) learnFields(answer []byte) {
+	r, ok := resp.ParseReply(answer)
+	if !ok || r.Kind != '$' && r.Kind != '=' {
+		return
 	}
-	if r, ok := resp.ParseReply(answer); ok && r.Kind == '$' {
-		if names := fieldsOf(string(r.Text)); slices.Contains(names, "id") {
-			s.fields.Store(&names)
-		}
+	line, _, _ := strings.Cut(string(r.Text), "\n")
+	if names := fieldsOf(line); slices.Contains(names, "id") {
+		s.fields.Store(&names)
 	}
-	return nil
 }
 
 // describe is the session's line of CLIENT LIST, in the fields of this Redis and their order; what means nothing here, as

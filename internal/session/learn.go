@@ -68,13 +68,11 @@ func (s *Server) learnAgain() {
 	}
 }
 
-// learn asks Redis for its commands, the fields of its CLIENT INFO, and whether clients must authenticate: also when the service account, whose
-// password may be the one that has changed, learns no commands.
+// learn asks Redis for its commands, and whether clients must authenticate: also when the service account, whose password may
+// be the one that has changed, learns no commands. The fields of CLIENT INFO are learned anew when a client asks for them.
 func (s *Server) learn() error {
-	err := s.learnFields()
-	if table := s.learnTable(); err == nil {
-		err = table
-	}
+	s.fields.Store(nil)
+	err := s.learnTable()
 	if auth := s.learnAuth(); err == nil {
 		err = auth
 	}
@@ -114,8 +112,8 @@ func (s *Server) warnOfCluster(service upstream.Identity) {
 	if s.o.Cluster != nil || s.o.Embedded || s.warned {
 		return
 	}
-	reply, err := s.askAs(service, "INFO", "cluster") // which the service account may not be allowed
-	if s.warned = err == nil && bytes.Contains(reply, []byte("cluster_enabled:1")); s.warned {
+	reply, err := s.askAs(service, "HELLO") // which Redis refuses no user; its answer names the mode
+	if s.warned = err == nil && bytes.Contains(reply, []byte("\r\n$4\r\nmode\r\n$7\r\ncluster\r\n")); s.warned {
 		s.log.Warn("the upstream is a node of a Redis Cluster: clients hear MOVED for keys of other nodes, and locks are found at this node " +
 			"only. Name the upstream redis-cluster:// (or rediss-cluster://)")
 	}

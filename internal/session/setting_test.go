@@ -102,6 +102,14 @@ func TestClientInfoOfOtherVersions(t *testing.T) {
 	server := testredis.Start(t)
 	p := startProxy(t, server.URL(), nil)
 	w := dialWire(t, p.addr)
+	<-p.srv.known
+	for _, sub := range []string{"LIST", "INFO"} { // each learns the fields, as the client's user
+		p.srv.fields.Store(nil)
+		w.do("CLIENT", sub)
+		if told := p.srv.fields.Load(); told == nil || !slices.Equal(*told, redis70) {
+			t.Errorf("CLIENT %s has learned %v", sub, told)
+		}
+	}
 	for _, line := range []string{
 		"id=5 addr=127.0.0.1:1 laddr=127.0.0.1:2 fd=8 name= age=0 idle=0 flags=N db=0 sub=0 psub=0 ssub=0 multi=-1 watch=0 qbuf=26 qbuf-free=20448 argv-mem=10 multi-mem=0 rbs=1024 rbp=0 obl=0 oll=0 omem=0 tot-mem=22426 events=r cmd=client|info user=default redir=-1 resp=2 lib-name= lib-ver= io-thread=0 tot-net-in=26 tot-net-out=0 tot-cmds=0",
 		"id=5 addr=127.0.0.1:1 name= flags=N db=0 watch=0 cmd=client user=default",
