@@ -260,10 +260,12 @@ func TestFencedTellsHowALockEnded(t *testing.T) {
 func TestFencedSides(t *testing.T) {
 	server := testredis.Start(t)
 	w := harness.Dial(t, harness.StartProxy(t, server.URL()).Addr())
-	server.Do(t, "HSET", "r", "mode", "read", "reader", "1", "other", "1")
+	server.Do(t, "HSET", "r", "mode", "read", "reader", "1", "other", "1", "over", "1")
+	server.Do(t, "SET", "{r}:reader:rwlock_timeout:1", "1") // of "over" the hash alone tells: its lease has ended while others read
 	server.Do(t, "HSET", "w", "mode", "write", "writer:write", "1")
 	for line, want := range map[string]string{
 		"r reader": "+PONG\r\n", "r READ reader": "+PONG\r\n", "r WRITE reader": "-NOTHELD", "r writer": "-NOTHELD",
+		"r over": "-NOTHELD", "r READ over": "-NOTHELD",
 		"w writer": "+PONG\r\n", "w WRITE writer": "+PONG\r\n", "w READ writer": "-NOTHELD", "w reader": "-NOTHELD",
 	} {
 		words := strings.Fields(line)

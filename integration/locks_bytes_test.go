@@ -146,7 +146,9 @@ func TestRedissonBytes(t *testing.T) {
 		}
 		harness.Expect(t, w, ":1\r\n", "UNLOCK", n.lock, "FORCE")
 		expectHeard(t, heard, n.channel+" 0")
+		expectHeard(t, heard, n.channel+" 0") // the proxy of the holder tells as well, when it has seen that the lock is gone
 		harness.Expect(t, w, ":0\r\n", "UNLOCK", n.lock, "FORCE")
+		expectHeard(t, heard, n.channel+" 0") // unlike Redisson's: one who waits for a lock that is gone hears of it
 		expectSilence(t, heard, 20*time.Millisecond)
 	}
 }

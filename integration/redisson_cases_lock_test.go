@@ -221,6 +221,8 @@ func eventsOfLocks(t *testing.T) {
 	s := testredis.Start(t, "--notify-keyspace-events", "Egx")
 	p := harness.StartProxy(t, s.URL())
 	w, listener := harness.Dial(t, p.Addr()), harness.Dial(t, p.Addr())
+	harness.Expect(t, w, ok, "LOCK", "before") // no lock is given before the proxy has taken those for a try, of which Redis tells, too
+	harness.Expect(t, w, yes, "UNLOCK", "before")
 	for _, channel := range []string{"__keyevent@0__:expired", "__keyevent@0__:del"} {
 		listener.Send("SUBSCRIBE", channel)
 		listener.Read()

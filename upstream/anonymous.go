@@ -69,9 +69,15 @@ func (a *anonymous) heard(re *ReplyError) {
 	case told == nil:
 	case asksPassword(re):
 		told(true)
-	case re == nil || strings.HasPrefix(re.Line, "NOPERM"):
+	case re == nil || SaidInside(re.Line):
 		told(false)
 	}
+}
+
+// SaidInside says whether an error in answer to PING is one that Redis gives only to clients that need not authenticate any more: the
+// user may not run PING, or Redis cannot save and refuses PING as it refuses writes.
+func SaidInside(line string) bool {
+	return strings.HasPrefix(line, "NOPERM") || strings.HasPrefix(line, "MISCONF")
 }
 
 // asksPassword says that an answer means: authenticate first.
@@ -211,7 +217,7 @@ func (n *Node) AsksPassword(ctx context.Context) (bool, error) {
 	switch re := refused(err); {
 	case asksPassword(re):
 		return true, nil
-	case re != nil && strings.HasPrefix(re.Line, "NOPERM"): // which only those hear who are in
+	case re != nil && SaidInside(re.Line):
 		return false, nil
 	}
 	return false, err

@@ -174,20 +174,20 @@ func TestRWWrongKinds(t *testing.T) {
 
 func TestRWWatchdogAndLoss(t *testing.T) {
 	s := testredis.Start(t)
-	m := engine(t, s.URL(), Options{Watchdog: 600 * time.Millisecond})
+	m := engine(t, s.URL(), Options{Watchdog: 1500 * time.Millisecond}) // a renewal may come a second late on a busy machine
 	a, lost := client(m)
 	b, _ := client(m)
 	mustLock(t, a, Request{Key: "r", Kind: Read})
 	mustLock(t, a, Request{Key: "r", Kind: Read, Lease: 300})
 	mustLock(t, b, Request{Key: "r", Kind: Read, Owner: "o"})
 	mustLock(t, b, Request{Key: "w", Kind: Write, Owner: "o"})
-	mustLock(t, a, Request{Key: "both", Kind: Write, Lease: 500})
+	mustLock(t, a, Request{Key: "both", Kind: Write, Lease: 1400})
 	mustLock(t, a, Request{Key: "both", Kind: Read})
-	mustLock(t, a, Request{Key: "leased", Kind: Read, Lease: 700})
+	mustLock(t, a, Request{Key: "leased", Kind: Read, Lease: 1400})
 	s.Do(t, "SET", "poison", "x")
 	mustLock(t, a, Request{Key: "overwritten", Kind: Read})
 	s.Do(t, "SET", "overwritten", "x")
-	time.Sleep(1900 * time.Millisecond)
+	time.Sleep(3 * time.Second) // two leases
 	for key, fields := range map[string]string{
 		"r": fmt.Sprint(map[string]string{"mode": "read", a.Owner(): "2", "o": "1"}), "w": "map[mode:write o:write:1]",
 		"both": fmt.Sprint(map[string]string{"mode": "write", a.Owner(): "1", a.Owner() + ":write": "1"}),

@@ -150,7 +150,7 @@ func (s *Session) refused() error {
 		return err
 	}
 	switch line, bad := isError(reply); {
-	case !bad, strings.HasPrefix(line, "NOPERM"): // which only those hear who are in
+	case !bad, upstream.SaidInside(line):
 	case strings.HasPrefix(line, "BUSY "), strings.HasPrefix(line, "LOADING "), strings.HasPrefix(line, "MASTERDOWN "):
 		return nil // Redis asks for a password before it says this, but what it says to the command itself it is to say, SCRIPT KILL for one
 	default:
