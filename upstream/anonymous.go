@@ -60,8 +60,12 @@ func (a *anonymous) prove(ctx context.Context, conn net.Conn) (open bool, err er
 }
 
 // heard passes on what the answer to a PING on a new connection says; nil is PONG. Redis asks for the
-// password before it looks at anything else, but an error that has another reason is taken for no answer.
+// password before it looks at anything else, but an error that has another reason is taken for no answer. Open connections
+// end before anybody hears that a password is asked for: who is in must not be served for longer than newcomers are.
 func (a *anonymous) heard(re *ReplyError) {
+	if asksPassword(re) {
+		a.shut()
+	}
 	a.mu.Lock()
 	told := a.told
 	a.mu.Unlock()
@@ -124,9 +128,6 @@ func (a *anonymous) watch() {
 		re := refused(err)
 		if err != nil && re == nil {
 			continue // it could not be asked
-		}
-		if asksPassword(re) {
-			a.shut()
 		}
 		a.heard(re)
 	}
@@ -209,13 +210,14 @@ func (n *Node) OnPassword(f func(asked bool)) {
 }
 
 // AsksPassword asks Redis whether it refuses clients that have not authenticated. An answer that is neither yes nor no is an
-// error, LOADING for example.
+// error, LOADING for example. When it does, the node's connections that never authenticated have been ended before this returns.
 func (n *Node) AsksPassword(ctx context.Context) (bool, error) {
 	var s sentry
 	defer s.close()
 	err := s.ask(ctx, n)
 	switch re := refused(err); {
 	case asksPassword(re):
+		n.anonymous.shut()
 		return true, nil
 	case re != nil && SaidInside(re.Line):
 		return false, nil

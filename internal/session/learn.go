@@ -150,11 +150,12 @@ func (s *Server) learnAuth() error {
 }
 
 // passwordAsked is told by the nodes whether Redis refuses clients that have not authenticated. When it begins to, those that
-// it has served so far must prove anew that they may run commands.
+// it has served so far must prove anew that they may run commands, and each node is asked at once whether it begins to, too.
 func (s *Server) passwordAsked(asked bool) {
 	was := s.mustAuth.Swap(asked)
 	if asked && !was {
 		s.era.Add(1)
+		s.renew(func(upstream.Identity) bool { return false })
 		s.log.Debug("Redis asks clients for a password")
 	}
 	s.protectionLearned(asked, asked != was)

@@ -154,6 +154,9 @@ func (s *Session) refused() error {
 	case strings.HasPrefix(line, "BUSY "), strings.HasPrefix(line, "LOADING "), strings.HasPrefix(line, "MASTERDOWN "):
 		return nil // Redis asks for a password before it says this, but what it says to the command itself it is to say, SCRIPT KILL for one
 	default:
+		if strings.HasPrefix(line, "NOAUTH") {
+			s.srv.passwordAsked(true) // sooner than its nodes are asked again
+		}
 		return &upstream.ReplyError{Line: line}
 	}
 	s.admit()

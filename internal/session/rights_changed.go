@@ -55,16 +55,21 @@ func (s *Server) rightsChanged(r rightsChange) {
 	if !r.all && r.deleted == nil {
 		return
 	}
-	if s.o.Cluster != nil {
-		s.o.Cluster.Renew(r.concerns)
-	} else {
-		s.o.Node.Renew(r.concerns)
-	}
+	s.renew(r.concerns)
 	if r.deleted != nil {
 		select {
 		case s.deleted <- r.deleted:
 		default: // Redis closes their connections, which is noticed a little later
 		}
+	}
+}
+
+// renew has the connections of the identities concerned made again, and all nodes asked whether they want a password.
+func (s *Server) renew(concerned func(upstream.Identity) bool) {
+	if s.o.Cluster != nil {
+		s.o.Cluster.Renew(concerned)
+	} else {
+		s.o.Node.Renew(concerned)
 	}
 }
 
