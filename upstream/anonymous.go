@@ -42,21 +42,21 @@ type anonymous struct {
 }
 
 // prove finds out whether conn, which has just been made and has not authenticated, is open. What cannot be told counts as
-// open. The error says that conn is of no use.
-func (a *anonymous) prove(ctx context.Context, conn net.Conn) (open bool, err error) {
+// open; serves says that Redis has told. The error says that conn is of no use.
+func (a *anonymous) prove(ctx context.Context, conn net.Conn) (open, serves bool, err error) {
 	conn.SetDeadline(time.Now().Add(a.node.opts.DialTimeout))
 	err = ask(ctx, conn, resp.AppendCommand(nil, "PING"), 1)
 	re := refused(err)
 	switch {
 	case err == nil:
 	case re == nil:
-		return false, err
+		return false, false, err
 	case strings.HasPrefix(re.Line, "ERR max number of clients"), strings.HasPrefix(re.Line, "DENIED"): // and it closes conn
-		return false, errors.New("Redis said " + re.Line)
+		return false, false, errors.New("Redis said " + re.Line)
 	}
 	conn.SetDeadline(time.Time{})
 	a.heard(re)
-	return !asksPassword(re), nil
+	return !asksPassword(re), re == nil || strings.HasPrefix(re.Line, "NOPERM"), nil
 }
 
 // heard passes on what the answer to a PING on a new connection says; nil is PONG. Redis asks for the
@@ -261,4 +261,11 @@ func (s *sentry) close() {
 		s.conn.Close()
 		s.conn = nil
 	}
+}
+
+// Serves says that Redis lets clients that have not authenticated run commands, as far as is known: the pipe never authenticated,
+// it was made while Redis asked no password, and Redis has not been found to ask for one since.
+func (p *Pipe) Serves() bool {
+	l := p.link.Load()
+	return l != nil && l.serves && !l.dead.Load()
 }

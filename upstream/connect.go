@@ -72,9 +72,9 @@ func (p *Pipe) runLink() (served bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	open := false
+	open, serves := false, false
 	if p.id.anonymous() {
-		if open, err = p.node.anonymous.prove(p.ctx, conn); err != nil {
+		if open, serves, err = p.node.anonymous.prove(p.ctx, conn); err != nil {
 			conn.Close()
 			return false, err
 		}
@@ -83,6 +83,7 @@ func (p *Pipe) runLink() (served bool, err error) {
 	defer telemetry.Pipes.Add(-1)
 	l := newLink(conn, !p.private, p.node.opts.MaxInflight)
 	l.readonly = p.node.target.refusedWrite
+	l.serves = serves
 	if l.open = open; open {
 		l.denied = p.node.anonymous.suspect
 	}

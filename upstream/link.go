@@ -25,6 +25,7 @@ type link struct {
 	whole       bool // replies are handed over in whole frames (shared pipe)
 	maxInflight int64
 	readonly    func() // told of every READONLY that Redis answers
+	serves      bool   // Redis has let a command run on it that never authenticated
 	open        bool   // it never authenticated, and was made while Redis asked no password
 	denied      func() // told of every NOAUTH and NOPERM on an open link
 

@@ -111,6 +111,10 @@ func (a *account) sameEra(era int) bool {
 	return a.era == era
 }
 
+// leastTold is how long a LOCK waits at least for what is just being asked, however short its BLOCK is: after each start and each
+// new connection that takes a moment.
+const leastTold = time.Second
+
 var errUntold = errors.New("Redis has not said yet what it can do")
 
 // permitted refuses locks at a node where the account is known to lack what they need. It waits for as long as the verb may until
@@ -121,7 +125,7 @@ func (m *Manager) permitted(ctx context.Context, r Request) error {
 	}
 	waiting, cancel := ctx, func() {}
 	if r.Blocks && r.Block > 0 {
-		waiting, cancel = context.WithTimeout(ctx, milliseconds(r.Block))
+		waiting, cancel = context.WithTimeout(ctx, max(milliseconds(r.Block), leastTold))
 	}
 	defer cancel()
 	a, err := &m.account, error(nil)

@@ -137,6 +137,11 @@ func (s *Session) refused() error {
 	if s.lockedOut() {
 		return &upstream.ReplyError{Line: noAuth}
 	}
+	if s.served() {
+		s.admit()
+		s.admitted = era
+		return nil
+	}
 	ctx, done := s.whileThere()
 	defer done()
 	select { // Redis closes a connection that owes much to somebody who has not logged in
@@ -162,6 +167,16 @@ func (s *Session) refused() error {
 	s.admit()
 	s.admitted = era // and not one that has begun since it was asked
 	return nil
+}
+
+// served says that the shared connection of a client that has not authenticated is one that Redis lets run commands: to ask on it
+// would tell nothing else, and could take for as long as a script does.
+func (s *Session) served() bool {
+	if s.srv.o.Cluster != nil {
+		return false // it has one to each node
+	}
+	p, err := s.pipe()
+	return err == nil && p.Serves()
 }
 
 // admit notes that Redis lets the client run commands.
