@@ -21,7 +21,7 @@ const (
 )
 
 // errPasswordAsked ends connections that were made while Redis asked no password.
-var errPasswordAsked = errors.New("Redis asks for a password now")
+var errPasswordAsked = errors.New("a password is asked for now")
 
 // errRenewed is why Node.Renew ends connections.
 var errRenewed = errors.New("made again because users have changed")

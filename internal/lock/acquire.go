@@ -40,7 +40,7 @@ const (
 
 var (
 	errNotDone   = errors.New("lock: the request whose reply was lost was not done")
-	errLate      = errors.New("Redis came to it too late")
+	errLate      = errors.New("the request came to Redis too late")
 	errForgotten = errors.New("lock: Redis has forgotten what became of the request")
 )
 

@@ -115,7 +115,7 @@ func (a *account) sameEra(era int) bool {
 // new connection that takes a moment.
 const leastTold = time.Second
 
-var errUntold = errors.New("Redis has not said yet what it can do")
+var errUntold = errors.New("it is not known yet what Redis can do")
 
 // permitted refuses locks at a node where the account is known to lack what they need. It waits for as long as the verb may until
 // that is known. Of a quorum each node has a vote.

@@ -94,8 +94,8 @@ func TestTooLateSaysWhatIsKnown(t *testing.T) {
 	c, _ := client(m)
 	mustLock(t, c, Request{Key: "k"})
 	for took, want := range map[time.Duration]string{
-		1500 * time.Millisecond: "Redis came to it too late, and nothing was done: the answer took 1.5s, 1s are allowed",
-		5 * time.Millisecond:    "Redis came to it too late, and nothing was done: its clock is ahead of where it was",
+		1500 * time.Millisecond: "the request came to Redis too late, and nothing was done: the answer took 1.5s, 1s are allowed",
+		5 * time.Millisecond:    "the request came to Redis too late, and nothing was done: its clock is ahead of where it was",
 	} {
 		if err := m.tooLate(took, time.Second); !isLate(err) || !isNotSent(err) || !strings.HasSuffix(err.Error(), want) {
 			t.Errorf("%v: %v", took, err)
