@@ -59,7 +59,7 @@ func TestClusterLockCountsThroughFailovers(t *testing.T) {
 		total, rounds = 20000, 3
 	}
 	tc := testredis.StartCluster(t, 3, 1)
-	c := newThrong(t, numbered("counted", 50), clusterProxies(t, tc, 4, "--lock-watchdog-timeout", "10s"), "REPLICAS", "1")
+	c := newThrong(t, numbered("counted", 50), clusterProxies(t, tc, 4, "--lock-watchdog-timeout", "20s"), "REPLICAS", "1") // a busy machine takes seconds to fail over
 	c.start(10, 1<<40)
 	fail := func(what string, err error) {
 		if err != nil {
