@@ -57,10 +57,9 @@ func newLink(conn net.Conn, whole bool, maxInflight int64) *link {
 
 // do sends r and returns when its fate is known: nil, *LostError, *NotSentError.
 func (l *link) do(r *Request) error {
+	r.part(l)
 	l.mu.Lock()
-	if r.on.Load() != l {
-		r.on.Store(l)
-	}
+	r.on.Store(l)
 	r.turn, r.ended = r.Turn, nil
 	for len(r.wake) > 0 { // an End that came too late for the Do before
 		<-r.wake

@@ -71,10 +71,11 @@ func (s *Server) waiting(now time.Time, long []*Session) []*Session {
 	return long
 }
 
-// endGone ends the waits of those of the sessions whose clients have gone.
+// endGone ends the waits of those of the sessions whose clients have gone. Who holds locks is waited for: when the replies are in,
+// nothing of it can come to pass any more, and its locks are released; if none comes, the locks run out, and then it is ended as well.
 func (s *Server) endGone(long []*Session) {
 	for _, c := range long {
-		if c.guard.HungUp() {
+		if c.held() == 0 && c.guard.HungUp() {
 			c.guard.HangUp(downstream.Gone, "end of stream")
 			c.endWait(c.progress.seen, upstream.ErrLeft)
 		}
