@@ -1,6 +1,8 @@
 package session
 
 import (
+	"errors"
+	"os"
 	"time"
 
 	"github.com/lockproxy/lockproxy/upstream"
@@ -54,6 +56,10 @@ func (s *Server) writesPaused() bool {
 // apart runs one command on a connection of its own, where it need not wait for others.
 func (s *Session) apart(args [][]byte) { s.relay(s.askApart(args)) }
 
+// apartFor is how long a connection apart is tried for, when Redis takes it and says nothing: longer than the 5 s of its
+// busy-reply-threshold.
+const apartFor = 10 * time.Second
+
 func (s *Session) askApart(args [][]byte) ([]byte, error) {
 	if s.srv.o.Cluster != nil {
 		return s.askApartNodes(args)
@@ -61,7 +67,13 @@ func (s *Session) askApart(args [][]byte) ([]byte, error) {
 	if err := s.refused(); err != nil {
 		return nil, err
 	}
-	p, err := s.srv.o.Node.Private(s.srv.ctx, s.ident)
+	ctx, done := s.whileThere()
+	defer done()
+	p, err := s.srv.o.Node.Private(ctx, s.ident)
+	// For its first seconds a script lets Redis answer nobody: SCRIPT KILL is to wait for that, not to fail.
+	for until := time.Now().Add(apartFor); errors.Is(err, os.ErrDeadlineExceeded) && ctx.Err() == nil && time.Now().Before(until); {
+		p, err = s.srv.o.Node.Private(ctx, s.ident)
+	}
 	if err != nil {
 		return nil, err
 	}
