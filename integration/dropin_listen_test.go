@@ -165,7 +165,7 @@ func TestDropinTLSUpstream(t *testing.T) {
 		t.Errorf("with insecure-skip-verify: %q", got)
 	}
 	strict := net.JoinHostPort("127.0.0.1", fmt.Sprint(testredis.FreePort(t)))
-	harness.StartChild(t, exec.Command(harness.Binary, "--listen", strict, "--upstream", url))
+	harness.StartChild(t, exec.Command(harness.Binary(t), "--listen", strict, "--upstream", url))
 	harness.Eventually(t, "the certificate is refused", func() bool {
 		c, err := net.Dial("tcp", strict)
 		if err != nil {
@@ -211,7 +211,7 @@ func fails(t *testing.T, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), harness.Patience)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, harness.Binary, args...).CombinedOutput()
+	out, err := exec.CommandContext(ctx, harness.Binary(t), args...).CombinedOutput()
 	if err == nil || ctx.Err() != nil {
 		t.Errorf("%q: %v", args, err)
 	}

@@ -164,7 +164,7 @@ func TestTLSBothSides(t *testing.T) {
 	if got := w.Do("LOCK", "x"); got != "+OK\r\n" {
 		t.Errorf("LOCK: %q", got)
 	}
-	alone := exec.Command(harness.Binary, "--listen=", "--tls-listen", "127.0.0.1:"+strconv.Itoa(testredis.FreePort(t)), "--tls-cert", mine, "--tls-key", mineKey,
+	alone := exec.Command(harness.Binary(t), "--listen=", "--tls-listen", "127.0.0.1:"+strconv.Itoa(testredis.FreePort(t)), "--tls-cert", mine, "--tls-key", mineKey,
 		"--upstream", redis.URL(), "--log-format", "json")
 	out, err := alone.StderrPipe()
 	if err != nil {
@@ -195,7 +195,7 @@ func TestTLSWrongStarts(t *testing.T) {
 		"needs tls-cert":   {"--tls-listen", "127.0.0.2:0"},
 		"holds no certifi": {"--upstream", "rediss://127.0.0.1:1", "--upstream-tls-ca", empty},
 	} {
-		out, err := exec.Command(harness.Binary, append([]string{"--listen", "127.0.0.1:0"}, args...)...).CombinedOutput()
+		out, err := exec.Command(harness.Binary(t), append([]string{"--listen", "127.0.0.1:0"}, args...)...).CombinedOutput()
 		if err == nil || !strings.Contains(string(out), says) {
 			t.Errorf("%q: %v, %s", args, err, out)
 		}
@@ -248,7 +248,7 @@ func TestProxyProtocol(t *testing.T) {
 func startHeaders(t *testing.T, path string, args ...string) (addr string) {
 	t.Helper()
 	addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(testredis.FreePort(t)))
-	cmd := exec.Command(harness.Binary, append([]string{"--listen", addr, "--listen", "unix://" + path, "--proxy-protocol", "required"}, args...)...)
+	cmd := exec.Command(harness.Binary(t), append([]string{"--listen", addr, "--listen", "unix://" + path, "--proxy-protocol", "required"}, args...)...)
 	cmd.Stderr = os.Stderr
 	c := harness.StartChild(t, cmd)
 	harness.Eventually(t, "it listens", func() bool {

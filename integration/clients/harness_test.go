@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	if harness.Asked() {
 		_ = flag.Set("test.parallel", "3") // programs that wait much
 	}
-	os.Exit(harness.MainIfAsked(m))
+	os.Exit(harness.Main(m))
 }
 
 // lose deletes a lock at Redis, behind the proxy, and waits until the proxy has noticed.

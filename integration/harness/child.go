@@ -5,6 +5,8 @@ import (
 	"runtime"
 	"testing"
 	"time"
+
+	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
 // Child is a process that is killed with the test, and dies with the test binary.
@@ -16,6 +18,7 @@ type Child struct {
 // StartChild starts cmd; its cleanup kills it.
 func StartChild(t testing.TB, cmd *exec.Cmd) *Child {
 	t.Helper()
+	testredis.NeedsProcesses(t)
 	c := &Child{Cmd: cmd, done: make(chan struct{})}
 	dieWithParent(cmd)
 	started := make(chan error)

@@ -2,6 +2,7 @@ package harness
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -25,7 +26,7 @@ type Proxy struct {
 }
 
 // StartProxy starts lockproxy before upstream (a URL; "" = the embedded store) on a free loopback port and waits until it
-// answers PING (NOAUTH will do). It ends with the test; when that has failed its log is shown.
+// answers PING (NOAUTH will do). It ends with the test; when that has failed its log is kept.
 func StartProxy(t testing.TB, upstream string, args ...string) *Proxy {
 	t.Helper()
 	p := LaunchProxy(t, upstream, args...)
@@ -42,14 +43,14 @@ func LaunchProxy(t testing.TB, upstream string, args ...string) *Proxy {
 	if upstream != "" {
 		flags = append(flags, "--upstream", upstream)
 	}
-	cmd := exec.Command(Binary, append(flags, args...)...)
+	cmd := exec.Command(Binary(t), append(flags, args...)...)
 	log, err := os.Create(p.logPath)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer log.Close()
 	cmd.Stdout, cmd.Stderr = log, log
-	t.Cleanup(p.showLog) // runs after the kill, which is registered later; a race or a panic fails the test
+	t.Cleanup(p.report) // runs after the kill, which is registered later; a race or a panic fails the test
 	p.Child = StartChild(t, cmd)
 	return p
 }
@@ -85,18 +86,12 @@ func (p *Proxy) Log() string {
 	return string(b)
 }
 
-func (p *Proxy) showLog() {
+func (p *Proxy) report() {
 	text := p.Log()
 	if strings.Contains(text, "DATA RACE") || strings.Contains(text, "panic: ") {
 		p.T.Error("lockproxy raced or panicked")
 	}
-	if !p.T.Failed() {
-		return
-	}
-	if most := 16 << 10; len(text) > most {
-		text = "…" + text[len(text)-most:]
-	}
-	p.T.Logf("lockproxy on port %d said:\n%s", p.port, text)
+	testredis.Report(p.T, fmt.Sprint("lockproxy on port ", p.port), p.logPath)
 }
 
 // Addr is where it listens, host:port.

@@ -107,7 +107,7 @@ func TestMain(m *testing.M) {
 	if harness.Asked() {
 		_ = flag.Set("test.parallel", "4") // most of these tests sleep
 	}
-	os.Exit(harness.MainIfAsked(m))
+	os.Exit(harness.Main(m))
 }
 
 func TestInterop(t *testing.T) {

@@ -185,10 +185,11 @@ func TestQuorumLeaseEndsWhatCannotBeTakenBack(t *testing.T) {
 	m := quorumEngine(t, []string{ns.servers[0].Addr(), ns.servers[1].Addr(), late.Addr()}, 0, Options{})
 	c, _ := client(m)
 	mustLock(t, c, Request{Key: "warm"})
+	holds(t, ns, "warm", 3, "the script is known to all nodes")
 	for _, s := range ns.servers[:2] {
 		s.Do(t, "HSET", "k", "else", 1)
 	}
-	late.Latency(500 * time.Millisecond)
+	late.Latency(800 * time.Millisecond)
 	if _, err := c.Lock(context.Background(), Request{Key: "k", Owner: "job", Once: true, Lease: 20000}); !errors.Is(err, ErrNotAcquired) {
 		t.Fatal(err)
 	}

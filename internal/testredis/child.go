@@ -14,6 +14,7 @@ type Child struct{ p *process }
 // test, and so belongs on its goroutine, when cmd cannot be started.
 func Launch(t testing.TB, cmd *exec.Cmd, logPath string) *Child {
 	t.Helper()
+	NeedsProcesses(t)
 	p, err := startProcess(cmd, logPath)
 	if err != nil {
 		t.Fatalf("testredis: starting %s: %v", cmd.Path, err)

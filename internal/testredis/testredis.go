@@ -25,7 +25,7 @@ const (
 	startAttempts = 5                // new ports tried when one is taken under our feet
 	readyTimeout  = 20 * time.Second // from fork to the first answered PING; generous for loaded machines
 	dialTimeout   = 5 * time.Second
-	logTail       = 4 << 10 // bytes of redis-server's log shown when a test fails
+	logTail       = 4 << 10 // bytes of redis-server's log shown when it does not start
 )
 
 var errPortTaken = errors.New("port is taken")
@@ -52,10 +52,15 @@ type Server struct {
 // no redis-server.
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
-	if _, err := exec.LookPath("redis-server"); err != nil {
-		t.Fatal("testredis: redis-server is not installed (Debian: apt-get install redis-server)")
-	}
 	return start(t, &Server{t: t, dir: t.TempDir(), args: args, password: passwordIn(args)})
+}
+
+// NeedsProcesses skips the test under -short, which is the ring of tests that start no process (make quick).
+func NeedsProcesses(t testing.TB) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("starts processes, which -short does not")
+	}
 }
 
 // StartWithClock is Start for a server that goes by a clock of its own, after a Restart, too.
@@ -66,6 +71,10 @@ func StartWithClock(t testing.TB, c *Clock, args ...string) *Server {
 
 func start(t testing.TB, s *Server) *Server {
 	t.Helper()
+	NeedsProcesses(t)
+	if _, err := exec.LookPath("redis-server"); err != nil {
+		t.Fatal("testredis: redis-server is not installed (Debian: apt-get install redis-server)")
+	}
 	t.Cleanup(s.cleanup)
 	for range startAttempts {
 		s.port = FreePort(t)
@@ -244,9 +253,7 @@ func (s *Server) cleanup() {
 	if p := s.process(); p != nil {
 		p.kill()
 	}
-	if s.t.Failed() {
-		s.t.Logf("redis-server on port %d said:\n%s", s.Port(), s.log())
-	}
+	Report(s.t, fmt.Sprint("redis-server on port ", s.Port()), s.logPath())
 }
 
 func (s *Server) logPath() string { return filepath.Join(s.dir, "redis.log") }

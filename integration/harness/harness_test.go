@@ -1,0 +1,63 @@
+package harness
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/testredis"
+)
+
+func TestMain(m *testing.M) { os.Exit(Main(m)) }
+
+func TestBinary(t *testing.T) {
+	out, err := exec.Command(Binary(t), "--version").CombinedOutput()
+	if err != nil || !strings.HasPrefix(string(out), "lockproxy ") {
+		t.Fatalf("%v: %s", err, out)
+	}
+}
+
+// A test that runs the binary links none of its code: the go command must still not answer from its cache when that code has
+// changed. TestBinary is such a test.
+func TestResultsAreNeverStale(t *testing.T) {
+	testredis.NeedsProcesses(t)
+	cached := func() bool {
+		t.Helper()
+		out, err := exec.Command("go", "test", "-vet=off", "-run", "^TestBinary$", ".").CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		return strings.Contains(string(out), "(cached)")
+	}
+	root, err := moduleRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(root, "internal", "session", "*.go"))
+	if err != nil || files == nil {
+		t.Fatalf("%q, %v", files, err)
+	}
+	file := files[0]
+	before, err := os.Stat(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cached()
+	if !cached() {
+		t.Fatal("nothing has changed, and the test ran again: this test shows nothing")
+	}
+	// The go command judges a file that a test has looked at by its size and time. The content stays: others build from it.
+	if err := os.Chtimes(file, time.Time{}, before.ModTime().Add(-time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	stale := cached()
+	if err := os.Chtimes(file, time.Time{}, before.ModTime()); err != nil {
+		t.Fatal(err)
+	}
+	if stale {
+		t.Errorf("%s has changed, and the result is of before", file)
+	}
+}
