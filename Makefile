@@ -62,7 +62,7 @@ mutations: ## do the histories find mistakes made on purpose? One after the othe
 
 nodes: ## locks counted through failovers, resharding and faults of clusters and Sentinels: the long forms, with their figures
 	@.ci/need redis-server
-	LOCKPROXY_LONG=1 LOCKPROXY_TEST_FAILOVERS=12 go test ./integration/nodes -count=1 -v -timeout 1h \
+	LOCKPROXY_LONG=1 LOCKPROXY_TEST_FAILOVERS=12 go test ./integration/cluster ./integration/sentinel -count=1 -v -timeout 1h \
 		-run 'ClusterLock|ClusterReshard|ClusterResets|Partition|BlackHole|UnderLoad' $(ARGS)
 
 fuzz: ## every fuzz target of proto/resp for FUZZTIME (30s) each

@@ -72,3 +72,11 @@ func (p *Proxy) Peak() int64 {
 	p.T.Fatal("no VmHWM")
 	return 0
 }
+
+// Sanitizer is how much more memory the race detector takes.
+func Sanitizer() int {
+	if RaceEnabled {
+		return 4
+	}
+	return 1
+}

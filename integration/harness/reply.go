@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/gomodule/redigo/redis"
+
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
@@ -139,4 +140,12 @@ func Keys(t testing.TB, s *testredis.Server) []string {
 		t.Fatal(err)
 	}
 	return k
+}
+
+// Bulks are words as bulk strings, each a frame of its own.
+func Bulks(words ...string) (frames []string) {
+	for _, w := range words {
+		frames = append(frames, fmt.Sprintf("$%d\r\n%s\r\n", len(w), w))
+	}
+	return frames
 }

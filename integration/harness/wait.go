@@ -2,6 +2,7 @@ package harness
 
 import (
 	"fmt"
+	"os"
 	"sync"
 	"testing"
 	"time"
@@ -33,4 +34,16 @@ func Protocols(t *testing.T, f func(t *testing.T, proto int)) {
 	for _, proto := range []int{2, 3} {
 		t.Run(fmt.Sprintf("RESP%d", proto), func(t *testing.T) { f(t, proto) })
 	}
+}
+
+// Long says whether tests that take minutes, or ten thousand connections, are wanted.
+func Long() bool { return os.Getenv("LOCKPROXY_LONG") == "1" }
+
+// Busy is by how much a lockproxy, or a test, may be late because the machine has other things to do; the long forms have it for
+// themselves.
+func Busy() time.Duration {
+	if Long() {
+		return 0
+	}
+	return time.Second
 }

@@ -20,10 +20,13 @@ type Wire struct {
 	R *bufio.Reader
 }
 
+// Connect is for goroutines, and for servers that may be away.
+func Connect(addr string) (net.Conn, error) { return net.DialTimeout("tcp", addr, Patience) }
+
 // Dial connects to addr, host:port; the connection is closed with the test.
 func Dial(t testing.TB, addr string) *Wire {
 	t.Helper()
-	c, err := net.DialTimeout("tcp", addr, Patience)
+	c, err := Connect(addr)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,105 @@
+package cluster
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/lockproxy/lockproxy/integration/harness"
+	"github.com/lockproxy/lockproxy/internal/testredis"
+)
+
+// INFO is of all masters together, and of those that are left when one has gone.
+func TestClusterInfo(t *testing.T) {
+	tc := testredis.StartCluster(t, 3, 0)
+	p := harness.StartClusterProxy(t, tc)
+	harness.Protocols(t, func(t *testing.T, proto int) {
+		w := harness.Dial(t, p.Addr())
+		if proto == 3 {
+			w = harness.Dial3(t, p.Addr())
+		}
+		w.Do("FLUSHALL")
+		for i := range 60 {
+			harness.Expect(t, w, "+OK\r\n", "SET", fmt.Sprint("k", i), "v", "EX", "1000")
+		}
+		holds(t, w, "db0:keys=60,expires=60,avg_ttl=", "INFO", "keyspace")
+		for i := range 6 { // at all masters
+			harness.Dial(t, p.Addr()).Send("BLPOP", fmt.Sprint("none", i), "0")
+		}
+		harness.Eventually(t, "6 clients wait", func() bool { return strings.Contains(w.Do("INFO", "clients"), "\r\nblocked_clients:6\r\n") })
+		for i := range 6 {
+			harness.Expect(t, w, ":1\r\n", "RPUSH", fmt.Sprint("none", i), "v")
+		}
+		harness.Eventually(t, "nobody waits", func() bool { return strings.Contains(w.Do("INFO", "clients"), "\r\nblocked_clients:0\r\n") })
+		all := w.Do("INFO", "everything")
+		for _, section := range []string{"Server", "Clients", "Memory", "Stats", "Commandstats", "Keyspace", "Lockproxy"} {
+			if n := strings.Count(all, "# "+section+"\r\n"); n != 1 {
+				t.Errorf("section %s is there %d times", section, n)
+			}
+		}
+		holds(t, w, "calls=6,", "INFO", "commandstats")
+		harness.Expect(t, w, "-ERR syntax error\r\n", "SORT_RO", "none", "STORE", "b")
+		w.Do("CONFIG", "RESETSTAT")
+	})
+	w := harness.Dial(t, p.Addr())
+	tc.Servers[1].Kill()
+	holds(t, w, "# Server\r\n", "INFO")
+	holds(t, w, "lockproxy_cluster_masters:", "INFO")
+}
+
+// CLIENT PAUSE is for all masters, and while it has writes wait, nobody's reads wait behind them.
+func TestClusterPause(t *testing.T) {
+	tc := testredis.StartCluster(t, 3, 0)
+	p := harness.StartClusterProxy(t, tc)
+	w := harness.Dial(t, p.Addr())
+	for range 3 {
+		harness.Expect(t, w, "+OK\r\n", "CLIENT", "PAUSE", "600000", "WRITE")
+		var writers []*harness.Wire
+		for i := range 6 { // at all masters
+			writer := harness.Dial(t, p.Addr())
+			writer.Send("SET", fmt.Sprint("k", i), "v")
+			writers = append(writers, writer)
+		}
+		harness.Eventually(t, "6 writes wait", func() bool { return strings.Contains(w.Do("INFO", "clients"), "\r\nblocked_clients:6\r\n") })
+		for i := range 6 {
+			w.Do("GET", fmt.Sprint("k", i))
+		}
+		harness.Expect(t, w, "+OK\r\n", "CLIENT", "UNPAUSE")
+		for _, writer := range writers {
+			if got := writer.Read(); got != "+OK\r\n" {
+				t.Errorf("a write that waited: %q", got)
+			}
+			writer.Close()
+		}
+		for i := range 6 {
+			harness.Expect(t, w, "+OK\r\n", "SET", fmt.Sprint("k", i), "v")
+		}
+	}
+}
+
+// FUNCTION STATS tells of the function that runs, at whatever master.
+func TestClusterFunctionStats(t *testing.T) {
+	tc := testredis.StartCluster(t, 3, 0, "--busy-reply-threshold 100")
+	p := harness.StartClusterProxy(t, tc)
+	w := harness.Dial(t, p.Addr())
+	harness.Expect(t, w, "$1\r\nl\r\n", "FUNCTION", "LOAD", "#!lua name=l\nredis.register_function('endless', function() while true do end end)")
+	for i := range 3 {
+		runs := harness.Dial(t, p.Addr())
+		runs.Send("FCALL", "endless", "1", fmt.Sprint("k", i))
+		harness.Eventually(t, "the function is seen", func() bool { return strings.Contains(w.Do("FUNCTION", "STATS"), "endless") })
+		harness.Eventually(t, "SCRIPT KILL is told what runs", func() bool { return strings.HasPrefix(w.Do("SCRIPT", "KILL"), "-BUSY ") })
+		harness.Eventually(t, "it is ended", func() bool { return w.Do("FUNCTION", "KILL") == "+OK\r\n" })
+		if got := runs.Read(); !strings.HasPrefix(got, "-ERR ") {
+			t.Errorf("an endless function: %q", got)
+		}
+		harness.Eventually(t, "nothing runs", func() bool { return !strings.Contains(w.Do("FUNCTION", "STATS"), "endless") })
+	}
+}
+
+// holds says that a reply has part.
+func holds(t *testing.T, w *harness.Wire, part string, args ...string) {
+	t.Helper()
+	if got := w.Do(args...); !strings.Contains(got, part) {
+		t.Errorf("%v has no %q:\n%s", args, part, got)
+	}
+}

@@ -1,0 +1,45 @@
+package faults
+
+import (
+	"testing"
+	"time"
+
+	"github.com/lockproxy/lockproxy/integration/harness"
+	"github.com/lockproxy/lockproxy/internal/testredis"
+)
+
+// What a connection that has said a little and then idles costs the proxy: buffers, session and goroutine's stack.
+func TestMemoryOfIdleConnections(t *testing.T) {
+	server := testredis.Start(t)
+	server.Do(t, "SET", "k", "v")
+	p := harness.StartProxy(t, server.URL(), "--max-clients", "20000")
+	warm := harness.Dial(t, p.Addr())
+	warm.Do("GET", "k")
+	connections, most := 2000, int64(20<<10)
+	if harness.Long() {
+		connections = 10_000
+	}
+	if harness.RaceEnabled {
+		most *= 8 // shadow memory
+	}
+	before := p.RSS()
+	for range connections {
+		w := harness.Dial(t, p.Addr())
+		w.R = nil // bufio's 4 KiB would be this process' trouble
+		for command, want := range map[string]string{"*1\r\n$4\r\nPING\r\n": "+PONG\r\n", "*2\r\n$3\r\nGET\r\n$1\r\nk\r\n": "$1\r\nv\r\n"} {
+			if _, err := w.C.Write([]byte(command)); err != nil {
+				t.Fatal(err)
+			}
+			got := make([]byte, len(want))
+			if _, err := w.C.Read(got); err != nil || string(got) != want {
+				t.Fatalf("%q, %v", got, err)
+			}
+		}
+	}
+	time.Sleep(time.Second)
+	each := (p.RSS() - before) / int64(connections)
+	t.Logf("%d idle connections: %d bytes of resident memory each", connections, each)
+	if each > most {
+		t.Errorf("that is more than %d", most)
+	}
+}

@@ -1,0 +1,151 @@
+package faults
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockproxy/lockproxy/integration/harness"
+	"github.com/lockproxy/lockproxy/internal/testredis"
+)
+
+// deaf makes clients that are known for small replies, and then ask for depth big ones and read nothing.
+func deaf(t *testing.T, p *harness.Proxy, clients, depth int) []*harness.Wire {
+	small := strings.Repeat("*2\r\n$3\r\nGET\r\n$5\r\nsmall\r\n", 128)
+	big := strings.Repeat("*2\r\n$3\r\nGET\r\n$3\r\nbig\r\n", depth)
+	all := make([]*harness.Wire, clients)
+	for i := range all {
+		all[i] = harness.Dial(t, p.Addr())
+		for range 10 { // after that their commands go upstream many at a time
+			if _, err := io.WriteString(all[i].C, small); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.CopyN(io.Discard, all[i].R, 128*int64(len("$1\r\nx\r\n"))); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, w := range all {
+		if _, err := io.WriteString(w.C, big); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return all
+}
+
+// Clients known for small replies that all at once ask for far more than memory holds, and read nothing: the proxy's part
+// stays bounded, and those who ask for little are served.
+func TestMemoryOfUnreadReplies(t *testing.T) {
+	const clients, depth, n, bound = 30, 120, 200 << 10, 100 << 20
+	server := testredis.Start(t)
+	server.Do(t, "SET", "big", strings.Repeat("x", n))
+	server.Do(t, "SET", "small", "x")
+	p := harness.StartProxy(t, server.URL(), "--max-reply-memory", fmt.Sprint(bound))
+	watch := watchOver(t, p.Addr())
+	before := p.RSS()
+	all := deaf(t, p, clients, depth)
+	most := before
+	for end := time.Now().Add(3 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		most = max(most, p.RSS())
+	}
+	commands, median, longest := watch.finish()
+	dropped := p.Metric("lockproxy_reply_dropped_total")
+	t.Logf("%d clients ask for %d MB and do not read: resident %d MB before, %d MB at most; %v dropped; %d commands of bystanders, median %v, longest %v",
+		clients, clients*depth*n>>20, before>>20, most>>20, dropped, commands, median, longest)
+	if dropped == 0 {
+		t.Error("nobody was dropped")
+	}
+	if memory := p.Metric("lockproxy_reply_memory_bytes"); memory > bound {
+		t.Errorf("%v bytes of replies are held", memory)
+	}
+	if most > before+int64(5*bound*harness.Sanitizer()) {
+		t.Error("the proxy took far more than its bound")
+	}
+	for _, w := range all {
+		w.Reset()
+	}
+	harness.Eventually(t, "all is given back", func() bool { return p.Metric("lockproxy_reply_memory_bytes") == 0 })
+	if got := harness.Dial(t, p.Addr()).Do("GET", "small"); got != "$1\r\nx\r\n" {
+		t.Errorf("afterwards: %q", got)
+	}
+}
+
+// Of clients with unfinished commands those with the most go first, until the others fit.
+func TestMemoryOfUnfinishedCommands(t *testing.T) {
+	const bound, modest, greedy = 64 << 20, 1 << 20, 8 << 20
+	server := testredis.Start(t)
+	p := harness.StartProxy(t, server.URL(), "--max-query-memory", fmt.Sprint(bound))
+	before := p.RSS()
+	var small, large []*harness.Wire
+	begin := func(n int) *harness.Wire {
+		w := harness.Dial(t, p.Addr())
+		_, _ = fmt.Fprintf(w.C, "*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$%d\r\n%s", n+1, strings.Repeat("x", n)) // may be closed meanwhile
+		return w
+	}
+	for range 20 {
+		small = append(small, begin(modest))
+	}
+	harness.Eventually(t, "all of that has arrived", func() bool { return p.Metric("lockproxy_query_memory_bytes") >= 20*modest })
+	most := before
+	for range 40 {
+		large = append(large, begin(greedy))
+		most = max(most, p.RSS())
+	}
+	harness.Eventually(t, "most of the greedy have been dropped", func() bool { return p.Metric("lockproxy_query_dropped_total") >= 34 })
+	if held := p.Metric("lockproxy_query_memory_bytes"); held > bound {
+		t.Errorf("%v bytes are held", held)
+	}
+	for i, w := range small {
+		if _, err := io.WriteString(w.C, "y\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		if got := w.Read(); got != "+OK\r\n" {
+			t.Errorf("modest client %d: %q", i, got)
+		}
+	}
+	for _, w := range large {
+		w.Close()
+	}
+	harness.Eventually(t, "all is given back", func() bool { return p.Metric("lockproxy_query_memory_bytes") == 0 })
+	lines := strings.Count(p.Log(), "max-query-memory is reached")
+	t.Logf("40 clients with %d MB each beside 20 with 1 MB: resident %d MB before, %d MB at most, %v dropped, %d log lines",
+		greedy>>20, before>>20, most>>20, p.Metric("lockproxy_query_dropped_total"), lines)
+	if lines == 0 || lines > 20 {
+		t.Errorf("%d log lines", lines)
+	}
+	if most > before+int64(6*bound*harness.Sanitizer()) {
+		t.Error("the proxy took far more than its bound")
+	}
+}
+
+// Redis' client-output-buffer-limit: at once above the hard limit, after a time above the soft one.
+func TestClientOutputBufferLimit(t *testing.T) {
+	server := testredis.Start(t)
+	server.Do(t, "SET", "big", strings.Repeat("x", 400<<10))
+	server.Do(t, "SET", "small", "x")
+	p := harness.StartProxy(t, server.URL(), "--client-output-buffer-limit", "normal 20mb 2mb 2")
+	hard := deaf(t, p, 1, 100)[0]
+	harness.Eventually(t, "the hard limit has been noticed", func() bool { return p.Metric("lockproxy_output_dropped_total") == 1 })
+	if read, err := io.Copy(io.Discard, hard.C); read > 20<<20 {
+		t.Errorf("%d bytes came before the end, %v", read, err)
+	}
+	began := time.Now()
+	soft := deaf(t, p, 2, 40)
+	time.Sleep(500 * time.Millisecond)
+	reader := soft[1]
+	for range 40 {
+		if got := reader.Read(); len(got) != 400<<10+len("$409600\r\n\r\n") {
+			t.Fatalf("a client that reads in time: %d bytes", len(got))
+		}
+	}
+	harness.Eventually(t, "the soft limit has been noticed", func() bool { return p.Metric("lockproxy_output_dropped_total") == 2 })
+	if took := time.Since(began); took < 2*time.Second {
+		t.Errorf("it was noticed after %v", took)
+	}
+	time.Sleep(time.Second)
+	if got := reader.Do("GET", "small"); got != "$1\r\nx\r\n" {
+		t.Errorf("a client that has read in time: %q", got)
+	}
+}

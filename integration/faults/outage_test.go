@@ -1,0 +1,174 @@
+package faults
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockproxy/lockproxy/integration/harness"
+	"github.com/lockproxy/lockproxy/internal/testredis"
+)
+
+// orphan is a verb whose script was done, whose reply was lost, and whose client then heard that nothing is known, unless it waits.
+type orphan struct {
+	name   string
+	before []string // verbs answered before, each one line
+	verb   string
+	count  int  // what Redis is to hold soon after it is back
+	runs   bool // and that is not renewed any more
+	waits  bool // the client hears nothing until Redis is back, and has the lock then
+}
+
+var orphans = []orphan{
+	{name: "first LOCK", verb: "LOCK KEY"},
+	{name: "LOCK with a lease", verb: "LOCK KEY PX 60000"},
+	{name: "LOCK with a token", verb: "LOCK KEY FENCE"},
+	{name: "LOCK that may wait", verb: "LOCK KEY BLOCK 0", count: 1, waits: true},
+	{name: "re-entry", before: []string{"LOCK KEY SELF"}, verb: "LOCK KEY SELF", count: 1},
+	{name: "owner's first LOCK", verb: "LOCK KEY OWNER o"},
+	{name: "owner's first LOCK ONCE", verb: "LOCK KEY OWNER o ONCE", count: 1, runs: true},
+	{name: "owner's re-entry", before: []string{"LOCK KEY OWNER o"}, verb: "LOCK KEY OWNER o", count: 1},
+	{name: "owner's ONCE again", before: []string{"LOCK KEY OWNER o ONCE"}, verb: "LOCK KEY OWNER o ONCE", count: 1},
+	{name: "owner's RENEW", before: []string{"LOCK KEY OWNER o"}, verb: "RENEW KEY OWNER o", count: 1},
+	{name: "UNLOCK", before: []string{"LOCK KEY"}, verb: "UNLOCK KEY"},
+	{name: "UNLOCK of the second hold", before: []string{"LOCK KEY SELF", "LOCK KEY SELF"}, verb: "UNLOCK KEY", count: 1},
+	{name: "UNLOCK ALL", before: []string{"LOCK KEY SELF", "LOCK KEY SELF"}, verb: "UNLOCK KEY ALL"},
+	{name: "owner's UNLOCK", before: []string{"LOCK KEY OWNER o"}, verb: "UNLOCK KEY OWNER o"},
+}
+
+// A reply is lost and Redis stays away for longer than a verb is kept waiting: the client hears that nothing is known,
+// and when Redis is back the engine makes true what was promised: no hold nobody heard of, no count too high.
+func TestLostReplyAndLongOutage(t *testing.T) {
+	t.Parallel()
+	for _, arrived := range []bool{true, false} {
+		t.Run(fmt.Sprintf("script done %v", arrived), func(t *testing.T) {
+			t.Parallel()
+			lostForLong(t, arrived)
+		})
+	}
+}
+
+func lostForLong(t *testing.T, arrived bool) {
+	orphans := slices.Clone(orphans)
+	server := testredis.Start(t)
+	between := testredis.NewProxy(t, server.Addr())
+	const lease = 9 * time.Second
+	p := harness.StartProxy(t, "redis://"+between.Addr(), "--lock-watchdog-timeout", lease.String())
+	watcher := server.Dial(t)
+	see := (&cutClient{redis: watcher}).count
+	warm := harness.Dial(t, p.Addr())
+	for _, verb := range []string{"LOCK warm", "RENEW warm", "UNLOCK warm"} { // Redis then knows the scripts
+		if got := warm.Do(strings.Fields(verb)...); got[0] == '-' {
+			t.Fatal(got)
+		}
+	}
+	clients := make([]*harness.Wire, len(orphans))
+	line := func(s string, i int) []string {
+		return strings.Fields(strings.ReplaceAll(s, "KEY", "k"+strconv.Itoa(i)))
+	}
+	for i, o := range orphans {
+		clients[i] = harness.Dial(t, p.Addr())
+		clients[i].Do("CLIENT", "ID")
+		for _, verb := range o.before {
+			if got := clients[i].Do(line(verb, i)...); got != "+OK\r\n" {
+				t.Fatal(got)
+			}
+		}
+	}
+	between.Latency(200 * time.Millisecond)
+	for i, o := range orphans {
+		clients[i].Send(line(o.verb, i)...)
+	}
+	if arrived {
+		time.Sleep(300 * time.Millisecond) // done by now, the replies are on their way
+	} else {
+		time.Sleep(100 * time.Millisecond) // on their way still
+	}
+	between.Disable()
+	between.Clear()
+	began := time.Now()
+	for i, o := range orphans {
+		if o.waits {
+			continue
+		}
+		got := clients[i].Read()
+		if want := "-ERR the reply to this " + line(o.verb, i)[0]; !strings.HasPrefix(got, want) {
+			t.Errorf("%s: %q", o.name, got)
+		}
+	}
+	told := time.Since(began)
+	between.Enable()
+	back := time.Now()
+	for i, o := range orphans {
+		if o.waits {
+			switch got := clients[i].Read(); {
+			case got == "+OK\r\n":
+			case !arrived && strings.HasPrefix(got, "-ERR upstream unavailable: "): // it was not on its way yet
+				orphans[i].count, o.count = 0, 0
+			default:
+				t.Errorf("%s: %q", o.name, got)
+			}
+		}
+		want := o.count
+		if !arrived && o.runs {
+			want = 0
+		}
+		harness.Eventually(t, fmt.Sprintf("%s: count %d", o.name, want), func() bool {
+			_, count, err := see("k" + strconv.Itoa(i))
+			return err == nil && count == want
+		})
+	}
+	settled := time.Since(back)
+	// What an owner may still come back for is not renewed.
+	for i, o := range orphans {
+		if o.runs {
+			harness.Eventually(t, o.name+": runs out", func() bool {
+				_, count, err := see("k" + strconv.Itoa(i))
+				return err == nil && count == 0
+			})
+		}
+	}
+	gone := time.Since(began)
+	if gone > lease+3*time.Second {
+		t.Errorf("an owner's lock whose grant nobody heard of lived for %v, its lease is %v", gone, lease)
+	}
+	time.Sleep(time.Until(began.Add(lease + 500*time.Millisecond))) // what is held still has been renewed by now
+	t.Logf("the clients had an error after %v; all was as promised %v after Redis was back, the last unrenewed lock was gone %v after the cut", told, settled, gone)
+	for i, o := range orphans {
+		for range o.count {
+			if !o.runs {
+				if got := clients[i].Do(line("UNLOCK KEY"+map[bool]string{true: " OWNER o"}[strings.HasPrefix(o.name, "owner")], i)...); got != ":1\r\n" {
+					t.Errorf("%s: at last UNLOCK says %q", o.name, got)
+				}
+			}
+		}
+	}
+}
+
+// A holder hears that its lock is lost, since no renewal could be confirmed, but a renewal without an answer had been
+// done. When it locks again Redis still has its old hold, which must not count.
+func TestLockAgainAfterUnconfirmedRenewal(t *testing.T) {
+	server := testredis.Start(t)
+	between := testredis.NewProxy(t, server.Addr())
+	p := harness.StartProxy(t, "redis://"+between.Addr(), "--lock-watchdog-timeout", "2s")
+	w := harness.DialHearing(t, p.Addr())
+	if got := w.Do("LOCK", "k"); got != "+OK\r\n" {
+		t.Fatal(got)
+	}
+	between.Disable()
+	server.Do(t, "PEXPIRE", "k", 20000) // the renewal that nobody heard of
+	if got := w.Read(); !strings.HasPrefix(got, ">4\r\n$9\r\nlock-lost\r\n") {
+		t.Fatalf("instead of the push: %q", got)
+	}
+	between.Enable()
+	harness.Eventually(t, "LOCK works again", func() bool { return w.Do("LOCK", "k") == "+OK\r\n" })
+	if got := w.Do("UNLOCK", "k"); got != ":1\r\n" {
+		t.Errorf("LOCK once, then UNLOCK: %q", got)
+	}
+	if got := server.Do(t, "EXISTS", "k"); got != int64(0) {
+		t.Error("the lock is still in Redis")
+	}
+}

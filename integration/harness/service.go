@@ -1,0 +1,42 @@
+package harness
+
+import (
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// ServicePermissions is what the README says that the service account needs, with the row of its table that begins so; "" = none.
+func ServicePermissions(t *testing.T, row string) []any {
+	t.Helper()
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := regexp.MustCompile("(?s)The service account needs, [^\n]*\n\n```text\n(.*?)```").FindSubmatch(readme)
+	if found == nil {
+		t.Fatal("the README does not say what the service account needs")
+	}
+	rules := append(strings.Fields(string(found[1])), "~app:*")
+	if row != "" {
+		more := regexp.MustCompile("\n\\| " + row + " \\| ([^\n]*) \\|\n").FindSubmatch(readme)
+		if more == nil {
+			t.Fatal("the README has no row for", row)
+		}
+		for _, part := range regexp.MustCompile("(also|without) `([^`]*)`").FindAllSubmatch(more[1], -1) {
+			these := strings.Fields(strings.ReplaceAll(string(part[2]), `\|`, "|"))
+			if string(part[1]) == "also" {
+				rules = append(rules, these...)
+			} else {
+				rules = slices.DeleteFunc(rules, func(rule string) bool { return slices.Contains(these, rule) })
+			}
+		}
+	}
+	set := []any{"ACL", "SETUSER", "service", "reset", "on", ">secret", "resetchannels"}
+	for _, rule := range rules {
+		set = append(set, rule)
+	}
+	return set
+}

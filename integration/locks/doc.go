@@ -1,0 +1,2 @@
+// Package locks tests the lock verbs as clients meet them, beside Redisson's own scripts and through redis-cli, on one Redis.
+package locks

@@ -1,0 +1,10 @@
+package locks
+
+import (
+	"os"
+	"testing"
+
+	"github.com/lockproxy/lockproxy/integration/harness"
+)
+
+func TestMain(m *testing.M) { os.Exit(harness.Main(m)) }

@@ -1,0 +1,92 @@
+package locks
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/lockproxy/lockproxy/integration/harness"
+)
+
+const prompt = "127.0.0.1:6380> "
+
+// exchange is one command of a session in the README and the lines printed for it.
+type exchange struct {
+	line    int // of the README
+	command string
+	printed []string
+}
+
+// The README's redis-cli sessions (blocks marked console that have the prompt in them) print what it says they print, each
+// on a fresh proxy with the embedded store.
+func TestReadmeSessions(t *testing.T) {
+	text, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sessions := readmeSessions(string(text))
+	if len(sessions) == 0 {
+		t.Fatal("the README shows no session")
+	}
+	commands := 0
+	for _, session := range sessions {
+		c := startCli(t, harness.StartProxy(t, ""))
+		for _, e := range session {
+			commands++
+			if got := c.printed(e.command); !sameOutput(e.printed, got) {
+				t.Errorf("README.md:%d: %s\n  says   %q\n  prints %q", e.line, e.command, e.printed, got)
+			}
+		}
+	}
+	t.Logf("%d sessions, %d commands", len(sessions), commands)
+}
+
+// readmeSessions takes the sessions out of a Markdown text.
+func readmeSessions(text string) (sessions [][]exchange) {
+	inside := false
+	var session []exchange
+	for i, line := range strings.Split(text, "\n") {
+		switch {
+		case !inside:
+			inside = strings.TrimSpace(line) == "```console"
+		case strings.HasPrefix(line, "```"):
+			if session != nil {
+				sessions = append(sessions, session)
+			}
+			inside, session = false, nil
+		case strings.HasPrefix(line, prompt):
+			session = append(session, exchange{line: i + 1, command: line[len(prompt):]})
+		case session != nil:
+			last := &session[len(session)-1]
+			last.printed = append(last.printed, line)
+		}
+	}
+	return sessions
+}
+
+// printed types a line and returns what redis-cli prints for it.
+func (c *cli) printed(line string) (lines []string) {
+	c.t.Helper()
+	c.typed(line)
+	c.typed("ECHO end-of-reply")
+	for got := c.next(); got != `"end-of-reply"`; got = c.next() {
+		lines = append(lines, got)
+	}
+	return lines
+}
+
+var longInteger = regexp.MustCompile(`^(\(integer\) )?[0-9]{10,}$`)
+
+// sameOutput compares line by line. A line that is one integer of ten digits or more stands for any such.
+func sameOutput(want, got []string) bool {
+	if len(want) != len(got) {
+		return false
+	}
+	for i := range want {
+		if want[i] != got[i] && !(longInteger.MatchString(want[i]) && longInteger.MatchString(got[i])) {
+			return false
+		}
+	}
+	return true
+}

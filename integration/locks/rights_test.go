@@ -1,0 +1,123 @@
+package locks
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/lockproxy/lockproxy/integration/harness"
+	"github.com/lockproxy/lockproxy/internal/testredis"
+)
+
+// Whose connection holds a lock, or waits for it, is shown to users who may run CLIENT LIST, and to no others.
+func TestWhoIsShownOtherClients(t *testing.T) {
+	t.Parallel()
+	s := testredis.Start(t)
+	for user, rules := range map[string][]string{
+		"plain": {"+@read", "+@write"}, "watcher": {"+@read", "+client|list"}, "admin": {"+@all"},
+	} {
+		words := []any{"ACL", "SETUSER", user, "on", ">p", "~app:*"}
+		for _, rule := range rules {
+			words = append(words, rule)
+		}
+		s.Do(t, words...)
+	}
+	p := harness.StartProxy(t, s.URL())
+	holder, waiter := harness.Dial(t, p.Addr()), harness.Dial(t, p.Addr())
+	harness.Expect(t, holder, "+OK\r\n", "CLIENT", "SETNAME", "payroll")
+	harness.Expect(t, waiter, "+OK\r\n", "CLIENT", "SETNAME", "backup")
+	harness.Expect(t, holder, "+OK\r\n", "LOCK", "app:1")
+	waiter.Send("LOCK", "app:1", "BLOCK", "0")
+	harness.Eventually(t, "it waits", func() bool { return strings.Contains(holder.Do("LOCKLIST"), "waiting-ms") })
+	secrets := []string{"payroll", "backup", "client-id", "addr", holder.C.LocalAddr().String(), waiter.C.LocalAddr().String()}
+	for user, sees := range map[string]bool{"plain": false, "watcher": true, "admin": true} {
+		for _, proto := range []string{"2", "3"} {
+			w := harness.Dial(t, p.Addr())
+			w.Do("HELLO", proto, "AUTH", user, "p")
+			if list := w.Do("CLIENT", "LIST"); strings.HasPrefix(list, "-NOPERM") == sees {
+				t.Fatalf("%s: CLIENT LIST: %q", user, list)
+			}
+			list, info := w.Do("LOCKLIST"), w.Do("LOCKINFO", "app:1")
+			entries, holders := harness.Objects(t, harness.Decode(t, list)), harness.Objects(t, harness.Object(t, harness.Decode(t, info))["holders"])
+			if len(entries) != 2 || entries[0]["state"] != "held" || entries[1]["state"] != "waiting" || len(holders) != 1 || holders[0]["watched"] == nil {
+				t.Errorf("%s: %q %q", user, list, info)
+			}
+			for _, secret := range secrets {
+				if strings.Contains(list, secret) != sees {
+					t.Errorf("%s, RESP%s: %q in LOCKLIST: %v", user, proto, secret, !sees)
+				}
+			}
+			if strings.Contains(info, "payroll") != sees || strings.Contains(info, holder.C.LocalAddr().String()) != sees {
+				t.Errorf("%s, RESP%s: LOCKINFO: %q", user, proto, info)
+			}
+		}
+	}
+	harness.Expect(t, holder, ":1\r\n", "UNLOCK", "app:1")
+	if got := waiter.Read(); got != "+OK\r\n" {
+		t.Error(got)
+	}
+}
+
+// UNLOCK … FORCE frees others' locks, and needs the right to delete the key.
+func TestWhoMayForce(t *testing.T) {
+	t.Parallel()
+	s := testredis.Start(t)
+	for user, rules := range map[string][]string{
+		"worker": {"~app:*", "+@all", "-del"}, "operator": {"~app:1", "+@all"}, "stranger": {"~other:*", "+@all"},
+	} {
+		words := []any{"ACL", "SETUSER", user, "on", ">p"}
+		for _, rule := range rules {
+			words = append(words, rule)
+		}
+		s.Do(t, words...)
+	}
+	p := harness.StartProxy(t, s.URL())
+	as := func(user string) *harness.Wire {
+		w := harness.Dial(t, p.Addr())
+		harness.Expect(t, w, "+OK\r\n", "AUTH", user, "p")
+		return w
+	}
+	holder, worker, operator := harness.Dial(t, p.Addr()), as("worker"), as("operator")
+	for range 2 { // the second answer may be remembered
+		harness.Expect(t, holder, "+OK\r\n", "LOCK", "app:1")
+		for _, w := range []*harness.Wire{worker, as("stranger")} {
+			if got := w.Do("UNLOCK", "app:1", "FORCE"); !strings.HasPrefix(got, "-NOPERM ") {
+				t.Errorf("FORCE without the right to DEL: %q", got)
+			}
+		}
+		if !exists(t, s, "app:1") {
+			t.Error("it was freed")
+		}
+		harness.Expect(t, operator, ":1\r\n", "UNLOCK", "app:1", "FORCE")
+		harness.Eventually(t, "the loss is known", func() bool { return strings.HasPrefix(holder.Do("UNLOCK", "app:1"), "-LOCKLOST") })
+	}
+	harness.Expect(t, worker, "+OK\r\n", "LOCK", "app:2")
+	harness.Expect(t, worker, ":1\r\n", "UNLOCK", "app:2")
+}
+
+// A client that waits for its owner and closes its connection just before the lock comes to it does not get it.
+func TestOwnerWhoseClientLeavesAtTheGrant(t *testing.T) {
+	t.Parallel()
+	s := testredis.Start(t)
+	p := harness.StartProxy(t, s.URL())
+	holder := harness.Dial(t, p.Addr())
+	for i := range 60 {
+		key := "k" + strconv.Itoa(i)
+		verb := []string{"LOCK", "FAIRLOCK", "WLOCK", "RLOCK"}[i%4]
+		words := []string{verb, key, "BLOCK", "3000", "OWNER", "me"}
+		if i%3 == 0 {
+			words = append(words, "ONCE", "PX", "30000")
+		}
+		own := verb
+		if verb == "RLOCK" {
+			own = "WLOCK"
+		}
+		harness.Expect(t, holder, "+OK\r\n", own, key)
+		w := harness.Dial(t, p.Addr())
+		w.Send(words...)
+		harness.Eventually(t, "it waits", func() bool { return strings.Contains(holder.Do("LOCKLIST", "MATCH", key), "waiting-ms") })
+		w.Close()
+		harness.Expect(t, holder, ":1\r\n", "UNLOCK", key)
+		harness.Eventually(t, key+" is free", func() bool { return !exists(t, s, key) })
+	}
+}

@@ -1,0 +1,185 @@
+package quorum
+
+import (
+	"fmt"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockproxy/lockproxy/integration/harness"
+	"github.com/lockproxy/lockproxy/internal/testredis"
+)
+
+// quorumFlags are for nodes that are to count soon after their start.
+func quorumFlags(nodes []*testredis.Server) []string {
+	flags := []string{"--quorum-max-lease", "2s", "--lock-watchdog-timeout", "2s"}
+	for _, n := range nodes {
+		flags = append(flags, "--quorum", n.URL())
+	}
+	return flags
+}
+
+func onNodes(t *testing.T, nodes []*testredis.Server, key string) (n int) {
+	t.Helper()
+	for _, s := range nodes {
+		n += int(s.Do(t, "EXISTS", key).(int64))
+	}
+	return n
+}
+
+func TestQuorum(t *testing.T) {
+	t.Parallel()
+	data, nodes := testredis.Start(t), harness.StartNodes(t, 5)
+	p := harness.StartProxy(t, data.URL(), quorumFlags(nodes)...)
+	w := harness.Dial(t, p.Addr())
+	if got := w.Do("LOCK", "k"); !strings.HasPrefix(got, "-NOQUORUM 0 of 5 nodes count, 3 are needed: the lock was not taken; 5 were started, or their clocks set, "+
+		"too recently, and enough nodes count in ") {
+		t.Fatalf("%q", got)
+	}
+	if got := w.Do("INFO", "lockproxy"); !strings.Contains(got, "lockproxy_quorum_node4:name=redis://"+nodes[4].Addr()+",state=young,") {
+		t.Fatal(got)
+	}
+	harness.Eventually(t, "the nodes count", func() bool { return w.Do("LOCK", "k") == "+OK\r\n" })
+	harness.Eventually(t, "all of them", func() bool { return onNodes(t, nodes, "k") == 5 })
+	if got := w.Do("SET", "d", "1"); got != "+OK\r\n" || data.Do(t, "EXISTS", "d", "k").(int64) != 1 || onNodes(t, nodes, "d") != 0 {
+		t.Fatal("what belongs where:", got)
+	}
+	for command, want := range map[string]string{
+		"LOCK x EX 3":        "-ERR the lease is longer than the 2000 ms of quorum-max-lease\r\n",
+		"LOCK x REPLICAS 1":  "-ERR REPLICAS is not supported with --quorum: its nodes are independent masters\r\n",
+		"FENCED k GET d":     "-ERR FENCED is not supported with --quorum: the lock is not where the data is; use LOCK ... FENCE\r\n",
+		"LOCK k":             "+OK\r\n", // once more
+		"FAIRLOCK f PX 1500": "+OK\r\n",
+		"RLOCK r":            "+OK\r\n",
+		"WLOCK w FENCE":      ":",
+		"MULTILOCK 2 m1 m2":  "+OK\r\n",
+		"LOCK o OWNER me":    "+OK\r\n",
+	} {
+		if got := w.Do(strings.Fields(command)...); !strings.HasPrefix(got, want) {
+			t.Errorf("%s: %q", command, got)
+		}
+	}
+	if got := w.Do("LOCK", "o", "OWNER", "me", "ONCE"); got != "+OK\r\n" {
+		t.Errorf("%q", got)
+	}
+	if got := w.Do("LOCK", "o", "OWNER", "me"); !strings.HasPrefix(got, "-ERR this owner already holds 'o': with --quorum an owner with a name does not nest") {
+		t.Errorf("%q", got)
+	}
+	nodes[1].Kill()
+	harness.Eventually(t, "it is seen", func() bool { return strings.Contains(w.Do("INFO", "lockproxy"), nodes[1].Addr()+",state=down,") })
+	in := harness.Object(t, harness.Decode(t, w.Do("LOCKINFO", "k")))
+	held := 0
+	for _, n := range harness.Objects(t, in["nodes"]) {
+		switch n["state"] {
+		case "up":
+			if n["kind"] == "plain" && len(n["owners"].([]any)) == 1 {
+				held++
+			}
+		case "down":
+			if n["name"] != "redis://"+nodes[1].Addr() || n["trouble"] == "" {
+				t.Errorf("%v", n)
+			}
+		}
+	}
+	holders := harness.Objects(t, in["holders"])
+	if in["kind"] != "plain" || held != 4 || len(holders) != 1 || fmt.Sprint(holders[0]["holds"]) != "2" {
+		t.Errorf("%v", in)
+	}
+	nodes[1].Restart()
+	harness.Eventually(t, "it is too young", func() bool { return strings.Contains(w.Do("INFO", "lockproxy"), nodes[1].Addr()+",state=young,") })
+	harness.Eventually(t, "it counts again", func() bool { return strings.Contains(w.Do("INFO", "lockproxy"), nodes[1].Addr()+",state=up,") })
+	for command, want := range map[string]string{"UNLOCK k ALL": ":1\r\n", "UNLOCK r": ":1\r\n", "MULTIUNLOCK 2 m1 m2": ":2\r\n"} {
+		if got := w.Do(strings.Fields(command)...); got != want {
+			t.Errorf("%s: %q", command, got)
+		}
+	}
+	harness.Eventually(t, "free everywhere", func() bool { return onNodes(t, nodes, "k") == 0 })
+}
+
+// A client that is killed frees its lock on all nodes at once.
+func TestQuorumClientKilled(t *testing.T) {
+	t.Parallel()
+	data, nodes := testredis.Start(t), harness.StartNodes(t, 3)
+	flags := quorumFlags(nodes)
+	p := harness.StartProxy(t, data.URL(), append(flags, "--quorum-max-lease", "3s", "--lock-watchdog-timeout", "3s")...)
+	w := harness.Dial(t, p.Addr())
+	harness.Eventually(t, "the nodes count", func() bool { return w.Do("LOCK", "warm") == "+OK\r\n" })
+	cli := exec.Command("redis-cli", "-p", strconv.Itoa(p.Port()))
+	in, err := cli.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := harness.StartChild(t, cli)
+	if _, err := in.Write([]byte("LOCK k\n")); err != nil {
+		t.Fatal(err)
+	}
+	harness.Eventually(t, "it has the lock", func() bool { return onNodes(t, nodes, "k") == 3 })
+	c.Kill()
+	killed := time.Now()
+	harness.Eventually(t, "it is free", func() bool { return onNodes(t, nodes, "k") == 0 })
+	t.Logf("free on all nodes %v after the kill", time.Since(killed))
+	if got := w.Do("LOCK", "k"); got != "+OK\r\n" {
+		t.Fatal(got)
+	}
+}
+
+// Twenty clients on two proxies count by GET and SET, two nodes of five being down.
+func TestQuorumExclusion(t *testing.T) {
+	t.Parallel()
+	data, nodes := testredis.Start(t), harness.StartNodes(t, 5)
+	proxies := []*harness.Proxy{harness.StartProxy(t, data.URL(), quorumFlags(nodes)...), harness.StartProxy(t, data.URL(), quorumFlags(nodes)...)}
+	for _, p := range proxies {
+		w := harness.Dial(t, p.Addr())
+		harness.Eventually(t, "all nodes count", func() bool {
+			w.Do("LOCK", "warm")
+			return strings.Count(w.Do("INFO", "lockproxy"), ",state=up,") == 5
+		})
+		w.Do("UNLOCK", "warm")
+		w.Close()
+	}
+	nodes[0].Kill()
+	nodes[3].Stop()
+	const clients, times = 20, 10
+	harness.Together(clients, func(i int) {
+		w := harness.Dial(t, proxies[i%2].Addr())
+		for range times {
+			if got, err := w.Try("LOCK", "counter", "BLOCK", "0"); err != nil || got != "+OK\r\n" {
+				t.Errorf("%q %v", got, err)
+				return
+			}
+			old, _ := w.Try("GET", "n")
+			n := 0
+			if _, text, ok := strings.Cut(old, "\r\n"); ok {
+				n, _ = strconv.Atoi(strings.TrimSpace(text))
+			}
+			if got, err := w.Try("SET", "n", strconv.Itoa(n+1)); err != nil || got != "+OK\r\n" {
+				t.Errorf("%q %v", got, err)
+			}
+			if got, err := w.Try("UNLOCK", "counter"); err != nil || got != ":1\r\n" {
+				t.Errorf("%q %v", got, err)
+			}
+		}
+	})
+	nodes[3].Cont()
+	if got, _ := data.Do(t, "GET", "n").([]byte); string(got) != strconv.Itoa(clients*times) {
+		t.Errorf("%s", got)
+	}
+}
+
+// Without the Redis that has the data, who is connected already locks on; nobody new can be asked for there.
+func TestQuorumWithoutItsUpstream(t *testing.T) {
+	t.Parallel()
+	data, nodes := testredis.Start(t), harness.StartNodes(t, 3)
+	p := harness.StartProxy(t, data.URL(), quorumFlags(nodes)...)
+	w := harness.Dial(t, p.Addr())
+	harness.Eventually(t, "the nodes count", func() bool { return w.Do("LOCK", "k") == ok })
+	data.Kill()
+	harness.Expect(t, w, yes, "UNLOCK", "k", "ALL")
+	harness.Expect(t, w, ok, "LOCK", "other")
+	if got := harness.Dial(t, p.Addr()).Do("LOCK", "k"); !strings.HasPrefix(got, "-ERR upstream unavailable") {
+		t.Errorf("%q", got)
+	}
+	harness.Expect(t, w, yes, "UNLOCK", "other")
+}

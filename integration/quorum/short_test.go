@@ -1,0 +1,141 @@
+package quorum
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockproxy/lockproxy/integration/harness"
+)
+
+// With two nodes of five away nothing changes, with three every verb says NOQUORUM, soon, and leaves nothing on the others.
+func TestQuorumShort(t *testing.T) {
+	t.Parallel()
+	q := startQuorum(t, 5, "--quorum-max-lease", "10s", "--lock-watchdog-timeout", "10s")
+	w, other := harness.Dial(t, q.p.Addr()), harness.Dial(t, q.p.Addr())
+	q.nodes[0].Kill()
+	q.nodes[3].Stop()
+	verbs := func(want map[string]string, order ...string) {
+		t.Helper()
+		for _, command := range order {
+			wants(t, w, want[command], strings.Fields(command)...)
+		}
+	}
+	order := []string{"LOCK a FENCE", "RLOCK r", "WLOCK w", "FAIRLOCK f PX 9000", "MULTILOCK 2 m1 m2", "LOCK o OWNER me ONCE", "RENEW a", "RENEW f PX 9000", "LOCKINFO a"}
+	verbs(map[string]string{
+		"LOCK a FENCE": ":", "RLOCK r": "+OK", "WLOCK w": "+OK", "FAIRLOCK f PX 9000": "+OK", "MULTILOCK 2 m1 m2": "+OK",
+		"LOCK o OWNER me ONCE": "+OK", "RENEW a": ":1", "RENEW f PX 9000": ":1", "LOCKINFO a": "*12",
+	}, order...)
+	for _, key := range []string{"a", "r", "w", "f", "m1", "m2", "o"} {
+		wants(t, other, "-NOTHELD ", "UNLOCK", key)
+	}
+	wants(t, other, "$-1", "LOCK", "a")
+	wants(t, w, ":1", "UNLOCK", "r")
+	wants(t, w, ":1", "UNLOCK", "o", "OWNER", "me")
+	wants(t, w, ":2", "MULTIUNLOCK", "2", "m1", "m2")
+	wants(t, w, ":1", "UNLOCK", "w", "FORCE")
+
+	q.nodes[1].Kill()
+	promptly(t, "the first NOQUORUM", func() { wants(t, other, "-NOQUORUM 2 of 5 nodes answered, 3 are needed: ", "LOCK", "new") })
+	for _, command := range []string{"RENEW a", "UNLOCK a", "LOCK new", "LOCK new BLOCK 700", "LOCK new BLOCK 0", "FAIRLOCK new BLOCK 700", "RLOCK new", "WLOCK new FENCE",
+		"MULTILOCK 2 new new2", "LOCK new OWNER me ONCE", "LOCKINFO a", "UNLOCK new FORCE"} {
+		promptly(t, command, func() { wants(t, w, "-NOQUORUM ", strings.Fields(command)...) })
+	}
+	if on := q.holding("new", 0, 1, 3); on != nil {
+		t.Errorf("left behind on %v", on)
+	}
+	if on := q.holding("new2", 0, 1, 3); on != nil {
+		t.Errorf("left behind on %v", on)
+	}
+	q.nodes[3].Cont()
+	harness.Eventually(t, "three are enough", func() bool { return strings.HasPrefix(other.Do("LOCK", "new"), "+OK") })
+	wants(t, w, ":1", "UNLOCK", "f")
+	wants(t, w, ":1", "UNLOCK", "a") // said again; what it began went on
+	wants(t, other, "+OK", "LOCK", "a", "BLOCK", "5000")
+}
+
+// Of four nodes one may be away, not two.
+func TestQuorumOfFour(t *testing.T) {
+	t.Parallel()
+	q := startQuorum(t, 4)
+	w := harness.Dial(t, q.p.Addr())
+	q.links[2].Disable()
+	wants(t, w, "+OK", "LOCK", "k")
+	wants(t, w, ":1", "UNLOCK", "k")
+	q.links[0].Disable()
+	wants(t, w, "-NOQUORUM 2 of 4 nodes answered, 3 are needed: ", "LOCK", "k")
+	if on := q.holding("k"); on != nil {
+		t.Errorf("left behind on %v", on)
+	}
+}
+
+// longerLeases are for locks that are to be kept on a busy machine.
+var longerLeases = []string{"--quorum-max-lease", "4s", "--lock-watchdog-timeout", "4s", "--quorum-node-timeout", "400ms"}
+
+// With two nodes away a lock is renewed for many leases. When they are back they get it, though they were cut off for longer
+// than a lease. Its majority gone its holder is told by the deadline.
+func TestQuorumWatchdog(t *testing.T) {
+	t.Parallel()
+	q := startQuorum(t, 5, longerLeases...)
+	w, owner := harness.DialHearing(t, q.p.Addr()), harness.Dial(t, q.p.Addr())
+	q.links[0].Disable()
+	q.links[1].BlackHole()
+	wants(t, w, "+OK", "LOCK", "k")
+	wants(t, owner, "+OK", "LOCK", "o", "OWNER", "me", "ONCE")
+	for end := time.Now().Add(13 * time.Second); time.Now().Before(end); time.Sleep(100 * time.Millisecond) { // more than three leases
+		for _, key := range []string{"k", "o"} {
+			if on := q.holding(key); len(on) != 3 {
+				t.Fatalf("%s is on %v", key, on)
+			}
+		}
+	}
+	q.links[0].Enable()
+	q.links[1].Clear()
+	for _, key := range []string{"k", "o"} {
+		harness.Eventually(t, key+" is on all of them", func() bool { return len(q.holding(key)) == 5 })
+	}
+	for _, l := range q.links[:3] {
+		l.Disable()
+	}
+	cut := time.Now()
+	if push := w.Read(); push[0] != '>' || !strings.Contains(push, "lock-lost") || !strings.Contains(push, "unrenewed") {
+		t.Fatalf("%q", push)
+	}
+	took := time.Since(cut)
+	t.Logf("told %v after the majority had gone, with leases of 4 s", took)
+	if took > 7*time.Second { // by its deadline, and what a busy machine takes
+		t.Error("told too late")
+	}
+	for _, l := range q.links[:3] {
+		l.Enable()
+	}
+	for i := range 3 {
+		harness.Eventually(t, "they are back", func() bool { return harness.NodeState(owner, i, "state") == "up" })
+	}
+	wants(t, w, "-LOCKLOST ", "UNLOCK", "k")
+}
+
+// A lock outlives the restarts of a majority, one after the other: nodes that have forgotten it get it again.
+func TestQuorumRollingRestart(t *testing.T) {
+	t.Parallel()
+	q := startQuorum(t, 3, longerLeases...)
+	w, owner, other := harness.Dial(t, q.p.Addr()), harness.Dial(t, q.p.Addr()), harness.Dial(t, q.p.Addr())
+	wants(t, w, "+OK", "LOCK", "k")
+	wants(t, w, "+OK", "RLOCK", "r")
+	wants(t, owner, "+OK", "LOCK", "o", "OWNER", "me", "ONCE")
+	for i := range 2 {
+		q.nodes[i].Restart()
+		for _, key := range []string{"k", "r", "o"} {
+			harness.Eventually(t, key+" is on it again", func() bool { return len(q.holding(key)) == 3 })
+		}
+	}
+	wants(t, other, "$-1", "LOCK", "k")
+	wants(t, other, "$-1", "WLOCK", "r")
+	wants(t, other, "$-1", "LOCK", "o")
+	wants(t, w, ":1", "UNLOCK", "k")
+	wants(t, w, ":1", "UNLOCK", "r")
+	wants(t, owner, ":1", "UNLOCK", "o", "OWNER", "me")
+	for _, key := range []string{"k", "r", "o"} {
+		harness.Eventually(t, key+" is free everywhere", func() bool { return q.holding(key) == nil })
+	}
+}
