@@ -95,9 +95,32 @@ func newJavaFair(t testing.TB, s *testredis.Server, n int) *javaFair {
 }
 
 func (j *javaFair) run(script string, lease time.Duration, how string) (int64, error) {
+	return redis.Int64(j.c.Do("EVAL", j.words(script, lease, how)...))
+}
+
+func (j *javaFair) words(script string, lease time.Duration, how string) []any {
 	keys := append([]any{script, 4}, javaKeys...)
 	now := time.Now().Add(j.clock).UnixMilli()
-	return redis.Int64(j.c.Do("EVAL", append(keys, fairChannel, j.owner, now, lease.Milliseconds(), j.wait.Milliseconds(), how)...))
+	return append(keys, fairChannel, j.owner, now, lease.Milliseconds(), j.wait.Milliseconds(), how)
+}
+
+// tryAndLook is try, and the queue as it is then, before anybody else can do a thing.
+func (j *javaFair) tryAndLook(lease time.Duration) []string {
+	j.t.Helper()
+	for _, words := range [][]any{{"MULTI"}, append([]any{"EVAL"}, j.words(javaTake, lease, "queue")...), {"LRANGE", fairQueue, 0, -1}} {
+		if err := j.c.Send(words[0].(string), words[1:]...); err != nil {
+			j.t.Fatal(err)
+		}
+	}
+	replies, err := redis.Values(j.c.Do("EXEC"))
+	if err != nil {
+		j.t.Fatal(err)
+	}
+	queue, err := redis.Strings(replies[1], nil)
+	if err != nil {
+		j.t.Fatal(err)
+	}
+	return queue
 }
 
 // try is its acquire, which queues; left is the time left that it is told.
