@@ -3,8 +3,8 @@ package cluster
 import (
 	"bytes"
 	"errors"
-	"math/rand/v2"
 
+	"github.com/lockproxy/lockproxy/internal/jitter"
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -166,7 +166,7 @@ func concat(replies []resp.Reply) []byte {
 
 // one is any of the replies, but no null while there is another: RANDOMKEY's.
 func one(replies []resp.Reply) []byte {
-	at := rand.N(len(replies))
+	at := jitter.N(len(replies))
 	for i := range replies {
 		if v := replies[(at+i)%len(replies)]; !v.Null {
 			return v.Raw

@@ -3,11 +3,11 @@ package cluster
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"net"
 	"sync"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/jitter"
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -69,7 +69,7 @@ func (c *Cluster) refreshLoop() {
 	defer c.running.Done()
 	failed := false
 	for {
-		timer := time.NewTimer(c.opts.Refresh/2 + rand.N(c.opts.Refresh))
+		timer := time.NewTimer(c.opts.Refresh/2 + jitter.N(c.opts.Refresh))
 		select {
 		case <-c.ctx.Done():
 			timer.Stop()
@@ -91,7 +91,7 @@ func (c *Cluster) refreshLoop() {
 			failed = false
 		}
 		close(done)
-		if !c.pause(c.ctx, refreshGap/2+rand.N(refreshGap)) {
+		if !c.pause(c.ctx, refreshGap/2+jitter.N(refreshGap)) {
 			return
 		}
 	}
@@ -177,7 +177,7 @@ func lookOrder(old *Snapshot, hint *Node) []*Node {
 		return nil
 	}
 	order := old.All()
-	rand.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
+	jitter.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
 	if hint != nil && old.has(hint) {
 		order = append([]*Node{hint}, order...)
 	}

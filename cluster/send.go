@@ -3,9 +3,9 @@ package cluster
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/jitter"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
@@ -143,7 +143,7 @@ func (e *Executor) later(u *unit, first time.Duration) bool {
 		u.until = now.Add(e.c.opts.RetryFor)
 	}
 	delay := min(first<<min(u.failures, 6), 200*time.Millisecond)
-	delay = delay/2 + rand.N(delay)
+	delay = delay/2 + jitter.N(delay)
 	u.failures++
 	u.ready = now.Add(delay)
 	return u.ready.Before(u.until)

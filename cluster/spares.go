@@ -3,13 +3,13 @@ package cluster
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/jitter"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
@@ -103,7 +103,7 @@ func (c *Cluster) watchSpares() {
 			looks.Go(func() { c.lookForMoves(n) })
 		}
 		looks.Wait()
-		if !c.pause(c.ctx, spareLook/2+rand.N(spareLook)) {
+		if !c.pause(c.ctx, spareLook/2+jitter.N(spareLook)) {
 			return
 		}
 	}

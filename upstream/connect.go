@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"math/rand/v2"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/jitter"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 )
 
@@ -116,7 +116,7 @@ func (p *Pipe) runLink() (served bool, err error) {
 // time until somebody asks for the identity again. It says whether to go on.
 func (p *Pipe) rest(delay time.Duration, cause error, moved <-chan struct{}) bool {
 	p.move(backingOff, cause)
-	delay = delay/2 + rand.N(delay)
+	delay = delay/2 + jitter.N(delay)
 	if !p.sleep(min(delay, wantedDelay), nil, moved) {
 		return false
 	}

@@ -42,7 +42,7 @@ type Control struct {
 
 // controlClient is made once, by the first who asks; the others wait for it.
 type controlClient struct {
-	once   sync.Once
+	made   chan struct{} // closed when it is; no mutex, which a test in a bubble cannot wait for
 	client rueidis.Client
 	err    error
 }
@@ -57,7 +57,10 @@ func NewControl(t Target, o ControlOptions) *Control {
 	}
 	return &Control{
 		target: t, opts: o, clients: map[int]*controlClient{},
-		scripts: scripts{node: NewNode(t, NodeOptions{DialTimeout: o.DialTimeout, Logger: o.Logger})},
+		scripts: scripts{
+			node:  NewNode(t, NodeOptions{DialTimeout: o.DialTimeout, Logger: o.Logger}),
+			calls: sync.Pool{New: newScriptCall},
+		},
 	}
 }
 
@@ -75,12 +78,13 @@ func (c *Control) Client(db int) (rueidis.Client, error) {
 		return nil, errControlClosed
 	}
 	cc := c.clients[db]
-	if cc == nil {
-		cc = &controlClient{}
+	first := cc == nil
+	if first {
+		cc = &controlClient{made: make(chan struct{})}
 		c.clients[db] = cc
 	}
 	c.mu.Unlock()
-	return c.made(cc, db)
+	return c.wait(cc, first, db)
 }
 
 // Subscriber returns the client for Dedicate and SetPubSubHooks, on connections
@@ -93,25 +97,29 @@ func (c *Control) Subscriber() (rueidis.Client, error) {
 		c.mu.Unlock()
 		return nil, errControlClosed
 	}
-	if c.subscriber == nil {
-		c.subscriber = &controlClient{}
+	first := c.subscriber == nil
+	if first {
+		c.subscriber = &controlClient{made: make(chan struct{})}
 	}
 	cc := c.subscriber
 	c.mu.Unlock()
-	return c.made(cc, 0)
+	return c.wait(cc, first, 0)
 }
 
-// made returns cc's client, making it on the first call.
-func (c *Control) made(cc *controlClient, db int) (rueidis.Client, error) {
-	cc.once.Do(func() {
-		var err error
-		cc.client, err = rueidis.NewClient(c.options(db))
-		if cc.client == nil {
-			cc.err = err // an option rueidis does not take
-		} else if err != nil {
-			c.opts.Logger.Warn("no control connection to Redis yet", "upstream", c.target.String(), "db", db, "error", err)
-		}
-	})
+// wait returns cc's client, making it for the first who asks.
+func (c *Control) wait(cc *controlClient, first bool, db int) (rueidis.Client, error) {
+	if !first {
+		<-cc.made
+		return cc.client, cc.err
+	}
+	defer close(cc.made)
+	var err error
+	cc.client, err = rueidis.NewClient(c.options(db))
+	if cc.client == nil {
+		cc.err = err // an option rueidis does not take
+	} else if err != nil {
+		c.opts.Logger.Warn("no control connection to Redis yet", "upstream", c.target.String(), "db", db, "error", err)
+	}
 	return cc.client, cc.err
 }
 
@@ -161,7 +169,7 @@ func (c *Control) Close() {
 	c.mu.Unlock()
 	c.scripts.node.Close()
 	for _, cc := range all {
-		cc.once.Do(func() { cc.err = errControlClosed }) // waits for one being made
+		<-cc.made
 		if cc.client != nil {
 			cc.client.Close()
 		}

@@ -69,15 +69,11 @@ func dial(ctx context.Context, t Target, timeout time.Duration) (net.Conn, error
 func dialAny(ctx context.Context, t Target, timeout time.Duration) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	d := net.Dialer{
-		KeepAliveConfig: net.KeepAliveConfig{
-			Enable: true, Idle: keepAliveIdle, Interval: keepAliveInterval, Count: keepAliveCount,
-		},
+	connect := network
+	if t.Dialer != nil {
+		connect = t.Dialer.Dial
 	}
-	if t.Network == "tcp" {
-		d.Control = func(_, _ string, c syscall.RawConn) error { return setUserTimeout(c, userTimeout) }
-	}
-	conn, err := d.DialContext(ctx, t.Network, t.Addr)
+	conn, err := connect(ctx, t.Network, t.Addr)
 	if err != nil || t.TLS == nil {
 		return conn, err
 	}
@@ -95,4 +91,17 @@ func dialAny(ctx context.Context, t Target, timeout time.Duration) (net.Conn, er
 		return nil, err
 	}
 	return secure, nil
+}
+
+// network connects to an address outside.
+func network(ctx context.Context, network, addr string) (net.Conn, error) {
+	d := net.Dialer{
+		KeepAliveConfig: net.KeepAliveConfig{
+			Enable: true, Idle: keepAliveIdle, Interval: keepAliveInterval, Count: keepAliveCount,
+		},
+	}
+	if network == "tcp" {
+		d.Control = func(_, _ string, c syscall.RawConn) error { return setUserTimeout(c, userTimeout) }
+	}
+	return d.DialContext(ctx, network, addr)
 }

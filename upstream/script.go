@@ -15,8 +15,9 @@ import (
 // scripts runs the short Lua scripts of LOCK and UNLOCK over pipes of the service account, one for each db and used for
 // nothing else. Through rueidis the same pair of calls costs the proxy three times the CPU, most of it in waking goroutines.
 type scripts struct {
-	node  *Node    // its own, so that no client's command ever rides along
-	pipes sync.Map // of *Pipe by db, each opened once and kept
+	node  *Node     // its own, so that no client's command ever rides along
+	pipes sync.Map  // of *Pipe by db, each opened once and kept
+	calls sync.Pool // of *scriptCall
 }
 
 // scriptTimeout is how long a script may take to answer before its connection is given up, as rueidis does with its own. It is
@@ -61,8 +62,6 @@ func (c *scriptCall) do(p *Pipe) error {
 // Reply gathers the reply.
 func (c *scriptCall) Reply(p []byte) { c.reply = append(c.reply, p...) }
 
-var scriptCalls = sync.Pool{New: newScriptCall}
-
 // pipe is the db's pipe.
 func (s *scripts) pipe(db int) (*Pipe, error) {
 	if p, ok := s.pipes.Load(db); ok {
@@ -96,25 +95,25 @@ func (c *Control) ints(db int, sha, source string, keys, args []string, ask bool
 	if err != nil {
 		return nil, err
 	}
-	out, err := runInts(p, "EVALSHA", sha, keys, args, ask)
+	out, err := c.scripts.run(p, "EVALSHA", sha, keys, args, ask)
 	if refusal, ok := err.(*ReplyError); ok && strings.HasPrefix(refusal.Line, "NOSCRIPT ") {
-		return runInts(p, "EVAL", source, keys, args, ask)
+		return c.scripts.run(p, "EVAL", source, keys, args, ask)
 	}
 	return out, err
 }
 
 var asking = resp.AppendCommand(nil, "ASKING")
 
-func runInts(p *Pipe, verb, script string, keys, args []string, ask bool) ([]int64, error) {
-	c := scriptCalls.Get().(*scriptCall)
-	defer scriptCalls.Put(c)
+func (s *scripts) run(p *Pipe, verb, script string, keys, args []string, ask bool) ([]int64, error) {
+	c := s.calls.Get().(*scriptCall)
+	defer s.calls.Put(c)
 	c.cmd = resp.AppendArray(c.cmd[:0], 3+len(keys)+len(args))
 	c.cmd = resp.AppendBulkString(c.cmd, verb)
 	c.cmd = resp.AppendBulkString(c.cmd, script)
 	c.cmd = resp.AppendBulkString(c.cmd, strconv.Itoa(len(keys)))
 	for _, list := range [2][]string{keys, args} {
-		for _, s := range list {
-			c.cmd = resp.AppendBulkString(c.cmd, s)
+		for _, word := range list {
+			c.cmd = resp.AppendBulkString(c.cmd, word)
 		}
 	}
 	c.reply = c.reply[:0]

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -23,6 +24,8 @@ type Target struct {
 	TLS      *tls.Config // nil: plain
 	Files    Renewer     // nil: TLS is used as it is
 
+	Dialer Dialer // makes the connections; nil: over the network
+
 	Sentinels *Sentinels // nil: Addr is the address; else it is what they say, once Follow was called
 	follower  *Follower
 
@@ -35,6 +38,11 @@ type Target struct {
 	MinUptime time.Duration
 	// Vetter, with MinUptime, is asked about each server; nil: nobody is.
 	Vetter Vetter
+}
+
+// Dialer connects to addresses, TLS aside, which goes on top. Its calls come from several goroutines at once.
+type Dialer interface {
+	Dial(ctx context.Context, network, addr string) (net.Conn, error)
 }
 
 // Vetter refuses servers.

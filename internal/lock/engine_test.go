@@ -80,14 +80,19 @@ func granted(t *testing.T, got <-chan error, what string) {
 	}
 }
 
+// redisServer is a real one, or one in a bubble.
+type redisServer interface {
+	Do(t testing.TB, args ...any) any
+}
+
 // heldByRedisson has Redisson hold a lock for an hour.
-func heldByRedisson(t *testing.T, s *testredis.Server, key string) {
+func heldByRedisson(t *testing.T, s redisServer, key string) {
 	s.Do(t, "HSET", key, "redisson:1", "1")
 	s.Do(t, "PEXPIRE", key, 3600000)
 }
 
 // subscribers counts the subscriptions to a channel of either kind.
-func subscribers(t *testing.T, s *testredis.Server, channel string) int {
+func subscribers(t *testing.T, s redisServer, channel string) int {
 	n := 0
 	for _, what := range []string{"NUMSUB", "SHARDNUMSUB"} {
 		reply, err := redis.Values(s.Do(t, "PUBSUB", what, channel), nil)
@@ -162,7 +167,7 @@ func eventually(t *testing.T, within time.Duration, what string, ok func() bool)
 	t.Fatalf("not within %v: %s", within, what)
 }
 
-func hash(t *testing.T, s *testredis.Server, key string) map[string]string {
+func hash(t *testing.T, s redisServer, key string) map[string]string {
 	t.Helper()
 	m, err := redis.StringMap(s.Do(t, "HGETALL", key), nil)
 	if err != nil {
@@ -171,7 +176,7 @@ func hash(t *testing.T, s *testredis.Server, key string) map[string]string {
 	return m
 }
 
-func pttl(t *testing.T, s *testredis.Server, key string) int64 {
+func pttl(t *testing.T, s redisServer, key string) int64 {
 	return s.Do(t, "PTTL", key).(int64)
 }
 
@@ -228,24 +233,6 @@ func TestRedissonHolderBlocksAndItsMessageWakes(t *testing.T) {
 	granted(t, got, "LOCK")
 	if took := time.Since(began); took > 2*time.Second {
 		t.Fatalf("woken after %v", took)
-	}
-}
-
-func TestWaiterTimesOut(t *testing.T) {
-	s := testredis.Start(t)
-	m := engine(t, s.URL(), Options{})
-	a, _ := client(m)
-	b, _ := client(m)
-	mustLock(t, a, Request{Key: "k"})
-	began := time.Now()
-	if _, err := b.Lock(context.Background(), Request{Key: "k", Blocks: true, Block: 100}); !errors.Is(err, ErrNotAcquired) {
-		t.Fatal(err)
-	}
-	if took := time.Since(began); took < 100*time.Millisecond {
-		t.Fatal(took)
-	}
-	if n := m.Stats().Waiting; n != 0 {
-		t.Fatal(n)
 	}
 }
 
@@ -385,89 +372,6 @@ func TestOwnerAcrossConnections(t *testing.T) {
 	mustUnlock(t, c, UnlockRequest{Key: "k", Owner: "job-1"}, true) // sent again
 	_, err := c.Unlock(context.Background(), UnlockRequest{Key: "k", Owner: "job-2"})
 	wantCode(t, err, "NOTHELD")
-}
-
-func TestTakenOverElsewhere(t *testing.T) {
-	s := testredis.Start(t)
-	m1 := engine(t, s.URL(), Options{Watchdog: 900 * time.Millisecond})
-	m2 := engine(t, s.URL(), Options{Watchdog: 900 * time.Millisecond})
-	a, lostA := client(m1)
-	b, lostB := client(m2)
-	mustLock(t, a, Request{Key: "k", Owner: "job"})
-	time.Sleep(1500 * time.Millisecond)
-	if pttl(t, s, "k") <= 0 {
-		t.Fatal("not renewed")
-	}
-	mustUnlock(t, b, UnlockRequest{Key: "k", Owner: "job"}, true)
-	mustLock(t, b, Request{Key: "k", Owner: "job", Lease: 1200})
-	eventually(t, 15*time.Second, "run out", func() bool { return s.Do(t, "EXISTS", "k").(int64) == 0 })
-	eventually(t, 15*time.Second, "no longer believed held", func() bool { return m1.Stats().Held+m2.Stats().Held == 0 })
-	if lostA.reasons()+lostB.reasons() != "" {
-		t.Fatal(lostA.reasons(), lostB.reasons())
-	}
-}
-
-func TestWatchdogAndLoss(t *testing.T) {
-	s := testredis.Start(t)
-	m := engine(t, s.URL(), Options{Watchdog: 1800 * time.Millisecond})
-	a, lost := client(m)
-	mustLock(t, a, Request{Key: "renewed"})
-	mustLock(t, a, Request{Key: "leased", Lease: 1500})
-	s.Do(t, "SET", "poison", "x")
-	mustLock(t, a, Request{Key: "overwritten"})
-	s.Do(t, "SET", "overwritten", "x")
-	time.Sleep(5700 * time.Millisecond)
-	if pttl(t, s, "renewed") <= 0 {
-		t.Fatal("not renewed for three periods")
-	}
-	if got := lost.reasons(); got != "overwritten:gone leased:expired " {
-		t.Fatal(got)
-	}
-	s.Do(t, "DEL", "renewed")
-	eventually(t, 15*time.Second, "loss noticed", func() bool { return lost.reasons() == "overwritten:gone leased:expired renewed:gone " })
-	_, err := a.Unlock(context.Background(), UnlockRequest{Key: "renewed"})
-	wantCode(t, err, "LOCKLOST")
-	mustLock(t, a, Request{Key: "renewed"})
-	mustUnlock(t, a, UnlockRequest{Key: "renewed"}, true)
-}
-
-func TestRenewVerb(t *testing.T) {
-	s := testredis.Start(t)
-	m := engine(t, s.URL(), Options{Watchdog: 900 * time.Millisecond})
-	a, lost := client(m)
-	ctx := context.Background()
-	wantCode(t, a.Renew(ctx, RenewRequest{Key: "k"}), "NOTHELD")
-	mustLock(t, a, Request{Key: "k", Lease: 300})
-	if err := a.Renew(ctx, RenewRequest{Key: "k"}); err != nil {
-		t.Fatal(err)
-	}
-	time.Sleep(1200 * time.Millisecond)
-	if pttl(t, s, "k") <= 0 {
-		t.Fatal("not watched")
-	}
-	if err := a.Renew(ctx, RenewRequest{Key: "k", Lease: 300}); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, 15*time.Second, "expired", func() bool { return lost.reasons() == "k:expired " })
-}
-
-func TestRestartIsNoticed(t *testing.T) {
-	s := testredis.Start(t)
-	m := engine(t, s.URL(), Options{})
-	a, lost := client(m)
-	mustLock(t, a, Request{Key: "watched"})
-	mustLock(t, a, Request{Key: "leased", Lease: 60000})
-	s.Kill()
-	s.Restart()
-	eventually(t, 15*time.Second, "both lost", func() bool {
-		r := lost.reasons()
-		return r == "watched:gone leased:gone " || r == "leased:gone watched:gone "
-	})
-	// Each connection comes back by itself, this one perhaps last.
-	eventually(t, 15*time.Second, "locks again", func() bool {
-		_, err := a.Lock(context.Background(), Request{Key: "watched"})
-		return err == nil
-	})
 }
 
 func TestDrain(t *testing.T) {

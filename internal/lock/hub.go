@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"math/rand/v2"
 	"sync"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/redis/rueidis"
 
+	"github.com/lockproxy/lockproxy/internal/jitter"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
@@ -140,7 +140,7 @@ func (h *hub) run(ctx context.Context) {
 		if time.Since(began) > time.Second {
 			pause = minPause
 		}
-		timer := time.NewTimer(pause/2 + rand.N(pause))
+		timer := time.NewTimer(pause/2 + jitter.N(pause))
 		select {
 		case <-timer.C:
 			pause = min(2*pause, maxPause)

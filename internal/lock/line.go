@@ -3,10 +3,10 @@ package lock
 import (
 	"container/list"
 	"context"
-	"math/rand/v2"
 	"sync/atomic"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/jitter"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 )
 
@@ -224,8 +224,8 @@ func leaseOf(r Request, o Options) int64 {
 // tryNext sets when the head tries by itself: when the lease that it saw is over, and after Poll at the latest; with
 // some jitter, since the heads of other proxies wait as well. ttl is in ms, negative = the key is gone or has no TTL.
 func (m *Manager) tryNext(l *line, ttl int64) {
-	poll := m.opts.Poll/2 + rand.N(m.opts.Poll/2)
-	if left := milliseconds(max(ttl, 0)) + time.Millisecond + rand.N(2*time.Millisecond); ttl != -1 && left < poll {
+	poll := m.opts.Poll/2 + jitter.N(m.opts.Poll/2)
+	if left := milliseconds(max(ttl, 0)) + time.Millisecond + jitter.N(2*time.Millisecond); ttl != -1 && left < poll {
 		poll = left
 	}
 	m.mu.Lock()

@@ -3,11 +3,11 @@ package lock
 import (
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"strconv"
 	"sync"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/jitter"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
@@ -269,5 +269,5 @@ func (q *quorum) end(n *quorumNode, id holdID, mine *quorumStep) {
 // shortPause is the random delay after which a split vote is tried again: several times of what this one took, so that those who
 // were split do not meet again.
 func shortPause(took time.Duration) time.Duration {
-	return time.Millisecond + rand.N(min(max(6*took, 5*time.Millisecond), 300*time.Millisecond))
+	return time.Millisecond + jitter.N(min(max(6*took, 5*time.Millisecond), 300*time.Millisecond))
 }

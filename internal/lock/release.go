@@ -3,10 +3,10 @@ package lock
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"strconv"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/jitter"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 )
 
@@ -320,7 +320,7 @@ func (r *release) complete() (code, left int64, err error) {
 		if err == nil || errors.Is(err, errForgotten) || time.Now().After(giveUp) {
 			return code, left, err
 		}
-		if !r.m.sleep(context.Background(), pause/2+rand.N(pause)) {
+		if !r.m.sleep(context.Background(), pause/2+jitter.N(pause)) {
 			return 0, 0, err
 		}
 	}

@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"math"
-	"math/rand/v2"
 	"strconv"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/jitter"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
@@ -56,7 +56,7 @@ func (m *Manager) look(id holdID, latch string, notAfter int64, giveUp time.Time
 			}
 			err = &upstream.NotSentError{Cause: errLate}
 		}
-		if time.Now().After(giveUp) || !m.sleep(background, pause/2+rand.N(pause)) {
+		if time.Now().After(giveUp) || !m.sleep(background, pause/2+jitter.N(pause)) {
 			return s, err
 		}
 	}

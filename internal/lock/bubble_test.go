@@ -1,0 +1,144 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/simulation/world"
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+// inBubble runs a test in a bubble: its clock goes on when everybody waits, so that what sleeps for hours there takes no time. What is
+// made in the bubble must end in it.
+func inBubble(t *testing.T, test func(t *testing.T, w *world.World)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := world.New(1)
+		t.Cleanup(w.Close)
+		test(t, w)
+	})
+}
+
+const bubbleAddr = "10.0.0.1:6379"
+
+// bubbleEngine is a Manager at work on a node of a World, as the proxy of that name.
+func bubbleEngine(t *testing.T, w *world.World, n *world.Node, proxy string, o Options) *Manager {
+	t.Helper()
+	o.Logger = testLog()
+	target := upstream.Target{Network: "tcp", Addr: n.Addr(), Dialer: w.Proxy(proxy)}
+	ctl := upstream.NewControl(target, upstream.ControlOptions{Logger: o.Logger})
+	return atWork(t, New(ctl, o), ctl.Close)
+}
+
+func TestTakenOverElsewhere(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		m1 := bubbleEngine(t, w, s, "one", Options{})
+		m2 := bubbleEngine(t, w, s, "two", Options{})
+		a, lostA := client(m1)
+		b, lostB := client(m2)
+		mustLock(t, a, Request{Key: "k", Owner: "job"})
+		time.Sleep(50 * time.Second)
+		if pttl(t, s, "k") <= 0 {
+			t.Fatal("not renewed")
+		}
+		mustUnlock(t, b, UnlockRequest{Key: "k", Owner: "job"}, true)
+		mustLock(t, b, Request{Key: "k", Owner: "job", Lease: 1200})
+		eventually(t, 15*time.Second, "run out", func() bool { return s.Do(t, "EXISTS", "k").(int64) == 0 })
+		eventually(t, 15*time.Second, "no longer believed held", func() bool { return m1.Stats().Held+m2.Stats().Held == 0 })
+		if lostA.reasons()+lostB.reasons() != "" {
+			t.Fatal(lostA.reasons(), lostB.reasons())
+		}
+	})
+}
+
+func TestWatchdogAndLoss(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		m := bubbleEngine(t, w, s, "one", Options{})
+		a, lost := client(m)
+		mustLock(t, a, Request{Key: "renewed"})
+		mustLock(t, a, Request{Key: "leased", Lease: 25000})
+		s.Do(t, "SET", "poison", "x")
+		mustLock(t, a, Request{Key: "overwritten"})
+		s.Do(t, "SET", "overwritten", "x")
+		time.Sleep(95 * time.Second)
+		if pttl(t, s, "renewed") <= 0 {
+			t.Fatal("not renewed for three periods")
+		}
+		if got := lost.reasons(); got != "overwritten:gone leased:expired " {
+			t.Fatal(got)
+		}
+		s.Do(t, "DEL", "renewed")
+		eventually(t, 15*time.Second, "loss noticed", func() bool { return lost.reasons() == "overwritten:gone leased:expired renewed:gone " })
+		_, err := a.Unlock(context.Background(), UnlockRequest{Key: "renewed"})
+		wantCode(t, err, "LOCKLOST")
+		mustLock(t, a, Request{Key: "renewed"})
+		mustUnlock(t, a, UnlockRequest{Key: "renewed"}, true)
+	})
+}
+
+func TestRenewVerb(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		m := bubbleEngine(t, w, s, "one", Options{})
+		a, lost := client(m)
+		ctx := context.Background()
+		wantCode(t, a.Renew(ctx, RenewRequest{Key: "k"}), "NOTHELD")
+		mustLock(t, a, Request{Key: "k", Lease: 300})
+		if err := a.Renew(ctx, RenewRequest{Key: "k"}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(40 * time.Second)
+		if pttl(t, s, "k") <= 0 {
+			t.Fatal("not watched")
+		}
+		if err := a.Renew(ctx, RenewRequest{Key: "k", Lease: 300}); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, 15*time.Second, "expired", func() bool { return lost.reasons() == "k:expired " })
+	})
+}
+
+func TestWaiterTimesOut(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		m := bubbleEngine(t, w, s, "one", Options{})
+		a, _ := client(m)
+		b, _ := client(m)
+		mustLock(t, a, Request{Key: "k"})
+		began := time.Now()
+		if _, err := b.Lock(context.Background(), Request{Key: "k", Blocks: true, Block: 100}); !errors.Is(err, ErrNotAcquired) {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took != 100*time.Millisecond {
+			t.Fatal(took) // to the nanosecond: nothing else goes on in a bubble
+		}
+		if n := m.Stats().Waiting; n != 0 {
+			t.Fatal(n)
+		}
+	})
+}
+
+func TestRestartIsNoticed(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		m := bubbleEngine(t, w, s, "one", Options{})
+		a, lost := client(m)
+		mustLock(t, a, Request{Key: "watched"})
+		mustLock(t, a, Request{Key: "leased", Lease: 60000})
+		s.Restart()
+		eventually(t, 15*time.Second, "both lost", func() bool {
+			r := lost.reasons()
+			return r == "watched:gone leased:gone " || r == "leased:gone watched:gone "
+		})
+		// Each connection comes back by itself, this one perhaps last.
+		eventually(t, 15*time.Second, "locks again", func() bool {
+			_, err := a.Lock(context.Background(), Request{Key: "watched"})
+			return err == nil
+		})
+	})
+}
