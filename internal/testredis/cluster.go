@@ -42,13 +42,14 @@ func StartCluster(t testing.TB, masters, replicasEach int, args ...string) *Clus
 		if c.tls {
 			args = append(args[:given:given], fmt.Sprintf("--tls-port %d", FreePort(t)))
 		}
-		c.Servers = append(c.Servers, Start(t, append([]string{
+		c.Servers = append(c.Servers, newServer(t, append([]string{
 			"--cluster-enabled yes", "--cluster-port " + strconv.Itoa(FreePort(t)),
 			fmt.Sprintf("--cluster-node-timeout %d", nodeTimeout.Milliseconds()),
 			"--cluster-allow-replica-migration no", "--cluster-replica-validity-factor 0",
 			"--repl-diskless-sync-delay 0", "--repl-ping-replica-period 1",
-		}, args...)...))
+		}, args...)))
 	}
+	startAll(t, c.Servers)
 	if err := c.form(masters); err != nil {
 		t.Fatalf("testredis: cluster: %v", err)
 	}

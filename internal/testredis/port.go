@@ -1,6 +1,7 @@
 package testredis
 
 import (
+	"errors"
 	"math/rand/v2"
 	"net"
 	"strconv"
@@ -19,6 +20,14 @@ const (
 // test is given for as long as this test binary runs.
 func FreePort(t testing.TB) int {
 	t.Helper()
+	port, err := freePort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
+}
+
+func freePort() (int, error) {
 	for range 1000 {
 		port := firstPort + rand.IntN(lastPort-firstPort)
 		if !reserve(port) {
@@ -29,8 +38,7 @@ func FreePort(t testing.TB) int {
 			continue
 		}
 		_ = ln.Close()
-		return port
+		return port, nil
 	}
-	t.Fatal("testredis: no free port found")
-	return 0
+	return 0, errors.New("testredis: no free port found")
 }

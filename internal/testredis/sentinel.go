@@ -46,16 +46,15 @@ func StartGroup(t testing.TB, o GroupOptions) *Group {
 		node = append(node, "--masterauth", p)
 	}
 	g := &Group{t: t, Nodes: []*Server{Start(t, node...)}}
-	for range o.Replicas {
-		g.Nodes = append(g.Nodes, Start(t, append(node, "--replicaof", "127.0.0.1", strconv.Itoa(g.Nodes[0].Port()))...))
-	}
+	g.Nodes = append(g.Nodes, StartSet(t, o.Replicas, append(node, "--replicaof", "127.0.0.1", strconv.Itoa(g.Nodes[0].Port()))...)...)
 	g.until("the replicas are in step", func() bool {
 		info, err := redis.String(g.Nodes[0].Do(t, "INFO", "replication"), nil)
 		return err == nil && strings.Count(info, "state=online") == o.Replicas
 	})
 	for range 3 {
-		g.Sentinels = append(g.Sentinels, StartSentinel(t, o.Password, sentinelLines(g.Nodes[0], o)...))
+		g.Sentinels = append(g.Sentinels, newSentinel(t, o.Password, sentinelLines(g.Nodes[0], o)))
 	}
+	startAll(t, g.Sentinels)
 	g.until("the Sentinels know each other and the replicas", func() bool {
 		for _, s := range g.Sentinels {
 			state, err := redis.StringMap(s.Do(t, "SENTINEL", "MASTER", MasterName), nil)
@@ -89,11 +88,19 @@ func sentinelLines(master *Server, o GroupOptions) []string {
 // password, if any, is the one that they set.
 func StartSentinel(t testing.TB, password string, lines ...string) *Server {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "sentinel.conf")
-	if err := os.WriteFile(file, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
+	s := newSentinel(t, password, lines)
+	startAll(t, []*Server{s})
+	return s
+}
+
+func newSentinel(t testing.TB, password string, lines []string) *Server {
+	t.Helper()
+	s := newServer(t, []string{"--sentinel"})
+	s.file, s.password = filepath.Join(s.dir, "sentinel.conf"), password
+	if err := os.WriteFile(s.file, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return start(t, &Server{t: t, dir: t.TempDir(), args: []string{"--sentinel"}, file: file, password: password})
+	return s
 }
 
 // URL is the group's address for the proxy, with the credentials of both kinds.

@@ -52,7 +52,7 @@ type Server struct {
 // no redis-server.
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
-	return start(t, &Server{t: t, dir: t.TempDir(), args: args, password: passwordIn(args)})
+	return StartSet(t, 1, args...)[0]
 }
 
 // NeedsProcesses skips the test under -short, which is the ring of tests that start no process (make quick).
@@ -63,31 +63,64 @@ func NeedsProcesses(t testing.TB) {
 	}
 }
 
+// StartSet starts so many servers side by side, each as Start does.
+func StartSet(t testing.TB, n int, args ...string) []*Server {
+	t.Helper()
+	set := make([]*Server, n)
+	for i := range set {
+		set[i] = newServer(t, args)
+	}
+	startAll(t, set)
+	return set
+}
+
 // StartWithClock is Start for a server that goes by a clock of its own, after a Restart, too.
 func StartWithClock(t testing.TB, c *Clock, args ...string) *Server {
 	t.Helper()
-	return start(t, &Server{t: t, dir: t.TempDir(), args: args, password: passwordIn(args), clock: c})
+	s := newServer(t, args)
+	s.clock = c
+	startAll(t, []*Server{s})
+	return s
 }
 
-func start(t testing.TB, s *Server) *Server {
+func newServer(t testing.TB, args []string) *Server {
 	t.Helper()
 	NeedsProcesses(t)
+	return &Server{t: t, dir: t.TempDir(), args: args, password: passwordIn(args)}
+}
+
+// startAll starts servers side by side and returns when all of them answer.
+func startAll(t testing.TB, all []*Server) {
+	t.Helper()
 	if _, err := exec.LookPath("redis-server"); err != nil {
 		t.Fatal("testredis: redis-server is not installed (Debian: apt-get install redis-server)")
 	}
-	t.Cleanup(s.cleanup)
+	var group sync.WaitGroup
+	failed := make([]error, len(all))
+	for i, s := range all {
+		t.Cleanup(s.cleanup)
+		group.Go(func() { failed[i] = s.startSomewhere() })
+	}
+	group.Wait()
+	if err := errors.Join(failed...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// startSomewhere starts the server on a free port.
+func (s *Server) startSomewhere() (err error) {
 	for range startAttempts {
-		s.port = FreePort(t)
-		err := s.launch()
-		if err == nil {
-			return s
+		if s.port, err = freePort(); err == nil {
+			err = s.launch()
 		}
-		if !errors.Is(err, errPortTaken) {
-			t.Fatalf("testredis: redis-server on port %d: %v\n%s", s.port, err, s.log())
+		switch {
+		case err == nil:
+			return nil
+		case !errors.Is(err, errPortTaken):
+			return fmt.Errorf("testredis: redis-server on port %d: %w\n%s", s.port, err, s.log())
 		}
 	}
-	t.Fatalf("testredis: %d ports in a row were taken", startAttempts)
-	return nil
+	return fmt.Errorf("testredis: %d ports in a row were taken", startAttempts)
 }
 
 // Addr is the server's host:port.
