@@ -5,11 +5,18 @@ export PATH := $(PATH):/usr/local/sbin:/usr/sbin:/sbin
 
 PKG      ?= ./...
 FUZZTIME ?= 30s
-TIMEOUT  ?= 22m
+TIMEOUT  ?= 20m
+RUNS     ?= 50
 ARGS     ?=
 
+# Most tests with real servers wait rather than work, so more packages than there are processors run at once.
+SIDE_BY_SIDE ?= 4
+
 .DEFAULT_GOAL := help
-.PHONY: help build test race lint bench tcl interop history quorum mutations nodes fuzz fmt cover tidy-check
+.PHONY: help build quick test soak race flakes lint bench tcl interop history quorum mutations nodes simulation fuzz fmt cover tidy-check
+
+# timed prints how long a ring of tests took, and keeps its exit code.
+timed = start=$$SECONDS; code=0; $(2) || code=$$?; echo "make $(1): $$((SECONDS - start)) s, exit code $$code"; exit $$code
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -17,14 +24,32 @@ help: ## list the targets
 build: ## bin/lockproxy
 	go build -o bin/lockproxy ./cmd/lockproxy
 
-test: ## vet and every test, with the race detector; PKG=./upstream for one package
-	@.ci/need redis-server redis-cli cc
-	go vet $(PKG)
-	go test -race -timeout $(TIMEOUT) $(PKG)
+quick: ## vet, and the tests that start no process, among them a hundred simulated runs: less than a minute
+	@$(call timed,quick,{ go vet $(PKG) && go test -short -timeout $(TIMEOUT) $(PKG); })
 
-race: ## every test three times over with the race detector, for races that are rare
+test: ## quick, and the tests with real servers: six minutes; PKG=./upstream for one package
+	@.ci/need redis-server redis-cli
+	@$(call timed,test,{ go vet $(PKG) && go test -p $(SIDE_BY_SIDE) -timeout $(TIMEOUT) $(PKG); })
+
+race: ## every test with the race detector; PKG=./internal/lock for one package
 	@.ci/need redis-server redis-cli cc
-	go test -race -count=3 -timeout 45m $(PKG)
+	@$(call timed,race,go test -race -timeout 45m $(PKG))
+
+soak: ## everything that takes long, its output in soak/: the race detector, histories, mutations, clusters, quorum, suites, clients, speed; then the simulation until you stop it
+	@mkdir -p soak
+	@failed=; for part in race nodes history quorum mutations interop tcl bench; do \
+		start=$$SECONDS; code=0; $(MAKE) $$part >soak/$$part.log 2>&1 || { code=$$?; failed="$$failed $$part"; }; \
+		echo "soak: $$part: $$((SECONDS - start)) s, exit code $$code, soak/$$part.log"; \
+	done; \
+	if [ -n "$$failed" ]; then echo "soak: *** FAILED:$$failed ***"; exit 1; fi
+	$(MAKE) simulation
+
+simulation: ## the lock engine, its stores and Redis in simulated time, with new seeds until one fails; ARGS="-seed 7"
+	go test ./internal/simulation -run '^TestSimulation$$' -count=1 -v -timeout 0 -args -forever $(ARGS)
+
+flakes: ## every test RUNS (50) times, once alone and once beside a load of 8; PKG=./cluster for one package; logs in flakes/
+	@.ci/need redis-server redis-cli
+	.ci/flakes -n $(RUNS) $(ARGS) $(PKG)
 
 lint: ## gofmt, go vet and staticcheck (pinned in go.mod)
 	@unformatted=$$(find . -name '*.go' -not -path './.*' -print0 | xargs -0 gofmt -l); \
