@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
 var (
@@ -44,6 +46,7 @@ func buildAndRun(m *testing.M) int {
 
 // Histories of random workloads keep every promise, whatever is hurt meanwhile.
 func TestHistory(t *testing.T) {
+	testredis.NeedsProcesses(t)
 	first := *seed
 	if first == 0 {
 		first = uint64(time.Now().Unix())
