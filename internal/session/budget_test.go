@@ -51,13 +51,10 @@ func TestUpstreamConnectionsAreBounded(t *testing.T) {
 	w.expect("*-1\r\n", "BLPOP", "list", "0.01")
 	other := dialWire(t, p.addr)
 	other.expect("+OK\r\n", "MULTI")
-	w.send("MULTI") // closed: what follows is not to be run without
-	if got := w.frame(); got != overBound {
-		t.Errorf("MULTI over the bound: %q", got)
-	}
-	if rest := w.rest(); rest != "" {
-		t.Errorf("behind it: %q", rest)
-	}
+	w.expect("+OK\r\n", "MULTI") // what follows is not to be run without
+	w.expect("-ERR max number of upstream connections reached for this user: the transaction is discarded, EXEC or DISCARD ends it\r\n", "SET", "k", "w")
+	w.expect("-EXECABORT Transaction discarded because of: max number of upstream connections reached for this user\r\n", "EXEC")
+	w.expect("$1\r\nv\r\n", "GET", "k")
 	if used, _ := b.Used(); used > 5 {
 		t.Errorf("%d connections", used)
 	}

@@ -20,7 +20,7 @@ func closeHow(how downstream.How) lock.CloseHow {
 func (s *Session) Attend() {
 	s.refuseStranger()
 	s.grantWish()
-	if s.pin != nil { // others may have needed it, and do no more
+	if s.pin != nil || s.remade.Load() != nil { // others may have needed it, and do no more
 		s.pinnedNow()
 		s.release()
 	}

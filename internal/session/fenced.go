@@ -295,8 +295,11 @@ func (f *fence) undo(begun fenceBegun) {
 		return
 	}
 	f.p.mu.Lock()
-	stateful := !f.p.state.none()
+	ended, stateful := f.p.ended, !f.p.state.none()
 	f.p.mu.Unlock()
+	if ended { // what the client has lost with it is seen to
+		return
+	}
 	if f.s.pin == f.p {
 		f.s.dropPin()
 	} else {

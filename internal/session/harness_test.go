@@ -3,6 +3,7 @@ package session
 import (
 	"bytes"
 	"context"
+	"errors"
 	"log/slog"
 	"net"
 	"os"
@@ -151,7 +152,10 @@ func (w *wire) raw(b []byte) {
 func (w *wire) frame() string {
 	w.t.Helper()
 	frame, err := w.tryFrame(patience)
-	if err != nil {
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return "<nothing>"
+	case err != nil:
 		return "<end>"
 	}
 	return frame

@@ -241,6 +241,8 @@ func (s *Session) reset([][]byte) {
 		l.Reset()
 	}
 	s.dropPin()
+	s.dropRemade()
+	s.left.clear(s)
 	s.dropEars()
 	s.speakUp()
 	s.debugs = false

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	remakeFor  = 30 * time.Second       // a subscription that is not made again by then has its client closed
+	remakeFor  = 30 * time.Second       // a subscription that is not made again by then has its client closed, if that holds no lock
 	remakeStep = 2 * time.Second        // for one node's answer
 	remakeGap  = 100 * time.Millisecond // between tries
 )
@@ -32,12 +32,12 @@ func (x *ears) remake(gone chan<- struct{}) {
 			return
 		}
 		for _, e := range dead {
-			if x.deliberate(e) {
+			if x.s.lockless() && x.deliberate(e) {
 				x.cutOff("its connection upstream was closed")
 				return
 			}
 		}
-		if time.Since(began) > remakeFor {
+		if time.Since(began) > remakeFor && x.s.lockless() {
 			x.cutOff("its subscriptions could not be made again")
 			return
 		}
@@ -166,19 +166,8 @@ func (x *ears) remakeAt(as upstream.Identity, kind subscriptionKind, slot int, n
 func (x *ears) call(p *pinned, e *expect, raw []byte) bool {
 	ctx, cancel := context.WithTimeout(x.ctx, remakeStep)
 	defer cancel()
-	p.mu.Lock()
-	if p.released {
-		p.mu.Unlock()
-		return false
-	}
-	p.owe(e)
-	raw = append(p.queue, raw...) // a new connection's name goes ahead
-	p.queue = nil
-	p.mu.Unlock()
-	stop := context.AfterFunc(ctx, p.conn.Close)
-	_ = p.conn.Write(raw) // Ended tells
-	if p.await(ctx, 0) && stop() {
-		return e.lost == nil
+	if p.exchange(ctx, e, raw) {
+		return true
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -29,6 +29,9 @@ func (s *Session) dispatchNodes(cmd redcon.Command, c *commandtable.Command, ans
 	if p != nil {
 		defer s.release()
 	}
+	if s.left.any() && s.afterLoss(p, cmd, c) {
+		return
+	}
 	if c == nil && answer != nil { // Redis has not listed it
 		s.forward()
 		c, answer = s.resolve(cmd.Args)

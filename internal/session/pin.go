@@ -43,6 +43,8 @@ type pinned struct {
 	held     bool         // the session is about to use it: it is not given back now
 	released bool         // given back or lost: the session must let go of it
 	ended    bool         // it was lost
+	left     *leftOver    // by that
+	making   bool         // a remake has yet to make again what was lost before
 	doubt    bool         // with a command whose outcome is unknown
 	rights   rightsChange // that commands sent here may bring, in a transaction perhaps
 
@@ -61,10 +63,10 @@ type pinned struct {
 func (s *Session) pinnedNow() *pinned {
 	p := s.pin
 	if p == nil {
-		return nil
+		return s.takeRemade()
 	}
 	p.mu.Lock()
-	released, doubt, db := p.released, p.doubt, p.state.db
+	released, doubt, db, left := p.released, p.doubt, p.state.db, p.left
 	p.held = !released
 	p.mu.Unlock()
 	if db != s.ident.DB { // SELECT within a transaction
@@ -81,7 +83,11 @@ func (s *Session) pinnedNow() *pinned {
 	if l := s.engine.Load(); l != nil && doubt {
 		l.Doubt()
 	}
-	return nil
+	if left != nil {
+		p.forgetQueued()
+		s.takeOn(*left)
+	}
+	return s.takeRemade()
 }
 
 // release says that the session's own connection is not about to be used: it may be given back.
@@ -122,13 +128,14 @@ func (s *Session) commandPinned(p *pinned, cmd redcon.Command, c *commandtable.C
 	s.answerPinned(p, cmd, c, answer)
 }
 
-// pinFailed answers a command for which there is no connection. What follows it does no harm for want of a password.
+// pinFailed answers a command for which there is no connection.
 func (s *Session) pinFailed(c *commandtable.Command, err error) {
-	s.fail(err)
-	s.noteTrouble(err)
-	if c != nil && !needsAuth(err) {
-		s.notBegun(c.Pin)
+	kind := commandtable.PinNone
+	if c != nil {
+		kind = c.Pin
 	}
+	s.notBegun(kind, err)
+	s.noteTrouble(err)
 }
 
 // needsAuth says that the client must log in first.
@@ -137,12 +144,19 @@ func needsAuth(err error) bool {
 	return errors.As(err, &reply) && strings.HasPrefix(reply.Line, "NOAUTH")
 }
 
-// notBegun closes a client whose command of that kind was not run, if what follows would do harm without it.
-func (s *Session) notBegun(k commandtable.PinKind) {
-	if k.CannotFail() {
-		s.flush()
-		s.guard.HangUp(downstream.Left, "no connection upstream for its transaction")
+// notBegun is fail for a command of that kind, which was not run. What follows MULTI or WATCH would do harm without, unless a
+// password lacks: then Redis refuses that, too.
+func (s *Session) notBegun(k commandtable.PinKind, err error) {
+	switch {
+	case needsAuth(err), s.closesFor(err):
+	case k == commandtable.PinMulti:
+		s.takeOn(leftOver{multi: true, cause: err})
+		s.ok()
+		return
+	case k == commandtable.PinWatch:
+		s.takeOn(leftOver{watch: true, cause: err})
 	}
+	s.fail(err)
 }
 
 // send relays one command.
@@ -155,7 +169,7 @@ func (s *Session) send(p *pinned, cmd redcon.Command, c *commandtable.Command) {
 			e.blocks = true
 		case commandtable.PinSubscribe:
 			e.args, e.effect.subs = len(cmd.Args)-1, e
-		case commandtable.PinWatch:
+		case commandtable.PinWatch, commandtable.PinExec, commandtable.PinDiscard:
 			e.args = len(cmd.Args) - 1
 		case commandtable.PinTracking:
 			cmd.Raw = s.tracking(p, e, cmd)
@@ -238,9 +252,8 @@ func (p *pinned) expect(e *expect, raw []byte) {
 	if p.released { // lost: what was owed before has been answered
 		p.mu.Unlock()
 		if e.lost = errGone; e.got == nil {
-			p.s.fail(&upstream.NotSentError{Cause: errGone})
+			p.s.notSent(e)
 		}
-		p.s.notBegun(e.kind)
 		return
 	}
 	p.owe(e)

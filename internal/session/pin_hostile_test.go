@@ -107,8 +107,9 @@ func TestMaxClientsUpstream(t *testing.T) {
 	}
 	full := dialWire(t, p.addr)
 	full.pipeline("MULTI", "SET k v", "EXEC")
-	full.want("-ERR max number of clients reached\r\n")
-	full.want("<end>")
+	full.want("+OK\r\n")
+	full.want("-ERR max number of clients reached: the transaction is discarded, EXEC or DISCARD ends it\r\n")
+	full.want("-EXECABORT Transaction discarded because of: max number of clients reached\r\n")
 	w.expect("$-1\r\n", "GET", "k")
 	for _, other := range others[:2] {
 		other.conn.Close()

@@ -54,6 +54,7 @@ func (s *Session) endPin() {
 		s.pin = nil
 		s.end(p)
 	}
+	s.dropRemade()
 }
 
 // end is endPin of any connection that is this session's alone.

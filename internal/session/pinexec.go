@@ -48,12 +48,24 @@ func (t *pinState) follow(b []byte, begins bool) {
 	}
 }
 
-// keep keeps of the element at hand what matters.
+// keep keeps of the element at hand what matters: all of a confirmation.
 func (x *execution) keep(b []byte) {
 	n := min(len(b), judgeAt-len(x.start))
+	if x.confirms() {
+		n = len(b)
+	}
 	x.start, b = append(x.start, b[:n]...), b[n:]
 	x.end = append(x.end, b[max(0, len(b)-endBytes):]...)
 	x.end = append(x.end[:0], x.end[max(0, len(x.end)-endBytes):]...)
+}
+
+// confirms says that the element at hand confirms a subscription, unless it is an error.
+func (x *execution) confirms() bool {
+	e := x.effect
+	if x.due == 0 {
+		e = x.inside[x.next]
+	}
+	return e.subs != nil
 }
 
 // element takes one element, of which the middle may lack.

@@ -26,7 +26,9 @@ func (p *pinned) owe(e *expect) {
 }
 
 // count has the budgets know what is kept.
-func (p *pinned) count() { p.kept.Set(len(p.owed)*owedBytes + len(p.state.inside)*insideBytes) }
+func (p *pinned) count() {
+	p.kept.Set(len(p.owed)*owedBytes + len(p.state.inside)*insideBytes + p.state.kept.bytes)
+}
 
 // oldest is the command whose reply comes next.
 func (p *pinned) oldest() *expect {

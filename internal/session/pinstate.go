@@ -23,6 +23,7 @@ type pinState struct {
 	proto, db                  int
 	pauses                     time.Duration // a pause of writes that nobody has noted yet
 	settings                   []setting     // made in a transaction, not yet known to the session
+	kept                       heard         // what is made again when the connection is lost, but for MONITOR
 	caching                    string        // what CLIENT CACHING has just said of the next command
 }
 
@@ -36,6 +37,7 @@ type effect struct {
 	tracks, on bool
 	bcast      bool     // of tracking
 	to         redirect // of tracking
+	call       string   // of tracking: the whole of it, as it was sent
 	proto      int      // HELLO's
 	caching    string   // CLIENT CACHING's
 }
@@ -142,6 +144,7 @@ func (t *pinState) apply(e effect) {
 		if e.on {
 			t.redirect = e.to
 		}
+		t.kept.tracks(e)
 	}
 }
 
@@ -162,6 +165,7 @@ func (t *pinState) confirmed(frame []byte) {
 		return
 	}
 	n := atoi(bytes.TrimSpace(frame[at+1:]))
+	t.kept.confirmed(verb, frame)
 	switch strings.TrimSuffix(strings.TrimPrefix(verb, "un"), "scribe") {
 	case "sub":
 		t.channels = n - t.patterns

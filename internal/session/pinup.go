@@ -20,6 +20,9 @@ func (s *Session) pinOn(n *upstream.Node) (*pinned, error) {
 	if err := s.refused(); err != nil {
 		return nil, err
 	}
+	if r := s.remade.Load(); r != nil {
+		return s.awaitRemade(r)
+	}
 	p, err := s.connect(s.srv.ctx, s.ident, n, nil, &s.view)
 	if err == nil {
 		s.pin = p
@@ -30,7 +33,8 @@ func (s *Session) pinOn(n *upstream.Node) (*pinned, error) {
 // connect makes a connection for this session alone at a node, which is one of the cluster's unless that is nil. It is the
 // session's own only if it shows itself in the session's view.
 func (s *Session) connect(ctx context.Context, id upstream.Identity, n *upstream.Node, of *cluster.Node, v *pinView) (*pinned, error) {
-	p := &pinned{s: s, to: s.guard.Passage(), kept: s.guard.RepliesOwed(), view: v, held: true, node: of, many: pinNodes{watched: noSlot}, state: pinState{proto: id.Proto, db: id.DB}}
+	p := &pinned{s: s, to: s.guard.Passage(), kept: s.guard.RepliesOwed(), view: v, held: true, node: of, many: pinNodes{watched: noSlot},
+		state: pinState{proto: id.Proto, db: id.DB, kept: heard{wanted: of == nil}}}
 	p.changed.L = &p.mu
 	p.mu.Lock() // no reply is looked at before conn is there
 	conn, err := n.Pin(ctx, id, p)

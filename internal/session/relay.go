@@ -153,6 +153,10 @@ func (p *pinned) begin(frame []byte) {
 		p.dropping = false
 	}
 	p.start = append(p.start[:0], frame[:min(len(frame), judgeAt)]...)
+	if p.making && p.kind == frameConfirmation {
+		p.dropping = true // the client was told long ago
+		return
+	}
 	switch { // what an ear hears may not be for the client
 	case p.ear == nil:
 	case p.kind == frameReply:
@@ -248,7 +252,7 @@ func (p *pinned) Ended(err error) {
 }
 
 // endLocked ends the client, as Redis would have, when it is owed replies or has lost more than that, a transaction or its
-// subscriptions. One that holds locks, and has lost replies only, gets an error in place of each.
+// subscriptions. One that holds locks gets an error in place of each reply, and stays.
 func (p *pinned) endLocked(err error) {
 	if p.released {
 		return
@@ -259,15 +263,13 @@ func (p *pinned) endLocked(err error) {
 	p.to.GiveUp("upstream lost within a reply")
 	p.out, p.passing, p.dropping = p.out[:p.whole], false, false
 	lost := &upstream.LostError{Cause: err}
-	closes, alone := !p.state.none() && p.ear == nil, p.s.closesFor(lost)
+	closes := p.closes(lost)
+	if !closes {
+		p.answerLost(lost)
+	}
 	for _, e := range p.owed {
 		p.doubt = p.doubt || e.cmd == nil && !e.own || e.cmd != nil && !e.cmd.ReadOnly
 		e.lost = err
-		toClient := e.got == nil && !e.own
-		closes = closes || e.kind.CannotFail() || toClient && alone
-		if toClient && !e.quiet && !closes {
-			p.out = resp.AppendError(p.out, errorLine(lost))
-		}
 	}
 	if p.ear != nil {
 		p.earEnded()
@@ -278,6 +280,8 @@ func (p *pinned) endLocked(err error) {
 	p.write(false)
 	if closes {
 		g.Cut(downstream.Left, upstreamLost(err))
+	} else {
+		p.makeAgain()
 	}
 	p.show()
 	p.changed.Broadcast()

@@ -2,7 +2,6 @@ package session
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -52,17 +51,19 @@ type Session struct {
 	engine  atomic.Pointer[lock.Client]             // made for the first lock verb
 	untold  atomic.Bool                             // it has lost a lock since its last lock verb
 	wish    atomic.Pointer[chan int64]              // somebody wants it to have a connection of its own
+	remade  atomic.Pointer[remake]                  // of what its own connection had; nil: that was not lost
 
 	lowered  bool  // has gone back to the limits of those who must log in
 	admitted int64 // in that era of the server's Redis has let this identity run a command; 0: in none
 	shared   *upstream.Pipe
-	pin      *pinned // the connection upstream it has to itself; nil: none
-	view     pinView // of pin
-	silent   bool    // replies are not wanted: CLIENT REPLY OFF, or the command behind SKIP
-	off      bool    // CLIENT REPLY OFF
-	skip     bool    // CLIENT REPLY SKIP has just come
-	debugs   bool    // SCRIPT DEBUG was refused: the client believes that its scripts are not run for real
-	finish   bool    // the client is closed for want of Redis: it is to get the replies there are
+	pin      *pinned  // the connection upstream it has to itself; nil: none
+	view     pinView  // of pin
+	left     leftOver // by one before
+	silent   bool     // replies are not wanted: CLIENT REPLY OFF, or the command behind SKIP
+	off      bool     // CLIENT REPLY OFF
+	skip     bool     // CLIENT REPLY SKIP has just come
+	debugs   bool     // SCRIPT DEBUG was refused: the client believes that its scripts are not run for real
+	finish   bool     // the client is closed for want of Redis: it is to get the replies there are
 	big      bigTraffic
 	lane     scriptLane
 	nodes    nodes            // of a cluster
@@ -253,7 +254,11 @@ func (s *Session) dispatch(cmd redcon.Command) {
 		s.dispatchNodes(cmd, c, answer)
 		return
 	}
-	if p := s.pinnedNow(); p != nil || c != nil && c.Pin.Starts() || answer == nil && s.srv.writesPaused() {
+	p := s.pinnedNow()
+	if s.left.any() && s.afterLoss(p, cmd, c) {
+		return
+	}
+	if p != nil || c != nil && c.Pin.Starts() || s.remade.Load().mutes(c) || answer == nil && s.srv.writesPaused() {
 		s.commandPinned(p, cmd, c, answer)
 		return
 	}
@@ -339,45 +344,6 @@ func (s *Session) pipe() (*upstream.Pipe, error) {
 	s.shared = p
 	return p, nil
 }
-
-// ask runs one command that changes nothing on the client's identity and returns Redis' reply as it came. A lost
-// reply is no unknown outcome here: the error then is a *upstream.NotSentError, as if nothing had been asked.
-func (s *Session) ask(args ...string) ([]byte, error) {
-	return s.askRaw(resp.AppendCommand(nil, args...))
-}
-
-func (s *Session) askRaw(raw []byte) ([]byte, error) {
-	if s.lockedOut() {
-		return resp.AppendError(nil, noAuth), nil
-	}
-	if s.srv.o.Cluster != nil {
-		return s.askNodes(raw)
-	}
-	p, err := s.pipe()
-	if err != nil {
-		return nil, err
-	}
-	return s.question(p, raw)
-}
-
-func (s *Session) question(p *upstream.Pipe, raw []byte) ([]byte, error) {
-	var got gathered
-	err := p.Ask(&upstream.Request{Cmds: [][]byte{raw}, Sink: &got, Patient: true}, questionTime)
-	var lost *upstream.LostError
-	if errors.As(err, &lost) {
-		err = &upstream.NotSentError{Cause: lost.Cause}
-	}
-	if err != nil {
-		s.noteTrouble(err)
-		return nil, err
-	}
-	return got, nil
-}
-
-// gathered is a sink for one reply.
-type gathered []byte
-
-func (g *gathered) Reply(p []byte) { *g = append(*g, p...) }
 
 // identity replaces the session's identity, after Redis has agreed to it.
 func (s *Session) identity(id upstream.Identity) {

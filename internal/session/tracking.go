@@ -21,6 +21,9 @@ const nobody = math.MaxInt64
 func (s *Session) tracking(p *pinned, e *expect, cmd redcon.Command) []byte {
 	args := cmd.Args
 	e.effect.tracks, e.effect.on = true, len(args) > 2 && equalFold(args[2], "ON")
+	if e.effect.on {
+		e.effect.call = string(cmd.Raw)
+	}
 	var sent [][]byte
 	for i := 3; i < len(args); i++ {
 		switch {

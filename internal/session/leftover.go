@@ -1,0 +1,179 @@
+package session
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/tidwall/redcon"
+
+	"github.com/lockproxy/lockproxy/internal/commandtable"
+	"github.com/lockproxy/lockproxy/proto/resp"
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+// leftOver is what must not be forgotten of a client's own connection that was lost, or could not be made, while the client
+// stays. The commands of a transaction would be run by themselves now: until EXEC or DISCARD each gets an error, and EXEC the
+// one that Redis gives when a transaction cannot be run. A watched key may have changed: the next EXEC is answered null.
+type leftOver struct {
+	multi, watch bool
+	cause        error
+}
+
+func (l *leftOver) any() bool { return l.multi || l.watch }
+
+// takeOn adds to what is left over.
+func (s *Session) takeOn(l leftOver) {
+	s.left.multi, s.left.watch = s.left.multi || l.multi, s.left.watch || l.watch
+	if s.left.cause == nil {
+		s.left.cause = l.cause
+	}
+	if s.left.multi {
+		s.view.multi.Store(1)
+	}
+}
+
+func (l *leftOver) clear(s *Session) {
+	if l.multi {
+		s.view.multi.Store(0)
+	}
+	if l.any() && s.pin == nil {
+		s.view.watch.Store(false)
+		s.view.watched.Store(0)
+	}
+	*l = leftOver{}
+}
+
+// line is the cause as an error, without a word on what was sent.
+func (l *leftOver) line() string {
+	var lost *upstream.LostError
+	switch {
+	case errors.As(l.cause, &lost) && errors.Is(l.cause, upstream.ErrTimeout):
+		return "ERR upstream timeout"
+	case errors.As(l.cause, &lost):
+		return "ERR upstream connection lost"
+	}
+	return errorLine(l.cause)
+}
+
+// afterLoss answers what is not to be run for what is left over; false: the command is run as ever. p is the session's own
+// connection now, nil if it has none.
+func (s *Session) afterLoss(p *pinned, cmd redcon.Command, c *commandtable.Command) bool {
+	if c != nil && c.Always { // QUIT, RESET
+		return false
+	}
+	kind, alone := commandtable.PinNone, len(cmd.Args) == 1
+	if c != nil {
+		kind = c.Pin
+	}
+	ends := alone && (kind == commandtable.PinExec || kind == commandtable.PinDiscard)
+	if s.left.multi {
+		s.forward()
+		if !s.guard.Over() {
+			s.inLeftOver(kind, ends)
+		}
+		return true
+	}
+	if !ends && (kind != commandtable.PinUnwatch || !alone) {
+		return false
+	}
+	multi := false
+	if p != nil { // it may be within another transaction, or lose that just now
+		defer s.release()
+		if s.forward(); !p.settled() {
+			return true
+		}
+		if p = s.pinnedNow(); s.left.multi {
+			s.inLeftOver(kind, ends)
+			return true
+		}
+		multi = p.modes()
+	}
+	if multi != ends { // there is nothing to end, or UNWATCH is queued
+		return false
+	}
+	s.left.clear(s)
+	if kind != commandtable.PinExec {
+		return false
+	}
+	p.forgetQueued()
+	s.discard(p)
+	s.batch.out = resp.AppendNullArray(s.batch.out, s.ident.Proto)
+	return true
+}
+
+// inLeftOver answers a command within a transaction that was lost.
+func (s *Session) inLeftOver(k commandtable.PinKind, ends bool) {
+	line := s.left.line()
+	switch {
+	case ends && k == commandtable.PinExec:
+		s.left.clear(s)
+		s.error("EXECABORT Transaction discarded because of: " + strings.TrimPrefix(line, "ERR "))
+	case ends:
+		s.left.clear(s)
+		s.ok()
+	case k == commandtable.PinMulti:
+		s.error("ERR MULTI calls can not be nested")
+	default:
+		s.error(line + ": the transaction is discarded, EXEC or DISCARD ends it")
+	}
+}
+
+// notSent answers e's command, which came as its connection had just been lost.
+func (s *Session) notSent(e *expect) {
+	s.pinnedNow() // takes on what is left over
+	if s.left.multi {
+		s.inLeftOver(e.kind, e.args == 0 && (e.kind == commandtable.PinExec || e.kind == commandtable.PinDiscard))
+		return
+	}
+	s.notBegun(e.kind, &upstream.NotSentError{Cause: errGone})
+}
+
+// closes says that the client is to be closed for the loss of this connection; mu is held, here and below. That is so for a
+// client that stays otherwise when it has a part of EXEC's confirmations, or when invalidations were to come from here to
+// another client or from there to here: they go astray.
+func (p *pinned) closes(lost error) bool {
+	if !p.s.closesFor(lost) {
+		return p.state.stray || p.state.redirect.client != 0 && p.state.tracking || p.view.targets.Load() > 0
+	}
+	closes := !p.state.none() && p.ear == nil
+	for _, e := range p.owed {
+		closes = closes || e.kind.CannotFail() || e.got == nil && !e.own
+	}
+	return closes
+}
+
+// answerLost gives a client that stays something in place of each reply that it is owed, and notes what is left over. A
+// transaction without EXEC has surely not run.
+func (p *pinned) answerLost(lost error) {
+	multi, watch := p.state.multi, p.state.watch
+	for _, e := range p.owed {
+		if e.got != nil || e.own {
+			continue
+		}
+		ok, ends := false, multi && e.args == 0
+		switch {
+		case e.kind == commandtable.PinMulti && !multi:
+			ok, multi = true, true
+		case e.kind == commandtable.PinDiscard && ends:
+			ok, multi, watch = true, false, false
+		case e.kind == commandtable.PinExec && ends, e.kind == commandtable.PinUnwatch && !multi:
+			multi, watch = false, false
+		case e.kind == commandtable.PinWatch && !multi:
+			watch = true
+		}
+		switch {
+		case e.quiet:
+		case ok:
+			p.out = resp.AppendSimple(p.out, "OK")
+		default:
+			p.out = resp.AppendError(p.out, errorLine(lost))
+		}
+	}
+	if p.state.tracking {
+		p.out = append(p.out, forgetAll...)
+	}
+	if p.ear == nil {
+		p.left = &leftOver{multi: multi, watch: watch, cause: lost}
+		p.state.multi, p.state.watch, p.state.queued = multi, watch, 0
+	}
+}
