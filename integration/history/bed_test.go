@@ -16,6 +16,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/lockproxy/lockproxy/internal/history"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
@@ -81,7 +82,7 @@ func (p *proxy) log(life int) string { return filepath.Join(p.dir, strconv.Itoa(
 // ready waits until it answers.
 func (p *proxy) ready() {
 	p.t.Helper()
-	for end := time.Now().Add(noReply); ; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(history.NoReply); ; time.Sleep(5 * time.Millisecond) {
 		if c, err := redis.Dial("tcp", p.addr); err == nil {
 			_, err = c.Do("PING")
 			_ = c.Close()
@@ -147,8 +148,8 @@ func (p *proxy) showLogs() {
 }
 
 // build builds the lockproxy under test.
-func build(source, out string) error {
-	args := []string{"build", "-o", out}
+func build(source, out string, flags ...string) error {
+	args := append([]string{"build", "-o", out}, flags...)
 	if raceEnabled {
 		args = append(args, "-race")
 	}

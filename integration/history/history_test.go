@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/history"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
@@ -87,20 +88,23 @@ func TestRecheck(t *testing.T) {
 	if *again == "" {
 		t.Skip("no -recheck")
 	}
-	ops := readHistory(t, *again)
+	ops, err := history.ReadFile(*again)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, p := range profiles {
 		if p.name != *only {
 			continue
 		}
-		for key, some := range byKey(ops) {
+		for key, some := range history.ByKey(ops) {
 			sure, watchdog := p.drifted(some)
-			wrong := append(intervals(key, sure, watchdog), tokens(key, some)...)
+			wrong := append(history.Intervals(key, sure, watchdog), history.Tokens(key, some)...)
 			if p.nodes == 0 {
-				v, _ := legal(key, some, watchdog, !p.strict)
+				v, _ := history.Legal(key, some, watchdog, !p.strict)
 				wrong = append(wrong, v...)
 			}
 			if len(wrong) > 0 {
-				t.Error((&round{recorder: newRecorder(), p: p}).report(wrong))
+				t.Error((&round{Crew: &history.Crew{Recorder: history.NewRecorder()}, p: p}).report(wrong))
 			}
 		}
 	}

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+
+	"github.com/lockproxy/lockproxy/internal/history"
 )
 
 // When all clients have gone nothing of theirs may stay in Redis, but what says itself when it goes: locks that are left to
@@ -30,12 +32,12 @@ func (r *round) leaks() {
 		if left = r.leftovers(); len(left) == 0 {
 			return
 		}
-		if r.blamed() || time.Now().After(end) {
+		if r.Blamed() || time.Now().After(end) {
 			break
 		}
 	}
 	sort.Strings(left)
-	r.blame(violation{Oracle: "leaks", Text: fmt.Sprintf("%v after all clients had gone Redis has: %s", bound, strings.Join(left, "; "))})
+	r.Blame(history.Violation{Oracle: "leaks", Text: fmt.Sprintf("%v after all clients had gone Redis has: %s", bound, strings.Join(left, "; "))})
 }
 
 // killed says whether a proxy was killed. The places of its waiters stay in the fair queue, in Redisson's format, which has no
@@ -63,7 +65,7 @@ func (r *round) tidyQueues() time.Duration {
 		if err != nil {
 			continue
 		}
-		_, _ = redis.DoWithTimeout(through, noReply, "LOCK", name, "BLOCK", 20000)
+		_, _ = redis.DoWithTimeout(through, history.NoReply, "LOCK", name, "BLOCK", 20000)
 		_ = through.Close() // gives it back
 	}
 	return 5 * time.Second

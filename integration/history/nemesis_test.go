@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+
+	"github.com/lockproxy/lockproxy/internal/history"
 )
 
 // harm is one thing that goes wrong; it is over, and mended, when it returns.
@@ -16,7 +18,7 @@ type harm func(n *nemesis)
 // nemesis hurts proxies, Redis, and the nodes of a quorum.
 type nemesis struct {
 	*bed
-	r        *recorder
+	r        *history.Recorder
 	dice     *rand.Rand
 	watchdog time.Duration
 	stop     chan struct{}
@@ -24,7 +26,7 @@ type nemesis struct {
 }
 
 // loose begins: one harm after the other, at most pause apart, until mend.
-func (b *bed) loose(r *recorder, dice *rand.Rand, watchdog, pause time.Duration, harms []harm) *nemesis {
+func (b *bed) loose(r *history.Recorder, dice *rand.Rand, watchdog, pause time.Duration, harms []harm) *nemesis {
 	n := &nemesis{bed: b, r: r, dice: dice, watchdog: watchdog, stop: make(chan struct{})}
 	if len(harms) > 0 {
 		n.done.Go(func() { n.run(pause, harms) })
@@ -61,7 +63,7 @@ func (n *nemesis) proxy() (*proxy, int) {
 
 // tell sends Redis one command on a connection of its own.
 func (n *nemesis) tell(words ...any) {
-	n.r.fault(fmt.Sprint(words...))
+	n.r.Fault(fmt.Sprint(words...))
 	c, err := redis.Dial("tcp", n.redis.Addr())
 	if err != nil {
 		return // it is stopped for a moment, at most
@@ -73,7 +75,7 @@ func (n *nemesis) tell(words ...any) {
 // cutReplies cuts a proxy off for a moment: replies on the way are lost.
 func cutReplies(n *nemesis) {
 	p, i := n.proxy()
-	n.r.fault(fmt.Sprint("cut the wire of proxy ", i))
+	n.r.Fault(fmt.Sprint("cut the wire of proxy ", i))
 	p.wire.CutAll()
 }
 
@@ -87,7 +89,7 @@ func pauseClients(n *nemesis) {
 // stopRedis freezes Redis for less than a lease.
 func stopRedis(n *nemesis) {
 	d := time.Duration(20+n.dice.IntN(500)) * time.Millisecond
-	n.r.fault(fmt.Sprint("stop Redis for ", d))
+	n.r.Fault(fmt.Sprint("stop Redis for ", d))
 	n.redis.Stop()
 	n.wait(d)
 	n.redis.Cont()
@@ -97,7 +99,7 @@ func stopRedis(n *nemesis) {
 func stopProxy(n *nemesis) {
 	p, i := n.proxy()
 	d := time.Duration(n.dice.Int64N(int64(2 * n.watchdog)))
-	n.r.fault(fmt.Sprintf("stop proxy %d for %v", i, d))
+	n.r.Fault(fmt.Sprintf("stop proxy %d for %v", i, d))
 	p.signal(syscall.SIGSTOP)
 	n.wait(d)
 	p.signal(syscall.SIGCONT)
@@ -106,7 +108,7 @@ func stopProxy(n *nemesis) {
 // killProxy is kill -9, and a new start a moment later.
 func killProxy(n *nemesis) {
 	p, i := n.proxy()
-	n.r.fault(fmt.Sprint("kill -9 proxy ", i))
+	n.r.Fault(fmt.Sprint("kill -9 proxy ", i))
 	p.kill()
 	n.wait(time.Duration(n.dice.IntN(300)) * time.Millisecond)
 	p.start()

@@ -1,6 +1,10 @@
 package history
 
-import "time"
+import (
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/history"
+)
 
 // profile is one kind of run.
 type profile struct {
@@ -11,7 +15,7 @@ type profile struct {
 	clients  int // at each proxy
 	args     []string
 	watchdog time.Duration
-	work     workload
+	work     history.Workload
 	harms    []harm
 	pause    time.Duration // most between two harms
 	least    time.Duration // how long it works at least
@@ -32,36 +36,36 @@ var profiles = []*profile{
 	{
 		name: "calm", about: "only clients die: every reply is what the model says, and nobody waits for a free lock",
 		clients: 4, watchdog: 10 * time.Second, args: []string{"--wait-poll", "20s"}, strict: true,
-		work: workload{plain: 2, rw: 2, fair: 1, mixed: 1, multi: true, force: true, deaths: true, lapses: true,
-			minLease: 100, maxLease: 600, pxShare: 0.4, maxBlock: 400, pause: 4 * time.Millisecond},
+		work: history.Workload{Plain: 2, RW: 2, Fair: 1, Mixed: 1, Multi: true, Force: true, Deaths: true, Lapses: true,
+			MinLease: 100, MaxLease: 600, PXShare: 0.4, MaxBlock: 400, Pause: 4 * time.Millisecond},
 	},
 	{
 		name: "faults", about: "everything dies and stops: replies are lost, proxies and Redis are stopped and killed",
 		clients: 4, watchdog: 1500 * time.Millisecond, args: []string{"--wait-poll", "1s"},
-		work: workload{plain: 2, rw: 2, fair: 1, multi: true, force: true, deaths: true, lapses: true, watchedOwners: true,
-			minLease: 100, maxLease: 1000, pxShare: 0.4, maxBlock: 600, pause: 6 * time.Millisecond},
+		work: history.Workload{Plain: 2, RW: 2, Fair: 1, Multi: true, Force: true, Deaths: true, Lapses: true, WatchedOwners: true,
+			MinLease: 100, MaxLease: 1000, PXShare: 0.4, MaxBlock: 600, Pause: 6 * time.Millisecond},
 		harms: []harm{cutReplies, cutReplies, cutReplies, killClients, killSubscribers, flushScripts, pauseClients, stopRedis, stopProxy, killProxy},
 		pause: 300 * time.Millisecond, latency: time.Millisecond,
 	},
 	{
 		name: "replies", about: "replies are lost all the time: nothing is done twice, and nothing is forgotten",
 		proxies: 3, clients: 8, watchdog: 3 * time.Second, args: []string{"--wait-poll", "1s"},
-		work:  workload{plain: 3, rw: 3, minLease: 1000, maxLease: 3000, pxShare: 0.2, maxBlock: 300, pause: 2 * time.Millisecond},
+		work:  history.Workload{Plain: 3, RW: 3, MinLease: 1000, MaxLease: 3000, PXShare: 0.2, MaxBlock: 300, Pause: 2 * time.Millisecond},
 		harms: []harm{cutReplies, cutReplies, cutReplies, killClients}, pause: 100 * time.Millisecond, latency: time.Millisecond,
 	},
 	{
 		name: "duels", about: "duels for names used once: without a message nobody tries for a minute",
-		clients: 4, watchdog: time.Minute, args: []string{"--wait-poll", "60s", "--warm-channels", "1"}, strict: true, drive: duels,
+		clients: 4, watchdog: time.Minute, args: []string{"--wait-poll", "60s", "--warm-channels", "1"}, strict: true, drive: func(r *round) { history.Duels(r.Crew) },
 	},
 	{
 		name: "wakeups", about: "duels while subscriptions break, after which everybody tries",
 		clients: 4, watchdog: time.Minute, args: []string{"--wait-poll", "60s", "--warm-channels", "1"}, strict: true,
-		harms: []harm{killSubscribers}, pause: 250 * time.Millisecond, drive: duels,
+		harms: []harm{killSubscribers}, pause: 250 * time.Millisecond, drive: func(r *round) { history.Duels(r.Crew) },
 	},
 	{
 		name: "late", about: "holders sleep past their leases and write: fenced writes lose nothing, unfenced ones must",
 		clients: 4, watchdog: 400 * time.Millisecond, args: []string{"--wait-poll", "1s"},
-		harms: []harm{stopProxy}, pause: 500 * time.Millisecond, drive: lateWriters, effects: true,
+		harms: []harm{stopProxy}, pause: 500 * time.Millisecond, drive: func(r *round) { history.LateWriters(r.Crew) }, effects: true,
 	},
 	{
 		name: "told", about: "a proxy is cut off: holders there are told before anybody else gets their locks, and do not forget it",
@@ -71,15 +75,15 @@ var profiles = []*profile{
 		name: "quorum", about: "five nodes with clocks that drift: they stop, forget and are cut off, and no two hold one lock",
 		nodes: 5, clients: 4, watchdog: 1500 * time.Millisecond, least: 6 * time.Second, nemeses: 2,
 		args: []string{"--wait-poll", "300ms", "--quorum-max-lease", "1500ms", "--quorum-node-timeout", "100ms"},
-		work: workload{plain: 3, rw: 2, fair: 1, multi: true, force: true, deaths: true, lapses: true, watchedOwners: true, unfenced: true,
-			minLease: 200, maxLease: 1500, pxShare: 0.4, maxBlock: 600, pause: 40 * time.Millisecond},
+		work: history.Workload{Plain: 3, RW: 2, Fair: 1, Multi: true, Force: true, Deaths: true, Lapses: true, WatchedOwners: true, Unfenced: true,
+			MinLease: 200, MaxLease: 1500, PXShare: 0.4, MaxBlock: 600, Pause: 40 * time.Millisecond},
 		harms: []harm{stopNode, stopNode, restartNode, resetLink, resetLink, closeLink, swallowLink, swallowLink, slowLink, isolate, stopMajority,
 			stopProxy, killProxy},
 		pause: 800 * time.Millisecond,
 	},
 	{
 		name: "split", about: "named owners ask at once for locks on three healthy nodes far away: those that fail leave nothing behind",
-		proxies: 3, nodes: 3, clients: 3, watchdog: 8 * time.Second, far: true, drive: splits,
+		proxies: 3, nodes: 3, clients: 3, watchdog: 8 * time.Second, far: true, drive: func(r *round) { history.Splits(r.Crew) },
 		args: []string{"--wait-poll", "300ms", "--quorum-max-lease", "8s", "--quorum-node-timeout", "500ms"},
 	},
 }

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/history"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
@@ -58,7 +59,7 @@ func (b *bed) spread() {
 // awaitNodes waits until all nodes count at every proxy.
 func (b *bed) awaitNodes() {
 	for _, p := range b.proxies {
-		for end := time.Now().Add(noReply); ; time.Sleep(50 * time.Millisecond) {
+		for end := time.Now().Add(history.NoReply); ; time.Sleep(50 * time.Millisecond) {
 			info := p.ask("INFO", "lockproxy")
 			if strings.Count(info, ",state=up,") == len(b.nodes) {
 				break
@@ -71,12 +72,12 @@ func (b *bed) awaitNodes() {
 }
 
 // drifted is what clients may count on: leases that are shorter by what clocks may drift, 1 % and 2 ms.
-func (p *profile) drifted(ops []*op) ([]*op, int64) {
+func (p *profile) drifted(ops []*history.Op) ([]*history.Op, int64) {
 	watchdog := p.watchdog.Nanoseconds()
 	if p.nodes == 0 {
 		return ops, watchdog
 	}
-	out := make([]*op, len(ops))
+	out := make([]*history.Op, len(ops))
 	for i, o := range ops {
 		less := *o
 		if o.Lease > 0 {
@@ -84,7 +85,7 @@ func (p *profile) drifted(ops []*op) ([]*op, int64) {
 		}
 		out[i] = &less
 	}
-	return out, watchdog - watchdog/100 - 2*ms
+	return out, watchdog - watchdog/100 - 2*time.Millisecond.Nanoseconds()
 }
 
 // anyNode hurts one node for a while; the harm is skipped when another one is at it.
@@ -110,7 +111,7 @@ func (n *nemesis) moment() time.Duration {
 func stopNode(n *nemesis) {
 	n.anyNode(func(x *node, i int) {
 		d := n.moment()
-		n.r.fault(fmt.Sprintf("stop node %d for %v", i, d))
+		n.r.Fault(fmt.Sprintf("stop node %d for %v", i, d))
 		x.Stop()
 		n.wait(d)
 		x.Cont()
@@ -120,7 +121,7 @@ func stopNode(n *nemesis) {
 // restartNode has a node forget everything.
 func restartNode(n *nemesis) {
 	n.anyNode(func(x *node, i int) {
-		n.r.fault(fmt.Sprint("restart node ", i, ", empty"))
+		n.r.Fault(fmt.Sprint("restart node ", i, ", empty"))
 		x.Restart()
 		n.wait(n.watchdog)
 	})
@@ -136,7 +137,7 @@ func stopMajority(n *nemesis) {
 			stopped = append(stopped, x)
 		}
 	}
-	n.r.fault(fmt.Sprintf("stop %d nodes for %v", len(stopped), d))
+	n.r.Fault(fmt.Sprintf("stop %d nodes for %v", len(stopped), d))
 	n.wait(d)
 	for _, x := range stopped {
 		x.Cont()
@@ -153,14 +154,14 @@ func (n *nemesis) link() (*testredis.Proxy, string) {
 
 func resetLink(n *nemesis) {
 	l, name := n.link()
-	n.r.fault("reset the " + name)
+	n.r.Fault("reset the " + name)
 	l.ResetAll()
 }
 
 func closeLink(n *nemesis) {
 	l, name := n.link()
 	d := n.moment()
-	n.r.fault(fmt.Sprintf("cut the %s for %v", name, d))
+	n.r.Fault(fmt.Sprintf("cut the %s for %v", name, d))
 	l.Disable()
 	n.wait(d)
 	l.Enable()
@@ -169,7 +170,7 @@ func closeLink(n *nemesis) {
 func swallowLink(n *nemesis) {
 	l, name := n.link()
 	d := n.moment()
-	n.r.fault(fmt.Sprintf("swallow what is on the %s for %v", name, d))
+	n.r.Fault(fmt.Sprintf("swallow what is on the %s for %v", name, d))
 	l.BlackHole()
 	n.wait(d)
 	l.Clear()
@@ -178,7 +179,7 @@ func swallowLink(n *nemesis) {
 func slowLink(n *nemesis) {
 	l, name := n.link()
 	d, late := n.moment(), time.Duration(1+n.dice.IntN(200))*time.Millisecond
-	n.r.fault(fmt.Sprintf("delay the %s by %v for %v", name, late, d))
+	n.r.Fault(fmt.Sprintf("delay the %s by %v for %v", name, late, d))
 	l.Latency(late)
 	n.wait(d)
 	l.Clear()
@@ -189,7 +190,7 @@ func isolate(n *nemesis) {
 	p, i := n.proxy()
 	d := n.moment()
 	some := n.dice.Perm(len(p.links))[:len(p.links)/2+n.dice.IntN(2)]
-	n.r.fault(fmt.Sprintf("cut proxy %d off from the nodes %v for %v", i, some, d))
+	n.r.Fault(fmt.Sprintf("cut proxy %d off from the nodes %v for %v", i, some, d))
 	for _, k := range some {
 		p.links[k].Disable()
 	}

@@ -2,25 +2,21 @@ package history
 
 import (
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
+	"github.com/lockproxy/lockproxy/internal/history"
 )
 
 // round is one history: fresh servers, a workload and its harms, the end of all clients, and the checks.
 type round struct {
 	*bed
-	*recorder
-	p       *profile
-	seed    uint64
-	clients []*client
-	over    atomic.Bool // no new sections
-	working sync.WaitGroup
-	kinds   map[string]bool // verbs that this lockproxy has
-	tally   tally
+	*history.Crew
+	p     *profile
+	seed  uint64
+	over  atomic.Bool // no new sections
+	tally tally
 }
 
 // tally is what a round, or many, was worth.
@@ -69,13 +65,13 @@ func (t tally) String() string {
 }
 
 // playRound runs one round for d and returns what it was worth and what was wrong.
-func playRound(t *testing.T, p *profile, seed uint64, d time.Duration) (*round, []violation) {
+func playRound(t *testing.T, p *profile, seed uint64, d time.Duration) (*round, []history.Violation) {
 	proxies := p.proxies
 	if proxies == 0 {
 		proxies = 2 + dice(seed, 0).IntN(3)
 	}
-	r := &round{bed: makeBed(t, proxies, p.nodes, p.flags()...), recorder: newRecorder(), p: p, seed: seed}
-	r.learn()
+	r := &round{bed: makeBed(t, proxies, p.nodes, p.flags()...), p: p, seed: seed}
+	r.Crew = &history.Crew{Recorder: history.NewRecorder(), Over: r.over.Load}
 	if p.latency > 0 {
 		for _, x := range r.proxies {
 			x.wire.Latency(p.latency)
@@ -85,23 +81,21 @@ func playRound(t *testing.T, p *profile, seed uint64, d time.Duration) (*round, 
 		r.spread()
 	}
 	for i := range p.clients * proxies {
-		r.clients = append(r.clients, &client{
-			recorder: r.recorder, n: i, dice: dice(seed, 100+i), addrs: r.addrs(), links: make([]*link, proxies), over: r.over.Load,
-		})
+		r.Clients = append(r.Clients, r.NewClient(i, dice(seed, 100+i), proxies, r.reach, r.over.Load))
 	}
 	var nemeses []*nemesis
 	for i := range max(1, p.nemeses) {
-		nemeses = append(nemeses, r.loose(r.recorder, dice(seed, 1+i), p.watchdog, p.pause, p.harms))
+		nemeses = append(nemeses, r.loose(r.Recorder, dice(seed, 1+i), p.watchdog, p.pause, p.harms))
 	}
 	watch := r.watchQueues()
 	if p.drive != nil {
 		p.drive(r)
 	} else {
-		for _, c := range r.clients {
-			r.working.Go(func() { c.run(r.workload()) })
+		for _, c := range r.Clients {
+			r.Working.Go(func() { c.Run(p.work) })
 		}
 	}
-	for end := time.Now().Add(d); time.Now().Before(end) && !r.blamed(); {
+	for end := time.Now().Add(d); time.Now().Before(end) && !r.Blamed(); {
 		time.Sleep(20 * time.Millisecond)
 	}
 	r.over.Store(true)
@@ -110,45 +104,18 @@ func playRound(t *testing.T, p *profile, seed uint64, d time.Duration) (*round, 
 	}
 	r.finish()
 	watch()
-	for _, c := range r.clients {
-		c.hangUp()
+	for _, c := range r.Clients {
+		c.HangUp()
 	}
 	r.leaks()
 	return r, r.check()
-}
-
-// learn asks which verbs there are.
-func (r *round) learn() {
-	r.kinds = map[string]bool{}
-	c, err := redis.Dial("tcp", r.proxies[0].addr)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	defer c.Close()
-	for _, verb := range []string{"FAIRLOCK", "MULTILOCK"} {
-		info, err := redis.Values(c.Do("COMMAND", "INFO", verb))
-		if err != nil {
-			r.t.Fatal(err)
-		}
-		r.kinds[verb] = len(info) == 1 && info[0] != nil
-	}
-}
-
-// workload is the profile's, without what this lockproxy does not know.
-func (r *round) workload() workload {
-	w := r.p.work
-	if !r.kinds["FAIRLOCK"] {
-		w.fair = 0
-	}
-	w.multi = w.multi && r.kinds["MULTILOCK"]
-	return w
 }
 
 // finish waits until every client has ended its section: all of them live, so each waiter is granted or times out. Those
 // who are not are to blame on somebody, and cut off.
 func (r *round) finish() {
 	done := make(chan struct{})
-	go func() { r.working.Wait(); close(done) }()
+	go func() { r.Working.Wait(); close(done) }()
 	bound := 15 * time.Second
 	if !r.p.strict {
 		bound = 15*time.Second + 3*r.p.watchdog
@@ -158,14 +125,10 @@ func (r *round) finish() {
 		return
 	case <-time.After(bound):
 	}
-	r.mu.Lock()
-	for _, o := range r.ops {
-		if o.Return == 0 {
-			r.wrong = append(r.wrong, violation{Oracle: "liveness", Key: o.key(), Ops: []*op{o},
-				Text: fmt.Sprintf("has waited since %s, and everybody else has been done for %v", at(o.Call), bound)})
-		}
+	for _, o := range r.Open() {
+		r.Blame(history.Violation{Oracle: "liveness", Key: o.Key(), Ops: []*history.Op{o},
+			Text: fmt.Sprintf("has waited since %s, and everybody else has been done for %v", history.At(o.Call), bound)})
 	}
-	r.mu.Unlock()
 	for _, p := range r.proxies {
 		p.kill()
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/lockproxy/lockproxy/integration/harness"
+	"github.com/lockproxy/lockproxy/internal/history"
 )
 
 // The told oracle: who holds a lock hears of its loss before somebody else gets it through another proxy, and for as long as it stays
@@ -23,8 +24,8 @@ const (
 
 // toldLosses cuts the first proxy off, over and over, with locks that clients of the second one wait for.
 func toldLosses(r *round) {
-	r.working.Go(func() {
-		for i := 0; !r.over.Load() && !r.blamed(); i++ {
+	r.Working.Go(func() {
+		for i := 0; !r.over.Load() && !r.Blamed(); i++ {
 			r.cutOff(i)
 		}
 	})
@@ -32,58 +33,59 @@ func toldLosses(r *round) {
 
 // cutOff has one holder lose all of its locks.
 func (r *round) cutOff(i int) {
-	h := r.clients[0].hear(r)
+	h := r.hear()
 	defer h.close()
 	var keys []string
 	for j := range toldHeld {
 		key := fmt.Sprintf("t%d.%d", i, j)
-		if h.ask(&op{Verb: "LOCK", Keys: []string{key}, Block: -1}).Outcome != ok {
+		if h.ask(&history.Op{Verb: "LOCK", Keys: []string{key}, Block: -1}).Outcome != history.OK {
 			return // it is not connected to Redis again
 		}
 		keys = append(keys, key)
 	}
 	var rivals sync.WaitGroup
 	for _, key := range keys[:toldWanted] {
-		rivals.Go(func() { r.clients[1].rival(key, h) })
+		rivals.Go(func() { r.rival(key, h) })
 	}
-	time.Sleep(time.Duration(r.clients[0].dice.Int64N(int64(r.p.watchdog) / 2)))
+	time.Sleep(time.Duration(r.Clients[0].Dice.Int64N(int64(r.p.watchdog) / 2)))
 	r.proxies[0].wire.BlackHole()
 	rivals.Wait()
 	r.proxies[0].wire.Clear()
-	r.clients[0].loseOthers()
+	r.loseOthers()
 	for _, key := range keys[:toldWanted] {
-		if o := h.ask(&op{Verb: "UNLOCK", Keys: []string{key}}); o.Code != "LOCKLOST" {
-			r.blame(violation{Oracle: "told", Key: key, Ops: []*op{o}, Text: "it was lost, and this is not told any more"})
+		if o := h.ask(&history.Op{Verb: "UNLOCK", Keys: []string{key}}); o.Code != "LOCKLOST" {
+			r.Blame(history.Violation{Oracle: "told", Key: key, Ops: []*history.Op{o}, Text: "it was lost, and this is not told any more"})
 		}
 	}
 }
 
 // rival waits for a lock that another one holds.
-func (c *client) rival(key string, h *hearer) {
-	l := c.dial(1)
+func (r *round) rival(key string, h *hearer) {
+	c := r.Clients[1]
+	l := c.Dial(1)
 	if l == nil {
 		return
 	}
-	defer c.end(l, false)
-	o := c.do(l, &op{Verb: "LOCK", Keys: []string{key}, Block: 20000})
-	if o.Outcome != ok {
+	defer c.Leave(l, false)
+	o := c.Do(l, &history.Op{Verb: "LOCK", Keys: []string{key}, Block: 20000})
+	if o.Outcome != history.OK {
 		return
 	}
 	if at, told := h.toldAt(key); !told || at > o.Return {
-		c.blame(violation{Oracle: "told", Key: key, Ops: []*op{o}, Text: "the one who held it has not been told of the loss by then"})
+		c.Blame(history.Violation{Oracle: "told", Key: key, Ops: []*history.Op{o}, Text: "the one who held it has not been told of the loss by then"})
 	}
-	c.do(l, &op{Verb: "UNLOCK", Keys: []string{key}})
+	c.Do(l, &history.Op{Verb: "UNLOCK", Keys: []string{key}})
 }
 
 // loseOthers has another client of the first proxy lose locks of its own.
-func (c *client) loseOthers() {
-	l := c.dial(0)
-	if l == nil {
+func (r *round) loseOthers() {
+	c, err := redis.Dial("tcp", r.proxies[0].addr)
+	if err != nil {
 		return
 	}
-	defer func() { _ = l.tcp.Close() }()
+	defer c.Close()
 	for i := range toldOthers {
-		if _, err := redis.String(l.c.Do("LOCK", fmt.Sprint("other", i), "PX", 1)); err != nil {
+		if _, err := redis.String(c.Do("LOCK", fmt.Sprint("other", i), "PX", 1)); err != nil {
 			time.Sleep(10 * time.Millisecond) // Redis is not back
 		}
 	}
@@ -92,7 +94,7 @@ func (c *client) loseOthers() {
 
 // hearer is a holder in RESP3, which is told of losses.
 type hearer struct {
-	*client
+	*history.Client
 	w       *harness.Wire
 	n       int
 	replies chan string
@@ -103,8 +105,8 @@ type hearer struct {
 }
 
 // hear connects a holder to the first proxy.
-func (c *client) hear(r *round) *hearer {
-	h := &hearer{client: c, w: harness.DialHearing(r.t, c.addrs[0]), n: int(c.conns.Add(1)), replies: make(chan string),
+func (r *round) hear() *hearer {
+	h := &hearer{Client: r.Clients[0], w: harness.DialHearing(r.t, r.proxies[0].addr), n: r.Conn(), replies: make(chan string),
 		gone: make(chan struct{}), told: map[string]int64{}}
 	go h.listen()
 	return h
@@ -113,7 +115,7 @@ func (c *client) hear(r *round) *hearer {
 func (h *hearer) listen() {
 	defer close(h.gone)
 	for {
-		frame, err := h.w.TryRead(2 * noReply)
+		frame, err := h.w.TryRead(2 * history.NoReply)
 		if err != nil {
 			return
 		}
@@ -122,7 +124,7 @@ func (h *hearer) listen() {
 			continue
 		}
 		h.mu.Lock()
-		h.told[strings.Split(frame, "\r\n")[4]] = h.now()
+		h.told[strings.Split(frame, "\r\n")[4]] = h.Now()
 		h.mu.Unlock()
 	}
 }
@@ -135,42 +137,40 @@ func (h *hearer) toldAt(key string) (at int64, told bool) {
 }
 
 // ask sends o and waits for its reply.
-func (h *hearer) ask(o *op) *op {
-	o.Conn, o.Owner = h.n, connOwner(h.n)
+func (h *hearer) ask(o *history.Op) *history.Op {
+	o.Conn, o.Owner = h.n, history.ConnOwner(h.n)
 	var words []string
-	for _, w := range o.command() {
+	for _, w := range o.Command() {
 		words = append(words, fmt.Sprint(w))
 	}
-	h.begin(o)
+	h.Begin(o)
 	if err := h.w.TrySend(words...); err != nil {
-		h.conclude(o, nil, err)
+		h.Conclude(o, nil, err)
 		return o
 	}
 	select {
 	case frame := <-h.replies:
 		switch text := strings.TrimSpace(frame[1:]); frame[0] {
 		case '-':
-			h.conclude(o, nil, redis.Error(text))
+			h.Conclude(o, nil, history.Refused(text))
 		case ':':
-			h.conclude(o, int64(text[0]-'0'), nil)
+			h.Conclude(o, int64(text[0]-'0'), nil)
 		case '_':
-			h.conclude(o, nil, nil)
+			h.Conclude(o, nil, nil)
 		default:
-			h.conclude(o, text, nil)
+			h.Conclude(o, text, nil)
 		}
 	case <-h.gone:
-		h.conclude(o, nil, fmt.Errorf("the connection was closed"))
+		h.Conclude(o, nil, fmt.Errorf("the connection was closed"))
 	}
 	return o
 }
 
 // close hangs up.
 func (h *hearer) close() {
-	o := &op{Conn: h.n, Verb: "CLOSE", Owner: connOwner(h.n), Outcome: ok}
-	h.begin(o)
+	o := &history.Op{Conn: h.n, Verb: "CLOSE", Owner: history.ConnOwner(h.n), Outcome: history.OK}
+	h.Begin(o)
 	h.w.Close()
-	h.client.mu.Lock()
-	o.Return = h.now()
-	h.client.mu.Unlock()
+	h.End(o)
 	<-h.gone
 }

@@ -15,17 +15,17 @@ const patience = 6 * second
 const promptly = 3 * second
 
 // starved finds waiters of one key who waited for longer than patience while surely nobody held it.
-func starved(key string, ops []*op, watchdog int64) (wrong []violation) {
+func Starved(key string, ops []*Op, watchdog int64) (wrong []Violation) {
 	held := holdings(ops, watchdog)
 	for _, o := range ops {
-		if !o.acquires() || o.Block < 0 || o.Return-o.Call <= patience {
+		if !o.Acquires() || o.Block < 0 || o.Return-o.Call <= patience {
 			continue
 		}
 		free := o.Call
 		for _, h := range append(held, [2]int64{o.Return, never}) {
 			if gap := min(h[0], o.Return) - free; gap > patience {
-				wrong = append(wrong, violation{Oracle: "liveness", Key: key, Ops: []*op{o},
-					Text: fmt.Sprintf("it waited from %s to %s although nobody held the lock from %s on for %s", at(o.Call), at(o.Return), at(free), at(gap))})
+				wrong = append(wrong, Violation{Oracle: "liveness", Key: key, Ops: []*Op{o},
+					Text: fmt.Sprintf("it waited from %s to %s although nobody held the lock from %s on for %s", At(o.Call), At(o.Return), At(free), At(gap))})
 				break
 			}
 			free = max(free, h[1])
@@ -35,7 +35,7 @@ func starved(key string, ops []*op, watchdog int64) (wrong []violation) {
 }
 
 // holdings are the times in which somebody may hold the key, by their beginnings.
-func holdings(ops []*op, watchdog int64) (out [][2]int64) {
+func holdings(ops []*Op, watchdog int64) (out [][2]int64) {
 	begun := map[holder][][2]int64{}
 	ends := func(h holder, end int64) {
 		for _, b := range begun[h] {
@@ -46,25 +46,25 @@ func holdings(ops []*op, watchdog int64) (out [][2]int64) {
 	for _, o := range ops {
 		h, lease := holder{o.Owner, o.Side}, o.Lease*ms
 		switch {
-		case o.acquires() && o.Outcome == ok, o.Verb == "RENEW" && o.Outcome == ok:
+		case o.Acquires() && o.Outcome == OK, o.Verb == "RENEW" && o.Outcome == OK:
 			from := max(o.Call, o.Return-promptly) // who is granted is told soon
 			until := o.Return + lease
 			if lease == 0 {
 				until = never // it is renewed
 			}
 			begun[h] = append(begun[h], [2]int64{from, until})
-		case o.acquires() && (o.Outcome == unknown || o.Outcome == null && lease > 0 && o.Return-o.Call >= lease): // it may have held for a while
+		case o.Acquires() && (o.Outcome == Unknown || o.Outcome == Null && lease > 0 && o.Return-o.Call >= lease): // it may have held for a while
 			until := o.Return + doubtLasts
-			if o.Outcome == unknown && o.Explicit {
+			if o.Outcome == Unknown && o.Explicit {
 				until += max(lease, watchdog)
 			}
 			out = append(out, [2]int64{o.Call, until})
 		case o.Verb == "CLOSE":
-			for _, side := range []side{plain, read, write} {
+			for _, side := range []Side{Plain, Read, Write} {
 				ends(holder{o.Owner, side}, o.Return+doubtLasts)
 			}
-		case o.Verb == "UNLOCK" && !o.Force && (o.Outcome == ok && o.N == 1 || o.Outcome == failed && o.Code != "ERR"),
-			o.Verb == "MULTIUNLOCK" && o.Outcome == ok && int(o.N) == len(o.Keys):
+		case o.Verb == "UNLOCK" && !o.Force && (o.Outcome == OK && o.N == 1 || o.Outcome == Failed && o.Code != "ERR"),
+			o.Verb == "MULTIUNLOCK" && o.Outcome == OK && int(o.N) == len(o.Keys):
 			ends(h, o.Return)
 		}
 	}

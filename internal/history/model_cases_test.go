@@ -128,8 +128,8 @@ func TestModel(t *testing.T) {
 			0 1 a LOCK k -> OK
 			2 3 b LOCK k -> OK
 			4 5 a UNLOCK k -> ?`},
-	}, func(ops []*op) []violation {
-		wrong, decided := legal("k", ops, 10*second, false)
+	}, func(ops []*Op) []Violation {
+		wrong, decided := Legal("k", ops, 10*second, false)
 		if !decided {
 			t.Error("not decided")
 		}
@@ -144,14 +144,14 @@ func TestCulprit(t *testing.T) {
 		2 90 #3 LOCK k BLOCK 100 -> OK
 		4 5 #2 UNLOCK k -> 1
 		6 7 #1 UNLOCK k -> 1`)
-	wrong, _ := legal("k", ops, 10*second, false)
+	wrong, _ := Legal("k", ops, 10*second, false)
 	if len(wrong) != 1 || wrong[0].Ops[len(wrong[0].Ops)-1] != ops[2] {
 		t.Error(wrong)
 	}
 }
 
 // madeOp reads one line of made.
-func madeOp(t *testing.T, line string) *op {
+func madeOp(t *testing.T, line string) *Op {
 	t.Helper()
 	call, reply, found := strings.Cut(strings.TrimSpace(line), " -> ")
 	words := strings.Fields(call)
@@ -162,9 +162,9 @@ func madeOp(t *testing.T, line string) *op {
 		}
 		return n
 	}
-	o := &op{Call: number(words[0]) * ms, Return: number(words[1]) * ms, Owner: words[2], Verb: words[3], Block: -1}
+	o := &Op{Call: number(words[0]) * ms, Return: number(words[1]) * ms, Owner: words[2], Verb: words[3], Block: -1}
 	o.Explicit = o.Owner[0] != '#'
-	o.Side = map[string]side{"RLOCK": read, "WLOCK": write}[o.Verb]
+	o.Side = map[string]Side{"RLOCK": Read, "WLOCK": Write}[o.Verb]
 	for i := 4; i < len(words); i++ {
 		switch words[i] {
 		case "PX":
@@ -182,9 +182,9 @@ func madeOp(t *testing.T, line string) *op {
 		case "FORCE":
 			o.Force = true
 		case "READ":
-			o.Side = read
+			o.Side = Read
 		case "WRITE":
-			o.Side = write
+			o.Side = Write
 		case "SET":
 			o.Words = words[i:]
 			i = len(words)
@@ -194,15 +194,15 @@ func madeOp(t *testing.T, line string) *op {
 	}
 	switch reply {
 	case "OK":
-		o.Outcome = ok
+		o.Outcome = OK
 	case "nil":
-		o.Outcome = null
+		o.Outcome = Null
 	case "?":
-		o.Outcome = unknown
+		o.Outcome = Unknown
 	case "NOTHELD", "LOCKLOST", "LOCKKIND", "DEADLOCK":
-		o.Outcome, o.Code = failed, reply
+		o.Outcome, o.Code = Failed, reply
 	default:
-		o.Outcome, o.N = ok, number(reply)
+		o.Outcome, o.N = OK, number(reply)
 	}
 	return o
 }

@@ -17,13 +17,13 @@ const slack = 2 * ms
 // span is a time in which a holder is certain.
 type span struct {
 	owner    string
-	side     side
+	side     Side
 	from, to int64
-	grant    *op
+	grant    *Op
 }
 
 // intervals finds holders of one key who are certain at once when they must not be.
-func intervals(key string, ops []*op, watchdog int64) (wrong []violation) {
+func Intervals(key string, ops []*Op, watchdog int64) (wrong []Violation) {
 	spans := certain(key, ops, watchdog)
 	sort.Slice(spans, func(i, j int) bool { return spans[i].from < spans[j].from })
 	var open []span
@@ -34,10 +34,10 @@ func intervals(key string, ops []*op, watchdog int64) (wrong []violation) {
 				continue
 			}
 			still = append(still, o)
-			if o.owner != s.owner && !(o.side == read && s.side == read) {
-				wrong = append(wrong, violation{Oracle: "intervals", Key: key, Ops: []*op{o.grant, s.grant},
+			if o.owner != s.owner && !(o.side == Read && s.side == Read) {
+				wrong = append(wrong, Violation{Oracle: "intervals", Key: key, Ops: []*Op{o.grant, s.grant},
 					Text: fmt.Sprintf("%s is certain to hold it (%v) from %s to %s, %s (%v) from %s to %s",
-						o.owner, o.side, at(o.from), at(o.to), s.owner, s.side, at(s.from), at(s.to))})
+						o.owner, o.side, At(o.from), At(o.to), s.owner, s.side, At(s.from), At(s.to))})
 			}
 		}
 		open = append(still, s)
@@ -45,18 +45,18 @@ func intervals(key string, ops []*op, watchdog int64) (wrong []violation) {
 	return wrong
 }
 
-func at(ns int64) string { return fmt.Sprintf("%.3f ms", float64(ns)/1e6) }
+func At(ns int64) string { return fmt.Sprintf("%.3f ms", float64(ns)/1e6) }
 
 // holder names one owner's hold on one side.
 type holder struct {
 	owner string
-	side  side
+	side  Side
 }
 
 // certain lists the times in which owners are certain to hold key. ops are those of the key in the order of calls.
-func certain(key string, ops []*op, watchdog int64) (spans []span) {
+func certain(key string, ops []*Op, watchdog int64) (spans []span) {
 	held := map[holder]*belief{}
-	var forced []*op
+	var forced []*Op
 	for _, o := range ops {
 		switch {
 		case o.Verb == "CLOSE":
@@ -66,7 +66,7 @@ func certain(key string, ops []*op, watchdog int64) (spans []span) {
 				}
 			}
 		case o.Force:
-			if o.Outcome == unknown || o.Outcome == ok && (o.N == 1 || o.settled()) {
+			if o.Outcome == Unknown || o.Outcome == OK && (o.N == 1 || o.Settled()) {
 				forced = append(forced, o)
 			}
 		default:
@@ -84,7 +84,7 @@ func certain(key string, ops []*op, watchdog int64) (spans []span) {
 	for i := range spans {
 		s := &spans[i]
 		for _, f := range forced {
-			if f.Outcome == unknown || f.Return > s.grant.Call {
+			if f.Outcome == Unknown || f.Return > s.grant.Call {
 				s.to = min(s.to, f.Call)
 			}
 		}
@@ -103,15 +103,15 @@ type belief struct {
 	done   []span
 }
 
-func (b *belief) add(o *op, watchdog int64) {
+func (b *belief) add(o *Op, watchdog int64) {
 	lease := o.Lease * ms
 	if lease == 0 {
 		lease = watchdog
 	}
 	switch {
-	case o.acquires():
-		if o.Outcome != ok {
-			if o.Outcome == unknown {
+	case o.Acquires():
+		if o.Outcome != OK {
+			if o.Outcome == Unknown {
 				b.closeSure()
 			}
 			return
@@ -123,44 +123,44 @@ func (b *belief) add(o *op, watchdog int64) {
 		b.spans = append(b.spans, span{b.owner, b.side, o.Return, 0, o})
 		b.sure, b.lease = append(b.sure, 0), append(b.lease, o.Call+lease-slack)
 	case o.Verb == "RENEW":
-		if o.Outcome == failed {
+		if o.Outcome == Failed {
 			if o.Code != "ERR" {
 				b.close(o.Call)
 			}
 			return
 		}
-		if o.Outcome == ok {
+		if o.Outcome == OK {
 			b.confirm(o)
 		}
 		for i := range b.lease {
 			if o.Lease > 0 {
 				b.lease[i] = min(b.lease[i], o.Call+lease-slack)
 			}
-			if o.Outcome == ok && b.sure[i] >= 0 { // the answer is about the newest grant
+			if o.Outcome == OK && b.sure[i] >= 0 { // the answer is about the newest grant
 				b.lease[i] = max(o.Call+lease-slack, b.lease[i])
 			}
 		}
 	case o.Verb == "FENCED":
-		if o.Outcome == ok || o.Outcome == null {
+		if o.Outcome == OK || o.Outcome == Null {
 			b.confirm(o)
-		} else if o.Outcome == failed && o.Code != "ERR" {
+		} else if o.Outcome == Failed && o.Code != "ERR" {
 			b.close(o.Call)
 		}
 	case o.Verb == "UNLOCK", o.Verb == "MULTIUNLOCK":
-		if o.Outcome == failed && o.Code == "ERR" {
+		if o.Outcome == Failed && o.Code == "ERR" {
 			return // nothing was sent
 		}
-		if o.Outcome == ok && !b.reused && (o.Verb == "UNLOCK" || int(o.N) == len(o.Keys)) {
+		if o.Outcome == OK && !b.reused && (o.Verb == "UNLOCK" || int(o.N) == len(o.Keys)) {
 			b.confirm(o)
 		}
-		if b.count--; o.All || b.count <= 0 || o.Outcome != ok || o.N > 0 {
+		if b.count--; o.All || b.count <= 0 || o.Outcome != OK || o.N > 0 {
 			b.close(o.Call)
 		}
 	}
 }
 
 // confirm notes that the owner was told that it held: at the call it did, since it has not taken the lock anew meanwhile.
-func (b *belief) confirm(o *op) {
+func (b *belief) confirm(o *Op) {
 	for i := range b.sure {
 		if b.sure[i] >= 0 {
 			b.sure[i] = o.Call

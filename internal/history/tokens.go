@@ -9,14 +9,14 @@ import (
 // that was sent again.
 
 // tokens finds grants of one key whose token is not higher than that of a grant which was over before they were asked for.
-func tokens(key string, ops []*op) (wrong []violation) {
+func Tokens(key string, ops []*Op) (wrong []Violation) {
 	type grant struct {
-		*op
+		*Op
 		token int64
 	}
 	var grants []grant
 	for _, o := range ops {
-		if !o.acquires() || !o.Fence || o.Outcome != ok {
+		if !o.Acquires() || !o.Fence || o.Outcome != OK {
 			continue
 		}
 		token := o.N
@@ -28,7 +28,7 @@ func tokens(key string, ops []*op) (wrong []violation) {
 		grants = append(grants, grant{o, token})
 	}
 	blame := func(a, b grant, what string) {
-		wrong = append(wrong, violation{Oracle: "tokens", Key: key, Ops: []*op{a.op, b.op}, Text: fmt.Sprintf("token %d, then %d: %s", a.token, b.token, what)})
+		wrong = append(wrong, Violation{Oracle: "tokens", Key: key, Ops: []*Op{a.Op, b.Op}, Text: fmt.Sprintf("token %d, then %d: %s", a.token, b.token, what)})
 	}
 	over := append([]grant(nil), grants...)
 	sort.Slice(over, func(i, j int) bool { return over[i].Return < over[j].Return })
@@ -41,7 +41,7 @@ func tokens(key string, ops []*op) (wrong []violation) {
 			}
 			over = over[1:]
 		}
-		if highest.op != nil && (g.token < highest.token || g.token == highest.token && !(g.Once && g.Owner == highest.Owner)) {
+		if highest.Op != nil && (g.token < highest.token || g.token == highest.token && !(g.Once && g.Owner == highest.Owner)) {
 			blame(highest, g, "the earlier one was answered before the later one was asked for")
 		}
 		if before, twice := seen[g.token]; twice && !(g.Once && g.Owner == before.Owner) {

@@ -9,7 +9,7 @@ import (
 
 // made is a history written as one line for each call: time of the call, time of the reply (ms), owner, the command, reply.
 // Owners that begin with # are connections.
-func made(t *testing.T, text string) (ops []*op) {
+func made(t *testing.T, text string) (ops []*Op) {
 	t.Helper()
 	for _, line := range strings.Split(strings.TrimSpace(text), "\n") {
 		ops = append(ops, madeOp(t, line))
@@ -24,7 +24,7 @@ type verdict struct {
 	text  string
 }
 
-func judge(t *testing.T, cases []verdict, oracle func(ops []*op) []violation) {
+func judge(t *testing.T, cases []verdict, oracle func(ops []*Op) []Violation) {
 	t.Helper()
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -114,7 +114,7 @@ func TestIntervals(t *testing.T) {
 		{"an owner on two connections", false, `
 			0 1 a LOCK k -> OK
 			2 3 a LOCK k -> OK`},
-	}, func(ops []*op) []violation { return intervals("k", ops, second) })
+	}, func(ops []*Op) []Violation { return Intervals("k", ops, second) })
 }
 
 func TestTokens(t *testing.T) {
@@ -137,7 +137,7 @@ func TestTokens(t *testing.T) {
 		{"sent again by somebody else", true, `
 			0 1 a LOCK k FENCE ONCE -> 5
 			2 3 b LOCK k FENCE ONCE -> 5`},
-	}, func(ops []*op) []violation { return tokens("k", ops) })
+	}, func(ops []*Op) []Violation { return Tokens("k", ops) })
 }
 
 func TestEffects(t *testing.T) {
@@ -159,20 +159,20 @@ func TestEffects(t *testing.T) {
 			0 1 #1 FENCED k SET n 1 -> OK
 			4 5 #2 FENCED k SET n 2 -> OK
 			4 5 #2 FENCED k SET n 3 -> OK`},
-	}, func(ops []*op) []violation {
-		e := counters(ops)["n"]
-		return e.exact("n", min(2, e.highest))
+	}, func(ops []*Op) []Violation {
+		e := Counters(ops)["n"]
+		return e.Exact("n", min(2, e.highest))
 	})
 }
 
 func TestFIFO(t *testing.T) {
-	oracle := func(ops []*op) []violation {
+	oracle := func(ops []*Op) []Violation {
 		for _, o := range ops {
 			if o.Block > 0 {
 				o.Queued = o.Block * ms
 			}
 		}
-		wrong, _ := fifo("k", ops)
+		wrong, _ := FIFO("k", ops)
 		return wrong
 	}
 	judge(t, []verdict{ // BLOCK says here when it was seen in the queue
@@ -213,5 +213,5 @@ func TestStarved(t *testing.T) {
 			3 4 #1 CLOSE -> OK`},
 		{"nil after nobody held it", true, `
 			2 8000 #2 LOCK k BLOCK 8000 -> nil`},
-	}, func(ops []*op) []violation { return starved("k", ops, 10*second) })
+	}, func(ops []*Op) []Violation { return Starved("k", ops, 10*second) })
 }

@@ -16,7 +16,7 @@ import (
 // held is one owner's hold on one side of the key, or what is remembered of one.
 type held struct {
 	holder   int // owner's number
-	side     side
+	side     Side
 	count    int
 	gen      int   // the call that set the lease last
 	earliest int64 // when that lease can be over
@@ -30,7 +30,7 @@ type state []held
 
 // thing is what happens to a key.
 type thing struct {
-	*op
+	*Op
 	kind     kind
 	holder   int
 	gen      int
@@ -83,7 +83,7 @@ func hashOf(s state) uint64 {
 	return h.Sum64()
 }
 
-func (s state) find(holder int, side side) held {
+func (s state) find(holder int, side Side) held {
 	for _, e := range s {
 		if e.holder == holder && e.side == side {
 			return e
@@ -113,20 +113,20 @@ func (s state) any(fits func(e held) bool) bool {
 }
 
 // alien says whether a lock of the other kind is held: plain and read/write locks exclude each other by an error.
-func (s state) alien(side side) bool {
-	return s.any(func(e held) bool { return (e.side == plain) != (side == plain) })
+func (s state) alien(side Side) bool {
+	return s.any(func(e held) bool { return (e.side == Plain) != (side == Plain) })
 }
 
 // blocked says whether somebody else's hold keeps the owner out.
-func (s state) blocked(holder int, side side) bool {
+func (s state) blocked(holder int, side Side) bool {
 	return s.any(func(e held) bool {
-		return e.holder != holder && (e.side == plain) == (side == plain) && (side != read || e.side == write)
+		return e.holder != holder && (e.side == Plain) == (side == Plain) && (side != Read || e.side == Write)
 	})
 }
 
 // upgrades says whether the owner reads and asks to write.
-func (s state) upgrades(holder int, side side) bool {
-	return side == write && s.find(holder, read).count > 0 && s.find(holder, write).count == 0
+func (s state) upgrades(holder int, side Side) bool {
+	return side == Write && s.find(holder, Read).count > 0 && s.find(holder, Write).count == 0
 }
 
 // step says whether a thing can happen with its reply, and what comes of it.
@@ -144,12 +144,12 @@ func (s state) step(t *thing) (bool, state) {
 		}
 		return true, s
 	case doVanish:
-		for _, side := range []side{plain, read, write} {
+		for _, side := range []Side{Plain, Read, Write} {
 			s = s.with(held{holder: t.holder, side: side})
 		}
 		return true, s
 	}
-	if t.Outcome == failed {
+	if t.Outcome == Failed {
 		return s.refused(t, h)
 	}
 	switch t.kind {
@@ -168,7 +168,7 @@ func (s state) step(t *thing) (bool, state) {
 
 func (s state) acquire(t *thing, h held) (bool, state) {
 	switch {
-	case t.Outcome == null:
+	case t.Outcome == Null:
 		return t.excused || s.blocked(t.holder, t.Side), s
 	case t.Code == "LOCKKIND":
 		return t.excused || s.alien(t.Side), s
@@ -228,9 +228,9 @@ func (s state) refused(t *thing, h held) (bool, state) {
 
 func (s state) force(t *thing) (bool, state) {
 	if !s.any(func(held) bool { return true }) {
-		return t.N == 0 || t.excused || t.Outcome == unknown || t.settled, s
+		return t.N == 0 || t.excused || t.Outcome == Unknown || t.settled, s
 	}
-	if t.N == 0 && t.Outcome == ok && !t.settled {
+	if t.N == 0 && t.Outcome == OK && !t.settled {
 		return false, s
 	}
 	var out state
@@ -255,10 +255,10 @@ func (t *thing) String() string {
 	switch {
 	case t.Code != "":
 		reply = t.Code
-	case t.Outcome == ok && (t.Verb == "UNLOCK" || t.Verb == "MULTIUNLOCK" || t.Fence):
+	case t.Outcome == OK && (t.Verb == "UNLOCK" || t.Verb == "MULTIUNLOCK" || t.Fence):
 		reply = fmt.Sprint(t.N)
 	}
-	return fmt.Sprintf("%v [%s] -> %s", t.command(), t.Owner, reply)
+	return fmt.Sprintf("%v [%s] -> %s", t.Command(), t.Owner, reply)
 }
 
 func (s state) String() string {

@@ -12,14 +12,14 @@ import (
 
 // lowering is one key's history being lowered.
 type lowering struct {
-	ops      []*op
+	ops      []*Op
 	watchdog int64 // ns
 	faults   bool  // proxies and Redis are hurt, too: doubts last
 	numbers  map[string]int
 	lives    map[holder]*life
 	gone     map[string]bool // owners of which nothing more is believed
 	doubts   [][2]int64
-	last     map[string]*op // of each owner
+	last     map[string]*Op // of each owner
 	out      []porcupine.Operation
 }
 
@@ -32,15 +32,15 @@ type life struct {
 
 type gen struct {
 	id       int
-	op       *op
+	Op       *Op
 	earliest int64
 }
 
 const doubtLasts = 5 * second // longer than a proxy needs to give back what nobody heard of, on a busy machine
 
-func lower(ops []*op, watchdog int64, faults bool) []porcupine.Operation {
+func lower(ops []*Op, watchdog int64, faults bool) []porcupine.Operation {
 	l := &lowering{ops: ops, watchdog: watchdog, faults: faults, numbers: map[string]int{}, lives: map[holder]*life{}, gone: map[string]bool{}}
-	l.last = map[string]*op{}
+	l.last = map[string]*Op{}
 	for _, o := range ops {
 		l.doubtsOf(o)
 		l.last[o.Owner] = o
@@ -63,7 +63,7 @@ func (l *lowering) number(owner string) int {
 	return n
 }
 
-func (l *lowering) leaseOf(o *op) int64 {
+func (l *lowering) leaseOf(o *Op) int64 {
 	if o.Lease > 0 {
 		return o.Lease * ms
 	}
@@ -71,10 +71,10 @@ func (l *lowering) leaseOf(o *op) int64 {
 }
 
 // doubtsOf notes when something may be held that the model does not know of.
-func (l *lowering) doubtsOf(o *op) {
+func (l *lowering) doubtsOf(o *Op) {
 	until := int64(0)
 	switch {
-	case o.Outcome == unknown, o.Verb == "CLOSE":
+	case o.Outcome == Unknown, o.Verb == "CLOSE":
 		until = o.Return + doubtLasts
 		if o.Explicit {
 			until += l.leaseOf(o)
@@ -84,11 +84,11 @@ func (l *lowering) doubtsOf(o *op) {
 		}
 	case o.Verb == "MULTIUNLOCK" && int(o.N) != len(o.Keys):
 		until = o.Return + doubtLasts + l.leaseOf(o)
-	case o.Verb == "MULTILOCK" && o.Outcome != ok: // it held some of its locks for a while
+	case o.Verb == "MULTILOCK" && o.Outcome != OK: // it held some of its locks for a while
 		until = o.Return + doubtLasts
-	case l.faults && o.acquires() && o.Outcome != failed && (o.settled() || o.tooLate()): // granted, and lost while it was settled, or again
+	case l.faults && o.Acquires() && o.Outcome != Failed && (o.Settled() || o.tooLate()): // granted, and lost while it was settled, or again
 		until = o.Return + l.leaseOf(o)
-	case o.acquires() && o.Outcome == null && o.Return-o.Call >= l.leaseOf(o): // granted too late, and given back
+	case o.Acquires() && o.Outcome == Null && o.Return-o.Call >= l.leaseOf(o): // granted too late, and given back
 		until = o.Return + l.leaseOf(o)
 	}
 	if until > 0 {
@@ -97,19 +97,19 @@ func (l *lowering) doubtsOf(o *op) {
 }
 
 // excused says whether a refusal may have a reason that is not in the model.
-func (l *lowering) excused(o *op) bool {
+func (l *lowering) excused(o *Op) bool {
 	if slices.ContainsFunc(l.doubts, func(d [2]int64) bool { return d[0] < o.Return && d[1] > o.Call }) {
 		return true
 	}
-	return o.Outcome == null && slices.ContainsFunc(l.ops, func(other *op) bool {
-		if other == o || !other.acquires() || other.Block < 0 && o.Block < 0 {
+	return o.Outcome == Null && slices.ContainsFunc(l.ops, func(other *Op) bool {
+		if other == o || !other.Acquires() || other.Block < 0 && o.Block < 0 {
 			return false
 		}
 		// It stood in line behind another waiter, or did not pass a fair one, until the time was over.
 		if o.Block >= 0 {
 			return other.Call < o.Return && other.Return > o.Call
 		}
-		if other.Proxy == o.Proxy && other.Side != read && other.Call < o.Return && other.Return > o.Call {
+		if other.Proxy == o.Proxy && other.Side != Read && other.Call < o.Return && other.Return > o.Call {
 			return true // it stood back for one that waits there
 		}
 		return other.Verb == "FAIRLOCK" && other.Call < o.Return && (l.faults || other.Return+second > o.Call)
@@ -120,37 +120,37 @@ func (l *lowering) emit(t *thing, from, to int64) {
 	l.out = append(l.out, porcupine.Operation{ClientId: t.Client, Input: t, Call: from, Return: max(from, to)})
 }
 
-func (l *lowering) add(o *op) {
+func (l *lowering) add(o *Op) {
 	if l.gone[o.Owner] && !o.Force || o.Verb == "BARE" {
 		return
 	}
-	t := &thing{op: o, holder: l.number(o.Owner), gen: o.ID, excused: l.excused(o), settled: l.faults && o.settled(), last: l.last[o.Owner] == o}
+	t := &thing{Op: o, holder: l.number(o.Owner), gen: o.ID, excused: l.excused(o), settled: l.faults && o.Settled(), last: l.last[o.Owner] == o}
 	switch {
-	case t.excused && (o.acquires() && o.Outcome == null || o.Code == "LOCKKIND"):
+	case t.excused && (o.Acquires() && o.Outcome == Null || o.Code == "LOCKKIND"):
 		return // it may be, whatever the state, and changes nothing
 	case o.Verb == "CLOSE":
 		l.vanish(o)
 		return
 	case o.Force:
-		if t.kind = doForce; o.Outcome == unknown {
+		if t.kind = doForce; o.Outcome == Unknown {
 			l.emit(t, o.Call, never)
-		} else if o.Outcome != failed {
+		} else if o.Outcome != Failed {
 			l.emit(t, o.Call, o.Return)
 			if t.settled { // it was sent again
 				l.emit(t, o.Call, o.Return)
 			}
 		}
 		return
-	case o.Outcome == failed && o.Code == "ERR":
+	case o.Outcome == Failed && o.Code == "ERR":
 		return // nothing was done, and nothing said of the lock
-	case o.Outcome == unknown && o.Verb == "FENCED":
+	case o.Outcome == Unknown && o.Verb == "FENCED":
 		return
-	case o.Outcome == unknown || o.Verb == "MULTILOCK" && o.Outcome != ok || o.Verb == "MULTIUNLOCK" && int(o.N) != len(o.Keys):
+	case o.Outcome == Unknown || o.Verb == "MULTILOCK" && o.Outcome != OK || o.Verb == "MULTIUNLOCK" && int(o.N) != len(o.Keys):
 		l.vanish(o)
 		return
-	case o.acquires():
+	case o.Acquires():
 		t.kind = doAcquire
-	case o.Verb == "RENEW" && o.Outcome == failed && t.settled: // it was done, and is over by now, perhaps
+	case o.Verb == "RENEW" && o.Outcome == Failed && t.settled: // it was done, and is over by now, perhaps
 		l.vanish(o)
 		return
 	case o.Verb == "RENEW":
@@ -169,7 +169,7 @@ func (l *lowering) add(o *op) {
 }
 
 // vanish ends what is believed of an owner: from the call on it may hold or not.
-func (l *lowering) vanish(o *op) {
+func (l *lowering) vanish(o *Op) {
 	l.gone[o.Owner] = true
 	held := false
 	for h, life := range l.lives {
@@ -180,21 +180,21 @@ func (l *lowering) vanish(o *op) {
 		}
 	}
 	if held {
-		l.emit(&thing{op: o, kind: doVanish, holder: l.number(o.Owner)}, o.Call, o.Return)
+		l.emit(&thing{Op: o, kind: doVanish, holder: l.number(o.Owner)}, o.Call, o.Return)
 	}
 }
 
 // follow keeps book of an owner's leases.
-func (l *lowering) follow(o *op, t *thing) {
+func (l *lowering) follow(o *Op, t *thing) {
 	h := holder{o.Owner, o.Side}
 	if t.kind == doRelease {
-		if o.Outcome == failed || o.N == 1 {
+		if o.Outcome == Failed || o.N == 1 {
 			l.expiries(h, l.lives[h], o.Return)
 			delete(l.lives, h)
 		}
 		return
 	}
-	if t.kind == doCheck || o.Outcome != ok {
+	if t.kind == doCheck || o.Outcome != OK {
 		return
 	}
 	if l.lives[h] == nil {
@@ -215,16 +215,16 @@ func (l *lowering) expiries(h holder, life *life, back int64) {
 	for i, g := range life.gens {
 		until := back
 		if i+1 < len(life.gens) {
-			until = min(until, life.gens[i+1].op.Return)
+			until = min(until, life.gens[i+1].Op.Return)
 		}
 		if g.earliest >= until {
 			continue
 		}
 		latest := never
-		if reads := l.lives[holder{h.owner, read}]; !life.watched && (h.side != write || reads == nil) {
+		if reads := l.lives[holder{h.owner, Read}]; !life.watched && (h.side != Write || reads == nil) {
 			latest = life.latest
 		}
-		fake := &op{Client: g.op.Client, Owner: h.owner, Side: h.side, Verb: "EXPIRY", Keys: g.op.Keys}
-		l.emit(&thing{op: fake, kind: doExpire, holder: l.number(h.owner), gen: g.id, last: l.last[h.owner] == g.op}, g.earliest, min(latest, max(back, g.earliest)))
+		fake := &Op{Client: g.Op.Client, Owner: h.owner, Side: h.side, Verb: "EXPIRY", Keys: g.Op.Keys}
+		l.emit(&thing{Op: fake, kind: doExpire, holder: l.number(h.owner), gen: g.id, last: l.last[h.owner] == g.Op}, g.earliest, min(latest, max(back, g.earliest)))
 	}
 }

@@ -1,0 +1,225 @@
+package history
+
+import (
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// A group of duelists meets at one name after the other, each used once: who misses the message of an unlock is woken by
+// nobody else.
+const duelists = 3
+
+// Crew are the clients of one history.
+type Crew struct {
+	*Recorder
+	Clients []*Client
+	Over    func() bool // no new sections
+	Working sync.WaitGroup
+}
+
+// Duels has all clients fight.
+func Duels(r *Crew) {
+	for g := 0; g+duelists <= len(r.Clients); g += duelists {
+		meet := &meeting{size: duelists, over: r.Over}
+		meet.all = sync.NewCond(&meet.mu)
+		for _, c := range r.Clients[g : g+duelists] {
+			r.Working.Go(func() { c.duel(r, g/duelists, meet) })
+		}
+	}
+}
+
+// meeting is a barrier.
+type meeting struct {
+	mu    sync.Mutex
+	all   *sync.Cond
+	size  int
+	here  int
+	round int
+	over  func() bool
+	ended bool
+}
+
+// next waits until all are here; it says whether to go on.
+func (m *meeting) next() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.here++; m.here == m.size {
+		m.here, m.ended = 0, m.over()
+		m.round++
+		m.all.Broadcast()
+		return !m.ended
+	}
+	for now := m.round; m.round == now; {
+		m.all.Wait()
+	}
+	return !m.ended
+}
+
+func (c *Client) duel(r *Crew, group int, meet *meeting) {
+	for i := 0; meet.next(); i++ {
+		s := &section{Client: c, keys: []string{fmt.Sprintf("d%d.%d", group, i)}, verb: "LOCK", count: 1}
+		if i%8 == 4 {
+			if !c.parting(s, i, meet) {
+				return
+			}
+			continue
+		}
+		switch n := i % 8; {
+		case n == 5:
+			s.verb = "FAIRLOCK"
+		case n == 6 && c.N%2 == 0, n == 7:
+			s.verb, s.side = "WLOCK", Write
+		case n == 6:
+			s.verb, s.side = "RLOCK", Read
+		}
+		if s.fixed = c.any(); s.fixed == nil {
+			continue
+		}
+		if i%4 == 3 {
+			s.owner, s.once = fmt.Sprintf("o%d-%d", c.N, i), true
+		}
+		lapses := i%3 == 1 && c.Dice.IntN(2) == 0
+		if lapses {
+			s.lease = 50 + c.Dice.Int64N(50)
+		}
+		if o := s.call(s.acquire(0)); o == nil || o.Outcome != OK {
+			continue
+		}
+		if lapses { // some say a late UNLOCK, of others nobody hears again
+			c.nap(time.Duration(s.lease+30) * time.Millisecond)
+			if c.Dice.IntN(2) == 0 {
+				continue
+			}
+		}
+		if c.Dice.IntN(3) == 0 {
+			c.nap(time.Duration(c.Dice.IntN(30)) * time.Millisecond)
+		}
+		s.release()
+	}
+}
+
+// Splits has all clients ask at once for one name, again and again, each time in another owner's name. When all have given up the name is
+// free, and is to be had long before the leases of what they asked for are over.
+func Splits(r *Crew) {
+	meet := &meeting{size: len(r.Clients), over: r.Over}
+	meet.all = sync.NewCond(&meet.mu)
+	for _, c := range r.Clients {
+		r.Working.Go(func() { c.split(meet) })
+	}
+}
+
+func (c *Client) split(meet *meeting) {
+	ask := func(name, block int64) *Op {
+		c.seq++
+		s := &section{Client: c, keys: []string{fmt.Sprintf("s%d", name)}, verb: "LOCK", count: 1, owner: fmt.Sprintf("o%d-%d", c.N, c.seq), once: true}
+		if name%2 == 0 {
+			s.lease = 8000
+		}
+		if name%4 == 3 {
+			s.verb, s.side = "WLOCK", Write
+		}
+		o := s.call(s.acquire(block))
+		if o != nil && o.Outcome == OK {
+			s.release()
+		}
+		if s.tainted {
+			s.giveUp()
+		}
+		return o
+	}
+	for name := int64(0); meet.next(); name++ {
+		for range 4 {
+			ask(name, -1)
+		}
+		if !meet.next() {
+			return
+		}
+		if c.N > 0 {
+			continue
+		}
+		if o := ask(name, 4000); o != nil && o.Outcome == Null {
+			c.Blame(Violation{Oracle: "liveness", Key: o.Key(), Ops: []*Op{o}, Text: "nobody holds it, and it is given to nobody"})
+		}
+	}
+}
+
+// parting has one of the three leave while it waits for the lock in its owner's name, just before the holder gives it back: the
+// third one gets it. It says whether to go on.
+func (c *Client) parting(s *section, i int, meet *meeting) bool {
+	role := (c.N + i/8) % duelists
+	if s.fixed = c.any(); s.fixed == nil {
+		first := meet.next()
+		return meet.next() && first
+	}
+	held := role == 0 && s.call(s.acquire(0)).Outcome == OK
+	on := meet.next()
+	if role == 1 {
+		s.owner = fmt.Sprintf("o%d-%d", c.N, i)
+		if s.once = c.Dice.IntN(2) == 0; c.Dice.IntN(3) == 0 {
+			s.lease = 60000
+		}
+		o := s.acquire(60000)
+		s.doFor(s.fixed, o, 20*time.Millisecond)
+		c.HangUp()
+		if o.Outcome == OK { // nobody held it
+			s.fixed = c.link(s.fixed.Proxy)
+			held = s.fixed != nil
+		}
+	}
+	on = meet.next() && on
+	if held && !s.fixed.dead {
+		s.release()
+	}
+	if role == 2 && s.call(s.acquire(0)).Outcome == OK {
+		s.release()
+	}
+	return on
+}
+
+// LateWriters has clients raise two counters under one lock each, fenced and not, and sleep past their leases in between.
+func LateWriters(r *Crew) {
+	for i, c := range r.Clients {
+		r.Working.Go(func() {
+			for !r.Over() && !r.Blamed() {
+				c.late(i%2 == 0)
+			}
+		})
+	}
+}
+
+// late raises a counter once.
+func (c *Client) late(fenced bool) {
+	s := &section{Client: c, keys: []string{"u"}, verb: "LOCK", count: 1}
+	verb, counter := "BARE", "n:unfenced"
+	if fenced {
+		s.keys, verb, counter = []string{"w"}, "FENCED", "n:fenced"
+	}
+	c.seq++
+	if c.Dice.IntN(2) == 0 {
+		s.owner, s.once = fmt.Sprintf("o%d-%d", c.N, c.seq), true
+	}
+	if c.Dice.IntN(4) > 0 {
+		s.lease = 50
+	}
+	if s.fixed = c.any(); s.fixed == nil {
+		return
+	}
+	o := s.call(s.acquire(1000))
+	if o == nil || o.Outcome != OK {
+		if s.tainted && s.explicit() {
+			s.giveUp()
+		}
+		return
+	}
+	get := s.one(&Op{Verb: verb, Words: []string{"GET", counter}})
+	if get != nil && (get.Outcome == OK || get.Outcome == Null) {
+		if c.Dice.IntN(4) == 0 {
+			c.nap(80 * time.Millisecond)
+		}
+		value, _ := strconv.ParseInt(get.Text, 10, 64)
+		s.one(&Op{Verb: verb, Words: []string{"SET", counter, strconv.FormatInt(value+1, 10)}})
+	}
+	s.release()
+}

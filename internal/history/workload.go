@@ -1,0 +1,361 @@
+package history
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// keyLife is how long clients use a lock's name before they all go on to the next: it bounds what porcupine has to search.
+const keyLife = 1500 * time.Millisecond
+
+// Workload is what clients do.
+type Workload struct {
+	Plain, RW, Fair, Mixed int     // number of names of each sort in use at one time; mixed ones hold locks of any kind in turn
+	Multi                  bool    // MULTILOCK over the plain names
+	Force                  bool    // UNLOCK FORCE now and then
+	Deaths                 bool    // connections are reset while they wait and while they hold
+	Lapses                 bool    // leases are left to run out
+	Unfenced               bool    // the locks are not where the data is
+	WatchedOwners          bool    // locks of explicit owners may be left to their watchdog
+	MinLease, MaxLease     int64   // ms, of PX
+	PXShare                float64 // of sections with PX
+	MaxBlock               int64   // ms
+	Pause                  time.Duration
+}
+
+// section is one client's use of one lock.
+type section struct {
+	*Client
+	w       Workload
+	keys    []string
+	verb    string
+	side    Side
+	owner   string // "": the connection's
+	fixed   *Link  // of the connection that is the owner
+	once    bool
+	fence   bool
+	lease   int64
+	count   int  // what the client believes
+	tainted bool // the client no longer knows what it holds
+}
+
+func (s *section) explicit() bool { return s.owner != "" }
+
+// key is a name of that sort, of the present generation.
+func (c *Client) key(sort string, n int) string {
+	return fmt.Sprintf("%s%d.%d", sort, c.Dice.IntN(n), c.Now()/int64(keyLife))
+}
+
+// Run does one section after the other.
+func (c *Client) Run(w Workload) {
+	for !c.Over() && !c.Blamed() {
+		c.section(w)
+	}
+}
+
+// section picks a lock, a verb and an owner, and lives through one section.
+func (c *Client) section(w Workload) {
+	s := &section{Client: c, w: w}
+	s.pick()
+	c.seq++
+	if c.Dice.IntN(2) == 0 || s.verb == "MULTILOCK" {
+		s.owner = fmt.Sprintf("o%d-%d", c.N, c.seq)
+		s.once = c.Dice.IntN(3) > 0
+	}
+	s.fence = s.side != Read && c.Dice.IntN(3) == 0
+	if c.Dice.Float64() < w.PXShare {
+		s.lease = w.MinLease + c.Dice.Int64N(w.MaxLease-w.MinLease+1)
+	}
+	s.fixed = c.any()
+	if s.fixed == nil {
+		c.nap(5 * time.Millisecond)
+		return
+	}
+	if w.Force && c.Dice.IntN(60) == 0 {
+		c.Do(s.fixed, &Op{Verb: "UNLOCK", Keys: s.keys[:1], Force: true})
+		return
+	}
+	s.live()
+	if s.tainted && s.explicit() {
+		s.giveUp()
+	}
+}
+
+// pick chooses the lock and the verb.
+func (s *section) pick() {
+	c, w := s.Client, s.w
+	n := c.Dice.IntN(w.Plain + w.RW + w.Fair + w.Mixed)
+	switch {
+	case n < w.Plain:
+		s.keys, s.verb = []string{c.key("p", w.Plain)}, "LOCK"
+		if w.Multi && c.Dice.IntN(4) == 0 {
+			if other := c.key("p", w.Plain); other != s.keys[0] {
+				s.keys, s.verb = append(s.keys, other), "MULTILOCK"
+			}
+		}
+	case n < w.Plain+w.RW:
+		s.keys, s.verb = []string{c.key("rw", w.RW)}, []string{"RLOCK", "RLOCK", "WLOCK"}[c.Dice.IntN(3)]
+	case n < w.Plain+w.RW+w.Fair:
+		s.keys, s.verb = []string{c.key("f", w.Fair)}, []string{"FAIRLOCK", "FAIRLOCK", "LOCK"}[c.Dice.IntN(3)]
+	default:
+		s.keys, s.verb = []string{c.key("m", w.Mixed)}, []string{"LOCK", "RLOCK", "WLOCK"}[c.Dice.IntN(3)]
+	}
+	s.side = map[string]Side{"RLOCK": Read, "WLOCK": Write}[s.verb]
+}
+
+// link is the connection for the next call: an explicit owner hops between proxies.
+func (s *section) link() *Link {
+	if !s.explicit() {
+		if s.fixed.dead {
+			return nil
+		}
+		return s.fixed
+	}
+	return s.any()
+}
+
+// call sends one call of this owner; nil: there is no connection.
+func (s *section) call(o *Op) *Op {
+	l := s.link()
+	if o.Verb == "MULTILOCK" && l != nil {
+		// Entered again through another proxy the leases of several locks are not what is promised: not yet.
+		if l = s.fixed; l.dead {
+			return nil
+		}
+	}
+	if l == nil {
+		return nil
+	}
+	if o.Keys == nil {
+		o.Keys = s.keys
+	}
+	o.Owner, o.Explicit = s.owner, s.explicit()
+	s.Do(l, o)
+	if o.Outcome == Unknown {
+		s.tainted = true
+	}
+	return o
+}
+
+// acquire is a call of the section's verb.
+func (s *section) acquire(block int64) *Op {
+	return &Op{Verb: s.verb, Side: s.side, Block: block, Lease: s.lease, Once: s.once, Fence: s.fence && s.side != Read,
+		Self: !s.explicit() && s.Dice.IntN(2) == 0, Keys: s.keys, Owner: s.owner, Explicit: s.explicit()}
+}
+
+// block is how long to wait.
+func (s *section) block() int64 {
+	switch s.Dice.IntN(8) {
+	case 0, 1:
+		return -1
+	case 2:
+		return 1 + s.Dice.Int64N(30)
+	case 3:
+		return 0
+	}
+	return 1 + s.Dice.Int64N(s.w.MaxBlock)
+}
+
+// live takes the lock, works, and leaves it in one of several ways.
+func (s *section) live() {
+	if s.w.Deaths && s.Dice.IntN(25) == 0 {
+		s.dieWaiting()
+		return
+	}
+	o := s.call(s.acquire(s.block()))
+	if o == nil || o.Outcome != OK {
+		return
+	}
+	s.count = 1
+	s.work()
+	if s.tainted {
+		return
+	}
+	switch n := s.Dice.IntN(40); {
+	case n == 0 && s.w.Deaths && !s.explicit():
+		s.Leave(s.fixed, s.Dice.IntN(2) == 0)
+	case n == 1 && s.w.Lapses && s.lease > 0:
+		s.lapse()
+	case n == 2 && s.lease > 0 && s.explicit(), n == 3 && s.w.WatchedOwners && s.explicit() && s.lease == 0:
+		// It is left to run out; if it is watched, once the connection that took it is gone.
+		if s.lease == 0 {
+			s.HangUp()
+		}
+	default:
+		s.release()
+	}
+}
+
+// work is what happens inside: pauses, re-entry, renewals, fenced writes, calls sent again.
+func (s *section) work() {
+	for range s.Dice.IntN(3) {
+		switch s.Dice.IntN(6) {
+		case 0, 1:
+			s.nap(time.Duration(s.Dice.Int64N(int64(s.w.Pause))))
+		case 2:
+			s.enterAgain()
+		case 3:
+			if len(s.keys) > 1 {
+				continue // it would be for one of them
+			}
+			o := &Op{Verb: "RENEW", Side: s.side}
+			if s.lease > 0 && s.Dice.IntN(3) > 0 { // RENEW without a lease would leave it to the watchdog
+				o.Lease = s.w.MinLease + s.Dice.Int64N(s.w.MaxLease-s.w.MinLease+1)
+			}
+			s.one(o)
+			if o.Outcome == OK || o.Outcome == Unknown {
+				s.lease = o.Lease // without one it is renewed from now on
+			}
+		default:
+			if s.w.Unfenced {
+				s.nap(time.Duration(s.Dice.Int64N(int64(s.w.Pause))))
+				continue
+			}
+			s.increment()
+		}
+		if s.tainted {
+			return
+		}
+	}
+}
+
+// one is call for verbs that know one lock.
+func (s *section) one(o *Op) *Op {
+	o.Keys = s.keys[:1]
+	return s.call(o)
+}
+
+// enterAgain takes the lock once more, or sends the same call again.
+func (s *section) enterAgain() {
+	o := s.acquire(-1)
+	if s.Dice.IntN(3) == 0 && s.w.PXShare > 0 {
+		o.Lease = s.w.MinLease + s.Dice.Int64N(s.w.MaxLease-s.w.MinLease+1)
+	}
+	if s.verb == "WLOCK" && s.Dice.IntN(3) == 0 { // reads beside its own writing, and goes on reading
+		o.Verb, o.Side, o.Fence = "RLOCK", Read, false
+	} else if s.verb == "RLOCK" && s.Dice.IntN(6) == 0 {
+		o.Verb, o.Side = "WLOCK", Write
+	}
+	if s.call(o); o.Outcome != OK || s.tainted {
+		return
+	}
+	if o.Side != s.side {
+		s.call(&Op{Verb: "UNLOCK", Side: s.side, All: true})
+		s.side, s.count, s.verb = o.Side, 0, o.Verb
+	}
+	if !o.Once || s.count == 0 {
+		s.count++
+	}
+}
+
+// increment is a read-modify-write of the lock's counter, each half run only while the lock is held.
+func (s *section) increment() {
+	counter := "n:" + s.keys[0]
+	get := s.one(&Op{Verb: "FENCED", Side: s.side, Words: []string{"GET", counter}})
+	if get == nil || get.Outcome != OK && get.Outcome != Null {
+		return
+	}
+	if s.side == Read {
+		return // others read, too
+	}
+	value, _ := strconv.ParseInt(get.Text, 10, 64)
+	s.one(&Op{Verb: "FENCED", Side: s.side, Words: []string{"SET", counter, strconv.FormatInt(value+1, 10)}})
+}
+
+// release gives everything back, now and then in one go, and now and then once more than there was.
+func (s *section) release() {
+	if s.verb == "MULTILOCK" {
+		for range s.count {
+			if o := s.call(&Op{Verb: "MULTIUNLOCK"}); o == nil || o.Outcome != OK {
+				s.tainted = true
+			}
+		}
+		return
+	}
+	for s.count > 0 && !s.tainted {
+		o := &Op{Verb: "UNLOCK", Side: s.side, All: s.Dice.IntN(6) == 0}
+		if s.call(o) == nil || o.Outcome == Failed && o.Code == "ERR" {
+			if !s.explicit() && s.fixed.dead {
+				return
+			}
+			s.nap(5 * time.Millisecond)
+			continue
+		}
+		if s.count--; o.All || o.Outcome == Failed {
+			s.count = 0
+		}
+	}
+	if !s.tainted && s.Dice.IntN(10) == 0 {
+		s.call(&Op{Verb: "UNLOCK", Side: s.side})
+	}
+}
+
+// lapse lets the lease run out, and then asks what became of it. A lease that was longer in the end is given back.
+func (s *section) lapse() {
+	s.nap(time.Duration(s.lease)*time.Millisecond + time.Duration(s.Dice.IntN(30))*time.Millisecond)
+	if s.Dice.IntN(2) == 0 {
+		s.one(&Op{Verb: "RENEW", Side: s.side, Lease: s.lease})
+	}
+	s.release()
+}
+
+// dieWaiting asks for the lock and hangs up while it waits for the reply.
+func (s *section) dieWaiting() {
+	l := s.link()
+	if l == nil {
+		return
+	}
+	o := s.acquire(1 + s.Dice.Int64N(2*s.w.MaxBlock))
+	s.doFor(l, o, time.Duration(1+s.Dice.IntN(30))*time.Millisecond)
+	switch {
+	case o.Outcome == Unknown:
+		s.Leave(l, true)
+		s.tainted = true
+	case o.Outcome == OK:
+		s.count = 1
+		s.release()
+	}
+}
+
+// giveUp frees what an explicit owner may hold whose client does not know; until then its watchdog may go on.
+func (s *section) giveUp() {
+	sides := []Side{s.side}
+	if s.side != Plain {
+		sides = []Side{Write, Read}
+	}
+	for _, key := range s.keys {
+		for _, side := range sides {
+			for tries := 0; !s.freed(key, side); tries++ {
+				if tries == 100 { // it is left to run out
+					s.HangUp()
+					return
+				}
+				s.nap(20 * time.Millisecond)
+			}
+		}
+	}
+}
+
+// freed asks once for the end of whatever the owner holds on a side, and says whether that was answered.
+func (s *section) freed(key string, side Side) bool {
+	l := s.any()
+	if l == nil {
+		return false
+	}
+	o := &Op{Verb: "UNLOCK", Keys: []string{key}, Side: side, All: true, Owner: s.owner, Explicit: true}
+	s.Do(l, o)
+	return o.Outcome == OK || o.Outcome == Failed && o.Code != "ERR"
+}
+
+// HangUp ends all connections.
+func (c *Client) HangUp() {
+	for _, l := range c.links {
+		if l != nil {
+			c.Leave(l, c.Dice.IntN(2) == 0)
+		}
+	}
+}
+
+// nap passes time.
+func (c *Client) nap(d time.Duration) { <-time.After(d) }
