@@ -3,13 +3,18 @@
 package harness
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/lockproxy/lockproxy/internal/testredis"
@@ -36,7 +41,11 @@ func Binary(t testing.TB) string {
 }
 
 var build = sync.OnceValues(func() (string, error) {
-	if err := lookAtSource(); err != nil {
+	root, err := moduleRoot()
+	if err != nil {
+		return "", err
+	}
+	if err := lookAtSource(root); err != nil {
 		return "", err
 	}
 	dir, err := os.MkdirTemp("", "lockproxy-integration-")
@@ -45,25 +54,67 @@ var build = sync.OnceValues(func() (string, error) {
 	}
 	folder = dir
 	file := filepath.Join(dir, "lockproxy")
-	args := []string{"build", "-o", file}
+	return file, linkOnce(root, file)
+})
+
+// linkOnce builds lockproxy and puts it at file. The go command keeps no linked binary, but lets one that is up to date be:
+// so there is one for each tree of sources, which all packages of tests copy.
+func linkOnce(root, file string) error {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return err
+	}
+	sum := sha256.Sum256([]byte(root))
+	kept := filepath.Join(cache, "lockproxy-test", hex.EncodeToString(sum[:6]))
+	args := []string{"build", "-o", filepath.Join(kept, "lockproxy")}
 	if RaceEnabled {
+		args[2] += "-race"
 		args = append(args, "-race")
 	}
-	out, err := exec.Command("go", append(args, "github.com/lockproxy/lockproxy/cmd/lockproxy")...).CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("building lockproxy: %w\n%s", err, out)
+	if err := os.MkdirAll(kept, 0o755); err != nil {
+		return err
 	}
-	return file, nil
-})
+	release, err := lockFile(filepath.Join(kept, "lock"))
+	if err != nil {
+		return err
+	}
+	defer release()
+	if out, err := exec.Command("go", append(args, "github.com/lockproxy/lockproxy/cmd/lockproxy")...).CombinedOutput(); err != nil {
+		return fmt.Errorf("building lockproxy: %w\n%s", err, out)
+	}
+	return copyFile(args[2], file)
+}
+
+// lockFile waits for its turn among the processes that want the same file locked.
+func lockFile(path string) (release func(), err error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return func() { _ = f.Close() }, nil
+}
+
+func copyFile(from, to string) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY, 0o755)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Close())
+}
 
 // lookAtSource looks at each file that a lockproxy may be built from. The go command writes down what a test looks at, and
 // takes no result from its cache once that has changed: without it the tests of a binary would be "ok (cached)" for code
 // that they do not link.
-func lookAtSource() error {
-	root, err := moduleRoot()
-	if err != nil {
-		return err
-	}
+func lookAtSource(root string) error {
 	return filepath.WalkDir(root, func(path string, entry os.DirEntry, err error) error {
 		name := entry.Name()
 		switch {
