@@ -9,6 +9,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+
+	"github.com/lockproxy/lockproxy/internal/program"
 )
 
 // The rows, in the order each round measures them.
@@ -23,13 +25,13 @@ const (
 type target struct {
 	name    string
 	addr    string
-	proxy   *process // nil for direct
-	problem string   // why it could not be started, "" if it was
+	proxy   *program.Process // nil for direct
+	problem string           // why it could not be started, "" if it was
 }
 
 // bed is every server of one run.
 type bed struct {
-	redis     *process
+	redis     *program.Process
 	redisAddr string
 	targets   []*target
 }
@@ -42,24 +44,24 @@ func startBed(ctx context.Context, dir string) (*bed, error) {
 			return nil, fmt.Errorf("%s is not installed", program)
 		}
 	}
-	addr, err := freeAddr()
+	addr, err := program.FreeAddr()
 	if err != nil {
 		return nil, err
 	}
 	_, port, _ := net.SplitHostPort(addr)
-	redis, err := launch(dir, "redis-server", "redis-server",
+	redis, err := program.Launch(dir, "redis-server", "redis-server",
 		"--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--daemonize", "no")
 	if err != nil {
 		return nil, err
 	}
 	b := &bed{redis: redis, redisAddr: addr, targets: []*target{{name: direct, addr: addr}}}
-	if err := redis.ready(ctx, addr); err != nil {
+	if err := redis.Ready(ctx, addr, tryGet); err != nil {
 		b.stop()
 		return nil, err
 	}
 	starters := []struct {
 		name  string
-		start func(ctx context.Context, dir, listen, redis string) (*process, error)
+		start func(ctx context.Context, dir, listen, redis string) (*program.Process, error)
 	}{{twemproxy, startTwemproxy}, {byteRelay, startRelay}, {lockproxy, startLockproxy}}
 	for _, s := range starters {
 		b.add(ctx, dir, s.name, s.start)
@@ -71,15 +73,15 @@ func startBed(ctx context.Context, dir string) (*bed, error) {
 	return b, nil
 }
 
-func (b *bed) add(ctx context.Context, dir, name string, start func(ctx context.Context, dir, listen, redis string) (*process, error)) {
+func (b *bed) add(ctx context.Context, dir, name string, start func(ctx context.Context, dir, listen, redis string) (*program.Process, error)) {
 	t := &target{name: name}
 	b.targets = append(b.targets, t)
 	var err error
-	if t.addr, err = freeAddr(); err == nil {
+	if t.addr, err = program.FreeAddr(); err == nil {
 		t.proxy, err = start(ctx, dir, t.addr, b.redisAddr)
 	}
 	if err == nil {
-		err = t.proxy.ready(ctx, t.addr)
+		err = t.proxy.Ready(ctx, t.addr, tryGet)
 	}
 	if err != nil {
 		t.problem = err.Error()
@@ -91,10 +93,10 @@ func (b *bed) add(ctx context.Context, dir, name string, start func(ctx context.
 func (b *bed) stop() {
 	for _, t := range b.targets {
 		if t.proxy != nil {
-			t.proxy.stop()
+			t.proxy.Stop()
 		}
 	}
-	b.redis.stop()
+	b.redis.Stop()
 }
 
 // target returns the row of that name.
@@ -107,8 +109,8 @@ func (b *bed) target(name string) *target {
 	panic("no row " + name)
 }
 
-func startTwemproxy(_ context.Context, dir, listen, redis string) (*process, error) {
-	program, err := exec.LookPath("nutcracker")
+func startTwemproxy(_ context.Context, dir, listen, redis string) (*program.Process, error) {
+	nutcracker, err := exec.LookPath("nutcracker")
 	if err != nil {
 		return nil, errors.New("not installed")
 	}
@@ -126,31 +128,31 @@ func startTwemproxy(_ context.Context, dir, listen, redis string) (*process, err
 	if err := os.WriteFile(file, []byte(conf), 0o600); err != nil {
 		return nil, err
 	}
-	stats, err := freeAddr()
+	stats, err := program.FreeAddr()
 	if err != nil {
 		return nil, err
 	}
 	host, port, _ := net.SplitHostPort(stats)
-	return launch(dir, twemproxy, program, "-c", file, "-a", host, "-s", port,
+	return program.Launch(dir, twemproxy, nutcracker, "-c", file, "-a", host, "-s", port,
 		"-o", filepath.Join(dir, "nutcracker.out"), "-p", filepath.Join(dir, "nutcracker.pid"))
 }
 
-func startRelay(_ context.Context, dir, listen, redis string) (*process, error) {
+func startRelay(_ context.Context, dir, listen, redis string) (*program.Process, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	return launch(dir, "relay", self, relayCommand, listen, redis)
+	return program.Launch(dir, "relay", self, relayCommand, listen, redis)
 }
 
 // startLockproxy builds lockproxy from this module, so that what is measured is
 // what is here, and starts it with its telemetry on.
-func startLockproxy(ctx context.Context, dir, listen, redis string) (*process, error) {
+func startLockproxy(ctx context.Context, dir, listen, redis string) (*program.Process, error) {
 	file := filepath.Join(dir, "lockproxy")
 	progress("building lockproxy")
 	build := exec.CommandContext(ctx, "go", "build", "-o", file, "github.com/lockproxy/lockproxy/cmd/lockproxy")
 	if out, err := build.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("does not build: %w: %.300s", err, strings.Join(strings.Fields(string(out)), " "))
 	}
-	return launch(dir, lockproxy, file, "--upstream", "redis://"+redis, "--listen", listen, "--metrics-listen", "127.0.0.1:0")
+	return program.Launch(dir, lockproxy, file, "--upstream", "redis://"+redis, "--listen", listen, "--metrics-listen", "127.0.0.1:0")
 }

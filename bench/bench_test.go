@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/lockproxy/lockproxy/internal/program"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -130,7 +132,7 @@ func (s *lockServer) serve(c net.Conn) {
 }
 
 func handoff(s *lockServer) loopLoad {
-	proxied := &target{name: lockproxy, proxy: &process{}}
+	proxied := &target{name: lockproxy, proxy: &program.Process{}}
 	return loopLoad{s.Addr().String(), 8, proxied.pair(true), true}
 }
 
@@ -187,7 +189,7 @@ func TestRelay(t *testing.T) {
 		return
 	}
 	s := newLockServer(t)
-	addr, err := freeAddr()
+	addr, err := program.FreeAddr()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,8 @@ import (
 	"os/exec"
 	"strconv"
 	"time"
+
+	"github.com/lockproxy/lockproxy/internal/program"
 )
 
 // Keys and values of the data table, as redis-benchmark makes them.
@@ -107,9 +109,9 @@ func (rep *report) measureData(ctx context.Context, s settings, b *bed, t *targe
 // cpuTimes are what Redis and the proxy have used so far; proxy is 0 without one.
 type cpuTimes struct{ redis, proxy time.Duration }
 
-func readCPU(redis, proxy *process) (c cpuTimes, err error) {
-	if c.redis, err = redis.cpu(); err == nil && proxy != nil {
-		c.proxy, err = proxy.cpu()
+func readCPU(redis, proxy *program.Process) (c cpuTimes, err error) {
+	if c.redis, err = cpuOf(redis); err == nil && proxy != nil {
+		c.proxy, err = cpuOf(proxy)
 	}
 	return c, err
 }

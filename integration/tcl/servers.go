@@ -12,6 +12,8 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/lockproxy/lockproxy/internal/program"
 )
 
 const (
@@ -22,20 +24,20 @@ const (
 
 // startServers starts what is to be tested: one server, or, behind lockproxy and with -nodes, a cluster. It returns
 // lockproxy's --upstream for it, and what has to be stopped, also beside an error.
-func (b *bed) startServers(ctx context.Context, dir string, direct bool) ([]*process, string, error) {
+func (b *bed) startServers(ctx context.Context, dir string, direct bool) ([]*program.Process, string, error) {
 	if direct || b.s.nodes == 0 {
 		p, addr, err := b.startRedis(ctx, dir, "server")
 		if err != nil {
 			return nil, "", err
 		}
-		return []*process{p}, "redis://" + addr, nil
+		return []*program.Process{p}, "redis://" + addr, nil
 	}
-	nodes := make([]*process, b.s.nodes)
+	nodes := make([]*program.Process, b.s.nodes)
 	addrs, buses := make([]string, b.s.nodes), make([]string, b.s.nodes)
 	var group errgroup.Group
 	for i := range nodes {
 		group.Go(func() (err error) {
-			if buses[i], err = freePort(); err != nil {
+			if buses[i], err = program.FreePort(); err != nil {
 				return err
 			}
 			nodes[i], addrs[i], err = b.startRedis(ctx, dir, fmt.Sprint("server-", i+1), "--cluster-enabled", "yes", "--cluster-port", buses[i])
@@ -49,8 +51,8 @@ func (b *bed) startServers(ctx context.Context, dir string, direct bool) ([]*pro
 	return nodes, "redis-cluster://" + strings.Join(addrs, ","), err
 }
 
-func (b *bed) startRedis(ctx context.Context, dir, name string, more ...string) (*process, string, error) {
-	port, err := freePort()
+func (b *bed) startRedis(ctx context.Context, dir, name string, more ...string) (*program.Process, string, error) {
+	port, err := program.FreePort()
 	if err != nil {
 		return nil, "", err
 	}
@@ -59,14 +61,14 @@ func (b *bed) startRedis(ctx context.Context, dir, name string, more ...string) 
 		return nil, "", err
 	}
 	// As the suite's authors run it as an external server.
-	p, err := launch(dir, name, b.suite.server, append([]string{"--port", port, "--bind", "127.0.0.1", "--dir", data, "--daemonize", "no",
+	p, err := program.Launch(dir, name, b.suite.server, append([]string{"--port", port, "--bind", "127.0.0.1", "--dir", data, "--daemonize", "no",
 		"--save", "", "--appendonly", "no", "--enable-protected-configs", "yes", "--enable-debug-command", "yes", "--enable-module-command", "yes"}, more...)...)
 	if err != nil {
 		return nil, "", err
 	}
 	addr := net.JoinHostPort("127.0.0.1", port)
-	if err := p.ready(ctx, addr); err != nil {
-		p.stop()
+	if err := p.Ready(ctx, addr, ping); err != nil {
+		p.Stop()
 		return nil, "", err
 	}
 	return p, addr, nil
@@ -120,10 +122,10 @@ func ask(ctx context.Context, addr, name string, args ...any) (any, error) {
 // portOf is the port that ends an address, or a URL of one.
 func portOf(addr string) string { return addr[strings.LastIndex(addr, ":")+1:] }
 
-func stopAll(servers []*process) {
+func stopAll(servers []*program.Process) {
 	for _, p := range servers {
 		if p != nil {
-			p.stop()
+			p.Stop()
 		}
 	}
 }

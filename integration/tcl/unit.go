@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/lockproxy/lockproxy/internal/program"
 )
 
 // bed is what every unit is run with.
@@ -72,11 +74,11 @@ func (b *bed) runOnce(ctx context.Context, unit string, direct bool, leave []str
 	way, port := "direct", portOf(upstream)
 	if !direct {
 		way = "proxy"
-		var proxy *process
+		var proxy *program.Process
 		if proxy, port, err = b.startProxy(ctx, dir, upstream); err != nil {
 			return nil, err
 		}
-		defer proxy.stop()
+		defer proxy.Stop()
 		servers = append(servers, proxy)
 	}
 	o, err := b.runSuite(ctx, dir, unit, port, leave)
@@ -84,26 +86,26 @@ func (b *bed) runOnce(ctx context.Context, unit string, direct bool, leave []str
 		return nil, err
 	}
 	for _, p := range servers {
-		if p.ended() && !strings.HasPrefix(unit, "unit/shutdown") {
-			o.Aborted = p.name + " ended: " + p.tail()
+		if p.Ended() && !strings.HasPrefix(unit, "unit/shutdown") {
+			o.Aborted = p.Name + " ended: " + p.Tail()
 		}
 	}
 	return o, b.keepLogs(dir, unit, way)
 }
 
-func (b *bed) startProxy(ctx context.Context, dir, upstream string) (*process, string, error) {
-	port, err := freePort()
+func (b *bed) startProxy(ctx context.Context, dir, upstream string) (*program.Process, string, error) {
+	port, err := program.FreePort()
 	if err != nil {
 		return nil, "", err
 	}
 	addr := net.JoinHostPort("127.0.0.1", port)
 	args := append([]string{"--listen", addr, "--upstream", upstream, "--allow", "monitor,debug"}, b.s.args...)
-	p, err := launch(dir, "lockproxy", b.binary, args...)
+	p, err := program.Launch(dir, "lockproxy", b.binary, args...)
 	if err != nil {
 		return nil, "", err
 	}
-	if err := p.ready(ctx, addr); err != nil {
-		p.stop()
+	if err := p.Ready(ctx, addr, ping); err != nil {
+		p.Stop()
 		return nil, "", err
 	}
 	return p, port, nil
@@ -111,7 +113,7 @@ func (b *bed) startProxy(ctx context.Context, dir, upstream string) (*process, s
 
 // runSuite has the suite test what listens on port, for as long as a unit may take.
 func (b *bed) runSuite(ctx context.Context, dir, unit, port string, leave []string) (*outcome, error) {
-	base, err := freePort()
+	base, err := program.FreePort()
 	if err != nil {
 		return nil, err
 	}
@@ -130,28 +132,28 @@ func (b *bed) runSuite(ctx context.Context, dir, unit, port string, leave []stri
 		args = append(args, "--skiptest", name)
 	}
 	began := time.Now()
-	p, err := launch(dir, "suite", "tclsh", args...)
+	p, err := program.Launch(dir, "suite", "tclsh", args...)
 	if err != nil {
 		return nil, err
 	}
 	late := false
 	select {
-	case <-p.done:
+	case <-p.Done:
 	case <-time.After(b.s.timeout):
 		late = true
 	case <-ctx.Done():
 	}
-	p.kill() // the suite's clients, which are processes, go with it
+	p.Kill() // the suite's clients, which are processes, go with it
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	o := parseOutput(unit, p.output())
+	o := parseOutput(unit, p.Output())
 	o.Seconds = time.Since(began).Seconds()
 	switch {
 	case late:
 		o.Aborted = fmt.Sprintf("not at its end after %v", b.s.timeout)
 	case !o.finished && o.Aborted == "":
-		o.Aborted = "ended early: " + p.tail()
+		o.Aborted = "ended early: " + p.Tail()
 	}
 	return o, nil
 }

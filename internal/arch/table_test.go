@@ -46,10 +46,11 @@ var table = []row{
 	{pkg: "internal/config", floor: 0, what: "the operator's settings: cmd alone reads them"},
 
 	{pkg: "integration", floor: beside, what: "black-box tests against real servers", tree: true,
-		may: []string{"commands", "cluster", "upstream", "proto/resp", "scripts", "internal/history", "internal/testredis"}},
+		may: []string{"commands", "cluster", "upstream", "proto/resp", "scripts", "internal/history", "internal/testredis", "internal/program"}},
 	{pkg: "bench", floor: beside, what: "measurements", tree: true,
-		may: []string{"commands", "cluster", "upstream", "proto/resp", "scripts"}},
+		may: []string{"commands", "cluster", "upstream", "proto/resp", "scripts", "internal/program"}},
 	{pkg: "internal/testredis", floor: 0, what: "throw-away Redis servers for tests"},
+	{pkg: "internal/program", floor: 0, what: "the servers that tools start: bench, and Redis' own suite", libs: stdOnly},
 	{pkg: "internal/history", floor: 0, what: "random users of locks, what they did, and the oracles over it"},
 	{pkg: "internal/simulation/world", floor: 0, what: "Redis servers and wires inside a synctest bubble, for tests"},
 	{pkg: "internal/arch", floor: 0, what: "this table as a test", libs: stdOnly},
