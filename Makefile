@@ -9,7 +9,7 @@ TIMEOUT  ?= 20m
 RUNS     ?= 50
 ARGS     ?=
 
-# Most tests with real servers wait rather than work, so more packages than there are processors run at once.
+# Most tests with real servers wait rather than work, so more packages than there are processors run at once, and more tests of each.
 SIDE_BY_SIDE ?= 4
 
 .DEFAULT_GOAL := help
@@ -29,7 +29,7 @@ quick: ## vet, and the tests that start no process, among them a hundred simulat
 
 test: ## quick, and the tests with real servers: six minutes; PKG=./upstream for one package
 	@.ci/need redis-server redis-cli
-	@$(call timed,test,{ go vet $(PKG) && go test -p $(SIDE_BY_SIDE) -timeout $(TIMEOUT) $(PKG); })
+	@$(call timed,test,{ go vet $(PKG) && go test -p $(SIDE_BY_SIDE) -parallel $(SIDE_BY_SIDE) -timeout $(TIMEOUT) $(PKG); })
 
 race: ## every test with the race detector; PKG=./internal/lock for one package
 	@.ci/need redis-server redis-cli cc

@@ -43,6 +43,7 @@ func bulk(s string) string { return fmt.Sprintf("$%d\r\n%s\r\n", len(s), s) }
 
 // Long replies are gathered in pieces among short ones, whatever node they come from, and stay in order.
 func TestLongRepliesGathered(t *testing.T) {
+	t.Parallel()
 	tc := testredis.StartCluster(t, 3, 0)
 	c := openCluster(t, tc, Options{})
 	cl := newClient(t, c, learn(t, c), 2)
@@ -117,6 +118,7 @@ func TestLongRepliesGathered(t *testing.T) {
 
 // A reply is passed on as it comes, unless it is an error; it is found where its slot has gone to.
 func TestLongReplyStreamed(t *testing.T) {
+	t.Parallel()
 	tc := testredis.StartCluster(t, 3, 0)
 	c := openCluster(t, tc, Options{})
 	cl := newClient(t, c, learn(t, c), 3)
@@ -160,6 +162,7 @@ func TestLongReplyStreamed(t *testing.T) {
 
 // What has been passed on in part is not asked for again when the node is lost.
 func TestStreamLost(t *testing.T) {
+	t.Parallel()
 	tc := testredis.StartCluster(t, 3, 0)
 	c := openCluster(t, tc, Options{})
 	cl := newClient(t, c, learn(t, c), 2)

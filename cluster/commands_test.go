@@ -12,6 +12,7 @@ import (
 )
 
 func TestCommands(t *testing.T) {
+	t.Parallel()
 	tc := testredis.StartCluster(t, 3, 0)
 	c := openCluster(t, tc, Options{})
 	all := learn(t, c)
@@ -157,6 +158,7 @@ func testPipeline(t *testing.T, cl *client) {
 }
 
 func TestPrivateAndAs(t *testing.T) {
+	t.Parallel()
 	tc := testredis.StartCluster(t, 3, 0)
 	c := openCluster(t, tc, Options{})
 	cl := newClient(t, c, learn(t, c), 2)

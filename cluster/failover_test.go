@@ -78,6 +78,7 @@ func TestMasterKilled(t *testing.T) { outage(t, func(s *testredis.Server) { s.Ki
 
 // A master that hangs keeps its connections, and answers nothing.
 func TestMasterFrozen(t *testing.T) {
+	t.Parallel()
 	outage(t, func(s *testredis.Server) {
 		s.Stop()
 		t.Cleanup(s.Cont)
@@ -86,6 +87,7 @@ func TestMasterFrozen(t *testing.T) {
 
 // A failover that somebody has ordered loses nothing.
 func TestFailoverOrdered(t *testing.T) {
+	t.Parallel()
 	tc := testredis.StartCluster(t, 3, 1)
 	c := openCluster(t, tc, Options{RetryFor: 30 * time.Second})
 	all := learn(t, c)
@@ -119,6 +121,7 @@ func TestFailoverOrdered(t *testing.T) {
 
 // What only masters run is run by the new one, even if nobody has told of it yet.
 func TestWaitAfterFailover(t *testing.T) {
+	t.Parallel()
 	tc := testredis.StartCluster(t, 3, 1)
 	c := openCluster(t, tc, Options{Refresh: time.Hour, RetryFor: 30 * time.Second})
 	cl := newClient(t, c, learn(t, c), 3)
@@ -139,6 +142,7 @@ func TestWaitAfterFailover(t *testing.T) {
 }
 
 func TestNothingToRetryFor(t *testing.T) {
+	t.Parallel()
 	tc := testredis.StartCluster(t, 3, 0)
 	c := openCluster(t, tc, Options{RetryFor: 300 * time.Millisecond})
 	cl := newClient(t, c, learn(t, c), 2)
@@ -166,6 +170,7 @@ func TestNothingToRetryFor(t *testing.T) {
 }
 
 func TestClosed(t *testing.T) {
+	t.Parallel()
 	tc := testredis.StartCluster(t, 3, 0)
 	c := openCluster(t, tc, Options{RetryFor: time.Hour})
 	cl := newClient(t, c, learn(t, c), 2)
@@ -185,6 +190,7 @@ func TestClosed(t *testing.T) {
 // Writes to one list go on through the loss of a master. Some replies are lost, and some writes with the old master; but
 // nothing is done twice, nor in another order, nor by a command whose reply said that it was not.
 func TestOrderThroughFailover(t *testing.T) {
+	t.Parallel()
 	tc := testredis.StartCluster(t, 3, 1)
 	c := openCluster(t, tc, Options{RetryFor: 30 * time.Second})
 	all := learn(t, c)
@@ -250,6 +256,7 @@ func TestOrderThroughFailover(t *testing.T) {
 
 // A question to all masters that can do without some is answered while one is away and its slots are nobody's.
 func TestPartialWithoutAMaster(t *testing.T) {
+	t.Parallel()
 	tc := testredis.StartCluster(t, 3, 0)
 	c := openCluster(t, tc, Options{RetryFor: time.Hour})
 	cl := newClient(t, c, learn(t, c), 2)

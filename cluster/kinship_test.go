@@ -26,6 +26,7 @@ func shards(ids string) *Snapshot {
 }
 
 func TestKinship(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		known, view string
 		want        kinship
@@ -61,6 +62,7 @@ func TestKinship(t *testing.T) {
 // A node of another cluster, with owners for all slots, comes to the address of one of ours: nothing of ours goes there, neither
 // of its own slots nor, above all, of the slots of healthy masters.
 func TestForeignNodeAtAnAddress(t *testing.T) {
+	t.Parallel()
 	tc := testredis.StartCluster(t, 3, 0, "--cluster-require-full-coverage", "no")
 	var said logged
 	o := Options{Refresh: time.Hour, RetryFor: 100 * time.Millisecond}

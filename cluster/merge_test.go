@@ -9,6 +9,7 @@ import (
 )
 
 func TestMerge(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		how     Response
 		replies string // with | between
@@ -52,6 +53,7 @@ func planOf(how Response, replies string) *Plan {
 
 // What is not known goes before what was not done, and that before what Redis has refused.
 func TestMergeOfFailures(t *testing.T) {
+	t.Parallel()
 	lost, unsent := &upstream.LostError{Cause: errSlow}, &upstream.NotSentError{Cause: errSlow}
 	p := planOf(Sum, "-ERR x\r\n|:1\r\n|:1\r\n")
 	p.units[1].err, p.units[2].err = unsent, lost
@@ -76,6 +78,7 @@ func TestMergeOfFailures(t *testing.T) {
 
 // Of a Partial command's nodes any may be out of reach, but not all.
 func TestMergeOfSome(t *testing.T) {
+	t.Parallel()
 	lost, unsent := &upstream.LostError{Cause: errSlow}, &upstream.NotSentError{Cause: errSlow}
 	p := planOf(Each, ":1\r\n|:1\r\n|:2\r\n")
 	p.cmd.Facts.Partial = true

@@ -69,6 +69,7 @@ func serveFake(conn net.Conn, port int, say func(string) string) {
 
 // What a redirect names is not dialled unless the topology names it too.
 func TestStrangerIsNotDialled(t *testing.T) {
+	t.Parallel()
 	evil, conns := fakeNode(t, func(string) string { return "+evil\r\n" })
 	for _, word := range []string{"MOVED", "ASK"} {
 		redirect := fmt.Sprintf("-%s %d 127.0.0.1:%d\r\n", word, Slot([]byte("k")), evil)
@@ -99,6 +100,7 @@ func TestStrangerIsNotDialled(t *testing.T) {
 
 // Nodes that send a command round in circles do not do so for ever.
 func TestRedirectedInCircles(t *testing.T) {
+	t.Parallel()
 	asked := atomic.Int64{}
 	var port int
 	port, _ = fakeNode(t, func(string) string {
@@ -119,6 +121,7 @@ func TestRedirectedInCircles(t *testing.T) {
 // A node refuses the first of three writes to a key, as one does that recovers between them: that one is not sent again
 // behind the others.
 func TestOvertaken(t *testing.T) {
+	t.Parallel()
 	var mu sync.Mutex
 	var ran []string
 	port, _ := fakeNode(t, func(line string) string {

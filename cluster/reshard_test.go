@@ -130,6 +130,7 @@ func (l *load) run(cl *client) error {
 }
 
 func TestReshardUnderLoad(t *testing.T) {
+	t.Parallel()
 	tc := testredis.StartCluster(t, 3, 0)
 	c := openCluster(t, tc, Options{RetryFor: 20 * time.Second})
 	all := learn(t, c)

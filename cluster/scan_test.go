@@ -50,6 +50,7 @@ func fill(t testing.TB, cl *client, n int, name func(int) string) {
 }
 
 func TestScan(t *testing.T) {
+	t.Parallel()
 	tc := testredis.StartCluster(t, 3, 0)
 	c := openCluster(t, tc, Options{})
 	cl := newClient(t, c, learn(t, c), 2)
@@ -84,6 +85,7 @@ func TestScan(t *testing.T) {
 }
 
 func TestCursor(t *testing.T) {
+	t.Parallel()
 	for _, p := range []position{
 		{}, {class: 7, slot: Slots - 1, mark: 1<<markBits - 1, node: 1<<nodeBits - 1}, {class: 3, slot: 5, mark: 9, node: 1 << 20}, {slot: 5461},
 	} {
@@ -96,6 +98,7 @@ func TestCursor(t *testing.T) {
 
 // A slot that is half moved is scanned on both sides.
 func TestScanOfMigratingSlots(t *testing.T) {
+	t.Parallel()
 	tc := testredis.StartCluster(t, 3, 0)
 	c := openCluster(t, tc, Options{})
 	cl := newClient(t, c, learn(t, c), 3)
@@ -129,6 +132,7 @@ func TestScanOfMigratingSlots(t *testing.T) {
 }
 
 func TestScanWhileResharding(t *testing.T) {
+	t.Parallel()
 	tc := testredis.StartCluster(t, 3, 0)
 	c := openCluster(t, tc, Options{})
 	all := learn(t, c)

@@ -10,6 +10,7 @@ import (
 )
 
 func TestSlot(t *testing.T) {
+	t.Parallel()
 	s := testredis.Start(t, "--cluster-enabled yes")
 	c := s.Dial(t)
 	keys := []string{"", "a", "123456789", "{", "}", "{}", "{}a", "a{}b", "a{b", "a}b{c", "{a}", "x{a}y", "{a}{b}", "{{a}}", "a{}{b}",

@@ -87,6 +87,7 @@ func readAll(t *testing.T, cl *client, when string) {
 }
 
 func TestReadsLandOnReplicas(t *testing.T) {
+	t.Parallel()
 	tc, c, cl := reader(t, Options{})
 	readAll(t, cl, "at first")
 	onMasters, onReplicas := 0, 0
@@ -137,6 +138,7 @@ func TestReadsLandOnReplicas(t *testing.T) {
 
 // A replica that dies, or hangs, is not read from: reads under way are sent to the master.
 func TestReplicaDies(t *testing.T) {
+	t.Parallel()
 	for name, take := range map[string]func(*testredis.Server){
 		"killed": func(s *testredis.Server) { s.Kill() },
 		"frozen": func(s *testredis.Server) { s.Stop() },
@@ -173,6 +175,7 @@ func TestReplicaDies(t *testing.T) {
 
 // A replica is promoted under reads; what was its master becomes its replica and is read from.
 func TestReadsThroughFailover(t *testing.T) {
+	t.Parallel()
 	tc, c, cl := reader(t, Options{})
 	done := make(chan error, 1)
 	go func() { done <- tc.Failover(tc.Servers[3]) }()
@@ -202,6 +205,7 @@ func TestReadsThroughFailover(t *testing.T) {
 
 // A slot that moves is read at masters from when that is known, and from its new master's replica some time after.
 func TestReadsWhileASlotMoves(t *testing.T) {
+	t.Parallel()
 	tc, c, cl := reader(t, Options{})
 	slot := Slot([]byte("k1"))
 	from, err := tc.Owner(slot)
@@ -238,6 +242,7 @@ func TestReadsWhileASlotMoves(t *testing.T) {
 
 // A replica that is given to another master says MOVED, and its reads are answered all the same.
 func TestReplicaChangesMaster(t *testing.T) {
+	t.Parallel()
 	tc, c, cl := reader(t, Options{Refresh: time.Second})
 	tc.Servers[3].Do(t, "CLUSTER", "REPLICATE", tc.ID(tc.Servers[1]))
 	for range 20 {
@@ -254,6 +259,7 @@ func TestReplicaChangesMaster(t *testing.T) {
 
 // A user who may not say READONLY, or whom a replica does not have, reads at masters.
 func TestReadsOfUsers(t *testing.T) {
+	t.Parallel()
 	tc, c, cl := reader(t, Options{})
 	refused := 0
 	c.OnRefused(func(upstream.Identity, *upstream.ReplyError) { refused++ })
@@ -281,6 +287,7 @@ func TestReadsOfUsers(t *testing.T) {
 
 // A long reply of a replica that hangs half way ends in an error, and is not begun again.
 func TestStreamFromFrozenReplica(t *testing.T) {
+	t.Parallel()
 	tc, _, cl := reader(t, Options{RetryFor: time.Second})
 	key := keyIn(100)
 	cl.expect("SET "+key+" "+strings.Repeat("x", 12<<20), "+OK\r\n")

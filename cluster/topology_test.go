@@ -17,6 +17,7 @@ import (
 )
 
 func TestDiscovery(t *testing.T) {
+	t.Parallel()
 	tc := testredis.StartCluster(t, 3, 1)
 	nobody := fmt.Sprintf("127.0.0.1:%d", testredis.FreePort(t))
 	for _, s := range tc.Servers { // any node will do, a replica too
@@ -85,6 +86,7 @@ func testEpochs(t *testing.T, c *Cluster, v *view) {
 }
 
 func TestNoCluster(t *testing.T) {
+	t.Parallel()
 	s := testredis.Start(t, "--requirepass x")
 	for url, want := range map[string]string{
 		"redis-cluster://:x@" + s.Addr():                                "cluster support disabled",
@@ -104,6 +106,7 @@ func TestNoCluster(t *testing.T) {
 }
 
 func TestRefreshesCollapse(t *testing.T) {
+	t.Parallel()
 	tc := testredis.StartCluster(t, 3, 0)
 	c := openCluster(t, tc, Options{Refresh: time.Hour})
 	before := c.Stats().Refreshes
@@ -139,6 +142,7 @@ func moveBehind(t *testing.T, tc *testredis.Cluster, c *Cluster, cl *client) {
 
 // Nodes behind a NAT call themselves by names that only the map can tell.
 func TestAddressMap(t *testing.T) {
+	t.Parallel()
 	tc := testredis.StartCluster(t, 3, 0, "--cluster-announce-hostname inner.invalid", "--cluster-preferred-endpoint-type hostname")
 	var entries []string
 	for _, s := range tc.Servers {
@@ -166,6 +170,7 @@ func TestAddressMap(t *testing.T) {
 
 // A node that tells no host is at the host that was asked.
 func TestUnknownEndpoint(t *testing.T) {
+	t.Parallel()
 	tc := testredis.StartCluster(t, 3, 0, "--cluster-preferred-endpoint-type unknown-endpoint")
 	changes := make(chan *Snapshot, 10)
 	c := openCluster(t, tc, Options{Refresh: time.Hour, Changed: func(before, now *Snapshot) { changes <- before; changes <- now }})
@@ -179,6 +184,7 @@ func TestUnknownEndpoint(t *testing.T) {
 }
 
 func TestTLS(t *testing.T) {
+	t.Parallel()
 	ca := testredis.NewAuthority(t)
 	cert, key := ca.Issue("127.0.0.1")
 	tc := testredis.StartCluster(t, 3, 0, "--tls-cluster yes", "--tls-cert-file "+cert, "--tls-key-file "+key, "--tls-ca-cert-file "+ca.File, "--tls-auth-clients no")
@@ -209,6 +215,7 @@ func TestTLS(t *testing.T) {
 }
 
 func TestCredentials(t *testing.T) {
+	t.Parallel()
 	tc := testredis.StartCluster(t, 3, 0, "--requirepass geheim")
 	target, err := upstream.ParseClusterTarget("redis-cluster://:geheim@" + tc.Servers[1].Addr())
 	if err != nil {
@@ -239,6 +246,7 @@ func TestCredentials(t *testing.T) {
 }
 
 func TestNamed(t *testing.T) {
+	t.Parallel()
 	a, b := &Node{Addr: "10.0.0.1:7000"}, &Node{Addr: "[::1]:7001"}
 	s := &Snapshot{names: map[string]*Node{"10.0.0.1:7000": a, "a.example:7000": a, "[::1]:7001": b}}
 	for addr, want := range map[string]*Node{
@@ -253,6 +261,7 @@ func TestNamed(t *testing.T) {
 
 // A node that has left is closed when nobody uses it.
 func TestNodeLeaves(t *testing.T) {
+	t.Parallel()
 	tc := testredis.StartCluster(t, 3, 1)
 	c := openCluster(t, tc, Options{Refresh: 50 * time.Millisecond})
 	leaves := tc.Servers[5]
@@ -295,6 +304,7 @@ func TestNodeLeaves(t *testing.T) {
 
 // A node that was reset knows of nobody else: what it says is not what the cluster looks like.
 func TestNodeThatWasReset(t *testing.T) {
+	t.Parallel()
 	tc := testredis.StartCluster(t, 3, 0)
 	c := openCluster(t, tc, Options{Refresh: time.Hour}) // whose only seed it is
 	reset := tc.Servers[0]

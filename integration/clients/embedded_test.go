@@ -15,6 +15,7 @@ import (
 
 // The embedded store knows less of COMMAND; clients read what lockproxy makes of it all the same.
 func TestDropinCommandEmbedded(t *testing.T) {
+	t.Parallel()
 	p := harness.StartProxy(t, "")
 	harness.Protocols(t, func(t *testing.T, proto int) {
 		w := harness.Dial(t, p.Addr())

@@ -29,6 +29,7 @@ func goRedisLibrary(c *redis.Client) library {
 }
 
 func TestInteropGoRedis(t *testing.T) {
+	t.Parallel()
 	_, p := startInterop(t)
 	harness.Protocols(t, func(t *testing.T, proto int) {
 		c := harness.NewGoRedis(t, &redis.Options{Addr: p.Addr(), Protocol: proto})
@@ -143,6 +144,7 @@ func goRedisScripts(t *testing.T, c *redis.Client) {
 
 // A BLOCK longer than the library waits for a reply: it hangs up, and the wait ends with it.
 func TestInteropGoRedisGivesUp(t *testing.T) {
+	t.Parallel()
 	_, p := startInterop(t)
 	holder := harness.Dial(t, p.Addr())
 	holder.Do("LOCK", "busy")

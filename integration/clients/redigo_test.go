@@ -37,6 +37,7 @@ func redigoLibrary(pool *redis.Pool) library {
 }
 
 func TestInteropRedigo(t *testing.T) {
+	t.Parallel()
 	_, p := startInterop(t)
 	pool := newRedigoPool(t, p.Addr(), 32)
 	t.Run("types", func(t *testing.T) { redigoTypes(t, pool.Get()) })
@@ -131,6 +132,7 @@ func redigoTypes(t *testing.T, c redis.Conn) {
 
 // A BLOCK longer than the read time-out: redigo closes the connection, and the wait ends with it.
 func TestInteropRedigoGivesUp(t *testing.T) {
+	t.Parallel()
 	_, p := startInterop(t)
 	holder := harness.Dial(t, p.Addr())
 	holder.Do("LOCK", "busy")

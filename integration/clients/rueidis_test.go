@@ -43,6 +43,7 @@ func rueidisLibrary(c rueidis.Client) library {
 
 // rueidis caches unless told otherwise: CLIENT TRACKING OPTIN, and invalidations pushed.
 func TestInteropRueidisWithCache(t *testing.T) {
+	t.Parallel()
 	server, p := startInterop(t)
 	c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{p.Addr()}})
 	if err != nil {
@@ -66,6 +67,7 @@ func TestInteropRueidisWithCache(t *testing.T) {
 }
 
 func TestInteropRueidis(t *testing.T) {
+	t.Parallel()
 	_, p := startInterop(t)
 	harness.Protocols(t, func(t *testing.T, proto int) {
 		// One address and nothing else: rueidis first looks for a cluster, and takes the error for an answer.
@@ -163,6 +165,7 @@ func rueidisTypes(t *testing.T, c rueidis.Client) {
 // A BLOCK longer than the caller's context: rueidis drops the connection, and the wait ends with it. Commands of other
 // goroutines are not held up by a wait.
 func TestInteropRueidisGivesUp(t *testing.T) {
+	t.Parallel()
 	_, p := startInterop(t)
 	holder := harness.Dial(t, p.Addr())
 	holder.Do("LOCK", "busy")

@@ -26,6 +26,7 @@ func moreMemory() int64 {
 
 // Values on both sides of every threshold, both ways, in a pipeline over several nodes, and what that takes of memory.
 func TestClusterBigValues(t *testing.T) {
+	t.Parallel()
 	tc := testredis.StartCluster(t, 3, 0)
 	p := harness.StartClusterProxy(t, tc)
 	harness.Protocols(t, func(t *testing.T, proto int) {
@@ -63,6 +64,7 @@ func TestClusterBigValues(t *testing.T) {
 // Clients that ask for much and read slowly, or not at all: the proxy holds next to nothing of that once they are known
 // for it, and others are served.
 func TestClusterSlowReaders(t *testing.T) {
+	t.Parallel()
 	tc := testredis.StartCluster(t, 3, 0)
 	p := harness.StartClusterProxy(t, tc)
 	const clients, n = 8, 28_000_000
@@ -114,6 +116,7 @@ func TestClusterSlowReaders(t *testing.T) {
 
 // What is gathered of replies, merged ones too, is bounded by the client's limit and by that of all together.
 func TestClusterReplyLimits(t *testing.T) {
+	t.Parallel()
 	tc := testredis.StartCluster(t, 3, 0)
 	const bound = 60 << 20
 	p := harness.StartClusterProxy(t, tc, "--max-reply-memory", fmt.Sprint(bound), "--client-output-buffer-limit", "normal 30mb 0 0")
@@ -175,6 +178,7 @@ func TestClusterReplyLimits(t *testing.T) {
 
 // A node that is lost in the middle of a long reply: the client is cut off, since nothing after it could be understood.
 func TestClusterLostWithinAReply(t *testing.T) {
+	t.Parallel()
 	tc := testredis.StartCluster(t, 3, 0)
 	p := harness.StartClusterProxy(t, tc)
 	w := harness.Dial(t, p.Addr())

@@ -12,6 +12,7 @@ import (
 
 // What concerns all of the cluster, and what is not there.
 func TestClusterWhole(t *testing.T) {
+	t.Parallel()
 	tc := testredis.StartCluster(t, 3, 0)
 	p := harness.StartClusterProxy(t, tc)
 	w := harness.Dial(t, p.Addr())
@@ -72,6 +73,7 @@ func TestClusterWhole(t *testing.T) {
 
 // Users are Redis' own, at whatever node their commands go to.
 func TestClusterUsers(t *testing.T) {
+	t.Parallel()
 	tc := testredis.StartCluster(t, 3, 0, "--requirepass secret")
 	for _, s := range tc.Servers {
 		s.Do(t, "ACL", "SETUSER", "reader", "on", ">r", "~*", "&*", "+@read", "+multi", "+exec", "+auth", "+hello", "+ping")
@@ -105,6 +107,7 @@ func TestClusterUsers(t *testing.T) {
 
 // A cluster that is not there yet is waited for.
 func TestClusterComesLater(t *testing.T) {
+	t.Parallel()
 	tc := testredis.StartCluster(t, 3, 0)
 	for _, s := range tc.Servers {
 		s.Stop()

@@ -11,6 +11,7 @@ import (
 
 // INFO is of all masters together, and of those that are left when one has gone.
 func TestClusterInfo(t *testing.T) {
+	t.Parallel()
 	tc := testredis.StartCluster(t, 3, 0)
 	p := harness.StartClusterProxy(t, tc)
 	harness.Protocols(t, func(t *testing.T, proto int) {
@@ -49,6 +50,7 @@ func TestClusterInfo(t *testing.T) {
 
 // CLIENT PAUSE is for all masters, and while it has writes wait, nobody's reads wait behind them.
 func TestClusterPause(t *testing.T) {
+	t.Parallel()
 	tc := testredis.StartCluster(t, 3, 0)
 	p := harness.StartClusterProxy(t, tc)
 	w := harness.Dial(t, p.Addr())
@@ -79,6 +81,7 @@ func TestClusterPause(t *testing.T) {
 
 // FUNCTION STATS tells of the function that runs, at whatever master.
 func TestClusterFunctionStats(t *testing.T) {
+	t.Parallel()
 	tc := testredis.StartCluster(t, 3, 0, "--busy-reply-threshold 100")
 	p := harness.StartClusterProxy(t, tc)
 	w := harness.Dial(t, p.Addr())

@@ -97,6 +97,7 @@ func (k *worker) judge(args []string, got, want string, done func()) error {
 
 // Slots move under a mixed load, and nobody notices.
 func TestClusterReshardUnderLoad(t *testing.T) {
+	t.Parallel()
 	moves, keys := 40, 30
 	if harness.Long() {
 		moves, keys = 1000, 600
@@ -192,6 +193,7 @@ func moveAndBack(tc *testredis.Cluster, these []int, stop chan<- struct{}, done 
 
 // A master dies: its replica takes over, and clients go on by themselves.
 func TestClusterMasterKilled(t *testing.T) {
+	t.Parallel()
 	tc := testredis.StartCluster(t, 3, 1)
 	p := harness.StartClusterProxy(t, tc)
 	workers := make([]*worker, 4)

@@ -13,6 +13,7 @@ import (
 
 // The lock verbs on a cluster: every lock on its own node, for clients of two proxies.
 func TestClusterLocks(t *testing.T) {
+	t.Parallel()
 	tc := testredis.StartCluster(t, 3, 0)
 	a, b := harness.StartClusterProxy(t, tc), harness.StartClusterProxy(t, tc)
 	w, v := harness.Dial(t, a.Addr()), harness.Dial(t, b.Addr())
@@ -42,6 +43,7 @@ func TestClusterLocks(t *testing.T) {
 
 // Clients of two proxies count under locks of all nodes; a client that goes frees its lock, and who waits is woken.
 func TestClusterLocksExclude(t *testing.T) {
+	t.Parallel()
 	tc := testredis.StartCluster(t, 3, 0)
 	proxies := []*harness.Proxy{harness.StartClusterProxy(t, tc, "--wait-poll", "60s"), harness.StartClusterProxy(t, tc, "--wait-poll", "60s")}
 	const clients, times, keys = 12, 60, 5
@@ -84,6 +86,7 @@ func TestClusterLocksExclude(t *testing.T) {
 
 // Redis' own ACL says who may lock what, at the node that has it.
 func TestClusterLocksAccess(t *testing.T) {
+	t.Parallel()
 	tc := testredis.StartCluster(t, 3, 0)
 	for _, s := range tc.Servers {
 		s.Do(t, "ACL", "SETUSER", "app", "on", ">secret", "~app:*", "+@read", "+@write")

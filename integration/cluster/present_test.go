@@ -16,6 +16,7 @@ import (
 
 // A client in cluster mode finds all slots at one proxy, before a cluster and before a Redis alone.
 func TestPresentCluster(t *testing.T) {
+	t.Parallel()
 	tc := testredis.StartCluster(t, 3, 0)
 	alone := testredis.Start(t)
 	for name, url := range map[string]string{"cluster": harness.ClusterURL(tc), "alone": alone.URL()} {
@@ -40,6 +41,7 @@ func TestPresentCluster(t *testing.T) {
 
 // Ordinary clients see a Redis alone.
 func TestPresentStandalone(t *testing.T) {
+	t.Parallel()
 	tc := testredis.StartCluster(t, 3, 0)
 	p := harness.StartClusterProxy(t, tc)
 	for _, proto := range []int{2, 3} {

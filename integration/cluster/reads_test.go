@@ -72,6 +72,7 @@ func startReads(t *testing.T, args ...string) (*testredis.Cluster, *harness.Prox
 }
 
 func TestClusterReadFromReplica(t *testing.T) {
+	t.Parallel()
 	tc, p, w := startReads(t, "--cluster-read-from", "replica", "--cluster-retry", "1s")
 	harness.Eventually(t, "all reads are at replicas", func() bool { return readsAll(t, w) == 60 })
 	var before []int
@@ -136,6 +137,7 @@ func TestClusterReadFromReplica(t *testing.T) {
 
 // With "client" it is READONLY that counts, whatever clients see; by default it changes nothing.
 func TestClusterReadFromClient(t *testing.T) {
+	t.Parallel()
 	_, p, w := startReads(t, "--cluster-read-from", "client")
 	time.Sleep(time.Second) // replicas are known to serve by then, or soon after
 	if n := readsAll(t, w); n != 0 {

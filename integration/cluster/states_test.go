@@ -15,6 +15,7 @@ import (
 
 // A transaction is Redis' own, at whatever node its keys are, whether its commands come at once or one by one.
 func TestClusterTransactions(t *testing.T) {
+	t.Parallel()
 	tc := testredis.StartCluster(t, 3, 0)
 	p := harness.StartClusterProxy(t, tc)
 	harness.Protocols(t, func(t *testing.T, proto int) {
@@ -69,6 +70,7 @@ func TestClusterTransactions(t *testing.T) {
 
 // While slots move, no transaction is done by half, none fails, and no change of a watched key goes unseen.
 func TestClusterTransactionsWhileSlotsMove(t *testing.T) {
+	t.Parallel()
 	tc := testredis.StartCluster(t, 3, 0)
 	p := harness.StartClusterProxy(t, tc)
 	const workers = 4
@@ -175,6 +177,7 @@ func increment(w *harness.Wire, key string) error {
 
 // Who waits for an element waits on when the slot moves, for the time left.
 func TestClusterBlockingWhileSlotsMove(t *testing.T) {
+	t.Parallel()
 	tc := testredis.StartCluster(t, 3, 0)
 	p := harness.StartClusterProxy(t, tc)
 	pusher := harness.Dial(t, p.Addr())
@@ -234,6 +237,7 @@ func TestClusterBlockingWhileSlotsMove(t *testing.T) {
 
 // Messages reach all, wherever they are published and wherever their subscribers are.
 func TestClusterPubSub(t *testing.T) {
+	t.Parallel()
 	tc := testredis.StartCluster(t, 3, 0)
 	p := harness.StartClusterProxy(t, tc)
 	publisher := harness.Dial(t, p.Addr())
@@ -293,6 +297,7 @@ func TestClusterPubSub(t *testing.T) {
 
 // Scripts run where their keys are; one that a node has lost is loaded there again; a slow one holds up nobody else.
 func TestClusterScripts(t *testing.T) {
+	t.Parallel()
 	// A node that listens to nobody for long counts as failed: it is to listen soon.
 	tc := testredis.StartCluster(t, 3, 0, "--lua-time-limit 100")
 	p := harness.StartClusterProxy(t, tc)

@@ -30,6 +30,7 @@ func numbered(prefix string, n int) (all []string) {
 
 // TestClusterLockCounts: the clients of 4 proxies count under 50 locks of all kinds, all exactly.
 func TestClusterLockCounts(t *testing.T) {
+	t.Parallel()
 	total := int64(2000)
 	if harness.Long() {
 		total = 20000
@@ -50,6 +51,7 @@ func TestClusterLockCounts(t *testing.T) {
 // TestClusterLockCountsThroughFailovers is that while masters are failed over by order and one is killed, with locks that a
 // replica has before they count: none is lost, none has two holders.
 func TestClusterLockCountsThroughFailovers(t *testing.T) {
+	t.Parallel()
 	total, rounds := int64(2000), 1
 	if harness.Long() {
 		total, rounds = 20000, 3
@@ -107,9 +109,10 @@ func keysOn(master int, prefix string, n int) (all []string) {
 // TestClusterReshardLocksAndData: slots move there and back under a mixed load of data and locks. No reply is wrong, no lock
 // is lost, watched ones are held for more than three leases, and who waits is woken: nobody polls.
 func TestClusterReshardLocksAndData(t *testing.T) {
-	moves := 60
+	t.Parallel()
+	moves, pause := 60, 2*time.Millisecond // of each worker, which leaves processors to other tests
 	if harness.Long() {
-		moves = 1000
+		moves, pause = 1000, 0
 	}
 	tc := testredis.StartCluster(t, 3, 1)
 	const lease = 3 * time.Second
@@ -146,6 +149,7 @@ func TestClusterReshardLocksAndData(t *testing.T) {
 				t.Error(err)
 				return
 			}
+			time.Sleep(pause)
 		}
 	})
 	if err := <-finished; err != nil {

@@ -17,6 +17,7 @@ import (
 
 // Values on both sides of every threshold, both ways.
 func TestDropinBigValues(t *testing.T) {
+	t.Parallel()
 	redis := testredis.Start(t)
 	p := harness.StartProxy(t, redis.URL())
 	harness.Protocols(t, func(t *testing.T, proto int) {
@@ -43,6 +44,7 @@ func TestDropinBigValues(t *testing.T) {
 
 // Replies of 100,000 elements and pipelines of 10,000 commands.
 func TestDropinManyElements(t *testing.T) {
+	t.Parallel()
 	redis := testredis.Start(t)
 	p := harness.StartProxy(t, redis.URL())
 	harness.Protocols(t, func(t *testing.T, proto int) {
@@ -99,6 +101,7 @@ func TestDropinManyElements(t *testing.T) {
 
 // A client that reads 50 MB slowly holds up nobody else, and the proxy does not grow by what it has not read.
 func TestDropinSlowReader(t *testing.T) {
+	t.Parallel()
 	redis := testredis.Start(t)
 	p := harness.StartProxy(t, redis.URL())
 	const n = 50 << 20
@@ -196,6 +199,7 @@ func residentMB(t testing.TB, pid int) int {
 
 // Many clients that ask for much and do not read: once they are known for it, the proxy holds next to nothing of theirs.
 func TestDropinManySlowReaders(t *testing.T) {
+	t.Parallel()
 	redis := testredis.Start(t)
 	p := harness.StartProxy(t, redis.URL())
 	const clients, n = 10, 10 << 20

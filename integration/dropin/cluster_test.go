@@ -36,6 +36,7 @@ func unlikeCluster(args []string) bool {
 
 // Random commands whose keys share a slot: every reply is that of a Redis alone.
 func TestClusterRandomCommands(t *testing.T) {
+	t.Parallel()
 	tc := testredis.StartCluster(t, 3, 0, alikeConfig...)
 	through := harness.StartClusterProxy(t, tc)
 	harness.Protocols(t, func(t *testing.T, proto int) {
@@ -100,6 +101,7 @@ func sameKeys(t *testing.T, direct, through *harness.Wire) {
 // Random commands with keys in any slots, in pipelines: what runs is answered as by a Redis alone, and what is refused
 // with CROSSSLOT has several keys and is none of those that are split.
 func TestClusterSpreadKeys(t *testing.T) {
+	t.Parallel()
 	tc := testredis.StartCluster(t, 3, 0, alikeConfig...)
 	through := harness.StartClusterProxy(t, tc)
 	harness.Protocols(t, func(t *testing.T, proto int) {

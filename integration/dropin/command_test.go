@@ -18,6 +18,7 @@ var infoField = regexp.MustCompile(`(?m)^(# \w+|[a-z0-9_.-]+:)`)
 
 // INFO is Redis' with one section more, in both protocols and for every choice of sections.
 func TestDropinInfo(t *testing.T) {
+	t.Parallel()
 	redisServer := testredis.Start(t)
 	p := harness.StartProxy(t, redisServer.URL())
 	first := harness.Dial(t, p.Addr())
@@ -58,6 +59,7 @@ func fieldNames(info string) []string {
 
 // COMMAND and its subcommands are Redis' with the lock verbs added.
 func TestDropinCommand(t *testing.T) {
+	t.Parallel()
 	redisServer := testredis.Start(t)
 	p := harness.StartProxy(t, redisServer.URL())
 	harness.Protocols(t, func(t *testing.T, proto int) {

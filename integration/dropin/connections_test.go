@@ -21,6 +21,7 @@ func fieldsOf(line string) (names []string, values map[string]string) {
 }
 
 func TestDropinClientInfo(t *testing.T) {
+	t.Parallel()
 	p := startPair(t)
 	harness.Protocols(t, func(t *testing.T, proto int) {
 		direct, through := p.dials(t, proto)
@@ -47,6 +48,7 @@ func TestDropinClientInfo(t *testing.T) {
 
 // CLIENT KILL by each filter closes the one it should, at once, and no other.
 func TestDropinClientKill(t *testing.T) {
+	t.Parallel()
 	p := startPair(t)
 	killer, witness := harness.Dial(t, p.proxy.Addr()), harness.Dial(t, p.proxy.Addr())
 	for _, by := range []string{"ID", "ADDR", "old"} {
@@ -78,6 +80,7 @@ func TestDropinClientKill(t *testing.T) {
 
 // Databases, names and protocols belong to one connection each.
 func TestDropinConnectionsAreApart(t *testing.T) {
+	t.Parallel()
 	redis := testredis.Start(t)
 	p := harness.StartProxy(t, redis.URL())
 	var all []*harness.Wire
@@ -120,6 +123,7 @@ func TestDropinConnectionsAreApart(t *testing.T) {
 
 // A user whose rights are taken away loses them behind the proxy too.
 func TestDropinUserIsDeleted(t *testing.T) {
+	t.Parallel()
 	redis := testredis.Start(t, closedConfig...)
 	p := harness.StartProxy(t, redis.URL())
 	w := harness.Dial(t, p.Addr())

@@ -68,6 +68,7 @@ func (p *pair) check(t *testing.T, n int, args []string, want, got string, same 
 
 // Random commands one by one: every reply is Redis' own.
 func TestDropinRandomCommands(t *testing.T) {
+	t.Parallel()
 	harness.Protocols(t, func(t *testing.T, proto int) {
 		g := newGenerator(seed(t), true)
 		p := startPair(t)
@@ -97,6 +98,7 @@ func counts(kinds map[byte]int) string {
 
 // Pipelines of 1,000 commands in one write.
 func TestDropinDeepPipelines(t *testing.T) {
+	t.Parallel()
 	harness.Protocols(t, func(t *testing.T, proto int) {
 		g := newGenerator(seed(t), true)
 		p := startPair(t)
@@ -119,6 +121,7 @@ func TestDropinDeepPipelines(t *testing.T) {
 
 // Inline commands, as telnet sends them: any bytes in quotes, odd spaces, empty lines.
 func TestDropinInline(t *testing.T) {
+	t.Parallel()
 	harness.Protocols(t, func(t *testing.T, proto int) {
 		g := newGenerator(seed(t), false)
 		p := startPair(t)
@@ -165,6 +168,7 @@ func (g *generator) inline(args []string) string {
 
 // Commands in segments of a few bytes.
 func TestDropinTinySegments(t *testing.T) {
+	t.Parallel()
 	harness.Protocols(t, func(t *testing.T, proto int) {
 		g := newGenerator(seed(t), false)
 		p := startPair(t)
@@ -192,6 +196,7 @@ func TestDropinTinySegments(t *testing.T) {
 
 // What depends on a server's secrets is compared on one server, and to the byte: it is only read.
 func TestDropinReadsOfOneServer(t *testing.T) {
+	t.Parallel()
 	harness.Protocols(t, func(t *testing.T, proto int) {
 		g := newGenerator(seed(t), false)
 		p := startPair(t)

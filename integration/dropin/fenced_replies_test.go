@@ -39,6 +39,7 @@ func renewing(t *testing.T, s *testredis.Server, key string, pause time.Duration
 
 // Random commands within FENCED, while the lock is renewed: every reply is what Redis answers to the command alone.
 func TestFencedRandomCommands(t *testing.T) {
+	t.Parallel()
 	harness.Protocols(t, func(t *testing.T, proto int) {
 		g := newGenerator(seed(t), harness.Long())
 		p := startPair(t)
@@ -87,6 +88,7 @@ func TestFencedRandomCommands(t *testing.T) {
 // Renewals one behind the other: the command is tried again, and when that does not help it was not run. The counter says
 // what was run.
 func TestFencedWhileRenewedAllTheTime(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	p := harness.StartProxy(t, server.URL())
 	w := harness.Dial(t, p.Addr())
@@ -117,6 +119,7 @@ func TestFencedWhileRenewedAllTheTime(t *testing.T) {
 
 // What the server has against any write is said in its own words, wherever in the transaction it says so.
 func TestFencedErrorsOfTheServer(t *testing.T) {
+	t.Parallel()
 	harness.Protocols(t, func(t *testing.T, proto int) {
 		server := testredis.Start(t)
 		direct, through := (&pair{direct: server, proxy: harness.StartProxy(t, server.URL())}).dials(t, proto)

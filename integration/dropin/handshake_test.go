@@ -251,6 +251,7 @@ var closedConfig = []string{
 }
 
 func TestDropinConversations(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name          string
 		config        []string
@@ -297,6 +298,7 @@ func say(w *harness.Wire, line string) (string, error) {
 
 // What is pipelined around QUIT, in one write: everything before it is answered, nothing after it is run.
 func TestDropinQuitInPipelines(t *testing.T) {
+	t.Parallel()
 	p := startPair(t)
 	for _, pipeline := range []string{
 		"QUIT\r\nSET after 1\r\n",

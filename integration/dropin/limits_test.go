@@ -11,6 +11,7 @@ import (
 )
 
 func TestDropinMaxClients(t *testing.T) {
+	t.Parallel()
 	direct := testredis.Start(t, "--maxclients 3")
 	behind := testredis.Start(t)
 	p := harness.StartProxy(t, behind.URL(), "--max-clients", "3")
@@ -47,6 +48,7 @@ func TestDropinMaxClients(t *testing.T) {
 
 // What breaks the protocol or a limit is answered in Redis' words and ends the connection, as there.
 func TestDropinProtocolErrors(t *testing.T) {
+	t.Parallel()
 	direct := testredis.Start(t, "--proto-max-bulk-len 1mb")
 	behind := testredis.Start(t)
 	p := harness.StartProxy(t, behind.URL(), "--max-bulk", "1mb")
@@ -68,6 +70,7 @@ func TestDropinProtocolErrors(t *testing.T) {
 }
 
 func TestDropinMaxArgsAndCommand(t *testing.T) {
+	t.Parallel()
 	redis := testredis.Start(t)
 	p := harness.StartProxy(t, redis.URL(), "--max-args", "10", "--max-bulk", "1kb", "--max-command", "2kb")
 	if got := harness.Dial(t, p.Addr()).Do("DEL", "1", "2", "3", "4", "5", "6", "7", "8", "9"); got != ":0\r\n" {
@@ -87,6 +90,7 @@ func TestDropinMaxArgsAndCommand(t *testing.T) {
 
 // Who must authenticate first may send only little, as in Redis.
 func TestDropinUnauthenticatedLimits(t *testing.T) {
+	t.Parallel()
 	direct := testredis.Start(t, "--requirepass sekret")
 	behind := testredis.Start(t, "--requirepass sekret")
 	p := harness.StartProxy(t, behind.URL())
@@ -108,6 +112,7 @@ func TestDropinUnauthenticatedLimits(t *testing.T) {
 }
 
 func TestDropinTimeouts(t *testing.T) {
+	t.Parallel()
 	redis := testredis.Start(t)
 	p := harness.StartProxy(t, redis.URL(), "--idle-timeout", "2s", "--handshake-timeout", "1500ms", "--wait-poll", "200ms")
 	silent, half := harness.Dial(t, p.Addr()), harness.Dial(t, p.Addr())
@@ -138,6 +143,7 @@ func TestDropinTimeouts(t *testing.T) {
 }
 
 func TestDropinDeny(t *testing.T) {
+	t.Parallel()
 	redis := testredis.Start(t)
 	p := harness.StartProxy(t, redis.URL(), "--deny", "flushall,CONFIG|SET", "--deny", "lock")
 	w := harness.Dial(t, p.Addr())
@@ -154,6 +160,7 @@ func TestDropinDeny(t *testing.T) {
 
 // What cannot be passed on is refused with a clear error: nothing is mis-routed, the connection and the state of others stay.
 func TestDropinRefused(t *testing.T) {
+	t.Parallel()
 	redis := testredis.Start(t)
 	p := harness.StartProxy(t, redis.URL())
 	w, other := harness.Dial(t, p.Addr()), harness.Dial(t, p.Addr())

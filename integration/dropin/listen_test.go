@@ -49,6 +49,7 @@ func dialUnix(t *testing.T, path string) *harness.Wire {
 }
 
 func TestDropinUnixListener(t *testing.T) {
+	t.Parallel()
 	redisServer := testredis.Start(t)
 	path := socketPath(t)
 	p := harness.StartProxy(t, redisServer.URL(), "--listen", "unix://"+path)
@@ -76,6 +77,7 @@ func TestDropinUnixListener(t *testing.T) {
 }
 
 func TestDropinUnixUpstream(t *testing.T) {
+	t.Parallel()
 	path := socketPath(t)
 	redisServer := testredis.Start(t, "--unixsocket "+path)
 	p := harness.StartProxy(t, "unix://"+path+"?db=3")
@@ -219,6 +221,7 @@ func fails(t *testing.T, args ...string) string {
 }
 
 func TestDropinRefusedSettings(t *testing.T) {
+	t.Parallel()
 	for want, args := range map[string][]string{
 		"the embedded store is for trying out": {"--listen", "0.0.0.0:0"},
 		"listens on loopback only":             {"--listen", "127.0.0.1:0", "--listen", ":0"},
@@ -271,6 +274,7 @@ func TestDropinConfiguration(t *testing.T) {
 }
 
 func TestDropinMetrics(t *testing.T) {
+	t.Parallel()
 	redisServer := testredis.Start(t)
 	p := harness.StartProxy(t, redisServer.URL())
 	forwarded := series(scrape(t, p), `lockproxy_commands_forwarded_total{}`)

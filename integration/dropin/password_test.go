@@ -76,6 +76,7 @@ func (d *door) strangers(t *testing.T) (served []string) {
 // Once Redis asks for a password nobody is served without, whatever the way it came to ask, and however short the time was
 // in which it did not; whoever was in before must log in, too.
 func TestStrangersStayOutOnceTheDoorIsClosed(t *testing.T) {
+	t.Parallel()
 	for name, start := range doors(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -23,6 +23,7 @@ const protectedMode = "-DENIED lockproxy is running in protected mode because "
 
 // The address of this machine in a network is to Redis, as to us, that of another machine.
 func TestDropinProtectedMode(t *testing.T) {
+	t.Parallel()
 	ip := ownAddress(t)
 	redis := testredis.Start(t)
 	port := strconv.Itoa(testredis.FreePort(t))
@@ -44,6 +45,7 @@ func TestDropinProtectedMode(t *testing.T) {
 }
 
 func TestDropinProtectedModeNo(t *testing.T) {
+	t.Parallel()
 	redis := testredis.Start(t)
 	port := strconv.Itoa(testredis.FreePort(t))
 	harness.StartProxy(t, redis.URL(), "--listen", "0.0.0.0:"+port, "--protected-mode", "no")
@@ -53,6 +55,7 @@ func TestDropinProtectedModeNo(t *testing.T) {
 }
 
 func TestDropinProtectedEmbeddedStore(t *testing.T) {
+	t.Parallel()
 	path := socketPath(t)
 	addr := startHeaders(t, path)
 	if got := dialUnix(t, path).Do("PING"); got != "+PONG\r\n" {

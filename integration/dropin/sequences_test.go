@@ -9,6 +9,7 @@ import (
 
 // TestDropinSequences plays every sequence against a Redis and against another through the proxy.
 func TestDropinSequences(t *testing.T) {
+	t.Parallel()
 	groups := []struct {
 		name  string
 		ready bool // the proxy does this; until then, two servers show that the sequences are sound

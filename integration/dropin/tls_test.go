@@ -45,6 +45,7 @@ func shownTo(t *testing.T, addr, name string, roots *x509.CertPool) string {
 
 // Certificates are exchanged while clients are connected and hold locks: nobody notices but those who come later.
 func TestTLSRotation(t *testing.T) {
+	t.Parallel()
 	redis := testredis.Start(t)
 	a := testredis.NewAuthority(t)
 	cert, key := a.Issue("first", "127.0.0.1")
@@ -94,6 +95,7 @@ func TestTLSRotation(t *testing.T) {
 }
 
 func TestTLSClientCertificates(t *testing.T) {
+	t.Parallel()
 	redis := testredis.Start(t)
 	a, other := testredis.NewAuthority(t), testredis.NewAuthority(t)
 	cert, key := a.Issue("127.0.0.1")
@@ -122,6 +124,7 @@ func TestTLSClientCertificates(t *testing.T) {
 
 // A client process that is killed frees its lock, in TLS as elsewhere.
 func TestTLSClientKilled(t *testing.T) {
+	t.Parallel()
 	redis := testredis.Start(t)
 	a := testredis.NewAuthority(t)
 	cert, key := a.Issue("127.0.0.1")
@@ -149,6 +152,7 @@ func TestTLSClientKilled(t *testing.T) {
 
 // TLS on both sides and no plain port at all; locks, whose scripts go another way upstream, included.
 func TestTLSBothSides(t *testing.T) {
+	t.Parallel()
 	a := testredis.NewAuthority(t)
 	cert, key := a.Issue("redis.test")
 	mine, mineKey := a.Issue("127.0.0.1")
@@ -183,6 +187,7 @@ func TestTLSBothSides(t *testing.T) {
 }
 
 func TestTLSWrongStarts(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	empty := filepath.Join(dir, "empty.pem")
 	if err := os.WriteFile(empty, nil, 0o600); err != nil {
@@ -203,6 +208,7 @@ func TestTLSWrongStarts(t *testing.T) {
 }
 
 func TestProxyProtocol(t *testing.T) {
+	t.Parallel()
 	redis := testredis.Start(t)
 	path := socketPath(t)
 	p := startHeaders(t, path, "--upstream", redis.URL(), "--proxy-protocol-from", "127.0.0.1", "--protected-mode", "no", "--max-clients-per-address", "2")

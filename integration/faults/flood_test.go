@@ -17,10 +17,7 @@ func TestManyShortConnections(t *testing.T) {
 	server := testredis.Start(t)
 	p := harness.StartProxy(t, server.URL())
 	watch := watchOver(t, p.Addr())
-	total := 10000
-	if testing.Short() {
-		total = 1000
-	}
+	const total = 10000
 	memory, goroutines, busy, began := p.RSS(), p.Metric("go_goroutines"), p.CPU(), time.Now()
 	var refused atomic.Int64
 	const side = 50

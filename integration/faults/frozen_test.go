@@ -69,6 +69,7 @@ func frozen(t *testing.T, server *testredis.Server, p *harness.Proxy, pause time
 
 // Redis stands still for less than a lease: nobody loses anything.
 func TestRedisFrozenForLessThanALease(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	p := harness.StartProxy(t, server.URL(), "--lock-watchdog-timeout", "8s")
 	all, served := frozen(t, server, p, 3*time.Second)
@@ -117,6 +118,7 @@ func TestRedisFrozenForLongerThanALease(t *testing.T) {
 
 // A loss is told while Redis is still away: when the lease is over, not when Redis answers again.
 func TestLossIsToldWhileRedisIsFrozen(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	p := harness.StartProxy(t, server.URL(), "--lock-watchdog-timeout", "2s")
 	w := harness.DialHearing(t, p.Addr())

@@ -10,6 +10,7 @@ import (
 
 // What a connection that has said a little and then idles costs the proxy: buffers, session and goroutine's stack.
 func TestMemoryOfIdleConnections(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	server.Do(t, "SET", "k", "v")
 	p := harness.StartProxy(t, server.URL(), "--max-clients", "20000")

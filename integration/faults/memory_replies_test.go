@@ -74,6 +74,7 @@ func TestMemoryOfUnreadReplies(t *testing.T) {
 
 // Of clients with unfinished commands those with the most go first, until the others fit.
 func TestMemoryOfUnfinishedCommands(t *testing.T) {
+	t.Parallel()
 	const bound, modest, greedy = 64 << 20, 1 << 20, 8 << 20
 	server := testredis.Start(t)
 	p := harness.StartProxy(t, server.URL(), "--max-query-memory", fmt.Sprint(bound))
@@ -122,6 +123,7 @@ func TestMemoryOfUnfinishedCommands(t *testing.T) {
 
 // Redis' client-output-buffer-limit: at once above the hard limit, after a time above the soft one.
 func TestClientOutputBufferLimit(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	server.Do(t, "SET", "big", strings.Repeat("x", 400<<10))
 	server.Do(t, "SET", "small", "x")

@@ -151,6 +151,7 @@ func lostForLong(t *testing.T, arrived bool) {
 // A holder hears that its lock is lost, since no renewal could be confirmed, but a renewal without an answer had been
 // done. When it locks again Redis still has its old hold, which must not count.
 func TestLockAgainAfterUnconfirmedRenewal(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	between := testredis.NewProxy(t, server.Addr())
 	p := harness.StartProxy(t, "redis://"+between.Addr(), "--lock-watchdog-timeout", "2s")

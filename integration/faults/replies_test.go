@@ -243,10 +243,11 @@ func (l *lossy) cutter(wire *testredis.Proxy, cuts *atomic.Int64, most int64) {
 // Replies that are lost between script and answer leave no hold that nobody owns, no count that is too high, and no
 // owner who is told that it does not hold what it holds.
 func TestLostReplies(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
-	most := int64(1000)
-	if testing.Short() {
-		most = 100
+	most := int64(200)
+	if harness.Long() {
+		most = 1000
 	}
 	var cuts atomic.Int64
 	all := &lossy{t: t}

@@ -113,6 +113,7 @@ const soon = 2 * time.Second
 
 // Redis is killed and comes back empty: clients stay connected, and who held a lock hears that it is lost.
 func TestRedisKilledAndBackEmpty(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	p := harness.StartProxy(t, server.URL())
 	all := settleIn(t, p)
@@ -153,6 +154,7 @@ func TestRedisKilledAndBackEmpty(t *testing.T) {
 
 // Redis is killed and comes back with its data: the locks are still held, and nobody hears otherwise.
 func TestRedisKilledAndBackWithItsData(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t, "--appendonly yes", "--appendfsync always")
 	p := harness.StartProxy(t, server.URL())
 	all := settleIn(t, p)

@@ -45,6 +45,7 @@ var oddReplies = []string{
 
 // Whatever a script returns comes through as Redis says it, to its caller only.
 func TestScriptsWithOddReplies(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	p := harness.StartProxy(t, server.URL())
 	watch := watchOver(t, p.Addr())
@@ -118,6 +119,7 @@ func lockState(t *testing.T, server *testredis.Server) string {
 }
 
 func TestRedisOutOfMemory(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	p := harness.StartProxy(t, server.URL(), "--lock-watchdog-timeout", "3s")
 	refusing(t, server, p, "OOM", func() {
@@ -127,6 +129,7 @@ func TestRedisOutOfMemory(t *testing.T) {
 }
 
 func TestRedisThatCannotSave(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t, "--enable-protected-configs yes")
 	p := harness.StartProxy(t, server.URL())
 	gone := filepath.Join(t.TempDir(), "gone")

@@ -106,6 +106,7 @@ var implicitOwner = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[8
 
 // What a plain lock leaves in Redis, read past the proxy, is RLock's and RFencedLock's, byte for byte.
 func TestRedissonBytes(t *testing.T) {
+	t.Parallel()
 	s := testredis.Start(t)
 	p := harness.StartProxy(t, s.URL())
 	w := harness.Dial(t, p.Addr())
@@ -154,6 +155,7 @@ func TestRedissonBytes(t *testing.T) {
 }
 
 func TestRedissonTokenKey(t *testing.T) {
+	t.Parallel()
 	s := testredis.Start(t)
 	p := harness.StartProxy(t, s.URL())
 	w := harness.Dial(t, p.Addr())
@@ -203,6 +205,7 @@ func redisMicros(t testing.TB, s *testredis.Server) int64 {
 
 // A Redisson client past the proxy: it excludes us, its publish wakes our waiter, and we exclude it.
 func TestRedissonBesideUs(t *testing.T) {
+	t.Parallel()
 	const theirs = "0f8fad5b-d9cb-469f-a165-70867728950e:52"
 	s := testredis.Start(t)
 	p := harness.StartProxy(t, s.URL(), "--wait-poll", "60s")

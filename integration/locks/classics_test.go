@@ -14,6 +14,7 @@ import (
 // What lock libraries are tested with everywhere.
 
 func TestTenThousandNamesOneAfterTheOther(t *testing.T) {
+	t.Parallel()
 	s := testredis.Start(t)
 	w := harness.Dial(t, harness.StartProxy(t, s.URL()).Addr())
 	began := time.Now()
@@ -72,6 +73,7 @@ func TestOfAThousandAtOnceOneWins(t *testing.T) {
 
 // A lease of 5 ms is often over before its UNLOCK comes: that is said then. All get their turn.
 func TestOfAHundredWithShortLeasesAllWin(t *testing.T) {
+	t.Parallel()
 	s := testredis.Start(t)
 	var released, lost atomic.Int32
 	errs := atOnce(t, s, 100, func(w *harness.Wire) error {

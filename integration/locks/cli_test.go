@@ -92,6 +92,7 @@ func (c *cli) silent(d time.Duration) {
 }
 
 func TestLocksInRedisCli(t *testing.T) {
+	t.Parallel()
 	stores(t, func(t *testing.T, upstream string) {
 		p := harness.StartProxy(t, upstream)
 		first, second := startCli(t, p), startCli(t, p)
@@ -135,6 +136,7 @@ var colours = regexp.MustCompile("\x1b\\[[0-9]+m")
 
 // redis-cli builds its hints from what the server says of its commands; `help` prints the same.
 func TestRedisCliHelp(t *testing.T) {
+	t.Parallel()
 	stores(t, func(t *testing.T, upstream string) {
 		p := harness.StartProxy(t, upstream)
 		c := startCli(t, p)
@@ -155,6 +157,7 @@ func TestRedisCliHelp(t *testing.T) {
 }
 
 func TestVerbsInCommand(t *testing.T) {
+	t.Parallel()
 	stores(t, func(t *testing.T, upstream string) {
 		p := harness.StartProxy(t, upstream)
 		for _, w := range []*harness.Wire{harness.Dial(t, p.Addr()), harness.Dial3(t, p.Addr())} {

@@ -258,6 +258,7 @@ func TestFencedTellsHowALockEnded(t *testing.T) {
 
 // The sides of a read/write lock, in Redisson's bytes.
 func TestFencedSides(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	w := harness.Dial(t, harness.StartProxy(t, server.URL()).Addr())
 	server.Do(t, "HSET", "r", "mode", "read", "reader", "1", "other", "1", "over", "1")

@@ -102,6 +102,7 @@ func state(t testing.TB, s *testredis.Server) string {
 }
 
 func TestRefusedCallsChangeNothing(t *testing.T) {
+	t.Parallel()
 	s := testredis.Start(t)
 	p := harness.StartProxy(t, s.URL())
 	w := harness.Dial(t, p.Addr())
@@ -122,6 +123,7 @@ func TestRefusedCallsChangeNothing(t *testing.T) {
 
 // Every option in every letter case and in any order, at the ends of its range.
 func TestAcceptedCalls(t *testing.T) {
+	t.Parallel()
 	stores(t, func(t *testing.T, upstream string) {
 		p := harness.StartProxy(t, upstream)
 		w := harness.Dial(t, p.Addr())
@@ -154,6 +156,7 @@ func TestAcceptedCalls(t *testing.T) {
 
 // Counts of holds, as replies tell them and as Redis has them.
 func TestReentryCounts(t *testing.T) {
+	t.Parallel()
 	s := testredis.Start(t)
 	p := harness.StartProxy(t, s.URL())
 	w := harness.Dial(t, p.Addr())
@@ -186,6 +189,7 @@ func TestReentryCounts(t *testing.T) {
 }
 
 func TestRenew(t *testing.T) {
+	t.Parallel()
 	s := testredis.Start(t)
 	p := harness.StartProxy(t, s.URL())
 	w, other := harness.Dial(t, p.Addr()), harness.Dial(t, p.Addr())
@@ -220,6 +224,7 @@ func TestRenew(t *testing.T) {
 
 // Keys that hold something else are left alone, with Redis' own words.
 func TestOtherKinds(t *testing.T) {
+	t.Parallel()
 	stores(t, func(t *testing.T, upstream string) {
 		p := harness.StartProxy(t, upstream)
 		w := harness.Dial(t, p.Addr())

@@ -37,6 +37,7 @@ func both(t *testing.T, f func(t *testing.T, connect func(testing.TB, string) *h
 func clientID(t testing.TB, w *harness.Wire) int64 { return harness.Number(t, w.Do("CLIENT", "ID")) }
 
 func TestLockInfo(t *testing.T) {
+	t.Parallel()
 	both(t, func(t *testing.T, connect func(testing.TB, string) *harness.Wire) {
 		stores(t, func(t *testing.T, upstream string) {
 			p := harness.StartProxy(t, upstream)
@@ -101,6 +102,7 @@ func TestLockInfo(t *testing.T) {
 
 // Holders elsewhere are told with what Redis knows; a renewal shows.
 func TestLockInfoElsewhere(t *testing.T) {
+	t.Parallel()
 	s := testredis.Start(t)
 	p, other := harness.StartProxy(t, s.URL(), "--lock-watchdog-timeout", "600ms"), harness.StartProxy(t, s.URL())
 	w, asker := harness.Dial(t, p.Addr()), harness.Dial3(t, other.Addr())
@@ -130,6 +132,7 @@ func TestLockInfoElsewhere(t *testing.T) {
 }
 
 func TestLockList(t *testing.T) {
+	t.Parallel()
 	both(t, func(t *testing.T, connect func(testing.TB, string) *harness.Wire) {
 		stores(t, func(t *testing.T, upstream string) {
 			p := harness.StartProxy(t, upstream)

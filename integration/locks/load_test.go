@@ -52,10 +52,11 @@ func bulk(reply string) string {
 }
 
 func TestMutualExclusion(t *testing.T) {
+	t.Parallel()
 	const connections, proxies = 64, 2
-	increments := int64(20000)
-	if testing.Short() {
-		increments = 2000
+	increments := int64(4000)
+	if harness.Long() {
+		increments = 20000
 	}
 	s := testredis.Start(t)
 	s.Do(t, "SET", "counter", 0)

@@ -10,6 +10,7 @@ import (
 
 // A lost lock of an owner with a name leaves one line in the log, and so does a FORCE, with who it was.
 func TestLossesAndForceAreLogged(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	p := harness.StartProxy(t, server.URL())
 	w, other := harness.Dial(t, p.Addr()), harness.Dial(t, p.Addr())

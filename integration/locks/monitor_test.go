@@ -92,6 +92,7 @@ func labels(key string, owners map[string]string) func(string) string {
 
 // Two proxies before one Redis: MONITOR shows Redisson's own sequence of steps.
 func TestMonitorShowsRedissonsSequence(t *testing.T) {
+	t.Parallel()
 	s := testredis.Start(t)
 	var wires [2]*harness.Wire
 	for i := range wires {

@@ -21,6 +21,7 @@ type exchange struct {
 // The README's redis-cli sessions (blocks marked console that have the prompt in them) print what it says they print, each
 // on a fresh proxy with the embedded store.
 func TestReadmeSessions(t *testing.T) {
+	t.Parallel()
 	text, err := os.ReadFile("../../README.md")
 	if err != nil {
 		t.Fatal(err)

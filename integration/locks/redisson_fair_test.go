@@ -231,6 +231,7 @@ func queued(t testing.TB, s *testredis.Server, n int) {
 
 // TestJavaFairIsRedissons holds the steps above to the figures of Redisson's own testAcquireFailedTimeoutDrift_Descrete.
 func TestJavaFairIsRedissons(t *testing.T) {
+	t.Parallel()
 	const lease = 30 * time.Second
 	s := testredis.Start(t)
 	var j [5]*javaFair

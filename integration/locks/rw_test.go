@@ -18,6 +18,7 @@ import (
 // TestTwentyReadersBehindAWriter is testWriteRead: all finish soon after the writer, since they read together. And a downgrade
 // wakes those who wait, though the former writer still reads.
 func TestTwentyReadersBehindAWriter(t *testing.T) {
+	t.Parallel()
 	const readers = 20
 	for _, downgrade := range []bool{false, true} {
 		s := testredis.Start(t)
@@ -62,10 +63,11 @@ func TestTwentyReadersBehindAWriter(t *testing.T) {
 
 // TestReadersAndWriters has 64 connections through two proxies read and write: writers alone, readers never beside one.
 func TestReadersAndWriters(t *testing.T) {
+	t.Parallel()
 	const connections, proxies = 64, 2
-	sections := int64(10000)
-	if testing.Short() {
-		sections = 1500
+	sections := int64(2000)
+	if harness.Long() {
+		sections = 10000
 	}
 	s := testredis.Start(t)
 	s.Do(t, "MSET", "counter", 0, "twin", 0)
@@ -164,6 +166,7 @@ func writeTwins(w *harness.Wire, _ *atomic.Int64) error {
 
 // TestRWOptions has what the options say on both sides: owners across proxies, ONCE, FENCE, losses.
 func TestRWOptions(t *testing.T) {
+	t.Parallel()
 	s := testredis.Start(t)
 	p, other := harness.StartProxy(t, s.URL()), harness.StartProxy(t, s.URL())
 	w, w3 := harness.Dial(t, p.Addr()), harness.DialHearing(t, other.Addr())

@@ -13,6 +13,7 @@ import (
 
 // What was said before a verb that waits is answered at once, what was said after it in order afterwards.
 func TestPipelineAroundAWait(t *testing.T) {
+	t.Parallel()
 	stores(t, func(t *testing.T, upstream string) {
 		p := harness.StartProxy(t, upstream)
 		holder, w := harness.Dial(t, p.Addr()), harness.Dial(t, p.Addr())
