@@ -59,7 +59,9 @@ func newLink(conn net.Conn, whole bool, maxInflight int64) *link {
 func (l *link) do(r *Request) error {
 	r.part(l)
 	l.mu.Lock()
-	r.on.Store(l)
+	if r.on.Load() != l { // a store costs more than a look
+		r.on.Store(l)
+	}
 	r.turn, r.ended = r.Turn, nil
 	for len(r.wake) > 0 { // an End that came too late for the Do before
 		<-r.wake

@@ -289,7 +289,7 @@ func (m *Manager) register(a *acquire, ans answer) (lost lossRecord, yes bool) {
 	}
 	m.planNext(h, a.sent)
 	a.c.forgetLoss(h.id)
-	m.done.Remove(h.id)
+	m.done.remove(h.id)
 	return lost, false
 }
 

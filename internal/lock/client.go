@@ -34,7 +34,8 @@ type Client struct {
 	owner string
 	named atomic.Bool
 
-	losses ownLosses // what it lost, until it is taken again
+	losses   ownLosses  // what it lost, until it is taken again
+	finished ownUnlocks // what it has given back in a named owner's name
 	// guarded by Manager.mu
 	holds map[*hold]struct{}
 	waits *waiter // what it stands in line for; nil: nothing

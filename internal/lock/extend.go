@@ -134,7 +134,7 @@ func (c *Client) noteExtended(h *hold, r RenewRequest, count int64, sent time.Ti
 	h.watched, h.deadline, h.registration = r.Lease == 0, sent.Add(ttl), registration
 	h.lease = milliseconds(leaseOf(Request{Lease: r.Lease}, m.opts))
 	m.planNext(h, sent)
-	m.done.Remove(h.id)
+	m.done.remove(h.id)
 	if !time.Now().Before(h.deadline) {
 		m.lose(h, reasonExpired)
 		lost, _ = c.lossOf(h.id)

@@ -27,8 +27,8 @@ func (m *Manager) undo(ctx context.Context, a *acquire, ans answer) error {
 	work := func() settled {
 		code, left, err := rel.complete()
 		if err == nil {
-			m.released(a.h, code, left)
-			m.done.Remove(a.h.id)
+			m.released(a.h, a.c, code, left)
+			m.done.remove(a.h.id)
 		}
 		return settled{err: err}
 	}
@@ -86,7 +86,7 @@ func (m *Manager) giveBack(h *hold) {
 	if err != nil {
 		m.log.Warn("cannot release a lock whose client has gone, it runs out", "key", h.id.key, "owner", h.id.owner, "error", err)
 	} else {
-		m.released(h, code, left)
+		m.released(h, nil, code, left)
 	}
 	m.mu.Lock()
 	m.endUnreleased(h)

@@ -63,7 +63,7 @@ func (m *Manager) lose(h *hold, reason string) {
 	// Who takes a lock for a fixed time under a name of its own knows when it ends: no push for that.
 	expected := reason == reasonExpired && h.explicit
 	m.rememberLoss(h, lossRecord{reason, time.Now()})
-	m.done.Remove(h.id)
+	m.done.remove(h.id)
 	m.vacate(h, h.vacantAt(reason))
 	m.end(h)
 	m.stats.lost.Add(1)

@@ -10,14 +10,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	lru "github.com/hashicorp/golang-lru/v2"
-
 	"github.com/google/uuid"
 
 	"github.com/lockproxy/lockproxy/upstream"
 )
-
-const finishedKept = 16384
 
 // Manager is the lock engine of one proxy process. All methods are safe for concurrent use.
 type Manager struct {
@@ -31,7 +27,7 @@ type Manager struct {
 	fleet    *fleet       // of a cluster: each lock is on one of its nodes; else nil
 	named    *namedLosses // what named owners lost
 	lossLog  lossLog
-	done     *lru.Cache[holdID, finishedRecord] // explicit owners' last UNLOCK, for the one that is sent again
+	done     *finishedUnlocks // of named owners, for the one that is sent again
 	clock    clock
 	switched switched
 	account  account       // of the one Redis
@@ -78,8 +74,7 @@ func New(ctl *upstream.Control, o Options) *Manager {
 	}
 	m.schedule, m.deadlines = newSchedule(), newDeadlines()
 	m.named, m.lossLog.wake = newNamedLosses(), make(chan struct{}, 1)
-	// lru.New fails for a size below 1 only.
-	m.done, _ = lru.New[holdID, finishedRecord](finishedKept)
+	m.done = newFinishedUnlocks()
 	if o.Cluster != nil {
 		m.clock.set(time.Now().UnixMicro(), time.Now(), 0) // the proxy's own
 		m.fleet = newFleet(m, o.Cluster)

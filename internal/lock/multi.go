@@ -280,7 +280,7 @@ func (b *bunch) retract(t taking) {
 		m.runOut(h)
 		m.mu.Unlock()
 	} else if _, err = b.c.unlocked(h, t.id.key, code, left); err == nil {
-		m.done.Remove(t.id) // nobody heard of it
+		m.done.remove(t.id) // nobody heard of it
 	}
 	m.leave(h)
 	if left > 0 && !t.until.IsZero() {

@@ -98,12 +98,12 @@ func (c *Client) unlocked(h *hold, key string, code, left int64) (bool, error) {
 		case h.count == 0:
 		case left == 1: // it ended through another proxy
 			m.end(h)
-			m.done.Add(h.id, finishedRecord{time.Now()})
+			m.done.add(h.id, c, time.Now())
 		default:
 			m.lose(h, h.whyGone())
 		}
 		m.mu.Unlock()
-		if finished, ok := m.done.Get(h.id); ok && time.Since(finished.at) < finishedFor {
+		if _, finished := m.done.get(h.id); finished {
 			return true, nil
 		}
 		if lost, ok := c.lossOf(h.id); ok {
@@ -111,7 +111,7 @@ func (c *Client) unlocked(h *hold, key string, code, left int64) (bool, error) {
 		}
 		return false, notHeld(key, c.named.Load() && !h.explicit)
 	}
-	m.released(h, code, left)
+	m.released(h, c, code, left)
 	if lost, ok := c.lossOf(h.id); ok && !h.explicit {
 		// Its lease was over by our clock and it was reported lost, Redis had it for a moment longer.
 		return false, lost.error(key)
@@ -133,13 +133,8 @@ func (m *Manager) doubted(h *hold) error {
 		strconv.FormatInt(max(left, 0), 10) + " ms"}
 }
 
-// finishedFor is how long a repeated UNLOCK of a finished hold gets the first one's answer.
-const finishedFor = 30 * time.Second
-
-type finishedRecord struct{ at time.Time }
-
-// released notes what Redis said of a release.
-func (m *Manager) released(h *hold, code, left int64) {
+// released notes what Redis said of a release that the connection by has asked for; nil: nobody has.
+func (m *Manager) released(h *hold, by *Client, code, left int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	switch {
@@ -152,7 +147,7 @@ func (m *Manager) released(h *hold, code, left int64) {
 			m.end(h)
 		}
 		if h.explicit {
-			m.done.Add(h.id, finishedRecord{time.Now()})
+			m.done.add(h.id, by, time.Now())
 		}
 	}
 }
@@ -161,6 +156,7 @@ func (m *Manager) released(h *hold, code, left int64) {
 type release struct {
 	m        *Manager
 	h        *hold
+	by       *Client // the connection that has asked for it; nil: none has
 	all      bool
 	onlyOurs bool // nothing is done when a named owner is back through another connection
 	before   int64
@@ -174,7 +170,7 @@ type release struct {
 }
 
 func (c *Client) newRelease(h *hold, all bool) *release {
-	r := &release{m: c.m, h: h, all: all}
+	r := &release{m: c.m, h: h, by: c, all: all}
 	c.m.mu.Lock()
 	r.before, r.registration = h.count, h.registration
 	c.m.mu.Unlock()
@@ -292,9 +288,9 @@ func (r *release) abandon(s settled) {
 		r.m.mu.Unlock()
 		return
 	}
-	r.m.released(r.h, s.code, s.count)
+	r.m.released(r.h, r.by, s.code, s.count)
 	if s.code == 1 {
-		r.m.done.Add(r.h.id, finishedRecord{time.Now()})
+		r.m.done.add(r.h.id, r.by, time.Now())
 	}
 }
 

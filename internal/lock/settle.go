@@ -130,7 +130,7 @@ func (a *acquire) abandon(s settled) {
 		rel.latch, rel.alone = a.c.request(), a.c.m.quorum == nil
 	}
 	if code, left, err := rel.complete(); err == nil {
-		a.c.m.released(a.h, code, left)
+		a.c.m.released(a.h, a.c, code, left)
 	}
 }
 

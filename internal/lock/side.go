@@ -108,8 +108,8 @@ func (c *Client) remembered(id holdID) holdID {
 		if lost, ok := c.lossOf(was); ok && lost.at.After(last) {
 			out, last = was, lost.at
 		}
-		if done, ok := c.m.done.Peek(was); ok && done.at.After(last) {
-			out, last = was, done.at
+		if at, ok := c.m.done.get(was); ok && at.After(last) {
+			out, last = was, at
 		}
 	}
 	return out

@@ -19,6 +19,7 @@ func (m *Manager) watch(ctx context.Context) {
 	defer timer.Stop()
 	for {
 		m.named.sweep(time.Now())
+		m.done.sweep(time.Now())
 		timer.Reset(min(m.startDue(time.Now()), time.Minute))
 		select {
 		case <-ctx.Done():

@@ -87,6 +87,9 @@ func (s *Session) fenceable(args [][]byte) (*commandtable.Command, error) {
 	if c == nil {
 		return nil, nil
 	}
+	if s.debugs {
+		c, _ = s.undebugged(c, answer)
+	}
 	why := ""
 	switch {
 	case c.Refusal:

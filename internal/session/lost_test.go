@@ -252,9 +252,10 @@ func TestHolderLosesMonitorAndTracking(t *testing.T) {
 	other := dialWire(t, server.Addr())
 	holder.expect("+OK\r\n", "MONITOR")
 	p.cut(link, holder)
-	for !strings.Contains(holder.frame(), `"marker"`) {
+	eventually(t, "it is shown what others do", func() bool {
 		other.expect("$6\r\nmarker\r\n", "ECHO", "marker")
-	}
+		return strings.Contains(holder.frame(), `"marker"`)
+	})
 	w := dialWire(t, p.addr)
 	p.back()
 	w.do("HELLO", "3")

@@ -152,6 +152,10 @@ func TestScriptBehindDebugIsNotRun(t *testing.T) {
 		}
 		w.expect("-"+notDebugged+"\r\n", script...)
 		w.expect("-"+notDebugged+"\r\n", "EVALSHA", strings.Repeat("a", 40), "0")
+		w.expect("+OK\r\n", "LOCK", "l")
+		w.expect("-"+notDebugged+"\r\n", append([]string{"FENCED", "l"}, script...)...)
+		w.expect("-"+notDebugged+"\r\n", "FENCED", "l", "EVALSHA_RO", strings.Repeat("a", 40), "0")
+		w.expect(":1\r\n", "UNLOCK", "l")
 		w.expect("+PONG\r\n", "PING")
 		w.expect("+OK\r\n", "MULTI")
 		w.expect("-"+notInMulti+"\r\n", script...)
