@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"net"
 	"strconv"
 	"sync"
 	"testing"
@@ -143,4 +144,36 @@ func TestEndRacesReplies(t *testing.T) {
 		})
 	}
 	all.Wait()
+}
+
+// TestEndedWhileItWrites: who writes to a Redis that takes nothing waits no longer than others do. One that has just left does not
+// break the connection for others.
+func TestEndedWhileItWrites(t *testing.T) {
+	conn, peer := net.Pipe()
+	defer peer.Close()
+	l := newLink(conn, true, 1<<20)
+	var over sync.WaitGroup
+	over.Go(func() { _ = l.serve() })
+	r := &Request{Cmds: [][]byte{resp.AppendCommand(nil, "PING")}, Sink: &collected{}, Turn: 1}
+	r.prepare()
+	var err error
+	over.Go(func() { err = l.do(r) })
+	for start, within := time.Now(), false; !within; time.Sleep(time.Millisecond) {
+		l.mu.Lock()
+		within = l.writer == r
+		l.mu.Unlock()
+		if time.Since(start) > 10*time.Second {
+			t.Fatal("it does not write")
+		}
+	}
+	r.End(1, ErrLeft)
+	r.End(1, ErrLeft)
+	if l.dead.Load() {
+		t.Fatal("the connection was broken for one that left")
+	}
+	r.End(1, ErrTimeout)
+	over.Wait()
+	if !Ended(err) {
+		t.Errorf("got %v", err)
+	}
 }

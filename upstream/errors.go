@@ -44,6 +44,9 @@ var (
 	errNoLink = errors.New("no connection to Redis yet")
 )
 
+// errTakesNothing ends a connection whose peer has taken no bytes for as long as a client is patient.
+var errTakesNothing = errors.New("Redis takes no bytes")
+
 // Ended says that err comes from a Request's End.
 func Ended(err error) bool { return errors.Is(err, ErrLeft) || errors.Is(err, ErrTimeout) }
 

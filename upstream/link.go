@@ -36,16 +36,18 @@ type link struct {
 	wait     sync.Cond  // for room, and for the writer to leave a failed link
 	pending  chain
 	flight   chain
-	out      *batch // bytes of pending
-	spare    *batch // the other batch, nil while it is being written
-	writing  bool   // some session is the writer, or has been told to be
-	failed   error  // no request is taken any more
-	retired  error  // the same, but those under way are still answered
-	appended int64  // bytes of stream appended to out so far
-	handed   int64  // the kernel has surely not seen the stream from here on (valid while !writing)
-	bytes    int64  // of requests under way
-	count    int    // requests under way
-	waiting  int    // sessions that wait for room
+	out      *batch   // bytes of pending
+	spare    *batch   // the other batch, nil while it is being written
+	writing  bool     // some session is the writer, or has been told to be
+	writer   *Request // whose session is within a system call of it; nil: none is
+	writes   uint64   // such calls so far
+	failed   error    // no request is taken any more
+	retired  error    // the same, but those under way are still answered
+	appended int64    // bytes of stream appended to out so far
+	handed   int64    // the kernel has surely not seen the stream from here on (valid while !writing)
+	bytes    int64    // of requests under way
+	count    int      // requests under way
+	waiting  int      // sessions that wait for room
 }
 
 func newLink(conn net.Conn, whole bool, maxInflight int64) *link {
@@ -62,7 +64,7 @@ func (l *link) do(r *Request) error {
 	if r.on.Load() != l { // a store costs more than a look
 		r.on.Store(l)
 	}
-	r.turn, r.ended = r.Turn, nil
+	r.turn, r.ended, r.within = r.Turn, nil, 0
 	for len(r.wake) > 0 { // an End that came too late for the Do before
 		<-r.wake
 	}
@@ -177,13 +179,15 @@ func (l *link) write(own *Request, alone bool) {
 		l.out, l.spare = l.spare, nil
 		end := l.appended
 		l.flight.join(&l.pending)
+		l.writer = own
+		l.writes++
 		l.mu.Unlock()
 
 		n, err := b.writeTo(l.conn)
 		b.reset()
 
 		l.mu.Lock()
-		l.spare = b
+		l.spare, l.writer = b, nil
 		if err == nil || !l.exact {
 			l.handed = end
 		} else {
@@ -268,12 +272,23 @@ func (l *link) serve() error {
 	l.mu.Unlock()
 	for rd.chain.head != nil {
 		r := rd.chain.pop()
+		why := l.endedFor(r, cause)
 		if r.off >= handed {
-			r.err = &NotSentError{Cause: cause}
+			r.err = &NotSentError{Cause: why}
 		} else {
-			r.err = &LostError{Cause: cause}
+			r.err = &LostError{Cause: why}
 		}
 		r.wake <- signalDone
+	}
+	return cause
+}
+
+// endedFor is cause, or why r was ended before.
+func (l *link) endedFor(r *Request, cause error) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if r.ended != nil {
+		return r.ended
 	}
 	return cause
 }

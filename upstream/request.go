@@ -41,6 +41,8 @@ type Request struct {
 	turn  uint64 // of the Do under way
 	ended error  // End's cause
 	left  bool   // its caller has gone: only its replies are still owed
+	// within is the link's write that the caller was within when it was ended.
+	within uint64
 }
 
 // Who may use a request's Sink.
@@ -57,7 +59,8 @@ func (r *Request) exit() { r.at.Store(atRest) }
 
 // End ends the Do of that turn, if it is under way: with a *NotSentError, or a *LostError with that cause. On a shared pipe
 // the replies stay owed there, and are dropped as they come; a private one breaks. After a *LostError that Ended knows the
-// Request is not to be used again. It is called by any goroutine, and never blocks.
+// Request is not to be used again. It is called by any goroutine, and never blocks. A session that is writing to a Redis that
+// takes nothing cannot leave: called again with ErrTimeout while it is still within the same write, End breaks a shared pipe, too.
 func (r *Request) End(turn uint64, cause error) {
 	l := r.on.Load()
 	if l == nil {
@@ -65,10 +68,19 @@ func (r *Request) End(turn uint64, cause error) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if r.on.Load() != l || r.turn != turn || r.ended != nil {
+	if r.on.Load() != l || r.turn != turn {
+		return
+	}
+	if r.ended != nil {
+		if cause == ErrTimeout && l.writer == r && r.within == l.writes {
+			l.failLocked(errTakesNothing)
+		}
 		return
 	}
 	r.ended = cause
+	if l.writer == r {
+		r.within = l.writes
+	}
 	if !l.whole {
 		l.failLocked(cause)
 		return

@@ -36,7 +36,7 @@ func (s *Session) auth(args [][]byte) {
 			return
 		}
 	}
-	if err := s.srv.authenticate(s.srv.ctx, s.host(), id.User, id.Password); err != nil {
+	if err := s.authenticate(id.User, id.Password); err != nil {
 		s.fail(err)
 		return
 	}
@@ -49,6 +49,13 @@ func (s *Session) auth(args [][]byte) {
 	s.identity(id)
 	s.guard.SetLimits(s.srv.limitsFor(true))
 	s.ok()
+}
+
+// authenticate asks Redis, until the client has gone.
+func (s *Session) authenticate(user, password string) error {
+	ctx, done := s.whileThere()
+	defer done()
+	return s.srv.authenticate(ctx, s.host(), user, password)
 }
 
 // host is the client's address without its port: passwords from one take turns with those from others.
@@ -112,7 +119,7 @@ func (s *Session) hello(args [][]byte) {
 		return
 	}
 	if o.auth {
-		if err := s.srv.authenticate(s.srv.ctx, s.host(), o.user, o.password); err != nil {
+		if err := s.authenticate(o.user, o.password); err != nil {
 			s.fail(err)
 			return
 		}
@@ -152,7 +159,9 @@ func (s *Session) helloAs(id upstream.Identity) (resp.Reply, error) {
 	p := s.shared
 	if p == nil || id != s.ident {
 		var err error
-		if p, err = s.srv.o.Node.Open(s.srv.ctx, id); err != nil {
+		ctx, done := s.whileThere()
+		p, err = s.srv.o.Node.Open(ctx, id)
+		if done(); err != nil {
 			return resp.Reply{}, err
 		}
 	}

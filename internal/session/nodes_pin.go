@@ -258,7 +258,7 @@ func (s *Session) blockNodes(p *pinned, cmd redcon.Command, c *commandtable.Comm
 		if ask {
 			p.own(&expect{}, asking)
 		}
-		e := &expect{cmd: c, kind: c.Pin, blocks: true, refusal: &refusal}
+		e := &expect{cmd: c, kind: c.Pin, blocks: true, waits: waitsFor(c, cmd.Args), refusal: &refusal}
 		sent := time.Now()
 		p.expect(e, raw)
 		if !p.settled() || e.lost != nil || len(refusal) == 0 {

@@ -30,6 +30,7 @@ type pinned struct {
 	ear  *ear          // as which
 
 	queue []byte // commands to be sent together; the session's goroutine only
+	late  lateness
 
 	mu      sync.Mutex // guards all below
 	changed sync.Cond  // a reply was owed, or the connection is over
@@ -167,6 +168,7 @@ func (s *Session) send(p *pinned, cmd redcon.Command, c *commandtable.Command) {
 		switch e.kind {
 		case commandtable.PinBlock, commandtable.PinWait:
 			e.blocks = true
+			e.waits = waitsFor(c, cmd.Args)
 		case commandtable.PinSubscribe:
 			e.args, e.effect.subs = len(cmd.Args)-1, e
 		case commandtable.PinWatch, commandtable.PinExec, commandtable.PinDiscard:
@@ -291,6 +293,7 @@ func (p *pinned) tell(args ...string) {
 func (p *pinned) ask(e *expect, args ...string) ([]byte, error) {
 	var got gathered
 	e.got = &got
+	defer time.AfterFunc(questionTime, p.endSilent).Stop()
 	p.expect(e, resp.AppendCommand(nil, args...))
 	if !p.settled() {
 		return nil, &upstream.NotSentError{Cause: errGone}
@@ -312,7 +315,9 @@ func (p *pinned) flush() {
 	p.s.flush()
 	var late *time.Timer
 	p.s.guard.WhenOver(func() { late = time.AfterFunc(lastReplies, p.conn.Close) })
+	p.writing(time.Now())
 	_ = p.conn.Write(p.queue) // Ended tells
+	p.writing(time.Time{})
 	p.s.guard.WhenOver(nil)
 	if late != nil && !late.Stop() {
 		p.taint()

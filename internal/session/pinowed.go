@@ -23,6 +23,7 @@ func (p *pinned) owe(e *expect) {
 		p.waits++
 	}
 	p.count()
+	p.lookOut()
 }
 
 // count has the budgets know what is kept.

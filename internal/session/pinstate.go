@@ -59,6 +59,7 @@ type expect struct {
 	quiet   bool // CLIENT REPLY: its reply is not wanted
 	own     bool // asked by this proxy, not by the client: its reply is not wanted either
 	blocks  bool
+	waits   time.Duration // for how long, if it blocks; 0: for ever
 	begun   bool
 	left    int       // confirmations still to come, once begun
 	instead string    // this error is given instead of Redis' reply

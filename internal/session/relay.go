@@ -2,6 +2,7 @@ package session
 
 import (
 	"errors"
+	"time"
 
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/downstream"
@@ -46,6 +47,7 @@ func (p *pinned) Received(b []byte) {
 	}
 	p.write(false)
 	p.settleTargets()
+	p.late.heard = time.Now()
 	p.letGo()
 	p.show()
 	p.changed.Broadcast()

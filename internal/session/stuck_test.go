@@ -1,11 +1,13 @@
 package session
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/testredis"
 	"github.com/lockproxy/lockproxy/proto/resp"
+	"github.com/lockproxy/lockproxy/upstream"
 )
 
 // TestDepartedClientsLeaveAHungRedis: clients that go while Redis says nothing give their places back, also those whose
@@ -45,4 +47,82 @@ func TestUpstreamTimeout(t *testing.T) {
 	server.Cont()
 	eventually(t, "Redis answers again", func() bool { return w.do("ECHO", "mine") == "$4\r\nmine\r\n" })
 	w.expect("$1\r\n1\r\n", "GET", "n")
+}
+
+// TestUpstreamTimeoutOfDedicatedConnections: so it is on a connection of a client's own. What waits by itself has its own time besides,
+// and what waits for ever may.
+func TestUpstreamTimeoutOfDedicatedConnections(t *testing.T) {
+	server := testredis.Start(t)
+	p := startProxy(t, server.URL(), func(o *Options) { o.UpstreamTimeout = 300 * time.Millisecond })
+	watching, multi, executing, pops, waits, asks := dialWire(t, p.addr), dialWire(t, p.addr), dialWire(t, p.addr), dialWire(t, p.addr), dialWire(t, p.addr), dialWire(t, p.addr)
+	for _, w := range []*wire{watching, multi, executing, asks, pops} {
+		w.expect("+OK\r\n", "WATCH", "k")
+	}
+	for _, w := range []*wire{multi, executing} {
+		w.expect("+OK\r\n", "MULTI")
+		w.expect("+QUEUED\r\n", "INCR", "n")
+	}
+	waits.send("BLPOP", "q", "0")
+	eventually(t, "it waits", func() bool { return p.sessionOf(waits).view.blocked.Load() })
+	server.Stop()
+	defer server.Cont()
+	began := time.Now()
+	watching.send("GET", "k")
+	multi.send("INCR", "n")
+	executing.send("EXEC")
+	pops.send("BLPOP", "q", "2")
+	asks.send("SELECT", "1")
+	for _, w := range []*wire{watching, multi, executing} {
+		w.want("-" + timeoutLine + "\r\n")
+	}
+	if got := asks.frame(); got[0] != '-' {
+		t.Errorf("SELECT: %q", got)
+	}
+	pops.want("-" + timeoutLine + "\r\n")
+	if took := time.Since(began); took < 2*time.Second {
+		t.Errorf("BLPOP with a time of 2 s was ended after %v", took)
+	}
+	if got, err := waits.tryFrame(time.Second); err == nil {
+		t.Errorf("BLPOP without an end was answered %q", got)
+	}
+	server.Cont()
+	multi.expect("-ERR upstream timeout: the transaction is discarded, EXEC or DISCARD ends it\r\n", "GET", "k")
+	multi.expect("-EXECABORT Transaction discarded because of: upstream timeout\r\n", "EXEC")
+	executing.expect("-ERR EXEC without MULTI\r\n", "EXEC")
+	watching.expect("+OK\r\n", "MULTI")
+	watching.expect("*-1\r\n", "EXEC")
+	multi.expect(":1\r\n", "RPUSH", "q", "v")
+	waits.want("*2\r\n$1\r\nq\r\n$1\r\nv\r\n")
+}
+
+// TestUpstreamTimeoutWhileWriting: so it is when Redis does not even take the command.
+func TestUpstreamTimeoutWhileWriting(t *testing.T) {
+	server := testredis.Start(t)
+	p := startProxy(t, server.URL(), func(o *Options) { o.UpstreamTimeout = 300 * time.Millisecond })
+	w := dialWire(t, p.addr)
+	w.expect("+OK\r\n", "MULTI")
+	server.Stop()
+	defer server.Cont()
+	w.send("SET", "k", strings.Repeat("x", 64<<20))
+	w.want("-" + timeoutLine + "\r\n")
+}
+
+// TestDepartedGreetersLeaveAHungRedis: so do those whose HELLO waits for a new connection, however long that may take.
+func TestDepartedGreetersLeaveAHungRedis(t *testing.T) {
+	server := testredis.Start(t)
+	target, err := upstream.ParseTarget(server.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	node := upstream.NewNode(target, upstream.NodeOptions{DialTimeout: 10 * patience, Logger: testLog()})
+	t.Cleanup(node.Close)
+	p := startProxy(t, server.URL(), func(o *Options) { o.Node = node })
+	server.Stop()
+	defer server.Cont()
+	for _, args := range [][]string{{"HELLO", "3"}, {"AUTH", "nobody", "pw"}, {"HELLO", "3", "AUTH", "nobody", "pw"}} {
+		w := dialWire(t, p.addr)
+		w.send(args...)
+		w.conn.Close()
+	}
+	eventually(t, "they give their places back", func() bool { return p.srv.sessionN.Load() == 0 })
 }
