@@ -19,8 +19,8 @@ type quorum struct {
 	p     *harness.Proxy
 }
 
-// quorumTimes are for nodes that are to count soon after their start.
-var quorumTimes = []string{"--quorum-max-lease", "2s", "--lock-watchdog-timeout", "2s", "--quorum-node-timeout", "200ms"}
+// quorumTimes are for nodes that are to count soon after their start, and for locks that are to be kept on a busy machine.
+var quorumTimes = []string{"--quorum-max-lease", "4s", "--lock-watchdog-timeout", "4s", "--quorum-node-timeout", "400ms"}
 
 // startQuorum starts n nodes and a proxy before them, and waits until all of them count.
 func startQuorum(t *testing.T, n int, flags ...string) *quorum {

@@ -102,8 +102,8 @@ func TestQuorumOrderOnOneProxy(t *testing.T) {
 // With one node swallowing everything a majority is as quick as with all of them, for a connection's locks and for those of owners.
 func TestQuorumPace(t *testing.T) {
 	t.Parallel()
-	const timeout = 500 * time.Millisecond
-	q := startQuorum(t, 5, "--lock-watchdog-timeout", "5s", "--quorum-max-lease", "5s", "--quorum-node-timeout", timeout.String())
+	const timeout = 800 * time.Millisecond
+	q := startQuorum(t, 5, "--lock-watchdog-timeout", "8s", "--quorum-max-lease", "8s", "--quorum-node-timeout", timeout.String())
 	w := harness.Dial(t, q.p.Addr())
 	measure := func(what string, options ...string) time.Duration {
 		var took []time.Duration

@@ -3,6 +3,7 @@ package quorum
 import (
 	"fmt"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -12,9 +13,9 @@ import (
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
-// quorumFlags are for nodes that are to count soon after their start.
+// quorumFlags are those of a proxy before nodes.
 func quorumFlags(nodes []*testredis.Server) []string {
-	flags := []string{"--quorum-max-lease", "2s", "--lock-watchdog-timeout", "2s"}
+	flags := slices.Clone(quorumTimes)
 	for _, n := range nodes {
 		flags = append(flags, "--quorum", n.URL())
 	}
@@ -34,10 +35,8 @@ func TestQuorum(t *testing.T) {
 	data, nodes := testredis.Start(t), harness.StartNodes(t, 5)
 	p := harness.StartProxy(t, data.URL(), quorumFlags(nodes)...)
 	w := harness.Dial(t, p.Addr())
-	if got := w.Do("LOCK", "k"); !strings.HasPrefix(got, "-NOQUORUM 0 of 5 nodes count, 3 are needed: the lock was not taken; 5 were started, or their clocks set, "+
-		"too recently, and enough nodes count in ") {
-		t.Fatalf("%q", got)
-	}
+	wants(t, w, "-NOQUORUM 0 of 5 nodes count, 3 are needed: the lock was not taken; 5 were started, or their clocks set, "+
+		"too recently, and enough nodes count in ", "LOCK", "k")
 	if got := w.Do("INFO", "lockproxy"); !strings.Contains(got, "lockproxy_quorum_node4:name=redis://"+nodes[4].Addr()+",state=young,") {
 		t.Fatal(got)
 	}
@@ -47,7 +46,7 @@ func TestQuorum(t *testing.T) {
 		t.Fatal("what belongs where:", got)
 	}
 	for command, want := range map[string]string{
-		"LOCK x EX 3":        "-ERR the lease is longer than the 2000 ms of quorum-max-lease\r\n",
+		"LOCK x EX 5":        "-ERR the lease is longer than the 4000 ms of quorum-max-lease\r\n",
 		"LOCK x REPLICAS 1":  "-ERR REPLICAS is not supported with --quorum: its nodes are independent masters\r\n",
 		"FENCED k GET d":     "-ERR FENCED is not supported with --quorum: the lock is not where the data is; use LOCK ... FENCE\r\n",
 		"LOCK k":             "+OK\r\n", // once more
@@ -57,16 +56,10 @@ func TestQuorum(t *testing.T) {
 		"MULTILOCK 2 m1 m2":  "+OK\r\n",
 		"LOCK o OWNER me":    "+OK\r\n",
 	} {
-		if got := w.Do(strings.Fields(command)...); !strings.HasPrefix(got, want) {
-			t.Errorf("%s: %q", command, got)
-		}
+		wants(t, w, want, strings.Fields(command)...)
 	}
-	if got := w.Do("LOCK", "o", "OWNER", "me", "ONCE"); got != "+OK\r\n" {
-		t.Errorf("%q", got)
-	}
-	if got := w.Do("LOCK", "o", "OWNER", "me"); !strings.HasPrefix(got, "-ERR this owner already holds 'o': with --quorum an owner with a name does not nest") {
-		t.Errorf("%q", got)
-	}
+	wants(t, w, "+OK\r\n", "LOCK", "o", "OWNER", "me", "ONCE")
+	wants(t, w, "-ERR this owner already holds 'o': with --quorum an owner with a name does not nest", "LOCK", "o", "OWNER", "me")
 	nodes[1].Kill()
 	harness.Eventually(t, "it is seen", func() bool { return strings.Contains(w.Do("INFO", "lockproxy"), nodes[1].Addr()+",state=down,") })
 	in := harness.Object(t, harness.Decode(t, w.Do("LOCKINFO", "k")))
@@ -91,9 +84,7 @@ func TestQuorum(t *testing.T) {
 	harness.Eventually(t, "it is too young", func() bool { return strings.Contains(w.Do("INFO", "lockproxy"), nodes[1].Addr()+",state=young,") })
 	harness.Eventually(t, "it counts again", func() bool { return strings.Contains(w.Do("INFO", "lockproxy"), nodes[1].Addr()+",state=up,") })
 	for command, want := range map[string]string{"UNLOCK k ALL": ":1\r\n", "UNLOCK r": ":1\r\n", "MULTIUNLOCK 2 m1 m2": ":2\r\n"} {
-		if got := w.Do(strings.Fields(command)...); got != want {
-			t.Errorf("%s: %q", command, got)
-		}
+		wants(t, w, want, strings.Fields(command)...)
 	}
 	harness.Eventually(t, "free everywhere", func() bool { return onNodes(t, nodes, "k") == 0 })
 }
@@ -103,7 +94,7 @@ func TestQuorumClientKilled(t *testing.T) {
 	t.Parallel()
 	data, nodes := testredis.Start(t), harness.StartNodes(t, 3)
 	flags := quorumFlags(nodes)
-	p := harness.StartProxy(t, data.URL(), append(flags, "--quorum-max-lease", "3s", "--lock-watchdog-timeout", "3s")...)
+	p := harness.StartProxy(t, data.URL(), flags...)
 	w := harness.Dial(t, p.Addr())
 	harness.Eventually(t, "the nodes count", func() bool { return w.Do("LOCK", "warm") == "+OK\r\n" })
 	cli := exec.Command("redis-cli", "-p", strconv.Itoa(p.Port()))

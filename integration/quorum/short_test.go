@@ -69,14 +69,11 @@ func TestQuorumOfFour(t *testing.T) {
 	}
 }
 
-// longerLeases are for locks that are to be kept on a busy machine.
-var longerLeases = []string{"--quorum-max-lease", "4s", "--lock-watchdog-timeout", "4s", "--quorum-node-timeout", "400ms"}
-
 // With two nodes away a lock is renewed for many leases. When they are back they get it, though they were cut off for longer
 // than a lease. Its majority gone its holder is told by the deadline.
 func TestQuorumWatchdog(t *testing.T) {
 	t.Parallel()
-	q := startQuorum(t, 5, longerLeases...)
+	q := startQuorum(t, 5)
 	w, owner := harness.DialHearing(t, q.p.Addr()), harness.Dial(t, q.p.Addr())
 	q.links[0].Disable()
 	q.links[1].BlackHole()
@@ -118,7 +115,7 @@ func TestQuorumWatchdog(t *testing.T) {
 // A lock outlives the restarts of a majority, one after the other: nodes that have forgotten it get it again.
 func TestQuorumRollingRestart(t *testing.T) {
 	t.Parallel()
-	q := startQuorum(t, 3, longerLeases...)
+	q := startQuorum(t, 3)
 	w, owner, other := harness.Dial(t, q.p.Addr()), harness.Dial(t, q.p.Addr()), harness.Dial(t, q.p.Addr())
 	wants(t, w, "+OK", "LOCK", "k")
 	wants(t, w, "+OK", "RLOCK", "r")
