@@ -13,7 +13,7 @@ ARGS     ?=
 SIDE_BY_SIDE ?= 4
 
 .DEFAULT_GOAL := help
-.PHONY: help build quick test soak race flakes lint bench tcl interop history quorum mutations nodes simulation fuzz fmt cover tidy-check
+.PHONY: help build quick test soak long race flakes lint bench tcl interop history quorum mutations nodes simulation fuzz fmt cover tidy-check
 
 # timed prints how long a ring of tests took, and keeps its exit code.
 timed = start=$$SECONDS; code=0; $(2) || code=$$?; echo "make $(1): $$((SECONDS - start)) s, exit code $$code"; exit $$code
@@ -35,9 +35,9 @@ race: ## every test with the race detector; PKG=./internal/lock for one package
 	@.ci/need redis-server redis-cli cc
 	@$(call timed,race,go test -race -timeout 45m $(PKG))
 
-soak: ## everything that takes long, its output in soak/: the race detector, histories, mutations, clusters, quorum, suites, clients, speed; then the simulation until you stop it
+soak: ## everything that takes long, its output in soak/: the race detector, long forms, histories, mutations, clusters, quorum, suites, clients, speed; then the simulation until you stop it
 	@mkdir -p soak
-	@failed=; for part in race nodes history quorum mutations interop tcl bench; do \
+	@failed=; for part in race long nodes history quorum mutations interop tcl bench; do \
 		start=$$SECONDS; code=0; $(MAKE) $$part >soak/$$part.log 2>&1 || { code=$$?; failed="$$failed $$part"; }; \
 		echo "soak: $$part: $$((SECONDS - start)) s, exit code $$code, soak/$$part.log"; \
 	done; \
@@ -84,6 +84,10 @@ quorum: ## locks on five nodes under random faults for 10 minutes, checked as hi
 mutations: ## do the histories find mistakes made on purpose? One after the other, a minute each at most; ARGS="-profile name"
 	@.ci/need redis-server
 	go test ./integration/history -run '^TestMutations$$' -count=1 -v -timeout 2h -args -mutations $(ARGS)
+
+long: ## the long forms of tests before one Redis: minutes of coming and going, every command often
+	@.ci/need redis-server redis-cli
+	LOCKPROXY_LONG=1 go test ./integration/dropin ./integration/faults ./integration/locks -count=1 -timeout 1h $(ARGS)
 
 nodes: ## locks counted through failovers, resharding and faults of clusters and Sentinels: the long forms, with their figures
 	@.ci/need redis-server

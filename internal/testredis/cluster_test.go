@@ -8,6 +8,7 @@ import (
 )
 
 func TestClusterOfMasters(t *testing.T) {
+	t.Parallel()
 	c := StartCluster(t, 3, 0)
 	for i, s := range c.Servers {
 		owner, err := c.Owner(clusterSlots * i / 3)
@@ -38,6 +39,7 @@ func TestClusterOfMasters(t *testing.T) {
 }
 
 func TestClusterFailover(t *testing.T) {
+	t.Parallel()
 	c := StartCluster(t, 3, 1)
 	if err := c.Failover(c.Servers[3]); err != nil {
 		t.Fatal(err)

@@ -3,6 +3,7 @@ package testredis
 import "testing"
 
 func TestGroup(t *testing.T) {
+	t.Parallel()
 	g := StartGroup(t, GroupOptions{Node: []string{"--requirepass", "data"}, Password: "watch"})
 	first := g.Master()
 	if first != g.Nodes[0] {
