@@ -47,8 +47,11 @@ func (s *Session) clientUnpause(args [][]byte) {
 	}
 }
 
-// writesPaused says whether a client of this proxy has had writes paused, for longer than until now.
+// writesPaused says whether a client of this proxy has had writes paused, for longer than until now, or has Redis end.
 func (s *Server) writesPaused() bool {
+	if s.shutting.Load() > 0 {
+		return true
+	}
 	until := s.paused.Load()
 	return until != 0 && time.Now().UnixNano() < until
 }

@@ -112,7 +112,10 @@ func (s *Session) commandPinned(p *pinned, cmd redcon.Command, c *commandtable.C
 	}
 	if p == nil {
 		var err error
-		if p, err = s.pinUp(); err != nil {
+		if p, err = s.pinUp(); tooManyUpstream(err) && answer == nil && c != nil && c.ReadOnly && c.Pin == commandtable.PinNone {
+			s.enqueue(cmd.Raw, cmd.Args, c) // only writes are paused
+			return
+		} else if err != nil {
 			s.pinFailed(c, err)
 			return
 		}
@@ -169,6 +172,7 @@ func (s *Session) send(p *pinned, cmd redcon.Command, c *commandtable.Command) {
 		case commandtable.PinBlock, commandtable.PinWait:
 			e.blocks = true
 			e.waits = waitsFor(c, cmd.Args)
+			e.shuts = c.Name == "shutdown"
 		case commandtable.PinSubscribe:
 			e.args, e.effect.subs = len(cmd.Args)-1, e
 		case commandtable.PinWatch, commandtable.PinExec, commandtable.PinDiscard:

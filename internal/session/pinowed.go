@@ -22,6 +22,9 @@ func (p *pinned) owe(e *expect) {
 	if e.blocks {
 		p.waits++
 	}
+	if e.shuts {
+		p.s.srv.shutting.Add(1)
+	}
 	p.count()
 	p.lookOut()
 }
@@ -44,6 +47,9 @@ func (p *pinned) pay() {
 	if p.owed[0].blocks {
 		p.waits--
 	}
+	if p.owed[0].shuts {
+		p.s.srv.shutting.Add(-1)
+	}
 	p.owed[0] = nil
 	if p.owed = p.owed[1:]; len(p.owed) == 0 {
 		p.owed = nil
@@ -53,6 +59,11 @@ func (p *pinned) pay() {
 
 // oweNothing forgets the list: the connection is over.
 func (p *pinned) oweNothing() {
+	for _, e := range p.owed {
+		if e.shuts {
+			p.s.srv.shutting.Add(-1)
+		}
+	}
 	p.owed, p.waits = nil, 0
 	p.count()
 }

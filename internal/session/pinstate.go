@@ -58,6 +58,7 @@ type expect struct {
 	effect  effect
 	quiet   bool // CLIENT REPLY: its reply is not wanted
 	own     bool // asked by this proxy, not by the client: its reply is not wanted either
+	shuts   bool // SHUTDOWN: Redis has writes wait meanwhile
 	blocks  bool
 	waits   time.Duration // for how long, if it blocks; 0: for ever
 	begun   bool

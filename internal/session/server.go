@@ -75,6 +75,7 @@ type Server struct {
 	table      atomic.Pointer[answers]
 	fields     atomic.Pointer[[]string] // of Redis' own CLIENT INFO; nil: not known
 	paused     atomic.Int64             // unix nanoseconds until which writes are paused, as far as is known; 0: they are not
+	shutting   atomic.Int64             // SHUTDOWNs that Redis has not answered yet
 	door       door
 	mustAuth   atomic.Bool  // Redis refuses clients that have not authenticated
 	protection protection   // see Options.Protected

@@ -1,0 +1,48 @@
+package session
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/lockproxy/lockproxy/internal/testredis"
+)
+
+// SHUTDOWN waits for replicas that lag, and pauses writes meanwhile: others are served, and SHUTDOWN ABORT comes through.
+func TestShutdownIsAborted(t *testing.T) {
+	master := testredis.Start(t, "--repl-diskless-sync-delay 0")
+	if _, err := master.Dial(t).Do("CONFIG", "SET", "shutdown-timeout", 600); err != nil {
+		t.Skip("before Redis 7 SHUTDOWN waits for nobody: ", err)
+	}
+	replica := testredis.Start(t, "--replicaof", "127.0.0.1", strconv.Itoa(master.Port()))
+	p := startProxy(t, master.URL(), nil)
+	ends, reads, writes := dialWire(t, p.addr), dialWire(t, p.addr), dialWire(t, p.addr)
+	writes.expect("+OK\r\n", "SET", "k", "v")
+	eventually(t, "the replica is there", func() bool { return reads.do("WAIT", "1", "0") == ":1\r\n" })
+	replica.Stop()
+	defer replica.Cont()
+	writes.expect("+OK\r\n", "SET", "k", "lags")
+	ends.send("SHUTDOWN", "NOSAVE")
+	eventually(t, "Redis is about to end", func() bool { return strings.Contains(reads.do("INFO", "server"), "\r\nshutdown_in_milliseconds:") })
+	writes.send("SET", "k", "paused")
+	for range 100 {
+		reads.expect("$4\r\nlags\r\n", "GET", "k")
+	}
+	reads.expect("+OK\r\n", "SHUTDOWN", "ABORT")
+	ends.want("-ERR Errors trying to SHUTDOWN. Check logs.\r\n")
+	writes.want("+OK\r\n")
+	reads.expect("$6\r\npaused\r\n", "GET", "k")
+}
+
+// While writes are paused each client has a connection of its own. Where there is room for no more of them reads go over the shared
+// one; a write is refused, as all would wait behind it.
+func TestPausedWritesOverTheBound(t *testing.T) {
+	p, _ := budgeted(t, testredis.Start(t), 1)
+	w, holds := dialWire(t, p.addr), dialWire(t, p.addr)
+	w.expect("+OK\r\n", "SET", "k", "v")
+	w.expect("+OK\r\n", "CLIENT", "PAUSE", "600000", "WRITE")
+	holds.expect("*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n", "SUBSCRIBE", "c")
+	w.expect("$1\r\nv\r\n", "GET", "k")
+	w.expect(overBound, "SET", "k", "w")
+	w.expect("$1\r\nv\r\n", "GET", "k")
+}
