@@ -48,6 +48,9 @@ func (s *Session) auth(args [][]byte) {
 	}
 	s.identity(id)
 	s.guard.SetLimits(s.srv.limitsFor(true))
+	if s.srv.o.Cluster == nil {
+		_, _ = s.pipe() // Redis closes it when it deletes the user, so that this client's end is noticed, however idle it is
+	}
 	s.ok()
 }
 

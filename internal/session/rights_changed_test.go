@@ -121,12 +121,27 @@ func TestDeletedUsersAreClosed(t *testing.T) {
 			if got := holder.rest(); got != "" {
 				t.Errorf("a holder: %q", got)
 			}
-			if how != "past the proxy" { // where nothing of it is known upstream
-				if got := idle.rest(); got != "" {
-					t.Errorf("an idle one: %q", got)
-				}
+			if got := idle.rest(); got != "" {
+				t.Errorf("an idle one: %q", got)
 			}
 			boss.expect("+PONG\r\n", "PING")
 		})
+	}
+}
+
+// So it is with clients that have not asked Redis for anything since they logged in, when nobody else of that user is there.
+func TestDeletedUsersIdleClientsAreClosed(t *testing.T) {
+	server := startRedis(t)
+	do := admin(t, server)
+	p := startProxy(t, server.URL(), nil)
+	for _, login := range [][]string{{"AUTH", "alice", "one"}, {"HELLO", "3", "AUTH", "alice", "one"}} {
+		do("ACL", "SETUSER", "alice", "on", ">one", "~*", "&*", "+@all")
+		idle := dialWire(t, p.addr)
+		idle.do(login...)
+		do("ACL", "DELUSER", "alice")
+		if got := idle.rest(); got != "" {
+			t.Errorf("after %q: %q", login, got)
+		}
+		eventually(t, "it has gone", func() bool { return p.srv.sessionN.Load() == 0 })
 	}
 }
