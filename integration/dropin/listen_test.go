@@ -167,7 +167,7 @@ func TestDropinTLSUpstream(t *testing.T) {
 		t.Errorf("with insecure-skip-verify: %q", got)
 	}
 	strict := net.JoinHostPort("127.0.0.1", fmt.Sprint(testredis.FreePort(t)))
-	harness.StartChild(t, exec.Command(harness.Binary(t), "--listen", strict, "--upstream", url))
+	testredis.StartChild(t, exec.Command(harness.Binary(t), "--listen", strict, "--upstream", url))
 	harness.Eventually(t, "the certificate is refused", func() bool {
 		c, err := net.Dial("tcp", strict)
 		if err != nil {

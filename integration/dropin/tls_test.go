@@ -139,7 +139,7 @@ func TestTLSClientKilled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	killed := harness.StartChild(t, cmd)
+	killed := testredis.StartChild(t, cmd)
 	if _, err := io.WriteString(in, "LOCK l\nLOCK busy BLOCK 0\n"); err != nil {
 		t.Fatal(err)
 	}
@@ -174,7 +174,7 @@ func TestTLSBothSides(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := harness.StartChild(t, alone)
+	c := testredis.StartChild(t, alone)
 	line := make([]byte, 4<<10)
 	n, _ := out.Read(line)
 	if got := string(line[:n]); !strings.Contains(got, `"tls":true`) {
@@ -256,7 +256,7 @@ func startHeaders(t *testing.T, path string, args ...string) (addr string) {
 	addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(testredis.FreePort(t)))
 	cmd := exec.Command(harness.Binary(t), append([]string{"--listen", addr, "--listen", "unix://" + path, "--proxy-protocol", "required"}, args...)...)
 	cmd.Stderr = os.Stderr
-	c := harness.StartChild(t, cmd)
+	c := testredis.StartChild(t, cmd)
 	harness.Eventually(t, "it listens", func() bool {
 		conn, err := net.DialTimeout("unix", path, time.Second)
 		if err == nil {

@@ -96,7 +96,7 @@ type cable struct{ pid string }
 func plugIn(t *testing.T) *cable {
 	tool(t, "ip", "link", "set", "lo", "up")
 	holder := exec.Command("unshare", "-n", "sleep", "600")
-	harness.StartChild(t, holder)
+	testredis.StartChild(t, holder)
 	c := &cable{pid: strconv.Itoa(holder.Process.Pid)}
 	here, err := os.Readlink("/proc/self/ns/net")
 	if err != nil {
@@ -145,7 +145,7 @@ func (c *cable) client(t *testing.T, port string) *farClient {
 	if err != nil {
 		t.Fatal(err)
 	}
-	harness.StartChild(t, cli)
+	testredis.StartChild(t, cli)
 	return &farClient{in, bufio.NewReader(out)}
 }
 

@@ -18,7 +18,7 @@ import (
 
 // Proxy is one running lockproxy.
 type Proxy struct {
-	*Child
+	*testredis.Child
 	T       testing.TB
 	port    int
 	metrics string
@@ -44,14 +44,8 @@ func LaunchProxy(t testing.TB, upstream string, args ...string) *Proxy {
 		flags = append(flags, "--upstream", upstream)
 	}
 	cmd := exec.Command(Binary(t), append(flags, args...)...)
-	log, err := os.Create(p.logPath)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer log.Close()
-	cmd.Stdout, cmd.Stderr = log, log
 	t.Cleanup(p.report) // runs after the kill, which is registered later; a race or a panic fails the test
-	p.Child = StartChild(t, cmd)
+	p.Child = testredis.Launch(t, cmd, p.logPath)
 	return p
 }
 
@@ -67,7 +61,7 @@ func (p *Proxy) waitReady() {
 			}
 		}
 		select {
-		case <-p.done:
+		case <-p.Exited():
 			p.T.Fatalf("lockproxy ended at once: %v", p.Cmd.ProcessState)
 		default:
 		}
@@ -121,7 +115,7 @@ func (p *Proxy) Term() int {
 
 func (p *Proxy) Signal(s syscall.Signal) {
 	p.T.Helper()
-	if err := p.Cmd.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
+	if err := p.Child.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		p.T.Fatal(err)
 	}
 }

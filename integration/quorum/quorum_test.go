@@ -102,7 +102,7 @@ func TestQuorumClientKilled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := harness.StartChild(t, cli)
+	c := testredis.StartChild(t, cli)
 	if _, err := in.Write([]byte("LOCK k\n")); err != nil {
 		t.Fatal(err)
 	}

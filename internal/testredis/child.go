@@ -3,28 +3,85 @@ package testredis
 import (
 	"os"
 	"os/exec"
+	"runtime"
 	"testing"
+	"time"
 )
 
-// Child is another program beside Redis that a test runs: it is killed with the
-// test, and dies with the test binary.
-type Child struct{ p *process }
+// Child is a process that a test runs: it is killed with the test, and dies with
+// the test binary.
+type Child struct {
+	Cmd    *exec.Cmd
+	exited chan struct{} // closed when it is gone, and was waited for
+}
 
-// Launch starts cmd with its output going to a new file at logPath. It fails the
-// test, and so belongs on its goroutine, when cmd cannot be started.
-func Launch(t testing.TB, cmd *exec.Cmd, logPath string) *Child {
+// StartChild starts cmd. It fails the test, and so belongs on its goroutine, when
+// cmd cannot be started.
+func StartChild(t testing.TB, cmd *exec.Cmd) *Child {
 	t.Helper()
 	NeedsProcesses(t)
-	p, err := startProcess(cmd, logPath)
+	c, err := startChild(cmd)
 	if err != nil {
 		t.Fatalf("testredis: starting %s: %v", cmd.Path, err)
 	}
-	t.Cleanup(p.kill)
-	return &Child{p}
+	t.Cleanup(c.Kill)
+	return c
 }
 
+// Launch is StartChild with the output going to a new file at logPath.
+func Launch(t testing.TB, cmd *exec.Cmd, logPath string) *Child {
+	t.Helper()
+	out, err := os.Create(logPath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	cmd.Stdout, cmd.Stderr = out, out
+	return StartChild(t, cmd)
+}
+
+func startChild(cmd *exec.Cmd) (*Child, error) {
+	dieWithParent(cmd)
+	c := &Child{Cmd: cmd, exited: make(chan struct{})}
+	started := make(chan error)
+	go c.live(started)
+	return c, <-started
+}
+
+// live starts the process and waits for its end, all on one OS thread: the
+// kernel's parent-death signal fires when the thread that forked ends, not when
+// the whole parent does, so that thread must outlive the child.
+func (c *Child) live(started chan<- error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	err := c.Cmd.Start()
+	started <- err
+	if err == nil {
+		_ = c.Cmd.Wait() // whoever cares looks at the exit code
+		close(c.exited)
+	}
+}
+
+// Exited is closed when the process is gone.
+func (c *Child) Exited() <-chan struct{} { return c.exited }
+
 // Kill ends it with SIGKILL, frozen or not, and waits until it is gone.
-func (c *Child) Kill() { c.p.kill() }
+func (c *Child) Kill() {
+	_ = c.Cmd.Process.Kill() // fails only when it has ended already
+	<-c.exited
+}
 
 // Signal sends it a signal; os.ErrProcessDone says that it has ended.
-func (c *Child) Signal(s os.Signal) error { return c.p.cmd.Process.Signal(s) }
+func (c *Child) Signal(s os.Signal) error { return c.Cmd.Process.Signal(s) }
+
+// Exit waits for the end and returns the exit code, -1 after a signal.
+func (c *Child) Exit(t testing.TB) int {
+	t.Helper()
+	select {
+	case <-c.exited:
+		return c.Cmd.ProcessState.ExitCode()
+	case <-time.After(readyTimeout):
+		t.Fatalf("%s does not end", c.Cmd.Path)
+		return -1
+	}
+}

@@ -42,7 +42,7 @@ type Server struct {
 	port     int // settled when Start returns
 
 	mu   sync.Mutex // guards what Restart replaces
-	proc *process
+	proc *Child
 }
 
 // Start runs a redis-server on a free loopback port, waits until it answers and
@@ -139,10 +139,10 @@ func (s *Server) URL() string {
 func (s *Server) Port() int { return s.port }
 
 // Pid is the process id of the redis-server now running, or of the last one.
-func (s *Server) Pid() int { return s.process().cmd.Process.Pid }
+func (s *Server) Pid() int { return s.process().Cmd.Process.Pid }
 
 // Kill ends the server with SIGKILL and returns when the process is gone.
-func (s *Server) Kill() { s.process().kill() }
+func (s *Server) Kill() { s.process().Kill() }
 
 // Restart kills the server if it runs and starts an empty one with the same
 // configuration on the same port.
@@ -209,7 +209,7 @@ func (s *Server) connect() (redis.Conn, error) {
 		redis.DialConnectTimeout(dialTimeout), redis.DialPassword(s.password))
 }
 
-func (s *Server) process() *process {
+func (s *Server) process() *Child {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.proc
@@ -217,7 +217,7 @@ func (s *Server) process() *process {
 
 func (s *Server) signal(sig syscall.Signal) {
 	s.t.Helper()
-	if err := s.process().cmd.Process.Signal(sig); err != nil {
+	if err := s.process().Signal(sig); err != nil {
 		s.t.Fatalf("testredis: %v to redis-server: %v", sig, err)
 	}
 }
@@ -235,7 +235,13 @@ func (s *Server) launch() error {
 	if s.clock != nil {
 		cmd.Env = s.clock.env()
 	}
-	p, err := startProcess(cmd, s.logPath())
+	out, err := os.Create(s.logPath())
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	cmd.Stdout, cmd.Stderr = out, out
+	p, err := startChild(cmd)
 	if err != nil {
 		return err
 	}
@@ -245,7 +251,7 @@ func (s *Server) launch() error {
 	return s.waitReady(p)
 }
 
-func (s *Server) waitReady(p *process) error {
+func (s *Server) waitReady(p *Child) error {
 	deadline := time.Now().Add(readyTimeout)
 	for pause := 2 * time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
 		select {
@@ -253,7 +259,7 @@ func (s *Server) waitReady(p *process) error {
 			if strings.Contains(s.log(), "Address already in use") {
 				return errPortTaken
 			}
-			return fmt.Errorf("exited at once: %v", p.err)
+			return fmt.Errorf("exited at once: %v", p.Cmd.ProcessState)
 		case <-time.After(pause):
 		}
 		err := s.ping()
@@ -261,7 +267,7 @@ func (s *Server) waitReady(p *process) error {
 			return nil
 		}
 		if time.Now().After(deadline) {
-			p.kill()
+			p.Kill()
 			return fmt.Errorf("no answer within %v: %w", readyTimeout, err)
 		}
 	}
@@ -284,7 +290,7 @@ func (s *Server) ping() error {
 
 func (s *Server) cleanup() {
 	if p := s.process(); p != nil {
-		p.kill()
+		p.Kill()
 	}
 	Report(s.t, fmt.Sprint("redis-server on port ", s.Port()), s.logPath())
 }

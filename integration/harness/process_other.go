@@ -1,8 +1,0 @@
-//go:build !linux
-
-package harness
-
-import "os/exec"
-
-// dieWithParent does nothing here: only Linux has a parent-death signal.
-func dieWithParent(*exec.Cmd) {}
