@@ -36,6 +36,7 @@ func promoted(t *testing.T, replica *testredis.Server, at chan<- time.Time) {
 
 // outage has a client write to a master's slot, one command after the other, while that master is taken away.
 func outage(t *testing.T, take func(*testredis.Server)) {
+	t.Parallel()
 	tc := testredis.StartCluster(t, 3, 1)
 	c := openCluster(t, tc, Options{RetryFor: 30 * time.Second})
 	cl := newClient(t, c, learn(t, c), 3)

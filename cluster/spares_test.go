@@ -144,6 +144,7 @@ func TestReplicaDies(t *testing.T) {
 		"frozen": func(s *testredis.Server) { s.Stop() },
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			tc, c, cl := reader(t, Options{RetryFor: time.Second})
 			readAll(t, cl, "before")
 			victim := tc.Servers[3]

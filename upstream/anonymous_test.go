@@ -91,6 +91,7 @@ func doer(t *testing.T, s *testredis.Server) func(args ...any) {
 
 // A connection that was made while Redis asked no password serves nobody once it does, also when nobody asks anything.
 func TestOpenConnectionsEndWhenAPasswordIsAsked(t *testing.T) {
+	t.Parallel()
 	s := testredis.Start(t, "--user", "ann", "on", ">pw", "~*", "&*", "+@all")
 	n := newNode(t, targetOf(t, s), NodeOptions{})
 	for name, change := range doorClosers {
@@ -100,6 +101,7 @@ func TestOpenConnectionsEndWhenAPasswordIsAsked(t *testing.T) {
 
 // So it is with a master that Sentinels name.
 func TestOpenConnectionsEndAtAMasterOfSentinels(t *testing.T) {
+	t.Parallel()
 	g := testredis.StartGroup(t, testredis.GroupOptions{Node: []string{"--user", "ann", "on", ">pw", "~*", "&*", "+@all"}})
 	target, _ := follow(t, g)
 	n := NewNode(target, NodeOptions{Logger: slog.New(slog.DiscardHandler)})
@@ -110,6 +112,7 @@ func TestOpenConnectionsEndAtAMasterOfSentinels(t *testing.T) {
 // A moment without a password, between two looks, leaves no connection behind that goes on serving; and none of the
 // commands under way when it ends is lost.
 func TestMomentWithoutAPassword(t *testing.T) {
+	t.Parallel()
 	s := testredis.Start(t)
 	do := doer(t, s)
 	do("CONFIG", "SET", "requirepass", "one")
@@ -139,6 +142,7 @@ func TestMomentWithoutAPassword(t *testing.T) {
 
 // What else Redis may answer to the first PING is no word on passwords.
 func TestOtherAnswersAreNoWordOnPasswords(t *testing.T) {
+	t.Parallel()
 	s := testredis.Start(t, "--busy-reply-threshold 20")
 	n := newNode(t, targetOf(t, s), NodeOptions{})
 	if asks, err := n.AsksPassword(context.Background()); asks || err != nil {
@@ -173,6 +177,7 @@ func TestOtherAnswersAreNoWordOnPasswords(t *testing.T) {
 
 // Before 6.2 Redis has no RESET: it is asked over a new connection each time then.
 func TestLooksWithoutRESET(t *testing.T) {
+	t.Parallel()
 	s := testredis.Start(t, "--rename-command", "RESET", "")
 	n := newNode(t, targetOf(t, s), NodeOptions{})
 	p := open(t, n, Identity{Proto: 3})

@@ -12,6 +12,7 @@ import (
 
 // Who waits for a turn has it after one of each other address, however many of those there are.
 func TestTurnsAreFairToAddresses(t *testing.T) {
+	t.Parallel()
 	var all turns
 	ctx := context.Background()
 	for range authTurns {
@@ -68,6 +69,7 @@ func TestTurnsAreFairToAddresses(t *testing.T) {
 
 // Passwords are asked about side by side, over a few connections.
 func TestPasswordsSideBySide(t *testing.T) {
+	t.Parallel()
 	s := testredis.Start(t, "--requirepass", "right")
 	n := newNode(t, targetOf(t, s), NodeOptions{})
 	var asking sync.WaitGroup

@@ -35,6 +35,7 @@ func usedIs(t *testing.T, b *Budget, want int) {
 }
 
 func TestBudgetBoundsConnections(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	server.Do(t, "ACL", "SETUSER", "ann", "on", ">pw", "+@all", "~*")
 	b := NewBudget(12, 6) // 3 are kept for shared ones
@@ -110,6 +111,7 @@ func TestBudgetBoundsConnections(t *testing.T) {
 
 // TestBudgetCountsNoFailures: a connection that is not made gives its place back.
 func TestBudgetCountsNoFailures(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	b := NewBudget(8, 0)
 	n := NewNode(targetOf(t, server), NodeOptions{Budget: b})

@@ -7,6 +7,7 @@ import (
 )
 
 func TestParseClusterTarget(t *testing.T) {
+	t.Parallel()
 	for raw, want := range map[string]string{
 		"redis-cluster://a:1,b,[::1]:3":                "redis-cluster://a:1,b:6379,[::1]:3",
 		"redis-cluster://u%40:p%2C@a:1,b:2":            "redis-cluster://u%40@a:1,b:2",
@@ -36,6 +37,7 @@ func TestParseClusterTarget(t *testing.T) {
 }
 
 func TestParseClusterTargetRefuses(t *testing.T) {
+	t.Parallel()
 	for raw, want := range map[string]string{
 		"redis://a:1":                                 "not of the form",
 		"redis-cluster://":                            "the host is missing",

@@ -79,6 +79,7 @@ func useControl(t *testing.T, c *Control) {
 }
 
 func TestControl(t *testing.T) {
+	t.Parallel()
 	_, secure := startTLS(t, "localhost")
 	withUser := testredis.Start(t, "--user", "svc", "on", ">p w", "+@all", "~*", "&*", "--user", "default", "off")
 	plain, err := ParseTarget("redis://svc:p%20w@" + withUser.Addr())
@@ -91,6 +92,7 @@ func TestControl(t *testing.T) {
 }
 
 func TestControlOnMiniredis(t *testing.T) {
+	t.Parallel()
 	m := miniredis.RunT(t)
 	useControl(t, newControl(t, Target{Network: "tcp", Addr: m.Addr()}))
 	m.RequireAuth("x")
@@ -98,6 +100,7 @@ func TestControlOnMiniredis(t *testing.T) {
 }
 
 func TestControlName(t *testing.T) {
+	t.Parallel()
 	s := testredis.Start(t)
 	c := newControl(t, targetOf(t, s))
 	controlClientOf(t, c, 3)
@@ -107,6 +110,7 @@ func TestControlName(t *testing.T) {
 }
 
 func TestControlOutlivesRedis(t *testing.T) {
+	t.Parallel()
 	s := testredis.Start(t)
 	s.Kill()
 	c := newControl(t, targetOf(t, s))
@@ -133,6 +137,7 @@ func TestControlOutlivesRedis(t *testing.T) {
 
 // The counter tells whether NotSent ever lies.
 func TestControlNotSentUnderCuts(t *testing.T) {
+	t.Parallel()
 	s := testredis.Start(t)
 	proxy := testredis.NewProxy(t, s.Addr())
 	client := controlClientOf(t, newControl(t, Target{Network: "tcp", Addr: proxy.Addr()}), 0)
@@ -184,6 +189,7 @@ func TestControlNotSentUnderCuts(t *testing.T) {
 }
 
 func TestControlConn(t *testing.T) {
+	t.Parallel()
 	here, there := net.Pipe()
 	go func() { b := make([]byte, 5); there.Read(b); there.Close() }()
 	c := &controlConn{Conn: here}
@@ -208,6 +214,7 @@ func TestControlConn(t *testing.T) {
 }
 
 func TestControlClosed(t *testing.T) {
+	t.Parallel()
 	s := testredis.Start(t)
 	c := newControl(t, targetOf(t, s))
 	client := controlClientOf(t, c, 0)
@@ -224,6 +231,7 @@ func TestControlClosed(t *testing.T) {
 }
 
 func TestControlRefused(t *testing.T) {
+	t.Parallel()
 	s := testredis.Start(t, "--requirepass x")
 	err := run(controlClientOf(t, newControl(t, Target{Network: "tcp", Addr: s.Addr(), Password: "y"}), 0), "PING").Error()
 	var re *rueidis.RedisError

@@ -21,6 +21,7 @@ func (c *collected) Reply(p []byte) { c.Write(p) }
 // TestEndedRequestsStayOwed: requests that are left while Redis hangs end at once, and what they had asked for reaches nobody
 // else; those that are not left get their own replies.
 func TestEndedRequestsStayOwed(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	n := NewNode(targetOf(t, server), NodeOptions{})
 	defer n.Close()
@@ -85,6 +86,7 @@ func TestEndedRequestsStayOwed(t *testing.T) {
 
 // TestAskIsGivenUp: the proxy's own questions have a deadline.
 func TestAskIsGivenUp(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	n := NewNode(targetOf(t, server), NodeOptions{})
 	defer n.Close()
@@ -107,6 +109,7 @@ func TestAskIsGivenUp(t *testing.T) {
 // TestEndRacesReplies: whatever comes first, a request that is ended while its replies come is done or left, and its
 // neighbours get theirs.
 func TestEndRacesReplies(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	n := NewNode(targetOf(t, server), NodeOptions{})
 	defer n.Close()

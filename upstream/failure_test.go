@@ -87,6 +87,7 @@ func check(t *testing.T, s *testredis.Server, tallies []tally) {
 }
 
 func TestCutsUnderLoad(t *testing.T) {
+	t.Parallel()
 	for _, kind := range []string{"shared", "private"} {
 		t.Run(kind, func(t *testing.T) {
 			s := testredis.Start(t)
@@ -144,6 +145,7 @@ func TestKillUnderLoad(t *testing.T) {
 }
 
 func TestRequestsMoveToTheNextConnection(t *testing.T) {
+	t.Parallel()
 	s := testredis.Start(t)
 	proxy := testredis.NewProxy(t, s.Addr())
 	p := open(t, newNode(t, Target{Network: "tcp", Addr: proxy.Addr()}, NodeOptions{}), Identity{Proto: 2})
@@ -168,6 +170,7 @@ func TestRequestsMoveToTheNextConnection(t *testing.T) {
 }
 
 func TestLostUntilRedisIsBack(t *testing.T) {
+	t.Parallel()
 	s := testredis.Start(t)
 	p := open(t, newNode(t, targetOf(t, s), NodeOptions{}), Identity{Proto: 2})
 	s.Stop()
@@ -244,6 +247,7 @@ func admit(c net.Conn) {
 }
 
 func TestReplyNobodyAskedFor(t *testing.T) {
+	t.Parallel()
 	for name, junk := range map[string]string{
 		"reply":     "+OK\r\n",
 		"error":     "-ERR max number of clients reached\r\n",
@@ -285,6 +289,7 @@ func TestReplyNobodyAskedFor(t *testing.T) {
 }
 
 func TestJunkInsteadOfReplies(t *testing.T) {
+	t.Parallel()
 	target := fakeRedis(t, func(i int, c net.Conn) {
 		admit(c)
 		c.Read(make([]byte, 1))
@@ -302,6 +307,7 @@ func TestJunkInsteadOfReplies(t *testing.T) {
 }
 
 func TestTornReplies(t *testing.T) {
+	t.Parallel()
 	target := fakeRedis(t, func(i int, c net.Conn) {
 		admit(c)
 		c.Read(make([]byte, 1<<10))
@@ -324,6 +330,7 @@ func TestTornReplies(t *testing.T) {
 
 // A shared pipe hands long replies over in pieces: what came of one that was lost can be taken back.
 func TestTornLongReply(t *testing.T) {
+	t.Parallel()
 	long := strings.Repeat("x", 3*bigFrame)
 	target := fakeRedis(t, func(i int, c net.Conn) {
 		admit(c)
@@ -345,6 +352,7 @@ func TestTornLongReply(t *testing.T) {
 }
 
 func TestNoConnectionStorm(t *testing.T) {
+	t.Parallel()
 	var accepted atomic.Int32
 	target := fakeRedis(t, func(i int, c net.Conn) {
 		if accepted.Add(1) == 1 {
@@ -367,6 +375,7 @@ func TestNoConnectionStorm(t *testing.T) {
 }
 
 func TestCloseUnderLoad(t *testing.T) {
+	t.Parallel()
 	n := newNode(t, targetOf(t, testredis.Start(t)), NodeOptions{})
 	p, err := n.Open(context.Background(), Identity{Proto: 2})
 	if err != nil {

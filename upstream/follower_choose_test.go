@@ -7,6 +7,7 @@ import (
 )
 
 func TestChoose(t *testing.T) {
+	t.Parallel()
 	silent, dead := view{}, view{asked: true, err: errors.New("refused")}
 	says := func(addr string, epoch int64) view { return view{place: place{addr, epoch}, asked: true} }
 	for name, c := range map[string]struct {
@@ -40,6 +41,7 @@ func TestChoose(t *testing.T) {
 }
 
 func TestParseSentinels(t *testing.T) {
+	t.Parallel()
 	got, err := ParseTarget("redis+sentinel://ann:p%40s@h1,h2:1,[::1]:2/main/3?sentinel-user=w&sentinel-password=s%26t")
 	if err != nil {
 		t.Fatal(err)
@@ -59,6 +61,7 @@ func TestParseSentinels(t *testing.T) {
 }
 
 func TestParseSentinelsRefuses(t *testing.T) {
+	t.Parallel()
 	for _, url := range []string{
 		"redis+sentinel://", "redis+sentinel:///main", "redis+sentinel://h1", "redis+sentinel://h1/", "redis+sentinel://h1,/main",
 		"redis+sentinel://h1:0/main", "redis+sentinel://h1:x/main", "redis+sentinel://u:geheim@h1/main/x", "redis+sentinel://h1/main/-1",

@@ -27,6 +27,7 @@ func follow(t *testing.T, g *testredis.Group) (Target, *Follower) {
 // TestSwitch: when the master has changed, what was under way on a frozen former one ends at once, with what is known of
 // it; connections are made anew to the new one; and a hook runs before that.
 func TestSwitch(t *testing.T) {
+	t.Parallel()
 	g := testredis.StartGroup(t, testredis.GroupOptions{})
 	target, _ := follow(t, g)
 	n := NewNode(target, NodeOptions{Logger: slog.New(slog.DiscardHandler)})
@@ -111,6 +112,7 @@ func waitFor(t *testing.T, what string, ok func() bool) {
 
 // TestLowerEpoch: Sentinels that were set up anew begin with a lower epoch. That counts when it stays so.
 func TestLowerEpoch(t *testing.T) {
+	t.Parallel()
 	f := &Follower{
 		log: slog.New(slog.DiscardHandler), changed: make(chan struct{}), views: make([]view, 3),
 		target: Target{Sentinels: &Sentinels{Master: "main"}}, peers: []*sentinel{{}, {}, {}},

@@ -43,6 +43,7 @@ func refusal(t *testing.T, err error, line string) {
 const wrongPass = "WRONGPASS invalid username-password pair or user is disabled."
 
 func TestIdentities(t *testing.T) {
+	t.Parallel()
 	s := testredis.Start(t, "--requirepass geheim", "--user", "ann", "on", ">a b", "~app:*", "+@all")
 	n := newNode(t, targetOf(t, s), NodeOptions{})
 	ctx := context.Background()
@@ -76,6 +77,7 @@ func TestIdentities(t *testing.T) {
 }
 
 func TestRefusedWhileInUse(t *testing.T) {
+	t.Parallel()
 	s := testredis.Start(t)
 	admin := s.Dial(t)
 	acl := func(args ...any) {
@@ -108,6 +110,7 @@ func TestRefusedWhileInUse(t *testing.T) {
 }
 
 func TestOpenDialsOnce(t *testing.T) {
+	t.Parallel()
 	s := testredis.Start(t)
 	n := newNode(t, targetOf(t, s), NodeOptions{})
 	var wg sync.WaitGroup
@@ -129,6 +132,7 @@ func TestOpenDialsOnce(t *testing.T) {
 }
 
 func TestIdleIdentitiesAreBounded(t *testing.T) {
+	t.Parallel()
 	s := testredis.Start(t)
 	admin := s.Dial(t)
 	n := newNode(t, targetOf(t, s), NodeOptions{IdleIdentities: 2})
@@ -171,6 +175,7 @@ func TestIdleIdentitiesAreBounded(t *testing.T) {
 }
 
 func TestOpenWithoutRedis(t *testing.T) {
+	t.Parallel()
 	n := newNode(t, Target{Network: "tcp", Addr: net.JoinHostPort("127.0.0.1", fmt.Sprint(testredis.FreePort(t)))}, NodeOptions{})
 	var unsent *NotSentError
 	for range 100 {
@@ -195,6 +200,7 @@ func silent(t *testing.T) Target {
 }
 
 func TestOpenGivesUp(t *testing.T) {
+	t.Parallel()
 	target := silent(t)
 	var unsent *NotSentError
 	n := newNode(t, target, NodeOptions{DialTimeout: 50 * time.Millisecond})
@@ -213,6 +219,7 @@ func TestOpenGivesUp(t *testing.T) {
 }
 
 func TestAuthenticate(t *testing.T) {
+	t.Parallel()
 	s := testredis.Start(t, "--user", "ann", "on", ">secret", "+@all", "~*", "--user", "eve", "on", "nopass", "+@all", "~*")
 	admin := s.Dial(t)
 	n := newNode(t, targetOf(t, s), NodeOptions{})
@@ -254,6 +261,7 @@ func TestAuthenticate(t *testing.T) {
 }
 
 func TestAuthenticateEndsWithItsContextAndTheNode(t *testing.T) {
+	t.Parallel()
 	n := newNode(t, silent(t), NodeOptions{})
 	result := make(chan error)
 	go func() { result <- n.Authenticate(context.Background(), "", "x") }()

@@ -15,6 +15,7 @@ import (
 // A connection that leads to another server than the node that is meant carries nothing, whatever it is for: commands of
 // clients, scripts of locks, wake-ups, topology.
 func TestAnotherNodeIsNotUsed(t *testing.T) {
+	t.Parallel()
 	node, alone := testredis.Start(t, "--cluster-enabled", "yes"), testredis.Start(t)
 	id, err := redis.String(node.Do(t, "CLUSTER", "MYID"), nil)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 
 // A short absence of Redis is not noticed by a Patient request; others fail at once, and so does a Patient one after a second of it.
 func TestPatientRequest(t *testing.T) {
+	t.Parallel()
 	s := testredis.Start(t)
 	between := testredis.NewProxy(t, s.Addr())
 	target := targetOf(t, s)

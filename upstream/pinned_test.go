@@ -54,6 +54,7 @@ func pin(t *testing.T, n *Node, id Identity) (*Pinned, *ear) {
 }
 
 func TestPinnedIsReusedByItsIdentity(t *testing.T) {
+	t.Parallel()
 	n := NewNode(targetOf(t, testredis.Start(t)), NodeOptions{})
 	defer n.Close()
 	p, e := pin(t, n, Identity{Proto: 2})
@@ -78,6 +79,7 @@ func TestPinnedIsReusedByItsIdentity(t *testing.T) {
 }
 
 func TestPinnedEnds(t *testing.T) {
+	t.Parallel()
 	redis := testredis.Start(t)
 	n := NewNode(targetOf(t, redis), NodeOptions{})
 	defer n.Close()
@@ -109,6 +111,7 @@ func TestPinnedEnds(t *testing.T) {
 
 // What comes on an idle connection, as a late reply would, must reach nobody: the connection is not used again.
 func TestPinnedIdleHearsNothing(t *testing.T) {
+	t.Parallel()
 	n := NewNode(targetOf(t, testredis.Start(t)), NodeOptions{})
 	defer n.Close()
 	p, _ := pin(t, n, Identity{Proto: 2})
@@ -125,6 +128,7 @@ func TestPinnedIdleHearsNothing(t *testing.T) {
 }
 
 func TestIdlePinsAreBounded(t *testing.T) {
+	t.Parallel()
 	redis := testredis.Start(t)
 	n := NewNode(targetOf(t, redis), NodeOptions{})
 	defer n.Close()
@@ -142,6 +146,7 @@ func TestIdlePinsAreBounded(t *testing.T) {
 }
 
 func TestPinRefused(t *testing.T) {
+	t.Parallel()
 	n := NewNode(targetOf(t, testredis.Start(t)), NodeOptions{})
 	defer n.Close()
 	_, err := n.Pin(context.Background(), Identity{Proto: 2, User: "nobody", Password: "x"}, newEar())
@@ -152,6 +157,7 @@ func TestPinRefused(t *testing.T) {
 
 // While a script runs Redis tells nobody its number, but a transaction may be begun.
 func TestPinWhileBusy(t *testing.T) {
+	t.Parallel()
 	redis := testredis.Start(t, "--lua-time-limit 10")
 	n := NewNode(targetOf(t, redis), NodeOptions{})
 	defer n.Close()

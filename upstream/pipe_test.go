@@ -86,6 +86,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 }
 
 func TestEveryClientGetsItsOwnReplies(t *testing.T) {
+	t.Parallel()
 	n := newNode(t, targetOf(t, testredis.Start(t)), NodeOptions{MaxInflight: 16 << 10})
 	pipes := []*Pipe{open(t, n, Identity{Proto: 2}), open(t, n, Identity{Proto: 3})}
 	var wg sync.WaitGroup
@@ -115,6 +116,7 @@ func TestEveryClientGetsItsOwnReplies(t *testing.T) {
 }
 
 func TestBigValues(t *testing.T) {
+	t.Parallel()
 	n := newNode(t, targetOf(t, testredis.Start(t)), NodeOptions{})
 	value := string(bytes.Repeat([]byte("0123456789abcde\n"), 3<<16)) // 3 MiB
 	reply := fmt.Sprintf("$%d\r\n%s\r\n", len(value), value)
@@ -144,6 +146,7 @@ type pieces struct{ total, longest int }
 func (s *pieces) Reply(p []byte) { s.total += len(p); s.longest = max(s.longest, len(p)) }
 
 func TestPrivatePipeStreams(t *testing.T) {
+	t.Parallel()
 	s := testredis.Start(t)
 	p := private(t, newNode(t, targetOf(t, s), NodeOptions{}), Identity{Proto: 2})
 	const size = 20 << 20
@@ -159,6 +162,7 @@ func TestPrivatePipeStreams(t *testing.T) {
 }
 
 func TestRESP3AndPushes(t *testing.T) {
+	t.Parallel()
 	n := newNode(t, targetOf(t, testredis.Start(t)), NodeOptions{})
 	p2, p3 := open(t, n, Identity{Proto: 2}), open(t, n, Identity{Proto: 3})
 	set := []string{"HSET", "h", "f", "v"}
@@ -176,6 +180,7 @@ func TestRESP3AndPushes(t *testing.T) {
 }
 
 func TestDatabases(t *testing.T) {
+	t.Parallel()
 	n := newNode(t, targetOf(t, testredis.Start(t)), NodeOptions{})
 	expect(t, open(t, n, Identity{Proto: 2, DB: 3}), "+OK\r\n", []string{"SET", "k", "3"})
 	expect(t, open(t, n, Identity{Proto: 3, DB: 3}), "$1\r\n3\r\n", []string{"GET", "k"})
@@ -187,6 +192,7 @@ func TestDatabases(t *testing.T) {
 }
 
 func TestNothingToDo(t *testing.T) {
+	t.Parallel()
 	n := newNode(t, targetOf(t, testredis.Start(t)), NodeOptions{})
 	if err := open(t, n, Identity{Proto: 2}).Do(&Request{}); err != nil {
 		t.Fatal(err)
@@ -194,6 +200,7 @@ func TestNothingToDo(t *testing.T) {
 }
 
 func TestMaxInflightMakesOthersWait(t *testing.T) {
+	t.Parallel()
 	s := testredis.Start(t)
 	n := newNode(t, targetOf(t, s), NodeOptions{MaxInflight: 1000})
 	p := open(t, n, Identity{Proto: 2})
@@ -234,6 +241,7 @@ func TestDoAllocatesNothing(t *testing.T) {
 }
 
 func TestErrorTexts(t *testing.T) {
+	t.Parallel()
 	cause := errors.New("why")
 	for err, want := range map[error]string{
 		&ReplyError{Line: "NOAUTH no"}: "NOAUTH no",

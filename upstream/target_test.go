@@ -7,6 +7,7 @@ import (
 )
 
 func TestParseTarget(t *testing.T) {
+	t.Parallel()
 	for url, want := range map[string]Target{
 		"redis://localhost":                          {Network: "tcp", Addr: "localhost:6379"},
 		"redis://localhost/":                         {Network: "tcp", Addr: "localhost:6379"},
@@ -43,6 +44,7 @@ func TestParseTarget(t *testing.T) {
 }
 
 func TestParseTargetRefuses(t *testing.T) {
+	t.Parallel()
 	for _, url := range []string{
 		"", "localhost:6379", "http://h", "redis:h", "redis://", "redis://:6379", "redis://:geheim@:6379",
 		"redis://h:0", "redis://h:99999", "redis://h:x", "redis://h/x", "redis://h/-1", "redis://h/1/2", "redis://h?db=1",
@@ -60,6 +62,7 @@ func TestParseTargetRefuses(t *testing.T) {
 }
 
 func TestTargetString(t *testing.T) {
+	t.Parallel()
 	for url, want := range map[string]string{
 		"redis://ann:geheim@h:1/2":               "redis://ann@h:1/2",
 		"redis://:geheim@[::1]":                  "redis://[::1]:6379",

@@ -59,6 +59,7 @@ func worksOver(t *testing.T, target Target) error {
 }
 
 func TestUpstreamCertificates(t *testing.T) {
+	t.Parallel()
 	a, other := testredis.NewAuthority(t), testredis.NewAuthority(t)
 	cert, key := a.Issue("lockproxy")
 	otherCert, otherKey := other.Issue("lockproxy")
@@ -99,6 +100,7 @@ func TestUpstreamCertificates(t *testing.T) {
 
 // Authority and certificates of both sides are exchanged: new connections use them, the old one goes on.
 func TestUpstreamCertificatesReloaded(t *testing.T) {
+	t.Parallel()
 	a := testredis.NewAuthority(t)
 	cert, key := a.Issue("lockproxy")
 	s, url := startAskingTLS(t, a, "yes")
@@ -145,6 +147,7 @@ func TestUpstreamCertificatesReloaded(t *testing.T) {
 
 // Redis is asked for the name wanted, in the hand-shake too, and spoken to in TLS 1.2 at least.
 func TestUpstreamServerName(t *testing.T) {
+	t.Parallel()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -71,6 +71,7 @@ func startTLS(t *testing.T, host string) (*testredis.Server, Target) {
 }
 
 func TestTLS(t *testing.T) {
+	t.Parallel()
 	s, target := startTLS(t, "localhost")
 	n := newNode(t, target, NodeOptions{})
 	p := open(t, n, Identity{Proto: 3})
@@ -95,6 +96,7 @@ func TestTLS(t *testing.T) {
 }
 
 func TestTLSCertificateIsChecked(t *testing.T) {
+	t.Parallel()
 	_, target := startTLS(t, "127.0.0.1") // the certificate is localhost's
 	var unsent *NotSentError
 	_, err := newNode(t, target, NodeOptions{}).Open(context.Background(), Identity{Proto: 2})
@@ -106,6 +108,7 @@ func TestTLSCertificateIsChecked(t *testing.T) {
 }
 
 func TestUnixSocket(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "redis.sock")
 	s := testredis.Start(t, "--unixsocket "+path)
 	target, err := ParseTarget("unix://" + path)

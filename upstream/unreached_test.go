@@ -12,6 +12,7 @@ import (
 
 // A server that is down for long is told of once, however often it is asked.
 func TestUnreachedIsToldOnce(t *testing.T) {
+	t.Parallel()
 	s := testredis.Start(t)
 	s.Kill()
 	var log bytes.Buffer
@@ -30,6 +31,7 @@ func TestUnreachedIsToldOnce(t *testing.T) {
 
 // Who has read that there is no connection reads when there is one, also if there has never been one before.
 func TestReachedAfterAFailedFirstConnect(t *testing.T) {
+	t.Parallel()
 	s := testredis.Start(t)
 	s.Kill()
 	var log bytes.Buffer

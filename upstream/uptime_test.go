@@ -15,6 +15,7 @@ import (
 
 // A server that has not been up for long enough is sent nothing, on either way, and after a restart it is not for as long again.
 func TestMinUptime(t *testing.T) {
+	t.Parallel()
 	s := testredis.Start(t, "--requirepass", "pw")
 	target, err := ParseTarget(s.URL())
 	if err != nil {
@@ -65,6 +66,7 @@ func TestMinUptime(t *testing.T) {
 
 // A replica is not connected to, nor one server by two names at one time.
 func TestVetted(t *testing.T) {
+	t.Parallel()
 	master, replica := testredis.Start(t), testredis.Start(t)
 	replica.Do(t, "REPLICAOF", "127.0.0.1", master.Port())
 	apart := &Apart{}

@@ -7,6 +7,7 @@ import (
 
 // However many keys there are, the clock leaves clients time.
 func TestClockLeavesTime(t *testing.T) {
+	t.Parallel()
 	for took, want := range map[time.Duration]time.Duration{
 		0: clockTick, time.Millisecond: clockTick, 10 * time.Millisecond: 90 * time.Millisecond, time.Second: 9 * time.Second,
 	} {

@@ -27,6 +27,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(beLockproxy) != "" {
 		os.Exit(run(os.Args[1:]))
 	}
+	testredis.SideBySide()
 	os.Exit(m.Run())
 }
 
@@ -126,6 +127,7 @@ func expect(t *testing.T, c redis.Conn, want any, name string, args ...any) {
 }
 
 func TestEmbeddedStore(t *testing.T) {
+	t.Parallel()
 	addr := freeAddr(t)
 	p := start(t, "--listen", addr)
 	a, b := p.dial("tcp", addr), p.dial("tcp", addr)
@@ -163,6 +165,7 @@ func TestEmbeddedStore(t *testing.T) {
 }
 
 func TestUnixSocketsAndRealRedis(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	path := filepath.Join(t.TempDir(), "s")
 	addr := freeAddr(t)
@@ -186,6 +189,7 @@ func TestUnixSocketsAndRealRedis(t *testing.T) {
 }
 
 func TestSecondSignalEndsAtOnce(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	addr := freeAddr(t)
 	p := start(t, "--upstream", server.URL(), "--listen", addr)
@@ -205,6 +209,7 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 }
 
 func TestDrainTimeout(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	addr := freeAddr(t)
 	p := start(t, "--upstream", server.URL(), "--listen", addr, "--drain-timeout", "300ms")
@@ -219,6 +224,7 @@ func TestDrainTimeout(t *testing.T) {
 }
 
 func TestWrongStarts(t *testing.T) {
+	t.Parallel()
 	busy, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -244,6 +250,7 @@ func TestWrongStarts(t *testing.T) {
 }
 
 func TestPlaces(t *testing.T) {
+	t.Parallel()
 	log := slog.New(slog.DiscardHandler)
 	for _, c := range []struct{ clients, upstream, files, wantClients, wantUpstream int }{
 		{10000, 0, 1 << 20, 10000, 10000}, // plenty
@@ -268,6 +275,7 @@ func TestPlaces(t *testing.T) {
 
 // TestHungRedisDoesNotKeepTheProcess: a release that Redis does not answer is given up after a while.
 func TestHungRedisDoesNotKeepTheProcess(t *testing.T) {
+	t.Parallel()
 	s := testredis.Start(t)
 	addr := freeAddr(t)
 	p := start(t, "--listen", addr, "--upstream", s.URL(), "--drain-timeout", "100ms")

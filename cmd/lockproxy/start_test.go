@@ -11,6 +11,7 @@ import (
 
 // SIGHUP never ends the process, whatever there is to reload.
 func TestHangupDoesNotEnd(t *testing.T) {
+	t.Parallel()
 	for _, args := range [][]string{{}, {"--upstream", testredis.Start(t).URL()}} {
 		addr := freeAddr(t)
 		p := start(t, append(args, "--listen", addr, "--drain-timeout", "300ms")...)
@@ -32,6 +33,7 @@ func TestHangupDoesNotEnd(t *testing.T) {
 
 // A name that no command has is a mistake, which ends the process at the start.
 func TestDenyOfNoCommand(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	p := start(t, "--listen", freeAddr(t), "--upstream", server.URL(), "--deny", "flushal,get,client|kil")
 	if code := p.exit(); code != exitError || !strings.Contains(p.logged(), "no command has the name flushal, client|kil") {

@@ -13,6 +13,7 @@ import (
 
 // The largest go first, and nobody pays for a little.
 func TestBudgetDropsTheLargest(t *testing.T) {
+	t.Parallel()
 	var log bytes.Buffer
 	var gauge telemetry.Gauge
 	var counter telemetry.Counter
@@ -51,6 +52,7 @@ func TestBudgetDropsTheLargest(t *testing.T) {
 }
 
 func TestBudgetsAreSharedSafely(t *testing.T) {
+	t.Parallel()
 	var gauge telemetry.Gauge
 	var counter telemetry.Counter
 	b := &budget{limit: 100 * drawStep, log: slog.New(slog.NewTextHandler(io.Discard, nil)), bytes: &gauge, dropped: &counter, accounts: make(map[*account]struct{})}

@@ -56,6 +56,7 @@ func newTestConn(t *testing.T, conn net.Conn) *Conn {
 
 // One deadline for all of a big reply would cut off a client that reads steadily over a slow line.
 func TestBigRepliesAreWrittenInPieces(t *testing.T) {
+	t.Parallel()
 	here, there := net.Pipe()
 	defer here.Close()
 	defer there.Close()
@@ -84,6 +85,7 @@ func TestBigRepliesAreWrittenInPieces(t *testing.T) {
 
 // The time for an unfinished command begins anew when an earlier one has been completed.
 func TestWindowOfAnUnfinishedCommand(t *testing.T) {
+	t.Parallel()
 	here, there := net.Pipe()
 	defer here.Close()
 	defer there.Close()
@@ -107,6 +109,7 @@ func TestWindowOfAnUnfinishedCommand(t *testing.T) {
 
 // A client that reads nothing is idle too, but one that reads slowly is not.
 func TestIdleTimeoutOfReaders(t *testing.T) {
+	t.Parallel()
 	here, there := net.Pipe()
 	defer here.Close()
 	defer there.Close()

@@ -10,6 +10,7 @@ import (
 
 // A write of TLS' own must not fail for the deadline of a write long ago.
 func TestSteadyWritesAfterADeadline(t *testing.T) {
+	t.Parallel()
 	here, there := net.Pipe()
 	defer here.Close()
 	go io.Copy(io.Discard, there)
@@ -22,6 +23,7 @@ func TestSteadyWritesAfterADeadline(t *testing.T) {
 }
 
 func TestSeldom(t *testing.T) {
+	t.Parallel()
 	var l seldom
 	var told []int
 	for range 5 {

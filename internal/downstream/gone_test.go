@@ -10,6 +10,7 @@ import (
 
 // A client's end is known before it is read, whatever it sent before, and however it went.
 func TestHungUp(t *testing.T) {
+	t.Parallel()
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux tells without a read")
 	}

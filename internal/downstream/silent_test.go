@@ -8,6 +8,7 @@ import (
 
 // Whatever is put around a client's socket, it is found.
 func TestTCPUnderAConnection(t *testing.T) {
+	t.Parallel()
 	tcp := &net.TCPConn{}
 	for name, c := range map[string]net.Conn{
 		"plain": tcp, "behind a balancer": &told{Conn: tcp}, "TLS": tls.Server(&steady{Conn: &told{Conn: tcp}}, &tls.Config{}),

@@ -13,6 +13,7 @@ import (
 
 // Bytes that kill, hang or fill redcon alone: the client that sends them is told so and closed, nobody else notices.
 func TestAttacksHitTheirSenderOnly(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	p := startProxy(t, server.URL(), nil)
 	other := dialWire(t, p.addr)
@@ -41,6 +42,7 @@ func TestAttacksHitTheirSenderOnly(t *testing.T) {
 }
 
 func TestUnauthenticatedLimits(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t, "--requirepass sekret")
 	p := startProxy(t, server.URL(), nil)
 	eventually(t, "the need of a password is known", p.srv.mustAuth.Load)
@@ -58,6 +60,7 @@ func TestUnauthenticatedLimits(t *testing.T) {
 }
 
 func TestMaxClients(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	p := startProxy(t, server.URL(), func(o *Options) { o.MaxClients = 2 })
 	first := dialWire(t, p.addr)
@@ -73,6 +76,7 @@ func TestMaxClients(t *testing.T) {
 }
 
 func TestSlowClientsAreClosed(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	p := startProxy(t, server.URL(), func(o *Options) { o.HandshakeTimeout, o.IdleTimeout = 100*time.Millisecond, 400*time.Millisecond })
 	silent, half := dialWire(t, p.addr), dialWire(t, p.addr)
@@ -95,6 +99,7 @@ func TestSlowClientsAreClosed(t *testing.T) {
 
 // A client that does not read its replies costs a bounded part of memory, and others nothing.
 func TestClientThatDoesNotRead(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	p := startProxy(t, server.URL(), nil)
 	other := dialWire(t, p.addr)
@@ -111,6 +116,7 @@ func TestClientThatDoesNotRead(t *testing.T) {
 }
 
 func TestPanicClosesItsClientOnly(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	p := startProxy(t, server.URL(), nil)
 	boom := &commandtable.Command{Name: "boom", Open: true, Here: true}

@@ -16,6 +16,7 @@ func (p *proxy) mayBlock(name string) bool {
 // A command of a module that has not been answered for long gets connections of its own from then on; others that are as slow do not.
 // No module is at hand: GET is said to be one's, and the way to Redis is made slow.
 func TestModuleCommandsThatBlockAreFound(t *testing.T) {
+	t.Parallel()
 	server := startRedis(t)
 	slow := testredis.NewProxy(t, server.Addr())
 	p := startProxy(t, "redis://"+slow.Addr(), func(o *Options) { o.Blocking = []string{"strlen"} })

@@ -29,6 +29,7 @@ func budgeted(t *testing.T, server *testredis.Server, alone int) (*proxy, *upstr
 // TestUpstreamConnectionsAreBounded: over the bound a command that needs a connection of its own gets an error, and nothing
 // else changes; a place that is given back serves the next.
 func TestUpstreamConnectionsAreBounded(t *testing.T) {
+	t.Parallel()
 	p, b := budgeted(t, testredis.Start(t), 4)
 	var subscribers []*wire
 	for range 4 {
@@ -62,6 +63,7 @@ func TestUpstreamConnectionsAreBounded(t *testing.T) {
 
 // TestStrangersHaveNoConnectionsOfTheirOwn: who has yet to log in is refused by Redis, over what is shared.
 func TestStrangersHaveNoConnectionsOfTheirOwn(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t, "--requirepass", "pw")
 	p := startProxy(t, "redis://:pw@"+server.Addr(), nil)
 	w := dialWire(t, p.addr)
@@ -82,6 +84,7 @@ func TestStrangersHaveNoConnectionsOfTheirOwn(t *testing.T) {
 
 // TestBigTrafficsConnectionIsGivenBack by a timer, and not by what its client sends next.
 func TestBigTrafficsConnectionIsGivenBack(t *testing.T) {
+	t.Parallel()
 	p, b := budgeted(t, testredis.Start(t), 4)
 	p.srv.ownFor = 50 * time.Millisecond
 	w := dialWire(t, p.addr)
@@ -96,6 +99,7 @@ func TestBigTrafficsConnectionIsGivenBack(t *testing.T) {
 // TestRedirectionKeepsAConnectionForItsTimeOnly: a client whose connection another one has named keeps it until that one
 // tracks no more, or has gone.
 func TestRedirectionKeepsAConnectionForItsTimeOnly(t *testing.T) {
+	t.Parallel()
 	p := startProxy(t, testredis.Start(t).URL(), nil)
 	target := dialWire(t, p.addr)
 	target.expect("+PONG\r\n", "PING")

@@ -14,6 +14,7 @@ import (
 )
 
 func TestGoRedis(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	p := startProxy(t, server.URL(), nil)
 	ctx := context.Background()
@@ -64,6 +65,7 @@ func TestGoRedis(t *testing.T) {
 }
 
 func TestRedigo(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	p := startProxy(t, server.URL(), nil)
 	c, err := redis.Dial("tcp", p.addr, redis.DialDatabase(2), redis.DialClientName("redigo"))
@@ -88,6 +90,7 @@ func TestRedigo(t *testing.T) {
 }
 
 func TestRueidis(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	p := startProxy(t, server.URL(), nil)
 	c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{p.addr}, DisableCache: true, ForceSingleClient: true})

@@ -9,6 +9,7 @@ import (
 // Redis closes a connection on which it owes more than 1 KB to somebody who has not logged in. Strangers share one: however many
 // there are, and however much they pipeline, each gets its answers, and none is closed with the others.
 func TestStrangersAreAnsweredHoweverMany(t *testing.T) {
+	t.Parallel()
 	server := startRedis(t, "--requirepass secret")
 	do := admin(t, server)
 	p := startProxy(t, server.URL(), nil)

@@ -80,6 +80,7 @@ func (w *wire) rest() string {
 }
 
 func TestTLSClients(t *testing.T) {
+	t.Parallel()
 	server, client := tlsPair(t)
 	p := startProxy(t, startRedis(t).URL(), nil)
 	addr := serveEntry(t, p, downstream.Entry{TLS: server})
@@ -115,6 +116,7 @@ func TestTLSClients(t *testing.T) {
 
 // What waits for a lock is given up as soon as the client goes, and what it pipelined meanwhile comes in order.
 func TestTLSClientsThatWait(t *testing.T) {
+	t.Parallel()
 	server, client := tlsPair(t)
 	p := startProxy(t, startRedis(t).URL(), nil)
 	addr := serveEntry(t, p, downstream.Entry{TLS: server})
@@ -184,6 +186,7 @@ func TestHandshakesTakePlacesAndTime(t *testing.T) {
 
 // Any number of clients may be stuck in the hand-shake: others come in as ever.
 func TestStalledHandshakesHoldNobodyUp(t *testing.T) {
+	t.Parallel()
 	server, client := tlsPair(t)
 	p := startProxy(t, startRedis(t).URL(), nil)
 	addr := serveEntry(t, p, downstream.Entry{TLS: server})
@@ -200,6 +203,7 @@ func TestStalledHandshakesHoldNobodyUp(t *testing.T) {
 }
 
 func TestPlainBytesOnTheTLSPort(t *testing.T) {
+	t.Parallel()
 	server, _ := tlsPair(t)
 	p := startProxy(t, startRedis(t).URL(), nil)
 	addr := serveEntry(t, p, downstream.Entry{TLS: server})
@@ -216,6 +220,7 @@ func TestPlainBytesOnTheTLSPort(t *testing.T) {
 
 // An open listener whose clients are in the hand-shake can be shut down at once.
 func TestShutdownDuringHandshakes(t *testing.T) {
+	t.Parallel()
 	server, _ := tlsPair(t)
 	p := startProxy(t, startRedis(t).URL(), nil)
 	addr := serveEntry(t, p, downstream.Entry{TLS: server, ProxyHeader: true})
@@ -245,6 +250,7 @@ const (
 )
 
 func TestProxyHeaders(t *testing.T) {
+	t.Parallel()
 	server, client := tlsPair(t)
 	p := startProxy(t, startRedis(t).URL(), nil)
 	addr, safe := serveEntry(t, p, downstream.Entry{ProxyHeader: true}), serveEntry(t, p, downstream.Entry{ProxyHeader: true, TLS: server})
@@ -287,6 +293,7 @@ func TestProxyHeaders(t *testing.T) {
 }
 
 func TestBadProxyHeaders(t *testing.T) {
+	t.Parallel()
 	p := startProxy(t, startRedis(t).URL(), nil)
 	addr := serveEntry(t, p, downstream.Entry{ProxyHeader: true})
 	for what, b := range map[string]string{
@@ -317,6 +324,7 @@ func TestBadProxyHeaders(t *testing.T) {
 }
 
 func TestProxyHeadersFrom(t *testing.T) {
+	t.Parallel()
 	p := startProxy(t, startRedis(t).URL(), nil)
 	nets := func(s string) []netip.Prefix {
 		return []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix(s)}

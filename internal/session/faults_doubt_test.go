@@ -70,9 +70,13 @@ type outcome struct {
 // What a client holds while a write of its has an unknown outcome is not released by anything it does or by its end: it
 // runs out.
 func TestDoubtfulWritesKeepTheLock(t *testing.T) {
+	t.Parallel()
 	for _, arrived := range []bool{false, true} {
 		for _, pinned := range []bool{false, true} {
-			t.Run(fmt.Sprintf("request arrived %v, pinned %v", arrived, pinned), func(t *testing.T) { doubtfulWrites(t, arrived, pinned) })
+			t.Run(fmt.Sprintf("request arrived %v, pinned %v", arrived, pinned), func(t *testing.T) {
+				t.Parallel()
+				doubtfulWrites(t, arrived, pinned)
+			})
 		}
 	}
 }
@@ -156,6 +160,7 @@ func doubtfulWrites(t *testing.T, arrived, pinned bool) {
 // Before its first verb a client's right to run commands is asked for on the data wire. When that question's answer is
 // lost the verb has not begun, and must not be said to be in doubt.
 func TestLostQuestionIsNoDoubtfulVerb(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	data := testredis.NewProxy(t, server.Addr())
 	addr := twoWires(t, data.Addr(), server.Addr(), lock.Options{})

@@ -13,6 +13,7 @@ import (
 // The connection is lost at every stage of FENCED: before the command is sent nothing was run, and the lock is released as
 // always; afterwards nobody knows, and the lock runs out.
 func TestFencedLosesItsConnection(t *testing.T) {
+	t.Parallel()
 	const oneWay = 400 * time.Millisecond
 	for after, c := range map[time.Duration]struct {
 		told, unlocked string

@@ -95,6 +95,7 @@ func (s *story) look() {
 
 // A lock is given back only when every write sent before the UNLOCK is known to be done, whatever the data wire does.
 func TestNoUnlockOvertakesTheWritesBeforeIt(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	slow := testredis.NewProxy(t, server.Addr())
 	here := twoWires(t, slow.Addr(), server.Addr(), lock.Options{})
@@ -150,6 +151,7 @@ type departure struct {
 
 // A lock whose holder was cut off is given to nobody before the fate of the holder's last writes is known.
 func TestResetWithWritesInFlight(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	slow := testredis.NewProxy(t, server.Addr())
 	here := twoWires(t, slow.Addr(), server.Addr(), lock.Options{})

@@ -19,6 +19,7 @@ func fencedClient(t *testing.T, p *proxy, proto string) *wire {
 }
 
 func TestFencedRefusals(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	p := startProxy(t, server.URL(), func(o *Options) { o.Deny = []string{"keys"} })
 	w := dialWire(t, p.addr)
@@ -63,6 +64,7 @@ func TestFencedRefusals(t *testing.T) {
 
 // Within a transaction FENCED spoils it, between WATCH and MULTI it does nothing, a RESP2 subscriber may not have it.
 func TestFencedInOtherStates(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	p := startProxy(t, server.URL(), nil)
 	w := fencedClient(t, p, "2")
@@ -95,6 +97,7 @@ func TestFencedInOtherStates(t *testing.T) {
 
 // A client that tracks keys is told of those it read within FENCED, and not of the lock.
 func TestFencedIsTracked(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	p := startProxy(t, server.URL(), nil)
 	other := dialWire(t, p.addr)
@@ -136,6 +139,7 @@ func TestFencedIsTracked(t *testing.T) {
 
 // Subscribers in RESP3 may; what they are sent meanwhile comes between replies, as it does without FENCED.
 func TestFencedWhileSubscribed(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	p := startProxy(t, server.URL(), nil)
 	w := fencedClient(t, p, "3")
@@ -156,6 +160,7 @@ func TestFencedWhileSubscribed(t *testing.T) {
 
 // Big replies and requests, many in one pipeline, and lock verbs behind them keep their order.
 func TestFencedPipeline(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	p := startProxy(t, server.URL(), nil)
 	for _, proto := range []string{"2", "3"} {
@@ -194,6 +199,7 @@ func TestFencedPipeline(t *testing.T) {
 
 // The command runs as the client's own user, and what FENCED needs of that user is said when it lacks.
 func TestFencedAsTheClientsUser(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	p := startProxy(t, server.URL(), nil)
 	w := dialWire(t, p.addr)
@@ -239,6 +245,7 @@ func TestFencedAsTheClientsUser(t *testing.T) {
 
 // EXEC's head is found however its reply is cut to pieces.
 func TestFencedHead(t *testing.T) {
+	t.Parallel()
 	for answer, want := range map[string]string{
 		"*1\r\n$2\r\nab\r\n": "ran $2\r\nab\r\n", "*1\r\n*1\r\n:1\r\n": "ran *1\r\n:1\r\n", "*1\r\n*-1\r\n": "ran *-1\r\n", "*1\r\n_\r\n": "ran _\r\n",
 		"*1\r\n-ERR x\r\n": "ran -ERR x\r\n", "*-1\r\n": "not *-1\r\n", "_\r\n": "not _\r\n", "-EXECABORT x\r\n": "not -EXECABORT x\r\n",
@@ -288,6 +295,7 @@ func headedInPieces(t *testing.T, answer, head string, size int) string {
 
 // Should somebody have given a lock the field that none has, what EXEC ran is not run again.
 func TestFencedGuardReply(t *testing.T) {
+	t.Parallel()
 	for answer, want := range map[string]string{
 		"*2\r\n*1\r\n$1\r\nx\r\n:7\r\n": ":7\r\n", "*2\r\n-WRONGTYPE x\r\n*1\r\n:7\r\n": "*1\r\n:7\r\n", "*-1\r\n": "", "_\r\n": "", "-EXECABORT x\r\n": "",
 	} {
@@ -300,13 +308,14 @@ func TestFencedGuardReply(t *testing.T) {
 // A reader's FENCED runs for as long as its own hold lasts, while others read for longer; so it does on a connection that tracks, and
 // for a hold that another proxy gave.
 func TestFencedByAReaderWhoseLeaseIsOver(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	p, other := startProxy(t, server.URL(), nil), startProxy(t, server.URL(), nil)
 	long, short, far, track := dialWire(t, p.addr), dialWire(t, p.addr), dialWire(t, other.addr), dialWire(t, p.addr)
 	track.do("HELLO", "3")
 	track.expect("+OK\r\n", "CLIENT", "TRACKING", "ON")
 	long.expect("+OK\r\n", "RLOCK", "rw", "OWNER", "long")
-	short.expect("+OK\r\n", "RLOCK", "rw", "OWNER", "sh:ort", "PX", "1000")
+	short.expect("+OK\r\n", "RLOCK", "rw", "OWNER", "sh:ort", "PX", "600000")
 	short.expect("+OK\r\n", "RLOCK", "rw")
 	for out, w := range map[string]*wire{"near": short, "far": far, "track": track} {
 		w.expect("+OK\r\n", "FENCED", "rw", "READ", "OWNER", "sh:ort", "SET", out, "1")
@@ -314,6 +323,7 @@ func TestFencedByAReaderWhoseLeaseIsOver(t *testing.T) {
 		w.expect("+OK\r\n", "FENCED", "rw", "OWNER", "long", "SET", out, "3")
 	}
 	short.expect("+OK\r\n", "FENCED", "rw", "SET", "mine", "1")
+	short.expect(":1\r\n", "RENEW", "rw", "PX", "50", "READ", "OWNER", "sh:ort")
 	eventually(t, "the lease is over", func() bool {
 		return server.Do(t, "EXISTS", "{rw}:sh%3Aort:rwlock_timeout:1").(int64) == 0
 	})

@@ -15,6 +15,7 @@ import (
 
 // Whatever a client is sent, in whatever way it comes, and whatever else is pushed to it: each frame comes whole.
 func TestPushesComeBetweenFrames(t *testing.T) {
+	t.Parallel()
 	t.Run("one Redis", func(t *testing.T) {
 		server := testredis.Start(t)
 		p := startProxy(t, server.URL(), nil)
@@ -172,6 +173,7 @@ func (p *proxy) sessionOf(w *wire) *Session {
 
 // A client that goes back to RESP2 gets no push behind the reply that says so, and one that begins with RESP3 none before.
 func TestNoPushToRESP2(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	p := startProxy(t, server.URL(), nil)
 	w := slowWire(t, p.addr)
@@ -211,6 +213,7 @@ func TestNoPushToRESP2(t *testing.T) {
 
 // RESET ends a subscription while a message is half written: the message comes whole, then the reply.
 func TestResetWithinMessage(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	p := startProxy(t, server.URL(), nil)
 	other := dialWire(t, p.addr)
@@ -230,6 +233,7 @@ func TestResetWithinMessage(t *testing.T) {
 
 // A reply whose rest Redis does not send ends the connection: no push completes it.
 func TestCutReplyIsNotCompleted(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	between := testredis.NewProxy(t, server.Addr())
 	p := startProxy(t, "redis://"+between.Addr(), nil)

@@ -1,7 +1,6 @@
 package session
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -25,6 +24,7 @@ import (
 const patience = 20 * time.Second
 
 func TestMain(m *testing.M) {
+	testredis.SideBySide()
 	// golang-lru's expirable cleaner cannot be stopped; there is one in the process.
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/hashicorp/golang-lru/v2/expirable.NewLRU[...].func1"))
 }
@@ -126,7 +126,8 @@ func (p *proxy) known() (n int) {
 type wire struct {
 	t    testing.TB
 	conn net.Conn
-	left []byte
+	left []byte // read, and not taken yet
+	room []byte // what left is read into
 }
 
 func dialWire(t testing.TB, addr string) *wire {
@@ -165,7 +166,6 @@ func (w *wire) tryFrame(within time.Duration) (string, error) {
 	w.conn.SetReadDeadline(time.Now().Add(within))
 	var scan resp.Scanner
 	var frame []byte
-	chunk := make([]byte, 64<<10)
 	for {
 		n, done, err := scan.Scan(w.left)
 		if err != nil {
@@ -176,11 +176,14 @@ func (w *wire) tryFrame(within time.Duration) (string, error) {
 		if done {
 			return string(frame), nil
 		}
-		k, err := w.conn.Read(chunk)
+		if w.room == nil {
+			w.room = make([]byte, 64<<10)
+		}
+		k, err := w.conn.Read(w.room) // all that was left has been taken
 		if k == 0 && err != nil {
 			return "", err
 		}
-		w.left = append(bytes.Clone(w.left), chunk[:k]...)
+		w.left = w.room[:k]
 	}
 }
 

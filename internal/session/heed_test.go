@@ -9,6 +9,7 @@ import (
 
 // A client that did not ask for pushes, and whose library is not known to keep them apart, sees replies only.
 func TestLossIsPushedToWhoCanTakeIt(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	p := startProxy(t, server.URL(), nil)
 	for _, c := range []struct {

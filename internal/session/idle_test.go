@@ -8,6 +8,7 @@ import (
 )
 
 func TestIdleTimeoutWhenTheLockHasEnded(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	p := startProxy(t, server.URL(), func(o *Options) { o.IdleTimeout = 200 * time.Millisecond })
 	w := dialWire(t, p.addr)
@@ -20,6 +21,7 @@ func TestIdleTimeoutWhenTheLockHasEnded(t *testing.T) {
 
 // As in Redis a subscriber is never idle.
 func TestSubscribersMayIdle(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	p := startProxy(t, server.URL(), func(o *Options) { o.IdleTimeout = 200 * time.Millisecond })
 	w := dialWire(t, p.addr)

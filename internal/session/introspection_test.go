@@ -13,6 +13,7 @@ import (
 
 // CLIENT HELP tells what Redis does not know of, too.
 func TestClientHelp(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	p := startProxy(t, server.URL(), nil)
 	want, got := dialWire(t, server.Addr()).do("CLIENT", "HELP"), dialWire(t, p.addr).do("CLIENT", "HELP")
@@ -26,6 +27,7 @@ func TestClientHelp(t *testing.T) {
 
 // CLIENT KILL ends whatever its victim is doing, and what Redis knew of it.
 func TestKillEndsWhatever(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	p := startProxy(t, server.URL(), nil)
 	killer := dialWire(t, p.addr)
@@ -53,6 +55,7 @@ func TestKillEndsWhatever(t *testing.T) {
 }
 
 func TestKillFilters(t *testing.T) {
+	t.Parallel()
 	p := startProxy(t, testredis.Start(t).URL(), nil)
 	killer, sub, plain := dialWire(t, p.addr), dialWire(t, p.addr), dialWire(t, p.addr)
 	sub.do("SUBSCRIBE", "a")
@@ -89,6 +92,7 @@ func TestKillFilters(t *testing.T) {
 
 // A name given within a transaction is that connection's: nobody else gets it.
 func TestNameInTransaction(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	p := startProxy(t, server.URL(), nil)
 	w := dialWire(t, p.addr)
@@ -104,6 +108,7 @@ func TestNameInTransaction(t *testing.T) {
 
 // Whatever a user may not run at Redis, it may not run here, in the same words.
 func TestRightsToWhatIsAnsweredHere(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t, "--user root on nopass ~* &* +@all", "--user poor on >pw ~* -@all +ping +multi +exec", "--user some on >pw ~* -@all +client|id +client|list")
 	url := strings.Replace(server.URL(), "redis://", "redis://root:x@", 1)
 	p := startProxy(t, url, nil)
@@ -129,6 +134,7 @@ func TestRightsToWhatIsAnsweredHere(t *testing.T) {
 
 // Whatever is upstream, CLUSTER says what a Redis says that is no cluster.
 func TestNoCluster(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	node := testredis.Start(t, "--cluster-enabled yes")
 	p, q := startProxy(t, server.URL(), nil), startProxy(t, node.URL(), nil)
@@ -154,6 +160,7 @@ func TestNoCluster(t *testing.T) {
 }
 
 func TestUnixClientIsShown(t *testing.T) {
+	t.Parallel()
 	p := startProxy(t, testredis.Start(t).URL(), nil)
 	path := filepath.Join(t.TempDir(), "s")
 	ln, err := net.Listen("unix", path)
@@ -178,6 +185,7 @@ func TestUnixClientIsShown(t *testing.T) {
 
 // Who may not know its connection's number at Redis, or has not logged in, is no target, and loses nothing by being named.
 func TestTrackingRedirectToUnknownNumber(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	p := startProxy(t, server.URL(), nil)
 	server.Do(t, "CONFIG", "SET", "requirepass", "pw")
@@ -196,6 +204,7 @@ func TestTrackingRedirectToUnknownNumber(t *testing.T) {
 
 // What dashboards, frameworks and libraries ask when they start or show a server works as it does at Redis.
 func TestWhatToolsAsk(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t, "--enable-debug-command yes")
 	p := startProxy(t, server.URL(), func(o *Options) { o.Allow = []string{"debug"} })
 	lines := `INFO|INFO server|INFO commandstats|INFO everything|INFO nosuch|CONFIG GET maxmemory-policy|CONFIG GET notify-keyspace-events|CONFIG SET notify-keyspace-events Ex|CONFIG SET nosuch 1|
@@ -228,6 +237,7 @@ func kind(reply string) string {
 }
 
 func TestMonitorAndDebugAreOff(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t, "--enable-debug-command yes")
 	p := startProxy(t, server.URL(), nil)
 	w := dialWire(t, p.addr)

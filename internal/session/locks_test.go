@@ -22,6 +22,7 @@ func (p *proxy) waiters() (n int) {
 }
 
 func TestWaitingVerbFlushesAndKeepsOrder(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	p := startProxy(t, server.URL(), nil)
 	holder, waiter := dialWire(t, p.addr), dialWire(t, p.addr)
@@ -48,6 +49,7 @@ func TestWaitingVerbFlushesAndKeepsOrder(t *testing.T) {
 }
 
 func TestEndOfAConnectionDecidesAboutItsLocks(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	p := startProxy(t, server.URL(), nil)
 	admin := dialWire(t, p.addr)
@@ -87,6 +89,7 @@ func TestEndOfAConnectionDecidesAboutItsLocks(t *testing.T) {
 }
 
 func TestWaitEndsWithItsClient(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	p := startProxy(t, server.URL(), nil)
 	holder := dialWire(t, p.addr)
@@ -106,6 +109,7 @@ func TestWaitEndsWithItsClient(t *testing.T) {
 }
 
 func TestLossIsPushedToRESP3Only(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	p := startProxy(t, server.URL(), nil)
 	three, two := dialWire(t, p.addr), dialWire(t, p.addr)
@@ -130,6 +134,7 @@ func TestLossIsPushedToRESP3Only(t *testing.T) {
 }
 
 func TestWhoMayLockIsRedisWord(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t, "--requirepass sekret", "--user app on >pw ~app:* +@read +@write")
 	p := startProxy(t, server.URL(), nil)
 	eventually(t, "the need of a password is known", p.srv.mustAuth.Load)
@@ -151,6 +156,7 @@ func TestWhoMayLockIsRedisWord(t *testing.T) {
 }
 
 func TestDrainWaitsForHolders(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	p := startProxy(t, server.URL(), nil)
 	idle, holder, keeper := dialWire(t, p.addr), dialWire(t, p.addr), dialWire(t, p.addr)

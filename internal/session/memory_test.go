@@ -74,6 +74,7 @@ func heap() int {
 
 // What EXEC's commands did is found in its reply, in whatever pieces that comes.
 func TestExecutionInPieces(t *testing.T) {
+	t.Parallel()
 	long := strings.Repeat("c", 300)
 	subs := &expect{cmd: &commandtable.Command{Name: "subscribe"}, args: 2}
 	inside := map[int]effect{0: {selects: true, db: 4}, 2: {subs: subs}, 4: {selects: true, db: 5}, 5: {subs: &expect{cmd: &commandtable.Command{Name: "unsubscribe"}}}}
@@ -111,6 +112,7 @@ func TestExecutionInPieces(t *testing.T) {
 
 // Behind a command that waits no more than some is read from a client, and all of it is answered in the end.
 func TestPipelineBehindBlockedCommand(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	p := startProxy(t, server.URL(), nil)
 	const n = 50000

@@ -7,6 +7,7 @@ import (
 )
 
 func TestHearsEvents(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		kind subscriptionKind
 		name string
@@ -25,6 +26,7 @@ func TestHearsEvents(t *testing.T) {
 
 // What a message is, is known as soon as enough of it is there, and never said wrongly before.
 func TestEventMessage(t *testing.T) {
+	t.Parallel()
 	bulk := func(words ...string) string {
 		s := ""
 		for _, w := range words {

@@ -9,6 +9,7 @@ func info(lines ...string) string { return strings.Join(lines, "\r\n") + "\r\n" 
 
 // What is spread over the masters is added up, and the rest is the first one's.
 func TestAddInfos(t *testing.T) {
+	t.Parallel()
 	one := info("# Server", "redis_version:7.0.15", "tcp_port:1", "", "# Clients", "blocked_clients:1", "maxclients:100", "",
 		"# Memory", "used_memory:1048576", "used_memory_human:1.00M", "used_memory_lua_human:32.00K", "",
 		"# Persistence", "loading:0", "rdb_bgsave_in_progress:0", "",
@@ -43,6 +44,7 @@ func TestAddInfos(t *testing.T) {
 
 // Numbers are written as Redis writes them.
 func TestInfoForReading(t *testing.T) {
+	t.Parallel()
 	for n, want := range map[string]string{"0": "0B", "500": "500B", "2048": "2.00K", "1572864": "1.50M", "5368709120": "5.00G"} {
 		s := &infoSection{values: map[string]string{"used_memory": n, "used_memory_human": "?"}}
 		if got := s.value("used_memory_human"); got != want {

@@ -11,6 +11,7 @@ import (
 
 // A command that waits and is sent again waits for the time left, and never for ever if it was not to.
 func TestTimeLeft(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		line   string
 		passed time.Duration
@@ -35,6 +36,7 @@ func TestTimeLeft(t *testing.T) {
 
 // Only what Redis says of slots, and with nothing run, is sent again.
 func TestAstray(t *testing.T) {
+	t.Parallel()
 	for reply, want := range map[string]bool{
 		"-MOVED 1 a:1\r\n": true, "-ASK 1 a:1\r\n": true, "-TRYAGAIN x\r\n": true, "-CLUSTERDOWN x\r\n": true,
 		"-CROSSSLOT x\r\n": false, "+MOVED 1 a:1\r\n": false, "$6\r\n-MOVED\r\n": false, "-ERR MOVED \r\n": false, "-ASKING\r\n": false,
@@ -47,6 +49,7 @@ func TestAstray(t *testing.T) {
 
 // WAIT goes on for as long as a number is too low, and no longer.
 func TestEnough(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		reply, wanted string
 		want          bool

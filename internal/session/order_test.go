@@ -12,6 +12,7 @@ import (
 
 // One write with forwarded, local, refused and unknown commands and lock verbs: replies in the order of commands.
 func TestMixedPipelineKeepsOrder(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	p := startProxy(t, server.URL(), nil)
 	for _, proto := range []string{"2", "3"} {
@@ -57,6 +58,7 @@ func TestMixedPipelineKeepsOrder(t *testing.T) {
 }
 
 func TestQuitDropsTheRest(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	p := startProxy(t, server.URL(), nil)
 	w := dialWire(t, p.addr)
@@ -69,6 +71,7 @@ func TestQuitDropsTheRest(t *testing.T) {
 
 // The refusals leave the connection and everybody else's as they were.
 func TestRefusedCommandsAreHarmless(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	p := startProxy(t, server.URL(), func(o *Options) { o.Deny = []string{"keys", "config|set"} })
 	other := dialWire(t, p.addr)
@@ -91,6 +94,7 @@ func TestRefusedCommandsAreHarmless(t *testing.T) {
 }
 
 func TestValuesOfAllSizes(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	p := startProxy(t, server.URL(), nil)
 	w, small := dialWire(t, p.addr), dialWire(t, p.addr)

@@ -15,15 +15,16 @@ import (
 // While Redis is away a client without locks is closed by its first command that is for Redis. One that holds a lock is told
 // by an error, and stays.
 func TestClientsOutliveRedis(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t, "--appendonly yes", "--appendfsync always")
 	p := startProxy(t, server.URL(), nil)
 	forRedis := [][]string{{"GET", "k"}, {"SET", "k", "w"}, {"HELLO"}, {"INFO"}, {"SELECT", "1"}, {"BLPOP", "q", "0"}, {"SUBSCRIBE", "c"}, {"EVAL", "return 1", "0"}}
 	holders, bare := make([]*wire, 10), make([]*wire, len(forRedis))
 	for i := range holders {
 		holders[i] = dialWire(t, p.addr)
-		holders[i].expect("+OK\r\n", "LOCK", fmt.Sprint("held", i))
+		holders[i].expect("+OK\r\n", "LOCK", fmt.Sprint("held", i), "PX", "600000")
 		if i%2 == 0 {
-			holders[i].expect("+OK\r\n", "LOCK", fmt.Sprint("owned", i), "OWNER", "o")
+			holders[i].expect("+OK\r\n", "LOCK", fmt.Sprint("owned", i), "OWNER", "o", "PX", "600000")
 			holders[i].expect(":1\r\n", "UNLOCK", fmt.Sprint("held", i))
 		}
 	}
@@ -70,6 +71,7 @@ func TestClientsOutliveRedis(t *testing.T) {
 // A reply that never comes is an error for each command of a holder that waits for one, and for no other. A client without
 // locks gets the replies there are, and then the end of its connection.
 func TestLostRepliesAreCounted(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	between := testredis.NewProxy(t, server.Addr())
 	p := startProxy(t, "redis://"+between.Addr(), nil)
@@ -128,6 +130,7 @@ func TestLostRepliesAreCounted(t *testing.T) {
 
 // A reply half delivered cannot be ended properly: that client is closed.
 func TestBigReplyCutOffInTheMiddle(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	between := testredis.NewProxy(t, server.Addr())
 	p := startProxy(t, "redis://"+between.Addr(), nil)
@@ -157,6 +160,7 @@ func TestBigReplyCutOffInTheMiddle(t *testing.T) {
 
 // What the client has sent and nobody has read when it is closed does not reset the connection: it could lose replies.
 func TestClosedWithCommandsUnread(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	between := testredis.NewProxy(t, server.Addr())
 	p := startProxy(t, "redis://"+between.Addr(), nil)

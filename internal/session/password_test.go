@@ -8,6 +8,7 @@ import (
 
 // A password set while the proxy runs: nobody is served without it any more, also those who were before.
 func TestPasswordSetLater(t *testing.T) {
+	t.Parallel()
 	redis := startRedis(t)
 	p := startProxy(t, redis.URL(), nil)
 	old := dialWire(t, p.addr)
@@ -30,6 +31,7 @@ func TestPasswordSetLater(t *testing.T) {
 // A client whose password is no longer valid when its connection upstream is made again would get the same error for
 // ever; Redis would have closed it with that connection.
 func TestPasswordTakenAway(t *testing.T) {
+	t.Parallel()
 	redis := startRedis(t)
 	admin := redis.Dial(t)
 	acl := func(args ...any) {
@@ -63,6 +65,7 @@ func TestPasswordTakenAway(t *testing.T) {
 
 // While a script keeps Redis busy it does not tell its commands; what is known of them stands.
 func TestLearningFromABusyRedis(t *testing.T) {
+	t.Parallel()
 	redis := startRedis(t, "--busy-reply-threshold 50")
 	p := startProxy(t, redis.URL(), nil)
 	stuck, killer := dialWire(t, p.addr), dialWire(t, p.addr)

@@ -19,6 +19,7 @@ import (
 
 // Redis hangs while clients are in every state: they can leave, be killed, and the proxy can end.
 func TestRedisHangs(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	p := startProxy(t, server.URL(), nil)
 	killer := dialWire(t, p.addr)
@@ -53,6 +54,7 @@ func TestRedisHangs(t *testing.T) {
 
 // A Redis that hangs and takes no more of what a client sends does not keep that client from being killed.
 func TestRedisTakesNothing(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	p := startProxy(t, server.URL(), nil)
 	w := dialWire(t, p.addr)
@@ -75,6 +77,7 @@ func TestRedisTakesNothing(t *testing.T) {
 
 // One who subscribes and does not read holds up nobody else, and can be killed; one who half closes as well leaves.
 func TestSubscriberDoesNotRead(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t, "--client-output-buffer-limit", "pubsub 0 0 0")
 	p := startProxy(t, server.URL(), nil)
 	other := dialWire(t, p.addr)
@@ -149,6 +152,7 @@ func TestPipelineBehindAWait(t *testing.T) {
 
 // A long reply of EXEC, with a change of database in it, comes whole and is understood.
 func TestLongExec(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	p := startProxy(t, server.URL(), nil)
 	for _, n := range []int{10, 100_000} {
@@ -179,6 +183,7 @@ func TestLongExec(t *testing.T) {
 
 // Drained: a subscriber is closed at once, an open transaction may end, one that waits is let wait until time is up.
 func TestDrainPinned(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	p := startProxy(t, server.URL(), nil)
 	open, sub, blocked := dialWire(t, p.addr), dialWire(t, p.addr), dialWire(t, p.addr)
@@ -206,6 +211,7 @@ func TestDrainPinned(t *testing.T) {
 
 // MONITOR's lines are told from replies, however they are mixed.
 func TestMonitorMixed(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	p := startProxy(t, server.URL(), func(o *Options) { o.Allow = []string{"monitor"} })
 	w := dialWire(t, p.addr)
@@ -237,6 +243,7 @@ func TestMonitorMixed(t *testing.T) {
 
 // A client that never authenticated is closed with its own connection, made before Redis wanted a password: nobody else gets it.
 func TestPinFromBeforeThePassword(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	p := startProxy(t, server.URL(), nil)
 	admin := server.Dial(t)
@@ -257,6 +264,7 @@ func TestPinFromBeforeThePassword(t *testing.T) {
 
 // WAIT is about what the client wrote on the shared connection too, also when its user may not PING.
 func TestWaitCoversSharedWrites(t *testing.T) {
+	t.Parallel()
 	server, replica := testredis.Start(t), testredis.Start(t)
 	replica.Do(t, "REPLICAOF", "127.0.0.1", strconv.Itoa(server.Port()))
 	server.Do(t, "ACL", "SETUSER", "u", "on", "nopass", "~*", "+set", "+wait", "+hello", "+client|id", "+auth")

@@ -24,6 +24,7 @@ func (l *oneClient) Close() error              { return nil }
 
 // The connection upstream is lost when MULTI is about to be sent: what follows must not run outside of a transaction.
 func TestNoTransactionInPart(t *testing.T) {
+	t.Parallel()
 	p := startProxy(t, testredis.Start(t).URL(), nil)
 	here, there := net.Pipe()
 	defer here.Close()

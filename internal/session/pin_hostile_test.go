@@ -24,6 +24,7 @@ func (w *wire) pipeline(lines ...string) {
 
 // EXEC without MULTI is an error that leaves what is watched watched.
 func TestExecWithoutMultiKeepsWatching(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	p := startProxy(t, server.URL(), nil)
 	w := dialWire(t, p.addr)
@@ -37,7 +38,8 @@ func TestExecWithoutMultiKeepsWatching(t *testing.T) {
 
 // A reply may come, and the connection be given back, while the session is about to use it.
 func TestPinIsNotGivenBackInUse(t *testing.T) {
-	server := testredis.Start(t)
+	t.Parallel()
+	server := testredis.Start(t, "--hz", "500") // it looks that often whose wait is over
 	p := startProxy(t, server.URL(), nil)
 	var clients sync.WaitGroup
 	for c := range 8 {
@@ -64,6 +66,7 @@ func TestPinIsNotGivenBackInUse(t *testing.T) {
 
 // What is set within a transaction is not another client's afterwards.
 func TestTransactionLeavesNothing(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	p := startProxy(t, server.URL(), nil)
 	w := dialWire(t, p.addr)
@@ -86,6 +89,7 @@ func TestTransactionLeavesNothing(t *testing.T) {
 }
 
 func TestMaxClientsUpstream(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t, "--maxclients", "10")
 	p := startProxy(t, server.URL(), nil)
 	w := dialWire(t, p.addr)
@@ -119,6 +123,7 @@ func TestMaxClientsUpstream(t *testing.T) {
 
 // What is owed comes before the error that ends the connection.
 func TestProtocolErrorComesLast(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	p := startProxy(t, server.URL(), nil)
 	for range 50 {
@@ -133,6 +138,7 @@ func TestProtocolErrorComesLast(t *testing.T) {
 }
 
 func TestLeaveEndsTheWaitForALock(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	p := startProxy(t, server.URL(), nil)
 	holder := dialWire(t, p.addr)
@@ -172,6 +178,7 @@ func (p *proxy) waits(w *wire) bool {
 
 // Subscriptions of all sizes, twice the same, none, refused, all in one pipeline with ordinary replies behind.
 func TestSubscriptionsAreCounted(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	p := startProxy(t, server.URL(), nil)
 	server.Do(t, "ACL", "SETUSER", "few", "on", "nopass", "+@all", "~*", "resetchannels", "&ok*")
@@ -234,6 +241,7 @@ func TestSubscriptionsAreCounted(t *testing.T) {
 
 // What a transaction would have done to the connection is forgotten when a watched key has changed: Redis runs nothing.
 func TestNothingFollowsAnExecThatDidNotRun(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	p := startProxy(t, server.URL(), nil)
 	for _, proto := range []string{"2", "3"} {

@@ -326,6 +326,7 @@ func stressTime() time.Duration {
 var leftState = regexp.MustCompile(`flags=\S*[PxbtO]| (sub|psub|ssub)=[1-9]| multi=[0-9]`)
 
 func TestStress(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	server.Do(t, "ACL", "SETUSER", "u0", "on", "nopass", "+@all", "~*", "&*")
 	server.Do(t, "ACL", "SETUSER", "u1", "on", "nopass", "+@all", "~*", "&*", "-ping", "-client|id", "-client|setname")

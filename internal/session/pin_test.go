@@ -30,6 +30,7 @@ func (p *proxy) idOf(w *wire) string {
 }
 
 func TestPinKinds(t *testing.T) {
+	t.Parallel()
 	tab := newAnswers([]string{"monitor"}, nil, nil)
 	for line, want := range map[string]commandtable.PinKind{
 		"multi": commandtable.PinMulti, "EXEC": commandtable.PinExec, "get k": commandtable.PinNone, "Blpop a 0": commandtable.PinBlock, "client tracking on": commandtable.PinTracking,
@@ -48,6 +49,7 @@ func TestPinKinds(t *testing.T) {
 }
 
 func TestTransactionIsGivenBack(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	p := startProxy(t, server.URL(), nil)
 	for _, proto := range []string{"2", "3"} {
@@ -67,6 +69,7 @@ func TestTransactionIsGivenBack(t *testing.T) {
 }
 
 func TestLockInTransactionIsRefused(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	p := startProxy(t, server.URL(), nil)
 	w := dialWire(t, p.addr)
@@ -83,6 +86,7 @@ func TestLockInTransactionIsRefused(t *testing.T) {
 }
 
 func TestSelectInTransaction(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	p := startProxy(t, server.URL(), nil)
 	w := dialWire(t, p.addr)
@@ -99,6 +103,7 @@ func TestSelectInTransaction(t *testing.T) {
 }
 
 func TestSubscriber(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	p := startProxy(t, server.URL(), nil)
 	pub := dialWire(t, p.addr)
@@ -131,6 +136,7 @@ func TestSubscriber(t *testing.T) {
 }
 
 func TestBlockingPop(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	p := startProxy(t, server.URL(), nil)
 	w, other := dialWire(t, p.addr), dialWire(t, p.addr)
@@ -154,6 +160,7 @@ func TestBlockingPop(t *testing.T) {
 
 // An element pushed after a blocked client has gone must not be popped for it.
 func TestBlockedClientGoes(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	p := startProxy(t, server.URL(), nil)
 	other := dialWire(t, p.addr)
@@ -172,6 +179,7 @@ func TestBlockedClientGoes(t *testing.T) {
 }
 
 func TestClientReply(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	p := startProxy(t, server.URL(), nil)
 	w, other := dialWire(t, p.addr), dialWire(t, p.addr)
@@ -199,6 +207,7 @@ func TestClientReply(t *testing.T) {
 // Redis dies under clients with connections of their own. They are closed, but for those that hold a lock: they get an error in
 // place of each reply, and go on.
 func TestPinnedLost(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t, "--appendonly yes", "--appendfsync always")
 	p := startProxy(t, server.URL(), nil)
 	blocked, deep, open, plain := dialWire(t, p.addr), dialWire(t, p.addr), dialWire(t, p.addr), dialWire(t, p.addr)

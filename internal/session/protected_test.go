@@ -48,6 +48,7 @@ const deniedReply = "-" + deniedLine + "\r\n"
 
 // Redis itself would refuse these clients; the connections through which it serves ours come from this machine.
 func TestProtectedMode(t *testing.T) {
+	t.Parallel()
 	redis := startRedis(t)
 	var log journal
 	p := startProxy(t, redis.URL(), func(o *Options) { o.Protected, o.Logger = true, log.logger() })
@@ -90,6 +91,7 @@ func TestProtectedMode(t *testing.T) {
 
 // What counts as this machine is what counts for Redis' protected mode.
 func TestLocalAddresses(t *testing.T) {
+	t.Parallel()
 	for addr, want := range map[string]bool{"127.0.0.1:1": true, "127.9.9.9:1": true, "[::1]:1": true, "[::ffff:127.0.0.1]:1": true,
 		"192.0.2.1:1": false, "[fe80::1%eth0]:1": false, "0.0.0.0:1": false, "[::]:1": false} {
 		if got := downstream.IsLocal(net.TCPAddrFromAddrPort(netip.MustParseAddrPort(addr))); got != want {
@@ -102,6 +104,7 @@ func TestLocalAddresses(t *testing.T) {
 }
 
 func TestProtectedModeNo(t *testing.T) {
+	t.Parallel()
 	redis := startRedis(t)
 	var log journal
 	p := startProxy(t, redis.URL(), func(o *Options) { o.Logger = log.logger() })
@@ -111,6 +114,7 @@ func TestProtectedModeNo(t *testing.T) {
 
 // Where a password is asked for, any command is not enough to stay.
 func TestHandshakeTimeoutEndsWithThePassword(t *testing.T) {
+	t.Parallel()
 	redis := startRedis(t, "--requirepass sekret")
 	const limit = 700 * time.Millisecond
 	p := startProxy(t, redis.URL(), func(o *Options) { o.HandshakeTimeout = limit })
@@ -148,6 +152,7 @@ func TestHandshakeTimeoutEndsWithThePassword(t *testing.T) {
 
 // Who was served before the password came has the time from then on.
 func TestHandshakeTimeoutBeginsWithThePassword(t *testing.T) {
+	t.Parallel()
 	redis := startRedis(t)
 	p := startProxy(t, redis.URL(), func(o *Options) { o.HandshakeTimeout = 700 * time.Millisecond })
 	idle, holder := dialWire(t, p.addr), dialWire(t, p.addr)
@@ -163,6 +168,7 @@ func TestHandshakeTimeoutBeginsWithThePassword(t *testing.T) {
 }
 
 func TestNodeOfAClusterIsNoticed(t *testing.T) {
+	t.Parallel()
 	redis := startRedis(t, "--cluster-enabled yes")
 	var log journal
 	p := startProxy(t, redis.URL(), func(o *Options) { o.Logger = log.logger() })

@@ -47,6 +47,7 @@ CLIENT TRACKING, MONITOR and SHUTDOWN are refused; FENCED runs what has its keys
 
 // TestReference holds docs/COMMANDS.md to the table, with the commands a real Redis lists.
 func TestReference(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	p := startProxy(t, server.URL(), nil)
 	list, err := p.srv.askAs(p.srv.o.Service, "COMMAND")
@@ -118,6 +119,7 @@ func whereItGoes(c *commandtable.Command) string {
 
 // Whatever is not forwarded like others has a note, and whatever is answered here has somebody to answer it.
 func TestNotesAndAnswerers(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	p := startProxy(t, server.URL(), nil)
 	answered := make(map[string]bool)

@@ -10,6 +10,7 @@ import (
 
 // What is changed of users through this proxy holds for the next command, whatever was known of their rights.
 func TestRightsChangedHereHoldAtOnce(t *testing.T) {
+	t.Parallel()
 	server := startRedis(t)
 	do := admin(t, server)
 	do("ACL", "SETUSER", "alice", "on", ">one", "~*", "&*", "+@all")
@@ -51,6 +52,7 @@ func TestRightsChangedHereHoldAtOnce(t *testing.T) {
 
 // A password that is set through this proxy is asked of the next client.
 func TestPasswordSetHereHoldsAtOnce(t *testing.T) {
+	t.Parallel()
 	server := startRedis(t)
 	do := admin(t, server)
 	do("ACL", "SETUSER", "boss", "on", ">boss", "~*", "&*", "+@all")
@@ -75,6 +77,7 @@ func TestPasswordSetHereHoldsAtOnce(t *testing.T) {
 // A user that is deleted loses its connections, as at Redis: idle ones, those of holders, and those at work, and none is told
 // that something it has not sent may have been done.
 func TestDeletedUsersAreClosed(t *testing.T) {
+	t.Parallel()
 	server := startRedis(t)
 	do := admin(t, server)
 	p := startProxy(t, server.URL(), nil)

@@ -36,6 +36,7 @@ func stat(t *testing.T, do func(...any) any, name string) (n int) {
 
 // A wrong password is Redis' own affair: its words, its ACL LOG, and no connection for each try.
 func TestWrongPasswords(t *testing.T) {
+	t.Parallel()
 	server := startRedis(t, "--requirepass secret")
 	do := admin(t, server)
 	do("ACL", "SETUSER", "off", "off", ">one")
@@ -74,6 +75,7 @@ func TestWrongPasswords(t *testing.T) {
 // After a change of the password those who are in stay, as in Redis, and the old one lets nobody in, whoever is in with
 // it. When a connection is made again with it, all its clients are closed and their locks run out.
 func TestPasswordRotated(t *testing.T) {
+	t.Parallel()
 	for what, c := range map[string]struct {
 		user, old, fresh []string
 		change           []any
@@ -141,6 +143,7 @@ func TestPasswordRotated(t *testing.T) {
 
 // However many others come and go, who is connected keeps the connection and what it stands for.
 func TestIdentitiesInUseStay(t *testing.T) {
+	t.Parallel()
 	server := startRedis(t)
 	do := admin(t, server)
 	p := startProxy(t, server.URL(), nil)
@@ -165,6 +168,7 @@ func TestIdentitiesInUseStay(t *testing.T) {
 // Behind RESET a client is held to Redis' small limits, also by what came in the same packet: it closes its own connection,
 // not the one upstream that it shares with others who have not logged in.
 func TestLimitsBehindReset(t *testing.T) {
+	t.Parallel()
 	server := startRedis(t, "--requirepass secret")
 	p := startProxy(t, server.URL(), nil)
 	eventually(t, "the password is known to be needed", p.srv.mustAuth.Load)
@@ -207,6 +211,7 @@ func bytesOf(words []string) (b [][]byte) {
 
 // The first connection of a client's own that is made with an old password says so for all.
 func TestPasswordRotatedBeforeAPinnedConnection(t *testing.T) {
+	t.Parallel()
 	server := startRedis(t)
 	do := admin(t, server)
 	do("ACL", "SETUSER", "alice", "on", ">one", "~*", "&*", "+@all")

@@ -26,6 +26,7 @@ const library = "#!lua name=long\nredis.register_function('endless', function() 
 // A script without end: others are told that Redis is busy, as by Redis itself, other scripts and lock verbs included,
 // and all goes on when anybody has killed it.
 func TestLongScript(t *testing.T) {
+	t.Parallel()
 	redis := testredis.Start(t, "--busy-reply-threshold 20")
 	p := startProxy(t, redis.URL(), nil)
 	endless := "while true do end"
@@ -77,6 +78,7 @@ func TestLongScript(t *testing.T) {
 
 // A script that was quick and now has no end holds up whoever came before that was seen, and nobody else.
 func TestQuickScriptThatGetsLong(t *testing.T) {
+	t.Parallel()
 	redis := testredis.Start(t, "--busy-reply-threshold 20")
 	p := startProxy(t, redis.URL(), nil)
 	mayLast := "while redis.call('GET', KEYS[1]) do end return 'done'"
@@ -105,6 +107,7 @@ func TestQuickScriptThatGetsLong(t *testing.T) {
 
 // Connections for scripts are few however many clients there are, and they go with their users.
 func TestScriptConnectionsAreBounded(t *testing.T) {
+	t.Parallel()
 	redis := testredis.Start(t)
 	p := startProxy(t, redis.URL(), nil)
 	together := make(chan struct{})
@@ -157,6 +160,7 @@ func (p *proxy) do1(t testing.TB, args ...string) string {
 }
 
 func TestArgument(t *testing.T) {
+	t.Parallel()
 	for _, args := range [][]string{{"EVAL", "return 1", "0"}, {"evalsha", ""}, {"SCRIPT", "LOAD", "\r\n$3\r\nabc\r\n"}, {"x"}} {
 		raw := resp.AppendCommand(nil, args...)
 		for i := range len(args) + 2 {

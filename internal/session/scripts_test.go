@@ -61,6 +61,7 @@ func same(t *testing.T, got []string, want ...string) {
 }
 
 func TestScriptsAreLoadedAgainAfterARestart(t *testing.T) {
+	t.Parallel()
 	redis := testredis.Start(t, "--user u on >p ~* &* +@all -eval -script", "--user none on >p ~* &* +@all -@scripting")
 	p := startProxy(t, redis.URL(), nil)
 	loader, user, none := dialWire(t, p.addr), dialWire(t, p.addr), dialWire(t, p.addr)
@@ -104,6 +105,7 @@ func TestScriptsAreLoadedAgainAfterARestart(t *testing.T) {
 
 // What a user was not let run must not be run for it by its hash.
 func TestBodiesOfRefusedScriptsAreNotKept(t *testing.T) {
+	t.Parallel()
 	redis := testredis.Start(t, "--user u on >p ~* &* +@all -eval -script")
 	p := startProxy(t, redis.URL(), nil)
 	w := dialWire(t, p.addr)
@@ -117,6 +119,7 @@ func TestBodiesOfRefusedScriptsAreNotKept(t *testing.T) {
 }
 
 func TestScriptFlushIsKept(t *testing.T) {
+	t.Parallel()
 	redis := testredis.Start(t, "--user u on >p ~* &* +@all -script")
 	p := startProxy(t, redis.URL(), nil)
 	w, user := dialWire(t, p.addr), dialWire(t, p.addr)
@@ -149,6 +152,7 @@ func TestScriptFlushIsKept(t *testing.T) {
 
 // Redis loses its scripts, and all clients find out at once: what was answered has run, once, and nothing else has.
 func TestScriptsAreLoadedAgainForAll(t *testing.T) {
+	t.Parallel()
 	redis := testredis.Start(t)
 	p := startProxy(t, redis.URL(), nil)
 	dialWire(t, p.addr).expect(":1\r\n", "EVAL", count, "1", "n")
@@ -195,6 +199,7 @@ func TestScriptsAreLoadedAgainForAll(t *testing.T) {
 
 // An error of a script's own making is the client's, whatever it reads.
 func TestErrorsThatScriptsMakeUp(t *testing.T) {
+	t.Parallel()
 	redis := testredis.Start(t)
 	p := startProxy(t, redis.URL(), nil)
 	other := dialWire(t, p.addr)
@@ -229,6 +234,7 @@ func TestErrorsThatScriptsMakeUp(t *testing.T) {
 
 // A client with big requests or replies has a private connection, on which replies pass as they come.
 func TestScriptsAreLoadedAgainForBigCommands(t *testing.T) {
+	t.Parallel()
 	redis := testredis.Start(t)
 	p := startProxy(t, redis.URL(), nil)
 	w := dialWire(t, p.addr)
@@ -247,6 +253,7 @@ func TestScriptsAreLoadedAgainForBigCommands(t *testing.T) {
 
 // What is remembered is bounded, by number and by bytes.
 func TestScriptMemoryIsBounded(t *testing.T) {
+	t.Parallel()
 	m := newScriptMemory()
 	long := bytes.Repeat([]byte("-"), longestBody-5)
 	for i := range 2 * keptBytes / longestBody {

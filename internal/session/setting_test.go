@@ -13,6 +13,7 @@ import (
 
 // What a client says of itself within MULTI holds from EXEC on, and never if that fails, as Redis has it.
 func TestSettingsInTransaction(t *testing.T) {
+	t.Parallel()
 	t.Run("one Redis", func(t *testing.T) {
 		server := testredis.Start(t)
 		settingsInTransaction(t, startProxy(t, server.URL(), nil), server)
@@ -74,6 +75,7 @@ func settingsInTransaction(t *testing.T, p *proxy, server *testredis.Server) {
 
 // What the proxy answers as a cluster's node never reaches Redis, in a transaction neither.
 func TestClusterWordsInTransaction(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	for _, present := range []bool{false, true} {
 		p := startProxy(t, server.URL(), func(o *Options) { o.Present = present })
@@ -99,6 +101,7 @@ func text(v any) string {
 
 // CLIENT INFO and LIST have the fields of the Redis upstream, in its order.
 func TestClientInfoOfOtherVersions(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	p := startProxy(t, server.URL(), nil)
 	w := dialWire(t, p.addr)
@@ -140,6 +143,7 @@ func TestClientInfoOfOtherVersions(t *testing.T) {
 
 // A script behind a refused SCRIPT DEBUG is not run.
 func TestScriptBehindDebugIsNotRun(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	p := startProxy(t, server.URL(), nil)
 	w := dialWire(t, p.addr)

@@ -13,6 +13,7 @@ import (
 // TestDepartedClientsLeaveAHungRedis: clients that go while Redis says nothing give their places back, also those whose
 // pipelines are long; replies to what they asked reach nobody else.
 func TestDepartedClientsLeaveAHungRedis(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	p := startProxy(t, server.URL(), func(o *Options) { o.MaxClients = 12 })
 	stays := dialWire(t, p.addr)
@@ -35,6 +36,7 @@ func TestDepartedClientsLeaveAHungRedis(t *testing.T) {
 
 // TestUpstreamTimeout: a command without an answer gets an error, its late reply reaches nobody, and the client goes on.
 func TestUpstreamTimeout(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	p := startProxy(t, server.URL(), func(o *Options) { o.UpstreamTimeout = 100 * time.Millisecond })
 	w := dialWire(t, p.addr)

@@ -16,6 +16,7 @@ func words(line string) (args [][]byte) {
 }
 
 func TestClassification(t *testing.T) {
+	t.Parallel()
 	tab := newAnswers(nil, []string{"shutdown", "config|set"}, nil)
 	for line, forwarded := range map[string]bool{
 		"get k": true, "gEt k": true, "NOSUCH": true, "script load x": true, "config get x": true, "cluster info": false, "client caching yes": true,
@@ -41,6 +42,7 @@ func TestClassificationDoesNotAllocate(t *testing.T) {
 }
 
 func TestLearnedFlags(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	p := startProxy(t, server.URL(), nil)
 	tab := p.srv.table.Load()
@@ -58,6 +60,7 @@ func TestLearnedFlags(t *testing.T) {
 // COMMAND lists a command that redis.conf has renamed under its old name: the new one must be known for what it is all the
 // same. On a shared connection a renamed MONITOR would fail everybody's commands.
 func TestRenamedCommands(t *testing.T) {
+	t.Parallel()
 	redis := startRedis(t, "--rename-command MONITOR watch-all", "--rename-command CLIENT kunde", "--rename-command GET holen")
 	p := startProxy(t, redis.URL(), func(o *Options) { o.Deny = []string{"get"} })
 	other, w := dialWire(t, p.addr), dialWire(t, p.addr)

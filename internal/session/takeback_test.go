@@ -6,6 +6,7 @@ import (
 )
 
 func TestTakeBack(t *testing.T) {
+	t.Parallel()
 	for _, n := range []int{0, 1, 5, 7, 11, 12, 20} {
 		b := &batch{full: [][]byte{[]byte("01234"), []byte("56")}, fullSize: 7, out: []byte("789ab")}
 		b.takeBack(n)

@@ -32,6 +32,7 @@ func lineOf(t *testing.T, p *proxy, from, w *wire) string {
 }
 
 func TestTrackingRedirect(t *testing.T) {
+	t.Parallel()
 	p := startProxy(t, testredis.Start(t).URL(), nil)
 	target, other := dialWire(t, p.addr), dialWire(t, p.addr)
 	for range 3 { // so that our numbers are not Redis'
@@ -66,6 +67,7 @@ func TestTrackingRedirect(t *testing.T) {
 
 // A RESP3 client need not subscribe: it gets a connection of its own for the invalidations.
 func TestTrackingRedirectToIdleClient(t *testing.T) {
+	t.Parallel()
 	p := startProxy(t, testredis.Start(t).URL(), nil)
 	target, w, other := dialWire(t, p.addr), dialWire(t, p.addr), dialWire(t, p.addr)
 	target.do("HELLO", "3")
@@ -91,6 +93,7 @@ func TestTrackingRedirectToIdleClient(t *testing.T) {
 
 // What Redis would say of numbers that are none of its clients', it says of those that are none of ours.
 func TestTrackingRedirectRefused(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	p := startProxy(t, server.URL(), nil)
 	direct, through := dialWire(t, server.Addr()), dialWire(t, p.addr)
@@ -108,6 +111,7 @@ func TestTrackingRedirectRefused(t *testing.T) {
 
 // The connection that invalidations go to is never another client's afterwards.
 func TestTrackingTargetKeepsItsConnection(t *testing.T) {
+	t.Parallel()
 	p := startProxy(t, testredis.Start(t).URL(), nil)
 	target, w := dialWire(t, p.addr), dialWire(t, p.addr)
 	id := p.invalidations(target)
@@ -129,6 +133,7 @@ func TestTrackingTargetKeepsItsConnection(t *testing.T) {
 
 // Without tracking, each answer about it is Redis' own, on whatever connection.
 func TestTrackingQuestions(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	p := startProxy(t, server.URL(), nil)
 	for _, proto := range []string{"2", "3"} {

@@ -148,6 +148,7 @@ GET app:1
 `}
 
 func TestTranscriptsAreRedis(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		args  []string
 		lines []string
@@ -192,6 +193,7 @@ func blind(frame string) string { return idField.ReplaceAllString(frame, "$1:N")
 var fieldName = regexp.MustCompile(`([a-z-]+)=`)
 
 func TestClientInfoHasRedisFields(t *testing.T) {
+	t.Parallel()
 	redis := startRedis(t)
 	p := startProxy(t, redis.URL(), nil)
 	want := fieldName.FindAllString(dialWire(t, redis.Addr()).do("CLIENT", "INFO"), -1)
@@ -209,6 +211,7 @@ func TestClientInfoHasRedisFields(t *testing.T) {
 
 // A script that does not end can be stopped by the same user, past the connection it runs on.
 func TestScriptKill(t *testing.T) {
+	t.Parallel()
 	redis := startRedis(t)
 	p := startProxy(t, redis.URL(), nil)
 	stuck, killer := dialWire(t, p.addr), dialWire(t, p.addr)

@@ -20,10 +20,12 @@ func TestMain(m *testing.M) {
 	if os.Getenv("TESTREDIS_ORPHAN") != "" {
 		os.Exit(m.Run()) // killed by its parent: no leak check
 	}
+	SideBySide()
 	goleak.VerifyTestMain(m)
 }
 
 func TestServerIsEmptyAndTakesConfiguration(t *testing.T) {
+	t.Parallel()
 	s := Start(t, "--requirepass secret", "--maxmemory", "7mb")
 	if got, _ := redis.String(s.Do(t, "PING"), nil); got != "PONG" {
 		t.Errorf("PING answered %q", got)
@@ -43,6 +45,7 @@ func TestServerIsEmptyAndTakesConfiguration(t *testing.T) {
 }
 
 func TestRestartKeepsThePortAndForgetsTheKeys(t *testing.T) {
+	t.Parallel()
 	s := Start(t)
 	c := s.Dial(t)
 	s.Do(t, "SET", "k", "v")
@@ -64,6 +67,7 @@ func TestRestartKeepsThePortAndForgetsTheKeys(t *testing.T) {
 }
 
 func TestStopFreezes(t *testing.T) {
+	t.Parallel()
 	s := Start(t)
 	c := s.Dial(t)
 	s.Stop()
@@ -75,6 +79,7 @@ func TestStopFreezes(t *testing.T) {
 }
 
 func TestProxyLatency(t *testing.T) {
+	t.Parallel()
 	s := Start(t)
 	p := NewProxy(t, s.Addr())
 	c, err := redis.Dial("tcp", p.Addr())
@@ -103,6 +108,7 @@ func TestProxyLatency(t *testing.T) {
 }
 
 func TestProxyCuts(t *testing.T) {
+	t.Parallel()
 	s := Start(t)
 	p := NewProxy(t, s.Addr())
 	dial := func() net.Conn {
@@ -151,6 +157,7 @@ func TestProxyCuts(t *testing.T) {
 // Bytes are on the way, delayed, in both directions when the connections are
 // cut: the links must end, and toxics must still come and go.
 func TestProxyCutsInFlight(t *testing.T) {
+	t.Parallel()
 	s := Start(t)
 	p := NewProxy(t, s.Addr())
 	for range 20 {
@@ -176,6 +183,7 @@ func TestProxyCutsInFlight(t *testing.T) {
 }
 
 func TestFreePortsDiffer(t *testing.T) {
+	t.Parallel()
 	seen := map[int]bool{}
 	for range 50 {
 		port := FreePort(t)
@@ -188,6 +196,7 @@ func TestFreePortsDiffer(t *testing.T) {
 
 // A test binary that is killed takes its servers with it.
 func TestServerDiesWithTheTestBinary(t *testing.T) {
+	t.Parallel()
 	if os.Getenv("TESTREDIS_ORPHAN") != "" {
 		s := Start(t)
 		_, _ = os.Stdout.WriteString("addr=" + s.Addr() + "\n")
