@@ -1,12 +1,16 @@
 package session_test
 
 import (
+	"bytes"
 	"fmt"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/gomodule/redigo/redis"
 
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/internal/testredis"
@@ -52,7 +56,7 @@ var doubts = []doubtful{
 	{name: "unlocks its owner's lock and again elsewhere", lock: "LOCK KEY OWNER o", then: func(c, other *client, key string) []string {
 		return []string{c.ask("UNLOCK " + key + " OWNER o"), other.ask("UNLOCK " + key + " OWNER o")}
 	}},
-	{name: "unlocks a lease of its own", lock: "LOCK KEY PX 2000", then: follow("UNLOCK KEY")},
+	{name: "unlocks a lease of its own", lock: "LOCK KEY PX 5000", then: follow("UNLOCK KEY")},
 	{name: "holds it twice and unlocks", lock: "LOCK KEY SELF", pipe: "LOCK KEY SELF", then: follow("UNLOCK KEY", "UNLOCK KEY")},
 	{name: "enters it again and unlocks", lock: "LOCK KEY SELF", then: follow("LOCK KEY SELF", "UNLOCK KEY", "UNLOCK KEY")},
 	{name: "unlocks, enters it again and unlocks", lock: "LOCK KEY SELF", then: follow("UNLOCK KEY", "LOCK KEY SELF", "UNLOCK KEY", "UNLOCK KEY")},
@@ -60,11 +64,12 @@ var doubts = []doubtful{
 
 // outcome is what became of one doubtful client's lock.
 type outcome struct {
-	replies     []string
-	ttl         time.Duration // that the lock had left when the client had done what it does
-	done, freed time.Time
-	waiterGot   string
-	waiterGotIt time.Time
+	replies   []string
+	ttl       time.Duration // that the lock had left when the client had heard of the loss
+	asked     time.Time     // before that was asked
+	freed     time.Time     // when it was not there any more
+	renewed   int           // how often it had more left than before; twice at most, for a renewal that was under way and for LOCK said again
+	waiterGot string
 }
 
 // What a client holds while a write of its has an unknown outcome is not released by anything it does or by its end: it
@@ -85,7 +90,7 @@ func TestDoubtfulWritesKeepTheLock(t *testing.T) {
 func doubtfulWrites(t *testing.T, arrived, pinned bool) {
 	server := testredis.Start(t)
 	data := testredis.NewProxy(t, server.Addr())
-	addr := twoWires(t, data.Addr(), server.Addr(), lock.Options{Watchdog: 3 * time.Second})
+	addr := twoWires(t, data.Addr(), server.Addr(), lock.Options{Watchdog: 5 * time.Second})
 	redis := around(t, server)
 	clients, others, waiters := make([]*client, len(doubts)), make([]*client, len(doubts)), make([]*client, len(doubts))
 	key := func(i int) string { return "l" + strconv.Itoa(i) }
@@ -109,7 +114,14 @@ func doubtfulWrites(t *testing.T, arrived, pinned bool) {
 			c.hear()
 		}
 	}
-	data.Latency(400 * time.Millisecond)
+	// Writes do not arrive, or their replies do not.
+	var writes atomic.Int64
+	data.Filter(func(toServer bool, b []byte) bool {
+		if toServer {
+			writes.Add(int64(bytes.Count(b, []byte("SET"))))
+		}
+		return toServer == arrived
+	})
 	for i, d := range doubts {
 		lines := []string{fmt.Sprintf("SET x%d new", i)}
 		if pinned {
@@ -122,13 +134,25 @@ func doubtfulWrites(t *testing.T, arrived, pinned bool) {
 			t.Fatal(err)
 		}
 	}
+	want := 0
 	if arrived {
-		time.Sleep(600 * time.Millisecond)
-	} else {
-		time.Sleep(100 * time.Millisecond)
+		want = len(doubts)
+	}
+	wrote := func() (n int) {
+		for i := range doubts {
+			if redis.ask(fmt.Sprintf("GET x%d", i)) == "new" {
+				n++
+			}
+		}
+		return n
+	}
+	for end := time.Now().Add(longEnough); writes.Load() < int64(len(doubts)) || wrote() < want; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%d writes were sent, %d are done", writes.Load(), wrote())
+		}
 	}
 	data.CutAll()
-	data.Clear()
+	data.Filter(nil)
 
 	results := make([]outcome, len(doubts))
 	var all sync.WaitGroup
@@ -141,20 +165,15 @@ func doubtfulWrites(t *testing.T, arrived, pinned bool) {
 	all.Wait()
 	for i, d := range doubts {
 		r := results[i]
-		early := r.freed.Before(r.done.Add(r.ttl - 100*time.Millisecond))
-		late := r.freed.After(r.done.Add(r.ttl + 2*time.Second))
-		if early || late || r.waiterGot != "OK" || r.ttl <= 0 || !strings.Contains(r.replies[0], "unknown") {
-			t.Errorf("%s: replies %.120q; had %v left, was free after %v (early %v, late %v), the waiter got %q after %v",
-				d.name, r.replies, r.ttl, r.freed.Sub(r.done).Round(time.Millisecond), early, late, r.waiterGot, r.waiterGotIt.Sub(r.done).Round(time.Millisecond))
+		// Redis goes by whole milliseconds.
+		if early := r.freed.Before(r.asked.Add(r.ttl - 5*time.Millisecond)); early || r.renewed > 2 || r.waiterGot != "OK" || r.ttl <= 0 || !strings.Contains(r.replies[0], "unknown") {
+			t.Errorf("%s: replies %.120q; had %v left, was free after %v (early %v, renewed %d times), the waiter got %q",
+				d.name, r.replies, r.ttl, r.freed.Sub(r.asked).Round(time.Millisecond), early, r.renewed, r.waiterGot)
 		}
 	}
-	wrote := 0
-	for i := range doubts {
-		if redis.ask(fmt.Sprintf("GET x%d", i)) == "new" {
-			wrote++
-		}
+	if n := wrote(); n != want {
+		t.Errorf("%d writes of unknown outcome have come to pass, want %d", n, want)
 	}
-	t.Logf("%d clients with a write of unknown outcome, of which %d had come to pass", len(doubts), wrote)
 }
 
 // Before its first verb a client's right to run commands is asked for on the data wire. When that question's answer is
@@ -164,20 +183,36 @@ func TestLostQuestionIsNoDoubtfulVerb(t *testing.T) {
 	server := testredis.Start(t)
 	data := testredis.NewProxy(t, server.Addr())
 	addr := twoWires(t, data.Addr(), server.Addr(), lock.Options{})
-	first := connect(t, addr)
-	if got := first.ask("LOCK other"); got != "OK" {
-		t.Fatal(got)
-	}
-	data.Latency(400 * time.Millisecond)
+	server.Do(t, "ACL", "SETUSER", "ann", "on", ">pw", "~*", "&*", "+@all") // of the service account nothing is asked
 	c := connect(t, addr)
-	if err := c.say("LOCK l"); err != nil {
+	for _, line := range []string{"AUTH ann pw", "LOCK other"} {
+		if got := c.ask(line); got != "OK" {
+			t.Fatal(line, got)
+		}
+	}
+	lost := make(chan struct{}, 1)
+	data.Filter(func(toServer bool, b []byte) bool {
+		if !toServer || !bytes.Contains(b, []byte("$8\r\nanothers\r\n")) {
+			return true
+		}
+		select {
+		case lost <- struct{}{}:
+		default:
+		}
+		return false
+	})
+	if err := c.say("LOCK anothers"); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(200 * time.Millisecond)
+	select {
+	case <-lost:
+	case <-time.After(longEnough):
+		t.Fatal("nothing was asked")
+	}
+	data.Filter(nil)
 	data.CutAll()
-	data.Clear()
 	got := c.hear()
-	held := around(t, server).ask("EXISTS l")
+	held := around(t, server).ask("EXISTS anothers")
 	if strings.Contains(got, "unknown") || (got == "OK") != (held == ":1") {
 		t.Errorf("LOCK: %q, EXISTS %s", got, held)
 	}
@@ -187,19 +222,25 @@ func TestLostQuestionIsNoDoubtfulVerb(t *testing.T) {
 func (d doubtful) live(c, other, waiter *client, key string, redis past) (o outcome) {
 	o.replies = append(o.replies, c.hear())
 	owner := firstField(redis, key)
-	o.ttl = ttlOf(redis, key)
-	o.done = time.Now()
+	o.asked = time.Now()
+	o.ttl = redis.leaseOf(key, owner)
+	due := time.Now().Add(o.ttl)
 	if d.pipe != "" {
 		o.replies = append(o.replies, c.hear())
 	}
 	o.replies = append(o.replies, d.then(c, other, key)...)
 	var got sync.WaitGroup
-	got.Go(func() {
-		o.waiterGot = waiter.hear()
-		o.waiterGotIt = time.Now()
-	})
-	for end := time.Now().Add(longEnough); time.Now().Before(end) && redis.ask("HEXISTS "+key+" "+owner) == ":1"; {
-		time.Sleep(5 * time.Millisecond)
+	got.Go(func() { o.waiterGot = waiter.hear() })
+	for end := time.Now().Add(longEnough); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		asked := time.Now()
+		left := redis.leaseOf(key, owner)
+		if left <= 0 {
+			break
+		}
+		if asked.Add(left).After(due.Add(5 * time.Millisecond)) { // whole milliseconds, too
+			o.renewed++
+			due = time.Now().Add(left)
+		}
 	}
 	o.freed = time.Now()
 	got.Wait()
@@ -216,7 +257,10 @@ func firstField(redis past, key string) string {
 	return ""
 }
 
-func ttlOf(redis past, key string) time.Duration {
-	ms, _ := strconv.Atoi(strings.TrimPrefix(redis.ask("PTTL "+key), ":"))
+// leaseOf is what a lock has left for as long as owner holds it, 0 then.
+func (p past) leaseOf(key, owner string) time.Duration {
+	c := p.pool.Get()
+	defer c.Close()
+	ms, _ := redis.Int(c.Do("EVAL", "return redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 and redis.call('PTTL', KEYS[1])", 1, key, owner))
 	return time.Duration(ms) * time.Millisecond
 }

@@ -1,8 +1,9 @@
 package session_test
 
 import (
-	"fmt"
+	"bytes"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,21 +15,23 @@ import (
 // always; afterwards nobody knows, and the lock runs out.
 func TestFencedLosesItsConnection(t *testing.T) {
 	t.Parallel()
-	const oneWay = 400 * time.Millisecond
-	for after, c := range map[time.Duration]struct {
+	const unsent, unknown = "upstream unavailable", "unknown"
+	for name, c := range map[string]struct {
+		word           string // the connection is cut when this is on its way to Redis
+		answered       bool   // or when the reply to it is
 		told, unlocked string
 		ran            bool
 	}{
-		oneWay / 2:     {told: "upstream unavailable", unlocked: ":1"},
-		3 * oneWay / 2: {told: "upstream unavailable", unlocked: ":1"},
-		5 * oneWay / 2: {told: "unknown", unlocked: "not released"},
-		7 * oneWay / 2: {told: "unknown", unlocked: "not released", ran: true},
+		"WATCH on its way": {word: "WATCH", told: unsent, unlocked: ":1"},
+		"WATCH answered":   {word: "WATCH", answered: true, told: unsent, unlocked: ":1"},
+		"EXEC on its way":  {word: "EXEC", told: unknown, unlocked: "not released"},
+		"EXEC answered":    {word: "EXEC", answered: true, told: unknown, unlocked: "not released", ran: true},
 	} {
-		t.Run(fmt.Sprint(after), func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := testredis.Start(t)
 			data := testredis.NewProxy(t, server.Addr())
-			addr := twoWires(t, data.Addr(), server.Addr(), lock.Options{Watchdog: 20 * time.Second})
+			addr := twoWires(t, data.Addr(), server.Addr(), lock.Options{Watchdog: 10 * time.Minute})
 			client := connect(t, addr)
 			if got := client.ask("LOCK l"); got != "OK" {
 				t.Fatal(got)
@@ -41,21 +44,30 @@ func TestFencedLosesItsConnection(t *testing.T) {
 				}
 				time.Sleep(20 * time.Millisecond) // one that is not kept is gone by then
 			}
-			data.Latency(oneWay)
+			var asked, cut atomic.Bool
+			data.Filter(func(toServer bool, b []byte) bool {
+				if toServer && bytes.Contains(b, []byte(c.word)) {
+					asked.Store(true)
+				}
+				if toServer == c.answered || !asked.Load() || cut.Swap(true) {
+					return true
+				}
+				data.CutAll()
+				return false
+			})
 			if err := client.say("FENCED l SET x 1"); err != nil {
 				t.Fatal(err)
 			}
-			time.Sleep(after)
-			data.CutAll()
-			data.Clear()
 			told := client.hear()
+			for end := time.Now().Add(longEnough); client.ask("PING") != "PONG"; time.Sleep(5 * time.Millisecond) {
+				if time.Now().After(end) {
+					t.Fatal("no connection is made again")
+				}
+			}
 			unlocked := client.ask("UNLOCK l")
 			ran := redis.ask("EXISTS x") == ":1"
 			if !strings.Contains(told, c.told) || !strings.Contains(unlocked, c.unlocked) || ran != c.ran {
 				t.Errorf("told %q, UNLOCK %q, ran %v; want %+v", told, unlocked, ran, c)
-			}
-			if got := client.ask("PING"); !strings.Contains(got, "PONG") {
-				t.Errorf("PING: %q", got)
 			}
 		})
 	}

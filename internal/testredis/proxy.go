@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -25,6 +26,7 @@ type Proxy struct {
 	addr   string
 	links  *toxiproxy.Proxy // never started: it only keeps the toxics
 	server *toxiproxy.ApiServer
+	filter atomic.Pointer[func(toServer bool, b []byte) bool]
 
 	mu       sync.Mutex
 	upstream string
@@ -66,6 +68,16 @@ func (p *Proxy) Latency(d time.Duration) {
 func (p *Proxy) BlackHole() {
 	p.t.Helper()
 	p.toxic(`"timeout","attributes":{"timeout":0}`, "upstream", "downstream")
+}
+
+// Filter has pass see all bytes from now on, and swallow those of which it says false; nil ends it. It is called by the
+// connections' goroutines, and may call CutAll.
+func (p *Proxy) Filter(pass func(toServer bool, b []byte) bool) {
+	if pass == nil {
+		p.filter.Store(nil)
+		return
+	}
+	p.filter.Store(&pass)
 }
 
 // toxic puts one toxic into each of the directions, instead of the present ones.
@@ -176,8 +188,8 @@ func (p *Proxy) connect(ln net.Listener, client net.Conn) {
 	p.conns[client], p.conns[server] = struct{}{}, struct{}{}
 	p.serial++
 	p.wg.Add(2)
-	p.links.Toxics.StartLink(p.server, fmt.Sprint(p.serial, "up"), client, &sink{p, server, client}, stream.Upstream)
-	p.links.Toxics.StartLink(p.server, fmt.Sprint(p.serial, "down"), server, &sink{p, client, server}, stream.Downstream)
+	p.links.Toxics.StartLink(p.server, fmt.Sprint(p.serial, "up"), client, &sink{p, server, client, true}, stream.Upstream)
+	p.links.Toxics.StartLink(p.server, fmt.Sprint(p.serial, "down"), server, &sink{p, client, server, false}, stream.Downstream)
 }
 
 func (p *Proxy) cut(reset bool) {
@@ -201,10 +213,14 @@ func (p *Proxy) cut(reset bool) {
 type sink struct {
 	p        *Proxy
 	to, from net.Conn
+	toServer bool
 }
 
 // Write passes b on, or ends the link's source when the destination is gone.
 func (s *sink) Write(b []byte) (int, error) {
+	if pass := s.p.filter.Load(); pass != nil && !(*pass)(s.toServer, b) {
+		return len(b), nil
+	}
 	if _, err := s.to.Write(b); err != nil {
 		_ = s.from.Close()
 	}
