@@ -248,15 +248,23 @@ func (h *handoff) call(release call, text string) call {
 	if h.waiters[0].id.kind.nature().shared {
 		letters += "S"
 	}
+	asks := make([]call, len(h.asks))
+	for i, a := range h.asks {
+		asks[i] = a.call(text)
+	}
+	return handing(release, asks, h.line.key, letters, h.m.publishing())
+}
+
+// handing is the script that gives back a hold of a lock and gives it to those who ask.
+func handing(release call, asks []call, of lineKey, letters, publishing string) call {
 	all := call{db: release.db, script: scripts.Handoff, keys: release.keys}
-	if h.line.key.rw {
+	if of.rw {
 		all.script = scripts.RWHandoff
 	}
-	all.args = []string{strconv.Itoa(len(h.asks)), h.line.key.channel(), letters, h.m.publishing()}
+	all.args = []string{strconv.Itoa(len(asks)), of.channel(), letters, publishing}
 	args := release.args
 	all.describe(release)
-	for _, a := range h.asks {
-		step := a.call(text)
+	for _, step := range asks {
 		all.describe(step)
 		all.keys, args = append(all.keys, step.keys...), append(args, step.args...)
 	}

@@ -31,12 +31,6 @@ func (m *Manager) probeName(at func(name string) bool) string {
 	return ""
 }
 
-// probeStep is one script of the probe. least is the lowest code that it returns when it has done what it is for.
-type probeStep struct {
-	call
-	least int64
-}
-
 // probe takes a lock of each kind and gives it back, all in one write, and leaves nothing behind. cannot is what Redis refuses to do
 // for want of a right or of a command; an err says that nothing is known.
 func (m *Manager) probe(ctl *upstream.Control, name, verb string) (cannot string, err error) {
@@ -47,11 +41,15 @@ func (m *Manager) probe(ctl *upstream.Control, name, verb string) (cannot string
 	var steps []probeStep
 	var left []string
 	for _, kind := range []Kind{Plain, Read, Write} {
-		id := holdID{key: name, owner: m.uuid + ":0", kind: kind}
-		steps, left = append(steps, m.stepsOf(id, verb)...), append(left, id.watchKey(), id.votesKey())
+		t := tryOut{m: m, id: holdID{key: name, owner: m.uuid + ":0", kind: kind}, verb: verb}
+		steps, left = append(steps, t.steps()...), append(left, t.id.votesKey())
+		for _, id := range []holdID{t.id, t.next()} {
+			if left = append(left, id.watchKey()); kind == Read {
+				left = append(left, id.keys()[1]+":1")
+			}
+		}
 	}
-	left = append(left, name, tokenKey(name), queueKey(name), prefixed("redisson_lock_timeout", name), prefixed("lockproxy_fair", name),
-		holdID{key: name, owner: m.uuid + ":0", kind: Read}.keys()[1]+":1")
+	left = append(left, name, tokenKey(name), queueKey(name), prefixed("redisson_lock_timeout", name), prefixed("lockproxy_fair", name))
 	replies := sendSteps(client, steps, left, "EVALSHA")
 	for _, reply := range replies {
 		if unknownScript(reply.Error()) {
@@ -79,11 +77,14 @@ func (m *Manager) probe(ctl *upstream.Control, name, verb string) (cannot string
 func sendSteps(client rueidis.Client, steps []probeStep, left []string, by string) []rueidis.RedisResult {
 	all := make(rueidis.Commands, 0, len(steps)+1)
 	for _, s := range steps {
-		body := s.script.SHA
-		if by == "EVAL" {
-			body = s.script.Source
+		switch {
+		case s.script == nil:
+			all = append(all, client.B().Arbitrary(s.args[0]).Keys(s.keys...).Args(s.args[1:]...).Build())
+		case by == "EVAL":
+			all = append(all, s.build(client, by, s.script.Source))
+		default:
+			all = append(all, s.build(client, by, s.script.SHA))
 		}
-		all = append(all, s.build(client, by, body))
 	}
 	all = append(all, client.B().Arbitrary("DEL").Keys(left[0]).Args(left[1:]...).Build())
 	return client.DoMulti(context.Background(), all...)
@@ -99,62 +100,6 @@ func codeOf(reply rueidis.RedisResult) int64 {
 		return noCode
 	}
 	return parts[0]
-}
-
-// stepsOf are the steps of one kind of lock: a named owner takes it, with a fencing token where that is given, renews it by the
-// watchdog and by RENEW, and gives it back; of a plain lock somebody waits in the fair queue meanwhile.
-func (m *Manager) stepsOf(id holdID, verb string) []probeStep {
-	n, registration, flags := id.kind.nature(), "probe", "NW"
-	keys := id.acquireKeys()
-	if n.rw {
-		flags += "M"
-	}
-	if !n.shared && m.quorum == nil {
-		flags, keys = flags+"F", append(keys, tokenKey(id.key))
-	}
-	taken := []string{probeLease, id.field(), ever, flags, registration, "0", probeLease}
-	given := []string{id.field(), verb, ever, "AW", "0", registration}
-	renewed := []string{probeLease, ever, "W", id.field(), registration}
-	set := []string{probeLease, id.field(), ever, "KW", registration, registration}
-	if n.rw {
-		taken, given, set = append(taken, id.rest()...), append(given, id.rest()...), append(set, id.rest()...)
-	} else {
-		taken = append(taken, verb)
-	}
-	acquire := call{0, n.acquire, append(keys, id.watchKey()), taken}
-	renew := call{0, n.renew, append(id.keys(), id.watchKey()), renewed}
-	extend := call{0, n.extend, append(id.keys(), id.watchKey()), set}
-	release := call{0, n.release, append(id.releaseKeys(), id.watchKey()), given}
-	if m.quorum != nil {
-		votes, attempt := []string{id.votesKey()}, registration
-		return []probeStep{
-			{acquire.asVote(id, attempt, !n.shared, ever), 1},
-			{renew.around(scripts.StandRenew, votes, []string{"1", attempt}), 1},
-			{extend.extending(id, attempt), 1},
-			{release.around(scripts.Drop, votes, []string{"", attempt}), 1},
-		}
-	}
-	all := []probeStep{{acquire, 1}}
-	if !n.rw {
-		all = append(all, m.fairSteps(id, verb)...)
-	}
-	all = append(all, probeStep{renew, 1}, probeStep{extend, 1}, probeStep{release, 1})
-	if m.fleet != nil {
-		for i, s := range all {
-			all[i].call = s.withGuard()
-		}
-	}
-	return all
-}
-
-// fairSteps have another owner come into the queue of a lock, stay in it, and leave it.
-func (m *Manager) fairSteps(id holdID, verb string) []probeStep {
-	waiter := m.uuid + ":1"
-	return []probeStep{
-		{call{0, scripts.Acquire, plainKeys(id.key), []string{probeLease, waiter, ever, "NE", "", "0", "0", verb, m.fairWait(), "0"}}, 0},
-		{call{0, scripts.Refresh, plainKeys(id.key), []string{ever, verb, m.fairWait(), waiter, "1"}}, 0},
-		{call{0, scripts.Leave, plainKeys(id.key), []string{ever, verb, waiter}}, 1},
-	}
 }
 
 // lacking is Redis' line if it refused something for want of a right or of a command.

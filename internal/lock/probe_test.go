@@ -44,7 +44,7 @@ func TestNoLockWithoutACommandToGiveItBack(t *testing.T) {
 // TestNoLockWithoutACommandOfAnyKind: the probe goes through the scripts of all kinds of locks. A Redis that lacks a command of one of
 // them gives no lock, and nothing of the probe is left there.
 func TestNoLockWithoutACommandOfAnyKind(t *testing.T) {
-	for _, command := range []string{"ZADD", "ZREM", "RPUSH", "LRANGE", "HINCRBY", "GET", "PEXPIRE", "HGET"} {
+	for _, command := range []string{"ZADD", "ZREM", "RPUSH", "LRANGE", "HINCRBY", "GET", "PEXPIRE", "HGET", "LINSERT", "LPUSH", "LPOP", "HGETALL", "HLEN", "PTTL", "TYPE"} {
 		s := testredis.Start(t, `--rename-command `+command+` ""`)
 		m := engine(t, s.URL(), Options{})
 		a, _ := client(m)

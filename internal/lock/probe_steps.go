@@ -1,0 +1,129 @@
+package lock
+
+import "github.com/lockproxy/lockproxy/scripts"
+
+// probeStep is one script of the probe, or without a script one command. least is the lowest code that it returns when it has done
+// what it is for.
+type probeStep struct {
+	call
+	least int64
+}
+
+// tryOut is what the probe does with one kind of lock: a named owner takes it, with a fencing token where that is given, is looked
+// at, renews it by the watchdog and by RENEW, and hands it on to another one, who gives it back. Then it is taken again, and freed
+// by force. In the fair queue of a plain lock others wait meanwhile, come back to their places, and leave; one that is there
+// no more is taken out.
+type tryOut struct {
+	m    *Manager
+	id   holdID
+	verb string
+}
+
+// tryOutAttempt is the registration in a probe, and its attempt on a node of a quorum.
+const tryOutAttempt = "probe"
+
+// next is the hold of whoever gets the lock after the first owner.
+func (t tryOut) next() holdID {
+	t.id.owner = t.m.uuid + ":1"
+	return t.id
+}
+
+func (t tryOut) steps() []probeStep {
+	if t.m.quorum != nil {
+		return t.votes()
+	}
+	all := []probeStep{{t.acquire(t.id), 1}}
+	if !t.id.kind.nature().rw {
+		all = append(all, t.queue()...)
+	}
+	all = append(all, probeStep{t.look(), noCode}, probeStep{infoCall(0, t.id.key), noCode},
+		probeStep{t.renew(), 1}, probeStep{t.extend(), 1},
+		probeStep{handing(t.release(t.id), []call{t.acquire(t.next())}, t.id.line(), "TS", t.verb), 1},
+		probeStep{t.release(t.next()), 1}, probeStep{t.acquire(t.id), 1})
+	if !t.id.kind.nature().rw {
+		all = append(all, probeStep{call{keys: []string{queueKey(t.id.key)}, args: []string{"RPUSH", "nobody"}}, 1})
+	}
+	all = append(all, probeStep{t.force(), 1})
+	if t.m.fleet != nil {
+		for i, s := range all {
+			if s.script != nil {
+				all[i].call = s.withGuard()
+			}
+		}
+	}
+	return all
+}
+
+// votes are the steps on a node of a quorum, where nothing is handed on.
+func (t tryOut) votes() []probeStep {
+	votes, fence := []string{t.id.votesKey()}, !t.id.kind.nature().shared
+	vote := probeStep{t.acquire(t.id).asVote(t.id, tryOutAttempt, fence, ever), 1}
+	return []probeStep{
+		vote, {t.look(), noCode}, {infoCall(0, t.id.key), noCode},
+		{call{0, scripts.Raise, []string{tokenKey(t.id.key)}, []string{"1", ever, probeLease}}, 1},
+		{t.renew().around(scripts.StandRenew, votes, []string{"1", tryOutAttempt}), 1},
+		{t.extend().extending(t.id, tryOutAttempt), 1},
+		{t.release(t.id).around(scripts.Retract, []string{t.id.votesKey(), t.id.watchKey()}, []string{tryOutAttempt, tryOutAttempt}), 1},
+		vote, {t.force(), 1},
+		vote, {t.release(t.id).around(scripts.Drop, votes, []string{"", tryOutAttempt}), 1},
+	}
+}
+
+// acquire has a named owner take the lock.
+func (t tryOut) acquire(id holdID) call {
+	n, keys, flags := id.kind.nature(), id.acquireKeys(), "NW"
+	if n.rw {
+		flags += "M"
+	}
+	if !n.shared && t.m.quorum == nil {
+		flags, keys = flags+"F", append(keys, tokenKey(id.key))
+	}
+	args := []string{probeLease, id.field(), ever, flags, tryOutAttempt, "0", probeLease}
+	if n.rw {
+		args = append(args, id.rest()...)
+	} else {
+		args = append(args, t.verb)
+	}
+	return call{0, n.acquire, append(keys, id.watchKey()), args}
+}
+
+func (t tryOut) release(id holdID) call {
+	args := append([]string{id.field(), t.verb, ever, "AW", "0", tryOutAttempt}, id.rest()...)
+	return call{0, id.kind.nature().release, append(id.releaseKeys(), id.watchKey()), args}
+}
+
+func (t tryOut) renew() call {
+	args := []string{probeLease, ever, "W", t.id.field(), tryOutAttempt}
+	return call{0, t.id.kind.nature().renew, append(t.id.keys(), t.id.watchKey()), args}
+}
+
+func (t tryOut) extend() call {
+	args := append([]string{probeLease, t.id.field(), ever, "KW", tryOutAttempt, tryOutAttempt}, t.id.rest()...)
+	return call{0, t.id.kind.nature().extend, append(t.id.keys(), t.id.watchKey()), args}
+}
+
+func (t tryOut) look() call {
+	return call{0, t.id.kind.nature().look, append(t.id.keys(), tokenKey(t.id.key)), []string{t.id.field()}}
+}
+
+func (t tryOut) force() call {
+	if t.id.kind == Plain {
+		return call{0, scripts.Force, plainKeys(t.id.key), []string{t.verb, ever}}
+	}
+	return call{0, scripts.RWForce, []string{t.id.key, t.id.line().channel()}, []string{t.verb, ever, "", readPrefix(t.id.key)}}
+}
+
+// queue has others come into the queue of a lock, the second before the first and the third between them, as those do who were
+// taken out of it, and leave it.
+func (t tryOut) queue() (all []probeStep) {
+	waiters := []string{t.m.uuid + ":1", t.m.uuid + ":2", t.m.uuid + ":3"}
+	for i, ticket := range []string{"0", "1", "2"} {
+		all = append(all, probeStep{call{0, scripts.Acquire, plainKeys(t.id.key),
+			[]string{probeLease, waiters[i], ever, "NE", "", "0", "0", t.verb, t.m.fairWait(), ticket}}, 0})
+	}
+	all = append(all, probeStep{call{0, scripts.Refresh, plainKeys(t.id.key), []string{ever, t.verb, t.m.fairWait(), waiters[1], "1"}}, 0})
+	for _, waiter := range waiters {
+		all = append(all, probeStep{call{0, scripts.Leave, plainKeys(t.id.key), []string{ever, t.verb, waiter}}, 1})
+	}
+	return all
+}
