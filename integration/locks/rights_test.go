@@ -116,7 +116,7 @@ func TestOwnerWhoseClientLeavesAtTheGrant(t *testing.T) {
 		w := harness.Dial(t, p.Addr())
 		w.Send(words...)
 		harness.Eventually(t, "it waits", func() bool { return strings.Contains(holder.Do("LOCKLIST", "MATCH", key), "waiting-ms") })
-		w.Close()
+		w.CloseSurely()
 		harness.Expect(t, holder, ":1\r\n", "UNLOCK", key)
 		harness.Eventually(t, key+" is free", func() bool { return !exists(t, s, key) })
 	}
