@@ -104,7 +104,6 @@ func TestClusterReshardUnderLoad(t *testing.T) {
 	}
 	tc := testredis.StartCluster(t, 3, 0)
 	p := harness.StartClusterProxy(t, tc)
-	var steps atomic.Int64
 	workers := make([]*worker, 6)
 	for i := range workers {
 		workers[i] = newWorker(t, p.Addr(), i, keys)
@@ -112,12 +111,26 @@ func TestClusterReshardUnderLoad(t *testing.T) {
 	stop := make(chan struct{})
 	reshard := make(chan error, 1)
 	go moveAndBack(tc, slotsUnderLoad(workers, moves), stop, reshard)
+	steps := work(t, workers, 0, stop)
+	if err := <-reshard; err != nil {
+		t.Fatal(err)
+	}
+	unharmed(t, workers)
+	t.Logf("%d slots there and back, %d commands; %s", moves, steps, moved(harness.Dial(t, p.Addr())))
+	if steps < 100 {
+		t.Error("there was no load")
+	}
+}
+
+// work has the workers at work, with a pause after each step, until stop is closed; it returns how many steps there were.
+func work(t *testing.T, workers []*worker, pause time.Duration, stop <-chan struct{}) int64 {
+	var steps atomic.Int64
 	harness.Together(len(workers), func(i int) {
 		for k := workers[i]; ; steps.Add(1) {
 			select {
 			case <-stop:
 				return
-			default:
+			case <-time.After(pause):
 			}
 			if err := k.step(); err != nil {
 				t.Error(err)
@@ -125,9 +138,12 @@ func TestClusterReshardUnderLoad(t *testing.T) {
 			}
 		}
 	})
-	if err := <-reshard; err != nil {
-		t.Fatal(err)
-	}
+	return steps.Load()
+}
+
+// unharmed says what went wrong for the workers, and whether all that they have written is there.
+func unharmed(t *testing.T, workers []*worker) {
+	t.Helper()
 	for _, k := range workers {
 		if k.lost+k.failed > 0 {
 			t.Errorf("%s: %d lost, %d failed", k.name, k.lost, k.failed)
@@ -137,10 +153,6 @@ func TestClusterReshardUnderLoad(t *testing.T) {
 				t.Errorf("%s: %q, want %q", key, got, k.bulk(key))
 			}
 		}
-	}
-	t.Logf("%d slots there and back, %d commands; %s", moves, steps.Load(), moved(harness.Dial(t, p.Addr())))
-	if steps.Load() < 100 {
-		t.Error("there was no load")
 	}
 }
 

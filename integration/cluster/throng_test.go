@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -137,21 +136,7 @@ func TestClusterReshardLocksAndData(t *testing.T) {
 	c.Start(4, 1<<40)
 	stop, finished := make(chan struct{}), make(chan error, 1)
 	go reshardForHeld(tc, these, 4*lease, stop, finished)
-	var steps atomic.Int64
-	harness.Together(len(workers), func(i int) {
-		for k := workers[i]; ; steps.Add(1) {
-			select {
-			case <-stop:
-				return
-			default:
-			}
-			if err := k.step(); err != nil {
-				t.Error(err)
-				return
-			}
-			time.Sleep(pause)
-		}
-	})
+	steps := work(t, workers, pause, stop)
 	if err := <-finished; err != nil {
 		t.Fatal(err)
 	}
@@ -159,20 +144,11 @@ func TestClusterReshardLocksAndData(t *testing.T) {
 	c.Halt()
 	j := c.Judge(0)
 	t.Logf("%d slots there and back, and more, in %v; %d commands, %d added; %v; others %v; %s", len(these), took.Round(time.Millisecond),
-		steps.Load(), c.Added.Load(), j, c.Others, moved(harness.Dial(t, proxies[0].Addr())))
-	if j.Told+j.Lost+j.Broke+len(c.Others) > 0 || steps.Load() < 100 || c.Added.Load() < 100 {
+		steps, c.Added.Load(), j, c.Others, moved(harness.Dial(t, proxies[0].Addr())))
+	if j.Told+j.Lost+j.Broke+len(c.Others) > 0 || steps < 100 || c.Added.Load() < 100 {
 		t.Error("clients noticed")
 	}
-	for _, k := range workers {
-		if k.lost+k.failed > 0 {
-			t.Errorf("%s: %d lost, %d failed", k.name, k.lost, k.failed)
-		}
-		for key := range k.values {
-			if got := k.w.Do("GET", key); got != k.bulk(key) {
-				t.Errorf("%s: %q, want %q", key, got, k.bulk(key))
-			}
-		}
-	}
+	unharmed(t, workers)
 	for _, h := range held {
 		h.giveBack(t)
 	}

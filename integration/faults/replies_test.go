@@ -111,7 +111,7 @@ func (c *cutClient) must(key string, want int, open bool) bool {
 			}
 			return true
 		}
-		if !open || time.Since(began) > settling {
+		if !open || time.Since(began) > harness.Bound(settling) {
 			c.fail("%s has count %d of %d owners, the client believes %d (open %v, %v)", key, count, fields, want, open, err)
 			return false
 		}
@@ -289,7 +289,7 @@ func TestLostReplies(t *testing.T) {
 	}
 	gone := time.Now()
 	left := leftovers(t, server)
-	for ; len(left) > 0 && time.Since(gone) < settling; left = leftovers(t, server) {
+	for ; len(left) > 0 && time.Since(gone) < harness.Bound(settling); left = leftovers(t, server) {
 		time.Sleep(20 * time.Millisecond)
 	}
 	t.Logf("all locks were free %v after the clients had gone", time.Since(gone).Round(time.Millisecond))

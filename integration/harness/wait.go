@@ -39,6 +39,15 @@ func Protocols(t *testing.T, f func(t *testing.T, proto int)) {
 // Long says whether tests that take minutes, or ten thousand connections, are wanted.
 func Long() bool { return os.Getenv("LOCKPROXY_LONG") == "1" }
 
+// Bound is d where the machine has nothing else to do, which only the long forms have for themselves; elsewhere what took longer may
+// have waited for a processor.
+func Bound(d time.Duration) time.Duration {
+	if Long() {
+		return d
+	}
+	return d + Patience
+}
+
 // Busy is by how much a lockproxy, or a test, may be late because the machine has other things to do; the long forms have it for
 // themselves.
 func Busy() time.Duration {

@@ -100,7 +100,7 @@ func TestQuorumWatchdog(t *testing.T) {
 	}
 	took := time.Since(cut)
 	t.Logf("told %v after the majority had gone, with leases of 4 s", took)
-	if took > 7*time.Second { // by its deadline, and what a busy machine takes
+	if took > harness.Bound(5*time.Second) { // by its deadline
 		t.Error("told too late")
 	}
 	for _, l := range q.links[:3] {
