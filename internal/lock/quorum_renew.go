@@ -11,7 +11,8 @@ import (
 // undecided is what a renewal says of a hold for which no majority spoke, or on a cluster nobody.
 const undecided = -9
 
-// renew sends a batch of renewals to all nodes. Each hold has the answer of a majority of its own.
+// renew sends a batch of renewals to all nodes. Each hold has the answer of a majority of its own. A node that has not answered by
+// then is heard all the same, if it lacks a hold.
 func (q *quorum) renew(b *batch) ([]int64, error) {
 	until := q.until(b.lease)
 	q.m.mu.Lock()
@@ -19,26 +20,28 @@ func (q *quorum) renew(b *batch) ([]int64, error) {
 		b.attempts = append(b.attempts, h.attempt)
 	}
 	q.m.mu.Unlock()
+	out, any, decided := make([]int64, len(b.holds)), false, make(chan struct{})
+	defer close(decided)
 	heard := gather(q, until, func(n *quorumNode) result {
 		busy := make([]bool, len(b.holds))
 		for i, h := range b.holds {
 			busy[i] = q.drops(n, h.id)
 		}
-		out, err := q.ask(n, until, b.onNode)
-		for i := range out {
+		said, err := q.ask(n, until, b.onNode)
+		for i := range said {
 			if i < len(busy) && busy[i] {
-				out[i] = undecided // it may be dropped there
+				said[i] = undecided // it may be dropped there
 			}
 		}
-		return result{n, out, err}
+		if err == nil && b.lease > 0 && slices.Contains(said, 0) {
+			q.m.background(func() { <-decided; q.spread(b, out, n, said) })
+		}
+		return result{n, said, err}
 	}, func(all []result) bool { return len(all) >= q.majority() && q.settledAll(b, all) })
-	out, any, t := make([]int64, len(b.holds)), false, q.tallyOf(heard)
+	t := q.tallyOf(heard)
 	for i := range out {
 		out[i] = q.takenOver(b.holds[i], t.renewal(i))
 		any = any || out[i] != undecided
-		if out[i] == 1 && b.lease > 0 {
-			q.spread(b, i, heard)
-		}
 	}
 	if !any {
 		return nil, q.trouble(heard, len(t.said), "the renewal does not count")
@@ -64,30 +67,46 @@ func (q *quorum) takenOver(h *hold, said int64) int64 {
 	return 2
 }
 
-// spread gives a hold that a majority has just renewed to those nodes again that have it no more, or never had it: a lock that is
-// held for long outlives the restarts of all nodes, as long as a majority has it at any time. Nobody waits for that. A release
-// that comes meanwhile is sent after it. The hold is busy.
-func (q *quorum) spread(b *batch, i int, heard []result) {
-	h := b.holds[i]
-	if b.attempts[i] == "" || !q.m.held(h.id) {
-		return
-	}
-	for _, r := range heard {
-		if r.err != nil || i >= len(r.out) || r.out[i] != 0 {
+// spread gives the holds that a majority has just renewed to a node again that has them no more, or never had them: a lock that is
+// held for long outlives the restarts of all nodes, as long as a majority has it at any time. Nobody waits for that but a verb on
+// the same hold, until the step is begun; a release is sent after it.
+func (q *quorum) spread(b *batch, out []int64, n *quorumNode, said []int64) {
+	for i, h := range b.holds {
+		if i >= len(said) || said[i] != 0 || out[i] != 1 || b.attempts[i] == "" {
 			continue
 		}
-		if mine, _ := q.beginIdle(r.node, h.id); mine != nil {
-			a := &acquire{c: &Client{m: q.m}, h: h, r: Request{Lease: b.lease.Milliseconds(), Once: true}, flags: "O", registration: b.marks[i]}
-			if h.explicit {
-				a.flags += "W"
+		if now, err := q.m.enter(context.Background(), h.id, h.explicit); err == nil {
+			if now == h && q.countsOn(h, b.attempts[i]) {
+				q.spreadOne(b, i, n)
 			}
-			c, until := a.call(""), q.until(b.lease)
-			q.m.background(func() {
-				defer q.end(r.node, h.id, mine)
-				q.spreadTo(r.node, until, func(notAfter string) call { return c.asVote(h.id, b.attempts[i], false, notAfter) })
-			})
+			q.m.leave(now)
 		}
 	}
+}
+
+// countsOn says whether a hold is live, and still what that attempt won.
+func (q *quorum) countsOn(h *hold, attempt string) bool {
+	q.m.mu.Lock()
+	defer q.m.mu.Unlock()
+	return h.count > 0 && !h.leaving && !h.unwanted && h.attempt == attempt
+}
+
+// spreadOne begins the step of one hold, which is busy.
+func (q *quorum) spreadOne(b *batch, i int, n *quorumNode) {
+	h := b.holds[i]
+	mine, _ := q.beginIdle(n, h.id)
+	if mine == nil {
+		return
+	}
+	a := &acquire{c: &Client{m: q.m}, h: h, r: Request{Lease: b.lease.Milliseconds(), Once: true}, flags: "O", registration: b.marks[i]}
+	if h.explicit {
+		a.flags += "W"
+	}
+	c, until := a.call(""), q.until(b.lease)
+	q.m.background(func() {
+		defer q.end(n, h.id, mine)
+		q.spreadTo(n, until, func(notAfter string) call { return c.asVote(h.id, b.attempts[i], false, notAfter) })
+	})
 }
 
 // spreadTo is the step itself.
