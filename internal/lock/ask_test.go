@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/simulation/world"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -13,36 +14,38 @@ import (
 // TestSilentRedisAsksNobodyToStay: before Redis has said what it can do, a LOCK ends with its client and with its BLOCK, far before
 // the time for an answer is over.
 func TestSilentRedisAsksNobodyToStay(t *testing.T) {
-	s := testredis.Start(t)
-	s.Stop()
-	m := engine(t, s.URL(), Options{})
-	first, _ := client(m)
-	second, _ := client(m)
-	third, _ := client(m)
-	began := time.Now()
-	ctx, gone := context.WithCancel(t.Context())
-	left := make(chan error, 2)
-	for _, c := range []*Client{first, second} {
-		go func() {
-			_, err := c.Lock(ctx, Request{Key: "k", Blocks: true})
-			left <- err
-		}()
-	}
-	_, err := third.Lock(t.Context(), Request{Key: "k", Blocks: true, Block: 50})
-	if !errors.Is(err, errUntold) || !isNotSent(err) {
-		t.Error(err)
-	}
-	gone()
-	for range 2 {
-		if err := <-left; !errors.Is(err, context.Canceled) {
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		s.Stop()
+		m := bubbleEngine(t, w, s, "one", Options{})
+		first, _ := client(m)
+		second, _ := client(m)
+		third, _ := client(m)
+		began := time.Now()
+		ctx, gone := context.WithCancel(t.Context())
+		left := make(chan error, 2)
+		for _, c := range []*Client{first, second} {
+			go func() {
+				_, err := c.Lock(ctx, Request{Key: "k", Blocks: true})
+				left <- err
+			}()
+		}
+		_, err := third.Lock(t.Context(), Request{Key: "k", Blocks: true, Block: 50})
+		if !errors.Is(err, errUntold) || !isNotSent(err) {
 			t.Error(err)
 		}
-	}
-	if took := time.Since(began); took > 4*time.Second {
-		t.Errorf("they stayed for %v", took)
-	}
-	s.Cont()
-	granted(t, locking(third, Request{Key: "k", Blocks: true}), "when Redis is back")
+		gone()
+		for range 2 {
+			if err := <-left; !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+		}
+		if took := time.Since(began); took > 4*time.Second {
+			t.Errorf("they stayed for %v", took)
+		}
+		s.Cont()
+		granted(t, locking(third, Request{Key: "k", Blocks: true}), "when Redis is back")
+	})
 }
 
 // TestWithdrawnRightIsKnownBeforeTheNextLock: a script that Redis refuses for want of a right has the next LOCK ask first.

@@ -6,73 +6,76 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/testredis"
+	"github.com/lockproxy/lockproxy/internal/simulation/world"
 )
 
 // A reader that does not wait does not pass a writer that waits on this proxy; who is inside already goes on.
 func TestReadersStandBackForAWriter(t *testing.T) {
-	s := testredis.Start(t)
-	m, n := engine(t, s.URL(), Options{}), engine(t, s.URL(), Options{})
-	reader, _ := client(m)
-	mustLock(t, reader, Request{Key: "k", Kind: Read})
-	elsewhere, _ := client(n)
-	mustLock(t, elsewhere, Request{Key: "k", Kind: Read, Owner: "both"})
-	writer, _ := client(m)
-	got := locking(writer, Request{Key: "k", Kind: Write, Blocks: true})
-	eventually(t, 10*time.Second, "it waits", func() bool { return parkedAt(m, Request{Key: "k", Kind: Write}) })
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		m, n := bubbleEngine(t, w, s, "one", Options{}), bubbleEngine(t, w, s, "two", Options{})
+		reader, _ := client(m)
+		mustLock(t, reader, Request{Key: "k", Kind: Read})
+		elsewhere, _ := client(n)
+		mustLock(t, elsewhere, Request{Key: "k", Kind: Read, Owner: "both"})
+		writer, _ := client(m)
+		got := locking(writer, Request{Key: "k", Kind: Write, Blocks: true})
+		eventually(t, 10*time.Second, "it waits", func() bool { return parkedAt(m, Request{Key: "k", Kind: Write}) })
 
-	newcomer, _ := client(m)
-	for range 3 {
-		refused(t, newcomer, Request{Key: "k", Kind: Read})
-	}
-	refused(t, newcomer, Request{Key: "k", Kind: Read, Owner: "new"})
-	refused(t, newcomer, Request{Key: "k", Kind: Write})
-	mustLock(t, reader, Request{Key: "k", Kind: Read})                  // it enters again
-	mustLock(t, newcomer, Request{Key: "k", Kind: Read, Owner: "both"}) // that owner reads through another proxy
-	_, err := reader.Lock(context.Background(), Request{Key: "k", Kind: Write})
-	wantCode(t, err, "DEADLOCK")
-	mustUnlock(t, newcomer, UnlockRequest{Key: "k", Owner: "both", All: true}, true)
-	mustUnlock(t, reader, UnlockRequest{Key: "k", All: true}, true)
-	granted(t, got, "the writer, with newcomers all the time")
+		newcomer, _ := client(m)
+		for range 3 {
+			refused(t, newcomer, Request{Key: "k", Kind: Read})
+		}
+		refused(t, newcomer, Request{Key: "k", Kind: Read, Owner: "new"})
+		refused(t, newcomer, Request{Key: "k", Kind: Write})
+		mustLock(t, reader, Request{Key: "k", Kind: Read})                  // it enters again
+		mustLock(t, newcomer, Request{Key: "k", Kind: Read, Owner: "both"}) // that owner reads through another proxy
+		_, err := reader.Lock(context.Background(), Request{Key: "k", Kind: Write})
+		wantCode(t, err, "DEADLOCK")
+		mustUnlock(t, newcomer, UnlockRequest{Key: "k", Owner: "both", All: true}, true)
+		mustUnlock(t, reader, UnlockRequest{Key: "k", All: true}, true)
+		granted(t, got, "the writer, with newcomers all the time")
 
-	mustLock(t, writer, Request{Key: "k", Kind: Read}) // a writer reads beside itself, whoever waits
-	mustUnlock(t, writer, UnlockRequest{Key: "k", Side: Write}, true)
-	mustUnlock(t, writer, UnlockRequest{Key: "k", Side: Read}, true)
-	mustLock(t, newcomer, Request{Key: "k", Kind: Read}) // nobody waits any more
+		mustLock(t, writer, Request{Key: "k", Kind: Read}) // a writer reads beside itself, whoever waits
+		mustUnlock(t, writer, UnlockRequest{Key: "k", Side: Write}, true)
+		mustUnlock(t, writer, UnlockRequest{Key: "k", Side: Read}, true)
+		mustLock(t, newcomer, Request{Key: "k", Kind: Read}) // nobody waits any more
+	})
 }
 
 // Nor does one that wants a plain lock pass those that wait for it here. While they cannot ask Redis, it asks by itself.
 func TestNewcomersStandBack(t *testing.T) {
-	s := testredis.Start(t)
-	p := testredis.NewProxy(t, s.Addr())
-	m := engine(t, "redis://"+p.Addr(), Options{Poll: time.Second})
-	s.Do(t, "HSET", "k", "redisson:1", "1")
-	s.Do(t, "PEXPIRE", "k", 60000)
-	waits, _ := client(m)
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() {
-		_, err := waits.Lock(ctx, Request{Key: "k", Blocks: true})
-		ended <- err
-	}()
-	eventually(t, 10*time.Second, "it waits", func() bool { return settledDown(m, "k") })
-	s.Do(t, "DEL", "k") // without a message: whoever asks now would have it
-	newcomer, _ := client(m)
-	refused(t, newcomer, Request{Key: "k"})
-	p.Disable()
-	p.CutAll()
-	eventually(t, 20*time.Second, "the newcomer is told that Redis is away", func() bool {
-		_, err := newcomer.Lock(context.Background(), Request{Key: "k"})
-		return err != nil && !errors.Is(err, ErrNotAcquired)
-	})
-	p.Enable()
-	select {
-	case err := <-ended:
-		if err != nil {
-			t.Error(err)
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		m := bubbleEngine(t, w, s, "one", Options{Poll: time.Second})
+		p := w.Proxy("one").Link(s.Addr())
+		s.Do(t, "HSET", "k", "redisson:1", "1")
+		s.Do(t, "PEXPIRE", "k", 60000)
+		waits, _ := client(m)
+		ctx, cancel := context.WithCancel(context.Background())
+		ended := make(chan error, 1)
+		go func() {
+			_, err := waits.Lock(ctx, Request{Key: "k", Blocks: true})
+			ended <- err
+		}()
+		eventually(t, 10*time.Second, "it waits", func() bool { return settledDown(m, "k") })
+		s.Do(t, "DEL", "k") // without a message: whoever asks now would have it
+		newcomer, _ := client(m)
+		refused(t, newcomer, Request{Key: "k"})
+		p.Cut()
+		eventually(t, 20*time.Second, "the newcomer is told that Redis is away", func() bool {
+			_, err := newcomer.Lock(context.Background(), Request{Key: "k"})
+			return err != nil && !errors.Is(err, ErrNotAcquired)
+		})
+		p.Heal()
+		select {
+		case err := <-ended:
+			if err != nil {
+				t.Error(err)
+			}
+		case <-time.After(20 * time.Second):
+			t.Error("it waits for a free lock")
 		}
-	case <-time.After(20 * time.Second):
-		t.Error("it waits for a free lock")
-	}
-	cancel()
+		cancel()
+	})
 }

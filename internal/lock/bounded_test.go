@@ -8,6 +8,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/lockproxy/lockproxy/internal/simulation/world"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
@@ -33,7 +34,7 @@ func work(t *testing.T, s *testredis.Server) (commands, inScripts int) {
 }
 
 // fill writes n fields, elements or members by the arguments that each makes of its number.
-func fill(t *testing.T, s *testredis.Server, n int, command, key string, each func(i int) []any) {
+func fill(t *testing.T, s redisServer, n int, command, key string, each func(i int) []any) {
 	t.Helper()
 	for from := 0; from < n; from += 1000 {
 		args := []any{command, key}
@@ -177,25 +178,27 @@ func TestLongQueueEnds(t *testing.T) {
 
 // TestManyFairWaiters: more waiters of one proxy than a refresh mends stay alive in their queue.
 func TestManyFairWaiters(t *testing.T) {
-	s := testredis.Start(t)
-	m := engine(t, s.URL(), Options{})
-	a, _ := client(m)
-	mustLock(t, a, Request{Key: "k"})
-	const many = 1300
-	for range many {
-		c, _ := client(m)
-		locking(c, Request{Key: "k", Blocks: true, Block: 20000, Fair: true})
-	}
-	eventually(t, 20*time.Second, "all wait", func() bool { return s.Do(t, "LLEN", queueKey("k")).(int64) == many })
-	score := func() int64 {
-		last, _ := redis.String(s.Do(t, "LINDEX", queueKey("k"), -1), nil)
-		ms, _ := redis.Float64(s.Do(t, "ZSCORE", prefixed("redisson_lock_timeout", "k"), last), nil)
-		return int64(ms)
-	}
-	before := score()
-	eventually(t, 15*time.Second, "the last one is refreshed", func() bool { return score() > before })
-	if n := s.Do(t, "LLEN", queueKey("k")).(int64); n != many {
-		t.Error(n, "are left")
-	}
-	m.Drain()
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		m := bubbleEngine(t, w, s, "one", Options{})
+		a, _ := client(m)
+		mustLock(t, a, Request{Key: "k"})
+		const many = 1300
+		for range many {
+			c, _ := client(m)
+			locking(c, Request{Key: "k", Blocks: true, Block: 20000, Fair: true})
+		}
+		eventually(t, 20*time.Second, "all wait", func() bool { return s.Do(t, "LLEN", queueKey("k")).(int64) == many })
+		score := func() int64 {
+			last, _ := redis.String(s.Do(t, "LINDEX", queueKey("k"), -1), nil)
+			ms, _ := redis.Float64(s.Do(t, "ZSCORE", prefixed("redisson_lock_timeout", "k"), last), nil)
+			return int64(ms)
+		}
+		before := score()
+		eventually(t, 15*time.Second, "the last one is refreshed", func() bool { return score() > before })
+		if n := s.Do(t, "LLEN", queueKey("k")).(int64); n != many {
+			t.Error(n, "are left")
+		}
+		m.Drain()
+	})
 }

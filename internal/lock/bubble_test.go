@@ -3,9 +3,13 @@ package lock
 import (
 	"context"
 	"errors"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/gomodule/redigo/redis"
 
 	"github.com/lockproxy/lockproxy/internal/simulation/world"
 	"github.com/lockproxy/lockproxy/upstream"
@@ -31,6 +35,42 @@ func bubbleEngine(t *testing.T, w *world.World, n *world.Node, proxy string, o O
 	target := upstream.Target{Network: "tcp", Addr: n.Addr(), Dialer: w.Proxy(proxy)}
 	ctl := upstream.NewControl(target, upstream.ControlOptions{Logger: o.Logger})
 	return atWork(t, New(ctl, o), ctl.Close)
+}
+
+// bubbleSlow is an engine whose messages to the node, and from it, take 100 ms; the link is that to break.
+func bubbleSlow(t *testing.T, w *world.World, n *world.Node, o Options) (*Manager, *world.Link) {
+	t.Helper()
+	const proxy = "slow"
+	m := bubbleEngine(t, w, n, proxy, o)
+	a, _ := client(m)
+	mustLock(t, a, Request{Key: "warm"})
+	mustUnlock(t, a, UnlockRequest{Key: "warm"}, true)
+	link := w.Proxy(proxy).Link(n.Addr())
+	link.Delay(100*time.Millisecond, 0)
+	return m, link
+}
+
+// scriptsOf counts the scripts that clients have a node run.
+func scriptsOf(n *world.Node) *atomic.Int64 {
+	ran := new(atomic.Int64)
+	n.Log(func(_ time.Time, _ *world.Node, command []string, _ string) {
+		if strings.HasPrefix(strings.ToUpper(command[0]), "EVAL") {
+			ran.Add(1)
+		}
+	})
+	return ran
+}
+
+// dialNode is a connection of somebody else to a node.
+func dialNode(t *testing.T, w *world.World, n *world.Node) redis.Conn {
+	t.Helper()
+	c, err := w.Proxy("somebody").Dial(t.Context(), "tcp", n.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn := redis.NewConn(c, 0, 0)
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
 }
 
 func TestTakenOverElsewhere(t *testing.T) {

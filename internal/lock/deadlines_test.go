@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/simulation/world"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -15,92 +16,96 @@ import (
 // TestToldWhileEverythingHangs: whatever is under way and waits for Redis, every lock is told lost before Redis frees it, and stays
 // lost when Redis turns out to have done what was asked in time: no verb makes it live again, and it is given back.
 func TestToldWhileEverythingHangs(t *testing.T) {
-	t.Parallel()
-	const lease = 3 * time.Second
-	s := testredis.Start(t)
-	m := engine(t, s.URL(), Options{Watchdog: lease})
-	c, lost := client(m)
-	others := map[string]*Client{}
-	for _, verb := range []string{"lock", "renew", "unlock", "let"} {
-		others[verb] = m.NewClient(ClientInfo{ID: clientNumbers.Add(1), Addr: "test", Push: lost.push})
-		mustLock(t, others[verb], Request{Key: verb, Self: true})
-	}
-	for i := range 200 {
-		mustLock(t, c, Request{Key: fmt.Sprint("held", i)})
-	}
-	began := time.Now()
-	s.Stop()
-	defer s.Cont()
-	said := map[string]chan error{}
-	say := func(verb string, do func(*Client) error) {
-		answer := make(chan error, 1)
-		said[verb] = answer
-		go func() { answer <- do(others[verb]) }()
-	}
-	// So late that Redis can still do it when it is told lost.
-	time.Sleep(time.Until(began.Add(lease - reserve(lease) - 400*time.Millisecond)))
-	say("lock", func(c *Client) error {
-		_, err := c.Lock(context.Background(), Request{Key: "lock", Self: true})
-		return err
-	})
-	say("renew", func(c *Client) error {
-		return c.Renew(context.Background(), RenewRequest{Key: "renew", Lease: 60000})
-	})
-	say("unlock", func(c *Client) error {
-		_, err := c.Unlock(context.Background(), UnlockRequest{Key: "unlock"})
-		return err
-	})
-	eventually(t, 15*time.Second, "told", func() bool { return strings.Count(lost.reasons(), ":unrenewed ") == 204 })
-	s.Cont()
-	for verb, err := range said {
-		switch err := <-err; {
-		case verb == "lock" && err == nil: // anew, when Redis was there
-			mustUnlock(t, others[verb], UnlockRequest{Key: verb}, true)
-		case !isCode(err, "LOCKLOST"):
-			t.Errorf("the %s that was under way: %v", verb, err)
+	inBubble(t, func(t *testing.T, w *world.World) {
+		const lease = 3 * time.Second
+		s := w.NewNode(bubbleAddr)
+		m := bubbleEngine(t, w, s, "one", Options{Watchdog: lease})
+		c, lost := client(m)
+		others := map[string]*Client{}
+		for _, verb := range []string{"lock", "renew", "unlock", "let"} {
+			others[verb] = m.NewClient(ClientInfo{ID: clientNumbers.Add(1), Addr: "test", Push: lost.push})
+			mustLock(t, others[verb], Request{Key: verb, Self: true})
 		}
-	}
-	for verb := range others {
-		eventually(t, 15*time.Second, verb+" is free", func() bool { return pttl(t, s, verb) < 0 })
-	}
-	if got := m.Stats().Held; got != 0 {
-		t.Errorf("%d locks are held", got)
-	}
+		for i := range 200 {
+			mustLock(t, c, Request{Key: fmt.Sprint("held", i)})
+		}
+		began := time.Now()
+		s.Stop()
+		defer s.Cont()
+		said := map[string]chan error{}
+		say := func(verb string, do func(*Client) error) {
+			answer := make(chan error, 1)
+			said[verb] = answer
+			go func() { answer <- do(others[verb]) }()
+		}
+		// So late that Redis can still do it when it is told lost.
+		time.Sleep(time.Until(began.Add(lease - reserve(lease) - 400*time.Millisecond)))
+		say("lock", func(c *Client) error {
+			_, err := c.Lock(context.Background(), Request{Key: "lock", Self: true})
+			return err
+		})
+		say("renew", func(c *Client) error {
+			return c.Renew(context.Background(), RenewRequest{Key: "renew", Lease: 60000})
+		})
+		say("unlock", func(c *Client) error {
+			_, err := c.Unlock(context.Background(), UnlockRequest{Key: "unlock"})
+			return err
+		})
+		eventually(t, 15*time.Second, "told", func() bool { return strings.Count(lost.reasons(), ":unrenewed ") == 204 })
+		s.Cont()
+		for verb, err := range said {
+			switch err := <-err; {
+			case verb == "lock" && err == nil: // anew, when Redis was there
+				mustUnlock(t, others[verb], UnlockRequest{Key: verb}, true)
+			case !isCode(err, "LOCKLOST"):
+				t.Errorf("the %s that was under way: %v", verb, err)
+			}
+		}
+		for verb := range others {
+			eventually(t, 15*time.Second, verb+" is free", func() bool { return pttl(t, s, verb) < 0 })
+		}
+		if got := m.Stats().Held; got != 0 {
+			t.Errorf("%d locks are held", got)
+		}
+	})
 }
 
 // TestSlowRedisLosesNoLock: a Redis that takes longer than a script's not-after to come to it keeps what is renewed in time.
 func TestSlowRedisLosesNoLock(t *testing.T) {
-	t.Parallel()
-	s := testredis.Start(t)
-	far := testredis.NewProxy(t, s.Addr())
-	m := engine(t, "redis://"+far.Addr(), Options{Watchdog: 4 * time.Second})
-	c, lost := client(m)
-	for i := range 20 {
-		mustLock(t, c, Request{Key: fmt.Sprint("held", i)})
-	}
-	eventually(t, 15*time.Second, "renewed once", func() bool { return m.Stats().Renewed >= 20 })
-	far.Latency(600 * time.Millisecond) // and our estimate of its clock is behind by as much
-	time.Sleep(5 * time.Second)
-	far.Clear()
-	if lost.reasons() != "" || m.Stats().Held != 20 {
-		t.Errorf("lost: %s", lost.reasons())
-	}
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		m := bubbleEngine(t, w, s, "one", Options{Watchdog: 4 * time.Second})
+		far := w.Proxy("one").Link(s.Addr())
+		c, lost := client(m)
+		for i := range 20 {
+			mustLock(t, c, Request{Key: fmt.Sprint("held", i)})
+		}
+		eventually(t, 15*time.Second, "renewed once", func() bool { return m.Stats().Renewed >= 20 })
+		far.Delay(600*time.Millisecond, 0) // and our estimate of its clock is behind by as much
+		time.Sleep(5 * time.Second)
+		far.Heal()
+		if lost.reasons() != "" || m.Stats().Held != 20 {
+			t.Errorf("lost: %s", lost.reasons())
+		}
+	})
 }
 
 // TestTooLateSaysWhatIsKnown: a script that Redis came to too late names the time it took, or the clock that jumped.
 func TestTooLateSaysWhatIsKnown(t *testing.T) {
-	s := testredis.Start(t)
-	m := engine(t, s.URL(), Options{})
-	c, _ := client(m)
-	mustLock(t, c, Request{Key: "k"})
-	for took, want := range map[time.Duration]string{
-		1500 * time.Millisecond: "the request came to Redis too late, and nothing was done: the answer took 1.5s, 1s are allowed",
-		5 * time.Millisecond:    "the request came to Redis too late, and nothing was done: its clock is ahead of where it was",
-	} {
-		if err := m.tooLate(took, time.Second); !isLate(err) || !isNotSent(err) || !strings.HasSuffix(err.Error(), want) {
-			t.Errorf("%v: %v", took, err)
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		m := bubbleEngine(t, w, s, "one", Options{})
+		c, _ := client(m)
+		mustLock(t, c, Request{Key: "k"})
+		for took, want := range map[time.Duration]string{
+			1500 * time.Millisecond: "the request came to Redis too late, and nothing was done: the answer took 1.5s, 1s are allowed",
+			5 * time.Millisecond:    "the request came to Redis too late, and nothing was done: its clock is ahead of where it was",
+		} {
+			if err := m.tooLate(took, time.Second); !isLate(err) || !isNotSent(err) || !strings.HasSuffix(err.Error(), want) {
+				t.Errorf("%v: %v", took, err)
+			}
 		}
-	}
+	})
 }
 
 // TestReplicasTakeNobodysPlace: renewals that wait for a replica that has gone do not hold up others.
@@ -166,60 +171,62 @@ func TestBatchesByDeadline(t *testing.T) {
 // TestRenewalAfterTheLossIsTold: a renewal that Redis has done, but whose answer came when the loss was told, is taken back when the
 // lease is over by which the loss was told, and not before.
 func TestRenewalAfterTheLossIsTold(t *testing.T) {
-	t.Parallel()
-	s := testredis.Start(t)
-	m := engine(t, s.URL(), Options{Watchdog: 20 * time.Second})
-	c, lost := client(m)
-	mustLock(t, c, Request{Key: "mine"})
-	mustLock(t, c, Request{Key: "named", Owner: "me"})
-	for _, owner := range []string{"", "me"} {
-		id, explicit := c.id(Plain, 0, map[string]string{"": "mine", "me": "named"}[owner], owner)
-		h, err := m.enter(context.Background(), id, explicit)
-		if err != nil {
-			t.Fatal(err)
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		m := bubbleEngine(t, w, s, "one", Options{Watchdog: 20 * time.Second})
+		c, lost := client(m)
+		mustLock(t, c, Request{Key: "mine"})
+		mustLock(t, c, Request{Key: "named", Owner: "me"})
+		for _, owner := range []string{"", "me"} {
+			id, explicit := c.id(Plain, 0, map[string]string{"": "mine", "me": "named"}[owner], owner)
+			h, err := m.enter(context.Background(), id, explicit)
+			if err != nil {
+				t.Fatal(err)
+			}
+			m.mu.Lock()
+			b := &batch{batchKey: m.batchOf(h), holds: []*hold{h}, planned: time.Now(), marks: []string{h.registration}}
+			h.deadline = time.Now().Add(500 * time.Millisecond)
+			m.expect(h)
+			m.mu.Unlock()
+			eventually(t, 15*time.Second, "told while it is renewed", func() bool { return strings.Contains(lost.reasons(), id.key+":unrenewed ") })
+			m.renewBatch(b)
+			if pttl(t, s, id.key) < 10000 {
+				t.Fatalf("%s was not renewed", id.key)
+			}
 		}
-		m.mu.Lock()
-		b := &batch{batchKey: m.batchOf(h), holds: []*hold{h}, planned: time.Now(), marks: []string{h.registration}}
-		h.deadline = time.Now().Add(500 * time.Millisecond)
-		m.expect(h)
-		m.mu.Unlock()
-		eventually(t, 15*time.Second, "told while it is renewed", func() bool { return strings.Contains(lost.reasons(), id.key+":unrenewed ") })
-		m.renewBatch(b)
-		if pttl(t, s, id.key) < 10000 {
-			t.Fatalf("%s was not renewed", id.key)
+		for _, key := range []string{"mine", "named"} {
+			eventually(t, 15*time.Second, key+" is free", func() bool { return pttl(t, s, key) < 0 })
+			if _, err := c.Unlock(context.Background(), UnlockRequest{Key: key, Owner: map[string]string{"named": "me"}[key]}); !isCode(err, "LOCKLOST") {
+				t.Errorf("UNLOCK %s: %v", key, err)
+			}
 		}
-	}
-	for _, key := range []string{"mine", "named"} {
-		eventually(t, 15*time.Second, key+" is free", func() bool { return pttl(t, s, key) < 0 })
-		if _, err := c.Unlock(context.Background(), UnlockRequest{Key: key, Owner: map[string]string{"named": "me"}[key]}); !isCode(err, "LOCKLOST") {
-			t.Errorf("UNLOCK %s: %v", key, err)
-		}
-	}
+	})
 }
 
 // TestRenewAnsweredTooLate: a lease that was over before the answer of its RENEW came is none.
 func TestRenewAnsweredTooLate(t *testing.T) {
-	t.Parallel()
-	s := testredis.Start(t)
-	far := testredis.NewProxy(t, s.Addr())
-	m := engine(t, "redis://"+far.Addr(), Options{})
-	c, _ := client(m)
-	mustLock(t, c, Request{Key: "mine"})
-	mustLock(t, c, Request{Key: "named", Owner: "me"})
-	if err := c.Renew(context.Background(), RenewRequest{Key: "mine"}); err != nil { // Redis knows the script
-		t.Fatal(err)
-	}
-	far.Latency(200 * time.Millisecond)
-	for key, owner := range map[string]string{"mine": "", "named": "me"} {
-		if err := c.Renew(context.Background(), RenewRequest{Key: key, Owner: owner, Lease: 300}); !isCode(err, "LOCKLOST") {
-			t.Errorf("RENEW %s PX 300, answered after 400 ms: %v", key, err)
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		m := bubbleEngine(t, w, s, "one", Options{})
+		far := w.Proxy("one").Link(s.Addr())
+		c, _ := client(m)
+		mustLock(t, c, Request{Key: "mine"})
+		mustLock(t, c, Request{Key: "named", Owner: "me"})
+		if err := c.Renew(context.Background(), RenewRequest{Key: "mine"}); err != nil { // Redis knows the script
+			t.Fatal(err)
 		}
-	}
-	far.Clear()
-	if _, err := c.Unlock(context.Background(), UnlockRequest{Key: "mine"}); !isCode(err, "LOCKLOST") {
-		t.Errorf("UNLOCK: %v", err)
-	}
-	if got := m.Stats().Held; got != 0 {
-		t.Errorf("%d locks are held", got)
-	}
+		far.Delay(200*time.Millisecond, 0)
+		for key, owner := range map[string]string{"mine": "", "named": "me"} {
+			if err := c.Renew(context.Background(), RenewRequest{Key: key, Owner: owner, Lease: 300}); !isCode(err, "LOCKLOST") {
+				t.Errorf("RENEW %s PX 300, answered after 400 ms: %v", key, err)
+			}
+		}
+		far.Heal()
+		if _, err := c.Unlock(context.Background(), UnlockRequest{Key: "mine"}); !isCode(err, "LOCKLOST") {
+			t.Errorf("UNLOCK: %v", err)
+		}
+		if got := m.Stats().Held; got != 0 {
+			t.Errorf("%d locks are held", got)
+		}
+	})
 }

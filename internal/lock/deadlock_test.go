@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/testredis"
+	"github.com/lockproxy/lockproxy/internal/simulation/world"
 )
 
 // step is what one of several clients does: the last of its steps waits.
@@ -107,61 +107,62 @@ var circles = []struct {
 }
 
 func TestDeadlock(t *testing.T) {
-	s := testredis.Start(t)
 	for _, c := range circles {
 		t.Run(c.name, func(t *testing.T) {
-			s.Do(t, "FLUSHALL")
-			m, m2 := engine(t, s.URL(), Options{}), engine(t, s.URL(), Options{})
-			ctx, cancel := context.WithCancel(context.Background())
-			var waits []chan error
-			var clients []*Client
-			for i := range 4 {
-				c, _ := client([]*Manager{m, m, m, m2}[i])
-				clients = append(clients, c)
-			}
-			defer func() {
-				cancel()
-				for _, w := range waits {
-					<-w
+			inBubble(t, func(t *testing.T, w *world.World) {
+				s := w.NewNode(bubbleAddr)
+				m, m2 := bubbleEngine(t, w, s, "one", Options{}), bubbleEngine(t, w, s, "two", Options{})
+				ctx, cancel := context.WithCancel(context.Background())
+				var waits []chan error
+				var clients []*Client
+				for i := range 4 {
+					c, _ := client([]*Manager{m, m, m, m2}[i])
+					clients = append(clients, c)
 				}
-			}()
-			for i, st := range c.steps {
-				if !st.r.Blocks || st.r.Block == 20000 {
-					if err := st.run(ctx, clients[st.who]); err != nil {
-						t.Fatal(st, err)
+				defer func() {
+					cancel()
+					for _, wait := range waits {
+						<-wait
 					}
-					continue
+				}()
+				for i, st := range c.steps {
+					if !st.r.Blocks || st.r.Block == 20000 {
+						if err := st.run(ctx, clients[st.who]); err != nil {
+							t.Fatal(st, err)
+						}
+						continue
+					}
+					done := make(chan error, 1)
+					before := m.Stats().Waiting + m2.Stats().Waiting
+					began := time.Now()
+					go func() { done <- st.run(ctx, clients[st.who]) }()
+					if i < len(c.steps)-1 || c.named == "" {
+						waits = append(waits, done)
+						eventually(t, 5*time.Second, "waits", func() bool { return m.Stats().Waiting+m2.Stats().Waiting > before })
+						continue
+					}
+					err := <-done
+					wantCode(t, err, "DEADLOCK")
+					t.Log(err, time.Since(began))
+					if got := quoted(err.Error()); got != c.named {
+						t.Errorf("it names %q, want %q", got, c.named)
+					}
+					if n := clients[st.who].Held(); n != 1 {
+						t.Errorf("%d holds left", n)
+					}
 				}
-				done := make(chan error, 1)
-				before := m.Stats().Waiting + m2.Stats().Waiting
-				began := time.Now()
-				go func() { done <- st.run(ctx, clients[st.who]) }()
-				if i < len(c.steps)-1 || c.named == "" {
-					waits = append(waits, done)
-					eventually(t, 5*time.Second, "waits", func() bool { return m.Stats().Waiting+m2.Stats().Waiting > before })
-					continue
+				if c.named == "" { // nobody is told anything
+					time.Sleep(10 * time.Second)
 				}
-				err := <-done
-				wantCode(t, err, "DEADLOCK")
-				t.Log(err, time.Since(began))
-				if got := quoted(err.Error()); got != c.named {
-					t.Errorf("it names %q, want %q", got, c.named)
+				for _, wait := range waits {
+					select {
+					case err := <-wait:
+						t.Errorf("a wait ended: %v", err)
+						wait <- err
+					default:
+					}
 				}
-				if n := clients[st.who].Held(); n != 1 {
-					t.Errorf("%d holds left", n)
-				}
-			}
-			if c.named == "" { // nobody is told anything
-				time.Sleep(150 * time.Millisecond)
-			}
-			for _, w := range waits {
-				select {
-				case err := <-w:
-					t.Errorf("a wait ended: %v", err)
-					w <- err
-				default:
-				}
-			}
+			})
 		})
 	}
 }
@@ -179,97 +180,103 @@ func quoted(text string) string {
 
 // Of two waits that close a circle at the same time one is told, and the other gets the lock when that one gives up.
 func TestDeadlockTellsOne(t *testing.T) {
-	s := testredis.Start(t)
-	m := engine(t, s.URL(), Options{})
-	for range 50 {
-		clients := make([]*Client, 3)
-		ended := make(chan int, 3)
-		told := make(chan error, 3)
-		for i := range clients {
-			clients[i], _ = client(m)
-			mustLock(t, clients[i], Request{Key: fmt.Sprint(i)})
-		}
-		for i, c := range clients {
-			go func() {
-				_, err := c.Lock(context.Background(), Request{Key: fmt.Sprint((i + 1) % 3), Blocks: true})
-				if err != nil {
-					told <- err
-				}
-				c.Close(Gone)
-				ended <- i
-			}()
-		}
-		for range clients {
-			select {
-			case <-ended:
-			case <-time.After(20 * time.Second):
-				t.Fatal("stuck")
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		m := bubbleEngine(t, w, s, "one", Options{})
+		for range 50 {
+			clients := make([]*Client, 3)
+			ended := make(chan int, 3)
+			told := make(chan error, 3)
+			for i := range clients {
+				clients[i], _ = client(m)
+				mustLock(t, clients[i], Request{Key: fmt.Sprint(i)})
 			}
+			for i, c := range clients {
+				go func() {
+					_, err := c.Lock(context.Background(), Request{Key: fmt.Sprint((i + 1) % 3), Blocks: true})
+					if err != nil {
+						told <- err
+					}
+					c.Close(Gone)
+					ended <- i
+				}()
+			}
+			for range clients {
+				select {
+				case <-ended:
+				case <-time.After(20 * time.Second):
+					t.Fatal("stuck")
+				}
+			}
+			if len(told) != 1 {
+				t.Fatalf("%d were told", len(told))
+			}
+			wantCode(t, <-told, "DEADLOCK")
+			eventually(t, 5*time.Second, "free", func() bool { return m.Stats().Held == 0 })
 		}
-		if len(told) != 1 {
-			t.Fatalf("%d were told", len(told))
-		}
-		wantCode(t, <-told, "DEADLOCK")
-		eventually(t, 5*time.Second, "free", func() bool { return m.Stats().Held == 0 })
-	}
+	})
 }
 
 // Two that find the same circle before either has left its line are not both told.
 func TestDeadlockFoundTwice(t *testing.T) {
-	s := testredis.Start(t)
-	m := engine(t, s.URL(), Options{})
-	a, _ := client(m)
-	b, _ := client(m)
-	mustLock(t, a, Request{Key: "x"})
-	mustLock(t, b, Request{Key: "y"})
-	m.mu.Lock()
-	a.waits = &waiter{c: a, r: Request{Key: "y", Blocks: true}, id: holdID{0, "y", a.Owner(), Plain}}
-	b.waits = &waiter{c: b, r: Request{Key: "x", Blocks: true}, id: holdID{0, "x", b.Owner(), Plain}}
-	first, second := a.waits, b.waits
-	m.mu.Unlock()
-	wantCode(t, m.deadlock(context.Background(), first), "DEADLOCK")
-	if err := m.deadlock(context.Background(), second); err != nil {
-		t.Fatal(err)
-	}
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		m := bubbleEngine(t, w, s, "one", Options{})
+		a, _ := client(m)
+		b, _ := client(m)
+		mustLock(t, a, Request{Key: "x"})
+		mustLock(t, b, Request{Key: "y"})
+		m.mu.Lock()
+		a.waits = &waiter{c: a, r: Request{Key: "y", Blocks: true}, id: holdID{0, "y", a.Owner(), Plain}}
+		b.waits = &waiter{c: b, r: Request{Key: "x", Blocks: true}, id: holdID{0, "x", b.Owner(), Plain}}
+		first, second := a.waits, b.waits
+		m.mu.Unlock()
+		wantCode(t, m.deadlock(context.Background(), first), "DEADLOCK")
+		if err := m.deadlock(context.Background(), second); err != nil {
+			t.Fatal(err)
+		}
+	})
 }
 
 // Under max-hold every hold ends. A hold that was freed behind our back makes no circle.
 func TestDeadlockOnlyWhenCertain(t *testing.T) {
-	s := testredis.Start(t)
-	m := engine(t, s.URL(), Options{MaxHold: time.Minute})
-	ctx, cancel := context.WithCancel(context.Background())
-	a, _ := client(m)
-	b, _ := client(m)
-	mustLock(t, a, Request{Key: "a"})
-	mustLock(t, b, Request{Key: "b"})
-	done := make(chan error, 2)
-	go func() { _, err := a.Lock(ctx, Request{Key: "b", Blocks: true}); done <- err }()
-	go func() { _, err := b.Lock(ctx, Request{Key: "a", Blocks: true}); done <- err }()
-	time.Sleep(300 * time.Millisecond)
-	cancel()
-	for range 2 {
-		if err := <-done; !errors.Is(err, context.Canceled) {
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		m := bubbleEngine(t, w, s, "one", Options{MaxHold: time.Minute})
+		ctx, cancel := context.WithCancel(context.Background())
+		a, _ := client(m)
+		b, _ := client(m)
+		mustLock(t, a, Request{Key: "a"})
+		mustLock(t, b, Request{Key: "b"})
+		done := make(chan error, 2)
+		go func() { _, err := a.Lock(ctx, Request{Key: "b", Blocks: true}); done <- err }()
+		go func() { _, err := b.Lock(ctx, Request{Key: "a", Blocks: true}); done <- err }()
+		time.Sleep(300 * time.Millisecond)
+		cancel()
+		for range 2 {
+			if err := <-done; !errors.Is(err, context.Canceled) {
+				t.Fatal(err)
+			}
+		}
+
+		m = bubbleEngine(t, w, s, "two", Options{Poll: 100 * time.Millisecond})
+		a, _ = client(m)
+		b, _ = client(m)
+		mustLock(t, a, Request{Key: "x"})
+		mustLock(t, b, Request{Key: "y"})
+		go func() { _, err := a.Lock(context.Background(), Request{Key: "y", Blocks: true}); done <- err }()
+		eventually(t, 5*time.Second, "waits", func() bool { return m.Stats().Waiting == 1 })
+		s.Do(t, "DEL", "x")
+		s.Do(t, "HSET", "x", "stranger", 1)
+		s.Do(t, "PEXPIRE", "x", 500)
+		if _, err := b.Lock(context.Background(), Request{Key: "x", Blocks: true}); err != nil {
 			t.Fatal(err)
 		}
-	}
-
-	m = engine(t, s.URL(), Options{Poll: 100 * time.Millisecond})
-	a, _ = client(m)
-	b, _ = client(m)
-	mustLock(t, a, Request{Key: "x"})
-	mustLock(t, b, Request{Key: "y"})
-	go func() { _, err := a.Lock(context.Background(), Request{Key: "y", Blocks: true}); done <- err }()
-	eventually(t, 5*time.Second, "waits", func() bool { return m.Stats().Waiting == 1 })
-	s.Do(t, "DEL", "x")
-	s.Do(t, "HSET", "x", "stranger", 1)
-	s.Do(t, "PEXPIRE", "x", 500)
-	if _, err := b.Lock(context.Background(), Request{Key: "x", Blocks: true}); err != nil {
-		t.Fatal(err)
-	}
-	mustUnlock(t, b, UnlockRequest{Key: "y"}, true)
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+		mustUnlock(t, b, UnlockRequest{Key: "y"}, true)
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+	})
 }
 
 // A long circle names some of its keys, in one line.

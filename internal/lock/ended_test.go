@@ -6,39 +6,43 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/testredis"
+	"github.com/lockproxy/lockproxy/internal/simulation/world"
 )
 
 // An owner's lock that was given back through another proxy is not called lost when the key holds a read/write lock by then.
 func TestEndedElsewhereThenAnotherKind(t *testing.T) {
-	s := testredis.Start(t)
-	here, _ := client(engine(t, s.URL(), Options{}))
-	there, _ := client(engine(t, s.URL(), Options{}))
-	mustLock(t, here, Request{Key: "k", Owner: "o"})
-	mustUnlock(t, there, UnlockRequest{Key: "k", Owner: "o"}, true)
-	mustLock(t, there, Request{Key: "k", Kind: Write})
-	// NOTHELD when the watchdog has looked meanwhile, and has forgotten it.
-	free, err := here.Unlock(context.Background(), UnlockRequest{Key: "k", Owner: "o"})
-	if err == nil && !free || err != nil && !strings.HasPrefix(err.Error(), "NOTHELD") {
-		t.Error(free, err)
-	}
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		here, _ := client(bubbleEngine(t, w, s, "one", Options{}))
+		there, _ := client(bubbleEngine(t, w, s, "two", Options{}))
+		mustLock(t, here, Request{Key: "k", Owner: "o"})
+		mustUnlock(t, there, UnlockRequest{Key: "k", Owner: "o"}, true)
+		mustLock(t, there, Request{Key: "k", Kind: Write})
+		// NOTHELD when the watchdog has looked meanwhile, and has forgotten it.
+		free, err := here.Unlock(context.Background(), UnlockRequest{Key: "k", Owner: "o"})
+		if err == nil && !free || err != nil && !strings.HasPrefix(err.Error(), "NOTHELD") {
+			t.Error(free, err)
+		}
+	})
 }
 
 // An UNLOCK of one hold of two whose reply was lost is not told that it freed the lock when somebody else did.
 func TestUnlockLostThenForced(t *testing.T) {
-	s := testredis.Start(t)
-	m, p := slowEngine(t, s, Options{})
-	a, _ := client(m)
-	mustLock(t, a, Request{Key: "k"})
-	mustLock(t, a, Request{Key: "k"})
-	done := make(chan error, 1)
-	go func() {
-		_, err := a.Unlock(context.Background(), UnlockRequest{Key: "k"})
-		done <- err
-	}()
-	eventually(t, 5*time.Second, "one is given back", func() bool { return hash(t, s, "k")[a.Owner()] == "1" })
-	s.Do(t, "DEL", "k")
-	p.CutAll()
-	p.Clear()
-	wantCode(t, <-done, "LOCKLOST")
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		m, p := bubbleSlow(t, w, s, Options{})
+		a, _ := client(m)
+		mustLock(t, a, Request{Key: "k"})
+		mustLock(t, a, Request{Key: "k"})
+		done := make(chan error, 1)
+		go func() {
+			_, err := a.Unlock(context.Background(), UnlockRequest{Key: "k"})
+			done <- err
+		}()
+		eventually(t, 5*time.Second, "one is given back", func() bool { return hash(t, s, "k")[a.Owner()] == "1" })
+		s.Do(t, "DEL", "k")
+		p.Drop()
+		p.Heal()
+		wantCode(t, <-done, "LOCKLOST")
+	})
 }

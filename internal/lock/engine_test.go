@@ -14,6 +14,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"go.uber.org/goleak"
 
+	"github.com/lockproxy/lockproxy/internal/simulation/world"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -220,46 +221,50 @@ func TestLockIsRedissons(t *testing.T) {
 }
 
 func TestRedissonHolderBlocksAndItsMessageWakes(t *testing.T) {
-	s := testredis.Start(t)
-	m := engine(t, s.URL(), Options{Poll: 10 * time.Second})
-	a, _ := client(m)
-	heldByRedisson(t, s, "orders")
-	got := locking(a, Request{Key: "orders", Blocks: true})
-	eventually(t, 15*time.Second, "subscribed", func() bool { return subscribers(t, s, channelOf("orders")) == 1 })
-	time.Sleep(20 * time.Millisecond)
-	s.Do(t, "DEL", "orders")
-	began := time.Now()
-	s.Do(t, "PUBLISH", "redisson_lock__channel:{orders}", "0")
-	granted(t, got, "LOCK")
-	if took := time.Since(began); took > 2*time.Second {
-		t.Fatalf("woken after %v", took)
-	}
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		m := bubbleEngine(t, w, s, "one", Options{Poll: 10 * time.Second})
+		a, _ := client(m)
+		heldByRedisson(t, s, "orders")
+		got := locking(a, Request{Key: "orders", Blocks: true})
+		eventually(t, 15*time.Second, "subscribed", func() bool { return subscribers(t, s, channelOf("orders")) == 1 })
+		time.Sleep(20 * time.Millisecond)
+		s.Do(t, "DEL", "orders")
+		began := time.Now()
+		s.Do(t, "PUBLISH", "redisson_lock__channel:{orders}", "0")
+		granted(t, got, "LOCK")
+		if took := time.Since(began); took > 2*time.Second {
+			t.Fatalf("woken after %v", took)
+		}
+	})
 }
 
 func TestDisconnect(t *testing.T) {
-	s := testredis.Start(t)
-	m := engine(t, s.URL(), Options{})
-	a, _ := client(m)
-	b, _ := client(m)
-	d, _ := client(m)
-	mustLock(t, a, Request{Key: "gone"})
-	mustLock(t, a, Request{Key: "gone"})
-	mustLock(t, b, Request{Key: "left"})
-	mustLock(t, d, Request{Key: "doubt"})
-	d.Doubt()
-	_, err := d.Unlock(context.Background(), UnlockRequest{Key: "none"})
-	wantCode(t, err, "NOTHELD")
-	a.Close(Gone)
-	b.Close(Left)
-	d.Close(Gone)
-	eventually(t, 15*time.Second, "released", func() bool { return s.Do(t, "EXISTS", "gone").(int64) == 0 })
-	time.Sleep(50 * time.Millisecond)
-	if s.Do(t, "EXISTS", "left", "doubt").(int64) != 2 {
-		t.Fatal("released what must run out")
-	}
-	if n := m.Stats().Held; n != 0 {
-		t.Fatal(n)
-	}
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		m := bubbleEngine(t, w, s, "one", Options{})
+		a, _ := client(m)
+		b, _ := client(m)
+		d, _ := client(m)
+		mustLock(t, a, Request{Key: "gone"})
+		mustLock(t, a, Request{Key: "gone"})
+		mustLock(t, b, Request{Key: "left"})
+		mustLock(t, d, Request{Key: "doubt"})
+		d.Doubt()
+		_, err := d.Unlock(context.Background(), UnlockRequest{Key: "none"})
+		wantCode(t, err, "NOTHELD")
+		a.Close(Gone)
+		b.Close(Left)
+		d.Close(Gone)
+		eventually(t, 15*time.Second, "released", func() bool { return s.Do(t, "EXISTS", "gone").(int64) == 0 })
+		time.Sleep(50 * time.Millisecond)
+		if s.Do(t, "EXISTS", "left", "doubt").(int64) != 2 {
+			t.Fatal("released what must run out")
+		}
+		if n := m.Stats().Held; n != 0 {
+			t.Fatal(n)
+		}
+	})
 }
 
 func TestFence(t *testing.T) {
@@ -324,16 +329,18 @@ func TestWrongTypeAndKinds(t *testing.T) {
 }
 
 func TestForce(t *testing.T) {
-	s := testredis.Start(t)
-	m := engine(t, s.URL(), Options{})
-	a, lost := client(m)
-	b, _ := client(m)
-	mustLock(t, a, Request{Key: "k"})
-	mustUnlock(t, b, UnlockRequest{Key: "k", Force: true}, true)
-	mustUnlock(t, b, UnlockRequest{Key: "k", Force: true}, false)
-	eventually(t, 15*time.Second, "told", func() bool { return lost.reasons() == "k:forced " })
-	_, err := a.Unlock(context.Background(), UnlockRequest{Key: "k"})
-	wantCode(t, err, "LOCKLOST")
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		m := bubbleEngine(t, w, s, "one", Options{})
+		a, lost := client(m)
+		b, _ := client(m)
+		mustLock(t, a, Request{Key: "k"})
+		mustUnlock(t, b, UnlockRequest{Key: "k", Force: true}, true)
+		mustUnlock(t, b, UnlockRequest{Key: "k", Force: true}, false)
+		eventually(t, 15*time.Second, "told", func() bool { return lost.reasons() == "k:forced " })
+		_, err := a.Unlock(context.Background(), UnlockRequest{Key: "k"})
+		wantCode(t, err, "LOCKLOST")
+	})
 }
 
 func TestReentry(t *testing.T) {
@@ -375,19 +382,21 @@ func TestOwnerAcrossConnections(t *testing.T) {
 }
 
 func TestDrain(t *testing.T) {
-	s := testredis.Start(t)
-	m := engine(t, s.URL(), Options{})
-	a, _ := client(m)
-	b, _ := client(m)
-	mustLock(t, a, Request{Key: "k"})
-	got := locking(b, Request{Key: "k", Blocks: true})
-	eventually(t, 15*time.Second, "waiting", func() bool { return m.Stats().Waiting == 1 })
-	m.Drain()
-	wantCode(t, <-got, "DRAINING")
-	_, err := b.Lock(context.Background(), Request{Key: "other"})
-	wantCode(t, err, "DRAINING")
-	mustLock(t, a, Request{Key: "k"})
-	mustUnlock(t, a, UnlockRequest{Key: "k", All: true}, true)
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		m := bubbleEngine(t, w, s, "one", Options{})
+		a, _ := client(m)
+		b, _ := client(m)
+		mustLock(t, a, Request{Key: "k"})
+		got := locking(b, Request{Key: "k", Blocks: true})
+		eventually(t, 15*time.Second, "waiting", func() bool { return m.Stats().Waiting == 1 })
+		m.Drain()
+		wantCode(t, <-got, "DRAINING")
+		_, err := b.Lock(context.Background(), Request{Key: "other"})
+		wantCode(t, err, "DRAINING")
+		mustLock(t, a, Request{Key: "k"})
+		mustUnlock(t, a, UnlockRequest{Key: "k", All: true}, true)
+	})
 }
 
 // TestExclusion has many clients of two proxies count under one lock.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/lockproxy/lockproxy/internal/simulation/world"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 	"github.com/lockproxy/lockproxy/scripts"
 )
@@ -20,105 +21,110 @@ import (
 // A waiter that comes back to its place behind one of Redisson, because its owner gave up on another proxy, passes none of
 // its own proxy's: that proxy would ask for the wrong one.
 func TestFairComesBackBehindRedisson(t *testing.T) {
-	t.Parallel()
-	s := testredis.Start(t)
-	m, n := engine(t, s.URL(), Options{}), engine(t, s.URL(), Options{})
-	holder, _ := client(n)
-	mustLock(t, holder, Request{Key: "k"})
-	redisson := &jvm{t: t, s: s, key: "k", owner: "11111111-2222-3333-4444-555555555555:1", wait: 300000}
-	if redisson.acquire() {
-		t.Fatal("a held lock was given")
-	}
-	var group sync.WaitGroup
-	var o order
-	a, _ := client(m)
-	queueUp(t, s, &group, a, &o, "a", Request{Key: "k"})
-	job, _ := client(m)
-	queueUp(t, s, &group, job, &o, "job", Request{Key: "k", Owner: "job"})
-	want := []string{redisson.owner, a.Owner(), "job"}
-	twin, _ := client(n)
-	if _, err := twin.Lock(context.Background(), Request{Key: "k", Fair: true, Blocks: true, Block: 50, Owner: "job"}); !errors.Is(err, ErrNotAcquired) {
-		t.Fatal(err)
-	}
-	if got := fairQueue(t, s, "k"); len(got) != 2 {
-		t.Fatal("it did not leave", got)
-	}
-	eventually(t, 3*queueRefresh, "it comes back", func() bool { return len(fairQueue(t, s, "k")) == 3 })
-	if got := fairQueue(t, s, "k"); !slices.Equal(got, want) {
-		t.Errorf("%q, not %q", got, want)
-	}
-	mustUnlock(t, holder, UnlockRequest{Key: "k"}, true)
-	if !redisson.acquire() {
-		t.Fatal("not the turn of Redisson")
-	}
-	redisson.unlock()
-	group.Wait()
-	if o.String() != "a job" {
-		t.Error(o.String())
-	}
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		m, n := bubbleEngine(t, w, s, "one", Options{}), bubbleEngine(t, w, s, "two", Options{})
+		holder, _ := client(n)
+		mustLock(t, holder, Request{Key: "k"})
+		redisson := &jvm{t: t, s: s, key: "k", owner: "11111111-2222-3333-4444-555555555555:1", wait: 300000}
+		if redisson.acquire() {
+			t.Fatal("a held lock was given")
+		}
+		var group sync.WaitGroup
+		var o order
+		a, _ := client(m)
+		queueUp(t, s, &group, a, &o, "a", Request{Key: "k"})
+		job, _ := client(m)
+		queueUp(t, s, &group, job, &o, "job", Request{Key: "k", Owner: "job"})
+		want := []string{redisson.owner, a.Owner(), "job"}
+		twin, _ := client(n)
+		if _, err := twin.Lock(context.Background(), Request{Key: "k", Fair: true, Blocks: true, Block: 50, Owner: "job"}); !errors.Is(err, ErrNotAcquired) {
+			t.Fatal(err)
+		}
+		if got := fairQueue(t, s, "k"); len(got) != 2 {
+			t.Fatal("it did not leave", got)
+		}
+		eventually(t, 3*queueRefresh, "it comes back", func() bool { return len(fairQueue(t, s, "k")) == 3 })
+		if got := fairQueue(t, s, "k"); !slices.Equal(got, want) {
+			t.Errorf("%q, not %q", got, want)
+		}
+		mustUnlock(t, holder, UnlockRequest{Key: "k"}, true)
+		if !redisson.acquire() {
+			t.Fatal("not the turn of Redisson")
+		}
+		redisson.unlock()
+		group.Wait()
+		if o.String() != "a job" {
+			t.Error(o.String())
+		}
+	})
 }
 
 // One whose grant came too late to count enters the queue behind those who stand there.
 func TestFairAfterALateGrant(t *testing.T) {
-	t.Parallel()
-	s := testredis.Start(t)
-	m, _ := slowEngine(t, s, Options{Poll: time.Minute})
-	n := engine(t, s.URL(), Options{})
-	late, _ := client(m)
-	var group sync.WaitGroup
-	var o order
-	ctx, cancel := context.WithCancel(context.Background())
-	group.Go(func() {
-		if _, err := late.Lock(ctx, Request{Key: "k", Fair: true, Blocks: true, Lease: 90}); err == nil {
-			t.Error("a lease of 90 ms over a way of 200 ms")
-		}
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		m, _ := bubbleSlow(t, w, s, Options{Poll: time.Minute})
+		n := bubbleEngine(t, w, s, "one", Options{})
+		late, _ := client(m)
+		var group sync.WaitGroup
+		var o order
+		ctx, cancel := context.WithCancel(context.Background())
+		group.Go(func() {
+			if _, err := late.Lock(ctx, Request{Key: "k", Fair: true, Blocks: true, Lease: 90}); err == nil {
+				t.Error("a lease of 90 ms over a way of 200 ms")
+			}
+		})
+		eventually(t, 5*time.Second, "granted", func() bool { return len(hash(t, s, "k")) == 1 })
+		holder, _ := client(n)
+		mustLock(t, holder, Request{Key: "k", Blocks: true})
+		first, _ := client(m)
+		queueUp(t, s, &group, first, &o, "first", Request{Key: "k"})
+		eventually(t, 5*time.Second, "both in the queue", func() bool { return len(fairQueue(t, s, "k")) == 2 })
+		mustUnlock(t, holder, UnlockRequest{Key: "k"}, true)
+		eventually(t, 10*time.Second, "the first has its turn", func() bool { return o.String() != "" })
+		cancel()
+		group.Wait()
 	})
-	eventually(t, 5*time.Second, "granted", func() bool { return len(hash(t, s, "k")) == 1 })
-	holder, _ := client(n)
-	mustLock(t, holder, Request{Key: "k", Blocks: true})
-	first, _ := client(m)
-	queueUp(t, s, &group, first, &o, "first", Request{Key: "k"})
-	eventually(t, 5*time.Second, "both in the queue", func() bool { return len(fairQueue(t, s, "k")) == 2 })
-	mustUnlock(t, holder, UnlockRequest{Key: "k"}, true)
-	eventually(t, 10*time.Second, "the first has its turn", func() bool { return o.String() != "" })
-	cancel()
-	group.Wait()
 }
 
 // Who becomes the first of its proxy asks once its own channel is heard, though it was subscribed all along: what came there
 // before was for nobody.
 func TestFairNewHeadAsks(t *testing.T) {
-	s := testredis.Start(t)
-	m, n := engine(t, s.URL(), Options{Poll: time.Minute}), engine(t, s.URL(), Options{})
-	holder, _ := client(n)
-	first, _ := client(m)
-	second, _ := client(m)
-	for range 2 { // both channels are warm the second time
-		mustLock(t, holder, Request{Key: "k"})
-		var group sync.WaitGroup
-		ctx, cancel := context.WithCancel(context.Background())
-		defer cancel()
-		for i, c := range []*Client{first, second} {
-			its := []context.Context{ctx, context.Background()}[i]
-			group.Go(func() {
-				if _, err := c.Lock(its, Request{Key: "k", Fair: true, Blocks: true}); (err == nil) != (i == 1) {
-					t.Error(i, err)
-				}
-			})
-			eventually(t, 5*time.Second, "it waits", func() bool {
-				m.mu.Lock()
-				defer m.mu.Unlock()
-				l := m.lines[lineKey{key: "k", fair: true}]
-				return l != nil && l.waiters.Len() == i+1 && l.waiters.Front().Value.(*waiter).parked && time.Until(l.tryAt) > 0
-			})
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		ran := scriptsOf(s)
+		m, n := bubbleEngine(t, w, s, "one", Options{Poll: time.Minute}), bubbleEngine(t, w, s, "two", Options{})
+		holder, _ := client(n)
+		first, _ := client(m)
+		second, _ := client(m)
+		for range 2 { // both channels are warm the second time
+			mustLock(t, holder, Request{Key: "k"})
+			var group sync.WaitGroup
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			for i, c := range []*Client{first, second} {
+				its := []context.Context{ctx, context.Background()}[i]
+				group.Go(func() {
+					if _, err := c.Lock(its, Request{Key: "k", Fair: true, Blocks: true}); (err == nil) != (i == 1) {
+						t.Error(i, err)
+					}
+				})
+				eventually(t, 5*time.Second, "it waits", func() bool {
+					m.mu.Lock()
+					defer m.mu.Unlock()
+					l := m.lines[lineKey{key: "k", fair: true}]
+					return l != nil && l.waiters.Len() == i+1 && l.waiters.Front().Value.(*waiter).parked && time.Until(l.tryAt) > 0
+				})
+			}
+			before := ran.Load()
+			cancel()
+			eventually(t, 2*time.Second, "leave, and a try", func() bool { return ran.Load() >= before+2 })
+			mustUnlock(t, holder, UnlockRequest{Key: "k"}, true)
+			group.Wait()
+			mustUnlock(t, second, UnlockRequest{Key: "k"}, true)
 		}
-		s.Do(t, "CONFIG", "RESETSTAT")
-		cancel()
-		eventually(t, 2*time.Second, "leave, and a try", func() bool { return scriptsRun(t, s) >= 2 })
-		mustUnlock(t, holder, UnlockRequest{Key: "k"}, true)
-		group.Wait()
-		mustUnlock(t, second, UnlockRequest{Key: "k"}, true)
-	}
+	})
 }
 
 // Whoever is put out comes back among ours by its ticket, wherever Redisson's waiters stand, and those keep their order.
@@ -173,40 +179,42 @@ func TestFairPlaces(t *testing.T) {
 
 // The tickets outlast every score: who died behind waiters of Redisson is known not to be one of them, however late its turn comes.
 func TestFairTicketsLast(t *testing.T) {
-	s := testredis.Start(t)
-	m := engine(t, s.URL(), Options{})
-	s.Do(t, "HSET", "k", "holder", 1)
-	var group sync.WaitGroup
-	ctx, cancel := context.WithCancel(context.Background())
-	last := func() (ticket, score int64) {
-		scores, err := redis.Values(s.Do(t, "ZREVRANGE", timeoutsKey("k"), 0, 0, "WITHSCORES"), nil)
-		if err != nil || len(scores) != 2 {
-			t.Fatal(scores, err)
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		m := bubbleEngine(t, w, s, "one", Options{})
+		s.Do(t, "HSET", "k", "holder", 1)
+		var group sync.WaitGroup
+		ctx, cancel := context.WithCancel(context.Background())
+		last := func() (ticket, score int64) {
+			scores, err := redis.Values(s.Do(t, "ZREVRANGE", timeoutsKey("k"), 0, 0, "WITHSCORES"), nil)
+			if err != nil || len(scores) != 2 {
+				t.Fatal(scores, err)
+			}
+			score, err = redis.Int64(scores[1], nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return pttl(t, s, ticketsKey("k")), score - redisNow(t, s)
 		}
-		score, err = redis.Int64(scores[1], nil)
-		if err != nil {
-			t.Fatal(err)
+		for i := range 3 {
+			redisson := &jvm{t: t, s: s, key: "k", owner: fmt.Sprint("11111111-2222-3333-4444-555555555555:", i), wait: 300000}
+			redisson.acquire()
+			c, _ := client(m)
+			group.Go(func() { _, _ = c.Lock(ctx, Request{Key: "k", Fair: true, Blocks: true}) })
+			eventually(t, 5*time.Second, "in the queue", func() bool { return len(fairQueue(t, s, "k")) == 2*i+2 })
+			if ticket, score := last(); ticket < score {
+				t.Errorf("behind %d of Redisson: tickets for %d ms, a score for %d", i+1, ticket, score)
+			}
 		}
-		return pttl(t, s, ticketsKey("k")), score - redisNow(t, s)
-	}
-	for i := range 3 {
-		redisson := &jvm{t: t, s: s, key: "k", owner: fmt.Sprint("11111111-2222-3333-4444-555555555555:", i), wait: 300000}
-		redisson.acquire()
-		c, _ := client(m)
-		group.Go(func() { _, _ = c.Lock(ctx, Request{Key: "k", Fair: true, Blocks: true}) })
-		eventually(t, 5*time.Second, "in the queue", func() bool { return len(fairQueue(t, s, "k")) == 2*i+2 })
-		if ticket, score := last(); ticket < score {
-			t.Errorf("behind %d of Redisson: tickets for %d ms, a score for %d", i+1, ticket, score)
-		}
-	}
-	_, before := last()
-	eventually(t, 3*queueRefresh, "a refresh", func() bool {
-		ticket, score := last()
-		if ticket < score {
-			t.Fatalf("tickets for %d ms, a score for %d", ticket, score)
-		}
-		return score != before && score > 909000
+		_, before := last()
+		eventually(t, 3*queueRefresh, "a refresh", func() bool {
+			ticket, score := last()
+			if ticket < score {
+				t.Fatalf("tickets for %d ms, a score for %d", ticket, score)
+			}
+			return score != before && score > 909000
+		})
+		cancel()
+		group.Wait()
 	})
-	cancel()
-	group.Wait()
 }

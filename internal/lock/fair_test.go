@@ -12,10 +12,11 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/lockproxy/lockproxy/internal/simulation/world"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
-func texts(t *testing.T, s *testredis.Server, args ...any) []string {
+func texts(t *testing.T, s redisServer, args ...any) []string {
 	t.Helper()
 	out, err := redis.Strings(s.Do(t, args...), nil)
 	if err != nil {
@@ -24,7 +25,7 @@ func texts(t *testing.T, s *testredis.Server, args ...any) []string {
 	return out
 }
 
-func fairQueue(t *testing.T, s *testredis.Server, key string) []string {
+func fairQueue(t *testing.T, s redisServer, key string) []string {
 	t.Helper()
 	return texts(t, s, "LRANGE", queueKey(key), 0, -1)
 }
@@ -48,7 +49,7 @@ func (o *order) String() string {
 }
 
 // queueUp has c wait in the fair queue, and returns when it does. When it is granted it says so and gives the lock back.
-func queueUp(t *testing.T, s *testredis.Server, group *sync.WaitGroup, c *Client, o *order, name string, r Request) {
+func queueUp(t *testing.T, s redisServer, group *sync.WaitGroup, c *Client, o *order, name string, r Request) {
 	t.Helper()
 	before := len(fairQueue(t, s, r.Key))
 	r.Fair, r.Blocks = true, true
@@ -67,7 +68,7 @@ func queueUp(t *testing.T, s *testredis.Server, group *sync.WaitGroup, c *Client
 }
 
 // nothingLeft says that no key of any lock is there, but for the answers kept for a while for explicit owners.
-func nothingLeft(t *testing.T, s *testredis.Server) {
+func nothingLeft(t *testing.T, s redisServer) {
 	t.Helper()
 	var left []string
 	for range 500 {
@@ -82,9 +83,31 @@ func nothingLeft(t *testing.T, s *testredis.Server) {
 	}
 }
 
+// TestFairBytes: what a fair queue is in Redis.
 func TestFairBytes(t *testing.T) {
+	t.Parallel()
 	s := testredis.Start(t)
-	m := engine(t, s.URL(), Options{})
+	fairBytes(t, s, engine(t, s.URL(), Options{}), func([]string) {})
+}
+
+// TestFairRefresh: the score of who waits is put off again and again.
+func TestFairRefresh(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		fairBytes(t, s, bubbleEngine(t, w, s, "one", Options{}), func(owners []string) {
+			for range 10 {
+				before, _ := redis.Int64(s.Do(t, "ZSCORE", "redisson_lock_timeout:{k}", owners[2]), nil)
+				eventually(t, 2*queueRefresh, "a refresh", func() bool {
+					now, _ := redis.Int64(s.Do(t, "ZSCORE", "redisson_lock_timeout:{k}", owners[2]), nil)
+					return now > before
+				})
+			}
+		})
+	})
+}
+
+// fairBytes has three wait for a lock, looks at the queue, has waiting done to them, and frees the lock.
+func fairBytes(t *testing.T, s redisServer, m *Manager, waiting func(owners []string)) {
 	holder, _ := client(m)
 	mustLock(t, holder, Request{Key: "k", Fair: true})
 	if got := texts(t, s, "KEYS", "*"); len(got) != 1 {
@@ -116,12 +139,7 @@ func TestFairBytes(t *testing.T) {
 	if got := fairQueue(t, s, "k"); len(got) != 3 {
 		t.Error("a try stands in the queue", got)
 	}
-	// Once the score's refresh has come it is put off again.
-	before, _ := redis.Int64(s.Do(t, "ZSCORE", "redisson_lock_timeout:{k}", want[2]), nil)
-	eventually(t, 2*queueRefresh, "a refresh", func() bool {
-		now, _ := redis.Int64(s.Do(t, "ZSCORE", "redisson_lock_timeout:{k}", want[2]), nil)
-		return now > before
-	})
+	waiting(want)
 	mustUnlock(t, holder, UnlockRequest{Key: "k"}, true)
 	group.Wait()
 	if o.String() != "0 1 2" {
@@ -194,139 +212,146 @@ func TestFairOrder(t *testing.T) {
 
 // Whoever gives up is out of the queue at once; when it was its turn, the next one is told.
 func TestFairLeaves(t *testing.T) {
-	s := testredis.Start(t)
-	m, n := engine(t, s.URL(), Options{Poll: time.Minute}), engine(t, s.URL(), Options{Poll: time.Minute})
-	holder, _ := client(m)
-	mustLock(t, holder, Request{Key: "k"})
-	ctx, cancel := context.WithCancel(context.Background())
-	quitter, _ := client(m)
-	ended := make(chan error, 2)
-	go func() {
-		_, err := quitter.Lock(ctx, Request{Key: "k", Fair: true, Blocks: true})
-		ended <- err
-	}()
-	eventually(t, 5*time.Second, "one in the queue", func() bool { return len(fairQueue(t, s, "k")) == 1 })
-	late, _ := client(n)
-	go func() {
-		_, err := late.Lock(context.Background(), Request{Key: "k", Fair: true, Blocks: true, Block: 300})
-		ended <- err
-	}()
-	eventually(t, 5*time.Second, "two in the queue", func() bool { return len(fairQueue(t, s, "k")) == 2 })
-	if err := <-ended; !errors.Is(err, ErrNotAcquired) {
-		t.Fatal(err)
-	}
-	if got := fairQueue(t, s, "k"); len(got) != 1 || got[0] != quitter.Owner() {
-		t.Fatal(got)
-	}
-	var group sync.WaitGroup
-	var o order
-	stays, _ := client(n)
-	queueUp(t, s, &group, stays, &o, "stays", Request{Key: "k"})
-	// The lock goes without a message, as a lease that is over: then the first goes.
-	s.Do(t, "DEL", "k")
-	cancel()
-	if err := <-ended; !errors.Is(err, context.Canceled) {
-		t.Fatal(err)
-	}
-	group.Wait()
-	if o.String() != "stays" {
-		t.Error(o.String())
-	}
-	nothingLeft(t, s)
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		m, n := bubbleEngine(t, w, s, "one", Options{Poll: time.Minute}), bubbleEngine(t, w, s, "two", Options{Poll: time.Minute})
+		holder, _ := client(m)
+		mustLock(t, holder, Request{Key: "k"})
+		ctx, cancel := context.WithCancel(context.Background())
+		quitter, _ := client(m)
+		ended := make(chan error, 2)
+		go func() {
+			_, err := quitter.Lock(ctx, Request{Key: "k", Fair: true, Blocks: true})
+			ended <- err
+		}()
+		eventually(t, 5*time.Second, "one in the queue", func() bool { return len(fairQueue(t, s, "k")) == 1 })
+		late, _ := client(n)
+		go func() {
+			_, err := late.Lock(context.Background(), Request{Key: "k", Fair: true, Blocks: true, Block: 300})
+			ended <- err
+		}()
+		eventually(t, 5*time.Second, "two in the queue", func() bool { return len(fairQueue(t, s, "k")) == 2 })
+		if err := <-ended; !errors.Is(err, ErrNotAcquired) {
+			t.Fatal(err)
+		}
+		if got := fairQueue(t, s, "k"); len(got) != 1 || got[0] != quitter.Owner() {
+			t.Fatal(got)
+		}
+		var group sync.WaitGroup
+		var o order
+		stays, _ := client(n)
+		queueUp(t, s, &group, stays, &o, "stays", Request{Key: "k"})
+		// The lock goes without a message, as a lease that is over: then the first goes.
+		s.Do(t, "DEL", "k")
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+		group.Wait()
+		if o.String() != "stays" {
+			t.Error(o.String())
+		}
+		nothingLeft(t, s)
+	})
 }
 
 // The waiters of a proxy that died block the others for some seconds, not for Redisson's minutes, even behind one of its own.
 func TestFairGhosts(t *testing.T) {
-	t.Parallel()
-	s := testredis.Start(t)
-	m, n := engine(t, s.URL(), Options{}), engine(t, s.URL(), Options{})
-	holder, _ := client(m)
-	mustLock(t, holder, Request{Key: "k"})
-	redisson := &jvm{t: t, s: s, key: "k", owner: "11111111-2222-3333-4444-555555555555:1", wait: 300000}
-	if redisson.acquire() {
-		t.Fatal("a held lock was given")
-	}
-	// As refresh leaves it, behind one waiter of Redisson.
-	for i := range 20 {
-		ghost := fmt.Sprintf("99999999-2222-3333-4444-555555555555:%d", i)
-		s.Do(t, "RPUSH", queueKey("k"), ghost)
-		s.Do(t, "ZADD", timeoutsKey("k"), redisNow(t, s)+310000, ghost)
-		s.Do(t, "HSET", ticketsKey("k"), ghost, fmt.Sprintf("%d:%d", 100+i, redisNow(t, s)))
-	}
-	var group sync.WaitGroup
-	var o order
-	c, _ := client(n)
-	queueUp(t, s, &group, c, &o, "behind", Request{Key: "k"})
-	mustUnlock(t, holder, UnlockRequest{Key: "k"}, true)
-	began := time.Now()
-	if !redisson.acquire() {
-		t.Fatal("it was its turn")
-	}
-	redisson.unlock()
-	group.Wait()
-	took := time.Since(began)
-	t.Logf("20 ghosts blocked for %v", took)
-	if o.String() != "behind" || took > 20*time.Second || took < 5*time.Second {
-		t.Errorf("%s after %v", o.String(), took)
-	}
-	nothingLeft(t, s)
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		m, n := bubbleEngine(t, w, s, "one", Options{}), bubbleEngine(t, w, s, "two", Options{})
+		holder, _ := client(m)
+		mustLock(t, holder, Request{Key: "k"})
+		redisson := &jvm{t: t, s: s, key: "k", owner: "11111111-2222-3333-4444-555555555555:1", wait: 300000}
+		if redisson.acquire() {
+			t.Fatal("a held lock was given")
+		}
+		// As refresh leaves it, behind one waiter of Redisson.
+		for i := range 20 {
+			ghost := fmt.Sprintf("99999999-2222-3333-4444-555555555555:%d", i)
+			s.Do(t, "RPUSH", queueKey("k"), ghost)
+			s.Do(t, "ZADD", timeoutsKey("k"), redisNow(t, s)+310000, ghost)
+			s.Do(t, "HSET", ticketsKey("k"), ghost, fmt.Sprintf("%d:%d", 100+i, redisNow(t, s)))
+		}
+		var group sync.WaitGroup
+		var o order
+		c, _ := client(n)
+		queueUp(t, s, &group, c, &o, "behind", Request{Key: "k"})
+		mustUnlock(t, holder, UnlockRequest{Key: "k"}, true)
+		began := time.Now()
+		if !redisson.acquire() {
+			t.Fatal("it was its turn")
+		}
+		redisson.unlock()
+		group.Wait()
+		took := time.Since(began)
+		t.Logf("20 ghosts blocked for %v", took)
+		if o.String() != "behind" || took > 20*time.Second || took < 5*time.Second {
+			t.Errorf("%s after %v", o.String(), took)
+		}
+		nothingLeft(t, s)
+	})
 }
 
 // A live waiter that was taken out of the queue, by a clock that is ahead or by hand, comes back to its place.
 func TestFairComesBack(t *testing.T) {
-	s := testredis.Start(t)
-	m := engine(t, s.URL(), Options{})
-	holder, _ := client(m)
-	mustLock(t, holder, Request{Key: "k"})
-	var group sync.WaitGroup
-	var o order
-	var owners []string
-	for i := range 4 {
-		c, _ := client(m)
-		queueUp(t, s, &group, c, &o, fmt.Sprint(i), Request{Key: "k"})
-		owners = append(owners, c.Owner())
-	}
-	ahead := &jvm{t: t, s: s, key: "k", owner: "11111111-2222-3333-4444-555555555555:1", wait: 300000, skew: 400000}
-	if ahead.acquire() {
-		t.Fatal("a held lock was given")
-	}
-	if got := fairQueue(t, s, "k"); len(got) != 1 {
-		t.Fatal("its clock did not put them out", got)
-	}
-	eventually(t, 3*queueRefresh, "all back", func() bool { return slices.Equal(fairQueue(t, s, "k"), append(slices.Clone(owners), ahead.owner)) })
-	s.Do(t, "LREM", queueKey("k"), 1, owners[1])
-	s.Do(t, "ZREM", timeoutsKey("k"), owners[2])
-	eventually(t, 3*queueRefresh, "mended", func() bool {
-		scored := texts(t, s, "ZRANGE", timeoutsKey("k"), 0, -1)
-		return slices.Equal(fairQueue(t, s, "k"), append(slices.Clone(owners), ahead.owner)) && len(scored) == 5
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		m := bubbleEngine(t, w, s, "one", Options{})
+		holder, _ := client(m)
+		mustLock(t, holder, Request{Key: "k"})
+		var group sync.WaitGroup
+		var o order
+		var owners []string
+		for i := range 4 {
+			c, _ := client(m)
+			queueUp(t, s, &group, c, &o, fmt.Sprint(i), Request{Key: "k"})
+			owners = append(owners, c.Owner())
+		}
+		ahead := &jvm{t: t, s: s, key: "k", owner: "11111111-2222-3333-4444-555555555555:1", wait: 300000, skew: 400000}
+		if ahead.acquire() {
+			t.Fatal("a held lock was given")
+		}
+		if got := fairQueue(t, s, "k"); len(got) != 1 {
+			t.Fatal("its clock did not put them out", got)
+		}
+		eventually(t, 3*queueRefresh, "all back", func() bool { return slices.Equal(fairQueue(t, s, "k"), append(slices.Clone(owners), ahead.owner)) })
+		s.Do(t, "LREM", queueKey("k"), 1, owners[1])
+		s.Do(t, "ZREM", timeoutsKey("k"), owners[2])
+		eventually(t, 3*queueRefresh, "mended", func() bool {
+			scored := texts(t, s, "ZRANGE", timeoutsKey("k"), 0, -1)
+			return slices.Equal(fairQueue(t, s, "k"), append(slices.Clone(owners), ahead.owner)) && len(scored) == 5
+		})
+		mustUnlock(t, holder, UnlockRequest{Key: "k"}, true)
+		group.Wait()
+		if o.String() != "0 1 2 3" {
+			t.Error(o.String())
+		}
 	})
-	mustUnlock(t, holder, UnlockRequest{Key: "k"}, true)
-	group.Wait()
-	if o.String() != "0 1 2 3" {
-		t.Error(o.String())
-	}
 }
 
 // What blocks all others for ever in Redisson is mended: an entry without a score, a score without an entry.
 func TestFairMends(t *testing.T) {
-	s := testredis.Start(t)
-	m := engine(t, s.URL(), Options{})
-	s.Do(t, "RPUSH", queueKey("k"), "nobody")
-	s.Do(t, "ZADD", timeoutsKey("k"), redisNow(t, s)+300000, "no entry")
-	a, _ := client(m)
-	mustLock(t, a, Request{Key: "k", Fair: true, Blocks: true})
-	s.Do(t, "RPUSH", queueKey("k"), "nobody")
-	var group sync.WaitGroup
-	var o order
-	b, _ := client(m)
-	queueUp(t, s, &group, b, &o, "b", Request{Key: "k"})
-	s.Do(t, "RPUSH", queueKey("k"), "nobody", b.Owner())
-	eventually(t, 3*queueRefresh, "the queue is mended", func() bool {
-		return slices.Equal(fairQueue(t, s, "k"), []string{b.Owner()}) && slices.Equal(texts(t, s, "ZRANGE", timeoutsKey("k"), 0, -1), []string{b.Owner()})
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		m := bubbleEngine(t, w, s, "one", Options{})
+		s.Do(t, "RPUSH", queueKey("k"), "nobody")
+		s.Do(t, "ZADD", timeoutsKey("k"), redisNow(t, s)+300000, "no entry")
+		a, _ := client(m)
+		mustLock(t, a, Request{Key: "k", Fair: true, Blocks: true})
+		s.Do(t, "RPUSH", queueKey("k"), "nobody")
+		var group sync.WaitGroup
+		var o order
+		b, _ := client(m)
+		queueUp(t, s, &group, b, &o, "b", Request{Key: "k"})
+		s.Do(t, "RPUSH", queueKey("k"), "nobody", b.Owner())
+		eventually(t, 3*queueRefresh, "the queue is mended", func() bool {
+			return slices.Equal(fairQueue(t, s, "k"), []string{b.Owner()}) && slices.Equal(texts(t, s, "ZRANGE", timeoutsKey("k"), 0, -1), []string{b.Owner()})
+		})
+		mustUnlock(t, a, UnlockRequest{Key: "k"}, true)
+		group.Wait()
+		nothingLeft(t, s)
 	})
-	mustUnlock(t, a, UnlockRequest{Key: "k"}, true)
-	group.Wait()
-	nothingLeft(t, s)
 }
 
 // Something else at the queue's keys is told, and keeps nobody from LOCK and UNLOCK.
@@ -351,26 +376,28 @@ func TestFairWrongType(t *testing.T) {
 
 // One owner that waits twice is granted twice, and its one place is kept until the last has what it wants.
 func TestFairOwnerTwice(t *testing.T) {
-	s := testredis.Start(t)
-	m := engine(t, s.URL(), Options{})
-	holder, _ := client(m)
-	mustLock(t, holder, Request{Key: "k"})
-	results := make(chan error, 2)
-	for _, block := range []int64{100, 0} {
-		c, _ := client(m)
-		go func() {
-			_, err := c.Lock(context.Background(), Request{Key: "k", Fair: true, Blocks: true, Block: block, Owner: "job"})
-			results <- err
-		}()
-	}
-	if err := <-results; !errors.Is(err, ErrNotAcquired) {
-		t.Fatal(err)
-	}
-	if got := fairQueue(t, s, "k"); !slices.Equal(got, []string{"job"}) {
-		t.Fatal(got)
-	}
-	mustUnlock(t, holder, UnlockRequest{Key: "k"}, true)
-	if err := <-results; err != nil {
-		t.Fatal(err)
-	}
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		m := bubbleEngine(t, w, s, "one", Options{})
+		holder, _ := client(m)
+		mustLock(t, holder, Request{Key: "k"})
+		results := make(chan error, 2)
+		for _, block := range []int64{100, 0} {
+			c, _ := client(m)
+			go func() {
+				_, err := c.Lock(context.Background(), Request{Key: "k", Fair: true, Blocks: true, Block: block, Owner: "job"})
+				results <- err
+			}()
+		}
+		if err := <-results; !errors.Is(err, ErrNotAcquired) {
+			t.Fatal(err)
+		}
+		if got := fairQueue(t, s, "k"); !slices.Equal(got, []string{"job"}) {
+			t.Fatal(got)
+		}
+		mustUnlock(t, holder, UnlockRequest{Key: "k"}, true)
+		if err := <-results; err != nil {
+			t.Fatal(err)
+		}
+	})
 }

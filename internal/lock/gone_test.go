@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/testredis"
+	"github.com/lockproxy/lockproxy/internal/simulation/world"
 )
 
 // leaver is a client that goes without its context's end, as when its last packet is here and nobody has read it yet.
@@ -18,51 +18,53 @@ func leaver(m *Manager, gone *atomic.Bool) *Client {
 
 // A grant to a client that has gone is given back, whoever granted it and for whomever.
 func TestGrantToTheGone(t *testing.T) {
-	s := testredis.Start(t)
-	m, n := engine(t, s.URL(), Options{Poll: time.Minute}), engine(t, s.URL(), Options{})
-	i := 0
-	for name, r := range map[string]Request{
-		"plain": {}, "fair": {Fair: true}, "read": {Kind: Read}, "write": {Kind: Write}, "lease": {Lease: 60000},
-		"owner": {Owner: "me"}, "owner-fair": {Owner: "me", Fair: true}, "owner-read": {Owner: "me", Kind: Read}, "owner-write": {Owner: "me", Kind: Write},
-		"owner-lease": {Owner: "me", Lease: 60000}, "owner-once": {Owner: "me", Once: true}, "owner-once-lease": {Owner: "me", Once: true, Lease: 60000},
-		"owner-once-read": {Owner: "me", Once: true, Kind: Read}, "owner-once-write": {Owner: "me", Once: true, Kind: Write, Lease: 60000},
-	} {
-		for how, holders := range map[string]*Manager{"handed on": m, "elsewhere": n, "free": nil} {
-			i++
-			what := name + ", " + how
-			r.Key, r.Blocks = fmt.Sprint("k", i), true
-			var gone atomic.Bool
-			var holder *Client
-			if holders != nil {
-				holder, _ = client(holders)
-				blocker := Request{Key: r.Key}
-				if r.Kind != Plain {
-					blocker.Kind = Write
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		m, n := bubbleEngine(t, w, s, "one", Options{Poll: time.Minute}), bubbleEngine(t, w, s, "two", Options{})
+		i := 0
+		for name, r := range map[string]Request{
+			"plain": {}, "fair": {Fair: true}, "read": {Kind: Read}, "write": {Kind: Write}, "lease": {Lease: 60000},
+			"owner": {Owner: "me"}, "owner-fair": {Owner: "me", Fair: true}, "owner-read": {Owner: "me", Kind: Read}, "owner-write": {Owner: "me", Kind: Write},
+			"owner-lease": {Owner: "me", Lease: 60000}, "owner-once": {Owner: "me", Once: true}, "owner-once-lease": {Owner: "me", Once: true, Lease: 60000},
+			"owner-once-read": {Owner: "me", Once: true, Kind: Read}, "owner-once-write": {Owner: "me", Once: true, Kind: Write, Lease: 60000},
+		} {
+			for how, holders := range map[string]*Manager{"handed on": m, "elsewhere": n, "free": nil} {
+				i++
+				what := name + ", " + how
+				r.Key, r.Blocks = fmt.Sprint("k", i), true
+				var gone atomic.Bool
+				var holder *Client
+				if holders != nil {
+					holder, _ = client(holders)
+					blocker := Request{Key: r.Key}
+					if r.Kind != Plain {
+						blocker.Kind = Write
+					}
+					mustLock(t, holder, blocker)
 				}
-				mustLock(t, holder, blocker)
-			}
-			gone.Store(holder == nil)
-			got := locking(leaver(m, &gone), r)
-			if holder != nil {
-				eventually(t, 10*time.Second, what+" waits", func() bool { return parkedAt(m, r) })
-				gone.Store(true)
-				mustUnlock(t, holder, UnlockRequest{Key: r.Key}, true)
-			}
-			if err := <-got; !errors.Is(err, context.Canceled) {
-				t.Errorf("%s: %v", what, err)
-			}
-			if left := s.Do(t, "EXISTS", r.Key).(int64); left != 0 {
-				t.Errorf("%s: it is held: %v", what, hash(t, s, r.Key))
+				gone.Store(holder == nil)
+				got := locking(leaver(m, &gone), r)
+				if holder != nil {
+					eventually(t, 10*time.Second, what+" waits", func() bool { return parkedAt(m, r) })
+					gone.Store(true)
+					mustUnlock(t, holder, UnlockRequest{Key: r.Key}, true)
+				}
+				if err := <-got; !errors.Is(err, context.Canceled) {
+					t.Errorf("%s: %v", what, err)
+				}
+				if left := s.Do(t, "EXISTS", r.Key).(int64); left != 0 {
+					t.Errorf("%s: it is held: %v", what, hash(t, s, r.Key))
+				}
 			}
 		}
-	}
-	for _, e := range []*Manager{m, n} {
-		eventually(t, 5*time.Second, "nothing is thought to be held", func() bool {
-			e.mu.Lock()
-			defer e.mu.Unlock()
-			return len(e.holds) == 0 && len(e.lines) == 0
-		})
-	}
+		for _, e := range []*Manager{m, n} {
+			eventually(t, 5*time.Second, "nothing is thought to be held", func() bool {
+				e.mu.Lock()
+				defer e.mu.Unlock()
+				return len(e.holds) == 0 && len(e.lines) == 0
+			})
+		}
+	})
 }
 
 // parkedAt says that somebody waits in the line of a request, and may be handed the lock.
@@ -77,122 +79,130 @@ func parkedAt(m *Manager, r Request) bool {
 
 // Of a MULTILOCK whose client has gone nothing is kept, and what its owner had before stays.
 func TestMultiGrantToTheGone(t *testing.T) {
-	s := testredis.Start(t)
-	m := engine(t, s.URL(), Options{})
-	var gone atomic.Bool
-	c := leaver(m, &gone)
-	mustLock(t, c, Request{Key: "b", Owner: "me", Lease: 60000})
-	gone.Store(true)
-	if _, err := c.MultiLock(context.Background(), []string{"a", "b", "c"}, Request{Owner: "me", Once: true, Blocks: true, Lease: 5000}); !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
-	if got := fmt.Sprint(hash(t, s, "a"), hash(t, s, "b"), hash(t, s, "c")); got != "map[] map[me:1] map[]" {
-		t.Error(got)
-	}
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		m := bubbleEngine(t, w, s, "one", Options{})
+		var gone atomic.Bool
+		c := leaver(m, &gone)
+		mustLock(t, c, Request{Key: "b", Owner: "me", Lease: 60000})
+		gone.Store(true)
+		if _, err := c.MultiLock(context.Background(), []string{"a", "b", "c"}, Request{Owner: "me", Once: true, Blocks: true, Lease: 5000}); !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		if got := fmt.Sprint(hash(t, s, "a"), hash(t, s, "b"), hash(t, s, "c")); got != "map[] map[me:1] map[]" {
+			t.Error(got)
+		}
+	})
 }
 
 // What an owner had before one of its clients left stays as it was: with its count, its client, and its renewals.
 func TestGoneKeepsWhatTheOwnerHad(t *testing.T) {
-	s := testredis.Start(t)
-	m := engine(t, s.URL(), Options{})
-	for _, r := range []Request{{Key: "counted", Owner: "me"}, {Key: "once", Owner: "me", Once: true}, {Key: "read", Owner: "me", Kind: Read, Once: true}} {
-		stays, _ := client(m)
-		mustLock(t, stays, r)
-		var gone atomic.Bool
-		gone.Store(true)
-		leaves := leaver(m, &gone)
-		r.Blocks = true
-		if _, err := leaves.Lock(context.Background(), r); !errors.Is(err, context.Canceled) {
-			t.Errorf("%s: %v", r.Key, err)
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		m := bubbleEngine(t, w, s, "one", Options{})
+		for _, r := range []Request{{Key: "counted", Owner: "me"}, {Key: "once", Owner: "me", Once: true}, {Key: "read", Owner: "me", Kind: Read, Once: true}} {
+			stays, _ := client(m)
+			mustLock(t, stays, r)
+			var gone atomic.Bool
+			gone.Store(true)
+			leaves := leaver(m, &gone)
+			r.Blocks = true
+			if _, err := leaves.Lock(context.Background(), r); !errors.Is(err, context.Canceled) {
+				t.Errorf("%s: %v", r.Key, err)
+			}
+			leaves.Close(Gone)
+			id, _ := stays.id(r.Kind, 0, r.Key, "me")
+			m.mu.Lock()
+			h := m.holds[id]
+			if h == nil || h.count != 1 || !h.watched || h.client != stays {
+				t.Errorf("%s: %+v", r.Key, h)
+			}
+			m.mu.Unlock()
+			if got := hash(t, s, r.Key)["me"]; got != "1" {
+				t.Errorf("%s: count %q", r.Key, got)
+			}
+			mustUnlock(t, stays, UnlockRequest{Key: r.Key, Owner: "me"}, true)
 		}
-		leaves.Close(Gone)
-		id, _ := stays.id(r.Kind, 0, r.Key, "me")
-		m.mu.Lock()
-		h := m.holds[id]
-		if h == nil || h.count != 1 || !h.watched || h.client != stays {
-			t.Errorf("%s: %+v", r.Key, h)
-		}
-		m.mu.Unlock()
-		if got := hash(t, s, r.Key)["me"]; got != "1" {
-			t.Errorf("%s: count %q", r.Key, got)
-		}
-		mustUnlock(t, stays, UnlockRequest{Key: r.Key, Owner: "me"}, true)
-	}
+	})
 }
 
 // A grant that is given back is left to the same owner when it has asked again meanwhile, through another proxy: with ONCE that one
 // was told that it holds the lock.
 func TestGoneWhileTheOwnerAsksAgain(t *testing.T) {
-	s := testredis.Start(t)
-	m, n := engine(t, s.URL(), Options{}), engine(t, s.URL(), Options{})
-	i := 0
-	for _, kind := range []Kind{Plain, Read, Write} {
-		for _, first := range []int64{0, 60000} {
-			for _, second := range []int64{-1, 0, 60000} {
-				for _, once := range []bool{false, true} {
-					i++
-					r := Request{Key: fmt.Sprint("k", i), Kind: kind, Owner: "me", Once: once, Lease: first}
-					what := fmt.Sprintf("%v, leases %d and %d, once %v", kind, first, second, once)
-					a, _ := client(m)
-					b, _ := client(n)
-					id, _ := a.id(kind, 0, r.Key, "me")
-					h, err := m.enter(context.Background(), id, true)
-					if err != nil {
-						t.Fatal(err)
-					}
-					asked := a.newAcquire(h, r, nil)
-					ans, err := asked.run(context.Background())
-					if err != nil || ans.code != 1 {
-						t.Fatal(ans, err)
-					}
-					if second >= 0 {
-						r.Lease = second
-						mustLock(t, b, r)
-					}
-					if err := m.undo(context.Background(), asked, ans); err != nil {
-						t.Fatal(err)
-					}
-					m.leave(h)
-					got, want := hash(t, s, r.Key)[id.field()], "1"
-					if second < 0 {
-						want = ""
-					}
-					if got != want {
-						t.Errorf("%s: %q, not %q", what, got, want)
-					}
-					if second >= 0 {
-						mustUnlock(t, b, UnlockRequest{Key: r.Key, Owner: "me"}, true)
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		m, n := bubbleEngine(t, w, s, "one", Options{}), bubbleEngine(t, w, s, "two", Options{})
+		i := 0
+		for _, kind := range []Kind{Plain, Read, Write} {
+			for _, first := range []int64{0, 60000} {
+				for _, second := range []int64{-1, 0, 60000} {
+					for _, once := range []bool{false, true} {
+						i++
+						r := Request{Key: fmt.Sprint("k", i), Kind: kind, Owner: "me", Once: once, Lease: first}
+						what := fmt.Sprintf("%v, leases %d and %d, once %v", kind, first, second, once)
+						a, _ := client(m)
+						b, _ := client(n)
+						id, _ := a.id(kind, 0, r.Key, "me")
+						h, err := m.enter(context.Background(), id, true)
+						if err != nil {
+							t.Fatal(err)
+						}
+						asked := a.newAcquire(h, r, nil)
+						ans, err := asked.run(context.Background())
+						if err != nil || ans.code != 1 {
+							t.Fatal(ans, err)
+						}
+						if second >= 0 {
+							r.Lease = second
+							mustLock(t, b, r)
+						}
+						if err := m.undo(context.Background(), asked, ans); err != nil {
+							t.Fatal(err)
+						}
+						m.leave(h)
+						got, want := hash(t, s, r.Key)[id.field()], "1"
+						if second < 0 {
+							want = ""
+						}
+						if got != want {
+							t.Errorf("%s: %q, not %q", what, got, want)
+						}
+						if second >= 0 {
+							mustUnlock(t, b, UnlockRequest{Key: r.Key, Owner: "me"}, true)
+						}
 					}
 				}
 			}
 		}
-	}
+	})
 }
 
 // A grant of which nobody heard, because its reply was lost and its client did not wait for the answer, is given back; with ONCE, by
 // which it is not known whether the owner had it before, it runs out.
 func TestAbandonedGrantOfAnOwner(t *testing.T) {
-	s := testredis.Start(t)
-	m := engine(t, s.URL(), Options{})
-	for i := range 6 {
-		c, _ := client(m)
-		kind, once := Kind(i%3), i >= 3
-		r := Request{Key: fmt.Sprint("k", i), Kind: kind, Owner: "me", Once: once}
-		id, _ := c.id(kind, 0, r.Key, "me")
-		h, err := m.enter(context.Background(), id, true)
-		if err != nil {
-			t.Fatal(err)
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		m := bubbleEngine(t, w, s, "one", Options{})
+		for i := range 6 {
+			c, _ := client(m)
+			kind, once := Kind(i%3), i >= 3
+			r := Request{Key: fmt.Sprint("k", i), Kind: kind, Owner: "me", Once: once}
+			id, _ := c.id(kind, 0, r.Key, "me")
+			h, err := m.enter(context.Background(), id, true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			a := c.newAcquire(h, r, nil)
+			if ans, err := a.run(context.Background()); err != nil || ans.code != 1 {
+				t.Fatal(ans, err)
+			}
+			a.abandon(a.settle()) // leaves the hold
+			if left := hash(t, s, r.Key); (len(left) != 0) != once {
+				t.Errorf("%v, once %v: %v", kind, once, left)
+			}
+			if m.held(id) {
+				t.Errorf("%v, once %v: it is renewed", kind, once)
+			}
 		}
-		a := c.newAcquire(h, r, nil)
-		if ans, err := a.run(context.Background()); err != nil || ans.code != 1 {
-			t.Fatal(ans, err)
-		}
-		a.abandon(a.settle()) // leaves the hold
-		if left := hash(t, s, r.Key); (len(left) != 0) != once {
-			t.Errorf("%v, once %v: %v", kind, once, left)
-		}
-		if m.held(id) {
-			t.Errorf("%v, once %v: it is renewed", kind, once)
-		}
-	}
+	})
 }

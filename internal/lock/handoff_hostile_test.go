@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/simulation/world"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
@@ -36,35 +37,37 @@ func TestHandoffWithoutPubsub(t *testing.T) {
 
 // A reader that is over, and whose UNLOCK finds the lock's rest, leaves it to the next here.
 func TestHandoffOfADeadRead(t *testing.T) {
-	s := testredis.Start(t)
-	m := engine(t, s.URL(), Options{Poll: time.Minute})
-	reader, _ := client(m)
-	mustLock(t, reader, Request{Key: "k", Kind: Read, Lease: 60000})
-	writer, _ := client(m)
-	granted := make(chan error, 1)
-	go func() {
-		_, err := writer.Lock(context.Background(), Request{Key: "k", Kind: Write, Blocks: true})
-		granted <- err
-	}()
-	eventually(t, 5*time.Second, "it waits", func() bool {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		l := m.lines[lineKey{key: "k", rw: true}]
-		return l != nil && l.waiters.Front().Value.(*waiter).parked
-	})
-	for _, key := range subKeys(t, s) {
-		s.Do(t, "DEL", key)
-	}
-	if _, err := reader.Unlock(context.Background(), UnlockRequest{Key: "k"}); err == nil {
-		t.Error("it was over")
-	}
-	select {
-	case err := <-granted:
-		if err != nil {
-			t.Error(err)
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		m := bubbleEngine(t, w, s, "one", Options{Poll: time.Minute})
+		reader, _ := client(m)
+		mustLock(t, reader, Request{Key: "k", Kind: Read, Lease: 60000})
+		writer, _ := client(m)
+		granted := make(chan error, 1)
+		go func() {
+			_, err := writer.Lock(context.Background(), Request{Key: "k", Kind: Write, Blocks: true})
+			granted <- err
+		}()
+		eventually(t, 5*time.Second, "it waits", func() bool {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			l := m.lines[lineKey{key: "k", rw: true}]
+			return l != nil && l.waiters.Front().Value.(*waiter).parked
+		})
+		for _, key := range subKeys(t, s) {
+			s.Do(t, "DEL", key)
 		}
-	case <-time.After(10 * time.Second):
-		t.Error("nobody told the writer")
-	}
-	writer.Close(Gone)
+		if _, err := reader.Unlock(context.Background(), UnlockRequest{Key: "k"}); err == nil {
+			t.Error("it was over")
+		}
+		select {
+		case err := <-granted:
+			if err != nil {
+				t.Error(err)
+			}
+		case <-time.After(10 * time.Second):
+			t.Error("nobody told the writer")
+		}
+		writer.Close(Gone)
+	})
 }

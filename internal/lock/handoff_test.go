@@ -13,6 +13,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/lockproxy/lockproxy/internal/simulation/world"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
@@ -53,80 +54,86 @@ func TestHandoffScripts(t *testing.T) {
 		"mixed": func() Request { return Request{Key: "k", Kind: []Kind{Read, Write}[rand.N(2)], Blocks: true} },
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := testredis.Start(t)
-			m := engine(t, s.URL(), Options{})
-			var done atomic.Bool
-			grants := crowd(t, m, 128, pick, 0, done.Load)
-			eventually(t, 30*time.Second, "a start", func() bool { return grants.Load() > 256 })
-			s.Do(t, "CONFIG", "RESETSTAT")
-			from := grants.Load()
-			eventually(t, time.Minute, "4000 grants", func() bool { return grants.Load() > from+4000 })
-			count, scripts := grants.Load()-from, scriptsRun(t, s)
-			done.Store(true)
-			if per := float64(scripts) / float64(count); per > 1.1 {
-				t.Errorf("%.3f scripts a grant (%d for %d)", per, scripts, count)
-			} else {
-				t.Logf("%.3f scripts a grant", per)
-			}
+			inBubble(t, func(t *testing.T, w *world.World) {
+				s := w.NewNode(bubbleAddr)
+				ran := scriptsOf(s)
+				m := bubbleEngine(t, w, s, "one", Options{})
+				var done atomic.Bool
+				grants := crowd(t, m, 128, pick, 0, done.Load)
+				eventually(t, 30*time.Second, "a start", func() bool { return grants.Load() > 256 })
+				from, before := grants.Load(), ran.Load()
+				eventually(t, time.Minute, "600 grants", func() bool { return grants.Load() > from+600 })
+				count, scripts := grants.Load()-from, ran.Load()-before
+				done.Store(true)
+				if per := float64(scripts) / float64(count); per > 1.1 {
+					t.Errorf("%.3f scripts a grant (%d for %d)", per, scripts, count)
+				} else {
+					t.Logf("%.3f scripts a grant", per)
+				}
+			})
 		})
 	}
 }
 
 // A crowd on one proxy leaves turns to those on another, and to who waits as Redisson does.
 func TestHandoffLeavesTurns(t *testing.T) {
-	s := testredis.Start(t)
-	m, n := engine(t, s.URL(), Options{Poll: time.Minute}), engine(t, s.URL(), Options{Poll: time.Minute})
-	var done atomic.Bool
-	pick := func() Request { return Request{Key: "k", Blocks: true} }
-	many := crowd(t, m, 90, pick, 0, done.Load)
-	few := crowd(t, n, 10, pick, 0, done.Load)
-	eventually(t, 2*time.Minute, "10,000 grants", func() bool { return many.Load()+few.Load() >= 10000 })
-	a, b := many.Load(), few.Load()
-	done.Store(true)
-	t.Logf("the ninety %d, the ten %d", a, b)
-	if float64(b) < 0.05*float64(a+b) {
-		t.Errorf("the ten had %d of %d", b, a+b)
-	}
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		m, n := bubbleEngine(t, w, s, "one", Options{Poll: time.Minute}), bubbleEngine(t, w, s, "two", Options{Poll: time.Minute})
+		var done atomic.Bool
+		pick := func() Request { return Request{Key: "k", Blocks: true} }
+		many := crowd(t, m, 90, pick, 0, done.Load)
+		few := crowd(t, n, 10, pick, 0, done.Load)
+		eventually(t, 2*time.Minute, "2,000 grants", func() bool { return many.Load()+few.Load() >= 2000 })
+		a, b := many.Load(), few.Load()
+		done.Store(true)
+		t.Logf("the ninety %d, the ten %d", a, b)
+		if float64(b) < 0.05*float64(a+b) {
+			t.Errorf("the ten had %d of %d", b, a+b)
+		}
+	})
 }
 
 // Whoever is gone, or late, when the lock comes to it does not keep it.
 func TestHandoffToTheDead(t *testing.T) {
-	s := testredis.Start(t)
-	m := engine(t, s.URL(), Options{Poll: time.Minute})
-	for round := range 200 {
-		key := fmt.Sprint("k", round)
-		holder, _ := client(m)
-		mustLock(t, holder, Request{Key: key})
-		var group sync.WaitGroup
-		var granted atomic.Int64
-		ctx, cancel := context.WithCancel(context.Background())
-		for i := range 6 {
-			c, _ := client(m)
-			group.Go(func() {
-				its, r := context.Background(), Request{Key: key, Blocks: true}
-				switch i {
-				case 0, 1, 3:
-					its = ctx // hangs up
-				case 2:
-					r.Block = 1 + int64(round%5) // gives up
-				}
-				if _, err := c.Lock(its, r); err == nil {
-					granted.Add(1)
-				}
-				c.Close(Gone)
-			})
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		m := bubbleEngine(t, w, s, "one", Options{Poll: time.Minute})
+		for round := range 200 {
+			key := fmt.Sprint("k", round)
+			holder, _ := client(m)
+			mustLock(t, holder, Request{Key: key})
+			var group sync.WaitGroup
+			var granted atomic.Int64
+			ctx, cancel := context.WithCancel(context.Background())
+			for i := range 6 {
+				c, _ := client(m)
+				group.Go(func() {
+					its, r := context.Background(), Request{Key: key, Blocks: true}
+					switch i {
+					case 0, 1, 3:
+						its = ctx // hangs up
+					case 2:
+						r.Block = 1 + int64(round%5) // gives up
+					}
+					if _, err := c.Lock(its, r); err == nil {
+						granted.Add(1)
+					}
+					c.Close(Gone)
+				})
+			}
+			eventually(t, 10*time.Second, "a line", func() bool { return m.Stats().Waiting > 3 })
+			go cancel()
+			mustUnlock(t, holder, UnlockRequest{Key: key}, true)
+			group.Wait()
+			if granted.Load() < 2 {
+				t.Fatalf("round %d: the two that stay were not both granted", round)
+			}
+			eventually(t, 5*time.Second, key+" free", func() bool { return s.Do(t, "EXISTS", key).(int64) == 0 })
+			cancel()
 		}
-		eventually(t, 10*time.Second, "a line", func() bool { return m.Stats().Waiting > 3 })
-		go cancel()
-		mustUnlock(t, holder, UnlockRequest{Key: key}, true)
-		group.Wait()
-		if granted.Load() < 2 {
-			t.Fatalf("round %d: the two that stay were not both granted", round)
-		}
-		eventually(t, 5*time.Second, key+" free", func() bool { return s.Do(t, "EXISTS", key).(int64) == 0 })
-		cancel()
-	}
-	eventually(t, 5*time.Second, "no lock is thought to be held", func() bool { return m.Stats().Held == 0 })
+		eventually(t, 5*time.Second, "no lock is thought to be held", func() bool { return m.Stats().Held == 0 })
+	})
 }
 
 // settledDown says that somebody waits for a key, heard, and with nothing under way.
@@ -193,67 +200,71 @@ func TestHandoffGivesWhatWasAskedFor(t *testing.T) {
 
 // A grant that fails within the hand-off leaves the lock free, and everybody told.
 func TestHandoffGrantFails(t *testing.T) {
-	s := testredis.Start(t)
-	m := engine(t, s.URL(), Options{Poll: time.Minute})
-	a, _ := client(m)
-	b, _ := client(m)
-	c, _ := client(m)
-	mustLock(t, a, Request{Key: "k"})
-	failed, got := make(chan error, 1), make(chan error, 1)
-	go func() {
-		_, err := b.Lock(context.Background(), Request{Key: "k", Blocks: true, Fence: true})
-		failed <- err
-	}()
-	eventually(t, 5*time.Second, "it waits", func() bool { return m.Stats().Waiting == 1 })
-	go func() {
-		_, err := c.Lock(context.Background(), Request{Key: "k", Blocks: true})
-		got <- err
-	}()
-	eventually(t, 5*time.Second, "both wait", func() bool { return m.Stats().Waiting == 2 })
-	s.Do(t, "SET", tokenKey("k"), "no number")
-	mustUnlock(t, a, UnlockRequest{Key: "k"}, true)
-	if err := <-failed; err == nil {
-		t.Error("a token was given that cannot be")
-	}
-	if err := <-got; err != nil {
-		t.Error(err)
-	}
-	mustUnlock(t, c, UnlockRequest{Key: "k"}, true)
-	if keys, _ := redis.Strings(s.Do(t, "KEYS", "*"), nil); len(keys) != 1 {
-		t.Error(keys)
-	}
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		m := bubbleEngine(t, w, s, "one", Options{Poll: time.Minute})
+		a, _ := client(m)
+		b, _ := client(m)
+		c, _ := client(m)
+		mustLock(t, a, Request{Key: "k"})
+		failed, got := make(chan error, 1), make(chan error, 1)
+		go func() {
+			_, err := b.Lock(context.Background(), Request{Key: "k", Blocks: true, Fence: true})
+			failed <- err
+		}()
+		eventually(t, 5*time.Second, "it waits", func() bool { return m.Stats().Waiting == 1 })
+		go func() {
+			_, err := c.Lock(context.Background(), Request{Key: "k", Blocks: true})
+			got <- err
+		}()
+		eventually(t, 5*time.Second, "both wait", func() bool { return m.Stats().Waiting == 2 })
+		s.Do(t, "SET", tokenKey("k"), "no number")
+		mustUnlock(t, a, UnlockRequest{Key: "k"}, true)
+		if err := <-failed; err == nil {
+			t.Error("a token was given that cannot be")
+		}
+		if err := <-got; err != nil {
+			t.Error(err)
+		}
+		mustUnlock(t, c, UnlockRequest{Key: "k"}, true)
+		if keys, _ := redis.Strings(s.Do(t, "KEYS", "*"), nil); len(keys) != 1 {
+			t.Error(keys)
+		}
+	})
 }
 
 // A head that is woken while it is somebody else's turn, as by the message that says so, holds back all the same.
 func TestHandoffHoldsBackThoughWoken(t *testing.T) {
-	s := testredis.Start(t)
-	m := engine(t, s.URL(), Options{Poll: time.Minute})
-	holder, _ := client(m)
-	mustLock(t, holder, Request{Key: "k"})
-	got := make(chan time.Time, 1)
-	c, _ := client(m)
-	go func() {
-		if _, err := c.Lock(context.Background(), Request{Key: "k", Blocks: true}); err != nil {
-			t.Error(err)
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		m := bubbleEngine(t, w, s, "one", Options{Poll: time.Minute})
+		holder, _ := client(m)
+		mustLock(t, holder, Request{Key: "k"})
+		got := make(chan time.Time, 1)
+		c, _ := client(m)
+		go func() {
+			if _, err := c.Lock(context.Background(), Request{Key: "k", Blocks: true}); err != nil {
+				t.Error(err)
+			}
+			got <- time.Now()
+		}()
+		eventually(t, 5*time.Second, "it waits", func() bool { return settledDown(m, "k") })
+		s.Do(t, "DEL", "k")
+		m.mu.Lock()
+		l := m.lines[lineKey{key: "k"}]
+		l.holdBack = time.Now().Add(300 * time.Millisecond)
+		until := l.holdBack
+		m.mu.Unlock()
+		l.nudge()
+		select {
+		case at := <-got:
+			if at.Before(until) {
+				t.Errorf("it came %v too soon", until.Sub(at))
+			}
+		case <-time.After(10 * time.Second):
+			t.Error("it was not woken after that")
 		}
-		got <- time.Now()
-	}()
-	eventually(t, 5*time.Second, "it waits", func() bool { return settledDown(m, "k") })
-	s.Do(t, "DEL", "k")
-	m.mu.Lock()
-	l := m.lines[lineKey{key: "k"}]
-	l.holdBack = time.Now().Add(300 * time.Millisecond)
-	until := l.holdBack
-	m.mu.Unlock()
-	l.nudge()
-	select {
-	case at := <-got:
-		if at.Before(until) {
-			t.Errorf("it came %v too soon", until.Sub(at))
-		}
-	case <-time.After(10 * time.Second):
-		t.Error("it was not woken after that")
-	}
+	})
 }
 
 // takeAsRedisson takes a free plain lock, and leaveAsRedisson gives it back: KEYS lock, channel.
@@ -267,49 +278,51 @@ return redis.call('pexpire', KEYS[1], 30000)`)
 
 // Who needs longer than our first pause from the message to its try, as over a slow network or in a busy JVM, has its turns, too.
 func TestHandoffWaitsForTheSlow(t *testing.T) {
-	const rounds, slowness = 30, 8 * time.Millisecond
-	s := testredis.Start(t)
-	m := engine(t, s.URL(), Options{Poll: time.Minute})
-	var done atomic.Bool
-	grants := crowd(t, m, 20, func() Request { return Request{Key: "k", Blocks: true} }, 0, done.Load)
-	defer done.Store(true)
-	eventually(t, 10*time.Second, "a crowd", func() bool { return grants.Load() > 100 })
-	c, listen := s.Dial(t), redis.PubSubConn{Conn: s.Dial(t)}
-	if err := listen.Subscribe(channelOf("k")); err != nil {
-		t.Fatal(err)
-	}
-	told, heard := make(chan struct{}, 1), make(chan struct{})
-	go func() {
-		defer close(heard)
-		for {
-			if _, over := listen.ReceiveWithTimeout(time.Minute).(error); over {
-				return
-			}
-			signal(told)
-		}
-	}()
-	defer func() { _ = listen.Close(); <-heard }()
-	var took []time.Duration
-	began := time.Now()
-	for end := began.Add(time.Minute); len(took) < rounds && time.Now().Before(end); {
-		<-told
-		time.Sleep(slowness)
-		if won, err := redis.Int(takeAsRedisson.Do(c, "k", channelOf("k"))); err != nil {
+	inBubble(t, func(t *testing.T, w *world.World) {
+		const rounds, slowness = 30, 8 * time.Millisecond
+		s := w.NewNode(bubbleAddr)
+		m := bubbleEngine(t, w, s, "one", Options{Poll: time.Minute})
+		var done atomic.Bool
+		grants := crowd(t, m, 20, func() Request { return Request{Key: "k", Blocks: true} }, 2*time.Millisecond, done.Load)
+		defer done.Store(true)
+		eventually(t, 10*time.Second, "a crowd", func() bool { return grants.Load() > 100 })
+		c, listen := dialNode(t, w, s), redis.PubSubConn{Conn: dialNode(t, w, s)}
+		if err := listen.Subscribe(channelOf("k")); err != nil {
 			t.Fatal(err)
-		} else if won == 1 {
-			took = append(took, time.Since(began))
-			if _, err := leaveAsRedisson.Do(c, "k", channelOf("k")); err != nil {
-				t.Fatal(err)
-			}
-			began = time.Now()
 		}
-	}
-	slices.Sort(took)
-	if len(took) < rounds {
-		t.Fatalf("%d turns in a minute", len(took))
-	}
-	t.Logf("median %v, most %v", took[rounds/2], took[rounds-1])
-	if took[rounds/2] > time.Second {
-		t.Errorf("half of the turns took longer than %v", took[rounds/2])
-	}
+		told, heard := make(chan struct{}, 1), make(chan struct{})
+		go func() {
+			defer close(heard)
+			for {
+				if _, over := listen.ReceiveWithTimeout(time.Minute).(error); over {
+					return
+				}
+				signal(told)
+			}
+		}()
+		defer func() { _ = listen.Close(); <-heard }()
+		var took []time.Duration
+		began := time.Now()
+		for end := began.Add(time.Minute); len(took) < rounds && time.Now().Before(end); {
+			<-told
+			time.Sleep(slowness)
+			if won, err := redis.Int(takeAsRedisson.Do(c, "k", channelOf("k"))); err != nil {
+				t.Fatal(err)
+			} else if won == 1 {
+				took = append(took, time.Since(began))
+				if _, err := leaveAsRedisson.Do(c, "k", channelOf("k")); err != nil {
+					t.Fatal(err)
+				}
+				began = time.Now()
+			}
+		}
+		slices.Sort(took)
+		if len(took) < rounds {
+			t.Fatalf("%d turns in a minute", len(took))
+		}
+		t.Logf("median %v, most %v", took[rounds/2], took[rounds-1])
+		if took[rounds/2] > time.Second {
+			t.Errorf("half of the turns took longer than %v", took[rounds/2])
+		}
+	})
 }

@@ -8,25 +8,28 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/simulation/world"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
 // TestLateRenewalIsNoLoss: a Redis that stood still finds the not-after of a lone renewal passed.
 func TestLateRenewalIsNoLoss(t *testing.T) {
-	s := testredis.Start(t)
-	m := engine(t, s.URL(), Options{Watchdog: 4500 * time.Millisecond})
-	a, lost := client(m)
-	mustLock(t, a, Request{Key: "k"})
-	time.Sleep(time.Second)
-	s.Stop()
-	time.Sleep(2200 * time.Millisecond) // the renewal is sent at 1.5 s and done at 3.2 s
-	s.Cont()
-	time.Sleep(2 * time.Second)
-	if lost.reasons() != "" || pttl(t, s, "k") <= 0 {
-		t.Fatal("told lost: ", lost.reasons())
-	}
-	mustUnlock(t, a, UnlockRequest{Key: "k"}, true)
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		m := bubbleEngine(t, w, s, "one", Options{Watchdog: 4500 * time.Millisecond})
+		a, lost := client(m)
+		mustLock(t, a, Request{Key: "k"})
+		time.Sleep(time.Second)
+		s.Stop()
+		time.Sleep(2200 * time.Millisecond) // the renewal is sent at 1.5 s and done at 3.2 s
+		s.Cont()
+		time.Sleep(2 * time.Second)
+		if lost.reasons() != "" || pttl(t, s, "k") <= 0 {
+			t.Fatal("told lost: ", lost.reasons())
+		}
+		mustUnlock(t, a, UnlockRequest{Key: "k"}, true)
+	})
 }
 
 // TestForeignCounts: what others write into a lock's field neither ends the process nor sticks.
@@ -52,38 +55,42 @@ func TestForeignCounts(t *testing.T) {
 
 // TestLockAfterLossCountsOne: a hold that was told lost is not entered again, even if Redis still has it.
 func TestLockAfterLossCountsOne(t *testing.T) {
-	s := testredis.Start(t)
-	m := engine(t, s.URL(), Options{Watchdog: 3 * time.Second, MaxHold: 500 * time.Millisecond})
-	a, lost := client(m)
-	mustLock(t, a, Request{Key: "k"})
-	mustLock(t, a, Request{Key: "k"})
-	eventually(t, 5*time.Second, "lost", func() bool { return lost.reasons() == "k:max-hold " })
-	first := mustLock(t, a, Request{Key: "k", Lease: 1000, Fence: true})
-	if got := hash(t, s, "k")[a.Owner()]; got != "1" || pttl(t, s, "k") > 1000 {
-		t.Fatal(got, pttl(t, s, "k"))
-	}
-	mustUnlock(t, a, UnlockRequest{Key: "k"}, true)
-	if mustLock(t, a, Request{Key: "k", Fence: true, Self: true, Once: true}).Token <= first.Token {
-		t.Fatal("no new token")
-	}
-	mustUnlock(t, a, UnlockRequest{Key: "k"}, true)
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		m := bubbleEngine(t, w, s, "one", Options{Watchdog: 3 * time.Second, MaxHold: 500 * time.Millisecond})
+		a, lost := client(m)
+		mustLock(t, a, Request{Key: "k"})
+		mustLock(t, a, Request{Key: "k"})
+		eventually(t, 5*time.Second, "lost", func() bool { return lost.reasons() == "k:max-hold " })
+		first := mustLock(t, a, Request{Key: "k", Lease: 1000, Fence: true})
+		if got := hash(t, s, "k")[a.Owner()]; got != "1" || pttl(t, s, "k") > 1000 {
+			t.Fatal(got, pttl(t, s, "k"))
+		}
+		mustUnlock(t, a, UnlockRequest{Key: "k"}, true)
+		if mustLock(t, a, Request{Key: "k", Fence: true, Self: true, Once: true}).Token <= first.Token {
+			t.Fatal("no new token")
+		}
+		mustUnlock(t, a, UnlockRequest{Key: "k"}, true)
+	})
 }
 
 // TestResetThenLock: what is locked after RESET is not released by it.
 func TestResetThenLock(t *testing.T) {
-	s := testredis.Start(t)
-	m := engine(t, s.URL(), Options{})
-	a, _ := client(m)
-	a.SetLibrary(true)
-	for range 100 {
-		mustLock(t, a, Request{Key: "k"})
-		a.Reset()
-		mustLock(t, a, Request{Key: "k"})
-		if got := hash(t, s, "k")[a.Owner()]; got != "1" {
-			t.Fatalf("count %q", got)
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		m := bubbleEngine(t, w, s, "one", Options{})
+		a, _ := client(m)
+		a.SetLibrary(true)
+		for range 100 {
+			mustLock(t, a, Request{Key: "k"})
+			a.Reset()
+			mustLock(t, a, Request{Key: "k"})
+			if got := hash(t, s, "k")[a.Owner()]; got != "1" {
+				t.Fatalf("count %q", got)
+			}
+			mustUnlock(t, a, UnlockRequest{Key: "k"}, true)
 		}
-		mustUnlock(t, a, UnlockRequest{Key: "k"}, true)
-	}
+	})
 }
 
 // slowEngine has a connection to Redis that takes 100 ms each way.
@@ -100,304 +107,333 @@ func slowEngine(t *testing.T, s *testredis.Server, o Options) (*Manager, *testre
 
 // TestUndoneOnce: an undo whose reply is lost takes one count back, not two.
 func TestUndoneOnce(t *testing.T) {
-	s := testredis.Start(t)
-	m, p := slowEngine(t, s, Options{})
-	a, _ := client(m)
-	mustLock(t, a, Request{Key: "k"})
-	done := make(chan error, 1)
-	go func() {
-		_, err := a.Lock(context.Background(), Request{Key: "k", Replicas: 1, Lease: 1000})
-		done <- err
-	}()
-	eventually(t, 5*time.Second, "entered", func() bool { return hash(t, s, "k")[a.Owner()] == "2" })
-	eventually(t, 5*time.Second, "undone", func() bool { return hash(t, s, "k")[a.Owner()] == "1" })
-	p.CutAll()
-	p.Clear()
-	wantCode(t, <-done, "NOREPLICAS")
-	if got := hash(t, s, "k")[a.Owner()]; got != "1" {
-		t.Fatalf("count %q", got)
-	}
-	mustUnlock(t, a, UnlockRequest{Key: "k"}, true)
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		m, p := bubbleSlow(t, w, s, Options{})
+		a, _ := client(m)
+		mustLock(t, a, Request{Key: "k"})
+		done := make(chan error, 1)
+		go func() {
+			_, err := a.Lock(context.Background(), Request{Key: "k", Replicas: 1, Lease: 1000})
+			done <- err
+		}()
+		eventually(t, 5*time.Second, "entered", func() bool { return hash(t, s, "k")[a.Owner()] == "2" })
+		eventually(t, 5*time.Second, "undone", func() bool { return hash(t, s, "k")[a.Owner()] == "1" })
+		p.Drop()
+		p.Heal()
+		wantCode(t, <-done, "NOREPLICAS")
+		if got := hash(t, s, "k")[a.Owner()]; got != "1" {
+			t.Fatalf("count %q", got)
+		}
+		mustUnlock(t, a, UnlockRequest{Key: "k"}, true)
+	})
 }
 
 // TestUnlockLostForLong: an explicit owner's UNLOCK that was done before a long outage is not done again after it.
 func TestUnlockLostForLong(t *testing.T) {
-	s := testredis.Start(t)
-	m, p := slowEngine(t, s, Options{})
-	a, _ := client(m)
-	mustLock(t, a, Request{Key: "k", Owner: "o", Lease: 120000})
-	mustLock(t, a, Request{Key: "k", Owner: "o", Lease: 120000})
-	done := make(chan error, 1)
-	go func() {
-		_, err := a.Unlock(context.Background(), UnlockRequest{Key: "k", Owner: "o"})
-		done <- err
-	}()
-	eventually(t, 5*time.Second, "unlocked", func() bool { return hash(t, s, "k")["o"] == "1" })
-	p.Disable()
-	p.Clear()
-	if err := <-done; err == nil {
-		t.Fatal("an outcome nobody can know")
-	}
-	time.Sleep(latchTTL*time.Millisecond - patience + time.Second)
-	p.Enable()
-	time.Sleep(4 * time.Second)
-	if got := hash(t, s, "k")["o"]; got != "1" {
-		t.Fatalf("count %q", got)
-	}
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		m, p := bubbleSlow(t, w, s, Options{})
+		a, _ := client(m)
+		mustLock(t, a, Request{Key: "k", Owner: "o", Lease: 120000})
+		mustLock(t, a, Request{Key: "k", Owner: "o", Lease: 120000})
+		done := make(chan error, 1)
+		go func() {
+			_, err := a.Unlock(context.Background(), UnlockRequest{Key: "k", Owner: "o"})
+			done <- err
+		}()
+		eventually(t, 5*time.Second, "unlocked", func() bool { return hash(t, s, "k")["o"] == "1" })
+		p.Cut()
+		if err := <-done; err == nil {
+			t.Fatal("an outcome nobody can know")
+		}
+		time.Sleep(latchTTL*time.Millisecond - patience + time.Second)
+		p.Heal()
+		time.Sleep(4 * time.Second)
+		if got := hash(t, s, "k")["o"]; got != "1" {
+			t.Fatalf("count %q", got)
+		}
+	})
 }
 
 // TestRegistrationsDoNotMeet: two locks of two owners whose names run together.
 func TestRegistrationsDoNotMeet(t *testing.T) {
-	s := testredis.Start(t)
-	m := engine(t, s.URL(), Options{Watchdog: 600 * time.Millisecond})
-	a, _ := client(m)
-	for _, r := range []Request{{Key: "x", Owner: "p:o"}, {Key: "{x}:p", Owner: "o"}, {Key: "{x}", Owner: "p:o"}, {Key: "x}:p", Owner: "o"}} {
-		mustLock(t, a, r)
-	}
-	time.Sleep(1500 * time.Millisecond)
-	if s.Do(t, "EXISTS", "x", "{x}:p", "{x}", "x}:p").(int64) != 4 || m.Stats().Held != 4 {
-		t.Fatal("one took the other's registration")
-	}
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		m := bubbleEngine(t, w, s, "one", Options{Watchdog: 600 * time.Millisecond})
+		a, _ := client(m)
+		for _, r := range []Request{{Key: "x", Owner: "p:o"}, {Key: "{x}:p", Owner: "o"}, {Key: "{x}", Owner: "p:o"}, {Key: "x}:p", Owner: "o"}} {
+			mustLock(t, a, r)
+		}
+		time.Sleep(1500 * time.Millisecond)
+		if s.Do(t, "EXISTS", "x", "{x}:p", "{x}", "x}:p").(int64) != 4 || m.Stats().Held != 4 {
+			t.Fatal("one took the other's registration")
+		}
+	})
 }
 
 // TestSpoiledRegistration: whatever becomes of one owner's registration, other locks are renewed.
 func TestSpoiledRegistration(t *testing.T) {
-	s := testredis.Start(t)
-	m := engine(t, s.URL(), Options{Watchdog: 600 * time.Millisecond})
-	a, lost := client(m)
-	mustLock(t, a, Request{Key: "good"})
-	mustLock(t, a, Request{Key: "bad", Owner: "o"})
-	mustLock(t, a, Request{Key: "evicted", Owner: "o"})
-	spoil := func(key string) {
-		s.Do(t, "EVAL", "redis.call('DEL', KEYS[1]) return redis.call('HSET', KEYS[1], 'a', 'b')", 1, key)
-	}
-	s.Do(t, "DEL", "lockproxy_watch:{evicted}:o")
-	spoil("lockproxy_watch:{bad}:o")
-	time.Sleep(1500 * time.Millisecond)
-	if s.Do(t, "EXISTS", "good", "evicted").(int64) != 2 || lost.reasons() != "bad:gone " {
-		t.Fatal(lost.reasons())
-	}
-	mustLock(t, a, Request{Key: "bad2", Owner: "o"})
-	spoil("lockproxy_watch:{bad2}:o")
-	mustUnlock(t, a, UnlockRequest{Key: "bad2", Owner: "o"}, true)
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		m := bubbleEngine(t, w, s, "one", Options{Watchdog: 600 * time.Millisecond})
+		a, lost := client(m)
+		mustLock(t, a, Request{Key: "good"})
+		mustLock(t, a, Request{Key: "bad", Owner: "o"})
+		mustLock(t, a, Request{Key: "evicted", Owner: "o"})
+		spoil := func(key string) {
+			s.Do(t, "EVAL", "redis.call('DEL', KEYS[1]) return redis.call('HSET', KEYS[1], 'a', 'b')", 1, key)
+		}
+		s.Do(t, "DEL", "lockproxy_watch:{evicted}:o")
+		spoil("lockproxy_watch:{bad}:o")
+		time.Sleep(1500 * time.Millisecond)
+		if s.Do(t, "EXISTS", "good", "evicted").(int64) != 2 || lost.reasons() != "bad:gone " {
+			t.Fatal(lost.reasons())
+		}
+		mustLock(t, a, Request{Key: "bad2", Owner: "o"})
+		spoil("lockproxy_watch:{bad2}:o")
+		mustUnlock(t, a, UnlockRequest{Key: "bad2", Owner: "o"}, true)
+	})
 }
 
 // TestEndedElsewhereTwice: the registered proxy hears of the end also when the owner has locked and unlocked there again.
 func TestEndedElsewhereTwice(t *testing.T) {
-	s := testredis.Start(t)
-	m1 := engine(t, s.URL(), Options{Watchdog: 900 * time.Millisecond})
-	m2 := engine(t, s.URL(), Options{Watchdog: 900 * time.Millisecond})
-	a, lost := client(m1)
-	b, _ := client(m2)
-	mustLock(t, a, Request{Key: "k", Owner: "o"})
-	mustUnlock(t, b, UnlockRequest{Key: "k", Owner: "o"}, true)
-	mustLock(t, b, Request{Key: "k", Owner: "o", Lease: 5000})
-	mustUnlock(t, b, UnlockRequest{Key: "k", Owner: "o"}, true)
-	eventually(t, 15*time.Second, "ended", func() bool { return m1.Stats().Held == 0 })
-	if lost.reasons() != "" {
-		t.Fatal(lost.reasons())
-	}
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		m1 := bubbleEngine(t, w, s, "one", Options{Watchdog: 900 * time.Millisecond})
+		m2 := bubbleEngine(t, w, s, "two", Options{Watchdog: 900 * time.Millisecond})
+		a, lost := client(m1)
+		b, _ := client(m2)
+		mustLock(t, a, Request{Key: "k", Owner: "o"})
+		mustUnlock(t, b, UnlockRequest{Key: "k", Owner: "o"}, true)
+		mustLock(t, b, Request{Key: "k", Owner: "o", Lease: 5000})
+		mustUnlock(t, b, UnlockRequest{Key: "k", Owner: "o"}, true)
+		eventually(t, 15*time.Second, "ended", func() bool { return m1.Stats().Held == 0 })
+		if lost.reasons() != "" {
+			t.Fatal(lost.reasons())
+		}
+	})
 }
 
 // TestExpiredOwnerIsLost: an owner whose lease ran out hears LOCKLOST, not that it never held.
 func TestExpiredOwnerIsLost(t *testing.T) {
-	s := testredis.Start(t)
-	m := engine(t, s.URL(), Options{})
-	a, _ := client(m)
-	for i := range 20 {
-		mustLock(t, a, Request{Key: fmt.Sprint("k", i), Owner: "o", Lease: 600 + int64(i)})
-	}
-	time.Sleep(2000 * time.Millisecond)
-	for i := range 20 {
-		_, err := a.Unlock(context.Background(), UnlockRequest{Key: fmt.Sprint("k", i), Owner: "o"})
-		wantCode(t, err, "LOCKLOST")
-	}
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		m := bubbleEngine(t, w, s, "one", Options{})
+		a, _ := client(m)
+		for i := range 20 {
+			mustLock(t, a, Request{Key: fmt.Sprint("k", i), Owner: "o", Lease: 600 + int64(i)})
+		}
+		time.Sleep(2000 * time.Millisecond)
+		for i := range 20 {
+			_, err := a.Unlock(context.Background(), UnlockRequest{Key: fmt.Sprint("k", i), Owner: "o"})
+			wantCode(t, err, "LOCKLOST")
+		}
+	})
 }
 
 // TestRenewalDoesNotShortenBelief: a hold that is good for an hour is not lost because of a short outage.
 func TestRenewalDoesNotShortenBelief(t *testing.T) {
-	s := testredis.Start(t)
-	m := engine(t, s.URL(), Options{Watchdog: 600 * time.Millisecond})
-	a, lost := client(m)
-	mustLock(t, a, Request{Key: "k", Lease: 3600000})
-	mustLock(t, a, Request{Key: "k", Self: true})
-	time.Sleep(500 * time.Millisecond)
-	s.Stop()
-	time.Sleep(1200 * time.Millisecond)
-	s.Cont()
-	time.Sleep(300 * time.Millisecond)
-	if lost.reasons() != "" {
-		t.Fatal(lost.reasons())
-	}
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		m := bubbleEngine(t, w, s, "one", Options{Watchdog: 600 * time.Millisecond})
+		a, lost := client(m)
+		mustLock(t, a, Request{Key: "k", Lease: 3600000})
+		mustLock(t, a, Request{Key: "k", Self: true})
+		time.Sleep(500 * time.Millisecond)
+		s.Stop()
+		time.Sleep(1200 * time.Millisecond)
+		s.Cont()
+		time.Sleep(300 * time.Millisecond)
+		if lost.reasons() != "" {
+			t.Fatal(lost.reasons())
+		}
+	})
 }
 
 // TestReentryElsewherePassesTheLine: an owner that holds through another proxy does not wait behind those who wait for it.
 func TestReentryElsewherePassesTheLine(t *testing.T) {
-	s := testredis.Start(t)
-	m1, m2 := engine(t, s.URL(), Options{}), engine(t, s.URL(), Options{})
-	a, _ := client(m1)
-	mustLock(t, a, Request{Key: "k", Owner: "o"})
-	w, _ := client(m2)
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		_, _ = w.Lock(ctx, Request{Key: "k", Blocks: true})
-	}()
-	eventually(t, 15*time.Second, "waits", func() bool { return m2.Stats().Waiting == 1 })
-	b, _ := client(m2)
-	mustLock(t, b, Request{Key: "k", Owner: "o", Once: true, Blocks: true, Block: 3000})
-	cancel()
-	<-ended
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		m1, m2 := bubbleEngine(t, w, s, "one", Options{}), bubbleEngine(t, w, s, "two", Options{})
+		a, _ := client(m1)
+		mustLock(t, a, Request{Key: "k", Owner: "o"})
+		waiter, _ := client(m2)
+		ctx, cancel := context.WithCancel(context.Background())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			_, _ = waiter.Lock(ctx, Request{Key: "k", Blocks: true})
+		}()
+		eventually(t, 15*time.Second, "waits", func() bool { return m2.Stats().Waiting == 1 })
+		b, _ := client(m2)
+		mustLock(t, b, Request{Key: "k", Owner: "o", Once: true, Blocks: true, Block: 3000})
+		cancel()
+		<-ended
+	})
 }
 
 // TestForceSparesTheNextHolder: who got the lock between the force and the news of it is not told that it lost it.
 func TestForceSparesTheNextHolder(t *testing.T) {
-	s := testredis.Start(t)
-	m := engine(t, s.URL(), Options{})
-	a, lost := client(m)
-	mustLock(t, a, Request{Key: "k"})
-	m.recheckKey(lineKey{key: "k"}, reasonForced)
-	time.Sleep(100 * time.Millisecond)
-	if lost.reasons() != "" {
-		t.Fatal(lost.reasons())
-	}
-	mustUnlock(t, a, UnlockRequest{Key: "k"}, true)
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		m := bubbleEngine(t, w, s, "one", Options{})
+		a, lost := client(m)
+		mustLock(t, a, Request{Key: "k"})
+		m.recheckKey(lineKey{key: "k"}, reasonForced)
+		time.Sleep(100 * time.Millisecond)
+		if lost.reasons() != "" {
+			t.Fatal(lost.reasons())
+		}
+		mustUnlock(t, a, UnlockRequest{Key: "k"}, true)
+	})
 }
 
 // TestKilledWaiterLeavesNoLock: a grant that comes when its client has been cut off goes back.
 func TestKilledWaiterLeavesNoLock(t *testing.T) {
-	s := testredis.Start(t)
-	m := engine(t, s.URL(), Options{})
-	a, _ := client(m)
-	mustLock(t, a, Request{Key: "warm"})
-	s.Stop()
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		_, _ = a.Lock(ctx, Request{Key: "k", Blocks: true})
-	}()
-	time.Sleep(300 * time.Millisecond)
-	cancel()
-	s.Cont()
-	<-ended
-	a.Close(Left)
-	eventually(t, 15*time.Second, "given back", func() bool { return s.Do(t, "EXISTS", "k").(int64) == 0 })
-	if s.Do(t, "EXISTS", "warm").(int64) != 1 {
-		t.Fatal("released what must run out")
-	}
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		m := bubbleEngine(t, w, s, "one", Options{})
+		a, _ := client(m)
+		mustLock(t, a, Request{Key: "warm"})
+		s.Stop()
+		ctx, cancel := context.WithCancel(context.Background())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			_, _ = a.Lock(ctx, Request{Key: "k", Blocks: true})
+		}()
+		time.Sleep(300 * time.Millisecond)
+		cancel()
+		s.Cont()
+		<-ended
+		a.Close(Left)
+		eventually(t, 15*time.Second, "given back", func() bool { return s.Do(t, "EXISTS", "k").(int64) == 0 })
+		if s.Do(t, "EXISTS", "warm").(int64) != 1 {
+			t.Fatal("released what must run out")
+		}
+	})
 }
 
 // TestLookGivesUp: a clock that went back an hour does not hold a verb for an hour.
 func TestLookGivesUp(t *testing.T) {
-	s := testredis.Start(t)
-	m := engine(t, s.URL(), Options{})
-	if err := m.sample(); err != nil {
-		t.Fatal(err)
-	}
-	now, _ := m.clock.now()
-	ended := make(chan error, 1)
-	go func() {
-		_, err := m.look(holdID{key: "k", owner: "o"}, "", now+int64(time.Hour/time.Microsecond), time.Now().Add(300*time.Millisecond))
-		ended <- err
-	}()
-	select {
-	case err := <-ended:
-		if err == nil {
-			t.Fatal("looked too early")
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		m := bubbleEngine(t, w, s, "one", Options{})
+		if err := m.sample(); err != nil {
+			t.Fatal(err)
 		}
-	case <-time.After(5 * time.Second):
-		t.Fatal("still sleeping")
-	}
+		now, _ := m.clock.now()
+		ended := make(chan error, 1)
+		go func() {
+			_, err := m.look(holdID{key: "k", owner: "o"}, "", now+int64(time.Hour/time.Microsecond), time.Now().Add(300*time.Millisecond))
+			ended <- err
+		}()
+		select {
+		case err := <-ended:
+			if err == nil {
+				t.Fatal("looked too early")
+			}
+		case <-time.After(5 * time.Second):
+			t.Fatal("still sleeping")
+		}
+	})
 }
 
 // TestLossSeenByLock: a LOCK that finds its owner's hold gone tells it.
 func TestLossSeenByLock(t *testing.T) {
-	s := testredis.Start(t)
-	m := engine(t, s.URL(), Options{})
-	a, lost := client(m)
-	mustLock(t, a, Request{Key: "entered"})
-	mustLock(t, a, Request{Key: "taken"})
-	s.Do(t, "DEL", "entered", "taken")
-	s.Do(t, "HSET", "taken", "java:1", 1)
-	mustLock(t, a, Request{Key: "entered"})
-	if _, err := a.Lock(context.Background(), Request{Key: "taken"}); !errors.Is(err, ErrNotAcquired) {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { t.Logf("told %q", lost.reasons()) })
-	// The watchdog, which looks when the wake-up connection is new, may be ahead of LOCK.
-	eventually(t, 10*time.Second, "told", func() bool {
-		return lost.reasons() == "entered:gone taken:gone " || lost.reasons() == "taken:gone entered:gone "
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		m := bubbleEngine(t, w, s, "one", Options{})
+		a, lost := client(m)
+		mustLock(t, a, Request{Key: "entered"})
+		mustLock(t, a, Request{Key: "taken"})
+		s.Do(t, "DEL", "entered", "taken")
+		s.Do(t, "HSET", "taken", "java:1", 1)
+		mustLock(t, a, Request{Key: "entered"})
+		if _, err := a.Lock(context.Background(), Request{Key: "taken"}); !errors.Is(err, ErrNotAcquired) {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { t.Logf("told %q", lost.reasons()) })
+		// The watchdog, which looks when the wake-up connection is new, may be ahead of LOCK.
+		eventually(t, 10*time.Second, "told", func() bool {
+			return lost.reasons() == "entered:gone taken:gone " || lost.reasons() == "taken:gone entered:gone "
+		})
+		mustUnlock(t, a, UnlockRequest{Key: "entered"}, true)
 	})
-	mustUnlock(t, a, UnlockRequest{Key: "entered"}, true)
 }
 
 // TestFinishedIsForgottenByRenew: an UNLOCK of long ago does not answer for a hold that was lost since.
 func TestFinishedIsForgottenByRenew(t *testing.T) {
-	s := testredis.Start(t)
-	m1, m2 := engine(t, s.URL(), Options{}), engine(t, s.URL(), Options{})
-	a, _ := client(m1)
-	b, _ := client(m2)
-	mustLock(t, a, Request{Key: "k", Owner: "o"})
-	mustUnlock(t, a, UnlockRequest{Key: "k", Owner: "o"}, true)
-	mustLock(t, b, Request{Key: "k", Owner: "o"})
-	if err := a.Renew(context.Background(), RenewRequest{Key: "k", Owner: "o"}); err != nil {
-		t.Fatal(err)
-	}
-	s.Do(t, "DEL", "k")
-	_, err := a.Unlock(context.Background(), UnlockRequest{Key: "k", Owner: "o"})
-	wantCode(t, err, "LOCKLOST")
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		m1, m2 := bubbleEngine(t, w, s, "one", Options{}), bubbleEngine(t, w, s, "two", Options{})
+		a, _ := client(m1)
+		b, _ := client(m2)
+		mustLock(t, a, Request{Key: "k", Owner: "o"})
+		mustUnlock(t, a, UnlockRequest{Key: "k", Owner: "o"}, true)
+		mustLock(t, b, Request{Key: "k", Owner: "o"})
+		if err := a.Renew(context.Background(), RenewRequest{Key: "k", Owner: "o"}); err != nil {
+			t.Fatal(err)
+		}
+		s.Do(t, "DEL", "k")
+		_, err := a.Unlock(context.Background(), UnlockRequest{Key: "k", Owner: "o"})
+		wantCode(t, err, "LOCKLOST")
+	})
 }
 
 // TestLateRenewalIsSatOut: after a renewal whose fate is unknown, a lease asked for anew waits until it can no longer be done.
 func TestLateRenewalIsSatOut(t *testing.T) {
-	s := testredis.Start(t)
-	m := engine(t, s.URL(), Options{})
-	a, _ := client(m)
-	mustLock(t, a, Request{Key: "k"})
-	m.mu.Lock()
-	h := m.holds[holdID{0, "k", a.Owner(), Plain}]
-	h.late = time.Now().Add(notAfter)
-	m.renewalFailed(h)
-	m.mu.Unlock()
-	began := time.Now()
-	mustUnlock(t, a, UnlockRequest{Key: "k"}, true)
-	mustLock(t, a, Request{Key: "k", Lease: 500})
-	if took := time.Since(began); took < 900*time.Millisecond {
-		t.Fatalf("asked after %v", took)
-	}
-	mustUnlock(t, a, UnlockRequest{Key: "k"}, true)
-	eventually(t, 15*time.Second, "forgotten", func() bool {
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		m := bubbleEngine(t, w, s, "one", Options{})
+		a, _ := client(m)
+		mustLock(t, a, Request{Key: "k"})
 		m.mu.Lock()
-		defer m.mu.Unlock()
-		return len(m.holds) == 0
+		h := m.holds[holdID{0, "k", a.Owner(), Plain}]
+		h.late = time.Now().Add(notAfter)
+		m.renewalFailed(h)
+		m.mu.Unlock()
+		began := time.Now()
+		mustUnlock(t, a, UnlockRequest{Key: "k"}, true)
+		mustLock(t, a, Request{Key: "k", Lease: 500})
+		if took := time.Since(began); took < 900*time.Millisecond {
+			t.Fatalf("asked after %v", took)
+		}
+		mustUnlock(t, a, UnlockRequest{Key: "k"}, true)
+		eventually(t, 15*time.Second, "forgotten", func() bool {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			return len(m.holds) == 0
+		})
 	})
 }
 
 // TestOnceIsRegisteredForSure: a re-sent ONCE whose first sending was lost undone does not believe in a registration that
 // was never written.
 func TestOnceIsRegisteredForSure(t *testing.T) {
-	s := testredis.Start(t)
-	m, p := slowEngine(t, s, Options{Watchdog: 3 * time.Second})
-	a, _ := client(m)
-	mustLock(t, a, Request{Key: "k", Owner: "o"})
-	b, lost := client(m)
-	done := make(chan error, 1)
-	go func() {
-		_, err := b.Lock(context.Background(), Request{Key: "k", Owner: "o", Once: true})
-		done <- err
-	}()
-	time.Sleep(30 * time.Millisecond) // written, not at Redis
-	p.CutAll()
-	p.Clear()
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
-	time.Sleep(4 * time.Second)
-	if pttl(t, s, "k") <= 0 || m.Stats().Held != 1 {
-		t.Fatal("not watched: ", lost.reasons())
-	}
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		m, p := bubbleSlow(t, w, s, Options{Watchdog: 3 * time.Second})
+		a, _ := client(m)
+		mustLock(t, a, Request{Key: "k", Owner: "o"})
+		b, lost := client(m)
+		done := make(chan error, 1)
+		go func() {
+			_, err := b.Lock(context.Background(), Request{Key: "k", Owner: "o", Once: true})
+			done <- err
+		}()
+		time.Sleep(30 * time.Millisecond) // written, not at Redis
+		p.Drop()
+		p.Heal()
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(4 * time.Second)
+		if pttl(t, s, "k") <= 0 || m.Stats().Held != 1 {
+			t.Fatal("not watched: ", lost.reasons())
+		}
+	})
 }
 
 // TestNanToken: a fencing token that is no whole number is refused.
@@ -419,57 +455,63 @@ func TestNanToken(t *testing.T) {
 
 // TestCloseWhileRenewing is for the race detector.
 func TestCloseWhileRenewing(t *testing.T) {
-	s := testredis.Start(t)
-	m := engine(t, s.URL(), Options{Watchdog: 1500 * time.Millisecond})
-	for round := range 10 {
-		c, _ := client(m)
-		for i := range 20 {
-			mustLock(t, c, Request{Key: fmt.Sprint("k", i), Owner: fmt.Sprint("o", round)})
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		m := bubbleEngine(t, w, s, "one", Options{Watchdog: 1500 * time.Millisecond})
+		for round := range 10 {
+			c, _ := client(m)
+			for i := range 20 {
+				mustLock(t, c, Request{Key: fmt.Sprint("k", i), Owner: fmt.Sprint("o", round)})
+			}
+			time.Sleep(time.Duration(490+2*round) * time.Millisecond)
+			c.Close(Left)
+			for i := range 20 {
+				mustUnlock(t, c, UnlockRequest{Key: fmt.Sprint("k", i), Owner: fmt.Sprint("o", round)}, true)
+			}
 		}
-		time.Sleep(time.Duration(490+2*round) * time.Millisecond)
-		c.Close(Left)
-		for i := range 20 {
-			mustUnlock(t, c, UnlockRequest{Key: fmt.Sprint("k", i), Owner: fmt.Sprint("o", round)}, true)
-		}
-	}
+	})
 }
 
 // TestReplicasAwayAndLost: a lock that is gone is told lost also while too few replicas answer its renewals.
 func TestReplicasAwayAndLost(t *testing.T) {
-	s := testredis.Start(t)
-	m := engine(t, s.URL(), Options{Watchdog: 9 * time.Second})
-	a, lost := client(m)
-	mustLock(t, a, Request{Key: "k"})
-	m.mu.Lock()
-	m.holds[holdID{0, "k", a.Owner(), Plain}].replicas = 1
-	m.mu.Unlock()
-	s.Do(t, "DEL", "k")
-	eventually(t, 8*time.Second, "told", func() bool { return lost.reasons() == "k:gone " })
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		m := bubbleEngine(t, w, s, "one", Options{Watchdog: 9 * time.Second})
+		a, lost := client(m)
+		mustLock(t, a, Request{Key: "k"})
+		m.mu.Lock()
+		m.holds[holdID{0, "k", a.Owner(), Plain}].replicas = 1
+		m.mu.Unlock()
+		s.Do(t, "DEL", "k")
+		eventually(t, 8*time.Second, "told", func() bool { return lost.reasons() == "k:gone " })
+	})
 }
 
 // TestReentrySettled: a re-entry whose reply was lost is told as granted, once.
 func TestReentrySettled(t *testing.T) {
-	s := testredis.Start(t)
-	m, p := slowEngine(t, s, Options{})
-	a, _ := client(m)
-	for _, owner := range []string{"", "o"} {
-		mustLock(t, a, Request{Key: "k", Owner: owner})
-		done := make(chan error, 1)
-		go func() {
-			_, err := a.Lock(context.Background(), Request{Key: "k", Owner: owner})
-			done <- err
-		}()
-		field := owner
-		if field == "" {
-			field = a.Owner()
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		m, p := bubbleSlow(t, w, s, Options{})
+		a, _ := client(m)
+		for _, owner := range []string{"", "o"} {
+			mustLock(t, a, Request{Key: "k", Owner: owner})
+			done := make(chan error, 1)
+			go func() {
+				_, err := a.Lock(context.Background(), Request{Key: "k", Owner: owner})
+				done <- err
+			}()
+			field := owner
+			if field == "" {
+				field = a.Owner()
+			}
+			eventually(t, 5*time.Second, "entered", func() bool { return hash(t, s, "k")[field] == "2" })
+			p.Drop()
+			if err := <-done; err != nil || hash(t, s, "k")[field] != "2" {
+				t.Fatal(err, hash(t, s, "k"))
+			}
+			mustUnlock(t, a, UnlockRequest{Key: "k", Owner: owner, All: true}, true)
 		}
-		eventually(t, 5*time.Second, "entered", func() bool { return hash(t, s, "k")[field] == "2" })
-		p.CutAll()
-		if err := <-done; err != nil || hash(t, s, "k")[field] != "2" {
-			t.Fatal(err, hash(t, s, "k"))
-		}
-		mustUnlock(t, a, UnlockRequest{Key: "k", Owner: owner, All: true}, true)
-	}
+	})
 }
 
 // TestGrantedThoughRefusedLater: a LOCK whose reply was lost is asked for again for its own answer. When that is refused, or
@@ -500,49 +542,55 @@ func TestGrantedThoughRefusedLater(t *testing.T) {
 
 // A loss is over with a lock of the other kind that was taken and given back since: UNLOCK is about that one then.
 func TestLossOfTheOtherKindIsForgotten(t *testing.T) {
-	s := testredis.Start(t)
-	m := engine(t, s.URL(), Options{})
-	a, _ := client(m)
-	mustLock(t, a, Request{Key: "k", Kind: Write})
-	s.Do(t, "DEL", "k")
-	_, err := a.Unlock(context.Background(), UnlockRequest{Key: "k"})
-	wantCode(t, err, "LOCKLOST")
-	mustLock(t, a, Request{Key: "k"})
-	mustUnlock(t, a, UnlockRequest{Key: "k"}, true)
-	_, err = a.Unlock(context.Background(), UnlockRequest{Key: "k"})
-	wantCode(t, err, "NOTHELD")
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		m := bubbleEngine(t, w, s, "one", Options{})
+		a, _ := client(m)
+		mustLock(t, a, Request{Key: "k", Kind: Write})
+		s.Do(t, "DEL", "k")
+		_, err := a.Unlock(context.Background(), UnlockRequest{Key: "k"})
+		wantCode(t, err, "LOCKLOST")
+		mustLock(t, a, Request{Key: "k"})
+		mustUnlock(t, a, UnlockRequest{Key: "k"}, true)
+		_, err = a.Unlock(context.Background(), UnlockRequest{Key: "k"})
+		wantCode(t, err, "NOTHELD")
+	})
 }
 
 // TestClockJumpHasLocksLookedAt: when Redis' clock is another than it was, locks are looked at, long before they would be renewed.
 func TestClockJumpHasLocksLookedAt(t *testing.T) {
-	s := testredis.Start(t)
-	m := engine(t, s.URL(), Options{Watchdog: 6 * time.Hour})
-	a, lost := client(m)
-	mustLock(t, a, Request{Key: "gone"})
-	mustLock(t, a, Request{Key: "kept"})
-	b, _ := client(m)
-	waits := locking(b, Request{Key: "kept", Blocks: true})
-	eventually(t, 15*time.Second, "subscribed", func() bool { return subscribers(t, s, channelOf("kept")) == 1 })
-	time.Sleep(300 * time.Millisecond) // the look that follows a new connection is over
-	s.Do(t, "DEL", "gone")
-	m.clock.set(time.Now().Add(time.Hour).UnixMicro(), time.Now(), m.clock.present()) // so it goes back an hour at the next sample
-	eventually(t, 15*time.Second, "told", func() bool { return lost.reasons() == "gone:clock " })
-	mustUnlock(t, a, UnlockRequest{Key: "kept"}, true)
-	granted(t, waits, "who waits")
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		m := bubbleEngine(t, w, s, "one", Options{Watchdog: 6 * time.Hour})
+		a, lost := client(m)
+		mustLock(t, a, Request{Key: "gone"})
+		mustLock(t, a, Request{Key: "kept"})
+		b, _ := client(m)
+		waits := locking(b, Request{Key: "kept", Blocks: true})
+		eventually(t, 15*time.Second, "subscribed", func() bool { return subscribers(t, s, channelOf("kept")) == 1 })
+		time.Sleep(300 * time.Millisecond) // the look that follows a new connection is over
+		s.Do(t, "DEL", "gone")
+		m.clock.set(time.Now().Add(time.Hour).UnixMicro(), time.Now(), m.clock.present()) // so it goes back an hour at the next sample
+		eventually(t, 15*time.Second, "told", func() bool { return lost.reasons() == "gone:clock " })
+		mustUnlock(t, a, UnlockRequest{Key: "kept"}, true)
+		granted(t, waits, "who waits")
+	})
 }
 
 // A watched lock whose renewal fails when its deadline has just passed is told lost now, not a second later.
 func TestLostWhenARenewalFailsAtTheDeadline(t *testing.T) {
-	s := testredis.Start(t)
-	m := engine(t, s.URL(), Options{})
-	a, al := client(m)
-	mustLock(t, a, Request{Key: "k"})
-	s.Stop()
-	defer s.Cont()
-	m.mu.Lock()
-	h := m.holds[holdID{0, "k", a.Owner(), Plain}]
-	h.deadline = time.Now()
-	m.renewalFailed(h)
-	m.mu.Unlock()
-	eventually(t, 15*time.Second, "told", func() bool { return al.reasons() == "k:unrenewed " })
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		m := bubbleEngine(t, w, s, "one", Options{})
+		a, al := client(m)
+		mustLock(t, a, Request{Key: "k"})
+		s.Stop()
+		defer s.Cont()
+		m.mu.Lock()
+		h := m.holds[holdID{0, "k", a.Owner(), Plain}]
+		h.deadline = time.Now()
+		m.renewalFailed(h)
+		m.mu.Unlock()
+		eventually(t, 15*time.Second, "told", func() bool { return al.reasons() == "k:unrenewed " })
+	})
 }

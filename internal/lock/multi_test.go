@@ -9,11 +9,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/simulation/world"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
 // noneHeld fails unless Redis and the engine are soon without any lock; latches of owners with a name stay for seconds.
-func noneHeld(t *testing.T, s *testredis.Server, m *Manager) {
+func noneHeld(t *testing.T, s redisServer, m *Manager) {
 	t.Helper()
 	eventually(t, 5*time.Second, "everything is given back", func() bool {
 		return s.Do(t, "EXISTS", "a", "b", "c", "x", "y", "z").(int64) == 0 && m.Stats().Held == 0
@@ -118,82 +119,84 @@ func TestMultiLockAllOrNone(t *testing.T) {
 
 // A lease that is shorter than the wait for the last lock begins when that one is there.
 func TestMultiLockLease(t *testing.T) {
-	s := testredis.Start(t)
-	m := engine(t, s.URL(), Options{Watchdog: time.Second})
-	for _, owner := range []string{"", "o"} {
-		other, _ := client(m)
-		a, lost := client(m)
-		mustLock(t, other, Request{Key: "z"})
-		mustLock(t, a, Request{Key: "entered", Owner: owner, Lease: 300})
-		mustLock(t, a, Request{Key: "watched", Owner: owner})
-		done := make(chan error)
-		go func() {
-			_, err := a.MultiLock(context.Background(), []string{"z", "a", "entered", "watched"},
-				Request{Owner: owner, Self: owner == "", Blocks: true, Lease: 1500})
-			done <- err
-		}()
-		time.Sleep(2500 * time.Millisecond)
-		mustUnlock(t, other, UnlockRequest{Key: "z"}, true)
-		if err := <-done; err != nil {
-			t.Fatal(err)
-		}
-		m.mu.Lock()
-		for h := range a.holds {
-			left := time.Until(h.deadline)
-			if h.watched != (h.id.key == "watched") || left > 1500*time.Millisecond || left <= 0 {
-				t.Errorf("%s: watched %v, %v left", h.id.key, h.watched, left)
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		m := bubbleEngine(t, w, s, "one", Options{Watchdog: time.Second})
+		for _, owner := range []string{"", "o"} {
+			other, _ := client(m)
+			a, lost := client(m)
+			mustLock(t, other, Request{Key: "z"})
+			mustLock(t, a, Request{Key: "entered", Owner: owner, Lease: 300})
+			mustLock(t, a, Request{Key: "watched", Owner: owner})
+			done := make(chan error)
+			go func() {
+				_, err := a.MultiLock(context.Background(), []string{"z", "a", "entered", "watched"},
+					Request{Owner: owner, Self: owner == "", Blocks: true, Lease: 1500})
+				done <- err
+			}()
+			time.Sleep(2500 * time.Millisecond)
+			mustUnlock(t, other, UnlockRequest{Key: "z"}, true)
+			if err := <-done; err != nil {
+				t.Fatal(err)
+			}
+			m.mu.Lock()
+			for h := range a.holds {
+				left := time.Until(h.deadline)
+				if h.watched != (h.id.key == "watched") || left > 1500*time.Millisecond || left <= 0 {
+					t.Errorf("%s: watched %v, %v left", h.id.key, h.watched, left)
+				}
+			}
+			m.mu.Unlock()
+			eventually(t, 10*time.Second, "the leases end", func() bool { return s.Do(t, "EXISTS", "a", "z", "entered").(int64) == 0 })
+			if owner == "" {
+				eventually(t, 10*time.Second, "told", func() bool { return len(lost.reasons()) == len("a:expired z:expired entered:expired ") })
+			}
+			_, err := a.MultiUnlock(context.Background(), []string{"a", "watched"}, UnlockRequest{Owner: owner})
+			wantCode(t, err, "LOCKLOST")
+			mustUnlock(t, a, UnlockRequest{Key: "watched", Owner: owner}, true) // entered twice
+			if n := s.Do(t, "EXISTS", "watched").(int64); n != 0 {
+				t.Fatal("still there")
 			}
 		}
-		m.mu.Unlock()
-		eventually(t, 10*time.Second, "the leases end", func() bool { return s.Do(t, "EXISTS", "a", "z", "entered").(int64) == 0 })
-		if owner == "" {
-			eventually(t, 10*time.Second, "told", func() bool { return len(lost.reasons()) == len("a:expired z:expired entered:expired ") })
-		}
-		_, err := a.MultiUnlock(context.Background(), []string{"a", "watched"}, UnlockRequest{Owner: owner})
-		wantCode(t, err, "LOCKLOST")
-		mustUnlock(t, a, UnlockRequest{Key: "watched", Owner: owner}, true) // entered twice
-		if n := s.Do(t, "EXISTS", "watched").(int64); n != 0 {
-			t.Fatal("still there")
-		}
-	}
+	})
 }
 
 // A lock that is lost while a later one is waited for must not end in OK.
 func TestMultiLockLosesOne(t *testing.T) {
-	s := testredis.Start(t)
-	m, m2 := engine(t, s.URL(), Options{}), engine(t, s.URL(), Options{})
-	for name, lose := range map[string]func(){
-		"forced here": func() {
-			c, _ := client(m)
-			mustUnlock(t, c, UnlockRequest{Key: "a", Force: true}, true)
-		},
-		"forced elsewhere": func() {
-			c, _ := client(m2)
-			mustUnlock(t, c, UnlockRequest{Key: "a", Force: true}, true)
-		},
-		"deleted": func() { s.Do(t, "DEL", "a") },
-		"taken by another": func() {
+	force := func(t *testing.T, m *Manager) {
+		c, _ := client(m)
+		mustUnlock(t, c, UnlockRequest{Key: "a", Force: true}, true)
+	}
+	for name, lose := range map[string]func(t *testing.T, s *world.Node, here, elsewhere *Manager){
+		"forced here":      func(t *testing.T, _ *world.Node, here, _ *Manager) { force(t, here) },
+		"forced elsewhere": func(t *testing.T, _ *world.Node, _, elsewhere *Manager) { force(t, elsewhere) },
+		"deleted":          func(t *testing.T, s *world.Node, _, _ *Manager) { s.Do(t, "DEL", "a") },
+		"taken by another": func(t *testing.T, s *world.Node, _, _ *Manager) {
 			s.Do(t, "DEL", "a")
 			s.Do(t, "HSET", "a", "stranger", 1)
 		},
 	} {
 		for _, r := range []Request{{}, {Lease: 5000}, {Owner: "o"}, {Owner: "o", Lease: 5000}} {
 			t.Run(fmt.Sprint(name, r.Owner, r.Lease), func(t *testing.T) {
-				other, _ := client(m2)
-				a, _ := client(m)
-				mustLock(t, other, Request{Key: "b"})
-				done := make(chan error)
-				r.Blocks = true
-				go func() {
-					_, err := a.MultiLock(context.Background(), []string{"b", "a"}, r)
-					done <- err
-				}()
-				eventually(t, 5*time.Second, "waits", func() bool { return m.Stats().Waiting == 1 })
-				lose()
-				mustUnlock(t, other, UnlockRequest{Key: "b"}, true)
-				wantCode(t, <-done, "LOCKLOST")
-				s.Do(t, "HDEL", "a", "stranger")
-				noneHeld(t, s, m)
+				inBubble(t, func(t *testing.T, w *world.World) {
+					s := w.NewNode(bubbleAddr)
+					m, m2 := bubbleEngine(t, w, s, "one", Options{}), bubbleEngine(t, w, s, "two", Options{})
+					other, _ := client(m2)
+					a, _ := client(m)
+					mustLock(t, other, Request{Key: "b"})
+					done := make(chan error)
+					r.Blocks = true
+					go func() {
+						_, err := a.MultiLock(context.Background(), []string{"b", "a"}, r)
+						done <- err
+					}()
+					eventually(t, 5*time.Second, "waits", func() bool { return m.Stats().Waiting == 1 })
+					lose(t, s, m, m2)
+					mustUnlock(t, other, UnlockRequest{Key: "b"}, true)
+					wantCode(t, <-done, "LOCKLOST")
+					s.Do(t, "HDEL", "a", "stranger")
+					noneHeld(t, s, m)
+				})
 			})
 		}
 	}
@@ -201,78 +204,84 @@ func TestMultiLockLosesOne(t *testing.T) {
 
 // A client that goes while it waits leaves nothing behind.
 func TestMultiLockClientGoes(t *testing.T) {
-	s := testredis.Start(t)
-	m := engine(t, s.URL(), Options{})
-	other, _ := client(m)
-	for _, r := range []Request{{}, {Lease: 60000}, {Owner: "o"}, {Owner: "o", Once: true, Lease: 60000}} {
-		mustLock(t, other, Request{Key: "z"})
-		a, _ := client(m)
-		ctx, cancel := context.WithCancel(context.Background())
-		done := make(chan error)
-		r.Blocks = true
-		go func() {
-			_, err := a.MultiLock(ctx, []string{"z", "y", "x"}, r)
-			done <- err
-		}()
-		eventually(t, 5*time.Second, "waits", func() bool { return m.Stats().Waiting == 1 })
-		cancel()
-		if err := <-done; !errors.Is(err, context.Canceled) {
-			t.Fatal(err)
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		m := bubbleEngine(t, w, s, "one", Options{})
+		other, _ := client(m)
+		for _, r := range []Request{{}, {Lease: 60000}, {Owner: "o"}, {Owner: "o", Once: true, Lease: 60000}} {
+			mustLock(t, other, Request{Key: "z"})
+			a, _ := client(m)
+			ctx, cancel := context.WithCancel(context.Background())
+			done := make(chan error)
+			r.Blocks = true
+			go func() {
+				_, err := a.MultiLock(ctx, []string{"z", "y", "x"}, r)
+				done <- err
+			}()
+			eventually(t, 5*time.Second, "waits", func() bool { return m.Stats().Waiting == 1 })
+			cancel()
+			if err := <-done; !errors.Is(err, context.Canceled) {
+				t.Fatal(err)
+			}
+			if n := s.Do(t, "EXISTS", "x", "y").(int64); n != 0 {
+				t.Fatal(n, " locks are left")
+			}
+			a.Close(Gone)
+			mustUnlock(t, other, UnlockRequest{Key: "z"}, true)
+			noneHeld(t, s, m)
 		}
-		if n := s.Do(t, "EXISTS", "x", "y").(int64); n != 0 {
-			t.Fatal(n, " locks are left")
-		}
-		a.Close(Gone)
-		mustUnlock(t, other, UnlockRequest{Key: "z"}, true)
-		noneHeld(t, s, m)
-	}
+	})
 }
 
 // The same call made again elsewhere, with ONCE, stands on the first one's holds: the first gives none of them back.
 func TestMultiLockOnceMadeAgain(t *testing.T) {
-	s := testredis.Start(t)
-	m, m2 := engine(t, s.URL(), Options{}), engine(t, s.URL(), Options{})
-	for _, second := range []*Manager{m, m2} {
-		other, _ := client(m)
-		mustLock(t, other, Request{Key: "z"})
-		a, _ := client(m)
-		b, _ := client(second)
-		ctx, cancel := context.WithCancel(context.Background())
-		done := make(chan error)
-		r := Request{Owner: "o", Once: true, Blocks: true}
-		go func() { _, err := a.MultiLock(ctx, []string{"a", "z"}, r); done <- err }()
-		eventually(t, 5*time.Second, "waits", func() bool { return m.Stats().Waiting == 1 })
-		mustLock(t, b, Request{Key: "a", Owner: "o", Once: true})
-		cancel()
-		if err := <-done; !errors.Is(err, context.Canceled) {
-			t.Fatal(err)
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		m, m2 := bubbleEngine(t, w, s, "one", Options{}), bubbleEngine(t, w, s, "two", Options{})
+		for _, second := range []*Manager{m, m2} {
+			other, _ := client(m)
+			mustLock(t, other, Request{Key: "z"})
+			a, _ := client(m)
+			b, _ := client(second)
+			ctx, cancel := context.WithCancel(context.Background())
+			done := make(chan error)
+			r := Request{Owner: "o", Once: true, Blocks: true}
+			go func() { _, err := a.MultiLock(ctx, []string{"a", "z"}, r); done <- err }()
+			eventually(t, 5*time.Second, "waits", func() bool { return m.Stats().Waiting == 1 })
+			mustLock(t, b, Request{Key: "a", Owner: "o", Once: true})
+			cancel()
+			if err := <-done; !errors.Is(err, context.Canceled) {
+				t.Fatal(err)
+			}
+			if got := hash(t, s, "a")["o"]; got != "1" {
+				t.Fatalf("the second call's lock is %q", got)
+			}
+			mustUnlock(t, b, UnlockRequest{Key: "a", Owner: "o"}, true)
+			mustUnlock(t, other, UnlockRequest{Key: "z"}, true)
+			a.Close(Gone)
+			if n := s.Do(t, "EXISTS", "a", "z").(int64); n != 0 {
+				t.Fatal("not free")
+			}
 		}
-		if got := hash(t, s, "a")["o"]; got != "1" {
-			t.Fatalf("the second call's lock is %q", got)
-		}
-		mustUnlock(t, b, UnlockRequest{Key: "a", Owner: "o"}, true)
-		mustUnlock(t, other, UnlockRequest{Key: "z"}, true)
-		a.Close(Gone)
-		if n := s.Do(t, "EXISTS", "a", "z").(int64); n != 0 {
-			t.Fatal("not free")
-		}
-	}
+	})
 }
 
 // BLOCK is for all locks together.
 func TestMultiLockBudget(t *testing.T) {
-	s := testredis.Start(t)
-	m := engine(t, s.URL(), Options{})
-	first, _ := client(m)
-	last, _ := client(m)
-	a, _ := client(m)
-	mustLock(t, first, Request{Key: "a", Lease: 2000})
-	mustLock(t, last, Request{Key: "b"})
-	began := time.Now()
-	_, err := a.MultiLock(context.Background(), []string{"a", "b"}, Request{Blocks: true, Block: 3000})
-	if took := time.Since(began); !errors.Is(err, ErrNotAcquired) || took < 2900*time.Millisecond || took > 4700*time.Millisecond {
-		t.Fatal(err, took)
-	}
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		m := bubbleEngine(t, w, s, "one", Options{})
+		first, _ := client(m)
+		last, _ := client(m)
+		a, _ := client(m)
+		mustLock(t, first, Request{Key: "a", Lease: 2000})
+		mustLock(t, last, Request{Key: "b"})
+		began := time.Now()
+		_, err := a.MultiLock(context.Background(), []string{"a", "b"}, Request{Blocks: true, Block: 3000})
+		if took := time.Since(began); !errors.Is(err, ErrNotAcquired) || took < 2900*time.Millisecond || took > 4700*time.Millisecond {
+			t.Fatal(err, took)
+		}
+	})
 }
 
 // None is left locked because of another's error, and a loss is told before anything else.
@@ -357,22 +366,24 @@ func TestMultiLockHammer(t *testing.T) {
 // An owner that has the locks through another proxy, for a time, has them for as long as the longest of both wanted, and nobody
 // renews them.
 func TestMultiLockAgainElsewhere(t *testing.T) {
-	s := testredis.Start(t)
-	for _, leases := range [][]int64{{1000, 1000}, {500, 5000, 500}, {5000, 500}} {
-		engines := []*Manager{engine(t, s.URL(), Options{}), engine(t, s.URL(), Options{})}
-		longest := int64(0)
-		for i, lease := range leases {
-			c, _ := client(engines[i%2])
-			longest = max(longest, lease)
-			if _, err := c.MultiLock(context.Background(), []string{"a", "b"}, Request{Owner: "o", Lease: lease}); err != nil {
-				t.Fatal(err)
-			}
-			for _, key := range []string{"a", "b"} {
-				if ttl := pttl(t, s, key); ttl > longest || ttl < longest-400 {
-					t.Errorf("%v, after the call %d: %s has %d ms", leases, i+1, key, ttl)
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		for _, leases := range [][]int64{{1000, 1000}, {500, 5000, 500}, {5000, 500}} {
+			engines := []*Manager{bubbleEngine(t, w, s, "one", Options{}), bubbleEngine(t, w, s, "two", Options{})}
+			longest := int64(0)
+			for i, lease := range leases {
+				c, _ := client(engines[i%2])
+				longest = max(longest, lease)
+				if _, err := c.MultiLock(context.Background(), []string{"a", "b"}, Request{Owner: "o", Lease: lease}); err != nil {
+					t.Fatal(err)
+				}
+				for _, key := range []string{"a", "b"} {
+					if ttl := pttl(t, s, key); ttl > longest || ttl < longest-400 {
+						t.Errorf("%v, after the call %d: %s has %d ms", leases, i+1, key, ttl)
+					}
 				}
 			}
+			s.Do(t, "DEL", "a", "b")
 		}
-		s.Do(t, "DEL", "a", "b")
-	}
+	})
 }

@@ -59,7 +59,7 @@ func TestNoLockWithoutACommandOfAnyKind(t *testing.T) {
 
 // TestProbeDoesAllAndLeavesNothing: on each kind of upstream all steps of the probe do what they are for, and no key is left.
 func TestProbeDoesAllAndLeavesNothing(t *testing.T) {
-	s, tc, ns := testredis.Start(t), testredis.StartCluster(t, 2, 0), startNodes(t, 3)
+	s, tc, nodes := testredis.Start(t), testredis.StartCluster(t, 2, 0), testredis.StartSet(t, 3)
 	for _, way := range []struct {
 		name    string
 		m       *Manager
@@ -67,7 +67,7 @@ func TestProbeDoesAllAndLeavesNothing(t *testing.T) {
 	}{
 		{"one Redis", engine(t, s.URL(), Options{}), []*testredis.Server{s}},
 		{"a cluster", clusterEngine(t, tc, Options{}), tc.Servers},
-		{"a quorum", quorumEngine(t, ns.addrs(), 0, Options{}), ns.servers},
+		{"a quorum", quorumEngine(t, addrs(nodes), 0, Options{}), nodes},
 	} {
 		eventually(t, 10*time.Second, way.name+" is asked", func() bool {
 			asked := 0

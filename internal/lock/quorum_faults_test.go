@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/testredis"
+	"github.com/lockproxy/lockproxy/internal/simulation/world"
 )
 
 // span is the time for which one holder was sure of a lock.
@@ -75,7 +75,7 @@ func worker(m *Manager, n int, end time.Time, note func(span)) {
 				break
 			}
 			s.to = now
-			time.Sleep(time.Millisecond)
+			time.Sleep(5 * time.Millisecond)
 		}
 		note(s)
 		switch rand.N(8) {
@@ -89,10 +89,10 @@ func worker(m *Manager, n int, end time.Time, note func(span)) {
 }
 
 // hurt makes one fault for a while and mends it.
-func hurt(ns *nodes, links [][]*testredis.Proxy) {
+func hurt(ns *simulated, proxies []string) {
 	i := rand.N(len(ns.servers))
 	pause := 50*time.Millisecond + rand.N(900*time.Millisecond)
-	link := links[rand.N(len(links))][i]
+	link := ns.link(proxies[rand.N(len(proxies))], i)
 	switch rand.N(5) {
 	case 0:
 		ns.servers[i].Stop()
@@ -102,21 +102,21 @@ func hurt(ns *nodes, links [][]*testredis.Proxy) {
 		ns.servers[i].Restart() // empty
 		time.Sleep(pause / 2)
 	case 2:
-		link.Disable()
+		link.Cut()
 		time.Sleep(pause)
-		link.Enable()
+		link.Heal()
 	case 3:
-		for _, l := range links {
-			l[i].Disable()
+		for _, proxy := range proxies {
+			ns.link(proxy, i).Cut()
 		}
 		time.Sleep(pause)
-		for _, l := range links {
-			l[i].Enable()
+		for _, proxy := range proxies {
+			ns.link(proxy, i).Heal()
 		}
 	case 4:
-		link.Latency(rand.N(150 * time.Millisecond).Truncate(time.Millisecond))
+		link.Delay(rand.N(150*time.Millisecond), time.Millisecond)
 		time.Sleep(pause)
-		link.Clear()
+		link.Heal()
 	}
 }
 
@@ -144,68 +144,67 @@ func overlaps(spans []span) (out []string) {
 
 // Random faults on nodes and links never give two holders, nor a token twice; and all is well again afterwards.
 func TestQuorumUnderRandomFaults(t *testing.T) {
-	length := 8 * time.Second
-	if os.Getenv("LOCKPROXY_LONG") == "1" {
-		length = 10 * time.Minute
-	}
-	const longest = 2 * time.Second
-	ns := startNodes(t, 5)
-	links := [][]*testredis.Proxy{ns.relays, nil}
-	for _, s := range ns.servers {
-		links[1] = append(links[1], testredis.NewProxy(t, s.Addr()))
-	}
-	time.Sleep(longest + 2*time.Second) // the nodes grow old enough
-	var ms []*Manager
-	for _, l := range links {
-		ms = append(ms, quorumEngine(t, (&nodes{relays: l}).relayed(), longest+longest/100, Options{
-			Watchdog: time.Second, Poll: 200 * time.Millisecond,
-			Quorum: QuorumOptions{MaxLease: longest, NodeTimeout: 100 * time.Millisecond},
-		}))
-	}
-	var mu sync.Mutex
-	var spans []span
-	note := func(s span) {
-		mu.Lock()
-		defer mu.Unlock()
-		spans = append(spans, s)
-	}
-	end := time.Now().Add(length)
-	var all sync.WaitGroup
-	for n := range 10 {
-		all.Go(func() { worker(ms[n%2], n, end, note) })
-	}
-	for time.Now().Before(end) { // on this goroutine: the servers fail the test
-		hurt(ns, links)
-		time.Sleep(rand.N(300 * time.Millisecond))
-	}
-	all.Wait()
-	for _, o := range overlaps(spans) {
-		t.Error(o)
-	}
-	t.Logf("%d grants in %v", len(spans), length)
-	if len(spans) < 20 {
-		t.Error("too few grants to say anything")
-	}
-	for i, m := range ms {
-		for _, key := range []string{"key0", "key1", "key2", "rw"} {
-			c, _ := client(m)
-			kind := Plain
-			if key == "rw" {
-				kind = Write
+	inBubble(t, func(t *testing.T, w *world.World) {
+		length := 8 * time.Second
+		if os.Getenv("LOCKPROXY_LONG") == "1" {
+			length = 10 * time.Minute
+		}
+		const longest = 2 * time.Second
+		ns := bubbleNodes(w, 5)
+		time.Sleep(longest + 2*time.Second) // the nodes grow old enough
+		proxies := []string{"one", "two"}
+		var ms []*Manager
+		for _, proxy := range proxies {
+			ms = append(ms, ns.engine(t, proxy, longest+longest/100, Options{
+				Watchdog: time.Second, Poll: 200 * time.Millisecond,
+				Quorum: QuorumOptions{MaxLease: longest, NodeTimeout: 100 * time.Millisecond},
+			}))
+		}
+		var mu sync.Mutex
+		var spans []span
+		note := func(s span) {
+			mu.Lock()
+			defer mu.Unlock()
+			spans = append(spans, s)
+		}
+		end := time.Now().Add(length)
+		var all sync.WaitGroup
+		for n := range 10 {
+			all.Go(func() { worker(ms[n%2], n, end, note) })
+		}
+		for time.Now().Before(end) {
+			hurt(ns, proxies)
+			time.Sleep(rand.N(300 * time.Millisecond))
+		}
+		all.Wait()
+		for _, o := range overlaps(spans) {
+			t.Error(o)
+		}
+		t.Logf("%d grants in %v", len(spans), length)
+		if len(spans) < 20 {
+			t.Error("too few grants to say anything")
+		}
+		for i, m := range ms {
+			for _, key := range []string{"key0", "key1", "key2", "rw"} {
+				c, _ := client(m)
+				kind := Plain
+				if key == "rw" {
+					kind = Write
+				}
+				eventually(t, 20*time.Second, fmt.Sprint(key, " can be had again through proxy ", i), func() bool {
+					_, err := c.Lock(context.Background(), Request{Key: key, Kind: kind})
+					return err == nil
+				})
+				c.Close(Gone)
 			}
-			eventually(t, 20*time.Second, fmt.Sprint(key, " can be had again through proxy ", i), func() bool {
-				_, err := c.Lock(context.Background(), Request{Key: key, Kind: kind})
-				return err == nil
-			})
-			c.Close(Gone)
 		}
-	}
-	eventually(t, 20*time.Second, "nothing is left", func() bool {
-		n := int64(0)
-		for _, key := range []string{"key0", "key1", "key2", "rw"} {
-			n += ns.holding(t, key)
-		}
-		return n == 0
+		eventually(t, 20*time.Second, "nothing is left", func() bool {
+			n := int64(0)
+			for _, key := range []string{"key0", "key1", "key2", "rw"} {
+				n += ns.holding(t, key)
+			}
+			return n == 0
+		})
 	})
 }
 

@@ -9,276 +9,284 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/simulation/world"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
 // An owner with a name is one owner on every proxy. It does not nest, ONCE is the same answer again.
 func TestQuorumOwnerWithAName(t *testing.T) {
-	ns := startNodes(t, 5)
-	one := quorumEngine(t, ns.addrs(), 0, Options{Watchdog: 2 * time.Second})
-	two := quorumEngine(t, ns.addrs(), 0, Options{Watchdog: 2 * time.Second})
-	a, al := client(one)
-	b, bl := client(two)
-	g := mustLock(t, a, Request{Key: "k", Owner: "job", Fence: true})
-	_, err := b.Lock(context.Background(), Request{Key: "k", Owner: "job"})
-	wantCode(t, err, "ERR")
-	again := mustLock(t, b, Request{Key: "k", Owner: "job", Once: true, Fence: true})
-	if again.Token < g.Token {
-		t.Fatal(again, g)
-	}
-	time.Sleep(3 * time.Second) // b's watchdog has it now
-	if al.reasons()+bl.reasons() != "" {
-		t.Fatal(al.reasons(), bl.reasons())
-	}
-	mustUnlock(t, a, UnlockRequest{Key: "k", Owner: "job"}, true)
-	mustUnlock(t, a, UnlockRequest{Key: "k", Owner: "job"}, true) // said again
-	if n := ns.holding(t, "k"); n != 0 {
-		t.Fatal(n)
-	}
-	c, _ := client(two)
-	mustLock(t, c, Request{Key: "k"})
+	inBubble(t, func(t *testing.T, w *world.World) {
+		ns := bubbleNodes(w, 5)
+		one := ns.engine(t, "one", 0, Options{Watchdog: 2 * time.Second})
+		two := ns.engine(t, "two", 0, Options{Watchdog: 2 * time.Second})
+		a, al := client(one)
+		b, bl := client(two)
+		g := mustLock(t, a, Request{Key: "k", Owner: "job", Fence: true})
+		_, err := b.Lock(context.Background(), Request{Key: "k", Owner: "job"})
+		wantCode(t, err, "ERR")
+		again := mustLock(t, b, Request{Key: "k", Owner: "job", Once: true, Fence: true})
+		if again.Token < g.Token {
+			t.Fatal(again, g)
+		}
+		time.Sleep(3 * time.Second) // b's watchdog has it now
+		if al.reasons()+bl.reasons() != "" {
+			t.Fatal(al.reasons(), bl.reasons())
+		}
+		mustUnlock(t, a, UnlockRequest{Key: "k", Owner: "job"}, true)
+		mustUnlock(t, a, UnlockRequest{Key: "k", Owner: "job"}, true) // said again
+		if n := ns.holding(t, "k"); n != 0 {
+			t.Fatal(n)
+		}
+		c, _ := client(two)
+		mustLock(t, c, Request{Key: "k"})
+	})
 }
 
 // A LOCK that is said again through another proxy, while the first one is still at it, and then fails, keeps what both nodes gave:
 // the first one takes back only what it alone counted on.
 func TestQuorumOwnerSaidAgainElsewhere(t *testing.T) {
-	ns := startNodes(t, 5)
-	var links []string
-	for i, s := range ns.servers {
-		link := testredis.NewProxy(t, s.Addr())
-		links = append(links, link.Addr())
-		if i == 0 {
-			defer link.Clear()
-			link.BlackHole()
+	inBubble(t, func(t *testing.T, w *world.World) {
+		ns := bubbleNodes(w, 5)
+		ns.link("first", 0).Swallow(world.Both)
+		for _, proxy := range []string{"first", "again"} {
+			ns.link(proxy, 1).Cut()
+			ns.link(proxy, 4).Cut()
 		}
-		if i == 1 || i == 4 {
-			link.Disable()
-			ns.relays[i].Disable()
+		again := ns.engine(t, "again", 0, Options{})
+		first := ns.engine(t, "first", 0, Options{Quorum: QuorumOptions{NodeTimeout: 4 * time.Second}})
+		var all sync.WaitGroup
+		for _, r := range everyKind() {
+			all.Go(func() {
+				r.Owner, r.Once = "job", true
+				a, _ := client(first)
+				fails := make(chan error, 1)
+				go func() {
+					_, err := a.Lock(context.Background(), r)
+					fails <- err
+				}()
+				if !holds(t, ns, r.Key, 2, "two of five gave it") {
+					return
+				}
+				b, bl := client(again)
+				if _, err := b.Lock(context.Background(), r); err != nil {
+					t.Error(r.Key, err)
+				}
+				if err := <-fails; !isCode(err, "NOQUORUM") {
+					t.Error(r.Key, err)
+				}
+				holds(t, ns, r.Key, 3, "a majority has it")
+				time.Sleep(300 * time.Millisecond) // what is taken back is gone by now
+				if holds(t, ns, r.Key, 3, "it stays"); bl.reasons() != "" {
+					t.Error(r.Key, bl.reasons())
+				}
+				if freed, err := b.Unlock(context.Background(), UnlockRequest{Key: r.Key, Owner: "job", Side: r.Kind}); !freed || err != nil {
+					t.Error(r.Key, freed, err)
+				}
+				holds(t, ns, r.Key, 0, "given back")
+			})
 		}
-	}
-	again := quorumEngine(t, ns.relayed(), 0, Options{})
-	first := quorumEngine(t, links, 0, Options{Quorum: QuorumOptions{NodeTimeout: 4 * time.Second}})
-	var all sync.WaitGroup
-	for _, r := range everyKind() {
-		all.Go(func() {
-			r.Owner, r.Once = "job", true
-			a, _ := client(first)
-			fails := make(chan error, 1)
-			go func() {
-				_, err := a.Lock(context.Background(), r)
-				fails <- err
-			}()
-			if !holds(t, ns, r.Key, 2, "two of five gave it") {
-				return
-			}
-			b, bl := client(again)
-			if _, err := b.Lock(context.Background(), r); err != nil {
-				t.Error(r.Key, err)
-			}
-			if err := <-fails; !isCode(err, "NOQUORUM") {
-				t.Error(r.Key, err)
-			}
-			holds(t, ns, r.Key, 3, "a majority has it")
-			time.Sleep(300 * time.Millisecond) // what is taken back is gone by now
-			if holds(t, ns, r.Key, 3, "it stays"); bl.reasons() != "" {
-				t.Error(r.Key, bl.reasons())
-			}
-			if freed, err := b.Unlock(context.Background(), UnlockRequest{Key: r.Key, Owner: "job", Side: r.Kind}); !freed || err != nil {
-				t.Error(r.Key, freed, err)
-			}
-			holds(t, ns, r.Key, 0, "given back")
-		})
-	}
-	all.Wait()
+		all.Wait()
+	})
 }
 
 // Nodes that missed a grant or a release disagree, until the next one.
 func TestQuorumNodesThatDisagree(t *testing.T) {
-	ns := startNodes(t, 5)
-	m := quorumEngine(t, ns.relayed(), 0, Options{})
-	a, _ := client(m)
-	b, _ := client(m)
-	mustLock(t, a, Request{Key: "k"})
-	eventually(t, 5*time.Second, "on all", func() bool { return ns.holding(t, "k") == 5 })
-	ns.relays[0].Disable()
-	mustLock(t, a, Request{Key: "k", Self: true}) // node 1 misses it
-	mustUnlock(t, a, UnlockRequest{Key: "k"}, false)
-	mustUnlock(t, a, UnlockRequest{Key: "k"}, true) // and the release
-	eventually(t, 5*time.Second, "one left", func() bool { return ns.holding(t, "k") == 1 })
-	ns.relays[1].Disable()
-	mustLock(t, b, Request{Key: "k"}) // on 3, 4 and 5
-	if _, err := a.Lock(context.Background(), Request{Key: "k"}); err == nil {
-		t.Fatal("two holders")
-	}
-	ns.relays[0].Enable()
-	ns.relays[1].Enable()
-	eventually(t, 30*time.Second, "what was missed is made up for", func() bool {
-		return len(hash(t, ns.servers[0], "k")) == 0
+	inBubble(t, func(t *testing.T, w *world.World) {
+		ns := bubbleNodes(w, 5)
+		m := ns.engine(t, "one", 0, Options{})
+		a, _ := client(m)
+		b, _ := client(m)
+		mustLock(t, a, Request{Key: "k"})
+		eventually(t, 5*time.Second, "on all", func() bool { return ns.holding(t, "k") == 5 })
+		ns.link("one", 0).Cut()
+		mustLock(t, a, Request{Key: "k", Self: true}) // node 1 misses it
+		mustUnlock(t, a, UnlockRequest{Key: "k"}, false)
+		mustUnlock(t, a, UnlockRequest{Key: "k"}, true) // and the release
+		eventually(t, 5*time.Second, "one left", func() bool { return ns.holding(t, "k") == 1 })
+		ns.link("one", 1).Cut()
+		mustLock(t, b, Request{Key: "k"}) // on 3, 4 and 5
+		if _, err := a.Lock(context.Background(), Request{Key: "k"}); err == nil {
+			t.Fatal("two holders")
+		}
+		ns.link("one", 0).Heal()
+		ns.link("one", 1).Heal()
+		eventually(t, 30*time.Second, "what was missed is made up for", func() bool {
+			return hash(t, ns.servers[0], "k")[a.Owner()] == ""
+		})
+		if _, err := a.Lock(context.Background(), Request{Key: "k"}); !errors.Is(err, ErrNotAcquired) {
+			t.Fatal("two holders", err)
+		}
+		mustUnlock(t, b, UnlockRequest{Key: "k"}, true)
+		mustLock(t, a, Request{Key: "k"})
+		eventually(t, 30*time.Second, "agreed", func() bool { return ns.holding(t, "k") == 5 })
 	})
-	if _, err := a.Lock(context.Background(), Request{Key: "k"}); !errors.Is(err, ErrNotAcquired) {
-		t.Fatal("two holders", err)
-	}
-	mustUnlock(t, b, UnlockRequest{Key: "k"}, true)
-	mustLock(t, a, Request{Key: "k"})
-	eventually(t, 30*time.Second, "agreed", func() bool { return ns.holding(t, "k") == 5 })
 }
 
 // Fencing tokens rise although each grant may come from another majority.
 func TestQuorumFence(t *testing.T) {
-	ns := startNodes(t, 5)
-	m := quorumEngine(t, ns.relayed(), 0, Options{})
-	last := int64(0)
-	for i := range 6 {
-		for k, r := range ns.relays {
-			r.Enable()
-			if k == i%5 || k == (i+1+i/5)%5 {
-				r.Disable()
+	inBubble(t, func(t *testing.T, w *world.World) {
+		ns := bubbleNodes(w, 5)
+		m := ns.engine(t, "one", 0, Options{})
+		last := int64(0)
+		for i := range 6 {
+			for k := range ns.servers {
+				r := ns.link("one", k)
+				r.Heal()
+				if k == i%5 || k == (i+1+i/5)%5 {
+					r.Cut()
+				}
+			}
+			c, _ := client(m)
+			var g Grant
+			eventually(t, 10*time.Second, "granted", func() bool {
+				var err error
+				g, err = c.Lock(context.Background(), Request{Key: "k", Fence: true, Self: true})
+				return err == nil
+			})
+			var next Grant
+			eventually(t, 10*time.Second, "entered", func() bool {
+				var err error
+				next, err = c.Lock(context.Background(), Request{Key: "k", Fence: true, Self: true})
+				return err == nil
+			})
+			if g.Token <= last || next.Token <= g.Token {
+				t.Fatal(last, g.Token, next.Token)
+			}
+			last = next.Token
+			c.Close(Gone)
+		}
+		// A node far ahead is believed as soon as it is asked.
+		ahead := last + 1e12
+		ns.link("one", 0).Heal()
+		ns.servers[0].Do(t, "SET", tokenKey("ahead"), ahead)
+		c, _ := client(m)
+		eventually(t, 10*time.Second, "seen", func() bool {
+			g, err := c.Lock(context.Background(), Request{Key: "ahead", Fence: true, Self: true})
+			return err == nil && g.Token > ahead
+		})
+		var sure int
+		for _, s := range ns.servers {
+			var token int64
+			_, _ = fmt.Sscan(fmt.Sprintf("%s", s.Do(t, "GET", tokenKey("ahead"))), &token)
+			if token > ahead {
+				sure++
 			}
 		}
-		c, _ := client(m)
-		var g Grant
-		eventually(t, 10*time.Second, "granted", func() bool {
-			var err error
-			g, err = c.Lock(context.Background(), Request{Key: "k", Fence: true, Self: true})
-			return err == nil
-		})
-		var next Grant
-		eventually(t, 10*time.Second, "entered", func() bool {
-			var err error
-			next, err = c.Lock(context.Background(), Request{Key: "k", Fence: true, Self: true})
-			return err == nil
-		})
-		if g.Token <= last || next.Token <= g.Token {
-			t.Fatal(last, g.Token, next.Token)
+		if sure < 3 {
+			t.Fatal("only on", sure)
 		}
-		last = next.Token
-		c.Close(Gone)
-	}
-	// A node far ahead is believed as soon as it is asked.
-	ahead := last + 1e12
-	ns.relays[0].Enable()
-	ns.servers[0].Do(t, "SET", tokenKey("ahead"), ahead)
-	c, _ := client(m)
-	eventually(t, 10*time.Second, "seen", func() bool {
-		g, err := c.Lock(context.Background(), Request{Key: "ahead", Fence: true, Self: true})
-		return err == nil && g.Token > ahead
 	})
-	var sure int
-	for _, s := range ns.servers {
-		var token int64
-		_, _ = fmt.Sscan(fmt.Sprintf("%s", s.Do(t, "GET", tokenKey("ahead"))), &token)
-		if token > ahead {
-			sure++
-		}
-	}
-	if sure < 3 {
-		t.Fatal("only on", sure)
-	}
 }
 
 func TestQuorumSides(t *testing.T) {
-	ns := startNodes(t, 3)
-	m := quorumEngine(t, ns.addrs(), 0, Options{})
-	a, _ := client(m)
-	b, _ := client(m)
-	mustLock(t, a, Request{Key: "k", Kind: Read})
-	mustLock(t, b, Request{Key: "k", Kind: Read, Owner: "b"})
-	if _, err := m.NewClient(ClientInfo{ID: 1e6}).Lock(context.Background(), Request{Key: "k", Kind: Write}); !errors.Is(err, ErrNotAcquired) {
-		t.Fatal(err)
-	}
-	_, err := a.Lock(context.Background(), Request{Key: "k", Kind: Write})
-	wantCode(t, err, "DEADLOCK")
-	_, err = a.Lock(context.Background(), Request{Key: "k"})
-	wantCode(t, err, "LOCKKIND")
-	mustUnlock(t, a, UnlockRequest{Key: "k"}, true)
-	mustUnlock(t, b, UnlockRequest{Key: "k", Owner: "b"}, true)
-	mustLock(t, a, Request{Key: "k", Kind: Write})
-	mustLock(t, a, Request{Key: "k", Kind: Write, Self: true})
-	mustLock(t, a, Request{Key: "k", Kind: Read})
-	if _, err := b.Lock(context.Background(), Request{Key: "k", Kind: Read}); !errors.Is(err, ErrNotAcquired) {
-		t.Fatal(err)
-	}
-	mustUnlock(t, a, UnlockRequest{Key: "k", Side: Write}, false)
-	mustUnlock(t, a, UnlockRequest{Key: "k", Side: Write}, true)
-	mustLock(t, b, Request{Key: "k", Kind: Read})
-	freed, err := b.Unlock(context.Background(), UnlockRequest{Key: "k", Force: true})
-	if err != nil || !freed {
-		t.Fatal(freed, err)
-	}
-	eventually(t, 5*time.Second, "free", func() bool { return ns.holding(t, "k") == 0 })
-	freed, err = b.Unlock(context.Background(), UnlockRequest{Key: "k", Force: true})
-	if err != nil || freed {
-		t.Fatal(freed, err)
-	}
+	inBubble(t, func(t *testing.T, w *world.World) {
+		ns := bubbleNodes(w, 3)
+		m := ns.engine(t, "one", 0, Options{})
+		a, _ := client(m)
+		b, _ := client(m)
+		mustLock(t, a, Request{Key: "k", Kind: Read})
+		mustLock(t, b, Request{Key: "k", Kind: Read, Owner: "b"})
+		if _, err := m.NewClient(ClientInfo{ID: 1e6}).Lock(context.Background(), Request{Key: "k", Kind: Write}); !errors.Is(err, ErrNotAcquired) {
+			t.Fatal(err)
+		}
+		_, err := a.Lock(context.Background(), Request{Key: "k", Kind: Write})
+		wantCode(t, err, "DEADLOCK")
+		_, err = a.Lock(context.Background(), Request{Key: "k"})
+		wantCode(t, err, "LOCKKIND")
+		mustUnlock(t, a, UnlockRequest{Key: "k"}, true)
+		mustUnlock(t, b, UnlockRequest{Key: "k", Owner: "b"}, true)
+		mustLock(t, a, Request{Key: "k", Kind: Write})
+		mustLock(t, a, Request{Key: "k", Kind: Write, Self: true})
+		mustLock(t, a, Request{Key: "k", Kind: Read})
+		if _, err := b.Lock(context.Background(), Request{Key: "k", Kind: Read}); !errors.Is(err, ErrNotAcquired) {
+			t.Fatal(err)
+		}
+		mustUnlock(t, a, UnlockRequest{Key: "k", Side: Write}, false)
+		mustUnlock(t, a, UnlockRequest{Key: "k", Side: Write}, true)
+		mustLock(t, b, Request{Key: "k", Kind: Read})
+		freed, err := b.Unlock(context.Background(), UnlockRequest{Key: "k", Force: true})
+		if err != nil || !freed {
+			t.Fatal(freed, err)
+		}
+		eventually(t, 5*time.Second, "free", func() bool { return ns.holding(t, "k") == 0 })
+		freed, err = b.Unlock(context.Background(), UnlockRequest{Key: "k", Force: true})
+		if err != nil || freed {
+			t.Fatal(freed, err)
+		}
+	})
 }
 
 func TestQuorumMultiLock(t *testing.T) {
-	ns := startNodes(t, 5)
-	m := quorumEngine(t, ns.addrs(), 0, Options{})
-	a, _ := client(m)
-	b, _ := client(m)
-	ns.servers[4].Kill()
-	if _, err := a.MultiLock(context.Background(), []string{"x", "y", "z"}, Request{Lease: 20000, Fence: true}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := b.MultiLock(context.Background(), []string{"a", "z"}, Request{}); !errors.Is(err, ErrNotAcquired) {
-		t.Fatal(err)
-	}
-	eventually(t, 5*time.Second, "a given back", func() bool { return ns.holding(t, "a", 4) == 0 })
-	n, err := a.MultiUnlock(context.Background(), []string{"x", "y", "z"}, UnlockRequest{})
-	if n != 3 || err != nil {
-		t.Fatal(n, err)
-	}
-	if _, err := b.MultiLock(context.Background(), []string{"a", "z"}, Request{Owner: "o", Once: true}); err != nil {
-		t.Fatal(err)
-	}
-	// What an owner with a name had before ends when it would have, though another proxy's MULTILOCK with it fails.
-	other := quorumEngine(t, ns.addrs(), 0, Options{})
-	mustLock(t, a, Request{Key: "p", Owner: "p", Lease: 20000})
-	c, _ := client(other)
-	eventually(t, 10*time.Second, "the nodes are reached", func() bool { return other.Nodes()[0].State == "up" })
-	if _, err := c.MultiLock(context.Background(), []string{"p", "z"}, Request{Owner: "p", Once: true}); !errors.Is(err, ErrNotAcquired) {
-		t.Fatal(err)
-	}
-	in, err := other.Info(context.Background(), 0, "p")
-	if err != nil || len(in.Holders) != 1 || in.TTL > 20000 || in.TTL < 5000 {
-		t.Fatalf("%+v %v", in, err)
-	}
+	inBubble(t, func(t *testing.T, w *world.World) {
+		ns := bubbleNodes(w, 5)
+		m := ns.engine(t, "one", 0, Options{})
+		a, _ := client(m)
+		b, _ := client(m)
+		ns.servers[4].Kill()
+		if _, err := a.MultiLock(context.Background(), []string{"x", "y", "z"}, Request{Lease: 20000, Fence: true}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.MultiLock(context.Background(), []string{"a", "z"}, Request{}); !errors.Is(err, ErrNotAcquired) {
+			t.Fatal(err)
+		}
+		eventually(t, 5*time.Second, "a given back", func() bool { return ns.holding(t, "a", 4) == 0 })
+		n, err := a.MultiUnlock(context.Background(), []string{"x", "y", "z"}, UnlockRequest{})
+		if n != 3 || err != nil {
+			t.Fatal(n, err)
+		}
+		if _, err := b.MultiLock(context.Background(), []string{"a", "z"}, Request{Owner: "o", Once: true}); err != nil {
+			t.Fatal(err)
+		}
+		// What an owner with a name had before ends when it would have, though another proxy's MULTILOCK with it fails.
+		other := ns.engine(t, "two", 0, Options{})
+		mustLock(t, a, Request{Key: "p", Owner: "p", Lease: 20000})
+		c, _ := client(other)
+		eventually(t, 10*time.Second, "the nodes are reached", func() bool { return other.Nodes()[0].State == "up" })
+		if _, err := c.MultiLock(context.Background(), []string{"p", "z"}, Request{Owner: "p", Once: true}); !errors.Is(err, ErrNotAcquired) {
+			t.Fatal(err)
+		}
+		in, err := other.Info(context.Background(), 0, "p")
+		if err != nil || len(in.Holders) != 1 || in.TTL > 20000 || in.TTL < 5000 {
+			t.Fatalf("%+v %v", in, err)
+		}
+	})
 }
 
 // A client that goes frees its locks on all nodes at once, and who waits is woken.
 func TestQuorumClientGone(t *testing.T) {
-	ns := startNodes(t, 5)
-	one := quorumEngine(t, ns.addrs(), 0, Options{Poll: time.Minute})
-	two := quorumEngine(t, ns.addrs(), 0, Options{Poll: time.Minute})
-	a, _ := client(one)
-	b, _ := client(two)
-	mustLock(t, a, Request{Key: "k"})
-	got := make(chan error, 1)
-	go func() {
-		_, err := b.Lock(context.Background(), Request{Key: "k", Blocks: true, Fair: true})
-		got <- err
-	}()
-	eventually(t, 5*time.Second, "waits", func() bool { return two.Stats().Waiting == 1 })
-	time.Sleep(300 * time.Millisecond)
-	a.Close(Gone)
-	select {
-	case err := <-got:
-		if err != nil {
-			t.Fatal(err)
+	inBubble(t, func(t *testing.T, w *world.World) {
+		ns := bubbleNodes(w, 5)
+		one := ns.engine(t, "one", 0, Options{Poll: time.Minute})
+		two := ns.engine(t, "two", 0, Options{Poll: time.Minute})
+		a, _ := client(one)
+		b, _ := client(two)
+		mustLock(t, a, Request{Key: "k"})
+		got := make(chan error, 1)
+		go func() {
+			_, err := b.Lock(context.Background(), Request{Key: "k", Blocks: true, Fair: true})
+			got <- err
+		}()
+		eventually(t, 5*time.Second, "waits", func() bool { return two.Stats().Waiting == 1 })
+		time.Sleep(300 * time.Millisecond)
+		a.Close(Gone)
+		select {
+		case err := <-got:
+			if err != nil {
+				t.Fatal(err)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatal("not woken")
 		}
-	case <-time.After(10 * time.Second):
-		t.Fatal("not woken")
-	}
-	b.Close(Gone)
-	eventually(t, 5*time.Second, "free", func() bool { return ns.holding(t, "k") == 0 })
+		b.Close(Gone)
+		eventually(t, 5*time.Second, "free", func() bool { return ns.holding(t, "k") == 0 })
+	})
 }
 
 // Twenty clients on two proxies add up what they read and write without any other protection.
 func TestQuorumExclusion(t *testing.T) {
-	ns := startNodes(t, 5)
-	ms := []*Manager{quorumEngine(t, ns.addrs(), 0, Options{}), quorumEngine(t, ns.addrs(), 0, Options{})}
-	ns.servers[1].Kill()
+	servers := testredis.StartSet(t, 5)
+	ms := []*Manager{quorumEngine(t, addrs(servers), 0, Options{}), quorumEngine(t, addrs(servers), 0, Options{})}
+	servers[1].Kill()
 	const clients, times = 20, 15
 	var counters [2]atomic.Int64
 	var all sync.WaitGroup
@@ -311,32 +319,34 @@ func TestQuorumExclusion(t *testing.T) {
 // lease, since another LOCK of this owner may count on it; one that does not fail gives it its own lease. It was renewed for as long as
 // the connection lived.
 func TestQuorumMultiLockOverLeftovers(t *testing.T) {
-	ns := startNodes(t, 5)
-	m := quorumEngine(t, ns.relayed(), 0, Options{})
-	a, _ := client(m)
-	b, _ := client(m)
-	mustLock(t, b, Request{Key: "z"})
-	leave := func() {
-		for _, s := range ns.servers[:2] {
-			s.Do(t, "HSET", "k", "o", 1)
-			s.Do(t, "PEXPIRE", "k", 60000)
+	inBubble(t, func(t *testing.T, w *world.World) {
+		ns := bubbleNodes(w, 5)
+		m := ns.engine(t, "one", 0, Options{})
+		a, _ := client(m)
+		b, _ := client(m)
+		mustLock(t, b, Request{Key: "z"})
+		leave := func() {
+			for _, s := range ns.servers[:2] {
+				s.Do(t, "HSET", "k", "o", 1)
+				s.Do(t, "PEXPIRE", "k", 60000)
+			}
 		}
-	}
-	leave()
-	ns.relays[4].Disable() // it may have it, too, for all that is known
-	r := Request{Owner: "o", Once: true, Lease: 20000}
-	if _, err := a.MultiLock(context.Background(), []string{"k", "z"}, r); !errors.Is(err, ErrNotAcquired) {
-		t.Fatal(err)
-	}
-	eventually(t, 20*time.Second, "given back", func() bool { return ns.holding(t, "k") == 2 })
-	mustUnlock(t, b, UnlockRequest{Key: "z"}, true)
-	leave()
-	if _, err := a.MultiLock(context.Background(), []string{"k", "z"}, r); err != nil {
-		t.Fatal(err)
-	}
-	for _, e := range m.List("o", "") {
-		if e.Watched || e.Left > 20*time.Second {
-			t.Errorf("%+v", e)
+		leave()
+		ns.link("one", 4).Cut() // it may have it, too, for all that is known
+		r := Request{Owner: "o", Once: true, Lease: 20000}
+		if _, err := a.MultiLock(context.Background(), []string{"k", "z"}, r); !errors.Is(err, ErrNotAcquired) {
+			t.Fatal(err)
 		}
-	}
+		eventually(t, 20*time.Second, "given back", func() bool { return ns.holding(t, "k") == 2 })
+		mustUnlock(t, b, UnlockRequest{Key: "z"}, true)
+		leave()
+		if _, err := a.MultiLock(context.Background(), []string{"k", "z"}, r); err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range m.List("o", "") {
+			if e.Watched || e.Left > 20*time.Second {
+				t.Errorf("%+v", e)
+			}
+		}
+	})
 }

@@ -3,44 +3,38 @@ package lock
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/simulation/world"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// nodes are independent servers, each behind a relay.
-type nodes struct {
-	servers []*testredis.Server
-	relays  []*testredis.Proxy
-}
-
-func startNodes(t *testing.T, n int) *nodes {
-	t.Helper()
-	ns := &nodes{}
-	for range n {
-		s := testredis.Start(t)
-		ns.servers = append(ns.servers, s)
-		ns.relays = append(ns.relays, testredis.NewProxy(t, s.Addr()))
-	}
-	return ns
-}
-
-// quorumEngine is a Manager at work on nodes. Those must have been up for minUptime; 0 switches that rule off, which only
+// quorumEngine is a Manager at work on servers. Those must have been up for minUptime; 0 switches that rule off, which only
 // a test can.
 func quorumEngine(t *testing.T, addrs []string, minUptime time.Duration, o Options) *Manager {
+	t.Helper()
+	var targets []upstream.Target
+	for _, addr := range addrs {
+		targets = append(targets, upstream.Target{Network: "tcp", Addr: addr, MinUptime: minUptime})
+	}
+	return quorumOf(t, targets, o)
+}
+
+func quorumOf(t *testing.T, targets []upstream.Target, o Options) *Manager {
 	t.Helper()
 	o.Logger = testLog()
 	if o.Quorum.NodeTimeout == 0 {
 		o.Quorum.NodeTimeout = 2 * time.Second // wide: the machine may be busy
 	}
 	var controls []*upstream.Control
-	for _, addr := range addrs {
-		c := upstream.NewControl(upstream.Target{Network: "tcp", Addr: addr, MinUptime: minUptime},
-			upstream.ControlOptions{DialTimeout: 2 * time.Second, Logger: o.Logger})
+	for _, target := range targets {
+		c := upstream.NewControl(target, upstream.ControlOptions{DialTimeout: 2 * time.Second, Logger: o.Logger})
 		controls = append(controls, c)
-		o.Quorum.Nodes = append(o.Quorum.Nodes, QuorumNode{Name: addr, Control: c})
+		o.Quorum.Nodes = append(o.Quorum.Nodes, QuorumNode{Name: target.Addr, Control: c})
 	}
 	return atWork(t, New(controls[0], o), func() {
 		for _, c := range controls {
@@ -49,42 +43,66 @@ func quorumEngine(t *testing.T, addrs []string, minUptime time.Duration, o Optio
 	})
 }
 
-func (ns *nodes) addrs() (out []string) {
-	for _, s := range ns.servers {
+// addrs are the servers' addresses.
+func addrs(servers []*testredis.Server) (out []string) {
+	for _, s := range servers {
 		out = append(out, s.Addr())
 	}
 	return out
 }
 
-func (ns *nodes) relayed() (out []string) {
-	for _, r := range ns.relays {
-		out = append(out, r.Addr())
-	}
-	return out
-}
-
-// holding is on how many of the nodes that answer the key exists.
-func (ns *nodes) holding(t *testing.T, key string, down ...int) (n int64) {
+// having is on how many of the servers the key exists, but for those at these indexes, which are down.
+func having[S redisServer](t *testing.T, servers []S, key string, down ...int) (n int64) {
 	t.Helper()
-	dead := map[int]bool{}
-	for _, i := range down {
-		dead[i] = true
-	}
-	for i, s := range ns.servers {
-		if !dead[i] {
+	for i, s := range servers {
+		if !slices.Contains(down, i) {
 			n += s.Do(t, "EXISTS", key).(int64)
 		}
 	}
 	return n
 }
 
+// simulated are independent nodes in a World.
+type simulated struct {
+	w       *world.World
+	servers []*world.Node
+}
+
+func bubbleNodes(w *world.World, n int) *simulated {
+	ns := &simulated{w: w}
+	for i := range n {
+		ns.servers = append(ns.servers, w.NewNode(fmt.Sprintf("10.0.0.%d:6379", i+1)))
+	}
+	return ns
+}
+
+// link is the way from a proxy to a node.
+func (ns *simulated) link(proxy string, i int) *world.Link {
+	return ns.w.Proxy(proxy).Link(ns.servers[i].Addr())
+}
+
+// engine is a Manager at work on the nodes, as the proxy of that name.
+func (ns *simulated) engine(t *testing.T, proxy string, minUptime time.Duration, o Options) *Manager {
+	t.Helper()
+	var targets []upstream.Target
+	for _, s := range ns.servers {
+		targets = append(targets, upstream.Target{Network: "tcp", Addr: s.Addr(), Dialer: ns.w.Proxy(proxy), MinUptime: minUptime})
+	}
+	return quorumOf(t, targets, o)
+}
+
+func (ns *simulated) holding(t *testing.T, key string, down ...int) int64 {
+	t.Helper()
+	return having(t, ns.servers, key, down...)
+}
+
 func TestQuorumLockAndUnlock(t *testing.T) {
-	ns := startNodes(t, 5)
-	m := quorumEngine(t, ns.addrs(), 0, Options{})
+	servers := testredis.StartSet(t, 5)
+	m := quorumEngine(t, addrs(servers), 0, Options{})
 	a, _ := client(m)
 	b, _ := client(m)
 	mustLock(t, a, Request{Key: "k"})
-	eventually(t, 5*time.Second, "on all nodes", func() bool { return ns.holding(t, "k") == 5 })
+	eventually(t, 5*time.Second, "on all nodes", func() bool { return having(t, servers, "k") == 5 })
 	if _, err := b.Lock(context.Background(), Request{Key: "k"}); !errors.Is(err, ErrNotAcquired) {
 		t.Fatal(err)
 	}
@@ -100,95 +118,125 @@ func TestQuorumLockAndUnlock(t *testing.T) {
 		t.Fatalf("%+v %v", in, err)
 	}
 	mustUnlock(t, a, UnlockRequest{Key: "k"}, true)
-	eventually(t, 5*time.Second, "free on all nodes", func() bool { return ns.holding(t, "k") == 0 })
+	eventually(t, 5*time.Second, "free on all nodes", func() bool { return having(t, servers, "k") == 0 })
 	mustLock(t, b, Request{Key: "k"})
 }
 
 // What two nodes out of five that are away change: nothing. Three: nobody gets a lock, and none is left behind.
 func TestQuorumWithNodesDown(t *testing.T) {
-	ns := startNodes(t, 5)
-	m := quorumEngine(t, ns.addrs(), 0, Options{Watchdog: 2 * time.Second, Quorum: QuorumOptions{NodeTimeout: 500 * time.Millisecond}})
-	a, al := client(m)
-	b, _ := client(m)
-	ns.servers[0].Kill()
-	ns.servers[3].Stop()
-	mustLock(t, a, Request{Key: "k"})
-	if _, err := b.Lock(context.Background(), Request{Key: "k"}); !errors.Is(err, ErrNotAcquired) {
-		t.Fatal(err)
-	}
-	time.Sleep(4 * time.Second) // two leases: the watchdog renews on a majority
-	if al.reasons() != "" {
-		t.Fatal(al.reasons())
-	}
-	mustUnlock(t, a, UnlockRequest{Key: "k"}, true)
-	mustLock(t, b, Request{Key: "k2"})
-	ns.servers[1].Kill()
-	_, err := a.Lock(context.Background(), Request{Key: "k"})
-	wantCode(t, err, "NOQUORUM")
-	_, err = a.Lock(context.Background(), Request{Key: "k", Blocks: true, Block: 700})
-	wantCode(t, err, "NOQUORUM")
-	if n := ns.holding(t, "k", 0, 1, 3); n != 0 {
-		t.Fatal("left behind on", n)
-	}
-	_, err = b.Unlock(context.Background(), UnlockRequest{Key: "k2"})
-	wantCode(t, err, "NOQUORUM")
-	wantCode(t, b.Renew(context.Background(), RenewRequest{Key: "k2"}), "NOQUORUM")
-	_, err = m.Info(context.Background(), 0, "k")
-	wantCode(t, err, "NOQUORUM")
-	ns.servers[3].Cont()
-	eventually(t, 10*time.Second, "three are enough", func() bool {
+	inBubble(t, func(t *testing.T, w *world.World) {
+		ns := bubbleNodes(w, 5)
+		m := ns.engine(t, "one", 0, Options{Watchdog: 2 * time.Second, Quorum: QuorumOptions{NodeTimeout: 500 * time.Millisecond}})
+		a, al := client(m)
+		b, _ := client(m)
+		ns.servers[0].Kill()
+		ns.servers[3].Stop()
+		mustLock(t, a, Request{Key: "k"})
+		if _, err := b.Lock(context.Background(), Request{Key: "k"}); !errors.Is(err, ErrNotAcquired) {
+			t.Fatal(err)
+		}
+		time.Sleep(4 * time.Second) // two leases: the watchdog renews on a majority
+		if al.reasons() != "" {
+			t.Fatal(al.reasons())
+		}
+		mustUnlock(t, a, UnlockRequest{Key: "k"}, true)
+		mustLock(t, b, Request{Key: "k2"})
+		ns.servers[1].Kill()
 		_, err := a.Lock(context.Background(), Request{Key: "k"})
-		return err == nil
+		wantCode(t, err, "NOQUORUM")
+		_, err = a.Lock(context.Background(), Request{Key: "k", Blocks: true, Block: 700})
+		wantCode(t, err, "NOQUORUM")
+		if n := ns.holding(t, "k", 0, 1, 3); n != 0 {
+			t.Fatal("left behind on", n)
+		}
+		_, err = b.Unlock(context.Background(), UnlockRequest{Key: "k2"})
+		wantCode(t, err, "NOQUORUM")
+		wantCode(t, b.Renew(context.Background(), RenewRequest{Key: "k2"}), "NOQUORUM")
+		_, err = m.Info(context.Background(), 0, "k")
+		wantCode(t, err, "NOQUORUM")
+		ns.servers[3].Cont()
+		eventually(t, 10*time.Second, "three are enough", func() bool {
+			_, err := a.Lock(context.Background(), Request{Key: "k"})
+			return err == nil
+		})
 	})
 }
 
 // A hold whose majority has gone is lost, and its holder hears of it before anybody else can have the lock.
 func TestQuorumLossWhenTheMajorityHasGone(t *testing.T) {
-	ns := startNodes(t, 5)
-	m := quorumEngine(t, ns.addrs(), 0, Options{Watchdog: 2 * time.Second})
-	a, al := client(m)
-	mustLock(t, a, Request{Key: "k"})
-	for _, i := range []int{0, 2, 4} {
-		ns.servers[i].Kill()
-	}
-	eventually(t, 5*time.Second, "told", func() bool { return al.reasons() == "k:unrenewed " })
-	_, err := a.Unlock(context.Background(), UnlockRequest{Key: "k"})
-	if err == nil {
-		t.Fatal("unlocked what was lost")
-	}
+	inBubble(t, func(t *testing.T, w *world.World) {
+		ns := bubbleNodes(w, 5)
+		m := ns.engine(t, "one", 0, Options{Watchdog: 2 * time.Second})
+		a, al := client(m)
+		mustLock(t, a, Request{Key: "k"})
+		for _, i := range []int{0, 2, 4} {
+			ns.servers[i].Kill()
+		}
+		eventually(t, 5*time.Second, "told", func() bool { return al.reasons() == "k:unrenewed " })
+		_, err := a.Unlock(context.Background(), UnlockRequest{Key: "k"})
+		if err == nil {
+			t.Fatal("unlocked what was lost")
+		}
+	})
+}
+
+// A node that lost a lock gets it again with the next renewal, also when its answers are the last to come and nobody waits for them.
+func TestQuorumSlowNodeHasTheLockAgain(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world.World) {
+		ns := bubbleNodes(w, 5)
+		m := ns.engine(t, "one", 0, Options{})
+		a, al := client(m)
+		mustLock(t, a, Request{Key: "k"})
+		mustLock(t, a, Request{Key: "named", Owner: "job"})
+		eventually(t, 5*time.Second, "on all nodes", func() bool { return ns.holding(t, "k")+ns.holding(t, "named") == 10 })
+		ns.link("one", 2).Delay(50*time.Millisecond, 0)
+		ns.servers[2].Restart()
+		time.Sleep(15 * time.Second) // a renewal
+		if got := ns.holding(t, "k") + ns.holding(t, "named"); got != 10 || al.reasons() != "" {
+			t.Error(got, al.reasons())
+		}
+		mustUnlock(t, a, UnlockRequest{Key: "k"}, true)
+		mustUnlock(t, a, UnlockRequest{Key: "named", Owner: "job"}, true)
+		time.Sleep(time.Minute)
+		if got := ns.holding(t, "k") + ns.holding(t, "named"); got != 0 {
+			t.Error(got, "are left")
+		}
+	})
 }
 
 func TestQuorumLossWhenNodesForgot(t *testing.T) {
-	ns := startNodes(t, 5)
-	m := quorumEngine(t, ns.addrs(), 0, Options{Watchdog: 3 * time.Second})
-	a, al := client(m)
-	mustLock(t, a, Request{Key: "k"})
-	eventually(t, 5*time.Second, "on all nodes", func() bool { return ns.holding(t, "k") == 5 })
-	for _, i := range []int{0, 2, 4} {
-		ns.servers[i].Do(t, "FLUSHALL")
-	}
-	eventually(t, 5*time.Second, "told", func() bool { return al.reasons() != "" })
-	if al.reasons() != "k:gone " {
-		t.Fatal(al.reasons())
-	}
+	inBubble(t, func(t *testing.T, w *world.World) {
+		ns := bubbleNodes(w, 5)
+		m := ns.engine(t, "one", 0, Options{Watchdog: 3 * time.Second})
+		a, al := client(m)
+		mustLock(t, a, Request{Key: "k"})
+		eventually(t, 5*time.Second, "on all nodes", func() bool { return ns.holding(t, "k") == 5 })
+		for _, i := range []int{0, 2, 4} {
+			ns.servers[i].Do(t, "FLUSHALL")
+		}
+		eventually(t, 5*time.Second, "told", func() bool { return al.reasons() != "" })
+		if al.reasons() != "k:gone " {
+			t.Fatal(al.reasons())
+		}
+	})
 }
 
 // The directed schedule: A has the lock on nodes 1, 2, 3; node 3 is restarted empty; B asks 3, 4 and 5.
-func forgetfulMajority(t *testing.T, minUptime time.Duration) error {
-	ns := startNodes(t, 5)
-	if minUptime > 0 {
-		time.Sleep(minUptime + 2*time.Second) // they grow old enough
-	}
-	one := quorumEngine(t, ns.relayed(), minUptime, Options{})
+func forgetfulMajority(t *testing.T, w *world.World, minUptime time.Duration) error {
+	ns := bubbleNodes(w, 5)
+	time.Sleep(minUptime + 2*time.Second) // they grow old enough
+	one := ns.engine(t, "one", minUptime, Options{})
 	a, _ := client(one)
-	ns.relays[3].Disable()
-	ns.relays[4].Disable()
+	ns.link("one", 3).Cut()
+	ns.link("one", 4).Cut()
 	mustLock(t, a, Request{Key: "k"})
 	if ns.holding(t, "k") != 3 {
 		t.Fatal(ns.holding(t, "k"))
 	}
 	ns.servers[2].Restart()
-	two := quorumEngine(t, append([]string{"127.0.0.1:1", "127.0.0.1:1"}, ns.addrs()[2:]...), minUptime, Options{})
+	ns.link("two", 0).Cut()
+	ns.link("two", 1).Cut()
+	two := ns.engine(t, "two", minUptime, Options{})
 	b, _ := client(two)
 	var err error
 	for range 3 {
@@ -201,53 +249,62 @@ func forgetfulMajority(t *testing.T, minUptime time.Duration) error {
 }
 
 func TestQuorumWithoutTheUptimeRuleGivesTwoHolders(t *testing.T) {
-	if err := forgetfulMajority(t, 0); err != nil {
-		t.Fatal("this schedule no longer shows what the rule is for:", err)
-	}
+	inBubble(t, func(t *testing.T, w *world.World) {
+		if err := forgetfulMajority(t, w, 0); err != nil {
+			t.Fatal("this schedule no longer shows what the rule is for:", err)
+		}
+	})
 }
 
 func TestQuorumNodeThatForgotDoesNotCount(t *testing.T) {
-	err := forgetfulMajority(t, 3*time.Second)
-	wantCode(t, err, "NOQUORUM")
+	inBubble(t, func(t *testing.T, w *world.World) {
+		wantCode(t, forgetfulMajority(t, w, time.Minute), "NOQUORUM")
+	})
 }
 
 func TestQuorumYoungNodeIsNamed(t *testing.T) {
-	ns := startNodes(t, 3)
-	m := quorumEngine(t, ns.addrs(), time.Hour, Options{})
-	a, _ := client(m)
-	_, err := a.Lock(context.Background(), Request{Key: "k"})
-	wantCode(t, err, "NOQUORUM")
-	for _, n := range m.Nodes() {
-		if n.State != "young" || n.Trouble == "" {
-			t.Fatalf("%+v", n)
+	inBubble(t, func(t *testing.T, w *world.World) {
+		ns := bubbleNodes(w, 3)
+		m := ns.engine(t, "one", time.Hour, Options{})
+		a, _ := client(m)
+		_, err := a.Lock(context.Background(), Request{Key: "k"})
+		wantCode(t, err, "NOQUORUM")
+		for _, n := range m.Nodes() {
+			if n.State != "young" || n.Trouble == "" {
+				t.Fatalf("%+v", n)
+			}
 		}
-	}
+	})
 }
 
 func TestQuorumRefusals(t *testing.T) {
-	ns := startNodes(t, 3)
-	m := quorumEngine(t, ns.addrs(), 0, Options{})
-	a, _ := client(m)
-	_, err := a.Lock(context.Background(), Request{Key: "k", Lease: 60001})
-	wantCode(t, err, "ERR")
-	_, err = a.Lock(context.Background(), Request{Key: "k", Replicas: 1})
-	wantCode(t, err, "ERR")
-	mustLock(t, a, Request{Key: "k", Lease: 60000})
-	wantCode(t, a.Renew(context.Background(), RenewRequest{Key: "k", Lease: 60001}), "ERR")
-	if _, err := a.Lock(context.Background(), Request{Key: "short", Lease: 2}); err == nil { // NOQUORUM when the nodes take 10 ms
-		t.Fatal("a lease that is all drift was granted")
-	}
+	inBubble(t, func(t *testing.T, w *world.World) {
+		ns := bubbleNodes(w, 3)
+		m := ns.engine(t, "one", 0, Options{})
+		a, _ := client(m)
+		_, err := a.Lock(context.Background(), Request{Key: "k", Lease: 60001})
+		wantCode(t, err, "ERR")
+		_, err = a.Lock(context.Background(), Request{Key: "k", Replicas: 1})
+		wantCode(t, err, "ERR")
+		mustLock(t, a, Request{Key: "k", Lease: 60000})
+		wantCode(t, a.Renew(context.Background(), RenewRequest{Key: "k", Lease: 60001}), "ERR")
+		if _, err := a.Lock(context.Background(), Request{Key: "short", Lease: 2}); err == nil { // NOQUORUM when the nodes take 10 ms
+			t.Fatal("a lease that is all drift was granted")
+		}
+	})
 }
 
 func TestQuorumRenew(t *testing.T) {
-	ns := startNodes(t, 3)
-	m := quorumEngine(t, ns.addrs(), 0, Options{})
-	a, al := client(m)
-	mustLock(t, a, Request{Key: "k", Lease: 30000})
-	if err := a.Renew(context.Background(), RenewRequest{Key: "k", Lease: 1000}); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, 5*time.Second, "over", func() bool { return al.reasons() == "k:expired " })
-	b, _ := client(m)
-	wantCode(t, b.Renew(context.Background(), RenewRequest{Key: "k"}), "NOTHELD")
+	inBubble(t, func(t *testing.T, w *world.World) {
+		ns := bubbleNodes(w, 3)
+		m := ns.engine(t, "one", 0, Options{})
+		a, al := client(m)
+		mustLock(t, a, Request{Key: "k", Lease: 30000})
+		if err := a.Renew(context.Background(), RenewRequest{Key: "k", Lease: 1000}); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, 5*time.Second, "over", func() bool { return al.reasons() == "k:expired " })
+		b, _ := client(m)
+		wantCode(t, b.Renew(context.Background(), RenewRequest{Key: "k"}), "NOTHELD")
+	})
 }

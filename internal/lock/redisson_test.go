@@ -4,8 +4,6 @@ import (
 	"testing"
 
 	"github.com/gomodule/redigo/redis"
-
-	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
 // Redisson's fair lock as its clients do it, in our own words, so that our waiters can be tried beside it without a JVM:
@@ -26,7 +24,7 @@ end
 `
 
 var (
-	fairAcquireAsRedisson = redis.NewScript(4, purgeAsRedisson+`
+	fairAcquireAsRedisson = purgeAsRedisson + `
 if redis.call('exists', KEYS[1]) == 0 and (redis.call('exists', KEYS[2]) == 0 or redis.call('lindex', KEYS[2], 0) == ARGV[1]) then
   redis.call('lpop', KEYS[2])
   redis.call('zrem', KEYS[3], ARGV[1])
@@ -45,8 +43,8 @@ local last, ttl = redis.call('lindex', KEYS[2], -1), nil
 local score = last and last ~= ARGV[1] and redis.call('zscore', KEYS[3], last)
 if score then ttl = tonumber(score) - now else ttl = redis.call('pttl', KEYS[1]) end
 if redis.call('zadd', KEYS[3], ttl + tonumber(ARGV[3]) + now, ARGV[1]) == 1 then redis.call('rpush', KEYS[2], ARGV[1]) end
-return ttl`)
-	fairUnlockAsRedisson = redis.NewScript(4, purgeAsRedisson+`
+return ttl`
+	fairUnlockAsRedisson = purgeAsRedisson + `
 local function tell()
   local head = redis.call('lindex', KEYS[2], 0)
   if head then redis.call('publish', KEYS[4] .. ':' .. head, '0') end
@@ -56,7 +54,7 @@ if redis.call('hexists', KEYS[1], ARGV[1]) == 0 then return nil end
 if redis.call('hincrby', KEYS[1], ARGV[1], -1) > 0 then redis.call('pexpire', KEYS[1], ARGV[4]) return 0 end
 redis.call('del', KEYS[1])
 tell()
-return 1`)
+return 1`
 )
 
 func timeoutsKey(name string) string { return prefixed("redisson_lock_timeout", name) }
@@ -66,20 +64,16 @@ func ticketsKey(name string) string { return prefixed("lockproxy_fair", name) }
 // jvm is one thread of a Redisson client.
 type jvm struct {
 	t     *testing.T
-	s     *testredis.Server
+	s     redisServer
 	key   string
 	owner string
 	wait  int64 // ms
 	skew  int64 // of its clock, ms
 }
 
-func (j *jvm) run(script *redis.Script) any {
+func (j *jvm) run(script string) any {
 	j.t.Helper()
-	reply, err := script.Do(j.s.Dial(j.t), j.key, queueKey(j.key), timeoutsKey(j.key), channelOf(j.key), j.owner, redisNow(j.t, j.s)+j.skew, j.wait, 30000)
-	if err != nil {
-		j.t.Fatal(err)
-	}
-	return reply
+	return j.s.Do(j.t, "EVAL", script, 4, j.key, queueKey(j.key), timeoutsKey(j.key), channelOf(j.key), j.owner, redisNow(j.t, j.s)+j.skew, j.wait, 30000)
 }
 
 // acquire says whether the lock was had; if not, the thread stands in the queue.
@@ -88,7 +82,7 @@ func (j *jvm) acquire() bool { j.t.Helper(); return j.run(fairAcquireAsRedisson)
 func (j *jvm) unlock() { j.t.Helper(); j.run(fairUnlockAsRedisson) }
 
 // redisNow is Redis' clock in ms.
-func redisNow(t *testing.T, s *testredis.Server) int64 {
+func redisNow(t *testing.T, s redisServer) int64 {
 	t.Helper()
 	parts, err := redis.Int64s(s.Do(t, "TIME"), nil)
 	if err != nil {

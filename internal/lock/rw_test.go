@@ -14,6 +14,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/lockproxy/lockproxy/internal/simulation/world"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
@@ -25,7 +26,7 @@ func refused(t *testing.T, c *Client, r Request) {
 }
 
 // subKeys are the keys of read holds that are there.
-func subKeys(t *testing.T, s *testredis.Server) []string {
+func subKeys(t *testing.T, s redisServer) []string {
 	t.Helper()
 	k, err := redis.Strings(s.Do(t, "KEYS", "*:rwlock_timeout:*"), nil)
 	if err != nil {
@@ -140,124 +141,132 @@ func TestUpgradeIsDeadlock(t *testing.T) {
 }
 
 func TestRWWrongKinds(t *testing.T) {
-	s := testredis.Start(t)
-	m := engine(t, s.URL(), Options{Watchdog: 600 * time.Millisecond})
-	a, lost := client(m)
-	b, _ := client(m)
-	ctx := context.Background()
-	mustLock(t, a, Request{Key: "plain"})
-	mustLock(t, a, Request{Key: "rw", Kind: Read})
-	for _, c := range []*Client{a, b} {
-		for _, r := range []Request{{Key: "plain", Kind: Read}, {Key: "plain", Kind: Write}, {Key: "rw"}} {
-			_, err := c.Lock(ctx, r)
-			wantCode(t, err, "LOCKKIND")
-			r.Blocks = true
-			_, err = c.Lock(ctx, r)
-			wantCode(t, err, "LOCKKIND")
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		m := bubbleEngine(t, w, s, "one", Options{Watchdog: 600 * time.Millisecond})
+		a, lost := client(m)
+		b, _ := client(m)
+		ctx := context.Background()
+		mustLock(t, a, Request{Key: "plain"})
+		mustLock(t, a, Request{Key: "rw", Kind: Read})
+		for _, c := range []*Client{a, b} {
+			for _, r := range []Request{{Key: "plain", Kind: Read}, {Key: "plain", Kind: Write}, {Key: "rw"}} {
+				_, err := c.Lock(ctx, r)
+				wantCode(t, err, "LOCKKIND")
+				r.Blocks = true
+				_, err = c.Lock(ctx, r)
+				wantCode(t, err, "LOCKKIND")
+			}
 		}
-	}
-	_, err := a.Unlock(ctx, UnlockRequest{Key: "plain", Side: Write})
-	wantCode(t, err, "LOCKKIND")
-	_, err = b.Unlock(ctx, UnlockRequest{Key: "plain", Side: Read, Force: true})
-	wantCode(t, err, "LOCKKIND")
-	_, err = a.Unlock(ctx, UnlockRequest{Key: "rw", Side: Write})
-	wantCode(t, err, "NOTHELD")
-	mustUnlock(t, b, UnlockRequest{Key: "rw", Side: Write, Force: true}, false)
-	mustUnlock(t, b, UnlockRequest{Key: "rw", Force: true}, true)
-	eventually(t, 15*time.Second, "told", func() bool { return lost.reasons() == "rw:forced " })
-	// What is behind a lost lock's name is not taken for it.
-	s.Do(t, "DEL", "plain")
-	mustLock(t, a, Request{Key: "plain", Kind: Read})
-	eventually(t, 15*time.Second, "told", func() bool { return lost.reasons() == "rw:forced plain:gone " })
-	mustUnlock(t, a, UnlockRequest{Key: "plain"}, true)
+		_, err := a.Unlock(ctx, UnlockRequest{Key: "plain", Side: Write})
+		wantCode(t, err, "LOCKKIND")
+		_, err = b.Unlock(ctx, UnlockRequest{Key: "plain", Side: Read, Force: true})
+		wantCode(t, err, "LOCKKIND")
+		_, err = a.Unlock(ctx, UnlockRequest{Key: "rw", Side: Write})
+		wantCode(t, err, "NOTHELD")
+		mustUnlock(t, b, UnlockRequest{Key: "rw", Side: Write, Force: true}, false)
+		mustUnlock(t, b, UnlockRequest{Key: "rw", Force: true}, true)
+		eventually(t, 15*time.Second, "told", func() bool { return lost.reasons() == "rw:forced " })
+		// What is behind a lost lock's name is not taken for it.
+		s.Do(t, "DEL", "plain")
+		mustLock(t, a, Request{Key: "plain", Kind: Read})
+		eventually(t, 15*time.Second, "told", func() bool { return lost.reasons() == "rw:forced plain:gone " })
+		mustUnlock(t, a, UnlockRequest{Key: "plain"}, true)
+	})
 }
 
 func TestRWWatchdogAndLoss(t *testing.T) {
-	s := testredis.Start(t)
-	m := engine(t, s.URL(), Options{Watchdog: 1500 * time.Millisecond}) // a renewal may come a second late on a busy machine
-	a, lost := client(m)
-	b, _ := client(m)
-	mustLock(t, a, Request{Key: "r", Kind: Read})
-	mustLock(t, a, Request{Key: "r", Kind: Read, Lease: 300})
-	mustLock(t, b, Request{Key: "r", Kind: Read, Owner: "o"})
-	mustLock(t, b, Request{Key: "w", Kind: Write, Owner: "o"})
-	mustLock(t, a, Request{Key: "both", Kind: Write, Lease: 1400})
-	mustLock(t, a, Request{Key: "both", Kind: Read})
-	mustLock(t, a, Request{Key: "leased", Kind: Read, Lease: 1400})
-	s.Do(t, "SET", "poison", "x")
-	mustLock(t, a, Request{Key: "overwritten", Kind: Read})
-	s.Do(t, "SET", "overwritten", "x")
-	time.Sleep(3 * time.Second) // two leases
-	for key, fields := range map[string]string{
-		"r": fmt.Sprint(map[string]string{"mode": "read", a.Owner(): "2", "o": "1"}), "w": "map[mode:write o:write:1]",
-		"both": fmt.Sprint(map[string]string{"mode": "write", a.Owner(): "1", a.Owner() + ":write": "1"}),
-	} {
-		if got := fmt.Sprint(hash(t, s, key)); got != fields || pttl(t, s, key) <= 0 {
-			t.Errorf("%s is %s", key, got)
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		m := bubbleEngine(t, w, s, "one", Options{Watchdog: 1500 * time.Millisecond}) // a renewal may come a second late on a busy machine
+		a, lost := client(m)
+		b, _ := client(m)
+		mustLock(t, a, Request{Key: "r", Kind: Read})
+		mustLock(t, a, Request{Key: "r", Kind: Read, Lease: 300})
+		mustLock(t, b, Request{Key: "r", Kind: Read, Owner: "o"})
+		mustLock(t, b, Request{Key: "w", Kind: Write, Owner: "o"})
+		mustLock(t, a, Request{Key: "both", Kind: Write, Lease: 1400})
+		mustLock(t, a, Request{Key: "both", Kind: Read})
+		mustLock(t, a, Request{Key: "leased", Kind: Read, Lease: 1400})
+		s.Do(t, "SET", "poison", "x")
+		mustLock(t, a, Request{Key: "overwritten", Kind: Read})
+		s.Do(t, "SET", "overwritten", "x")
+		time.Sleep(3 * time.Second) // two leases
+		for key, fields := range map[string]string{
+			"r": fmt.Sprint(map[string]string{"mode": "read", a.Owner(): "2", "o": "1"}), "w": "map[mode:write o:write:1]",
+			"both": fmt.Sprint(map[string]string{"mode": "write", a.Owner(): "1", a.Owner() + ":write": "1"}),
+		} {
+			if got := fmt.Sprint(hash(t, s, key)); got != fields || pttl(t, s, key) <= 0 {
+				t.Errorf("%s is %s", key, got)
+			}
 		}
-	}
-	if got := len(subKeys(t, s)); got != 4 {
-		t.Error(subKeys(t, s))
-	}
-	if got := lost.reasons(); got != "overwritten:gone leased:expired " {
-		t.Fatal(got)
-	}
-	mustUnlock(t, a, UnlockRequest{Key: "both", Side: Write}, true)
-	mustUnlock(t, a, UnlockRequest{Key: "both"}, true)
-	_, err := a.Unlock(context.Background(), UnlockRequest{Key: "leased"})
-	wantCode(t, err, "LOCKLOST")
-	mustUnlock(t, a, UnlockRequest{Key: "r", All: true}, true)
-	mustUnlock(t, b, UnlockRequest{Key: "r", Owner: "o"}, true)
-	mustUnlock(t, b, UnlockRequest{Key: "w", Owner: "o"}, true)
-	eventually(t, 15*time.Second, "nothing left", func() bool { return m.Stats().Held == 0 })
-	if got := s.Do(t, "DBSIZE").(int64) - s.Do(t, "EXISTS", "poison", "overwritten").(int64); got > 8 { // latches of explicit owners
-		t.Fatal(got)
-	}
+		if got := len(subKeys(t, s)); got != 4 {
+			t.Error(subKeys(t, s))
+		}
+		if got := lost.reasons(); got != "overwritten:gone leased:expired " {
+			t.Fatal(got)
+		}
+		mustUnlock(t, a, UnlockRequest{Key: "both", Side: Write}, true)
+		mustUnlock(t, a, UnlockRequest{Key: "both"}, true)
+		_, err := a.Unlock(context.Background(), UnlockRequest{Key: "leased"})
+		wantCode(t, err, "LOCKLOST")
+		mustUnlock(t, a, UnlockRequest{Key: "r", All: true}, true)
+		mustUnlock(t, b, UnlockRequest{Key: "r", Owner: "o"}, true)
+		mustUnlock(t, b, UnlockRequest{Key: "w", Owner: "o"}, true)
+		eventually(t, 15*time.Second, "nothing left", func() bool { return m.Stats().Held == 0 })
+		if got := s.Do(t, "DBSIZE").(int64) - s.Do(t, "EXISTS", "poison", "overwritten").(int64); got > 8 { // latches of explicit owners
+			t.Fatal(got)
+		}
+	})
 }
 
 // TestReadLeaseEndsAlone: a reader's lease is its own, whatever others have.
 func TestReadLeaseEndsAlone(t *testing.T) {
-	s := testredis.Start(t)
-	m := engine(t, s.URL(), Options{})
-	a, lost := client(m)
-	b, _ := client(m)
-	w, _ := client(m)
-	mustLock(t, b, Request{Key: "k", Kind: Read})
-	mustLock(t, a, Request{Key: "k", Kind: Read, Lease: 300})
-	eventually(t, 15*time.Second, "expired", func() bool { return lost.reasons() == "k:expired " })
-	_, err := a.Unlock(context.Background(), UnlockRequest{Key: "k"})
-	wantCode(t, err, "LOCKLOST")
-	refused(t, w, Request{Key: "k", Kind: Write})
-	mustUnlock(t, b, UnlockRequest{Key: "k"}, true)
-	mustLock(t, w, Request{Key: "k", Kind: Write})
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		m := bubbleEngine(t, w, s, "one", Options{})
+		a, lost := client(m)
+		b, _ := client(m)
+		writer, _ := client(m)
+		mustLock(t, b, Request{Key: "k", Kind: Read})
+		mustLock(t, a, Request{Key: "k", Kind: Read, Lease: 300})
+		eventually(t, 15*time.Second, "expired", func() bool { return lost.reasons() == "k:expired " })
+		_, err := a.Unlock(context.Background(), UnlockRequest{Key: "k"})
+		wantCode(t, err, "LOCKLOST")
+		refused(t, writer, Request{Key: "k", Kind: Write})
+		mustUnlock(t, b, UnlockRequest{Key: "k"}, true)
+		mustLock(t, writer, Request{Key: "k", Kind: Write})
+	})
 }
 
 func TestDisconnectReleasesReads(t *testing.T) {
-	s := testredis.Start(t)
-	m := engine(t, s.URL(), Options{Poll: 10 * time.Second})
-	a, _ := client(m)
-	b, _ := client(m)
-	w, _ := client(m)
-	mustLock(t, a, Request{Key: "k", Kind: Write})
-	mustLock(t, a, Request{Key: "k", Kind: Read})
-	mustLock(t, a, Request{Key: "k", Kind: Read})
-	mustLock(t, b, Request{Key: "r", Kind: Read})
-	mustLock(t, a, Request{Key: "r", Kind: Read})
-	got := make(chan error, 1)
-	go func() {
-		_, err := w.Lock(context.Background(), Request{Key: "k", Kind: Write, Blocks: true})
-		got <- err
-	}()
-	eventually(t, 15*time.Second, "waiting", func() bool { return m.Stats().Waiting == 1 })
-	a.Close(Gone)
-	if err := <-got; err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, 15*time.Second, "released", func() bool {
-		return fmt.Sprint(hash(t, s, "r")) == fmt.Sprint(map[string]string{"mode": "read", b.Owner(): "1"})
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		m := bubbleEngine(t, w, s, "one", Options{Poll: 10 * time.Second})
+		a, _ := client(m)
+		b, _ := client(m)
+		writer, _ := client(m)
+		mustLock(t, a, Request{Key: "k", Kind: Write})
+		mustLock(t, a, Request{Key: "k", Kind: Read})
+		mustLock(t, a, Request{Key: "k", Kind: Read})
+		mustLock(t, b, Request{Key: "r", Kind: Read})
+		mustLock(t, a, Request{Key: "r", Kind: Read})
+		got := make(chan error, 1)
+		go func() {
+			_, err := writer.Lock(context.Background(), Request{Key: "k", Kind: Write, Blocks: true})
+			got <- err
+		}()
+		eventually(t, 15*time.Second, "waiting", func() bool { return m.Stats().Waiting == 1 })
+		a.Close(Gone)
+		if err := <-got; err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, 15*time.Second, "released", func() bool {
+			return fmt.Sprint(hash(t, s, "r")) == fmt.Sprint(map[string]string{"mode": "read", b.Owner(): "1"})
+		})
+		b.Reset()
+		eventually(t, 15*time.Second, "released", func() bool { return s.Do(t, "EXISTS", "r").(int64) == 0 })
 	})
-	b.Reset()
-	eventually(t, 15*time.Second, "released", func() bool { return s.Do(t, "EXISTS", "r").(int64) == 0 })
 }
 
 // TestReadersPassTogether: a line of readers behind a writer is granted reader by reader, one script each; a writer among
@@ -334,49 +343,51 @@ func scriptsRun(t *testing.T, s *testredis.Server) int {
 
 // TestRWSettled: an RLOCK, WLOCK or UNLOCK whose reply was lost counts once.
 func TestRWSettled(t *testing.T) {
-	s := testredis.Start(t)
-	m, p := slowEngine(t, s, Options{})
-	for _, k := range []Kind{Read, Write} {
-		for _, owner := range []string{"", "o"} {
-			a, _ := client(m)
-			field := holdID{owner: a.Owner(), kind: k}.field()
-			if owner != "" {
-				field = holdID{owner: owner, kind: k}.field()
-			}
-			for _, count := range []string{"1", "2"} {
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		m, p := bubbleSlow(t, w, s, Options{})
+		for _, k := range []Kind{Read, Write} {
+			for _, owner := range []string{"", "o"} {
+				a, _ := client(m)
+				field := holdID{owner: a.Owner(), kind: k}.field()
+				if owner != "" {
+					field = holdID{owner: owner, kind: k}.field()
+				}
+				for _, count := range []string{"1", "2"} {
+					done := make(chan error, 1)
+					go func() {
+						_, err := a.Lock(context.Background(), Request{Key: "k", Owner: owner, Kind: k})
+						done <- err
+					}()
+					eventually(t, 5*time.Second, "entered", func() bool { return hash(t, s, "k")[field] == count })
+					p.Drop()
+					if err := <-done; err != nil || hash(t, s, "k")[field] != count {
+						t.Fatal(k, owner, err, hash(t, s, "k"))
+					}
+				}
+				if n := len(subKeys(t, s)); k == Read && n != 2 || k == Write && n != 0 {
+					t.Fatal(subKeys(t, s))
+				}
 				done := make(chan error, 1)
 				go func() {
-					_, err := a.Lock(context.Background(), Request{Key: "k", Owner: owner, Kind: k})
+					free, err := a.Unlock(context.Background(), UnlockRequest{Key: "k", Owner: owner})
+					if free {
+						err = errors.New("free")
+					}
 					done <- err
 				}()
-				eventually(t, 5*time.Second, "entered", func() bool { return hash(t, s, "k")[field] == count })
-				p.CutAll()
-				if err := <-done; err != nil || hash(t, s, "k")[field] != count {
+				eventually(t, 5*time.Second, "unlocked", func() bool { return hash(t, s, "k")[field] == "1" })
+				p.Drop()
+				if err := <-done; err != nil || hash(t, s, "k")[field] != "1" {
 					t.Fatal(k, owner, err, hash(t, s, "k"))
 				}
-			}
-			if n := len(subKeys(t, s)); k == Read && n != 2 || k == Write && n != 0 {
-				t.Fatal(subKeys(t, s))
-			}
-			done := make(chan error, 1)
-			go func() {
-				free, err := a.Unlock(context.Background(), UnlockRequest{Key: "k", Owner: owner})
-				if free {
-					err = errors.New("free")
+				mustUnlock(t, a, UnlockRequest{Key: "k", Owner: owner}, true)
+				if n := len(subKeys(t, s)); n != 0 || s.Do(t, "EXISTS", "k").(int64) != 0 {
+					t.Fatal(subKeys(t, s), hash(t, s, "k"))
 				}
-				done <- err
-			}()
-			eventually(t, 5*time.Second, "unlocked", func() bool { return hash(t, s, "k")[field] == "1" })
-			p.CutAll()
-			if err := <-done; err != nil || hash(t, s, "k")[field] != "1" {
-				t.Fatal(k, owner, err, hash(t, s, "k"))
-			}
-			mustUnlock(t, a, UnlockRequest{Key: "k", Owner: owner}, true)
-			if n := len(subKeys(t, s)); n != 0 || s.Do(t, "EXISTS", "k").(int64) != 0 {
-				t.Fatal(subKeys(t, s), hash(t, s, "k"))
 			}
 		}
-	}
+	})
 }
 
 // TestRWExclusion has 64 clients of two proxies read and write a counter.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/lockproxy/lockproxy/internal/simulation/world"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
@@ -17,13 +18,13 @@ type queued struct {
 	channel redis.PubSubConn
 }
 
-func queueRedisson(t *testing.T, s *testredis.Server, key string) *queued {
+func queueRedisson(t *testing.T, s redisServer, conn redis.Conn, key string) *queued {
 	t.Helper()
 	q := &queued{jvm: &jvm{t: t, s: s, key: key, owner: "11111111-2222-3333-4444-555555555555:" + key, wait: 300000}}
 	if q.acquire() {
 		t.Fatal("a held lock was given")
 	}
-	q.channel = redis.PubSubConn{Conn: s.Dial(t)}
+	q.channel = redis.PubSubConn{Conn: conn}
 	if err := q.channel.Subscribe(channelOf(key) + ":" + q.owner); err != nil {
 		t.Fatal(err)
 	}
@@ -46,39 +47,39 @@ func (q *queued) told(within time.Duration) {
 
 // However a hold ends without an UNLOCK, the proxy that had it has the first in the fair queue told: Redisson's, too.
 func TestVacantTellsTheQueue(t *testing.T) {
-	s := testredis.Start(t)
-	plain, proxy := engine(t, s.URL(), Options{}), testredis.NewProxy(t, s.Addr())
-	short, cut := Options{Watchdog: time.Second}, Options{Watchdog: time.Second}
-	short.MaxHold = 300 * time.Millisecond
-	maxHold, behind := engine(t, s.URL(), short), engine(t, "redis://"+proxy.Addr(), cut)
+	left := func(c *Client, _ *world.Node, _ *world.Link) { c.Close(Left) }
 	for name, c := range map[string]struct {
-		m   *Manager
+		o   Options
 		r   Request
-		end func(c *Client, key string)
+		end func(c *Client, s *world.Node, link *world.Link)
 	}{
-		"lease":           {m: plain, r: Request{Lease: 300}},
-		"lease-of-owner":  {m: plain, r: Request{Lease: 300, Owner: "me"}},
-		"left":            {m: plain, r: Request{Lease: 300}, end: func(c *Client, _ string) { c.Close(Left) }},
-		"left-with-owner": {m: plain, r: Request{Lease: 300, Owner: "me"}, end: func(c *Client, _ string) { c.Close(Left) }},
-		"doubted":         {m: plain, r: Request{Lease: 300}, end: func(c *Client, _ string) { c.Doubt(); c.Close(Gone) }},
-		"max-hold":        {m: maxHold, r: Request{}},
-		"deleted":         {m: maxHold, r: Request{}, end: func(_ *Client, key string) { s.Do(t, "DEL", key) }},
-		"cut-off": {m: behind, r: Request{}, end: func(*Client, string) {
-			proxy.BlackHole()
-			eventually(t, 10*time.Second, "the loss", func() bool { return behind.Stats().Lost == 1 })
-			proxy.Clear()
+		"lease":           {r: Request{Lease: 300}},
+		"lease-of-owner":  {r: Request{Lease: 300, Owner: "me"}},
+		"left":            {r: Request{Lease: 300}, end: left},
+		"left-with-owner": {r: Request{Lease: 300, Owner: "me"}, end: left},
+		"doubted":         {r: Request{Lease: 300}, end: func(c *Client, _ *world.Node, _ *world.Link) { c.Doubt(); c.Close(Gone) }},
+		"max-hold":        {o: Options{MaxHold: 300 * time.Millisecond}},
+		"deleted":         {end: func(_ *Client, s *world.Node, _ *world.Link) { s.Do(t, "DEL", "deleted") }},
+		"cut-off": {end: func(c *Client, _ *world.Node, link *world.Link) {
+			link.Swallow(world.Both)
+			eventually(t, time.Minute, "the loss", func() bool { return c.m.Stats().Lost == 1 })
+			link.Heal()
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			holder, _ := client(c.m)
-			defer holder.Close(Gone)
-			c.r.Key = name
-			mustLock(t, holder, c.r)
-			waiter := queueRedisson(t, s, name)
-			if c.end != nil {
-				c.end(holder, name)
-			}
-			waiter.told(15 * time.Second)
+			inBubble(t, func(t *testing.T, w *world.World) {
+				s := w.NewNode(bubbleAddr)
+				m := bubbleEngine(t, w, s, "one", c.o)
+				holder, _ := client(m)
+				defer holder.Close(Gone)
+				c.r.Key = name
+				mustLock(t, holder, c.r)
+				waiter := queueRedisson(t, s, dialNode(t, w, s), name)
+				if c.end != nil {
+					c.end(holder, s, w.Proxy("one").Link(s.Addr()))
+				}
+				waiter.told(time.Minute)
+			})
 		})
 	}
 }
@@ -86,69 +87,72 @@ func TestVacantTellsTheQueue(t *testing.T) {
 // An UNLOCK that comes too late tells the first in the queue by itself, as Redisson's does: also one of an owner that the proxy
 // does not know.
 func TestVacantLateUnlock(t *testing.T) {
-	s := testredis.Start(t)
-	m := engine(t, s.URL(), Options{})
-	late, _ := client(m)
-	for name, r := range map[string]UnlockRequest{"unlock": {Owner: "me"}, "own": {}, "force": {Force: true}} {
-		r.Key = name
-		heldByRedisson(t, s, name)
-		waiter := queueRedisson(t, s, name)
-		s.Do(t, "DEL", name)
-		if free, err := late.Unlock(context.Background(), r); free || !r.Force && !isCode(err, "NOTHELD") {
-			t.Errorf("%s: %v %v", name, free, err)
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		m := bubbleEngine(t, w, s, "one", Options{})
+		late, _ := client(m)
+		for name, r := range map[string]UnlockRequest{"unlock": {Owner: "me"}, "own": {}, "force": {Force: true}} {
+			r.Key = name
+			heldByRedisson(t, s, name)
+			waiter := queueRedisson(t, s, dialNode(t, w, s), name)
+			s.Do(t, "DEL", name)
+			if free, err := late.Unlock(context.Background(), r); free || !r.Force && !isCode(err, "NOTHELD") {
+				t.Errorf("%s: %v %v", name, free, err)
+			}
+			waiter.told(10 * time.Second)
 		}
-		waiter.told(10 * time.Second)
-	}
-	listen := redis.PubSubConn{Conn: s.Dial(t)}
-	if err := listen.Subscribe(lineKey{key: "rw", rw: true}.channel()); err != nil {
-		t.Fatal(err)
-	}
-	listen.Receive()
-	for _, r := range []UnlockRequest{{Side: Read}, {Side: Write}, {Side: Write, Force: true}} {
-		r.Key = "rw"
-		if free, err := late.Unlock(context.Background(), r); free || !r.Force && !isCode(err, "NOTHELD") {
-			t.Errorf("%+v: %v %v", r, free, err)
+		listen := redis.PubSubConn{Conn: dialNode(t, w, s)}
+		if err := listen.Subscribe(lineKey{key: "rw", rw: true}.channel()); err != nil {
+			t.Fatal(err)
 		}
-		if got, ok := listen.ReceiveWithTimeout(10 * time.Second).(redis.Message); !ok {
-			t.Errorf("%+v: nobody was told: %v", r, got)
+		listen.Receive()
+		for _, r := range []UnlockRequest{{Side: Read}, {Side: Write}, {Side: Write, Force: true}} {
+			r.Key = "rw"
+			if free, err := late.Unlock(context.Background(), r); free || !r.Force && !isCode(err, "NOTHELD") {
+				t.Errorf("%+v: %v %v", r, free, err)
+			}
+			if got, ok := listen.ReceiveWithTimeout(10 * time.Second).(redis.Message); !ok {
+				t.Errorf("%+v: nobody was told: %v", r, got)
+			}
 		}
-	}
+	})
 }
 
 // A lock that was handed on, which sends no message, is had on another proxy as soon as its lease is over: the lease that was
 // seen there is the one before.
 func TestVacantAfterAHandoff(t *testing.T) {
-	t.Parallel()
-	s := testredis.Start(t)
-	options := Options{Poll: time.Minute}
-	m, n := engine(t, s.URL(), options), engine(t, s.URL(), options)
-	for _, r := range []Request{{Key: "plain"}, {Key: "rw", Kind: Write}, {Key: "fair", Fair: true}} {
-		holder, _ := client(m)
-		next, _ := client(m)
-		other, _ := client(n)
-		mustLock(t, holder, r)
-		r.Blocks, r.Lease = true, 300
-		handed := locking(next, r)
-		waits := func(m *Manager) func() bool {
-			return func() bool {
-				m.mu.Lock()
-				defer m.mu.Unlock()
-				id, _ := holder.id(r.Kind, 0, r.Key, "")
-				key := id.line()
-				key.fair = r.Fair
-				l := m.lines[key]
-				return l != nil && l.waiters.Front().Value.(*waiter).parked && time.Until(l.tryAt) > 10*time.Second
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		options := Options{Poll: time.Minute}
+		m, n := bubbleEngine(t, w, s, "one", options), bubbleEngine(t, w, s, "two", options)
+		for _, r := range []Request{{Key: "plain"}, {Key: "rw", Kind: Write}, {Key: "fair", Fair: true}} {
+			holder, _ := client(m)
+			next, _ := client(m)
+			other, _ := client(n)
+			mustLock(t, holder, r)
+			r.Blocks, r.Lease = true, 300
+			handed := locking(next, r)
+			waits := func(m *Manager) func() bool {
+				return func() bool {
+					m.mu.Lock()
+					defer m.mu.Unlock()
+					id, _ := holder.id(r.Kind, 0, r.Key, "")
+					key := id.line()
+					key.fair = r.Fair
+					l := m.lines[key]
+					return l != nil && l.waiters.Front().Value.(*waiter).parked && time.Until(l.tryAt) > 10*time.Second
+				}
 			}
+			eventually(t, 10*time.Second, r.Key+": the next waits", waits(m))
+			r.Lease = 0
+			elsewhere := locking(other, r)
+			eventually(t, 10*time.Second, r.Key+": the other waits", waits(n))
+			mustUnlock(t, holder, UnlockRequest{Key: r.Key}, true)
+			granted(t, handed, r.Key+" handed on")
+			granted(t, elsewhere, r.Key+" when the lease was over")
+			other.Close(Gone)
 		}
-		eventually(t, 10*time.Second, r.Key+": the next waits", waits(m))
-		r.Lease = 0
-		elsewhere := locking(other, r)
-		eventually(t, 10*time.Second, r.Key+": the other waits", waits(n))
-		mustUnlock(t, holder, UnlockRequest{Key: r.Key}, true)
-		granted(t, handed, r.Key+" handed on")
-		granted(t, elsewhere, r.Key+" when the lease was over")
-		other.Close(Gone)
-	}
+	})
 }
 
 // Nobody is told while the lock is held: neither when somebody else has it, nor when its own owner has it again.
@@ -203,7 +207,7 @@ func TestVacantOnACluster(t *testing.T) {
 		s := owner(t, tc, key)
 		holder, _ := client(m)
 		mustLock(t, holder, Request{Key: key, Lease: 500})
-		waiter := queueRedisson(t, s, key)
+		waiter := queueRedisson(t, s, s.Dial(t), key)
 		waiter.told(15 * time.Second)
 		if _, err := holder.Unlock(context.Background(), UnlockRequest{Key: key}); !isCode(err, "LOCKLOST") {
 			t.Error(err)
