@@ -239,7 +239,8 @@ func (s *sentry) ask(ctx context.Context, n *Node) error {
 		if err != nil {
 			return err
 		}
-		s.conn, s.left = conn, closeAfter(tenure, conn)
+		s.conn = newOwn(conn)
+		s.left = closeAfter(tenure, s.conn)
 	}
 	deadline, _ := ctx.Deadline()
 	s.conn.SetDeadline(deadline)

@@ -80,6 +80,7 @@ func (n *Node) authenticate(ctx context.Context, auth []byte) error {
 	if err != nil {
 		return err
 	}
+	conn = newOwn(conn)
 	c := &authConn{conn, tenure, closeAfter(tenure, conn)}
 	if err := proveNodeAsService(ctx, conn, n.target, n.opts.DialTimeout); err != nil {
 		c.close()

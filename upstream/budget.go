@@ -12,7 +12,7 @@ const mostReserved = 64
 
 // Budget bounds the connections that clients cause to Redis, over all nodes that have it in their NodeOptions: in all, and
 // for each user those that serve one client. A part is kept for shared connections, so that clients that subscribe or wait
-// do not keep others from running ordinary commands. What the proxy needs for itself, as for locks, is not counted. A nil
+// do not keep others from running ordinary commands. What the proxy needs for itself, as for locks, is kept aside: see ownConn. A nil
 // Budget counts nothing and has no bound.
 type Budget struct {
 	total, perUser, reserve int
@@ -57,13 +57,17 @@ func (b *Budget) Used() (used, total int) {
 type share struct {
 	budget *Budget
 	user   string // "": of a shared connection, which counts for nobody
+	own    bool   // of the proxy: see ownConn
 	once   sync.Once
 }
 
 // take counts one more connection of id in, which serves one client alone or is shared. Idle connections are closed when
 // there is no room otherwise. The error is a *FullError.
 func (b *Budget) take(id Identity, alone bool) (*share, error) {
-	if b == nil || id.Lane < 0 {
+	switch {
+	case id.Lane < 0:
+		return ownShare(), nil
+	case b == nil:
 		return &share{}, nil
 	}
 	s := &share{budget: b}
@@ -121,10 +125,14 @@ func (b *Budget) makeRoom(user string) bool {
 // give ends the share, once.
 func (s *share) give() {
 	b := s.budget
-	if b == nil {
+	if b == nil && !s.own {
 		return
 	}
 	s.once.Do(func() {
+		if s.own {
+			telemetry.UpstreamOwn.Add(-1)
+			return
+		}
 		telemetry.Upstream.Add(-1)
 		b.mu.Lock()
 		defer b.mu.Unlock()

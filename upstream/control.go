@@ -187,6 +187,7 @@ func (c *Control) dial(context.Context, string, *net.Dialer, *tls.Config) (net.C
 		conn.Close()
 		return nil, &unsentError{cause: err}
 	}
+	conn = newOwn(conn)
 	return &controlConn{Conn: conn, target: c.target, left: closeAfter(tenure, conn)}, nil
 }
 

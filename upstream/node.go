@@ -148,7 +148,7 @@ func (n *Node) Private(ctx context.Context, id Identity) (*Pipe, error) {
 
 // Aside is Private for what the proxy asks of its own accord: the Budget does not count it.
 func (n *Node) Aside(ctx context.Context, id Identity) (*Pipe, error) {
-	return n.openPrivate(ctx, id, &share{})
+	return n.openPrivate(ctx, id, ownShare())
 }
 
 func (n *Node) openPrivate(ctx context.Context, id Identity, counted *share) (*Pipe, error) {

@@ -102,7 +102,7 @@ var settings = []setting{
 
 	{"max-clients", "10000", false, "Client connections served at once; more are told so and closed. Lowered at the start when the process may not open that many files, those of `max-upstream-connections`, and 128 others.",
 		number(func(c *Config) *int { return &c.MaxClients })},
-	{"max-upstream-connections", "0", false, "Connections to Redis that clients cause: shared ones, and those that a client has to itself in a transaction, while it waits, is subscribed or tracks keys. Over it such a command gets an error; a part (a quarter, at most 64) is kept for shared ones, and idle ones make room. What locks and the proxy itself need is not counted. 0: what the limit of open files leaves room for beside `max-clients`, at least a third of it, at most 10000.",
+	{"max-upstream-connections", "0", false, "Connections to Redis that clients cause: shared ones, and those that a client has to itself in a transaction, while it waits, is subscribed or tracks keys. Over it such a command gets an error; a part (a quarter, at most 64) is kept for shared ones, and idle ones make room. What locks and the proxy itself need (passwords, its own questions) is kept aside, and shown as `lockproxy_upstream_connections_own`. 0: what the limit of open files leaves room for beside `max-clients`, at least a third of it, at most 10000.",
 		number(func(c *Config) *int { return &c.MaxUpstream })},
 	{"max-upstream-connections-per-user", "0", false, "Of these, those that the clients of one user have to themselves. Clients that have not logged in count as one user; where a password is asked for they get none. 0: three quarters.",
 		number(func(c *Config) *int { return &c.MaxUpstreamPerUser })},

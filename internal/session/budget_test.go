@@ -61,6 +61,48 @@ func TestUpstreamConnectionsAreBounded(t *testing.T) {
 	}
 }
 
+// TestUpstreamConnectionsToAClusterAreBounded: over all of its nodes together.
+func TestUpstreamConnectionsToAClusterAreBounded(t *testing.T) {
+	b := upstream.NewBudget(24, 4)
+	p := startProxyOf(t, testredis.StartCluster(t, 3, 0), func(o *Options) { o.Budget = b }, b)
+	var others []*wire
+	for i := range 4 {
+		w := dialWire(t, p.addr)
+		if i%2 == 0 {
+			w.do("SUBSCRIBE", "c")
+		} else {
+			w.expect("+OK\r\n", "WATCH", "k"+strconv.Itoa(i))
+		}
+		others = append(others, w)
+	}
+	w := dialWire(t, p.addr)
+	w.expect(overBound, "SUBSCRIBE", "c")
+	w.expect(overBound, "BLPOP", "list", "1")
+	w.expect("+OK\r\n", "MULTI")
+	w.expect("-ERR max number of upstream connections reached for this user: the transaction is discarded, EXEC or DISCARD ends it\r\n", "SET", "k", "w")
+	w.expect("-EXECABORT Transaction discarded because of: max number of upstream connections reached for this user\r\n", "EXEC")
+	for i := range 20 { // at every node
+		w.expect("+OK\r\n", "SET", "k"+strconv.Itoa(i), "v")
+	}
+	w.expect("+OK\r\n", "SET", "big", strings.Repeat("x", bigRequest+1))
+	w.expect("+OK\r\n", "LOCK", "lock", "EX", "5")
+	w.expect(":1\r\n", "UNLOCK", "lock")
+	for i, other := range others {
+		if i%2 == 0 {
+			other.do("UNSUBSCRIBE", "c")
+		} else {
+			other.expect("+OK\r\n", "UNWATCH")
+		}
+	}
+	w.expect("*-1\r\n", "BLPOP", "list", "0.01")
+	w.expect("+OK\r\n", "MULTI")
+	w.expect("+QUEUED\r\n", "GET", "k")
+	w.expect("*1\r\n$-1\r\n", "EXEC")
+	if used, total := b.Used(); used > 8 || total != 24 {
+		t.Errorf("%d connections of %d", used, total)
+	}
+}
+
 // TestStrangersHaveNoConnectionsOfTheirOwn: who has yet to log in is refused by Redis, over what is shared.
 func TestStrangersHaveNoConnectionsOfTheirOwn(t *testing.T) {
 	t.Parallel()

@@ -55,14 +55,18 @@ func startProxy(t testing.TB, url string, change func(*Options)) *proxy {
 }
 
 // startProxyOf is startProxy before a cluster.
-func startProxyOf(t testing.TB, redis *testredis.Cluster, change func(*Options)) *proxy {
+func startProxyOf(t testing.TB, redis *testredis.Cluster, change func(*Options), budget ...*upstream.Budget) *proxy {
 	t.Helper()
 	target, err := upstream.ParseClusterTarget("redis-cluster://" + redis.Servers[0].Addr())
 	if err != nil {
 		t.Fatal(err)
 	}
 	log := testLog()
-	c, err := cluster.Open(context.Background(), target, cluster.Options{Node: upstream.NodeOptions{Logger: log}})
+	node := upstream.NodeOptions{Logger: log}
+	for _, b := range budget {
+		node.Budget = b
+	}
+	c, err := cluster.Open(context.Background(), target, cluster.Options{Node: node})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -74,6 +74,7 @@ func (s *Server) section() string {
 	connections, most := s.o.Budget.Used()
 	line("lockproxy_upstream_connections", connections)
 	line("lockproxy_upstream_connections_max", most)
+	line("lockproxy_upstream_connections_own", telemetry.UpstreamOwn.Value())
 	line("lockproxy_upstream_connections_refused", telemetry.UpstreamRefused.Value())
 	line("lockproxy_pipes", telemetry.Pipes.Value())
 	line("lockproxy_pipe_failures", telemetry.PipeFailures.Value())

@@ -18,6 +18,7 @@ var (
 	Pipes           Gauge   // connections to Redis that carry clients' commands
 	Pinned          Gauge   // connections to Redis that one client has to itself, or had: idle ones count
 	Upstream        Gauge   // connections to Redis that count for --max-upstream-connections
+	UpstreamOwn     Gauge   // connections to Redis for locks, passwords and what the proxy asks of its own accord, beside those
 	UpstreamRefused Counter // connections to Redis refused at --max-upstream-connections
 	PipeReconnects  Counter // connections to Redis made again after a loss
 	PipeFailures    Counter // connections to Redis lost, or refused when made

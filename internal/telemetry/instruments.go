@@ -69,6 +69,7 @@ func (b *builder) observeAtomics() {
 	b.observeGauge("lockproxy.pipes", "{connection}", "Connections to Redis that carry clients' commands.", &Pipes)
 	b.observeGauge("lockproxy.pinned", "{connection}", "Connections to Redis that one client has to itself, idle ones too.", &Pinned)
 	b.observeGauge("lockproxy.upstream.connections", "{connection}", "Connections to Redis that count for max-upstream-connections.", &Upstream)
+	b.observeGauge("lockproxy.upstream.own", "{connection}", "Connections to Redis for locks, passwords and the proxy's own questions, which max-upstream-connections leaves out.", &UpstreamOwn)
 	b.observeCounter("lockproxy.upstream.refused", "{connection}", "Connections to Redis refused at max-upstream-connections.", &UpstreamRefused)
 	b.observeCounter("lockproxy.replica.reads", "{command}", "Commands answered by a cluster's replicas.", &ReplicaReads)
 	b.observeCounter("lockproxy.scripts.reloaded", "{script}", "Clients' scripts loaded again after Redis had lost them.", &ScriptsReloaded)

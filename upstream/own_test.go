@@ -1,0 +1,86 @@
+package upstream
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/telemetry"
+	"github.com/lockproxy/lockproxy/internal/testredis"
+)
+
+// TestOwnConnectionsAreKeptAside: passwords, the proxy's own questions and locks need no place of a Budget that is used up, and are
+// counted by themselves. It is not parallel, since the gauge is of the whole process.
+func TestOwnConnectionsAreKeptAside(t *testing.T) {
+	server := testredis.Start(t)
+	target := targetOf(t, server)
+	was := telemetry.UpstreamOwn.Value()
+	b := NewBudget(1, 1)
+	n := NewNode(target, NodeOptions{Budget: b})
+	if _, err := n.Open(context.Background(), Identity{Proto: 2, DB: 1}); err != nil { // and asks whether a password is wanted
+		t.Fatal(err)
+	}
+	if err := n.Authenticate(context.Background(), "nobody", "x"); refused(err) == nil {
+		t.Error(err)
+	}
+	aside, err := n.Aside(context.Background(), Identity{Proto: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := NewControl(target, ControlOptions{})
+	client, err := c.Client(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := client.Do(context.Background(), client.B().Ping().Build()).Error(); err != nil {
+		t.Error(err)
+	}
+	ownAre := func(least, most int64) {
+		t.Helper()
+		for start := time.Now(); ; time.Sleep(time.Millisecond) {
+			own := telemetry.UpstreamOwn.Value() - was
+			if own >= least && own <= most {
+				return
+			}
+			if time.Since(start) > 10*time.Second {
+				t.Fatalf("%d connections of the proxy's own, want %d to %d", own, least, most)
+			}
+		}
+	}
+	ownAre(4, 8)
+	usedIs(t, b, 1)
+	aside.Release()
+	c.Close()
+	n.Close()
+	ownAre(0, 0)
+}
+
+// TestBudgetOfAMasterThatMoves: what is lost in a failover gives its places back, and the new master's connections have them.
+func TestBudgetOfAMasterThatMoves(t *testing.T) {
+	t.Parallel()
+	g := testredis.StartGroup(t, testredis.GroupOptions{})
+	target, _ := follow(t, g)
+	b := NewBudget(8, 4)
+	n := NewNode(target, NodeOptions{Budget: b})
+	defer n.Close()
+	nobody := Identity{Proto: 2}
+	fill := func() (ended []chan error) {
+		t.Helper()
+		for range 4 {
+			_, e := pin(t, n, nobody)
+			ended = append(ended, e.ended)
+		}
+		if _, err := n.Pin(context.Background(), nobody, newEar()); full(err) != "user" {
+			t.Errorf("one too many: %v", err)
+		}
+		usedIs(t, b, 4)
+		return ended
+	}
+	ended := fill()
+	g.Failover()
+	for _, e := range ended {
+		<-e
+	}
+	usedIs(t, b, 0)
+	fill()
+}
