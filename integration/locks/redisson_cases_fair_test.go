@@ -27,9 +27,9 @@ var redissonFairLockTest = redissonClass{
 	steps: map[string][]rwStep{
 		// A FAIRLOCK that does not wait never enters the queue.
 		"testLockAcquiredBooleanTimeoutDrift_Descrete": {
-			{"a", "FAIRLOCK k PX 60000", ok}, {"b", "FAIRLOCK k PX 500", null}, {"c", "FAIRLOCK k PX 500", null}, {"a", "UNLOCK k", yes}, {"b", "FAIRLOCK k PX 500", ok},
-			{"d", "FAIRLOCK k PX 500", null}, {"c", "FAIRLOCK k PX 500", null}, {"d", "FAIRLOCK k PX 500", null}, {"redis", "EXISTS " + fairQueue + " " + fairTimes, no},
-			{"", "sleep 600", ""}, {"d", "FAIRLOCK k PX 500", ok},
+			{"a", "FAIRLOCK k PX 60000", ok}, {"b", "FAIRLOCK k PX 3000", null}, {"c", "FAIRLOCK k PX 3000", null}, {"a", "UNLOCK k", yes}, {"b", "FAIRLOCK k PX 3000", ok},
+			{"d", "FAIRLOCK k PX 3000", null}, {"c", "FAIRLOCK k PX 3000", null}, {"d", "FAIRLOCK k PX 3000", null}, {"redis", "EXISTS " + fairQueue + " " + fairTimes, no},
+			{"", "sleep 3600", ""}, {"d", "FAIRLOCK k PX 3000", ok},
 		},
 		"testTryLockNonDelayed": {
 			{"a", "FAIRLOCK k", ok}, {"b", "FAIRLOCK k BLOCK 200", null}, {"redis", "EXISTS " + fairQueue + " " + fairTimes, no}, {"b", "UNLOCK k", rwNotHeld},

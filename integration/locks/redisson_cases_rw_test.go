@@ -11,7 +11,7 @@ var redissonReadWriteLock = redissonClass{
 		testHoldCount testIsHeldByCurrentThreadOtherThread testIsHeldByCurrentThread testIsLockedOtherThread testIsLocked testUnlockFail
 		testLockUnlock testReentrancy testConcurrency_SingleInstance testConcurrencyLoop_MultiInstance testConcurrency_MultiInstance
 		testMultiInstanceReadLockZombieCleanup testMultiInstanceZombieReadLockPerformance`,
-	settings: []string{"--lock-watchdog-timeout", "1s"},
+	settings: []string{"--lock-watchdog-timeout", "3s"},
 	steps:    redissonReadWriteLockSteps,
 	elsewhere: map[string]string{
 		"testWriteRead":                     "TestTwentyReadersBehindAWriter",
@@ -30,11 +30,11 @@ func TestRedissonReadWriteLock(t *testing.T) { redissonReadWriteLock.play(t) }
 
 var redissonReadWriteLockSteps = map[string][]rwStep{
 	"testReadLockExpiration": { // writer gets in when the longer of two read leases is over
-		{"a", "RLOCK k PX 1000", ok}, {"b", "RLOCK k PX 300", ok}, {"w", "WLOCK k BLOCK 200", null}, {"", "sleep 200", ""},
-		{"w", "WLOCK k BLOCK 200", null}, {"w", "WLOCK k BLOCK 3000", ok}, {"a", "UNLOCK k", rwLost},
+		{"a", "RLOCK k PX 5000", ok}, {"b", "RLOCK k PX 1000", ok}, {"w", "WLOCK k BLOCK 200", null}, {"", "sleep 1500", ""},
+		{"w", "WLOCK k BLOCK 200", null}, {"w", "WLOCK k BLOCK 20000", ok}, {"a", "UNLOCK k", rwLost},
 	},
 	"testReadLockExpirationRenewal": { // over more than a lease of the watchdog
-		{"a", "RLOCK k", ok}, {"b", "RLOCK k", ok}, {"a", "RLOCK k", ok}, {"", "sleep 1500", ""},
+		{"a", "RLOCK k", ok}, {"b", "RLOCK k", ok}, {"a", "RLOCK k", ok}, {"", "sleep 4500", ""},
 		{"a", "UNLOCK k", no}, {"a", "UNLOCK k", yes}, {"b", "UNLOCK k", yes}, {"a", "EXISTS k", no},
 	},
 	"testName": {
@@ -43,16 +43,16 @@ var redissonReadWriteLockSteps = map[string][]rwStep{
 	},
 	// Ours does not add the leases: the longer one counts.
 	"testWriteLockExpiration": {
-		{"a", "WLOCK k PX 900", ok}, {"a", "WLOCK k PX 100", ok}, {"", "sleep 300", ""}, {"b", "WLOCK k BLOCK 100", null}, {"b", "WLOCK k BLOCK 3000", ok},
+		{"a", "WLOCK k PX 5000", ok}, {"a", "WLOCK k PX 500", ok}, {"", "sleep 1000", ""}, {"b", "WLOCK k BLOCK 100", null}, {"b", "WLOCK k BLOCK 20000", ok},
 	},
 	"testReadLockLeaseTimeoutDiffThreadsWRR": {
-		{"w", "WLOCK k PX 500", ok}, {"a", "RLOCK k BLOCK 3000", ok}, {"b", "RLOCK k BLOCK 3000", ok}, {"w", "UNLOCK k", rwLost},
+		{"w", "WLOCK k PX 1500", ok}, {"a", "RLOCK k BLOCK 20000", ok}, {"b", "RLOCK k BLOCK 20000", ok}, {"w", "UNLOCK k", rwLost},
 	},
 	"testReadLockLeaseTimeoutDiffThreadsRRW": {
-		{"a", "RLOCK k PX 500", ok}, {"b", "RLOCK k", ok}, {"b", "UNLOCK k", yes}, {"w", "WLOCK k", null}, {"w", "WLOCK k BLOCK 3000", ok},
+		{"a", "RLOCK k PX 4000", ok}, {"b", "RLOCK k", ok}, {"b", "UNLOCK k", yes}, {"w", "WLOCK k", null}, {"w", "WLOCK k BLOCK 20000", ok},
 	},
 	"testReadLockLeaseTimeout": {
-		{"a", "RLOCK k PX 200", ok}, {"a", "RLOCK k PX 300", ok}, {"", "sleep 400", ""}, {"w", "WLOCK k", ok}, {"a", "UNLOCK k", rwLost},
+		{"a", "RLOCK k PX 1500", ok}, {"a", "RLOCK k PX 2000", ok}, {"", "sleep 2500", ""}, {"w", "WLOCK k", ok}, {"a", "UNLOCK k", rwLost},
 	},
 	"testWR": {
 		{"a", "WLOCK k", ok}, {"a", "RLOCK k", ok}, {"a", "UNLOCK k READ", yes}, {"b", "RLOCK k", null}, {"b", "WLOCK k", null},
@@ -75,13 +75,13 @@ var redissonReadWriteLockSteps = map[string][]rwStep{
 		{"a", "UNLOCK k WRITE FORCE", no}, {"a", "UNLOCK k READ FORCE", yes}, {"b", "UNLOCK k", rwLost}, {"a", "UNLOCK k WRITE", rwLost}, {"a", "DBSIZE", no},
 	},
 	"testReadWriteTTL": { // over more than a lease of the watchdog, both sides and then one
-		{"a", "WLOCK k", ok}, {"a", "RLOCK k", ok}, {"", "sleep 1500", ""}, {"a", "UNLOCK k WRITE", yes}, {"", "sleep 1500", ""},
+		{"a", "WLOCK k", ok}, {"a", "RLOCK k", ok}, {"", "sleep 4500", ""}, {"a", "UNLOCK k WRITE", yes}, {"", "sleep 4500", ""},
 		{"w", "WLOCK k", null}, {"a", "UNLOCK k", yes},
 	},
-	"testExpireRead":  {{"a", "RLOCK k PX 200", ok}, {"b", "WLOCK k BLOCK 2000", ok}, {"a", "UNLOCK k READ", rwLost}},
-	"testExpireWrite": {{"a", "WLOCK k PX 200", ok}, {"b", "WLOCK k BLOCK 2000", ok}, {"a", "UNLOCK k WRITE", rwLost}},
+	"testExpireRead":  {{"a", "RLOCK k PX 1500", ok}, {"b", "WLOCK k BLOCK 20000", ok}, {"a", "UNLOCK k READ", rwLost}},
+	"testExpireWrite": {{"a", "WLOCK k PX 1500", ok}, {"b", "WLOCK k BLOCK 20000", ok}, {"a", "UNLOCK k WRITE", rwLost}},
 	"testAutoExpire": { // here the locks of a client that goes are freed at once
-		{"a", "WLOCK k", ok}, {"a", "RLOCK k", ok}, {"a", "QUIT", ok}, {"b", "WLOCK k BLOCK 2000", ok},
+		{"a", "WLOCK k", ok}, {"a", "RLOCK k", ok}, {"a", "QUIT", ok}, {"b", "WLOCK k BLOCK 20000", ok},
 	},
 	"testHoldCount": {
 		{"a", "RLOCK k", ok}, {"a", "LOCKINFO k", "read a:read=1"}, {"a", "RLOCK k", ok}, {"b", "RLOCK k", ok}, {"b", "LOCKINFO k", "read a:read=2 b:read=1"},
@@ -93,7 +93,7 @@ var redissonReadWriteLockSteps = map[string][]rwStep{
 	"testReentrancy": {{"a", "WLOCK k", ok}, {"a", "WLOCK k", ok}, {"a", "UNLOCK k", no}, {"b", "WLOCK k", null}, {"a", "UNLOCK k", yes}, {"b", "WLOCK k", ok}},
 	"not Redisson's: both sides and none named": {{"a", "WLOCK k", ok}, {"a", "RLOCK k", ok}, {"a", "UNLOCK k", "-ERR "}, {"a", "RENEW k", "-ERR "}, {"a", "RENEW k READ PX 9000", yes}, {"a", "RENEW k WRITE", yes}},
 	"testMultiInstanceReadLockZombieCleanup": { // a reader that nobody renews any more; another holds on past its lease, and goes
-		{"a", "RLOCK k PX 700", ok}, {"b", "RLOCK k", ok}, {"", "sleep 1500", ""}, {"w", "WLOCK k", null}, {"b", "UNLOCK k", yes}, {"w", "WLOCK k BLOCK 2000", ok},
+		{"a", "RLOCK k PX 2000", ok}, {"b", "RLOCK k", ok}, {"", "sleep 4500", ""}, {"w", "WLOCK k", null}, {"b", "UNLOCK k", yes}, {"w", "WLOCK k BLOCK 2000", ok},
 	},
 	// isLocked and isHeldByCurrentThread of one side are what LOCKINFO says, and FENCED.
 	"testReadLockIsLocked": {
@@ -116,7 +116,7 @@ var redissonReadWriteLockSteps = map[string][]rwStep{
 		{"a", "UNLOCK k READ", yes}, {"redis", "PTTL k", "300000..600000"},
 	},
 	"not Redisson's: W, R, r": { // the end of the reading does not end the renewal of the write lock
-		{"a", "WLOCK k", ok}, {"a", "RLOCK k", ok}, {"a", "UNLOCK k READ", yes}, {"", "sleep 1500", ""}, {"2b", "RLOCK k", null}, {"2b", "WLOCK k", null},
+		{"a", "WLOCK k", ok}, {"a", "RLOCK k", ok}, {"a", "UNLOCK k READ", yes}, {"", "sleep 4500", ""}, {"2b", "RLOCK k", null}, {"2b", "WLOCK k", null},
 		{"a", "UNLOCK k WRITE", yes}, {"2b", "WLOCK k", ok},
 	},
 }
