@@ -81,8 +81,9 @@ quorum: ## locks on five nodes under random faults for 10 minutes, checked as hi
 	@.ci/need redis-server cc
 	go test ./integration/history -run '^TestHistory$$' -count=1 -v -timeout 2h -args -profile quorum -duration 10m -round 1m $(ARGS)
 
-mutations: ## do the histories find mistakes made on purpose? One after the other, a minute each at most; ARGS="-profile name"
+mutations: ## do the simulation and the histories find mistakes made on purpose? One after the other, a minute each at most; ARGS="-profile name"
 	@.ci/need redis-server
+	go test ./internal/simulation -run '^TestMutations$$' -count=1 -v -timeout 2h -args -mutations $(ARGS)
 	go test ./integration/history -run '^TestMutations$$' -count=1 -v -timeout 2h -args -mutations $(ARGS)
 
 long: ## the long forms of tests before one Redis: minutes of coming and going, every command often

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/jitter"
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
@@ -95,6 +96,7 @@ func (c *Control) ints(db int, sha, source string, keys, args []string, ask bool
 	if err != nil {
 		return nil, err
 	}
+	jitter.Turn(keys[0])
 	out, err := c.scripts.run(p, "EVALSHA", sha, keys, args, ask)
 	if refusal, ok := err.(*ReplyError); ok && strings.HasPrefix(refusal.Line, "NOSCRIPT ") {
 		return c.scripts.run(p, "EVAL", source, keys, args, ask)

@@ -17,7 +17,7 @@ type conn struct {
 }
 
 // reach connects to a proxy.
-func (r *round) reach(proxy int) history.Conn {
+func (r *round) reach(proxy, _ int) history.Conn {
 	tcp, err := net.DialTimeout("tcp", r.proxies[proxy].addr, 2*time.Second)
 	if err != nil {
 		return nil

@@ -71,21 +71,9 @@ func (b *bed) awaitNodes() {
 	}
 }
 
-// drifted is what clients may count on: leases that are shorter by what clocks may drift, 1 % and 2 ms.
+// drifted is what clients may count on.
 func (p *profile) drifted(ops []*history.Op) ([]*history.Op, int64) {
-	watchdog := p.watchdog.Nanoseconds()
-	if p.nodes == 0 {
-		return ops, watchdog
-	}
-	out := make([]*history.Op, len(ops))
-	for i, o := range ops {
-		less := *o
-		if o.Lease > 0 {
-			less.Lease = max(1, o.Lease-o.Lease/100-1-2)
-		}
-		out[i] = &less
-	}
-	return out, watchdog - watchdog/100 - 2*time.Millisecond.Nanoseconds()
+	return history.Drifted(ops, p.watchdog.Nanoseconds(), p.nodes > 0)
 }
 
 // anyNode hurts one node for a while; the harm is skipped when another one is at it.

@@ -52,6 +52,7 @@ var table = []row{
 	{pkg: "internal/testredis", floor: 0, what: "throw-away Redis servers for tests"},
 	{pkg: "internal/program", floor: 0, what: "the servers that tools start: bench, and Redis' own suite", libs: stdOnly},
 	{pkg: "internal/history", floor: 0, what: "random users of locks, what they did, and the oracles over it"},
+	{pkg: "internal/simulation", floor: beside, what: "the lock engine and Redis in simulated time"},
 	{pkg: "internal/simulation/world", floor: 0, what: "Redis servers and wires inside a synctest bubble, for tests"},
 	{pkg: "internal/arch", floor: 0, what: "this table as a test", libs: stdOnly},
 }

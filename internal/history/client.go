@@ -34,30 +34,37 @@ type Link struct {
 	dead     bool
 }
 
+// Reach connects to a proxy, with the number that the connection has in the history; nil: it is down.
+type Reach func(proxy, number int) Conn
+
 // Client is one user of locks: a goroutine with its own dice and a connection to every proxy.
 type Client struct {
 	*Recorder
 	N     int
 	Dice  *rand.Rand
-	Reach func(proxy int) Conn // connects to a proxy; nil: it is down
-	Over  func() bool          // no new sections
+	Reach Reach
+	Over  func() bool   // no new sections
+	Gap   time.Duration // most between two rounds of a drive; 0: none
 
 	links []*Link
-	seq   int
+	dials int // numbers its connections
+	seq   int // and its sections
 }
 
 // NewClient makes one that uses so many proxies.
-func (r *Recorder) NewClient(n int, dice *rand.Rand, proxies int, reach func(proxy int) Conn, over func() bool) *Client {
+func (r *Recorder) NewClient(n int, dice *rand.Rand, proxies int, reach Reach, over func() bool) *Client {
 	return &Client{Recorder: r, N: n, Dice: dice, Reach: reach, Over: over, links: make([]*Link, proxies)}
 }
 
 // Dial connects to a proxy, or says nil when it is down.
 func (c *Client) Dial(proxy int) *Link {
-	conn := c.Reach(proxy)
+	c.dials++
+	n := (c.N+1)*10000 + c.dials
+	conn := c.Reach(proxy, n)
 	if conn == nil {
 		return nil
 	}
-	return &Link{Proxy: proxy, N: c.Conn(), conn: conn}
+	return &Link{Proxy: proxy, N: n, conn: conn}
 }
 
 // link is a living connection to the proxy; nil: it is down.
@@ -70,6 +77,13 @@ func (c *Client) link(proxy int) *Link {
 
 // any is a living connection to any proxy.
 func (c *Client) any() *Link { return c.link(c.Dice.IntN(len(c.links))) }
+
+// rest passes the time between two rounds.
+func (c *Client) rest() {
+	if c.Gap > 0 {
+		c.nap(time.Duration(c.Dice.Int64N(int64(c.Gap))))
+	}
+}
 
 // Leave ends a connection, with a RST or a FIN, which gives up what its own owner holds.
 func (c *Client) Leave(l *Link, reset bool) {

@@ -57,8 +57,18 @@ func (m *meeting) next() bool {
 	return !m.ended
 }
 
+// meet is next for c. In a simulation they do not go on at one and the same instant, which cannot be repeated.
+func (c *Client) meet(m *meeting) bool {
+	on := m.next()
+	if c.Gap > 0 {
+		c.nap(time.Duration(1 + c.Dice.Int64N(int64(time.Millisecond))))
+	}
+	return on
+}
+
 func (c *Client) duel(r *Crew, group int, meet *meeting) {
-	for i := 0; meet.next(); i++ {
+	for i := 0; c.meet(meet); i++ {
+		c.rest()
 		s := &section{Client: c, keys: []string{fmt.Sprintf("d%d.%d", group, i)}, verb: "LOCK", count: 1}
 		if i%8 == 4 {
 			if !c.parting(s, i, meet) {
@@ -129,11 +139,12 @@ func (c *Client) split(meet *meeting) {
 		}
 		return o
 	}
-	for name := int64(0); meet.next(); name++ {
+	for name := int64(0); c.meet(meet); name++ {
+		c.rest()
 		for range 4 {
 			ask(name, -1)
 		}
-		if !meet.next() {
+		if !c.meet(meet) {
 			return
 		}
 		if c.N > 0 {
@@ -150,11 +161,11 @@ func (c *Client) split(meet *meeting) {
 func (c *Client) parting(s *section, i int, meet *meeting) bool {
 	role := (c.N + i/8) % duelists
 	if s.fixed = c.any(); s.fixed == nil {
-		first := meet.next()
-		return meet.next() && first
+		first := c.meet(meet)
+		return c.meet(meet) && first
 	}
 	held := role == 0 && s.call(s.acquire(0)).Outcome == OK
-	on := meet.next()
+	on := c.meet(meet)
 	if role == 1 {
 		s.owner = fmt.Sprintf("o%d-%d", c.N, i)
 		if s.once = c.Dice.IntN(2) == 0; c.Dice.IntN(3) == 0 {
@@ -168,7 +179,7 @@ func (c *Client) parting(s *section, i int, meet *meeting) bool {
 			held = s.fixed != nil
 		}
 	}
-	on = meet.next() && on
+	on = c.meet(meet) && on
 	if held && !s.fixed.dead {
 		s.release()
 	}
@@ -183,6 +194,7 @@ func LateWriters(r *Crew) {
 	for i, c := range r.Clients {
 		r.Working.Go(func() {
 			for !r.Over() && !r.Blamed() {
+				c.rest()
 				c.late(i%2 == 0)
 			}
 		})

@@ -189,3 +189,19 @@ func (b *belief) upTo(i int, to int64) span {
 	s.to = to
 	return s
 }
+
+// Drifted is what clients may count on: with a quorum leases that are shorter by what clocks may drift, 1 % and 2 ms.
+func Drifted(ops []*Op, watchdog int64, quorum bool) ([]*Op, int64) {
+	if !quorum {
+		return ops, watchdog
+	}
+	out := make([]*Op, len(ops))
+	for i, o := range ops {
+		less := *o
+		if o.Lease > 0 {
+			less.Lease = max(1, o.Lease-o.Lease/100-1-2)
+		}
+		out[i] = &less
+	}
+	return out, watchdog - watchdog/100 - 2*ms
+}

@@ -160,7 +160,7 @@ func (r *Recorder) Begin(o *Op) {
 	o.Call = r.Now()
 }
 
-// Conn numbers a new connection.
+// Conn numbers a connection that is no Client's.
 func (r *Recorder) Conn() int { return int(r.conns.Add(1)) }
 
 // End notes that an operation is over.

@@ -6,22 +6,24 @@ import (
 	"time"
 )
 
-// keyLife is how long clients use a lock's name before they all go on to the next: it bounds what porcupine has to search.
+// keyLife is how long clients use a lock's name before they all go on to the next, unless the workload says otherwise: it bounds what
+// porcupine has to search.
 const keyLife = 1500 * time.Millisecond
 
 // Workload is what clients do.
 type Workload struct {
-	Plain, RW, Fair, Mixed int     // number of names of each sort in use at one time; mixed ones hold locks of any kind in turn
-	Multi                  bool    // MULTILOCK over the plain names
-	Force                  bool    // UNLOCK FORCE now and then
-	Deaths                 bool    // connections are reset while they wait and while they hold
-	Lapses                 bool    // leases are left to run out
-	Unfenced               bool    // the locks are not where the data is
-	WatchedOwners          bool    // locks of explicit owners may be left to their watchdog
-	MinLease, MaxLease     int64   // ms, of PX
-	PXShare                float64 // of sections with PX
-	MaxBlock               int64   // ms
-	Pause                  time.Duration
+	Plain, RW, Fair, Mixed int           // number of names of each sort in use at one time; mixed ones hold locks of any kind in turn
+	Multi                  bool          // MULTILOCK over the plain names
+	Force                  bool          // UNLOCK FORCE now and then
+	Deaths                 bool          // connections are reset while they wait and while they hold
+	Lapses                 bool          // leases are left to run out
+	Unfenced               bool          // the locks are not where the data is
+	WatchedOwners          bool          // locks of explicit owners may be left to their watchdog
+	MinLease, MaxLease     int64         // ms, of PX
+	PXShare                float64       // of sections with PX
+	MaxBlock               int64         // ms
+	Pause                  time.Duration // most that a pause inside takes
+	KeyLife                time.Duration // for so long a name is used; 0: 1.5 s
 }
 
 // section is one client's use of one lock.
@@ -43,13 +45,18 @@ type section struct {
 func (s *section) explicit() bool { return s.owner != "" }
 
 // key is a name of that sort, of the present generation.
-func (c *Client) key(sort string, n int) string {
-	return fmt.Sprintf("%s%d.%d", sort, c.Dice.IntN(n), c.Now()/int64(keyLife))
+func (s *section) key(sort string, n int) string {
+	life := s.w.KeyLife
+	if life == 0 {
+		life = keyLife
+	}
+	return fmt.Sprintf("%s%d.%d", sort, s.Dice.IntN(n), s.Now()/int64(life))
 }
 
 // Run does one section after the other.
 func (c *Client) Run(w Workload) {
 	for !c.Over() && !c.Blamed() {
+		c.rest()
 		c.section(w)
 	}
 }
@@ -88,18 +95,18 @@ func (s *section) pick() {
 	n := c.Dice.IntN(w.Plain + w.RW + w.Fair + w.Mixed)
 	switch {
 	case n < w.Plain:
-		s.keys, s.verb = []string{c.key("p", w.Plain)}, "LOCK"
+		s.keys, s.verb = []string{s.key("p", w.Plain)}, "LOCK"
 		if w.Multi && c.Dice.IntN(4) == 0 {
-			if other := c.key("p", w.Plain); other != s.keys[0] {
+			if other := s.key("p", w.Plain); other != s.keys[0] {
 				s.keys, s.verb = append(s.keys, other), "MULTILOCK"
 			}
 		}
 	case n < w.Plain+w.RW:
-		s.keys, s.verb = []string{c.key("rw", w.RW)}, []string{"RLOCK", "RLOCK", "WLOCK"}[c.Dice.IntN(3)]
+		s.keys, s.verb = []string{s.key("rw", w.RW)}, []string{"RLOCK", "RLOCK", "WLOCK"}[c.Dice.IntN(3)]
 	case n < w.Plain+w.RW+w.Fair:
-		s.keys, s.verb = []string{c.key("f", w.Fair)}, []string{"FAIRLOCK", "FAIRLOCK", "LOCK"}[c.Dice.IntN(3)]
+		s.keys, s.verb = []string{s.key("f", w.Fair)}, []string{"FAIRLOCK", "FAIRLOCK", "LOCK"}[c.Dice.IntN(3)]
 	default:
-		s.keys, s.verb = []string{c.key("m", w.Mixed)}, []string{"LOCK", "RLOCK", "WLOCK"}[c.Dice.IntN(3)]
+		s.keys, s.verb = []string{s.key("m", w.Mixed)}, []string{"LOCK", "RLOCK", "WLOCK"}[c.Dice.IntN(3)]
 	}
 	s.side = map[string]Side{"RLOCK": Read, "WLOCK": Write}[s.verb]
 }

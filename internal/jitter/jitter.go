@@ -1,4 +1,5 @@
-// Package jitter is the chance in pauses: many who wait for the same thing are not to come back together.
+// Package jitter is the chance in pauses: many who wait for the same thing are not to come back together. A simulation has it follow from
+// its seed.
 package jitter
 
 import (
@@ -32,4 +33,24 @@ func From(s func(n int64) int64) {
 		return
 	}
 	source.Store(&s)
+}
+
+// turn stands for Turn; nil: it does nothing.
+var turn atomic.Pointer[func(what string)]
+
+// Turn is called by those who may be about to ask Redis at one and the same instant, each for something else. In a simulation they do so
+// one after the other, since the order of goroutines cannot be repeated. Otherwise it does nothing.
+func Turn(what string) {
+	if t := turn.Load(); t != nil {
+		(*t)(what)
+	}
+}
+
+// Turns has Turn call f; nil ends that.
+func Turns(f func(what string)) {
+	if f == nil {
+		turn.Store(nil)
+		return
+	}
+	turn.Store(&f)
 }

@@ -32,3 +32,15 @@ func TestNumbersOfASimulation(t *testing.T) {
 		t.Error(order)
 	}
 }
+
+func TestTurns(t *testing.T) {
+	Turn("nobody hears it")
+	var asked []string
+	Turns(func(what string) { asked = append(asked, what) })
+	Turn("a")
+	Turns(nil)
+	Turn("b")
+	if !slices.Equal(asked, []string{"a"}) {
+		t.Error(asked)
+	}
+}

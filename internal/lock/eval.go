@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/lockproxy/lockproxy/internal/jitter"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 	"github.com/lockproxy/lockproxy/scripts"
 	"github.com/lockproxy/lockproxy/upstream"
@@ -104,6 +105,7 @@ func replicatedOn(ctl *upstream.Control, c call, replicas int64, wait time.Durat
 }
 
 func (c call) build(client rueidis.Client, verb, body string) rueidis.Completed {
+	jitter.Turn(c.keys[0])
 	return client.B().Arbitrary(verb, body, strconv.Itoa(len(c.keys))).Keys(c.keys[0]).Args(c.keys[1:]...).Args(c.args...).Build()
 }
 

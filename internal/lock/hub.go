@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -237,6 +238,8 @@ func (h *hub) subscribe(ctx context.Context, conn rueidis.DedicatedClient, names
 		}
 	}
 	h.mu.Unlock()
+	slices.Sort(on) // so that a simulation sends the same bytes whenever it is repeated
+	slices.Sort(off)
 	if h.sharded {
 		h.unsubscribeShards(ctx, conn, off)
 	} else if len(off) > 0 {

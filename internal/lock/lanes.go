@@ -1,7 +1,10 @@
 package lock
 
 import (
+	"cmp"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/lockproxy/lockproxy/cluster"
@@ -144,7 +147,12 @@ func (m *Manager) start(ln *lane) {
 
 // take marks the holds of a batch busy. Those that have ended, or changed, meanwhile are left out, and those a verb is working on:
 // they come back when it has left them. mu is held.
+//
+// Their order is that of their names, so that a simulation sends the same bytes whenever it is repeated.
 func (m *Manager) take(b *batch) {
+	slices.SortFunc(b.holds, func(x, y *hold) int {
+		return cmp.Or(strings.Compare(x.id.key, y.id.key), strings.Compare(x.id.owner, y.id.owner))
+	})
 	kept := b.holds[:0]
 	for _, h := range b.holds {
 		if h.waits != b {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/lockproxy/lockproxy/internal/jitter"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
@@ -80,6 +81,7 @@ func (m *Manager) sidesHeld(ctx context.Context, id holdID) (held []Kind, err er
 }
 
 func sidesCommand(client rueidis.Client, id holdID) rueidis.Completed {
+	jitter.Turn(id.key)
 	return client.B().Hmget().Key(id.key).Field("mode", id.as(Read).field(), id.as(Write).field()).Build()
 }
 

@@ -38,8 +38,8 @@ func cutNumber(b []byte, at int, kind byte) (n, next int) {
 	return n, at + end + 1
 }
 
-// parse takes a RESP2 reply apart, which is whole.
-func parse(reply string) (value any, rest string) {
+// parseReply takes a RESP2 reply apart, which is whole.
+func parseReply(reply string) (value any, rest string) {
 	head, rest, _ := strings.Cut(reply, "\r\n")
 	text := head[1:]
 	switch head[0] {
@@ -61,7 +61,7 @@ func parse(reply string) (value any, rest string) {
 	}
 	list := make([]any, n)
 	for i := range list {
-		list[i], rest = parse(rest)
+		list[i], rest = parseReply(rest)
 	}
 	return list, rest
 }

@@ -16,8 +16,11 @@ func init() {
 	own = map[string]func(n *Node, s *session, args []string){
 		"SUBSCRIBE": subscribe(classic), "SSUBSCRIBE": subscribe(sharded),
 		"UNSUBSCRIBE": unsubscribe(classic), "SUNSUBSCRIBE": unsubscribe(sharded),
-		"INFO": info, "ROLE": role, "CLUSTER": clusterCommand, "CLIENT": clientCommand, "RESET": reset, "COMMAND": noCommands,
-		"ASKING": ok, "READONLY": ok, "READWRITE": ok,
+		"EVAL":    func(n *Node, s *session, args []string) { n.lua.eval(s, args, false) },
+		"EVALSHA": func(n *Node, s *session, args []string) { n.lua.eval(s, args, true) },
+		"SCRIPT":  func(n *Node, s *session, args []string) { n.lua.script(s, args) },
+		"INFO":    info, "ROLE": role, "CLUSTER": clusterCommand, "CLIENT": clientCommand, "RESET": reset, "COMMAND": noCommands,
+		"HELLO": hello, "AUTH": ok, "ASKING": ok, "READONLY": ok, "READWRITE": ok,
 		"PING": ping, "BLPOP": blocks, "BRPOP": blocks, "BLMOVE": blocks, "BRPOPLPUSH": blocks, "XREAD": blocks, "XREADGROUP": blocks,
 	}
 }
@@ -67,7 +70,7 @@ func newSession() *session {
 	return s
 }
 
-func newPeer(s *session) *server.Peer { return server.NewPeer(bufio.NewWriter(&s.out)) }
+func newPeer(s *session) *server.Peer { return server.NewPeer(bufio.NewWriterSize(&s.out, 256)) }
 
 // take is the output so far.
 func (s *session) take() string {
@@ -78,6 +81,19 @@ func (s *session) take() string {
 }
 
 func ok(_ *Node, s *session, _ []string) { s.peer.WriteOK() }
+
+// hello is miniredis', which knows no user: everybody may do everything.
+func hello(n *Node, s *session, args []string) {
+	words := []string{"HELLO"}
+	for i := 0; i < len(args); i++ {
+		if strings.EqualFold(args[i], "AUTH") {
+			i += 2
+			continue
+		}
+		words = append(words, args[i])
+	}
+	n.srv.Dispatch(s.peer, words)
+}
 
 func reset(_ *Node, s *session, _ []string) {
 	s.channels = [2]map[string]bool{{}, {}}

@@ -24,6 +24,7 @@ type conn struct {
 	closed   bool     // by the proxy
 	unsent   []byte   // the beginning of a command
 	latest   *message // the last that was written
+	trail    uint64   // follows from the verbs written so far, which tell the connections of a link apart
 	sent     time.Time
 	received time.Time // when the last message of each direction arrives, so that none overtakes another
 	silent   bool      // something was swallowed
@@ -44,6 +45,7 @@ type session struct {
 	out      bytes.Buffer
 	channels [2]map[string]bool // subscriptions: classic, sharded
 	asking   bool
+	queues   bool // it is in a transaction
 }
 
 // connect makes a connection. mu is held.
@@ -106,8 +108,11 @@ type message struct {
 // send begins a message, which is complete when it arrives: time goes on only when nobody has anything more to write.
 func (c *conn) send(now time.Time) {
 	m := &message{from: c, written: now}
+	if c.latest != nil {
+		c.trail = c.latest.verbs(c.trail)
+	}
 	c.latest = m
-	at := now.Add(c.link.delay(now, "requests"))
+	at := now.Add(c.link.delay(now, "requests", c.trail))
 	if !at.After(c.sent) {
 		at = c.sent.Add(1)
 	}
@@ -126,29 +131,32 @@ func (m *message) content() string {
 	return b.String()
 }
 
-// sorted is the order in which the commands are carried out: of scripts alone it is that of their words, with ASKING before the
-// script that it is for. Everything else has the order in which it was written.
+// verbs is a trail, continued.
+func (m *message) verbs(trail uint64) uint64 {
+	for _, i := range m.sorted() {
+		for _, letter := range []byte(m.commands[i][0]) {
+			trail = mix(trail ^ uint64(letter))
+		}
+	}
+	return trail
+}
+
+// sorted is the order in which the commands are carried out: of commands that need none among themselves that of their words.
+// Everything else has the order in which it was written.
 func (m *message) sorted() []int {
 	order := make([]int, len(m.commands))
 	for i := range order {
 		order[i] = i
 	}
-	script := func(i int) bool { v := m.commands[i][0]; return v == "EVALSHA" || v == "EVAL" }
-	if len(order) < 2 || !allScripts(order, script) {
+	if len(order) < 2 || slices.ContainsFunc(m.commands, func(c []string) bool { return !apart[c[0]] }) {
 		return order
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return slices.Compare(m.commands[a], m.commands[b]) })
 	return order
 }
 
-func allScripts(order []int, script func(int) bool) bool {
-	for i := range order {
-		if !script(i) {
-			return false
-		}
-	}
-	return true
-}
+// apart are the commands that are about themselves only.
+var apart = map[string]bool{"EVALSHA": true, "EVAL": true, "TIME": true, "PING": true, "HMGET": true, "GET": true}
 
 // arrive has a message reach the node. mu is held.
 func (m *message) arrive() {
@@ -170,7 +178,7 @@ func (c *conn) deliver(b []byte, what string) {
 		return
 	}
 	now := time.Now()
-	at := now.Add(c.link.delay(now, what))
+	at := now.Add(c.link.delay(now, what, c.trail))
 	if !at.After(c.received) {
 		at = c.received.Add(1)
 	}
@@ -222,7 +230,7 @@ func (c *conn) Close() error {
 	c.arrived.Broadcast()
 	if c.served != nil && !c.w.closed {
 		now := time.Now()
-		at := now.Add(c.link.delay(now, "close"))
+		at := now.Add(c.link.delay(now, "close", c.trail))
 		if !at.After(c.sent) {
 			at = c.sent.Add(1)
 		}

@@ -34,8 +34,9 @@ type Link struct {
 
 	// guarded by World.mu
 	base, spread time.Duration
-	refused      bool // connections are refused
-	mute         Way  // nothing comes through that way
+	far, blur    time.Duration // base and spread of a link that is healed
+	refused      bool          // connections are refused
+	mute         Way           // nothing comes through that way
 	conns        map[*conn]struct{}
 	changed      chan struct{} // closed when mute or refused change
 }
@@ -66,13 +67,20 @@ func (w *World) link(proxy, addr string) *Link {
 	name := linkName{proxy, addr}
 	l := w.links[name]
 	if l == nil {
-		l = &Link{w: w, node: n, name: proxy + ">" + addr, base: Base, spread: Spread, conns: map[*conn]struct{}{}, changed: make(chan struct{})}
+		l = &Link{w: w, node: n, name: proxy + ">" + addr, base: Base, spread: Spread, far: Base, blur: Spread, conns: map[*conn]struct{}{}, changed: make(chan struct{})}
 		w.links[name] = l
 	}
 	return l
 }
 
-// Delay has every message from now on take at least base, and less than base+spread.
+// Far is Delay for good: Heal does not end it.
+func (l *Link) Far(base, spread time.Duration) {
+	l.w.mu.Lock()
+	defer l.w.mu.Unlock()
+	l.base, l.spread, l.far, l.blur = base, spread, base, spread
+}
+
+// Delay has every message take at least base, and less than base+spread, until Heal.
 func (l *Link) Delay(base, spread time.Duration) {
 	l.w.mu.Lock()
 	defer l.w.mu.Unlock()
@@ -108,7 +116,7 @@ func (l *Link) Swallow(way Way) {
 func (l *Link) Heal() {
 	l.w.mu.Lock()
 	defer l.w.mu.Unlock()
-	l.refused, l.mute, l.base, l.spread = false, 0, Base, Spread
+	l.refused, l.mute, l.base, l.spread = false, 0, l.far, l.blur
 	l.change()
 }
 
@@ -133,8 +141,8 @@ func (l *Link) breakAll(err error) {
 }
 
 // delay is how long a message takes that is sent now. mu is held.
-func (l *Link) delay(now time.Time, what string) time.Duration {
-	return l.base + time.Duration(l.w.chance(uint64(max(l.spread, 1)), now, l.name+what))
+func (l *Link) delay(now time.Time, what string, trail uint64) time.Duration {
+	return l.base + time.Duration(mix(l.w.hash(l.name+what)^uint64(now.UnixNano())^trail)%uint64(max(l.spread, 1)))
 }
 
 var (
@@ -153,7 +161,7 @@ func (p *Proxy) Dial(ctx context.Context, _, addr string) (net.Conn, error) {
 			w.mu.Unlock()
 			return nil, &net.OpError{Op: "dial", Net: "world", Err: errNoHost}
 		}
-		trip := time.NewTimer(2 * l.delay(time.Now(), "dial"))
+		trip := time.NewTimer(2 * l.delay(time.Now(), "dial", 0))
 		w.mu.Unlock()
 		select {
 		case <-trip.C:

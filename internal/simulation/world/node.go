@@ -18,6 +18,7 @@ type Node struct {
 	id      string // of a cluster's node
 	redis   *miniredis.Miniredis
 	srv     *server.Server
+	lua     scripting
 	cluster *Cluster // nil: it is none's
 
 	// guarded by World.mu
@@ -32,7 +33,6 @@ type Node struct {
 	conns   map[*conn]struct{}
 	dirty   []*conn // have output of the command under way
 
-	// Log, when it is set before anything happens, is told of each command that a client sends, and of the reply.
 	log func(at time.Time, n *Node, command []string, reply string)
 }
 
@@ -44,6 +44,7 @@ func (w *World) NewNode(addr string) *Node {
 		panic("world: " + err.Error())
 	}
 	n.srv = n.redis.Server()
+	n.lua = scripting{n: n, sources: map[string]string{}}
 	n.srv.Close()
 	n.srv.SetPreHook(n.hook)
 	n.synced = time.Now()
@@ -150,24 +151,30 @@ func (n *Node) Age(by time.Duration) {
 	n.started = n.started.Add(-by)
 }
 
-// Do carries out a command at once, as a client on the node's own machine would; it works on a node that is stopped or down, too.
-// The reply is what redigo makes of it: int64, []byte, a status' string, nil, []any. An error fails the test.
-func (n *Node) Do(t testing.TB, args ...any) any {
-	t.Helper()
+// Ask carries out a command at once, as a client on the node's own machine would; it works on a node that is stopped or down, too.
+// The reply is what redigo makes of it: int64, []byte, a status' string, nil, []any; or an error, which Redis answered.
+func (n *Node) Ask(args ...any) any {
 	words := make([]string, len(args))
 	for i, arg := range args {
 		words[i] = fmt.Sprint(arg)
 	}
 	n.w.mu.Lock()
-	reply, _ := parse(n.run(words))
-	n.w.mu.Unlock()
+	defer n.w.mu.Unlock()
+	reply, _ := parseReply(n.run(words))
+	return reply
+}
+
+// Do is Ask, and an error fails the test.
+func (n *Node) Do(t testing.TB, args ...any) any {
+	t.Helper()
+	reply := n.Ask(args...)
 	if err, failed := reply.(error); failed {
 		t.Fatalf("world: %v: %v", args, err)
 	}
 	return reply
 }
 
-// run is Do, and the reply is as on the wire, in RESP2. mu is held.
+// run is Ask, and the reply is as on the wire, in RESP2. mu is held.
 func (n *Node) run(command []string) string {
 	s := newSession()
 	n.command(s, command)
@@ -194,7 +201,7 @@ func (n *Node) serve(m *message) {
 			return
 		}
 		n.served++
-		n.command(c.served, m.commands[i])
+		n.serveOne(c.served, m.commands[i])
 		replies[i] = c.served.take()
 		if n.log != nil {
 			n.log(time.Now(), n, m.commands[i], replies[i])
@@ -207,22 +214,38 @@ func (n *Node) serve(m *message) {
 	}
 }
 
-// command has a session's command done; its reply is in the session's output then. mu is held.
-func (n *Node) command(s *session, command []string) {
-	n.age()
-	command = slices.Clone(command)
-	command[0] = strings.ToUpper(command[0])
+// serveOne is command for one that came over a wire: a cluster's node refuses what another node has. mu is held.
+func (n *Node) serveOne(s *session, command []string) {
 	asked := s.asking
-	s.asking = command[0] == "ASKING"
+	s.asking = strings.EqualFold(command[0], "ASKING")
 	if n.cluster != nil {
 		if refusal := n.cluster.refuse(n, command, asked); refusal != "" {
 			s.peer.WriteError(refusal)
 			return
 		}
 	}
-	if f := own[command[0]]; f != nil {
+	n.command(s, command)
+}
+
+// command has a session's command done; its reply is in the session's output then. mu is held.
+func (n *Node) command(s *session, command []string) {
+	n.age()
+	command = slices.Clone(command)
+	command[0] = strings.ToUpper(command[0])
+	switch command[0] {
+	case "MULTI":
+		s.queues = true
+	case "EXEC", "DISCARD", "RESET":
+		s.queues = false
+	}
+	if f := own[command[0]]; f != nil && !s.queues {
 		f(n, s, command[1:])
 		return
+	}
+	if s.queues && command[0] == "EVALSHA" && len(command) > 1 {
+		if source, known := n.lua.sources[strings.ToLower(command[1])]; known { // transactions are miniredis', which knows no script
+			command[0], command[1] = "EVAL", source
+		}
 	}
 	n.srv.Dispatch(s.peer, command)
 }

@@ -133,6 +133,11 @@ func (w *World) chance(n uint64, at time.Time, what string) uint64 {
 	return mix(w.hash(what)^uint64(at.UnixNano())) % n
 }
 
+// Chance is a number from 0 up to below n that follows from the seed, from what it is for, and from the instant.
+func (w *World) Chance(n int64, what string) int64 {
+	return int64(w.chance(uint64(n), time.Now(), what))
+}
+
 func (w *World) hash(what string) uint64 {
 	h := w.seed ^ 0x9e3779b97f4a7c15
 	for i := range len(what) {

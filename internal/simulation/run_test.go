@@ -1,0 +1,251 @@
+package simulation
+
+import (
+	"fmt"
+	"log/slog"
+	"slices"
+	"sort"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/history"
+)
+
+// result is what one run was worth, and what was wrong.
+type result struct {
+	wrong                           []history.Violation
+	ops                             []*history.Op
+	faults                          []history.Fault
+	grants, unknown, short, scripts int
+	keys, undecided, fair, fenced   int
+	simulated                       time.Duration
+	commands                        *strings.Builder // what Redis was sent, and answered; nil: it is not written down
+}
+
+// watched is what is written down beside the calls.
+type watched struct {
+	commands bool         // those that Redis is sent
+	logs     slog.Handler // what proxies say; nil: nothing
+}
+
+// play runs one seed for d of simulated time, in a bubble of its own.
+func play(t *testing.T, c combination, seed uint64, d time.Duration, o watched) (r *result) {
+	r = &result{}
+	if o.commands {
+		r.commands = &strings.Builder{}
+	}
+	var b *bed
+	finals := map[string]any{} // of counters
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		b = newBed(c, seed, o.logs, r.commands)
+		r.wrong = b.live(d)
+		for _, n := range b.nodes {
+			for _, name := range b.names(n.Ask("KEYS", "n:*")) {
+				finals[name] = n.Ask("GET", name)
+			}
+			r.scripts += n.Served()
+		}
+		b.close()
+		r.simulated = time.Since(began)
+	})
+	r.ops, r.faults = b.History(), b.Faults()
+	r.wrong = append(r.wrong, b.Wrong()...)
+	b.check(r, finals)
+	return r
+}
+
+// live has the users do their work.
+func (b *bed) live(d time.Duration) (wrong []history.Violation) {
+	over := make(chan struct{})
+	b.Over = func() bool {
+		select {
+		case <-over:
+			return true
+		default:
+			return false
+		}
+	}
+	time.Sleep(100 * ms)
+	for i := range b.p.users * len(b.proxies) {
+		c := b.NewClient(i, b.dice(uint64(100+i)), len(b.proxies), b.reach, b.Over)
+		c.Gap = 5 * second
+		if b.p.gap > 0 {
+			c.Gap = b.p.gap
+		}
+		b.Clients = append(b.Clients, c)
+	}
+	n := b.loose()
+	watched := b.watchQueues(over)
+	if b.p.drive != nil {
+		b.p.drive(b)
+	} else {
+		for i, c := range b.Clients {
+			b.Working.Go(func() {
+				time.Sleep(time.Duration(b.dice(uint64(200 + i)).Int64N(int64(second))))
+				c.Run(b.p.work)
+			})
+		}
+	}
+	for left := d; left > 0 && !b.Blamed(); left -= second {
+		time.Sleep(second)
+	}
+	close(over)
+	n.mend()
+	b.finish()
+	<-watched
+	for _, c := range b.Clients {
+		c.HangUp()
+	}
+	b.leaks()
+	return nil
+}
+
+// finish waits until every user has ended its section: each waiter is granted or times out.
+func (b *bed) finish() {
+	done := make(chan struct{})
+	go func() { b.Working.Wait(); close(done) }()
+	bound := 15*second + 3*b.p.options.Watchdog
+	if b.p.strict {
+		bound = 15 * second
+	}
+	if b.p.drive != nil && !b.p.strict {
+		bound += 2 * time.Minute // they wait for each other
+	}
+	timer := time.NewTimer(bound)
+	defer timer.Stop()
+	select {
+	case <-done:
+		return
+	case <-timer.C:
+	}
+	for _, o := range b.Open() {
+		b.Blame(history.Violation{Oracle: "liveness", Key: o.Key(), Ops: []*history.Op{o},
+			Text: fmt.Sprintf("has waited since %s, and everybody else has been done for %v", history.At(o.Call), bound)})
+	}
+	for _, x := range b.proxies {
+		x.kill()
+	}
+	<-done
+}
+
+// watchQueues notes on each call of a named owner when it was first seen in the fair queue.
+func (b *bed) watchQueues(over chan struct{}) (ended chan struct{}) {
+	ended = make(chan struct{})
+	go func() {
+		defer close(ended)
+		ticker := time.NewTicker(25 * ms)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-over:
+				return
+			case <-ticker.C:
+			}
+			for _, o := range b.Fair() {
+				if slices.Contains(b.names(b.owner(o.Key()).Ask("LRANGE", "redisson_lock_queue:{"+o.Key()+"}", 0, -1)), o.Owner) {
+					b.Queued(o)
+				}
+			}
+		}
+	}()
+	return ended
+}
+
+// names are the strings of a reply, sorted.
+func (b *bed) names(reply any) (out []string) {
+	list, _ := reply.([]any)
+	for _, e := range list {
+		if name, is := e.([]byte); is {
+			out = append(out, string(name))
+		}
+	}
+	sort.Strings(out)
+	return out
+}
+
+// leaks looks at the nodes until nothing has leaked, or for too long.
+func (b *bed) leaks() {
+	bound := 10*second + 2*b.p.options.Watchdog
+	if b.store.quorum {
+		bound += b.p.options.Quorum.MaxLease
+	}
+	var left []string
+	for waited := time.Duration(0); waited < bound; waited += 100 * ms {
+		if left = b.leftovers(); len(left) == 0 || b.Blamed() {
+			return
+		}
+		time.Sleep(100 * ms)
+	}
+	b.Blame(history.Violation{Oracle: "leaks", Text: fmt.Sprintf("%v after all users had gone Redis has: %s", bound, strings.Join(left, "; "))})
+}
+
+// leftovers lists what should not be there for good.
+func (b *bed) leftovers() (left []string) {
+	killed := slices.ContainsFunc(b.proxies, func(x *proxy) bool { return x.lives > 1 })
+	for i, n := range b.nodes {
+		for _, name := range b.names(n.Ask("KEYS", "*")) {
+			ttl := n.Ask("PTTL", name).(int64)
+			aside := strings.HasPrefix(name, "lockproxy_latch") || strings.HasPrefix(name, "lockproxy_watch") || strings.HasPrefix(name, "lockproxy_votes")
+			switch {
+			case strings.HasPrefix(name, "n:"), strings.HasPrefix(name, "redisson_lock_token:"), aside && ttl > 0 && ttl <= max(10_000, b.p.options.Watchdog.Milliseconds()):
+			case killed && strings.HasPrefix(name, "redisson_lock_") && strings.Contains(name, ":{f"): // places of a killed proxy's waiters
+			default:
+				left = append(left, fmt.Sprintf("node %d: %s for %d ms", i, name, ttl))
+			}
+		}
+	}
+	return left
+}
+
+// check runs the oracles over what was recorded.
+func (b *bed) check(r *result, finals map[string]any) {
+	keys := history.ByKey(r.ops)
+	r.keys = len(keys)
+	for _, o := range r.ops {
+		r.grants += int(number(o.Acquires() && o.Outcome == history.OK))
+		r.unknown += int(number(o.Outcome == history.Unknown))
+		r.short += int(number(o.Code == "NOQUORUM"))
+	}
+	forgets := b.p.name == "forgets" // what is gone from Redis is anybody's
+	if !forgets {
+		for counter, e := range history.Counters(r.ops) {
+			if !e.Fenced {
+				continue
+			}
+			final := int64(0)
+			if text, is := finals[counter].([]byte); is {
+				fmt.Sscan(string(text), &final)
+			}
+			r.fenced += int(e.Acked)
+			r.wrong = append(r.wrong, e.Exact(counter, final)...)
+		}
+	}
+	var names []string
+	for key := range keys {
+		names = append(names, key)
+	}
+	sort.Strings(names)
+	for _, key := range names {
+		if forgets {
+			break
+		}
+		sure, watchdog := history.Drifted(keys[key], b.p.options.Watchdog.Nanoseconds(), b.store.quorum)
+		r.wrong = append(r.wrong, history.Intervals(key, sure, watchdog)...)
+		r.wrong = append(r.wrong, history.Tokens(key, keys[key])...)
+		if b.p.strict {
+			r.wrong = append(r.wrong, history.Starved(key, keys[key], watchdog)...)
+			late, pairs := history.FIFO(key, keys[key])
+			r.wrong = append(r.wrong, late...)
+			r.fair += pairs
+		}
+		if b.store.quorum || b.p.effects {
+			continue // of a quorum a refusal has more reasons than the model
+		}
+		v, decided := history.Legal(key, keys[key], b.p.options.Watchdog.Nanoseconds(), !b.p.strict)
+		r.wrong = append(r.wrong, v...)
+		r.undecided += int(number(!decided))
+	}
+}

@@ -1,0 +1,151 @@
+package simulation
+
+import (
+	"cmp"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/history"
+)
+
+var (
+	seed    = flag.Uint64("seed", 0, "of the first run; the next ones count on from it. 0: 1, with -forever the time")
+	runs    = flag.Int("runs", 100, "how many runs, each with a seed of its own")
+	length  = flag.Duration("duration", 35*time.Second, "how much simulated time each run has, beside its end")
+	only    = flag.String("profile", "", "only these, with commas")
+	where   = flag.String("store", "", "only these: single, cluster, quorum3, quorum5")
+	forever = flag.Bool("forever", false, "with new seeds until one fails")
+	sent    = flag.Bool("commands", false, "a failed run's log has what Redis was sent and answered, too")
+	mutants = flag.Bool("mutations", false, "run the mutations")
+	out     = flag.String("out", "", "where the log of a failed run goes; empty: the folder for temporary files")
+)
+
+// combination is a profile on a store that it takes.
+type combination struct {
+	p *profile
+	s store
+}
+
+func chosen(names, name string) bool {
+	return names == "" || strings.Contains(","+names+",", ","+name+",")
+}
+
+func combinations() (all []combination) {
+	for _, p := range profiles {
+		for _, s := range stores {
+			if p.takes(s) && chosen(*only, p.name) && chosen(*where, s.name) {
+				all = append(all, combination{p, s})
+			}
+		}
+	}
+	return all
+}
+
+func TestMain(m *testing.M) {
+	debug.SetGCPercent(400) // what is simulated is small, and makes much garbage
+	os.Exit(m.Run())
+}
+
+// Locks keep every promise in simulated time, whatever is hurt meanwhile.
+func TestSimulation(t *testing.T) {
+	first := *seed
+	switch {
+	case first == 0 && *forever:
+		first = uint64(time.Now().Unix())
+	case first == 0:
+		first = 1
+	}
+	all := combinations()
+	total, began := map[string]*result{}, time.Now()
+	for i := 0; i < *runs || *forever; i++ {
+		c, s := all[i%len(all)], first+uint64(i)
+		r := play(t, c, s, *length, watched{commands: *sent})
+		if total[c.s.name] == nil {
+			total[c.s.name] = &result{}
+		}
+		total[c.s.name].add(r)
+		if len(r.wrong) > 0 {
+			t.Fatal(report(c, s, r))
+		}
+		if (*forever || testing.Verbose()) && i%100 == 99 {
+			t.Logf("%d runs, the last seed is %d\n%s", i+1, s, tell(total, time.Since(began)))
+		}
+	}
+	t.Logf("seeds %d to %d\n%s", first, first+uint64(*runs)-1, tell(total, time.Since(began)))
+}
+
+func (r *result) add(o *result) {
+	r.ops = append(r.ops[:0:0], make([]*history.Op, len(r.ops)+len(o.ops))...) // they are counted only
+	r.faults = append(r.faults[:0:0], make([]history.Fault, len(r.faults)+len(o.faults))...)
+	r.grants, r.unknown, r.short, r.scripts = r.grants+o.grants, r.unknown+o.unknown, r.short+o.short, r.scripts+o.scripts
+	r.keys, r.undecided, r.fair, r.fenced = r.keys+o.keys, r.undecided+o.undecided, r.fair+o.fair, r.fenced+o.fenced
+	r.simulated += o.simulated
+}
+
+func tell(total map[string]*result, took time.Duration) string {
+	var b strings.Builder
+	simulated, ops := time.Duration(0), 0
+	for _, s := range stores {
+		r := total[s.name]
+		if r == nil {
+			continue
+		}
+		fmt.Fprintf(&b, "%s: %v simulated, %d calls (%d grants, %d of unknown outcome, %d NOQUORUM) on %d keys, %d faults, %d commands to Redis, %d fenced writes exact, %d fair grants in order, %d keys not decided\n",
+			s.name, r.simulated.Round(time.Second), len(r.ops), r.grants, r.unknown, r.short, r.keys, len(r.faults), r.scripts, r.fenced, r.fair, r.undecided)
+		simulated, ops = simulated+r.simulated, ops+len(r.ops)
+	}
+	fmt.Fprintf(&b, "in all %v simulated in %v, %.0f times as fast as time, %d calls", simulated.Round(time.Second), took.Round(10*ms), simulated.Seconds()/took.Seconds(), ops)
+	return b.String()
+}
+
+// report writes what was recorded into a new folder, and says what is wrong with it.
+func report(c combination, seed uint64, r *result) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "profile %s, store %s, seed %d: %d violations after %v simulated\n", c.p.name, c.s.name, seed, len(r.wrong), r.simulated)
+	dir, err := os.MkdirTemp(*out, fmt.Sprintf("lockproxy-simulation-%s-%s-%d-", c.p.name, c.s.name, seed))
+	if err == nil {
+		err = history.WriteFile(filepath.Join(dir, "history.jsonl"), r.ops, r.faults)
+	}
+	b.WriteString(history.Tell(r.wrong, dir))
+	text := r.log() + "\n" + b.String()
+	if r.commands != nil {
+		text += "\nwhat Redis was sent, and answered:\n" + r.commands.String()
+	}
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, "log.txt"), []byte(text), 0o644)
+	}
+	if err != nil {
+		fmt.Fprintln(&b, "the log could not be written:", err)
+	} else {
+		fmt.Fprintf(&b, "log: %s\n", dir)
+	}
+	fmt.Fprintf(&b, "again: go test ./internal/simulation -run '^TestSimulation$' -count=1 -v -args -profile %s -store %s -seed %d -duration %v -runs 1", c.p.name, c.s.name, seed, *length)
+	return b.String()
+}
+
+// log is one line for each call, and each fault, in the order of time.
+func (r *result) log() string {
+	var b strings.Builder
+	faults := r.faults
+	tellFaults := func(until int64) {
+		for len(faults) > 0 && faults[0].At <= until {
+			fmt.Fprintf(&b, "%12s *** %s\n", history.At(faults[0].At), faults[0].What)
+			faults = faults[1:]
+		}
+	}
+	ops := slices.Clone(r.ops)
+	slices.SortStableFunc(ops, func(x, y *history.Op) int { return cmp.Or(cmp.Compare(x.Call, y.Call), cmp.Compare(x.Conn, y.Conn)) })
+	for _, o := range ops {
+		tellFaults(o.Call)
+		fmt.Fprintln(&b, o)
+	}
+	tellFaults(1 << 62)
+	return b.String()
+}
