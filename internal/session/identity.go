@@ -1,9 +1,11 @@
 package session
 
 import (
+	"context"
 	"net"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/proto/resp"
@@ -48,9 +50,7 @@ func (s *Session) auth(args [][]byte) {
 	}
 	s.identity(id)
 	s.guard.SetLimits(s.srv.limitsFor(true))
-	if s.srv.o.Cluster == nil {
-		_, _ = s.pipe() // Redis closes it when it deletes the user, so that this client's end is noticed, however idle it is
-	}
+	s.beSeen()
 	s.ok()
 }
 
@@ -59,6 +59,21 @@ func (s *Session) authenticate(user, password string) error {
 	ctx, done := s.whileThere()
 	defer done()
 	return s.srv.authenticate(ctx, s.host(), user, password)
+}
+
+// beSeen has a shared connection as the client's user, which Redis closes when it deletes the user: so the client's end is noticed,
+// however idle it is. Where there can be none just now that is noticed at its next command.
+func (s *Session) beSeen() {
+	ctx, done := s.whileThere()
+	defer done()
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	switch c := s.srv.o.Cluster; {
+	case c == nil && s.shared == nil:
+		s.shared, _ = s.srv.o.Node.Open(ctx, s.ident)
+	case c != nil && s.nodes.seen == nil:
+		s.nodes.seen, _ = c.Snapshot().Any(int(s.id)).Upstream().Open(ctx, s.ident)
+	}
 }
 
 // host is the client's address without its port: passwords from one take turns with those from others.
@@ -143,6 +158,9 @@ func (s *Session) hello(args [][]byte) {
 	if err != nil {
 		s.fail(err)
 		return
+	}
+	if o.auth {
+		s.beSeen()
 	}
 	if o.named {
 		s.rename(o.name)

@@ -22,6 +22,7 @@ const crossSlot = "CROSSSLOT Keys in request don't hash to the same slot"
 type nodes struct {
 	exec  *cluster.Executor // nil: not needed yet
 	quick *cluster.Executor // the quick lane of scripts; nil: not needed yet
+	seen  *upstream.Pipe    // see beSeen; nil: none
 	lane  *quickScripts
 	id    upstream.Identity // of the lane
 }
@@ -51,6 +52,9 @@ func (s *Session) MayHold(n int) bool {
 func (n *nodes) leave(l *scriptLanes) {
 	if n.exec != nil {
 		n.exec.Close()
+	}
+	if n.seen != nil {
+		n.seen.Release()
 	}
 	if n.quick != nil {
 		n.quick.Close()

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/lockproxy/lockproxy/internal/testredis"
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
@@ -134,17 +135,28 @@ func TestDeletedUsersAreClosed(t *testing.T) {
 
 // So it is with clients that have not asked Redis for anything since they logged in, when nobody else of that user is there.
 func TestDeletedUsersIdleClientsAreClosed(t *testing.T) {
-	server := startRedis(t)
-	do := admin(t, server)
-	p := startProxy(t, server.URL(), nil)
-	for _, login := range [][]string{{"AUTH", "alice", "one"}, {"HELLO", "3", "AUTH", "alice", "one"}} {
-		do("ACL", "SETUSER", "alice", "on", ">one", "~*", "&*", "+@all")
-		idle := dialWire(t, p.addr)
-		idle.do(login...)
-		do("ACL", "DELUSER", "alice")
-		if got := idle.rest(); got != "" {
-			t.Errorf("after %q: %q", login, got)
+	closed := func(t *testing.T, p *proxy, servers ...*testredis.Server) {
+		for _, login := range [][]string{{"AUTH", "alice", "one"}, {"HELLO", "3", "AUTH", "alice", "one"}} {
+			for _, s := range servers {
+				s.Do(t, "ACL", "SETUSER", "alice", "on", ">one", "~*", "&*", "+@all")
+			}
+			idle := dialWire(t, p.addr)
+			idle.do(login...)
+			for _, s := range servers {
+				s.Do(t, "ACL", "DELUSER", "alice")
+			}
+			if got := idle.rest(); got != "" {
+				t.Errorf("after %q: %q", login, got)
+			}
+			eventually(t, "it has gone", func() bool { return p.srv.sessionN.Load() == 0 })
 		}
-		eventually(t, "it has gone", func() bool { return p.srv.sessionN.Load() == 0 })
 	}
+	t.Run("one Redis", func(t *testing.T) {
+		server := startRedis(t)
+		closed(t, startProxy(t, server.URL(), nil), server)
+	})
+	t.Run("a cluster", func(t *testing.T) {
+		redis := testredis.StartCluster(t, 3, 0)
+		closed(t, startProxyOf(t, redis, nil), redis.Servers...)
+	})
 }
