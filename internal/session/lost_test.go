@@ -3,6 +3,7 @@ package session
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/lockproxy/lockproxy/internal/testredis"
@@ -105,7 +106,8 @@ func TestHoldersTransactionsAreWhole(t *testing.T) {
 		p.back()
 		at := round % len(transaction)
 		holder.raw(transaction[:at])
-		go link.CutAll()
+		var cut sync.WaitGroup
+		cut.Go(link.CutAll)
 		holder.raw(transaction[at:])
 		for i := range 4 {
 			got := holder.frame()
@@ -123,6 +125,7 @@ func TestHoldersTransactionsAreWhole(t *testing.T) {
 				t.Fatalf("round %d, EXEC: %q", round, got)
 			}
 		}
+		cut.Wait()
 	}
 	p.back()
 	a, b := holder.do("GET", "a"), holder.do("GET", "b")
