@@ -114,6 +114,7 @@ func TestAccountInReadme(t *testing.T) {
 
 // TestAccountLacks: an account with all of it lacks nothing; one without some rule lacks that.
 func TestAccountLacks(t *testing.T) {
+	t.Parallel()
 	s := testredis.Start(t)
 	for kind, all := range accountKinds {
 		rules := ruleNames(all)
@@ -165,19 +166,20 @@ func (l *logText) has(text string) bool {
 // TestAccountIsTold: an account that may not publish gets no lock that it could not give back; the log names what is missing, and
 // that it is there again. A right that is taken away under a holder leaves the lock whole.
 func TestAccountIsTold(t *testing.T) {
+	t.Parallel()
 	s := testredis.Start(t)
 	s.Do(t, "ACL", "SETUSER", "svc", "on", ">pw", "~*", "&*", "+@all", "-publish")
 	log := &logText{}
 	ctl := upstream.NewControl(upstream.Target{Network: "tcp", Addr: s.Addr(), User: "svc", Password: "pw"}, upstream.ControlOptions{Logger: testLog()})
 	m := atWork(t, New(ctl, Options{Logger: slog.New(slog.NewTextHandler(log, nil))}), ctl.Close)
-	eventually(t, 15*time.Second, "logged", func() bool { return log.has("lacks=+publish") })
+	eventually(t, 30*time.Second, "logged", func() bool { return log.has("lacks=+publish") })
 	a, lost := client(m)
 	_, err := a.Lock(t.Context(), Request{Key: "k"})
 	if !isCode(err, "NOPERM") || !strings.Contains(err.Error(), ": +publish") || s.Do(t, "EXISTS", "k").(int64) != 0 {
 		t.Fatal(err)
 	}
 	s.Do(t, "ACL", "SETUSER", "svc", "+publish")
-	eventually(t, 15*time.Second, "allowed", func() bool { _, err := a.Lock(t.Context(), Request{Key: "k"}); return err == nil })
+	eventually(t, 30*time.Second, "allowed", func() bool { _, err := a.Lock(t.Context(), Request{Key: "k"}); return err == nil })
 	if !log.has("has all rights") {
 		t.Error("the log does not say that the rights are there")
 	}

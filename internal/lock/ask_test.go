@@ -50,6 +50,7 @@ func TestSilentRedisAsksNobodyToStay(t *testing.T) {
 
 // TestWithdrawnRightIsKnownBeforeTheNextLock: a script that Redis refuses for want of a right has the next LOCK ask first.
 func TestWithdrawnRightIsKnownBeforeTheNextLock(t *testing.T) {
+	t.Parallel()
 	s := testredis.Start(t)
 	s.Do(t, "ACL", "SETUSER", "svc", "on", ">pw", "~*", "&*", "+@all")
 	ctl := upstream.NewControl(upstream.Target{Network: "tcp", Addr: s.Addr(), User: "svc", Password: "pw"}, upstream.ControlOptions{Logger: testLog()})
@@ -65,7 +66,7 @@ func TestWithdrawnRightIsKnownBeforeTheNextLock(t *testing.T) {
 			t.Errorf("without %s: %v", right, err)
 		}
 		s.Do(t, "ACL", "SETUSER", "svc", "+"+right)
-		eventually(t, 15*time.Second, "allowed", func() bool { return m.permitted(t.Context(), Request{Key: "k"}) == nil })
+		eventually(t, 30*time.Second, "allowed", func() bool { return m.permitted(t.Context(), Request{Key: "k"}) == nil })
 		mustUnlock(t, a, UnlockRequest{Key: "k"}, true)
 	}
 }

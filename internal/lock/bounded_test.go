@@ -47,6 +47,7 @@ func fill(t *testing.T, s redisServer, n int, command, key string, each func(i i
 
 // TestScriptsWorkIsBounded: whatever a client wrote beside or into a lock, one verb has Redis do so much and no more.
 func TestScriptsWorkIsBounded(t *testing.T) {
+	t.Parallel()
 	const most = 30000 // commands for one verb, of which a hand-off or a queue may need a few runs
 	s := testredis.Start(t)
 	m := engine(t, s.URL(), Options{})
@@ -140,8 +141,9 @@ func TestScriptsWorkIsBounded(t *testing.T) {
 
 // TestRenewalsWorkIsBounded: counts that clients wrote into their locks cost no other lock its renewal.
 func TestRenewalsWorkIsBounded(t *testing.T) {
+	t.Parallel()
 	s := testredis.Start(t)
-	m := engine(t, s.URL(), Options{Watchdog: 2 * time.Second})
+	m := engine(t, s.URL(), Options{Watchdog: 6 * time.Second})
 	victim, lost := client(m)
 	mustLock(t, victim, Request{Key: "kept", Kind: Read})
 	hostile, _ := client(m)
@@ -151,7 +153,8 @@ func TestRenewalsWorkIsBounded(t *testing.T) {
 		s.Do(t, "HSET", key, hostile.Owner(), "9999")
 	}
 	before, used := work(t, s)
-	time.Sleep(3 * time.Second)
+	renewed := m.Stats().Renewed
+	eventually(t, time.Minute, "three rounds of renewals", func() bool { return m.Stats().Renewed >= renewed+3 })
 	after, spent := work(t, s)
 	t.Logf("%d commands, %d µs in scripts", after-before, spent-used)
 	if after-before > 200000 { // 300 locks with 9,999 looks each, three times, were 9 million
@@ -165,6 +168,7 @@ func TestRenewalsWorkIsBounded(t *testing.T) {
 
 // TestLongQueueEnds: a queue of waiters that are over is taken apart a thousand at a time, by those that wait for the lock.
 func TestLongQueueEnds(t *testing.T) {
+	t.Parallel()
 	s := testredis.Start(t)
 	m := engine(t, s.URL(), Options{})
 	fill(t, s, 5500, "RPUSH", queueKey("k"), func(i int) []any { return []any{fmt.Sprint("w", i)} })

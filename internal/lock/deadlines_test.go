@@ -111,10 +111,10 @@ func TestTooLateSaysWhatIsKnown(t *testing.T) {
 // TestReplicasTakeNobodysPlace: renewals that wait for a replica that has gone do not hold up others.
 func TestReplicasTakeNobodysPlace(t *testing.T) {
 	t.Parallel()
-	const lease = 2 * time.Second
+	const lease = 4 * time.Second // a busy machine may be a second late
 	s := testredis.Start(t)
 	replica := testredis.Start(t, "--replicaof", "127.0.0.1", strconv.Itoa(s.Port()))
-	eventually(t, 15*time.Second, "in step", func() bool {
+	eventually(t, 30*time.Second, "in step", func() bool {
 		info, _ := s.Do(t, "INFO", "replication").([]byte)
 		return strings.Contains(string(info), "state=online")
 	})
@@ -131,7 +131,7 @@ func TestReplicasTakeNobodysPlace(t *testing.T) {
 		mustLock(t, c, Request{Key: fmt.Sprint("plain", i)})
 		time.Sleep(lease / 20)
 	}
-	eventually(t, 15*time.Second, "those that want replicas are lost", func() bool { return strings.Count(lost.reasons(), "copied-") == 48 })
+	eventually(t, 30*time.Second, "those that want replicas are lost", func() bool { return strings.Count(lost.reasons(), "copied-") == 48 })
 	if strings.Contains(lost.reasons(), "plain") {
 		t.Errorf("lost: %s", lost.reasons())
 	}

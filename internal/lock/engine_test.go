@@ -76,7 +76,7 @@ func granted(t *testing.T, got <-chan error, what string) {
 		if err != nil {
 			t.Errorf("%s: %v", what, err)
 		}
-	case <-time.After(15 * time.Second):
+	case <-time.After(30 * time.Second):
 		t.Fatalf("%s: not granted", what)
 	}
 }
@@ -401,6 +401,7 @@ func TestDrain(t *testing.T) {
 
 // TestExclusion has many clients of two proxies count under one lock.
 func TestExclusion(t *testing.T) {
+	t.Parallel()
 	s := testredis.Start(t)
 	engines := []*Manager{engine(t, s.URL(), Options{}), engine(t, s.URL(), Options{})}
 	const clients, rounds = 32, 30

@@ -129,6 +129,7 @@ func TestFairNewHeadAsks(t *testing.T) {
 
 // Whoever is put out comes back among ours by its ticket, wherever Redisson's waiters stand, and those keep their order.
 func TestFairPlaces(t *testing.T) {
+	t.Parallel()
 	s := testredis.Start(t)
 	s.Do(t, "HSET", "k", "holder", 1)
 	conn := s.Dial(t)

@@ -27,6 +27,11 @@ func clusterEngine(t *testing.T, tc *testredis.Cluster, o Options) *Manager {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return fleetEngine(t, target, o)
+}
+
+func fleetEngine(t *testing.T, target upstream.ClusterTarget, o Options) *Manager {
+	t.Helper()
 	o.Logger = testLog()
 	c, err := cluster.Open(context.Background(), target, cluster.Options{Node: upstream.NodeOptions{Logger: o.Logger}})
 	if err != nil {

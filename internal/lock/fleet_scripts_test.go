@@ -52,6 +52,7 @@ func (n node) contents(t *testing.T) []string {
 // TestScriptsInAMovingSlot runs every script that changes something in a slot of which some keys are on one node and some on
 // another, in every way to part them. A script that Redis refuses has changed nothing anywhere; and without the guard it would.
 func TestScriptsInAMovingSlot(t *testing.T) {
+	t.Parallel()
 	tc := testredis.StartCluster(t, 2, 0)
 	const key = "moving"
 	slot := slotOf(key)
@@ -94,6 +95,7 @@ func parted(t *testing.T, tc *testredis.Cluster, m *Manager, name string, set []
 	}
 	for mask := range 1 << len(set) {
 		fresh := true // the nodes are to be made ready
+		var before [2][]string
 		for _, c := range allCalls(m) {
 			for _, at := range []node{from, to} {
 				if fresh {
@@ -113,8 +115,8 @@ func parted(t *testing.T, tc *testredis.Cluster, m *Manager, name string, set []
 							must(from, "MIGRATE", "127.0.0.1", fmt.Sprint(to.Port()), words[1], "0", "5000")
 						}
 					}
+					before = [2][]string{from.contents(t), to.contents(t)}
 				}
-				before := [2][]string{from.contents(t), to.contents(t)}
 				err := runGuarded(t, at, c, guarded)
 				after := [2][]string{from.contents(t), to.contents(t)}
 				fresh = !slices.Equal(before[0], after[0]) || !slices.Equal(before[1], after[1])

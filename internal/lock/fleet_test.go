@@ -8,7 +8,10 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/lockproxy/lockproxy/cluster"
+	"github.com/lockproxy/lockproxy/internal/simulation/world"
 	"github.com/lockproxy/lockproxy/internal/testredis"
+	"github.com/lockproxy/lockproxy/upstream"
 )
 
 func TestClusterNames(t *testing.T) {
@@ -36,6 +39,7 @@ func TestClusterNames(t *testing.T) {
 
 // TestClusterVerbs is one walk through the verbs, over locks of all nodes.
 func TestClusterVerbs(t *testing.T) {
+	t.Parallel()
 	tc := testredis.StartCluster(t, 3, 0)
 	m := clusterEngine(t, tc, Options{})
 	ctx := context.Background()
@@ -104,6 +108,7 @@ func TestClusterVerbs(t *testing.T) {
 
 // TestClusterWakeUps: whoever publishes, in whichever way, wakes those who wait; and we are heard by who listens in that way.
 func TestClusterWakeUps(t *testing.T) {
+	t.Parallel()
 	tc := testredis.StartCluster(t, 3, 0)
 	for _, c := range []struct {
 		way    PubSub
@@ -122,8 +127,8 @@ func TestClusterWakeUps(t *testing.T) {
 			cl, _ := client(m)
 			got := locking(cl, Request{Key: key, Blocks: true})
 			channel := channelOf(key)
-			eventually(t, 10*time.Second, "listened to", func() bool { return subscribers(t, s, channel) == len(c.listen) })
-			time.Sleep(50 * time.Millisecond) // it has tried again
+			eventually(t, 30*time.Second, "listened to", func() bool { return subscribers(t, s, channel) == len(c.listen) })
+			eventually(t, 30*time.Second, "it has tried again", func() bool { return settledDown(m, key) })
 			s.Do(t, "DEL", key)
 			s.Do(t, verb, channel, "0")
 			granted(t, got, string(c.way)+" after "+verb)
@@ -144,14 +149,15 @@ func TestClusterWakeUps(t *testing.T) {
 
 // TestClusterExclusion: 4 proxies count under 50 locks, hand-offs included, and lose nothing.
 func TestClusterExclusion(t *testing.T) {
+	t.Parallel()
 	tc := testredis.StartCluster(t, 3, 0)
 	var all []*Manager
 	for range 4 {
 		all = append(all, clusterEngine(t, tc, Options{}))
 	}
-	total := int64(20000)
+	total := int64(6000)
 	if underRace {
-		total = 4000
+		total = 2000
 	}
 	c := count(t, total, 50, Request{Blocks: true}, 25, all...)
 	c.wait()
@@ -162,24 +168,27 @@ func TestClusterExclusion(t *testing.T) {
 
 // TestClusterFrozenNode: a node that hangs delays the renewal of no other's locks.
 func TestClusterFrozenNode(t *testing.T) {
-	tc := testredis.StartCluster(t, 3, 0, "--cluster-require-full-coverage no", "--cluster-node-timeout 60000")
-	m := clusterEngine(t, tc, Options{Watchdog: 1500 * time.Millisecond})
-	cl, lost := client(m)
-	for i := range 300 {
-		mustLock(t, cl, Request{Key: nameIn(fmt.Sprint("held", i, "-"), i%3, 3)})
-	}
-	frozen := tc.Servers[0]
-	frozen.Stop()
-	defer frozen.Cont()
-	time.Sleep(4 * time.Second)
-	lost.mu.Lock()
-	defer lost.mu.Unlock()
-	for _, l := range lost.all {
-		if slotOf(l.Key)*3/16384 != 0 {
-			t.Errorf("%s was lost: %s", l.Key, l.Reason)
+	inBubble(t, func(t *testing.T, w *world.World) {
+		nodes := w.NewCluster("10.0.0.1:6379", "10.0.0.2:6379", "10.0.0.3:6379").Nodes()
+		m := fleetEngine(t, upstream.ClusterTarget{
+			Seeds: []string{nodes[0].Addr(), nodes[1].Addr()}, Node: upstream.Target{Network: "tcp", Dialer: w.Proxy("one")},
+		}, Options{})
+		cl, lost := client(m)
+		for i := range 300 {
+			mustLock(t, cl, Request{Key: nameIn(fmt.Sprint("held", i, "-"), i%3, 3)})
 		}
-	}
-	if len(lost.all) != 100 {
-		t.Errorf("%d locks of the frozen node were reported lost, of 100", len(lost.all))
-	}
+		nodes[0].Stop()
+		time.Sleep(90 * time.Second)
+		nodes[0].Cont()
+		lost.mu.Lock()
+		defer lost.mu.Unlock()
+		for _, l := range lost.all {
+			if slotOf(l.Key)*3/cluster.Slots != 0 {
+				t.Errorf("%s was lost: %s", l.Key, l.Reason)
+			}
+		}
+		if len(lost.all) != 100 {
+			t.Errorf("%d locks of the frozen node were reported lost, of 100", len(lost.all))
+		}
+	})
 }

@@ -7,6 +7,9 @@ import (
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
+// fullLease is long enough for a busy machine.
+const fullLease = 5 * time.Second
+
 // heldWhileFull are locks of every kind, each taken by its own client, some entered twice.
 func heldWhileFull(t *testing.T, m *Manager) (all []func(), told []*losses) {
 	t.Helper()
@@ -76,13 +79,13 @@ func keptWhileFull(t *testing.T, m *Manager, nodes ...*testredis.Server) {
 	mustLock(t, holder, Request{Key: "waited"})
 	waiter, _ := client(m)
 	waits := locking(waiter, Request{Key: "waited", Blocks: true, Fair: true})
-	eventually(t, 10*time.Second, "waits", func() bool { return m.Stats().Waiting == 1 })
+	eventually(t, 30*time.Second, "waits", func() bool { return m.Stats().Waiting == 1 })
 	for _, s := range nodes {
 		s.Do(t, "CONFIG", "SET", "maxmemory-policy", "noeviction")
 		s.Do(t, "CONFIG", "SET", "maxmemory", "1")
 	}
 	renewed := m.Stats().Renewed
-	time.Sleep(2500 * time.Millisecond) // the leases are 2 s long
+	time.Sleep(fullLease + time.Second)
 	if m.Stats().Renewed == renewed {
 		t.Error("nothing was renewed")
 	}
@@ -108,13 +111,15 @@ func keptWhileFull(t *testing.T, m *Manager, nodes ...*testredis.Server) {
 
 // TestFullRedisKeepsLocks: maxmemory with noeviction, and locks of every kind.
 func TestFullRedisKeepsLocks(t *testing.T) {
+	t.Parallel()
 	s := testredis.Start(t)
-	keptWhileFull(t, engine(t, s.URL(), Options{Watchdog: 2 * time.Second}), s)
+	keptWhileFull(t, engine(t, s.URL(), Options{Watchdog: fullLease}), s)
 }
 
 // TestFullClusterKeepsLocks is the same before a cluster.
 func TestFullClusterKeepsLocks(t *testing.T) {
+	t.Parallel()
 	tc := testredis.StartCluster(t, 3, 0)
-	m := clusterEngine(t, tc, Options{Watchdog: 2 * time.Second})
+	m := clusterEngine(t, tc, Options{Watchdog: fullLease})
 	keptWhileFull(t, m, tc.Servers...)
 }

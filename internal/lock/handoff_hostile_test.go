@@ -25,7 +25,7 @@ func TestHandoffWithoutPubsub(t *testing.T) {
 			granted <- err
 		}()
 	}
-	eventually(t, 5*time.Second, "they wait", func() bool { return settledDown(m, "k") && settledDown(n, "k") })
+	eventually(t, 30*time.Second, "they wait", func() bool { return settledDown(m, "k") && settledDown(n, "k") })
 	time.Sleep(handoffLongest)
 	mustUnlock(t, holder, UnlockRequest{Key: "k"}, true)
 	for range 2 {

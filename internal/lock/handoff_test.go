@@ -170,7 +170,7 @@ func TestHandoffGivesWhatWasAskedFor(t *testing.T) {
 			}
 			got <- g
 		}()
-		eventually(t, 5*time.Second, "it waits", func() bool { return settledDown(m, "k") })
+		eventually(t, 30*time.Second, "it waits", func() bool { return settledDown(m, "k") })
 		before := scriptsRun(t, s)
 		mustUnlock(t, a, UnlockRequest{Key: "k"}, true)
 		g := <-got

@@ -517,6 +517,7 @@ func TestReentrySettled(t *testing.T) {
 // TestGrantedThoughRefusedLater: a LOCK whose reply was lost is asked for again for its own answer. When that is refused, or
 // cannot be sent, the lock is held all the same, and its holder must hear so.
 func TestGrantedThoughRefusedLater(t *testing.T) {
+	t.Parallel()
 	s := testredis.Start(t)
 	m, p := slowEngine(t, s, Options{})
 	a, _ := client(m)
@@ -525,7 +526,7 @@ func TestGrantedThoughRefusedLater(t *testing.T) {
 		_, err := a.Lock(context.Background(), Request{Key: "k"})
 		done <- err
 	}()
-	eventually(t, 5*time.Second, "granted", func() bool { return hash(t, s, "k")[a.Owner()] == "1" })
+	eventually(t, 30*time.Second, "granted", func() bool { return hash(t, s, "k")[a.Owner()] == "1" })
 	p.CutAll()
 	p.Clear()
 	s.Do(t, "CONFIG", "SET", "maxmemory", "1") // looking is allowed, locking is not

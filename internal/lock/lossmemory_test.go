@@ -34,7 +34,7 @@ func TestLossIsRemembered(t *testing.T) {
 	mustLock(t, c, Request{Key: "named", Owner: "me"})
 	s.Do(t, "DEL", "mine", "named")
 	m.recheck(reasonGone)
-	eventually(t, 15*time.Second, "told", func() bool { return strings.Count(lost.reasons(), ":gone ") == 2 })
+	eventually(t, 30*time.Second, "told", func() bool { return strings.Count(lost.reasons(), ":gone ") == 2 })
 
 	other, _ := client(m)
 	loseMany(other, 20000, "z", "")

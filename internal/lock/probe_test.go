@@ -10,6 +10,7 @@ import (
 
 // TestClusterWithoutShardedChannels: before Redis 7 locks are given back, and those who wait are woken, by PUBLISH, whatever was set.
 func TestClusterWithoutShardedChannels(t *testing.T) {
+	t.Parallel()
 	tc := testredis.StartCluster(t, 2, 0, `--rename-command SPUBLISH ""`, `--rename-command SSUBSCRIBE ""`, `--rename-command SUNSUBSCRIBE ""`)
 	for _, way := range []PubSub{PubSubBoth, PubSubSharded, PubSubClassic} {
 		m := clusterEngine(t, tc, Options{ClusterPubSub: way, Poll: time.Minute})
@@ -17,7 +18,7 @@ func TestClusterWithoutShardedChannels(t *testing.T) {
 		b, _ := client(m)
 		mustLock(t, a, Request{Key: "k"})
 		got := locking(b, Request{Key: "k", Blocks: true})
-		eventually(t, 10*time.Second, "waits", func() bool { return m.Stats().Waiting == 1 })
+		eventually(t, 30*time.Second, "waits", func() bool { return m.Stats().Waiting == 1 })
 		mustUnlock(t, a, UnlockRequest{Key: "k"}, true)
 		granted(t, got, "who waits")
 		if freed, err := a.Unlock(t.Context(), UnlockRequest{Key: "k", Force: true}); !freed || err != nil {
@@ -44,6 +45,7 @@ func TestNoLockWithoutACommandToGiveItBack(t *testing.T) {
 // TestNoLockWithoutACommandOfAnyKind: the probe goes through the scripts of all kinds of locks. A Redis that lacks a command of one of
 // them gives no lock, and nothing of the probe is left there.
 func TestNoLockWithoutACommandOfAnyKind(t *testing.T) {
+	t.Parallel()
 	for _, command := range []string{"ZADD", "ZREM", "RPUSH", "LRANGE", "HINCRBY", "GET", "PEXPIRE", "HGET", "LINSERT", "LPUSH", "LPOP", "HGETALL", "HLEN", "PTTL", "TYPE"} {
 		s := testredis.Start(t, `--rename-command `+command+` ""`)
 		m := engine(t, s.URL(), Options{})
@@ -59,6 +61,7 @@ func TestNoLockWithoutACommandOfAnyKind(t *testing.T) {
 
 // TestProbeDoesAllAndLeavesNothing: on each kind of upstream all steps of the probe do what they are for, and no key is left.
 func TestProbeDoesAllAndLeavesNothing(t *testing.T) {
+	t.Parallel()
 	s, tc, nodes := testredis.Start(t), testredis.StartCluster(t, 2, 0), testredis.StartSet(t, 3)
 	for _, way := range []struct {
 		name    string
@@ -69,7 +72,7 @@ func TestProbeDoesAllAndLeavesNothing(t *testing.T) {
 		{"a cluster", clusterEngine(t, tc, Options{}), tc.Servers},
 		{"a quorum", quorumEngine(t, addrs(nodes), 0, Options{}), nodes},
 	} {
-		eventually(t, 10*time.Second, way.name+" is asked", func() bool {
+		eventually(t, 30*time.Second, way.name+" is asked", func() bool {
 			asked := 0
 			for _, a := range accountsOf(way.m) {
 				if err := a.refusal(); err != nil {

@@ -14,6 +14,7 @@ import (
 
 // A service account with what README lists for the nodes can do all of it.
 func TestQuorumServiceAccount(t *testing.T) {
+	t.Parallel()
 	var o QuorumOptions
 	o.NodeTimeout = 500 * time.Millisecond
 	var servers []*testredis.Server
@@ -33,7 +34,7 @@ func TestQuorumServiceAccount(t *testing.T) {
 	m := atWork(t, New(o.Nodes[0].Control, Options{Quorum: o, Logger: testLog()}), func() {})
 	a, _ := client(m)
 	b, _ := client(m)
-	eventually(t, 20*time.Second, "the nodes count", func() bool {
+	eventually(t, 30*time.Second, "the nodes count", func() bool {
 		_, err := a.Lock(context.Background(), Request{Key: "app:1", Fence: true})
 		return err == nil
 	})
@@ -41,7 +42,7 @@ func TestQuorumServiceAccount(t *testing.T) {
 		t.Error(err)
 	}
 	got := locking(b, Request{Key: "app:1", Blocks: true, Owner: "me", Once: true})
-	eventually(t, 5*time.Second, "waits", func() bool { return m.Stats().Waiting == 1 })
+	eventually(t, 30*time.Second, "waits", func() bool { return m.Stats().Waiting == 1 })
 	mustUnlock(t, a, UnlockRequest{Key: "app:1"}, true)
 	granted(t, got, "who waits")
 	mustLock(t, a, Request{Key: "app:rw", Kind: Write, Fence: true})

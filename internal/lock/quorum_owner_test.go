@@ -284,6 +284,7 @@ func TestQuorumClientGone(t *testing.T) {
 
 // Twenty clients on two proxies add up what they read and write without any other protection.
 func TestQuorumExclusion(t *testing.T) {
+	t.Parallel()
 	servers := testredis.StartSet(t, 5)
 	ms := []*Manager{quorumEngine(t, addrs(servers), 0, Options{}), quorumEngine(t, addrs(servers), 0, Options{})}
 	servers[1].Kill()

@@ -102,7 +102,7 @@ func TestQuorumLockAndUnlock(t *testing.T) {
 	a, _ := client(m)
 	b, _ := client(m)
 	mustLock(t, a, Request{Key: "k"})
-	eventually(t, 5*time.Second, "on all nodes", func() bool { return having(t, servers, "k") == 5 })
+	eventually(t, 30*time.Second, "on all nodes", func() bool { return having(t, servers, "k") == 5 })
 	if _, err := b.Lock(context.Background(), Request{Key: "k"}); !errors.Is(err, ErrNotAcquired) {
 		t.Fatal(err)
 	}
@@ -118,7 +118,7 @@ func TestQuorumLockAndUnlock(t *testing.T) {
 		t.Fatalf("%+v %v", in, err)
 	}
 	mustUnlock(t, a, UnlockRequest{Key: "k"}, true)
-	eventually(t, 5*time.Second, "free on all nodes", func() bool { return having(t, servers, "k") == 0 })
+	eventually(t, 30*time.Second, "free on all nodes", func() bool { return having(t, servers, "k") == 0 })
 	mustLock(t, b, Request{Key: "k"})
 }
 

@@ -292,7 +292,7 @@ func TestReadersPassTogether(t *testing.T) {
 			}
 			order <- name
 		}()
-		eventually(t, 15*time.Second, "in line", func() bool { return m.Stats().Waiting == waiting+1 })
+		eventually(t, 30*time.Second, "in line", func() bool { return m.Stats().Waiting == waiting+1 })
 	}
 	for range readers {
 		enqueue("first", Read)
@@ -392,6 +392,7 @@ func TestRWSettled(t *testing.T) {
 
 // TestRWExclusion has 64 clients of two proxies read and write a counter.
 func TestRWExclusion(t *testing.T) {
+	t.Parallel()
 	s := testredis.Start(t)
 	engines := []*Manager{engine(t, s.URL(), Options{}), engine(t, s.URL(), Options{})}
 	const clients, rounds = 64, 20

@@ -187,7 +187,7 @@ func TestVacantOnlyWhenFree(t *testing.T) {
 	}
 	// Of a lock that ends later than its owner's hold would have, nobody is told when it does: it was taken anew.
 	m.vacant.add(&vacancy{id: holdID{key: "own", owner: "me"}, at: time.Now(), until: time.Now().Add(time.Second)})
-	eventually(t, 5*time.Second, "it is dropped", func() bool {
+	eventually(t, 30*time.Second, "it is dropped", func() bool {
 		m.vacant.mu.Lock()
 		defer m.vacant.mu.Unlock()
 		return m.vacant.next.Len() == 0
