@@ -19,7 +19,7 @@ type profile struct {
 	work    history.Workload
 	harms   []harm
 	pause   time.Duration // most between two harms
-	gap     time.Duration // most between two sections of a user; 0: 5 s
+	gap     time.Duration // most between two sections of a user; 0: 20 s
 	far     time.Duration // about how far the nodes are
 	drive   func(*bed)    // what runs instead of users with a workload
 	strict  bool          // nothing but users dies: who waits for a free lock gets it
@@ -64,12 +64,12 @@ var profiles = []*profile{
 	},
 	{
 		name: "duels", about: "duels for names used once: without a message nobody tries for a minute", stores: one,
-		users: 3, strict: true, far: ms, gap: 500 * ms, options: lock.Options{Watchdog: time.Minute, Poll: time.Minute, WarmChannels: 1}, drive: duels,
+		users: 3, strict: true, far: ms, gap: 2 * second, options: lock.Options{Watchdog: time.Minute, Poll: time.Minute, WarmChannels: 1}, drive: duels,
 	},
 	{
 		name: "wakeups", about: "duels while connections break, after which everybody tries", stores: one,
-		users: 3, far: ms, gap: 2 * second, options: lock.Options{Watchdog: time.Minute, Poll: time.Minute, WarmChannels: 1}, drive: duels,
-		harms: []harm{dropLink}, pause: 2 * second,
+		users: 3, far: ms, gap: 5 * second, options: lock.Options{Watchdog: time.Minute, Poll: time.Minute, WarmChannels: 1}, drive: duels,
+		harms: []harm{dropLink}, pause: 10 * second,
 	},
 	{
 		name: "late", about: "writers sleep past their leases", stores: []string{"single"}, effects: true,

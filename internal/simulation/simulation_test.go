@@ -18,7 +18,7 @@ import (
 var (
 	seed    = flag.Uint64("seed", 0, "of the first run; the next ones count on from it. 0: 1, with -forever the time")
 	runs    = flag.Int("runs", 100, "how many runs, each with a seed of its own")
-	length  = flag.Duration("duration", 35*time.Second, "how much simulated time each run has, beside its end")
+	length  = flag.Duration("duration", 3*time.Minute, "how much simulated time each run has, beside its end")
 	only    = flag.String("profile", "", "only these, with commas")
 	where   = flag.String("store", "", "only these: single, cluster, quorum3, quorum5")
 	forever = flag.Bool("forever", false, "with new seeds until one fails")

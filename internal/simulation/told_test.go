@@ -14,7 +14,7 @@ import (
 
 const (
 	toldHeld, toldWanted = 20, 4 // locks that one holder has, and those of them that others wait for
-	toldOthers           = 200   // locks that somebody else loses meanwhile
+	toldOthers           = 120   // locks that somebody else loses meanwhile
 )
 
 // toldLosses cuts the first proxy off, over and over, with locks that users of the second one wait for.
@@ -22,7 +22,7 @@ func toldLosses(b *bed) {
 	b.Working.Go(func() {
 		for i := 0; !b.Over() && !b.Blamed(); i++ {
 			b.cutOff(i)
-			time.Sleep(10 * second)
+			time.Sleep(30 * second)
 		}
 	})
 }
