@@ -11,7 +11,8 @@ import (
 // With two nodes of five away nothing changes, with three every verb says NOQUORUM, soon, and leaves nothing on the others.
 func TestQuorumShort(t *testing.T) {
 	t.Parallel()
-	q := startQuorum(t, 5, "--quorum-max-lease", "10s", "--lock-watchdog-timeout", "10s")
+	// Each NOQUORUM takes a node time-out, and all of them are to be over well within f's lease.
+	q := startQuorum(t, 5, "--quorum-max-lease", "10s", "--lock-watchdog-timeout", "10s", "--quorum-node-timeout", "150ms")
 	w, other := harness.Dial(t, q.p.Addr()), harness.Dial(t, q.p.Addr())
 	q.nodes[0].Kill()
 	q.nodes[3].Stop()
