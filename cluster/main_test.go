@@ -16,10 +16,7 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-func TestMain(m *testing.M) {
-	testredis.SideBySide()
-	goleak.VerifyTestMain(m)
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func openCluster(t testing.TB, tc *testredis.Cluster, o Options) *Cluster {
 	t.Helper()

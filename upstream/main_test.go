@@ -8,10 +8,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
-func TestMain(m *testing.M) {
-	testredis.SideBySide()
-	goleak.VerifyTestMain(m)
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func targetOf(t testing.TB, s *testredis.Server) Target {
 	t.Helper()

@@ -27,7 +27,6 @@ func TestMain(m *testing.M) {
 	if os.Getenv(beLockproxy) != "" {
 		os.Exit(run(os.Args[1:]))
 	}
-	testredis.SideBySide()
 	os.Exit(m.Run())
 }
 

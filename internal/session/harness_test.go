@@ -24,7 +24,6 @@ import (
 const patience = 20 * time.Second
 
 func TestMain(m *testing.M) {
-	testredis.SideBySide()
 	// golang-lru's expirable cleaner cannot be stopped; there is one in the process.
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/hashicorp/golang-lru/v2/expirable.NewLRU[...].func1"))
 }

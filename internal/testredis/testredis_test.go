@@ -20,7 +20,6 @@ func TestMain(m *testing.M) {
 	if os.Getenv("TESTREDIS_ORPHAN") != "" {
 		os.Exit(m.Run()) // killed by its parent: no leak check
 	}
-	SideBySide()
 	goleak.VerifyTestMain(m)
 }
 
