@@ -43,6 +43,9 @@ func (n *Node) Authenticate(ctx context.Context, user, password string) error {
 // asked about at the same time; when there are more, the addresses take turns,
 // however many clients each of them has.
 func (n *Node) AuthenticateFrom(ctx context.Context, address, user, password string) error {
+	if n.ctx.Err() != nil { // what runs after a context's end runs a little later
+		return &NotSentError{Cause: ErrClosed}
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(n.ctx, func() { cancel(ErrClosed) })()

@@ -120,7 +120,7 @@ func TestCutsUnderLoad(t *testing.T) {
 }
 
 func TestKillUnderLoad(t *testing.T) {
-	s := testredis.Start(t, "--appendonly yes")
+	s := testredis.Start(t, "--appendonly yes", "--appendfsync no") // "everysec" replies before it writes while the disk is slow
 	n := newNode(t, targetOf(t, s), NodeOptions{})
 	p := open(t, n, Identity{Proto: 3})
 	again := telemetry.PipeReconnects.Value()

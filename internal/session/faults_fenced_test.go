@@ -59,7 +59,7 @@ func TestFencedLosesItsConnection(t *testing.T) {
 				t.Fatal(err)
 			}
 			told := client.hear()
-			for end := time.Now().Add(longEnough); client.ask("PING") != "PONG"; time.Sleep(5 * time.Millisecond) {
+			for end := time.Now().Add(longEnough); connect(t, addr).ask("PING") != "PONG"; time.Sleep(5 * time.Millisecond) {
 				if time.Now().After(end) {
 					t.Fatal("no connection is made again")
 				}
@@ -68,6 +68,9 @@ func TestFencedLosesItsConnection(t *testing.T) {
 			ran := redis.ask("EXISTS x") == ":1"
 			if !strings.Contains(told, c.told) || !strings.Contains(unlocked, c.unlocked) || ran != c.ran {
 				t.Errorf("told %q, UNLOCK %q, ran %v; want %+v", told, unlocked, ran, c)
+			}
+			if got := client.ask("PING"); got != "PONG" {
+				t.Errorf("PING: %q", got)
 			}
 		})
 	}

@@ -2,6 +2,7 @@ package testredis
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -141,7 +143,12 @@ func (p *Proxy) Enable() {
 	if p.ln != nil {
 		return
 	}
+	// A server that a test forks at the moment of Disable has the former listener, too, until it has become redis-server.
 	ln, err := net.Listen("tcp", p.addr)
+	for end := time.Now().Add(readyTimeout); errors.Is(err, syscall.EADDRINUSE) && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+		ln, err = net.Listen("tcp", p.addr)
+	}
 	if err != nil {
 		p.t.Fatalf("testredis: proxy: %v", err)
 	}
