@@ -263,16 +263,22 @@ func TestAuthenticate(t *testing.T) {
 func TestAuthenticateEndsWithItsContextAndTheNode(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, silent(t), NodeOptions{})
-	result := make(chan error)
+	result, beside := make(chan error), make(chan error)
+	waiting := func(want int) {
+		t.Helper()
+		eventually(t, "it waits for Redis", func() bool {
+			n.auths.turns.mu.Lock()
+			defer n.auths.turns.mu.Unlock()
+			return n.auths.turns.taken == want
+		})
+	}
 	go func() { result <- n.Authenticate(context.Background(), "", "x") }()
-	eventually(t, "it waits for Redis", func() bool {
-		n.auths.turns.mu.Lock()
-		defer n.auths.turns.mu.Unlock()
-		return n.auths.turns.taken == 1
-	})
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
-	defer cancel()
-	if err := n.Authenticate(ctx, "", "y"); !errors.Is(err, context.DeadlineExceeded) {
+	waiting(1)
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() { beside <- n.Authenticate(ctx, "", "y") }()
+	waiting(2)
+	cancel()
+	if err := <-beside; !errors.Is(err, context.Canceled) {
 		t.Errorf("the one beside it got %v", err)
 	}
 	n.Close()

@@ -62,6 +62,13 @@ func (b *bystander) live(w *harness.Wire, i int, null string) {
 	}
 }
 
+// served is how many commands of bystanders have been answered.
+func (b *bystander) served() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.took)
+}
+
 // finish says what the bystanders saw: commands, their median and longest time.
 func (b *bystander) finish() (n int, median, longest time.Duration) {
 	b.stop.Store(true)
