@@ -105,9 +105,16 @@ func TestHoldersTransactionsAreWhole(t *testing.T) {
 	for round := 0; round < 400 && (round < 60 || aborted == 0 || unknown == 0); round++ {
 		p.back()
 		at := round % len(transaction)
-		holder.raw(transaction[:at])
 		var cut sync.WaitGroup
-		cut.Go(link.CutAll)
+		if round%20 == 19 { // for sure between MULTI and EXEC
+			at = len(resp.AppendCommand(nil, "MULTI"))
+			holder.raw(transaction[:at])
+			eventually(t, "Redis has MULTI", func() bool { return p.pins() == 1 })
+			p.cut(link, holder)
+		} else {
+			holder.raw(transaction[:at])
+			cut.Go(link.CutAll)
+		}
 		holder.raw(transaction[at:])
 		for i := range 4 {
 			got := holder.frame()

@@ -146,7 +146,10 @@ func (p *Proxy) Enable() {
 	// A server that a test forks at the moment of Disable has the former listener, too, until it has become redis-server.
 	ln, err := net.Listen("tcp", p.addr)
 	for end := time.Now().Add(readyTimeout); errors.Is(err, syscall.EADDRINUSE) && time.Now().Before(end); {
-		time.Sleep(time.Millisecond)
+		select {
+		case <-time.After(time.Millisecond):
+		case <-p.t.Context().Done():
+		}
 		ln, err = net.Listen("tcp", p.addr)
 	}
 	if err != nil {
