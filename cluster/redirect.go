@@ -60,6 +60,12 @@ func (e *Executor) replied(ctx context.Context, u *unit, node *Node, got reply) 
 	}
 	e.countRead(u)
 	u.reply, u.pieces = reply, got.pieces
+	if u.slot == noSlot && !u.home && !u.plan.cmd.Facts.Script && reply != nil && reply[0] == '-' {
+		// Redis may find a key where we found none, in a command whose arguments are wrong (GEORADIUS … STORE, and no more).
+		if kind, slot, _ := readRedirect(reply); kind == moved {
+			u.slot = slot
+		}
+	}
 	if reply == nil || reply[0] != '-' || u.slot == noSlot {
 		u.done = !(u.home && !u.lame && masterOnly(reply) && e.demoted(u))
 		return

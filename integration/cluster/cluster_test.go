@@ -53,6 +53,14 @@ func TestClusterWhole(t *testing.T) {
 	} {
 		harness.Expect(t, w, c.want, strings.Fields(c.cmd)...)
 	}
+	// Where the arguments or the place are wrong, Redis judges the key's slot first: nobody is told MOVED for it.
+	for i := range 12 {
+		key := fmt.Sprint("k", i)
+		harness.Expect(t, w, "-ERR syntax error\r\n", "GEORADIUS", key, "13", "50", "50", "km", "STORE")
+		harness.Expect(t, w, "+OK\r\n", "MULTI")
+		harness.Expect(t, w, "-ERR WATCH inside MULTI is not allowed\r\n", "WATCH", key)
+		harness.Expect(t, w, "*0\r\n", "EXEC")
+	}
 	info := w.Do("INFO")
 	for _, part := range []string{"redis_mode:standalone", "cluster_enabled:0", "# Lockproxy", "lockproxy_cluster_masters:3"} {
 		if !strings.Contains(info, part) {

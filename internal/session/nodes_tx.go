@@ -75,6 +75,11 @@ func (s *Session) slotAhead() int {
 	return noSlot
 }
 
+// nested is a command that is refused inside a transaction as WATCH is, and has no key.
+var nested = resp.AppendCommand(nil, "MULTI")
+
+const noWatchInMulti = "ERR WATCH inside MULTI is not allowed"
+
 // inTransaction is for all that comes between MULTI and its end.
 func (s *Session) inTransaction(p *pinned, cmd redcon.Command, c *commandtable.Command, answer answer) {
 	switch {
@@ -88,6 +93,9 @@ func (s *Session) inTransaction(p *pinned, cmd redcon.Command, c *commandtable.C
 		return
 	case c.Pin == commandtable.PinExec && len(cmd.Args) == 1:
 		s.execNodes(p, cmd, c)
+		return
+	case c.Pin == commandtable.PinWatch && len(cmd.Args) > 1:
+		p.expect(&expect{instead: noWatchInMulti}, nested) // the node of this transaction might say MOVED of the key
 		return
 	case c.Pin == commandtable.PinExec, c.Pin == commandtable.PinDiscard, c.Pin == commandtable.PinMulti, c.Pin == commandtable.PinWatch:
 		s.send(p, cmd, c)
