@@ -33,6 +33,7 @@ type bed struct {
 	*history.Crew
 	p     *profile
 	store store
+	gap   time.Duration
 	seed  uint64
 
 	w       *world.World
@@ -70,7 +71,7 @@ func newBed(c combination, seed uint64, logs slog.Handler, commands *strings.Bui
 	if logs == nil {
 		logs = slog.DiscardHandler
 	}
-	b := &bed{p: p, store: s, seed: seed, w: world.New(seed), log: slog.New(logs)}
+	b := &bed{p: p, store: s, gap: c.gap, seed: seed, w: world.New(seed), log: slog.New(logs)}
 	b.Crew = &history.Crew{Recorder: history.NewRecorder()}
 	b.undo = b.repeatable()
 	var addrs []string

@@ -19,7 +19,7 @@ type profile struct {
 	work    history.Workload
 	harms   []harm
 	pause   time.Duration // most between two harms
-	gap     time.Duration // most between two sections of a user; 0: 20 s
+	gap     time.Duration // most between two sections of a user; 0: that of -gap
 	far     time.Duration // about how far the nodes are
 	drive   func(*bed)    // what runs instead of users with a workload
 	strict  bool          // nothing but users dies: who waits for a free lock gets it
@@ -40,26 +40,26 @@ var profiles = []*profile{
 		name: "calm", about: "only users die: every reply is what the model says, and nobody waits for a free lock", stores: one,
 		users: 4, strict: true, far: 3 * ms, options: lock.Options{Watchdog: 10 * second, Poll: time.Minute},
 		work: history.Workload{Plain: 2, RW: 2, Fair: 1, Mixed: 1, Multi: true, Force: true, Deaths: true, Lapses: true,
-			MinLease: 400, MaxLease: 3000, PXShare: 0.4, MaxBlock: 2000, Pause: 100 * ms, KeyLife: 10 * second},
+			MinLease: 400, MaxLease: 3000, PXShare: 0.4, MaxBlock: 2000, Pause: 800 * ms, KeyLife: 10 * second},
 	},
 	{
 		name: "faults", about: "everything is hurt: links, nodes, clocks, proxies", stores: one,
 		users: 4, far: ms, options: lock.Options{Watchdog: 6 * second, Poll: 3 * second},
 		work: history.Workload{Plain: 2, RW: 2, Fair: 1, Multi: true, Force: true, Deaths: true, Lapses: true, WatchedOwners: true,
-			MinLease: 500, MaxLease: 5000, PXShare: 0.4, MaxBlock: 3000, Pause: 200 * ms, KeyLife: 10 * second},
+			MinLease: 500, MaxLease: 5000, PXShare: 0.4, MaxBlock: 3000, Pause: second, KeyLife: 10 * second},
 		harms: []harm{dropLink, dropLink, dropLink, cutLink, swallowLink, slowLink, stopNode, flushScripts, killProxy}, pause: 5 * second,
 	},
 	{
 		name: "forgets", about: "nodes restart empty and their clocks jump: two may hold a lock then, and nobody waits for ever", stores: one,
 		users: 3, options: lock.Options{Watchdog: 6 * second, Poll: 3 * second},
 		work: history.Workload{Plain: 2, RW: 2, Fair: 1, Multi: true, Deaths: true, Lapses: true, WatchedOwners: true, Unfenced: true,
-			MinLease: 500, MaxLease: 5000, PXShare: 0.4, MaxBlock: 3000, Pause: 200 * ms, KeyLife: 10 * second},
+			MinLease: 500, MaxLease: 5000, PXShare: 0.4, MaxBlock: 3000, Pause: second, KeyLife: 10 * second},
 		harms: []harm{restartNode, jumpClock, dropLink, stopNode, killProxy}, pause: 10 * second,
 	},
 	{
 		name: "replies", about: "replies are lost all the time: nothing is done twice, and nothing is forgotten", stores: one,
 		proxies: 3, users: 4, far: 3 * ms, options: lock.Options{Watchdog: 6 * second, Poll: 3 * second},
-		work:  history.Workload{Plain: 3, RW: 3, MinLease: 1000, MaxLease: 5000, PXShare: 0.2, MaxBlock: 2000, Pause: 100 * ms, KeyLife: 10 * second},
+		work:  history.Workload{Plain: 3, RW: 3, MinLease: 1000, MaxLease: 5000, PXShare: 0.2, MaxBlock: 2000, Pause: 800 * ms, KeyLife: 10 * second},
 		harms: []harm{dropLink, dropLink, loseReplies}, pause: second,
 	},
 	{
@@ -84,7 +84,7 @@ var profiles = []*profile{
 		name: "quorum", about: "nodes stop, forget and are cut off, and no two hold one lock", stores: []string{"quorum3", "quorum5"},
 		users: 4, options: lock.Options{Watchdog: 9 * second, Poll: 3 * second, Quorum: quorumTimes},
 		work: history.Workload{Plain: 3, RW: 2, Fair: 1, Multi: true, Force: true, Deaths: true, Lapses: true, WatchedOwners: true, Unfenced: true,
-			MinLease: 1000, MaxLease: 9000, PXShare: 0.4, MaxBlock: 3000, Pause: 500 * ms, KeyLife: 30 * second},
+			MinLease: 1000, MaxLease: 9000, PXShare: 0.4, MaxBlock: 3000, Pause: 2 * second, KeyLife: 30 * second},
 		harms: []harm{stopNode, stopNode, restartOfQuorum, dropLink, dropLink, cutLink, swallowLink, slowLink, isolate, stopMajority, drift, killProxy},
 		pause: 10 * second,
 	},

@@ -71,7 +71,7 @@ func (b *bed) live(d time.Duration) (wrong []history.Violation) {
 	time.Sleep(100 * ms)
 	for i := range b.p.users * len(b.proxies) {
 		c := b.NewClient(i, b.dice(uint64(100+i)), len(b.proxies), b.reach, b.Over)
-		c.Gap = 20 * second
+		c.Gap = b.gap
 		if b.p.gap > 0 {
 			c.Gap = b.p.gap
 		}

@@ -19,6 +19,7 @@ var (
 	seed    = flag.Uint64("seed", 0, "of the first run; the next ones count on from it. 0: 1, with -forever the time")
 	runs    = flag.Int("runs", 100, "how many runs, each with a seed of its own")
 	length  = flag.Duration("duration", 3*time.Minute, "how much simulated time each run has, beside its end")
+	gap     = flag.Duration("gap", 20*time.Second, "most between two sections of a user; 0: 1 s, 5 s and 20 s in turn")
 	only    = flag.String("profile", "", "only these, with commas")
 	where   = flag.String("store", "", "only these: single, cluster, quorum3, quorum5")
 	forever = flag.Bool("forever", false, "with new seeds until one fails")
@@ -29,8 +30,9 @@ var (
 
 // combination is a profile on a store that it takes.
 type combination struct {
-	p *profile
-	s store
+	p   *profile
+	s   store
+	gap time.Duration // most between two sections of a user
 }
 
 func chosen(names, name string) bool {
@@ -41,7 +43,7 @@ func combinations() (all []combination) {
 	for _, p := range profiles {
 		for _, s := range stores {
 			if p.takes(s) && chosen(*only, p.name) && chosen(*where, s.name) {
-				all = append(all, combination{p, s})
+				all = append(all, combination{p, s, *gap})
 			}
 		}
 	}
@@ -66,6 +68,10 @@ func TestSimulation(t *testing.T) {
 	total, began := map[string]*result{}, time.Now()
 	for i := 0; i < *runs || *forever; i++ {
 		c, s := all[i%len(all)], first+uint64(i)
+		c.gap = *gap
+		if c.gap == 0 {
+			c.gap = []time.Duration{second, 5 * second, 20 * second}[i/len(all)%3]
+		}
 		r := play(t, c, s, *length, watched{commands: *sent})
 		if total[c.s.name] == nil {
 			total[c.s.name] = &result{}
@@ -126,7 +132,7 @@ func report(c combination, seed uint64, r *result) string {
 	} else {
 		fmt.Fprintf(&b, "log: %s\n", dir)
 	}
-	fmt.Fprintf(&b, "again: go test ./internal/simulation -run '^TestSimulation$' -count=1 -v -args -profile %s -store %s -seed %d -duration %v -runs 1", c.p.name, c.s.name, seed, *length)
+	fmt.Fprintf(&b, "again: go test ./internal/simulation -run '^TestSimulation$' -count=1 -v -args -profile %s -store %s -seed %d -gap %v -duration %v -runs 1", c.p.name, c.s.name, seed, c.gap, *length)
 	return b.String()
 }
 
