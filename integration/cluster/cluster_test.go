@@ -55,7 +55,7 @@ func TestClusterWhole(t *testing.T) {
 	}
 	// Where the arguments or the place are wrong, Redis judges the key's slot first: nobody is told MOVED for it.
 	for i := range 12 {
-		key := fmt.Sprint("k", i)
+		key := fmt.Sprint("points", i)
 		harness.Expect(t, w, "-ERR syntax error\r\n", "GEORADIUS", key, "13", "50", "50", "km", "STORE")
 		harness.Expect(t, w, "+OK\r\n", "MULTI")
 		harness.Expect(t, w, "-ERR WATCH inside MULTI is not allowed\r\n", "WATCH", key)

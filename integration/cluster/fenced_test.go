@@ -70,9 +70,13 @@ func TestClusterFenced(t *testing.T) {
 		harness.Expect(t, w, ok, "SET", "{f1}big", big)
 		harness.Expect(t, w, fmt.Sprintf("$%d\r\n%s\r\n", len(big), big), "FENCED", "{f1}l", "GET", "{f1}big")
 		if proto == 3 { // messages go on beside it
-			harness.Expect(t, w, ":1\r\n", "FENCED", "{f1}l", "PUBLISH", "news", "hi")
-			if got := w.Read(); !strings.Contains(got, "message") || !strings.Contains(got, "hi") {
-				t.Errorf("%q", got)
+			w.Send("FENCED", "{f1}l", "PUBLISH", "news", "hi")
+			reply, message := w.Read(), w.Read()
+			if strings.HasPrefix(reply, ">") { // they come over two connections from Redis, in either order; the count is of one node's subscribers
+				reply, message = message, reply
+			}
+			if reply != ":1\r\n" && reply != ":0\r\n" || !strings.Contains(message, "message") || !strings.Contains(message, "hi") {
+				t.Errorf("%q, %q", reply, message)
 			}
 			return
 		}

@@ -123,7 +123,22 @@ func (p *Proxy) Signal(s syscall.Signal) {
 // ClusterURL names one node, which is enough.
 func ClusterURL(tc *testredis.Cluster) string { return "redis-cluster://" + tc.Servers[0].Addr() }
 
+// StartClusterProxy is StartProxy before a cluster.
 func StartClusterProxy(t *testing.T, tc *testredis.Cluster, args ...string) *Proxy {
 	t.Helper()
-	return StartProxy(t, ClusterURL(tc), args...)
+	p := StartProxy(t, ClusterURL(tc), args...)
+	p.AwaitTry()
+	return p
+}
+
+// AwaitTry waits until the proxy has taken a lock for a try at each node, as it does at the start: DBSIZE, keyspace events and
+// counts of commands show that. A LOCK waits for the try at its node, and so many keys have slots of all nodes.
+func (p *Proxy) AwaitTry() {
+	p.T.Helper()
+	w := Dial(p.T, p.Addr())
+	for i := range 64 {
+		if key := fmt.Sprint("try-", i); w.Do("LOCK", key) != "+OK\r\n" || w.Do("UNLOCK", key) != ":1\r\n" {
+			return // there are no locks to be had here, or not yet
+		}
+	}
 }
