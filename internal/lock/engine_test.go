@@ -253,6 +253,8 @@ func TestDisconnect(t *testing.T) {
 		d.Doubt()
 		_, err := d.Unlock(context.Background(), UnlockRequest{Key: "none"})
 		wantCode(t, err, "NOTHELD")
+		_, err = d.Unlock(context.Background(), UnlockRequest{Key: "doubt"})
+		wantCode(t, err, "ERR")
 		a.Close(Gone)
 		b.Close(Left)
 		d.Close(Gone)

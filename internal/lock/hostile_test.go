@@ -129,6 +129,34 @@ func TestUndoneOnce(t *testing.T) {
 	})
 }
 
+// TestSaidAgainAfterALostReply: a RENEW and an UNLOCK FORCE whose replies are lost are sent again, and answered by what is then.
+func TestSaidAgainAfterALostReply(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		m, p := bubbleSlow(t, w, s, Options{})
+		a, lost := client(m)
+		b, _ := client(m)
+		mustLock(t, a, Request{Key: "k"})
+		done := make(chan error, 1)
+		go func() { done <- a.Renew(context.Background(), RenewRequest{Key: "k", Lease: 60000}) }()
+		eventually(t, 5*time.Second, "lengthened", func() bool { return pttl(t, s, "k") > 31000 })
+		p.Drop()
+		if err := <-done; err != nil || pttl(t, s, "k") < 50000 {
+			t.Fatal(err, pttl(t, s, "k"))
+		}
+		go func() {
+			_, err := b.Unlock(context.Background(), UnlockRequest{Key: "k", Force: true})
+			done <- err
+		}()
+		eventually(t, 5*time.Second, "forced", func() bool { return pttl(t, s, "k") < 0 })
+		p.Drop()
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, 15*time.Second, "told", func() bool { return lost.reasons() != "" })
+	})
+}
+
 // TestUnlockLostForLong: an explicit owner's UNLOCK that was done before a long outage is not done again after it.
 func TestUnlockLostForLong(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
