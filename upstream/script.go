@@ -96,7 +96,9 @@ func (c *Control) ints(db int, sha, source string, keys, args []string, ask bool
 	if err != nil {
 		return nil, err
 	}
-	jitter.Turn(keys[0])
+	if len(keys) > 0 {
+		jitter.Turn(keys[0])
+	}
 	out, err := c.scripts.run(p, "EVALSHA", sha, keys, args, ask)
 	if refusal, ok := err.(*ReplyError); ok && strings.HasPrefix(refusal.Line, "NOSCRIPT ") {
 		return c.scripts.run(p, "EVAL", source, keys, args, ask)
