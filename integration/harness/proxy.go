@@ -127,16 +127,16 @@ func ClusterURL(tc *testredis.Cluster) string { return "redis-cluster://" + tc.S
 func StartClusterProxy(t *testing.T, tc *testredis.Cluster, args ...string) *Proxy {
 	t.Helper()
 	p := StartProxy(t, ClusterURL(tc), args...)
-	p.AwaitTry()
+	p.AwaitTry(64)
 	return p
 }
 
 // AwaitTry waits until the proxy has taken a lock for a try at each node, as it does at the start: DBSIZE, keyspace events and
-// counts of commands show that. A LOCK waits for the try at its node, and so many keys have slots of all nodes.
-func (p *Proxy) AwaitTry() {
+// counts of commands show that. A LOCK waits for the try at its node: one key is enough before one Redis, 64 are for all nodes.
+func (p *Proxy) AwaitTry(keys int) {
 	p.T.Helper()
 	w := Dial(p.T, p.Addr())
-	for i := range 64 {
+	for i := range keys {
 		if key := fmt.Sprint("try-", i); w.Do("LOCK", key) != "+OK\r\n" || w.Do("UNLOCK", key) != ":1\r\n" {
 			return // there are no locks to be had here, or not yet
 		}

@@ -117,13 +117,13 @@ func TestDeadHeadOfAFreeLock(t *testing.T) {
 	harness.Expect(t, st.wire("holder"), ok, "FAIRLOCK", "k", "PX", "1000")
 	dead.try(time.Minute) // is believed to live for 2.5 s
 	harness.Expect(t, st.wire("holder"), yes, "UNLOCK", "k")
+	wires := []*harness.Wire{st.wire("a"), st.wire("2b"), st.wire("c")}
 	before, began := scriptCalls(t, st.redis), time.Now()
 	for _, verb := range []string{"LOCK", "FAIRLOCK"} {
 		if got := st.wire("a").Do(verb, "k"); got != null && time.Since(began) < time.Second {
 			t.Errorf("%s passed a live head: %q", verb, got)
 		}
 	}
-	wires := []*harness.Wire{st.wire("a"), st.wire("2b"), st.wire("c")}
 	for _, w := range wires {
 		w.Send("FAIRLOCK", "k", "BLOCK", "20000")
 	}

@@ -41,11 +41,13 @@ func (s *Server) doorClosed() bool {
 
 // refusalOf is what Redis 7 says to a command of a client that must authenticate first: it looks for the command, and at the number
 // of its words, before it asks who the client is.
-func (s *Server) refusalOf(args [][]byte, c *commandtable.Command) string {
+func (s *Server) refusalOf(args [][]byte) string {
+	t := s.table.Load() // of now: what the session has looked up may be of before Redis told its commands
+	c, _ := t.find(args)
 	switch {
 	case c != nil && !commandtable.ArityFits(c.Arity, len(args)):
 		return wrongArity(c.Name)
-	case c != nil || !s.table.Load().Learned():
+	case c != nil || !t.Learned():
 		return noAuth
 	}
 	var rest []byte

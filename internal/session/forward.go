@@ -23,7 +23,7 @@ const copiedBelow = 16 << 10
 func (s *Session) enqueue(raw []byte, args [][]byte, c *commandtable.Command) {
 	if s.lockedOut() {
 		s.forward()
-		s.error(s.srv.refusalOf(args, c))
+		s.error(s.srv.refusalOf(args))
 		return
 	}
 	b := s.batch

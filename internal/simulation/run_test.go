@@ -114,6 +114,7 @@ func (b *bed) finish() {
 	if b.p.drive != nil && !b.p.strict {
 		bound += 2 * time.Minute // they wait for each other
 	}
+	bound += max(b.gap, b.p.gap) // some have a rest before their last section
 	timer := time.NewTimer(bound)
 	defer timer.Stop()
 	select {
