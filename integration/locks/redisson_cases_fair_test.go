@@ -259,6 +259,7 @@ func pastTheAbandoned(t *testing.T) {
 		j.try(500 * time.Millisecond)
 	}
 	queued(t, st.redis, 2)
+	st.proxy("1") // which has scripts of its own at the start
 	before := scriptCalls(t, st.redis)
 	harness.Expect(t, st.wire("a"), ok, "FAIRLOCK", "k", "BLOCK", "20000")
 	if calls := scriptCalls(t, st.redis) - before; calls > 40 {
