@@ -145,6 +145,12 @@ func flushScripts(n *nemesis) {
 	x.Ask("SCRIPT", "FLUSH")
 }
 
+func dropSubscribers(n *nemesis) {
+	x, name := n.node()
+	n.Fault("drop the subscribers of " + name)
+	x.DropSubscribers()
+}
+
 func jumpClock(n *nemesis) {
 	x, name := n.node()
 	by := time.Duration(n.dice.Int64N(int64(40*second))) - 20*second

@@ -67,9 +67,9 @@ var profiles = []*profile{
 		users: 3, strict: true, far: ms, gap: 2 * second, options: lock.Options{Watchdog: time.Minute, Poll: time.Minute, WarmChannels: 1}, drive: duels,
 	},
 	{
-		name: "wakeups", about: "duels while connections break, after which everybody tries", stores: one,
-		users: 3, far: ms, gap: 5 * second, options: lock.Options{Watchdog: time.Minute, Poll: time.Minute, WarmChannels: 1}, drive: duels,
-		harms: []harm{dropLink}, pause: 10 * second,
+		name: "wakeups", about: "duels while subscriptions break, after which everybody tries", stores: one,
+		users: 3, strict: true, far: 4 * ms, gap: second, options: lock.Options{Watchdog: time.Minute, Poll: time.Minute, WarmChannels: 1}, drive: duels,
+		harms: []harm{dropSubscribers}, pause: 2 * second,
 	},
 	{
 		name: "late", about: "writers sleep past their leases", stores: []string{"single"}, effects: true,

@@ -192,7 +192,7 @@ func (b *bed) leftovers() (left []string) {
 			aside := strings.HasPrefix(name, "lockproxy_latch") || strings.HasPrefix(name, "lockproxy_watch") || strings.HasPrefix(name, "lockproxy_votes")
 			switch {
 			case strings.HasPrefix(name, "n:"), strings.HasPrefix(name, "redisson_lock_token:"), aside && ttl > 0 && ttl <= max(10_000, b.p.options.Watchdog.Milliseconds()):
-			case killed && strings.HasPrefix(name, "redisson_lock_") && strings.Contains(name, ":{f"): // places of a killed proxy's waiters
+			case killed && strings.Contains(name, ":{f") && !strings.HasPrefix(name, "lockproxy_votes"): // places of a killed proxy's waiters
 			default:
 				left = append(left, fmt.Sprintf("node %d: %s for %d ms", i, name, ttl))
 			}

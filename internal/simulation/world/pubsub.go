@@ -1,6 +1,7 @@
 package world
 
 import (
+	"io"
 	"sort"
 
 	"github.com/alicebob/miniredis/v2/server"
@@ -66,6 +67,17 @@ func (n *Node) publish(kind int, name, text string) int {
 		}
 	}
 	return count
+}
+
+// DropSubscribers ends the connections that have subscriptions, as CLIENT KILL TYPE pubsub does.
+func (n *Node) DropSubscribers() {
+	n.w.mu.Lock()
+	defer n.w.mu.Unlock()
+	for c := range n.conns {
+		if s := c.served; s != nil && len(s.channels[classic])+len(s.channels[sharded]) > 0 {
+			c.end(io.EOF)
+		}
+	}
 }
 
 // hearers are the nodes whose clients hear what is published here: in a cluster those of all nodes hear a classic channel.
