@@ -65,7 +65,10 @@ func hunt(t *testing.T, m history.Mutation) (took time.Duration, oracle, said st
 	}
 	_, found, is := strings.Cut(string(text), "VIOLATION ")
 	if !is {
-		return took, "", tail(string(text))
+		if _, found, is = strings.Cut(string(text), "panic: "); !is {
+			return took, "", tail(string(text))
+		}
+		found = "panic: " + found
 	}
 	oracle, _, _ = strings.Cut(found, ":")
 	line, _, _ := strings.Cut(found, "\n")
