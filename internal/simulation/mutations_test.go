@@ -54,7 +54,7 @@ func hunt(t *testing.T, m history.Mutation) (took time.Duration, oracle, said st
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), withinThis)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, mutant, "-test.run", "^TestSimulation$", "-test.v", "-profile", m.Simulation, "-forever", "-gap", "1s",
+	cmd := exec.CommandContext(ctx, mutant, "-test.run", "^TestSimulation$", "-test.v", "-profile", m.Simulation, "-forever", "-gap", "500ms",
 		"-seed", fmt.Sprint(max(*seed, 1)), "-duration", length.String(), "-out", dir)
 	cmd.WaitDelay = 5 * time.Second
 	began := time.Now()

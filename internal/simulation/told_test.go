@@ -14,7 +14,7 @@ import (
 
 const (
 	toldHeld, toldWanted = 20, 4 // locks that one holder has, and those of them that others wait for
-	toldOthers           = 120   // locks that somebody else loses meanwhile
+	toldOthers           = 200   // locks that somebody else loses meanwhile
 )
 
 // toldLosses cuts the first proxy off, over and over, with locks that users of the second one wait for.
