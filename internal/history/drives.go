@@ -66,9 +66,14 @@ func (c *Client) meet(m *meeting) bool {
 	return on
 }
 
+// rested is meet, after a rest: then they come together.
+func (c *Client) rested(m *meeting) bool {
+	c.rest()
+	return c.meet(m)
+}
+
 func (c *Client) duel(r *Crew, group int, meet *meeting) {
-	for i := 0; c.meet(meet); i++ {
-		c.rest()
+	for i := 0; c.rested(meet); i++ {
 		s := &section{Client: c, keys: []string{fmt.Sprintf("d%d.%d", group, i)}, verb: "LOCK", count: 1}
 		if i%8 == 4 {
 			if !c.parting(s, i, meet) {
@@ -139,8 +144,7 @@ func (c *Client) split(meet *meeting) {
 		}
 		return o
 	}
-	for name := int64(0); c.meet(meet); name++ {
-		c.rest()
+	for name := int64(0); c.rested(meet); name++ {
 		for range 4 {
 			ask(name, -1)
 		}
