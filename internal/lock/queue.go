@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/jitter"
 	"github.com/lockproxy/lockproxy/scripts"
 )
 
@@ -99,16 +100,28 @@ func (m *Manager) leaveQueue(w *waiter) {
 		return
 	}
 	if w.lost == 0 {
-		m.sendLeave(w.id)
+		if err := m.sendLeave(w.id); isNotSent(err) {
+			m.background(func() { m.leaveLater(w) })
+		}
 		return
 	}
 	// A request without an answer may still put it there.
 	m.background(func() {
 		now, _ := m.clock.now()
 		if m.sleep(context.Background(), time.Duration(w.lost-now)*time.Microsecond+time.Millisecond) && !m.queuedToo(w) {
-			m.sendLeave(w.id)
+			_ = m.sendLeave(w.id)
 		}
 	})
+}
+
+// leaveLater leaves the queue when Redis is in reach again. After 10 s the place counts no more.
+func (m *Manager) leaveLater(w *waiter) {
+	end := time.Now().Add(10 * time.Second)
+	for time.Now().Before(end) && m.sleep(context.Background(), maxPause/2+jitter.N(maxPause)) && !m.queuedToo(w) {
+		if !isNotSent(m.sendLeave(w.id)) {
+			return
+		}
+	}
 }
 
 // queuedToo says whether another waiter here has the same place in the queue.
@@ -127,11 +140,12 @@ func (m *Manager) queuedToo(w *waiter) bool {
 	return false
 }
 
-func (m *Manager) sendLeave(id holdID) {
+func (m *Manager) sendLeave(id holdID) error {
 	err := m.idempotent(func() (int64, error) { return m.tryLeave(id) })
 	if err != nil {
 		m.log.Debug("cannot leave a fair queue, the place runs out", "key", id.key, "error", err)
 	}
+	return err
 }
 
 // tryLeave asks again when Redis came to it too late, as after a pause of its writes: nobody else will.
