@@ -45,7 +45,7 @@ var (
 )
 
 // errTakesNothing ends a connection whose peer has taken no bytes for as long as a client is patient.
-var errTakesNothing = errors.New("Redis takes no bytes")
+var errTakesNothing = errors.New("no byte was taken by Redis in time")
 
 // Ended says that err comes from a Request's End.
 func Ended(err error) bool { return errors.Is(err, ErrLeft) || errors.Is(err, ErrTimeout) }

@@ -8,6 +8,3 @@ import (
 )
 
 func TestMain(m *testing.M) { os.Exit(harness.Main(m)) }
-
-// Replies that come often.
-const ok = "+OK\r\n"

@@ -62,13 +62,6 @@ func makeBed(t testing.TB, proxies, nodes int, args ...string) *bed {
 	return b
 }
 
-func (b *bed) addrs() (out []string) {
-	for _, p := range b.proxies {
-		out = append(out, p.addr)
-	}
-	return out
-}
-
 // start runs the process. It belongs on the test's goroutine the first time.
 func (p *proxy) start() {
 	p.mu.Lock()

@@ -9,11 +9,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
-// redisServer is a real Redis, or a node.
-type redisServer interface {
-	Do(t testing.TB, args ...any) any
-}
-
 // text is a reply to compare: of bulk strings, statuses, numbers, lists.
 func text(reply any) string {
 	switch v := reply.(type) {

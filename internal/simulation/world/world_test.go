@@ -185,7 +185,7 @@ func TestMessagesOfScripts(t *testing.T) {
 func TestClusterRedirects(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *World) {
 		k := w.NewCluster(addr, "10.0.0.2:6379", "10.0.0.3:6379")
-		if Slot("123456789") != 0x31c3 || Slot("a{123456789}b") != 0x31c3 || Slot("{}") != Slot("{}") {
+		if Slot("123456789") != 0x31c3 || Slot("a{123456789}b") != 0x31c3 || Slot("{}") == 0 {
 			t.Fatal("the slots are not those of Redis")
 		}
 		c := dial(t, w, addr)
