@@ -202,6 +202,9 @@ func (l *lowering) follow(o *Op, t *thing) {
 	}
 	life := l.lives[h]
 	t.earliest = o.Call + l.leaseOf(o) - slack
+	if l.faults && o.Lease == 0 { // it is told lost a tenth before its lease is over when no renewal is confirmed
+		t.earliest -= l.watchdog / 10
+	}
 	life.gens = append(life.gens, &gen{o.ID, o, t.earliest})
 	life.watched = life.watched || o.Lease == 0
 	life.latest = max(life.latest, o.Return+l.leaseOf(o)+slack)
