@@ -3,6 +3,7 @@ package lock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -46,6 +47,8 @@ func (c *Client) multiUnlock(ctx context.Context, keys []string, r UnlockRequest
 	switch {
 	case lost != nil:
 		return freed, lost
+	case held && isNotSent(failed): // as it is it would say that nothing was done
+		return freed, &Error{"ERR", fmt.Sprintf("not released: some of these locks have been given back, of another one %v", failed)}
 	case failed != nil:
 		return freed, failed
 	case !held:
