@@ -9,11 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/internal/history"
-	"github.com/lockproxy/lockproxy/internal/jitter"
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/internal/simulation/world"
 	"github.com/lockproxy/lockproxy/upstream"
@@ -42,7 +39,7 @@ type bed struct {
 	proxies []*proxy
 	running sync.WaitGroup // what is to end before the bubble does
 	log     *slog.Logger
-	undo    func()
+	uuids   *rand.ChaCha8
 }
 
 // proxy is one process with an engine. It can be killed and started anew.
@@ -73,7 +70,8 @@ func newBed(c combination, seed uint64, logs slog.Handler, commands *strings.Bui
 	}
 	b := &bed{p: p, store: s, gap: c.gap, seed: seed, w: world.New(seed), log: slog.New(logs)}
 	b.Crew = &history.Crew{Recorder: history.NewRecorder()}
-	b.undo = b.repeatable()
+	b.uuids = rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8), byte(seed >> 16), byte(seed >> 24), byte(seed >> 32)})
+	eras.Store(era(), b)
 	var addrs []string
 	for i := range s.nodes {
 		addrs = append(addrs, fmt.Sprintf("10.0.0.%d:6379", i+1))
@@ -217,18 +215,4 @@ func (b *bed) close() {
 	}
 	b.running.Wait()
 	b.w.Close()
-	b.undo()
-}
-
-// repeatable has everything that is random in the proxies follow from the seed, until end is called. The pauses follow from the instant,
-// too, so that it does not matter in which order goroutines ask.
-func (b *bed) repeatable() (end func()) {
-	uuid.SetRand(rand.NewChaCha8([32]byte{byte(b.seed), byte(b.seed >> 8), byte(b.seed >> 16), byte(b.seed >> 24), byte(b.seed >> 32)}))
-	jitter.From(func(n int64) int64 { return b.w.Chance(n, "pause") })
-	jitter.Turns(func(what string) { time.Sleep(time.Duration(1 + b.w.Chance(int64(10*time.Microsecond), what))) })
-	return func() {
-		uuid.SetRand(nil)
-		jitter.From(nil)
-		jitter.Turns(nil)
-	}
 }

@@ -142,7 +142,7 @@ func (l *Link) breakAll(err error) {
 
 // delay is how long a message takes that is sent now. mu is held.
 func (l *Link) delay(now time.Time, what string, trail uint64) time.Duration {
-	return l.base + time.Duration(mix(l.w.hash(l.name+what)^uint64(now.UnixNano())^trail)%uint64(max(l.spread, 1)))
+	return l.base + time.Duration(mix(l.w.hash(l.name+what)^uint64(now.Sub(l.w.start))^trail)%uint64(max(l.spread, 1)))
 }
 
 var (

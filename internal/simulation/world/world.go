@@ -11,7 +11,8 @@ import (
 
 // World is everything outside the proxies: the servers, the wires, and the order in which things happen there.
 type World struct {
-	seed uint64
+	seed  uint64
+	start time.Time // chance follows from the time since then
 
 	mu     sync.Mutex // guards all below, and all servers, links and connections
 	events agenda
@@ -26,7 +27,7 @@ type World struct {
 // New makes an empty World inside a bubble. What happens in it follows from seed and from what is done to it. Close ends it.
 func New(seed uint64) *World {
 	w := &World{
-		seed: seed, nodes: map[string]*Node{}, links: map[linkName]*Link{},
+		seed: seed, start: time.Now(), nodes: map[string]*Node{}, links: map[linkName]*Link{},
 		wake: make(chan struct{}, 1), ended: make(chan struct{}),
 	}
 	go w.run()
@@ -130,7 +131,7 @@ func (w *World) chance(n uint64, at time.Time, what string) uint64 {
 	if n == 0 {
 		return 0
 	}
-	return mix(w.hash(what)^uint64(at.UnixNano())) % n
+	return mix(w.hash(what)^uint64(at.Sub(w.start))) % n
 }
 
 // Chance is a number from 0 up to below n that follows from the seed, from what it is for, and from the instant.
