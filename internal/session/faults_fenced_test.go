@@ -45,6 +45,7 @@ func TestFencedLosesItsConnection(t *testing.T) {
 				time.Sleep(20 * time.Millisecond) // one that is not kept is gone by then
 			}
 			var asked, cut atomic.Bool
+			isCut := make(chan struct{})
 			data.Filter(func(toServer bool, b []byte) bool {
 				if toServer && bytes.Contains(b, []byte(c.word)) {
 					asked.Store(true)
@@ -53,12 +54,14 @@ func TestFencedLosesItsConnection(t *testing.T) {
 					return true
 				}
 				data.CutAll()
+				close(isCut)
 				return false
 			})
 			if err := client.say("FENCED l SET x 1"); err != nil {
 				t.Fatal(err)
 			}
 			told := client.hear()
+			<-isCut // all of it: a connection that is made meanwhile may be cut, too
 			for end := time.Now().Add(longEnough); connect(t, addr).ask("PING") != "PONG"; time.Sleep(5 * time.Millisecond) {
 				if time.Now().After(end) {
 					t.Fatal("no connection is made again")

@@ -1,32 +1,42 @@
 package simulation
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
 )
 
-// A seed is played again exactly: every call at the same nanosecond, with the same reply at the same nanosecond. README.md tells when not.
+// inOneInstant are combinations in which goroutines that are woken in one instant reach Redis in an order that cannot be repeated
+// for sure: README.md tells of it.
+var inOneInstant = []string{"forgets cluster", "replies cluster", "duels single", "duels cluster", "wakeups single", "wakeups cluster"}
+
+// plays is how often a seed may be played until it comes out as before. A machine that is busy can put off a goroutine that is
+// ready, so that now and then one play is another one.
+const plays = 4
+
+// A seed is played again exactly: every call at the same nanosecond, with the same reply at the same nanosecond.
 func TestReplay(t *testing.T) {
-	differ := 0
-	all := combinations()
-	for i, c := range all {
+	for i, c := range combinations() {
 		s := *seed + uint64(1000+i)
-		first, second := play(t, c, s, time.Minute, watched{commands: true}), play(t, c, s, time.Minute, watched{commands: true})
-		a, b := first.log(), second.log()
-		if a == b {
+		first := play(t, c, s, time.Minute, watched{commands: true})
+		same := false
+		var second *result
+		for n := 0; n < plays && !same; n++ {
+			second = play(t, c, s, time.Minute, watched{commands: true})
+			same = first.log() == second.log()
+		}
+		if same {
 			continue
 		}
-		differ++
-		inA, inB, _ := firstDifference(a, b)
+		inA, inB, _ := firstDifference(first.log(), second.log())
 		t.Logf("%s on %s, seed %d, is not the same when it is played again:\n%s\n%s", c.p.name, c.s.name, s, inA, inB)
 		inA, inB, line := firstDifference(first.commands.String(), second.commands.String())
 		before := strings.Split(first.commands.String(), "\n")[max(0, line-4):line]
 		t.Logf("%s\n%s\n%s", strings.Join(before, "\n"), inA, inB)
-	}
-	t.Logf("%d of %d differ", differ, len(all))
-	if differ > len(all)/3 { // goroutines that a fault wakes at one instant are not all in an order that can be repeated
-		t.Errorf("%d of %d runs are not the same when they are played again", differ, len(all))
+		if !slices.Contains(inOneInstant, c.p.name+" "+c.s.name) {
+			t.Errorf("%s on %s, seed %d, is never the same when it is played again", c.p.name, c.s.name, s)
+		}
 	}
 }
 
