@@ -121,11 +121,16 @@ func TestQuorumRollingRestart(t *testing.T) {
 	wants(t, w, "+OK", "LOCK", "k")
 	wants(t, w, "+OK", "RLOCK", "r")
 	wants(t, owner, "+OK", "LOCK", "o", "OWNER", "me", "ONCE")
+	onAll := func(what string) {
+		t.Helper()
+		for _, key := range []string{"k", "r", "o"} {
+			harness.Eventually(t, key+" is "+what, func() bool { return len(q.holding(key)) == 3 })
+		}
+	}
+	onAll("on each of them") // a LOCK is granted by a majority, and a slow node has it a moment later
 	for i := range 2 {
 		q.nodes[i].Restart()
-		for _, key := range []string{"k", "r", "o"} {
-			harness.Eventually(t, key+" is on it again", func() bool { return len(q.holding(key)) == 3 })
-		}
+		onAll("on it again")
 	}
 	wants(t, other, "$-1", "LOCK", "k")
 	wants(t, other, "$-1", "WLOCK", "r")
