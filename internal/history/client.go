@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -47,8 +48,8 @@ type Client struct {
 	Gap   time.Duration // most between two rounds of a drive; 0: none
 
 	links []*Link
-	dials int // numbers its connections
-	seq   int // and its sections
+	dials atomic.Int64 // numbers its connections, which some make side by side
+	seq   int          // and its sections
 }
 
 // NewClient makes one that uses so many proxies.
@@ -58,8 +59,7 @@ func (r *Recorder) NewClient(n int, dice *rand.Rand, proxies int, reach Reach, o
 
 // Dial connects to a proxy, or says nil when it is down.
 func (c *Client) Dial(proxy int) *Link {
-	c.dials++
-	n := (c.N+1)*10000 + c.dials
+	n := (c.N+1)*10000 + int(c.dials.Add(1))
 	conn := c.Reach(proxy, n)
 	if conn == nil {
 		return nil
