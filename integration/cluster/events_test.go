@@ -18,7 +18,7 @@ func payload(frame string) string {
 	return strings.TrimSuffix(text, "\r\n")
 }
 
-// message reads the next one that is not of the locks with which the proxy and AwaitTry have begun: nodes pass messages on late.
+// message reads the next one that is not of the locks with which the proxy and AwaitProbe have begun: nodes pass messages on late.
 func (s *subscriber) message() string {
 	s.t.Helper()
 	for {

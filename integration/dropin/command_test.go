@@ -21,7 +21,7 @@ func TestDropinInfo(t *testing.T) {
 	t.Parallel()
 	redisServer := testredis.Start(t)
 	p := harness.StartProxy(t, redisServer.URL())
-	p.AwaitTry(1) // INFO keyspace shows it
+	p.AwaitProbe(1) // INFO keyspace shows it
 	harness.Protocols(t, func(t *testing.T, proto int) {
 		direct, through := (&pair{direct: redisServer, proxy: p}).dials(t, proto)
 		for line, ours := range map[string]bool{

@@ -127,13 +127,13 @@ func ClusterURL(tc *testredis.Cluster) string { return "redis-cluster://" + tc.S
 func StartClusterProxy(t *testing.T, tc *testredis.Cluster, args ...string) *Proxy {
 	t.Helper()
 	p := StartProxy(t, ClusterURL(tc), args...)
-	p.AwaitTry(64)
+	p.AwaitProbe(64)
 	return p
 }
 
-// AwaitTry waits until the proxy has taken a lock for a try at each node, as it does at the start: DBSIZE, keyspace events and
+// AwaitProbe waits until the proxy has taken a lock for a try at each node, as it does at the start: DBSIZE, keyspace events and
 // counts of commands show that. A LOCK waits for the try at its node: one key is enough before one Redis, 64 are for all nodes.
-func (p *Proxy) AwaitTry(keys int) {
+func (p *Proxy) AwaitProbe(keys int) {
 	p.T.Helper()
 	w := Dial(p.T, p.Addr())
 	for i := range keys {

@@ -150,7 +150,7 @@ func (st *stage) proxy(number string) *harness.Proxy {
 	p := st.proxies[number]
 	if p == nil {
 		p = harness.StartProxy(st.t, st.redis.URL(), st.settings...)
-		p.AwaitTry(1) // some count scripts
+		p.AwaitProbe(1) // some count scripts
 		st.proxies[number] = p
 	}
 	return p

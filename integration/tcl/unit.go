@@ -105,7 +105,7 @@ func (b *bed) startProxy(ctx context.Context, dir, upstream string) (*program.Pr
 		return nil, "", err
 	}
 	if err = p.Ready(ctx, addr, ping); err == nil {
-		err = tried(ctx, addr)
+		err = awaitProbe(ctx, addr)
 	}
 	if err != nil {
 		p.Stop()
@@ -114,9 +114,9 @@ func (b *bed) startProxy(ctx context.Context, dir, upstream string) (*program.Pr
 	return p, port, nil
 }
 
-// tried returns when lockproxy has taken a lock for a try at each node, which it does at the start: whoever is subscribed to
+// awaitProbe returns when lockproxy has taken a lock for a try at each node, which it does at the start: whoever is subscribed to
 // everything would hear of it. A LOCK waits for that of its node, and so many keys have slots of all nodes.
-func tried(ctx context.Context, addr string) error {
+func awaitProbe(ctx context.Context, addr string) error {
 	for i := range 64 {
 		for _, verb := range []string{"LOCK", "UNLOCK"} {
 			if _, err := ask(ctx, addr, verb, fmt.Sprint("tcl-", i), "OWNER", "tcl"); err != nil {
