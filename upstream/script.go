@@ -97,7 +97,7 @@ func (c *Control) ints(db int, sha, source string, keys, args []string, ask bool
 		return nil, err
 	}
 	if len(keys) > 0 {
-		jitter.Turn(keys[0])
+		jitter.Turn(keys[0], args)
 	}
 	out, err := c.scripts.run(p, "EVALSHA", sha, keys, args, ask)
 	if refusal, ok := err.(*ReplyError); ok && strings.HasPrefix(refusal.Line, "NOSCRIPT ") {

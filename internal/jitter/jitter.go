@@ -36,18 +36,18 @@ func From(s func(n int64) int64) {
 }
 
 // turn stands for Turn; nil: it does nothing.
-var turn atomic.Pointer[func(what string)]
+var turn atomic.Pointer[func(what string, more []string)]
 
 // Turn is called by those who may be about to ask Redis at one and the same instant, each for something else. In a simulation they do so
 // one after the other, since the order of goroutines cannot be repeated. Otherwise it does nothing.
-func Turn(what string) {
+func Turn(what string, more []string) {
 	if t := turn.Load(); t != nil {
-		(*t)(what)
+		(*t)(what, more)
 	}
 }
 
 // Turns has Turn call f; nil ends that.
-func Turns(f func(what string)) {
+func Turns(f func(what string, more []string)) {
 	if f == nil {
 		turn.Store(nil)
 		return

@@ -34,13 +34,13 @@ func TestNumbersOfASimulation(t *testing.T) {
 }
 
 func TestTurns(t *testing.T) {
-	Turn("nobody hears it")
+	Turn("nobody hears it", nil)
 	var asked []string
-	Turns(func(what string) { asked = append(asked, what) })
-	Turn("a")
+	Turns(func(what string, more []string) { asked = append(append(asked, what), more...) })
+	Turn("a", []string{"b"})
 	Turns(nil)
-	Turn("b")
-	if !slices.Equal(asked, []string{"a"}) {
+	Turn("c", nil)
+	if !slices.Equal(asked, []string{"a", "b"}) {
 		t.Error(asked)
 	}
 }

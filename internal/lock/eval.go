@@ -105,7 +105,7 @@ func replicatedOn(ctl *upstream.Control, c call, replicas int64, wait time.Durat
 }
 
 func (c call) build(client rueidis.Client, verb, body string) rueidis.Completed {
-	jitter.Turn(c.keys[0])
+	jitter.Turn(c.keys[0], c.args)
 	return client.B().Arbitrary(verb, body, strconv.Itoa(len(c.keys))).Keys(c.keys[0]).Args(c.keys[1:]...).Args(c.args...).Build()
 }
 

@@ -81,7 +81,7 @@ func (m *Manager) sidesHeld(ctx context.Context, id holdID) (held []Kind, err er
 }
 
 func sidesCommand(client rueidis.Client, id holdID) rueidis.Completed {
-	jitter.Turn(id.key)
+	jitter.Turn(id.as(Read).field(), nil)
 	return client.B().Hmget().Key(id.key).Field("mode", id.as(Read).field(), id.as(Write).field()).Build()
 }
 

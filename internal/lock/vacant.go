@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/lockproxy/lockproxy/internal/jitter"
 	"github.com/lockproxy/lockproxy/scripts"
 )
 
@@ -99,6 +100,7 @@ func (m *Manager) tellVacancies(ctx context.Context) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for ctx.Err() == nil {
+		jitter.Turn("vacant", nil)
 		due, again := m.vacant.take(time.Now())
 		var group errgroup.Group
 		group.SetLimit(vacantAtOnce)

@@ -71,7 +71,7 @@ func newBed(c combination, seed uint64, logs slog.Handler, commands *strings.Bui
 	b := &bed{p: p, store: s, gap: c.gap, seed: seed, w: world.New(seed), log: slog.New(logs)}
 	b.Crew = &history.Crew{Recorder: history.NewRecorder()}
 	b.uuids = rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8), byte(seed >> 16), byte(seed >> 24), byte(seed >> 32)})
-	eras.Store(era(), b)
+	current.Store(b)
 	var addrs []string
 	for i := range s.nodes {
 		addrs = append(addrs, fmt.Sprintf("10.0.0.%d:6379", i+1))

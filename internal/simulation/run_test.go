@@ -38,10 +38,8 @@ func play(t *testing.T, c combination, seed uint64, d time.Duration, o watched) 
 	}
 	var b *bed
 	finals := map[string]any{} // of counters
-	mine := takeEra()
-	defer eras.Delete(mine)
+	defer current.Store(nil)
 	synctest.Test(t, func(t *testing.T) {
-		time.Sleep(time.Duration(mine) * apart)
 		began := time.Now()
 		b = newBed(c, seed, o.logs, r.commands)
 		r.wrong = b.live(d)
