@@ -23,11 +23,11 @@ func TestGrammar(t *testing.T) {
 		"": "",
 		"block 0 px 5 owner x once fence replicas 2": "",
 		"OWNER x PX 1 BLOCK 9007199254740992":        "",
-		"EX 1 PX 1":                                  "ERR syntax error",
-		"EX":                                         "ERR syntax error",
-		"BLOCK 1 BLOCK 1":                            "ERR syntax error",
-		"OWNER x SELF":                               "ERR syntax error",
-		"NX":                                         "ERR syntax error",
+		"EX 1 px 1":                                  "ERR syntax error near 'px'",
+		"EX 1 BLOCK":                                 "ERR syntax error near 'BLOCK'",
+		"BLOCK 1 Block 1":                            "ERR syntax error near 'Block'",
+		"OWNER x SELF":                               "ERR syntax error near 'SELF'",
+		"NX":                                         "ERR syntax error near 'NX'",
 		"BLOCK -1":                                   "ERR value is not an integer or out of range",
 		"BLOCK 01":                                   "ERR value is not an integer or out of range",
 		"BLOCK +1":                                   "ERR value is not an integer or out of range",
@@ -49,6 +49,24 @@ func TestGrammar(t *testing.T) {
 	g, err := parse(options, tokens("ex 7 Block 3 owner Me"))
 	if err != nil || lease(g) != 7000 || g.numbers["BLOCK"] != 3 || g.words["OWNER"] != "Me" {
 		t.Fatal(g, err)
+	}
+}
+
+// TestSyntaxErrorsArePrintable: whatever the word, its error is a short line of ASCII.
+func TestSyntaxErrorsArePrintable(t *testing.T) {
+	for word, want := range map[string]string{
+		"":                               "",
+		"a\r\n+OK\r\n":                   `a\x0d\x0a+OK\x0d\x0a`,
+		"\x00\x1b[2J\x7f":                `\x00\x1b[2J\x7f`,
+		"\xff é'\\":                      `\xff \xc3\xa9\'\\`,
+		strings.Repeat("x", nearShown):   strings.Repeat("x", nearShown),
+		strings.Repeat("x", nearShown+1): strings.Repeat("x", nearShown) + "...",
+		strings.Repeat("\x00", 1<<20):    strings.Repeat(`\x00`, nearShown) + "...",
+	} {
+		call := [][]byte{[]byte("RENEW"), []byte("k"), []byte(word)}
+		if got := string(Lookup(call[0]).Run(nil, call, nil)); got != "-ERR syntax error near '"+want+"'\r\n" {
+			t.Errorf("%.80q: %q", word, got)
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package commands
 
 import (
 	"errors"
+	"fmt"
 	"strconv"
 
 	"github.com/lockproxy/lockproxy/internal/lock"
@@ -14,6 +15,8 @@ type Option struct {
 	kind    valueKind
 	// group names what at most one option of a call may belong to; "" = its own.
 	group string
+	// not is the keyword of an option of another group that cannot be said with this one; "" = none. Both options name the other.
+	not string
 }
 
 type valueKind int
@@ -29,10 +32,9 @@ const (
 )
 
 var (
-	errSyntax = errors.New("ERR syntax error")
-	errRange  = errors.New("ERR value is not an integer or out of range")
-	errName   = errors.New("ERR invalid lock name: more than " + strconv.Itoa(lock.MaxName) + " bytes")
-	errOwner  = errors.New("ERR invalid owner: 1 to 256 bytes, not 'mode', not ending in ':write', and not of the form <uuid>:<number>")
+	errRange = errors.New("ERR value is not an integer or out of range")
+	errName  = errors.New("ERR invalid lock name: more than " + strconv.Itoa(lock.MaxName) + " bytes")
+	errOwner = errors.New("ERR invalid owner: 1 to 256 bytes, not 'mode', not ending in ':write', and not of the form <uuid>:<number>")
 )
 
 // largest is the largest integer that every client can hold: 2^53.
@@ -50,14 +52,38 @@ func (g given) has(keyword string) bool {
 	return number || word
 }
 
-// parse reads options in any order. A repeated, unknown or contradictory one is a syntax error.
+// nearShown is how many bytes of a word a syntax error shows.
+const nearShown = 64
+
+// syntaxNear is the error for a word of a call. It shows the beginning of the word, in ASCII and on one line whatever bytes the
+// word has.
+func syntaxNear(word []byte) error {
+	line := []byte("ERR syntax error near '")
+	for _, c := range word[:min(len(word), nearShown)] {
+		switch {
+		case c == '\'' || c == '\\':
+			line = append(line, '\\', c)
+		case c < ' ' || c > '~':
+			line = fmt.Appendf(line, "\\x%02x", c)
+		default:
+			line = append(line, c)
+		}
+	}
+	if len(word) > nearShown {
+		line = append(line, "..."...)
+	}
+	return errors.New(string(line) + "'")
+}
+
+// parse reads options in any order. A repeated, unknown or contradictory one is a syntax error that names it, and so is one
+// without its value.
 func parse(options []Option, tokens [][]byte) (given, error) {
 	g := given{map[string]int64{}, map[string]string{}}
 	groups := map[string]bool{}
 	for i := 0; i < len(tokens); i++ {
 		o := find(options, tokens[i])
-		if o == nil || g.has(o.Keyword) || o.group != "" && groups[o.group] {
-			return g, errSyntax
+		if o == nil || g.has(o.Keyword) || o.group != "" && groups[o.group] || g.has(o.not) {
+			return g, syntaxNear(tokens[i])
 		}
 		if o.group != "" {
 			groups[o.group] = true
@@ -67,7 +93,7 @@ func parse(options []Option, tokens [][]byte) (given, error) {
 			continue
 		}
 		if i++; i == len(tokens) {
-			return g, errSyntax
+			return g, syntaxNear(tokens[i-1])
 		}
 		if err := g.set(o, tokens[i]); err != nil {
 			return g, err

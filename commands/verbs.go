@@ -13,13 +13,13 @@ var (
 	optBlock    = Option{Keyword: "BLOCK", Value: "milliseconds", kind: waiting}
 	optEX       = Option{Keyword: "EX", Value: "seconds", kind: seconds, group: "lease"}
 	optPX       = Option{Keyword: "PX", Value: "milliseconds", kind: milli, group: "lease"}
-	optOwner    = Option{Keyword: "OWNER", Value: "id", kind: ownerName, group: "owner"}
+	optOwner    = Option{Keyword: "OWNER", Value: "id", kind: ownerName, group: "owner", not: "FORCE"}
 	optSelf     = Option{Keyword: "SELF", group: "owner"}
 	optOnce     = Option{Keyword: "ONCE"}
 	optFence    = Option{Keyword: "FENCE"}
 	optReplicas = Option{Keyword: "REPLICAS", Value: "n", kind: count}
 	optAll      = Option{Keyword: "ALL", group: "much"}
-	optForce    = Option{Keyword: "FORCE", group: "much"}
+	optForce    = Option{Keyword: "FORCE", group: "much", not: "OWNER"}
 	optRead     = Option{Keyword: "READ", group: "side"}
 	optWrite    = Option{Keyword: "WRITE", group: "side"}
 	optAnyOwner = Option{Keyword: "OWNER", Value: "id", kind: text, group: "owner"}
@@ -85,7 +85,7 @@ func lockRequest(c Client, v *Verb, kind lock.Kind, options [][]byte) (lock.Requ
 	g, err := parse(v.Options, options)
 	if err == nil && g.has("ONCE") && !g.has("OWNER") && !g.has("SELF") {
 		// On a pooled connection two threads would both be "the owner that holds already".
-		err = errSyntax
+		err = syntaxNear([]byte("ONCE"))
 	}
 	return lock.Request{
 		DB: c.DB(), Kind: kind, Fair: v.Name == "fairlock", Blocks: g.has("BLOCK"), Block: g.numbers["BLOCK"],
@@ -146,9 +146,6 @@ func side(g given) lock.Kind {
 
 func runUnlock(c Client, args [][]byte, out []byte) []byte {
 	g, err := parse(table["unlock"].Options, args[2:])
-	if err == nil && g.has("FORCE") && g.has("OWNER") {
-		err = errSyntax
-	}
 	if err != nil {
 		return appendSyntax(out, err)
 	}

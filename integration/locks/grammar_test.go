@@ -12,13 +12,19 @@ import (
 )
 
 const (
-	syntaxError = "-ERR syntax error\r\n"
-	rangeError  = "-ERR value is not an integer or out of range\r\n"
-	ownerError  = "-ERR invalid owner"
+	rangeError = "-ERR value is not an integer or out of range\r\n"
+	ownerError = "-ERR invalid owner"
 )
 
 func arityError(verb string) string {
 	return "-ERR wrong number of arguments for '" + verb + "' command\r\n"
+}
+
+// marked takes the mark, a *, off the word of a call at which its syntax error is, and returns that error's line.
+func marked(call string) (plain, reply string) {
+	before, after, _ := strings.Cut(call, "*")
+	word, _, _ := strings.Cut(after, " ")
+	return before + after, "-ERR syntax error near '" + word + "'\r\n"
 }
 
 // refusals are calls that must change nothing, with the beginning of their reply.
@@ -28,35 +34,28 @@ func refusals() map[string]string {
 		"RLOCK": arityError("rlock"), "WLOCK": arityError("wlock"), "MULTILOCK 1": arityError("multilock"), "MULTIUNLOCK 1": arityError("multiunlock"),
 		"LOCKINFO": arityError("lockinfo"), "LOCKINFO a b": arityError("lockinfo"), "lock": arityError("lock"),
 	}
-	for _, tail := range []string{
-		"x", "BLOCK", "EX", "PX", "OWNER", "REPLICAS", "5", "EX 5 PX 5000", "PX 5000 EX 5", "EX 5 EX 5", "BLOCK 1 BLOCK 1", "BLOCK 1 2",
-		"OWNER a OWNER a", "OWNER a SELF", "SELF OWNER a", "SELF SELF", "ONCE", "FENCE ONCE", "SELF ONCE ONCE", "FENCE FENCE", "REPLICAS 1 REPLICAS 1",
-		"ALL", "FORCE", "READ", "WRITE", "EX 5 BLOCK", "MATCH a",
-	} {
-		r["LOCK free "+tail] = syntaxError
+	syntax := func(call string, tails ...string) {
+		for _, tail := range tails {
+			plain, reply := marked(call + " " + tail)
+			r[plain] = reply
+		}
 	}
-	for _, tail := range []string{"x", "OWNER", "ALL ALL", "ALL FORCE", "FORCE ALL", "FORCE OWNER a", "OWNER a OWNER a", "BLOCK 5", "EX 5", "ONCE", "FENCE", "SELF"} {
-		r["UNLOCK held "+tail] = syntaxError
+	syntax("LOCK free", "*x", "*blok", "*BLOCK", "*EX", "*PX", "*OWNER", "*REPLICAS", "*5", "EX 5 *PX 5000", "PX 5000 *EX 5", "EX 5 *ex 5",
+		"BLOCK 1 *BLOCK 1", "BLOCK 1 *2", "OWNER a *OWNER a", "OWNER a *SELF", "SELF *OWNER a", "SELF *self", "*ONCE", "FENCE *ONCE",
+		"SELF ONCE *ONCE", "FENCE *FENCE", "REPLICAS 1 *REPLICAS 1", "*ALL", "*FORCE", "*READ", "*WRITE", "EX 5 *BLOCK", "*MATCH a")
+	syntax("FAIRLOCK free", "*x", "*READ", "EX 5 *PX 5", "SELF *OWNER a", "*ONCE", "*BLOCK")
+	syntax("UNLOCK held", "*x", "*OWNER", "ALL *ALL", "ALL *FORCE", "FORCE *ALL", "FORCE *OWNER a", "OWNER a *FORCE", "OWNER a *OWNER a",
+		"*BLOCK 5", "*EX 5", "*ONCE", "*FENCE", "*SELF")
+	syntax("RENEW held", "*x", "*EX", "*PX", "EX 5 *PX 5", "EX 5 *EX 5", "*OWNER", "*BLOCK 5", "*ONCE", "*FENCE", "*ALL", "*FORCE", "*SELF")
+	for _, verb := range []string{"UNLOCK", "RENEW"} {
+		syntax(verb+" held", "READ *WRITE", "WRITE *READ", "READ *READ", "WRITE *WRITE OWNER a")
 	}
-	for _, tail := range []string{"x", "EX", "PX", "EX 5 PX 5", "EX 5 EX 5", "OWNER", "BLOCK 5", "ONCE", "FENCE", "ALL", "FORCE", "SELF"} {
-		r["RENEW held "+tail] = syntaxError
-	}
-	for _, tail := range []string{"READ WRITE", "WRITE READ", "READ READ", "WRITE WRITE OWNER a"} {
-		r["UNLOCK held "+tail] = syntaxError
-		r["RENEW held "+tail] = syntaxError
-	}
-	for _, tail := range []string{"FENCE", "READ", "ONCE", "OWNER a SELF", "EX 5 PX 5", "ALL"} {
-		r["RLOCK free "+tail] = syntaxError
-	}
-	for _, tail := range []string{"WRITE", "ONCE", "FENCE FENCE", "OWNER a SELF", "EX 5 PX 5", "FORCE"} {
-		r["WLOCK free "+tail] = syntaxError
-	}
-	for _, tail := range []string{"READ", "ONCE", "OWNER a SELF", "EX 5 PX 5", "FORCE", "more", "BLOCK 1 BLOCK 1"} {
-		r["MULTILOCK 2 free freetoo "+tail] = syntaxError
-	}
-	for _, tail := range []string{"ALL", "FORCE", "READ", "OWNER", "more", "OWNER a OWNER a"} {
-		r["MULTIUNLOCK 2 held free "+tail] = syntaxError
-	}
+	syntax("RLOCK free", "*FENCE", "*READ", "*ONCE", "OWNER a *SELF", "EX 5 *PX 5", "*ALL")
+	syntax("WLOCK free", "*WRITE", "*ONCE", "FENCE *FENCE", "OWNER a *SELF", "EX 5 *PX 5", "*FORCE")
+	syntax("MULTILOCK 2 free freetoo", "*READ", "*ONCE", "OWNER a *SELF", "EX 5 *PX 5", "*FORCE", "*more", "BLOCK 1 *BLOCK 1")
+	syntax("MULTIUNLOCK 2 held free", "*ALL", "*FORCE", "*READ", "*OWNER", "*more", "OWNER a *OWNER a")
+	syntax("FENCED held", "READ *WRITE SET a b", "OWNER a *OWNER a SET a b", "*OWNER")
+	syntax("LOCKLIST", "*OWNER", "*MATCH", "OWNER a *OWNER a", "MATCH a *MATCH a", "*x", "*BLOCK 5")
 	for _, verb := range []string{"MULTILOCK", "MULTIUNLOCK"} {
 		for _, n := range []string{"0", "-1", "x", "1.5", "+1", "01", ""} {
 			r[verb+" "+n+" free held"] = "-ERR numkeys should be greater than 0\r\n"
@@ -67,9 +66,6 @@ func refusals() map[string]string {
 		r[verb+" 2 held free OWNER mode"] = ownerError
 	}
 	r["MULTILOCK 2 free freetoo PX 0"] = rangeError
-	for _, tail := range []string{"OWNER", "MATCH", "OWNER a OWNER a", "MATCH a MATCH a", "x", "BLOCK 5"} {
-		r["LOCKLIST "+tail] = syntaxError
-	}
 	for _, n := range []string{"0", "-1", "x", "1.5", "+1", "01", "1e3", "0x10", "9007199254740993", "9223372036854775808", ""} {
 		for _, option := range []string{"EX", "PX"} {
 			r["LOCK free "+option+" "+n] = rangeError
