@@ -32,6 +32,9 @@ func run(args []string) int {
 	case errors.Is(err, flag.ErrHelp):
 		config.Usage(os.Stdout)
 		return exitOK
+	case errors.Is(err, config.ErrHelpAll):
+		config.UsageAll(os.Stdout)
+		return exitOK
 	case err != nil:
 		fmt.Fprintf(os.Stderr, "lockproxy: %v\n", err)
 		return exitUsage

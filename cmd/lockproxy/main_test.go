@@ -236,6 +236,7 @@ func TestWrongStarts(t *testing.T) {
 	}{
 		{"--version", exitOK, ""},
 		{"--help", exitOK, ""},
+		{"--help-all", exitOK, ""},
 		{"--no-such-flag", exitUsage, "no-such-flag"},
 		{"--listen 0.0.0.0:0", exitError, "loopback only"},
 		{"--listen :0", exitError, "loopback only"},

@@ -23,6 +23,9 @@ const EnvPrefix = "LOCKPROXY"
 // Optional are the commands that Config.Allow may name.
 var Optional = []string{"debug", "monitor"}
 
+// ErrHelpAll says that --help-all was given.
+var ErrHelpAll = errors.New("help for all settings was asked for")
+
 // Config is what the operator set, with the documented default in every field
 // not set. docs/CONFIGURATION.md describes each one.
 type Config struct {
@@ -96,7 +99,7 @@ type Config struct {
 // Parse reads args (without the program's name), then the environment for what
 // args left open, then the YAML file for what both left open. Its error names
 // every fault found, not the first alone; it wraps flag.ErrHelp when help was
-// asked for. No error holds a password.
+// asked for, or ErrHelpAll. No error holds a password.
 func Parse(args []string) (Config, error) {
 	c := defaults()
 	fs := flag.NewFlagSet("lockproxy", flag.ContinueOnError)
@@ -111,12 +114,20 @@ func Parse(args []string) (Config, error) {
 		c.Version = v == "true"
 		return nil
 	})
+	all := false
+	fs.BoolFunc("help-all", helpAllMeaning, func(v string) error {
+		all = v == "true"
+		return nil
+	})
 	err := ff.Parse(fs, args,
 		ff.WithEnvVarPrefix(EnvPrefix),
 		ff.WithConfigFileFlag("config"),
 		ff.WithConfigFileParser(parseYAML))
 	if err != nil {
 		return Config{}, hideUserinfo(err)
+	}
+	if all {
+		return Config{}, ErrHelpAll
 	}
 	if fs.NArg() > 0 {
 		return Config{}, hideUserinfo(fmt.Errorf("unexpected argument %q: settings are --flags", fs.Arg(0)))

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-var update = flag.Bool("update", false, "rewrite docs/CONFIGURATION.md")
+var update = flag.Bool("update", false, "rewrite docs/CONFIGURATION.md and testdata")
 
 func TestDefaults(t *testing.T) {
 	got, err := Parse(nil)
@@ -210,29 +210,53 @@ func TestHelp(t *testing.T) {
 	if _, err := Parse([]string{"-h"}); !errors.Is(err, flag.ErrHelp) {
 		t.Errorf("-h: %v", err)
 	}
-	var b strings.Builder
-	Usage(&b)
+	if _, err := Parse([]string{"--max-clients", "0", "--help-all"}); !errors.Is(err, ErrHelpAll) {
+		t.Errorf("--help-all: %v", err)
+	}
+	var short, all strings.Builder
+	Usage(&short)
+	lines := strings.Split(strings.TrimSuffix(short.String(), "\n"), "\n")
+	if len(lines) < 24 || len(lines) > 40 {
+		t.Errorf("--help has %d lines, no screenful", len(lines))
+	}
+	for _, line := range lines {
+		if len(line) > 80 {
+			t.Errorf("--help is wider than 80 columns: %s", line)
+		}
+	}
+	UsageAll(&all)
 	for _, s := range settings {
-		if !strings.Contains(b.String(), "--"+s.name) {
-			t.Errorf("--%s is not in the usage", s.name)
+		if !strings.Contains(all.String(), "\n  --"+s.name) {
+			t.Errorf("--%s is not in --help-all", s.name)
 		}
 	}
 }
 
-func TestConfigurationPageIsFresh(t *testing.T) {
-	path := filepath.Join("..", "..", "docs", "CONFIGURATION.md")
+// golden compares a text with a file of this repository; -update writes it.
+func golden(t *testing.T, path, text string) {
+	t.Helper()
 	if *update {
-		if err := os.WriteFile(path, []byte(Markdown()), 0o644); err != nil {
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
-	page, err := os.ReadFile(path)
+	file, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if string(page) != Markdown() {
+	if string(file) != text {
 		t.Errorf("%s is stale: go test ./internal/config -update", path)
 	}
+}
+
+func TestHelpIsFresh(t *testing.T) {
+	var help strings.Builder
+	Usage(&help)
+	golden(t, filepath.Join("testdata", "help.txt"), help.String())
+}
+
+func TestConfigurationPageIsFresh(t *testing.T) {
+	golden(t, filepath.Join("..", "..", "docs", "CONFIGURATION.md"), Markdown())
 }
 
 func TestTLSFaultsAreNamed(t *testing.T) {

@@ -34,8 +34,8 @@ func parseYAML(r io.Reader, set func(name, value string) error) error {
 }
 
 func setOne(key, value *yaml.Node, seen map[string]bool, set func(name, value string) error) error {
-	i := slices.IndexFunc(settings, func(s setting) bool { return s.name == key.Value })
-	if i < 0 || key.Value == "config" {
+	s := findSetting(key.Value)
+	if s == nil || key.Value == "config" {
 		return fmt.Errorf("unknown setting %q", key.Value)
 	}
 	if seen[key.Value] {
@@ -43,7 +43,7 @@ func setOne(key, value *yaml.Node, seen map[string]bool, set func(name, value st
 	}
 	seen[key.Value] = true
 	items := []*yaml.Node{value}
-	if value.Kind == yaml.SequenceNode && settings[i].list {
+	if value.Kind == yaml.SequenceNode && s.list {
 		items = value.Content
 	}
 	for _, item := range items {

@@ -33,13 +33,78 @@ Lists are given by repeating the flag, with commas, or as a YAML list.
 		}
 		fmt.Fprintf(&b, "| `--%s` | `%s` | %s | %s |\n", s.name, envName(s.name), def, strings.ReplaceAll(meaning, "|", `\|`))
 	}
-	fmt.Fprintf(&b, "| `--version` | | | %s |\n", versionMeaning)
+	fmt.Fprintf(&b, "| `--version` | | | %s |\n| `--help` | | | %s |\n| `--help-all` | | | %s |\n", versionMeaning, helpMeaning, helpAllMeaning)
 	return b.String()
 }
 
-// Usage prints what --help shows.
+// brief is the line that --help shows of a setting.
+type brief struct{ name, value, text string }
+
+// briefs are the settings that most people need.
+var briefs = []brief{
+	{"upstream", "URL", "the Redis to serve; none: a store in memory"},
+	{"quorum", "URL,URL,URL", "keep the locks on these masters (Redlock)"},
+	{"listen", "HOST:PORT", "serve clients here"},
+	{"tls-listen", "HOST:PORT", "and here with TLS"},
+	{"tls-cert", "FILE", "certificate to show there"},
+	{"tls-key", "FILE", "its key"},
+	{"tls-client-ca", "FILE", "authorities of the clients' certificates"},
+	{"upstream-tls-ca", "FILE", "authorities to trust with rediss://"},
+	{"protected-mode", "yes|no", "no password in Redis: local clients only"},
+	{"lock-watchdog-timeout", "TIME", "lease of a lock that is renewed"},
+	{"disconnect-grace", "TIME", "keep locks of a client that left"},
+	{"owner-grace", "TIME", "the same for locks with OWNER"},
+	{"max-hold", "TIME", "renew no lock for longer"},
+	{"drain-timeout", "TIME", "at the end: wait for locks held"},
+	{"max-clients", "N", "most clients at once"},
+	{"upstream-timeout", "TIME", "longest wait for a reply of Redis"},
+	{"deny", "NAME,NAME", "commands to refuse"},
+	{"metrics-listen", "HOST:PORT", "/metrics for Prometheus"},
+	{"log-level", "LEVEL", "debug, info, warn or error"},
+	{"log-format", "FORMAT", "text or json"},
+	{"config", "FILE", "YAML file with any settings"},
+}
+
+const title = "lockproxy is a proxy for Redis that adds locks. Usage: lockproxy [flags]\n\n"
+
+// Usage prints what --help shows: a screen of the settings that most people need.
 func Usage(w io.Writer) {
-	fmt.Fprint(w, "lockproxy serves a Redis, and locks. Usage: lockproxy [flags]\n\n")
+	fmt.Fprint(w, title)
+	for _, b := range briefs {
+		text := b.text
+		switch def := findSetting(b.name).def; def {
+		case "":
+		case "0":
+			text += " (default: off)"
+		default:
+			text += " (" + def + ")"
+		}
+		fmt.Fprintf(w, "  %-28s  %s\n", "--"+b.name+" "+b.value, text)
+	}
+	fmt.Fprintf(w, `  %-28s  print the version
+  %-28s  every setting, explained
+
+URL: redis://[user:password@]host:port[/db], rediss://..., unix:///path, also
+  redis-cluster://host:port[,host:port...] and
+  redis+sentinel://host:port[,host:port...]/master-name
+Each flag is also a variable, as %s for
+--log-level, and a key of the --config file.
+`, "--version", "--help-all", envName("log-level"))
+}
+
+// findSetting is the setting of that name; nil: there is none.
+func findSetting(name string) *setting {
+	for i := range settings {
+		if settings[i].name == name {
+			return &settings[i]
+		}
+	}
+	return nil
+}
+
+// UsageAll prints what --help-all shows: every setting.
+func UsageAll(w io.Writer) {
+	fmt.Fprint(w, title)
 	for _, s := range settings {
 		def := ""
 		if s.def != "" {
@@ -47,8 +112,8 @@ func Usage(w io.Writer) {
 		}
 		fmt.Fprintf(w, "  --%s%s\n        %s\n", s.name, def, strings.ReplaceAll(s.meaning, "`", ""))
 	}
-	fmt.Fprintf(w, "  --version\n        %s\n\nEach flag is also a variable (--log-level is %s) and a key of the --config file.\n",
-		versionMeaning, envName("log-level"))
+	fmt.Fprintf(w, "  --version\n        %s\n  --help\n        %s\n\nEach flag is also a variable (--log-level is %s) and a key of the --config file.\n",
+		versionMeaning, helpMeaning, envName("log-level"))
 }
 
 func envName(flag string) string {

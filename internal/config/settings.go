@@ -10,7 +10,11 @@ import (
 	"time"
 )
 
-const versionMeaning = "Print the version and leave."
+const (
+	versionMeaning = "Print the version and leave."
+	helpMeaning    = "Print the settings that most people need and leave."
+	helpAllMeaning = "Print all settings and leave."
+)
 
 // setting is one row of the operator's reference. Flag and YAML key are its
 // name, the environment variable is derived from it.
