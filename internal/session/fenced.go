@@ -224,7 +224,7 @@ func (f *fence) run() (done bool, err error) {
 	p := f.p
 	telemetry.Commands.Add(1)
 	if f.cmd != nil && f.cmd.Script == commandtable.FlushesScripts {
-		f.s.srv.memory.clear()
+		f.s.srv.scripts.Clear()
 	}
 	var guard *expect
 	head := "*1\r\n"

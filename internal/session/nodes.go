@@ -7,6 +7,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
+	"github.com/lockproxy/lockproxy/internal/scriptcache"
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -23,8 +24,7 @@ type nodes struct {
 	exec  *cluster.Executor // nil: not needed yet
 	quick *cluster.Executor // the quick lane of scripts; nil: not needed yet
 	seen  *upstream.Pipe    // see beSeen; nil: none
-	lane  *quickScripts
-	id    upstream.Identity // of the lane
+	lane  *scriptcache.Lane // that one
 }
 
 // executor is the session's own, made when first needed.
@@ -49,7 +49,7 @@ func (s *Session) MayHold(n int) bool {
 }
 
 // leave gives all connections back.
-func (n *nodes) leave(l *scriptLanes) {
+func (n *nodes) leave() {
 	if n.exec != nil {
 		n.exec.Close()
 	}
@@ -58,7 +58,7 @@ func (n *nodes) leave(l *scriptLanes) {
 	}
 	if n.quick != nil {
 		n.quick.Close()
-		l.part(n.id, n.lane)
+		n.lane.Leave()
 	}
 	*n = nodes{}
 }

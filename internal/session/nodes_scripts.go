@@ -8,8 +8,8 @@ import (
 
 	"github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
+	"github.com/lockproxy/lockproxy/internal/scriptcache"
 	"github.com/lockproxy/lockproxy/proto/resp"
-	"github.com/lockproxy/lockproxy/upstream"
 )
 
 // forwardLaneNodes is forwardLane with a cluster upstream: a lane has a connection to each node that is asked.
@@ -19,13 +19,12 @@ func (s *Session) forwardLaneNodes(quick bool) time.Duration {
 	}
 	n := &s.nodes
 	if n.quick == nil {
-		n.id = s.ident
-		n.id.Lane = quickLane
-		n.quick, n.lane = s.newExecutor(n.id), s.srv.lanes.join(n.id)
+		n.lane = s.srv.lanes.Join(s.ident)
+		n.quick = s.newExecutor(n.lane.ID())
 	}
-	if !quick || n.lane.stuck() {
-		if id, free := s.srv.lanes.take(s.ident); free {
-			defer s.srv.lanes.giveBack(id)
+	if !quick || n.lane.Stuck() {
+		if id, free := s.srv.lanes.Take(s.ident); free {
+			defer s.srv.lanes.GiveBack(id)
 			e := s.newExecutor(id)
 			defer e.Close()
 			if took, sent := s.forwardIf(e, false); sent {
@@ -33,22 +32,22 @@ func (s *Session) forwardLaneNodes(quick bool) time.Duration {
 			}
 		}
 	}
-	return n.lane.timed(func() { s.forwardWith(n.quick, false) })
+	return n.lane.Timed(func() { s.forwardWith(n.quick, false) })
 }
 
-// sendAgain is the end of heal with a cluster upstream, where a script that has run at one node is unknown to the others.
+// sendAgain is the end of reload with a cluster upstream, where a script that has run at one node is unknown to the others.
 // Order is kept by slot: what is sent again has nothing behind it that ran in its slot, or in several, or in none.
-func (s *Session) sendAgain(start int, ends []int, fates []fate, send func() time.Duration) {
+func (s *Session) sendAgain(start int, ends []int, states []scriptcache.State, send func() time.Duration) {
 	b := s.batch
 	var again []int
 	behind := map[int]bool{} // slots in which something ran
 look:
-	for i := len(fates) - 1; i >= 0; i-- {
+	for i := len(states) - 1; i >= 0; i-- {
 		slot, one := b.plans[i].Slot()
 		switch {
-		case fates[i] == loadedAgain && one && !behind[slot]:
+		case states[i] == scriptcache.Loaded && one && !behind[slot]:
 			again = append(again, i)
-		case fates[i] != mayHaveRun: // it did not run, and its NOSCRIPT stands
+		case states[i] != scriptcache.Unknown: // it did not run, and its NOSCRIPT stands
 		case one:
 			behind[slot] = true
 		default:
@@ -88,9 +87,9 @@ look:
 	}
 }
 
-// healNodes is heal with a cluster upstream: each script is loaded again at the node that did not have it.
-func (s *Session) healNodes(shas []string, seen uint64) []fate {
-	b, fates := s.batch, make([]fate, len(shas))
+// reloadNodes is reload with a cluster upstream: each script is loaded again at the node that did not have it.
+func (s *Session) reloadNodes(shas []string, seen uint64) []scriptcache.State {
+	b, states := s.batch, make([]scriptcache.State, len(shas))
 	done := map[*cluster.Node]bool{}
 	for i, sha := range shas {
 		n := b.plans[i].From()
@@ -107,11 +106,11 @@ func (s *Session) healNodes(shas []string, seen uint64) []fate {
 		known := s.srv.reload(n.Upstream(), n.ID, wanted, seen)
 		for k, other := range shas {
 			if other != "" && b.plans[k].From() == n {
-				fates[k] = known[other]
+				states[k] = known[other]
 			}
 		}
 	}
-	return fates
+	return states
 }
 
 // blockTimeout finds the word of a blocking command that says for how long, and in what unit. 0: there is none.
@@ -152,25 +151,3 @@ func timeLeft(c *commandtable.Command, args [][]byte, passed time.Duration) []by
 }
 
 func integerText(n int64) []byte { return strconv.AppendInt(nil, n, 10) }
-
-// part is the end of what join began.
-func (l *scriptLanes) part(id upstream.Identity, q *quickScripts) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if q.users--; q.users == 0 {
-		delete(l.quick, id)
-	}
-}
-
-// timed notes what a run in the lane takes.
-func (q *quickScripts) timed(run func()) time.Duration {
-	began := time.Now()
-	if q.waiting.Add(1) == 1 {
-		q.moved.Store(began.UnixNano())
-	}
-	run()
-	q.waiting.Add(-1)
-	end := time.Now()
-	q.moved.Store(end.UnixNano())
-	return end.Sub(began)
-}

@@ -196,7 +196,7 @@ func (s *Session) send(p *pinned, cmd redcon.Command, c *commandtable.Command) {
 		p.mu.Unlock()
 	}
 	if c != nil && c.Script == commandtable.FlushesScripts {
-		s.srv.memory.clear() // whatever comes of it
+		s.srv.scripts.Clear() // whatever comes of it
 	}
 	p.expect(e, cmd.Raw)
 }

@@ -5,33 +5,27 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/commandtable"
+	"github.com/lockproxy/lockproxy/internal/scriptcache"
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
-
-// A script is quick when it has been seen to end so soon, with the time it waited for others; it then shares a
-// connection with others of its kind.
-const quickScript = 50 * time.Millisecond
-
-// scriptKey stands for a script, or function, in a set of those known to be quick; 0 is none.
-type scriptKey uint64
 
 // forwardScripts sends a run that has scripts in it. Redis does not read from the connection that runs a script, and
 // answers all others -BUSY once that takes too long: so the run never shares a connection with ordinary commands, and
 // with other scripts only if its own are all known to be quick.
 func (s *Session) forwardScripts(big bool) {
-	b, m := s.batch, s.srv.memory
+	b, m := s.batch, s.srv.scripts
 	runs, known := b.findScripts(m)
-	seen := m.look()
+	seen := m.Version()
 	if b.flushes() {
-		m.flushBegins()
-		defer m.flushEnds()
+		m.FlushBegins()
+		defer m.FlushEnds()
 	}
 	start := len(b.out)
 	b.gone = false
 	send := func() time.Duration { return s.sendScripts(big, runs, known) }
-	quick := send() < quickScript
+	quick := send() < scriptcache.QuickTime
 	if !quick {
-		m.forgetQuick(b.keys)
+		m.ForgetQuick(b.keys)
 	}
 	if known && quick && !b.holds(start, noScriptReply) {
 		return
@@ -39,7 +33,7 @@ func (s *Session) forwardScripts(big bool) {
 	ends := b.cutReplies(start)
 	s.learnScripts(start, ends, quick, seen)
 	if ends != nil {
-		s.heal(start, ends, seen, send)
+		s.reload(start, ends, seen, send)
 	}
 }
 
@@ -66,18 +60,18 @@ func (s *Session) sendScripts(big, runs, known bool) time.Duration {
 
 // findScripts finds the keys of the run's scripts. runs: it runs some; known: all of these are known to be quick, and
 // there is nothing else about scripts in the run.
-func (b *batch) findScripts(m *scriptMemory) (runs, known bool) {
+func (b *batch) findScripts(m *scriptcache.Cache) (runs, known bool) {
 	b.keys, known = b.keys[:0], true
 	for i, c := range b.cmds {
-		var key scriptKey
+		var key scriptcache.Key
 		switch {
 		case c == nil || c.Script == commandtable.NoScript:
 		case !c.Script.Runs():
 			known = false
 		default:
 			runs = true
-			if key = m.key(c.Script, argument(b.run[i], 1)); known {
-				known = m.isQuick(key)
+			if key = m.Key(c.Script, argument(b.run[i], 1)); known {
+				known = m.IsQuick(key)
 			}
 		}
 		b.keys = append(b.keys, key)
@@ -123,10 +117,10 @@ func (b *batch) cutReplies(start int) (ends []int) {
 // that it has forgotten all. A body is believed only when Redis ran or loaded it for this very client without an error:
 // one it was not let run must not come in by its hash.
 func (s *Session) learnScripts(start int, ends []int, quick bool, seen uint64) {
-	b, m := s.batch, s.srv.memory
+	b, m := s.batch, s.srv.scripts
 	if ends == nil {
 		if b.flushes() {
-			m.clear()
+			m.Clear()
 		}
 		return
 	}
@@ -139,21 +133,21 @@ func (s *Session) learnScripts(start int, ends []int, quick bool, seen uint64) {
 		}
 		if answer[0] == '-' || answer[0] == '!' {
 			if c.Script == commandtable.FlushesScripts && string(answer) == "-"+lostLine+"\r\n" {
-				m.clear()
+				m.Clear()
 			}
 			continue
 		}
 		switch c.Script {
 		case commandtable.RunsBody:
-			m.remember(argument(b.run[i], 1), b.keys[i], seen)
+			m.Remember(argument(b.run[i], 1), b.keys[i], seen)
 		case commandtable.LoadsScript:
-			m.remember(argument(b.run[i], 2), 0, seen)
+			m.Remember(argument(b.run[i], 2), 0, seen)
 		case commandtable.FlushesScripts:
-			m.clear()
-			seen = m.look()
+			m.Clear()
+			seen = m.Version()
 		}
 		if quick && c.Script.Runs() {
-			m.addQuick(b.keys[i])
+			m.AddQuick(b.keys[i])
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/scriptcache"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
@@ -90,7 +91,7 @@ func TestQuickScriptThatGetsLong(t *testing.T) {
 	long.expect("+OK\r\n", "SET", "go-on", "1")
 	long.send("EVAL", mayLast, "1", "go-on")
 	dialWire(t, p.addr).until("-BUSY", "PING")
-	time.Sleep(2 * quickScript)
+	time.Sleep(2 * scriptcache.QuickTime)
 	if got := other.do("EVAL", mayLast, "1", "go-on"); !strings.HasPrefix(got, "-BUSY") {
 		t.Errorf("another script: %q", got)
 	}
@@ -111,7 +112,7 @@ func TestScriptConnectionsAreBounded(t *testing.T) {
 	redis := testredis.Start(t)
 	p := startProxy(t, redis.URL(), nil)
 	together := make(chan struct{})
-	const clients = 2 * maxAlone
+	const clients = 2 * scriptcache.MaxAlone
 	ends := make(chan *wire, clients)
 	for i := range clients {
 		w := dialWire(t, p.addr)
@@ -134,18 +135,13 @@ func TestScriptConnectionsAreBounded(t *testing.T) {
 	for range clients {
 		(<-ends).conn.Close()
 	}
-	eventually(t, "no lane is in use", func() bool {
-		l := p.srv.lanes
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		return len(l.quick) == 0 && len(l.alone) == 0
-	})
+	eventually(t, "no lane is in use", func() bool { return p.srv.lanes.InUse() == 0 })
 	if got := p.do1(t, "INFO", "clients"); !strings.Contains(got, "connected_clients:") {
 		t.Fatal(got)
 	} else {
 		var n int
 		fmt.Sscanf(got[strings.Index(got, "connected_clients:"):], "connected_clients:%d", &n)
-		if n > maxAlone+10 {
+		if n > scriptcache.MaxAlone+10 {
 			t.Errorf("%d connections to Redis", n)
 		}
 	}

@@ -250,33 +250,3 @@ func TestScriptsAreLoadedAgainForBigCommands(t *testing.T) {
 		t.Errorf("a big call: %.60q", got[0])
 	}
 }
-
-// What is remembered is bounded, by number and by bytes.
-func TestScriptMemoryIsBounded(t *testing.T) {
-	t.Parallel()
-	m := newScriptMemory()
-	long := bytes.Repeat([]byte("-"), longestBody-5)
-	for i := range 2 * keptBytes / longestBody {
-		m.remember(fmt.Appendf(long, "%05d", i), scriptKey(i+1), m.look())
-		m.addQuick(scriptKey(i + 1))
-	}
-	if m.bytes > keptBytes || m.bytes < keptBytes/2 || m.isQuick(1) {
-		t.Errorf("%d bytes, the oldest is known: %v", m.bytes, m.isQuick(1))
-	}
-	for i := range 2 * keptScripts {
-		m.remember(fmt.Append(nil, i), 0, m.look())
-	}
-	if n := m.bodies.Len(); n != keptScripts {
-		t.Errorf("%d scripts", n)
-	}
-	m.remember(append(long, "too long"...), 0, m.look())
-	if _, known := m.body(shaOf(string(long) + "too long")); known {
-		t.Error("a very long script is kept")
-	}
-	seen := m.look()
-	m.clear()
-	m.remember([]byte("before the flush"), 0, seen)
-	if m.bytes != 0 || m.bodies.Len() != 0 {
-		t.Errorf("after a flush: %d bytes in %d scripts", m.bytes, m.bodies.Len())
-	}
-}

@@ -20,6 +20,7 @@ import (
 	"github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/internal/lock"
+	"github.com/lockproxy/lockproxy/internal/scriptcache"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
@@ -86,8 +87,8 @@ type Server struct {
 	known      chan struct{} // closed when Redis has told of its commands
 	knownNow   sync.Once
 	blocking   blockingCommands
-	memory     *scriptMemory
-	lanes      *scriptLanes
+	scripts    *scriptcache.Cache
+	lanes      *scriptcache.Lanes
 	asking     chan struct{} // those who ask Redis whether they need a password: mostAsking at once
 	ownFor     time.Duration // that a client keeps a connection for big traffic without any
 	learning   sync.Once
@@ -124,8 +125,8 @@ func NewServer(o Options) *Server {
 		deleted:    make(chan []string, 16),
 		known:      make(chan struct{}),
 		sessions:   make(map[int64]*Session),
-		memory:     newScriptMemory(),
-		lanes:      newScriptLanes(),
+		scripts:    scriptcache.New(),
+		lanes:      scriptcache.NewLanes(),
 		ownFor:     backAfterAge,
 		asking:     make(chan struct{}, mostAsking),
 		protection: protection{known: make(chan struct{})},

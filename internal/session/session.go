@@ -12,6 +12,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/internal/lock"
+	"github.com/lockproxy/lockproxy/internal/scriptcache"
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -88,7 +89,7 @@ type batch struct {
 	scripts  bool                    // the run has scripts in it
 	rights   rightsChange            // that the run may bring
 	gone     bool                    // b.out does not have all replies of the run any more
-	keys     []scriptKey
+	keys     []scriptcache.Key
 
 	// With a cluster upstream only.
 	args  [][][]byte // the words of each of run
@@ -328,8 +329,8 @@ func (s *Session) dropPipes() {
 		s.shared = nil
 	}
 	s.big.leave()
-	s.lane.leave(s.srv.lanes)
-	s.nodes.leave(s.srv.lanes)
+	s.lane.leave()
+	s.nodes.leave()
 }
 
 // pipe is the shared pipe of the session's identity, opened when first needed.

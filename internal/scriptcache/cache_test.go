@@ -1,0 +1,108 @@
+package scriptcache
+
+import (
+	"bytes"
+	"crypto/sha1"
+	"encoding/hex"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+// What is remembered is bounded, by number and by bytes.
+func TestCacheIsBounded(t *testing.T) {
+	t.Parallel()
+	c := New()
+	long := bytes.Repeat([]byte("-"), longestBody-5)
+	for i := range 2 * keptBytes / longestBody {
+		c.Remember(fmt.Appendf(long, "%05d", i), Key(i+1), c.Version())
+		c.AddQuick(Key(i + 1))
+	}
+	if c.bytes > keptBytes || c.bytes < keptBytes/2 || c.IsQuick(1) {
+		t.Errorf("%d bytes, the oldest is known: %v", c.bytes, c.IsQuick(1))
+	}
+	for i := range 2 * keptScripts {
+		c.Remember(fmt.Append(nil, i), 0, c.Version())
+	}
+	if n := c.bodies.Len(); n != keptScripts {
+		t.Errorf("%d scripts", n)
+	}
+	c.Remember(append(long, "too long"...), 0, c.Version())
+	sum := sha1.Sum(append(long, "too long"...))
+	if _, known := c.find(hex.EncodeToString(sum[:])); known {
+		t.Error("a very long script is kept")
+	}
+	seen := c.Version()
+	m.clear()
+	c.Remember([]byte("before the flush"), 0, seen)
+	if c.bytes != 0 || c.bodies.Len() != 0 {
+		t.Errorf("after a flush: %d bytes in %d scripts", c.bytes, c.bodies.Len())
+	}
+}
+
+// What was learnt before a flush does not come back behind it.
+func TestFlushForgets(t *testing.T) {
+	c := New()
+	before := c.Version()
+	key := c.Key(0, []byte("return 1"))
+	c.Remember([]byte("return 1"), key, before)
+	c.AddQuick(key)
+	sum := sha1.Sum([]byte("return 1"))
+	sha := hex.EncodeToString(sum[:])
+	if _, known := c.find(sha); !known || !c.IsQuick(key) {
+		t.Fatal("a script that Redis has taken is not known")
+	}
+	c.FlushBegins()
+	if _, known := c.find(sha); known {
+		t.Error("a script may be loaded again while Redis is about to forget it")
+	}
+	c.FlushEnds()
+	c.Clear()
+	c.Remember([]byte("return 1"), key, before)
+	if _, known := c.find(sha); known || c.IsQuick(key) {
+		t.Error("a script is known that was sent before the flush")
+	}
+}
+
+// A lane is quick for all of its users, and stuck while one of their runs takes long.
+func TestLanes(t *testing.T) {
+	l := NewLanes()
+	id := upstream.Identity{User: "u"}
+	a, b := l.Join(id), l.Join(id)
+	if a != b || a.ID() == id {
+		t.Error("two users of one identity do not share a lane of its own")
+	}
+	a.Timed(func() {
+		if a.Stuck() {
+			t.Error("a run that has just begun is stuck")
+		}
+		a.moved.Store(time.Now().Add(-2 * QuickTime).UnixNano())
+		if !b.Stuck() {
+			t.Error("nobody hears that the lane is stuck")
+		}
+	})
+	if a.Stuck() {
+		t.Error("the lane is stuck, though its run has ended")
+	}
+	a.Leave()
+	b.Leave()
+	taken := map[upstream.Identity]bool{}
+	for range MaxAlone {
+		lane, ok := l.Take(id)
+		if !ok || taken[lane] || lane == a.ID() {
+			t.Fatal("a lane of one's own", lane, ok)
+		}
+		taken[lane] = true
+	}
+	if _, ok := l.Take(id); ok {
+		t.Error("there is no bound")
+	}
+	for lane := range taken {
+		l.GiveBack(lane)
+	}
+	if n := l.InUse(); n != 0 {
+		t.Error(n, "lanes are in use")
+	}
+}
