@@ -35,7 +35,7 @@ func TestCacheIsBounded(t *testing.T) {
 		t.Error("a very long script is kept")
 	}
 	seen := c.Version()
-	m.clear()
+	c.Clear()
 	c.Remember([]byte("before the flush"), 0, seen)
 	if c.bytes != 0 || c.bodies.Len() != 0 {
 		t.Errorf("after a flush: %d bytes in %d scripts", c.bytes, c.bodies.Len())
