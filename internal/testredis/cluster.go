@@ -43,7 +43,7 @@ func StartCluster(t testing.TB, masters, replicasEach int, args ...string) *Clus
 			args = append(args[:given:given], fmt.Sprintf("--tls-port %d", FreePort(t)))
 		}
 		c.Servers = append(c.Servers, newServer(t, append([]string{
-			"--cluster-enabled yes", "--cluster-port " + strconv.Itoa(FreePort(t)),
+			"--cluster-enabled yes",
 			fmt.Sprintf("--cluster-node-timeout %d", nodeTimeout.Milliseconds()),
 			"--cluster-allow-replica-migration no", "--cluster-replica-validity-factor 0",
 			"--repl-diskless-sync-delay 0", "--repl-ping-replica-period 1",

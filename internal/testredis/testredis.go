@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -86,6 +87,10 @@ func StartWithClock(t testing.TB, c *Clock, args ...string) *Server {
 func newServer(t testing.TB, args []string) *Server {
 	t.Helper()
 	NeedsProcesses(t)
+	if strings.Contains(strings.Join(args, " "), "cluster-enabled yes") {
+		// Its own choice, 10000 above its port, is among those that outgoing connections have.
+		args = append(slices.Clone(args), "--cluster-port "+strconv.Itoa(FreePort(t)))
+	}
 	return &Server{t: t, dir: t.TempDir(), args: args, password: passwordIn(args)}
 }
 
