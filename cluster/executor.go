@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/retry"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
@@ -175,7 +176,7 @@ func (e *Executor) Do(ctx context.Context, plans []*Plan) {
 		case e.scanning != nil:
 			e.scan(ctx, e.scanning)
 		case e.live == 0:
-			if !e.c.pause(ctx, wait) {
+			if !retry.Sleep(ctx, wait, nil) {
 				e.giveUp(plans, &upstream.NotSentError{Cause: context.Cause(ctx)})
 			}
 		default:

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/retry"
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -66,7 +67,7 @@ type unit struct {
 
 	from      *Node // who gave reply
 	redirects int
-	failures  int
+	failures  retry.Backoff
 	ready     time.Time // not to be sent before
 	until     time.Time // is not tried again after; zero: nothing has gone wrong yet
 	reply     []byte

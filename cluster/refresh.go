@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/jitter"
+	"github.com/lockproxy/lockproxy/internal/retry"
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -69,15 +70,9 @@ func (c *Cluster) refreshLoop() {
 	defer c.running.Done()
 	failed := false
 	for {
-		timer := time.NewTimer(c.opts.Refresh/2 + jitter.N(c.opts.Refresh))
-		select {
-		case <-c.ctx.Done():
-			timer.Stop()
+		if !retry.Sleep(c.ctx, retry.Around(c.opts.Refresh), c.refresh.kick) && c.ctx.Err() != nil {
 			return
-		case <-c.refresh.kick:
-		case <-timer.C:
 		}
-		timer.Stop()
 		c.refresh.mu.Lock()
 		hint, done := c.refresh.hint, c.refresh.next
 		c.refresh.hint, c.refresh.next = nil, make(chan struct{})
@@ -91,21 +86,9 @@ func (c *Cluster) refreshLoop() {
 			failed = false
 		}
 		close(done)
-		if !c.pause(c.ctx, refreshGap/2+jitter.N(refreshGap)) {
+		if !retry.Sleep(c.ctx, retry.Around(refreshGap), nil) {
 			return
 		}
-	}
-}
-
-// pause waits; false: ctx ended.
-func (c *Cluster) pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
 

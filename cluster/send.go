@@ -5,7 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/jitter"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
@@ -142,10 +141,8 @@ func (e *Executor) later(u *unit, first time.Duration) bool {
 	if u.until.IsZero() {
 		u.until = now.Add(e.c.opts.RetryFor)
 	}
-	delay := min(first<<min(u.failures, 6), 200*time.Millisecond)
-	delay = delay/2 + jitter.N(delay)
-	u.failures++
-	u.ready = now.Add(delay)
+	u.failures.First, u.failures.Most = first, 200*time.Millisecond
+	u.ready = now.Add(u.failures.Next())
 	return u.ready.Before(u.until)
 }
 

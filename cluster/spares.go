@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/jitter"
+	"github.com/lockproxy/lockproxy/internal/retry"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
@@ -103,7 +103,7 @@ func (c *Cluster) watchSpares() {
 			looks.Go(func() { c.lookForMoves(n) })
 		}
 		looks.Wait()
-		if !c.pause(c.ctx, spareLook/2+jitter.N(spareLook)) {
+		if !retry.Sleep(c.ctx, retry.Around(spareLook), nil) {
 			return
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/retry"
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
@@ -135,18 +136,8 @@ func (a *anonymous) watch() {
 
 // rest waits until it is time for a look; false: there is nothing to look at any more.
 func (a *anonymous) rest() bool {
-	timer := time.NewTimer(lookPause)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-a.node.ctx.Done():
-	}
-	timer.Reset(lookPeriod - lookPause)
-	select {
-	case <-timer.C:
-	case <-a.look:
-	case <-a.node.ctx.Done():
-	}
+	retry.Sleep(a.node.ctx, lookPause, nil)
+	retry.Sleep(a.node.ctx, lookPeriod-lookPause, a.look)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.watched = a.count > 0 && a.node.ctx.Err() == nil

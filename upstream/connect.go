@@ -6,7 +6,7 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/jitter"
+	"github.com/lockproxy/lockproxy/internal/retry"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 )
 
@@ -30,7 +30,7 @@ func (p *Pipe) run() {
 	defer p.share.give()
 	defer p.move(ended, nil)
 	defer p.stop()
-	var delay time.Duration
+	failures := retry.Backoff{First: firstDelay, Most: maxDelay}
 	for {
 		moved := p.node.target.moved()
 		served, err := p.runLink()
@@ -39,7 +39,7 @@ func (p *Pipe) run() {
 		}
 		telemetry.PipeFailures.Add(1)
 		if served {
-			delay = 0
+			failures.Reset()
 			if p.node.forgetIdle(p) {
 				return
 			}
@@ -50,13 +50,12 @@ func (p *Pipe) run() {
 			p.log(level, "connection to Redis lost", "error", err)
 		} else {
 			level := slog.LevelDebug
-			if delay == 0 && refused(err) == nil && p.node.unreached.CompareAndSwap(false, true) { // a refusal is the client's own affair
+			if !failures.Failed() && refused(err) == nil && p.node.unreached.CompareAndSwap(false, true) { // a refusal is the client's own affair
 				level = slog.LevelWarn
 			}
 			p.log(level, "no connection to Redis", "error", err)
 			p.node.tellRefused(p.id, err)
-			delay = min(max(2*delay, firstDelay), maxDelay)
-			if !p.rest(delay, err, moved) {
+			if !p.rest(failures.Next(), err, moved) {
 				return
 			}
 		}
@@ -116,7 +115,6 @@ func (p *Pipe) runLink() (served bool, err error) {
 // time until somebody asks for the identity again. It says whether to go on.
 func (p *Pipe) rest(delay time.Duration, cause error, moved <-chan struct{}) bool {
 	p.move(backingOff, cause)
-	delay = delay/2 + jitter.N(delay)
 	if !p.sleep(min(delay, wantedDelay), nil, moved) {
 		return false
 	}

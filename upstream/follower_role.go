@@ -7,6 +7,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/retry"
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
@@ -127,15 +128,7 @@ func (f *Follower) askRole(ctx context.Context) (bool, error) {
 // watchRole asks the master every now and then, so that one that was demoted without a word from a Sentinel is noticed too.
 func (f *Follower) watchRole() {
 	defer f.running.Done()
-	timer := time.NewTimer(roleEvery)
-	defer timer.Stop()
-	for {
-		select {
-		case <-timer.C:
-		case <-f.probe.again:
-		case <-f.ctx.Done():
-			return
-		}
+	for retry.Sleep(f.ctx, roleEvery, f.probe.again) || f.ctx.Err() == nil {
 		f.mu.Lock()
 		now := f.now
 		f.mu.Unlock()
@@ -146,6 +139,5 @@ func (f *Follower) watchRole() {
 			stop()
 			giveUp()
 		}
-		timer.Reset(roleEvery)
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+
+	"github.com/lockproxy/lockproxy/internal/retry"
 )
 
 const (
@@ -51,15 +53,7 @@ func (s *sentinel) run() {
 	var listening sync.WaitGroup
 	defer listening.Wait()
 	listening.Go(func() { s.listen(client) })
-	timer := time.NewTimer(0)
-	defer timer.Stop()
 	for {
-		select {
-		case <-timer.C:
-		case <-s.poke:
-		case <-s.f.ctx.Done():
-			return
-		}
 		v := s.ask(client)
 		if s.f.ctx.Err() != nil {
 			return
@@ -69,13 +63,8 @@ func (s *sentinel) run() {
 		if v.err != nil {
 			gap = sentinelPause
 		}
-		timer.Reset(gap)
-		select {
-		case <-timer.C:
-		case <-s.f.ctx.Done():
-			return
-		}
-		timer.Reset(sentinelEvery)
+		retry.Sleep(s.f.ctx, gap, nil)
+		retry.Sleep(s.f.ctx, sentinelEvery, s.poke)
 	}
 }
 
@@ -110,16 +99,10 @@ func (s *sentinel) ask(client rueidis.Client) view {
 
 // listen hears of changes at once. It asks all Sentinels then: what counts is what they answer.
 func (s *sentinel) listen(client rueidis.Client) {
-	timer := time.NewTimer(time.Hour)
-	defer timer.Stop()
 	for s.f.ctx.Err() == nil {
 		ctx := rueidis.WithOnSubscriptionHook(s.f.ctx, func(rueidis.PubSubSubscription) { s.nudge() })
 		_ = client.Receive(ctx, client.B().Subscribe().Channel("+switch-master", "+promoted-slave").Build(), s.heard)
-		timer.Reset(sentinelPause) // ask tells what is wrong with this Sentinel
-		select {
-		case <-timer.C:
-		case <-s.f.ctx.Done():
-		}
+		retry.Sleep(s.f.ctx, sentinelPause, nil) // ask tells what is wrong with this Sentinel
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/internal/lock"
+	"github.com/lockproxy/lockproxy/internal/retry"
 	"github.com/lockproxy/lockproxy/internal/session"
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -42,11 +43,7 @@ func (a *app) findCluster(ctx context.Context, url string) (service upstream.Ide
 			return upstream.Identity{User: target.Node.User, Password: target.Node.Password}, nil
 		}
 		a.log.Warn("the cluster is not there yet", "error", err)
-		timer := time.NewTimer(clusterRetry)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if !retry.Sleep(ctx, clusterRetry, nil) {
 			return service, err
 		}
 	}

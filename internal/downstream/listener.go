@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"sync"
 	"time"
+
+	"github.com/lockproxy/lockproxy/internal/retry"
 )
 
 // A peer that has vanished without a word is noticed in 5 s + 3 × 2 s, idle or not.
@@ -88,11 +90,11 @@ func (l *listener) acceptLoop() {
 
 // next is the next client there is a place for. Its error is the end of the listener.
 func (l *listener) next() (entrant, error) {
-	var wait time.Duration
+	failures := retry.Backoff{First: firstBackOff, Most: lastBackOff}
 	for {
 		raw, err := l.Listener.Accept()
 		if err == nil {
-			wait = 0
+			failures.Reset()
 			if e, ok := l.placed(raw); ok {
 				return e, nil
 			}
@@ -105,12 +107,9 @@ func (l *listener) next() (entrant, error) {
 		if errors.Is(err, net.ErrClosed) {
 			return entrant{}, err
 		}
-		wait = min(max(2*wait, firstBackOff), lastBackOff)
+		wait := failures.Next()
 		l.gate.log.Warn("accepting clients failed", "error", err, "retry", wait)
-		select {
-		case <-time.After(wait):
-		case <-l.gate.ctx.Done():
-		}
+		retry.Sleep(l.gate.ctx, wait, nil)
 	}
 }
 

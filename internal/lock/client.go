@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"sync/atomic"
 	"time"
+
+	"github.com/lockproxy/lockproxy/internal/retry"
 )
 
 // ClientInfo is how a connection looks to others.
@@ -186,13 +188,8 @@ func (m *Manager) request(by string) string {
 
 // sleep waits for d, or less when ctx ends or the engine stops; it says whether d passed.
 func (m *Manager) sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-	case <-m.ended:
-	}
-	return false
+	return retry.Sleep(ctx, d, m.ended)
 }
+
+// backoff is the pause between two tries of a request that must come to an end.
+func backoff() retry.Backoff { return retry.Backoff{First: 5 * time.Millisecond, Most: maxPause} }

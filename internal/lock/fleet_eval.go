@@ -12,6 +12,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/lockproxy/lockproxy/cluster"
+	"github.com/lockproxy/lockproxy/internal/retry"
 	"github.com/lockproxy/lockproxy/scripts"
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -62,7 +63,7 @@ func (f *fleet) do(ctx context.Context, key string, send func(mb *member, ask bo
 	giveUp := time.Now().Add(bound)
 	var to *cluster.Node
 	ask, hops := false, 0
-	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
+	for failures := (retry.Backoff{First: 5 * time.Millisecond, Most: 100 * time.Millisecond}); ; {
 		mb := f.use(slot, to)
 		err := error(&upstream.NotSentError{Cause: errUnserved})
 		if mb != nil {
@@ -77,7 +78,7 @@ func (f *fleet) do(ctx context.Context, key string, send func(mb *member, ask bo
 		if hops++; to != nil && hops < maxHops {
 			continue
 		}
-		if time.Now().After(giveUp) || ctx.Err() != nil || !f.m.sleep(context.Background(), pause) {
+		if time.Now().After(giveUp) || ctx.Err() != nil || !f.m.sleep(context.Background(), failures.Next()) {
 			return err
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/redis/rueidis"
 
-	"github.com/lockproxy/lockproxy/internal/jitter"
+	"github.com/lockproxy/lockproxy/internal/retry"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
@@ -128,7 +128,7 @@ func (h *hub) ready(ctx context.Context, name string, over <-chan time.Time) (wa
 
 // run keeps the connection until ctx ends.
 func (h *hub) run(ctx context.Context) {
-	pause := minPause
+	failures := retry.Backoff{First: minPause, Most: maxPause}
 	for ctx.Err() == nil {
 		began := time.Now()
 		err := h.session(ctx)
@@ -139,16 +139,10 @@ func (h *hub) run(ctx context.Context) {
 		}
 		h.log.Debug("wake-up connection lost", "error", err)
 		if time.Since(began) > time.Second {
-			pause = minPause
+			failures.Reset()
 		}
-		timer := time.NewTimer(pause/2 + jitter.N(pause))
-		select {
-		case <-timer.C:
-			pause = min(2*pause, maxPause)
-		case <-h.moved:
-			pause = minPause
-		case <-ctx.Done():
-			timer.Stop()
+		if !retry.Sleep(ctx, failures.Next(), h.moved) {
+			failures.Reset()
 		}
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/jitter"
+	"github.com/lockproxy/lockproxy/internal/retry"
 	"github.com/lockproxy/lockproxy/scripts"
 )
 
@@ -117,7 +117,7 @@ func (m *Manager) leaveQueue(w *waiter) {
 // leaveLater leaves the queue when Redis is in reach again. After 10 s the place counts no more.
 func (m *Manager) leaveLater(w *waiter) {
 	end := time.Now().Add(10 * time.Second)
-	for time.Now().Before(end) && m.sleep(context.Background(), maxPause/2+jitter.N(maxPause)) && !m.queuedToo(w) {
+	for time.Now().Before(end) && m.sleep(context.Background(), retry.Around(maxPause)) && !m.queuedToo(w) {
 		if !isNotSent(m.sendLeave(w.id)) {
 			return
 		}

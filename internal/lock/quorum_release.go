@@ -10,13 +10,14 @@ import (
 
 // insist has a node take something back: until it has answered, or giveUp, when the lease is over there.
 func (q *quorum) insist(n *quorumNode, giveUp time.Time, build func(notAfter string) call) result {
-	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
+	for failures := backoff(); ; {
 		until := q.until(0)
 		out, err := q.ask(n, until, build)
 		r := result{n, out, err}
 		if err == nil || time.Now().After(giveUp) || n.calls.Load() >= manyCalls {
 			return r
 		}
+		pause := failures.Next()
 		if isUnknown(err) {
 			pause = max(pause, time.Until(until)+clockTolerance) // the next one must be the last one
 		}

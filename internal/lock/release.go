@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/jitter"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 )
 
@@ -303,7 +302,7 @@ func (r *release) complete() (code, left int64, err error) {
 		giveUp = soon
 	}
 	unknown := false // of the request sent last
-	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
+	for failures := backoff(); ; {
 		if !unknown {
 			code, left, err = r.run(context.Background())
 			unknown = isUnknown(err)
@@ -316,7 +315,7 @@ func (r *release) complete() (code, left int64, err error) {
 		if err == nil || errors.Is(err, errForgotten) || time.Now().After(giveUp) {
 			return code, left, err
 		}
-		if !r.m.sleep(context.Background(), pause/2+jitter.N(pause)) {
+		if !r.m.sleep(context.Background(), failures.Next()) {
 			return 0, 0, err
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/jitter"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
@@ -32,7 +31,7 @@ func (m *Manager) look(id holdID, latch string, notAfter int64, giveUp time.Time
 	}
 	background := context.Background()
 	until := m.final(notAfter)
-	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
+	for failures := backoff(); ; {
 		if now, _ := m.clock.now(); now <= until {
 			m.sleep(background, min(time.Duration(until-now)*time.Microsecond+time.Millisecond, time.Until(giveUp)))
 		}
@@ -56,7 +55,7 @@ func (m *Manager) look(id holdID, latch string, notAfter int64, giveUp time.Time
 			}
 			err = &upstream.NotSentError{Cause: errLate}
 		}
-		if time.Now().After(giveUp) || !m.sleep(background, pause/2+jitter.N(pause)) {
+		if time.Now().After(giveUp) || !m.sleep(background, failures.Next()) {
 			return s, err
 		}
 	}
@@ -195,7 +194,7 @@ func (a *acquire) found(ctx context.Context) (settled, bool) {
 func (m *Manager) idempotent(step func() (notAfter int64, err error)) error {
 	giveUp := time.Now().Add(patience)
 	var lost error // once a step's outcome is unknown only an answer says more
-	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
+	for failures := backoff(); ; {
 		last, err := step()
 		last = m.final(last)
 		var notSent *upstream.NotSentError
@@ -205,7 +204,7 @@ func (m *Manager) idempotent(step func() (notAfter int64, err error)) error {
 		case lost == nil || !errors.As(err, &notSent):
 			return err
 		}
-		if time.Now().After(giveUp) || !m.sleep(context.Background(), pause) {
+		if time.Now().After(giveUp) || !m.sleep(context.Background(), failures.Next()) {
 			return lost
 		}
 		if now, _ := m.clock.now(); now <= last {

@@ -13,6 +13,7 @@ import (
 	"github.com/tidwall/redcon"
 
 	"github.com/lockproxy/lockproxy/internal/commandtable"
+	"github.com/lockproxy/lockproxy/internal/retry"
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -38,26 +39,13 @@ func (s *Server) learnLoop() {
 			s.learnAgain()
 			wait = learnRetry
 		}
-		s.pause(wait, nil)
-		for s.ctx.Err() == nil && !s.pause(authOften, s.relearn) {
+		retry.Sleep(s.ctx, wait, nil)
+		for retry.Sleep(s.ctx, authOften, s.relearn) {
 			if err := s.learnAuth(); err != nil {
 				s.log.Debug("Redis cannot be asked whether it wants a password", "error", err)
 			}
 		}
 	}
-}
-
-// pause waits for d, the server's end, or wake, and says whether it was wake.
-func (s *Server) pause(d time.Duration, wake <-chan struct{}) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-wake:
-		return true
-	case <-timer.C:
-	case <-s.ctx.Done():
-	}
-	return false
 }
 
 // learnAgain has the loop ask once more. It never blocks.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
+	"github.com/lockproxy/lockproxy/internal/retry"
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -54,7 +55,7 @@ func (x *ears) remake(gone chan<- struct{}) {
 		}
 		if left > 0 {
 			x.s.srv.o.Cluster.Refreshed(x.ctx)
-			x.s.srv.pause(remakeGap, x.ctx.Done())
+			retry.Sleep(x.s.srv.ctx, remakeGap, x.ctx.Done())
 		}
 	}
 }

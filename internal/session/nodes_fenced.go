@@ -8,6 +8,7 @@ import (
 	"github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/lock"
+	"github.com/lockproxy/lockproxy/internal/retry"
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -142,7 +143,7 @@ func (w *fencedWay) again(f *fence, err error) bool {
 func (s *Session) pause(d time.Duration) {
 	ctx, done := s.whileThere()
 	defer done()
-	s.srv.pause(d, ctx.Done())
+	retry.Sleep(s.srv.ctx, d, ctx.Done())
 }
 
 // endAside ends the use of a connection beside the session's own.

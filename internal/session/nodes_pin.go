@@ -9,6 +9,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
+	"github.com/lockproxy/lockproxy/internal/retry"
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -109,7 +110,7 @@ func (s *Session) lookAgain() {
 	ctx, done := s.whileThere()
 	defer done()
 	s.srv.o.Cluster.Refreshed(ctx)
-	s.srv.pause(pinPause, ctx.Done())
+	retry.Sleep(s.srv.ctx, pinPause, ctx.Done())
 }
 
 // pinFor is p, or in place of nil a connection at the node that has a slot. With nil the client has been told why.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/downstream"
+	"github.com/lockproxy/lockproxy/internal/retry"
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -73,7 +74,7 @@ func (r *remake) run() {
 			s.guard.Cut(downstream.Left, "what its connection upstream had could not be made again: "+err.Error())
 			return
 		}
-		s.srv.pause(remakeGap, r.ctx.Done())
+		retry.Sleep(s.srv.ctx, remakeGap, r.ctx.Done())
 	}
 }
 
