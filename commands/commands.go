@@ -43,7 +43,7 @@ type Verb struct {
 	run     func(c Client, args [][]byte, out []byte) []byte
 }
 
-// Usage is the verb with its arguments, as the README and redis-cli print it.
+// Usage is the verb with its arguments, as docs/VERBS.md and redis-cli print it.
 func (v *Verb) Usage() string { return usage(v) }
 
 var table = map[string]*Verb{}

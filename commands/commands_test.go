@@ -105,15 +105,22 @@ func TestDescriptionsAreWhole(t *testing.T) {
 	}
 }
 
-// TestReadmeNamesEveryVerb keeps the README's table to the code's.
-func TestReadmeNamesEveryVerb(t *testing.T) {
+// TestVerbsAreDocumented keeps the table in docs/VERBS.md to the code's, and the README names every verb.
+func TestVerbsAreDocumented(t *testing.T) {
+	page, err := os.ReadFile("../docs/VERBS.md")
+	if err != nil {
+		t.Fatal(err)
+	}
 	readme, err := os.ReadFile("../README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, v := range Verbs() {
-		if want := "| `" + strings.ReplaceAll(v.Usage(), "|", "\\|") + "` |"; !strings.Contains(string(readme), want) {
-			t.Errorf("the README lacks %s", want)
+		if want := "| `" + strings.ReplaceAll(v.Usage(), "|", "\\|") + "` |"; !strings.Contains(string(page), want) {
+			t.Errorf("docs/VERBS.md lacks %s", want)
+		}
+		if want := "[`" + strings.ToUpper(v.Name); !strings.Contains(string(readme), want+" ") && !strings.Contains(string(readme), want+"`") {
+			t.Errorf("the README's table lacks %s", strings.ToUpper(v.Name))
 		}
 	}
 }

@@ -61,7 +61,7 @@ func (l library) lockAndUnlock(t *testing.T) {
 	}
 }
 
-// lockWithOwner is the README's way for pools: a fresh owner and ONCE for each critical section.
+// lockWithOwner is the way of docs/CLIENTS.md for pools: a fresh owner and ONCE for each critical section.
 func (l library) lockWithOwner(t *testing.T) {
 	l.must(t, "OK", "SET", "counter", "0")
 	const workers, each = 16, 10

@@ -86,7 +86,7 @@ func TestClusterUsers(t *testing.T) {
 	for _, s := range tc.Servers {
 		s.Do(t, "ACL", "SETUSER", "reader", "on", ">r", "~*", "&*", "+@read", "+multi", "+exec", "+auth", "+hello", "+ping")
 	}
-	// What the README says that the service account needs.
+	// What docs/OPERATIONS.md says that the service account needs.
 	for _, s := range tc.Servers {
 		s.Do(t, "ACL", "SETUSER", "service", "on", ">s", "~*", "+cluster|shards", "+cluster|slots", "+cluster|nodes", "+command", "+ping", "+exists")
 	}

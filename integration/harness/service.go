@@ -8,22 +8,22 @@ import (
 	"testing"
 )
 
-// ServicePermissions is what the README says that the service account needs, with the row of its table that begins so; "" = none.
+// ServicePermissions is what docs/OPERATIONS.md says that the service account needs, with the row of its table that begins so; "" = none.
 func ServicePermissions(t *testing.T, row string) []any {
 	t.Helper()
-	readme, err := os.ReadFile("../../README.md")
+	page, err := os.ReadFile("../../docs/OPERATIONS.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	found := regexp.MustCompile("(?s)The service account needs, [^\n]*\n\n```text\n(.*?)```").FindSubmatch(readme)
+	found := regexp.MustCompile("(?s)The service account needs, [^\n]*\n\n```text\n(.*?)```").FindSubmatch(page)
 	if found == nil {
-		t.Fatal("the README does not say what the service account needs")
+		t.Fatal("docs/OPERATIONS.md does not say what the service account needs")
 	}
 	rules := append(strings.Fields(string(found[1])), "~app:*")
 	if row != "" {
-		more := regexp.MustCompile("\n\\| " + row + " \\| ([^\n]*) \\|\n").FindSubmatch(readme)
+		more := regexp.MustCompile("\n\\| " + row + " \\| ([^\n]*) \\|\n").FindSubmatch(page)
 		if more == nil {
-			t.Fatal("the README has no row for", row)
+			t.Fatal("docs/OPERATIONS.md has no row for", row)
 		}
 		for _, part := range regexp.MustCompile("(also|without) `([^`]*)`").FindAllSubmatch(more[1], -1) {
 			these := strings.Fields(strings.ReplaceAll(string(part[2]), `\|`, "|"))

@@ -27,7 +27,7 @@ func poolSays(t *testing.T, r *redis.Client, words ...any) any {
 	return got
 }
 
-// The recipe that README gives to pools: a lease, and RENEW as a heartbeat. The lock lives by its worker alone: it does not
+// The recipe that docs/VERBS.md gives to pools: a lease, and RENEW as a heartbeat. The lock lives by its worker alone: it does not
 // matter which connections the pool closes, and a worker that died is not kept alive by the pool it came from.
 func TestPoolWithHeartbeat(t *testing.T) {
 	t.Parallel()

@@ -82,7 +82,7 @@ func serviceWorks(t *testing.T, proxies []*harness.Proxy, servers []*testredis.S
 	}
 }
 
-// With what the README gives the service account, and no more, every verb works before each kind of upstream.
+// With what docs/OPERATIONS.md gives the service account, and no more, every verb works before each kind of upstream.
 func TestServiceAccount(t *testing.T) {
 	t.Parallel()
 	s := testredis.Start(t)

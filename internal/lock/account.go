@@ -104,7 +104,7 @@ type right struct {
 	needed         bool
 }
 
-// Of each kind of key one is asked for: what Redis says of it, it says of all that the rules in the README are for. Which names
+// Of each kind of key one is asked for: what Redis says of it, it says of all that the rules in docs/OPERATIONS.md are for. Which names
 // locks have is not known here; a script whose lock is out of bounds is refused before it begins.
 var accountKeys = []string{"redisson_lock_token:{lockproxy}", "lockproxy_watch:{lockproxy}", "{lockproxy}:rwlock_timeout"}
 

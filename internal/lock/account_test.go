@@ -16,7 +16,7 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// accountKinds are what README tells apart, each with how it begins its row there.
+// accountKinds are what docs/OPERATIONS.md tells apart, each with how it begins its row there.
 var accountKinds = map[string][]right{
 	"":          rights(PubSubBoth, false, false),
 	"a cluster": rights(PubSubBoth, true, false),
@@ -66,15 +66,15 @@ func TestAccountCommands(t *testing.T) {
 	}
 }
 
-// TestAccountInReadme: README has the same list, for each kind of upstream.
-func TestAccountInReadme(t *testing.T) {
-	text, err := os.ReadFile("../../README.md")
+// TestAccountIsDocumented: docs/OPERATIONS.md has the same list, for each kind of upstream.
+func TestAccountIsDocumented(t *testing.T) {
+	text, err := os.ReadFile("../../docs/OPERATIONS.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	block := regexp.MustCompile("(?s)The service account needs, [^\n]*\n\n```text\n(.*?)```").FindSubmatch(text)
 	if block == nil {
-		t.Fatal("README does not say what the service account needs")
+		t.Fatal("docs/OPERATIONS.md does not say what the service account needs")
 	}
 	for kind, all := range accountKinds {
 		want := append(ruleNames(all), "&redisson_*")
@@ -107,7 +107,7 @@ func TestAccountInReadme(t *testing.T) {
 		slices.Sort(got)
 		slices.Sort(want)
 		if !slices.Equal(got, want) {
-			t.Errorf("%q: README has\n%s\nasked for are\n%s", kind, got, want)
+			t.Errorf("%q: docs/OPERATIONS.md has\n%s\nasked for are\n%s", kind, got, want)
 		}
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// A service account with what README lists for the nodes can do all of it.
+// A service account with what docs/OPERATIONS.md lists for the nodes can do all of it.
 func TestQuorumServiceAccount(t *testing.T) {
 	t.Parallel()
 	var o QuorumOptions

@@ -33,13 +33,13 @@ here, of a module or of a newer Redis, is forwarded; the proxy asks Redis with C
 * **scripts**: forwarded as it came, on connections that serve scripts only.
 * **here**: answered by this proxy. The note says how that differs from Redis.
 * **refused**: an error. ` + "`--deny`" + ` adds to these, ` + "`--allow`" + ` takes away what says so.
-* **lock**: a lock verb, see the README.
+* **lock**: a lock verb, see [VERBS.md](VERBS.md).
 
 Redis' ACL decides about all of them: what is answered here asks Redis first whether the user may, but for SELECT, RESET,
 QUIT, CLUSTER, READONLY, READWRITE and ASKING. Within a transaction whatever Redis knows is queued there, and answered by it;
 the others are errors that abort the transaction.
 
-With a Redis Cluster upstream (README, Redis Cluster): by keys to the node of their slot, split or to all nodes as Redis' own tips
+With a Redis Cluster upstream ([CLUSTER.md](CLUSTER.md)): by keys to the node of their slot, split or to all nodes as Redis' own tips
 say; what has no keys and no such tip to any one master, of which it then tells. "own" is a connection at the node of the slot.
 CLIENT TRACKING, MONITOR and SHUTDOWN are refused; FENCED runs what has its keys in the lock's slot, or none; WAIT and WAITAOF ask all masters, and PUBSUB all nodes.
 

@@ -2,11 +2,9 @@ package main
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/push"
 )
@@ -38,20 +36,13 @@ func locks(r redis.UniversalClient) {
 
 // critical adds one to a counter in two steps, which only the lock makes safe: the way for pools.
 func critical(r redis.UniversalClient, key string) {
-	owner := uuid.NewString()
-	for {
-		err := r.Do(ctx, "LOCK", key, "OWNER", owner, "ONCE", "BLOCK", 2000).Err()
-		if err == nil {
-			break
+	check(withLock(ctx, r, key, 4*time.Second, 30*time.Second, func(held context.Context, _ int64) error {
+		n, err := r.Get(held, "counter").Int()
+		if err != nil {
+			return err
 		}
-		if !errors.Is(err, redis.Nil) { // Nil: somebody else has it
-			check(err)
-		}
-	}
-	defer func() { check(r.Do(ctx, "UNLOCK", key, "OWNER", owner).Err()) }()
-	n, err := r.Get(ctx, "counter").Int()
-	check(err)
-	check(r.Set(ctx, "counter", n+1, 0).Err())
+		return r.Set(held, "counter", n+1, 0).Err()
+	}))
 }
 
 func contention(r redis.UniversalClient) {
@@ -95,6 +86,15 @@ func lost() {
 		same(r.Get(ctx, "after").Val(), i)
 	}
 	fails(r.Do(ctx, "UNLOCK", "lost", "OWNER", "me").Err(), "LOCKLOST")
+	// The work hears of it from the next RENEW, and its end says so.
+	err := withLock(ctx, connect(redis.Options{ReadTimeout: 5 * time.Second}), "lost", time.Second, 3*time.Second, func(held context.Context, _ int64) error {
+		check(held.Err())
+		lose("lost")
+		<-held.Done()
+		fails(context.Cause(held), "LOCKLOST")
+		return nil
+	})
+	fails(err, "LOCKLOST")
 	ok("lost")
 	same(<-news, []string{"lock-lost", "lost", "plain", "gone"})
 	ok("push")

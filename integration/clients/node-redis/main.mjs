@@ -4,6 +4,7 @@ import { randomUUID } from 'node:crypto';
 import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { createClient, createClientPool, createCluster, WatchError } from 'redis';
+import { withLock } from './lock.mjs';
 
 const url = `redis://${process.env.LOCKPROXY_ADDR}`;
 const parts = (process.env.PARTS ?? 'data,caching,locks').split(',');
@@ -129,14 +130,11 @@ async function until(happened) {
 }
 
 // critical adds one to a counter in two steps, which only the lock makes safe: the way for pools.
-async function critical(pool, key) {
-  const owner = randomUUID();
-  while (!await pool.send(['LOCK', key, 'OWNER', owner, 'ONCE', 'BLOCK', '2000']));
-  try {
+function critical(pool, key) {
+  return withLock(pool.send, key, async ({ lost }) => {
     await pool.set('counter', Number(await pool.get('counter')) + 1);
-  } finally {
-    await pool.send(['UNLOCK', key, 'OWNER', owner]);
-  }
+    assert.equal(lost(), false);
+  });
 }
 
 async function locks(r) {
@@ -189,6 +187,14 @@ async function locks(r) {
     assert.deepEqual(await Promise.all([r.set('after', i), r.get('after'), r.echo('x')]), ['OK', `${i}`, 'x']);
   }
   await assert.rejects(r.send(['UNLOCK', 'lost', 'OWNER', 'me']), /LOCKLOST/);
+
+  // The work hears of it from the next RENEW, and its end says so.
+  await assert.rejects(withLock(r.send, 'lost', async ({ signal, lost }) => {
+    assert.equal(lost(), false);
+    await lose('lost');
+    if (!signal.aborted) await new Promise((told) => signal.addEventListener('abort', told));
+    assert.match(signal.reason.message, /LOCKLOST/);
+  }, { leaseMs: 3000 }), /LOCKLOST/);
   ok('lost');
   await Promise.all([mine.close(), other.close()]);
 }

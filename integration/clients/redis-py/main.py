@@ -2,6 +2,7 @@
 import os
 import sys
 import threading
+import time
 
 import redis
 from lock import lock
@@ -113,9 +114,9 @@ def data(r):
 
 def critical(r, key):
     """Adds one to a counter in two steps, which only the lock makes safe: the way for pools."""
-    with lock(r, key) as lost:
+    with lock(r, key) as hold:
         r.set("counter", int(r.get("counter")) + 1)
-        assert not lost.is_set()
+        assert not hold.lost
 
 
 def locks(r):
@@ -163,6 +164,18 @@ def lost(r):
         assert r.set("after", i) and r.get("after") == str(i) and r.strlen("after") == len(str(i))
     assert "LOCKLOST" in fails(r.execute_command, "UNLOCK", "lost", "OWNER", "me")
     ok("lost")
+
+    # The block hears of it from the next RENEW, and its end says so.
+    try:
+        with lock(r, "lost", lease_s=3) as hold:
+            assert not hold.lost
+            lose("lost")
+            while not hold.lost:
+                time.sleep(0.01)
+            assert hold.told
+        raise AssertionError("nobody was told")
+    except redis.ResponseError as error:
+        assert "LOCKLOST" in str(error), error
 
     # A PubSub object is one connection with a handler for what the server pushes.
     heard = []

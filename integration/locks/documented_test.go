@@ -2,6 +2,7 @@ package locks
 
 import (
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -11,40 +12,48 @@ import (
 
 const prompt = "127.0.0.1:6380> "
 
-// exchange is one command of a session in the README and the lines printed for it.
+// exchange is one command of a session in the documentation and the lines printed for it.
 type exchange struct {
-	line    int // of the README
+	line    int // of its page
 	command string
 	printed []string
 }
 
-// The README's redis-cli sessions (blocks marked console that have the prompt in them) print what it says they print, each
-// on a fresh proxy with the embedded store.
-func TestReadmeSessions(t *testing.T) {
+// The redis-cli sessions in README and docs (blocks marked console that have the prompt in them) print what they say they print,
+// each on a fresh proxy with the embedded store.
+func TestDocumentedSessions(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../README.md")
+	pages, err := filepath.Glob("../../docs/*.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	sessions := readmeSessions(string(text))
-	if len(sessions) == 0 {
-		t.Fatal("the README shows no session")
-	}
-	commands := 0
-	for _, session := range sessions {
-		c := startCli(t, harness.StartProxy(t, ""))
-		for _, e := range session {
-			commands++
-			if got := c.printed(e.command); !sameOutput(e.printed, got) {
-				t.Errorf("README.md:%d: %s\n  says   %q\n  prints %q", e.line, e.command, e.printed, got)
+	pages = append(pages, "../../README.md")
+	with := map[string]int{} // sessions in each page
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := filepath.Base(page)
+		for _, session := range documentedSessions(string(text)) {
+			with[name]++
+			c := startCli(t, harness.StartProxy(t, ""))
+			for _, e := range session {
+				if got := c.printed(e.command); !sameOutput(e.printed, got) {
+					t.Errorf("%s:%d: %s\n  says   %q\n  prints %q", name, e.line, e.command, e.printed, got)
+				}
 			}
 		}
 	}
-	t.Logf("%d sessions, %d commands", len(sessions), commands)
+	for _, name := range []string{"README.md", "VERBS.md", "FENCED.md"} {
+		if with[name] == 0 {
+			t.Errorf("%s shows no session", name)
+		}
+	}
 }
 
-// readmeSessions takes the sessions out of a Markdown text.
-func readmeSessions(text string) (sessions [][]exchange) {
+// documentedSessions takes the sessions out of a Markdown text.
+func documentedSessions(text string) (sessions [][]exchange) {
 	inside := false
 	var session []exchange
 	for i, line := range strings.Split(text, "\n") {
