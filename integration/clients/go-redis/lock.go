@@ -29,14 +29,11 @@ func withLock(ctx context.Context, r redis.UniversalClient, name string, wait, l
 	held, lose := context.WithCancelCause(ctx)
 	// From before LOCK was sent: never later than Redis has it.
 	expiry := time.AfterFunc(time.Until(sent.Add(lease)), func() { lose(errNotRenewed) })
-	renewed := make(chan struct{})
-	go func() {
-		defer close(renewed)
-		renewLock(held, r, name, owner, lease, expiry, lose)
-	}()
+	ended := make(chan struct{})
+	go renewLock(held, r, name, owner, lease, expiry, lose, ended)
 	defer func() {
 		lose(nil)
-		<-renewed
+		<-ended
 		expiry.Stop()
 		var broken net.Error
 		if errors.As(err, &broken) || errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) {
@@ -48,10 +45,11 @@ func withLock(ctx context.Context, r redis.UniversalClient, name string, wait, l
 	return work(held, token)
 }
 
-// renewLock renews the lock until held ends, or it is lost.
+// renewLock renews the lock until held ends, or it is lost. It closes ended then.
 func renewLock(held context.Context, r redis.UniversalClient, name, owner string, lease time.Duration,
-	expiry *time.Timer, lose context.CancelCauseFunc,
+	expiry *time.Timer, lose context.CancelCauseFunc, ended chan<- struct{},
 ) {
+	defer close(ended)
 	beat := time.NewTicker(lease / 3)
 	defer beat.Stop()
 	for {
