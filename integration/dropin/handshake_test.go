@@ -261,6 +261,8 @@ func TestDropinConversations(t *testing.T) {
 			direct := testredis.Start(t, c.config...)
 			behind := testredis.Start(t, c.config...)
 			p := harness.StartProxy(t, behind.URL())
+			first := harness.Dial(t, p.Addr())
+			harness.Eventually(t, "Redis' commands are known", func() bool { return strings.HasPrefix(first.Do("GET"), "-ERR wrong number") })
 			for _, conversation := range c.conversations {
 				converse(t, harness.Dial(t, direct.Addr()), harness.Dial(t, p.Addr()), conversation)
 			}
