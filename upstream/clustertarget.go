@@ -2,7 +2,6 @@ package upstream
 
 import (
 	"errors"
-	"fmt"
 	"net"
 	"net/url"
 	"strings"
@@ -16,18 +15,13 @@ type ClusterTarget struct {
 
 var errClusterTarget = errors.New("not of the form redis-cluster://[user[:password]@]host[:port][,host[:port]…] or rediss-cluster://… (percent-encode special characters in the password)")
 
-// IsClusterURL says whether ParseClusterTarget is to read an address, and not ParseTarget.
-func IsClusterURL(rawURL string) bool {
-	return strings.HasPrefix(rawURL, "redis-cluster:") || strings.HasPrefix(rawURL, "rediss-cluster:")
-}
-
 // ParseClusterTarget reads redis-cluster:// and rediss-cluster:// addresses. Credentials are percent-decoded; a port is
 // 6379 unless given; a database cannot be chosen, a cluster has one. rediss-cluster accepts
 // ?insecure-skip-verify=true. No error quotes a password.
 func ParseClusterTarget(rawURL string) (ClusterTarget, error) {
 	scheme, rest, found := strings.Cut(rawURL, "-cluster://")
 	if !found || scheme != "redis" && scheme != "rediss" {
-		return ClusterTarget{}, fmt.Errorf("upstream address: %w", errClusterTarget)
+		return ClusterTarget{}, errClusterTarget
 	}
 	hosts, tail := rest, ""
 	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
@@ -43,12 +37,12 @@ func ParseClusterTarget(rawURL string) (ClusterTarget, error) {
 		t, err := ParseTarget(scheme + "://" + account + host + tail)
 		if err != nil {
 			if errors.Is(err, errTarget) {
-				err = fmt.Errorf("upstream address: %w", errClusterTarget)
+				err = errClusterTarget
 			}
 			return ClusterTarget{}, err
 		}
 		if t.DB != 0 {
-			return ClusterTarget{}, errors.New("upstream address: a cluster has no databases but 0")
+			return ClusterTarget{}, errors.New("a cluster has no databases but 0")
 		}
 		ct.Seeds = append(ct.Seeds, t.Addr)
 		t.Addr = ""

@@ -73,7 +73,7 @@ func TestParseSentinelsRefuses(t *testing.T) {
 		_, err := ParseTarget(url)
 		if err == nil {
 			t.Errorf("%s: no error", url)
-		} else if text := err.Error(); strings.Contains(text, "heim") || strings.Contains(text, "%zz") || len(text) < 30 {
+		} else if text := err.Error(); strings.Contains(text, "heim") || strings.Contains(text, "%zz") || len(text) < 15 {
 			t.Errorf("%s: %v", url, err)
 		}
 	}

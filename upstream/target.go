@@ -59,7 +59,7 @@ type Renewer interface {
 
 // errTarget stands for every error of net/url: its own texts quote parts of the
 // URL, and with them parts of a password.
-var errTarget = errors.New("not of the form redis://[user[:password]@]host[:port][/db], rediss://…, redis+sentinel://…/master-name or unix:///path[?db=n] (percent-encode special characters in the password)")
+var errTarget = errors.New("not of the form redis://[user[:password]@]host[:port][/db], rediss://…, redis+sentinel://…/master-name, redis-cluster://… or unix:///path[?db=n] (percent-encode special characters in the password)")
 
 // ParseTarget reads redis://, rediss:// and unix:// addresses, and those of a
 // master that Sentinels know. Credentials are percent-decoded; the port is 6379
@@ -67,19 +67,15 @@ var errTarget = errors.New("not of the form redis://[user[:password]@]host[:port
 // unix accepts ?db=n. No error quotes a password.
 func ParseTarget(rawURL string) (Target, error) {
 	if scheme, rest, ok := sentinelScheme(rawURL); ok {
-		t, err := parseSentinels(scheme, rest)
-		if err != nil {
-			return Target{}, fmt.Errorf("upstream address: %w", err)
-		}
-		return t, nil
+		return parseSentinels(scheme, rest)
 	}
 	u, err := url.Parse(rawURL)
 	if err != nil {
-		return Target{}, fmt.Errorf("upstream address: %w", errTarget)
+		return Target{}, errTarget
 	}
 	query, err := url.ParseQuery(u.RawQuery)
 	if err != nil || u.Opaque != "" || u.Fragment != "" {
-		return Target{}, fmt.Errorf("upstream address: %w", errTarget)
+		return Target{}, errTarget
 	}
 	t := Target{User: u.User.Username()}
 	t.Password, _ = u.User.Password()
@@ -89,13 +85,13 @@ func ParseTarget(rawURL string) (Target, error) {
 	case "unix":
 		err = t.parseUnix(u, query)
 	default:
-		return Target{}, fmt.Errorf("upstream address: %w", errTarget)
+		return Target{}, errTarget
 	}
 	if err != nil {
-		return Target{}, fmt.Errorf("upstream address: %w", err)
+		return Target{}, err
 	}
 	if err := unknownParameter(query); err != nil {
-		return Target{}, fmt.Errorf("upstream address: %w", err)
+		return Target{}, err
 	}
 	return t, nil
 }

@@ -63,7 +63,7 @@ func (a *app) build(ctx context.Context) (err error) {
 		return err
 	}
 	url := cfg.Upstream
-	if url == "" {
+	if url.Embedded() {
 		if err = loopbackOnly(slices.Concat(cfg.Listen, cfg.TLSListen)); err != nil {
 			return err
 		}
@@ -90,14 +90,11 @@ func (a *app) build(ctx context.Context) (err error) {
 
 // connect prepares for what is upstream, and returns the service account there. Only of a cluster it waits until that
 // tells of its nodes, or ctx ends.
-func (a *app) connect(ctx context.Context, url string) (service upstream.Identity, err error) {
-	if upstream.IsClusterURL(url) {
-		return a.findCluster(ctx, url)
+func (a *app) connect(ctx context.Context, url upstream.URL) (service upstream.Identity, err error) {
+	if url.Cluster != nil {
+		return a.findCluster(ctx, *url.Cluster)
 	}
-	target, err := upstream.ParseTarget(url)
-	if err != nil {
-		return service, err
-	}
+	target := url.Target
 	if err = a.secureUpstream(&target); err != nil {
 		return service, err
 	}
@@ -167,7 +164,7 @@ func (a *app) runLocks(ctx context.Context) {
 }
 
 func (a *app) serve(d door, failed chan<- error) {
-	a.log.Info("serving", "listen", d.Addr().String(), "tls", d.entry.TLS != nil, "upstream", a.cfg.UpstreamName(), "version", versionText())
+	a.log.Info("serving", "listen", d.Addr().String(), "tls", d.entry.TLS != nil, "upstream", a.cfg.Upstream.String(), "version", versionText())
 	if err := a.server.ServeEntry(d.Listener, d.entry); err != nil {
 		failed <- fmt.Errorf("serving %s: %w", d.Addr(), err)
 	}

@@ -16,11 +16,7 @@ import (
 const clusterRetry = time.Second
 
 // findCluster opens the cluster as soon as one of the nodes given tells of it, and returns the service account there.
-func (a *app) findCluster(ctx context.Context, url string) (service upstream.Identity, err error) {
-	target, err := upstream.ParseClusterTarget(url)
-	if err != nil {
-		return service, err
-	}
+func (a *app) findCluster(ctx context.Context, target upstream.ClusterTarget) (service upstream.Identity, err error) {
 	if err = a.secureUpstream(&target.Node); err != nil {
 		return service, err
 	}

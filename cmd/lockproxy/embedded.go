@@ -7,6 +7,8 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/alicebob/miniredis/v2/server"
+
+	"github.com/lockproxy/lockproxy/upstream"
 )
 
 const (
@@ -66,7 +68,9 @@ func (e *embedded) tick() {
 // rest is the time from a tick that took so long to the next.
 func rest(took time.Duration) time.Duration { return max(clockTick, clockRest*took) }
 
-func (e *embedded) url() string { return "redis://" + e.redis.Addr() }
+func (e *embedded) url() upstream.URL {
+	return upstream.URL{Target: upstream.Target{Network: "tcp", Addr: e.redis.Addr()}}
+}
 
 func (e *embedded) close() {
 	close(e.stop)

@@ -1,10 +1,8 @@
 package main
 
 import (
-	"fmt"
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/config"
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -17,16 +15,13 @@ const nodeDial = 2 * time.Second
 func (a *app) connectQuorum() error {
 	longest, apart := a.cfg.QuorumMaxLease, &upstream.Apart{}
 	for _, url := range a.cfg.Quorum {
-		target, err := upstream.ParseTarget(url)
-		if err != nil {
-			return fmt.Errorf("quorum: %w", err)
-		}
+		target := url.Target
 		if err := a.secureUpstream(&target); err != nil {
 			return err
 		}
-		target.MinUptime, target.Vetter = longest+longest/100, apart.Add(config.Printable(url))
+		target.MinUptime, target.Vetter = longest+longest/100, apart.Add(url.String())
 		a.quorum = append(a.quorum, lock.QuorumNode{
-			Name:    config.Printable(url),
+			Name:    url.String(),
 			Control: upstream.NewControl(target, upstream.ControlOptions{DialTimeout: nodeDial, Logger: a.log}),
 		})
 	}

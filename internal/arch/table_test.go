@@ -35,6 +35,7 @@ var table = []row{
 		may: []string{"internal/retry", "upstream", "proto/resp", "internal/jitter", "internal/telemetry"}},
 	{pkg: "upstream", floor: 1, what: "one node: pipe, private connections, handshake; the rueidis clients",
 		may: []string{"internal/retry", "proto/resp", "internal/jitter", "internal/telemetry"}},
+	{pkg: "internal/config", floor: 2, what: "the operator's settings: cmd alone reads them", may: []string{"upstream"}},
 	{pkg: "internal/commandtable", floor: 1, what: "what a command is, and where it goes: our rows, and what Redis' COMMAND tells",
 		may: []string{"proto/resp"}, libs: stdOnly},
 	{pkg: "internal/downstream", floor: 1, what: "the clients' network: listeners, TLS and PROXY entry, places, the guarded connection and its limits",
@@ -46,7 +47,6 @@ var table = []row{
 	{pkg: "internal/jitter", floor: -1, what: "the chance in pauses", libs: stdOnly},
 	{pkg: "internal/telemetry", floor: 0, what: "OpenTelemetry instruments: anyone may count"},
 	{pkg: "internal/tlsfiles", floor: 0, what: "certificates from files, reloaded", libs: stdOnly},
-	{pkg: "internal/config", floor: 0, what: "the operator's settings: cmd alone reads them"},
 
 	{pkg: "integration", floor: beside, what: "black-box tests against real servers", tree: true,
 		may: []string{"commands", "cluster", "upstream", "proto/resp", "scripts", "internal/history", "internal/testredis", "internal/program"}},

@@ -11,7 +11,7 @@ func TestClusterUpstream(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := c.UpstreamName(); got != "rediss-cluster://a:1,b:2" {
+	if got := c.Upstream.String(); got != "rediss-cluster://a:1,b:2" {
 		t.Errorf("got %s", got)
 	}
 	if strings.Contains(c.String(), "p@ss") {

@@ -10,11 +10,12 @@ import (
 	"io"
 	"log/slog"
 	"net/netip"
-	"net/url"
 	"strings"
 	"time"
 
 	"github.com/peterbourgon/ff/v3"
+
+	"github.com/lockproxy/lockproxy/upstream"
 )
 
 // EnvPrefix begins the name of every environment variable read.
@@ -29,7 +30,7 @@ var ErrHelpAll = errors.New("help for all settings was asked for")
 // Config is what the operator set, with the documented default in every field
 // not set. docs/CONFIGURATION.md describes each one.
 type Config struct {
-	Upstream string // URL of the Redis behind us, may hold a password; "" is the embedded store
+	Upstream upstream.URL // the Redis behind us; zero is the embedded store
 	Listen   []string
 	File     string // the YAML file read; "" is none
 
@@ -53,7 +54,7 @@ type Config struct {
 	UpstreamTLSKey        string
 	UpstreamTLSServerName string // "" is the upstream's host
 
-	Quorum            []string // URLs of the nodes that keep the locks, may hold passwords; none: Upstream does
+	Quorum            []upstream.URL // the nodes that keep the locks; none: Upstream does
 	QuorumMaxLease    time.Duration
 	QuorumNodeTimeout time.Duration
 
@@ -177,37 +178,8 @@ func (r *rawValue) Set(v string) error {
 	return nil
 }
 
-// UpstreamName is the upstream fit for printing: its address without user and
-// password, or "embedded".
-func (c Config) UpstreamName() string {
-	if c.Upstream == "" {
-		return "embedded"
-	}
-	return Printable(c.Upstream)
-}
-
-// Printable is the URL of an upstream, or of a quorum's node, without user and password.
-func Printable(raw string) string {
-	if scheme, rest, found := strings.Cut(raw, "-cluster://"); found {
-		nodes, _, _ := strings.Cut(rest[strings.LastIndexByte(rest, '@')+1:], "?")
-		return scheme + "-cluster://" + nodes
-	}
-	u, hosts, err := parseUpstream(raw)
-	if err != nil {
-		return "invalid"
-	}
-	return (&url.URL{Scheme: u.Scheme, Host: strings.Join(hosts, ","), Path: u.Path}).String()
-}
-
-// String and GoString list the settings with UpstreamName for the upstream, so
-// that no way of printing a Config shows its password.
+// String and GoString list the settings. No way of printing a Config shows a password.
 func (c Config) String() string {
-	c.Upstream = c.UpstreamName()
-	nodes := make([]string, len(c.Quorum))
-	for i, node := range c.Quorum {
-		nodes[i] = Printable(node)
-	}
-	c.Quorum = nodes
 	type plain Config // without methods
 	return fmt.Sprintf("%+v", plain(c))
 }

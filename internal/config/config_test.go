@@ -169,16 +169,16 @@ func TestFileFaultsAreNamedWithTheirLines(t *testing.T) {
 func TestPasswordIsNeverPrinted(t *testing.T) {
 	const upstream = "redis://app:hunter2@db.example:6379/3"
 	c, err := Parse([]string{"--upstream", upstream})
-	if err != nil || c.Upstream != upstream {
+	if err != nil || c.Upstream.Target.Password != "hunter2" {
 		t.Fatalf("%s, %v", c.Upstream, err)
 	}
-	if c.UpstreamName() != "redis://db.example:6379/3" {
-		t.Errorf("upstream is printed as %s", c.UpstreamName())
+	if c.Upstream.String() != "redis://db.example:6379/3" {
+		t.Errorf("upstream is printed as %s", c.Upstream.String())
 	}
 	const sentinels = "redis+sentinel://app:hunter2@s1:1,s2:2/main/3?sentinel-user=w&sentinel-password=hunter2"
 	s, err := Parse([]string{"--upstream", sentinels})
-	if err != nil || s.Upstream != sentinels || s.UpstreamName() != "redis+sentinel://s1:1,s2:2/main/3" {
-		t.Errorf("%s, %s, %v", s.Upstream, s.UpstreamName(), err)
+	if err != nil || s.Upstream.Target.Sentinels.Password != "hunter2" || s.Upstream.String() != "redis+sentinel://s1:1,s2:2/main/3" {
+		t.Errorf("%s, %s, %v", s.Upstream, s.Upstream.String(), err)
 	}
 	var log bytes.Buffer
 	slog.New(slog.NewTextHandler(&log, nil)).Info("start", "config", c)

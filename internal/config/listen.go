@@ -4,7 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
+
+	"github.com/lockproxy/lockproxy/upstream"
 )
 
 func (c Config) listenFaults() (faults []error) {
@@ -32,7 +33,7 @@ func (c Config) listenFaults() (faults []error) {
 
 // speaksTLS says whether the upstream, or a quorum's node, is reached by TLS.
 func (c Config) speaksTLS() bool {
-	return slices.ContainsFunc(append([]string{c.Upstream}, c.Quorum...), func(url string) bool { return strings.HasPrefix(url, "rediss") })
+	return c.Upstream.TLS() || slices.ContainsFunc(c.Quorum, upstream.URL.TLS)
 }
 
 // tlsFaults finds settings that lack another, or would do nothing: who gives those means to be safer than he would be.

@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"strings"
 	"time"
 )
 
@@ -12,20 +11,6 @@ const (
 	minNodeTimeout = 5 * time.Millisecond
 )
 
-// addressOf is what of a node's URL says where it is.
-func addressOf(raw string) string {
-	u, hosts, err := parseUpstream(raw)
-	switch {
-	case err != nil:
-		return raw
-	case u.Host == "":
-		return u.Path
-	case u.Port() == "":
-		return strings.Join(hosts, ",") + ":6379"
-	}
-	return strings.Join(hosts, ",")
-}
-
 // quorumFaults are those of the nodes that keep the locks.
 func (c Config) quorumFaults() (faults []error) {
 	if len(c.Quorum) == 0 {
@@ -33,23 +18,22 @@ func (c Config) quorumFaults() (faults []error) {
 	}
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
 	seen := map[string]bool{} // by address: another database is no other node
-	for _, raw := range c.Quorum {
-		name := Printable(raw)
+	for _, node := range c.Quorum {
 		switch {
-		case !validUpstream(raw) || strings.Contains(raw, "+sentinel://"), strings.Contains(raw, "-cluster://"):
-			fault("quorum: not a redis://, rediss:// or unix:// URL (not shown, it may hold a password)")
-		case seen[addressOf(raw)]:
-			fault("quorum: %s is named twice", name)
+		case !node.Single():
+			fault("quorum: %s is not a redis://, rediss:// or unix:// URL", node)
+		case seen[node.Target.Addr]:
+			fault("quorum: %s is named twice", node)
 		}
-		seen[addressOf(raw)] = true
+		seen[node.Target.Addr] = true
 	}
 	if len(c.Quorum) < minNodes {
 		fault("quorum: %d nodes are too few, of less than %d none may fail", len(c.Quorum), minNodes)
 	}
 	switch {
-	case c.Upstream == "":
+	case c.Upstream.Embedded():
 		fault("quorum: needs an upstream for the data")
-	case strings.Contains(c.Upstream, "-cluster://"):
+	case c.Upstream.Cluster != nil:
 		fault("quorum: not available with a cluster upstream yet")
 	}
 	if c.QuorumMaxLease < c.LockWatchdogTimeout {

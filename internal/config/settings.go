@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/lockproxy/lockproxy/upstream"
 )
 
 const (
@@ -30,7 +32,10 @@ type setting struct {
 // than struct tags: the compiler then checks every field.)
 var settings = []setting{
 	{"upstream", "", false, "The Redis to serve: `redis://[user:password@]host:port[/db]`, `rediss://…` for TLS, `redis+sentinel://[user:password@]host:port[,host:port…]/master-name[/db]` (or `rediss+sentinel://…`) for the master that Sentinels name, `redis-cluster://[user:password@]host:port[,host:port…]` (or `rediss-cluster://…`) for a Redis Cluster, of which some nodes are named, or `unix:///path[?db=n]`. The user is that of the Redis; Sentinels with a password of their own take `?sentinel-password=…` and, for an ACL user, `&sentinel-user=…`. Special characters are percent-encoded. Empty: the embedded store, for trying out, in this process and gone with it. Prefer the environment or the file for a URL with a password: flags are seen by everyone on the machine.",
-		text(func(c *Config) *string { return &c.Upstream })},
+		func(c *Config, v string) (err error) {
+			c.Upstream, err = upstream.ParseURL(v)
+			return err
+		}},
 	{"listen", "127.0.0.1:6380", true, "Where clients connect: `host:port` or `unix:///path`; several are served at once. The embedded store listens on loopback only.",
 		list(func(c *Config) *[]string { return &c.Listen })},
 	{"tls-listen", "", true, "Where clients connect with TLS, 1.2 or newer: `host:port`. Beside `listen`, or instead with `--listen=`.",
@@ -73,7 +78,7 @@ var settings = []setting{
 		text(func(c *Config) *string { return &c.File })},
 
 	{"quorum", "", true, "Keep the locks on these independent Redis masters instead of `upstream`, which keeps the data: URLs as for `upstream`, three or five of them, the same at every proxy. A lock is had when a majority of them has it (redlock). The `upstream-tls-` settings hold for `rediss://` nodes, too. docs/adr/0014-quorum.md says what it gives and what not.",
-		list(func(c *Config) *[]string { return &c.Quorum })},
+		quorumNodes},
 	{"quorum-max-lease", "1m", false, "With `quorum`: the longest lease, and for how long a node must have been up before it counts, since one that was restarted may have forgotten locks. The same at every proxy; not below `lock-watchdog-timeout`.",
 		duration(func(c *Config) *time.Duration { return &c.QuorumMaxLease })},
 	{"quorum-node-timeout", "200ms", false, "With `quorum`: how long a node may take to answer before the others decide. Far above a round trip, and at most a tenth of `lock-watchdog-timeout`.",
@@ -154,24 +159,26 @@ func text(field func(*Config) *string) func(*Config, string) error {
 
 func list(field func(*Config) *[]string) func(*Config, string) error {
 	return func(c *Config, v string) error {
-		var items []string
-		for item := range strings.SplitSeq(v, ",") {
-			if item = strings.TrimSpace(item); item != "" {
-				items = append(items, item)
-			}
-		}
-		*field(c) = items
+		*field(c) = words(v)
 		return nil
 	}
+}
+
+// words are the items of a list.
+func words(v string) (items []string) {
+	for item := range strings.SplitSeq(v, ",") {
+		if item = strings.TrimSpace(item); item != "" {
+			items = append(items, item)
+		}
+	}
+	return items
 }
 
 // networks takes addresses for networks of one.
 func networks(field func(*Config) *[]netip.Prefix) func(*Config, string) error {
 	return func(c *Config, v string) error {
-		var words []string
-		_ = list(func(*Config) *[]string { return &words })(c, v) // never fails
 		*field(c) = nil
-		for _, word := range words {
+		for _, word := range words(v) {
 			p, err := netip.ParsePrefix(word)
 			if ip, alone := netip.ParseAddr(word); alone == nil {
 				p, err = ip.Prefix(ip.BitLen())
@@ -185,15 +192,27 @@ func networks(field func(*Config) *[]netip.Prefix) func(*Config, string) error {
 	}
 }
 
+func quorumNodes(c *Config, v string) error {
+	c.Quorum = nil
+	for _, word := range words(v) {
+		node, err := upstream.ParseURL(word)
+		if err != nil {
+			return err
+		}
+		c.Quorum = append(c.Quorum, node)
+	}
+	return nil
+}
+
 func commandNames(field func(*Config) *[]string) func(*Config, string) error {
 	split := list(field)
 	return func(c *Config, v string) error { return split(c, strings.ToLower(v)) }
 }
 
-func choice(field func(*Config) *string, words ...string) func(*Config, string) error {
+func choice(field func(*Config) *string, allowed ...string) func(*Config, string) error {
 	return func(c *Config, v string) error {
-		if !slices.Contains(words, v) {
-			return fmt.Errorf("%q is not one of %s", v, strings.Join(words, ", "))
+		if !slices.Contains(allowed, v) {
+			return fmt.Errorf("%q is not one of %s", v, strings.Join(allowed, ", "))
 		}
 		*field(c) = v
 		return nil

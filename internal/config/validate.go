@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,9 +23,6 @@ func (c Config) Validate() error {
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
 
-	if !validUpstream(c.Upstream) {
-		fault("upstream: not a redis://, rediss://, redis+sentinel://, rediss+sentinel://, redis-cluster://, rediss-cluster:// or unix:// URL (not shown, it may hold a password)")
-	}
 	faults = append(faults, c.listenFaults()...)
 	faults = append(faults, c.tlsFaults()...)
 	faults = append(faults, c.quorumFaults()...)
@@ -106,42 +102,6 @@ func (c Config) Validate() error {
 		}
 	}
 	return errors.Join(faults...)
-}
-
-// validUpstream looks at the form only; package upstream reads the parts.
-func validUpstream(raw string) bool {
-	if raw == "" {
-		return true
-	}
-	if scheme, hosts, found := strings.Cut(raw, "-cluster://"); found { // which url.Parse cannot read, with several hosts
-		return (scheme == "redis" || scheme == "rediss") && hosts != ""
-	}
-	u, hosts, err := parseUpstream(raw)
-	if err != nil {
-		return false
-	}
-	switch u.Scheme {
-	case "redis", "rediss":
-		return u.Hostname() != ""
-	case "redis+sentinel", "rediss+sentinel":
-		return !slices.Contains(hosts, "") && strings.Trim(u.Path, "/") != ""
-	case "unix":
-		return u.Host == "" && u.Path != ""
-	}
-	return false
-}
-
-// parseUpstream is url.Parse for URLs with several hosts, which net/url refuses: u.Host is the first.
-func parseUpstream(raw string) (u *url.URL, hosts []string, err error) {
-	from := strings.Index(raw, "://") + len("://")
-	end := len(raw)
-	if i := strings.IndexAny(raw[min(from, end):], "/?#"); i >= 0 {
-		end = from + i
-	}
-	from = max(from, strings.LastIndex(raw[:end], "@")+1)
-	hosts = strings.Split(raw[min(from, end):end], ",")
-	u, err = url.Parse(raw[:min(from, end)] + hosts[0] + raw[end:])
-	return u, hosts, err
 }
 
 func validListen(addr string) error {
