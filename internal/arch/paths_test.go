@@ -1,0 +1,160 @@
+package arch
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"testing/fstest"
+)
+
+var (
+	// linked is where a Markdown link leads.
+	linked = regexp.MustCompile(`\]\(([^()\s]+)\)`)
+	// named is a path of ours in prose, in a table or in a command; * stands for any name.
+	named = regexp.MustCompile(`(?:^|[^\w./~-])((?:bench|cluster|cmd|commands|docs|integration|internal|proto|scripts|upstream)/[\w./*-]*[\w*])`)
+	// words is a row of the glossary: a word, its meaning, and a file in which it is found.
+	words    = regexp.MustCompile("(?m)^\\| ([^|]+) \\| [^|]+ \\| `([^`|]+)` \\|$")
+	unlinked = regexp.MustCompile("[^a-z0-9 _-]")
+)
+
+// isPage says which files are documentation for people. Redis' own suite has units with names like our folders'.
+func isPage(name string) bool {
+	inDocs, _ := path.Match("docs/*.md", name)
+	return inDocs && name != "docs/COMPATIBILITY.md" || name == "README.md" || name == "CONTRIBUTING.md"
+}
+
+// anchors are what links to headings of a page may name, as they are made on GitHub.
+func anchors(text string) map[string]bool {
+	all := map[string]bool{}
+	for line := range strings.Lines(text) {
+		if heading, yes := strings.CutPrefix(strings.TrimLeft(line, "#"), " "); yes && line[0] == '#' {
+			heading = unlinked.ReplaceAllString(strings.ToLower(strings.TrimSpace(heading)), "")
+			all[strings.ReplaceAll(heading, " ", "-")] = true
+		}
+	}
+	return all
+}
+
+// leadsNowhere says what is wrong with the links and paths of a page.
+func leadsNowhere(house fs.FS, page, text string) (faults []string) {
+	for _, link := range linked.FindAllStringSubmatch(text, -1) {
+		to, anchor, _ := strings.Cut(link[1], "#")
+		if strings.Contains(to, "://") {
+			continue
+		}
+		if to = path.Join(path.Dir(page), to); link[1][0] == '#' {
+			to = page
+		}
+		there, err := fs.Stat(house, to)
+		if err != nil {
+			faults = append(faults, fmt.Sprintf("%s links to %s, which is not there", page, link[1]))
+		} else if anchor != "" && !there.IsDir() {
+			if target, err := fs.ReadFile(house, to); err != nil || !anchors(string(target))[anchor] {
+				faults = append(faults, fmt.Sprintf("%s links to %s, a heading that is not there", page, link[1]))
+			}
+		}
+	}
+	for _, name := range named.FindAllStringSubmatch(linked.ReplaceAllString(text, ""), -1) {
+		all, err := fs.Glob(house, name[1])
+		if len(all) == 0 && err == nil && path.Ext(name[1]) == "" { // docs/adr/0006 is enough
+			all, err = fs.Glob(house, name[1]+"-*.md")
+		}
+		if len(all) == 0 || err != nil {
+			faults = append(faults, fmt.Sprintf("%s names %s, which is not there", page, name[1]))
+		}
+	}
+	return faults
+}
+
+// spelt is a text without what words may be joined by.
+func spelt(text string) string {
+	return strings.NewReplacer(" ", "", "-", "", "_", "").Replace(strings.ToLower(text))
+}
+
+// unused says which words of the glossary are not in the files that it names for them.
+func unused(house fs.FS, text string) (faults []string, n int) {
+	for _, row := range words.FindAllStringSubmatch(text, -1) {
+		n++
+		if file, err := fs.ReadFile(house, row[2]); err != nil || !strings.Contains(spelt(string(file)), spelt(row[1])) {
+			faults = append(faults, fmt.Sprintf("%q is not in %s", row[1], row[2]))
+		}
+	}
+	return faults, n
+}
+
+// TestPathsInPages: what README, CONTRIBUTING and docs link to or name is there.
+func TestPathsInPages(t *testing.T) {
+	root := filepath.Join("..", "..")
+	house, pages := os.DirFS(root), 0
+	all, err := fs.Glob(house, "*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	docs, err := fs.Glob(house, "docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, page := range append(all, docs...) {
+		if !isPage(page) {
+			continue
+		}
+		pages++
+		text, err := fs.ReadFile(house, page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, fault := range leadsNowhere(house, page, string(text)) {
+			t.Error(fault)
+		}
+	}
+	if pages < 15 {
+		t.Errorf("%d pages were found", pages)
+	}
+}
+
+// TestGlossary: its words are those of the code.
+func TestGlossary(t *testing.T) {
+	house := os.DirFS(filepath.Join("..", ".."))
+	text, err := fs.ReadFile(house, "docs/GLOSSARY.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	faults, n := unused(house, string(text))
+	for _, fault := range faults {
+		t.Error(fault)
+	}
+	if n < 15 {
+		t.Errorf("%d words were found", n)
+	}
+}
+
+// Both rules, seen to fail.
+func TestLeadsNowhere(t *testing.T) {
+	house := fstest.MapFS{
+		"docs/A.md":           {Data: []byte("# A\n\n## Where do I change …?\n")},
+		"docs/adr/0001-so.md": {}, "internal/lock/line.go": {Data: []byte("// a waiter's hand-off\n")},
+	}
+	for text, want := range map[string]string{
+		"[a](A.md), [b](#a), `internal/lock/line.go` docs/adr/0001 internal/lock/l*.go internal/lock. [c](https://x.org/#y)": "",
+		"[a](A.md#where-do-i-change-)":  "",
+		"[a](B.md)":                     "links to B.md",
+		"[a](A.md#b)":                   "a heading that is not there",
+		"see internal/lock/lines.go.":   "names internal/lock/lines.go",
+		"see docs/adr/0002":             "names docs/adr/0002",
+		"/tmp/internal/x unit/internal": "",
+	} {
+		faults := leadsNowhere(house, "docs/A.md", "# A\n"+text)
+		if want == "" && len(faults) > 0 || want != "" && (len(faults) != 1 || !strings.Contains(faults[0], want)) {
+			t.Errorf("%q: %q, want %q", text, faults, want)
+		}
+	}
+	faults, n := unused(house, "| hand-off | so | `internal/lock/line.go` |\n| ears | so | `internal/lock/line.go` |\n")
+	if n != 2 || len(faults) != 1 || !strings.Contains(faults[0], "ears") {
+		t.Errorf("%d words, %q", n, faults)
+	}
+}
