@@ -16,9 +16,9 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
+
+	"github.com/lockproxy/lockproxy/internal/program"
 )
 
 // settings are what the flags chose.
@@ -35,21 +35,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, relay(os.Args[2], os.Args[3]))
 		os.Exit(1)
 	}
-	s, err := parse(os.Args[1:])
-	if errors.Is(err, flag.ErrHelp) {
-		return
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "bench:", err)
-		os.Exit(2)
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	err = run(ctx, s)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "bench:", err)
-		os.Exit(1)
-	}
+	program.Main("bench", parse, run)
 }
 
 func parse(args []string) (settings, error) {

@@ -34,22 +34,29 @@ func unlikeCluster(args []string) bool {
 	return false
 }
 
-// Random commands whose keys share a slot: every reply is that of a Redis alone.
-func TestClusterRandomCommands(t *testing.T) {
-	t.Parallel()
+// besideCluster runs a test in each protocol with a connection to a Redis alone and one to a lockproxy before a cluster, both empty.
+func besideCluster(t *testing.T, run func(t *testing.T, p *pair, tc *testredis.Cluster, direct, through *harness.Wire)) {
 	tc := testredis.StartCluster(t, 3, 0, alikeConfig...)
 	through := harness.StartClusterProxy(t, tc)
 	harness.Protocols(t, func(t *testing.T, proto int) {
 		direct := testredis.Start(t, alikeConfig...)
-		p := &pair{direct: direct, proxy: through}
-		w, g := harness.Dial(t, direct.Addr()), newGenerator(seed(t), true)
-		v := harness.Dial(t, through.Addr())
+		dial := harness.Dial
 		if proto == 3 {
-			w, v = harness.Dial3(t, direct.Addr()), harness.Dial3(t, through.Addr())
+			dial = harness.Dial3
 		}
+		w, v := dial(t, direct.Addr()), dial(t, through.Addr())
 		v.Do("FLUSHALL")
 		v.Do("SCRIPT", "FLUSH")
 		v.Do("FUNCTION", "FLUSH")
+		run(t, &pair{direct: direct, proxy: through}, tc, w, v)
+	})
+}
+
+// Random commands whose keys share a slot: every reply is that of a Redis alone.
+func TestClusterRandomCommands(t *testing.T) {
+	t.Parallel()
+	besideCluster(t, func(t *testing.T, p *pair, tc *testredis.Cluster, w, v *harness.Wire) {
+		g := newGenerator(seed(t), true)
 		for n := range 2500 {
 			args := tagged(g.next())
 			if unlikeCluster(args) {
@@ -102,18 +109,8 @@ func sameKeys(t *testing.T, direct, through *harness.Wire) {
 // with CROSSSLOT has several keys and is none of those that are split.
 func TestClusterSpreadKeys(t *testing.T) {
 	t.Parallel()
-	tc := testredis.StartCluster(t, 3, 0, alikeConfig...)
-	through := harness.StartClusterProxy(t, tc)
-	harness.Protocols(t, func(t *testing.T, proto int) {
-		direct := testredis.Start(t, alikeConfig...)
-		p := &pair{direct: direct, proxy: through}
-		w, g := harness.Dial(t, direct.Addr()), newGenerator(seed(t), false)
-		v := harness.Dial(t, through.Addr())
-		if proto == 3 {
-			w, v = harness.Dial3(t, direct.Addr()), harness.Dial3(t, through.Addr())
-		}
-		v.Do("FLUSHALL")
-		v.Do("SCRIPT", "FLUSH")
+	besideCluster(t, func(t *testing.T, p *pair, _ *testredis.Cluster, w, v *harness.Wire) {
+		g := newGenerator(seed(t), false)
 		crossed := 0
 		for range 30 {
 			var commands [][]string

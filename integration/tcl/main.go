@@ -10,16 +10,15 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
+
+	"github.com/lockproxy/lockproxy/internal/program"
 )
 
 // denied are the tags whose tests need what a plain endpoint does not promise:
@@ -52,21 +51,7 @@ type settings struct {
 }
 
 func main() {
-	s, err := parse(os.Args[1:])
-	if errors.Is(err, flag.ErrHelp) {
-		return
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "tcl:", err)
-		os.Exit(2)
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	err = run(ctx, s)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "tcl:", err)
-		os.Exit(1)
-	}
+	program.Main("tcl", parse, run)
 }
 
 func parse(args []string) (settings, error) {

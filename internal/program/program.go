@@ -4,11 +4,14 @@ package program
 
 import (
 	"context"
+	"errors"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -144,4 +147,24 @@ func FreePort() (port string, err error) {
 func FreeAddr() (string, error) {
 	port, err := FreePort()
 	return net.JoinHostPort("127.0.0.1", port), err
+}
+
+// Main is main of a tool: run has what parse made of the command line, and a context that SIGINT, SIGTERM and SIGHUP end. The exit
+// code is 2 when parse fails, 1 when run does.
+func Main[S any](name string, parse func(args []string) (S, error), run func(context.Context, S) error) {
+	s, err := parse(os.Args[1:])
+	if errors.Is(err, flag.ErrHelp) {
+		return
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, name+":", err)
+		os.Exit(2)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	err = run(ctx, s)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, name+":", err)
+		os.Exit(1)
+	}
 }
