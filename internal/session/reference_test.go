@@ -23,25 +23,26 @@ const referenceHead = `# Commands
 
 <!-- Written by: go test ./internal/session -update -->
 
-Every command that Redis %s lists, and what newer ones and Redis' kin have if the proxy knows of it. A command that is not
-here, of a module or of a newer Redis, is forwarded; the proxy asks Redis with COMMAND what it is.
+Every command that Redis %s lists, and those of newer versions and of Redis' relatives that the proxy knows. A command that
+is not here, of a module or of a newer Redis, is forwarded; the proxy asks Redis with COMMAND what it is.
 
-* **shared**: forwarded as it came, on the connection that clients of the same user, database and protocol share. Redis'
-  answer, to the byte. A client with big requests or replies gets one of its own for them.
-* **own**: forwarded as it came, on a connection of the client's own. The client keeps it for as long as it has a state
-  there, and what is "shared" goes there, too.
+* **shared**: forwarded as it came, on the connection that clients of the same user, database and protocol share. The
+  answer is Redis' own, to the byte. A client with large requests or replies gets a connection of its own for them.
+* **own**: forwarded as it came, on a connection that this client has to itself. The client keeps it as long as it has a
+  state there (a transaction, a subscription …), and meanwhile its "shared" commands go there as well.
 * **scripts**: forwarded as it came, on connections that serve scripts only.
 * **here**: answered by this proxy. The note says how that differs from Redis.
-* **refused**: an error. ` + "`--deny`" + ` adds to these, ` + "`--allow`" + ` takes away what says so.
+* **refused**: an error. ` + "`--deny`" + ` adds to these, ` + "`--allow`" + ` allows those that say so.
 * **lock**: a lock verb, see [VERBS.md](VERBS.md).
 
-Redis' ACL decides about all of them: what is answered here asks Redis first whether the user may, but for SELECT, RESET,
-QUIT, CLUSTER, READONLY, READWRITE and ASKING. Within a transaction whatever Redis knows is queued there, and answered by it;
-the others are errors that abort the transaction.
+Redis' ACL decides about all of them. Before the proxy answers a command here, it asks Redis whether the user may run it,
+except for SELECT, RESET, QUIT, CLUSTER, READONLY, READWRITE and ASKING. Within a transaction, commands that Redis knows are
+queued there and answered by Redis; all others are errors that abort the transaction.
 
-With a Redis Cluster upstream ([CLUSTER.md](CLUSTER.md)): by keys to the node of their slot, split or to all nodes as Redis' own tips
-say; what has no keys and no such tip to any one master, of which it then tells. "own" is a connection at the node of the slot.
-CLIENT TRACKING, MONITOR and SHUTDOWN are refused; FENCED runs what has its keys in the lock's slot, or none; WAIT and WAITAOF ask all masters, and PUBSUB all nodes.
+With a Redis Cluster upstream ([CLUSTER.md](CLUSTER.md)), commands go by their keys to the node of the slot, or are split, or go
+to all nodes, as Redis' own command tips say. Commands without keys and without such a tip go to any one master, and tell
+about that one. "own" is then a connection to the node of the slot. CLIENT TRACKING, MONITOR and SHUTDOWN are refused. FENCED
+runs commands whose keys are in the lock's slot, or that have none. WAIT and WAITAOF ask all masters, PUBSUB all nodes.
 
 `
 
