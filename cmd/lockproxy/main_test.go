@@ -21,7 +21,7 @@ import (
 // The tests run this very binary as lockproxy.
 const beLockproxy = "BE_LOCKPROXY_FOR_A_TEST"
 
-const patience = 20 * time.Second
+const patience = time.Minute
 
 func TestMain(m *testing.M) {
 	if os.Getenv(beLockproxy) != "" {

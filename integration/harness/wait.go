@@ -9,7 +9,7 @@ import (
 )
 
 // Patience bounds every wait for something that must happen: wide, because the machine may be busy.
-const Patience = 20 * time.Second
+const Patience = time.Minute
 
 // Eventually waits until ok says true; what names it in the failure.
 func Eventually(t testing.TB, what string, ok func() bool) {
@@ -45,7 +45,7 @@ func Bound(d time.Duration) time.Duration {
 	if Long() {
 		return d
 	}
-	return d + Patience
+	return d + 20*time.Second
 }
 
 // Busy is by how much a lockproxy, or a test, may be late because the machine has other things to do; the long forms have it for

@@ -37,7 +37,9 @@ func TestDocumentedSessions(t *testing.T) {
 		name := filepath.Base(page)
 		for _, session := range documentedSessions(string(text)) {
 			with[name]++
-			c := startCli(t, harness.StartProxy(t, ""))
+			p := harness.StartProxy(t, "")
+			p.AwaitProbe(1)
+			c := startCli(t, p)
 			for _, e := range session {
 				if got := c.printed(e.command); !sameOutput(e.printed, got) {
 					t.Errorf("%s:%d: %s\n  says   %q\n  prints %q", name, e.line, e.command, e.printed, got)

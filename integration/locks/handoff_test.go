@@ -66,7 +66,7 @@ func TestHandoffScripts(t *testing.T) {
 // Ninety clients of one proxy leave turns to ten of another.
 func TestHandoffLeavesTurns(t *testing.T) {
 	t.Parallel()
-	const all = 3000
+	const all = 2000
 	for _, verb := range []string{"LOCK", "WLOCK"} {
 		t.Run(verb, func(t *testing.T) {
 			s := testredis.Start(t)

@@ -21,7 +21,7 @@ import (
 )
 
 // patience is far above anything these tests wait for on an idle machine.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 func TestMain(m *testing.M) {
 	// golang-lru's expirable cleaner cannot be stopped; there is one in the process.

@@ -38,7 +38,7 @@ func TestDepartedClientsLeaveAHungRedis(t *testing.T) {
 func TestUpstreamTimeout(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)
-	p := startProxy(t, server.URL(), func(o *Options) { o.UpstreamTimeout = 100 * time.Millisecond })
+	p := startProxy(t, server.URL(), func(o *Options) { o.UpstreamTimeout = time.Second })
 	w := dialWire(t, p.addr)
 	w.expect("+OK\r\n", "SET", "k", "v")
 	server.Stop()
@@ -55,7 +55,7 @@ func TestUpstreamTimeout(t *testing.T) {
 // and what waits for ever may.
 func TestUpstreamTimeoutOfDedicatedConnections(t *testing.T) {
 	server := testredis.Start(t)
-	p := startProxy(t, server.URL(), func(o *Options) { o.UpstreamTimeout = 300 * time.Millisecond })
+	p := startProxy(t, server.URL(), func(o *Options) { o.UpstreamTimeout = time.Second })
 	watching, multi, executing, pops, waits, asks := dialWire(t, p.addr), dialWire(t, p.addr), dialWire(t, p.addr), dialWire(t, p.addr), dialWire(t, p.addr), dialWire(t, p.addr)
 	for _, w := range []*wire{watching, multi, executing, asks, pops} {
 		w.expect("+OK\r\n", "WATCH", "k")
@@ -100,7 +100,7 @@ func TestUpstreamTimeoutOfDedicatedConnections(t *testing.T) {
 // TestUpstreamTimeoutWhileWriting: so it is when Redis does not even take the command.
 func TestUpstreamTimeoutWhileWriting(t *testing.T) {
 	server := testredis.Start(t)
-	p := startProxy(t, server.URL(), func(o *Options) { o.UpstreamTimeout = 300 * time.Millisecond })
+	p := startProxy(t, server.URL(), func(o *Options) { o.UpstreamTimeout = time.Second })
 	w := dialWire(t, p.addr)
 	w.expect("+OK\r\n", "MULTI")
 	server.Stop()
