@@ -7,14 +7,14 @@ import "strings"
 const (
 	transaction  = "A transaction is state of the connection. Lock verbs, AUTH, HELLO, CLUSTER, READONLY, READWRITE, ASKING, CLIENT KILL, UNBLOCK and REPLY are errors within one, and abort it."
 	subscription = "Subscriptions are state of the connection. It is given back when the last one ends."
-	mayWait      = "It may wait, and would hold up everybody else's commands."
+	mayWait      = "It may wait, and would make everybody else's commands wait."
 	waitsIfTold  = "With BLOCK it may wait, and is sent on a connection of the client's own."
 	lastWrite    = "Redis counts what the command's own connection wrote last. A WAIT of this proxy's own goes ahead of it, so that all writes before count, those on the shared connection too."
 	replication  = "It turns the connection into a replica's."
-	kinOnly      = "Redis' kin only: it changes the connection."
-	scripts      = "It never waits with, or holds up, ordinary commands: a script that is not known to be quick has a connection alone. It cannot change the connection. A NOSCRIPT is healed if the body has come by."
-	functions    = "It never waits with, or holds up, ordinary commands: a function that is not known to be quick has a connection alone. It cannot change the connection."
-	nodeOnly     = "As a Redis that is no cluster, in whose place lockproxy stands, whatever is upstream; with `--present cluster` as a cluster's only node."
+	kinOnly      = "Of Redis' relatives only: it changes the connection."
+	scripts      = "Ordinary commands never wait for it: a script that is not known to be quick gets a connection to itself. It cannot change the connection. When Redis answers NOSCRIPT and the proxy has seen the script, it is loaded again."
+	functions    = "Ordinary commands never wait for it: a function that is not known to be quick gets a connection to itself. It cannot change the connection."
+	nodeOnly     = "As a Redis without cluster mode answers, whatever is upstream; with `--present cluster` as a cluster's only node."
 	readSwitch   = nodeOnly + " With `--cluster-read-from` `client` or `replica` it says whether what this connection reads may come from replicas."
 	addedVerbs   = "Redis' answer with the lock verbs added."
 )
@@ -61,7 +61,7 @@ var (
 		{Name: "sync", Note: replication},
 		{Name: "psync", Note: replication},
 		{Name: "replconf", Note: "Of the replication protocol: REPLCONF ACK has no reply."},
-		{Name: "cluster|syncslots", Note: "Redis' kin only: it takes the connection over."},
+		{Name: "cluster|syncslots", Note: "Of Redis' relatives only: it takes the connection over."},
 		{Name: "rreplay", Note: kinOnly},
 		{Name: "dfly", Note: kinOnly},
 		{Name: "script|debug", Note: "An interactive session with Redis' script debugger. Scripts that a client sends behind it are refused, not run without it."},
@@ -72,7 +72,7 @@ var (
 		{Name: "auth", Barred: true, Arity: -2, Open: true, Here: true, Note: "Redis decides, on another connection."},
 		{Name: "hello", Barred: true, Arity: -1, Open: true, Here: true,
 			Note: "Redis' answer, with the connection's `id` here, `mode` standalone and `role` master."},
-		{Name: "select", Arity: 2, Here: true, Note: "The client goes on on that database's shared connection. No difference."},
+		{Name: "select", Arity: 2, Here: true, Note: "The client's next commands go over that database's shared connection. No difference."},
 		{Name: "reset", Always: true, Arity: 1, Open: true, Here: true, Note: "It also releases the connection's locks."},
 		{Name: "quit", Always: true, Open: true, Here: true, Note: "It also releases the connection's locks."},
 		{Name: "post", Always: true, Open: true, Here: true, Note: "Not a command: the start of an HTTP request. As Redis does, the client is closed."},
@@ -81,8 +81,8 @@ var (
 		{Name: "readwrite", Barred: true, Arity: 1, Here: true, Note: readSwitch},
 		{Name: "asking", Barred: true, Arity: 1, Here: true, Note: nodeOnly},
 		{Name: "cluster", Barred: true, Arity: -2, Here: true, Note: nodeOnly},
-		{Name: "script|kill", Open: true, Here: true, Note: "Redis', asked on another connection: the one that runs the script does not listen."},
-		{Name: "function|kill", Open: true, Here: true, Note: "Redis', asked on another connection: the one that runs the function does not listen."},
+		{Name: "script|kill", Open: true, Here: true, Note: "Redis' answer, asked on another connection, since the one that runs the script does not listen."},
+		{Name: "function|kill", Open: true, Here: true, Note: "Redis' answer, asked on another connection, since the one that runs the function does not listen."},
 		{Name: "info", Open: true, Here: true, Note: "Redis' answer, with a section `# Lockproxy` added, and not of a cluster's node. Its `# Clients` are Redis' own clients, of which this proxy is a few. Of a cluster, counts (of clients, commands, keys, memory used, messages) are those of the masters that answer added up; the rest is one master's."},
 		{Name: "client", Arity: -2, Open: true, Here: true, Note: "Subcommands that are not listed here are unknown."},
 		{Name: "client|id", Arity: 2, Here: true, Probe: []string{"CLIENT", "ID"},
@@ -98,18 +98,18 @@ var (
 		{Name: "client|list", Arity: -2, Here: true,
 			Note: "This proxy's clients in Redis' fields. Memory and buffers are 0, but for `qbuf` of the client that asks; flags `d`, `u`, `c` and `R` are not shown. The fields are those of this Redis' own CLIENT INFO; `lib-name` and `lib-ver` are also shown once given."},
 		{Name: "client|kill", Arity: -3, Barred: true, Here: true,
-			Note: "Among this proxy's clients, with all filters of Redis 7.4. Locks of a killed client are not released: they run out."},
-		{Name: "client|pause", Arity: -3, Here: true, Note: "Redis is asked on a connection apart, and pauses all of its clients, of whatever proxy. While it pauses writes, each client here has a connection of its own."},
-		{Name: "client|unpause", Arity: 2, Here: true, Note: "Redis is asked on a connection apart, which nothing holds up."},
+			Note: "Among this proxy's clients, with all filters of Redis 7.4. Locks of a killed client are not released: they expire."},
+		{Name: "client|pause", Arity: -3, Here: true, Note: "Redis is asked on a separate connection, and pauses all of its clients, those of other proxies as well. While it pauses writes, each client here has a connection of its own."},
+		{Name: "client|unpause", Arity: 2, Here: true, Note: "Redis is asked on a separate connection, which never waits."},
 		{Name: "client|unblock", Arity: -3, Barred: true, Here: true, Note: "Among this proxy's clients. It also ends the wait of a lock verb."},
 		{Name: "client|reply", Arity: 3, Barred: true, Here: true, Probe: []string{"CLIENT", "REPLY", " "},
-			Note: "The replies are kept back here. No difference."},
+			Note: "The proxy keeps the replies back. No difference."},
 		{Name: "client|no-evict", Arity: 3, Here: true, Probe: []string{"CLIENT", "NO-EVICT", " "},
-			Note: "Only shown in CLIENT LIST: it is this proxy's connections that Redis might evict."},
+			Note: "Only shown in CLIENT LIST, since Redis could evict only this proxy's connections."},
 		{Name: "client|no-touch", Arity: 3, Here: true, Probe: []string{"CLIENT", "NO-TOUCH", " "},
-			Note: "Only shown in CLIENT LIST: what the client reads counts as used."},
-		{Name: "client|getredir", Arity: 2, Here: true, Note: "Redis' answer, the number being this proxy's."},
-		{Name: "client|trackinginfo", Arity: 2, Here: true, Note: "Redis' answer, the number in `redirect` being this proxy's."},
+			Note: "Only shown in CLIENT LIST: keys that the client reads still count as used."},
+		{Name: "client|getredir", Arity: 2, Here: true, Note: "Redis' answer, with this proxy's number."},
+		{Name: "client|trackinginfo", Arity: 2, Here: true, Note: "Redis' answer, with this proxy's number in `redirect`."},
 		{Name: "client|help", Arity: 2, Here: true, Note: "Redis' text, in its version, with CAPA added."},
 		// Redis itself refuses the unauthenticated here: what it answers is only added to.
 		{Name: "command", Open: true, Here: true, Note: addedVerbs},
@@ -117,8 +117,8 @@ var (
 		{Name: "command|info", Open: true, Here: true, Note: addedVerbs},
 		{Name: "command|docs", Open: true, Here: true, Note: addedVerbs},
 		{Name: "command|list", Open: true, Here: true, Note: addedVerbs + " Of the filters they fit PATTERN only."},
-		{Name: "command|getkeys", Open: true, Here: true, Note: "Redis' answer; of a lock verb, the keys are told here."},
-		{Name: "command|getkeysandflags", Open: true, Here: true, Note: "Redis' answer; of a lock verb, the keys are told here."},
+		{Name: "command|getkeys", Open: true, Here: true, Note: "Redis' answer; the proxy itself answers for lock verbs."},
+		{Name: "command|getkeysandflags", Open: true, Here: true, Note: "Redis' answer; the proxy itself answers for lock verbs."},
 	}
 
 	// Subcommands that go to Redis, of a command whose others do not.
@@ -135,8 +135,8 @@ var (
 		"config":         "Of Redis, not of this proxy. A changed requirepass holds here within a second.",
 		"dbsize":         "",
 		"failover":       "The upstream becomes a replica, where Redis refuses writes and locks.",
-		"flushall":       "Locks are keys: they are gone, too, and their holders are told.",
-		"flushdb":        "Locks are keys: they are gone, too, and their holders are told.",
+		"flushall":       "Locks are keys: they are lost, too, and their holders are told.",
+		"flushdb":        "Locks are keys: they are lost, too, and their holders are told.",
 		"function":       "",
 		"keys":           "Locks are keys, and seen.",
 		"lastsave":       "",
@@ -148,7 +148,7 @@ var (
 		"pfdebug":        "",
 		"pfselftest":     "",
 		"publish":        "Before a cluster it counts the subscribers at one node, as a cluster's own nodes do.",
-		"pubsub":         "Of Redis: the channels lock waiters listen on are among them.",
+		"pubsub":         "Of Redis: the channels on which the proxy waits for locks are among them.",
 		"replicaof":      "The upstream becomes a replica, where Redis refuses writes and locks.",
 		"restore-asking": "",
 		"role":           "Of Redis, which may be a replica.",
@@ -169,8 +169,8 @@ var scripted = []Command{
 	{Name: "evalsha_ro", Note: scripts, Script: RunsSHA},
 	{Name: "fcall", Note: functions, Script: RunsFunction},
 	{Name: "fcall_ro", Note: functions, Script: RunsFunction},
-	{Name: "script|load", Note: "The body is remembered, for a Redis that has lost it.", Script: LoadsScript},
-	{Name: "script|flush", Note: "What was remembered is forgotten, too. Lock scripts are loaded anew when next needed.", Script: FlushesScripts},
+	{Name: "script|load", Note: "The script is remembered, and loaded again into a Redis that has lost it.", Script: LoadsScript},
+	{Name: "script|flush", Note: "The proxy forgets the scripts that it remembers, too. Lock scripts are loaded again when needed.", Script: FlushesScripts},
 }
 
 // About is the note of c; of learned ones, which have none, the remark on it, or that on all of CLUSTER.
