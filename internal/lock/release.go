@@ -288,7 +288,11 @@ func (r *release) abandon(s settled) {
 		return
 	}
 	r.m.released(r.h, r.by, s.code, s.count)
-	if s.code == 1 {
+	told := false // the client has heard LOCKLOST: nothing is left that the next UNLOCK could free
+	if r.by != nil && !r.h.explicit {
+		_, told = r.by.lossOf(r.h.id)
+	}
+	if s.code == 1 && !told {
 		r.m.done.add(r.h.id, r.by, time.Now())
 	}
 }
