@@ -46,3 +46,28 @@ func TestUnlockLostThenForced(t *testing.T) {
 		wantCode(t, <-done, "LOCKLOST")
 	})
 }
+
+// An UNLOCK whose reply is lost, and that is told LOCKLOST when the lease is over, is not told later that it freed the lock.
+func TestLostUnlockIsToldOnce(t *testing.T) {
+	for name, req := range map[string]Request{"plain": {Key: "k"}, "read": {Key: "k", Kind: Read}, "write": {Key: "k", Kind: Write}} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *world.World) {
+				s := w.NewNode(bubbleAddr)
+				m, link := bubbleSlow(t, w, s, Options{Watchdog: 6 * time.Second})
+				a, _ := client(m)
+				mustLock(t, a, req)
+				link.Swallow(world.Both)
+				_, err := a.Unlock(context.Background(), UnlockRequest{Key: "k", Side: req.Kind, All: true})
+				wantCode(t, err, "LOCKLOST")
+				link.Heal()
+				link.Drop()
+				time.Sleep(10 * time.Second) // it is found out by then that Redis has no such lock
+				free, err := a.Unlock(context.Background(), UnlockRequest{Key: "k", Side: req.Kind})
+				if free {
+					t.Error("the lock was lost, and then freed")
+				}
+				wantCode(t, err, "LOCKLOST")
+			})
+		})
+	}
+}
