@@ -225,7 +225,7 @@ func TestDropinRefusedSettings(t *testing.T) {
 	for want, args := range map[string][]string{
 		"the embedded store is for trying out": {"--listen", "0.0.0.0:0"},
 		"listens on loopback only":             {"--listen", "127.0.0.1:0", "--listen", ":0"},
-		"not of the form redis://":                       {"--upstream", "http://localhost"},
+		"not of the form redis://":             {"--upstream", "http://localhost"},
 		"max-clients":                          {"--max-clients", "many"},
 		"nosuch":                               {"--nosuch"},
 		"address already in use":               {"--listen", harness.StartProxy(t, "").Addr()},
