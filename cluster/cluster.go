@@ -53,10 +53,10 @@ type Cluster struct {
 
 	snapshot atomic.Pointer[Snapshot]
 
-	refresh  refresher
-	disowned map[string]bool // addresses whose nodes describe another cluster; the look's own
-	count    counters
-	spare    *spares // nil: replicas are not read from
+	refresh      refresher
+	disowned     map[string]bool // addresses whose nodes describe another cluster; the look's own
+	count        counters
+	replicaReads *replicaReads // nil: replicas are not read from
 
 	mu         sync.Mutex // guards all below, and the nodes' users, left and closed
 	nodes      map[*Node]struct{}
@@ -85,7 +85,7 @@ func Open(ctx context.Context, target upstream.ClusterTarget, o Options) (*Clust
 	c.ctx, c.stop = context.WithCancel(context.Background())
 	c.refresh = newRefresher()
 	if o.Replicas {
-		c.spare = &spares{}
+		c.replicaReads = &replicaReads{}
 	}
 	if o.Changed != nil {
 		c.changed = append(c.changed, o.Changed)
@@ -96,9 +96,9 @@ func Open(ctx context.Context, target upstream.ClusterTarget, o Options) (*Clust
 	}
 	c.running.Add(1)
 	go c.refreshLoop()
-	if c.spare != nil {
+	if c.replicaReads != nil {
 		c.running.Add(1)
-		go c.watchSpares()
+		go c.watchReplicas()
 	}
 	return c, nil
 }

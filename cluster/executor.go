@@ -26,27 +26,27 @@ type Executor struct {
 	private bool
 	home    int // where commands without keys go
 
-	links    map[*Node]*link
-	readers  map[*Node]*link // to replicas, for reads
-	batches  []*batch        // of this round; the first live ones are in use
-	live     int
-	scanning *Plan         // SCAN, which goes its own way; nil: none in this round
-	slots    map[int]*lane // slots that something is sent to, or waits for, in this round
-	lanes    []*lane       // to be used again
-	seen     *Snapshot     // whose nodes the links are to
-	replies  []reply
-	work     sync.WaitGroup
-	slow     *time.Timer
-	sending  sync.Mutex      // guards the three below, and batches while it is waiting; a leaf but for links
-	round    uint64          // of send
-	ctx      context.Context // of it
-	began    time.Time
-	waiting  atomic.Bool  // for replies
-	wish     bool         // replicas are to be read from
-	replicas bool         // and in this Do they are
-	barred   time.Time    // they are not before
-	writes   map[int]bool // slots that this Do's plans write to
-	holder   Holder       // nil: as much as comes may be held
+	links         map[*Node]*link
+	readers       map[*Node]*link // to replicas, for reads
+	batches       []*batch        // of this round; the first live ones are in use
+	live          int
+	scanning      *Plan         // SCAN, which goes its own way; nil: none in this round
+	slots         map[int]*lane // slots that something is sent to, or waits for, in this round
+	lanes         []*lane       // to be used again
+	seen          *Snapshot     // whose nodes the links are to
+	replies       []reply
+	work          sync.WaitGroup
+	slow          *time.Timer
+	sending       sync.Mutex      // guards the three below, and batches while it is waiting; a leaf but for links
+	round         uint64          // of send
+	ctx           context.Context // of it
+	began         time.Time
+	waiting       atomic.Bool  // for replies
+	readsReplicas bool         // replicas are to be read from
+	replicas      bool         // and in this Do they are
+	barred        time.Time    // they are not before
+	writes        map[int]bool // slots that this Do's plans write to
+	holder        Holder       // nil: as much as comes may be held
 
 	holding sync.Mutex // guards held, and calls of holder; a leaf but for what these take
 	held    int        // bytes of replies since Do began
@@ -64,7 +64,7 @@ type batch struct {
 	link  *link
 	units []*unit
 	req   upstream.Request
-	sink  caught
+	sink  replyCollector
 	err   error
 }
 
@@ -257,7 +257,7 @@ func (e *Executor) target(u *unit, s *Snapshot, now time.Time) *Node {
 			if !e.mayRead(u) {
 				return n
 			}
-			if r := e.c.spareOf(s, n, u.slot, e.home, now); r != nil {
+			if r := e.c.replicaFor(s, n, u.slot, e.home, now); r != nil {
 				u.reading = true
 				return r
 			}

@@ -75,7 +75,7 @@ func (e *Executor) replied(ctx context.Context, u *unit, node *Node, got reply) 
 		kind, slot, addr = e.probe(ctx, u, node)
 	}
 	if kind != noRedirect && kind != clusterDown {
-		e.c.spare.hold(u.slot, node)
+		e.c.replicaReads.hold(u.slot, node)
 	}
 	switch kind {
 	case moved, asked:

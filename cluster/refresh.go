@@ -24,7 +24,7 @@ const (
 
 // refresher is how refreshes are asked for, and waited for.
 type refresher struct {
-	kick chan struct{} // one slot: somebody wants a refresh
+	wake chan struct{} // one slot: somebody wants a refresh
 
 	mu   sync.Mutex    // guards all below
 	hint *Node         // who to ask first; nil: anybody
@@ -32,7 +32,7 @@ type refresher struct {
 }
 
 func newRefresher() refresher {
-	return refresher{kick: make(chan struct{}, 1), next: make(chan struct{})}
+	return refresher{wake: make(chan struct{}, 1), next: make(chan struct{})}
 }
 
 // Refresh has the topology looked at again soon, and does not wait for it. However many ask for that, one look at a
@@ -59,7 +59,7 @@ func (c *Cluster) refreshFrom(hint *Node) <-chan struct{} {
 		r.hint = hint
 	}
 	select {
-	case r.kick <- struct{}{}:
+	case r.wake <- struct{}{}:
 	default:
 	}
 	return r.next
@@ -70,7 +70,7 @@ func (c *Cluster) refreshLoop() {
 	defer c.running.Done()
 	failed := false
 	for {
-		if !retry.Sleep(c.ctx, retry.Around(c.opts.Refresh), c.refresh.kick) && c.ctx.Err() != nil {
+		if !retry.Sleep(c.ctx, retry.Around(c.opts.Refresh), c.refresh.wake) && c.ctx.Err() != nil {
 			return
 		}
 		c.refresh.mu.Lock()
@@ -181,7 +181,7 @@ func (c *Cluster) viewOf(ctx context.Context, up *upstream.Node, addr string) (*
 func (c *Cluster) take(v *view) {
 	old := c.snapshot.Load()
 	now := adopt(old, v, c.opts.AddressMap, c.openNode)
-	c.spare.changed(old, now)
+	c.replicaReads.changed(old, now)
 	c.snapshot.Store(now)
 	c.count.refreshes.Add(1)
 	failed := map[string]bool{}

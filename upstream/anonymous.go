@@ -157,7 +157,7 @@ func (a *anonymous) shut() {
 		p.retireOpen()
 	}
 	n.mu.Unlock()
-	n.pins.shut()
+	n.dedicated.shut()
 }
 
 // Renew has the connections of the identities concerned made again: what is under way there is answered first, and what is
@@ -174,7 +174,7 @@ func (n *Node) Renew(concerned func(Identity) bool) {
 		p.renew(concerned)
 	}
 	n.mu.Unlock()
-	n.pins.renew(concerned)
+	n.dedicated.renew(concerned)
 	n.anonymous.suspect()
 }
 
@@ -226,12 +226,12 @@ type sentry struct {
 // ask returns nil, or a *ReplyError with Redis' answer to PING; any other error says that there was none.
 func (s *sentry) ask(ctx context.Context, n *Node) error {
 	if s.conn == nil {
-		conn, tenure, err := reach(ctx, n.target, n.opts.DialTimeout)
+		conn, term, err := reach(ctx, n.target, n.opts.DialTimeout)
 		if err != nil {
 			return err
 		}
 		s.conn = newOwn(conn)
-		s.left = closeAfter(tenure, s.conn)
+		s.left = closeAfter(term, s.conn)
 	}
 	deadline, _ := ctx.Deadline()
 	s.conn.SetDeadline(deadline)

@@ -79,12 +79,12 @@ func (n *Node) authenticate(ctx context.Context, auth []byte) error {
 			return err
 		}
 	}
-	conn, tenure, err := reach(ctx, n.target, n.opts.DialTimeout)
+	conn, term, err := reach(ctx, n.target, n.opts.DialTimeout)
 	if err != nil {
 		return err
 	}
 	conn = newOwn(conn)
-	c := &authConn{conn, tenure, closeAfter(tenure, conn)}
+	c := &authConn{conn, term, closeAfter(term, conn)}
 	if err := proveNodeAsService(ctx, conn, n.target, n.opts.DialTimeout); err != nil {
 		c.close()
 		return &NotSentError{Cause: err} // also when the service account is refused: that says nothing of this user

@@ -179,7 +179,7 @@ func (id Identity) account() string {
 // closeIdle closes a connection that nobody uses: one that has served the user alone, or for "" any. It says whether there
 // was one.
 func (n *Node) closeIdle(user string) bool {
-	if n.pins.closeOldest(user) {
+	if n.dedicated.closeOldest(user) {
 		return true
 	}
 	n.mu.Lock()

@@ -42,13 +42,13 @@ func TestBudgetBoundsConnections(t *testing.T) {
 	n, other := NewNode(targetOf(t, server), NodeOptions{Budget: b}), NewNode(targetOf(t, server), NodeOptions{Budget: b})
 	defer other.Close()
 	nobody, ann := Identity{Proto: 2}, Identity{User: "ann", Password: "pw", Proto: 2}
-	var pins []*Pinned
+	var pins []*Dedicated
 	for i := range 6 {
 		at := []*Node{n, other}[i%2]
 		p, _ := pin(t, at, nobody)
 		pins = append(pins, p)
 	}
-	if _, err := n.Pin(context.Background(), nobody, newEar()); full(err) != "user" {
+	if _, err := n.Dedicate(context.Background(), nobody, newEar()); full(err) != "user" {
 		t.Errorf("a 7th connection of a user's: %v", err)
 	}
 	if _, err := n.Private(context.Background(), nobody); full(err) != "user" {
@@ -61,7 +61,7 @@ func TestBudgetBoundsConnections(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := other.Pin(context.Background(), ann, newEar()); full(err) != "all" {
+	if _, err := other.Dedicate(context.Background(), ann, newEar()); full(err) != "all" {
 		t.Errorf("a 10th connection for one client alone: %v", err)
 	}
 	var shared []*Pipe
@@ -118,7 +118,7 @@ func TestBudgetCountsNoFailures(t *testing.T) {
 	defer n.Close()
 	wrong := Identity{User: "nobody", Password: "x", Proto: 2}
 	for range 20 {
-		if _, err := n.Pin(context.Background(), wrong, newEar()); refused(err) == nil || full(err) != "" {
+		if _, err := n.Dedicate(context.Background(), wrong, newEar()); refused(err) == nil || full(err) != "" {
 			t.Fatal(err)
 		}
 		if _, err := n.Private(context.Background(), wrong); refused(err) == nil || full(err) != "" {

@@ -67,7 +67,7 @@ func (p *Pipe) run() {
 // connection has ended; served says whether that connection was of any use.
 func (p *Pipe) runLink() (served bool, err error) {
 	era := p.node.anonymous.era.Load()
-	conn, tenure, err := connect(p.ctx, p.node.target, p.id, p.node.opts.DialTimeout)
+	conn, term, err := connect(p.ctx, p.node.target, p.id, p.node.opts.DialTimeout)
 	if err != nil {
 		return false, err
 	}
@@ -93,7 +93,7 @@ func (p *Pipe) runLink() (served bool, err error) {
 			l.retire(errPasswordAsked)
 		}
 	}
-	defer context.AfterFunc(tenure, func() { l.fail(context.Cause(tenure)) })()
+	defer context.AfterFunc(term, func() { l.fail(context.Cause(term)) })()
 	told := p.node.unreached.Swap(false)
 	switch again := p.move(up, nil); {
 	case again:

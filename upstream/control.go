@@ -179,7 +179,7 @@ func (c *Control) Close() {
 // dial is rueidis' way to Redis. rueidis shares one attempt between all callers
 // but makes it with the ctx of the first, whose end must not fail the others.
 func (c *Control) dial(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
-	conn, tenure, err := reach(context.Background(), c.target, c.opts.DialTimeout)
+	conn, term, err := reach(context.Background(), c.target, c.opts.DialTimeout)
 	if err != nil {
 		return nil, &unsentError{cause: err}
 	}
@@ -188,7 +188,7 @@ func (c *Control) dial(context.Context, string, *net.Dialer, *tls.Config) (net.C
 		return nil, &unsentError{cause: err}
 	}
 	conn = newOwn(conn)
-	return &controlConn{Conn: conn, target: c.target, left: closeAfter(tenure, conn)}, nil
+	return &controlConn{Conn: conn, target: c.target, left: closeAfter(term, conn)}, nil
 }
 
 var errControlClosed = error(&unsentError{cause: errors.New("control connection closed")})

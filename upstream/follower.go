@@ -34,9 +34,9 @@ type Follower struct {
 	peers   []*sentinel
 	probe   probe // has a lock of its own
 
-	mu       sync.Mutex // guards all below
-	views    []view     // what each Sentinel said last
-	now      *tenure    // nil: not known yet
+	mu       sync.Mutex  // guards all below
+	views    []view      // what each Sentinel said last
+	now      *masterTerm // nil: not known yet
 	changed  chan struct{}
 	switches int64
 	lower    time.Time // since when the Sentinels' epoch has been lower than now's; zero: it is not
@@ -44,7 +44,7 @@ type Follower struct {
 }
 
 // tenure is the time in which one Redis is the master.
-type tenure struct {
+type masterTerm struct {
 	place
 	confirmed bool // it has said so itself; guarded by Follower.mu
 	ctx       context.Context
@@ -65,7 +65,7 @@ func (t *Target) Follow(log *slog.Logger) *Follower {
 	f.ctx, f.stop = context.WithCancel(context.Background())
 	t.follower = f
 	for i, addr := range t.Sentinels.Addrs {
-		s := &sentinel{f: f, index: i, addr: addr, poke: make(chan struct{}, 1)}
+		s := &sentinel{f: f, index: i, addr: addr, wakeup: make(chan struct{}, 1)}
 		f.peers = append(f.peers, s)
 		f.running.Add(1)
 		go s.run()
@@ -85,9 +85,9 @@ func (f *Follower) Close() {
 // Doubt has the Sentinels and the master asked again soon.
 func (f *Follower) Doubt() {
 	for _, s := range f.peers {
-		s.nudge()
+		s.wake()
 	}
-	f.probe.nudge()
+	f.probe.wake()
 }
 
 // onSwitch has hook called whenever the master is about to change, before anybody can reach the new one. It must not block.
@@ -171,22 +171,22 @@ func (f *Follower) move(to place) {
 	} else {
 		f.log.Info("the master is known", "master-name", f.target.Sentinels.Master, "addr", to.addr, "epoch", to.epoch)
 	}
-	f.now = newTenure(to)
+	f.now = newMasterTerm(to)
 	f.tellChanged()
 	if former != nil {
 		former.end(fmt.Errorf("%s is no longer the master, %s is", former.addr, to.addr))
 	}
 }
 
-func newTenure(at place) *tenure {
-	t := &tenure{place: at}
+func newMasterTerm(at place) *masterTerm {
+	t := &masterTerm{place: at}
 	t.ctx, t.end = context.WithCancelCause(context.Background())
 	return t
 }
 
 // depose ends all connections to a master that says it is none any more. It stays the one to try, and is asked each time,
 // until the Sentinels name another.
-func (f *Follower) depose(t *tenure) {
+func (f *Follower) demote(t *masterTerm) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.now != t || !t.confirmed {
@@ -196,7 +196,7 @@ func (f *Follower) depose(t *tenure) {
 		hook()
 	}
 	f.log.Warn("the master says it is none any more", "addr", t.addr)
-	f.now = newTenure(t.place)
+	f.now = newMasterTerm(t.place)
 	t.end(notMaster(t.addr))
 }
 
@@ -221,7 +221,7 @@ func (f *Follower) unknown() error {
 }
 
 // present is the tenure to dial in; it waits while the Sentinels are being asked for the first time.
-func (f *Follower) present(ctx context.Context) (*tenure, error) {
+func (f *Follower) present(ctx context.Context) (*masterTerm, error) {
 	for {
 		f.mu.Lock()
 		now, changed := f.now, f.changed
@@ -272,7 +272,7 @@ func (f *Follower) dial(ctx context.Context, timeout time.Duration) (net.Conn, c
 }
 
 // why is err, or what ended the tenure meanwhile.
-func (f *Follower) why(t *tenure, err error) error {
+func (f *Follower) why(t *masterTerm, err error) error {
 	if cause := context.Cause(t.ctx); cause != nil {
 		return cause
 	}

@@ -25,11 +25,11 @@ type probe struct {
 	again chan struct{} // one slot: ask now
 
 	conn net.Conn
-	of   *tenure
+	term *masterTerm
 	said time.Time // when it last said that it is a master
 }
 
-func (p *probe) nudge() {
+func (p *probe) wake() {
 	select {
 	case p.again <- struct{}{}:
 	default:
@@ -45,7 +45,7 @@ func (p *probe) close() {
 }
 
 // confirm has the Redis of t say that it is a master, unless it did so within fresh.
-func (f *Follower) confirm(ctx context.Context, t *tenure, fresh time.Duration) error {
+func (f *Follower) confirm(ctx context.Context, t *masterTerm, fresh time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, roleTimeout)
 	defer cancel()
 	p := &f.probe
@@ -55,7 +55,7 @@ func (f *Follower) confirm(ctx context.Context, t *tenure, fresh time.Duration) 
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	if p.of == t && time.Since(p.said) < fresh {
+	if p.term == t && time.Since(p.said) < fresh {
 		return nil
 	}
 	master, err := f.role(ctx, t)
@@ -68,7 +68,7 @@ func (f *Follower) confirm(ctx context.Context, t *tenure, fresh time.Duration) 
 	case err != nil:
 		return err
 	case !master:
-		f.depose(t)
+		f.demote(t)
 		return notMaster(t.addr)
 	}
 	p.said = time.Now()
@@ -78,16 +78,16 @@ func (f *Follower) confirm(ctx context.Context, t *tenure, fresh time.Duration) 
 	return nil
 }
 
-func (t *tenure) isConfirmed(f *Follower) bool {
+func (t *masterTerm) isConfirmed(f *Follower) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return t.confirmed
 }
 
 // role asks; the caller has the turn. A connection that was idle may have been closed by Redis: then a new one is asked.
-func (f *Follower) role(ctx context.Context, t *tenure) (master bool, err error) {
+func (f *Follower) role(ctx context.Context, t *masterTerm) (master bool, err error) {
 	p := &f.probe
-	if p.of != t {
+	if p.term != t {
 		p.close()
 	}
 	if p.conn != nil {
@@ -98,7 +98,7 @@ func (f *Follower) role(ctx context.Context, t *tenure) (master bool, err error)
 	to := f.target
 	to.Addr, to.follower = t.addr, nil
 	service := Identity{User: f.target.User, Password: f.target.Password, Proto: 2}
-	p.of = t
+	p.term = t
 	if p.conn, _, err = connect(ctx, to, service, roleTimeout); err != nil {
 		p.conn = nil
 		return false, err

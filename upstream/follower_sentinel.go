@@ -28,15 +28,15 @@ var errNoSuchMaster = errors.New("no master of that name")
 
 // sentinel is one of them.
 type sentinel struct {
-	f     *Follower
-	index int
-	addr  string
-	poke  chan struct{} // one slot: ask now
+	f      *Follower
+	index  int
+	addr   string
+	wakeup chan struct{} // one slot: ask now
 }
 
-func (s *sentinel) nudge() {
+func (s *sentinel) wake() {
 	select {
-	case s.poke <- struct{}{}:
+	case s.wakeup <- struct{}{}:
 	default:
 	}
 }
@@ -64,7 +64,7 @@ func (s *sentinel) run() {
 			gap = sentinelPause
 		}
 		retry.Sleep(s.f.ctx, gap, nil)
-		retry.Sleep(s.f.ctx, sentinelEvery, s.poke)
+		retry.Sleep(s.f.ctx, sentinelEvery, s.wakeup)
 	}
 }
 
@@ -100,7 +100,7 @@ func (s *sentinel) ask(client rueidis.Client) view {
 // listen hears of changes at once. It asks all Sentinels then: what counts is what they answer.
 func (s *sentinel) listen(client rueidis.Client) {
 	for s.f.ctx.Err() == nil {
-		ctx := rueidis.WithOnSubscriptionHook(s.f.ctx, func(rueidis.PubSubSubscription) { s.nudge() })
+		ctx := rueidis.WithOnSubscriptionHook(s.f.ctx, func(rueidis.PubSubSubscription) { s.wake() })
 		_ = client.Receive(ctx, client.B().Subscribe().Channel("+switch-master", "+promoted-slave").Build(), s.heard)
 		retry.Sleep(s.f.ctx, sentinelPause, nil) // ask tells what is wrong with this Sentinel
 	}

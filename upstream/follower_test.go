@@ -127,7 +127,7 @@ func TestLowerEpoch(t *testing.T) {
 	if now := say("a:1", 7); now != "a:1" {
 		t.Fatalf("at %q", now)
 	}
-	tenure := f.now
+	term := f.now
 	if now := say("b:1", 0); now != "a:1" {
 		t.Errorf("a lower epoch counts at once: at %q", now)
 	}
@@ -137,7 +137,7 @@ func TestLowerEpoch(t *testing.T) {
 	}
 	say("b:1", 0)
 	f.lower = f.lower.Add(-resetPatience)
-	if now := say("b:1", 0); now != "b:1" || tenure.ctx.Err() == nil {
+	if now := say("b:1", 0); now != "b:1" || term.ctx.Err() == nil {
 		t.Errorf("a lower epoch that stays is not followed: at %q", now)
 	}
 	if _, switches := f.master(); switches != 1 {

@@ -67,13 +67,13 @@ func appendAuth(b []byte, user, password string) []byte {
 
 // connect reaches t and shakes hands as id, all within timeout; tenure is reach's.
 // The error is a *ReplyError when Redis refuses, an *AnotherNodeError when it is not the node that t means.
-func connect(ctx context.Context, t Target, id Identity, timeout time.Duration) (conn net.Conn, tenure context.Context, err error) {
+func connect(ctx context.Context, t Target, id Identity, timeout time.Duration) (conn net.Conn, term context.Context, err error) {
 	deadline := time.Now().Add(timeout)
-	conn, tenure, err = reach(ctx, t, timeout)
+	conn, term, err = reach(ctx, t, timeout)
 	if err != nil {
 		return nil, nil, err
 	}
-	defer closeAfter(tenure, conn)()
+	defer closeAfter(term, conn)()
 	if err := greet(ctx, conn, id, deadline); err != nil {
 		conn.Close()
 		return nil, nil, err
@@ -82,7 +82,7 @@ func connect(ctx context.Context, t Target, id Identity, timeout time.Duration) 
 		conn.Close()
 		return nil, nil, err
 	}
-	return conn, tenure, nil
+	return conn, term, nil
 }
 
 // greet makes a fresh connection id's, until deadline.
@@ -97,8 +97,8 @@ func greet(ctx context.Context, conn net.Conn, id Identity, deadline time.Time) 
 }
 
 // closeAfter closes conn when its tenure ends, unless stop is called before.
-func closeAfter(tenure context.Context, conn net.Conn) (stop func() bool) {
-	return context.AfterFunc(tenure, func() { conn.Close() })
+func closeAfter(term context.Context, conn net.Conn) (stop func() bool) {
+	return context.AfterFunc(term, func() { conn.Close() })
 }
 
 // ask sends cmds, n commands, and reads their replies on a connection that

@@ -46,8 +46,8 @@ type Node struct {
 
 	auths auths // has locks of its own
 
-	pins      pins      // has a lock of its own
-	anonymous anonymous // has one, too
+	dedicated dedicatedPool // has a lock of its own
+	anonymous anonymous     // has one, too
 
 	unreached atomic.Bool // and people have been told
 
@@ -79,7 +79,7 @@ func NewNode(t Target, o NodeOptions) *Node {
 	}
 	n.idle, _ = simplelru.NewLRU[Identity, *Pipe](o.IdleIdentities, nil) // fails for sizes below 1 only
 	n.ctx, n.stop = context.WithCancel(context.Background())
-	n.pins = pins{node: n, all: map[*Pinned]struct{}{}}
+	n.dedicated = dedicatedPool{node: n, all: map[*Dedicated]struct{}{}}
 	n.anonymous.node, n.anonymous.look = n, make(chan struct{}, 1)
 	o.Budget.join(n)
 	return n
@@ -292,7 +292,7 @@ func (n *Node) Close() {
 		p.close()
 	}
 	n.mu.Unlock()
-	n.pins.close()
+	n.dedicated.close()
 	n.running.Wait()
 	n.auths.close()
 }

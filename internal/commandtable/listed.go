@@ -40,7 +40,7 @@ func learnCommand(entry resp.Reply) *Command {
 		return nil
 	}
 	c := &Command{Name: strings.ToLower(string(entry.Elems[0].Text)), Arity: integerOf(entry.Elems[1])}
-	c.Told = readTold(c.Name, entry)
+	c.Spec = readCommandSpec(c.Name, entry)
 	for _, flag := range entry.Elems[2].Elems {
 		switch string(flag.Text) {
 		case "readonly":

@@ -5,18 +5,18 @@ import "strings"
 // The rows of the table, each with the note that docs/COMMANDS.md gives for it: a test wants one of every row.
 
 const (
-	transaction  = "A transaction is state of the connection. Lock verbs, AUTH, HELLO, CLUSTER, READONLY, READWRITE, ASKING, CLIENT KILL, UNBLOCK and REPLY are errors within one, and abort it."
-	subscription = "Subscriptions are state of the connection. It is given back when the last one ends."
-	mayWait      = "It may wait, and would make everybody else's commands wait."
-	waitsIfTold  = "With BLOCK it may wait, and is sent on a connection of the client's own."
-	lastWrite    = "Redis counts what the command's own connection wrote last. A WAIT of this proxy's own goes ahead of it, so that all writes before count, those on the shared connection too."
-	replication  = "It turns the connection into a replica's."
-	kinOnly      = "Of Redis' relatives only: it changes the connection."
-	scripts      = "Ordinary commands never wait for it: a script that is not known to be quick gets a connection to itself. It cannot change the connection. When Redis answers NOSCRIPT and the proxy has seen the script, it is loaded again."
-	functions    = "Ordinary commands never wait for it: a function that is not known to be quick gets a connection to itself. It cannot change the connection."
-	nodeOnly     = "As a Redis without cluster mode answers, whatever is upstream; with `--present cluster` as a cluster's only node."
-	readSwitch   = nodeOnly + " With `--cluster-read-from` `client` or `replica` it says whether what this connection reads may come from replicas."
-	addedVerbs   = "Redis' answer with the lock verbs added."
+	transaction    = "A transaction is state of the connection. Lock verbs, AUTH, HELLO, CLUSTER, READONLY, READWRITE, ASKING, CLIENT KILL, UNBLOCK and REPLY are errors within one, and abort it."
+	subscription   = "Subscriptions are state of the connection. It is given back when the last one ends."
+	mayWait        = "It may wait, and would make everybody else's commands wait."
+	waitsWithBlock = "With BLOCK it may wait, and is sent on a connection of the client's own."
+	lastWrite      = "Redis counts what the command's own connection wrote last. A WAIT of this proxy's own goes ahead of it, so that all writes before count, those on the shared connection too."
+	replication    = "It turns the connection into a replica's."
+	kinOnly        = "Of Redis' relatives only: it changes the connection."
+	scripts        = "Ordinary commands never wait for it: a script that is not known to be quick gets a connection to itself. It cannot change the connection. When Redis answers NOSCRIPT and the proxy has seen the script, it is loaded again."
+	functions      = "Ordinary commands never wait for it: a function that is not known to be quick gets a connection to itself. It cannot change the connection."
+	nodeOnly       = "As a Redis without cluster mode answers, whatever is upstream; with `--present cluster` as a cluster's only node."
+	readSwitch     = nodeOnly + " With `--cluster-read-from` `client` or `replica` it says whether what this connection reads may come from replicas."
+	addedVerbs     = "Redis' answer with the lock verbs added."
 )
 
 // Commands that would leave a shared connection in another state, answer with anything but one reply, block it or
@@ -44,8 +44,8 @@ var (
 		{Name: "bzpopmax", Pin: PinBlock, Note: mayWait},
 		{Name: "bzmpop", Pin: PinBlock, Note: mayWait},
 		{Name: "shutdown", Pin: PinBlock, Note: "It ends Redis, not this proxy, which waits for it to come back. It may wait for replicas, and has a connection of the client's own, so that SHUTDOWN ABORT comes through."},
-		{Name: "xread", Note: waitsIfTold, waits: &Command{Name: "xread", Note: mayWait, Pin: PinBlock, ReadOnly: true}},
-		{Name: "xreadgroup", Note: waitsIfTold, waits: &Command{Name: "xreadgroup", Note: mayWait, Pin: PinBlock}},
+		{Name: "xread", Note: waitsWithBlock, waits: &Command{Name: "xread", Note: mayWait, Pin: PinBlock, ReadOnly: true}},
+		{Name: "xreadgroup", Note: waitsWithBlock, waits: &Command{Name: "xreadgroup", Note: mayWait, Pin: PinBlock}},
 		{Name: "wait", Pin: PinWait, Note: lastWrite},
 		{Name: "waitaof", Pin: PinWait, Note: lastWrite},
 		{Name: "client|tracking", Pin: PinTracking, Note: "Tracked keys are state of the connection. REDIRECT takes the CLIENT ID of a client of this proxy; a `tracking-redir-broken` push has Redis' number."},

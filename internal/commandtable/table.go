@@ -27,7 +27,7 @@ type Command struct {
 	Script   ScriptKind
 	Barred   bool                // not to be queued in a transaction, and unknown to Redis or to be kept from it
 	Subs     map[string]*Command // by name in upper case; one that is missing is treated as the command itself
-	Told     *Told               // by Redis; nil: nothing
+	Spec     *CommandSpec        // by Redis; nil: nothing
 	told     map[string]*Command // Subs as Redis listed them, of a command whose own are fewer
 }
 
@@ -119,12 +119,12 @@ func (t *Table) put(c *Command) {
 
 // takeOver keeps what Redis told of the row that c replaces.
 func (c *Command) takeOver(old *Command) {
-	if c.Told == nil {
-		c.Told = old.Told
+	if c.Spec == nil {
+		c.Spec = old.Spec
 	}
 	if c.waits != nil {
 		waits := *c.waits
-		waits.Told = c.Told
+		waits.Spec = c.Spec
 		c.waits = &waits
 	}
 }

@@ -126,7 +126,7 @@ func (c *Conn) CommandsKept() Account {
 }
 
 // RepliesOwed counts what is kept for replies that are yet to come, in --max-reply-memory.
-func (c *Conn) RepliesOwed() Account {
+func (c *Conn) PendingReplies() Account {
 	return Account{&c.gate.replies, account{drop: c.reply.drop, addr: c.addr}}
 }
 

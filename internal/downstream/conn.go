@@ -60,12 +60,12 @@ type Conn struct {
 	wdue time.Time  // the write deadline the socket has now
 	soft time.Time  // since when more is held than the soft limit allows; zero: it is not
 
-	query   account     // in gate.queries, the reading goroutine's
-	reply   account     // in gate.replies, the client's or while that waits for a pipe, its reader's
-	owes    atomic.Bool // something was written since the last look at its acknowledgement
-	dropped atomic.Bool // over, and nothing more is to be written
+	query          account     // in gate.queries, the reading goroutine's
+	reply          account     // in gate.replies, the client's or while that waits for a pipe, its reader's
+	unacknowledged atomic.Bool // something was written since the last look at its acknowledgement
+	dropped        atomic.Bool // over, and nothing more is to be written
 
-	nudged atomic.Bool // Attend is to be called
+	attend atomic.Bool // Attend is to be called
 	over   atomic.Bool
 	endMu  sync.Mutex // guards how it ended
 	how    How
@@ -128,7 +128,7 @@ func (c *Conn) arm() error {
 	c.gate.queries.set(&c.query, c.in.Unfinished())
 	c.rmu.Lock()
 	defer c.rmu.Unlock()
-	for !c.watching && c.nudged.Load() && c.nudged.Swap(false) {
+	for !c.watching && c.attend.Load() && c.attend.Swap(false) {
 		c.rmu.Unlock()
 		c.client.Attend()
 		c.rmu.Lock()
@@ -223,7 +223,7 @@ func (c *Conn) CommandCame() {
 }
 
 // Poke makes whoever waits for the client's next command look around, as at the start of a drain.
-func (c *Conn) Poke() {
+func (c *Conn) Wake() {
 	c.rmu.Lock()
 	defer c.rmu.Unlock()
 	if !c.watching {
@@ -232,9 +232,9 @@ func (c *Conn) Poke() {
 }
 
 // Nudge has the client's Attend called by the goroutine that reads, as soon as it is between two reads. It never blocks.
-func (c *Conn) Nudge() {
-	c.nudged.Store(true)
-	c.Poke()
+func (c *Conn) WakeToAttend() {
+	c.attend.Store(true)
+	c.Wake()
 }
 
 // writeLocked writes what has behind more bytes held behind it, that count for the output limits; wmu is held. It writes in
@@ -263,8 +263,8 @@ func (c *Conn) writeLocked(p []byte, behind int) (written int, err error) {
 }
 
 func (c *Conn) noteOwes() {
-	if !c.owes.Load() {
-		c.owes.Store(true)
+	if !c.unacknowledged.Load() {
+		c.unacknowledged.Store(true)
 	}
 }
 

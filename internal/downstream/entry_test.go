@@ -22,9 +22,9 @@ func TestSteadyWritesAfterADeadline(t *testing.T) {
 	there.Close()
 }
 
-func TestSeldom(t *testing.T) {
+func TestLogLimiter(t *testing.T) {
 	t.Parallel()
-	var l seldom
+	var l logLimiter
 	var told []int
 	for range 5 {
 		l.do(func(more int) { told = append(told, more) })

@@ -61,7 +61,7 @@ type Gate struct {
 	taken     int                // places: clients, those in a hand-shake included
 	byAddress map[netip.Addr]int // places; empty without MaxPerAddress
 
-	refusals, failures seldom // in the log
+	refusals, failures logLimiter // in the log
 }
 
 // NewGate makes a Gate without listeners. ctx ends when the last clients are cut off.

@@ -19,9 +19,9 @@ func closeHow(how downstream.How) lock.CloseHow {
 // Attend does what other sessions wish of this one, and gives back what it has not needed for a while.
 func (s *Session) Attend() {
 	s.refuseStranger()
-	s.grantWish()
-	if s.pin != nil || s.remade.Load() != nil { // others may have needed it, and do no more
-		s.pinnedNow()
+	s.serveDedicatedRequest()
+	if s.dedicated != nil || s.remade.Load() != nil { // others may have needed it, and do no more
+		s.currentDedicated()
 		s.release()
 	}
 	s.returnOwn()
@@ -33,7 +33,7 @@ func (s *Session) MayLeave() bool { return s.held() == 0 && !s.view.busy() }
 // MayIdle says whether the client may be silent for as long as it likes, as those that wait for something may in Redis.
 func (s *Session) MayIdle() bool {
 	v := &s.view
-	return v.subscribed() || v.monitor.Load() || v.owed.Load() || s.held() > 0
+	return v.subscribed() || v.monitor.Load() || v.pending.Load() || s.held() > 0
 }
 
 // Subscribed says that it waits for messages.
@@ -48,14 +48,14 @@ func (s *Session) Ahead(begun []byte) {
 }
 
 // lookLoop has clients dropped that have vanished without a word, until the server ends.
-func (s *Server) lookLoop() { downstream.DropSilent(s.ctx, s.owing) }
+func (s *Server) lookLoop() { downstream.DropDeadPeers(s.ctx, s.owing) }
 
 // owing lists the clients that have sent nothing since before, and to which something was written.
 func (s *Server) owing(before int64, to []*downstream.Conn) []*downstream.Conn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, c := range s.sessions {
-		if c.guard.Owes() && c.active.Load() < before {
+		if c.guard.Unacknowledged() && c.active.Load() < before {
 			to = append(to, c.guard)
 		}
 	}

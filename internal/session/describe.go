@@ -110,7 +110,7 @@ func (s *Session) flags() string {
 }
 
 // redirected is the redir field: -1 without tracking, 0 when the client gets its invalidations itself.
-func (v *pinView) redirected() int64 {
+func (v *dedicatedView) redirected() int64 {
 	if !v.tracking.Load() {
 		return -1
 	}

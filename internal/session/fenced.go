@@ -47,8 +47,8 @@ func (s *Session) fenced(r lock.HoldRequest, args [][]byte) error {
 		return err
 	}
 	f := fence{s: s, r: r, cmd: c, raw: encode(args), hold: s.Locks().ReadHoldHere(r)}
-	if f.p = s.pinnedNow(); f.p == nil {
-		if f.p, err = s.pinUp(); err != nil {
+	if f.p = s.currentDedicated(); f.p == nil {
+		if f.p, err = s.openDedicated(); err != nil {
 			s.noteTrouble(err)
 			return err
 		}
@@ -105,18 +105,18 @@ func (s *Session) fenceable(args [][]byte) (*commandtable.Command, error) {
 	default:
 		return c, nil
 	}
-	return nil, &lock.Error{Code: "ERR", Text: "'" + spoken(c) + "' cannot be run by FENCED: " + why}
+	return nil, &lock.Error{Code: "ERR", Text: "'" + displayName(c) + "' cannot be run by FENCED: " + why}
 }
 
 // spoken is a command's name as people write it.
-func spoken(c *commandtable.Command) string {
+func displayName(c *commandtable.Command) string {
 	return strings.ToUpper(strings.ReplaceAll(c.Name, "|", " "))
 }
 
 // fence is one FENCED at work.
 type fence struct {
 	s        *Session
-	p        *pinned
+	p        *dedicated
 	r        lock.HoldRequest
 	cmd      *commandtable.Command // nil: unknown
 	raw      []byte
@@ -153,7 +153,7 @@ var errHoldsNow = errors.New("session: the lock was taken while it was looked at
 func (f *fence) look() (begun fenceBegun, err error) {
 	fields := append([]string{"HMGET", f.r.Key}, f.s.Locks().HoldFields(f.r)...)
 	watch := f.asks(f.watched()...)
-	var hash, hold *expect
+	var hash, hold *pendingReply
 	if !f.tracking {
 		hash = f.asks(fields...)
 	}
@@ -226,16 +226,16 @@ func (f *fence) run() (done bool, err error) {
 	if f.cmd != nil && f.cmd.Script == commandtable.FlushesScripts {
 		f.s.srv.scripts.Clear()
 	}
-	var guard *expect
+	var guard *pendingReply
 	head := "*1\r\n"
 	if f.guarded {
 		guard, head = p.mine("HMGET", f.r.Key, fencedGuard), fencedHead[f.s.ident.Proto]
 	}
 	var queued, instead gathered
-	q := &expect{own: true, got: &queued}
-	p.expect(q, f.raw)
-	e := &expect{cmd: f.cmd, got: &instead, head: head}
-	p.expect(e, exec)
+	q := &pendingReply{own: true, got: &queued}
+	p.send(q, f.raw)
+	e := &pendingReply{cmd: f.cmd, got: &instead, head: head}
+	p.send(e, exec)
 	p.settled()
 	p.mu.Lock()
 	ran, sent, lost := e.ran, !errors.Is(q.lost, errGone), e.lost
@@ -255,7 +255,7 @@ func (f *fence) run() (done bool, err error) {
 		f.s.relay(reply, nil)
 		return true, nil
 	}
-	if guard != nil && astray(*guard.got) {
+	if guard != nil && isRedirect(*guard.got) {
 		queued = *guard.got
 	}
 	return false, f.notRun(queued, instead)
@@ -283,7 +283,7 @@ func (f *fence) notRun(queued, answered []byte) error {
 // undo has Redis forget what the command is not sent for. A connection that cannot be brought back is closed, with its
 // client if that has a state there.
 func (f *fence) undo(begun fenceBegun) {
-	var e *expect
+	var e *pendingReply
 	switch {
 	case begun.multi:
 		e = f.p.mine("DISCARD")
@@ -303,8 +303,8 @@ func (f *fence) undo(begun fenceBegun) {
 	if ended { // what the client has lost with it is seen to
 		return
 	}
-	if f.s.pin == f.p {
-		f.s.dropPin()
+	if f.s.dedicated == f.p {
+		f.s.dropDedicated()
 	} else {
 		f.p.drop()
 	}
@@ -314,7 +314,7 @@ func (f *fence) undo(begun fenceBegun) {
 }
 
 // asks is mine of a command that is about the lock's slot.
-func (f *fence) asks(args ...string) *expect {
+func (f *fence) asks(args ...string) *pendingReply {
 	if f.ask {
 		f.p.mine("ASKING")
 	}
@@ -322,14 +322,14 @@ func (f *fence) asks(args ...string) *expect {
 }
 
 // mine sends a command of this proxy's own, whose reply is wanted here.
-func (p *pinned) mine(args ...string) *expect {
-	e := &expect{own: true, got: new(gathered)}
-	p.expect(e, resp.AppendCommand(nil, args...))
+func (p *dedicated) mine(args ...string) *pendingReply {
+	e := &pendingReply{own: true, got: new(gathered)}
+	p.send(e, resp.AppendCommand(nil, args...))
 	return e
 }
 
 // answer is the reply to e once it is in, or the error that Redis gave.
-func (p *pinned) answer(e *expect) ([]byte, error) {
+func (p *dedicated) answer(e *pendingReply) ([]byte, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
@@ -359,7 +359,7 @@ func denied(line string) error {
 
 // headed takes the head of EXEC's reply to FENCED's command off b: what follows is the command's own reply, as if there had
 // been no transaction. Any other reply of EXEC's is left as it is. mu is held.
-func (p *pinned) headed(b []byte) (rest []byte) {
+func (p *dedicated) headed(b []byte) (rest []byte) {
 	e := p.oldest()
 	if e == nil || e.head == "" || e.ran || p.passing || len(p.head) > 0 && !strings.HasPrefix(e.head, string(p.head)) {
 		return b

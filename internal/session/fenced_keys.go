@@ -57,7 +57,7 @@ func (f *fence) watched() []string {
 
 // answerTo is the answer to a question that was sent as e, or (nil) is asked elsewhere now, so that the client is not told of a key
 // it never read. The key is watched already.
-func (f *fence) answerTo(e *expect, question ...string) ([]byte, error) {
+func (f *fence) answerTo(e *pendingReply, question ...string) ([]byte, error) {
 	if e != nil {
 		return f.p.answer(e)
 	}

@@ -267,8 +267,8 @@ func TestFencedHead(t *testing.T) {
 func headedInPieces(t *testing.T, answer, head string, size int) string {
 	t.Helper()
 	var got gathered
-	e := &expect{head: head, got: &got}
-	p := &pinned{s: &Session{srv: &Server{}}, state: pinState{proto: 3}, owed: []*expect{e}}
+	e := &pendingReply{head: head, got: &got}
+	p := &dedicated{s: &Session{srv: &Server{}}, state: dedicatedState{proto: 3}, pending: []*pendingReply{e}}
 	for rest := []byte(answer); len(rest) > 0; {
 		b := rest[:min(size, len(rest))]
 		rest = rest[len(b):]
@@ -285,7 +285,7 @@ func headedInPieces(t *testing.T, answer, head string, size int) string {
 		}
 	}
 	switch {
-	case len(p.owed) != 0:
+	case len(p.pending) != 0:
 		return "owed"
 	case e.ran:
 		return "ran " + string(p.out)

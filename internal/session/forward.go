@@ -98,11 +98,11 @@ func (s *Session) forwardOver(p *upstream.Pipe, err error) {
 	r := s.runRequest(b)
 	if err == nil {
 		err = p.Do(r)
-		s.parted(err)
+		s.disconnected(err)
 	}
 	s.big.measure(r.Longest, b.total, len(b.run))
 	if err != nil {
-		b.takeBack(r.Partial)
+		b.truncate(r.Partial)
 		s.answerFor(err, b.cmds[r.Replied:])
 	}
 }

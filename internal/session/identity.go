@@ -42,15 +42,15 @@ func (s *Session) auth(args [][]byte) {
 		s.fail(err)
 		return
 	}
-	if p := s.pinnedNow(); p != nil {
-		if err := s.authPinned(p, args); err != nil {
+	if p := s.currentDedicated(); p != nil {
+		if err := s.authDedicated(p, args); err != nil {
 			s.fail(err)
 			return
 		}
 	}
 	s.identity(id)
 	s.guard.SetLimits(s.srv.limitsFor(true))
-	s.beSeen()
+	s.showToRedis()
 	s.ok()
 }
 
@@ -63,7 +63,7 @@ func (s *Session) authenticate(user, password string) error {
 
 // beSeen has a shared connection as the client's user, which Redis closes when it deletes the user: so the client's end is noticed,
 // however idle it is. Where there can be none just now that is noticed at its next command.
-func (s *Session) beSeen() {
+func (s *Session) showToRedis() {
 	ctx, done := s.whileThere()
 	defer done()
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
@@ -71,8 +71,8 @@ func (s *Session) beSeen() {
 	switch c := s.srv.o.Cluster; {
 	case c == nil && s.shared == nil:
 		s.shared, _ = s.srv.o.Node.Open(ctx, s.ident)
-	case c != nil && s.nodes.seen == nil:
-		s.nodes.seen, _ = c.Snapshot().Any(int(s.id)).Upstream().Open(ctx, s.ident)
+	case c != nil && s.nodes.presence == nil:
+		s.nodes.presence, _ = c.Snapshot().Any(int(s.id)).Upstream().Open(ctx, s.ident)
 	}
 }
 
@@ -149,18 +149,18 @@ func (s *Session) hello(args [][]byte) {
 		id.Proto = o.proto
 	}
 	answer, err := s.helloAs(id)
-	if p := s.pinnedNow(); p != nil && err == nil {
-		err = s.helloPinned(p, id, o.auth)
+	if p := s.currentDedicated(); p != nil && err == nil {
+		err = s.helloDedicated(p, id, o.auth)
 	}
 	if err == nil {
-		err = s.ears.hello(id)
+		err = s.subscriptions.hello(id)
 	}
 	if err != nil {
 		s.fail(err)
 		return
 	}
 	if o.auth {
-		s.beSeen()
+		s.showToRedis()
 	}
 	if o.named {
 		s.rename(o.name)
@@ -246,9 +246,9 @@ func (s *Session) selectDB(args [][]byte) {
 		s.relay(s.ask("SELECT", string(args[1])))
 		return
 	}
-	if p := s.pinnedNow(); p != nil {
-		s.relay(p.ask(&expect{effect: effect{selects: true, db: int(n)}}, "SELECT", string(args[1])))
-		s.pinnedNow() // takes the database on
+	if p := s.currentDedicated(); p != nil {
+		s.relay(p.ask(&pendingReply{effect: effect{selects: true, db: int(n)}}, "SELECT", string(args[1])))
+		s.currentDedicated() // takes the database on
 		return
 	}
 	id := s.ident
@@ -270,16 +270,16 @@ func (s *Session) reset([][]byte) {
 	if l := s.engine.Load(); l != nil {
 		l.Reset()
 	}
-	s.dropPin()
+	s.dropDedicated()
 	s.dropRemade()
-	s.left.clear(s)
-	s.dropEars()
-	s.speakUp()
+	s.lostState.clear(s)
+	s.dropSubscriptions()
+	s.resetReplyMode()
 	s.debugs = false
 	s.identity(s.srv.fresh())
 	s.replicas = s.srv.o.ReadFrom == ReadReplica
 	s.mu.Lock()
-	s.name, s.noEvict, s.noTouch, s.heeds = "", false, false, false
+	s.name, s.noEvict, s.noTouch, s.wantsLossPush = "", false, false, false
 	s.mu.Unlock()
 	s.guard.SetLimits(s.srv.limitsFor(false))
 	if s.lowered = s.srv.mustAuth.Load(); s.lowered {
@@ -329,7 +329,7 @@ func (s *Session) rename(name string) {
 	s.mu.Lock()
 	s.name = name
 	s.mu.Unlock()
-	if p := s.pinnedNow(); p != nil {
+	if p := s.currentDedicated(); p != nil {
 		p.tell("CLIENT", "SETNAME", name)
 		p.conn.Name = name
 	}

@@ -189,7 +189,7 @@ func (s *Session) stranger(args [][]byte) {
 	case run != nil:
 		run(s, args)
 	case c != nil && c.Pin.Starts():
-		s.commandPinned(nil, redcon.Command{Raw: encode(args), Args: args}, c, nil)
+		s.runDedicated(nil, redcon.Command{Raw: encode(args), Args: args}, c, nil)
 	default:
 		s.enqueue(encode(args), args, c)
 	}

@@ -76,12 +76,12 @@ func heap() int {
 func TestExecutionInPieces(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("c", 300)
-	subs := &expect{cmd: &commandtable.Command{Name: "subscribe"}, args: 2}
-	inside := map[int]effect{0: {selects: true, db: 4}, 2: {subs: subs}, 4: {selects: true, db: 5}, 5: {subs: &expect{cmd: &commandtable.Command{Name: "unsubscribe"}}}}
+	subs := &pendingReply{cmd: &commandtable.Command{Name: "subscribe"}, args: 2}
+	inside := map[int]effect{0: {selects: true, db: 4}, 2: {subs: subs}, 4: {selects: true, db: 5}, 5: {subs: &pendingReply{cmd: &commandtable.Command{Name: "unsubscribe"}}}}
 	reply := "*5\r\n+OK\r\n*2\r\n:1\r\n" + bulk(strings.Repeat("x", 1000)) + subscribed("subscribe", "a", 1) + subscribed("subscribe", long, 2) + "$-1\r\n"
 	head := len("*5\r\n")
 	for piece := 1; piece < len(reply); piece += 7 {
-		state := pinState{multi: true, queued: 6, inside: inside}
+		state := dedicatedState{multi: true, queued: 6, inside: inside}
 		b := []byte(reply)
 		state.follow(b[:head], true)
 		for b = b[head:]; len(b) > 0; b = b[min(piece, len(b)):] {
@@ -102,7 +102,7 @@ func TestExecutionInPieces(t *testing.T) {
 		}
 	}
 	for _, none := range []string{"*-1\r\n", "_\r\n", "*0\r\n"} {
-		state := pinState{multi: true, inside: inside}
+		state := dedicatedState{multi: true, inside: inside}
 		state.follow([]byte(none), true)
 		if state.executed(); state.stray || state.db != 0 {
 			t.Errorf("%q: %+v", none, state)
@@ -124,12 +124,12 @@ func TestPipelineBehindBlockedCommand(t *testing.T) {
 		eventually(t, "it waits", func() bool { return s.view.blocked.Load() || s.waiting.Load() != nil })
 		if waits[0] != 'L' {
 			owed := func() int {
-				s.pin.mu.Lock()
-				defer s.pin.mu.Unlock()
-				return len(s.pin.owed)
+				s.dedicated.mu.Lock()
+				defer s.dedicated.mu.Unlock()
+				return len(s.dedicated.pending)
 			}
-			eventually(t, "much is owed", func() bool { return owed() >= mostBehind })
-			if n := owed(); n > mostBehind {
+			eventually(t, "much is owed", func() bool { return owed() >= mostPendingBlocked })
+			if n := owed(); n > mostPendingBlocked {
 				t.Errorf("%s: %d replies are owed", waits, n)
 			}
 		}

@@ -21,10 +21,10 @@ const crossSlot = "CROSSSLOT Keys in request don't hash to the same slot"
 
 // nodes is a session's way to a cluster's nodes.
 type nodes struct {
-	exec  *cluster.Executor // nil: not needed yet
-	quick *cluster.Executor // the quick lane of scripts; nil: not needed yet
-	seen  *upstream.Pipe    // see beSeen; nil: none
-	lane  *scriptcache.Lane // that one
+	exec     *cluster.Executor // nil: not needed yet
+	quick    *cluster.Executor // the quick lane of scripts; nil: not needed yet
+	presence *upstream.Pipe    // see beSeen; nil: none
+	lane     *scriptcache.Lane // that one
 }
 
 // executor is the session's own, made when first needed.
@@ -53,8 +53,8 @@ func (n *nodes) leave() {
 	if n.exec != nil {
 		n.exec.Close()
 	}
-	if n.seen != nil {
-		n.seen.Release()
+	if n.presence != nil {
+		n.presence.Release()
 	}
 	if n.quick != nil {
 		n.quick.Close()
@@ -84,10 +84,10 @@ func newRoute(c *commandtable.Command) *route {
 }
 
 func factsOf(c *commandtable.Command) *cluster.Facts {
-	if c.Told == nil {
+	if c.Spec == nil {
 		return nil
 	}
-	return cluster.FactsOf(c.Name, c.Told.Flags, c.Told.Tips)
+	return cluster.FactsOf(c.Name, c.Spec.Flags, c.Spec.Tips)
 }
 
 var noRoute route
@@ -115,10 +115,10 @@ func (s *Server) newTable(told []*commandtable.Command) *answers {
 
 // keysOf finds which words of a call are keys, and appends them to dst. Where only Redis can tell, it is asked.
 func (s *Session) keysOf(c *commandtable.Command, args [][]byte, dst []int) []int {
-	if c == nil || c.Told == nil {
+	if c == nil || c.Spec == nil {
 		return dst
 	}
-	keys, known := c.Told.Keys(args, dst)
+	keys, known := c.Spec.Keys(args, dst)
 	if known {
 		return keys
 	}

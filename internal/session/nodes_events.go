@@ -29,7 +29,7 @@ const eventRetry = time.Second
 
 // hearsEvents says whether a subscription may be for keyspace notifications. A pattern is when what stands before its first
 // wildcard does not rule them out.
-func (sub subscription) hearsEvents() bool {
+func (sub subscription) isEvents() bool {
 	name := sub.name
 	switch sub.kind {
 	case ofChannel:
@@ -86,27 +86,27 @@ func bulkHead(b []byte) (size int, body []byte, ok bool) {
 
 // events are a client's connections for keyspace notifications.
 type events struct {
-	x     *ears
+	x     *subscriptions
 	ended chan struct{} // closed when follow has ended
-	wake  chan struct{} // one slot: the topology, the subscriptions or a connection have changed
+	woken chan struct{} // one slot: the topology, the subscriptions or a connection have changed
 
 	// Who has the turn of the ears may use these.
 	as upstream.Identity
-	at map[*cluster.Node]*eventEar
+	at map[*cluster.Node]*eventConn
 }
 
 // eventEar is the connection to one master.
-type eventEar struct {
-	*ear
+type eventConn struct {
+	*subscriptionConn
 	has map[subscription]bool
 }
 
 // hearEvents has those of the names that may be for keyspace notifications subscribed to at all masters, before the client
 // is told that it is subscribed. Masters that cannot be reached follow when they can. The caller has the turn.
-func (x *ears) hearEvents(kind subscriptionKind, names [][]byte) {
+func (x *subscriptions) subscribeEvents(kind subscriptionKind, names [][]byte) {
 	var more []subscription
 	for _, name := range names {
-		if sub := (subscription{kind, string(name)}); sub.hearsEvents() {
+		if sub := (subscription{kind, string(name)}); sub.isEvents() {
 			more = append(more, sub)
 		}
 	}
@@ -115,21 +115,21 @@ func (x *ears) hearEvents(kind subscriptionKind, names [][]byte) {
 	}
 	v := x.events.Load()
 	if v == nil {
-		v = &events{x: x, ended: make(chan struct{}), wake: make(chan struct{}, 1), at: map[*cluster.Node]*eventEar{}}
+		v = &events{x: x, ended: make(chan struct{}), woken: make(chan struct{}, 1), at: map[*cluster.Node]*eventConn{}}
 		x.events.Store(v)
 		x.s.srv.hearing.add(v)
 		go v.follow()
 	}
 	v.as = x.s.ident
 	if !v.cover(more) {
-		v.poke()
+		v.wake()
 	}
 }
 
 // poke has follow look again.
-func (v *events) poke() {
+func (v *events) wake() {
 	select {
-	case v.wake <- struct{}{}:
+	case v.woken <- struct{}{}:
 	default:
 	}
 }
@@ -149,7 +149,7 @@ func (v *events) follow() {
 		select {
 		case <-v.x.ctx.Done():
 			return
-		case <-v.wake:
+		case <-v.woken:
 		case <-timer.C:
 		}
 		if !v.x.take() {
@@ -173,7 +173,7 @@ func (v *events) wanted(more []subscription) map[subscription]bool {
 	v.x.mu.Lock()
 	defer v.x.mu.Unlock()
 	for sub := range v.x.where {
-		if sub.hearsEvents() {
+		if sub.isEvents() {
 			want[sub] = true
 		}
 	}
@@ -204,15 +204,15 @@ func (v *events) cover(more []subscription) (all bool) {
 func (v *events) coverAt(n *cluster.Node, want map[subscription]bool) bool {
 	e := v.at[n]
 	if e == nil || !e.keep() {
-		p, err := v.x.s.connectAs(v.x.ctx, v.as, n, new(pinView))
+		p, err := v.x.s.connectAs(v.x.ctx, v.as, n, new(dedicatedView))
 		if err != nil {
 			return false
 		}
-		e = &eventEar{&ear{p: p, events: true, id: v.as, since: time.Now()}, map[subscription]bool{}}
+		e = &eventConn{&subscriptionConn{p: p, events: true, id: v.as, since: time.Now()}, map[subscription]bool{}}
 		p.mu.Lock()
-		p.ears, p.ear = v.x, e.ear
+		p.subscriptions, p.subscriptionConn = v.x, e.subscriptionConn
 		p.mu.Unlock()
-		v.x.all = append(v.x.all, e.ear)
+		v.x.all = append(v.x.all, e.subscriptionConn)
 		v.at[n] = e
 	}
 	defer e.rest()
@@ -236,27 +236,27 @@ func missing(kind subscriptionKind, of, from map[subscription]bool) (names []str
 }
 
 // say sends a command of the SUBSCRIBE family and waits for its confirmations.
-func (v *events) say(e *eventEar, verb string, names []string) bool {
+func (v *events) say(e *eventConn, verb string, names []string) bool {
 	if len(names) == 0 {
 		return true
 	}
 	cmd, _ := v.x.s.srv.table.Load().find([][]byte{[]byte(verb)})
 	var refusal gathered
-	o := &expect{cmd: cmd, kind: commandtable.PinSubscribe, own: true, got: &refusal, left: len(names), names: names}
+	o := &pendingReply{cmd: cmd, kind: commandtable.PinSubscribe, own: true, got: &refusal, left: len(names), names: names}
 	return v.x.call(e.p, o, resp.AppendCommand(nil, append([]string{verb}, names...)...)) && len(refusal) == 0
 }
 
 // knowsWhose says that enough of a message is there for isOthers. pinned.mu is held.
-func (p *pinned) knowsWhose(frame []byte) bool {
+func (p *dedicated) knowsWhose(frame []byte) bool {
 	_, known := eventMessage(frame)
-	return known || !p.ear.events && p.ears.events.Load() == nil
+	return known || !p.subscriptionConn.events && p.subscriptions.events.Load() == nil
 }
 
 // isOthers says that a message on an ear comes to the client by another one, too: a keyspace notification by the connection to its
 // master, everything else by the client's ordinary ear. pinned.mu is held.
-func (p *pinned) isOthers(frame []byte) bool {
+func (p *dedicated) isOthers(frame []byte) bool {
 	is, _ := eventMessage(frame)
-	return is != p.ear.events && (p.ear.events || p.ears.events.Load() != nil)
+	return is != p.subscriptionConn.events && (p.subscriptionConn.events || p.subscriptions.events.Load() != nil)
 }
 
 // listeners are the sessions that hear keyspace notifications.
@@ -285,6 +285,6 @@ func (l *listeners) topologyChanged(_, _ *cluster.Snapshot) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for v := range l.all {
-		v.poke()
+		v.wake()
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestHearsEvents(t *testing.T) {
+func TestIsEvents(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		kind subscriptionKind
@@ -18,7 +18,7 @@ func TestHearsEvents(t *testing.T) {
 		{ofPattern, "_[_]keyspace*", true}, {ofPattern, `\__keyspace*`, true}, {ofPattern, "news.*", false}, {ofPattern, "__keyx*", false},
 		{ofShard, "__keyspace@0__:k", false},
 	} {
-		if got := (subscription{c.kind, c.name}).hearsEvents(); got != c.want {
+		if got := (subscription{c.kind, c.name}).isEvents(); got != c.want {
 			t.Errorf("%v %q: %v", c.kind, c.name, got)
 		}
 	}

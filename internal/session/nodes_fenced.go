@@ -28,7 +28,7 @@ var fencedHead = map[int]string{2: "*2\r\n*1\r\n$-1\r\n", 3: "*2\r\n*1\r\n_\r\n"
 
 // fencedNodes is fenced with a cluster upstream.
 func (s *Session) fencedNodes(r lock.HoldRequest, c *commandtable.Command, args [][]byte) error {
-	if p := s.pinnedNow(); p != nil && s.view.watch.Load() {
+	if p := s.currentDedicated(); p != nil && s.view.watch.Load() {
 		return errFencedWatch
 	}
 	w := fencedWay{s: s, slot: cluster.Slot([]byte(r.Key)), until: time.Now().Add(s.srv.o.Cluster.RetryFor())}
@@ -80,7 +80,7 @@ func (w *fencedWay) takes(c *commandtable.Command, args [][]byte) error {
 	route := w.s.srv.table.Load().routeOf(c)
 	f := route.facts
 	if slot == noSlot && f != nil && f.Name != "ping" && (route.run != nil || f.Request != cluster.OneNode || f.Name == "scan") {
-		return &lock.Error{Code: "ERR", Text: "'" + spoken(c) + "' cannot be run by FENCED on a cluster: it concerns all nodes, and FENCED runs at that of the lock"}
+		return &lock.Error{Code: "ERR", Text: "'" + displayName(c) + "' cannot be run by FENCED on a cluster: it concerns all nodes, and FENCED runs at that of the lock"}
 	}
 	return nil
 }
@@ -88,11 +88,11 @@ func (w *fencedWay) takes(c *commandtable.Command, args [][]byte) error {
 // try is one try of f, on a connection of its own.
 func (w *fencedWay) try(f *fence) (done bool, err error) {
 	if w.to != nil {
-		f.p, err = w.s.connectAt(w.to, new(pinView))
+		f.p, err = w.s.connectAt(w.to, new(dedicatedView))
 	}
 	if f.ask = w.ask; w.to == nil || err != nil {
 		f.ask = false
-		f.p, err = w.s.connectSlot(w.slot, new(pinView))
+		f.p, err = w.s.connectSlot(w.slot, new(dedicatedView))
 	}
 	w.to, w.ask = nil, false
 	if err != nil {
@@ -116,7 +116,7 @@ func (w *fencedWay) again(f *fence, err error) bool {
 	switch {
 	case errors.As(err, &reply):
 		line = gathered("-" + reply.Line + "\r\n")
-		if !astray(line) && !strings.HasPrefix(reply.Line, "READONLY ") {
+		if !isRedirect(line) && !strings.HasPrefix(reply.Line, "READONLY ") {
 			return false
 		}
 	case !errors.As(err, &unsent):
@@ -130,7 +130,7 @@ func (w *fencedWay) again(f *fence, err error) bool {
 	case redirected && !ask, redirected && !f.looked: // the lock itself is there
 		w.to, w.ask = to, ask
 	case redirected: // a key has gone ahead of the lock, or is not there while the slot moves: both follow soon
-		w.s.pause(pinPause)
+		w.s.pause(slotPause)
 		return true
 	}
 	if w.to == nil {
@@ -147,10 +147,10 @@ func (s *Session) pause(d time.Duration) {
 }
 
 // endAside ends the use of a connection beside the session's own.
-func (s *Session) endAside(p *pinned) {
+func (s *Session) endAside(p *dedicated) {
 	p.mu.Lock()
 	p.held = false
-	p.letGo()
+	p.giveBackIfUnused()
 	released, doubt := p.released, p.doubt
 	p.mu.Unlock()
 	if !released {

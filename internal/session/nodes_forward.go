@@ -25,11 +25,11 @@ func (s *Session) dispatchNodes(cmd redcon.Command, c *commandtable.Command, ans
 			return
 		}
 	}
-	p := s.pinnedNow()
+	p := s.currentDedicated()
 	if p != nil {
 		defer s.release()
 	}
-	if s.left.any() && s.afterLoss(p, cmd, c) {
+	if s.lostState.any() && s.afterLoss(p, cmd, c) {
 		return
 	}
 	if c == nil && answer != nil { // Redis has not listed it
@@ -50,7 +50,7 @@ func (s *Session) dispatchNodes(cmd redcon.Command, c *commandtable.Command, ans
 	case c != nil && (c.Pin.Starts() || p != nil && c.Pin != commandtable.PinNone):
 		s.forward()
 		if !s.guard.Over() {
-			s.pinNodes(p, cmd, c)
+			s.runDedicatedNodes(p, cmd, c)
 		}
 		return
 	}
@@ -82,13 +82,13 @@ func (s *Session) awaitTable(args [][]byte) (*commandtable.Command, answer) {
 
 // notKnownYet is what a command is answered that cannot be sent anywhere.
 func (s *Session) notKnownYet([][]byte) {
-	s.fail(&upstream.NotSentError{Cause: errNotTold})
+	s.fail(&upstream.NotSentError{Cause: errCommandsUnknown})
 }
 
-var errNotTold = errors.New("the cluster has not told of its commands yet")
+var errCommandsUnknown = errors.New("the cluster has not told of its commands yet")
 
 // modes says whether the client is within a transaction.
-func (p *pinned) modes() (multi bool) {
+func (p *dedicated) modes() (multi bool) {
 	if p == nil {
 		return false
 	}
@@ -106,7 +106,7 @@ func (s *Session) sendMute(cmd redcon.Command, c *commandtable.Command, answer a
 	case c != nil && c.Pin == commandtable.PinSubscribe:
 		s.subscribeNodes(cmd, c)
 	case answer == nil && (c == nil || len(s.keysOf(c, cmd.Args, nil)) == 0 && c.Pin == commandtable.PinNone):
-		if !s.ears.asks(cmd, c) {
+		if !s.subscriptions.asks(cmd, c) {
 			s.fail(&upstream.NotSentError{Cause: errGone})
 		}
 	default:

@@ -39,22 +39,22 @@ type queuedCommand struct {
 }
 
 // multiNodes is MULTI: at the node where keys are watched, or that of the first key there is in the same pipeline.
-func (s *Session) multiNodes(p *pinned, cmd redcon.Command, c *commandtable.Command) {
+func (s *Session) multiNodes(p *dedicated, cmd redcon.Command, c *commandtable.Command) {
 	tx := &transaction{slot: noSlot, kept: s.guard.CommandsKept()}
 	if p == nil {
-		if p = s.pinFor(p, s.slotAhead(), c); p == nil {
+		if p = s.dedicatedFor(p, s.slotAhead(), c); p == nil {
 			return
 		}
 	} else if s.view.watch.Load() {
-		tx.slot = p.many.watched
+		tx.slot = p.slots.watched
 	}
-	if p.many.ask {
-		p.own(&expect{}, asking)
+	if p.slots.ask {
+		p.own(&pendingReply{}, asking)
 	}
 	p.forgetQueued()
-	p.many.tx = tx
+	p.slots.tx = tx
 	p.mu.Lock()
-	p.many.astray = nil
+	p.slots.redirect = nil
 	p.mu.Unlock()
 	s.send(p, cmd, c)
 	p.settled()
@@ -81,7 +81,7 @@ var nested = resp.AppendCommand(nil, "MULTI")
 const noWatchInMulti = "ERR WATCH inside MULTI is not allowed"
 
 // inTransaction is for all that comes between MULTI and its end.
-func (s *Session) inTransaction(p *pinned, cmd redcon.Command, c *commandtable.Command, answer answer) {
+func (s *Session) inTransaction(p *dedicated, cmd redcon.Command, c *commandtable.Command, answer answer) {
 	switch {
 	case c == nil:
 		p.taint()
@@ -95,7 +95,7 @@ func (s *Session) inTransaction(p *pinned, cmd redcon.Command, c *commandtable.C
 		s.execNodes(p, cmd, c)
 		return
 	case c.Pin == commandtable.PinWatch && len(cmd.Args) > 1:
-		p.expect(&expect{instead: noWatchInMulti}, nested) // the node of this transaction might say MOVED of the key
+		p.send(&pendingReply{instead: noWatchInMulti}, nested) // the node of this transaction might say MOVED of the key
 		return
 	case c.Pin == commandtable.PinExec, c.Pin == commandtable.PinDiscard, c.Pin == commandtable.PinMulti, c.Pin == commandtable.PinWatch:
 		s.send(p, cmd, c)
@@ -104,24 +104,24 @@ func (s *Session) inTransaction(p *pinned, cmd redcon.Command, c *commandtable.C
 		}
 		return
 	case answer != nil && c.Barred:
-		p.expect(&expect{instead: notInMulti}, marking)
+		p.send(&pendingReply{instead: notInMulti}, marking)
 		return
 	case c.Pin == commandtable.PinSubscribe, c.Pin == commandtable.PinTracking, c.Pin == commandtable.PinMonitor:
-		p.expect(&expect{instead: notInMulti}, marking)
+		p.send(&pendingReply{instead: notInMulti}, marking)
 		return
 	case strings.HasPrefix(c.Name, "client|"):
 		p.taint() // what it sets on the connection is this client's
 	}
-	e := &expect{cmd: c, queues: p.many.tx != nil}
+	e := &pendingReply{cmd: c, queues: p.slots.tx != nil}
 	if c != nil && answer != nil {
 		e.effect = effectOf(c, cmd.Args)
 		cmd.Raw = s.queuedAs(c, cmd.Raw, e.effect)
 	}
-	if tx := p.many.tx; tx != nil {
+	if tx := p.slots.tx; tx != nil {
 		tx.add(s, cmd, c, e.effect)
 		e.queues = tx.size <= transactionKept
 	}
-	p.expect(e, cmd.Raw)
+	p.send(e, cmd.Raw)
 }
 
 // add notes a command.
@@ -140,17 +140,17 @@ func (tx *transaction) add(s *Session, cmd redcon.Command, c *commandtable.Comma
 }
 
 // forgetQueued forgets the transaction, if there is one: it has ended.
-func (p *pinned) forgetQueued() {
-	if tx := p.many.tx; tx != nil {
-		p.many.tx = nil
+func (p *dedicated) forgetQueued() {
+	if tx := p.slots.tx; tx != nil {
+		p.slots.tx = nil
 		tx.kept.Set(0)
 	}
 }
 
 // execNodes is EXEC.
-func (s *Session) execNodes(p *pinned, cmd redcon.Command, c *commandtable.Command) {
-	tx := p.many.tx
-	if p.many.tx = nil; tx == nil {
+func (s *Session) execNodes(p *dedicated, cmd redcon.Command, c *commandtable.Command) {
+	tx := p.slots.tx
+	if p.slots.tx = nil; tx == nil {
 		return
 	}
 	defer tx.kept.Set(0)
@@ -158,7 +158,7 @@ func (s *Session) execNodes(p *pinned, cmd redcon.Command, c *commandtable.Comma
 		return
 	}
 	p.mu.Lock()
-	refusal, watch := gathered(p.many.astray), p.state.watch
+	refusal, watch := gathered(p.slots.redirect), p.state.watch
 	p.mu.Unlock()
 	if tx.cross { // what Redis would say, had it all of the slots
 		s.discard(p)
@@ -167,14 +167,14 @@ func (s *Session) execNodes(p *pinned, cmd redcon.Command, c *commandtable.Comma
 	}
 	for until := time.Now().Add(s.srv.o.Cluster.RetryFor()); ; {
 		if refusal == nil {
-			e := &expect{cmd: c, kind: c.Pin, refusal: &refusal}
-			p.expect(e, cmd.Raw)
+			e := &pendingReply{cmd: c, kind: c.Pin, refusal: &refusal}
+			p.send(e, cmd.Raw)
 			if !p.settled() || e.lost != nil || refusal == nil {
-				p.many.watched, p.many.ask = noSlot, false
+				p.slots.watched, p.slots.ask = noSlot, false
 				return
 			}
 		}
-		again := astray(refusal) && tx.slot != noSlot && tx.size <= transactionKept
+		again := isRedirect(refusal) && tx.slot != noSlot && tx.size <= transactionKept
 		switch {
 		case again && watch:
 			s.discard(p)
@@ -187,8 +187,8 @@ func (s *Session) execNodes(p *pinned, cmd redcon.Command, c *commandtable.Comma
 		}
 		from := p.node
 		s.discard(p)
-		s.unpin()
-		next, ask, err := s.pinInstead(refusal, tx.slot, from)
+		s.closeUnusedDedicated()
+		next, ask, err := s.openDedicatedInstead(refusal, tx.slot, from)
 		if err != nil {
 			s.fail(err)
 			s.noteTrouble(err)
@@ -202,10 +202,10 @@ func (s *Session) execNodes(p *pinned, cmd redcon.Command, c *commandtable.Comma
 }
 
 // discard ends the transaction at p's node, if it has not ended it already.
-func (s *Session) discard(p *pinned) {
-	p.many.watched, p.many.ask = noSlot, false
+func (s *Session) discard(p *dedicated) {
+	p.slots.watched, p.slots.ask = noSlot, false
 	if p.modes() {
-		p.own(&expect{kind: commandtable.PinDiscard}, discardCommand)
+		p.own(&pendingReply{kind: commandtable.PinDiscard}, discardCommand)
 		p.settled()
 	}
 }
@@ -216,14 +216,14 @@ var (
 )
 
 // queueAt queues the transaction once more, and returns a redirect if there was one.
-func (tx *transaction) queueAt(p *pinned, ask bool) (refusal gathered) {
+func (tx *transaction) queueAt(p *dedicated, ask bool) (refusal gathered) {
 	if ask { // which holds for all of it
-		p.own(&expect{}, asking)
+		p.own(&pendingReply{}, asking)
 	}
-	p.own(&expect{kind: commandtable.PinMulti}, multiCommand)
-	owed := make([]*expect, len(tx.cmds))
+	p.own(&pendingReply{kind: commandtable.PinMulti}, multiCommand)
+	owed := make([]*pendingReply, len(tx.cmds))
 	for i, q := range tx.cmds {
-		owed[i] = p.own(&expect{cmd: q.cmd, effect: q.effect}, q.raw)
+		owed[i] = p.own(&pendingReply{cmd: q.cmd, effect: q.effect}, q.raw)
 	}
 	if !p.settled() {
 		return nil
@@ -231,7 +231,7 @@ func (tx *transaction) queueAt(p *pinned, ask bool) (refusal gathered) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, e := range owed {
-		if astray(*e.got) {
+		if isRedirect(*e.got) {
 			return *e.got
 		}
 	}

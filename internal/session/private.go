@@ -63,7 +63,7 @@ func (s *Session) usesOwn() {
 	b := &s.big
 	b.used = time.Now()
 	if b.back == nil {
-		b.back = time.AfterFunc(s.srv.ownFor, s.guard.Nudge)
+		b.back = time.AfterFunc(s.srv.ownFor, s.guard.WakeToAttend)
 		return
 	}
 	b.back.Reset(s.srv.ownFor)
@@ -180,7 +180,7 @@ func (s *Session) forwardBig() {
 	r := s.runRequest(t)
 	if err == nil {
 		err = s.big.pipe.Do(r)
-		s.parted(err)
+		s.disconnected(err)
 		s.usesOwn()
 	}
 	t.finish()

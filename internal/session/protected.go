@@ -73,7 +73,7 @@ func (s *Server) protectionLearned(asked, changed bool) {
 	}
 	s.sayProtection()
 	for _, c := range s.snapshot() { // those that must authenticate now have a time for it, and those that may not stay are closed
-		c.guard.Nudge()
+		c.guard.WakeToAttend()
 	}
 }
 

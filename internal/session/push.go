@@ -20,7 +20,7 @@ func (s *Session) push(l lock.Loss) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	size := len(l.Key) + pushOverhead
-	if s.closed || !s.hears() || s.queued+size > pushQueue {
+	if s.closed || !s.takesLossPush() || s.queued+size > pushQueue {
 		return
 	}
 	s.queue, s.queued = append(s.queue, l), s.queued+size
@@ -54,8 +54,8 @@ func (s *Session) pushAll(gone chan<- struct{}) {
 // takePushes takes what is queued, for a client that can still take it. With nothing queued the pusher is to go. Who queues
 // does not wait for the frames to be made.
 func (s *Session) takePushes() (out []byte, more bool) {
-	queue, hears := s.takeQueue()
-	if !hears { // any more: it has gone back to RESP2
+	queue, wanted := s.takeQueue()
+	if !wanted { // any more: it has gone back to RESP2
 		return nil, len(queue) > 0
 	}
 	for _, l := range queue {
@@ -68,14 +68,14 @@ func (s *Session) takePushes() (out []byte, more bool) {
 	return out, len(queue) > 0
 }
 
-func (s *Session) takeQueue() (queue []lock.Loss, hears bool) {
+func (s *Session) takeQueue() (queue []lock.Loss, wanted bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	queue, s.queue, s.queued = s.queue, nil, 0
 	if len(queue) == 0 {
 		s.pusher = nil
 	}
-	return queue, s.hears()
+	return queue, s.takesLossPush()
 }
 
 // endPushes refuses more and waits for the pusher; the connection is closed by then, so that its write ends.

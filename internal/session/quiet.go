@@ -26,8 +26,8 @@ func (s *Session) quietly(run func()) {
 	s.silent, s.skip = true, false
 	run()
 	s.forward()
-	if s.pin != nil {
-		s.pin.flush()
+	if s.dedicated != nil {
+		s.dedicated.flush()
 	}
 	s.flush()
 	if s.silent { // the command may have been CLIENT REPLY ON
@@ -36,7 +36,7 @@ func (s *Session) quietly(run func()) {
 }
 
 // speakUp is RESET's part of it. Behind SKIP, its own reply stays unwanted.
-func (s *Session) speakUp() {
+func (s *Session) resetReplyMode() {
 	s.flush()
 	s.silent = s.silent && !s.off
 	s.off, s.skip = false, false

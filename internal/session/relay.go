@@ -24,7 +24,7 @@ const (
 
 // Received passes on what Redis sent, as it came, and learns from it what is owed and what state the connection is in.
 // Nothing here decides what bytes the client gets, but for replies nobody wants.
-func (p *pinned) Received(b []byte) {
+func (p *dedicated) Received(b []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.released { // the session ended while this waited, or nobody asked for what comes
@@ -47,14 +47,14 @@ func (p *pinned) Received(b []byte) {
 	}
 	p.write(false)
 	p.settleTargets()
-	p.late.heard = time.Now()
-	p.letGo()
+	p.replyTimeout.heard = time.Now()
+	p.giveBackIfUnused()
 	p.show()
 	p.changed.Broadcast()
 }
 
 // piece takes the next bytes of a frame. They are kept back until it is clear whose they are.
-func (p *pinned) piece(b []byte, done bool) {
+func (p *dedicated) piece(b []byte, done bool) {
 	if p.passing {
 		p.state.follow(b, false)
 		if !p.dropping {
@@ -77,8 +77,8 @@ func (p *pinned) piece(b []byte, done bool) {
 	if !done && p.needsWhole(frame) {
 		return
 	}
-	if p.ear != nil && p.kind == frameConfirmation {
-		p.earConfirmed(frame)
+	if p.subscriptionConn != nil && p.kind == frameConfirmation {
+		p.subscriptionConfirmed(frame)
 		p.head = p.head[:0]
 		return
 	}
@@ -94,7 +94,7 @@ func (p *pinned) piece(b []byte, done bool) {
 }
 
 // judge tells what a frame is, by its beginning.
-func (p *pinned) judge(frame []byte) frameKind {
+func (p *dedicated) judge(frame []byte) frameKind {
 	e := p.oldest()
 	switch {
 	case frame[0] == '>':
@@ -115,19 +115,19 @@ func (p *pinned) judge(frame []byte) frameKind {
 }
 
 // needsWhole says that the frame must be looked at as a whole.
-func (p *pinned) needsWhole(frame []byte) bool {
+func (p *dedicated) needsWhole(frame []byte) bool {
 	switch p.kind {
 	case frameConfirmation:
 		return true
 	case frameMessage:
-		return p.ear != nil && !p.knowsWhose(frame)
+		return p.subscriptionConn != nil && !p.knowsWhose(frame)
 	}
 	e := p.oldest()
 	return e != nil && (frame[0] == '-' && (e.refusal != nil || e.queues || e.kind == commandtable.PinExec) || e.got != nil || e.instead != "")
 }
 
 // begin passes on what has come of the frame, unless it is not for the client.
-func (p *pinned) begin(frame []byte) {
+func (p *dedicated) begin(frame []byte) {
 	e := p.oldest()
 	p.dropping = false
 	if p.kind == frameReply && e != nil {
@@ -143,7 +143,7 @@ func (p *pinned) begin(frame []byte) {
 		case e.quiet, e.own:
 			p.start = append(p.start[:0], frame[:min(len(frame), judgeAt)]...)
 			return
-		case e.queues && astray(frame):
+		case e.queues && isRedirect(frame):
 			p.out = append(p.out, queuedReply...)
 			p.whole = len(p.out)
 			return
@@ -160,7 +160,7 @@ func (p *pinned) begin(frame []byte) {
 		return
 	}
 	switch { // what an ear hears may not be for the client
-	case p.ear == nil:
+	case p.subscriptionConn == nil:
 	case p.kind == frameReply:
 		p.dropping = e == nil // to a subscription that was given up
 	case p.kind == frameMessage:
@@ -173,7 +173,7 @@ func (p *pinned) begin(frame []byte) {
 }
 
 // pass hands bytes to the client.
-func (p *pinned) pass(b []byte) {
+func (p *dedicated) pass(b []byte) {
 	p.out = append(p.out, b...)
 	if len(p.out) >= flushAt {
 		p.write(true)
@@ -181,7 +181,7 @@ func (p *pinned) pass(b []byte) {
 }
 
 // finish ends a frame: what it was owed for is paid. frame is nil when it was passed on in pieces.
-func (p *pinned) finish(frame []byte) {
+func (p *dedicated) finish(frame []byte) {
 	if !p.dropping {
 		p.whole = len(p.out)
 	}
@@ -194,28 +194,28 @@ func (p *pinned) finish(frame []byte) {
 		p.state.strayed(frame)
 	case p.kind == frameConfirmation:
 		if e != nil && e.kind == commandtable.PinSubscribe && !e.begun {
-			e.begun, e.left = true, p.state.expected(e)
+			e.begun, e.left = true, p.state.confirmationsOf(e)
 		}
 		verb, _ := confirmation(frame)
 		p.state.confirmed(frame)
 		if e != nil && e.begun && e.cmd.Name == verb {
 			if e.left--; e.left == 0 {
-				p.pay()
+				p.popPending()
 			}
 		}
 	case p.kind == frameReply && e != nil:
-		if e.queues && astray(frame) {
-			p.many.astray = append([]byte(nil), frame...)
+		if e.queues && isRedirect(frame) {
+			p.slots.redirect = append([]byte(nil), frame...)
 			frame = queuedReply
 		}
 		p.state.answered(e, frame)
 		if !p.state.multi && (e.kind == commandtable.PinExec || e.cmd != nil && e.cmd.Rights) {
 			p.s.srv.rightsChanged(p.rights)
-			if len(p.owed) == 1 { // else one of those to come may be what changes them
+			if len(p.pending) == 1 { // else one of those to come may be what changes them
 				p.rights = rightsChange{}
 			}
 		}
-		p.pay()
+		p.popPending()
 	}
 	p.adopt()
 	p.passing, p.dropping, p.head = false, false, p.head[:0]
@@ -225,7 +225,7 @@ func (p *pinned) finish(frame []byte) {
 }
 
 // adopt has the session, and the proxy, know what the client's commands have set.
-func (p *pinned) adopt() {
+func (p *dedicated) adopt() {
 	p.s.srv.pauseWrites(p.state.pauses)
 	p.state.pauses = 0
 	for _, t := range p.state.settings {
@@ -235,19 +235,19 @@ func (p *pinned) adopt() {
 }
 
 // write gives the client what there is.
-func (p *pinned) write(within bool) {
+func (p *dedicated) write(within bool) {
 	if len(p.out) == 0 && !p.to.Within() {
 		return
 	}
 	p.to.Write(p.out, within || p.passing && !p.dropping)
 	p.out, p.whole = p.out[:0], 0
-	if cap(p.out) > keepBytes || len(p.owed) == 0 {
+	if cap(p.out) > keepBytes || len(p.pending) == 0 {
 		p.out = nil
 	}
 }
 
 // Ended is the connection's last word.
-func (p *pinned) Ended(err error) {
+func (p *dedicated) Ended(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.endLocked(err)
@@ -255,7 +255,7 @@ func (p *pinned) Ended(err error) {
 
 // endLocked ends the client, as Redis would have, when it is owed replies or has lost more than that, a transaction or its
 // subscriptions. One that holds locks gets an error in place of each reply, and stays.
-func (p *pinned) endLocked(err error) {
+func (p *dedicated) endLocked(err error) {
 	if p.released {
 		return
 	}
@@ -269,15 +269,15 @@ func (p *pinned) endLocked(err error) {
 	if !closes {
 		p.answerLost(lost)
 	}
-	for _, e := range p.owed {
+	for _, e := range p.pending {
 		p.doubt = p.doubt || e.cmd == nil && !e.own || e.cmd != nil && !e.cmd.ReadOnly
 		e.lost = err
 	}
-	if p.ear != nil {
-		p.earEnded()
+	if p.subscriptionConn != nil {
+		p.subscriptionConnEnded()
 	}
 	p.state.inside = nil
-	p.oweNothing()
+	p.clearPending()
 	p.whole = len(p.out)
 	p.write(false)
 	if closes {
@@ -290,6 +290,6 @@ func (p *pinned) endLocked(err error) {
 	p.s.srv.learnAgain()
 }
 
-var _ upstream.Receiver = (*pinned)(nil)
+var _ upstream.Receiver = (*dedicated)(nil)
 
 var errGone = errors.New("session: client has gone")

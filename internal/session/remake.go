@@ -18,7 +18,7 @@ import (
 // more when there is another one.
 type remake struct {
 	s     *Session
-	what  heard
+	what  restorable
 	mon   bool // MONITOR was on
 	mute  bool // the client speaks RESP2, and is subscribed
 	ctx   context.Context
@@ -26,7 +26,7 @@ type remake struct {
 	ended chan struct{} // closed when its goroutine has ended
 
 	// Guarded by the session's mu.
-	p     *pinned // the new connection; nil: there is none yet
+	p     *dedicated // the new connection; nil: there is none yet
 	id    upstream.Identity
 	cause error // why the last try failed
 }
@@ -35,9 +35,9 @@ type remake struct {
 var forgetAll = append(resp.AppendBulkString(resp.AppendPush(nil, 3, 2), "invalidate"), "_\r\n"...)
 
 // makeAgain starts a remake if there is something to make; mu is held.
-func (p *pinned) makeAgain() {
+func (p *dedicated) makeAgain() {
 	t := &p.state
-	if p.making || p.ear != nil || !t.kept.wanted || !t.monitor && !t.tracking && t.subscribed() == 0 {
+	if p.making || p.subscriptionConn != nil || !t.kept.wanted || !t.monitor && !t.tracking && t.subscribed() == 0 {
 		return
 	}
 	r := &remake{s: p.s, what: t.kept, mon: t.monitor, mute: t.proto == 2 && t.subscribed() > 0, ended: make(chan struct{})}
@@ -79,7 +79,7 @@ func (r *remake) run() {
 }
 
 // make tries it once, as id. line is the error of Redis', if it was that.
-func (r *remake) make(id upstream.Identity) (p *pinned, line string, err error) {
+func (r *remake) make(id upstream.Identity) (p *dedicated, line string, err error) {
 	ctx, cancel := context.WithTimeout(r.ctx, remakeStep)
 	defer cancel()
 	if p, err = r.s.connect(ctx, id, r.s.srv.o.Node, nil, &r.s.view); err != nil {
@@ -89,7 +89,7 @@ func (r *remake) make(id upstream.Identity) (p *pinned, line string, err error) 
 	p.making = true
 	p.mu.Unlock()
 	for _, e := range r.calls() {
-		if !p.exchange(ctx, e.expect, e.raw) {
+		if !p.exchange(ctx, e.pendingReply, e.raw) {
 			return p, "", &upstream.NotSentError{Cause: errGone}
 		}
 		if line, bad := isError(*e.got); bad {
@@ -101,14 +101,14 @@ func (r *remake) make(id upstream.Identity) (p *pinned, line string, err error) 
 
 // call is a command of the proxy's own.
 type call struct {
-	*expect
+	*pendingReply
 	raw []byte
 }
 
 // calls are what is to be sent.
 func (r *remake) calls() (all []call) {
 	add := func(k commandtable.PinKind, args int, f effect, words ...string) {
-		e := &expect{kind: k, args: args, effect: f, own: true, got: new(gathered)}
+		e := &pendingReply{kind: k, args: args, effect: f, own: true, got: new(gathered)}
 		e.cmd, _ = r.s.srv.table.Load().find([][]byte{[]byte(words[0])})
 		all = append(all, call{e, resp.AppendCommand(nil, words...)})
 	}
@@ -134,7 +134,7 @@ func (r *remake) calls() (all []call) {
 }
 
 // install has the session use p from now on, if it still is who it was.
-func (r *remake) install(p *pinned, id upstream.Identity) bool {
+func (r *remake) install(p *dedicated, id upstream.Identity) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.released {
@@ -164,7 +164,7 @@ func (r *remake) mutes(c *commandtable.Command) bool {
 }
 
 // takeRemade is the connection that a remake has made, if it has, which is the session's own from now on.
-func (s *Session) takeRemade() *pinned {
+func (s *Session) takeRemade() *dedicated {
 	r := s.remade.Load()
 	if r == nil {
 		return nil
@@ -184,12 +184,12 @@ func (s *Session) takeRemade() *pinned {
 		p.mu.Unlock()
 		return nil
 	}
-	s.pin = p
-	return s.pinnedNow()
+	s.dedicated = p
+	return s.currentDedicated()
 }
 
 // awaitRemade is takeRemade, within the time for which a client is patient.
-func (s *Session) awaitRemade(r *remake) (*pinned, error) {
+func (s *Session) awaitRemade(r *remake) (*dedicated, error) {
 	ctx, done := s.whileThere()
 	defer done()
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
@@ -224,13 +224,13 @@ func (s *Session) dropRemade() {
 
 // exchange sends a command of the proxy's own, past the session's goroutine, and waits for what it is owed. A Redis that does
 // not answer before ctx's end loses the connection.
-func (p *pinned) exchange(ctx context.Context, e *expect, raw []byte) bool {
+func (p *dedicated) exchange(ctx context.Context, e *pendingReply, raw []byte) bool {
 	p.mu.Lock()
 	if p.released {
 		p.mu.Unlock()
 		return false
 	}
-	p.owe(e)
+	p.addPending(e)
 	raw = append(p.queue, raw...) // a new connection's name goes ahead
 	p.queue = nil
 	p.mu.Unlock()

@@ -23,7 +23,7 @@ func (s *Server) identityRefused(id upstream.Identity, why *upstream.ReplyError)
 		c.mu.Unlock()
 		if same && !c.guard.Over() {
 			c.guard.HangUp(downstream.Left, passwordGone)
-			c.guard.Poke()
+			c.guard.Wake()
 			closed++
 		}
 	}

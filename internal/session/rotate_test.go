@@ -210,7 +210,7 @@ func bytesOf(words []string) (b [][]byte) {
 }
 
 // The first connection of a client's own that is made with an old password says so for all.
-func TestPasswordRotatedBeforeAPinnedConnection(t *testing.T) {
+func TestPasswordRotatedBeforeADedicatedConnection(t *testing.T) {
 	t.Parallel()
 	server := startRedis(t)
 	do := admin(t, server)

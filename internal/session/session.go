@@ -28,51 +28,51 @@ type Session struct {
 	unix   bool // it came by a unix socket
 	remote bool // it came from another machine, and protected mode has yet to let it stay
 
-	mu      sync.Mutex
-	ident   upstream.Identity
-	name    string
-	lib     [2]string // name and version of the client library
-	noEvict bool
-	noTouch bool
-	heeds   bool // it asked for the news of lost locks
-	resp3   bool // it has been answered in RESP3, and knows what a push is
-	queue   []lock.Loss
-	queued  int           // what the queue takes, in bytes
-	pusher  chan struct{} // closed when the pusher at work has gone; nil: none at work
-	closed  bool          // no pushes any more
+	mu            sync.Mutex
+	ident         upstream.Identity
+	name          string
+	lib           [2]string // name and version of the client library
+	noEvict       bool
+	noTouch       bool
+	wantsLossPush bool // it asked for the news of lost locks
+	resp3         bool // it has been answered in RESP3, and knows what a push is
+	queue         []lock.Loss
+	queued        int           // what the queue takes, in bytes
+	pusher        chan struct{} // closed when the pusher at work has gone; nil: none at work
+	closed        bool          // no pushes any more
 
 	request  atomic.Pointer[upstream.Request] // which sends its runs; nil: none yet
 	progress progress
 
-	active  atomic.Int64 // unix nanoseconds of the last batch
-	last    atomic.Pointer[string]
-	module  atomic.Pointer[string]                  // a command of a module's in the run; nil: there is none
-	waiting atomic.Pointer[context.CancelCauseFunc] // unblocks the lock verb that waits; nil: none does
-	leaves  atomic.Bool                             // QUIT or RESET comes next, seen while a verb waits
-	engine  atomic.Pointer[lock.Client]             // made for the first lock verb
-	untold  atomic.Bool                             // it has lost a lock since its last lock verb
-	wish    atomic.Pointer[chan int64]              // somebody wants it to have a connection of its own
-	remade  atomic.Pointer[remake]                  // of what its own connection had; nil: that was not lost
+	active           atomic.Int64 // unix nanoseconds of the last batch
+	last             atomic.Pointer[string]
+	module           atomic.Pointer[string]                  // a command of a module's in the run; nil: there is none
+	waiting          atomic.Pointer[context.CancelCauseFunc] // unblocks the lock verb that waits; nil: none does
+	leaves           atomic.Bool                             // QUIT or RESET comes next, seen while a verb waits
+	engine           atomic.Pointer[lock.Client]             // made for the first lock verb
+	untold           atomic.Bool                             // it has lost a lock since its last lock verb
+	dedicatedRequest atomic.Pointer[chan int64]              // somebody wants it to have a connection of its own
+	remade           atomic.Pointer[remake]                  // of what its own connection had; nil: that was not lost
 
-	lowered  bool  // has gone back to the limits of those who must log in
-	admitted int64 // in that era of the server's Redis has let this identity run a command; 0: in none
-	shared   *upstream.Pipe
-	pin      *pinned  // the connection upstream it has to itself; nil: none
-	view     pinView  // of pin
-	left     leftOver // by one before
-	silent   bool     // replies are not wanted: CLIENT REPLY OFF, or the command behind SKIP
-	off      bool     // CLIENT REPLY OFF
-	skip     bool     // CLIENT REPLY SKIP has just come
-	debugs   bool     // SCRIPT DEBUG was refused: the client believes that its scripts are not run for real
-	finish   bool     // the client is closed for want of Redis: it is to get the replies there are
-	big      bigTraffic
-	lane     scriptLane
-	nodes    nodes            // of a cluster
-	replicas bool             // whose replicas may answer what this client reads
-	ears     *ears            // its subscriptions, in a cluster; nil: none yet
-	batch    *batch           // while commands are at work
-	next     []redcon.Command // of the same pipeline, behind the command at work
-	endOnce  sync.Once
+	lowered       bool  // has gone back to the limits of those who must log in
+	admitted      int64 // in that era of the server's Redis has let this identity run a command; 0: in none
+	shared        *upstream.Pipe
+	dedicated     *dedicated    // the connection upstream it has to itself; nil: none
+	view          dedicatedView // of pin
+	lostState     lostState     // by one before
+	silent        bool          // replies are not wanted: CLIENT REPLY OFF, or the command behind SKIP
+	off           bool          // CLIENT REPLY OFF
+	skip          bool          // CLIENT REPLY SKIP has just come
+	debugs        bool          // SCRIPT DEBUG was refused: the client believes that its scripts are not run for real
+	finish        bool          // the client is closed for want of Redis: it is to get the replies there are
+	big           bigTraffic
+	lane          scriptLane
+	nodes         nodes            // of a cluster
+	replicas      bool             // whose replicas may answer what this client reads
+	subscriptions *subscriptions   // its subscriptions, in a cluster; nil: none yet
+	batch         *batch           // while commands are at work
+	next          []redcon.Command // of the same pipeline, behind the command at work
+	endOnce       sync.Once
 }
 
 // batch is what a session needs while it works, lent from a pool: an idle session holds no buffers.
@@ -139,7 +139,7 @@ func (b *batch) room(n int) bool {
 }
 
 // takeBack forgets the last n bytes gathered, of a reply whose rest was lost.
-func (b *batch) takeBack(n int) {
+func (b *batch) truncate(n int) {
 	for {
 		k := min(n, len(b.out))
 		b.out = b.out[:len(b.out)-k]
@@ -198,8 +198,8 @@ func (s *Session) serve(first redcon.Command, rest []redcon.Command) {
 	}
 	s.next = nil
 	s.forward()
-	if s.pin != nil {
-		s.pin.flush()
+	if s.dedicated != nil {
+		s.dedicated.flush()
 	}
 	s.flush()
 	s.batch.giveBack()
@@ -223,7 +223,7 @@ func (s *Session) runRequest(sink upstream.Sink) *upstream.Request {
 }
 
 // parted lets go of a request that was ended: its replies are still owed.
-func (s *Session) parted(err error) {
+func (s *Session) disconnected(err error) {
 	if upstream.Ended(err) {
 		s.request.Store(nil)
 	}
@@ -255,12 +255,12 @@ func (s *Session) dispatch(cmd redcon.Command) {
 		s.dispatchNodes(cmd, c, answer)
 		return
 	}
-	p := s.pinnedNow()
-	if s.left.any() && s.afterLoss(p, cmd, c) {
+	p := s.currentDedicated()
+	if s.lostState.any() && s.afterLoss(p, cmd, c) {
 		return
 	}
 	if p != nil || c != nil && c.Pin.Starts() || s.remade.Load().mutes(c) || answer == nil && s.srv.writesPaused() {
-		s.commandPinned(p, cmd, c, answer)
+		s.runDedicated(p, cmd, c, answer)
 		return
 	}
 	s.forwardOrAnswer(cmd, c, answer)
@@ -306,8 +306,8 @@ func (s *Session) End() {
 		how, why := s.guard.Ending()
 		s.srv.log.Debug("client left", "client", s.addr, "id", s.id, "why", why)
 		s.guard.SetWriteDeadline(time.Now().Add(lastReplies)) // nobody waits for a client that has gone and reads nothing
-		s.endPin()
-		s.dropEars()
+		s.endDedicated()
+		s.dropSubscriptions()
 		if l := s.engine.Load(); l != nil {
 			l.Close(closeHow(how))
 		}

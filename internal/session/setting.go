@@ -23,7 +23,7 @@ const (
 	settingVersion
 	settingNoEvict
 	settingNoTouch
-	settingHeeds
+	settingLossPush
 )
 
 // settingIn is what a call of c sets; the zero setting: nothing, or Redis would not take it.
@@ -42,8 +42,8 @@ func settingIn(c *commandtable.Command, args [][]byte) setting {
 		return setting{settingNoEvict, strings.ToUpper(string(args[2]))}
 	case c.Name == "client|no-touch" && len(args) == 3 && isSwitch(args[2]):
 		return setting{settingNoTouch, strings.ToUpper(string(args[2]))}
-	case c.Name == "client|capa" && len(args) > 2 && heedsIn(args[2:]):
-		return setting{settingHeeds, "ON"}
+	case c.Name == "client|capa" && len(args) > 2 && hasLossPush(args[2:]):
+		return setting{settingLossPush, "ON"}
 	}
 	return setting{}
 }
@@ -68,15 +68,15 @@ func (s *Session) take(t setting) {
 		s.noEvict = on
 	case settingNoTouch:
 		s.noTouch = on
-	case settingHeeds:
-		s.heeds = on
+	case settingLossPush:
+		s.wantsLossPush = on
 	}
 }
 
 // queuedAs is what Redis gets of a command that is answered here, to be queued in a transaction. A setting that this Redis
 // does not know of is replaced by one that it answers OK as well, and that changes nothing.
 func (s *Session) queuedAs(c *commandtable.Command, raw []byte, e effect) []byte {
-	if e.setting.of == noSetting || e.setting.of == settingName || c.Told != nil || !s.srv.table.Load().Learned() {
+	if e.setting.of == noSetting || e.setting.of == settingName || c.Spec != nil || !s.srv.table.Load().Learned() {
 		return raw
 	}
 	return resp.AppendCommand(nil, "CLIENT", "SETNAME", s.clientName())

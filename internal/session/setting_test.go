@@ -53,7 +53,7 @@ func settingsInTransaction(t *testing.T, p *proxy, server *testredis.Server) {
 		}
 		w.expect("+OK\r\n", "LOCK", "l")
 		w.expect("+OK\r\n", "LOCK", "l") // no library has been named
-		if p.sessionOf(w).heeds {
+		if p.sessionOf(w).wantsLossPush {
 			t.Errorf("after %s it is pushed to", name)
 		}
 		w.expect("+RESET\r\n", "RESET")
@@ -68,7 +68,7 @@ func settingsInTransaction(t *testing.T, p *proxy, server *testredis.Server) {
 	if got := w.do("CLIENT", "INFO"); !strings.Contains(got, " lib-name=mine lib-ver=1.2") || !strings.Contains(got, " flags=eT ") || !strings.Contains(got, " name=me ") {
 		t.Errorf("after EXEC: %q", got)
 	}
-	if !p.sessionOf(w).heeds {
+	if !p.sessionOf(w).wantsLossPush {
 		t.Error("after EXEC it is not pushed to")
 	}
 }

@@ -51,7 +51,7 @@ func (s *Server) drain(ctx context.Context) error {
 		}
 		for _, c := range left {
 			if c.held() == 0 { // a holder looks by itself when it has released
-				c.guard.Poke()
+				c.guard.Wake()
 			}
 		}
 		select {

@@ -18,7 +18,7 @@ const nobody = math.MaxInt64
 
 // tracking notes in e what CLIENT TRACKING asks for, and returns the command as Redis is to get it: REDIRECT names a
 // connection at Redis there, that of the client whom our own number names.
-func (s *Session) tracking(p *pinned, e *expect, cmd redcon.Command) []byte {
+func (s *Session) tracking(p *dedicated, e *pendingReply, cmd redcon.Command) []byte {
 	args := cmd.Args
 	e.effect.tracks, e.effect.on = true, len(args) > 2 && equalFold(args[2], "ON")
 	if e.effect.on {
@@ -60,7 +60,7 @@ func (s *Session) tracking(p *pinned, e *expect, cmd redcon.Command) []byte {
 
 // connectionOf finds the connection at Redis of a client that invalidations are to go to, 0 if it has none and gets none.
 // It stays that client's until the redirection ends.
-func (s *Session) connectionOf(p *pinned, id int64) (redisID int64, found bool) {
+func (s *Session) connectionOf(p *dedicated, id int64) (redisID int64, found bool) {
 	if id == s.id {
 		return p.conn.RedisID(), true // which it keeps while it is tracking
 	}
@@ -70,7 +70,7 @@ func (s *Session) connectionOf(p *pinned, id int64) (redisID int64, found bool) 
 	}
 	c.view.targets.Add(1) // first: letGo looks once more when it has taken the number away
 	if redisID = c.view.redisID.Load(); redisID == 0 {
-		redisID = c.wishFor(s.srv.ctx)
+		redisID = c.requestDedicated(s.srv.ctx)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -85,12 +85,12 @@ func (s *Session) connectionOf(p *pinned, id int64) (redisID int64, found bool) 
 // noTarget is the end of one redirection to the client.
 func (s *Session) noTarget() {
 	if s.view.targets.Add(-1) == 0 {
-		s.guard.Nudge()
+		s.guard.WakeToAttend()
 	}
 }
 
 // dropTargets lets the clients whose connections it has named give them back, but for the one with that number; mu is held.
-func (p *pinned) dropTargets(but int64) {
+func (p *dedicated) dropTargets(but int64) {
 	kept := false // once: it may have been named several times
 	p.targets = slices.DeleteFunc(p.targets, func(c *Session) bool {
 		if c.id == but && !kept {
@@ -103,8 +103,8 @@ func (p *pinned) dropTargets(but int64) {
 }
 
 // settleTargets keeps, when no reply is owed, only the client that the connection's invalidations go to; mu is held.
-func (p *pinned) settleTargets() {
-	if len(p.targets) == 0 || len(p.owed) > 0 {
+func (p *dedicated) settleTargets() {
+	if len(p.targets) == 0 || len(p.pending) > 0 {
 		return
 	}
 	but := int64(0)
@@ -115,7 +115,7 @@ func (p *pinned) settleTargets() {
 }
 
 // redirect is what the session's own connection has named last.
-func (p *pinned) redirected() redirect {
+func (p *dedicated) redirected() redirect {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.state.redirect
@@ -123,12 +123,12 @@ func (p *pinned) redirected() redirect {
 
 // askOwn asks Redis about the session's own connection; without one any will do, since nothing is set on it.
 func (s *Session) askOwn(args [][]byte) (answer []byte, to redirect, err error) {
-	p := s.pinnedNow()
+	p := s.currentDedicated()
 	if p == nil {
 		answer, err = s.askRaw(encode(args))
 		return answer, to, err
 	}
-	answer, err = p.ask(&expect{}, string(args[0]), string(args[1]))
+	answer, err = p.ask(&pendingReply{}, string(args[0]), string(args[1]))
 	return answer, p.redirected(), err
 }
 

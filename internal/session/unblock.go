@@ -65,7 +65,7 @@ func (s *Session) wake(cause error) bool {
 }
 
 // unblock ends the command that waits on p, as the service account, and says whether its reply has come.
-func (s *Session) unblock(p *pinned) bool {
+func (s *Session) unblock(p *dedicated) bool {
 	if p.conn.RedisID() == 0 {
 		return false
 	}

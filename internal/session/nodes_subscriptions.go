@@ -38,8 +38,8 @@ var subscribeVerbs = [...]string{ofChannel: "subscribe", ofPattern: "psubscribe"
 var unsubscribeVerbs = [...]string{ofChannel: "unsubscribe", ofPattern: "punsubscribe", ofShard: "sunsubscribe"}
 
 // ear is one of these connections.
-type ear struct {
-	p       *pinned
+type subscriptionConn struct {
+	p       *dedicated
 	sharded bool
 	events  bool // it is for keyspace notifications: see events
 	since   time.Time
@@ -47,35 +47,35 @@ type ear struct {
 }
 
 // ears are a client's subscriptions.
-type ears struct {
+type subscriptions struct {
 	s      *Session
 	ctx    context.Context // ends with the session
 	stop   context.CancelFunc
 	turn   chan struct{}          // one slot: who has it may subscribe, and change all
 	events atomic.Pointer[events] // nil: it hears no keyspace notifications
-	all    []*ear                 // some may have been given back or lost: see live
+	all    []*subscriptionConn    // some may have been given back or lost: see live
 
 	mu    sync.Mutex // guards all below; taken under pinned.mu
-	where map[subscription]*ear
+	where map[subscription]*subscriptionConn
 	lost  map[subscription]upstream.Identity // of where, those to be made again
-	dead  []*ear                             // their connections were lost, why is not known yet
+	dead  []*subscriptionConn                // their connections were lost, why is not known yet
 	maker chan struct{}                      // closed when the goroutine that makes them again has ended; nil: there is none
 	over  bool
 }
 
 // listening is the session's ears, made when first needed.
-func (s *Session) listening() *ears {
-	if s.ears == nil {
-		s.ears = &ears{s: s, turn: make(chan struct{}, 1), where: map[subscription]*ear{}, lost: map[subscription]upstream.Identity{}}
-		s.ears.ctx, s.ears.stop = context.WithCancel(s.srv.ctx)
+func (s *Session) ensureSubscriptions() *subscriptions {
+	if s.subscriptions == nil {
+		s.subscriptions = &subscriptions{s: s, turn: make(chan struct{}, 1), where: map[subscription]*subscriptionConn{}, lost: map[subscription]upstream.Identity{}}
+		s.subscriptions.ctx, s.subscriptions.stop = context.WithCancel(s.srv.ctx)
 	}
-	return s.ears
+	return s.subscriptions
 }
 
 // dropEars ends all subscriptions.
-func (s *Session) dropEars() {
-	x := s.ears
-	if s.ears = nil; x == nil {
+func (s *Session) dropSubscriptions() {
+	x := s.subscriptions
+	if s.subscriptions = nil; x == nil {
 		return
 	}
 	x.stop()
@@ -99,7 +99,7 @@ func (s *Session) dropEars() {
 }
 
 // count shows how many subscriptions there are; mu is held, here and below.
-func (x *ears) count() {
+func (x *subscriptions) count() {
 	var n [3]int32
 	for sub := range x.where {
 		n[sub.kind]++
@@ -111,7 +111,7 @@ func (x *ears) count() {
 }
 
 // number is what Redis counts in the confirmations of a kind.
-func (x *ears) number(k subscriptionKind) int {
+func (x *subscriptions) number(k subscriptionKind) int {
 	n := 0
 	for sub := range x.where {
 		if (sub.kind == ofShard) == (k == ofShard) {
@@ -122,7 +122,7 @@ func (x *ears) number(k subscriptionKind) int {
 }
 
 // names are what is subscribed to of a kind.
-func (x *ears) names(k subscriptionKind) (names []string) {
+func (x *subscriptions) names(k subscriptionKind) (names []string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for sub := range x.where {
@@ -135,7 +135,7 @@ func (x *ears) names(k subscriptionKind) (names []string) {
 }
 
 // confirm is the confirmation of a subscription, or of its end; name nil: there was none.
-func (x *ears) confirm(out []byte, proto int, verb string, k subscriptionKind, name []byte) []byte {
+func (x *subscriptions) confirm(out []byte, proto int, verb string, k subscriptionKind, name []byte) []byte {
 	out = resp.AppendBulkString(resp.AppendPush(out, proto, 3), verb)
 	if name == nil {
 		out = resp.AppendNull(out, proto)
@@ -146,7 +146,7 @@ func (x *ears) confirm(out []byte, proto int, verb string, k subscriptionKind, n
 }
 
 // take is the turn; false: the session has ended.
-func (x *ears) take() bool {
+func (x *subscriptions) take() bool {
 	select {
 	case x.turn <- struct{}{}:
 		return true
@@ -155,11 +155,11 @@ func (x *ears) take() bool {
 	}
 }
 
-func (x *ears) giveTurn() { <-x.turn }
+func (x *subscriptions) giveTurn() { <-x.turn }
 
 // live are the ears there are. Who has the turn may use them, and here and below nobody else.
-func (x *ears) live() []*ear {
-	x.all = slices.DeleteFunc(x.all, func(e *ear) bool {
+func (x *subscriptions) live() []*subscriptionConn {
+	x.all = slices.DeleteFunc(x.all, func(e *subscriptionConn) bool {
 		e.p.mu.Lock()
 		defer e.p.mu.Unlock()
 		return e.p.released
@@ -168,7 +168,7 @@ func (x *ears) live() []*ear {
 }
 
 // keep has an ear stay until rest; false: it is gone.
-func (e *ear) keep() bool {
+func (e *subscriptionConn) keep() bool {
 	e.p.mu.Lock()
 	defer e.p.mu.Unlock()
 	e.p.held = !e.p.released
@@ -176,27 +176,27 @@ func (e *ear) keep() bool {
 }
 
 // rest gives an ear back that nothing is subscribed to on.
-func (e *ear) rest() {
+func (e *subscriptionConn) rest() {
 	e.p.mu.Lock()
 	defer e.p.mu.Unlock()
 	e.p.held = false
-	e.p.letGo()
+	e.p.giveBackIfUnused()
 }
 
 // open finds an ear of an identity, or makes one, at a node if it is for sharded channels, else at any. It is kept until rest.
-func (x *ears) open(id upstream.Identity, sharded bool, at *cluster.Node) (*ear, error) {
+func (x *subscriptions) open(id upstream.Identity, sharded bool, at *cluster.Node) (*subscriptionConn, error) {
 	for _, e := range x.live() {
 		if !e.events && e.sharded == sharded && e.id == id && (!sharded || e.p.node == at) && e.keep() {
 			return e, nil
 		}
 	}
-	p, err := x.s.connectAs(x.ctx, id, at, new(pinView))
+	p, err := x.s.connectAs(x.ctx, id, at, new(dedicatedView))
 	if err != nil {
 		return nil, err
 	}
-	e := &ear{p: p, sharded: sharded, id: id, since: time.Now()}
+	e := &subscriptionConn{p: p, sharded: sharded, id: id, since: time.Now()}
 	p.mu.Lock()
-	p.ears, p.ear = x, e
+	p.subscriptions, p.subscriptionConn = x, e
 	p.mu.Unlock()
 	x.all = append(x.all, e)
 	return e, nil
@@ -204,14 +204,14 @@ func (x *ears) open(id upstream.Identity, sharded bool, at *cluster.Node) (*ear,
 
 // subscribeNodes is SUBSCRIBE and its kin.
 func (s *Session) subscribeNodes(cmd redcon.Command, c *commandtable.Command) {
-	x := s.listening()
+	x := s.ensureSubscriptions()
 	if !x.take() {
 		return
 	}
 	defer x.giveTurn()
 	names := cmd.Args[1:]
 	if v := x.events.Load(); v != nil {
-		defer v.poke() // some may have ended, or been refused
+		defer v.wake() // some may have ended, or been refused
 	}
 	if kind := slices.Index(unsubscribeVerbs[:], c.Name); kind >= 0 {
 		x.unsubscribe(c, subscriptionKind(kind), names)
@@ -236,7 +236,7 @@ func (s *Session) subscribeNodes(cmd redcon.Command, c *commandtable.Command) {
 }
 
 // subscribe has names subscribed to at one node; false: the client has been told why not.
-func (x *ears) subscribe(c *commandtable.Command, kind subscriptionKind, names [][]byte) bool {
+func (x *subscriptions) subscribe(c *commandtable.Command, kind subscriptionKind, names [][]byte) bool {
 	s := x.s
 	if err := s.refused(); err != nil {
 		s.fail(err)
@@ -246,7 +246,7 @@ func (x *ears) subscribe(c *commandtable.Command, kind subscriptionKind, names [
 	if kind == ofShard {
 		slot = cluster.Slot(names[0])
 	} else {
-		x.hearEvents(kind, names)
+		x.subscribeEvents(kind, names)
 	}
 	var to *cluster.Node
 	for until := time.Now().Add(s.srv.o.Cluster.RetryFor()); ; {
@@ -259,7 +259,7 @@ func (x *ears) subscribe(c *commandtable.Command, kind subscriptionKind, names [
 		switch {
 		case done || s.guard.Over():
 			return done
-		case isFinal(err), err == nil && !astray(refusal), time.Now().After(until):
+		case isFinal(err), err == nil && !isRedirect(refusal), time.Now().After(until):
 			if err != nil {
 				s.fail(err)
 				s.noteTrouble(err)
@@ -276,7 +276,7 @@ func (x *ears) subscribe(c *commandtable.Command, kind subscriptionKind, names [
 }
 
 // home is where a slot's channels are heard, or, noSlot, all others; nil: nowhere.
-func (x *ears) home(slot int) *cluster.Node {
+func (x *subscriptions) home(slot int) *cluster.Node {
 	snapshot := x.s.srv.o.Cluster.Snapshot()
 	if slot == noSlot {
 		return snapshot.Any(int(x.s.id))
@@ -285,7 +285,7 @@ func (x *ears) home(slot int) *cluster.Node {
 }
 
 // ask has the client's own command run at a node. What is confirmed goes to the client; refusal is an error of Redis'.
-func (x *ears) ask(c *commandtable.Command, names [][]byte, at *cluster.Node) (refusal gathered, from *cluster.Node, err error) {
+func (x *subscriptions) ask(c *commandtable.Command, names [][]byte, at *cluster.Node) (refusal gathered, from *cluster.Node, err error) {
 	if at == nil {
 		return nil, nil, &upstream.NotSentError{Cause: errNotServed}
 	}
@@ -298,11 +298,11 @@ func (x *ears) ask(c *commandtable.Command, names [][]byte, at *cluster.Node) (r
 }
 
 // sent is ask on an ear there is.
-func (x *ears) sent(e *ear, c *commandtable.Command, names [][]byte) (refusal gathered, from *cluster.Node, err error) {
+func (x *subscriptions) sent(e *subscriptionConn, c *commandtable.Command, names [][]byte) (refusal gathered, from *cluster.Node, err error) {
 	words := append([][]byte{[]byte(c.Name)}, names...)
 	var got gathered
-	o := &expect{cmd: c, kind: c.Pin, got: &got, left: len(names), names: texts(names)}
-	e.p.expect(o, encode(words))
+	o := &pendingReply{cmd: c, kind: c.Pin, got: &got, left: len(names), names: texts(names)}
+	e.p.send(o, encode(words))
 	if !e.p.settled() && o.lost == nil {
 		o.lost = errGone
 	}
@@ -321,7 +321,7 @@ func texts(words [][]byte) []string {
 }
 
 // unsubscribe ends subscriptions; without names all of a kind. What is not heard anywhere is confirmed here.
-func (x *ears) unsubscribe(c *commandtable.Command, kind subscriptionKind, names [][]byte) {
+func (x *subscriptions) unsubscribe(c *commandtable.Command, kind subscriptionKind, names [][]byte) {
 	s := x.s
 	if len(names) == 0 {
 		for _, name := range x.names(kind) {
@@ -352,8 +352,8 @@ func (x *ears) unsubscribe(c *commandtable.Command, kind subscriptionKind, names
 }
 
 // asks has a command answered as by a connection with subscriptions, by one of them; false: none is there just now.
-func (x *ears) asks(cmd redcon.Command, c *commandtable.Command) bool {
-	for until := time.Now().Add(x.s.srv.o.Cluster.RetryFor()); x.take(); x.s.pause(pinPause) {
+func (x *subscriptions) asks(cmd redcon.Command, c *commandtable.Command) bool {
+	for until := time.Now().Add(x.s.srv.o.Cluster.RetryFor()); x.take(); x.s.pause(slotPause) {
 		asked := x.askAny(cmd, c)
 		x.giveTurn() // to those that make them again
 		if asked || time.Now().After(until) || x.s.guard.Over() {
@@ -363,12 +363,12 @@ func (x *ears) asks(cmd redcon.Command, c *commandtable.Command) bool {
 	return false
 }
 
-func (x *ears) askAny(cmd redcon.Command, c *commandtable.Command) bool {
+func (x *subscriptions) askAny(cmd redcon.Command, c *commandtable.Command) bool {
 	for _, e := range x.live() {
 		e.p.mu.Lock()
-		hears := e.p.state.subscribed() > 0
+		wanted := e.p.state.subscribed() > 0
 		e.p.mu.Unlock()
-		if hears && !e.events && e.keep() {
+		if wanted && !e.events && e.keep() {
 			x.s.send(e.p, cmd, c)
 			e.p.settled()
 			e.rest()

@@ -7,13 +7,13 @@ import (
 )
 
 // pinView is what others may see of a session's own connection.
-type pinView struct {
+type dedicatedView struct {
 	channels, patterns, shards atomic.Int32
 	multi                      atomic.Int32 // commands queued, plus one; 0: no transaction
 	blocked                    atomic.Bool
 	watch, tracking, monitor   atomic.Bool
 	watched                    atomic.Int32 // keys
-	owed                       atomic.Bool
+	pending                    atomic.Bool
 	redisID                    atomic.Int64                 // 0: there is none
 	node                       atomic.Pointer[cluster.Node] // where it is, in a cluster
 	named                      atomic.Int32                 // others tell Redis its number: it must not become another client's
@@ -23,7 +23,7 @@ type pinView struct {
 }
 
 // show brings the session's view up to date; mu is held.
-func (p *pinned) show() {
+func (p *dedicated) show() {
 	v, t := p.view, &p.state
 	multi := int32(0)
 	if t.multi {
@@ -45,7 +45,7 @@ func (p *pinned) show() {
 	v.bcast.Store(t.bcast)
 	v.redirect.Store(t.redirect.client)
 	v.monitor.Store(t.monitor)
-	v.owed.Store(len(p.owed) > 0)
+	v.pending.Store(len(p.pending) > 0)
 	v.blocked.Store(!t.multi && p.blocked())
 	id := int64(0)
 	if !p.released && p.conn != nil {
@@ -56,9 +56,9 @@ func (p *pinned) show() {
 }
 
 // subscribed says that the client waits for messages.
-func (v *pinView) subscribed() bool {
+func (v *dedicatedView) subscribed() bool {
 	return v.channels.Load()+v.patterns.Load()+v.shards.Load() > 0
 }
 
 // busy says that the client is within something: a drain lets it finish.
-func (v *pinView) busy() bool { return v.multi.Load() > 0 || v.watch.Load() || v.owed.Load() }
+func (v *dedicatedView) busy() bool { return v.multi.Load() > 0 || v.watch.Load() || v.pending.Load() }

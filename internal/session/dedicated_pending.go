@@ -3,22 +3,22 @@ package session
 // No more is read from a client that is owed so many replies, until half of them are there. Behind a command that waits there
 // are fewer: it may wait for ever.
 const (
-	mostOwed   = 1 << 14
-	mostBehind = 1 << 10
+	mostPending        = 1 << 14
+	mostPendingBlocked = 1 << 10
 )
 
 // What is kept for a reply that is owed, and for a queued command that does something to the connection, about. Both count
 // for --max-reply-memory.
 const (
-	owedBytes   = 352
-	insideBytes = 512
+	pendingBytes = 352
+	effectBytes  = 512
 )
 
 // The replies that a session's own connection owes. pinned.mu is held in all of this.
 
 // owe notes that a reply is owed for e.
-func (p *pinned) owe(e *expect) {
-	p.owed = append(p.owed, e)
+func (p *dedicated) addPending(e *pendingReply) {
+	p.pending = append(p.pending, e)
 	if e.blocks {
 		p.waits++
 	}
@@ -26,47 +26,47 @@ func (p *pinned) owe(e *expect) {
 		p.s.srv.shutting.Add(1)
 	}
 	p.count()
-	p.lookOut()
+	p.watchTimeout()
 }
 
 // count has the budgets know what is kept.
-func (p *pinned) count() {
-	p.kept.Set(len(p.owed)*owedBytes + len(p.state.inside)*insideBytes + p.state.kept.bytes)
+func (p *dedicated) count() {
+	p.kept.Set(len(p.pending)*pendingBytes + len(p.state.inside)*effectBytes + p.state.kept.bytes)
 }
 
 // oldest is the command whose reply comes next.
-func (p *pinned) oldest() *expect {
-	if len(p.owed) == 0 || p.state.stray {
+func (p *dedicated) oldest() *pendingReply {
+	if len(p.pending) == 0 || p.state.stray {
 		return nil
 	}
-	return p.owed[0]
+	return p.pending[0]
 }
 
 // pay takes the oldest command off the list.
-func (p *pinned) pay() {
-	if p.owed[0].blocks {
+func (p *dedicated) popPending() {
+	if p.pending[0].blocks {
 		p.waits--
 	}
-	if p.owed[0].shuts {
+	if p.pending[0].shuts {
 		p.s.srv.shutting.Add(-1)
 	}
-	p.owed[0] = nil
-	if p.owed = p.owed[1:]; len(p.owed) == 0 {
-		p.owed = nil
+	p.pending[0] = nil
+	if p.pending = p.pending[1:]; len(p.pending) == 0 {
+		p.pending = nil
 	}
 	p.count()
 }
 
 // oweNothing forgets the list: the connection is over.
-func (p *pinned) oweNothing() {
-	for _, e := range p.owed {
+func (p *dedicated) clearPending() {
+	for _, e := range p.pending {
 		if e.shuts {
 			p.s.srv.shutting.Add(-1)
 		}
 	}
-	p.owed, p.waits = nil, 0
+	p.pending, p.waits = nil, 0
 	p.count()
 }
 
 // blocked says that a command which may wait is under way.
-func (p *pinned) blocked() bool { return p.waits > 0 }
+func (p *dedicated) blocked() bool { return p.waits > 0 }

@@ -27,7 +27,7 @@ type execution struct {
 const endBytes = 32
 
 // follow takes the next bytes of EXEC's reply; begins says that they are its first, with all of its first line.
-func (t *pinState) follow(b []byte, begins bool) {
+func (t *dedicatedState) follow(b []byte, begins bool) {
 	if begins {
 		t.exec = nil
 		if t.inside != nil && b[0] == '*' && b[1] != '-' {
@@ -69,7 +69,7 @@ func (x *execution) confirms() bool {
 }
 
 // element takes one element, of which the middle may lack.
-func (x *execution) element(t *pinState, elem []byte) {
+func (x *execution) element(t *dedicatedState, elem []byte) {
 	if x.due == 0 {
 		x.advance(t, elem[0] == '-')
 	}
@@ -83,15 +83,15 @@ func (x *execution) element(t *pinState, elem []byte) {
 }
 
 // advance goes to the next of the queued commands.
-func (x *execution) advance(t *pinState, failed bool) {
+func (x *execution) advance(t *dedicatedState, failed bool) {
 	x.effect, x.due = x.inside[x.next], 1
 	if x.next++; x.effect.subs != nil && !failed {
-		x.due = t.expected(x.effect.subs)
+		x.due = t.confirmationsOf(x.effect.subs)
 	}
 }
 
 // executed is for the end of EXEC's reply.
-func (t *pinState) executed() {
+func (t *dedicatedState) executed() {
 	t.stray = t.exec.more()
 	if !t.stray {
 		t.exec = nil
@@ -99,7 +99,7 @@ func (t *pinState) executed() {
 }
 
 // strayed takes a frame that comes behind EXEC's reply.
-func (t *pinState) strayed(frame []byte) {
+func (t *dedicatedState) strayed(frame []byte) {
 	t.exec.element(t, frame)
 	t.executed()
 }

@@ -11,26 +11,26 @@ const lostPushes = "lock-lost"
 
 // heedful are libraries, by the name they give with CLIENT SETINFO, that keep such a push apart from replies without
 // having asked for it. Whoever adds one shows it in integration/clients.
-var heedful = []string{"go-redis", "ioredis", "jedis", "lettuce", "node-redis", "redis-py", "redis-rs"}
+var lossPushLibraries = []string{"go-redis", "ioredis", "jedis", "lettuce", "node-redis", "redis-py", "redis-rs"}
 
 // clientCapa is CLIENT CAPA capability …, as of Valkey 8: what it does not know it ignores.
 func (s *Session) clientCapa(args [][]byte) {
-	if heedsIn(args[2:]) {
-		s.take(setting{settingHeeds, "ON"})
+	if hasLossPush(args[2:]) {
+		s.take(setting{settingLossPush, "ON"})
 	}
 	s.ok()
 }
 
 // heedsIn says whether lostPushes is among the capabilities.
-func heedsIn(capabilities [][]byte) bool {
+func hasLossPush(capabilities [][]byte) bool {
 	return slices.ContainsFunc(capabilities, func(c []byte) bool { return equalFold(c, lostPushes) })
 }
 
 // hears says whether a lost lock may be pushed to this client. The caller holds mu.
-func (s *Session) hears() bool {
+func (s *Session) takesLossPush() bool {
 	if !s.resp3 {
 		return false
 	}
 	library, _, _ := strings.Cut(s.lib[0], "(") // what builds upon it adds its own name in brackets
-	return s.heeds || slices.Contains(heedful, strings.ToLower(library))
+	return s.wantsLossPush || slices.Contains(lossPushLibraries, strings.ToLower(library))
 }

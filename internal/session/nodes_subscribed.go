@@ -12,12 +12,12 @@ import (
 // confirmed takes a confirmation that an ear has got; pinned.mu is held, here and below. That of the client's own command
 // is passed on. That of a subscription made again is not, and the end of one that nobody asked for, by which Redis tells
 // that its slot has left, has it made again.
-func (p *pinned) earConfirmed(frame []byte) {
+func (p *dedicated) subscriptionConfirmed(frame []byte) {
 	p.state.confirmed(frame)
-	if p.ear.events { // the client is told by its ordinary ear
+	if p.subscriptionConn.events { // the client is told by its ordinary ear
 		if e := p.oldest(); e != nil && e.kind == commandtable.PinSubscribe {
 			if e.left--; e.left == 0 {
-				p.pay()
+				p.popPending()
 			}
 		}
 		return
@@ -26,7 +26,7 @@ func (p *pinned) earConfirmed(frame []byte) {
 	if !ok || len(r.Elems) != 3 {
 		return
 	}
-	verb, name, x := string(r.Elems[0].Text), r.Elems[1].Text, p.ears
+	verb, name, x := string(r.Elems[0].Text), r.Elems[1].Text, p.subscriptions
 	ends := slices.Index(unsubscribeVerbs[:], verb)
 	sub := subscription{subscriptionKind(max(ends, slices.Index(subscribeVerbs[:], verb))), string(name)}
 	e := p.oldest()
@@ -37,12 +37,12 @@ func (p *pinned) earConfirmed(frame []byte) {
 	case ends >= 0 && asked:
 		delete(x.where, sub)
 	case ends >= 0:
-		x.lose(sub, p.ear)
+		x.lose(sub, p.subscriptionConn)
 	case asked && !e.own:
-		x.where[sub] = p.ear
+		x.where[sub] = p.subscriptionConn
 	default:
 		if at, wanted := x.where[sub]; wanted && at == nil {
-			x.where[sub] = p.ear
+			x.where[sub] = p.subscriptionConn
 			x.s.srv.resubscribed.Add(1)
 		}
 	}
@@ -58,25 +58,25 @@ func (p *pinned) earConfirmed(frame []byte) {
 		p.whole = len(p.out)
 	}
 	if e.left--; e.left == 0 {
-		p.pay()
+		p.popPending()
 	}
 }
 
 // lose has a subscription made again, if it was that ear's. mu is held.
-func (x *ears) lose(sub subscription, was *ear) {
+func (x *subscriptions) lose(sub subscription, was *subscriptionConn) {
 	if at, wanted := x.where[sub]; !wanted || at != was {
 		return
 	}
 	x.where[sub] = nil
 	x.lost[sub] = was.id
-	x.kick()
+	x.wakeMaker()
 }
 
 // earEnded has all that was subscribed to on a lost connection made again; false: nothing was. pinned.mu is held.
-func (p *pinned) earEnded() {
-	x := p.ears
-	if v := x.events.Load(); v != nil && p.ear.events {
-		v.poke()
+func (p *dedicated) subscriptionConnEnded() {
+	x := p.subscriptions
+	if v := x.events.Load(); v != nil && p.subscriptionConn.events {
+		v.wake()
 		return
 	}
 	x.mu.Lock()
@@ -86,18 +86,18 @@ func (p *pinned) earEnded() {
 	}
 	heard := false
 	for sub, at := range x.where {
-		if at == p.ear {
-			x.lose(sub, p.ear)
+		if at == p.subscriptionConn {
+			x.lose(sub, p.subscriptionConn)
 			heard = true
 		}
 	}
 	if heard {
-		x.dead = append(x.dead, p.ear)
+		x.dead = append(x.dead, p.subscriptionConn)
 	}
 }
 
 // kick starts the goroutine that makes subscriptions again, unless it is there. mu is held.
-func (x *ears) kick() {
+func (x *subscriptions) wakeMaker() {
 	if x.maker == nil && !x.over {
 		x.maker = make(chan struct{})
 		go x.remake(x.maker)
@@ -105,18 +105,18 @@ func (x *ears) kick() {
 }
 
 // cutOff closes a client whose subscriptions cannot be made again, as Redis would have closed it.
-func (x *ears) cutOff(why string) {
+func (x *subscriptions) cutOff(why string) {
 	x.s.guard.Cut(downstream.Left, why)
 }
 
 // hello has all ears speak another protocol.
-func (x *ears) hello(id upstream.Identity) (err error) {
+func (x *subscriptions) hello(id upstream.Identity) (err error) {
 	if x == nil || !x.take() {
 		return nil
 	}
 	defer x.giveTurn()
 	for _, e := range x.live() {
-		if failed := x.s.helloPinned(e.p, id, false); failed != nil {
+		if failed := x.s.helloDedicated(e.p, id, false); failed != nil {
 			err = failed
 		}
 	}

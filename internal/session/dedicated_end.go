@@ -8,8 +8,8 @@ import (
 )
 
 // letGo gives the connection back when nothing speaks against it.
-func (p *pinned) letGo() {
-	if p.held || p.released || p.passing || len(p.head) > 0 || len(p.owed) > 0 || !p.state.none() || p.view.targets.Load() > 0 {
+func (p *dedicated) giveBackIfUnused() {
+	if p.held || p.released || p.passing || len(p.head) > 0 || len(p.pending) > 0 || !p.state.none() || p.view.targets.Load() > 0 {
 		return
 	}
 	p.leave()
@@ -23,7 +23,7 @@ func (p *pinned) letGo() {
 }
 
 // leave notes that the connection is given back or lost, and lets go of its node.
-func (p *pinned) leave() {
+func (p *dedicated) leave() {
 	p.released = true
 	p.dropTargets(0)
 	if p.node != nil {
@@ -35,7 +35,7 @@ const lastReplies = 2 * time.Second // for replies owed to a client that has gon
 
 // LastWord has the replies owed come before the error that ends the connection, but for those that wait.
 func (s *Session) LastWord() {
-	if p := s.pin; p != nil {
+	if p := s.dedicated; p != nil {
 		p.mu.Lock()
 		blocked := p.blocked()
 		p.mu.Unlock()
@@ -49,22 +49,22 @@ func (s *Session) LastWord() {
 
 // endPin ends the session's own connection. Replies to commands that do not wait come first, so that their outcome is
 // known; so is a waiting one's when locks hang on it.
-func (s *Session) endPin() {
-	if p := s.pin; p != nil {
-		s.pin = nil
+func (s *Session) endDedicated() {
+	if p := s.dedicated; p != nil {
+		s.dedicated = nil
 		s.end(p)
 	}
 	s.dropRemade()
 }
 
 // end is endPin of any connection that is this session's alone.
-func (s *Session) end(p *pinned) {
+func (s *Session) end(p *dedicated) {
 	p.forgetQueued()
 	// One that half closes and does not read must not keep its locks either.
 	defer time.AfterFunc(lastReplies, func() { s.guard.CloseNow() }).Stop()
 	p.mu.Lock()
 	p.held = true // nobody else's command is to be unblocked
-	blocked, alone := p.blocked(), len(p.owed) == 1
+	blocked, alone := p.blocked(), len(p.pending) == 1
 	p.mu.Unlock()
 	if blocked && alone && s.held() > 0 && s.unblock(p) {
 		blocked = false
@@ -76,7 +76,7 @@ func (s *Session) end(p *pinned) {
 	}
 	p.mu.Lock()
 	doubt := p.doubt
-	for _, e := range p.owed {
+	for _, e := range p.pending {
 		doubt = doubt || !e.own && (e.cmd == nil || !e.cmd.ReadOnly)
 	}
 	p.dropLocked()
@@ -87,9 +87,9 @@ func (s *Session) end(p *pinned) {
 }
 
 // dropPin closes the session's own connection with all its state; nothing is owed there.
-func (s *Session) dropPin() {
-	if p := s.pin; p != nil {
-		s.pin = nil
+func (s *Session) dropDedicated() {
+	if p := s.dedicated; p != nil {
+		s.dedicated = nil
 		p.forgetQueued()
 		p.drop()
 	}
@@ -97,7 +97,7 @@ func (s *Session) dropPin() {
 
 // drop closes the connection with all its state; nothing is owed there. A message of which the client has a part comes
 // whole first.
-func (p *pinned) drop() {
+func (p *dedicated) drop() {
 	ctx, done := p.s.whileThere()
 	defer done()
 	p.awaitThat(ctx, func() bool { return !p.to.Within() })
@@ -106,14 +106,14 @@ func (p *pinned) drop() {
 	p.dropLocked()
 }
 
-func (p *pinned) dropLocked() {
+func (p *dedicated) dropLocked() {
 	if p.released {
 		return
 	}
 	p.leave()
 	p.conn.Close()
-	p.state = pinState{}
-	p.oweNothing()
+	p.state = dedicatedState{}
+	p.clearPending()
 	p.show()
 	p.to.GiveUp("left within a reply")
 }

@@ -14,37 +14,37 @@ import (
 // leftOver is what must not be forgotten of a client's own connection that was lost, or could not be made, while the client
 // stays. The commands of a transaction would be run by themselves now: until EXEC or DISCARD each gets an error, and EXEC the
 // one that Redis gives when a transaction cannot be run. A watched key may have changed: the next EXEC is answered null.
-type leftOver struct {
+type lostState struct {
 	multi, watch bool
 	cause        error
 }
 
-func (l *leftOver) any() bool { return l.multi || l.watch }
+func (l *lostState) any() bool { return l.multi || l.watch }
 
 // takeOn adds to what is left over.
-func (s *Session) takeOn(l leftOver) {
-	s.left.multi, s.left.watch = s.left.multi || l.multi, s.left.watch || l.watch
-	if s.left.cause == nil {
-		s.left.cause = l.cause
+func (s *Session) addLostState(l lostState) {
+	s.lostState.multi, s.lostState.watch = s.lostState.multi || l.multi, s.lostState.watch || l.watch
+	if s.lostState.cause == nil {
+		s.lostState.cause = l.cause
 	}
-	if s.left.multi {
+	if s.lostState.multi {
 		s.view.multi.Store(1)
 	}
 }
 
-func (l *leftOver) clear(s *Session) {
+func (l *lostState) clear(s *Session) {
 	if l.multi {
 		s.view.multi.Store(0)
 	}
-	if l.any() && s.pin == nil {
+	if l.any() && s.dedicated == nil {
 		s.view.watch.Store(false)
 		s.view.watched.Store(0)
 	}
-	*l = leftOver{}
+	*l = lostState{}
 }
 
 // line is the cause as an error, without a word on what was sent.
-func (l *leftOver) line() string {
+func (l *lostState) line() string {
 	var lost *upstream.LostError
 	switch {
 	case errors.As(l.cause, &lost) && errors.Is(l.cause, upstream.ErrTimeout):
@@ -57,7 +57,7 @@ func (l *leftOver) line() string {
 
 // afterLoss answers what is not to be run for what is left over; false: the command is run as ever. p is the session's own
 // connection now, nil if it has none.
-func (s *Session) afterLoss(p *pinned, cmd redcon.Command, c *commandtable.Command) bool {
+func (s *Session) afterLoss(p *dedicated, cmd redcon.Command, c *commandtable.Command) bool {
 	if c != nil && c.Always { // QUIT, RESET
 		return false
 	}
@@ -66,10 +66,10 @@ func (s *Session) afterLoss(p *pinned, cmd redcon.Command, c *commandtable.Comma
 		kind = c.Pin
 	}
 	ends := alone && (kind == commandtable.PinExec || kind == commandtable.PinDiscard)
-	if s.left.multi {
+	if s.lostState.multi {
 		s.forward()
 		if !s.guard.Over() {
-			s.inLeftOver(kind, ends)
+			s.inLostTransaction(kind, ends)
 		}
 		return true
 	}
@@ -82,8 +82,8 @@ func (s *Session) afterLoss(p *pinned, cmd redcon.Command, c *commandtable.Comma
 		if s.forward(); !p.settled() {
 			return true
 		}
-		if p = s.pinnedNow(); s.left.multi {
-			s.inLeftOver(kind, ends)
+		if p = s.currentDedicated(); s.lostState.multi {
+			s.inLostTransaction(kind, ends)
 			return true
 		}
 		multi = p.modes()
@@ -91,7 +91,7 @@ func (s *Session) afterLoss(p *pinned, cmd redcon.Command, c *commandtable.Comma
 	if multi != ends { // there is nothing to end, or UNWATCH is queued
 		return false
 	}
-	s.left.clear(s)
+	s.lostState.clear(s)
 	if kind != commandtable.PinExec {
 		return false
 	}
@@ -102,14 +102,14 @@ func (s *Session) afterLoss(p *pinned, cmd redcon.Command, c *commandtable.Comma
 }
 
 // inLeftOver answers a command within a transaction that was lost.
-func (s *Session) inLeftOver(k commandtable.PinKind, ends bool) {
-	line := s.left.line()
+func (s *Session) inLostTransaction(k commandtable.PinKind, ends bool) {
+	line := s.lostState.line()
 	switch {
 	case ends && k == commandtable.PinExec:
-		s.left.clear(s)
+		s.lostState.clear(s)
 		s.error("EXECABORT Transaction discarded because of: " + strings.TrimPrefix(line, "ERR "))
 	case ends:
-		s.left.clear(s)
+		s.lostState.clear(s)
 		s.ok()
 	case k == commandtable.PinMulti:
 		s.error("ERR MULTI calls can not be nested")
@@ -119,10 +119,10 @@ func (s *Session) inLeftOver(k commandtable.PinKind, ends bool) {
 }
 
 // notSent answers e's command, which came as its connection had just been lost.
-func (s *Session) notSent(e *expect) {
-	s.pinnedNow() // takes on what is left over
-	if s.left.multi {
-		s.inLeftOver(e.kind, e.args == 0 && (e.kind == commandtable.PinExec || e.kind == commandtable.PinDiscard))
+func (s *Session) notSent(e *pendingReply) {
+	s.currentDedicated() // takes on what is left over
+	if s.lostState.multi {
+		s.inLostTransaction(e.kind, e.args == 0 && (e.kind == commandtable.PinExec || e.kind == commandtable.PinDiscard))
 		return
 	}
 	s.notBegun(e.kind, &upstream.NotSentError{Cause: errGone})
@@ -131,12 +131,12 @@ func (s *Session) notSent(e *expect) {
 // closes says that the client is to be closed for the loss of this connection; mu is held, here and below. That is so for a
 // client that stays otherwise when it has a part of EXEC's confirmations, or when invalidations were to come from here to
 // another client or from there to here: they go astray.
-func (p *pinned) closes(lost error) bool {
+func (p *dedicated) closes(lost error) bool {
 	if !p.s.closesFor(lost) {
 		return p.state.stray || p.state.redirect.client != 0 && p.state.tracking || p.view.targets.Load() > 0
 	}
-	closes := !p.state.none() && p.ear == nil
-	for _, e := range p.owed {
+	closes := !p.state.none() && p.subscriptionConn == nil
+	for _, e := range p.pending {
 		closes = closes || e.kind.CannotFail() || e.got == nil && !e.own
 	}
 	return closes
@@ -144,9 +144,9 @@ func (p *pinned) closes(lost error) bool {
 
 // answerLost gives a client that stays something in place of each reply that it is owed, and notes what is left over. A
 // transaction without EXEC has surely not run.
-func (p *pinned) answerLost(lost error) {
+func (p *dedicated) answerLost(lost error) {
 	multi, watch := p.state.multi, p.state.watch
-	for _, e := range p.owed {
+	for _, e := range p.pending {
 		if e.got != nil || e.own {
 			continue
 		}
@@ -172,8 +172,8 @@ func (p *pinned) answerLost(lost error) {
 	if p.state.tracking {
 		p.out = append(p.out, forgetAll...)
 	}
-	if p.ear == nil {
-		p.left = &leftOver{multi: multi, watch: watch, cause: lost}
+	if p.subscriptionConn == nil {
+		p.lostState = &lostState{multi: multi, watch: watch, cause: lost}
 		p.state.multi, p.state.watch, p.state.queued = multi, watch, 0
 	}
 }

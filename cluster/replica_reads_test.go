@@ -220,7 +220,7 @@ func TestReadsWhileASlotMoves(t *testing.T) {
 	if err := tc.BeginMove(slot, from, to); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the move is known", func() bool { return c.spare.master[slot].Load() > time.Now().UnixNano() })
+	eventually(t, "the move is known", func() bool { return c.replicaReads.master[slot].Load() > time.Now().UnixNano() })
 	if _, err := tc.MoveKeys(slot, from, to, 100); err != nil {
 		t.Fatal(err)
 	}

@@ -18,9 +18,9 @@ import (
 // A pinned connection's read buffer begins small, since most of them wait for a message or an element, and grows with
 // what comes.
 const (
-	pinnedBuffer    = 1 << 10
-	pinnedBufferMax = 64 << 10
-	pinnedShrink    = 64 // reads in a row that would have fitted the small buffer
+	dedicatedBuffer    = 1 << 10
+	dedicatedBufferMax = 64 << 10
+	dedicatedShrink    = 64 // reads in a row that would have fitted the small buffer
 )
 
 // Receiver takes what Redis sends on a Pinned connection. Its methods are called by the connection's own goroutine,
@@ -35,7 +35,7 @@ type Receiver interface {
 
 // Pinned is a connection that serves one client at a time, for what Redis keeps per connection: transactions,
 // subscriptions, blocking commands, tracking. It is never made again when it breaks, because that state would be gone.
-type Pinned struct {
+type Dedicated struct {
 	// Static after construction.
 	node  *Node
 	conn  net.Conn
@@ -44,8 +44,8 @@ type Pinned struct {
 	share *share // of the node's budget
 
 	// tenure ends when Redis has moved; left stops the closing that follows then.
-	tenure context.Context
-	left   func() bool
+	masterTerm context.Context
+	left       func() bool
 
 	// Name and Identity are what the connection was last given; they belong to whoever has pinned it.
 	Name     string
@@ -61,37 +61,37 @@ type Pinned struct {
 }
 
 // Pin returns a connection for one client alone: one that was given back, or a new one. The errors are those of Open.
-func (n *Node) Pin(ctx context.Context, id Identity, to Receiver) (*Pinned, error) {
+func (n *Node) Dedicate(ctx context.Context, id Identity, to Receiver) (*Dedicated, error) {
 	for {
-		p := n.pins.take(id)
+		p := n.dedicated.take(id)
 		if p == nil {
 			break
 		}
-		if p.tenure.Err() == nil && p.begin(to) {
+		if p.masterTerm.Err() == nil && p.begin(to) {
 			return p, nil
 		}
 	}
-	return n.pinNew(ctx, id, to)
+	return n.dedicateNew(ctx, id, to)
 }
 
-func (n *Node) pinNew(ctx context.Context, id Identity, to Receiver) (*Pinned, error) {
+func (n *Node) dedicateNew(ctx context.Context, id Identity, to Receiver) (*Dedicated, error) {
 	counted, err := n.opts.Budget.take(id, true)
 	if err != nil {
 		return nil, err
 	}
-	p, err := n.pinCounted(ctx, id, to, counted)
+	p, err := n.dedicateCounted(ctx, id, to, counted)
 	if err != nil {
 		counted.give()
 	}
 	return p, err
 }
 
-func (n *Node) pinCounted(ctx context.Context, id Identity, to Receiver, counted *share) (*Pinned, error) {
+func (n *Node) dedicateCounted(ctx context.Context, id Identity, to Receiver, counted *share) (*Dedicated, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(n.ctx, func() { cancel(ErrClosed) })()
 	era := n.anonymous.era.Load()
-	conn, tenure, err := connect(ctx, n.target, id, n.opts.DialTimeout)
+	conn, term, err := connect(ctx, n.target, id, n.opts.DialTimeout)
 	if err != nil {
 		if ctx.Err() != nil && refused(err) == nil {
 			err = context.Cause(ctx)
@@ -99,15 +99,15 @@ func (n *Node) pinCounted(ctx context.Context, id Identity, to Receiver, counted
 		n.tellRefused(id, err)
 		return nil, notSent(err)
 	}
-	p := &Pinned{node: n, conn: conn, Identity: id, to: to, tenure: tenure, share: counted}
-	p.left = closeAfter(tenure, conn)
+	p := &Dedicated{node: n, conn: conn, Identity: id, to: to, masterTerm: term, share: counted}
+	p.left = closeAfter(term, conn)
 	asked := false
 	if p.id, asked, err = clientID(ctx, conn, n.opts.DialTimeout); err != nil {
 		p.left()
 		conn.Close()
 		return nil, notSent(err)
 	}
-	if !n.pins.begin(p) {
+	if !n.dedicated.begin(p) {
 		p.left()
 		conn.Close()
 		return nil, &NotSentError{Cause: ErrClosed}
@@ -180,14 +180,14 @@ func askOne(conn net.Conn, cmd []byte) ([]byte, error) {
 }
 
 // RedisID is the connection's CLIENT ID at Redis, or 0.
-func (p *Pinned) RedisID() int64 { return p.id }
+func (p *Dedicated) RedisID() int64 { return p.id }
 
 // Authenticated notes that the connection's user has authenticated there: it does not end any more when Redis begins to ask
 // for a password.
-func (p *Pinned) Authenticated() { p.open.Store(false) }
+func (p *Dedicated) Authenticated() { p.open.Store(false) }
 
 // Write sends commands; what comes back goes to the Receiver. After an error the connection ends, as Ended will tell.
-func (p *Pinned) Write(b []byte) error {
+func (p *Dedicated) Write(b []byte) error {
 	_, err := p.conn.Write(b)
 	if err != nil {
 		p.conn.Close()
@@ -196,18 +196,18 @@ func (p *Pinned) Write(b []byte) error {
 }
 
 // GiveBack ends the caller's use of a connection on which no reply is owed and that carries no state.
-func (p *Pinned) GiveBack() {
+func (p *Dedicated) GiveBack() {
 	p.mu.Lock()
 	p.to = nil
 	gone := p.over
 	p.mu.Unlock()
-	if gone || !p.node.pins.put(p) {
+	if gone || !p.node.dedicated.put(p) {
 		p.conn.Close()
 	}
 }
 
 // Close ends the connection. The Receiver hears nothing more, but for a call that is under way.
-func (p *Pinned) Close() {
+func (p *Dedicated) Close() {
 	p.mu.Lock()
 	p.to = nil
 	p.mu.Unlock()
@@ -215,7 +215,7 @@ func (p *Pinned) Close() {
 }
 
 // begin hands an idle connection to its next client, unless it has ended meanwhile.
-func (p *Pinned) begin(to Receiver) bool {
+func (p *Dedicated) begin(to Receiver) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.over {
@@ -226,7 +226,7 @@ func (p *Pinned) begin(to Receiver) bool {
 }
 
 // receiver is who gets what has just come. When it is nobody, the connection is over.
-func (p *Pinned) receiver(last bool) Receiver {
+func (p *Dedicated) receiver(last bool) Receiver {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.to == nil || last {
@@ -236,10 +236,10 @@ func (p *Pinned) receiver(last bool) Receiver {
 }
 
 // run is the connection's goroutine: it reads until the connection ends. Node.Close waits for it.
-func (p *Pinned) run() {
+func (p *Dedicated) run() {
 	defer p.node.running.Done()
 	defer telemetry.Pinned.Add(-1)
-	buf := make([]byte, pinnedBuffer)
+	buf := make([]byte, dedicatedBuffer)
 	small := 0
 	for {
 		n, err := p.conn.Read(buf)
@@ -262,25 +262,25 @@ func (p *Pinned) run() {
 			return
 		}
 		switch {
-		case n == len(buf) && n < pinnedBufferMax:
+		case n == len(buf) && n < dedicatedBufferMax:
 			buf, small = make([]byte, 4*n), 0
-		case n > pinnedBuffer:
+		case n > dedicatedBuffer:
 			small = 0
-		case len(buf) > pinnedBuffer:
-			if small++; small > pinnedShrink {
-				buf, small = make([]byte, pinnedBuffer), 0
+		case len(buf) > dedicatedBuffer:
+			if small++; small > dedicatedShrink {
+				buf, small = make([]byte, dedicatedBuffer), 0
 			}
 		}
 	}
 }
 
 // end tells whoever has the connection that it is over.
-func (p *Pinned) end(err error) {
+func (p *Dedicated) end(err error) {
 	p.left()
 	p.conn.Close()
 	p.share.give()
 	to := p.receiver(true)
-	p.node.pins.end(p)
+	p.node.dedicated.end(p)
 	if p.anon {
 		p.node.anonymous.end()
 	}
@@ -290,7 +290,7 @@ func (p *Pinned) end(err error) {
 	if p.shut.Load() {
 		err = errPasswordAsked
 	}
-	if cause := context.Cause(p.tenure); cause != nil {
+	if cause := context.Cause(p.masterTerm); cause != nil {
 		err = cause
 	}
 	if errors.Is(err, io.EOF) {

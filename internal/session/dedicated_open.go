@@ -8,15 +8,15 @@ import (
 )
 
 // pinUp gives the session a connection of its own.
-func (s *Session) pinUp() (*pinned, error) {
+func (s *Session) openDedicated() (*dedicated, error) {
 	if s.srv.o.Cluster != nil {
-		return s.pinSlot(noSlot)
+		return s.openDedicatedForSlot(noSlot)
 	}
-	return s.pinOn(s.srv.o.Node)
+	return s.openDedicatedOn(s.srv.o.Node)
 }
 
 // pinOn is pinUp at a node.
-func (s *Session) pinOn(n *upstream.Node) (*pinned, error) {
+func (s *Session) openDedicatedOn(n *upstream.Node) (*dedicated, error) {
 	if err := s.refused(); err != nil {
 		return nil, err
 	}
@@ -25,19 +25,19 @@ func (s *Session) pinOn(n *upstream.Node) (*pinned, error) {
 	}
 	p, err := s.connect(s.srv.ctx, s.ident, n, nil, &s.view)
 	if err == nil {
-		s.pin = p
+		s.dedicated = p
 	}
 	return p, err
 }
 
 // connect makes a connection for this session alone at a node, which is one of the cluster's unless that is nil. It is the
 // session's own only if it shows itself in the session's view.
-func (s *Session) connect(ctx context.Context, id upstream.Identity, n *upstream.Node, of *cluster.Node, v *pinView) (*pinned, error) {
-	p := &pinned{s: s, to: s.guard.Passage(), kept: s.guard.RepliesOwed(), view: v, held: true, node: of, many: pinNodes{watched: noSlot},
-		state: pinState{proto: id.Proto, db: id.DB, kept: heard{wanted: of == nil}}}
+func (s *Session) connect(ctx context.Context, id upstream.Identity, n *upstream.Node, of *cluster.Node, v *dedicatedView) (*dedicated, error) {
+	p := &dedicated{s: s, to: s.guard.Passage(), kept: s.guard.PendingReplies(), view: v, held: true, node: of, slots: dedicatedSlots{watched: noSlot},
+		state: dedicatedState{proto: id.Proto, db: id.DB, kept: restorable{wanted: of == nil}}}
 	p.changed.L = &p.mu
 	p.mu.Lock() // no reply is looked at before conn is there
-	conn, err := n.Pin(ctx, id, p)
+	conn, err := n.Dedicate(ctx, id, p)
 	if p.conn = conn; err == nil {
 		p.show()
 	}

@@ -7,13 +7,13 @@ import (
 )
 
 // authPinned logs the session's own connection in as well.
-func (s *Session) authPinned(p *pinned, args [][]byte) error {
+func (s *Session) authDedicated(p *dedicated, args [][]byte) error {
 	p.taint()
 	words := make([]string, len(args))
 	for i, a := range args {
 		words[i] = string(a)
 	}
-	reply, err := p.ask(&expect{}, words...)
+	reply, err := p.ask(&pendingReply{}, words...)
 	if line, bad := isError(reply); err == nil && bad {
 		err = &upstream.ReplyError{Line: line}
 	}
@@ -24,13 +24,13 @@ func (s *Session) authPinned(p *pinned, args [][]byte) error {
 }
 
 // helloPinned switches the session's own connection to id's protocol, and to its user.
-func (s *Session) helloPinned(p *pinned, id upstream.Identity, auth bool) error {
+func (s *Session) helloDedicated(p *dedicated, id upstream.Identity, auth bool) error {
 	p.taint()
 	words := []string{"HELLO", strconv.Itoa(id.Proto)}
 	if auth {
 		words = append(words, "AUTH", userName(id.User), id.Password)
 	}
-	reply, err := p.ask(&expect{effect: effect{proto: id.Proto}}, words...)
+	reply, err := p.ask(&pendingReply{effect: effect{proto: id.Proto}}, words...)
 	if line, bad := isError(reply); err == nil && bad {
 		err = &upstream.ReplyError{Line: line}
 	}

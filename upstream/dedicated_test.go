@@ -12,23 +12,23 @@ import (
 )
 
 // ear is a Receiver that remembers.
-type ear struct {
+type recorder struct {
 	mu    sync.Mutex
 	heard strings.Builder
 	ended chan error
 }
 
-func newEar() *ear { return &ear{ended: make(chan error, 1)} }
+func newEar() *recorder { return &recorder{ended: make(chan error, 1)} }
 
-func (e *ear) Received(p []byte) {
+func (e *recorder) Received(p []byte) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.heard.Write(p)
 }
 
-func (e *ear) Ended(err error) { e.ended <- err }
+func (e *recorder) Ended(err error) { e.ended <- err }
 
-func (e *ear) wait(t *testing.T, want string) {
+func (e *recorder) wait(t *testing.T, want string) {
 	t.Helper()
 	for start := time.Now(); time.Since(start) < 10*time.Second; time.Sleep(time.Millisecond) {
 		e.mu.Lock()
@@ -43,17 +43,17 @@ func (e *ear) wait(t *testing.T, want string) {
 	t.Fatalf("heard %q, want %q", e.heard.String(), want)
 }
 
-func pin(t *testing.T, n *Node, id Identity) (*Pinned, *ear) {
+func pin(t *testing.T, n *Node, id Identity) (*Dedicated, *recorder) {
 	t.Helper()
 	e := newEar()
-	p, err := n.Pin(context.Background(), id, e)
+	p, err := n.Dedicate(context.Background(), id, e)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return p, e
 }
 
-func TestPinnedIsReusedByItsIdentity(t *testing.T) {
+func TestDedicatedIsReusedByItsIdentity(t *testing.T) {
 	t.Parallel()
 	n := NewNode(targetOf(t, testredis.Start(t)), NodeOptions{})
 	defer n.Close()
@@ -78,7 +78,7 @@ func TestPinnedIsReusedByItsIdentity(t *testing.T) {
 	e.wait(t, "+PONG\r\n")
 }
 
-func TestPinnedEnds(t *testing.T) {
+func TestDedicatedEnds(t *testing.T) {
 	t.Parallel()
 	redis := testredis.Start(t)
 	n := NewNode(targetOf(t, redis), NodeOptions{})
@@ -100,7 +100,7 @@ func TestPinnedEnds(t *testing.T) {
 			t.Error("a dead connection was pinned")
 		}
 	}
-	for _, e := range []*ear{silent, quiet} {
+	for _, e := range []*recorder{silent, quiet} {
 		select {
 		case err := <-e.ended:
 			t.Errorf("who had let go was told %v", err)
@@ -110,7 +110,7 @@ func TestPinnedEnds(t *testing.T) {
 }
 
 // What comes on an idle connection, as a late reply would, must reach nobody: the connection is not used again.
-func TestPinnedIdleHearsNothing(t *testing.T) {
+func TestDedicatedIdleReceivesNothing(t *testing.T) {
 	t.Parallel()
 	n := NewNode(targetOf(t, testredis.Start(t)), NodeOptions{})
 	defer n.Close()
@@ -132,16 +132,16 @@ func TestIdlePinsAreBounded(t *testing.T) {
 	redis := testredis.Start(t)
 	n := NewNode(targetOf(t, redis), NodeOptions{})
 	defer n.Close()
-	var all []*Pinned
-	for range maxIdlePins + 10 {
+	var all []*Dedicated
+	for range maxIdleDedicated + 10 {
 		p, _ := pin(t, n, Identity{Proto: 2})
 		all = append(all, p)
 	}
 	for _, p := range all {
 		p.GiveBack()
 	}
-	if got := len(n.pins.idle); got != maxIdlePins {
-		t.Errorf("%d idle connections, want %d", got, maxIdlePins)
+	if got := len(n.dedicated.idle); got != maxIdleDedicated {
+		t.Errorf("%d idle connections, want %d", got, maxIdleDedicated)
 	}
 }
 
@@ -149,7 +149,7 @@ func TestPinRefused(t *testing.T) {
 	t.Parallel()
 	n := NewNode(targetOf(t, testredis.Start(t)), NodeOptions{})
 	defer n.Close()
-	_, err := n.Pin(context.Background(), Identity{Proto: 2, User: "nobody", Password: "x"}, newEar())
+	_, err := n.Dedicate(context.Background(), Identity{Proto: 2, User: "nobody", Password: "x"}, newEar())
 	if refused(err) == nil || !strings.HasPrefix(err.Error(), "WRONGPASS") {
 		t.Errorf("got %v", err)
 	}

@@ -18,7 +18,7 @@ const (
 
 // DropSilent drops clients that have vanished without a word, until ctx ends. Of these, since lists into to those that
 // have sent no command since before, in unix nanoseconds.
-func DropSilent(ctx context.Context, since func(before int64, to []*Conn) []*Conn) {
+func DropDeadPeers(ctx context.Context, since func(before int64, to []*Conn) []*Conn) {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	var silent []*Conn
@@ -37,15 +37,15 @@ func DropSilent(ctx context.Context, since func(before int64, to []*Conn) []*Con
 }
 
 // Owes says that something was written to the client that may not have reached it.
-func (c *Conn) Owes() bool { return c.owes.Load() }
+func (c *Conn) Unacknowledged() bool { return c.unacknowledged.Load() }
 
 // look drops the client if it shows no sign of life. A writer sets owes after each write, so that clearing it first
 // forgets none.
 func (c *Conn) look() {
-	c.owes.Store(false)
+	c.unacknowledged.Store(false)
 	owes, silent := acknowledged(tcpOf(c.Conn))
 	if owes {
-		c.owes.Store(true)
+		c.unacknowledged.Store(true)
 	}
 	if owes && silent > lifeSign && !c.over.Load() {
 		c.drop("no sign of life")

@@ -7,7 +7,7 @@ import (
 )
 
 // heard is what of a connection's state is made again when it is lost under a client that is not closed for it: see remake.
-type heard struct {
+type restorable struct {
 	wanted   bool // in a cluster subscriptions have connections of their own: see ears
 	subs     map[subscription]struct{}
 	tracking []effect // the calls of CLIENT TRACKING that are in force
@@ -15,10 +15,10 @@ type heard struct {
 }
 
 // heardBytes is what a subscription takes beside its name.
-const heardBytes = 64
+const subscriptionBytes = 64
 
 // confirmed takes the confirmation of a subscription, or of its end.
-func (h *heard) confirmed(verb string, frame []byte) {
+func (h *restorable) confirmed(verb string, frame []byte) {
 	if !h.wanted {
 		return
 	}
@@ -32,18 +32,18 @@ func (h *heard) confirmed(verb string, frame []byte) {
 	switch {
 	case ends >= 0 && there:
 		delete(h.subs, sub)
-		h.bytes -= len(sub.name) + heardBytes
+		h.bytes -= len(sub.name) + subscriptionBytes
 	case ends < 0 && !there:
 		if h.subs == nil {
 			h.subs = map[subscription]struct{}{}
 		}
 		h.subs[sub] = struct{}{}
-		h.bytes += len(sub.name) + heardBytes
+		h.bytes += len(sub.name) + subscriptionBytes
 	}
 }
 
 // tracks takes a CLIENT TRACKING that Redis has agreed to. Only those with BCAST add to the ones before.
-func (h *heard) tracks(e effect) {
+func (h *restorable) tracks(e effect) {
 	if !e.on || !e.bcast {
 		for _, was := range h.tracking {
 			h.bytes -= len(was.call)

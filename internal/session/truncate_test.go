@@ -5,11 +5,11 @@ import (
 	"testing"
 )
 
-func TestTakeBack(t *testing.T) {
+func TestTruncate(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{0, 1, 5, 7, 11, 12, 20} {
 		b := &batch{full: [][]byte{[]byte("01234"), []byte("56")}, fullSize: 7, out: []byte("789ab")}
-		b.takeBack(n)
+		b.truncate(n)
 		left := string(bytes.Join(append(b.full, b.out), nil))
 		if want := "0123456789ab"[:max(0, 12-n)]; left != want || b.fullSize+len(b.out) != len(want) {
 			t.Errorf("without the last %d: %q, counted as %d", n, left, b.fullSize+len(b.out))

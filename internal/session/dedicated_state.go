@@ -9,7 +9,7 @@ import (
 )
 
 // pinState is what Redis keeps for a connection, as far as its replies have told.
-type pinState struct {
+type dedicatedState struct {
 	multi                      bool
 	queued                     int            // commands in the transaction
 	inside                     map[int]effect // of those, on the connection, by their place
@@ -23,13 +23,13 @@ type pinState struct {
 	proto, db                  int
 	pauses                     time.Duration // a pause of writes that nobody has noted yet
 	settings                   []setting     // made in a transaction, not yet known to the session
-	kept                       heard         // what is made again when the connection is lost, but for MONITOR
+	kept                       restorable    // what is made again when the connection is lost, but for MONITOR
 	caching                    string        // what CLIENT CACHING has just said of the next command
 }
 
 // effect is what a command does to the connection if Redis answers OK, or confirms.
 type effect struct {
-	subs       *expect // one of the SUBSCRIBE family
+	subs       *pendingReply // one of the SUBSCRIBE family
 	selects    bool
 	db         int
 	pauses     time.Duration // writes, from now on
@@ -42,15 +42,15 @@ type effect struct {
 	caching    string   // CLIENT CACHING's
 }
 
-func (t *pinState) subscribed() int { return t.channels + t.patterns + t.shards }
+func (t *dedicatedState) subscribed() int { return t.channels + t.patterns + t.shards }
 
 // none says that the connection is as if nobody had used it.
-func (t *pinState) none() bool {
+func (t *dedicatedState) none() bool {
 	return !t.multi && !t.watch && !t.tracking && !t.monitor && t.subscribed() == 0 && !t.stray
 }
 
 // expect is a command whose reply is owed.
-type expect struct {
+type pendingReply struct {
 	cmd     *commandtable.Command
 	kind    commandtable.PinKind
 	args    int      // of a subscription: channels named
@@ -73,7 +73,7 @@ type expect struct {
 }
 
 // answered takes the reply to e. It is whole if needsWhole said so, else only its beginning.
-func (t *pinState) answered(e *expect, reply []byte) {
+func (t *dedicatedState) answered(e *pendingReply, reply []byte) {
 	ok := reply[0] == '+'
 	if !t.multi && (e.cmd == nil || !strings.HasPrefix(e.cmd.Name, "client|")) {
 		t.caching = ""
@@ -124,11 +124,11 @@ func (t *pinState) answered(e *expect, reply []byte) {
 
 // aborted tells the errors of EXEC that end the transaction from those that leave all as it was.
 func aborted(reply []byte) bool {
-	return bytes.HasPrefix(reply, []byte("-EXECABORT")) || astray(reply) || bytes.HasPrefix(reply, []byte("-CROSSSLOT")) || bytes.Contains(reply, []byte("EXEC aborted"))
+	return bytes.HasPrefix(reply, []byte("-EXECABORT")) || isRedirect(reply) || bytes.HasPrefix(reply, []byte("-CROSSSLOT")) || bytes.Contains(reply, []byte("EXEC aborted"))
 }
 
 // apply is for a command that was answered OK.
-func (t *pinState) apply(e effect) {
+func (t *dedicatedState) apply(e effect) {
 	if e.selects {
 		t.db = e.db
 	}
@@ -160,7 +160,7 @@ func confirmation(frame []byte) (verb string, yes bool) {
 }
 
 // confirmed takes such a frame, which ends in the number of subscriptions: sharded ones, or all others together.
-func (t *pinState) confirmed(frame []byte) {
+func (t *dedicatedState) confirmed(frame []byte) {
 	verb, yes := confirmation(frame)
 	at := bytes.LastIndexByte(frame, ':')
 	if !yes || at < 0 {
@@ -179,7 +179,7 @@ func (t *pinState) confirmed(frame []byte) {
 }
 
 // expected is how many confirmations e gets: one a channel it names, or one a channel there is.
-func (t *pinState) expected(e *expect) int {
+func (t *dedicatedState) confirmationsOf(e *pendingReply) int {
 	if e.args > 0 {
 		return e.args
 	}

@@ -8,24 +8,24 @@ import (
 
 // The pinned connections that wait for their next client.
 const (
-	maxIdlePins = 64 // over all identities
-	idlePin     = 30 * time.Second
-	sweepPins   = 5 * time.Second
+	maxIdleDedicated = 64 // over all identities
+	idleDedicated    = 30 * time.Second
+	sweepDedicated   = 5 * time.Second
 )
 
 // pins are a node's pinned connections.
-type pins struct {
+type dedicatedPool struct {
 	node *Node
 
 	mu     sync.Mutex
 	closed bool
-	all    map[*Pinned]struct{}
-	idle   []*Pinned // oldest first
+	all    map[*Dedicated]struct{}
+	idle   []*Dedicated // oldest first
 	timer  *time.Timer
 }
 
 // take returns the idle connection of id used last, or nil.
-func (s *pins) take(id Identity) *Pinned {
+func (s *dedicatedPool) take(id Identity) *Dedicated {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := len(s.idle) - 1; i >= 0; i-- {
@@ -38,27 +38,27 @@ func (s *pins) take(id Identity) *Pinned {
 }
 
 // put keeps p for its next client, and lets the oldest go when there are too many.
-func (s *pins) put(p *Pinned) bool {
+func (s *dedicatedPool) put(p *Dedicated) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, known := s.all[p]; !known || s.closed || p.shut.Load() {
 		return false
 	}
 	p.since = time.Now()
-	if len(s.idle) == maxIdlePins {
+	if len(s.idle) == maxIdleDedicated {
 		s.idle[0].conn.Close()
 		s.idle = slices.Delete(s.idle, 0, 1)
 	}
 	s.idle = append(s.idle, p)
 	if s.timer == nil {
-		s.timer = time.AfterFunc(sweepPins, s.sweep)
+		s.timer = time.AfterFunc(sweepDedicated, s.sweep)
 	}
 	return true
 }
 
 // closeOldest closes the idle connection of a user, or for "" of anybody, that nobody has needed for longest, and says
 // whether there was one.
-func (s *pins) closeOldest(user string) bool {
+func (s *dedicatedPool) closeOldest(user string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, p := range s.idle {
@@ -73,22 +73,22 @@ func (s *pins) closeOldest(user string) bool {
 }
 
 // sweep closes what nobody has needed for idlePin, and comes again while something is idle.
-func (s *pins) sweep() {
+func (s *dedicatedPool) sweep() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	old := 0
-	for old < len(s.idle) && time.Since(s.idle[old].since) > idlePin {
+	for old < len(s.idle) && time.Since(s.idle[old].since) > idleDedicated {
 		s.idle[old].conn.Close()
 		old++
 	}
 	s.idle = slices.Delete(s.idle, 0, old)
 	if s.timer = nil; len(s.idle) > 0 && !s.closed {
-		s.timer = time.AfterFunc(sweepPins, s.sweep)
+		s.timer = time.AfterFunc(sweepDedicated, s.sweep)
 	}
 }
 
 // begin counts a new connection in; false: the node is closed.
-func (s *pins) begin(p *Pinned) bool {
+func (s *dedicatedPool) begin(p *Dedicated) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -100,7 +100,7 @@ func (s *pins) begin(p *Pinned) bool {
 }
 
 // end forgets a connection that is over.
-func (s *pins) end(p *Pinned) {
+func (s *dedicatedPool) end(p *Dedicated) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.all, p)
@@ -110,7 +110,7 @@ func (s *pins) end(p *Pinned) {
 }
 
 // shut ends the open connections, those in use too.
-func (s *pins) shut() {
+func (s *dedicatedPool) shut() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for p := range s.all {
@@ -119,14 +119,14 @@ func (s *pins) shut() {
 			p.conn.Close()
 		}
 	}
-	s.idle = slices.DeleteFunc(s.idle, func(p *Pinned) bool { return p.shut.Load() })
+	s.idle = slices.DeleteFunc(s.idle, func(p *Dedicated) bool { return p.shut.Load() })
 }
 
 // renew ends the idle connections of the identities concerned.
-func (s *pins) renew(concerned func(Identity) bool) {
+func (s *dedicatedPool) renew(concerned func(Identity) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.idle = slices.DeleteFunc(s.idle, func(p *Pinned) bool {
+	s.idle = slices.DeleteFunc(s.idle, func(p *Dedicated) bool {
 		if concerned(p.Identity) {
 			p.conn.Close()
 			return true
@@ -136,7 +136,7 @@ func (s *pins) renew(concerned func(Identity) bool) {
 }
 
 // close ends all connections, those in use too; their goroutines then end.
-func (s *pins) close() {
+func (s *dedicatedPool) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true
@@ -151,7 +151,7 @@ func (s *pins) close() {
 
 // Pinned counts the connections that serve one client each: those in use and those that wait for the next.
 func (n *Node) Pinned() (used, idle int) {
-	n.pins.mu.Lock()
-	defer n.pins.mu.Unlock()
-	return len(n.pins.all) - len(n.pins.idle), len(n.pins.idle)
+	n.dedicated.mu.Lock()
+	defer n.dedicated.mu.Unlock()
+	return len(n.dedicated.all) - len(n.dedicated.idle), len(n.dedicated.idle)
 }

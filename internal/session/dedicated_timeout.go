@@ -12,7 +12,7 @@ import (
 // at from time to time: when Redis has said nothing for that long, or has not taken what is written, the connection ends, and
 // the client is told that the outcome is unknown. A command that waits by itself is given its own time besides; one that
 // waits for ever may.
-type lateness struct {
+type replyTimeout struct {
 	timer *time.Timer
 	armed bool
 	heard time.Time // when Redis said something last, or the oldest reply began to be owed
@@ -20,50 +20,50 @@ type lateness struct {
 }
 
 // lookOut begins to look, if that is wanted; mu is held, as a reply is owed from now on.
-func (p *pinned) lookOut() {
-	if len(p.owed) == 1 {
-		p.late.heard = time.Now()
+func (p *dedicated) watchTimeout() {
+	if len(p.pending) == 1 {
+		p.replyTimeout.heard = time.Now()
 	}
 	t := p.s.srv.o.UpstreamTimeout
-	if t <= 0 || p.late.armed {
+	if t <= 0 || p.replyTimeout.armed {
 		return
 	}
-	p.late.armed = true
-	if p.late.timer == nil {
-		p.late.timer = time.AfterFunc(t, p.look)
+	p.replyTimeout.armed = true
+	if p.replyTimeout.timer == nil {
+		p.replyTimeout.timer = time.AfterFunc(t, p.checkTimeout)
 	} else {
-		p.late.timer.Reset(t)
+		p.replyTimeout.timer.Reset(t)
 	}
 }
 
 // look is the timer's.
-func (p *pinned) look() {
+func (p *dedicated) checkTimeout() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.late.armed = false
-	if p.released || len(p.owed) == 0 {
+	p.replyTimeout.armed = false
+	if p.released || len(p.pending) == 0 {
 		return
 	}
 	t, now := p.s.srv.o.UpstreamTimeout, time.Now()
-	quiet := now.Sub(p.late.heard)
+	quiet := now.Sub(p.replyTimeout.heard)
 	left := p.patience(t) - quiet
-	if w := p.late.write; !w.IsZero() {
+	if w := p.replyTimeout.write; !w.IsZero() {
 		left = min(left, t-min(quiet, now.Sub(w)))
 	}
 	if left <= 0 {
-		p.endLate()
+		p.endTimedOut()
 		return
 	}
-	p.late.armed = true
-	p.late.timer.Reset(min(left, t))
+	p.replyTimeout.armed = true
+	p.replyTimeout.timer.Reset(min(left, t))
 }
 
 // forEver is longer than anything is waited for.
 const forEver = 1 << 62
 
 // patience is for how long Redis may say nothing, t at least.
-func (p *pinned) patience(t time.Duration) time.Duration {
-	e := p.owed[0]
+func (p *dedicated) patience(t time.Duration) time.Duration {
+	e := p.pending[0]
 	switch {
 	case !e.blocks || p.state.multi:
 		return t
@@ -74,25 +74,25 @@ func (p *pinned) patience(t time.Duration) time.Duration {
 }
 
 // endLate ends the connection; mu is held.
-func (p *pinned) endLate() {
+func (p *dedicated) endTimedOut() {
 	p.endLocked(upstream.ErrTimeout)
 	p.conn.Close()
 }
 
 // endSilent ends the connection of a Redis that has not answered a question of the proxy's own in its time.
-func (p *pinned) endSilent() {
+func (p *dedicated) endUnanswered() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.released && time.Since(p.late.heard) >= questionTime {
-		p.endLate()
+	if !p.released && time.Since(p.replyTimeout.heard) >= questionTime {
+		p.endTimedOut()
 	}
 }
 
 // writing notes since when the session writes; zero: it does not any more.
-func (p *pinned) writing(since time.Time) {
+func (p *dedicated) writing(since time.Time) {
 	if p.s.srv.o.UpstreamTimeout > 0 {
 		p.mu.Lock()
-		p.late.write = since
+		p.replyTimeout.write = since
 		p.mu.Unlock()
 	}
 }

@@ -182,7 +182,7 @@ func TestLongExec(t *testing.T) {
 }
 
 // Drained: a subscriber is closed at once, an open transaction may end, one that waits is let wait until time is up.
-func TestDrainPinned(t *testing.T) {
+func TestDrainDedicated(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)
 	p := startProxy(t, server.URL(), nil)

@@ -15,14 +15,14 @@ import (
 )
 
 // pinNodes is what a connection of a session's own has to do with slots.
-type pinNodes struct {
-	watched int          // the slot of what is watched, or noSlot; the session's goroutine only
-	ask     bool         // the node is importing that slot: MULTI goes behind ASKING; the session's goroutine only
-	tx      *transaction // the one that is queued; the session's goroutine only
-	astray  []byte       // the last redirect that was answered QUEUED; guarded by pinned.mu
+type dedicatedSlots struct {
+	watched  int          // the slot of what is watched, or noSlot; the session's goroutine only
+	ask      bool         // the node is importing that slot: MULTI goes behind ASKING; the session's goroutine only
+	tx       *transaction // the one that is queued; the session's goroutine only
+	redirect []byte       // the last redirect that was answered QUEUED; guarded by pinned.mu
 }
 
-const pinPause = 20 * time.Millisecond // before a node is tried again
+const slotPause = 20 * time.Millisecond // before a node is tried again
 
 var (
 	queuedReply = []byte("+QUEUED\r\n")
@@ -30,7 +30,7 @@ var (
 )
 
 // astray says that a node has refused a command for want of its slot: it has not run, and can be sent again.
-func astray(reply []byte) bool {
+func isRedirect(reply []byte) bool {
 	for _, word := range []string{"-MOVED ", "-ASK ", "-TRYAGAIN ", "-CLUSTERDOWN "} {
 		if bytes.HasPrefix(reply, []byte(word)) {
 			return true
@@ -43,16 +43,16 @@ func astray(reply []byte) bool {
 var unblockedByChange = []byte("-UNBLOCKED force unblock from blocking operation, instance state changed")
 
 // pinAt gives the session a connection of its own at a node.
-func (s *Session) pinAt(n *cluster.Node) (*pinned, error) {
+func (s *Session) openDedicatedAt(n *cluster.Node) (*dedicated, error) {
 	p, err := s.connectAt(n, &s.view)
 	if err == nil {
-		s.pin = p
+		s.dedicated = p
 	}
 	return p, err
 }
 
 // connectAt is connect at a node of the cluster.
-func (s *Session) connectAt(n *cluster.Node, v *pinView) (*pinned, error) {
+func (s *Session) connectAt(n *cluster.Node, v *dedicatedView) (*dedicated, error) {
 	if err := s.refused(); err != nil {
 		return nil, err
 	}
@@ -60,7 +60,7 @@ func (s *Session) connectAt(n *cluster.Node, v *pinView) (*pinned, error) {
 }
 
 // connectAs is connectAt as somebody who need not be the client any more.
-func (s *Session) connectAs(ctx context.Context, id upstream.Identity, n *cluster.Node, v *pinView) (*pinned, error) {
+func (s *Session) connectAs(ctx context.Context, id upstream.Identity, n *cluster.Node, v *dedicatedView) (*dedicated, error) {
 	s.srv.o.Cluster.Acquire(n)
 	p, err := s.connect(ctx, id, n.Upstream(), n, v)
 	if err != nil {
@@ -70,16 +70,16 @@ func (s *Session) connectAs(ctx context.Context, id upstream.Identity, n *cluste
 }
 
 // pinSlot gives the session a connection of its own at the node that has a slot; noSlot: at any.
-func (s *Session) pinSlot(slot int) (*pinned, error) {
+func (s *Session) openDedicatedForSlot(slot int) (*dedicated, error) {
 	p, err := s.connectSlot(slot, &s.view)
 	if err == nil {
-		s.pin = p
+		s.dedicated = p
 	}
 	return p, err
 }
 
 // connectSlot is connect at the node that has a slot; noSlot: at any. It tries as long as the cluster does.
-func (s *Session) connectSlot(slot int, v *pinView) (*pinned, error) {
+func (s *Session) connectSlot(slot int, v *dedicatedView) (*dedicated, error) {
 	c := s.srv.o.Cluster
 	refused := 0 // masters that do not let this client's user in, of which any would do
 	for until := time.Now().Add(c.RetryFor()); ; {
@@ -89,7 +89,7 @@ func (s *Session) connectSlot(slot int, v *pinView) (*pinned, error) {
 			n = snapshot.Owner(slot)
 		}
 		if n != nil {
-			var p *pinned
+			var p *dedicated
 			if p, err = s.connectAt(n, v); err == nil {
 				return p, nil
 			}
@@ -110,51 +110,51 @@ func (s *Session) lookAgain() {
 	ctx, done := s.whileThere()
 	defer done()
 	s.srv.o.Cluster.Refreshed(ctx)
-	retry.Sleep(s.srv.ctx, pinPause, ctx.Done())
+	retry.Sleep(s.srv.ctx, slotPause, ctx.Done())
 }
 
 // pinFor is p, or in place of nil a connection at the node that has a slot. With nil the client has been told why.
-func (s *Session) pinFor(p *pinned, slot int, c *commandtable.Command) *pinned {
+func (s *Session) dedicatedFor(p *dedicated, slot int, c *commandtable.Command) *dedicated {
 	if p != nil {
 		return p
 	}
-	p, err := s.pinSlot(slot)
+	p, err := s.openDedicatedForSlot(slot)
 	if err != nil {
-		s.pinFailed(c, err)
+		s.dedicatedFailed(c, err)
 		return nil
 	}
 	return p
 }
 
 // repin gives p up for a connection where reply, its node's redirect, says. With nil the client has been told why.
-func (s *Session) repin(p *pinned, reply []byte, slot int, c *commandtable.Command) (to *pinned, ask bool) {
+func (s *Session) moveDedicated(p *dedicated, reply []byte, slot int, c *commandtable.Command) (to *dedicated, ask bool) {
 	from := p.node
-	s.unpin()
-	to, ask, err := s.pinInstead(reply, slot, from)
+	s.closeUnusedDedicated()
+	to, ask, err := s.openDedicatedInstead(reply, slot, from)
 	if err != nil {
-		s.pinFailed(c, err)
+		s.dedicatedFailed(c, err)
 		return nil, false
 	}
 	return to, ask
 }
 
 // pinInstead is pinSlot, or where reply, a redirect by the node from, says. ask: ASKING must go ahead there.
-func (s *Session) pinInstead(reply []byte, slot int, from *cluster.Node) (p *pinned, ask bool, err error) {
+func (s *Session) openDedicatedInstead(reply []byte, slot int, from *cluster.Node) (p *dedicated, ask bool, err error) {
 	if to, ask, ok := s.srv.o.Cluster.Redirect(reply, slot, from); ok && to != nil {
-		if p, err = s.pinAt(to); err == nil {
+		if p, err = s.openDedicatedAt(to); err == nil {
 			return p, ask, nil
 		}
 	}
 	s.lookAgain()
-	p, err = s.pinSlot(slot)
+	p, err = s.openDedicatedForSlot(slot)
 	return p, false, err
 }
 
 // unpin gives the session's own connection back, or closes it when Redis keeps something for it there.
-func (s *Session) unpin() {
+func (s *Session) closeUnusedDedicated() {
 	s.release()
-	if s.pinnedNow() != nil {
-		s.dropPin()
+	if s.currentDedicated() != nil {
+		s.dropDedicated()
 	}
 }
 
@@ -162,7 +162,7 @@ func (s *Session) unpin() {
 func isFinal(err error) bool { return passwordRefused(err) || needsAuth(err) || tooManyUpstream(err) }
 
 // pinNodes has a command run that concerns the connection, or may wait. p is the session's own, nil if it has none.
-func (s *Session) pinNodes(p *pinned, cmd redcon.Command, c *commandtable.Command) {
+func (s *Session) runDedicatedNodes(p *dedicated, cmd redcon.Command, c *commandtable.Command) {
 	if p != nil && !p.settled() {
 		return
 	}
@@ -179,7 +179,7 @@ func (s *Session) pinNodes(p *pinned, cmd redcon.Command, c *commandtable.Comman
 	case commandtable.PinUnwatch:
 		s.unwatchNodes(p, cmd, c)
 	case commandtable.PinAlone:
-		s.commandPinned(p, cmd, c, nil)
+		s.runDedicated(p, cmd, c, nil)
 	default: // EXEC and DISCARD without MULTI
 		s.enqueue(cmd.Raw, cmd.Args, c)
 	}
@@ -188,58 +188,58 @@ func (s *Session) pinNodes(p *pinned, cmd redcon.Command, c *commandtable.Comman
 func upper(c *commandtable.Command) string { return string(bytes.ToUpper([]byte(c.Name))) }
 
 // unwatchNodes is UNWATCH outside of a transaction.
-func (s *Session) unwatchNodes(p *pinned, cmd redcon.Command, c *commandtable.Command) {
+func (s *Session) unwatchNodes(p *dedicated, cmd redcon.Command, c *commandtable.Command) {
 	if p == nil {
 		s.enqueue(cmd.Raw, cmd.Args, c)
 		return
 	}
 	s.send(p, cmd, c)
 	p.settled()
-	p.many.watched, p.many.ask = noSlot, false
+	p.slots.watched, p.slots.ask = noSlot, false
 }
 
 // watchNodes is WATCH: what is watched is in one slot, whatever nodes there are, since only commands of that slot can be
 // run under it.
-func (s *Session) watchNodes(p *pinned, cmd redcon.Command, c *commandtable.Command) {
+func (s *Session) watchNodes(p *dedicated, cmd redcon.Command, c *commandtable.Command) {
 	slot, cross := s.slotOf(c, cmd.Args)
-	watching := p != nil && p.many.watched != noSlot && s.view.watch.Load()
-	if cross || watching && slot != noSlot && slot != p.many.watched {
+	watching := p != nil && p.slots.watched != noSlot && s.view.watch.Load()
+	if cross || watching && slot != noSlot && slot != p.slots.watched {
 		s.error(crossSlot)
 		return
 	}
-	if p = s.pinFor(p, slot, c); p == nil {
+	if p = s.dedicatedFor(p, slot, c); p == nil {
 		return
 	}
 	for until := time.Now().Add(s.srv.o.Cluster.RetryFor()); ; {
 		var refusal gathered
-		if p.many.ask {
-			p.own(&expect{}, asking)
+		if p.slots.ask {
+			p.own(&pendingReply{}, asking)
 		}
-		e := &expect{cmd: c, kind: c.Pin, args: len(cmd.Args) - 1, refusal: &refusal}
-		p.expect(e, cmd.Raw)
+		e := &pendingReply{cmd: c, kind: c.Pin, args: len(cmd.Args) - 1, refusal: &refusal}
+		p.send(e, cmd.Raw)
 		if !p.settled() || e.lost != nil {
 			return
 		}
 		if len(refusal) == 0 {
-			p.many.watched = slot
+			p.slots.watched = slot
 			return
 		}
-		if !astray(refusal) || watching || time.Now().After(until) {
+		if !isRedirect(refusal) || watching || time.Now().After(until) {
 			// What was watched before has moved away: its transaction will find that out.
 			s.batch.out = append(s.batch.out, refusal...)
 			return
 		}
 		ask := false
-		if p, ask = s.repin(p, refusal, slot, c); p == nil {
+		if p, ask = s.moveDedicated(p, refusal, slot, c); p == nil {
 			return
 		}
-		p.many.ask = ask
+		p.slots.ask = ask
 	}
 }
 
 // blockNodes has a command run that may wait. When its slot moves away meanwhile, Redis says so and has done nothing: it
 // is then sent again, for the time left, to the slot's new node.
-func (s *Session) blockNodes(p *pinned, cmd redcon.Command, c *commandtable.Command) {
+func (s *Session) blockNodes(p *dedicated, cmd redcon.Command, c *commandtable.Command) {
 	slot, cross := s.slotOf(c, cmd.Args)
 	switch {
 	case cross:
@@ -249,7 +249,7 @@ func (s *Session) blockNodes(p *pinned, cmd redcon.Command, c *commandtable.Comm
 		s.error("ERR " + upper(c) + " on a connection that watches another node's keys: use another connection, or UNWATCH first")
 		return
 	}
-	if p = s.pinFor(p, slot, c); p == nil {
+	if p = s.dedicatedFor(p, slot, c); p == nil {
 		return
 	}
 	began, raw, ask := time.Now(), cmd.Raw, false
@@ -257,23 +257,23 @@ func (s *Session) blockNodes(p *pinned, cmd redcon.Command, c *commandtable.Comm
 	for {
 		var refusal gathered
 		if ask {
-			p.own(&expect{}, asking)
+			p.own(&pendingReply{}, asking)
 		}
-		e := &expect{cmd: c, kind: c.Pin, blocks: true, waits: waitsFor(c, cmd.Args), refusal: &refusal}
+		e := &pendingReply{cmd: c, kind: c.Pin, blocks: true, waits: waitsFor(c, cmd.Args), refusal: &refusal}
 		sent := time.Now()
-		p.expect(e, raw)
+		p.send(e, raw)
 		if !p.settled() || e.lost != nil || len(refusal) == 0 {
 			return
 		}
 		if now := time.Now(); astraySince.IsZero() || now.Sub(sent) > time.Second { // it has waited in peace
 			astraySince = now
 		}
-		follow := slot != noSlot && p.many.watched == noSlot && (astray(refusal) || bytes.HasPrefix(refusal, unblockedByChange))
+		follow := slot != noSlot && p.slots.watched == noSlot && (isRedirect(refusal) || bytes.HasPrefix(refusal, unblockedByChange))
 		if !follow || time.Since(astraySince) > s.srv.o.Cluster.RetryFor() {
 			s.batch.out = append(s.batch.out, refusal...)
 			return
 		}
-		if p, ask = s.repin(p, refusal, slot, c); p == nil {
+		if p, ask = s.moveDedicated(p, refusal, slot, c); p == nil {
 			return
 		}
 		raw = timeLeft(c, cmd.Args, time.Since(began))
@@ -281,8 +281,8 @@ func (s *Session) blockNodes(p *pinned, cmd redcon.Command, c *commandtable.Comm
 }
 
 // own sends a command of this proxy's own, and keeps its reply.
-func (p *pinned) own(e *expect, raw []byte) *expect {
+func (p *dedicated) own(e *pendingReply, raw []byte) *pendingReply {
 	e.own, e.got = true, new(gathered)
-	p.expect(e, raw)
+	p.send(e, raw)
 	return e
 }

@@ -17,7 +17,7 @@ import (
 
 const (
 	// spareLook is how often replicas are asked whether they follow their masters, and masters for slots that move.
-	spareLook = time.Second
+	replicaCheckEvery = time.Second
 	// settling is for how long a slot is read at its master after it was seen to move: a replica knows nothing of keys
 	// that leave, and of those that come only what has been replicated.
 	settling = 5 * time.Second
@@ -29,13 +29,13 @@ const (
 var errFrozen = errors.New("the replica has not answered for too long")
 
 // spares is what is known about reading from replicas, beside what each Node.serves says.
-type spares struct {
+type replicaReads struct {
 	master [Slots]atomic.Int64 // until when a slot is read at its master; unix nanoseconds
 }
 
 // hold has a slot read at its master for a while, and all slots of giver, which gives it away, or has: where one goes others
 // follow. s may be nil.
-func (s *spares) hold(slot int, giver *Node) {
+func (s *replicaReads) hold(slot int, giver *Node) {
 	if s == nil || slot == noSlot {
 		return
 	}
@@ -48,7 +48,7 @@ func (s *spares) hold(slot int, giver *Node) {
 
 // changed holds the slots that have another master, and has the replicas that have one looked at before they are read
 // from. s may be nil, and so may old.
-func (s *spares) changed(old, now *Snapshot) {
+func (s *replicaReads) changed(old, now *Snapshot) {
 	if s == nil || old == nil {
 		return
 	}
@@ -71,8 +71,8 @@ func (s *spares) changed(old, now *Snapshot) {
 
 // spareOf is the replica of owner that reads of a slot may go to, nil when there is none. The same first is answered the
 // same replica for as long as that serves: what its client has read once it reads again.
-func (c *Cluster) spareOf(s *Snapshot, owner *Node, slot, first int, now time.Time) *Node {
-	if t := now.UnixNano(); c.spare.master[slot].Load() > t || owner.gives.Load() > t {
+func (c *Cluster) replicaFor(s *Snapshot, owner *Node, slot, first int, now time.Time) *Node {
+	if t := now.UnixNano(); c.replicaReads.master[slot].Load() > t || owner.gives.Load() > t {
 		return nil
 	}
 	all := s.copies[owner]
@@ -91,19 +91,19 @@ type watched struct {
 }
 
 // watchSpares is the goroutine that keeps up what is known of replicas.
-func (c *Cluster) watchSpares() {
+func (c *Cluster) watchReplicas() {
 	defer c.running.Done()
 	for {
 		var looks sync.WaitGroup
 		s := c.Snapshot()
 		for _, n := range s.Replicas {
-			looks.Go(func() { c.lookAtSpare(n) })
+			looks.Go(func() { c.checkReplica(n) })
 		}
 		for _, n := range s.Masters {
 			looks.Go(func() { c.lookForMoves(n) })
 		}
 		looks.Wait()
-		if !retry.Sleep(c.ctx, retry.Around(spareLook), nil) {
+		if !retry.Sleep(c.ctx, retry.Around(replicaCheckEvery), nil) {
 			return
 		}
 	}
@@ -113,7 +113,7 @@ var askRole = resp.AppendCommand(nil, "ROLE")
 
 // lookAtSpare finds out whether a replica has its master's data and goes on getting it. One that stays silent for as long
 // as commands are tried again is taken the reads it has not answered.
-func (c *Cluster) lookAtSpare(n *Node) {
+func (c *Cluster) checkReplica(n *Node) {
 	r, err := c.askNode(n, askRole)
 	if err != nil {
 		n.serves.Store(false)
@@ -138,7 +138,7 @@ func (c *Cluster) lookForMoves(n *Node) {
 	}
 	if own, ok := readOwnWords(string(r.Text)); ok {
 		for slot := range own.moving {
-			c.spare.hold(slot, n)
+			c.replicaReads.hold(slot, n)
 		}
 	}
 }
@@ -170,11 +170,11 @@ func (e *Executor) mayRead(u *unit) bool {
 
 // Replicas has commands that only read sent to replicas, or again to masters. It changes nothing without
 // Options.Replicas. Such reads may be stale: what this client, too, has written before may be missing.
-func (e *Executor) Replicas(on bool) { e.wish = on && e.c.spare != nil }
+func (e *Executor) Replicas(on bool) { e.readsReplicas = on && e.c.replicaReads != nil }
 
 // prepareReads finds out, before the plans are carried out, which slots they write to.
 func (e *Executor) prepareReads(plans []*Plan) {
-	if e.replicas = e.wish && time.Now().After(e.barred); !e.replicas {
+	if e.replicas = e.readsReplicas && time.Now().After(e.barred); !e.replicas {
 		return
 	}
 	if clear(e.writes); len(plans) == 1 {
@@ -206,7 +206,7 @@ func (e *Executor) readRefused(u *unit, n *Node, reply []byte) bool {
 			e.c.refreshFrom(n)
 		}
 		if i < 3 {
-			e.c.spare.hold(u.slot, nil)
+			e.c.replicaReads.hold(u.slot, nil)
 		}
 		e.toMaster(u)
 		return true

@@ -206,7 +206,7 @@ func TestClientReply(t *testing.T) {
 
 // Redis dies under clients with connections of their own. They are closed, but for those that hold a lock: they get an error in
 // place of each reply, and go on.
-func TestPinnedLost(t *testing.T) {
+func TestDedicatedLost(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t, "--appendonly yes", "--appendfsync always")
 	p := startProxy(t, server.URL(), nil)

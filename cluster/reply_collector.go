@@ -36,7 +36,7 @@ func (e *Executor) hold(n int) bool {
 }
 
 // caught is the Sink of what a node answers in a round: it keeps it, or passes it on.
-type caught struct {
+type replyCollector struct {
 	e      *Executor
 	pieces [][]byte
 	size   int
@@ -45,7 +45,7 @@ type caught struct {
 }
 
 // Reply implements upstream.Sink.
-func (c *caught) Reply(p []byte) {
+func (c *replyCollector) Reply(p []byte) {
 	if u := c.direct; u != nil {
 		if u.begun || p[0] != '-' && p[0] != '!' {
 			u.begun = true
@@ -72,8 +72,8 @@ func (c *caught) Reply(p []byte) {
 }
 
 // reset readies c for the next round. What was kept belongs to the plans.
-func (c *caught) reset(e *Executor, units []*unit) {
-	*c = caught{e: e, pieces: c.pieces[:0]}
+func (c *replyCollector) reset(e *Executor, units []*unit) {
+	*c = replyCollector{e: e, pieces: c.pieces[:0]}
 	if len(units) == 1 && units[0].plan.streams() && !units[0].ask {
 		c.direct = units[0]
 	}
@@ -94,7 +94,7 @@ func (r reply) joined() []byte {
 }
 
 // cut appends the first n replies of what has come to dst. The pipe has seen that there are so many.
-func (c *caught) cut(dst []reply, n int) []reply {
+func (c *replyCollector) cut(dst []reply, n int) []reply {
 	var (
 		scan  resp.Scanner
 		parts [][]byte // of the reply at hand

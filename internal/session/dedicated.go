@@ -20,34 +20,34 @@ import (
 // pinned is a session's connection of its own, for as long as Redis keeps something for it there. Commands go out as the
 // client sends them, without waiting for replies; what comes back goes to the client from the connection's own goroutine
 // (relay.go). When nothing is owed and no state is left, the connection is given back.
-type pinned struct {
-	s    *Session
-	view *pinView // what it shows of itself
-	conn *upstream.Pinned
-	node *cluster.Node // where it is, in a cluster; else nil
-	many pinNodes      // of a cluster
-	ears *ears         // whose it is, in a cluster, if it is for messages; else nil
-	ear  *ear          // as which
+type dedicated struct {
+	s                *Session
+	view             *dedicatedView // what it shows of itself
+	conn             *upstream.Dedicated
+	node             *cluster.Node     // where it is, in a cluster; else nil
+	slots            dedicatedSlots    // of a cluster
+	subscriptions    *subscriptions    // whose it is, in a cluster, if it is for messages; else nil
+	subscriptionConn *subscriptionConn // as which
 
-	queue []byte // commands to be sent together; the session's goroutine only
-	late  lateness
+	queue        []byte // commands to be sent together; the session's goroutine only
+	replyTimeout replyTimeout
 
-	mu      sync.Mutex // guards all below
-	changed sync.Cond  // a reply was owed, or the connection is over
-	owed    []*expect  // oldest first
-	waits   int        // of these, commands that may wait
+	mu      sync.Mutex      // guards all below
+	changed sync.Cond       // a reply was owed, or the connection is over
+	pending []*pendingReply // oldest first
+	waits   int             // of these, commands that may wait
 	kept    downstream.Account
-	state   pinState
+	state   dedicatedState
 	tainted bool       // not to be used by another client
 	targets []*Session // whose connections it has named for invalidations
 
-	held     bool         // the session is about to use it: it is not given back now
-	released bool         // given back or lost: the session must let go of it
-	ended    bool         // it was lost
-	left     *leftOver    // by that
-	making   bool         // a remake has yet to make again what was lost before
-	doubt    bool         // with a command whose outcome is unknown
-	rights   rightsChange // that commands sent here may bring, in a transaction perhaps
+	held      bool         // the session is about to use it: it is not given back now
+	released  bool         // given back or lost: the session must let go of it
+	ended     bool         // it was lost
+	lostState *lostState   // by that
+	making    bool         // a remake has yet to make again what was lost before
+	doubt     bool         // with a command whose outcome is unknown
+	rights    rightsChange // that commands sent here may bring, in a transaction perhaps
 
 	scan     resp.Scanner
 	head     []byte // what has come of the frame at hand, while it is kept back
@@ -61,13 +61,13 @@ type pinned struct {
 }
 
 // pinnedNow is the session's own connection if it still has one. It is then kept until release.
-func (s *Session) pinnedNow() *pinned {
-	p := s.pin
+func (s *Session) currentDedicated() *dedicated {
+	p := s.dedicated
 	if p == nil {
 		return s.takeRemade()
 	}
 	p.mu.Lock()
-	released, doubt, db, left := p.released, p.doubt, p.state.db, p.left
+	released, doubt, db, left := p.released, p.doubt, p.state.db, p.lostState
 	p.held = !released
 	p.mu.Unlock()
 	if db != s.ident.DB { // SELECT within a transaction
@@ -80,31 +80,31 @@ func (s *Session) pinnedNow() *pinned {
 	if !released {
 		return p
 	}
-	s.pin = nil
+	s.dedicated = nil
 	if l := s.engine.Load(); l != nil && doubt {
 		l.Doubt()
 	}
 	if left != nil {
 		p.forgetQueued()
-		s.takeOn(*left)
+		s.addLostState(*left)
 	}
 	return s.takeRemade()
 }
 
 // release says that the session's own connection is not about to be used: it may be given back.
 func (s *Session) release() {
-	p := s.pin
+	p := s.dedicated
 	if p == nil {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.held = false
-	p.letGo()
+	p.giveBackIfUnused()
 }
 
 // commandPinned has a command run for a session that has a connection of its own, or needs one for it.
-func (s *Session) commandPinned(p *pinned, cmd redcon.Command, c *commandtable.Command, answer answer) {
+func (s *Session) runDedicated(p *dedicated, cmd redcon.Command, c *commandtable.Command, answer answer) {
 	defer s.release()
 	s.forward()
 	if s.guard.Over() {
@@ -112,11 +112,11 @@ func (s *Session) commandPinned(p *pinned, cmd redcon.Command, c *commandtable.C
 	}
 	if p == nil {
 		var err error
-		if p, err = s.pinUp(); tooManyUpstream(err) && answer == nil && c != nil && c.ReadOnly && c.Pin == commandtable.PinNone {
+		if p, err = s.openDedicated(); tooManyUpstream(err) && answer == nil && c != nil && c.ReadOnly && c.Pin == commandtable.PinNone {
 			s.enqueue(cmd.Raw, cmd.Args, c) // only writes are paused
 			return
 		} else if err != nil {
-			s.pinFailed(c, err)
+			s.dedicatedFailed(c, err)
 			return
 		}
 	}
@@ -129,11 +129,11 @@ func (s *Session) commandPinned(p *pinned, cmd redcon.Command, c *commandtable.C
 		s.send(p, cmd, c)
 		return
 	}
-	s.answerPinned(p, cmd, c, answer)
+	s.answerDedicated(p, cmd, c, answer)
 }
 
 // pinFailed answers a command for which there is no connection.
-func (s *Session) pinFailed(c *commandtable.Command, err error) {
+func (s *Session) dedicatedFailed(c *commandtable.Command, err error) {
 	kind := commandtable.PinNone
 	if c != nil {
 		kind = c.Pin
@@ -154,18 +154,18 @@ func (s *Session) notBegun(k commandtable.PinKind, err error) {
 	switch {
 	case needsAuth(err), s.closesFor(err):
 	case k == commandtable.PinMulti:
-		s.takeOn(leftOver{multi: true, cause: err})
+		s.addLostState(lostState{multi: true, cause: err})
 		s.ok()
 		return
 	case k == commandtable.PinWatch:
-		s.takeOn(leftOver{watch: true, cause: err})
+		s.addLostState(lostState{watch: true, cause: err})
 	}
 	s.fail(err)
 }
 
 // send relays one command.
-func (s *Session) send(p *pinned, cmd redcon.Command, c *commandtable.Command) {
-	e := &expect{cmd: c}
+func (s *Session) send(p *dedicated, cmd redcon.Command, c *commandtable.Command) {
+	e := &pendingReply{cmd: c}
 	if c != nil {
 		e.kind = c.Pin
 		switch e.kind {
@@ -198,18 +198,18 @@ func (s *Session) send(p *pinned, cmd redcon.Command, c *commandtable.Command) {
 	if c != nil && c.Script == commandtable.FlushesScripts {
 		s.srv.scripts.Clear() // whatever comes of it
 	}
-	p.expect(e, cmd.Raw)
+	p.send(e, cmd.Raw)
 }
 
 // answerPinned answers here what is not Redis' to answer, once all replies before are in; within a transaction, and
 // for subscribers in RESP2, the rules of these hold.
-func (s *Session) answerPinned(p *pinned, cmd redcon.Command, c *commandtable.Command, answer answer) {
+func (s *Session) answerDedicated(p *dedicated, cmd redcon.Command, c *commandtable.Command, answer answer) {
 	if !p.settled() {
 		return
 	}
 	s.release()
 	multi, mute := false, false
-	if p = s.pinnedNow(); p != nil {
+	if p = s.currentDedicated(); p != nil {
 		p.mu.Lock()
 		multi, mute = p.state.multi, p.state.proto == 2 && p.state.subscribed() > 0
 		p.mu.Unlock()
@@ -218,15 +218,15 @@ func (s *Session) answerPinned(p *pinned, cmd redcon.Command, c *commandtable.Co
 	case c.Always: // QUIT, RESET
 		answer(s, cmd.Args)
 	case multi && c.Barred:
-		p.expect(&expect{instead: notInMulti}, marking)
+		p.send(&pendingReply{instead: notInMulti}, marking)
 	case multi:
 		if strings.HasPrefix(c.Name, "client|") {
 			p.taint() // what it sets on the connection is this client's
 		}
 		effect := effectOf(c, cmd.Args)
-		p.expect(&expect{cmd: c, effect: effect}, s.queuedAs(c, cmd.Raw, effect))
+		p.send(&pendingReply{cmd: c, effect: effect}, s.queuedAs(c, cmd.Raw, effect))
 	case mute && c.Subs != nil: // a subcommand that is none
-		p.expect(&expect{cmd: c}, cmd.Raw)
+		p.send(&pendingReply{cmd: c}, cmd.Raw)
 	case mute:
 		s.error("ERR Can't execute '" + c.Name + "': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context")
 	default:
@@ -252,7 +252,7 @@ func effectOf(c *commandtable.Command, args [][]byte) effect {
 }
 
 // expect has a command sent, and its reply go where e says.
-func (p *pinned) expect(e *expect, raw []byte) {
+func (p *dedicated) send(e *pendingReply, raw []byte) {
 	e.quiet = p.s.silent
 	p.mu.Lock()
 	if p.released { // lost: what was owed before has been answered
@@ -262,16 +262,16 @@ func (p *pinned) expect(e *expect, raw []byte) {
 		}
 		return
 	}
-	p.owe(e)
-	p.view.owed.Store(true)
+	p.addPending(e)
+	p.view.pending.Store(true)
 	if e.blocks {
 		p.show()
 	}
-	most := mostOwed
+	most := mostPending
 	if p.blocked() {
-		most = mostBehind
+		most = mostPendingBlocked
 	}
-	crowded := len(p.owed) >= most
+	crowded := len(p.pending) >= most
 	p.mu.Unlock()
 	p.queue = append(p.queue, raw...)
 	if len(p.queue) >= flushAt {
@@ -283,22 +283,22 @@ func (p *pinned) expect(e *expect, raw []byte) {
 }
 
 // tell sends a command of this proxy's own; nobody wants its reply.
-func (p *pinned) tell(args ...string) {
+func (p *dedicated) tell(args ...string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.released {
 		return
 	}
-	p.owe(&expect{own: true})
+	p.addPending(&pendingReply{own: true})
 	p.queue = resp.AppendCommand(p.queue, args...)
 }
 
 // ask sends a command and waits for its reply. Nothing else must be owed.
-func (p *pinned) ask(e *expect, args ...string) ([]byte, error) {
+func (p *dedicated) ask(e *pendingReply, args ...string) ([]byte, error) {
 	var got gathered
 	e.got = &got
-	defer time.AfterFunc(questionTime, p.endSilent).Stop()
-	p.expect(e, resp.AppendCommand(nil, args...))
+	defer time.AfterFunc(questionTime, p.endUnanswered).Stop()
+	p.send(e, resp.AppendCommand(nil, args...))
 	if !p.settled() {
 		return nil, &upstream.NotSentError{Cause: errGone}
 	}
@@ -312,7 +312,7 @@ func (p *pinned) ask(e *expect, args ...string) ([]byte, error) {
 
 // flush sends what is queued. What the client was answered here goes first. A Redis that takes nothing holds up only a
 // client that is still there.
-func (p *pinned) flush() {
+func (p *dedicated) flush() {
 	if len(p.queue) == 0 {
 		return
 	}
@@ -333,13 +333,13 @@ func (p *pinned) flush() {
 }
 
 // settled waits until no reply is owed, and says whether that is so and the client is still there.
-func (p *pinned) settled() bool { return p.settle(0) }
+func (p *dedicated) settled() bool { return p.settle(0) }
 
 // settle is settled for at most so many replies owed.
-func (p *pinned) settle(most int) (paid bool) {
+func (p *dedicated) settle(most int) (paid bool) {
 	p.flush()
 	p.mu.Lock()
-	paid = len(p.owed) <= most
+	paid = len(p.pending) <= most
 	blocks := !paid && p.blocked()
 	p.mu.Unlock()
 	switch {
@@ -357,13 +357,13 @@ func (p *pinned) settle(most int) (paid bool) {
 }
 
 // await waits until at most so many replies are owed, of which there are none once the connection is over, or ctx ends.
-func (p *pinned) await(ctx context.Context, most int) (paid bool) {
-	return p.awaitThat(ctx, func() bool { return len(p.owed) <= most })
+func (p *dedicated) await(ctx context.Context, most int) (paid bool) {
+	return p.awaitThat(ctx, func() bool { return len(p.pending) <= most })
 }
 
 // awaitThat waits until something holds that Received and Ended may bring about, or ctx ends, and says whether it holds.
 // It is looked at with mu held.
-func (p *pinned) awaitThat(ctx context.Context, holds func() bool) bool {
+func (p *dedicated) awaitThat(ctx context.Context, holds func() bool) bool {
 	stop := context.AfterFunc(ctx, func() {
 		p.mu.Lock()
 		p.changed.Broadcast()
@@ -379,13 +379,13 @@ func (p *pinned) awaitThat(ctx context.Context, holds func() bool) bool {
 }
 
 // free says that commands are run at once: there is no transaction, and no restriction.
-func (p *pinned) free() bool {
+func (p *dedicated) free() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return !p.state.multi && (p.state.proto == 3 || p.state.subscribed() == 0)
 }
 
-func (p *pinned) taint() {
+func (p *dedicated) taint() {
 	p.mu.Lock()
 	p.tainted = true
 	p.mu.Unlock()

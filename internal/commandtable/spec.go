@@ -8,7 +8,7 @@ import (
 )
 
 // Told is what Redis' COMMAND says of a command, beside what this proxy goes by on one node. It does not change.
-type Told struct {
+type CommandSpec struct {
 	Flags, Tips       []string
 	first, last, step int // of keys, in the words of a call; first 0: none there
 	specs             []keySpec
@@ -30,12 +30,12 @@ type keySpec struct {
 	unknown         bool // Redis cannot say where they are, or not of all
 }
 
-// readTold reads an entry of COMMAND; nil: there is not enough of it.
-func readTold(name string, entry resp.Reply) *Told {
+// readCommandSpec reads an entry of COMMAND; nil: there is not enough of it.
+func readCommandSpec(name string, entry resp.Reply) *CommandSpec {
 	if len(entry.Elems) < 6 {
 		return nil
 	}
-	t := &Told{Flags: texts(entry.Elems[2]), first: signed(entry.Elems[3]), last: signed(entry.Elems[4]), step: signed(entry.Elems[5]),
+	t := &CommandSpec{Flags: texts(entry.Elems[2]), first: signed(entry.Elems[3]), last: signed(entry.Elems[4]), step: signed(entry.Elems[5]),
 		sorts: name == "sort", sortsOnly: name == "sort_ro"}
 	for _, flag := range t.Flags {
 		t.movable = t.movable || flag == "movablekeys"
@@ -80,7 +80,7 @@ func readSpec(e resp.Reply) (k keySpec) {
 
 // Keys appends to dst which words of a call are keys. Not known: only Redis can tell, by COMMAND GETKEYS. A call that
 // does not fit has no keys: any Redis says what is wrong with it.
-func (t *Told) Keys(args [][]byte, dst []int) (keys []int, known bool) {
+func (t *CommandSpec) Keys(args [][]byte, dst []int) (keys []int, known bool) {
 	switch {
 	case t.sorts:
 		return sortKeys(args, dst), true

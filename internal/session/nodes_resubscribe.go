@@ -24,7 +24,7 @@ const (
 var errNotServed = errors.New("hash slot not served")
 
 // remake is the goroutine that makes lost subscriptions again. It ends when there are none, or the session.
-func (x *ears) remake(gone chan<- struct{}) {
+func (x *subscriptions) remake(gone chan<- struct{}) {
 	defer close(gone)
 	began := time.Now()
 	for {
@@ -61,7 +61,7 @@ func (x *ears) remake(gone chan<- struct{}) {
 }
 
 // lostNow is what is to be made again. When that is nothing the goroutine ends: whoever loses something starts another.
-func (x *ears) lostNow() (lost map[subscription]upstream.Identity, dead []*ear) {
+func (x *subscriptions) lostNow() (lost map[subscription]upstream.Identity, dead []*subscriptionConn) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if len(x.lost) == 0 {
@@ -71,7 +71,7 @@ func (x *ears) lostNow() (lost map[subscription]upstream.Identity, dead []*ear) 
 	return maps.Clone(x.lost), dead
 }
 
-func (x *ears) left() int {
+func (x *subscriptions) left() int {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return len(x.lost)
@@ -87,7 +87,7 @@ func byIdentity(lost map[subscription]upstream.Identity) map[upstream.Identity][
 
 // deliberate says that the node of a lost connection is as it was: Redis has closed the connection, as it closes those that
 // are killed, or do not read. A node that has died, or was restarted, closes all.
-func (x *ears) deliberate(e *ear) bool {
+func (x *subscriptions) deliberate(e *subscriptionConn) bool {
 	n := e.p.node
 	ctx, cancel := context.WithTimeout(x.ctx, remakeStep)
 	defer cancel()
@@ -106,7 +106,7 @@ func (x *ears) deliberate(e *ear) bool {
 }
 
 // remakeAll makes subscriptions again, each slot's at its node. x has the turn.
-func (x *ears) remakeAll(as upstream.Identity, subs []subscription) {
+func (x *subscriptions) remakeAll(as upstream.Identity, subs []subscription) {
 	type group struct {
 		kind subscriptionKind
 		slot int
@@ -134,7 +134,7 @@ func (x *ears) remakeAll(as upstream.Identity, subs []subscription) {
 }
 
 // remakeAt makes subscriptions of one slot again at a node, and returns another node if that says so.
-func (x *ears) remakeAt(as upstream.Identity, kind subscriptionKind, slot int, names []string, at *cluster.Node) (to *cluster.Node) {
+func (x *subscriptions) remakeAt(as upstream.Identity, kind subscriptionKind, slot int, names []string, at *cluster.Node) (to *cluster.Node) {
 	if at == nil {
 		return nil
 	}
@@ -149,7 +149,7 @@ func (x *ears) remakeAt(as upstream.Identity, kind subscriptionKind, slot int, n
 	verb := subscribeVerbs[kind]
 	cmd, _ := x.s.srv.table.Load().find([][]byte{[]byte(verb)})
 	var got gathered
-	o := &expect{cmd: cmd, kind: commandtable.PinSubscribe, own: true, got: &got, left: len(names), names: names}
+	o := &pendingReply{cmd: cmd, kind: commandtable.PinSubscribe, own: true, got: &got, left: len(names), names: names}
 	if !x.call(e.p, o, resp.AppendCommand(nil, append([]string{verb}, names...)...)) || len(got) == 0 {
 		return nil
 	}
@@ -164,7 +164,7 @@ func (x *ears) remakeAt(as upstream.Identity, kind subscriptionKind, slot int, n
 
 // call sends a command of the proxy's own on an ear and waits for what it is owed, past the session's goroutine. A node
 // that does not answer loses the connection.
-func (x *ears) call(p *pinned, e *expect, raw []byte) bool {
+func (x *subscriptions) call(p *dedicated, e *pendingReply, raw []byte) bool {
 	ctx, cancel := context.WithTimeout(x.ctx, remakeStep)
 	defer cancel()
 	if p.exchange(ctx, e, raw) {
@@ -172,7 +172,7 @@ func (x *ears) call(p *pinned, e *expect, raw []byte) bool {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.earEnded()
+	p.subscriptionConnEnded()
 	p.dropLocked()
 	return false
 }

@@ -43,7 +43,7 @@ func TestKeysAreRedisOwn(t *testing.T) {
 			}
 		}
 		c, _ := table.Find(words)
-		at, known := c.Told.Keys(words, nil)
+		at, known := c.Spec.Keys(words, nil)
 		got := []string{}
 		for _, k := range at {
 			got = append(got, args[k])
@@ -54,7 +54,7 @@ func TestKeysAreRedisOwn(t *testing.T) {
 	}
 	c, _ := table.Find([][]byte{[]byte("MIGRATE")})
 	words := [][]byte{[]byte("MIGRATE"), []byte("h"), []byte("1"), {}, []byte("0"), []byte("5"), []byte("KEYS"), []byte("a"), []byte("b")}
-	if at, known := c.Told.Keys(words, nil); known || len(at) != 0 {
+	if at, known := c.Spec.Keys(words, nil); known || len(at) != 0 {
 		t.Errorf("MIGRATE: %v %v", at, known)
 	}
 	if at := Named(resp.AppendCommand(nil, "a", "b"), words, nil); fmt.Sprint(at) != "[7 8]" {
@@ -107,7 +107,7 @@ func TestKeysOfOlderRedis(t *testing.T) {
 	}
 	entry = resp.AppendArray(entry, 0)
 	c := Listed(entry)[0]
-	at, known := c.Told.Keys([][]byte{[]byte("MSET"), []byte("a"), []byte("1"), []byte("b"), []byte("2")}, nil)
+	at, known := c.Spec.Keys([][]byte{[]byte("MSET"), []byte("a"), []byte("1"), []byte("b"), []byte("2")}, nil)
 	if !known || fmt.Sprint(at) != "[1 3]" {
 		t.Errorf("got %v %v", at, known)
 	}

@@ -6,16 +6,16 @@ import (
 )
 
 // seldom bounds what strangers can make the log grow by.
-type seldom struct {
+type logLimiter struct {
 	mu   sync.Mutex
 	next time.Time
 	more int
 }
 
-const seldomEvery = 10 * time.Second
+const limiterPeriod = 10 * time.Second
 
 // do runs f at most once in seldomEvery; more is how often it did not since.
-func (l *seldom) do(f func(more int)) {
+func (l *logLimiter) do(f func(more int)) {
 	l.mu.Lock()
 	now := time.Now()
 	if now.Before(l.next) {
@@ -24,7 +24,7 @@ func (l *seldom) do(f func(more int)) {
 		return
 	}
 	more := l.more
-	l.more, l.next = 0, now.Add(seldomEvery)
+	l.more, l.next = 0, now.Add(limiterPeriod)
 	l.mu.Unlock()
 	f(more)
 }
