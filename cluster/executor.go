@@ -12,7 +12,7 @@ import (
 )
 
 // slowReply is how long replies may take before the topology is looked at: a node that hangs is closed when the others
-// say that it has failed, and its clients then hear of it.
+// say that it has failed, and its clients are then told.
 const slowReply = 500 * time.Millisecond
 
 // leftReply is how long replies are waited for at least, although nobody wants them any more: so that it is known what came of
@@ -368,7 +368,7 @@ func (e *Executor) dropAll() {
 // clear empties the batches, and lets go of nodes that have left.
 func (e *Executor) clear() {
 	for i, b := range e.batches[:e.live] {
-		if upstream.Ended(b.err) { // its replies are still owed
+		if upstream.Ended(b.err) { // its replies are still pending
 			e.batches[i] = &batch{}
 			continue
 		}

@@ -94,7 +94,7 @@ func (e *Executor) replied(ctx context.Context, u *unit, node *Node, got reply) 
 	}
 }
 
-// Redirect is for commands that are sent past an Executor, as on pinned connections: it reads an error that from gave
+// Redirect is for commands that are sent past an Executor, as on dedicated connections: it reads an error that from gave
 // to a command with keys of slot. With ok the command has not run; it is to be sent to the node to, behind ASKING if
 // ask says so, and the topology is being looked at. to is nil while the topology does not know the node: Refreshed
 // waits for the next look. Without ok the reply is the client's. It must not be asked about scripts' errors, which can

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// spareLook is how often replicas are asked whether they follow their masters, and masters for slots that move.
+	// replicaCheckEvery is how often replicas are asked whether they follow their masters, and masters for slots that move.
 	replicaCheckEvery = time.Second
 	// settling is for how long a slot is read at its master after it was seen to move: a replica knows nothing of keys
 	// that leave, and of those that come only what has been replicated.
@@ -28,7 +28,7 @@ const (
 // errFrozen is why reads are taken from a replica.
 var errFrozen = errors.New("the replica has not answered for too long")
 
-// spares is what is known about reading from replicas, beside what each Node.serves says.
+// replicaReads is what is known about reading from replicas, beside what each Node.serves says.
 type replicaReads struct {
 	master [Slots]atomic.Int64 // until when a slot is read at its master; unix nanoseconds
 }
@@ -69,7 +69,7 @@ func (s *replicaReads) changed(old, now *Snapshot) {
 	}
 }
 
-// spareOf is the replica of owner that reads of a slot may go to, nil when there is none. The same first is answered the
+// replicaFor is the replica of owner that reads of a slot may go to, nil when there is none. The same first is answered the
 // same replica for as long as that serves: what its client has read once it reads again.
 func (c *Cluster) replicaFor(s *Snapshot, owner *Node, slot, first int, now time.Time) *Node {
 	if t := now.UnixNano(); c.replicaReads.master[slot].Load() > t || owner.gives.Load() > t {
@@ -90,7 +90,7 @@ type watched struct {
 	silent time.Time      // since when the node has not answered; zero: it has
 }
 
-// watchSpares is the goroutine that keeps up what is known of replicas.
+// watchReplicas is the goroutine that keeps up what is known of replicas.
 func (c *Cluster) watchReplicas() {
 	defer c.running.Done()
 	for {
@@ -111,7 +111,7 @@ func (c *Cluster) watchReplicas() {
 
 var askRole = resp.AppendCommand(nil, "ROLE")
 
-// lookAtSpare finds out whether a replica has its master's data and goes on getting it. One that stays silent for as long
+// checkReplica finds out whether a replica has its master's data and goes on getting it. One that stays silent for as long
 // as commands are tried again is taken the reads it has not answered.
 func (c *Cluster) checkReplica(n *Node) {
 	r, err := c.askNode(n, askRole)

@@ -35,7 +35,7 @@ func (e *Executor) hold(n int) bool {
 	return e.holder.MayHold(e.held)
 }
 
-// caught is the Sink of what a node answers in a round: it keeps it, or passes it on.
+// replyCollector is the Sink of what a node answers in a round: it keeps it, or passes it on.
 type replyCollector struct {
 	e      *Executor
 	pieces [][]byte

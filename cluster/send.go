@@ -8,7 +8,7 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// send sends all batches in parallel, the first from this goroutine, and returns when the fate of each is known.
+// send sends all batches in parallel, the first from this goroutine, and returns when the outcome of each is known.
 func (e *Executor) send(ctx context.Context) {
 	e.sending.Lock()
 	e.round++
@@ -37,7 +37,7 @@ func (e *Executor) sendBatch(ctx context.Context, b *batch) {
 	e.sendOver(ctx, b)
 }
 
-// sendOver sends one batch, and returns when its fate is known.
+// sendOver sends one batch, and returns when its outcome is known.
 func (e *Executor) sendOver(ctx context.Context, b *batch) {
 	b.req.Replied, b.req.Partial = 0, 0
 	if b.link.pipe == nil {

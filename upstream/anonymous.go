@@ -62,7 +62,7 @@ func (a *anonymous) prove(ctx context.Context, conn net.Conn) (open, serves bool
 
 // heard passes on what the answer to a PING on a new connection says; nil is PONG. Redis asks for the
 // password before it looks at anything else, but an error that has another reason is taken for no answer. Open connections
-// end before anybody hears that a password is asked for: who is in must not be served for longer than newcomers are.
+// end before anybody is told that a password is asked for: who is in must not be served for longer than newcomers are.
 func (a *anonymous) heard(re *ReplyError) {
 	if asksPassword(re) {
 		a.shut()
@@ -161,7 +161,7 @@ func (a *anonymous) shut() {
 }
 
 // Renew has the connections of the identities concerned made again: what is under way there is answered first, and what is
-// asked later goes over new ones, or hears what Redis has against them. Those that serve one client stay, unless they are idle.
+// asked later goes over new ones, or is told what Redis has against them. Those that serve one client stay, unless they are idle.
 func (n *Node) Renew(concerned func(Identity) bool) {
 	if concerned(Identity{}) {
 		n.anonymous.era.Add(1)

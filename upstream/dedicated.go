@@ -15,7 +15,7 @@ import (
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
-// A pinned connection's read buffer begins small, since most of them wait for a message or an element, and grows with
+// A dedicated connection's read buffer begins small, since most of them wait for a message or an element, and grows with
 // what comes.
 const (
 	dedicatedBuffer    = 1 << 10
@@ -33,7 +33,7 @@ type Receiver interface {
 	Ended(err error)
 }
 
-// Pinned is a connection that serves one client at a time, for what Redis keeps per connection: transactions,
+// Dedicated is a connection that serves one client at a time, for what Redis keeps per connection: transactions,
 // subscriptions, blocking commands, tracking. It is never made again when it breaks, because that state would be gone.
 type Dedicated struct {
 	// Static after construction.
@@ -43,11 +43,11 @@ type Dedicated struct {
 	anon  bool   // it had not authenticated when it was made
 	share *share // of the node's budget
 
-	// tenure ends when Redis has moved; left stops the closing that follows then.
+	// masterTerm ends when Redis has moved; left stops the closing that follows then.
 	masterTerm context.Context
 	left       func() bool
 
-	// Name and Identity are what the connection was last given; they belong to whoever has pinned it.
+	// Name and Identity are what the connection was last given; they belong to whoever it is dedicated to.
 	Name     string
 	Identity Identity
 
@@ -60,7 +60,7 @@ type Dedicated struct {
 	shut atomic.Bool // it was ended because Redis asks for a password
 }
 
-// Pin returns a connection for one client alone: one that was given back, or a new one. The errors are those of Open.
+// Dedicate returns a connection for one client alone: one that was given back, or a new one. The errors are those of Open.
 func (n *Node) Dedicate(ctx context.Context, id Identity, to Receiver) (*Dedicated, error) {
 	for {
 		p := n.dedicated.take(id)
@@ -195,7 +195,7 @@ func (p *Dedicated) Write(b []byte) error {
 	return err
 }
 
-// GiveBack ends the caller's use of a connection on which no reply is owed and that carries no state.
+// GiveBack ends the caller's use of a connection on which no reply is pending and that carries no state.
 func (p *Dedicated) GiveBack() {
 	p.mu.Lock()
 	p.to = nil
@@ -206,7 +206,7 @@ func (p *Dedicated) GiveBack() {
 	}
 }
 
-// Close ends the connection. The Receiver hears nothing more, but for a call that is under way.
+// Close ends the connection. The Receiver is told nothing more, but for a call that is under way.
 func (p *Dedicated) Close() {
 	p.mu.Lock()
 	p.to = nil

@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// The pinned connections that wait for their next client.
+// The dedicated connections that wait for their next client.
 const (
 	maxIdleDedicated = 64 // over all identities
 	idleDedicated    = 30 * time.Second
 	sweepDedicated   = 5 * time.Second
 )
 
-// pins are a node's pinned connections.
+// dedicatedPool are a node's dedicated connections.
 type dedicatedPool struct {
 	node *Node
 
@@ -72,7 +72,7 @@ func (s *dedicatedPool) closeOldest(user string) bool {
 	return false
 }
 
-// sweep closes what nobody has needed for idlePin, and comes again while something is idle.
+// sweep closes what nobody has needed for idleDedicated, and comes again while something is idle.
 func (s *dedicatedPool) sweep() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
-// ear is a Receiver that remembers.
+// recorder is a Receiver that remembers.
 type recorder struct {
 	mu    sync.Mutex
 	heard strings.Builder

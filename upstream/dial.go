@@ -17,7 +17,7 @@ const (
 	userTimeout       = 30 * time.Second
 )
 
-// reach is dial to wherever t is at present. tenure ends when the connection must no longer be used because another Redis
+// reach is dial to wherever t is at present. term ends when the connection must no longer be used because another Redis
 // is the master now; its cause says so. Without Sentinels it never ends.
 func reach(ctx context.Context, t Target, timeout time.Duration) (conn net.Conn, term context.Context, err error) {
 	if t.follower != nil {

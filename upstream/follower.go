@@ -43,7 +43,7 @@ type Follower struct {
 	hooks    []func()
 }
 
-// tenure is the time in which one Redis is the master.
+// masterTerm is the time in which one Redis is the master.
 type masterTerm struct {
 	place
 	confirmed bool // it has said so itself; guarded by Follower.mu
@@ -129,7 +129,7 @@ func (f *Follower) report(index int, v view) {
 	switch {
 	case !ok:
 		if f.now == nil && f.unknown() != nil && (!before.asked || before.err == nil) {
-			f.tellChanged() // those who wait for the first master hear why there is none
+			f.tellChanged() // those who wait for the first master are told why there is none
 		}
 		return
 	case f.now == nil || to.epoch >= now.epoch:
@@ -184,7 +184,7 @@ func newMasterTerm(at place) *masterTerm {
 	return t
 }
 
-// depose ends all connections to a master that says it is none any more. It stays the one to try, and is asked each time,
+// demote ends all connections to a master that says it is none any more. It stays the one to try, and is asked each time,
 // until the Sentinels name another.
 func (f *Follower) demote(t *masterTerm) {
 	f.mu.Lock()
@@ -220,7 +220,7 @@ func (f *Follower) unknown() error {
 	return fmt.Errorf("no master %q known: %w", f.target.Sentinels.Master, last)
 }
 
-// present is the tenure to dial in; it waits while the Sentinels are being asked for the first time.
+// present is the term to dial in; it waits while the Sentinels are being asked for the first time.
 func (f *Follower) present(ctx context.Context) (*masterTerm, error) {
 	for {
 		f.mu.Lock()
@@ -271,7 +271,7 @@ func (f *Follower) dial(ctx context.Context, timeout time.Duration) (net.Conn, c
 	return conn, now.ctx, nil
 }
 
-// why is err, or what ended the tenure meanwhile.
+// why is err, or what ended the term meanwhile.
 func (f *Follower) why(t *masterTerm, err error) error {
 	if cause := context.Cause(t.ctx); cause != nil {
 		return cause

@@ -97,7 +97,7 @@ func (s *sentinel) ask(client rueidis.Client) view {
 	return view{place: place{net.JoinHostPort(addr[0], addr[1]), epoch}}
 }
 
-// listen hears of changes at once. It asks all Sentinels then: what counts is what they answer.
+// listen learns of changes at once. It asks all Sentinels then: what counts is what they answer.
 func (s *sentinel) listen(client rueidis.Client) {
 	for s.f.ctx.Err() == nil {
 		ctx := rueidis.WithOnSubscriptionHook(s.f.ctx, func(rueidis.PubSubSubscription) { s.wake() })

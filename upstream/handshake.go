@@ -65,7 +65,7 @@ func appendAuth(b []byte, user, password string) []byte {
 	return resp.AppendCommand(b, "AUTH", user, password)
 }
 
-// connect reaches t and shakes hands as id, all within timeout; tenure is reach's.
+// connect reaches t and shakes hands as id, all within timeout; term is reach's.
 // The error is a *ReplyError when Redis refuses, an *AnotherNodeError when it is not the node that t means.
 func connect(ctx context.Context, t Target, id Identity, timeout time.Duration) (conn net.Conn, term context.Context, err error) {
 	deadline := time.Now().Add(timeout)
@@ -96,7 +96,7 @@ func greet(ctx context.Context, conn net.Conn, id Identity, deadline time.Time) 
 	return ask(ctx, conn, hello, n)
 }
 
-// closeAfter closes conn when its tenure ends, unless stop is called before.
+// closeAfter closes conn when its term ends, unless stop is called before.
 func closeAfter(term context.Context, conn net.Conn) (stop func() bool) {
 	return context.AfterFunc(term, func() { conn.Close() })
 }

@@ -57,7 +57,7 @@ func newLink(conn net.Conn, whole bool, maxInflight int64) *link {
 	return l
 }
 
-// do sends r and returns when its fate is known: nil, *LostError, *NotSentError.
+// do sends r and returns when its outcome is known: nil, *LostError, *NotSentError.
 func (l *link) do(r *Request) error {
 	r.part(l)
 	l.mu.Lock()
@@ -108,7 +108,7 @@ func (l *link) do(r *Request) error {
 	}
 }
 
-// part leaves r to its fate: its replies are dropped as they come. It says whether there are any still to come; else r is
+// part stops waiting for r: its replies are dropped as they come. It says whether there are any still to come; else r is
 // done, as the signal that comes next says.
 func (l *link) part(r *Request) bool {
 	for !r.at.CompareAndSwap(atRest, atNobody) { // the reader is just handing over, which does not block

@@ -54,7 +54,7 @@ func newPipe(n *Node, id Identity, private bool) *Pipe {
 	return p
 }
 
-// Do sends r.Cmds and returns when the fate of all of them is known:
+// Do sends r.Cmds and returns when the outcome of all of them is known:
 //   - nil: all replies were handed to r.Sink;
 //   - *NotSentError: Redis cannot have seen any of it;
 //   - *LostError: the first r.Replied replies were handed over, of the other

@@ -26,7 +26,7 @@ func isDenied(line []byte) bool {
 	return bytes.HasPrefix(line, []byte("-NOAUTH")) || bytes.HasPrefix(line, []byte("-NOPERM"))
 }
 
-// heed looks at an error reply.
+// checkError looks at an error reply.
 func (l *link) heed(line []byte) {
 	switch {
 	case bytes.HasPrefix(line, readonlyError):

@@ -40,7 +40,7 @@ type Request struct {
 	// Guarded by on's mu.
 	turn  uint64 // of the Do under way
 	ended error  // End's cause
-	left  bool   // its caller has gone: only its replies are still owed
+	left  bool   // its caller has gone: only its replies are still pending
 	// within is the link's write that the caller was within when it was ended.
 	within uint64
 }
@@ -58,7 +58,7 @@ func (r *Request) enter() bool { return r.at.CompareAndSwap(atRest, atReader) }
 func (r *Request) exit() { r.at.Store(atRest) }
 
 // End ends the Do of that turn, if it is under way: with a *NotSentError, or a *LostError with that cause. On a shared pipe
-// the replies stay owed there, and are dropped as they come; a private one breaks. After a *LostError that Ended knows the
+// the replies stay pending there, and are dropped as they come; a private one breaks. After a *LostError that Ended knows the
 // Request is not to be used again. It is called by any goroutine, and never blocks. A session that is writing to a Redis that
 // takes nothing cannot leave: called again with ErrTimeout while it is still within the same write, End breaks a shared pipe, too.
 func (r *Request) End(turn uint64, cause error) {
@@ -105,7 +105,7 @@ type signal byte
 const (
 	signalDone  signal = iota // Replied and err are final
 	signalWrite               // take over the writing for the link
-	signalEnd                 // leave the request to its fate
+	signalEnd                 // stop waiting for the request
 )
 
 // prepare resets what Do sets.

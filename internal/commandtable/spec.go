@@ -7,7 +7,7 @@ import (
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
-// Told is what Redis' COMMAND says of a command, beside what this proxy goes by on one node. It does not change.
+// CommandSpec is what Redis' COMMAND says of a command, beside what this proxy goes by on one node. It does not change.
 type CommandSpec struct {
 	Flags, Tips       []string
 	first, last, step int // of keys, in the words of a call; first 0: none there

@@ -11,7 +11,7 @@ import (
 
 const (
 	freeBytes = 64 << 10 // of each client that cost nothing: most clients never touch a budget
-	drawStep  = 64 << 10 // what is drawn at a time, so that a long command does so seldom
+	drawStep  = 64 << 10 // what is drawn at a time, so that a long command does so rarely
 	logEvery  = time.Second
 )
 
@@ -125,7 +125,7 @@ func (c *Conn) CommandsKept() Account {
 	return Account{&c.gate.queries, account{drop: c.query.drop, addr: c.addr}}
 }
 
-// RepliesOwed counts what is kept for replies that are yet to come, in --max-reply-memory.
+// PendingReplies counts what is kept for replies that are yet to come, in --max-reply-memory.
 func (c *Conn) PendingReplies() Account {
 	return Account{&c.gate.replies, account{drop: c.reply.drop, addr: c.addr}}
 }

@@ -82,7 +82,7 @@ func newConn(e entrant, g *Gate) *Conn {
 	return c
 }
 
-// Read gives redcon the next commands. When the connection is over it ends the client first: every reply owed is
+// Read gives redcon the next commands. When the connection is over it ends the client first: every pending reply is
 // in by then, because commands are worked off in redcon's own goroutine.
 func (c *Conn) Read(p []byte) (int, error) {
 	if !c.over.Load() {
@@ -222,7 +222,7 @@ func (c *Conn) CommandCame() {
 	c.rmu.Unlock()
 }
 
-// Poke makes whoever waits for the client's next command look around, as at the start of a drain.
+// Wake makes whoever waits for the client's next command look around, as at the start of a drain.
 func (c *Conn) Wake() {
 	c.rmu.Lock()
 	defer c.rmu.Unlock()
@@ -231,7 +231,7 @@ func (c *Conn) Wake() {
 	}
 }
 
-// Nudge has the client's Attend called by the goroutine that reads, as soon as it is between two reads. It never blocks.
+// WakeToAttend has the client's Attend called by the goroutine that reads, as soon as it is between two reads. It never blocks.
 func (c *Conn) WakeToAttend() {
 	c.attend.Store(true)
 	c.Wake()

@@ -16,7 +16,7 @@ const (
 	lookAfter = 4 * time.Second // whoever has sent a command since is alive
 )
 
-// DropSilent drops clients that have vanished without a word, until ctx ends. Of these, since lists into to those that
+// DropDeadPeers drops clients that have vanished without a word, until ctx ends. Of these, since lists into to those that
 // have sent no command since before, in unix nanoseconds.
 func DropDeadPeers(ctx context.Context, since func(before int64, to []*Conn) []*Conn) {
 	tick := time.NewTicker(lookEvery)

@@ -119,7 +119,7 @@ func (l *listener) prepare(e *entrant) error {
 	return nil
 }
 
-// wantsHeader spares unix sockets: who may connect there is up to the file system.
+// wantsHeader exempts unix sockets: who may connect there is up to the file system.
 func (l *listener) wantsHeader() bool {
 	return l.entry.ProxyHeader && l.Addr().Network() == "tcp"
 }

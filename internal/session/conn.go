@@ -16,7 +16,7 @@ func closeHow(how downstream.How) lock.CloseHow {
 	return lock.Left
 }
 
-// Attend does what other sessions wish of this one, and gives back what it has not needed for a while.
+// Attend does what other sessions ask of this one, and gives back what it has not needed for a while.
 func (s *Session) Attend() {
 	s.refuseStranger()
 	s.serveDedicatedRequest()

@@ -17,9 +17,9 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// pinned is a session's connection of its own, for as long as Redis keeps something for it there. Commands go out as the
+// dedicated is a session's connection of its own, for as long as Redis keeps something for it there. Commands go out as the
 // client sends them, without waiting for replies; what comes back goes to the client from the connection's own goroutine
-// (relay.go). When nothing is owed and no state is left, the connection is given back.
+// (relay.go). When no reply is pending and no state is left, the connection is given back.
 type dedicated struct {
 	s                *Session
 	view             *dedicatedView // what it shows of itself
@@ -33,7 +33,7 @@ type dedicated struct {
 	replyTimeout replyTimeout
 
 	mu      sync.Mutex      // guards all below
-	changed sync.Cond       // a reply was owed, or the connection is over
+	changed sync.Cond       // a reply has become pending, or the connection is over
 	pending []*pendingReply // oldest first
 	waits   int             // of these, commands that may wait
 	kept    downstream.Account
@@ -60,7 +60,7 @@ type dedicated struct {
 	to       downstream.Passage // to the client
 }
 
-// pinnedNow is the session's own connection if it still has one. It is then kept until release.
+// currentDedicated is the session's own connection if it still has one. It is then kept until release.
 func (s *Session) currentDedicated() *dedicated {
 	p := s.dedicated
 	if p == nil {
@@ -103,7 +103,7 @@ func (s *Session) release() {
 	p.giveBackIfUnused()
 }
 
-// commandPinned has a command run for a session that has a connection of its own, or needs one for it.
+// runDedicated has a command run for a session that has a connection of its own, or needs one for it.
 func (s *Session) runDedicated(p *dedicated, cmd redcon.Command, c *commandtable.Command, answer answer) {
 	defer s.release()
 	s.forward()
@@ -132,7 +132,7 @@ func (s *Session) runDedicated(p *dedicated, cmd redcon.Command, c *commandtable
 	s.answerDedicated(p, cmd, c, answer)
 }
 
-// pinFailed answers a command for which there is no connection.
+// dedicatedFailed answers a command for which there is no connection.
 func (s *Session) dedicatedFailed(c *commandtable.Command, err error) {
 	kind := commandtable.PinNone
 	if c != nil {
@@ -201,7 +201,7 @@ func (s *Session) send(p *dedicated, cmd redcon.Command, c *commandtable.Command
 	p.send(e, cmd.Raw)
 }
 
-// answerPinned answers here what is not Redis' to answer, once all replies before are in; within a transaction, and
+// answerDedicated answers here what is not Redis' to answer, once all replies before are in; within a transaction, and
 // for subscribers in RESP2, the rules of these hold.
 func (s *Session) answerDedicated(p *dedicated, cmd redcon.Command, c *commandtable.Command, answer answer) {
 	if !p.settled() {
@@ -251,11 +251,11 @@ func effectOf(c *commandtable.Command, args [][]byte) effect {
 	return effect{setting: settingIn(c, args)}
 }
 
-// expect has a command sent, and its reply go where e says.
+// send has a command sent, and its reply go where e says.
 func (p *dedicated) send(e *pendingReply, raw []byte) {
 	e.quiet = p.s.silent
 	p.mu.Lock()
-	if p.released { // lost: what was owed before has been answered
+	if p.released { // lost: the replies pending before have been answered
 		p.mu.Unlock()
 		if e.lost = errGone; e.got == nil {
 			p.s.notSent(e)
@@ -293,7 +293,7 @@ func (p *dedicated) tell(args ...string) {
 	p.queue = resp.AppendCommand(p.queue, args...)
 }
 
-// ask sends a command and waits for its reply. Nothing else must be owed.
+// ask sends a command and waits for its reply. No other reply may be pending.
 func (p *dedicated) ask(e *pendingReply, args ...string) ([]byte, error) {
 	var got gathered
 	e.got = &got
@@ -332,10 +332,10 @@ func (p *dedicated) flush() {
 	}
 }
 
-// settled waits until no reply is owed, and says whether that is so and the client is still there.
+// settled waits until no reply is pending, and says whether that is so and the client is still there.
 func (p *dedicated) settled() bool { return p.settle(0) }
 
-// settle is settled for at most so many replies owed.
+// settle is settled for at most so many pending replies.
 func (p *dedicated) settle(most int) (paid bool) {
 	p.flush()
 	p.mu.Lock()
@@ -356,7 +356,7 @@ func (p *dedicated) settle(most int) (paid bool) {
 	return paid && !p.s.guard.Over()
 }
 
-// await waits until at most so many replies are owed, of which there are none once the connection is over, or ctx ends.
+// await waits until at most so many replies are pending, of which there are none once the connection is over, or ctx ends.
 func (p *dedicated) await(ctx context.Context, most int) (paid bool) {
 	return p.awaitThat(ctx, func() bool { return len(p.pending) <= most })
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// authPinned logs the session's own connection in as well.
+// authDedicated logs the session's own connection in as well.
 func (s *Session) authDedicated(p *dedicated, args [][]byte) error {
 	p.taint()
 	words := make([]string, len(args))
@@ -23,7 +23,7 @@ func (s *Session) authDedicated(p *dedicated, args [][]byte) error {
 	return err
 }
 
-// helloPinned switches the session's own connection to id's protocol, and to its user.
+// helloDedicated switches the session's own connection to id's protocol, and to its user.
 func (s *Session) helloDedicated(p *dedicated, id upstream.Identity, auth bool) error {
 	p.taint()
 	words := []string{"HELLO", strconv.Itoa(id.Proto)}

@@ -7,7 +7,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/downstream"
 )
 
-// letGo gives the connection back when nothing speaks against it.
+// giveBackIfUnused gives the connection back when nothing speaks against it.
 func (p *dedicated) giveBackIfUnused() {
 	if p.held || p.released || p.passing || len(p.head) > 0 || len(p.pending) > 0 || !p.state.none() || p.view.targets.Load() > 0 {
 		return
@@ -31,9 +31,9 @@ func (p *dedicated) leave() {
 	}
 }
 
-const lastReplies = 2 * time.Second // for replies owed to a client that has gone
+const lastReplies = 2 * time.Second // for the pending replies of a client that has gone
 
-// LastWord has the replies owed come before the error that ends the connection, but for those that wait.
+// LastWord has the pending replies come before the error that ends the connection, but for those that wait.
 func (s *Session) LastWord() {
 	if p := s.dedicated; p != nil {
 		p.mu.Lock()
@@ -47,7 +47,7 @@ func (s *Session) LastWord() {
 	}
 }
 
-// endPin ends the session's own connection. Replies to commands that do not wait come first, so that their outcome is
+// endDedicated ends the session's own connection. Replies to commands that do not wait come first, so that their outcome is
 // known; so is a waiting one's when locks hang on it.
 func (s *Session) endDedicated() {
 	if p := s.dedicated; p != nil {
@@ -57,7 +57,7 @@ func (s *Session) endDedicated() {
 	s.dropRemade()
 }
 
-// end is endPin of any connection that is this session's alone.
+// end is endDedicated of any connection that is this session's alone.
 func (s *Session) end(p *dedicated) {
 	p.forgetQueued()
 	// One that half closes and does not read must not keep its locks either.
@@ -86,7 +86,7 @@ func (s *Session) end(p *dedicated) {
 	}
 }
 
-// dropPin closes the session's own connection with all its state; nothing is owed there.
+// dropDedicated closes the session's own connection with all its state; no reply is pending there.
 func (s *Session) dropDedicated() {
 	if p := s.dedicated; p != nil {
 		s.dedicated = nil
@@ -95,7 +95,7 @@ func (s *Session) dropDedicated() {
 	}
 }
 
-// drop closes the connection with all its state; nothing is owed there. A message of which the client has a part comes
+// drop closes the connection with all its state; no reply is pending there. A message of which the client has a part comes
 // whole first.
 func (p *dedicated) drop() {
 	ctx, done := p.s.whileThere()

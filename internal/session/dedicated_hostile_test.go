@@ -133,7 +133,7 @@ func TestMaxClientsUpstream(t *testing.T) {
 	eventually(t, "there is room again", func() bool { return w.do("SUBSCRIBE", "c")[0] == '*' })
 }
 
-// What is owed comes before the error that ends the connection.
+// Pending replies come before the error that ends the connection.
 func TestProtocolErrorComesLast(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)

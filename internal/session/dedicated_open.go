@@ -7,7 +7,7 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// pinUp gives the session a connection of its own.
+// openDedicated gives the session a connection of its own.
 func (s *Session) openDedicated() (*dedicated, error) {
 	if s.srv.o.Cluster != nil {
 		return s.openDedicatedForSlot(noSlot)
@@ -15,7 +15,7 @@ func (s *Session) openDedicated() (*dedicated, error) {
 	return s.openDedicatedOn(s.srv.o.Node)
 }
 
-// pinOn is pinUp at a node.
+// openDedicatedOn is openDedicated at a node.
 func (s *Session) openDedicatedOn(n *upstream.Node) (*dedicated, error) {
 	if err := s.refused(); err != nil {
 		return nil, err

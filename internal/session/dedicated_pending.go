@@ -1,22 +1,22 @@
 package session
 
-// No more is read from a client that is owed so many replies, until half of them are there. Behind a command that waits there
+// No more is read from a client with so many pending replies, until half of them are there. Behind a command that waits there
 // are fewer: it may wait for ever.
 const (
 	mostPending        = 1 << 14
 	mostPendingBlocked = 1 << 10
 )
 
-// What is kept for a reply that is owed, and for a queued command that does something to the connection, about. Both count
+// What is kept for a pending reply, and for a queued command that does something to the connection, about. Both count
 // for --max-reply-memory.
 const (
 	pendingBytes = 352
 	effectBytes  = 512
 )
 
-// The replies that a session's own connection owes. pinned.mu is held in all of this.
+// The pending replies of a session's own connection. dedicated.mu is held in all of this.
 
-// owe notes that a reply is owed for e.
+// addPending notes that the reply to e is pending.
 func (p *dedicated) addPending(e *pendingReply) {
 	p.pending = append(p.pending, e)
 	if e.blocks {
@@ -42,7 +42,7 @@ func (p *dedicated) oldest() *pendingReply {
 	return p.pending[0]
 }
 
-// pay takes the oldest command off the list.
+// popPending takes the oldest command off the list.
 func (p *dedicated) popPending() {
 	if p.pending[0].blocks {
 		p.waits--
@@ -57,7 +57,7 @@ func (p *dedicated) popPending() {
 	p.count()
 }
 
-// oweNothing forgets the list: the connection is over.
+// clearPending forgets the list: the connection is over.
 func (p *dedicated) clearPending() {
 	for _, e := range p.pending {
 		if e.shuts {

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// wishWait is how long a session waits for another that is at work, before it gives up.
+// dedicatedRequestWait is how long a session waits for another that is at work, before it gives up.
 const dedicatedRequestWait = time.Second
 
-// wishFor has another session take a connection of its own, to which invalidations may be redirected, and returns that
+// requestDedicated has another session take a connection of its own, to which invalidations may be redirected, and returns that
 // connection's number at Redis. It is taken by that session's own goroutine, where it reads its client's next command;
 // 0: it is not there in time, or has no such connection.
 func (s *Session) requestDedicated(ctx context.Context) int64 {
@@ -28,7 +28,7 @@ func (s *Session) requestDedicated(ctx context.Context) int64 {
 	}
 }
 
-// grantWish does what wishFor asks for, in the session's own goroutine while no command is at work.
+// serveDedicatedRequest does what requestDedicated asks for, in the session's own goroutine while no command is at work.
 func (s *Session) serveDedicatedRequest() {
 	request := s.dedicatedRequest.Swap(nil)
 	if request == nil {

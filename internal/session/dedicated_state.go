@@ -8,7 +8,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 )
 
-// pinState is what Redis keeps for a connection, as far as its replies have told.
+// dedicatedState is what Redis keeps for a connection, as far as its replies have told.
 type dedicatedState struct {
 	multi                      bool
 	queued                     int            // commands in the transaction
@@ -49,12 +49,12 @@ func (t *dedicatedState) none() bool {
 	return !t.multi && !t.watch && !t.tracking && !t.monitor && t.subscribed() == 0 && !t.stray
 }
 
-// expect is a command whose reply is owed.
+// pendingReply is a command whose reply is pending.
 type pendingReply struct {
 	cmd     *commandtable.Command
 	kind    commandtable.PinKind
 	args    int      // of a subscription: channels named
-	names   []string // those, on an ear
+	names   []string // those, on a connection for subscriptions
 	effect  effect
 	quiet   bool // CLIENT REPLY: its reply is not wanted
 	own     bool // asked by this proxy, not by the client: its reply is not wanted either
@@ -178,7 +178,7 @@ func (t *dedicatedState) confirmed(frame []byte) {
 	}
 }
 
-// expected is how many confirmations e gets: one a channel it names, or one a channel there is.
+// confirmationsOf is how many confirmations e gets: one a channel it names, or one a channel there is.
 func (t *dedicatedState) confirmationsOf(e *pendingReply) int {
 	if e.args > 0 {
 		return e.args

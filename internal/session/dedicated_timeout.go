@@ -8,18 +8,18 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// lateness is what --upstream-timeout needs to know of a session's own connection. As long as replies are owed there it is looked
+// replyTimeout is what --upstream-timeout needs to know of a session's own connection. As long as replies are pending there it is looked
 // at from time to time: when Redis has said nothing for that long, or has not taken what is written, the connection ends, and
 // the client is told that the outcome is unknown. A command that waits by itself is given its own time besides; one that
 // waits for ever may.
 type replyTimeout struct {
 	timer *time.Timer
 	armed bool
-	heard time.Time // when Redis said something last, or the oldest reply began to be owed
+	heard time.Time // when Redis said something last, or the oldest pending reply was asked for
 	write time.Time // when the session began to write; zero: it does not
 }
 
-// lookOut begins to look, if that is wanted; mu is held, as a reply is owed from now on.
+// watchTimeout begins to look, if that is wanted; mu is held, as a reply is pending from now on.
 func (p *dedicated) watchTimeout() {
 	if len(p.pending) == 1 {
 		p.replyTimeout.heard = time.Now()
@@ -36,7 +36,7 @@ func (p *dedicated) watchTimeout() {
 	}
 }
 
-// look is the timer's.
+// checkTimeout is the timer's.
 func (p *dedicated) checkTimeout() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -73,13 +73,13 @@ func (p *dedicated) patience(t time.Duration) time.Duration {
 	return t + e.waits
 }
 
-// endLate ends the connection; mu is held.
+// endTimedOut ends the connection; mu is held.
 func (p *dedicated) endTimedOut() {
 	p.endLocked(upstream.ErrTimeout)
 	p.conn.Close()
 }
 
-// endSilent ends the connection of a Redis that has not answered a question of the proxy's own in its time.
+// endUnanswered ends the connection of a Redis that has not answered a question of the proxy's own in its time.
 func (p *dedicated) endUnanswered() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

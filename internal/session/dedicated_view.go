@@ -6,7 +6,7 @@ import (
 	"github.com/lockproxy/lockproxy/cluster"
 )
 
-// pinView is what others may see of a session's own connection.
+// dedicatedView is what others may see of a session's own connection.
 type dedicatedView struct {
 	channels, patterns, shards atomic.Int32
 	multi                      atomic.Int32 // commands queued, plus one; 0: no transaction
@@ -29,7 +29,7 @@ func (p *dedicated) show() {
 	if t.multi {
 		multi = int32(t.queued) + 1
 	}
-	if p.node == nil { // else see ears
+	if p.node == nil { // else see subscriptions
 		v.channels.Store(int32(t.channels))
 		v.patterns.Store(int32(t.patterns))
 		v.shards.Store(int32(t.shards))

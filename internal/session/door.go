@@ -15,7 +15,7 @@ const noAuth = "NOAUTH Authentication required."
 const doorPeriod = 400 * time.Millisecond
 
 // door is how clients are refused that have not authenticated, while Redis asks for a password: here, since Redis closes a connection
-// on which it owes such clients more than a little (1 KB), and theirs is shared. Redis is asked once for all of them.
+// on which it holds for such clients more than a little (1 KB), and theirs is shared. Redis is asked once for all of them.
 type door struct {
 	turn  sync.Mutex             // who has it asks Redis
 	until atomic.Int64           // unix nanoseconds until which Redis' last word is believed

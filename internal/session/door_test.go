@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Redis closes a connection on which it owes more than 1 KB to somebody who has not logged in. Strangers share one: however many
+// Redis closes a connection on which it holds more than 1 KB to somebody who has not logged in. Strangers share one: however many
 // there are, and however much they pipeline, each gets its answers, and none is closed with the others.
 func TestStrangersAreAnsweredHoweverMany(t *testing.T) {
 	t.Parallel()

@@ -151,7 +151,7 @@ type departure struct {
 	found, later  string
 }
 
-// A lock whose holder was cut off is given to nobody before the fate of the holder's last writes is known.
+// A lock whose holder was cut off is given to nobody before the outcome of the holder's last writes is known.
 func TestResetWithWritesInFlight(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)

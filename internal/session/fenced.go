@@ -108,7 +108,7 @@ func (s *Session) fenceable(args [][]byte) (*commandtable.Command, error) {
 	return nil, &lock.Error{Code: "ERR", Text: "'" + displayName(c) + "' cannot be run by FENCED: " + why}
 }
 
-// spoken is a command's name as people write it.
+// displayName is a command's name as people write it.
 func displayName(c *commandtable.Command) string {
 	return strings.ToUpper(strings.ReplaceAll(c.Name, "|", " "))
 }

@@ -108,7 +108,7 @@ func (s *Session) forwardOver(p *upstream.Pipe, err error) {
 }
 
 // answerFor is fail for each command that Redis did not answer. When the outcome of one that may have written is
-// unknown, the lock engine hears of it: this client's locks are then not released, they run out.
+// unknown, the lock engine is told: this client's locks are then not released, they run out.
 func (s *Session) answerFor(err error, unanswered []*commandtable.Command) {
 	if s.noteTrouble(err); passwordRefused(err) && s.guard.Over() {
 		return // closed without a word

@@ -61,7 +61,7 @@ func (s *Session) authenticate(user, password string) error {
 	return s.srv.authenticate(ctx, s.host(), user, password)
 }
 
-// beSeen has a shared connection as the client's user, which Redis closes when it deletes the user: so the client's end is noticed,
+// showToRedis has a shared connection as the client's user, which Redis closes when it deletes the user: so the client's end is noticed,
 // however idle it is. Where there can be none just now that is noticed at its next command.
 func (s *Session) showToRedis() {
 	ctx, done := s.whileThere()

@@ -44,7 +44,7 @@ func (s *Session) clientName() string {
 	return s.name
 }
 
-// runVerb answers a lock verb. All replies owed before are in: forward has run.
+// runVerb answers a lock verb. All replies pending before are in: forward has run.
 func (s *Session) runVerb(v *commands.Verb, args [][]byte) {
 	if !commandtable.ArityFits(v.Arity, len(args)) {
 		s.error(wrongArity(v.Name))
@@ -144,7 +144,7 @@ func (s *Session) refused() error {
 	}
 	ctx, done := s.whileThere()
 	defer done()
-	select { // Redis closes a connection that owes much to somebody who has not logged in
+	select { // Redis closes a connection that holds much for somebody who has not logged in
 	case s.srv.asking <- struct{}{}:
 	case <-ctx.Done():
 		return &upstream.NotSentError{Cause: upstream.ErrLeft}

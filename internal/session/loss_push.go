@@ -9,7 +9,7 @@ import (
 // not asked for, and there are libraries that take any push for the reply to their next command.
 const lostPushes = "lock-lost"
 
-// heedful are libraries, by the name they give with CLIENT SETINFO, that keep such a push apart from replies without
+// lossPushLibraries are libraries, by the name they give with CLIENT SETINFO, that keep such a push apart from replies without
 // having asked for it. Whoever adds one shows it in integration/clients.
 var lossPushLibraries = []string{"go-redis", "ioredis", "jedis", "lettuce", "node-redis", "redis-py", "redis-rs"}
 
@@ -21,12 +21,12 @@ func (s *Session) clientCapa(args [][]byte) {
 	s.ok()
 }
 
-// heedsIn says whether lostPushes is among the capabilities.
+// hasLossPush says whether lostPushes is among the capabilities.
 func hasLossPush(capabilities [][]byte) bool {
 	return slices.ContainsFunc(capabilities, func(c []byte) bool { return equalFold(c, lostPushes) })
 }
 
-// hears says whether a lost lock may be pushed to this client. The caller holds mu.
+// takesLossPush says whether a lost lock may be pushed to this client. The caller holds mu.
 func (s *Session) takesLossPush() bool {
 	if !s.resp3 {
 		return false

@@ -11,7 +11,7 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// leftOver is what must not be forgotten of a client's own connection that was lost, or could not be made, while the client
+// lostState is what must not be forgotten of a client's own connection that was lost, or could not be made, while the client
 // stays. The commands of a transaction would be run by themselves now: until EXEC or DISCARD each gets an error, and EXEC the
 // one that Redis gives when a transaction cannot be run. A watched key may have changed: the next EXEC is answered null.
 type lostState struct {
@@ -21,7 +21,7 @@ type lostState struct {
 
 func (l *lostState) any() bool { return l.multi || l.watch }
 
-// takeOn adds to what is left over.
+// addLostState adds to what was lost.
 func (s *Session) addLostState(l lostState) {
 	s.lostState.multi, s.lostState.watch = s.lostState.multi || l.multi, s.lostState.watch || l.watch
 	if s.lostState.cause == nil {
@@ -55,7 +55,7 @@ func (l *lostState) line() string {
 	return errorLine(l.cause)
 }
 
-// afterLoss answers what is not to be run for what is left over; false: the command is run as ever. p is the session's own
+// afterLoss answers what is not to be run for what was lost; false: the command is run as ever. p is the session's own
 // connection now, nil if it has none.
 func (s *Session) afterLoss(p *dedicated, cmd redcon.Command, c *commandtable.Command) bool {
 	if c != nil && c.Always { // QUIT, RESET
@@ -101,7 +101,7 @@ func (s *Session) afterLoss(p *dedicated, cmd redcon.Command, c *commandtable.Co
 	return true
 }
 
-// inLeftOver answers a command within a transaction that was lost.
+// inLostTransaction answers a command within a transaction that was lost.
 func (s *Session) inLostTransaction(k commandtable.PinKind, ends bool) {
 	line := s.lostState.line()
 	switch {
@@ -120,7 +120,7 @@ func (s *Session) inLostTransaction(k commandtable.PinKind, ends bool) {
 
 // notSent answers e's command, which came as its connection had just been lost.
 func (s *Session) notSent(e *pendingReply) {
-	s.currentDedicated() // takes on what is left over
+	s.currentDedicated() // notes what was lost
 	if s.lostState.multi {
 		s.inLostTransaction(e.kind, e.args == 0 && (e.kind == commandtable.PinExec || e.kind == commandtable.PinDiscard))
 		return
@@ -130,7 +130,7 @@ func (s *Session) notSent(e *pendingReply) {
 
 // closes says that the client is to be closed for the loss of this connection; mu is held, here and below. That is so for a
 // client that stays otherwise when it has a part of EXEC's confirmations, or when invalidations were to come from here to
-// another client or from there to here: they go astray.
+// another client or from there to here: they would be lost.
 func (p *dedicated) closes(lost error) bool {
 	if !p.s.closesFor(lost) {
 		return p.state.stray || p.state.redirect.client != 0 && p.state.tracking || p.view.targets.Load() > 0
@@ -142,7 +142,7 @@ func (p *dedicated) closes(lost error) bool {
 	return closes
 }
 
-// answerLost gives a client that stays something in place of each reply that it is owed, and notes what is left over. A
+// answerLost gives a client that stays something in place of each pending reply, and notes what was lost. A
 // transaction without EXEC has surely not run.
 func (p *dedicated) answerLost(lost error) {
 	multi, watch := p.state.multi, p.state.watch

@@ -23,7 +23,7 @@ const crossSlot = "CROSSSLOT Keys in request don't hash to the same slot"
 type nodes struct {
 	exec     *cluster.Executor // nil: not needed yet
 	quick    *cluster.Executor // the quick lane of scripts; nil: not needed yet
-	presence *upstream.Pipe    // see beSeen; nil: none
+	presence *upstream.Pipe    // see showToRedis; nil: none
 	lane     *scriptcache.Lane // that one
 }
 

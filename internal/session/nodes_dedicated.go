@@ -14,12 +14,12 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// pinNodes is what a connection of a session's own has to do with slots.
+// runDedicatedNodes is what a connection of a session's own has to do with slots.
 type dedicatedSlots struct {
 	watched  int          // the slot of what is watched, or noSlot; the session's goroutine only
 	ask      bool         // the node is importing that slot: MULTI goes behind ASKING; the session's goroutine only
 	tx       *transaction // the one that is queued; the session's goroutine only
-	redirect []byte       // the last redirect that was answered QUEUED; guarded by pinned.mu
+	redirect []byte       // the last redirect that was answered QUEUED; guarded by dedicated.mu
 }
 
 const slotPause = 20 * time.Millisecond // before a node is tried again
@@ -29,7 +29,7 @@ var (
 	asking      = resp.AppendCommand(nil, "ASKING")
 )
 
-// astray says that a node has refused a command for want of its slot: it has not run, and can be sent again.
+// isRedirect says that a node has refused a command for want of its slot: it has not run, and can be sent again.
 func isRedirect(reply []byte) bool {
 	for _, word := range []string{"-MOVED ", "-ASK ", "-TRYAGAIN ", "-CLUSTERDOWN "} {
 		if bytes.HasPrefix(reply, []byte(word)) {
@@ -42,7 +42,7 @@ func isRedirect(reply []byte) bool {
 // unblockedByChange is how Redis ends the wait of those that wait at a master which is none any more.
 var unblockedByChange = []byte("-UNBLOCKED force unblock from blocking operation, instance state changed")
 
-// pinAt gives the session a connection of its own at a node.
+// openDedicatedAt gives the session a connection of its own at a node.
 func (s *Session) openDedicatedAt(n *cluster.Node) (*dedicated, error) {
 	p, err := s.connectAt(n, &s.view)
 	if err == nil {
@@ -69,7 +69,7 @@ func (s *Session) connectAs(ctx context.Context, id upstream.Identity, n *cluste
 	return p, err
 }
 
-// pinSlot gives the session a connection of its own at the node that has a slot; noSlot: at any.
+// openDedicatedForSlot gives the session a connection of its own at the node that has a slot; noSlot: at any.
 func (s *Session) openDedicatedForSlot(slot int) (*dedicated, error) {
 	p, err := s.connectSlot(slot, &s.view)
 	if err == nil {
@@ -113,7 +113,7 @@ func (s *Session) lookAgain() {
 	retry.Sleep(s.srv.ctx, slotPause, ctx.Done())
 }
 
-// pinFor is p, or in place of nil a connection at the node that has a slot. With nil the client has been told why.
+// dedicatedFor is p, or in place of nil a connection at the node that has a slot. With nil the client has been told why.
 func (s *Session) dedicatedFor(p *dedicated, slot int, c *commandtable.Command) *dedicated {
 	if p != nil {
 		return p
@@ -126,7 +126,7 @@ func (s *Session) dedicatedFor(p *dedicated, slot int, c *commandtable.Command) 
 	return p
 }
 
-// repin gives p up for a connection where reply, its node's redirect, says. With nil the client has been told why.
+// moveDedicated gives p up for a connection where reply, its node's redirect, says. With nil the client has been told why.
 func (s *Session) moveDedicated(p *dedicated, reply []byte, slot int, c *commandtable.Command) (to *dedicated, ask bool) {
 	from := p.node
 	s.closeUnusedDedicated()
@@ -138,7 +138,7 @@ func (s *Session) moveDedicated(p *dedicated, reply []byte, slot int, c *command
 	return to, ask
 }
 
-// pinInstead is pinSlot, or where reply, a redirect by the node from, says. ask: ASKING must go ahead there.
+// openDedicatedInstead is openDedicatedForSlot, or where reply, a redirect by the node from, says. ask: ASKING must go ahead there.
 func (s *Session) openDedicatedInstead(reply []byte, slot int, from *cluster.Node) (p *dedicated, ask bool, err error) {
 	if to, ask, ok := s.srv.o.Cluster.Redirect(reply, slot, from); ok && to != nil {
 		if p, err = s.openDedicatedAt(to); err == nil {
@@ -150,7 +150,7 @@ func (s *Session) openDedicatedInstead(reply []byte, slot int, from *cluster.Nod
 	return p, false, err
 }
 
-// unpin gives the session's own connection back, or closes it when Redis keeps something for it there.
+// closeUnusedDedicated gives the session's own connection back, or closes it when Redis keeps something for it there.
 func (s *Session) closeUnusedDedicated() {
 	s.release()
 	if s.currentDedicated() != nil {
@@ -161,7 +161,7 @@ func (s *Session) closeUnusedDedicated() {
 // isFinal says that to try again would not help.
 func isFinal(err error) bool { return passwordRefused(err) || needsAuth(err) || tooManyUpstream(err) }
 
-// pinNodes has a command run that concerns the connection, or may wait. p is the session's own, nil if it has none.
+// runDedicatedNodes has a command run that concerns the connection, or may wait. p is the session's own, nil if it has none.
 func (s *Session) runDedicatedNodes(p *dedicated, cmd redcon.Command, c *commandtable.Command) {
 	if p != nil && !p.settled() {
 		return

@@ -27,7 +27,7 @@ const (
 // eventRetry is when a master is tried again that could not be subscribed at.
 const eventRetry = time.Second
 
-// hearsEvents says whether a subscription may be for keyspace notifications. A pattern is when what stands before its first
+// isEvents says whether a subscription may be for keyspace notifications. A pattern is when what stands before its first
 // wildcard does not rule them out.
 func (sub subscription) isEvents() bool {
 	name := sub.name
@@ -90,18 +90,18 @@ type events struct {
 	ended chan struct{} // closed when follow has ended
 	woken chan struct{} // one slot: the topology, the subscriptions or a connection have changed
 
-	// Who has the turn of the ears may use these.
+	// Who has the turn of the subscriptions may use these.
 	as upstream.Identity
 	at map[*cluster.Node]*eventConn
 }
 
-// eventEar is the connection to one master.
+// eventConn is the connection to one master.
 type eventConn struct {
 	*subscriptionConn
 	has map[subscription]bool
 }
 
-// hearEvents has those of the names that may be for keyspace notifications subscribed to at all masters, before the client
+// subscribeEvents has those of the names that may be for keyspace notifications subscribed to at all masters, before the client
 // is told that it is subscribed. Masters that cannot be reached follow when they can. The caller has the turn.
 func (x *subscriptions) subscribeEvents(kind subscriptionKind, names [][]byte) {
 	var more []subscription
@@ -126,7 +126,7 @@ func (x *subscriptions) subscribeEvents(kind subscriptionKind, names [][]byte) {
 	}
 }
 
-// poke has follow look again.
+// wake has follow look again.
 func (v *events) wake() {
 	select {
 	case v.woken <- struct{}{}:
@@ -134,7 +134,7 @@ func (v *events) wake() {
 	}
 }
 
-// end waits for follow; the context of the ears has ended.
+// end waits for follow; the context of the subscriptions has ended.
 func (v *events) end() {
 	v.x.s.srv.hearing.remove(v)
 	<-v.ended
@@ -246,20 +246,20 @@ func (v *events) say(e *eventConn, verb string, names []string) bool {
 	return v.x.call(e.p, o, resp.AppendCommand(nil, append([]string{verb}, names...)...)) && len(refusal) == 0
 }
 
-// knowsWhose says that enough of a message is there for isOthers. pinned.mu is held.
+// knowsWhose says that enough of a message is there for isOthers. dedicated.mu is held.
 func (p *dedicated) knowsWhose(frame []byte) bool {
 	_, known := eventMessage(frame)
 	return known || !p.subscriptionConn.events && p.subscriptions.events.Load() == nil
 }
 
-// isOthers says that a message on an ear comes to the client by another one, too: a keyspace notification by the connection to its
-// master, everything else by the client's ordinary ear. pinned.mu is held.
+// isOthers says that a message on a connection for subscriptions comes to the client by another one, too: a keyspace notification by the connection to its
+// master, everything else by the client's ordinary connection for subscriptions. dedicated.mu is held.
 func (p *dedicated) isOthers(frame []byte) bool {
 	is, _ := eventMessage(frame)
 	return is != p.subscriptionConn.events && (p.subscriptionConn.events || p.subscriptions.events.Load() != nil)
 }
 
-// listeners are the sessions that hear keyspace notifications.
+// listeners are the sessions that have asked for keyspace notifications.
 type listeners struct {
 	mu  sync.Mutex // a leaf
 	all map[*events]struct{}

@@ -16,7 +16,7 @@ import (
 )
 
 // dispatchNodes is dispatch with a cluster upstream. A connection of the client's own is at one node, so that only what
-// it is needed for goes there; all else goes its way beside it, once the replies owed there are in.
+// it is needed for goes there; all else goes its way beside it, once the pending replies there are in.
 func (s *Session) dispatchNodes(cmd redcon.Command, c *commandtable.Command, answer answer) {
 	select {
 	case <-s.srv.known:
@@ -269,7 +269,7 @@ func (s *Session) trackingNodes(args [][]byte) {
 }
 
 // waitNodes is WAIT, or WAITAOF, at all masters: the least of them counts. It asks for a second at a time, so that the
-// client's end is heard of. What they count is all that was written before.
+// client's end is noticed. What they count is all that was written before.
 func (s *Session) waitNodes(args [][]byte) {
 	words, at := append([][]byte(nil), args...), len(args)-1
 	timeout, ok := integer(args[at])

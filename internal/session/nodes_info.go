@@ -10,7 +10,7 @@ import (
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
-// infoFacts have all masters answer INFO. One that cannot does not keep the others from being heard.
+// infoFacts have all masters answer INFO. One that cannot does not hide what the others say.
 var infoFacts = &cluster.Facts{Name: "info", ReadOnly: true, Request: cluster.AllShards, Response: cluster.Each, Partial: true}
 
 // askInfo is INFO as Redis answers it, or the masters of a cluster together.

@@ -162,7 +162,7 @@ func (x *subscriptions) remakeAt(as upstream.Identity, kind subscriptionKind, sl
 	return nil
 }
 
-// call sends a command of the proxy's own on an ear and waits for what it is owed, past the session's goroutine. A node
+// call sends a command of the proxy's own on a connection for subscriptions and waits for its reply, past the session's goroutine. A node
 // that does not answer loses the connection.
 func (x *subscriptions) call(p *dedicated, e *pendingReply, raw []byte) bool {
 	ctx, cancel := context.WithTimeout(x.ctx, remakeStep)

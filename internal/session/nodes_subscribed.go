@@ -9,12 +9,12 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// confirmed takes a confirmation that an ear has got; pinned.mu is held, here and below. That of the client's own command
+// confirmed takes a confirmation that a connection for subscriptions has got; dedicated.mu is held, here and below. That of the client's own command
 // is passed on. That of a subscription made again is not, and the end of one that nobody asked for, by which Redis tells
 // that its slot has left, has it made again.
 func (p *dedicated) subscriptionConfirmed(frame []byte) {
 	p.state.confirmed(frame)
-	if p.subscriptionConn.events { // the client is told by its ordinary ear
+	if p.subscriptionConn.events { // the client is told by its ordinary connection for subscriptions
 		if e := p.oldest(); e != nil && e.kind == commandtable.PinSubscribe {
 			if e.left--; e.left == 0 {
 				p.popPending()
@@ -62,7 +62,7 @@ func (p *dedicated) subscriptionConfirmed(frame []byte) {
 	}
 }
 
-// lose has a subscription made again, if it was that ear's. mu is held.
+// lose has a subscription made again, if it was on that connection. mu is held.
 func (x *subscriptions) lose(sub subscription, was *subscriptionConn) {
 	if at, wanted := x.where[sub]; !wanted || at != was {
 		return
@@ -72,7 +72,7 @@ func (x *subscriptions) lose(sub subscription, was *subscriptionConn) {
 	x.wakeMaker()
 }
 
-// earEnded has all that was subscribed to on a lost connection made again; false: nothing was. pinned.mu is held.
+// subscriptionConnEnded has all that was subscribed to on a lost connection made again; false: nothing was. dedicated.mu is held.
 func (p *dedicated) subscriptionConnEnded() {
 	x := p.subscriptions
 	if v := x.events.Load(); v != nil && p.subscriptionConn.events {
@@ -96,7 +96,7 @@ func (p *dedicated) subscriptionConnEnded() {
 	}
 }
 
-// kick starts the goroutine that makes subscriptions again, unless it is there. mu is held.
+// wakeMaker starts the goroutine that makes subscriptions again, unless it is there. mu is held.
 func (x *subscriptions) wakeMaker() {
 	if x.maker == nil && !x.over {
 		x.maker = make(chan struct{})
@@ -109,7 +109,7 @@ func (x *subscriptions) cutOff(why string) {
 	x.s.guard.Cut(downstream.Left, why)
 }
 
-// hello has all ears speak another protocol.
+// hello has all connections speak another protocol.
 func (x *subscriptions) hello(id upstream.Identity) (err error) {
 	if x == nil || !x.take() {
 		return nil

@@ -15,9 +15,9 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// With a cluster upstream a client's subscriptions have connections of their own, its ears: one, to any node, for channels
+// With a cluster upstream a client's subscriptions have connections of their own, one, to any node, for channels
 // and patterns, and one to each node that has sharded channels of its. Messages are passed on as they come. Confirmations
-// are, too, but for the number at their end, which is of all ears together. When a slot moves or a node dies, its
+// are, too, but for the number at their end, which is of all of these connections together. When a slot moves or a node dies, its
 // subscriptions are made again elsewhere (nodes_ears_again.go), and the client is not told.
 
 // subscription is what a client has subscribed to.
@@ -37,25 +37,25 @@ const (
 var subscribeVerbs = [...]string{ofChannel: "subscribe", ofPattern: "psubscribe", ofShard: "ssubscribe"}
 var unsubscribeVerbs = [...]string{ofChannel: "unsubscribe", ofPattern: "punsubscribe", ofShard: "sunsubscribe"}
 
-// ear is one of these connections.
+// subscriptionConn is one of these connections.
 type subscriptionConn struct {
 	p       *dedicated
 	sharded bool
 	events  bool // it is for keyspace notifications: see events
 	since   time.Time
-	id      upstream.Identity // as which it was made, and will be again; written with the turn and ears.mu
+	id      upstream.Identity // as which it was made, and will be again; written with the turn and subscriptions.mu
 }
 
-// ears are a client's subscriptions.
+// subscriptions are a client's subscriptions.
 type subscriptions struct {
 	s      *Session
 	ctx    context.Context // ends with the session
 	stop   context.CancelFunc
 	turn   chan struct{}          // one slot: who has it may subscribe, and change all
-	events atomic.Pointer[events] // nil: it hears no keyspace notifications
+	events atomic.Pointer[events] // nil: it has asked for no keyspace notifications
 	all    []*subscriptionConn    // some may have been given back or lost: see live
 
-	mu    sync.Mutex // guards all below; taken under pinned.mu
+	mu    sync.Mutex // guards all below; taken under dedicated.mu
 	where map[subscription]*subscriptionConn
 	lost  map[subscription]upstream.Identity // of where, those to be made again
 	dead  []*subscriptionConn                // their connections were lost, why is not known yet
@@ -63,7 +63,7 @@ type subscriptions struct {
 	over  bool
 }
 
-// listening is the session's ears, made when first needed.
+// ensureSubscriptions is the session's subscriptions, made when first needed.
 func (s *Session) ensureSubscriptions() *subscriptions {
 	if s.subscriptions == nil {
 		s.subscriptions = &subscriptions{s: s, turn: make(chan struct{}, 1), where: map[subscription]*subscriptionConn{}, lost: map[subscription]upstream.Identity{}}
@@ -72,7 +72,7 @@ func (s *Session) ensureSubscriptions() *subscriptions {
 	return s.subscriptions
 }
 
-// dropEars ends all subscriptions.
+// dropSubscriptions ends all subscriptions.
 func (s *Session) dropSubscriptions() {
 	x := s.subscriptions
 	if s.subscriptions = nil; x == nil {
@@ -157,7 +157,7 @@ func (x *subscriptions) take() bool {
 
 func (x *subscriptions) giveTurn() { <-x.turn }
 
-// live are the ears there are. Who has the turn may use them, and here and below nobody else.
+// live are the connections there are. Who has the turn may use them, and here and below nobody else.
 func (x *subscriptions) live() []*subscriptionConn {
 	x.all = slices.DeleteFunc(x.all, func(e *subscriptionConn) bool {
 		e.p.mu.Lock()
@@ -167,7 +167,7 @@ func (x *subscriptions) live() []*subscriptionConn {
 	return x.all
 }
 
-// keep has an ear stay until rest; false: it is gone.
+// keep has a connection stay until rest; false: it is gone.
 func (e *subscriptionConn) keep() bool {
 	e.p.mu.Lock()
 	defer e.p.mu.Unlock()
@@ -175,7 +175,7 @@ func (e *subscriptionConn) keep() bool {
 	return e.p.held
 }
 
-// rest gives an ear back that nothing is subscribed to on.
+// rest gives a connection back that nothing is subscribed to on.
 func (e *subscriptionConn) rest() {
 	e.p.mu.Lock()
 	defer e.p.mu.Unlock()
@@ -183,7 +183,7 @@ func (e *subscriptionConn) rest() {
 	e.p.giveBackIfUnused()
 }
 
-// open finds an ear of an identity, or makes one, at a node if it is for sharded channels, else at any. It is kept until rest.
+// open finds a connection of an identity, or makes one, at a node if it is for sharded channels, else at any. It is kept until rest.
 func (x *subscriptions) open(id upstream.Identity, sharded bool, at *cluster.Node) (*subscriptionConn, error) {
 	for _, e := range x.live() {
 		if !e.events && e.sharded == sharded && e.id == id && (!sharded || e.p.node == at) && e.keep() {
@@ -275,7 +275,7 @@ func (x *subscriptions) subscribe(c *commandtable.Command, kind subscriptionKind
 	}
 }
 
-// home is where a slot's channels are heard, or, noSlot, all others; nil: nowhere.
+// home is where a slot's channels are subscribed to, or, noSlot, all others; nil: nowhere.
 func (x *subscriptions) home(slot int) *cluster.Node {
 	snapshot := x.s.srv.o.Cluster.Snapshot()
 	if slot == noSlot {
@@ -297,7 +297,7 @@ func (x *subscriptions) ask(c *commandtable.Command, names [][]byte, at *cluster
 	return x.sent(e, c, names)
 }
 
-// sent is ask on an ear there is.
+// sent is ask on a connection there is.
 func (x *subscriptions) sent(e *subscriptionConn, c *commandtable.Command, names [][]byte) (refusal gathered, from *cluster.Node, err error) {
 	words := append([][]byte{[]byte(c.Name)}, names...)
 	var got gathered
@@ -320,7 +320,7 @@ func texts(words [][]byte) []string {
 	return all
 }
 
-// unsubscribe ends subscriptions; without names all of a kind. What is not heard anywhere is confirmed here.
+// unsubscribe ends subscriptions; without names all of a kind. What is subscribed to nowhere is confirmed here.
 func (x *subscriptions) unsubscribe(c *commandtable.Command, kind subscriptionKind, names [][]byte) {
 	s := x.s
 	if len(names) == 0 {

@@ -35,7 +35,7 @@ func (s *Session) quietly(run func()) {
 	}
 }
 
-// speakUp is RESET's part of it. Behind SKIP, its own reply stays unwanted.
+// resetReplyMode is RESET's part of it. Behind SKIP, its own reply stays unwanted.
 func (s *Session) resetReplyMode() {
 	s.flush()
 	s.silent = s.silent && !s.off

@@ -13,16 +13,16 @@ import (
 // judgeAt is how many bytes of a frame tell what it is.
 const judgeAt = 96
 
-// frameKind is what a frame on a pinned connection is to its client.
+// frameKind is what a frame on a dedicated connection is to its client.
 type frameKind uint8
 
 const (
-	frameReply        frameKind = iota // to the oldest command that is owed one
+	frameReply        frameKind = iota // to the oldest command without one
 	frameMessage                       // comes by itself
 	frameConfirmation                  // of a subscription
 )
 
-// Received passes on what Redis sent, as it came, and learns from it what is owed and what state the connection is in.
+// Received passes on what Redis sent, as it came, and learns from it which replies are pending and what state the connection is in.
 // Nothing here decides what bytes the client gets, but for replies nobody wants.
 func (p *dedicated) Received(b []byte) {
 	p.mu.Lock()
@@ -159,7 +159,7 @@ func (p *dedicated) begin(frame []byte) {
 		p.dropping = true // the client was told long ago
 		return
 	}
-	switch { // what an ear hears may not be for the client
+	switch { // what comes on a connection for subscriptions may not be for the client
 	case p.subscriptionConn == nil:
 	case p.kind == frameReply:
 		p.dropping = e == nil // to a subscription that was given up
@@ -180,7 +180,7 @@ func (p *dedicated) pass(b []byte) {
 	}
 }
 
-// finish ends a frame: what it was owed for is paid. frame is nil when it was passed on in pieces.
+// finish ends a frame: its command is answered. frame is nil when it was passed on in pieces.
 func (p *dedicated) finish(frame []byte) {
 	if !p.dropping {
 		p.whole = len(p.out)
@@ -253,7 +253,7 @@ func (p *dedicated) Ended(err error) {
 	p.endLocked(err)
 }
 
-// endLocked ends the client, as Redis would have, when it is owed replies or has lost more than that, a transaction or its
+// endLocked ends the client, as Redis would have, when replies to it are pending or has lost more than that, a transaction or its
 // subscriptions. One that holds locks gets an error in place of each reply, and stays.
 func (p *dedicated) endLocked(err error) {
 	if p.released {

@@ -222,7 +222,7 @@ func (s *Session) dropRemade() {
 	}
 }
 
-// exchange sends a command of the proxy's own, past the session's goroutine, and waits for what it is owed. A Redis that does
+// exchange sends a command of the proxy's own, past the session's goroutine, and waits for its reply. A Redis that does
 // not answer before ctx's end loses the connection.
 func (p *dedicated) exchange(ctx context.Context, e *pendingReply, raw []byte) bool {
 	p.mu.Lock()

@@ -6,15 +6,15 @@ import (
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
-// heard is what of a connection's state is made again when it is lost under a client that is not closed for it: see remake.
+// restorable is what of a connection's state is made again when it is lost under a client that is not closed for it: see remake.
 type restorable struct {
-	wanted   bool // in a cluster subscriptions have connections of their own: see ears
+	wanted   bool // in a cluster subscriptions have connections of their own: see subscriptions
 	subs     map[subscription]struct{}
 	tracking []effect // the calls of CLIENT TRACKING that are in force
 	bytes    int      // of it all, about
 }
 
-// heardBytes is what a subscription takes beside its name.
+// subscriptionBytes is what a subscription takes beside its name.
 const subscriptionBytes = 64
 
 // confirmed takes the confirmation of a subscription, or of its end.

@@ -58,7 +58,7 @@ type Session struct {
 	admitted      int64 // in that era of the server's Redis has let this identity run a command; 0: in none
 	shared        *upstream.Pipe
 	dedicated     *dedicated    // the connection upstream it has to itself; nil: none
-	view          dedicatedView // of pin
+	view          dedicatedView // of dedicated
 	lostState     lostState     // by one before
 	silent        bool          // replies are not wanted: CLIENT REPLY OFF, or the command behind SKIP
 	off           bool          // CLIENT REPLY OFF
@@ -138,7 +138,7 @@ func (b *batch) room(n int) bool {
 	return true
 }
 
-// takeBack forgets the last n bytes gathered, of a reply whose rest was lost.
+// truncate forgets the last n bytes gathered, of a reply whose rest was lost.
 func (b *batch) truncate(n int) {
 	for {
 		k := min(n, len(b.out))
@@ -222,7 +222,7 @@ func (s *Session) runRequest(sink upstream.Sink) *upstream.Request {
 	return r
 }
 
-// parted lets go of a request that was ended: its replies are still owed.
+// disconnected lets go of a request that was ended: its replies are still pending.
 func (s *Session) disconnected(err error) {
 	if upstream.Ended(err) {
 		s.request.Store(nil)

@@ -11,7 +11,7 @@ import (
 const (
 	stuckEvery = 250 * time.Millisecond // how often sessions are looked at
 	// stuckAfter is how long a session must have waited for the same thing before it is asked whether its client is still
-	// there. One that has closed, or half-closed, gets that long for replies that are owed, so that their outcome is known.
+	// there. One that has closed, or half-closed, gets that long for pending replies, so that their outcome is known.
 	stuckAfter = time.Second
 	// questionTime is how long the proxy's own questions to Redis may take.
 	questionTime = 5 * time.Second

@@ -68,7 +68,7 @@ func (s *Session) connectionOf(p *dedicated, id int64) (redisID int64, found boo
 	if c == nil || c.guard.Over() {
 		return 0, false
 	}
-	c.view.targets.Add(1) // first: letGo looks once more when it has taken the number away
+	c.view.targets.Add(1) // first: giveBackIfUnused looks once more when it has taken the number away
 	if redisID = c.view.redisID.Load(); redisID == 0 {
 		redisID = c.requestDedicated(s.srv.ctx)
 	}
@@ -102,7 +102,7 @@ func (p *dedicated) dropTargets(but int64) {
 	})
 }
 
-// settleTargets keeps, when no reply is owed, only the client that the connection's invalidations go to; mu is held.
+// settleTargets keeps, when no reply is pending, only the client that the connection's invalidations go to; mu is held.
 func (p *dedicated) settleTargets() {
 	if len(p.targets) == 0 || len(p.pending) > 0 {
 		return
