@@ -46,8 +46,8 @@ var split = map[string]Response{
 	"mget": NoPolicy, "mset": AllSucceeded, "del": Sum, "unlink": Sum, "exists": Sum, "touch": Sum,
 }
 
-// untold are commands that concern a server as a whole, which its tips do not say in every version.
-var untold = map[string]Facts{
+// unasked are commands that concern a server as a whole, which its tips do not say in every version.
+var unasked = map[string]Facts{
 	"acl|setuser":      {Request: AllNodes, Response: AllSucceeded},
 	"acl|deluser":      {Request: AllNodes, Response: Min},
 	"acl|load":         {Request: AllNodes, Response: AllSucceeded},
@@ -89,7 +89,7 @@ func FactsOf(name string, flags, tips []string) *Facts {
 	for _, tip := range tips {
 		f.addTip(tip)
 	}
-	if known, is := untold[f.Name]; is {
+	if known, is := unasked[f.Name]; is {
 		f.Request, f.Response = known.Request, known.Response
 	}
 	response, splits := split[f.Name]

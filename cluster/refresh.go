@@ -109,16 +109,16 @@ func (c *Cluster) look(ctx context.Context, hint *Node) error {
 		switch {
 		case err != nil:
 			last = err
-		case old.kinshipOf(v) == foreign:
+		case old.membershipOf(v) == foreign:
 			last = errForeign
-			c.disown(addr)
+			c.rejectForeign(addr)
 		default:
 			delete(c.disowned, addr)
 			if old.better(v, best) {
 				best = v
 			}
 		}
-		return ctx.Err() != nil || best != nil && best.claimed() >= known && old.kinshipOf(best) == kin
+		return ctx.Err() != nil || best != nil && best.claimed() >= known && old.membershipOf(best) == kin
 	}
 	done := false
 	for _, n := range lookOrder(old, hint) {
@@ -144,8 +144,8 @@ func (c *Cluster) look(ctx context.Context, hint *Node) error {
 	return nil
 }
 
-// disown says, once, that the node at an address is not believed.
-func (c *Cluster) disown(addr string) {
+// rejectForeign says, once, that the node at an address is not believed.
+func (c *Cluster) rejectForeign(addr string) {
 	if c.disowned[addr] {
 		return
 	}

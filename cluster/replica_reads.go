@@ -84,8 +84,8 @@ func (c *Cluster) replicaFor(s *Snapshot, owner *Node, slot, first int, now time
 	return nil
 }
 
-// watched is what the looks at a node have left behind. One look at a node is taken at a time.
-type watched struct {
+// replicaWatch is what the looks at a node have left behind. One look at a node is taken at a time.
+type replicaWatch struct {
 	pipe   *upstream.Pipe // nil: none
 	silent time.Time      // since when the node has not answered; zero: it has
 }

@@ -123,7 +123,7 @@ func (p position) again() position {
 func (e *Executor) scan(ctx context.Context, p *Plan) {
 	at := decodeCursor(uint64(p.cursor()))
 	s := e.c.Snapshot()
-	to, err := e.heir(ctx, s, at)
+	to, err := e.successor(ctx, s, at)
 	var st stage
 	if err == nil {
 		if at.class == following && to == nil {
@@ -153,8 +153,8 @@ func (e *Executor) scan(ctx context.Context, p *Plan) {
 	}
 }
 
-// heir is the node that the slot of a position in class 7 goes to; nil: it is not on its way any more.
-func (e *Executor) heir(ctx context.Context, s *Snapshot, at position) (*Node, error) {
+// successor is the node that the slot of a position in class 7 goes to; nil: it is not on its way any more.
+func (e *Executor) successor(ctx context.Context, s *Snapshot, at position) (*Node, error) {
 	if at.class != following {
 		return nil, nil
 	}

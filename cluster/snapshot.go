@@ -21,7 +21,7 @@ type Node struct {
 
 	serves atomic.Bool  // a replica that reads may be sent to
 	gives  atomic.Int64 // a master until when its replicas are not, since slots leave it; unix nanoseconds
-	watch  watched      // the look at replicas has it
+	watch  replicaWatch // the look at replicas has it
 	users  int          // guarded by Cluster.mu
 	left   bool         // guarded by Cluster.mu: not in the topology any more
 	closed bool         // guarded by Cluster.mu

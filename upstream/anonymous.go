@@ -56,14 +56,14 @@ func (a *anonymous) prove(ctx context.Context, conn net.Conn) (open, serves bool
 		return false, false, errors.New("Redis said " + re.Line)
 	}
 	conn.SetDeadline(time.Time{})
-	a.heard(re)
+	a.noteAnswer(re)
 	return !asksPassword(re), re == nil || strings.HasPrefix(re.Line, "NOPERM"), nil
 }
 
-// heard passes on what the answer to a PING on a new connection says; nil is PONG. Redis asks for the
+// noteAnswer passes on what the answer to a PING on a new connection says; nil is PONG. Redis asks for the
 // password before it looks at anything else, but an error that has another reason is taken for no answer. Open connections
 // end before anybody is told that a password is asked for: who is in must not be served for longer than newcomers are.
-func (a *anonymous) heard(re *ReplyError) {
+func (a *anonymous) noteAnswer(re *ReplyError) {
 	if asksPassword(re) {
 		a.shut()
 	}
@@ -130,7 +130,7 @@ func (a *anonymous) watch() {
 		if err != nil && re == nil {
 			continue // it could not be asked
 		}
-		a.heard(re)
+		a.noteAnswer(re)
 	}
 }
 

@@ -40,14 +40,14 @@ func refusedSoon(t *testing.T, p *Pipe) {
 func closing(t *testing.T, n *Node, do func(args ...any), change []any) {
 	t.Helper()
 	shared, alone, ann := open(t, n, Identity{Proto: 2}), private(t, n, Identity{Proto: 2}), open(t, n, Identity{Proto: 2, User: "ann", Password: "pw"})
-	used, ended := pin(t, n, Identity{Proto: 2})
-	in, inEnded := pin(t, n, Identity{Proto: 2})
+	used, ended := dedicate(t, n, Identity{Proto: 2})
+	in, inEnded := dedicate(t, n, Identity{Proto: 2})
 	if err := in.Write(resp.AppendCommand(nil, "AUTH", "ann", "pw")); err != nil {
 		t.Fatal(err)
 	}
 	inEnded.wait(t, "+OK\r\n")
 	in.Authenticated()
-	idle, _ := pin(t, n, Identity{Proto: 2})
+	idle, _ := dedicate(t, n, Identity{Proto: 2})
 	idle.GiveBack()
 	for _, p := range []*Pipe{shared, alone, ann} {
 		expect(t, p, "+PONG\r\n", []string{"PING"})
@@ -65,7 +65,7 @@ func closing(t *testing.T, n *Node, do func(args ...any), change []any) {
 	}
 	inEnded.wait(t, "+OK\r\n+PONG\r\n")
 	in.Close()
-	late, heard := pin(t, n, Identity{Proto: 2})
+	late, heard := dedicate(t, n, Identity{Proto: 2})
 	if late == idle {
 		t.Error("an idle connection from before is still given out")
 	}

@@ -45,7 +45,7 @@ func TestBudgetBoundsConnections(t *testing.T) {
 	var pins []*Dedicated
 	for i := range 6 {
 		at := []*Node{n, other}[i%2]
-		p, _ := pin(t, at, nobody)
+		p, _ := dedicate(t, at, nobody)
 		pins = append(pins, p)
 	}
 	if _, err := n.Dedicate(context.Background(), nobody, newEar()); full(err) != "user" {
@@ -55,7 +55,7 @@ func TestBudgetBoundsConnections(t *testing.T) {
 		t.Errorf("a private pipe as the 7th: %v", err)
 	}
 	for range 2 {
-		pin(t, n, ann)
+		dedicate(t, n, ann)
 	}
 	private, err := other.Private(context.Background(), ann)
 	if err != nil {
@@ -91,10 +91,10 @@ func TestBudgetBoundsConnections(t *testing.T) {
 	private.Release()
 	pins[0].Close()
 	usedIs(t, b, 10)
-	pins[0], _ = pin(t, n, nobody)
+	pins[0], _ = dedicate(t, n, nobody)
 	pins[0].GiveBack() // idle, it still counts, but makes room
 	usedIs(t, b, 11)
-	pin(t, other, nobody)
+	dedicate(t, other, nobody)
 	usedIs(t, b, 11)
 	shared[2].Release()
 	if _, err := other.Open(context.Background(), Identity{Proto: 2, DB: 5}); err != nil {
@@ -126,7 +126,7 @@ func TestBudgetCountsNoFailures(t *testing.T) {
 		}
 	}
 	usedIs(t, b, 0)
-	p, e := pin(t, n, Identity{Proto: 2})
+	p, e := dedicate(t, n, Identity{Proto: 2})
 	server.Kill()
 	<-e.ended
 	_ = p

@@ -112,7 +112,7 @@ func (n *Node) dedicateCounted(ctx context.Context, id Identity, to Receiver, co
 		conn.Close()
 		return nil, &NotSentError{Cause: ErrClosed}
 	}
-	telemetry.Pinned.Add(1)
+	telemetry.Dedicated.Add(1)
 	if p.anon = id.anonymous(); p.anon {
 		p.open.Store(!asked)
 		if fresh := n.anonymous.begin(era); !asked && !fresh {
@@ -238,7 +238,7 @@ func (p *Dedicated) receiver(last bool) Receiver {
 // run is the connection's goroutine: it reads until the connection ends. Node.Close waits for it.
 func (p *Dedicated) run() {
 	defer p.node.running.Done()
-	defer telemetry.Pinned.Add(-1)
+	defer telemetry.Dedicated.Add(-1)
 	buf := make([]byte, dedicatedBuffer)
 	small := 0
 	for {

@@ -149,8 +149,8 @@ func (s *dedicatedPool) close() {
 	}
 }
 
-// Pinned counts the connections that serve one client each: those in use and those that wait for the next.
-func (n *Node) Pinned() (used, idle int) {
+// DedicatedCount counts the connections that serve one client each: those in use and those that wait for the next.
+func (n *Node) DedicatedCount() (used, idle int) {
 	n.dedicated.mu.Lock()
 	defer n.dedicated.mu.Unlock()
 	return len(n.dedicated.all) - len(n.dedicated.idle), len(n.dedicated.idle)

@@ -43,7 +43,7 @@ func (e *recorder) wait(t *testing.T, want string) {
 	t.Fatalf("heard %q, want %q", e.heard.String(), want)
 }
 
-func pin(t *testing.T, n *Node, id Identity) (*Dedicated, *recorder) {
+func dedicate(t *testing.T, n *Node, id Identity) (*Dedicated, *recorder) {
 	t.Helper()
 	e := newEar()
 	p, err := n.Dedicate(context.Background(), id, e)
@@ -57,7 +57,7 @@ func TestDedicatedIsReusedByItsIdentity(t *testing.T) {
 	t.Parallel()
 	n := NewNode(targetOf(t, testredis.Start(t)), NodeOptions{})
 	defer n.Close()
-	p, e := pin(t, n, Identity{Proto: 2})
+	p, e := dedicate(t, n, Identity{Proto: 2})
 	if p.RedisID() == 0 {
 		t.Error("no CLIENT ID")
 	}
@@ -66,8 +66,8 @@ func TestDedicatedIsReusedByItsIdentity(t *testing.T) {
 	}
 	e.wait(t, "+PONG\r\n")
 	p.GiveBack()
-	other, _ := pin(t, n, Identity{Proto: 2, DB: 1})
-	again, e2 := pin(t, n, Identity{Proto: 2})
+	other, _ := dedicate(t, n, Identity{Proto: 2, DB: 1})
+	again, e2 := dedicate(t, n, Identity{Proto: 2})
 	if other == p || again != p {
 		t.Errorf("other database got the connection: %v; the same identity did: %v", other == p, again == p)
 	}
@@ -83,10 +83,10 @@ func TestDedicatedEnds(t *testing.T) {
 	redis := testredis.Start(t)
 	n := NewNode(targetOf(t, redis), NodeOptions{})
 	defer n.Close()
-	used, e := pin(t, n, Identity{Proto: 3})
-	idle, silent := pin(t, n, Identity{Proto: 3})
+	used, e := dedicate(t, n, Identity{Proto: 3})
+	idle, silent := dedicate(t, n, Identity{Proto: 3})
 	idle.GiveBack()
-	closed, quiet := pin(t, n, Identity{Proto: 2})
+	closed, quiet := dedicate(t, n, Identity{Proto: 2})
 	closed.Close()
 	redis.Kill()
 	if err := <-e.ended; err == nil {
@@ -95,7 +95,7 @@ func TestDedicatedEnds(t *testing.T) {
 	used.Close()
 	redis.Restart()
 	for range 3 {
-		p, _ := pin(t, n, Identity{Proto: 3})
+		p, _ := dedicate(t, n, Identity{Proto: 3})
 		if p == idle || p == used {
 			t.Error("a dead connection was pinned")
 		}
@@ -114,13 +114,13 @@ func TestDedicatedIdleReceivesNothing(t *testing.T) {
 	t.Parallel()
 	n := NewNode(targetOf(t, testredis.Start(t)), NodeOptions{})
 	defer n.Close()
-	p, _ := pin(t, n, Identity{Proto: 2})
+	p, _ := dedicate(t, n, Identity{Proto: 2})
 	if err := p.Write(resp.AppendCommand(nil, "BLPOP", "nothing", "0.05")); err != nil {
 		t.Fatal(err)
 	}
 	p.GiveBack()
 	time.Sleep(300 * time.Millisecond)
-	again, e := pin(t, n, Identity{Proto: 2})
+	again, e := dedicate(t, n, Identity{Proto: 2})
 	if again == p {
 		t.Error("a connection with a stray reply was pinned")
 	}
@@ -134,7 +134,7 @@ func TestIdlePinsAreBounded(t *testing.T) {
 	defer n.Close()
 	var all []*Dedicated
 	for range maxIdleDedicated + 10 {
-		p, _ := pin(t, n, Identity{Proto: 2})
+		p, _ := dedicate(t, n, Identity{Proto: 2})
 		all = append(all, p)
 	}
 	for _, p := range all {
@@ -169,7 +169,7 @@ func TestPinWhileBusy(t *testing.T) {
 		t.Fatal(err)
 	}
 	time.Sleep(100 * time.Millisecond)
-	p, e := pin(t, n, Identity{Proto: 2})
+	p, e := dedicate(t, n, Identity{Proto: 2})
 	if err := p.Write(resp.AppendCommand(nil, "MULTI")); err != nil {
 		t.Fatal(err)
 	}

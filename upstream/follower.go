@@ -14,9 +14,9 @@ import (
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 )
 
-// resetPatience is how long the Sentinels' config-epoch must have been lower than the one followed before that counts:
+// resetTimeout is how long the Sentinels' config-epoch must have been lower than the one followed before that counts:
 // only Sentinels that were set up anew go back.
-const resetPatience = 10 * time.Second
+const resetTimeout = 10 * time.Second
 
 // Follower knows which Redis is the master, as the Sentinels of a Target say and the master itself confirms. Everything
 // that dials the Target asks it, and when the master changes, every connection to the former one ends at once.
@@ -137,7 +137,7 @@ func (f *Follower) report(index int, v view) {
 	case f.lower.IsZero():
 		f.lower = time.Now()
 		return
-	case time.Since(f.lower) < resetPatience:
+	case time.Since(f.lower) < resetTimeout:
 		return
 	default:
 		f.lower = time.Time{}

@@ -101,13 +101,13 @@ func (s *sentinel) ask(client rueidis.Client) view {
 func (s *sentinel) listen(client rueidis.Client) {
 	for s.f.ctx.Err() == nil {
 		ctx := rueidis.WithOnSubscriptionHook(s.f.ctx, func(rueidis.PubSubSubscription) { s.wake() })
-		_ = client.Receive(ctx, client.B().Subscribe().Channel("+switch-master", "+promoted-slave").Build(), s.heard)
+		_ = client.Receive(ctx, client.B().Subscribe().Channel("+switch-master", "+promoted-slave").Build(), s.onMessage)
 		retry.Sleep(s.f.ctx, sentinelPause, nil) // ask tells what is wrong with this Sentinel
 	}
 }
 
-// heard is told of a new master's address, or that a replica has just become one.
-func (s *sentinel) heard(msg rueidis.PubSubMessage) {
+// onMessage is told of a new master's address, or that a replica has just become one.
+func (s *sentinel) onMessage(msg rueidis.PubSubMessage) {
 	name := s.f.target.Sentinels.Master
 	if strings.HasPrefix(msg.Message, name+" ") || strings.Contains(msg.Message, " @ "+name+" ") {
 		s.f.Doubt()

@@ -47,7 +47,7 @@ func TestSwitch(t *testing.T) {
 	if err := n.Authenticate(context.Background(), "", "x"); refused(err) == nil { // its connection is to move, too
 		t.Fatal(err)
 	}
-	pinned, ear := pin(t, n, Identity{Proto: 2})
+	pinned, ear := dedicate(t, n, Identity{Proto: 2})
 	defer pinned.Close()
 
 	former := g.Master()
@@ -131,12 +131,12 @@ func TestLowerEpoch(t *testing.T) {
 	if now := say("b:1", 0); now != "a:1" {
 		t.Errorf("a lower epoch counts at once: at %q", now)
 	}
-	f.lower = time.Now().Add(-resetPatience / 2)
+	f.lower = time.Now().Add(-resetTimeout / 2)
 	if say("a:1", 7); !f.lower.IsZero() {
 		t.Error("the epoch came back, and the time it was lower counts on")
 	}
 	say("b:1", 0)
-	f.lower = f.lower.Add(-resetPatience)
+	f.lower = f.lower.Add(-resetTimeout)
 	if now := say("b:1", 0); now != "b:1" || term.ctx.Err() == nil {
 		t.Errorf("a lower epoch that stays is not followed: at %q", now)
 	}

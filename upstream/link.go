@@ -59,7 +59,7 @@ func newLink(conn net.Conn, whole bool, maxInflight int64) *link {
 
 // do sends r and returns when its outcome is known: nil, *LostError, *NotSentError.
 func (l *link) do(r *Request) error {
-	r.part(l)
+	r.abandon(l)
 	l.mu.Lock()
 	if r.on.Load() != l { // a store costs more than a look
 		r.on.Store(l)
@@ -99,7 +99,7 @@ func (l *link) do(r *Request) error {
 		case signalWrite:
 			l.write(r, false)
 		case signalEnd:
-			if l.part(r) {
+			if l.abandon(r) {
 				return &LostError{Cause: r.ended}
 			}
 		default:
@@ -108,9 +108,9 @@ func (l *link) do(r *Request) error {
 	}
 }
 
-// part stops waiting for r: its replies are dropped as they come. It says whether there are any still to come; else r is
+// abandon stops waiting for r: its replies are dropped as they come. It says whether there are any still to come; else r is
 // done, as the signal that comes next says.
-func (l *link) part(r *Request) bool {
+func (l *link) abandon(r *Request) bool {
 	for !r.at.CompareAndSwap(atRest, atNobody) { // the reader is just handing over, which does not block
 		runtime.Gosched()
 	}
@@ -139,8 +139,8 @@ func (l *link) part(r *Request) bool {
 	return true
 }
 
-// heir is the oldest request to be written whose session still waits: it can take over the writing. mu is held.
-func (l *link) heir() *Request {
+// successor is the oldest request to be written whose session still waits: it can take over the writing. mu is held.
+func (l *link) successor() *Request {
 	r := l.pending.head
 	for r != nil && r.left {
 		r = r.next
@@ -200,7 +200,7 @@ func (l *link) write(own *Request, alone bool) {
 			l.leave()
 			return
 		}
-		if next := l.heir(); next != nil && (len(own.wake) > 0 || own.left) {
+		if next := l.successor(); next != nil && (len(own.wake) > 0 || own.left) {
 			next.wake <- signalWrite // cannot have signalDone: nobody has collected it
 			l.mu.Unlock()
 			return

@@ -67,7 +67,7 @@ func TestBudgetOfAMasterThatMoves(t *testing.T) {
 	fill := func() (ended []chan error) {
 		t.Helper()
 		for range 4 {
-			_, e := pin(t, n, nobody)
+			_, e := dedicate(t, n, nobody)
 			ended = append(ended, e.ended)
 		}
 		if _, err := n.Dedicate(context.Background(), nobody, newEar()); full(err) != "user" {

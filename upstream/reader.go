@@ -26,8 +26,8 @@ func isDenied(line []byte) bool {
 	return bytes.HasPrefix(line, []byte("-NOAUTH")) || bytes.HasPrefix(line, []byte("-NOPERM"))
 }
 
-// checkError looks at an error reply.
-func (l *link) heed(line []byte) {
+// noteError looks at an error reply.
+func (l *link) noteError(line []byte) {
 	switch {
 	case bytes.HasPrefix(line, readonlyError):
 		l.readonly()
@@ -147,7 +147,7 @@ func (rd *reader) finish() {
 	}
 	r := rd.chain.head
 	if rd.partial == 0 && rd.buf[rd.frame] == '-' {
-		rd.link.heed(rd.buf[rd.frame:rd.pos])
+		rd.link.noteError(rd.buf[rd.frame:rd.pos])
 	}
 	if rd.partial > 0 {
 		if r.enter() {

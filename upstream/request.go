@@ -89,9 +89,9 @@ func (r *Request) End(turn uint64, cause error) {
 	l.wait.Broadcast()
 }
 
-// part has the request leave the link it was on before, unless that is l: an End that holds that link's mu is over then, and
+// abandon has the request leave the link it was on before, unless that is l: an End that holds that link's mu is over then, and
 // later ones find it on none. Two links are never locked at once.
-func (r *Request) part(l *link) {
+func (r *Request) abandon(l *link) {
 	if was := r.on.Load(); was != nil && was != l {
 		was.mu.Lock()
 		r.on.Store(nil)

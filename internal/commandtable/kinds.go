@@ -1,31 +1,31 @@
 package commandtable
 
-// PinKind is what a command does to the state Redis keeps for its connection.
-type PinKind uint8
+// ConnKind is what a command does to the state Redis keeps for its connection.
+type ConnKind uint8
 
 const (
-	PinNone  PinKind = iota
-	PinAlone         // none, but it wants a connection of its own
-	PinBlock         // it may wait
-	PinWait          // WAIT, WAITAOF: about what this connection wrote last
-	PinMulti
-	PinExec
-	PinDiscard
-	PinWatch
-	PinUnwatch
-	PinSubscribe // and its kin, UNSUBSCRIBE too
-	PinTracking
-	PinMonitor
+	ConnNone  ConnKind = iota
+	ConnAlone          // none, but it wants a connection of its own
+	ConnBlock          // it may wait
+	ConnWait           // WAIT, WAITAOF: about what this connection wrote last
+	ConnMulti
+	ConnExec
+	ConnDiscard
+	ConnWatch
+	ConnUnwatch
+	ConnSubscribe // and its kin, UNSUBSCRIBE too
+	ConnTracking
+	ConnMonitor
 )
 
 // Starts says that a client without a connection of its own needs one for such a command. EXEC without MULTI is an error
 // on every connection, UNWATCH without WATCH changes none.
-func (k PinKind) Starts() bool {
-	return k != PinNone && k != PinExec && k != PinDiscard && k != PinUnwatch
+func (k ConnKind) Starts() bool {
+	return k != ConnNone && k != ConnExec && k != ConnDiscard && k != ConnUnwatch
 }
 
 // CannotFail says that what follows such a command would do harm if this proxy failed to run it at all.
-func (k PinKind) CannotFail() bool { return k == PinMulti || k == PinWatch }
+func (k ConnKind) CannotFail() bool { return k == ConnMulti || k == ConnWatch }
 
 // ScriptKind is what a command has to do with scripts and functions.
 type ScriptKind byte

@@ -46,7 +46,7 @@ func learnCommand(entry resp.Reply) *Command {
 		case "readonly":
 			c.ReadOnly = true
 		case "blocking":
-			c.Pin = PinBlock
+			c.Conn = ConnBlock
 		case "module":
 			c.Module = true
 		}
@@ -64,8 +64,8 @@ func integerOf(r resp.Reply) int {
 // then has a connection to itself.
 func MayBlock(told []*Command, names []string) {
 	for _, c := range told {
-		if c.Pin == PinNone && slices.Contains(names, c.Name) {
-			c.Pin = PinBlock
+		if c.Conn == ConnNone && slices.Contains(names, c.Name) {
+			c.Conn = ConnBlock
 		}
 	}
 }

@@ -18,7 +18,7 @@ type Command struct {
 	Open     bool     // may be run by clients that have not authenticated
 	Here     bool     // answered here; else forwarded
 	Probe    []string // a call that changes nothing, for which Redis would refuse those who may not run it
-	Pin      PinKind  // what it does to its connection
+	Conn     ConnKind // what it does to its connection
 	Module   bool     // a module's own: it may block without saying so
 	waits    *Command // what it is when called with BLOCK
 	Always   bool     // answered here in every state of the connection

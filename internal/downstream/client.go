@@ -10,7 +10,7 @@ import (
 // Client is who is served: what its connection must know of it. It is called by the goroutine that reads, but for
 // Subscribed and MayIdle, which whoever writes may ask, too.
 type Client interface {
-	LastWord()              // a mistake ends the connection: the replies pending before are to be written now
+	FlushReplies()          // a mistake ends the connection: the replies pending before are to be written now
 	End()                   // the connection is over
 	Attend()                // Nudge was called, and no command is at work
 	MustAuthenticate() bool // Redis asks for a password, and this client has not told one

@@ -92,7 +92,7 @@ func (c *Conn) Read(p []byte) (int, error) {
 		}
 		var bad *resp.ProtocolError
 		if errors.As(err, &bad) {
-			c.client.LastWord()
+			c.client.FlushReplies()
 			c.Write(resp.AppendError(nil, "ERR "+bad.Error()))
 			c.HangUp(Left, bad.Error())
 		}
@@ -245,10 +245,10 @@ func (c *Conn) writeLocked(p []byte, behind int) (written int, err error) {
 			break
 		}
 		var n int
-		c.noteOwes() // for a write that blocks
+		c.noteUnacknowledged() // for a write that blocks
 		n, err = c.Conn.Write(p[written:min(len(p), written+pieceBytes)])
 		written += n
-		c.noteOwes()
+		c.noteUnacknowledged()
 		if errors.Is(err, os.ErrDeadlineExceeded) && !c.dropped.Load() && (n > 0 || c.softIsOver()) {
 			err = nil // armWrite goes on, or has the better reason
 		}
@@ -262,7 +262,7 @@ func (c *Conn) writeLocked(p []byte, behind int) (written int, err error) {
 	return written, err
 }
 
-func (c *Conn) noteOwes() {
+func (c *Conn) noteUnacknowledged() {
 	if !c.unacknowledged.Load() {
 		c.unacknowledged.Store(true)
 	}

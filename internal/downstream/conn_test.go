@@ -32,7 +32,7 @@ func (c *slowConn) SetWriteDeadline(time.Time) error {
 // anybody is a client nothing is known of.
 type anybody struct{}
 
-func (anybody) LastWord()              {}
+func (anybody) FlushReplies()          {}
 func (anybody) End()                   {}
 func (anybody) Attend()                {}
 func (anybody) MustAuthenticate() bool { return false }

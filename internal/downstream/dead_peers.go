@@ -30,7 +30,7 @@ func DropDeadPeers(ctx context.Context, since func(before int64, to []*Conn) []*
 		}
 		silent = since(time.Now().Add(-lookAfter).UnixNano(), silent[:0])
 		for _, c := range silent {
-			c.look()
+			c.checkAlive()
 		}
 		clear(silent)
 	}
@@ -39,9 +39,9 @@ func DropDeadPeers(ctx context.Context, since func(before int64, to []*Conn) []*
 // Owes says that something was written to the client that may not have reached it.
 func (c *Conn) Unacknowledged() bool { return c.unacknowledged.Load() }
 
-// look drops the client if it shows no sign of life. A writer sets owes after each write, so that clearing it first
+// checkAlive drops the client if it shows no sign of life. A writer sets unacknowledged after each write, so that clearing it first
 // forgets none.
-func (c *Conn) look() {
+func (c *Conn) checkAlive() {
 	c.unacknowledged.Store(false)
 	owes, silent := acknowledged(tcpOf(c.Conn))
 	if owes {

@@ -87,7 +87,7 @@ func (l *listener) enter(e entrant) {
 
 // prepare replaces e.conn by one that speaks RESP.
 func (l *listener) prepare(e *entrant) error {
-	c := &told{Conn: e.conn}
+	c := &proxiedConn{Conn: e.conn}
 	e.conn = c
 	first := bufio.NewReaderSize(c.Conn, headerBuffer)
 	switch _, err := first.Peek(1); {
@@ -125,7 +125,7 @@ func (l *listener) wantsHeader() bool {
 }
 
 // header reads the PROXY header, and takes on the address it tells.
-func (l *listener) header(e *entrant, in *bufio.Reader, c *told) error {
+func (l *listener) header(e *entrant, in *bufio.Reader, c *proxiedConn) error {
 	h, err := proxyproto.Read(in)
 	if err != nil {
 		return err
@@ -179,14 +179,14 @@ func (g *Gate) notEntered(from net.Addr, err error) {
 	})
 }
 
-// told is a connection whose first bytes have been read, and whose addresses a balancer told.
-type told struct {
+// proxiedConn is a connection whose first bytes have been read, and whose addresses a balancer told.
+type proxiedConn struct {
 	net.Conn
 	rest          []byte
 	remote, local net.Addr // nil: the connection's own
 }
 
-func (c *told) Read(p []byte) (int, error) {
+func (c *proxiedConn) Read(p []byte) (int, error) {
 	if len(c.rest) == 0 {
 		return c.Conn.Read(p)
 	}
@@ -197,14 +197,14 @@ func (c *told) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-func (c *told) RemoteAddr() net.Addr {
+func (c *proxiedConn) RemoteAddr() net.Addr {
 	if c.remote != nil {
 		return c.remote
 	}
 	return c.Conn.RemoteAddr()
 }
 
-func (c *told) LocalAddr() net.Addr {
+func (c *proxiedConn) LocalAddr() net.Addr {
 	if c.local != nil {
 		return c.local
 	}
@@ -238,7 +238,7 @@ func (c *steady) SetWriteDeadline(t time.Time) error {
 }
 
 // NetConn is for tcpOf.
-func (c *told) NetConn() net.Conn { return c.Conn }
+func (c *proxiedConn) NetConn() net.Conn { return c.Conn }
 
 // NetConn is for tcpOf.
 func (c *steady) NetConn() net.Conn { return c.Conn }

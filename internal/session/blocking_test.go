@@ -10,7 +10,7 @@ import (
 
 func (p *proxy) mayBlock(name string) bool {
 	c, _ := p.srv.table.Load().find([][]byte{[]byte(name)})
-	return c != nil && c.Pin == commandtable.PinBlock
+	return c != nil && c.Conn == commandtable.ConnBlock
 }
 
 // A command of a module that has not been answered for long gets connections of its own from then on; others that are as slow do not.

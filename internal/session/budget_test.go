@@ -117,7 +117,7 @@ func TestStrangersHaveNoConnectionsOfTheirOwn(t *testing.T) {
 			t.Errorf("%v by a stranger: %q", args, got)
 		}
 	}
-	if used, idle := p.srv.o.Node.Pinned(); used+idle != 0 {
+	if used, idle := p.srv.o.Node.DedicatedCount(); used+idle != 0 {
 		t.Errorf("%d connections were made for a stranger", used+idle)
 	}
 	w.expect("+OK\r\n", "AUTH", "pw")

@@ -20,7 +20,7 @@ func closeHow(how downstream.How) lock.CloseHow {
 func (s *Session) Attend() {
 	s.refuseStranger()
 	s.serveDedicatedRequest()
-	if s.dedicated != nil || s.remade.Load() != nil { // others may have needed it, and do no more
+	if s.dedicated != nil || s.restore.Load() != nil { // others may have needed it, and do no more
 		s.currentDedicated()
 		s.release()
 	}
@@ -48,10 +48,10 @@ func (s *Session) Ahead(begun []byte) {
 }
 
 // lookLoop has clients dropped that have vanished without a word, until the server ends.
-func (s *Server) lookLoop() { downstream.DropDeadPeers(s.ctx, s.owing) }
+func (s *Server) lookLoop() { downstream.DropDeadPeers(s.ctx, s.unacknowledged) }
 
-// owing lists the clients that have sent nothing since before, and to which something was written.
-func (s *Server) owing(before int64, to []*downstream.Conn) []*downstream.Conn {
+// unacknowledged lists the clients that have sent nothing since before, and to which something was written.
+func (s *Server) unacknowledged(before int64, to []*downstream.Conn) []*downstream.Conn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, c := range s.sessions {

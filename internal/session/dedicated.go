@@ -45,7 +45,7 @@ type dedicated struct {
 	released  bool         // given back or lost: the session must let go of it
 	ended     bool         // it was lost
 	lostState *lostState   // by that
-	making    bool         // a remake has yet to make again what was lost before
+	making    bool         // a restore has yet to make again what was lost before
 	doubt     bool         // with a command whose outcome is unknown
 	rights    rightsChange // that commands sent here may bring, in a transaction perhaps
 
@@ -64,7 +64,7 @@ type dedicated struct {
 func (s *Session) currentDedicated() *dedicated {
 	p := s.dedicated
 	if p == nil {
-		return s.takeRemade()
+		return s.takeRestored()
 	}
 	p.mu.Lock()
 	released, doubt, db, left := p.released, p.doubt, p.state.db, p.lostState
@@ -88,7 +88,7 @@ func (s *Session) currentDedicated() *dedicated {
 		p.forgetQueued()
 		s.addLostState(*left)
 	}
-	return s.takeRemade()
+	return s.takeRestored()
 }
 
 // release says that the session's own connection is not about to be used: it may be given back.
@@ -112,7 +112,7 @@ func (s *Session) runDedicated(p *dedicated, cmd redcon.Command, c *commandtable
 	}
 	if p == nil {
 		var err error
-		if p, err = s.openDedicated(); tooManyUpstream(err) && answer == nil && c != nil && c.ReadOnly && c.Pin == commandtable.PinNone {
+		if p, err = s.openDedicated(); tooManyUpstream(err) && answer == nil && c != nil && c.ReadOnly && c.Conn == commandtable.ConnNone {
 			s.enqueue(cmd.Raw, cmd.Args, c) // only writes are paused
 			return
 		} else if err != nil {
@@ -125,7 +125,7 @@ func (s *Session) runDedicated(p *dedicated, cmd redcon.Command, c *commandtable
 			p.taint() // whatever it is, nobody else gets this connection
 		}
 	}
-	if c != nil && c.Pin != commandtable.PinNone || answer == nil {
+	if c != nil && c.Conn != commandtable.ConnNone || answer == nil {
 		s.send(p, cmd, c)
 		return
 	}
@@ -134,9 +134,9 @@ func (s *Session) runDedicated(p *dedicated, cmd redcon.Command, c *commandtable
 
 // dedicatedFailed answers a command for which there is no connection.
 func (s *Session) dedicatedFailed(c *commandtable.Command, err error) {
-	kind := commandtable.PinNone
+	kind := commandtable.ConnNone
 	if c != nil {
-		kind = c.Pin
+		kind = c.Conn
 	}
 	s.notBegun(kind, err)
 	s.noteTrouble(err)
@@ -150,14 +150,14 @@ func needsAuth(err error) bool {
 
 // notBegun is fail for a command of that kind, which was not run. What follows MULTI or WATCH would do harm without, unless a
 // password lacks: then Redis refuses that, too.
-func (s *Session) notBegun(k commandtable.PinKind, err error) {
+func (s *Session) notBegun(k commandtable.ConnKind, err error) {
 	switch {
 	case needsAuth(err), s.closesFor(err):
-	case k == commandtable.PinMulti:
+	case k == commandtable.ConnMulti:
 		s.addLostState(lostState{multi: true, cause: err})
 		s.ok()
 		return
-	case k == commandtable.PinWatch:
+	case k == commandtable.ConnWatch:
 		s.addLostState(lostState{watch: true, cause: err})
 	}
 	s.fail(err)
@@ -167,21 +167,21 @@ func (s *Session) notBegun(k commandtable.PinKind, err error) {
 func (s *Session) send(p *dedicated, cmd redcon.Command, c *commandtable.Command) {
 	e := &pendingReply{cmd: c}
 	if c != nil {
-		e.kind = c.Pin
+		e.kind = c.Conn
 		switch e.kind {
-		case commandtable.PinBlock, commandtable.PinWait:
+		case commandtable.ConnBlock, commandtable.ConnWait:
 			e.blocks = true
 			e.waits = waitsFor(c, cmd.Args)
 			e.shuts = c.Name == "shutdown"
-		case commandtable.PinSubscribe:
+		case commandtable.ConnSubscribe:
 			e.args, e.effect.subs = len(cmd.Args)-1, e
-		case commandtable.PinWatch, commandtable.PinExec, commandtable.PinDiscard:
+		case commandtable.ConnWatch, commandtable.ConnExec, commandtable.ConnDiscard:
 			e.args = len(cmd.Args) - 1
-		case commandtable.PinTracking:
+		case commandtable.ConnTracking:
 			cmd.Raw = s.tracking(p, e, cmd)
 		}
 	}
-	if e.kind == commandtable.PinWait && p.settled() && p.free() {
+	if e.kind == commandtable.ConnWait && p.settled() && p.free() {
 		// So that the connection's last write, as Redis sees it, is none before now. Who may wait may do this.
 		nothing := []string{c.Name, "0", "0", "0"}
 		p.tell(nothing[:3+len(c.Name)/len("waitaof")]...)

@@ -33,7 +33,7 @@ func TestRedisHangs(t *testing.T) {
 		}
 		all = append(all, w)
 	}
-	eventually(t, "they are pinned", func() bool { return p.pins() == 7 })
+	eventually(t, "they are pinned", func() bool { return p.dedicatedCount() == 7 })
 	server.Stop()
 	defer server.Cont()
 	for _, w := range all {
@@ -101,7 +101,7 @@ func TestSubscriberDoesNotRead(t *testing.T) {
 			other.expect("+OK\r\n", "LOCK", "lclose", "BLOCK", "15000")
 		}
 		eventually(t, how+": it is gone", func() bool { return p.srv.sessionN.Load() == 1 })
-		eventually(t, how+": so is its connection", func() bool { used, _ := p.srv.o.Node.Pinned(); return used == 0 })
+		eventually(t, how+": so is its connection", func() bool { used, _ := p.srv.o.Node.DedicatedCount(); return used == 0 })
 	}
 }
 
@@ -177,7 +177,7 @@ func TestLongExec(t *testing.T) {
 		if got := w.frame(); !strings.Contains(got, " db=3 ") {
 			t.Errorf("got %q", got)
 		}
-		eventually(t, "it was given back", func() bool { return p.pins() == 0 })
+		eventually(t, "it was given back", func() bool { return p.dedicatedCount() == 0 })
 	}
 }
 
@@ -190,7 +190,7 @@ func TestDrainDedicated(t *testing.T) {
 	open.expect("+OK\r\n", "MULTI")
 	sub.do("SUBSCRIBE", "c")
 	blocked.send("BLPOP", "q", "0")
-	eventually(t, "they are pinned", func() bool { return p.pins() == 3 })
+	eventually(t, "they are pinned", func() bool { return p.dedicatedCount() == 3 })
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	done := make(chan error, 1)
@@ -256,7 +256,7 @@ func TestPinFromBeforeThePassword(t *testing.T) {
 	if got := w.rest(); got != "" {
 		t.Errorf("got %q", got)
 	}
-	eventually(t, "it was let go", func() bool { return p.pins() == 0 })
+	eventually(t, "it was let go", func() bool { return p.dedicatedCount() == 0 })
 	late := dialWire(t, p.addr)
 	late.expect("-NOAUTH Authentication required.\r\n", "BLPOP", "q", "0.01")
 	late.expect("-NOAUTH Authentication required.\r\n", "MULTI")

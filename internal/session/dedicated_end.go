@@ -33,8 +33,8 @@ func (p *dedicated) leave() {
 
 const lastReplies = 2 * time.Second // for the pending replies of a client that has gone
 
-// LastWord has the pending replies come before the error that ends the connection, but for those that wait.
-func (s *Session) LastWord() {
+// FlushReplies has the pending replies come before the error that ends the connection, but for those that wait.
+func (s *Session) FlushReplies() {
 	if p := s.dedicated; p != nil {
 		p.mu.Lock()
 		blocked := p.blocked()
@@ -54,7 +54,7 @@ func (s *Session) endDedicated() {
 		s.dedicated = nil
 		s.end(p)
 	}
-	s.dropRemade()
+	s.dropRestore()
 }
 
 // end is endDedicated of any connection that is this session's alone.
@@ -98,7 +98,7 @@ func (s *Session) dropDedicated() {
 // drop closes the connection with all its state; no reply is pending there. A message of which the client has a part comes
 // whole first.
 func (p *dedicated) drop() {
-	ctx, done := p.s.whileThere()
+	ctx, done := p.s.clientContext()
 	defer done()
 	p.awaitThat(ctx, func() bool { return !p.to.Within() })
 	p.mu.Lock()

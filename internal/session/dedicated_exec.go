@@ -50,7 +50,7 @@ func (t *dedicatedState) follow(b []byte, begins bool) {
 
 // keep keeps of the element at hand what matters: all of a confirmation.
 func (x *execution) keep(b []byte) {
-	n := min(len(b), judgeAt-len(x.start))
+	n := min(len(b), classifyAt-len(x.start))
 	if x.confirms() {
 		n = len(b)
 	}

@@ -61,7 +61,7 @@ func TestPinIsNotGivenBackInUse(t *testing.T) {
 		})
 	}
 	clients.Wait()
-	eventually(t, "all were given back", func() bool { return p.pins() == 0 })
+	eventually(t, "all were given back", func() bool { return p.dedicatedCount() == 0 })
 }
 
 // What is set within a transaction is not another client's afterwards.
@@ -78,7 +78,7 @@ func TestTransactionLeavesNothing(t *testing.T) {
 	server.Do(t, "SET", "k", "v")
 	w.want(">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n")
 	w.expect("+OK\r\n", "CLIENT", "TRACKING", "OFF")
-	eventually(t, "it was given back", func() bool { return p.pins() == 0 })
+	eventually(t, "it was given back", func() bool { return p.dedicatedCount() == 0 })
 	eventually(t, "nothing is left", func() bool {
 		list := string(server.Do(t, "CLIENT", "LIST").([]byte))
 		return !strings.Contains(list, "foreign") && !strings.Contains(list, "flags=t") && !strings.Contains(list, "flags=e")
@@ -248,7 +248,7 @@ func TestSubscriptionsAreCounted(t *testing.T) {
 			t.Errorf("RESP%s: at %d of %d, %d: got …%.200q, want …%.200q", proto, i, len(g), len(h), g[max(0, i-50):], h[max(0, i-50):])
 		}
 	}
-	eventually(t, "all were given back", func() bool { return p.pins() == 0 })
+	eventually(t, "all were given back", func() bool { return p.dedicatedCount() == 0 })
 }
 
 // What a transaction would have done to the connection is forgotten when a watched key has changed: Redis runs nothing.
@@ -271,5 +271,5 @@ func TestNothingFollowsAnExecThatDidNotRun(t *testing.T) {
 		w.expect("+OK\r\n", "CLIENT", "SETNAME", "yes")
 		w.expect("$3\r\nyes\r\n", "CLIENT", "GETNAME")
 	}
-	eventually(t, "the connections are given back", func() bool { return p.pins() == 0 })
+	eventually(t, "the connections are given back", func() bool { return p.dedicatedCount() == 0 })
 }

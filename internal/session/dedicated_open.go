@@ -20,8 +20,8 @@ func (s *Session) openDedicatedOn(n *upstream.Node) (*dedicated, error) {
 	if err := s.refused(); err != nil {
 		return nil, err
 	}
-	if r := s.remade.Load(); r != nil {
-		return s.awaitRemade(r)
+	if r := s.restore.Load(); r != nil {
+		return s.awaitRestored(r)
 	}
 	p, err := s.connect(s.srv.ctx, s.ident, n, nil, &s.view)
 	if err == nil {

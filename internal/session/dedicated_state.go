@@ -52,7 +52,7 @@ func (t *dedicatedState) none() bool {
 // pendingReply is a command whose reply is pending.
 type pendingReply struct {
 	cmd     *commandtable.Command
-	kind    commandtable.PinKind
+	kind    commandtable.ConnKind
 	args    int      // of a subscription: channels named
 	names   []string // those, on a connection for subscriptions
 	effect  effect
@@ -89,29 +89,29 @@ func (t *dedicatedState) answered(e *pendingReply, reply []byte) {
 		return
 	}
 	switch e.kind {
-	case commandtable.PinMulti:
+	case commandtable.ConnMulti:
 		if ok {
 			t.multi, t.queued, t.inside = true, 0, nil
 		}
-	case commandtable.PinExec:
+	case commandtable.ConnExec:
 		if reply[0] != '-' || aborted(reply) {
 			t.executed()
 			t.multi, t.watch, t.inside = false, false, nil
 		}
-	case commandtable.PinDiscard:
+	case commandtable.ConnDiscard:
 		if ok {
 			t.multi, t.watch, t.inside = false, false, nil
 		}
-	case commandtable.PinWatch:
+	case commandtable.ConnWatch:
 		if ok && !t.watch {
 			t.watch, t.watched = true, 0
 		}
 		if ok {
 			t.watched += e.args
 		}
-	case commandtable.PinUnwatch:
+	case commandtable.ConnUnwatch:
 		t.watch = t.watch && !ok
-	case commandtable.PinMonitor:
+	case commandtable.ConnMonitor:
 		t.monitor = t.monitor || ok
 	}
 	if ok {

@@ -352,8 +352,8 @@ func TestStress(t *testing.T) {
 	}
 	t.Logf("%d replies", total)
 	eventually(t, "no session is left", func() bool { return p.srv.sessionN.Load() == 0 })
-	eventually(t, "no connection is in use", func() bool { used, _ := p.srv.o.Node.Pinned(); return used == 0 })
-	_, idle := p.srv.o.Node.Pinned()
+	eventually(t, "no connection is in use", func() bool { used, _ := p.srv.o.Node.DedicatedCount(); return used == 0 })
+	_, idle := p.srv.o.Node.DedicatedCount()
 	t.Logf("%d idle", idle)
 	var state []string
 	for _, line := range strings.Split(string(server.Do(t, "CLIENT", "LIST").([]byte)), "\n") {

@@ -10,7 +10,7 @@ import (
 )
 
 // pins says how many sessions have a connection of their own.
-func (p *proxy) pins() (n int) {
+func (p *proxy) dedicatedCount() (n int) {
 	for _, c := range p.srv.snapshot() {
 		if c.view.redisID.Load() != 0 {
 			n++
@@ -32,15 +32,15 @@ func (p *proxy) idOf(w *wire) string {
 func TestPinKinds(t *testing.T) {
 	t.Parallel()
 	tab := newAnswers([]string{"monitor"}, nil, nil)
-	for line, want := range map[string]commandtable.PinKind{
-		"multi": commandtable.PinMulti, "EXEC": commandtable.PinExec, "get k": commandtable.PinNone, "Blpop a 0": commandtable.PinBlock, "client tracking on": commandtable.PinTracking,
-		"client id": commandtable.PinNone, "xread count 1 streams a 0": commandtable.PinNone, "xread block 0 streams a 0": commandtable.PinBlock,
-		"XREADGROUP group block c count 1 noack Block 5 streams a >": commandtable.PinBlock, "XREADGROUP group block c streams a >": commandtable.PinNone,
-		"xreadgroup group g c claim 5 block 0 streams a >": commandtable.PinBlock, "monitor": commandtable.PinMonitor, "debug sleep 0": commandtable.PinNone,
+	for line, want := range map[string]commandtable.ConnKind{
+		"multi": commandtable.ConnMulti, "EXEC": commandtable.ConnExec, "get k": commandtable.ConnNone, "Blpop a 0": commandtable.ConnBlock, "client tracking on": commandtable.ConnTracking,
+		"client id": commandtable.ConnNone, "xread count 1 streams a 0": commandtable.ConnNone, "xread block 0 streams a 0": commandtable.ConnBlock,
+		"XREADGROUP group block c count 1 noack Block 5 streams a >": commandtable.ConnBlock, "XREADGROUP group block c streams a >": commandtable.ConnNone,
+		"xreadgroup group g c claim 5 block 0 streams a >": commandtable.ConnBlock, "monitor": commandtable.ConnMonitor, "debug sleep 0": commandtable.ConnNone,
 	} {
-		got := commandtable.PinNone
+		got := commandtable.ConnNone
 		if c, _ := tab.find(words(line)); c != nil {
-			got = c.Pin
+			got = c.Conn
 		}
 		if got != want {
 			t.Errorf("%q: %d, want %d", line, got, want)
@@ -61,7 +61,7 @@ func TestTransactionIsGivenBack(t *testing.T) {
 		w.expect("+QUEUED\r\n", "GET", "k")
 		w.expect("-ERR MULTI calls can not be nested\r\n", "MULTI")
 		w.expect("*2\r\n+OK\r\n$1\r\nv\r\n", "EXEC")
-		eventually(t, "the connection was given back", func() bool { return p.pins() == 0 })
+		eventually(t, "the connection was given back", func() bool { return p.dedicatedCount() == 0 })
 		w.expect("-ERR EXEC without MULTI\r\n", "EXEC")
 		w.expect("-ERR DISCARD without MULTI\r\n", "DISCARD")
 		w.expect("+OK\r\n", "UNWATCH")
@@ -130,7 +130,7 @@ func TestSubscriber(t *testing.T) {
 		}
 		w.expect(mark+"3\r\n$11\r\nunsubscribe\r\n$1\r\na\r\n:1\r\n", "UNSUBSCRIBE", "a")
 		w.expect(mark+"3\r\n$11\r\nunsubscribe\r\n$1\r\nb\r\n:0\r\n", "UNSUBSCRIBE")
-		eventually(t, "the connection was given back", func() bool { return p.pins() == 0 })
+		eventually(t, "the connection was given back", func() bool { return p.dedicatedCount() == 0 })
 		w.expect("+PONG\r\n", "PING")
 	}
 }
@@ -143,7 +143,7 @@ func TestBlockingPop(t *testing.T) {
 	w.send("BLPOP", "q", "0")
 	w.send("PING")
 	w.send("CLIENT", "GETNAME")
-	eventually(t, "it waits", func() bool { return p.pins() == 1 })
+	eventually(t, "it waits", func() bool { return p.dedicatedCount() == 1 })
 	other.expect(":1\r\n", "RPUSH", "q", "x")
 	w.want("*2\r\n$1\r\nq\r\n$1\r\nx\r\n")
 	w.want("+PONG\r\n")
@@ -168,7 +168,7 @@ func TestBlockedClientGoes(t *testing.T) {
 		w := dialWire(t, p.addr)
 		w.expect("+OK\r\n", "LOCK", "held")
 		w.send("BLPOP", "q", "0")
-		eventually(t, "it waits", func() bool { return p.pins() == 1 })
+		eventually(t, "it waits", func() bool { return p.dedicatedCount() == 1 })
 		w.conn.Close()
 		eventually(t, "it is gone", func() bool { return p.srv.sessionN.Load() == 1 })
 		eventually(t, "its lock is free", func() bool { return other.do("LOCK", "held", "BLOCK", "1000") == "+OK\r\n" })
@@ -229,7 +229,7 @@ func TestDedicatedLost(t *testing.T) {
 	for _, want := range []string{":1\r\n", "*2\r\n$5\r\nother\r\n$1\r\nv\r\n"} {
 		deep.want(want)
 	}
-	eventually(t, "all are pinned", func() bool { return p.pins() == 6 })
+	eventually(t, "all are pinned", func() bool { return p.dedicatedCount() == 6 })
 	server.Kill()
 	for _, w := range []*wire{blocked, deep, open} {
 		w.want("<end>")

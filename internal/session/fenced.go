@@ -96,9 +96,9 @@ func (s *Session) fenceable(args [][]byte) (*commandtable.Command, error) {
 		return nil, &upstream.ReplyError{Line: c.Line}
 	case commands.Lookup([]byte(c.Name)) != nil:
 		why = "it is a lock verb"
-	case c.Pin == commandtable.PinBlock, c.Pin == commandtable.PinWait:
+	case c.Conn == commandtable.ConnBlock, c.Conn == commandtable.ConnWait:
 		why = "it may wait"
-	case c.Pin != commandtable.PinNone, strings.HasPrefix(c.Name, "client"):
+	case c.Conn != commandtable.ConnNone, strings.HasPrefix(c.Name, "client"):
 		why = "it concerns the connection"
 	case c.Here:
 		why = "it is lockproxy that answers it"
@@ -161,7 +161,7 @@ func (f *fence) look() (begun fenceBegun, err error) {
 		hold = f.asks("EXISTS", f.hold)
 	}
 	if f.caching != "" {
-		f.p.mine("CLIENT", "CACHING", f.caching)
+		f.p.sendOwn("CLIENT", "CACHING", f.caching)
 	}
 	multi := f.asks("MULTI") // ASKING then holds for all of the transaction
 	f.p.settled()
@@ -229,7 +229,7 @@ func (f *fence) run() (done bool, err error) {
 	var guard *pendingReply
 	head := "*1\r\n"
 	if f.guarded {
-		guard, head = p.mine("HMGET", f.r.Key, fencedGuard), fencedHead[f.s.ident.Proto]
+		guard, head = p.sendOwn("HMGET", f.r.Key, fencedGuard), fencedHead[f.s.ident.Proto]
 	}
 	var queued, instead gathered
 	q := &pendingReply{own: true, got: &queued}
@@ -272,7 +272,7 @@ func (f *fence) notRun(queued, answered []byte) error {
 		return nil
 	case !aborted(answered): // it was not EXEC's to say, but that of the user's rights
 		f.undo(fenceBegun{multi: true})
-		return mineError(answered)
+		return ownError(answered)
 	}
 	if refused, bad := isError(queued); bad {
 		return &upstream.ReplyError{Line: refused}
@@ -286,9 +286,9 @@ func (f *fence) undo(begun fenceBegun) {
 	var e *pendingReply
 	switch {
 	case begun.multi:
-		e = f.p.mine("DISCARD")
+		e = f.p.sendOwn("DISCARD")
 	case begun.watch:
-		e = f.p.mine("UNWATCH")
+		e = f.p.sendOwn("UNWATCH")
 	default:
 		return
 	}
@@ -313,16 +313,16 @@ func (f *fence) undo(begun fenceBegun) {
 	}
 }
 
-// asks is mine of a command that is about the lock's slot.
+// asks is sendOwn of a command that is about the lock's slot.
 func (f *fence) asks(args ...string) *pendingReply {
 	if f.ask {
-		f.p.mine("ASKING")
+		f.p.sendOwn("ASKING")
 	}
-	return f.p.mine(args...)
+	return f.p.sendOwn(args...)
 }
 
-// mine sends a command of this proxy's own, whose reply is wanted here.
-func (p *dedicated) mine(args ...string) *pendingReply {
+// sendOwn sends a command of this proxy's own, whose reply is wanted here.
+func (p *dedicated) sendOwn(args ...string) *pendingReply {
 	e := &pendingReply{own: true, got: new(gathered)}
 	p.send(e, resp.AppendCommand(nil, args...))
 	return e
@@ -338,18 +338,18 @@ func (p *dedicated) answer(e *pendingReply) ([]byte, error) {
 	case len(*e.got) == 0:
 		return nil, &upstream.NotSentError{Cause: errGone}
 	}
-	return *e.got, mineError(*e.got)
+	return *e.got, ownError(*e.got)
 }
 
-// mineError is the error in the reply to a command of FENCED's own. A user who may not run that is told what it was for.
-func mineError(reply []byte) error {
+// ownError is the error in the reply to a command of FENCED's own. A user who may not run that is told what it was for.
+func ownError(reply []byte) error {
 	if line, bad := isError(reply); bad {
 		return denied(line)
 	}
 	return nil
 }
 
-// denied is mineError of a line.
+// denied is ownError of a line.
 func denied(line string) error {
 	if what, yes := strings.CutPrefix(line, "NOPERM "); yes {
 		line = "NOPERM FENCED runs WATCH and HMGET on the lock, MULTI, EXEC and DISCARD as the client's own user: " + what

@@ -63,7 +63,7 @@ func (f *fence) answerTo(e *pendingReply, question ...string) ([]byte, error) {
 	}
 	reply, err := f.s.ask(question...)
 	if err == nil {
-		err = mineError(reply)
+		err = ownError(reply)
 	}
 	return reply, err
 }

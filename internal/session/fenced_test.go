@@ -59,7 +59,7 @@ func TestFencedRefusals(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	w.expect("$1\r\n1\r\n", "GET", "a")
-	eventually(t, "all connections were given back", func() bool { used, _ := p.srv.o.Node.Pinned(); return used == 0 })
+	eventually(t, "all connections were given back", func() bool { used, _ := p.srv.o.Node.DedicatedCount(); return used == 0 })
 }
 
 // Within a transaction FENCED spoils it, between WATCH and MULTI it does nothing, a RESP2 subscriber may not have it.
@@ -134,7 +134,7 @@ func TestFencedIsTracked(t *testing.T) {
 		w.expect("+OK\r\n", "CLIENT", "TRACKING", "OFF")
 		w.expect(":1\r\n", "UNLOCK", "l", "ALL")
 	}
-	eventually(t, "all connections were given back", func() bool { used, _ := p.srv.o.Node.Pinned(); return used == 0 })
+	eventually(t, "all connections were given back", func() bool { used, _ := p.srv.o.Node.DedicatedCount(); return used == 0 })
 }
 
 // Subscribers in RESP3 may; what they are sent meanwhile comes between replies, as it does without FENCED.
@@ -155,7 +155,7 @@ func TestFencedWhileSubscribed(t *testing.T) {
 	}
 	w.expect("%0\r\n", "FENCED", "l", "HGETALL", "nothing")
 	w.expect(">3\r\n$11\r\nunsubscribe\r\n$1\r\nc\r\n:0\r\n", "UNSUBSCRIBE", "c")
-	eventually(t, "the connection was given back", func() bool { return p.pins() == 0 })
+	eventually(t, "the connection was given back", func() bool { return p.dedicatedCount() == 0 })
 }
 
 // Big replies and requests, many in one pipeline, and lock verbs behind them keep their order.
@@ -194,7 +194,7 @@ func TestFencedPipeline(t *testing.T) {
 		w.want("-NOTHELD this owner does not hold 'l'\r\n")
 		w.want("$3\r\n300\r\n")
 	}
-	eventually(t, "all connections were given back", func() bool { used, _ := p.srv.o.Node.Pinned(); return used == 0 })
+	eventually(t, "all connections were given back", func() bool { used, _ := p.srv.o.Node.DedicatedCount(); return used == 0 })
 }
 
 // The command runs as the client's own user, and what FENCED needs of that user is said when it lacks.
@@ -240,7 +240,7 @@ func TestFencedAsTheClientsUser(t *testing.T) {
 		}
 	}
 	w.expect("$5\r\nwhole\r\n", "GET", "mine")
-	eventually(t, "all connections were given back", func() bool { used, _ := p.srv.o.Node.Pinned(); return used == 0 })
+	eventually(t, "all connections were given back", func() bool { used, _ := p.srv.o.Node.DedicatedCount(); return used == 0 })
 }
 
 // EXEC's head is found however its reply is cut to pieces.

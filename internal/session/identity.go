@@ -56,7 +56,7 @@ func (s *Session) auth(args [][]byte) {
 
 // authenticate asks Redis, until the client has gone.
 func (s *Session) authenticate(user, password string) error {
-	ctx, done := s.whileThere()
+	ctx, done := s.clientContext()
 	defer done()
 	return s.srv.authenticate(ctx, s.host(), user, password)
 }
@@ -64,7 +64,7 @@ func (s *Session) authenticate(user, password string) error {
 // showToRedis has a shared connection as the client's user, which Redis closes when it deletes the user: so the client's end is noticed,
 // however idle it is. Where there can be none just now that is noticed at its next command.
 func (s *Session) showToRedis() {
-	ctx, done := s.whileThere()
+	ctx, done := s.clientContext()
 	defer done()
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
@@ -180,7 +180,7 @@ func (s *Session) helloAs(id upstream.Identity) (resp.Reply, error) {
 	p := s.shared
 	if p == nil || id != s.ident {
 		var err error
-		ctx, done := s.whileThere()
+		ctx, done := s.clientContext()
 		p, err = s.srv.o.Node.Open(ctx, id)
 		if done(); err != nil {
 			return resp.Reply{}, err
@@ -271,7 +271,7 @@ func (s *Session) reset([][]byte) {
 		l.Reset()
 	}
 	s.dropDedicated()
-	s.dropRemade()
+	s.dropRestore()
 	s.lostState.clear(s)
 	s.dropSubscriptions()
 	s.resetReplyMode()

@@ -47,7 +47,7 @@ func TestKillEndsWhatever(t *testing.T) {
 		if got := victim.frame(); got != "<end>" {
 			t.Errorf("%s: %q", what, got)
 		}
-		eventually(t, "its connection is gone", func() bool { return p.pins() == 0 })
+		eventually(t, "its connection is gone", func() bool { return p.dedicatedCount() == 0 })
 	}
 	killer.expect(":0\r\n", "EXISTS", "k")
 	killer.expect(":1\r\n", "UNLOCK", "l")
@@ -99,7 +99,7 @@ func TestNameInTransaction(t *testing.T) {
 	w.expect("+OK\r\n", "MULTI")
 	w.expect("+QUEUED\r\n", "CLIENT", "SETNAME", "mine")
 	w.expect("*1\r\n+OK\r\n", "EXEC")
-	eventually(t, "the connection is gone", func() bool { return p.pins() == 0 })
+	eventually(t, "the connection is gone", func() bool { return p.dedicatedCount() == 0 })
 	other := dialWire(t, p.addr)
 	other.expect("+OK\r\n", "MULTI")
 	other.expect("+QUEUED\r\n", "CLIENT", "GETNAME")
@@ -199,7 +199,7 @@ func TestTrackingRedirectToUnknownNumber(t *testing.T) {
 	}
 	target.expect("+OK\r\n", "AUTH", "pw")
 	target.expect("+PONG\r\n", "PING")
-	eventually(t, "none is kept", func() bool { return p.pins() == 0 })
+	eventually(t, "none is kept", func() bool { return p.dedicatedCount() == 0 })
 }
 
 // What dashboards, frameworks and libraries ask when they start or show a server works as it does at Redis.

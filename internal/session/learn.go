@@ -188,7 +188,7 @@ func (s *Session) stranger(args [][]byte) {
 	switch {
 	case run != nil:
 		run(s, args)
-	case c != nil && c.Pin.Starts():
+	case c != nil && c.Conn.Starts():
 		s.runDedicated(nil, redcon.Command{Raw: encode(args), Args: args}, c, nil)
 	default:
 		s.enqueue(encode(args), args, c)

@@ -55,7 +55,7 @@ func (s *Session) runVerb(v *commands.Verb, args [][]byte) {
 		return
 	}
 	b := s.batch
-	s.untold.Store(false) // what is lost from now on, the verb may not tell
+	s.lossUntold.Store(false) // what is lost from now on, the verb may not tell
 	b.verb = v.Run(s, args, b.verb[:0])
 	b.out = append(b.out, b.verb...)
 }
@@ -142,7 +142,7 @@ func (s *Session) refused() error {
 		s.admitted = era
 		return nil
 	}
-	ctx, done := s.whileThere()
+	ctx, done := s.clientContext()
 	defer done()
 	select { // Redis closes a connection that holds much for somebody who has not logged in
 	case s.srv.asking <- struct{}{}:

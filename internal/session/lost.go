@@ -11,7 +11,7 @@ import (
 // what may be sent again. To an error they do nothing: the application gets it. So a client is closed where Redis would have
 // closed it: when one of its commands has no reply because the connection upstream broke, or could not be made. Its commands
 // before that have their replies. A client that holds locks, or does not know yet that it has lost one, is not closed, because
-// they end with its connection: it gets an error in place of each reply, and for what else was lost see lostState and remake.
+// they end with its connection: it gets an error in place of each reply, and for what else was lost see lostState and restore.
 // The lock verbs answer in their own words always. See docs/adr/0018-a-lost-connection-looks-like-one.md.
 
 // lostUpstream says that err is about the connection to Redis, and neither an answer that Redis gave nor a bound of this proxy's.
@@ -31,7 +31,7 @@ func (s *Session) closesFor(err error) bool {
 
 // lockless says that the client holds no locks, and knows of all that it has lost.
 func (s *Session) lockless() bool {
-	return s.held() == 0 && !s.untold.Load() // in this order: a lock is lost before the session is told
+	return s.held() == 0 && !s.lossUntold.Load() // in this order: a lock is lost before the session is told
 }
 
 // fail answers a command that failed with err, or closes the client.

@@ -61,11 +61,11 @@ func (s *Session) afterLoss(p *dedicated, cmd redcon.Command, c *commandtable.Co
 	if c != nil && c.Always { // QUIT, RESET
 		return false
 	}
-	kind, alone := commandtable.PinNone, len(cmd.Args) == 1
+	kind, alone := commandtable.ConnNone, len(cmd.Args) == 1
 	if c != nil {
-		kind = c.Pin
+		kind = c.Conn
 	}
-	ends := alone && (kind == commandtable.PinExec || kind == commandtable.PinDiscard)
+	ends := alone && (kind == commandtable.ConnExec || kind == commandtable.ConnDiscard)
 	if s.lostState.multi {
 		s.forward()
 		if !s.guard.Over() {
@@ -73,7 +73,7 @@ func (s *Session) afterLoss(p *dedicated, cmd redcon.Command, c *commandtable.Co
 		}
 		return true
 	}
-	if !ends && (kind != commandtable.PinUnwatch || !alone) {
+	if !ends && (kind != commandtable.ConnUnwatch || !alone) {
 		return false
 	}
 	multi := false
@@ -92,7 +92,7 @@ func (s *Session) afterLoss(p *dedicated, cmd redcon.Command, c *commandtable.Co
 		return false
 	}
 	s.lostState.clear(s)
-	if kind != commandtable.PinExec {
+	if kind != commandtable.ConnExec {
 		return false
 	}
 	p.forgetQueued()
@@ -102,16 +102,16 @@ func (s *Session) afterLoss(p *dedicated, cmd redcon.Command, c *commandtable.Co
 }
 
 // inLostTransaction answers a command within a transaction that was lost.
-func (s *Session) inLostTransaction(k commandtable.PinKind, ends bool) {
+func (s *Session) inLostTransaction(k commandtable.ConnKind, ends bool) {
 	line := s.lostState.line()
 	switch {
-	case ends && k == commandtable.PinExec:
+	case ends && k == commandtable.ConnExec:
 		s.lostState.clear(s)
 		s.error("EXECABORT Transaction discarded because of: " + strings.TrimPrefix(line, "ERR "))
 	case ends:
 		s.lostState.clear(s)
 		s.ok()
-	case k == commandtable.PinMulti:
+	case k == commandtable.ConnMulti:
 		s.error("ERR MULTI calls can not be nested")
 	default:
 		s.error(line + ": the transaction is discarded, EXEC or DISCARD ends it")
@@ -122,16 +122,16 @@ func (s *Session) inLostTransaction(k commandtable.PinKind, ends bool) {
 func (s *Session) notSent(e *pendingReply) {
 	s.currentDedicated() // notes what was lost
 	if s.lostState.multi {
-		s.inLostTransaction(e.kind, e.args == 0 && (e.kind == commandtable.PinExec || e.kind == commandtable.PinDiscard))
+		s.inLostTransaction(e.kind, e.args == 0 && (e.kind == commandtable.ConnExec || e.kind == commandtable.ConnDiscard))
 		return
 	}
 	s.notBegun(e.kind, &upstream.NotSentError{Cause: errGone})
 }
 
-// closes says that the client is to be closed for the loss of this connection; mu is held, here and below. That is so for a
+// closesClient says that the client is to be closed for the loss of this connection; mu is held, here and below. That is so for a
 // client that stays otherwise when it has a part of EXEC's confirmations, or when invalidations were to come from here to
 // another client or from there to here: they would be lost.
-func (p *dedicated) closes(lost error) bool {
+func (p *dedicated) closesClient(lost error) bool {
 	if !p.s.closesFor(lost) {
 		return p.state.stray || p.state.redirect.client != 0 && p.state.tracking || p.view.targets.Load() > 0
 	}
@@ -152,13 +152,13 @@ func (p *dedicated) answerLost(lost error) {
 		}
 		ok, ends := false, multi && e.args == 0
 		switch {
-		case e.kind == commandtable.PinMulti && !multi:
+		case e.kind == commandtable.ConnMulti && !multi:
 			ok, multi = true, true
-		case e.kind == commandtable.PinDiscard && ends:
+		case e.kind == commandtable.ConnDiscard && ends:
 			ok, multi, watch = true, false, false
-		case e.kind == commandtable.PinExec && ends, e.kind == commandtable.PinUnwatch && !multi:
+		case e.kind == commandtable.ConnExec && ends, e.kind == commandtable.ConnUnwatch && !multi:
 			multi, watch = false, false
-		case e.kind == commandtable.PinWatch && !multi:
+		case e.kind == commandtable.ConnWatch && !multi:
 			watch = true
 		}
 		switch {

@@ -109,7 +109,7 @@ func TestHoldersTransactionsAreWhole(t *testing.T) {
 		if round%20 == 19 { // for sure between MULTI and EXEC
 			at = len(resp.AppendCommand(nil, "MULTI"))
 			holder.raw(transaction[:at])
-			eventually(t, "Redis has MULTI", func() bool { return p.pins() == 1 })
+			eventually(t, "Redis has MULTI", func() bool { return p.dedicatedCount() == 1 })
 			p.cut(link, holder)
 		} else {
 			holder.raw(transaction[:at])
@@ -240,7 +240,7 @@ func TestHolderLosesSubscriptions(t *testing.T) {
 		holder.send("UNSUBSCRIBE", "a", long)
 		holder.want(told("unsubscribe", "a", 1))
 		holder.want(told("unsubscribe", long, 0))
-		eventually(t, "the connection was given back", func() bool { return p.pins() == 0 })
+		eventually(t, "the connection was given back", func() bool { return p.dedicatedCount() == 0 })
 	}
 }
 

@@ -52,7 +52,7 @@ func TestReplyOfExecIsNotGathered(t *testing.T) {
 	w.want("+OK\r\n")
 	w.expect("$2\r\nme\r\n", "CLIENT", "GETNAME")
 	w.expect("$-1\r\n", "GET", "big") // it is in another database now
-	eventually(t, "the connection was given back", func() bool { return p.pins() == 0 })
+	eventually(t, "the connection was given back", func() bool { return p.dedicatedCount() == 0 })
 }
 
 func subscribed(verb, channel string, n int) string {

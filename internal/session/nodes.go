@@ -164,7 +164,7 @@ func (s *Session) askAbout(args ...string) ([]byte, error) {
 
 func (s *Session) askPlan(c cluster.Command) ([]byte, error) {
 	p := cluster.NewPlan(c)
-	ctx, done := s.whileThere()
+	ctx, done := s.clientContext()
 	defer done()
 	s.executor().Do(ctx, []*cluster.Plan{p})
 	err := p.Err
@@ -201,7 +201,7 @@ func (s *Session) askApartNodes(args [][]byte) ([]byte, error) {
 	c, _ := t.find(args)
 	p := cluster.NewPlan(cluster.Command{Raw: encode(args), Args: args, Facts: t.routeOf(c).facts})
 	s.apartNodes(func(e *cluster.Executor) {
-		ctx, done := s.whileThere()
+		ctx, done := s.clientContext()
 		defer done()
 		e.Do(ctx, []*cluster.Plan{p})
 	})
@@ -216,8 +216,8 @@ func (s *Session) apartNodes(do func(e *cluster.Executor)) {
 	do(e)
 }
 
-// whileThere is a context that ends when the client has gone. done must be called.
-func (s *Session) whileThere() (ctx context.Context, done func()) {
+// clientContext is a context that ends when the client has gone. done must be called.
+func (s *Session) clientContext() (ctx context.Context, done func()) {
 	ctx, cancel := context.WithCancel(s.srv.ctx)
 	s.guard.WhenOver(cancel)
 	return ctx, func() {

@@ -107,7 +107,7 @@ func (s *Session) connectSlot(slot int, v *dedicatedView) (*dedicated, error) {
 
 // lookAgain waits for a fresh look at the topology, and a little.
 func (s *Session) lookAgain() {
-	ctx, done := s.whileThere()
+	ctx, done := s.clientContext()
 	defer done()
 	s.srv.o.Cluster.Refreshed(ctx)
 	retry.Sleep(s.srv.ctx, slotPause, ctx.Done())
@@ -167,18 +167,18 @@ func (s *Session) runDedicatedNodes(p *dedicated, cmd redcon.Command, c *command
 		return
 	}
 	defer s.release()
-	switch c.Pin {
-	case commandtable.PinMulti:
+	switch c.Conn {
+	case commandtable.ConnMulti:
 		s.multiNodes(p, cmd, c)
-	case commandtable.PinWatch:
+	case commandtable.ConnWatch:
 		s.watchNodes(p, cmd, c)
-	case commandtable.PinBlock:
+	case commandtable.ConnBlock:
 		s.blockNodes(p, cmd, c)
-	case commandtable.PinSubscribe:
+	case commandtable.ConnSubscribe:
 		s.subscribeNodes(cmd, c)
-	case commandtable.PinUnwatch:
+	case commandtable.ConnUnwatch:
 		s.unwatchNodes(p, cmd, c)
-	case commandtable.PinAlone:
+	case commandtable.ConnAlone:
 		s.runDedicated(p, cmd, c, nil)
 	default: // EXEC and DISCARD without MULTI
 		s.enqueue(cmd.Raw, cmd.Args, c)
@@ -215,7 +215,7 @@ func (s *Session) watchNodes(p *dedicated, cmd redcon.Command, c *commandtable.C
 		if p.slots.ask {
 			p.own(&pendingReply{}, asking)
 		}
-		e := &pendingReply{cmd: c, kind: c.Pin, args: len(cmd.Args) - 1, refusal: &refusal}
+		e := &pendingReply{cmd: c, kind: c.Conn, args: len(cmd.Args) - 1, refusal: &refusal}
 		p.send(e, cmd.Raw)
 		if !p.settled() || e.lost != nil {
 			return
@@ -259,7 +259,7 @@ func (s *Session) blockNodes(p *dedicated, cmd redcon.Command, c *commandtable.C
 		if ask {
 			p.own(&pendingReply{}, asking)
 		}
-		e := &pendingReply{cmd: c, kind: c.Pin, blocks: true, waits: waitsFor(c, cmd.Args), refusal: &refusal}
+		e := &pendingReply{cmd: c, kind: c.Conn, blocks: true, waits: waitsFor(c, cmd.Args), refusal: &refusal}
 		sent := time.Now()
 		p.send(e, raw)
 		if !p.settled() || e.lost != nil || len(refusal) == 0 {

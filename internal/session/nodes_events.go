@@ -242,7 +242,7 @@ func (v *events) say(e *eventConn, verb string, names []string) bool {
 	}
 	cmd, _ := v.x.s.srv.table.Load().find([][]byte{[]byte(verb)})
 	var refusal gathered
-	o := &pendingReply{cmd: cmd, kind: commandtable.PinSubscribe, own: true, got: &refusal, left: len(names), names: names}
+	o := &pendingReply{cmd: cmd, kind: commandtable.ConnSubscribe, own: true, got: &refusal, left: len(names), names: names}
 	return v.x.call(e.p, o, resp.AppendCommand(nil, append([]string{verb}, names...)...)) && len(refusal) == 0
 }
 

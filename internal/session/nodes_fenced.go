@@ -31,7 +31,7 @@ func (s *Session) fencedNodes(r lock.HoldRequest, c *commandtable.Command, args 
 	if p := s.currentDedicated(); p != nil && s.view.watch.Load() {
 		return errFencedWatch
 	}
-	w := fencedWay{s: s, slot: cluster.Slot([]byte(r.Key)), until: time.Now().Add(s.srv.o.Cluster.RetryFor())}
+	w := fencedRoute{s: s, slot: cluster.Slot([]byte(r.Key)), until: time.Now().Add(s.srv.o.Cluster.RetryFor())}
 	if err := w.takes(c, args); err != nil {
 		return err
 	}
@@ -62,8 +62,8 @@ func halfWay(err error) error {
 	return err
 }
 
-// fencedWay is how one FENCED finds its node.
-type fencedWay struct {
+// fencedRoute is how one FENCED finds its node.
+type fencedRoute struct {
 	s     *Session
 	slot  int
 	until time.Time     // a node that refuses is not tried again later
@@ -72,7 +72,7 @@ type fencedWay struct {
 }
 
 // takes refuses what does not run at the lock's node, or not there alone.
-func (w *fencedWay) takes(c *commandtable.Command, args [][]byte) error {
+func (w *fencedRoute) takes(c *commandtable.Command, args [][]byte) error {
 	slot, cross := w.s.slotOf(c, args)
 	if cross || slot != noSlot && slot != w.slot {
 		return &upstream.ReplyError{Line: fencedCrossSlot}
@@ -86,7 +86,7 @@ func (w *fencedWay) takes(c *commandtable.Command, args [][]byte) error {
 }
 
 // try is one try of f, on a connection of its own.
-func (w *fencedWay) try(f *fence) (done bool, err error) {
+func (w *fencedRoute) try(f *fence) (done bool, err error) {
 	if w.to != nil {
 		f.p, err = w.s.connectAt(w.to, new(dedicatedView))
 	}
@@ -109,7 +109,7 @@ func (w *fencedWay) try(f *fence) (done bool, err error) {
 
 // again says whether a try that failed with err is to be followed by another: nothing has run, and another node, or a later
 // moment, may do better. It waits where that helps.
-func (w *fencedWay) again(f *fence, err error) bool {
+func (w *fencedRoute) again(f *fence, err error) bool {
 	var reply *upstream.ReplyError
 	var unsent *upstream.NotSentError
 	var line gathered
@@ -141,7 +141,7 @@ func (w *fencedWay) again(f *fence, err error) bool {
 
 // pause waits for so long, at most until the client has gone.
 func (s *Session) pause(d time.Duration) {
-	ctx, done := s.whileThere()
+	ctx, done := s.clientContext()
 	defer done()
 	retry.Sleep(s.srv.ctx, d, ctx.Done())
 }

@@ -47,7 +47,7 @@ func (s *Session) dispatchNodes(cmd redcon.Command, c *commandtable.Command, ans
 		return
 	case route.run != nil:
 		answer = route.run
-	case c != nil && (c.Pin.Starts() || p != nil && c.Pin != commandtable.PinNone):
+	case c != nil && (c.Conn.Starts() || p != nil && c.Conn != commandtable.ConnNone):
 		s.forward()
 		if !s.guard.Over() {
 			s.runDedicatedNodes(p, cmd, c)
@@ -66,7 +66,7 @@ func (s *Session) awaitTable(args [][]byte) (*commandtable.Command, answer) {
 	s.forward()
 	timer := time.NewTimer(s.srv.o.Cluster.RetryFor())
 	defer timer.Stop()
-	ctx, done := s.whileThere()
+	ctx, done := s.clientContext()
 	defer done()
 	select {
 	case <-s.srv.known:
@@ -103,9 +103,9 @@ func (s *Session) sendMute(cmd redcon.Command, c *commandtable.Command, answer a
 	s.forward()
 	switch {
 	case s.guard.Over():
-	case c != nil && c.Pin == commandtable.PinSubscribe:
+	case c != nil && c.Conn == commandtable.ConnSubscribe:
 		s.subscribeNodes(cmd, c)
-	case answer == nil && (c == nil || len(s.keysOf(c, cmd.Args, nil)) == 0 && c.Pin == commandtable.PinNone):
+	case answer == nil && (c == nil || len(s.keysOf(c, cmd.Args, nil)) == 0 && c.Conn == commandtable.ConnNone):
 		if !s.subscriptions.asks(cmd, c) {
 			s.fail(&upstream.NotSentError{Cause: errGone})
 		}
@@ -155,7 +155,7 @@ func (s *Session) forwardIf(e *cluster.Executor, big bool) (took time.Duration, 
 	}
 	began := time.Now()
 	e.Private(big)
-	ctx, done := s.whileThere()
+	ctx, done := s.clientContext()
 	e.Do(ctx, b.plans)
 	done()
 	took = time.Since(began)
@@ -294,7 +294,7 @@ func (s *Session) waitNodes(args [][]byte) {
 			if first != nil {
 				plans, first = []*cluster.Plan{first, p}, nil
 			}
-			ctx, done := s.whileThere()
+			ctx, done := s.clientContext()
 			e.Do(ctx, plans)
 			done()
 			if p.Err != nil || enough(p.Reply, args[1:at]) || timeout > 0 && !time.Now().Before(until) || s.guard.Over() {
@@ -325,7 +325,7 @@ func (s *Session) pubsubNodes(args [][]byte) {
 	t := s.srv.table.Load()
 	c, _ := t.find(args)
 	p := cluster.NewPlan(cluster.Command{Raw: encode(args), Args: args, Facts: t.routeOf(c).facts})
-	ctx, done := s.whileThere()
+	ctx, done := s.clientContext()
 	s.executor().Do(ctx, []*cluster.Plan{p})
 	done()
 	r, ok := resp.ParseReply(p.Reply)

@@ -16,15 +16,15 @@ import (
 )
 
 const (
-	remakeFor  = 30 * time.Second       // a subscription that is not made again by then has its client closed, if that holds no lock
-	remakeStep = 2 * time.Second        // for one node's answer
-	remakeGap  = 100 * time.Millisecond // between tries
+	remakeFor    = 30 * time.Second       // a subscription that is not made again by then has its client closed, if that holds no lock
+	remakeStep   = 2 * time.Second        // for one node's answer
+	restorePause = 100 * time.Millisecond // between tries
 )
 
 var errNotServed = errors.New("hash slot not served")
 
-// remake is the goroutine that makes lost subscriptions again. It ends when there are none, or the session.
-func (x *subscriptions) remake(gone chan<- struct{}) {
+// resubscribe is the goroutine that makes lost subscriptions again. It ends when there are none, or the session.
+func (x *subscriptions) resubscribe(gone chan<- struct{}) {
 	defer close(gone)
 	began := time.Now()
 	for {
@@ -46,7 +46,7 @@ func (x *subscriptions) remake(gone chan<- struct{}) {
 			return
 		}
 		for as, subs := range byIdentity(lost) {
-			x.remakeAll(as, subs)
+			x.resubscribeAll(as, subs)
 		}
 		x.giveTurn()
 		left := x.left()
@@ -55,7 +55,7 @@ func (x *subscriptions) remake(gone chan<- struct{}) {
 		}
 		if left > 0 {
 			x.s.srv.o.Cluster.Refreshed(x.ctx)
-			retry.Sleep(x.s.srv.ctx, remakeGap, x.ctx.Done())
+			retry.Sleep(x.s.srv.ctx, restorePause, x.ctx.Done())
 		}
 	}
 }
@@ -105,8 +105,8 @@ func (x *subscriptions) deliberate(e *subscriptionConn) bool {
 	return !strings.HasPrefix(string(answer), "-LOADING ")
 }
 
-// remakeAll makes subscriptions again, each slot's at its node. x has the turn.
-func (x *subscriptions) remakeAll(as upstream.Identity, subs []subscription) {
+// resubscribeAll makes subscriptions again, each slot's at its node. x has the turn.
+func (x *subscriptions) resubscribeAll(as upstream.Identity, subs []subscription) {
 	type group struct {
 		kind subscriptionKind
 		slot int
@@ -126,15 +126,15 @@ func (x *subscriptions) remakeAll(as upstream.Identity, subs []subscription) {
 			if at == nil {
 				at = x.home(g.slot)
 			}
-			if to = x.remakeAt(as, g.kind, g.slot, names, at); to == nil {
+			if to = x.resubscribeAt(as, g.kind, g.slot, names, at); to == nil {
 				break
 			}
 		}
 	}
 }
 
-// remakeAt makes subscriptions of one slot again at a node, and returns another node if that says so.
-func (x *subscriptions) remakeAt(as upstream.Identity, kind subscriptionKind, slot int, names []string, at *cluster.Node) (to *cluster.Node) {
+// resubscribeAt makes subscriptions of one slot again at a node, and returns another node if that says so.
+func (x *subscriptions) resubscribeAt(as upstream.Identity, kind subscriptionKind, slot int, names []string, at *cluster.Node) (to *cluster.Node) {
 	if at == nil {
 		return nil
 	}
@@ -149,7 +149,7 @@ func (x *subscriptions) remakeAt(as upstream.Identity, kind subscriptionKind, sl
 	verb := subscribeVerbs[kind]
 	cmd, _ := x.s.srv.table.Load().find([][]byte{[]byte(verb)})
 	var got gathered
-	o := &pendingReply{cmd: cmd, kind: commandtable.PinSubscribe, own: true, got: &got, left: len(names), names: names}
+	o := &pendingReply{cmd: cmd, kind: commandtable.ConnSubscribe, own: true, got: &got, left: len(names), names: names}
 	if !x.call(e.p, o, resp.AppendCommand(nil, append([]string{verb}, names...)...)) || len(got) == 0 {
 		return nil
 	}

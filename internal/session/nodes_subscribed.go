@@ -15,7 +15,7 @@ import (
 func (p *dedicated) subscriptionConfirmed(frame []byte) {
 	p.state.confirmed(frame)
 	if p.subscriptionConn.events { // the client is told by its ordinary connection for subscriptions
-		if e := p.oldest(); e != nil && e.kind == commandtable.PinSubscribe {
+		if e := p.oldest(); e != nil && e.kind == commandtable.ConnSubscribe {
 			if e.left--; e.left == 0 {
 				p.popPending()
 			}
@@ -30,7 +30,7 @@ func (p *dedicated) subscriptionConfirmed(frame []byte) {
 	ends := slices.Index(unsubscribeVerbs[:], verb)
 	sub := subscription{subscriptionKind(max(ends, slices.Index(subscribeVerbs[:], verb))), string(name)}
 	e := p.oldest()
-	asked := e != nil && e.kind == commandtable.PinSubscribe && e.cmd.Name == verb && slices.Contains(e.names, sub.name)
+	asked := e != nil && e.kind == commandtable.ConnSubscribe && e.cmd.Name == verb && slices.Contains(e.names, sub.name)
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	switch {
@@ -100,7 +100,7 @@ func (p *dedicated) subscriptionConnEnded() {
 func (x *subscriptions) wakeMaker() {
 	if x.maker == nil && !x.over {
 		x.maker = make(chan struct{})
-		go x.remake(x.maker)
+		go x.resubscribe(x.maker)
 	}
 }
 

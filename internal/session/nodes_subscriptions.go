@@ -301,7 +301,7 @@ func (x *subscriptions) ask(c *commandtable.Command, names [][]byte, at *cluster
 func (x *subscriptions) sent(e *subscriptionConn, c *commandtable.Command, names [][]byte) (refusal gathered, from *cluster.Node, err error) {
 	words := append([][]byte{[]byte(c.Name)}, names...)
 	var got gathered
-	o := &pendingReply{cmd: c, kind: c.Pin, got: &got, left: len(names), names: texts(names)}
+	o := &pendingReply{cmd: c, kind: c.Conn, got: &got, left: len(names), names: texts(names)}
 	e.p.send(o, encode(words))
 	if !e.p.settled() && o.lost == nil {
 		o.lost = errGone

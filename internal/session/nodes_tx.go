@@ -65,7 +65,7 @@ func (s *Session) slotAhead() int {
 	t := s.srv.table.Load()
 	for _, next := range s.next {
 		c, _ := t.find(next.Args)
-		if c == nil || c.Pin == commandtable.PinExec || c.Pin == commandtable.PinDiscard {
+		if c == nil || c.Conn == commandtable.ConnExec || c.Conn == commandtable.ConnDiscard {
 			break
 		}
 		if slot, _ := s.slotOf(c, next.Args); slot != noSlot {
@@ -91,13 +91,13 @@ func (s *Session) inTransaction(p *dedicated, cmd redcon.Command, c *commandtabl
 			answer(s, cmd.Args)
 		}
 		return
-	case c.Pin == commandtable.PinExec && len(cmd.Args) == 1:
+	case c.Conn == commandtable.ConnExec && len(cmd.Args) == 1:
 		s.execNodes(p, cmd, c)
 		return
-	case c.Pin == commandtable.PinWatch && len(cmd.Args) > 1:
+	case c.Conn == commandtable.ConnWatch && len(cmd.Args) > 1:
 		p.send(&pendingReply{instead: noWatchInMulti}, nested) // the node of this transaction might say MOVED of the key
 		return
-	case c.Pin == commandtable.PinExec, c.Pin == commandtable.PinDiscard, c.Pin == commandtable.PinMulti, c.Pin == commandtable.PinWatch:
+	case c.Conn == commandtable.ConnExec, c.Conn == commandtable.ConnDiscard, c.Conn == commandtable.ConnMulti, c.Conn == commandtable.ConnWatch:
 		s.send(p, cmd, c)
 		if p.settled() && !p.modes() {
 			p.forgetQueued()
@@ -106,7 +106,7 @@ func (s *Session) inTransaction(p *dedicated, cmd redcon.Command, c *commandtabl
 	case answer != nil && c.Barred:
 		p.send(&pendingReply{instead: notInMulti}, marking)
 		return
-	case c.Pin == commandtable.PinSubscribe, c.Pin == commandtable.PinTracking, c.Pin == commandtable.PinMonitor:
+	case c.Conn == commandtable.ConnSubscribe, c.Conn == commandtable.ConnTracking, c.Conn == commandtable.ConnMonitor:
 		p.send(&pendingReply{instead: notInMulti}, marking)
 		return
 	case strings.HasPrefix(c.Name, "client|"):
@@ -167,7 +167,7 @@ func (s *Session) execNodes(p *dedicated, cmd redcon.Command, c *commandtable.Co
 	}
 	for until := time.Now().Add(s.srv.o.Cluster.RetryFor()); ; {
 		if refusal == nil {
-			e := &pendingReply{cmd: c, kind: c.Pin, refusal: &refusal}
+			e := &pendingReply{cmd: c, kind: c.Conn, refusal: &refusal}
 			p.send(e, cmd.Raw)
 			if !p.settled() || e.lost != nil || refusal == nil {
 				p.slots.watched, p.slots.ask = noSlot, false
@@ -205,7 +205,7 @@ func (s *Session) execNodes(p *dedicated, cmd redcon.Command, c *commandtable.Co
 func (s *Session) discard(p *dedicated) {
 	p.slots.watched, p.slots.ask = noSlot, false
 	if p.modes() {
-		p.own(&pendingReply{kind: commandtable.PinDiscard}, discardCommand)
+		p.own(&pendingReply{kind: commandtable.ConnDiscard}, discardCommand)
 		p.settled()
 	}
 }
@@ -220,7 +220,7 @@ func (tx *transaction) queueAt(p *dedicated, ask bool) (refusal gathered) {
 	if ask { // which holds for all of it
 		p.own(&pendingReply{}, asking)
 	}
-	p.own(&pendingReply{kind: commandtable.PinMulti}, multiCommand)
+	p.own(&pendingReply{kind: commandtable.ConnMulti}, multiCommand)
 	owed := make([]*pendingReply, len(tx.cmds))
 	for i, q := range tx.cmds {
 		owed[i] = p.own(&pendingReply{cmd: q.cmd, effect: q.effect}, q.raw)

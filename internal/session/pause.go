@@ -70,7 +70,7 @@ func (s *Session) askApart(args [][]byte) ([]byte, error) {
 	if err := s.refused(); err != nil {
 		return nil, err
 	}
-	ctx, done := s.whileThere()
+	ctx, done := s.clientContext()
 	defer done()
 	p, err := s.srv.o.Node.Private(ctx, s.ident)
 	// For its first seconds a script lets Redis answer nobody: SCRIPT KILL is to wait for that, not to fail.

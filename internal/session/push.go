@@ -16,7 +16,7 @@ const (
 // push queues the news of a lost lock for a client that can take it. It never blocks: a pusher is started when
 // there is something to write, and goes when there is nothing more.
 func (s *Session) push(l lock.Loss) {
-	s.untold.Store(true)
+	s.lossUntold.Store(true)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	size := len(l.Key) + pushOverhead

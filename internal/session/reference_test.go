@@ -112,7 +112,7 @@ func whereItGoes(c *commandtable.Command) string {
 		return "here"
 	case c.Script.Runs():
 		return "scripts"
-	case c.Pin != commandtable.PinNone:
+	case c.Conn != commandtable.ConnNone:
 		return "own"
 	}
 	return "shared"

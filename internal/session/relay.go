@@ -10,8 +10,8 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// judgeAt is how many bytes of a frame tell what it is.
-const judgeAt = 96
+// classifyAt is how many bytes of a frame tell what it is.
+const classifyAt = 96
 
 // frameKind is what a frame on a dedicated connection is to its client.
 type frameKind uint8
@@ -70,10 +70,10 @@ func (p *dedicated) piece(b []byte, done bool) {
 		p.head = append(p.head, b...)
 		frame = p.head
 	}
-	if !done && len(frame) < judgeAt {
+	if !done && len(frame) < classifyAt {
 		return
 	}
-	p.kind = p.judge(frame)
+	p.kind = p.classify(frame)
 	if !done && p.needsWhole(frame) {
 		return
 	}
@@ -82,7 +82,7 @@ func (p *dedicated) piece(b []byte, done bool) {
 		p.head = p.head[:0]
 		return
 	}
-	if e := p.oldest(); p.kind == frameReply && e != nil && e.kind == commandtable.PinExec {
+	if e := p.oldest(); p.kind == frameReply && e != nil && e.kind == commandtable.ConnExec {
 		p.state.follow(frame, true)
 	}
 	p.begin(frame)
@@ -93,12 +93,12 @@ func (p *dedicated) piece(b []byte, done bool) {
 	}
 }
 
-// judge tells what a frame is, by its beginning.
-func (p *dedicated) judge(frame []byte) frameKind {
+// classify tells what a frame is, by its beginning.
+func (p *dedicated) classify(frame []byte) frameKind {
 	e := p.oldest()
 	switch {
 	case frame[0] == '>':
-	case frame[0] == '*' && p.state.proto == 2 && (p.state.subscribed() > 0 || e != nil && e.kind == commandtable.PinSubscribe):
+	case frame[0] == '*' && p.state.proto == 2 && (p.state.subscribed() > 0 || e != nil && e.kind == commandtable.ConnSubscribe):
 	case frame[0] == '+' && p.state.monitor && monitorLine(frame):
 		return frameMessage
 	default:
@@ -123,7 +123,7 @@ func (p *dedicated) needsWhole(frame []byte) bool {
 		return p.subscriptionConn != nil && !p.knowsWhose(frame)
 	}
 	e := p.oldest()
-	return e != nil && (frame[0] == '-' && (e.refusal != nil || e.queues || e.kind == commandtable.PinExec) || e.got != nil || e.instead != "")
+	return e != nil && (frame[0] == '-' && (e.refusal != nil || e.queues || e.kind == commandtable.ConnExec) || e.got != nil || e.instead != "")
 }
 
 // begin passes on what has come of the frame, unless it is not for the client.
@@ -135,13 +135,13 @@ func (p *dedicated) begin(frame []byte) {
 		switch {
 		case e.refusal != nil && frame[0] == '-':
 			*e.refusal = append(*e.refusal, frame...)
-			p.start = append(p.start[:0], frame[:min(len(frame), judgeAt)]...)
+			p.start = append(p.start[:0], frame[:min(len(frame), classifyAt)]...)
 			return
 		case e.got != nil:
 			*e.got = append(*e.got, frame...)
 			return
 		case e.quiet, e.own:
-			p.start = append(p.start[:0], frame[:min(len(frame), judgeAt)]...)
+			p.start = append(p.start[:0], frame[:min(len(frame), classifyAt)]...)
 			return
 		case e.queues && isRedirect(frame):
 			p.out = append(p.out, queuedReply...)
@@ -154,7 +154,7 @@ func (p *dedicated) begin(frame []byte) {
 		}
 		p.dropping = false
 	}
-	p.start = append(p.start[:0], frame[:min(len(frame), judgeAt)]...)
+	p.start = append(p.start[:0], frame[:min(len(frame), classifyAt)]...)
 	if p.making && p.kind == frameConfirmation {
 		p.dropping = true // the client was told long ago
 		return
@@ -193,7 +193,7 @@ func (p *dedicated) finish(frame []byte) {
 	case p.state.stray && p.kind != frameMessage:
 		p.state.strayed(frame)
 	case p.kind == frameConfirmation:
-		if e != nil && e.kind == commandtable.PinSubscribe && !e.begun {
+		if e != nil && e.kind == commandtable.ConnSubscribe && !e.begun {
 			e.begun, e.left = true, p.state.confirmationsOf(e)
 		}
 		verb, _ := confirmation(frame)
@@ -209,7 +209,7 @@ func (p *dedicated) finish(frame []byte) {
 			frame = queuedReply
 		}
 		p.state.answered(e, frame)
-		if !p.state.multi && (e.kind == commandtable.PinExec || e.cmd != nil && e.cmd.Rights) {
+		if !p.state.multi && (e.kind == commandtable.ConnExec || e.cmd != nil && e.cmd.Rights) {
 			p.s.srv.rightsChanged(p.rights)
 			if len(p.pending) == 1 { // else one of those to come may be what changes them
 				p.rights = rightsChange{}
@@ -265,7 +265,7 @@ func (p *dedicated) endLocked(err error) {
 	p.to.GiveUp("upstream lost within a reply")
 	p.out, p.passing, p.dropping = p.out[:p.whole], false, false
 	lost := &upstream.LostError{Cause: err}
-	closes := p.closes(lost)
+	closes := p.closesClient(lost)
 	if !closes {
 		p.answerLost(lost)
 	}
@@ -283,7 +283,7 @@ func (p *dedicated) endLocked(err error) {
 	if closes {
 		g.Cut(downstream.Left, upstreamLost(err))
 	} else {
-		p.makeAgain()
+		p.startRestore()
 	}
 	p.show()
 	p.changed.Broadcast()

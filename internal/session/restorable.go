@@ -6,7 +6,7 @@ import (
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
-// restorable is what of a connection's state is made again when it is lost under a client that is not closed for it: see remake.
+// restorable is what of a connection's state is made again when it is lost under a client that is not closed for it: see restore.
 type restorable struct {
 	wanted   bool // in a cluster subscriptions have connections of their own: see subscriptions
 	subs     map[subscription]struct{}

@@ -50,9 +50,9 @@ type Session struct {
 	waiting          atomic.Pointer[context.CancelCauseFunc] // unblocks the lock verb that waits; nil: none does
 	leaves           atomic.Bool                             // QUIT or RESET comes next, seen while a verb waits
 	engine           atomic.Pointer[lock.Client]             // made for the first lock verb
-	untold           atomic.Bool                             // it has lost a lock since its last lock verb
+	lossUntold       atomic.Bool                             // it has lost a lock since its last lock verb
 	dedicatedRequest atomic.Pointer[chan int64]              // somebody wants it to have a connection of its own
-	remade           atomic.Pointer[remake]                  // of what its own connection had; nil: that was not lost
+	restore          atomic.Pointer[restore]                 // of what its own connection had; nil: that was not lost
 
 	lowered       bool  // has gone back to the limits of those who must log in
 	admitted      int64 // in that era of the server's Redis has let this identity run a command; 0: in none
@@ -259,7 +259,7 @@ func (s *Session) dispatch(cmd redcon.Command) {
 	if s.lostState.any() && s.afterLoss(p, cmd, c) {
 		return
 	}
-	if p != nil || c != nil && c.Pin.Starts() || s.remade.Load().mutes(c) || answer == nil && s.srv.writesPaused() {
+	if p != nil || c != nil && c.Conn.Starts() || s.restore.Load().mutes(c) || answer == nil && s.srv.writesPaused() {
 		s.runDedicated(p, cmd, c, answer)
 		return
 	}

@@ -44,7 +44,7 @@ func (s *Server) stuckLoop() {
 		}
 		long = s.waiting(time.Now(), long[:0])
 		s.findBlocking(long)
-		s.endGone(long)
+		s.endDisconnected(long)
 		clear(long)
 	}
 }
@@ -71,9 +71,9 @@ func (s *Server) waiting(now time.Time, long []*Session) []*Session {
 	return long
 }
 
-// endGone ends the waits of those of the sessions whose clients have gone. Who holds locks is waited for: when the replies are in,
+// endDisconnected ends the waits of those of the sessions whose clients have gone. Who holds locks is waited for: when the replies are in,
 // nothing of it can come to pass any more, and its locks are released; if none comes, the locks run out, and then it is ended as well.
-func (s *Server) endGone(long []*Session) {
+func (s *Server) endDisconnected(long []*Session) {
 	for _, c := range long {
 		if c.held() == 0 && c.guard.HungUp() {
 			c.guard.HangUp(downstream.Gone, "end of stream")

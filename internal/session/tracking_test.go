@@ -106,7 +106,7 @@ func TestTrackingRedirectRefused(t *testing.T) {
 		}
 	}
 	through.expect(noRedirect, "CLIENT", "TRACKING", "ON", "REDIRECT", redisOnly)
-	eventually(t, "no connection is kept for nothing", func() bool { return p.pins() == 0 })
+	eventually(t, "no connection is kept for nothing", func() bool { return p.dedicatedCount() == 0 })
 }
 
 // The connection that invalidations go to is never another client's afterwards.
@@ -118,7 +118,7 @@ func TestTrackingTargetKeepsItsConnection(t *testing.T) {
 	w.expect("+OK\r\n", "CLIENT", "TRACKING", "ON", "REDIRECT", id)
 	target.expect("*3\r\n$11\r\nunsubscribe\r\n$20\r\n__redis__:invalidate\r\n:0\r\n", "UNSUBSCRIBE")
 	target.expect("+PONG\r\n", "PING")
-	if n := p.pins(); n != 2 {
+	if n := p.dedicatedCount(); n != 2 {
 		t.Errorf("%d clients have a connection of their own, want 2", n)
 	}
 	p.invalidations(target)
@@ -126,7 +126,7 @@ func TestTrackingTargetKeepsItsConnection(t *testing.T) {
 	dialWire(t, p.addr).expect("+OK\r\n", "SET", "k", "v")
 	target.want(invalidated)
 	target.expect("+RESET\r\n", "RESET")
-	eventually(t, "RESET ends it", func() bool { return p.pins() == 1 })
+	eventually(t, "RESET ends it", func() bool { return p.dedicatedCount() == 1 })
 	w.expect("$1\r\nv\r\n", "GET", "k")
 	w.expect(":"+id+"\r\n", "CLIENT", "GETREDIR") // as Redis: broken, but known
 }

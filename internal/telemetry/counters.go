@@ -16,7 +16,7 @@ var (
 	OutputDropped   Counter // clients dropped at --client-output-buffer-limit
 	Commands        Counter // commands forwarded to Redis as they came
 	Pipes           Gauge   // connections to Redis that carry clients' commands
-	Pinned          Gauge   // connections to Redis that one client has to itself, or had: idle ones count
+	Dedicated       Gauge   // connections to Redis that one client has to itself, or had: idle ones count
 	Upstream        Gauge   // connections to Redis that count for --max-upstream-connections
 	UpstreamOwn     Gauge   // connections to Redis for locks, passwords and what the proxy asks of its own accord, beside those
 	UpstreamRefused Counter // connections to Redis refused at --max-upstream-connections

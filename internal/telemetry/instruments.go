@@ -67,7 +67,7 @@ func (b *builder) observeAtomics() {
 	b.observeCounter("lockproxy.output.dropped", "{client}", "Clients dropped at client-output-buffer-limit.", &OutputDropped)
 	b.observeCounter("lockproxy.commands.forwarded", "{command}", "Commands forwarded to Redis.", &Commands)
 	b.observeGauge("lockproxy.pipes", "{connection}", "Connections to Redis that carry clients' commands.", &Pipes)
-	b.observeGauge("lockproxy.pinned", "{connection}", "Connections to Redis that one client has to itself, idle ones too.", &Pinned)
+	b.observeGauge("lockproxy.dedicated", "{connection}", "Connections to Redis that one client has to itself, idle ones too.", &Dedicated)
 	b.observeGauge("lockproxy.upstream.connections", "{connection}", "Connections to Redis that count for max-upstream-connections.", &Upstream)
 	b.observeGauge("lockproxy.upstream.own", "{connection}", "Connections to Redis for locks, passwords and the proxy's own questions, which max-upstream-connections leaves out.", &UpstreamOwn)
 	b.observeCounter("lockproxy.upstream.refused", "{connection}", "Connections to Redis refused at max-upstream-connections.", &UpstreamRefused)

@@ -12,11 +12,11 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// remake makes the subscriptions, MONITOR and CLIENT TRACKING of a lost connection again on another one, under a client that is
+// restore makes the subscriptions, MONITOR and CLIENT TRACKING of a lost connection again on another one, under a client that is
 // not closed for the loss. The client is not told: what was published meanwhile is missing, as it is for any subscriber of Redis
 // whose connection breaks. What it has cached by CLIENT TRACKING it is told to forget, when the connection is lost, and once
 // more when there is another one.
-type remake struct {
+type restore struct {
 	s     *Session
 	what  restorable
 	mon   bool // MONITOR was on
@@ -34,20 +34,20 @@ type remake struct {
 // forgetAll tells a client in RESP3 that nothing it has cached is valid.
 var forgetAll = append(resp.AppendBulkString(resp.AppendPush(nil, 3, 2), "invalidate"), "_\r\n"...)
 
-// makeAgain starts a remake if there is something to make; mu is held.
-func (p *dedicated) makeAgain() {
+// startRestore starts a restore if there is something to make; mu is held.
+func (p *dedicated) startRestore() {
 	t := &p.state
 	if p.making || p.subscriptionConn != nil || !t.kept.wanted || !t.monitor && !t.tracking && t.subscribed() == 0 {
 		return
 	}
-	r := &remake{s: p.s, what: t.kept, mon: t.monitor, mute: t.proto == 2 && t.subscribed() > 0, ended: make(chan struct{})}
+	r := &restore{s: p.s, what: t.kept, mon: t.monitor, mute: t.proto == 2 && t.subscribed() > 0, ended: make(chan struct{})}
 	r.ctx, r.stop = context.WithCancel(p.s.srv.ctx)
-	p.s.remade.Store(r)
+	p.s.restore.Store(r)
 	go r.run()
 }
 
-// run is the goroutine of a remake.
-func (r *remake) run() {
+// run is the goroutine of a restore.
+func (r *restore) run() {
 	defer close(r.ended)
 	defer r.stop()
 	s := r.s
@@ -74,12 +74,12 @@ func (r *remake) run() {
 			s.guard.Cut(downstream.Left, "what its connection upstream had could not be made again: "+err.Error())
 			return
 		}
-		retry.Sleep(s.srv.ctx, remakeGap, r.ctx.Done())
+		retry.Sleep(s.srv.ctx, restorePause, r.ctx.Done())
 	}
 }
 
 // make tries it once, as id. line is the error of Redis', if it was that.
-func (r *remake) make(id upstream.Identity) (p *dedicated, line string, err error) {
+func (r *restore) make(id upstream.Identity) (p *dedicated, line string, err error) {
 	ctx, cancel := context.WithTimeout(r.ctx, remakeStep)
 	defer cancel()
 	if p, err = r.s.connect(ctx, id, r.s.srv.o.Node, nil, &r.s.view); err != nil {
@@ -106,14 +106,14 @@ type call struct {
 }
 
 // calls are what is to be sent.
-func (r *remake) calls() (all []call) {
-	add := func(k commandtable.PinKind, args int, f effect, words ...string) {
+func (r *restore) calls() (all []call) {
+	add := func(k commandtable.ConnKind, args int, f effect, words ...string) {
 		e := &pendingReply{kind: k, args: args, effect: f, own: true, got: new(gathered)}
 		e.cmd, _ = r.s.srv.table.Load().find([][]byte{[]byte(words[0])})
 		all = append(all, call{e, resp.AppendCommand(nil, words...)})
 	}
 	for _, f := range r.what.tracking {
-		add(commandtable.PinTracking, 0, f, "CLIENT")
+		add(commandtable.ConnTracking, 0, f, "CLIENT")
 		all[len(all)-1].raw = []byte(f.call)
 	}
 	for kind, verb := range subscribeVerbs {
@@ -124,17 +124,17 @@ func (r *remake) calls() (all []call) {
 			}
 		}
 		if len(words) > 1 {
-			add(commandtable.PinSubscribe, len(words)-1, effect{}, words...)
+			add(commandtable.ConnSubscribe, len(words)-1, effect{}, words...)
 		}
 	}
 	if r.mon {
-		add(commandtable.PinMonitor, 0, effect{}, "MONITOR")
+		add(commandtable.ConnMonitor, 0, effect{}, "MONITOR")
 	}
 	return all
 }
 
 // install has the session use p from now on, if it still is who it was.
-func (r *remake) install(p *dedicated, id upstream.Identity) bool {
+func (r *restore) install(p *dedicated, id upstream.Identity) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.released {
@@ -159,26 +159,26 @@ func (r *remake) install(p *dedicated, id upstream.Identity) bool {
 }
 
 // mutes says that c, which may be nil, is subject to the rules for a subscriber in RESP2.
-func (r *remake) mutes(c *commandtable.Command) bool {
+func (r *restore) mutes(c *commandtable.Command) bool {
 	return r != nil && r.mute && (c == nil || !c.Always)
 }
 
-// takeRemade is the connection that a remake has made, if it has, which is the session's own from now on.
-func (s *Session) takeRemade() *dedicated {
-	r := s.remade.Load()
+// takeRestored is the connection that a restore has made, if it has, which is the session's own from now on.
+func (s *Session) takeRestored() *dedicated {
+	r := s.restore.Load()
 	if r == nil {
 		return nil
 	}
 	s.mu.Lock()
 	p, id := r.p, r.id
 	s.mu.Unlock()
-	if p == nil || !s.remade.CompareAndSwap(r, nil) { // or it is lost again
+	if p == nil || !s.restore.CompareAndSwap(r, nil) { // or it is lost again
 		return nil
 	}
 	if id != s.ident {
 		p.mu.Lock()
 		if !p.released {
-			p.makeAgain()
+			p.startRestore()
 			p.dropLocked()
 		}
 		p.mu.Unlock()
@@ -188,9 +188,9 @@ func (s *Session) takeRemade() *dedicated {
 	return s.currentDedicated()
 }
 
-// awaitRemade is takeRemade, within the time for which a client is patient.
-func (s *Session) awaitRemade(r *remake) (*dedicated, error) {
-	ctx, done := s.whileThere()
+// awaitRestored is takeRestored, within the time for which a client is patient.
+func (s *Session) awaitRestored(r *restore) (*dedicated, error) {
+	ctx, done := s.clientContext()
 	defer done()
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
@@ -198,7 +198,7 @@ func (s *Session) awaitRemade(r *remake) (*dedicated, error) {
 	case <-r.ended:
 	case <-ctx.Done():
 	}
-	if p := s.takeRemade(); p != nil {
+	if p := s.takeRestored(); p != nil {
 		return p, nil
 	}
 	s.mu.Lock()
@@ -209,9 +209,9 @@ func (s *Session) awaitRemade(r *remake) (*dedicated, error) {
 	return nil, r.cause
 }
 
-// dropRemade ends a remake, and what it has made.
-func (s *Session) dropRemade() {
-	for r := s.remade.Swap(nil); r != nil; r = s.remade.Swap(nil) { // another one begins if that is lost just now
+// dropRestore ends a restore, and what it has made.
+func (s *Session) dropRestore() {
+	for r := s.restore.Swap(nil); r != nil; r = s.restore.Swap(nil) { // another one begins if that is lost just now
 		r.stop()
 		<-r.ended
 		if p := r.p; p != nil {

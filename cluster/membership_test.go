@@ -29,7 +29,7 @@ func TestKinship(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		known, view string
-		want        kinship
+		want        membership
 	}{
 		{"abc", "a b c", kin},
 		{"abc", "a b x y", kin},
@@ -50,11 +50,11 @@ func TestKinship(t *testing.T) {
 		for _, id := range strings.Fields(c.view) {
 			v.nodes = append(v.nodes, described{id: id, master: !strings.HasSuffix(id, "'")})
 		}
-		if got := shards(c.known).kinshipOf(v); got != c.want {
+		if got := shards(c.known).membershipOf(v); got != c.want {
 			t.Errorf("of %q the view %q is kin %d, want %d", c.known, c.view, got, c.want)
 		}
 	}
-	if (*Snapshot)(nil).kinshipOf(&view{}) != kin {
+	if (*Snapshot)(nil).membershipOf(&view{}) != kin {
 		t.Error("the first view is believed")
 	}
 }
@@ -100,7 +100,7 @@ func TestForeignNodeAtAnAddress(t *testing.T) {
 	seed := upstream.NewNode(c.target.At(taken.Addr(), ""), c.opts.Node)
 	defer seed.Close()
 	v, err := c.viewOf(t.Context(), seed, taken.Addr())
-	if err != nil || c.Snapshot().kinshipOf(v) != foreign {
+	if err != nil || c.Snapshot().membershipOf(v) != foreign {
 		t.Errorf("the view at the seed's address: %v", err)
 	}
 	// Not at all, when the other nodes have found out first, and name no address for it any more.

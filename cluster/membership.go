@@ -5,20 +5,20 @@ import "errors"
 // A node's address may be taken over by a node of another cluster, as pods get each other's addresses, and a node of ours may be
 // reset and join another cluster. Both describe a cluster that is not ours, with owners for all slots.
 
-// kinship is how much a view has in common with the cluster that is known.
-type kinship uint8
+// membership is how much a view has in common with the cluster that is known.
+type membership uint8
 
 const (
-	foreign kinship = iota // fewer than half of the shards are known
-	halfKin                // half of them
-	kin                    // most of them
+	foreign membership = iota // fewer than half of the shards are known
+	halfKin                   // half of them
+	kin                       // most of them
 )
 
 var errForeign = errors.New("the node describes another cluster")
 
-// kinshipOf compares a view with the shards that have slots: one is known to the view if it names its master or one of its
+// membershipOf compares a view with the shards that have slots: one is known to the view if it names its master or one of its
 // replicas. Of what is known first every view is kin.
-func (s *Snapshot) kinshipOf(v *view) kinship {
+func (s *Snapshot) membershipOf(v *view) membership {
 	if s == nil {
 		return kin
 	}
@@ -70,7 +70,7 @@ func (s *Snapshot) better(v, than *view) bool {
 	if than == nil {
 		return true
 	}
-	if a, b := s.kinshipOf(v), s.kinshipOf(than); a != b {
+	if a, b := s.membershipOf(v), s.membershipOf(than); a != b {
 		return a > b
 	}
 	return v.claimed() > than.claimed()
