@@ -22,8 +22,8 @@ type auths struct {
 
 type authConn struct {
 	net.Conn
-	tenure context.Context
-	left   func() bool
+	term context.Context
+	left func() bool
 }
 
 func (c *authConn) close() {
@@ -113,7 +113,7 @@ func (a *auths) take() *authConn {
 		last := len(a.idle) - 1
 		c := a.idle[last]
 		a.idle = a.idle[:last]
-		if c.tenure.Err() == nil {
+		if c.term.Err() == nil {
 			return c
 		}
 		c.close()

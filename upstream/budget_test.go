@@ -42,13 +42,13 @@ func TestBudgetBoundsConnections(t *testing.T) {
 	n, other := NewNode(targetOf(t, server), NodeOptions{Budget: b}), NewNode(targetOf(t, server), NodeOptions{Budget: b})
 	defer other.Close()
 	nobody, ann := Identity{Proto: 2}, Identity{User: "ann", Password: "pw", Proto: 2}
-	var pins []*Dedicated
+	var all []*Dedicated
 	for i := range 6 {
 		at := []*Node{n, other}[i%2]
 		p, _ := dedicate(t, at, nobody)
-		pins = append(pins, p)
+		all = append(all, p)
 	}
-	if _, err := n.Dedicate(context.Background(), nobody, newEar()); full(err) != "user" {
+	if _, err := n.Dedicate(context.Background(), nobody, newRecorder()); full(err) != "user" {
 		t.Errorf("a 7th connection of a user's: %v", err)
 	}
 	if _, err := n.Private(context.Background(), nobody); full(err) != "user" {
@@ -61,7 +61,7 @@ func TestBudgetBoundsConnections(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := other.Dedicate(context.Background(), ann, newEar()); full(err) != "all" {
+	if _, err := other.Dedicate(context.Background(), ann, newRecorder()); full(err) != "all" {
 		t.Errorf("a 10th connection for one client alone: %v", err)
 	}
 	var shared []*Pipe
@@ -89,10 +89,10 @@ func TestBudgetBoundsConnections(t *testing.T) {
 	usedIs(t, b, 12)
 
 	private.Release()
-	pins[0].Close()
+	all[0].Close()
 	usedIs(t, b, 10)
-	pins[0], _ = dedicate(t, n, nobody)
-	pins[0].GiveBack() // idle, it still counts, but makes room
+	all[0], _ = dedicate(t, n, nobody)
+	all[0].GiveBack() // idle, it still counts, but makes room
 	usedIs(t, b, 11)
 	dedicate(t, other, nobody)
 	usedIs(t, b, 11)
@@ -118,7 +118,7 @@ func TestBudgetCountsNoFailures(t *testing.T) {
 	defer n.Close()
 	wrong := Identity{User: "nobody", Password: "x", Proto: 2}
 	for range 20 {
-		if _, err := n.Dedicate(context.Background(), wrong, newEar()); refused(err) == nil || full(err) != "" {
+		if _, err := n.Dedicate(context.Background(), wrong, newRecorder()); refused(err) == nil || full(err) != "" {
 			t.Fatal(err)
 		}
 		if _, err := n.Private(context.Background(), wrong); refused(err) == nil || full(err) != "" {

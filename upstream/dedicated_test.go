@@ -18,7 +18,7 @@ type recorder struct {
 	ended chan error
 }
 
-func newEar() *recorder { return &recorder{ended: make(chan error, 1)} }
+func newRecorder() *recorder { return &recorder{ended: make(chan error, 1)} }
 
 func (e *recorder) Received(p []byte) {
 	e.mu.Lock()
@@ -45,7 +45,7 @@ func (e *recorder) wait(t *testing.T, want string) {
 
 func dedicate(t *testing.T, n *Node, id Identity) (*Dedicated, *recorder) {
 	t.Helper()
-	e := newEar()
+	e := newRecorder()
 	p, err := n.Dedicate(context.Background(), id, e)
 	if err != nil {
 		t.Fatal(err)
@@ -97,7 +97,7 @@ func TestDedicatedEnds(t *testing.T) {
 	for range 3 {
 		p, _ := dedicate(t, n, Identity{Proto: 3})
 		if p == idle || p == used {
-			t.Error("a dead connection was pinned")
+			t.Error("a dead connection was dedicated")
 		}
 	}
 	for _, e := range []*recorder{silent, quiet} {
@@ -122,7 +122,7 @@ func TestDedicatedIdleReceivesNothing(t *testing.T) {
 	time.Sleep(300 * time.Millisecond)
 	again, e := dedicate(t, n, Identity{Proto: 2})
 	if again == p {
-		t.Error("a connection with a stray reply was pinned")
+		t.Error("a connection with a stray reply was dedicated")
 	}
 	e.wait(t, "")
 }
@@ -149,7 +149,7 @@ func TestPinRefused(t *testing.T) {
 	t.Parallel()
 	n := NewNode(targetOf(t, testredis.Start(t)), NodeOptions{})
 	defer n.Close()
-	_, err := n.Dedicate(context.Background(), Identity{Proto: 2, User: "nobody", Password: "x"}, newEar())
+	_, err := n.Dedicate(context.Background(), Identity{Proto: 2, User: "nobody", Password: "x"}, newRecorder())
 	if refused(err) == nil || !strings.HasPrefix(err.Error(), "WRONGPASS") {
 		t.Errorf("got %v", err)
 	}

@@ -135,7 +135,7 @@ func (f *Follower) watchRole() {
 		if now != nil {
 			ctx, giveUp := context.WithCancel(f.ctx)
 			stop := context.AfterFunc(now.ctx, giveUp)
-			_ = f.confirm(ctx, now, roleFresh) // it deposes the one it should
+			_ = f.confirm(ctx, now, roleFresh) // it demotes the one it should
 			stop()
 			giveUp()
 		}

@@ -47,8 +47,8 @@ func TestSwitch(t *testing.T) {
 	if err := n.Authenticate(context.Background(), "", "x"); refused(err) == nil { // its connection is to move, too
 		t.Fatal(err)
 	}
-	pinned, ear := dedicate(t, n, Identity{Proto: 2})
-	defer pinned.Close()
+	dedicated, receiver := dedicate(t, n, Identity{Proto: 2})
+	defer dedicated.Close()
 
 	former := g.Master()
 	if kind, addr, switches := n.Upstream(); kind != "sentinel" || addr != former.Addr() || switches != 0 {
@@ -64,8 +64,8 @@ func TestSwitch(t *testing.T) {
 	if err := <-underWay; !errors.As(err, &lost) || !strings.Contains(err.Error(), former.Addr()+" is no longer the master") {
 		t.Errorf("a command under way: %v", err)
 	}
-	if err := <-ear.ended; !strings.Contains(err.Error(), "is no longer the master") {
-		t.Errorf("a pinned connection: %v", err)
+	if err := <-receiver.ended; !strings.Contains(err.Error(), "is no longer the master") {
+		t.Errorf("a dedicated connection: %v", err)
 	}
 	if hooks.Load() != 1 {
 		t.Errorf("%d hooks", hooks.Load())

@@ -51,7 +51,7 @@ func TestAnotherNodeIsNotUsed(t *testing.T) {
 					return err
 				},
 				"dedicated": func() error {
-					p, err := n.Dedicate(context.Background(), c.account, newEar())
+					p, err := n.Dedicate(context.Background(), c.account, newRecorder())
 					if err == nil {
 						p.Close()
 					}

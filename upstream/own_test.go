@@ -70,7 +70,7 @@ func TestBudgetOfAMasterThatMoves(t *testing.T) {
 			_, e := dedicate(t, n, nobody)
 			ended = append(ended, e.ended)
 		}
-		if _, err := n.Dedicate(context.Background(), nobody, newEar()); full(err) != "user" {
+		if _, err := n.Dedicate(context.Background(), nobody, newRecorder()); full(err) != "user" {
 			t.Errorf("one too many: %v", err)
 		}
 		usedIs(t, b, 4)

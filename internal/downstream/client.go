@@ -12,7 +12,7 @@ import (
 type Client interface {
 	FlushReplies()          // a mistake ends the connection: the replies pending before are to be written now
 	End()                   // the connection is over
-	Attend()                // Nudge was called, and no command is at work
+	Attend()                // WakeToAttend was called, and no command is at work
 	MustAuthenticate() bool // Redis asks for a password, and this client has not told one
 	MayLeave() bool         // it holds nothing, and is within nothing: a drain may close it
 	MayIdle() bool          // it may be silent for as long as it likes

@@ -85,7 +85,7 @@ func (g *Gate) Guard(ln net.Listener, e Entry) (guarded net.Listener, ok bool) {
 	return l, true
 }
 
-// Drain lets nobody in any more, and has clients that may leave closed when they are next looked at: see Conn.Poke. The
+// Drain lets nobody in any more, and has clients that may leave closed when they are next looked at: see Conn.Wake. The
 // listeners are closed, but their Accept blocks until Finish, since redcon would cut off every client at its end.
 func (g *Gate) Drain() {
 	g.mu.Lock()

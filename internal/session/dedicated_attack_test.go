@@ -33,7 +33,7 @@ func TestRedisHangs(t *testing.T) {
 		}
 		all = append(all, w)
 	}
-	eventually(t, "they are pinned", func() bool { return p.dedicatedCount() == 7 })
+	eventually(t, "each has one", func() bool { return p.dedicatedCount() == 7 })
 	server.Stop()
 	defer server.Cont()
 	for _, w := range all {
@@ -190,7 +190,7 @@ func TestDrainDedicated(t *testing.T) {
 	open.expect("+OK\r\n", "MULTI")
 	sub.do("SUBSCRIBE", "c")
 	blocked.send("BLPOP", "q", "0")
-	eventually(t, "they are pinned", func() bool { return p.dedicatedCount() == 3 })
+	eventually(t, "each has one", func() bool { return p.dedicatedCount() == 3 })
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	done := make(chan error, 1)

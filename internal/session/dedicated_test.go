@@ -9,7 +9,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
-// pins says how many sessions have a connection of their own.
+// dedicatedCount says how many sessions have a connection of their own.
 func (p *proxy) dedicatedCount() (n int) {
 	for _, c := range p.srv.snapshot() {
 		if c.view.redisID.Load() != 0 {
@@ -229,7 +229,7 @@ func TestDedicatedLost(t *testing.T) {
 	for _, want := range []string{":1\r\n", "*2\r\n$5\r\nother\r\n$1\r\nv\r\n"} {
 		deep.want(want)
 	}
-	eventually(t, "all are pinned", func() bool { return p.dedicatedCount() == 6 })
+	eventually(t, "all have one", func() bool { return p.dedicatedCount() == 6 })
 	server.Kill()
 	for _, w := range []*wire{blocked, deep, open} {
 		w.want("<end>")

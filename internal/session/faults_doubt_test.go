@@ -77,17 +77,17 @@ type outcome struct {
 func TestDoubtfulWritesKeepTheLock(t *testing.T) {
 	t.Parallel()
 	for _, arrived := range []bool{false, true} {
-		for _, pinned := range []bool{false, true} {
-			t.Run(fmt.Sprintf("request arrived %v, pinned %v", arrived, pinned), func(t *testing.T) {
+		for _, dedicated := range []bool{false, true} {
+			t.Run(fmt.Sprintf("request arrived %v, dedicated %v", arrived, dedicated), func(t *testing.T) {
 				t.Parallel()
-				doubtfulWrites(t, arrived, pinned)
+				doubtfulWrites(t, arrived, dedicated)
 			})
 		}
 	}
 }
 
-// When pinned, the write is sent behind a command that has a connection of its own.
-func doubtfulWrites(t *testing.T, arrived, pinned bool) {
+// When dedicated, the write is sent behind a command that has a connection of its own.
+func doubtfulWrites(t *testing.T, arrived, dedicated bool) {
 	server := testredis.Start(t)
 	data := testredis.NewProxy(t, server.Addr())
 	addr := twoWires(t, data.Addr(), server.Addr(), lock.Options{Watchdog: 5 * time.Second})
@@ -104,7 +104,7 @@ func doubtfulWrites(t *testing.T, arrived, pinned bool) {
 			t.Fatal(err)
 		}
 	}
-	if pinned { // a connection for each is there
+	if dedicated { // a connection for each is there
 		for _, c := range clients {
 			if err := c.say("BLPOP nothing 0.5"); err != nil {
 				t.Fatal(err)
@@ -124,7 +124,7 @@ func doubtfulWrites(t *testing.T, arrived, pinned bool) {
 	})
 	for i, d := range doubts {
 		lines := []string{fmt.Sprintf("SET x%d new", i)}
-		if pinned {
+		if dedicated {
 			lines = []string{"BLPOP nothing 0.001", lines[0]}
 		}
 		if d.pipe != "" {
@@ -157,7 +157,7 @@ func doubtfulWrites(t *testing.T, arrived, pinned bool) {
 	results := make([]outcome, len(doubts))
 	var all sync.WaitGroup
 	for i, d := range doubts {
-		if pinned {
+		if dedicated {
 			clients[i].hear()
 		}
 		all.Go(func() { results[i] = d.live(clients[i], others[i], waiters[i], key(i), redis) })

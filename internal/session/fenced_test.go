@@ -286,7 +286,7 @@ func headedInPieces(t *testing.T, answer, head string, size int) string {
 	}
 	switch {
 	case len(p.pending) != 0:
-		return "owed"
+		return "pending"
 	case e.ran:
 		return "ran " + string(p.out)
 	}

@@ -123,14 +123,14 @@ func TestPipelineBehindBlockedCommand(t *testing.T) {
 		w.raw([]byte(waits + "\r\n" + strings.Repeat("PING\r\n", n)))
 		eventually(t, "it waits", func() bool { return s.view.blocked.Load() || s.waiting.Load() != nil })
 		if waits[0] != 'L' {
-			owed := func() int {
+			pending := func() int {
 				s.dedicated.mu.Lock()
 				defer s.dedicated.mu.Unlock()
 				return len(s.dedicated.pending)
 			}
-			eventually(t, "much is owed", func() bool { return owed() >= mostPendingBlocked })
-			if n := owed(); n > mostPendingBlocked {
-				t.Errorf("%s: %d replies are owed", waits, n)
+			eventually(t, "much is pending", func() bool { return pending() >= mostPendingBlocked })
+			if n := pending(); n > mostPendingBlocked {
+				t.Errorf("%s: %d replies are pending", waits, n)
 			}
 		}
 		switch waits[0] {

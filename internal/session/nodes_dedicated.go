@@ -253,7 +253,7 @@ func (s *Session) blockNodes(p *dedicated, cmd redcon.Command, c *commandtable.C
 		return
 	}
 	began, raw, ask := time.Now(), cmd.Raw, false
-	var astraySince time.Time
+	var redirectedSince time.Time
 	for {
 		var refusal gathered
 		if ask {
@@ -265,11 +265,11 @@ func (s *Session) blockNodes(p *dedicated, cmd redcon.Command, c *commandtable.C
 		if !p.settled() || e.lost != nil || len(refusal) == 0 {
 			return
 		}
-		if now := time.Now(); astraySince.IsZero() || now.Sub(sent) > time.Second { // it has waited in peace
-			astraySince = now
+		if now := time.Now(); redirectedSince.IsZero() || now.Sub(sent) > time.Second { // it has waited in peace
+			redirectedSince = now
 		}
 		follow := slot != noSlot && p.slots.watched == noSlot && (isRedirect(refusal) || bytes.HasPrefix(refusal, unblockedByChange))
-		if !follow || time.Since(astraySince) > s.srv.o.Cluster.RetryFor() {
+		if !follow || time.Since(redirectedSince) > s.srv.o.Cluster.RetryFor() {
 			s.batch.out = append(s.batch.out, refusal...)
 			return
 		}

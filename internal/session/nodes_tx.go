@@ -221,16 +221,16 @@ func (tx *transaction) queueAt(p *dedicated, ask bool) (refusal gathered) {
 		p.own(&pendingReply{}, asking)
 	}
 	p.own(&pendingReply{kind: commandtable.ConnMulti}, multiCommand)
-	owed := make([]*pendingReply, len(tx.cmds))
+	sent := make([]*pendingReply, len(tx.cmds))
 	for i, q := range tx.cmds {
-		owed[i] = p.own(&pendingReply{cmd: q.cmd, effect: q.effect}, q.raw)
+		sent[i] = p.own(&pendingReply{cmd: q.cmd, effect: q.effect}, q.raw)
 	}
 	if !p.settled() {
 		return nil
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, e := range owed {
+	for _, e := range sent {
 		if isRedirect(*e.got) {
 			return *e.got
 		}
