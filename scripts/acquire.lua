@@ -1,23 +1,22 @@
 -- acquire takes the plain lock KEYS[1] for an owner, or re-enters it: Redisson's RLock acquire (hash owner -> count with a TTL),
--- with a not-after, and the fencing token, the registration and the latch of lockproxy beside it. Nobody passes a fair queue
+-- with a not-after, and the fencing token and the registration of lockproxy beside it. Nobody passes a fair queue
 -- in which somebody lives, and who waits in it (E) enters it here: Redisson's RFairLock acquire, with scores of our own.
 --
 -- KEYS[1] lock hash
 -- KEYS[2] its fair queue
 --         then in this order those that ARGV[4] asks for:
---         fencing token (F), registration of a watched explicit owner (W, D), latch (L)
+--         fencing token (F), registration of a named owner (W, D)
 -- ARGV[1] lease in ms
 -- ARGV[2] owner, the hash field
 -- ARGV[3] not-after in µs of Redis' clock: later than that nothing is done
 -- ARGV[4] letters: N the owner knows of no hold of its own: one that is there was lost, and is counted from 1 again;
 --         F give a fencing token, O once (an owner that holds gets no second count),
---         W write the registration, D delete it when the lock was free, L leave a latch, E wait in the fair queue
+--         W a named owner's hold, which is renewed, D one that is not unless it was before, E wait in the fair queue
 -- ARGV[5] the registration
--- ARGV[6] TTL of the latch in ms
--- ARGV[7] TTL of the fencing token in ms, 0 = none
--- ARGV[8] PUBLISH, SPUBLISH, or BOTH
--- ARGV[9] with E: what a waiter of Redisson takes off the others' scores when its turn comes, in ms
--- ARGV[10] with E: the ticket that this waiter has, 0 = none
+-- ARGV[6] TTL of the fencing token in ms, 0 = none
+-- ARGV[7] PUBLISH, SPUBLISH, or BOTH
+-- ARGV[8] with E: what a waiter of Redisson takes off the others' scores when its turn comes, in ms
+-- ARGV[9] with E: the ticket that this waiter has, 0 = none
 -- RETURNS {1, count, ttl in ms, token or 0, 1 or 0 when the count was not raised}  granted
 --         {0, 0, ttl in ms, ticket or 0}     held by somebody else
 --         {0, 1, ttl in ms, ticket or 0}     free, and somebody else's turn: ttl is for how long that one counts as alive
@@ -36,7 +35,7 @@ local held, stale, waited = false, false, nil
 -- refuse has a waiter take its place.
 local function refuse(turn, ttl)
   local ticket = 0
-  if string.find(flags, 'E') then ticket = enqueue(queue, owner, tonumber(ARGV[10]), tonumber(ARGV[9])) end
+  if string.find(flags, 'E') then ticket = enqueue(queue, owner, tonumber(ARGV[9]), tonumber(ARGV[8])) end
   return {0, turn, ttl, ticket}
 end
 
@@ -53,17 +52,16 @@ elseif redis.call('EXISTS', queue) == 1 then
   if turn == owner then
     waited = fair
   elseif turn then
-    if gone and turn ~= '' then tell(ARGV[8], beside(queue, 'redisson_lock__channel') .. ':' .. turn, '0') end
+    if gone and turn ~= '' then tell(ARGV[7], beside(queue, 'redisson_lock__channel') .. ':' .. turn, '0') end
     return refuse(1, left)
   end
 end
 
 local next_key = 3
-local token_key, watch_key, latch_key
+local token_key, watch_key
 if flags ~= '' then
   if string.find(flags, 'F') then token_key = KEYS[next_key]; next_key = next_key + 1 end
-  if string.find(flags, '[WD]') then watch_key = KEYS[next_key]; next_key = next_key + 1 end
-  if string.find(flags, 'L') then latch_key = KEYS[next_key] end
+  if string.find(flags, '[WD]') then watch_key = KEYS[next_key] end
 end
 
 local once = held and string.find(flags, 'O')
@@ -79,8 +77,8 @@ if token_key then
   else
     token = math.max(number + 1, now)
     local text = string.format('%.0f', token)
-    if tonumber(ARGV[7]) > 0 then
-      redis.call('SET', token_key, text, 'PX', ARGV[7])
+    if tonumber(ARGV[6]) > 0 then
+      redis.call('SET', token_key, text, 'PX', ARGV[6])
     else
       redis.call('SET', token_key, text)
     end
@@ -105,20 +103,5 @@ if not held or ttl < lease then
   ttl = lease
 end
 
-if watch_key then
-  if string.find(flags, 'W') then
-    -- A plus: it took another's place, whose proxy has to be told when this one ends.
-    local present = redis.pcall('GET', watch_key)
-    local new = ARGV[5]
-    if present and present ~= new then new = ARGV[5] .. '+' end
-    redis.call('SET', watch_key, new, 'PX', ttl)
-  elseif not held then
-    redis.call('SET', watch_key, '', 'XX', 'KEEPTTL')
-  elseif once then
-    -- A plus: another connection counts on this hold, so that whoever took it does not take it back.
-    local present = redis.pcall('GET', watch_key) or ''
-    if type(present) == 'string' and string.sub(present, -1) ~= '+' then redis.call('SET', watch_key, present .. '+', 'PX', ttl) end
-  end
-end
-if latch_key then redis.call('SET', latch_key, count, 'PX', ARGV[6]) end
+if watch_key then enrol(watch_key, ARGV[5], ttl, held, string.find(flags, 'W')) end
 return {1, count, ttl, token, once and 0 or 1}

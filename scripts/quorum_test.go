@@ -17,17 +17,17 @@ const votes = "lockproxy_votes:{k}:me"
 // attempts of the owner "me" at the plain lock k on one node of a quorum.
 func vote(t *testing.T, s *testredis.Server, attempt string, lease int) string {
 	t.Helper()
-	return run(t, s, scripts.Vote[scripts.Acquire], append([]string{votes, token}, plain("k", watch)...), attempt, "", lease, "me", soon, "OW", "r-"+attempt, 0, 0, "PUBLISH")
+	return run(t, s, scripts.Vote[scripts.Acquire], append([]string{votes, token}, plain("k", watch)...), attempt, "", lease, "me", soon, "OW", "r-"+attempt, 0, "PUBLISH")
 }
 
 func retract(t *testing.T, s *testredis.Server, attempt string) string {
 	t.Helper()
-	return run(t, s, scripts.Retract[scripts.Release], append([]string{votes, watch}, plain("k", watch)...), attempt, "r-"+attempt, "me", "PUBLISH", soon, "AWQ", 0, "r-"+attempt)
+	return run(t, s, scripts.Retract[scripts.Release], append([]string{votes, watch}, plain("k", watch)...), attempt, "r-"+attempt, "me", "PUBLISH", soon, "AWQ", "r-"+attempt)
 }
 
 func drop(t *testing.T, s *testredis.Server, since, known string) string {
 	t.Helper()
-	return run(t, s, scripts.Drop[scripts.Release], append([]string{votes}, plain("k", watch)...), since, known, "me", "PUBLISH", soon, "AW", 0, "")
+	return run(t, s, scripts.Drop[scripts.Release], append([]string{votes}, plain("k", watch)...), since, known, "me", "PUBLISH", soon, "AW", "")
 }
 
 // TestVotes is what one node of a quorum does for attempts of one owner.
@@ -116,7 +116,7 @@ func TestVoteAnswers(t *testing.T) {
 	fenced := func(owner string) []int64 {
 		t.Helper()
 		out, err := redis.Int64s(s.Dial(t).Do("EVAL", scripts.Vote[scripts.Acquire].Source, 4, "v:"+owner, token, "k", "redisson_lock_queue:{k}",
-			"a", "F", 9000, owner, soon, "O", "", 0, 0, "PUBLISH"))
+			"a", "F", 9000, owner, soon, "O", "", 0, "PUBLISH"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -142,10 +142,10 @@ func TestVoteAnswers(t *testing.T) {
 	s.Do(t, "DEL", "k")
 	s.Do(t, "HSET", "k", "mode", "read", "a", 1, "b", 1)
 	s.Do(t, "SET", token, "9007199254740991")
-	want(t, run(t, s, scripts.Vote[scripts.WriteAcquire], []string{"v", token, "k"}, "a", "F", 9000, "me:write", soon, "O", "", 0, 0, "me", "{k}"),
+	want(t, run(t, s, scripts.Vote[scripts.WriteAcquire], []string{"v", token, "k"}, "a", "F", 9000, "me:write", soon, "O", "", 0, "me", "{k}"),
 		"ERR the fencing token of this lock is not an integer below 2^53")
 	if out, err := redis.Int64s(s.Dial(t).Do("EVAL", scripts.Vote[scripts.WriteAcquire].Source, 3, "v", token, "k",
-		"a", "", 9000, "me:write", soon, "O", "", 0, 0, "me", "{k}")); err != nil || out[0] != 0 || out[3] != 0 {
+		"a", "", 9000, "me:write", soon, "O", "", 0, "me", "{k}")); err != nil || out[0] != 0 || out[3] != 0 {
 		t.Error(out, err)
 	}
 }

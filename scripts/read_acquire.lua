@@ -1,20 +1,19 @@
 -- read_acquire takes the read lock for an owner, enters it once more, or reads beside the write lock that the owner holds
--- itself: Redisson's read acquire, with a not-after, and the registration and the latch of lockproxy beside it.
+-- itself: Redisson's read acquire, with a not-after, and the registration of lockproxy beside it.
 --
 -- KEYS[1] lock hash
 -- KEYS[2] what the keys of this owner's holds begin with, :<i> follows
---         then those that ARGV[4] asks for: registration of a watched explicit owner (W, D), latch (L)
+--         then those that ARGV[4] asks for: registration of a named owner (W, D)
 -- ARGV[1] lease in ms
 -- ARGV[2] owner, the hash field
 -- ARGV[3] not-after in µs of Redis' clock: later than that nothing is done
 -- ARGV[4] letters: N the owner knows of no read hold of its own, M of no write hold: one that is there was lost. A read
 --         hold is counted from 1 again then, a write hold is like somebody else's;
 --         O once (an owner that reads gets no second count),
---         W write the registration, D delete it when the owner did not read, L leave a latch
+--         W a named owner's hold, which is renewed, D one that is not unless it was before
 -- ARGV[5] the registration
--- ARGV[6] TTL of the latch in ms
--- ARGV[7] unused
--- ARGV[8] the owner's field as a writer
+-- ARGV[6] unused
+-- ARGV[7] the owner's field as a writer
 -- RETURNS {1, count, time in ms that this owner reads, 0, 1 or 0 when the count was not raised}  granted
 --         {0, 0, ttl in ms, 0}               somebody else writes
 --         {-2, 0, 0, 0}                      too late, nothing done
@@ -23,7 +22,7 @@
 
 if late(ARGV[3]) then return {-2, 0, 0, 0} end
 local lock, holds, lease, owner, flags = KEYS[1], KEYS[2], tonumber(ARGV[1]), ARGV[2], ARGV[4]
-local seen = redis.call('HMGET', lock, 'mode', owner, ARGV[8])
+local seen = redis.call('HMGET', lock, 'mode', owner, ARGV[7])
 local mode = seen[1]
 if alien(lock, mode) then return {-3, 0, 0, 0} end
 if mode == 'write' and (not seen[3] or string.find(flags, 'M')) then return {0, 0, redis.call('PTTL', lock), 0} end
@@ -50,17 +49,5 @@ if not once or redis.call('PTTL', hold) < lease then redis.call('SET', hold, '1'
 left = math.max(left, lease)
 outlast(lock, lease)
 
-local next_key = 3
-if string.find(flags, '[WD]') then
-  local watch_key = KEYS[next_key]
-  next_key = next_key + 1
-  if string.find(flags, 'W') then
-    register(watch_key, ARGV[5], left)
-  elseif not held then
-    unregister(watch_key, '')
-  elseif once then
-    join(watch_key, left)
-  end
-end
-if string.find(flags, 'L') then redis.call('SET', KEYS[next_key], count, 'PX', ARGV[6]) end
+if string.find(flags, '[WD]') then enrol(KEYS[3], ARGV[5], left, held, string.find(flags, 'W')) end
 return {1, count, left, 0, once and 0 or 1}

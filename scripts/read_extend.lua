@@ -2,13 +2,13 @@
 --
 -- KEYS[1] lock hash
 -- KEYS[2] what the keys of this owner's holds begin with, :<i> follows
--- KEYS[3] registration of the owner, when ARGV[4] asks for it
+-- KEYS[3] registration, of a named owner
 -- ARGV[1] lease in ms
 -- ARGV[2] owner, the hash field
 -- ARGV[3] not-after in µs of Redis' clock
--- ARGV[4] letters: K keep a longer TTL, W write the registration, D delete it
--- ARGV[5] the new registration
--- ARGV[6] the registration this proxy knows of: deleted; another one is emptied, which tells its proxy that the hold has ended
+-- ARGV[4] K keep a longer TTL
+-- ARGV[5] the new registration, '' = none
+-- ARGV[6] the registration this proxy knows of
 -- ARGV[7] the owner's field on the other side, unused
 -- ARGV[8] what the keys of read holds begin with, before the owner
 -- RETURNS {1, count, time in ms that this owner reads} done, {-1, 0, 0} it does not read, {-1, 1, 0} it ended through another connection,
@@ -41,9 +41,5 @@ else
   redis.call('PEXPIRE', lock, math.max(left, live(lock, ARGV[8], owner)))
 end
 
-if string.find(flags, 'W') then
-  register(KEYS[3], ARGV[5], left)
-elseif string.find(flags, 'D') then
-  unregister(KEYS[3], ARGV[6])
-end
+if KEYS[3] then rename(KEYS[3], ARGV[5], left, ARGV[6]) end
 return {1, count, left}

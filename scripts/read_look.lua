@@ -3,9 +3,9 @@
 -- KEYS[1] lock hash
 -- KEYS[2] what the keys of this owner's holds begin with, :<i> follows
 -- KEYS[3] unused
--- KEYS[4] latch of the request whose reply was lost, if it left one
+-- KEYS[4] registration, of a named owner
 -- ARGV[1] owner, the hash field
--- RETURNS {Redis' clock in µs, count (0 = not held), time in ms that this owner reads, 0, latch or -1}, the clock as a string
+-- RETURNS {Redis' clock in µs, count (0 = not held), time in ms that this owner reads, 0, registration or nil}, the clock as a string
 
 local time = redis.call('TIME')
 local clock = time[1] .. string.format('%06d', time[2])
@@ -14,5 +14,5 @@ local count = 0
 if not seen.err and seen[1] then count = counted(seen[2]) end
 local left = own(KEYS[2], count)
 if left == 0 then count = 0 end
-local latch = KEYS[4] and redis.call('GET', KEYS[4])
-return {clock, count, left, 0, latch and tonumber(latch) or -1}
+local registered = KEYS[4] and redis.pcall('GET', KEYS[4])
+return {clock, count, left, 0, type(registered) == 'string' and registered}

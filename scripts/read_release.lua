@@ -6,18 +6,17 @@
 -- KEYS[1] lock hash
 -- KEYS[2] what the keys of this owner's holds begin with, :<i> follows
 -- KEYS[3] channel of the lock
--- then, when ARGV[4] asks for them: registration of an explicit owner (W), latch (L)
+-- then, when ARGV[4] asks for them: registration of a named owner (W)
 -- ARGV[1] owner, the hash field
 -- ARGV[2] PUBLISH, SPUBLISH, or BOTH
 -- ARGV[3] not-after in µs of Redis' clock
--- ARGV[4] letters: A all read holds of the owner, W delete the registration with the last of them, L leave a latch,
+-- ARGV[4] letters: A all read holds of the owner, W end the registration with the last of them,
 --         Q publish nothing when the lock goes altogether: it goes to somebody else in the same step,
---         R do nothing when the registration is not the one this proxy knows of: the owner is back through another connection
---         X do not give back the last hold when the registration is not exactly that: another connection counts on it
--- ARGV[5] TTL of the latch in ms
--- ARGV[6] the registration this proxy knows of: deleted; another one is emptied, which tells its proxy that the hold has ended
--- ARGV[7] the owner's field on the other side, unused
--- ARGV[8] what the keys of read holds begin with, before the owner
+--         R do nothing when the registration is not the one this proxy knows of: the owner is back through another connection,
+--         X nor when it has a plus: another LOCK counts on the hold
+-- ARGV[5] the registration this proxy knows of: deleted; another one is emptied, which tells its proxy that the hold has ended
+-- ARGV[6] the owner's field on the other side, unused
+-- ARGV[7] what the keys of read holds begin with, before the owner
 -- RETURNS {1, 0}      this owner no longer reads
 --         {0, count}  it still does
 --         {-1, 0}     it does not read
@@ -27,21 +26,18 @@
 -- ERRORS  WRONGTYPE. Nothing is changed then.
 
 if late(ARGV[3]) then return {-2, 0} end
-local lock, holds, owner, flags, prefix = KEYS[1], KEYS[2], ARGV[1], ARGV[4], ARGV[8]
+local lock, holds, owner, flags, prefix = KEYS[1], KEYS[2], ARGV[1], ARGV[4], ARGV[7]
 local seen = redis.call('HMGET', lock, 'mode', owner)
 local mode = seen[1]
 if alien(lock, mode) then return {-3, 0} end
 
-local next_key, watch_key = 4, nil
-if string.find(flags, 'W') then watch_key = KEYS[next_key]; next_key = next_key + 1 end
-
-if string.find(flags, 'R') and elsewhere(watch_key, ARGV[6]) == 1 then return {-1, 1} end
+local watch_key = string.find(flags, 'W') and KEYS[4]
+if foreign(flags, watch_key, ARGV[5]) then return {-1, 1} end
 
 local count = counted(seen[2])
 local left = own(holds, count)
 local remain = count - 1
 if left == 0 or string.find(flags, 'A') then remain = 0 end
-if left > 0 and remain == 0 and string.find(flags, 'X') and joined(watch_key, ARGV[6]) then return {-1, 1} end
 
 -- When nobody reads any more, or writes, the lock goes with all that dead readers have left.
 if seen[2] then
@@ -63,15 +59,14 @@ if seen[2] then
 end
 if left == 0 then
   if not mode and not string.find(flags, 'Q') then tell(ARGV[2], KEYS[3], '0') end
-  return {-1, elsewhere(watch_key, ARGV[6])}
+  return {-1, elsewhere(watch_key, ARGV[5])}
 end
 
 if remain > 0 then
   local newest = hold_key(holds, remain)
   if redis.call('PTTL', newest) < left then redis.call('SET', newest, '1', 'PX', left) end
 elseif watch_key then
-  unregister(watch_key, ARGV[6])
+  unregister(watch_key, ARGV[5])
 end
-if string.find(flags, 'L') then redis.call('SET', KEYS[next_key], remain, 'PX', ARGV[5]) end
 if remain > 0 then return {0, remain} end
 return {1, 0}

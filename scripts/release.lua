@@ -4,16 +4,15 @@
 --
 -- KEYS[1] lock hash
 -- KEYS[2] its fair queue
--- then, when ARGV[4] asks for them: registration of an explicit owner (W), latch (L)
+-- then, when ARGV[4] asks for them: registration of a named owner (W)
 -- ARGV[1] owner, the hash field
 -- ARGV[2] PUBLISH, SPUBLISH, or BOTH
 -- ARGV[3] not-after in µs of Redis' clock
--- ARGV[4] letters: A all holds of the owner, W delete the registration when the lock is free, L leave a latch,
+-- ARGV[4] letters: A all holds of the owner, W end the registration when the lock is free,
 --         Q publish nothing: the lock goes to somebody else in the same step,
---         R do nothing when the registration is not the one this proxy knows of: the owner is back through another connection
---         X do not give back the last hold when the registration is not exactly that: another connection counts on it
--- ARGV[5] TTL of the latch in ms
--- ARGV[6] the registration this proxy knows of: deleted; another one is emptied, which tells its proxy that the hold has ended
+--         R do nothing when the registration is not the one this proxy knows of: the owner is back through another connection,
+--         X nor when it has a plus: another LOCK counts on the hold
+-- ARGV[5] the registration this proxy knows of: deleted; another one is emptied, which tells its proxy that the hold has ended
 -- RETURNS {1, 0}      the lock is free of this owner
 --         {0, count}  the owner still holds it
 --         {-1, 0}     the owner does not hold it
@@ -27,31 +26,17 @@ if time[1] * 1000000 + time[2] > tonumber(ARGV[3]) then return {-2, 0} end
 
 local lock, owner, flags = KEYS[1], ARGV[1], ARGV[4]
 local seen = redis.call('HMGET', lock, 'mode', owner)
+local watch_key = string.find(flags, 'W') and KEYS[3]
 
-local next_key = 3
-local watch_key, latch_key
-if flags ~= '' then
-  if string.find(flags, 'W') then watch_key = KEYS[next_key]; next_key = next_key + 1 end
-  if string.find(flags, 'L') then latch_key = KEYS[next_key] end
-end
-
--- elsewhere is 1 when the registration says that the hold ended, or lives, through another connection than the known one.
-local function elsewhere()
-  local registered = watch_key and redis.pcall('GET', watch_key)
-  if type(registered) == 'string' and registered ~= ARGV[6] and registered ~= ARGV[6] .. '+' then return 1 end
-  return 0
-end
-
-if seen[1] then return {-3, elsewhere()} end
+if seen[1] then return {-3, elsewhere(watch_key, ARGV[5])} end
 if not seen[2] then
   if not string.find(flags, 'Q') and redis.call('EXISTS', lock) == 0 then announce(ARGV[2], KEYS[2]) end
-  return {-1, elsewhere()}
+  return {-1, elsewhere(watch_key, ARGV[5])}
 end
-if string.find(flags, 'R') and elsewhere() == 1 then return {-1, 1} end
+if foreign(flags, watch_key, ARGV[5]) then return {-1, 1} end
 
 local left = 0
 if not string.find(flags, 'A') then left = (tonumber(seen[2]) or 1) - 1 end
-if left <= 0 and string.find(flags, 'X') and (redis.pcall('GET', watch_key) or '') ~= ARGV[6] then return {-1, 1} end
 if left > 0 then
   allow_writes(lock)
   redis.call('HINCRBY', lock, owner, -1)
@@ -59,14 +44,7 @@ else
   left = 0
   if not string.find(flags, 'Q') then announce(ARGV[2], KEYS[2]) end
   redis.call('DEL', lock)
-  if watch_key then
-    if ARGV[6] ~= '' and redis.pcall('GET', watch_key) == ARGV[6] then
-      redis.call('DEL', watch_key)
-    else
-      redis.call('SET', watch_key, '', 'XX', 'KEEPTTL')
-    end
-  end
+  if watch_key then unregister(watch_key, ARGV[5]) end
 end
-if latch_key then redis.call('SET', latch_key, left, 'PX', ARGV[5]) end
 if left > 0 then return {0, left} end
 return {1, 0}

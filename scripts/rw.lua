@@ -88,35 +88,3 @@ local function alien(lock, mode)
   if mode then return mode ~= 'read' and mode ~= 'write' end
   return redis.call('EXISTS', lock) == 1
 end
-
--- register notes who watches an explicit owner's hold. A plus: it took another's place, whose proxy has to be told when this one ends.
-local function register(watch_key, registration, ttl)
-  local present = redis.pcall('GET', watch_key)
-  if present and present ~= registration then registration = registration .. '+' end
-  redis.call('SET', watch_key, registration, 'PX', ttl)
-end
-
--- join notes, by a plus, that another connection counts on an owner's hold, so that whoever took it does not take it back.
-local function join(watch_key, ttl)
-  local present = redis.pcall('GET', watch_key) or ''
-  if type(present) == 'string' and string.sub(present, -1) ~= '+' then redis.call('SET', watch_key, present .. '+', 'PX', ttl) end
-end
-
--- joined says whether somebody has: the registration is not exactly the known one.
-local function joined(watch_key, known) return watch_key and (redis.pcall('GET', watch_key) or '') ~= known end
-
--- unregister ends that: known, our own, is deleted; another one is emptied, which tells its proxy that the hold has ended.
-local function unregister(watch_key, known)
-  if known ~= '' and redis.pcall('GET', watch_key) == known then
-    redis.call('DEL', watch_key)
-  else
-    redis.call('SET', watch_key, '', 'XX', 'KEEPTTL')
-  end
-end
-
--- elsewhere is 1 when the registration says that the hold ended, or lives, through another connection than the known one.
-local function elsewhere(watch_key, known)
-  local registered = watch_key and redis.pcall('GET', watch_key)
-  if type(registered) == 'string' and registered ~= known and registered ~= known .. '+' then return 1 end
-  return 0
-end

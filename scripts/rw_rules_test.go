@@ -39,7 +39,7 @@ func TestRWKindsAndUpgrade(t *testing.T) {
 	step(t, s, "RLOCK", "a", 30000, "")
 	want(t, step(t, s, "WLOCK", "a", 30000, ""), "[-5 0 0 0]")
 	want(t, step(t, s, "WLOCK", "a", 30000, "M")[:5], "[0 0 ")
-	want(t, run(t, s, scripts.Acquire, []string{"k"}, 1000, "a", soon, "", "", 0, 0), "[-3 0 0 0]")
+	want(t, run(t, s, scripts.Acquire, []string{"k"}, 1000, "a", soon, "", "", 0), "[-3 0 0 0]")
 	want(t, run(t, s, scripts.Renew, []string{"k"}, 1000, soon, "-", "a"), "[0]") // a plain hold of that owner has gone
 	want(t, run(t, s, scripts.Look, []string{"k", token}, "a")[17:20], " 0 ")
 	s.Do(t, "DEL", "k")
@@ -61,7 +61,7 @@ func TestRWLateAndMute(t *testing.T) {
 		t.Fatal(err)
 	}
 	before, _ := record(t, s)
-	if _, err := conn.Do("EVAL", scripts.WriteRelease.Source, 2, "k", rwChannel, "a:write", "PUBLISH", soon, "", 0, "", "a", "{k}"); err == nil {
+	if _, err := conn.Do("EVAL", scripts.WriteRelease.Source, 2, "k", rwChannel, "a:write", "PUBLISH", soon, "", "", "a", "{k}"); err == nil {
 		t.Error("published without permission")
 	}
 	if _, err := conn.Do("EVAL", scripts.RWForce.Source, 2, "k", rwChannel, "PUBLISH", soon, "", "{k}"); err == nil {
@@ -70,12 +70,12 @@ func TestRWLateAndMute(t *testing.T) {
 	h := holdsOf("a")
 	for want, got := range map[string][]string{
 		"[-2 0 0 0]": {
-			run(t, s, scripts.ReadAcquire, []string{"k", h}, 1, "a", late, "", "", 0, 0, "a:write", "{k}"),
-			run(t, s, scripts.WriteAcquire, []string{"k"}, 1, "a:write", late, "", "", 0, 0, "a", "{k}"),
+			run(t, s, scripts.ReadAcquire, []string{"k", h}, 1, "a", late, "", "", 0, "a:write", "{k}"),
+			run(t, s, scripts.WriteAcquire, []string{"k"}, 1, "a:write", late, "", "", 0, "a", "{k}"),
 		},
 		"[-2 0]": {
-			run(t, s, scripts.ReadRelease, []string{"k", h, rwChannel}, "a", "PUBLISH", late, "A", 0, "", "", "{k}"),
-			run(t, s, scripts.WriteRelease, []string{"k", rwChannel}, "a:write", "PUBLISH", late, "A", 0, "", "a", "{k}"),
+			run(t, s, scripts.ReadRelease, []string{"k", h, rwChannel}, "a", "PUBLISH", late, "A", "", "", "{k}"),
+			run(t, s, scripts.WriteRelease, []string{"k", rwChannel}, "a:write", "PUBLISH", late, "A", "", "a", "{k}"),
 		},
 		"[-2 0 0]": {
 			run(t, s, scripts.ReadExtend, []string{"k", h}, 1, "a", late, "", "", "", "a:write", "{k}"),
@@ -96,7 +96,7 @@ func TestRWLateAndMute(t *testing.T) {
 	}
 	step(t, s, "UNLOCK WRITE", "a", 0, "")
 	before, _ = record(t, s)
-	if _, err := conn.Do("EVAL", scripts.ReadRelease.Source, 3, "k", h, rwChannel, "a", "PUBLISH", soon, "A", 0, "", "", "{k}"); err == nil {
+	if _, err := conn.Do("EVAL", scripts.ReadRelease.Source, 3, "k", h, rwChannel, "a", "PUBLISH", soon, "A", "", "", "{k}"); err == nil {
 		t.Error("published without permission")
 	}
 	if after, _ := record(t, s); !slices.Equal(before, after) {
@@ -149,28 +149,37 @@ func TestRWLetters(t *testing.T) {
 	about(t, s, "k", 5000)
 	s.Do(t, "FLUSHALL")
 
-	// Registration and latch.
+	// Registrations.
 	watchW := watch + ":write"
-	want(t, run(t, s, scripts.ReadAcquire, []string{"k", holdsOf("me"), watch, latch}, 5000, "me", soon, "WL", "r1", 10000, 0, "me:write", "{k}"), "[1 1 5000 0 1]")
+	want(t, run(t, s, scripts.ReadAcquire, []string{"k", holdsOf("me"), watch}, 5000, "me", soon, "W", "r1", 0, "me:write", "{k}"), "[1 1 5000 0 1]")
 	want(t, run(t, s, scripts.ReadRenew, []string{"k", holdsOf("me"), watch}, 9000, soon, "W", "me", "r1"), "[1]")
 	about(t, s, watch, 9000)
 	want(t, run(t, s, scripts.ReadRenew, []string{"k", holdsOf("me"), watch}, 9000, soon, "W", "me", "r2"), "[2]")
-	want(t, run(t, s, scripts.ReadLook, []string{"k", holdsOf("me"), token, latch}, "me")[17:20], " 1 ")
-	want(t, run(t, s, scripts.ReadRelease, []string{"k", holdsOf("me"), rwChannel, watch, latch}, "me", "PUBLISH", soon, "AWL", 10000, "r1", "", "{k}"), "[1 0]")
-	want(t, contents(t, s), latch)
+	if reply := run(t, s, scripts.ReadLook, []string{"k", holdsOf("me"), token, watch}, "me")[17:]; !strings.HasPrefix(reply, " 1 ") || !strings.HasSuffix(reply, " 0 r1]") {
+		t.Error(reply)
+	}
+	release := func(letters, known string) string {
+		return run(t, s, scripts.ReadRelease, []string{"k", holdsOf("me"), rwChannel, watch}, "me", "PUBLISH", soon, letters, known, "", "{k}")
+	}
+	want(t, release("AWR", "r2"), "[-1 1]")
+	want(t, release("AWX", "r1"), "[1 0]")
+	want(t, contents(t, s), "")
 	s.Do(t, "FLUSHALL")
-	want(t, run(t, s, scripts.WriteAcquire, []string{"k", token, watchW, latch}, 5000, "me:write", soon, "FWL", "r1", 10000, 0, "me", "{k}")[:9], "[1 1 5000")
+	want(t, run(t, s, scripts.WriteAcquire, []string{"k", token, watchW}, 5000, "me:write", soon, "FW", "r1", 0, "me", "{k}")[:9], "[1 1 5000")
 	want(t, fmt.Sprint(left(t, s, token)), "-1")
 	first, _ := redis.Int64(s.Do(t, "GET", token), nil)
-	run(t, s, scripts.WriteAcquire, []string{"k", token}, 5000, "me:write", soon, "F", "", 0, 0, "me", "{k}")
+	run(t, s, scripts.WriteAcquire, []string{"k", token}, 5000, "me:write", soon, "F", "", 0, "me", "{k}")
 	if second, _ := redis.Int64(s.Do(t, "GET", token), nil); second <= first {
 		t.Error("no higher token", first, second)
 	}
-	want(t, run(t, s, scripts.WriteRelease, []string{"k", rwChannel, watchW}, "me:write", "PUBLISH", soon, "AW", 0, "", "me", "{k}"), "[1 0]")
-	want(t, run(t, s, scripts.WriteRelease, []string{"k", rwChannel, watchW}, "me:write", "PUBLISH", soon, "AW", 0, "r1", "me", "{k}"), "[-1 1]")
+	for letters, known := range map[string]string{"AWR": "r2", "AWX": ""} {
+		want(t, run(t, s, scripts.WriteRelease, []string{"k", rwChannel, watchW}, "me:write", "PUBLISH", soon, letters, known, "me", "{k}"), "[-1 1]")
+	}
+	want(t, run(t, s, scripts.WriteRelease, []string{"k", rwChannel, watchW}, "me:write", "PUBLISH", soon, "AW", "", "me", "{k}"), "[1 0]")
+	want(t, run(t, s, scripts.WriteRelease, []string{"k", rwChannel, watchW}, "me:write", "PUBLISH", soon, "AW", "r1", "me", "{k}"), "[-1 1]")
 	s.Do(t, "SET", token, "x")
 	before := contents(t, s)
-	want(t, run(t, s, scripts.WriteAcquire, []string{"k", token}, 1000, "me:write", soon, "F", "", 0, 0, "me", "{k}"),
+	want(t, run(t, s, scripts.WriteAcquire, []string{"k", token}, 1000, "me:write", soon, "F", "", 0, "me", "{k}"),
 		"ERR the fencing token of this lock is not an integer below 2^53")
 	want(t, contents(t, s), before)
 }
@@ -184,8 +193,8 @@ func TestReadRenewSparesOthers(t *testing.T) {
 		keys = append(keys, key, "{"+key+"}:o:rwlock_timeout")
 		args = append(args, "o")
 		if len(key) == 1 {
-			run(t, s, scripts.ReadAcquire, keys[len(keys)-2:], 1000, "o", soon, "", "", 0, 0, "o:write", "{"+key+"}")
-			run(t, s, scripts.ReadAcquire, keys[len(keys)-2:], 90000, "o", soon, "", "", 0, 0, "o:write", "{"+key+"}")
+			run(t, s, scripts.ReadAcquire, keys[len(keys)-2:], 1000, "o", soon, "", "", 0, "o:write", "{"+key+"}")
+			run(t, s, scripts.ReadAcquire, keys[len(keys)-2:], 90000, "o", soon, "", "", 0, "o:write", "{"+key+"}")
 		}
 	}
 	s.Do(t, "SET", "poison", "x")

@@ -24,13 +24,13 @@ func step(t *testing.T, s *testredis.Server, op, owner string, lease int, more s
 	writer := owner + ":write"
 	switch op {
 	case "RLOCK":
-		return run(t, s, scripts.ReadAcquire, read, lease, owner, soon, more, "", 0, 0, writer, "{k}")
+		return run(t, s, scripts.ReadAcquire, read, lease, owner, soon, more, "", 0, writer, "{k}")
 	case "WLOCK":
-		return run(t, s, scripts.WriteAcquire, write, lease, writer, soon, more, "", 0, 0, owner, "{k}")
+		return run(t, s, scripts.WriteAcquire, write, lease, writer, soon, more, "", 0, owner, "{k}")
 	case "UNLOCK READ":
-		return run(t, s, scripts.ReadRelease, append(read, rwChannel), owner, "PUBLISH", soon, more, 0, "", "", "{k}")
+		return run(t, s, scripts.ReadRelease, append(read, rwChannel), owner, "PUBLISH", soon, more, "", "", "{k}")
 	case "UNLOCK WRITE":
-		return run(t, s, scripts.WriteRelease, append(write, rwChannel), writer, "PUBLISH", soon, more, 0, "", owner, "{k}")
+		return run(t, s, scripts.WriteRelease, append(write, rwChannel), writer, "PUBLISH", soon, more, "", owner, "{k}")
 	case "RENEW READ":
 		return run(t, s, scripts.ReadExtend, read, lease, owner, soon, more, "", "", writer, "{k}")
 	case "RENEW WRITE":
@@ -237,7 +237,7 @@ func TestRWDeadReaders(t *testing.T) {
 	step(t, s, "RLOCK", "dead", 30000, "")
 	step(t, s, "RLOCK", "a", 30000, "")
 	s.Do(t, "DEL", holdsOf("dead")+":1", holdsOf("dead")+":2")
-	want(t, run(t, s, scripts.ReadLook, []string{"k", holdsOf("dead"), token}, "dead")[17:], " 0 0 0 -1]")
+	want(t, run(t, s, scripts.ReadLook, []string{"k", holdsOf("dead"), token}, "dead")[17:], " 0 0 0 <nil>]")
 	want(t, run(t, s, scripts.ReadRenew, []string{"k", holdsOf("dead"), "k", holdsOf("a")}, 30000, soon, "--", "dead", "a"), "[0 1]")
 	want(t, run(t, s, scripts.Info, []string{"k", token, "none"}, "{k}")[:5], "[hash")
 	if reply := run(t, s, scripts.Info, []string{"k", token, "none"}, "{k}"); strings.Contains(reply, "dead") || !strings.HasSuffix(reply, "mode read a 1]") {

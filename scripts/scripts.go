@@ -29,6 +29,9 @@ var queue string
 //go:embed enqueue.lua
 var enqueue string
 
+//go:embed registration.lua
+var registration string
+
 //go:embed acquire.lua
 var acquire string
 
@@ -100,17 +103,17 @@ var rwForce string
 
 // The atomic steps of a plain lock. Each file says what it takes and returns.
 var (
-	Acquire = load("acquire", tell+full+queue+enqueue+acquire)
-	Release = load("release", tell+full+queue+release)
+	Acquire = load("acquire", tell+full+queue+enqueue+registration+acquire)
+	Release = load("release", tell+full+queue+registration+release)
 	Force   = load("force", tell+queue+force)
 	Refresh = load("refresh", tell+full+queue+enqueue+refresh)
 	Leave   = load("leave", tell+queue+leave)
-	Handoff = load("handoff", tell+full+queue+enqueue+step("release", release)+step("acquire", acquire)+`
+	Handoff = load("handoff", tell+full+queue+enqueue+registration+step("release", release)+step("acquire", acquire)+`
 local steps = {release = release, acquire = acquire}
 local function wake(publish, _, keys) announce(publish, keys[2]) end
 `+handoff)
 	Renew  = load("renew", full+renew)
-	Extend = load("extend", full+extend)
+	Extend = load("extend", full+registration+extend)
 	Look   = load("look", look)
 	Info   = load("info", rw+info)
 	Raise  = load("raise", raise)
@@ -125,16 +128,16 @@ local function wake(publish, _, keys) announce(publish, keys[2]) end
 
 // Those of a read/write lock, with what they share before them. A write hold is renewed and looked at as a plain one.
 var (
-	ReadAcquire  = load("read_acquire", full+rw+readAcquire)
-	ReadRelease  = load("read_release", tell+full+rw+readRelease)
-	ReadRenew    = load("read_renew", full+rw+readRenew)
-	ReadExtend   = load("read_extend", full+rw+readExtend)
+	ReadAcquire  = load("read_acquire", full+rw+registration+readAcquire)
+	ReadRelease  = load("read_release", tell+full+rw+registration+readRelease)
+	ReadRenew    = load("read_renew", full+rw+registration+readRenew)
+	ReadExtend   = load("read_extend", full+rw+registration+readExtend)
 	ReadLook     = load("read_look", rw+readLook)
-	WriteAcquire = load("write_acquire", full+rw+writeAcquire)
-	WriteRelease = load("write_release", tell+full+rw+writeRelease)
-	WriteExtend  = load("write_extend", full+rw+writeExtend)
+	WriteAcquire = load("write_acquire", full+rw+registration+writeAcquire)
+	WriteRelease = load("write_release", tell+full+rw+registration+writeRelease)
+	WriteExtend  = load("write_extend", full+rw+registration+writeExtend)
 	RWForce      = load("rw_force", tell+rw+rwForce)
-	RWHandoff    = load("rw_handoff", tell+full+rw+step("read_release", readRelease)+step("write_release", writeRelease)+
+	RWHandoff    = load("rw_handoff", tell+full+rw+registration+step("read_release", readRelease)+step("write_release", writeRelease)+
 		step("read_acquire", readAcquire)+step("write_acquire", writeAcquire)+`
 local steps = {
   read_release = read_release, write_release = write_release, read_acquire = read_acquire, write_acquire = write_acquire,

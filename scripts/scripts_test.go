@@ -17,7 +17,6 @@ const (
 	channel = "redisson_lock__channel:{k}"
 	token   = "redisson_lock_token:{k}"
 	watch   = "lockproxy_watch:{k}:me"
-	latch   = "lockproxy_latch:{k}:r1"
 )
 
 // plain are the KEYS of a script that takes or frees a plain lock; more follow.
@@ -69,24 +68,24 @@ func contents(t *testing.T, s *testredis.Server) string {
 func TestAcquire(t *testing.T) {
 	s := testredis.Start(t)
 	one := plain("k")
-	want(t, run(t, s, scripts.Acquire, one, 1000, "me", late, "", "", 0, 0, "PUBLISH"), "[-2 0 0 0]")
+	want(t, run(t, s, scripts.Acquire, one, 1000, "me", late, "", "", 0, "PUBLISH"), "[-2 0 0 0]")
 	want(t, contents(t, s), "")
-	want(t, run(t, s, scripts.Acquire, one, 1000, "me", soon, "", "", 0, 0, "PUBLISH"), "[1 1 1000 0 1]")
-	want(t, run(t, s, scripts.Acquire, one, 90000, "me", soon, "", "", 0, 0, "PUBLISH"), "[1 2 90000 0 1]")
-	want(t, run(t, s, scripts.Acquire, one, 90000, "me", soon, "O", "", 0, 0, "PUBLISH"), "[1 2 90000 0 0]")
-	if reply := run(t, s, scripts.Acquire, one, 1000, "you", soon, "", "", 0, 0, "PUBLISH"); !strings.HasPrefix(reply, "[0 0 ") {
+	want(t, run(t, s, scripts.Acquire, one, 1000, "me", soon, "", "", 0, "PUBLISH"), "[1 1 1000 0 1]")
+	want(t, run(t, s, scripts.Acquire, one, 90000, "me", soon, "", "", 0, "PUBLISH"), "[1 2 90000 0 1]")
+	want(t, run(t, s, scripts.Acquire, one, 90000, "me", soon, "O", "", 0, "PUBLISH"), "[1 2 90000 0 0]")
+	if reply := run(t, s, scripts.Acquire, one, 1000, "you", soon, "", "", 0, "PUBLISH"); !strings.HasPrefix(reply, "[0 0 ") {
 		t.Fatal(reply)
 	}
 	s.Do(t, "HSET", "rw", "mode", "read", "me", "1")
-	want(t, run(t, s, scripts.Acquire, plain("rw"), 1000, "me", soon, "", "", 0, 0, "PUBLISH"), "[-3 0 0 0]")
+	want(t, run(t, s, scripts.Acquire, plain("rw"), 1000, "me", soon, "", "", 0, "PUBLISH"), "[-3 0 0 0]")
 	s.Do(t, "SET", "string", "x")
-	want(t, run(t, s, scripts.Acquire, plain("string"), 1000, "me", soon, "", "", 0, 0, "PUBLISH"),
+	want(t, run(t, s, scripts.Acquire, plain("string"), 1000, "me", soon, "", "", 0, "PUBLISH"),
 		"WRONGTYPE Operation against a key holding the wrong kind of value")
 }
 
 func TestAcquireSideKeys(t *testing.T) {
 	s := testredis.Start(t)
-	run(t, s, scripts.Acquire, plain("k", token, watch, latch), 5000, "me", soon, "FWL", "reg-1", 10000, 0)
+	run(t, s, scripts.Acquire, plain("k", token, watch), 5000, "me", soon, "FW", "reg-1", 0)
 	first, _ := redis.Int64(s.Do(t, "GET", token), nil)
 	if now := time.Now().UnixMicro(); first > now || first < now-int64(time.Minute/time.Microsecond) {
 		t.Fatal(first)
@@ -95,46 +94,82 @@ func TestAcquireSideKeys(t *testing.T) {
 		t.Fatal("the token expires")
 	}
 	registration, _ := redis.String(s.Do(t, "GET", watch), nil)
-	count, _ := redis.String(s.Do(t, "GET", latch), nil)
-	want(t, registration+" "+count, "reg-1 1")
+	want(t, registration, "reg-1")
 
 	s.Do(t, "SET", token, first+1e6)
-	run(t, s, scripts.Acquire, plain("k", token, watch), 5000, "me", soon, "FOW", "reg-2", 0, 0)
+	run(t, s, scripts.Acquire, plain("k", token, watch), 5000, "me", soon, "FOW", "reg-2", 0)
 	same, _ := redis.Int64(s.Do(t, "GET", token), nil)
 	if same != first+1e6 {
-		t.Fatal("ONCE raised the token")
+		t.Fatal("an owner that has the lock got another token")
 	}
-	run(t, s, scripts.Acquire, plain("k", token), 5000, "me", soon, "F", "", 0, 0)
+	run(t, s, scripts.Acquire, plain("k", token), 5000, "me", soon, "F", "", 0)
 	next, _ := redis.Int64(s.Do(t, "GET", token), nil)
 	if next != first+1e6+1 {
 		t.Fatal(next)
 	}
 	s.Do(t, "DEL", "k")
-	run(t, s, scripts.Acquire, plain("k", watch), 5000, "me", soon, "D", "", 0, 0)
-	if text, _ := redis.String(s.Do(t, "GET", watch), nil); text != "" {
-		t.Fatal("a lease of its own left the registration " + text)
-	}
-	s.Do(t, "DEL", "k")
 	s.Do(t, "SET", token, "x")
 	before := contents(t, s)
-	want(t, run(t, s, scripts.Acquire, plain("k", token), 5000, "me", soon, "F", "", 0, 0, "PUBLISH"),
+	want(t, run(t, s, scripts.Acquire, plain("k", token), 5000, "me", soon, "F", "", 0, "PUBLISH"),
 		"ERR the fencing token of this lock is not an integer below 2^53")
 	want(t, contents(t, s), before)
+}
+
+// TestRegistration: only the LOCK that made a hold finds its registration without a plus; that of another LOCK leaves the first one's
+// name, unless its proxy renews the hold from then on.
+func TestRegistration(t *testing.T) {
+	s := testredis.Start(t)
+	acquire := func(letter, registration, after string) {
+		t.Helper()
+		run(t, s, scripts.Acquire, plain("k", watch), 5000, "me", soon, "O"+letter, registration, 0, "PUBLISH")
+		got, _ := redis.String(s.Do(t, "GET", watch), nil)
+		want(t, got, after)
+		if ttl := s.Do(t, "PTTL", watch).(int64); got != "" && (ttl <= 0 || ttl > 5000) {
+			t.Fatal(ttl)
+		}
+	}
+	for _, first := range []struct{ letter, name string }{{"W", "one"}, {"D", "-one"}} {
+		acquire(first.letter, first.name, first.name)
+		acquire(first.letter, first.name, first.name) // sent again
+		acquire("D", "-two", first.name+"+")
+		acquire("D", "-three", first.name+"+")
+		acquire("W", "four", "four+")
+		s.Do(t, "DEL", "k")
+		acquire(first.letter, "-five", "-five+") // who has four is to learn that it ended
+		s.Do(t, "DEL", "k", watch)
+		s.Do(t, "HSET", "k", "me", "1")
+		acquire("D", "-six", "+")
+		s.Do(t, "DEL", watch)
+		acquire("W", "seven", "seven+")
+		s.Do(t, "DEL", "k", watch)
+		acquire("D", "", "") // on a node of a quorum
+		s.Do(t, "DEL", "k", watch)
+	}
 }
 
 func TestRelease(t *testing.T) {
 	s := testredis.Start(t)
 	keys := plain("k")
-	want(t, run(t, s, scripts.Release, keys, "me", "PUBLISH", soon, "", 0, ""), "[-1 0]")
+	want(t, run(t, s, scripts.Release, keys, "me", "PUBLISH", soon, "", ""), "[-1 0]")
 	s.Do(t, "HSET", "k", "me", "3")
 	s.Do(t, "SET", watch, "reg")
-	want(t, run(t, s, scripts.Release, keys, "me", "PUBLISH", late, "", 0, ""), "[-2 0]")
-	want(t, run(t, s, scripts.Release, keys, "me", "PUBLISH", soon, "", 0, ""), "[0 2]")
-	want(t, run(t, s, scripts.Release, keys, "you", "PUBLISH", soon, "A", 0, ""), "[-1 0]")
-	want(t, run(t, s, scripts.Release, append(keys, watch, latch), "me", "PUBLISH", soon, "AWL", 10000, "reg"), "[1 0]")
-	want(t, contents(t, s), latch)
+	want(t, run(t, s, scripts.Release, keys, "me", "PUBLISH", late, "", ""), "[-2 0]")
+	want(t, run(t, s, scripts.Release, keys, "me", "PUBLISH", soon, "", ""), "[0 2]")
+	want(t, run(t, s, scripts.Release, keys, "you", "PUBLISH", soon, "A", ""), "[-1 0]")
+	for _, flags := range []string{"AWR", "AWX"} {
+		want(t, run(t, s, scripts.Release, append(keys, watch), "me", "PUBLISH", soon, flags, "another"), "[-1 1]")
+		want(t, run(t, s, scripts.Release, append(keys, watch), "me", "PUBLISH", soon, flags, ""), "[-1 1]")
+	}
+	s.Do(t, "SET", watch, "reg+")
+	want(t, run(t, s, scripts.Release, append(keys, watch), "me", "PUBLISH", soon, "AWX", "reg"), "[-1 1]")
+	want(t, run(t, s, scripts.Release, append(keys, watch), "me", "PUBLISH", soon, "AWR", "reg"), "[1 0]")
+	want(t, contents(t, s), watch) // emptied, for the one whose place it took
+	s.Do(t, "SET", watch, "reg")
+	s.Do(t, "HSET", "k", "me", "1")
+	want(t, run(t, s, scripts.Release, append(keys, watch), "me", "PUBLISH", soon, "AWX", "reg"), "[1 0]")
+	want(t, contents(t, s), "")
 	s.Do(t, "HSET", "k", "mode", "write", "me:write", "1")
-	want(t, run(t, s, scripts.Release, keys, "me", "PUBLISH", soon, "", 0, ""), "[-3 0]")
+	want(t, run(t, s, scripts.Release, keys, "me", "PUBLISH", soon, "", ""), "[-3 0]")
 }
 
 func TestReleaseHalfPermittedChangesNothing(t *testing.T) {
@@ -145,7 +180,7 @@ func TestReleaseHalfPermittedChangesNothing(t *testing.T) {
 	if _, err := conn.Do("AUTH", "mute", "p"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := conn.Do("EVAL", scripts.Release.Source, 2, "k", "redisson_lock_queue:{k}", "me", "PUBLISH", soon, "", 0, ""); err == nil {
+	if _, err := conn.Do("EVAL", scripts.Release.Source, 2, "k", "redisson_lock_queue:{k}", "me", "PUBLISH", soon, "", ""); err == nil {
 		t.Fatal("published without permission")
 	}
 	if s.Do(t, "EXISTS", "k").(int64) != 1 {
@@ -158,10 +193,10 @@ func TestReleaseHalfPermittedChangesNothing(t *testing.T) {
 func TestEndIsToldToTheRegistered(t *testing.T) {
 	s := testredis.Start(t)
 	acquire := func(registration string) {
-		run(t, s, scripts.Acquire, plain("k", watch), 5000, "me", soon, "W", registration, 0, 0)
+		run(t, s, scripts.Acquire, plain("k", watch), 5000, "me", soon, "W", registration, 0)
 	}
 	release := func(registration string) string {
-		return run(t, s, scripts.Release, plain("k", watch), "me", "PUBLISH", soon, "AW", 0, registration)
+		return run(t, s, scripts.Release, plain("k", watch), "me", "PUBLISH", soon, "AW", registration)
 	}
 	renew := func(registration string) string {
 		return run(t, s, scripts.Renew, []string{"k", watch}, 5000, soon, "W", "me", registration)
@@ -237,13 +272,13 @@ func TestExtend(t *testing.T) {
 	s.Do(t, "HSET", "k", "me", "2")
 	s.Do(t, "PEXPIRE", "k", 90000)
 	want(t, run(t, s, scripts.Extend, []string{"k"}, 1000, "me", late, "", "", ""), "[-2 0 0]")
-	if reply := run(t, s, scripts.Extend, []string{"k", watch}, 30000, "me", soon, "KW", "reg", ""); !strings.HasPrefix(reply, "[1 2 8") && !strings.HasPrefix(reply, "[1 2 90000") {
+	if reply := run(t, s, scripts.Extend, []string{"k", watch}, 30000, "me", soon, "K", "reg", ""); !strings.HasPrefix(reply, "[1 2 8") && !strings.HasPrefix(reply, "[1 2 90000") {
 		t.Fatal(reply)
 	}
-	want(t, run(t, s, scripts.Extend, []string{"k", watch}, 1000, "me", soon, "D", "", "reg"), "[1 2 1000]")
-	if s.Do(t, "EXISTS", watch).(int64) != 0 {
-		t.Fatal("the registration is left")
-	}
+	want(t, run(t, s, scripts.Extend, []string{"k", watch}, 1000, "me", soon, "", "-reg", "reg"), "[1 2 1000]")
+	want(t, string(s.Do(t, "GET", watch).([]byte)), "-reg")
+	want(t, run(t, s, scripts.Extend, []string{"k", watch}, 1000, "me", soon, "", "-mine", "reg"), "[1 2 1000]")
+	want(t, string(s.Do(t, "GET", watch).([]byte)), "-mine+")
 }
 
 func TestLookAndInfo(t *testing.T) {
@@ -251,9 +286,10 @@ func TestLookAndInfo(t *testing.T) {
 	s.Do(t, "HSET", "k", "me", "2")
 	s.Do(t, "SET", token, "42")
 	s.Do(t, "RPUSH", "redisson_lock_queue:{k}", "a", "b")
-	reply := run(t, s, scripts.Look, []string{"k", token, latch}, "me")
+	s.Do(t, "SET", watch, "reg")
+	reply := run(t, s, scripts.Look, []string{"k", token, watch}, "me")
 	clock, rest, _ := strings.Cut(strings.Trim(reply, "[]"), " ")
-	want(t, rest, "2 -1 42 -1")
+	want(t, rest, "2 -1 42 reg")
 	if n, err := strconv.ParseInt(clock, 10, 64); err != nil || n < 1e15 {
 		t.Fatal(clock)
 	}

@@ -1,21 +1,20 @@
 -- write_acquire takes the write lock for an owner, or enters it once more: Redisson's write acquire, with a not-after, and the
--- fencing token, the registration and the latch of lockproxy beside it. Entering it again never shortens the lease; Redisson
+-- fencing token and the registration of lockproxy beside it. Entering it again never shortens the lease; Redisson
 -- adds to it, after which a dead holder blocks the others for the sum: the state is the same, only its end comes earlier.
 --
 -- KEYS[1] lock hash, then in this order those that ARGV[4] asks for:
---         fencing token (F), registration of a watched explicit owner (W, D), latch (L)
+--         fencing token (F), registration of a named owner (W, D)
 -- ARGV[1] lease in ms
 -- ARGV[2] OWNER:write, the hash field
 -- ARGV[3] not-after in µs of Redis' clock: later than that nothing is done
 -- ARGV[4] letters: N the owner knows of no write hold of its own, M of no read hold: one that is there was lost. A write
 --         hold is counted from 1 again then, a read hold is like somebody else's;
 --         F give a fencing token, O once (an owner that writes gets no second count),
---         W write the registration, D delete it when the owner did not write, L leave a latch
+--         W a named owner's hold, which is renewed, D one that is not unless it was before
 -- ARGV[5] the registration
--- ARGV[6] TTL of the latch in ms
--- ARGV[7] TTL of the fencing token in ms, 0 = none
--- ARGV[8] the owner's field as a reader
--- ARGV[9] what the keys of read holds begin with, before the owner
+-- ARGV[6] TTL of the fencing token in ms, 0 = none
+-- ARGV[7] the owner's field as a reader
+-- ARGV[8] what the keys of read holds begin with, before the owner
 -- RETURNS {1, count, ttl in ms, token or 0, 1 or 0 when the count was not raised}  granted
 --         {0, 0, ttl in ms, 0}               held by somebody else
 --         {-2, 0, 0, 0}                      too late, nothing done
@@ -24,8 +23,8 @@
 -- ERRORS  WRONGTYPE; ERR when the fencing token is not an integer below 2^53. Nothing is changed then.
 
 if late(ARGV[3]) then return {-2, 0, 0, 0} end
-local lock, lease, field, flags, reader = KEYS[1], tonumber(ARGV[1]), ARGV[2], ARGV[4], ARGV[8]
-local holds = ARGV[9] .. ':' .. reader .. ':rwlock_timeout'
+local lock, lease, field, flags, reader = KEYS[1], tonumber(ARGV[1]), ARGV[2], ARGV[4], ARGV[7]
+local holds = ARGV[8] .. ':' .. reader .. ':rwlock_timeout'
 local seen = redis.call('HMGET', lock, 'mode', field, reader)
 local mode = seen[1]
 if alien(lock, mode) then return {-3, 0, 0, 0} end
@@ -51,7 +50,7 @@ if string.find(flags, 'F') then
     local time = redis.call('TIME')
     token = math.max(token + 1, time[1] * 1000000 + time[2])
     redis.call('SET', key, string.format('%.0f', token))
-    if tonumber(ARGV[7]) > 0 then redis.call('PEXPIRE', key, ARGV[7]) end
+    if tonumber(ARGV[6]) > 0 then redis.call('PEXPIRE', key, ARGV[6]) end
   end
 end
 
@@ -70,16 +69,5 @@ else
   redis.call('PEXPIRE', lock, ttl)
 end
 
-if string.find(flags, '[WD]') then
-  local watch_key = KEYS[next_key]
-  next_key = next_key + 1
-  if string.find(flags, 'W') then
-    register(watch_key, ARGV[5], ttl)
-  elseif not held then
-    unregister(watch_key, '')
-  elseif once then
-    join(watch_key, ttl)
-  end
-end
-if string.find(flags, 'L') then redis.call('SET', KEYS[next_key], count, 'PX', ARGV[6]) end
+if string.find(flags, '[WD]') then enrol(KEYS[next_key], ARGV[5], ttl, held, string.find(flags, 'W')) end
 return {1, count, ttl, token, once and 0 or 1}

@@ -1,13 +1,13 @@
 -- write_extend sets the lease of one owner's write hold anew, but not to less than its own read holds have: the verb RENEW.
 --
 -- KEYS[1] lock hash
--- KEYS[2] registration of the owner, when ARGV[4] asks for it
+-- KEYS[2] registration, of a named owner
 -- ARGV[1] lease in ms
 -- ARGV[2] OWNER:write, the hash field
 -- ARGV[3] not-after in µs of Redis' clock
--- ARGV[4] letters: K keep a longer TTL, W write the registration, D delete it
--- ARGV[5] the new registration
--- ARGV[6] the registration this proxy knows of: deleted; another one is emptied, which tells its proxy that the hold has ended
+-- ARGV[4] K keep a longer TTL
+-- ARGV[5] the new registration, '' = none
+-- ARGV[6] the registration this proxy knows of
 -- ARGV[7] the owner's field as a reader: nobody else reads beside a writer
 -- ARGV[8] what the keys of read holds begin with, before the owner
 -- RETURNS {1, count, ttl in ms} done, {-1, 0, 0} the owner does not write, {-1, 1, 0} it ended through another connection,
@@ -28,9 +28,5 @@ else
   ttl = math.max(lease, own(ARGV[8] .. ':' .. ARGV[7] .. ':rwlock_timeout', counted(seen[3])))
   redis.call('PEXPIRE', lock, ttl)
 end
-if string.find(flags, 'W') then
-  register(KEYS[2], ARGV[5], ttl)
-elseif string.find(flags, 'D') then
-  unregister(KEYS[2], ARGV[6])
-end
+if KEYS[2] then rename(KEYS[2], ARGV[5], ttl, ARGV[6]) end
 return {1, math.max(counted(seen[2]), 1), ttl}

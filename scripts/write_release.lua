@@ -6,18 +6,17 @@
 --
 -- KEYS[1] lock hash
 -- KEYS[2] channel of the lock
--- then, when ARGV[4] asks for them: registration of an explicit owner (W), latch (L)
+-- then, when ARGV[4] asks for them: registration of a named owner (W)
 -- ARGV[1] OWNER:write, the hash field
 -- ARGV[2] PUBLISH, SPUBLISH, or BOTH
 -- ARGV[3] not-after in µs of Redis' clock
--- ARGV[4] letters: A all write holds of the owner, W delete the registration with the last of them, L leave a latch,
+-- ARGV[4] letters: A all write holds of the owner, W end the registration with the last of them,
 --         Q publish nothing when the lock goes altogether: it goes to somebody else in the same step,
---         R do nothing when the registration is not the one this proxy knows of: the owner is back through another connection
---         X do not give back the last hold when the registration is not exactly that: another connection counts on it
--- ARGV[5] TTL of the latch in ms
--- ARGV[6] the registration this proxy knows of: deleted; another one is emptied, which tells its proxy that the hold has ended
--- ARGV[7] the owner's field as a reader: nobody else reads beside a writer
--- ARGV[8] what the keys of read holds begin with, before the owner
+--         R do nothing when the registration is not the one this proxy knows of: the owner is back through another connection,
+--         X nor when it has a plus: another LOCK counts on the hold
+-- ARGV[5] the registration this proxy knows of: deleted; another one is emptied, which tells its proxy that the hold has ended
+-- ARGV[6] the owner's field as a reader: nobody else reads beside a writer
+-- ARGV[7] what the keys of read holds begin with, before the owner
 -- RETURNS {1, 0}      this owner no longer writes
 --         {0, count}  it still does
 --         {-1, 0}     it does not write
@@ -28,23 +27,21 @@
 
 if late(ARGV[3]) then return {-2, 0} end
 local lock, field, flags = KEYS[1], ARGV[1], ARGV[4]
-local seen = redis.call('HMGET', lock, 'mode', field, ARGV[7])
+local seen = redis.call('HMGET', lock, 'mode', field, ARGV[6])
 if alien(lock, seen[1]) then return {-3, 0} end
 
-local next_key, watch_key = 3, nil
-if string.find(flags, 'W') then watch_key = KEYS[next_key]; next_key = next_key + 1 end
+local watch_key = string.find(flags, 'W') and KEYS[3]
 if not seen[1] and not string.find(flags, 'Q') then tell(ARGV[2], KEYS[2], '1') end
-if seen[1] ~= 'write' or not seen[2] then return {-1, elsewhere(watch_key, ARGV[6])} end
-if string.find(flags, 'R') and elsewhere(watch_key, ARGV[6]) == 1 then return {-1, 1} end
+if seen[1] ~= 'write' or not seen[2] then return {-1, elsewhere(watch_key, ARGV[5])} end
+if foreign(flags, watch_key, ARGV[5]) then return {-1, 1} end
 
 local remain = math.max(counted(seen[2]) - 1, 0)
 if string.find(flags, 'A') then remain = 0 end
-if remain == 0 and string.find(flags, 'X') and joined(watch_key, ARGV[6]) then return {-1, 1} end
 if remain > 0 then
   allow_writes(lock)
   redis.call('HSET', lock, field, string.format('%.0f', remain))
 else
-  local readers = own(ARGV[8] .. ':' .. ARGV[7] .. ':rwlock_timeout', counted(seen[3]))
+  local readers = own(ARGV[7] .. ':' .. ARGV[6] .. ':rwlock_timeout', counted(seen[3]))
   if readers > 0 or not string.find(flags, 'Q') then tell(ARGV[2], KEYS[2], '1') end
   if readers > 0 then
     redis.call('HDEL', lock, field)
@@ -53,8 +50,7 @@ else
   else
     redis.call('DEL', lock)
   end
-  if watch_key then unregister(watch_key, ARGV[6]) end
+  if watch_key then unregister(watch_key, ARGV[5]) end
 end
-if string.find(flags, 'L') then redis.call('SET', KEYS[next_key], remain, 'PX', ARGV[5]) end
 if remain > 0 then return {0, remain} end
 return {1, 0}

@@ -13,7 +13,7 @@ import (
 )
 
 // When all clients have gone nothing of theirs may stay in Redis, but what says itself when it goes: locks that are left to
-// run out, latches and registrations with a TTL; and fencing tokens, which stay. Of subscriptions only warm ones stay.
+// run out, registrations with a TTL; and fencing tokens, which stay. Of subscriptions only warm ones stay.
 
 // leaks looks at Redis itself until nothing has leaked, or for too long.
 func (r *round) leaks() {
@@ -98,7 +98,7 @@ func (r *round) leftOn(addr string) (left []string) {
 			continue
 		}
 		ttl, _ := redis.Int64(c.Do("PTTL", name))
-		aside := strings.HasPrefix(name, "lockproxy_latch") || strings.HasPrefix(name, "lockproxy_watch") ||
+		aside := strings.HasPrefix(name, "lockproxy_watch") ||
 			strings.HasPrefix(name, "lockproxy_votes")
 		if aside && 0 < ttl && ttl <= max(10_000, r.p.watchdog.Milliseconds()) || ttl == -2 {
 			continue

@@ -93,7 +93,7 @@ func (c *Client) duel(r *Crew, group int, meet *meeting) {
 			continue
 		}
 		if i%4 == 3 {
-			s.owner, s.once = fmt.Sprintf("o%d-%d", c.N, i), true
+			s.owner = fmt.Sprintf("o%d-%d", c.N, i)
 		}
 		lapses := i%3 == 1 && c.Dice.IntN(2) == 0
 		if lapses {
@@ -128,7 +128,7 @@ func Splits(r *Crew) {
 func (c *Client) split(meet *meeting) {
 	ask := func(name, block int64) *Op {
 		c.seq++
-		s := &section{Client: c, keys: []string{fmt.Sprintf("s%d", name)}, verb: "LOCK", count: 1, owner: fmt.Sprintf("o%d-%d", c.N, c.seq), once: true}
+		s := &section{Client: c, keys: []string{fmt.Sprintf("s%d", name)}, verb: "LOCK", count: 1, owner: fmt.Sprintf("o%d-%d", c.N, c.seq)}
 		if name%2 == 0 {
 			s.lease = 8000
 		}
@@ -172,7 +172,7 @@ func (c *Client) parting(s *section, i int, meet *meeting) bool {
 	on := c.meet(meet)
 	if role == 1 {
 		s.owner = fmt.Sprintf("o%d-%d", c.N, i)
-		if s.once = c.Dice.IntN(2) == 0; c.Dice.IntN(3) == 0 {
+		if c.Dice.IntN(3) == 0 {
 			s.lease = 60000
 		}
 		o := s.acquire(60000)
@@ -214,7 +214,7 @@ func (c *Client) late(fenced bool) {
 	}
 	c.seq++
 	if c.Dice.IntN(2) == 0 {
-		s.owner, s.once = fmt.Sprintf("o%d-%d", c.N, c.seq), true
+		s.owner = fmt.Sprintf("o%d-%d", c.N, c.seq)
 	}
 	if c.Dice.IntN(4) > 0 {
 		s.lease = 50

@@ -157,14 +157,13 @@ func (l *lowering) add(o *Op) {
 		t.kind = doRenew
 	case o.Verb == "FENCED":
 		t.kind = doCheck
-	case o.Verb == "MULTIUNLOCK":
-		// How many of them are free now says nothing of each when they were entered again.
-		l.vanish(o)
-		return
+	case o.Verb == "MULTIUNLOCK": // each of them is free
+		one := *o
+		one.N, t.Op, t.kind = 1, &one, doRelease
 	default:
 		t.kind = doRelease
 	}
-	l.follow(o, t)
+	l.follow(t.Op, t)
 	l.emit(t, o.Call, o.Return)
 }
 

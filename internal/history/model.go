@@ -9,7 +9,7 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// The model of one key for porcupine: who holds what, how often. Porcupine looks for an order of all that happened, in which
+// The model of one key for porcupine: who holds what, and a connection how often; an owner with a name has it or not. Porcupine looks for an order of all that happened, in which
 // each thing lies between its call and its reply and every reply is what the model says. An expiry is a thing that happens,
 // too, from the earliest moment on at which the lease can be over.
 
@@ -178,7 +178,7 @@ func (s state) acquire(t *thing, h held) (bool, state) {
 		return false, s
 	}
 	h.watched = (h.count == 0 || h.watched) && t.Lease == 0
-	if !(t.Once && h.count > 0) {
+	if !(t.Explicit && h.count > 0) {
 		h.count++
 	}
 	h.earliest = max(h.earliest, t.earliest)

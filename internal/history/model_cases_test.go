@@ -15,21 +15,35 @@ func TestModel(t *testing.T) {
 			6 7 #1 UNLOCK k -> 1
 			8 9 #1 UNLOCK k -> NOTHELD`},
 		{"counted twice", true, `
-			0 1 a LOCK k -> OK
-			4 5 a UNLOCK k -> 0`},
+			0 1 #1 LOCK k -> OK
+			4 5 #1 UNLOCK k -> 0`},
 		{"counted once for twice", true, `
 			0 1 #1 LOCK k -> OK
 			2 3 #1 LOCK k -> OK
 			4 5 #1 UNLOCK k -> 1`},
-		{"ONCE", false, `
-			0 1 a LOCK k ONCE -> OK
-			2 3 a LOCK k ONCE -> OK
-			4 5 a UNLOCK k -> 1
-			6 7 a UNLOCK k -> 1`},
-		{"ALL", false, `
+		{"an owner that says it again", false, `
 			0 1 a LOCK k -> OK
 			2 3 a LOCK k -> OK
-			4 5 a UNLOCK k ALL -> 1
+			4 5 a UNLOCK k -> 1
+			6 7 a UNLOCK k -> 1`},
+		{"an owner that is counted", true, `
+			0 1 a LOCK k -> OK
+			2 3 a LOCK k -> OK
+			4 5 a UNLOCK k -> 0`},
+		{"an owner that still holds", true, `
+			0 1 a LOCK k -> OK
+			2 3 a LOCK k -> OK
+			4 5 a UNLOCK k -> 1
+			6 7 b LOCK k -> nil`},
+		{"several at once", true, `
+			0 1 a MULTILOCK k -> OK
+			2 3 a MULTILOCK k -> OK
+			4 5 a MULTIUNLOCK k -> 1
+			6 7 b LOCK k -> nil`},
+		{"ALL", false, `
+			0 1 #1 LOCK k -> OK
+			2 3 #1 LOCK k -> OK
+			4 5 #1 UNLOCK k ALL -> 1
 			6 7 b LOCK k -> OK`},
 		{"nil while it was held", false, `
 			0 1 #1 LOCK k -> OK
@@ -173,8 +187,6 @@ func madeOp(t *testing.T, line string) *Op {
 		case "BLOCK":
 			i++
 			o.Block = number(words[i])
-		case "ONCE":
-			o.Once = true
 		case "FENCE":
 			o.Fence = true
 		case "ALL":

@@ -132,11 +132,11 @@ func TestTokens(t *testing.T) {
 			0 3 #1 LOCK k FENCE -> 5
 			1 2 #2 LOCK k FENCE -> 5`},
 		{"sent again", false, `
-			0 1 a LOCK k FENCE ONCE -> 5
-			2 3 a LOCK k FENCE ONCE -> 5`},
+			0 1 a LOCK k FENCE -> 5
+			2 3 a LOCK k FENCE -> 5`},
 		{"sent again by somebody else", true, `
-			0 1 a LOCK k FENCE ONCE -> 5
-			2 3 b LOCK k FENCE ONCE -> 5`},
+			0 1 a LOCK k FENCE -> 5
+			2 3 b LOCK k FENCE -> 5`},
 	}, func(ops []*Op) []Violation { return Tokens("k", ops) })
 }
 

@@ -44,7 +44,7 @@ type Op struct {
 	Side                    Side
 	Block                   int64 // ms; -1: not said
 	Lease                   int64 // ms; 0: the watchdog's
-	Once, Self, Fence       bool
+	Self, Fence             bool
 	All, Force              bool
 	Words                   []string // of FENCED's inner command
 	Call, Return            int64    // ns since the beginning
@@ -99,7 +99,7 @@ func (o *Op) Command() []any {
 	for _, option := range []struct {
 		said bool
 		word string
-	}{{o.Self, "SELF"}, {o.Once, "ONCE"}, {o.Fence, "FENCE"}, {o.All, "ALL"}, {o.Force, "FORCE"}} {
+	}{{o.Self, "SELF"}, {o.Fence, "FENCE"}, {o.All, "ALL"}, {o.Force, "FORCE"}} {
 		if option.said {
 			words = append(words, option.word)
 		}

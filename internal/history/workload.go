@@ -35,7 +35,6 @@ type section struct {
 	side    Side
 	owner   string // "": the connection's
 	fixed   *Link  // of the connection that is the owner
-	once    bool
 	fence   bool
 	lease   int64
 	count   int  // what the client believes
@@ -68,7 +67,6 @@ func (c *Client) section(w Workload) {
 	c.seq++
 	if c.Dice.IntN(2) == 0 || s.verb == "MULTILOCK" {
 		s.owner = fmt.Sprintf("o%d-%d", c.N, c.seq)
-		s.once = c.Dice.IntN(3) > 0
 	}
 	s.fence = s.side != Read && c.Dice.IntN(3) == 0
 	if c.Dice.Float64() < w.PXShare {
@@ -147,7 +145,7 @@ func (s *section) call(o *Op) *Op {
 
 // acquire is a call of the section's verb.
 func (s *section) acquire(block int64) *Op {
-	return &Op{Verb: s.verb, Side: s.side, Block: block, Lease: s.lease, Once: s.once, Fence: s.fence && s.side != Read,
+	return &Op{Verb: s.verb, Side: s.side, Block: block, Lease: s.lease, Fence: s.fence && s.side != Read,
 		Self: !s.explicit() && s.Dice.IntN(2) == 0, Keys: s.keys, Owner: s.owner, Explicit: s.explicit()}
 }
 
@@ -201,6 +199,10 @@ func (s *section) work() {
 		case 0, 1:
 			s.nap(time.Duration(s.Dice.Int64N(int64(s.w.Pause))))
 		case 2:
+			if s.w.Deaths && s.explicit() && s.verb != "MULTILOCK" && s.Dice.IntN(4) == 0 {
+				s.enterAndLeave()
+				continue
+			}
 			s.enterAgain()
 		case 3:
 			if len(s.keys) > 1 {
@@ -251,8 +253,20 @@ func (s *section) enterAgain() {
 		s.call(&Op{Verb: "UNLOCK", Side: s.side, All: true})
 		s.side, s.count, s.verb = o.Side, 0, o.Verb
 	}
-	if !o.Once || s.count == 0 {
+	if !s.explicit() || s.count == 0 {
 		s.count++
+	}
+}
+
+// enterAndLeave has the owner ask for its lock once more, over a connection that is gone before the answer: it still has the lock.
+func (s *section) enterAndLeave() {
+	l := s.any()
+	if l == nil {
+		return
+	}
+	o := s.acquire(1 + s.Dice.Int64N(s.w.MaxBlock))
+	if s.doFor(l, o, time.Duration(1+s.Dice.IntN(5))*time.Millisecond); o.Outcome == Unknown {
+		s.Leave(l, true)
 	}
 }
 

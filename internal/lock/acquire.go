@@ -20,7 +20,7 @@ type acquire struct {
 	before       int64   // what we know this owner to hold
 	flags        string
 	registration string
-	latch        string
+	fresh        bool      // no hold had that registration before
 	sent         time.Time // the lease counts from before it was sent
 	notAfter     int64
 	acked        int64
@@ -44,9 +44,6 @@ var (
 	errForgotten = errors.New("lock: Redis has forgotten what became of the request")
 )
 
-// latchTTL is how long the outcome of an explicit owner's request can be looked up, in ms; after that it stays unknown.
-const latchTTL = 10000
-
 func (c *Client) newAcquire(h *hold, r Request, w *waiter) *acquire {
 	a := &acquire{c: c, h: h, r: r, w: w}
 	c.m.mu.Lock()
@@ -56,29 +53,50 @@ func (c *Client) newAcquire(h *hold, r Request, w *waiter) *acquire {
 	if r.Fence {
 		a.flags += "F"
 	}
-	if r.Once {
-		a.flags += "O"
-	}
 	if h.explicit {
-		if r.Lease == 0 {
-			a.flags += "W"
-			// A hold watched here keeps its registration: were this reply lost, nobody would know which one Redis has.
-			if a.before == 0 || a.registration == "" {
-				a.registration = c.request()
-			}
-		} else {
-			a.flags += "D"
-		}
-		if !r.Once {
-			a.flags += "L"
-			a.latch = c.request()
-		}
+		a.enrol()
 	}
 	return a
 }
 
-// repeatable says that the request, done once more, changes nothing: ONCE, or the first hold of a connection.
-func (a *acquire) repeatable() bool { return a.r.Once || !a.h.explicit && a.before == 0 }
+// enrol chooses the registration of a named owner's request. A hold known here keeps its own: were this reply lost, nobody would
+// know which one Redis has.
+func (a *acquire) enrol() {
+	watched := a.r.Lease == 0
+	a.flags += "OD"
+	if watched {
+		a.flags = strings.Replace(a.flags, "D", "W", 1)
+	}
+	switch {
+	case a.before > 0 && a.registration != "" && watched:
+		a.registration = marked(a.registration, true)
+	case a.before > 0 && a.registration != "":
+	case !watched && a.c.m.quorum != nil:
+		a.registration = "" // its attempt says whose a hold is there, and a node without one may get another's
+	default:
+		a.registration, a.fresh = marked(a.c.request(), watched), true
+	}
+}
+
+// unwatched is before the registration of a hold that nobody renews.
+const unwatched = "-"
+
+// marked is a registration of a hold that is renewed, or not.
+func marked(registration string, watched bool) string {
+	registration = strings.TrimPrefix(registration, unwatched)
+	if !watched {
+		registration = unwatched + registration
+	}
+	return registration
+}
+
+// watching says whether a registration is of a hold that somebody renews.
+func watching(registration string) bool {
+	return registration != "" && registration != "+" && !strings.HasPrefix(registration, unwatched)
+}
+
+// repeatable says that the request, done once more, changes nothing: a named owner's, or the first hold of a connection.
+func (a *acquire) repeatable() bool { return a.h.explicit || a.before == 0 }
 
 func (a *acquire) call(notAfter string) call {
 	a.c.m.mu.Lock()
@@ -100,16 +118,13 @@ func (a *acquire) call(notAfter string) call {
 	if a.h.explicit {
 		keys = append(keys, id.watchKey())
 	}
-	if a.latch != "" {
-		keys = append(keys, latchKey(id.key, a.latch))
-	}
 	lease := a.r.Lease
 	if lease == 0 {
 		lease = a.c.m.opts.Watchdog.Milliseconds()
 	}
 	args := []string{
 		strconv.FormatInt(lease, 10), id.field(), notAfter, flags, a.registration,
-		strconv.Itoa(latchTTL), strconv.FormatInt(a.c.m.opts.FenceTTL.Milliseconds(), 10),
+		strconv.FormatInt(a.c.m.opts.FenceTTL.Milliseconds(), 10),
 	}
 	if id.kind != Plain {
 		return call{id.db, id.kind.nature().acquire, keys, append(args, id.rest()...)}
@@ -240,7 +255,7 @@ func (a *acquire) conclude(ctx context.Context, ans answer) (Grant, error) {
 		m.surrenderLater(a.h)
 		return Grant{}, lost.error(a.r.Key)
 	}
-	g := Grant{Token: ans.token, entered: ans.count > 1 || ans.raised == 0, again: ans.raised == 0}
+	g := Grant{Token: ans.token, entered: ans.count > 1 || ans.raised == 0, again: ans.raised == 0, nth: a.h.told}
 	if a.h.explicit {
 		g.attempt = a.attempt
 	}
@@ -274,7 +289,7 @@ func (m *Manager) register(a *acquire, ans answer) (lost lossRecord, yes bool) {
 	}
 	a.c.contradict(h.id)
 	if h.count == 0 {
-		h.row = m.goesOn(a)
+		h.row, h.registration = m.goesOn(a), ""
 	}
 	if h.count == 0 || h.attempt == "" {
 		h.attempt = a.attempt
@@ -286,6 +301,9 @@ func (m *Manager) register(a *acquire, ans answer) (lost lossRecord, yes bool) {
 		h.watched, h.lease, h.registration = true, m.opts.Watchdog, a.registration
 	} else if !h.watched {
 		h.lease = milliseconds(a.r.Lease)
+		if ans.raised == 1 { // else it is another LOCK's
+			h.registration = a.registration
+		}
 	}
 	m.planNext(h, a.sent)
 	a.c.forgetLoss(h.id)

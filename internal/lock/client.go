@@ -179,7 +179,7 @@ func outcomeUnknown(verb string, cause error) error {
 	return &Error{"ERR", fmt.Sprintf("the reply to this %s was lost and Redis cannot be asked what became of it: %v", verb, cause)}
 }
 
-// request numbers one request of this process: a registration or a latch.
+// request numbers one request of this process: a registration, or an attempt on a quorum.
 func (c *Client) request() string { return c.m.request(c.owner) }
 
 func (m *Manager) request(by string) string {

@@ -57,13 +57,14 @@ func (c *Client) renew(ctx context.Context, r RenewRequest) error {
 	m.mu.Lock()
 	known := h.registration // another one is told that the hold has ended, rather than deleted
 	registration := ""
-	if explicit && r.Lease == 0 {
-		if h.count > 0 { // see newAcquire
+	if explicit {
+		if h.count > 0 { // see enrol
 			registration = known
 		}
 		if registration == "" {
 			registration = c.request()
 		}
+		registration = marked(registration, r.Lease == 0)
 	}
 	m.mu.Unlock()
 	out, sent, err := m.extend(ctx, h, r, registration, known)
@@ -148,13 +149,9 @@ func extendCall(h *hold, r RenewRequest, o Options, notAfter, registration, know
 	keys, flags := h.id.keys(), ""
 	if h.explicit {
 		keys = append(keys, h.id.watchKey())
-		flags = "D"
 	}
 	if r.Lease == 0 {
 		flags = "K"
-		if h.explicit {
-			flags = "KW"
-		}
 	}
 	lease := leaseOf(Request{Lease: r.Lease}, o)
 	args := []string{strconv.FormatInt(lease, 10), h.id.field(), notAfter, flags, registration, known}

@@ -26,7 +26,7 @@ func TestClusterNames(t *testing.T) {
 			continue
 		}
 		for _, other := range []string{
-			channelOf(name), tokenKey(name), queueKey(name), watchKey(name, "o{w}ner"), latchKey(name, "{r}"), guardKey(name), readPrefix(name) + ":{o}",
+			channelOf(name), tokenKey(name), queueKey(name), watchKey(name, "o{w}ner"), guardKey(name), readPrefix(name) + ":{o}",
 			lineKey{key: name, rw: true}.channel(),
 			prefixed("redisson_lock_timeout", name), prefixed("lockproxy_fair", name),
 		} {
@@ -84,7 +84,7 @@ func TestClusterVerbs(t *testing.T) {
 		mustUnlock(t, b, UnlockRequest{Key: key}, true)
 		mustLock(t, a, Request{Key: key, Kind: Write})
 		mustUnlock(t, a, UnlockRequest{Key: key}, true)
-		mustLock(t, a, Request{Key: key, Fair: true, Blocks: true, Block: 1000, Owner: "fair", Once: true})
+		mustLock(t, a, Request{Key: key, Fair: true, Blocks: true, Block: 1000, Owner: "fair"})
 		mustUnlock(t, a, UnlockRequest{Key: key, Owner: "fair"}, true)
 	}
 	for _, name := range []string{"a{b", "{}x", "x{}{y}", "a}b"} {

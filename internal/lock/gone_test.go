@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/simulation/world"
+	"github.com/lockproxy/lockproxy/upstream"
 )
 
 // leaver is a client that goes without its context's end, as when its last packet is here and nobody has read it yet.
@@ -25,8 +26,8 @@ func TestGrantToTheGone(t *testing.T) {
 		for name, r := range map[string]Request{
 			"plain": {}, "fair": {Fair: true}, "read": {Kind: Read}, "write": {Kind: Write}, "lease": {Lease: 60000},
 			"owner": {Owner: "me"}, "owner-fair": {Owner: "me", Fair: true}, "owner-read": {Owner: "me", Kind: Read}, "owner-write": {Owner: "me", Kind: Write},
-			"owner-lease": {Owner: "me", Lease: 60000}, "owner-once": {Owner: "me", Once: true}, "owner-once-lease": {Owner: "me", Once: true, Lease: 60000},
-			"owner-once-read": {Owner: "me", Once: true, Kind: Read}, "owner-once-write": {Owner: "me", Once: true, Kind: Write, Lease: 60000},
+			"owner-lease": {Owner: "me", Lease: 60000}, "owner-read-lease": {Owner: "me", Kind: Read, Lease: 60000},
+			"owner-write-lease": {Owner: "me", Kind: Write, Lease: 60000},
 		} {
 			for how, holders := range map[string]*Manager{"handed on": m, "elsewhere": n, "free": nil} {
 				i++
@@ -86,7 +87,7 @@ func TestMultiGrantToTheGone(t *testing.T) {
 		c := leaver(m, &gone)
 		mustLock(t, c, Request{Key: "b", Owner: "me", Lease: 60000})
 		gone.Store(true)
-		if _, err := c.MultiLock(context.Background(), []string{"a", "b", "c"}, Request{Owner: "me", Once: true, Blocks: true, Lease: 5000}); !errors.Is(err, context.Canceled) {
+		if _, err := c.MultiLock(context.Background(), []string{"a", "b", "c"}, Request{Owner: "me", Blocks: true, Lease: 5000}); !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
 		if got := fmt.Sprint(hash(t, s, "a"), hash(t, s, "b"), hash(t, s, "c")); got != "map[] map[me:1] map[]" {
@@ -95,12 +96,12 @@ func TestMultiGrantToTheGone(t *testing.T) {
 	})
 }
 
-// What an owner had before one of its clients left stays as it was: with its count, its client, and its renewals.
+// What an owner had before one of its clients left stays as it was: with its client, and its renewals.
 func TestGoneKeepsWhatTheOwnerHad(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
 		m := bubbleEngine(t, w, s, "one", Options{})
-		for _, r := range []Request{{Key: "counted", Owner: "me"}, {Key: "once", Owner: "me", Once: true}, {Key: "read", Owner: "me", Kind: Read, Once: true}} {
+		for _, r := range []Request{{Key: "plain", Owner: "me"}, {Key: "read", Owner: "me", Kind: Read}, {Key: "write", Owner: "me", Kind: Write}} {
 			stays, _ := client(m)
 			mustLock(t, stays, r)
 			var gone atomic.Bool
@@ -118,7 +119,7 @@ func TestGoneKeepsWhatTheOwnerHad(t *testing.T) {
 				t.Errorf("%s: %+v", r.Key, h)
 			}
 			m.mu.Unlock()
-			if got := hash(t, s, r.Key)["me"]; got != "1" {
+			if got := hash(t, s, r.Key)[id.field()]; got != "1" {
 				t.Errorf("%s: count %q", r.Key, got)
 			}
 			mustUnlock(t, stays, UnlockRequest{Key: r.Key, Owner: "me"}, true)
@@ -126,8 +127,8 @@ func TestGoneKeepsWhatTheOwnerHad(t *testing.T) {
 	})
 }
 
-// A grant that is given back is left to the same owner when it has asked again meanwhile, through another proxy: with ONCE that one
-// was told that it holds the lock.
+// A grant that is given back is left to the same owner when it has asked again meanwhile, through another proxy: that one was
+// told that it holds the lock.
 func TestGoneWhileTheOwnerAsksAgain(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
@@ -136,40 +137,38 @@ func TestGoneWhileTheOwnerAsksAgain(t *testing.T) {
 		for _, kind := range []Kind{Plain, Read, Write} {
 			for _, first := range []int64{0, 60000} {
 				for _, second := range []int64{-1, 0, 60000} {
-					for _, once := range []bool{false, true} {
-						i++
-						r := Request{Key: fmt.Sprint("k", i), Kind: kind, Owner: "me", Once: once, Lease: first}
-						what := fmt.Sprintf("%v, leases %d and %d, once %v", kind, first, second, once)
-						a, _ := client(m)
-						b, _ := client(n)
-						id, _ := a.id(kind, 0, r.Key, "me")
-						h, err := m.enter(context.Background(), id, true)
-						if err != nil {
-							t.Fatal(err)
-						}
-						asked := a.newAcquire(h, r, nil)
-						ans, err := asked.run(context.Background())
-						if err != nil || ans.code != 1 {
-							t.Fatal(ans, err)
-						}
-						if second >= 0 {
-							r.Lease = second
-							mustLock(t, b, r)
-						}
-						if err := m.undo(context.Background(), asked, ans); err != nil {
-							t.Fatal(err)
-						}
-						m.leave(h)
-						got, want := hash(t, s, r.Key)[id.field()], "1"
-						if second < 0 {
-							want = ""
-						}
-						if got != want {
-							t.Errorf("%s: %q, not %q", what, got, want)
-						}
-						if second >= 0 {
-							mustUnlock(t, b, UnlockRequest{Key: r.Key, Owner: "me"}, true)
-						}
+					i++
+					r := Request{Key: fmt.Sprint("k", i), Kind: kind, Owner: "me", Lease: first}
+					what := fmt.Sprintf("%v, leases %d and %d", kind, first, second)
+					a, _ := client(m)
+					b, _ := client(n)
+					id, _ := a.id(kind, 0, r.Key, "me")
+					h, err := m.enter(context.Background(), id, true)
+					if err != nil {
+						t.Fatal(err)
+					}
+					asked := a.newAcquire(h, r, nil)
+					ans, err := asked.run(context.Background())
+					if err != nil || ans.code != 1 {
+						t.Fatal(ans, err)
+					}
+					if second >= 0 {
+						r.Lease = second
+						mustLock(t, b, r)
+					}
+					if err := m.undo(context.Background(), asked, ans); err != nil {
+						t.Fatal(err)
+					}
+					m.leave(h)
+					got, want := hash(t, s, r.Key)[id.field()], "1"
+					if second < 0 {
+						want = ""
+					}
+					if got != want {
+						t.Errorf("%s: %q, not %q", what, got, want)
+					}
+					if second >= 0 {
+						mustUnlock(t, b, UnlockRequest{Key: r.Key, Owner: "me"}, true)
 					}
 				}
 			}
@@ -177,17 +176,56 @@ func TestGoneWhileTheOwnerAsksAgain(t *testing.T) {
 	})
 }
 
-// A grant of which nobody heard, because its reply was lost and its client did not wait for the answer, is given back; with ONCE, by
-// which it is not known whether the owner had it before, it runs out.
+// A grant of which nobody heard, because its reply was lost and its client did not wait for the answer, is given back, unless its
+// owner had the lock before or counts on it through another proxy.
 func TestAbandonedGrantOfAnOwner(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
+		m, n := bubbleEngine(t, w, s, "one", Options{}), bubbleEngine(t, w, s, "two", Options{})
+		b, _ := client(n)
+		for kind := range natures {
+			for _, lease := range []int64{0, 60000} {
+				for _, when := range []string{"never", "before", "after"} {
+					what := fmt.Sprintf("%v, lease %d, held elsewhere %s", Kind(kind), lease, when)
+					c, _ := client(m)
+					r := Request{Key: fmt.Sprint(kind, lease, when), Kind: Kind(kind), Owner: "me", Lease: lease}
+					if when == "before" {
+						mustLock(t, b, r)
+					}
+					id, _ := c.id(r.Kind, 0, r.Key, "me")
+					h, err := m.enter(context.Background(), id, true)
+					if err != nil {
+						t.Fatal(err)
+					}
+					a := c.newAcquire(h, r, nil)
+					if ans, err := a.run(context.Background()); err != nil || ans.code != 1 {
+						t.Fatal(ans, err)
+					}
+					if when == "after" {
+						mustLock(t, b, r)
+					}
+					a.abandon(a.settle()) // leaves the hold
+					if left := hash(t, s, r.Key)[id.field()]; (left == "1") != (when != "never") {
+						t.Errorf("%s: %q is left", what, left)
+					}
+					if m.held(id) {
+						t.Errorf("%s: it is renewed here", what)
+					}
+				}
+			}
+		}
+	})
+}
+
+// A LOCK whose reply was lost is known to have made the hold when it is asked again, and is given back whole.
+func TestLostReplyOfAnOwnersGrant(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
 		m := bubbleEngine(t, w, s, "one", Options{})
-		for i := range 6 {
+		for i, lease := range []int64{0, 60000} {
 			c, _ := client(m)
-			kind, once := Kind(i%3), i >= 3
-			r := Request{Key: fmt.Sprint("k", i), Kind: kind, Owner: "me", Once: once}
-			id, _ := c.id(kind, 0, r.Key, "me")
+			r := Request{Key: fmt.Sprint("k", i), Owner: "me", Lease: lease}
+			id, _ := c.id(Plain, 0, r.Key, "me")
 			h, err := m.enter(context.Background(), id, true)
 			if err != nil {
 				t.Fatal(err)
@@ -196,13 +234,15 @@ func TestAbandonedGrantOfAnOwner(t *testing.T) {
 			if ans, err := a.run(context.Background()); err != nil || ans.code != 1 {
 				t.Fatal(ans, err)
 			}
-			a.abandon(a.settle()) // leaves the hold
-			if left := hash(t, s, r.Key); (len(left) != 0) != once {
-				t.Errorf("%v, once %v: %v", kind, once, left)
+			g, _, err := c.finish(context.Background(), a, answer{}, &upstream.LostError{Cause: errors.New("cut")})
+			if err != nil || g.again {
+				t.Fatal(g, err)
 			}
-			if m.held(id) {
-				t.Errorf("%v, once %v: it is renewed", kind, once)
+			m.mu.Lock()
+			if h.registration != a.registration || h.watched != (lease == 0) {
+				t.Errorf("lease %d: %q, not %q, watched %v", lease, h.registration, a.registration, h.watched)
 			}
+			m.mu.Unlock()
 		}
 	})
 }

@@ -159,7 +159,7 @@ func TestHandoffGivesWhatWasAskedFor(t *testing.T) {
 		{Request{Key: "k", Blocks: true, Fence: true}, 30000, 0},
 		{Request{Key: "k", Blocks: true, Lease: 5000}, 5000, 0},
 		{Request{Key: "k", Blocks: true, Owner: "job"}, 30000, 1},
-		{Request{Key: "k", Blocks: true, Owner: "job", Lease: 7000, Once: true, Fence: true}, 7000, 0},
+		{Request{Key: "k", Blocks: true, Owner: "job", Lease: 7000, Fence: true}, 7000, 1},
 	} {
 		b, _ := client(m)
 		got := make(chan Grant, 1)

@@ -27,8 +27,9 @@ type hold struct {
 	client       *Client   // the connection that last named this owner for this key; nil when it has gone
 	renewUntil   time.Time // client has gone: no renewals from then on
 	watched      bool
-	doubt        bool // never release: an earlier effect of the holder may still happen
-	registration string
+	doubt        bool      // never release: an earlier effect of the holder may still happen
+	registration string    // of a named owner, as far as it is known here
+	told         int64     // the LOCKs and RENEWs of it that were granted here
 	attempt      string    // of a quorum: under which this proxy's renewals count on the nodes; "": under none
 	taken        time.Time // of a quorum: since when another connection seems to have taken it over
 	replicas     int64
@@ -137,6 +138,7 @@ func (m *Manager) begin(h *hold, c *Client, count int64) {
 		telemetry.LocksHeld.Add(1)
 	}
 	h.count = count
+	h.told++
 	m.adopt(h, c)
 }
 

@@ -75,7 +75,7 @@ func (id holdID) field() string {
 	return id.owner
 }
 
-// watchKey holds the registration of a watched explicit owner.
+// watchKey holds the registration of a named owner's hold.
 func (id holdID) watchKey() string { return watchKey(id.key, id.field()) }
 
 // keys are the first KEYS of every script on this hold: the hash, and for a reader what the keys of its holds begin with.

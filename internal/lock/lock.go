@@ -15,13 +15,12 @@ type Request struct {
 	DB       int
 	Key      string
 	Kind     Kind
-	Fair     bool  // of a plain lock: wait in the fair queue, first come first of all proxies' and Redisson's waiters
-	Blocks   bool  // wait; without it the lock is tried for once
-	Block    int64 // how long to wait in ms, 0 = for ever
-	Lease    int64 // ms; 0 = the watchdog's, renewed
-	Owner    string
-	Self     bool // the connection alone is the owner: it may re-enter
-	Once     bool // an owner that holds already gets the same answer and no second count
+	Fair     bool   // of a plain lock: wait in the fair queue, first come first of all proxies' and Redisson's waiters
+	Blocks   bool   // wait; without it the lock is tried for once
+	Block    int64  // how long to wait in ms, 0 = for ever
+	Lease    int64  // ms; 0 = the watchdog's, renewed
+	Owner    string // "": the connection, which counts how often it enters. An owner with a name has the lock or not
+	Self     bool   // the connection alone is the owner: it may re-enter
 	Fence    bool
 	Replicas int64 // so many replicas must have the grant; 0 = none
 }
@@ -30,11 +29,12 @@ type Request struct {
 type Grant struct {
 	Token   int64
 	entered bool   // the owner held it before
-	again   bool   // and, with ONCE, got no second count
+	again   bool   // and, with a name, got no second count
+	nth     int64  // of the LOCKs and RENEWs that this proxy knows of the hold
 	attempt string // of a named owner on a quorum: what the grant is taken back by
 }
 
-// Lock takes a lock for the connection, or for the owner that r names, or enters it once more.
+// Lock takes a lock for the connection, or enters it once more, or for the owner that r names, which may have it already.
 //
 // It returns ErrNotAcquired when somebody else held it until the time was over, *Error (OWNERREQUIRED, DRAINING, LOCKKIND,
 // NOREPLICAS, ERR when a lost reply could not be cleared up), *upstream.ReplyError with Redis' own words,
@@ -154,7 +154,9 @@ func (c *Client) finish(ctx context.Context, a *acquire, ans answer, err error) 
 		if ans, err = done.answer, nil; done.err == nil && !a.repeatable() {
 			break
 		}
-		ans, err = a.run(ctx)
+		if ans, err = a.run(ctx); err == nil && ans.code == 1 {
+			ans.raised = max(ans.raised, known.raised) // the one that was done made the hold
+		}
 	}
 	defer func() {
 		if !a.handedOn {

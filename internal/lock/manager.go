@@ -32,7 +32,7 @@ type Manager struct {
 	switched switched
 	account  account       // of the one Redis
 	vacant   vacancies     // locks that have ended without an UNLOCK
-	requests atomic.Uint64 // numbers registrations and latches
+	requests atomic.Uint64 // numbers registrations and attempts
 	drained  chan struct{} // closed by Drain
 	drain    sync.Once
 	tasks    sync.WaitGroup // releases, renewals and settlements under way

@@ -3,7 +3,6 @@ package lock
 import (
 	"context"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -146,7 +145,7 @@ func (b *bunch) endOf(id holdID) (end time.Time, had bool) {
 		return h.deadline, true
 	}
 	m.mu.Unlock()
-	s, err := m.look(id, "", 0, time.Now())
+	s, err := m.look(id, false, 0, time.Now())
 	if had = known || err != nil || s.count > 0; err != nil || s.count == 0 || s.ttl <= 0 || m.watchedElsewhere(id) {
 		return time.Time{}, had
 	}
@@ -165,7 +164,7 @@ func (m *Manager) watchedElsewhere(id holdID) bool {
 		return false
 	}
 	present, err := reply.ToString()
-	return err == nil && strings.TrimSuffix(present, "+") != ""
+	return err == nil && watching(present)
 }
 
 // settle gives a taken lock the lease asked for, and has Redis say that it is still there.
@@ -266,7 +265,10 @@ func (b *bunch) retract(t taking) {
 	if err != nil {
 		return
 	}
-	if !b.ours(h) {
+	m.mu.Lock()
+	ours := h.count > 0 && (!h.explicit || h.told == t.grant.nth || m.quorum != nil) // there it is taken back under its own name
+	m.mu.Unlock()
+	if !ours {
 		m.leave(h)
 		return
 	}
@@ -286,29 +288,6 @@ func (b *bunch) retract(t taking) {
 	if left > 0 && !t.until.IsZero() {
 		b.restore(t)
 	}
-}
-
-// ours says whether a hold is still there, and nobody else's to end: with ONCE the same call made again through another
-// connection, or another proxy, stands on this very hold, and has said so in its registration.
-func (b *bunch) ours(h *hold) bool {
-	m := b.c.m
-	m.mu.Lock()
-	live, another, registration := h.count > 0, h.client != b.c && h.client != nil, h.registration
-	m.mu.Unlock()
-	if !live || !h.explicit || !b.r.Once || m.quorum != nil { // on a quorum it is taken back under its own name
-		return live
-	}
-	if another {
-		return false
-	}
-	reply, err := m.read(context.Background(), h.id.db, h.id.key, func(client rueidis.Client) rueidis.Completed {
-		return client.B().Get().Key(h.id.watchKey()).Build()
-	})
-	if isNotSent(err) {
-		return false
-	}
-	present, err := reply.ToString()
-	return err != nil || present == registration || present == registration+"+"
 }
 
 func (b *bunch) restore(t taking) {

@@ -23,7 +23,7 @@ func tokenKey(name string) string { return prefixed("redisson_lock_token", name)
 // queueKey is where RFairLock keeps its queue. Beside it, scripts/queue.lua finds redisson_lock_timeout and lockproxy_fair.
 func queueKey(name string) string { return prefixed("redisson_lock_queue", name) }
 
-// watchKey holds the registration of a watched explicit owner: which connection's watchdog renews it.
+// watchKey holds the registration of a named owner's hold: which LOCK made it, or has it renewed.
 func watchKey(name, owner string) string { return besideHold("lockproxy_watch", name, owner) }
 
 // besideHold builds the name of a key that belongs to one owner's hold.
@@ -38,9 +38,6 @@ func besideHold(prefix, name, owner string) string {
 	}
 	return prefixed(prefix, name) + ":" + owner
 }
-
-// latchKey holds the outcome of one request of an explicit owner, so that it can be known after a lost reply.
-func latchKey(name, request string) string { return prefixed("lockproxy_latch", name) + ":" + request }
 
 // MaxName is the length in bytes a lock's name may have: names are remembered after their lock has gone, and travel with
 // everybody else's on one connection.

@@ -20,7 +20,6 @@ func TestNamesAreRedissons(t *testing.T) {
 		watchKey("o", "job"):    "lockproxy_watch:{o}:job",
 		watchKey("{t}o", "job"): "lockproxy_watch3:{t}o:job",
 		watchKey("o}", "job"):   "lockproxy_watch_3:{o}}:job",
-		latchKey("o", "r"):      "lockproxy_latch:{o}:r",
 	} {
 		if got != want {
 			t.Errorf("got %s, want %s", got, want)

@@ -78,7 +78,7 @@ func (t tryOut) acquire(id holdID) call {
 	if !n.shared && t.m.quorum == nil {
 		flags, keys = flags+"F", append(keys, tokenKey(id.key))
 	}
-	args := []string{probeLease, id.field(), ever, flags, tryOutAttempt, "0", probeLease}
+	args := []string{probeLease, id.field(), ever, flags, tryOutAttempt, probeLease}
 	if n.rw {
 		args = append(args, id.rest()...)
 	} else {
@@ -88,7 +88,7 @@ func (t tryOut) acquire(id holdID) call {
 }
 
 func (t tryOut) release(id holdID) call {
-	args := append([]string{id.field(), t.verb, ever, "AW", "0", tryOutAttempt}, id.rest()...)
+	args := append([]string{id.field(), t.verb, ever, "AW", tryOutAttempt}, id.rest()...)
 	return call{0, id.kind.nature().release, append(id.releaseKeys(), id.watchKey()), args}
 }
 
@@ -98,7 +98,7 @@ func (t tryOut) renew() call {
 }
 
 func (t tryOut) extend() call {
-	args := append([]string{probeLease, t.id.field(), ever, "KW", tryOutAttempt, tryOutAttempt}, t.id.rest()...)
+	args := append([]string{probeLease, t.id.field(), ever, "K", tryOutAttempt, tryOutAttempt}, t.id.rest()...)
 	return call{0, t.id.kind.nature().extend, append(t.id.keys(), t.id.watchKey()), args}
 }
 
@@ -119,7 +119,7 @@ func (t tryOut) queue() (all []probeStep) {
 	waiters := []string{t.m.uuid + ":1", t.m.uuid + ":2", t.m.uuid + ":3"}
 	for i, ticket := range []string{"0", "1", "2"} {
 		all = append(all, probeStep{call{0, scripts.Acquire, plainKeys(t.id.key),
-			[]string{probeLease, waiters[i], ever, "NE", "", "0", "0", t.verb, t.m.fairWait(), ticket}}, 0})
+			[]string{probeLease, waiters[i], ever, "NE", "", "0", t.verb, t.m.fairWait(), ticket}}, 0})
 	}
 	all = append(all, probeStep{call{0, scripts.Refresh, plainKeys(t.id.key), []string{ever, t.verb, t.m.fairWait(), waiters[1], "1"}}, 0})
 	for _, waiter := range waiters {

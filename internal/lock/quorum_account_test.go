@@ -41,7 +41,7 @@ func TestQuorumServiceAccount(t *testing.T) {
 	if err := a.Renew(context.Background(), RenewRequest{Key: "app:1"}); err != nil {
 		t.Error(err)
 	}
-	got := locking(b, Request{Key: "app:1", Blocks: true, Owner: "me", Once: true})
+	got := locking(b, Request{Key: "app:1", Blocks: true, Owner: "me"})
 	eventually(t, 30*time.Second, "waits", func() bool { return m.Stats().Waiting == 1 })
 	mustUnlock(t, a, UnlockRequest{Key: "app:1"}, true)
 	granted(t, got, "who waits")

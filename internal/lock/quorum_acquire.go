@@ -2,7 +2,6 @@ package lock
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -19,8 +18,7 @@ func (q *quorum) acquire(ctx context.Context, a *acquire) (answer, error) {
 	if a.r.Lease > 0 && !q.m.sitOut(ctx, a.h) {
 		return answer{}, ctx.Err()
 	}
-	a.latch = ""
-	a.flags = strings.NewReplacer("L", "", "F", "").Replace(a.flags)
+	a.flags = strings.Replace(a.flags, "F", "", 1)
 	for try := 1; ; try++ {
 		v := q.vote(a)
 		t := q.tallyOf(v.all)
@@ -83,7 +81,7 @@ func (v *vote) sitOut() {
 // vote sends the acquire to all nodes.
 func (q *quorum) vote(a *acquire) *vote {
 	c := a.call("")
-	if (a.h.explicit || a.before > 0) && !strings.Contains(c.args[3], "O") {
+	if !a.h.explicit && a.before > 0 {
 		c.args[3] += "O" // an owner's hold counts one on a node
 	}
 	lease, _ := strconv.ParseInt(c.args[0], 10, 64)
@@ -156,22 +154,17 @@ func (q *quorum) judge(a *acquire, v *vote, t tally) (answer, error) {
 	ans := answer{code: 1, count: 1, raised: 1, ttl: t.lasts()}
 	switch {
 	case !t.had(): // what some nodes had was left behind: a majority does not
-	case a.r.Once:
+	case a.h.explicit:
 		ans.count, ans.raised = max(a.before, 1), 0
-	case !a.h.explicit:
+	default:
 		ans.count = a.before + 1
-	case t.entered() >= t.majority():
-		return answer{}, &Error{"ERR", fmt.Sprintf("this owner already holds '%s': with --quorum an owner with a name does not nest; say ONCE, or take a fresh name",
-			printable(a.r.Key))}
-	default: // it may be held, or left behind on a few nodes: that ends with its lease
-		return answer{ttl: pause}, nil
 	}
 	return ans, nil
 }
 
 // fence makes the highest token of those that gave the lock everybody's: on a majority no lower one is given any more.
 func (q *quorum) fence(a *acquire, t tally) (int64, error) {
-	token := t.token(a.r.Once)
+	token := t.token(a.h.explicit)
 	build := func(notAfter string) call {
 		return call{a.h.id.db, scripts.Raise, []string{tokenKey(a.h.id.key)}, []string{
 			strconv.FormatInt(token, 10), notAfter, strconv.FormatInt(q.m.opts.FenceTTL.Milliseconds(), 10),

@@ -41,7 +41,7 @@ func worker(m *Manager, n int, end time.Time, note func(span)) {
 		case 0:
 			r.Lease = 300 + rand.Int64N(600)
 		case 1:
-			r.Owner, r.Once = fmt.Sprintf("owner-%d-%d", n, round), true
+			r.Owner = fmt.Sprintf("owner-%d-%d", n, round)
 		case 2:
 			r.Blocks = false
 		case 3:

@@ -197,7 +197,7 @@ func (q *quorum) registrations(id holdID) (known []string) {
 		return reply, outcome(err)
 	})
 	for _, s := range heard {
-		if text, err := s.reply.ToString(); s.err == nil && err == nil && text != "" {
+		if text, err := s.reply.ToString(); s.err == nil && err == nil && watching(text) {
 			known = append(known, text)
 		}
 	}

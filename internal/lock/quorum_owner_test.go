@@ -13,7 +13,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
-// An owner with a name is one owner on every proxy. It does not nest, ONCE is the same answer again.
+// An owner with a name is one owner on every proxy. It has the lock or not: LOCK said again is the same answer again.
 func TestQuorumOwnerWithAName(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		ns := bubbleNodes(w, 5)
@@ -22,9 +22,7 @@ func TestQuorumOwnerWithAName(t *testing.T) {
 		a, al := client(one)
 		b, bl := client(two)
 		g := mustLock(t, a, Request{Key: "k", Owner: "job", Fence: true})
-		_, err := b.Lock(context.Background(), Request{Key: "k", Owner: "job"})
-		wantCode(t, err, "ERR")
-		again := mustLock(t, b, Request{Key: "k", Owner: "job", Once: true, Fence: true})
+		again := mustLock(t, b, Request{Key: "k", Owner: "job", Fence: true})
 		if again.Token < g.Token {
 			t.Fatal(again, g)
 		}
@@ -57,7 +55,7 @@ func TestQuorumOwnerSaidAgainElsewhere(t *testing.T) {
 		var all sync.WaitGroup
 		for _, r := range everyKind() {
 			all.Go(func() {
-				r.Owner, r.Once = "job", true
+				r.Owner = "job"
 				a, _ := client(first)
 				fails := make(chan error, 1)
 				go func() {
@@ -234,7 +232,7 @@ func TestQuorumMultiLock(t *testing.T) {
 		if n != 3 || err != nil {
 			t.Fatal(n, err)
 		}
-		if _, err := b.MultiLock(context.Background(), []string{"a", "z"}, Request{Owner: "o", Once: true}); err != nil {
+		if _, err := b.MultiLock(context.Background(), []string{"a", "z"}, Request{Owner: "o"}); err != nil {
 			t.Fatal(err)
 		}
 		// What an owner with a name had before ends when it would have, though another proxy's MULTILOCK with it fails.
@@ -242,7 +240,7 @@ func TestQuorumMultiLock(t *testing.T) {
 		mustLock(t, a, Request{Key: "p", Owner: "p", Lease: 20000})
 		c, _ := client(other)
 		eventually(t, 10*time.Second, "the nodes are reached", func() bool { return other.Nodes()[0].State == "up" })
-		if _, err := c.MultiLock(context.Background(), []string{"p", "z"}, Request{Owner: "p", Once: true}); !errors.Is(err, ErrNotAcquired) {
+		if _, err := c.MultiLock(context.Background(), []string{"p", "z"}, Request{Owner: "p"}); !errors.Is(err, ErrNotAcquired) {
 			t.Fatal(err)
 		}
 		in, err := other.Info(context.Background(), 0, "p")
@@ -334,7 +332,7 @@ func TestQuorumMultiLockOverLeftovers(t *testing.T) {
 		}
 		leave()
 		ns.link("one", 4).Cut() // it may have it, too, for all that is known
-		r := Request{Owner: "o", Once: true, Lease: 20000}
+		r := Request{Owner: "o", Lease: 20000}
 		if _, err := a.MultiLock(context.Background(), []string{"k", "z"}, r); !errors.Is(err, ErrNotAcquired) {
 			t.Fatal(err)
 		}

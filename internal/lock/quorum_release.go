@@ -35,7 +35,7 @@ func (q *quorum) release(r *release) (code, left int64, err error) {
 		return 0, r.before - 1, nil
 	}
 	whole := *r
-	whole.all, whole.latch = true, ""
+	whole.all = true
 	q.m.mu.Lock()
 	giveUp := later(r.h.deadline, time.Now().Add(time.Second))
 	whole.known = r.h.attempt

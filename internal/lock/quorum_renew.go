@@ -98,7 +98,7 @@ func (q *quorum) spreadOne(b *batch, i int, n *quorumNode) {
 	if mine == nil {
 		return
 	}
-	a := &acquire{c: &Client{m: q.m}, h: h, r: Request{Lease: b.lease.Milliseconds(), Once: true}, flags: "O", registration: b.marks[i]}
+	a := &acquire{c: &Client{m: q.m}, h: h, r: Request{Lease: b.lease.Milliseconds()}, flags: "O", registration: b.marks[i]}
 	if h.explicit {
 		a.flags += "W"
 	}

@@ -76,7 +76,7 @@ func TestQuorumLeavesNoGhosts(t *testing.T) {
 					c, _ := client(m)
 					for try := 0; time.Now().Before(end); try++ {
 						r := everyKind()[(try+j)%6]
-						r.Owner, r.Once = fmt.Sprintf("o%d-%d-%d", i, j, try), true
+						r.Owner = fmt.Sprintf("o%d-%d-%d", i, j, try)
 						if r.Kind == Plain && j == 4 {
 							if _, err := c.MultiLock(context.Background(), []string{r.Key, "multi"}, r); err == nil {
 								_, _ = c.MultiUnlock(context.Background(), []string{r.Key, "multi"}, UnlockRequest{Owner: r.Owner})
@@ -100,7 +100,7 @@ func TestQuorumLeavesNoGhosts(t *testing.T) {
 				if r.Kind == Read {
 					r.Kind = Write // which nobody shares
 				}
-				r.Owner, r.Once = "last", true
+				r.Owner = "last"
 				for {
 					_, err := c.Lock(context.Background(), r)
 					took := time.Since(given)
@@ -148,7 +148,7 @@ func TestQuorumTakesBackLateAndLostVotes(t *testing.T) {
 				r := r
 				all.Go(func() {
 					c, _ := client(m)
-					r.Owner, r.Once = owner, owner != ""
+					r.Owner = owner
 					if r.Kind == Write && owner == "" {
 						return // one of the two has it there
 					}
@@ -182,7 +182,7 @@ func TestQuorumLeaseEndsWhatCannotBeTakenBack(t *testing.T) {
 			s.Do(t, "HSET", "k", "else", 1)
 		}
 		late.Delay(800*time.Millisecond, 0)
-		if _, err := c.Lock(context.Background(), Request{Key: "k", Owner: "job", Once: true, Lease: 20000}); !errors.Is(err, ErrNotAcquired) {
+		if _, err := c.Lock(context.Background(), Request{Key: "k", Owner: "job", Lease: 20000}); !errors.Is(err, ErrNotAcquired) {
 			t.Fatal(err)
 		}
 		holds(t, ns, "k", 3, "the late node has given its vote")
@@ -204,16 +204,16 @@ func TestQuorumClientGoesInTheMiddle(t *testing.T) {
 		ns.far("one")
 		m := ns.engine(t, "one", 0, Options{})
 		warm, _ := client(m)
-		mustLock(t, warm, Request{Key: "held", Owner: "job", Once: true})
+		mustLock(t, warm, Request{Key: "held", Owner: "job"})
 		holds(t, ns, "held", 3, "on all")
 		var all sync.WaitGroup
-		for _, r := range append(everyKind(), Request{Key: "held", Owner: "job", Once: true}) {
+		for _, r := range append(everyKind(), Request{Key: "held", Owner: "job"}) {
 			for i := range 3 {
 				r := r
 				all.Go(func() {
 					c, _ := client(m)
 					if r.Key != "held" {
-						r.Key, r.Owner, r.Once = fmt.Sprint(r.Key, i), []string{"", "job", "job"}[i], i > 0
+						r.Key, r.Owner = fmt.Sprint(r.Key, i), []string{"", "job", "job"}[i]
 					}
 					ctx, cancel := context.WithTimeout(context.Background(), time.Duration(5+12*i)*time.Millisecond)
 					defer cancel()
@@ -243,13 +243,13 @@ func TestQuorumUnlockReachesANodeLater(t *testing.T) {
 		a, _ := client(one)
 		b, bl := client(two)
 		for _, key := range []string{"left", "back"} {
-			mustLock(t, a, Request{Key: key, Owner: "job", Once: true})
+			mustLock(t, a, Request{Key: key, Owner: "job"})
 			holds(t, ns, key, 3, "on all")
 		}
 		ns.link("one", 2).Cut()
 		mustUnlock(t, a, UnlockRequest{Key: "left", Owner: "job"}, true)
 		mustUnlock(t, a, UnlockRequest{Key: "back", Owner: "job"}, true)
-		mustLock(t, b, Request{Key: "back", Owner: "job", Once: true, Lease: 30000})
+		mustLock(t, b, Request{Key: "back", Owner: "job", Lease: 30000})
 		holds(t, ns, "left", 1, "missed")
 		ns.link("one", 2).Heal()
 		holds(t, ns, "left", 0, "made up for")
@@ -271,7 +271,7 @@ func TestQuorumInfoShowsTheHoldersToken(t *testing.T) {
 		ns.servers[2].Do(t, "SET", tokenKey("k"), 1<<51) // as a LOCK that failed may leave it on one node
 		for i := range 10 {
 			key := []string{"k", "l", "m"}[i%3]
-			g := mustLock(t, c, Request{Key: key, Fence: true, Owner: fmt.Sprint("o", i), Once: true})
+			g := mustLock(t, c, Request{Key: key, Fence: true, Owner: fmt.Sprint("o", i)})
 			in, err := m.Info(context.Background(), 0, key)
 			if err != nil || !in.Fenced || in.Token != g.Token {
 				t.Errorf("the holder was given %d, LOCKINFO shows %d, %v, %v", g.Token, in.Token, in.Fenced, err)
@@ -293,7 +293,7 @@ func TestQuorumWaitsForYoungNodes(t *testing.T) {
 		m := ns.engine(t, "one", 3*time.Second, Options{})
 		a, _ := client(m)
 		b, _ := client(m)
-		got := locking(b, Request{Key: "multi", Blocks: true, Block: 30000, Owner: "job", Once: true})
+		got := locking(b, Request{Key: "multi", Blocks: true, Block: 30000, Owner: "job"})
 		_, err := a.Lock(context.Background(), Request{Key: "k"})
 		if wantCode(t, err, "NOQUORUM"); !strings.Contains(err.Error(), "0 of 3 nodes count, 2 are needed: the lock was not taken; 3 were started, or their clocks set, "+
 			"too recently, and enough nodes count in ") || strings.Contains(err.Error(), "unavailable") {

@@ -158,24 +158,21 @@ type release struct {
 	by       *Client // the connection that has asked for it; nil: none has
 	all      bool
 	onlyOurs bool // nothing is done when a named owner is back through another connection
+	alone    bool // nor when another LOCK counts on its hold
 	before   int64
-	latch    string
+	sent     time.Time // the last time
 	notAfter int64
-	// registration is what this proxy's watchdog renews by; another one in Redis is told that the hold has ended.
+	// registration is the one known here; another one in Redis is told that the hold has ended.
 	registration string
 	attempt      string // of a quorum: only what counts on the hold under this name
 	known        string // of a quorum: the attempt that this proxy had the hold by
-	alone        bool   // of a named owner: its last hold stays when another connection has asked for the same since
 }
 
 func (c *Client) newRelease(h *hold, all bool) *release {
-	r := &release{m: c.m, h: h, by: c, all: all}
+	r := &release{m: c.m, h: h, by: c, all: all || h.explicit}
 	c.m.mu.Lock()
 	r.before, r.registration = h.count, h.registration
 	c.m.mu.Unlock()
-	if h.explicit {
-		r.latch = c.request()
-	}
 	return r
 }
 
@@ -194,10 +191,7 @@ func (r *release) call(notAfter string) call {
 	if r.alone {
 		flags += "X"
 	}
-	if r.latch != "" {
-		keys, flags = append(keys, latchKey(id.key, r.latch)), flags+"L"
-	}
-	args := []string{id.field(), r.m.publishing(), notAfter, flags, strconv.Itoa(latchTTL), r.registration}
+	args := []string{id.field(), r.m.publishing(), notAfter, flags, r.registration}
 	return call{id.db, id.kind.nature().release, keys, append(args, id.rest()...)}
 }
 
@@ -224,8 +218,7 @@ func (r *release) run(ctx context.Context) (code, left int64, err error) {
 		if err != nil {
 			return 0, 0, err
 		}
-		r.notAfter = at
-		sent := time.Now()
+		r.notAfter, r.sent = at, time.Now()
 		var next *handoff
 		if r.all || r.before <= 1 {
 			next = r.m.claim(r.h.id)
@@ -245,7 +238,7 @@ func (r *release) run(ctx context.Context) (code, left int64, err error) {
 		if out[0] != codeLate {
 			return out[0], out[1], nil
 		}
-		if tooLate = r.m.tooLate(time.Since(sent), notAfter<<try); !isLate(tooLate) {
+		if tooLate = r.m.tooLate(time.Since(r.sent), notAfter<<try); !isLate(tooLate) {
 			return 0, 0, tooLate
 		}
 	}
@@ -254,18 +247,38 @@ func (r *release) run(ctx context.Context) (code, left int64, err error) {
 
 // settle finds out what became of a release.
 func (r *release) settle() settled {
-	s, err := r.m.look(r.h.id, r.latch, r.notAfter, time.Now().Add(r.m.opts.Watchdog))
+	s, err := r.m.look(r.h.id, r.h.explicit, r.notAfter, time.Now().Add(r.m.opts.Watchdog))
 	switch {
 	case err != nil:
 		return settled{err: err}
-	case r.latch != "" && s.latch >= 0:
-		return settled{answer: freed(s.latch)}
-	case r.latch == "" && !r.all && s.count < r.before-1:
+	case r.h.explicit:
+		return r.settleNamed(s)
+	case !r.all && s.count < r.before-1:
 		return settled{answer: answer{code: -1}} // one was given back at most: the others were lost
-	case r.latch == "" && s.count < r.before:
+	case s.count < r.before:
 		return settled{answer: freed(s.count)}
 	}
 	return settled{err: errNotDone}
+}
+
+// settleNamed is settle for a named owner. What it has now is only given back if it is the hold that was meant: it may have been
+// given back, and been taken anew through another proxy.
+func (r *release) settleNamed(s seen) settled {
+	r.m.mu.Lock()
+	had := r.before > 0 && r.h.deadline.After(r.sent)
+	r.m.mu.Unlock()
+	same := r.registration != "" && (s.registration == r.registration || s.registration == r.registration+"+")
+	switch {
+	case s.count > 0 && same:
+		r.onlyOurs = true
+		return settled{err: errNotDone}
+	case s.count > 0:
+	case had || s.registered && s.registration == "": // which is what an UNLOCK leaves
+		return settled{answer: freed(0)}
+	case r.before > 0 || r.onlyOurs || r.alone:
+		return settled{answer: answer{code: -1}}
+	}
+	return settled{err: errForgotten}
 }
 
 func freed(left int64) answer {

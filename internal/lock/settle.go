@@ -12,22 +12,26 @@ import (
 
 // A mutating script whose reply was lost is never sent again blindly. Its not-after makes its fate final once Redis' clock
 // has passed it; only then what Redis holds says whether it was done. For an implicit owner the count tells, since nobody
-// else changes it; an explicit owner may be at work through other connections and proxies, so its requests leave a latch.
+// else changes it. A named owner has the lock or not, and may be at work through other connections and proxies: LOCK may be said
+// again, and UNLOCK while the registration says that it is the same hold.
 
 // seen is what look.lua returns.
 type seen struct {
-	at                       time.Time // before it was asked
-	count, ttl, token, latch int64
+	at                time.Time // before it was asked
+	count, ttl, token int64
+	registration      string // of a named owner's hold
+	registered        bool   // there is one, be it empty
 }
 
-// look waits until Redis' clock is past notAfter and reads what Redis holds. It goes on through failures until giveUp.
-func (m *Manager) look(id holdID, latch string, notAfter int64, giveUp time.Time) (seen, error) {
+// look waits until Redis' clock is past notAfter and reads what Redis holds, of a named owner with the registration. It goes on
+// through failures until giveUp.
+func (m *Manager) look(id holdID, named bool, notAfter int64, giveUp time.Time) (seen, error) {
 	if m.quorum != nil {
 		return m.quorum.look(id)
 	}
 	keys := append(id.keys(), tokenKey(id.key))
-	if latch != "" {
-		keys = append(keys, latchKey(id.key, latch))
+	if named {
+		keys = append(keys, id.watchKey())
 	}
 	background := context.Background()
 	until := m.final(notAfter)
@@ -47,10 +51,8 @@ func (m *Manager) look(id holdID, latch string, notAfter int64, giveUp time.Time
 				s.count, _ = parts[1].AsInt64()
 				s.ttl, _ = parts[2].AsInt64()
 				s.token, _ = parts[3].AsInt64()
-				s.latch, _ = parts[4].AsInt64()
-				if latch != "" && s.latch < 0 && now > latchGone(notAfter) {
-					return s, errForgotten
-				}
+				text, err := parts[4].ToString()
+				s.registration, s.registered = text, err == nil
 				return s, nil
 			}
 			err = &upstream.NotSentError{Cause: errLate}
@@ -60,9 +62,6 @@ func (m *Manager) look(id holdID, latch string, notAfter int64, giveUp time.Time
 		}
 	}
 }
-
-// latchGone is when, by Redis' clock in µs, the latch of a request with that not-after may have expired.
-func latchGone(at int64) int64 { return at - lateMost.Microseconds() + latchTTL*1000 }
 
 func clockOf(text string, err error) int64 {
 	if err != nil {
@@ -85,17 +84,15 @@ func (a *acquire) settle() settled {
 	if lease == 0 {
 		lease = a.c.m.opts.Watchdog
 	}
-	s, err := a.c.m.look(a.h.id, a.latch, a.notAfter, time.Now().Add(min(lease, time.Minute)+5*time.Second))
+	s, err := a.c.m.look(a.h.id, a.h.explicit, a.notAfter, time.Now().Add(min(lease, time.Minute)+5*time.Second))
 	if err != nil {
 		return settled{err: err}
 	}
 	var done bool
 	switch {
-	case a.latch != "":
-		done = s.latch >= 0 && s.count > 0
-	case a.r.Once:
+	case a.h.explicit:
 		done = s.count > 0
-	case !a.h.explicit && a.before == 0:
+	case a.before == 0:
 		done = s.count == 1 // more: a hold that was lost before, and this request was not done
 	default:
 		done = s.count > a.before
@@ -105,7 +102,7 @@ func (a *acquire) settle() settled {
 	}
 	a.sent = s.at
 	ans := answer{code: 1, count: s.count, ttl: s.ttl}
-	if !a.r.Once { // of an idempotent request it is not known: its hold is rather left to run out than taken from its owner
+	if !a.h.explicit || a.fresh && s.registration == a.registration { // else its owner may have had it before, or count on it elsewhere
 		ans.raised = 1
 	}
 	if a.r.Fence {
@@ -114,20 +111,14 @@ func (a *acquire) settle() settled {
 	return settled{answer: ans, sent: s.at}
 }
 
-// abandon ends an acquire whose client got an error or has gone: a grant nobody heard of is given back. With ONCE it is not known
-// whether the owner had the lock before: it is left to run out, unrenewed, unless the owner asks again.
+// abandon ends an acquire whose client got an error or has gone: a grant nobody heard of is given back. What a named owner had
+// before, or counts on elsewhere, stays as it is.
 func (a *acquire) abandon(s settled) {
 	defer a.c.m.leave(a.h)
-	if s.err != nil || s.code != 1 {
+	if s.err != nil || s.code != 1 || s.raised == 0 {
 		return
 	}
-	if a.r.Once && (a.h.explicit || a.before > 0) {
-		return
-	}
-	rel := &release{m: a.c.m, h: a.h, before: s.count, all: !a.h.explicit && a.before == 0, registration: a.registration}
-	if a.h.explicit {
-		rel.latch, rel.alone = a.c.request(), a.c.m.quorum == nil
-	}
+	rel := &release{m: a.c.m, h: a.h, before: s.count, all: a.h.explicit || a.before == 0, alone: a.h.explicit, registration: a.registration}
 	if code, left, err := rel.complete(); err == nil {
 		a.c.m.released(a.h, a.c, code, left)
 	}
@@ -184,7 +175,7 @@ func (a *acquire) found(ctx context.Context) (settled, bool) {
 			return patiently(ctx, m, a.settle, a.abandon)
 		}
 		done, ok := outlast(ctx, m, left, m.drained, a.settle, a.abandon)
-		if !ok || done.err == nil || errors.Is(done.err, errNotDone) || errors.Is(done.err, errForgotten) {
+		if !ok || done.err == nil || errors.Is(done.err, errNotDone) {
 			return done, ok
 		}
 	}

@@ -146,11 +146,11 @@ func (m *Manager) outlived(h *hold, now time.Time) bool {
 // holdsElsewhere asks Redis whether an explicit owner holds the lock already, through another proxy: a re-entry does not
 // stand in line behind those who wait for its own release. It does not pass them when the lock is free.
 func (m *Manager) holdsElsewhere(id holdID) bool {
-	if s, err := m.look(id, "", 0, time.Now()); err == nil && s.count > 0 {
+	if s, err := m.look(id, false, 0, time.Now()); err == nil && s.count > 0 {
 		return true
 	}
 	if n := id.kind.nature(); n.rw {
-		s, err := m.look(id.as(n.other), "", 0, time.Now())
+		s, err := m.look(id.as(n.other), false, 0, time.Now())
 		return err == nil && s.count > 0
 	}
 	return false

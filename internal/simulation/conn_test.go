@@ -158,7 +158,7 @@ func number(yes bool) int64 {
 func (c *conn) acquire(ctx context.Context, o *history.Op) (reply any, err error) {
 	r := lock.Request{
 		Key: o.Keys[0], Kind: kinds[o.Side], Fair: o.Verb == "FAIRLOCK", Blocks: o.Block >= 0, Block: max(o.Block, 0), Lease: o.Lease,
-		Owner: owner(o), Self: o.Self, Once: o.Once, Fence: o.Fence,
+		Owner: owner(o), Self: o.Self, Fence: o.Fence,
 	}
 	var grants []lock.Grant
 	if o.Verb == "MULTILOCK" {
