@@ -61,7 +61,7 @@ func (l library) lockAndUnlock(t *testing.T) {
 	}
 }
 
-// lockWithOwner is the way of docs/CLIENTS.md for pools: a fresh owner and ONCE for each critical section.
+// lockWithOwner is the way of docs/CLIENTS.md for pools: a fresh owner for each critical section.
 func (l library) lockWithOwner(t *testing.T) {
 	l.must(t, "OK", "SET", "counter", "0")
 	const workers, each = 16, 10
@@ -81,7 +81,7 @@ func (l library) lockWithOwner(t *testing.T) {
 	l.must(t, "OK", "LOCK", "held", "OWNER", "one", "PX", "60000")
 	l.must(t, nil, "LOCK", "held", "OWNER", "two")
 	l.must(t, nil, "LOCK", "held", "OWNER", "two", "BLOCK", "50")
-	l.must(t, "OK", "LOCK", "held", "OWNER", "one", "ONCE", "PX", "60000")
+	l.must(t, "OK", "LOCK", "held", "OWNER", "one", "PX", "60000")
 	l.must(t, 1, "UNLOCK", "held", "OWNER", "one")
 	l.must(t, "OK", "LOCK", "held", "OWNER", "two", "BLOCK", "50")
 	l.must(t, 1, "UNLOCK", "held", "OWNER", "two")
@@ -93,7 +93,7 @@ func (l library) critical(owner string) error {
 	defer cancel()
 	for got := any(nil); got == nil; {
 		var err error
-		if got, err = l.do(ctx, "LOCK", "section", "OWNER", owner, "ONCE", "BLOCK", "1000"); err != nil {
+		if got, err = l.do(ctx, "LOCK", "section", "OWNER", owner, "BLOCK", "1000"); err != nil {
 			return err
 		}
 	}

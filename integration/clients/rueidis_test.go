@@ -185,6 +185,6 @@ func TestInteropRueidisGivesUp(t *testing.T) {
 }
 
 func waitForLock(ctx context.Context, c rueidis.Client, done chan<- error) {
-	_, err := rueidisLibrary(c).do(ctx, "LOCK", "busy", "OWNER", "late", "ONCE", "BLOCK", "60000")
+	_, err := rueidisLibrary(c).do(ctx, "LOCK", "busy", "OWNER", "late", "BLOCK", "60000")
 	done <- err
 }

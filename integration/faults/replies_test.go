@@ -120,7 +120,7 @@ func (c *cutClient) must(key string, want int, open bool) bool {
 }
 
 // own takes and enters a lock nobody else wants, and leaves it again, comparing after every answer.
-func (c *cutClient) own(key string, times int, once bool, options ...string) {
+func (c *cutClient) own(key string, times int, options ...string) {
 	held := 0
 	for range times {
 		answer, unknown := c.verb(append([]string{"LOCK", key}, options...)...)
@@ -128,15 +128,11 @@ func (c *cutClient) own(key string, times int, once bool, options ...string) {
 		case c.stop.Load():
 			return
 		case answer == "+OK":
-			if held++; once {
+			if held++; ownerOf(options) != nil {
 				held = 1
 			}
-		case unknown && ownerOf(options) == nil:
-			// Given back: nobody heard of it.
 		case unknown:
-			// An explicit owner's first hold may stay, for the owner to ask again: it leaves it for good here.
-			c.leave(key, options)
-			return
+			// Given back, since nobody heard of it; what an owner with a name had before stays.
 		default:
 			c.fail("LOCK %s: %s", key, answer)
 			return
@@ -170,21 +166,6 @@ func ownerOf(options []string) []string {
 	return nil
 }
 
-// leave gives up every hold of an owner whose LOCK was answered with an error.
-func (c *cutClient) leave(key string, options []string) {
-	for !c.stop.Load() {
-		answer, unknown := c.verb(append([]string{"UNLOCK", key, "ALL"}, ownerOf(options)...)...)
-		if unknown || c.stop.Load() {
-			continue
-		}
-		if answer != ":1" && !strings.HasPrefix(answer, "-NOTHELD") {
-			c.fail("UNLOCK ALL %s: %s", key, answer)
-		}
-		c.must(key, 0, true)
-		return
-	}
-}
-
 // shared contends: between the answers nobody else may be inside.
 func (c *cutClient) shared(k int) {
 	key := "shared:" + strconv.Itoa(k)
@@ -216,17 +197,17 @@ func (c *cutClient) run() {
 		id := fmt.Sprintf("o%d-%d", c.n, c.fresh)
 		switch rand.N(6) {
 		case 0:
-			c.own(key, 1, false)
+			c.own(key, 1)
 		case 1:
-			c.own(key, 1+rand.N(3), false, "SELF")
+			c.own(key, 1+rand.N(3), "SELF")
 		case 2:
-			c.own(key, 1+rand.N(3), false, "OWNER", id)
+			c.own(key, 1+rand.N(3), "OWNER", id)
 		case 3:
-			c.own(key, 1+rand.N(3), true, "OWNER", id, "ONCE")
+			c.own(key, 1+rand.N(3), "OWNER", id, "PX", "60000")
 		case 4:
 			c.shared(rand.N(cutShared))
 		default:
-			c.own(key, 2, false, "SELF", "PX", "60000")
+			c.own(key, 2, "SELF", "PX", "60000")
 		}
 	}
 }

@@ -40,8 +40,8 @@ func TestMultilockReplies(t *testing.T) {
 				{a, "MULTILOCK 2 x x SELF", ok},
 				{a, "UNLOCK x", no},
 				{a, "MULTIUNLOCK 1 x", yes},
-				{a, "MULTILOCK 2 x y OWNER job ONCE", ok},
-				{b, "MULTILOCK 2 y x OWNER job ONCE EX 60", ok},
+				{a, "MULTILOCK 2 x y OWNER job", ok},
+				{b, "MULTILOCK 2 y x OWNER job EX 60", ok},
 				{a, "MULTILOCK 2 x y", nothing},
 				{b, "MULTIUNLOCK 2 x y OWNER job", ":2\r\n"},
 				{a, "MULTIUNLOCK 2 x y OWNER job", ":2\r\n"}, // a repeated one is answered as the first
@@ -112,7 +112,7 @@ func TestMultilockEndsInTheMiddle(t *testing.T) {
 			harness.Eventually(t, "it waits", func() bool { return harness.WaitingHere(t, holder, "z") == 1 })
 			harness.Expect(t, holder, ":2\r\n", "EXISTS", "a", "b")
 		}
-		for _, options := range []string{"", " PX 90000", " OWNER job", " OWNER job ONCE EX 90"} {
+		for _, options := range []string{"", " PX 90000", " OWNER job", " OWNER job EX 90"} {
 			call := "MULTILOCK 3 z b a BLOCK 0" + options
 			c := startCli(t, p)
 			c.typed(call)

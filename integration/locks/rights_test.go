@@ -106,7 +106,7 @@ func TestOwnerWhoseClientLeavesAtTheGrant(t *testing.T) {
 		verb := []string{"LOCK", "FAIRLOCK", "WLOCK", "RLOCK"}[i%4]
 		words := []string{verb, key, "BLOCK", "3000", "OWNER", "me"}
 		if i%3 == 0 {
-			words = append(words, "ONCE", "PX", "30000")
+			words = append(words, "PX", "30000")
 		}
 		own := verb
 		if verb == "RLOCK" {

@@ -164,15 +164,15 @@ func writeTwins(w *harness.Wire, _ *atomic.Int64) error {
 	return nil
 }
 
-// TestRWOptions has what the options say on both sides: owners across proxies, ONCE, FENCE, losses.
+// TestRWOptions has what the options say on both sides: owners across proxies, FENCE, losses.
 func TestRWOptions(t *testing.T) {
 	t.Parallel()
 	s := testredis.Start(t)
 	p, other := harness.StartProxy(t, s.URL()), harness.StartProxy(t, s.URL())
 	w, w3 := harness.Dial(t, p.Addr()), harness.DialHearing(t, other.Addr())
 	for range 3 {
-		harness.Expect(t, w, ok, "RLOCK", "k", "OWNER", "o", "ONCE")
-		harness.Expect(t, w3, ok, "RLOCK", "k", "OWNER", "o", "ONCE")
+		harness.Expect(t, w, ok, "RLOCK", "k", "OWNER", "o")
+		harness.Expect(t, w3, ok, "RLOCK", "k", "OWNER", "o")
 	}
 	if h := hash(t, s, "k"); h["o"] != "1" || h["mode"] != "read" {
 		t.Error(h)

@@ -89,9 +89,8 @@ func TestPooledConnectionsNeedAnOwner(t *testing.T) {
 	}
 	owner := onlyOwner(t, s, "k")
 	harness.Expect(t, w, "+OK\r\n", "LOCK", "k", "SELF")
-	harness.Expect(t, w, "+OK\r\n", "LOCK", "k", "SELF", "ONCE")
 	if h := hash(t, s, "k"); h[owner] != "2" {
-		t.Errorf("after SELF and SELF ONCE: %v", h)
+		t.Errorf("after SELF: %v", h)
 	}
 	harness.Expect(t, w, "$-1\r\n", "LOCK", "k", "OWNER", "other")
 	harness.Expect(t, w, ":1\r\n", "UNLOCK", "k", "ALL")
@@ -128,15 +127,15 @@ func TestImplicitReentry(t *testing.T) {
 }
 
 // What a client library that sends again relies on: one hold, the same answer, whatever connection it comes from.
-func TestOnceIsOneHold(t *testing.T) {
+func TestOwnerHasOneHold(t *testing.T) {
 	t.Parallel()
 	s := testredis.Start(t)
 	p := harness.StartProxy(t, s.URL())
 	token := ""
 	for i := range 10 {
 		w := harness.Dial(t, p.Addr())
-		harness.Expect(t, w, "+OK\r\n", "LOCK", "k", "OWNER", "job-7", "ONCE")
-		got := w.Do("LOCK", "f", "OWNER", "job-7", "ONCE", "FENCE", "BLOCK", "1000")
+		harness.Expect(t, w, "+OK\r\n", "LOCK", "k", "OWNER", "job-7")
+		got := w.Do("LOCK", "f", "OWNER", "job-7", "FENCE", "BLOCK", "1000")
 		if i == 0 {
 			token = got
 		}
@@ -146,7 +145,7 @@ func TestOnceIsOneHold(t *testing.T) {
 	}
 	for _, key := range []string{"k", "f"} {
 		if h := hash(t, s, key); len(h) != 1 || h["job-7"] != "1" {
-			t.Errorf("%s after ten times ONCE: %v", key, h)
+			t.Errorf("%s after ten times: %v", key, h)
 		}
 	}
 	harness.Expect(t, harness.Dial(t, p.Addr()), ":1\r\n", "UNLOCK", "k", "OWNER", "job-7")
@@ -188,14 +187,15 @@ func TestOwnerMovesToAnotherProxy(t *testing.T) {
 		there    [][]string
 		gone     time.Duration // not before
 	}{
-		"UNLOCK there":                       {"3s", [][]string{{"UNLOCK"}}, 0},
-		"UNLOCK and LOCK EX 5 there":         {"18s", [][]string{{"UNLOCK"}, {"LOCK", "EX", "5"}}, 5 * time.Second},
-		"LOCK EX after a renewal":            {"1500ms", [][]string{{"UNLOCK"}, {"LOCK", "EX", "3"}}, 3 * time.Second},
-		"LOCK PX shorter than the renewal":   {"6s", [][]string{{"UNLOCK"}, {"LOCK", "PX", "500"}}, 500 * time.Millisecond},
-		"RENEW EX there":                     {"3s", [][]string{{"RENEW", "EX", "2"}}, 2 * time.Second},
-		"RENEW PX shorter than the renewal":  {"6s", [][]string{{"RENEW", "PX", "500"}}, 500 * time.Millisecond},
-		"LOCK again there, UNLOCK ALL":       {"3s", [][]string{{"LOCK"}, {"UNLOCK", "ALL"}}, 0},
-		"LOCK ONCE there without EX, UNLOCK": {"3s", [][]string{{"LOCK", "ONCE"}, {"UNLOCK"}}, 0},
+		"UNLOCK there":                      {"3s", [][]string{{"UNLOCK"}}, 0},
+		"UNLOCK and LOCK EX 5 there":        {"18s", [][]string{{"UNLOCK"}, {"LOCK", "EX", "5"}}, 5 * time.Second},
+		"LOCK EX after a renewal":           {"1500ms", [][]string{{"UNLOCK"}, {"LOCK", "EX", "3"}}, 3 * time.Second},
+		"LOCK PX shorter than the renewal":  {"6s", [][]string{{"UNLOCK"}, {"LOCK", "PX", "500"}}, 500 * time.Millisecond},
+		"RENEW EX there":                    {"3s", [][]string{{"RENEW", "EX", "2"}}, 2 * time.Second},
+		"RENEW PX shorter than the renewal": {"6s", [][]string{{"RENEW", "PX", "500"}}, 500 * time.Millisecond},
+		"LOCK again there, UNLOCK ALL":      {"3s", [][]string{{"LOCK"}, {"UNLOCK", "ALL"}}, 0},
+		"LOCK again there, UNLOCK":          {"3s", [][]string{{"LOCK"}, {"UNLOCK"}}, 0},
+		"LOCK EX again there, UNLOCK":       {"3s", [][]string{{"LOCK", "EX", "30"}, {"UNLOCK"}}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -113,7 +113,7 @@ func TestQuorumPace(t *testing.T) {
 			lock, unlock := append([]string{"LOCK", key}, options...), []string{"UNLOCK", key}
 			if len(options) > 0 {
 				id := fmt.Sprint("id", i)
-				lock, unlock = append(lock, "OWNER", id, "ONCE"), append(unlock, "OWNER", id)
+				lock, unlock = append(lock, "OWNER", id), append(unlock, "OWNER", id)
 			}
 			wants(t, w, "+OK", lock...)
 			wants(t, w, ":1", unlock...)

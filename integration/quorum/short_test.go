@@ -22,10 +22,10 @@ func TestQuorumShort(t *testing.T) {
 			wants(t, w, want[command], strings.Fields(command)...)
 		}
 	}
-	order := []string{"LOCK a FENCE", "RLOCK r", "WLOCK w", "FAIRLOCK f PX 9000", "MULTILOCK 2 m1 m2", "LOCK o OWNER me ONCE", "RENEW a", "RENEW f PX 9000", "LOCKINFO a"}
+	order := []string{"LOCK a FENCE", "RLOCK r", "WLOCK w", "FAIRLOCK f PX 9000", "MULTILOCK 2 m1 m2", "LOCK o OWNER me", "RENEW a", "RENEW f PX 9000", "LOCKINFO a"}
 	verbs(map[string]string{
 		"LOCK a FENCE": ":", "RLOCK r": "+OK", "WLOCK w": "+OK", "FAIRLOCK f PX 9000": "+OK", "MULTILOCK 2 m1 m2": "+OK",
-		"LOCK o OWNER me ONCE": "+OK", "RENEW a": ":1", "RENEW f PX 9000": ":1", "LOCKINFO a": "*12",
+		"LOCK o OWNER me": "+OK", "RENEW a": ":1", "RENEW f PX 9000": ":1", "LOCKINFO a": "*12",
 	}, order...)
 	for _, key := range []string{"a", "r", "w", "f", "m1", "m2", "o"} {
 		wants(t, other, "-NOTHELD ", "UNLOCK", key)
@@ -39,7 +39,7 @@ func TestQuorumShort(t *testing.T) {
 	q.nodes[1].Kill()
 	promptly(t, "the first NOQUORUM", func() { wants(t, other, "-NOQUORUM 2 of 5 nodes answered, 3 are needed: ", "LOCK", "new") })
 	for _, command := range []string{"RENEW a", "UNLOCK a", "LOCK new", "LOCK new BLOCK 700", "LOCK new BLOCK 0", "FAIRLOCK new BLOCK 700", "RLOCK new", "WLOCK new FENCE",
-		"MULTILOCK 2 new new2", "LOCK new OWNER me ONCE", "LOCKINFO a", "UNLOCK new FORCE"} {
+		"MULTILOCK 2 new new2", "LOCK new OWNER me", "LOCKINFO a", "UNLOCK new FORCE"} {
 		promptly(t, command, func() { wants(t, w, "-NOQUORUM ", strings.Fields(command)...) })
 	}
 	if on := q.holding("new", 0, 1, 3); on != nil {
@@ -79,7 +79,7 @@ func TestQuorumWatchdog(t *testing.T) {
 	q.links[0].Disable()
 	q.links[1].BlackHole()
 	wants(t, w, "+OK", "LOCK", "k")
-	wants(t, owner, "+OK", "LOCK", "o", "OWNER", "me", "ONCE")
+	wants(t, owner, "+OK", "LOCK", "o", "OWNER", "me")
 	for end := time.Now().Add(13 * time.Second); time.Now().Before(end); time.Sleep(100 * time.Millisecond) { // more than three leases
 		for _, key := range []string{"k", "o"} {
 			if on := q.holding(key); len(on) != 3 {
@@ -120,7 +120,7 @@ func TestQuorumRollingRestart(t *testing.T) {
 	w, owner, other := harness.Dial(t, q.p.Addr()), harness.Dial(t, q.p.Addr()), harness.Dial(t, q.p.Addr())
 	wants(t, w, "+OK", "LOCK", "k")
 	wants(t, w, "+OK", "RLOCK", "r")
-	wants(t, owner, "+OK", "LOCK", "o", "OWNER", "me", "ONCE")
+	wants(t, owner, "+OK", "LOCK", "o", "OWNER", "me")
 	onAll := func(what string) {
 		t.Helper()
 		for _, key := range []string{"k", "r", "o"} {

@@ -122,7 +122,7 @@ async function until(happened) {
 // waits: ioredis has no pool, and a LOCK that waits holds up whatever is sent behind it.
 async function critical(r, key) {
   const owner = randomUUID();
-  while (!await r.call('LOCK', key, 'OWNER', owner, 'ONCE', 'BLOCK', 2000));
+  while (!await r.call('LOCK', key, 'OWNER', owner, 'BLOCK', 2000));
   try {
     await r.set('counter', Number(await r.get('counter')) + 1);
   } finally {
@@ -163,7 +163,7 @@ async function locks(r) {
   // the wait. Only disconnect() ends it.
   assert.equal(await r.call('LOCK', 'busy', 'OWNER', 'late', 'BLOCK', 300), null);
   const hasty = connect({ commandTimeout: 500 });
-  await assert.rejects(hasty.call('LOCK', 'busy', 'OWNER', 'hasty', 'ONCE', 'BLOCK', 60000), /timed out/);
+  await assert.rejects(hasty.call('LOCK', 'busy', 'OWNER', 'hasty', 'BLOCK', 60000), /timed out/);
   hasty.disconnect();
   assert.equal(await other.call('UNLOCK', 'busy'), 1);
   assert.equal(await r.call('LOCK', 'busy', 'OWNER', 'late', 'BLOCK', 4000), 'OK');

@@ -120,7 +120,7 @@ function data(Redis $r): void
 function critical(Redis $r, string $key): void
 {
     $owner = bin2hex(random_bytes(16));
-    while (!$r->rawCommand('LOCK', $key, 'OWNER', $owner, 'ONCE', 'BLOCK', '2000'));
+    while (!$r->rawCommand('LOCK', $key, 'OWNER', $owner, 'BLOCK', '2000'));
     try {
         $r->set('counter', (string) ((int) $r->get('counter') + 1));
     } finally {
@@ -167,7 +167,7 @@ function locks(Redis $r): void
     same($r->rawCommand('LOCK', 'busy', 'OWNER', 'late', 'BLOCK', '300'), false);
     $hasty = connect(0.5);
     try {
-        same($hasty->rawCommand('LOCK', 'busy', 'OWNER', 'hasty', 'ONCE', 'BLOCK', '60000'), 'a time-out');
+        same($hasty->rawCommand('LOCK', 'busy', 'OWNER', 'hasty', 'BLOCK', '60000'), 'a time-out');
     } catch (RedisException $e) {
         same(preg_match('/read error|socket error on read/', $e->getMessage()), 1);
         $hasty->close();

@@ -211,7 +211,7 @@ public class Main {
   /** Adds one to a counter in two steps, which only the lock makes safe: the way for pools. */
   static void critical(UnifiedJedis r, String key) {
     String owner = UUID.randomUUID().toString();
-    while (r.sendCommand(Verb.LOCK, key, "OWNER", owner, "ONCE", "BLOCK", "1000") == null) {}
+    while (r.sendCommand(Verb.LOCK, key, "OWNER", owner, "BLOCK", "1000") == null) {}
     try {
       r.set("counter", "" + (Integer.parseInt(r.get("counter")) + 1));
     } finally {
@@ -248,7 +248,7 @@ public class Main {
     same(r.sendCommand(Verb.LOCK, "busy", "OWNER", "late", "BLOCK", "300"), null);
     var impatient = DefaultJedisClientConfig.builder().resp3().socketTimeoutMillis(500).build();
     try (RedisClient hasty = RedisClient.builder().hostAndPort(ADDRESS).clientConfig(impatient).build()) {
-      says("timed out", () -> hasty.sendCommand(Verb.LOCK, "busy", "OWNER", "hasty", "ONCE", "BLOCK", "60000"));
+      says("timed out", () -> hasty.sendCommand(Verb.LOCK, "busy", "OWNER", "hasty", "BLOCK", "60000"));
       same(other.sendCommand(Verb.UNLOCK, "busy"), 1L);
       same(text(r.sendCommand(Verb.LOCK, "busy", "OWNER", "late", "BLOCK", "4000")), "OK");
       same(r.sendCommand(Verb.UNLOCK, "busy", "OWNER", "late"), 1L);

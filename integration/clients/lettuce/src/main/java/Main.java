@@ -288,7 +288,7 @@ public class Main {
   /** Adds one to a counter in two steps, which only the lock makes safe: the way for pools. */
   static void critical(RedisClusterCommands<String, String> r, String key) {
     String owner = UUID.randomUUID().toString();
-    while (!lock(r, key, "OWNER", owner, "ONCE", "BLOCK", "2000")) {}
+    while (!lock(r, key, "OWNER", owner, "BLOCK", "2000")) {}
     try {
       r.set("counter", "" + (Integer.parseInt(r.get("counter")) + 1));
     } finally {
@@ -336,7 +336,7 @@ public class Main {
     same(lock(r, "busy", "OWNER", "late", "BLOCK", "300"), false);
     var hasty = client.connect();
     hasty.setTimeout(Duration.ofMillis(500));
-    says("timed out", () -> lock(hasty.sync(), "busy", "OWNER", "hasty", "ONCE", "BLOCK", "60000"));
+    says("timed out", () -> lock(hasty.sync(), "busy", "OWNER", "hasty", "BLOCK", "60000"));
     hasty.close();
     same(unlock(other, "busy"), true);
     same(lock(r, "busy", "OWNER", "late", "BLOCK", "4000"), true);
