@@ -255,7 +255,7 @@ func (a *acquire) conclude(ctx context.Context, ans answer) (Grant, error) {
 		m.surrenderLater(a.h)
 		return Grant{}, lost.error(a.r.Key)
 	}
-	g := Grant{Token: ans.token, entered: ans.count > 1 || ans.raised == 0, again: ans.raised == 0, nth: a.h.told}
+	g := Grant{Token: ans.token, entered: ans.count > 1 || ans.raised == 0, again: ans.raised == 0, nth: a.h.adopted}
 	if a.h.explicit {
 		g.attempt = a.attempt
 	}

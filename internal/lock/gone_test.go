@@ -246,3 +246,75 @@ func TestLostReplyOfAnOwnersGrant(t *testing.T) {
 		}
 	})
 }
+
+// A grant that is given back under a name that another proxy had in use for the same lock runs out instead: its registration has a plus,
+// so that the other proxy hears of its end.
+func TestGivenBackUnderAUsedName(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		m, n := bubbleEngine(t, w, s, "one", Options{}), bubbleEngine(t, w, s, "two", Options{})
+		b, lost := client(n)
+		c, _ := client(m)
+		r := Request{Key: "k", Owner: "me", Lease: 5000}
+		mustLock(t, b, Request{Key: "k", Owner: "me"})
+		mustUnlock(t, c, UnlockRequest{Key: "k", Owner: "me"}, true)
+		id, _ := c.id(Plain, 0, "k", "me")
+		h, err := m.enter(context.Background(), id, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := c.newAcquire(h, r, nil)
+		ans, err := a.run(context.Background())
+		if err != nil || ans.code != 1 || ans.raised != 1 {
+			t.Fatal(ans, err)
+		}
+		if err := m.undo(context.Background(), a, ans); err != nil {
+			t.Fatal(err)
+		}
+		m.leave(h)
+		if ttl := pttl(t, s, "k"); ttl <= 0 || ttl > 5000 {
+			t.Fatal(ttl)
+		}
+		eventually(t, time.Minute, "ended", func() bool { return n.Stats().Held == 0 && s.Do(t, "EXISTS", "k").(int64) == 0 })
+		if lost.reasons() != "" {
+			t.Fatal(lost.reasons())
+		}
+	})
+}
+
+// Holds that somebody has counted in a named owner's field are freed by one UNLOCK, and stay as they are until then.
+func TestUnlockOfWhatRedissonHasEntered(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		m := bubbleEngine(t, w, s, "one", Options{})
+		c, _ := client(m)
+		for kind := range natures {
+			id, _ := c.id(Kind(kind), 0, "k", "me")
+			s.Do(t, "HSET", "k", id.field(), 3)
+			if mode := Kind(kind); mode != Plain {
+				s.Do(t, "HSET", "k", "mode", mode.String())
+			}
+			for i := range 3 {
+				if Kind(kind) == Read {
+					s.Do(t, "SET", fmt.Sprintf("%s:%d", id.keys()[1], i+1), 1, "PX", 60000)
+				}
+			}
+			s.Do(t, "PEXPIRE", "k", 60000)
+			mustLock(t, c, Request{Key: "k", Kind: Kind(kind), Owner: "me"})
+			if got := hash(t, s, "k")[id.field()]; got != "3" {
+				t.Errorf("%v: %q", Kind(kind), got)
+			}
+			in, err := m.Info(context.Background(), 0, "k")
+			if err != nil || len(in.Holders) != 1 || in.Holders[0].Holds != 3 {
+				t.Errorf("%v: %+v %v", Kind(kind), in, err)
+			}
+			mustUnlock(t, c, UnlockRequest{Key: "k", Owner: "me"}, true)
+			for _, key := range texts(t, s, "KEYS", "*") {
+				if key != id.watchKey() { // its registration took none's place, and is not the one known
+					t.Errorf("%v: %s is left", Kind(kind), key)
+				}
+			}
+			s.Do(t, "FLUSHALL")
+		}
+	})
+}

@@ -29,7 +29,7 @@ type hold struct {
 	watched      bool
 	doubt        bool      // never release: an earlier effect of the holder may still happen
 	registration string    // of a named owner, as far as it is known here
-	told         int64     // the LOCKs and RENEWs of it that were granted here
+	adopted      int64     // how often another connection has become the one that named it last
 	attempt      string    // of a quorum: under which this proxy's renewals count on the nodes; "": under none
 	taken        time.Time // of a quorum: since when another connection seems to have taken it over
 	replicas     int64
@@ -138,7 +138,6 @@ func (m *Manager) begin(h *hold, c *Client, count int64) {
 		telemetry.LocksHeld.Add(1)
 	}
 	h.count = count
-	h.told++
 	m.adopt(h, c)
 }
 
@@ -154,6 +153,7 @@ func (m *Manager) adopt(h *hold, c *Client) {
 	if c == nil {
 		return
 	}
+	h.adopted++
 	if c.holds == nil {
 		c.holds = map[*hold]struct{}{}
 	}

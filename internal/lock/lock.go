@@ -30,7 +30,7 @@ type Grant struct {
 	Token   int64
 	entered bool   // the owner held it before
 	again   bool   // and, with a name, got no second count
-	nth     int64  // of the LOCKs and RENEWs that this proxy knows of the hold
+	nth     int64  // hold.adopted, by this grant
 	attempt string // of a named owner on a quorum: what the grant is taken back by
 }
 

@@ -266,7 +266,7 @@ func (b *bunch) retract(t taking) {
 		return
 	}
 	m.mu.Lock()
-	ours := h.count > 0 && (!h.explicit || h.told == t.grant.nth || m.quorum != nil) // there it is taken back under its own name
+	ours := h.count > 0 && (!h.explicit || h.adopted == t.grant.nth || m.quorum != nil) // there it is taken back under its own name
 	m.mu.Unlock()
 	if !ours {
 		m.leave(h)

@@ -273,6 +273,32 @@ func TestMultiLockMadeAgain(t *testing.T) {
 	})
 }
 
+// What a MULTILOCK has lengthened itself is given back with the rest.
+func TestMultiLockGivesBackWhatItLengthened(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		m := bubbleEngine(t, w, s, "one", Options{})
+		for _, owner := range []string{"", "o"} {
+			c, _ := client(m)
+			b := &bunch{c: c, r: Request{Owner: owner, Lease: 60000}, began: time.Now()}
+			for _, key := range []string{"a", "b"} {
+				if err := b.take(context.Background(), key, true); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, taken := range b.taken {
+				if err := b.settle(context.Background(), taken); err != nil {
+					t.Fatal(err)
+				}
+			}
+			b.giveBack()
+			if n := s.Do(t, "EXISTS", "a", "b").(int64); n != 0 {
+				t.Errorf("%q: %d locks are left", owner, n)
+			}
+		}
+	})
+}
+
 // BLOCK is for all locks together.
 func TestMultiLockBudget(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
