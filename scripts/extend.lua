@@ -17,7 +17,7 @@ if time[1] * 1000000 + time[2] > tonumber(ARGV[3]) then return {-2, 0, 0} end
 local lock, lease, flags = KEYS[1], tonumber(ARGV[1]), ARGV[4]
 local seen = redis.call('HMGET', lock, 'mode', ARGV[2])
 if seen[1] or not seen[2] then
-  return {seen[1] and -3 or -1, elsewhere(KEYS[2], ARGV[6]), 0}
+  return {seen[1] and -3 or -1, ended(KEYS[2]), 0}
 end
 
 local ttl = redis.call('PTTL', lock)

@@ -21,7 +21,7 @@ local seen = redis.call('HMGET', lock, 'mode', owner)
 if alien(lock, seen[1]) then return {-3, 0, 0} end
 local count = counted(seen[2])
 local left = own(holds, count)
-if left == 0 then return {-1, elsewhere(KEYS[3], ARGV[6]), 0} end
+if left == 0 then return {-1, ended(KEYS[3]), 0} end
 
 allow_writes(lock)
 local keep = string.find(flags, 'K')

@@ -59,7 +59,7 @@ if seen[2] then
 end
 if left == 0 then
   if not mode and not string.find(flags, 'Q') then tell(ARGV[2], KEYS[3], '0') end
-  return {-1, elsewhere(watch_key, ARGV[5])}
+  return {-1, ended(watch_key)}
 end
 
 if remain > 0 then

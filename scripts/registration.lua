@@ -46,6 +46,10 @@ local function unregister(watch_key, known)
   end
 end
 
+-- ended is 1 when the registration says that the hold has been given back through another connection. One that another LOCK or RENEW
+-- wrote does not say so: the lease that it set may be over.
+local function ended(watch_key) return watch_key and redis.pcall('GET', watch_key) == '' and 1 or 0 end
+
 -- elsewhere is 1 when the registration says that the hold ended, or lives, through another connection than the known one.
 local function elsewhere(watch_key, known)
   local registered = watch_key and redis.pcall('GET', watch_key)

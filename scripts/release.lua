@@ -28,10 +28,10 @@ local lock, owner, flags = KEYS[1], ARGV[1], ARGV[4]
 local seen = redis.call('HMGET', lock, 'mode', owner)
 local watch_key = string.find(flags, 'W') and KEYS[3]
 
-if seen[1] then return {-3, elsewhere(watch_key, ARGV[5])} end
+if seen[1] then return {-3, ended(watch_key)} end
 if not seen[2] then
   if not string.find(flags, 'Q') and redis.call('EXISTS', lock) == 0 then announce(ARGV[2], KEYS[2]) end
-  return {-1, elsewhere(watch_key, ARGV[5])}
+  return {-1, ended(watch_key)}
 end
 if foreign(flags, watch_key, ARGV[5]) then return {-1, 1} end
 

@@ -18,7 +18,7 @@ if late(ARGV[3]) then return {-2, 0, 0} end
 local lock, lease, flags = KEYS[1], tonumber(ARGV[1]), ARGV[4]
 local seen = redis.call('HMGET', lock, 'mode', ARGV[2], ARGV[7])
 if alien(lock, seen[1]) then return {-3, 0, 0} end
-if seen[1] ~= 'write' or not seen[2] then return {-1, elsewhere(KEYS[2], ARGV[6]), 0} end
+if seen[1] ~= 'write' or not seen[2] then return {-1, ended(KEYS[2]), 0} end
 
 local ttl
 allow_writes(lock)

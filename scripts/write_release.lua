@@ -32,7 +32,7 @@ if alien(lock, seen[1]) then return {-3, 0} end
 
 local watch_key = string.find(flags, 'W') and KEYS[3]
 if not seen[1] and not string.find(flags, 'Q') then tell(ARGV[2], KEYS[2], '1') end
-if seen[1] ~= 'write' or not seen[2] then return {-1, elsewhere(watch_key, ARGV[5])} end
+if seen[1] ~= 'write' or not seen[2] then return {-1, ended(watch_key)} end
 if foreign(flags, watch_key, ARGV[5]) then return {-1, 1} end
 
 local remain = math.max(counted(seen[2]) - 1, 0)

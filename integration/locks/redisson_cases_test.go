@@ -186,7 +186,7 @@ var notCoveredByRedisson = map[string][]string{
 	"a downgrade wakes other readers":         {"TestTwentyReadersBehindAWriter"},
 	"W, R, r and the watchdog":                {"RedissonReadWriteLockTest.not Redisson's: W, R, r"},
 	"a poisoned key among those renewed":      {"TestPoisonedKeyAmongThoseRenewed"},
-	"a lost reply, and the lock taken twice":  {"TestLostReplies", "TestOnceIsOneHold"},
+	"a lost reply, and the lock taken twice":  {"TestLostReplies", "TestOwnerHasOneHold"},
 	"one name, two kinds":                     {"TestOtherKinds", "TestRWWrongKinds"},
 	"failover between the grant and its WAIT": {"TestMasterDiesBeforeItsReplicaHasTheLock", "TestReplicas", "TestReplicaStopped"},
 }

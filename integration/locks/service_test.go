@@ -17,7 +17,7 @@ var serviceVerbs = [][2]string{
 	{"LOCK app:1 OWNER x FENCE", "$-1"},
 	{"RENEW app:1 PX 1900", ":1"},
 	{"UNLOCK app:1", ":1"},
-	{"LOCK app:1 OWNER x EX 30 FENCE", ":"},
+	{"LOCK app:1 OWNER x PX 5000 FENCE", ":"},
 	{"RENEW app:1 OWNER x", ":1"},
 	{"UNLOCK app:1 OWNER x", ":1"},
 	{"UNLOCK app:1 OWNER x", ":1"},

@@ -318,3 +318,27 @@ func TestUnlockOfWhatRedissonHasEntered(t *testing.T) {
 		}
 	})
 }
+
+// A lease that another proxy has set anew for the owner, and that is over, is a loss: nobody gave the lock back.
+func TestLeaseSetElsewhereIsOver(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		m, n := bubbleEngine(t, w, s, "one", Options{}), bubbleEngine(t, w, s, "two", Options{})
+		for kind := range natures {
+			for _, lease := range []int64{0, 20000} {
+				a, _ := client(m)
+				b, _ := client(n)
+				other, _ := client(n)
+				r := Request{Key: fmt.Sprint(kind, lease), Kind: Kind(kind), Owner: "me", Lease: lease}
+				mustLock(t, a, r)
+				if err := b.Renew(context.Background(), RenewRequest{Key: r.Key, Side: r.Kind, Owner: "me", Lease: 500}); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Second)
+				mustLock(t, other, Request{Key: r.Key, Kind: []Kind{Plain, Write, Write}[kind]})
+				_, err := a.Unlock(context.Background(), UnlockRequest{Key: r.Key, Side: r.Kind, Owner: "me"})
+				wantCode(t, err, "LOCKLOST")
+			}
+		}
+	})
+}
