@@ -60,7 +60,7 @@ func TestQuorum(t *testing.T) {
 		wants(t, w, want, strings.Fields(command)...)
 	}
 	wants(t, w, "+OK\r\n", "LOCK", "o", "OWNER", "me")
-	wants(t, w, "-ERR this owner already holds 'o': with --quorum an owner with a name does not nest", "LOCK", "o", "OWNER", "me")
+	wants(t, w, ":1\r\n", "UNLOCK", "o", "OWNER", "me")
 	harness.Eventually(t, "k is on each of them", func() bool { return onNodes(t, nodes, "k") == 5 })
 	nodes[1].Kill()
 	harness.Eventually(t, "it is seen", func() bool { return strings.Contains(w.Do("INFO", "lockproxy"), nodes[1].Addr()+",state=down,") })
