@@ -1,11 +1,11 @@
 -- extend sets the lease of one owner's hold anew: the verb RENEW.
 --
 -- KEYS[1] lock hash
--- KEYS[2] registration, of a named owner
+-- KEYS[2] registration of a named owner, when ARGV[4] asks for it
 -- ARGV[1] lease in ms
 -- ARGV[2] owner, the hash field
 -- ARGV[3] not-after in µs of Redis' clock
--- ARGV[4] K keep a longer TTL
+-- ARGV[4] letters: K keep a longer TTL, W a named owner's hold
 -- ARGV[5] the new registration, '' = none
 -- ARGV[6] the registration this proxy knows of
 -- RETURNS {1, count, ttl in ms} done, {-1, 0, 0} the owner does not hold it, {-1, 1, 0} it ended through another connection, {-2, 0, 0} too late, {-3, 0 or 1, 0} a lock of another kind, and the same of this owner's hold
@@ -15,9 +15,10 @@ local time = redis.call('TIME')
 if time[1] * 1000000 + time[2] > tonumber(ARGV[3]) then return {-2, 0, 0} end
 
 local lock, lease, flags = KEYS[1], tonumber(ARGV[1]), ARGV[4]
+local watch_key = string.find(flags, 'W') and KEYS[2]
 local seen = redis.call('HMGET', lock, 'mode', ARGV[2])
 if seen[1] or not seen[2] then
-  return {seen[1] and -3 or -1, ended(KEYS[2]), 0}
+  return {seen[1] and -3 or -1, ended(watch_key), 0}
 end
 
 local ttl = redis.call('PTTL', lock)
@@ -27,5 +28,5 @@ if not (string.find(flags, 'K') and ttl >= lease) then
 else
   allow_writes(lock)
 end
-if KEYS[2] then rename(KEYS[2], ARGV[5], ttl, ARGV[6]) end
+if watch_key then rename(watch_key, ARGV[5], ttl, ARGV[6]) end
 return {1, tonumber(seen[2]) or 1, ttl}

@@ -2,11 +2,11 @@
 --
 -- KEYS[1] lock hash
 -- KEYS[2] what the keys of this owner's holds begin with, :<i> follows
--- KEYS[3] registration, of a named owner
+-- KEYS[3] registration of a named owner, when ARGV[4] asks for it
 -- ARGV[1] lease in ms
 -- ARGV[2] owner, the hash field
 -- ARGV[3] not-after in µs of Redis' clock
--- ARGV[4] K keep a longer TTL
+-- ARGV[4] letters: K keep a longer TTL, W a named owner's hold
 -- ARGV[5] the new registration, '' = none
 -- ARGV[6] the registration this proxy knows of
 -- ARGV[7] the owner's field on the other side, unused
@@ -17,11 +17,12 @@
 
 if late(ARGV[3]) then return {-2, 0, 0} end
 local lock, holds, lease, owner, flags = KEYS[1], KEYS[2], tonumber(ARGV[1]), ARGV[2], ARGV[4]
+local watch_key = string.find(flags, 'W') and KEYS[3]
 local seen = redis.call('HMGET', lock, 'mode', owner)
 if alien(lock, seen[1]) then return {-3, 0, 0} end
 local count = counted(seen[2])
 local left = own(holds, count)
-if left == 0 then return {-1, ended(KEYS[3]), 0} end
+if left == 0 then return {-1, ended(watch_key), 0} end
 
 allow_writes(lock)
 local keep = string.find(flags, 'K')
@@ -41,5 +42,5 @@ else
   redis.call('PEXPIRE', lock, math.max(left, live(lock, ARGV[8], owner)))
 end
 
-if KEYS[3] then rename(KEYS[3], ARGV[5], left, ARGV[6]) end
+if watch_key then rename(watch_key, ARGV[5], left, ARGV[6]) end
 return {1, count, left}

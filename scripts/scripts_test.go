@@ -272,13 +272,18 @@ func TestExtend(t *testing.T) {
 	s.Do(t, "HSET", "k", "me", "2")
 	s.Do(t, "PEXPIRE", "k", 90000)
 	want(t, run(t, s, scripts.Extend, []string{"k"}, 1000, "me", late, "", "", ""), "[-2 0 0]")
-	if reply := run(t, s, scripts.Extend, []string{"k", watch}, 30000, "me", soon, "K", "reg", ""); !strings.HasPrefix(reply, "[1 2 8") && !strings.HasPrefix(reply, "[1 2 90000") {
+	if reply := run(t, s, scripts.Extend, []string{"k", watch}, 30000, "me", soon, "KW", "reg", ""); !strings.HasPrefix(reply, "[1 2 8") && !strings.HasPrefix(reply, "[1 2 90000") {
 		t.Fatal(reply)
 	}
-	want(t, run(t, s, scripts.Extend, []string{"k", watch}, 1000, "me", soon, "", "-reg", "reg"), "[1 2 1000]")
+	want(t, run(t, s, scripts.Extend, []string{"k", watch}, 1000, "me", soon, "W", "-reg", "reg"), "[1 2 1000]")
 	want(t, string(s.Do(t, "GET", watch).([]byte)), "-reg")
-	want(t, run(t, s, scripts.Extend, []string{"k", watch}, 1000, "me", soon, "", "-mine", "reg"), "[1 2 1000]")
+	want(t, run(t, s, scripts.Extend, []string{"k", watch}, 1000, "me", soon, "W", "-mine", "reg"), "[1 2 1000]")
 	want(t, string(s.Do(t, "GET", watch).([]byte)), "-mine+")
+	// A key that follows and is no registration, as on a cluster, is left alone.
+	s.Do(t, "SET", "guard", "")
+	want(t, run(t, s, scripts.Extend, []string{"k", "guard"}, 1000, "me", soon, "", "", ""), "[1 2 1000]")
+	want(t, run(t, s, scripts.Extend, []string{"k", "guard"}, 1000, "you", soon, "", "", ""), "[-1 0 0]")
+	want(t, string(s.Do(t, "GET", "guard").([]byte)), "")
 }
 
 func TestLookAndInfo(t *testing.T) {

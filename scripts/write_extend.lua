@@ -1,11 +1,11 @@
 -- write_extend sets the lease of one owner's write hold anew, but not to less than its own read holds have: the verb RENEW.
 --
 -- KEYS[1] lock hash
--- KEYS[2] registration, of a named owner
+-- KEYS[2] registration of a named owner, when ARGV[4] asks for it
 -- ARGV[1] lease in ms
 -- ARGV[2] OWNER:write, the hash field
 -- ARGV[3] not-after in µs of Redis' clock
--- ARGV[4] K keep a longer TTL
+-- ARGV[4] letters: K keep a longer TTL, W a named owner's hold
 -- ARGV[5] the new registration, '' = none
 -- ARGV[6] the registration this proxy knows of
 -- ARGV[7] the owner's field as a reader: nobody else reads beside a writer
@@ -16,9 +16,10 @@
 
 if late(ARGV[3]) then return {-2, 0, 0} end
 local lock, lease, flags = KEYS[1], tonumber(ARGV[1]), ARGV[4]
+local watch_key = string.find(flags, 'W') and KEYS[2]
 local seen = redis.call('HMGET', lock, 'mode', ARGV[2], ARGV[7])
 if alien(lock, seen[1]) then return {-3, 0, 0} end
-if seen[1] ~= 'write' or not seen[2] then return {-1, ended(KEYS[2]), 0} end
+if seen[1] ~= 'write' or not seen[2] then return {-1, ended(watch_key), 0} end
 
 local ttl
 allow_writes(lock)
@@ -28,5 +29,5 @@ else
   ttl = math.max(lease, own(ARGV[8] .. ':' .. ARGV[7] .. ':rwlock_timeout', counted(seen[3])))
   redis.call('PEXPIRE', lock, ttl)
 end
-if KEYS[2] then rename(KEYS[2], ARGV[5], ttl, ARGV[6]) end
+if watch_key then rename(watch_key, ARGV[5], ttl, ARGV[6]) end
 return {1, math.max(counted(seen[2]), 1), ttl}

@@ -148,10 +148,10 @@ func (c *Client) noteExtended(h *hold, r RenewRequest, count int64, sent time.Ti
 func extendCall(h *hold, r RenewRequest, o Options, notAfter, registration, known string) call {
 	keys, flags := h.id.keys(), ""
 	if h.explicit {
-		keys = append(keys, h.id.watchKey())
+		keys, flags = append(keys, h.id.watchKey()), "W"
 	}
 	if r.Lease == 0 {
-		flags = "K"
+		flags += "K"
 	}
 	lease := leaseOf(Request{Lease: r.Lease}, o)
 	args := []string{strconv.FormatInt(lease, 10), h.id.field(), notAfter, flags, registration, known}

@@ -53,6 +53,12 @@ func TestHandoffScripts(t *testing.T) {
 		"write": func() Request { return Request{Key: "k", Kind: Write, Blocks: true} },
 		"mixed": func() Request { return Request{Key: "k", Kind: []Kind{Read, Write}[rand.N(2)], Blocks: true} },
 	} {
+		most := 1.1
+		if name == "mixed" {
+			// Of scripts that are sent in one instant the simulated Redis does first whichever comes first in the alphabet: a lock may
+			// be handed on before a reader that gave it back earlier has done so, and is freed with a message then.
+			most = 1.25
+		}
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, w *world.World) {
 				s := w.NewNode(bubbleAddr)
@@ -65,7 +71,7 @@ func TestHandoffScripts(t *testing.T) {
 				eventually(t, time.Minute, "600 grants", func() bool { return grants.Load() > from+600 })
 				count, scripts := grants.Load()-from, ran.Load()-before
 				done.Store(true)
-				if per := float64(scripts) / float64(count); per > 1.1 {
+				if per := float64(scripts) / float64(count); per > most {
 					t.Errorf("%.3f scripts a grant (%d for %d)", per, scripts, count)
 				} else {
 					t.Logf("%.3f scripts a grant", per)

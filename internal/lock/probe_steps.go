@@ -98,7 +98,7 @@ func (t tryOut) renew() call {
 }
 
 func (t tryOut) extend() call {
-	args := append([]string{probeLease, t.id.field(), ever, "K", tryOutAttempt, tryOutAttempt}, t.id.rest()...)
+	args := append([]string{probeLease, t.id.field(), ever, "KW", tryOutAttempt, tryOutAttempt}, t.id.rest()...)
 	return call{0, t.id.kind.nature().extend, append(t.id.keys(), t.id.watchKey()), args}
 }
 
