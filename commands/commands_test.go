@@ -27,6 +27,8 @@ func TestGrammar(t *testing.T) {
 		"EX 1 BLOCK":                            "ERR syntax error near 'BLOCK'",
 		"BLOCK 1 Block 1":                       "ERR syntax error near 'Block'",
 		"OWNER x SELF":                          "ERR syntax error near 'SELF'",
+		"OWNER x ONCE":                          "",
+		"ONCE OWNER x ONCE":                     "ERR syntax error near 'ONCE'",
 		"NX":                                    "ERR syntax error near 'NX'",
 		"BLOCK -1":                              "ERR value is not an integer or out of range",
 		"BLOCK 01":                              "ERR value is not an integer or out of range",

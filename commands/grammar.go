@@ -17,6 +17,8 @@ type Option struct {
 	group string
 	// not is the keyword of an option of another group that cannot be said with this one; "" = none. Both options name the other.
 	not string
+	// former says that the option is still taken from clients that know it, and not shown: it changes nothing any more.
+	former bool
 }
 
 type valueKind int

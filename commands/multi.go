@@ -11,7 +11,7 @@ func multilockVerb() *Verb {
 	return &Verb{
 		Name: "multilock", Arity: -3, Flags: []string{"write", "noscript", "blocking", "movablekeys"}, keys: countedKeys, Group: "lock", Since: since,
 		Summary: "Takes several locks, all or none; nil when somebody else holds one of them.",
-		Options: []Option{optBlock, optEX, optPX, optOwner, optSelf, optFence, optReplicas}, run: runMultilock,
+		Options: []Option{optBlock, optEX, optPX, optOwner, optSelf, optOnce, optFence, optReplicas}, run: runMultilock,
 	}
 }
 

@@ -15,6 +15,7 @@ var (
 	optPX       = Option{Keyword: "PX", Value: "milliseconds", kind: milli, group: "lease"}
 	optOwner    = Option{Keyword: "OWNER", Value: "id", kind: ownerName, group: "owner", not: "FORCE"}
 	optSelf     = Option{Keyword: "SELF", group: "owner"}
+	optOnce     = Option{Keyword: "ONCE", former: true} // with OWNER: LOCK said again was one hold, as it always is now
 	optFence    = Option{Keyword: "FENCE"}
 	optReplicas = Option{Keyword: "REPLICAS", Value: "n", kind: count}
 	optAll      = Option{Keyword: "ALL", group: "much"}
@@ -32,22 +33,22 @@ func verbs() []*Verb {
 		{
 			Name: "lock", Arity: -2, Flags: []string{"write", "noscript", "blocking"}, keys: oneKey, Group: "lock", Since: since,
 			Summary: "Takes a lock, or enters it once more; nil when somebody else holds it.",
-			Options: []Option{optBlock, optEX, optPX, optOwner, optSelf, optFence, optReplicas}, run: acquire("lock", lock.Plain),
+			Options: []Option{optBlock, optEX, optPX, optOwner, optSelf, optOnce, optFence, optReplicas}, run: acquire("lock", lock.Plain),
 		},
 		{
 			Name: "fairlock", Arity: -2, Flags: []string{"write", "noscript", "blocking"}, keys: oneKey, Group: "lock", Since: since,
 			Summary: "Takes a lock as LOCK does, but waits for it in a queue: first come, first served, across all proxies.",
-			Options: []Option{optBlock, optEX, optPX, optOwner, optSelf, optFence, optReplicas}, run: acquire("fairlock", lock.Plain),
+			Options: []Option{optBlock, optEX, optPX, optOwner, optSelf, optOnce, optFence, optReplicas}, run: acquire("fairlock", lock.Plain),
 		},
 		{
 			Name: "rlock", Arity: -2, Flags: []string{"write", "noscript", "blocking"}, keys: oneKey, Group: "lock", Since: since,
 			Summary: "Takes a read lock, which other readers may hold too, or enters it once more; nil when somebody else writes.",
-			Options: []Option{optBlock, optEX, optPX, optOwner, optSelf, optReplicas}, run: acquire("rlock", lock.Read),
+			Options: []Option{optBlock, optEX, optPX, optOwner, optSelf, optOnce, optReplicas}, run: acquire("rlock", lock.Read),
 		},
 		{
 			Name: "wlock", Arity: -2, Flags: []string{"write", "noscript", "blocking"}, keys: oneKey, Group: "lock", Since: since,
 			Summary: "Takes a write lock, or enters it once more; nil when somebody else reads or writes.",
-			Options: []Option{optBlock, optEX, optPX, optOwner, optSelf, optFence, optReplicas}, run: acquire("wlock", lock.Write),
+			Options: []Option{optBlock, optEX, optPX, optOwner, optSelf, optOnce, optFence, optReplicas}, run: acquire("wlock", lock.Write),
 		},
 		{
 			Name: "unlock", Arity: -2, Flags: []string{"write", "noscript"}, keys: oneKey, Group: "lock", Since: since,
@@ -82,6 +83,9 @@ func acquire(verb string, kind lock.Kind) func(c Client, args [][]byte, out []by
 // lockRequest reads the options of a verb that takes locks; the key is still to be said.
 func lockRequest(c Client, v *Verb, kind lock.Kind, options [][]byte) (lock.Request, error) {
 	g, err := parse(v.Options, options)
+	if err == nil && g.has("ONCE") && !g.has("OWNER") {
+		err = syntaxNear([]byte("ONCE"))
+	}
 	return lock.Request{
 		DB: c.DB(), Kind: kind, Fair: v.Name == "fairlock", Blocks: g.has("BLOCK"), Block: g.numbers["BLOCK"],
 		Lease: lease(g), Owner: g.words["OWNER"], Self: g.has("SELF"),

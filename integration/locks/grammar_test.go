@@ -42,7 +42,7 @@ func refusals() map[string]string {
 	}
 	syntax("LOCK free", "*x", "*blok", "*BLOCK", "*EX", "*PX", "*OWNER", "*REPLICAS", "*5", "EX 5 *PX 5000", "PX 5000 *EX 5", "EX 5 *ex 5",
 		"BLOCK 1 *BLOCK 1", "BLOCK 1 *2", "OWNER a *OWNER a", "OWNER a *SELF", "SELF *OWNER a", "SELF *self", "*ONCE", "FENCE *ONCE",
-		"SELF *ONCE", "OWNER a *ONCE", "FENCE *FENCE", "REPLICAS 1 *REPLICAS 1", "*ALL", "*FORCE", "*READ", "*WRITE", "EX 5 *BLOCK", "*MATCH a")
+		"SELF *ONCE", "OWNER a ONCE *ONCE", "FENCE *FENCE", "REPLICAS 1 *REPLICAS 1", "*ALL", "*FORCE", "*READ", "*WRITE", "EX 5 *BLOCK", "*MATCH a")
 	syntax("FAIRLOCK free", "*x", "*READ", "EX 5 *PX 5", "SELF *OWNER a", "*ONCE", "*BLOCK")
 	syntax("UNLOCK held", "*x", "*OWNER", "ALL *ALL", "ALL *FORCE", "FORCE *ALL", "FORCE *OWNER a", "OWNER a *FORCE", "OWNER a *OWNER a",
 		"*BLOCK 5", "*EX 5", "*ONCE", "*FENCE", "*SELF")
