@@ -70,8 +70,9 @@ func TestScriptsWithOddReplies(t *testing.T) {
 	t.Logf("%d scripts in two protocols; %d commands of bystanders, median %v, longest %v", len(oddReplies), n, median, longest)
 }
 
-// refusing checks that every write and lock verb is answered by Redis' own error, and that nothing changes.
-func refusing(t *testing.T, server *testredis.Server, p *harness.Proxy, code string, refuse, allow func()) {
+// refusing checks that every write and lock verb is answered by Redis' own error, and that nothing changes. again begins the answer to
+// LOCK by an owner with a name that has the lock, for which a full Redis needs no memory.
+func refusing(t *testing.T, server *testredis.Server, p *harness.Proxy, code, again string, refuse, allow func()) {
 	w, other := harness.Dial(t, p.Addr()), harness.Dial(t, p.Addr())
 	for _, verb := range []string{"LOCK held", "LOCK twice SELF", "LOCK twice SELF", "LOCK owned OWNER o", "LOCK free", "LOCK fenced FENCE"} {
 		if got := w.Do(strings.Fields(verb)...); got[0] == '-' {
@@ -84,11 +85,14 @@ func refusing(t *testing.T, server *testredis.Server, p *harness.Proxy, code str
 	refuse()
 	before := lockState(t, server)
 	for _, line := range []string{
-		"SET x 1", "LOCK free", "LOCK free OWNER p", "LOCK fenced FENCE", "LOCK free BLOCK 50", "LOCK twice SELF", "LOCK owned OWNER o",
+		"SET x 1", "LOCK free", "LOCK free OWNER p", "LOCK fenced FENCE", "LOCK free BLOCK 50", "LOCK twice SELF",
 	} {
 		if got := w.Do(strings.Fields(line)...); !strings.HasPrefix(got, "-"+code+" ") || strings.Contains(got, "script") {
 			t.Errorf("%s: %q", line, got)
 		}
+	}
+	if got := w.Do("LOCK", "owned", "OWNER", "o"); !strings.HasPrefix(got, again) {
+		t.Errorf("LOCK said again: %q", got)
 	}
 	if got := other.Do("LOCK", "held"); got != "$-1\r\n" {
 		t.Errorf("LOCK of a lock that is held: %q", got)
@@ -122,7 +126,7 @@ func TestRedisOutOfMemory(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)
 	p := harness.StartProxy(t, server.URL(), "--lock-watchdog-timeout", "3s")
-	refusing(t, server, p, "OOM", func() {
+	refusing(t, server, p, "OOM", "+OK", func() {
 		server.Do(t, "CONFIG", "SET", "maxmemory", "1")
 		time.Sleep(4 * time.Second) // renewals go on: a lease passes
 	}, func() { server.Do(t, "CONFIG", "SET", "maxmemory", "0") })
@@ -133,7 +137,7 @@ func TestRedisThatCannotSave(t *testing.T) {
 	server := testredis.Start(t, "--enable-protected-configs yes")
 	p := harness.StartProxy(t, server.URL())
 	gone := filepath.Join(t.TempDir(), "gone")
-	refusing(t, server, p, "MISCONF", func() {
+	refusing(t, server, p, "MISCONF", "-MISCONF ", func() {
 		if err := os.Mkdir(gone, 0o755); err != nil {
 			t.Fatal(err)
 		}
