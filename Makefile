@@ -24,7 +24,7 @@ help: ## list the targets
 build: ## bin/lockproxy
 	go build -o bin/lockproxy ./cmd/lockproxy
 
-quick: ## vet, and the tests that start no process, among them a hundred simulated runs: less than a minute
+quick: ## vet, and the tests that start no process, among them a hundred simulated runs: one to two minutes
 	@$(call timed,quick,{ go vet $(PKG) && go test -short -timeout $(TIMEOUT) $(PKG); })
 
 test: ## quick, and the tests with real servers: six minutes; PKG=./upstream for one package

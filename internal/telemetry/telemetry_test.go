@@ -236,7 +236,7 @@ func TestNothingLeavesUnlessAskedFor(t *testing.T) {
 			if tel.Addr() != nil {
 				t.Errorf("an endpoint listens on %v", tel.Addr())
 			}
-			if after := sockets(t); after != before {
+			if after := sockets(t); after > before { // fewer: an earlier test has just let go of one
 				t.Errorf("%d sockets before, %d after", before, after)
 			}
 			if err := goleak.Find(running); err != nil {
