@@ -77,15 +77,46 @@ func TestLossesAreToldInTime(t *testing.T) {
 				if locks <= 1000 {
 					t.Parallel()
 				}
-				var least time.Duration
-				for range tries { // a machine that runs others for half a second may break the promise once
-					if least = lossesTold(t, start(t, leaseOf(locks).String()), locks); least > 0 {
+				for range tries {
+					stalled := watchStalls()
+					least := lossesTold(t, start(t, leaseOf(locks).String()), locks)
+					stall := stalled()
+					if least > 0 {
 						return
 					}
+					if stall < mayStall || harness.Long() {
+						t.Fatalf("a loss was told %v after others could have the lock", -least)
+					}
+					t.Logf("the machine kept this process from its work for %v, and lockproxy perhaps for longer: this shows nothing", stall)
 				}
-				t.Errorf("a loss was told %v after others could have the lock", -least)
 			})
 		}
+	}
+}
+
+// mayStall is how long a process may be kept from its work by others on the machine, beside which a loss must still be told in time.
+const mayStall = 50 * time.Millisecond
+
+// watchStalls measures, until the function that it returns is called, for how long at most this process was kept from its work.
+func watchStalls() (stop func() (longest time.Duration)) {
+	over, longest := make(chan struct{}), make(chan time.Duration)
+	go func() {
+		const pause = 5 * time.Millisecond
+		worst := time.Duration(0)
+		for {
+			began := time.Now()
+			select {
+			case <-over:
+				longest <- worst
+				return
+			case <-time.After(pause):
+				worst = max(worst, time.Since(began)-pause)
+			}
+		}
+	}()
+	return func() time.Duration {
+		close(over)
+		return <-longest
 	}
 }
 
