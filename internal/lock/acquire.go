@@ -63,9 +63,10 @@ func (c *Client) newAcquire(h *hold, r Request, w *waiter) *acquire {
 // know which one Redis has.
 func (a *acquire) enrol() {
 	watched := a.r.Lease == 0
-	a.flags += "OD"
 	if watched {
-		a.flags = strings.Replace(a.flags, "D", "W", 1)
+		a.flags += "OW"
+	} else {
+		a.flags += "OD"
 	}
 	switch {
 	case a.before > 0 && a.registration != "" && watched:
