@@ -31,6 +31,10 @@ func budgeted(t *testing.T, server *testredis.Server, alone int) (*proxy, *upstr
 func TestUpstreamConnectionsAreBounded(t *testing.T) {
 	t.Parallel()
 	p, b := budgeted(t, testredis.Start(t), 4)
+	inUse := func(n int) { // a client has its reply a moment before its connection is given back
+		t.Helper()
+		eventually(t, strconv.Itoa(n)+" connections serve one client each", func() bool { used, _ := p.srv.o.Node.DedicatedCount(); return used == n })
+	}
 	var subscribers []*wire
 	for range 4 {
 		w := dialWire(t, p.addr)
@@ -49,7 +53,9 @@ func TestUpstreamConnectionsAreBounded(t *testing.T) {
 		t.Errorf("INFO: %s", info)
 	}
 	subscribers[0].expect("*3\r\n$11\r\nunsubscribe\r\n$1\r\nc\r\n:0\r\n", "UNSUBSCRIBE", "c")
+	inUse(3)
 	w.expect("*-1\r\n", "BLPOP", "list", "0.01")
+	inUse(3)
 	other := dialWire(t, p.addr)
 	other.expect("+OK\r\n", "MULTI")
 	w.expect("+OK\r\n", "MULTI") // what follows is not to be run without
@@ -94,7 +100,7 @@ func TestUpstreamConnectionsToAClusterAreBounded(t *testing.T) {
 			other.expect("+OK\r\n", "UNWATCH")
 		}
 	}
-	w.expect("*-1\r\n", "BLPOP", "list", "0.01")
+	eventually(t, "there is room again", func() bool { return w.do("BLPOP", "list", "0.01") == "*-1\r\n" })
 	w.expect("+OK\r\n", "MULTI")
 	w.expect("+QUEUED\r\n", "GET", "k")
 	w.expect("*1\r\n$-1\r\n", "EXEC")
