@@ -47,7 +47,7 @@ type anonymous struct {
 func (a *anonymous) prove(ctx context.Context, conn net.Conn) (open, serves bool, err error) {
 	conn.SetDeadline(time.Now().Add(a.node.opts.DialTimeout))
 	err = ask(ctx, conn, resp.AppendCommand(nil, "PING"), 1)
-	re := refused(err)
+	re := Refused(err)
 	switch {
 	case err == nil:
 	case re == nil:
@@ -126,7 +126,7 @@ func (a *anonymous) watch() {
 		ctx, cancel := context.WithTimeout(a.node.ctx, a.node.opts.DialTimeout)
 		err := s.ask(ctx, a.node)
 		cancel()
-		re := refused(err)
+		re := Refused(err)
 		if err != nil && re == nil {
 			continue // it could not be asked
 		}
@@ -206,7 +206,7 @@ func (n *Node) AsksPassword(ctx context.Context) (bool, error) {
 	var s sentry
 	defer s.close()
 	err := s.ask(ctx, n)
-	switch re := refused(err); {
+	switch re := Refused(err); {
 	case asksPassword(re):
 		n.anonymous.shut()
 		return true, nil
@@ -236,12 +236,12 @@ func (s *sentry) ask(ctx context.Context, n *Node) error {
 	deadline, _ := ctx.Deadline()
 	s.conn.SetDeadline(deadline)
 	reset := ask(ctx, s.conn, resp.AppendCommand(nil, "RESET"), 1)
-	if reset != nil && refused(reset) == nil {
+	if reset != nil && Refused(reset) == nil {
 		s.close()
 		return reset
 	}
 	err := ask(ctx, s.conn, resp.AppendCommand(nil, "PING"), 1)
-	if reset != nil || err != nil && refused(err) == nil {
+	if reset != nil || err != nil && Refused(err) == nil {
 		s.close()
 	}
 	return err

@@ -103,7 +103,7 @@ func TestOpenConnectionsEndWhenAPasswordIsAsked(t *testing.T) {
 func TestOpenConnectionsEndAtAMasterOfSentinels(t *testing.T) {
 	t.Parallel()
 	g := testredis.StartGroup(t, testredis.GroupOptions{Node: []string{"--user", "ann", "on", ">pw", "~*", "&*", "+@all"}})
-	target, _ := follow(t, g)
+	target := follow(t, g)
 	n := NewNode(target, NodeOptions{Logger: slog.New(slog.DiscardHandler)})
 	t.Cleanup(n.Close)
 	closing(t, n, doer(t, g.Master()), doorClosers["resetpass"])
@@ -186,7 +186,7 @@ func TestLooksWithoutRESET(t *testing.T) {
 	eventually(t, "a password is asked for", func() bool {
 		var c client
 		_, err := c.do(p, []string{"PING"})
-		re := refused(err)
+		re := Refused(err)
 		return re != nil && strings.HasPrefix(re.Line, "NOAUTH")
 	})
 }

@@ -59,7 +59,7 @@ func (n *Node) AuthenticateFrom(ctx context.Context, address, user, password str
 	switch {
 	case err == nil:
 		return nil
-	case ctx.Err() != nil && refused(err) == nil:
+	case ctx.Err() != nil && Refused(err) == nil:
 		return &NotSentError{Cause: context.Cause(ctx)}
 	}
 	return notSent(err)
@@ -75,7 +75,7 @@ func (n *Node) authenticate(ctx context.Context, auth []byte) error {
 			break
 		}
 		err := n.auths.ask(ctx, c, auth)
-		if err == nil || refused(err) != nil || ctx.Err() != nil {
+		if err == nil || Refused(err) != nil || ctx.Err() != nil {
 			return err
 		}
 	}
@@ -97,7 +97,7 @@ func (a *auths) ask(ctx context.Context, c *authConn, auth []byte) error {
 	err := ask(ctx, c, auth, 1)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if err != nil && refused(err) == nil || a.closed {
+	if err != nil && Refused(err) == nil || a.closed {
 		c.close()
 	} else {
 		a.idle = append(a.idle, c)

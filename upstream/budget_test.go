@@ -118,10 +118,10 @@ func TestBudgetCountsNoFailures(t *testing.T) {
 	defer n.Close()
 	wrong := Identity{User: "nobody", Password: "x", Proto: 2}
 	for range 20 {
-		if _, err := n.Dedicate(context.Background(), wrong, newRecorder()); refused(err) == nil || full(err) != "" {
+		if _, err := n.Dedicate(context.Background(), wrong, newRecorder()); Refused(err) == nil || full(err) != "" {
 			t.Fatal(err)
 		}
-		if _, err := n.Private(context.Background(), wrong); refused(err) == nil || full(err) != "" {
+		if _, err := n.Private(context.Background(), wrong); Refused(err) == nil || full(err) != "" {
 			t.Fatal(err)
 		}
 	}

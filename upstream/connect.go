@@ -50,7 +50,7 @@ func (p *Pipe) run() {
 			p.log(level, "connection to Redis lost", "error", err)
 		} else {
 			level := slog.LevelDebug
-			if !failures.Failed() && refused(err) == nil && p.node.unreached.CompareAndSwap(false, true) { // a refusal is the client's own affair
+			if !failures.Failed() && Refused(err) == nil && p.node.unreached.CompareAndSwap(false, true) { // a refusal is the client's own affair
 				level = slog.LevelWarn
 			}
 			p.log(level, "no connection to Redis", "error", err)
@@ -67,7 +67,7 @@ func (p *Pipe) run() {
 // connection has ended; served says whether that connection was of any use.
 func (p *Pipe) runLink() (served bool, err error) {
 	era := p.node.anonymous.era.Load()
-	conn, term, err := connect(p.ctx, p.node.target, p.id, p.node.opts.DialTimeout)
+	conn, term, err := Connect(p.ctx, p.node.target, p.id, p.node.opts.DialTimeout)
 	if err != nil {
 		return false, err
 	}
@@ -119,7 +119,7 @@ func (p *Pipe) rest(delay time.Duration, cause error, moved <-chan struct{}) boo
 		return false
 	}
 	demand := p.demand
-	if refused(cause) != nil {
+	if Refused(cause) != nil {
 		demand = nil
 	}
 	if delay > wantedDelay && !p.sleep(delay-wantedDelay, demand, moved) {
@@ -128,7 +128,7 @@ func (p *Pipe) rest(delay time.Duration, cause error, moved <-chan struct{}) boo
 	if p.node.forgetIdle(p) {
 		return false
 	}
-	if refused(cause) == nil {
+	if Refused(cause) == nil {
 		return true
 	}
 	select { // a demand from before this refusal is answered by it
@@ -210,7 +210,7 @@ func (p *Pipe) Connected() bool { return p.alive() }
 func (p *Pipe) outOfReach() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.phase == backingOff && refused(p.cause) == nil
+	return p.phase == backingOff && Refused(p.cause) == nil
 }
 
 func (p *Pipe) log(level slog.Level, text string, args ...any) {

@@ -148,8 +148,8 @@ func (c *Control) options(db int) rueidis.ClientOption {
 // OnSwitch has hook called whenever another Redis is about to become the master, before any connection to it is made. It
 // must not block. Without Sentinels it is never called.
 func (c *Control) OnSwitch(hook func()) {
-	if c.target.follower != nil {
-		c.target.follower.onSwitch(hook)
+	if c.target.Resolver != nil {
+		c.target.Resolver.OnSwitch(hook)
 	}
 }
 

@@ -76,7 +76,7 @@ func (c *controlConn) Write(p []byte) (int, error) {
 // Read implements net.Conn.
 func (c *controlConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
-	if c.target.follower != nil && bytes.Contains(p[:n], readonlyError) {
+	if c.target.Resolver != nil && bytes.Contains(p[:n], readonlyError) {
 		c.target.refusedWrite()
 	}
 	return n, c.mark(err)

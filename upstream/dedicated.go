@@ -91,9 +91,9 @@ func (n *Node) dedicateCounted(ctx context.Context, id Identity, to Receiver, co
 	defer cancel(nil)
 	defer context.AfterFunc(n.ctx, func() { cancel(ErrClosed) })()
 	era := n.anonymous.era.Load()
-	conn, term, err := connect(ctx, n.target, id, n.opts.DialTimeout)
+	conn, term, err := Connect(ctx, n.target, id, n.opts.DialTimeout)
 	if err != nil {
-		if ctx.Err() != nil && refused(err) == nil {
+		if ctx.Err() != nil && Refused(err) == nil {
 			err = context.Cause(ctx)
 		}
 		n.tellRefused(id, err)
@@ -130,7 +130,7 @@ func clientID(ctx context.Context, conn net.Conn, timeout time.Duration) (id int
 	conn.SetDeadline(time.Now().Add(timeout))
 	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
-	reply, err := askOne(conn, resp.AppendCommand(nil, "CLIENT", "ID"))
+	reply, err := AskOne(conn, resp.AppendCommand(nil, "CLIENT", "ID"))
 	if err != nil {
 		return 0, false, err
 	}
@@ -154,8 +154,8 @@ func mayNotKnow(line []byte) bool {
 	return false
 }
 
-// askOne sends one command and returns its reply, on a connection that nobody else uses.
-func askOne(conn net.Conn, cmd []byte) ([]byte, error) {
+// AskOne sends one command and returns its reply, on a connection that nobody else uses.
+func AskOne(conn net.Conn, cmd []byte) ([]byte, error) {
 	if _, err := conn.Write(cmd); err != nil {
 		return nil, err
 	}
@@ -251,7 +251,7 @@ func (p *Dedicated) run() {
 				if p.open.Load() && isDenied(buf[:n]) {
 					p.node.anonymous.suspect()
 				}
-				if p.node.target.follower != nil && bytes.Contains(buf[:n], readonlyError) {
+				if p.node.target.Resolver != nil && bytes.Contains(buf[:n], readonlyError) {
 					p.node.target.refusedWrite()
 				}
 				to.Received(buf[:n])

@@ -150,7 +150,7 @@ func TestPinRefused(t *testing.T) {
 	n := NewNode(targetOf(t, testredis.Start(t)), NodeOptions{})
 	defer n.Close()
 	_, err := n.Dedicate(context.Background(), Identity{Proto: 2, User: "nobody", Password: "x"}, newRecorder())
-	if refused(err) == nil || !strings.HasPrefix(err.Error(), "WRONGPASS") {
+	if Refused(err) == nil || !strings.HasPrefix(err.Error(), "WRONGPASS") {
 		t.Errorf("got %v", err)
 	}
 }

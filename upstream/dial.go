@@ -17,33 +17,33 @@ const (
 	userTimeout       = 30 * time.Second
 )
 
-// reach is dial to wherever t is at present. term ends when the connection must no longer be used because another Redis
+// reach is Dial to wherever t is at present. term ends when the connection must no longer be used because another Redis
 // is the master now; its cause says so. Without Sentinels it never ends.
 func reach(ctx context.Context, t Target, timeout time.Duration) (conn net.Conn, term context.Context, err error) {
-	if t.follower != nil {
-		return t.follower.dial(ctx, timeout)
+	if t.Resolver != nil {
+		return t.Resolver.Dial(ctx, timeout)
 	}
-	conn, err = dial(ctx, t, timeout)
+	conn, err = Dial(ctx, t, timeout)
 	return conn, context.Background(), err
 }
 
 // moved returns a channel that is closed when t is somewhere else; nil when that never happens.
 func (t Target) moved() <-chan struct{} {
-	if t.follower == nil {
+	if t.Resolver == nil {
 		return nil
 	}
-	return t.follower.moved()
+	return t.Resolver.Moved()
 }
 
 // refusedWrite notes that Redis said READONLY: it is no master any more.
 func (t Target) refusedWrite() {
-	if t.follower != nil {
-		t.follower.Doubt()
+	if t.Resolver != nil {
+		t.Resolver.Doubt()
 	}
 }
 
-// dial connects to t within ctx and timeout, TLS handshake included, if its server has been up for long enough.
-func dial(ctx context.Context, t Target, timeout time.Duration) (net.Conn, error) {
+// Dial connects to t's Addr within ctx and timeout, TLS handshake included, if its server has been up for long enough.
+func Dial(ctx context.Context, t Target, timeout time.Duration) (net.Conn, error) {
 	conn, err := dialAny(ctx, t, timeout)
 	if t.MinUptime <= 0 {
 		return conn, err

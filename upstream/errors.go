@@ -55,8 +55,8 @@ func violation(format string, args ...any) error {
 	return fmt.Errorf("protocol violation by Redis: "+format, args...)
 }
 
-// refused returns err's *ReplyError, or nil when err is something else.
-func refused(err error) *ReplyError {
+// Refused returns err's *ReplyError, or nil when err is something else.
+func Refused(err error) *ReplyError {
 	var re *ReplyError
 	errors.As(err, &re)
 	return re
@@ -65,7 +65,7 @@ func refused(err error) *ReplyError {
 // notSent wraps a failed connection attempt for the requests that waited for
 // it. Redis' own refusal is passed on as it is.
 func notSent(err error) error {
-	if re := refused(err); re != nil {
+	if re := Refused(err); re != nil {
 		return re
 	}
 	return &NotSentError{Cause: err}

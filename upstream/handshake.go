@@ -65,9 +65,9 @@ func appendAuth(b []byte, user, password string) []byte {
 	return resp.AppendCommand(b, "AUTH", user, password)
 }
 
-// connect reaches t and shakes hands as id, all within timeout; term is reach's.
+// Connect reaches t and shakes hands as id, all within timeout; term is reach's.
 // The error is a *ReplyError when Redis refuses, an *AnotherNodeError when it is not the node that t means.
-func connect(ctx context.Context, t Target, id Identity, timeout time.Duration) (conn net.Conn, term context.Context, err error) {
+func Connect(ctx context.Context, t Target, id Identity, timeout time.Duration) (conn net.Conn, term context.Context, err error) {
 	deadline := time.Now().Add(timeout)
 	conn, term, err = reach(ctx, t, timeout)
 	if err != nil {
@@ -108,7 +108,7 @@ func ask(ctx context.Context, conn net.Conn, cmds []byte, n int) error {
 	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
 	err := exchange(conn, cmds, n)
-	if !stop() && refused(err) == nil {
+	if !stop() && Refused(err) == nil {
 		return ctx.Err() // the deadline lies in the past now
 	}
 	return err

@@ -244,7 +244,7 @@ func (n *Node) tellRefused(id Identity, err error) {
 	n.mu.Lock()
 	f := n.refused
 	n.mu.Unlock()
-	if re := refused(err); re != nil && f != nil && !id.Reads {
+	if re := Refused(err); re != nil && f != nil && !id.Reads {
 		f(id, re)
 	}
 }
@@ -271,8 +271,8 @@ func (p *Pipe) cutReads(cause error) {
 // Upstream says of what kind the node's address is ("redis" or "sentinel"), which address it stands for at present ("" when
 // that is not known yet), and how often that has changed.
 func (n *Node) Upstream() (kind, addr string, switches int64) {
-	if f := n.target.follower; f != nil {
-		addr, switches = f.master()
+	if r := n.target.Resolver; r != nil {
+		addr, switches = r.Present()
 		return "sentinel", addr, switches
 	}
 	return "redis", n.target.Addr, 0

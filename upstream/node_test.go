@@ -95,7 +95,7 @@ func TestRefusedWhileInUse(t *testing.T) {
 	var c client
 	eventually(t, "bob is refused", func() bool {
 		_, err := c.do(p, []string{"PING"})
-		return refused(err) != nil
+		return Refused(err) != nil
 	})
 	_, err := n.Open(context.Background(), id)
 	refusal(t, err, wrongPass)

@@ -38,7 +38,7 @@ func proveNode(ctx context.Context, conn net.Conn, t Target, timeout time.Durati
 	conn.SetDeadline(time.Now().Add(timeout))
 	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
-	reply, err := askOne(conn, resp.AppendCommand(nil, "CLUSTER", "MYID"))
+	reply, err := AskOne(conn, resp.AppendCommand(nil, "CLUSTER", "MYID"))
 	if err != nil {
 		return err
 	}

@@ -20,7 +20,7 @@ func TestOwnConnectionsAreKeptAside(t *testing.T) {
 	if _, err := n.Open(context.Background(), Identity{Proto: 2, DB: 1}); err != nil { // and asks whether a password is wanted
 		t.Fatal(err)
 	}
-	if err := n.Authenticate(context.Background(), "nobody", "x"); refused(err) == nil {
+	if err := n.Authenticate(context.Background(), "nobody", "x"); Refused(err) == nil {
 		t.Error(err)
 	}
 	aside, err := n.Aside(context.Background(), Identity{Proto: 2})
@@ -59,7 +59,7 @@ func TestOwnConnectionsAreKeptAside(t *testing.T) {
 func TestBudgetOfAMasterThatMoves(t *testing.T) {
 	t.Parallel()
 	g := testredis.StartGroup(t, testredis.GroupOptions{})
-	target, _ := follow(t, g)
+	target := follow(t, g)
 	b := NewBudget(8, 4)
 	n := NewNode(target, NodeOptions{Budget: b})
 	defer n.Close()

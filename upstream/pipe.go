@@ -138,7 +138,7 @@ func (p *Pipe) await(ctx context.Context, moved, fresh bool) (*link, error) {
 			}
 		case backingOff, resting:
 			wait := moved
-			if refused(p.cause) != nil {
+			if Refused(p.cause) != nil {
 				wait = p.attempt < need
 			}
 			if p.phase == resting && wait || p.phase == backingOff {

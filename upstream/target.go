@@ -26,8 +26,8 @@ type Target struct {
 
 	Dialer Dialer // makes the connections; nil: over the network
 
-	Sentinels *Sentinels // nil: Addr is the address; else it is what they say, once Follow was called
-	follower  *Follower
+	Sentinels *Sentinels // nil: Addr is the address; else it is what they say
+	Resolver  Resolver   // nil: Addr is the address; else sentinel.Follow has set it, and knows the address
 
 	// NodeID is the id of the cluster's node that Addr is the address of: connections that lead elsewhere are refused with an
 	// *AnotherNodeError. "": any server is right.
@@ -43,6 +43,21 @@ type Target struct {
 // Dialer connects to addresses, TLS aside, which goes on top. Its calls come from several goroutines at once.
 type Dialer interface {
 	Dial(ctx context.Context, network, addr string) (net.Conn, error)
+}
+
+// Resolver knows which of several servers a Target means at present. Its methods are called from several goroutines at once.
+type Resolver interface {
+	// Dial connects to the present server. term ends when the connection must no longer be used because another one is meant now;
+	// its cause says so.
+	Dial(ctx context.Context, timeout time.Duration) (conn net.Conn, term context.Context, err error)
+	// Present is the present server's address, "" when it is not known yet, and how often it has changed.
+	Present() (addr string, switches int64)
+	// Moved returns a channel that is closed when another server is meant, or a first one is known.
+	Moved() <-chan struct{}
+	// OnSwitch has hook called whenever another server is about to be meant, before anybody can reach it. hook must not block.
+	OnSwitch(hook func())
+	// Doubt has it look again soon: the present server refused a write, say.
+	Doubt()
 }
 
 // Vetter refuses servers.

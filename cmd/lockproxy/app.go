@@ -17,6 +17,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 	"github.com/lockproxy/lockproxy/internal/tlsfiles"
 	"github.com/lockproxy/lockproxy/upstream"
+	"github.com/lockproxy/lockproxy/upstream/sentinel"
 )
 
 const (
@@ -31,7 +32,7 @@ type app struct {
 	budget    *upstream.Budget // of the connections to Redis that clients cause
 	telemetry *telemetry.Telemetry
 	store     *embedded          // nil with a Redis of the user's
-	follower  *upstream.Follower // nil without Sentinels
+	follower  *sentinel.Follower // nil without Sentinels
 	node      *upstream.Node     // nil with a cluster, as are control and locks
 	cluster   *cluster.Cluster   // nil with a node
 	control   *upstream.Control
@@ -100,7 +101,7 @@ func (a *app) connect(ctx context.Context, url upstream.URL) (service upstream.I
 	}
 	cfg, log := a.cfg, a.log
 	if target.Sentinels != nil {
-		a.follower = target.Follow(log)
+		a.follower = sentinel.Follow(&target, log)
 	}
 	a.node = upstream.NewNode(target, upstream.NodeOptions{Logger: log, Budget: a.budget})
 	a.control = upstream.NewControl(target, upstream.ControlOptions{Logger: log})

@@ -39,7 +39,6 @@ var tooBig = map[string]int{
 	"upstream.Pipe":                   16,
 	"upstream.Request":                19,
 	"upstream.link":                   26,
-	"upstream":                        31,
 }
 
 // modes are the names by which code asks which kind of upstream there is. tooCurious are the packages that still do so outside

@@ -22,7 +22,7 @@ var stdOnly = []string{}
 // imports them.
 var table = []row{
 	{pkg: "cmd/lockproxy", floor: 6, what: "flags, wiring, signals, exit code",
-		may: []string{"internal/retry", "internal/session", "internal/downstream", "commands", "internal/lock", "cluster", "upstream", "proto/resp", "scripts", "internal/telemetry", "internal/config", "internal/tlsfiles"}},
+		may: []string{"internal/retry", "internal/session", "internal/downstream", "commands", "internal/lock", "cluster", "upstream/sentinel", "upstream", "proto/resp", "scripts", "internal/telemetry", "internal/config", "internal/tlsfiles"}},
 	{pkg: "internal/session", floor: 5, what: "one client connection: read, order, reply, hang up",
 		may: []string{"internal/retry", "internal/downstream", "internal/commandtable", "internal/scriptcache", "commands", "internal/lock", "cluster", "upstream", "proto/resp", "internal/telemetry"}},
 	{pkg: "internal/scriptcache", floor: 4, what: "the scripts that clients have sent: which are quick, which Redis may have lost",
@@ -33,6 +33,8 @@ var table = []row{
 		may: []string{"internal/retry", "cluster", "upstream", "scripts", "internal/jitter", "internal/telemetry"}},
 	{pkg: "cluster", floor: 2, what: "many nodes: slots, topology, routing, redirects",
 		may: []string{"internal/retry", "upstream", "proto/resp", "internal/jitter", "internal/telemetry"}},
+	{pkg: "upstream/sentinel", floor: 2, what: "which Redis is the master, as Sentinels name it and it confirms",
+		may: []string{"internal/retry", "upstream", "proto/resp", "internal/telemetry"}},
 	{pkg: "upstream", floor: 1, what: "one node: pipe, private connections, handshake; the rueidis clients",
 		may: []string{"internal/retry", "proto/resp", "internal/jitter", "internal/telemetry"}},
 	{pkg: "internal/config", floor: 2, what: "the operator's settings: cmd alone reads them", may: []string{"upstream"}},

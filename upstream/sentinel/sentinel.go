@@ -1,4 +1,4 @@
-package upstream
+package sentinel
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/lockproxy/lockproxy/internal/retry"
+	"github.com/lockproxy/lockproxy/upstream"
 )
 
 const (
@@ -84,7 +85,7 @@ func (s *sentinel) ask(client rueidis.Client) view {
 	case err != nil:
 		return view{err: err}
 	case len(addr) != 2:
-		return view{err: violation("SENTINEL GET-MASTER-ADDR-BY-NAME")}
+		return view{err: errors.New("protocol violation by a Sentinel: GET-MASTER-ADDR-BY-NAME")}
 	}
 	fields, err := replies[1].AsStrMap()
 	if err != nil {
@@ -92,7 +93,7 @@ func (s *sentinel) ask(client rueidis.Client) view {
 	}
 	epoch, err := strconv.ParseInt(fields["config-epoch"], 10, 64)
 	if err != nil {
-		return view{err: violation("SENTINEL MASTER has no config-epoch")}
+		return view{err: errors.New("protocol violation by a Sentinel: MASTER has no config-epoch")}
 	}
 	return view{place: place{net.JoinHostPort(addr[0], addr[1]), epoch}}
 }
@@ -136,7 +137,5 @@ func (s *sentinel) options() rueidis.ClientOption {
 }
 
 func (s *sentinel) dial(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
-	to := s.f.target
-	to.Addr = s.addr
-	return dial(s.f.ctx, to, sentinelTimeout)
+	return upstream.Dial(s.f.ctx, s.f.at(s.addr), sentinelTimeout)
 }

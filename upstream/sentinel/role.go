@@ -1,4 +1,4 @@
-package upstream
+package sentinel
 
 import (
 	"bytes"
@@ -9,6 +9,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/retry"
 	"github.com/lockproxy/lockproxy/proto/resp"
+	"github.com/lockproxy/lockproxy/upstream"
 )
 
 const (
@@ -60,7 +61,7 @@ func (f *Follower) confirm(ctx context.Context, t *masterTerm, fresh time.Durati
 	}
 	master, err := f.role(ctx, t)
 	switch {
-	case refused(err) != nil:
+	case upstream.Refused(err) != nil:
 		// Redis does not let the service account ask: the Sentinels are believed. It says itself what it is to those who write.
 		if !t.isConfirmed(f) {
 			f.log.Warn("the master does not tell its ROLE to the user of --upstream", "addr", t.addr, "error", err)
@@ -91,15 +92,13 @@ func (f *Follower) role(ctx context.Context, t *masterTerm) (master bool, err er
 		p.close()
 	}
 	if p.conn != nil {
-		if master, err = f.askRole(ctx); err == nil || refused(err) != nil || ctx.Err() != nil {
+		if master, err = f.askRole(ctx); err == nil || upstream.Refused(err) != nil || ctx.Err() != nil {
 			return master, err
 		}
 	}
-	to := f.target
-	to.Addr, to.follower = t.addr, nil
-	service := Identity{User: f.target.User, Password: f.target.Password, Proto: 2}
+	service := upstream.Identity{User: f.target.User, Password: f.target.Password, Proto: 2}
 	p.term = t
-	if p.conn, _, err = connect(ctx, to, service, roleTimeout); err != nil {
+	if p.conn, _, err = upstream.Connect(ctx, f.at(t.addr), service, roleTimeout); err != nil {
 		p.conn = nil
 		return false, err
 	}
@@ -112,7 +111,7 @@ func (f *Follower) askRole(ctx context.Context) (bool, error) {
 	conn.SetDeadline(time.Now().Add(roleTimeout))
 	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
-	reply, err := askOne(conn, resp.AppendCommand(nil, "ROLE"))
+	reply, err := upstream.AskOne(conn, resp.AppendCommand(nil, "ROLE"))
 	if err != nil || !stop() {
 		f.probe.close()
 	}
@@ -120,7 +119,7 @@ func (f *Follower) askRole(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	if line, bad := bytes.CutPrefix(reply, []byte("-")); bad {
-		return false, &ReplyError{Line: string(bytes.TrimSpace(line))}
+		return false, &upstream.ReplyError{Line: string(bytes.TrimSpace(line))}
 	}
 	return bytes.Contains(reply[:min(len(reply), 20)], []byte("\r\nmaster\r\n")), nil
 }

@@ -13,23 +13,12 @@ import (
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
-func follow(t *testing.T, g *testredis.Group) (Target, *Follower) {
-	t.Helper()
-	target, err := ParseTarget(g.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	f := target.Follow(slog.New(slog.DiscardHandler))
-	t.Cleanup(f.Close)
-	return target, f
-}
-
 // TestSwitch: when the master has changed, what was under way on a frozen former one ends at once, with what is known of
 // it; connections are made anew to the new one; and a hook runs before that.
 func TestSwitch(t *testing.T) {
 	t.Parallel()
 	g := testredis.StartGroup(t, testredis.GroupOptions{})
-	target, _ := follow(t, g)
+	target := follow(t, g)
 	n := NewNode(target, NodeOptions{Logger: slog.New(slog.DiscardHandler)})
 	t.Cleanup(n.Close)
 	c := newControl(t, target)
@@ -44,7 +33,7 @@ func TestSwitch(t *testing.T) {
 	if got := ask1(t, p, "SET", "k", "v"); got != "+OK\r\n" {
 		t.Fatal(got)
 	}
-	if err := n.Authenticate(context.Background(), "", "x"); refused(err) == nil { // its connection is to move, too
+	if err := n.Authenticate(context.Background(), "", "x"); Refused(err) == nil { // its connection is to move, too
 		t.Fatal(err)
 	}
 	dedicated, receiver := dedicate(t, n, Identity{Proto: 2})
@@ -74,7 +63,7 @@ func TestSwitch(t *testing.T) {
 	if got := ask1(t, p, "SET", "k", "w"); got != "+OK\r\n" {
 		t.Errorf("after the switch: %q", got)
 	}
-	if err := n.Authenticate(context.Background(), "", "x"); refused(err) == nil {
+	if err := n.Authenticate(context.Background(), "", "x"); Refused(err) == nil {
 		t.Error(err)
 	}
 	waitFor(t, "the control clients are there too", func() bool { return run(controlClientOf(t, c, 0), "PING").Error() == nil })
@@ -107,40 +96,5 @@ func waitFor(t *testing.T, what string, ok func() bool) {
 		if time.Now().After(end) {
 			t.Fatalf("never: %s", what)
 		}
-	}
-}
-
-// TestLowerEpoch: Sentinels that were set up anew begin with a lower epoch. That counts when it stays so.
-func TestLowerEpoch(t *testing.T) {
-	t.Parallel()
-	f := &Follower{
-		log: slog.New(slog.DiscardHandler), changed: make(chan struct{}), views: make([]view, 3),
-		target: Target{Sentinels: &Sentinels{Master: "main"}}, peers: []*sentinel{{}, {}, {}},
-	}
-	say := func(addr string, epoch int64) (now string) {
-		for i := range f.views {
-			f.report(i, view{place: place{addr, epoch}})
-		}
-		now, _ = f.master()
-		return now
-	}
-	if now := say("a:1", 7); now != "a:1" {
-		t.Fatalf("at %q", now)
-	}
-	term := f.now
-	if now := say("b:1", 0); now != "a:1" {
-		t.Errorf("a lower epoch counts at once: at %q", now)
-	}
-	f.lower = time.Now().Add(-resetTimeout / 2)
-	if say("a:1", 7); !f.lower.IsZero() {
-		t.Error("the epoch came back, and the time it was lower counts on")
-	}
-	say("b:1", 0)
-	f.lower = f.lower.Add(-resetTimeout)
-	if now := say("b:1", 0); now != "b:1" || term.ctx.Err() == nil {
-		t.Errorf("a lower epoch that stays is not followed: at %q", now)
-	}
-	if _, switches := f.master(); switches != 1 {
-		t.Errorf("%d switches", switches)
 	}
 }

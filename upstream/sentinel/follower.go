@@ -1,4 +1,5 @@
-package upstream
+// Package sentinel finds the master that Redis Sentinels name, and notices when it changes.
+package sentinel
 
 import (
 	"context"
@@ -12,21 +13,23 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/lockproxy/lockproxy/internal/telemetry"
+	"github.com/lockproxy/lockproxy/upstream"
 )
 
 // resetTimeout is how long the Sentinels' config-epoch must have been lower than the one followed before that counts:
 // only Sentinels that were set up anew go back.
 const resetTimeout = 10 * time.Second
 
-// Follower knows which Redis is the master, as the Sentinels of a Target say and the master itself confirms. Everything
-// that dials the Target asks it, and when the master changes, every connection to the former one ends at once.
+// Follower knows which Redis is the master, as the Sentinels of an upstream.Target say and the master itself confirms. It is that
+// Target's Resolver: everything that dials the Target asks it, and when the master changes, every connection to the former one
+// ends at once.
 //
 // It asks each Sentinel once a second, and all of them whenever one announces a change or a connection fails. The newest
 // config-epoch decides, so that a Sentinel that is cut off with an old view pulls nobody back. While no Sentinel answers
 // the last master known is used.
 type Follower struct {
 	// Static after construction.
-	target  Target // Addr is empty
+	target  upstream.Target // Addr is empty
 	log     *slog.Logger
 	ctx     context.Context // ends when the follower is closed
 	stop    context.CancelFunc
@@ -53,7 +56,7 @@ type masterTerm struct {
 
 // Follow asks t's Sentinels from now on, until Close, and has all copies of t made from now on go where they say.
 // Call it once, when t is complete. log nil is slog.Default().
-func (t *Target) Follow(log *slog.Logger) *Follower {
+func Follow(t *upstream.Target, log *slog.Logger) *Follower {
 	if log == nil {
 		log = slog.Default()
 	}
@@ -63,7 +66,7 @@ func (t *Target) Follow(log *slog.Logger) *Follower {
 		probe: probe{turn: make(chan struct{}, 1), again: make(chan struct{}, 1)},
 	}
 	f.ctx, f.stop = context.WithCancel(context.Background())
-	t.follower = f
+	t.Resolver = f
 	for i, addr := range t.Sentinels.Addrs {
 		s := &sentinel{f: f, index: i, addr: addr, wakeup: make(chan struct{}, 1)}
 		f.peers = append(f.peers, s)
@@ -82,7 +85,7 @@ func (f *Follower) Close() {
 	f.probe.close()
 }
 
-// Doubt has the Sentinels and the master asked again soon.
+// Doubt implements upstream.Resolver: it has the Sentinels and the master asked again soon.
 func (f *Follower) Doubt() {
 	for _, s := range f.peers {
 		s.wake()
@@ -90,15 +93,16 @@ func (f *Follower) Doubt() {
 	f.probe.wake()
 }
 
-// onSwitch has hook called whenever the master is about to change, before anybody can reach the new one. It must not block.
-func (f *Follower) onSwitch(hook func()) {
+// OnSwitch implements upstream.Resolver: hook is called whenever the master is about to change, before anybody can reach the new
+// one.
+func (f *Follower) OnSwitch(hook func()) {
 	f.mu.Lock()
 	f.hooks = append(f.hooks, hook)
 	f.mu.Unlock()
 }
 
-// master is the present master's address, "" when it is not known yet, and how often it has changed.
-func (f *Follower) master() (addr string, switches int64) {
+// Present implements upstream.Resolver: the master's address, "" when it is not known yet, and how often it has changed.
+func (f *Follower) Present() (addr string, switches int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.now != nil {
@@ -107,7 +111,8 @@ func (f *Follower) master() (addr string, switches int64) {
 	return addr, f.switches
 }
 
-func (f *Follower) moved() <-chan struct{} {
+// Moved implements upstream.Resolver.
+func (f *Follower) Moved() <-chan struct{} {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.changed
@@ -220,8 +225,8 @@ func (f *Follower) unknown() error {
 	return fmt.Errorf("no master %q known: %w", f.target.Sentinels.Master, last)
 }
 
-// present is the term to dial in; it waits while the Sentinels are being asked for the first time.
-func (f *Follower) present(ctx context.Context) (*masterTerm, error) {
+// term is the one to dial in; it waits while the Sentinels are being asked for the first time.
+func (f *Follower) term(ctx context.Context) (*masterTerm, error) {
 	for {
 		f.mu.Lock()
 		now, changed := f.now, f.changed
@@ -245,20 +250,18 @@ func (f *Follower) present(ctx context.Context) (*masterTerm, error) {
 	}
 }
 
-// dial is reach for what Sentinels name: the connection is to a Redis that has just said it is a master.
-func (f *Follower) dial(ctx context.Context, timeout time.Duration) (net.Conn, context.Context, error) {
+// Dial implements upstream.Resolver: the connection is to a Redis that has just said it is a master.
+func (f *Follower) Dial(ctx context.Context, timeout time.Duration) (net.Conn, context.Context, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	now, err := f.present(ctx)
+	now, err := f.term(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	attempt, giveUp := context.WithCancel(ctx)
 	defer giveUp()
 	defer context.AfterFunc(now.ctx, giveUp)()
-	to := f.target
-	to.Addr = now.addr
-	conn, err := dial(attempt, to, timeout)
+	conn, err := upstream.Dial(attempt, f.at(now.addr), timeout)
 	if err != nil {
 		f.Doubt()
 		return nil, nil, f.why(now, err)
@@ -271,6 +274,13 @@ func (f *Follower) dial(ctx context.Context, timeout time.Duration) (net.Conn, c
 	return conn, now.ctx, nil
 }
 
+// at is the Target of one address, Redis' or a Sentinel's.
+func (f *Follower) at(addr string) upstream.Target {
+	t := f.target
+	t.Addr = addr
+	return t
+}
+
 // why is err, or what ended the term meanwhile.
 func (f *Follower) why(t *masterTerm, err error) error {
 	if cause := context.Cause(t.ctx); cause != nil {
@@ -278,3 +288,5 @@ func (f *Follower) why(t *masterTerm, err error) error {
 	}
 	return err
 }
+
+var _ upstream.Resolver = (*Follower)(nil)

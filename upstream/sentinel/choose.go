@@ -1,4 +1,4 @@
-package upstream
+package sentinel
 
 // place is a master's address, by the configuration of that epoch. The Sentinels raise the epoch at every failover, and a
 // majority of them agrees to that.
