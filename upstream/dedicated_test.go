@@ -145,7 +145,7 @@ func TestIdlePinsAreBounded(t *testing.T) {
 	}
 }
 
-func TestPinRefused(t *testing.T) {
+func TestDedicatedRefused(t *testing.T) {
 	t.Parallel()
 	n := NewNode(targetOf(t, testredis.Start(t)), NodeOptions{})
 	defer n.Close()
@@ -156,7 +156,7 @@ func TestPinRefused(t *testing.T) {
 }
 
 // While a script runs Redis tells nobody its number, but a transaction may be begun.
-func TestPinWhileBusy(t *testing.T) {
+func TestDedicatedWhileBusy(t *testing.T) {
 	t.Parallel()
 	redis := testredis.Start(t, "--lua-time-limit 10")
 	n := NewNode(targetOf(t, redis), NodeOptions{})

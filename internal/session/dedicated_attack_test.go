@@ -242,7 +242,7 @@ func TestMonitorMixed(t *testing.T) {
 }
 
 // A client that never authenticated is closed with its own connection, made before Redis wanted a password: nobody else gets it.
-func TestPinFromBeforeThePassword(t *testing.T) {
+func TestDedicatedFromBeforeThePassword(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)
 	p := startProxy(t, server.URL(), nil)

@@ -37,7 +37,7 @@ func TestExecWithoutMultiKeepsWatching(t *testing.T) {
 }
 
 // A reply may come, and the connection be given back, while the session is about to use it.
-func TestPinIsNotGivenBackInUse(t *testing.T) {
+func TestDedicatedIsNotGivenBackInUse(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t, "--hz", "500") // it looks that often whose wait is over
 	p := startProxy(t, server.URL(), nil)

@@ -29,7 +29,7 @@ func (p *proxy) idOf(w *wire) string {
 	return "0"
 }
 
-func TestPinKinds(t *testing.T) {
+func TestDedicatedKinds(t *testing.T) {
 	t.Parallel()
 	tab := newAnswers([]string{"monitor"}, nil, nil)
 	for line, want := range map[string]commandtable.ConnKind{
