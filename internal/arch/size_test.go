@@ -26,7 +26,7 @@ var tooBig = map[string]int{
 	"internal/downstream.Conn":        32,
 	"internal/lock.Manager":           27,
 	"internal/lock.hold":              32,
-	"internal/lock":                   62,
+	"internal/lock":                   61,
 	"internal/session.Options":        28,
 	"internal/session.Server":         35,
 	"internal/session.Session":        49,

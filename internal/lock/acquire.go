@@ -32,12 +32,6 @@ type acquire struct {
 // answer is what the acquire script returns.
 type answer struct{ code, count, ttl, token, raised int64 }
 
-const (
-	codeLate    = -2
-	codeKind    = -3
-	codeUpgrade = -5
-)
-
 var (
 	errNotDone   = errors.New("lock: the request whose reply was lost was not done")
 	errLate      = errors.New("the request came to Redis too late")
@@ -183,7 +177,7 @@ func (a *acquire) run(ctx context.Context) (answer, error) {
 		} else if out, err = m.evalInts(ctx, a.call(text)); err != nil {
 			return answer{}, err
 		}
-		if out[0] != codeLate {
+		if out[0] != scripts.Late {
 			ans := answer{code: out[0], count: out[1], ttl: out[2], token: out[3]}
 			if ans.code == 1 {
 				ans.raised = out[4]
@@ -225,10 +219,10 @@ func (a *acquire) conclude(ctx context.Context, ans answer) (Grant, error) {
 	case 0:
 		m.disbelieve(a.h)
 		return Grant{}, ErrNotAcquired
-	case codeKind:
+	case scripts.OtherKind:
 		m.disbelieve(a.h)
 		return Grant{}, otherKind(a.r.Key)
-	case codeUpgrade:
+	case scripts.Upgrade:
 		m.disbelieve(a.h)
 		return Grant{}, wouldWaitForItself(a.r.Key)
 	}

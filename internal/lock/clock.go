@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/lockstore/tally"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
@@ -48,7 +49,7 @@ func (c *clock) earliest() int64 {
 		return 0
 	}
 	age := time.Since(c.at)
-	return c.micro + (age - drift(age)).Microseconds()
+	return c.micro + (age - tally.Drift(age)).Microseconds()
 }
 
 // age is how old the last sample is; 0 when there is none.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/telemetry"
+	"github.com/lockproxy/lockproxy/scripts"
 )
 
 // RenewRequest is one RENEW.
@@ -98,7 +99,7 @@ func (m *Manager) extend(ctx context.Context, h *hold, r RenewRequest, registrat
 			}
 			sent = time.Now()
 			out, err = ints(m.eval(ctx, extendCall(h, r, m.opts, text, registration, known)))
-			if err != nil || out[0] != codeLate {
+			if err != nil || out[0] != scripts.Late {
 				return at, err
 			}
 			if err = m.tooLate(time.Since(sent), notAfter<<try); !isLate(err) {

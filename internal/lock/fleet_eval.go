@@ -218,14 +218,14 @@ func (f *fleet) eval(ctx context.Context, c call) (reply rueidis.RedisMessage, e
 
 func late(reply rueidis.RedisMessage) bool {
 	if code, err := reply.AsInt64(); err == nil {
-		return code == codeLate
+		return code == scripts.Late
 	}
 	parts, err := reply.ToArray()
 	if err != nil || len(parts) == 0 {
 		return false
 	}
 	code, err := parts[0].AsInt64()
-	return err == nil && code == codeLate
+	return err == nil && code == scripts.Late
 }
 
 // evalAsking is evalOn behind ASKING, in one write.
@@ -257,7 +257,7 @@ func (f *fleet) evalInts(ctx context.Context, c call) (out []int64, err error) {
 			run = mb.ctl.IntsAsking
 		}
 		out, err = run(c.db, c.script.SHA, c.script.Source, prepared.keys, prepared.args)
-		if err == nil && out[0] == codeLate {
+		if err == nil && out[0] == scripts.Late {
 			_ = f.sample(mb)
 		}
 		return outside(err)

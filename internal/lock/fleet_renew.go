@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/cluster"
+	"github.com/lockproxy/lockproxy/internal/lockstore/tally"
+	"github.com/lockproxy/lockproxy/scripts"
 )
 
 // slotOf is what parts renewals on a cluster: Redis refuses a script with keys of two slots, even where one node has both.
@@ -25,14 +27,14 @@ func (f *fleet) oneByOne(ctx context.Context, b *batch) ([]int64, error) {
 	for i := range b.holds {
 		one := &batch{batchKey: b.batchKey, holds: b.holds[i : i+1], marks: b.marks[i : i+1]}
 		codes, err := ints(f.eval(ctx, one.call(f.mark)))
-		if err == nil && codes[0] == codeLate {
+		if err == nil && codes[0] == scripts.Late {
 			err = errLate
 		}
 		if err == nil {
 			out[i], done = codes[0], true
 			continue
 		}
-		out[i], failed = undecided, err
+		out[i], failed = tally.Undecided, err
 		if isUnknown(err) {
 			f.m.mu.Lock()
 			b.holds[i].late = time.Now().Add(b.allow)

@@ -26,22 +26,20 @@ func (c *Client) force(ctx context.Context, r UnlockRequest) (bool, error) {
 			c.m.log.Warn("lock freed by force", "key", r.Key, "kind", k, "db", r.DB, "by", c.info.Addr, "name", c.info.Name())
 			c.m.recheckKey(holdID{db: r.DB, key: r.Key, kind: k}.line(), reasonForced)
 		}
-		if code != codeKind {
+		if code != scripts.OtherKind {
 			break
 		}
 	}
 	switch code {
-	case codeKind:
+	case scripts.OtherKind:
 		return false, otherKind(r.Key)
-	case codeNoLock:
+	case scripts.NoLock:
 		return false, &Error{"WRONGTYPE", "the hash at '" + printable(r.Key) + "' is no lock"}
-	case codeLate:
+	case scripts.Late:
 		return false, &upstream.NotSentError{Cause: errLate}
 	}
 	return code == 1, nil
 }
-
-const codeNoLock = -4
 
 // forceKind frees a lock of one kind.
 func (c *Client) forceKind(ctx context.Context, k Kind, r UnlockRequest) (code int64, err error) {

@@ -57,7 +57,7 @@ func (m *Manager) refreshQueue(l *line) time.Duration {
 	}
 	args[0], args[1], args[2] = text, m.publishing(), m.fairWait()
 	out, err := ints(m.eval(context.Background(), call{l.key.db, scripts.Refresh, plainKeys(l.key.key), args}))
-	if err != nil || out[0] == codeLate {
+	if err != nil || out[0] == scripts.Late {
 		m.log.Debug("cannot refresh a fair queue", "key", l.key.key, "error", err)
 		if err == nil {
 			_ = m.sample()
@@ -161,7 +161,7 @@ func (m *Manager) tryLeave(id holdID) (done int64, err error) {
 		if err != nil {
 			return at, err
 		}
-		if code, err := reply.AsInt64(); err != nil || code != codeLate {
+		if code, err := reply.AsInt64(); err != nil || code != scripts.Late {
 			return at, err
 		}
 		if tooLate = m.tooLate(time.Since(sent), notAfter<<try); !isLate(tooLate) {

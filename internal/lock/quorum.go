@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/jitter"
+	"github.com/lockproxy/lockproxy/internal/lockstore/tally"
+	"github.com/lockproxy/lockproxy/scripts"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
@@ -66,14 +68,14 @@ func newQuorum(m *Manager, o QuorumOptions) *quorum {
 	return q
 }
 
-func (q *quorum) majority() int { return majorityOf(len(q.nodes)) }
+func (q *quorum) majority() int { return tally.Majority(len(q.nodes)) }
 
 // tallyOf is what nodes said that answered.
-func (q *quorum) tallyOf(all []result) tally {
-	t := tally{nodes: len(q.nodes)}
+func (q *quorum) tallyOf(all []result) tally.Tally {
+	t := tally.Tally{Nodes: len(q.nodes)}
 	for _, r := range all {
 		if r.code() != noCode {
-			t.said = append(t.said, r.out)
+			t.Said = append(t.Said, r.out)
 		}
 	}
 	return t
@@ -84,7 +86,7 @@ func (m *Manager) drift(lease time.Duration) time.Duration {
 	if m.quorum == nil {
 		return 0
 	}
-	return drift(lease)
+	return tally.Drift(lease)
 }
 
 // limit refuses what a quorum cannot keep.
@@ -147,14 +149,14 @@ func (q *quorum) ask(n *quorumNode, until time.Time, build func(notAfter string)
 			err = &upstream.ReplyError{Line: redisLine(refusal.Line)}
 		}
 		n.account.refused(err)
-		if err != nil || out[0] != codeLate || time.Until(until) <= 0 {
+		if err != nil || out[0] != scripts.Late || time.Until(until) <= 0 {
 			break
 		}
 		if err := q.sample(n); err != nil { // its clock is another than we thought
 			return nil, err
 		}
 	}
-	if err == nil && out[0] == codeLate {
+	if err == nil && out[0] == scripts.Late {
 		return nil, &upstream.NotSentError{Cause: errLate}
 	}
 	return out, err

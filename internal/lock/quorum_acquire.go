@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/lockstore/tally"
 	"github.com/lockproxy/lockproxy/scripts"
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -27,10 +28,10 @@ func (q *quorum) acquire(ctx context.Context, a *acquire) (answer, error) {
 			ans.token, err = q.fence(a, t)
 		}
 		granted := err == nil && ans.code == 1
-		if v.decide(granted, t.verdict() == won, q.until(0)); !granted {
+		if v.decide(granted, t.Verdict() == tally.Won, q.until(0)); !granted {
 			v.sitOut()
 		}
-		if err != nil || t.verdict() != split || a.r.Blocks || try == splitTries || !q.m.sleep(ctx, shortPause(time.Since(a.sent))) {
+		if err != nil || t.Verdict() != tally.Split || a.r.Blocks || try == splitTries || !q.m.sleep(ctx, shortPause(time.Since(a.sent))) {
 			return ans, err
 		}
 	}
@@ -99,7 +100,7 @@ func (q *quorum) vote(a *acquire) *vote {
 	for _, n := range q.nodes {
 		q.m.background(func() { q.voteOf(n, a.h.id, v, build, answers) })
 	}
-	v.all = collect(answers, len(q.nodes), v.until, func(all []result) bool { return q.tallyOf(all).clear() })
+	v.all = collect(answers, len(q.nodes), v.until, func(all []result) bool { return q.tallyOf(all).Clear() })
 	return v
 }
 
@@ -137,23 +138,23 @@ func (q *quorum) voteOf(n *quorumNode, id holdID, v *vote, build func(string) ca
 }
 
 // judge makes one answer of the nodes' answers. count and raised are what one node would say of the owner's holds.
-func (q *quorum) judge(a *acquire, v *vote, t tally) (answer, error) {
+func (q *quorum) judge(a *acquire, v *vote, t tally.Tally) (answer, error) {
 	pause := shortPause(time.Since(a.sent)).Milliseconds()
-	switch t.verdict() {
-	case otherLock:
-		return answer{code: codeKind}, nil
-	case upgrade:
-		return answer{code: codeUpgrade}, nil
-	case unheard:
-		return answer{}, q.trouble(v.all, t.voted(), "the lock was not taken")
-	case split:
+	switch t.Verdict() {
+	case tally.OtherLock:
+		return answer{code: scripts.OtherKind}, nil
+	case tally.Upgrade:
+		return answer{code: scripts.Upgrade}, nil
+	case tally.Unheard:
+		return answer{}, q.trouble(v.all, t.Voted(), "the lock was not taken")
+	case tally.Split:
 		return answer{ttl: pause}, nil
-	case held:
-		return answer{ttl: t.free()}, nil
+	case tally.Held:
+		return answer{ttl: t.Free()}, nil
 	}
-	ans := answer{code: 1, count: 1, raised: 1, ttl: t.lasts()}
+	ans := answer{code: 1, count: 1, raised: 1, ttl: t.Lasts()}
 	switch {
-	case !t.had(): // what some nodes had was left behind: a majority does not
+	case !t.Had(): // what some nodes had was left behind: a majority does not
 	case a.h.explicit:
 		ans.count, ans.raised = max(a.before, 1), 0
 	default:
@@ -163,8 +164,8 @@ func (q *quorum) judge(a *acquire, v *vote, t tally) (answer, error) {
 }
 
 // fence makes the highest token of those that gave the lock everybody's: on a majority no lower one is given any more.
-func (q *quorum) fence(a *acquire, t tally) (int64, error) {
-	token := t.token(a.h.explicit)
+func (q *quorum) fence(a *acquire, t tally.Tally) (int64, error) {
+	token := t.Token(a.h.explicit)
 	build := func(notAfter string) call {
 		return call{a.h.id.db, scripts.Raise, []string{tokenKey(a.h.id.key)}, []string{
 			strconv.FormatInt(token, 10), notAfter, strconv.FormatInt(q.m.opts.FenceTTL.Milliseconds(), 10),
@@ -174,8 +175,8 @@ func (q *quorum) fence(a *acquire, t tally) (int64, error) {
 	all := gather(q, until, func(n *quorumNode) result {
 		out, err := q.ask(n, until, build)
 		return result{n, out, err}
-	}, func(all []result) bool { return q.tallyOf(all).count(1) >= q.majority() })
-	if n := q.tallyOf(all).count(1); n < q.majority() {
+	}, func(all []result) bool { return q.tallyOf(all).Count(1) >= q.majority() })
+	if n := q.tallyOf(all).Count(1); n < q.majority() {
 		return 0, q.trouble(all, n, "the fencing token is not safe, the lock was given back")
 	}
 	return token, nil

@@ -7,6 +7,8 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/lockproxy/lockproxy/internal/lockstore/tally"
+	"github.com/lockproxy/lockproxy/scripts"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
@@ -48,7 +50,7 @@ func (q *quorum) force(build func(notAfter string) call) (code int64, err error)
 	answered := 0
 	for _, s := range heard {
 		code, e := s.reply.AsInt64()
-		if s.err == nil && e == nil && code != codeLate {
+		if s.err == nil && e == nil && code != scripts.Late {
 			codes[code]++
 			answered++
 		}
@@ -57,7 +59,7 @@ func (q *quorum) force(build func(notAfter string) call) (code int64, err error)
 	if answered < q.majority() {
 		return 0, q.trouble(asked, answered, "it may still be held")
 	}
-	for _, code := range []int64{codeKind, codeNoLock} {
+	for _, code := range []int64{scripts.OtherKind, scripts.NoLock} {
 		if codes[code] >= q.majority() {
 			return code, nil
 		}
@@ -114,7 +116,7 @@ func (q *quorum) merge(seen map[*quorumNode]Info) Info {
 			holders[who{h.Owner, h.Kind}]++
 		}
 	}
-	out.Token, out.Fenced = lastToken(tokens, len(q.nodes))
+	out.Token, out.Fenced = tally.LastToken(tokens, len(q.nodes))
 	for kind, n := range kinds {
 		if n >= q.majority() {
 			out.Kind = kind
@@ -132,7 +134,7 @@ func (q *quorum) merge(seen map[*quorumNode]Info) Info {
 				left = append(left, in.TTL)
 			}
 		}
-		out.TTL = lasts(left, q.majority())
+		out.TTL = tally.Lasts(left, q.majority())
 	}
 	return out
 }

@@ -42,16 +42,16 @@ func (q *quorum) release(r *release) (code, left int64, err error) {
 	q.m.mu.Unlock()
 	d := &dropping{q: q, r: &whole, until: q.until(0), giveUp: giveUp, spares: r.h.explicit && q.wellEnough()}
 	all := gather(q, d.until, d.from, func(all []result) bool {
-		return !r.h.explicit && q.tallyOf(all).count(1) >= q.majority()
+		return !r.h.explicit && q.tallyOf(all).Count(1) >= q.majority()
 	})
 	t, ok := q.tallyOf(all), false
 	if r.attempt != "" {
-		code, left, ok = t.retracted()
+		code, left, ok = t.Retracted()
 	} else {
-		code, left, ok = t.freed()
+		code, left, ok = t.Freed()
 	}
 	if !ok {
-		err = q.trouble(all, len(t.said), "the lock is no longer renewed and runs out; UNLOCK may be said again")
+		err = q.trouble(all, len(t.Said), "the lock is no longer renewed and runs out; UNLOCK may be said again")
 	}
 	q.m.mu.Lock()
 	defer q.m.mu.Unlock()

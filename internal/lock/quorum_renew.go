@@ -5,11 +5,10 @@ import (
 	"slices"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/lockstore/tally"
+	"github.com/lockproxy/lockproxy/scripts"
 	"github.com/lockproxy/lockproxy/upstream"
 )
-
-// undecided is what a renewal says of a hold for which no majority spoke, or on a cluster nobody.
-const undecided = -9
 
 // renew sends a batch of renewals to all nodes. Each hold has the answer of a majority of its own. A node that has not answered by
 // then is heard all the same, if it lacks a hold.
@@ -30,7 +29,7 @@ func (q *quorum) renew(b *batch) ([]int64, error) {
 		said, err := q.ask(n, until, b.onNode)
 		for i := range said {
 			if i < len(busy) && busy[i] {
-				said[i] = undecided // it may be dropped there
+				said[i] = tally.Undecided // it may be dropped there
 			}
 		}
 		if err == nil && b.lease > 0 && slices.Contains(said, 0) {
@@ -40,11 +39,11 @@ func (q *quorum) renew(b *batch) ([]int64, error) {
 	}, func(all []result) bool { return len(all) >= q.majority() && q.settledAll(b, all) })
 	t := q.tallyOf(heard)
 	for i := range out {
-		out[i] = q.takenOver(b.holds[i], t.renewal(i))
-		any = any || out[i] != undecided
+		out[i] = q.takenOver(b.holds[i], t.Renewal(i))
+		any = any || out[i] != tally.Undecided
 	}
 	if !any {
-		return nil, q.trouble(heard, len(t.said), "the renewal does not count")
+		return nil, q.trouble(heard, len(t.Said), "the renewal does not count")
 	}
 	return out, nil
 }
@@ -62,7 +61,7 @@ func (q *quorum) takenOver(h *hold, said int64) int64 {
 		h.taken = time.Now()
 	}
 	if time.Since(h.taken) < min(3*q.timeout, h.lease/4) {
-		return undecided
+		return tally.Undecided
 	}
 	return 2
 }
@@ -120,7 +119,7 @@ func (q *quorum) spreadTo(n *quorumNode, until time.Time, build func(notAfter st
 func (q *quorum) settledAll(b *batch, all []result) bool {
 	t := q.tallyOf(all)
 	for i := range b.holds {
-		if t.renewal(i) != 1 {
+		if t.Renewal(i) != 1 {
 			return false
 		}
 	}
@@ -147,27 +146,27 @@ func (q *quorum) extend(h *hold, r RenewRequest, registration, known string) (ou
 			return extendCall(h, r, q.m.opts, notAfter, registration, known).extending(h.id, attempt)
 		})
 		return result{n, out, err}
-	}, func(all []result) bool { return q.tallyOf(all).count(1) >= q.majority() })
+	}, func(all []result) bool { return q.tallyOf(all).Count(1) >= q.majority() })
 	t := q.tallyOf(all)
-	if unknown && t.count(1) < q.majority() {
+	if unknown && t.Count(1) < q.majority() {
 		q.retract(&release{m: q.m, h: h, all: true, registration: registration, attempt: attempt}, all, sent.Add(lease))
 	}
 	q.m.mu.Lock()
 	defer q.m.mu.Unlock()
 	switch {
-	case t.count(1) >= q.majority():
+	case t.Count(1) >= q.majority():
 		h.attempt = attempt
-		return []int64{1, max(h.count, 1), t.lasts()}, sent, nil
-	case t.count(codeKind) >= q.majority():
-		return []int64{codeKind, 0, 0}, sent, nil
-	case len(q.nodes)-t.count(-1) < q.majority():
-		return []int64{-1, slices.Max(append(t.column(-1, 1), 0)), 0}, sent, nil
+		return []int64{1, max(h.count, 1), t.Lasts()}, sent, nil
+	case t.Count(scripts.OtherKind) >= q.majority():
+		return []int64{scripts.OtherKind, 0, 0}, sent, nil
+	case len(q.nodes)-t.Count(-1) < q.majority():
+		return []int64{-1, slices.Max(append(t.Column(-1, 1), 0)), 0}, sent, nil
 	}
 	if end := sent.Add(lease - q.m.drift(lease)); r.Lease > 0 && h.count > 0 && end.Before(h.deadline) {
 		h.deadline = end
 		q.m.plan(h, sent)
 	}
-	return nil, sent, q.trouble(all, len(t.said), "the lease is not lengthened")
+	return nil, sent, q.trouble(all, len(t.Said), "the lease is not lengthened")
 }
 
 // retract takes an attempt back from the nodes that said that they have it. Nobody waits for that.

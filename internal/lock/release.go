@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/telemetry"
+	"github.com/lockproxy/lockproxy/scripts"
 )
 
 // UnlockRequest is one UNLOCK.
@@ -85,11 +86,11 @@ func (c *Client) unlock(ctx context.Context, r UnlockRequest) (bool, error) {
 // unlocked turns the release script's answer into the verb's.
 func (c *Client) unlocked(h *hold, key string, code, left int64) (bool, error) {
 	m := c.m
-	if code == codeKind && h.id.kind == Plain {
+	if code == scripts.OtherKind && h.id.kind == Plain {
 		code = -1 // no side was named: of a read/write lock this owner holds neither
 	}
 	switch code {
-	case codeKind:
+	case scripts.OtherKind:
 		return false, otherKind(key)
 	case -1:
 		m.mu.Lock()
@@ -235,7 +236,7 @@ func (r *release) run(ctx context.Context) (code, left int64, err error) {
 		if err != nil {
 			return 0, 0, err
 		}
-		if out[0] != codeLate {
+		if out[0] != scripts.Late {
 			return out[0], out[1], nil
 		}
 		if tooLate = r.m.tooLate(time.Since(r.sent), notAfter<<try); !isLate(tooLate) {

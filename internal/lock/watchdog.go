@@ -6,7 +6,9 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/lockproxy/lockproxy/internal/lockstore/tally"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
+	"github.com/lockproxy/lockproxy/scripts"
 )
 
 // round is the shortest time between two looks at the schedule: what comes due meanwhile goes into one script.
@@ -76,7 +78,7 @@ func (m *Manager) renewBatch(b *batch) outcomeOf {
 	telemetry.RenewalLate(ctx, max(0, sent.Sub(b.planned)))
 	out, err := m.sendRenewal(ctx, b)
 	took := time.Since(sent)
-	if err == nil && out[0] == codeLate {
+	if err == nil && out[0] == scripts.Late {
 		err = m.tooLate(took, b.allow)
 	}
 	if err != nil {
@@ -95,7 +97,7 @@ func (m *Manager) noteRenewals(b *batch, out []int64, err error, sent time.Time)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for i, h := range b.holds {
-		known := i < len(out) && out[i] != undecided && (err == nil || out[i] == 0 || out[i] == 2) // also when too few replicas have the rest
+		known := i < len(out) && out[i] != tally.Undecided && (err == nil || out[i] == 0 || out[i] == 2) // also when too few replicas have the rest
 		if isUnknown(err) {
 			h.late = time.Now().Add(b.allow)
 		}
@@ -131,7 +133,7 @@ func (m *Manager) sendRenewal(ctx context.Context, b *batch) ([]int64, error) {
 	var reply rueidis.RedisMessage
 	reply, acked, err := m.evalReplicated(ctx, b.call(text), b.replicas, time.Second)
 	out, err := ints(reply, err)
-	if err == nil && out[0] != codeLate && acked < b.replicas {
+	if err == nil && out[0] != scripts.Late && acked < b.replicas {
 		// What replicas do not have is not done; holds that are gone are gone all the same.
 		err = &Error{"NOREPLICAS", "the renewal reached too few replicas"}
 	}

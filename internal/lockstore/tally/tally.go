@@ -1,0 +1,258 @@
+// Package tally is what the replies of a quorum come to: votes, validity, fencing tokens. It is arithmetic only: it asks nobody, and
+// knows no time.
+package tally
+
+import (
+	"slices"
+	"time"
+
+	"github.com/lockproxy/lockproxy/scripts"
+)
+
+// Tally is what the nodes of a quorum said to one step, and what that comes to for all of them.
+type Tally struct {
+	Nodes int       // of the quorum
+	Said  [][]int64 // what the script returned at each node that answered
+}
+
+// Verdict is what the votes for a lock come to.
+type Verdict int
+
+const (
+	Unheard   Verdict = iota // too few nodes answered
+	Won                      // a majority gave the lock
+	Held                     // somebody else has it
+	Split                    // nobody has it: several asked at once
+	OtherLock                // the key holds a lock of another kind
+	Upgrade                  // the owner reads, and asked to write
+)
+
+// Undecided is what a renewal says of a hold for which no majority spoke, or on a cluster nobody.
+const Undecided = -9
+
+// The places in what vote.lua returns.
+const (
+	atTTL    = 2
+	atToken  = 3 // of a grant; of a refusal: who holds the lock
+	atRaised = 4
+)
+
+// Majority is how many of so many nodes decide.
+func Majority(nodes int) int { return nodes/2 + 1 }
+
+func (t Tally) majority() int { return Majority(t.Nodes) }
+
+// Count is how many nodes said so.
+func (t Tally) Count(code int64) (n int) {
+	for _, out := range t.Said {
+		if out[0] == code {
+			n++
+		}
+	}
+	return n
+}
+
+// Voted is how many nodes said anything about the lock: one that was too late did not.
+func (t Tally) Voted() int {
+	return t.Count(1) + t.Count(0) + t.Count(scripts.OtherKind) + t.Count(scripts.Upgrade)
+}
+
+// entered is how many nodes gave the lock to an owner that had it already.
+func (t Tally) entered() (n int) {
+	for _, out := range t.Said {
+		if out[0] == 1 && out[atRaised] == 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// Had says whether the owner may have had the lock before: a majority of the nodes had it, as far as is known.
+func (t Tally) Had() bool {
+	dark := t.Nodes - t.Count(1) - t.Count(0)
+	return t.entered() > 0 && t.entered()+dark >= t.majority()
+}
+
+// Clear says whether nothing that the nodes may still say changes the verdict, or whether the owner had the lock.
+func (t Tally) Clear() bool {
+	pending := t.Nodes - len(t.Said)
+	yes, entered := t.Count(1), t.entered()
+	if yes+pending < t.majority() {
+		return t.Voted() >= t.majority()
+	}
+	return yes >= t.majority() && (entered == 0 || entered >= t.majority() || entered+pending < t.majority())
+}
+
+// Verdict is what the votes come to.
+func (t Tally) Verdict() Verdict {
+	need := t.majority()
+	switch {
+	case t.Count(scripts.OtherKind) >= need:
+		return OtherLock
+	case t.Count(scripts.Upgrade) >= need:
+		return Upgrade
+	case t.Count(1) >= need:
+		return Won
+	case t.Voted() < need:
+		return Unheard
+	case t.Count(0) < need || !t.oneHolds():
+		return Split
+	}
+	return Held
+}
+
+// oneHolds says whether a single owner, or several that share the lock, may have it on a majority of the nodes.
+func (t Tally) oneHolds() bool {
+	of := map[int64]int{}
+	for _, out := range t.Said {
+		if out[0] == 0 {
+			of[out[atToken]]++
+		}
+	}
+	unknown := t.Nodes - t.Voted() + of[0]
+	delete(of, 0)
+	most := 0
+	for _, n := range of {
+		most = max(most, n)
+	}
+	return most+unknown >= t.majority()
+}
+
+// Free is in how many ms enough of the nodes that refused may be free for a majority to give the lock.
+func (t Tally) Free() int64 {
+	left := t.Column(0, atTTL)
+	slices.Sort(left)
+	lacking := t.majority() - t.Count(1)
+	if lacking > len(left) {
+		return 0
+	}
+	return max(left[lacking-1], 0)
+}
+
+// Lasts is for how many ms a majority has the lock, less what clocks may drift; 0: it has not.
+func (t Tally) Lasts() int64 { return Lasts(t.Column(1, atTTL), t.majority()) }
+
+// Lasts is for how many ms so many of the nodes have a lock that it is left for that long on each.
+func Lasts(left []int64, need int) int64 {
+	if len(left) < need {
+		return 0
+	}
+	slices.Sort(left)
+	ttl := left[len(left)-need]
+	return max(0, ttl-ttl/100-2) // as Drift
+}
+
+// Drift is how much earlier than by its lease a lock of a quorum counts as over, since clocks differ: 1 % and 2 ms.
+func Drift(lease time.Duration) time.Duration { return lease/100 + 2*time.Millisecond }
+
+// Column is one number of what each node returned that said so.
+func (t Tally) Column(code int64, at int) (all []int64) {
+	for _, out := range t.Said {
+		if out[0] == code {
+			all = append(all, out[at])
+		}
+	}
+	return all
+}
+
+// Token is the fencing token of a grant: the highest one that was proposed; of an owner that had the lock, and asked for the same
+// grant again, the one that it was given.
+func (t Tally) Token(again bool) int64 {
+	var highest, known int64
+	for _, out := range t.Said {
+		if out[0] == 1 {
+			highest = max(highest, out[atToken])
+			if out[atRaised] == 0 {
+				known = max(known, out[atToken])
+			}
+		}
+	}
+	switch {
+	case t.entered() == 0:
+		return highest
+	case again && t.entered() >= t.majority():
+		return known
+	}
+	return max(highest, known+1)
+}
+
+// LastToken is the fencing token that was given last, by what each of the nodes has that answered: the highest one that a majority
+// has reached, since no other one was told to anybody. ok is false when the nodes that did not answer could make it another one.
+func LastToken(tokens []int64, nodes int) (token int64, ok bool) {
+	need, dark := Majority(nodes), nodes-len(tokens)
+	if len(tokens) < need {
+		return 0, false
+	}
+	all := slices.Clone(tokens)
+	slices.Sort(all)
+	slices.Reverse(all)
+	lowest := all[need-1] // the others have none
+	if dark >= need {
+		return 0, false
+	}
+	highest := all[need-1-dark] // the others have higher ones
+	return lowest, lowest == highest && lowest > 0
+}
+
+// Freed is what a release comes to. Only when a majority is known not to have had the lock it was not held: a node that does not
+// answer is given the benefit. ok is false when too few nodes answered.
+func (t Tally) Freed() (code, left int64, ok bool) {
+	had, none, other := t.Count(0)+t.Count(1), t.Count(-1), t.Count(scripts.OtherKind)
+	dark := t.Nodes - had - none - other
+	switch {
+	case had+none+other < t.majority():
+		return 0, 0, false
+	case other >= t.majority():
+		return scripts.OtherKind, 0, true
+	case had > 0 && had+dark >= t.majority():
+		return 1, 0, true
+	case slices.Max(append(t.Column(-1, 1), 0)) == 1:
+		return -1, 1, true // it ended through another connection
+	}
+	return -1, 0, true
+}
+
+// Retracted is what taking back one attempt comes to: 1 the hold has ended where it was, 0 others count on it. ok is false when
+// too few nodes answered.
+func (t Tally) Retracted() (code, left int64, ok bool) {
+	others := t.Count(0)
+	dark := t.Nodes - others - t.Count(1) - t.Count(-1) - t.Count(scripts.OtherKind)
+	switch {
+	case t.Nodes-dark < t.majority():
+		return 0, 0, false
+	case others > 0 && others+dark >= t.majority():
+		return 0, 1, true
+	}
+	return 1, 0, true
+}
+
+// Renewal is what the nodes say together of one of the holds of a renewal: 1 a majority has it, 0 a majority cannot have it, 2 another
+// proxy has taken it over, or Undecided.
+func (t Tally) Renewal(i int) int64 {
+	yes, taken, gone := 0, 0, 0
+	for _, out := range t.Said {
+		if i >= len(out) {
+			continue
+		}
+		switch out[i] {
+		case 1:
+			yes++
+		case 2:
+			taken++
+		case Undecided:
+		default:
+			gone++
+		}
+	}
+	need := t.majority()
+	switch {
+	case yes >= need:
+		return 1
+	case t.Nodes-taken-gone >= need:
+		return Undecided
+	case taken > 0 && t.Nodes-gone >= need:
+		return 2
+	default:
+		return 0
+	}
+}

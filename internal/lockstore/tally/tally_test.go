@@ -1,0 +1,165 @@
+package tally
+
+import (
+	"testing"
+
+	"github.com/lockproxy/lockproxy/scripts"
+)
+
+// What the nodes said, in the order of vote.lua: code, count, ttl, token or who holds it, raised.
+var (
+	gave    = func(ttl, token int64) []int64 { return []int64{1, 1, ttl, token, 1} }
+	entered = func(ttl, token int64) []int64 { return []int64{1, 1, ttl, token, 0} }
+	denied  = func(ttl, who int64) []int64 { return []int64{0, 0, ttl, who} }
+	only    = func(code int64) []int64 { return []int64{code, 0, 0, 0} }
+)
+
+func TestTallyOfVotes(t *testing.T) {
+	for _, c := range []struct {
+		what    string
+		nodes   int
+		said    [][]int64
+		verdict Verdict
+		clear   bool
+		had     bool
+		lasts   int64
+		free    int64
+	}{
+		{"nobody answered", 3, nil, Unheard, false, false, 0, 0},
+		{"one gave it", 3, [][]int64{gave(1000, 0)}, Unheard, false, false, 0, 0},
+		{"two gave it", 3, [][]int64{gave(1000, 0), gave(2000, 0)}, Won, true, false, 988, 0},
+		{"all gave it", 3, [][]int64{gave(500, 0), gave(1000, 0), gave(2000, 0)}, Won, true, false, 988, 0},
+		{"two of four", 4, [][]int64{gave(1000, 0), gave(1000, 0), denied(9, 1), denied(9, 2)}, Split, true, false, 0, 9},
+		{"three of five", 5, [][]int64{gave(1000, 0), gave(900, 0), gave(800, 0)}, Won, true, false, 790, 0},
+		{"a lease that is all drift", 3, [][]int64{gave(2, 0), gave(2, 0)}, Won, true, false, 0, 0},
+		{"one other has it", 3, [][]int64{denied(700, 7), denied(900, 7)}, Held, true, false, 0, 900},
+		{"one other has it, a third gave it", 3, [][]int64{denied(700, 7), denied(900, 7), gave(1, 0)}, Held, true, false, 0, 700},
+		{"two others have one each", 3, [][]int64{denied(700, 7), denied(900, 8), gave(1, 0)}, Split, true, false, 0, 700},
+		{"two others, and one that says nothing", 3, [][]int64{denied(700, 7), denied(900, 8)}, Held, true, false, 0, 900},
+		{"three others have one each", 3, [][]int64{denied(700, 7), denied(900, 8), denied(800, 9)}, Split, true, false, 0, 800},
+		{"several readers", 3, [][]int64{denied(700, 0), denied(900, 0)}, Held, true, false, 0, 900},
+		{"three asked at once", 5, [][]int64{gave(1, 0), gave(1, 0), denied(5, 7), denied(6, 7), denied(4, 8)}, Split, true, false, 0, 4},
+		{"one refused, one away", 3, [][]int64{denied(700, 7)}, Unheard, false, false, 0, 0},
+		{"one gave it, one refused, one away", 3, [][]int64{gave(1000, 0), denied(700, 7)}, Split, false, false, 0, 700},
+		{"no lease known", 3, [][]int64{denied(-1, 7), denied(-1, 7)}, Held, true, false, 0, 0},
+		{"another kind", 3, [][]int64{only(scripts.OtherKind), only(scripts.OtherKind)}, OtherLock, true, false, 0, 0},
+		{"it reads", 3, [][]int64{only(scripts.Upgrade), only(scripts.Upgrade), gave(1, 0)}, Upgrade, true, false, 0, 0},
+		{"the kinds differ", 3, [][]int64{only(scripts.OtherKind), only(scripts.Upgrade)}, Split, true, false, 0, 0},
+		{"had it", 3, [][]int64{entered(1000, 0), entered(1000, 0)}, Won, true, true, 988, 0},
+		{"may have had it", 3, [][]int64{entered(1000, 0), gave(1000, 0)}, Won, false, true, 988, 0},
+		{"left behind on one", 3, [][]int64{entered(1000, 0), gave(1000, 0), gave(1000, 0)}, Won, true, false, 988, 0},
+		{"had it on one, another one has the rest", 3, [][]int64{entered(1000, 0), denied(5, 7), denied(6, 7)}, Held, true, false, 0, 5},
+	} {
+		v := Tally{c.nodes, c.said}
+		if v.Verdict() != c.verdict || v.Clear() != c.clear || v.Lasts() != c.lasts || c.verdict == Won && v.Had() != c.had ||
+			(c.verdict == Held || c.verdict == Split) && v.Free() != c.free {
+			t.Errorf("%s: verdict %d, clear %v, had %v, lasts %d, free in %d", c.what, v.Verdict(), v.Clear(), v.Had(), v.Lasts(), v.Free())
+		}
+	}
+}
+
+func TestTallyOfTokens(t *testing.T) {
+	for _, c := range []struct {
+		what  string
+		said  [][]int64
+		again bool
+		want  int64
+	}{
+		{"the highest", [][]int64{gave(1, 5), gave(1, 9)}, false, 9},
+		{"entered: above its own", [][]int64{entered(1, 9), entered(1, 9)}, false, 10},
+		{"entered, and higher elsewhere", [][]int64{entered(1, 9), gave(1, 20), entered(1, 9)}, false, 20},
+		{"said again: its own", [][]int64{entered(1, 9), entered(1, 9), gave(1, 20)}, true, 9},
+		{"said again where a majority forgot", [][]int64{entered(1, 9), gave(1, 3), gave(1, 4)}, true, 10},
+		{"refusals name no token", [][]int64{gave(1, 5), gave(1, 6), denied(1, 1<<40)}, false, 6},
+	} {
+		if got := (Tally{3, c.said}).Token(c.again); got != c.want {
+			t.Errorf("%s: %d, not %d", c.what, got, c.want)
+		}
+	}
+	for _, c := range []struct {
+		tokens []int64
+		nodes  int
+		want   int64
+		ok     bool
+	}{
+		{nil, 3, 0, false},
+		{[]int64{7, 7, 7}, 3, 7, true},
+		{[]int64{7, 9, 7}, 3, 7, true},  // the 9 was told to nobody
+		{[]int64{9, 7, 3}, 3, 7, true},  // the third missed it
+		{[]int64{7, 7}, 3, 7, true},     // whatever the third has
+		{[]int64{9, 7}, 3, 7, false},    // 9, if the third has it as well
+		{[]int64{0, 0, 0}, 3, 0, false}, // none was given
+		{[]int64{7, 0}, 3, 0, false},
+		{[]int64{7}, 3, 0, false},
+		{[]int64{5, 5, 5}, 5, 5, true},
+		{[]int64{9, 5, 5, 5}, 5, 5, true},
+		{[]int64{9, 5, 5}, 5, 5, false},
+		{[]int64{5, 5, 5}, 4, 5, true},
+		{[]int64{5, 5}, 4, 0, false},
+	} {
+		if got, ok := LastToken(c.tokens, c.nodes); ok != c.ok || ok && got != c.want {
+			t.Errorf("%v of %d: %d %v", c.tokens, c.nodes, got, ok)
+		}
+	}
+}
+
+func TestTallyOfReleases(t *testing.T) {
+	yes, count, none, elsewhere := []int64{1, 0}, []int64{0, 1}, []int64{-1, 0}, []int64{-1, 1}
+	for _, c := range []struct {
+		what       string
+		said       [][]int64
+		code, left int64
+		ok         bool
+		back       int64 // of an attempt that is taken back
+	}{
+		{"nobody answered", nil, 0, 0, false, 0},
+		{"one answered", [][]int64{yes}, 0, 0, false, 0},
+		{"two had it", [][]int64{yes, yes}, 1, 0, true, 1},
+		{"one had it, one is away", [][]int64{yes, none}, 1, 0, true, 1},
+		{"one had it, two had not", [][]int64{yes, none, none}, -1, 0, true, 1},
+		{"none had it", [][]int64{none, none}, -1, 0, true, 1},
+		{"it ended elsewhere", [][]int64{none, elsewhere}, -1, 1, true, 1},
+		{"another kind", [][]int64{only(scripts.OtherKind), only(scripts.OtherKind)}, scripts.OtherKind, 0, true, 1},
+		{"others count on it", [][]int64{count, count, yes}, 1, 0, true, 0},
+		{"others count on one, one is away", [][]int64{count, yes}, 1, 0, true, 0},
+		{"others count on one of three", [][]int64{count, yes, yes}, 1, 0, true, 1},
+	} {
+		v := Tally{3, c.said}
+		if code, left, ok := v.Freed(); code != c.code || left != c.left || ok != c.ok {
+			t.Errorf("%s: freed %d %d %v", c.what, code, left, ok)
+		}
+		if code, left, ok := v.Retracted(); ok != c.ok || ok && (code != c.back || left != 1-c.back) {
+			t.Errorf("%s: retracted %d %d %v", c.what, code, left, ok)
+		}
+	}
+}
+
+func TestTallyOfRenewals(t *testing.T) {
+	for _, c := range []struct {
+		nodes int
+		said  []int64
+		want  int64
+	}{
+		{3, nil, Undecided},
+		{3, []int64{1, 1}, 1},
+		{3, []int64{1, 0}, Undecided},
+		{3, []int64{0, 0}, 0},
+		{3, []int64{0, 0, 1}, 0},
+		{3, []int64{2, 2}, 2},
+		{3, []int64{2, 0}, 2},
+		{3, []int64{2, 1, 1}, 1},
+		{3, []int64{2, 2, 1}, 2},
+		{3, []int64{Undecided, Undecided, 1}, Undecided},
+		{5, []int64{0, 0, 2}, 2},
+		{5, []int64{0, 0, 0, 2}, 0},
+		{5, []int64{1, 1, 0, 0}, Undecided},
+	} {
+		v := Tally{Nodes: c.nodes}
+		for _, one := range c.said {
+			v.Said = append(v.Said, []int64{one})
+		}
+		if got := v.Renewal(0); got != c.want {
+			t.Errorf("%v of %d: %d, not %d", c.said, c.nodes, got, c.want)
+		}
+	}
+}
