@@ -1,9 +1,6 @@
 package resp
 
-import (
-	"math"
-	"strconv"
-)
+import "strconv"
 
 // Every Append function appends one frame, or the header of an aggregate, to b
 // and returns the result. proto is the client's version of the protocol: 3, or
@@ -73,41 +70,6 @@ func AppendPush(b []byte, proto, n int) []byte {
 		return appendHeader(b, '>', int64(n))
 	}
 	return appendHeader(b, '*', int64(n))
-}
-
-// AppendBool appends a truth value.
-func AppendBool(b []byte, proto int, v bool) []byte {
-	switch {
-	case proto == 3 && v:
-		return append(b, "#t\r\n"...)
-	case proto == 3:
-		return append(b, "#f\r\n"...)
-	case v:
-		return append(b, ":1\r\n"...)
-	default:
-		return append(b, ":0\r\n"...)
-	}
-}
-
-// AppendDouble appends a floating point number with 17 digits, as Redis does.
-func AppendDouble(b []byte, proto int, f float64) []byte {
-	var text [32]byte
-	s := text[:0]
-	switch {
-	case math.IsInf(f, 1):
-		s = append(s, "inf"...)
-	case math.IsInf(f, -1):
-		s = append(s, "-inf"...)
-	case math.IsNaN(f):
-		s = append(s, "nan"...)
-	default:
-		s = strconv.AppendFloat(s, f, 'g', 17, 64)
-	}
-	if proto != 3 {
-		return AppendBulk(b, s)
-	}
-	b = append(append(b, ','), s...)
-	return append(b, '\r', '\n')
 }
 
 // AppendVerbatim appends a text to be shown as it is. format has three letters
