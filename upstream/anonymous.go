@@ -120,7 +120,7 @@ func (a *anonymous) suspect() {
 // watch is the goroutine that asks Redis while there are connections that have not authenticated. Node.Close waits for it.
 func (a *anonymous) watch() {
 	defer a.node.running.Done()
-	var s sentry
+	var s passwordProbe
 	defer s.close()
 	for a.rest() {
 		ctx, cancel := context.WithTimeout(a.node.ctx, a.node.opts.DialTimeout)
@@ -203,7 +203,7 @@ func (n *Node) OnPassword(f func(asked bool)) {
 // AsksPassword asks Redis whether it refuses clients that have not authenticated. An answer that is neither yes nor no is an
 // error, LOADING for example. When it does, the node's connections that never authenticated have been ended before this returns.
 func (n *Node) AsksPassword(ctx context.Context) (bool, error) {
-	var s sentry
+	var s passwordProbe
 	defer s.close()
 	err := s.ask(ctx, n)
 	switch re := Refused(err); {
@@ -216,15 +216,15 @@ func (n *Node) AsksPassword(ctx context.Context) (bool, error) {
 	return false, err
 }
 
-// sentry is a connection on which Redis is asked, time and again, what it would say to a new one. RESET makes it as new;
+// passwordProbe is a connection on which Redis is asked, time and again, what it would say to a new one. RESET makes it as new;
 // where Redis does not know that, as before 6.2, there is a new one each time.
-type sentry struct {
+type passwordProbe struct {
 	conn net.Conn
 	left func() bool
 }
 
 // ask returns nil, or a *ReplyError with Redis' answer to PING; any other error says that there was none.
-func (s *sentry) ask(ctx context.Context, n *Node) error {
+func (s *passwordProbe) ask(ctx context.Context, n *Node) error {
 	if s.conn == nil {
 		conn, term, err := reach(ctx, n.target, n.opts.DialTimeout)
 		if err != nil {
@@ -247,7 +247,7 @@ func (s *sentry) ask(ctx context.Context, n *Node) error {
 	return err
 }
 
-func (s *sentry) close() {
+func (s *passwordProbe) close() {
 	if s.conn != nil {
 		s.left()
 		s.conn.Close()

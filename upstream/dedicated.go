@@ -159,24 +159,7 @@ func AskOne(conn net.Conn, cmd []byte) ([]byte, error) {
 	if _, err := conn.Write(cmd); err != nil {
 		return nil, err
 	}
-	var scan resp.Scanner
-	var reply []byte
-	piece := make([]byte, 512)
-	for {
-		n, err := conn.Read(piece)
-		used, done, scanErr := scan.Scan(piece[:n])
-		reply = append(reply, piece[:used]...)
-		switch {
-		case scanErr != nil:
-			return nil, violation("%w", scanErr)
-		case done && used < n:
-			return nil, violation("a reply that nobody asked for")
-		case done:
-			return reply, nil
-		case err != nil:
-			return nil, err
-		}
-	}
+	return readFrame(conn)
 }
 
 // RedisID is the connection's CLIENT ID at Redis, or 0.

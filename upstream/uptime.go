@@ -84,39 +84,39 @@ func infoField(section, name string) string {
 	return value
 }
 
-// Apart keeps several names from being those of one server.
-type Apart struct {
+// Distinct keeps several names from being those of one server.
+type Distinct struct {
 	mu    sync.Mutex
 	names []string
 	ids   []string // of the servers that they have
 }
 
 // Add makes a name known.
-func (a *Apart) Add(name string) Vetter {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.names, a.ids = append(a.names, name), append(a.ids, "")
-	return &oneApart{a, len(a.names) - 1}
+func (d *Distinct) Add(name string) Vetter {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.names, d.ids = append(d.names, name), append(d.ids, "")
+	return &oneOfDistinct{d, len(d.names) - 1}
 }
 
-// oneApart is one of the names.
-type oneApart struct {
-	all *Apart
+// oneOfDistinct is one of the names.
+type oneOfDistinct struct {
+	all *Distinct
 	n   int
 }
 
 // Vet implements Vetter: what another name has is refused.
-func (o *oneApart) Vet(runID string) error {
-	a := o.all
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.ids[o.n] = ""
-	for i, id := range a.ids {
+func (o *oneOfDistinct) Vet(runID string) error {
+	d := o.all
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.ids[o.n] = ""
+	for i, id := range d.ids {
 		if runID != "" && id == runID {
-			return fmt.Errorf("it is the same server as %s", a.names[i])
+			return fmt.Errorf("it is the same server as %s", d.names[i])
 		}
 	}
-	a.ids[o.n] = runID
+	d.ids[o.n] = runID
 	return nil
 }
 
@@ -139,6 +139,9 @@ func readFrame(conn net.Conn) ([]byte, error) {
 			return nil, violation("%w", scanErr)
 		}
 		if pos += used; done {
+			if pos < len(buf) {
+				return nil, violation("a reply that nobody asked for")
+			}
 			return buf, nil
 		}
 		if len(buf) > longestAnswer {

@@ -69,9 +69,9 @@ func TestVetted(t *testing.T) {
 	t.Parallel()
 	master, replica := testredis.Start(t), testredis.Start(t)
 	replica.Do(t, "REPLICAOF", "127.0.0.1", master.Port())
-	apart := &Apart{}
+	distinct := &Distinct{}
 	ping := func(addr string) (*Control, func() error) {
-		c := NewControl(Target{Network: "tcp", Addr: addr, MinUptime: time.Millisecond, Vetter: apart.Add(addr)},
+		c := NewControl(Target{Network: "tcp", Addr: addr, MinUptime: time.Millisecond, Vetter: distinct.Add(addr)},
 			ControlOptions{Logger: slog.New(slog.DiscardHandler)})
 		t.Cleanup(c.Close)
 		return c, func() error {

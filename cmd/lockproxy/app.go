@@ -39,7 +39,7 @@ type app struct {
 	quorum    []lock.QuorumNode // none: control has the locks
 	locks     *lock.Manager
 	server    *session.Server
-	doors     []door
+	listeners []listener
 	files     []*tlsfiles.Files
 	mistake   chan error // in the settings, found once Redis was asked
 }
@@ -133,9 +133,9 @@ func (a *app) run(ctx context.Context) error {
 	for _, f := range a.files {
 		engine.Go(func() { watchFiles(lockCtx, f) })
 	}
-	failed := make(chan error, len(a.doors))
-	for _, d := range a.doors {
-		serving.Go(func() { a.serve(d, failed) })
+	failed := make(chan error, len(a.listeners))
+	for _, l := range a.listeners {
+		serving.Go(func() { a.serve(l, failed) })
 	}
 	var err error
 	select {
@@ -149,7 +149,7 @@ func (a *app) run(ctx context.Context) error {
 	if drainErr := a.server.Shutdown(drainCtx); drainErr != nil {
 		a.log.Warn("not all clients had released their locks, these run out", "error", drainErr)
 	}
-	a.doors = nil // Shutdown has closed them
+	a.listeners = nil // Shutdown has closed them
 	endLocks()
 	defer time.AfterFunc(lastReleases, a.abortLocks).Stop()
 	engine.Wait()
@@ -164,17 +164,17 @@ func (a *app) runLocks(ctx context.Context) {
 	}
 }
 
-func (a *app) serve(d door, failed chan<- error) {
-	a.log.Info("serving", "listen", d.Addr().String(), "tls", d.entry.TLS != nil, "upstream", a.cfg.Upstream.String(), "version", versionText())
-	if err := a.server.ServeEntry(d.Listener, d.entry); err != nil {
-		failed <- fmt.Errorf("serving %s: %w", d.Addr(), err)
+func (a *app) serve(l listener, failed chan<- error) {
+	a.log.Info("serving", "listen", l.Addr().String(), "tls", l.entry.TLS != nil, "upstream", a.cfg.Upstream.String(), "version", versionText())
+	if err := a.server.ServeEntry(l.Listener, l.entry); err != nil {
+		failed <- fmt.Errorf("serving %s: %w", l.Addr(), err)
 	}
 }
 
 // close stops what has been started, from the top down; the server has been shut down before.
 func (a *app) close() {
-	for _, d := range a.doors {
-		d.Close()
+	for _, l := range a.listeners {
+		l.Close()
 	}
 	a.closeControls()
 	if a.node != nil {

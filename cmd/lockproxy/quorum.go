@@ -13,13 +13,13 @@ const nodeDial = 2 * time.Second
 // connectQuorum makes the nodes of --quorum known. Those that have been up for less than the longest lease, and what clocks may
 // differ on it, are not connected to: they may have forgotten locks.
 func (a *app) connectQuorum() error {
-	longest, apart := a.cfg.QuorumMaxLease, &upstream.Apart{}
+	longest, distinct := a.cfg.QuorumMaxLease, &upstream.Distinct{}
 	for _, url := range a.cfg.Quorum {
 		target := url.Target
 		if err := a.secureUpstream(&target); err != nil {
 			return err
 		}
-		target.MinUptime, target.Vetter = longest+longest/100, apart.Add(url.String())
+		target.MinUptime, target.Vetter = longest+longest/100, distinct.Add(url.String())
 		a.quorum = append(a.quorum, lock.QuorumNode{
 			Name:    url.String(),
 			Control: upstream.NewControl(target, upstream.ControlOptions{DialTimeout: nodeDial, Logger: a.log}),

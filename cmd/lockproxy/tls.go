@@ -14,8 +14,8 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// door is a listener, and what its clients go through first.
-type door struct {
+// listener is an address that is open, and what its clients go through first.
+type listener struct {
 	net.Listener
 	entry downstream.Entry
 }
@@ -32,22 +32,22 @@ func (a *app) open() error {
 		secure.TLS = files.Server(a.clientAuth())
 	}
 	for _, address := range a.cfg.Listen {
-		if err := a.openDoor(address, plain); err != nil {
+		if err := a.openListener(address, plain); err != nil {
 			return err
 		}
 	}
 	for _, address := range a.cfg.TLSListen {
-		if err := a.openDoor(address, secure); err != nil {
+		if err := a.openListener(address, secure); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (a *app) openDoor(address string, e downstream.Entry) error {
+func (a *app) openListener(address string, e downstream.Entry) error {
 	ln, err := listen(address)
 	if err == nil {
-		a.doors = append(a.doors, door{ln, e})
+		a.listeners = append(a.listeners, listener{ln, e})
 	}
 	return err
 }

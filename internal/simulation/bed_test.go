@@ -147,10 +147,10 @@ func (x *proxy) start() {
 		closeAll = k.Close
 		e.locks = lock.New(nil, o)
 	case b.store.quorum:
-		apart := &upstream.Apart{}
+		distinct := &upstream.Distinct{}
 		for i, n := range b.nodes {
 			t := target(i)
-			t.MinUptime, t.Vetter = o.Quorum.MaxLease+o.Quorum.MaxLease/100, apart.Add(n.Addr())
+			t.MinUptime, t.Vetter = o.Quorum.MaxLease+o.Quorum.MaxLease/100, distinct.Add(n.Addr())
 			o.Quorum.Nodes = append(o.Quorum.Nodes, lock.QuorumNode{Name: n.Addr(), Control: control(t)})
 		}
 		e.locks = lock.New(o.Quorum.Nodes[0].Control, o)
