@@ -23,7 +23,6 @@ var tooBig = map[string]int{
 	"cluster.unit":                    20,
 	"internal/commandtable.Command":   19,
 	"internal/config.Config":          57,
-	"internal/downstream.Conn":        32,
 	"internal/lock.Manager":           27,
 	"internal/lock.hold":              32,
 	"internal/lock":                   61,

@@ -122,12 +122,12 @@ type Account struct {
 
 // CommandsKept counts commands that are kept, in --max-query-memory.
 func (c *Conn) CommandsKept() Account {
-	return Account{&c.gate.queries, account{drop: c.query.drop, addr: c.addr}}
+	return Account{&c.gate.queries, account{drop: c.read.account.drop, addr: c.addr}}
 }
 
 // PendingReplies counts what is kept for replies that are yet to come, in --max-reply-memory.
 func (c *Conn) PendingReplies() Account {
-	return Account{&c.gate.replies, account{drop: c.reply.drop, addr: c.addr}}
+	return Account{&c.gate.replies, account{drop: c.write.account.drop, addr: c.addr}}
 }
 
 // Set notes how many bytes are kept now. The client may be dropped for it, or others who have more. It blocks on nobody.

@@ -46,7 +46,7 @@ func IsLocal(addr net.Addr) bool {
 func (c *Conn) Opened() time.Time { return c.opened }
 
 // Over says that the connection has ended.
-func (c *Conn) Over() bool { return c.over.Load() }
+func (c *Conn) Over() bool { return c.ending.over.Load() }
 
 // SetLimits bounds the commands that come from now on. The goroutine that reads calls it.
 func (c *Conn) SetLimits(l resp.Limits) { c.in.SetLimits(l) }
@@ -72,8 +72,8 @@ func (c *Conn) Finish() {
 
 // CloseAccounts gives back what a client that has gone had drawn of the memory bounds.
 func (c *Conn) CloseAccounts() {
-	c.gate.queries.set(&c.query, 0)
-	c.gate.replies.set(&c.reply, 0)
+	c.gate.queries.set(&c.read.account, 0)
+	c.gate.replies.set(&c.write.account, 0)
 }
 
 // LeavePlace makes room for another client.

@@ -47,7 +47,15 @@ type Conn struct {
 	came    bool      // a first whole command has come
 	outside time.Time // since when it has not, or the client has yet to authenticate; zero: neither
 
-	rmu      sync.Mutex // the read side's deadline and mode
+	attend atomic.Bool // Attend is to be called
+	read   readSide
+	write  writeSide
+	ending ending
+}
+
+// readSide is how a Conn reads: what ends the read in progress.
+type readSide struct {
+	mu       sync.Mutex // guards all below but for account
 	due      time.Time  // when the read in progress counts as too late; zero: never
 	armed    time.Time  // the deadline the socket has now
 	watching bool       // a verb waits: reads only look for the client's end
@@ -56,36 +64,42 @@ type Conn struct {
 	grown    int        // bytes of the unfinished command in this window
 	window   time.Time  // the window's end; zero: no command is unfinished
 
-	wmu  sync.Mutex // one writer at a time, for whole frames: see frames.go
-	wdue time.Time  // the write deadline the socket has now
+	account account // in Gate.queries, the reading goroutine's
+}
+
+// writeSide is how a Conn writes.
+type writeSide struct {
+	mu   sync.Mutex // one writer at a time, for whole frames: see frames.go
+	due  time.Time  // the write deadline the socket has now
 	soft time.Time  // since when more is held than the soft limit allows; zero: it is not
 
-	query          account     // in gate.queries, the reading goroutine's
-	reply          account     // in gate.replies, the client's or while that waits for a pipe, its reader's
+	account        account     // in Gate.replies, the client's or while that waits for a pipe, its reader's
 	unacknowledged atomic.Bool // something was written since the last look at its acknowledgement
 	dropped        atomic.Bool // over, and nothing more is to be written
+}
 
-	attend atomic.Bool // Attend is to be called
-	over   atomic.Bool
-	endMu  sync.Mutex // guards how it ended
-	how    How
-	why    string
-	onEnd  func() // cancels what the client waits for
+// ending is how a Conn ended.
+type ending struct {
+	over  atomic.Bool
+	mu    sync.Mutex // guards all below
+	how   How
+	why   string
+	onEnd func() // cancels what the client waits for
 }
 
 func newConn(e entrant, g *Gate) *Conn {
 	c := &Conn{Conn: e.conn, gate: g, opened: e.since, outside: e.since, local: e.local(), place: e.place}
 	c.in = resp.NewReader(source{c}, g.o.Limits())
 	c.addr, c.laddr = ends(c.RemoteAddr(), c.LocalAddr())
-	c.query = account{drop: c.drop, addr: c.addr}
-	c.reply = account{drop: c.drop, addr: c.addr}
+	c.read.account = account{drop: c.drop, addr: c.addr}
+	c.write.account = account{drop: c.drop, addr: c.addr}
 	return c
 }
 
 // Read gives redcon the next commands. When the connection is over it ends the client first: every pending reply is
 // in by then, because commands are worked off in redcon's own goroutine.
 func (c *Conn) Read(p []byte) (int, error) {
-	if !c.over.Load() {
+	if !c.ending.over.Load() {
 		n, err := c.in.Read(p)
 		if n > 0 {
 			return n, nil
@@ -112,7 +126,7 @@ func (s source) Read(p []byte) (int, error) {
 		}
 		n, err := c.Conn.Read(p)
 		if n > 0 {
-			c.grown += n
+			c.read.grown += n
 			return n, nil
 		}
 		if err == nil || c.woken(err) {
@@ -125,19 +139,19 @@ func (s source) Read(p []byte) (int, error) {
 
 // arm sets the read deadline that fits, and says when there is nothing to read for any more.
 func (c *Conn) arm() error {
-	c.gate.queries.set(&c.query, c.in.Unfinished())
-	c.rmu.Lock()
-	defer c.rmu.Unlock()
-	for !c.watching && c.attend.Load() && c.attend.Swap(false) {
-		c.rmu.Unlock()
+	c.gate.queries.set(&c.read.account, c.in.Unfinished())
+	c.read.mu.Lock()
+	defer c.read.mu.Unlock()
+	for !c.read.watching && c.attend.Load() && c.attend.Swap(false) {
+		c.read.mu.Unlock()
 		c.client.Attend()
-		c.rmu.Lock()
+		c.read.mu.Lock()
 	}
-	if c.over.Load() { // under rmu, so that drop's deadline is the last one
+	if c.ending.over.Load() { // under read.mu, so that drop's deadline is the last one
 		return errOver
 	}
-	if c.watching {
-		if c.waking {
+	if c.read.watching {
+		if c.read.waking {
 			return wokenError{}
 		}
 		c.setReadDeadline(time.Time{})
@@ -147,29 +161,29 @@ func (c *Conn) arm() error {
 		c.HangUp(Left, "drained")
 		return errOver
 	}
-	c.due = c.nextDue()
-	c.setReadDeadline(c.due)
+	c.read.due = c.nextDue()
+	c.setReadDeadline(c.read.due)
 	return nil
 }
 
-// nextDue is the earliest of the hand-shake's, the idle, and the unfinished command's deadline. rmu is held.
+// nextDue is the earliest of the hand-shake's, the idle, and the unfinished command's deadline. read.mu is held.
 func (c *Conn) nextDue() (due time.Time) {
-	c.idling = false
+	c.read.idling = false
 	due = c.handshakeDue()
 	unfinished := c.in.Unfinished() > 0
 	if !unfinished {
-		c.window = time.Time{}
+		c.read.window = time.Time{}
 		if idle := c.gate.o.IdleTimeout; idle > 0 {
 			at := time.Now().Add(idle)
-			c.idling = due.IsZero() || at.Before(due)
+			c.read.idling = due.IsZero() || at.Before(due)
 			due = earlier(due, at)
 		}
 		return due
 	}
-	if c.window.IsZero() || c.grown >= progressBytes {
-		c.window, c.grown = time.Now().Add(progressWindow), 0
+	if c.read.window.IsZero() || c.read.grown >= progressBytes {
+		c.read.window, c.read.grown = time.Now().Add(progressWindow), 0
 	}
-	return earlier(due, c.window)
+	return earlier(due, c.read.window)
 }
 
 // handshakeDue is when the client must have sent its first whole command and, where Redis asks for a password, have
@@ -200,33 +214,33 @@ func (c *Conn) woken(err error) bool {
 	if !errors.As(err, &timeout) || !timeout.Timeout() || errors.Is(err, syscall.ETIMEDOUT) {
 		return false
 	}
-	c.rmu.Lock()
-	defer c.rmu.Unlock()
-	return c.watching || c.idling && c.client.MayIdle() || c.due.IsZero() || time.Now().Before(c.due)
+	c.read.mu.Lock()
+	defer c.read.mu.Unlock()
+	return c.read.watching || c.read.idling && c.client.MayIdle() || c.read.due.IsZero() || time.Now().Before(c.read.due)
 }
 
-// setReadDeadline is called with rmu held.
+// setReadDeadline is called with read.mu held.
 func (c *Conn) setReadDeadline(t time.Time) {
-	if t.Equal(c.armed) {
+	if t.Equal(c.read.armed) {
 		return
 	}
-	c.armed = t
+	c.read.armed = t
 	c.Conn.SetReadDeadline(t)
 }
 
 // CommandCame notes that the client has sent a whole command: what it has begun since gets a window of its own.
 func (c *Conn) CommandCame() {
 	c.came = true
-	c.rmu.Lock()
-	c.window = time.Time{}
-	c.rmu.Unlock()
+	c.read.mu.Lock()
+	c.read.window = time.Time{}
+	c.read.mu.Unlock()
 }
 
 // Wake makes whoever waits for the client's next command look around, as at the start of a drain.
 func (c *Conn) Wake() {
-	c.rmu.Lock()
-	defer c.rmu.Unlock()
-	if !c.watching {
+	c.read.mu.Lock()
+	defer c.read.mu.Unlock()
+	if !c.read.watching {
 		c.setReadDeadline(past)
 	}
 }
@@ -237,7 +251,7 @@ func (c *Conn) WakeToAttend() {
 	c.Wake()
 }
 
-// writeLocked writes what has behind more bytes held behind it, that count for the output limits; wmu is held. It writes in
+// writeLocked writes what has behind more bytes held behind it, that count for the output limits; write.mu is held. It writes in
 // pieces, each with its own deadline, so that a client that reads a long reply slowly is not taken for one that does not read.
 func (c *Conn) writeLocked(p []byte, behind int) (written int, err error) {
 	for written < len(p) && err == nil {
@@ -249,12 +263,12 @@ func (c *Conn) writeLocked(p []byte, behind int) (written int, err error) {
 		n, err = c.Conn.Write(p[written:min(len(p), written+pieceBytes)])
 		written += n
 		c.noteUnacknowledged()
-		if errors.Is(err, os.ErrDeadlineExceeded) && !c.dropped.Load() && (n > 0 || c.softIsOver()) {
+		if errors.Is(err, os.ErrDeadlineExceeded) && !c.write.dropped.Load() && (n > 0 || c.softIsOver()) {
 			err = nil // armWrite goes on, or has the better reason
 		}
 	}
 	if behind == 0 {
-		c.soft = time.Time{}
+		c.write.soft = time.Time{}
 	}
 	if err != nil {
 		c.Cut(writeEnd(err))
@@ -263,23 +277,23 @@ func (c *Conn) writeLocked(p []byte, behind int) (written int, err error) {
 }
 
 func (c *Conn) noteUnacknowledged() {
-	if !c.unacknowledged.Load() {
-		c.unacknowledged.Store(true)
+	if !c.write.unacknowledged.Load() {
+		c.write.unacknowledged.Store(true)
 	}
 }
 
 // armWrite sets the deadline for the next piece while held bytes are not written.
 func (c *Conn) armWrite(held int) error {
 	due, err := c.writeDue(held, time.Now())
-	if errors.Is(err, errOutput) && c.dropped.CompareAndSwap(false, true) {
+	if errors.Is(err, errOutput) && c.write.dropped.CompareAndSwap(false, true) {
 		telemetry.OutputDropped.Add(1)
 		return err
 	}
-	if err == nil && !due.Equal(c.wdue) {
-		c.wdue = due
+	if err == nil && !due.Equal(c.write.due) {
+		c.write.due = due
 		c.Conn.SetWriteDeadline(due)
 	}
-	if c.dropped.Load() { // after the deadline was set: drop's is then the last one
+	if c.write.dropped.Load() { // after the deadline was set: drop's is then the last one
 		return errOver
 	}
 	return err
@@ -288,15 +302,15 @@ func (c *Conn) armWrite(held int) error {
 // HangUp notes the end of the connection, whose reason is the first one given, and wakes what the client waits
 // for. The socket stays open for replies already due.
 func (c *Conn) HangUp(how How, why string) {
-	c.endMu.Lock()
-	defer c.endMu.Unlock()
-	if c.over.Load() {
+	c.ending.mu.Lock()
+	defer c.ending.mu.Unlock()
+	if c.ending.over.Load() {
 		return
 	}
-	c.how, c.why = how, why
-	c.over.Store(true)
-	if c.onEnd != nil {
-		c.onEnd()
+	c.ending.how, c.ending.why = how, why
+	c.ending.over.Store(true)
+	if c.ending.onEnd != nil {
+		c.ending.onEnd()
 	}
 }
 
@@ -308,19 +322,19 @@ func (c *Conn) Cut(how How, why string) {
 
 // WhenOver has f called at the end of the connection, at once if it is over already; nil takes the call back.
 func (c *Conn) WhenOver(f func()) {
-	c.endMu.Lock()
-	defer c.endMu.Unlock()
-	c.onEnd = f
-	if f != nil && c.over.Load() {
+	c.ending.mu.Lock()
+	defer c.ending.mu.Unlock()
+	c.ending.onEnd = f
+	if f != nil && c.ending.over.Load() {
 		f()
 	}
 }
 
 // Ending is how and why the connection ended.
 func (c *Conn) Ending() (How, string) {
-	c.endMu.Lock()
-	defer c.endMu.Unlock()
-	return c.how, c.why
+	c.ending.mu.Lock()
+	defer c.ending.mu.Unlock()
+	return c.ending.how, c.ending.why
 }
 
 // readEnd sorts what ended the reading: has the client gone, or have we given it up?

@@ -75,7 +75,7 @@ func TestBigRepliesAreWrittenInPieces(t *testing.T) {
 	c.gate.o.IdleTimeout = time.Minute
 	for _, left := range []time.Duration{-time.Minute, time.Minute / 4} { // as after some slow pieces
 		before := conn.deadlines
-		c.wdue = time.Now().Add(left)
+		c.write.due = time.Now().Add(left)
 		c.Write(reply)
 		if conn.deadlines == before {
 			t.Error("no new deadline")
@@ -97,7 +97,7 @@ func TestWindowOfAnUnfinishedCommand(t *testing.T) {
 	if due := c.nextDue(); time.Until(due) < progressWindow/2 {
 		t.Fatalf("due at %v", due)
 	}
-	c.window = time.Now().Add(-time.Second)
+	c.read.window = time.Now().Add(-time.Second)
 	if due := c.nextDue(); time.Until(due) > 0 {
 		t.Error("a command that does not grow gets a new window")
 	}

@@ -36,18 +36,18 @@ func DropDeadPeers(ctx context.Context, since func(before int64, to []*Conn) []*
 	}
 }
 
-// Owes says that something was written to the client that may not have reached it.
-func (c *Conn) Unacknowledged() bool { return c.unacknowledged.Load() }
+// Unacknowledged says that something was written to the client that may not have reached it.
+func (c *Conn) Unacknowledged() bool { return c.write.unacknowledged.Load() }
 
 // checkAlive drops the client if it shows no sign of life. A writer sets unacknowledged after each write, so that clearing it first
 // forgets none.
 func (c *Conn) checkAlive() {
-	c.unacknowledged.Store(false)
+	c.write.unacknowledged.Store(false)
 	owes, silent := acknowledged(tcpOf(c.Conn))
 	if owes {
-		c.unacknowledged.Store(true)
+		c.write.unacknowledged.Store(true)
 	}
-	if owes && silent > lifeSign && !c.over.Load() {
+	if owes && silent > lifeSign && !c.ending.over.Load() {
 		c.drop("no sign of life")
 	}
 }

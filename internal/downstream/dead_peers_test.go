@@ -11,7 +11,7 @@ func TestTCPUnderAConnection(t *testing.T) {
 	t.Parallel()
 	tcp := &net.TCPConn{}
 	for name, c := range map[string]net.Conn{
-		"plain": tcp, "behind a balancer": &proxiedConn{Conn: tcp}, "TLS": tls.Server(&steady{Conn: &proxiedConn{Conn: tcp}}, &tls.Config{}),
+		"plain": tcp, "behind a balancer": &proxiedConn{Conn: tcp}, "TLS": tls.Server(&deadlineRenewer{Conn: &proxiedConn{Conn: tcp}}, &tls.Config{}),
 	} {
 		if tcpOf(c) != tcp {
 			t.Errorf("%s: not found", name)

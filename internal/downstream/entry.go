@@ -107,7 +107,7 @@ func (l *listener) prepare(e *entrant) error {
 	if l.entry.TLS == nil {
 		return nil
 	}
-	secure := tls.Server(&steady{Conn: c}, l.entry.TLS)
+	secure := tls.Server(&deadlineRenewer{Conn: c}, l.entry.TLS)
 	e.conn = secure
 	if err := secure.HandshakeContext(l.ctx); err != nil {
 		var plain tls.RecordHeaderError
@@ -214,21 +214,21 @@ func (c *proxiedConn) LocalAddr() net.Addr {
 // writeTimeout is for what TLS writes on its own account.
 const writeTimeout = 30 * time.Second
 
-// steady renews a write deadline that has passed. TLS writes on its own account while it reads, to answer a change of
+// deadlineRenewer renews a write deadline that has passed. TLS writes on its own account while it reads, to answer a change of
 // keys, long after Conn's last write and its deadline; one such failure would be the end of the connection.
-type steady struct {
+type deadlineRenewer struct {
 	net.Conn
 	due atomic.Int64 // the write deadline in unix nanoseconds; 0: none
 }
 
-func (c *steady) Write(p []byte) (int, error) {
+func (c *deadlineRenewer) Write(p []byte) (int, error) {
 	if due := c.due.Load(); due != 0 && due < time.Now().UnixNano() {
 		c.SetWriteDeadline(time.Now().Add(writeTimeout))
 	}
 	return c.Conn.Write(p)
 }
 
-func (c *steady) SetWriteDeadline(t time.Time) error {
+func (c *deadlineRenewer) SetWriteDeadline(t time.Time) error {
 	due := int64(0)
 	if !t.IsZero() {
 		due = t.UnixNano()
@@ -241,7 +241,7 @@ func (c *steady) SetWriteDeadline(t time.Time) error {
 func (c *proxiedConn) NetConn() net.Conn { return c.Conn }
 
 // NetConn is for tcpOf.
-func (c *steady) NetConn() net.Conn { return c.Conn }
+func (c *deadlineRenewer) NetConn() net.Conn { return c.Conn }
 
 // closeNow closes the connection without the word of farewell that TLS has, for which a client that does not read
 // could make the caller wait.

@@ -14,7 +14,7 @@ func TestSteadyWritesAfterADeadline(t *testing.T) {
 	here, there := net.Pipe()
 	defer here.Close()
 	go io.Copy(io.Discard, there)
-	c := &steady{Conn: here}
+	c := &deadlineRenewer{Conn: here}
 	c.SetWriteDeadline(past)
 	if _, err := c.Write([]byte("x")); err != nil {
 		t.Error(err)

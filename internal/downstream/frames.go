@@ -8,16 +8,16 @@ func (c *Conn) Write(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
-	c.wmu.Lock()
-	defer c.wmu.Unlock()
+	c.write.mu.Lock()
+	defer c.write.mu.Unlock()
 	return c.writeLocked(p, 0)
 }
 
 // WriteGathered sends whole replies that lie in pieces, which need not end where a reply does. Each piece is let go when
 // it is written, and is then no longer among what is Gathered.
 func (c *Conn) WriteGathered(pieces [][]byte, last []byte) {
-	c.wmu.Lock()
-	defer c.wmu.Unlock()
+	c.write.mu.Lock()
+	defer c.write.mu.Unlock()
 	behind := len(last)
 	for _, p := range pieces {
 		behind += len(p)
@@ -37,8 +37,8 @@ func (c *Conn) WriteGathered(pieces [][]byte, last []byte) {
 // WriteLatest sends the whole frames that compose returns, which is asked when nobody else can write any more: what it
 // returns is true of the moment. It must not block.
 func (c *Conn) WriteLatest(compose func() []byte) {
-	c.wmu.Lock()
-	defer c.wmu.Unlock()
+	c.write.mu.Lock()
+	defer c.write.mu.Unlock()
 	c.writeLocked(compose(), 0)
 }
 
@@ -46,7 +46,7 @@ func (c *Conn) WriteLatest(compose func() []byte) {
 // else can write to it. It is used by one goroutine at a time.
 type Passage struct {
 	c      *Conn
-	within bool // the client has part of a frame, and wmu is held
+	within bool // the client has part of a frame, and write.mu is held
 }
 
 // Passage is a new one.
@@ -58,11 +58,11 @@ func (f *Passage) Within() bool { return f.within }
 // Write sends p. within says that p ends in the middle of a frame, whose rest is then to be written, or given up.
 func (f *Passage) Write(p []byte, within bool) {
 	if !f.within {
-		f.c.wmu.Lock()
+		f.c.write.mu.Lock()
 	}
 	f.c.writeLocked(p, 0)
 	if f.within = within; !within {
-		f.c.wmu.Unlock()
+		f.c.write.mu.Unlock()
 	}
 }
 
@@ -71,6 +71,6 @@ func (f *Passage) GiveUp(why string) {
 	if f.within {
 		f.c.Cut(Left, why)
 		f.within = false
-		f.c.wmu.Unlock()
+		f.c.write.mu.Unlock()
 	}
 }

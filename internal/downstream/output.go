@@ -33,38 +33,38 @@ func (c *Conn) writeDue(held int, now time.Time) (due time.Time, err error) {
 		return due, errOutput
 	}
 	if limit.Soft == 0 || held <= limit.Soft {
-		c.soft = time.Time{}
+		c.write.soft = time.Time{}
 	} else {
-		if c.soft.IsZero() {
-			c.soft = now
+		if c.write.soft.IsZero() {
+			c.write.soft = now
 		}
-		due = c.soft.Add(limit.For)
+		due = c.write.soft.Add(limit.For)
 		if !now.Before(due) {
 			return due, errOutput
 		}
 	}
 	if idle := c.gate.o.IdleTimeout; idle > 0 && !c.client.MayIdle() {
-		if c.wdue.Sub(now) < idle/2 || c.wdue.After(now.Add(idle)) {
+		if c.write.due.Sub(now) < idle/2 || c.write.due.After(now.Add(idle)) {
 			return earlier(due, now.Add(idle)), nil
 		}
-		return earlier(due, c.wdue), nil
+		return earlier(due, c.write.due), nil
 	}
 	return due, nil
 }
 
 // softIsOver says whether more than the soft limit has been held for too long.
 func (c *Conn) softIsOver() bool {
-	return !c.soft.IsZero() && !time.Now().Before(c.soft.Add(c.outputLimit().For))
+	return !c.write.soft.IsZero() && !time.Now().Before(c.write.soft.Add(c.outputLimit().For))
 }
 
 // drop ends the connection from another goroutine without waiting for anything, not even for the last word of TLS: the
 // client's own goroutine, woken if it reads or writes, closes it. What it gathers is thrown away.
 func (c *Conn) drop(why string) {
-	c.dropped.Store(true)
+	c.write.dropped.Store(true)
 	c.HangUp(Left, why)
-	c.rmu.Lock()
+	c.read.mu.Lock()
 	c.setReadDeadline(past)
-	c.rmu.Unlock()
+	c.read.mu.Unlock()
 	c.Conn.SetWriteDeadline(past)
 }
 
@@ -74,16 +74,16 @@ func (c *Conn) MayGather(held int) bool {
 	if held > freeBytes {
 		c.gather(held)
 	}
-	return !c.dropped.Load()
+	return !c.write.dropped.Load()
 }
 
 func (c *Conn) gather(held int) {
-	if hard := c.outputLimit().Hard; hard > 0 && held > hard && c.dropped.CompareAndSwap(false, true) {
+	if hard := c.outputLimit().Hard; hard > 0 && held > hard && c.write.dropped.CompareAndSwap(false, true) {
 		telemetry.OutputDropped.Add(1)
 		c.drop(errOutput.Error())
 	}
-	c.gate.replies.set(&c.reply, held)
+	c.gate.replies.set(&c.write.account, held)
 }
 
 // Gathered notes how many bytes of replies are held for the client now.
-func (c *Conn) Gathered(held int) { c.gate.replies.set(&c.reply, held) }
+func (c *Conn) Gathered(held int) { c.gate.replies.set(&c.write.account, held) }

@@ -15,11 +15,11 @@ const readAhead = 1 << 20
 // The goroutine that reads commands calls it, and then StopWatch with what it returned.
 func (c *Conn) StartWatch() <-chan struct{} {
 	done := make(chan struct{})
-	c.rmu.Lock()
-	c.watching, c.waking = true, false
+	c.read.mu.Lock()
+	c.read.watching, c.read.waking = true, false
 	c.client.Ahead(c.in.Ahead())
 	c.setReadDeadline(time.Time{})
-	c.rmu.Unlock()
+	c.read.mu.Unlock()
 	go c.watch(done)
 	return done
 }
@@ -43,7 +43,7 @@ func (c *Conn) watch(done chan<- struct{}) {
 // HungUp says whether the client has ended the connection, as far as this machine can know: also when that was not read yet. It
 // may be called by any goroutine.
 func (c *Conn) HungUp() bool {
-	if c.over.Load() {
+	if c.ending.over.Load() {
 		return true
 	}
 	socket := socketOf(c.Conn)
@@ -52,12 +52,12 @@ func (c *Conn) HungUp() bool {
 
 // StopWatch ends it, and returns when nobody reads any more.
 func (c *Conn) StopWatch(done <-chan struct{}) {
-	c.rmu.Lock()
-	c.waking = true
+	c.read.mu.Lock()
+	c.read.waking = true
 	c.setReadDeadline(past)
-	c.rmu.Unlock()
+	c.read.mu.Unlock()
 	<-done
-	c.rmu.Lock()
-	c.watching, c.waking = false, false
-	c.rmu.Unlock()
+	c.read.mu.Lock()
+	c.read.watching, c.read.waking = false, false
+	c.read.mu.Unlock()
 }
