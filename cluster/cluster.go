@@ -54,16 +54,20 @@ type Cluster struct {
 	snapshot atomic.Pointer[Snapshot]
 
 	refresh      refresher
-	disowned     map[string]bool // addresses whose nodes describe another cluster; the look's own
 	count        counters
 	replicaReads *replicaReads // nil: replicas are not read from
 
 	mu         sync.Mutex // guards all below, and the nodes' users, left and closed
 	nodes      map[*Node]struct{}
-	refused    func(upstream.Identity, *upstream.ReplyError)
 	confirming map[credentials]bool // accounts that all masters are being asked about
-	password   func(asked bool)
-	changed    []func(before, now *Snapshot)
+	hooks      hooks
+}
+
+// hooks are whom a Cluster tells of what happens there.
+type hooks struct {
+	refused  func(upstream.Identity, *upstream.ReplyError)
+	password func(asked bool)
+	changed  []func(before, now *Snapshot)
 }
 
 // Open finds the cluster by its seeds. It fails when none of them tells of a cluster within ctx; a *upstream.ReplyError
@@ -81,14 +85,14 @@ func Open(ctx context.Context, target upstream.ClusterTarget, o Options) (*Clust
 	if o.Node.Logger == nil {
 		o.Node.Logger = slog.Default()
 	}
-	c := &Cluster{target: target, opts: o, log: o.Node.Logger, leftFor: leftFor, nodes: map[*Node]struct{}{}, disowned: map[string]bool{}, confirming: map[credentials]bool{}}
+	c := &Cluster{target: target, opts: o, log: o.Node.Logger, leftFor: leftFor, nodes: map[*Node]struct{}{}, confirming: map[credentials]bool{}}
 	c.ctx, c.stop = context.WithCancel(context.Background())
 	c.refresh = newRefresher()
 	if o.Replicas {
 		c.replicaReads = &replicaReads{}
 	}
 	if o.Changed != nil {
-		c.changed = append(c.changed, o.Changed)
+		c.hooks.changed = append(c.hooks.changed, o.Changed)
 	}
 	if err := c.look(ctx, nil); err != nil {
 		c.Close()
@@ -133,13 +137,13 @@ func (c *Cluster) RetryFor() time.Duration { return c.opts.RetryFor }
 func (c *Cluster) OnChanged(f func(before, now *Snapshot)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.changed = append(c.changed, f)
+	c.hooks.changed = append(c.hooks.changed, f)
 }
 
 // tellChanged is the refresh's.
 func (c *Cluster) tellChanged(before, now *Snapshot) {
 	c.mu.Lock()
-	told := c.changed
+	told := c.hooks.changed
 	c.mu.Unlock()
 	for _, f := range told {
 		f(before, now)
@@ -177,8 +181,8 @@ func (c *Cluster) openNode(d described, addr string) *Node {
 	}
 	c.nodes[n] = struct{}{}
 	n.up.OnRefused(c.nodeRefused)
-	if c.password != nil {
-		n.up.OnPassword(c.password)
+	if c.hooks.password != nil {
+		n.up.OnPassword(c.hooks.password)
 	}
 	return n
 }
@@ -187,7 +191,7 @@ func (c *Cluster) openNode(d described, addr string) *Node {
 func (c *Cluster) OnPassword(f func(asked bool)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.password = f
+	c.hooks.password = f
 	for n := range c.nodes {
 		n.up.OnPassword(f)
 	}

@@ -26,30 +26,40 @@ type Executor struct {
 	private bool
 	home    int // where commands without keys go
 
-	links         map[*Node]*link
-	readers       map[*Node]*link // to replicas, for reads
-	batches       []*batch        // of this round; the first live ones are in use
-	live          int
-	scanning      *Plan         // SCAN, which goes its own way; nil: none in this round
-	slots         map[int]*lane // slots that something is sent to, or waits for, in this round
-	lanes         []*lane       // to be used again
-	seen          *Snapshot     // whose nodes the links are to
-	replies       []reply
-	work          sync.WaitGroup
-	slow          *time.Timer
-	sending       sync.Mutex      // guards the three below, and batches while it is waiting; a leaf but for links
-	round         uint64          // of send
-	ctx           context.Context // of it
-	began         time.Time
-	waiting       atomic.Bool  // for replies
-	readsReplicas bool         // replicas are to be read from
-	replicas      bool         // and in this Do they are
-	barred        time.Time    // they are not before
-	writes        map[int]bool // slots that this Do's plans write to
-	holder        Holder       // nil: as much as comes may be held
+	links    map[*Node]*link
+	readers  map[*Node]*link // to replicas, for reads
+	seen     *Snapshot       // whose nodes the links are to
+	round    round
+	replicas replicaChoice
+	replies  []reply
+	work     sync.WaitGroup
+	wait     replyWait
+	memory   replyMemory
+}
 
-	holding sync.Mutex // guards held, and calls of holder; a leaf but for what these take
-	held    int        // bytes of replies since Do began
+// replicaChoice is whether reads go to replicas.
+type replicaChoice struct {
+	wanted bool
+	now    bool         // in this Do they go there
+	barred time.Time    // they do not before
+	writes map[int]bool // slots that this Do's plans write to
+}
+
+// replyWait is the wait for a round's replies, which a timer may end.
+type replyWait struct {
+	slow  *time.Timer
+	mu    sync.Mutex // guards the three below, and round.batches while it is on; a leaf but for links
+	turn  uint64     // of send
+	ctx   context.Context
+	began time.Time
+	on    atomic.Bool
+}
+
+// replyMemory bounds what is held of replies.
+type replyMemory struct {
+	holder Holder     // nil: as much as comes may be held
+	mu     sync.Mutex // guards held, and calls of holder; a leaf but for what these take
+	held   int        // bytes of replies since Do began
 }
 
 // link is the executor's pipe to a node.
@@ -59,36 +69,21 @@ type link struct {
 	pipe  *upstream.Pipe // nil: to be opened
 }
 
-// batch is what one node gets in one round.
-type batch struct {
-	link  *link
-	units []*unit
-	req   upstream.Request
-	sink  replyCollector
-	err   error
-}
-
-// lane is what this round knows of a slot: what is sent there, and whether what comes next must wait.
-type lane struct {
-	node  *Node
-	many  []*unit // those with several keys, which may be told TRYAGAIN
-	stays bool
-}
-
 // Executor returns an executor whose commands run as id. Close gives its connections back.
 func (c *Cluster) Executor(id upstream.Identity) *Executor {
-	e := &Executor{c: c, id: id, home: rand.Int(), links: map[*Node]*link{}, readers: map[*Node]*link{}, slots: map[int]*lane{}, writes: map[int]bool{}}
-	e.slow = time.AfterFunc(time.Hour, e.tooSlow)
-	e.slow.Stop()
+	e := &Executor{c: c, id: id, home: rand.Int(), links: map[*Node]*link{}, readers: map[*Node]*link{}}
+	e.round.slots, e.replicas.writes = map[int]*lane{}, map[int]bool{}
+	e.wait.slow = time.AfterFunc(time.Hour, e.tooSlow)
+	e.wait.slow.Stop()
 	return e
 }
 
 // tooSlow runs, on a timer's goroutine, every slowReply while replies are waited for.
 func (e *Executor) tooSlow() {
-	if e.waiting.Load() {
+	if e.wait.on.Load() {
 		e.c.Refresh()
 		e.endLate()
-		e.slow.Reset(e.slowLook())
+		e.wait.slow.Reset(e.slowLook())
 	}
 }
 
@@ -102,29 +97,29 @@ func (e *Executor) slowLook() time.Duration {
 
 // endLate ends the round when nobody waits for its replies any more, or when they have taken too long.
 func (e *Executor) endLate() {
-	e.sending.Lock()
-	defer e.sending.Unlock()
-	if !e.waiting.Load() {
+	e.wait.mu.Lock()
+	defer e.wait.mu.Unlock()
+	if !e.wait.on.Load() {
 		return
 	}
-	waited := time.Since(e.began)
+	waited := time.Since(e.wait.began)
 	var cause error
 	switch t := e.c.opts.Timeout; {
-	case e.ctx.Err() != nil && waited >= leftReply:
+	case e.wait.ctx.Err() != nil && waited >= leftReply:
 		cause = upstream.ErrLeft
 	case t > 0 && waited >= t:
 		cause = upstream.ErrTimeout
 	default:
 		return
 	}
-	for _, b := range e.batches[:e.live] {
-		b.req.End(e.round, cause)
+	for _, b := range e.round.batches[:e.round.live] {
+		b.req.End(e.wait.turn, cause)
 	}
 }
 
 // Close gives back all connections. Nothing is under way then.
 func (e *Executor) Close() {
-	e.slow.Stop()
+	e.wait.slow.Stop()
 	e.dropAll()
 }
 
@@ -160,7 +155,7 @@ func (e *Executor) Private(on bool) {
 // did not run for want of a node are tried again for Options.RetryFor, and so are those that only read and lost their
 // replies; a write that lost its reply is never sent twice.
 func (e *Executor) Do(ctx context.Context, plans []*Plan) {
-	e.held = 0
+	e.memory.held = 0
 	e.prepareReads(plans)
 	for {
 		wait, pending := e.gather(plans)
@@ -173,9 +168,9 @@ func (e *Executor) Do(ctx context.Context, plans []*Plan) {
 			return
 		case e.c.ctx.Err() != nil:
 			e.giveUp(plans, &upstream.NotSentError{Cause: upstream.ErrClosed})
-		case e.scanning != nil:
-			e.scan(ctx, e.scanning)
-		case e.live == 0:
+		case e.round.scanning != nil:
+			e.scan(ctx, e.round.scanning)
+		case e.round.live == 0:
 			if !retry.Sleep(ctx, wait, nil) {
 				e.giveUp(plans, &upstream.NotSentError{Cause: context.Cause(ctx)})
 			}
@@ -191,20 +186,20 @@ func (e *Executor) gather(plans []*Plan) (wait time.Duration, pending bool) {
 	e.clear()
 	snapshot, now := e.c.Snapshot(), time.Now()
 	wait = time.Second
-	homely := false // the plans so far have no keys, and all go to one node
+	goesHome := false // the plans so far have no keys, and all go to one node
 	for _, p := range plans {
 		if p.settled() {
 			continue
 		}
-		if pending && (p.alone || homely) && !(homely && p.homely()) {
+		if pending && (p.alone || goesHome) && !(goesHome && p.goesHome()) {
 			break
 		}
-		pending, homely = true, p.homely()
+		pending, goesHome = true, p.goesHome()
 		if (p.fan || p.scan) && !e.spread(p, snapshot) {
 			return max(time.Until(p.whole.ready), 0), true
 		}
 		if p.scan {
-			e.scanning = p
+			e.round.scanning = p
 			break
 		}
 		all := true
@@ -213,7 +208,7 @@ func (e *Executor) gather(plans []*Plan) (wait time.Duration, pending bool) {
 			if u.done {
 				continue
 			}
-			if n := e.target(u, snapshot, now); e.fits(u, n, now) {
+			if n := e.target(u, snapshot, now); e.round.fits(u, n, now) {
 				e.add(u, n)
 				continue
 			}
@@ -221,7 +216,7 @@ func (e *Executor) gather(plans []*Plan) (wait time.Duration, pending bool) {
 				wait = min(wait, u.ready.Sub(now))
 			}
 		}
-		if p.alone && !(homely && all) {
+		if p.alone && !(goesHome && all) {
 			break
 		}
 	}
@@ -267,58 +262,20 @@ func (e *Executor) target(u *unit, s *Snapshot, now time.Time) *Node {
 	return s.Any(e.home) // which says itself that nobody has the slot
 }
 
-// fits says whether a unit may be sent in this round, behind what is there already.
-func (e *Executor) fits(u *unit, node *Node, now time.Time) bool {
-	if u.slot == noSlot {
-		return !u.ready.After(now)
-	}
-	l := e.slots[u.slot]
-	if l == nil {
-		l = e.lane(u.slot)
-		l.node = node
-	}
-	if l.stays || l.node != node || u.ready.After(now) {
-		l.stays = true
-		return false
-	}
-	for _, m := range l.many {
-		if !(m.plan.ReadOnly() && u.plan.ReadOnly()) && m.shares(u) {
-			l.stays = true
-			return false
-		}
-	}
-	if u.count() > 1 {
-		l.many = append(l.many, u)
-	}
-	return true
-}
-
-// lane begins a slot's lane.
-func (e *Executor) lane(slot int) *lane {
-	used := len(e.slots)
-	if used == len(e.lanes) {
-		e.lanes = append(e.lanes, &lane{})
-	}
-	l := e.lanes[used]
-	*l = lane{many: l.many[:0]}
-	e.slots[slot] = l
-	return l
-}
-
 // add puts a unit into its node's batch.
 func (e *Executor) add(u *unit, n *Node) {
 	var b *batch
-	for _, live := range e.batches[:e.live] {
+	for _, live := range e.round.batches[:e.round.live] {
 		if live.link.node == n && live.link.reads == u.reading {
 			b = live
 		}
 	}
 	if b == nil {
-		if e.live == len(e.batches) {
-			e.batches = append(e.batches, &batch{})
+		if e.round.live == len(e.round.batches) {
+			e.round.batches = append(e.round.batches, &batch{})
 		}
-		b = e.batches[e.live]
-		e.live++
+		b = e.round.batches[e.round.live]
+		e.round.live++
 		b.link = e.link(n, u.reading)
 	}
 	if u.ask {
@@ -367,9 +324,9 @@ func (e *Executor) dropAll() {
 
 // clear empties the batches, and lets go of nodes that have left.
 func (e *Executor) clear() {
-	for i, b := range e.batches[:e.live] {
+	for i, b := range e.round.batches[:e.round.live] {
 		if upstream.Ended(b.err) { // its replies are still pending
-			e.batches[i] = &batch{}
+			e.round.batches[i] = &batch{}
 			continue
 		}
 		clear(b.req.Cmds)
@@ -378,11 +335,11 @@ func (e *Executor) clear() {
 		b.sink.direct = nil
 		b.req.Cmds, b.units, b.link, b.err = b.req.Cmds[:0], b.units[:0], nil, nil
 	}
-	e.live, e.scanning = 0, nil
-	for _, l := range e.slots {
+	e.round.live, e.round.scanning = 0, nil
+	for _, l := range e.round.slots {
 		clear(l.many)
 	}
-	clear(e.slots)
+	clear(e.round.slots)
 	if s := e.c.Snapshot(); s != e.seen {
 		e.seen = s
 		e.dropLeft(e.links)

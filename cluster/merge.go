@@ -36,7 +36,7 @@ func (p *Plan) finish(hold func(n int) bool) {
 		u := &p.units[i]
 		var lost *upstream.LostError
 		switch {
-		case u.err != nil && u.lame && (f.Partial || !errors.As(u.err, &lost)):
+		case u.err != nil && u.optional && (f.Partial || !errors.As(u.err, &lost)):
 			left = u.err
 		case u.err != nil:
 			if p.Err == nil || errors.As(u.err, &lost) && !errors.As(p.Err, &lost) {

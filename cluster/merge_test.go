@@ -46,7 +46,7 @@ func TestMerge(t *testing.T) {
 func planOf(how Response, replies string) *Plan {
 	p := &Plan{cmd: Command{Facts: &Facts{Response: how}}, merge: true}
 	for r := range strings.SplitSeq(replies, "|") {
-		p.units = append(p.units, unit{plan: p, reply: []byte(r), done: true})
+		p.units = append(p.units, unit{plan: p, outcome: outcome{reply: []byte(r), done: true}})
 	}
 	return p
 }
@@ -66,7 +66,7 @@ func TestMergeOfFailures(t *testing.T) {
 		t.Errorf("got %q, %v", p.Reply, p.Err)
 	}
 	p = planOf(AllSucceeded, "+OK\r\n|:1\r\n")
-	p.units[1].err, p.units[1].lame = unsent, true
+	p.units[1].err, p.units[1].optional = unsent, true
 	if p.finish(nil); p.Err != nil || string(p.Reply) != "+OK\r\n" {
 		t.Errorf("a replica out of reach: got %q, %v", p.Reply, p.Err)
 	}
@@ -83,7 +83,7 @@ func TestMergeOfSome(t *testing.T) {
 	p := planOf(Each, ":1\r\n|:1\r\n|:2\r\n")
 	p.cmd.Facts.Partial = true
 	for i := range p.units {
-		p.units[i].lame = true
+		p.units[i].optional = true
 	}
 	p.units[0].err, p.units[1].err = unsent, lost
 	if p.finish(nil); p.Err != nil || string(p.Reply) != "*1\r\n:2\r\n" {

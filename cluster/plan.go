@@ -53,28 +53,38 @@ type Plan struct {
 
 // unit is what one node gets of a plan.
 type unit struct {
-	plan *Plan
-	raw  []byte
-	slot int   // noSlot: by node, or anywhere
-	keys []int // of plan.cmd.Keys, which are this unit's; nil: all
-	node *Node // where it goes, when that is not the slot's owner
-	home bool  // node is the only one it can go to
-	lame bool  // node may be left out: a replica, or any of a Partial command
-	ask  bool  // behind ASKING
+	plan     *Plan
+	raw      []byte
+	slot     int   // noSlot: by node, or anywhere
+	keys     []int // of plan.cmd.Keys, which are this unit's; nil: all
+	node     *Node // where it goes, when that is not the slot's owner
+	home     bool  // node is the only one it can go to
+	optional bool  // node may be left out: a replica, or any of a Partial command
+	ask      bool  // behind ASKING
 
 	reading bool // goes, or went, to a replica
 	master  bool // not to a replica any more
 
-	from      *Node // who gave reply
+	attempts
+	outcome
+}
+
+// attempts is how a unit's sending has gone so far.
+type attempts struct {
 	redirects int
 	failures  retry.Backoff
 	ready     time.Time // not to be sent before
 	until     time.Time // is not tried again after; zero: nothing has gone wrong yet
-	reply     []byte
-	pieces    [][]byte // in place of reply: a long one
-	begun     bool     // the reply, or a part of it, has been passed on
-	err       error
-	done      bool
+}
+
+// outcome is what has come of a unit.
+type outcome struct {
+	from   *Node // who gave reply
+	reply  []byte
+	pieces [][]byte // in place of reply: a long one
+	begun  bool     // the reply, or a part of it, has been passed on
+	err    error
+	done   bool
 }
 
 // NewPlan makes the plan of a command.
@@ -197,7 +207,7 @@ func (p *Plan) fanOut(s *Snapshot) {
 		if at := slices.IndexFunc(before, func(b unit) bool { return b.node == n }); at >= 0 {
 			u = before[at]
 		}
-		u.lame = i >= len(s.Masters) || p.cmd.Facts.Partial
+		u.optional = i >= len(s.Masters) || p.cmd.Facts.Partial
 		p.units = append(p.units, u)
 	}
 }
@@ -230,9 +240,9 @@ func (u *unit) shares(v *unit) bool {
 	return false
 }
 
-// homely says that the plan is for the one node that the executor's commands without keys go to: such plans keep their
+// goesHome says that the plan is for the one node that the executor's commands without keys go to: such plans keep their
 // order in one write.
-func (p *Plan) homely() bool { return p.alone && !p.fan && !p.scan }
+func (p *Plan) goesHome() bool { return p.alone && !p.fan && !p.scan }
 
 // settled says that nothing of the plan is still to be done.
 func (p *Plan) settled() bool {

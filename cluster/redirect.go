@@ -67,7 +67,7 @@ func (e *Executor) replied(ctx context.Context, u *unit, node *Node, got reply) 
 		}
 	}
 	if reply == nil || reply[0] != '-' || u.slot == noSlot {
-		u.done = !(u.home && !u.lame && masterOnly(reply) && e.demoted(u))
+		u.done = !(u.home && !u.optional && masterOnly(reply) && e.demoted(u))
 		return
 	}
 	kind, slot, addr := readRedirect(reply)

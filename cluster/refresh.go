@@ -29,10 +29,12 @@ type refresher struct {
 	mu   sync.Mutex    // guards all below
 	hint *Node         // who to ask first; nil: anybody
 	next chan struct{} // closed when a refresh that begins from now on is done
+
+	disowned map[string]bool // addresses whose nodes describe another cluster; the look's own
 }
 
 func newRefresher() refresher {
-	return refresher{wake: make(chan struct{}, 1), next: make(chan struct{})}
+	return refresher{wake: make(chan struct{}, 1), next: make(chan struct{}), disowned: map[string]bool{}}
 }
 
 // Refresh has the topology looked at again soon, and does not wait for it. However many ask for that, one look at a
@@ -113,7 +115,7 @@ func (c *Cluster) look(ctx context.Context, hint *Node) error {
 			last = errForeign
 			c.rejectForeign(addr)
 		default:
-			delete(c.disowned, addr)
+			delete(c.refresh.disowned, addr)
 			if old.better(v, best) {
 				best = v
 			}
@@ -146,10 +148,10 @@ func (c *Cluster) look(ctx context.Context, hint *Node) error {
 
 // rejectForeign says, once, that the node at an address is not believed.
 func (c *Cluster) rejectForeign(addr string) {
-	if c.disowned[addr] {
+	if c.refresh.disowned[addr] {
 		return
 	}
-	c.disowned[addr] = true
+	c.refresh.disowned[addr] = true
 	c.log.Warn("a node describes another cluster than the one that is known, it is not believed; restart lockproxy if the cluster was made anew",
 		"address", addr, "upstream", c.target.String())
 }

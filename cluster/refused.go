@@ -21,7 +21,7 @@ type credentials struct{ user, password string }
 func (c *Cluster) OnRefused(f func(upstream.Identity, *upstream.ReplyError)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.refused = f
+	c.hooks.refused = f
 }
 
 // nodeRefused is told by each node. It asks the other masters, in a goroutine of its own, one at a time for an account. Nobody can
@@ -29,7 +29,7 @@ func (c *Cluster) OnRefused(f func(upstream.Identity, *upstream.ReplyError)) {
 func (c *Cluster) nodeRefused(id upstream.Identity, why *upstream.ReplyError) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	f, who := c.refused, credentials{id.User, id.Password}
+	f, who := c.hooks.refused, credentials{id.User, id.Password}
 	if f == nil || c.ctx.Err() != nil || c.confirming[who] {
 		return
 	}

@@ -165,25 +165,25 @@ func (c *Cluster) askNode(n *Node, cmd []byte) (r resp.Reply, err error) {
 // mayRead says whether a unit may go to a replica. Within the plans of one Do a slot that is written to is read at its
 // master, so that no read passes a write of the same client's.
 func (e *Executor) mayRead(u *unit) bool {
-	return e.replicas && u.plan.cmd.Facts.Replica && !u.master && u.node == nil && !e.writes[u.slot]
+	return e.replicas.now && u.plan.cmd.Facts.Replica && !u.master && u.node == nil && !e.replicas.writes[u.slot]
 }
 
 // Replicas has commands that only read sent to replicas, or again to masters. It changes nothing without
 // Options.Replicas. Such reads may be stale: what this client, too, has written before may be missing.
-func (e *Executor) Replicas(on bool) { e.readsReplicas = on && e.c.replicaReads != nil }
+func (e *Executor) Replicas(on bool) { e.replicas.wanted = on && e.c.replicaReads != nil }
 
 // prepareReads finds out, before the plans are carried out, which slots they write to.
 func (e *Executor) prepareReads(plans []*Plan) {
-	if e.replicas = e.readsReplicas && time.Now().After(e.barred); !e.replicas {
+	if e.replicas.now = e.replicas.wanted && time.Now().After(e.replicas.barred); !e.replicas.now {
 		return
 	}
-	if clear(e.writes); len(plans) == 1 {
+	if clear(e.replicas.writes); len(plans) == 1 {
 		return
 	}
 	for _, p := range plans {
 		for i := range p.units {
 			if u := &p.units[i]; !p.cmd.Facts.Replica && u.slot != noSlot {
-				e.writes[u.slot] = true
+				e.replicas.writes[u.slot] = true
 			}
 		}
 	}
@@ -226,7 +226,7 @@ func (e *Executor) countRead(u *unit) {
 func (e *Executor) readFailed(u *unit, n *Node, err error) {
 	var refusal *upstream.ReplyError
 	if errors.As(err, &refusal) { // it lacks the user, or that may not say READONLY
-		e.barred, e.replicas = time.Now().Add(barred), false
+		e.replicas.barred, e.replicas.now = time.Now().Add(barred), false
 	} else {
 		n.serves.Store(false)
 		e.c.Refresh()

@@ -20,19 +20,19 @@ type Holder interface{ MayHold(n int) bool }
 
 // For has h asked before more than a little is gathered of an executor's replies.
 func (e *Executor) For(h Holder) *Executor {
-	e.holder = h
+	e.memory.holder = h
 	return e
 }
 
 // hold asks whether n more bytes may be held.
 func (e *Executor) hold(n int) bool {
-	if e.holder == nil {
+	if e.memory.holder == nil {
 		return true
 	}
-	e.holding.Lock()
-	defer e.holding.Unlock()
-	e.held += n
-	return e.holder.MayHold(e.held)
+	e.memory.mu.Lock()
+	defer e.memory.mu.Unlock()
+	e.memory.held += n
+	return e.memory.holder.MayHold(e.memory.held)
 }
 
 // replyCollector is the Sink of what a node answers in a round: it keeps it, or passes it on.
@@ -49,7 +49,7 @@ func (c *replyCollector) Reply(p []byte) {
 	if u := c.direct; u != nil {
 		if u.begun || p[0] != '-' && p[0] != '!' {
 			u.begun = true
-			c.e.waiting.Store(false) // from now on it may be the client that is slow
+			c.e.wait.on.Store(false) // from now on it may be the client that is slow
 			u.plan.stream.Reply(p)
 			return
 		}

@@ -177,7 +177,7 @@ func (e *Executor) scanNode(ctx context.Context, p *Plan, n *Node, cursor uint64
 	e.clear()
 	e.add(&unit{plan: p, raw: raw, slot: noSlot, node: n}, n)
 	e.send(ctx)
-	b := e.batches[0]
+	b := e.round.batches[0]
 	if b.err != nil {
 		return nil, b.err
 	}

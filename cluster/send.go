@@ -10,25 +10,25 @@ import (
 
 // send sends all batches in parallel, the first from this goroutine, and returns when the outcome of each is known.
 func (e *Executor) send(ctx context.Context) {
-	e.sending.Lock()
-	e.round++
-	e.ctx, e.began = ctx, time.Now()
-	for _, b := range e.batches[:e.live] {
-		b.req.Turn = e.round
+	e.wait.mu.Lock()
+	e.wait.turn++
+	e.wait.ctx, e.wait.began = ctx, time.Now()
+	for _, b := range e.round.batches[:e.round.live] {
+		b.req.Turn = e.wait.turn
 	}
-	e.waiting.Store(true)
-	e.sending.Unlock()
-	e.slow.Reset(e.slowLook())
-	for _, b := range e.batches[1:e.live] {
+	e.wait.on.Store(true)
+	e.wait.mu.Unlock()
+	e.wait.slow.Reset(e.slowLook())
+	for _, b := range e.round.batches[1:e.round.live] {
 		e.work.Add(1)
 		go e.sendBatch(ctx, b)
 	}
-	e.sendOver(ctx, e.batches[0])
+	e.sendOver(ctx, e.round.batches[0])
 	e.work.Wait()
-	e.sending.Lock()
-	e.waiting.Store(false)
-	e.sending.Unlock()
-	e.slow.Stop()
+	e.wait.mu.Lock()
+	e.wait.on.Store(false)
+	e.wait.mu.Unlock()
+	e.wait.slow.Stop()
 }
 
 // sendBatch is the goroutine of every batch of a round but the first.
@@ -59,7 +59,7 @@ func (e *Executor) sendOver(ctx context.Context, b *batch) {
 
 // settle gives each unit of the round what came of it.
 func (e *Executor) settle(ctx context.Context) {
-	for _, b := range e.batches[:e.live] {
+	for _, b := range e.round.batches[:e.round.live] {
 		replies := b.sink.cut(e.replies[:0], b.req.Replied)
 		at := 0
 		for _, u := range b.units {
@@ -126,7 +126,7 @@ func (e *Executor) failed(u *unit, err error) {
 			u.node, u.ask = nil, false
 		}
 		e.c.Refresh()
-		again = !u.lame && e.later(u, 20*time.Millisecond)
+		again = !u.optional && e.later(u, 20*time.Millisecond)
 	}
 	if !again {
 		u.err, u.done = err, true

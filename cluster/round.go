@@ -1,0 +1,70 @@
+package cluster
+
+import (
+	"time"
+
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+// round is what is sent together, each node's in one write.
+type round struct {
+	batches  []*batch // the first live ones are in use
+	live     int
+	scanning *Plan         // SCAN, which goes its own way; nil: none
+	slots    map[int]*lane // slots that something is sent to, or waits for
+	lanes    []*lane       // to be used again
+}
+
+// batch is what one node gets in one round.
+type batch struct {
+	link  *link
+	units []*unit
+	req   upstream.Request
+	sink  replyCollector
+	err   error
+}
+
+// lane is what this round knows of a slot: what is sent there, and whether what comes next must wait.
+type lane struct {
+	node    *Node
+	many    []*unit // those with several keys, which may be told TRYAGAIN
+	blocked bool    // what comes next must wait
+}
+
+// fits says whether a unit may be sent in this round, behind what is there already.
+func (r *round) fits(u *unit, node *Node, now time.Time) bool {
+	if u.slot == noSlot {
+		return !u.ready.After(now)
+	}
+	l := r.slots[u.slot]
+	if l == nil {
+		l = r.lane(u.slot)
+		l.node = node
+	}
+	if l.blocked || l.node != node || u.ready.After(now) {
+		l.blocked = true
+		return false
+	}
+	for _, m := range l.many {
+		if !(m.plan.ReadOnly() && u.plan.ReadOnly()) && m.shares(u) {
+			l.blocked = true
+			return false
+		}
+	}
+	if u.count() > 1 {
+		l.many = append(l.many, u)
+	}
+	return true
+}
+
+// lane begins a slot's lane.
+func (r *round) lane(slot int) *lane {
+	used := len(r.slots)
+	if used == len(r.lanes) {
+		r.lanes = append(r.lanes, &lane{})
+	}
+	l := r.lanes[used]
+	*l = lane{many: l.many[:0]}
+	r.slots[slot] = l
+	return l
+}
