@@ -25,34 +25,54 @@ type link struct {
 	whole       bool // replies are handed over in whole frames (shared pipe)
 	maxInflight int64
 	readonly    func() // told of every READONLY that Redis answers
-	serves      bool   // Redis has let a command run on it that never authenticated
-	open        bool   // it never authenticated, and was made while Redis asked no password
-	denied      func() // told of every NOAUTH and NOPERM on an open link
+	unnamed
 
 	dead    atomic.Bool // failed is set
 	replied atomic.Bool // some request got all its replies
 
-	mu       sync.Mutex // guards all below
-	wait     sync.Cond  // for room, and for the writer to leave a failed link
-	pending  chain
-	flight   chain
+	mu      sync.Mutex // guards all below
+	wait    sync.Cond  // for room, and for the writer to leave a failed link
+	pending chain
+	flight  chain
+	outgoing
+	occupied
+	over
+}
+
+// unnamed is what is known of a link that never authenticated.
+type unnamed struct {
+	serves bool   // Redis has let a command run on it
+	open   bool   // it was made while Redis asked no password
+	denied func() // told of every NOAUTH and NOPERM while it is open
+}
+
+// outgoing is what a link writes, and who writes it.
+type outgoing struct {
 	out      *batch   // bytes of pending
 	spare    *batch   // the other batch, nil while it is being written
 	writing  bool     // some session is the writer, or has been told to be
 	writer   *Request // whose session is within a system call of it; nil: none is
 	writes   uint64   // such calls so far
-	failed   error    // no request is taken any more
-	retired  error    // the same, but those under way are still answered
 	appended int64    // bytes of stream appended to out so far
 	handed   int64    // the kernel has surely not seen the stream from here on (valid while !writing)
-	bytes    int64    // of requests under way
-	count    int      // requests under way
-	waiting  int      // sessions that wait for room
+}
+
+// occupied is how much of a link's room is taken.
+type occupied struct {
+	bytes   int64 // of requests under way
+	count   int   // requests under way
+	waiting int   // sessions that wait for room
+}
+
+// over is why a link takes no request any more.
+type over struct {
+	failed  error // those under way fail as well
+	retired error // those under way are still answered
 }
 
 func newLink(conn net.Conn, whole bool, maxInflight int64) *link {
 	_, secure := conn.(*tls.Conn)
-	l := &link{conn: conn, exact: !secure, whole: whole, maxInflight: maxInflight, out: &batch{}, spare: &batch{}, readonly: func() {}}
+	l := &link{conn: conn, exact: !secure, whole: whole, maxInflight: maxInflight, outgoing: outgoing{out: &batch{}, spare: &batch{}}, readonly: func() {}}
 	l.wait.L = &l.mu
 	return l
 }

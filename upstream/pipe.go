@@ -36,20 +36,25 @@ type Pipe struct {
 
 	link atomic.Pointer[link] // the current one; nil when there is none
 
-	mu        sync.Mutex // guards all below
+	mu sync.Mutex // guards standing
+	standing
+
+	// Guarded by node.mu.
+	users int
+}
+
+// standing is how a pipe's connecting stands.
+type standing struct {
 	phase     phase
 	connected bool          // has been up
 	since     time.Time     // when the last link ended
 	attempt   int           // number of the current or last attempt to connect
 	cause     error         // why that failed, or why the last link ended
 	changed   chan struct{} // closed at the next change of these
-
-	// Guarded by node.mu.
-	users int
 }
 
 func newPipe(n *Node, id Identity, private bool) *Pipe {
-	p := &Pipe{node: n, id: id, private: private, demand: make(chan struct{}, 1), changed: make(chan struct{}), attempt: 1, users: 1}
+	p := &Pipe{node: n, id: id, private: private, demand: make(chan struct{}, 1), users: 1, standing: standing{changed: make(chan struct{}), attempt: 1}}
 	p.ctx, p.stop = context.WithCancel(n.ctx)
 	return p
 }

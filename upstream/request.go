@@ -22,11 +22,7 @@ type Request struct {
 	Patient bool
 	Turn    uint64 // of the caller's choice, so that End ends the Do that is meant and no later one
 
-	// Set by Do.
-	Replied int  // complete replies handed to Sink
-	Torn    bool // failed Do: Sink got a part of reply number Replied,
-	Partial int  // of so many bytes
-	Longest int  // bytes of the longest reply that was handed over in pieces
+	Handed // set by Do
 
 	next *Request
 	size int64       // bytes of Cmds
@@ -37,12 +33,23 @@ type Request struct {
 	at atomic.Int32         // who may use Sink and what Do sets
 	on atomic.Pointer[link] // that has it, or had it last
 
-	// Guarded by on's mu.
-	turn  uint64 // of the Do under way
-	ended error  // End's cause
-	left  bool   // its caller has gone: only its replies are still pending
-	// within is the link's write that the caller was within when it was ended.
-	within uint64
+	ending // guarded by on's mu
+}
+
+// Handed is what Do has handed to a Request's Sink.
+type Handed struct {
+	Replied int  // complete replies
+	Torn    bool // failed Do: Sink got a part of reply number Replied,
+	Partial int  // of so many bytes
+	Longest int  // bytes of the longest reply that was handed over in pieces
+}
+
+// ending is how the Do of a Request is ended before it has its replies.
+type ending struct {
+	turn   uint64 // of the Do under way
+	ended  error  // End's cause
+	left   bool   // its caller has gone: only its replies are still pending
+	within uint64 // the link's write that the caller was within when it was ended
 }
 
 // Who may use a request's Sink.
@@ -113,7 +120,7 @@ func (r *Request) prepare() {
 	if r.wake == nil {
 		r.wake = make(chan signal, 2)
 	}
-	r.Replied, r.Torn, r.Partial, r.Longest, r.size = 0, false, 0, 0, 0
+	r.Handed, r.size = Handed{}, 0
 	for _, c := range r.Cmds {
 		r.size += int64(len(c))
 	}
