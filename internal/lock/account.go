@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/lockstore/node"
 	"github.com/lockproxy/lockproxy/scripts"
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -89,9 +90,9 @@ func (a *account) due(era int) bool {
 }
 
 // takes says whether the call asks a node of a quorum for a lock.
-func (c call) takes() bool {
+func takes(c node.Call) bool {
 	for _, vote := range scripts.Vote {
-		if c.script == vote {
+		if c.Script == vote {
 			return true
 		}
 	}
@@ -219,13 +220,13 @@ func lackingRights(ctl *upstream.Control, all []right) ([]right, error) {
 		args = append(args, r.commands)
 	}
 	reply := client.Do(context.Background(), client.B().Arbitrary("EVALSHA").Args(args...).Build())
-	if unknownScript(reply.Error()) {
+	if node.UnknownScript(reply.Error()) {
 		args[0] = scripts.Account.Source
 		reply = client.Do(context.Background(), client.B().Arbitrary("EVAL").Args(args...).Build())
 	}
 	numbers, err := reply.AsIntSlice()
 	var refusal *upstream.ReplyError
-	if errors.As(outcome(err), &refusal) && strings.HasPrefix(refusal.Line, "NOPERM") {
+	if errors.As(node.Outcome(err), &refusal) && strings.HasPrefix(refusal.Line, "NOPERM") {
 		return []right{{rule: "+eval +evalsha", needed: true}}, nil
 	}
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/lockstore/node"
 	"github.com/lockproxy/lockproxy/scripts"
 )
 
@@ -93,7 +94,7 @@ func watching(registration string) bool {
 // repeatable says that the request, done once more, changes nothing: a named owner's, or the first hold of a connection.
 func (a *acquire) repeatable() bool { return a.h.explicit || a.before == 0 }
 
-func (a *acquire) call(notAfter string) call {
+func (a *acquire) call(notAfter string) node.Call {
 	a.c.m.mu.Lock()
 	a.before = a.h.count
 	a.c.m.mu.Unlock()
@@ -122,14 +123,14 @@ func (a *acquire) call(notAfter string) call {
 		strconv.FormatInt(a.c.m.opts.FenceTTL.Milliseconds(), 10),
 	}
 	if id.kind != Plain {
-		return call{id.db, id.kind.nature().acquire, keys, append(args, id.rest()...)}
+		return node.Call{DB: id.db, Script: id.kind.nature().acquire, Keys: keys, Args: append(args, id.rest()...)}
 	}
 	args = append(args, a.c.m.publishing())
 	if a.waits() {
 		args[3] += "E"
 		args = append(args, a.c.m.fairWait(), strconv.FormatInt(a.ticket(), 10))
 	}
-	return call{id.db, scripts.Acquire, keys, args}
+	return node.Call{DB: id.db, Script: scripts.Acquire, Keys: keys, Args: args}
 }
 
 // waits says whether a refusal puts the owner into the fair queue.
@@ -170,7 +171,7 @@ func (a *acquire) run(ctx context.Context) (answer, error) {
 		if a.r.Replicas > 0 {
 			reply, acked, err := m.evalReplicated(ctx, a.call(text), a.r.Replicas, a.replicaWait())
 			a.acked = acked
-			out, err = ints(reply, err)
+			out, err = node.Ints(reply, err)
 			if err != nil {
 				return answer{}, err
 			}

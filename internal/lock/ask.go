@@ -162,12 +162,12 @@ func (f *fleet) probed(ctx context.Context, mb *member) error {
 
 // site is the one Redis.
 func (m *Manager) site() site {
-	return site{ctl: m.ctl, era: m.clock.present(), log: m.log, run: m.background}
+	return site{ctl: m.one.Control, era: m.one.Clock.Era(), log: m.log, run: m.background}
 }
 
 // site is a member.
 func (f *fleet) site(mb *member) site {
-	return site{ctl: mb.ctl, log: f.m.log.With("node", mb.node.Addr), at: func(name string) bool { return f.on(mb, name) }, run: f.background}
+	return site{ctl: mb.Control, log: f.m.log.With("node", mb.is.Addr), at: func(name string) bool { return f.on(mb, name) }, run: f.background}
 }
 
 // verbOf is with what the scripts publish at a member.

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/lockstore/node"
 	"github.com/lockproxy/lockproxy/internal/retry"
 )
 
@@ -192,4 +193,4 @@ func (m *Manager) sleep(ctx context.Context, d time.Duration) bool {
 }
 
 // backoff is the pause between two tries of a request that must come to an end.
-func backoff() retry.Backoff { return retry.Backoff{First: 5 * time.Millisecond, Most: maxPause} }
+func backoff() retry.Backoff { return retry.Backoff{First: 5 * time.Millisecond, Most: node.MaxPause} }

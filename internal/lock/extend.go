@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/lockstore/node"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 	"github.com/lockproxy/lockproxy/scripts"
 )
@@ -98,7 +99,7 @@ func (m *Manager) extend(ctx context.Context, h *hold, r RenewRequest, registrat
 				return 0, err
 			}
 			sent = time.Now()
-			out, err = ints(m.eval(ctx, extendCall(h, r, m.opts, text, registration, known)))
+			out, err = node.Ints(m.eval(ctx, extendCall(h, r, m.opts, text, registration, known)))
 			if err != nil || out[0] != scripts.Late {
 				return at, err
 			}
@@ -146,7 +147,7 @@ func (c *Client) noteExtended(h *hold, r RenewRequest, count int64, sent time.Ti
 	return lossRecord{}, false
 }
 
-func extendCall(h *hold, r RenewRequest, o Options, notAfter, registration, known string) call {
+func extendCall(h *hold, r RenewRequest, o Options, notAfter, registration, known string) node.Call {
 	keys, flags := h.id.keys(), ""
 	if h.explicit {
 		keys, flags = append(keys, h.id.watchKey()), "W"
@@ -156,5 +157,5 @@ func extendCall(h *hold, r RenewRequest, o Options, notAfter, registration, know
 	}
 	lease := leaseOf(Request{Lease: r.Lease}, o)
 	args := []string{strconv.FormatInt(lease, 10), h.id.field(), notAfter, flags, registration, known}
-	return call{h.id.db, h.id.kind.nature().extend, keys, append(args, h.id.rest()...)}
+	return node.Call{DB: h.id.db, Script: h.id.kind.nature().extend, Keys: keys, Args: append(args, h.id.rest()...)}
 }

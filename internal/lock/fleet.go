@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/cluster"
+	"github.com/lockproxy/lockproxy/internal/lockstore/node"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
@@ -26,7 +27,7 @@ type fleet struct {
 
 	running sync.WaitGroup // members being closed, and questions to them
 
-	// guarded by mu, which is taken under Manager.mu and before hub.mu
+	// guarded by mu, which is taken under Manager.mu and before node.Subscriber.mu
 	mu      sync.Mutex
 	closed  bool
 	seen    *cluster.Snapshot // that members, channels and holds were last brought in line with
@@ -37,13 +38,12 @@ type fleet struct {
 
 // member is one master: what a Manager has of a single Redis.
 type member struct {
-	node    *cluster.Node
-	ctl     *upstream.Control
-	clock   clock
-	account account
-	ears    ears // one hub for each kind of channel
-	stop    context.CancelFunc
-	parts   sync.WaitGroup
+	node.Node
+	is          *cluster.Node
+	account     account
+	subscribers node.Subscribers // one for each kind of channel
+	stop        context.CancelFunc
+	parts       sync.WaitGroup
 
 	regress atomic.Int64 // after its clock jumped back: until it is past this, late requests may still be done there
 
@@ -97,19 +97,20 @@ func (f *fleet) memberOf(n *cluster.Node) *member {
 	}
 	o := f.m.opts
 	mb = &member{
-		node: n, ctl: upstream.NewControl(n.Target(), upstream.ControlOptions{Logger: o.Logger}),
+		is: n, Node: node.Node{Control: upstream.NewControl(n.Target(), upstream.ControlOptions{Logger: o.Logger})},
 	}
 	for _, sharded := range o.ClusterPubSub.ways() {
-		h := newHub(mb.ctl, o.WarmChannels, o.Logger, func() { f.resubscribed(mb) })
-		h.shards, h.sharded, h.echo, h.strayed = sharded, sharded, !sharded && o.ClusterPubSub == PubSubBoth, f.c.Refresh
-		mb.ears = append(mb.ears, h)
+		mb.subscribers = append(mb.subscribers, node.NewSubscriber(mb.Control, node.SubscriberOptions{
+			Warm: o.WarmChannels, Logger: o.Logger, Back: func() { f.resubscribed(mb) },
+			Sharded: sharded, Echo: !sharded && o.ClusterPubSub == PubSubBoth, Strayed: f.c.Refresh,
+		}))
 	}
 	f.members[n] = mb
 	ctx, stop := context.WithCancel(f.ctx)
 	mb.stop = stop
-	for _, h := range mb.ears {
+	for _, s := range mb.subscribers {
 		mb.parts.Add(1)
-		go runPart(ctx, &mb.parts, h.run)
+		go runPart(ctx, &mb.parts, s.Run)
 	}
 	mb.parts.Add(1)
 	go runPart(ctx, &mb.parts, func(ctx context.Context) { f.keepTime(ctx, mb) })
@@ -122,8 +123,8 @@ func (f *fleet) close(mb *member) {
 		return
 	}
 	mb.closed = true
-	if f.members[mb.node] == mb {
-		delete(f.members, mb.node)
+	if f.members[mb.is] == mb {
+		delete(f.members, mb.is)
 	}
 	f.running.Add(1)
 	go f.closeMember(mb)
@@ -132,7 +133,7 @@ func (f *fleet) close(mb *member) {
 func (f *fleet) closeMember(mb *member) {
 	defer f.running.Done()
 	mb.stop()
-	mb.ctl.Close()
+	mb.Control.Close()
 	mb.parts.Wait()
 }
 
@@ -230,31 +231,24 @@ func (f *fleet) retire(now *cluster.Snapshot) {
 
 // keepTime samples a member's clock until ctx ends.
 func (f *fleet) keepTime(ctx context.Context, mb *member) {
-	ticker := time.NewTicker(clockSample)
-	defer ticker.Stop()
-	for {
+	node.KeepTime(ctx, func() {
 		if err := f.sample(mb); err != nil {
-			f.m.log.Debug("cannot read the clock of a node", "node", mb.node.Addr, "error", err)
+			f.m.log.Debug("cannot read the clock of a node", "node", mb.is.Addr, "error", err)
 		} else {
 			f.m.askAccount(&mb.account, f.site(mb))
 		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-	}
+	})
 }
 
 // sample asks a member for its time.
 func (f *fleet) sample(mb *member) error {
-	jump, err := sampleClock(mb.ctl, &mb.clock)
+	jump, err := mb.Sample()
 	if err != nil || jump == 0 {
 		return err
 	}
-	f.m.log.Warn("the clock of a node jumped, checking every lock there", "node", mb.node.Addr, "by", jump)
+	f.m.log.Warn("the clock of a node jumped, checking every lock there", "node", mb.is.Addr, "by", jump)
 	if jump < 0 {
-		now, _ := mb.clock.now()
+		now, _ := mb.Clock.Now()
 		mb.regress.Store(max(mb.regress.Load(), now-jump.Microseconds()+lateMost.Microseconds()))
 	}
 	f.recheck(mb, reasonClock)

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/lockproxy/lockproxy/cluster"
+	"github.com/lockproxy/lockproxy/internal/lockstore/node"
 	"github.com/lockproxy/lockproxy/internal/retry"
 	"github.com/lockproxy/lockproxy/scripts"
 	"github.com/lockproxy/lockproxy/upstream"
@@ -99,7 +100,7 @@ func (f *fleet) redirected(ctx context.Context, slot int, mb *member, err error)
 	case !errors.As(err, &reply):
 		return nil, false, false, err
 	}
-	to, ask, again = f.c.Redirect([]byte("-"+reply.Line+"\r\n"), slot, mb.node)
+	to, ask, again = f.c.Redirect([]byte("-"+reply.Line+"\r\n"), slot, mb.is)
 	if again {
 		return to, ask, true, &upstream.NotSentError{Cause: errMoving}
 	}
@@ -115,7 +116,7 @@ func (f *fleet) redirected(ctx context.Context, slot int, mb *member, err error)
 
 // noteLost remembers that a reply was lost: what it was for may be done for so long.
 func (f *fleet) noteLost(allowed time.Duration) {
-	now, _ := f.m.clock.now()
+	now, _ := f.m.one.Clock.Now()
 	now += allowed.Microseconds()
 	for last := f.lost.Load(); last < now && !f.lost.CompareAndSwap(last, now); last = f.lost.Load() {
 	}
@@ -143,14 +144,14 @@ func (m *Manager) clockAt(key string, now int64) int64 {
 	if now <= mb.regress.Load() {
 		return 0
 	}
-	ours, _ := m.clock.now()
+	ours, _ := m.one.Clock.Now()
 	return ours
 }
 
 // guarded are the scripts that touch keys they do not declare, or one that they have deleted. In a slot that is on its way Redis
 // would stop them there, in the middle of what they do. A key that never exists has it refuse them before they begin.
-func (c call) guarded() bool {
-	switch c.script {
+func guarded(c node.Call) bool {
+	switch c.Script {
 	case scripts.Renew, scripts.Extend, scripts.Look:
 		return false
 	}
@@ -158,57 +159,52 @@ func (c call) guarded() bool {
 }
 
 // withGuard is the call with the key that guards it, where it needs that.
-func (c call) withGuard() call {
-	if c.guarded() {
-		c.keys = append(slices.Clip(c.keys), guardKey(c.keys[0]))
+func withGuard(c node.Call) node.Call {
+	if guarded(c) {
+		c.Keys = append(slices.Clip(c.Keys), guardKey(c.Keys[0]))
 	}
 	return c
 }
 
 // prepare makes the call what is to be sent to a member.
-func (f *fleet) prepare(ctx context.Context, mb *member, c call) (call, error) {
-	c = c.withGuard()
-	if slices.Contains(c.args, f.verb) {
-		c.args = slices.Clone(c.args)
+func (f *fleet) prepare(ctx context.Context, mb *member, c node.Call) (node.Call, error) {
+	c = withGuard(c)
+	if slices.Contains(c.Args, f.verb) {
+		c.Args = slices.Clone(c.Args)
 		verb := f.verbOf(mb)
-		for i, arg := range c.args {
+		for i, arg := range c.Args {
 			if arg == f.verb {
-				c.args[i] = verb
+				c.Args[i] = verb
 			}
 		}
 	}
-	if !slices.Contains(c.args, f.mark) {
+	if !slices.Contains(c.Args, f.mark) {
 		return c, nil
 	}
-	if _, known := mb.clock.now(); !known {
+	if _, known := mb.Clock.Now(); !known {
 		if err := f.sample(mb); err != nil {
 			return c, err
 		}
 	}
-	now, _ := mb.clock.now()
+	now, _ := mb.Clock.Now()
 	text := strconv.FormatInt(now+allowed(ctx).Microseconds(), 10)
-	c.args = slices.Clone(c.args)
-	for i, arg := range c.args {
+	c.Args = slices.Clone(c.Args)
+	for i, arg := range c.Args {
 		if arg == f.mark {
-			c.args[i] = text
+			c.Args[i] = text
 		}
 	}
 	return c, nil
 }
 
 // eval is Manager.eval.
-func (f *fleet) eval(ctx context.Context, c call) (reply rueidis.RedisMessage, err error) {
-	err = f.do(ctx, c.keys[0], func(mb *member, ask bool) error {
+func (f *fleet) eval(ctx context.Context, c node.Call) (reply rueidis.RedisMessage, err error) {
+	err = f.do(ctx, c.Keys[0], func(mb *member, ask bool) error {
 		prepared, err := f.prepare(ctx, mb, c)
 		if err != nil {
 			return err
 		}
-		if ask {
-			reply, err = evalAsking(mb.ctl, prepared)
-		} else {
-			reply, err = evalOn(mb.ctl, prepared)
-		}
-		if err == nil && late(reply) {
+		if reply, err = mb.Eval(prepared, ask); err == nil && late(reply) {
 			_ = f.sample(mb)
 		}
 		return err
@@ -228,46 +224,24 @@ func late(reply rueidis.RedisMessage) bool {
 	return err == nil && code == scripts.Late
 }
 
-// evalAsking is evalOn behind ASKING, in one write.
-func evalAsking(ctl *upstream.Control, c call) (rueidis.RedisMessage, error) {
-	client, err := ctl.Client(c.db)
-	if err != nil {
-		return rueidis.RedisMessage{}, &upstream.NotSentError{Cause: err}
-	}
-	reply, err := doAsking(client, c.build(client, "EVALSHA", c.script.SHA)).ToMessage()
-	if unknownScript(err) {
-		reply, err = doAsking(client, c.build(client, "EVAL", c.script.Source)).ToMessage()
-	}
-	return reply, outcome(err)
-}
-
-func doAsking(client rueidis.Client, command rueidis.Completed) rueidis.RedisResult {
-	return client.DoMulti(context.Background(), client.B().Asking().Build(), command)[1]
-}
-
 // evalInts is Manager.evalInts.
-func (f *fleet) evalInts(ctx context.Context, c call) (out []int64, err error) {
-	err = f.do(ctx, c.keys[0], func(mb *member, ask bool) error {
+func (f *fleet) evalInts(ctx context.Context, c node.Call) (out []int64, err error) {
+	err = f.do(ctx, c.Keys[0], func(mb *member, ask bool) error {
 		prepared, err := f.prepare(ctx, mb, c)
 		if err != nil {
 			return err
 		}
-		run := mb.ctl.Ints
-		if ask {
-			run = mb.ctl.IntsAsking
-		}
-		out, err = run(c.db, c.script.SHA, c.script.Source, prepared.keys, prepared.args)
-		if err == nil && out[0] == scripts.Late {
+		if out, err = mb.EvalInts(prepared, ask); err == nil && out[0] == scripts.Late {
 			_ = f.sample(mb)
 		}
-		return outside(err)
+		return err
 	})
 	return out, err
 }
 
 // evalReplicated is Manager.evalReplicated. It waits for a slot that is on its way: replicas there say nothing of the keys here.
-func (f *fleet) evalReplicated(ctx context.Context, c call, replicas int64, wait time.Duration) (reply rueidis.RedisMessage, acked int64, err error) {
-	err = f.do(ctx, c.keys[0], func(mb *member, ask bool) error {
+func (f *fleet) evalReplicated(ctx context.Context, c node.Call, replicas int64, wait time.Duration) (reply rueidis.RedisMessage, acked int64, err error) {
+	err = f.do(ctx, c.Keys[0], func(mb *member, ask bool) error {
 		if ask {
 			return &upstream.NotSentError{Cause: errMoving}
 		}
@@ -275,7 +249,7 @@ func (f *fleet) evalReplicated(ctx context.Context, c call, replicas int64, wait
 		if err != nil {
 			return err
 		}
-		reply, acked, err = replicatedOn(mb.ctl, prepared, replicas, wait)
+		reply, acked, err = mb.EvalReplicated(prepared, replicas, wait)
 		if err == nil && late(reply) {
 			_ = f.sample(mb)
 		}
@@ -291,18 +265,14 @@ func (m *Manager) read(ctx context.Context, db int, key string, build func(rueid
 		if err != nil {
 			return &upstream.NotSentError{Cause: err}
 		}
-		if ask {
-			result = doAsking(client, build(client))
-		} else {
-			result = client.Do(context.WithoutCancel(ctx), build(client))
-		}
+		result = node.Do(client, build(client), ask)
 		if err := result.Error(); err != nil && !rueidis.IsRedisNil(err) {
-			return outcome(err)
+			return node.Outcome(err)
 		}
 		return nil
 	}
 	if m.fleet == nil {
-		return result, on(m.ctl, false)
+		return result, on(m.one.Control, false)
 	}
-	return result, m.fleet.do(ctx, key, func(mb *member, ask bool) error { return on(mb.ctl, ask) })
+	return result, m.fleet.do(ctx, key, func(mb *member, ask bool) error { return on(mb.Control, ask) })
 }

@@ -2,9 +2,11 @@ package lock
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/lockproxy/lockproxy/cluster"
+	"github.com/lockproxy/lockproxy/internal/lockstore/node"
 )
 
 // PubSub says over which channels wake-ups go on a cluster.
@@ -41,7 +43,7 @@ func publishedBy(verb string) PubSub {
 	return PubSubBoth
 }
 
-// ways says for each hub that a node needs whether it is for sharded channels.
+// ways says for each subscriber that a node needs whether it is for sharded channels.
 func (p PubSub) ways() []bool {
 	switch p {
 	case PubSubSharded:
@@ -58,56 +60,47 @@ type hearing struct {
 	at    *member // nil: nobody has the slot
 }
 
-func (m *Manager) hear(name string, l *line) {
+func (m *Manager) subscribe(name string, l *line) {
 	if m.fleet == nil {
-		m.hub.hear(name, l)
+		m.subscribers.Subscribe(name, l)
 		return
 	}
-	m.fleet.hear(name, l)
+	m.fleet.subscribe(name, l)
 }
 
-func (m *Manager) unhear(name string, l *line) {
+func (m *Manager) unsubscribe(name string, l *line) {
 	if m.fleet == nil {
-		m.hub.unhear(name, l)
+		m.subscribers.Unsubscribe(name, l)
 		return
 	}
-	m.fleet.unhear(name, l)
+	m.fleet.unsubscribe(name, l)
 }
 
 func (m *Manager) ready(ctx context.Context, name string, over <-chan time.Time) (waited bool, err error) {
 	if m.fleet == nil {
-		return m.hub.ready(ctx, name, over)
+		waited, err = m.subscribers.Ready(ctx, name, over)
+	} else {
+		waited, err = m.fleet.ready(ctx, name, over)
 	}
-	return m.fleet.ready(ctx, name, over)
+	if errors.Is(err, node.ErrOver) {
+		err = ErrNotAcquired
+	}
+	return waited, err
 }
 
-// ready is hub.ready of all hubs of the node that has the slot, whichever that is meanwhile.
+// ready is node.Subscribers.Ready of the node that has the slot, whichever that is meanwhile, and of all its subscribers.
 func (f *fleet) ready(ctx context.Context, name string, over <-chan time.Time) (waited bool, err error) {
-	timer := time.NewTimer(subscribeWait)
-	defer timer.Stop()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		at := f.ears(name)
-		changed, on := at.state(name)
-		if at == nil || on == len(at) {
-			return waited || at == nil, nil // it polls while nobody has the slot
-		}
-		waited = true
-		select {
-		case <-changed:
-		case <-tick.C:
-		case <-timer.C:
-			return true, nil
-		case <-over:
-			return true, ErrNotAcquired
-		case <-ctx.Done():
-			return true, ctx.Err()
-		}
-	}
+	unserved := false
+	waited, err = node.Await(ctx, over, func() (<-chan struct{}, bool) {
+		at := f.subscribers(name)
+		changed, on := at.State(name)
+		unserved = at == nil
+		return changed, on == len(at)
+	})
+	return waited || unserved, err // it polls while nobody has the slot
 }
 
-func (f *fleet) hear(name string, l *line) {
+func (f *fleet) subscribe(name string, l *line) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	h := f.heard[name]
@@ -117,16 +110,16 @@ func (f *fleet) hear(name string, l *line) {
 	}
 	h.lines[l]++
 	if h.at != nil {
-		h.at.ears.hear(name, l)
+		h.at.subscribers.Subscribe(name, l)
 	}
 }
 
-func (f *fleet) unhear(name string, l *line) {
+func (f *fleet) unsubscribe(name string, l *line) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	h := f.heard[name]
 	if h.at != nil {
-		h.at.ears.unhear(name, l)
+		h.at.subscribers.Unsubscribe(name, l)
 	}
 	if h.lines[l]--; h.lines[l] == 0 {
 		delete(h.lines, l)
@@ -136,12 +129,12 @@ func (f *fleet) unhear(name string, l *line) {
 	}
 }
 
-// ears are the hubs where name is heard.
-func (f *fleet) ears(name string) ears {
+// subscribers are where name is subscribed to.
+func (f *fleet) subscribers(name string) node.Subscribers {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if h := f.heard[name]; h != nil && h.at != nil {
-		return h.at.ears
+		return h.at.subscribers
 	}
 	return nil
 }
@@ -165,21 +158,13 @@ func (f *fleet) rehome(now *cluster.Snapshot) {
 		for l, times := range h.lines {
 			for range times {
 				if h.at != nil {
-					h.at.ears.unhear(name, l)
+					h.at.subscribers.Unsubscribe(name, l)
 				}
 				if at != nil {
-					at.ears.hearAgain(name, l)
+					at.subscribers.SubscribeAgain(name, l)
 				}
 			}
 		}
 		h.at = at
-	}
-}
-
-// hearAgain is hear, after messages may have been missed: they count as heard when the subscription is there.
-func (e ears) hearAgain(name string, l *line) {
-	for _, h := range e {
-		h.hear(name, l)
-		h.missed(name)
 	}
 }

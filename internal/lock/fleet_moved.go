@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/cluster"
+	"github.com/lockproxy/lockproxy/internal/lockstore/node"
 )
 
 // moved is the slots that have another owner now than they had before.
@@ -65,7 +66,7 @@ func (f *fleet) lookAgain(now time.Time) {
 
 // again has the waiters of a line try: messages may have been missed.
 func (l *line) again() {
-	l.nudge()
+	l.Wake()
 	if l.key.fair {
 		signal(l.keep)
 	}
@@ -73,7 +74,7 @@ func (l *line) again() {
 
 // on says whether a key's slot is a member's.
 func (f *fleet) on(mb *member, key string) bool {
-	return f.c.Snapshot().Owner(cluster.Slot([]byte(key))) == mb.node
+	return f.c.Snapshot().Owner(cluster.Slot([]byte(key))) == mb.is
 }
 
 // recheck has the watchdog look at every lock that a member has. What a lock is suspected for already, such as a failover, is the
@@ -126,23 +127,23 @@ func (f *fleet) successions(before, now *cluster.Snapshot) []succession {
 // compareClocks has locks that went to a node whose clock is ahead of the former one's believed in for that much shorter:
 // Redis keeps the time at which a key expires, not its lease, and a replica has that time from its master.
 func (f *fleet) compareClocks(gone moved, s succession) {
-	_, known := s.old.clock.now()
+	_, known := s.old.Clock.Now()
 	if !known || f.sample(s.now) != nil {
 		return
 	}
-	is, _ := s.now.clock.now()
-	was, _ := s.old.clock.now() // after the question: the difference is not taken too small
+	is, _ := s.now.Clock.Now()
+	was, _ := s.old.Clock.Now() // after the question: the difference is not taken too small
 	ahead := time.Duration(is-was) * time.Microsecond
-	if ahead < clockTolerance {
+	if ahead < node.ClockTolerance {
 		return
 	}
 	m := f.m
-	m.log.Warn("the clock of a new master is ahead of the former one's", "node", s.now.node.Addr, "by", ahead)
+	m.log.Warn("the clock of a new master is ahead of the former one's", "node", s.now.is.Addr, "by", ahead)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for key, live := range m.byKey {
 		slot := cluster.Slot([]byte(key.key))
-		if gone.before.Owner(slot) != s.old.node || gone.now.Owner(slot) != s.now.node {
+		if gone.before.Owner(slot) != s.old.is || gone.now.Owner(slot) != s.now.is {
 			continue
 		}
 		for h := range live {

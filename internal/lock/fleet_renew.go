@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/cluster"
+	"github.com/lockproxy/lockproxy/internal/lockstore/node"
 	"github.com/lockproxy/lockproxy/internal/lockstore/tally"
 	"github.com/lockproxy/lockproxy/scripts"
 )
@@ -26,7 +27,7 @@ func (f *fleet) oneByOne(ctx context.Context, b *batch) ([]int64, error) {
 	done := false
 	for i := range b.holds {
 		one := &batch{batchKey: b.batchKey, holds: b.holds[i : i+1], marks: b.marks[i : i+1]}
-		codes, err := ints(f.eval(ctx, one.call(f.mark)))
+		codes, err := node.Ints(f.eval(ctx, one.call(f.mark)))
 		if err == nil && codes[0] == scripts.Late {
 			err = errLate
 		}
@@ -50,7 +51,7 @@ func (f *fleet) oneByOne(ctx context.Context, b *batch) ([]int64, error) {
 // renew sends a renewal to the node of its slot.
 func (f *fleet) renew(ctx context.Context, b *batch) ([]int64, error) {
 	ctx = bounded(ctx, min(b.lease/12, time.Second/4))
-	out, err := ints(f.eval(ctx, b.call(f.mark)))
+	out, err := node.Ints(f.eval(ctx, b.call(f.mark)))
 	if len(b.holds) > 1 && errors.Is(err, errMoving) {
 		return f.oneByOne(ctx, b)
 	}

@@ -8,18 +8,19 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/lockproxy/lockproxy/internal/lockstore/node"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 	"github.com/lockproxy/lockproxy/scripts"
 )
 
-// node is a server of the slot that moves, with a connection.
-type node struct {
+// slotServer is a server of the slot that moves, with a connection.
+type slotServer struct {
 	*testredis.Server
 	conn redis.Conn
 }
 
 // do sends a command to a node that may not have its keys by right.
-func (n node) do(t *testing.T, words ...string) (any, error) {
+func (n slotServer) do(t *testing.T, words ...string) (any, error) {
 	t.Helper()
 	if _, err := n.conn.Do("ASKING"); err != nil {
 		t.Fatal(err)
@@ -28,7 +29,7 @@ func (n node) do(t *testing.T, words ...string) (any, error) {
 }
 
 // contents is all that a node has, with the time left in minutes.
-func (n node) contents(t *testing.T) []string {
+func (n slotServer) contents(t *testing.T) []string {
 	t.Helper()
 	keys, err := redis.Strings(n.do(t, "KEYS", "*"))
 	if err != nil {
@@ -56,7 +57,7 @@ func TestScriptsInAMovingSlot(t *testing.T) {
 	tc := testredis.StartCluster(t, 2, 0)
 	const key = "moving"
 	slot := slotOf(key)
-	from, to := node{Server: tc.Servers[0]}, node{Server: tc.Servers[1]}
+	from, to := slotServer{Server: tc.Servers[0]}, slotServer{Server: tc.Servers[1]}
 	if from.Server != owner(t, tc, key) {
 		from, to = to, from
 	}
@@ -86,8 +87,8 @@ func TestScriptsInAMovingSlot(t *testing.T) {
 }
 
 // parted runs all scripts over all ways to part the keys that set makes, and counts those stopped in the middle.
-func parted(t *testing.T, tc *testredis.Cluster, m *Manager, name string, set [][]string, from, to node, slot int, guarded bool) (half int) {
-	must := func(n node, words ...string) {
+func parted(t *testing.T, tc *testredis.Cluster, m *Manager, name string, set [][]string, from, to slotServer, slot int, guarded bool) (half int) {
+	must := func(n slotServer, words ...string) {
 		t.Helper()
 		if _, err := n.do(t, words...); err != nil {
 			t.Fatal(words, err)
@@ -97,9 +98,9 @@ func parted(t *testing.T, tc *testredis.Cluster, m *Manager, name string, set []
 		fresh := true // the nodes are to be made ready
 		var before [2][]string
 		for _, c := range allCalls(m) {
-			for _, at := range []node{from, to} {
+			for _, at := range []slotServer{from, to} {
 				if fresh {
-					for _, n := range []node{from, to} {
+					for _, n := range []slotServer{from, to} {
 						must(n, "CLUSTER", "SETSLOT", fmt.Sprint(slot), "STABLE")
 						must(n, "FLUSHALL")
 					}
@@ -124,10 +125,10 @@ func parted(t *testing.T, tc *testredis.Cluster, m *Manager, name string, set []
 					continue
 				}
 				if !guarded {
-					t.Logf("%s, parted by %b: %s %v is stopped in the middle without the guard", name, mask, c.script.Name, c.args)
+					t.Logf("%s, parted by %b: %s %v is stopped in the middle without the guard", name, mask, c.Script.Name, c.Args)
 				}
 				if half++; guarded {
-					t.Errorf("%s, parted by %b: %s was stopped by %q and had changed\n%q to\n%q", name, mask, c.script.Name, err, before, after)
+					t.Errorf("%s, parted by %b: %s was stopped by %q and had changed\n%q to\n%q", name, mask, c.Script.Name, err, before, after)
 				}
 			}
 		}
@@ -145,22 +146,22 @@ func args(words []string) (all []any) {
 	return all
 }
 
-func runGuarded(t *testing.T, at node, c call, guarded bool) error {
-	if guarded && c.guarded() {
-		c.keys = append(slices.Clip(c.keys), guardKey(c.keys[0]))
+func runGuarded(t *testing.T, at slotServer, c node.Call, behind bool) error {
+	if behind && guarded(c) {
+		c.Keys = append(slices.Clip(c.Keys), guardKey(c.Keys[0]))
 	}
-	_, err := at.do(t, slices.Concat([]string{"EVAL", c.script.Source, fmt.Sprint(len(c.keys))}, c.keys, c.args)...)
-	if guarded && c.guarded() && err == nil {
-		t.Errorf("%s was run", c.script.Name)
+	_, err := at.do(t, slices.Concat([]string{"EVAL", c.Script.Source, fmt.Sprint(len(c.Keys))}, c.Keys, c.Args)...)
+	if behind && guarded(c) && err == nil {
+		t.Errorf("%s was run", c.Script.Name)
 	}
-	if err != nil && guarded && c.guarded() && !strings.HasPrefix(err.Error(), "TRYAGAIN ") && !strings.HasPrefix(err.Error(), "ASK ") {
-		t.Errorf("%s: %v", c.script.Name, err)
+	if err != nil && behind && guarded(c) && !strings.HasPrefix(err.Error(), "TRYAGAIN ") && !strings.HasPrefix(err.Error(), "ASK ") {
+		t.Errorf("%s: %v", c.Script.Name, err)
 	}
 	return err
 }
 
 // allCalls are calls of all scripts that change something, as they are sent.
-func allCalls(m *Manager) (all []call) {
+func allCalls(m *Manager) (all []node.Call) {
 	const key, soon = "moving", "99999999999999999"
 	c := &Client{m: m}
 	for _, k := range []Kind{Plain, Read, Write} {
@@ -185,10 +186,10 @@ func allCalls(m *Manager) (all []call) {
 		}
 	}
 	all = append(all,
-		call{0, scripts.Force, plainKeys(key), []string{"BOTH", soon}},
-		call{0, scripts.RWForce, []string{key, prefixed("redisson_rwlock", key)}, []string{"BOTH", soon, "", readPrefix(key)}},
-		call{0, scripts.Refresh, plainKeys(key), []string{soon, "BOTH", "1000", "f", "7"}},
-		call{0, scripts.Leave, plainKeys(key), []string{soon, "BOTH", "f"}},
+		node.Call{DB: 0, Script: scripts.Force, Keys: plainKeys(key), Args: []string{"BOTH", soon}},
+		node.Call{DB: 0, Script: scripts.RWForce, Keys: []string{key, prefixed("redisson_rwlock", key)}, Args: []string{"BOTH", soon, "", readPrefix(key)}},
+		node.Call{DB: 0, Script: scripts.Refresh, Keys: plainKeys(key), Args: []string{soon, "BOTH", "1000", "f", "7"}},
+		node.Call{DB: 0, Script: scripts.Leave, Keys: plainKeys(key), Args: []string{soon, "BOTH", "f"}},
 		m.vacantCall([]*vacancy{{id: holdID{key: key, owner: "a"}}, {id: holdID{key: key, owner: "a", kind: Write}}}))
 	return all
 }

@@ -3,6 +3,7 @@ package lock
 import (
 	"context"
 
+	"github.com/lockproxy/lockproxy/internal/lockstore/node"
 	"github.com/lockproxy/lockproxy/scripts"
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -54,8 +55,8 @@ func (c *Client) forceKind(ctx context.Context, k Kind, r UnlockRequest) (code i
 		script, rest = scripts.RWForce, []string{side, readPrefix(r.Key)}
 	}
 	err = m.idempotent(func() (int64, error) {
-		build := func(notAfter string) call {
-			return call{r.DB, script, keys, append([]string{m.publishing(), notAfter}, rest...)}
+		build := func(notAfter string) node.Call {
+			return node.Call{DB: r.DB, Script: script, Keys: keys, Args: append([]string{m.publishing(), notAfter}, rest...)}
 		}
 		if m.quorum != nil {
 			code, err = m.quorum.force(build)

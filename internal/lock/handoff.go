@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/lockstore/node"
 	"github.com/lockproxy/lockproxy/scripts"
 )
 
@@ -167,7 +168,7 @@ func (m *Manager) tryEnter(id holdID, explicit bool) *hold {
 }
 
 // send runs the release with what follows from it, and gives everybody claimed an offer. out is what the release returned.
-func (h *handoff) send(release call, text string, at int64) ([]int64, error) {
+func (h *handoff) send(release node.Call, text string, at int64) ([]int64, error) {
 	c := h.call(release, text)
 	sent := time.Now()
 	for _, a := range h.asks {
@@ -195,7 +196,7 @@ func (h *handoff) send(release call, text string, at int64) ([]int64, error) {
 func (h *handoff) nothing(i int) {
 	h.waiters[i].offer <- offer{}
 	if i > 0 {
-		h.line.nudge()
+		h.line.Wake()
 	}
 }
 
@@ -240,7 +241,7 @@ func (l *line) turnTaken(taken bool) {
 	l.offered = false
 }
 
-func (h *handoff) call(release call, text string) call {
+func (h *handoff) call(release node.Call, text string) node.Call {
 	letters := ""
 	if h.turn {
 		letters += "T"
@@ -248,7 +249,7 @@ func (h *handoff) call(release call, text string) call {
 	if h.waiters[0].id.kind.nature().shared {
 		letters += "S"
 	}
-	asks := make([]call, len(h.asks))
+	asks := make([]node.Call, len(h.asks))
 	for i, a := range h.asks {
 		asks[i] = a.call(text)
 	}
@@ -256,23 +257,23 @@ func (h *handoff) call(release call, text string) call {
 }
 
 // handing is the script that gives back a hold of a lock and gives it to those who ask.
-func handing(release call, asks []call, of lineKey, letters, publishing string) call {
-	all := call{db: release.db, script: scripts.Handoff, keys: release.keys}
+func handing(release node.Call, asks []node.Call, of lineKey, letters, publishing string) node.Call {
+	all := node.Call{DB: release.DB, Script: scripts.Handoff, Keys: release.Keys}
 	if of.rw {
-		all.script = scripts.RWHandoff
+		all.Script = scripts.RWHandoff
 	}
-	all.args = []string{strconv.Itoa(len(asks)), of.channel(), letters, publishing}
-	args := release.args
-	all.describe(release)
+	all.Args = []string{strconv.Itoa(len(asks)), of.channel(), letters, publishing}
+	args := release.Args
+	describe(&all, release)
 	for _, step := range asks {
-		all.describe(step)
-		all.keys, args = append(all.keys, step.keys...), append(args, step.args...)
+		describe(&all, step)
+		all.Keys, args = append(all.Keys, step.Keys...), append(args, step.Args...)
 	}
-	all.args = append(all.args, args...)
+	all.Args = append(all.Args, args...)
 	return all
 }
 
 // describe appends what the script is to know of one of its steps.
-func (c *call) describe(step call) {
-	c.args = append(c.args, step.script.Name, strconv.Itoa(len(step.keys)), strconv.Itoa(len(step.args)))
+func describe(c *node.Call, step node.Call) {
+	c.Args = append(c.Args, step.Script.Name, strconv.Itoa(len(step.Keys)), strconv.Itoa(len(step.Args)))
 }

@@ -261,7 +261,7 @@ func TestHandoffHoldsBackThoughWoken(t *testing.T) {
 		l.holdBack = time.Now().Add(300 * time.Millisecond)
 		until := l.holdBack
 		m.mu.Unlock()
-		l.nudge()
+		l.Wake()
 		select {
 		case at := <-got:
 			if at.Before(until) {

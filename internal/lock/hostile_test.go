@@ -404,7 +404,7 @@ func TestLookGivesUp(t *testing.T) {
 		if err := m.sample(); err != nil {
 			t.Fatal(err)
 		}
-		now, _ := m.clock.now()
+		now, _ := m.one.Clock.Now()
 		ended := make(chan error, 1)
 		go func() {
 			_, err := m.look(holdID{key: "k", owner: "o"}, false, now+int64(time.Hour/time.Microsecond), time.Now().Add(300*time.Millisecond))
@@ -646,7 +646,7 @@ func TestClockJumpHasLocksLookedAt(t *testing.T) {
 		eventually(t, 15*time.Second, "subscribed", func() bool { return subscribers(t, s, channelOf("kept")) == 1 })
 		time.Sleep(300 * time.Millisecond) // the look that follows a new connection is over
 		s.Do(t, "DEL", "gone")
-		m.clock.set(time.Now().Add(time.Hour).UnixMicro(), time.Now(), m.clock.present()) // so it goes back an hour at the next sample
+		m.one.Clock.Set(time.Now().Add(time.Hour).UnixMicro(), time.Now(), m.one.Clock.Era()) // so it goes back an hour at the next sample
 		eventually(t, 15*time.Second, "told", func() bool { return lost.reasons() == "gone:clock " })
 		mustUnlock(t, a, UnlockRequest{Key: "kept"}, true)
 		granted(t, waits, "who waits")

@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/lockproxy/lockproxy/internal/lockstore/node"
 	"github.com/lockproxy/lockproxy/scripts"
 )
 
@@ -65,8 +66,8 @@ func (m *Manager) Info(ctx context.Context, db int, key string) (Info, error) {
 	return in, err
 }
 
-func infoCall(db int, key string) call {
-	return call{db, scripts.Info, []string{key, tokenKey(key), queueKey(key)}, []string{readPrefix(key)}}
+func infoCall(db int, key string) node.Call {
+	return node.Call{DB: db, Script: scripts.Info, Keys: []string{key, tokenKey(key), queueKey(key)}, Args: []string{readPrefix(key)}}
 }
 
 // parseInfo takes the script's reply apart.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/cluster"
+	"github.com/lockproxy/lockproxy/internal/lockstore/node"
 )
 
 const (
@@ -229,7 +230,7 @@ func (m *Manager) noteBatch(ln *lane, holds int, came outcomeOf) (failed int) {
 	return failed
 }
 
-func (b *batch) call(notAfter string) call {
+func (b *batch) call(notAfter string) node.Call {
 	letters := make([]byte, 0, len(b.holds))
 	keys := make([]string, 0, len(b.holds))
 	args := make([]string, 3, 3+len(b.holds))
@@ -243,5 +244,5 @@ func (b *batch) call(notAfter string) call {
 		}
 	}
 	args[0], args[1], args[2] = strconv.FormatInt(b.lease.Milliseconds(), 10), notAfter, string(letters)
-	return call{b.db, b.kind.nature().renew, keys, args}
+	return node.Call{DB: b.db, Script: b.kind.nature().renew, Keys: keys, Args: args}
 }

@@ -65,8 +65,11 @@ func signal(c chan struct{}) {
 	}
 }
 
-// nudge makes the head try again.
-func (l *line) nudge() { signal(l.wake) }
+// Wake makes the head try again.
+func (l *line) Wake() { signal(l.wake) }
+
+// Message counts a message that was heard.
+func (l *line) Message() { l.messages.Add(1) }
 
 // waitingLine is the line that a request stands in.
 func (w *waiter) waitingLine() lineKey {
@@ -89,7 +92,7 @@ func (m *Manager) join(w *waiter) {
 			l.pause = max(l.pause, h.pause)
 		}
 		m.lines[key] = l
-		m.hear(key.channel(), l)
+		m.subscribe(key.channel(), l)
 		if key.fair {
 			m.beginQueue(l)
 		}
@@ -119,7 +122,7 @@ func (w *waiter) order() {
 	if is := l.waiters.Front(); is != was {
 		signal(was.Value.(*waiter).poke)
 		signal(is.Value.(*waiter).poke)
-		l.nudge()
+		l.Wake()
 	}
 }
 
@@ -134,7 +137,7 @@ func (m *Manager) part(w *waiter) {
 	telemetry.LocksWaiting.Add(-1)
 	l, first := w.line, w.first()
 	if w.listens && l.key.fair {
-		m.unhear(w.ownChannel(), l)
+		m.unsubscribe(w.ownChannel(), l)
 	}
 	l.waiters.Remove(w.place)
 	if !w.id.kind.nature().shared {
@@ -147,7 +150,7 @@ func (m *Manager) part(w *waiter) {
 		if h := m.holds[w.id]; h != nil {
 			h.pause = l.pause
 		}
-		m.unhear(l.key.channel(), l)
+		m.unsubscribe(l.key.channel(), l)
 		if l.key.fair {
 			close(l.gone)
 		}
@@ -184,7 +187,7 @@ func (m *Manager) afterGrant(w *waiter, handed bool) {
 	m.mu.Unlock()
 	m.tryNext(l, leaseOf(w.r, m.opts))
 	if together {
-		l.nudge()
+		l.Wake()
 	}
 }
 

@@ -12,31 +12,31 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/lockproxy/lockproxy/internal/lockstore/node"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
 // Manager is the lock engine of one proxy process. All methods are safe for concurrent use.
 type Manager struct {
 	// static after construction
-	opts     Options
-	log      *slog.Logger
-	ctl      *upstream.Control
-	uuid     string
-	hub      ears
-	quorum   *quorum      // nil: the locks are on one node
-	fleet    *fleet       // of a cluster: each lock is on one of its nodes; else nil
-	named    *namedLosses // what named owners lost
-	lossLog  lossLog
-	done     *finishedUnlocks // of named owners, for the one that is sent again
-	clock    clock
-	switched switched
-	account  account       // of the one Redis
-	vacant   vacancies     // locks that have ended without an UNLOCK
-	requests atomic.Uint64 // numbers registrations and attempts
-	drained  chan struct{} // closed by Drain
-	drain    sync.Once
-	tasks    sync.WaitGroup // releases, renewals and settlements under way
-	ended    chan struct{}  // closed when Run's context ends: background retries give up
+	opts        Options
+	log         *slog.Logger
+	uuid        string
+	one         node.Node // the one Redis; on a cluster its clock is the proxy's own
+	subscribers node.Subscribers
+	quorum      *quorum      // nil: the locks are on one node
+	fleet       *fleet       // of a cluster: each lock is on one of its nodes; else nil
+	named       *namedLosses // what named owners lost
+	lossLog     lossLog
+	done        *finishedUnlocks // of named owners, for the one that is sent again
+	switched    switched
+	account     account       // of the one Redis
+	vacant      vacancies     // locks that have ended without an UNLOCK
+	requests    atomic.Uint64 // numbers registrations and attempts
+	drained     chan struct{} // closed by Drain
+	drain       sync.Once
+	tasks       sync.WaitGroup // releases, renewals and settlements under way
+	ended       chan struct{}  // closed when Run's context ends: background retries give up
 
 	// guarded by mu
 	mu        sync.Mutex
@@ -63,7 +63,7 @@ type Stats struct {
 func New(ctl *upstream.Control, o Options) *Manager {
 	o = o.withDefaults()
 	m := &Manager{
-		opts: o, log: o.Logger, ctl: ctl, uuid: uuid.NewString(),
+		opts: o, log: o.Logger, one: node.Node{Control: ctl}, uuid: uuid.NewString(),
 		drained: make(chan struct{}),
 		ended:   make(chan struct{}),
 		holds:   map[holdID]*hold{},
@@ -76,20 +76,24 @@ func New(ctl *upstream.Control, o Options) *Manager {
 	m.named, m.lossLog.wake = newNamedLosses(), make(chan struct{}, 1)
 	m.done = newFinishedUnlocks()
 	if o.Cluster != nil {
-		m.clock.set(time.Now().UnixMicro(), time.Now(), 0) // the proxy's own
+		m.one.Clock.Set(time.Now().UnixMicro(), time.Now(), 0) // the proxy's own
 		m.fleet = newFleet(m, o.Cluster)
 		return m
 	}
 	if len(o.Quorum.Nodes) == 0 {
 		ctl.OnSwitch(m.masterSwitches)
-		m.hub = ears{newHub(ctl, o.WarmChannels, o.Logger, m.resubscribed)}
+		m.subscribers = node.Subscribers{m.newSubscriber(ctl, m.resubscribed)}
 		return m
 	}
 	m.quorum = newQuorum(m, o.Quorum)
 	for _, n := range m.quorum.nodes {
-		m.hub = append(m.hub, newHub(n.ctl, o.WarmChannels, o.Logger, func() { n.account.outdated(); m.resubscribed() }))
+		m.subscribers = append(m.subscribers, m.newSubscriber(n.Control, func() { n.account.outdated(); m.resubscribed() }))
 	}
 	return m
+}
+
+func (m *Manager) newSubscriber(ctl *upstream.Control, back func()) *node.Subscriber {
+	return node.NewSubscriber(ctl, node.SubscriberOptions{Warm: m.opts.WarmChannels, Logger: m.log, Back: back})
 }
 
 // UUID is the first part of every implicit owner of this process.
@@ -126,8 +130,8 @@ func (m *Manager) parts() []func(context.Context) {
 		return []func(context.Context){m.watchDeadlines, m.watch, m.tellLog, m.tellVacancies, m.fleet.follow}
 	}
 	parts := []func(context.Context){m.watchDeadlines, m.watch, m.tellLog}
-	for _, h := range m.hub {
-		parts = append(parts, h.run)
+	for _, s := range m.subscribers {
+		parts = append(parts, s.Run)
 	}
 	if m.quorum == nil {
 		return append(parts, m.keepTime, m.tellVacancies)
@@ -193,7 +197,7 @@ func (m *Manager) resubscribed() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, l := range m.lines {
-		l.nudge()
+		l.Wake()
 		if l.key.fair {
 			signal(l.keep)
 		}

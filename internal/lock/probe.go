@@ -9,6 +9,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/lockproxy/lockproxy/cluster"
+	"github.com/lockproxy/lockproxy/internal/lockstore/node"
 	"github.com/lockproxy/lockproxy/scripts"
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -52,13 +53,13 @@ func (m *Manager) probe(ctl *upstream.Control, name, verb string) (cannot string
 	left = append(left, name, tokenKey(name), queueKey(name), prefixed("redisson_lock_timeout", name), prefixed("lockproxy_fair", name))
 	replies := sendSteps(client, steps, left, "EVALSHA")
 	for _, reply := range replies {
-		if unknownScript(reply.Error()) {
+		if node.UnknownScript(reply.Error()) {
 			replies = sendSteps(client, steps, left, "EVAL")
 			break
 		}
 	}
 	for i, reply := range replies {
-		err := outcome(reply.Error())
+		err := node.Outcome(reply.Error())
 		if line, lacks := lacking(err); lacks {
 			return line, nil
 		}
@@ -78,12 +79,12 @@ func sendSteps(client rueidis.Client, steps []probeStep, left []string, by strin
 	all := make(rueidis.Commands, 0, len(steps)+1)
 	for _, s := range steps {
 		switch {
-		case s.script == nil:
-			all = append(all, client.B().Arbitrary(s.args[0]).Keys(s.keys...).Args(s.args[1:]...).Build())
+		case s.Script == nil:
+			all = append(all, client.B().Arbitrary(s.Args[0]).Keys(s.Keys...).Args(s.Args[1:]...).Build())
 		case by == "EVAL":
-			all = append(all, s.build(client, by, s.script.Source))
+			all = append(all, s.Build(client, by, s.Script.Source))
 		default:
-			all = append(all, s.build(client, by, s.script.SHA))
+			all = append(all, s.Build(client, by, s.Script.SHA))
 		}
 	}
 	all = append(all, client.B().Arbitrary("DEL").Keys(left[0]).Args(left[1:]...).Build())
@@ -124,7 +125,7 @@ func verbAt(ctl *upstream.Control, wish PubSub) (string, error) {
 	}
 	known, err := client.Do(context.Background(), client.B().Arbitrary("EVAL").Args(scripts.Publishes.Source, "0", "SPUBLISH", "PUBLISH").Build()).AsIntSlice()
 	if err != nil {
-		return "", outcome(err)
+		return "", node.Outcome(err)
 	}
 	sharded, classic := known[0] == 1, known[1] == 1
 	switch {

@@ -1,11 +1,14 @@
 package lock
 
-import "github.com/lockproxy/lockproxy/scripts"
+import (
+	"github.com/lockproxy/lockproxy/internal/lockstore/node"
+	"github.com/lockproxy/lockproxy/scripts"
+)
 
 // probeStep is one script of the probe, or without a script one command. least is the lowest code that it returns when it has done
 // what it is for.
 type probeStep struct {
-	call
+	node.Call
 	least int64
 }
 
@@ -38,16 +41,16 @@ func (t tryOut) steps() []probeStep {
 	}
 	all = append(all, probeStep{t.look(), noCode}, probeStep{infoCall(0, t.id.key), noCode},
 		probeStep{t.renew(), 1}, probeStep{t.extend(), 1},
-		probeStep{handing(t.release(t.id), []call{t.acquire(t.next())}, t.id.line(), "TS", t.verb), 1},
+		probeStep{handing(t.release(t.id), []node.Call{t.acquire(t.next())}, t.id.line(), "TS", t.verb), 1},
 		probeStep{t.release(t.next()), 1}, probeStep{t.acquire(t.id), 1})
 	if !t.id.kind.nature().rw {
-		all = append(all, probeStep{call{keys: []string{queueKey(t.id.key)}, args: []string{"RPUSH", "nobody"}}, 1})
+		all = append(all, probeStep{node.Call{Keys: []string{queueKey(t.id.key)}, Args: []string{"RPUSH", "nobody"}}, 1})
 	}
 	all = append(all, probeStep{t.force(), 1})
 	if t.m.fleet != nil {
 		for i, s := range all {
-			if s.script != nil {
-				all[i].call = s.withGuard()
+			if s.Script != nil {
+				all[i].Call = withGuard(s.Call)
 			}
 		}
 	}
@@ -57,20 +60,20 @@ func (t tryOut) steps() []probeStep {
 // votes are the steps on a node of a quorum, where nothing is handed on.
 func (t tryOut) votes() []probeStep {
 	votes, fence := []string{t.id.votesKey()}, !t.id.kind.nature().shared
-	vote := probeStep{t.acquire(t.id).asVote(t.id, tryOutAttempt, fence, ever), 1}
+	vote := probeStep{asVote(t.acquire(t.id), t.id, tryOutAttempt, fence, ever), 1}
 	return []probeStep{
 		vote, {t.look(), noCode}, {infoCall(0, t.id.key), noCode},
-		{call{0, scripts.Raise, []string{tokenKey(t.id.key)}, []string{"1", ever, probeLease}}, 1},
-		{t.renew().around(scripts.StandRenew, votes, []string{"1", tryOutAttempt}), 1},
-		{t.extend().extending(t.id, tryOutAttempt), 1},
-		{t.release(t.id).around(scripts.Retract, []string{t.id.votesKey(), t.id.watchKey()}, []string{tryOutAttempt, tryOutAttempt}), 1},
+		{node.Call{Script: scripts.Raise, Keys: []string{tokenKey(t.id.key)}, Args: []string{"1", ever, probeLease}}, 1},
+		{around(t.renew(), scripts.StandRenew, votes, []string{"1", tryOutAttempt}), 1},
+		{extending(t.extend(), t.id, tryOutAttempt), 1},
+		{around(t.release(t.id), scripts.Retract, []string{t.id.votesKey(), t.id.watchKey()}, []string{tryOutAttempt, tryOutAttempt}), 1},
 		vote, {t.force(), 1},
-		vote, {t.release(t.id).around(scripts.Drop, votes, []string{"", tryOutAttempt}), 1},
+		vote, {around(t.release(t.id), scripts.Drop, votes, []string{"", tryOutAttempt}), 1},
 	}
 }
 
 // acquire has a named owner take the lock.
-func (t tryOut) acquire(id holdID) call {
+func (t tryOut) acquire(id holdID) node.Call {
 	n, keys, flags := id.kind.nature(), id.acquireKeys(), "NW"
 	if n.rw {
 		flags += "M"
@@ -84,33 +87,33 @@ func (t tryOut) acquire(id holdID) call {
 	} else {
 		args = append(args, t.verb)
 	}
-	return call{0, n.acquire, append(keys, id.watchKey()), args}
+	return node.Call{Script: n.acquire, Keys: append(keys, id.watchKey()), Args: args}
 }
 
-func (t tryOut) release(id holdID) call {
+func (t tryOut) release(id holdID) node.Call {
 	args := append([]string{id.field(), t.verb, ever, "AW", tryOutAttempt}, id.rest()...)
-	return call{0, id.kind.nature().release, append(id.releaseKeys(), id.watchKey()), args}
+	return node.Call{Script: id.kind.nature().release, Keys: append(id.releaseKeys(), id.watchKey()), Args: args}
 }
 
-func (t tryOut) renew() call {
+func (t tryOut) renew() node.Call {
 	args := []string{probeLease, ever, "W", t.id.field(), tryOutAttempt}
-	return call{0, t.id.kind.nature().renew, append(t.id.keys(), t.id.watchKey()), args}
+	return node.Call{Script: t.id.kind.nature().renew, Keys: append(t.id.keys(), t.id.watchKey()), Args: args}
 }
 
-func (t tryOut) extend() call {
+func (t tryOut) extend() node.Call {
 	args := append([]string{probeLease, t.id.field(), ever, "KW", tryOutAttempt, tryOutAttempt}, t.id.rest()...)
-	return call{0, t.id.kind.nature().extend, append(t.id.keys(), t.id.watchKey()), args}
+	return node.Call{Script: t.id.kind.nature().extend, Keys: append(t.id.keys(), t.id.watchKey()), Args: args}
 }
 
-func (t tryOut) look() call {
-	return call{0, t.id.kind.nature().look, append(t.id.keys(), tokenKey(t.id.key)), []string{t.id.field()}}
+func (t tryOut) look() node.Call {
+	return node.Call{Script: t.id.kind.nature().look, Keys: append(t.id.keys(), tokenKey(t.id.key)), Args: []string{t.id.field()}}
 }
 
-func (t tryOut) force() call {
+func (t tryOut) force() node.Call {
 	if t.id.kind == Plain {
-		return call{0, scripts.Force, plainKeys(t.id.key), []string{t.verb, ever}}
+		return node.Call{Script: scripts.Force, Keys: plainKeys(t.id.key), Args: []string{t.verb, ever}}
 	}
-	return call{0, scripts.RWForce, []string{t.id.key, t.id.line().channel()}, []string{t.verb, ever, "", readPrefix(t.id.key)}}
+	return node.Call{Script: scripts.RWForce, Keys: []string{t.id.key, t.id.line().channel()}, Args: []string{t.verb, ever, "", readPrefix(t.id.key)}}
 }
 
 // queue has others come into the queue of a lock, the second before the first and the third between them, as those do who were
@@ -118,12 +121,12 @@ func (t tryOut) force() call {
 func (t tryOut) queue() (all []probeStep) {
 	waiters := []string{t.m.uuid + ":1", t.m.uuid + ":2", t.m.uuid + ":3"}
 	for i, ticket := range []string{"0", "1", "2"} {
-		all = append(all, probeStep{call{0, scripts.Acquire, plainKeys(t.id.key),
-			[]string{probeLease, waiters[i], ever, "NE", "", "0", t.verb, t.m.fairWait(), ticket}}, 0})
+		all = append(all, probeStep{node.Call{Script: scripts.Acquire, Keys: plainKeys(t.id.key), Args: []string{
+			probeLease, waiters[i], ever, "NE", "", "0", t.verb, t.m.fairWait(), ticket}}, 0})
 	}
-	all = append(all, probeStep{call{0, scripts.Refresh, plainKeys(t.id.key), []string{ever, t.verb, t.m.fairWait(), waiters[1], "1"}}, 0})
+	all = append(all, probeStep{node.Call{Script: scripts.Refresh, Keys: plainKeys(t.id.key), Args: []string{ever, t.verb, t.m.fairWait(), waiters[1], "1"}}, 0})
 	for _, waiter := range waiters {
-		all = append(all, probeStep{call{0, scripts.Leave, plainKeys(t.id.key), []string{ever, t.verb, waiter}}, 1})
+		all = append(all, probeStep{node.Call{Script: scripts.Leave, Keys: plainKeys(t.id.key), Args: []string{ever, t.verb, waiter}}, 1})
 	}
 	return all
 }

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/lockstore/node"
 	"github.com/lockproxy/lockproxy/internal/retry"
 	"github.com/lockproxy/lockproxy/scripts"
 )
@@ -56,7 +57,7 @@ func (m *Manager) refreshQueue(l *line) time.Duration {
 		return queueRefresh / 10
 	}
 	args[0], args[1], args[2] = text, m.publishing(), m.fairWait()
-	out, err := ints(m.eval(context.Background(), call{l.key.db, scripts.Refresh, plainKeys(l.key.key), args}))
+	out, err := node.Ints(m.eval(context.Background(), node.Call{DB: l.key.db, Script: scripts.Refresh, Keys: plainKeys(l.key.key), Args: args}))
 	if err != nil || out[0] == scripts.Late {
 		m.log.Debug("cannot refresh a fair queue", "key", l.key.key, "error", err)
 		if err == nil {
@@ -107,7 +108,7 @@ func (m *Manager) leaveQueue(w *waiter) {
 	}
 	// A request without an answer may still put it there.
 	m.background(func() {
-		now, _ := m.clock.now()
+		now, _ := m.one.Clock.Now()
 		if m.sleep(context.Background(), time.Duration(w.lost-now)*time.Microsecond+time.Millisecond) && !m.queuedToo(w) {
 			_ = m.sendLeave(w.id)
 		}
@@ -117,7 +118,7 @@ func (m *Manager) leaveQueue(w *waiter) {
 // leaveLater leaves the queue when Redis is in reach again. After 10 s the place counts no more.
 func (m *Manager) leaveLater(w *waiter) {
 	end := time.Now().Add(10 * time.Second)
-	for time.Now().Before(end) && m.sleep(context.Background(), retry.Around(maxPause)) && !m.queuedToo(w) {
+	for time.Now().Before(end) && m.sleep(context.Background(), retry.Around(node.MaxPause)) && !m.queuedToo(w) {
 		if !isNotSent(m.sendLeave(w.id)) {
 			return
 		}
@@ -157,7 +158,7 @@ func (m *Manager) tryLeave(id holdID) (done int64, err error) {
 		if err != nil {
 			return 0, err
 		}
-		reply, err := m.eval(ctx, call{id.db, scripts.Leave, plainKeys(id.key), []string{text, m.publishing(), id.field()}})
+		reply, err := m.eval(ctx, node.Call{DB: id.db, Script: scripts.Leave, Keys: plainKeys(id.key), Args: []string{text, m.publishing(), id.field()}})
 		if err != nil {
 			return at, err
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/jitter"
+	"github.com/lockproxy/lockproxy/internal/lockstore/node"
 	"github.com/lockproxy/lockproxy/internal/lockstore/tally"
 	"github.com/lockproxy/lockproxy/scripts"
 	"github.com/lockproxy/lockproxy/upstream"
@@ -63,7 +64,7 @@ func newQuorum(m *Manager, o QuorumOptions) *quorum {
 	}
 	q := &quorum{m: m, maxLease: o.MaxLease, timeout: o.NodeTimeout, steps: map[stepKey]*quorumStep{}}
 	for _, n := range o.Nodes {
-		q.nodes = append(q.nodes, &quorumNode{name: n.Name, ctl: n.Control, trouble: errUnasked})
+		q.nodes = append(q.nodes, &quorumNode{name: n.Name, Node: node.Node{Control: n.Control}, trouble: errUnasked})
 	}
 	return q
 }
@@ -126,7 +127,7 @@ func (r result) code() int64 {
 const noCode = -99
 
 // ask runs a script on one node; when it has not begun by until, the node does nothing any more.
-func (q *quorum) ask(n *quorumNode, until time.Time, build func(notAfter string) call) (out []int64, err error) {
+func (q *quorum) ask(n *quorumNode, until time.Time, build func(notAfter string) node.Call) (out []int64, err error) {
 	if n.calls.Add(1) > manyCalls {
 		n.calls.Add(-1)
 		return nil, &upstream.NotSentError{Cause: errBusyNode}
@@ -137,17 +138,14 @@ func (q *quorum) ask(n *quorumNode, until time.Time, build func(notAfter string)
 		if err := q.trusted(n); err != nil {
 			return nil, err
 		}
-		now, _ := n.clock.now()
+		now, _ := n.Clock.Now()
 		c := build(strconv.FormatInt(now+time.Until(until).Microseconds(), 10))
-		if c.takes() {
+		if takes(c) {
 			if err := q.permitted(n, until); err != nil {
 				return nil, err
 			}
 		}
-		out, err = n.ctl.Ints(c.db, c.script.SHA, c.script.Source, c.keys, c.args)
-		if refusal, ok := err.(*upstream.ReplyError); ok {
-			err = &upstream.ReplyError{Line: redisLine(refusal.Line)}
-		}
+		out, err = n.EvalInts(c, false)
 		n.account.refused(err)
 		if err != nil || out[0] != scripts.Late || time.Until(until) <= 0 {
 			break

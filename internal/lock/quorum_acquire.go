@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/lockstore/node"
 	"github.com/lockproxy/lockproxy/internal/lockstore/tally"
 	"github.com/lockproxy/lockproxy/scripts"
 	"github.com/lockproxy/lockproxy/upstream"
@@ -41,16 +42,16 @@ func (q *quorum) acquire(ctx context.Context, a *acquire) (answer, error) {
 // made or found there, and under which it is taken back, whoever else counts on that hold.
 type vote struct {
 	attempt string
-	all     []result          // that were heard in time
-	until   time.Time         // after that no node does anything
-	giveUp  time.Time         // the lease is over then, wherever it was given
-	back    func(string) call // takes the attempt back on one node, and tells nobody
-	loud    func(string) call // back, and whoever waits is told
-	decided chan struct{}     // closed by decide
-	won     bool              // or else it is taken back
-	told    bool              // others may have seen that the lock was had
-	backBy  time.Time         // what was heard is taken back by then, for whoever waits for that
-	cleared chan struct{}     // gets one for each node that was heard to give the lock, and has taken it back
+	all     []result               // that were heard in time
+	until   time.Time              // after that no node does anything
+	giveUp  time.Time              // the lease is over then, wherever it was given
+	back    func(string) node.Call // takes the attempt back on one node, and tells nobody
+	loud    func(string) node.Call // back, and whoever waits is told
+	decided chan struct{}          // closed by decide
+	won     bool                   // or else it is taken back
+	told    bool                   // others may have seen that the lock was had
+	backBy  time.Time              // what was heard is taken back by then, for whoever waits for that
+	cleared chan struct{}          // gets one for each node that was heard to give the lock, and has taken it back
 	heard   map[*quorumNode]bool
 }
 
@@ -83,9 +84,9 @@ func (v *vote) sitOut() {
 func (q *quorum) vote(a *acquire) *vote {
 	c := a.call("")
 	if !a.h.explicit && a.before > 0 {
-		c.args[3] += "O" // an owner's hold counts one on a node
+		c.Args[3] += "O" // an owner's hold counts one on a node
 	}
-	lease, _ := strconv.ParseInt(c.args[0], 10, 64)
+	lease, _ := strconv.ParseInt(c.Args[0], 10, 64)
 	a.sent, a.attempt = time.Now(), a.c.request()
 	v := &vote{
 		attempt: a.attempt, until: q.until(milliseconds(lease)),
@@ -94,8 +95,8 @@ func (q *quorum) vote(a *acquire) *vote {
 	v.giveUp = v.until.Add(milliseconds(lease))
 	back := &release{m: q.m, h: a.h, all: true, registration: a.registration, attempt: a.attempt}
 	v.loud = back.onNode
-	v.back = func(string) call { return back.quietly() }
-	build := func(notAfter string) call { return c.asVote(a.h.id, a.attempt, a.r.Fence, notAfter) }
+	v.back = func(string) node.Call { return back.quietly() }
+	build := func(notAfter string) node.Call { return asVote(c, a.h.id, a.attempt, a.r.Fence, notAfter) }
 	answers := make(chan result, len(q.nodes))
 	for _, n := range q.nodes {
 		q.m.background(func() { q.voteOf(n, a.h.id, v, build, answers) })
@@ -105,7 +106,7 @@ func (q *quorum) vote(a *acquire) *vote {
 }
 
 // voteOf asks one node, and has it take back what was not won: also what it gave too late to be heard, or may have given.
-func (q *quorum) voteOf(n *quorumNode, id holdID, v *vote, build func(string) call, answers chan<- result) {
+func (q *quorum) voteOf(n *quorumNode, id holdID, v *vote, build func(string) node.Call, answers chan<- result) {
 	mine := q.beginAlone(n, id, v.until)
 	if mine == nil {
 		answers <- result{node: n, err: &upstream.NotSentError{Cause: errOwed}}
@@ -121,7 +122,7 @@ func (q *quorum) voteOf(n *quorumNode, id holdID, v *vote, build func(string) ca
 	r := result{n, out, err}
 	answers <- r
 	if isUnknown(err) {
-		q.m.sleep(context.Background(), time.Until(v.until)+clockTolerance) // after that it is not done any more
+		q.m.sleep(context.Background(), time.Until(v.until)+node.ClockTolerance) // after that it is not done any more
 	}
 	<-v.decided
 	if v.won || r.code() != 1 && !isUnknown(err) {
@@ -166,8 +167,8 @@ func (q *quorum) judge(a *acquire, v *vote, t tally.Tally) (answer, error) {
 // fence makes the highest token of those that gave the lock everybody's: on a majority no lower one is given any more.
 func (q *quorum) fence(a *acquire, t tally.Tally) (int64, error) {
 	token := t.Token(a.h.explicit)
-	build := func(notAfter string) call {
-		return call{a.h.id.db, scripts.Raise, []string{tokenKey(a.h.id.key)}, []string{
+	build := func(notAfter string) node.Call {
+		return node.Call{DB: a.h.id.db, Script: scripts.Raise, Keys: []string{tokenKey(a.h.id.key)}, Args: []string{
 			strconv.FormatInt(token, 10), notAfter, strconv.FormatInt(q.m.opts.FenceTTL.Milliseconds(), 10),
 		}}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/lockproxy/lockproxy/internal/lockstore/node"
 	"github.com/lockproxy/lockproxy/internal/lockstore/tally"
 	"github.com/lockproxy/lockproxy/scripts"
 	"github.com/lockproxy/lockproxy/upstream"
@@ -37,14 +38,14 @@ func (q *quorum) each(until time.Time, do func(*quorumNode) (rueidis.RedisMessag
 }
 
 // force frees a lock on all nodes. The answer is a majority's; what no majority has is freed as well.
-func (q *quorum) force(build func(notAfter string) call) (code int64, err error) {
+func (q *quorum) force(build func(notAfter string) node.Call) (code int64, err error) {
 	until := q.until(0)
 	heard := q.each(until, func(n *quorumNode) (rueidis.RedisMessage, error) {
 		if err := q.trusted(n); err != nil {
 			return rueidis.RedisMessage{}, err
 		}
-		now, _ := n.clock.now()
-		return evalOn(n.ctl, build(strconv.FormatInt(now+time.Until(until).Microseconds(), 10)))
+		now, _ := n.Clock.Now()
+		return n.Eval(build(strconv.FormatInt(now+time.Until(until).Microseconds(), 10)), false)
 	})
 	codes, asked := map[int64]int{}, []result{}
 	answered := 0
@@ -71,8 +72,8 @@ func (q *quorum) force(build func(notAfter string) call) (code int64, err error)
 }
 
 // info reads a lock on all nodes. Holders are those that a majority has; TTL is the time for which a majority has the lock.
-func (q *quorum) info(c call) (Info, error) {
-	heard := q.each(q.until(0), func(n *quorumNode) (rueidis.RedisMessage, error) { return evalOn(n.ctl, c) })
+func (q *quorum) info(c node.Call) (Info, error) {
+	heard := q.each(q.until(0), func(n *quorumNode) (rueidis.RedisMessage, error) { return n.Eval(c, false) })
 	asked := []result{}
 	seen := map[*quorumNode]Info{}
 	for _, s := range heard {
@@ -142,12 +143,12 @@ func (q *quorum) merge(seen map[*quorumNode]Info) Info {
 // sidesHeld asks a majority on which sides of a read/write lock an owner has a hold.
 func (q *quorum) sidesHeld(id holdID) ([]Kind, error) {
 	heard := q.each(q.until(0), func(n *quorumNode) (rueidis.RedisMessage, error) {
-		client, err := n.ctl.Client(id.db)
+		client, err := n.Control.Client(id.db)
 		if err != nil {
 			return rueidis.RedisMessage{}, &upstream.NotSentError{Cause: err}
 		}
 		reply, err := client.Do(context.Background(), sidesCommand(client, id)).ToMessage()
-		return reply, outcome(err)
+		return reply, node.Outcome(err)
 	})
 	answered, asked, has := 0, []result{}, map[Kind]int{}
 	for _, s := range heard {
@@ -188,7 +189,7 @@ func (q *quorum) look(id holdID) (seen, error) {
 // registrations are who renews an owner's hold, as far as the nodes answer and know somebody.
 func (q *quorum) registrations(id holdID) (known []string) {
 	heard := q.each(q.until(0), func(n *quorumNode) (rueidis.RedisMessage, error) {
-		client, err := n.ctl.Client(id.db)
+		client, err := n.Control.Client(id.db)
 		if err != nil {
 			return rueidis.RedisMessage{}, &upstream.NotSentError{Cause: err}
 		}
@@ -196,7 +197,7 @@ func (q *quorum) registrations(id holdID) (known []string) {
 		if rueidis.IsRedisNil(err) {
 			err = nil
 		}
-		return reply, outcome(err)
+		return reply, node.Outcome(err)
 	})
 	for _, s := range heard {
 		if text, err := s.reply.ToString(); s.err == nil && err == nil && watching(text) {

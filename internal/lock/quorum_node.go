@@ -8,14 +8,15 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/lockstore/node"
+	"github.com/lockproxy/lockproxy/internal/lockstore/tally"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
 // quorumNode is one of the nodes.
 type quorumNode struct {
+	node.Node
 	name    string
-	ctl     *upstream.Control
-	clock   clock
 	account account
 	calls   atomic.Int64 // without an answer
 
@@ -36,7 +37,7 @@ func (e *jumpError) Error() string {
 
 // trusted says whether a node may be asked for what a majority is made of, and reads its clock first where that is not known.
 func (q *quorum) trusted(n *quorumNode) error {
-	if _, known := n.clock.now(); !known {
+	if _, known := n.Clock.Now(); !known {
 		if err := q.sample(n); err != nil {
 			return err
 		}
@@ -52,6 +53,16 @@ func (n *quorumNode) jumped() error {
 		return &upstream.NotSentError{Cause: &jumpError{n.jump, left}}
 	}
 	return nil
+}
+
+// earliest is a time in µs that the node's clock has reached for sure, however it differs from ours within what is allowed for; 0
+// when it is not known.
+func (n *quorumNode) earliest() int64 {
+	micro, age := n.Clock.Sampled()
+	if micro == 0 {
+		return 0
+	}
+	return micro + (age - tally.Drift(age)).Microseconds()
 }
 
 // note keeps whether the node answered, for people to see.
@@ -95,14 +106,13 @@ func (q *quorum) wellEnough() bool {
 // sample reads a node's clock. One that was set forward has let leases run out before their time, as if the node had forgotten
 // them; one that was set back may still do what nobody expects of it any more. So either counts as a restart does.
 func (q *quorum) sample(n *quorumNode) error {
-	micro, sent, err := askTime(n.ctl)
+	_, apart := n.Clock.Sampled()
+	jump, err := n.Sample()
 	if err != nil {
 		n.note(err)
 		return err
 	}
-	apart := n.clock.age()
-	jump, _ := n.clock.set(micro, sent, n.clock.present())
-	if jump.Abs() > clockTolerance+q.m.drift(apart) {
+	if jump.Abs() > node.ClockTolerance+q.m.drift(apart) {
 		n.mu.Lock()
 		n.jump, n.barred, n.since = jump, time.Now().Add(q.maxLease+q.m.drift(q.maxLease)), time.Now()
 		n.mu.Unlock()
@@ -132,25 +142,18 @@ func (q *quorum) permitted(n *quorumNode, until time.Time) error {
 }
 
 func (n *quorumNode) site(m *Manager) site {
-	return site{ctl: n.ctl, log: m.log.With("node", n.name), run: m.background}
+	return site{ctl: n.Control, log: m.log.With("node", n.name), run: m.background}
 }
 
 // keepTime samples one node's clock until ctx ends.
 func (q *quorum) keepTime(ctx context.Context, n *quorumNode) {
-	ticker := time.NewTicker(clockSample)
-	defer ticker.Stop()
-	for {
+	node.KeepTime(ctx, func() {
 		if err := q.sample(n); err != nil {
 			q.m.log.Debug("a quorum's node does not answer", "node", n.name, "error", err)
 		} else {
 			q.m.askAccount(&n.account, n.site(q.m))
 		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-	}
+	})
 }
 
 // NodeInfo is one node of a quorum, as it was last seen, and what it has of one lock.

@@ -5,11 +5,12 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/lockstore/node"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
 // insist has a node take something back: until it has answered, or giveUp, when the lease is over there.
-func (q *quorum) insist(n *quorumNode, giveUp time.Time, build func(notAfter string) call) result {
+func (q *quorum) insist(n *quorumNode, giveUp time.Time, build func(notAfter string) node.Call) result {
 	for failures := backoff(); ; {
 		until := q.until(0)
 		out, err := q.ask(n, until, build)
@@ -19,7 +20,7 @@ func (q *quorum) insist(n *quorumNode, giveUp time.Time, build func(notAfter str
 		}
 		pause := failures.Next()
 		if isUnknown(err) {
-			pause = max(pause, time.Until(until)+clockTolerance) // the next one must be the last one
+			pause = max(pause, time.Until(until)+node.ClockTolerance) // the next one must be the last one
 		}
 		if !q.m.sleep(context.Background(), pause) {
 			return r
@@ -80,7 +81,7 @@ type dropping struct {
 // from gives the hold back on one node, after what is under way for it there.
 func (d *dropping) from(n *quorumNode) result {
 	q := d.q
-	before, mine := q.begin(n, d.r.h.id, n.clock.earliest())
+	before, mine := q.begin(n, d.r.h.id, n.earliest())
 	unasked := result{node: n, err: &upstream.NotSentError{Cause: errOwed}}
 	if mine == nil { // a former release is at it, and does this one, too
 		timer := time.NewTimer(time.Until(d.until))
@@ -121,11 +122,11 @@ func (d *dropping) step(n *quorumNode, mine *quorumStep, answer chan<- result) r
 		return said
 	}
 	if isUnknown(said.err) {
-		q.m.sleep(context.Background(), time.Until(d.until)+clockTolerance) // after that it is not done any more
+		q.m.sleep(context.Background(), time.Until(d.until)+node.ClockTolerance) // after that it is not done any more
 	}
 	for {
 		asked := q.askedAt(mine)
-		said = q.insist(n, d.giveUp, func(notAfter string) call {
+		said = q.insist(n, d.giveUp, func(notAfter string) node.Call {
 			if named && d.r.attempt == "" {
 				return d.r.since(strconv.FormatInt(asked, 10), notAfter)
 			}

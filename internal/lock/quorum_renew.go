@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/lockstore/node"
 	"github.com/lockproxy/lockproxy/internal/lockstore/tally"
 	"github.com/lockproxy/lockproxy/scripts"
 	"github.com/lockproxy/lockproxy/upstream"
@@ -104,14 +105,14 @@ func (q *quorum) spreadOne(b *batch, i int, n *quorumNode) {
 	c, until := a.call(""), q.until(b.lease)
 	q.m.background(func() {
 		defer q.end(n, h.id, mine)
-		q.spreadTo(n, until, func(notAfter string) call { return c.asVote(h.id, b.attempts[i], false, notAfter) })
+		q.spreadTo(n, until, func(notAfter string) node.Call { return asVote(c, h.id, b.attempts[i], false, notAfter) })
 	})
 }
 
 // spreadTo is the step itself.
-func (q *quorum) spreadTo(n *quorumNode, until time.Time, build func(notAfter string) call) {
+func (q *quorum) spreadTo(n *quorumNode, until time.Time, build func(notAfter string) node.Call) {
 	if _, err := q.ask(n, until, build); isUnknown(err) {
-		q.m.sleep(context.Background(), time.Until(until)+clockTolerance)
+		q.m.sleep(context.Background(), time.Until(until)+node.ClockTolerance)
 	}
 }
 
@@ -142,8 +143,8 @@ func (q *quorum) extend(h *hold, r RenewRequest, registration, known string) (ou
 		if q.drops(n, h.id) {
 			return result{node: n, err: &upstream.NotSentError{Cause: errOwed}}
 		}
-		out, err := q.ask(n, until, func(notAfter string) call {
-			return extendCall(h, r, q.m.opts, notAfter, registration, known).extending(h.id, attempt)
+		out, err := q.ask(n, until, func(notAfter string) node.Call {
+			return extending(extendCall(h, r, q.m.opts, notAfter, registration, known), h.id, attempt)
 		})
 		return result{n, out, err}
 	}, func(all []result) bool { return q.tallyOf(all).Count(1) >= q.majority() })
@@ -173,7 +174,7 @@ func (q *quorum) extend(h *hold, r RenewRequest, registration, known string) (ou
 func (q *quorum) retract(r *release, all []result, giveUp time.Time) {
 	for _, one := range all {
 		if one.code() == 1 {
-			q.m.background(func() { q.insist(one.node, giveUp, func(string) call { return r.quietly() }) })
+			q.m.background(func() { q.insist(one.node, giveUp, func(string) node.Call { return r.quietly() }) })
 		}
 	}
 }

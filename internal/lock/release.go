@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/lockstore/node"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 	"github.com/lockproxy/lockproxy/scripts"
 )
@@ -177,7 +178,7 @@ func (c *Client) newRelease(h *hold, all bool) *release {
 	return r
 }
 
-func (r *release) call(notAfter string) call {
+func (r *release) call(notAfter string) node.Call {
 	id := r.h.id
 	keys, flags := id.releaseKeys(), ""
 	if r.all {
@@ -193,7 +194,7 @@ func (r *release) call(notAfter string) call {
 		flags += "X"
 	}
 	args := []string{id.field(), r.m.publishing(), notAfter, flags, r.registration}
-	return call{id.db, id.kind.nature().release, keys, append(args, id.rest()...)}
+	return node.Call{DB: id.db, Script: id.kind.nature().release, Keys: keys, Args: append(args, id.rest()...)}
 }
 
 // publish is the command that wakes waiters on a Redis that is no cluster.

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/lockstore/node"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
@@ -36,11 +37,11 @@ func (m *Manager) look(id holdID, named bool, notAfter int64, giveUp time.Time) 
 	background := context.Background()
 	until := m.final(notAfter)
 	for failures := backoff(); ; {
-		if now, _ := m.clock.now(); now <= until {
+		if now, _ := m.one.Clock.Now(); now <= until {
 			m.sleep(background, min(time.Duration(until-now)*time.Microsecond+time.Millisecond, time.Until(giveUp)))
 		}
 		s := seen{at: time.Now()}
-		reply, err := m.eval(background, call{id.db, id.kind.nature().look, keys, []string{id.field()}})
+		reply, err := m.eval(background, node.Call{DB: id.db, Script: id.kind.nature().look, Keys: keys, Args: []string{id.field()}})
 		if err == nil {
 			parts, _ := reply.ToArray()
 			now := int64(0)
@@ -198,7 +199,7 @@ func (m *Manager) idempotent(step func() (notAfter int64, err error)) error {
 		if time.Now().After(giveUp) || !m.sleep(context.Background(), failures.Next()) {
 			return lost
 		}
-		if now, _ := m.clock.now(); now <= last {
+		if now, _ := m.one.Clock.Now(); now <= last {
 			m.sleep(context.Background(), min(time.Duration(last-now)*time.Microsecond+time.Millisecond, time.Until(giveUp)))
 		}
 	}

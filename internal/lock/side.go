@@ -8,6 +8,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/lockproxy/lockproxy/internal/jitter"
+	"github.com/lockproxy/lockproxy/internal/lockstore/node"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
@@ -69,7 +70,7 @@ func (m *Manager) sidesHeld(ctx context.Context, id holdID) (held []Kind, err er
 			return 0, err
 		}
 		parts, err = result.ToArray()
-		return 0, outcome(err)
+		return 0, node.Outcome(err)
 	})
 	if isUnknown(err) {
 		return nil, &upstream.NotSentError{Cause: err} // it only read

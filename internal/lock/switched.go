@@ -1,7 +1,6 @@
 package lock
 
 import (
-	"errors"
 	"sync"
 	"time"
 )
@@ -11,8 +10,6 @@ import (
 
 // lookLater is how long after the first look at a new master the second comes.
 const lookLater = time.Second
-
-var errSwitched = errors.New("another Redis is the master now")
 
 // switched remembers that the master has changed.
 type switched struct {
@@ -24,8 +21,8 @@ type switched struct {
 // masterSwitches is called when another Redis is about to become the master, before any connection to it is made.
 func (m *Manager) masterSwitches() {
 	m.account.outdated()
-	m.clock.forget() // no not-after is reckoned before the new master's clock was read
-	signal(m.hub[0].moved)
+	m.one.Clock.Forget() // no not-after is reckoned before the new master's clock was read
+	m.subscribers[0].Hurry()
 	m.switched.mu.Lock()
 	m.switched.fresh = true
 	m.switched.mu.Unlock()

@@ -4,36 +4,13 @@ import (
 	"log/slog"
 	"testing"
 	"time"
-)
 
-// TestClockOfANewMaster: what the former master's clock said counts no more, also when it says so late, but for how far the
-// new one is from it.
-func TestClockOfANewMaster(t *testing.T) {
-	var c clock
-	era := c.present()
-	if _, ok := c.set(1e12, time.Now(), era); !ok {
-		t.Fatal("the first sample was not taken")
-	}
-	c.forget()
-	if _, known := c.now(); known {
-		t.Error("the former master's clock is still believed")
-	}
-	if _, ok := c.set(1e12, time.Now(), era); ok {
-		t.Error("a late sample of the former master was taken")
-	}
-	if _, known := c.now(); known {
-		t.Error("a late sample of the former master is believed")
-	}
-	jump, ok := c.set(1e12+1e9, time.Now(), c.present())
-	ahead := time.Duration(1e9) * time.Microsecond
-	if at, known := c.now(); !ok || (jump-ahead).Abs() > time.Minute || !known || at < 1e12+1e9 {
-		t.Errorf("the new master's clock: %v %v %v %v", at, known, jump, ok)
-	}
-}
+	"github.com/lockproxy/lockproxy/internal/lockstore/node"
+)
 
 // TestLooksAfterASwitch: the look after a switch says why, the next one does not, and one more comes later.
 func TestLooksAfterASwitch(t *testing.T) {
-	m := &Manager{hub: ears{newHub(nil, 1, slog.New(slog.DiscardHandler), func() {})}}
+	m := &Manager{subscribers: node.Subscribers{node.NewSubscriber(nil, node.SubscriberOptions{Warm: 1})}}
 	if got := m.switched.reason(); got != reasonGone || m.switched.due() {
 		t.Errorf("without a switch: %q", got)
 	}

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/lockproxy/lockproxy/internal/jitter"
+	"github.com/lockproxy/lockproxy/internal/lockstore/node"
 	"github.com/lockproxy/lockproxy/scripts"
 )
 
@@ -140,7 +141,7 @@ func (m *Manager) vacantBatches(due []*vacancy) (full [][]*vacancy) {
 
 // tellVacant looks at a batch, and puts back those that are to be looked at again.
 func (m *Manager) tellVacant(batch []*vacancy) {
-	out, err := ints(m.eval(bounded(context.Background(), 0), m.vacantCall(batch)))
+	out, err := node.Ints(m.eval(bounded(context.Background(), 0), m.vacantCall(batch)))
 	now := time.Now()
 	for i, v := range batch {
 		switch {
@@ -161,7 +162,7 @@ func (m *Manager) tellVacant(batch []*vacancy) {
 	}
 }
 
-func (m *Manager) vacantCall(batch []*vacancy) call {
+func (m *Manager) vacantCall(batch []*vacancy) node.Call {
 	letters := make([]byte, 0, len(batch))
 	keys := make([]string, 0, 2*len(batch))
 	args := make([]string, 2, 2+len(batch))
@@ -175,5 +176,5 @@ func (m *Manager) vacantCall(batch []*vacancy) call {
 		}
 	}
 	args[0], args[1] = m.publishing(), string(letters)
-	return call{batch[0].id.db, scripts.Vacant, keys, args}
+	return node.Call{DB: batch[0].id.db, Script: scripts.Vacant, Keys: keys, Args: args}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/lockproxy/lockproxy/internal/lockstore/node"
 	"github.com/lockproxy/lockproxy/internal/simulation/world"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
@@ -178,7 +179,7 @@ func TestVacantOnlyWhenFree(t *testing.T) {
 	c := m.vacantCall([]*vacancy{
 		id("others", "me", Plain), id("own", "me", Plain), id("endless", "me", Plain), id("text", "me", Plain), id("reads", "me", Read),
 	})
-	out, err := ints(m.eval(context.Background(), c))
+	out, err := node.Ints(m.eval(context.Background(), c))
 	if err != nil || out[1] < 50000 || out[1] > 60000 {
 		t.Fatal(out, err)
 	}

@@ -90,7 +90,7 @@ func (w *waiter) stand(ctx context.Context, over <-chan time.Time, trouble error
 			trouble = err
 			m.troubled(w.line)
 		default:
-			w.line.nudge() // what woke us is the next one's to act on
+			w.line.Wake() // what woke us is the next one's to act on
 			return Grant{}, err
 		}
 		if e.ended != nil {
@@ -146,7 +146,7 @@ func (w *waiter) next(ctx context.Context, over <-chan time.Time, timer *time.Ti
 	}
 	switch {
 	case woken && (e.offer.acquire != nil || e.ended != nil || !first || !e.due):
-		l.nudge() // it is not acted on here
+		l.Wake() // it is not acted on here
 	case e.due && first && !woken && e.ended == nil:
 		select { // the try that follows acts on it
 		case <-l.wake:
@@ -186,7 +186,7 @@ func (w *waiter) listen(ctx context.Context, over <-chan time.Time) error {
 	}
 	w.listens, w.parked = true, false
 	if l.key.fair {
-		m.hear(w.ownChannel(), l)
+		m.subscribe(w.ownChannel(), l)
 		if len(m.byKey[w.id.line()]) == 0 {
 			l.tryAt = time.Time{} // what came there before was not heard; one of ours tells everybody when it gives back
 		}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/lockproxy/lockproxy/internal/lockstore/node"
 	"github.com/lockproxy/lockproxy/internal/lockstore/tally"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 	"github.com/lockproxy/lockproxy/scripts"
@@ -128,11 +129,11 @@ func (m *Manager) sendRenewal(ctx context.Context, b *batch) ([]int64, error) {
 		return m.fleet.renew(ctx, b)
 	}
 	if b.replicas == 0 {
-		return ints(m.eval(ctx, b.call(text)))
+		return node.Ints(m.eval(ctx, b.call(text)))
 	}
 	var reply rueidis.RedisMessage
 	reply, acked, err := m.evalReplicated(ctx, b.call(text), b.replicas, time.Second)
-	out, err := ints(reply, err)
+	out, err := node.Ints(reply, err)
 	if err == nil && out[0] != scripts.Late && acked < b.replicas {
 		// What replicas do not have is not done; holds that are gone are gone all the same.
 		err = &Error{"NOREPLICAS", "the renewal reached too few replicas"}

@@ -1,0 +1,106 @@
+package node
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/lockproxy/lockproxy/internal/jitter"
+	"github.com/lockproxy/lockproxy/scripts"
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+// Call is one run of a script.
+type Call struct {
+	DB     int
+	Script *scripts.Script
+	Keys   []string
+	Args   []string
+}
+
+// Build is the call as a command of its client: EVALSHA with the script's SHA, or EVAL with its source.
+func (c Call) Build(client rueidis.Client, verb, body string) rueidis.Completed {
+	jitter.Turn(c.Keys[0], c.Args)
+	return client.B().Arbitrary(verb, body, strconv.Itoa(len(c.Keys))).Keys(c.Keys[0]).Args(c.Keys[1:]...).Args(c.Args...).Build()
+}
+
+// Eval runs a script by EVALSHA, by EVAL when Redis does not know it; ask is for a slot that is on its way here. It does not end
+// early: what was sent has an outcome, and that outcome is wanted. Errors are those of Outcome.
+func (n *Node) Eval(c Call, ask bool) (rueidis.RedisMessage, error) {
+	client, err := n.Control.Client(c.DB)
+	if err != nil {
+		return rueidis.RedisMessage{}, &upstream.NotSentError{Cause: err}
+	}
+	reply, err := Do(client, c.Build(client, "EVALSHA", c.Script.SHA), ask).ToMessage()
+	if UnknownScript(err) {
+		reply, err = Do(client, c.Build(client, "EVAL", c.Script.Source), ask).ToMessage()
+	}
+	return reply, Outcome(err)
+}
+
+// Do runs a command; with ask behind ASKING, in one write.
+func Do(client rueidis.Client, command rueidis.Completed, ask bool) rueidis.RedisResult {
+	if ask {
+		return client.DoMulti(context.Background(), client.B().Asking().Build(), command)[1]
+	}
+	return client.Do(context.Background(), command)
+}
+
+// EvalInts runs one of the scripts that every LOCK and UNLOCK needs, on the short way.
+func (n *Node) EvalInts(c Call, ask bool) ([]int64, error) {
+	run := n.Control.Ints
+	if ask {
+		run = n.Control.IntsAsking
+	}
+	out, err := run(c.DB, c.Script.SHA, c.Script.Source, c.Keys, c.Args)
+	if refusal, ok := err.(*upstream.ReplyError); ok {
+		err = &upstream.ReplyError{Line: redisLine(refusal.Line)} // the words it has on the other way
+	}
+	return out, err
+}
+
+// EvalReplicated runs a script and waits on the same connection until replicas of the node have it.
+// acked is how many did within the time; the script's own outcome is in err.
+func (n *Node) EvalReplicated(c Call, replicas int64, wait time.Duration) (reply rueidis.RedisMessage, acked int64, err error) {
+	client, err := n.Control.Client(c.DB)
+	if err != nil {
+		return reply, 0, &upstream.NotSentError{Cause: err}
+	}
+	verb, body := "EVALSHA", c.Script.SHA
+	for {
+		// WAIT answers for the writes of its own connection: rueidis sends a batch that holds a blocking command on one of its own.
+		replies := client.DoMulti(context.Background(), c.Build(client, verb, body),
+			client.B().Wait().Numreplicas(replicas).Timeout(max(1, wait.Milliseconds())).Build())
+		reply, err = replies[0].ToMessage()
+		if verb == "EVALSHA" && UnknownScript(err) {
+			verb, body = "EVAL", c.Script.Source
+			continue
+		}
+		if err != nil {
+			return reply, 0, Outcome(err)
+		}
+		// A lost WAIT is an unmet one: the script's outcome is known.
+		acked, _ = replies[1].AsInt64()
+		return reply, acked, nil
+	}
+}
+
+// UnknownScript says whether Redis does not know a script that EVALSHA named.
+func UnknownScript(err error) bool {
+	reply, ok := rueidis.IsRedisErr(err)
+	return ok && reply.IsNoScript()
+}
+
+// Ints reads a reply that is an array of integers.
+func Ints(reply rueidis.RedisMessage, err error) ([]int64, error) {
+	if err != nil {
+		return nil, err
+	}
+	out, err := reply.AsIntSlice()
+	if err != nil {
+		return nil, &upstream.ReplyError{Line: "ERR unexpected reply of a lock script: " + err.Error()}
+	}
+	return out, nil
+}

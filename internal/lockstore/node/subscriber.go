@@ -1,0 +1,328 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+	"github.com/redis/rueidis"
+
+	"github.com/lockproxy/lockproxy/internal/retry"
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+// Listener waits for messages on a channel. Its methods are called with the subscriber's mutex held, and must not block.
+type Listener interface {
+	Wake()    // something may have changed, or messages may have been missed
+	Message() // a message has come, which is not brought by another channel as well; Wake follows
+}
+
+// SubscriberOptions set up a Subscriber.
+type SubscriberOptions struct {
+	Warm   int // so many channels that nobody waits on stay subscribed
+	Logger *slog.Logger
+	Back   func() // called after every new connection has all its subscriptions
+
+	// Of a node of a cluster.
+	Sharded bool   // it subscribes to the channels of SPUBLISH, if the node has them
+	Echo    bool   // its messages come on a sharded channel, too, and do not count
+	Strayed func() // called when the node no longer has a channel's slot
+}
+
+// Subscriber receives the unlock messages of all locks that are waited for, over one pub/sub connection. A channel that nobody
+// waits on stays subscribed for a while, since a lock that was contended once will be again.
+type Subscriber struct {
+	ctl     *upstream.Control
+	o       SubscriberOptions
+	sharded bool // the node has sharded channels, as far as is known, and they are asked for
+
+	mu      sync.Mutex
+	chans   map[string]*channel
+	warm    *lru.Cache[string, struct{}] // channels nobody waits on; the oldest is unsubscribed when it is full
+	pending []string                     // channels to subscribe or unsubscribe, as their state then says
+	work    chan struct{}
+	strays  []string      // channels that the node would not have
+	era     int           // counts the connections that have broken
+	moved   chan struct{} // one slot: Redis is about to be somewhere else, so that a pause has no use
+}
+
+// channel is one subscription.
+type channel struct {
+	users map[Listener]int // who waits for messages, and how often it asked for them; empty: warm
+	on    bool             // Redis has confirmed the subscription on the present connection
+	lost  bool             // messages may have been missed: its users are woken when it is on again
+	ready chan struct{}    // closed when on, or when the connection failed (the waiter then polls)
+}
+
+// NewSubscriber makes a Subscriber, which does nothing before Run.
+func NewSubscriber(ctl *upstream.Control, o SubscriberOptions) *Subscriber {
+	s := &Subscriber{
+		ctl: ctl, o: o, sharded: o.Sharded,
+		chans: map[string]*channel{}, work: make(chan struct{}, 1), moved: make(chan struct{}, 1),
+	}
+	// lru.NewWithEvict fails for a size below 1 only.
+	s.warm, _ = lru.NewWithEvict(o.Warm, s.evicted)
+	return s
+}
+
+// Hurry ends the pause between two connections: Redis is about to be somewhere else.
+func (s *Subscriber) Hurry() {
+	select {
+	case s.moved <- struct{}{}:
+	default:
+	}
+}
+
+// Subscribe has messages on name wake l. It does not wait for the subscription: Ready does.
+func (s *Subscriber) Subscribe(name string, l Listener) {
+	s.mu.Lock()
+	c := s.chans[name]
+	if c == nil {
+		c = &channel{users: map[Listener]int{}, ready: make(chan struct{})}
+		s.chans[name] = c
+	}
+	c.users[l]++
+	if !c.on {
+		s.enqueue(name)
+	}
+	s.mu.Unlock()
+	s.warm.Remove(name)
+}
+
+// Unsubscribe ends that; the channel stays warm.
+func (s *Subscriber) Unsubscribe(name string, l Listener) {
+	s.mu.Lock()
+	c := s.chans[name]
+	if c.users[l]--; c.users[l] == 0 {
+		delete(c.users, l)
+	}
+	cold := len(c.users) == 0
+	s.mu.Unlock()
+	if cold {
+		s.warm.Add(name, struct{}{})
+	}
+}
+
+// evicted is called by the LRU, also for names that Subscribe took out of it.
+func (s *Subscriber) evicted(name string, _ struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c := s.chans[name]; c != nil && len(c.users) == 0 {
+		s.enqueue(name)
+	}
+}
+
+// enqueue hands a channel to Run. mu is held.
+func (s *Subscriber) enqueue(name string) {
+	s.pending = append(s.pending, name)
+	select {
+	case s.work <- struct{}{}:
+	default:
+	}
+}
+
+// SubscribeWait is how long a waiter waits for a subscription before it goes on by polling.
+const SubscribeWait = 2 * time.Second
+
+// ErrOver says that the time was over before there was a subscription.
+var ErrOver = errors.New("the time to wait was over")
+
+// Ready waits until there is a subscription to name, and says whether there was none yet. One that does not come is no error:
+// timers cover it.
+func (s *Subscriber) Ready(ctx context.Context, name string, over <-chan time.Time) (waited bool, err error) {
+	s.mu.Lock()
+	on, ready := s.chans[name].on, s.chans[name].ready
+	s.mu.Unlock()
+	if on {
+		return false, nil
+	}
+	timer := time.NewTimer(SubscribeWait)
+	defer timer.Stop()
+	select {
+	case <-ready:
+	case <-timer.C:
+	case <-over:
+		return true, ErrOver
+	case <-ctx.Done():
+		return true, ctx.Err()
+	}
+	return true, nil
+}
+
+// Run keeps the connection until ctx ends.
+func (s *Subscriber) Run(ctx context.Context) {
+	failures := retry.Backoff{First: 10 * time.Millisecond, Most: MaxPause}
+	for ctx.Err() == nil {
+		began := time.Now()
+		err := s.session(ctx)
+		s.broken()
+		s.sharded = s.o.Sharded && !errors.Is(err, errNoShards)
+		if ctx.Err() != nil {
+			return
+		}
+		s.o.Logger.Debug("wake-up connection lost", "error", err)
+		if time.Since(began) > time.Second {
+			failures.Reset()
+		}
+		if !retry.Sleep(ctx, failures.Next(), s.moved) {
+			failures.Reset()
+		}
+	}
+}
+
+// MaxPause is the longest pause between attempts to get the wake-up connection back.
+const MaxPause = 500 * time.Millisecond
+
+// session is the life of one connection.
+func (s *Subscriber) session(ctx context.Context) error {
+	client, err := s.ctl.Subscriber()
+	if err != nil {
+		return err
+	}
+	conn, release := client.Dedicate()
+	defer release()
+	defer conn.Close()
+	failed := conn.SetPubSubHooks(rueidis.PubSubHooks{OnMessage: s.message, OnSubscription: s.shardHook()})
+	if err := conn.Do(ctx, conn.B().Ping().Build()).Error(); err != nil {
+		return err
+	}
+	if err := s.apply(ctx, conn, s.wanted()); err != nil {
+		return err
+	}
+	s.o.Back()
+	var retry <-chan time.Time
+	if s.sharded {
+		ticker := time.NewTicker(strayPause)
+		defer ticker.Stop()
+		retry = ticker.C
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-failed:
+			return err
+		case <-retry:
+			s.retryStrays()
+		case <-s.work:
+			if err := s.apply(ctx, conn, s.take()); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// wanted names every channel that somebody waits on and forgets the others: a new connection starts with those.
+func (s *Subscriber) wanted() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pending, s.strays = nil, nil
+	names := []string{}
+	for name, c := range s.chans {
+		if len(c.users) == 0 {
+			delete(s.chans, name)
+			continue
+		}
+		names = append(names, name)
+	}
+	return names
+}
+
+func (s *Subscriber) take() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	names := s.pending
+	s.pending = nil
+	return names
+}
+
+// apply brings the named channels to the state they should have.
+func (s *Subscriber) apply(ctx context.Context, conn rueidis.DedicatedClient, names []string) error {
+	var on, off []string
+	s.mu.Lock()
+	for _, name := range names {
+		c := s.chans[name]
+		switch {
+		case c == nil:
+		case len(c.users) > 0 && !c.on:
+			on = append(on, name)
+		case len(c.users) == 0 && !s.warm.Contains(name):
+			off = append(off, name)
+			delete(s.chans, name)
+		}
+	}
+	s.mu.Unlock()
+	slices.Sort(on) // so that a simulation sends the same bytes whenever it is repeated
+	slices.Sort(off)
+	if s.sharded {
+		s.unsubscribeShards(ctx, conn, off)
+	} else if len(off) > 0 {
+		if err := conn.Do(ctx, conn.B().Unsubscribe().Channel(off...).Build()).Error(); err != nil {
+			return err
+		}
+	}
+	if s.sharded {
+		return s.subscribeShards(ctx, conn, on)
+	}
+	if len(on) > 0 {
+		if err := conn.Do(ctx, conn.B().Subscribe().Channel(on...).Build()).Error(); err != nil {
+			return err
+		}
+	}
+	s.confirmed(on)
+	return nil
+}
+
+func (s *Subscriber) confirmed(names []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, name := range names {
+		s.confirm(s.chans[name])
+	}
+}
+
+// confirm notes that messages on a channel come from now on. mu is held.
+func (s *Subscriber) confirm(c *channel) {
+	if c == nil || c.on {
+		return
+	}
+	c.on = true
+	close(c.ready)
+	if !c.lost {
+		return
+	}
+	c.lost = false
+	for l := range c.users {
+		l.Wake()
+	}
+}
+
+// broken notes that no channel is subscribed any more.
+func (s *Subscriber) broken() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.era++
+	for _, c := range s.chans {
+		if c.on {
+			c.on, c.ready = false, make(chan struct{})
+		}
+	}
+}
+
+// message is called by the connection's reader: it only wakes.
+func (s *Subscriber) message(msg rueidis.PubSubMessage) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c := s.chans[msg.Channel]; c != nil {
+		for l := range c.users {
+			if !s.o.Echo {
+				l.Message()
+			}
+			l.Wake()
+		}
+	}
+}

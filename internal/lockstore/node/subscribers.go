@@ -1,0 +1,83 @@
+package node
+
+import (
+	"context"
+	"time"
+)
+
+// Subscribers receive the messages of one lock, be it on each node of a quorum, or on both kinds of channel of a cluster's node.
+// A message to any of them wakes.
+type Subscribers []*Subscriber
+
+// Subscribe is Subscriber.Subscribe on all of them.
+func (all Subscribers) Subscribe(name string, l Listener) {
+	for _, s := range all {
+		s.Subscribe(name, l)
+	}
+}
+
+// Unsubscribe is Subscriber.Unsubscribe on all of them.
+func (all Subscribers) Unsubscribe(name string, l Listener) {
+	for _, s := range all {
+		s.Unsubscribe(name, l)
+	}
+}
+
+// SubscribeAgain is Subscribe after messages may have been missed: they count as come when the subscription is there.
+func (all Subscribers) SubscribeAgain(name string, l Listener) {
+	for _, s := range all {
+		s.Subscribe(name, l)
+		s.missed(name)
+	}
+}
+
+// Ready is Subscriber.Ready of a majority, of two both: a waiter does not wait for a node that is down.
+func (all Subscribers) Ready(ctx context.Context, name string, over <-chan time.Time) (waited bool, err error) {
+	if len(all) == 1 {
+		return all[0].Ready(ctx, name, over)
+	}
+	return Await(ctx, over, func() (<-chan struct{}, bool) {
+		changed, on := all.State(name)
+		return changed, on > len(all)/2
+	})
+}
+
+// Await waits until state says that there are subscriptions enough, as Ready does. It asks again when changed is closed, and every
+// 20 ms, since that may be another channel by then.
+func Await(ctx context.Context, over <-chan time.Time, state func() (changed <-chan struct{}, enough bool)) (waited bool, err error) {
+	timer := time.NewTimer(SubscribeWait)
+	defer timer.Stop()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		changed, enough := state()
+		if enough {
+			return waited, nil
+		}
+		waited = true
+		select {
+		case <-changed:
+		case <-tick.C:
+		case <-timer.C:
+			return true, nil
+		case <-over:
+			return true, ErrOver
+		case <-ctx.Done():
+			return true, ctx.Err()
+		}
+	}
+}
+
+// State is how many of them are subscribed to name, and a channel that closes when one more is.
+func (all Subscribers) State(name string) (changed <-chan struct{}, on int) {
+	for _, s := range all {
+		s.mu.Lock()
+		if c := s.chans[name]; c != nil && c.on {
+			on++
+		} else if c != nil && changed == nil {
+			changed = c.ready
+		}
+		s.mu.Unlock()
+	}
+	return changed, on
+}
