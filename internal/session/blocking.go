@@ -2,7 +2,11 @@ package session
 
 import (
 	"slices"
+	"strconv"
 	"sync"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/commandtable"
 )
 
 // blockingCommands are the commands that may wait although Redis does not say so of them: those of Options.Blocking, and those of
@@ -41,4 +45,23 @@ func (s *Server) findBlocking(long []*Session) {
 			"command", *name)
 		s.learnAgain()
 	}
+}
+
+// waitsFor is for how long a command that may wait does at most; 0: for ever, or nobody knows.
+func waitsFor(c *commandtable.Command, args [][]byte) time.Duration {
+	at, unit := blockTimeout(c, args)
+	switch c.Name {
+	case "wait":
+		at, unit = 2, time.Millisecond
+	case "waitaof":
+		at, unit = 3, time.Millisecond
+	}
+	if at == 0 || at >= len(args) {
+		return 0
+	}
+	n, err := strconv.ParseFloat(string(args[at]), 64)
+	if err != nil || n < 0 || n > 1e9 {
+		return 0
+	}
+	return time.Duration(n * float64(unit))
 }

@@ -3,6 +3,7 @@ package session
 import (
 	"strings"
 
+	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
@@ -29,11 +30,11 @@ func (s *Session) clientGetName([][]byte) {
 // engine that the connection may come out of a pool.
 func (s *Session) clientSetInfo(args [][]byte) {
 	option := strings.ToLower(string(args[2]))
-	of := settingLibrary
+	of := dedicated.SettingLibrary
 	switch option {
 	case "lib-name":
 	case "lib-ver":
-		of = settingVersion
+		of = dedicated.SettingVersion
 	default:
 		s.error("ERR Unrecognized option '" + clip(args[2]) + "'")
 		return
@@ -42,21 +43,21 @@ func (s *Session) clientSetInfo(args [][]byte) {
 		s.error("ERR " + option + " cannot contain spaces, newlines or special characters.")
 		return
 	}
-	s.take(setting{of, string(args[3])})
+	s.take(dedicated.Setting{Of: of, Value: string(args[3])})
 	s.ok()
 }
 
-func (s *Session) clientNoEvict(args [][]byte) { s.setSwitch(settingNoEvict, args[2]) }
+func (s *Session) clientNoEvict(args [][]byte) { s.setSwitch(dedicated.SettingNoEvict, args[2]) }
 
-func (s *Session) clientNoTouch(args [][]byte) { s.setSwitch(settingNoTouch, args[2]) }
+func (s *Session) clientNoTouch(args [][]byte) { s.setSwitch(dedicated.SettingNoTouch, args[2]) }
 
 // setSwitch takes ON or OFF. What it switches is Redis' business with its own clients and only shown here.
-func (s *Session) setSwitch(of settingOf, arg []byte) {
+func (s *Session) setSwitch(of dedicated.SettingOf, arg []byte) {
 	if !isSwitch(arg) {
 		s.error(syntaxError)
 		return
 	}
-	s.take(setting{of, strings.ToUpper(string(arg))})
+	s.take(dedicated.Setting{Of: of, Value: strings.ToUpper(string(arg))})
 	s.ok()
 }
 
@@ -122,7 +123,7 @@ func (s *Session) clientList(args [][]byte) {
 
 // kind is the client's TYPE: here are normal ones and subscribers.
 func (s *Session) kind() string {
-	if s.view.subscribed() {
+	if s.view.Subscribed() {
 		return "pubsub"
 	}
 	return "normal"

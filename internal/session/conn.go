@@ -28,16 +28,16 @@ func (s *Session) Attend() {
 }
 
 // MayLeave says that it holds no locks and is within nothing.
-func (s *Session) MayLeave() bool { return s.held() == 0 && !s.view.busy() }
+func (s *Session) MayLeave() bool { return s.held() == 0 && !s.view.Busy() }
 
 // MayIdle says whether the client may be silent for as long as it likes, as those that wait for something may in Redis.
 func (s *Session) MayIdle() bool {
 	v := &s.view
-	return v.subscribed() || v.monitor.Load() || v.pending.Load() || s.held() > 0
+	return v.Subscribed() || v.Monitor.Load() || v.Pending.Load() || s.held() > 0
 }
 
 // Subscribed says that it waits for messages.
-func (s *Session) Subscribed() bool { return s.view.subscribed() }
+func (s *Session) Subscribed() bool { return s.view.Subscribed() }
 
 // Ahead looks for a QUIT or RESET directly behind the lock verb that waits, and ends its wait.
 func (s *Session) Ahead(begun []byte) {

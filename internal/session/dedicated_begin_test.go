@@ -46,7 +46,12 @@ func TestNoTransactionInPart(t *testing.T) {
 	raw := resp.AppendCommand(nil, "MULTI")
 	cmd := redcon.Command{Raw: raw, Args: [][]byte{[]byte("MULTI")}}
 	c, _ := s.srv.table.Load().find(cmd.Args)
-	s.runDedicated(&dedicated{s: s, released: true}, cmd, c, nil)
+	lost, err := s.openDedicated()
+	if err != nil {
+		t.Fatal(err)
+	}
+	lost.drop()
+	s.runDedicated(lost, cmd, c, nil)
 	if !g.Over() {
 		t.Error("the client goes on without its transaction")
 	}

@@ -44,7 +44,7 @@ func (s *Session) serveDedicatedRequest() {
 			return
 		}
 	}
-	id := p.conn.RedisID()
+	id := p.RedisID()
 	if fresh && id == 0 { // Redis does not tell this client's user
 		s.dropDedicated()
 		*request <- 0
@@ -52,7 +52,7 @@ func (s *Session) serveDedicatedRequest() {
 	}
 	s.batch = batches.Get().(*batch)
 	s.batch.guard = s.guard
-	p.flush()
+	p.Flush()
 	s.batch.giveBack()
 	s.batch = nil
 	*request <- id

@@ -12,7 +12,7 @@ import (
 // dedicatedCount says how many sessions have a connection of their own.
 func (p *proxy) dedicatedCount() (n int) {
 	for _, c := range p.srv.snapshot() {
-		if c.view.redisID.Load() != 0 {
+		if c.view.RedisID.Load() != 0 {
 			n++
 		}
 	}

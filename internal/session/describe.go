@@ -81,23 +81,23 @@ func (s *Session) values(asking [][]byte) map[string]any {
 	return map[string]any{
 		"id": s.id, "addr": s.addr, "laddr": s.laddr, "fd": s.id, "name": name, "flags": flags, "db": id.DB, "events": "r",
 		"age": int(now.Sub(s.guard.Opened()).Seconds()), "idle": int(now.Sub(time.Unix(0, s.active.Load())).Seconds()),
-		"sub": s.view.channels.Load(), "psub": s.view.patterns.Load(), "ssub": s.view.shards.Load(),
-		"multi": s.view.multi.Load() - 1, "watch": s.view.watched.Load(), "qbuf": qbuf, "cmd": cmd, "user": userName(id.User),
-		"redir": s.view.redirected(), "resp": id.Proto, "lib-name": lib[0], "lib-ver": lib[1],
+		"sub": s.view.Channels.Load(), "psub": s.view.Patterns.Load(), "ssub": s.view.Shards.Load(),
+		"multi": s.view.Multi.Load() - 1, "watch": s.view.Watched.Load(), "qbuf": qbuf, "cmd": cmd, "user": userName(id.User),
+		"redir": s.view.Redirected(), "resp": id.Proto, "lib-name": lib[0], "lib-ver": lib[1],
 	}
 }
 
 // flags is the flags field, in Redis' order; N stands for none. mu is held.
 func (s *Session) flags() string {
 	v := &s.view
-	tracks := v.tracking.Load()
+	tracks := v.Tracking.On.Load()
 	var flags []byte
 	for _, f := range []struct {
 		on   bool
 		flag byte
 	}{
-		{v.monitor.Load(), 'O'}, {v.subscribed(), 'P'}, {v.multi.Load() > 0, 'x'}, {s.waiting.Load() != nil || v.blocked.Load(), 'b'},
-		{tracks, 't'}, {tracks && v.bcast.Load(), 'B'}, {s.unix, 'U'}, {s.noEvict, 'e'}, {s.noTouch, 'T'},
+		{v.Monitor.Load(), 'O'}, {v.Subscribed(), 'P'}, {v.Multi.Load() > 0, 'x'}, {s.waiting.Load() != nil || v.Blocked.Load(), 'b'},
+		{tracks, 't'}, {tracks && v.Tracking.BCast.Load(), 'B'}, {s.unix, 'U'}, {s.noEvict, 'e'}, {s.noTouch, 'T'},
 	} {
 		if f.on {
 			flags = append(flags, f.flag)
@@ -107,12 +107,4 @@ func (s *Session) flags() string {
 		return "N"
 	}
 	return string(flags)
-}
-
-// redirected is the redir field: -1 without tracking, 0 when the client gets its invalidations itself.
-func (v *dedicatedView) redirected() int64 {
-	if !v.tracking.Load() {
-		return -1
-	}
-	return v.redirect.Load()
 }

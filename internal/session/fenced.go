@@ -1,7 +1,6 @@
 package session
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"strconv"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/commands"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
+	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
@@ -54,15 +54,13 @@ func (s *Session) fenced(r lock.HoldRequest, args [][]byte) error {
 		}
 	}
 	defer s.release()
-	f.p.mu.Lock()
-	watch := f.p.state.watch
-	f.tracking, f.caching = f.p.state.tracking, f.p.state.caching
-	f.p.mu.Unlock()
-	if watch {
+	now := f.p.Status()
+	f.tracking, f.caching = now.Tracking, now.Caching
+	if now.Watch {
 		return errFencedWatch
 	}
 	if c == nil && !s.srv.o.Embedded {
-		f.p.taint() // whatever it is, nobody else gets this connection
+		f.p.Taint() // whatever it is, nobody else gets this connection
 	}
 	for range fencedTries {
 		if done, err := f.try(); done || err != nil {
@@ -116,7 +114,7 @@ func displayName(c *commandtable.Command) string {
 // fence is one FENCED at work.
 type fence struct {
 	s        *Session
-	p        *dedicated
+	p        *dedicatedConn
 	r        lock.HoldRequest
 	cmd      *commandtable.Command // nil: unknown
 	raw      []byte
@@ -153,7 +151,7 @@ var errHoldsNow = errors.New("session: the lock was taken while it was looked at
 func (f *fence) look() (begun fenceBegun, err error) {
 	fields := append([]string{"HMGET", f.r.Key}, f.s.Locks().HoldFields(f.r)...)
 	watch := f.asks(f.watched()...)
-	var hash, hold *pendingReply
+	var hash, hold *dedicated.Reply
 	if !f.tracking {
 		hash = f.asks(fields...)
 	}
@@ -164,7 +162,7 @@ func (f *fence) look() (begun fenceBegun, err error) {
 		f.p.sendOwn("CLIENT", "CACHING", f.caching)
 	}
 	multi := f.asks("MULTI") // ASKING then holds for all of the transaction
-	f.p.settled()
+	f.p.Settled()
 	_, err = f.p.answer(watch)
 	begun.watch = err == nil
 	_, failed := f.p.answer(multi)
@@ -226,21 +224,23 @@ func (f *fence) run() (done bool, err error) {
 	if f.cmd != nil && f.cmd.Script == commandtable.FlushesScripts {
 		f.s.srv.scripts.Clear()
 	}
-	var guard *pendingReply
+	var guard *dedicated.Reply
 	head := "*1\r\n"
 	if f.guarded {
 		guard, head = p.sendOwn("HMGET", f.r.Key, fencedGuard), fencedHead[f.s.ident.Proto]
 	}
-	var queued, instead gathered
-	q := &pendingReply{own: true, got: &queued}
-	p.send(q, f.raw)
-	e := &pendingReply{cmd: f.cmd, got: &instead, head: head}
-	p.send(e, exec)
-	p.settled()
-	p.mu.Lock()
-	ran, sent, lost := e.ran, !errors.Is(q.lost, errGone), e.lost
-	in := len(instead) > 0
-	p.mu.Unlock()
+	var queued, instead []byte
+	q := &dedicated.Reply{Own: true, Got: &queued}
+	p.Send(q, f.raw)
+	e := &dedicated.Reply{Cmd: f.cmd, Got: &instead, Exec: dedicated.Exec{Head: head}}
+	p.Send(e, exec)
+	p.Settled()
+	var ran, sent, in bool
+	var lost error
+	p.Locked(func(bool) {
+		ran, sent, lost = e.Exec.Ran, !errors.Is(q.Lost, dedicated.ErrGone), e.Lost
+		in = len(instead) > 0
+	})
 	switch {
 	case ran:
 		return true, nil
@@ -249,14 +249,14 @@ func (f *fence) run() (done bool, err error) {
 	case lost != nil:
 		return false, &upstream.LostError{Cause: lost}
 	case !in: // the client has gone
-		return false, &upstream.LostError{Cause: errGone}
+		return false, &upstream.LostError{Cause: dedicated.ErrGone}
 	}
 	if reply, ran := guardReply(instead); f.guarded && ran {
 		f.s.relay(reply, nil)
 		return true, nil
 	}
-	if guard != nil && isRedirect(*guard.got) {
-		queued = *guard.got
+	if guard != nil && dedicated.IsRedirect(*guard.Got) {
+		queued = *guard.Got
 	}
 	return false, f.notRun(queued, instead)
 }
@@ -270,7 +270,7 @@ func (f *fence) notRun(queued, answered []byte) error {
 	switch {
 	case !bad:
 		return nil
-	case !aborted(answered): // it was not EXEC's to say, but that of the user's rights
+	case !dedicated.Aborted(answered): // it was not EXEC's to say, but that of the user's rights
 		f.undo(fenceBegun{multi: true})
 		return ownError(answered)
 	}
@@ -283,7 +283,7 @@ func (f *fence) notRun(queued, answered []byte) error {
 // undo has Redis forget what the command is not sent for. A connection that cannot be brought back is closed, with its
 // client if that has a state there.
 func (f *fence) undo(begun fenceBegun) {
-	var e *pendingReply
+	var e *dedicated.Reply
 	switch {
 	case begun.multi:
 		e = f.p.sendOwn("DISCARD")
@@ -292,15 +292,13 @@ func (f *fence) undo(begun fenceBegun) {
 	default:
 		return
 	}
-	f.p.settled()
+	f.p.Settled()
 	_, err := f.p.answer(e)
 	if err == nil {
 		return
 	}
-	f.p.mu.Lock()
-	ended, stateful := f.p.ended, !f.p.state.none()
-	f.p.mu.Unlock()
-	if ended { // what the client has lost with it is seen to
+	now := f.p.Status()
+	if now.Ended { // what the client has lost with it is seen to
 		return
 	}
 	if f.s.dedicated == f.p {
@@ -308,13 +306,13 @@ func (f *fence) undo(begun fenceBegun) {
 	} else {
 		f.p.drop()
 	}
-	if stateful {
+	if !now.None {
 		f.s.guard.HangUp(downstream.Left, "FENCED could not end its transaction: "+err.Error())
 	}
 }
 
 // asks is sendOwn of a command that is about the lock's slot.
-func (f *fence) asks(args ...string) *pendingReply {
+func (f *fence) asks(args ...string) *dedicated.Reply {
 	if f.ask {
 		f.p.sendOwn("ASKING")
 	}
@@ -322,23 +320,17 @@ func (f *fence) asks(args ...string) *pendingReply {
 }
 
 // sendOwn sends a command of this proxy's own, whose reply is wanted here.
-func (p *dedicated) sendOwn(args ...string) *pendingReply {
-	e := &pendingReply{own: true, got: new(gathered)}
-	p.send(e, resp.AppendCommand(nil, args...))
-	return e
+func (p *dedicatedConn) sendOwn(args ...string) *dedicated.Reply {
+	return p.Own(&dedicated.Reply{}, resp.AppendCommand(nil, args...))
 }
 
 // answer is the reply to e once it is in, or the error that Redis gave.
-func (p *dedicated) answer(e *pendingReply) ([]byte, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	switch {
-	case e.lost != nil:
-		return nil, &upstream.NotSentError{Cause: e.lost}
-	case len(*e.got) == 0:
-		return nil, &upstream.NotSentError{Cause: errGone}
+func (p *dedicatedConn) answer(e *dedicated.Reply) ([]byte, error) {
+	reply, err := p.Answer(e)
+	if err == nil {
+		err = ownError(reply)
 	}
-	return *e.got, ownError(*e.got)
+	return reply, err
 }
 
 // ownError is the error in the reply to a command of FENCED's own. A user who may not run that is told what it was for.
@@ -355,26 +347,6 @@ func denied(line string) error {
 		line = "NOPERM FENCED runs WATCH and HMGET on the lock, MULTI, EXEC and DISCARD as the client's own user: " + what
 	}
 	return &upstream.ReplyError{Line: line}
-}
-
-// headed takes the head of EXEC's reply to FENCED's command off b: what follows is the command's own reply, as if there had
-// been no transaction. Any other reply of EXEC's is left as it is. mu is held.
-func (p *dedicated) headed(b []byte) (rest []byte) {
-	e := p.oldest()
-	if e == nil || e.head == "" || e.ran || p.passing || len(p.head) > 0 && !strings.HasPrefix(e.head, string(p.head)) {
-		return b
-	}
-	head, had := e.head, len(p.head)
-	n := min(len(b), len(head)-had)
-	if !bytes.Equal(b[:n], []byte(head[had:had+n])) {
-		return b
-	}
-	if had+n < len(head) {
-		return b // it is kept back as any beginning of a frame
-	}
-	e.ran, e.got = true, nil
-	p.scan, p.head = resp.Scanner{}, p.head[:0]
-	return b[n:]
 }
 
 func fencedOutcome(err error) string {

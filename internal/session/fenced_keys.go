@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/lockproxy/lockproxy/commands"
+	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
@@ -57,7 +58,7 @@ func (f *fence) watched() []string {
 
 // answerTo is the answer to a question that was sent as e, or (nil) is asked elsewhere now, so that the client is not told of a key
 // it never read. The key is watched already.
-func (f *fence) answerTo(e *pendingReply, question ...string) ([]byte, error) {
+func (f *fence) answerTo(e *dedicated.Reply, question ...string) ([]byte, error) {
 	if e != nil {
 		return f.p.answer(e)
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
@@ -247,7 +248,7 @@ func (s *Session) selectDB(args [][]byte) {
 		return
 	}
 	if p := s.currentDedicated(); p != nil {
-		s.relay(p.ask(&pendingReply{effect: effect{selects: true, db: int(n)}}, "SELECT", string(args[1])))
+		s.relay(p.Ask(&dedicated.Reply{Effect: dedicated.Effect{Selects: true, DB: int(n)}}, questionTime, "SELECT", string(args[1])))
 		s.currentDedicated() // takes the database on
 		return
 	}
@@ -330,8 +331,7 @@ func (s *Session) rename(name string) {
 	s.name = name
 	s.mu.Unlock()
 	if p := s.currentDedicated(); p != nil {
-		p.tell("CLIENT", "SETNAME", name)
-		p.conn.Name = name
+		p.Rename(name)
 	}
 }
 

@@ -3,6 +3,8 @@ package session
 import (
 	"slices"
 	"strings"
+
+	"github.com/lockproxy/lockproxy/internal/dedicated"
 )
 
 // lostPushes is the capability of a client that wants to be told of lost locks. Redis itself pushes nothing that was
@@ -16,7 +18,7 @@ var lossPushLibraries = []string{"go-redis", "ioredis", "jedis", "lettuce", "nod
 // clientCapa is CLIENT CAPA capability …, as of Valkey 8: what it does not know it ignores.
 func (s *Session) clientCapa(args [][]byte) {
 	if hasLossPush(args[2:]) {
-		s.take(setting{settingLossPush, "ON"})
+		s.take(dedicated.Setting{Of: dedicated.SettingLossPush, Value: "ON"})
 	}
 	s.ok()
 }

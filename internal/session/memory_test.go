@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/commandtable"
+	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 	"github.com/lockproxy/lockproxy/proto/resp"
@@ -72,44 +72,6 @@ func heap() int {
 	return int(m.HeapAlloc)
 }
 
-// What EXEC's commands did is found in its reply, in whatever pieces that comes.
-func TestExecutionInPieces(t *testing.T) {
-	t.Parallel()
-	long := strings.Repeat("c", 300)
-	subs := &pendingReply{cmd: &commandtable.Command{Name: "subscribe"}, args: 2}
-	inside := map[int]effect{0: {selects: true, db: 4}, 2: {subs: subs}, 4: {selects: true, db: 5}, 5: {subs: &pendingReply{cmd: &commandtable.Command{Name: "unsubscribe"}}}}
-	reply := "*5\r\n+OK\r\n*2\r\n:1\r\n" + bulk(strings.Repeat("x", 1000)) + subscribed("subscribe", "a", 1) + subscribed("subscribe", long, 2) + "$-1\r\n"
-	head := len("*5\r\n")
-	for piece := 1; piece < len(reply); piece += 7 {
-		state := dedicatedState{multi: true, queued: 6, inside: inside}
-		b := []byte(reply)
-		state.follow(b[:head], true)
-		for b = b[head:]; len(b) > 0; b = b[min(piece, len(b)):] {
-			state.follow(b[:min(piece, len(b))], false)
-		}
-		state.executed()
-		if state.db != 4 || state.channels != 2 || !state.stray {
-			t.Fatalf("in pieces of %d bytes: %+v", piece, state)
-		}
-		for _, behind := range []string{"+OK\r\n", subscribed("unsubscribe", "a", 1), subscribed("unsubscribe", long, 0)} {
-			if !state.stray {
-				t.Fatalf("nothing is to come before %.40q: %+v", behind, state)
-			}
-			state.strayed([]byte(behind))
-		}
-		if state.db != 5 || state.channels != 0 || state.stray || state.exec != nil {
-			t.Fatalf("in pieces of %d bytes, in the end: %+v", piece, state)
-		}
-	}
-	for _, none := range []string{"*-1\r\n", "_\r\n", "*0\r\n"} {
-		state := dedicatedState{multi: true, inside: inside}
-		state.follow([]byte(none), true)
-		if state.executed(); state.stray || state.db != 0 {
-			t.Errorf("%q: %+v", none, state)
-		}
-	}
-}
-
 // Behind a command that waits no more than some is read from a client, and all of it is answered in the end.
 func TestPipelineBehindBlockedCommand(t *testing.T) {
 	t.Parallel()
@@ -121,15 +83,11 @@ func TestPipelineBehindBlockedCommand(t *testing.T) {
 		other.expect("+OK\r\n", "LOCK", "l")
 		s := p.sessionOf(w)
 		w.raw([]byte(waits + "\r\n" + strings.Repeat("PING\r\n", n)))
-		eventually(t, "it waits", func() bool { return s.view.blocked.Load() || s.waiting.Load() != nil })
+		eventually(t, "it waits", func() bool { return s.view.Blocked.Load() || s.waiting.Load() != nil })
 		if waits[0] != 'L' {
-			pending := func() int {
-				s.dedicated.mu.Lock()
-				defer s.dedicated.mu.Unlock()
-				return len(s.dedicated.pending)
-			}
-			eventually(t, "much is pending", func() bool { return pending() >= mostPendingBlocked })
-			if n := pending(); n > mostPendingBlocked {
+			pending := func() int { return s.dedicated.Status().Pending }
+			eventually(t, "much is pending", func() bool { return pending() >= dedicated.MostPendingBlocked })
+			if n := pending(); n > dedicated.MostPendingBlocked {
 				t.Errorf("%s: %d replies are pending", waits, n)
 			}
 		}

@@ -9,41 +9,30 @@ import (
 
 	"github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
+	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/internal/retry"
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// runDedicatedNodes is what a connection of a session's own has to do with slots.
+// dedicatedSlots is what a connection of a session's own has to do with slots.
 type dedicatedSlots struct {
-	watched  int          // the slot of what is watched, or noSlot; the session's goroutine only
-	ask      bool         // the node is importing that slot: MULTI goes behind ASKING; the session's goroutine only
-	tx       *transaction // the one that is queued; the session's goroutine only
-	redirect []byte       // the last redirect that was answered QUEUED; guarded by dedicated.mu
+	watched int          // the slot of what is watched, or noSlot; the session's goroutine only
+	ask     bool         // the node is importing that slot: MULTI goes behind ASKING; the session's goroutine only
+	tx      *transaction // the one that is queued; the session's goroutine only
 }
 
 const slotPause = 20 * time.Millisecond // before a node is tried again
 
 var (
-	queuedReply = []byte("+QUEUED\r\n")
-	asking      = resp.AppendCommand(nil, "ASKING")
+	asking = resp.AppendCommand(nil, "ASKING")
 )
-
-// isRedirect says that a node has refused a command for want of its slot: it has not run, and can be sent again.
-func isRedirect(reply []byte) bool {
-	for _, word := range []string{"-MOVED ", "-ASK ", "-TRYAGAIN ", "-CLUSTERDOWN "} {
-		if bytes.HasPrefix(reply, []byte(word)) {
-			return true
-		}
-	}
-	return false
-}
 
 // unblockedByChange is how Redis ends the wait of those that wait at a master which is none any more.
 var unblockedByChange = []byte("-UNBLOCKED force unblock from blocking operation, instance state changed")
 
 // openDedicatedAt gives the session a connection of its own at a node.
-func (s *Session) openDedicatedAt(n *cluster.Node) (*dedicated, error) {
+func (s *Session) openDedicatedAt(n *cluster.Node) (*dedicatedConn, error) {
 	p, err := s.connectAt(n, &s.view)
 	if err == nil {
 		s.dedicated = p
@@ -52,7 +41,7 @@ func (s *Session) openDedicatedAt(n *cluster.Node) (*dedicated, error) {
 }
 
 // connectAt is connect at a node of the cluster.
-func (s *Session) connectAt(n *cluster.Node, v *dedicatedView) (*dedicated, error) {
+func (s *Session) connectAt(n *cluster.Node, v *dedicated.View) (*dedicatedConn, error) {
 	if err := s.refused(); err != nil {
 		return nil, err
 	}
@@ -60,7 +49,7 @@ func (s *Session) connectAt(n *cluster.Node, v *dedicatedView) (*dedicated, erro
 }
 
 // connectAs is connectAt as somebody who need not be the client any more.
-func (s *Session) connectAs(ctx context.Context, id upstream.Identity, n *cluster.Node, v *dedicatedView) (*dedicated, error) {
+func (s *Session) connectAs(ctx context.Context, id upstream.Identity, n *cluster.Node, v *dedicated.View) (*dedicatedConn, error) {
 	s.srv.o.Cluster.Acquire(n)
 	p, err := s.connect(ctx, id, n.Upstream(), n, v)
 	if err != nil {
@@ -70,7 +59,7 @@ func (s *Session) connectAs(ctx context.Context, id upstream.Identity, n *cluste
 }
 
 // openDedicatedForSlot gives the session a connection of its own at the node that has a slot; noSlot: at any.
-func (s *Session) openDedicatedForSlot(slot int) (*dedicated, error) {
+func (s *Session) openDedicatedForSlot(slot int) (*dedicatedConn, error) {
 	p, err := s.connectSlot(slot, &s.view)
 	if err == nil {
 		s.dedicated = p
@@ -79,7 +68,7 @@ func (s *Session) openDedicatedForSlot(slot int) (*dedicated, error) {
 }
 
 // connectSlot is connect at the node that has a slot; noSlot: at any. It tries as long as the cluster does.
-func (s *Session) connectSlot(slot int, v *dedicatedView) (*dedicated, error) {
+func (s *Session) connectSlot(slot int, v *dedicated.View) (*dedicatedConn, error) {
 	c := s.srv.o.Cluster
 	refused := 0 // masters that do not let this client's user in, of which any would do
 	for until := time.Now().Add(c.RetryFor()); ; {
@@ -89,7 +78,7 @@ func (s *Session) connectSlot(slot int, v *dedicatedView) (*dedicated, error) {
 			n = snapshot.Owner(slot)
 		}
 		if n != nil {
-			var p *dedicated
+			var p *dedicatedConn
 			if p, err = s.connectAt(n, v); err == nil {
 				return p, nil
 			}
@@ -114,7 +103,7 @@ func (s *Session) lookAgain() {
 }
 
 // dedicatedFor is p, or in place of nil a connection at the node that has a slot. With nil the client has been told why.
-func (s *Session) dedicatedFor(p *dedicated, slot int, c *commandtable.Command) *dedicated {
+func (s *Session) dedicatedFor(p *dedicatedConn, slot int, c *commandtable.Command) *dedicatedConn {
 	if p != nil {
 		return p
 	}
@@ -127,8 +116,8 @@ func (s *Session) dedicatedFor(p *dedicated, slot int, c *commandtable.Command) 
 }
 
 // moveDedicated gives p up for a connection where reply, its node's redirect, says. With nil the client has been told why.
-func (s *Session) moveDedicated(p *dedicated, reply []byte, slot int, c *commandtable.Command) (to *dedicated, ask bool) {
-	from := p.node
+func (s *Session) moveDedicated(p *dedicatedConn, reply []byte, slot int, c *commandtable.Command) (to *dedicatedConn, ask bool) {
+	from := p.Node
 	s.closeUnusedDedicated()
 	to, ask, err := s.openDedicatedInstead(reply, slot, from)
 	if err != nil {
@@ -139,7 +128,7 @@ func (s *Session) moveDedicated(p *dedicated, reply []byte, slot int, c *command
 }
 
 // openDedicatedInstead is openDedicatedForSlot, or where reply, a redirect by the node from, says. ask: ASKING must go ahead there.
-func (s *Session) openDedicatedInstead(reply []byte, slot int, from *cluster.Node) (p *dedicated, ask bool, err error) {
+func (s *Session) openDedicatedInstead(reply []byte, slot int, from *cluster.Node) (p *dedicatedConn, ask bool, err error) {
 	if to, ask, ok := s.srv.o.Cluster.Redirect(reply, slot, from); ok && to != nil {
 		if p, err = s.openDedicatedAt(to); err == nil {
 			return p, ask, nil
@@ -162,8 +151,8 @@ func (s *Session) closeUnusedDedicated() {
 func isFinal(err error) bool { return passwordRefused(err) || needsAuth(err) || tooManyUpstream(err) }
 
 // runDedicatedNodes has a command run that concerns the connection, or may wait. p is the session's own, nil if it has none.
-func (s *Session) runDedicatedNodes(p *dedicated, cmd redcon.Command, c *commandtable.Command) {
-	if p != nil && !p.settled() {
+func (s *Session) runDedicatedNodes(p *dedicatedConn, cmd redcon.Command, c *commandtable.Command) {
+	if p != nil && !p.Settled() {
 		return
 	}
 	defer s.release()
@@ -188,21 +177,21 @@ func (s *Session) runDedicatedNodes(p *dedicated, cmd redcon.Command, c *command
 func upper(c *commandtable.Command) string { return string(bytes.ToUpper([]byte(c.Name))) }
 
 // unwatchNodes is UNWATCH outside of a transaction.
-func (s *Session) unwatchNodes(p *dedicated, cmd redcon.Command, c *commandtable.Command) {
+func (s *Session) unwatchNodes(p *dedicatedConn, cmd redcon.Command, c *commandtable.Command) {
 	if p == nil {
 		s.enqueue(cmd.Raw, cmd.Args, c)
 		return
 	}
 	s.send(p, cmd, c)
-	p.settled()
+	p.Settled()
 	p.slots.watched, p.slots.ask = noSlot, false
 }
 
 // watchNodes is WATCH: what is watched is in one slot, whatever nodes there are, since only commands of that slot can be
 // run under it.
-func (s *Session) watchNodes(p *dedicated, cmd redcon.Command, c *commandtable.Command) {
+func (s *Session) watchNodes(p *dedicatedConn, cmd redcon.Command, c *commandtable.Command) {
 	slot, cross := s.slotOf(c, cmd.Args)
-	watching := p != nil && p.slots.watched != noSlot && s.view.watch.Load()
+	watching := p != nil && p.slots.watched != noSlot && s.view.Watch.Load()
 	if cross || watching && slot != noSlot && slot != p.slots.watched {
 		s.error(crossSlot)
 		return
@@ -211,20 +200,20 @@ func (s *Session) watchNodes(p *dedicated, cmd redcon.Command, c *commandtable.C
 		return
 	}
 	for until := time.Now().Add(s.srv.o.Cluster.RetryFor()); ; {
-		var refusal gathered
+		var refusal []byte
 		if p.slots.ask {
-			p.own(&pendingReply{}, asking)
+			p.Own(&dedicated.Reply{}, asking)
 		}
-		e := &pendingReply{cmd: c, kind: c.Conn, args: len(cmd.Args) - 1, refusal: &refusal}
-		p.send(e, cmd.Raw)
-		if !p.settled() || e.lost != nil {
+		e := &dedicated.Reply{Cmd: c, Kind: c.Conn, Args: len(cmd.Args) - 1, Refusal: &refusal}
+		p.Send(e, cmd.Raw)
+		if !p.Settled() || e.Lost != nil {
 			return
 		}
 		if len(refusal) == 0 {
 			p.slots.watched = slot
 			return
 		}
-		if !isRedirect(refusal) || watching || time.Now().After(until) {
+		if !dedicated.IsRedirect(refusal) || watching || time.Now().After(until) {
 			// What was watched before has moved away: its transaction will find that out.
 			s.batch.out = append(s.batch.out, refusal...)
 			return
@@ -239,13 +228,13 @@ func (s *Session) watchNodes(p *dedicated, cmd redcon.Command, c *commandtable.C
 
 // blockNodes has a command run that may wait. When its slot moves away meanwhile, Redis says so and has done nothing: it
 // is then sent again, for the time left, to the slot's new node.
-func (s *Session) blockNodes(p *dedicated, cmd redcon.Command, c *commandtable.Command) {
+func (s *Session) blockNodes(p *dedicatedConn, cmd redcon.Command, c *commandtable.Command) {
 	slot, cross := s.slotOf(c, cmd.Args)
 	switch {
 	case cross:
 		s.error(crossSlot)
 		return
-	case p != nil && slot != noSlot && s.srv.o.Cluster.Snapshot().Owner(slot) != p.node:
+	case p != nil && slot != noSlot && s.srv.o.Cluster.Snapshot().Owner(slot) != p.Node:
 		s.error("ERR " + upper(c) + " on a connection that watches another node's keys: use another connection, or UNWATCH first")
 		return
 	}
@@ -255,20 +244,20 @@ func (s *Session) blockNodes(p *dedicated, cmd redcon.Command, c *commandtable.C
 	began, raw, ask := time.Now(), cmd.Raw, false
 	var redirectedSince time.Time
 	for {
-		var refusal gathered
+		var refusal []byte
 		if ask {
-			p.own(&pendingReply{}, asking)
+			p.Own(&dedicated.Reply{}, asking)
 		}
-		e := &pendingReply{cmd: c, kind: c.Conn, blocks: true, waits: waitsFor(c, cmd.Args), refusal: &refusal}
+		e := &dedicated.Reply{Cmd: c, Kind: c.Conn, Wait: dedicated.Wait{Blocks: true, For: waitsFor(c, cmd.Args)}, Refusal: &refusal}
 		sent := time.Now()
-		p.send(e, raw)
-		if !p.settled() || e.lost != nil || len(refusal) == 0 {
+		p.Send(e, raw)
+		if !p.Settled() || e.Lost != nil || len(refusal) == 0 {
 			return
 		}
 		if now := time.Now(); redirectedSince.IsZero() || now.Sub(sent) > time.Second { // it has waited in peace
 			redirectedSince = now
 		}
-		follow := slot != noSlot && p.slots.watched == noSlot && (isRedirect(refusal) || bytes.HasPrefix(refusal, unblockedByChange))
+		follow := slot != noSlot && p.slots.watched == noSlot && (dedicated.IsRedirect(refusal) || bytes.HasPrefix(refusal, unblockedByChange))
 		if !follow || time.Since(redirectedSince) > s.srv.o.Cluster.RetryFor() {
 			s.batch.out = append(s.batch.out, refusal...)
 			return
@@ -278,11 +267,4 @@ func (s *Session) blockNodes(p *dedicated, cmd redcon.Command, c *commandtable.C
 		}
 		raw = timeLeft(c, cmd.Args, time.Since(began))
 	}
-}
-
-// own sends a command of this proxy's own, and keeps its reply.
-func (p *dedicated) own(e *pendingReply, raw []byte) *pendingReply {
-	e.own, e.got = true, new(gathered)
-	p.send(e, raw)
-	return e
 }

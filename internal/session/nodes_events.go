@@ -9,6 +9,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
+	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -29,12 +30,12 @@ const eventRetry = time.Second
 
 // isEvents says whether a subscription may be for keyspace notifications. A pattern is when what stands before its first
 // wildcard does not rule them out.
-func (sub subscription) isEvents() bool {
-	name := sub.name
-	switch sub.kind {
-	case ofChannel:
+func isEvents(sub dedicated.Subscription) bool {
+	name := sub.Name
+	switch sub.Kind {
+	case dedicated.OfChannel:
 		return isEventChannel([]byte(name))
-	case ofPattern:
+	case dedicated.OfPattern:
 		if wild := strings.IndexAny(name, `*?[\`); wild >= 0 {
 			name = name[:wild]
 		}
@@ -53,7 +54,7 @@ func isEventChannel(name []byte) bool {
 // more of it is needed to tell.
 func eventMessage(frame []byte) (is, known bool) {
 	before := 1 // elements ahead of the channel
-	switch firstText(frame) {
+	switch dedicated.FirstText(frame) {
 	case "message":
 	case "pmessage":
 		before = 2
@@ -98,15 +99,15 @@ type events struct {
 // eventConn is the connection to one master.
 type eventConn struct {
 	*subscriptionConn
-	has map[subscription]bool
+	has map[dedicated.Subscription]bool
 }
 
 // subscribeEvents has those of the names that may be for keyspace notifications subscribed to at all masters, before the client
 // is told that it is subscribed. Masters that cannot be reached follow when they can. The caller has the turn.
-func (x *subscriptions) subscribeEvents(kind subscriptionKind, names [][]byte) {
-	var more []subscription
+func (x *subscriptions) subscribeEvents(kind dedicated.SubscriptionKind, names [][]byte) {
+	var more []dedicated.Subscription
 	for _, name := range names {
-		if sub := (subscription{kind, string(name)}); sub.isEvents() {
+		if sub := (dedicated.Subscription{Kind: kind, Name: string(name)}); isEvents(sub) {
 			more = append(more, sub)
 		}
 	}
@@ -165,15 +166,15 @@ func (v *events) follow() {
 }
 
 // wanted are the subscriptions that the client has, and more.
-func (v *events) wanted(more []subscription) map[subscription]bool {
-	want := map[subscription]bool{}
+func (v *events) wanted(more []dedicated.Subscription) map[dedicated.Subscription]bool {
+	want := map[dedicated.Subscription]bool{}
 	for _, sub := range more {
 		want[sub] = true
 	}
 	v.x.mu.Lock()
 	defer v.x.mu.Unlock()
 	for sub := range v.x.where {
-		if sub.isEvents() {
+		if isEvents(sub) {
 			want[sub] = true
 		}
 	}
@@ -182,7 +183,7 @@ func (v *events) wanted(more []subscription) map[subscription]bool {
 
 // cover subscribes at every master to what the client is subscribed to, and to more, and then lets connections go that are no
 // master's any more. It says whether all is done. The caller has the turn.
-func (v *events) cover(more []subscription) (all bool) {
+func (v *events) cover(more []dedicated.Subscription) (all bool) {
 	want, all := v.wanted(more), true
 	var masters []*cluster.Node
 	if len(want) > 0 {
@@ -201,23 +202,21 @@ func (v *events) cover(more []subscription) (all bool) {
 }
 
 // coverAt brings one master's subscriptions in line.
-func (v *events) coverAt(n *cluster.Node, want map[subscription]bool) bool {
+func (v *events) coverAt(n *cluster.Node, want map[dedicated.Subscription]bool) bool {
 	e := v.at[n]
 	if e == nil || !e.keep() {
-		p, err := v.x.s.connectAs(v.x.ctx, v.as, n, new(dedicatedView))
+		p, err := v.x.s.connectAs(v.x.ctx, v.as, n, new(dedicated.View))
 		if err != nil {
 			return false
 		}
-		e = &eventConn{&subscriptionConn{p: p, events: true, id: v.as, since: time.Now()}, map[subscription]bool{}}
-		p.mu.Lock()
-		p.subscriptions, p.subscriptionConn = v.x, e.subscriptionConn
-		p.mu.Unlock()
+		e = &eventConn{&subscriptionConn{x: v.x, p: p, events: true, id: v.as, since: time.Now()}, map[dedicated.Subscription]bool{}}
+		p.Intercept(e.subscriptionConn)
 		v.x.all = append(v.x.all, e.subscriptionConn)
 		v.at[n] = e
 	}
 	defer e.rest()
-	for _, kind := range []subscriptionKind{ofChannel, ofPattern} {
-		if !v.say(e, subscribeVerbs[kind], missing(kind, want, e.has)) || !v.say(e, unsubscribeVerbs[kind], missing(kind, e.has, want)) {
+	for _, kind := range []dedicated.SubscriptionKind{dedicated.OfChannel, dedicated.OfPattern} {
+		if !v.say(e, dedicated.SubscribeVerbs[kind], missing(kind, want, e.has)) || !v.say(e, dedicated.UnsubscribeVerbs[kind], missing(kind, e.has, want)) {
 			return false
 		}
 	}
@@ -226,10 +225,10 @@ func (v *events) coverAt(n *cluster.Node, want map[subscription]bool) bool {
 }
 
 // missing are the names of a kind that one set has and the other has not.
-func missing(kind subscriptionKind, of, from map[subscription]bool) (names []string) {
+func missing(kind dedicated.SubscriptionKind, of, from map[dedicated.Subscription]bool) (names []string) {
 	for sub := range of {
-		if sub.kind == kind && !from[sub] {
-			names = append(names, sub.name)
+		if sub.Kind == kind && !from[sub] {
+			names = append(names, sub.Name)
 		}
 	}
 	return names
@@ -240,23 +239,18 @@ func (v *events) say(e *eventConn, verb string, names []string) bool {
 	if len(names) == 0 {
 		return true
 	}
-	cmd, _ := v.x.s.srv.table.Load().find([][]byte{[]byte(verb)})
-	var refusal gathered
-	o := &pendingReply{cmd: cmd, kind: commandtable.ConnSubscribe, own: true, got: &refusal, left: len(names), names: names}
+	cmd := v.x.s.srv.find(verb)
+	var refusal []byte
+	o := &dedicated.Reply{Cmd: cmd, Kind: commandtable.ConnSubscribe, Own: true, Got: &refusal, Names: names}
 	return v.x.call(e.p, o, resp.AppendCommand(nil, append([]string{verb}, names...)...)) && len(refusal) == 0
 }
 
-// knowsWhose says that enough of a message is there for isOthers. dedicated.mu is held.
-func (p *dedicated) knowsWhose(frame []byte) bool {
-	_, known := eventMessage(frame)
-	return known || !p.subscriptionConn.events && p.subscriptions.events.Load() == nil
-}
-
-// isOthers says that a message on a connection for subscriptions comes to the client by another one, too: a keyspace notification by the connection to its
-// master, everything else by the client's ordinary connection for subscriptions. dedicated.mu is held.
-func (p *dedicated) isOthers(frame []byte) bool {
-	is, _ := eventMessage(frame)
-	return is != p.subscriptionConn.events && (p.subscriptionConn.events || p.subscriptions.events.Load() != nil)
+// Others implements dedicated.Interceptor: a keyspace notification comes to the client by the connection to its master,
+// everything else by the client's ordinary connection for subscriptions.
+func (e *subscriptionConn) Others(frame []byte) (others, known bool) {
+	listens := e.events || e.x.events.Load() != nil
+	is, known := eventMessage(frame)
+	return is != e.events && listens, known || !listens
 }
 
 // listeners are the sessions that have asked for keyspace notifications.

@@ -4,21 +4,23 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/lockproxy/lockproxy/internal/dedicated"
 )
 
 func TestIsEvents(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		kind subscriptionKind
+		kind dedicated.SubscriptionKind
 		name string
 		want bool
 	}{
-		{ofChannel, "__keyspace@0__:k", true}, {ofChannel, "__keyevent@0__:del", true}, {ofChannel, "__key", false}, {ofChannel, "news", false}, {ofChannel, "*", false},
-		{ofPattern, "__keyevent@*", true}, {ofPattern, "__key*__:*", true}, {ofPattern, "*", true}, {ofPattern, "?_keyspace@0__:a", true},
-		{ofPattern, "_[_]keyspace*", true}, {ofPattern, `\__keyspace*`, true}, {ofPattern, "news.*", false}, {ofPattern, "__keyx*", false},
-		{ofShard, "__keyspace@0__:k", false},
+		{dedicated.OfChannel, "__keyspace@0__:k", true}, {dedicated.OfChannel, "__keyevent@0__:del", true}, {dedicated.OfChannel, "__key", false}, {dedicated.OfChannel, "news", false}, {dedicated.OfChannel, "*", false},
+		{dedicated.OfPattern, "__keyevent@*", true}, {dedicated.OfPattern, "__key*__:*", true}, {dedicated.OfPattern, "*", true}, {dedicated.OfPattern, "?_keyspace@0__:a", true},
+		{dedicated.OfPattern, "_[_]keyspace*", true}, {dedicated.OfPattern, `\__keyspace*`, true}, {dedicated.OfPattern, "news.*", false}, {dedicated.OfPattern, "__keyx*", false},
+		{dedicated.OfShard, "__keyspace@0__:k", false},
 	} {
-		if got := (subscription{c.kind, c.name}).isEvents(); got != c.want {
+		if got := isEvents(dedicated.Subscription{Kind: c.kind, Name: c.name}); got != c.want {
 			t.Errorf("%v %q: %v", c.kind, c.name, got)
 		}
 	}

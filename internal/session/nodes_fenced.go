@@ -7,6 +7,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
+	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/internal/retry"
 	"github.com/lockproxy/lockproxy/proto/resp"
@@ -28,7 +29,7 @@ var fencedHead = map[int]string{2: "*2\r\n*1\r\n$-1\r\n", 3: "*2\r\n*1\r\n_\r\n"
 
 // fencedNodes is fenced with a cluster upstream.
 func (s *Session) fencedNodes(r lock.HoldRequest, c *commandtable.Command, args [][]byte) error {
-	if p := s.currentDedicated(); p != nil && s.view.watch.Load() {
+	if p := s.currentDedicated(); p != nil && s.view.Watch.Load() {
 		return errFencedWatch
 	}
 	w := fencedRoute{s: s, slot: cluster.Slot([]byte(r.Key)), until: time.Now().Add(s.srv.o.Cluster.RetryFor())}
@@ -88,11 +89,11 @@ func (w *fencedRoute) takes(c *commandtable.Command, args [][]byte) error {
 // try is one try of f, on a connection of its own.
 func (w *fencedRoute) try(f *fence) (done bool, err error) {
 	if w.to != nil {
-		f.p, err = w.s.connectAt(w.to, new(dedicatedView))
+		f.p, err = w.s.connectAt(w.to, new(dedicated.View))
 	}
 	if f.ask = w.ask; w.to == nil || err != nil {
 		f.ask = false
-		f.p, err = w.s.connectSlot(w.slot, new(dedicatedView))
+		f.p, err = w.s.connectSlot(w.slot, new(dedicated.View))
 	}
 	w.to, w.ask = nil, false
 	if err != nil {
@@ -102,7 +103,7 @@ func (w *fencedRoute) try(f *fence) (done bool, err error) {
 	}
 	defer w.s.endAside(f.p)
 	if f.cmd == nil {
-		f.p.taint()
+		f.p.Taint()
 	}
 	return f.try()
 }
@@ -112,11 +113,11 @@ func (w *fencedRoute) try(f *fence) (done bool, err error) {
 func (w *fencedRoute) again(f *fence, err error) bool {
 	var reply *upstream.ReplyError
 	var unsent *upstream.NotSentError
-	var line gathered
+	var line []byte
 	switch {
 	case errors.As(err, &reply):
-		line = gathered("-" + reply.Line + "\r\n")
-		if !isRedirect(line) && !strings.HasPrefix(reply.Line, "READONLY ") {
+		line = []byte("-" + reply.Line + "\r\n")
+		if !dedicated.IsRedirect(line) && !strings.HasPrefix(reply.Line, "READONLY ") {
 			return false
 		}
 	case !errors.As(err, &unsent):
@@ -125,7 +126,7 @@ func (w *fencedRoute) again(f *fence, err error) bool {
 	if !time.Now().Before(w.until) || w.s.guard.Over() || w.s.srv.ctx.Err() != nil {
 		return false
 	}
-	to, ask, redirected := w.s.srv.o.Cluster.Redirect(line, w.slot, f.p.node)
+	to, ask, redirected := w.s.srv.o.Cluster.Redirect(line, w.slot, f.p.Node)
 	switch {
 	case redirected && !ask, redirected && !f.looked: // the lock itself is there
 		w.to, w.ask = to, ask
@@ -147,15 +148,11 @@ func (s *Session) pause(d time.Duration) {
 }
 
 // endAside ends the use of a connection beside the session's own.
-func (s *Session) endAside(p *dedicated) {
-	p.mu.Lock()
-	p.held = false
-	p.giveBackIfUnused()
-	released, doubt := p.released, p.doubt
-	p.mu.Unlock()
-	if !released {
+func (s *Session) endAside(p *dedicatedConn) {
+	p.Release()
+	if held := p.Hold(); !held.Released {
 		s.end(p)
-	} else if l := s.engine.Load(); l != nil && doubt {
+	} else if l := s.engine.Load(); l != nil && held.Doubt {
 		l.Doubt()
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
+	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -37,7 +38,7 @@ func (s *Session) dispatchNodes(cmd redcon.Command, c *commandtable.Command, ans
 		c, answer = s.resolve(cmd.Args)
 	}
 	route := s.srv.table.Load().routeOf(c)
-	multi, mute := p.modes(), s.ident.Proto == 2 && s.view.subscribed()
+	multi, mute := p != nil && p.InTransaction(), s.ident.Proto == 2 && s.view.Subscribed()
 	switch {
 	case multi:
 		s.inTransaction(p, cmd, c, answer)
@@ -54,7 +55,7 @@ func (s *Session) dispatchNodes(cmd redcon.Command, c *commandtable.Command, ans
 		}
 		return
 	}
-	if p != nil && !p.settled() {
+	if p != nil && !p.Settled() {
 		return
 	}
 	s.forwardOrAnswer(cmd, c, answer)
@@ -87,16 +88,6 @@ func (s *Session) notKnownYet([][]byte) {
 
 var errCommandsUnknown = errors.New("the cluster has not told of its commands yet")
 
-// modes says whether the client is within a transaction.
-func (p *dedicated) modes() (multi bool) {
-	if p == nil {
-		return false
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.state.multi
-}
-
 // sendMute is for what a subscriber in RESP2 sends. Redis says no in its own words, but for what has keys, which it would
 // send elsewhere first.
 func (s *Session) sendMute(cmd redcon.Command, c *commandtable.Command, answer answer) {
@@ -107,7 +98,7 @@ func (s *Session) sendMute(cmd redcon.Command, c *commandtable.Command, answer a
 		s.subscribeNodes(cmd, c)
 	case answer == nil && (c == nil || len(s.keysOf(c, cmd.Args, nil)) == 0 && c.Conn == commandtable.ConnNone):
 		if !s.subscriptions.asks(cmd, c) {
-			s.fail(&upstream.NotSentError{Cause: errGone})
+			s.fail(&upstream.NotSentError{Cause: dedicated.ErrGone})
 		}
 	default:
 		s.error("ERR Can't execute '" + c.Name + "': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context")

@@ -10,6 +10,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
+	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/internal/retry"
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
@@ -61,7 +62,7 @@ func (x *subscriptions) resubscribe(gone chan<- struct{}) {
 }
 
 // lostNow is what is to be made again. When that is nothing the goroutine ends: whoever loses something starts another.
-func (x *subscriptions) lostNow() (lost map[subscription]upstream.Identity, dead []*subscriptionConn) {
+func (x *subscriptions) lostNow() (lost map[dedicated.Subscription]upstream.Identity, dead []*subscriptionConn) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if len(x.lost) == 0 {
@@ -77,8 +78,8 @@ func (x *subscriptions) left() int {
 	return len(x.lost)
 }
 
-func byIdentity(lost map[subscription]upstream.Identity) map[upstream.Identity][]subscription {
-	all := map[upstream.Identity][]subscription{}
+func byIdentity(lost map[dedicated.Subscription]upstream.Identity) map[upstream.Identity][]dedicated.Subscription {
+	all := map[upstream.Identity][]dedicated.Subscription{}
 	for sub, id := range lost {
 		all[id] = append(all[id], sub)
 	}
@@ -88,7 +89,7 @@ func byIdentity(lost map[subscription]upstream.Identity) map[upstream.Identity][
 // deliberate says that the node of a lost connection is as it was: Redis has closed the connection, as it closes those that
 // are killed, or do not read. A node that has died, or was restarted, closes all.
 func (x *subscriptions) deliberate(e *subscriptionConn) bool {
-	n := e.p.node
+	n := e.p.Node
 	ctx, cancel := context.WithTimeout(x.ctx, remakeStep)
 	defer cancel()
 	service := x.s.srv.o.Service
@@ -106,18 +107,18 @@ func (x *subscriptions) deliberate(e *subscriptionConn) bool {
 }
 
 // resubscribeAll makes subscriptions again, each slot's at its node. x has the turn.
-func (x *subscriptions) resubscribeAll(as upstream.Identity, subs []subscription) {
+func (x *subscriptions) resubscribeAll(as upstream.Identity, subs []dedicated.Subscription) {
 	type group struct {
-		kind subscriptionKind
+		kind dedicated.SubscriptionKind
 		slot int
 	}
 	groups := map[group][]string{}
 	for _, sub := range subs {
-		g := group{sub.kind, noSlot}
-		if sub.kind == ofShard {
-			g.slot = cluster.Slot([]byte(sub.name))
+		g := group{sub.Kind, noSlot}
+		if sub.Kind == dedicated.OfShard {
+			g.slot = cluster.Slot([]byte(sub.Name))
 		}
-		groups[g] = append(groups[g], sub.name)
+		groups[g] = append(groups[g], sub.Name)
 	}
 	for g, names := range groups {
 		var to *cluster.Node
@@ -134,11 +135,11 @@ func (x *subscriptions) resubscribeAll(as upstream.Identity, subs []subscription
 }
 
 // resubscribeAt makes subscriptions of one slot again at a node, and returns another node if that says so.
-func (x *subscriptions) resubscribeAt(as upstream.Identity, kind subscriptionKind, slot int, names []string, at *cluster.Node) (to *cluster.Node) {
+func (x *subscriptions) resubscribeAt(as upstream.Identity, kind dedicated.SubscriptionKind, slot int, names []string, at *cluster.Node) (to *cluster.Node) {
 	if at == nil {
 		return nil
 	}
-	e, err := x.open(as, kind == ofShard, at)
+	e, err := x.open(as, kind == dedicated.OfShard, at)
 	if err != nil {
 		if passwordRefused(err) {
 			x.cutOff("its subscriptions could not be made again: " + err.Error())
@@ -146,14 +147,14 @@ func (x *subscriptions) resubscribeAt(as upstream.Identity, kind subscriptionKin
 		return nil
 	}
 	defer e.rest()
-	verb := subscribeVerbs[kind]
-	cmd, _ := x.s.srv.table.Load().find([][]byte{[]byte(verb)})
-	var got gathered
-	o := &pendingReply{cmd: cmd, kind: commandtable.ConnSubscribe, own: true, got: &got, left: len(names), names: names}
+	verb := dedicated.SubscribeVerbs[kind]
+	cmd := x.s.srv.find(verb)
+	var got []byte
+	o := &dedicated.Reply{Cmd: cmd, Kind: commandtable.ConnSubscribe, Own: true, Got: &got, Names: names}
 	if !x.call(e.p, o, resp.AppendCommand(nil, append([]string{verb}, names...)...)) || len(got) == 0 {
 		return nil
 	}
-	if to, ask, ok := x.s.srv.o.Cluster.Redirect(got, slot, e.p.node); ok && !ask {
+	if to, ask, ok := x.s.srv.o.Cluster.Redirect(got, slot, e.p.Node); ok && !ask {
 		return to
 	}
 	if line, bad := isError(got); bad && (strings.HasPrefix(line, "NOPERM ") || strings.HasPrefix(line, "NOAUTH ")) {
@@ -164,15 +165,12 @@ func (x *subscriptions) resubscribeAt(as upstream.Identity, kind subscriptionKin
 
 // call sends a command of the proxy's own on a connection for subscriptions and waits for its reply, past the session's goroutine. A node
 // that does not answer loses the connection.
-func (x *subscriptions) call(p *dedicated, e *pendingReply, raw []byte) bool {
+func (x *subscriptions) call(p *dedicatedConn, e *dedicated.Reply, raw []byte) bool {
 	ctx, cancel := context.WithTimeout(x.ctx, remakeStep)
 	defer cancel()
-	if p.exchange(ctx, e, raw) {
+	if p.Exchange(ctx, e, raw) {
 		return true
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.subscriptionConnEnded()
-	p.dropLocked()
+	p.Lose()
 	return false
 }

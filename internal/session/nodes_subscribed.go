@@ -4,66 +4,54 @@ import (
 	"slices"
 
 	"github.com/lockproxy/lockproxy/internal/commandtable"
+	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// confirmed takes a confirmation that a connection for subscriptions has got; dedicated.mu is held, here and below. That of the client's own command
-// is passed on. That of a subscription made again is not, and the end of one that nobody asked for, by which Redis tells
-// that its slot has left, has it made again.
-func (p *dedicated) subscriptionConfirmed(frame []byte) {
-	p.state.confirmed(frame)
-	if p.subscriptionConn.events { // the client is told by its ordinary connection for subscriptions
-		if e := p.oldest(); e != nil && e.kind == commandtable.ConnSubscribe {
-			if e.left--; e.left == 0 {
-				p.popPending()
-			}
-		}
-		return
+// Confirmed implements dedicated.Interceptor. The confirmation of the client's own command is passed on. That of a
+// subscription made again is not, and the end of one that nobody asked for, by which Redis tells that its slot has left, has
+// it made again.
+func (c *subscriptionConn) Confirmed(frame []byte, e *dedicated.Reply, proto int, out []byte) (told []byte, asked bool) {
+	asked = e != nil && e.Kind == commandtable.ConnSubscribe
+	if c.events { // the client is told by its ordinary connection for subscriptions
+		return out, asked
 	}
 	r, ok := resp.ParseReply(frame)
 	if !ok || len(r.Elems) != 3 {
-		return
+		return out, false
 	}
-	verb, name, x := string(r.Elems[0].Text), r.Elems[1].Text, p.subscriptions
-	ends := slices.Index(unsubscribeVerbs[:], verb)
-	sub := subscription{subscriptionKind(max(ends, slices.Index(subscribeVerbs[:], verb))), string(name)}
-	e := p.oldest()
-	asked := e != nil && e.kind == commandtable.ConnSubscribe && e.cmd.Name == verb && slices.Contains(e.names, sub.name)
+	x, verb := c.x, string(r.Elems[0].Text)
+	sub, ends := dedicated.SubscriptionIn(r.Elems)
+	asked = asked && e.Cmd.Name == verb && slices.Contains(e.Names, sub.Name)
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	switch {
-	case ends >= 0 && asked:
+	case ends && asked:
 		delete(x.where, sub)
-	case ends >= 0:
-		x.lose(sub, p.subscriptionConn)
-	case asked && !e.own:
-		x.where[sub] = p.subscriptionConn
+	case ends:
+		x.lose(sub, c)
+	case asked && !e.Own:
+		x.where[sub] = c
 	default:
 		if at, wanted := x.where[sub]; wanted && at == nil {
-			x.where[sub] = p.subscriptionConn
+			x.where[sub] = c
 			x.s.srv.resubscribed.Add(1)
 		}
 	}
-	if x.where[sub] != nil || ends >= 0 && asked {
+	if x.where[sub] != nil || ends && asked {
 		delete(x.lost, sub)
 	}
 	x.count()
-	if !asked {
-		return
+	if asked && !e.Own {
+		out = x.confirm(out, proto, verb, sub.Kind, r.Elems[1].Text)
 	}
-	if !e.own {
-		p.out = x.confirm(p.out, p.state.proto, verb, sub.kind, name)
-		p.whole = len(p.out)
-	}
-	if e.left--; e.left == 0 {
-		p.popPending()
-	}
+	return out, asked
 }
 
 // lose has a subscription made again, if it was on that connection. mu is held.
-func (x *subscriptions) lose(sub subscription, was *subscriptionConn) {
+func (x *subscriptions) lose(sub dedicated.Subscription, was *subscriptionConn) {
 	if at, wanted := x.where[sub]; !wanted || at != was {
 		return
 	}
@@ -72,10 +60,10 @@ func (x *subscriptions) lose(sub subscription, was *subscriptionConn) {
 	x.wakeMaker()
 }
 
-// subscriptionConnEnded has all that was subscribed to on a lost connection made again; false: nothing was. dedicated.mu is held.
-func (p *dedicated) subscriptionConnEnded() {
-	x := p.subscriptions
-	if v := x.events.Load(); v != nil && p.subscriptionConn.events {
+// Ended implements dedicated.Interceptor: all that was subscribed to there is made again.
+func (c *subscriptionConn) Ended() {
+	x := c.x
+	if v := x.events.Load(); v != nil && c.events {
 		v.wake()
 		return
 	}
@@ -86,13 +74,13 @@ func (p *dedicated) subscriptionConnEnded() {
 	}
 	heard := false
 	for sub, at := range x.where {
-		if at == p.subscriptionConn {
-			x.lose(sub, p.subscriptionConn)
+		if at == c {
+			x.lose(sub, c)
 			heard = true
 		}
 	}
 	if heard {
-		x.dead = append(x.dead, p.subscriptionConn)
+		x.dead = append(x.dead, c)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
+	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -18,28 +19,12 @@ import (
 // With a cluster upstream a client's subscriptions have connections of their own, one, to any node, for channels
 // and patterns, and one to each node that has sharded channels of its. Messages are passed on as they come. Confirmations
 // are, too, but for the number at their end, which is of all of these connections together. When a slot moves or a node dies, its
-// subscriptions are made again elsewhere (nodes_ears_again.go), and the client is not told.
-
-// subscription is what a client has subscribed to.
-type subscription struct {
-	kind subscriptionKind
-	name string
-}
-
-type subscriptionKind uint8
-
-const (
-	ofChannel subscriptionKind = iota
-	ofPattern
-	ofShard
-)
-
-var subscribeVerbs = [...]string{ofChannel: "subscribe", ofPattern: "psubscribe", ofShard: "ssubscribe"}
-var unsubscribeVerbs = [...]string{ofChannel: "unsubscribe", ofPattern: "punsubscribe", ofShard: "sunsubscribe"}
+// subscriptions are made again elsewhere (nodes_resubscribe.go), and the client is not told.
 
 // subscriptionConn is one of these connections.
 type subscriptionConn struct {
-	p       *dedicated
+	x       *subscriptions
+	p       *dedicatedConn
 	sharded bool
 	events  bool // it is for keyspace notifications: see events
 	since   time.Time
@@ -55,18 +40,18 @@ type subscriptions struct {
 	events atomic.Pointer[events] // nil: it has asked for no keyspace notifications
 	all    []*subscriptionConn    // some may have been given back or lost: see live
 
-	mu    sync.Mutex // guards all below; taken under dedicated.mu
-	where map[subscription]*subscriptionConn
-	lost  map[subscription]upstream.Identity // of where, those to be made again
-	dead  []*subscriptionConn                // their connections were lost, why is not known yet
-	maker chan struct{}                      // closed when the goroutine that makes them again has ended; nil: there is none
+	mu    sync.Mutex // guards all below; taken under the lock of a connection
+	where map[dedicated.Subscription]*subscriptionConn
+	lost  map[dedicated.Subscription]upstream.Identity // of where, those to be made again
+	dead  []*subscriptionConn                          // their connections were lost, why is not known yet
+	maker chan struct{}                                // closed when the goroutine that makes them again has ended; nil: there is none
 	over  bool
 }
 
 // ensureSubscriptions is the session's subscriptions, made when first needed.
 func (s *Session) ensureSubscriptions() *subscriptions {
 	if s.subscriptions == nil {
-		s.subscriptions = &subscriptions{s: s, turn: make(chan struct{}, 1), where: map[subscription]*subscriptionConn{}, lost: map[subscription]upstream.Identity{}}
+		s.subscriptions = &subscriptions{s: s, turn: make(chan struct{}, 1), where: map[dedicated.Subscription]*subscriptionConn{}, lost: map[dedicated.Subscription]upstream.Identity{}}
 		s.subscriptions.ctx, s.subscriptions.stop = context.WithCancel(s.srv.ctx)
 	}
 	return s.subscriptions
@@ -102,19 +87,19 @@ func (s *Session) dropSubscriptions() {
 func (x *subscriptions) count() {
 	var n [3]int32
 	for sub := range x.where {
-		n[sub.kind]++
+		n[sub.Kind]++
 	}
 	v := &x.s.view
-	v.channels.Store(n[ofChannel])
-	v.patterns.Store(n[ofPattern])
-	v.shards.Store(n[ofShard])
+	v.Channels.Store(n[dedicated.OfChannel])
+	v.Patterns.Store(n[dedicated.OfPattern])
+	v.Shards.Store(n[dedicated.OfShard])
 }
 
 // number is what Redis counts in the confirmations of a kind.
-func (x *subscriptions) number(k subscriptionKind) int {
+func (x *subscriptions) number(k dedicated.SubscriptionKind) int {
 	n := 0
 	for sub := range x.where {
-		if (sub.kind == ofShard) == (k == ofShard) {
+		if (sub.Kind == dedicated.OfShard) == (k == dedicated.OfShard) {
 			n++
 		}
 	}
@@ -122,12 +107,12 @@ func (x *subscriptions) number(k subscriptionKind) int {
 }
 
 // names are what is subscribed to of a kind.
-func (x *subscriptions) names(k subscriptionKind) (names []string) {
+func (x *subscriptions) names(k dedicated.SubscriptionKind) (names []string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for sub := range x.where {
-		if sub.kind == k {
-			names = append(names, sub.name)
+		if sub.Kind == k {
+			names = append(names, sub.Name)
 		}
 	}
 	slices.Sort(names)
@@ -135,7 +120,7 @@ func (x *subscriptions) names(k subscriptionKind) (names []string) {
 }
 
 // confirm is the confirmation of a subscription, or of its end; name nil: there was none.
-func (x *subscriptions) confirm(out []byte, proto int, verb string, k subscriptionKind, name []byte) []byte {
+func (x *subscriptions) confirm(out []byte, proto int, verb string, k dedicated.SubscriptionKind, name []byte) []byte {
 	out = resp.AppendBulkString(resp.AppendPush(out, proto, 3), verb)
 	if name == nil {
 		out = resp.AppendNull(out, proto)
@@ -160,44 +145,34 @@ func (x *subscriptions) giveTurn() { <-x.turn }
 // live are the connections there are. Who has the turn may use them, and here and below nobody else.
 func (x *subscriptions) live() []*subscriptionConn {
 	x.all = slices.DeleteFunc(x.all, func(e *subscriptionConn) bool {
-		e.p.mu.Lock()
-		defer e.p.mu.Unlock()
-		return e.p.released
+		return e.p.Released()
 	})
 	return x.all
 }
 
 // keep has a connection stay until rest; false: it is gone.
 func (e *subscriptionConn) keep() bool {
-	e.p.mu.Lock()
-	defer e.p.mu.Unlock()
-	e.p.held = !e.p.released
-	return e.p.held
+	return !e.p.Hold().Released
 }
 
 // rest gives a connection back that nothing is subscribed to on.
 func (e *subscriptionConn) rest() {
-	e.p.mu.Lock()
-	defer e.p.mu.Unlock()
-	e.p.held = false
-	e.p.giveBackIfUnused()
+	e.p.Release()
 }
 
 // open finds a connection of an identity, or makes one, at a node if it is for sharded channels, else at any. It is kept until rest.
 func (x *subscriptions) open(id upstream.Identity, sharded bool, at *cluster.Node) (*subscriptionConn, error) {
 	for _, e := range x.live() {
-		if !e.events && e.sharded == sharded && e.id == id && (!sharded || e.p.node == at) && e.keep() {
+		if !e.events && e.sharded == sharded && e.id == id && (!sharded || e.p.Node == at) && e.keep() {
 			return e, nil
 		}
 	}
-	p, err := x.s.connectAs(x.ctx, id, at, new(dedicatedView))
+	p, err := x.s.connectAs(x.ctx, id, at, new(dedicated.View))
 	if err != nil {
 		return nil, err
 	}
-	e := &subscriptionConn{p: p, sharded: sharded, id: id, since: time.Now()}
-	p.mu.Lock()
-	p.subscriptions, p.subscriptionConn = x, e
-	p.mu.Unlock()
+	e := &subscriptionConn{x: x, p: p, sharded: sharded, id: id, since: time.Now()}
+	p.Intercept(e)
 	x.all = append(x.all, e)
 	return e, nil
 }
@@ -213,18 +188,18 @@ func (s *Session) subscribeNodes(cmd redcon.Command, c *commandtable.Command) {
 	if v := x.events.Load(); v != nil {
 		defer v.wake() // some may have ended, or been refused
 	}
-	if kind := slices.Index(unsubscribeVerbs[:], c.Name); kind >= 0 {
-		x.unsubscribe(c, subscriptionKind(kind), names)
+	if kind := slices.Index(dedicated.UnsubscribeVerbs[:], c.Name); kind >= 0 {
+		x.unsubscribe(c, dedicated.SubscriptionKind(kind), names)
 		return
 	}
-	kind := subscriptionKind(slices.Index(subscribeVerbs[:], c.Name))
+	kind := dedicated.SubscriptionKind(slices.Index(dedicated.SubscribeVerbs[:], c.Name))
 	if len(names) == 0 {
 		s.error(wrongArity(c.Name))
 		return
 	}
 	for len(names) > 0 && !s.guard.Over() {
 		n := len(names)
-		if kind == ofShard { // Redis takes one slot at a time
+		if kind == dedicated.OfShard { // Redis takes one slot at a time
 			for n = 1; n < len(names) && cluster.Slot(names[n]) == cluster.Slot(names[0]); n++ {
 			}
 		}
@@ -236,14 +211,14 @@ func (s *Session) subscribeNodes(cmd redcon.Command, c *commandtable.Command) {
 }
 
 // subscribe has names subscribed to at one node; false: the client has been told why not.
-func (x *subscriptions) subscribe(c *commandtable.Command, kind subscriptionKind, names [][]byte) bool {
+func (x *subscriptions) subscribe(c *commandtable.Command, kind dedicated.SubscriptionKind, names [][]byte) bool {
 	s := x.s
 	if err := s.refused(); err != nil {
 		s.fail(err)
 		return false
 	}
 	slot := noSlot
-	if kind == ofShard {
+	if kind == dedicated.OfShard {
 		slot = cluster.Slot(names[0])
 	} else {
 		x.subscribeEvents(kind, names)
@@ -259,7 +234,7 @@ func (x *subscriptions) subscribe(c *commandtable.Command, kind subscriptionKind
 		switch {
 		case done || s.guard.Over():
 			return done
-		case isFinal(err), err == nil && !isRedirect(refusal), time.Now().After(until):
+		case isFinal(err), err == nil && !dedicated.IsRedirect(refusal), time.Now().After(until):
 			if err != nil {
 				s.fail(err)
 				s.noteTrouble(err)
@@ -285,11 +260,11 @@ func (x *subscriptions) home(slot int) *cluster.Node {
 }
 
 // ask has the client's own command run at a node. What is confirmed goes to the client; refusal is an error of Redis'.
-func (x *subscriptions) ask(c *commandtable.Command, names [][]byte, at *cluster.Node) (refusal gathered, from *cluster.Node, err error) {
+func (x *subscriptions) ask(c *commandtable.Command, names [][]byte, at *cluster.Node) (refusal []byte, from *cluster.Node, err error) {
 	if at == nil {
 		return nil, nil, &upstream.NotSentError{Cause: errNotServed}
 	}
-	e, err := x.open(x.s.ident, c.Name == subscribeVerbs[ofShard], at)
+	e, err := x.open(x.s.ident, c.Name == dedicated.SubscribeVerbs[dedicated.OfShard], at)
 	if err != nil {
 		return nil, at, err
 	}
@@ -298,18 +273,18 @@ func (x *subscriptions) ask(c *commandtable.Command, names [][]byte, at *cluster
 }
 
 // sent is ask on a connection there is.
-func (x *subscriptions) sent(e *subscriptionConn, c *commandtable.Command, names [][]byte) (refusal gathered, from *cluster.Node, err error) {
+func (x *subscriptions) sent(e *subscriptionConn, c *commandtable.Command, names [][]byte) (refusal []byte, from *cluster.Node, err error) {
 	words := append([][]byte{[]byte(c.Name)}, names...)
-	var got gathered
-	o := &pendingReply{cmd: c, kind: c.Conn, got: &got, left: len(names), names: texts(names)}
-	e.p.send(o, encode(words))
-	if !e.p.settled() && o.lost == nil {
-		o.lost = errGone
+	var got []byte
+	o := &dedicated.Reply{Cmd: c, Kind: c.Conn, Got: &got, Names: texts(names)}
+	e.p.Send(o, encode(words))
+	if !e.p.Settled() && o.Lost == nil {
+		o.Lost = dedicated.ErrGone
 	}
-	if o.lost != nil {
-		return nil, e.p.node, &upstream.NotSentError{Cause: o.lost}
+	if o.Lost != nil {
+		return nil, e.p.Node, &upstream.NotSentError{Cause: o.Lost}
 	}
-	return got, e.p.node, nil
+	return got, e.p.Node, nil
 }
 
 func texts(words [][]byte) []string {
@@ -321,7 +296,7 @@ func texts(words [][]byte) []string {
 }
 
 // unsubscribe ends subscriptions; without names all of a kind. What is subscribed to nowhere is confirmed here.
-func (x *subscriptions) unsubscribe(c *commandtable.Command, kind subscriptionKind, names [][]byte) {
+func (x *subscriptions) unsubscribe(c *commandtable.Command, kind dedicated.SubscriptionKind, names [][]byte) {
 	s := x.s
 	if len(names) == 0 {
 		for _, name := range x.names(kind) {
@@ -332,7 +307,7 @@ func (x *subscriptions) unsubscribe(c *commandtable.Command, kind subscriptionKi
 		names = [][]byte{nil}
 	}
 	for _, name := range names {
-		sub := subscription{kind, string(name)}
+		sub := dedicated.Subscription{Kind: kind, Name: string(name)}
 		x.mu.Lock()
 		e := x.where[sub]
 		x.mu.Unlock()
@@ -365,12 +340,9 @@ func (x *subscriptions) asks(cmd redcon.Command, c *commandtable.Command) bool {
 
 func (x *subscriptions) askAny(cmd redcon.Command, c *commandtable.Command) bool {
 	for _, e := range x.live() {
-		e.p.mu.Lock()
-		wanted := e.p.state.subscribed() > 0
-		e.p.mu.Unlock()
-		if wanted && !e.events && e.keep() {
+		if e.p.Status().Subscribed && !e.events && e.keep() {
 			x.s.send(e.p, cmd, c)
-			e.p.settled()
+			e.p.Settled()
 			e.rest()
 			return true
 		}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/commandtable"
+	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
@@ -41,7 +42,7 @@ func TestIsRedirect(t *testing.T) {
 		"-MOVED 1 a:1\r\n": true, "-ASK 1 a:1\r\n": true, "-TRYAGAIN x\r\n": true, "-CLUSTERDOWN x\r\n": true,
 		"-CROSSSLOT x\r\n": false, "+MOVED 1 a:1\r\n": false, "$6\r\n-MOVED\r\n": false, "-ERR MOVED \r\n": false, "-ASKING\r\n": false,
 	} {
-		if got := isRedirect([]byte(reply)); got != want {
+		if got := dedicated.IsRedirect([]byte(reply)); got != want {
 			t.Errorf("%q: %v", reply, got)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/tidwall/redcon"
 
 	"github.com/lockproxy/lockproxy/internal/commandtable"
+	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
@@ -35,29 +36,26 @@ type transaction struct {
 type queuedCommand struct {
 	raw    []byte
 	cmd    *commandtable.Command
-	effect effect
+	effect dedicated.Effect
 }
 
 // multiNodes is MULTI: at the node where keys are watched, or that of the first key there is in the same pipeline.
-func (s *Session) multiNodes(p *dedicated, cmd redcon.Command, c *commandtable.Command) {
+func (s *Session) multiNodes(p *dedicatedConn, cmd redcon.Command, c *commandtable.Command) {
 	tx := &transaction{slot: noSlot, kept: s.guard.CommandsKept()}
 	if p == nil {
 		if p = s.dedicatedFor(p, s.slotAhead(), c); p == nil {
 			return
 		}
-	} else if s.view.watch.Load() {
+	} else if s.view.Watch.Load() {
 		tx.slot = p.slots.watched
 	}
 	if p.slots.ask {
-		p.own(&pendingReply{}, asking)
+		p.Own(&dedicated.Reply{}, asking)
 	}
 	p.forgetQueued()
 	p.slots.tx = tx
-	p.mu.Lock()
-	p.slots.redirect = nil
-	p.mu.Unlock()
 	s.send(p, cmd, c)
-	p.settled()
+	p.Settled()
 }
 
 // slotAhead is the slot of the first key in what the client has sent already of the transaction.
@@ -81,12 +79,12 @@ var nested = resp.AppendCommand(nil, "MULTI")
 const noWatchInMulti = "ERR WATCH inside MULTI is not allowed"
 
 // inTransaction is for all that comes between MULTI and its end.
-func (s *Session) inTransaction(p *dedicated, cmd redcon.Command, c *commandtable.Command, answer answer) {
+func (s *Session) inTransaction(p *dedicatedConn, cmd redcon.Command, c *commandtable.Command, answer answer) {
 	switch {
 	case c == nil:
-		p.taint()
+		p.Taint()
 	case c.Always: // QUIT, RESET
-		if p.settled() {
+		if p.Settled() {
 			s.release()
 			answer(s, cmd.Args)
 		}
@@ -95,37 +93,37 @@ func (s *Session) inTransaction(p *dedicated, cmd redcon.Command, c *commandtabl
 		s.execNodes(p, cmd, c)
 		return
 	case c.Conn == commandtable.ConnWatch && len(cmd.Args) > 1:
-		p.send(&pendingReply{instead: noWatchInMulti}, nested) // the node of this transaction might say MOVED of the key
+		p.Send(&dedicated.Reply{Instead: noWatchInMulti}, nested) // the node of this transaction might say MOVED of the key
 		return
 	case c.Conn == commandtable.ConnExec, c.Conn == commandtable.ConnDiscard, c.Conn == commandtable.ConnMulti, c.Conn == commandtable.ConnWatch:
 		s.send(p, cmd, c)
-		if p.settled() && !p.modes() {
+		if p.Settled() && !p.InTransaction() {
 			p.forgetQueued()
 		}
 		return
 	case answer != nil && c.Barred:
-		p.send(&pendingReply{instead: notInMulti}, marking)
+		p.Send(&dedicated.Reply{Instead: notInMulti}, marking)
 		return
 	case c.Conn == commandtable.ConnSubscribe, c.Conn == commandtable.ConnTracking, c.Conn == commandtable.ConnMonitor:
-		p.send(&pendingReply{instead: notInMulti}, marking)
+		p.Send(&dedicated.Reply{Instead: notInMulti}, marking)
 		return
 	case strings.HasPrefix(c.Name, "client|"):
-		p.taint() // what it sets on the connection is this client's
+		p.Taint() // what it sets on the connection is this client's
 	}
-	e := &pendingReply{cmd: c, queues: p.slots.tx != nil}
+	e := &dedicated.Reply{Cmd: c, Queues: p.slots.tx != nil}
 	if c != nil && answer != nil {
-		e.effect = effectOf(c, cmd.Args)
-		cmd.Raw = s.queuedAs(c, cmd.Raw, e.effect)
+		e.Effect = effectOf(c, cmd.Args)
+		cmd.Raw = s.queuedAs(c, cmd.Raw, e.Effect)
 	}
 	if tx := p.slots.tx; tx != nil {
-		tx.add(s, cmd, c, e.effect)
-		e.queues = tx.size <= transactionKept
+		tx.add(s, cmd, c, e.Effect)
+		e.Queues = tx.size <= transactionKept
 	}
-	p.send(e, cmd.Raw)
+	p.Send(e, cmd.Raw)
 }
 
 // add notes a command.
-func (tx *transaction) add(s *Session, cmd redcon.Command, c *commandtable.Command, e effect) {
+func (tx *transaction) add(s *Session, cmd redcon.Command, c *commandtable.Command, e dedicated.Effect) {
 	if slot, cross := s.slotOf(c, cmd.Args); slot != noSlot && !cross { // Redis itself says so of one command
 		tx.cross = tx.cross || tx.slot != noSlot && slot != tx.slot
 		tx.slot = slot
@@ -140,7 +138,7 @@ func (tx *transaction) add(s *Session, cmd redcon.Command, c *commandtable.Comma
 }
 
 // forgetQueued forgets the transaction, if there is one: it has ended.
-func (p *dedicated) forgetQueued() {
+func (p *dedicatedConn) forgetQueued() {
 	if tx := p.slots.tx; tx != nil {
 		p.slots.tx = nil
 		tx.kept.Set(0)
@@ -148,18 +146,17 @@ func (p *dedicated) forgetQueued() {
 }
 
 // execNodes is EXEC.
-func (s *Session) execNodes(p *dedicated, cmd redcon.Command, c *commandtable.Command) {
+func (s *Session) execNodes(p *dedicatedConn, cmd redcon.Command, c *commandtable.Command) {
 	tx := p.slots.tx
 	if p.slots.tx = nil; tx == nil {
 		return
 	}
 	defer tx.kept.Set(0)
-	if !p.settled() {
+	if !p.Settled() {
 		return
 	}
-	p.mu.Lock()
-	refusal, watch := gathered(p.slots.redirect), p.state.watch
-	p.mu.Unlock()
+	now := p.Status()
+	refusal, watch := now.Refused, now.Watch
 	if tx.cross { // what Redis would say, had it all of the slots
 		s.discard(p)
 		s.error(crossSlot)
@@ -167,14 +164,14 @@ func (s *Session) execNodes(p *dedicated, cmd redcon.Command, c *commandtable.Co
 	}
 	for until := time.Now().Add(s.srv.o.Cluster.RetryFor()); ; {
 		if refusal == nil {
-			e := &pendingReply{cmd: c, kind: c.Conn, refusal: &refusal}
-			p.send(e, cmd.Raw)
-			if !p.settled() || e.lost != nil || refusal == nil {
+			e := &dedicated.Reply{Cmd: c, Kind: c.Conn, Refusal: &refusal}
+			p.Send(e, cmd.Raw)
+			if !p.Settled() || e.Lost != nil || refusal == nil {
 				p.slots.watched, p.slots.ask = noSlot, false
 				return
 			}
 		}
-		again := isRedirect(refusal) && tx.slot != noSlot && tx.size <= transactionKept
+		again := dedicated.IsRedirect(refusal) && tx.slot != noSlot && tx.size <= transactionKept
 		switch {
 		case again && watch:
 			s.discard(p)
@@ -185,7 +182,7 @@ func (s *Session) execNodes(p *dedicated, cmd redcon.Command, c *commandtable.Co
 			s.batch.out = append(s.batch.out, refusal...)
 			return
 		}
-		from := p.node
+		from := p.Node
 		s.discard(p)
 		s.closeUnusedDedicated()
 		next, ask, err := s.openDedicatedInstead(refusal, tx.slot, from)
@@ -202,11 +199,11 @@ func (s *Session) execNodes(p *dedicated, cmd redcon.Command, c *commandtable.Co
 }
 
 // discard ends the transaction at p's node, if it has not ended it already.
-func (s *Session) discard(p *dedicated) {
+func (s *Session) discard(p *dedicatedConn) {
 	p.slots.watched, p.slots.ask = noSlot, false
-	if p.modes() {
-		p.own(&pendingReply{kind: commandtable.ConnDiscard}, discardCommand)
-		p.settled()
+	if p.InTransaction() {
+		p.Own(&dedicated.Reply{Kind: commandtable.ConnDiscard}, discardCommand)
+		p.Settled()
 	}
 }
 
@@ -216,23 +213,21 @@ var (
 )
 
 // queueAt queues the transaction once more, and returns a redirect if there was one.
-func (tx *transaction) queueAt(p *dedicated, ask bool) (refusal gathered) {
+func (tx *transaction) queueAt(p *dedicatedConn, ask bool) (refusal []byte) {
 	if ask { // which holds for all of it
-		p.own(&pendingReply{}, asking)
+		p.Own(&dedicated.Reply{}, asking)
 	}
-	p.own(&pendingReply{kind: commandtable.ConnMulti}, multiCommand)
-	sent := make([]*pendingReply, len(tx.cmds))
+	p.Own(&dedicated.Reply{Kind: commandtable.ConnMulti}, multiCommand)
+	sent := make([]*dedicated.Reply, len(tx.cmds))
 	for i, q := range tx.cmds {
-		sent[i] = p.own(&pendingReply{cmd: q.cmd, effect: q.effect}, q.raw)
+		sent[i] = p.Own(&dedicated.Reply{Cmd: q.cmd, Effect: q.effect}, q.raw)
 	}
-	if !p.settled() {
+	if !p.Settled() {
 		return nil
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	for _, e := range sent {
-		if isRedirect(*e.got) {
-			return *e.got
+		if reply, err := p.Answer(e); err == nil && dedicated.IsRedirect(reply) {
+			return reply
 		}
 	}
 	return nil

@@ -27,7 +27,7 @@ func (s *Session) quietly(run func()) {
 	run()
 	s.forward()
 	if s.dedicated != nil {
-		s.dedicated.flush()
+		s.dedicated.Flush()
 	}
 	s.flush()
 	if s.silent { // the command may have been CLIENT REPLY ON

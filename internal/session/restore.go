@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/commandtable"
+	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/internal/retry"
-	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
@@ -18,29 +18,20 @@ import (
 // more when there is another one.
 type restore struct {
 	s     *Session
-	what  restorable
-	mon   bool // MONITOR was on
-	mute  bool // the client speaks RESP2, and is subscribed
+	what  dedicated.Remains
 	ctx   context.Context
 	stop  context.CancelFunc
 	ended chan struct{} // closed when its goroutine has ended
 
 	// Guarded by the session's mu.
-	p     *dedicated // the new connection; nil: there is none yet
+	p     *dedicatedConn // the new connection; nil: there is none yet
 	id    upstream.Identity
 	cause error // why the last try failed
 }
 
-// forgetAll tells a client in RESP3 that nothing it has cached is valid.
-var forgetAll = append(resp.AppendBulkString(resp.AppendPush(nil, 3, 2), "invalidate"), "_\r\n"...)
-
-// startRestore starts a restore if there is something to make; mu is held.
-func (p *dedicated) startRestore() {
-	t := &p.state
-	if p.making || p.subscriptionConn != nil || !t.kept.wanted || !t.monitor && !t.tracking && t.subscribed() == 0 {
-		return
-	}
-	r := &restore{s: p.s, what: t.kept, mon: t.monitor, mute: t.proto == 2 && t.subscribed() > 0, ended: make(chan struct{})}
+// Remake starts a restore.
+func (p *dedicatedConn) Remake(what dedicated.Remains) {
+	r := &restore{s: p.s, what: what, ended: make(chan struct{})}
 	r.ctx, r.stop = context.WithCancel(p.s.srv.ctx)
 	p.s.restore.Store(r)
 	go r.run()
@@ -60,9 +51,7 @@ func (r *restore) run() {
 			return
 		}
 		if p != nil {
-			p.mu.Lock()
-			p.dropLocked()
-			p.mu.Unlock()
+			p.Close()
 		}
 		if err == nil { // it has logged in, or out, meanwhile
 			continue
@@ -79,92 +68,43 @@ func (r *restore) run() {
 }
 
 // make tries it once, as id. line is the error of Redis', if it was that.
-func (r *restore) make(id upstream.Identity) (p *dedicated, line string, err error) {
+func (r *restore) make(id upstream.Identity) (p *dedicatedConn, line string, err error) {
 	ctx, cancel := context.WithTimeout(r.ctx, remakeStep)
 	defer cancel()
 	if p, err = r.s.connect(ctx, id, r.s.srv.o.Node, nil, &r.s.view); err != nil {
 		return nil, "", err
 	}
-	p.mu.Lock()
-	p.making = true
-	p.mu.Unlock()
-	for _, e := range r.calls() {
-		if !p.exchange(ctx, e.pendingReply, e.raw) {
-			return p, "", &upstream.NotSentError{Cause: errGone}
+	p.Remaking()
+	for _, e := range r.what.Calls(r.s.srv.find) {
+		if !p.Exchange(ctx, e.Reply, e.Raw) {
+			return p, "", &upstream.NotSentError{Cause: dedicated.ErrGone}
 		}
-		if line, bad := isError(*e.got); bad {
+		if line, bad := isError(*e.Got); bad {
 			return p, line, &upstream.ReplyError{Line: line}
 		}
 	}
 	return p, "", nil
 }
 
-// call is a command of the proxy's own.
-type call struct {
-	*pendingReply
-	raw []byte
-}
-
-// calls are what is to be sent.
-func (r *restore) calls() (all []call) {
-	add := func(k commandtable.ConnKind, args int, f effect, words ...string) {
-		e := &pendingReply{kind: k, args: args, effect: f, own: true, got: new(gathered)}
-		e.cmd, _ = r.s.srv.table.Load().find([][]byte{[]byte(words[0])})
-		all = append(all, call{e, resp.AppendCommand(nil, words...)})
-	}
-	for _, f := range r.what.tracking {
-		add(commandtable.ConnTracking, 0, f, "CLIENT")
-		all[len(all)-1].raw = []byte(f.call)
-	}
-	for kind, verb := range subscribeVerbs {
-		words := []string{verb}
-		for sub := range r.what.subs {
-			if sub.kind == subscriptionKind(kind) {
-				words = append(words, sub.name)
-			}
-		}
-		if len(words) > 1 {
-			add(commandtable.ConnSubscribe, len(words)-1, effect{}, words...)
-		}
-	}
-	if r.mon {
-		add(commandtable.ConnMonitor, 0, effect{}, "MONITOR")
-	}
-	return all
-}
-
 // install has the session use p from now on, if it still is who it was.
-func (r *restore) install(p *dedicated, id upstream.Identity) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.released {
-		return false
-	}
-	r.s.mu.Lock()
-	same := r.s.ident == id
-	if same {
-		r.p, r.id = p, id
-	}
-	r.s.mu.Unlock()
-	if !same {
-		return false
-	}
-	p.making = false
-	if p.state.tracking {
-		p.out = append(p.out, forgetAll...)
-		p.whole = len(p.out)
-		p.write(false)
-	}
-	return true
+func (r *restore) install(p *dedicatedConn, id upstream.Identity) bool {
+	return p.Made(func() (same bool) {
+		r.s.mu.Lock()
+		defer r.s.mu.Unlock()
+		if same = r.s.ident == id; same {
+			r.p, r.id = p, id
+		}
+		return same
+	})
 }
 
 // mutes says that c, which may be nil, is subject to the rules for a subscriber in RESP2.
 func (r *restore) mutes(c *commandtable.Command) bool {
-	return r != nil && r.mute && (c == nil || !c.Always)
+	return r != nil && r.what.Mute && (c == nil || !c.Always)
 }
 
 // takeRestored is the connection that a restore has made, if it has, which is the session's own from now on.
-func (s *Session) takeRestored() *dedicated {
+func (s *Session) takeRestored() *dedicatedConn {
 	r := s.restore.Load()
 	if r == nil {
 		return nil
@@ -176,12 +116,7 @@ func (s *Session) takeRestored() *dedicated {
 		return nil
 	}
 	if id != s.ident {
-		p.mu.Lock()
-		if !p.released {
-			p.startRestore()
-			p.dropLocked()
-		}
-		p.mu.Unlock()
+		p.Redo()
 		return nil
 	}
 	s.dedicated = p
@@ -189,7 +124,7 @@ func (s *Session) takeRestored() *dedicated {
 }
 
 // awaitRestored is takeRestored, within the time for which a client is patient.
-func (s *Session) awaitRestored(r *restore) (*dedicated, error) {
+func (s *Session) awaitRestored(r *restore) (*dedicatedConn, error) {
 	ctx, done := s.clientContext()
 	defer done()
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
@@ -204,7 +139,7 @@ func (s *Session) awaitRestored(r *restore) (*dedicated, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if r.cause == nil {
-		return nil, &upstream.NotSentError{Cause: errGone}
+		return nil, &upstream.NotSentError{Cause: dedicated.ErrGone}
 	}
 	return nil, r.cause
 }
@@ -215,26 +150,13 @@ func (s *Session) dropRestore() {
 		r.stop()
 		<-r.ended
 		if p := r.p; p != nil {
-			p.mu.Lock()
-			p.dropLocked()
-			p.mu.Unlock()
+			p.Close()
 		}
 	}
 }
 
-// exchange sends a command of the proxy's own, past the session's goroutine, and waits for its reply. A Redis that does
-// not answer before ctx's end loses the connection.
-func (p *dedicated) exchange(ctx context.Context, e *pendingReply, raw []byte) bool {
-	p.mu.Lock()
-	if p.released {
-		p.mu.Unlock()
-		return false
-	}
-	p.addPending(e)
-	raw = append(p.queue, raw...) // a new connection's name goes ahead
-	p.queue = nil
-	p.mu.Unlock()
-	stop := context.AfterFunc(ctx, p.conn.Close)
-	_ = p.conn.Write(raw) // Ended tells
-	return p.await(ctx, 0) && stop() && e.lost == nil
+// find is what the table says of a command that has no subcommands.
+func (s *Server) find(name string) *commandtable.Command {
+	c, _ := s.table.Load().find([][]byte{[]byte(name)})
+	return c
 }

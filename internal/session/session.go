@@ -10,6 +10,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
+	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/internal/scriptcache"
@@ -57,14 +58,14 @@ type Session struct {
 	lowered       bool  // has gone back to the limits of those who must log in
 	admitted      int64 // in that era of the server's Redis has let this identity run a command; 0: in none
 	shared        *upstream.Pipe
-	dedicated     *dedicated    // the connection upstream it has to itself; nil: none
-	view          dedicatedView // of dedicated
-	lostState     lostState     // by one before
-	silent        bool          // replies are not wanted: CLIENT REPLY OFF, or the command behind SKIP
-	off           bool          // CLIENT REPLY OFF
-	skip          bool          // CLIENT REPLY SKIP has just come
-	debugs        bool          // SCRIPT DEBUG was refused: the client believes that its scripts are not run for real
-	finish        bool          // the client is closed for want of Redis: it is to get the replies there are
+	dedicated     *dedicatedConn // the connection upstream it has to itself; nil: none
+	view          dedicated.View // of dedicated
+	lostState     lostState      // by one before
+	silent        bool           // replies are not wanted: CLIENT REPLY OFF, or the command behind SKIP
+	off           bool           // CLIENT REPLY OFF
+	skip          bool           // CLIENT REPLY SKIP has just come
+	debugs        bool           // SCRIPT DEBUG was refused: the client believes that its scripts are not run for real
+	finish        bool           // the client is closed for want of Redis: it is to get the replies there are
 	big           bigTraffic
 	lane          scriptLane
 	nodes         nodes            // of a cluster
@@ -199,7 +200,7 @@ func (s *Session) serve(first redcon.Command, rest []redcon.Command) {
 	s.next = nil
 	s.forward()
 	if s.dedicated != nil {
-		s.dedicated.flush()
+		s.dedicated.Flush()
 	}
 	s.flush()
 	s.batch.giveBack()
@@ -305,7 +306,7 @@ func (s *Session) End() {
 		s.guard.HangUp(downstream.Left, "closed")
 		how, why := s.guard.Ending()
 		s.srv.log.Debug("client left", "client", s.addr, "id", s.id, "why", why)
-		s.guard.SetWriteDeadline(time.Now().Add(lastReplies)) // nobody waits for a client that has gone and reads nothing
+		s.guard.SetWriteDeadline(time.Now().Add(dedicated.LastReplies)) // nobody waits for a client that has gone and reads nothing
 		s.endDedicated()
 		s.dropSubscriptions()
 		if l := s.engine.Load(); l != nil {

@@ -65,7 +65,7 @@ func TestUpstreamTimeoutOfDedicatedConnections(t *testing.T) {
 		w.expect("+QUEUED\r\n", "INCR", "n")
 	}
 	waits.send("BLPOP", "q", "0")
-	eventually(t, "it waits", func() bool { return p.sessionOf(waits).view.blocked.Load() })
+	eventually(t, "it waits", func() bool { return p.sessionOf(waits).view.Blocked.Load() })
 	server.Stop()
 	defer server.Cont()
 	began := time.Now()

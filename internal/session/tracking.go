@@ -7,22 +7,20 @@ import (
 
 	"github.com/tidwall/redcon"
 
+	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
-
-// redirect is whom CLIENT TRACKING … REDIRECT has named: our number of that client, and that of its connection at Redis.
-type redirect struct{ client, redis int64 }
 
 // nobody is a client number that Redis never gives out: it then answers what it answers for one that does not exist.
 const nobody = math.MaxInt64
 
 // tracking notes in e what CLIENT TRACKING asks for, and returns the command as Redis is to get it: REDIRECT names a
 // connection at Redis there, that of the client whom our own number names.
-func (s *Session) tracking(p *dedicated, e *pendingReply, cmd redcon.Command) []byte {
+func (s *Session) tracking(p *dedicatedConn, e *dedicated.Reply, cmd redcon.Command) []byte {
 	args := cmd.Args
-	e.effect.tracks, e.effect.on = true, len(args) > 2 && equalFold(args[2], "ON")
-	if e.effect.on {
-		e.effect.call = string(cmd.Raw)
+	e.Effect.Tracks, e.Effect.On = true, len(args) > 2 && equalFold(args[2], "ON")
+	if e.Effect.On {
+		e.Effect.Call = string(cmd.Raw)
 	}
 	var sent [][]byte
 	for i := 3; i < len(args); i++ {
@@ -30,26 +28,26 @@ func (s *Session) tracking(p *dedicated, e *pendingReply, cmd redcon.Command) []
 		case equalFold(args[i], "PREFIX"):
 			i++
 		case equalFold(args[i], "BCAST"):
-			e.effect.bcast = true
+			e.Effect.BCast = true
 		case equalFold(args[i], "REDIRECT") && i+1 < len(args):
 			i++
 			id, ok := integer(args[i])
 			if !ok {
 				return cmd.Raw // Redis says so
 			}
-			to := redirect{id, nobody}
+			to := dedicated.Redirect{Client: id, Redis: nobody}
 			if at, found := s.connectionOf(p, id); found && at != 0 {
-				to.redis = at
+				to.Redis = at
 			} else if found {
-				e.effect = effect{}
-				e.instead = "ERR client " + strconv.FormatInt(id, 10) + " has no connection of its own at Redis to redirect to: let it SUBSCRIBE __redis__:invalidate first"
+				e.Effect = dedicated.Effect{}
+				e.Instead = "ERR client " + strconv.FormatInt(id, 10) + " has no connection of its own at Redis to redirect to: let it SUBSCRIBE __redis__:invalidate first"
 				return marking
 			}
-			e.effect.to = to
+			e.Effect.To = to
 			if sent == nil {
 				sent = append(sent, args...)
 			}
-			sent[i] = strconv.AppendInt(nil, to.redis, 10)
+			sent[i] = strconv.AppendInt(nil, to.Redis, 10)
 		}
 	}
 	if sent == nil {
@@ -60,37 +58,37 @@ func (s *Session) tracking(p *dedicated, e *pendingReply, cmd redcon.Command) []
 
 // connectionOf finds the connection at Redis of a client that invalidations are to go to, 0 if it has none and gets none.
 // It stays that client's until the redirection ends.
-func (s *Session) connectionOf(p *dedicated, id int64) (redisID int64, found bool) {
+func (s *Session) connectionOf(p *dedicatedConn, id int64) (redisID int64, found bool) {
 	if id == s.id {
-		return p.conn.RedisID(), true // which it keeps while it is tracking
+		return p.RedisID(), true // which it keeps while it is tracking
 	}
 	c := s.srv.session(id)
 	if c == nil || c.guard.Over() {
 		return 0, false
 	}
-	c.view.targets.Add(1) // first: giveBackIfUnused looks once more when it has taken the number away
-	if redisID = c.view.redisID.Load(); redisID == 0 {
+	c.view.Targets.Add(1) // first: giveBackIfUnused looks once more when it has taken the number away
+	if redisID = c.view.RedisID.Load(); redisID == 0 {
 		redisID = c.requestDedicated(s.srv.ctx)
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if redisID == 0 || p.released {
-		c.noTarget()
-	} else {
-		p.targets = append(p.targets, c)
-	}
+	p.Locked(func(released bool) {
+		if redisID == 0 || released {
+			c.noTarget()
+		} else {
+			p.targets = append(p.targets, c)
+		}
+	})
 	return redisID, true
 }
 
 // noTarget is the end of one redirection to the client.
 func (s *Session) noTarget() {
-	if s.view.targets.Add(-1) == 0 {
+	if s.view.Targets.Add(-1) == 0 {
 		s.guard.WakeToAttend()
 	}
 }
 
 // dropTargets lets the clients whose connections it has named give them back, but for the one with that number; mu is held.
-func (p *dedicated) dropTargets(but int64) {
+func (p *dedicatedConn) dropTargets(but int64) {
 	kept := false // once: it may have been named several times
 	p.targets = slices.DeleteFunc(p.targets, func(c *Session) bool {
 		if c.id == but && !kept {
@@ -102,41 +100,29 @@ func (p *dedicated) dropTargets(but int64) {
 	})
 }
 
-// settleTargets keeps, when no reply is pending, only the client that the connection's invalidations go to; mu is held.
-func (p *dedicated) settleTargets() {
-	if len(p.targets) == 0 || len(p.pending) > 0 {
-		return
+// Idle keeps only the client that the connection's invalidations go to.
+func (p *dedicatedConn) Idle(redirected int64) {
+	if len(p.targets) > 0 {
+		p.dropTargets(redirected)
 	}
-	but := int64(0)
-	if p.state.tracking {
-		but = p.state.redirect.client
-	}
-	p.dropTargets(but)
-}
-
-// redirect is what the session's own connection has named last.
-func (p *dedicated) redirected() redirect {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.state.redirect
 }
 
 // askOwn asks Redis about the session's own connection; without one any will do, since nothing is set on it.
-func (s *Session) askOwn(args [][]byte) (answer []byte, to redirect, err error) {
+func (s *Session) askOwn(args [][]byte) (answer []byte, to dedicated.Redirect, err error) {
 	p := s.currentDedicated()
 	if p == nil {
 		answer, err = s.askRaw(encode(args))
 		return answer, to, err
 	}
-	answer, err = p.ask(&pendingReply{}, string(args[0]), string(args[1]))
-	return answer, p.redirected(), err
+	answer, err = p.Ask(&dedicated.Reply{}, questionTime, string(args[0]), string(args[1]))
+	return answer, p.Status().Redirect, err
 }
 
 // clientGetRedir is CLIENT GETREDIR, in our numbers.
 func (s *Session) clientGetRedir(args [][]byte) {
 	answer, to, err := s.askOwn(args)
-	if r, ok := resp.ParseReply(answer); err == nil && ok && to.names(r) {
-		s.batch.out = resp.AppendInt(s.batch.out, to.client)
+	if r, ok := resp.ParseReply(answer); err == nil && ok && isTarget(to, r) {
+		s.batch.out = resp.AppendInt(s.batch.out, to.Client)
 		return
 	}
 	s.relay(answer, err)
@@ -152,8 +138,8 @@ func (s *Session) clientTrackingInfo(args [][]byte) {
 	}
 	out := resp.AppendMap(s.batch.out, s.ident.Proto, len(r.Elems)/2)
 	for i, e := range r.Elems {
-		if i%2 == 1 && string(r.Elems[i-1].Text) == "redirect" && to.names(e) {
-			out = resp.AppendInt(out, to.client)
+		if i%2 == 1 && string(r.Elems[i-1].Text) == "redirect" && isTarget(to, e) {
+			out = resp.AppendInt(out, to.Client)
 			continue
 		}
 		out = append(out, e.Raw...)
@@ -161,7 +147,7 @@ func (s *Session) clientTrackingInfo(args [][]byte) {
 	s.batch.out = out
 }
 
-// names says whether r is the number at Redis of the client that was named.
-func (to redirect) names(r resp.Reply) bool {
-	return r.Kind == ':' && to.redis != 0 && string(r.Text) == strconv.FormatInt(to.redis, 10)
+// isTarget says whether r is the number at Redis of the client that was named.
+func isTarget(to dedicated.Redirect, r resp.Reply) bool {
+	return r.Kind == ':' && to.Redis != 0 && string(r.Text) == strconv.FormatInt(to.Redis, 10)
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/lockproxy/lockproxy/commands"
+	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
@@ -40,16 +41,16 @@ func (s *Session) clientUnblock(args [][]byte) {
 	}
 	c := s.srv.session(id)
 	if c != nil {
-		c.view.named.Add(1)
-		defer c.view.named.Add(-1)
+		c.view.Named.Add(1)
+		defer c.view.Named.Add(-1)
 	}
 	switch {
 	case c == nil:
 	case c.wake(cause):
 		s.batch.out = resp.AppendInt(s.batch.out, 1)
 		return
-	case c.view.blocked.Load() && c.view.redisID.Load() != 0:
-		s.relay(s.askWhere(c.view.node.Load(), "CLIENT", "UNBLOCK", strconv.FormatInt(c.view.redisID.Load(), 10), how))
+	case c.view.Blocked.Load() && c.view.RedisID.Load() != 0:
+		s.relay(s.askWhere(c.view.Node.Load(), "CLIENT", "UNBLOCK", strconv.FormatInt(c.view.RedisID.Load(), 10), how))
 		return
 	}
 	s.batch.out = resp.AppendInt(s.batch.out, 0)
@@ -65,19 +66,19 @@ func (s *Session) wake(cause error) bool {
 }
 
 // unblock ends the command that waits on p, as the service account, and says whether its reply has come.
-func (s *Session) unblock(p *dedicated) bool {
-	if p.conn.RedisID() == 0 {
+func (s *Session) unblock(p *dedicatedConn) bool {
+	if p.RedisID() == 0 {
 		return false
 	}
-	ctx, cancel := context.WithTimeout(s.srv.ctx, lastReplies)
+	ctx, cancel := context.WithTimeout(s.srv.ctx, dedicated.LastReplies)
 	defer cancel()
 	service := s.srv.o.Service
 	service.DB, service.Proto = 0, 2
-	_, err := s.srv.askAt(s.srv.nodeOr(p.node), service, "CLIENT", "UNBLOCK", strconv.FormatInt(p.conn.RedisID(), 10))
+	_, err := s.srv.askAt(s.srv.nodeOr(p.Node), service, "CLIENT", "UNBLOCK", strconv.FormatInt(p.RedisID(), 10))
 	if err != nil {
 		return false
 	}
-	return p.await(ctx, 0)
+	return p.Await(ctx)
 }
 
 // session finds a client by its number.

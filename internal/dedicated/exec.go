@@ -1,4 +1,4 @@
-package session
+package dedicated
 
 import (
 	"bytes"
@@ -18,16 +18,16 @@ type execution struct {
 	end    []byte         // and its last ones, if it is longer
 	next   int            // the queued command whose elements come when due is 0
 	due    int            // elements that are still to come of the one before
-	effect effect         // of that
+	effect Effect         // of that
 	queued int            // commands there are
-	inside map[int]effect // what they do, by their place
+	inside map[int]Effect // what they do, by their place
 }
 
 // endBytes hold the number at the end of a confirmation.
 const endBytes = 32
 
 // follow takes the next bytes of EXEC's reply; begins says that they are its first, with all of its first line.
-func (t *dedicatedState) follow(b []byte, begins bool) {
+func (t *State) follow(b []byte, begins bool) {
 	if begins {
 		t.exec = nil
 		if t.inside != nil && b[0] == '*' && b[1] != '-' {
@@ -69,7 +69,7 @@ func (x *execution) confirms() bool {
 }
 
 // element takes one element, of which the middle may lack.
-func (x *execution) element(t *dedicatedState, elem []byte) {
+func (x *execution) element(t *State, elem []byte) {
 	if x.due == 0 {
 		x.advance(t, elem[0] == '-')
 	}
@@ -83,7 +83,7 @@ func (x *execution) element(t *dedicatedState, elem []byte) {
 }
 
 // advance goes to the next of the queued commands.
-func (x *execution) advance(t *dedicatedState, failed bool) {
+func (x *execution) advance(t *State, failed bool) {
 	x.effect, x.due = x.inside[x.next], 1
 	if x.next++; x.effect.subs != nil && !failed {
 		x.due = t.confirmationsOf(x.effect.subs)
@@ -91,7 +91,7 @@ func (x *execution) advance(t *dedicatedState, failed bool) {
 }
 
 // executed is for the end of EXEC's reply.
-func (t *dedicatedState) executed() {
+func (t *State) executed() {
 	t.stray = t.exec.more()
 	if !t.stray {
 		t.exec = nil
@@ -99,7 +99,7 @@ func (t *dedicatedState) executed() {
 }
 
 // strayed takes a frame that comes behind EXEC's reply.
-func (t *dedicatedState) strayed(frame []byte) {
+func (t *State) strayed(frame []byte) {
 	t.exec.element(t, frame)
 	t.executed()
 }

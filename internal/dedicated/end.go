@@ -1,0 +1,204 @@
+package dedicated
+
+import (
+	"context"
+
+	"github.com/lockproxy/lockproxy/internal/commandtable"
+	"github.com/lockproxy/lockproxy/proto/resp"
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+// Lost is what must not be forgotten of a connection that was lost, while its client stays.
+type Lost struct {
+	Multi, Watch bool
+	Cause        error
+}
+
+// Held is what Hold finds.
+type Held struct {
+	Released bool
+	Doubt    bool  // it ended with a command whose outcome is unknown
+	Lost     *Lost // by it
+	DB       int   // SELECT within a transaction may have changed it
+}
+
+// Hold keeps the connection from being given back until Release, if it still is there.
+func (p *Conn) Hold() Held {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.life.held = !p.life.released
+	return Held{p.life.released, p.life.doubt, p.life.lost, p.state.db}
+}
+
+// Release says that the connection is not about to be used: it may be given back.
+func (p *Conn) Release() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.life.held = false
+	p.giveBackIfUnused()
+}
+
+// Released says whether it is given back or lost.
+func (p *Conn) Released() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.life.released
+}
+
+// giveBackIfUnused gives the connection back when nothing speaks against it.
+func (p *Conn) giveBackIfUnused() {
+	if p.life.held || p.life.released || p.frame.passing || len(p.frame.head) > 0 || len(p.pending.all) > 0 || !p.state.none() || p.View.Targets.Load() > 0 {
+		return
+	}
+	p.leave()
+	p.show()
+	if p.life.tainted || p.state.proto != p.conn.Identity.Proto || p.View.Named.Load() > 0 || p.View.Targets.Load() > 0 {
+		p.conn.Close()
+		return
+	}
+	p.conn.Identity.DB = p.state.db
+	p.conn.GiveBack()
+}
+
+// leave notes that the connection is given back or lost.
+func (p *Conn) leave() {
+	p.life.released = true
+	p.Host.Left()
+}
+
+// Drop closes the connection with all its state; no reply is pending there. A message of which the client has a part comes
+// whole first, unless ctx ends.
+func (p *Conn) Drop(ctx context.Context) {
+	p.awaitThat(ctx, func() bool { return !p.out.to.Within() })
+	p.Close()
+}
+
+// Close closes the connection with all its state, and says whether the outcome of a command is unknown by that.
+func (p *Conn) Close() (doubt bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	doubt = p.life.doubt
+	for _, e := range p.pending.all {
+		doubt = doubt || !e.Own && (e.Cmd == nil || !e.Cmd.ReadOnly)
+	}
+	p.dropLocked()
+	return doubt
+}
+
+// Lose is Close of a connection for subscriptions, which are to be made again.
+func (p *Conn) Lose() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.interceptor.Ended()
+	p.dropLocked()
+}
+
+func (p *Conn) dropLocked() {
+	if p.life.released {
+		return
+	}
+	p.leave()
+	p.conn.Close()
+	p.state = State{}
+	p.clearPending()
+	p.show()
+	p.out.to.GiveUp("left within a reply")
+}
+
+// clearPending forgets the replies: the connection is over.
+func (p *Conn) clearPending() {
+	p.pending.clear()
+	p.count()
+}
+
+// Ended is the connection's last word.
+func (p *Conn) Ended(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.endLocked(err)
+}
+
+// endLocked ends the client, as Redis would have, when replies to it are pending or has lost more than that, a transaction or its
+// subscriptions. One that holds locks gets an error in place of each reply, and stays.
+func (p *Conn) endLocked(err error) {
+	if p.life.released {
+		return
+	}
+	p.leave()
+	p.life.ended = true
+	p.out.to.GiveUp("upstream lost within a reply")
+	p.out.cut()
+	p.frame.passing, p.frame.dropping = false, false
+	lost := &upstream.LostError{Cause: err}
+	closes, line := p.Host.Loss(lost)
+	if closes = p.closesClient(closes); !closes {
+		p.answerLost(lost, line)
+	}
+	for _, e := range p.pending.all {
+		p.life.doubt = p.life.doubt || e.Cmd == nil && !e.Own || e.Cmd != nil && !e.Cmd.ReadOnly
+		e.Lost = err
+	}
+	if p.interceptor != nil {
+		p.interceptor.Ended()
+	}
+	p.state.inside = nil
+	p.clearPending()
+	p.out.whole = len(p.out.bytes)
+	p.write(false)
+	p.Host.Lost(err, closes)
+	if what, any := p.remains(); any && !closes {
+		p.Host.Remake(what)
+	}
+	p.show()
+	p.changed.Broadcast()
+}
+
+// closesClient says that the client is to be closed for the loss of this connection; mu is held, here and below. That is so for a
+// client that stays otherwise when it has a part of EXEC's confirmations, or when invalidations were to come from here to
+// another client or from there to here: they would be lost.
+func (p *Conn) closesClient(lockless bool) bool {
+	if !lockless {
+		return p.state.stray || p.state.tracking.redirect.Client != 0 && p.state.tracking.on || p.View.Targets.Load() > 0
+	}
+	closes := !p.state.none() && p.interceptor == nil
+	for _, e := range p.pending.all {
+		closes = closes || e.Kind.CannotFail() || e.Got == nil && !e.Own
+	}
+	return closes
+}
+
+// answerLost gives a client that stays something in place of each pending reply, and notes what was lost. A
+// transaction without EXEC has surely not run.
+func (p *Conn) answerLost(lost error, line string) {
+	multi, watch := p.state.multi, p.state.watch
+	for _, e := range p.pending.all {
+		if e.Got != nil || e.Own {
+			continue
+		}
+		ok, ends := false, multi && e.Args == 0
+		switch {
+		case e.Kind == commandtable.ConnMulti && !multi:
+			ok, multi = true, true
+		case e.Kind == commandtable.ConnDiscard && ends:
+			ok, multi, watch = true, false, false
+		case e.Kind == commandtable.ConnExec && ends, e.Kind == commandtable.ConnUnwatch && !multi:
+			multi, watch = false, false
+		case e.Kind == commandtable.ConnWatch && !multi:
+			watch = true
+		}
+		switch {
+		case e.quiet:
+		case ok:
+			p.out.bytes = resp.AppendSimple(p.out.bytes, "OK")
+		default:
+			p.out.bytes = resp.AppendError(p.out.bytes, line)
+		}
+	}
+	if p.state.tracking.on {
+		p.out.bytes = append(p.out.bytes, forgetAll...)
+	}
+	if p.interceptor == nil {
+		p.life.lost = &Lost{Multi: multi, Watch: watch, Cause: lost}
+		p.state.multi, p.state.watch, p.state.queued = multi, watch, 0
+	}
+}

@@ -1,0 +1,141 @@
+package dedicated
+
+import (
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/commandtable"
+	"github.com/lockproxy/lockproxy/internal/downstream"
+)
+
+// No more is read from a client with so many pending replies, until half of them are there. Behind a command that waits there
+// are fewer: it may wait for ever.
+const (
+	mostPending = 1 << 14
+	// MostPendingBlocked is how many replies may be pending behind a command that waits.
+	MostPendingBlocked = 1 << 10
+)
+
+// What is kept for a pending reply, and for a queued command that does something to the connection, about. Both count
+// for --max-reply-memory.
+const (
+	pendingBytes = 352
+	effectBytes  = 512
+)
+
+// Reply is one that a command has yet to get. It belongs to the connection from the command's being sent until it is answered.
+type Reply struct {
+	Cmd     *commandtable.Command // nil: unknown, or of this proxy's own
+	Kind    commandtable.ConnKind
+	Args    int      // of a subscription: channels named
+	Names   []string // those, on a connection for subscriptions
+	Effect  Effect
+	Own     bool // asked by this proxy, not by the client: its reply is not wanted
+	Wait    Wait
+	Instead string  // this error is given instead of Redis' reply
+	Got     *[]byte // the reply goes here
+	Refusal *[]byte // it goes here if it is an error
+	Queues  bool    // a redirect is answered QUEUED: the transaction is begun anew at EXEC
+	Exec    Exec
+	Lost    error // the connection ended first
+
+	quiet bool // CLIENT REPLY: it is not wanted
+	subs  confirmations
+}
+
+// confirmations are those of a subscription.
+type confirmations struct {
+	begun bool
+	left  int // still to come, once begun
+}
+
+// Wait is of a command that may wait by itself.
+type Wait struct {
+	Blocks bool
+	For    time.Duration // 0: for ever
+	Shuts  bool          // SHUTDOWN: Redis has writes wait meanwhile
+}
+
+// Exec is of the EXEC that FENCED sends.
+type Exec struct {
+	Head string // of its reply, when the command was run; else ""
+	Ran  bool   // it was: Got is nil, and what follows the head is the client's
+}
+
+// pending are the replies that have not come, oldest first. The connection's lock is held in all of this.
+type pending struct {
+	all   []*Reply
+	waits int // of these, commands that may wait
+	kept  downstream.Account
+	host  Host
+}
+
+// add notes that the reply to e is pending.
+func (q *pending) add(e *Reply) {
+	q.all = append(q.all, e)
+	if e.Wait.Blocks {
+		q.waits++
+	}
+	if e.Wait.Shuts {
+		q.host.Shutting(1)
+	}
+}
+
+// pop takes the oldest off the list.
+func (q *pending) pop() {
+	if q.all[0].Wait.Blocks {
+		q.waits--
+	}
+	if q.all[0].Wait.Shuts {
+		q.host.Shutting(-1)
+	}
+	q.all[0] = nil
+	if q.all = q.all[1:]; len(q.all) == 0 {
+		q.all = nil
+	}
+}
+
+// clear forgets the list: the connection is over.
+func (q *pending) clear() {
+	for _, e := range q.all {
+		if e.Wait.Shuts {
+			q.host.Shutting(-1)
+		}
+	}
+	q.all, q.waits = nil, 0
+}
+
+// blocked says that a command which may wait is under way.
+func (q *pending) blocked() bool { return q.waits > 0 }
+
+// confirmed takes one of the confirmations of e, the oldest.
+func (p *Conn) confirmed(e *Reply) {
+	if e.subs.left--; e.subs.left == 0 {
+		p.popPending()
+	}
+}
+
+// addPending notes that the reply to e is pending.
+func (p *Conn) addPending(e *Reply) {
+	p.pending.add(e)
+	p.count()
+	p.watchTimeout()
+}
+
+// popPending takes the oldest command off the list.
+func (p *Conn) popPending() {
+	p.pending.pop()
+	p.count()
+}
+
+// count has the budgets know what is kept.
+func (p *Conn) count() {
+	p.pending.kept.Set(len(p.pending.all)*pendingBytes + len(p.state.inside)*effectBytes + p.state.kept.bytes)
+}
+
+// oldest is the command whose reply comes next.
+func (p *Conn) oldest() *Reply {
+	if len(p.pending.all) == 0 || p.state.stray {
+		return nil
+	}
+	return p.pending.all[0]
+}

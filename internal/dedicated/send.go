@@ -1,0 +1,181 @@
+package dedicated
+
+import (
+	"context"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/commandtable"
+	"github.com/lockproxy/lockproxy/proto/resp"
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+// Send has a command sent, and its reply go where e says.
+func (p *Conn) Send(e *Reply, raw []byte) {
+	e.quiet = p.Host.Silent()
+	if e.Kind == commandtable.ConnSubscribe {
+		e.Effect.subs = e
+	}
+	p.mu.Lock()
+	if p.life.released { // lost: the replies pending before have been answered
+		p.mu.Unlock()
+		if e.Lost = ErrGone; e.Got == nil {
+			p.Host.NotSent(e)
+		}
+		return
+	}
+	p.addPending(e)
+	p.View.Pending.Store(true)
+	if e.Wait.Blocks {
+		p.show()
+	}
+	most := mostPending
+	if p.pending.blocked() {
+		most = MostPendingBlocked
+	}
+	crowded := len(p.pending.all) >= most
+	p.mu.Unlock()
+	p.queue = append(p.queue, raw...)
+	if len(p.queue) >= flushAt {
+		p.Flush()
+	}
+	if crowded {
+		p.settle(most / 2)
+	}
+}
+
+// Tell sends a command of this proxy's own; nobody wants its reply.
+func (p *Conn) Tell(args ...string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.life.released {
+		return
+	}
+	p.addPending(&Reply{Own: true})
+	p.queue = resp.AppendCommand(p.queue, args...)
+}
+
+// Own sends a command of this proxy's own, and keeps its reply for Answer.
+func (p *Conn) Own(e *Reply, raw []byte) *Reply {
+	e.Own, e.Got = true, new([]byte)
+	p.Send(e, raw)
+	return e
+}
+
+// Answer is the reply to e once it is in.
+func (p *Conn) Answer(e *Reply) ([]byte, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case e.Lost != nil:
+		return nil, &upstream.NotSentError{Cause: e.Lost}
+	case len(*e.Got) == 0:
+		return nil, &upstream.NotSentError{Cause: ErrGone}
+	}
+	return *e.Got, nil
+}
+
+// Ask sends a command and waits for its reply. No other reply may be pending. A Redis that has not answered within that time
+// loses the connection.
+func (p *Conn) Ask(e *Reply, within time.Duration, args ...string) ([]byte, error) {
+	var got []byte
+	e.Got = &got
+	defer time.AfterFunc(within, func() { p.endUnanswered(within) }).Stop()
+	p.Send(e, resp.AppendCommand(nil, args...))
+	if !p.Settled() {
+		return nil, &upstream.NotSentError{Cause: ErrGone}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if e.Lost != nil {
+		return nil, &upstream.NotSentError{Cause: e.Lost}
+	}
+	return got, nil
+}
+
+// Exchange sends a command of the proxy's own, past the client's goroutine, and waits for its reply. A Redis that does
+// not answer before ctx's end loses the connection.
+func (p *Conn) Exchange(ctx context.Context, e *Reply, raw []byte) bool {
+	p.mu.Lock()
+	if p.life.released {
+		p.mu.Unlock()
+		return false
+	}
+	p.addPending(e)
+	raw = append(p.queue, raw...) // a new connection's name goes ahead
+	p.queue = nil
+	p.mu.Unlock()
+	stop := context.AfterFunc(ctx, p.conn.Close)
+	_ = p.conn.Write(raw) // Ended tells
+	return p.Await(ctx) && stop() && e.Lost == nil
+}
+
+// Flush sends what is queued. What the client was answered past the connection goes first. A Redis that takes nothing holds up
+// only a client that is still there.
+func (p *Conn) Flush() {
+	if len(p.queue) == 0 {
+		return
+	}
+	p.Host.WriteReplies()
+	var late *time.Timer
+	p.Client.WhenOver(func() { late = time.AfterFunc(LastReplies, p.conn.Close) })
+	p.writing(time.Now())
+	_ = p.conn.Write(p.queue) // Ended tells
+	p.writing(time.Time{})
+	p.Client.WhenOver(nil)
+	if late != nil && !late.Stop() {
+		p.Taint()
+	}
+	p.queue = p.queue[:0]
+	if cap(p.queue) > keepBytes {
+		p.queue = nil
+	}
+}
+
+// Settled waits until no reply is pending, and says whether that is so and the client is still there.
+func (p *Conn) Settled() bool { return p.settle(0) }
+
+// settle is Settled for at most so many pending replies.
+func (p *Conn) settle(most int) (settled bool) {
+	p.Flush()
+	p.mu.Lock()
+	settled = len(p.pending.all) <= most
+	blocks := !settled && p.pending.blocked()
+	p.mu.Unlock()
+	switch {
+	case settled:
+	case blocks:
+		p.Host.Watch(func(ctx context.Context) { settled = p.await(ctx, most) })
+	default:
+		ctx, cancel := context.WithCancel(p.Context)
+		p.Client.WhenOver(cancel)
+		settled = p.await(ctx, most)
+		p.Client.WhenOver(nil)
+		cancel()
+	}
+	return settled && !p.Client.Over()
+}
+
+// Await waits until no reply is pending, or ctx ends, and says whether none is.
+func (p *Conn) Await(ctx context.Context) bool { return p.await(ctx, 0) }
+
+// await waits until at most so many replies are pending, of which there are none once the connection is over, or ctx ends.
+func (p *Conn) await(ctx context.Context, most int) bool {
+	return p.awaitThat(ctx, func() bool { return len(p.pending.all) <= most })
+}
+
+// awaitThat waits until something holds that Received and Ended may bring about, or ctx ends, and says whether it holds.
+// It is looked at with mu held.
+func (p *Conn) awaitThat(ctx context.Context, holds func() bool) bool {
+	stop := context.AfterFunc(ctx, func() {
+		p.mu.Lock()
+		p.changed.Broadcast()
+		p.mu.Unlock()
+	})
+	defer stop()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for !holds() && ctx.Err() == nil {
+		p.changed.Wait()
+	}
+	return holds()
+}
