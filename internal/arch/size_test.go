@@ -24,9 +24,6 @@ var stillTooBig = map[string]int{
 	"internal/lock.hold":            32,
 	"internal/lock":                 58,
 	"internal/session.Options":      28,
-	"internal/session.Server":       35,
-	"internal/session.Session":      49,
-	"internal/session.batch":        17,
 	"internal/session":              59,
 }
 

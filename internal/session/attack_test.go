@@ -45,7 +45,7 @@ func TestUnauthenticatedLimits(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t, "--requirepass sekret")
 	p := startProxy(t, server.URL(), nil)
-	eventually(t, "the need of a password is known", p.srv.mustAuth.Load)
+	eventually(t, "the need of a password is known", p.srv.access.mustAuth.Load)
 	w := dialWire(t, p.addr)
 	w.raw([]byte("*11\r\n"))
 	if got := w.frame(); got != "-ERR Protocol error: unauthenticated multibulk length\r\n" {
@@ -71,7 +71,7 @@ func TestMaxClients(t *testing.T) {
 		t.Fatalf("got %q", got)
 	}
 	first.conn.Close()
-	eventually(t, "a place is free", func() bool { return p.srv.sessionN.Load() == 1 })
+	eventually(t, "a place is free", func() bool { return p.srv.clients.n.Load() == 1 })
 	dialWire(t, p.addr).expect("+PONG\r\n", "PING")
 }
 
@@ -112,7 +112,7 @@ func TestClientThatDoesNotRead(t *testing.T) {
 	}
 	deaf.conn.(*net.TCPConn).SetLinger(0)
 	deaf.conn.Close()
-	eventually(t, "the deaf client is gone", func() bool { return p.srv.sessionN.Load() == 1 })
+	eventually(t, "the deaf client is gone", func() bool { return p.srv.clients.n.Load() == 1 })
 }
 
 func TestPanicClosesItsClientOnly(t *testing.T) {
@@ -121,7 +121,7 @@ func TestPanicClosesItsClientOnly(t *testing.T) {
 	p := startProxy(t, server.URL(), nil)
 	boom := &commandtable.Command{Name: "boom", Open: true, Here: true}
 	panics := func(*Session, [][]byte) { panic("boom") }
-	p.srv.table.Store(&answers{Table: commandtable.New(nil, nil, []*commandtable.Command{boom}, nil), by: map[*commandtable.Command]answer{boom: panics}})
+	p.srv.facts.table.Store(&answers{Table: commandtable.New(nil, nil, []*commandtable.Command{boom}, nil), by: map[*commandtable.Command]answer{boom: panics}})
 	other, w := dialWire(t, p.addr), dialWire(t, p.addr)
 	w.send("BOOM")
 	if got := w.frame(); got != "<end>" {

@@ -37,8 +37,8 @@ func (b *blockingCommands) add(name string) bool {
 // next look at Redis' commands on they are treated as commands that may wait.
 func (s *Server) findBlocking(long []*Session) {
 	for _, c := range long {
-		name := c.module.Load()
-		if name == nil || !s.blocking.add(*name) {
+		name := c.activity.module.Load()
+		if name == nil || !s.facts.blocking.add(*name) {
 			continue
 		}
 		s.log.Warn("a module's command has not been answered for a second: from now on each call has a connection to itself; --blocking-commands names it from the start",

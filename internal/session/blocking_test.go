@@ -9,7 +9,7 @@ import (
 )
 
 func (p *proxy) mayBlock(name string) bool {
-	c, _ := p.srv.table.Load().find([][]byte{[]byte(name)})
+	c, _ := p.srv.facts.table.Load().find([][]byte{[]byte(name)})
 	return c != nil && c.Conn == commandtable.ConnBlock
 }
 
@@ -25,7 +25,7 @@ func TestModuleCommandsThatBlockAreFound(t *testing.T) {
 		t.Error("what --blocking-commands names, and nothing else, may wait from the start")
 	}
 	of := func(name string) *commandtable.Command {
-		c, _ := p.srv.table.Load().find([][]byte{[]byte(name)})
+		c, _ := p.srv.facts.table.Load().find([][]byte{[]byte(name)})
 		return c
 	}
 	of("get").Module = true // nobody else looks yet

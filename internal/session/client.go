@@ -7,7 +7,7 @@ import (
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
-func (s *Session) clientID([][]byte) { s.batch.out = resp.AppendInt(s.batch.out, s.id) }
+func (s *Session) clientID([][]byte) { s.batch.out = resp.AppendInt(s.batch.out, s.peer.id) }
 
 func (s *Session) clientSetName(args [][]byte) {
 	if !validName(args[2]) {
@@ -19,11 +19,11 @@ func (s *Session) clientSetName(args [][]byte) {
 }
 
 func (s *Session) clientGetName([][]byte) {
-	if s.name == "" {
+	if s.settings.name == "" {
 		s.batch.out = resp.AppendNull(s.batch.out, s.ident.Proto)
 		return
 	}
-	s.batch.out = resp.AppendBulkString(s.batch.out, s.name)
+	s.batch.out = resp.AppendBulkString(s.batch.out, s.settings.name)
 }
 
 // clientSetInfo is CLIENT SETINFO lib-name|lib-ver value, as of Redis 7.2. A library's name is what tells the lock
@@ -62,7 +62,7 @@ func (s *Session) setSwitch(of dedicated.SettingOf, arg []byte) {
 }
 
 func (s *Session) clientInfo(args [][]byte) {
-	if s.srv.fields.Load() == nil {
+	if s.srv.facts.fields.Load() == nil {
 		if answer, err := s.ask("CLIENT", "INFO"); err == nil {
 			s.srv.learnFields(answer)
 		}
@@ -85,7 +85,7 @@ func (s *Session) clientList(args [][]byte) {
 	case len(args) > 3 && strings.EqualFold(string(args[2]), "ID"):
 		byID := make(map[int64]*Session, len(all))
 		for _, c := range all {
-			byID[c.id] = c
+			byID[c.peer.id] = c
 		}
 		all = nil
 		for _, arg := range args[3:] {
@@ -123,7 +123,7 @@ func (s *Session) clientList(args [][]byte) {
 
 // kind is the client's TYPE: here are normal ones and subscribers.
 func (s *Session) kind() string {
-	if s.view.Subscribed() {
+	if s.own.view.Subscribed() {
 		return "pubsub"
 	}
 	return "normal"
@@ -145,7 +145,7 @@ func unknownType(arg []byte) string { return "ERR Unknown client type '" + clip(
 // objectionToList is what Redis has against this user's CLIENT LIST. While the fields of its clients are not known it lists all of
 // them, and else subscribers, who are few.
 func (s *Session) objectionToList() string {
-	if s.srv.fields.Load() != nil {
+	if s.srv.facts.fields.Load() != nil {
 		return s.objection("CLIENT", "LIST", "TYPE", "pubsub")
 	}
 	answer, err := s.ask("CLIENT", "LIST")

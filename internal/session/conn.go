@@ -20,7 +20,7 @@ func closeHow(how downstream.How) lock.CloseHow {
 func (s *Session) Attend() {
 	s.refuseStranger()
 	s.serveDedicatedRequest()
-	if s.dedicated != nil || s.restore.Load() != nil { // others may have needed it, and do no more
+	if s.own.dedicated != nil || s.own.restore.Load() != nil { // others may have needed it, and do no more
 		s.currentDedicated()
 		s.release()
 	}
@@ -28,21 +28,21 @@ func (s *Session) Attend() {
 }
 
 // MayLeave says that it holds no locks and is within nothing.
-func (s *Session) MayLeave() bool { return s.held() == 0 && !s.view.Busy() }
+func (s *Session) MayLeave() bool { return s.held() == 0 && !s.own.view.Busy() }
 
 // MayIdle says whether the client may be silent for as long as it likes, as those that wait for something may in Redis.
 func (s *Session) MayIdle() bool {
-	v := &s.view
+	v := &s.own.view
 	return v.Subscribed() || v.Monitor.Load() || v.Pending.Load() || s.held() > 0
 }
 
 // Subscribed says that it waits for messages.
-func (s *Session) Subscribed() bool { return s.view.Subscribed() }
+func (s *Session) Subscribed() bool { return s.own.view.Subscribed() }
 
 // Ahead looks for a QUIT or RESET directly behind the lock verb that waits, and ends its wait.
 func (s *Session) Ahead(begun []byte) {
-	if !s.leaves.Load() && isLeave(begun) {
-		s.leaves.Store(true)
+	if !s.activity.leaves.Load() && isLeave(begun) {
+		s.activity.leaves.Store(true)
 		s.wake(lock.ErrNotAcquired)
 	}
 }
@@ -52,10 +52,10 @@ func (s *Server) lookLoop() { downstream.DropDeadPeers(s.ctx, s.unacknowledged) 
 
 // unacknowledged lists the clients that have sent nothing since before, and to which something was written.
 func (s *Server) unacknowledged(before int64, to []*downstream.Conn) []*downstream.Conn {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, c := range s.sessions {
-		if c.guard.Unacknowledged() && c.active.Load() < before {
+	s.clients.mu.Lock()
+	defer s.clients.mu.Unlock()
+	for _, c := range s.clients.sessions {
+		if c.guard.Unacknowledged() && c.activity.active.Load() < before {
 			to = append(to, c.guard)
 		}
 	}

@@ -3,6 +3,7 @@ package session
 import (
 	"errors"
 	"strings"
+	"sync/atomic"
 
 	"github.com/tidwall/redcon"
 
@@ -12,6 +13,16 @@ import (
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
 )
+
+// own is what the session has of a connection upstream to itself, and what becomes of that when it is lost.
+type own struct {
+	dedicated     *dedicatedConn             // nil: there is none
+	view          dedicated.View             // of it
+	request       atomic.Pointer[chan int64] // somebody wants it to have one
+	lostState     lostState                  // by one before
+	restore       atomic.Pointer[restore]    // of what it had; nil: that was not lost
+	subscriptions *subscriptions             // its subscriptions, in a cluster; nil: none yet
+}
 
 // dedicatedConn is a connection of a session's own: its host.
 type dedicatedConn struct {
@@ -26,7 +37,7 @@ type dedicatedConn struct {
 
 // currentDedicated is the session's own connection if it still has one. It is then kept until release.
 func (s *Session) currentDedicated() *dedicatedConn {
-	p := s.dedicated
+	p := s.own.dedicated
 	if p == nil {
 		return s.takeRestored()
 	}
@@ -34,15 +45,15 @@ func (s *Session) currentDedicated() *dedicatedConn {
 	if held.DB != s.ident.DB { // SELECT within a transaction
 		id := s.ident
 		id.DB = held.DB
-		admitted := s.admitted
+		admitted := s.access.admitted
 		s.identity(id)
-		s.admitted = admitted
+		s.access.admitted = admitted
 	}
 	if !held.Released {
 		return p
 	}
-	s.dedicated = nil
-	if l := s.engine.Load(); l != nil && held.Doubt {
+	s.own.dedicated = nil
+	if l := s.locks.engine.Load(); l != nil && held.Doubt {
 		l.Doubt()
 	}
 	if held.Lost != nil {
@@ -54,7 +65,7 @@ func (s *Session) currentDedicated() *dedicatedConn {
 
 // release says that the session's own connection is not about to be used: it may be given back.
 func (s *Session) release() {
-	if p := s.dedicated; p != nil {
+	if p := s.own.dedicated; p != nil {
 		p.Release()
 	}
 }

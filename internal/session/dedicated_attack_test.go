@@ -45,12 +45,12 @@ func TestRedisHangs(t *testing.T) {
 		w.conn.Close()
 	}
 	for _, c := range p.srv.snapshot() {
-		if c.addr != killer.conn.LocalAddr().String() {
+		if c.peer.addr != killer.conn.LocalAddr().String() {
 			c.guard.Cut(downstream.Left, "test")
 		}
 	}
 	// Those who wait for a reply on the shared connection wait on; all others are gone, if not at once.
-	eventually(t, "they are gone", func() bool { return p.srv.sessionN.Load() <= 2 })
+	eventually(t, "they are gone", func() bool { return p.srv.clients.n.Load() <= 2 })
 }
 
 // A Redis that hangs and takes no more of what a client sends does not keep that client from being killed.
@@ -73,7 +73,7 @@ func TestRedisTakesNothing(t *testing.T) {
 		}
 	}
 	p.srv.snapshot()[0].guard.Cut(downstream.Left, "test")
-	eventually(t, "it is gone", func() bool { return p.srv.sessionN.Load() == 0 })
+	eventually(t, "it is gone", func() bool { return p.srv.clients.n.Load() == 0 })
 }
 
 // One who subscribes and does not read holds up nobody else, and can be killed; one who half closes as well leaves.
@@ -101,7 +101,7 @@ func TestSubscriberDoesNotRead(t *testing.T) {
 			w.conn.Close()
 			other.expect("+OK\r\n", "LOCK", "lclose", "BLOCK", "15000")
 		}
-		eventually(t, how+": it is gone", func() bool { return p.srv.sessionN.Load() == 1 })
+		eventually(t, how+": it is gone", func() bool { return p.srv.clients.n.Load() == 1 })
 		eventually(t, how+": so is its connection", func() bool { used, _ := p.srv.o.Node.DedicatedCount(); return used == 0 })
 	}
 }
@@ -255,7 +255,7 @@ func TestDedicatedFromBeforeThePassword(t *testing.T) {
 	if _, err := admin.Do("CONFIG", "SET", "requirepass", "secret"); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "it is noticed", func() bool { return p.srv.mustAuth.Load() })
+	eventually(t, "it is noticed", func() bool { return p.srv.access.mustAuth.Load() })
 	if got := w.rest(); got != "" {
 		t.Errorf("got %q", got)
 	}

@@ -35,7 +35,7 @@ func TestNoTransactionInPart(t *testing.T) {
 	}
 	g := conn.(*downstream.Conn)
 	s := g.Client().(*Session)
-	defer s.srv.running.Done()
+	defer s.srv.clients.running.Done()
 	defer s.End()
 	s.batch = &batch{guard: g}
 	said := make(chan string, 1)
@@ -45,7 +45,7 @@ func TestNoTransactionInPart(t *testing.T) {
 	}()
 	raw := resp.AppendCommand(nil, "MULTI")
 	cmd := redcon.Command{Raw: raw, Args: [][]byte{[]byte("MULTI")}}
-	c, _ := s.srv.table.Load().find(cmd.Args)
+	c, _ := s.srv.facts.table.Load().find(cmd.Args)
 	lost, err := s.openDedicated()
 	if err != nil {
 		t.Fatal(err)

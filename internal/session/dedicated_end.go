@@ -10,7 +10,7 @@ import (
 
 // FlushReplies has the pending replies come before the error that ends the connection, but for those that wait.
 func (s *Session) FlushReplies() {
-	if p := s.dedicated; p != nil {
+	if p := s.own.dedicated; p != nil {
 		if !p.Status().Blocked {
 			ctx, cancel := context.WithTimeout(s.srv.ctx, dedicated.LastReplies)
 			p.Await(ctx)
@@ -22,8 +22,8 @@ func (s *Session) FlushReplies() {
 // endDedicated ends the session's own connection. Replies to commands that do not wait come first, so that their outcome is
 // known; so is a waiting one's when locks hang on it.
 func (s *Session) endDedicated() {
-	if p := s.dedicated; p != nil {
-		s.dedicated = nil
+	if p := s.own.dedicated; p != nil {
+		s.own.dedicated = nil
 		s.end(p)
 	}
 	s.dropRestore()
@@ -46,15 +46,15 @@ func (s *Session) end(p *dedicatedConn) {
 		cancel()
 	}
 	doubt := p.Close()
-	if l := s.engine.Load(); l != nil && doubt {
+	if l := s.locks.engine.Load(); l != nil && doubt {
 		l.Doubt()
 	}
 }
 
 // dropDedicated closes the session's own connection with all its state; no reply is pending there.
 func (s *Session) dropDedicated() {
-	if p := s.dedicated; p != nil {
-		s.dedicated = nil
+	if p := s.own.dedicated; p != nil {
+		s.own.dedicated = nil
 		p.forgetQueued()
 		p.drop()
 	}

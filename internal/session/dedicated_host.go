@@ -13,7 +13,7 @@ import (
 var _ dedicated.Host = (*dedicatedConn)(nil)
 
 // Silent implements dedicated.Host.
-func (p *dedicatedConn) Silent() bool { return p.s.silent }
+func (p *dedicatedConn) Silent() bool { return p.s.replies.silent }
 
 // WriteReplies implements dedicated.Host.
 func (p *dedicatedConn) WriteReplies() { p.s.flush() }
@@ -25,7 +25,7 @@ func (p *dedicatedConn) Watch(run func(context.Context)) { p.s.watched(run) }
 func (p *dedicatedConn) NotSent(e *dedicated.Reply) { p.s.notSent(e) }
 
 // Shutting implements dedicated.Host.
-func (p *dedicatedConn) Shutting(more int) { p.s.srv.shutting.Add(int64(more)) }
+func (p *dedicatedConn) Shutting(more int) { p.s.srv.writes.shutting.Add(int64(more)) }
 
 // RightsChanged implements dedicated.Host.
 func (p *dedicatedConn) RightsChanged(last bool) {

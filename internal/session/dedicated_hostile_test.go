@@ -181,8 +181,8 @@ func TestLeaveEndsTheWaitForALock(t *testing.T) {
 // waits says whether w waits for a lock.
 func (p *proxy) waits(w *wire) bool {
 	for _, c := range p.srv.snapshot() {
-		if c.addr == w.conn.LocalAddr().String() {
-			return c.waiting.Load() != nil
+		if c.peer.addr == w.conn.LocalAddr().String() {
+			return c.activity.waiting.Load() != nil
 		}
 	}
 	return false

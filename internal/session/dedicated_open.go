@@ -21,12 +21,12 @@ func (s *Session) openDedicatedOn(n *upstream.Node) (*dedicatedConn, error) {
 	if err := s.refused(); err != nil {
 		return nil, err
 	}
-	if r := s.restore.Load(); r != nil {
+	if r := s.own.restore.Load(); r != nil {
 		return s.awaitRestored(r)
 	}
-	p, err := s.connect(s.srv.ctx, s.ident, n, nil, &s.view)
+	p, err := s.connect(s.srv.ctx, s.ident, n, nil, &s.own.view)
 	if err == nil {
-		s.dedicated = p
+		s.own.dedicated = p
 	}
 	return p, err
 }

@@ -13,7 +13,7 @@ const dedicatedRequestWait = time.Second
 // 0: it is not there in time, or has no such connection.
 func (s *Session) requestDedicated(ctx context.Context) int64 {
 	answer := make(chan int64, 1)
-	if !s.dedicatedRequest.CompareAndSwap(nil, &answer) { // somebody else asks just now
+	if !s.own.request.CompareAndSwap(nil, &answer) { // somebody else asks just now
 		return 0
 	}
 	s.guard.WakeToAttend()
@@ -23,14 +23,14 @@ func (s *Session) requestDedicated(ctx context.Context) int64 {
 	case id := <-answer:
 		return id
 	case <-ctx.Done():
-		s.dedicatedRequest.CompareAndSwap(&answer, nil)
+		s.own.request.CompareAndSwap(&answer, nil)
 		return 0
 	}
 }
 
 // serveDedicatedRequest does what requestDedicated asks for, in the session's own goroutine while no command is at work.
 func (s *Session) serveDedicatedRequest() {
-	request := s.dedicatedRequest.Swap(nil)
+	request := s.own.request.Swap(nil)
 	if request == nil {
 		return
 	}

@@ -351,7 +351,7 @@ func TestStress(t *testing.T) {
 		total += n
 	}
 	t.Logf("%d replies", total)
-	eventually(t, "no session is left", func() bool { return p.srv.sessionN.Load() == 0 })
+	eventually(t, "no session is left", func() bool { return p.srv.clients.n.Load() == 0 })
 	eventually(t, "no connection is in use", func() bool { used, _ := p.srv.o.Node.DedicatedCount(); return used == 0 })
 	_, idle := p.srv.o.Node.DedicatedCount()
 	t.Logf("%d idle", idle)

@@ -12,7 +12,7 @@ import (
 // dedicatedCount says how many sessions have a connection of their own.
 func (p *proxy) dedicatedCount() (n int) {
 	for _, c := range p.srv.snapshot() {
-		if c.view.RedisID.Load() != 0 {
+		if c.own.view.RedisID.Load() != 0 {
 			n++
 		}
 	}
@@ -22,8 +22,8 @@ func (p *proxy) dedicatedCount() (n int) {
 // idOf is the CLIENT ID of w, which may be waiting.
 func (p *proxy) idOf(w *wire) string {
 	for _, c := range p.srv.snapshot() {
-		if c.addr == w.conn.LocalAddr().String() {
-			return fmt.Sprint(c.id)
+		if c.peer.addr == w.conn.LocalAddr().String() {
+			return fmt.Sprint(c.peer.id)
 		}
 	}
 	return "0"
@@ -170,7 +170,7 @@ func TestBlockedClientGoes(t *testing.T) {
 		w.send("BLPOP", "q", "0")
 		eventually(t, "it waits", func() bool { return p.dedicatedCount() == 1 })
 		w.conn.Close()
-		eventually(t, "it is gone", func() bool { return p.srv.sessionN.Load() == 1 })
+		eventually(t, "it is gone", func() bool { return p.srv.clients.n.Load() == 1 })
 		eventually(t, "its lock is free", func() bool { return other.do("LOCK", "held", "BLOCK", "1000") == "+OK\r\n" })
 		other.expect(":1\r\n", "UNLOCK", "held")
 		other.expect(":1\r\n", "RPUSH", "q", fmt.Sprint(i))

@@ -33,7 +33,7 @@ func (s *Server) learnFields(answer []byte) {
 	}
 	line, _, _ := strings.Cut(string(r.Text), "\n")
 	if names := fieldsOf(line); slices.Contains(names, "id") {
-		s.fields.Store(&names)
+		s.facts.fields.Store(&names)
 	}
 }
 
@@ -42,7 +42,7 @@ func (s *Server) learnFields(answer []byte) {
 // goroutine may call it.
 func (s *Session) describe(asking [][]byte) string {
 	names := redis70
-	if told := s.srv.fields.Load(); told != nil {
+	if told := s.srv.facts.fields.Load(); told != nil {
 		names = *told
 	}
 	values := s.values(asking)
@@ -66,12 +66,12 @@ func (s *Session) describe(asking [][]byte) string {
 // values are the fields that mean something here.
 func (s *Session) values(asking [][]byte) map[string]any {
 	s.mu.Lock()
-	name, id, lib := s.name, s.ident, s.lib
+	name, id, lib := s.settings.name, s.ident, s.settings.lib
 	flags := s.flags()
 	s.mu.Unlock()
 	now := time.Now()
 	cmd := "NULL"
-	if last := s.last.Load(); last != nil {
+	if last := s.activity.last.Load(); last != nil {
 		cmd = *last
 	}
 	qbuf := 0
@@ -79,25 +79,25 @@ func (s *Session) values(asking [][]byte) map[string]any {
 		qbuf = len(encode(asking))
 	}
 	return map[string]any{
-		"id": s.id, "addr": s.addr, "laddr": s.laddr, "fd": s.id, "name": name, "flags": flags, "db": id.DB, "events": "r",
-		"age": int(now.Sub(s.guard.Opened()).Seconds()), "idle": int(now.Sub(time.Unix(0, s.active.Load())).Seconds()),
-		"sub": s.view.Channels.Load(), "psub": s.view.Patterns.Load(), "ssub": s.view.Shards.Load(),
-		"multi": s.view.Multi.Load() - 1, "watch": s.view.Watched.Load(), "qbuf": qbuf, "cmd": cmd, "user": userName(id.User),
-		"redir": s.view.Redirected(), "resp": id.Proto, "lib-name": lib[0], "lib-ver": lib[1],
+		"id": s.peer.id, "addr": s.peer.addr, "laddr": s.peer.laddr, "fd": s.peer.id, "name": name, "flags": flags, "db": id.DB, "events": "r",
+		"age": int(now.Sub(s.guard.Opened()).Seconds()), "idle": int(now.Sub(time.Unix(0, s.activity.active.Load())).Seconds()),
+		"sub": s.own.view.Channels.Load(), "psub": s.own.view.Patterns.Load(), "ssub": s.own.view.Shards.Load(),
+		"multi": s.own.view.Multi.Load() - 1, "watch": s.own.view.Watched.Load(), "qbuf": qbuf, "cmd": cmd, "user": userName(id.User),
+		"redir": s.own.view.Redirected(), "resp": id.Proto, "lib-name": lib[0], "lib-ver": lib[1],
 	}
 }
 
 // flags is the flags field, in Redis' order; N stands for none. mu is held.
 func (s *Session) flags() string {
-	v := &s.view
+	v := &s.own.view
 	tracks := v.Tracking.On.Load()
 	var flags []byte
 	for _, f := range []struct {
 		on   bool
 		flag byte
 	}{
-		{v.Monitor.Load(), 'O'}, {v.Subscribed(), 'P'}, {v.Multi.Load() > 0, 'x'}, {s.waiting.Load() != nil || v.Blocked.Load(), 'b'},
-		{tracks, 't'}, {tracks && v.Tracking.BCast.Load(), 'B'}, {s.unix, 'U'}, {s.noEvict, 'e'}, {s.noTouch, 'T'},
+		{v.Monitor.Load(), 'O'}, {v.Subscribed(), 'P'}, {v.Multi.Load() > 0, 'x'}, {s.activity.waiting.Load() != nil || v.Blocked.Load(), 'b'},
+		{tracks, 't'}, {tracks && v.Tracking.BCast.Load(), 'B'}, {s.peer.unix, 'U'}, {s.settings.noEvict, 'e'}, {s.settings.noTouch, 'T'},
 	} {
 		if f.on {
 			flags = append(flags, f.flag)

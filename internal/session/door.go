@@ -24,25 +24,25 @@ type door struct {
 
 // lockedOut says that this client must authenticate before it may run commands, as far as Redis has said within doorPeriod.
 func (s *Session) lockedOut() bool {
-	return s.ident.User == "" && s.ident.Password == "" && s.srv.mustAuth.Load() && s.srv.doorClosed()
+	return s.ident.User == "" && s.ident.Password == "" && s.srv.access.mustAuth.Load() && s.srv.doorClosed()
 }
 
 // doorClosed is Redis' word on clients that have not authenticated. While somebody asks, and when no answer is to be had, the last
 // one stands.
 func (s *Server) doorClosed() bool {
-	if time.Now().UnixNano() >= s.door.until.Load() && s.door.turn.TryLock() {
+	if time.Now().UnixNano() >= s.access.door.until.Load() && s.access.door.turn.TryLock() {
 		if err := s.learnAuth(); err == nil {
-			s.door.until.Store(time.Now().Add(doorPeriod).UnixNano())
+			s.access.door.until.Store(time.Now().Add(doorPeriod).UnixNano())
 		}
-		s.door.turn.Unlock()
+		s.access.door.turn.Unlock()
 	}
-	return s.mustAuth.Load()
+	return s.access.mustAuth.Load()
 }
 
 // refusalOf is what Redis 7 says to a command of a client that must authenticate first: it looks for the command, and at the number
 // of its words, before it asks who the client is.
 func (s *Server) refusalOf(args [][]byte) string {
-	t := s.table.Load() // of now: what the session has looked up may be of before Redis told its commands
+	t := s.facts.table.Load() // of now: what the session has looked up may be of before Redis told its commands
 	c, _ := t.find(args)
 	switch {
 	case c != nil && !commandtable.ArityFits(c.Arity, len(args)):
@@ -79,7 +79,7 @@ func (s *Session) refuseRun() {
 
 // noAuthHello is what Redis answers HELLO without AUTH from a client that must authenticate, in the words of its version.
 func (s *Server) noAuthHello() string {
-	if line := s.door.hello.Load(); line != nil {
+	if line := s.access.door.hello.Load(); line != nil {
 		return *line
 	}
 	reply, err := s.askAs(s.fresh(), "HELLO", "3")
@@ -87,6 +87,6 @@ func (s *Server) noAuthHello() string {
 	if err != nil || !refused {
 		return noAuth
 	}
-	s.door.hello.Store(&line)
+	s.access.door.hello.Store(&line)
 	return line
 }

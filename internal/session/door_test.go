@@ -13,7 +13,7 @@ func TestStrangersAreAnsweredHoweverMany(t *testing.T) {
 	server := startRedis(t, "--requirepass secret")
 	do := admin(t, server)
 	p := startProxy(t, server.URL(), nil)
-	eventually(t, "the password is known to be needed", p.srv.mustAuth.Load)
+	eventually(t, "the password is known to be needed", p.srv.access.mustAuth.Load)
 	before := stat(t, do, "total_connections_received")
 	const many, deep = 50, 200
 	direct := dialWire(t, server.Addr())

@@ -339,7 +339,7 @@ func TestProxyHeadersFrom(t *testing.T) {
 
 func TestClientsPerAddress(t *testing.T) {
 	p := startProxy(t, startRedis(t).URL(), func(o *Options) { o.MaxPerAddress = 2 })
-	eventually(t, "nobody is left", func() bool { return p.srv.sessionN.Load() == 0 })
+	eventually(t, "nobody is left", func() bool { return p.srv.clients.n.Load() == 0 })
 	rejected := telemetry.ClientsRejected.Value()
 	first, second := dialWire(t, p.addr), dialWire(t, p.addr)
 	first.expect("+PONG\r\n", "PING")

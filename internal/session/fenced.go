@@ -78,14 +78,14 @@ var (
 // fenceable finds out what a command is, and refuses those that FENCED cannot run: what is not Redis' to answer, may wait,
 // or concerns the connection. nil: Redis does not know it, and will say so.
 func (s *Session) fenceable(args [][]byte) (*commandtable.Command, error) {
-	c, answer := s.srv.table.Load().find(args)
+	c, answer := s.srv.facts.table.Load().find(args)
 	if c == nil && answer != nil && !s.srv.o.Embedded {
 		c, _ = s.resolve(args)
 	}
 	if c == nil {
 		return nil, nil
 	}
-	if s.debugs {
+	if s.settings.debugs {
 		c, _ = s.undebugged(c, answer)
 	}
 	why := ""
@@ -301,7 +301,7 @@ func (f *fence) undo(begun fenceBegun) {
 	if now.Ended { // what the client has lost with it is seen to
 		return
 	}
-	if f.s.dedicated == f.p {
+	if f.s.own.dedicated == f.p {
 		f.s.dropDedicated()
 	} else {
 		f.p.drop()

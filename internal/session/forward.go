@@ -29,17 +29,17 @@ func (s *Session) enqueue(raw []byte, args [][]byte, c *commandtable.Command) {
 	b := s.batch
 	if len(raw) > bigRequest {
 		s.forward()
-		s.big.seen()
+		s.pipes.big.seen()
 	}
 	b.run = append(b.run, raw)
 	b.cmds = append(b.cmds, c)
 	if s.srv.o.Cluster != nil {
-		b.args = append(b.args, args)
+		b.nodes.args = append(b.nodes.args, args)
 	}
 	b.size += len(raw)
 	b.rights.note(c, args)
 	if c != nil && c.Module {
-		s.module.Store(&c.Name)
+		s.activity.module.Store(&c.Name)
 	}
 	b.scripts = b.scripts || c != nil && c.Script != commandtable.NoScript
 	if len(b.run) >= s.runLength() || b.size >= runBytes {
@@ -52,7 +52,7 @@ func (s *Session) runLength() int {
 	if s.srv.gate.Pressed() {
 		return firstRun
 	}
-	return s.big.runLength()
+	return s.pipes.big.runLength()
 }
 
 // forward sends the run, waits for its replies, and answers for Redis where Redis did not.
@@ -63,7 +63,7 @@ func (s *Session) forward() {
 	}
 	if !s.guard.Over() {
 		telemetry.Commands.Add(int64(len(b.run)))
-		switch big := s.big.wanted(len(b.run)); {
+		switch big := s.pipes.big.wanted(len(b.run)); {
 		case s.lockedOut():
 			s.refuseRun()
 		case s.srv.o.Cluster != nil:
@@ -78,8 +78,8 @@ func (s *Session) forward() {
 	}
 	s.srv.rightsChanged(b.rights)
 	b.clearRun()
-	if s.module.Load() != nil {
-		s.module.Store(nil)
+	if s.activity.module.Load() != nil {
+		s.activity.module.Store(nil)
 	}
 	if len(b.out) >= flushAt || b.full != nil {
 		s.flush()
@@ -100,7 +100,7 @@ func (s *Session) forwardOver(p *upstream.Pipe, err error) {
 		err = p.Do(r)
 		s.disconnected(err)
 	}
-	s.big.measure(r.Longest, b.total, len(b.run))
+	s.pipes.big.measure(r.Longest, b.total, len(b.run))
 	if err != nil {
 		b.truncate(r.Partial)
 		s.answerFor(err, b.cmds[r.Replied:])
@@ -131,7 +131,7 @@ func (s *Session) answerFor(err error, unanswered []*commandtable.Command) {
 	}
 	for _, c := range unanswered {
 		if c == nil || !c.ReadOnly {
-			if l := s.engine.Load(); l != nil {
+			if l := s.locks.engine.Load(); l != nil {
 				l.Doubt()
 			}
 			return

@@ -163,7 +163,7 @@ func flood(p *proxy, w *framed) (stop func()) {
 func (p *proxy) sessionOf(w *wire) *Session {
 	p.t.Helper()
 	for _, c := range p.srv.snapshot() {
-		if c.addr == w.conn.LocalAddr().String() {
+		if c.peer.addr == w.conn.LocalAddr().String() {
 			return c
 		}
 	}

@@ -121,7 +121,7 @@ func serve(t testing.TB, o Options, change func(*Options), closeUpstream func())
 
 // known is of how many commands the table has something to say.
 func (p *proxy) known() (n int) {
-	p.srv.table.Load().All(func(*commandtable.Command) { n++ })
+	p.srv.facts.table.Load().All(func(*commandtable.Command) { n++ })
 	return n
 }
 

@@ -70,18 +70,18 @@ func (s *Session) showToRedis() {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	switch c := s.srv.o.Cluster; {
-	case c == nil && s.shared == nil:
-		s.shared, _ = s.srv.o.Node.Open(ctx, s.ident)
-	case c != nil && s.nodes.presence == nil:
-		s.nodes.presence, _ = c.Snapshot().Any(int(s.id)).Upstream().Open(ctx, s.ident)
+	case c == nil && s.pipes.shared == nil:
+		s.pipes.shared, _ = s.srv.o.Node.Open(ctx, s.ident)
+	case c != nil && s.pipes.nodes.presence == nil:
+		s.pipes.nodes.presence, _ = c.Snapshot().Any(int(s.peer.id)).Upstream().Open(ctx, s.ident)
 	}
 }
 
 // host is the client's address without its port: passwords from one take turns with those from others.
 func (s *Session) host() string {
-	host, _, err := net.SplitHostPort(s.addr)
+	host, _, err := net.SplitHostPort(s.peer.addr)
 	if err != nil {
-		return s.addr
+		return s.peer.addr
 	}
 	return host
 }
@@ -154,7 +154,7 @@ func (s *Session) hello(args [][]byte) {
 		err = s.helloDedicated(p, id, o.auth)
 	}
 	if err == nil {
-		err = s.subscriptions.hello(id)
+		err = s.own.subscriptions.hello(id)
 	}
 	if err != nil {
 		s.fail(err)
@@ -178,7 +178,7 @@ func (s *Session) helloAs(id upstream.Identity) (resp.Reply, error) {
 	if s.srv.o.Cluster != nil {
 		return s.helloNodes(id)
 	}
-	p := s.shared
+	p := s.pipes.shared
 	if p == nil || id != s.ident {
 		var err error
 		ctx, done := s.clientContext()
@@ -192,15 +192,15 @@ func (s *Session) helloAs(id upstream.Identity) (resp.Reply, error) {
 		err = &upstream.ReplyError{Line: line}
 	}
 	if err != nil {
-		if p != s.shared {
+		if p != s.pipes.shared {
 			p.Release()
 		}
 		return resp.Reply{}, err
 	}
-	if p != s.shared {
+	if p != s.pipes.shared {
 		s.identity(id)
-		s.dropPipes()
-		s.shared = p
+		s.pipes.leave()
+		s.pipes.shared = p
 	}
 	s.admit()
 	answer, _ := resp.ParseReply(got)
@@ -216,7 +216,7 @@ func (s *Session) appendHello(out []byte, r resp.Reply) []byte {
 		case "proto":
 			out = resp.AppendInt(out, int64(s.ident.Proto))
 		case "id":
-			out = resp.AppendInt(out, s.id)
+			out = resp.AppendInt(out, s.peer.id)
 		case "mode":
 			out = resp.AppendBulkString(out, s.srv.mode())
 		case "role":
@@ -259,32 +259,32 @@ func (s *Session) selectDB(args [][]byte) {
 		s.fail(err)
 		return
 	}
-	admitted := s.admitted
+	admitted := s.access.admitted
 	s.identity(id)
-	s.admitted = admitted
-	s.shared = p
+	s.access.admitted = admitted
+	s.pipes.shared = p
 	s.ok()
 }
 
 // reset is RESET: the connection is as new, and its locks are released as if it had gone.
 func (s *Session) reset([][]byte) {
-	if l := s.engine.Load(); l != nil {
+	if l := s.locks.engine.Load(); l != nil {
 		l.Reset()
 	}
 	s.dropDedicated()
 	s.dropRestore()
-	s.lostState.clear(s)
+	s.own.lostState.clear(s)
 	s.dropSubscriptions()
 	s.resetReplyMode()
-	s.debugs = false
+	s.settings.debugs = false
 	s.identity(s.srv.fresh())
-	s.replicas = s.srv.o.ReadFrom == ReadReplica
+	s.pipes.replicas = s.srv.o.ReadFrom == ReadReplica
 	s.mu.Lock()
-	s.name, s.noEvict, s.noTouch, s.wantsLossPush = "", false, false, false
+	s.settings.name, s.settings.noEvict, s.settings.noTouch, s.settings.wantsLossPush = "", false, false, false
 	s.mu.Unlock()
 	s.guard.SetLimits(s.srv.limitsFor(false))
-	if s.lowered = s.srv.mustAuth.Load(); s.lowered {
-		s.admitted = 0
+	if s.access.lowered = s.srv.access.mustAuth.Load(); s.access.lowered {
+		s.access.admitted = 0
 	}
 	s.batch.out = resp.AppendSimple(s.batch.out, "RESET")
 }
@@ -293,7 +293,7 @@ func (s *Session) reset([][]byte) {
 // in. Redis closes a connection that breaks them; ours upstream is shared.
 func (s *Session) stillFits(args [][]byte) bool {
 	if s.ident.User != "" || s.ident.Password != "" {
-		s.lowered = false // it has logged in again
+		s.access.lowered = false // it has logged in again
 		return true
 	}
 	err := s.srv.limitsFor(false).Check(args)
@@ -315,7 +315,7 @@ func (s *Session) quit([][]byte) {
 }
 
 func (s *Session) crossProtocol([][]byte) {
-	s.srv.log.Warn("closed a client that speaks HTTP: a cross-protocol attack, or a probe", "client", s.addr)
+	s.srv.log.Warn("closed a client that speaks HTTP: a cross-protocol attack, or a probe", "client", s.peer.addr)
 	s.guard.HangUp(downstream.Left, "speaks HTTP")
 }
 
@@ -328,7 +328,7 @@ func integer(arg []byte) (int64, bool) {
 // rename sets the connection's name, "" for none.
 func (s *Session) rename(name string) {
 	s.mu.Lock()
-	s.name = name
+	s.settings.name = name
 	s.mu.Unlock()
 	if p := s.currentDedicated(); p != nil {
 		p.Rename(name)

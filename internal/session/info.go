@@ -59,7 +59,7 @@ func (s *Server) section() string {
 	line("lockproxy_version", s.o.Version)
 	line("lockproxy_embedded", embedded)
 	line("lockproxy_uptime_in_seconds", int(time.Since(s.start).Seconds()))
-	line("lockproxy_clients", s.sessionN.Load())
+	line("lockproxy_clients", s.clients.n.Load())
 	line("lockproxy_clients_accepted", telemetry.ClientsAccepted.Value())
 	line("lockproxy_clients_rejected", telemetry.ClientsRejected.Value())
 	line("lockproxy_entries_failed", telemetry.EntriesFailed.Value())

@@ -74,8 +74,8 @@ func (f killFilter) matches(c *Session) bool {
 	c.mu.Lock()
 	user := userName(c.ident.User)
 	c.mu.Unlock()
-	return (f.kind == "" || f.kind == c.kind()) && (f.id == 0 || f.id == c.id) && (f.addr == "" || f.addr == c.addr) &&
-		(f.laddr == "" || f.laddr == c.laddr) && (f.user == "" || f.user == user) &&
+	return (f.kind == "" || f.kind == c.kind()) && (f.id == 0 || f.id == c.peer.id) && (f.addr == "" || f.addr == c.peer.addr) &&
+		(f.laddr == "" || f.laddr == c.peer.laddr) && (f.user == "" || f.user == user) &&
 		(f.age == 0 || int64(time.Since(c.guard.Opened())/time.Second) >= f.age)
 }
 

@@ -40,7 +40,7 @@ func (s *Server) learnLoop() {
 			wait = learnRetry
 		}
 		retry.Sleep(s.ctx, wait, nil)
-		for retry.Sleep(s.ctx, authOften, s.relearn) {
+		for retry.Sleep(s.ctx, authOften, s.facts.relearn) {
 			if err := s.learnAuth(); err != nil {
 				s.log.Debug("Redis cannot be asked whether it wants a password", "error", err)
 			}
@@ -51,7 +51,7 @@ func (s *Server) learnLoop() {
 // learnAgain has the loop ask once more. It never blocks.
 func (s *Server) learnAgain() {
 	select {
-	case s.relearn <- struct{}{}:
+	case s.facts.relearn <- struct{}{}:
 	default:
 	}
 }
@@ -59,7 +59,7 @@ func (s *Server) learnAgain() {
 // learn asks Redis for its commands, and whether clients must authenticate: also when the service account, whose password may
 // be the one that has changed, learns no commands. The fields of CLIENT INFO are learned anew when a client asks for them.
 func (s *Server) learn() error {
-	s.fields.Store(nil)
+	s.facts.fields.Store(nil)
 	err := s.learnTable()
 	if auth := s.learnAuth(); err == nil {
 		err = auth
@@ -81,13 +81,13 @@ func (s *Server) learnTable() error {
 		return &upstream.ReplyError{Line: line} // BUSY, LOADING: what is known already stands until Redis can tell
 	}
 	told := commandtable.Listed(reply)
-	s.table.Store(s.newTable(told))
+	s.facts.table.Store(s.newTable(told))
 	s.warnOfCluster(service)
 	switch {
 	case len(told) > 0:
-		s.knownNow.Do(func() {
+		s.facts.knownNow.Do(func() {
 			s.checkNames(commandtable.Listed(reply)) // rows of its own: those of told are in the table that clients use
-			close(s.known)
+			close(s.facts.known)
 		})
 	case s.o.Cluster != nil:
 		return errNoCommands
@@ -97,11 +97,11 @@ func (s *Server) learnTable() error {
 
 // warnOfCluster says it in the log, once, when a node of a cluster is served as if it were a Redis alone. learnLoop calls it.
 func (s *Server) warnOfCluster(service upstream.Identity) {
-	if s.o.Cluster != nil || s.o.Embedded || s.warned {
+	if s.o.Cluster != nil || s.o.Embedded || s.facts.warned {
 		return
 	}
 	reply, err := s.askAs(service, "HELLO") // which Redis refuses no user; its answer names the mode
-	if s.warned = err == nil && bytes.Contains(reply, []byte("\r\n$4\r\nmode\r\n$7\r\ncluster\r\n")); s.warned {
+	if s.facts.warned = err == nil && bytes.Contains(reply, []byte("\r\n$4\r\nmode\r\n$7\r\ncluster\r\n")); s.facts.warned {
 		s.log.Warn("the upstream is a node of a Redis Cluster: clients hear MOVED for keys of other nodes, and locks are found at this node " +
 			"only. Name the upstream redis-cluster:// (or rediss-cluster://)")
 	}
@@ -140,9 +140,9 @@ func (s *Server) learnAuth() error {
 // passwordAsked is told by the nodes whether Redis refuses clients that have not authenticated. When it begins to, those that
 // it has served so far must prove anew that they may run commands, and each node is asked at once whether it begins to, too.
 func (s *Server) passwordAsked(asked bool) {
-	was := s.mustAuth.Swap(asked)
+	was := s.access.mustAuth.Swap(asked)
 	if asked && !was {
-		s.era.Add(1)
+		s.access.era.Add(1)
 		s.renew(func(upstream.Identity) bool { return false })
 		s.log.Debug("Redis asks clients for a password")
 	}
@@ -206,7 +206,7 @@ func (s *Session) resolve(args [][]byte) (*commandtable.Command, answer) {
 	if len(told) == 0 {
 		return nil, nil
 	}
-	t := s.srv.table.Load()
+	t := s.srv.facts.table.Load()
 	c := t.Lookup([]byte(told[0].Name))
 	if c == nil {
 		c = told[0]
@@ -217,7 +217,7 @@ func (s *Session) resolve(args [][]byte) (*commandtable.Command, answer) {
 
 // limitsFor are the limits of a client's commands. Redis gives those who have yet to authenticate very small ones.
 func (s *Server) limitsFor(authenticated bool) resp.Limits {
-	if !authenticated && s.mustAuth.Load() {
+	if !authenticated && s.access.mustAuth.Load() {
 		return resp.UnauthenticatedLimits
 	}
 	return s.limits

@@ -26,14 +26,14 @@ func (s *Session) DB() int { return s.ident.DB }
 
 // Locks is the client as the lock engine knows it.
 func (s *Session) Locks() *lock.Client {
-	if l := s.engine.Load(); l != nil {
+	if l := s.locks.engine.Load(); l != nil {
 		return l
 	}
-	l := s.srv.o.Locks.NewClient(lock.ClientInfo{ID: s.id, Addr: s.addr, Name: s.clientName, Push: s.push, Gone: s.guard.HungUp})
-	if s.lib[0] != "" {
+	l := s.srv.o.Locks.NewClient(lock.ClientInfo{ID: s.peer.id, Addr: s.peer.addr, Name: s.clientName, Push: s.push, Gone: s.guard.HungUp})
+	if s.settings.lib[0] != "" {
 		l.SetLibrary(true)
 	}
-	s.engine.Store(l)
+	s.locks.engine.Store(l)
 	return l
 }
 
@@ -41,7 +41,7 @@ func (s *Session) Locks() *lock.Client {
 func (s *Session) clientName() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.name
+	return s.settings.name
 }
 
 // runVerb answers a lock verb. All replies pending before are in: forward has run.
@@ -55,7 +55,7 @@ func (s *Session) runVerb(v *commands.Verb, args [][]byte) {
 		return
 	}
 	b := s.batch
-	s.lossUntold.Store(false) // what is lost from now on, the verb may not tell
+	s.locks.untold.Store(false) // what is lost from now on, the verb may not tell
 	b.verb = v.Run(s, args, b.verb[:0])
 	b.out = append(b.out, b.verb...)
 }
@@ -87,7 +87,7 @@ func (s *Session) May(key []byte, write bool) error {
 	if s.isService() {
 		return nil
 	}
-	asked := grant{node: s.srv.o.Node, cluster: s.srv.o.Cluster, ident: s.ident, key: string(key), write: write, rights: s.srv.rights.Load()}
+	asked := grant{node: s.srv.o.Node, cluster: s.srv.o.Cluster, ident: s.ident, key: string(key), write: write, rights: s.srv.access.rights.Load()}
 	if err, known := grants().Get(asked); known {
 		return err
 	}
@@ -130,8 +130,8 @@ func userName(user string) string {
 // refused asks Redis, once for an identity, whether this client may run commands at all without authenticating;
 // the error says why not. Nobody who has authenticated is asked for. Who is refused gets no connection upstream of its own.
 func (s *Session) refused() error {
-	era := s.srv.era.Load()
-	if s.admitted == era && !s.srv.mustAuth.Load() || s.ident.User != "" || s.ident.Password != "" {
+	era := s.srv.access.era.Load()
+	if s.access.admitted == era && !s.srv.access.mustAuth.Load() || s.ident.User != "" || s.ident.Password != "" {
 		return nil
 	}
 	if s.lockedOut() {
@@ -139,18 +139,18 @@ func (s *Session) refused() error {
 	}
 	if s.served() {
 		s.admit()
-		s.admitted = era
+		s.access.admitted = era
 		return nil
 	}
 	ctx, done := s.clientContext()
 	defer done()
 	select { // Redis closes a connection that holds much for somebody who has not logged in
-	case s.srv.asking <- struct{}{}:
+	case s.srv.access.asking <- struct{}{}:
 	case <-ctx.Done():
 		return &upstream.NotSentError{Cause: upstream.ErrLeft}
 	}
 	reply, err := s.ask("PING")
-	<-s.srv.asking
+	<-s.srv.access.asking
 	if err != nil {
 		return err
 	}
@@ -165,7 +165,7 @@ func (s *Session) refused() error {
 		return &upstream.ReplyError{Line: line}
 	}
 	s.admit()
-	s.admitted = era // and not one that has begun since it was asked
+	s.access.admitted = era // and not one that has begun since it was asked
 	return nil
 }
 
@@ -181,7 +181,7 @@ func (s *Session) served() bool {
 
 // admit notes that Redis lets the client run commands.
 func (s *Session) admit() {
-	s.admitted = s.srv.era.Load()
+	s.access.admitted = s.srv.access.era.Load()
 	s.guard.SetLimits(s.srv.limitsFor(true))
 }
 
@@ -191,7 +191,7 @@ func wrongArity(name string) string {
 
 // held is how many holds this connection has.
 func (s *Session) held() int {
-	if l := s.engine.Load(); l != nil {
+	if l := s.locks.engine.Load(); l != nil {
 		return l.Held()
 	}
 	return 0

@@ -14,7 +14,7 @@ import (
 // waiters says how many sessions have a verb that waits.
 func (p *proxy) waiters() (n int) {
 	for _, c := range p.srv.snapshot() {
-		if c.waiting.Load() != nil {
+		if c.activity.waiting.Load() != nil {
 			n++
 		}
 	}
@@ -78,7 +78,7 @@ func TestEndOfAConnectionDecidesAboutItsLocks(t *testing.T) {
 				eventually(t, "the lock is released", free)
 				return
 			}
-			eventually(t, "the connection has ended", func() bool { return p.srv.sessionN.Load() == 1 })
+			eventually(t, "the connection has ended", func() bool { return p.srv.clients.n.Load() == 1 })
 			time.Sleep(50 * time.Millisecond)
 			if free() {
 				t.Error("the lock was released, it should run out")
@@ -102,7 +102,7 @@ func TestWaitEndsWithItsClient(t *testing.T) {
 		w.raw(resp.AppendCommand(resp.AppendCommand(nil, "LOCK", "l", "BLOCK", "0"), "SET", "after", name))
 		eventually(t, name+": it waits", func() bool { return p.waiters() == 1 })
 		end(w)
-		eventually(t, name+": its session has ended", func() bool { return p.srv.sessionN.Load() == 1 })
+		eventually(t, name+": its session has ended", func() bool { return p.srv.clients.n.Load() == 1 })
 	}
 	holder.expect(":1\r\n", "UNLOCK", "l")
 	holder.expect("$-1\r\n", "GET", "after")
@@ -137,7 +137,7 @@ func TestWhoMayLockIsRedisWord(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t, "--requirepass sekret", "--user app on >pw ~app:* +@read +@write")
 	p := startProxy(t, server.URL(), nil)
-	eventually(t, "the need of a password is known", p.srv.mustAuth.Load)
+	eventually(t, "the need of a password is known", p.srv.access.mustAuth.Load)
 	w := dialWire(t, p.addr)
 	w.expect("-NOAUTH Authentication required.\r\n", "LOCK", "app:1")
 	w.expect("+OK\r\n", "AUTH", "app", "pw")

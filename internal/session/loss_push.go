@@ -30,9 +30,9 @@ func hasLossPush(capabilities [][]byte) bool {
 
 // takesLossPush says whether a lost lock may be pushed to this client. The caller holds mu.
 func (s *Session) takesLossPush() bool {
-	if !s.resp3 {
+	if !s.pushes.resp3 {
 		return false
 	}
-	library, _, _ := strings.Cut(s.lib[0], "(") // what builds upon it adds its own name in brackets
-	return s.wantsLossPush || slices.Contains(lossPushLibraries, strings.ToLower(library))
+	library, _, _ := strings.Cut(s.settings.lib[0], "(") // what builds upon it adds its own name in brackets
+	return s.settings.wantsLossPush || slices.Contains(lossPushLibraries, strings.ToLower(library))
 }

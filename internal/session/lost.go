@@ -31,14 +31,14 @@ func (s *Session) closesFor(err error) bool {
 
 // lockless says that the client holds no locks, and knows of all that it has lost.
 func (s *Session) lockless() bool {
-	return s.held() == 0 && !s.lossUntold.Load() // in this order: a lock is lost before the session is told
+	return s.held() == 0 && !s.locks.untold.Load() // in this order: a lock is lost before the session is told
 }
 
 // fail answers a command that failed with err, or closes the client.
 func (s *Session) fail(err error) {
 	if s.closesFor(err) {
 		s.guard.HangUp(downstream.Left, upstreamLost(err))
-		s.finish = true
+		s.replies.finish = true
 		return
 	}
 	s.error(errorLine(err))

@@ -21,22 +21,22 @@ func (l *lostState) any() bool { return l.Multi || l.Watch }
 
 // addLostState adds to what was lost.
 func (s *Session) addLostState(l dedicated.Lost) {
-	s.lostState.Multi, s.lostState.Watch = s.lostState.Multi || l.Multi, s.lostState.Watch || l.Watch
-	if s.lostState.Cause == nil {
-		s.lostState.Cause = l.Cause
+	s.own.lostState.Multi, s.own.lostState.Watch = s.own.lostState.Multi || l.Multi, s.own.lostState.Watch || l.Watch
+	if s.own.lostState.Cause == nil {
+		s.own.lostState.Cause = l.Cause
 	}
-	if s.lostState.Multi {
-		s.view.Multi.Store(1)
+	if s.own.lostState.Multi {
+		s.own.view.Multi.Store(1)
 	}
 }
 
 func (l *lostState) clear(s *Session) {
 	if l.Multi {
-		s.view.Multi.Store(0)
+		s.own.view.Multi.Store(0)
 	}
-	if l.any() && s.dedicated == nil {
-		s.view.Watch.Store(false)
-		s.view.Watched.Store(0)
+	if l.any() && s.own.dedicated == nil {
+		s.own.view.Watch.Store(false)
+		s.own.view.Watched.Store(0)
 	}
 	*l = lostState{}
 }
@@ -64,7 +64,7 @@ func (s *Session) afterLoss(p *dedicatedConn, cmd redcon.Command, c *commandtabl
 		kind = c.Conn
 	}
 	ends := alone && (kind == commandtable.ConnExec || kind == commandtable.ConnDiscard)
-	if s.lostState.Multi {
+	if s.own.lostState.Multi {
 		s.forward()
 		if !s.guard.Over() {
 			s.inLostTransaction(kind, ends)
@@ -80,7 +80,7 @@ func (s *Session) afterLoss(p *dedicatedConn, cmd redcon.Command, c *commandtabl
 		if s.forward(); !p.Settled() {
 			return true
 		}
-		if p = s.currentDedicated(); s.lostState.Multi {
+		if p = s.currentDedicated(); s.own.lostState.Multi {
 			s.inLostTransaction(kind, ends)
 			return true
 		}
@@ -89,7 +89,7 @@ func (s *Session) afterLoss(p *dedicatedConn, cmd redcon.Command, c *commandtabl
 	if multi != ends { // there is nothing to end, or UNWATCH is queued
 		return false
 	}
-	s.lostState.clear(s)
+	s.own.lostState.clear(s)
 	if kind != commandtable.ConnExec {
 		return false
 	}
@@ -101,13 +101,13 @@ func (s *Session) afterLoss(p *dedicatedConn, cmd redcon.Command, c *commandtabl
 
 // inLostTransaction answers a command within a transaction that was lost.
 func (s *Session) inLostTransaction(k commandtable.ConnKind, ends bool) {
-	line := s.lostState.line()
+	line := s.own.lostState.line()
 	switch {
 	case ends && k == commandtable.ConnExec:
-		s.lostState.clear(s)
+		s.own.lostState.clear(s)
 		s.error("EXECABORT Transaction discarded because of: " + strings.TrimPrefix(line, "ERR "))
 	case ends:
-		s.lostState.clear(s)
+		s.own.lostState.clear(s)
 		s.ok()
 	case k == commandtable.ConnMulti:
 		s.error("ERR MULTI calls can not be nested")
@@ -119,7 +119,7 @@ func (s *Session) inLostTransaction(k commandtable.ConnKind, ends bool) {
 // notSent answers e's command, which came as its connection had just been lost.
 func (s *Session) notSent(e *dedicated.Reply) {
 	s.currentDedicated() // notes what was lost
-	if s.lostState.Multi {
+	if s.own.lostState.Multi {
 		s.inLostTransaction(e.Kind, e.Args == 0 && (e.Kind == commandtable.ConnExec || e.Kind == commandtable.ConnDiscard))
 		return
 	}

@@ -30,9 +30,9 @@ func lostLink(t *testing.T, change func(*Options)) (p *proxy, link *testredis.Pr
 func (p *proxy) cut(link *testredis.Proxy, w *wire) {
 	p.t.Helper()
 	c := p.sessionOf(w)
-	was := c.view.RedisID.Load()
+	was := c.own.view.RedisID.Load()
 	link.CutAll()
-	eventually(p.t, "the loss is known", func() bool { return c.view.RedisID.Load() != was })
+	eventually(p.t, "the loss is known", func() bool { return c.own.view.RedisID.Load() != was })
 }
 
 // unlocked has the lock given back: no earlier command may still take effect.
@@ -251,7 +251,7 @@ func TestLostSubscriptionsOfOneWhoUnlocks(t *testing.T) {
 	holder.do("SUBSCRIBE", "c")
 	p.cut(link, holder)
 	unlocked(t, holder)
-	eventually(t, "it has its subscription", func() bool { return p.sessionOf(holder).view.RedisID.Load() != 0 })
+	eventually(t, "it has its subscription", func() bool { return p.sessionOf(holder).own.view.RedisID.Load() != 0 })
 	link.Disable()
 	holder.want("<end>")
 }
@@ -294,10 +294,12 @@ func TestHolderLosesItsConnectionToANode(t *testing.T) {
 		}
 	}
 	lose := func() {
-		was := p.sessionOf(holder).view.RedisID.Load()
+		was := p.sessionOf(holder).own.view.RedisID.Load()
 		kill("normal")
-		eventually(t, "the loss is known", func() bool { return p.sessionOf(holder).view.RedisID.Load() != was })
-		eventually(t, "the cluster is there", func() bool { return holder.do("LOCKINFO", "l")[0] != '-' || p.sessionOf(holder).view.Multi.Load() > 0 })
+		eventually(t, "the loss is known", func() bool { return p.sessionOf(holder).own.view.RedisID.Load() != was })
+		eventually(t, "the cluster is there", func() bool {
+			return holder.do("LOCKINFO", "l")[0] != '-' || p.sessionOf(holder).own.view.Multi.Load() > 0
+		})
 	}
 	for end, want := range map[string]string{"EXEC": abortedByLoss, "DISCARD": "+OK\r\n"} {
 		holder.expect("+OK\r\n", "WATCH", "{l}w")
@@ -340,7 +342,7 @@ func TestRedirectionLost(t *testing.T) {
 	tracker.expect("+OK\r\n", "LOCK", "m")
 	target.do("SUBSCRIBE", "__redis__:invalidate")
 	tracker.expect("+OK\r\n", "CLIENT", "TRACKING", "ON", "REDIRECT", p.idOf(target))
-	server.Do(t, "CLIENT", "KILL", "ID", p.sessionOf(target).view.RedisID.Load())
+	server.Do(t, "CLIENT", "KILL", "ID", p.sessionOf(target).own.view.RedisID.Load())
 	target.want("<end>")
 	link.CutAll()
 	tracker.want("<end>")

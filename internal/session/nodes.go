@@ -29,10 +29,10 @@ type nodes struct {
 
 // executor is the session's own, made when first needed.
 func (s *Session) executor() *cluster.Executor {
-	if s.nodes.exec == nil {
-		s.nodes.exec = s.newExecutor(s.ident)
+	if s.pipes.nodes.exec == nil {
+		s.pipes.nodes.exec = s.newExecutor(s.ident)
 	}
-	return s.nodes.exec
+	return s.pipes.nodes.exec
 }
 
 // newExecutor makes an executor of the session's for id. Close gives its connections back.
@@ -105,7 +105,7 @@ func (a *answers) routeOf(c *commandtable.Command) *route {
 
 // newTable makes the table of what Redis told of its commands.
 func (s *Server) newTable(told []*commandtable.Command) *answers {
-	commandtable.MayBlock(told, s.blocking.names())
+	commandtable.MayBlock(told, s.facts.blocking.names())
 	a := newAnswers(s.o.Allow, s.o.Deny, told)
 	if s.o.Cluster != nil {
 		a.routeAll()
@@ -197,7 +197,7 @@ func (s *Session) askApartNodes(args [][]byte) ([]byte, error) {
 	if err := s.refused(); err != nil {
 		return nil, err
 	}
-	t := s.srv.table.Load()
+	t := s.srv.facts.table.Load()
 	c, _ := t.find(args)
 	p := cluster.NewPlan(cluster.Command{Raw: encode(args), Args: args, Facts: t.routeOf(c).facts})
 	s.apartNodes(func(e *cluster.Executor) {
@@ -299,5 +299,5 @@ func (s *Server) clusterLines(line func(name string, value any)) {
 	line("lockproxy_cluster_refreshes", n.Refreshes)
 	line("lockproxy_cluster_replica_reads", n.ReplicaReads)
 	line("lockproxy_cluster_replica_failures", n.ReplicaFailures)
-	line("lockproxy_cluster_resubscribed", s.resubscribed.Load())
+	line("lockproxy_cluster_resubscribed", s.subscribed.resubscribed.Load())
 }

@@ -33,9 +33,9 @@ var unblockedByChange = []byte("-UNBLOCKED force unblock from blocking operation
 
 // openDedicatedAt gives the session a connection of its own at a node.
 func (s *Session) openDedicatedAt(n *cluster.Node) (*dedicatedConn, error) {
-	p, err := s.connectAt(n, &s.view)
+	p, err := s.connectAt(n, &s.own.view)
 	if err == nil {
-		s.dedicated = p
+		s.own.dedicated = p
 	}
 	return p, err
 }
@@ -60,9 +60,9 @@ func (s *Session) connectAs(ctx context.Context, id upstream.Identity, n *cluste
 
 // openDedicatedForSlot gives the session a connection of its own at the node that has a slot; noSlot: at any.
 func (s *Session) openDedicatedForSlot(slot int) (*dedicatedConn, error) {
-	p, err := s.connectSlot(slot, &s.view)
+	p, err := s.connectSlot(slot, &s.own.view)
 	if err == nil {
-		s.dedicated = p
+		s.own.dedicated = p
 	}
 	return p, err
 }
@@ -73,7 +73,7 @@ func (s *Session) connectSlot(slot int, v *dedicated.View) (*dedicatedConn, erro
 	refused := 0 // masters that do not let this client's user in, of which any would do
 	for until := time.Now().Add(c.RetryFor()); ; {
 		snapshot, err := c.Snapshot(), error(&upstream.ReplyError{Line: "CLUSTERDOWN Hash slot not served"})
-		n := snapshot.Any(int(s.id) + refused)
+		n := snapshot.Any(int(s.peer.id) + refused)
 		if slot != noSlot {
 			n = snapshot.Owner(slot)
 		}
@@ -191,7 +191,7 @@ func (s *Session) unwatchNodes(p *dedicatedConn, cmd redcon.Command, c *commandt
 // run under it.
 func (s *Session) watchNodes(p *dedicatedConn, cmd redcon.Command, c *commandtable.Command) {
 	slot, cross := s.slotOf(c, cmd.Args)
-	watching := p != nil && p.slots.watched != noSlot && s.view.Watch.Load()
+	watching := p != nil && p.slots.watched != noSlot && s.own.view.Watch.Load()
 	if cross || watching && slot != noSlot && slot != p.slots.watched {
 		s.error(crossSlot)
 		return

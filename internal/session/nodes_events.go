@@ -118,7 +118,7 @@ func (x *subscriptions) subscribeEvents(kind dedicated.SubscriptionKind, names [
 	if v == nil {
 		v = &events{x: x, ended: make(chan struct{}), woken: make(chan struct{}, 1), at: map[*cluster.Node]*eventConn{}}
 		x.events.Store(v)
-		x.s.srv.hearing.add(v)
+		x.s.srv.subscribed.hearing.add(v)
 		go v.follow()
 	}
 	v.as = x.s.ident
@@ -137,7 +137,7 @@ func (v *events) wake() {
 
 // end waits for follow; the context of the subscriptions has ended.
 func (v *events) end() {
-	v.x.s.srv.hearing.remove(v)
+	v.x.s.srv.subscribed.hearing.remove(v)
 	<-v.ended
 }
 

@@ -29,7 +29,7 @@ var fencedHead = map[int]string{2: "*2\r\n*1\r\n$-1\r\n", 3: "*2\r\n*1\r\n_\r\n"
 
 // fencedNodes is fenced with a cluster upstream.
 func (s *Session) fencedNodes(r lock.HoldRequest, c *commandtable.Command, args [][]byte) error {
-	if p := s.currentDedicated(); p != nil && s.view.Watch.Load() {
+	if p := s.currentDedicated(); p != nil && s.own.view.Watch.Load() {
 		return errFencedWatch
 	}
 	w := fencedRoute{s: s, slot: cluster.Slot([]byte(r.Key)), until: time.Now().Add(s.srv.o.Cluster.RetryFor())}
@@ -78,7 +78,7 @@ func (w *fencedRoute) takes(c *commandtable.Command, args [][]byte) error {
 	if cross || slot != noSlot && slot != w.slot {
 		return &upstream.ReplyError{Line: fencedCrossSlot}
 	}
-	route := w.s.srv.table.Load().routeOf(c)
+	route := w.s.srv.facts.table.Load().routeOf(c)
 	f := route.facts
 	if slot == noSlot && f != nil && f.Name != "ping" && (route.run != nil || f.Request != cluster.OneNode || f.Name == "scan") {
 		return &lock.Error{Code: "ERR", Text: "'" + displayName(c) + "' cannot be run by FENCED on a cluster: it concerns all nodes, and FENCED runs at that of the lock"}
@@ -152,7 +152,7 @@ func (s *Session) endAside(p *dedicatedConn) {
 	p.Release()
 	if held := p.Hold(); !held.Released {
 		s.end(p)
-	} else if l := s.engine.Load(); l != nil && held.Doubt {
+	} else if l := s.locks.engine.Load(); l != nil && held.Doubt {
 		l.Doubt()
 	}
 }

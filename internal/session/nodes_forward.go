@@ -20,7 +20,7 @@ import (
 // it is needed for goes there; all else goes its way beside it, once the pending replies there are in.
 func (s *Session) dispatchNodes(cmd redcon.Command, c *commandtable.Command, answer answer) {
 	select {
-	case <-s.srv.known:
+	case <-s.srv.facts.known:
 	default:
 		if c, answer = s.awaitTable(cmd.Args); s.guard.Over() {
 			return
@@ -30,15 +30,15 @@ func (s *Session) dispatchNodes(cmd redcon.Command, c *commandtable.Command, ans
 	if p != nil {
 		defer s.release()
 	}
-	if s.lostState.any() && s.afterLoss(p, cmd, c) {
+	if s.own.lostState.any() && s.afterLoss(p, cmd, c) {
 		return
 	}
 	if c == nil && answer != nil { // Redis has not listed it
 		s.forward()
 		c, answer = s.resolve(cmd.Args)
 	}
-	route := s.srv.table.Load().routeOf(c)
-	multi, mute := p != nil && p.InTransaction(), s.ident.Proto == 2 && s.view.Subscribed()
+	route := s.srv.facts.table.Load().routeOf(c)
+	multi, mute := p != nil && p.InTransaction(), s.ident.Proto == 2 && s.own.view.Subscribed()
 	switch {
 	case multi:
 		s.inTransaction(p, cmd, c, answer)
@@ -70,12 +70,12 @@ func (s *Session) awaitTable(args [][]byte) (*commandtable.Command, answer) {
 	ctx, done := s.clientContext()
 	defer done()
 	select {
-	case <-s.srv.known:
+	case <-s.srv.facts.known:
 	case <-timer.C:
 	case <-ctx.Done():
 	}
-	c, answer := s.srv.table.Load().find(args)
-	if answer == nil && !s.srv.table.Load().Learned() {
+	c, answer := s.srv.facts.table.Load().find(args)
+	if answer == nil && !s.srv.facts.table.Load().Learned() {
 		answer = (*Session).notKnownYet
 	}
 	return c, answer
@@ -97,7 +97,7 @@ func (s *Session) sendMute(cmd redcon.Command, c *commandtable.Command, answer a
 	case c != nil && c.Conn == commandtable.ConnSubscribe:
 		s.subscribeNodes(cmd, c)
 	case answer == nil && (c == nil || len(s.keysOf(c, cmd.Args, nil)) == 0 && c.Conn == commandtable.ConnNone):
-		if !s.subscriptions.asks(cmd, c) {
+		if !s.own.subscriptions.asks(cmd, c) {
 			s.fail(&upstream.NotSentError{Cause: dedicated.ErrGone})
 		}
 	default:
@@ -140,14 +140,14 @@ func (s *Session) forwardIf(e *cluster.Executor, big bool) (took time.Duration, 
 	b := s.batch
 	b.plan(s)
 	var t *stream
-	if big && len(b.run) == 1 && !b.apart { // with big traffic a run is one command
+	if big && len(b.run) == 1 && !b.nodes.apart { // with big traffic a run is one command
 		t = s.newStream()
-		b.plans[0].Stream(t)
+		b.nodes.plans[0].Stream(t)
 	}
 	began := time.Now()
 	e.Private(big)
 	ctx, done := s.clientContext()
-	e.Do(ctx, b.plans)
+	e.Do(ctx, b.nodes.plans)
 	done()
 	took = time.Since(began)
 	if t != nil {
@@ -156,7 +156,7 @@ func (s *Session) forwardIf(e *cluster.Executor, big bool) (took time.Duration, 
 	if big {
 		s.usesOwn()
 	}
-	if !slices.ContainsFunc(b.plans, func(p *cluster.Plan) bool { return !tooManyUpstream(p.Err) }) {
+	if !slices.ContainsFunc(b.nodes.plans, func(p *cluster.Plan) bool { return !tooManyUpstream(p.Err) }) {
 		return took, false
 	}
 	s.settleRun(t, big)
@@ -170,7 +170,7 @@ func (s *Session) settleRun(t *stream, big bool) {
 	if t != nil {
 		longest = t.largest
 	}
-	for i, p := range b.plans {
+	for i, p := range b.nodes.plans {
 		switch {
 		case s.guard.Over(): // closed for a command before, which has no reply
 		case errors.Is(p.Err, cluster.ErrTooMuch): // and the client has been dropped for it
@@ -183,9 +183,9 @@ func (s *Session) settleRun(t *stream, big bool) {
 	}
 	switch {
 	case !big:
-		s.big.measure(longest, total, len(b.run))
+		s.pipes.big.measure(longest, total, len(b.run))
 	case longest > bigReply:
-		s.big.seen()
+		s.pipes.big.seen()
 	}
 }
 
@@ -204,29 +204,29 @@ func (b *batch) take(p *cluster.Plan) (n int) {
 
 // plan makes the plans of the run.
 func (b *batch) plan(s *Session) {
-	t := s.srv.table.Load()
-	b.words, b.plans = b.words[:0], b.plans[:cap(b.plans)]
+	t := s.srv.facts.table.Load()
+	b.nodes.words, b.nodes.plans = b.nodes.words[:0], b.nodes.plans[:cap(b.nodes.plans)]
 	for i, raw := range b.run {
-		if i == len(b.plans) {
-			b.plans = append(b.plans, nil)
+		if i == len(b.nodes.plans) {
+			b.nodes.plans = append(b.nodes.plans, nil)
 		}
-		if b.plans[i] == nil {
-			b.plans[i] = new(cluster.Plan)
+		if b.nodes.plans[i] == nil {
+			b.nodes.plans[i] = new(cluster.Plan)
 		}
-		from := len(b.words)
-		b.words = s.keysOf(b.cmds[i], b.args[i], b.words)
-		to := len(b.words)
-		b.plans[i].Set(cluster.Command{Raw: raw, Args: b.args[i], Keys: b.words[from:to:to], Facts: t.routeOf(b.cmds[i]).facts})
-		if !b.apart {
-			b.plans[i].InPieces()
+		from := len(b.nodes.words)
+		b.nodes.words = s.keysOf(b.cmds[i], b.nodes.args[i], b.nodes.words)
+		to := len(b.nodes.words)
+		b.nodes.plans[i].Set(cluster.Command{Raw: raw, Args: b.nodes.args[i], Keys: b.nodes.words[from:to:to], Facts: t.routeOf(b.cmds[i]).facts})
+		if !b.nodes.apart {
+			b.nodes.plans[i].InPieces()
 		}
 	}
-	b.plans = b.plans[:len(b.run)]
+	b.nodes.plans = b.nodes.plans[:len(b.run)]
 }
 
 // dropPlans forgets the plans, which keep replies.
 func (b *batch) dropPlans() {
-	for _, p := range b.plans {
+	for _, p := range b.nodes.plans {
 		*p = cluster.Plan{}
 	}
 }
@@ -313,7 +313,7 @@ func enough(reply []byte, wanted [][]byte) bool {
 
 // pubsubNodes is PUBSUB of all nodes: each knows of its own subscribers only.
 func (s *Session) pubsubNodes(args [][]byte) {
-	t := s.srv.table.Load()
+	t := s.srv.facts.table.Load()
 	c, _ := t.find(args)
 	p := cluster.NewPlan(cluster.Command{Raw: encode(args), Args: args, Facts: t.routeOf(c).facts})
 	ctx, done := s.clientContext()

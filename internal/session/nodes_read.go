@@ -18,4 +18,6 @@ func (s *Server) mayReadReplicas() bool {
 // readsReplicas says whether what the client reads may come from a replica. While its connection holds a lock it may not,
 // since what the last holder wrote might be missing there; nor while it has a connection of its own, as under WATCH, which
 // is about what the master has.
-func (s *Session) readsReplicas() bool { return s.replicas && s.dedicated == nil && s.held() == 0 }
+func (s *Session) readsReplicas() bool {
+	return s.pipes.replicas && s.own.dedicated == nil && s.held() == 0
+}

@@ -17,7 +17,7 @@ func (s *Session) forwardLaneNodes(quick bool) time.Duration {
 	if s.mustLogIn() {
 		return s.forwardWith(s.executor(), false)
 	}
-	n := &s.nodes
+	n := &s.pipes.nodes
 	if n.quick == nil {
 		n.lane = s.srv.lanes.Join(s.ident)
 		n.quick = s.newExecutor(n.lane.ID())
@@ -43,7 +43,7 @@ func (s *Session) sendAgain(start int, ends []int, states []scriptcache.State, s
 	behind := map[int]bool{} // slots in which something ran
 look:
 	for i := len(states) - 1; i >= 0; i-- {
-		slot, one := b.plans[i].Slot()
+		slot, one := b.nodes.plans[i].Slot()
 		switch {
 		case states[i] == scriptcache.Loaded && one && !behind[slot]:
 			again = append(again, i)
@@ -59,21 +59,21 @@ look:
 	}
 	slices.Reverse(again)
 	old := append([]byte(nil), b.out[start:]...)
-	run, cmds, args, out := b.run, b.cmds, b.args, b.out[:start]
-	b.run, b.cmds, b.args, b.out = nil, nil, nil, nil
+	run, cmds, args, out := b.run, b.cmds, b.nodes.args, b.out[:start]
+	b.run, b.cmds, b.nodes.args, b.out = nil, nil, nil, nil
 	for _, i := range again {
-		b.run, b.cmds, b.args = append(b.run, run[i]), append(b.cmds, cmds[i]), append(b.args, args[i])
+		b.run, b.cmds, b.nodes.args = append(b.run, run[i]), append(b.cmds, cmds[i]), append(b.nodes.args, args[i])
 	}
-	b.apart = true
+	b.nodes.apart = true
 	send()
-	b.apart = false
+	b.nodes.apart = false
 	// The replies are the plans', too.
-	b.run, b.cmds, b.args, b.out, b.full, b.fullSize = run, cmds, args, out, nil, 0
+	b.run, b.cmds, b.nodes.args, b.out, b.full, b.fullSize = run, cmds, args, out, nil, 0
 	from, next := 0, 0
 	for i, end := range ends {
 		reply := old[from:end]
 		if next < len(again) && again[next] == i {
-			p := b.plans[next]
+			p := b.nodes.plans[next]
 			if reply = p.Reply; p.Err != nil {
 				if s.guard.Over() { // closed for it
 					return
@@ -92,20 +92,20 @@ func (s *Session) reloadNodes(shas []string, seen uint64) []scriptcache.State {
 	b, states := s.batch, make([]scriptcache.State, len(shas))
 	done := map[*cluster.Node]bool{}
 	for i, sha := range shas {
-		n := b.plans[i].From()
+		n := b.nodes.plans[i].From()
 		if sha == "" || n == nil || done[n] {
 			continue
 		}
 		done[n] = true
 		var wanted []string
 		for k, other := range shas {
-			if other != "" && b.plans[k].From() == n {
+			if other != "" && b.nodes.plans[k].From() == n {
 				wanted = append(wanted, other)
 			}
 		}
 		known := s.srv.reload(n.Upstream(), n.ID, wanted, seen)
 		for k, other := range shas {
-			if other != "" && b.plans[k].From() == n {
+			if other != "" && b.nodes.plans[k].From() == n {
 				states[k] = known[other]
 			}
 		}

@@ -37,7 +37,7 @@ func (c *subscriptionConn) Confirmed(frame []byte, e *dedicated.Reply, proto int
 	default:
 		if at, wanted := x.where[sub]; wanted && at == nil {
 			x.where[sub] = c
-			x.s.srv.resubscribed.Add(1)
+			x.s.srv.subscribed.resubscribed.Add(1)
 		}
 	}
 	if x.where[sub] != nil || ends && asked {

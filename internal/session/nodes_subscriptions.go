@@ -50,17 +50,17 @@ type subscriptions struct {
 
 // ensureSubscriptions is the session's subscriptions, made when first needed.
 func (s *Session) ensureSubscriptions() *subscriptions {
-	if s.subscriptions == nil {
-		s.subscriptions = &subscriptions{s: s, turn: make(chan struct{}, 1), where: map[dedicated.Subscription]*subscriptionConn{}, lost: map[dedicated.Subscription]upstream.Identity{}}
-		s.subscriptions.ctx, s.subscriptions.stop = context.WithCancel(s.srv.ctx)
+	if s.own.subscriptions == nil {
+		s.own.subscriptions = &subscriptions{s: s, turn: make(chan struct{}, 1), where: map[dedicated.Subscription]*subscriptionConn{}, lost: map[dedicated.Subscription]upstream.Identity{}}
+		s.own.subscriptions.ctx, s.own.subscriptions.stop = context.WithCancel(s.srv.ctx)
 	}
-	return s.subscriptions
+	return s.own.subscriptions
 }
 
 // dropSubscriptions ends all subscriptions.
 func (s *Session) dropSubscriptions() {
-	x := s.subscriptions
-	if s.subscriptions = nil; x == nil {
+	x := s.own.subscriptions
+	if s.own.subscriptions = nil; x == nil {
 		return
 	}
 	x.stop()
@@ -89,7 +89,7 @@ func (x *subscriptions) count() {
 	for sub := range x.where {
 		n[sub.Kind]++
 	}
-	v := &x.s.view
+	v := &x.s.own.view
 	v.Channels.Store(n[dedicated.OfChannel])
 	v.Patterns.Store(n[dedicated.OfPattern])
 	v.Shards.Store(n[dedicated.OfShard])
@@ -254,7 +254,7 @@ func (x *subscriptions) subscribe(c *commandtable.Command, kind dedicated.Subscr
 func (x *subscriptions) home(slot int) *cluster.Node {
 	snapshot := x.s.srv.o.Cluster.Snapshot()
 	if slot == noSlot {
-		return snapshot.Any(int(x.s.id))
+		return snapshot.Any(int(x.s.peer.id))
 	}
 	return snapshot.Owner(slot)
 }

@@ -46,7 +46,7 @@ func (s *Session) multiNodes(p *dedicatedConn, cmd redcon.Command, c *commandtab
 		if p = s.dedicatedFor(p, s.slotAhead(), c); p == nil {
 			return
 		}
-	} else if s.view.Watch.Load() {
+	} else if s.own.view.Watch.Load() {
 		tx.slot = p.slots.watched
 	}
 	if p.slots.ask {
@@ -60,8 +60,8 @@ func (s *Session) multiNodes(p *dedicatedConn, cmd redcon.Command, c *commandtab
 
 // slotAhead is the slot of the first key in what the client has sent already of the transaction.
 func (s *Session) slotAhead() int {
-	t := s.srv.table.Load()
-	for _, next := range s.next {
+	t := s.srv.facts.table.Load()
+	for _, next := range s.batch.next {
 		c, _ := t.find(next.Args)
 		if c == nil || c.Conn == commandtable.ConnExec || c.Conn == commandtable.ConnDiscard {
 			break

@@ -115,10 +115,10 @@ func TestValuesOfAllSizes(t *testing.T) {
 	for range 3 * backAfter {
 		w.expect("+PONG\r\n", "PING")
 	}
-	p.srv.mu.Lock()
-	defer p.srv.mu.Unlock()
-	for _, c := range p.srv.sessions {
-		if c.big.pipe != nil {
+	p.srv.clients.mu.Lock()
+	defer p.srv.clients.mu.Unlock()
+	for _, c := range p.srv.clients.sessions {
+		if c.pipes.big.pipe != nil {
 			t.Error("small traffic stays on the private connection")
 		}
 	}

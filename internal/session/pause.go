@@ -30,8 +30,8 @@ func writePause(args [][]byte) time.Duration {
 // pauseWrites notes a pause; as at Redis, a shorter one does not end the one there is.
 func (s *Server) pauseWrites(d time.Duration) {
 	until := time.Now().Add(d).UnixNano()
-	for old := s.paused.Load(); d > 0 && until > old; old = s.paused.Load() {
-		if s.paused.CompareAndSwap(old, until) {
+	for old := s.writes.paused.Load(); d > 0 && until > old; old = s.writes.paused.Load() {
+		if s.writes.paused.CompareAndSwap(old, until) {
 			return
 		}
 	}
@@ -43,16 +43,16 @@ const maxPause = time.Hour
 func (s *Session) clientUnpause(args [][]byte) {
 	answer, err := s.askApart(args)
 	if s.relay(answer, err); err == nil && answer[0] == '+' {
-		s.srv.paused.Store(0)
+		s.srv.writes.paused.Store(0)
 	}
 }
 
 // writesPaused says whether a client of this proxy has had writes paused, for longer than until now, or has Redis end.
 func (s *Server) writesPaused() bool {
-	if s.shutting.Load() > 0 {
+	if s.writes.shutting.Load() > 0 {
 		return true
 	}
-	until := s.paused.Load()
+	until := s.writes.paused.Load()
 	return until != 0 && time.Now().UnixNano() < until
 }
 

@@ -57,7 +57,7 @@ func (s *Session) noCluster([][]byte) { s.error("ERR This instance has cluster s
 // where replicas may be read from, whether this client's reads go there.
 func (s *Session) clusterSwitch(args [][]byte) {
 	if s.srv.mayReadReplicas() && !equalFold(args[0], "asking") {
-		s.replicas = equalFold(args[0], "readonly")
+		s.pipes.replicas = equalFold(args[0], "readonly")
 		s.ok()
 		return
 	}
@@ -75,7 +75,7 @@ func (s *Session) cluster(args [][]byte) {
 		s.clusterNode(args)
 		return
 	}
-	c := s.srv.table.Load().Lookup([]byte("cluster"))
+	c := s.srv.facts.table.Load().Lookup([]byte("cluster"))
 	if c == nil || c.Subs == nil || len(c.Subs) < 2 { // it did not list any
 		s.noCluster(args)
 		return
@@ -163,7 +163,7 @@ func (s *Session) askSlot(args [][]byte) {
 func (s *Session) announced() (host string, port int, err error) {
 	addr := s.srv.o.Announce
 	if addr == "" {
-		addr = s.laddr
+		addr = s.peer.laddr
 	}
 	host, digits, err := net.SplitHostPort(addr)
 	if err == nil {

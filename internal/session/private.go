@@ -60,7 +60,7 @@ func (b *bigTraffic) leave() {
 // usesOwn notes that connections are in use that only this client's big traffic needs. When it uses them no more they are
 // given back by a timer, so that clients that idle do not keep them.
 func (s *Session) usesOwn() {
-	b := &s.big
+	b := &s.pipes.big
 	b.used = time.Now()
 	if b.back == nil {
 		b.back = time.AfterFunc(s.srv.ownFor, s.guard.WakeToAttend)
@@ -71,13 +71,13 @@ func (s *Session) usesOwn() {
 
 // returnOwn gives such connections back once their time is over. No command is at work.
 func (s *Session) returnOwn() {
-	if s.big.used.IsZero() || time.Since(s.big.used) < s.srv.ownFor {
+	if s.pipes.big.used.IsZero() || time.Since(s.pipes.big.used) < s.srv.ownFor {
 		return
 	}
-	s.big.used = time.Time{}
-	s.big.leave()
-	if s.nodes.exec != nil {
-		s.nodes.exec.Private(false)
+	s.pipes.big.used = time.Time{}
+	s.pipes.big.leave()
+	if s.pipes.nodes.exec != nil {
+		s.pipes.nodes.exec.Private(false)
 	}
 }
 
@@ -146,7 +146,7 @@ func (t *stream) flush() {
 // pass writes p, which ends within a reply or not, to a client that is still there and wants it.
 func (t *stream) pass(p []byte, within bool) {
 	switch {
-	case t.s.silent:
+	case t.s.replies.silent:
 	case t.s.guard.Over():
 		t.to.GiveUp("left within a reply")
 	default:
@@ -179,26 +179,26 @@ func (s *Session) forwardBig() {
 	t := s.newStream()
 	r := s.runRequest(t)
 	if err == nil {
-		err = s.big.pipe.Do(r)
+		err = s.pipes.big.pipe.Do(r)
 		s.disconnected(err)
 		s.usesOwn()
 	}
 	t.finish()
 	if t.largest > bigReply {
-		s.big.seen()
+		s.pipes.big.seen()
 	}
 	if err != nil {
-		s.big.drop()
+		s.pipes.big.drop()
 		s.answerFor(err, b.cmds[r.Replied:])
 	}
 }
 
 func (s *Session) openBig() (err error) {
-	if s.big.pipe != nil {
+	if s.pipes.big.pipe != nil {
 		return nil
 	}
 	if err = s.refused(); err == nil {
-		s.big.pipe, err = s.srv.o.Node.Private(s.srv.ctx, s.ident)
+		s.pipes.big.pipe, err = s.srv.o.Node.Private(s.srv.ctx, s.ident)
 	}
 	return err
 }

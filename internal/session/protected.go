@@ -45,7 +45,7 @@ func (p *protection) isKnown() bool {
 // strangers is what a client from another machine is told when it connects; "": it is let in. Where Redis has not told yet
 // whether it asks for a password the client is let in, and its first command waits for that: see stays.
 func (s *Server) strangers() string {
-	if !s.o.Protected || !s.protection.isKnown() || s.mustAuth.Load() {
+	if !s.o.Protected || !s.access.protection.isKnown() || s.access.mustAuth.Load() {
 		return ""
 	}
 	return string(resp.AppendError(nil, deniedLine))
@@ -54,22 +54,22 @@ func (s *Server) strangers() string {
 // listens notes that clients come by a listener at addr.
 func (s *Server) listens(addr net.Addr, e downstream.Entry) {
 	if addr.Network() == "tcp" && (e.ProxyHeader || !downstream.IsLocal(addr)) {
-		s.protection.outside.Store(true)
+		s.access.protection.outside.Store(true)
 		s.sayProtection()
 	}
 }
 
 // protectionLearned is told whether Redis asks for a password. changed says that this is news.
 func (s *Server) protectionLearned(asked, changed bool) {
-	s.protection.once.Do(func() {
+	s.access.protection.once.Do(func() {
 		changed = true
-		close(s.protection.known)
+		close(s.access.protection.known)
 	})
 	if !changed {
 		return
 	}
 	if asked {
-		s.protection.said.Store(false)
+		s.access.protection.said.Store(false)
 	}
 	s.sayProtection()
 	for _, c := range s.snapshot() { // those that must authenticate now have a time for it, and those that may not stay are closed
@@ -79,8 +79,8 @@ func (s *Server) protectionLearned(asked, changed bool) {
 
 // sayProtection says in the log what it means that Redis asks for no password, where that concerns other machines.
 func (s *Server) sayProtection() {
-	p := &s.protection
-	if !p.isKnown() || s.mustAuth.Load() || !p.outside.Load() || !p.said.CompareAndSwap(false, true) {
+	p := &s.access.protection
+	if !p.isKnown() || s.access.mustAuth.Load() || !p.outside.Load() || !p.said.CompareAndSwap(false, true) {
 		return
 	}
 	if s.o.Protected {
@@ -94,13 +94,13 @@ func (s *Server) sayProtection() {
 // stays decides, before its first command, whether a client from another machine may stay. It waits for Redis to tell whether
 // it asks for a password, since otherwise the first clients after the start would be served before that is known.
 func (s *Session) stays() bool {
-	if !s.remote {
+	if !s.peer.remote {
 		return true
 	}
 	timer := time.NewTimer(protectionTime)
 	defer timer.Stop()
 	select {
-	case <-s.srv.protection.known:
+	case <-s.srv.access.protection.known:
 	case <-timer.C:
 		s.deny(deniedYet)
 		return false
@@ -108,7 +108,7 @@ func (s *Session) stays() bool {
 		s.guard.HangUp(downstream.Left, "drained")
 		return false
 	}
-	if s.remote = false; s.srv.doorClosed() {
+	if s.peer.remote = false; s.srv.doorClosed() {
 		return true
 	}
 	s.deny(deniedLine)
@@ -117,18 +117,18 @@ func (s *Session) stays() bool {
 
 // refuseStranger closes a client from another machine that has sent no command yet, once it is known that it may not stay.
 func (s *Session) refuseStranger() {
-	if s.remote && s.srv.protection.isKnown() && !s.srv.mustAuth.Load() {
+	if s.peer.remote && s.srv.access.protection.isKnown() && !s.srv.access.mustAuth.Load() {
 		s.deny(deniedLine)
 	}
 }
 
 func (s *Session) deny(line string) {
 	s.guard.Write(resp.AppendError(nil, line)) // best effort
-	s.finish = true
+	s.replies.finish = true
 	s.guard.HangUp(downstream.Left, "protected mode")
 }
 
 // MustAuthenticate says that Redis asks for a password, and that this client has neither told one nor was served before.
 func (s *Session) MustAuthenticate() bool {
-	return s.srv.mustAuth.Load() && s.admitted == 0 && s.ident.User == "" && s.ident.Password == ""
+	return s.srv.access.mustAuth.Load() && s.access.admitted == 0 && s.ident.User == "" && s.ident.Password == ""
 }

@@ -70,12 +70,12 @@ func TestProtectedMode(t *testing.T) {
 	dialWire(t, p.addr).expect("$1\r\nv\r\n", "GET", "k")
 
 	here.expect("+OK\r\n", "CONFIG", "SET", "requirepass", "secret")
-	eventually(t, "the password is known to be asked for", p.srv.mustAuth.Load)
+	eventually(t, "the password is known to be asked for", p.srv.access.mustAuth.Load)
 	far := dialFrom(t, addr, "192.0.2.7")
 	far.expect("-NOAUTH Authentication required.\r\n", "GET", "k")
 	far.expect("+OK\r\n", "AUTH", "secret")
 	silent := dialFrom(t, addr, "192.0.2.8")
-	eventually(t, "one is there that has said nothing", func() bool { return p.srv.sessionN.Load() == 4 })
+	eventually(t, "one is there that has said nothing", func() bool { return p.srv.clients.n.Load() == 4 })
 	far.expect("+OK\r\n", "CONFIG", "SET", "requirepass", "")
 	if got := silent.rest(); got != deniedReply {
 		t.Errorf("one that has come in the meantime: %q", got)
@@ -118,7 +118,7 @@ func TestHandshakeTimeoutEndsWithThePassword(t *testing.T) {
 	redis := startRedis(t, "--requirepass sekret")
 	const limit = 700 * time.Millisecond
 	p := startProxy(t, redis.URL(), func(o *Options) { o.HandshakeTimeout = limit })
-	eventually(t, "the need of a password is known", p.srv.mustAuth.Load)
+	eventually(t, "the need of a password is known", p.srv.access.mustAuth.Load)
 	in := dialWire(t, p.addr)
 	in.expect("+OK\r\n", "AUTH", "sekret")
 	var wg sync.WaitGroup
@@ -177,7 +177,7 @@ func TestNodeOfAClusterIsNoticed(t *testing.T) {
 	alone := startRedis(t)
 	var quiet journal
 	q := startProxy(t, alone.URL(), func(o *Options) { o.Logger = quiet.logger() })
-	eventually(t, "all is learned", q.srv.protection.isKnown)
+	eventually(t, "all is learned", q.srv.access.protection.isKnown)
 	if quiet.count("redis-cluster://") > 0 {
 		t.Error("said of a Redis alone")
 	}

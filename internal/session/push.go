@@ -13,29 +13,38 @@ const (
 	pushOverhead = 64
 )
 
+// pushes are the losses that a client is to be told; Session.mu guards them.
+type pushes struct {
+	resp3  bool // the client has been answered in RESP3, and knows what a push is
+	queue  []lock.Loss
+	queued int           // what the queue takes, in bytes
+	pusher chan struct{} // closed when the pusher at work has gone; nil: none at work
+	closed bool          // no pushes any more
+}
+
 // push queues the news of a lost lock for a client that can take it. It never blocks: a pusher is started when
 // there is something to write, and goes when there is nothing more.
 func (s *Session) push(l lock.Loss) {
-	s.lossUntold.Store(true)
+	s.locks.untold.Store(true)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	size := len(l.Key) + pushOverhead
-	if s.closed || !s.takesLossPush() || s.queued+size > pushQueue {
+	if s.pushes.closed || !s.takesLossPush() || s.pushes.queued+size > pushQueue {
 		return
 	}
-	s.queue, s.queued = append(s.queue, l), s.queued+size
-	if s.pusher == nil {
-		s.pusher = make(chan struct{})
-		go s.pushAll(s.pusher)
+	s.pushes.queue, s.pushes.queued = append(s.pushes.queue, l), s.pushes.queued+size
+	if s.pushes.pusher == nil {
+		s.pushes.pusher = make(chan struct{})
+		go s.pushAll(s.pushes.pusher)
 	}
 }
 
 // pushable notes that the client may be pushed to, once it has the reply that says so.
 func (s *Session) pushable() {
-	if s.ident.Proto == 3 && !s.resp3 {
+	if s.ident.Proto == 3 && !s.pushes.resp3 {
 		s.flush()
 		s.mu.Lock()
-		s.resp3 = true
+		s.pushes.resp3 = true
 		s.mu.Unlock()
 	}
 }
@@ -71,9 +80,9 @@ func (s *Session) takePushes() (out []byte, more bool) {
 func (s *Session) takeQueue() (queue []lock.Loss, wanted bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	queue, s.queue, s.queued = s.queue, nil, 0
+	queue, s.pushes.queue, s.pushes.queued = s.pushes.queue, nil, 0
 	if len(queue) == 0 {
-		s.pusher = nil
+		s.pushes.pusher = nil
 	}
 	return queue, s.takesLossPush()
 }
@@ -81,9 +90,9 @@ func (s *Session) takeQueue() (queue []lock.Loss, wanted bool) {
 // endPushes refuses more and waits for the pusher; the connection is closed by then, so that its write ends.
 func (s *Session) endPushes() {
 	s.mu.Lock()
-	s.closed = true
-	s.queue, s.queued = nil, 0
-	pusher := s.pusher
+	s.pushes.closed = true
+	s.pushes.queue, s.pushes.queued = nil, 0
+	pusher := s.pushes.pusher
 	s.mu.Unlock()
 	if pusher != nil {
 		<-pusher

@@ -7,13 +7,13 @@ func (s *Session) clientReply(args [][]byte) {
 	switch strings.ToUpper(string(args[2])) {
 	case "ON":
 		s.flush()
-		s.silent, s.off = false, false
+		s.replies.silent, s.replies.off = false, false
 		s.ok()
 	case "OFF":
 		s.flush()
-		s.silent, s.off = true, true
+		s.replies.silent, s.replies.off = true, true
 	case "SKIP":
-		s.skip = !s.off
+		s.replies.skip = !s.replies.off
 	default:
 		s.error(syntaxError)
 	}
@@ -23,21 +23,21 @@ func (s *Session) clientReply(args [][]byte) {
 func (s *Session) quietly(run func()) {
 	s.forward()
 	s.flush()
-	s.silent, s.skip = true, false
+	s.replies.silent, s.replies.skip = true, false
 	run()
 	s.forward()
-	if s.dedicated != nil {
-		s.dedicated.Flush()
+	if s.own.dedicated != nil {
+		s.own.dedicated.Flush()
 	}
 	s.flush()
-	if s.silent { // the command may have been CLIENT REPLY ON
-		s.silent = s.off
+	if s.replies.silent { // the command may have been CLIENT REPLY ON
+		s.replies.silent = s.replies.off
 	}
 }
 
 // resetReplyMode is RESET's part of it. Behind SKIP, its own reply stays unwanted.
 func (s *Session) resetReplyMode() {
 	s.flush()
-	s.silent = s.silent && !s.off
-	s.off, s.skip = false, false
+	s.replies.silent = s.replies.silent && !s.replies.off
+	s.replies.off, s.replies.skip = false, false
 }

@@ -124,7 +124,7 @@ func TestNotesAndAnswerers(t *testing.T) {
 	server := testredis.Start(t)
 	p := startProxy(t, server.URL(), nil)
 	answered := make(map[string]bool)
-	p.srv.table.Load().All(func(c *commandtable.Command) {
+	p.srv.facts.table.Load().All(func(c *commandtable.Command) {
 		where := whereItGoes(c)
 		if where != "shared" && c.About() == "" {
 			t.Errorf("%s is not forwarded like others, and no note says why", c.Name)

@@ -33,7 +33,7 @@ type restore struct {
 func (p *dedicatedConn) Remake(what dedicated.Remains) {
 	r := &restore{s: p.s, what: what, ended: make(chan struct{})}
 	r.ctx, r.stop = context.WithCancel(p.s.srv.ctx)
-	p.s.restore.Store(r)
+	p.s.own.restore.Store(r)
 	go r.run()
 }
 
@@ -71,7 +71,7 @@ func (r *restore) run() {
 func (r *restore) make(id upstream.Identity) (p *dedicatedConn, line string, err error) {
 	ctx, cancel := context.WithTimeout(r.ctx, remakeStep)
 	defer cancel()
-	if p, err = r.s.connect(ctx, id, r.s.srv.o.Node, nil, &r.s.view); err != nil {
+	if p, err = r.s.connect(ctx, id, r.s.srv.o.Node, nil, &r.s.own.view); err != nil {
 		return nil, "", err
 	}
 	p.Remaking()
@@ -105,21 +105,21 @@ func (r *restore) mutes(c *commandtable.Command) bool {
 
 // takeRestored is the connection that a restore has made, if it has, which is the session's own from now on.
 func (s *Session) takeRestored() *dedicatedConn {
-	r := s.restore.Load()
+	r := s.own.restore.Load()
 	if r == nil {
 		return nil
 	}
 	s.mu.Lock()
 	p, id := r.p, r.id
 	s.mu.Unlock()
-	if p == nil || !s.restore.CompareAndSwap(r, nil) { // or it is lost again
+	if p == nil || !s.own.restore.CompareAndSwap(r, nil) { // or it is lost again
 		return nil
 	}
 	if id != s.ident {
 		p.Redo()
 		return nil
 	}
-	s.dedicated = p
+	s.own.dedicated = p
 	return s.currentDedicated()
 }
 
@@ -146,7 +146,7 @@ func (s *Session) awaitRestored(r *restore) (*dedicatedConn, error) {
 
 // dropRestore ends a restore, and what it has made.
 func (s *Session) dropRestore() {
-	for r := s.restore.Swap(nil); r != nil; r = s.restore.Swap(nil) { // another one begins if that is lost just now
+	for r := s.own.restore.Swap(nil); r != nil; r = s.own.restore.Swap(nil) { // another one begins if that is lost just now
 		r.stop()
 		<-r.ended
 		if p := r.p; p != nil {
@@ -157,6 +157,6 @@ func (s *Session) dropRestore() {
 
 // find is what the table says of a command that has no subcommands.
 func (s *Server) find(name string) *commandtable.Command {
-	c, _ := s.table.Load().find([][]byte{[]byte(name)})
+	c, _ := s.facts.table.Load().find([][]byte{[]byte(name)})
 	return c
 }

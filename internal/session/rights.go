@@ -25,7 +25,7 @@ func (s *Session) refusal(asked grant, call func() ([]byte, error)) (refusal, er
 	if s.isService() {
 		return nil, nil
 	}
-	asked.node, asked.cluster, asked.ident, asked.rights = s.srv.o.Node, s.srv.o.Cluster, s.ident, s.srv.rights.Load()
+	asked.node, asked.cluster, asked.ident, asked.rights = s.srv.o.Node, s.srv.o.Cluster, s.ident, s.srv.access.rights.Load()
 	if refusal, known := grants().Get(asked); known {
 		return refusal, nil
 	}

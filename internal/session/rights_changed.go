@@ -50,15 +50,15 @@ func (s *Server) rightsChanged(r rightsChange) {
 	if !r.any {
 		return
 	}
-	s.rights.Add(1)
-	s.door.until.Store(0)
+	s.access.rights.Add(1)
+	s.access.door.until.Store(0)
 	if !r.all && r.deleted == nil {
 		return
 	}
 	s.renew(r.concerns)
 	if r.deleted != nil {
 		select {
-		case s.deleted <- r.deleted:
+		case s.access.deleted <- r.deleted:
 		default: // Redis closes their connections, which is noticed a little later
 		}
 	}
@@ -80,7 +80,7 @@ func (s *Server) deletedLoop() {
 		select {
 		case <-s.ctx.Done():
 			return
-		case users := <-s.deleted:
+		case users := <-s.access.deleted:
 			for _, id := range s.identitiesOf(users) {
 				s.lookAtIdentity(id)
 			}

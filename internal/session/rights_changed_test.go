@@ -148,7 +148,7 @@ func TestDeletedUsersIdleClientsAreClosed(t *testing.T) {
 			if got := idle.rest(); got != "" {
 				t.Errorf("after %q: %q", login, got)
 			}
-			eventually(t, "it has gone", func() bool { return p.srv.sessionN.Load() == 0 })
+			eventually(t, "it has gone", func() bool { return p.srv.clients.n.Load() == 0 })
 		}
 	}
 	t.Run("one Redis", func(t *testing.T) {

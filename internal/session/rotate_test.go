@@ -41,7 +41,7 @@ func TestWrongPasswords(t *testing.T) {
 	do := admin(t, server)
 	do("ACL", "SETUSER", "off", "off", ">one")
 	p := startProxy(t, server.URL(), nil)
-	eventually(t, "the password is known to be needed", p.srv.mustAuth.Load)
+	eventually(t, "the password is known to be needed", p.srv.access.mustAuth.Load)
 	direct, w := dialWire(t, server.Addr()), dialWire(t, p.addr)
 	for _, args := range [][]string{
 		{"AUTH", "wrong"}, {"AUTH", "default", "wrong"}, {"AUTH", "nobody", "wrong"}, {"AUTH", "off", "one"}, {"AUTH", "a", "b", "c"}, {"AUTH"},
@@ -171,7 +171,7 @@ func TestLimitsBehindReset(t *testing.T) {
 	t.Parallel()
 	server := startRedis(t, "--requirepass secret")
 	p := startProxy(t, server.URL(), nil)
-	eventually(t, "the password is known to be needed", p.srv.mustAuth.Load)
+	eventually(t, "the password is known to be needed", p.srv.access.mustAuth.Load)
 	do := admin(t, server)
 	other := dialWire(t, p.addr)
 	other.expect("-NOAUTH Authentication required.\r\n", "GET", "k")

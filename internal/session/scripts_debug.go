@@ -13,7 +13,7 @@ var notDebuggedRow = &commandtable.Command{Name: "eval", Refusal: true, Barred: 
 // refuseDebug is SCRIPT DEBUG YES|SYNC|NO.
 func (s *Session) refuseDebug(line string, args [][]byte) {
 	if len(args) == 3 {
-		s.debugs = equalFold(args[2], "YES") || equalFold(args[2], "SYNC") || s.debugs && !equalFold(args[2], "NO")
+		s.settings.debugs = equalFold(args[2], "YES") || equalFold(args[2], "SYNC") || s.settings.debugs && !equalFold(args[2], "NO")
 	}
 	s.error(line)
 }

@@ -30,7 +30,7 @@ func (s *Session) forwardLane(quick bool) time.Duration {
 	if err != nil || !main.Connected() || s.mustLogIn() {
 		return s.timed(main, err)
 	}
-	if quick && s.openLane() && !s.lane.lane.Stuck() {
+	if quick && s.openLane() && !s.pipes.lane.lane.Stuck() {
 		return s.forwardQuick()
 	}
 	id, free := s.srv.lanes.Take(s.ident)
@@ -48,7 +48,7 @@ func (s *Session) forwardLane(quick bool) time.Duration {
 
 // mustLogIn says that Redis refuses the client's commands until it has authenticated: no further connection is made for them.
 func (s *Session) mustLogIn() bool {
-	return s.ident.User == "" && s.ident.Password == "" && (s.srv.mustAuth.Load() || s.refused() != nil)
+	return s.ident.User == "" && s.ident.Password == "" && (s.srv.access.mustAuth.Load() || s.refused() != nil)
 }
 
 func (s *Session) timed(p *upstream.Pipe, err error) time.Duration {
@@ -59,19 +59,19 @@ func (s *Session) timed(p *upstream.Pipe, err error) time.Duration {
 
 // openLane opens the quick lane, and says whether it can be used.
 func (s *Session) openLane() bool {
-	if s.lane.pipe == nil {
+	if s.pipes.lane.pipe == nil {
 		lane := s.srv.lanes.Join(s.ident)
 		p, err := s.srv.o.Node.Open(s.srv.ctx, lane.ID())
 		if err != nil {
 			lane.Leave()
 			return false
 		}
-		s.lane = scriptLane{pipe: p, lane: lane}
+		s.pipes.lane = scriptLane{pipe: p, lane: lane}
 	}
-	return s.lane.pipe.Connected()
+	return s.pipes.lane.pipe.Connected()
 }
 
 // forwardQuick sends the run over the quick lane.
 func (s *Session) forwardQuick() time.Duration {
-	return s.lane.lane.Timed(func() { s.forwardOver(s.lane.pipe, nil) })
+	return s.pipes.lane.lane.Timed(func() { s.forwardOver(s.pipes.lane.pipe, nil) })
 }

@@ -69,43 +69,68 @@ type Server struct {
 	log    *slog.Logger
 	limits resp.Limits
 	start  time.Time
-
 	ctx    context.Context // ends when the last clients are cut off
-	cancel context.CancelFunc
+	gate   *downstream.Gate
 
-	table      atomic.Pointer[answers]
-	fields     atomic.Pointer[[]string] // of Redis' own CLIENT INFO; nil: not known
-	paused     atomic.Int64             // unix nanoseconds until which writes are paused, as far as is known; 0: they are not
-	shutting   atomic.Int64             // SHUTDOWNs that Redis has not answered yet
+	facts      facts
+	access     serverAccess
+	writes     writes
+	scripts    *scriptcache.Cache
+	lanes      *scriptcache.Lanes
+	ownFor     time.Duration // that a client keeps a connection for big traffic without any
+	clients    clients
+	loops      loops
+	subscribed clusterSubscribed
+}
+
+// facts are what Redis has told of itself.
+type facts struct {
+	table    atomic.Pointer[answers]
+	fields   atomic.Pointer[[]string] // of Redis' own CLIENT INFO; nil: not known
+	relearn  chan struct{}
+	known    chan struct{} // closed when Redis has told of its commands
+	knownNow sync.Once
+	blocking blockingCommands
+	learning sync.Once
+	warned   bool // that the upstream is a node of a cluster; learnLoop alone uses it
+}
+
+// serverAccess is what Redis lets clients do.
+type serverAccess struct {
 	door       door
 	mustAuth   atomic.Bool  // Redis refuses clients that have not authenticated
 	protection protection   // see Options.Protected
 	era        atomic.Int64 // changes when it begins to
 	rights     atomic.Int64 // changes when users' rights may have changed
 	deleted    chan []string
-	relearn    chan struct{}
-	known      chan struct{} // closed when Redis has told of its commands
-	knownNow   sync.Once
-	blocking   blockingCommands
-	scripts    *scriptcache.Cache
-	lanes      *scriptcache.Lanes
 	asking     chan struct{} // those who ask Redis whether they need a password: mostAsking at once
-	ownFor     time.Duration // that a client keeps a connection for big traffic without any
-	learning   sync.Once
-	warned     bool // that the upstream is a node of a cluster; learnLoop alone uses it
+}
 
-	gate *downstream.Gate
+// writes is what holds up all clients' writes.
+type writes struct {
+	paused   atomic.Int64 // unix nanoseconds until which writes are paused, as far as is known; 0: they are not
+	shutting atomic.Int64 // SHUTDOWNs that Redis has not answered yet
+}
 
+// clients are those that there are.
+type clients struct {
 	mu       sync.Mutex
 	sessions map[int64]*Session
-	lastID   int64
+	last     int64          // the last one's number
+	running  sync.WaitGroup // from accept to redcon's last word
+	n        atomic.Int64
+}
 
-	loops    sync.WaitGroup // learner, looker
-	running  sync.WaitGroup // sessions, from accept to redcon's last word
-	sessionN atomic.Int64
+// loops are the server's own goroutines.
+type loops struct {
+	running sync.WaitGroup // learner, looker
+	cancel  context.CancelFunc
+}
 
-	hearing      listeners    // in a cluster
-	resubscribed atomic.Int64 // subscriptions made again, in a cluster
+// clusterSubscribed is what there is of subscriptions with a cluster upstream.
+type clusterSubscribed struct {
+	hearing      listeners
+	resubscribed atomic.Int64 // subscriptions made again
 }
 
 // mostAsking have answers of some 40 bytes each: Redis lets 1 KB wait for a connection that has not authenticated.
@@ -117,33 +142,30 @@ func NewServer(o Options) *Server {
 		o.Logger = slog.Default()
 	}
 	s := &Server{
-		o:          o,
-		log:        o.Logger,
-		limits:     resp.Limits{Args: o.MaxArgs, Bulk: o.MaxBulk, Command: o.MaxCommand},
-		start:      time.Now(),
-		relearn:    make(chan struct{}, 1),
-		deleted:    make(chan []string, 16),
-		known:      make(chan struct{}),
-		sessions:   make(map[int64]*Session),
-		scripts:    scriptcache.New(),
-		lanes:      scriptcache.NewLanes(),
-		ownFor:     backAfterAge,
-		asking:     make(chan struct{}, mostAsking),
-		protection: protection{known: make(chan struct{})},
+		o:       o,
+		log:     o.Logger,
+		limits:  resp.Limits{Args: o.MaxArgs, Bulk: o.MaxBulk, Command: o.MaxCommand},
+		start:   time.Now(),
+		facts:   facts{relearn: make(chan struct{}, 1), known: make(chan struct{})},
+		access:  serverAccess{deleted: make(chan []string, 16), asking: make(chan struct{}, mostAsking), protection: protection{known: make(chan struct{})}},
+		clients: clients{sessions: make(map[int64]*Session)},
+		scripts: scriptcache.New(),
+		lanes:   scriptcache.NewLanes(),
+		ownFor:  backAfterAge,
 	}
-	s.blocking.all = slices.Clone(o.Blocking)
-	s.era.Store(1)
-	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.facts.blocking.all = slices.Clone(o.Blocking)
+	s.access.era.Store(1)
+	s.ctx, s.loops.cancel = context.WithCancel(context.Background())
 	s.gate = downstream.NewGate(s.ctx, downstream.Options{
 		MaxClients: o.MaxClients, MaxPerAddress: o.MaxPerAddress, MaxQueryMemory: o.MaxQueryMemory, MaxReplyMemory: o.MaxReplyMemory,
 		NormalOutput: o.NormalOutput, PubSubOutput: o.PubSubOutput, IdleTimeout: o.IdleTimeout, HandshakeTimeout: o.HandshakeTimeout,
 		Limits: func() resp.Limits { return s.limitsFor(false) }, Strangers: s.strangers, Admit: s.admit, Logger: s.log,
 	})
-	s.table.Store(s.newTable(nil))
+	s.facts.table.Store(s.newTable(nil))
 	switch {
 	case o.Cluster != nil:
 		o.Cluster.OnRefused(s.identityRefused)
-		o.Cluster.OnChanged(s.hearing.topologyChanged)
+		o.Cluster.OnChanged(s.subscribed.hearing.topologyChanged)
 		o.Cluster.OnPassword(s.passwordAsked)
 	case o.Node != nil:
 		o.Node.OnRefused(s.identityRefused)
@@ -162,11 +184,11 @@ func (s *Server) ServeEntry(ln net.Listener, e downstream.Entry) error {
 		return ErrClosed
 	}
 	s.listens(ln.Addr(), e)
-	s.learning.Do(func() {
-		s.loops.Go(s.learnLoop)
-		s.loops.Go(s.lookLoop)
-		s.loops.Go(s.deletedLoop)
-		s.loops.Go(s.stuckLoop)
+	s.facts.learning.Do(func() {
+		s.loops.running.Go(s.learnLoop)
+		s.loops.running.Go(s.lookLoop)
+		s.loops.running.Go(s.deletedLoop)
+		s.loops.running.Go(s.stuckLoop)
 	})
 	return redcon.Serve(l, s.handle, s.accepted, s.ended)
 }
@@ -180,7 +202,7 @@ func (s *Server) handle(conn redcon.Conn, cmd redcon.Command) {
 	rest := conn.ReadPipeline()
 	defer func() {
 		if p := recover(); p != nil {
-			s.log.Error("a command's handler panicked, its client is closed", "client", c.addr, "panic", fmt.Sprint(p),
+			s.log.Error("a command's handler panicked, its client is closed", "client", c.peer.addr, "panic", fmt.Sprint(p),
 				"stack", string(debug.Stack()))
 			c.guard.HangUp(downstream.Left, "internal error")
 		}
@@ -191,18 +213,18 @@ func (s *Server) handle(conn redcon.Conn, cmd redcon.Command) {
 // ended is redcon's word that a connection's goroutine is over; the session has ended before, in Conn.Read.
 func (s *Server) ended(conn redcon.Conn, _ error) {
 	conn.NetConn().(*downstream.Conn).Client().End()
-	s.running.Done()
+	s.clients.running.Done()
 }
 
 // admit gives a new connection its number and its session.
 func (s *Server) admit(g *downstream.Conn) downstream.Client {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.lastID++
-	c := newSession(s, g, s.lastID)
-	s.sessions[s.lastID] = c
-	s.running.Add(1)
-	s.sessionN.Add(1)
+	s.clients.mu.Lock()
+	defer s.clients.mu.Unlock()
+	s.clients.last++
+	c := newSession(s, g, s.clients.last)
+	s.clients.sessions[s.clients.last] = c
+	s.clients.running.Add(1)
+	s.clients.n.Add(1)
 	telemetry.Clients.Add(1)
 	telemetry.ClientsAccepted.Add(1)
 	return c
@@ -210,10 +232,10 @@ func (s *Server) admit(g *downstream.Conn) downstream.Client {
 
 // forget frees the place of a session that has ended.
 func (s *Server) forget(c *Session) {
-	s.mu.Lock()
-	delete(s.sessions, c.id)
-	s.mu.Unlock()
+	s.clients.mu.Lock()
+	delete(s.clients.sessions, c.peer.id)
+	s.clients.mu.Unlock()
 	c.guard.LeavePlace()
-	s.sessionN.Add(-1)
+	s.clients.n.Add(-1)
 	telemetry.Clients.Add(-1)
 }

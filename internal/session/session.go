@@ -21,59 +21,82 @@ import (
 // Session is one client's connection. All of it runs in redcon's goroutine of that connection, but for what mu
 // guards and the atomics, which other sessions, the lock engine, and Shutdown look at.
 type Session struct {
-	srv    *Server
-	guard  *downstream.Conn
+	srv      *Server
+	guard    *downstream.Conn
+	peer     peer
+	activity activity
+
+	mu       sync.Mutex
+	ident    upstream.Identity
+	settings settings
+	pushes   pushes
+
+	locks   locks
+	own     own
+	pipes   pipes
+	access  access
+	replies replies
+	batch   *batch // while commands are at work
+	endOnce sync.Once
+}
+
+// peer is who has connected.
+type peer struct {
 	id     int64
 	addr   string // the client's, as Redis writes it
 	laddr  string
 	unix   bool // it came by a unix socket
 	remote bool // it came from another machine, and protected mode has yet to let it stay
+}
 
-	mu            sync.Mutex
-	ident         upstream.Identity
+// activity is what others see of what a client does.
+type activity struct {
+	active   atomic.Int64 // unix nanoseconds of the last batch
+	last     atomic.Pointer[string]
+	module   atomic.Pointer[string]                  // a command of a module's in the run; nil: there is none
+	waiting  atomic.Pointer[context.CancelCauseFunc] // unblocks the lock verb that waits; nil: none does
+	leaves   atomic.Bool                             // QUIT or RESET comes next, seen while a verb waits
+	progress progress
+}
+
+// settings are what a client has said of itself; Session.mu guards them.
+type settings struct {
 	name          string
 	lib           [2]string // name and version of the client library
 	noEvict       bool
 	noTouch       bool
 	wantsLossPush bool // it asked for the news of lost locks
-	resp3         bool // it has been answered in RESP3, and knows what a push is
-	queue         []lock.Loss
-	queued        int           // what the queue takes, in bytes
-	pusher        chan struct{} // closed when the pusher at work has gone; nil: none at work
-	closed        bool          // no pushes any more
+	debugs        bool // SCRIPT DEBUG was refused: the client believes that its scripts are not run for real; the session's goroutine only
+}
 
+// locks is what the session has of the lock engine.
+type locks struct {
+	engine atomic.Pointer[lock.Client] // made for the first lock verb
+	untold atomic.Bool                 // it has lost a lock since its last lock verb
+}
+
+// pipes are the session's ways to Redis on connections that it shares.
+type pipes struct {
+	shared   *upstream.Pipe
 	request  atomic.Pointer[upstream.Request] // which sends its runs; nil: none yet
-	progress progress
+	big      bigTraffic
+	lane     scriptLane
+	nodes    nodes // of a cluster
+	replicas bool  // whose replicas may answer what this client reads
+}
 
-	active           atomic.Int64 // unix nanoseconds of the last batch
-	last             atomic.Pointer[string]
-	module           atomic.Pointer[string]                  // a command of a module's in the run; nil: there is none
-	waiting          atomic.Pointer[context.CancelCauseFunc] // unblocks the lock verb that waits; nil: none does
-	leaves           atomic.Bool                             // QUIT or RESET comes next, seen while a verb waits
-	engine           atomic.Pointer[lock.Client]             // made for the first lock verb
-	lossUntold       atomic.Bool                             // it has lost a lock since its last lock verb
-	dedicatedRequest atomic.Pointer[chan int64]              // somebody wants it to have a connection of its own
-	restore          atomic.Pointer[restore]                 // of what its own connection had; nil: that was not lost
+// access is what Redis has let the client do so far.
+type access struct {
+	lowered  bool  // has gone back to the limits of those who must log in
+	admitted int64 // in that era of the server's Redis has let this identity run a command; 0: in none
+}
 
-	lowered       bool  // has gone back to the limits of those who must log in
-	admitted      int64 // in that era of the server's Redis has let this identity run a command; 0: in none
-	shared        *upstream.Pipe
-	dedicated     *dedicatedConn // the connection upstream it has to itself; nil: none
-	view          dedicated.View // of dedicated
-	lostState     lostState      // by one before
-	silent        bool           // replies are not wanted: CLIENT REPLY OFF, or the command behind SKIP
-	off           bool           // CLIENT REPLY OFF
-	skip          bool           // CLIENT REPLY SKIP has just come
-	debugs        bool           // SCRIPT DEBUG was refused: the client believes that its scripts are not run for real
-	finish        bool           // the client is closed for want of Redis: it is to get the replies there are
-	big           bigTraffic
-	lane          scriptLane
-	nodes         nodes            // of a cluster
-	replicas      bool             // whose replicas may answer what this client reads
-	subscriptions *subscriptions   // its subscriptions, in a cluster; nil: none yet
-	batch         *batch           // while commands are at work
-	next          []redcon.Command // of the same pipeline, behind the command at work
-	endOnce       sync.Once
+// replies is which replies the client gets.
+type replies struct {
+	silent bool // they are not wanted: CLIENT REPLY OFF, or the command behind SKIP
+	off    bool // CLIENT REPLY OFF
+	skip   bool // CLIENT REPLY SKIP has just come
+	finish bool // the client is closed for want of Redis: it is to get the replies there are
 }
 
 // batch is what a session needs while it works, lent from a pool: an idle session holds no buffers.
@@ -83,6 +106,7 @@ type batch struct {
 	fullSize int                     // bytes of full
 	out      []byte                  // those behind them
 	verb     []byte                  // the reply of the lock verb at work
+	next     []redcon.Command        // of the same pipeline, behind the command at work
 	run      [][]byte                // commands to be forwarded together
 	cmds     []*commandtable.Command // what the table says of each of run; nil: nothing
 	size     int                     // bytes of run
@@ -91,11 +115,14 @@ type batch struct {
 	rights   rightsChange            // that the run may bring
 	gone     bool                    // b.out does not have all replies of the run any more
 	keys     []scriptcache.Key
+	nodes    clusterRun
+}
 
-	// With a cluster upstream only.
-	args  [][][]byte // the words of each of run
+// clusterRun is what of a run matters with a cluster upstream only.
+type clusterRun struct {
+	args  [][][]byte // the words of each of the run
 	plans []*cluster.Plan
-	words []int // which of the words are keys, of all of run
+	words []int // which of the words are keys, of all of the run
 	apart bool  // replies are to be kept in the plans, whole, and not sent to the client
 }
 
@@ -155,9 +182,9 @@ func (b *batch) truncate(n int) {
 
 func (b *batch) clearRun() {
 	clear(b.run)
-	clear(b.args)
+	clear(b.nodes.args)
 	b.dropPlans()
-	b.args = b.args[:0]
+	b.nodes.args = b.nodes.args[:0]
 	b.run, b.cmds, b.size, b.scripts = b.run[:0], b.cmds[:0], 0, false
 	b.rights = rightsChange{}
 }
@@ -165,7 +192,7 @@ func (b *batch) clearRun() {
 // giveBack returns b to the pool unless it has grown beyond what is worth keeping.
 func (b *batch) giveBack() {
 	b.clearRun()
-	b.guard = nil
+	b.guard, b.next = nil, nil
 	if cap(b.out) > keepBytes || cap(b.verb) > keepBytes || cap(b.run) > keepRun {
 		return
 	}
@@ -174,51 +201,51 @@ func (b *batch) giveBack() {
 }
 
 func newSession(s *Server, g *downstream.Conn, id int64) *Session {
-	c := &Session{srv: s, guard: g, id: id, ident: s.fresh(),
-		addr: g.Addr(), laddr: g.LocalName(), unix: g.Unix(), remote: s.o.Protected && !g.Local()}
-	c.replicas = s.o.ReadFrom == ReadReplica
-	c.active.Store(time.Now().UnixNano())
+	c := &Session{srv: s, guard: g, ident: s.fresh(),
+		peer: peer{id: id, addr: g.Addr(), laddr: g.LocalName(), unix: g.Unix(), remote: s.o.Protected && !g.Local()}}
+	c.pipes.replicas = s.o.ReadFrom == ReadReplica
+	c.activity.active.Store(time.Now().UnixNano())
 	return c
 }
 
 // serve works off one batch of commands in order and writes all its replies.
 func (s *Session) serve(first redcon.Command, rest []redcon.Command) {
-	s.active.Store(time.Now().UnixNano())
+	s.activity.active.Store(time.Now().UnixNano())
 	s.guard.CommandCame()
 	if !s.stays() {
 		return
 	}
 	s.batch = batches.Get().(*batch)
 	s.batch.guard = s.guard
-	s.progress.step.next()
-	s.next = rest
+	s.activity.progress.step.next()
+	s.batch.next = rest
 	s.command(first)
 	for i := 0; i < len(rest) && !s.guard.Over(); i++ {
-		s.next = rest[i+1:]
+		s.batch.next = rest[i+1:]
 		s.command(rest[i])
 	}
-	s.next = nil
+	s.batch.next = nil
 	s.forward()
-	if s.dedicated != nil {
-		s.dedicated.Flush()
+	if s.own.dedicated != nil {
+		s.own.dedicated.Flush()
 	}
 	s.flush()
 	s.batch.giveBack()
 	s.batch = nil
-	s.progress.step.rest()
-	if r := s.request.Load(); r != nil {
+	s.activity.progress.step.rest()
+	if r := s.pipes.request.Load(); r != nil {
 		r.Cmds, r.Sink = nil, nil
 	}
 }
 
 // runRequest is the request that sends the run, with its replies to sink.
 func (s *Session) runRequest(sink upstream.Sink) *upstream.Request {
-	r := s.request.Load()
+	r := s.pipes.request.Load()
 	if r == nil {
 		r = &upstream.Request{}
-		s.request.Store(r)
+		s.pipes.request.Store(r)
 	}
-	r.Cmds, r.Sink, r.Patient, r.Turn = s.batch.run, sink, true, s.progress.step.next()
+	r.Cmds, r.Sink, r.Patient, r.Turn = s.batch.run, sink, true, s.activity.progress.step.next()
 	r.Replied, r.Partial, r.Longest = 0, 0, 0
 	return r
 }
@@ -226,16 +253,16 @@ func (s *Session) runRequest(sink upstream.Sink) *upstream.Request {
 // disconnected lets go of a request that was ended: its replies are still pending.
 func (s *Session) disconnected(err error) {
 	if upstream.Ended(err) {
-		s.request.Store(nil)
+		s.pipes.request.Store(nil)
 	}
 }
 
 // command has one command run, its reply wanted or not.
 func (s *Session) command(cmd redcon.Command) {
-	if s.lowered && !s.stillFits(cmd.Args) {
+	if s.access.lowered && !s.stillFits(cmd.Args) {
 		return
 	}
-	if s.skip {
+	if s.replies.skip {
 		s.quietly(func() { s.dispatch(cmd) })
 		return
 	}
@@ -245,10 +272,10 @@ func (s *Session) command(cmd redcon.Command) {
 // dispatch adds a command to the run to be forwarded, or forwards that run and answers the command here, or has it run
 // on a connection of the session's own.
 func (s *Session) dispatch(cmd redcon.Command) {
-	c, answer := s.srv.table.Load().find(cmd.Args)
+	c, answer := s.srv.facts.table.Load().find(cmd.Args)
 	if c != nil {
-		s.last.Store(&c.Name)
-		if s.debugs {
+		s.activity.last.Store(&c.Name)
+		if s.settings.debugs {
 			c, answer = s.undebugged(c, answer)
 		}
 	}
@@ -257,10 +284,10 @@ func (s *Session) dispatch(cmd redcon.Command) {
 		return
 	}
 	p := s.currentDedicated()
-	if s.lostState.any() && s.afterLoss(p, cmd, c) {
+	if s.own.lostState.any() && s.afterLoss(p, cmd, c) {
 		return
 	}
-	if p != nil || c != nil && c.Conn.Starts() || s.restore.Load().mutes(c) || answer == nil && s.srv.writesPaused() {
+	if p != nil || c != nil && c.Conn.Starts() || s.own.restore.Load().mutes(c) || answer == nil && s.srv.writesPaused() {
 		s.runDedicated(p, cmd, c, answer)
 		return
 	}
@@ -286,7 +313,7 @@ func (s *Session) forwardOrAnswer(cmd redcon.Command, c *commandtable.Command, a
 // flush writes the replies gathered so far.
 func (s *Session) flush() {
 	b := s.batch
-	if s.silent {
+	if s.replies.silent {
 		b.full, b.fullSize, b.out = nil, 0, b.out[:0]
 		s.guard.Gathered(0)
 	}
@@ -305,15 +332,15 @@ func (s *Session) End() {
 	s.endOnce.Do(func() {
 		s.guard.HangUp(downstream.Left, "closed")
 		how, why := s.guard.Ending()
-		s.srv.log.Debug("client left", "client", s.addr, "id", s.id, "why", why)
+		s.srv.log.Debug("client left", "client", s.peer.addr, "id", s.peer.id, "why", why)
 		s.guard.SetWriteDeadline(time.Now().Add(dedicated.LastReplies)) // nobody waits for a client that has gone and reads nothing
 		s.endDedicated()
 		s.dropSubscriptions()
-		if l := s.engine.Load(); l != nil {
+		if l := s.locks.engine.Load(); l != nil {
 			l.Close(closeHow(how))
 		}
-		s.dropPipes()
-		if s.finish {
+		s.pipes.leave()
+		if s.replies.finish {
 			s.guard.Finish()
 		}
 		s.guard.Close()
@@ -323,27 +350,27 @@ func (s *Session) End() {
 	})
 }
 
-// dropPipes gives back the session's connections upstream.
-func (s *Session) dropPipes() {
-	if s.shared != nil {
-		s.shared.Release()
-		s.shared = nil
+// leave gives them all back.
+func (p *pipes) leave() {
+	if p.shared != nil {
+		p.shared.Release()
+		p.shared = nil
 	}
-	s.big.leave()
-	s.lane.leave()
-	s.nodes.leave()
+	p.big.leave()
+	p.lane.leave()
+	p.nodes.leave()
 }
 
 // pipe is the shared pipe of the session's identity, opened when first needed.
 func (s *Session) pipe() (*upstream.Pipe, error) {
-	if s.shared != nil {
-		return s.shared, nil
+	if s.pipes.shared != nil {
+		return s.pipes.shared, nil
 	}
 	p, err := s.srv.o.Node.Open(s.srv.ctx, s.ident)
 	if err != nil {
 		return nil, err
 	}
-	s.shared = p
+	s.pipes.shared = p
 	return p, nil
 }
 
@@ -352,12 +379,12 @@ func (s *Session) identity(id upstream.Identity) {
 	if id == s.ident {
 		return
 	}
-	s.dropPipes()
+	s.pipes.leave()
 	s.mu.Lock()
 	s.ident = id
-	s.resp3 = s.resp3 && id.Proto == 3
+	s.pushes.resp3 = s.pushes.resp3 && id.Proto == 3
 	s.mu.Unlock()
-	s.admitted = 0
+	s.access.admitted = 0
 }
 
 func (s *Session) error(line string) { s.batch.out = resp.AppendError(s.batch.out, line) }

@@ -38,27 +38,27 @@ func (s *Session) take(t dedicated.Setting) {
 	defer s.mu.Unlock()
 	switch on := t.Value == "ON"; t.Of {
 	case dedicated.SettingName:
-		s.name = t.Value
+		s.settings.name = t.Value
 	case dedicated.SettingLibrary:
-		s.lib[0] = t.Value
-		if l := s.engine.Load(); l != nil {
+		s.settings.lib[0] = t.Value
+		if l := s.locks.engine.Load(); l != nil {
 			l.SetLibrary(t.Value != "")
 		}
 	case dedicated.SettingVersion:
-		s.lib[1] = t.Value
+		s.settings.lib[1] = t.Value
 	case dedicated.SettingNoEvict:
-		s.noEvict = on
+		s.settings.noEvict = on
 	case dedicated.SettingNoTouch:
-		s.noTouch = on
+		s.settings.noTouch = on
 	case dedicated.SettingLossPush:
-		s.wantsLossPush = on
+		s.settings.wantsLossPush = on
 	}
 }
 
 // queuedAs is what Redis gets of a command that is answered here, to be queued in a transaction. A setting that this Redis
 // does not know of is replaced by one that it answers OK as well, and that changes nothing.
 func (s *Session) queuedAs(c *commandtable.Command, raw []byte, e dedicated.Effect) []byte {
-	if e.Setting.Of == dedicated.NoSetting || e.Setting.Of == dedicated.SettingName || c.Spec != nil || !s.srv.table.Load().Learned() {
+	if e.Setting.Of == dedicated.NoSetting || e.Setting.Of == dedicated.SettingName || c.Spec != nil || !s.srv.facts.table.Load().Learned() {
 		return raw
 	}
 	return resp.AppendCommand(nil, "CLIENT", "SETNAME", s.clientName())

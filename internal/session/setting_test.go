@@ -53,7 +53,7 @@ func settingsInTransaction(t *testing.T, p *proxy, server *testredis.Server) {
 		}
 		w.expect("+OK\r\n", "LOCK", "l")
 		w.expect("+OK\r\n", "LOCK", "l") // no library has been named
-		if p.sessionOf(w).wantsLossPush {
+		if p.sessionOf(w).settings.wantsLossPush {
 			t.Errorf("after %s it is pushed to", name)
 		}
 		w.expect("+RESET\r\n", "RESET")
@@ -68,7 +68,7 @@ func settingsInTransaction(t *testing.T, p *proxy, server *testredis.Server) {
 	if got := w.do("CLIENT", "INFO"); !strings.Contains(got, " lib-name=mine lib-ver=1.2") || !strings.Contains(got, " flags=eT ") || !strings.Contains(got, " name=me ") {
 		t.Errorf("after EXEC: %q", got)
 	}
-	if !p.sessionOf(w).wantsLossPush {
+	if !p.sessionOf(w).settings.wantsLossPush {
 		t.Error("after EXEC it is not pushed to")
 	}
 }
@@ -105,11 +105,11 @@ func TestClientInfoOfOtherVersions(t *testing.T) {
 	server := testredis.Start(t)
 	p := startProxy(t, server.URL(), nil)
 	w := dialWire(t, p.addr)
-	<-p.srv.known
+	<-p.srv.facts.known
 	for _, sub := range []string{"LIST", "INFO"} { // each learns the fields, as the client's user
-		p.srv.fields.Store(nil)
+		p.srv.facts.fields.Store(nil)
 		w.do("CLIENT", sub)
-		if told := p.srv.fields.Load(); told == nil || !slices.Equal(*told, redis70) {
+		if told := p.srv.facts.fields.Load(); told == nil || !slices.Equal(*told, redis70) {
 			t.Errorf("CLIENT %s has learned %v", sub, told)
 		}
 	}
@@ -118,7 +118,7 @@ func TestClientInfoOfOtherVersions(t *testing.T) {
 		"id=5 addr=127.0.0.1:1 name= flags=N db=0 watch=0 cmd=client user=default",
 	} {
 		fields := fieldsOf(line)
-		p.srv.fields.Store(&fields)
+		p.srv.facts.fields.Store(&fields)
 		w.expect("+OK\r\n", "WATCH", "a", "b")
 		w.expect("+OK\r\n", "WATCH", "c")
 		got := w.do("CLIENT", "INFO")

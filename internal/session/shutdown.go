@@ -23,7 +23,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		s.o.Locks.Drain()
 	}
 	err := s.drain(ctx)
-	s.cancel()
+	s.loops.cancel()
 	if err != nil {
 		for _, c := range s.snapshot() {
 			c.guard.Cut(downstream.Left, "drain timeout")
@@ -33,10 +33,10 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		}
 	}
 	s.gate.Finish()
-	if s.sessionN.Load() == 0 {
-		s.running.Wait()
+	if s.clients.n.Load() == 0 {
+		s.clients.running.Wait()
 	}
-	s.loops.Wait()
+	s.loops.running.Wait()
 	return err
 }
 
@@ -67,11 +67,11 @@ func (s *Server) waitEmpty(within time.Duration) bool {
 	defer over.Stop()
 	look := time.NewTicker(time.Millisecond)
 	defer look.Stop()
-	for s.sessionN.Load() > 0 {
+	for s.clients.n.Load() > 0 {
 		select {
 		case <-look.C:
 		case <-over.C:
-			return s.sessionN.Load() == 0
+			return s.clients.n.Load() == 0
 		}
 	}
 	return true
@@ -79,12 +79,12 @@ func (s *Server) waitEmpty(within time.Duration) bool {
 
 // snapshot lists the sessions of the moment, oldest first.
 func (s *Server) snapshot() []*Session {
-	s.mu.Lock()
-	all := make([]*Session, 0, len(s.sessions))
-	for _, c := range s.sessions {
+	s.clients.mu.Lock()
+	all := make([]*Session, 0, len(s.clients.sessions))
+	for _, c := range s.clients.sessions {
 		all = append(all, c)
 	}
-	s.mu.Unlock()
-	slices.SortFunc(all, func(a, b *Session) int { return int(a.id - b.id) })
+	s.clients.mu.Unlock()
+	slices.SortFunc(all, func(a, b *Session) int { return int(a.peer.id - b.peer.id) })
 	return all
 }

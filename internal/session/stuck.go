@@ -51,10 +51,10 @@ func (s *Server) stuckLoop() {
 
 // waiting lists the sessions that have waited for the same thing for stuckAfter, and ends waits that have lasted too long.
 func (s *Server) waiting(now time.Time, long []*Session) []*Session {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, c := range s.sessions {
-		p := &c.progress
+	s.clients.mu.Lock()
+	defer s.clients.mu.Unlock()
+	for _, c := range s.clients.sessions {
+		p := &c.activity.progress
 		step := p.step.now()
 		if step == 0 || step != p.seen {
 			p.seen, p.since = step, now
@@ -77,14 +77,14 @@ func (s *Server) endDisconnected(long []*Session) {
 	for _, c := range long {
 		if c.held() == 0 && c.guard.HungUp() {
 			c.guard.HangUp(downstream.Gone, "end of stream")
-			c.endWait(c.progress.seen, upstream.ErrLeft)
+			c.endWait(c.activity.progress.seen, upstream.ErrLeft)
 		}
 	}
 }
 
 // endWait ends the wait for replies to what was sent at that step.
 func (s *Session) endWait(step uint64, cause error) {
-	if r := s.request.Load(); r != nil {
+	if r := s.pipes.request.Load(); r != nil {
 		r.End(step, cause)
 	}
 }

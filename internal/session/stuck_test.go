@@ -28,7 +28,7 @@ func TestDepartedClientsLeaveAHungRedis(t *testing.T) {
 		w.conn.Close()
 	}
 	stays.send("GET", "k")
-	eventually(t, "they give their places back", func() bool { return p.srv.sessionN.Load() == 1 })
+	eventually(t, "they give their places back", func() bool { return p.srv.clients.n.Load() == 1 })
 	server.Cont()
 	stays.want("$1\r\nv\r\n")
 	stays.expect("+PONG\r\n", "PING")
@@ -65,7 +65,7 @@ func TestUpstreamTimeoutOfDedicatedConnections(t *testing.T) {
 		w.expect("+QUEUED\r\n", "INCR", "n")
 	}
 	waits.send("BLPOP", "q", "0")
-	eventually(t, "it waits", func() bool { return p.sessionOf(waits).view.Blocked.Load() })
+	eventually(t, "it waits", func() bool { return p.sessionOf(waits).own.view.Blocked.Load() })
 	server.Stop()
 	defer server.Cont()
 	began := time.Now()
@@ -126,5 +126,5 @@ func TestDepartedGreetersLeaveAHungRedis(t *testing.T) {
 		w.send(args...)
 		w.conn.Close()
 	}
-	eventually(t, "they give their places back", func() bool { return p.srv.sessionN.Load() == 0 })
+	eventually(t, "they give their places back", func() bool { return p.srv.clients.n.Load() == 0 })
 }

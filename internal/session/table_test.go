@@ -45,7 +45,7 @@ func TestLearnedFlags(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)
 	p := startProxy(t, server.URL(), nil)
-	tab := p.srv.table.Load()
+	tab := p.srv.facts.table.Load()
 	for name, readOnly := range map[string]bool{"GET": true, "SET": false, "XREAD": true, "EVAL": false, "LRANGE": true} {
 		c := tab.Lookup([]byte(name))
 		if c == nil || c.ReadOnly != readOnly {

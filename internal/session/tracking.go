@@ -59,15 +59,15 @@ func (s *Session) tracking(p *dedicatedConn, e *dedicated.Reply, cmd redcon.Comm
 // connectionOf finds the connection at Redis of a client that invalidations are to go to, 0 if it has none and gets none.
 // It stays that client's until the redirection ends.
 func (s *Session) connectionOf(p *dedicatedConn, id int64) (redisID int64, found bool) {
-	if id == s.id {
+	if id == s.peer.id {
 		return p.RedisID(), true // which it keeps while it is tracking
 	}
 	c := s.srv.session(id)
 	if c == nil || c.guard.Over() {
 		return 0, false
 	}
-	c.view.Targets.Add(1) // first: giveBackIfUnused looks once more when it has taken the number away
-	if redisID = c.view.RedisID.Load(); redisID == 0 {
+	c.own.view.Targets.Add(1) // first: giveBackIfUnused looks once more when it has taken the number away
+	if redisID = c.own.view.RedisID.Load(); redisID == 0 {
 		redisID = c.requestDedicated(s.srv.ctx)
 	}
 	p.Locked(func(released bool) {
@@ -82,7 +82,7 @@ func (s *Session) connectionOf(p *dedicatedConn, id int64) (redisID int64, found
 
 // noTarget is the end of one redirection to the client.
 func (s *Session) noTarget() {
-	if s.view.Targets.Add(-1) == 0 {
+	if s.own.view.Targets.Add(-1) == 0 {
 		s.guard.WakeToAttend()
 	}
 }
@@ -91,7 +91,7 @@ func (s *Session) noTarget() {
 func (p *dedicatedConn) dropTargets(but int64) {
 	kept := false // once: it may have been named several times
 	p.targets = slices.DeleteFunc(p.targets, func(c *Session) bool {
-		if c.id == but && !kept {
+		if c.peer.id == but && !kept {
 			kept = true
 			return false
 		}

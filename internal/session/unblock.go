@@ -41,16 +41,16 @@ func (s *Session) clientUnblock(args [][]byte) {
 	}
 	c := s.srv.session(id)
 	if c != nil {
-		c.view.Named.Add(1)
-		defer c.view.Named.Add(-1)
+		c.own.view.Named.Add(1)
+		defer c.own.view.Named.Add(-1)
 	}
 	switch {
 	case c == nil:
 	case c.wake(cause):
 		s.batch.out = resp.AppendInt(s.batch.out, 1)
 		return
-	case c.view.Blocked.Load() && c.view.RedisID.Load() != 0:
-		s.relay(s.askWhere(c.view.Node.Load(), "CLIENT", "UNBLOCK", strconv.FormatInt(c.view.RedisID.Load(), 10), how))
+	case c.own.view.Blocked.Load() && c.own.view.RedisID.Load() != 0:
+		s.relay(s.askWhere(c.own.view.Node.Load(), "CLIENT", "UNBLOCK", strconv.FormatInt(c.own.view.RedisID.Load(), 10), how))
 		return
 	}
 	s.batch.out = resp.AppendInt(s.batch.out, 0)
@@ -58,7 +58,7 @@ func (s *Session) clientUnblock(args [][]byte) {
 
 // wake ends the wait of a lock verb, if there is one.
 func (s *Session) wake(cause error) bool {
-	cancel := s.waiting.Load()
+	cancel := s.activity.waiting.Load()
 	if cancel != nil {
 		(*cancel)(cause)
 	}
@@ -83,7 +83,7 @@ func (s *Session) unblock(p *dedicatedConn) bool {
 
 // session finds a client by its number.
 func (s *Server) session(id int64) *Session {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.sessions[id]
+	s.clients.mu.Lock()
+	defer s.clients.mu.Unlock()
+	return s.clients.sessions[id]
 }

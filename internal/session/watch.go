@@ -15,9 +15,9 @@ func (s *Session) Wait(run func(ctx context.Context)) {
 	s.watched(func(ctx context.Context) {
 		ctx, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
-		s.waiting.Store(&cancel)
-		defer s.waiting.Store(nil)
-		if s.leaves.Load() || len(s.next) > 0 && isLeave(s.next[0].Raw) {
+		s.activity.waiting.Store(&cancel)
+		defer s.activity.waiting.Store(nil)
+		if s.activity.leaves.Load() || len(s.batch.next) > 0 && isLeave(s.batch.next[0].Raw) {
 			cancel(lock.ErrNotAcquired)
 		}
 		run(ctx)
@@ -32,7 +32,7 @@ func (s *Session) watched(run func(ctx context.Context)) {
 	g := s.guard
 	g.WhenOver(cancel)
 	defer g.WhenOver(nil)
-	s.leaves.Store(false)
+	s.activity.leaves.Store(false)
 	done := g.StartWatch()
 	run(ctx)
 	g.StopWatch(done)
