@@ -136,9 +136,9 @@ func (t *target) pair(shared bool) func(i int) (take, release exchange) {
 		notAfter := strconv.FormatInt(time.Now().Add(24*time.Hour).UnixMicro(), 10)
 		queue := "redisson_lock_queue:{" + key + "}"
 		return exchange{command("EVALSHA", scripts.Acquire.SHA, "2", key, queue,
-				"30000", owner, notAfter, "N", "", "0", "0", "PUBLISH"), "*5\r\n:1\r\n"},
+				"30000", owner, notAfter, "N", "PUBLISH"), ":1\r\n"},
 			exchange{command("EVALSHA", scripts.Release.SHA, "2", key, queue,
-				owner, "PUBLISH", notAfter, "", "0", ""), "*2\r\n:1\r\n"}
+				owner, "PUBLISH", notAfter, ""), ":1\r\n"}
 	}
 }
 

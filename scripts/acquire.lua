@@ -12,12 +12,13 @@
 -- ARGV[4] letters: N the owner knows of no hold of its own: one that is there was lost, and is counted from 1 again;
 --         F give a fencing token, O once (an owner that holds gets no second count),
 --         W a named owner's hold, which is renewed, D one that is not unless it was before, E wait in the fair queue
--- ARGV[5] the registration
--- ARGV[6] TTL of the fencing token in ms, 0 = none
--- ARGV[7] PUBLISH, SPUBLISH, or BOTH
+-- ARGV[5] PUBLISH, SPUBLISH, or BOTH
+-- ARGV[6] with W or D: the registration
+-- ARGV[7] with F: TTL of the fencing token in ms, 0 = none
 -- ARGV[8] with E: what a waiter of Redisson takes off the others' scores when its turn comes, in ms
 -- ARGV[9] with E: the ticket that this waiter has, 0 = none
--- RETURNS {1, count, ttl in ms, token or 0, 1 or 0 when the count was not raised}  granted
+-- RETURNS what acquire_free returns, or
+--         {1, count, ttl in ms, token or 0, 1 or 0 when the count was not raised}  granted
 --         {0, 0, ttl in ms, ticket or 0}     held by somebody else
 --         {0, 1, ttl in ms, ticket or 0}     free, and somebody else's turn: ttl is for how long that one counts as alive
 --         {-2, 0, 0, 0}                      too late, nothing done
@@ -52,7 +53,7 @@ elseif redis.call('EXISTS', queue) == 1 then
   if turn == owner then
     waited = fair
   elseif turn then
-    if gone and turn ~= '' then tell(ARGV[7], beside(queue, 'redisson_lock__channel') .. ':' .. turn, '0') end
+    if gone and turn ~= '' then tell(ARGV[5], beside(queue, 'redisson_lock__channel') .. ':' .. turn, '0') end
     return refuse(1, left)
   end
 end
@@ -77,8 +78,8 @@ if token_key then
   else
     token = math.max(number + 1, now)
     local text = string.format('%.0f', token)
-    if tonumber(ARGV[6]) > 0 then
-      redis.call('SET', token_key, text, 'PX', ARGV[6])
+    if tonumber(ARGV[7]) > 0 then
+      redis.call('SET', token_key, text, 'PX', ARGV[7])
     else
       redis.call('SET', token_key, text)
     end
@@ -103,5 +104,5 @@ if not held or ttl < lease then
   ttl = lease
 end
 
-if watch_key then enrol(watch_key, ARGV[5], ttl, held, string.find(flags, 'W')) end
+if watch_key then enrol(watch_key, ARGV[6], ttl, held, string.find(flags, 'W')) end
 return {1, count, ttl, token, once and 0 or 1}

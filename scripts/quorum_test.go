@@ -17,7 +17,7 @@ const votes = "lockproxy_votes:{k}:me"
 // attempts of the owner "me" at the plain lock k on one node of a quorum.
 func vote(t *testing.T, s *testredis.Server, attempt string, lease int) string {
 	t.Helper()
-	return run(t, s, scripts.Vote[scripts.Acquire], append([]string{votes, token}, plain("k", watch)...), attempt, "", lease, "me", soon, "OW", "r-"+attempt, 0, "PUBLISH")
+	return run(t, s, scripts.Vote[scripts.Acquire], append([]string{votes, token}, plain("k", watch)...), attempt, "", lease, "me", soon, "OW", "PUBLISH", "r-"+attempt, 0)
 }
 
 func retract(t *testing.T, s *testredis.Server, attempt string) string {
@@ -116,7 +116,7 @@ func TestVoteAnswers(t *testing.T) {
 	fenced := func(owner string) []int64 {
 		t.Helper()
 		out, err := redis.Int64s(s.Dial(t).Do("EVAL", scripts.Vote[scripts.Acquire].Source, 4, "v:"+owner, token, "k", "redisson_lock_queue:{k}",
-			"a", "F", 9000, owner, soon, "O", "", 0, "PUBLISH"))
+			"a", "F", 9000, owner, soon, "O", "PUBLISH", "", 0))
 		if err != nil {
 			t.Fatal(err)
 		}

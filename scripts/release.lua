@@ -12,8 +12,9 @@
 --         Q publish nothing: the lock goes to somebody else in the same step,
 --         R do nothing when the registration is not the one this proxy knows of: the owner is back through another connection,
 --         X nor when it has a plus: another LOCK counts on the hold
--- ARGV[5] the registration this proxy knows of: deleted; another one is emptied, which tells its proxy that the hold has ended
--- RETURNS {1, 0}      the lock is free of this owner
+-- ARGV[5] with W: the registration this proxy knows of: deleted; another one is emptied, which tells its proxy that the hold has ended
+-- RETURNS what release_last returns, or
+--         {1, 0}      the lock is free of this owner
 --         {0, count}  the owner still holds it
 --         {-1, 0}     the owner does not hold it
 --         {-1, 1}     nor that, and its registration says that it ended through another connection

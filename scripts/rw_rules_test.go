@@ -39,7 +39,7 @@ func TestRWKindsAndUpgrade(t *testing.T) {
 	step(t, s, "RLOCK", "a", 30000, "")
 	want(t, step(t, s, "WLOCK", "a", 30000, ""), "[-5 0 0 0]")
 	want(t, step(t, s, "WLOCK", "a", 30000, "M")[:5], "[0 0 ")
-	want(t, run(t, s, scripts.Acquire, []string{"k"}, 1000, "a", soon, "", "", 0), "[-3 0 0 0]")
+	want(t, run(t, s, scripts.Acquire, plain("k"), 1000, "a", soon, "", "PUBLISH"), "[-3 0 0 0]")
 	want(t, run(t, s, scripts.Renew, []string{"k"}, 1000, soon, "-", "a"), "[0]") // a plain hold of that owner has gone
 	want(t, run(t, s, scripts.Look, []string{"k", token}, "a")[17:20], " 0 ")
 	s.Do(t, "DEL", "k")

@@ -32,8 +32,14 @@ var enqueue string
 //go:embed registration.lua
 var registration string
 
+//go:embed acquire_free.lua
+var acquireFree string
+
 //go:embed acquire.lua
 var acquire string
+
+//go:embed release_last.lua
+var releaseLast string
 
 //go:embed release.lua
 var release string
@@ -103,8 +109,8 @@ var rwForce string
 
 // The atomic steps of a plain lock. Each file says what it takes and returns.
 var (
-	Acquire = load("acquire", tell+full+queue+enqueue+registration+acquire)
-	Release = load("release", tell+full+queue+registration+release)
+	Acquire = load("acquire", acquireFree+tell+full+queue+enqueue+registration+acquire)
+	Release = load("release", releaseLast+tell+full+queue+registration+release)
 	Force   = load("force", tell+queue+force)
 	Refresh = load("refresh", tell+full+queue+enqueue+refresh)
 	Leave   = load("leave", tell+queue+leave)

@@ -68,24 +68,24 @@ func contents(t *testing.T, s *testredis.Server) string {
 func TestAcquire(t *testing.T) {
 	s := testredis.Start(t)
 	one := plain("k")
-	want(t, run(t, s, scripts.Acquire, one, 1000, "me", late, "", "", 0, "PUBLISH"), "[-2 0 0 0]")
+	want(t, run(t, s, scripts.Acquire, one, 1000, "me", late, "", "PUBLISH"), "-2")
 	want(t, contents(t, s), "")
-	want(t, run(t, s, scripts.Acquire, one, 1000, "me", soon, "", "", 0, "PUBLISH"), "[1 1 1000 0 1]")
-	want(t, run(t, s, scripts.Acquire, one, 90000, "me", soon, "", "", 0, "PUBLISH"), "[1 2 90000 0 1]")
-	want(t, run(t, s, scripts.Acquire, one, 90000, "me", soon, "O", "", 0, "PUBLISH"), "[1 2 90000 0 0]")
-	if reply := run(t, s, scripts.Acquire, one, 1000, "you", soon, "", "", 0, "PUBLISH"); !strings.HasPrefix(reply, "[0 0 ") {
+	want(t, run(t, s, scripts.Acquire, one, 1000, "me", soon, "", "PUBLISH"), "1")
+	want(t, run(t, s, scripts.Acquire, one, 90000, "me", soon, "", "PUBLISH"), "[1 2 90000 0 1]")
+	want(t, run(t, s, scripts.Acquire, one, 90000, "me", soon, "O", "PUBLISH"), "[1 2 90000 0 0]")
+	if reply := run(t, s, scripts.Acquire, one, 1000, "you", soon, "", "PUBLISH"); !strings.HasPrefix(reply, "[0 0 ") {
 		t.Fatal(reply)
 	}
 	s.Do(t, "HSET", "rw", "mode", "read", "me", "1")
-	want(t, run(t, s, scripts.Acquire, plain("rw"), 1000, "me", soon, "", "", 0, "PUBLISH"), "[-3 0 0 0]")
+	want(t, run(t, s, scripts.Acquire, plain("rw"), 1000, "me", soon, "", "PUBLISH"), "[-3 0 0 0]")
 	s.Do(t, "SET", "string", "x")
-	want(t, run(t, s, scripts.Acquire, plain("string"), 1000, "me", soon, "", "", 0, "PUBLISH"),
+	want(t, run(t, s, scripts.Acquire, plain("string"), 1000, "me", soon, "", "PUBLISH"),
 		"WRONGTYPE Operation against a key holding the wrong kind of value")
 }
 
 func TestAcquireSideKeys(t *testing.T) {
 	s := testredis.Start(t)
-	run(t, s, scripts.Acquire, plain("k", token, watch), 5000, "me", soon, "FW", "reg-1", 0)
+	run(t, s, scripts.Acquire, plain("k", token, watch), 5000, "me", soon, "FW", "PUBLISH", "reg-1", 0)
 	first, _ := redis.Int64(s.Do(t, "GET", token), nil)
 	if now := time.Now().UnixMicro(); first > now || first < now-int64(time.Minute/time.Microsecond) {
 		t.Fatal(first)
@@ -97,12 +97,12 @@ func TestAcquireSideKeys(t *testing.T) {
 	want(t, registration, "reg-1")
 
 	s.Do(t, "SET", token, first+1e6)
-	run(t, s, scripts.Acquire, plain("k", token, watch), 5000, "me", soon, "FOW", "reg-2", 0)
+	run(t, s, scripts.Acquire, plain("k", token, watch), 5000, "me", soon, "FOW", "PUBLISH", "reg-2", 0)
 	same, _ := redis.Int64(s.Do(t, "GET", token), nil)
 	if same != first+1e6 {
 		t.Fatal("an owner that has the lock got another token")
 	}
-	run(t, s, scripts.Acquire, plain("k", token), 5000, "me", soon, "F", "", 0)
+	run(t, s, scripts.Acquire, plain("k", token), 5000, "me", soon, "F", "PUBLISH", "", 0)
 	next, _ := redis.Int64(s.Do(t, "GET", token), nil)
 	if next != first+1e6+1 {
 		t.Fatal(next)
@@ -110,7 +110,7 @@ func TestAcquireSideKeys(t *testing.T) {
 	s.Do(t, "DEL", "k")
 	s.Do(t, "SET", token, "x")
 	before := contents(t, s)
-	want(t, run(t, s, scripts.Acquire, plain("k", token), 5000, "me", soon, "F", "", 0, "PUBLISH"),
+	want(t, run(t, s, scripts.Acquire, plain("k", token), 5000, "me", soon, "F", "PUBLISH", "", 0),
 		"ERR the fencing token of this lock is not an integer below 2^53")
 	want(t, contents(t, s), before)
 }
@@ -121,7 +121,7 @@ func TestRegistration(t *testing.T) {
 	s := testredis.Start(t)
 	acquire := func(letter, registration, after string) {
 		t.Helper()
-		run(t, s, scripts.Acquire, plain("k", watch), 5000, "me", soon, "O"+letter, registration, 0, "PUBLISH")
+		run(t, s, scripts.Acquire, plain("k", watch), 5000, "me", soon, "O"+letter, "PUBLISH", registration, 0)
 		got, _ := redis.String(s.Do(t, "GET", watch), nil)
 		want(t, got, after)
 		if ttl := s.Do(t, "PTTL", watch).(int64); got != "" && (ttl <= 0 || ttl > 5000) {
@@ -193,7 +193,7 @@ func TestReleaseHalfPermittedChangesNothing(t *testing.T) {
 func TestEndIsToldToTheRegistered(t *testing.T) {
 	s := testredis.Start(t)
 	acquire := func(registration string) {
-		run(t, s, scripts.Acquire, plain("k", watch), 5000, "me", soon, "W", registration, 0)
+		run(t, s, scripts.Acquire, plain("k", watch), 5000, "me", soon, "W", "PUBLISH", registration, 0)
 	}
 	release := func(registration string) string {
 		return run(t, s, scripts.Release, plain("k", watch), "me", "PUBLISH", soon, "AW", registration)

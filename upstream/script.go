@@ -79,7 +79,7 @@ func (s *scripts) pipe(db int) (*Pipe, error) {
 	return p, nil
 }
 
-// Ints runs a script that returns an array of integers, by EVALSHA, and by EVAL when Redis does not know it. Errors are
+// Ints runs a script that returns an integer or an array of integers, by EVALSHA, and by EVAL when Redis does not know it. Errors are
 // those of Pipe.Do; an error that the script raised is a *ReplyError with Redis' line. Without an answer for 6 s the connection
 // is given up, and the outcome unknown.
 func (c *Control) Ints(db int, sha, source string, keys, args []string) ([]int64, error) {
@@ -136,11 +136,16 @@ func (s *scripts) run(p *Pipe, verb, script string, keys, args []string, ask boo
 	return parseInts(reply)
 }
 
-// parseInts takes apart a RESP2 array of integers, or an error.
+// parseInts takes apart a RESP2 array of integers, one integer, or an error.
 func parseInts(reply []byte) ([]int64, error) {
 	head, rest, _ := bytes.Cut(reply, []byte("\r\n"))
 	if len(head) > 1 && head[0] == '-' {
 		return nil, &ReplyError{Line: string(head[1:])}
+	}
+	if len(rest) == 0 && len(head) > 1 && head[0] == ':' {
+		if n, err := strconv.ParseInt(string(head[1:]), 10, 64); err == nil {
+			return []int64{n}, nil
+		}
 	}
 	var out []int64
 	for line := range bytes.SplitSeq(rest, []byte("\r\n")) {
@@ -155,7 +160,7 @@ func parseInts(reply []byte) ([]int64, error) {
 		out = append(out, n)
 	}
 	if len(out) == 0 || string(head) != "*"+strconv.Itoa(len(out)) {
-		return nil, &ReplyError{Line: "ERR the reply of a lock script is no array of integers"}
+		return nil, &ReplyError{Line: "ERR the reply of a lock script is neither an integer nor an array of integers"}
 	}
 	return out, nil
 }

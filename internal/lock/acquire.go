@@ -114,20 +114,21 @@ func (a *acquire) call(notAfter string) node.Call {
 	if a.h.explicit {
 		keys = append(keys, id.watchKey())
 	}
-	lease := a.r.Lease
-	if lease == 0 {
-		lease = a.c.m.opts.Watchdog.Milliseconds()
-	}
-	args := []string{
-		strconv.FormatInt(lease, 10), id.field(), notAfter, flags, a.registration,
-		strconv.FormatInt(a.c.m.opts.FenceTTL.Milliseconds(), 10),
-	}
+	fenceTTL := strconv.FormatInt(a.c.m.opts.FenceTTL.Milliseconds(), 10)
+	args := append(make([]string, 0, 9), strconv.FormatInt(a.lease(), 10), id.field(), notAfter, flags)
 	if id.kind != Plain {
+		args = append(args, a.registration, fenceTTL)
 		return node.Call{DB: id.db, Script: id.kind.nature().acquire, Keys: keys, Args: append(args, id.rest()...)}
 	}
 	args = append(args, a.c.m.publishing())
 	if a.waits() {
 		args[3] += "E"
+	}
+	if args[3] == "" || args[3] == "N" { // each ARGV costs Redis time, and no other is looked at
+		return node.Call{DB: id.db, Script: scripts.Acquire, Keys: keys, Args: args}
+	}
+	args = append(args, a.registration, fenceTTL)
+	if a.waits() {
 		args = append(args, a.c.m.fairWait(), strconv.FormatInt(a.ticket(), 10))
 	}
 	return node.Call{DB: id.db, Script: scripts.Acquire, Keys: keys, Args: args}
@@ -179,17 +180,33 @@ func (a *acquire) run(ctx context.Context) (answer, error) {
 			return answer{}, err
 		}
 		if out[0] != scripts.Late {
-			ans := answer{code: out[0], count: out[1], ttl: out[2], token: out[3]}
-			if ans.code == 1 {
-				ans.raised = out[4]
-			}
-			return ans, nil
+			return a.answer(out), nil
 		}
 		if tooLate = m.tooLate(time.Since(a.sent), notAfter<<try); !isLate(tooLate) {
 			return answer{}, tooLate
 		}
 	}
 	return answer{}, tooLate
+}
+
+// answer reads what the script has returned. A 1 alone is a first hold for the whole lease: see acquire_free.lua.
+func (a *acquire) answer(out []int64) answer {
+	if len(out) == 1 {
+		return answer{code: out[0], count: 1, ttl: a.lease(), raised: 1}
+	}
+	ans := answer{code: out[0], count: out[1], ttl: out[2], token: out[3]}
+	if ans.code == 1 {
+		ans.raised = out[4]
+	}
+	return ans
+}
+
+// lease is the hold's, in ms.
+func (a *acquire) lease() int64 {
+	if a.r.Lease > 0 {
+		return a.r.Lease
+	}
+	return a.c.m.opts.Watchdog.Milliseconds()
 }
 
 // sitOut waits until a renewal whose reply was lost can no longer lengthen a lease that is asked for now.

@@ -138,7 +138,7 @@ func TestFairPlaces(t *testing.T) {
 		for _, key := range plainKeys("k") {
 			args = append(args, key)
 		}
-		args = append(args, 30000, owner, int64(1)<<53, "NE", "", 0, publish, 300000, ticket)
+		args = append(args, 30000, owner, int64(1)<<53, "NE", publish, "", 0, 300000, ticket)
 		out, err := redis.Int64s(conn.Do("EVAL", args...))
 		if err != nil {
 			t.Fatal(err)

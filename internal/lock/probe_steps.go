@@ -81,12 +81,11 @@ func (t tryOut) acquire(id holdID) node.Call {
 	if !n.shared && t.m.quorum == nil {
 		flags, keys = flags+"F", append(keys, tokenKey(id.key))
 	}
-	args := []string{probeLease, id.field(), ever, flags, tryOutAttempt, probeLease}
-	if n.rw {
-		args = append(args, id.rest()...)
-	} else {
+	args := []string{probeLease, id.field(), ever, flags}
+	if !n.rw {
 		args = append(args, t.verb)
 	}
+	args = append(append(args, tryOutAttempt, probeLease), id.rest()...)
 	return node.Call{Script: n.acquire, Keys: append(keys, id.watchKey()), Args: args}
 }
 
@@ -122,7 +121,7 @@ func (t tryOut) queue() (all []probeStep) {
 	waiters := []string{t.m.uuid + ":1", t.m.uuid + ":2", t.m.uuid + ":3"}
 	for i, ticket := range []string{"0", "1", "2"} {
 		all = append(all, probeStep{node.Call{Script: scripts.Acquire, Keys: plainKeys(t.id.key), Args: []string{
-			probeLease, waiters[i], ever, "NE", "", "0", t.verb, t.m.fairWait(), ticket}}, 0})
+			probeLease, waiters[i], ever, "NE", t.verb, "", "0", t.m.fairWait(), ticket}}, 0})
 	}
 	all = append(all, probeStep{node.Call{Script: scripts.Refresh, Keys: plainKeys(t.id.key), Args: []string{ever, t.verb, t.m.fairWait(), waiters[1], "1"}}, 0})
 	for _, waiter := range waiters {

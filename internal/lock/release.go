@@ -193,7 +193,11 @@ func (r *release) call(notAfter string) node.Call {
 	if r.alone {
 		flags += "X"
 	}
-	args := []string{id.field(), r.m.publishing(), notAfter, flags, r.registration}
+	args := append(make([]string, 0, 7), id.field(), r.m.publishing(), notAfter, flags)
+	if id.kind == Plain && !r.h.explicit { // each ARGV costs Redis time, and no other is looked at
+		return node.Call{DB: id.db, Script: scripts.Release, Keys: keys, Args: args}
+	}
+	args = append(args, r.registration)
 	return node.Call{DB: id.db, Script: id.kind.nature().release, Keys: keys, Args: append(args, id.rest()...)}
 }
 
@@ -237,7 +241,10 @@ func (r *release) run(ctx context.Context) (code, left int64, err error) {
 		if err != nil {
 			return 0, 0, err
 		}
-		if out[0] != scripts.Late {
+		switch {
+		case len(out) == 1 && out[0] != scripts.Late: // the lock is free: see release_last.lua
+			return out[0], 0, nil
+		case out[0] != scripts.Late:
 			return out[0], out[1], nil
 		}
 		if tooLate = r.m.tooLate(time.Since(r.sent), notAfter<<try); !isLate(tooLate) {

@@ -93,10 +93,13 @@ func UnknownScript(err error) bool {
 	return ok && reply.IsNoScript()
 }
 
-// Ints reads a reply that is an array of integers.
+// Ints reads a reply that is an integer, or an array of them.
 func Ints(reply rueidis.RedisMessage, err error) ([]int64, error) {
 	if err != nil {
 		return nil, err
+	}
+	if n, err := reply.AsInt64(); err == nil {
+		return []int64{n}, nil
 	}
 	out, err := reply.AsIntSlice()
 	if err != nil {

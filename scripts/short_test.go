@@ -1,0 +1,153 @@
+package scripts
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/lockproxy/lockproxy/internal/testredis"
+)
+
+// lockStates are what a script may find under a lock's keys.
+var lockStates = map[string][][]any{
+	"free":                        nil,
+	"held once":                   {{"HSET", "k", "me", 1}, {"PEXPIRE", "k", 36000000}},
+	"held twice":                  {{"HSET", "k", "me", 2}, {"PEXPIRE", "k", 36000000}},
+	"held by another":             {{"HSET", "k", "you", 1}, {"PEXPIRE", "k", 36000000}},
+	"held by two":                 {{"HSET", "k", "you", 1, "me", 1}, {"PEXPIRE", "k", 36000000}},
+	"no count":                    {{"HSET", "k", "me", "x"}},
+	"a zero":                      {{"HSET", "k", "me", "01"}},
+	"read by me":                  {{"HSET", "k", "mode", "read", "me", 1}},
+	"written by me":               {{"HSET", "k", "mode", "write", "me:write", 1}},
+	"a string":                    {{"SET", "k", "x"}},
+	"an empty name":               {{"HSET", "k", "", 1}},
+	"free, my turn":               {{"RPUSH", "redisson_lock_queue:{k}", "me", "you"}, {"ZADD", "redisson_lock_timeout:{k}", 9e12, "me", 9e12, "you"}},
+	"free, another's turn":        {{"RPUSH", "redisson_lock_queue:{k}", "you", "me"}, {"ZADD", "redisson_lock_timeout:{k}", 9e12, "me", 9e12, "you"}},
+	"free, the first is over":     {{"RPUSH", "redisson_lock_queue:{k}", "you", "me"}, {"ZADD", "redisson_lock_timeout:{k}", 1, "you", 9e12, "me"}},
+	"held, somebody queues":       {{"HSET", "k", "me", 1}, {"RPUSH", "redisson_lock_queue:{k}", "you"}, {"ZADD", "redisson_lock_timeout:{k}", 9e12, "you"}},
+	"held twice, somebody queues": {{"HSET", "k", "me", 2}, {"RPUSH", "redisson_lock_queue:{k}", "you"}, {"ZADD", "redisson_lock_timeout:{k}", 9e12, "you"}},
+	"a queue that is a string":    {{"SET", "redisson_lock_queue:{k}", "x"}},
+}
+
+// clocks are figures that depend on Redis' clock.
+var clocks = regexp.MustCompile(`\d{8,}`)
+
+// TestShortWays: what stands before a script for the common case does what the script would have done without it: the same reply, the
+// same keys, the same messages, whatever it finds.
+func TestShortWays(t *testing.T) {
+	t.Parallel()
+	s := testredis.Start(t)
+	conn := s.Dial(t)
+	later := strconv.FormatInt(time.Now().Add(time.Hour).UnixMicro(), 10)
+	const queue = "redisson_lock_queue:{k}"
+	for _, way := range []struct {
+		script *Script
+		short  string
+		whole  string // what its short reply stands for
+		args   [][]any
+	}{
+		{Acquire, acquireFree, "[1 1 7200000 0 1]", [][]any{
+			{"7200000", "me", later, "", "PUBLISH"}, {"7200000", "me", later, "N", "PUBLISH"}, {"7200000", "me", "1", "N", "PUBLISH"}, {"7200000", "me", later, "O", "PUBLISH"},
+		}},
+		{Release, releaseLast, "[1 0]", [][]any{
+			{"me", "PUBLISH", later, ""}, {"me", "SPUBLISH", later, ""}, {"me", "BOTH", later, ""}, {"me", "PUBLISH", "1", ""}, {"me", "PUBLISH", later, "A"},
+		}},
+	} {
+		general, found := strings.CutPrefix(way.script.Source, way.short)
+		if !found || way.short == "" {
+			t.Fatalf("%s does not begin with its short way", way.script.Name)
+		}
+		taken := 0
+		for name, state := range lockStates {
+			for _, args := range way.args {
+				if name == "a string" && slices.Contains(args, any("1")) {
+					continue // it may be told that it is too late, or of the wrong type
+				}
+				outcome := func(source string) string {
+					s.Do(t, "FLUSHALL")
+					for _, c := range state {
+						s.Do(t, c...)
+					}
+					heard := listener(t, s)
+					reply, err := conn.Do("EVAL", append([]any{source, 2, "k", queue}, args...)...)
+					line, _, _ := strings.Cut(fmt.Sprint(err), " script:")
+					if err != nil {
+						reply = nil // it is the error
+					}
+					text := clocks.ReplaceAllString(fmt.Sprint(reply, line), "long")
+					switch {
+					case strings.HasPrefix(text, "1<nil>"):
+						taken++
+						text = way.whole + "<nil>"
+					case strings.HasPrefix(text, "-2<nil>"):
+						taken++
+						text = "late"
+					case strings.HasPrefix(text, "[-2 "):
+						text = "late"
+					}
+					return text + " " + strings.Join(heard(), ",") + " " + everything(t, s)
+				}
+				if got, want := outcome(way.script.Source), outcome(general); got != want {
+					t.Errorf("%s %q, %s:\n got %s\nwant %s", way.script.Name, args, name, got, want)
+				}
+			}
+		}
+		if taken < 2 {
+			t.Errorf("%s went its short way %d times", way.script.Name, taken)
+		}
+	}
+}
+
+// listener hears all messages until it is asked for them.
+func listener(t *testing.T, s *testredis.Server) func() []string {
+	t.Helper()
+	c := s.Dial(t)
+	receive := func() []string {
+		words, err := redis.Strings(redis.ReceiveWithTimeout(c, time.Minute))
+		if err != nil && !strings.Contains(err.Error(), "int64") { // a confirmation counts
+			t.Fatal(err)
+		}
+		return words
+	}
+	c.Send("PSUBSCRIBE", "*")
+	c.Send("SSUBSCRIBE", "redisson_lock__channel:{k}")
+	if err := c.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	receive()
+	receive()
+	return func() (all []string) {
+		defer c.Close()
+		s.Do(t, "PUBLISH", "end", "")
+		for {
+			words := receive()
+			if words[len(words)-2] == "end" {
+				slices.Sort(all) // the two kinds of channels come in either order
+				return all
+			}
+			all = append(all, strings.Join(words, " "))
+		}
+	}
+}
+
+// everything is all that Redis has, with the minutes that it has it for.
+func everything(t *testing.T, s *testredis.Server) string {
+	t.Helper()
+	keys, err := redis.Strings(s.Do(t, "KEYS", "*"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(keys)
+	for i, key := range keys {
+		dump, _ := redis.Bytes(s.Do(t, "DUMP", key), nil)
+		ttl, _ := redis.Int64(s.Do(t, "PTTL", key), nil)
+		keys[i] = fmt.Sprintf("%s=%x for %d min", key, dump, (ttl+30000)/60000)
+	}
+	return strings.Join(keys, " ")
+}
