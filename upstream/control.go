@@ -17,6 +17,7 @@ const (
 	controlTimeout = 5 * time.Second // and is given up when none comes
 	controlBuffer  = 64 << 10        // read and write, each; rueidis takes 512 KiB by itself
 	controlRing    = 10              // 1024 calls under way; further callers wait whatever their ctx says
+	subscriberRing = 4               // 16: one goroutine subscribes, one call after the other, and a ring of 1024 is 4096 allocations
 )
 
 // ControlOptions are a Control's settings; zero fields stand for the defaults.
@@ -84,7 +85,7 @@ func (c *Control) Client(db int) (rueidis.Client, error) {
 		c.clients[db] = cc
 	}
 	c.mu.Unlock()
-	return c.wait(cc, first, db)
+	return c.wait(cc, first, db, controlRing)
 }
 
 // Subscriber returns the client for Dedicate and SetPubSubHooks, on connections
@@ -103,18 +104,18 @@ func (c *Control) Subscriber() (rueidis.Client, error) {
 	}
 	cc := c.subscriber
 	c.mu.Unlock()
-	return c.wait(cc, first, 0)
+	return c.wait(cc, first, 0, subscriberRing)
 }
 
 // wait returns cc's client, making it for the first who asks.
-func (c *Control) wait(cc *controlClient, first bool, db int) (rueidis.Client, error) {
+func (c *Control) wait(cc *controlClient, first bool, db, ring int) (rueidis.Client, error) {
 	if !first {
 		<-cc.made
 		return cc.client, cc.err
 	}
 	defer close(cc.made)
 	var err error
-	cc.client, err = rueidis.NewClient(c.options(db))
+	cc.client, err = rueidis.NewClient(c.options(db, ring))
 	if cc.client == nil {
 		cc.err = err // an option rueidis does not take
 	} else if err != nil {
@@ -123,7 +124,7 @@ func (c *Control) wait(cc *controlClient, first bool, db int) (rueidis.Client, e
 	return cc.client, cc.err
 }
 
-func (c *Control) options(db int) rueidis.ClientOption {
+func (c *Control) options(db, ring int) rueidis.ClientOption {
 	return rueidis.ClientOption{
 		InitAddress:         []string{c.target.Addr}, // dial knows better when there are Sentinels
 		Username:            c.target.User,
@@ -139,7 +140,7 @@ func (c *Control) options(db int) rueidis.ClientOption {
 		DisableCache:        true,
 		AlwaysPipelining:    true, // a ctx that ends must not end the connection
 		PipelineMultiplex:   -1,   // one connection keeps calls in order
-		RingScaleEachConn:   controlRing,
+		RingScaleEachConn:   ring,
 		ReadBufferEachConn:  controlBuffer,
 		WriteBufferEachConn: controlBuffer,
 	}

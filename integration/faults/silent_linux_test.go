@@ -27,6 +27,7 @@ const (
 
 func TestClientThatVanishes(t *testing.T) {
 	if os.Getenv(inNamespace) == "" {
+		testredis.NeedsProcesses(t)
 		t.Parallel()
 		runInNamespace(t)
 		return

@@ -4,10 +4,13 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
 // The cluster behind lockproxy serves all slots, each at one of its nodes.
 func TestCluster(t *testing.T) {
+	testredis.NeedsProcesses(t)
 	program, err := exec.LookPath("redis-server")
 	if err != nil {
 		t.Fatal(err)

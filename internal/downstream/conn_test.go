@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/lockproxy/lockproxy/proto/resp"
@@ -110,23 +111,25 @@ func TestWindowOfAnUnfinishedCommand(t *testing.T) {
 // A client that reads nothing is idle too, but one that reads slowly is not.
 func TestIdleTimeoutOfReaders(t *testing.T) {
 	t.Parallel()
-	here, there := net.Pipe()
-	defer here.Close()
-	defer there.Close()
-	c := newTestConn(t, here)
-	c.gate.o.IdleTimeout = 200 * time.Millisecond
-	read := make(chan int)
-	go func() {
-		total := 0
-		for range 20 {
-			n, _ := io.ReadFull(there, make([]byte, 100))
-			total += n
-			time.Sleep(50 * time.Millisecond)
+	synctest.Test(t, func(t *testing.T) {
+		here, there := net.Pipe()
+		defer here.Close()
+		defer there.Close()
+		c := newTestConn(t, here)
+		c.gate.o.IdleTimeout = 200 * time.Millisecond
+		read := make(chan int)
+		go func() {
+			total := 0
+			for range 20 {
+				n, _ := io.ReadFull(there, make([]byte, 100))
+				total += n
+				time.Sleep(50 * time.Millisecond)
+			}
+			read <- total
+		}()
+		n, err := c.Write(make([]byte, 1<<20))
+		if got := <-read; err == nil || n < 2000 || got != 2000 {
+			t.Errorf("%d written, %d read, %v", n, got, err)
 		}
-		read <- total
-	}()
-	n, err := c.Write(make([]byte, 1<<20))
-	if got := <-read; err == nil || n < 2000 || got != 2000 {
-		t.Errorf("%d written, %d read, %v", n, got, err)
-	}
+	})
 }

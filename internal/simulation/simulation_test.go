@@ -1,10 +1,12 @@
 package simulation
 
 import (
+	"bytes"
 	"cmp"
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
@@ -26,6 +28,7 @@ var (
 	forever = flag.Bool("forever", false, "with new seeds until one fails")
 	sent    = flag.Bool("commands", false, "a failed run's log has what Redis was sent and answered, too")
 	mutants = flag.Bool("mutations", false, "run the mutations")
+	odd     = flag.Bool("odd", false, "this is the second process of TestSimulation, which plays every other run")
 	out     = flag.String("out", "", "where the log of a failed run goes; empty: the folder for temporary files")
 )
 
@@ -70,7 +73,14 @@ func TestSimulation(t *testing.T) {
 	}
 	all := combinations()
 	total, began := map[string]*result{}, time.Now()
+	halves := !*forever && *runs > 1 && runtime.NumCPU() > 1
+	if halves && !*odd {
+		defer besides(t, first)()
+	}
 	for i := 0; i < *runs || *forever; i++ {
+		if halves && *odd != (i%2 == 1) {
+			continue
+		}
 		c, s := all[i%len(all)], first+uint64(i)
 		c.gap = *gap
 		if c.gap == 0 {
@@ -88,7 +98,28 @@ func TestSimulation(t *testing.T) {
 			t.Logf("%d runs, the last seed is %d\n%s", i+1, s, tell(total, time.Since(began)))
 		}
 	}
-	t.Logf("seeds %d to %d\n%s", first, first+uint64(*runs)-1, tell(total, time.Since(began)))
+	which := map[bool]string{false: "", true: ", every other one"}[halves]
+	t.Logf("seeds %d to %d%s\n%s", first, first+uint64(*runs)-1, which, tell(total, time.Since(began)))
+}
+
+// besides starts a process that plays every other run, since one process has one processor. What it returns waits for it and passes on
+// what it says: a failure there is one here, with its whole report.
+func besides(t *testing.T, first uint64) (wait func()) {
+	second := exec.Command(os.Args[0], "-test.run=^TestSimulation$", "-test.v", "-test.timeout=20m", "-odd", fmt.Sprintf("-seed=%d", first),
+		fmt.Sprintf("-runs=%d", *runs), fmt.Sprintf("-duration=%v", *length), fmt.Sprintf("-gap=%v", *gap), "-profile="+*only, "-store="+*where,
+		fmt.Sprintf("-commands=%v", *sent), "-out="+*out)
+	var said bytes.Buffer
+	second.Stdout, second.Stderr = &said, &said
+	if err := second.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		if err := second.Wait(); err != nil {
+			t.Errorf("the process with every other run: %v\n%s", err, &said)
+			return
+		}
+		t.Logf("the process with every other run:\n%s", &said)
+	}
 }
 
 func (r *result) add(o *result) {

@@ -50,6 +50,8 @@ func (s *scripting) open() {
 		s.state.Push(s.state.NewFunction(open))
 		s.state.Call(0, 0)
 	}
+	text := s.state.GetGlobal("string").(*lua.LTable)
+	text.RawSetString("find", s.state.NewFunction(findWords(text.RawGetString("find").(*lua.LFunction).GFunction)))
 	s.state.Push(s.state.NewFunction(luajson.Loader))
 	s.state.Call(0, 1)
 	s.state.SetGlobal("cjson", s.state.Get(-1))
@@ -73,6 +75,25 @@ func (s *scripting) open() {
 }
 
 func nothing(*lua.LState) int { return 0 }
+
+// findWords is string.find, without compiling a pattern for a plain word: most scripts ask so for their flags.
+func findWords(find lua.LGFunction) lua.LGFunction {
+	return func(l *lua.LState) int {
+		in, isText := l.Get(1).(lua.LString)
+		word, plain := l.Get(2).(lua.LString)
+		if l.GetTop() != 2 || !isText || !plain || word == "" || strings.ContainsAny(string(word), "^$*+?.([%-") {
+			return find(l)
+		}
+		at := strings.Index(string(in), string(word))
+		if at < 0 {
+			l.Push(lua.LNil)
+			return 1
+		}
+		l.Push(lua.LNumber(at + 1))
+		l.Push(lua.LNumber(at + len(word)))
+		return 2
+	}
+}
 
 func digest(text string) string {
 	sum := sha1.Sum([]byte(text))
