@@ -38,7 +38,7 @@ func promoted(t *testing.T, replica *testredis.Server, at chan<- time.Time) {
 // while commands are still tried again.
 func outage(t *testing.T, take func(*testredis.Server)) {
 	t.Parallel()
-	tc := testredis.StartCluster(t, 3, 1)
+	tc := testredis.StartCluster(t, 3, 1, testredis.QuickFailover)
 	c := openCluster(t, tc, Options{RetryFor: 30 * time.Second})
 	cl := newClient(t, c, learn(t, c), 3)
 	key := keyIn(100)
@@ -141,7 +141,7 @@ func TestWaitAfterFailover(t *testing.T) {
 
 func TestNothingToRetryFor(t *testing.T) {
 	t.Parallel()
-	tc := testredis.StartCluster(t, 3, 0)
+	tc := testredis.StartCluster(t, 3, 0, testredis.QuickFailover)
 	c := openCluster(t, tc, Options{RetryFor: 300 * time.Millisecond})
 	cl := newClient(t, c, learn(t, c), 2)
 	key := keyIn(100)
@@ -189,7 +189,7 @@ func TestClosed(t *testing.T) {
 // nothing is done twice, nor in another order, nor by a command whose reply said that it was not.
 func TestOrderThroughFailover(t *testing.T) {
 	t.Parallel()
-	tc := testredis.StartCluster(t, 3, 1)
+	tc := testredis.StartCluster(t, 3, 1, testredis.QuickFailover)
 	c := openCluster(t, tc, Options{RetryFor: 30 * time.Second})
 	all := learn(t, c)
 	const clients = 4
@@ -255,7 +255,7 @@ func TestOrderThroughFailover(t *testing.T) {
 // A question to all masters that can do without some is answered while one is away and its slots are nobody's.
 func TestPartialWithoutAMaster(t *testing.T) {
 	t.Parallel()
-	tc := testredis.StartCluster(t, 3, 0)
+	tc := testredis.StartCluster(t, 3, 0, testredis.QuickFailover)
 	c := openCluster(t, tc, Options{RetryFor: time.Hour})
 	cl := newClient(t, c, learn(t, c), 2)
 	ask := func() string {

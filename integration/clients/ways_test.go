@@ -37,7 +37,7 @@ func single(t *testing.T) upstream {
 }
 
 func clustered(t *testing.T) upstream {
-	c := testredis.StartCluster(t, 3, 0, "--cluster-node-timeout 30000") // no failover because the machine is busy
+	c := testredis.StartCluster(t, 3, 0)
 	at := func(key string) (*testredis.Server, error) { return c.Owner(slots.Slot([]byte(key))) }
 	return upstream{"redis-cluster://" + c.Servers[0].Addr(), at}
 }

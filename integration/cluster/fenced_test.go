@@ -342,7 +342,7 @@ func TestClusterFencedStoppedWhileSlotsMove(t *testing.T) {
 // refused has not, and FENCED works again at the new master.
 func TestClusterFencedFailover(t *testing.T) {
 	t.Parallel()
-	tc := testredis.StartCluster(t, 3, 1)
+	tc := testredis.StartCluster(t, 3, 1, testredis.QuickFailover)
 	p := harness.StartClusterProxy(t, tc, "--cluster-retry", "20s")
 	var count fencedCount
 	stop, finished := make(chan struct{}), make(chan struct{})

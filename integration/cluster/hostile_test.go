@@ -55,7 +55,7 @@ func TestClusterLocksAfterAMaster(t *testing.T) {
 	if harness.Long() {
 		rounds, most = 6, time.Second
 	}
-	tc := testredis.StartCluster(t, 3, 1, "--cluster-require-full-coverage no")
+	tc := testredis.StartCluster(t, 3, 1, testredis.QuickFailover, "--cluster-require-full-coverage no")
 	proxies := clusterProxies(t, tc, 2, "--cluster-retry", "20s")
 	for round := range rounds {
 		pair := [2]*testredis.Server{tc.Servers[1], tc.Servers[4]}
@@ -118,12 +118,10 @@ type hurtCluster struct {
 	waiting chan harness.HeardAt
 }
 
-const hurtLease = 3 * time.Second
-
 func startHurt(t *testing.T, replicas int) *hurtCluster {
 	t.Helper()
 	h := &hurtCluster{t: t, tc: testredis.StartCluster(t, 3, replicas, "--cluster-require-full-coverage no"), waiting: make(chan harness.HeardAt, 6)}
-	h.p = harness.StartClusterProxy(t, h.tc, "--lock-watchdog-timeout", hurtLease.String(), "--cluster-retry", "1s")
+	h.p = harness.StartClusterProxy(t, h.tc, "--lock-watchdog-timeout", keptLease.String(), "--cluster-retry", "1s")
 	h.holder = harness.MustSpeak(t, h.p.Addr())
 	for i := range h.held {
 		h.held[i] = keysOn(i, "held", 1)[0]
@@ -192,7 +190,7 @@ func TestClusterHurt(t *testing.T) {
 			for _, s := range h.tc.Servers {
 				s.Kill()
 			}
-			time.Sleep(2 * hurtLease)
+			time.Sleep(keptLease)
 			for _, s := range h.tc.Servers {
 				s.Restart()
 			}
@@ -208,7 +206,7 @@ func TestClusterHurt(t *testing.T) {
 			if t.Logf("LOCK in a slot that nobody serves: %q after %v", got.Frame, time.Since(began).Round(time.Millisecond)); !harness.IsErrorFrame(got.Frame) {
 				t.Errorf("%q %v", got.Frame, got.Err)
 			}
-			time.Sleep(2 * hurtLease)
+			time.Sleep(keptLease)
 			first(h.tc).Do(t, "CLUSTER", "ADDSLOTSRANGE", 0, slots.Slots/3-1)
 			if err := h.tc.WaitOK(); err != nil {
 				t.Fatal(err)
@@ -223,7 +221,7 @@ func TestClusterHurt(t *testing.T) {
 			for _, other := range h.tc.Servers[1:] {
 				other.Do(t, "CLUSTER", "FORGET", old)
 			}
-			time.Sleep(2 * hurtLease)
+			time.Sleep(keptLease)
 			info := strings.Split(string(h.tc.Servers[1].Do(t, "CONFIG", "GET", "cluster-port").([]any)[1].([]byte)), "\n")[0]
 			s.Do(t, "CLUSTER", "MEET", "127.0.0.1", h.tc.Servers[1].Port(), info)
 			harness.Eventually(t, "the slots are given anew", func() bool {
@@ -248,7 +246,7 @@ func TestClusterHurt(t *testing.T) {
 		if err := h.tc.WaitOK(); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(hurtLease)
+		time.Sleep(keptLease)
 		h.settle()
 	})
 }

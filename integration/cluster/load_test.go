@@ -206,7 +206,7 @@ func moveAndBack(tc *testredis.Cluster, these []int, stop chan<- struct{}, done 
 // A master dies: its replica takes over, and clients go on by themselves.
 func TestClusterMasterKilled(t *testing.T) {
 	t.Parallel()
-	tc := testredis.StartCluster(t, 3, 1)
+	tc := testredis.StartCluster(t, 3, 1, testredis.QuickFailover)
 	p := harness.StartClusterProxy(t, tc)
 	workers := make([]*worker, 4)
 	for i := range workers {

@@ -12,6 +12,9 @@ import (
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
+// keptLease is for locks that must be kept: a machine that stalls for a few seconds loses none.
+const keptLease = 8 * time.Second
+
 // startFarProxy starts a lockproxy that reaches each server over a link of its own.
 func startFarProxy(t *testing.T, tc *testredis.Cluster, args ...string) (*harness.Proxy, harness.Links) {
 	t.Helper()
@@ -44,7 +47,7 @@ func TestClusterPartitionOfOneProxy(t *testing.T) {
 }
 
 func testPartition(t *testing.T, cut, heal func(harness.Links)) {
-	const lease = 3 * time.Second
+	const lease = keptLease
 	tc := testredis.StartCluster(t, 3, 0)
 	far, ways := startFarProxy(t, tc, "--lock-watchdog-timeout", lease.String())
 	near := harness.StartClusterProxy(t, tc, "--lock-watchdog-timeout", lease.String())
@@ -67,7 +70,8 @@ func testPartition(t *testing.T, cut, heal func(harness.Links)) {
 		go harness.AskLater(waiters[key], key, granted, verb, key, "BLOCK", "60000")
 		go harness.AskLater(sleepers[key], key, woken, verb, "near"+key, "BLOCK", "60000")
 	}
-	time.Sleep(lease) // renewed, all wait
+	time.Sleep(lease / 2) // renewed, all wait
+	stalled := harness.WatchStalls()
 	cut(ways)
 	began := time.Now()
 	var told, apart []time.Duration
@@ -88,10 +92,11 @@ func testPartition(t *testing.T, cut, heal func(harness.Links)) {
 		}
 		told, apart = append(told, lost.Sub(began)), append(apart, g.At.Sub(lost))
 	}
+	stall := stalled()
 	slices.Sort(told)
 	slices.Sort(apart)
 	t.Logf("told after: %s; granted to another after that: first %v; %s", harness.Quantiles(told), apart[0], harness.Quantiles(apart))
-	if len(apart) > 0 && apart[0] < -harness.Busy() {
+	if len(apart) > 0 && -apart[0] > harness.Busy()+stall {
 		t.Errorf("a lock had two holders for %v", -apart[0])
 	}
 	for _, key := range keys[:1] {
@@ -134,7 +139,7 @@ func testPartition(t *testing.T, cut, heal func(harness.Links)) {
 // of it is answered with an error in time, its locks' holders are told, and after the healing all is as before.
 func TestClusterBlackHole(t *testing.T) {
 	t.Parallel()
-	const lease = 3 * time.Second
+	const lease = keptLease
 	tc := testredis.StartCluster(t, 3, 0)
 	far, ways := startFarProxy(t, tc, "--lock-watchdog-timeout", lease.String())
 	dark, light := keysOn(1, "dark", 6), append(keysOn(0, "light", 3), keysOn(2, "light", 3)...)
@@ -144,7 +149,7 @@ func TestClusterBlackHole(t *testing.T) {
 	}
 	c := harness.NewThrong(t, light, []*harness.Proxy{far})
 	c.Start(8, 1<<40)
-	time.Sleep(lease)
+	time.Sleep(lease / 2)
 	var askers []*harness.Speaker // connected before, since a new client's HELLO may be for that very node
 	for range 6 {
 		askers = append(askers, harness.MustSpeak(t, far.Addr()))
@@ -162,14 +167,10 @@ func TestClusterBlackHole(t *testing.T) {
 			t.Errorf("%s: %q %v after %v", a.Key, a.Frame, a.Err, took)
 		}
 	}
-	time.Sleep(time.Until(began.Add(2 * lease)))
 	var told []time.Duration
 	for _, key := range keysOn(1, "helddark", 3) {
-		if at := s.Told("{" + key + "}"); at.IsZero() {
-			t.Errorf("%s: its holder was told nothing", key)
-		} else {
-			told = append(told, at.Sub(began))
-		}
+		harness.Eventually(t, "the holder of "+key+" is told", func() bool { return !s.Told("{" + key + "}").IsZero() })
+		told = append(told, s.Told("{"+key+"}").Sub(began))
 	}
 	t.Logf("told after %v", told)
 	ways[1].Clear()
@@ -194,7 +195,7 @@ func TestClusterBlackHole(t *testing.T) {
 // nobody is a second holder, and nothing is left locked.
 func TestClusterResetsAndLatency(t *testing.T) {
 	t.Parallel()
-	many, clients, lease := 60, 4, 3*time.Second
+	many, clients, lease := 60, 4, keptLease
 	if harness.Long() {
 		many, clients = 1200, 12
 	}

@@ -165,7 +165,7 @@ func TestClusterSubscriptionsFollowSlots(t *testing.T) {
 // Masters change places with their replicas, and die: subscriptions of both kinds go on at others.
 func TestClusterSubscriptionsSurviveNodes(t *testing.T) {
 	t.Parallel()
-	tc := testredis.StartCluster(t, 3, 1)
+	tc := testredis.StartCluster(t, 3, 1, testredis.QuickFailover)
 	p := harness.StartClusterProxy(t, tc, "--cluster-retry", "20s")
 	publisher := harness.Dial(t, p.Addr())
 	subs := subscribers(t, p.Addr())

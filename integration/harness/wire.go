@@ -219,6 +219,15 @@ func (w *Wire) TryPipeline(commands [][]string) ([]string, error) {
 	return replies, <-done
 }
 
+// TryQuorum is Try, again while the reply is NOQUORUM: the nodes of a busy machine may be late.
+func (w *Wire) TryQuorum(args ...string) (reply string, err error) {
+	for end := time.Now().Add(Patience); ; time.Sleep(20 * time.Millisecond) {
+		if reply, err = w.Try(args...); err != nil || !strings.HasPrefix(reply, "-NOQUORUM ") || time.Now().After(end) {
+			return reply, err
+		}
+	}
+}
+
 // Expect sends a command and compares the raw reply.
 func Expect(t testing.TB, w *Wire, want string, args ...string) {
 	t.Helper()

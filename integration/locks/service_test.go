@@ -15,9 +15,9 @@ import (
 var serviceVerbs = [][2]string{
 	{"LOCK app:1", "+OK"},
 	{"LOCK app:1 OWNER x FENCE", "$-1"},
-	{"RENEW app:1 PX 1900", ":1"},
+	{"RENEW app:1 PX 7900", ":1"},
 	{"UNLOCK app:1", ":1"},
-	{"LOCK app:1 OWNER x PX 5000 FENCE", ":"},
+	{"LOCK app:1 OWNER x PX 7900 FENCE", ":"},
 	{"RENEW app:1 OWNER x", ":1"},
 	{"UNLOCK app:1 OWNER x", ":1"},
 	{"UNLOCK app:1 OWNER x", ":1"},
@@ -25,7 +25,7 @@ var serviceVerbs = [][2]string{
 	{"FAIRLOCK app:1 BLOCK 10", "+OK"},
 	{"FENCED app:1 SET {app:1}data x", "+OK"},
 	{"UNLOCK app:1 FORCE", ":1"},
-	{"MULTILOCK 2 app:2 app:3 PX 1900", "+OK"},
+	{"MULTILOCK 2 app:2 app:3 PX 7900", "+OK"},
 	{"MULTIUNLOCK 2 app:2 app:3", ":2"},
 	{"WLOCK app:4", "+OK"},
 	{"RLOCK app:4", "+OK"},
@@ -43,11 +43,18 @@ func serviceWorks(t *testing.T, proxies []*harness.Proxy, servers []*testredis.S
 	t.Helper()
 	a := harness.Dial(t, proxies[0].Addr())
 	harness.Eventually(t, "locks are given", func() bool { return a.Do("LOCK", "app:0") == "+OK\r\n" })
+	say := func(w *harness.Wire, words ...string) string {
+		got, err := w.TryQuorum(words...)
+		if err != nil {
+			t.Errorf("%q: %v", words, err)
+		}
+		return got
+	}
 	for _, step := range serviceVerbs {
 		if slices.ContainsFunc(not, func(word string) bool { return strings.Contains(step[0], word) }) {
 			continue
 		}
-		if got := a.Do(strings.Fields(step[0])...); !strings.HasPrefix(got, step[1]) {
+		if got := say(a, strings.Fields(step[0])...); !strings.HasPrefix(got, step[1]) {
 			t.Errorf("%q: %q, want %s", step[0], got, step[1])
 		}
 	}
@@ -58,8 +65,8 @@ func serviceWorks(t *testing.T, proxies []*harness.Proxy, servers []*testredis.S
 			w := harness.Dial(t, proxies[i%2].Addr())
 			group.Go(func() {
 				for range 50 {
-					for _, step := range [][]string{{verb, "app:5", "BLOCK", "20000"}, {"UNLOCK", "app:5"}} {
-						if got := w.Do(step...); strings.HasPrefix(got, "-") || got == "$-1\r\n" {
+					for _, step := range [][]string{{verb, "app:5", "BLOCK", "60000"}, {"UNLOCK", "app:5"}} {
+						if got := say(w, step...); strings.HasPrefix(got, "-") || got == "$-1\r\n" {
 							t.Errorf("%q: %q", step, got)
 							return
 						}

@@ -20,7 +20,7 @@ type quorum struct {
 }
 
 // quorumTimes are for nodes that are to count soon after their start, and for locks that are to be kept on a busy machine.
-var quorumTimes = []string{"--quorum-max-lease", "4s", "--lock-watchdog-timeout", "4s", "--quorum-node-timeout", "400ms"}
+var quorumTimes = []string{"--quorum-max-lease", "8s", "--lock-watchdog-timeout", "8s", "--quorum-node-timeout", "800ms"}
 
 // startQuorum starts n nodes and a proxy before them, and waits until all of them count.
 func startQuorum(t *testing.T, n int, flags ...string) *quorum {

@@ -32,7 +32,7 @@ func TestQuorumRestartedNode(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := nodeClock(t)
-			q := beforeNodes(t, clockedNodes(t, 5, map[int]*testredis.Clock{2: c}), "--quorum-max-lease", "8s", "--lock-watchdog-timeout", "8s")
+			q := beforeNodes(t, clockedNodes(t, 5, map[int]*testredis.Clock{2: c}))
 			a := harness.Dial(t, q.p.Addr())
 			q.links[3].Disable()
 			q.links[4].Disable()
@@ -78,8 +78,8 @@ func (q *quorum) awayFrom(some ...int) *harness.Proxy {
 func TestQuorumClockSet(t *testing.T) {
 	t.Parallel()
 	c := nodeClock(t)
-	q := beforeNodes(t, clockedNodes(t, 5, map[int]*testredis.Clock{2: c}), "--quorum-max-lease", "6s", "--lock-watchdog-timeout", "6s")
-	other, links := q.another("--quorum-max-lease", "6s", "--lock-watchdog-timeout", "6s")
+	q := beforeNodes(t, clockedNodes(t, 5, map[int]*testredis.Clock{2: c}))
+	other, links := q.another()
 	a, b := harness.Dial(t, q.p.Addr()), harness.Dial(t, other.Addr())
 	q.links[3].Disable()
 	q.links[4].Disable()
@@ -92,7 +92,7 @@ func TestQuorumClockSet(t *testing.T) {
 	if got := harness.NodeState(b, 2, "error"); harness.NodeState(b, 2, "state") != "young" || !strings.Contains(got, "its clock was set by ") {
 		t.Errorf("%q", got)
 	}
-	if n, err := strconv.Atoi(harness.NodeState(b, 2, "counts_in")); err != nil || n < 1 || n > 7 {
+	if n, err := strconv.Atoi(harness.NodeState(b, 2, "counts_in")); err != nil || n < 1 || n > 9 {
 		t.Errorf("it counts in %d s, %v", n, err)
 	}
 	for _, l := range append(q.links, links...) {

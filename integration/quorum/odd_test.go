@@ -102,7 +102,7 @@ func TestQuorumOddNodes(t *testing.T) {
 	if states != "up up up up down down down " {
 		t.Error(states)
 	}
-	time.Sleep(5 * time.Second) // more than a lease
+	time.Sleep(9 * time.Second) // more than a lease
 	wants(t, w, ":1", "UNLOCK", "k")
 	third.Stop()
 	wants(t, w, "-NOQUORUM 3 of 7 nodes answered, 4 are needed", "LOCK", "k")

@@ -28,7 +28,7 @@ func TestQuorumMultiLocks(t *testing.T) {
 			slices.Reverse(keys)
 		}
 		for range times {
-			if got, err := w.Try(append([]string{"MULTILOCK", "3"}, append(keys, "BLOCK", "0")...)...); err != nil || got != "+OK\r\n" {
+			if got, err := w.TryQuorum(append([]string{"MULTILOCK", "3"}, append(keys, "BLOCK", "0")...)...); err != nil || got != "+OK\r\n" {
 				t.Errorf("%q %v", got, err)
 				return
 			}
@@ -41,7 +41,7 @@ func TestQuorumMultiLocks(t *testing.T) {
 			mu.Lock()
 			inside = ""
 			mu.Unlock()
-			if got, err := w.Try(append([]string{"MULTIUNLOCK", "3"}, keys...)...); err != nil || got != ":3\r\n" {
+			if got, err := w.TryQuorum(append([]string{"MULTIUNLOCK", "3"}, keys...)...); err != nil || got != ":3\r\n" {
 				t.Errorf("%q %v", got, err)
 				return
 			}
@@ -82,7 +82,7 @@ func TestQuorumOrderOnOneProxy(t *testing.T) {
 				mu.Lock()
 				order = append(order, i)
 				mu.Unlock()
-				if got, err := w.Try("UNLOCK", "k"); err != nil || got != ":1\r\n" {
+				if got, err := w.TryQuorum("UNLOCK", "k"); err != nil || got != ":1\r\n" {
 					t.Errorf("%q %v", got, err)
 				}
 			})
@@ -103,7 +103,7 @@ func TestQuorumOrderOnOneProxy(t *testing.T) {
 func TestQuorumPace(t *testing.T) {
 	t.Parallel()
 	const timeout = 800 * time.Millisecond
-	q := startQuorum(t, 5, "--lock-watchdog-timeout", "8s", "--quorum-max-lease", "8s", "--quorum-node-timeout", timeout.String())
+	q := startQuorum(t, 5, "--quorum-node-timeout", timeout.String())
 	w := harness.Dial(t, q.p.Addr())
 	measure := func(what string, options ...string) time.Duration {
 		var took []time.Duration
@@ -140,7 +140,7 @@ func TestQuorumPace(t *testing.T) {
 		all.Go(func() {
 			for i := range times {
 				for _, verb := range []string{"LOCK", "UNLOCK"} {
-					if got, err := w.Try(verb, fmt.Sprint("c", c, "-", i)); err != nil || strings.HasPrefix(got, "-") {
+					if got, err := w.TryQuorum(verb, fmt.Sprint("c", c, "-", i)); err != nil || strings.HasPrefix(got, "-") {
 						t.Errorf("%q %v", got, err)
 					}
 				}

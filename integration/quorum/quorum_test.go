@@ -113,9 +113,7 @@ func TestQuorumClientKilled(t *testing.T) {
 	killed := time.Now()
 	harness.Eventually(t, "it is free", func() bool { return onNodes(t, nodes, "k") == 0 })
 	t.Logf("free on all nodes %v after the kill", time.Since(killed))
-	if got := w.Do("LOCK", "k"); got != "+OK\r\n" {
-		t.Fatal(got)
-	}
+	wants(t, w, "+OK", "LOCK", "k")
 }
 
 // Twenty clients on two proxies count by GET and SET, two nodes of five being down.
@@ -129,7 +127,7 @@ func TestQuorumExclusion(t *testing.T) {
 			w.Do("LOCK", "warm")
 			return strings.Count(w.Do("INFO", "lockproxy"), ",state=up,") == 5
 		})
-		w.Do("UNLOCK", "warm")
+		wants(t, w, yes, "UNLOCK", "warm", "ALL")
 		w.Close()
 	}
 	nodes[0].Kill()
@@ -138,10 +136,7 @@ func TestQuorumExclusion(t *testing.T) {
 	harness.Together(clients, func(i int) {
 		w := harness.Dial(t, proxies[i%2].Addr())
 		for range times {
-			got, err := w.Try("LOCK", "counter", "BLOCK", "0")
-			for began := time.Now(); strings.HasPrefix(got, "-NOQUORUM ") && time.Since(began) < harness.Patience; { // a third node is late
-				got, err = w.Try("LOCK", "counter", "BLOCK", "0")
-			}
+			got, err := w.TryQuorum("LOCK", "counter", "BLOCK", "0")
 			if err != nil || got != "+OK\r\n" {
 				t.Errorf("%q %v", got, err)
 				return
@@ -154,7 +149,7 @@ func TestQuorumExclusion(t *testing.T) {
 			if got, err := w.Try("SET", "n", strconv.Itoa(n+1)); err != nil || got != "+OK\r\n" {
 				t.Errorf("%q %v", got, err)
 			}
-			if got, err := w.Try("UNLOCK", "counter"); err != nil || got != ":1\r\n" {
+			if got, err := w.TryQuorum("UNLOCK", "counter"); err != nil || got != ":1\r\n" {
 				t.Errorf("%q %v", got, err)
 			}
 		}
@@ -173,10 +168,10 @@ func TestQuorumWithoutItsUpstream(t *testing.T) {
 	w := harness.Dial(t, p.Addr())
 	harness.Eventually(t, "the nodes count", func() bool { return w.Do("LOCK", "k") == ok })
 	data.Kill()
-	harness.Expect(t, w, yes, "UNLOCK", "k", "ALL")
-	harness.Expect(t, w, ok, "LOCK", "other")
+	wants(t, w, yes, "UNLOCK", "k", "ALL")
+	wants(t, w, ok, "LOCK", "other")
 	if got := harness.Dial(t, p.Addr()).Do("LOCK", "k"); !strings.HasPrefix(got, "-ERR upstream unavailable") {
 		t.Errorf("%q", got)
 	}
-	harness.Expect(t, w, yes, "UNLOCK", "other")
+	wants(t, w, yes, "UNLOCK", "other")
 }

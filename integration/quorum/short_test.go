@@ -38,21 +38,28 @@ func TestQuorumShort(t *testing.T) {
 
 	q.nodes[1].Kill()
 	promptly(t, "the first NOQUORUM", func() { wants(t, other, "-NOQUORUM 2 of 5 nodes answered, 3 are needed: ", "LOCK", "new") })
-	for _, command := range []string{"RENEW a", "UNLOCK a", "LOCK new", "LOCK new BLOCK 700", "LOCK new BLOCK 0", "FAIRLOCK new BLOCK 700", "RLOCK new", "WLOCK new FENCE",
+	for _, command := range []string{"RENEW a", "UNLOCK a", "LOCK new", "LOCK new BLOCK 200", "LOCK new BLOCK 0", "FAIRLOCK new BLOCK 200", "RLOCK new", "WLOCK new FENCE",
 		"MULTILOCK 2 new new2", "LOCK new OWNER me", "LOCKINFO a", "UNLOCK new FORCE"} {
 		promptly(t, command, func() { wants(t, w, "-NOQUORUM ", strings.Fields(command)...) })
 	}
-	if on := q.holding("new", 0, 1, 3); on != nil {
-		t.Errorf("left behind on %v", on)
-	}
-	if on := q.holding("new2", 0, 1, 3); on != nil {
-		t.Errorf("left behind on %v", on)
-	}
+	q.givenBack("new", 0, 1, 3)
+	q.givenBack("new2", 0, 1, 3)
 	q.nodes[3].Cont()
 	harness.Eventually(t, "three are enough", func() bool { return strings.HasPrefix(other.Do("LOCK", "new"), "+OK") })
 	wants(t, w, ":1", "UNLOCK", "f")
 	wants(t, w, ":1", "UNLOCK", "a") // said again; what it began went on
 	wants(t, other, "+OK", "LOCK", "a", "BLOCK", "5000")
+}
+
+// givenBack waits until a key is on no node. What was not won is taken back from a node that is late a moment after the reply, and well
+// before the lease of 8 s is over.
+func (q *quorum) givenBack(key string, away ...int) {
+	q.t.Helper()
+	for end := time.Now().Add(6 * time.Second); q.holding(key, away...) != nil; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			q.t.Fatalf("%s is left behind on %v", key, q.holding(key, away...))
+		}
+	}
 }
 
 // Of four nodes one may be away, not two.
@@ -65,12 +72,10 @@ func TestQuorumOfFour(t *testing.T) {
 	wants(t, w, ":1", "UNLOCK", "k")
 	q.links[0].Disable()
 	wants(t, w, "-NOQUORUM 2 of 4 nodes answered, 3 are needed: ", "LOCK", "k")
-	if on := q.holding("k"); on != nil {
-		t.Errorf("left behind on %v", on)
-	}
+	q.givenBack("k")
 }
 
-// With two nodes away a lock is renewed for many leases. When they are back they get it, though they were cut off for longer
+// With two nodes away a lock is renewed for longer than its lease. When they are back they get it, though they were cut off for longer
 // than a lease. Its majority gone its holder is told by the deadline.
 func TestQuorumWatchdog(t *testing.T) {
 	t.Parallel()
@@ -80,7 +85,7 @@ func TestQuorumWatchdog(t *testing.T) {
 	q.links[1].BlackHole()
 	wants(t, w, "+OK", "LOCK", "k")
 	wants(t, owner, "+OK", "LOCK", "o", "OWNER", "me")
-	for end := time.Now().Add(13 * time.Second); time.Now().Before(end); time.Sleep(100 * time.Millisecond) { // more than three leases
+	for end := time.Now().Add(13 * time.Second); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		for _, key := range []string{"k", "o"} {
 			if on := q.holding(key); len(on) != 3 {
 				t.Fatalf("%s is on %v", key, on)
@@ -100,8 +105,8 @@ func TestQuorumWatchdog(t *testing.T) {
 		t.Fatalf("%q", push)
 	}
 	took := time.Since(cut)
-	t.Logf("told %v after the majority had gone, with leases of 4 s", took)
-	if took > harness.Bound(5*time.Second) { // by its deadline
+	t.Logf("told %v after the majority had gone, with leases of 8 s", took)
+	if took > harness.Bound(9*time.Second) { // by its deadline
 		t.Error("told too late")
 	}
 	for _, l := range q.links[:3] {

@@ -38,7 +38,7 @@ func newPlace(t *testing.T, name string) place {
 	p := place{where: name, mode: "single", present: "standalone"}
 	switch name {
 	case clustered:
-		p.cluster = testredis.StartCluster(t, 3, 1, "--cluster-node-timeout 30000") // no failover because the machine is busy
+		p.cluster = testredis.StartCluster(t, 3, 1)
 		p.servers, p.mode, p.present = p.cluster.Servers, "cluster", "cluster"
 		p.addr = addresses(p.servers[:3])
 		p.url = "redis-cluster://" + p.addr

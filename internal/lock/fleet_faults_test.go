@@ -16,7 +16,7 @@ import (
 // replica has before they count. No add is lost: what is judged is the lock, the counters are on another server.
 func TestClusterFailoverUnderLoad(t *testing.T) {
 	t.Parallel()
-	tc := testredis.StartCluster(t, 3, 1)
+	tc := testredis.StartCluster(t, 3, 1, testredis.QuickFailover)
 	var all []*Manager
 	for range 4 {
 		all = append(all, clusterEngine(t, tc, Options{Watchdog: 10 * time.Second}))
@@ -253,7 +253,7 @@ func TestClusterWakeUpAfterMove(t *testing.T) {
 // who waited goes on.
 func TestClusterMasterKilled(t *testing.T) {
 	t.Parallel()
-	tc := testredis.StartCluster(t, 3, 1)
+	tc := testredis.StartCluster(t, 3, 1, testredis.QuickFailover)
 	m := clusterEngine(t, tc, Options{Watchdog: 20 * time.Second})
 	other := clusterEngine(t, tc, Options{Watchdog: 20 * time.Second})
 	cl, lost := client(m)
@@ -322,7 +322,7 @@ func TestClusterMasterKilled(t *testing.T) {
 // TestClusterLossIsTold: a lock that the promoted replica does not have is reported lost by itself.
 func TestClusterLossIsTold(t *testing.T) {
 	t.Parallel()
-	tc := testredis.StartCluster(t, 3, 1)
+	tc := testredis.StartCluster(t, 3, 1, testredis.QuickFailover)
 	m := clusterEngine(t, tc, Options{})
 	cl, lost := client(m)
 	mine, same := nameIn("gone", 0, 3), nameIn("kept", 0, 3)

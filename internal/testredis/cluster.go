@@ -14,8 +14,9 @@ import (
 
 const (
 	clusterSlots = 16384
-	// nodeTimeout is cluster-node-timeout: short, so that failovers are, and long enough for a busy machine.
-	nodeTimeout = 2 * time.Second
+	// quickly and calmly are what cluster-node-timeout may be. A machine that lets nobody work for so long makes a failover, or ends
+	// with the cluster down; FAIL is taken back after twice as long.
+	quickly, calmly = 2 * time.Second, 20 * time.Second
 	// clusterPatience is how long a cluster may take to come to an agreement.
 	clusterPatience = 60 * time.Second
 	// failoverPatience is how long Redis tries a failover that was ordered, and a little more.
@@ -23,10 +24,15 @@ const (
 	clusterLook      = 20 * time.Millisecond
 )
 
+// QuickFailover is what StartCluster is told by tests that want a dead master noticed soon. The others have a cluster in which that takes
+// long, so that no machine is so slow that it happens to them.
+const QuickFailover = "--cluster-node-timeout 2000"
+
 // Cluster is a Redis Cluster of throw-away servers. Methods that return an error may be called from any goroutine.
 type Cluster struct {
 	t       testing.TB
 	tls     bool
+	quick   bool      // QuickFailover
 	ids     []string  // of Servers, in their order
 	Servers []*Server // first those that began as masters, then the replicas
 }
@@ -36,7 +42,7 @@ type Cluster struct {
 // "--tls-cluster yes" among them each has a port for TLS, too. Server masters+i is a replica of server i%masters.
 func StartCluster(t testing.TB, masters, replicasEach int, args ...string) *Cluster {
 	t.Helper()
-	c := &Cluster{t: t, tls: slices.Contains(args, "--tls-cluster yes")}
+	c := &Cluster{t: t, tls: slices.Contains(args, "--tls-cluster yes"), quick: slices.Contains(args, QuickFailover)}
 	given := len(args)
 	for range masters * (1 + replicasEach) {
 		if c.tls {
@@ -44,16 +50,34 @@ func StartCluster(t testing.TB, masters, replicasEach int, args ...string) *Clus
 		}
 		c.Servers = append(c.Servers, newServer(t, append([]string{
 			"--cluster-enabled yes",
-			fmt.Sprintf("--cluster-node-timeout %d", nodeTimeout.Milliseconds()),
+			fmt.Sprintf("--cluster-node-timeout %d", calmly.Milliseconds()),
 			"--cluster-allow-replica-migration no", "--cluster-replica-validity-factor 0",
 			"--repl-diskless-sync-delay 0", "--repl-ping-replica-period 1",
 		}, args...)))
 	}
 	startAll(t, c.Servers)
-	if err := c.form(masters); err != nil {
+	err := errors.Join(c.Watchful(true), c.form(masters)) // nodes meet sooner, too
+	if err := errors.Join(err, c.Watchful(c.quick)); err != nil {
 		t.Fatalf("testredis: cluster: %v", err)
 	}
 	return c
+}
+
+// Watchful says whether the servers that run notice soon that one is dead; one that is started again does if StartCluster was told so.
+func (c *Cluster) Watchful(soon bool) error {
+	timeout := calmly
+	if soon {
+		timeout = quickly
+	}
+	for _, s := range c.Servers {
+		if s.gone() {
+			continue
+		}
+		if _, err := s.try("CONFIG", "SET", "cluster-node-timeout", timeout.Milliseconds()); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // form makes a cluster of the servers.
@@ -274,7 +298,8 @@ func (c *Cluster) MoveSlot(slot int, from, to *Server) error {
 // Failover has a replica take its master's place, both alive, and returns when it is the master.
 func (c *Cluster) Failover(replica *Server) error {
 	var asked time.Time
-	return c.until(func() error {
+	again := false
+	err := c.until(func() error {
 		role, err := redis.Values(replica.try("ROLE"))
 		if err != nil {
 			return err
@@ -284,6 +309,11 @@ func (c *Cluster) Failover(replica *Server) error {
 			return nil
 		}
 		if time.Since(asked) > failoverPatience { // it may have come to nothing
+			if again = !asked.IsZero(); again { // who has voted, or was not elected, waits for a few time-outs
+				if err := c.Watchful(true); err != nil {
+					return err
+				}
+			}
 			if _, err := replica.try("CLUSTER", "FAILOVER"); err != nil {
 				return err
 			}
@@ -291,6 +321,10 @@ func (c *Cluster) Failover(replica *Server) error {
 		}
 		return fmt.Errorf("port %d is a %s", replica.Port(), kind)
 	})
+	if again && !c.quick {
+		err = errors.Join(err, c.Watchful(false))
+	}
+	return err
 }
 
 // gone says that the server's process has ended.

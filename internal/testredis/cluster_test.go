@@ -47,6 +47,9 @@ func TestClusterFailover(t *testing.T) {
 	if err := c.WaitOK(); err != nil {
 		t.Fatal(err)
 	}
+	if err := c.Watchful(true); err != nil {
+		t.Fatal(err)
+	}
 	c.Servers[3].Kill()
 	if err := c.until(func() error {
 		owner, err := c.Owner(0)
