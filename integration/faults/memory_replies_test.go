@@ -50,13 +50,11 @@ func TestMemoryOfUnreadReplies(t *testing.T) {
 	for end := time.Now().Add(3 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		most = max(most, p.RSS())
 	}
+	harness.Eventually(t, "somebody is dropped", func() bool { return p.Metric("lockproxy_reply_dropped_total") > 0 })
 	commands, median, longest := watch.finish()
 	dropped := p.Metric("lockproxy_reply_dropped_total")
 	t.Logf("%d clients ask for %d MB and do not read: resident %d MB before, %d MB at most; %v dropped; %d commands of bystanders, median %v, longest %v",
 		clients, clients*depth*n>>20, before>>20, most>>20, dropped, commands, median, longest)
-	if dropped == 0 {
-		t.Error("nobody was dropped")
-	}
 	if memory := p.Metric("lockproxy_reply_memory_bytes"); memory > bound {
 		t.Errorf("%v bytes of replies are held", memory)
 	}
@@ -127,7 +125,7 @@ func TestClientOutputBufferLimit(t *testing.T) {
 	server := testredis.Start(t)
 	server.Do(t, "SET", "big", strings.Repeat("x", 400<<10))
 	server.Do(t, "SET", "small", "x")
-	p := harness.StartProxy(t, server.URL(), "--client-output-buffer-limit", "normal 20mb 2mb 2")
+	p := harness.StartProxy(t, server.URL(), "--client-output-buffer-limit", "normal 20mb 2mb 8")
 	hard := deaf(t, p, 1, 100)[0]
 	harness.Eventually(t, "the hard limit has been noticed", func() bool { return p.Metric("lockproxy_output_dropped_total") == 1 })
 	if read, err := io.Copy(io.Discard, hard.C); read > 20<<20 {
@@ -143,7 +141,7 @@ func TestClientOutputBufferLimit(t *testing.T) {
 		}
 	}
 	harness.Eventually(t, "the soft limit has been noticed", func() bool { return p.Metric("lockproxy_output_dropped_total") == 2 })
-	if took := time.Since(began); took < 2*time.Second {
+	if took := time.Since(began); took < 8*time.Second {
 		t.Errorf("it was noticed after %v", took)
 	}
 	time.Sleep(time.Second)

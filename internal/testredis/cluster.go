@@ -82,7 +82,6 @@ func (c *Cluster) Watchful(soon bool) error {
 
 // form makes a cluster of the servers.
 func (c *Cluster) form(masters int) error {
-	first := c.Servers[0]
 	for i, s := range c.Servers {
 		id, err := redis.String(s.try("CLUSTER", "MYID"))
 		if err != nil {
@@ -97,17 +96,8 @@ func (c *Cluster) form(masters int) error {
 				return err
 			}
 		}
-		if i > 0 {
-			bus, err := s.setting("cluster-port")
-			if err != nil {
-				return err
-			}
-			if _, err := first.try("CLUSTER", "MEET", "127.0.0.1", s.Port(), bus); err != nil {
-				return err
-			}
-		}
 	}
-	if err := c.until(c.allMet); err != nil {
+	if err := c.until(c.meeting()); err != nil {
 		return err
 	}
 	for i, s := range c.Servers[masters:] {
@@ -130,6 +120,28 @@ func (c *Cluster) until(check func() error) error {
 		case <-c.t.Context().Done():
 			return err
 		}
+	}
+}
+
+// meeting introduces the servers to each other, again to those that were too busy to answer within the time-out.
+func (c *Cluster) meeting() (met func() error) {
+	var asked time.Time
+	return func() error {
+		err := c.allMet()
+		if err == nil || time.Since(asked) < 2*quickly {
+			return err
+		}
+		asked = time.Now()
+		for _, s := range c.Servers[1:] {
+			bus, err := s.setting("cluster-port")
+			if err != nil {
+				return err
+			}
+			if _, err := c.Servers[0].try("CLUSTER", "MEET", "127.0.0.1", s.Port(), bus); err != nil {
+				return err
+			}
+		}
+		return err
 	}
 }
 
