@@ -371,7 +371,7 @@ func TestClusterFencedFailover(t *testing.T) {
 	if got < count.done.Load() || got > count.done.Load()+count.unknown.Load() || count.others.Load() > 0 {
 		t.Error("not exact")
 	}
-	harness.Expect(t, w, ok, "LOCK", "{c}l", "BLOCK", "10000", "REPLICAS", "1", "SELF")
+	harness.Eventually(t, "a replica has the lock in time", func() bool { return w.Do("LOCK", "{c}l", "BLOCK", "10000", "REPLICAS", "1", "SELF") == ok })
 	harness.Expect(t, w, ":1\r\n", "FENCED", "{c}l", "INCR", "{c}m")
 	master, err := tc.Owner(slot)
 	if err != nil {

@@ -72,7 +72,7 @@ func TestDrain(t *testing.T) {
 func TestDrainTimeout(t *testing.T) {
 	t.Parallel()
 	s := testredis.Start(t)
-	p := harness.StartProxy(t, s.URL(), "--drain-timeout", "700ms", "--lock-watchdog-timeout", "3s")
+	p := harness.StartProxy(t, s.URL(), "--drain-timeout", "700ms", "--lock-watchdog-timeout", "8s")
 	holder, owner := harness.Dial(t, p.Addr()), harness.Dial(t, p.Addr())
 	harness.Expect(t, holder, "+OK\r\n", "LOCK", "k")
 	harness.Expect(t, owner, "+OK\r\n", "LOCK", "o", "OWNER", "me")
@@ -88,7 +88,7 @@ func TestDrainTimeout(t *testing.T) {
 		t.Error("holders are not closed")
 	}
 	for _, key := range []string{"k", "o"} {
-		if left := pttl(t, s, key); left <= 0 || left > 3000 {
+		if left := pttl(t, s, key); left <= 0 || left > 8000 {
 			t.Errorf("%s: PTTL %d after the drain's end, want it to run out", key, left)
 		}
 	}

@@ -104,7 +104,7 @@ func TestLockInfo(t *testing.T) {
 func TestLockInfoElsewhere(t *testing.T) {
 	t.Parallel()
 	s := testredis.Start(t)
-	p, other := harness.StartProxy(t, s.URL(), "--lock-watchdog-timeout", "600ms"), harness.StartProxy(t, s.URL())
+	p, other := harness.StartProxy(t, s.URL(), "--lock-watchdog-timeout", "6s"), harness.StartProxy(t, s.URL())
 	w, asker := harness.Dial(t, p.Addr()), harness.Dial3(t, other.Addr())
 	harness.Expect(t, w, "+OK\r\n", "LOCK", "k")
 	m := harness.Object(t, harness.Decode(t, asker.Do("LOCKINFO", "k")))

@@ -36,7 +36,7 @@ func TestPoolWithHeartbeat(t *testing.T) {
 	pools := []*redis.Client{restlessPool(t, first.Addr()), restlessPool(t, second.Addr())} // behind one address they would be one
 	rival := harness.NewGoRedis(t, &redis.Options{Addr: first.Addr(), ReadTimeout: 30 * time.Second})
 
-	const lease = 3000
+	const lease = 6000
 	if got := poolSays(t, pools[0], "LOCK", "orders", "OWNER", "worker", "PX", lease); got != "OK" {
 		t.Fatal(got)
 	}
@@ -81,7 +81,7 @@ func TestPoolWithHeartbeat(t *testing.T) {
 // Without a lease an owner's lock is renewed while the connection lives that last named the owner, and for --owner-grace after.
 func TestPoolWithOwnerGrace(t *testing.T) {
 	t.Parallel()
-	const lease = 2 * time.Second
+	const lease = 6 * time.Second
 	s := testredis.Start(t)
 	p := harness.StartProxy(t, s.URL(), "--lock-watchdog-timeout", lease.String(), "--owner-grace", "1h")
 	pool := restlessPool(t, p.Addr())

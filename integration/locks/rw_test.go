@@ -48,7 +48,7 @@ func TestTwentyReadersBehindAWriter(t *testing.T) {
 		}
 		took, scripts := time.Since(began), scriptCalls(t, s)-before
 		t.Logf("%d readers read %v after the writer, %d scripts", readers, took.Round(time.Microsecond), scripts)
-		if scripts > readers+6 {
+		if scripts > readers+6+4*int(took/time.Second) { // who waits for long looks by itself
 			t.Errorf("%d scripts", scripts)
 		}
 		for _, r := range wires {

@@ -83,7 +83,7 @@ func TestLockWithoutTTL(t *testing.T) {
 func TestPoisonedKeyAmongThoseRenewed(t *testing.T) {
 	t.Parallel()
 	s := testredis.Start(t)
-	p := harness.StartProxy(t, s.URL(), "--lock-watchdog-timeout", "1500ms")
+	p := harness.StartProxy(t, s.URL(), "--lock-watchdog-timeout", "6s")
 	holder, rival := harness.Dial(t, p.Addr()), harness.Dial(t, p.Addr())
 	verbs := []string{"LOCK", "RLOCK", "WLOCK"}
 	names := []string{"a", "b", "c", "d", "e"}
@@ -95,7 +95,7 @@ func TestPoisonedKeyAmongThoseRenewed(t *testing.T) {
 	for _, verb := range verbs {
 		s.Do(t, "SET", verb+"c", "poison")
 	}
-	for end := time.Now().Add(4 * time.Second); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+	for end := time.Now().Add(7 * time.Second); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		for _, verb := range verbs {
 			for _, name := range names {
 				if left := pttl(t, s, verb+name); name != "c" && left <= 0 {

@@ -187,15 +187,15 @@ func TestOwnerMovesToAnotherProxy(t *testing.T) {
 		there    [][]string
 		gone     time.Duration // not before
 	}{
-		"UNLOCK there":                      {"3s", [][]string{{"UNLOCK"}}, 0},
+		"UNLOCK there":                      {"6s", [][]string{{"UNLOCK"}}, 0},
 		"UNLOCK and LOCK EX 5 there":        {"18s", [][]string{{"UNLOCK"}, {"LOCK", "EX", "5"}}, 5 * time.Second},
-		"LOCK EX after a renewal":           {"1500ms", [][]string{{"UNLOCK"}, {"LOCK", "EX", "3"}}, 3 * time.Second},
+		"LOCK EX after a renewal":           {"6s", [][]string{{"UNLOCK"}, {"LOCK", "EX", "3"}}, 3 * time.Second},
 		"LOCK PX shorter than the renewal":  {"6s", [][]string{{"UNLOCK"}, {"LOCK", "PX", "500"}}, 500 * time.Millisecond},
-		"RENEW EX there":                    {"3s", [][]string{{"RENEW", "EX", "2"}}, 2 * time.Second},
+		"RENEW EX there":                    {"6s", [][]string{{"RENEW", "EX", "3"}}, 3 * time.Second},
 		"RENEW PX shorter than the renewal": {"6s", [][]string{{"RENEW", "PX", "500"}}, 500 * time.Millisecond},
-		"LOCK again there, UNLOCK ALL":      {"3s", [][]string{{"LOCK"}, {"UNLOCK", "ALL"}}, 0},
-		"LOCK again there, UNLOCK":          {"3s", [][]string{{"LOCK"}, {"UNLOCK"}}, 0},
-		"LOCK EX again there, UNLOCK":       {"3s", [][]string{{"LOCK", "EX", "30"}, {"UNLOCK"}}, 0},
+		"LOCK again there, UNLOCK ALL":      {"6s", [][]string{{"LOCK"}, {"UNLOCK", "ALL"}}, 0},
+		"LOCK again there, UNLOCK":          {"6s", [][]string{{"LOCK"}, {"UNLOCK"}}, 0},
+		"LOCK EX again there, UNLOCK":       {"6s", [][]string{{"LOCK", "EX", "30"}, {"UNLOCK"}}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -135,7 +135,7 @@ func TestSentinelSwitchMissed(t *testing.T) {
 	g := testredis.StartGroup(t, testredis.GroupOptions{DownAfter: 3 * time.Second})
 	p, ways := startPartProxy(t, g, "--lock-watchdog-timeout", "20s")
 	holder, waiter := harness.MustSpeak(t, p.Addr()), harness.MustSpeak(t, p.Addr())
-	harness.ExpectSpoken(t, holder, ok, "LOCK", "held", "REPLICAS", "1")
+	harness.Eventually(t, "the replica has the lock in time", func() bool { return holder.Ask("LOCK", "held", "REPLICAS", "1").Frame == ok })
 	granted := make(chan harness.HeardAt, 1)
 	go harness.AskLater(waiter, "held", granted, "LOCK", "held", "BLOCK", "60000")
 	time.Sleep(500 * time.Millisecond)
