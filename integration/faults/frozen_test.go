@@ -71,7 +71,7 @@ func frozen(t *testing.T, server *testredis.Server, p *harness.Proxy, pause time
 func TestRedisFrozenForLessThanALease(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)
-	p := harness.StartProxy(t, server.URL(), "--lock-watchdog-timeout", "8s")
+	p := harness.StartProxy(t, server.URL(), "--lock-watchdog-timeout", "12s")
 	all, served := frozen(t, server, p, 3*time.Second)
 	for _, r := range all {
 		if got := r.unlock(); got != ":1\r\n" {

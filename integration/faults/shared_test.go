@@ -125,10 +125,10 @@ func lockState(t *testing.T, server *testredis.Server) string {
 func TestRedisOutOfMemory(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)
-	p := harness.StartProxy(t, server.URL(), "--lock-watchdog-timeout", "3s")
+	p := harness.StartProxy(t, server.URL(), "--lock-watchdog-timeout", "8s")
 	refusing(t, server, p, "OOM", "+OK", func() {
 		server.Do(t, "CONFIG", "SET", "maxmemory", "1")
-		time.Sleep(4 * time.Second) // renewals go on: a lease passes
+		time.Sleep(9 * time.Second) // renewals go on: a lease passes
 	}, func() { server.Do(t, "CONFIG", "SET", "maxmemory", "0") })
 }
 
