@@ -175,14 +175,14 @@ func subscriptionsEnd(t *testing.T) {
 // heldAmongOthers: while 16 connections lock and unlock all the time, what another one holds stays renewed.
 func heldAmongOthers(t *testing.T) {
 	s := testredis.Start(t)
-	p := harness.StartProxy(t, s.URL(), "--lock-watchdog-timeout", "1500ms")
+	p := harness.StartProxy(t, s.URL(), "--lock-watchdog-timeout", "6s")
 	holder, rival := harness.Dial(t, p.Addr()), harness.Dial(t, p.Addr())
 	harness.Expect(t, holder, ok, "LOCK", "held")
 	wires, errs := make([]*harness.Wire, 16), make([]error, 16)
 	for i := range wires {
 		wires[i] = harness.Dial(t, p.Addr())
 	}
-	end, done := time.Now().Add(4*time.Second), make(chan struct{})
+	end, done := time.Now().Add(7*time.Second), make(chan struct{})
 	go func() {
 		defer close(done)
 		harness.Together(len(wires), func(i int) {

@@ -114,8 +114,8 @@ func TestDeadHeadOfAFreeLock(t *testing.T) {
 	st := newStage(t)
 	dead := newJavaFair(t, st.redis, 1)
 	dead.wait = 1500 * time.Millisecond
-	harness.Expect(t, st.wire("holder"), ok, "FAIRLOCK", "k", "PX", "1000")
-	dead.try(time.Minute) // is believed to live for 2.5 s
+	harness.Expect(t, st.wire("holder"), ok, "FAIRLOCK", "k", "PX", "5000")
+	dead.try(time.Minute) // is believed to live for 6.5 s
 	harness.Expect(t, st.wire("holder"), yes, "UNLOCK", "k")
 	wires := []*harness.Wire{st.wire("a"), st.wire("2b"), st.wire("c")}
 	before, began := scriptCalls(t, st.redis), time.Now()
