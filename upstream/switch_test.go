@@ -43,6 +43,7 @@ func TestSwitch(t *testing.T) {
 	if kind, addr, switches := n.Upstream(); kind != "sentinel" || addr != former.Addr() || switches != 0 {
 		t.Errorf("upstream is %s %s after %d switches", kind, addr, switches)
 	}
+	g.Hasten()
 	former.Stop()
 	defer former.Cont()
 	underWay := make(chan error)

@@ -230,6 +230,9 @@ func (l *lab) waiting(x trouble, waits func() bool, serve func()) (said string) 
 
 // breaks ends Redis, or the master.
 func (l *lab) breaks() {
+	if l.failover {
+		l.group.Hasten()
+	}
 	l.redis.Kill()
 	if l.failover {
 		l.between.Disable()

@@ -2,7 +2,6 @@ package clients
 
 import (
 	"testing"
-	"time"
 
 	slots "github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/integration/harness"
@@ -43,7 +42,7 @@ func clustered(t *testing.T) upstream {
 }
 
 func watched(t *testing.T) upstream {
-	g := testredis.StartGroup(t, testredis.GroupOptions{DownAfter: 30 * time.Second})
+	g := testredis.StartGroup(t, testredis.GroupOptions{})
 	return upstream{g.URL(), func(string) (*testredis.Server, error) { return g.Master(), nil }}
 }
 

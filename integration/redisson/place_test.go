@@ -43,7 +43,7 @@ func newPlace(t *testing.T, name string) place {
 		p.addr = addresses(p.servers[:3])
 		p.url = "redis-cluster://" + p.addr
 	case sentinels:
-		p.group = testredis.StartGroup(t, testredis.GroupOptions{DownAfter: 30 * time.Second})
+		p.group = testredis.StartGroup(t, testredis.GroupOptions{})
 		p.servers, p.mode = p.group.Nodes, "sentinel"
 		p.addr, p.url = addresses(p.group.Sentinels), p.group.URL()
 	case alone:

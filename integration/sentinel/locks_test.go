@@ -47,7 +47,7 @@ func TestSentinelFailoverLocks(t *testing.T) {
 	for name, end := range map[string]func(*testredis.Server){"kill": (*testredis.Server).Kill, "freeze": (*testredis.Server).Stop} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			g := testredis.StartGroup(t, testredis.GroupOptions{DownAfter: 2 * time.Second})
+			g := testredis.StartGroup(t, testredis.GroupOptions{})
 			p := harness.StartProxy(t, g.URL())
 			kept := heldLocks(t, p, "kept")
 			fence := harness.Dial(t, p.Addr())
@@ -69,6 +69,7 @@ func TestSentinelFailoverLocks(t *testing.T) {
 			if last <= token {
 				t.Errorf("tokens %d, then %d", token, last)
 			}
+			g.Hasten()
 			end(former)
 			for _, n := range g.Nodes[1:] {
 				n.Cont()

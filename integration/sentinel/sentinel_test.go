@@ -168,6 +168,7 @@ func TestSentinelSubscribers(t *testing.T) {
 	blocked.Send("BLPOP", "list", "0")
 	harness.Expect(t, watching, "+OK\r\n", "WATCH", "k")
 	former := g.Master()
+	g.Hasten()
 	former.Stop()
 	defer former.Cont()
 	master := g.AwaitSwitch(former)

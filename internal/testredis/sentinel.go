@@ -26,7 +26,7 @@ type Group struct {
 // GroupOptions are what tests want to be different.
 type GroupOptions struct {
 	Replicas  int           // 2 unless given
-	DownAfter time.Duration // how long a master must be silent; 1 s unless given
+	DownAfter time.Duration // how long a master must be silent: for longer than a machine stalls, unless given
 	Node      []string      // further configuration of each node, as in Start; a "--requirepass" is also its masterauth
 	Sentinel  []string      // lines of each Sentinel's configuration file
 	Password  string        // of the Sentinels
@@ -39,7 +39,7 @@ func StartGroup(t testing.TB, o GroupOptions) *Group {
 		o.Replicas = 2
 	}
 	if o.DownAfter == 0 {
-		o.DownAfter = time.Second
+		o.DownAfter = calmly
 	}
 	node := append([]string{"--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1"}, o.Node...)
 	if p := passwordIn(o.Node); p != "" {
@@ -126,6 +126,16 @@ func (g *Group) URL() string {
 		query = "?sentinel-password=" + p
 	}
 	return "redis+sentinel://" + auth + strings.Join(hosts, ",") + "/" + MasterName + query
+}
+
+// Hasten has the Sentinels take the master for dead once it has been silent for a second.
+func (g *Group) Hasten() {
+	g.t.Helper()
+	for _, s := range g.Sentinels {
+		if !s.gone() {
+			s.Do(g.t, "SENTINEL", "SET", MasterName, "down-after-milliseconds", 1000)
+		}
+	}
 }
 
 // Master is the node that most of the Sentinels that answer call the master, or nil.

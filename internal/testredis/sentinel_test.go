@@ -15,6 +15,7 @@ func TestGroup(t *testing.T) {
 	}
 	g.AwaitWhole()
 	second.Do(t, "SET", "k", "v")
+	g.Hasten()
 	second.Kill()
 	if third := g.AwaitSwitch(second); third == nil || third == second {
 		t.Fatalf("after its death the master is %v", third)
