@@ -126,7 +126,7 @@ func moveSlowly(tc *testredis.Cluster, slot int, from, to *testredis.Server, slo
 func TestClusterReshardUnderLoad(t *testing.T) {
 	t.Parallel()
 	tc := testredis.StartCluster(t, 3, 0)
-	o := Options{Poll: time.Hour, Watchdog: 6 * time.Second}
+	o := Options{Poll: time.Hour, Watchdog: 8 * time.Second}
 	all := []*Manager{clusterEngine(t, tc, o), clusterEngine(t, tc, o), clusterEngine(t, tc, o)}
 	holder, lost := client(all[0])
 	var slots []int
@@ -171,7 +171,7 @@ func TestClusterReshardUnderLoad(t *testing.T) {
 func TestClusterStuckMove(t *testing.T) {
 	t.Parallel()
 	tc := testredis.StartCluster(t, 3, 0)
-	m := clusterEngine(t, tc, Options{Watchdog: 4 * time.Second, Poll: time.Hour})
+	m := clusterEngine(t, tc, Options{Watchdog: 8 * time.Second, Poll: time.Hour})
 	cl, lost := client(m)
 	slot := slotOf("stuck")
 	from := owner(t, tc, "stuck")

@@ -78,7 +78,7 @@ func TestMaxClients(t *testing.T) {
 func TestSlowClientsAreClosed(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)
-	p := startProxy(t, server.URL(), func(o *Options) { o.HandshakeTimeout, o.IdleTimeout = 100*time.Millisecond, 400*time.Millisecond })
+	p := startProxy(t, server.URL(), func(o *Options) { o.HandshakeTimeout, o.IdleTimeout = 2*time.Second, 3*time.Second })
 	silent, half := dialWire(t, p.addr), dialWire(t, p.addr)
 	half.raw([]byte("*1\r\n$4\r\nPI"))
 	for _, w := range []*wire{silent, half} {
@@ -93,7 +93,7 @@ func TestSlowClientsAreClosed(t *testing.T) {
 	}
 	holder := dialWire(t, p.addr)
 	holder.expect("+OK\r\n", "LOCK", "l")
-	time.Sleep(time.Second)
+	time.Sleep(4 * time.Second)
 	holder.expect(":1\r\n", "UNLOCK", "l")
 }
 

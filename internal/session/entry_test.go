@@ -194,7 +194,7 @@ func TestStalledHandshakesHoldNobodyUp(t *testing.T) {
 	for range 20 {
 		dialTLS(t, addr, client).expect("+PONG\r\n", "PING")
 	}
-	if took := time.Since(start); took > 5*time.Second {
+	if took := time.Since(start); took > 30*time.Second {
 		t.Errorf("20 clients took %v", took)
 	}
 }

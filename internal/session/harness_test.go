@@ -82,7 +82,7 @@ func testLog() *slog.Logger {
 }
 
 func testLocks(log *slog.Logger) lock.Options {
-	return lock.Options{Logger: log, Watchdog: 3 * time.Second, Poll: 500 * time.Millisecond}
+	return lock.Options{Logger: log, Watchdog: 9 * time.Second, Poll: 500 * time.Millisecond}
 }
 
 // serve runs a server of o until the test ends, and then has what is below it closed.

@@ -116,7 +116,7 @@ func TestProtectedModeNo(t *testing.T) {
 func TestHandshakeTimeoutEndsWithThePassword(t *testing.T) {
 	t.Parallel()
 	redis := startRedis(t, "--requirepass sekret")
-	const limit = 700 * time.Millisecond
+	const limit = 3 * time.Second
 	p := startProxy(t, redis.URL(), func(o *Options) { o.HandshakeTimeout = limit })
 	eventually(t, "the need of a password is known", p.srv.access.mustAuth.Load)
 	in := dialWire(t, p.addr)
@@ -125,7 +125,7 @@ func TestHandshakeTimeoutEndsWithThePassword(t *testing.T) {
 	for _, command := range [][]string{{"PING"}, {"AUTH", "wrong"}, {"HELLO", "3"}, {"HELLO", "3", "AUTH", "default", "wrong"}, {"LOCK", "l"}} {
 		w := dialWire(t, p.addr)
 		wg.Go(func() {
-			for end := time.Now().Add(patience); ; {
+			for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
 				if _, err := w.conn.Write(resp.AppendCommand(nil, command...)); err != nil {
 					return
 				}
@@ -154,7 +154,7 @@ func TestHandshakeTimeoutEndsWithThePassword(t *testing.T) {
 func TestHandshakeTimeoutBeginsWithThePassword(t *testing.T) {
 	t.Parallel()
 	redis := startRedis(t)
-	p := startProxy(t, redis.URL(), func(o *Options) { o.HandshakeTimeout = 700 * time.Millisecond })
+	p := startProxy(t, redis.URL(), func(o *Options) { o.HandshakeTimeout = 3 * time.Second })
 	idle, holder := dialWire(t, p.addr), dialWire(t, p.addr)
 	idle.expect("+PONG\r\n", "PING")
 	holder.expect("+OK\r\n", "LOCK", "l")

@@ -100,7 +100,7 @@ func TestPasswordRotated(t *testing.T) {
 			holder, idle, waiter, boss := auth(c.old), auth(c.old), auth(c.old), auth([]string{"boss", "boss"})
 			three := auth(c.old)
 			three.do("HELLO", "3")
-			holder.expect("+OK\r\n", "LOCK", "mine", "PX", "1500")
+			holder.expect("+OK\r\n", "LOCK", "mine", "PX", "20000")
 			holder.expect("+OK\r\n", "LOCK", "watched")
 			boss.expect("+OK\r\n", "LOCK", "his")
 			do(c.change...)
