@@ -11,23 +11,25 @@ const MayStall = 50 * time.Millisecond
 // WatchStalls measures, until the function that it returns is called, for how long at most this process was kept from its work.
 func WatchStalls() (stop func() (longest time.Duration)) {
 	over, longest := make(chan struct{}), make(chan time.Duration)
-	go func() {
-		const pause = 5 * time.Millisecond
-		worst := time.Duration(0)
-		for {
-			began := time.Now()
-			select {
-			case <-over:
-				longest <- worst
-				return
-			case <-time.After(pause):
-				worst = max(worst, time.Since(began)-pause)
-			}
-		}
-	}()
+	go watchFor(over, longest)
 	return func() time.Duration {
 		close(over)
 		return <-longest
+	}
+}
+
+func watchFor(over <-chan struct{}, longest chan<- time.Duration) {
+	const pause = 5 * time.Millisecond
+	worst := time.Duration(0)
+	for {
+		began := time.Now()
+		select {
+		case <-over:
+			longest <- worst
+			return
+		case <-time.After(pause):
+			worst = max(worst, time.Since(began)-pause)
+		}
 	}
 }
 
