@@ -78,13 +78,15 @@ func (a *app) build(ctx context.Context) (err error) {
 		return fmt.Errorf("upstream: %w", err)
 	}
 	a.server = session.NewServer(session.Options{
-		Node: a.node, Cluster: a.cluster, Locks: a.locks, Service: service,
-		ReadFrom: session.ReadFrom(cfg.ClusterReadFrom), Present: cfg.Present == "cluster", Announce: cfg.AnnounceAddress,
-		Budget: a.budget, MaxClients: cfg.MaxClients, MaxPerAddress: cfg.MaxPerAddress, MaxBulk: cfg.MaxBulk, MaxArgs: cfg.MaxArgs, MaxCommand: cfg.MaxCommand,
-		MaxQueryMemory: cfg.MaxQueryMemory, MaxReplyMemory: cfg.MaxReplyMemory,
-		NormalOutput: downstream.OutputLimit(cfg.NormalOutput), PubSubOutput: downstream.OutputLimit(cfg.PubSubOutput),
-		IdleTimeout: cfg.IdleTimeout, UpstreamTimeout: cfg.UpstreamTimeout, HandshakeTimeout: cfg.HandshakeTimeout, Protected: cfg.ProtectedMode == "yes",
-		Allow: cfg.Allow, Deny: cfg.Deny, Blocking: cfg.BlockingCommands, Fatal: a.mistaken, Logger: log, Version: versionText(), Embedded: a.store != nil,
+		Upstream: session.Upstream{Node: a.node, Cluster: a.cluster, Locks: a.locks, Budget: a.budget, Service: service,
+			Embedded: a.store != nil, ReadFrom: session.ReadFrom(cfg.ClusterReadFrom)},
+		Limits: session.Limits{MaxClients: cfg.MaxClients, MaxPerAddress: cfg.MaxPerAddress, MaxBulk: cfg.MaxBulk, MaxArgs: cfg.MaxArgs, MaxCommand: cfg.MaxCommand,
+			MaxQueryMemory: cfg.MaxQueryMemory, MaxReplyMemory: cfg.MaxReplyMemory,
+			NormalOutput: downstream.OutputLimit(cfg.NormalOutput), PubSubOutput: downstream.OutputLimit(cfg.PubSubOutput),
+			IdleTimeout: cfg.IdleTimeout, HandshakeTimeout: cfg.HandshakeTimeout, Protected: cfg.ProtectedMode == "yes"},
+		CommandRules:    session.CommandRules{Allow: cfg.Allow, Deny: cfg.Deny, Blocking: cfg.BlockingCommands, Fatal: a.mistaken},
+		Appearance:      session.Appearance{Version: versionText(), Present: cfg.Present == "cluster", Announce: cfg.AnnounceAddress},
+		UpstreamTimeout: cfg.UpstreamTimeout, Logger: log,
 	})
 	return a.open()
 }

@@ -29,7 +29,7 @@ var table = []row{
 		may: []string{"internal/commandtable", "internal/downstream", "cluster", "upstream", "proto/resp"}},
 	{pkg: "internal/scriptcache", floor: 4, what: "the scripts that clients have sent: which are quick, which Redis may have lost",
 		may: []string{"internal/commandtable", "upstream", "proto/resp", "internal/telemetry"}},
-	{pkg: "commands", floor: 4, what: "the table of verbs, their grammar and replies",
+	{pkg: "commands", floor: 4, what: "the table of verbs, and the grammar and replies of what is answered here",
 		may: []string{"internal/lock", "cluster", "upstream", "proto/resp", "internal/telemetry"}},
 	{pkg: "internal/lock", floor: 3, what: "what a lock is: acquire, wait, hand off, renew, lose, release",
 		may: []string{"internal/retry", "internal/lockstore/node", "internal/lockstore/tally", "cluster", "upstream", "scripts", "internal/jitter", "internal/telemetry"}},

@@ -152,11 +152,5 @@ func (s *Session) mistake(c *commandtable.Command, args [][]byte) error {
 func equalFold(word []byte, keyword string) bool { return bytes.EqualFold(word, []byte(keyword)) }
 
 func unknownSubcommand(s *Session, args [][]byte) {
-	s.error("ERR unknown subcommand '" + clip(args[1]) + "'. Try " + strings.ToUpper(string(args[0])) + " HELP.")
-}
-
-// clip shortens what is quoted in an error, as Redis does, to which a zero byte is the end.
-func clip(b []byte) string {
-	b, _, _ = bytes.Cut(b, []byte{0})
-	return string(b[:min(len(b), 128)])
+	s.error("ERR unknown subcommand '" + commands.Clip(args[1]) + "'. Try " + strings.ToUpper(string(args[0])) + " HELP.")
 }

@@ -3,6 +3,7 @@ package session
 import (
 	"strings"
 
+	"github.com/lockproxy/lockproxy/commands"
 	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
@@ -10,8 +11,8 @@ import (
 func (s *Session) clientID([][]byte) { s.batch.out = resp.AppendInt(s.batch.out, s.peer.id) }
 
 func (s *Session) clientSetName(args [][]byte) {
-	if !validName(args[2]) {
-		s.error(badName)
+	if !commands.ValidName(args[2]) {
+		s.error(commands.BadName)
 		return
 	}
 	s.rename(string(args[2]))
@@ -36,10 +37,10 @@ func (s *Session) clientSetInfo(args [][]byte) {
 	case "lib-ver":
 		of = dedicated.SettingVersion
 	default:
-		s.error("ERR Unrecognized option '" + clip(args[2]) + "'")
+		s.error("ERR Unrecognized option '" + commands.Clip(args[2]) + "'")
 		return
 	}
-	if !validName(args[3]) {
+	if !commands.ValidName(args[3]) {
 		s.error("ERR " + option + " cannot contain spaces, newlines or special characters.")
 		return
 	}
@@ -54,7 +55,7 @@ func (s *Session) clientNoTouch(args [][]byte) { s.setSwitch(dedicated.SettingNo
 // setSwitch takes ON or OFF. What it switches is Redis' business with its own clients and only shown here.
 func (s *Session) setSwitch(of dedicated.SettingOf, arg []byte) {
 	if !isSwitch(arg) {
-		s.error(syntaxError)
+		s.error(commands.SyntaxError)
 		return
 	}
 	s.take(dedicated.Setting{Of: of, Value: strings.ToUpper(string(arg))})
@@ -76,9 +77,9 @@ func (s *Session) clientList(args [][]byte) {
 	all := s.srv.snapshot()
 	switch {
 	case len(args) == 4 && strings.EqualFold(string(args[2]), "TYPE"):
-		kind, known := clientType(args[3])
+		kind, known := commands.ClientType(args[3])
 		if !known {
-			s.error(unknownType(args[3]))
+			s.error(commands.UnknownType(args[3]))
 			return
 		}
 		chosen = func(c *Session) bool { return c.kind() == kind }
@@ -89,7 +90,7 @@ func (s *Session) clientList(args [][]byte) {
 		}
 		all = nil
 		for _, arg := range args[3:] {
-			id, ok := integer(arg)
+			id, ok := commands.Integer(arg)
 			if !ok {
 				s.error("ERR Invalid client ID")
 				return
@@ -99,7 +100,7 @@ func (s *Session) clientList(args [][]byte) {
 			}
 		}
 	case len(args) != 2:
-		s.error(syntaxError)
+		s.error(commands.SyntaxError)
 		return
 	}
 	if line := s.objectionToList(); line != "" {
@@ -128,19 +129,6 @@ func (s *Session) kind() string {
 	}
 	return "normal"
 }
-
-// clientType reads a TYPE.
-func clientType(arg []byte) (kind string, known bool) {
-	switch kind = strings.ToLower(string(arg)); kind {
-	case "normal", "master", "replica", "pubsub":
-		return kind, true
-	case "slave":
-		return "replica", true
-	}
-	return "", false
-}
-
-func unknownType(arg []byte) string { return "ERR Unknown client type '" + clip(arg) + "'" }
 
 // objectionToList is what Redis has against this user's CLIENT LIST. While the fields of its clients are not known it lists all of
 // them, and else subscribers, who are few.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/tidwall/redcon"
 
+	"github.com/lockproxy/lockproxy/commands"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
@@ -203,7 +204,7 @@ const notInMulti = "ERR Command not allowed inside a transaction"
 func effectOf(c *commandtable.Command, args [][]byte) dedicated.Effect {
 	switch {
 	case c.Name == "select" && len(args) == 2:
-		n, ok := integer(args[1])
+		n, ok := commands.Integer(args[1])
 		return dedicated.Effect{Selects: ok, DB: int(n)}
 	case c.Name == "client|pause":
 		return dedicated.Effect{Pauses: writePause(args)}

@@ -21,8 +21,7 @@ import (
 // Redis hangs while clients are in every state: they can leave, be killed, and the proxy can end.
 func TestRedisHangs(t *testing.T) {
 	t.Parallel()
-	server := testredis.Start(t)
-	p := startProxy(t, server.URL(), nil)
+	server, p := startBoth(t, nil)
 	killer := dialWire(t, p.addr)
 	killer.expect("+PONG\r\n", "PING")
 	var all []*wire
@@ -56,8 +55,7 @@ func TestRedisHangs(t *testing.T) {
 // A Redis that hangs and takes no more of what a client sends does not keep that client from being killed.
 func TestRedisTakesNothing(t *testing.T) {
 	t.Parallel()
-	server := testredis.Start(t)
-	p := startProxy(t, server.URL(), nil)
+	server, p := startBoth(t, nil)
 	w := dialWire(t, p.addr)
 	w.expect("+OK\r\n", "MULTI")
 	server.Stop()
@@ -79,8 +77,7 @@ func TestRedisTakesNothing(t *testing.T) {
 // One who subscribes and does not read holds up nobody else, and can be killed; one who half closes as well leaves.
 func TestSubscriberDoesNotRead(t *testing.T) {
 	t.Parallel()
-	server := testredis.Start(t, "--client-output-buffer-limit", "pubsub 0 0 0")
-	p := startProxy(t, server.URL(), nil)
+	_, p := startBoth(t, nil, "--client-output-buffer-limit", "pubsub 0 0 0")
 	other := dialWire(t, p.addr)
 	for _, how := range []string{"kill", "half", "close"} {
 		w := dialWire(t, p.addr)
@@ -108,8 +105,7 @@ func TestSubscriberDoesNotRead(t *testing.T) {
 
 // What a client sends behind a command that waits is bounded here, and its end seen.
 func TestPipelineBehindAWait(t *testing.T) {
-	server := testredis.Start(t)
-	p := startProxy(t, server.URL(), nil)
+	_, p := startBoth(t, nil)
 	w, other := dialWire(t, p.addr), dialWire(t, p.addr)
 	w.send("BLPOP", "q", "0")
 	text := strings.Repeat("x", 100)
@@ -154,8 +150,7 @@ func TestPipelineBehindAWait(t *testing.T) {
 // A long reply of EXEC, with a change of database in it, comes whole and is understood.
 func TestLongExec(t *testing.T) {
 	t.Parallel()
-	server := testredis.Start(t)
-	p := startProxy(t, server.URL(), nil)
+	_, p := startBoth(t, nil)
 	for _, n := range []int{10, 100_000} {
 		w := dialWire(t, p.addr)
 		lines := []string{"MULTI"}
@@ -185,8 +180,7 @@ func TestLongExec(t *testing.T) {
 // Drained: a subscriber is closed at once, an open transaction may end, one that waits is let wait until time is up.
 func TestDrainDedicated(t *testing.T) {
 	t.Parallel()
-	server := testredis.Start(t)
-	p := startProxy(t, server.URL(), nil)
+	_, p := startBoth(t, nil)
 	open, sub, blocked := dialWire(t, p.addr), dialWire(t, p.addr), dialWire(t, p.addr)
 	open.expect("+OK\r\n", "MULTI")
 	sub.do("SUBSCRIBE", "c")
@@ -215,8 +209,7 @@ var monitorLine = regexp.MustCompile(`^\+\d+\.\d{6} \[`)
 // MONITOR's lines are told from replies, however they are mixed.
 func TestMonitorMixed(t *testing.T) {
 	t.Parallel()
-	server := testredis.Start(t)
-	p := startProxy(t, server.URL(), func(o *Options) { o.Allow = []string{"monitor"} })
+	_, p := startBoth(t, func(o *Options) { o.Allow = []string{"monitor"} })
 	w := dialWire(t, p.addr)
 	w.expect("+OK\r\n", "MONITOR")
 	for i := range 200 {
@@ -247,8 +240,7 @@ func TestMonitorMixed(t *testing.T) {
 // A client that never authenticated is closed with its own connection, made before Redis wanted a password: nobody else gets it.
 func TestDedicatedFromBeforeThePassword(t *testing.T) {
 	t.Parallel()
-	server := testredis.Start(t)
-	p := startProxy(t, server.URL(), nil)
+	server, p := startBoth(t, nil)
 	admin := server.Dial(t)
 	w := dialWire(t, p.addr)
 	w.expect("+OK\r\n", "MULTI")

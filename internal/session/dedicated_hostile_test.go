@@ -25,8 +25,7 @@ func (w *wire) pipeline(lines ...string) {
 // EXEC without MULTI is an error that leaves what is watched watched.
 func TestExecWithoutMultiKeepsWatching(t *testing.T) {
 	t.Parallel()
-	server := testredis.Start(t)
-	p := startProxy(t, server.URL(), nil)
+	server, p := startBoth(t, nil)
 	w := dialWire(t, p.addr)
 	w.expect("+OK\r\n", "WATCH", "k")
 	w.expect("-ERR EXEC without MULTI\r\n", "EXEC")
@@ -67,8 +66,7 @@ func TestDedicatedIsNotGivenBackInUse(t *testing.T) {
 // What is set within a transaction is not another client's afterwards.
 func TestTransactionLeavesNothing(t *testing.T) {
 	t.Parallel()
-	server := testredis.Start(t)
-	p := startProxy(t, server.URL(), nil)
+	server, p := startBoth(t, nil)
 	w := dialWire(t, p.addr)
 	w.do("HELLO", "3")
 	w.pipeline("MULTI", "CLIENT TRACKING ON", "CLIENT SETNAME foreign", "CLIENT NO-EVICT ON", "EXEC", "GET k")
@@ -90,8 +88,7 @@ func TestTransactionLeavesNothing(t *testing.T) {
 
 func TestMaxClientsUpstream(t *testing.T) {
 	t.Parallel()
-	server := testredis.Start(t, "--maxclients", "10")
-	p := startProxy(t, server.URL(), nil)
+	_, p := startBoth(t, nil, "--maxclients", "10")
 	w := dialWire(t, p.addr)
 	w.expect("+PONG\r\n", "PING")
 	var others []*wire
@@ -136,8 +133,7 @@ func TestMaxClientsUpstream(t *testing.T) {
 // Pending replies come before the error that ends the connection.
 func TestProtocolErrorComesLast(t *testing.T) {
 	t.Parallel()
-	server := testredis.Start(t)
-	p := startProxy(t, server.URL(), nil)
+	_, p := startBoth(t, nil)
 	for range 50 {
 		w := dialWire(t, p.addr)
 		w.raw([]byte("*1\r\n$5\r\nMULTI\r\n*1\r\n$4\r\nPING\r\n*1\r\n:boo\r\n"))
@@ -151,8 +147,7 @@ func TestProtocolErrorComesLast(t *testing.T) {
 
 func TestLeaveEndsTheWaitForALock(t *testing.T) {
 	t.Parallel()
-	server := testredis.Start(t)
-	p := startProxy(t, server.URL(), nil)
+	_, p := startBoth(t, nil)
 	holder := dialWire(t, p.addr)
 	holder.expect("+OK\r\n", "LOCK", "l")
 	for leave, answer := range map[string]string{"quit": "+OK\r\n", "RESET": "+RESET\r\n"} {
@@ -180,19 +175,14 @@ func TestLeaveEndsTheWaitForALock(t *testing.T) {
 
 // waits says whether w waits for a lock.
 func (p *proxy) waits(w *wire) bool {
-	for _, c := range p.srv.snapshot() {
-		if c.peer.addr == w.conn.LocalAddr().String() {
-			return c.activity.waiting.Load() != nil
-		}
-	}
-	return false
+	c := p.findSession(w)
+	return c != nil && c.activity.waiting.Load() != nil
 }
 
 // Subscriptions of all sizes, twice the same, none, refused, all in one pipeline with ordinary replies behind.
 func TestSubscriptionsAreCounted(t *testing.T) {
 	t.Parallel()
-	server := testredis.Start(t)
-	p := startProxy(t, server.URL(), nil)
+	server, p := startBoth(t, nil)
 	server.Do(t, "ACL", "SETUSER", "few", "on", "nopass", "+@all", "~*", "resetchannels", "&ok*")
 	for _, proto := range []string{"2", "3"} {
 		direct, w := &wire{t: t}, dialWire(t, p.addr)
@@ -254,8 +244,7 @@ func TestSubscriptionsAreCounted(t *testing.T) {
 // What a transaction would have done to the connection is forgotten when a watched key has changed: Redis runs nothing.
 func TestNothingFollowsAnExecThatDidNotRun(t *testing.T) {
 	t.Parallel()
-	server := testredis.Start(t)
-	p := startProxy(t, server.URL(), nil)
+	server, p := startBoth(t, nil)
 	for _, proto := range []string{"2", "3"} {
 		w := dialWire(t, p.addr)
 		w.do("HELLO", proto)

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/lockproxy/lockproxy/internal/commandtable"
-	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
 // dedicatedCount says how many sessions have a connection of their own.
@@ -21,10 +20,8 @@ func (p *proxy) dedicatedCount() (n int) {
 
 // idOf is the CLIENT ID of w, which may be waiting.
 func (p *proxy) idOf(w *wire) string {
-	for _, c := range p.srv.snapshot() {
-		if c.peer.addr == w.conn.LocalAddr().String() {
-			return fmt.Sprint(c.peer.id)
-		}
+	if c := p.findSession(w); c != nil {
+		return fmt.Sprint(c.peer.id)
 	}
 	return "0"
 }
@@ -50,8 +47,7 @@ func TestDedicatedKinds(t *testing.T) {
 
 func TestTransactionIsGivenBack(t *testing.T) {
 	t.Parallel()
-	server := testredis.Start(t)
-	p := startProxy(t, server.URL(), nil)
+	_, p := startBoth(t, nil)
 	for _, proto := range []string{"2", "3"} {
 		w := dialWire(t, p.addr)
 		w.do("HELLO", proto)
@@ -70,8 +66,7 @@ func TestTransactionIsGivenBack(t *testing.T) {
 
 func TestLockInTransactionIsRefused(t *testing.T) {
 	t.Parallel()
-	server := testredis.Start(t)
-	p := startProxy(t, server.URL(), nil)
+	_, p := startBoth(t, nil)
 	w := dialWire(t, p.addr)
 	for _, verb := range [][]string{{"LOCK", "l"}, {"LOCK"}, {"AUTH", "x"}, {"HELLO", "3"}, {"SYNC"}, {"CLIENT", "REPLY", "OFF"}} {
 		w.expect("+OK\r\n", "MULTI")
@@ -87,8 +82,7 @@ func TestLockInTransactionIsRefused(t *testing.T) {
 
 func TestSelectInTransaction(t *testing.T) {
 	t.Parallel()
-	server := testredis.Start(t)
-	p := startProxy(t, server.URL(), nil)
+	_, p := startBoth(t, nil)
 	w := dialWire(t, p.addr)
 	w.expect("+OK\r\n", "MULTI")
 	w.expect("+QUEUED\r\n", "SELECT", "5")
@@ -104,8 +98,7 @@ func TestSelectInTransaction(t *testing.T) {
 
 func TestSubscriber(t *testing.T) {
 	t.Parallel()
-	server := testredis.Start(t)
-	p := startProxy(t, server.URL(), nil)
+	_, p := startBoth(t, nil)
 	pub := dialWire(t, p.addr)
 	for proto, mark := range map[string]string{"2": "*", "3": ">"} {
 		w := dialWire(t, p.addr)
@@ -137,8 +130,7 @@ func TestSubscriber(t *testing.T) {
 
 func TestBlockingPop(t *testing.T) {
 	t.Parallel()
-	server := testredis.Start(t)
-	p := startProxy(t, server.URL(), nil)
+	_, p := startBoth(t, nil)
 	w, other := dialWire(t, p.addr), dialWire(t, p.addr)
 	w.send("BLPOP", "q", "0")
 	w.send("PING")
@@ -161,8 +153,7 @@ func TestBlockingPop(t *testing.T) {
 // An element pushed after a blocked client has gone must not be popped for it.
 func TestBlockedClientGoes(t *testing.T) {
 	t.Parallel()
-	server := testredis.Start(t)
-	p := startProxy(t, server.URL(), nil)
+	_, p := startBoth(t, nil)
 	other := dialWire(t, p.addr)
 	for i := range 20 {
 		w := dialWire(t, p.addr)
@@ -180,8 +171,7 @@ func TestBlockedClientGoes(t *testing.T) {
 
 func TestClientReply(t *testing.T) {
 	t.Parallel()
-	server := testredis.Start(t)
-	p := startProxy(t, server.URL(), nil)
+	_, p := startBoth(t, nil)
 	w, other := dialWire(t, p.addr), dialWire(t, p.addr)
 	for range 2 {
 		w.send("SET", "k", "1")
@@ -208,8 +198,7 @@ func TestClientReply(t *testing.T) {
 // place of each reply, and go on.
 func TestDedicatedLost(t *testing.T) {
 	t.Parallel()
-	server := testredis.Start(t, "--appendonly yes", "--appendfsync always")
-	p := startProxy(t, server.URL(), nil)
+	server, p := startBoth(t, nil, "--appendonly yes", "--appendfsync always")
 	blocked, deep, open, plain := dialWire(t, p.addr), dialWire(t, p.addr), dialWire(t, p.addr), dialWire(t, p.addr)
 	holder, owner := dialWire(t, p.addr), dialWire(t, p.addr)
 	holder.expect("+OK\r\n", "LOCK", "l")

@@ -36,7 +36,7 @@ func twoWires(t testing.TB, data, control string, o lock.Options) string {
 	node := upstream.NewNode(upstream.Target{Network: "tcp", Addr: data}, upstream.NodeOptions{Logger: o.Logger})
 	ctl := upstream.NewControl(upstream.Target{Network: "tcp", Addr: control}, upstream.ControlOptions{Logger: o.Logger})
 	locks := lock.New(ctl, o)
-	srv := session.NewServer(session.Options{Node: node, Locks: locks, Logger: o.Logger, Version: "test"})
+	srv := session.NewServer(session.Options{Upstream: session.Upstream{Node: node, Locks: locks}, Appearance: session.Appearance{Version: "test"}, Logger: o.Logger})
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -162,12 +163,19 @@ func flood(p *proxy, w *framed) (stop func()) {
 // sessionOf is the session that serves w.
 func (p *proxy) sessionOf(w *wire) *Session {
 	p.t.Helper()
-	for _, c := range p.srv.snapshot() {
-		if c.peer.addr == w.conn.LocalAddr().String() {
-			return c
-		}
+	c := p.findSession(w)
+	if c == nil {
+		p.t.Fatal("no session")
 	}
-	p.t.Fatal("no session")
+	return c
+}
+
+// findSession is sessionOf of a client that may not have been let in yet; nil: it has not.
+func (p *proxy) findSession(w *wire) *Session {
+	all := p.srv.snapshot()
+	if i := slices.IndexFunc(all, func(c *Session) bool { return c.peer.addr == w.conn.LocalAddr().String() }); i >= 0 {
+		return all[i]
+	}
 	return nil
 }
 

@@ -46,11 +46,18 @@ func startProxy(t testing.TB, url string, change func(*Options)) *proxy {
 	log := testLog()
 	node := upstream.NewNode(target, upstream.NodeOptions{Logger: log})
 	control := upstream.NewControl(target, upstream.ControlOptions{Logger: log})
-	o := Options{Node: node, Locks: lock.New(control, testLocks(log)), Service: upstream.Identity{User: target.User, Password: target.Password}, Logger: log}
+	o := Options{Upstream: Upstream{Node: node, Locks: lock.New(control, testLocks(log)), Service: upstream.Identity{User: target.User, Password: target.Password}}, Logger: log}
 	return serve(t, o, change, func() {
 		control.Close()
 		node.Close()
 	})
+}
+
+// startBoth starts a Redis, with flags, and a proxy before it.
+func startBoth(t testing.TB, change func(*Options), flags ...string) (*testredis.Server, *proxy) {
+	t.Helper()
+	server := testredis.Start(t, flags...)
+	return server, startProxy(t, server.URL(), change)
 }
 
 // startProxyOf is startProxy before a cluster.
@@ -71,7 +78,7 @@ func startProxyOf(t testing.TB, redis *testredis.Cluster, change func(*Options),
 	}
 	locks := testLocks(log)
 	locks.Cluster = c
-	return serve(t, Options{Cluster: c, Locks: lock.New(nil, locks), Logger: log}, change, c.Close)
+	return serve(t, Options{Upstream: Upstream{Cluster: c, Locks: lock.New(nil, locks)}, Logger: log}, change, c.Close)
 }
 
 func testLog() *slog.Logger {

@@ -4,22 +4,13 @@ import (
 	"context"
 	"net"
 	"strconv"
-	"strings"
 	"time"
 
+	"github.com/lockproxy/lockproxy/commands"
 	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
-)
-
-const (
-	syntaxError  = "ERR syntax error"
-	notANumber   = "ERR value is not an integer or out of range"
-	badName      = "ERR Client names cannot contain spaces, newlines or special characters."
-	badProto     = "NOPROTO unsupported protocol version"
-	wrongPass    = "WRONGPASS invalid username-password pair or user is disabled."
-	protoNotANum = "ERR Protocol version is not an integer or out of range"
 )
 
 // fresh is the identity of a client that has said nothing yet: nobody, in the database of the upstream's address.
@@ -28,14 +19,14 @@ func (s *Server) fresh() upstream.Identity { return upstream.Identity{DB: s.o.Se
 // auth is AUTH [user] password. Redis decides.
 func (s *Session) auth(args [][]byte) {
 	if len(args) > 3 {
-		s.error(syntaxError)
+		s.error(commands.SyntaxError)
 		return
 	}
 	id := s.ident
 	id.User, id.Password = "", string(args[len(args)-1])
 	if len(args) == 3 {
 		if id.User = string(args[1]); id.User == "" {
-			s.error(wrongPass) // to Authenticate "" means Redis' default user
+			s.error(commands.WrongPass) // to Authenticate "" means Redis' default user
 			return
 		}
 	}
@@ -86,72 +77,34 @@ func (s *Session) host() string {
 	return host
 }
 
-// helloOptions is what HELLO was given.
-type helloOptions struct {
-	proto          int // 0: the one in use
-	auth, named    bool
-	user, password string
-	name           string
-}
-
-func parseHello(args [][]byte) (o helloOptions, line string) {
-	if len(args) > 1 {
-		n, ok := integer(args[1])
-		if !ok {
-			return o, protoNotANum
-		}
-		if n < 2 || n > 3 {
-			return o, badProto
-		}
-		o.proto = int(n)
-	}
-	for i := 2; i < len(args); i++ {
-		more := len(args) - 1 - i
-		switch option := strings.ToUpper(string(args[i])); {
-		case option == "AUTH" && more >= 2:
-			o.auth, o.user, o.password = true, string(args[i+1]), string(args[i+2])
-			i += 2
-		case option == "SETNAME" && more >= 1:
-			if !validName(args[i+1]) {
-				return o, badName
-			}
-			o.named, o.name = true, string(args[i+1])
-			i++
-		default:
-			return o, "ERR Syntax error in HELLO option '" + clip(args[i]) + "'"
-		}
-	}
-	return o, ""
-}
-
 // hello is HELLO [version [AUTH user password] [SETNAME name]]. Redis is asked on the connection the client would
 // have, and its answer given with this proxy's view of the connection.
 func (s *Session) hello(args [][]byte) {
-	o, line := parseHello(args)
+	o, line := commands.ParseHello(args)
 	if line != "" {
 		s.error(line)
 		return
 	}
 	id := s.ident
-	if o.auth && o.user == "" {
-		s.error(wrongPass)
+	if o.Auth && o.User == "" {
+		s.error(commands.WrongPass)
 		return
 	}
-	if o.auth {
-		if err := s.authenticate(o.user, o.password); err != nil {
+	if o.Auth {
+		if err := s.authenticate(o.User, o.Password); err != nil {
 			s.fail(err)
 			return
 		}
-		id.User, id.Password = o.user, o.password
+		id.User, id.Password = o.User, o.Password
 		s.identity(id) // as in Redis, it stands even if what follows fails
 		s.guard.SetLimits(s.srv.limitsFor(true))
 	}
-	if o.proto != 0 {
-		id.Proto = o.proto
+	if o.Proto != 0 {
+		id.Proto = o.Proto
 	}
 	answer, err := s.helloAs(id)
 	if p := s.currentDedicated(); p != nil && err == nil {
-		err = s.helloDedicated(p, id, o.auth)
+		err = s.helloDedicated(p, id, o.Auth)
 	}
 	if err == nil {
 		err = s.own.subscriptions.hello(id)
@@ -160,11 +113,11 @@ func (s *Session) hello(args [][]byte) {
 		s.fail(err)
 		return
 	}
-	if o.auth {
+	if o.Auth {
 		s.showToRedis()
 	}
-	if o.named {
-		s.rename(o.name)
+	if o.Named {
+		s.rename(o.Name)
 	}
 	s.batch.out = s.appendHello(s.batch.out, answer)
 	s.pushable()
@@ -230,10 +183,10 @@ func (s *Session) appendHello(out []byte, r resp.Reply) []byte {
 
 // selectDB is SELECT index: the shared pipe of that database must open, else its error is the answer.
 func (s *Session) selectDB(args [][]byte) {
-	n, ok := integer(args[1])
+	n, ok := commands.Integer(args[1])
 	switch {
 	case !ok:
-		s.error(notANumber)
+		s.error(commands.NotANumber)
 		return
 	case n < -1<<31 || n >= 1<<31:
 		s.error("ERR value is out of range, value must between -2147483648 and 2147483647")
@@ -319,12 +272,6 @@ func (s *Session) crossProtocol([][]byte) {
 	s.guard.HangUp(downstream.Left, "speaks HTTP")
 }
 
-// integer reads a number as Redis does: there is one way to write each, without plus sign or leading zeros.
-func integer(arg []byte) (int64, bool) {
-	n, err := strconv.ParseInt(string(arg), 10, 64)
-	return n, err == nil && strconv.FormatInt(n, 10) == string(arg)
-}
-
 // rename sets the connection's name, "" for none.
 func (s *Session) rename(name string) {
 	s.mu.Lock()
@@ -333,14 +280,4 @@ func (s *Session) rename(name string) {
 	if p := s.currentDedicated(); p != nil {
 		p.Rename(name)
 	}
-}
-
-// validName says whether Redis would take name: printable ASCII without spaces.
-func validName(name []byte) bool {
-	for _, c := range name {
-		if c < '!' || c > '~' {
-			return false
-		}
-	}
-	return true
 }

@@ -5,9 +5,56 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lockproxy/lockproxy/cluster"
+	"github.com/lockproxy/lockproxy/commands"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
+
+// infoFacts have all masters answer INFO. One that cannot does not hide what the others say.
+var infoFacts = &cluster.Facts{Name: "info", ReadOnly: true, Request: cluster.AllShards, Response: cluster.Each, Partial: true}
+
+// askInfo is INFO as Redis answers it, or the masters of a cluster together.
+func (s *Session) askInfo(args [][]byte) ([]byte, error) {
+	if s.srv.o.Cluster == nil {
+		return s.askRaw(encode(args))
+	}
+	answer, err := s.askPlan(cluster.Command{Raw: encode(args), Args: args, Facts: infoFacts})
+	if err != nil {
+		return nil, err
+	}
+	all, _ := resp.ParseReply(answer)
+	var texts []string
+	for _, r := range all.Elems {
+		if r.Kind == '$' || r.Kind == '=' {
+			texts = append(texts, string(r.Text))
+		}
+	}
+	if len(texts) == 0 { // they refuse it
+		return all.Elems[0].Raw, nil
+	}
+	return resp.AppendVerbatim(nil, s.ident.Proto, "txt", commands.SumInfo(texts)), nil
+}
+
+// statsFacts have all masters answer FUNCTION STATS.
+var statsFacts = &cluster.Facts{Name: "function|stats", ReadOnly: true, Request: cluster.AllShards, Response: cluster.Each, Partial: true}
+
+// functionStatsNodes is FUNCTION STATS: a master's that runs a script, or any one's, since all have the same libraries.
+func (s *Session) functionStatsNodes(args [][]byte) {
+	answer, err := s.askPlan(cluster.Command{Raw: encode(args), Args: args, Facts: statsFacts})
+	if err != nil {
+		s.relay(nil, err)
+		return
+	}
+	all, _ := resp.ParseReply(answer)
+	said := all.Elems[0].Raw
+	for _, r := range all.Elems {
+		if len(r.Elems) > 1 && string(r.Elems[0].Text) == "running_script" && !r.Elems[1].Null {
+			said = r.Raw
+		}
+	}
+	s.relay(said, nil)
+}
 
 // info is Redis' INFO with a section of this proxy's own behind it.
 func (s *Session) info(args [][]byte) {

@@ -1,96 +1,35 @@
 package session
 
 import (
-	"strings"
 	"time"
 
+	"github.com/lockproxy/lockproxy/commands"
 	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
-// killFilter is what CLIENT KILL was given; "" and 0 stand for anything.
-type killFilter struct {
-	id                int64
-	addr, laddr, user string
-	kind              string // TYPE
-	age               int64  // seconds, at least
-	skipMe            bool
-}
-
-func parseKill(args [][]byte) (f killFilter, line string) {
-	if len(args) == 3 {
-		return killFilter{addr: string(args[2])}, "" // the old form may kill its own sender
-	}
-	f.skipMe = true
-	for i := 2; i < len(args); i += 2 {
-		if i+1 == len(args) {
-			return f, syntaxError
-		}
-		value := args[i+1]
-		switch strings.ToUpper(string(args[i])) {
-		case "ID":
-			n, ok := integer(value)
-			if !ok || n < 1 {
-				return f, "ERR client-id should be greater than 0"
-			}
-			f.id = n
-		case "MAXAGE": // as of Redis 7.4
-			n, ok := integer(value)
-			if !ok {
-				return f, "ERR maxage is not an integer or out of range"
-			}
-			if n <= 0 {
-				return f, "ERR maxage should be greater than 0"
-			}
-			f.age = n
-		case "TYPE":
-			known := false
-			if f.kind, known = clientType(value); !known {
-				return f, unknownType(value)
-			}
-		case "ADDR":
-			f.addr = string(value)
-		case "LADDR":
-			f.laddr = string(value)
-		case "USER":
-			f.user = string(value)
-		case "SKIPME":
-			switch strings.ToLower(string(value)) {
-			case "yes":
-				f.skipMe = true
-			case "no":
-				f.skipMe = false
-			default:
-				return f, syntaxError
-			}
-		default:
-			return f, syntaxError
-		}
-	}
-	return f, ""
-}
-
-func (f killFilter) matches(c *Session) bool {
+// meant says whether a client is one that CLIENT KILL means.
+func (c *Session) meant(f commands.KillFilter) bool {
 	c.mu.Lock()
 	user := userName(c.ident.User)
 	c.mu.Unlock()
-	return (f.kind == "" || f.kind == c.kind()) && (f.id == 0 || f.id == c.peer.id) && (f.addr == "" || f.addr == c.peer.addr) &&
-		(f.laddr == "" || f.laddr == c.peer.laddr) && (f.user == "" || f.user == user) &&
-		(f.age == 0 || int64(time.Since(c.guard.Opened())/time.Second) >= f.age)
+	return (f.Kind == "" || f.Kind == c.kind()) && (f.ID == 0 || f.ID == c.peer.id) && (f.Addr == "" || f.Addr == c.peer.addr) &&
+		(f.LAddr == "" || f.LAddr == c.peer.laddr) && (f.User == "" || f.User == user) &&
+		(f.Age == 0 || int64(time.Since(c.guard.Opened())/time.Second) >= f.Age)
 }
 
 // mayKill asks Redis whether this user may, and whether there is a user of that name.
-func (s *Session) mayKill(f killFilter) (line string) {
+func (s *Session) mayKill(f commands.KillFilter) (line string) {
 	probe := []string{"CLIENT", "KILL", "ADDR", "0.0.0.0:0"}
-	if f.user != "" {
-		probe = append(probe, "USER", f.user)
+	if f.User != "" {
+		probe = append(probe, "USER", f.User)
 	}
 	return s.objection(probe...)
 }
 
 // clientKill closes clients of this proxy; to the lock engine they have been left, not gone: their locks run out.
 func (s *Session) clientKill(args [][]byte) {
-	f, line := parseKill(args)
+	f, line := commands.ParseKill(args)
 	if objection := s.mayKill(f); objection != "" { // what stands before a mistake counts first
 		line = objection
 	}
@@ -100,7 +39,7 @@ func (s *Session) clientKill(args [][]byte) {
 	}
 	killed, myself := 0, false
 	for _, c := range s.srv.snapshot() {
-		if !f.matches(c) || c == s && f.skipMe || c.guard.Over() {
+		if !c.meant(f) || c == s && f.SkipMe || c.guard.Over() {
 			continue
 		}
 		killed++

@@ -10,6 +10,7 @@ import (
 	"github.com/tidwall/redcon"
 
 	"github.com/lockproxy/lockproxy/cluster"
+	"github.com/lockproxy/lockproxy/commands"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/proto/resp"
@@ -263,7 +264,7 @@ func (s *Session) trackingNodes(args [][]byte) {
 // client's end is noticed. What they count is all that was written before.
 func (s *Session) waitNodes(args [][]byte) {
 	words, at := append([][]byte(nil), args...), len(args)-1
-	timeout, ok := integer(args[at])
+	timeout, ok := commands.Integer(args[at])
 	if !ok || timeout < 0 {
 		s.relay(s.askRaw(encode(args))) // says so
 		return
@@ -304,7 +305,7 @@ func enough(reply []byte, wanted [][]byte) bool {
 		have = []resp.Reply{r}
 	}
 	for i := range min(len(have), len(wanted)) {
-		if n, ok := integer(wanted[i]); ok && int64(atoi(have[i].Text)) < n {
+		if n, ok := commands.Integer(wanted[i]); ok && int64(atoi(have[i].Text)) < n {
 			return false
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/lockproxy/lockproxy/commands"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
@@ -23,7 +24,7 @@ func writePause(args [][]byte) time.Duration {
 	if len(args) != 4 || !equalFold(args[3], "WRITE") {
 		return 0
 	}
-	ms, _ := integer(args[2])
+	ms, _ := commands.Integer(args[2])
 	return time.Duration(min(max(ms, 0), int64(maxPause/time.Millisecond))) * time.Millisecond
 }
 

@@ -2,15 +2,12 @@ package session
 
 import (
 	"bytes"
-	"crypto/sha1"
-	"encoding/hex"
 	"fmt"
 	"net"
 	"strconv"
-	"strings"
 
 	"github.com/lockproxy/lockproxy/cluster"
-	"github.com/lockproxy/lockproxy/proto/resp"
+	"github.com/lockproxy/lockproxy/commands"
 )
 
 // To its clients the proxy is a Redis alone, whatever is upstream, or, with Options.Present, the only node of a cluster:
@@ -94,56 +91,17 @@ func (s *Session) clusterNode(args [][]byte) {
 		s.fail(err)
 		return
 	}
-	id := nodeID(host, port)
-	out, proto := s.batch.out, s.ident.Proto
-	switch sub := strings.ToUpper(string(args[1])); {
-	case sub == "MYID" || sub == "MYSHARDID":
-		out = resp.AppendBulkString(out, id)
-	case sub == "SLOTS":
-		out = resp.AppendInt(resp.AppendInt(resp.AppendArray(resp.AppendArray(out, 1), 3), 0), cluster.Slots-1)
-		out = resp.AppendInt(resp.AppendBulkString(resp.AppendArray(out, 4), host), int64(port))
-		out = resp.AppendArray(resp.AppendBulkString(out, id), 0)
-	case sub == "SHARDS":
-		out = s.appendShard(out, id, host, port)
-	case sub == "NODES":
-		out = resp.AppendVerbatim(out, proto, "txt", fmt.Sprintf("%s %s:%d@%d myself,master - 0 0 1 connected 0-%d\n", id, host, port, port, cluster.Slots-1))
-	case sub == "INFO":
-		out = resp.AppendVerbatim(out, proto, "txt", "cluster_state:ok\r\ncluster_slots_assigned:16384\r\ncluster_slots_ok:16384\r\ncluster_slots_pfail:0\r\n"+
-			"cluster_slots_fail:0\r\ncluster_known_nodes:1\r\ncluster_size:1\r\ncluster_current_epoch:1\r\ncluster_my_epoch:1\r\n")
-	case sub == "REPLICAS" || sub == "SLAVES" || sub == "LINKS":
-		out = resp.AppendArray(out, 0)
-	case sub == "KEYSLOT" && len(args) == 3:
-		out = resp.AppendInt(out, int64(cluster.Slot(args[2])))
-	case (sub == "COUNTKEYSINSLOT" && len(args) == 3 || sub == "GETKEYSINSLOT" && len(args) == 4):
+	out, ok := commands.ClusterNode{Host: host, Port: port}.Answer(s.batch.out, s.ident.Proto, args[1:])
+	if !ok {
 		s.askSlot(args)
 		return
-	default:
-		out = resp.AppendError(out, "ERR CLUSTER "+clip(args[1])+" is not available: lockproxy stands for the cluster's nodes")
 	}
 	s.batch.out = out
 }
 
-func (s *Session) appendShard(out []byte, id, host string, port int) []byte {
-	proto := s.ident.Proto
-	text := func(name, value string) { out = resp.AppendBulkString(resp.AppendBulkString(out, name), value) }
-	out = resp.AppendMap(resp.AppendArray(out, 1), proto, 2)
-	out = resp.AppendArray(resp.AppendBulkString(out, "slots"), 2)
-	out = resp.AppendInt(resp.AppendInt(out, 0), cluster.Slots-1)
-	out = resp.AppendArray(resp.AppendBulkString(out, "nodes"), 1)
-	out = resp.AppendMap(out, proto, 7)
-	text("id", id)
-	out = resp.AppendInt(resp.AppendBulkString(out, "port"), int64(port))
-	text("ip", host)
-	text("endpoint", host)
-	text("role", "master")
-	out = resp.AppendInt(resp.AppendBulkString(out, "replication-offset"), 0)
-	text("health", "online")
-	return out
-}
-
 // askSlot asks the node that has a slot.
 func (s *Session) askSlot(args [][]byte) {
-	slot, ok := integer(args[2])
+	slot, ok := commands.Integer(args[2])
 	if !ok || slot < 0 || slot >= cluster.Slots {
 		s.error("ERR Invalid slot")
 		return
@@ -173,10 +131,4 @@ func (s *Session) announced() (host string, port int, err error) {
 		return "", 0, fmt.Errorf("this proxy's address is not known here: set --announce-address")
 	}
 	return host, port, nil
-}
-
-// nodeID is the same for all proxies behind one address.
-func nodeID(host string, port int) string {
-	sum := sha1.Sum([]byte("lockproxy " + net.JoinHostPort(host, strconv.Itoa(port))))
-	return hex.EncodeToString(sum[:])
 }

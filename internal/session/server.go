@@ -31,12 +31,27 @@ var ErrClosed = errors.New("session: server closed")
 
 // Options set up a Server. Zero limits are resp.DefaultLimits', a zero IdleTimeout is none.
 type Options struct {
-	Node    *upstream.Node   // nil with a Cluster
-	Cluster *cluster.Cluster // nil with a Node
-	Locks   *lock.Manager
-	Budget  *upstream.Budget  // of the Node, or the Cluster's; for INFO
-	Service upstream.Identity // who the lock scripts run as: user and password of the upstream's address
+	Upstream
+	Limits
+	CommandRules
+	Appearance
+	UpstreamTimeout time.Duration // for Redis' reply to a command; 0: none
+	Logger          *slog.Logger
+}
 
+// Upstream is where commands and locks go.
+type Upstream struct {
+	Node     *upstream.Node   // nil with a Cluster
+	Cluster  *cluster.Cluster // nil with a Node
+	Locks    *lock.Manager
+	Budget   *upstream.Budget  // of the Node, or the Cluster's; for INFO
+	Service  upstream.Identity // who the lock scripts run as: user and password of the upstream's address
+	Embedded bool              // it is the embedded store
+	ReadFrom ReadFrom
+}
+
+// Limits are what clients may take.
+type Limits struct {
 	MaxClients       int // 0: no limit
 	MaxPerAddress    int // clients of one IP address; 0: no limit
 	MaxBulk          int // bytes of one argument
@@ -47,19 +62,22 @@ type Options struct {
 	NormalOutput     downstream.OutputLimit
 	PubSubOutput     downstream.OutputLimit
 	IdleTimeout      time.Duration
-	UpstreamTimeout  time.Duration // for Redis' reply to a command; 0: none
 	HandshakeTimeout time.Duration // to the first whole command, and to the password where one is asked for; 0: no limit
 	Protected        bool          // clients from other machines are refused while Redis asks no password
+}
 
+// CommandRules are what the operator says of commands.
+type CommandRules struct {
 	Allow    []string    // commands that are refused unless named here: "monitor", "debug"
 	Deny     []string    // command names, or "name|subcommand", that are refused
 	Blocking []string    // command names that may wait without Redis' saying so
 	Fatal    func(error) // told of a mistake in these that only Redis could show, soon after the start; nil: it is logged
-	Logger   *slog.Logger
+}
+
+// Appearance is what clients are told of the proxy.
+type Appearance struct {
 	Version  string // lockproxy's own
-	Embedded bool   // the upstream is the embedded store
-	ReadFrom ReadFrom
-	Present  bool   // to clients it is a cluster's only node
+	Present  bool   // it is a cluster's only node
 	Announce string // host:port at which that is to be found; "": where the client has connected
 }
 

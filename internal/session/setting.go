@@ -3,6 +3,7 @@ package session
 import (
 	"strings"
 
+	"github.com/lockproxy/lockproxy/commands"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/proto/resp"
@@ -11,9 +12,9 @@ import (
 // settingIn is what a call of c sets; the zero one: nothing, or Redis would not take it.
 func settingIn(c *commandtable.Command, args [][]byte) dedicated.Setting {
 	switch {
-	case c.Name == "client|setname" && len(args) == 3 && validName(args[2]):
+	case c.Name == "client|setname" && len(args) == 3 && commands.ValidName(args[2]):
 		return dedicated.Setting{Of: dedicated.SettingName, Value: string(args[2])}
-	case c.Name == "client|setinfo" && len(args) == 4 && validName(args[3]):
+	case c.Name == "client|setinfo" && len(args) == 4 && commands.ValidName(args[3]):
 		switch {
 		case equalFold(args[2], "lib-name"):
 			return dedicated.Setting{Of: dedicated.SettingLibrary, Value: string(args[3])}
@@ -62,4 +63,44 @@ func (s *Session) queuedAs(c *commandtable.Command, raw []byte, e dedicated.Effe
 		return raw
 	}
 	return resp.AppendCommand(nil, "CLIENT", "SETNAME", s.clientName())
+}
+
+// clientReply is CLIENT REPLY ON|OFF|SKIP. It is this proxy that keeps the replies back: Redis gives them all.
+func (s *Session) clientReply(args [][]byte) {
+	switch strings.ToUpper(string(args[2])) {
+	case "ON":
+		s.flush()
+		s.replies.silent, s.replies.off = false, false
+		s.ok()
+	case "OFF":
+		s.flush()
+		s.replies.silent, s.replies.off = true, true
+	case "SKIP":
+		s.replies.skip = !s.replies.off
+	default:
+		s.error(commands.SyntaxError)
+	}
+}
+
+// quietly has the command behind CLIENT REPLY SKIP run.
+func (s *Session) quietly(run func()) {
+	s.forward()
+	s.flush()
+	s.replies.silent, s.replies.skip = true, false
+	run()
+	s.forward()
+	if s.own.dedicated != nil {
+		s.own.dedicated.Flush()
+	}
+	s.flush()
+	if s.replies.silent { // the command may have been CLIENT REPLY ON
+		s.replies.silent = s.replies.off
+	}
+}
+
+// resetReplyMode is RESET's part of it. Behind SKIP, its own reply stays unwanted.
+func (s *Session) resetReplyMode() {
+	s.flush()
+	s.replies.silent = s.replies.silent && !s.replies.off
+	s.replies.off, s.replies.skip = false, false
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/tidwall/redcon"
 
+	"github.com/lockproxy/lockproxy/commands"
 	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
@@ -31,7 +32,7 @@ func (s *Session) tracking(p *dedicatedConn, e *dedicated.Reply, cmd redcon.Comm
 			e.Effect.BCast = true
 		case equalFold(args[i], "REDIRECT") && i+1 < len(args):
 			i++
-			id, ok := integer(args[i])
+			id, ok := commands.Integer(args[i])
 			if !ok {
 				return cmd.Raw // Redis says so
 			}

@@ -1,4 +1,4 @@
-package session
+package commands
 
 import (
 	"strings"
@@ -8,7 +8,7 @@ import (
 func info(lines ...string) string { return strings.Join(lines, "\r\n") + "\r\n" }
 
 // What is spread over the masters is added up, and the rest is the first one's.
-func TestAddInfos(t *testing.T) {
+func TestSumInfo(t *testing.T) {
 	t.Parallel()
 	one := info("# Server", "redis_version:7.0.15", "tcp_port:1", "", "# Clients", "blocked_clients:1", "maxclients:100", "",
 		"# Memory", "used_memory:1048576", "used_memory_human:1.00M", "used_memory_lua_human:32.00K", "",
@@ -27,17 +27,17 @@ func TestAddInfos(t *testing.T) {
 		"# Commandstats", "cmdstat_get:calls=4,usec=20,usec_per_call=5.00,rejected_calls=1,failed_calls=1",
 		"cmdstat_set:calls=1,usec=2,usec_per_call=2.00,rejected_calls=0,failed_calls=0", "",
 		"# Errorstats", "errorstat_ERR:count=1", "", "# Keyspace", "db0:keys=5,expires=4,avg_ttl=175")
-	if got := addInfos([]string{one, two}); got != want {
+	if got := SumInfo([]string{one, two}); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
-	if got := addInfos([]string{one}); got != one {
+	if got := SumInfo([]string{one}); got != one {
 		t.Errorf("of one master: %s", got)
 	}
 	empty := info("# Keyspace")
-	if got := addInfos([]string{empty, info("# Keyspace", "db0:keys=1,expires=0,avg_ttl=0")}); got != info("# Keyspace", "db0:keys=1,expires=0,avg_ttl=0") {
+	if got := SumInfo([]string{empty, info("# Keyspace", "db0:keys=1,expires=0,avg_ttl=0")}); got != info("# Keyspace", "db0:keys=1,expires=0,avg_ttl=0") {
 		t.Errorf("keys at one master only: %q", got)
 	}
-	if got := addInfos([]string{"", ""}); got != "" {
+	if got := SumInfo([]string{"", ""}); got != "" {
 		t.Errorf("a section that Redis does not have: %q", got)
 	}
 }

@@ -1,59 +1,11 @@
-package session
+package commands
 
 import (
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/lockproxy/lockproxy/cluster"
-	"github.com/lockproxy/lockproxy/proto/resp"
 )
-
-// infoFacts have all masters answer INFO. One that cannot does not hide what the others say.
-var infoFacts = &cluster.Facts{Name: "info", ReadOnly: true, Request: cluster.AllShards, Response: cluster.Each, Partial: true}
-
-// askInfo is INFO as Redis answers it, or the masters of a cluster together.
-func (s *Session) askInfo(args [][]byte) ([]byte, error) {
-	if s.srv.o.Cluster == nil {
-		return s.askRaw(encode(args))
-	}
-	answer, err := s.askPlan(cluster.Command{Raw: encode(args), Args: args, Facts: infoFacts})
-	if err != nil {
-		return nil, err
-	}
-	all, _ := resp.ParseReply(answer)
-	var texts []string
-	for _, r := range all.Elems {
-		if r.Kind == '$' || r.Kind == '=' {
-			texts = append(texts, string(r.Text))
-		}
-	}
-	if len(texts) == 0 { // they refuse it
-		return all.Elems[0].Raw, nil
-	}
-	return resp.AppendVerbatim(nil, s.ident.Proto, "txt", addInfos(texts)), nil
-}
-
-// statsFacts have all masters answer FUNCTION STATS.
-var statsFacts = &cluster.Facts{Name: "function|stats", ReadOnly: true, Request: cluster.AllShards, Response: cluster.Each, Partial: true}
-
-// functionStatsNodes is FUNCTION STATS: a master's that runs a script, or any one's, since all have the same libraries.
-func (s *Session) functionStatsNodes(args [][]byte) {
-	answer, err := s.askPlan(cluster.Command{Raw: encode(args), Args: args, Facts: statsFacts})
-	if err != nil {
-		s.relay(nil, err)
-		return
-	}
-	all, _ := resp.ParseReply(answer)
-	said := all.Elems[0].Raw
-	for _, r := range all.Elems {
-		if len(r.Elems) > 1 && string(r.Elems[0].Text) == "running_script" && !r.Elems[1].Null {
-			said = r.Raw
-		}
-	}
-	s.relay(said, nil)
-}
 
 // added are the fields of INFO that are counts of what is spread over the masters: of clients, commands, keys, messages.
 // The rest is the first one's.
@@ -101,8 +53,8 @@ func readInfo(text string) (sections []*infoSection) {
 	return sections
 }
 
-// addInfos makes one INFO of the masters', at least one.
-func addInfos(texts []string) string {
+// SumInfo makes one INFO of the masters', at least one.
+func SumInfo(texts []string) string {
 	if len(texts) == 1 {
 		return texts[0]
 	}
