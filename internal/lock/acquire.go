@@ -67,7 +67,7 @@ func (a *acquire) enrol() {
 	case a.before > 0 && a.registration != "" && watched:
 		a.registration = marked(a.registration, true)
 	case a.before > 0 && a.registration != "":
-	case !watched && a.c.m.quorum != nil:
+	case !watched && a.c.m.store.votes():
 		a.registration = "" // its attempt says whose a hold is there, and a node without one may get another's
 	default:
 		a.registration, a.fresh = marked(a.c.request(), watched), true
@@ -120,7 +120,7 @@ func (a *acquire) call(notAfter string) node.Call {
 		args = append(args, a.registration, fenceTTL)
 		return node.Call{DB: id.db, Script: id.kind.nature().acquire, Keys: keys, Args: append(args, id.rest()...)}
 	}
-	args = append(args, a.c.m.publishing())
+	args = append(args, a.c.m.store.publishing())
 	if a.waits() {
 		args[3] += "E"
 	}
@@ -146,47 +146,8 @@ func (a *acquire) ticket() int64 {
 // unanswered notes until when a request without an answer may be done.
 func (a *acquire) unanswered() {
 	if a.waits() {
-		a.w.lost = a.c.m.final(a.notAfter)
+		a.w.lost = a.c.m.store.final(a.notAfter)
 	}
-}
-
-// run sends the script, again only when it surely was not done.
-func (a *acquire) run(ctx context.Context) (answer, error) {
-	m := a.c.m
-	if m.quorum != nil {
-		return m.quorum.acquire(ctx, a)
-	}
-	if a.r.Lease > 0 && !m.sitOut(ctx, a.h) {
-		return answer{}, ctx.Err()
-	}
-	ctx = bounded(ctx, a.r.patience())
-	var tooLate error
-	for try := range lateTries {
-		ctx := allowing(ctx, notAfter<<try)
-		text, at, err := m.notAfter(ctx)
-		if err != nil {
-			return answer{}, err
-		}
-		a.notAfter, a.sent = at, time.Now()
-		var out []int64
-		if a.r.Replicas > 0 {
-			reply, acked, err := m.evalReplicated(ctx, a.call(text), a.r.Replicas, a.replicaWait())
-			a.acked = acked
-			out, err = node.Ints(reply, err)
-			if err != nil {
-				return answer{}, err
-			}
-		} else if out, err = m.evalInts(ctx, a.call(text)); err != nil {
-			return answer{}, err
-		}
-		if out[0] != scripts.Late {
-			return a.answer(out), nil
-		}
-		if tooLate = m.tooLate(time.Since(a.sent), notAfter<<try); !isLate(tooLate) {
-			return answer{}, tooLate
-		}
-	}
-	return answer{}, tooLate
 }
 
 // answer reads what the script has returned. A 1 alone is a first hold for the whole lease: see acquire_free.lua.

@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -15,11 +16,13 @@ import (
 
 // site is a node whose account is asked.
 type site struct {
-	ctl *upstream.Control
-	era int
-	log *slog.Logger
-	at  func(name string) bool // on a cluster: whether a name is one of its own
-	run func(work func())      // runs the question aside
+	ctl    *upstream.Control
+	era    int
+	log    *slog.Logger
+	at     func(name string) bool // on a cluster: whether a name is one of its own
+	run    func(work func())      // runs the question aside
+	pubsub PubSub                 // of a cluster's node; else ""
+	votes  bool                   // it is one of a quorum
 }
 
 // ask begins to ask a node, unless somebody does already. over is closed when that question is over, with or without an answer.
@@ -81,24 +84,24 @@ func (m *Manager) askNode(a *account, s site) {
 // learn asks what the account lacks at a node, and what the node can do; it logs what is new.
 func (m *Manager) learn(a *account, s site) error {
 	verb := publish
-	if m.fleet != nil {
+	if s.pubsub != "" {
 		var err error
-		if verb, err = verbAt(s.ctl, m.opts.ClusterPubSub); err != nil {
+		if verb, err = verbAt(s.ctl, s.pubsub); err != nil {
 			return err
 		}
 	}
-	lacking, err := lackingRights(s.ctl, rights(publishedBy(verb), m.fleet != nil, m.quorum != nil))
+	lacking, err := lackingRights(s.ctl, rights(publishedBy(verb), s.pubsub != "", s.votes))
 	if err != nil {
 		return err
 	}
 	if name := m.probeName(s.at); name != "" && (!a.fresh() || !a.sameEra(s.era) || a.cannot.Load() != nil) {
-		cannot, err := m.probe(s.ctl, name, verb)
+		cannot, err := m.probe(s, name, verb)
 		if err != nil {
 			return err
 		}
 		a.noteProbe(cannot, s.log)
 	}
-	if was := a.verb.Swap(&verb); m.fleet != nil && verb != m.opts.ClusterPubSub.verb() && (was == nil || *was != verb) {
+	if was := a.verb.Swap(&verb); s.pubsub != "" && verb != s.pubsub.verb() && (was == nil || *was != verb) {
 		s.log.Warn("a node lacks a command that cluster-pubsub asks for: it publishes otherwise", "with", verb)
 	}
 	a.noteRights(lacking, s)
@@ -117,61 +120,49 @@ const leastTold = time.Second
 
 var errUntold = errors.New("it is not known yet what Redis can do")
 
-// permitted refuses locks at a node where the account is known to lack what they need. It waits for as long as the verb may until
-// that is known. Of a quorum each node has a vote.
-func (m *Manager) permitted(ctx context.Context, r Request) error {
-	if m.quorum != nil {
-		return nil
-	}
+// admit refuses locks at a node where the account is known to lack what they need. It waits for as long as the verb may until that
+// is known.
+func (d *direct) admit(ctx context.Context, r Request) (Request, error) {
 	waiting, cancel := ctx, func() {}
 	if r.Blocks && r.Block > 0 {
 		waiting, cancel = context.WithTimeout(ctx, max(milliseconds(r.Block), leastTold))
 	}
 	defer cancel()
-	a, err := &m.account, error(nil)
-	if m.fleet == nil {
-		err = m.probed(waiting)
-	} else if mb := m.fleet.use(cluster.Slot([]byte(r.Key)), nil); mb != nil {
-		defer m.fleet.unuse(mb)
-		a, err = &mb.account, m.fleet.probed(waiting, mb)
-	}
+	refusal, err := d.permitted(waiting, r.Key)
 	if err != nil && ctx.Err() == nil {
-		return &upstream.NotSentError{Cause: errUntold}
+		return r, &upstream.NotSentError{Cause: errUntold}
 	}
-	if err != nil {
-		return err
-	}
-	return a.refusal()
+	return r, cmp.Or(err, refusal)
 }
 
-// probed waits until it is known what the one Redis can do.
-func (m *Manager) probed(ctx context.Context) error {
-	if m.account.fresh() {
-		return nil
+// permitted waits until it is known what the shard of a name can do.
+func (f *sharded) permitted(ctx context.Context, name string) (refusal, err error) {
+	mb := f.use(cluster.Slot([]byte(name)), nil)
+	if mb == nil {
+		return nil, nil
 	}
-	return m.ensure(ctx, &m.account, m.site())
+	defer f.unuse(mb)
+	err = f.probed(ctx, mb)
+	return mb.account.refusal(), err
 }
 
-// probed waits until it is known what a member can do.
-func (f *fleet) probed(ctx context.Context, mb *member) error {
+// probed waits until it is known what a shard can do.
+func (f *sharded) probed(ctx context.Context, mb *shard) error {
 	if mb.account.fresh() {
 		return nil
 	}
 	return f.m.ensure(ctx, &mb.account, f.site(mb))
 }
 
-// site is the one Redis.
-func (m *Manager) site() site {
-	return site{ctl: m.one.Control, era: m.one.Clock.Era(), log: m.log, run: m.background}
+func (f *sharded) site(mb *shard) site {
+	return site{
+		ctl: mb.Control, log: f.m.log.With("node", mb.is.Addr), at: func(name string) bool { return f.on(mb, name) }, run: f.background,
+		pubsub: f.m.opts.ClusterPubSub,
+	}
 }
 
-// site is a member.
-func (f *fleet) site(mb *member) site {
-	return site{ctl: mb.Control, log: f.m.log.With("node", mb.is.Addr), at: func(name string) bool { return f.on(mb, name) }, run: f.background}
-}
-
-// verbOf is with what the scripts publish at a member.
-func (f *fleet) verbOf(mb *member) string {
+// verbOf is with what the scripts publish at a shard.
+func (f *sharded) verbOf(mb *shard) string {
 	_ = f.probed(context.Background(), mb) // no longer than one or two questions, and a script that was wanted is sent
 	if verb := mb.account.verb.Load(); verb != nil {
 		return *verb

@@ -66,7 +66,7 @@ func TestWithdrawnRightIsKnownBeforeTheNextLock(t *testing.T) {
 			t.Errorf("without %s: %v", right, err)
 		}
 		s.Do(t, "ACL", "SETUSER", "svc", "+"+right)
-		eventually(t, 30*time.Second, "allowed", func() bool { return m.permitted(t.Context(), Request{Key: "k"}) == nil })
+		eventually(t, 30*time.Second, "allowed", func() bool { _, err := m.store.admit(t.Context(), Request{Key: "k"}); return err == nil })
 		mustUnlock(t, a, UnlockRequest{Key: "k"}, true)
 	}
 }

@@ -101,7 +101,7 @@ func TestTooLateSaysWhatIsKnown(t *testing.T) {
 			1500 * time.Millisecond: "the request came to Redis too late, and nothing was done: the answer took 1.5s, 1s are allowed",
 			5 * time.Millisecond:    "the request came to Redis too late, and nothing was done: its clock is ahead of where it was",
 		} {
-			if err := m.tooLate(took, time.Second); !isLate(err) || !isNotSent(err) || !strings.HasSuffix(err.Error(), want) {
+			if err := directOf(m).tooLate(took, time.Second); !isLate(err) || !isNotSent(err) || !strings.HasSuffix(err.Error(), want) {
 				t.Errorf("%v: %v", took, err)
 			}
 		}

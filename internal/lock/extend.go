@@ -7,7 +7,6 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/lockstore/node"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
-	"github.com/lockproxy/lockproxy/scripts"
 )
 
 // RenewRequest is one RENEW.
@@ -48,10 +47,8 @@ func (c *Client) renew(ctx context.Context, r RenewRequest) error {
 	if lost, ok := c.lossOf(id); ok && !explicit {
 		return lost.error(r.Key) // Redis may have it for a moment longer: what was reported lost stays lost
 	}
-	if m.quorum != nil {
-		if err := m.quorum.limit(r.Lease, 0); err != nil {
-			return err
-		}
+	if err := m.store.limit(r.Lease, 0); err != nil {
+		return err
 	}
 	if r.Lease > 0 && !m.sitOut(ctx, h) {
 		return ctx.Err()
@@ -69,7 +66,7 @@ func (c *Client) renew(ctx context.Context, r RenewRequest) error {
 		registration = marked(registration, r.Lease == 0)
 	}
 	m.mu.Unlock()
-	out, sent, err := m.extend(ctx, h, r, registration, known)
+	out, sent, err := m.store.extend(ctx, h, r, registration, known)
 	switch {
 	case isUnknown(err):
 		return outcomeUnknown("RENEW", err)
@@ -83,33 +80,6 @@ func (c *Client) renew(ctx context.Context, r RenewRequest) error {
 		return err
 	}
 	return c.extended(h, r, out[1], sent, milliseconds(out[2]), registration)
-}
-
-// extend has Redis set the lease. sent is before the request that Redis answered.
-func (m *Manager) extend(ctx context.Context, h *hold, r RenewRequest, registration, known string) (out []int64, sent time.Time, err error) {
-	err = m.idempotent(func() (at int64, err error) {
-		if m.quorum != nil {
-			out, sent, err = m.quorum.extend(h, r, registration, known)
-			return 0, err
-		}
-		for try := range lateTries {
-			ctx := allowing(ctx, notAfter<<try)
-			var text string
-			if text, at, err = m.notAfter(ctx); err != nil {
-				return 0, err
-			}
-			sent = time.Now()
-			out, err = node.Ints(m.eval(ctx, extendCall(h, r, m.opts, text, registration, known)))
-			if err != nil || out[0] != scripts.Late {
-				return at, err
-			}
-			if err = m.tooLate(time.Since(sent), notAfter<<try); !isLate(err) {
-				break
-			}
-		}
-		return at, err
-	})
-	return out, sent, err
 }
 
 // extended notes a lease that Redis has set. What was told lost while the request was under way stays lost, and a lease that was

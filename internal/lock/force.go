@@ -54,23 +54,8 @@ func (c *Client) forceKind(ctx context.Context, k Kind, r UnlockRequest) (code i
 		}
 		script, rest = scripts.RWForce, []string{side, readPrefix(r.Key)}
 	}
-	err = m.idempotent(func() (int64, error) {
-		build := func(notAfter string) node.Call {
-			return node.Call{DB: r.DB, Script: script, Keys: keys, Args: append([]string{m.publishing(), notAfter}, rest...)}
-		}
-		if m.quorum != nil {
-			code, err = m.quorum.force(build)
-			return 0, err
-		}
-		text, at, err := m.notAfter(ctx)
-		if err != nil {
-			return 0, err
-		}
-		reply, err := m.eval(ctx, build(text))
-		if err == nil {
-			code, err = reply.AsInt64()
-		}
-		return at, err
+	code, err = m.store.force(ctx, func(notAfter string) node.Call {
+		return node.Call{DB: r.DB, Script: script, Keys: keys, Args: append([]string{m.store.publishing(), notAfter}, rest...)}
 	})
 	if isUnknown(err) {
 		err = outcomeUnknown("UNLOCK", err)

@@ -16,7 +16,7 @@ func (m *Manager) undo(ctx context.Context, a *acquire, ans answer) error {
 	if ans.raised == 0 && rel.attempt == "" {
 		return nil
 	}
-	rel.alone = a.h.explicit && m.quorum == nil
+	rel.alone = a.h.explicit && !m.store.votes()
 	rel.before = ans.count
 	if a.registration != "" {
 		rel.registration = a.registration

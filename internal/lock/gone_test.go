@@ -148,7 +148,7 @@ func TestGoneWhileTheOwnerAsksAgain(t *testing.T) {
 						t.Fatal(err)
 					}
 					asked := a.newAcquire(h, r, nil)
-					ans, err := asked.run(context.Background())
+					ans, err := m.store.acquire(context.Background(), asked)
 					if err != nil || ans.code != 1 {
 						t.Fatal(ans, err)
 					}
@@ -198,7 +198,7 @@ func TestAbandonedGrantOfAnOwner(t *testing.T) {
 						t.Fatal(err)
 					}
 					a := c.newAcquire(h, r, nil)
-					if ans, err := a.run(context.Background()); err != nil || ans.code != 1 {
+					if ans, err := m.store.acquire(context.Background(), a); err != nil || ans.code != 1 {
 						t.Fatal(ans, err)
 					}
 					if when == "after" {
@@ -231,7 +231,7 @@ func TestLostReplyOfAnOwnersGrant(t *testing.T) {
 				t.Fatal(err)
 			}
 			a := c.newAcquire(h, r, nil)
-			if ans, err := a.run(context.Background()); err != nil || ans.code != 1 {
+			if ans, err := m.store.acquire(context.Background(), a); err != nil || ans.code != 1 {
 				t.Fatal(ans, err)
 			}
 			g, _, err := c.finish(context.Background(), a, answer{}, &upstream.LostError{Cause: errors.New("cut")})
@@ -264,7 +264,7 @@ func TestGivenBackUnderAUsedName(t *testing.T) {
 			t.Fatal(err)
 		}
 		a := c.newAcquire(h, r, nil)
-		ans, err := a.run(context.Background())
+		ans, err := m.store.acquire(context.Background(), a)
 		if err != nil || ans.code != 1 || ans.raised != 1 {
 			t.Fatal(ans, err)
 		}

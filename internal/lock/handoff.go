@@ -168,13 +168,13 @@ func (m *Manager) tryEnter(id holdID, explicit bool) *hold {
 }
 
 // send runs the release with what follows from it, and gives everybody claimed an offer. out is what the release returned.
-func (h *handoff) send(release node.Call, text string, at int64) ([]int64, error) {
+func (h *handoff) send(d *direct, release node.Call, text string, at int64) ([]int64, error) {
 	c := h.call(release, text)
 	sent := time.Now()
 	for _, a := range h.asks {
 		a.notAfter, a.sent = at, sent
 	}
-	out, err := h.m.evalInts(bounded(h.waiters[0].ctx, 0), c)
+	out, err := d.evalInts(bounded(h.waiters[0].ctx, 0), c)
 	if err != nil {
 		h.failed(err)
 		return nil, err
@@ -253,7 +253,7 @@ func (h *handoff) call(release node.Call, text string) node.Call {
 	for i, a := range h.asks {
 		asks[i] = a.call(text)
 	}
-	return handing(release, asks, h.line.key, letters, h.m.publishing())
+	return handing(release, asks, h.line.key, letters, h.m.store.publishing())
 }
 
 // handing is the script that gives back a hold of a lock and gives it to those who ask.

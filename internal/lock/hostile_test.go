@@ -215,7 +215,7 @@ func TestUnlockElsewhereLost(t *testing.T) {
 			}
 			rel := a.newRelease(h, false)
 			if done {
-				if code, _, err := rel.run(context.Background()); code != 1 || err != nil {
+				if code, _, err := m.store.release(context.Background(), rel); code != 1 || err != nil {
 					t.Fatal(code, err)
 				}
 			}
@@ -401,13 +401,13 @@ func TestLookGivesUp(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
 		m := bubbleEngine(t, w, s, "one", Options{})
-		if err := m.sample(); err != nil {
+		if err := directOf(m).sample(); err != nil {
 			t.Fatal(err)
 		}
-		now, _ := m.one.Clock.Now()
+		now := directOf(m).now()
 		ended := make(chan error, 1)
 		go func() {
-			_, err := m.look(holdID{key: "k", owner: "o"}, false, now+int64(time.Hour/time.Microsecond), time.Now().Add(300*time.Millisecond))
+			_, err := m.store.look(holdID{key: "k", owner: "o"}, false, now+int64(time.Hour/time.Microsecond), time.Now().Add(300*time.Millisecond))
 			ended <- err
 		}()
 		select {
@@ -646,7 +646,8 @@ func TestClockJumpHasLocksLookedAt(t *testing.T) {
 		eventually(t, 15*time.Second, "subscribed", func() bool { return subscribers(t, s, channelOf("kept")) == 1 })
 		time.Sleep(300 * time.Millisecond) // the look that follows a new connection is over
 		s.Do(t, "DEL", "gone")
-		m.one.Clock.Set(time.Now().Add(time.Hour).UnixMicro(), time.Now(), m.one.Clock.Era()) // so it goes back an hour at the next sample
+		clock := &directOf(m).shards.(*single).only.Clock
+		clock.Set(time.Now().Add(time.Hour).UnixMicro(), time.Now(), clock.Era()) // so it goes back an hour at the next sample
 		eventually(t, 15*time.Second, "told", func() bool { return lost.reasons() == "gone:clock " })
 		mustUnlock(t, a, UnlockRequest{Key: "kept"}, true)
 		granted(t, waits, "who waits")

@@ -52,14 +52,7 @@ func (m *Manager) Info(ctx context.Context, db int, key string) (Info, error) {
 	if err := m.nameable(key); err != nil {
 		return Info{}, err
 	}
-	c := infoCall(db, key)
-	var in Info
-	var err error
-	if m.quorum != nil {
-		in, err = m.quorum.info(c)
-	} else {
-		in, err = parseInfo(m.eval(ctx, c))
-	}
+	in, err := m.store.info(ctx, infoCall(db, key))
 	if err == nil {
 		m.addLocal(&in, db, key)
 	}
@@ -146,7 +139,7 @@ func (m *Manager) addLocal(in *Info, db int, key string) {
 	for i := range in.Holders {
 		if h := m.holds[holdID{db, key, in.Holders[i].Owner, in.Holders[i].Kind}]; h != nil && h.count > 0 {
 			h.describe(&in.Holders[i])
-			if m.quorum != nil {
+			if m.store.votes() {
 				in.Holders[i].Holds = h.count // on a node it counts one
 			}
 		}

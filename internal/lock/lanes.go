@@ -65,10 +65,8 @@ type lane struct {
 // laneOf is where a hold's renewals go. mu is held.
 func (m *Manager) laneOf(h *hold) *lane {
 	key := laneKey{replicated: h.watched && h.replicas > 0}
-	places := renewAtOnce
-	if m.fleet != nil {
-		key.node, places = m.fleet.c.Snapshot().Owner(m.slotOf(h.id.key)), renewSmall
-	}
+	var places int
+	key.node, places = m.store.lane(h.id.key)
 	ln := m.lanes[key]
 	if ln == nil {
 		ln = &lane{key: key, places: places, allow: renewAllowed, open: map[batchKey]*batch{}}
@@ -81,7 +79,7 @@ func (m *Manager) laneOf(h *hold) *lane {
 
 // batchOf is the batch a hold belongs into. mu is held.
 func (m *Manager) batchOf(h *hold) batchKey {
-	key := batchKey{db: h.id.db, kind: h.id.kind, slot: m.slotOf(h.id.key)}
+	key := batchKey{db: h.id.db, kind: h.id.kind, slot: m.store.slot(h.id.key)}
 	if h.watched {
 		key.lease, key.replicas = h.lease, h.replicas
 	}

@@ -92,9 +92,9 @@ func (m *Manager) join(w *waiter) {
 			l.pause = max(l.pause, h.pause)
 		}
 		m.lines[key] = l
-		m.subscribe(key.channel(), l)
+		m.store.subscribe(key.channel(), l)
 		if key.fair {
-			m.beginQueue(l)
+			m.store.beginQueue(l)
 		}
 	}
 	w.line, w.place = l, l.waiters.PushBack(w)
@@ -137,7 +137,7 @@ func (m *Manager) part(w *waiter) {
 	telemetry.LocksWaiting.Add(-1)
 	l, first := w.line, w.first()
 	if w.listens && l.key.fair {
-		m.unsubscribe(w.ownChannel(), l)
+		m.store.unsubscribe(w.ownChannel(), l)
 	}
 	l.waiters.Remove(w.place)
 	if !w.id.kind.nature().shared {
@@ -150,7 +150,7 @@ func (m *Manager) part(w *waiter) {
 		if h := m.holds[w.id]; h != nil {
 			h.pause = l.pause
 		}
-		m.unsubscribe(l.key.channel(), l)
+		m.store.unsubscribe(l.key.channel(), l)
 		if l.key.fair {
 			close(l.gone)
 		}

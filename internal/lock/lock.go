@@ -66,14 +66,9 @@ func (c *Client) lock(ctx context.Context, r Request) (Grant, error) {
 	if err := c.m.nameable(r.Key); err != nil {
 		return Grant{}, err
 	}
-	if err := c.m.permitted(ctx, r); err != nil {
+	r, err := c.m.store.admit(ctx, r)
+	if err != nil {
 		return Grant{}, err
-	}
-	if q := c.m.quorum; q != nil {
-		if err := q.limit(r.Lease, r.Replicas); err != nil {
-			return Grant{}, err
-		}
-		r.Fair = false // each node would have a queue of its own: whose turn it is would be no majority's
 	}
 	id, explicit := c.id(r.Kind, r.DB, r.Key, r.Owner)
 	held := c.m.inside(id)
@@ -124,7 +119,7 @@ func (c *Client) try(ctx context.Context, r Request, w *waiter) (Grant, refusal,
 		return Grant{}, refusal{}, err
 	}
 	a := c.newAcquire(h, r, w)
-	ans, err := a.run(ctx)
+	ans, err := c.m.store.acquire(ctx, a)
 	return c.finish(ctx, a, ans, err)
 }
 
@@ -154,7 +149,7 @@ func (c *Client) finish(ctx context.Context, a *acquire, ans answer, err error) 
 		if ans, err = done.answer, nil; done.err == nil && !a.repeatable() {
 			break
 		}
-		if ans, err = a.run(ctx); err == nil && ans.code == 1 {
+		if ans, err = c.m.store.acquire(ctx, a); err == nil && ans.code == 1 {
 			ans.raised = max(ans.raised, known.raised) // the one that was done made the hold
 		}
 	}

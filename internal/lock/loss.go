@@ -64,7 +64,7 @@ func (m *Manager) lose(h *hold, reason string) {
 	expected := reason == reasonExpired && h.explicit
 	m.rememberLoss(h, lossRecord{reason, time.Now()})
 	m.done.remove(h.id)
-	m.vacate(h, h.vacantAt(reason))
+	m.store.vacate(h, h.vacantAt(reason))
 	m.end(h)
 	m.stats.lost.Add(1)
 	telemetry.LockLost(context.Background(), h.id.kind.String(), reason)
@@ -94,11 +94,52 @@ func (m *Manager) suspect(h *hold, reason string) {
 
 // recheck has the watchdog look at every live hold as soon as it can: watched ones are renewed, the others looked at.
 func (m *Manager) recheck(reason string) {
+	m.recheckIf(func(string, string) string { return reason })
+}
+
+// recheckIf is recheck for those holds for which why gives a reason: by their key, and what they are suspected for already.
+func (m *Manager) recheckIf(why func(key, already string) string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, live := range m.byKey {
+	for key, live := range m.byKey {
 		for h := range live {
-			m.suspect(h, reason)
+			if reason := why(key.key, h.suspect); reason != "" {
+				m.suspect(h, reason)
+			}
 		}
 	}
 }
+
+// shorten has the holds of some keys believed in for that much shorter: with another master, whose clock is ahead of the former
+// one's, locks end earlier, since Redis keeps the time at which a key expires, not its lease.
+func (m *Manager) shorten(by time.Duration, some func(key string) bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for key, live := range m.byKey {
+		if !some(key.key) {
+			continue
+		}
+		for h := range live {
+			h.deadline = h.deadline.Add(-by)
+			if m.expect(h); h.deadline.Before(h.next) {
+				m.plan(h, h.deadline)
+			}
+		}
+	}
+}
+
+// wakeIf has all who wait for some keys try: messages may have been missed.
+func (m *Manager) wakeIf(some func(key string) bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for key, l := range m.lines {
+		if some(key.key) {
+			l.Wake()
+			if l.key.fair {
+				signal(l.keep)
+			}
+		}
+	}
+}
+
+func everyKey(string) bool { return true }

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -19,24 +18,18 @@ import (
 // Manager is the lock engine of one proxy process. All methods are safe for concurrent use.
 type Manager struct {
 	// static after construction
-	opts        Options
-	log         *slog.Logger
-	uuid        string
-	one         node.Node // the one Redis; on a cluster its clock is the proxy's own
-	subscribers node.Subscribers
-	quorum      *quorum      // nil: the locks are on one node
-	fleet       *fleet       // of a cluster: each lock is on one of its nodes; else nil
-	named       *namedLosses // what named owners lost
-	lossLog     lossLog
-	done        *finishedUnlocks // of named owners, for the one that is sent again
-	switched    switched
-	account     account       // of the one Redis
-	vacant      vacancies     // locks that have ended without an UNLOCK
-	requests    atomic.Uint64 // numbers registrations and attempts
-	drained     chan struct{} // closed by Drain
-	drain       sync.Once
-	tasks       sync.WaitGroup // releases, renewals and settlements under way
-	ended       chan struct{}  // closed when Run's context ends: background retries give up
+	opts     Options
+	log      *slog.Logger
+	uuid     string
+	store    store
+	named    *namedLosses // what named owners lost
+	lossLog  lossLog
+	done     *finishedUnlocks // of named owners, for the one that is sent again
+	requests atomic.Uint64    // numbers registrations and attempts
+	drained  chan struct{}    // closed by Drain
+	drain    sync.Once
+	tasks    sync.WaitGroup // releases, renewals and settlements under way
+	ended    chan struct{}  // closed when Run's context ends: background retries give up
 
 	// guarded by mu
 	mu        sync.Mutex
@@ -63,31 +56,24 @@ type Stats struct {
 func New(ctl *upstream.Control, o Options) *Manager {
 	o = o.withDefaults()
 	m := &Manager{
-		opts: o, log: o.Logger, one: node.Node{Control: ctl}, uuid: uuid.NewString(),
+		opts: o, log: o.Logger, uuid: uuid.NewString(),
 		drained: make(chan struct{}),
 		ended:   make(chan struct{}),
 		holds:   map[holdID]*hold{},
 		byKey:   map[lineKey]map[*hold]struct{}{},
 		lanes:   map[laneKey]*lane{},
 		lines:   map[lineKey]*line{},
-		vacant:  newVacancies(),
 	}
 	m.schedule, m.deadlines = newSchedule(), newDeadlines()
 	m.named, m.lossLog.wake = newNamedLosses(), make(chan struct{}, 1)
 	m.done = newFinishedUnlocks()
-	if o.Cluster != nil {
-		m.one.Clock.Set(time.Now().UnixMicro(), time.Now(), 0) // the proxy's own
-		m.fleet = newFleet(m, o.Cluster)
-		return m
-	}
-	if len(o.Quorum.Nodes) == 0 {
-		ctl.OnSwitch(m.masterSwitches)
-		m.subscribers = node.Subscribers{m.newSubscriber(ctl, m.resubscribed)}
-		return m
-	}
-	m.quorum = newQuorum(m, o.Quorum)
-	for _, n := range m.quorum.nodes {
-		m.subscribers = append(m.subscribers, m.newSubscriber(n.Control, func() { n.account.outdated(); m.resubscribed() }))
+	switch {
+	case o.Cluster != nil:
+		m.store = newDirect(m, newSharded(m, o.Cluster))
+	case len(o.Quorum.Nodes) > 0:
+		m.store = newQuorum(m, o.Quorum)
+	default:
+		m.store = newDirect(m, newSingle(m, ctl))
 	}
 	return m
 }
@@ -103,44 +89,20 @@ func (m *Manager) UUID() string { return m.uuid }
 // under way have ended.
 func (m *Manager) Run(ctx context.Context) error {
 	var parts sync.WaitGroup
-	for _, part := range m.parts() {
+	for _, part := range append(m.store.parts(), m.watchDeadlines, m.watch, m.tellLog) {
 		parts.Add(1)
 		go runPart(ctx, &parts, part)
 	}
 	parts.Wait()
 	close(m.ended)
 	m.tasks.Wait()
-	if m.fleet != nil {
-		m.fleet.end()
-	}
+	m.store.close()
 	return nil
 }
 
 // Abort ends requests under way on a cluster, for a Run that does not end because a node hangs. Elsewhere the Control's Close
 // does that.
-func (m *Manager) Abort() {
-	if m.fleet != nil {
-		m.fleet.abort()
-	}
-}
-
-// parts are what runs for as long as the engine does.
-func (m *Manager) parts() []func(context.Context) {
-	if m.fleet != nil {
-		return []func(context.Context){m.watchDeadlines, m.watch, m.tellLog, m.tellVacancies, m.fleet.follow}
-	}
-	parts := []func(context.Context){m.watchDeadlines, m.watch, m.tellLog}
-	for _, s := range m.subscribers {
-		parts = append(parts, s.Run)
-	}
-	if m.quorum == nil {
-		return append(parts, m.keepTime, m.tellVacancies)
-	}
-	for _, n := range m.quorum.nodes {
-		parts = append(parts, func(ctx context.Context) { m.quorum.keepTime(ctx, n) })
-	}
-	return parts
-}
+func (m *Manager) Abort() { m.store.abort() }
 
 func runPart(ctx context.Context, parts *sync.WaitGroup, part func(context.Context)) {
 	defer parts.Done()
@@ -187,19 +149,4 @@ func (m *Manager) background(work func()) {
 func (m *Manager) runTask(work func()) {
 	defer m.tasks.Done()
 	work()
-}
-
-// resubscribed is called when the wake-up connection is back: messages may have been missed and Redis may have
-// forgotten locks, so every waiter tries again and every hold is looked at.
-func (m *Manager) resubscribed() {
-	m.account.outdated()
-	m.recheck(m.switched.reason())
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, l := range m.lines {
-		l.Wake()
-		if l.key.fair {
-			signal(l.keep)
-		}
-	}
 }

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/redis/rueidis"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/lockproxy/lockproxy/internal/telemetry"
@@ -121,7 +120,7 @@ func (b *bunch) take(ctx context.Context, key string, watched bool) error {
 	until, had := b.endOf(id)
 	g, err := b.c.Lock(ctx, one)
 	if err == nil {
-		if b.c.m.quorum != nil && !had {
+		if b.c.m.store.votes() && !had {
 			g.entered, g.again = false, false // what some nodes had of it was left behind while it was waited for
 		}
 		b.taken = append(b.taken, taking{id, g, until})
@@ -145,26 +144,11 @@ func (b *bunch) endOf(id holdID) (end time.Time, had bool) {
 		return h.deadline, true
 	}
 	m.mu.Unlock()
-	s, err := m.look(id, false, 0, time.Now())
-	if had = known || err != nil || s.count > 0; err != nil || s.count == 0 || s.ttl <= 0 || m.watchedElsewhere(id) {
+	s, err := m.store.look(id, false, 0, time.Now())
+	if had = known || err != nil || s.count > 0; err != nil || s.count == 0 || s.ttl <= 0 || m.store.watchedElsewhere(id) {
 		return time.Time{}, had
 	}
 	return s.at.Add(milliseconds(s.ttl)), true
-}
-
-// watchedElsewhere says whether somebody renews an owner's hold, as far as Redis can be asked.
-func (m *Manager) watchedElsewhere(id holdID) bool {
-	if m.quorum != nil {
-		return len(m.quorum.registrations(id)) >= m.quorum.majority()
-	}
-	reply, err := m.read(context.Background(), id.db, id.key, func(client rueidis.Client) rueidis.Completed {
-		return client.B().Get().Key(id.watchKey()).Build()
-	})
-	if err != nil {
-		return false
-	}
-	present, err := reply.ToString()
-	return err == nil && watching(present)
 }
 
 // settle gives a taken lock the lease asked for, and has Redis say that it is still there.
@@ -266,7 +250,7 @@ func (b *bunch) retract(t taking) {
 		return
 	}
 	m.mu.Lock()
-	ours := h.count > 0 && (!h.explicit || h.adopted == t.grant.nth || m.quorum != nil) // there it is taken back under its own name
+	ours := h.count > 0 && (!h.explicit || h.adopted == t.grant.nth || m.store.votes()) // there it is taken back under its own name
 	m.mu.Unlock()
 	if !ours {
 		m.leave(h)
@@ -274,7 +258,7 @@ func (b *bunch) retract(t taking) {
 	}
 	rel := b.c.newRelease(h, false)
 	rel.attempt = t.grant.attempt
-	rel.alone = h.explicit && m.quorum == nil
+	rel.alone = h.explicit && !m.store.votes()
 	code, left, err := rel.complete()
 	if err != nil {
 		m.log.Warn("cannot give back a lock of a MULTILOCK that failed, it runs out", "key", t.id.key, "owner", t.id.owner, "error", err)

@@ -34,15 +34,15 @@ func (m *Manager) probeName(at func(name string) bool) string {
 
 // probe takes a lock of each kind and gives it back, all in one write, and leaves nothing behind. cannot is what Redis refuses to do
 // for want of a right or of a command; an err says that nothing is known.
-func (m *Manager) probe(ctl *upstream.Control, name, verb string) (cannot string, err error) {
-	client, err := ctl.Client(0)
+func (m *Manager) probe(s site, name, verb string) (cannot string, err error) {
+	client, err := s.ctl.Client(0)
 	if err != nil {
 		return "", err
 	}
 	var steps []probeStep
 	var left []string
 	for _, kind := range []Kind{Plain, Read, Write} {
-		t := tryOut{m: m, id: holdID{key: name, owner: m.uuid + ":0", kind: kind}, verb: verb}
+		t := tryOut{m: m, site: s, id: holdID{key: name, owner: m.uuid + ":0", kind: kind}, verb: verb}
 		steps, left = append(steps, t.steps()...), append(left, t.id.votesKey())
 		for _, id := range []holdID{t.id, t.next()} {
 			if left = append(left, id.watchKey()); kind == Read {

@@ -18,6 +18,7 @@ type probeStep struct {
 // no more is taken out.
 type tryOut struct {
 	m    *Manager
+	site site
 	id   holdID
 	verb string
 }
@@ -32,7 +33,7 @@ func (t tryOut) next() holdID {
 }
 
 func (t tryOut) steps() []probeStep {
-	if t.m.quorum != nil {
+	if t.site.votes {
 		return t.votes()
 	}
 	all := []probeStep{{t.acquire(t.id), 1}}
@@ -47,7 +48,7 @@ func (t tryOut) steps() []probeStep {
 		all = append(all, probeStep{node.Call{Keys: []string{queueKey(t.id.key)}, Args: []string{"RPUSH", "nobody"}}, 1})
 	}
 	all = append(all, probeStep{t.force(), 1})
-	if t.m.fleet != nil {
+	if t.site.pubsub != "" {
 		for i, s := range all {
 			if s.Script != nil {
 				all[i].Call = withGuard(s.Call)
@@ -78,7 +79,7 @@ func (t tryOut) acquire(id holdID) node.Call {
 	if n.rw {
 		flags += "M"
 	}
-	if !n.shared && t.m.quorum == nil {
+	if !n.shared && !t.site.votes {
 		flags, keys = flags+"F", append(keys, tokenKey(id.key))
 	}
 	args := []string{probeLease, id.field(), ever, flags}

@@ -93,19 +93,23 @@ func TestProbeDoesAllAndLeavesNothing(t *testing.T) {
 }
 
 func accountsOf(m *Manager) (all []*account) {
-	switch {
-	case m.quorum != nil:
-		for _, n := range m.quorum.nodes {
+	if q, yes := m.store.(*quorum); yes {
+		for _, n := range q.all {
 			all = append(all, &n.account)
 		}
-	case m.fleet != nil:
-		m.fleet.mu.Lock()
-		defer m.fleet.mu.Unlock()
-		for _, mb := range m.fleet.members {
+		return all
+	}
+	switch s := directOf(m).shards.(type) {
+	case *single:
+		all = append(all, &s.only.account)
+	case *sharded:
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for _, mb := range s.shards {
 			all = append(all, &mb.account)
 		}
-	default:
-		all = append(all, &m.account)
 	}
 	return all
 }
+
+func directOf(m *Manager) *direct { return m.store.(*direct) }

@@ -24,12 +24,12 @@ const (
 func (w *waiter) ownChannel() string { return w.line.key.channel() + ":" + w.id.field() }
 
 // beginQueue has the places of a new fair line refreshed until its last waiter has gone. mu is held.
-func (m *Manager) beginQueue(l *line) {
+func (d *direct) beginQueue(l *line) {
 	l.keep, l.gone = make(chan struct{}, 1), make(chan struct{})
-	m.background(func() { m.keepQueue(l) })
+	d.m.background(func() { d.keepQueue(l) })
 }
 
-func (m *Manager) keepQueue(l *line) {
+func (d *direct) keepQueue(l *line) {
 	timer := time.NewTimer(queueRefresh)
 	defer timer.Stop()
 	for {
@@ -38,40 +38,40 @@ func (m *Manager) keepQueue(l *line) {
 		case <-l.keep:
 		case <-l.gone:
 			return
-		case <-m.ended:
+		case <-d.m.ended:
 			return
 		}
-		timer.Reset(m.refreshQueue(l))
+		timer.Reset(d.refreshQueue(l))
 	}
 }
 
 // refreshQueue says that the line's waiters live, and has those try that the queue has lost, or whose turn it is. It returns
 // when to come again.
-func (m *Manager) refreshQueue(l *line) time.Duration {
-	waiters, args := m.queued(l)
+func (d *direct) refreshQueue(l *line) time.Duration {
+	waiters, args := d.m.queued(l)
 	if len(waiters) == 0 {
 		return queueRefresh
 	}
-	text, _, err := m.notAfter(context.Background())
+	text, _, err := d.notAfter(context.Background())
 	if err != nil {
 		return queueRefresh / 10
 	}
-	args[0], args[1], args[2] = text, m.publishing(), m.fairWait()
-	out, err := node.Ints(m.eval(context.Background(), node.Call{DB: l.key.db, Script: scripts.Refresh, Keys: plainKeys(l.key.key), Args: args}))
+	args[0], args[1], args[2] = text, d.publishing(), d.m.fairWait()
+	out, err := node.Ints(d.eval(context.Background(), node.Call{DB: l.key.db, Script: scripts.Refresh, Keys: plainKeys(l.key.key), Args: args}))
 	if err != nil || out[0] == scripts.Late {
-		m.log.Debug("cannot refresh a fair queue", "key", l.key.key, "error", err)
+		d.m.log.Debug("cannot refresh a fair queue", "key", l.key.key, "error", err)
 		if err == nil {
-			_ = m.sample()
+			_ = d.sample()
 		}
 		return queueRefresh / 10
 	}
-	m.mu.Lock()
+	d.m.mu.Lock()
 	for _, n := range out[1:] {
 		w := waiters[n-1]
 		w.called = true
 		signal(w.poke)
 	}
-	m.mu.Unlock()
+	d.m.mu.Unlock()
 	if out[0] >= 0 {
 		return max(queueRefreshSoonest, min(queueRefresh, milliseconds(out[0])+time.Millisecond))
 	}
@@ -96,30 +96,30 @@ func (m *Manager) fairWait() string { return strconv.FormatInt(m.opts.FairWait.M
 
 // leaveQueue takes a waiter that gives up out of the fair queue, unless the same owner waits in another connection of this
 // proxy. What Redis does not hear of is over there after 10 s.
-func (m *Manager) leaveQueue(w *waiter) {
-	if m.queuedToo(w) {
+func (d *direct) leaveQueue(w *waiter) {
+	if d.m.queuedToo(w) {
 		return
 	}
 	if w.lost == 0 {
-		if err := m.sendLeave(w.id); isNotSent(err) {
-			m.background(func() { m.leaveLater(w) })
+		if err := d.sendLeave(w.id); isNotSent(err) {
+			d.m.background(func() { d.leaveLater(w) })
 		}
 		return
 	}
 	// A request without an answer may still put it there.
-	m.background(func() {
-		now, _ := m.one.Clock.Now()
-		if m.sleep(context.Background(), time.Duration(w.lost-now)*time.Microsecond+time.Millisecond) && !m.queuedToo(w) {
-			_ = m.sendLeave(w.id)
+	d.m.background(func() {
+		now := d.now()
+		if d.m.sleep(context.Background(), time.Duration(w.lost-now)*time.Microsecond+time.Millisecond) && !d.m.queuedToo(w) {
+			_ = d.sendLeave(w.id)
 		}
 	})
 }
 
 // leaveLater leaves the queue when Redis is in reach again. After 10 s the place counts no more.
-func (m *Manager) leaveLater(w *waiter) {
+func (d *direct) leaveLater(w *waiter) {
 	end := time.Now().Add(10 * time.Second)
-	for time.Now().Before(end) && m.sleep(context.Background(), retry.Around(node.MaxPause)) && !m.queuedToo(w) {
-		if !isNotSent(m.sendLeave(w.id)) {
+	for time.Now().Before(end) && d.m.sleep(context.Background(), retry.Around(node.MaxPause)) && !d.m.queuedToo(w) {
+		if !isNotSent(d.sendLeave(w.id)) {
 			return
 		}
 	}
@@ -141,31 +141,31 @@ func (m *Manager) queuedToo(w *waiter) bool {
 	return false
 }
 
-func (m *Manager) sendLeave(id holdID) error {
-	err := m.idempotent(func() (int64, error) { return m.tryLeave(id) })
+func (d *direct) sendLeave(id holdID) error {
+	err := d.idempotent(func() (int64, error) { return d.tryLeave(id) })
 	if err != nil {
-		m.log.Debug("cannot leave a fair queue, the place runs out", "key", id.key, "error", err)
+		d.m.log.Debug("cannot leave a fair queue, the place runs out", "key", id.key, "error", err)
 	}
 	return err
 }
 
 // tryLeave asks again when Redis came to it too late, as after a pause of its writes: nobody else will.
-func (m *Manager) tryLeave(id holdID) (done int64, err error) {
+func (d *direct) tryLeave(id holdID) (done int64, err error) {
 	var tooLate error
 	for try := range lateTries {
 		ctx, sent := allowing(context.Background(), notAfter<<try), time.Now()
-		text, at, err := m.notAfter(ctx)
+		text, at, err := d.notAfter(ctx)
 		if err != nil {
 			return 0, err
 		}
-		reply, err := m.eval(ctx, node.Call{DB: id.db, Script: scripts.Leave, Keys: plainKeys(id.key), Args: []string{text, m.publishing(), id.field()}})
+		reply, err := d.eval(ctx, node.Call{DB: id.db, Script: scripts.Leave, Keys: plainKeys(id.key), Args: []string{text, d.publishing(), id.field()}})
 		if err != nil {
 			return at, err
 		}
 		if code, err := reply.AsInt64(); err != nil || code != scripts.Late {
 			return at, err
 		}
-		if tooLate = m.tooLate(time.Since(sent), notAfter<<try); !isLate(tooLate) {
+		if tooLate = d.tooLate(time.Since(sent), notAfter<<try); !isLate(tooLate) {
 			return at, tooLate
 		}
 	}

@@ -1,12 +1,14 @@
 package lock
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strconv"
 	"sync"
 	"time"
 
+	"github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/internal/jitter"
 	"github.com/lockproxy/lockproxy/internal/lockstore/node"
 	"github.com/lockproxy/lockproxy/internal/lockstore/tally"
@@ -32,10 +34,11 @@ type QuorumNode struct {
 }
 
 type quorum struct {
-	m        *Manager
-	nodes    []*quorumNode
-	maxLease time.Duration
-	timeout  time.Duration
+	m           *Manager
+	all         []*quorumNode
+	subscribers node.Subscribers // one on each node
+	maxLease    time.Duration
+	timeout     time.Duration
 
 	mu    sync.Mutex
 	steps map[stepKey]*quorumStep // the last one under way on an owner's hold on a node
@@ -64,16 +67,22 @@ func newQuorum(m *Manager, o QuorumOptions) *quorum {
 	}
 	q := &quorum{m: m, maxLease: o.MaxLease, timeout: o.NodeTimeout, steps: map[stepKey]*quorumStep{}}
 	for _, n := range o.Nodes {
-		q.nodes = append(q.nodes, &quorumNode{name: n.Name, Node: node.Node{Control: n.Control}, trouble: errUnasked})
+		one := &quorumNode{name: n.Name, Node: node.Node{Control: n.Control}, trouble: errUnasked}
+		q.all = append(q.all, one)
+		q.subscribers = append(q.subscribers, m.newSubscriber(n.Control, func() {
+			one.account.outdated()
+			m.recheck(reasonGone)
+			m.wakeIf(everyKey)
+		}))
 	}
 	return q
 }
 
-func (q *quorum) majority() int { return tally.Majority(len(q.nodes)) }
+func (q *quorum) majority() int { return tally.Majority(len(q.all)) }
 
 // tallyOf is what nodes said that answered.
 func (q *quorum) tallyOf(all []result) tally.Tally {
-	t := tally.Tally{Nodes: len(q.nodes)}
+	t := tally.Tally{Nodes: len(q.all)}
 	for _, r := range all {
 		if r.code() != noCode {
 			t.Said = append(t.Said, r.out)
@@ -82,13 +91,50 @@ func (q *quorum) tallyOf(all []result) tally.Tally {
 	return t
 }
 
-// drift is how much earlier than by its lease a lock counts as over: of a quorum, whose clocks differ.
-func (m *Manager) drift(lease time.Duration) time.Duration {
-	if m.quorum == nil {
-		return 0
+func (q *quorum) parts() (parts []func(context.Context)) {
+	for i, n := range q.all {
+		parts = append(parts, q.subscribers[i].Run, func(ctx context.Context) { q.keepTime(ctx, n) })
 	}
-	return tally.Drift(lease)
+	return parts
 }
+
+func (q *quorum) close() {}
+func (q *quorum) abort() {} // the Controls' Close does that
+
+func (q *quorum) fits(string) error { return nil }
+
+// admit takes a place in the fair queue out of r: each node would have a queue of its own, and whose turn it is would be no
+// majority's. Each node has a vote, and says by that what it lacks.
+func (q *quorum) admit(_ context.Context, r Request) (Request, error) {
+	r.Fair = false
+	return r, q.limit(r.Lease, r.Replicas)
+}
+
+func (q *quorum) drift(lease time.Duration) time.Duration { return tally.Drift(lease) }
+
+func (q *quorum) votes() bool { return true }
+
+func (q *quorum) slot(string) int { return 0 }
+
+func (q *quorum) lane(string) (at *cluster.Node, places int) { return nil, renewAtOnce }
+
+func (q *quorum) publishing() string { return publish }
+
+func (q *quorum) final(at int64) int64 { return at }
+
+func (q *quorum) subscribe(name string, l node.Listener) { q.subscribers.Subscribe(name, l) }
+
+func (q *quorum) unsubscribe(name string, l node.Listener) { q.subscribers.Unsubscribe(name, l) }
+
+func (q *quorum) ready(ctx context.Context, name string, over <-chan time.Time) (waited bool, err error) {
+	return q.subscribers.Ready(ctx, name, over)
+}
+
+// No queue is kept, and no lock handed on: those who wait know when a lease is over.
+
+func (q *quorum) beginQueue(*line)        {}
+func (q *quorum) leaveQueue(*waiter)      {}
+func (q *quorum) vacate(*hold, time.Time) {}
 
 // limit refuses what a quorum cannot keep.
 func (q *quorum) limit(lease, replicas int64) error {
@@ -162,11 +208,11 @@ func (q *quorum) ask(n *quorumNode, until time.Time, build func(notAfter string)
 
 // gather has work done for all nodes side by side, and returns what they said by the time that is enough, or until has passed.
 func gather[T any](q *quorum, until time.Time, work func(*quorumNode) T, enough func(all []T) bool) []T {
-	answers := make(chan T, len(q.nodes))
-	for _, n := range q.nodes {
+	answers := make(chan T, len(q.all))
+	for _, n := range q.all {
 		q.m.background(func() { answers <- work(n) })
 	}
-	return collect(answers, len(q.nodes), until, enough)
+	return collect(answers, len(q.all), until, enough)
 }
 
 func collect[T any](answers <-chan T, count int, until time.Time, enough func(all []T) bool) []T {

@@ -90,18 +90,18 @@ func (q *quorum) vote(a *acquire) *vote {
 	a.sent, a.attempt = time.Now(), a.c.request()
 	v := &vote{
 		attempt: a.attempt, until: q.until(milliseconds(lease)),
-		decided: make(chan struct{}), cleared: make(chan struct{}, len(q.nodes)),
+		decided: make(chan struct{}), cleared: make(chan struct{}, len(q.all)),
 	}
 	v.giveUp = v.until.Add(milliseconds(lease))
 	back := &release{m: q.m, h: a.h, all: true, registration: a.registration, attempt: a.attempt}
 	v.loud = back.onNode
 	v.back = func(string) node.Call { return back.quietly() }
 	build := func(notAfter string) node.Call { return asVote(c, a.h.id, a.attempt, a.r.Fence, notAfter) }
-	answers := make(chan result, len(q.nodes))
-	for _, n := range q.nodes {
+	answers := make(chan result, len(q.all))
+	for _, n := range q.all {
 		q.m.background(func() { q.voteOf(n, a.h.id, v, build, answers) })
 	}
-	v.all = collect(answers, len(q.nodes), v.until, func(all []result) bool { return q.tallyOf(all).Clear() })
+	v.all = collect(answers, len(q.all), v.until, func(all []result) bool { return q.tallyOf(all).Clear() })
 	return v
 }
 

@@ -38,7 +38,7 @@ func (q *quorum) each(until time.Time, do func(*quorumNode) (rueidis.RedisMessag
 }
 
 // force frees a lock on all nodes. The answer is a majority's; what no majority has is freed as well.
-func (q *quorum) force(build func(notAfter string) node.Call) (code int64, err error) {
+func (q *quorum) force(_ context.Context, build func(notAfter string) node.Call) (code int64, err error) {
 	until := q.until(0)
 	heard := q.each(until, func(n *quorumNode) (rueidis.RedisMessage, error) {
 		if err := q.trusted(n); err != nil {
@@ -72,7 +72,7 @@ func (q *quorum) force(build func(notAfter string) node.Call) (code int64, err e
 }
 
 // info reads a lock on all nodes. Holders are those that a majority has; TTL is the time for which a majority has the lock.
-func (q *quorum) info(c node.Call) (Info, error) {
+func (q *quorum) info(_ context.Context, c node.Call) (Info, error) {
 	heard := q.each(q.until(0), func(n *quorumNode) (rueidis.RedisMessage, error) { return n.Eval(c, false) })
 	asked := []result{}
 	seen := map[*quorumNode]Info{}
@@ -87,7 +87,7 @@ func (q *quorum) info(c node.Call) (Info, error) {
 		return Info{}, q.trouble(asked, len(seen), "what is held cannot be said")
 	}
 	out := q.merge(seen)
-	for _, n := range q.nodes {
+	for _, n := range q.all {
 		node := n.info()
 		if in, ok := seen[n]; ok {
 			node.Has = in
@@ -117,7 +117,7 @@ func (q *quorum) merge(seen map[*quorumNode]Info) Info {
 			holders[who{h.Owner, h.Kind}]++
 		}
 	}
-	out.Token, out.Fenced = tally.LastToken(tokens, len(q.nodes))
+	out.Token, out.Fenced = tally.LastToken(tokens, len(q.all))
 	for kind, n := range kinds {
 		if n >= q.majority() {
 			out.Kind = kind
@@ -141,7 +141,7 @@ func (q *quorum) merge(seen map[*quorumNode]Info) Info {
 }
 
 // sidesHeld asks a majority on which sides of a read/write lock an owner has a hold.
-func (q *quorum) sidesHeld(id holdID) ([]Kind, error) {
+func (q *quorum) sidesHeld(_ context.Context, id holdID) ([]Kind, error) {
 	heard := q.each(q.until(0), func(n *quorumNode) (rueidis.RedisMessage, error) {
 		client, err := n.Control.Client(id.db)
 		if err != nil {
@@ -167,7 +167,7 @@ func (q *quorum) sidesHeld(id holdID) ([]Kind, error) {
 	}
 	var held []Kind
 	for _, k := range []Kind{Read, Write} {
-		if has[k]+len(q.nodes)-answered >= q.majority() && has[k] > 0 {
+		if has[k]+len(q.all)-answered >= q.majority() && has[k] > 0 {
 			held = append(held, k)
 		}
 	}
@@ -175,9 +175,9 @@ func (q *quorum) sidesHeld(id holdID) ([]Kind, error) {
 }
 
 // look is what a majority has of one owner's hold.
-func (q *quorum) look(id holdID) (seen, error) {
+func (q *quorum) look(id holdID, _ bool, _ int64, _ time.Time) (seen, error) {
 	s := seen{at: time.Now()}
-	in, err := q.info(infoCall(id.db, id.key))
+	in, err := q.info(context.Background(), infoCall(id.db, id.key))
 	for _, h := range in.Holders {
 		if h.Owner == id.owner && h.Kind == id.kind {
 			s.count, s.ttl = h.Holds, in.TTL
@@ -186,8 +186,9 @@ func (q *quorum) look(id holdID) (seen, error) {
 	return s, err
 }
 
-// registrations are who renews an owner's hold, as far as the nodes answer and know somebody.
-func (q *quorum) registrations(id holdID) (known []string) {
+// watchedElsewhere says whether a majority knows who renews an owner's hold.
+func (q *quorum) watchedElsewhere(id holdID) bool {
+	known := 0
 	heard := q.each(q.until(0), func(n *quorumNode) (rueidis.RedisMessage, error) {
 		client, err := n.Control.Client(id.db)
 		if err != nil {
@@ -201,8 +202,8 @@ func (q *quorum) registrations(id holdID) (known []string) {
 	})
 	for _, s := range heard {
 		if text, err := s.reply.ToString(); s.err == nil && err == nil && watching(text) {
-			known = append(known, text)
+			known++
 		}
 	}
-	return known
+	return known >= q.majority()
 }

@@ -95,7 +95,7 @@ func (n *quorumNode) troubled() bool {
 // wellEnough says whether a majority has answered what it was asked last.
 func (q *quorum) wellEnough() bool {
 	well := 0
-	for _, n := range q.nodes {
+	for _, n := range q.all {
 		if !n.troubled() {
 			well++
 		}
@@ -112,9 +112,9 @@ func (q *quorum) sample(n *quorumNode) error {
 		n.note(err)
 		return err
 	}
-	if jump.Abs() > node.ClockTolerance+q.m.drift(apart) {
+	if jump.Abs() > node.ClockTolerance+q.drift(apart) {
 		n.mu.Lock()
-		n.jump, n.barred, n.since = jump, time.Now().Add(q.maxLease+q.m.drift(q.maxLease)), time.Now()
+		n.jump, n.barred, n.since = jump, time.Now().Add(q.maxLease+q.drift(q.maxLease)), time.Now()
 		n.mu.Unlock()
 		q.m.log.Warn("the clock of a quorum's node was set: the node does not count until the longest lease is over", "node", n.name, "by", jump)
 		q.m.recheck(reasonClock)
@@ -142,7 +142,7 @@ func (q *quorum) permitted(n *quorumNode, until time.Time) error {
 }
 
 func (n *quorumNode) site(m *Manager) site {
-	return site{ctl: n.Control, log: m.log.With("node", n.name), run: m.background}
+	return site{ctl: n.Control, log: m.log.With("node", n.name), run: m.background, votes: true}
 }
 
 // keepTime samples one node's clock until ctx ends.
@@ -167,12 +167,10 @@ type NodeInfo struct {
 }
 
 // Nodes says how the nodes of a quorum are; nil when there is none.
-func (m *Manager) Nodes() []NodeInfo {
-	if m.quorum == nil {
-		return nil
-	}
-	var out []NodeInfo
-	for _, n := range m.quorum.nodes {
+func (m *Manager) Nodes() []NodeInfo { return m.store.nodes() }
+
+func (q *quorum) nodes() (out []NodeInfo) {
+	for _, n := range q.all {
 		out = append(out, n.info())
 	}
 	return out

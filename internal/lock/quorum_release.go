@@ -31,7 +31,7 @@ func (q *quorum) insist(n *quorumNode, giveUp time.Time, build func(notAfter str
 // release gives back one hold, or all: one of several is only counted here, the last one is dropped on all nodes. With an attempt
 // only what that has is given back. An owner with a name is answered when every node has answered, or can no longer act unless it
 // is known that the owner has not come back.
-func (q *quorum) release(r *release) (code, left int64, err error) {
+func (q *quorum) release(_ context.Context, r *release) (code, left int64, err error) {
 	if !r.h.explicit && !r.all && r.before > 1 {
 		return 0, r.before - 1, nil
 	}

@@ -13,7 +13,7 @@ import (
 
 // renew sends a batch of renewals to all nodes. Each hold has the answer of a majority of its own. A node that has not answered by
 // then is heard all the same, if it lacks a hold.
-func (q *quorum) renew(b *batch) ([]int64, error) {
+func (q *quorum) renew(_ context.Context, b *batch) ([]int64, error) {
 	until := q.until(b.lease)
 	q.m.mu.Lock()
 	for _, h := range b.holds {
@@ -128,7 +128,7 @@ func (q *quorum) settledAll(b *batch, all []result) bool {
 }
 
 // extend is RENEW on all nodes: it counts when a majority has it. A shorter lease that no majority has may be some nodes' all the same.
-func (q *quorum) extend(h *hold, r RenewRequest, registration, known string) (out []int64, sent time.Time, err error) {
+func (q *quorum) extend(_ context.Context, h *hold, r RenewRequest, registration, known string) (out []int64, sent time.Time, err error) {
 	lease := milliseconds(leaseOf(Request{Lease: r.Lease}, q.m.opts))
 	sent = time.Now()
 	until := q.until(lease)
@@ -160,10 +160,10 @@ func (q *quorum) extend(h *hold, r RenewRequest, registration, known string) (ou
 		return []int64{1, max(h.count, 1), t.Lasts()}, sent, nil
 	case t.Count(scripts.OtherKind) >= q.majority():
 		return []int64{scripts.OtherKind, 0, 0}, sent, nil
-	case len(q.nodes)-t.Count(-1) < q.majority():
+	case len(q.all)-t.Count(-1) < q.majority():
 		return []int64{-1, slices.Max(append(t.Column(-1, 1), 0)), 0}, sent, nil
 	}
-	if end := sent.Add(lease - q.m.drift(lease)); r.Lease > 0 && h.count > 0 && end.Before(h.deadline) {
+	if end := sent.Add(lease - q.drift(lease)); r.Lease > 0 && h.count > 0 && end.Before(h.deadline) {
 		h.deadline = end
 		q.m.plan(h, sent)
 	}

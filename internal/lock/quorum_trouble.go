@@ -41,9 +41,9 @@ func (q *quorum) trouble(all []result, answered int, what string) error {
 	case answered < need && answered+len(young) >= need:
 		slices.Sort(young)
 		return &youngError{&Error{"NOQUORUM", fmt.Sprintf("%d of %d nodes count, %d are needed: %s; %d were started, or their clocks set, "+
-			"too recently, and enough nodes count in %d s", answered, len(q.nodes), need, what, len(young), wholeSeconds(young[need-answered-1]))}}
+			"too recently, and enough nodes count in %d s", answered, len(q.all), need, what, len(young), wholeSeconds(young[need-answered-1]))}}
 	}
-	text := fmt.Sprintf("%d of %d nodes answered, %d are needed: %s", answered, len(q.nodes), need, what)
+	text := fmt.Sprintf("%d of %d nodes answered, %d are needed: %s", answered, len(q.all), need, what)
 	if why != nil {
 		text += " (" + printable(why.Error()) + ")"
 	}

@@ -59,7 +59,7 @@ func (c *Client) unlock(ctx context.Context, r UnlockRequest) (bool, error) {
 	}
 	var code, left int64
 	for again := true; again; {
-		code, left, err = rel.run(ctx)
+		code, left, err = m.store.release(ctx, rel)
 		again = false
 		if isUnknown(err) {
 			lost := err
@@ -193,7 +193,7 @@ func (r *release) call(notAfter string) node.Call {
 	if r.alone {
 		flags += "X"
 	}
-	args := append(make([]string, 0, 7), id.field(), r.m.publishing(), notAfter, flags)
+	args := append(make([]string, 0, 7), id.field(), r.m.store.publishing(), notAfter, flags)
 	if id.kind == Plain && !r.h.explicit { // each ARGV costs Redis time, and no other is looked at
 		return node.Call{DB: id.db, Script: scripts.Release, Keys: keys, Args: args}
 	}
@@ -201,62 +201,9 @@ func (r *release) call(notAfter string) node.Call {
 	return node.Call{DB: id.db, Script: id.kind.nature().release, Keys: keys, Args: append(args, id.rest()...)}
 }
 
-// publish is the command that wakes waiters on a Redis that is no cluster.
-const publish = "PUBLISH"
-
-// publishing is how scripts wake them.
-func (m *Manager) publishing() string {
-	if m.fleet == nil {
-		return publish
-	}
-	return m.fleet.verb
-}
-
-// run sends the script, again only when it surely was not done.
-func (r *release) run(ctx context.Context) (code, left int64, err error) {
-	if r.m.quorum != nil {
-		return r.m.quorum.release(r)
-	}
-	var tooLate error
-	for try := range lateTries {
-		ctx := allowing(ctx, notAfter<<try)
-		text, at, err := r.m.notAfter(ctx)
-		if err != nil {
-			return 0, 0, err
-		}
-		r.notAfter, r.sent = at, time.Now()
-		var next *handoff
-		if r.all || r.before <= 1 {
-			next = r.m.claim(r.h.id)
-		}
-		var out []int64
-		if next == nil {
-			out, err = r.m.evalInts(ctx, r.call(text))
-		} else {
-			out, err = next.send(r.call(text), text, at)
-			if r.m.fleet != nil && isNotSent(err) { // those that wait do not wait for this
-				out, err = r.m.evalInts(ctx, r.call(text))
-			}
-		}
-		if err != nil {
-			return 0, 0, err
-		}
-		switch {
-		case len(out) == 1 && out[0] != scripts.Late: // the lock is free: see release_last.lua
-			return out[0], 0, nil
-		case out[0] != scripts.Late:
-			return out[0], out[1], nil
-		}
-		if tooLate = r.m.tooLate(time.Since(r.sent), notAfter<<try); !isLate(tooLate) {
-			return 0, 0, tooLate
-		}
-	}
-	return 0, 0, tooLate
-}
-
 // settle finds out what became of a release.
 func (r *release) settle() settled {
-	s, err := r.m.look(r.h.id, r.h.explicit, r.notAfter, time.Now().Add(r.m.opts.Watchdog))
+	s, err := r.m.store.look(r.h.id, r.h.explicit, r.notAfter, time.Now().Add(r.m.opts.Watchdog))
 	switch {
 	case err != nil:
 		return settled{err: err}
@@ -330,7 +277,7 @@ func (r *release) complete() (code, left int64, err error) {
 	unknown := false // of the request sent last
 	for failures := backoff(); ; {
 		if !unknown {
-			code, left, err = r.run(context.Background())
+			code, left, err = r.m.store.release(context.Background(), r)
 			unknown = isUnknown(err)
 		}
 		if unknown {

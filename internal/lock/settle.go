@@ -26,27 +26,24 @@ type seen struct {
 
 // look waits until Redis' clock is past notAfter and reads what Redis holds, of a named owner with the registration. It goes on
 // through failures until giveUp.
-func (m *Manager) look(id holdID, named bool, notAfter int64, giveUp time.Time) (seen, error) {
-	if m.quorum != nil {
-		return m.quorum.look(id)
-	}
+func (d *direct) look(id holdID, named bool, notAfter int64, giveUp time.Time) (seen, error) {
 	keys := append(id.keys(), tokenKey(id.key))
 	if named {
 		keys = append(keys, id.watchKey())
 	}
 	background := context.Background()
-	until := m.final(notAfter)
+	until := d.final(notAfter)
 	for failures := backoff(); ; {
-		if now, _ := m.one.Clock.Now(); now <= until {
-			m.sleep(background, min(time.Duration(until-now)*time.Microsecond+time.Millisecond, time.Until(giveUp)))
+		if now := d.now(); now <= until {
+			d.m.sleep(background, min(time.Duration(until-now)*time.Microsecond+time.Millisecond, time.Until(giveUp)))
 		}
 		s := seen{at: time.Now()}
-		reply, err := m.eval(background, node.Call{DB: id.db, Script: id.kind.nature().look, Keys: keys, Args: []string{id.field()}})
+		reply, err := d.eval(background, node.Call{DB: id.db, Script: id.kind.nature().look, Keys: keys, Args: []string{id.field()}})
 		if err == nil {
 			parts, _ := reply.ToArray()
 			now := int64(0)
 			if len(parts) == 5 {
-				now = m.clockAt(id.key, clockOf(parts[0].ToString()))
+				now = d.clockAt(id.key, clockOf(parts[0].ToString()))
 			}
 			if now > until {
 				s.count, _ = parts[1].AsInt64()
@@ -58,7 +55,7 @@ func (m *Manager) look(id holdID, named bool, notAfter int64, giveUp time.Time) 
 			}
 			err = &upstream.NotSentError{Cause: errLate}
 		}
-		if time.Now().After(giveUp) || !m.sleep(background, failures.Next()) {
+		if time.Now().After(giveUp) || !d.m.sleep(background, failures.Next()) {
 			return s, err
 		}
 	}
@@ -85,7 +82,7 @@ func (a *acquire) settle() settled {
 	if lease == 0 {
 		lease = a.c.m.opts.Watchdog
 	}
-	s, err := a.c.m.look(a.h.id, a.h.explicit, a.notAfter, time.Now().Add(min(lease, time.Minute)+5*time.Second))
+	s, err := a.c.m.store.look(a.h.id, a.h.explicit, a.notAfter, time.Now().Add(min(lease, time.Minute)+5*time.Second))
 	if err != nil {
 		return settled{err: err}
 	}
@@ -178,29 +175,6 @@ func (a *acquire) found(ctx context.Context) (settled, bool) {
 		done, ok := outlast(ctx, m, left, m.drained, a.settle, a.abandon)
 		if !ok || done.err == nil || errors.Is(done.err, errNotDone) {
 			return done, ok
-		}
-	}
-}
-
-// idempotent runs a step that may be done twice until Redis answers, each time after the last one's not-after has passed.
-func (m *Manager) idempotent(step func() (notAfter int64, err error)) error {
-	giveUp := time.Now().Add(patience)
-	var lost error // once a step's outcome is unknown only an answer says more
-	for failures := backoff(); ; {
-		last, err := step()
-		last = m.final(last)
-		var notSent *upstream.NotSentError
-		switch {
-		case isUnknown(err):
-			lost = err
-		case lost == nil || !errors.As(err, &notSent):
-			return err
-		}
-		if time.Now().After(giveUp) || !m.sleep(context.Background(), failures.Next()) {
-			return lost
-		}
-		if now, _ := m.one.Clock.Now(); now <= last {
-			m.sleep(context.Background(), min(time.Duration(last-now)*time.Microsecond+time.Millisecond, time.Until(giveUp)))
 		}
 	}
 }

@@ -8,8 +8,6 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/lockproxy/lockproxy/internal/jitter"
-	"github.com/lockproxy/lockproxy/internal/lockstore/node"
-	"github.com/lockproxy/lockproxy/upstream"
 )
 
 // inside says whether the owner holds the lock on either side, as far as this proxy knows: its LOCK is then a re-entry, which
@@ -27,7 +25,7 @@ func (c *Client) meant(ctx context.Context, id holdID, explicit bool) (holdID, e
 	live := m.known(id)
 	// An explicit owner may hold the other side through another proxy, or all of it.
 	if explicit && (len(live) != 1 || live[0] != Plain) {
-		there, err := m.sidesHeld(ctx, id)
+		there, err := m.store.sidesHeld(ctx, id)
 		if err != nil {
 			return id, err
 		}
@@ -54,31 +52,6 @@ func (m *Manager) known(id holdID) (kinds []Kind) {
 		}
 	}
 	return kinds
-}
-
-// sidesHeld asks Redis on which sides of a read/write lock an owner has a hold.
-func (m *Manager) sidesHeld(ctx context.Context, id holdID) (held []Kind, err error) {
-	if m.quorum != nil {
-		return m.quorum.sidesHeld(id)
-	}
-	var parts []rueidis.RedisMessage
-	err = m.idempotent(func() (int64, error) {
-		result, err := m.read(ctx, id.db, id.key, func(client rueidis.Client) rueidis.Completed {
-			return sidesCommand(client, id)
-		})
-		if err != nil {
-			return 0, err
-		}
-		parts, err = result.ToArray()
-		return 0, node.Outcome(err)
-	})
-	if isUnknown(err) {
-		return nil, &upstream.NotSentError{Cause: err} // it only read
-	}
-	if err != nil {
-		return nil, err
-	}
-	return sidesIn(parts), nil
 }
 
 func sidesCommand(client rueidis.Client, id holdID) rueidis.Completed {
@@ -147,11 +120,11 @@ func (m *Manager) outlived(h *hold, now time.Time) bool {
 // holdsElsewhere asks Redis whether an explicit owner holds the lock already, through another proxy: a re-entry does not
 // stand in line behind those who wait for its own release. It does not pass them when the lock is free.
 func (m *Manager) holdsElsewhere(id holdID) bool {
-	if s, err := m.look(id, false, 0, time.Now()); err == nil && s.count > 0 {
+	if s, err := m.store.look(id, false, 0, time.Now()); err == nil && s.count > 0 {
 		return true
 	}
 	if n := id.kind.nature(); n.rw {
-		s, err := m.look(id.as(n.other), false, 0, time.Now())
+		s, err := m.store.look(id.as(n.other), false, 0, time.Now())
 		return err == nil && s.count > 0
 	}
 	return false

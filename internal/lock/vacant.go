@@ -52,17 +52,14 @@ func newVacancies() vacancies {
 
 // vacate has those told that wait for a lock whose hold ends by itself: now, or at its deadline if it may live until then.
 // Manager.mu is held.
-func (m *Manager) vacate(h *hold, at time.Time) {
-	if m.quorum != nil {
-		return // no lock is handed on there, and no queue is kept: those that wait know when a lease is over
-	}
-	m.vacant.add(&vacancy{id: h.id, at: at, until: later(at, h.deadline).Add(expirySlack)})
+func (d *direct) vacate(h *hold, at time.Time) {
+	d.vacant.add(&vacancy{id: h.id, at: at, until: later(at, h.deadline).Add(expirySlack)})
 }
 
 // endUnreleased ends a live hold that is left to run out in Redis. Manager.mu is held.
 func (m *Manager) endUnreleased(h *hold) {
 	if h.count > 0 {
-		m.vacate(h, h.deadline)
+		m.store.vacate(h, h.deadline)
 		m.end(h)
 	}
 }
@@ -97,16 +94,16 @@ func (v *vacancies) take(now time.Time) (due []*vacancy, again time.Duration) {
 }
 
 // tellVacancies has Redis tell of the locks that have ended, until ctx ends.
-func (m *Manager) tellVacancies(ctx context.Context) {
+func (d *direct) tellVacancies(ctx context.Context) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for ctx.Err() == nil {
 		jitter.Turn("vacant", nil)
-		due, again := m.vacant.take(time.Now())
+		due, again := d.vacant.take(time.Now())
 		var group errgroup.Group
 		group.SetLimit(vacantAtOnce)
-		for _, b := range m.vacantBatches(due) {
-			group.Go(func() error { m.tellVacant(b); return nil })
+		for _, b := range d.vacantBatches(due) {
+			group.Go(func() error { d.tellVacant(b); return nil })
 		}
 		_ = group.Wait() // tellVacant tries again by itself
 		if len(due) > 0 {
@@ -117,17 +114,17 @@ func (m *Manager) tellVacancies(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-timer.C:
-		case <-m.vacant.next.wake:
+		case <-d.vacant.next.wake:
 		}
 	}
 }
 
 // vacantBatches parts vacancies by what one script may look at.
-func (m *Manager) vacantBatches(due []*vacancy) (full [][]*vacancy) {
+func (d *direct) vacantBatches(due []*vacancy) (full [][]*vacancy) {
 	type place struct{ db, slot int }
 	open := map[place][]*vacancy{}
 	for _, v := range due {
-		at := place{v.id.db, m.slotOf(v.id.key)}
+		at := place{v.id.db, d.slot(v.id.key)}
 		if open[at] = append(open[at], v); len(open[at]) == vacantChunk {
 			full = append(full, open[at])
 			delete(open, at)
@@ -140,13 +137,13 @@ func (m *Manager) vacantBatches(due []*vacancy) (full [][]*vacancy) {
 }
 
 // tellVacant looks at a batch, and puts back those that are to be looked at again.
-func (m *Manager) tellVacant(batch []*vacancy) {
-	out, err := node.Ints(m.eval(bounded(context.Background(), 0), m.vacantCall(batch)))
+func (d *direct) tellVacant(batch []*vacancy) {
+	out, err := node.Ints(d.eval(bounded(context.Background(), 0), d.vacantCall(batch)))
 	now := time.Now()
 	for i, v := range batch {
 		switch {
 		case err != nil && !passing(err) && !isUnknown(err):
-			m.log.Debug("cannot tell those that wait that a lock has ended", "key", v.id.key, "error", err)
+			d.m.log.Debug("cannot tell those that wait that a lock has ended", "key", v.id.key, "error", err)
 			continue
 		case err != nil:
 			v.pause = min(max(2*v.pause, vacantPause), vacantPauseMost)
@@ -158,11 +155,11 @@ func (m *Manager) tellVacant(batch []*vacancy) {
 				continue // it was taken again, or lengthened elsewhere
 			}
 		}
-		m.vacant.add(v)
+		d.vacant.add(v)
 	}
 }
 
-func (m *Manager) vacantCall(batch []*vacancy) node.Call {
+func (d *direct) vacantCall(batch []*vacancy) node.Call {
 	letters := make([]byte, 0, len(batch))
 	keys := make([]string, 0, 2*len(batch))
 	args := make([]string, 2, 2+len(batch))
@@ -175,6 +172,6 @@ func (m *Manager) vacantCall(batch []*vacancy) node.Call {
 			keys = append(keys, v.id.key, v.id.line().channel())
 		}
 	}
-	args[0], args[1] = m.publishing(), string(letters)
+	args[0], args[1] = d.publishing(), string(letters)
 	return node.Call{DB: batch[0].id.db, Script: scripts.Vacant, Keys: keys, Args: args}
 }

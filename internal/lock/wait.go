@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/lockstore/node"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 )
 
@@ -16,7 +17,7 @@ func (c *Client) wait(ctx context.Context, r Request) (g Grant, err error) {
 	if r.Fair {
 		defer func() {
 			if err != nil {
-				m.leaveQueue(w)
+				m.store.leaveQueue(w)
 			}
 		}()
 	}
@@ -186,7 +187,7 @@ func (w *waiter) listen(ctx context.Context, over <-chan time.Time) error {
 	}
 	w.listens, w.parked = true, false
 	if l.key.fair {
-		m.subscribe(w.ownChannel(), l)
+		m.store.subscribe(w.ownChannel(), l)
 		if len(m.byKey[w.id.line()]) == 0 {
 			l.tryAt = time.Time{} // what came there before was not heard; one of ours tells everybody when it gives back
 		}
@@ -197,7 +198,10 @@ func (w *waiter) listen(ctx context.Context, over <-chan time.Time) error {
 		channels = append(channels, w.ownChannel())
 	}
 	for _, name := range channels {
-		waited, err := m.ready(ctx, name, over)
+		waited, err := m.store.ready(ctx, name, over)
+		if errors.Is(err, node.ErrOver) {
+			err = ErrNotAcquired
+		}
 		if err != nil {
 			return err
 		}

@@ -4,12 +4,8 @@ import (
 	"context"
 	"time"
 
-	"github.com/redis/rueidis"
-
-	"github.com/lockproxy/lockproxy/internal/lockstore/node"
 	"github.com/lockproxy/lockproxy/internal/lockstore/tally"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
-	"github.com/lockproxy/lockproxy/scripts"
 )
 
 // round is the shortest time between two looks at the schedule: what comes due meanwhile goes into one script.
@@ -73,15 +69,12 @@ func (m *Manager) renewBatch(b *batch) outcomeOf {
 	if b.allow == 0 {
 		b.allow = notAfter
 	}
-	ctx, span := telemetry.Span(allowing(context.Background(), b.allow), "renew")
+	ctx, span := telemetry.Span(context.Background(), "renew")
 	defer span.End()
 	sent := time.Now()
 	telemetry.RenewalLate(ctx, max(0, sent.Sub(b.planned)))
-	out, err := m.sendRenewal(ctx, b)
+	out, err := m.store.renew(ctx, b)
 	took := time.Since(sent)
-	if err == nil && out[0] == scripts.Late {
-		err = m.tooLate(took, b.allow)
-	}
 	if err != nil {
 		m.stats.renewalsFailed.Add(int64(len(b.holds)))
 		telemetry.Renewal(ctx, "error", len(b.holds))
@@ -117,30 +110,6 @@ func (m *Manager) noteRenewals(b *batch, out []int64, err error, sent time.Time)
 	return back
 }
 
-func (m *Manager) sendRenewal(ctx context.Context, b *batch) ([]int64, error) {
-	if m.quorum != nil {
-		return m.quorum.renew(b)
-	}
-	text, _, err := m.notAfter(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if b.replicas == 0 && m.fleet != nil {
-		return m.fleet.renew(ctx, b)
-	}
-	if b.replicas == 0 {
-		return node.Ints(m.eval(ctx, b.call(text)))
-	}
-	var reply rueidis.RedisMessage
-	reply, acked, err := m.evalReplicated(ctx, b.call(text), b.replicas, time.Second)
-	out, err := node.Ints(reply, err)
-	if err == nil && out[0] != scripts.Late && acked < b.replicas {
-		// What replicas do not have is not done; holds that are gone are gone all the same.
-		err = &Error{"NOREPLICAS", "the renewal reached too few replicas"}
-	}
-	return out, err
-}
-
 // renewed notes one element of the renewal script's answer. mu is held.
 func (m *Manager) renewed(h *hold, code int64, sent time.Time, lease time.Duration) {
 	switch code {
@@ -150,7 +119,7 @@ func (m *Manager) renewed(h *hold, code int64, sent time.Time, lease time.Durati
 		}
 		if lease > 0 {
 			m.stats.renewed.Add(1)
-			h.renewedAt, h.deadline = sent, later(h.deadline, sent.Add(lease-m.drift(lease))) // Redis keeps the longer one too
+			h.renewedAt, h.deadline = sent, later(h.deadline, sent.Add(lease-m.store.drift(lease))) // Redis keeps the longer one too
 		}
 		if h.suspect != "" {
 			m.plan(h, time.Now()) // suspected since this was sent
@@ -190,7 +159,7 @@ func (m *Manager) stillThere(h *hold) {
 	case now.Before(h.deadline):
 		m.plan(h, h.deadline)
 	case now.Before(last):
-		m.vacate(h, now)
+		m.store.vacate(h, now)
 		m.plan(h, last)
 	default:
 		m.end(h)

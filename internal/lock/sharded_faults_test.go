@@ -284,7 +284,7 @@ func TestClusterMasterKilled(t *testing.T) {
 		return err == nil && s == tc.Servers[3]
 	})
 	eventually(t, 30*time.Second, "the failover is known here", func() bool {
-		n := m.fleet.c.Snapshot().Owner(0)
+		n := directOf(m).shards.(*sharded).c.Snapshot().Owner(0)
 		return n != nil && n.Addr == tc.Servers[3].Addr()
 	})
 	told := map[string]bool{}

@@ -10,22 +10,22 @@ import (
 
 // TestLooksAfterASwitch: the look after a switch says why, the next one does not, and one more comes later.
 func TestLooksAfterASwitch(t *testing.T) {
-	m := &Manager{subscribers: node.Subscribers{node.NewSubscriber(nil, node.SubscriberOptions{Warm: 1})}}
-	if got := m.switched.reason(); got != reasonGone || m.switched.due() {
+	s := &single{only: &shard{subscribers: node.Subscribers{node.NewSubscriber(nil, node.SubscriberOptions{Warm: 1})}}}
+	if got := s.switched.reason(); got != reasonGone || s.switched.due() {
 		t.Errorf("without a switch: %q", got)
 	}
-	m.masterSwitches()
-	if got := m.switched.reason(); got != reasonFailover {
+	s.masterSwitches()
+	if got := s.switched.reason(); got != reasonFailover {
 		t.Errorf("after a switch: %q", got)
 	}
-	if got := m.switched.reason(); got != reasonGone {
+	if got := s.switched.reason(); got != reasonGone {
 		t.Errorf("at the next look: %q", got)
 	}
-	if m.switched.due() {
+	if s.switched.due() {
 		t.Error("the second look comes with the first")
 	}
-	m.switched.again = time.Now()
-	if !m.switched.due() || m.switched.due() {
+	s.switched.again = time.Now()
+	if !s.switched.due() || s.switched.due() {
 		t.Error("the second look comes once")
 	}
 }
@@ -41,11 +41,11 @@ func TestClockAhead(t *testing.T) {
 		m.plan(h, h.deadline)
 	}
 	m.plan(later, now) // somebody wants it looked at
-	m.anotherClock(-time.Hour)
+	(&single{m: m}).anotherClock(-time.Hour)
 	if !soon.deadline.Equal(now.Add(5*time.Second)) || !soon.next.Equal(soon.deadline) {
 		t.Errorf("a clock behind moved a deadline to %v from now", soon.deadline.Sub(now))
 	}
-	m.anotherClock(10 * time.Second)
+	(&single{m: m}).anotherClock(10 * time.Second)
 	if want := now.Add(-5 * time.Second); !soon.deadline.Equal(want) || !soon.next.Equal(want) {
 		t.Errorf("deadline %v from now, looked at %v from now", soon.deadline.Sub(now), soon.next.Sub(now))
 	}

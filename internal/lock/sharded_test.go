@@ -170,7 +170,7 @@ func TestClusterExclusion(t *testing.T) {
 func TestClusterFrozenNode(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		nodes := w.NewCluster("10.0.0.1:6379", "10.0.0.2:6379", "10.0.0.3:6379").Nodes()
-		m := fleetEngine(t, upstream.ClusterTarget{
+		m := shardedEngine(t, upstream.ClusterTarget{
 			Seeds: []string{nodes[0].Addr(), nodes[1].Addr()}, Node: upstream.Target{Network: "tcp", Dialer: w.Proxy("one")},
 		}, Options{})
 		cl, lost := client(m)

@@ -27,10 +27,10 @@ func clusterEngine(t *testing.T, tc *testredis.Cluster, o Options) *Manager {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return fleetEngine(t, target, o)
+	return shardedEngine(t, target, o)
 }
 
-func fleetEngine(t *testing.T, target upstream.ClusterTarget, o Options) *Manager {
+func shardedEngine(t *testing.T, target upstream.ClusterTarget, o Options) *Manager {
 	t.Helper()
 	o.Logger = testLog()
 	c, err := cluster.Open(context.Background(), target, cluster.Options{Node: upstream.NodeOptions{Logger: o.Logger}})

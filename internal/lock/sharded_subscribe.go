@@ -2,7 +2,6 @@ package lock
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/lockproxy/lockproxy/cluster"
@@ -56,40 +55,12 @@ func (p PubSub) ways() []bool {
 
 // hearing is one channel that somebody waits on, and where: at the node that has its slot.
 type hearing struct {
-	lines map[*line]int
-	at    *member // nil: nobody has the slot
-}
-
-func (m *Manager) subscribe(name string, l *line) {
-	if m.fleet == nil {
-		m.subscribers.Subscribe(name, l)
-		return
-	}
-	m.fleet.subscribe(name, l)
-}
-
-func (m *Manager) unsubscribe(name string, l *line) {
-	if m.fleet == nil {
-		m.subscribers.Unsubscribe(name, l)
-		return
-	}
-	m.fleet.unsubscribe(name, l)
-}
-
-func (m *Manager) ready(ctx context.Context, name string, over <-chan time.Time) (waited bool, err error) {
-	if m.fleet == nil {
-		waited, err = m.subscribers.Ready(ctx, name, over)
-	} else {
-		waited, err = m.fleet.ready(ctx, name, over)
-	}
-	if errors.Is(err, node.ErrOver) {
-		err = ErrNotAcquired
-	}
-	return waited, err
+	users map[node.Listener]int
+	at    *shard // nil: nobody has the slot
 }
 
 // ready is node.Subscribers.Ready of the node that has the slot, whichever that is meanwhile, and of all its subscribers.
-func (f *fleet) ready(ctx context.Context, name string, over <-chan time.Time) (waited bool, err error) {
+func (f *sharded) ready(ctx context.Context, name string, over <-chan time.Time) (waited bool, err error) {
 	unserved := false
 	waited, err = node.Await(ctx, over, func() (<-chan struct{}, bool) {
 		at := f.subscribers(name)
@@ -100,37 +71,37 @@ func (f *fleet) ready(ctx context.Context, name string, over <-chan time.Time) (
 	return waited || unserved, err // it polls while nobody has the slot
 }
 
-func (f *fleet) subscribe(name string, l *line) {
+func (f *sharded) subscribe(name string, l node.Listener) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	h := f.heard[name]
 	if h == nil {
-		h = &hearing{lines: map[*line]int{}, at: f.memberOf(f.ownerSeen(name))}
+		h = &hearing{users: map[node.Listener]int{}, at: f.shardOf(f.ownerSeen(name))}
 		f.heard[name] = h
 	}
-	h.lines[l]++
+	h.users[l]++
 	if h.at != nil {
 		h.at.subscribers.Subscribe(name, l)
 	}
 }
 
-func (f *fleet) unsubscribe(name string, l *line) {
+func (f *sharded) unsubscribe(name string, l node.Listener) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	h := f.heard[name]
 	if h.at != nil {
 		h.at.subscribers.Unsubscribe(name, l)
 	}
-	if h.lines[l]--; h.lines[l] == 0 {
-		delete(h.lines, l)
+	if h.users[l]--; h.users[l] == 0 {
+		delete(h.users, l)
 	}
-	if len(h.lines) == 0 {
+	if len(h.users) == 0 {
 		delete(f.heard, name)
 	}
 }
 
 // subscribers are where name is subscribed to.
-func (f *fleet) subscribers(name string) node.Subscribers {
+func (f *sharded) subscribers(name string) node.Subscribers {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if h := f.heard[name]; h != nil && h.at != nil {
@@ -140,7 +111,7 @@ func (f *fleet) subscribers(name string) node.Subscribers {
 }
 
 // ownerSeen is who has a name's slot in the topology that channels were last brought in line with. mu is held.
-func (f *fleet) ownerSeen(name string) *cluster.Node {
+func (f *sharded) ownerSeen(name string) *cluster.Node {
 	s := f.seen
 	if s == nil {
 		s = f.c.Snapshot()
@@ -149,13 +120,13 @@ func (f *fleet) ownerSeen(name string) *cluster.Node {
 }
 
 // rehome has every channel heard at the node that has its slot now. mu is held.
-func (f *fleet) rehome(now *cluster.Snapshot) {
+func (f *sharded) rehome(now *cluster.Snapshot) {
 	for name, h := range f.heard {
-		at := f.memberOf(now.Owner(cluster.Slot([]byte(name))))
+		at := f.shardOf(now.Owner(cluster.Slot([]byte(name))))
 		if at == h.at {
 			continue
 		}
-		for l, times := range h.lines {
+		for l, times := range h.users {
 			for range times {
 				if h.at != nil {
 					h.at.subscribers.Unsubscribe(name, l)

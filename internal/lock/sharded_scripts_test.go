@@ -62,7 +62,8 @@ func TestScriptsInAMovingSlot(t *testing.T) {
 		from, to = to, from
 	}
 	from.conn, to.conn = from.Dial(t), to.Dial(t)
-	m := &Manager{fleet: &fleet{}, opts: Options{}.withDefaults(), holds: map[holdID]*hold{}}
+	m := &Manager{opts: Options{}.withDefaults(), holds: map[holdID]*hold{}}
+	m.store = newDirect(m, &sharded{})
 	half := 0
 	for name, set := range map[string][][]string{
 		"plain": {{"HSET", key, "a", "1"}},
@@ -190,6 +191,6 @@ func allCalls(m *Manager) (all []node.Call) {
 		node.Call{DB: 0, Script: scripts.RWForce, Keys: []string{key, prefixed("redisson_rwlock", key)}, Args: []string{"BOTH", soon, "", readPrefix(key)}},
 		node.Call{DB: 0, Script: scripts.Refresh, Keys: plainKeys(key), Args: []string{soon, "BOTH", "1000", "f", "7"}},
 		node.Call{DB: 0, Script: scripts.Leave, Keys: plainKeys(key), Args: []string{soon, "BOTH", "f"}},
-		m.vacantCall([]*vacancy{{id: holdID{key: key, owner: "a"}}, {id: holdID{key: key, owner: "a", kind: Write}}}))
+		directOf(m).vacantCall([]*vacancy{{id: holdID{key: key, owner: "a"}}, {id: holdID{key: key, owner: "a", kind: Write}}}))
 	return all
 }

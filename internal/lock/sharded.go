@@ -11,93 +11,96 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// fleet is the masters of a Redis Cluster. A lock is where the slot of its name is: all its keys and channels are there, too.
+// sharded is the masters of a Redis Cluster. A lock is where the slot of its name is: all its keys and channels are there, too.
 //
 // Each master has a clock of its own, while what is remembered here of a request goes by the proxy's: see notAfterMark.
-type fleet struct {
+type sharded struct {
 	// static after construction
-	m       *Manager
-	c       *cluster.Cluster
-	mark    string        // see notAfterMark
-	verb    string        // stands for the command to publish with, which the node decides
+	m     *Manager
+	c     *cluster.Cluster
+	began time.Time // from then on the proxy's clock is taken
+	placeholders
 	changed chan struct{} // one slot: the topology is another
 	ctx     context.Context
 	stop    context.CancelFunc
 	lost    atomic.Int64 // until when a request whose reply was lost may be done, in µs of the proxy's clock
 
-	running sync.WaitGroup // members being closed, and questions to them
+	running sync.WaitGroup // shards being closed, and questions to them
 
 	// guarded by mu, which is taken under Manager.mu and before node.Subscriber.mu
-	mu      sync.Mutex
-	closed  bool
-	seen    *cluster.Snapshot // that members, channels and holds were last brought in line with
-	members map[*cluster.Node]*member
-	heard   map[string]*hearing
-	second  []moved // to be looked at once more
+	mu     sync.Mutex
+	closed bool
+	seen   *cluster.Snapshot // that shards, channels and holds were last brought in line with
+	shards map[*cluster.Node]*shard
+	heard  map[string]*hearing
+	second []moved // to be looked at once more
 }
 
-// member is one master: what a Manager has of a single Redis.
+// placeholders stand in the arguments of a script for what is known only when it is sent, and to which node: see notAfterMark.
+type placeholders struct {
+	mark string // for the not-after
+	verb string // for the command to publish with
+}
+
+// member is what a shard of a cluster is besides.
 type member struct {
-	node.Node
-	is          *cluster.Node
-	account     account
-	subscribers node.Subscribers // one for each kind of channel
-	stop        context.CancelFunc
-	parts       sync.WaitGroup
+	is    *cluster.Node
+	stop  context.CancelFunc
+	parts sync.WaitGroup
 
 	regress atomic.Int64 // after its clock jumped back: until it is past this, late requests may still be done there
 
-	// guarded by fleet.mu
+	// guarded by sharded.mu
 	users  int
 	left   bool // it is a master no more
 	closed bool
 }
 
-func newFleet(m *Manager, c *cluster.Cluster) *fleet {
-	f := &fleet{
-		m: m, c: c, mark: notAfterMark(), verb: notAfterMark(), changed: make(chan struct{}, 1),
-		members: map[*cluster.Node]*member{}, heard: map[string]*hearing{},
+func newSharded(m *Manager, c *cluster.Cluster) *sharded {
+	f := &sharded{
+		m: m, c: c, began: time.Now(), placeholders: placeholders{mark: notAfterMark(), verb: notAfterMark()}, changed: make(chan struct{}, 1),
+		shards: map[*cluster.Node]*shard{}, heard: map[string]*hearing{},
 	}
 	f.ctx, f.stop = context.WithCancel(context.Background())
 	c.OnChanged(func(_, _ *cluster.Snapshot) { signal(f.changed) })
 	return f
 }
 
-// use is the member that node stands for, or (nil) that has the slot; nobody may be it. unuse ends the use.
-func (f *fleet) use(slot int, node *cluster.Node) *member {
+// use is the shard that node stands for, or (nil) that has the slot; nobody may be it. unuse ends the use.
+func (f *sharded) use(slot int, node *cluster.Node) *shard {
 	if node == nil {
 		node = f.c.Snapshot().Owner(slot)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	mb := f.memberOf(node)
+	mb := f.shardOf(node)
 	if mb != nil {
 		mb.users++
 	}
 	return mb
 }
 
-func (f *fleet) unuse(mb *member) {
+func (f *sharded) unuse(mb *shard) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	mb.users--
 	if mb.left && mb.users == 0 {
-		f.close(mb)
+		f.closeShard(mb)
 	}
 }
 
-// memberOf is the member of a node, opened if need be. mu is held.
-func (f *fleet) memberOf(n *cluster.Node) *member {
+// shardOf is the shard of a node, opened if need be. mu is held.
+func (f *sharded) shardOf(n *cluster.Node) *shard {
 	if n == nil || f.closed {
 		return nil
 	}
-	mb := f.members[n]
+	mb := f.shards[n]
 	if mb != nil {
 		return mb
 	}
 	o := f.m.opts
-	mb = &member{
-		is: n, Node: node.Node{Control: upstream.NewControl(n.Target(), upstream.ControlOptions{Logger: o.Logger})},
+	mb = &shard{
+		Node: node.Node{Control: upstream.NewControl(n.Target(), upstream.ControlOptions{Logger: o.Logger})}, member: member{is: n},
 	}
 	for _, sharded := range o.ClusterPubSub.ways() {
 		mb.subscribers = append(mb.subscribers, node.NewSubscriber(mb.Control, node.SubscriberOptions{
@@ -105,7 +108,7 @@ func (f *fleet) memberOf(n *cluster.Node) *member {
 			Sharded: sharded, Echo: !sharded && o.ClusterPubSub == PubSubBoth, Strayed: f.c.Refresh,
 		}))
 	}
-	f.members[n] = mb
+	f.shards[n] = mb
 	ctx, stop := context.WithCancel(f.ctx)
 	mb.stop = stop
 	for _, s := range mb.subscribers {
@@ -117,56 +120,76 @@ func (f *fleet) memberOf(n *cluster.Node) *member {
 	return mb
 }
 
-// close ends a member, once; requests under way there have an unknown outcome then. mu is held.
-func (f *fleet) close(mb *member) {
+// closeShard ends a shard, once; requests under way there have an unknown outcome then. mu is held.
+func (f *sharded) closeShard(mb *shard) {
 	if mb.closed {
 		return
 	}
 	mb.closed = true
-	if f.members[mb.is] == mb {
-		delete(f.members, mb.is)
+	if f.shards[mb.is] == mb {
+		delete(f.shards, mb.is)
 	}
 	f.running.Add(1)
-	go f.closeMember(mb)
+	go f.finishShard(mb)
 }
 
-func (f *fleet) closeMember(mb *member) {
+func (f *sharded) finishShard(mb *shard) {
 	defer f.running.Done()
 	mb.stop()
 	mb.Control.Close()
 	mb.parts.Wait()
 }
 
-// background runs what ends when its member is closed, at the latest.
-func (f *fleet) background(work func()) {
+// background runs what ends when its shard is closed, at the latest.
+func (f *sharded) background(work func()) {
 	f.running.Add(1)
 	go f.runTask(work)
 }
 
-func (f *fleet) runTask(work func()) {
+func (f *sharded) runTask(work func()) {
 	defer f.running.Done()
 	work()
 }
 
-// end closes all members.
-func (f *fleet) end() {
+// close closes all shards.
+func (f *sharded) close() {
 	f.abort()
 	f.running.Wait()
 }
 
-// abort is end for those that hang: it does not wait.
-func (f *fleet) abort() {
+// abort is close for those that hang: it does not wait.
+func (f *sharded) abort() {
 	f.stop()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.closed = true
-	for _, mb := range f.members {
-		f.close(mb)
+	for _, mb := range f.shards {
+		f.closeShard(mb)
 	}
 }
 
+func (f *sharded) parts() []func(context.Context) { return []func(context.Context){f.follow} }
+
+func (f *sharded) slot(key string) int { return cluster.Slot([]byte(key)) }
+
+func (f *sharded) lane(key string) (at *cluster.Node, places int) {
+	return f.c.Snapshot().Owner(f.slot(key)), renewSmall
+}
+
+func (f *sharded) publishing() string { return f.verb }
+
+func (f *sharded) now() int64 { return f.began.UnixMicro() + time.Since(f.began).Microseconds() }
+
+func (f *sharded) notAfter(ctx context.Context) (text string, at int64, err error) {
+	return f.mark, f.now() + allowed(ctx).Microseconds(), nil
+}
+
+func (f *sharded) sample() error { return nil } // see wasLate
+
+func (f *sharded) wasLate(mb *shard) { _ = f.sampleOf(mb) }
+
 // follow brings everything in line with the topology whenever that changes, until ctx ends.
-func (f *fleet) follow(ctx context.Context) {
+func (f *sharded) follow(ctx context.Context) {
 	ticker := time.NewTicker(lookLater / 4)
 	defer ticker.Stop()
 	f.sync()
@@ -184,17 +207,17 @@ func (f *fleet) follow(ctx context.Context) {
 
 // sync opens the masters that are new, lets go of those that are none any more, moves the channels to where their slots are, and
 // has the locks of slots that moved looked at there.
-func (f *fleet) sync() {
+func (f *sharded) sync() {
 	now := f.c.Snapshot()
 	f.mu.Lock()
 	before := f.seen
 	f.seen = now
 	for _, n := range now.Masters {
-		f.memberOf(n)
+		f.shardOf(n)
 	}
 	gone := moved{before: before, now: now}
 	if before != nil {
-		gone.members = f.successions(before, now)
+		gone.shards = f.successions(before, now)
 	}
 	f.rehome(now)
 	f.retire(now)
@@ -205,15 +228,15 @@ func (f *fleet) sync() {
 	f.mu.Unlock()
 	if before != nil {
 		f.lookAt(gone)
-		for _, s := range gone.members {
+		for _, s := range gone.shards {
 			f.m.background(func() { f.compareClocks(gone, s) })
 		}
 	}
 }
 
-// retire closes members whose nodes have failed at once, so that nobody waits for their replies, and others when the last
+// retire closes shards whose nodes have failed at once, so that nobody waits for their replies, and others when the last
 // request there is over. mu is held.
-func (f *fleet) retire(now *cluster.Snapshot) {
+func (f *sharded) retire(now *cluster.Snapshot) {
 	master, alive := map[*cluster.Node]bool{}, map[*cluster.Node]bool{}
 	for _, n := range now.Masters {
 		master[n] = true
@@ -221,18 +244,18 @@ func (f *fleet) retire(now *cluster.Snapshot) {
 	for _, n := range now.All() {
 		alive[n] = true
 	}
-	for n, mb := range f.members {
+	for n, mb := range f.shards {
 		mb.left = !master[n]
 		if !alive[n] || mb.left && mb.users == 0 {
-			f.close(mb)
+			f.closeShard(mb)
 		}
 	}
 }
 
-// keepTime samples a member's clock until ctx ends.
-func (f *fleet) keepTime(ctx context.Context, mb *member) {
+// keepTime samples a shard's clock until ctx ends.
+func (f *sharded) keepTime(ctx context.Context, mb *shard) {
 	node.KeepTime(ctx, func() {
-		if err := f.sample(mb); err != nil {
+		if err := f.sampleOf(mb); err != nil {
 			f.m.log.Debug("cannot read the clock of a node", "node", mb.is.Addr, "error", err)
 		} else {
 			f.m.askAccount(&mb.account, f.site(mb))
@@ -240,8 +263,8 @@ func (f *fleet) keepTime(ctx context.Context, mb *member) {
 	})
 }
 
-// sample asks a member for its time.
-func (f *fleet) sample(mb *member) error {
+// sampleOf asks a shard for its time.
+func (f *sharded) sampleOf(mb *shard) error {
 	jump, err := mb.Sample()
 	if err != nil || jump == 0 {
 		return err

@@ -25,9 +25,8 @@ func (m *Manager) nameable(names ...string) error {
 			return &Error{"ERR", "'" + printable(name) + "' cannot be a lock: names that begin with '" + reservedPrefix +
 				"' or end in ':rwlock_timeout:<number>' are those of keys that belong to other locks"}
 		}
-		if m.fleet != nil && !clusterable(name) {
-			return &Error{"ERR", "'" + printable(name) + "' cannot be a lock on a cluster: its braces are no hash tag, so its keys and " +
-				"channels would be on different nodes; use a name without braces, or with one {tag}"}
+		if err := m.store.fits(name); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -35,3 +34,11 @@ func (m *Manager) nameable(names ...string) error {
 
 // reservedPrefix begins the names of the keys that lockproxy alone keeps beside a lock.
 const reservedPrefix = "lockproxy_"
+
+func (f *sharded) fits(name string) error {
+	if clusterable(name) {
+		return nil
+	}
+	return &Error{"ERR", "'" + printable(name) + "' cannot be a lock on a cluster: its braces are no hash tag, so its keys and " +
+		"channels would be on different nodes; use a name without braces, or with one {tag}"}
+}

@@ -12,12 +12,12 @@ import (
 // moved is the slots that have another owner now than they had before.
 type moved struct {
 	before, now *cluster.Snapshot
-	members     []succession
+	shards      []succession
 	again       time.Time
 }
 
 // succession is a master in whose place another has come.
-type succession struct{ old, now *member }
+type succession struct{ old, now *shard }
 
 func (s moved) has(key string) bool {
 	slot := cluster.Slot([]byte(key))
@@ -33,26 +33,18 @@ func (s moved) reason(key string) string {
 }
 
 // lookAt has every lock of a moved slot looked at where it is now, and all who wait for one try.
-func (f *fleet) lookAt(s moved) {
-	m := f.m
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for key, live := range m.byKey {
-		if s.has(key.key) {
-			for h := range live {
-				m.suspect(h, s.reason(key.key))
-			}
+func (f *sharded) lookAt(s moved) {
+	f.m.recheckIf(func(key, _ string) string {
+		if !s.has(key) {
+			return ""
 		}
-	}
-	for key, l := range m.lines {
-		if s.has(key.key) {
-			l.again()
-		}
-	}
+		return s.reason(key)
+	})
+	f.m.wakeIf(s.has)
 }
 
 // lookAgain is the second look, a little later: the answer of a former master to a verb may have been on its way.
-func (f *fleet) lookAgain(now time.Time) {
+func (f *sharded) lookAgain(now time.Time) {
 	f.mu.Lock()
 	var due []moved
 	for len(f.second) > 0 && !now.Before(f.second[0].again) {
@@ -64,50 +56,31 @@ func (f *fleet) lookAgain(now time.Time) {
 	}
 }
 
-// again has the waiters of a line try: messages may have been missed.
-func (l *line) again() {
-	l.Wake()
-	if l.key.fair {
-		signal(l.keep)
-	}
-}
-
-// on says whether a key's slot is a member's.
-func (f *fleet) on(mb *member, key string) bool {
+// on says whether a key's slot is a shard's.
+func (f *sharded) on(mb *shard, key string) bool {
 	return f.c.Snapshot().Owner(cluster.Slot([]byte(key))) == mb.is
 }
 
-// recheck has the watchdog look at every lock that a member has. What a lock is suspected for already, such as a failover, is the
+// recheck has the watchdog look at every lock that a shard has. What a lock is suspected for already, such as a failover, is the
 // better reason: the connections to a new master come later.
-func (f *fleet) recheck(mb *member, reason string) {
-	m := f.m
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for key, live := range m.byKey {
-		if f.on(mb, key.key) {
-			for h := range live {
-				m.suspect(h, cmp.Or(h.suspect, reason))
-			}
+func (f *sharded) recheck(mb *shard, reason string) {
+	f.m.recheckIf(func(key, already string) string {
+		if !f.on(mb, key) {
+			return ""
 		}
-	}
+		return cmp.Or(already, reason)
+	})
 }
 
-// resubscribed is Manager.resubscribed for one member.
-func (f *fleet) resubscribed(mb *member) {
-	m := f.m
+// resubscribed is single.resubscribed for one shard.
+func (f *sharded) resubscribed(mb *shard) {
 	mb.account.outdated()
 	f.recheck(mb, reasonGone)
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for key, l := range m.lines {
-		if f.on(mb, key.key) {
-			l.again()
-		}
-	}
+	f.m.wakeIf(func(key string) bool { return f.on(mb, key) })
 }
 
 // successions are the masters whose slots went to others when they failed. mu is held.
-func (f *fleet) successions(before, now *cluster.Snapshot) []succession {
+func (f *sharded) successions(before, now *cluster.Snapshot) []succession {
 	var all []succession
 	seen := map[[2]*cluster.Node]bool{}
 	for slot := range cluster.Slots {
@@ -117,7 +90,7 @@ func (f *fleet) successions(before, now *cluster.Snapshot) []succession {
 			continue
 		}
 		seen[pair] = true
-		if s := (succession{f.members[old], f.memberOf(new)}); s.old != nil && s.now != nil && !slices.Contains(now.Masters, old) {
+		if s := (succession{f.shards[old], f.shardOf(new)}); s.old != nil && s.now != nil && !slices.Contains(now.Masters, old) {
 			all = append(all, s)
 		}
 	}
@@ -126,9 +99,9 @@ func (f *fleet) successions(before, now *cluster.Snapshot) []succession {
 
 // compareClocks has locks that went to a node whose clock is ahead of the former one's believed in for that much shorter:
 // Redis keeps the time at which a key expires, not its lease, and a replica has that time from its master.
-func (f *fleet) compareClocks(gone moved, s succession) {
+func (f *sharded) compareClocks(gone moved, s succession) {
 	_, known := s.old.Clock.Now()
-	if !known || f.sample(s.now) != nil {
+	if !known || f.sampleOf(s.now) != nil {
 		return
 	}
 	is, _ := s.now.Clock.Now()
@@ -137,20 +110,9 @@ func (f *fleet) compareClocks(gone moved, s succession) {
 	if ahead < node.ClockTolerance {
 		return
 	}
-	m := f.m
-	m.log.Warn("the clock of a new master is ahead of the former one's", "node", s.now.is.Addr, "by", ahead)
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for key, live := range m.byKey {
-		slot := cluster.Slot([]byte(key.key))
-		if gone.before.Owner(slot) != s.old.is || gone.now.Owner(slot) != s.now.is {
-			continue
-		}
-		for h := range live {
-			h.deadline = h.deadline.Add(-ahead)
-			if m.expect(h); h.deadline.Before(h.next) {
-				m.plan(h, h.deadline)
-			}
-		}
-	}
+	f.m.log.Warn("the clock of a new master is ahead of the former one's", "node", s.now.is.Addr, "by", ahead)
+	f.m.shorten(ahead, func(key string) bool {
+		slot := f.slot(key)
+		return gone.before.Owner(slot) == s.old.is && gone.now.Owner(slot) == s.now.is
+	})
 }

@@ -1,0 +1,193 @@
+package lock
+
+import (
+	"context"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/lockproxy/lockproxy/cluster"
+	"github.com/lockproxy/lockproxy/internal/lockstore/node"
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+// single is one Redis, or the master behind Sentinels, which may be another one later. It goes by Redis' own clock: what Redis
+// says of a request whose reply was lost is compared with that request's not-after as it was sent.
+//
+// A new master has what had reached it when it was promoted. Every hold is looked at there when the wake-up connection is
+// back (resubscribed), and once more a little later: the answer of the former master to a verb may have been on its way.
+type single struct {
+	m        *Manager
+	only     *shard
+	switched switched
+}
+
+func newSingle(m *Manager, ctl *upstream.Control) *single {
+	s := &single{m: m, only: &shard{Node: node.Node{Control: ctl}}}
+	s.only.subscribers = node.Subscribers{m.newSubscriber(ctl, s.resubscribed)}
+	ctl.OnSwitch(s.masterSwitches)
+	return s
+}
+
+func (s *single) parts() []func(context.Context) {
+	return []func(context.Context){s.only.subscribers[0].Run, s.keepTime}
+}
+
+func (s *single) close() {}
+func (s *single) abort() {} // the Control's Close does that
+
+func (s *single) fits(string) error { return nil }
+
+func (s *single) slot(string) int { return 0 }
+
+func (s *single) lane(string) (at *cluster.Node, places int) { return nil, renewAtOnce }
+
+// publish is the command that wakes waiters on a Redis that is no cluster.
+const publish = "PUBLISH"
+
+func (s *single) publishing() string { return publish }
+
+func (s *single) subscribe(name string, l node.Listener) { s.only.subscribers.Subscribe(name, l) }
+
+func (s *single) unsubscribe(name string, l node.Listener) { s.only.subscribers.Unsubscribe(name, l) }
+
+func (s *single) ready(ctx context.Context, name string, over <-chan time.Time) (waited bool, err error) {
+	return s.only.subscribers.Ready(ctx, name, over)
+}
+
+func (s *single) permitted(ctx context.Context, _ string) (refusal, err error) {
+	a := &s.only.account
+	if !a.fresh() {
+		err = s.m.ensure(ctx, a, s.site())
+	}
+	return a.refusal(), err
+}
+
+func (s *single) site() site {
+	return site{ctl: s.only.Control, era: s.only.Clock.Era(), log: s.m.log, run: s.m.background}
+}
+
+func (s *single) do(_ context.Context, _ string, send func(at *shard, ask bool) error) error {
+	err := send(s.only, false)
+	s.only.account.refused(err)
+	return err
+}
+
+func (s *single) ints(_ context.Context, c node.Call) ([]int64, error) {
+	out, err := s.only.EvalInts(c, false)
+	s.only.account.refused(err)
+	return out, err
+}
+
+func (s *single) prepare(_ context.Context, _ *shard, c node.Call) (node.Call, error) { return c, nil }
+
+func (s *single) wasLate(*shard) {} // whoever sent it has the clock read again
+
+func (s *single) again(error) bool { return false }
+
+func (s *single) notAfter(ctx context.Context) (text string, at int64, err error) {
+	now, known := s.only.Clock.Now()
+	if !known {
+		if err := s.sample(); err != nil {
+			return "", 0, err
+		}
+		now = s.now()
+	}
+	at = now + allowed(ctx).Microseconds()
+	return strconv.FormatInt(at, 10), at, nil
+}
+
+func (s *single) final(at int64) int64 { return at }
+
+func (s *single) now() int64 {
+	now, _ := s.only.Clock.Now()
+	return now
+}
+
+func (s *single) clockAt(_ string, now int64) int64 { return now }
+
+// sample asks Redis for its time.
+func (s *single) sample() error {
+	_, known := s.only.Clock.Now()
+	jump, err := s.only.Sample()
+	switch {
+	case jump != 0 && !known:
+		s.anotherClock(jump)
+	case jump != 0:
+		s.m.log.Warn("Redis' clock jumped, checking every lock", "by", jump)
+		s.m.recheck(reasonClock)
+	}
+	return err
+}
+
+// keepTime samples Redis' clock until ctx ends.
+func (s *single) keepTime(ctx context.Context) {
+	node.KeepTime(ctx, func() {
+		if s.switched.due() {
+			s.m.recheck(reasonFailover)
+		}
+		if err := s.sample(); err != nil {
+			s.m.log.Debug("cannot read Redis' clock", "error", err)
+		} else {
+			s.m.askAccount(&s.only.account, s.site())
+		}
+	})
+}
+
+// resubscribed is called when the wake-up connection is back: messages may have been missed and Redis may have
+// forgotten locks, so every waiter tries again and every hold is looked at.
+func (s *single) resubscribed() {
+	s.only.account.outdated()
+	s.m.recheck(s.switched.reason())
+	s.m.wakeIf(everyKey)
+}
+
+// lookLater is how long after the first look at a new master the second comes.
+const lookLater = time.Second
+
+// switched remembers that the master has changed.
+type switched struct {
+	mu    sync.Mutex
+	fresh bool      // no look has begun since
+	again time.Time // when to look again; zero: no need
+}
+
+// masterSwitches is called when another Redis is about to become the master, before any connection to it is made.
+func (s *single) masterSwitches() {
+	s.only.account.outdated()
+	s.only.Clock.Forget() // no not-after is reckoned before the new master's clock was read
+	s.only.subscribers[0].Hurry()
+	s.switched.mu.Lock()
+	s.switched.fresh = true
+	s.switched.mu.Unlock()
+}
+
+// anotherClock is told by how much the new master's clock is ahead of the former one's.
+func (s *single) anotherClock(ahead time.Duration) {
+	s.m.log.Warn("the new master's clock differs from the former one's", "by", ahead)
+	if ahead >= 0 {
+		s.m.shorten(ahead, everyKey)
+	}
+}
+
+// reason is why a hold that is missing in the look that begins now is gone.
+func (s *switched) reason() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.fresh {
+		return reasonGone
+	}
+	s.fresh, s.again = false, time.Now().Add(lookLater)
+	return reasonFailover
+}
+
+// due says, once, that the time of the second look has come.
+func (s *switched) due() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.again.IsZero() || time.Now().Before(s.again) {
+		return false
+	}
+	s.again = time.Time{}
+	return true
+}
