@@ -14,7 +14,8 @@
 -- ARGV[5] the registration
 -- ARGV[6] unused
 -- ARGV[7] the owner's field as a writer
--- RETURNS {1, count, time in ms that this owner reads, 0, 1 or 0 when the count was not raised}  granted
+-- RETURNS what read_free returns, or
+--         {1, count, time in ms that this owner reads, 0, 1 or 0 when the count was not raised}  granted
 --         {0, 0, ttl in ms, 0}               somebody else writes
 --         {-2, 0, 0, 0}                      too late, nothing done
 --         {-3, 0, 0, 0}                      the key holds a lock of another kind

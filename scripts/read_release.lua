@@ -17,7 +17,8 @@
 -- ARGV[5] the registration this proxy knows of: deleted; another one is emptied, which tells its proxy that the hold has ended
 -- ARGV[6] the owner's field on the other side, unused
 -- ARGV[7] what the keys of read holds begin with, before the owner
--- RETURNS {1, 0}      this owner no longer reads
+-- RETURNS what read_last returns, or
+--         {1, 0}      this owner no longer reads
 --         {0, count}  it still does
 --         {-1, 0}     it does not read
 --         {-1, 1}     nor that, and its registration says that it ended through another connection

@@ -9,13 +9,7 @@ if ARGV[4] == '' then
   if seen[2] == '1' and not seen[1] and redis.call('EXISTS', KEYS[2]) == 0 then
     local time = redis.call('TIME')
     if time[1] * 1000000 + time[2] > tonumber(ARGV[3]) then return -2 end
-    local channel = 'redisson_lock__channel' .. string.sub(KEYS[2], 20)
-    if ARGV[2] == 'BOTH' then
-      redis.call('SPUBLISH', channel, '0')
-      redis.call('PUBLISH', channel, '0')
-    else
-      redis.call(ARGV[2], channel, '0')
-    end
+    tell(ARGV[2], 'redisson_lock__channel' .. string.sub(KEYS[2], 20), '0')
     redis.call('DEL', KEYS[1])
     return 1
   end

@@ -80,6 +80,18 @@ var publishes string
 //go:embed account.lua
 var account string
 
+//go:embed read_free.lua
+var readFree string
+
+//go:embed read_last.lua
+var readLast string
+
+//go:embed write_free.lua
+var writeFree string
+
+//go:embed write_last.lua
+var writeLast string
+
 //go:embed read_acquire.lua
 var readAcquire string
 
@@ -110,7 +122,7 @@ var rwForce string
 // The atomic steps of a plain lock. Each file says what it takes and returns.
 var (
 	Acquire = load("acquire", acquireFree+tell+full+queue+enqueue+registration+acquire)
-	Release = load("release", releaseLast+tell+full+queue+registration+release)
+	Release = load("release", tell+releaseLast+full+queue+registration+release)
 	Force   = load("force", tell+queue+force)
 	Refresh = load("refresh", tell+full+queue+enqueue+refresh)
 	Leave   = load("leave", tell+queue+leave)
@@ -134,13 +146,13 @@ local function wake(publish, _, keys) announce(publish, keys[2]) end
 
 // Those of a read/write lock, with what they share before them. A write hold is renewed and looked at as a plain one.
 var (
-	ReadAcquire  = load("read_acquire", full+rw+registration+readAcquire)
-	ReadRelease  = load("read_release", tell+full+rw+registration+readRelease)
+	ReadAcquire  = load("read_acquire", readFree+full+rw+registration+readAcquire)
+	ReadRelease  = load("read_release", tell+readLast+full+rw+registration+readRelease)
 	ReadRenew    = load("read_renew", full+rw+registration+readRenew)
 	ReadExtend   = load("read_extend", full+rw+registration+readExtend)
 	ReadLook     = load("read_look", rw+readLook)
-	WriteAcquire = load("write_acquire", full+rw+registration+writeAcquire)
-	WriteRelease = load("write_release", tell+full+rw+registration+writeRelease)
+	WriteAcquire = load("write_acquire", writeFree+full+rw+registration+writeAcquire)
+	WriteRelease = load("write_release", tell+writeLast+full+rw+registration+writeRelease)
 	WriteExtend  = load("write_extend", full+rw+registration+writeExtend)
 	RWForce      = load("rw_force", tell+rw+rwForce)
 	RWHandoff    = load("rw_handoff", tell+full+rw+registration+step("read_release", readRelease)+step("write_release", writeRelease)+

@@ -33,6 +33,16 @@ var lockStates = map[string][][]any{
 	"held, somebody queues":       {{"HSET", "k", "me", 1}, {"RPUSH", "redisson_lock_queue:{k}", "you"}, {"ZADD", "redisson_lock_timeout:{k}", 9e12, "you"}},
 	"held twice, somebody queues": {{"HSET", "k", "me", 2}, {"RPUSH", "redisson_lock_queue:{k}", "you"}, {"ZADD", "redisson_lock_timeout:{k}", 9e12, "you"}},
 	"a queue that is a string":    {{"SET", "redisson_lock_queue:{k}", "x"}},
+	"read by me, and it lasts":    {{"HSET", "k", "mode", "read", "me", 1}, {"SET", "{k}:me:rwlock_timeout:1", 1, "PX", 36000000}, {"PEXPIRE", "k", 36000000}},
+	"read by me, twice":           {{"HSET", "k", "mode", "read", "me", 2}, {"SET", "{k}:me:rwlock_timeout:1", 1, "PX", 36000000}, {"SET", "{k}:me:rwlock_timeout:2", 1, "PX", 36000000}},
+	"read by two":                 {{"HSET", "k", "mode", "read", "me", 1, "you", 1}, {"SET", "{k}:me:rwlock_timeout:1", 1, "PX", 36000000}, {"SET", "{k}:you:rwlock_timeout:1", 1, "PX", 72000000}, {"PEXPIRE", "k", 72000000}},
+	"read by another":             {{"HSET", "k", "mode", "read", "you", 1}, {"SET", "{k}:you:rwlock_timeout:1", 1, "PX", 36000000}},
+	"a dead reader beside me":     {{"HSET", "k", "mode", "read", "me", 1, "you", 1}, {"SET", "{k}:me:rwlock_timeout:1", 1, "PX", 36000000}},
+	"written by me, twice":        {{"HSET", "k", "mode", "write", "me:write", 2}, {"PEXPIRE", "k", 36000000}},
+	"written and read by me":      {{"HSET", "k", "mode", "write", "me:write", 1, "me", 1}, {"SET", "{k}:me:rwlock_timeout:1", 1, "PX", 36000000}, {"PEXPIRE", "k", 36000000}},
+	"written by another":          {{"HSET", "k", "mode", "write", "you:write", 1}, {"PEXPIRE", "k", 36000000}},
+	"another mode":                {{"HSET", "k", "mode", "x", "me", 1, "me:write", 1}},
+	"what was left of a hold":     {{"SET", "{k}:me:rwlock_timeout:1", 1, "PX", 36000000}},
 }
 
 // clocks are figures that depend on Redis' clock.
@@ -46,23 +56,42 @@ func TestShortWays(t *testing.T) {
 	conn := s.Dial(t)
 	later := strconv.FormatInt(time.Now().Add(time.Hour).UnixMicro(), 10)
 	const queue = "redisson_lock_queue:{k}"
+	const hold, rw = "{k}:me:rwlock_timeout", "redisson_rwlock:{k}"
 	for _, way := range []struct {
 		script *Script
 		short  string
 		whole  string // what its short reply stands for
+		keys   []any
 		args   [][]any
 	}{
-		{Acquire, acquireFree, "[1 1 7200000 0 1]", [][]any{
+		{Acquire, acquireFree, "[1 1 7200000 0 1]", []any{"k", queue}, [][]any{
 			{"7200000", "me", later, "", "PUBLISH"}, {"7200000", "me", later, "N", "PUBLISH"}, {"7200000", "me", "1", "N", "PUBLISH"}, {"7200000", "me", later, "O", "PUBLISH"},
 		}},
-		{Release, releaseLast, "[1 0]", [][]any{
+		{Release, releaseLast, "[1 0]", []any{"k", queue}, [][]any{
 			{"me", "PUBLISH", later, ""}, {"me", "SPUBLISH", later, ""}, {"me", "BOTH", later, ""}, {"me", "PUBLISH", "1", ""}, {"me", "PUBLISH", later, "A"},
 		}},
+		{ReadAcquire, readFree, "[1 1 7200000 0 1]", []any{"k", hold}, [][]any{
+			{"7200000", "me", later, "", "", "0", "me:write", "{k}"}, {"7200000", "me", later, "NM", "", "0", "me:write", "{k}"},
+			{"7200000", "me", "1", "NM", "", "0", "me:write", "{k}"}, {"7200000", "me", later, "NMO", "", "0", "me:write", "{k}"},
+		}},
+		{ReadRelease, readLast, "[1 0]", []any{"k", hold, rw}, [][]any{
+			{"me", "PUBLISH", later, "", "", "me:write", "{k}"}, {"me", "BOTH", later, "", "", "me:write", "{k}"},
+			{"me", "PUBLISH", "1", "", "", "me:write", "{k}"}, {"me", "PUBLISH", later, "A", "", "me:write", "{k}"},
+		}},
+		{WriteAcquire, writeFree, "[1 1 7200000 0 1]", []any{"k"}, [][]any{
+			{"7200000", "me:write", later, "", "", "0", "me", "{k}"}, {"7200000", "me:write", later, "NM", "", "0", "me", "{k}"},
+			{"7200000", "me:write", "1", "NM", "", "0", "me", "{k}"}, {"7200000", "me:write", later, "NMO", "", "0", "me", "{k}"},
+		}},
+		{WriteRelease, writeLast, "[1 0]", []any{"k", rw}, [][]any{
+			{"me:write", "PUBLISH", later, "", "", "me", "{k}"}, {"me:write", "BOTH", later, "", "", "me", "{k}"},
+			{"me:write", "PUBLISH", "1", "", "", "me", "{k}"}, {"me:write", "PUBLISH", later, "A", "", "me", "{k}"},
+		}},
 	} {
-		general, found := strings.CutPrefix(way.script.Source, way.short)
+		before, after, found := strings.Cut(way.script.Source, way.short)
 		if !found || way.short == "" {
-			t.Fatalf("%s does not begin with its short way", way.script.Name)
+			t.Fatalf("%s has no short way", way.script.Name)
 		}
+		general := before + after
 		taken := 0
 		for name, state := range lockStates {
 			for _, args := range way.args {
@@ -75,7 +104,7 @@ func TestShortWays(t *testing.T) {
 						s.Do(t, c...)
 					}
 					heard := listener(t, s)
-					reply, err := conn.Do("EVAL", append([]any{source, 2, "k", queue}, args...)...)
+					reply, err := conn.Do("EVAL", slices.Concat([]any{source, len(way.keys)}, way.keys, args)...)
 					line, _, _ := strings.Cut(fmt.Sprint(err), " script:")
 					if err != nil {
 						reply = nil // it is the error

@@ -15,7 +15,8 @@
 -- ARGV[6] TTL of the fencing token in ms, 0 = none
 -- ARGV[7] the owner's field as a reader
 -- ARGV[8] what the keys of read holds begin with, before the owner
--- RETURNS {1, count, ttl in ms, token or 0, 1 or 0 when the count was not raised}  granted
+-- RETURNS what write_free returns, or
+--         {1, count, ttl in ms, token or 0, 1 or 0 when the count was not raised}  granted
 --         {0, 0, ttl in ms, 0}               held by somebody else
 --         {-2, 0, 0, 0}                      too late, nothing done
 --         {-3, 0, 0, 0}                      the key holds a lock of another kind
