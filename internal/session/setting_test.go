@@ -51,8 +51,8 @@ func settingsInTransaction(t *testing.T, p *proxy, server *testredis.Server) {
 		if got := w.do("CLIENT", "INFO"); strings.Contains(got, "lib-name=") || !strings.Contains(got, " flags=N ") || !strings.Contains(got, " name= ") {
 			t.Errorf("after %s: %q", name, got)
 		}
-		w.expect("+OK\r\n", "LOCK", "l")
-		w.expect("+OK\r\n", "LOCK", "l") // no library has been named
+		w.expect("+OK\r\n", "LOCK", "l", "BLOCK", "60000") // the one before gives it back a moment after its RESET
+		w.expect("+OK\r\n", "LOCK", "l")                   // no library has been named
 		if p.sessionOf(w).settings.wantsLossPush {
 			t.Errorf("after %s it is pushed to", name)
 		}
@@ -61,7 +61,7 @@ func settingsInTransaction(t *testing.T, p *proxy, server *testredis.Server) {
 	w := dialWire(t, p.addr)
 	begin(w)
 	w.expect("*6\r\n"+strings.Repeat("+OK\r\n", 6), "EXEC")
-	w.expect("+OK\r\n", "LOCK", "l")
+	w.expect("+OK\r\n", "LOCK", "l", "BLOCK", "60000")
 	if got := w.do("LOCK", "l"); !strings.HasPrefix(got, "-OWNERREQUIRED") {
 		t.Errorf("the library's second LOCK: %q", got)
 	}
