@@ -2,9 +2,9 @@ package cluster
 
 import (
 	"fmt"
+	"net"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/lockproxy/lockproxy/integration/harness"
 	"github.com/lockproxy/lockproxy/internal/testredis"
@@ -120,18 +120,20 @@ func TestClusterComesLater(t *testing.T) {
 	for _, s := range tc.Servers {
 		s.Stop()
 	}
-	later := time.AfterFunc(3*time.Second, func() {
-		for _, s := range tc.Servers {
-			s.Cont()
-		}
-	})
-	defer later.Stop()
-	p := harness.StartClusterProxy(t, tc)
-	w := harness.Dial(t, p.Addr())
-	harness.Eventually(t, "a write", func() bool { return w.Do("SET", "a", "1") == "+OK\r\n" })
-	if !strings.Contains(p.Log(), "the cluster is not there yet") {
-		t.Error("it did not wait")
+	p := harness.LaunchProxy(t, "redis-cluster://"+tc.Servers[0].Addr())
+	harness.Eventually(t, "it waits", func() bool { return strings.Contains(p.Log(), "the cluster is not there yet") })
+	for _, s := range tc.Servers {
+		s.Cont()
 	}
+	harness.Eventually(t, "a write", func() bool {
+		c, err := net.Dial("tcp", p.Addr())
+		if err != nil {
+			return false
+		}
+		defer c.Close()
+		got, err := harness.NewWire(t, c).Try("SET", "a", "1")
+		return err == nil && got == ok
+	})
 }
 
 // Who names a node of a cluster as a Redis alone reads in the log what is meant, whatever the service account may do.
