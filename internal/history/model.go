@@ -213,8 +213,9 @@ func (s state) refused(t *thing, h held) (bool, state) {
 		return h.count == 0 && (t.Explicit || !h.lost), s
 	}
 	if h.count == 0 {
-		// What an owner with a name has given back through one proxy may be called lost by another, if it was not watched.
-		return h.lost || h.done && !h.watched, s
+		// What an owner with a name has given back through one proxy may be called lost by another, if it was not watched, or if that
+		// one had no reply from Redis until nothing there told any more what had become of it.
+		return h.lost || h.done && (!h.watched || t.settled), s
 	}
 	if h.earliest > t.Return {
 		return false, s

@@ -151,6 +151,27 @@ func TestModel(t *testing.T) {
 	})
 }
 
+// A proxy that Redis does not answer cannot know for ever that another one has given its hold back.
+func TestModelAmongFaults(t *testing.T) {
+	judge(t, []verdict{
+		{"a watched owner's, given back elsewhere and called lost at once", true, `
+			0 1 a LOCK k -> OK
+			2 3 a UNLOCK k -> 1
+			6 7 a UNLOCK k -> LOCKLOST`},
+		{"a watched owner's, given back elsewhere and called lost after a lost reply", false, `
+			0 1 a LOCK k -> OK
+			2 3 a UNLOCK k -> 1
+			6 9000 a UNLOCK k -> LOCKLOST`},
+		{"a connection's, called lost after a lost reply", true, `
+			0 1 #1 LOCK k -> OK
+			2 3 #1 UNLOCK k -> 1
+			6 9000 #1 UNLOCK k -> LOCKLOST`},
+	}, func(ops []*Op) []Violation {
+		wrong, _ := Legal("k", ops, 10*second, true)
+		return wrong
+	})
+}
+
 // What is under way does not hide what is wrong before, and the culprit is the last one told.
 func TestCulprit(t *testing.T) {
 	ops := made(t, `
