@@ -33,7 +33,7 @@ var table = []row{
 		may: []string{"internal/lock", "cluster", "upstream", "proto/resp", "internal/telemetry"}},
 	{pkg: "internal/lock", floor: 3, what: "what a lock is: acquire, wait, hand off, renew, lose, release",
 		may: []string{"internal/retry", "internal/lockstore/node", "internal/lockstore/tally", "cluster", "upstream", "scripts", "internal/jitter", "internal/telemetry"}},
-	{pkg: "internal/lockstore/node", floor: 2, what: "one Redis that keeps locks: its clock, the scripts that run there, the messages from there",
+	{pkg: "internal/lockstore/node", floor: 2, what: "one Redis that keeps locks: its clock, its account's rights, scripts run there, messages from there",
 		may: []string{"internal/retry", "upstream", "scripts", "internal/jitter"}},
 	{pkg: "internal/lockstore/tally", floor: 1, what: "what the replies of a quorum come to: no I/O", may: []string{"scripts"}, libs: stdOnly},
 	{pkg: "cluster", floor: 2, what: "many nodes: slots, topology, routing, redirects",

@@ -25,9 +25,9 @@ type acquire struct {
 	sent         time.Time // the lease counts from before it was sent
 	notAfter     int64
 	acked        int64
-	attempt      string // of a quorum: the name under which the last try counts on the nodes
-	row          row    // that it goes on with, if it is handed the lock
-	handedOn     bool   // an undo goes on alone and leaves the hold when it is done
+	attempt      string        // of a quorum: the name under which the last try counts on the nodes
+	streak       handoffStreak // that it goes on with, if it is handed the lock
+	handedOn     bool          // an undo goes on alone and leaves the hold when it is done
 }
 
 // answer is what the acquire script returns.
@@ -103,7 +103,7 @@ func (a *acquire) call(notAfter string) node.Call {
 		if a.before == 0 {
 			flags += "N"
 		}
-		if n := id.kind.nature(); n.rw && !a.c.m.held(id.as(n.other)) {
+		if n := id.kind.spec(); n.rw && !a.c.m.held(id.as(n.other)) {
 			flags += "M"
 		}
 	}
@@ -118,7 +118,7 @@ func (a *acquire) call(notAfter string) node.Call {
 	args := append(make([]string, 0, 9), strconv.FormatInt(a.lease(), 10), id.field(), notAfter, flags)
 	if id.kind != Plain {
 		args = append(args, a.registration, fenceTTL)
-		return node.Call{DB: id.db, Script: id.kind.nature().acquire, Keys: keys, Args: append(args, id.rest()...)}
+		return node.Call{DB: id.db, Script: id.kind.spec().acquire, Keys: keys, Args: append(args, id.rest()...)}
 	}
 	args = append(args, a.c.m.store.publishing())
 	if a.waits() {
@@ -263,7 +263,7 @@ func (m *Manager) register(a *acquire, ans answer) (lost lossRecord, yes bool) {
 	}
 	a.c.contradict(h.id)
 	if h.count == 0 {
-		h.row, h.registration = m.goesOn(a), ""
+		h.streak, h.registration = m.goesOn(a), ""
 	}
 	if h.count == 0 || h.attempt == "" {
 		h.attempt = a.attempt

@@ -70,26 +70,3 @@ func TestWithdrawnRightIsKnownBeforeTheNextLock(t *testing.T) {
 		mustUnlock(t, a, UnlockRequest{Key: "k"}, true)
 	}
 }
-
-// TestRefusedNamesAreNotAskedFor: a client whose locks have names that the account may not touch does not have every LOCK wait for a
-// question.
-func TestRefusedNamesAreNotAskedFor(t *testing.T) {
-	var a account
-	a.began, a.next = time.Now(), time.Now().Add(time.Hour)
-	a.known.Store(1)
-	for _, line := range []string{
-		"NOPERM the service account has no permissions to access the 'x' key",
-		"NOPERM the service account can't access at least one of the keys mentioned in the command arguments",
-		"WRONGTYPE Operation against a key holding the wrong kind of value",
-	} {
-		if a.refused(&upstream.ReplyError{Line: line}); !a.fresh() {
-			t.Errorf("%s: it is asked for", line)
-		}
-	}
-	if !a.due(0) {
-		t.Error("it is not asked at the next sample of the clock")
-	}
-	if a.refused(&upstream.ReplyError{Line: "NOPERM the service account can't run this command or subcommand"}); a.fresh() {
-		t.Error("it is not asked")
-	}
-}

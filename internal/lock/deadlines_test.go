@@ -121,7 +121,7 @@ func TestReplicasTakeNobodysPlace(t *testing.T) {
 	m := engine(t, s.URL(), Options{Watchdog: lease})
 	c, lost := client(m)
 	for db := range 16 { // a batch each, and as many as there are places
-		for kind := range natures {
+		for kind := range kindSpecs {
 			mustLock(t, c, Request{DB: db, Key: fmt.Sprint("copied-", kind, "-", db), Kind: Kind(kind), Replicas: 1})
 		}
 	}

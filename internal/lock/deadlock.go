@@ -55,7 +55,7 @@ func (m *Manager) circle(w *waiter) []holdID {
 	var follow func(at *waiter) []holdID
 	follow = func(at *waiter) []holdID {
 		for h := range m.byKey[at.id.line()] {
-			if h.client == at.c || !h.lasts() || at.id.kind.nature().shared && h.id.kind == at.id.kind {
+			if h.client == at.c || !h.lasts() || at.id.kind.spec().shared && h.id.kind == at.id.kind {
 				continue
 			}
 			if h.client == w.c {

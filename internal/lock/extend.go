@@ -35,7 +35,7 @@ func (c *Client) renew(ctx context.Context, r RenewRequest) error {
 		return err
 	}
 	id, explicit := c.id(r.Side, r.DB, r.Key, r.Owner)
-	id, err := c.meant(ctx, id, explicit)
+	id, err := c.resolveSide(ctx, id, explicit)
 	if err != nil {
 		return err
 	}
@@ -127,5 +127,5 @@ func extendCall(h *hold, r RenewRequest, o Options, notAfter, registration, know
 	}
 	lease := leaseOf(Request{Lease: r.Lease}, o)
 	args := []string{strconv.FormatInt(lease, 10), h.id.field(), notAfter, flags, registration, known}
-	return node.Call{DB: h.id.db, Script: h.id.kind.nature().extend, Keys: keys, Args: append(args, h.id.rest()...)}
+	return node.Call{DB: h.id.db, Script: h.id.kind.spec().extend, Keys: keys, Args: append(args, h.id.rest()...)}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/lockproxy/lockproxy/internal/lockstore/node"
 	"github.com/lockproxy/lockproxy/internal/simulation/world"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 	"github.com/lockproxy/lockproxy/scripts"
@@ -138,7 +139,7 @@ func TestFairPlaces(t *testing.T) {
 		for _, key := range plainKeys("k") {
 			args = append(args, key)
 		}
-		args = append(args, 30000, owner, int64(1)<<53, "NE", publish, "", 0, 300000, ticket)
+		args = append(args, 30000, owner, int64(1)<<53, "NE", node.Publish, "", 0, 300000, ticket)
 		out, err := redis.Int64s(conn.Do("EVAL", args...))
 		if err != nil {
 			t.Fatal(err)

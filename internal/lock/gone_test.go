@@ -183,7 +183,7 @@ func TestAbandonedGrantOfAnOwner(t *testing.T) {
 		s := w.NewNode(bubbleAddr)
 		m, n := bubbleEngine(t, w, s, "one", Options{}), bubbleEngine(t, w, s, "two", Options{})
 		b, _ := client(n)
-		for kind := range natures {
+		for kind := range kindSpecs {
 			for _, lease := range []int64{0, 60000} {
 				for _, when := range []string{"never", "before", "after"} {
 					what := fmt.Sprintf("%v, lease %d, held elsewhere %s", Kind(kind), lease, when)
@@ -288,7 +288,7 @@ func TestUnlockOfWhatRedissonHasEntered(t *testing.T) {
 		s := w.NewNode(bubbleAddr)
 		m := bubbleEngine(t, w, s, "one", Options{})
 		c, _ := client(m)
-		for kind := range natures {
+		for kind := range kindSpecs {
 			id, _ := c.id(Kind(kind), 0, "k", "me")
 			s.Do(t, "HSET", "k", id.field(), 3)
 			if mode := Kind(kind); mode != Plain {
@@ -324,7 +324,7 @@ func TestLeaseSetElsewhereIsOver(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
 		m, n := bubbleEngine(t, w, s, "one", Options{}), bubbleEngine(t, w, s, "two", Options{})
-		for kind := range natures {
+		for kind := range kindSpecs {
 			for _, lease := range []int64{0, 20000} {
 				a, _ := client(m)
 				b, _ := client(n)

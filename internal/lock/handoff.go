@@ -24,26 +24,26 @@ const (
 	handoffReaders = 32
 )
 
-// row is the grants from one of this proxy's clients to the next. It goes with the lock from hold to hold: a line ends whenever
+// handoffStreak is the grants from one of this proxy's clients to the next. It goes with the lock from hold to hold: a line ends whenever
 // nobody waits.
-type row struct {
+type handoffStreak struct {
 	grants int
 	since  time.Time
 }
 
 // over says that it is somebody else's turn, when the last one took so long a pause.
-func (r row) over(pause time.Duration) bool {
+func (r handoffStreak) over(pause time.Duration) bool {
 	long := time.Since(r.since)
 	return (r.grants >= handoffMany || long >= handoffLongest) && long >= handoffLong*pause
 }
 
-// goesOn is the row of a new hold: who comes to others that read goes on with the longest of theirs. mu is held.
-func (m *Manager) goesOn(a *acquire) row {
-	r := a.row
-	if a.h.id.kind.nature().shared {
+// goesOn is the streak of a new hold: who comes to others that read goes on with the longest of theirs. mu is held.
+func (m *Manager) goesOn(a *acquire) handoffStreak {
+	r := a.streak
+	if a.h.id.kind.spec().shared {
 		for other := range m.byKey[a.h.id.line()] {
-			if other.row.grants > r.grants {
-				r = other.row
+			if other.streak.grants > r.grants {
+				r = other.streak
 			}
 		}
 	}
@@ -66,7 +66,7 @@ type handoff struct {
 	line    *line
 	waiters []*waiter
 	asks    []*acquire // of each waiter, entered
-	row     row
+	streak  handoffStreak
 	turn    bool // somebody else's, if anybody listens
 }
 
@@ -102,7 +102,7 @@ func (m *Manager) pickNext(id holdID) *handoff {
 	if l == nil || m.draining() {
 		return nil
 	}
-	h := &handoff{m: m, line: l, row: m.holds[id].row}
+	h := &handoff{m: m, line: l, streak: m.holds[id].streak}
 	for at := l.waiters.Front(); at != nil && len(h.waiters) < handoffReaders; at = at.Next() {
 		w := at.Value.(*waiter)
 		if !w.parked || w.claimed || w.r.Replicas > 0 || w.ctx.Err() != nil || len(h.waiters) > 0 && w.id.kind != h.waiters[0].id.kind {
@@ -110,14 +110,14 @@ func (m *Manager) pickNext(id holdID) *handoff {
 		}
 		w.claimed = true
 		h.waiters = append(h.waiters, w)
-		if !w.id.kind.nature().shared {
+		if !w.id.kind.spec().shared {
 			break
 		}
 	}
 	if len(h.waiters) == 0 {
 		return nil
 	}
-	if h.turn = !l.key.fair && h.row.over(l.pause); h.turn {
+	if h.turn = !l.key.fair && h.streak.over(l.pause); h.turn {
 		l.messages.Store(0)
 	}
 	return h
@@ -223,7 +223,7 @@ func (h *handoff) note(out []int64) {
 		h.line.offered = true
 	case out[3] == 1:
 		for _, a := range h.asks {
-			a.row = row{h.row.grants + 1, h.row.since}
+			a.streak = handoffStreak{h.streak.grants + 1, h.streak.since}
 		}
 	}
 }
@@ -246,7 +246,7 @@ func (h *handoff) call(release node.Call, text string) node.Call {
 	if h.turn {
 		letters += "T"
 	}
-	if h.waiters[0].id.kind.nature().shared {
+	if h.waiters[0].id.kind.spec().shared {
 		letters += "S"
 	}
 	asks := make([]node.Call, len(h.asks))

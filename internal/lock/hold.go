@@ -35,7 +35,7 @@ type hold struct {
 	replicas     int64
 	lease        time.Duration // of the renewals when watched, else as taken
 	grantedAt    time.Time
-	row          row
+	streak       handoffStreak
 	pause        time.Duration // of the line that had no more waiters when this was granted, for the next one
 	renewedAt    time.Time
 	deadline     time.Time // we are sure of the lock until then

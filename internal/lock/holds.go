@@ -104,11 +104,11 @@ func (c *Client) NotHeld(ctx context.Context, r HoldRequest) error {
 
 // lookAgain has Redis asked about a hold that is thought to be alive, as the watchdog would.
 func (m *Manager) lookAgain(ctx context.Context, id holdID, explicit bool) error {
-	return m.stretch(ctx, id, explicit, 0)
+	return m.extendLease(ctx, id, explicit, 0)
 }
 
-// stretch is lookAgain, and what is left of the hold's lease becomes atLeast that much, watched or not.
-func (m *Manager) stretch(ctx context.Context, id holdID, explicit bool, atLeast time.Duration) error {
+// extendLease is lookAgain, and what is left of the hold's lease becomes atLeast that much, watched or not.
+func (m *Manager) extendLease(ctx context.Context, id holdID, explicit bool, atLeast time.Duration) error {
 	h, err := m.enter(ctx, id, explicit)
 	if err != nil {
 		return err

@@ -18,8 +18,8 @@ const (
 	Write
 )
 
-// nature is what one kind does otherwise than the others.
-type nature struct {
+// kindSpec is what one kind does otherwise than the others.
+type kindSpec struct {
 	name   string
 	verb   string
 	suffix string // of the owner in the hash
@@ -31,7 +31,7 @@ type nature struct {
 	acquire, release, renew, extend, look *scripts.Script
 }
 
-var natures = [...]nature{
+var kindSpecs = [...]kindSpec{
 	Plain: {
 		name: "plain", verb: "LOCK", letter: 'P',
 		acquire: scripts.Acquire, release: scripts.Release, renew: scripts.Renew, extend: scripts.Extend, look: scripts.Look,
@@ -49,10 +49,10 @@ var natures = [...]nature{
 // writeSuffix follows the owner in the field of a write hold.
 const writeSuffix = ":write"
 
-func (k Kind) nature() *nature { return &natures[k] }
+func (k Kind) spec() *kindSpec { return &kindSpecs[k] }
 
 // String is the kind's name, as LOCKINFO and the push of a loss say it.
-func (k Kind) String() string { return k.nature().name }
+func (k Kind) String() string { return k.spec().name }
 
 // holdID names one owner's hold of one kind.
 type holdID struct {
@@ -69,7 +69,7 @@ func (id holdID) as(k Kind) holdID {
 
 // field is where the lock's hash counts this hold.
 func (id holdID) field() string {
-	if n := id.kind.nature(); n.rw {
+	if n := id.kind.spec(); n.rw {
 		return rwField(id.key, id.owner) + n.suffix
 	}
 	return id.owner
@@ -107,7 +107,7 @@ func (id holdID) releaseKeys() []string {
 // rest are the last ARGV of the scripts of a read/write lock: the owner's field on the other side, and what the keys of all
 // readers' holds begin with.
 func (id holdID) rest() []string {
-	if n := id.kind.nature(); n.rw {
+	if n := id.kind.spec(); n.rw {
 		return []string{id.as(n.other).field(), readPrefix(id.key)}
 	}
 	return nil
@@ -121,7 +121,7 @@ type lineKey struct {
 	fair bool
 }
 
-func (id holdID) line() lineKey { return lineKey{db: id.db, key: id.key, rw: id.kind.nature().rw} }
+func (id holdID) line() lineKey { return lineKey{db: id.db, key: id.key, rw: id.kind.spec().rw} }
 
 // fairly is the line of those who wait for the same lock in the fair queue.
 func (l lineKey) fairly() lineKey {

@@ -242,5 +242,5 @@ func (b *batch) call(notAfter string) node.Call {
 		}
 	}
 	args[0], args[1], args[2] = strconv.FormatInt(b.lease.Milliseconds(), 10), notAfter, string(letters)
-	return node.Call{DB: b.db, Script: b.kind.nature().renew, Keys: keys, Args: args}
+	return node.Call{DB: b.db, Script: b.kind.spec().renew, Keys: keys, Args: args}
 }

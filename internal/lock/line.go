@@ -98,7 +98,7 @@ func (m *Manager) join(w *waiter) {
 		}
 	}
 	w.line, w.place = l, l.waiters.PushBack(w)
-	if !w.id.kind.nature().shared {
+	if !w.id.kind.spec().shared {
 		l.alone++
 	}
 	w.order()
@@ -140,7 +140,7 @@ func (m *Manager) part(w *waiter) {
 		m.store.unsubscribe(w.ownChannel(), l)
 	}
 	l.waiters.Remove(w.place)
-	if !w.id.kind.nature().shared {
+	if !w.id.kind.spec().shared {
 		l.alone--
 	}
 	next := l.waiters.Front()
@@ -183,7 +183,7 @@ func (m *Manager) afterGrant(w *waiter, handed bool) {
 	if !handed {
 		l.turnTaken(false)
 	}
-	together := next != nil && w.r.Kind.nature().shared && next.Value.(*waiter).id.kind == w.r.Kind && !next.Value.(*waiter).claimed
+	together := next != nil && w.r.Kind.spec().shared && next.Value.(*waiter).id.kind == w.r.Kind && !next.Value.(*waiter).claimed
 	m.mu.Unlock()
 	m.tryNext(l, leaseOf(w.r, m.opts))
 	if together {

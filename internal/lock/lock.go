@@ -59,7 +59,7 @@ func (r Request) verb() string {
 	if r.Fair {
 		return "FAIRLOCK"
 	}
-	return r.Kind.nature().verb
+	return r.Kind.spec().verb
 }
 
 func (c *Client) lock(ctx context.Context, r Request) (Grant, error) {

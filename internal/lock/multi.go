@@ -41,8 +41,8 @@ func canonical(keys []string) []string {
 	return slices.Compact(order)
 }
 
-// bunch is the locks that one MULTILOCK has taken so far.
-type bunch struct {
+// multiLock is the locks that one MULTILOCK has taken so far.
+type multiLock struct {
 	c     *Client
 	r     Request
 	began time.Time
@@ -59,7 +59,7 @@ func (c *Client) multiLock(ctx context.Context, keys []string, r Request) ([]Gra
 	if err := c.m.nameable(keys...); err != nil {
 		return nil, err
 	}
-	b := &bunch{c: c, r: r, began: time.Now()}
+	b := &multiLock{c: c, r: r, began: time.Now()}
 	err := b.takeAll(ctx, canonical(keys))
 	if err != nil {
 		b.giveBack()
@@ -76,7 +76,7 @@ func (c *Client) multiLock(ctx context.Context, keys []string, r Request) ([]Gra
 	return grants, nil
 }
 
-func (b *bunch) takeAll(ctx context.Context, order []string) error {
+func (b *multiLock) takeAll(ctx context.Context, order []string) error {
 	for _, key := range order {
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -106,7 +106,7 @@ func (b *bunch) takeAll(ctx context.Context, order []string) error {
 }
 
 // take takes one lock within the time that is left. watched: others follow, or came before.
-func (b *bunch) take(ctx context.Context, key string, watched bool) error {
+func (b *multiLock) take(ctx context.Context, key string, watched bool) error {
 	one := b.r
 	one.Key = key
 	if watched {
@@ -130,7 +130,7 @@ func (b *bunch) take(ctx context.Context, key string, watched bool) error {
 
 // endOf is when an unwatched live hold ends; zero for any other. An owner with a name may have it through another proxy, too.
 // had says that there is, or may be, one at all.
-func (b *bunch) endOf(id holdID) (end time.Time, had bool) {
+func (b *multiLock) endOf(id holdID) (end time.Time, had bool) {
 	m := b.c.m
 	m.mu.Lock()
 	h := m.holds[id]
@@ -152,7 +152,7 @@ func (b *bunch) endOf(id holdID) (end time.Time, had bool) {
 }
 
 // settle gives a taken lock the lease asked for, and has Redis say that it is still there.
-func (b *bunch) settle(ctx context.Context, t taking) error {
+func (b *multiLock) settle(ctx context.Context, t taking) error {
 	lease := milliseconds(b.r.Lease)
 	var err error
 	switch {
@@ -169,20 +169,20 @@ func (b *bunch) settle(ctx context.Context, t taking) error {
 	return b.confirm(ctx, t, lease) // RENEW does not wait for replicas
 }
 
-func (b *bunch) renew(ctx context.Context, t taking, lease int64) error {
+func (b *multiLock) renew(ctx context.Context, t taking, lease int64) error {
 	return b.c.renew(ctx, RenewRequest{DB: t.id.db, Key: t.id.key, Owner: b.r.Owner, Lease: lease})
 }
 
 // relet makes a hold that was not watched before end by itself again: when it would have, but not sooner than in atLeast ms.
-func (b *bunch) relet(ctx context.Context, t taking, atLeast int64) error {
+func (b *multiLock) relet(ctx context.Context, t taking, atLeast int64) error {
 	return b.renew(ctx, t, max(time.Until(t.until).Milliseconds(), atLeast))
 }
 
 // confirm lengthens a taken lock to at least lease and looks whether it is still there. Where Redis cannot be asked our own
 // deadline goes on to count, unless replicas are to have it.
-func (b *bunch) confirm(ctx context.Context, t taking, lease time.Duration) error {
+func (b *multiLock) confirm(ctx context.Context, t taking, lease time.Duration) error {
 	m, asked := b.c.m, time.Now()
-	if err := m.stretch(ctx, t.id, b.r.Owner != "", lease); err != nil {
+	if err := m.extendLease(ctx, t.id, b.r.Owner != "", lease); err != nil {
 		return err
 	}
 	m.mu.Lock()
@@ -198,7 +198,7 @@ func (b *bunch) confirm(ctx context.Context, t taking, lease time.Duration) erro
 }
 
 // missing is what became of a taken lock that is no longer there.
-func (b *bunch) missing(t taking) error {
+func (b *multiLock) missing(t taking) error {
 	if lost, ok := b.c.lossOf(t.id); ok {
 		return lost.error(t.id.key)
 	}
@@ -206,7 +206,7 @@ func (b *bunch) missing(t taking) error {
 }
 
 // sure looks whether all of the locks are ours by what this proxy knows.
-func (b *bunch) sure() error {
+func (b *multiLock) sure() error {
 	m := b.c.m
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -224,7 +224,7 @@ func (b *bunch) sure() error {
 
 // giveBack releases what was taken, the last one first. When that takes too long it goes on alone. It does not end with the
 // client, who never heard of these locks.
-func (b *bunch) giveBack() {
+func (b *multiLock) giveBack() {
 	work := func() struct{} {
 		for _, t := range slices.Backward(b.taken) {
 			b.retract(t)
@@ -237,7 +237,7 @@ func (b *bunch) giveBack() {
 }
 
 // retract takes back what one taking added.
-func (b *bunch) retract(t taking) {
+func (b *multiLock) retract(t taking) {
 	m := b.c.m
 	if t.grant.again && t.grant.attempt == "" {
 		if !t.until.IsZero() {
@@ -274,7 +274,7 @@ func (b *bunch) retract(t taking) {
 	}
 }
 
-func (b *bunch) restore(t taking) {
+func (b *multiLock) restore(t taking) {
 	if err := b.relet(context.Background(), t, 1); err != nil {
 		b.c.m.log.Warn("cannot set the lease a lock had before a MULTILOCK that failed", "key", t.id.key, "owner", t.id.owner, "error", err)
 	}

@@ -280,7 +280,7 @@ func TestMultiLockGivesBackWhatItLengthened(t *testing.T) {
 		m := bubbleEngine(t, w, s, "one", Options{})
 		for _, owner := range []string{"", "o"} {
 			c, _ := client(m)
-			b := &bunch{c: c, r: Request{Owner: owner, Lease: 60000}, began: time.Now()}
+			b := &multiLock{c: c, r: Request{Owner: owner, Lease: 60000}, began: time.Now()}
 			for _, key := range []string{"a", "b"} {
 				if err := b.take(context.Background(), key, true); err != nil {
 					t.Fatal(err)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/cluster"
+	"github.com/lockproxy/lockproxy/internal/lockstore/node"
 )
 
 // Reentry says when a connection may take again a lock it holds as its implicit owner.
@@ -18,6 +19,9 @@ const (
 	// ReentryNever wants OWNER or SELF on every connection.
 	ReentryNever Reentry = "never"
 )
+
+// PubSub says over which channels wake-ups go on a cluster.
+type PubSub = node.PubSub
 
 // Options set up a Manager. A zero field has the default named beside it.
 type Options struct {
@@ -55,7 +59,7 @@ func (o Options) withDefaults() Options {
 		o.WarmChannels = 1024
 	}
 	if o.ClusterPubSub == "" {
-		o.ClusterPubSub = PubSubBoth
+		o.ClusterPubSub = node.PubSubBoth
 	}
 	if o.Logger == nil {
 		o.Logger = slog.Default()

@@ -2,16 +2,12 @@ package lock
 
 import (
 	"context"
-	"errors"
 	"strconv"
-	"strings"
 
 	"github.com/redis/rueidis"
 
 	"github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/internal/lockstore/node"
-	"github.com/lockproxy/lockproxy/scripts"
-	"github.com/lockproxy/lockproxy/upstream"
 )
 
 // What a node can do is found out by doing it: locks that nobody else knows are taken, entered, waited for, renewed and given back
@@ -34,8 +30,8 @@ func (m *Manager) probeName(at func(name string) bool) string {
 
 // probe takes a lock of each kind and gives it back, all in one write, and leaves nothing behind. cannot is what Redis refuses to do
 // for want of a right or of a command; an err says that nothing is known.
-func (m *Manager) probe(s site, name, verb string) (cannot string, err error) {
-	client, err := s.ctl.Client(0)
+func (m *Manager) probe(s node.Site, name, verb string) (cannot string, err error) {
+	client, err := s.Node.Control.Client(0)
 	if err != nil {
 		return "", err
 	}
@@ -60,7 +56,7 @@ func (m *Manager) probe(s site, name, verb string) (cannot string, err error) {
 	}
 	for i, reply := range replies {
 		err := node.Outcome(reply.Error())
-		if line, lacks := lacking(err); lacks {
+		if line, lacks := node.Lacking(err); lacks {
 			return line, nil
 		}
 		if err != nil {
@@ -101,38 +97,4 @@ func codeOf(reply rueidis.RedisResult) int64 {
 		return noCode
 	}
 	return parts[0]
-}
-
-// lacking is Redis' line if it refused something for want of a right or of a command.
-func lacking(err error) (line string, yes bool) {
-	var refusal *upstream.ReplyError
-	if !errors.As(err, &refusal) {
-		return "", false
-	}
-	return refusal.Line, strings.HasPrefix(refusal.Line, "NOPERM ") || strings.Contains(strings.ToLower(refusal.Line), "unknown redis command")
-}
-
-// aboutKeys says whether a refusal is about keys, or channels, rather than about a command.
-func aboutKeys(line string) bool {
-	return strings.Contains(line, " key") || strings.Contains(line, " channel")
-}
-
-// verbAt is with what the scripts publish at a node of a cluster: as is wished, as far as the node has the commands.
-func verbAt(ctl *upstream.Control, wish PubSub) (string, error) {
-	client, err := ctl.Client(0)
-	if err != nil {
-		return "", err
-	}
-	known, err := client.Do(context.Background(), client.B().Arbitrary("EVAL").Args(scripts.Publishes.Source, "0", "SPUBLISH", "PUBLISH").Build()).AsIntSlice()
-	if err != nil {
-		return "", node.Outcome(err)
-	}
-	sharded, classic := known[0] == 1, known[1] == 1
-	switch {
-	case !sharded:
-		return PubSubClassic.verb(), nil
-	case !classic:
-		return PubSubSharded.verb(), nil
-	}
-	return wish.verb(), nil
 }

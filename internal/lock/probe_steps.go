@@ -18,7 +18,7 @@ type probeStep struct {
 // no more is taken out.
 type tryOut struct {
 	m    *Manager
-	site site
+	site node.Site
 	id   holdID
 	verb string
 }
@@ -33,22 +33,22 @@ func (t tryOut) next() holdID {
 }
 
 func (t tryOut) steps() []probeStep {
-	if t.site.votes {
+	if t.site.Votes {
 		return t.votes()
 	}
 	all := []probeStep{{t.acquire(t.id), 1}}
-	if !t.id.kind.nature().rw {
+	if !t.id.kind.spec().rw {
 		all = append(all, t.queue()...)
 	}
 	all = append(all, probeStep{t.look(), noCode}, probeStep{infoCall(0, t.id.key), noCode},
 		probeStep{t.renew(), 1}, probeStep{t.extend(), 1},
 		probeStep{handing(t.release(t.id), []node.Call{t.acquire(t.next())}, t.id.line(), "TS", t.verb), 1},
 		probeStep{t.release(t.next()), 1}, probeStep{t.acquire(t.id), 1})
-	if !t.id.kind.nature().rw {
+	if !t.id.kind.spec().rw {
 		all = append(all, probeStep{node.Call{Keys: []string{queueKey(t.id.key)}, Args: []string{"RPUSH", "nobody"}}, 1})
 	}
 	all = append(all, probeStep{t.force(), 1})
-	if t.site.pubsub != "" {
+	if t.site.PubSub != "" {
 		for i, s := range all {
 			if s.Script != nil {
 				all[i].Call = withGuard(s.Call)
@@ -60,7 +60,7 @@ func (t tryOut) steps() []probeStep {
 
 // votes are the steps on a node of a quorum, where nothing is handed on.
 func (t tryOut) votes() []probeStep {
-	votes, fence := []string{t.id.votesKey()}, !t.id.kind.nature().shared
+	votes, fence := []string{t.id.votesKey()}, !t.id.kind.spec().shared
 	vote := probeStep{asVote(t.acquire(t.id), t.id, tryOutAttempt, fence, ever), 1}
 	return []probeStep{
 		vote, {t.look(), noCode}, {infoCall(0, t.id.key), noCode},
@@ -75,11 +75,11 @@ func (t tryOut) votes() []probeStep {
 
 // acquire has a named owner take the lock.
 func (t tryOut) acquire(id holdID) node.Call {
-	n, keys, flags := id.kind.nature(), id.acquireKeys(), "NW"
+	n, keys, flags := id.kind.spec(), id.acquireKeys(), "NW"
 	if n.rw {
 		flags += "M"
 	}
-	if !n.shared && !t.site.votes {
+	if !n.shared && !t.site.Votes {
 		flags, keys = flags+"F", append(keys, tokenKey(id.key))
 	}
 	args := []string{probeLease, id.field(), ever, flags}
@@ -92,21 +92,21 @@ func (t tryOut) acquire(id holdID) node.Call {
 
 func (t tryOut) release(id holdID) node.Call {
 	args := append([]string{id.field(), t.verb, ever, "AW", tryOutAttempt}, id.rest()...)
-	return node.Call{Script: id.kind.nature().release, Keys: append(id.releaseKeys(), id.watchKey()), Args: args}
+	return node.Call{Script: id.kind.spec().release, Keys: append(id.releaseKeys(), id.watchKey()), Args: args}
 }
 
 func (t tryOut) renew() node.Call {
 	args := []string{probeLease, ever, "W", t.id.field(), tryOutAttempt}
-	return node.Call{Script: t.id.kind.nature().renew, Keys: append(t.id.keys(), t.id.watchKey()), Args: args}
+	return node.Call{Script: t.id.kind.spec().renew, Keys: append(t.id.keys(), t.id.watchKey()), Args: args}
 }
 
 func (t tryOut) extend() node.Call {
 	args := append([]string{probeLease, t.id.field(), ever, "KW", tryOutAttempt, tryOutAttempt}, t.id.rest()...)
-	return node.Call{Script: t.id.kind.nature().extend, Keys: append(t.id.keys(), t.id.watchKey()), Args: args}
+	return node.Call{Script: t.id.kind.spec().extend, Keys: append(t.id.keys(), t.id.watchKey()), Args: args}
 }
 
 func (t tryOut) look() node.Call {
-	return node.Call{Script: t.id.kind.nature().look, Keys: append(t.id.keys(), tokenKey(t.id.key)), Args: []string{t.id.field()}}
+	return node.Call{Script: t.id.kind.spec().look, Keys: append(t.id.keys(), tokenKey(t.id.key)), Args: []string{t.id.field()}}
 }
 
 func (t tryOut) force() node.Call {

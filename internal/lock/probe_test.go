@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/lockstore/node"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
@@ -12,7 +13,7 @@ import (
 func TestClusterWithoutShardedChannels(t *testing.T) {
 	t.Parallel()
 	tc := testredis.StartCluster(t, 2, 0, `--rename-command SPUBLISH ""`, `--rename-command SSUBSCRIBE ""`, `--rename-command SUNSUBSCRIBE ""`)
-	for _, way := range []PubSub{PubSubBoth, PubSubSharded, PubSubClassic} {
+	for _, way := range []PubSub{node.PubSubBoth, node.PubSubSharded, node.PubSubClassic} {
 		m := clusterEngine(t, tc, Options{ClusterPubSub: way, Poll: time.Minute})
 		a, _ := client(m)
 		b, _ := client(m)
@@ -74,11 +75,11 @@ func TestProbeDoesAllAndLeavesNothing(t *testing.T) {
 	} {
 		eventually(t, 30*time.Second, way.name+" is asked", func() bool {
 			asked := 0
-			for _, a := range accountsOf(way.m) {
-				if err := a.refusal(); err != nil {
+			for _, a := range nodesOf(way.m) {
+				if err := refusalOf(a); err != nil {
 					t.Fatal(way.name, err)
 				}
-				if a.fresh() {
+				if a.Account.Fresh() {
 					asked++
 				}
 			}
@@ -92,21 +93,21 @@ func TestProbeDoesAllAndLeavesNothing(t *testing.T) {
 	}
 }
 
-func accountsOf(m *Manager) (all []*account) {
+func nodesOf(m *Manager) (all []*node.Node) {
 	if q, yes := m.store.(*quorum); yes {
 		for _, n := range q.all {
-			all = append(all, &n.account)
+			all = append(all, &n.Node)
 		}
 		return all
 	}
 	switch s := directOf(m).shards.(type) {
 	case *single:
-		all = append(all, &s.only.account)
+		all = append(all, &s.only.Node)
 	case *sharded:
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		for _, mb := range s.shards {
-			all = append(all, &mb.account)
+			all = append(all, &mb.Node)
 		}
 	}
 	return all

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/internal/jitter"
 	"github.com/lockproxy/lockproxy/internal/lockstore/node"
 	"github.com/lockproxy/lockproxy/internal/lockstore/tally"
@@ -34,11 +33,11 @@ type QuorumNode struct {
 }
 
 type quorum struct {
-	m           *Manager
-	all         []*quorumNode
-	subscribers node.Subscribers // one on each node
-	maxLease    time.Duration
-	timeout     time.Duration
+	m         *Manager
+	all       []*quorumNode
+	unsharded // a subscriber on each node
+	maxLease  time.Duration
+	timeout   time.Duration
 
 	mu    sync.Mutex
 	steps map[stepKey]*quorumStep // the last one under way on an owner's hold on a node
@@ -70,7 +69,7 @@ func newQuorum(m *Manager, o QuorumOptions) *quorum {
 		one := &quorumNode{name: n.Name, Node: node.Node{Control: n.Control}, trouble: errUnasked}
 		q.all = append(q.all, one)
 		q.subscribers = append(q.subscribers, m.newSubscriber(n.Control, func() {
-			one.account.outdated()
+			one.Account.Outdated()
 			m.recheck(reasonGone)
 			m.wakeIf(everyKey)
 		}))
@@ -98,11 +97,6 @@ func (q *quorum) parts() (parts []func(context.Context)) {
 	return parts
 }
 
-func (q *quorum) close() {}
-func (q *quorum) abort() {} // the Controls' Close does that
-
-func (q *quorum) fits(string) error { return nil }
-
 // admit takes a place in the fair queue out of r: each node would have a queue of its own, and whose turn it is would be no
 // majority's. Each node has a vote, and says by that what it lacks.
 func (q *quorum) admit(_ context.Context, r Request) (Request, error) {
@@ -113,22 +107,6 @@ func (q *quorum) admit(_ context.Context, r Request) (Request, error) {
 func (q *quorum) drift(lease time.Duration) time.Duration { return tally.Drift(lease) }
 
 func (q *quorum) votes() bool { return true }
-
-func (q *quorum) slot(string) int { return 0 }
-
-func (q *quorum) lane(string) (at *cluster.Node, places int) { return nil, renewAtOnce }
-
-func (q *quorum) publishing() string { return publish }
-
-func (q *quorum) final(at int64) int64 { return at }
-
-func (q *quorum) subscribe(name string, l node.Listener) { q.subscribers.Subscribe(name, l) }
-
-func (q *quorum) unsubscribe(name string, l node.Listener) { q.subscribers.Unsubscribe(name, l) }
-
-func (q *quorum) ready(ctx context.Context, name string, over <-chan time.Time) (waited bool, err error) {
-	return q.subscribers.Ready(ctx, name, over)
-}
 
 // No queue is kept, and no lock handed on: those who wait know when a lease is over.
 
@@ -192,7 +170,7 @@ func (q *quorum) ask(n *quorumNode, until time.Time, build func(notAfter string)
 			}
 		}
 		out, err = n.EvalInts(c, false)
-		n.account.refused(err)
+		n.Account.Refused(err)
 		if err != nil || out[0] != scripts.Late || time.Until(until) <= 0 {
 			break
 		}

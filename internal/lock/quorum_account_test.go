@@ -8,6 +8,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/lockproxy/lockproxy/internal/lockstore/node"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -21,7 +22,7 @@ func TestQuorumServiceAccount(t *testing.T) {
 	for range 3 {
 		s := testredis.Start(t)
 		with := []any{"ACL", "SETUSER", "svc", "on", ">pw", "resetchannels", "~app:*", "&redisson_*", "+info"}
-		for _, rule := range ruleNames(accountKinds["a quorum"]) {
+		for _, rule := range node.Rules(node.PubSubBoth, false, true) {
 			with = append(with, rule)
 		}
 		s.Do(t, with...)

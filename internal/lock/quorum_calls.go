@@ -69,3 +69,13 @@ func (b *batch) onNode(notAfter string) node.Call {
 func extending(c node.Call, id holdID, attempt string) node.Call {
 	return around(c, scripts.StandExtend, []string{id.votesKey()}, []string{attempt})
 }
+
+// takes says whether the call asks a node of a quorum for a lock.
+func takes(c node.Call) bool {
+	for _, vote := range scripts.Vote {
+		if c.Script == vote {
+			return true
+		}
+	}
+	return false
+}

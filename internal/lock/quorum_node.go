@@ -16,9 +16,8 @@ import (
 // quorumNode is one of the nodes.
 type quorumNode struct {
 	node.Node
-	name    string
-	account account
-	calls   atomic.Int64 // without an answer
+	name  string
+	calls atomic.Int64 // without an answer
 
 	mu      sync.Mutex
 	trouble error // why it did not answer last; nil: it did
@@ -128,21 +127,21 @@ func (q *quorum) sample(n *quorumNode) error {
 
 // permitted is why a node is not asked for a lock: what is known not to be possible there, or that this is not known by until.
 func (q *quorum) permitted(n *quorumNode, until time.Time) error {
-	if !n.account.fresh() {
+	if !n.Account.Fresh() {
 		ctx, cancel := context.WithDeadline(context.Background(), until)
 		defer cancel()
-		if q.m.ensure(ctx, &n.account, n.site(q.m)) != nil {
+		if n.Account.Ensure(ctx, n.site(q.m)) != nil {
 			return &upstream.NotSentError{Cause: errUntold}
 		}
 	}
-	if err := n.account.refusal(); err != nil {
+	if err := refusalOf(&n.Node); err != nil {
 		return &upstream.ReplyError{Line: err.Error()}
 	}
 	return nil
 }
 
-func (n *quorumNode) site(m *Manager) site {
-	return site{ctl: n.Control, log: m.log.With("node", n.name), run: m.background, votes: true}
+func (n *quorumNode) site(m *Manager) node.Site {
+	return m.site(node.Site{Node: &n.Node, Log: m.log.With("node", n.name), Run: m.background, Votes: true}, nil)
 }
 
 // keepTime samples one node's clock until ctx ends.
@@ -151,7 +150,7 @@ func (q *quorum) keepTime(ctx context.Context, n *quorumNode) {
 		if err := q.sample(n); err != nil {
 			q.m.log.Debug("a quorum's node does not answer", "node", n.name, "error", err)
 		} else {
-			q.m.askAccount(&n.account, n.site(q.m))
+			n.Account.AskWhenDue(n.site(q.m))
 		}
 	})
 }

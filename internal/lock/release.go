@@ -44,7 +44,7 @@ func (c *Client) unlock(ctx context.Context, r UnlockRequest) (bool, error) {
 		return false, err
 	}
 	id, explicit := c.id(r.Side, r.DB, r.Key, r.Owner)
-	id, err := c.meant(ctx, id, explicit)
+	id, err := c.resolveSide(ctx, id, explicit)
 	if err != nil {
 		return false, err
 	}
@@ -198,7 +198,7 @@ func (r *release) call(notAfter string) node.Call {
 		return node.Call{DB: id.db, Script: scripts.Release, Keys: keys, Args: args}
 	}
 	args = append(args, r.registration)
-	return node.Call{DB: id.db, Script: id.kind.nature().release, Keys: keys, Args: append(args, id.rest()...)}
+	return node.Call{DB: id.db, Script: id.kind.spec().release, Keys: keys, Args: append(args, id.rest()...)}
 }
 
 // settle finds out what became of a release.

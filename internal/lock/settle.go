@@ -38,7 +38,7 @@ func (d *direct) look(id holdID, named bool, notAfter int64, giveUp time.Time) (
 			d.m.sleep(background, min(time.Duration(until-now)*time.Microsecond+time.Millisecond, time.Until(giveUp)))
 		}
 		s := seen{at: time.Now()}
-		reply, err := d.eval(background, node.Call{DB: id.db, Script: id.kind.nature().look, Keys: keys, Args: []string{id.field()}})
+		reply, err := d.eval(background, node.Call{DB: id.db, Script: id.kind.spec().look, Keys: keys, Args: []string{id.field()}})
 		if err == nil {
 			parts, _ := reply.ToArray()
 			now := int64(0)

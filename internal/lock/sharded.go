@@ -44,9 +44,10 @@ type placeholders struct {
 
 // member is what a shard of a cluster is besides.
 type member struct {
-	is    *cluster.Node
-	stop  context.CancelFunc
-	parts sync.WaitGroup
+	is          *cluster.Node
+	subscribers node.Subscribers // one for each kind of channel
+	stop        context.CancelFunc
+	parts       sync.WaitGroup
 
 	regress atomic.Int64 // after its clock jumped back: until it is past this, late requests may still be done there
 
@@ -102,10 +103,10 @@ func (f *sharded) shardOf(n *cluster.Node) *shard {
 	mb = &shard{
 		Node: node.Node{Control: upstream.NewControl(n.Target(), upstream.ControlOptions{Logger: o.Logger})}, member: member{is: n},
 	}
-	for _, sharded := range o.ClusterPubSub.ways() {
+	for _, sharded := range o.ClusterPubSub.Ways() {
 		mb.subscribers = append(mb.subscribers, node.NewSubscriber(mb.Control, node.SubscriberOptions{
 			Warm: o.WarmChannels, Logger: o.Logger, Back: func() { f.resubscribed(mb) },
-			Sharded: sharded, Echo: !sharded && o.ClusterPubSub == PubSubBoth, Strayed: f.c.Refresh,
+			Sharded: sharded, Echo: !sharded && o.ClusterPubSub == node.PubSubBoth, Strayed: f.c.Refresh,
 		}))
 	}
 	f.shards[n] = mb
@@ -258,7 +259,7 @@ func (f *sharded) keepTime(ctx context.Context, mb *shard) {
 		if err := f.sampleOf(mb); err != nil {
 			f.m.log.Debug("cannot read the clock of a node", "node", mb.is.Addr, "error", err)
 		} else {
-			f.m.askAccount(&mb.account, f.site(mb))
+			mb.Account.AskWhenDue(f.site(mb))
 		}
 	})
 }

@@ -45,7 +45,7 @@ func (f *sharded) do(ctx context.Context, key string, send func(mb *shard, ask b
 		err := error(&upstream.NotSentError{Cause: errUnserved})
 		if mb != nil {
 			err = send(mb, ask)
-			mb.account.refused(err)
+			mb.Account.Refused(err)
 			f.unuse(mb)
 		}
 		var again bool

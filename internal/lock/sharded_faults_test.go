@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/cluster"
+	"github.com/lockproxy/lockproxy/internal/lockstore/node"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
@@ -217,7 +218,7 @@ func TestClusterStuckMove(t *testing.T) {
 func TestClusterWakeUpAfterMove(t *testing.T) {
 	t.Parallel()
 	tc := testredis.StartCluster(t, 3, 0)
-	for _, way := range []PubSub{PubSubSharded, PubSubBoth, PubSubClassic} {
+	for _, way := range []PubSub{node.PubSubSharded, node.PubSubBoth, node.PubSubClassic} {
 		m := clusterEngine(t, tc, Options{Poll: time.Hour, Watchdog: time.Hour, ClusterPubSub: way})
 		key := "roams" + string(way)
 		s := owner(t, tc, key)
@@ -225,7 +226,7 @@ func TestClusterWakeUpAfterMove(t *testing.T) {
 		cl, _ := client(m)
 		got := locking(cl, Request{Key: key, Blocks: true})
 		channel := channelOf(key)
-		listened := func() bool { return subscribers(t, owner(t, tc, key), channel) == len(way.ways()) }
+		listened := func() bool { return subscribers(t, owner(t, tc, key), channel) == len(way.Ways()) }
 		eventually(t, 30*time.Second, "listened to", listened)
 		for i := range 4 {
 			from, to := owner(t, tc, key), tc.Servers[i%3]
@@ -241,7 +242,7 @@ func TestClusterWakeUpAfterMove(t *testing.T) {
 		s = owner(t, tc, key)
 		s.Do(t, "DEL", key)
 		verb := "SPUBLISH"
-		if way == PubSubClassic {
+		if way == node.PubSubClassic {
 			verb = "PUBLISH"
 		}
 		s.Do(t, verb, channel, "0")

@@ -74,7 +74,7 @@ func (f *sharded) recheck(mb *shard, reason string) {
 
 // resubscribed is single.resubscribed for one shard.
 func (f *sharded) resubscribed(mb *shard) {
-	mb.account.outdated()
+	mb.Account.Outdated()
 	f.recheck(mb, reasonGone)
 	f.m.wakeIf(func(key string) bool { return f.on(mb, key) })
 }

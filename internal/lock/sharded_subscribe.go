@@ -8,51 +8,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockstore/node"
 )
 
-// PubSub says over which channels wake-ups go on a cluster.
-type PubSub string
-
-const (
-	// PubSubBoth publishes, and listens, both ways: for whatever else works with the same locks.
-	PubSubBoth PubSub = "both"
-	// PubSubSharded uses SPUBLISH only, as Redisson of today by itself: the other nodes hear nothing of it.
-	PubSubSharded PubSub = "sharded"
-	// PubSubClassic uses PUBLISH only, which every node passes to all others: before Redis 7, for Redisson before 3.22, and
-	// where shardedSubscriptionMode is OFF.
-	PubSubClassic PubSub = "classic"
-)
-
-// verb is what the scripts are told to publish with.
-func (p PubSub) verb() string {
-	switch p {
-	case PubSubSharded:
-		return "SPUBLISH"
-	case PubSubClassic:
-		return "PUBLISH"
-	}
-	return "BOTH"
-}
-
-// publishedBy is the way whose verb that is.
-func publishedBy(verb string) PubSub {
-	for _, p := range []PubSub{PubSubSharded, PubSubClassic} {
-		if p.verb() == verb {
-			return p
-		}
-	}
-	return PubSubBoth
-}
-
-// ways says for each subscriber that a node needs whether it is for sharded channels.
-func (p PubSub) ways() []bool {
-	switch p {
-	case PubSubSharded:
-		return []bool{true}
-	case PubSubClassic:
-		return []bool{false}
-	}
-	return []bool{true, false}
-}
-
 // hearing is one channel that somebody waits on, and where: at the node that has its slot.
 type hearing struct {
 	users map[node.Listener]int

@@ -9,6 +9,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/lockproxy/lockproxy/cluster"
+	"github.com/lockproxy/lockproxy/internal/lockstore/node"
 	"github.com/lockproxy/lockproxy/internal/simulation/world"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 	"github.com/lockproxy/lockproxy/upstream"
@@ -115,9 +116,9 @@ func TestClusterWakeUps(t *testing.T) {
 		verbs  []string
 		listen []string
 	}{
-		{PubSubBoth, []string{"PUBLISH", "SPUBLISH"}, []string{"SUBSCRIBE", "SSUBSCRIBE"}},
-		{PubSubSharded, []string{"SPUBLISH"}, []string{"SSUBSCRIBE"}},
-		{PubSubClassic, []string{"PUBLISH"}, []string{"SUBSCRIBE"}},
+		{node.PubSubBoth, []string{"PUBLISH", "SPUBLISH"}, []string{"SUBSCRIBE", "SSUBSCRIBE"}},
+		{node.PubSubSharded, []string{"SPUBLISH"}, []string{"SSUBSCRIBE"}},
+		{node.PubSubClassic, []string{"PUBLISH"}, []string{"SUBSCRIBE"}},
 	} {
 		m := clusterEngine(t, tc, Options{Poll: time.Hour, Watchdog: time.Hour, ClusterPubSub: c.way})
 		for i, verb := range c.verbs {

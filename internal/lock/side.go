@@ -13,11 +13,11 @@ import (
 // inside says whether the owner holds the lock on either side, as far as this proxy knows: its LOCK is then a re-entry, which
 // does not stand in line behind those who wait for its own release.
 func (m *Manager) inside(id holdID) bool {
-	return m.held(id) || id.kind.nature().rw && m.held(id.as(id.kind.nature().other))
+	return m.held(id) || id.kind.spec().rw && m.held(id.as(id.kind.spec().other))
 }
 
-// meant is the hold that an UNLOCK or RENEW which names no side is about.
-func (c *Client) meant(ctx context.Context, id holdID, explicit bool) (holdID, error) {
+// resolveSide is the hold that an UNLOCK or RENEW which names no side is about.
+func (c *Client) resolveSide(ctx context.Context, id holdID, explicit bool) (holdID, error) {
 	if id.kind != Plain {
 		return id, nil
 	}
@@ -46,7 +46,7 @@ func (c *Client) meant(ctx context.Context, id holdID, explicit bool) (holdID, e
 func (m *Manager) known(id holdID) (kinds []Kind) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for k := range natures {
+	for k := range kindSpecs {
 		if h := m.holds[id.as(Kind(k))]; h != nil && (h.count > 0 || h.users > 0) {
 			kinds = append(kinds, Kind(k))
 		}
@@ -79,7 +79,7 @@ func sidesIn(parts []rueidis.RedisMessage) (held []Kind) {
 func (c *Client) remembered(id holdID) holdID {
 	var last time.Time
 	out := id
-	for k := range natures {
+	for k := range kindSpecs {
 		was := id.as(Kind(k))
 		if lost, ok := c.lossOf(was); ok && lost.at.After(last) {
 			out, last = was, lost.at
@@ -99,7 +99,7 @@ func (c *Client) contradict(id holdID) {
 	for h := range m.byKey[l] {
 		m.suspect(h, reasonGone)
 	}
-	for k := range natures { // nor are losses of the other kind what the owner's next UNLOCK is about
+	for k := range kindSpecs { // nor are losses of the other kind what the owner's next UNLOCK is about
 		if was := id.as(Kind(k)); was.line() != id.line() {
 			c.forgetLoss(was)
 		}
@@ -123,7 +123,7 @@ func (m *Manager) holdsElsewhere(id holdID) bool {
 	if s, err := m.store.look(id, false, 0, time.Now()); err == nil && s.count > 0 {
 		return true
 	}
-	if n := id.kind.nature(); n.rw {
+	if n := id.kind.spec(); n.rw {
 		s, err := m.store.look(id.as(n.other), false, 0, time.Now())
 		return err == nil && s.count > 0
 	}

@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/internal/lockstore/node"
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -17,65 +16,43 @@ import (
 // A new master has what had reached it when it was promoted. Every hold is looked at there when the wake-up connection is
 // back (resubscribed), and once more a little later: the answer of the former master to a verb may have been on its way.
 type single struct {
-	m        *Manager
-	only     *shard
+	m    *Manager
+	only *shard
+	unsharded
 	switched switched
 }
 
 func newSingle(m *Manager, ctl *upstream.Control) *single {
 	s := &single{m: m, only: &shard{Node: node.Node{Control: ctl}}}
-	s.only.subscribers = node.Subscribers{m.newSubscriber(ctl, s.resubscribed)}
+	s.subscribers = node.Subscribers{m.newSubscriber(ctl, s.resubscribed)}
 	ctl.OnSwitch(s.masterSwitches)
 	return s
 }
 
 func (s *single) parts() []func(context.Context) {
-	return []func(context.Context){s.only.subscribers[0].Run, s.keepTime}
+	return []func(context.Context){s.subscribers[0].Run, s.keepTime}
 }
 
-func (s *single) close() {}
-func (s *single) abort() {} // the Control's Close does that
-
-func (s *single) fits(string) error { return nil }
-
-func (s *single) slot(string) int { return 0 }
-
-func (s *single) lane(string) (at *cluster.Node, places int) { return nil, renewAtOnce }
-
-// publish is the command that wakes waiters on a Redis that is no cluster.
-const publish = "PUBLISH"
-
-func (s *single) publishing() string { return publish }
-
-func (s *single) subscribe(name string, l node.Listener) { s.only.subscribers.Subscribe(name, l) }
-
-func (s *single) unsubscribe(name string, l node.Listener) { s.only.subscribers.Unsubscribe(name, l) }
-
-func (s *single) ready(ctx context.Context, name string, over <-chan time.Time) (waited bool, err error) {
-	return s.only.subscribers.Ready(ctx, name, over)
-}
-
-func (s *single) permitted(ctx context.Context, _ string) (refusal, err error) {
-	a := &s.only.account
-	if !a.fresh() {
-		err = s.m.ensure(ctx, a, s.site())
+func (s *single) permitted(ctx context.Context, _ string) (refused, err error) {
+	if !s.only.Account.Fresh() {
+		err = s.only.Account.Ensure(ctx, s.site())
 	}
-	return a.refusal(), err
+	return refusalOf(&s.only.Node), err
 }
 
-func (s *single) site() site {
-	return site{ctl: s.only.Control, era: s.only.Clock.Era(), log: s.m.log, run: s.m.background}
+func (s *single) site() node.Site {
+	return s.m.site(node.Site{Node: &s.only.Node, Era: s.only.Clock.Era(), Log: s.m.log, Run: s.m.background}, nil)
 }
 
 func (s *single) do(_ context.Context, _ string, send func(at *shard, ask bool) error) error {
 	err := send(s.only, false)
-	s.only.account.refused(err)
+	s.only.Account.Refused(err)
 	return err
 }
 
 func (s *single) ints(_ context.Context, c node.Call) ([]int64, error) {
 	out, err := s.only.EvalInts(c, false)
-	s.only.account.refused(err)
+	s.only.Account.Refused(err)
 	return out, err
 }
 
@@ -96,8 +73,6 @@ func (s *single) notAfter(ctx context.Context) (text string, at int64, err error
 	at = now + allowed(ctx).Microseconds()
 	return strconv.FormatInt(at, 10), at, nil
 }
-
-func (s *single) final(at int64) int64 { return at }
 
 func (s *single) now() int64 {
 	now, _ := s.only.Clock.Now()
@@ -129,7 +104,7 @@ func (s *single) keepTime(ctx context.Context) {
 		if err := s.sample(); err != nil {
 			s.m.log.Debug("cannot read Redis' clock", "error", err)
 		} else {
-			s.m.askAccount(&s.only.account, s.site())
+			s.only.Account.AskWhenDue(s.site())
 		}
 	})
 }
@@ -137,7 +112,7 @@ func (s *single) keepTime(ctx context.Context) {
 // resubscribed is called when the wake-up connection is back: messages may have been missed and Redis may have
 // forgotten locks, so every waiter tries again and every hold is looked at.
 func (s *single) resubscribed() {
-	s.only.account.outdated()
+	s.only.Account.Outdated()
 	s.m.recheck(s.switched.reason())
 	s.m.wakeIf(everyKey)
 }
@@ -154,9 +129,9 @@ type switched struct {
 
 // masterSwitches is called when another Redis is about to become the master, before any connection to it is made.
 func (s *single) masterSwitches() {
-	s.only.account.outdated()
+	s.only.Account.Outdated()
 	s.only.Clock.Forget() // no not-after is reckoned before the new master's clock was read
-	s.only.subscribers[0].Hurry()
+	s.subscribers[0].Hurry()
 	s.switched.mu.Lock()
 	s.switched.fresh = true
 	s.switched.mu.Unlock()

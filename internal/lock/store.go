@@ -66,7 +66,7 @@ type shards interface {
 	ready(ctx context.Context, name string, over <-chan time.Time) (waited bool, err error)
 
 	// permitted says whether locks with this name may be given, when that is known, or ctx has ended.
-	permitted(ctx context.Context, name string) (refusal, err error)
+	permitted(ctx context.Context, name string) (refused, err error)
 	// do has send talk to the Redis that has the key, with ask behind ASKING.
 	do(ctx context.Context, key string, send func(s *shard, ask bool) error) error
 	// ints runs a script that every LOCK and UNLOCK needs on the Redis that has its first key, in as few steps as it may.
@@ -97,9 +97,7 @@ type direct struct {
 // shard is one Redis of a direct store.
 type shard struct {
 	node.Node
-	account     account
-	subscribers node.Subscribers // one for each kind of channel
-	member                       // of a cluster
+	member // of a cluster
 }
 
 func newDirect(m *Manager, s shards) *direct { return &direct{shards: s, m: m, vacant: newVacancies()} }
@@ -113,3 +111,27 @@ func (d *direct) drift(time.Duration) time.Duration { return 0 }
 func (d *direct) votes() bool { return false }
 
 func (d *direct) nodes() []NodeInfo { return nil }
+
+// unsharded is what stores without slots have in common.
+type unsharded struct{ subscribers node.Subscribers }
+
+func (unsharded) close() {}
+func (unsharded) abort() {} // the Control's Close does that
+
+func (unsharded) fits(string) error { return nil }
+
+func (unsharded) slot(string) int { return 0 }
+
+func (unsharded) lane(string) (at *cluster.Node, places int) { return nil, renewAtOnce }
+
+func (unsharded) publishing() string { return node.Publish }
+
+func (unsharded) final(at int64) int64 { return at }
+
+func (u unsharded) subscribe(name string, l node.Listener) { u.subscribers.Subscribe(name, l) }
+
+func (u unsharded) unsubscribe(name string, l node.Listener) { u.subscribers.Unsubscribe(name, l) }
+
+func (u unsharded) ready(ctx context.Context, name string, over <-chan time.Time) (waited bool, err error) {
+	return u.subscribers.Ready(ctx, name, over)
+}

@@ -164,7 +164,7 @@ func (d *direct) vacantCall(batch []*vacancy) node.Call {
 	keys := make([]string, 0, 2*len(batch))
 	args := make([]string, 2, 2+len(batch))
 	for _, v := range batch {
-		letters = append(letters, v.id.kind.nature().letter)
+		letters = append(letters, v.id.kind.spec().letter)
 		args = append(args, v.id.field())
 		if v.id.kind == Plain {
 			keys = append(keys, plainKeys(v.id.key)...)

@@ -1,4 +1,4 @@
-// Package node is one Redis that keeps locks: its clock, the scripts that run there, and the messages that come from there.
+// Package node is one Redis that keeps locks: its clock, what its account may do, the scripts that run there, and the messages that come from there.
 package node
 
 import "github.com/lockproxy/lockproxy/upstream"
@@ -7,4 +7,5 @@ import "github.com/lockproxy/lockproxy/upstream"
 type Node struct {
 	Control *upstream.Control
 	Clock   Clock
+	Account Account
 }

@@ -1,0 +1,272 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+// Scripts run as the service account. Where that may not do all that they do, a script would end in the middle, and a lock that was
+// had could not be given back. So Redis is asked at first what the account lacks: the log says it, and no lock is given.
+
+// accountAsked is how often an account is asked for that lacks nothing; one that does is asked for at each sample of the clock.
+const accountAsked = 10 * time.Second
+
+// Account is what is known of the service account's rights at one node, and of what the node can do.
+type Account struct {
+	doubts atomic.Int64           // how often there was a reason to ask anew
+	known  atomic.Int64           // one more than doubts was when the last question began that got an answer
+	lacks  atomic.Pointer[string] // rights without which no lock is given
+	cannot atomic.Pointer[string] // what Redis said when a lock was taken and given back for a try
+	verb   atomic.Pointer[string] // with what a node of a cluster publishes
+
+	said string // what the log says that it lacks; used by the one question under way
+
+	// guarded by mu, under which nobody waits for Redis
+	mu     sync.Mutex
+	asking chan struct{} // closed when the question under way is over; nil: there is none
+	failed time.Time     // when a question got no answer last
+	began  time.Time     // when the last question began
+	next   time.Time     // when to ask
+	era    int           // of the clock: another master has users of its own
+}
+
+// Fresh says that Redis has answered a question that began after the last reason to ask.
+func (a *Account) Fresh() bool { return a.known.Load() == a.doubts.Load()+1 }
+
+// Outdated says that the node may be another than it was: it is asked before the next lock is given.
+func (a *Account) Outdated() { a.doubts.Add(1) }
+
+// askPause is for how long nobody waits for an answer after a question that got none, and for how long refusals that may be about
+// the names of a client's own locks do not lead to another question.
+const askPause = time.Second
+
+// Refused is told what became of a script. Where Redis refused it for want of a right or of a command, what is known of the node is
+// not true any more, and the node is asked before the next lock is given. A refusal of keys may be about the name that a client
+// gave its lock, of which the account has no right to know: no client can have the node asked all the time by it.
+func (a *Account) Refused(err error) {
+	line, lacks := Lacking(err)
+	if !lacks || a.refuses() { // a node that refuses locks is asked at each sample of the clock
+		return
+	}
+	if aboutKeys(line) && a.askedLately() {
+		return
+	}
+	a.Outdated()
+}
+
+// askedLately says whether the node was asked within askPause. It is asked again soon then, but nobody waits for that.
+func (a *Account) askedLately() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	lately := time.Since(a.began) < askPause
+	if lately {
+		a.next = time.Time{} // at the next sample of the clock
+	}
+	return lately
+}
+
+// silent says whether the last question got no answer a moment ago.
+func (a *Account) silent() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return time.Since(a.failed) < askPause
+}
+
+// due says whether it is time to ask.
+func (a *Account) due(era int) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return !a.Fresh() || era != a.era || !time.Now().Before(a.next)
+}
+
+// Site is a node whose account is asked.
+type Site struct {
+	Node   *Node
+	Era    int // of its clock
+	Log    *slog.Logger
+	Run    func(work func()) // runs the question aside
+	PubSub PubSub            // of a cluster's node: with what to publish there; else ""
+	Votes  bool              // it is one of a quorum
+	// Probe takes a lock for a try and gives it back. cannot is what Redis refuses; done is false if there was none to try.
+	Probe func(verb string) (cannot string, done bool, err error)
+}
+
+// One question at a time is under way to a node about what it can do. Whoever needs the answer waits for that one, and no longer
+// than it wants to.
+
+// ask begins to ask the node, unless somebody does already. over is closed when that question is over, with or without an answer.
+func (a *Account) ask(s Site) (over <-chan struct{}) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.asking == nil {
+		a.asking, a.began = make(chan struct{}), time.Now()
+		s.Run(func() { a.askNode(s) })
+	}
+	return a.asking
+}
+
+// Ensure waits until it is known what the node can do, no longer than ctx, whose error it returns then. Where Redis says nothing
+// it returns nil: the lock is tried all the same.
+func (a *Account) Ensure(ctx context.Context, s Site) error {
+	for range 2 { // a question that was under way may have begun before the last reason to ask
+		if a.Fresh() || a.silent() {
+			return nil
+		}
+		select {
+		case <-a.ask(s):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// AskWhenDue has the node asked what the account lacks and what the node can do, when it is time to.
+func (a *Account) AskWhenDue(s Site) {
+	if a.due(s.Era) {
+		a.ask(s)
+	}
+}
+
+// askNode is the one question under way.
+func (a *Account) askNode(s Site) {
+	doubts := a.doubts.Load()
+	err := a.learn(s)
+	if err != nil {
+		s.Log.Debug("a node did not say what it can do", "error", err)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	close(a.asking)
+	a.asking = nil
+	if err != nil {
+		a.failed = time.Now()
+		return
+	}
+	a.failed, a.era, a.next = time.Time{}, s.Era, time.Now().Add(accountAsked)
+	if a.refuses() {
+		a.next = time.Time{}
+	}
+	a.known.Store(doubts + 1)
+}
+
+// learn asks what the account lacks at a node, and what the node can do; it logs what is new.
+func (a *Account) learn(s Site) error {
+	verb := Publish
+	if s.PubSub != "" {
+		var err error
+		if verb, err = s.Node.publishesWith(s.PubSub); err != nil {
+			return err
+		}
+	}
+	lacking, err := s.Node.lacking(rights(publishedBy(verb), s.PubSub != "", s.Votes))
+	if err != nil {
+		return err
+	}
+	if !a.Fresh() || !a.sameEra(s.Era) || a.cannot.Load() != nil {
+		cannot, done, err := s.Probe(verb)
+		if err != nil {
+			return err
+		}
+		if done {
+			a.noteProbe(cannot, s.Log)
+		}
+	}
+	if was := a.verb.Swap(&verb); s.PubSub != "" && verb != s.PubSub.Verb() && (was == nil || *was != verb) {
+		s.Log.Warn("a node lacks a command that cluster-pubsub asks for: it publishes otherwise", "with", verb)
+	}
+	a.noteRights(lacking, s)
+	return nil
+}
+
+func (a *Account) sameEra(era int) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.era == era
+}
+
+// noteProbe notes what Redis refused to the lock that was taken for a try.
+func (a *Account) noteProbe(cannot string, log *slog.Logger) {
+	was := a.cannot.Load()
+	switch {
+	case cannot == "" && was != nil:
+		log.Info("locks can be taken and given back again")
+	case cannot != "" && (was == nil || *was != cannot):
+		log.Error("a lock could not be taken and given back for a try, none is given", "error", cannot)
+	}
+	a.cannot.Store(nil)
+	if cannot != "" {
+		a.cannot.Store(&cannot)
+	}
+}
+
+// noteRights notes what the account lacks.
+func (a *Account) noteRights(lacking []right, s Site) {
+	log := s.Log
+	var needed, rest []string
+	for _, r := range lacking {
+		if r.needed {
+			needed = append(needed, r.rule)
+		} else {
+			rest = append(rest, r.rule)
+		}
+	}
+	a.lacks.Store(nil)
+	if len(needed) > 0 {
+		text := strings.Join(needed, " ")
+		a.lacks.Store(&text)
+	}
+	said := strings.Join(slices.Concat(needed, rest), " ")
+	if said == a.said {
+		return
+	}
+	a.said = said
+	switch {
+	case len(needed) > 0:
+		log.Error("the service account lacks rights without which no lock is given", "lacks", said)
+	case len(rest) > 0:
+		log.Warn("the service account lacks rights: what needs them is refused, or takes longer", "lacks", said)
+	default:
+		log.Info("the service account has all rights that locks need")
+	}
+}
+
+func (a *Account) refuses() bool { return a.Lacks() != "" || a.Cannot() != "" }
+
+// Lacks are the rights without which no lock is given.
+func (a *Account) Lacks() string { return text(&a.lacks) }
+
+// Cannot is what Redis said when a lock could not be taken and given back for a try.
+func (a *Account) Cannot() string { return text(&a.cannot) }
+
+// Verb is with what the node publishes; "": it is not known yet.
+func (a *Account) Verb() string { return text(&a.verb) }
+
+func text(of *atomic.Pointer[string]) string {
+	if s := of.Load(); s != nil {
+		return *s
+	}
+	return ""
+}
+
+// Lacking is Redis' line if it refused something for want of a right or of a command.
+func Lacking(err error) (line string, yes bool) {
+	var refusal *upstream.ReplyError
+	if !errors.As(err, &refusal) {
+		return "", false
+	}
+	return refusal.Line, strings.HasPrefix(refusal.Line, "NOPERM ") || strings.Contains(strings.ToLower(refusal.Line), "unknown redis command")
+}
+
+// aboutKeys says whether a refusal is about keys, or channels, rather than about a command.
+func aboutKeys(line string) bool {
+	return strings.Contains(line, " key") || strings.Contains(line, " channel")
+}
