@@ -22,35 +22,60 @@ type hold struct {
 	busy chan struct{}
 
 	// guarded by Manager.mu
-	users        int // verbs and renewals that have or wait for busy
-	count        int64
-	client       *Client   // the connection that last named this owner for this key; nil when it has gone
-	renewUntil   time.Time // client has gone: no renewals from then on
+	users     int // verbs and renewals that have or wait for busy
+	count     int64
+	releasing bool // its release has been sent
+	leaving   bool // RESET gives it back: whoever waits for busy finds it free
+	holder
+	leased
+	voted
+	suspicion
+	planned
+	streak handoffStreak
+	pause  time.Duration // of the line that had no more waiters when this was granted, for the next one
+}
+
+// holder is whose hold it is.
+type holder struct {
+	client     *Client   // the connection that last named this owner for this key; nil when it has gone
+	adopted    int64     // how often another connection has become that one
+	renewUntil time.Time // client has gone: no renewals from then on
+	doubt      bool      // never release: an earlier effect of the holder may still happen
+}
+
+// leased is for how long a hold is, and was, had.
+type leased struct {
+	registration string // of a named owner, as far as it is known here
 	watched      bool
-	doubt        bool      // never release: an earlier effect of the holder may still happen
-	registration string    // of a named owner, as far as it is known here
-	adopted      int64     // how often another connection has become the one that named it last
-	attempt      string    // of a quorum: under which this proxy's renewals count on the nodes; "": under none
-	taken        time.Time // of a quorum: since when another connection seems to have taken it over
-	replicas     int64
 	lease        time.Duration // of the renewals when watched, else as taken
+	replicas     int64
 	grantedAt    time.Time
-	streak       handoffStreak
-	pause        time.Duration // of the line that had no more waiters when this was granted, for the next one
 	renewedAt    time.Time
 	deadline     time.Time // we are sure of the lock until then
-	next         time.Time // when the watchdog looks at it
-	releasing    bool      // its release has been sent
-	unwanted     bool      // an UNLOCK without a majority has gone out: when it is gone it was given back, not lost
-	leaving      bool      // RESET gives it back: whoever waits for busy finds it free
-	suspect      string    // the watchdog only looks whether it is still there; the loss' reason if it is not
-	suspected    time.Time // since when
-	late         time.Time // an unconfirmed renewal may still be done until then
-	waits        *batch    // of renewals that has not been sent yet; nil: none
-	passed       bool      // a renewal passed it by because a verb was at work on it
-	place        int       // in the schedule
-	ends         time.Time // when watchDeadlines looks at it
-	endsPlace    int       // in its list
+}
+
+// voted is what is known of a hold on a quorum.
+type voted struct {
+	attempt  string    // under which this proxy's renewals count on the nodes; "": under none
+	taken    time.Time // since when another connection seems to have taken it over
+	unwanted bool      // an UNLOCK without a majority has gone out: when it is gone it was given back, not lost
+}
+
+// suspicion is why a hold may not be what it seems.
+type suspicion struct {
+	suspect   string    // the watchdog only looks whether it is still there; the loss' reason if it is not
+	suspected time.Time // since when
+	late      time.Time // an unconfirmed renewal may still be done until then
+}
+
+// planned is what the watchdog, and watchDeadlines, are to do about a hold.
+type planned struct {
+	next      time.Time // when the watchdog looks at it
+	waits     *batch    // of renewals that has not been sent yet; nil: none
+	passed    bool      // a renewal passed it by because a verb was at work on it
+	place     int       // in the schedule
+	ends      time.Time // when watchDeadlines looks at it
+	endsPlace int       // in its list
 }
 
 // enter gives the caller the hold's busy mark; leave gives it back.

@@ -26,21 +26,31 @@ type Manager struct {
 	lossLog  lossLog
 	done     *finishedUnlocks // of named owners, for the one that is sent again
 	requests atomic.Uint64    // numbers registrations and attempts
-	drained  chan struct{}    // closed by Drain
-	drain    sync.Once
-	tasks    sync.WaitGroup // releases, renewals and settlements under way
-	ended    chan struct{}  // closed when Run's context ends: background retries give up
+	life
 
 	// guarded by mu
-	mu        sync.Mutex
-	holds     map[holdID]*hold
-	byKey     map[lineKey]map[*hold]struct{} // live holds of a key
-	schedule  agenda[*hold]                  // when each is renewed, or looked at
-	deadlines agenda[*hold]                  // when each is told lost
-	lanes     map[laneKey]*lane              // of the renewals
-	lines     map[lineKey]*line
+	mu    sync.Mutex
+	holds map[holdID]*hold
+	byKey map[lineKey]map[*hold]struct{} // live holds of a key
+	lines map[lineKey]*line
+	timetable
 
 	stats counters
+}
+
+// life is what is under way, and how it ends.
+type life struct {
+	drained chan struct{} // closed by Drain
+	drain   sync.Once
+	tasks   sync.WaitGroup // releases, renewals and settlements under way
+	ended   chan struct{}  // closed when Run's context ends: background retries give up
+}
+
+// timetable is when something is to be done about holds. Manager.mu guards it.
+type timetable struct {
+	schedule  agenda[*hold]     // when each is renewed, or looked at
+	deadlines agenda[*hold]     // when each is told lost
+	lanes     map[laneKey]*lane // of the renewals
 }
 
 type counters struct {
@@ -57,14 +67,12 @@ func New(ctl *upstream.Control, o Options) *Manager {
 	o = o.withDefaults()
 	m := &Manager{
 		opts: o, log: o.Logger, uuid: uuid.NewString(),
-		drained: make(chan struct{}),
-		ended:   make(chan struct{}),
-		holds:   map[holdID]*hold{},
-		byKey:   map[lineKey]map[*hold]struct{}{},
-		lanes:   map[laneKey]*lane{},
-		lines:   map[lineKey]*line{},
+		life:  life{drained: make(chan struct{}), ended: make(chan struct{})},
+		holds: map[holdID]*hold{},
+		byKey: map[lineKey]map[*hold]struct{}{},
+		lines: map[lineKey]*line{},
 	}
-	m.schedule, m.deadlines = newSchedule(), newDeadlines()
+	m.timetable = newTimetable()
 	m.named, m.lossLog.wake = newNamedLosses(), make(chan struct{}, 1)
 	m.done = newFinishedUnlocks()
 	switch {
@@ -76,6 +84,10 @@ func New(ctl *upstream.Control, o Options) *Manager {
 		m.store = newDirect(m, newSingle(m, ctl))
 	}
 	return m
+}
+
+func newTimetable() timetable {
+	return timetable{schedule: newSchedule(), deadlines: newDeadlines(), lanes: map[laneKey]*lane{}}
 }
 
 func (m *Manager) newSubscriber(ctl *upstream.Control, back func()) *node.Subscriber {

@@ -33,9 +33,9 @@ func TestLooksAfterASwitch(t *testing.T) {
 // TestClockAhead: with a new master whose clock is ahead the locks end earlier by that, since Redis keeps when they end, and
 // each is believed in no longer.
 func TestClockAhead(t *testing.T) {
-	m := &Manager{log: slog.New(slog.DiscardHandler), byKey: map[lineKey]map[*hold]struct{}{}, schedule: newSchedule(), deadlines: newDeadlines()}
+	m := &Manager{log: slog.New(slog.DiscardHandler), byKey: map[lineKey]map[*hold]struct{}{}, timetable: newTimetable()}
 	now := time.Now()
-	soon, later := &hold{deadline: now.Add(5 * time.Second)}, &hold{deadline: now.Add(time.Minute)}
+	soon, later := &hold{leased: leased{deadline: now.Add(5 * time.Second)}}, &hold{leased: leased{deadline: now.Add(time.Minute)}}
 	for i, h := range []*hold{soon, later} {
 		m.byKey[lineKey{db: i}] = map[*hold]struct{}{h: {}}
 		m.plan(h, h.deadline)

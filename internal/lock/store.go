@@ -13,7 +13,7 @@ import (
 type store interface {
 	parts() []func(context.Context) // what runs for as long as the engine does
 	close()                         // when all of that has ended
-	abort()                         // end, for requests that hang
+	abort()                         // close, for requests that hang
 
 	// Before anything is sent.
 	fits(name string) error // whether a lock may have this name
