@@ -66,7 +66,7 @@ func TestPasswordSetHereHoldsAtOnce(t *testing.T) {
 		boss.expect("+OK\r\n", "ACL", "SETUSER", "default", "on", "nopass")
 		early := dialWire(t, p.addr)
 		early.expect("+PONG\r\n", "PING")
-		early.expect("*0\r\n", "KEYS", "*")
+		early.expect("*0\r\n", "KEYS", "none*")
 		boss.expect("+OK\r\n", change...)
 		for _, first := range [][]string{{"GET", "k"}, {"LOCK", "l"}, {"BLPOP", "q", "0.01"}} {
 			dialWire(t, p.addr).expect("-NOAUTH Authentication required.\r\n", first...)
