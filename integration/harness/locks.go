@@ -23,13 +23,10 @@ func NodeState(w *Wire, node int, field string) string {
 	return ""
 }
 
-// StartNodes starts independent servers.
+// StartNodes starts independent servers, side by side.
 func StartNodes(t *testing.T, n int) (nodes []*testredis.Server) {
 	t.Helper()
-	for range n {
-		nodes = append(nodes, testredis.Start(t))
-	}
-	return nodes
+	return testredis.StartSet(t, n)
 }
 
 var hereCount = regexp.MustCompile(`\$4\r\nhere\r\n:([0-9]+)\r\n`)
