@@ -61,17 +61,18 @@ func TestSwitch(t *testing.T) {
 		t.Errorf("%d hooks", hooks.Load())
 	}
 	master := g.AwaitSwitch(former)
-	if got := ask1(t, p, "SET", "k", "w"); got != "+OK\r\n" {
-		t.Errorf("after the switch: %q", got)
-	}
-	if err := n.Authenticate(context.Background(), "", "x"); Refused(err) == nil {
-		t.Error(err)
-	}
+	waitFor(t, "the pipe is there", func() bool {
+		var got sinkText
+		err := p.Do(&Request{Cmds: [][]byte{resp.AppendCommand(nil, "SET", "k", "w")}, Sink: &got})
+		return err == nil && got.String() == "+OK\r\n"
+	})
+	waitFor(t, "passwords are asked there", func() bool { return Refused(n.Authenticate(context.Background(), "", "x")) != nil })
 	waitFor(t, "the control clients are there too", func() bool { return run(controlClientOf(t, c, 0), "PING").Error() == nil })
 	useControl(t, c)
-	if out, err := c.Ints(0, strings.Repeat("0", 40), "return {7}", []string{"k"}, nil); err != nil || len(out) != 1 || out[0] != 7 {
-		t.Errorf("a script: %v, %v", out, err)
-	}
+	waitFor(t, "scripts run there", func() bool {
+		out, err := c.Ints(0, strings.Repeat("0", 40), "return {7}", []string{"k"}, nil)
+		return err == nil && len(out) == 1 && out[0] == 7
+	})
 	if _, addr, switches := n.Upstream(); addr != master.Addr() || switches != 1 {
 		t.Errorf("at %s after %d switches, the master is %s", addr, switches, master.Addr())
 	}
