@@ -8,14 +8,14 @@ import (
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
-// meant says whether a client is one that CLIENT KILL means.
-func (c *Session) meant(f commands.KillFilter) bool {
-	c.mu.Lock()
-	user := userName(c.ident.User)
-	c.mu.Unlock()
-	return (f.Kind == "" || f.Kind == c.kind()) && (f.ID == 0 || f.ID == c.peer.id) && (f.Addr == "" || f.Addr == c.peer.addr) &&
-		(f.LAddr == "" || f.LAddr == c.peer.laddr) && (f.User == "" || f.User == user) &&
-		(f.Age == 0 || int64(time.Since(c.guard.Opened())/time.Second) >= f.Age)
+// matches says whether a client is one that CLIENT KILL means.
+func (s *Session) matches(f commands.KillFilter) bool {
+	s.mu.Lock()
+	user := userName(s.ident.User)
+	s.mu.Unlock()
+	return (f.Kind == "" || f.Kind == s.kind()) && (f.ID == 0 || f.ID == s.peer.id) && (f.Addr == "" || f.Addr == s.peer.addr) &&
+		(f.LAddr == "" || f.LAddr == s.peer.laddr) && (f.User == "" || f.User == user) &&
+		(f.Age == 0 || int64(time.Since(s.guard.Opened())/time.Second) >= f.Age)
 }
 
 // mayKill asks Redis whether this user may, and whether there is a user of that name.
@@ -39,7 +39,7 @@ func (s *Session) clientKill(args [][]byte) {
 	}
 	killed, myself := 0, false
 	for _, c := range s.srv.snapshot() {
-		if !c.meant(f) || c == s && f.SkipMe || c.guard.Over() {
+		if !c.matches(f) || c == s && f.SkipMe || c.guard.Over() {
 			continue
 		}
 		killed++

@@ -247,10 +247,10 @@ func (v *events) say(e *eventConn, verb string, names []string) bool {
 
 // Others implements dedicated.Interceptor: a keyspace notification comes to the client by the connection to its master,
 // everything else by the client's ordinary connection for subscriptions.
-func (e *subscriptionConn) Others(frame []byte) (others, known bool) {
-	listens := e.events || e.x.events.Load() != nil
+func (c *subscriptionConn) Others(frame []byte) (others, known bool) {
+	listens := c.events || c.x.events.Load() != nil
 	is, known := eventMessage(frame)
-	return is != e.events && listens, known || !listens
+	return is != c.events && listens, known || !listens
 }
 
 // listeners are the sessions that have asked for keyspace notifications.

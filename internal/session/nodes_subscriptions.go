@@ -151,13 +151,13 @@ func (x *subscriptions) live() []*subscriptionConn {
 }
 
 // keep has a connection stay until rest; false: it is gone.
-func (e *subscriptionConn) keep() bool {
-	return !e.p.Hold().Released
+func (c *subscriptionConn) keep() bool {
+	return !c.p.Hold().Released
 }
 
 // rest gives a connection back that nothing is subscribed to on.
-func (e *subscriptionConn) rest() {
-	e.p.Release()
+func (c *subscriptionConn) rest() {
+	c.p.Release()
 }
 
 // open finds a connection of an identity, or makes one, at a node if it is for sharded channels, else at any. It is kept until rest.
