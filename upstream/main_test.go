@@ -4,12 +4,10 @@ import (
 	"log/slog"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { testredis.VerifyTestMain(m) }
 
 func targetOf(t testing.TB, s *testredis.Server) Target {
 	t.Helper()

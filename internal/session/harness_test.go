@@ -25,7 +25,7 @@ const patience = time.Minute
 
 func TestMain(m *testing.M) {
 	// golang-lru's expirable cleaner cannot be stopped; there is one in the process.
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/hashicorp/golang-lru/v2/expirable.NewLRU[...].func1"))
+	testredis.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/hashicorp/golang-lru/v2/expirable.NewLRU[...].func1"))
 }
 
 // proxy is a Server with all that is under it, before a Redis.

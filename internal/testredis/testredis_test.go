@@ -13,14 +13,13 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
-	"go.uber.org/goleak"
 )
 
 func TestMain(m *testing.M) {
 	if os.Getenv("TESTREDIS_ORPHAN") != "" {
 		os.Exit(m.Run()) // killed by its parent: no leak check
 	}
-	goleak.VerifyTestMain(m)
+	VerifyTestMain(m)
 }
 
 func TestServerIsEmptyAndTakesConfiguration(t *testing.T) {
