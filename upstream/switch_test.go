@@ -61,6 +61,7 @@ func TestSwitch(t *testing.T) {
 		t.Errorf("%d hooks", hooks.Load())
 	}
 	master := g.AwaitSwitch(former)
+	g.Calm()
 	waitFor(t, "the pipe is there", func() bool {
 		var got sinkText
 		err := p.Do(&Request{Cmds: [][]byte{resp.AppendCommand(nil, "SET", "k", "w")}, Sink: &got})

@@ -174,6 +174,7 @@ func TestSentinelSubscribers(t *testing.T) {
 	former.Stop()
 	defer former.Cont()
 	master := g.AwaitSwitch(former)
+	g.Calm()
 	for name, w := range map[string]*harness.Wire{"a subscriber": subscriber, "one that watches a key": watching} {
 		if !w.Closed() {
 			t.Errorf("%s is still connected", name)

@@ -129,11 +129,16 @@ func (g *Group) URL() string {
 }
 
 // Hasten has the Sentinels take the master for dead once it has been silent for a second.
-func (g *Group) Hasten() {
+func (g *Group) Hasten() { g.downAfter(time.Second) }
+
+// Calm ends what Hasten began, so that a machine that stalls does not take away the new master, too.
+func (g *Group) Calm() { g.downAfter(calmly) }
+
+func (g *Group) downAfter(d time.Duration) {
 	g.t.Helper()
 	for _, s := range g.Sentinels {
 		if !s.gone() {
-			s.Do(g.t, "SENTINEL", "SET", MasterName, "down-after-milliseconds", 1000)
+			s.Do(g.t, "SENTINEL", "SET", MasterName, "down-after-milliseconds", d.Milliseconds())
 		}
 	}
 }
