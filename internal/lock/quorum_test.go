@@ -140,7 +140,7 @@ func TestQuorumWithNodesDown(t *testing.T) {
 			t.Fatal(al.reasons())
 		}
 		mustUnlock(t, a, UnlockRequest{Key: "k"}, true)
-		mustLock(t, b, Request{Key: "k2"})
+		mustLock(t, b, Request{Key: "k2", Lease: 20000}) // for longer than what follows takes
 		ns.servers[1].Kill()
 		_, err := a.Lock(context.Background(), Request{Key: "k"})
 		wantCode(t, err, "NOQUORUM")
