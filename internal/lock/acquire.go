@@ -256,6 +256,7 @@ func (m *Manager) register(a *acquire, ans answer) (lost lossRecord, yes bool) {
 	defer m.mu.Unlock()
 	h := a.h
 	if lost, yes = a.c.lossOf(h.id); yes && a.before > 0 && !h.explicit {
+		h.lease = max(h.lease, milliseconds(ans.ttl)) // so long may Redis have it now
 		return lost, true
 	}
 	if !h.explicit && ans.raised == 1 && h.count > 0 && ans.count <= h.count {
@@ -269,7 +270,7 @@ func (m *Manager) register(a *acquire, ans answer) (lost lossRecord, yes bool) {
 		h.attempt = a.attempt
 	}
 	m.begin(h, a.c, ans.count)
-	a.extendDeadline(ans)
+	h.deadline = later(h.deadline, a.until(ans))
 	h.replicas = max(h.replicas, a.r.Replicas)
 	if a.r.Lease == 0 {
 		h.watched, h.lease, h.registration = true, m.opts.Watchdog, a.registration
@@ -285,12 +286,8 @@ func (m *Manager) register(a *acquire, ans answer) (lost lossRecord, yes bool) {
 	return lost, false
 }
 
-// extendDeadline notes until when a grant lasts. Manager.mu is held.
-func (a *acquire) extendDeadline(ans answer) {
-	if until := a.sent.Add(milliseconds(ans.ttl)); until.After(a.h.deadline) {
-		a.h.deadline = until
-	}
-}
+// until is when a grant ends that nobody renews.
+func (a *acquire) until(ans answer) time.Time { return a.sent.Add(milliseconds(ans.ttl)) }
 
 // planNext puts the hold before the watchdog at a third of its lease when it is renewed, at its end when it is not. mu is held.
 func (m *Manager) planNext(h *hold, from time.Time) {

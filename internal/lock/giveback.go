@@ -21,9 +21,7 @@ func (m *Manager) undo(ctx context.Context, a *acquire, ans answer) error {
 	if a.registration != "" {
 		rel.registration = a.registration
 	}
-	m.mu.Lock()
-	a.extendDeadline(ans)
-	m.mu.Unlock()
+	rel.until = a.until(ans)
 	work := func() settled {
 		code, left, err := rel.complete()
 		if err == nil {

@@ -176,47 +176,6 @@ func TestGoneWhileTheOwnerAsksAgain(t *testing.T) {
 	})
 }
 
-// A grant of which nobody heard, because its reply was lost and its client did not wait for the answer, is given back, unless its
-// owner had the lock before or counts on it through another proxy.
-func TestAbandonedGrantOfAnOwner(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world.World) {
-		s := w.NewNode(bubbleAddr)
-		m, n := bubbleEngine(t, w, s, "one", Options{}), bubbleEngine(t, w, s, "two", Options{})
-		b, _ := client(n)
-		for kind := range kindSpecs {
-			for _, lease := range []int64{0, 60000} {
-				for _, when := range []string{"never", "before", "after"} {
-					what := fmt.Sprintf("%v, lease %d, held elsewhere %s", Kind(kind), lease, when)
-					c, _ := client(m)
-					r := Request{Key: fmt.Sprint(kind, lease, when), Kind: Kind(kind), Owner: "me", Lease: lease}
-					if when == "before" {
-						mustLock(t, b, r)
-					}
-					id, _ := c.id(r.Kind, 0, r.Key, "me")
-					h, err := m.enter(context.Background(), id, true)
-					if err != nil {
-						t.Fatal(err)
-					}
-					a := c.newAcquire(h, r, nil)
-					if ans, err := m.store.acquire(context.Background(), a); err != nil || ans.code != 1 {
-						t.Fatal(ans, err)
-					}
-					if when == "after" {
-						mustLock(t, b, r)
-					}
-					a.abandon(a.settle()) // leaves the hold
-					if left := hash(t, s, r.Key)[id.field()]; (left == "1") != (when != "never") {
-						t.Errorf("%s: %q is left", what, left)
-					}
-					if m.held(id) {
-						t.Errorf("%s: it is renewed here", what)
-					}
-				}
-			}
-		}
-	})
-}
-
 // A LOCK whose reply was lost is known to have made the hold when it is asked again, and is given back whole.
 func TestLostReplyOfAnOwnersGrant(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {

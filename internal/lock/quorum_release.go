@@ -37,8 +37,8 @@ func (q *quorum) release(_ context.Context, r *release) (code, left int64, err e
 	}
 	whole := *r
 	whole.all = true
+	giveUp := r.giveUp(time.Second)
 	q.m.mu.Lock()
-	giveUp := later(r.h.deadline, time.Now().Add(time.Second))
 	whole.known = r.h.attempt
 	q.m.mu.Unlock()
 	d := &dropping{q: q, r: &whole, until: q.until(0), giveUp: giveUp, spares: r.h.explicit && q.wellEnough()}

@@ -164,6 +164,7 @@ type release struct {
 	before   int64
 	sent     time.Time // the last time
 	notAfter int64
+	until    time.Time // Redis may have what is given back until then, beside what is known of the hold
 	// registration is the one known here; another one in Redis is told that the hold has ended.
 	registration string
 	attempt      string // of a quorum: only what counts on the hold under this name
@@ -203,7 +204,10 @@ func (r *release) call(notAfter string) node.Call {
 
 // settle finds out what became of a release.
 func (r *release) settle() settled {
-	s, err := r.m.store.look(r.h.id, r.h.explicit, r.notAfter, time.Now().Add(r.m.opts.Watchdog))
+	s, err := r.m.store.look(r.h.id, r.h.explicit, r.notAfter, r.giveUp(r.m.opts.Watchdog))
+	if s.count > 0 {
+		r.until = later(r.until, s.at.Add(milliseconds(s.ttl)))
+	}
 	switch {
 	case err != nil:
 		return settled{err: err}
@@ -266,14 +270,16 @@ func (r *release) abandon(s settled) {
 	}
 }
 
+// giveUp is when there is nothing left to give back, but not before so long from now.
+func (r *release) giveUp(least time.Duration) time.Time {
+	r.m.mu.Lock()
+	defer r.m.mu.Unlock()
+	return later(later(r.h.deadline, r.until), time.Now().Add(least))
+}
+
 // complete releases for sure: through lost replies and a Redis that is away, until the lease is over.
 func (r *release) complete() (code, left int64, err error) {
-	r.m.mu.Lock()
-	giveUp := r.h.deadline
-	r.m.mu.Unlock()
-	if soon := time.Now().Add(time.Second); giveUp.Before(soon) {
-		giveUp = soon
-	}
+	giveUp := r.giveUp(time.Second)
 	unknown := false // of the request sent last
 	for failures := backoff(); ; {
 		if !unknown {

@@ -82,7 +82,7 @@ func (a *acquire) settle() settled {
 	if lease == 0 {
 		lease = a.c.m.opts.Watchdog
 	}
-	s, err := a.c.m.store.look(a.h.id, a.h.explicit, a.notAfter, time.Now().Add(min(lease, time.Minute)+5*time.Second))
+	s, err := a.c.m.store.look(a.h.id, a.h.explicit, a.notAfter, time.Now().Add(lease+5*time.Second))
 	if err != nil {
 		return settled{err: err}
 	}
@@ -116,7 +116,8 @@ func (a *acquire) abandon(s settled) {
 	if s.err != nil || s.code != 1 || s.raised == 0 {
 		return
 	}
-	rel := &release{m: a.c.m, h: a.h, before: s.count, all: a.h.explicit || a.before == 0, alone: a.h.explicit, registration: a.registration}
+	rel := &release{m: a.c.m, h: a.h, before: s.count, all: a.h.explicit || a.before == 0, alone: a.h.explicit,
+		registration: a.registration, until: a.until(s.answer)}
 	if code, left, err := rel.complete(); err == nil {
 		a.c.m.released(a.h, a.c, code, left)
 	}

@@ -29,7 +29,7 @@ func (m *Manager) enterAndSurrender(was *hold) {
 	m.mu.Lock()
 	again := h.count > 0
 	// A named owner may be back through another proxy: only what this one renewed is given back.
-	rel := &release{m: m, h: h, all: true, onlyOurs: h.explicit, registration: was.registration}
+	rel := &release{m: m, h: h, all: true, onlyOurs: h.explicit, registration: was.registration, until: time.Now().Add(was.lease)}
 	m.mu.Unlock()
 	if again {
 		return

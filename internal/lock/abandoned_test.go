@@ -1,0 +1,109 @@
+package lock
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/simulation/world"
+)
+
+// A grant of which nobody heard, because its reply was lost and its client did not wait for the answer, is given back, unless its
+// owner had the lock before or counts on it through another proxy.
+func TestAbandonedGrantOfAnOwner(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		m, n := bubbleEngine(t, w, s, "one", Options{}), bubbleEngine(t, w, s, "two", Options{})
+		b, _ := client(n)
+		for kind := range kindSpecs {
+			for _, lease := range []int64{0, 60000} {
+				for _, when := range []string{"never", "before", "after"} {
+					what := fmt.Sprintf("%v, lease %d, held elsewhere %s", Kind(kind), lease, when)
+					c, _ := client(m)
+					r := Request{Key: fmt.Sprint(kind, lease, when), Kind: Kind(kind), Owner: "me", Lease: lease}
+					if when == "before" {
+						mustLock(t, b, r)
+					}
+					id, _ := c.id(r.Kind, 0, r.Key, "me")
+					h, err := m.enter(context.Background(), id, true)
+					if err != nil {
+						t.Fatal(err)
+					}
+					a := c.newAcquire(h, r, nil)
+					if ans, err := m.store.acquire(context.Background(), a); err != nil || ans.code != 1 {
+						t.Fatal(ans, err)
+					}
+					if when == "after" {
+						mustLock(t, b, r)
+					}
+					a.abandon(a.settle()) // leaves the hold
+					if left := hash(t, s, r.Key)[id.field()]; (left == "1") != (when != "never") {
+						t.Errorf("%s: %q is left", what, left)
+					}
+					if m.held(id) {
+						t.Errorf("%s: it is renewed here", what)
+					}
+				}
+			}
+		}
+	})
+}
+
+// TestAbandonedWhileRedisIsAway: what its owner does not want is given back as soon as Redis can be asked again, also when that
+// takes longer than a second, and not at the end of its lease.
+func TestAbandonedWhileRedisIsAway(t *testing.T) {
+	const away, lease = 15 * time.Second, 10 * time.Minute
+	for how, prepare := range map[string]func(*Client, *acquire, settled) (abandon func()){
+		"grant": func(_ *Client, a *acquire, s settled) func() { return func() { a.abandon(s) } },
+		"too late": func(c *Client, a *acquire, s settled) func() {
+			return func() {
+				if _ = c.m.undo(context.Background(), a, s.answer); !a.handedOn {
+					c.m.leave(a.h)
+				}
+			}
+		},
+		"told lost": func(c *Client, a *acquire, _ settled) func() {
+			a.h.lease = lease
+			return func() { c.m.leave(a.h); c.m.enterAndSurrender(a.h) }
+		},
+		"unlock": func(c *Client, a *acquire, _ settled) func() {
+			r := c.newRelease(a.h, true)
+			r.registration, r.before, r.notAfter, r.sent = a.registration, 1, a.notAfter, time.Now()
+			s := r.settle()
+			return func() { r.abandon(s) }
+		},
+	} {
+		t.Run(how, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *world.World) {
+				s := w.NewNode(bubbleAddr)
+				m := bubbleEngine(t, w, s, "one", Options{})
+				link := w.Proxy("one").Link(s.Addr())
+				for kind := range kindSpecs {
+					for _, owner := range []string{"", "me"} {
+						what := fmt.Sprintf("%v, owner %q", Kind(kind), owner)
+						c, _ := client(m)
+						r := Request{Key: what, Kind: Kind(kind), Owner: owner, Lease: lease.Milliseconds()}
+						id, explicit := c.id(r.Kind, 0, r.Key, owner)
+						h, err := m.enter(context.Background(), id, explicit)
+						if err != nil {
+							t.Fatal(err)
+						}
+						a := c.newAcquire(h, r, nil)
+						if ans, err := m.store.acquire(context.Background(), a); err != nil || ans.code != 1 {
+							t.Fatal(ans, err)
+						}
+						h.registration = a.registration
+						abandon, done := prepare(c, a, a.settle()), make(chan struct{})
+						link.Cut()
+						go func() { abandon(); close(done) }()
+						time.Sleep(away)
+						link.Heal()
+						eventually(t, away, what+" is free", func() bool { return s.Do(t, "EXISTS", r.Key).(int64) == 0 })
+						<-done
+					}
+				}
+			})
+		})
+	}
+}
