@@ -26,13 +26,16 @@ func lostLink(t *testing.T, change func(*Options)) (p *proxy, link *testredis.Pr
 	return p, link, server, holder
 }
 
-// cut cuts all connections to Redis and waits until it is known that the client's own is lost.
+// cut cuts all connections to Redis and waits until it is known that the client's own is lost, to Redis as well: what Redis sends to it
+// afterwards would reach nobody.
 func (p *proxy) cut(link *testredis.Proxy, w *wire) {
 	p.t.Helper()
 	c := p.sessionOf(w)
 	was := c.own.view.RedisID.Load()
 	link.CutAll()
 	eventually(p.t, "the loss is known", func() bool { return c.own.view.RedisID.Load() != was })
+	redis := dialWire(p.t, link.Upstream())
+	eventually(p.t, "the loss is known to Redis", func() bool { return redis.do("CLIENT", "LIST", "ID", fmt.Sprint(was)) == "$0\r\n\r\n" })
 }
 
 // unlocked has the lock given back: no earlier command may still take effect.

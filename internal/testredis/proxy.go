@@ -59,6 +59,13 @@ func NewProxy(t testing.TB, upstream string) *Proxy {
 // Addr is the host:port to connect to instead of the upstream address.
 func (p *Proxy) Addr() string { return p.addr }
 
+// Upstream is the address that connections are passed on to.
+func (p *Proxy) Upstream() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.upstream
+}
+
 // Latency delays every byte by d (whole milliseconds) in each direction, on
 // present and new connections. It replaces an earlier latency or black hole.
 func (p *Proxy) Latency(d time.Duration) {
