@@ -153,7 +153,7 @@ With these nothing is lost, and nobody holds what is another's; somebody waits f
 * A downgrade by Redisson wakes no reader.
 * When a write lock is given back, Redisson wakes those of its threads that already wait for the message. One that has just seen the
   lock held, and is about to wait, misses it, and looks when the lease that it saw is over. On a machine with too much to do this was
-  seen in 2 of some 300 rounds of eight waiters, once among threads of Redisson alone. lockproxy's waiters subscribe first and then look.
+  seen twice in a run of the whole matrix with eight waiters each, once among threads of Redisson alone. lockproxy's waiters subscribe first and then look.
 * When a slot of a cluster moves, threads of Redisson 4.7.0 that wait for its locks hear no more messages: tried by resharding a slot
   to and fro, they looked when the lease that they saw was over, whoever unlocked. 3.15.0, which hears classic messages, was told.
   lockproxy's waiters are told.

@@ -23,7 +23,7 @@ const (
 )
 
 // ErrGone is why a command has no reply when the connection or the client had gone before.
-var ErrGone = errors.New("dedicated: client has gone")
+var ErrGone = errors.New("the client of the dedicated connection has gone")
 
 // Host is whose connection it is. Its first methods are called by whoever uses the connection, the others with the
 // connection's lock held: they must not use the connection, nor block.
