@@ -264,7 +264,7 @@ func (m *Manager) register(a *acquire, ans answer) (lost lossRecord, yes bool) {
 	}
 	a.c.contradict(h.id)
 	if h.count == 0 {
-		h.streak, h.registration = m.goesOn(a), ""
+		h.streak, h.registration = m.streakOf(a), ""
 	}
 	if h.count == 0 || h.attempt == "" {
 		h.attempt = a.attempt

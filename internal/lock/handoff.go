@@ -9,48 +9,25 @@ import (
 )
 
 // When a holder gives the lock back and the next waiter stands on this proxy, one script moves it from owner to owner. This is
-// lock cohorting (Dice, Marathe, Shavit 2012): the bound below keeps the turns of other proxies and of Redisson.
+// lock cohorting (Dice, Marathe, Shavit 2012); turns.go keeps the turns of other proxies and of Redisson.
 
-const (
-	// handoffMany and handoffLong bound the grants in a row while others listen: so many, and so many times the pause after them.
-	handoffMany = 32
-	handoffLong = 10
-	// handoffLongest bounds them where each is held for long.
-	handoffLongest = 100 * time.Millisecond
-	// handoffPause is how long our own stand back then, at first; handoffPauseMost for others that need longer to come.
-	handoffPause     = 2 * time.Millisecond
-	handoffPauseMost = 16 * time.Millisecond
-	// handoffReaders is the most readers that one script lets in.
-	handoffReaders = 32
-)
+// handoffReaders is the most readers that one script lets in.
+const handoffReaders = 32
 
-// handoffStreak is the grants from one of this proxy's clients to the next. It goes with the lock from hold to hold: a line ends whenever
-// nobody waits.
-type handoffStreak struct {
-	grants int
-	since  time.Time
-}
-
-// over says that it is somebody else's turn, when the last one took so long a pause.
-func (r handoffStreak) over(pause time.Duration) bool {
-	long := time.Since(r.since)
-	return (r.grants >= handoffMany || long >= handoffLongest) && long >= handoffLong*pause
-}
-
-// goesOn is the streak of a new hold: who comes to others that read goes on with the longest of theirs. mu is held.
-func (m *Manager) goesOn(a *acquire) handoffStreak {
-	r := a.streak
+// streakOf is the streak of a new hold: who comes to others that read goes on with the longest of theirs. mu is held.
+func (m *Manager) streakOf(a *acquire) handoffStreak {
+	s := a.streak
 	if a.h.id.kind.spec().shared {
 		for other := range m.byKey[a.h.id.line()] {
-			if other.streak.grants > r.grants {
-				r = other.streak
+			if other.streak.grants > s.grants {
+				s = other.streak
 			}
 		}
 	}
-	if r.grants == 0 {
-		r.since = time.Now()
+	if s.grants == 0 {
+		s.since = time.Now()
 	}
-	return r
+	return s
 }
 
 // offer is what a waiter that was claimed gets: the answer to an acquire that somebody else sent for it, or nothing.
@@ -117,7 +94,7 @@ func (m *Manager) pickNext(id holdID) *handoff {
 	if len(h.waiters) == 0 {
 		return nil
 	}
-	if h.turn = !l.key.fair && h.streak.over(l.pause); h.turn {
+	if h.turn = !l.key.fair && h.streak.over(l.pause, time.Now()); h.turn {
 		l.messages.Store(0)
 	}
 	return h
@@ -218,27 +195,13 @@ func (h *handoff) note(out []int64) {
 	defer h.m.mu.Unlock()
 	switch {
 	case out[2] == 1:
-		h.line.holdBack = time.Now().Add(h.line.pause)
+		h.line.offer(time.Now())
 		h.line.tryAt = h.line.holdBack
-		h.line.offered = true
 	case out[3] == 1:
 		for _, a := range h.asks {
-			a.streak = handoffStreak{h.streak.grants + 1, h.streak.since}
+			a.streak = h.streak.next()
 		}
 	}
-}
-
-// turnTaken says whether the turn that was offered to others was of use to them: the next pause is longer when it was not, and
-// a little shorter when it was, so that about one in twenty is too short for those who are slow. mu is held.
-func (l *line) turnTaken(taken bool) {
-	switch {
-	case !l.offered:
-	case taken || l.messages.Load() > 1: // beside our own
-		l.pause = max(l.pause-l.pause/32, handoffPause)
-	default:
-		l.pause = min(2*l.pause, handoffPauseMost)
-	}
-	l.offered = false
 }
 
 func (h *handoff) call(release node.Call, text string) node.Call {

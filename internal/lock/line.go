@@ -20,14 +20,11 @@ type line struct {
 	messages atomic.Int32 // heard since a turn was offered to others
 
 	// guarded by Manager.mu
-	waiters  list.List     // of *waiter
-	alone    int           // those of them that want the lock for themselves
-	troubled bool          // the last try of its head was none: Redis is away
-	tryAt    time.Time     // when the head tries without being woken; zero: at once
-	holdBack time.Time     // it is somebody else's turn until then
-	turns    int           // refusals of the head, one after the other, since it was somebody else's turn
-	pause    time.Duration // how long others have for a turn that is offered to them
-	offered  bool          // such a turn is under way
+	waiters  list.List // of *waiter
+	alone    int       // those of them that want the lock for themselves
+	troubled bool      // the last try of its head was none: Redis is away
+	tryAt    time.Time // when the head tries without being woken; zero: at once
+	turns
 }
 
 // waiter is one verb that waits. It gets the lock by asking, as the head of its line, or is handed it by whoever gives it back.
@@ -87,7 +84,7 @@ func (m *Manager) join(w *waiter) {
 	key := w.waitingLine()
 	l := m.lines[key]
 	if l == nil {
-		l = &line{key: key, wake: make(chan struct{}, 1), pause: handoffPause}
+		l = &line{key: key, wake: make(chan struct{}, 1), turns: turns{pause: handoffPause}}
 		for h := range m.byKey[w.id.line()] {
 			l.pause = max(l.pause, h.pause)
 		}
@@ -181,7 +178,7 @@ func (m *Manager) afterGrant(w *waiter, handed bool) {
 	m.mu.Lock()
 	l, next := w.line, w.place.Next()
 	if !handed {
-		l.turnTaken(false)
+		l.turnEnded(l.messages.Load() > 1) // beside our own
 	}
 	together := next != nil && w.r.Kind.spec().shared && next.Value.(*waiter).id.kind == w.r.Kind && !next.Value.(*waiter).claimed
 	m.mu.Unlock()
@@ -189,21 +186,6 @@ func (m *Manager) afterGrant(w *waiter, handed bool) {
 	if together {
 		l.Wake()
 	}
-}
-
-// turnPoll is how soon, in ms, a head comes again to a free lock that is another's to take, at first: that one will have taken
-// it by then, without a message, and its lease says when to come. Each time it did not, twice as long passes.
-const turnPoll = 10
-
-// comeAgain is when the head comes again after it was somebody else's turn, or (not turn) the number of such times is forgotten.
-// mu is held.
-func (l *line) comeAgain(turn bool, ttl int64) int64 {
-	if !turn {
-		l.turns = 0
-		return ttl
-	}
-	l.turns = min(l.turns+1, 16)
-	return min(ttl, turnPoll<<(l.turns-1))
 }
 
 // troubledPoll is the longest time in ms between tries while Redis is away.

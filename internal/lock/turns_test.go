@@ -58,3 +58,56 @@ func TestTurnsOfFew(t *testing.T) {
 		})
 	}
 }
+
+// TestTurnRule is the rule by which a proxy leaves a turn to others.
+func TestTurnRule(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		grants      int
+		long, pause time.Duration
+		over        bool
+	}{
+		{0, 0, handoffPause, false},
+		{31, 99 * time.Millisecond, handoffPause, false}, // neither many nor long
+		{32, 19 * time.Millisecond, handoffPause, false}, // many, but the pause would be more than a tenth
+		{32, 20 * time.Millisecond, handoffPause, true},
+		{1, 100 * time.Millisecond, handoffPause, true}, // each is held for long
+		{1000, 159 * time.Millisecond, handoffPauseMost, false},
+		{1000, 160 * time.Millisecond, handoffPauseMost, true},
+	} {
+		began := time.Unix(1000, 0)
+		if got := (handoffStreak{c.grants, began}).over(c.pause, began.Add(c.long)); got != c.over {
+			t.Errorf("%d grants in %v, pause %v: over is %v", c.grants, c.long, c.pause, got)
+		}
+	}
+	rule := turns{pause: handoffPause}
+	rule.turnEnded(false)
+	if rule.pause != handoffPause {
+		t.Errorf("no turn was offered, and the pause is %v", rule.pause)
+	}
+	for i, c := range []struct {
+		used  bool
+		pause time.Duration
+	}{
+		{true, 2 * time.Millisecond}, {false, 4 * time.Millisecond}, {false, 8 * time.Millisecond}, {false, 16 * time.Millisecond},
+		{false, 16 * time.Millisecond}, {true, 15500 * time.Microsecond},
+	} {
+		now := time.Unix(1000, 0)
+		was := rule.pause
+		if rule.offer(now); !rule.offered || !rule.holdBack.Equal(now.Add(was)) {
+			t.Errorf("%d: offered %v, until %v", i, rule.offered, rule.holdBack)
+		}
+		rule.turnEnded(c.used)
+		if rule.offered || rule.pause != c.pause {
+			t.Errorf("%d: used %v: the pause is %v, not %v", i, c.used, rule.pause, c.pause)
+		}
+	}
+	for i, want := range []int64{10, 20, 40, 80, 100} {
+		if got := rule.comeAgain(true, 100); got != want {
+			t.Errorf("refusal %d: it comes again in %d ms, not %d", i, got, want)
+		}
+	}
+	if got := rule.comeAgain(false, 100); got != 100 || rule.comeAgain(true, 100) != 10 {
+		t.Errorf("after another refusal: %d ms", got)
+	}
+}

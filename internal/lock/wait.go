@@ -224,7 +224,7 @@ func (m *Manager) refused(w *waiter, no refusal) {
 	w.line.troubled = false
 	first, ttl := w.first(), no.ttl
 	if first {
-		w.line.turnTaken(true)
+		w.line.turnEnded(true)
 		ttl = w.line.comeAgain(no.turn, ttl)
 	}
 	m.mu.Unlock()

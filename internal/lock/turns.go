@@ -1,0 +1,71 @@
+package lock
+
+import "time"
+
+// The turns of other proxies and of Redisson: a proxy whose clients hand the lock on leaves it free for a moment now and then, for
+// whoever listens elsewhere. The rule is here, and neither reads a clock nor talks to Redis.
+
+const (
+	// handoffMany and handoffLong bound the grants in a row while others listen: so many, and so many times the pause after them.
+	handoffMany = 32
+	handoffLong = 10
+	// handoffLongest bounds them where each is held for long.
+	handoffLongest = 100 * time.Millisecond
+	// handoffPause is how long our own stand back then, at first; handoffPauseMost for others that need longer to come.
+	handoffPause     = 2 * time.Millisecond
+	handoffPauseMost = 16 * time.Millisecond
+	// turnPoll is how soon, in ms, a head comes again to a free lock that is another's to take, at first: that one will have taken
+	// it by then, without a message, and its lease says when to come. Each time it did not, twice as long passes.
+	turnPoll = 10
+)
+
+// handoffStreak is the grants from one of this proxy's clients to the next. It goes with the lock from hold to hold: a line ends whenever
+// nobody waits.
+type handoffStreak struct {
+	grants int
+	since  time.Time
+}
+
+// over says that it is somebody else's turn, when the last one took so long a pause.
+func (s handoffStreak) over(pause time.Duration, now time.Time) bool {
+	long := now.Sub(s.since)
+	return (s.grants >= handoffMany || long >= handoffLongest) && long >= handoffLong*pause
+}
+
+// next is the streak with one grant more.
+func (s handoffStreak) next() handoffStreak { return handoffStreak{s.grants + 1, s.since} }
+
+// turns are those that a line leaves to others. Manager.mu guards them.
+type turns struct {
+	pause    time.Duration // how long others have for one
+	offered  bool          // one is under way
+	holdBack time.Time     // it is somebody else's turn until then
+	refusals int           // of the head, one after the other, since it was somebody else's turn
+}
+
+// offer notes that others have a turn from now on.
+func (t *turns) offer(now time.Time) { t.offered, t.holdBack = true, now.Add(t.pause) }
+
+// turnEnded says whether others used the turn that was offered: the next pause is longer when nobody did, and a little
+// shorter when somebody did, so that about one in twenty is too short for those who are slow.
+func (t *turns) turnEnded(used bool) {
+	switch {
+	case !t.offered:
+	case used:
+		t.pause = max(t.pause-t.pause/32, handoffPause)
+	default:
+		t.pause = min(2*t.pause, handoffPauseMost)
+	}
+	t.offered = false
+}
+
+// comeAgain is in how many ms the head comes again that was refused a lock with so long a lease: sooner when it was somebody
+// else's turn. Otherwise (not turn) the number of such times is forgotten.
+func (t *turns) comeAgain(turn bool, ttl int64) int64 {
+	if !turn {
+		t.refusals = 0
+		return ttl
+	}
+	t.refusals = min(t.refusals+1, 16)
+	return min(ttl, turnPoll<<(t.refusals-1))
+}
