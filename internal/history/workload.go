@@ -250,8 +250,15 @@ func (s *section) enterAgain() {
 		return
 	}
 	if o.Side != s.side {
-		s.call(&Op{Verb: "UNLOCK", Side: s.side, All: true})
+		former := s.call(&Op{Verb: "UNLOCK", Side: s.side, All: true})
 		s.side, s.count, s.verb = o.Side, 0, o.Verb
+		if former == nil || former.Outcome == Failed && former.Code == "ERR" {
+			s.tainted = true // the owner may still have both
+			if !s.explicit() {
+				s.HangUp()
+			}
+			return
+		}
 	}
 	if !s.explicit() || s.count == 0 {
 		s.count++
