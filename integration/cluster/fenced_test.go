@@ -342,7 +342,7 @@ func TestClusterFencedStoppedWhileSlotsMove(t *testing.T) {
 // refused has not, and FENCED works again at the new master.
 func TestClusterFencedFailover(t *testing.T) {
 	t.Parallel()
-	tc := testredis.StartCluster(t, 3, 1, testredis.QuickFailover)
+	tc := testredis.StartCluster(t, 3, 1)
 	p := harness.StartClusterProxy(t, tc, "--cluster-retry", "20s")
 	var count fencedCount
 	stop, finished := make(chan struct{}), make(chan struct{})
@@ -378,6 +378,10 @@ func TestClusterFencedFailover(t *testing.T) {
 		t.Fatal(err)
 	}
 	harness.Expect(t, w, ":1\r\n", "WAIT", "1", "10000")
+	replicaOf(t, tc, slot)
+	if err := tc.Watchful(true); err != nil {
+		t.Fatal(err)
+	}
 	master.Kill()
 	if got := w.Do("FENCED", "{c}l", "INCR", "{c}m"); got != ":2\r\n" && !strings.Contains(got, "outcome of this command is unknown") {
 		t.Errorf("%q", got)

@@ -51,11 +51,11 @@ func (p *prober) gap(since time.Time) (longest time.Duration) {
 // other masters are not disturbed.
 func TestClusterLocksAfterAMaster(t *testing.T) {
 	t.Parallel()
-	rounds, most := 1, 10*time.Second
+	rounds, most := 1, harness.Bound(time.Second)
 	if harness.Long() {
-		rounds, most = 6, time.Second
+		rounds = 6
 	}
-	tc := testredis.StartCluster(t, 3, 1, testredis.QuickFailover, "--cluster-require-full-coverage no")
+	tc := testredis.StartCluster(t, 3, 1, "--cluster-require-full-coverage no")
 	proxies := clusterProxies(t, tc, 2, "--cluster-retry", "20s")
 	for round := range rounds {
 		pair := [2]*testredis.Server{tc.Servers[1], tc.Servers[4]}
@@ -80,8 +80,7 @@ func TestClusterLocksAfterAMaster(t *testing.T) {
 		}()
 		time.Sleep(500 * time.Millisecond)
 		killed := time.Now()
-		pair[0].Kill()
-		harness.Eventually(t, "another master", func() bool { return isMaster(t, pair[1]) })
+		killMaster(t, tc, pair[0], pair[1])
 		elected := time.Since(killed)
 		time.Sleep(2 * time.Second)
 		stop.Store(true)
@@ -241,6 +240,7 @@ func TestClusterHurt(t *testing.T) {
 	t.Run("takeover", func(t *testing.T) {
 		t.Parallel()
 		h := startHurt(t, 1)
+		replicated(t, h.tc)
 		// Without a vote, and without its master's word.
 		h.tc.Servers[3].Do(t, "CLUSTER", "FAILOVER", "TAKEOVER")
 		if err := h.tc.WaitOK(); err != nil {

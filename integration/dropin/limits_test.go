@@ -114,7 +114,7 @@ func TestDropinUnauthenticatedLimits(t *testing.T) {
 func TestDropinTimeouts(t *testing.T) {
 	t.Parallel()
 	redis := testredis.Start(t)
-	p := harness.StartProxy(t, redis.URL(), "--idle-timeout", "2s", "--handshake-timeout", "1500ms", "--wait-poll", "200ms")
+	p := harness.StartProxy(t, redis.URL(), "--idle-timeout", "6s", "--handshake-timeout", "5s", "--wait-poll", "200ms")
 	silent, half := harness.Dial(t, p.Addr()), harness.Dial(t, p.Addr())
 	if _, err := io.WriteString(half.C, "*1\r\n$4\r\nPI"); err != nil {
 		t.Fatal(err)

@@ -44,7 +44,7 @@ type play struct {
 }
 
 const (
-	arrival   = 5 * time.Second // for a frame that has to come
+	arrival   = harness.Patience // for a frame that has to come
 	nothing   = "(nothing came)"
 	stillOpen = "(still open)"
 	hungUp    = "(closed)"
