@@ -201,7 +201,7 @@ func TestRelay(t *testing.T) {
 	defer cmd.Wait()
 	defer cmd.Process.Kill()
 	var c *client
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		if c, err = dial(context.Background(), addr); err == nil {
 			break
 		}

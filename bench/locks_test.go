@@ -20,7 +20,7 @@ func TestStraightPairs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(5 * time.Second); running.pairs.Load() < 10 && time.Now().Before(end); {
+	for end := time.Now().Add(time.Minute); running.pairs.Load() < 10 && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
 	}
 	if err := running.stop(); err != nil || running.pairs.Load() < 10 {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -77,6 +78,16 @@ func (p *process) logged() string {
 	return p.log.String()
 }
 
+// awaitLog waits until it has logged text.
+func (p *process) awaitLog(text string) {
+	p.t.Helper()
+	for end := time.Now().Add(patience); !strings.Contains(p.logged(), text); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			p.t.Fatalf("it never logs %q", text)
+		}
+	}
+}
+
 // exit waits for the end and returns the exit code.
 func (p *process) exit() int {
 	p.t.Helper()
@@ -104,14 +115,10 @@ func (p *process) dial(network, addr string) redis.Conn {
 	}
 }
 
+// freeAddr has a port that no outgoing connection is given meanwhile, as it is one below theirs.
 func freeAddr(t *testing.T) string {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	return ln.Addr().String()
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(testredis.FreePort(t)))
 }
 
 func expect(t *testing.T, c redis.Conn, want any, name string, args ...any) {
@@ -133,9 +140,7 @@ func TestEmbeddedStore(t *testing.T) {
 	expect(t, a, "OK", "SET", "k", "v", "PX", 100)
 	expect(t, a, "OK", "LOCK", "orders")
 	expect(t, b, nil, "LOCK", "orders")
-	if !strings.Contains(p.logged(), "EMBEDDED STORE") {
-		t.Error("no banner")
-	}
+	p.awaitLog("EMBEDDED STORE")
 	waited := make(chan error, 1)
 	go func() {
 		_, err := redis.String(redis.DoWithTimeout(b, patience, "LOCK", "orders", "BLOCK", 60000))
@@ -194,9 +199,7 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 	p := start(t, "--upstream", server.URL(), "--listen", addr)
 	expect(t, p.dial("tcp", addr), "OK", "LOCK", "l")
 	p.cmd.Process.Signal(syscall.SIGTERM)
-	for !strings.Contains(p.logged(), "draining") {
-		time.Sleep(5 * time.Millisecond)
-	}
+	p.awaitLog("draining")
 	time.Sleep(50 * time.Millisecond)
 	p.cmd.Process.Signal(syscall.SIGINT)
 	if code := p.exit(); code != exitForce {

@@ -61,7 +61,7 @@ func TestManyShortConnections(t *testing.T) {
 // Slowloris: connections that send a byte now and then, or nothing, are closed; a slow but honest client is not.
 func TestSlowloris(t *testing.T) {
 	server := testredis.Start(t)
-	p := harness.StartProxy(t, server.URL(), "--handshake-timeout", "2s", "--max-clients", "1500")
+	p := harness.StartProxy(t, server.URL(), "--handshake-timeout", "5s", "--max-clients", "1500")
 	watch := watchOver(t, p.Addr())
 	memory, busy := p.RSS(), p.CPU()
 	command := "*3\r\n$3\r\nSET\r\n$1\r\na\r\n$1000\r\n"
