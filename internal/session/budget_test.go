@@ -45,7 +45,7 @@ func TestUpstreamConnectionsAreBounded(t *testing.T) {
 	w.expect(overBound, "SUBSCRIBE", "c")
 	w.expect(overBound, "BLPOP", "list", "1")
 	w.expect("+OK\r\n", "SET", "k", "v")
-	w.expect("+OK\r\n", "LOCK", "lock", "EX", "5")
+	w.expect("+OK\r\n", "LOCK", "lock", "EX", "600")
 	w.expect("+OK\r\n", "SET", "big", strings.Repeat("x", bigRequest+1)) // over the shared one then
 	w.expect("$1\r\nv\r\n", "GET", "k")
 	if info := w.do("INFO", "lockproxy"); !strings.Contains(info, "\r\nlockproxy_upstream_connections:5\r\n") ||
@@ -91,7 +91,7 @@ func TestUpstreamConnectionsToAClusterAreBounded(t *testing.T) {
 		w.expect("+OK\r\n", "SET", "k"+strconv.Itoa(i), "v")
 	}
 	w.expect("+OK\r\n", "SET", "big", strings.Repeat("x", bigRequest+1))
-	w.expect("+OK\r\n", "LOCK", "lock", "EX", "5")
+	w.expect("+OK\r\n", "LOCK", "lock", "EX", "600")
 	w.expect(":1\r\n", "UNLOCK", "lock")
 	for i, other := range others {
 		if i%2 == 0 {

@@ -19,7 +19,7 @@ func TestGoRedis(t *testing.T) {
 	p := startProxy(t, server.URL(), nil)
 	ctx := context.Background()
 	for _, proto := range []int{2, 3} {
-		c := goredis.NewClient(&goredis.Options{Addr: p.addr, Protocol: proto, DB: 1, ClientName: "go-redis"})
+		c := goredis.NewClient(&goredis.Options{Addr: p.addr, Protocol: proto, DB: 1, ClientName: "go-redis", DialTimeout: patience, ReadTimeout: patience})
 		defer c.Close()
 		var wg sync.WaitGroup
 		for i := range 20 {

@@ -93,10 +93,10 @@ func TestSubscriberDoesNotRead(t *testing.T) {
 			other.expect(":1\r\n", "CLIENT", "KILL", "ID", p.idOf(w))
 		case "half":
 			w.conn.(*net.TCPConn).CloseWrite()
-			other.expect("+OK\r\n", "LOCK", "lhalf", "BLOCK", "15000")
+			other.expect("+OK\r\n", "LOCK", "lhalf", "BLOCK", "60000")
 		case "close":
 			w.conn.Close()
-			other.expect("+OK\r\n", "LOCK", "lclose", "BLOCK", "15000")
+			other.expect("+OK\r\n", "LOCK", "lclose", "BLOCK", "60000")
 		}
 		eventually(t, how+": it is gone", func() bool { return p.srv.clients.n.Load() == 1 })
 		eventually(t, how+": so is its connection", func() bool { used, _ := p.srv.o.Node.DedicatedCount(); return used == 0 })

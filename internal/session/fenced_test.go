@@ -14,7 +14,7 @@ func fencedClient(t *testing.T, p *proxy, proto string) *wire {
 	t.Helper()
 	w := dialWire(t, p.addr)
 	w.do("HELLO", proto)
-	w.expect("+OK\r\n", "LOCK", "l", "SELF")
+	w.expect("+OK\r\n", "LOCK", "l", "SELF", "PX", "600000")
 	return w
 }
 

@@ -75,7 +75,7 @@ func TestKillFilters(t *testing.T) {
 	time.Sleep(1100 * time.Millisecond) // MAXAGE counts seconds
 	young := dialWire(t, p.addr)
 	young.expect("+PONG\r\n", "PING")
-	killer.expect(":1\r\n", "CLIENT", "KILL", "MAXAGE", "1", "TYPE", "normal")
+	killer.expect(":1\r\n", "CLIENT", "KILL", "MAXAGE", "1", "TYPE", "normal", "ADDR", addr) // the young one is old, too, when the machine stalls
 	if got := plain.frame(); got != "<end>" {
 		t.Errorf("the old one: %q", got)
 	}
@@ -205,7 +205,7 @@ func TestTrackingRedirectToUnknownNumber(t *testing.T) {
 // What dashboards, frameworks and libraries ask when they start or show a server works as it does at Redis.
 func TestWhatToolsAsk(t *testing.T) {
 	t.Parallel()
-	server := testredis.Start(t, "--enable-debug-command yes")
+	server := testredis.Start(t, "--enable-debug-command yes", "--slowlog-log-slower-than -1") // any command is slow on a busy machine
 	p := startProxy(t, server.URL(), func(o *Options) { o.Allow = []string{"debug"} })
 	lines := `INFO|INFO server|INFO commandstats|INFO everything|INFO nosuch|CONFIG GET maxmemory-policy|CONFIG GET notify-keyspace-events|CONFIG SET notify-keyspace-events Ex|CONFIG SET nosuch 1|
 		CONFIG GET timeout databases|CONFIG RESETSTAT|CONFIG REWRITE|COMMAND COUNT x|COMMAND HELP|SLOWLOG GET 10|SLOWLOG LEN|SLOWLOG RESET|SLOWLOG HELP|LATENCY LATEST|LATENCY HISTORY fork|
@@ -228,10 +228,13 @@ func TestWhatToolsAsk(t *testing.T) {
 	}
 }
 
-// kind is what a reply is: an error's or a status' text, otherwise its type.
+// kind is what a reply is: an error's or a status' text, otherwise its type. Numbers change with time.
 func kind(reply string) string {
-	if reply[0] == '-' || reply[0] == '+' {
+	switch reply[0] {
+	case '-', '+':
 		return reply
+	case ':':
+		return ":"
 	}
 	return fmt.Sprintf("%c, empty %v", reply[0], strings.HasPrefix(reply[1:], "0\r\n"))
 }

@@ -3,7 +3,6 @@ package session
 import (
 	"strings"
 	"testing"
-	"time"
 )
 
 // A password set while the proxy runs: nobody is served without it any more, also those who were before.
@@ -71,7 +70,7 @@ func TestLearningFromABusyRedis(t *testing.T) {
 	stuck, killer := dialWire(t, p.addr), dialWire(t, p.addr)
 	killer.expect("+PONG\r\n", "PING")
 	stuck.send("EVAL", "while true do end", "0")
-	time.Sleep(200 * time.Millisecond)
+	dialWire(t, p.addr).until("-BUSY", "PING")
 	err := p.srv.learn()
 	if err == nil || !strings.HasPrefix(err.Error(), "BUSY") {
 		t.Errorf("got %v", err)

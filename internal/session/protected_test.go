@@ -55,7 +55,7 @@ func TestProtectedMode(t *testing.T) {
 	addr := serveEntry(t, p, downstream.Entry{ProxyHeader: true})
 	server, client := tlsPair(t)
 	secret := serveEntry(t, p, downstream.Entry{ProxyHeader: true, TLS: server})
-	eventually(t, "the log says it", func() bool { return log.count("protected mode: Redis asks for no password") == 1 })
+	eventually(t, "the log says it", func() bool { return log.count("protected mode: Redis asks for no password") > 0 })
 	if got := dialFrom(t, addr, "192.0.2.7").rest(); got != deniedReply {
 		t.Errorf("from another machine: %q", got)
 	}

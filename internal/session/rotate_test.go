@@ -100,7 +100,7 @@ func TestPasswordRotated(t *testing.T) {
 			holder, idle, waiter, boss := auth(c.old), auth(c.old), auth(c.old), auth([]string{"boss", "boss"})
 			three := auth(c.old)
 			three.do("HELLO", "3")
-			holder.expect("+OK\r\n", "LOCK", "mine", "PX", "20000")
+			holder.expect("+OK\r\n", "LOCK", "mine", "PX", "600000")
 			holder.expect("+OK\r\n", "LOCK", "watched")
 			boss.expect("+OK\r\n", "LOCK", "his")
 			do(c.change...)
@@ -132,7 +132,7 @@ func TestPasswordRotated(t *testing.T) {
 			if got := boss.do("LOCK", "watched"); got != "$-1\r\n" {
 				t.Errorf("a watched lock was released under its holder: %q", got)
 			}
-			boss.expect("+OK\r\n", "LOCK", "watched", "BLOCK", "15000")
+			boss.expect("+OK\r\n", "LOCK", "watched", "BLOCK", "60000")
 			boss.expect(":1\r\n", "UNLOCK", "his")
 			if n := stat(t, do, "total_connections_received") - attempts; n > 20 {
 				t.Errorf("%d connections since", n)

@@ -46,8 +46,8 @@ func TestLongScript(t *testing.T) {
 				for _, w := range []*wire{holder, other, scripts, long} {
 					w.do("HELLO", proto)
 				}
-				holder.expect("+OK\r\n", "LOCK", "held")
-				for range 2 { // then it is known to be quick
+				holder.expect("+OK\r\n", "LOCK", "held", "PX", "600000") // no renewal gets through
+				for range 2 {                                            // then it is known to be quick
 					scripts.expect("$4\r\ndone\r\n", "FCALL", "short", "0")
 				}
 				long.raw(resp.AppendCommand(resp.AppendCommand(nil, call...), "PING"))
