@@ -119,8 +119,10 @@ func TestMomentWithoutAPassword(t *testing.T) {
 	n := newNode(t, targetOf(t, s), NodeOptions{})
 	var asked atomic.Int32 // 1: yes, 2: no
 	n.OnPassword(func(yes bool) {
-		if asked.Store(2); yes {
+		if yes {
 			asked.Store(1)
+		} else {
+			asked.Store(2)
 		}
 	})
 	refusedSoon(t, open(t, n, Identity{Proto: 2}))

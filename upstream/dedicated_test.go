@@ -30,7 +30,7 @@ func (e *recorder) Ended(err error) { e.ended <- err }
 
 func (e *recorder) wait(t *testing.T, want string) {
 	t.Helper()
-	for start := time.Now(); time.Since(start) < 10*time.Second; time.Sleep(time.Millisecond) {
+	for start := time.Now(); time.Since(start) < time.Minute; time.Sleep(time.Millisecond) {
 		e.mu.Lock()
 		got := e.heard.String()
 		e.mu.Unlock()
@@ -112,14 +112,20 @@ func TestDedicatedEnds(t *testing.T) {
 // What comes on an idle connection, as a late reply would, must reach nobody: the connection is not used again.
 func TestDedicatedIdleReceivesNothing(t *testing.T) {
 	t.Parallel()
-	n := NewNode(targetOf(t, testredis.Start(t)), NodeOptions{})
+	redis := testredis.Start(t)
+	n := NewNode(targetOf(t, redis), NodeOptions{})
 	defer n.Close()
 	p, _ := dedicate(t, n, Identity{Proto: 2})
-	if err := p.Write(resp.AppendCommand(nil, "BLPOP", "nothing", "0.05")); err != nil {
+	if err := p.Write(resp.AppendCommand(nil, "BLPOP", "list", "0")); err != nil {
 		t.Fatal(err)
 	}
 	p.GiveBack()
-	time.Sleep(300 * time.Millisecond)
+	redis.Do(t, "RPUSH", "list", "late")
+	eventually(t, "the reply has come", func() bool {
+		n.dedicated.mu.Lock()
+		defer n.dedicated.mu.Unlock()
+		return len(n.dedicated.idle) == 0
+	})
 	again, e := dedicate(t, n, Identity{Proto: 2})
 	if again == p {
 		t.Error("a connection with a stray reply was dedicated")
@@ -168,7 +174,11 @@ func TestDedicatedWhileBusy(t *testing.T) {
 	if err := looping.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(100 * time.Millisecond)
+	other := redis.Dial(t)
+	eventually(t, "Redis is busy", func() bool {
+		_, err := other.Do("PING")
+		return err != nil && strings.HasPrefix(err.Error(), "BUSY")
+	})
 	p, e := dedicate(t, n, Identity{Proto: 2})
 	if err := p.Write(resp.AppendCommand(nil, "MULTI")); err != nil {
 		t.Fatal(err)

@@ -15,7 +15,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -82,8 +81,7 @@ func TestTLS(t *testing.T) {
 		t.Error(err)
 	}
 
-	var stop atomic.Bool
-	wait := load(t, p, &stop)
+	clients := load(t, p)
 	killer := s.Dial(t)
 	for range 10 {
 		time.Sleep(10 * time.Millisecond)
@@ -91,8 +89,7 @@ func TestTLS(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	stop.Store(true)
-	check(t, s, wait())
+	check(t, s, clients.endAfterSome(t))
 }
 
 func TestTLSCertificateIsChecked(t *testing.T) {

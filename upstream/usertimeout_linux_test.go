@@ -12,7 +12,7 @@ import (
 
 func TestUserTimeoutIsSet(t *testing.T) {
 	t.Parallel()
-	conn, err := Dial(t.Context(), targetOf(t, testredis.Start(t)), time.Second)
+	conn, err := Dial(t.Context(), targetOf(t, testredis.Start(t)), time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
