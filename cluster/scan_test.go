@@ -147,7 +147,7 @@ func TestScanWhileResharding(t *testing.T) {
 	want := n + tagged*len(slots)
 	m := startMover(t, tc, slots)
 	scans, total, came, lost := 0, 0, 0, 0
-	for over := time.Now().Add(60 * time.Second); scans < 5 || m.moves.Load() < 15 && time.Now().Before(over); scans++ {
+	for over := time.Now().Add(4 * time.Minute); scans < 5 || m.moves.Load() < 15 && time.Now().Before(over); scans++ {
 		keys, steps := cl.scanAll(t, "COUNT", "100")
 		total += steps
 		for _, times := range keys {

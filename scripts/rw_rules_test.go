@@ -120,11 +120,11 @@ func TestRWForeignCounts(t *testing.T) {
 			s.Do(t, "FLUSHALL")
 		}
 		s.Do(t, "HSET", "k", "mode", "read", "a", value)
-		want(t, step(t, s, "RLOCK", "a", 1000, ""), "[1 1 1000 0 1]")
+		want(t, step(t, s, "RLOCK", "a", 90000, ""), "[1 1 90000 0 1]")
 		want(t, step(t, s, "UNLOCK READ", "a", 0, ""), "[1 0]")
 		want(t, contents(t, s), "")
 	}
-	if took := time.Since(began); took > 10*time.Second {
+	if took := time.Since(began); took > time.Minute {
 		t.Errorf("took %v", took)
 	}
 }

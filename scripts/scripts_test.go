@@ -70,7 +70,7 @@ func TestAcquire(t *testing.T) {
 	one := plain("k")
 	want(t, run(t, s, scripts.Acquire, one, 1000, "me", late, "", "PUBLISH"), "-2")
 	want(t, contents(t, s), "")
-	want(t, run(t, s, scripts.Acquire, one, 1000, "me", soon, "", "PUBLISH"), "1")
+	want(t, run(t, s, scripts.Acquire, one, 60000, "me", soon, "", "PUBLISH"), "1")
 	want(t, run(t, s, scripts.Acquire, one, 90000, "me", soon, "", "PUBLISH"), "[1 2 90000 0 1]")
 	want(t, run(t, s, scripts.Acquire, one, 90000, "me", soon, "O", "PUBLISH"), "[1 2 90000 0 0]")
 	if reply := run(t, s, scripts.Acquire, one, 1000, "you", soon, "", "PUBLISH"); !strings.HasPrefix(reply, "[0 0 ") {
@@ -85,7 +85,7 @@ func TestAcquire(t *testing.T) {
 
 func TestAcquireSideKeys(t *testing.T) {
 	s := testredis.Start(t)
-	run(t, s, scripts.Acquire, plain("k", token, watch), 5000, "me", soon, "FW", "PUBLISH", "reg-1", 0)
+	run(t, s, scripts.Acquire, plain("k", token, watch), 60000, "me", soon, "FW", "PUBLISH", "reg-1", 0)
 	first, _ := redis.Int64(s.Do(t, "GET", token), nil)
 	if now := time.Now().UnixMicro(); first > now || first < now-int64(time.Minute/time.Microsecond) {
 		t.Fatal(first)
@@ -97,12 +97,12 @@ func TestAcquireSideKeys(t *testing.T) {
 	want(t, registration, "reg-1")
 
 	s.Do(t, "SET", token, first+1e6)
-	run(t, s, scripts.Acquire, plain("k", token, watch), 5000, "me", soon, "FOW", "PUBLISH", "reg-2", 0)
+	run(t, s, scripts.Acquire, plain("k", token, watch), 60000, "me", soon, "FOW", "PUBLISH", "reg-2", 0)
 	same, _ := redis.Int64(s.Do(t, "GET", token), nil)
 	if same != first+1e6 {
 		t.Fatal("an owner that has the lock got another token")
 	}
-	run(t, s, scripts.Acquire, plain("k", token), 5000, "me", soon, "F", "PUBLISH", "", 0)
+	run(t, s, scripts.Acquire, plain("k", token), 60000, "me", soon, "F", "PUBLISH", "", 0)
 	next, _ := redis.Int64(s.Do(t, "GET", token), nil)
 	if next != first+1e6+1 {
 		t.Fatal(next)
@@ -110,7 +110,7 @@ func TestAcquireSideKeys(t *testing.T) {
 	s.Do(t, "DEL", "k")
 	s.Do(t, "SET", token, "x")
 	before := contents(t, s)
-	want(t, run(t, s, scripts.Acquire, plain("k", token), 5000, "me", soon, "F", "PUBLISH", "", 0),
+	want(t, run(t, s, scripts.Acquire, plain("k", token), 60000, "me", soon, "F", "PUBLISH", "", 0),
 		"ERR the fencing token of this lock is not an integer below 2^53")
 	want(t, contents(t, s), before)
 }
@@ -121,10 +121,10 @@ func TestRegistration(t *testing.T) {
 	s := testredis.Start(t)
 	acquire := func(letter, registration, after string) {
 		t.Helper()
-		run(t, s, scripts.Acquire, plain("k", watch), 5000, "me", soon, "O"+letter, "PUBLISH", registration, 0)
+		run(t, s, scripts.Acquire, plain("k", watch), 60000, "me", soon, "O"+letter, "PUBLISH", registration, 0)
 		got, _ := redis.String(s.Do(t, "GET", watch), nil)
 		want(t, got, after)
-		if ttl := s.Do(t, "PTTL", watch).(int64); got != "" && (ttl <= 0 || ttl > 5000) {
+		if ttl := s.Do(t, "PTTL", watch).(int64); got != "" && (ttl <= 0 || ttl > 60000) {
 			t.Fatal(ttl)
 		}
 	}
@@ -193,13 +193,13 @@ func TestReleaseHalfPermittedChangesNothing(t *testing.T) {
 func TestEndIsToldToTheRegistered(t *testing.T) {
 	s := testredis.Start(t)
 	acquire := func(registration string) {
-		run(t, s, scripts.Acquire, plain("k", watch), 5000, "me", soon, "W", "PUBLISH", registration, 0)
+		run(t, s, scripts.Acquire, plain("k", watch), 60000, "me", soon, "W", "PUBLISH", registration, 0)
 	}
 	release := func(registration string) string {
 		return run(t, s, scripts.Release, plain("k", watch), "me", "PUBLISH", soon, "AW", registration)
 	}
 	renew := func(registration string) string {
-		return run(t, s, scripts.Renew, []string{"k", watch}, 5000, soon, "W", "me", registration)
+		return run(t, s, scripts.Renew, []string{"k", watch}, 60000, soon, "W", "me", registration)
 	}
 	acquire("one")
 	want(t, release(""), "[1 0]")
@@ -242,47 +242,47 @@ func TestRenew(t *testing.T) {
 	s.Do(t, "SET", "poison", "x")
 	for _, key := range []string{"k", "b"} {
 		s.Do(t, "HSET", key, "me", "1")
-		s.Do(t, "PEXPIRE", key, 1000)
+		s.Do(t, "PEXPIRE", key, 9000)
 	}
-	s.Do(t, "SET", watch, "reg", "PX", 1000)
-	s.Do(t, "SET", "other", "else", "PX", 1000)
+	s.Do(t, "SET", watch, "reg", "PX", 9000)
+	s.Do(t, "SET", "other", "else", "PX", 9000)
 	keys := []string{"a", "poison", "gone", "k", watch, "b", "other"}
 	args := []any{30000, soon, "---WW", "me", "me", "me", "me", "reg", "me", "reg"}
 	want(t, run(t, s, scripts.Renew, keys, args...), "[1 0 0 1 2]")
-	for key, least := range map[string]int64{"a": 90000, "k": 29000, watch: 29000} {
+	for key, least := range map[string]int64{"a": 31000, "k": 9001, watch: 9001} {
 		if ttl := s.Do(t, "PTTL", key).(int64); ttl < least {
 			t.Errorf("%s: %d ms left", key, ttl)
 		}
 	}
-	if ttl := s.Do(t, "PTTL", "b").(int64); ttl > 1000 {
+	if ttl := s.Do(t, "PTTL", "b").(int64); ttl > 9000 {
 		t.Error("renewed what another connection has taken over")
 	}
 	args[1] = late
 	want(t, run(t, s, scripts.Renew, keys, args...), "[-2]")
-	s.Do(t, "PEXPIRE", "k", 500)
+	s.Do(t, "PEXPIRE", "k", 9000)
 	want(t, run(t, s, scripts.Renew, []string{"k"}, 0, soon, "-", "me"), "[1]")
-	if ttl := s.Do(t, "PTTL", "k").(int64); ttl > 500 {
+	if ttl := s.Do(t, "PTTL", "k").(int64); ttl > 9000 {
 		t.Error("a look renewed")
 	}
 }
 
 func TestExtend(t *testing.T) {
 	s := testredis.Start(t)
-	want(t, run(t, s, scripts.Extend, []string{"k"}, 1000, "me", soon, "", "", ""), "[-1 0 0]")
+	want(t, run(t, s, scripts.Extend, []string{"k"}, 60000, "me", soon, "", "", ""), "[-1 0 0]")
 	s.Do(t, "HSET", "k", "me", "2")
 	s.Do(t, "PEXPIRE", "k", 90000)
-	want(t, run(t, s, scripts.Extend, []string{"k"}, 1000, "me", late, "", "", ""), "[-2 0 0]")
+	want(t, run(t, s, scripts.Extend, []string{"k"}, 60000, "me", late, "", "", ""), "[-2 0 0]")
 	if reply := run(t, s, scripts.Extend, []string{"k", watch}, 30000, "me", soon, "KW", "reg", ""); !strings.HasPrefix(reply, "[1 2 8") && !strings.HasPrefix(reply, "[1 2 90000") {
 		t.Fatal(reply)
 	}
-	want(t, run(t, s, scripts.Extend, []string{"k", watch}, 1000, "me", soon, "W", "-reg", "reg"), "[1 2 1000]")
+	want(t, run(t, s, scripts.Extend, []string{"k", watch}, 60000, "me", soon, "W", "-reg", "reg"), "[1 2 60000]")
 	want(t, string(s.Do(t, "GET", watch).([]byte)), "-reg")
-	want(t, run(t, s, scripts.Extend, []string{"k", watch}, 1000, "me", soon, "W", "-mine", "reg"), "[1 2 1000]")
+	want(t, run(t, s, scripts.Extend, []string{"k", watch}, 60000, "me", soon, "W", "-mine", "reg"), "[1 2 60000]")
 	want(t, string(s.Do(t, "GET", watch).([]byte)), "-mine+")
 	// A key that follows and is no registration, as on a cluster, is left alone.
 	s.Do(t, "SET", "guard", "")
-	want(t, run(t, s, scripts.Extend, []string{"k", "guard"}, 1000, "me", soon, "", "", ""), "[1 2 1000]")
-	want(t, run(t, s, scripts.Extend, []string{"k", "guard"}, 1000, "you", soon, "", "", ""), "[-1 0 0]")
+	want(t, run(t, s, scripts.Extend, []string{"k", "guard"}, 60000, "me", soon, "", "", ""), "[1 2 60000]")
+	want(t, run(t, s, scripts.Extend, []string{"k", "guard"}, 60000, "you", soon, "", "", ""), "[-1 0 0]")
 	want(t, string(s.Do(t, "GET", "guard").([]byte)), "")
 }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 )
@@ -14,6 +15,10 @@ import (
 // The largest go first, and nobody pays for a little.
 func TestBudgetDropsTheLargest(t *testing.T) {
 	t.Parallel()
+	synctest.Test(t, dropTheLargest) // where no time passes
+}
+
+func dropTheLargest(t *testing.T) {
 	var log bytes.Buffer
 	var gauge telemetry.Gauge
 	var counter telemetry.Counter

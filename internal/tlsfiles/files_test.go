@@ -148,7 +148,7 @@ func TestExchangedLinks(t *testing.T) {
 	if err := os.Rename(at("..tmp"), at("..data")); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(20 * time.Second); name(f, 0) != "v2"; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); name(f, 0) != "v2"; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("never taken on")
 		}

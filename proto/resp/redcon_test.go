@@ -125,7 +125,7 @@ func ask(t *testing.T, addr string, q sent) string {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(time.Minute))
 	if _, err := io.WriteString(c, q.in); err != nil {
 		t.Fatal(err)
 	}
