@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/lockproxy/lockproxy/internal/lock"
+	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
@@ -130,7 +130,7 @@ func TestVerbsAreDocumented(t *testing.T) {
 // TestNamesHaveABound: a longer one never reaches Redis.
 func TestNamesHaveABound(t *testing.T) {
 	for _, v := range Verbs() {
-		long := make([]byte, lock.MaxName+1)
+		long := make([]byte, lockstore.MaxName+1)
 		var args [][]byte
 		switch v.keys {
 		case noKey:

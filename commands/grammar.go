@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strconv"
 
-	"github.com/lockproxy/lockproxy/internal/lock"
+	"github.com/lockproxy/lockproxy/internal/lockstore"
 )
 
 // Option is one option of a verb: a keyword, alone or with one value.
@@ -29,13 +29,13 @@ const (
 	seconds             // integer > 0, in s, kept in ms
 	waiting             // integer >= 0, in ms
 	count               // integer > 0
-	ownerName           // lock.ValidOwner
+	ownerName           // lockstore.ValidOwner
 	text
 )
 
 var (
 	errRange = errors.New("ERR value is not an integer or out of range")
-	errName  = errors.New("ERR invalid lock name: more than " + strconv.Itoa(lock.MaxName) + " bytes")
+	errName  = errors.New("ERR invalid lock name: more than " + strconv.Itoa(lockstore.MaxName) + " bytes")
 	errOwner = errors.New("ERR invalid owner: 1 to 256 bytes, not 'mode', not ending in ':write', and not of the form <uuid>:<number>")
 )
 
@@ -119,7 +119,7 @@ func (g given) set(o *Option, token []byte) error {
 		g.words[o.Keyword] = string(token)
 		return nil
 	case ownerName:
-		if !lock.ValidOwner(string(token)) {
+		if !lockstore.ValidOwner(string(token)) {
 			return errOwner
 		}
 		g.words[o.Keyword] = string(token)

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"strconv"
 
-	"github.com/lockproxy/lockproxy/internal/lock"
+	"github.com/lockproxy/lockproxy/internal/lockstore"
 )
 
 // keyPlace says where in a call its keys are.
@@ -55,7 +55,7 @@ func (v *Verb) split(args [][]byte) (keys, rest [][]byte, err error) {
 func (v *Verb) checkKeys(args [][]byte) error {
 	keys, _, err := v.split(args)
 	for _, key := range keys {
-		if len(key) > lock.MaxName {
+		if len(key) > lockstore.MaxName {
 			return errName
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/simulation/world"
 )
 
@@ -16,12 +17,12 @@ func TestAbandonedGrantOfAnOwner(t *testing.T) {
 		s := w.NewNode(bubbleAddr)
 		m, n := bubbleEngine(t, w, s, "one", Options{}), bubbleEngine(t, w, s, "two", Options{})
 		b, _ := client(n)
-		for kind := range kindSpecs {
+		for _, kind := range lockstore.Kinds {
 			for _, lease := range []int64{0, 60000} {
 				for _, when := range []string{"never", "before", "after"} {
-					what := fmt.Sprintf("%v, lease %d, held elsewhere %s", Kind(kind), lease, when)
+					what := fmt.Sprintf("%v, lease %d, held elsewhere %s", kind, lease, when)
 					c, _ := client(m)
-					r := Request{Key: fmt.Sprint(kind, lease, when), Kind: Kind(kind), Owner: "me", Lease: lease}
+					r := Request{Key: fmt.Sprint(kind, lease, when), Kind: kind, Owner: "me", Lease: lease}
 					if when == "before" {
 						mustLock(t, b, r)
 					}
@@ -38,7 +39,7 @@ func TestAbandonedGrantOfAnOwner(t *testing.T) {
 						mustLock(t, b, r)
 					}
 					a.abandon(a.settle()) // leaves the hold
-					if left := hash(t, s, r.Key)[id.field()]; (left == "1") != (when != "never") {
+					if left := hash(t, s, r.Key)[id.Field()]; (left == "1") != (when != "never") {
 						t.Errorf("%s: %q is left", what, left)
 					}
 					if m.held(id) {
@@ -79,11 +80,11 @@ func TestAbandonedWhileRedisIsAway(t *testing.T) {
 				s := w.NewNode(bubbleAddr)
 				m := bubbleEngine(t, w, s, "one", Options{})
 				link := w.Proxy("one").Link(s.Addr())
-				for kind := range kindSpecs {
+				for _, kind := range lockstore.Kinds {
 					for _, owner := range []string{"", "me"} {
-						what := fmt.Sprintf("%v, owner %q", Kind(kind), owner)
+						what := fmt.Sprintf("%v, owner %q", kind, owner)
 						c, _ := client(m)
-						r := Request{Key: what, Kind: Kind(kind), Owner: owner, Lease: lease.Milliseconds()}
+						r := Request{Key: what, Kind: kind, Owner: owner, Lease: lease.Milliseconds()}
 						id, explicit := c.id(r.Kind, 0, r.Key, owner)
 						h, err := m.enter(context.Background(), id, explicit)
 						if err != nil {

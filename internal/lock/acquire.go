@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/lockstore/node"
 	"github.com/lockproxy/lockproxy/scripts"
 )
@@ -103,35 +104,35 @@ func (a *acquire) call(notAfter string) node.Call {
 		if a.before == 0 {
 			flags += "N"
 		}
-		if n := id.kind.spec(); n.rw && !a.c.m.held(id.as(n.other)) {
+		if n := id.Kind.Spec(); n.RW && !a.c.m.held(id.As(n.Other)) {
 			flags += "M"
 		}
 	}
-	keys := id.acquireKeys()
+	keys := id.AcquireKeys()
 	if strings.Contains(flags, "F") {
-		keys = append(keys, tokenKey(id.key))
+		keys = append(keys, lockstore.TokenKey(id.Key))
 	}
 	if a.h.explicit {
-		keys = append(keys, id.watchKey())
+		keys = append(keys, id.WatchKey())
 	}
 	fenceTTL := strconv.FormatInt(a.c.m.opts.FenceTTL.Milliseconds(), 10)
-	args := append(make([]string, 0, 9), strconv.FormatInt(a.lease(), 10), id.field(), notAfter, flags)
-	if id.kind != Plain {
+	args := append(make([]string, 0, 9), strconv.FormatInt(a.lease(), 10), id.Field(), notAfter, flags)
+	if id.Kind != Plain {
 		args = append(args, a.registration, fenceTTL)
-		return node.Call{DB: id.db, Script: id.kind.spec().acquire, Keys: keys, Args: append(args, id.rest()...)}
+		return node.Call{DB: id.DB, Script: id.Kind.Spec().Acquire, Keys: keys, Args: append(args, id.Rest()...)}
 	}
 	args = append(args, a.c.m.store.publishing())
 	if a.waits() {
 		args[3] += "E"
 	}
 	if args[3] == "" || args[3] == "N" { // each ARGV costs Redis time, and no other is looked at
-		return node.Call{DB: id.db, Script: scripts.Acquire, Keys: keys, Args: args}
+		return node.Call{DB: id.DB, Script: scripts.Acquire, Keys: keys, Args: args}
 	}
 	args = append(args, a.registration, fenceTTL)
 	if a.waits() {
 		args = append(args, a.c.m.fairWait(), strconv.FormatInt(a.ticket(), 10))
 	}
-	return node.Call{DB: id.db, Script: scripts.Acquire, Keys: keys, Args: args}
+	return node.Call{DB: id.DB, Script: scripts.Acquire, Keys: keys, Args: args}
 }
 
 // waits says whether a refusal puts the owner into the fair queue.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/simulation/world"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
@@ -110,7 +111,7 @@ func TestScriptsWorkIsBounded(t *testing.T) {
 			return err
 		}},
 		"LOCK behind a queue of strangers": {func(key string) {
-			fill(t, s, 20000, "RPUSH", queueKey(key), func(i int) []any { return []any{fmt.Sprint("w", i)} })
+			fill(t, s, 20000, "RPUSH", lockstore.QueueKey(key), func(i int) []any { return []any{fmt.Sprint("w", i)} })
 		}, func(key string) error {
 			if _, err := a.Lock(t.Context(), Request{Key: key}); err != ErrNotAcquired {
 				t.Errorf("%v: nobody knows yet whose turn it is", err)
@@ -119,7 +120,7 @@ func TestScriptsWorkIsBounded(t *testing.T) {
 		}},
 		"UNLOCK before a queue of strangers": {func(key string) {
 			mustLock(t, a, Request{Key: key})
-			fill(t, s, 20000, "RPUSH", queueKey(key), func(i int) []any { return []any{fmt.Sprint("w", i)} })
+			fill(t, s, 20000, "RPUSH", lockstore.QueueKey(key), func(i int) []any { return []any{fmt.Sprint("w", i)} })
 		}, func(key string) error {
 			_, err := a.Unlock(t.Context(), UnlockRequest{Key: key})
 			return err
@@ -171,12 +172,12 @@ func TestLongQueueEnds(t *testing.T) {
 	t.Parallel()
 	s := testredis.Start(t)
 	m := engine(t, s.URL(), Options{})
-	fill(t, s, 5500, "RPUSH", queueKey("k"), func(i int) []any { return []any{fmt.Sprint("w", i)} })
+	fill(t, s, 5500, "RPUSH", lockstore.QueueKey("k"), func(i int) []any { return []any{fmt.Sprint("w", i)} })
 	for _, fair := range []bool{false, true} {
 		a, _ := client(m)
 		granted(t, locking(a, Request{Key: "k", Blocks: true, Fair: fair}), "who waits")
 		mustUnlock(t, a, UnlockRequest{Key: "k"}, true)
-		fill(t, s, 5500, "RPUSH", queueKey("k"), func(i int) []any { return []any{fmt.Sprint("w", i)} })
+		fill(t, s, 5500, "RPUSH", lockstore.QueueKey("k"), func(i int) []any { return []any{fmt.Sprint("w", i)} })
 	}
 }
 
@@ -192,15 +193,15 @@ func TestManyFairWaiters(t *testing.T) {
 			c, _ := client(m)
 			locking(c, Request{Key: "k", Blocks: true, Block: 20000, Fair: true})
 		}
-		eventually(t, 20*time.Second, "all wait", func() bool { return s.Do(t, "LLEN", queueKey("k")).(int64) == many })
+		eventually(t, 20*time.Second, "all wait", func() bool { return s.Do(t, "LLEN", lockstore.QueueKey("k")).(int64) == many })
 		score := func() int64 {
-			last, _ := redis.String(s.Do(t, "LINDEX", queueKey("k"), -1), nil)
-			ms, _ := redis.Float64(s.Do(t, "ZSCORE", prefixed("redisson_lock_timeout", "k"), last), nil)
+			last, _ := redis.String(s.Do(t, "LINDEX", lockstore.QueueKey("k"), -1), nil)
+			ms, _ := redis.Float64(s.Do(t, "ZSCORE", lockstore.Prefixed("redisson_lock_timeout", "k"), last), nil)
 			return int64(ms)
 		}
 		before := score()
 		eventually(t, 15*time.Second, "the last one is refreshed", func() bool { return score() > before })
-		if n := s.Do(t, "LLEN", queueKey("k")).(int64); n != many {
+		if n := s.Do(t, "LLEN", lockstore.QueueKey("k")).(int64); n != many {
 			t.Error(n, "are left")
 		}
 		m.Drain()

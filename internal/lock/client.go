@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/lockstore/node"
 	"github.com/lockproxy/lockproxy/internal/retry"
 )
@@ -165,11 +166,11 @@ func (h *hold) abandoned(now time.Time) bool {
 }
 
 // id is the hold that a verb of this client means: of the owner it names, or of the connection.
-func (c *Client) id(k Kind, db int, key, owner string) (id holdID, explicit bool) {
+func (c *Client) id(k Kind, db int, key, owner string) (id lockstore.ID, explicit bool) {
 	if owner == "" {
-		return holdID{db, key, c.owner, k}, false
+		return lockstore.ID{DB: db, Key: key, Owner: c.owner, Kind: k}, false
 	}
-	return holdID{db, key, owner, k}, true
+	return lockstore.ID{DB: db, Key: key, Owner: owner, Kind: k}, true
 }
 
 // patience is how long a verb waits for an unknown outcome to become known before the client gets an error and the

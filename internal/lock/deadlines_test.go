@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/simulation/world"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 	"github.com/lockproxy/lockproxy/upstream"
@@ -121,8 +122,8 @@ func TestReplicasTakeNobodysPlace(t *testing.T) {
 	m := engine(t, s.URL(), Options{Watchdog: lease})
 	c, lost := client(m)
 	for db := range 16 { // a batch each, and as many as there are places
-		for kind := range kindSpecs {
-			mustLock(t, c, Request{DB: db, Key: fmt.Sprint("copied-", kind, "-", db), Kind: Kind(kind), Replicas: 1})
+		for _, kind := range lockstore.Kinds {
+			mustLock(t, c, Request{DB: db, Key: fmt.Sprint("copied-", uint8(kind), "-", db), Kind: kind, Replicas: 1})
 		}
 	}
 	replica.Stop()
@@ -145,12 +146,12 @@ func TestBatchesByDeadline(t *testing.T) {
 	defer m.mu.Unlock()
 	c := &Client{m: m, owner: "o"}
 	for i := range 1200 {
-		h := m.entry(holdID{key: fmt.Sprint(i), owner: "o", kind: Kind(i % 2)}, false)
+		h := m.entry(lockstore.ID{Key: fmt.Sprint(i), Owner: "o", Kind: Kind(i % 2)}, false)
 		m.begin(h, c, 1)
 		h.watched, h.lease, h.deadline = true, time.Minute, now.Add(time.Duration(2000-i)*time.Second)
 		m.enqueue(h)
 	}
-	ln := m.laneOf(m.holds[holdID{key: "0", owner: "o"}])
+	ln := m.laneOf(m.holds[lockstore.ID{Key: "0", Owner: "o"}])
 	var sizes []int
 	var last time.Time
 	for len(ln.queue.all) > 0 {
@@ -188,10 +189,10 @@ func TestRenewalAfterTheLossIsTold(t *testing.T) {
 			h.deadline = time.Now().Add(500 * time.Millisecond)
 			m.expect(h)
 			m.mu.Unlock()
-			eventually(t, 15*time.Second, "told while it is renewed", func() bool { return strings.Contains(lost.reasons(), id.key+":unrenewed ") })
+			eventually(t, 15*time.Second, "told while it is renewed", func() bool { return strings.Contains(lost.reasons(), id.Key+":unrenewed ") })
 			m.renewBatch(b)
-			if pttl(t, s, id.key) < 10000 {
-				t.Fatalf("%s was not renewed", id.key)
+			if pttl(t, s, id.Key) < 10000 {
+				t.Fatalf("%s was not renewed", id.Key)
 			}
 		}
 		for _, key := range []string{"mine", "named"} {

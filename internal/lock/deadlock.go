@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/lockproxy/lockproxy/internal/lockstore"
 )
 
 // deadlock is the answer to a waiter that has just joined its line and whose wait can never end: it holds a lock that somebody
@@ -46,20 +48,20 @@ func (m *Manager) deadlock(ctx context.Context, w *waiter) error {
 }
 
 // endless says whether a wait ends with a grant only, or with its connection.
-func (w *waiter) endless() bool { return w.id.owner == w.c.owner && w.r.Blocks && w.r.Block == 0 }
+func (w *waiter) endless() bool { return w.id.Owner == w.c.owner && w.r.Blocks && w.r.Block == 0 }
 
 // circle is the holds that keep w waiting for itself: the first is at the key that w waits for, the last is w's own. nil: there
 // is no circle. mu is held.
-func (m *Manager) circle(w *waiter) []holdID {
+func (m *Manager) circle(w *waiter) []lockstore.ID {
 	seen := map[*Client]bool{}
-	var follow func(at *waiter) []holdID
-	follow = func(at *waiter) []holdID {
-		for h := range m.byKey[at.id.line()] {
-			if h.client == at.c || !h.lasts() || at.id.kind.spec().shared && h.id.kind == at.id.kind {
+	var follow func(at *waiter) []lockstore.ID
+	follow = func(at *waiter) []lockstore.ID {
+		for h := range m.byKey[at.id.Line()] {
+			if h.client == at.c || !h.lasts() || at.id.Kind.Spec().Shared && h.id.Kind == at.id.Kind {
 				continue
 			}
 			if h.client == w.c {
-				return []holdID{h.id}
+				return []lockstore.ID{h.id}
 			}
 			next := h.client.waits
 			if next == nil || !next.endless() || seen[h.client] {
@@ -83,10 +85,10 @@ func (h *hold) lasts() bool { return h.client != nil && !h.explicit && h.watched
 // mostNamed is the number of keys that a DEADLOCK names.
 const mostNamed = 8
 
-func neverEnds(circle []holdID) error {
+func neverEnds(circle []lockstore.ID) error {
 	names := make([]string, len(circle))
 	for i, id := range circle {
-		names[i] = "'" + printable(id.key) + "'"
+		names[i] = "'" + printable(id.Key) + "'"
 	}
 	if more := len(names) - mostNamed; more > 0 {
 		names = slices.Replace(names, mostNamed-1, len(names)-1, fmt.Sprintf("%d more", more))

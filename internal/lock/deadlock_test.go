@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/simulation/world"
 )
 
@@ -227,8 +228,8 @@ func TestDeadlockFoundTwice(t *testing.T) {
 		mustLock(t, a, Request{Key: "x"})
 		mustLock(t, b, Request{Key: "y"})
 		m.mu.Lock()
-		a.waits = &waiter{c: a, r: Request{Key: "y", Blocks: true}, id: holdID{0, "y", a.Owner(), Plain}}
-		b.waits = &waiter{c: b, r: Request{Key: "x", Blocks: true}, id: holdID{0, "x", b.Owner(), Plain}}
+		a.waits = &waiter{c: a, r: Request{Key: "y", Blocks: true}, id: lockstore.ID{Key: "y", Owner: a.Owner()}}
+		b.waits = &waiter{c: b, r: Request{Key: "x", Blocks: true}, id: lockstore.ID{Key: "x", Owner: b.Owner()}}
 		first, second := a.waits, b.waits
 		m.mu.Unlock()
 		wantCode(t, m.deadlock(context.Background(), first), "DEADLOCK")
@@ -281,9 +282,9 @@ func TestDeadlockOnlyWhenCertain(t *testing.T) {
 
 // A long circle names some of its keys, in one line.
 func TestDeadlockNamesSome(t *testing.T) {
-	circle := make([]holdID, 30)
+	circle := make([]lockstore.ID, 30)
 	for i := range circle {
-		circle[i].key = fmt.Sprintf("k\r\n%d", i)
+		circle[i].Key = fmt.Sprintf("k\r\n%d", i)
 	}
 	text := neverEnds(circle).Error()
 	if got := quoted(text); got != "k??0 k??1 k??2 k??3 k??4 k??5 k??6 k??29" || !strings.Contains(text, "waits for 22 more,") || strings.ContainsAny(text, "\r\n") {

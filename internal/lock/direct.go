@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/lockstore/node"
 	"github.com/lockproxy/lockproxy/internal/lockstore/tally"
 	"github.com/lockproxy/lockproxy/scripts"
@@ -194,10 +195,10 @@ func (d *direct) info(ctx context.Context, c node.Call) (Info, error) {
 }
 
 // sidesHeld asks Redis on which sides of a read/write lock an owner has a hold.
-func (d *direct) sidesHeld(ctx context.Context, id holdID) (held []Kind, err error) {
+func (d *direct) sidesHeld(ctx context.Context, id lockstore.ID) (held []Kind, err error) {
 	var parts []rueidis.RedisMessage
 	err = d.idempotent(func() (int64, error) {
-		result, err := d.read(ctx, id.db, id.key, func(client rueidis.Client) rueidis.Completed {
+		result, err := d.read(ctx, id.DB, id.Key, func(client rueidis.Client) rueidis.Completed {
 			return sidesCommand(client, id)
 		})
 		if err != nil {
@@ -216,9 +217,9 @@ func (d *direct) sidesHeld(ctx context.Context, id holdID) (held []Kind, err err
 }
 
 // watchedElsewhere says whether somebody renews an owner's hold, as far as Redis can be asked.
-func (d *direct) watchedElsewhere(id holdID) bool {
-	reply, err := d.read(context.Background(), id.db, id.key, func(client rueidis.Client) rueidis.Completed {
-		return client.B().Get().Key(id.watchKey()).Build()
+func (d *direct) watchedElsewhere(id lockstore.ID) bool {
+	reply, err := d.read(context.Background(), id.DB, id.Key, func(client rueidis.Client) rueidis.Completed {
+		return client.B().Get().Key(id.WatchKey()).Build()
 	})
 	if err != nil {
 		return false

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/simulation/world"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 	"github.com/lockproxy/lockproxy/upstream"
@@ -226,7 +227,7 @@ func TestRedissonHolderBlocksAndItsMessageWakes(t *testing.T) {
 		a, _ := client(m)
 		heldByRedisson(t, s, "orders")
 		got := locking(a, Request{Key: "orders", Blocks: true})
-		eventually(t, 15*time.Second, "subscribed", func() bool { return subscribers(t, s, channelOf("orders")) == 1 })
+		eventually(t, 15*time.Second, "subscribed", func() bool { return subscribers(t, s, lockstore.ChannelOf("orders")) == 1 })
 		time.Sleep(20 * time.Millisecond)
 		s.Do(t, "DEL", "orders")
 		began := time.Now()

@@ -118,14 +118,14 @@ func (c *Client) noteExtended(h *hold, r RenewRequest, count int64, sent time.Ti
 }
 
 func extendCall(h *hold, r RenewRequest, o Options, notAfter, registration, known string) node.Call {
-	keys, flags := h.id.keys(), ""
+	keys, flags := h.id.Keys(), ""
 	if h.explicit {
-		keys, flags = append(keys, h.id.watchKey()), "W"
+		keys, flags = append(keys, h.id.WatchKey()), "W"
 	}
 	if r.Lease == 0 {
 		flags += "K"
 	}
 	lease := leaseOf(Request{Lease: r.Lease}, o)
-	args := []string{strconv.FormatInt(lease, 10), h.id.field(), notAfter, flags, registration, known}
-	return node.Call{DB: h.id.db, Script: h.id.kind.spec().extend, Keys: keys, Args: append(args, h.id.rest()...)}
+	args := []string{strconv.FormatInt(lease, 10), h.id.Field(), notAfter, flags, registration, known}
+	return node.Call{DB: h.id.DB, Script: h.id.Kind.Spec().Extend, Keys: keys, Args: append(args, h.id.Rest()...)}
 }

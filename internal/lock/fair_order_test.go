@@ -13,6 +13,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/lockstore/node"
 	"github.com/lockproxy/lockproxy/internal/simulation/world"
 	"github.com/lockproxy/lockproxy/internal/testredis"
@@ -114,7 +115,7 @@ func TestFairNewHeadAsks(t *testing.T) {
 				eventually(t, 5*time.Second, "it waits", func() bool {
 					m.mu.Lock()
 					defer m.mu.Unlock()
-					l := m.lines[lineKey{key: "k", fair: true}]
+					l := m.lines[lockstore.LineKey{Key: "k", Fair: true}]
 					return l != nil && l.waiters.Len() == i+1 && l.waiters.Front().Value.(*waiter).parked && time.Until(l.tryAt) > 0
 				})
 			}
@@ -135,8 +136,8 @@ func TestFairPlaces(t *testing.T) {
 	s.Do(t, "HSET", "k", "holder", 1)
 	conn := s.Dial(t)
 	enter := func(owner, ticket string) string {
-		args := []any{scripts.Acquire.Source, len(plainKeys("k"))}
-		for _, key := range plainKeys("k") {
+		args := []any{scripts.Acquire.Source, len(lockstore.PlainKeys("k"))}
+		for _, key := range lockstore.PlainKeys("k") {
 			args = append(args, key)
 		}
 		args = append(args, 30000, owner, int64(1)<<53, "NE", node.Publish, "", 0, 300000, ticket)
@@ -147,7 +148,7 @@ func TestFairPlaces(t *testing.T) {
 		return strconv.FormatInt(out[3], 10)
 	}
 	for range 40 {
-		s.Do(t, "DEL", queueKey("k"), timeoutsKey("k"), ticketsKey("k"))
+		s.Do(t, "DEL", lockstore.QueueKey("k"), timeoutsKey("k"), ticketsKey("k"))
 		tickets := map[string]string{}
 		var ours, theirs []string
 		for i := range 1 + rand.N(40) {
@@ -163,7 +164,7 @@ func TestFairPlaces(t *testing.T) {
 		rand.Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] })
 		out = out[:rand.N(len(out)+1)]
 		for _, name := range out {
-			s.Do(t, "LREM", queueKey("k"), 1, name)
+			s.Do(t, "LREM", lockstore.QueueKey("k"), 1, name)
 			s.Do(t, "ZREM", timeoutsKey("k"), name)
 			s.Do(t, "HDEL", ticketsKey("k"), name)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/simulation/world"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
@@ -27,7 +28,7 @@ func texts(t *testing.T, s redisServer, args ...any) []string {
 
 func fairQueue(t *testing.T, s redisServer, key string) []string {
 	t.Helper()
-	return texts(t, s, "LRANGE", queueKey(key), 0, -1)
+	return texts(t, s, "LRANGE", lockstore.QueueKey(key), 0, -1)
 }
 
 // order notes who was granted, in order.
@@ -175,7 +176,7 @@ func TestFairOrder(t *testing.T) {
 				t.Fatal("a held lock was given")
 			}
 			listen := redis.PubSubConn{Conn: s.Dial(t)}
-			if err := listen.Subscribe(channelOf("k") + ":" + j.owner); err != nil {
+			if err := listen.Subscribe(lockstore.ChannelOf("k") + ":" + j.owner); err != nil {
 				t.Fatal(err)
 			}
 			listen.Receive()
@@ -197,7 +198,7 @@ func TestFairOrder(t *testing.T) {
 		o.add("plain")
 		plain.Close(Gone)
 	})
-	eventually(t, 30*time.Second, "it waits", func() bool { return engines[1].waitedFor(lineKey{key: "k"}) })
+	eventually(t, 30*time.Second, "it waits", func() bool { return engines[1].waitedFor(lockstore.LineKey{Key: "k"}) })
 	began := time.Now()
 	mustUnlock(t, holder, UnlockRequest{Key: "k"}, true)
 	group.Wait()
@@ -269,7 +270,7 @@ func TestFairGhosts(t *testing.T) {
 		// As refresh leaves it, behind one waiter of Redisson.
 		for i := range 20 {
 			ghost := fmt.Sprintf("99999999-2222-3333-4444-555555555555:%d", i)
-			s.Do(t, "RPUSH", queueKey("k"), ghost)
+			s.Do(t, "RPUSH", lockstore.QueueKey("k"), ghost)
 			s.Do(t, "ZADD", timeoutsKey("k"), redisNow(t, s)+310000, ghost)
 			s.Do(t, "HSET", ticketsKey("k"), ghost, fmt.Sprintf("%d:%d", 100+i, redisNow(t, s)))
 		}
@@ -316,7 +317,7 @@ func TestFairComesBack(t *testing.T) {
 			t.Fatal("its clock did not put them out", got)
 		}
 		eventually(t, 3*queueRefresh, "all back", func() bool { return slices.Equal(fairQueue(t, s, "k"), append(slices.Clone(owners), ahead.owner)) })
-		s.Do(t, "LREM", queueKey("k"), 1, owners[1])
+		s.Do(t, "LREM", lockstore.QueueKey("k"), 1, owners[1])
 		s.Do(t, "ZREM", timeoutsKey("k"), owners[2])
 		eventually(t, 3*queueRefresh, "mended", func() bool {
 			scored := texts(t, s, "ZRANGE", timeoutsKey("k"), 0, -1)
@@ -335,16 +336,16 @@ func TestFairMends(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
 		m := bubbleEngine(t, w, s, "one", Options{})
-		s.Do(t, "RPUSH", queueKey("k"), "nobody")
+		s.Do(t, "RPUSH", lockstore.QueueKey("k"), "nobody")
 		s.Do(t, "ZADD", timeoutsKey("k"), redisNow(t, s)+300000, "no entry")
 		a, _ := client(m)
 		mustLock(t, a, Request{Key: "k", Fair: true, Blocks: true})
-		s.Do(t, "RPUSH", queueKey("k"), "nobody")
+		s.Do(t, "RPUSH", lockstore.QueueKey("k"), "nobody")
 		var group sync.WaitGroup
 		var o order
 		b, _ := client(m)
 		queueUp(t, s, &group, b, &o, "b", Request{Key: "k"})
-		s.Do(t, "RPUSH", queueKey("k"), "nobody", b.Owner())
+		s.Do(t, "RPUSH", lockstore.QueueKey("k"), "nobody", b.Owner())
 		eventually(t, 3*queueRefresh, "the queue is mended", func() bool {
 			return slices.Equal(fairQueue(t, s, "k"), []string{b.Owner()}) && slices.Equal(texts(t, s, "ZRANGE", timeoutsKey("k"), 0, -1), []string{b.Owner()})
 		})
@@ -356,7 +357,7 @@ func TestFairMends(t *testing.T) {
 
 // Something else at the queue's keys is told, and keeps nobody from LOCK and UNLOCK.
 func TestFairWrongType(t *testing.T) {
-	for _, key := range []string{queueKey("k"), timeoutsKey("k"), ticketsKey("k")} {
+	for _, key := range []string{lockstore.QueueKey("k"), timeoutsKey("k"), ticketsKey("k")} {
 		s := testredis.Start(t)
 		m := engine(t, s.URL(), Options{})
 		s.Do(t, "SET", key, "somebody's")

@@ -4,6 +4,8 @@ import (
 	"container/list"
 	"sync"
 	"time"
+
+	"github.com/lockproxy/lockproxy/internal/lockstore"
 )
 
 const (
@@ -17,7 +19,7 @@ const (
 // their time is over, or when the connection that sent them has sent too many since: what other clients do makes nobody forget.
 type finishedUnlocks struct {
 	mu     sync.Mutex // a leaf; guards all below, and the ownUnlocks
-	known  map[holdID]*finishedUnlock
+	known  map[lockstore.ID]*finishedUnlock
 	all    list.List  // of *finishedUnlock, the oldest first
 	nobody ownUnlocks // those that no connection has asked for
 }
@@ -26,18 +28,18 @@ type finishedUnlocks struct {
 type ownUnlocks struct{ all list.List }
 
 type finishedUnlock struct {
-	id          holdID
+	id          lockstore.ID
 	at          time.Time
 	own         *ownUnlocks
 	inAll, mine *list.Element
 }
 
 func newFinishedUnlocks() *finishedUnlocks {
-	return &finishedUnlocks{known: map[holdID]*finishedUnlock{}}
+	return &finishedUnlocks{known: map[lockstore.ID]*finishedUnlock{}}
 }
 
 // add notes an UNLOCK of by's; nil: of nobody's.
-func (f *finishedUnlocks) add(id holdID, by *Client, at time.Time) {
+func (f *finishedUnlocks) add(id lockstore.ID, by *Client, at time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if was := f.known[id]; was != nil {
@@ -54,7 +56,7 @@ func (f *finishedUnlocks) add(id holdID, by *Client, at time.Time) {
 }
 
 // get says when an owner's lock was given back, if that is remembered.
-func (f *finishedUnlocks) get(id holdID) (at time.Time, ok bool) {
+func (f *finishedUnlocks) get(id lockstore.ID) (at time.Time, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	one := f.known[id]
@@ -64,7 +66,7 @@ func (f *finishedUnlocks) get(id holdID) (at time.Time, ok bool) {
 	return one.at, true
 }
 
-func (f *finishedUnlocks) remove(id holdID) {
+func (f *finishedUnlocks) remove(id lockstore.ID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if one := f.known[id]; one != nil {

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
@@ -17,8 +18,8 @@ func TestUnlockSentAgainAfterManyOfOthers(t *testing.T) {
 	mustUnlock(t, victim, UnlockRequest{Key: "k", Owner: "o"}, true)
 	other := &Client{m: m}
 	for i := range 5 * finishedOfOne {
-		m.done.add(holdID{key: fmt.Sprint(i), owner: "x"}, other, time.Now())
-		m.done.add(holdID{key: fmt.Sprint("nobody's ", i), owner: "x"}, nil, time.Now())
+		m.done.add(lockstore.ID{Key: fmt.Sprint(i), Owner: "x"}, other, time.Now())
+		m.done.add(lockstore.ID{Key: fmt.Sprint("nobody's ", i), Owner: "x"}, nil, time.Now())
 	}
 	mustUnlock(t, pool, UnlockRequest{Key: "k", Owner: "o"}, true) // sent again over another connection
 	if n := len(m.done.known); n > 2*finishedOfOne+1 {

@@ -3,6 +3,7 @@ package lock
 import (
 	"context"
 
+	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/lockstore/node"
 	"github.com/lockproxy/lockproxy/scripts"
 	"github.com/lockproxy/lockproxy/upstream"
@@ -25,7 +26,7 @@ func (c *Client) force(ctx context.Context, r UnlockRequest) (bool, error) {
 		}
 		if code == 1 {
 			c.m.log.Warn("lock freed by force", "key", r.Key, "kind", k, "db", r.DB, "by", c.info.Addr, "name", c.info.Name())
-			c.m.recheckKey(holdID{db: r.DB, key: r.Key, kind: k}.line(), reasonForced)
+			c.m.recheckKey(lockstore.ID{DB: r.DB, Key: r.Key, Kind: k}.Line(), reasonForced)
 		}
 		if code != scripts.OtherKind {
 			break
@@ -44,15 +45,15 @@ func (c *Client) force(ctx context.Context, r UnlockRequest) (bool, error) {
 
 // forceKind frees a lock of one kind.
 func (c *Client) forceKind(ctx context.Context, k Kind, r UnlockRequest) (code int64, err error) {
-	m, id := c.m, holdID{db: r.DB, key: r.Key, kind: k}
-	script, keys, rest := scripts.Force, plainKeys(r.Key), []string(nil)
+	m, id := c.m, lockstore.ID{DB: r.DB, Key: r.Key, Kind: k}
+	script, keys, rest := scripts.Force, lockstore.PlainKeys(r.Key), []string(nil)
 	if k != Plain {
-		keys = []string{r.Key, id.line().channel()}
+		keys = []string{r.Key, id.Line().Channel()}
 		side := r.Side.String()
 		if r.Side == Plain {
 			side = ""
 		}
-		script, rest = scripts.RWForce, []string{side, readPrefix(r.Key)}
+		script, rest = scripts.RWForce, []string{side, lockstore.ReadPrefix(r.Key)}
 	}
 	code, err = m.store.force(ctx, func(notAfter string) node.Call {
 		return node.Call{DB: r.DB, Script: script, Keys: keys, Args: append([]string{m.store.publishing(), notAfter}, rest...)}

@@ -82,7 +82,7 @@ func (m *Manager) giveBack(h *hold) {
 	}
 	code, left, err := rel.complete()
 	if err != nil {
-		m.log.Warn("cannot release a lock whose client has gone, it runs out", "key", h.id.key, "owner", h.id.owner, "error", err)
+		m.log.Warn("cannot release a lock whose client has gone, it runs out", "key", h.id.Key, "owner", h.id.Owner, "error", err)
 	} else {
 		m.released(h, nil, code, left)
 	}
@@ -121,6 +121,6 @@ func (m *Manager) enterAndSurrender(was *hold) {
 		return
 	}
 	if _, _, err := rel.complete(); err != nil {
-		m.log.Warn("cannot give back a lock that was told lost, it runs out", "key", h.id.key, "owner", h.id.owner, "error", err)
+		m.log.Warn("cannot give back a lock that was told lost, it runs out", "key", h.id.Key, "owner", h.id.Owner, "error", err)
 	}
 }

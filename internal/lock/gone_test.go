@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/simulation/world"
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -72,8 +73,8 @@ func TestGrantToTheGone(t *testing.T) {
 func parkedAt(m *Manager, r Request) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	key := holdID{db: r.DB, key: r.Key, kind: r.Kind}.line()
-	key.fair = r.Fair
+	key := lockstore.ID{DB: r.DB, Key: r.Key, Kind: r.Kind}.Line()
+	key.Fair = r.Fair
 	l := m.lines[key]
 	return l != nil && l.waiters.Front().Value.(*waiter).parked && time.Until(l.tryAt) > 0
 }
@@ -119,7 +120,7 @@ func TestGoneKeepsWhatTheOwnerHad(t *testing.T) {
 				t.Errorf("%s: %+v", r.Key, h)
 			}
 			m.mu.Unlock()
-			if got := hash(t, s, r.Key)[id.field()]; got != "1" {
+			if got := hash(t, s, r.Key)[id.Field()]; got != "1" {
 				t.Errorf("%s: count %q", r.Key, got)
 			}
 			mustUnlock(t, stays, UnlockRequest{Key: r.Key, Owner: "me"}, true)
@@ -160,7 +161,7 @@ func TestGoneWhileTheOwnerAsksAgain(t *testing.T) {
 						t.Fatal(err)
 					}
 					m.leave(h)
-					got, want := hash(t, s, r.Key)[id.field()], "1"
+					got, want := hash(t, s, r.Key)[id.Field()], "1"
 					if second < 0 {
 						want = ""
 					}
@@ -247,30 +248,30 @@ func TestUnlockOfWhatRedissonHasEntered(t *testing.T) {
 		s := w.NewNode(bubbleAddr)
 		m := bubbleEngine(t, w, s, "one", Options{})
 		c, _ := client(m)
-		for kind := range kindSpecs {
-			id, _ := c.id(Kind(kind), 0, "k", "me")
-			s.Do(t, "HSET", "k", id.field(), 3)
-			if mode := Kind(kind); mode != Plain {
-				s.Do(t, "HSET", "k", "mode", mode.String())
+		for _, kind := range lockstore.Kinds {
+			id, _ := c.id(kind, 0, "k", "me")
+			s.Do(t, "HSET", "k", id.Field(), 3)
+			if kind != Plain {
+				s.Do(t, "HSET", "k", "mode", kind.String())
 			}
 			for i := range 3 {
-				if Kind(kind) == Read {
-					s.Do(t, "SET", fmt.Sprintf("%s:%d", id.keys()[1], i+1), 1, "PX", 60000)
+				if kind == Read {
+					s.Do(t, "SET", fmt.Sprintf("%s:%d", id.Keys()[1], i+1), 1, "PX", 60000)
 				}
 			}
 			s.Do(t, "PEXPIRE", "k", 60000)
-			mustLock(t, c, Request{Key: "k", Kind: Kind(kind), Owner: "me"})
-			if got := hash(t, s, "k")[id.field()]; got != "3" {
-				t.Errorf("%v: %q", Kind(kind), got)
+			mustLock(t, c, Request{Key: "k", Kind: kind, Owner: "me"})
+			if got := hash(t, s, "k")[id.Field()]; got != "3" {
+				t.Errorf("%v: %q", kind, got)
 			}
 			in, err := m.Info(context.Background(), 0, "k")
 			if err != nil || len(in.Holders) != 1 || in.Holders[0].Holds != 3 {
-				t.Errorf("%v: %+v %v", Kind(kind), in, err)
+				t.Errorf("%v: %+v %v", kind, in, err)
 			}
 			mustUnlock(t, c, UnlockRequest{Key: "k", Owner: "me"}, true)
 			for _, key := range texts(t, s, "KEYS", "*") {
-				if key != id.watchKey() { // its registration took none's place, and is not the one known
-					t.Errorf("%v: %s is left", Kind(kind), key)
+				if key != id.WatchKey() { // its registration took none's place, and is not the one known
+					t.Errorf("%v: %s is left", kind, key)
 				}
 			}
 			s.Do(t, "FLUSHALL")
@@ -283,12 +284,12 @@ func TestLeaseSetElsewhereIsOver(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
 		m, n := bubbleEngine(t, w, s, "one", Options{}), bubbleEngine(t, w, s, "two", Options{})
-		for kind := range kindSpecs {
+		for _, kind := range lockstore.Kinds {
 			for _, lease := range []int64{0, 20000} {
 				a, _ := client(m)
 				b, _ := client(n)
 				other, _ := client(n)
-				r := Request{Key: fmt.Sprint(kind, lease), Kind: Kind(kind), Owner: "me", Lease: lease}
+				r := Request{Key: fmt.Sprint(kind, lease), Kind: kind, Owner: "me", Lease: lease}
 				mustLock(t, a, r)
 				if err := b.Renew(context.Background(), RenewRequest{Key: r.Key, Side: r.Kind, Owner: "me", Lease: 500}); err != nil {
 					t.Fatal(err)

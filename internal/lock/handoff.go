@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/lockstore/node"
 	"github.com/lockproxy/lockproxy/scripts"
 )
@@ -17,8 +18,8 @@ const handoffReaders = 32
 // streakOf is the streak of a new hold: who comes to others that read goes on with the longest of theirs. mu is held.
 func (m *Manager) streakOf(a *acquire) handoffStreak {
 	s := a.streak
-	if a.h.id.kind.spec().shared {
-		for other := range m.byKey[a.h.id.line()] {
+	if a.h.id.Kind.Spec().Shared {
+		for other := range m.byKey[a.h.id.Line()] {
 			if other.streak.grants > s.grants {
 				s = other.streak
 			}
@@ -48,7 +49,7 @@ type handoff struct {
 }
 
 // claim picks who stands next and may be handed the lock that id gives back; nil = nobody here.
-func (m *Manager) claim(id holdID) *handoff {
+func (m *Manager) claim(id lockstore.ID) *handoff {
 	h := m.pickNext(id)
 	if h == nil {
 		return nil
@@ -72,7 +73,7 @@ func (m *Manager) claim(id holdID) *handoff {
 }
 
 // pickNext claims the waiters: each gets an offer from then on.
-func (m *Manager) pickNext(id holdID) *handoff {
+func (m *Manager) pickNext(id lockstore.ID) *handoff {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	l := m.nextLine(id)
@@ -82,34 +83,34 @@ func (m *Manager) pickNext(id holdID) *handoff {
 	h := &handoff{m: m, line: l, streak: m.holds[id].streak}
 	for at := l.waiters.Front(); at != nil && len(h.waiters) < handoffReaders; at = at.Next() {
 		w := at.Value.(*waiter)
-		if !w.parked || w.claimed || w.r.Replicas > 0 || w.ctx.Err() != nil || len(h.waiters) > 0 && w.id.kind != h.waiters[0].id.kind {
+		if !w.parked || w.claimed || w.r.Replicas > 0 || w.ctx.Err() != nil || len(h.waiters) > 0 && w.id.Kind != h.waiters[0].id.Kind {
 			break
 		}
 		w.claimed = true
 		h.waiters = append(h.waiters, w)
-		if !w.id.kind.spec().shared {
+		if !w.id.Kind.Spec().Shared {
 			break
 		}
 	}
 	if len(h.waiters) == 0 {
 		return nil
 	}
-	if h.turn = !l.key.fair && h.streak.over(l.pause, time.Now()); h.turn {
+	if h.turn = !l.key.Fair && h.streak.over(l.pause, time.Now()); h.turn {
 		l.messages.Store(0)
 	}
 	return h
 }
 
 // nextLine is where the next stands: the fair queue comes first. mu is held.
-func (m *Manager) nextLine(id holdID) *line {
-	key := id.line()
+func (m *Manager) nextLine(id lockstore.ID) *line {
+	key := id.Line()
 	if h := m.holds[id]; h != nil {
 		h.releasing = true
 	}
-	if key.rw && m.heldBeside(id) {
+	if key.RW && m.heldBeside(id) {
 		return nil // it is not free yet
 	}
-	if l := m.lines[key.fairly()]; l != nil {
+	if l := m.lines[key.Fairly()]; l != nil {
 		return l
 	}
 	return m.lines[key]
@@ -117,8 +118,8 @@ func (m *Manager) nextLine(id holdID) *line {
 
 // heldBeside says whether another owner of this proxy holds the lock that id gives back, and goes on holding it: one that others
 // may share. mu is held.
-func (m *Manager) heldBeside(id holdID) bool {
-	for other := range m.byKey[id.line()] {
+func (m *Manager) heldBeside(id lockstore.ID) bool {
+	for other := range m.byKey[id.Line()] {
 		if other.id != id && !other.releasing {
 			return true
 		}
@@ -127,7 +128,7 @@ func (m *Manager) heldBeside(id holdID) bool {
 }
 
 // tryEnter is enter for a hold that nobody works on, or whose lease a renewal can no longer change; else nil.
-func (m *Manager) tryEnter(id holdID, explicit bool) *hold {
+func (m *Manager) tryEnter(id lockstore.ID, explicit bool) *hold {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	h := m.entry(id, explicit)
@@ -209,7 +210,7 @@ func (h *handoff) call(release node.Call, text string) node.Call {
 	if h.turn {
 		letters += "T"
 	}
-	if h.waiters[0].id.kind.spec().shared {
+	if h.waiters[0].id.Kind.Spec().Shared {
 		letters += "S"
 	}
 	asks := make([]node.Call, len(h.asks))
@@ -220,12 +221,12 @@ func (h *handoff) call(release node.Call, text string) node.Call {
 }
 
 // handing is the script that gives back a hold of a lock and gives it to those who ask.
-func handing(release node.Call, asks []node.Call, of lineKey, letters, publishing string) node.Call {
+func handing(release node.Call, asks []node.Call, of lockstore.LineKey, letters, publishing string) node.Call {
 	all := node.Call{DB: release.DB, Script: scripts.Handoff, Keys: release.Keys}
-	if of.rw {
+	if of.RW {
 		all.Script = scripts.RWHandoff
 	}
-	all.Args = []string{strconv.Itoa(len(asks)), of.channel(), letters, publishing}
+	all.Args = []string{strconv.Itoa(len(asks)), of.Channel(), letters, publishing}
 	args := release.Args
 	describe(&all, release)
 	for _, step := range asks {

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/simulation/world"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
@@ -51,7 +52,7 @@ func TestHandoffOfADeadRead(t *testing.T) {
 		eventually(t, 5*time.Second, "it waits", func() bool {
 			m.mu.Lock()
 			defer m.mu.Unlock()
-			l := m.lines[lineKey{key: "k", rw: true}]
+			l := m.lines[lockstore.LineKey{Key: "k", RW: true}]
 			return l != nil && l.waiters.Front().Value.(*waiter).parked
 		})
 		for _, key := range subKeys(t, s) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/simulation/world"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
@@ -146,7 +147,7 @@ func TestHandoffToTheDead(t *testing.T) {
 func settledDown(m *Manager, key string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	l := m.lines[lineKey{key: key}]
+	l := m.lines[lockstore.LineKey{Key: key}]
 	return l != nil && l.waiters.Front().Value.(*waiter).parked && time.Until(l.tryAt) > 0
 }
 
@@ -196,7 +197,7 @@ func TestHandoffGivesWhatWasAskedFor(t *testing.T) {
 		if c.r.Fence && g.Token <= first.Token {
 			t.Errorf("token %d after %d", g.Token, first.Token)
 		}
-		if n := s.Do(t, "EXISTS", watchKey("k", owner)).(int64); n != c.watched {
+		if n := s.Do(t, "EXISTS", lockstore.WatchKey("k", owner)).(int64); n != c.watched {
 			t.Errorf("%+v: registration there %d", c.r, n)
 		}
 		mustUnlock(t, b, UnlockRequest{Key: "k", Owner: c.r.Owner}, true)
@@ -224,7 +225,7 @@ func TestHandoffGrantFails(t *testing.T) {
 			got <- err
 		}()
 		eventually(t, 5*time.Second, "both wait", func() bool { return m.Stats().Waiting == 2 })
-		s.Do(t, "SET", tokenKey("k"), "no number")
+		s.Do(t, "SET", lockstore.TokenKey("k"), "no number")
 		mustUnlock(t, a, UnlockRequest{Key: "k"}, true)
 		if err := <-failed; err == nil {
 			t.Error("a token was given that cannot be")
@@ -257,7 +258,7 @@ func TestHandoffHoldsBackThoughWoken(t *testing.T) {
 		eventually(t, 5*time.Second, "it waits", func() bool { return settledDown(m, "k") })
 		s.Do(t, "DEL", "k")
 		m.mu.Lock()
-		l := m.lines[lineKey{key: "k"}]
+		l := m.lines[lockstore.LineKey{Key: "k"}]
 		l.holdBack = time.Now().Add(300 * time.Millisecond)
 		until := l.holdBack
 		m.mu.Unlock()
@@ -293,7 +294,7 @@ func TestHandoffWaitsForTheSlow(t *testing.T) {
 		defer done.Store(true)
 		eventually(t, 10*time.Second, "a crowd", func() bool { return grants.Load() > 100 })
 		c, listen := dialNode(t, w, s), redis.PubSubConn{Conn: dialNode(t, w, s)}
-		if err := listen.Subscribe(channelOf("k")); err != nil {
+		if err := listen.Subscribe(lockstore.ChannelOf("k")); err != nil {
 			t.Fatal(err)
 		}
 		told, heard := make(chan struct{}, 1), make(chan struct{})
@@ -312,11 +313,11 @@ func TestHandoffWaitsForTheSlow(t *testing.T) {
 		for end := began.Add(time.Minute); len(took) < rounds && time.Now().Before(end); {
 			<-told
 			time.Sleep(slowness)
-			if won, err := redis.Int(takeAsRedisson.Do(c, "k", channelOf("k"))); err != nil {
+			if won, err := redis.Int(takeAsRedisson.Do(c, "k", lockstore.ChannelOf("k"))); err != nil {
 				t.Fatal(err)
 			} else if won == 1 {
 				took = append(took, time.Since(began))
-				if _, err := leaveAsRedisson.Do(c, "k", channelOf("k")); err != nil {
+				if _, err := leaveAsRedisson.Do(c, "k", lockstore.ChannelOf("k")); err != nil {
 					t.Fatal(err)
 				}
 				began = time.Now()

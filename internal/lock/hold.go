@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 )
 
@@ -15,7 +16,7 @@ func milliseconds(ms int64) time.Duration { return time.Duration(min(ms, longest
 
 // hold is what this proxy knows of one owner's lock. The entry exists while it is held or a verb works on it.
 type hold struct {
-	id       holdID
+	id       lockstore.ID
 	explicit bool
 	// busy is a mutex with a context: one verb or one renewal at a time, so that a renewal in flight ends before the
 	// UNLOCK or the next LOCK is sent. Whoever has it may talk to Redis about this hold.
@@ -79,7 +80,7 @@ type planned struct {
 }
 
 // enter gives the caller the hold's busy mark; leave gives it back.
-func (m *Manager) enter(ctx context.Context, id holdID, explicit bool) (*hold, error) {
+func (m *Manager) enter(ctx context.Context, id lockstore.ID, explicit bool) (*hold, error) {
 	m.mu.Lock()
 	h := m.entry(id, explicit)
 	h.users++
@@ -96,7 +97,7 @@ func (m *Manager) enter(ctx context.Context, id holdID, explicit bool) (*hold, e
 }
 
 // entry is what is known of a hold, for one who works on it from now on. mu is held.
-func (m *Manager) entry(id holdID, explicit bool) *hold {
+func (m *Manager) entry(id lockstore.ID, explicit bool) *hold {
 	h := m.holds[id]
 	if h == nil {
 		h = &hold{id: id, explicit: explicit, busy: make(chan struct{}, 1)}
@@ -141,7 +142,7 @@ func (m *Manager) forget(h *hold) {
 }
 
 // held says whether the hold of id is live, and whose connection it is.
-func (m *Manager) held(id holdID) bool {
+func (m *Manager) held(id lockstore.ID) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	h := m.holds[id]
@@ -154,10 +155,10 @@ func (m *Manager) begin(h *hold, c *Client, count int64) {
 		h.grantedAt, h.renewedAt, h.doubt, h.watched, h.replicas = time.Now(), time.Time{}, false, false, 0
 		h.deadline, h.suspect, h.leaving, h.releasing = time.Time{}, "", false, false
 		h.unwanted = false
-		live := m.byKey[h.id.line()]
+		live := m.byKey[h.id.Line()]
 		if live == nil {
 			live = map[*hold]struct{}{}
-			m.byKey[h.id.line()] = live
+			m.byKey[h.id.Line()] = live
 		}
 		live[h] = struct{}{}
 		telemetry.LocksHeld.Add(1)
@@ -194,10 +195,10 @@ func (m *Manager) end(h *hold) {
 	m.adopt(h, nil)
 	m.schedule.drop(h)
 	m.deadlines.drop(h)
-	live := m.byKey[h.id.line()]
+	live := m.byKey[h.id.Line()]
 	delete(live, h)
 	if len(live) == 0 {
-		delete(m.byKey, h.id.line())
+		delete(m.byKey, h.id.Line())
 	}
 	telemetry.LocksHeld.Add(-1)
 	m.forget(h)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"strconv"
 	"time"
+
+	"github.com/lockproxy/lockproxy/internal/lockstore"
 )
 
 // HoldRequest asks whether an owner holds a lock, by what Redis says at one moment that the asker chooses.
@@ -17,7 +19,7 @@ type HoldRequest struct {
 // HoldFields are the fields of the lock's hash that tell; their values are what Holds takes.
 func (c *Client) HoldFields(r HoldRequest) []string {
 	id, _ := c.id(r.Side, r.DB, r.Key, r.Owner)
-	return []string{"mode", id.as(Read).field(), id.as(Write).field()}
+	return []string{"mode", id.As(Read).Field(), id.As(Write).Field()}
 }
 
 // Holds says whether the values of HoldFields, nil for one that is not there, are those of a lock that the owner holds.
@@ -44,7 +46,7 @@ func (c *Client) ReadHold(r HoldRequest, values [][]byte) string {
 		return ""
 	}
 	id, _ := c.id(Read, r.DB, r.Key, r.Owner)
-	return id.keys()[1] + ":" + count
+	return id.Keys()[1] + ":" + count
 }
 
 // ReadHoldHere is ReadHold by what this proxy knows of the owner's holds.
@@ -52,21 +54,21 @@ func (c *Client) ReadHoldHere(r HoldRequest) string {
 	id, _ := c.id(Read, r.DB, r.Key, r.Owner)
 	c.m.mu.Lock()
 	defer c.m.mu.Unlock()
-	h, writes := c.m.holds[id], c.m.holds[id.as(Write)]
+	h, writes := c.m.holds[id], c.m.holds[id.As(Write)]
 	if h == nil || h.count == 0 || r.Side != Read && writes != nil && writes.count > 0 {
 		return ""
 	}
-	return id.keys()[1] + ":" + strconv.FormatInt(h.count, 10)
+	return id.Keys()[1] + ":" + strconv.FormatInt(h.count, 10)
 }
 
 // Lost is the LOCKLOST of a connection's own lock that was reported lost, and that it has not taken again: it stays lost
 // even if Redis has it for a moment longer. What holds for an owner with a name, Redis alone says.
 func (c *Client) Lost(r HoldRequest) error {
 	id, explicit := c.id(r.Side, r.DB, r.Key, r.Owner)
-	if explicit || id.kind == Plain && len(c.m.known(id)) > 0 {
+	if explicit || id.Kind == Plain && len(c.m.known(id)) > 0 {
 		return nil
 	}
-	if id.kind == Plain {
+	if id.Kind == Plain {
 		id = c.remembered(id)
 	}
 	if lost, ok := c.lossOf(id); ok {
@@ -81,19 +83,19 @@ func (c *Client) Lost(r HoldRequest) error {
 func (c *Client) NotHeld(ctx context.Context, r HoldRequest) error {
 	m := c.m
 	id, explicit := c.id(r.Side, r.DB, r.Key, r.Owner)
-	kinds := []Kind{id.kind}
-	if id.kind == Plain {
+	kinds := []Kind{id.Kind}
+	if id.Kind == Plain {
 		kinds = m.known(id)
 	}
 	for _, k := range kinds {
-		if err := m.lookAgain(ctx, id.as(k), explicit); err != nil {
+		if err := m.lookAgain(ctx, id.As(k), explicit); err != nil {
 			return err
 		}
-		if m.held(id.as(k)) {
+		if m.held(id.As(k)) {
 			return nil
 		}
 	}
-	if id.kind == Plain {
+	if id.Kind == Plain {
 		id = c.remembered(id)
 	}
 	if lost, ok := c.lossOf(id); ok {
@@ -103,19 +105,19 @@ func (c *Client) NotHeld(ctx context.Context, r HoldRequest) error {
 }
 
 // lookAgain has Redis asked about a hold that is thought to be alive, as the watchdog would.
-func (m *Manager) lookAgain(ctx context.Context, id holdID, explicit bool) error {
+func (m *Manager) lookAgain(ctx context.Context, id lockstore.ID, explicit bool) error {
 	return m.extendLease(ctx, id, explicit, 0)
 }
 
 // extendLease is lookAgain, and what is left of the hold's lease becomes atLeast that much, watched or not.
-func (m *Manager) extendLease(ctx context.Context, id holdID, explicit bool, atLeast time.Duration) error {
+func (m *Manager) extendLease(ctx context.Context, id lockstore.ID, explicit bool, atLeast time.Duration) error {
 	h, err := m.enter(ctx, id, explicit)
 	if err != nil {
 		return err
 	}
 	m.mu.Lock()
 	live := h.count > 0
-	b := &batch{batchKey: batchKey{db: id.db, kind: id.kind}, holds: []*hold{h}, planned: time.Now(), marks: []string{""}}
+	b := &batch{batchKey: batchKey{db: id.DB, kind: id.Kind}, holds: []*hold{h}, planned: time.Now(), marks: []string{""}}
 	if h.watched {
 		b.lease, b.replicas = h.lease, h.replicas
 		if h.explicit {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/simulation/world"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 	"github.com/lockproxy/lockproxy/upstream"
@@ -361,7 +362,7 @@ func TestForceSparesTheNextHolder(t *testing.T) {
 		m := bubbleEngine(t, w, s, "one", Options{})
 		a, lost := client(m)
 		mustLock(t, a, Request{Key: "k"})
-		m.recheckKey(lineKey{key: "k"}, reasonForced)
+		m.recheckKey(lockstore.LineKey{Key: "k"}, reasonForced)
 		time.Sleep(100 * time.Millisecond)
 		if lost.reasons() != "" {
 			t.Fatal(lost.reasons())
@@ -407,7 +408,7 @@ func TestLookGivesUp(t *testing.T) {
 		now := directOf(m).now()
 		ended := make(chan error, 1)
 		go func() {
-			_, err := m.store.look(holdID{key: "k", owner: "o"}, false, now+int64(time.Hour/time.Microsecond), time.Now().Add(300*time.Millisecond))
+			_, err := m.store.look(lockstore.ID{Key: "k", Owner: "o"}, false, now+int64(time.Hour/time.Microsecond), time.Now().Add(300*time.Millisecond))
 			ended <- err
 		}()
 		select {
@@ -471,7 +472,7 @@ func TestLateRenewalIsSatOut(t *testing.T) {
 		a, _ := client(m)
 		mustLock(t, a, Request{Key: "k"})
 		m.mu.Lock()
-		h := m.holds[holdID{0, "k", a.Owner(), Plain}]
+		h := m.holds[lockstore.ID{Key: "k", Owner: a.Owner()}]
 		h.late = time.Now().Add(notAfter)
 		m.renewalFailed(h)
 		m.mu.Unlock()
@@ -561,7 +562,7 @@ func TestReplicasAwayAndLost(t *testing.T) {
 		a, lost := client(m)
 		mustLock(t, a, Request{Key: "k"})
 		m.mu.Lock()
-		m.holds[holdID{0, "k", a.Owner(), Plain}].replicas = 1
+		m.holds[lockstore.ID{Key: "k", Owner: a.Owner()}].replicas = 1
 		m.mu.Unlock()
 		s.Do(t, "DEL", "k")
 		eventually(t, 8*time.Second, "told", func() bool { return lost.reasons() == "k:gone " })
@@ -643,7 +644,7 @@ func TestClockJumpHasLocksLookedAt(t *testing.T) {
 		mustLock(t, a, Request{Key: "kept"})
 		b, _ := client(m)
 		waits := locking(b, Request{Key: "kept", Blocks: true})
-		eventually(t, 15*time.Second, "subscribed", func() bool { return subscribers(t, s, channelOf("kept")) == 1 })
+		eventually(t, 15*time.Second, "subscribed", func() bool { return subscribers(t, s, lockstore.ChannelOf("kept")) == 1 })
 		time.Sleep(300 * time.Millisecond) // the look that follows a new connection is over
 		s.Do(t, "DEL", "gone")
 		clock := &directOf(m).shards.(*single).only.Clock
@@ -664,7 +665,7 @@ func TestLostWhenARenewalFailsAtTheDeadline(t *testing.T) {
 		s.Stop()
 		defer s.Cont()
 		m.mu.Lock()
-		h := m.holds[holdID{0, "k", a.Owner(), Plain}]
+		h := m.holds[lockstore.ID{Key: "k", Owner: a.Owner()}]
 		h.deadline = time.Now()
 		m.renewalFailed(h)
 		m.mu.Unlock()

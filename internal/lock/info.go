@@ -3,11 +3,11 @@ package lock
 import (
 	"context"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/redis/rueidis"
 
+	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/lockstore/node"
 	"github.com/lockproxy/lockproxy/scripts"
 )
@@ -60,7 +60,7 @@ func (m *Manager) Info(ctx context.Context, db int, key string) (Info, error) {
 }
 
 func infoCall(db int, key string) node.Call {
-	return node.Call{DB: db, Script: scripts.Info, Keys: []string{key, tokenKey(key), queueKey(key)}, Args: []string{readPrefix(key)}}
+	return node.Call{DB: db, Script: scripts.Info, Keys: []string{key, lockstore.TokenKey(key), lockstore.QueueKey(key)}, Args: []string{lockstore.ReadPrefix(key)}}
 }
 
 // parseInfo takes the script's reply apart.
@@ -118,11 +118,7 @@ func (in *Info) readHash(fields []string) {
 		}
 		h := Holder{Owner: fields[i], Holds: n}
 		if rw {
-			h.Kind = Read
-			if owner, writes := strings.CutSuffix(h.Owner, writeSuffix); writes {
-				h.Owner, h.Kind = owner, Write
-			}
-			h.Owner = rwOwner(h.Owner)
+			h.Owner, h.Kind = lockstore.OwnerOf(fields[i])
 		}
 		in.Holders = append(in.Holders, h)
 	}
@@ -137,15 +133,15 @@ func (m *Manager) addLocal(in *Info, db int, key string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for i := range in.Holders {
-		if h := m.holds[holdID{db, key, in.Holders[i].Owner, in.Holders[i].Kind}]; h != nil && h.count > 0 {
+		if h := m.holds[lockstore.ID{DB: db, Key: key, Owner: in.Holders[i].Owner, Kind: in.Holders[i].Kind}]; h != nil && h.count > 0 {
 			h.describe(&in.Holders[i])
 			if m.store.votes() {
 				in.Holders[i].Holds = h.count // on a node it counts one
 			}
 		}
 	}
-	plain := lineKey{db: db, key: key}
-	for _, k := range []lineKey{plain, plain.fairly(), {db: db, key: key, rw: true}} {
+	plain := lockstore.LineKey{DB: db, Key: key}
+	for _, k := range []lockstore.LineKey{plain, plain.Fairly(), {DB: db, Key: key, RW: true}} {
 		if l := m.lines[k]; l != nil {
 			in.Here += l.waiters.Len()
 		}

@@ -66,7 +66,7 @@ type lane struct {
 func (m *Manager) laneOf(h *hold) *lane {
 	key := laneKey{replicated: h.watched && h.replicas > 0}
 	var places int
-	key.node, places = m.store.lane(h.id.key)
+	key.node, places = m.store.lane(h.id.Key)
 	ln := m.lanes[key]
 	if ln == nil {
 		ln = &lane{key: key, places: places, allow: renewAllowed, open: map[batchKey]*batch{}}
@@ -79,7 +79,7 @@ func (m *Manager) laneOf(h *hold) *lane {
 
 // batchOf is the batch a hold belongs into. mu is held.
 func (m *Manager) batchOf(h *hold) batchKey {
-	key := batchKey{db: h.id.db, kind: h.id.kind, slot: m.store.slot(h.id.key)}
+	key := batchKey{db: h.id.DB, kind: h.id.Kind, slot: m.store.slot(h.id.Key)}
 	if h.watched {
 		key.lease, key.replicas = h.lease, h.replicas
 	}
@@ -150,7 +150,7 @@ func (m *Manager) start(ln *lane) {
 // Their order is that of their names, so that a simulation sends the same bytes whenever it is repeated.
 func (m *Manager) take(b *batch) {
 	slices.SortFunc(b.holds, func(x, y *hold) int {
-		return cmp.Or(strings.Compare(x.id.key, y.id.key), strings.Compare(x.id.owner, y.id.owner))
+		return cmp.Or(strings.Compare(x.id.Key, y.id.Key), strings.Compare(x.id.Owner, y.id.Owner))
 	})
 	kept := b.holds[:0]
 	for _, h := range b.holds {
@@ -233,14 +233,14 @@ func (b *batch) call(notAfter string) node.Call {
 	keys := make([]string, 0, len(b.holds))
 	args := make([]string, 3, 3+len(b.holds))
 	for i, h := range b.holds {
-		keys, args = append(keys, h.id.keys()...), append(args, h.id.field())
+		keys, args = append(keys, h.id.Keys()...), append(args, h.id.Field())
 		if b.marks[i] != "" {
 			letters = append(letters, 'W')
-			keys, args = append(keys, h.id.watchKey()), append(args, b.marks[i])
+			keys, args = append(keys, h.id.WatchKey()), append(args, b.marks[i])
 		} else {
 			letters = append(letters, '-')
 		}
 	}
 	args[0], args[1], args[2] = strconv.FormatInt(b.lease.Milliseconds(), 10), notAfter, string(letters)
-	return node.Call{DB: b.db, Script: b.kind.spec().renew, Keys: keys, Args: args}
+	return node.Call{DB: b.db, Script: b.kind.Spec().Renew, Keys: keys, Args: args}
 }

@@ -7,12 +7,13 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/jitter"
+	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 )
 
 // line is the waiters of one key on this proxy, first come first. Only its head talks to Redis.
 type line struct {
-	key  lineKey
+	key  lockstore.LineKey
 	wake chan struct{} // one message that no head has acted on yet
 	keep chan struct{} // of a fair line: has its places refreshed at once
 	gone chan struct{} // of a fair line: closed with its last waiter
@@ -31,7 +32,7 @@ type line struct {
 type waiter struct {
 	c     *Client
 	r     Request
-	id    holdID
+	id    lockstore.ID
 	ctx   context.Context
 	since time.Time
 	poke  chan struct{} // something in its line has changed
@@ -69,11 +70,11 @@ func (l *line) Wake() { signal(l.wake) }
 func (l *line) Message() { l.messages.Add(1) }
 
 // waitingLine is the line that a request stands in.
-func (w *waiter) waitingLine() lineKey {
+func (w *waiter) waitingLine() lockstore.LineKey {
 	if w.r.Fair {
-		return w.id.line().fairly()
+		return w.id.Line().Fairly()
 	}
-	return w.id.line()
+	return w.id.Line()
 }
 
 // join puts a waiter at the end of its line; in a fair one at the place that it has in Redis.
@@ -85,17 +86,17 @@ func (m *Manager) join(w *waiter) {
 	l := m.lines[key]
 	if l == nil {
 		l = &line{key: key, wake: make(chan struct{}, 1), turns: turns{pause: handoffPause}}
-		for h := range m.byKey[w.id.line()] {
+		for h := range m.byKey[w.id.Line()] {
 			l.pause = max(l.pause, h.pause)
 		}
 		m.lines[key] = l
-		m.store.subscribe(key.channel(), l)
-		if key.fair {
+		m.store.subscribe(key.Channel(), l)
+		if key.Fair {
 			m.store.beginQueue(l)
 		}
 	}
 	w.line, w.place = l, l.waiters.PushBack(w)
-	if !w.id.kind.spec().shared {
+	if !w.id.Kind.Spec().Shared {
 		l.alone++
 	}
 	w.order()
@@ -133,11 +134,11 @@ func (m *Manager) part(w *waiter) {
 	w.c.waits = nil
 	telemetry.LocksWaiting.Add(-1)
 	l, first := w.line, w.first()
-	if w.listens && l.key.fair {
+	if w.listens && l.key.Fair {
 		m.store.unsubscribe(w.ownChannel(), l)
 	}
 	l.waiters.Remove(w.place)
-	if !w.id.kind.spec().shared {
+	if !w.id.Kind.Spec().Shared {
 		l.alone--
 	}
 	next := l.waiters.Front()
@@ -147,8 +148,8 @@ func (m *Manager) part(w *waiter) {
 		if h := m.holds[w.id]; h != nil {
 			h.pause = l.pause
 		}
-		m.store.unsubscribe(l.key.channel(), l)
-		if l.key.fair {
+		m.store.unsubscribe(l.key.Channel(), l)
+		if l.key.Fair {
 			close(l.gone)
 		}
 	case first:
@@ -157,7 +158,7 @@ func (m *Manager) part(w *waiter) {
 }
 
 // waitedFor says whether somebody stands in the key's line.
-func (m *Manager) waitedFor(key lineKey) bool {
+func (m *Manager) waitedFor(key lockstore.LineKey) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.lines[key] != nil
@@ -165,10 +166,10 @@ func (m *Manager) waitedFor(key lineKey) bool {
 
 // behind says whether a newcomer that does not wait would pass one of this proxy's clients that waits to have the lock for itself.
 // While the line cannot reach Redis the newcomer asks by itself, and is told so.
-func (m *Manager) behind(id holdID) bool {
+func (m *Manager) behind(id lockstore.ID) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	l := m.lines[id.line()]
+	l := m.lines[id.Line()]
 	return l != nil && l.alone > 0 && !l.troubled
 }
 
@@ -180,7 +181,7 @@ func (m *Manager) afterGrant(w *waiter, handed bool) {
 	if !handed {
 		l.turnEnded(l.messages.Load() > 1) // beside our own
 	}
-	together := next != nil && w.r.Kind.spec().shared && next.Value.(*waiter).id.kind == w.r.Kind && !next.Value.(*waiter).claimed
+	together := next != nil && w.r.Kind.Spec().Shared && next.Value.(*waiter).id.Kind == w.r.Kind && !next.Value.(*waiter).claimed
 	m.mu.Unlock()
 	m.tryNext(l, leaseOf(w.r, m.opts))
 	if together {

@@ -57,9 +57,9 @@ func (m *Manager) listHeld(owner string) (out []Entry) {
 	defer m.mu.Unlock()
 	done := 0
 	for id, h := range m.holds {
-		if done++; h.count > 0 && (owner == "" || owner == id.owner) {
-			e := Entry{DB: id.db, Key: id.key, Left: max(0, time.Until(h.deadline))}
-			e.Owner, e.Kind, e.Holds = id.owner, id.kind, h.count
+		if done++; h.count > 0 && (owner == "" || owner == id.Owner) {
+			e := Entry{DB: id.DB, Key: id.Key, Left: max(0, time.Until(h.deadline))}
+			e.Owner, e.Kind, e.Holds = id.Owner, id.Kind, h.count
 			h.describe(&e.Holder)
 			out = append(out, e)
 		}
@@ -75,7 +75,7 @@ func (m *Manager) listWaiting(owner string) (out []Entry) {
 	done := 0
 	for _, l := range m.lines {
 		for at := l.waiters.Front(); at != nil; at = at.Next() {
-			if w := at.Value.(*waiter); owner == "" || owner == w.id.owner {
+			if w := at.Value.(*waiter); owner == "" || owner == w.id.Owner {
 				all = append(all, w)
 			}
 		}
@@ -84,8 +84,8 @@ func (m *Manager) listWaiting(owner string) (out []Entry) {
 	}
 	m.mu.Unlock()
 	for _, w := range all {
-		e := Entry{DB: w.id.db, Key: w.id.key, Waiting: true, Fair: w.r.Fair}
-		e.Holder = Holder{Owner: w.id.owner, Kind: w.id.kind, Local: true, Held: time.Since(w.since), client: w.c}
+		e := Entry{DB: w.id.DB, Key: w.id.Key, Waiting: true, Fair: w.r.Fair}
+		e.Holder = Holder{Owner: w.id.Owner, Kind: w.id.Kind, Local: true, Held: time.Since(w.since), client: w.c}
 		out = append(out, e)
 	}
 	return out

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -55,7 +56,7 @@ func TestListOfMany(t *testing.T) {
 			default:
 			}
 			m.mu.Lock()
-			h := m.entry(holdID{key: fmt.Sprint("busy", i), owner: "somebody"}, true)
+			h := m.entry(lockstore.ID{Key: fmt.Sprint("busy", i), Owner: "somebody"}, true)
 			m.begin(h, nil, 1)
 			m.mu.Unlock()
 			m.mu.Lock()
@@ -87,7 +88,7 @@ func holding(t testing.TB, n int) *Manager {
 	m := New(ctl, Options{Logger: testLog()})
 	c := m.NewClient(ClientInfo{ID: clientNumbers.Add(1), Addr: "test"})
 	for i := range n {
-		h := m.entry(holdID{key: fmt.Sprint("many", i), owner: "somebody"}, true)
+		h := m.entry(lockstore.ID{Key: fmt.Sprint("many", i), Owner: "somebody"}, true)
 		m.begin(h, c, 1)
 		h.deadline = time.Now().Add(time.Hour)
 	}
@@ -108,7 +109,7 @@ func BenchmarkListOfMany(b *testing.B) {
 			default:
 			}
 			began := time.Now()
-			m.waitedFor(lineKey{})
+			m.waitedFor(lockstore.LineKey{})
 			longest = max(longest, time.Since(began))
 			time.Sleep(20 * time.Microsecond)
 		}

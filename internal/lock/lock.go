@@ -7,7 +7,18 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
+)
+
+// Kind is what sort of hold an owner has of a key: see lockstore.
+type Kind = lockstore.Kind
+
+// The kinds.
+const (
+	Plain = lockstore.Plain
+	Read  = lockstore.Read
+	Write = lockstore.Write
 )
 
 // Request is one LOCK, FAIRLOCK, RLOCK or WLOCK.
@@ -59,7 +70,7 @@ func (r Request) verb() string {
 	if r.Fair {
 		return "FAIRLOCK"
 	}
-	return r.Kind.spec().verb
+	return r.Kind.Spec().Verb
 }
 
 func (c *Client) lock(ctx context.Context, r Request) (Grant, error) {
@@ -181,4 +192,19 @@ func outcomeWord(err error) string {
 	default:
 		return "error"
 	}
+}
+
+// nameable refuses names that cannot be a lock's: those of keys that belong to other locks, which a client could overwrite without
+// a right to them, and on a cluster those whose lock would be spread over several nodes.
+func (m *Manager) nameable(names ...string) error {
+	for _, name := range names {
+		if lockstore.Reserved(name) {
+			return &Error{"ERR", "'" + printable(name) + "' cannot be a lock: names that begin with '" + lockstore.ReservedPrefix +
+				"' or end in ':rwlock_timeout:<number>' are those of keys that belong to other locks"}
+		}
+		if err := m.store.fits(name); err != nil {
+			return err
+		}
+	}
+	return nil
 }

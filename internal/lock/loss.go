@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 )
 
@@ -52,7 +53,7 @@ func (c *Client) orLost(h *hold, err error) error {
 	live := h.count > 0
 	c.m.mu.Unlock()
 	if lost, ok := c.lossOf(h.id); ok && !live && !h.explicit {
-		return lost.error(h.id.key)
+		return lost.error(h.id.Key)
 	}
 	return err
 }
@@ -67,15 +68,15 @@ func (m *Manager) lose(h *hold, reason string) {
 	m.store.vacate(h, h.vacantAt(reason))
 	m.end(h)
 	m.stats.lost.Add(1)
-	telemetry.LockLost(context.Background(), h.id.kind.String(), reason)
+	telemetry.LockLost(context.Background(), h.id.Kind.String(), reason)
 	if c != nil && !expected {
-		c.info.Push(Loss{Key: h.id.key, Kind: h.id.kind, Reason: reason})
+		c.info.Push(Loss{Key: h.id.Key, Kind: h.id.Kind, Reason: reason})
 	}
 	m.lossLog.add(lostHold{h.id, reason, expected})
 }
 
 // recheckKey has the watchdog look at every live hold of a key at once: one of them may be newer than what ended the others.
-func (m *Manager) recheckKey(key lineKey, reason string) {
+func (m *Manager) recheckKey(key lockstore.LineKey, reason string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for h := range m.byKey[key] {
@@ -103,7 +104,7 @@ func (m *Manager) recheckIf(why func(key, already string) string) {
 	defer m.mu.Unlock()
 	for key, live := range m.byKey {
 		for h := range live {
-			if reason := why(key.key, h.suspect); reason != "" {
+			if reason := why(key.Key, h.suspect); reason != "" {
 				m.suspect(h, reason)
 			}
 		}
@@ -116,7 +117,7 @@ func (m *Manager) shorten(by time.Duration, some func(key string) bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for key, live := range m.byKey {
-		if !some(key.key) {
+		if !some(key.Key) {
 			continue
 		}
 		for h := range live {
@@ -133,9 +134,9 @@ func (m *Manager) wakeIf(some func(key string) bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for key, l := range m.lines {
-		if some(key.key) {
+		if some(key.Key) {
 			l.Wake()
-			if l.key.fair {
+			if l.key.Fair {
 				signal(l.keep)
 			}
 		}

@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/lockproxy/lockproxy/internal/lockstore"
 )
 
 const (
@@ -23,7 +25,7 @@ type lossLog struct {
 }
 
 type lostHold struct {
-	id       holdID
+	id       lockstore.ID
 	reason   string
 	expected bool // its owner knew when it would end
 }
@@ -68,7 +70,7 @@ func (m *Manager) logLosses() {
 		if l.expected {
 			level = slog.LevelInfo
 		}
-		m.log.Log(context.Background(), level, "lock lost", "key", l.id.key, "kind", l.id.kind, "db", l.id.db, "owner", l.id.owner, "reason", l.reason)
+		m.log.Log(context.Background(), level, "lock lost", "key", l.id.Key, "kind", l.id.Kind, "db", l.id.DB, "owner", l.id.Owner, "reason", l.reason)
 	}
 	if more > 0 {
 		m.log.Warn("more locks were lost at the same time", "locks", more)

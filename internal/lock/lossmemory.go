@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
+
+	"github.com/lockproxy/lockproxy/internal/lockstore"
 )
 
 // Who lost a lock is told so at every verb about it until it takes the lock again. A connection's losses are remembered for as long
@@ -21,25 +23,25 @@ const (
 // ownLosses are the losses of one connection. The oldest go when they are too many.
 type ownLosses struct {
 	mu    sync.Mutex
-	known *simplelru.LRU[holdID, lossRecord] // nil: it has lost nothing
+	known *simplelru.LRU[lockstore.ID, lossRecord] // nil: it has lost nothing
 	bytes int
 }
 
-func (o *ownLosses) add(id holdID, l lossRecord) {
+func (o *ownLosses) add(id lockstore.ID, l lossRecord) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.known == nil {
 		// NewLRU fails for a size below 1 only.
-		o.known, _ = simplelru.NewLRU(lossesOfOne/lossOverhead, func(id holdID, _ lossRecord) { o.bytes -= len(id.key) + lossOverhead })
+		o.known, _ = simplelru.NewLRU(lossesOfOne/lossOverhead, func(id lockstore.ID, _ lossRecord) { o.bytes -= len(id.Key) + lossOverhead })
 	}
 	o.known.Remove(id)
 	o.known.Add(id, l)
-	for o.bytes += len(id.key) + lossOverhead; o.bytes > lossesOfOne; {
+	for o.bytes += len(id.Key) + lossOverhead; o.bytes > lossesOfOne; {
 		o.known.RemoveOldest()
 	}
 }
 
-func (o *ownLosses) get(id holdID) (l lossRecord, ok bool) {
+func (o *ownLosses) get(id lockstore.ID) (l lossRecord, ok bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.known == nil {
@@ -48,7 +50,7 @@ func (o *ownLosses) get(id holdID) (l lossRecord, ok bool) {
 	return o.known.Peek(id)
 }
 
-func (o *ownLosses) remove(id holdID) {
+func (o *ownLosses) remove(id lockstore.ID) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.known != nil {
@@ -59,25 +61,25 @@ func (o *ownLosses) remove(id holdID) {
 // namedLosses are the losses of named owners, each until its time is over.
 type namedLosses struct {
 	mu    sync.Mutex
-	known map[holdID]*namedLoss
+	known map[lockstore.ID]*namedLoss
 	ends  agenda[*namedLoss]
 }
 
 type namedLoss struct {
 	lossRecord
-	id    holdID
+	id    lockstore.ID
 	until time.Time
 	place int
 }
 
 func newNamedLosses() *namedLosses {
-	n := &namedLosses{known: map[holdID]*namedLoss{}}
+	n := &namedLosses{known: map[lockstore.ID]*namedLoss{}}
 	n.ends.at = func(l *namedLoss) time.Time { return l.until }
 	n.ends.place = func(l *namedLoss) *int { return &l.place }
 	return n
 }
 
-func (n *namedLosses) add(id holdID, l lossRecord, until time.Time) {
+func (n *namedLosses) add(id lockstore.ID, l lossRecord, until time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	one := n.known[id]
@@ -89,7 +91,7 @@ func (n *namedLosses) add(id holdID, l lossRecord, until time.Time) {
 	n.ends.put(one)
 }
 
-func (n *namedLosses) get(id holdID) (l lossRecord, ok bool) {
+func (n *namedLosses) get(id lockstore.ID) (l lossRecord, ok bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	one := n.known[id]
@@ -99,7 +101,7 @@ func (n *namedLosses) get(id holdID) (l lossRecord, ok bool) {
 	return one.lossRecord, true
 }
 
-func (n *namedLosses) remove(id holdID) {
+func (n *namedLosses) remove(id lockstore.ID) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if one := n.known[id]; one != nil {
@@ -144,16 +146,16 @@ func (m *Manager) rememberLoss(h *hold, l lossRecord) {
 }
 
 // lossOf is what is remembered of a loss of this connection, or of a named owner.
-func (c *Client) lossOf(id holdID) (lossRecord, bool) {
-	if id.owner == c.owner {
+func (c *Client) lossOf(id lockstore.ID) (lossRecord, bool) {
+	if id.Owner == c.owner {
 		return c.losses.get(id)
 	}
 	return c.m.named.get(id)
 }
 
 // forgetLoss is for a lock that is taken again.
-func (c *Client) forgetLoss(id holdID) {
-	if id.owner == c.owner {
+func (c *Client) forgetLoss(id lockstore.ID) {
+	if id.Owner == c.owner {
 		c.losses.remove(id)
 	} else {
 		c.m.named.remove(id)

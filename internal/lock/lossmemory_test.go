@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
@@ -66,20 +67,20 @@ func TestLossMemoryIsBounded(t *testing.T) {
 	var own ownLosses
 	const name = 4096
 	for i := range lossesOfOne / name * 2 {
-		own.add(holdID{key: fmt.Sprintf("%*d", name, i)}, lossRecord{"gone", time.Now()})
+		own.add(lockstore.ID{Key: fmt.Sprintf("%*d", name, i)}, lossRecord{"gone", time.Now()})
 	}
 	if own.bytes > lossesOfOne || own.bytes < lossesOfOne/2 {
 		t.Errorf("%d bytes are remembered of %d", own.bytes, lossesOfOne)
 	}
-	last := holdID{key: fmt.Sprintf("%*d", name, lossesOfOne/name*2-1)}
+	last := lockstore.ID{Key: fmt.Sprintf("%*d", name, lossesOfOne/name*2-1)}
 	if _, ok := own.get(last); !ok {
 		t.Error("the last loss is forgotten")
 	}
 	named, now := newNamedLosses(), time.Now()
 	for i := range 1000 {
-		named.add(holdID{key: fmt.Sprint(i)}, lossRecord{"gone", now}, now.Add(time.Duration(i)*time.Minute))
+		named.add(lockstore.ID{Key: fmt.Sprint(i)}, lossRecord{"gone", now}, now.Add(time.Duration(i)*time.Minute))
 	}
-	if _, ok := named.get(holdID{key: "0"}); ok {
+	if _, ok := named.get(lockstore.ID{Key: "0"}); ok {
 		t.Error("one is told whose time is over")
 	}
 	if named.sweep(now.Add(10 * time.Minute)); len(named.known) != 989 || len(named.ends.all) != 989 {

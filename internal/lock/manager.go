@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/lockstore/node"
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -30,9 +31,9 @@ type Manager struct {
 
 	// guarded by mu
 	mu    sync.Mutex
-	holds map[holdID]*hold
-	byKey map[lineKey]map[*hold]struct{} // live holds of a key
-	lines map[lineKey]*line
+	holds map[lockstore.ID]*hold
+	byKey map[lockstore.LineKey]map[*hold]struct{} // live holds of a key
+	lines map[lockstore.LineKey]*line
 	timetable
 
 	stats counters
@@ -68,9 +69,9 @@ func New(ctl *upstream.Control, o Options) *Manager {
 	m := &Manager{
 		opts: o, log: o.Logger, uuid: uuid.NewString(),
 		life:  life{drained: make(chan struct{}), ended: make(chan struct{})},
-		holds: map[holdID]*hold{},
-		byKey: map[lineKey]map[*hold]struct{}{},
-		lines: map[lineKey]*line{},
+		holds: map[lockstore.ID]*hold{},
+		byKey: map[lockstore.LineKey]map[*hold]struct{}{},
+		lines: map[lockstore.LineKey]*line{},
 	}
 	m.timetable = newTimetable()
 	m.named, m.lossLog.wake = newNamedLosses(), make(chan struct{}, 1)

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 )
 
@@ -50,7 +51,7 @@ type multiLock struct {
 }
 
 type taking struct {
-	id    holdID
+	id    lockstore.ID
 	grant Grant
 	until time.Time // when the hold that the owner had before would end; zero: it had none, or a watched one
 }
@@ -67,7 +68,7 @@ func (c *Client) multiLock(ctx context.Context, keys []string, r Request) ([]Gra
 	}
 	tokens := make(map[string]Grant, len(b.taken))
 	for _, t := range b.taken {
-		tokens[t.id.key] = t.grant
+		tokens[t.id.Key] = t.grant
 	}
 	grants := make([]Grant, len(keys))
 	for i, key := range keys {
@@ -130,7 +131,7 @@ func (b *multiLock) take(ctx context.Context, key string, watched bool) error {
 
 // endOf is when an unwatched live hold ends; zero for any other. An owner with a name may have it through another proxy, too.
 // had says that there is, or may be, one at all.
-func (b *multiLock) endOf(id holdID) (end time.Time, had bool) {
+func (b *multiLock) endOf(id lockstore.ID) (end time.Time, had bool) {
 	m := b.c.m
 	m.mu.Lock()
 	h := m.holds[id]
@@ -170,7 +171,7 @@ func (b *multiLock) settle(ctx context.Context, t taking) error {
 }
 
 func (b *multiLock) renew(ctx context.Context, t taking, lease int64) error {
-	return b.c.renew(ctx, RenewRequest{DB: t.id.db, Key: t.id.key, Owner: b.r.Owner, Lease: lease})
+	return b.c.renew(ctx, RenewRequest{DB: t.id.DB, Key: t.id.Key, Owner: b.r.Owner, Lease: lease})
 }
 
 // relet makes a hold that was not watched before end by itself again: when it would have, but not sooner than in atLeast ms.
@@ -192,7 +193,7 @@ func (b *multiLock) confirm(ctx context.Context, t taking, lease time.Duration) 
 	case h == nil || h.count == 0:
 		return b.missing(t)
 	case b.r.Replicas > 0 && h.renewedAt.Before(asked):
-		return &Error{"NOREPLICAS", "the lease of '" + printable(t.id.key) + "' did not reach the replicas in time, all locks were given back"}
+		return &Error{"NOREPLICAS", "the lease of '" + printable(t.id.Key) + "' did not reach the replicas in time, all locks were given back"}
 	}
 	return nil
 }
@@ -200,9 +201,9 @@ func (b *multiLock) confirm(ctx context.Context, t taking, lease time.Duration) 
 // missing is what became of a taken lock that is no longer there.
 func (b *multiLock) missing(t taking) error {
 	if lost, ok := b.c.lossOf(t.id); ok {
-		return lost.error(t.id.key)
+		return lost.error(t.id.Key)
 	}
-	return notHeld(t.id.key, false) // an owner with a name gave it back elsewhere
+	return notHeld(t.id.Key, false) // an owner with a name gave it back elsewhere
 }
 
 // sure looks whether all of the locks are ours by what this proxy knows.
@@ -261,11 +262,11 @@ func (b *multiLock) retract(t taking) {
 	rel.alone = h.explicit && !m.store.votes()
 	code, left, err := rel.complete()
 	if err != nil {
-		m.log.Warn("cannot give back a lock of a MULTILOCK that failed, it runs out", "key", t.id.key, "owner", t.id.owner, "error", err)
+		m.log.Warn("cannot give back a lock of a MULTILOCK that failed, it runs out", "key", t.id.Key, "owner", t.id.Owner, "error", err)
 		m.mu.Lock()
 		m.runOut(h)
 		m.mu.Unlock()
-	} else if _, err = b.c.unlocked(h, t.id.key, code, left); err == nil {
+	} else if _, err = b.c.unlocked(h, t.id.Key, code, left); err == nil {
 		m.done.remove(t.id) // nobody heard of it
 	}
 	m.leave(h)
@@ -276,6 +277,6 @@ func (b *multiLock) retract(t taking) {
 
 func (b *multiLock) restore(t taking) {
 	if err := b.relet(context.Background(), t, 1); err != nil {
-		b.c.m.log.Warn("cannot set the lease a lock had before a MULTILOCK that failed", "key", t.id.key, "owner", t.id.owner, "error", err)
+		b.c.m.log.Warn("cannot set the lease a lock had before a MULTILOCK that failed", "key", t.id.Key, "owner", t.id.Owner, "error", err)
 	}
 }

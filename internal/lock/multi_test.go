@@ -111,7 +111,7 @@ func TestMultiLockAllOrNone(t *testing.T) {
 				m.mu.Lock()
 				for h := range a.holds {
 					if h.watched != (before.Lease == 0) || h.count != 1 {
-						t.Errorf("%s: watched %v, %d times", h.id.key, h.watched, h.count)
+						t.Errorf("%s: watched %v, %d times", h.id.Key, h.watched, h.count)
 					}
 				}
 				m.mu.Unlock()
@@ -146,8 +146,8 @@ func TestMultiLockLease(t *testing.T) {
 			m.mu.Lock()
 			for h := range a.holds {
 				left := time.Until(h.deadline)
-				if h.watched != (h.id.key == "watched") || left > 1500*time.Millisecond || left <= 0 {
-					t.Errorf("%s: watched %v, %v left", h.id.key, h.watched, left)
+				if h.watched != (h.id.Key == "watched") || left > 1500*time.Millisecond || left <= 0 {
+					t.Errorf("%s: watched %v, %v left", h.id.Key, h.watched, left)
 				}
 			}
 			m.mu.Unlock()

@@ -7,6 +7,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/lockproxy/lockproxy/cluster"
+	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/lockstore/node"
 )
 
@@ -21,7 +22,7 @@ const probeLease = "1000"
 // node's; "": none is.
 func (m *Manager) probeName(at func(name string) bool) string {
 	for i := range 20 * cluster.Slots {
-		if name := reservedPrefix + "probe:" + m.uuid + ":" + strconv.Itoa(i); at == nil || at(name) {
+		if name := lockstore.ReservedPrefix + "probe:" + m.uuid + ":" + strconv.Itoa(i); at == nil || at(name) {
 			return name
 		}
 	}
@@ -38,15 +39,15 @@ func (m *Manager) probe(s node.Site, name, verb string) (cannot string, err erro
 	var steps []probeStep
 	var left []string
 	for _, kind := range []Kind{Plain, Read, Write} {
-		t := tryOut{m: m, site: s, id: holdID{key: name, owner: m.uuid + ":0", kind: kind}, verb: verb}
-		steps, left = append(steps, t.steps()...), append(left, t.id.votesKey())
-		for _, id := range []holdID{t.id, t.next()} {
-			if left = append(left, id.watchKey()); kind == Read {
-				left = append(left, id.keys()[1]+":1")
+		t := tryOut{m: m, site: s, id: lockstore.ID{Key: name, Owner: m.uuid + ":0", Kind: kind}, verb: verb}
+		steps, left = append(steps, t.steps()...), append(left, t.id.VotesKey())
+		for _, id := range []lockstore.ID{t.id, t.next()} {
+			if left = append(left, id.WatchKey()); kind == Read {
+				left = append(left, id.Keys()[1]+":1")
 			}
 		}
 	}
-	left = append(left, name, tokenKey(name), queueKey(name), prefixed("redisson_lock_timeout", name), prefixed("lockproxy_fair", name))
+	left = append(left, name, lockstore.TokenKey(name), lockstore.QueueKey(name), lockstore.Prefixed("redisson_lock_timeout", name), lockstore.Prefixed("lockproxy_fair", name))
 	replies := sendSteps(client, steps, left, "EVALSHA")
 	for _, reply := range replies {
 		if node.UnknownScript(reply.Error()) {

@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/lockstore/node"
 	"github.com/lockproxy/lockproxy/scripts"
 )
@@ -19,7 +20,7 @@ type probeStep struct {
 type tryOut struct {
 	m    *Manager
 	site node.Site
-	id   holdID
+	id   lockstore.ID
 	verb string
 }
 
@@ -27,8 +28,8 @@ type tryOut struct {
 const tryOutAttempt = "probe"
 
 // next is the hold of whoever gets the lock after the first owner.
-func (t tryOut) next() holdID {
-	t.id.owner = t.m.uuid + ":1"
+func (t tryOut) next() lockstore.ID {
+	t.id.Owner = t.m.uuid + ":1"
 	return t.id
 }
 
@@ -37,15 +38,15 @@ func (t tryOut) steps() []probeStep {
 		return t.votes()
 	}
 	all := []probeStep{{t.acquire(t.id), 1}}
-	if !t.id.kind.spec().rw {
+	if !t.id.Kind.Spec().RW {
 		all = append(all, t.queue()...)
 	}
-	all = append(all, probeStep{t.look(), noCode}, probeStep{infoCall(0, t.id.key), noCode},
+	all = append(all, probeStep{t.look(), noCode}, probeStep{infoCall(0, t.id.Key), noCode},
 		probeStep{t.renew(), 1}, probeStep{t.extend(), 1},
-		probeStep{handing(t.release(t.id), []node.Call{t.acquire(t.next())}, t.id.line(), "TS", t.verb), 1},
+		probeStep{handing(t.release(t.id), []node.Call{t.acquire(t.next())}, t.id.Line(), "TS", t.verb), 1},
 		probeStep{t.release(t.next()), 1}, probeStep{t.acquire(t.id), 1})
-	if !t.id.kind.spec().rw {
-		all = append(all, probeStep{node.Call{Keys: []string{queueKey(t.id.key)}, Args: []string{"RPUSH", "nobody"}}, 1})
+	if !t.id.Kind.Spec().RW {
+		all = append(all, probeStep{node.Call{Keys: []string{lockstore.QueueKey(t.id.Key)}, Args: []string{"RPUSH", "nobody"}}, 1})
 	}
 	all = append(all, probeStep{t.force(), 1})
 	if t.site.PubSub != "" {
@@ -60,60 +61,60 @@ func (t tryOut) steps() []probeStep {
 
 // votes are the steps on a node of a quorum, where nothing is handed on.
 func (t tryOut) votes() []probeStep {
-	votes, fence := []string{t.id.votesKey()}, !t.id.kind.spec().shared
+	votes, fence := []string{t.id.VotesKey()}, !t.id.Kind.Spec().Shared
 	vote := probeStep{asVote(t.acquire(t.id), t.id, tryOutAttempt, fence, ever), 1}
 	return []probeStep{
-		vote, {t.look(), noCode}, {infoCall(0, t.id.key), noCode},
-		{node.Call{Script: scripts.Raise, Keys: []string{tokenKey(t.id.key)}, Args: []string{"1", ever, probeLease}}, 1},
+		vote, {t.look(), noCode}, {infoCall(0, t.id.Key), noCode},
+		{node.Call{Script: scripts.Raise, Keys: []string{lockstore.TokenKey(t.id.Key)}, Args: []string{"1", ever, probeLease}}, 1},
 		{around(t.renew(), scripts.StandRenew, votes, []string{"1", tryOutAttempt}), 1},
 		{extending(t.extend(), t.id, tryOutAttempt), 1},
-		{around(t.release(t.id), scripts.Retract, []string{t.id.votesKey(), t.id.watchKey()}, []string{tryOutAttempt, tryOutAttempt}), 1},
+		{around(t.release(t.id), scripts.Retract, []string{t.id.VotesKey(), t.id.WatchKey()}, []string{tryOutAttempt, tryOutAttempt}), 1},
 		vote, {t.force(), 1},
 		vote, {around(t.release(t.id), scripts.Drop, votes, []string{"", tryOutAttempt}), 1},
 	}
 }
 
 // acquire has a named owner take the lock.
-func (t tryOut) acquire(id holdID) node.Call {
-	n, keys, flags := id.kind.spec(), id.acquireKeys(), "NW"
-	if n.rw {
+func (t tryOut) acquire(id lockstore.ID) node.Call {
+	n, keys, flags := id.Kind.Spec(), id.AcquireKeys(), "NW"
+	if n.RW {
 		flags += "M"
 	}
-	if !n.shared && !t.site.Votes {
-		flags, keys = flags+"F", append(keys, tokenKey(id.key))
+	if !n.Shared && !t.site.Votes {
+		flags, keys = flags+"F", append(keys, lockstore.TokenKey(id.Key))
 	}
-	args := []string{probeLease, id.field(), ever, flags}
-	if !n.rw {
+	args := []string{probeLease, id.Field(), ever, flags}
+	if !n.RW {
 		args = append(args, t.verb)
 	}
-	args = append(append(args, tryOutAttempt, probeLease), id.rest()...)
-	return node.Call{Script: n.acquire, Keys: append(keys, id.watchKey()), Args: args}
+	args = append(append(args, tryOutAttempt, probeLease), id.Rest()...)
+	return node.Call{Script: n.Acquire, Keys: append(keys, id.WatchKey()), Args: args}
 }
 
-func (t tryOut) release(id holdID) node.Call {
-	args := append([]string{id.field(), t.verb, ever, "AW", tryOutAttempt}, id.rest()...)
-	return node.Call{Script: id.kind.spec().release, Keys: append(id.releaseKeys(), id.watchKey()), Args: args}
+func (t tryOut) release(id lockstore.ID) node.Call {
+	args := append([]string{id.Field(), t.verb, ever, "AW", tryOutAttempt}, id.Rest()...)
+	return node.Call{Script: id.Kind.Spec().Release, Keys: append(id.ReleaseKeys(), id.WatchKey()), Args: args}
 }
 
 func (t tryOut) renew() node.Call {
-	args := []string{probeLease, ever, "W", t.id.field(), tryOutAttempt}
-	return node.Call{Script: t.id.kind.spec().renew, Keys: append(t.id.keys(), t.id.watchKey()), Args: args}
+	args := []string{probeLease, ever, "W", t.id.Field(), tryOutAttempt}
+	return node.Call{Script: t.id.Kind.Spec().Renew, Keys: append(t.id.Keys(), t.id.WatchKey()), Args: args}
 }
 
 func (t tryOut) extend() node.Call {
-	args := append([]string{probeLease, t.id.field(), ever, "KW", tryOutAttempt, tryOutAttempt}, t.id.rest()...)
-	return node.Call{Script: t.id.kind.spec().extend, Keys: append(t.id.keys(), t.id.watchKey()), Args: args}
+	args := append([]string{probeLease, t.id.Field(), ever, "KW", tryOutAttempt, tryOutAttempt}, t.id.Rest()...)
+	return node.Call{Script: t.id.Kind.Spec().Extend, Keys: append(t.id.Keys(), t.id.WatchKey()), Args: args}
 }
 
 func (t tryOut) look() node.Call {
-	return node.Call{Script: t.id.kind.spec().look, Keys: append(t.id.keys(), tokenKey(t.id.key)), Args: []string{t.id.field()}}
+	return node.Call{Script: t.id.Kind.Spec().Look, Keys: append(t.id.Keys(), lockstore.TokenKey(t.id.Key)), Args: []string{t.id.Field()}}
 }
 
 func (t tryOut) force() node.Call {
-	if t.id.kind == Plain {
-		return node.Call{Script: scripts.Force, Keys: plainKeys(t.id.key), Args: []string{t.verb, ever}}
+	if t.id.Kind == Plain {
+		return node.Call{Script: scripts.Force, Keys: lockstore.PlainKeys(t.id.Key), Args: []string{t.verb, ever}}
 	}
-	return node.Call{Script: scripts.RWForce, Keys: []string{t.id.key, t.id.line().channel()}, Args: []string{t.verb, ever, "", readPrefix(t.id.key)}}
+	return node.Call{Script: scripts.RWForce, Keys: []string{t.id.Key, t.id.Line().Channel()}, Args: []string{t.verb, ever, "", lockstore.ReadPrefix(t.id.Key)}}
 }
 
 // queue has others come into the queue of a lock, the second before the first and the third between them, as those do who were
@@ -121,12 +122,12 @@ func (t tryOut) force() node.Call {
 func (t tryOut) queue() (all []probeStep) {
 	waiters := []string{t.m.uuid + ":1", t.m.uuid + ":2", t.m.uuid + ":3"}
 	for i, ticket := range []string{"0", "1", "2"} {
-		all = append(all, probeStep{node.Call{Script: scripts.Acquire, Keys: plainKeys(t.id.key), Args: []string{
+		all = append(all, probeStep{node.Call{Script: scripts.Acquire, Keys: lockstore.PlainKeys(t.id.Key), Args: []string{
 			probeLease, waiters[i], ever, "NE", t.verb, "", "0", t.m.fairWait(), ticket}}, 0})
 	}
-	all = append(all, probeStep{node.Call{Script: scripts.Refresh, Keys: plainKeys(t.id.key), Args: []string{ever, t.verb, t.m.fairWait(), waiters[1], "1"}}, 0})
+	all = append(all, probeStep{node.Call{Script: scripts.Refresh, Keys: lockstore.PlainKeys(t.id.Key), Args: []string{ever, t.verb, t.m.fairWait(), waiters[1], "1"}}, 0})
 	for _, waiter := range waiters {
-		all = append(all, probeStep{node.Call{Script: scripts.Leave, Keys: plainKeys(t.id.key), Args: []string{ever, t.verb, waiter}}, 1})
+		all = append(all, probeStep{node.Call{Script: scripts.Leave, Keys: lockstore.PlainKeys(t.id.Key), Args: []string{ever, t.verb, waiter}}, 1})
 	}
 	return all
 }

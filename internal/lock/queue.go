@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/lockstore/node"
 	"github.com/lockproxy/lockproxy/internal/retry"
 	"github.com/lockproxy/lockproxy/scripts"
@@ -21,7 +22,7 @@ const (
 )
 
 // ownChannel is where Redisson tells one waiter that it is its turn.
-func (w *waiter) ownChannel() string { return w.line.key.channel() + ":" + w.id.field() }
+func (w *waiter) ownChannel() string { return w.line.key.Channel() + ":" + w.id.Field() }
 
 // beginQueue has the places of a new fair line refreshed until its last waiter has gone. mu is held.
 func (d *direct) beginQueue(l *line) {
@@ -57,9 +58,9 @@ func (d *direct) refreshQueue(l *line) time.Duration {
 		return queueRefresh / 10
 	}
 	args[0], args[1], args[2] = text, d.publishing(), d.m.fairWait()
-	out, err := node.Ints(d.eval(context.Background(), node.Call{DB: l.key.db, Script: scripts.Refresh, Keys: plainKeys(l.key.key), Args: args}))
+	out, err := node.Ints(d.eval(context.Background(), node.Call{DB: l.key.DB, Script: scripts.Refresh, Keys: lockstore.PlainKeys(l.key.Key), Args: args}))
 	if err != nil || out[0] == scripts.Late {
-		d.m.log.Debug("cannot refresh a fair queue", "key", l.key.key, "error", err)
+		d.m.log.Debug("cannot refresh a fair queue", "key", l.key.Key, "error", err)
 		if err == nil {
 			_ = d.sample()
 		}
@@ -86,7 +87,7 @@ func (m *Manager) queued(l *line) (waiters []*waiter, args []string) {
 	for at := l.waiters.Front(); at != nil; at = at.Next() {
 		if w := at.Value.(*waiter); w.ticket != 0 {
 			waiters = append(waiters, w)
-			args = append(args, w.id.field(), strconv.FormatInt(w.ticket, 10))
+			args = append(args, w.id.Field(), strconv.FormatInt(w.ticket, 10))
 		}
 	}
 	return waiters, args
@@ -141,16 +142,16 @@ func (m *Manager) queuedToo(w *waiter) bool {
 	return false
 }
 
-func (d *direct) sendLeave(id holdID) error {
+func (d *direct) sendLeave(id lockstore.ID) error {
 	err := d.idempotent(func() (int64, error) { return d.tryLeave(id) })
 	if err != nil {
-		d.m.log.Debug("cannot leave a fair queue, the place runs out", "key", id.key, "error", err)
+		d.m.log.Debug("cannot leave a fair queue, the place runs out", "key", id.Key, "error", err)
 	}
 	return err
 }
 
 // tryLeave asks again when Redis came to it too late, as after a pause of its writes: nobody else will.
-func (d *direct) tryLeave(id holdID) (done int64, err error) {
+func (d *direct) tryLeave(id lockstore.ID) (done int64, err error) {
 	var tooLate error
 	for try := range lateTries {
 		ctx, sent := allowing(context.Background(), notAfter<<try), time.Now()
@@ -158,7 +159,7 @@ func (d *direct) tryLeave(id holdID) (done int64, err error) {
 		if err != nil {
 			return 0, err
 		}
-		reply, err := d.eval(ctx, node.Call{DB: id.db, Script: scripts.Leave, Keys: plainKeys(id.key), Args: []string{text, d.publishing(), id.field()}})
+		reply, err := d.eval(ctx, node.Call{DB: id.DB, Script: scripts.Leave, Keys: lockstore.PlainKeys(id.Key), Args: []string{text, d.publishing(), id.Field()}})
 		if err != nil {
 			return at, err
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/jitter"
+	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/lockstore/node"
 	"github.com/lockproxy/lockproxy/internal/lockstore/tally"
 	"github.com/lockproxy/lockproxy/scripts"
@@ -45,7 +46,7 @@ type quorum struct {
 
 type stepKey struct {
 	node *quorumNode
-	id   holdID
+	id   lockstore.ID
 }
 
 // manyCalls is how many calls may wait for one node: a frozen one takes no more.
@@ -220,7 +221,7 @@ type quorumStep struct {
 
 // begin notes that a hold is about to be given back on a node, asked for at that time by its clock; before is the step that must be
 // over first, if one is under way. One that gives back is begun once: mine is nil when before does so. The caller ends its own.
-func (q *quorum) begin(n *quorumNode, id holdID, asked int64) (before, mine *quorumStep) {
+func (q *quorum) begin(n *quorumNode, id lockstore.ID, asked int64) (before, mine *quorumStep) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	key := stepKey{n, id}
@@ -241,7 +242,7 @@ func (q *quorum) askedAt(s *quorumStep) int64 {
 }
 
 // beginAlone is begin for a step that takes a hold, and does not wait for others beyond until: nil then.
-func (q *quorum) beginAlone(n *quorumNode, id holdID, until time.Time) (mine *quorumStep) {
+func (q *quorum) beginAlone(n *quorumNode, id lockstore.ID, until time.Time) (mine *quorumStep) {
 	timer := time.NewTimer(time.Until(until))
 	defer timer.Stop()
 	for {
@@ -261,7 +262,7 @@ func (q *quorum) beginAlone(n *quorumNode, id holdID, until time.Time) (mine *qu
 }
 
 // beginIdle is begin for a step that takes a hold where no other one is under way; else that one is before.
-func (q *quorum) beginIdle(n *quorumNode, id holdID) (mine, before *quorumStep) {
+func (q *quorum) beginIdle(n *quorumNode, id lockstore.ID) (mine, before *quorumStep) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	key := stepKey{n, id}
@@ -274,14 +275,14 @@ func (q *quorum) beginIdle(n *quorumNode, id holdID) (mine, before *quorumStep) 
 }
 
 // drops says whether a step under way may end an owner's hold on a node, whoever counts on it.
-func (q *quorum) drops(n *quorumNode, id holdID) bool {
+func (q *quorum) drops(n *quorumNode, id lockstore.ID) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	s := q.steps[stepKey{n, id}]
 	return s != nil && s.drops
 }
 
-func (q *quorum) end(n *quorumNode, id holdID, mine *quorumStep) {
+func (q *quorum) end(n *quorumNode, id lockstore.ID, mine *quorumStep) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if key := (stepKey{n, id}); q.steps[key] == mine {

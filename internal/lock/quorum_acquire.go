@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/lockstore/node"
 	"github.com/lockproxy/lockproxy/internal/lockstore/tally"
 	"github.com/lockproxy/lockproxy/scripts"
@@ -106,7 +107,7 @@ func (q *quorum) vote(a *acquire) *vote {
 }
 
 // voteOf asks one node, and has it take back what was not won: also what it gave too late to be heard, or may have given.
-func (q *quorum) voteOf(n *quorumNode, id holdID, v *vote, build func(string) node.Call, answers chan<- result) {
+func (q *quorum) voteOf(n *quorumNode, id lockstore.ID, v *vote, build func(string) node.Call, answers chan<- result) {
 	mine := q.beginAlone(n, id, v.until)
 	if mine == nil {
 		answers <- result{node: n, err: &upstream.NotSentError{Cause: errOwed}}
@@ -168,7 +169,7 @@ func (q *quorum) judge(a *acquire, v *vote, t tally.Tally) (answer, error) {
 func (q *quorum) fence(a *acquire, t tally.Tally) (int64, error) {
 	token := t.Token(a.h.explicit)
 	build := func(notAfter string) node.Call {
-		return node.Call{DB: a.h.id.db, Script: scripts.Raise, Keys: []string{tokenKey(a.h.id.key)}, Args: []string{
+		return node.Call{DB: a.h.id.DB, Script: scripts.Raise, Keys: []string{lockstore.TokenKey(a.h.id.Key)}, Args: []string{
 			strconv.FormatInt(token, 10), notAfter, strconv.FormatInt(q.m.opts.FenceTTL.Milliseconds(), 10),
 		}}
 	}

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/lockstore/node"
 	"github.com/lockproxy/lockproxy/scripts"
 )
@@ -15,23 +16,20 @@ import (
 // ever is a not-after that does not come.
 const ever = "9007199254740991"
 
-// votesKey is where a node notes which attempts count on a hold.
-func (id holdID) votesKey() string { return besideHold("lockproxy_votes", id.key, id.field()) }
-
 // around is a call with more KEYS and ARGV before its own, to the script of those that is made of its own.
 func around(c node.Call, steps map[*scripts.Script]*scripts.Script, keys, args []string) node.Call {
 	return node.Call{DB: c.DB, Script: steps[c.Script], Keys: slices.Concat(keys, c.Keys), Args: slices.Concat(args, c.Args)}
 }
 
 // asVote is an acquire that asks a node for a hold.
-func asVote(c node.Call, id holdID, attempt string, fence bool, notAfter string) node.Call {
+func asVote(c node.Call, id lockstore.ID, attempt string, fence bool, notAfter string) node.Call {
 	letters := ""
 	if fence {
 		letters = "F"
 	}
 	c.Args = slices.Clone(c.Args)
 	c.Args[2] = notAfter
-	return around(c, scripts.Vote, []string{id.votesKey(), tokenKey(id.key)}, []string{attempt, letters})
+	return around(c, scripts.Vote, []string{id.VotesKey(), lockstore.TokenKey(id.Key)}, []string{attempt, letters})
 }
 
 // onNode gives back a hold on a node: what its attempt has, or (none) all of it.
@@ -39,7 +37,7 @@ func (r *release) onNode(notAfter string) node.Call {
 	if r.attempt == "" {
 		return r.since("", notAfter)
 	}
-	return around(r.call(ever), scripts.Retract, []string{r.h.id.votesKey(), r.h.id.watchKey()}, []string{r.attempt, r.registration})
+	return around(r.call(ever), scripts.Retract, []string{r.h.id.VotesKey(), r.h.id.WatchKey()}, []string{r.attempt, r.registration})
 }
 
 // quietly is onNode for what was never a lock: it wakes nobody.
@@ -52,7 +50,7 @@ func (r *release) quietly() node.Call {
 // since gives back all of a hold, unless another attempt than the known one counts on it since then by the node's clock; "": whoever
 // does.
 func (r *release) since(then, notAfter string) node.Call {
-	return around(r.call(notAfter), scripts.Drop, []string{r.h.id.votesKey()}, []string{then, r.known})
+	return around(r.call(notAfter), scripts.Drop, []string{r.h.id.VotesKey()}, []string{then, r.known})
 }
 
 // onNode renews the holds on a node.
@@ -60,14 +58,14 @@ func (b *batch) onNode(notAfter string) node.Call {
 	keys, args := make([]string, len(b.holds)), make([]string, 1+len(b.holds))
 	args[0] = strconv.Itoa(len(b.holds))
 	for i, h := range b.holds {
-		keys[i], args[1+i] = h.id.votesKey(), b.attempts[i]
+		keys[i], args[1+i] = h.id.VotesKey(), b.attempts[i]
 	}
 	return around(b.call(notAfter), scripts.StandRenew, keys, args)
 }
 
 // extending is RENEW on a node, for an attempt.
-func extending(c node.Call, id holdID, attempt string) node.Call {
-	return around(c, scripts.StandExtend, []string{id.votesKey()}, []string{attempt})
+func extending(c node.Call, id lockstore.ID, attempt string) node.Call {
+	return around(c, scripts.StandExtend, []string{id.VotesKey()}, []string{attempt})
 }
 
 // takes says whether the call asks a node of a quorum for a lock.

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/simulation/world"
 )
 
@@ -22,7 +23,7 @@ type span struct {
 }
 
 // deadlineOf is until when the proxy is sure of a hold; zero: it is not held.
-func deadlineOf(m *Manager, id holdID) time.Time {
+func deadlineOf(m *Manager, id lockstore.ID) time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if h := m.holds[id]; h != nil && h.count > 0 {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/lockstore/node"
 	"github.com/lockproxy/lockproxy/internal/lockstore/tally"
 	"github.com/lockproxy/lockproxy/scripts"
@@ -141,9 +142,9 @@ func (q *quorum) merge(seen map[*quorumNode]Info) Info {
 }
 
 // sidesHeld asks a majority on which sides of a read/write lock an owner has a hold.
-func (q *quorum) sidesHeld(_ context.Context, id holdID) ([]Kind, error) {
+func (q *quorum) sidesHeld(_ context.Context, id lockstore.ID) ([]Kind, error) {
 	heard := q.each(q.until(0), func(n *quorumNode) (rueidis.RedisMessage, error) {
-		client, err := n.Control.Client(id.db)
+		client, err := n.Control.Client(id.DB)
 		if err != nil {
 			return rueidis.RedisMessage{}, &upstream.NotSentError{Cause: err}
 		}
@@ -175,11 +176,11 @@ func (q *quorum) sidesHeld(_ context.Context, id holdID) ([]Kind, error) {
 }
 
 // look is what a majority has of one owner's hold.
-func (q *quorum) look(id holdID, _ bool, _ int64, _ time.Time) (seen, error) {
+func (q *quorum) look(id lockstore.ID, _ bool, _ int64, _ time.Time) (seen, error) {
 	s := seen{at: time.Now()}
-	in, err := q.info(context.Background(), infoCall(id.db, id.key))
+	in, err := q.info(context.Background(), infoCall(id.DB, id.Key))
 	for _, h := range in.Holders {
-		if h.Owner == id.owner && h.Kind == id.kind {
+		if h.Owner == id.Owner && h.Kind == id.Kind {
 			s.count, s.ttl = h.Holds, in.TTL
 		}
 	}
@@ -187,14 +188,14 @@ func (q *quorum) look(id holdID, _ bool, _ int64, _ time.Time) (seen, error) {
 }
 
 // watchedElsewhere says whether a majority knows who renews an owner's hold.
-func (q *quorum) watchedElsewhere(id holdID) bool {
+func (q *quorum) watchedElsewhere(id lockstore.ID) bool {
 	known := 0
 	heard := q.each(q.until(0), func(n *quorumNode) (rueidis.RedisMessage, error) {
-		client, err := n.Control.Client(id.db)
+		client, err := n.Control.Client(id.DB)
 		if err != nil {
 			return rueidis.RedisMessage{}, &upstream.NotSentError{Cause: err}
 		}
-		reply, err := client.Do(context.Background(), client.B().Get().Key(id.watchKey()).Build()).ToMessage()
+		reply, err := client.Do(context.Background(), client.B().Get().Key(id.WatchKey()).Build()).ToMessage()
 		if rueidis.IsRedisNil(err) {
 			err = nil
 		}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/simulation/world"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
@@ -156,7 +157,7 @@ func TestQuorumFence(t *testing.T) {
 		// A node far ahead is believed as soon as it is asked.
 		ahead := last + 1e12
 		ns.link("one", 0).Heal()
-		ns.servers[0].Do(t, "SET", tokenKey("ahead"), ahead)
+		ns.servers[0].Do(t, "SET", lockstore.TokenKey("ahead"), ahead)
 		c, _ := client(m)
 		eventually(t, 10*time.Second, "seen", func() bool {
 			g, err := c.Lock(context.Background(), Request{Key: "ahead", Fence: true, Self: true})
@@ -165,7 +166,7 @@ func TestQuorumFence(t *testing.T) {
 		var sure int
 		for _, s := range ns.servers {
 			var token int64
-			_, _ = fmt.Sscan(fmt.Sprintf("%s", s.Do(t, "GET", tokenKey("ahead"))), &token)
+			_, _ = fmt.Sscan(fmt.Sprintf("%s", s.Do(t, "GET", lockstore.TokenKey("ahead"))), &token)
 			if token > ahead {
 				sure++
 			}

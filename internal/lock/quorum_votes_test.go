@@ -11,6 +11,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/simulation/world"
 )
 
@@ -268,7 +269,7 @@ func TestQuorumInfoShowsTheHoldersToken(t *testing.T) {
 		ns := bubbleNodes(w, 3)
 		m := ns.engine(t, "one", 0, Options{Quorum: QuorumOptions{NodeTimeout: 500 * time.Millisecond}})
 		c, _ := client(m)
-		ns.servers[2].Do(t, "SET", tokenKey("k"), 1<<51) // as a LOCK that failed may leave it on one node
+		ns.servers[2].Do(t, "SET", lockstore.TokenKey("k"), 1<<51) // as a LOCK that failed may leave it on one node
 		for i := range 10 {
 			key := []string{"k", "l", "m"}[i%3]
 			g := mustLock(t, c, Request{Key: key, Fence: true, Owner: fmt.Sprint("o", i)})
@@ -278,7 +279,7 @@ func TestQuorumInfoShowsTheHoldersToken(t *testing.T) {
 			}
 			mustUnlock(t, c, UnlockRequest{Key: key, Owner: fmt.Sprint("o", i)}, true)
 		}
-		ns.servers[0].Do(t, "SET", tokenKey("n"), 7)
+		ns.servers[0].Do(t, "SET", lockstore.TokenKey("n"), 7)
 		ns.link("one", 2).Cut()
 		if in, err := m.Info(context.Background(), 0, "n"); err != nil || in.Fenced {
 			t.Errorf("shown %d, which no majority has: %v", in.Token, err)

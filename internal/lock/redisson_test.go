@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/gomodule/redigo/redis"
+
+	"github.com/lockproxy/lockproxy/internal/lockstore"
 )
 
 // Redisson's fair lock as its clients do it, in our own words, so that our waiters can be tried beside it without a JVM:
@@ -57,9 +59,9 @@ tell()
 return 1`
 )
 
-func timeoutsKey(name string) string { return prefixed("redisson_lock_timeout", name) }
+func timeoutsKey(name string) string { return lockstore.Prefixed("redisson_lock_timeout", name) }
 
-func ticketsKey(name string) string { return prefixed("lockproxy_fair", name) }
+func ticketsKey(name string) string { return lockstore.Prefixed("lockproxy_fair", name) }
 
 // jvm is one thread of a Redisson client.
 type jvm struct {
@@ -73,7 +75,7 @@ type jvm struct {
 
 func (j *jvm) run(script string) any {
 	j.t.Helper()
-	return j.s.Do(j.t, "EVAL", script, 4, j.key, queueKey(j.key), timeoutsKey(j.key), channelOf(j.key), j.owner, redisNow(j.t, j.s)+j.skew, j.wait, 30000)
+	return j.s.Do(j.t, "EVAL", script, 4, j.key, lockstore.QueueKey(j.key), timeoutsKey(j.key), lockstore.ChannelOf(j.key), j.owner, redisNow(j.t, j.s)+j.skew, j.wait, 30000)
 }
 
 // acquire says whether the lock was had; if not, the thread stands in the queue.

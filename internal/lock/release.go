@@ -87,7 +87,7 @@ func (c *Client) unlock(ctx context.Context, r UnlockRequest) (bool, error) {
 // unlocked turns the release script's answer into the verb's.
 func (c *Client) unlocked(h *hold, key string, code, left int64) (bool, error) {
 	m := c.m
-	if code == scripts.OtherKind && h.id.kind == Plain {
+	if code == scripts.OtherKind && h.id.Kind == Plain {
 		code = -1 // no side was named: of a read/write lock this owner holds neither
 	}
 	switch code {
@@ -144,7 +144,7 @@ func (m *Manager) released(h *hold, by *Client, code, left int64) {
 	case code == 1:
 		if h.count > 0 {
 			m.stats.released.Add(1)
-			telemetry.LockReleased(context.Background(), h.id.kind.String(), time.Since(h.grantedAt))
+			telemetry.LockReleased(context.Background(), h.id.Kind.String(), time.Since(h.grantedAt))
 			m.end(h)
 		}
 		if h.explicit {
@@ -181,7 +181,7 @@ func (c *Client) newRelease(h *hold, all bool) *release {
 
 func (r *release) call(notAfter string) node.Call {
 	id := r.h.id
-	keys, flags := id.releaseKeys(), ""
+	keys, flags := id.ReleaseKeys(), ""
 	if r.all {
 		flags += "A"
 	}
@@ -189,17 +189,17 @@ func (r *release) call(notAfter string) node.Call {
 		flags += "R"
 	}
 	if r.h.explicit {
-		keys, flags = append(keys, id.watchKey()), flags+"W"
+		keys, flags = append(keys, id.WatchKey()), flags+"W"
 	}
 	if r.alone {
 		flags += "X"
 	}
-	args := append(make([]string, 0, 7), id.field(), r.m.store.publishing(), notAfter, flags)
-	if id.kind == Plain && !r.h.explicit { // each ARGV costs Redis time, and no other is looked at
-		return node.Call{DB: id.db, Script: scripts.Release, Keys: keys, Args: args}
+	args := append(make([]string, 0, 7), id.Field(), r.m.store.publishing(), notAfter, flags)
+	if id.Kind == Plain && !r.h.explicit { // each ARGV costs Redis time, and no other is looked at
+		return node.Call{DB: id.DB, Script: scripts.Release, Keys: keys, Args: args}
 	}
 	args = append(args, r.registration)
-	return node.Call{DB: id.db, Script: id.kind.spec().release, Keys: keys, Args: append(args, id.rest()...)}
+	return node.Call{DB: id.DB, Script: id.Kind.Spec().Release, Keys: keys, Args: append(args, id.Rest()...)}
 }
 
 // settle finds out what became of a release.

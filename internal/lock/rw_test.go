@@ -14,6 +14,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/simulation/world"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
@@ -349,9 +350,9 @@ func TestRWSettled(t *testing.T) {
 		for _, k := range []Kind{Read, Write} {
 			for _, owner := range []string{"", "o"} {
 				a, _ := client(m)
-				field := holdID{owner: a.Owner(), kind: k}.field()
+				field := lockstore.ID{Owner: a.Owner(), Kind: k}.Field()
 				if owner != "" {
-					field = holdID{owner: owner, kind: k}.field()
+					field = lockstore.ID{Owner: owner, Kind: k}.Field()
 				}
 				counts, left := []string{"1", "2"}, "1"
 				if owner != "" {

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/lockstore/node"
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -26,10 +27,10 @@ type seen struct {
 
 // look waits until Redis' clock is past notAfter and reads what Redis holds, of a named owner with the registration. It goes on
 // through failures until giveUp.
-func (d *direct) look(id holdID, named bool, notAfter int64, giveUp time.Time) (seen, error) {
-	keys := append(id.keys(), tokenKey(id.key))
+func (d *direct) look(id lockstore.ID, named bool, notAfter int64, giveUp time.Time) (seen, error) {
+	keys := append(id.Keys(), lockstore.TokenKey(id.Key))
 	if named {
-		keys = append(keys, id.watchKey())
+		keys = append(keys, id.WatchKey())
 	}
 	background := context.Background()
 	until := d.final(notAfter)
@@ -38,12 +39,12 @@ func (d *direct) look(id holdID, named bool, notAfter int64, giveUp time.Time) (
 			d.m.sleep(background, min(time.Duration(until-now)*time.Microsecond+time.Millisecond, time.Until(giveUp)))
 		}
 		s := seen{at: time.Now()}
-		reply, err := d.eval(background, node.Call{DB: id.db, Script: id.kind.spec().look, Keys: keys, Args: []string{id.field()}})
+		reply, err := d.eval(background, node.Call{DB: id.DB, Script: id.Kind.Spec().Look, Keys: keys, Args: []string{id.Field()}})
 		if err == nil {
 			parts, _ := reply.ToArray()
 			now := int64(0)
 			if len(parts) == 5 {
-				now = d.clockAt(id.key, clockOf(parts[0].ToString()))
+				now = d.clockAt(id.Key, clockOf(parts[0].ToString()))
 			}
 			if now > until {
 				s.count, _ = parts[1].AsInt64()

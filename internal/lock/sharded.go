@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/cluster"
+	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/lockstore/node"
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -170,6 +171,14 @@ func (f *sharded) abort() {
 }
 
 func (f *sharded) parts() []func(context.Context) { return []func(context.Context){f.follow} }
+
+func (f *sharded) fits(name string) error {
+	if lockstore.Clusterable(name) {
+		return nil
+	}
+	return &Error{"ERR", "'" + printable(name) + "' cannot be a lock on a cluster: its braces are no hash tag, so its keys and " +
+		"channels would be on different nodes; use a name without braces, or with one {tag}"}
+}
 
 func (f *sharded) slot(key string) int { return cluster.Slot([]byte(key)) }
 

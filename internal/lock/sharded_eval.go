@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/cluster"
+	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/lockstore/node"
 	"github.com/lockproxy/lockproxy/internal/retry"
 	"github.com/lockproxy/lockproxy/scripts"
@@ -134,7 +135,7 @@ func guarded(c node.Call) bool {
 // withGuard is the call with the key that guards it, where it needs that.
 func withGuard(c node.Call) node.Call {
 	if guarded(c) {
-		c.Keys = append(slices.Clip(c.Keys), guardKey(c.Keys[0]))
+		c.Keys = append(slices.Clip(c.Keys), lockstore.GuardKey(c.Keys[0]))
 	}
 	return c
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/cluster"
+	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/lockstore/node"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
@@ -225,7 +226,7 @@ func TestClusterWakeUpAfterMove(t *testing.T) {
 		heldByRedisson(t, s, key)
 		cl, _ := client(m)
 		got := locking(cl, Request{Key: key, Blocks: true})
-		channel := channelOf(key)
+		channel := lockstore.ChannelOf(key)
 		listened := func() bool { return subscribers(t, owner(t, tc, key), channel) == len(way.Ways()) }
 		eventually(t, 30*time.Second, "listened to", listened)
 		for i := range 4 {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/lockstore/node"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 	"github.com/lockproxy/lockproxy/scripts"
@@ -62,17 +63,17 @@ func TestScriptsInAMovingSlot(t *testing.T) {
 		from, to = to, from
 	}
 	from.conn, to.conn = from.Dial(t), to.Dial(t)
-	m := &Manager{opts: Options{}.withDefaults(), holds: map[holdID]*hold{}}
+	m := &Manager{opts: Options{}.withDefaults(), holds: map[lockstore.ID]*hold{}}
 	m.store = newDirect(m, &sharded{})
 	half := 0
 	for name, set := range map[string][][]string{
 		"plain": {{"HSET", key, "a", "1"}},
 		"free":  {},
 		"fair": {
-			{"RPUSH", queueKey(key), "f"}, {"ZADD", prefixed("redisson_lock_timeout", key), "99999999999999", "f"},
-			{"HSET", prefixed("lockproxy_fair", key), "f", "7:99999999999999"}, {"HSET", key, "a", "1"},
+			{"RPUSH", lockstore.QueueKey(key), "f"}, {"ZADD", lockstore.Prefixed("redisson_lock_timeout", key), "99999999999999", "f"},
+			{"HSET", lockstore.Prefixed("lockproxy_fair", key), "f", "7:99999999999999"}, {"HSET", key, "a", "1"},
 		},
-		"dead": {{"RPUSH", queueKey(key), "f"}, {"ZADD", prefixed("redisson_lock_timeout", key), "1", "f"}},
+		"dead": {{"RPUSH", lockstore.QueueKey(key), "f"}, {"ZADD", lockstore.Prefixed("redisson_lock_timeout", key), "1", "f"}},
 		"read": {{"HSET", key, "mode", "read", "a", "2", "b", "1"}, {"SET", "{moving}:a:rwlock_timeout:1", "1"},
 			{"SET", "{moving}:a:rwlock_timeout:2", "1"}, {"SET", "{moving}:b:rwlock_timeout:1", "1"}},
 		"write": {{"HSET", key, "mode", "write", "a:write", "1", "a", "1"}, {"SET", "{moving}:a:rwlock_timeout:1", "1"}},
@@ -149,7 +150,7 @@ func args(words []string) (all []any) {
 
 func runGuarded(t *testing.T, at slotServer, c node.Call, behind bool) error {
 	if behind && guarded(c) {
-		c.Keys = append(slices.Clip(c.Keys), guardKey(c.Keys[0]))
+		c.Keys = append(slices.Clip(c.Keys), lockstore.GuardKey(c.Keys[0]))
 	}
 	_, err := at.do(t, slices.Concat([]string{"EVAL", c.Script.Source, fmt.Sprint(len(c.Keys))}, c.Keys, c.Args)...)
 	if behind && guarded(c) && err == nil {
@@ -167,7 +168,7 @@ func allCalls(m *Manager) (all []node.Call) {
 	c := &Client{m: m}
 	for _, k := range []Kind{Plain, Read, Write} {
 		for _, explicit := range []bool{false, true} {
-			h := &hold{id: holdID{key: key, owner: "a", kind: k}, explicit: explicit}
+			h := &hold{id: lockstore.ID{Key: key, Owner: "a", Kind: k}, explicit: explicit}
 			for _, r := range []Request{{Key: key, Kind: k}, {Key: key, Kind: k, Fence: k != Read, Lease: 1000}} {
 				a := c.newAcquire(h, r, nil)
 				all = append(all, a.call(soon))
@@ -182,15 +183,15 @@ func allCalls(m *Manager) (all []node.Call) {
 				b.marks[0] = "new"
 			}
 			all = append(all, b.call(soon))
-			off := &handoff{m: m, line: &line{key: h.id.line()}, asks: []*acquire{c.newAcquire(h, Request{Key: key, Kind: k}, nil)}, waiters: []*waiter{{id: h.id}}}
+			off := &handoff{m: m, line: &line{key: h.id.Line()}, asks: []*acquire{c.newAcquire(h, Request{Key: key, Kind: k}, nil)}, waiters: []*waiter{{id: h.id}}}
 			all = append(all, off.call(one, soon))
 		}
 	}
 	all = append(all,
-		node.Call{DB: 0, Script: scripts.Force, Keys: plainKeys(key), Args: []string{"BOTH", soon}},
-		node.Call{DB: 0, Script: scripts.RWForce, Keys: []string{key, prefixed("redisson_rwlock", key)}, Args: []string{"BOTH", soon, "", readPrefix(key)}},
-		node.Call{DB: 0, Script: scripts.Refresh, Keys: plainKeys(key), Args: []string{soon, "BOTH", "1000", "f", "7"}},
-		node.Call{DB: 0, Script: scripts.Leave, Keys: plainKeys(key), Args: []string{soon, "BOTH", "f"}},
-		directOf(m).vacantCall([]*vacancy{{id: holdID{key: key, owner: "a"}}, {id: holdID{key: key, owner: "a", kind: Write}}}))
+		node.Call{DB: 0, Script: scripts.Force, Keys: lockstore.PlainKeys(key), Args: []string{"BOTH", soon}},
+		node.Call{DB: 0, Script: scripts.RWForce, Keys: []string{key, lockstore.Prefixed("redisson_rwlock", key)}, Args: []string{"BOTH", soon, "", lockstore.ReadPrefix(key)}},
+		node.Call{DB: 0, Script: scripts.Refresh, Keys: lockstore.PlainKeys(key), Args: []string{soon, "BOTH", "1000", "f", "7"}},
+		node.Call{DB: 0, Script: scripts.Leave, Keys: lockstore.PlainKeys(key), Args: []string{soon, "BOTH", "f"}},
+		directOf(m).vacantCall([]*vacancy{{id: lockstore.ID{Key: key, Owner: "a"}}, {id: lockstore.ID{Key: key, Owner: "a", Kind: Write}}}))
 	return all
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/lockproxy/lockproxy/cluster"
+	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/lockstore/node"
 	"github.com/lockproxy/lockproxy/internal/simulation/world"
 	"github.com/lockproxy/lockproxy/internal/testredis"
@@ -20,16 +21,16 @@ func TestClusterNames(t *testing.T) {
 		"orders": true, "a{b}c": true, "{b}": true, "a}b{c}": true, "{{b}": true, "{a}{}": true, " ": true,
 		"": false, "a{b": false, "{}x": false, "x{}{y}": false, "a}b": false, "}": false, "{": false, "}{": false,
 	} {
-		if clusterable(name) != good {
+		if lockstore.Clusterable(name) != good {
 			t.Errorf("%q: want %v", name, good)
 		}
 		if !good {
 			continue
 		}
 		for _, other := range []string{
-			channelOf(name), tokenKey(name), queueKey(name), watchKey(name, "o{w}ner"), guardKey(name), readPrefix(name) + ":{o}",
-			lineKey{key: name, rw: true}.channel(),
-			prefixed("redisson_lock_timeout", name), prefixed("lockproxy_fair", name),
+			lockstore.ChannelOf(name), lockstore.TokenKey(name), lockstore.QueueKey(name), lockstore.WatchKey(name, "o{w}ner"), lockstore.GuardKey(name), lockstore.ReadPrefix(name) + ":{o}",
+			lockstore.LineKey{Key: name, RW: true}.Channel(),
+			lockstore.Prefixed("redisson_lock_timeout", name), lockstore.Prefixed("lockproxy_fair", name),
 		} {
 			if slotOf(other) != slotOf(name) {
 				t.Errorf("%q is not in the slot of %q", other, name)
@@ -127,7 +128,7 @@ func TestClusterWakeUps(t *testing.T) {
 			heldByRedisson(t, s, key)
 			cl, _ := client(m)
 			got := locking(cl, Request{Key: key, Blocks: true})
-			channel := channelOf(key)
+			channel := lockstore.ChannelOf(key)
 			eventually(t, 30*time.Second, "listened to", func() bool { return subscribers(t, s, channel) == len(c.listen) })
 			eventually(t, 30*time.Second, "it has tried again", func() bool { return settledDown(m, key) })
 			s.Do(t, "DEL", key)

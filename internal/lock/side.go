@@ -8,17 +8,18 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/lockproxy/lockproxy/internal/jitter"
+	"github.com/lockproxy/lockproxy/internal/lockstore"
 )
 
 // inside says whether the owner holds the lock on either side, as far as this proxy knows: its LOCK is then a re-entry, which
 // does not stand in line behind those who wait for its own release.
-func (m *Manager) inside(id holdID) bool {
-	return m.held(id) || id.kind.spec().rw && m.held(id.as(id.kind.spec().other))
+func (m *Manager) inside(id lockstore.ID) bool {
+	return m.held(id) || id.Kind.Spec().RW && m.held(id.As(id.Kind.Spec().Other))
 }
 
 // resolveSide is the hold that an UNLOCK or RENEW which names no side is about.
-func (c *Client) resolveSide(ctx context.Context, id holdID, explicit bool) (holdID, error) {
-	if id.kind != Plain {
+func (c *Client) resolveSide(ctx context.Context, id lockstore.ID, explicit bool) (lockstore.ID, error) {
+	if id.Kind != Plain {
 		return id, nil
 	}
 	m := c.m
@@ -37,26 +38,26 @@ func (c *Client) resolveSide(ctx context.Context, id holdID, explicit bool) (hol
 	case 0:
 		return c.remembered(id), nil
 	case 1:
-		return id.as(live[0]), nil
+		return id.As(live[0]), nil
 	}
-	return id, &Error{"ERR", fmt.Sprintf("this owner holds '%s' for reading and for writing: say READ or WRITE", printable(id.key))}
+	return id, &Error{"ERR", fmt.Sprintf("this owner holds '%s' for reading and for writing: say READ or WRITE", printable(id.Key))}
 }
 
 // known is the kinds of hold that this proxy has of an owner, those included that a verb is still at work on.
-func (m *Manager) known(id holdID) (kinds []Kind) {
+func (m *Manager) known(id lockstore.ID) (known []Kind) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for k := range kindSpecs {
-		if h := m.holds[id.as(Kind(k))]; h != nil && (h.count > 0 || h.users > 0) {
-			kinds = append(kinds, Kind(k))
+	for _, k := range lockstore.Kinds {
+		if h := m.holds[id.As(k)]; h != nil && (h.count > 0 || h.users > 0) {
+			known = append(known, k)
 		}
 	}
-	return kinds
+	return known
 }
 
-func sidesCommand(client rueidis.Client, id holdID) rueidis.Completed {
-	jitter.Turn(id.as(Read).field(), nil)
-	return client.B().Hmget().Key(id.key).Field("mode", id.as(Read).field(), id.as(Write).field()).Build()
+func sidesCommand(client rueidis.Client, id lockstore.ID) rueidis.Completed {
+	jitter.Turn(id.As(Read).Field(), nil)
+	return client.B().Hmget().Key(id.Key).Field("mode", id.As(Read).Field(), id.As(Write).Field()).Build()
 }
 
 // sidesIn reads the reply to sidesCommand.
@@ -76,11 +77,11 @@ func sidesIn(parts []rueidis.RedisMessage) (held []Kind) {
 }
 
 // remembered is the kind of hold that this owner lost or gave back last, so that asking again says what became of it.
-func (c *Client) remembered(id holdID) holdID {
+func (c *Client) remembered(id lockstore.ID) lockstore.ID {
 	var last time.Time
 	out := id
-	for k := range kindSpecs {
-		was := id.as(Kind(k))
+	for _, k := range lockstore.Kinds {
+		was := id.As(k)
 		if lost, ok := c.lossOf(was); ok && lost.at.After(last) {
 			out, last = was, lost.at
 		}
@@ -93,14 +94,14 @@ func (c *Client) remembered(id holdID) holdID {
 
 // contradict has the watchdog look at the holds that cannot be when this one was granted: a plain lock and a read/write lock
 // are never at one key together. mu is held.
-func (c *Client) contradict(id holdID) {
-	m, l := c.m, id.line()
-	l.rw = !l.rw
+func (c *Client) contradict(id lockstore.ID) {
+	m, l := c.m, id.Line()
+	l.RW = !l.RW
 	for h := range m.byKey[l] {
 		m.suspect(h, reasonGone)
 	}
-	for k := range kindSpecs { // nor are losses of the other kind what the owner's next UNLOCK is about
-		if was := id.as(Kind(k)); was.line() != id.line() {
+	for _, k := range lockstore.Kinds { // nor are losses of the other kind what the owner's next UNLOCK is about
+		if was := id.As(k); was.Line() != id.Line() {
 			c.forgetLoss(was)
 		}
 	}
@@ -109,8 +110,8 @@ func (c *Client) contradict(id holdID) {
 // outlived lengthens a write hold whose lease is over while its owner reads: the hash lasts for as long as that, both sides
 // with it. mu is held.
 func (m *Manager) outlived(h *hold, now time.Time) bool {
-	reads := m.holds[h.id.as(Read)]
-	if h.id.kind != Write || reads == nil || reads.count == 0 || !reads.deadline.After(now) {
+	reads := m.holds[h.id.As(Read)]
+	if h.id.Kind != Write || reads == nil || reads.count == 0 || !reads.deadline.After(now) {
 		return false
 	}
 	h.deadline = reads.deadline
@@ -119,12 +120,12 @@ func (m *Manager) outlived(h *hold, now time.Time) bool {
 
 // holdsElsewhere asks Redis whether an explicit owner holds the lock already, through another proxy: a re-entry does not
 // stand in line behind those who wait for its own release. It does not pass them when the lock is free.
-func (m *Manager) holdsElsewhere(id holdID) bool {
+func (m *Manager) holdsElsewhere(id lockstore.ID) bool {
 	if s, err := m.store.look(id, false, 0, time.Now()); err == nil && s.count > 0 {
 		return true
 	}
-	if n := id.kind.spec(); n.rw {
-		s, err := m.store.look(id.as(n.other), false, 0, time.Now())
+	if n := id.Kind.Spec(); n.RW {
+		s, err := m.store.look(id.As(n.Other), false, 0, time.Now())
 		return err == nil && s.count > 0
 	}
 	return false

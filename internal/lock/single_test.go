@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/lockstore/node"
 )
 
@@ -33,11 +34,11 @@ func TestLooksAfterASwitch(t *testing.T) {
 // TestClockAhead: with a new master whose clock is ahead the locks end earlier by that, since Redis keeps when they end, and
 // each is believed in no longer.
 func TestClockAhead(t *testing.T) {
-	m := &Manager{log: slog.New(slog.DiscardHandler), byKey: map[lineKey]map[*hold]struct{}{}, timetable: newTimetable()}
+	m := &Manager{log: slog.New(slog.DiscardHandler), byKey: map[lockstore.LineKey]map[*hold]struct{}{}, timetable: newTimetable()}
 	now := time.Now()
 	soon, later := &hold{leased: leased{deadline: now.Add(5 * time.Second)}}, &hold{leased: leased{deadline: now.Add(time.Minute)}}
 	for i, h := range []*hold{soon, later} {
-		m.byKey[lineKey{db: i}] = map[*hold]struct{}{h: {}}
+		m.byKey[lockstore.LineKey{DB: i}] = map[*hold]struct{}{h: {}}
 		m.plan(h, h.deadline)
 	}
 	m.plan(later, now) // somebody wants it looked at

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/cluster"
+	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/lockstore/node"
 )
 
@@ -35,11 +36,11 @@ type store interface {
 	force(ctx context.Context, build func(notAfter string) node.Call) (code int64, err error)
 
 	// What is there.
-	look(id holdID, named bool, notAfter int64, giveUp time.Time) (seen, error)
+	look(id lockstore.ID, named bool, notAfter int64, giveUp time.Time) (seen, error)
 	info(ctx context.Context, c node.Call) (Info, error)
-	sidesHeld(ctx context.Context, id holdID) ([]Kind, error)
-	watchedElsewhere(id holdID) bool // whether somebody renews an owner's hold, as far as Redis can be asked
-	nodes() []NodeInfo               // of a quorum
+	sidesHeld(ctx context.Context, id lockstore.ID) ([]Kind, error)
+	watchedElsewhere(id lockstore.ID) bool // whether somebody renews an owner's hold, as far as Redis can be asked
+	nodes() []NodeInfo                     // of a quorum
 
 	// Those that wait.
 	subscribe(name string, l node.Listener)

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/lockproxy/lockproxy/internal/jitter"
+	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/lockstore/node"
 	"github.com/lockproxy/lockproxy/scripts"
 )
@@ -30,7 +31,7 @@ const (
 
 // vacancy is a hold that has ended, or is about to, without having been given back.
 type vacancy struct {
-	id    holdID
+	id    lockstore.ID
 	at    time.Time     // when to look
 	until time.Time     // whoever holds it in this owner's name after that has taken it anew
 	pause time.Duration // before the next try, after one that failed
@@ -124,7 +125,7 @@ func (d *direct) vacantBatches(due []*vacancy) (full [][]*vacancy) {
 	type place struct{ db, slot int }
 	open := map[place][]*vacancy{}
 	for _, v := range due {
-		at := place{v.id.db, d.slot(v.id.key)}
+		at := place{v.id.DB, d.slot(v.id.Key)}
 		if open[at] = append(open[at], v); len(open[at]) == vacantChunk {
 			full = append(full, open[at])
 			delete(open, at)
@@ -143,7 +144,7 @@ func (d *direct) tellVacant(batch []*vacancy) {
 	for i, v := range batch {
 		switch {
 		case err != nil && !passing(err) && !isUnknown(err):
-			d.m.log.Debug("cannot tell those that wait that a lock has ended", "key", v.id.key, "error", err)
+			d.m.log.Debug("cannot tell those that wait that a lock has ended", "key", v.id.Key, "error", err)
 			continue
 		case err != nil:
 			v.pause = min(max(2*v.pause, vacantPause), vacantPauseMost)
@@ -164,14 +165,14 @@ func (d *direct) vacantCall(batch []*vacancy) node.Call {
 	keys := make([]string, 0, 2*len(batch))
 	args := make([]string, 2, 2+len(batch))
 	for _, v := range batch {
-		letters = append(letters, v.id.kind.spec().letter)
-		args = append(args, v.id.field())
-		if v.id.kind == Plain {
-			keys = append(keys, plainKeys(v.id.key)...)
+		letters = append(letters, v.id.Kind.Spec().Letter)
+		args = append(args, v.id.Field())
+		if v.id.Kind == Plain {
+			keys = append(keys, lockstore.PlainKeys(v.id.Key)...)
 		} else {
-			keys = append(keys, v.id.key, v.id.line().channel())
+			keys = append(keys, v.id.Key, v.id.Line().Channel())
 		}
 	}
 	args[0], args[1] = d.publishing(), string(letters)
-	return node.Call{DB: batch[0].id.db, Script: scripts.Vacant, Keys: keys, Args: args}
+	return node.Call{DB: batch[0].id.DB, Script: scripts.Vacant, Keys: keys, Args: args}
 }

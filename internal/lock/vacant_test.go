@@ -8,6 +8,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/lockstore/node"
 	"github.com/lockproxy/lockproxy/internal/simulation/world"
 	"github.com/lockproxy/lockproxy/internal/testredis"
@@ -26,7 +27,7 @@ func queueRedisson(t *testing.T, s redisServer, conn redis.Conn, key string) *qu
 		t.Fatal("a held lock was given")
 	}
 	q.channel = redis.PubSubConn{Conn: conn}
-	if err := q.channel.Subscribe(channelOf(key) + ":" + q.owner); err != nil {
+	if err := q.channel.Subscribe(lockstore.ChannelOf(key) + ":" + q.owner); err != nil {
 		t.Fatal(err)
 	}
 	q.channel.Receive()
@@ -103,7 +104,7 @@ func TestVacantLateUnlock(t *testing.T) {
 			waiter.told(10 * time.Second)
 		}
 		listen := redis.PubSubConn{Conn: dialNode(t, w, s)}
-		if err := listen.Subscribe(lineKey{key: "rw", rw: true}.channel()); err != nil {
+		if err := listen.Subscribe(lockstore.LineKey{Key: "rw", RW: true}.Channel()); err != nil {
 			t.Fatal(err)
 		}
 		listen.Receive()
@@ -138,8 +139,8 @@ func TestVacantAfterAHandoff(t *testing.T) {
 					m.mu.Lock()
 					defer m.mu.Unlock()
 					id, _ := holder.id(r.Kind, 0, r.Key, "")
-					key := id.line()
-					key.fair = r.Fair
+					key := id.Line()
+					key.Fair = r.Fair
 					l := m.lines[key]
 					return l != nil && l.waiters.Front().Value.(*waiter).parked && time.Until(l.tryAt) > 10*time.Second
 				}
@@ -167,7 +168,9 @@ func TestVacantOnlyWhenFree(t *testing.T) {
 	for range 5 {
 		listen.Receive()
 	}
-	id := func(key, owner string, k Kind) *vacancy { return &vacancy{id: holdID{key: key, owner: owner, kind: k}} }
+	id := func(key, owner string, k Kind) *vacancy {
+		return &vacancy{id: lockstore.ID{Key: key, Owner: owner, Kind: k}}
+	}
 	s.Do(t, "HSET", "others", "somebody", "1")
 	s.Do(t, "PEXPIRE", "others", 60000)
 	s.Do(t, "HSET", "own", "me", "1")
@@ -188,7 +191,7 @@ func TestVacantOnlyWhenFree(t *testing.T) {
 		t.Error(out)
 	}
 	// Of a lock that ends later than its owner's hold would have, nobody is told when it does: it was taken anew.
-	d.vacant.add(&vacancy{id: holdID{key: "own", owner: "me"}, at: time.Now(), until: time.Now().Add(time.Second)})
+	d.vacant.add(&vacancy{id: lockstore.ID{Key: "own", Owner: "me"}, at: time.Now(), until: time.Now().Add(time.Second)})
 	eventually(t, 30*time.Second, "it is dropped", func() bool {
 		d.vacant.mu.Lock()
 		defer d.vacant.mu.Unlock()

@@ -186,15 +186,15 @@ func (w *waiter) listen(ctx context.Context, over <-chan time.Time) error {
 		return nil
 	}
 	w.listens, w.parked = true, false
-	if l.key.fair {
+	if l.key.Fair {
 		m.store.subscribe(w.ownChannel(), l)
-		if len(m.byKey[w.id.line()]) == 0 {
+		if len(m.byKey[w.id.Line()]) == 0 {
 			l.tryAt = time.Time{} // what came there before was not heard; one of ours tells everybody when it gives back
 		}
 	}
 	m.mu.Unlock()
-	channels := []string{l.key.channel()}
-	if l.key.fair {
+	channels := []string{l.key.Channel()}
+	if l.key.Fair {
 		channels = append(channels, w.ownChannel())
 	}
 	for _, name := range channels {

@@ -1,30 +1,30 @@
-package lock
+package lockstore
 
 import (
 	"strconv"
 	"strings"
 )
 
-// prefixed builds a name beside a lock as Redisson's prefixName does: the lock's own hash tag, or the whole name as the tag,
+// Prefixed builds a name beside a lock as Redisson's prefixName does: the lock's own hash tag, or the whole name as the tag,
 // so that all keys and channels of one lock live on one slot.
-func prefixed(prefix, name string) string {
+func Prefixed(prefix, name string) string {
 	if strings.Contains(name, "{") {
 		return prefix + ":" + name
 	}
 	return prefix + ":{" + name + "}"
 }
 
-// channelOf is the channel Redisson publishes an unlock on (two underscores before "channel").
-func channelOf(name string) string { return prefixed("redisson_lock__channel", name) }
+// ChannelOf is the channel Redisson publishes an unlock on (two underscores before "channel").
+func ChannelOf(name string) string { return Prefixed("redisson_lock__channel", name) }
 
-// tokenKey is where RFencedLock keeps the fencing token.
-func tokenKey(name string) string { return prefixed("redisson_lock_token", name) }
+// TokenKey is where RFencedLock keeps the fencing token.
+func TokenKey(name string) string { return Prefixed("redisson_lock_token", name) }
 
-// queueKey is where RFairLock keeps its queue. Beside it, scripts/queue.lua finds redisson_lock_timeout and lockproxy_fair.
-func queueKey(name string) string { return prefixed("redisson_lock_queue", name) }
+// QueueKey is where RFairLock keeps its queue. Beside it, scripts/queue.lua finds redisson_lock_timeout and lockproxy_fair.
+func QueueKey(name string) string { return Prefixed("redisson_lock_queue", name) }
 
-// watchKey holds the registration of a named owner's hold: which LOCK made it, or has it renewed.
-func watchKey(name, owner string) string { return besideHold("lockproxy_watch", name, owner) }
+// WatchKey holds the registration of a named owner's hold: which LOCK made it, or has it renewed.
+func WatchKey(name, owner string) string { return besideHold("lockproxy_watch", name, owner) }
 
 // besideHold builds the name of a key that belongs to one owner's hold.
 // Where braces in the name leave open where it ends and the owner begins, the owner's length tells. A name with closing braces
@@ -36,7 +36,7 @@ func besideHold(prefix, name, owner string) string {
 	case strings.Contains(name, "}"):
 		prefix += "_" + strconv.Itoa(len(owner))
 	}
-	return prefixed(prefix, name) + ":" + owner
+	return Prefixed(prefix, name) + ":" + owner
 }
 
 // MaxName is the length in bytes a lock's name may have: names are remembered after their lock has gone, and travel with
@@ -85,3 +85,23 @@ func isNumber(s string) bool {
 	}
 	return s != ""
 }
+
+// GuardKey is a key in the slot of a lock that never exists: see the stores.
+func GuardKey(name string) string { return Prefixed("lockproxy_guard", name) }
+
+// Clusterable says whether all keys and channels of a lock are in one slot by Redisson's naming: a name with a brace is its own
+// hash tag there, which has to be one for Redis, too.
+func Clusterable(name string) bool {
+	open := strings.IndexByte(name, '{')
+	if open < 0 {
+		return name != "" && !strings.Contains(name, "}")
+	}
+	return strings.IndexByte(name[open+1:], '}') > 0
+}
+
+// ReservedPrefix begins the names of the keys that lockproxy alone keeps beside a lock.
+const ReservedPrefix = "lockproxy_"
+
+// Reserved says whether a name cannot be a lock's, since keys that belong to other locks have such names: a client could overwrite
+// those without a right to them.
+func Reserved(name string) bool { return strings.HasPrefix(name, ReservedPrefix) || readHoldName(name) }

@@ -1,4 +1,4 @@
-package lock
+package lockstore
 
 import (
 	"strings"
@@ -28,7 +28,15 @@ func rwField(name, owner string) string {
 	return field
 }
 
-// rwOwner is the owner whose field that is.
+// OwnerOf is whose field that is in the hash of a read/write lock, and on which side.
+func OwnerOf(field string) (owner string, side Kind) {
+	if owner, writes := strings.CutSuffix(field, writeSuffix); writes {
+		return rwOwner(owner), Write
+	}
+	return rwOwner(field), Read
+}
+
+// rwOwner is the owner whose field that is, without the suffix of a write hold.
 func rwOwner(field string) string {
 	if !strings.Contains(field, "%") {
 		return field
