@@ -28,7 +28,7 @@ var stillTooBig = map[string]int{
 // their constructors, and how often: it may only become less.
 var (
 	modes             = []string{"cluster", "quorum", "sharded"}
-	modeQuestionsLeft = map[string]int{"internal/config": 1, "internal/session": 21, "upstream": 4}
+	modeQuestionsLeft = map[string]int{"internal/config": 1, "upstream": 4}
 )
 
 // A package and a struct stay small enough to be read at one sitting, and only constructors ask which kind of upstream there is.

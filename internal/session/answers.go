@@ -3,6 +3,7 @@ package session
 import (
 	"bytes"
 	"strings"
+	"sync"
 
 	"github.com/lockproxy/lockproxy/commands"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
@@ -16,7 +17,8 @@ type answer func(s *Session, args [][]byte)
 type answers struct {
 	*commandtable.Table
 	by     map[*commandtable.Command]answer
-	routes map[*commandtable.Command]*route // of a cluster
+	routed sync.Once
+	routes map[*commandtable.Command]*route // see routeOf
 }
 
 // answerers are the commands that are answered here, but for the lock verbs, refusals, and CLUSTER's subcommands.
@@ -153,4 +155,10 @@ func equalFold(word []byte, keyword string) bool { return bytes.EqualFold(word, 
 
 func unknownSubcommand(s *Session, args [][]byte) {
 	s.error("ERR unknown subcommand '" + commands.Clip(args[1]) + "'. Try " + strings.ToUpper(string(args[0])) + " HELP.")
+}
+
+// newTable makes the table of what Redis told of its commands.
+func (s *Server) newTable(told []*commandtable.Command) *answers {
+	commandtable.MayBlock(told, s.facts.blocking.names())
+	return newAnswers(s.o.Allow, s.o.Deny, told)
 }

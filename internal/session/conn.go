@@ -61,3 +61,11 @@ func (s *Server) unacknowledged(before int64, to []*downstream.Conn) []*downstre
 	}
 	return to
 }
+
+// MayHold implements cluster.Holder: n bytes of replies are to lie here beside those gathered before.
+func (s *Session) MayHold(n int) bool {
+	if b := s.batch; b != nil {
+		n += b.fullSize + len(b.out)
+	}
+	return s.guard.MayGather(n)
+}

@@ -17,12 +17,11 @@ import (
 
 // own is what the session has of a connection upstream to itself, and what becomes of that when it is lost.
 type own struct {
-	dedicated     *dedicatedConn             // nil: there is none
-	view          dedicated.View             // of it
-	request       atomic.Pointer[chan int64] // somebody wants it to have one
-	lostState     lostState                  // by one before
-	restore       atomic.Pointer[restore]    // of what it had; nil: that was not lost
-	subscriptions *subscriptions             // its subscriptions, in a cluster; nil: none yet
+	dedicated *dedicatedConn             // nil: there is none
+	view      dedicated.View             // of it
+	request   atomic.Pointer[chan int64] // somebody wants it to have one
+	lostState lostState                  // by one before
+	restore   atomic.Pointer[restore]    // of what it had; nil: that was not lost
 }
 
 // dedicatedConn is a connection of a session's own: its host.
@@ -216,4 +215,13 @@ func effectOf(c *commandtable.Command, args [][]byte) dedicated.Effect {
 func (p *dedicatedConn) free() bool {
 	now := p.Status()
 	return !now.Multi && !now.Mute
+}
+
+// discard ends the transaction at p's node, if it has not ended it already.
+func (s *Session) discard(p *dedicatedConn) {
+	p.slots.watched, p.slots.ask = noSlot, false
+	if p.InTransaction() {
+		p.Own(&dedicated.Reply{Kind: commandtable.ConnDiscard}, discardCommand)
+		p.Settled()
+	}
 }

@@ -49,9 +49,7 @@ func (p *dedicatedConn) Adopt(pauses time.Duration, settings []dedicated.Setting
 // Left implements dedicated.Host.
 func (p *dedicatedConn) Left() {
 	p.dropTargets(0)
-	if p.Node != nil {
-		p.s.srv.o.Cluster.Release(p.Node)
-	}
+	p.s.pipes.way.left(p.Node)
 }
 
 // Loss implements dedicated.Host.
@@ -69,21 +67,19 @@ func (p *dedicatedConn) Lost(err error, closes bool) {
 
 // openDedicated gives the session a connection of its own.
 func (s *Session) openDedicated() (*dedicatedConn, error) {
-	if s.srv.o.Cluster != nil {
-		return s.openDedicatedForSlot(noSlot)
-	}
-	return s.openDedicatedOn(s.srv.o.Node)
+	return s.pipes.way.openDedicated()
 }
 
-// openDedicatedOn is openDedicated at a node.
-func (s *Session) openDedicatedOn(n *upstream.Node) (*dedicatedConn, error) {
+// openDedicated gives the session a connection of its own.
+func (u *single) openDedicated() (*dedicatedConn, error) {
+	s := u.s
 	if err := s.refused(); err != nil {
 		return nil, err
 	}
 	if r := s.own.restore.Load(); r != nil {
 		return s.awaitRestored(r)
 	}
-	p, err := s.connect(s.srv.ctx, s.ident, n, nil, &s.own.view)
+	p, err := s.connect(s.srv.ctx, s.ident, u.node, nil, &s.own.view)
 	if err == nil {
 		s.own.dedicated = p
 	}
@@ -246,4 +242,14 @@ func (s *Session) serveDedicatedRequest() {
 	s.batch.giveBack()
 	s.batch = nil
 	*request <- id
+}
+
+// endAside ends the use of a connection beside the session's own.
+func (s *Session) endAside(p *dedicatedConn) {
+	p.Release()
+	if held := p.Hold(); !held.Released {
+		s.end(p)
+	} else if l := s.locks.engine.Load(); l != nil && held.Doubt {
+		l.Doubt()
+	}
 }

@@ -40,9 +40,12 @@ func (s *Session) fenced(r lock.HoldRequest, args [][]byte) error {
 	if err != nil {
 		return err
 	}
-	if s.srv.o.Cluster != nil {
-		return s.fencedNodes(r, c, args)
-	}
+	return s.pipes.way.fenced(r, c, args)
+}
+
+// fenced runs it on the client's own connection, or one that it gets for this.
+func (u *single) fenced(r lock.HoldRequest, c *commandtable.Command, args [][]byte) (err error) {
+	s := u.s
 	if err := s.Locks().Lost(r); err != nil {
 		return err
 	}

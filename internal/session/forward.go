@@ -33,9 +33,7 @@ func (s *Session) enqueue(raw []byte, args [][]byte, c *commandtable.Command) {
 	}
 	b.run = append(b.run, raw)
 	b.cmds = append(b.cmds, c)
-	if s.srv.o.Cluster != nil {
-		b.nodes.args = append(b.nodes.args, args)
-	}
+	b.nodes.args = append(b.nodes.args, args)
 	b.size += len(raw)
 	b.rights.note(c, args)
 	if c != nil && c.Module {
@@ -66,14 +64,8 @@ func (s *Session) forward() {
 		switch big := s.pipes.big.wanted(len(b.run)); {
 		case s.lockedOut():
 			s.refuseRun()
-		case s.srv.o.Cluster != nil:
-			s.forwardNodes(big)
-		case b.scripts:
-			s.forwardScripts(big)
-		case big:
-			s.forwardBig()
 		default:
-			s.forwardShared()
+			s.pipes.way.forward(big)
 		}
 	}
 	s.srv.rightsChanged(b.rights)
@@ -83,27 +75,6 @@ func (s *Session) forward() {
 	}
 	if len(b.out) >= flushAt || b.full != nil {
 		s.flush()
-	}
-}
-
-func (s *Session) forwardShared() {
-	p, err := s.pipe()
-	s.forwardOver(p, err)
-}
-
-// forwardOver sends the run over a pipe whose replies may be gathered; err says why there is none.
-func (s *Session) forwardOver(p *upstream.Pipe, err error) {
-	b := s.batch
-	b.total = 0
-	r := s.runRequest(b)
-	if err == nil {
-		err = p.Do(r)
-		s.disconnected(err)
-	}
-	s.pipes.big.measure(r.Longest, b.total, len(b.run))
-	if err != nil {
-		b.truncate(r.Partial)
-		s.answerFor(err, b.cmds[r.Replied:])
 	}
 }
 
@@ -147,7 +118,7 @@ func (s *Session) noteTrouble(err error) {
 	case tooManyUpstream(err):
 	case !errors.As(err, &reply):
 		s.srv.learnAgain()
-	case passwordRefused(err) && s.srv.o.Cluster == nil: // one node of a cluster does not speak for the others: see Cluster.OnRefused
+	case s.srv.up.backend.Final(err):
 		s.guard.HangUp(downstream.Left, passwordGone)
 	}
 }

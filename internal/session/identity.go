@@ -3,7 +3,6 @@ package session
 import (
 	"context"
 	"net"
-	"strconv"
 	"time"
 
 	"github.com/lockproxy/lockproxy/commands"
@@ -50,7 +49,9 @@ func (s *Session) auth(args [][]byte) {
 func (s *Session) authenticate(user, password string) error {
 	ctx, done := s.clientContext()
 	defer done()
-	return s.srv.authenticate(ctx, s.host(), user, password)
+	ctx, cancel := context.WithTimeoutCause(ctx, questionTime, upstream.ErrTimeout)
+	defer cancel()
+	return s.srv.up.backend.Authenticate(ctx, s.host(), user, password)
 }
 
 // showToRedis has a shared connection as the client's user, which Redis closes when it deletes the user: so the client's end is noticed,
@@ -60,12 +61,7 @@ func (s *Session) showToRedis() {
 	defer done()
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	switch c := s.srv.o.Cluster; {
-	case c == nil && s.pipes.shared == nil:
-		s.pipes.shared, _ = s.srv.o.Node.Open(ctx, s.ident)
-	case c != nil && s.pipes.nodes.presence == nil:
-		s.pipes.nodes.presence, _ = c.Snapshot().Any(int(s.peer.id)).Upstream().Open(ctx, s.ident)
-	}
+	s.pipes.way.show(ctx)
 }
 
 // host is the client's address without its port: passwords from one take turns with those from others.
@@ -102,12 +98,16 @@ func (s *Session) hello(args [][]byte) {
 	if o.Proto != 0 {
 		id.Proto = o.Proto
 	}
-	answer, err := s.helloAs(id)
+	if s.lockedOut() {
+		s.error(s.srv.noAuthHello())
+		return
+	}
+	answer, err := s.pipes.way.hello(id)
 	if p := s.currentDedicated(); p != nil && err == nil {
 		err = s.helloDedicated(p, id, o.Auth)
 	}
 	if err == nil {
-		err = s.own.subscriptions.hello(id)
+		err = s.pipes.way.helloSubscriptions(id)
 	}
 	if err != nil {
 		s.fail(err)
@@ -121,43 +121,6 @@ func (s *Session) hello(args [][]byte) {
 	}
 	s.batch.out = s.appendHello(s.batch.out, answer)
 	s.pushable()
-}
-
-// helloAs takes id on and asks Redis for its HELLO reply there; if Redis does not agree nothing changes.
-func (s *Session) helloAs(id upstream.Identity) (resp.Reply, error) {
-	if s.lockedOut() {
-		return resp.Reply{}, &upstream.ReplyError{Line: s.srv.noAuthHello()}
-	}
-	if s.srv.o.Cluster != nil {
-		return s.helloNodes(id)
-	}
-	p := s.pipes.shared
-	if p == nil || id != s.ident {
-		var err error
-		ctx, done := s.clientContext()
-		p, err = s.srv.o.Node.Open(ctx, id)
-		if done(); err != nil {
-			return resp.Reply{}, err
-		}
-	}
-	got, err := s.question(p, resp.AppendCommand(nil, "HELLO", strconv.Itoa(id.Proto)))
-	if line, bad := isError(got); err == nil && bad {
-		err = &upstream.ReplyError{Line: line}
-	}
-	if err != nil {
-		if p != s.pipes.shared {
-			p.Release()
-		}
-		return resp.Reply{}, err
-	}
-	if p != s.pipes.shared {
-		s.identity(id)
-		s.pipes.leave()
-		s.pipes.shared = p
-	}
-	s.admit()
-	answer, _ := resp.ParseReply(got)
-	return answer, nil
 }
 
 // appendHello is Redis' answer to HELLO, but for what it says of the connection and of the server's place.
@@ -195,19 +158,23 @@ func (s *Session) selectDB(args [][]byte) {
 		s.error("ERR DB index is out of range")
 		return
 	}
-	if int(n) == s.ident.DB || s.srv.o.Cluster != nil { // which has no other, in its own words
-		// No other connection, but Redis may still say no to the client's user.
-		s.relay(s.ask("SELECT", string(args[1])))
+	s.pipes.way.selectDB(int(n), string(args[1]))
+}
+
+func (u *single) selectDB(n int, word string) {
+	s := u.s
+	if n == s.ident.DB { // no other connection, but Redis may still say no to the client's user
+		s.relay(s.ask("SELECT", word))
 		return
 	}
 	if p := s.currentDedicated(); p != nil {
-		s.relay(p.Ask(&dedicated.Reply{Effect: dedicated.Effect{Selects: true, DB: int(n)}}, questionTime, "SELECT", string(args[1])))
+		s.relay(p.Ask(&dedicated.Reply{Effect: dedicated.Effect{Selects: true, DB: n}}, questionTime, "SELECT", word))
 		s.currentDedicated() // takes the database on
 		return
 	}
 	id := s.ident
-	id.DB = int(n)
-	p, err := s.srv.o.Node.Open(s.srv.ctx, id)
+	id.DB = n
+	p, err := u.node.Open(s.srv.ctx, id)
 	if err != nil {
 		s.fail(err)
 		return
@@ -215,7 +182,7 @@ func (s *Session) selectDB(args [][]byte) {
 	admitted := s.access.admitted
 	s.identity(id)
 	s.access.admitted = admitted
-	s.pipes.shared = p
+	u.shared = p
 	s.ok()
 }
 
@@ -227,7 +194,7 @@ func (s *Session) reset([][]byte) {
 	s.dropDedicated()
 	s.dropRestore()
 	s.own.lostState.clear(s)
-	s.dropSubscriptions()
+	s.pipes.way.dropSubscriptions()
 	s.resetReplyMode()
 	s.settings.debugs = false
 	s.identity(s.srv.fresh())

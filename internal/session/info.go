@@ -14,12 +14,9 @@ import (
 // infoFacts have all masters answer INFO. One that cannot does not hide what the others say.
 var infoFacts = &cluster.Facts{Name: "info", ReadOnly: true, Request: cluster.AllShards, Response: cluster.Each, Partial: true}
 
-// askInfo is INFO as Redis answers it, or the masters of a cluster together.
-func (s *Session) askInfo(args [][]byte) ([]byte, error) {
-	if s.srv.o.Cluster == nil {
-		return s.askRaw(encode(args))
-	}
-	answer, err := s.askPlan(cluster.Command{Raw: encode(args), Args: args, Facts: infoFacts})
+// askInfo is INFO as the masters answer it together.
+func (u *clustered) askInfo(args [][]byte) ([]byte, error) {
+	answer, err := u.askPlan(cluster.Command{Raw: encode(args), Args: args, Facts: infoFacts})
 	if err != nil {
 		return nil, err
 	}
@@ -33,17 +30,17 @@ func (s *Session) askInfo(args [][]byte) ([]byte, error) {
 	if len(texts) == 0 { // they refuse it
 		return all.Elems[0].Raw, nil
 	}
-	return resp.AppendVerbatim(nil, s.ident.Proto, "txt", commands.SumInfo(texts)), nil
+	return resp.AppendVerbatim(nil, u.s.ident.Proto, "txt", commands.SumInfo(texts)), nil
 }
 
 // statsFacts have all masters answer FUNCTION STATS.
 var statsFacts = &cluster.Facts{Name: "function|stats", ReadOnly: true, Request: cluster.AllShards, Response: cluster.Each, Partial: true}
 
-// functionStatsNodes is FUNCTION STATS: a master's that runs a script, or any one's, since all have the same libraries.
-func (s *Session) functionStatsNodes(args [][]byte) {
-	answer, err := s.askPlan(cluster.Command{Raw: encode(args), Args: args, Facts: statsFacts})
+// functionStats is FUNCTION STATS: a master's that runs a script, or any one's, since all have the same libraries.
+func (u *clustered) functionStats(args [][]byte) {
+	answer, err := u.askPlan(cluster.Command{Raw: encode(args), Args: args, Facts: statsFacts})
 	if err != nil {
-		s.relay(nil, err)
+		u.s.relay(nil, err)
 		return
 	}
 	all, _ := resp.ParseReply(answer)
@@ -53,12 +50,12 @@ func (s *Session) functionStatsNodes(args [][]byte) {
 			said = r.Raw
 		}
 	}
-	s.relay(said, nil)
+	u.s.relay(said, nil)
 }
 
 // info is Redis' INFO with a section of this proxy's own behind it.
 func (s *Session) info(args [][]byte) {
-	answer, err := s.askInfo(args)
+	answer, err := s.pipes.way.askInfo(args)
 	ours := wantsOurs(args[1:])
 	if err != nil || !ours && !s.srv.misplaced(answer) {
 		s.relay(answer, err)
@@ -110,14 +107,7 @@ func (s *Server) section() string {
 	line("lockproxy_clients_accepted", telemetry.ClientsAccepted.Value())
 	line("lockproxy_clients_rejected", telemetry.ClientsRejected.Value())
 	line("lockproxy_entries_failed", telemetry.EntriesFailed.Value())
-	if s.o.Cluster != nil {
-		s.clusterLines(line)
-	} else {
-		kind, addr, switches := s.o.Node.Upstream()
-		line("lockproxy_upstream", kind)
-		line("lockproxy_upstream_addr", addr)
-		line("lockproxy_upstream_switches", switches)
-	}
+	s.up.backend.Describe(line)
 	connections, most := s.o.Budget.Used()
 	line("lockproxy_upstream_connections", connections)
 	line("lockproxy_upstream_connections_max", most)

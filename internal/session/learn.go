@@ -1,7 +1,6 @@
 package session
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -89,7 +88,7 @@ func (s *Server) learnTable() error {
 			s.checkNames(commandtable.Listed(reply)) // rows of its own: those of told are in the table that clients use
 			close(s.facts.known)
 		})
-	case s.o.Cluster != nil:
+	case s.up.backend.NeedsCommands():
 		return errNoCommands
 	}
 	return nil
@@ -97,13 +96,12 @@ func (s *Server) learnTable() error {
 
 // warnOfCluster says it in the log, once, when a node of a cluster is served as if it were a Redis alone. learnLoop calls it.
 func (s *Server) warnOfCluster(service upstream.Identity) {
-	if s.o.Cluster != nil || s.o.Embedded || s.facts.warned {
+	if s.o.Embedded || s.facts.warned {
 		return
 	}
-	reply, err := s.askAs(service, "HELLO") // which Redis refuses no user; its answer names the mode
-	if s.facts.warned = err == nil && bytes.Contains(reply, []byte("\r\n$4\r\nmode\r\n$7\r\ncluster\r\n")); s.facts.warned {
-		s.log.Warn("the upstream is a node of a Redis Cluster: clients hear MOVED for keys of other nodes, and locks are found at this node " +
-			"only. Name the upstream redis-cluster:// (or rediss-cluster://)")
+	warning, err := s.up.backend.Misnamed(func(words ...string) ([]byte, error) { return s.askAs(service, words...) })
+	if s.facts.warned = err == nil && warning != ""; s.facts.warned {
+		s.log.Warn(warning)
 	}
 }
 
@@ -130,7 +128,7 @@ func (s *Server) checkNames(told []*commandtable.Command) {
 func (s *Server) learnAuth() error {
 	ctx, cancel := context.WithTimeout(s.ctx, authTime)
 	defer cancel()
-	must, err := s.node().AsksPassword(ctx)
+	must, err := s.up.backend.Node().AsksPassword(ctx)
 	if err == nil {
 		s.passwordAsked(must)
 	}
@@ -151,7 +149,7 @@ func (s *Server) passwordAsked(asked bool) {
 
 // askAs asks on a connection of its own, so that a Redis that hangs cannot keep the learner from ending.
 func (s *Server) askAs(id upstream.Identity, args ...string) ([]byte, error) {
-	return s.askAt(s.node(), id, args...)
+	return s.askAt(s.up.backend.Node(), id, args...)
 }
 
 func (s *Server) askAt(n *upstream.Node, id upstream.Identity, args ...string) ([]byte, error) {

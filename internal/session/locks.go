@@ -9,8 +9,8 @@ import (
 
 	"github.com/hashicorp/golang-lru/v2/expirable"
 
-	"github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/commands"
+	"github.com/lockproxy/lockproxy/internal/backend"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/upstream"
@@ -67,8 +67,7 @@ const (
 )
 
 type grant struct {
-	node    *upstream.Node
-	cluster *cluster.Cluster
+	of      backend.Backend
 	ident   upstream.Identity
 	key     string
 	write   bool
@@ -87,16 +86,16 @@ func (s *Session) May(key []byte, write bool) error {
 	if s.isService() {
 		return nil
 	}
-	asked := grant{node: s.srv.o.Node, cluster: s.srv.o.Cluster, ident: s.ident, key: string(key), write: write, rights: s.srv.access.rights.Load()}
+	asked := grant{of: s.srv.up.backend, ident: s.ident, key: string(key), write: write, rights: s.srv.access.rights.Load()}
 	if err, known := grants().Get(asked); known {
 		return err
 	}
 	var reply []byte
 	var err error
 	if write {
-		reply, err = s.askAbout("HDEL", asked.key, "lockproxy:"+strconv.FormatUint(rand.Uint64(), 36))
+		reply, err = s.pipes.way.askAbout("HDEL", asked.key, "lockproxy:"+strconv.FormatUint(rand.Uint64(), 36))
 	} else {
-		reply, err = s.askAbout("PTTL", asked.key)
+		reply, err = s.pipes.way.askAbout("PTTL", asked.key)
 	}
 	if err != nil {
 		return err
@@ -172,11 +171,7 @@ func (s *Session) refused() error {
 // served says that the shared connection of a client that has not authenticated is one that Redis lets run commands: to ask on it
 // would tell nothing else, and could take for as long as a script does.
 func (s *Session) served() bool {
-	if s.srv.o.Cluster != nil {
-		return false // it has one to each node
-	}
-	p, err := s.pipe()
-	return err == nil && p.Serves()
+	return s.pipes.way.served()
 }
 
 // admit notes that Redis lets the client run commands.

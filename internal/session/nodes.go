@@ -2,10 +2,9 @@ package session
 
 import (
 	"context"
-	"errors"
-	"math/rand/v2"
 
 	"github.com/lockproxy/lockproxy/cluster"
+	"github.com/lockproxy/lockproxy/internal/backend"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/scriptcache"
 	"github.com/lockproxy/lockproxy/proto/resp"
@@ -19,66 +18,108 @@ const noSlot = -1
 
 const crossSlot = "CROSSSLOT Keys in request don't hash to the same slot"
 
-// nodes is a session's way to a cluster's nodes.
-type nodes struct {
-	exec     *cluster.Executor // nil: not needed yet
-	quick    *cluster.Executor // the quick lane of scripts; nil: not needed yet
-	presence *upstream.Pipe    // see showToRedis; nil: none
-	lane     *scriptcache.Lane // that one
+// clustered is how a client's commands reach the nodes of a cluster.
+type clustered struct {
+	s             *Session
+	nodes         *backend.Clustered
+	plain         *cluster.Executor // nil: not needed yet
+	quick         *cluster.Executor // the quick lane of scripts; nil: not needed yet
+	lane          *scriptcache.Lane // that one
+	presence      *upstream.Pipe    // see show; nil: none
+	subscriptions *subscriptions    // nil: none yet
 }
 
 // executor is the session's own, made when first needed.
-func (s *Session) executor() *cluster.Executor {
-	if s.pipes.nodes.exec == nil {
-		s.pipes.nodes.exec = s.newExecutor(s.ident)
+func (u *clustered) executor() *cluster.Executor {
+	if u.plain == nil {
+		u.plain = u.newExecutor(u.s.ident)
 	}
-	return s.pipes.nodes.exec
+	return u.plain
 }
 
 // newExecutor makes an executor of the session's for id. Close gives its connections back.
-func (s *Session) newExecutor(id upstream.Identity) *cluster.Executor {
-	return s.srv.o.Cluster.Executor(id).For(s)
-}
-
-// MayHold implements cluster.Holder: n bytes of replies are to lie here beside those gathered before.
-func (s *Session) MayHold(n int) bool {
-	if b := s.batch; b != nil {
-		n += b.fullSize + len(b.out)
-	}
-	return s.guard.MayGather(n)
+func (u *clustered) newExecutor(id upstream.Identity) *cluster.Executor {
+	return u.nodes.Executor(id).For(u.s)
 }
 
 // leave gives all connections back.
-func (n *nodes) leave() {
-	if n.exec != nil {
-		n.exec.Close()
+func (u *clustered) leave() {
+	if u.plain != nil {
+		u.plain.Close()
 	}
-	if n.presence != nil {
-		n.presence.Release()
+	if u.presence != nil {
+		u.presence.Release()
 	}
-	if n.quick != nil {
-		n.quick.Close()
-		n.lane.Leave()
+	if u.quick != nil {
+		u.quick.Close()
+		u.lane.Leave()
 	}
-	*n = nodes{}
+	u.plain, u.quick, u.lane, u.presence = nil, nil, nil, nil
+}
+
+func (u *clustered) left(n *cluster.Node) { u.nodes.Release(n) }
+
+// returnBig gives back what big traffic alone needs.
+func (u *clustered) returnBig() {
+	if u.plain != nil {
+		u.plain.Private(false)
+	}
+}
+
+// show has a connection to any node as the client's user.
+func (u *clustered) show(ctx context.Context) {
+	if u.presence == nil {
+		u.presence, _ = u.nodes.Snapshot().Any(int(u.s.peer.id)).Upstream().Open(ctx, u.s.ident)
+	}
+}
+
+// served says no: the client has a connection to each node.
+func (u *clustered) served() bool { return false }
+
+// hello asks any node.
+func (u *clustered) hello(id upstream.Identity) (resp.Reply, error) {
+	u.executor().As(id)
+	got, err := u.ask(resp.AppendCommand(nil, "HELLO", string(rune('0'+id.Proto))))
+	if line, bad := isError(got); err == nil && bad {
+		err = &upstream.ReplyError{Line: line}
+	}
+	if err != nil {
+		u.executor().As(u.s.ident)
+		return resp.Reply{}, err
+	}
+	u.s.identity(id)
+	u.s.admit()
+	answer, _ := resp.ParseReply(got)
+	return answer, nil
+}
+
+// selectDB has any node say, in its own words, that there is no other database.
+func (u *clustered) selectDB(n int, word string) { u.s.relay(u.s.ask("SELECT", word)) }
+
+// openDedicated gives the session a connection of its own, at any node.
+func (u *clustered) openDedicated() (*dedicatedConn, error) { return u.openDedicatedForSlot(noSlot) }
+
+// helloSubscriptions has the connections that the client's subscriptions have speak another protocol.
+func (u *clustered) helloSubscriptions(id upstream.Identity) error { return u.subscriptions.hello(id) }
+
+// nodeAnswer is an answer that is another one with a cluster.
+type nodeAnswer func(u *clustered, args [][]byte)
+
+// answer is run as an answer, once what Redis would check first is.
+func (u *clustered) answer(c *commandtable.Command, run nodeAnswer) answer {
+	return checked(c, func(_ *Session, args [][]byte) { run(u, args) })
 }
 
 // route is what the cluster needs to know of a command.
 type route struct {
 	facts *cluster.Facts
-	run   answer // in place of forwarding it, or of the answer there is on one node; nil: none
-}
-
-// routeAll notes the route of every command.
-func (a *answers) routeAll() {
-	a.routes = make(map[*commandtable.Command]*route)
-	a.All(func(c *commandtable.Command) { a.routes[c] = newRoute(c) })
+	run   nodeAnswer // in place of forwarding it, or of the answer there is on one node; nil: none
 }
 
 func newRoute(c *commandtable.Command) *route {
 	r := &route{facts: factsOf(c)}
-	if run := nodeAnswerers[c.Name]; run != nil && !c.Refusal {
-		r.run = checked(c, run)
+	if !c.Refusal {
+		r.run = nodeAnswerer(c.Name)
 	}
 	return r
 }
@@ -92,29 +133,23 @@ func factsOf(c *commandtable.Command) *cluster.Facts {
 
 var noRoute route
 
-// routeOf is c's, which is nil when nothing is known of the command.
+// routeOf is c's, which is nil when nothing is known of the command. The first call notes those of all commands.
 func (a *answers) routeOf(c *commandtable.Command) *route {
 	if c == nil {
 		return &noRoute
 	}
+	a.routed.Do(func() {
+		a.routes = make(map[*commandtable.Command]*route)
+		a.All(func(c *commandtable.Command) { a.routes[c] = newRoute(c) })
+	})
 	if r := a.routes[c]; r != nil {
 		return r
 	}
 	return &route{facts: factsOf(c)}
 }
 
-// newTable makes the table of what Redis told of its commands.
-func (s *Server) newTable(told []*commandtable.Command) *answers {
-	commandtable.MayBlock(told, s.facts.blocking.names())
-	a := newAnswers(s.o.Allow, s.o.Deny, told)
-	if s.o.Cluster != nil {
-		a.routeAll()
-	}
-	return a
-}
-
 // keysOf finds which words of a call are keys, and appends them to dst. Where only Redis can tell, it is asked.
-func (s *Session) keysOf(c *commandtable.Command, args [][]byte, dst []int) []int {
+func (u *clustered) keysOf(c *commandtable.Command, args [][]byte, dst []int) []int {
 	if c == nil || c.Spec == nil {
 		return dst
 	}
@@ -122,7 +157,7 @@ func (s *Session) keysOf(c *commandtable.Command, args [][]byte, dst []int) []in
 	if known {
 		return keys
 	}
-	reply, err := s.askNodes(encode(append([][]byte{[]byte("COMMAND"), []byte("GETKEYS")}, args...)))
+	reply, err := u.ask(encode(append([][]byte{[]byte("COMMAND"), []byte("GETKEYS")}, args...)))
 	if err != nil {
 		return dst
 	}
@@ -130,9 +165,9 @@ func (s *Session) keysOf(c *commandtable.Command, args [][]byte, dst []int) []in
 }
 
 // slotOf is the slot of a call's keys, noSlot when it has none. cross: they are in several.
-func (s *Session) slotOf(c *commandtable.Command, args [][]byte) (slot int, cross bool) {
+func (u *clustered) slotOf(c *commandtable.Command, args [][]byte) (slot int, cross bool) {
 	slot = noSlot
-	for _, k := range s.keysOf(c, args, nil) {
+	for _, k := range u.keysOf(c, args, nil) {
 		of := cluster.Slot(args[k])
 		if slot != noSlot && of != slot {
 			return slot, true
@@ -145,181 +180,66 @@ func (s *Session) slotOf(c *commandtable.Command, args [][]byte) (slot int, cros
 // question is what there is to know of commands that the proxy asks on its own: a lost reply is no unknown outcome.
 var question = &cluster.Facts{ReadOnly: true}
 
-// askNodes is askRaw of any node.
-func (s *Session) askNodes(raw []byte) ([]byte, error) {
-	return s.askPlan(cluster.Command{Raw: raw, Facts: question})
+// ask is ask of any node.
+func (u *clustered) ask(raw []byte) ([]byte, error) {
+	return u.askPlan(cluster.Command{Raw: raw, Facts: question})
 }
 
-// askAbout is ask of a command whose first argument is a key: of the node that has it.
-func (s *Session) askAbout(args ...string) ([]byte, error) {
-	if s.srv.o.Cluster == nil {
-		return s.ask(args...)
-	}
-	words := make([][]byte, len(args))
-	for i, a := range args {
-		words[i] = []byte(a)
-	}
-	return s.askPlan(cluster.Command{Raw: resp.AppendCommand(nil, args...), Args: words, Keys: []int{1}, Facts: question})
-}
-
-func (s *Session) askPlan(c cluster.Command) ([]byte, error) {
+func (u *clustered) askPlan(c cluster.Command) ([]byte, error) {
 	p := cluster.NewPlan(c)
-	ctx, done := s.clientContext()
+	ctx, done := u.s.clientContext()
 	defer done()
-	s.executor().Do(ctx, []*cluster.Plan{p})
+	u.executor().Do(ctx, []*cluster.Plan{p})
 	err := p.Err
-	var lost *upstream.LostError
-	if errors.As(err, &lost) {
-		err = &upstream.NotSentError{Cause: lost.Cause}
-	}
 	if err != nil {
-		s.noteTrouble(err)
+		err = backend.Unanswered(err)
+		u.s.noteTrouble(err)
 		return nil, err
 	}
 	return p.Reply, nil
 }
 
-// askWhere is ask of that node; nil: of any.
-func (s *Session) askWhere(n *cluster.Node, args ...string) ([]byte, error) {
-	if n == nil {
-		return s.ask(args...)
+// askAbout asks the node that has the key.
+func (u *clustered) askAbout(words ...string) ([]byte, error) {
+	args := make([][]byte, len(words))
+	for i, w := range words {
+		args[i] = []byte(w)
 	}
-	p, err := n.Upstream().Open(s.srv.ctx, s.ident)
-	if err != nil {
-		return nil, err
-	}
-	defer p.Release()
-	return s.question(p, resp.AppendCommand(nil, args...))
+	return u.askPlan(cluster.Command{Raw: resp.AppendCommand(nil, words...), Args: args, Keys: []int{1}, Facts: question})
 }
 
-// askApartNodes is askApart of all nodes that the command concerns.
-func (s *Session) askApartNodes(args [][]byte) ([]byte, error) {
-	if err := s.refused(); err != nil {
+// askSlot asks the node that has the slot.
+func (u *clustered) askSlot(slot int, words ...string) ([]byte, error) {
+	return u.s.askWhere(u.nodes.Snapshot().Owner(slot), words...)
+}
+
+// askApart is askApart of all nodes that the command concerns.
+func (u *clustered) askApart(args [][]byte) ([]byte, error) {
+	if err := u.s.refused(); err != nil {
 		return nil, err
 	}
-	t := s.srv.facts.table.Load()
+	t := u.s.srv.facts.table.Load()
 	c, _ := t.find(args)
 	p := cluster.NewPlan(cluster.Command{Raw: encode(args), Args: args, Facts: t.routeOf(c).facts})
-	s.apartNodes(func(e *cluster.Executor) {
-		ctx, done := s.clientContext()
+	u.onOwn(func(e *cluster.Executor) {
+		ctx, done := u.s.clientContext()
 		defer done()
 		e.Do(ctx, []*cluster.Plan{p})
 	})
 	return p.Reply, p.Err
 }
 
-// apartNodes has commands sent over connections of their own.
-func (s *Session) apartNodes(do func(e *cluster.Executor)) {
-	e := s.newExecutor(s.ident)
+// onOwn has commands sent over connections of their own.
+func (u *clustered) onOwn(do func(e *cluster.Executor)) {
+	e := u.newExecutor(u.s.ident)
 	defer e.Close()
 	e.Private(true)
 	do(e)
 }
 
-// clientContext is a context that ends when the client has gone. done must be called.
-func (s *Session) clientContext() (ctx context.Context, done func()) {
-	ctx, cancel := context.WithCancel(s.srv.ctx)
-	s.guard.WhenOver(cancel)
-	return ctx, func() {
-		s.guard.WhenOver(nil)
-		cancel()
-	}
-}
-
-// helloNodes is helloAs of any node.
-func (s *Session) helloNodes(id upstream.Identity) (resp.Reply, error) {
-	s.executor().As(id)
-	got, err := s.askNodes(resp.AppendCommand(nil, "HELLO", string(rune('0'+id.Proto))))
-	if line, bad := isError(got); err == nil && bad {
-		err = &upstream.ReplyError{Line: line}
-	}
-	if err != nil {
-		s.executor().As(s.ident)
-		return resp.Reply{}, err
-	}
-	s.identity(id)
-	s.admit()
-	answer, _ := resp.ParseReply(got)
-	return answer, nil
-}
-
-// node is the upstream, or any of the cluster's masters.
-func (s *Server) node() *upstream.Node { return s.nodeOr(nil) }
-
-// nodeOr is n, or node when that is nil.
-func (s *Server) nodeOr(n *cluster.Node) *upstream.Node {
-	switch c := s.o.Cluster; {
-	case n != nil:
-		return n.Upstream()
-	case c != nil:
-		return c.Snapshot().Any(rand.Int()).Upstream()
-	}
-	return s.o.Node
-}
-
-// authenticate asks Redis whether a user may log in: any node will do, and another one if that is out of reach. In a cluster one
-// node's refusal is not the cluster's, so that another one is asked before a user is refused: whoever is let in may still do
-// at each node only what that node lets it do.
-func (s *Server) authenticate(ctx context.Context, from, user, password string) (err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, questionTime, upstream.ErrTimeout)
-	defer cancel()
-	if s.o.Cluster == nil {
-		return s.o.Node.AuthenticateFrom(ctx, from, user, password)
-	}
-	masters := s.o.Cluster.Snapshot().Masters
-	first := rand.IntN(len(masters))
-	var refusal error
-	for i := range masters {
-		err = masters[(first+i)%len(masters)].Upstream().AuthenticateFrom(ctx, from, user, password)
-		var unsent *upstream.NotSentError
-		switch {
-		case err == nil, refusal != nil && !errors.As(err, &unsent):
-			return err
-		case !errors.As(err, &unsent):
-			refusal = err
-		}
-	}
-	if refusal != nil {
-		return refusal
-	}
-	return err
-}
-
-// clusterLines are the cluster's part of INFO.
-func (s *Server) clusterLines(line func(name string, value any)) {
-	snapshot, n := s.o.Cluster.Snapshot(), s.o.Cluster.Stats()
-	line("lockproxy_upstream", "cluster")
-	line("lockproxy_cluster_masters", len(snapshot.Masters))
-	line("lockproxy_cluster_replicas", len(snapshot.Replicas))
-	line("lockproxy_cluster_moved", n.Moved)
-	line("lockproxy_cluster_asked", n.Asked)
-	line("lockproxy_cluster_tried_again", n.TriedAgain)
-	line("lockproxy_cluster_down", n.Down)
-	line("lockproxy_cluster_retried", n.Retried)
-	line("lockproxy_cluster_refreshes", n.Refreshes)
-	line("lockproxy_cluster_replica_reads", n.ReplicaReads)
-	line("lockproxy_cluster_replica_failures", n.ReplicaFailures)
-	line("lockproxy_cluster_resubscribed", s.subscribed.resubscribed.Load())
-}
-
-// ReadFrom says which nodes of a cluster answer what clients read.
-type ReadFrom string
-
-// The nodes that are read from.
-const (
-	ReadMaster  ReadFrom = "master"
-	ReadReplica ReadFrom = "replica" // replicas, for clients that have not said READWRITE
-	ReadClient  ReadFrom = "client"  // replicas, for clients that have said READONLY
-)
-
-// mayReadReplicas says that replicas are read from, for some clients at least.
-func (s *Server) mayReadReplicas() bool {
-	return s.o.Cluster != nil && (s.o.ReadFrom == ReadReplica || s.o.ReadFrom == ReadClient)
-}
-
 // readsReplicas says whether what the client reads may come from a replica. While its connection holds a lock it may not,
 // since what the last holder wrote might be missing there; nor while it has a connection of its own, as under WATCH, which
 // is about what the master has.
-func (s *Session) readsReplicas() bool {
-	return s.pipes.replicas && s.own.dedicated == nil && s.held() == 0
+func (u *clustered) readsReplicas() bool {
+	return u.s.pipes.replicas && u.s.own.dedicated == nil && u.s.held() == 0
 }

@@ -32,54 +32,54 @@ var (
 var unblockedByChange = []byte("-UNBLOCKED force unblock from blocking operation, instance state changed")
 
 // openDedicatedAt gives the session a connection of its own at a node.
-func (s *Session) openDedicatedAt(n *cluster.Node) (*dedicatedConn, error) {
-	p, err := s.connectAt(n, &s.own.view)
+func (u *clustered) openDedicatedAt(n *cluster.Node) (*dedicatedConn, error) {
+	p, err := u.connectAt(n, &u.s.own.view)
 	if err == nil {
-		s.own.dedicated = p
+		u.s.own.dedicated = p
 	}
 	return p, err
 }
 
 // connectAt is connect at a node of the cluster.
-func (s *Session) connectAt(n *cluster.Node, v *dedicated.View) (*dedicatedConn, error) {
-	if err := s.refused(); err != nil {
+func (u *clustered) connectAt(n *cluster.Node, v *dedicated.View) (*dedicatedConn, error) {
+	if err := u.s.refused(); err != nil {
 		return nil, err
 	}
-	return s.connectAs(s.srv.ctx, s.ident, n, v)
+	return u.connectAs(u.s.srv.ctx, u.s.ident, n, v)
 }
 
 // connectAs is connectAt as somebody who need not be the client any more.
-func (s *Session) connectAs(ctx context.Context, id upstream.Identity, n *cluster.Node, v *dedicated.View) (*dedicatedConn, error) {
-	s.srv.o.Cluster.Acquire(n)
-	p, err := s.connect(ctx, id, n.Upstream(), n, v)
+func (u *clustered) connectAs(ctx context.Context, id upstream.Identity, n *cluster.Node, v *dedicated.View) (*dedicatedConn, error) {
+	u.nodes.Acquire(n)
+	p, err := u.s.connect(ctx, id, n.Upstream(), n, v)
 	if err != nil {
-		s.srv.o.Cluster.Release(n)
+		u.nodes.Release(n)
 	}
 	return p, err
 }
 
 // openDedicatedForSlot gives the session a connection of its own at the node that has a slot; noSlot: at any.
-func (s *Session) openDedicatedForSlot(slot int) (*dedicatedConn, error) {
-	p, err := s.connectSlot(slot, &s.own.view)
+func (u *clustered) openDedicatedForSlot(slot int) (*dedicatedConn, error) {
+	p, err := u.connectSlot(slot, &u.s.own.view)
 	if err == nil {
-		s.own.dedicated = p
+		u.s.own.dedicated = p
 	}
 	return p, err
 }
 
 // connectSlot is connect at the node that has a slot; noSlot: at any. It tries as long as the cluster does.
-func (s *Session) connectSlot(slot int, v *dedicated.View) (*dedicatedConn, error) {
-	c := s.srv.o.Cluster
+func (u *clustered) connectSlot(slot int, v *dedicated.View) (*dedicatedConn, error) {
+	c := u.nodes
 	refused := 0 // masters that do not let this client's user in, of which any would do
 	for until := time.Now().Add(c.RetryFor()); ; {
 		snapshot, err := c.Snapshot(), error(&upstream.ReplyError{Line: "CLUSTERDOWN Hash slot not served"})
-		n := snapshot.Any(int(s.peer.id) + refused)
+		n := snapshot.Any(int(u.s.peer.id) + refused)
 		if slot != noSlot {
 			n = snapshot.Owner(slot)
 		}
 		if n != nil {
 			var p *dedicatedConn
-			if p, err = s.connectAt(n, v); err == nil {
+			if p, err = u.connectAt(n, v); err == nil {
 				return p, nil
 			}
 		}
@@ -87,63 +87,63 @@ func (s *Session) connectSlot(slot int, v *dedicated.View) (*dedicatedConn, erro
 			refused++
 			continue
 		}
-		if time.Now().After(until) || s.guard.Over() || s.srv.ctx.Err() != nil || isFinal(err) {
+		if time.Now().After(until) || u.s.guard.Over() || u.s.srv.ctx.Err() != nil || isFinal(err) {
 			return nil, err
 		}
-		s.lookAgain()
+		u.lookAgain()
 	}
 }
 
 // lookAgain waits for a fresh look at the topology, and a little.
-func (s *Session) lookAgain() {
-	ctx, done := s.clientContext()
+func (u *clustered) lookAgain() {
+	ctx, done := u.s.clientContext()
 	defer done()
-	s.srv.o.Cluster.Refreshed(ctx)
-	retry.Sleep(s.srv.ctx, slotPause, ctx.Done())
+	u.nodes.Refreshed(ctx)
+	retry.Sleep(u.s.srv.ctx, slotPause, ctx.Done())
 }
 
 // dedicatedFor is p, or in place of nil a connection at the node that has a slot. With nil the client has been told why.
-func (s *Session) dedicatedFor(p *dedicatedConn, slot int, c *commandtable.Command) *dedicatedConn {
+func (u *clustered) dedicatedFor(p *dedicatedConn, slot int, c *commandtable.Command) *dedicatedConn {
 	if p != nil {
 		return p
 	}
-	p, err := s.openDedicatedForSlot(slot)
+	p, err := u.openDedicatedForSlot(slot)
 	if err != nil {
-		s.dedicatedFailed(c, err)
+		u.s.dedicatedFailed(c, err)
 		return nil
 	}
 	return p
 }
 
 // moveDedicated gives p up for a connection where reply, its node's redirect, says. With nil the client has been told why.
-func (s *Session) moveDedicated(p *dedicatedConn, reply []byte, slot int, c *commandtable.Command) (to *dedicatedConn, ask bool) {
+func (u *clustered) moveDedicated(p *dedicatedConn, reply []byte, slot int, c *commandtable.Command) (to *dedicatedConn, ask bool) {
 	from := p.Node
-	s.closeUnusedDedicated()
-	to, ask, err := s.openDedicatedInstead(reply, slot, from)
+	u.closeUnusedDedicated()
+	to, ask, err := u.openDedicatedInstead(reply, slot, from)
 	if err != nil {
-		s.dedicatedFailed(c, err)
+		u.s.dedicatedFailed(c, err)
 		return nil, false
 	}
 	return to, ask
 }
 
 // openDedicatedInstead is openDedicatedForSlot, or where reply, a redirect by the node from, says. ask: ASKING must go ahead there.
-func (s *Session) openDedicatedInstead(reply []byte, slot int, from *cluster.Node) (p *dedicatedConn, ask bool, err error) {
-	if to, ask, ok := s.srv.o.Cluster.Redirect(reply, slot, from); ok && to != nil {
-		if p, err = s.openDedicatedAt(to); err == nil {
+func (u *clustered) openDedicatedInstead(reply []byte, slot int, from *cluster.Node) (p *dedicatedConn, ask bool, err error) {
+	if to, ask, ok := u.nodes.Redirect(reply, slot, from); ok && to != nil {
+		if p, err = u.openDedicatedAt(to); err == nil {
 			return p, ask, nil
 		}
 	}
-	s.lookAgain()
-	p, err = s.openDedicatedForSlot(slot)
+	u.lookAgain()
+	p, err = u.openDedicatedForSlot(slot)
 	return p, false, err
 }
 
 // closeUnusedDedicated gives the session's own connection back, or closes it when Redis keeps something for it there.
-func (s *Session) closeUnusedDedicated() {
-	s.release()
-	if s.currentDedicated() != nil {
-		s.dropDedicated()
+func (u *clustered) closeUnusedDedicated() {
+	u.s.release()
+	if u.s.currentDedicated() != nil {
+		u.s.dropDedicated()
 	}
 }
 
@@ -151,55 +151,55 @@ func (s *Session) closeUnusedDedicated() {
 func isFinal(err error) bool { return passwordRefused(err) || needsAuth(err) || tooManyUpstream(err) }
 
 // runDedicatedNodes has a command run that concerns the connection, or may wait. p is the session's own, nil if it has none.
-func (s *Session) runDedicatedNodes(p *dedicatedConn, cmd redcon.Command, c *commandtable.Command) {
+func (u *clustered) runDedicated(p *dedicatedConn, cmd redcon.Command, c *commandtable.Command) {
 	if p != nil && !p.Settled() {
 		return
 	}
-	defer s.release()
+	defer u.s.release()
 	switch c.Conn {
 	case commandtable.ConnMulti:
-		s.multiNodes(p, cmd, c)
+		u.multi(p, cmd, c)
 	case commandtable.ConnWatch:
-		s.watchNodes(p, cmd, c)
+		u.watch(p, cmd, c)
 	case commandtable.ConnBlock:
-		s.blockNodes(p, cmd, c)
+		u.block(p, cmd, c)
 	case commandtable.ConnSubscribe:
-		s.subscribeNodes(cmd, c)
+		u.subscribe(cmd, c)
 	case commandtable.ConnUnwatch:
-		s.unwatchNodes(p, cmd, c)
+		u.unwatch(p, cmd, c)
 	case commandtable.ConnAlone:
-		s.runDedicated(p, cmd, c, nil)
+		u.s.runDedicated(p, cmd, c, nil)
 	default: // EXEC and DISCARD without MULTI
-		s.enqueue(cmd.Raw, cmd.Args, c)
+		u.s.enqueue(cmd.Raw, cmd.Args, c)
 	}
 }
 
 func upper(c *commandtable.Command) string { return string(bytes.ToUpper([]byte(c.Name))) }
 
-// unwatchNodes is UNWATCH outside of a transaction.
-func (s *Session) unwatchNodes(p *dedicatedConn, cmd redcon.Command, c *commandtable.Command) {
+// unwatch is UNWATCH outside of a transaction.
+func (u *clustered) unwatch(p *dedicatedConn, cmd redcon.Command, c *commandtable.Command) {
 	if p == nil {
-		s.enqueue(cmd.Raw, cmd.Args, c)
+		u.s.enqueue(cmd.Raw, cmd.Args, c)
 		return
 	}
-	s.send(p, cmd, c)
+	u.s.send(p, cmd, c)
 	p.Settled()
 	p.slots.watched, p.slots.ask = noSlot, false
 }
 
-// watchNodes is WATCH: what is watched is in one slot, whatever nodes there are, since only commands of that slot can be
+// watch is WATCH: what is watched is in one slot, whatever nodes there are, since only commands of that slot can be
 // run under it.
-func (s *Session) watchNodes(p *dedicatedConn, cmd redcon.Command, c *commandtable.Command) {
-	slot, cross := s.slotOf(c, cmd.Args)
-	watching := p != nil && p.slots.watched != noSlot && s.own.view.Watch.Load()
+func (u *clustered) watch(p *dedicatedConn, cmd redcon.Command, c *commandtable.Command) {
+	slot, cross := u.slotOf(c, cmd.Args)
+	watching := p != nil && p.slots.watched != noSlot && u.s.own.view.Watch.Load()
 	if cross || watching && slot != noSlot && slot != p.slots.watched {
-		s.error(crossSlot)
+		u.s.error(crossSlot)
 		return
 	}
-	if p = s.dedicatedFor(p, slot, c); p == nil {
+	if p = u.dedicatedFor(p, slot, c); p == nil {
 		return
 	}
-	for until := time.Now().Add(s.srv.o.Cluster.RetryFor()); ; {
+	for until := time.Now().Add(u.nodes.RetryFor()); ; {
 		var refusal []byte
 		if p.slots.ask {
 			p.Own(&dedicated.Reply{}, asking)
@@ -215,11 +215,11 @@ func (s *Session) watchNodes(p *dedicatedConn, cmd redcon.Command, c *commandtab
 		}
 		if !dedicated.IsRedirect(refusal) || watching || time.Now().After(until) {
 			// What was watched before has moved away: its transaction will find that out.
-			s.batch.out = append(s.batch.out, refusal...)
+			u.s.batch.out = append(u.s.batch.out, refusal...)
 			return
 		}
 		ask := false
-		if p, ask = s.moveDedicated(p, refusal, slot, c); p == nil {
+		if p, ask = u.moveDedicated(p, refusal, slot, c); p == nil {
 			return
 		}
 		p.slots.ask = ask
@@ -228,17 +228,17 @@ func (s *Session) watchNodes(p *dedicatedConn, cmd redcon.Command, c *commandtab
 
 // blockNodes has a command run that may wait. When its slot moves away meanwhile, Redis says so and has done nothing: it
 // is then sent again, for the time left, to the slot's new node.
-func (s *Session) blockNodes(p *dedicatedConn, cmd redcon.Command, c *commandtable.Command) {
-	slot, cross := s.slotOf(c, cmd.Args)
+func (u *clustered) block(p *dedicatedConn, cmd redcon.Command, c *commandtable.Command) {
+	slot, cross := u.slotOf(c, cmd.Args)
 	switch {
 	case cross:
-		s.error(crossSlot)
+		u.s.error(crossSlot)
 		return
-	case p != nil && slot != noSlot && s.srv.o.Cluster.Snapshot().Owner(slot) != p.Node:
-		s.error("ERR " + upper(c) + " on a connection that watches another node's keys: use another connection, or UNWATCH first")
+	case p != nil && slot != noSlot && u.nodes.Snapshot().Owner(slot) != p.Node:
+		u.s.error("ERR " + upper(c) + " on a connection that watches another node's keys: use another connection, or UNWATCH first")
 		return
 	}
-	if p = s.dedicatedFor(p, slot, c); p == nil {
+	if p = u.dedicatedFor(p, slot, c); p == nil {
 		return
 	}
 	began, raw, ask := time.Now(), cmd.Raw, false
@@ -258,11 +258,11 @@ func (s *Session) blockNodes(p *dedicatedConn, cmd redcon.Command, c *commandtab
 			redirectedSince = now
 		}
 		follow := slot != noSlot && p.slots.watched == noSlot && (dedicated.IsRedirect(refusal) || bytes.HasPrefix(refusal, unblockedByChange))
-		if !follow || time.Since(redirectedSince) > s.srv.o.Cluster.RetryFor() {
-			s.batch.out = append(s.batch.out, refusal...)
+		if !follow || time.Since(redirectedSince) > u.nodes.RetryFor() {
+			u.s.batch.out = append(u.s.batch.out, refusal...)
 			return
 		}
-		if p, ask = s.moveDedicated(p, refusal, slot, c); p == nil {
+		if p, ask = u.moveDedicated(p, refusal, slot, c); p == nil {
 			return
 		}
 		raw = timeLeft(c, cmd.Args, time.Since(began))

@@ -118,7 +118,7 @@ func (x *subscriptions) subscribeEvents(kind dedicated.SubscriptionKind, names [
 	if v == nil {
 		v = &events{x: x, ended: make(chan struct{}), woken: make(chan struct{}, 1), at: map[*cluster.Node]*eventConn{}}
 		x.events.Store(v)
-		x.s.srv.subscribed.hearing.add(v)
+		x.s.srv.up.listeners.add(v)
 		go v.follow()
 	}
 	v.as = x.s.ident
@@ -137,7 +137,7 @@ func (v *events) wake() {
 
 // end waits for follow; the context of the subscriptions has ended.
 func (v *events) end() {
-	v.x.s.srv.subscribed.hearing.remove(v)
+	v.x.s.srv.up.listeners.remove(v)
 	<-v.ended
 }
 
@@ -187,7 +187,7 @@ func (v *events) cover(more []dedicated.Subscription) (all bool) {
 	want, all := v.wanted(more), true
 	var masters []*cluster.Node
 	if len(want) > 0 {
-		masters = v.x.s.srv.o.Cluster.Snapshot().Masters
+		masters = v.x.u.nodes.Snapshot().Masters
 	}
 	for _, n := range masters {
 		all = v.coverAt(n, want) && all
@@ -205,7 +205,7 @@ func (v *events) cover(more []dedicated.Subscription) (all bool) {
 func (v *events) coverAt(n *cluster.Node, want map[dedicated.Subscription]bool) bool {
 	e := v.at[n]
 	if e == nil || !e.keep() {
-		p, err := v.x.s.connectAs(v.x.ctx, v.as, n, new(dedicated.View))
+		p, err := v.x.u.connectAs(v.x.ctx, v.as, n, new(dedicated.View))
 		if err != nil {
 			return false
 		}
@@ -274,8 +274,8 @@ func (l *listeners) remove(v *events) {
 	delete(l.all, v)
 }
 
-// topologyChanged is Cluster.OnChanged's.
-func (l *listeners) topologyChanged(_, _ *cluster.Snapshot) {
+// topologyChanged is told that there are other nodes, or other slots at them.
+func (l *listeners) topologyChanged() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for v := range l.all {

@@ -9,7 +9,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/internal/lock"
-	"github.com/lockproxy/lockproxy/internal/retry"
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -27,18 +26,18 @@ const fencedGuard = "lockproxy_guard"
 // fencedHead is what comes before the command's own reply in that of EXEC.
 var fencedHead = map[int]string{2: "*2\r\n*1\r\n$-1\r\n", 3: "*2\r\n*1\r\n_\r\n"}
 
-// fencedNodes is fenced with a cluster upstream.
-func (s *Session) fencedNodes(r lock.HoldRequest, c *commandtable.Command, args [][]byte) error {
-	if p := s.currentDedicated(); p != nil && s.own.view.Watch.Load() {
+// fenced is fenced with a cluster upstream.
+func (u *clustered) fenced(r lock.HoldRequest, c *commandtable.Command, args [][]byte) error {
+	if p := u.s.currentDedicated(); p != nil && u.s.own.view.Watch.Load() {
 		return errFencedWatch
 	}
-	w := fencedRoute{s: s, slot: cluster.Slot([]byte(r.Key)), until: time.Now().Add(s.srv.o.Cluster.RetryFor())}
+	w := fencedRoute{u: u, slot: cluster.Slot([]byte(r.Key)), until: time.Now().Add(u.nodes.RetryFor())}
 	if err := w.takes(c, args); err != nil {
 		return err
 	}
-	f := fence{s: s, r: r, cmd: c, raw: encode(args), guarded: true, hold: s.Locks().ReadHoldHere(r)}
+	f := fence{s: u.s, r: r, cmd: c, raw: encode(args), guarded: true, hold: u.s.Locks().ReadHoldHere(r)}
 	for changed := 0; changed < fencedTries; {
-		if err := s.Locks().Lost(r); err != nil {
+		if err := u.s.Locks().Lost(r); err != nil {
 			return err
 		}
 		done, err := w.try(&f)
@@ -65,7 +64,7 @@ func halfWay(err error) error {
 
 // fencedRoute is how one FENCED finds its node.
 type fencedRoute struct {
-	s     *Session
+	u     *clustered
 	slot  int
 	until time.Time     // a node that refuses is not tried again later
 	to    *cluster.Node // where a redirect says; nil: the slot's owner
@@ -74,11 +73,11 @@ type fencedRoute struct {
 
 // takes refuses what does not run at the lock's node, or not there alone.
 func (w *fencedRoute) takes(c *commandtable.Command, args [][]byte) error {
-	slot, cross := w.s.slotOf(c, args)
+	slot, cross := w.u.slotOf(c, args)
 	if cross || slot != noSlot && slot != w.slot {
 		return &upstream.ReplyError{Line: fencedCrossSlot}
 	}
-	route := w.s.srv.facts.table.Load().routeOf(c)
+	route := w.u.s.srv.facts.table.Load().routeOf(c)
 	f := route.facts
 	if slot == noSlot && f != nil && f.Name != "ping" && (route.run != nil || f.Request != cluster.OneNode || f.Name == "scan") {
 		return &lock.Error{Code: "ERR", Text: "'" + displayName(c) + "' cannot be run by FENCED on a cluster: it concerns all nodes, and FENCED runs at that of the lock"}
@@ -89,19 +88,19 @@ func (w *fencedRoute) takes(c *commandtable.Command, args [][]byte) error {
 // try is one try of f, on a connection of its own.
 func (w *fencedRoute) try(f *fence) (done bool, err error) {
 	if w.to != nil {
-		f.p, err = w.s.connectAt(w.to, new(dedicated.View))
+		f.p, err = w.u.connectAt(w.to, new(dedicated.View))
 	}
 	if f.ask = w.ask; w.to == nil || err != nil {
 		f.ask = false
-		f.p, err = w.s.connectSlot(w.slot, new(dedicated.View))
+		f.p, err = w.u.connectSlot(w.slot, new(dedicated.View))
 	}
 	w.to, w.ask = nil, false
 	if err != nil {
-		w.s.noteTrouble(err)
+		w.u.s.noteTrouble(err)
 		w.until = time.Time{} // that has been tried for long enough
 		return false, err
 	}
-	defer w.s.endAside(f.p)
+	defer w.u.s.endAside(f.p)
 	if f.cmd == nil {
 		f.p.Taint()
 	}
@@ -123,38 +122,21 @@ func (w *fencedRoute) again(f *fence, err error) bool {
 	case !errors.As(err, &unsent):
 		return false
 	}
-	if !time.Now().Before(w.until) || w.s.guard.Over() || w.s.srv.ctx.Err() != nil {
+	if !time.Now().Before(w.until) || w.u.s.guard.Over() || w.u.s.srv.ctx.Err() != nil {
 		return false
 	}
-	to, ask, redirected := w.s.srv.o.Cluster.Redirect(line, w.slot, f.p.Node)
+	to, ask, redirected := w.u.nodes.Redirect(line, w.slot, f.p.Node)
 	switch {
 	case redirected && !ask, redirected && !f.looked: // the lock itself is there
 		w.to, w.ask = to, ask
 	case redirected: // a key has gone ahead of the lock, or is not there while the slot moves: both follow soon
-		w.s.pause(slotPause)
+		w.u.s.pause(slotPause)
 		return true
 	}
 	if w.to == nil {
-		w.s.lookAgain()
+		w.u.lookAgain()
 	}
 	return true
-}
-
-// pause waits for so long, at most until the client has gone.
-func (s *Session) pause(d time.Duration) {
-	ctx, done := s.clientContext()
-	defer done()
-	retry.Sleep(s.srv.ctx, d, ctx.Done())
-}
-
-// endAside ends the use of a connection beside the session's own.
-func (s *Session) endAside(p *dedicatedConn) {
-	p.Release()
-	if held := p.Hold(); !held.Released {
-		s.end(p)
-	} else if l := s.locks.engine.Load(); l != nil && held.Doubt {
-		l.Doubt()
-	}
 }
 
 // guardReply is the command's own reply in that of EXEC, should it not have the head that is always there.

@@ -17,66 +17,66 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// dispatchNodes is dispatch with a cluster upstream. A connection of the client's own is at one node, so that only what
+// dispatch is dispatch with a cluster upstream. A connection of the client's own is at one node, so that only what
 // it is needed for goes there; all else goes its way beside it, once the pending replies there are in.
-func (s *Session) dispatchNodes(cmd redcon.Command, c *commandtable.Command, answer answer) {
+func (u *clustered) dispatch(cmd redcon.Command, c *commandtable.Command, answer answer) {
 	select {
-	case <-s.srv.facts.known:
+	case <-u.s.srv.facts.known:
 	default:
-		if c, answer = s.awaitTable(cmd.Args); s.guard.Over() {
+		if c, answer = u.awaitTable(cmd.Args); u.s.guard.Over() {
 			return
 		}
 	}
-	p := s.currentDedicated()
+	p := u.s.currentDedicated()
 	if p != nil {
-		defer s.release()
+		defer u.s.release()
 	}
-	if s.own.lostState.any() && s.afterLoss(p, cmd, c) {
+	if u.s.own.lostState.any() && u.s.afterLoss(p, cmd, c) {
 		return
 	}
 	if c == nil && answer != nil { // Redis has not listed it
-		s.forward()
-		c, answer = s.resolve(cmd.Args)
+		u.s.forward()
+		c, answer = u.s.resolve(cmd.Args)
 	}
-	route := s.srv.facts.table.Load().routeOf(c)
-	multi, mute := p != nil && p.InTransaction(), s.ident.Proto == 2 && s.own.view.Subscribed()
+	route := u.s.srv.facts.table.Load().routeOf(c)
+	multi, mute := p != nil && p.InTransaction(), u.s.ident.Proto == 2 && u.s.own.view.Subscribed()
 	switch {
 	case multi:
-		s.inTransaction(p, cmd, c, answer)
+		u.inTransaction(p, cmd, c, answer)
 		return
 	case mute && (c == nil || !c.Always):
-		s.sendMute(cmd, c, answer)
+		u.sendMute(cmd, c, answer)
 		return
 	case route.run != nil:
-		answer = route.run
+		answer = u.answer(c, route.run)
 	case c != nil && (c.Conn.Starts() || p != nil && c.Conn != commandtable.ConnNone):
-		s.forward()
-		if !s.guard.Over() {
-			s.runDedicatedNodes(p, cmd, c)
+		u.s.forward()
+		if !u.s.guard.Over() {
+			u.runDedicated(p, cmd, c)
 		}
 		return
 	}
 	if p != nil && !p.Settled() {
 		return
 	}
-	s.forwardOrAnswer(cmd, c, answer)
+	u.s.forwardOrAnswer(cmd, c, answer)
 }
 
 // awaitTable waits, for as long as a command is tried, until Redis has told of its commands, and finds one: without that
 // no command finds its node.
-func (s *Session) awaitTable(args [][]byte) (*commandtable.Command, answer) {
-	s.forward()
-	timer := time.NewTimer(s.srv.o.Cluster.RetryFor())
+func (u *clustered) awaitTable(args [][]byte) (*commandtable.Command, answer) {
+	u.s.forward()
+	timer := time.NewTimer(u.nodes.RetryFor())
 	defer timer.Stop()
-	ctx, done := s.clientContext()
+	ctx, done := u.s.clientContext()
 	defer done()
 	select {
-	case <-s.srv.facts.known:
+	case <-u.s.srv.facts.known:
 	case <-timer.C:
 	case <-ctx.Done():
 	}
-	c, answer := s.srv.facts.table.Load().find(args)
-	if answer == nil && !s.srv.facts.table.Load().Learned() {
+	c, answer := u.s.srv.facts.table.Load().find(args)
+	if answer == nil && !u.s.srv.facts.table.Load().Learned() {
 		answer = (*Session).notKnownYet
 	}
 	return c, answer
@@ -91,63 +91,63 @@ var errCommandsUnknown = errors.New("the cluster has not told of its commands ye
 
 // sendMute is for what a subscriber in RESP2 sends. Redis says no in its own words, but for what has keys, which it would
 // send elsewhere first.
-func (s *Session) sendMute(cmd redcon.Command, c *commandtable.Command, answer answer) {
-	s.forward()
+func (u *clustered) sendMute(cmd redcon.Command, c *commandtable.Command, answer answer) {
+	u.s.forward()
 	switch {
-	case s.guard.Over():
+	case u.s.guard.Over():
 	case c != nil && c.Conn == commandtable.ConnSubscribe:
-		s.subscribeNodes(cmd, c)
-	case answer == nil && (c == nil || len(s.keysOf(c, cmd.Args, nil)) == 0 && c.Conn == commandtable.ConnNone):
-		if !s.own.subscriptions.asks(cmd, c) {
-			s.fail(&upstream.NotSentError{Cause: dedicated.ErrGone})
+		u.subscribe(cmd, c)
+	case answer == nil && (c == nil || len(u.keysOf(c, cmd.Args, nil)) == 0 && c.Conn == commandtable.ConnNone):
+		if !u.subscriptions.asks(cmd, c) {
+			u.s.fail(&upstream.NotSentError{Cause: dedicated.ErrGone})
 		}
 	default:
-		s.error("ERR Can't execute '" + c.Name + "': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context")
+		u.s.error("ERR Can't execute '" + c.Name + "': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context")
 	}
 }
 
 // forwardNodes sends the run over the nodes.
-func (s *Session) forwardNodes(big bool) {
-	big = big || s.srv.writesPaused()
-	if s.batch.scripts {
-		s.forwardScripts(big)
+func (u *clustered) forward(big bool) {
+	big = big || u.s.srv.writesPaused()
+	if u.s.batch.scripts {
+		u.s.forwardScripts(big)
 		return
 	}
-	e := s.executor()
-	e.Replicas(s.readsReplicas())
-	s.forwardWith(e, big)
+	e := u.executor()
+	e.Replicas(u.readsReplicas())
+	u.forwardWith(e, big)
 	e.Replicas(false) // what the proxy asks on its own is asked of masters
 }
 
 // forwardWith sends the run over e, and says how long Redis took. A big one goes over the shared connections when there may
 // be no further ones.
-func (s *Session) forwardWith(e *cluster.Executor, big bool) time.Duration {
+func (u *clustered) forwardWith(e *cluster.Executor, big bool) time.Duration {
 	if big {
-		big = s.refused() == nil
+		big = u.s.refused() == nil
 	}
-	took, sent := s.forwardIf(e, big)
+	took, sent := u.forwardIf(e, big)
 	switch {
 	case sent:
-	case big && !s.srv.writesPaused():
-		return s.forwardWith(e, false)
+	case big && !u.s.srv.writesPaused():
+		return u.forwardWith(e, false)
 	default:
-		s.settleRun(nil, big)
+		u.settleRun(nil, big)
 	}
 	return took
 }
 
 // forwardIf is forwardWith unless there may be no further connection for any of the run.
-func (s *Session) forwardIf(e *cluster.Executor, big bool) (took time.Duration, sent bool) {
-	b := s.batch
-	b.plan(s)
+func (u *clustered) forwardIf(e *cluster.Executor, big bool) (took time.Duration, sent bool) {
+	b := u.s.batch
+	b.plan(u)
 	var t *stream
 	if big && len(b.run) == 1 && !b.nodes.apart { // with big traffic a run is one command
-		t = s.newStream()
+		t = u.s.newStream()
 		b.nodes.plans[0].Stream(t)
 	}
 	began := time.Now()
 	e.Private(big)
-	ctx, done := s.clientContext()
+	ctx, done := u.s.clientContext()
 	e.Do(ctx, b.nodes.plans)
 	done()
 	took = time.Since(began)
@@ -155,28 +155,28 @@ func (s *Session) forwardIf(e *cluster.Executor, big bool) (took time.Duration, 
 		t.finish()
 	}
 	if big {
-		s.usesOwn()
+		u.s.usesOwn()
 	}
 	if !slices.ContainsFunc(b.nodes.plans, func(p *cluster.Plan) bool { return !tooManyUpstream(p.Err) }) {
 		return took, false
 	}
-	s.settleRun(t, big)
+	u.settleRun(t, big)
 	return took, true
 }
 
 // settleRun gathers what came of the run. t is what its reply was streamed through; nil: it was not.
-func (s *Session) settleRun(t *stream, big bool) {
-	b := s.batch
+func (u *clustered) settleRun(t *stream, big bool) {
+	b := u.s.batch
 	longest, total := 0, 0
 	if t != nil {
 		longest = t.largest
 	}
 	for i, p := range b.nodes.plans {
 		switch {
-		case s.guard.Over(): // closed for a command before, which has no reply
+		case u.s.guard.Over(): // closed for a command before, which has no reply
 		case errors.Is(p.Err, cluster.ErrTooMuch): // and the client has been dropped for it
 		case p.Err != nil:
-			s.answerFor(p.Err, b.cmds[i:i+1])
+			u.s.answerFor(p.Err, b.cmds[i:i+1])
 		default:
 			n := b.take(p)
 			longest, total = max(longest, n), total+n
@@ -184,9 +184,9 @@ func (s *Session) settleRun(t *stream, big bool) {
 	}
 	switch {
 	case !big:
-		s.pipes.big.measure(longest, total, len(b.run))
+		u.s.pipes.big.measure(longest, total, len(b.run))
 	case longest > bigReply:
-		s.pipes.big.seen()
+		u.s.pipes.big.seen()
 	}
 }
 
@@ -204,8 +204,8 @@ func (b *batch) take(p *cluster.Plan) (n int) {
 }
 
 // plan makes the plans of the run.
-func (b *batch) plan(s *Session) {
-	t := s.srv.facts.table.Load()
+func (b *batch) plan(u *clustered) {
+	t := u.s.srv.facts.table.Load()
 	b.nodes.words, b.nodes.plans = b.nodes.words[:0], b.nodes.plans[:cap(b.nodes.plans)]
 	for i, raw := range b.run {
 		if i == len(b.nodes.plans) {
@@ -215,7 +215,7 @@ func (b *batch) plan(s *Session) {
 			b.nodes.plans[i] = new(cluster.Plan)
 		}
 		from := len(b.nodes.words)
-		b.nodes.words = s.keysOf(b.cmds[i], b.nodes.args[i], b.nodes.words)
+		b.nodes.words = u.keysOf(b.cmds[i], b.nodes.args[i], b.nodes.words)
 		to := len(b.nodes.words)
 		b.nodes.plans[i].Set(cluster.Command{Raw: raw, Args: b.nodes.args[i], Keys: b.nodes.words[from:to:to], Facts: t.routeOf(b.cmds[i]).facts})
 		if !b.nodes.apart {
@@ -232,47 +232,50 @@ func (b *batch) dropPlans() {
 	}
 }
 
-// nodeAnswerers are the commands that are answered otherwise with a cluster upstream, in transactions aside.
-var nodeAnswerers = map[string]answer{
-	"wait":                 (*Session).waitNodes,
-	"waitaof":              (*Session).waitNodes,
-	"client|tracking":      (*Session).trackingNodes,
-	"monitor":              (*Session).oneNodeOnly,
-	"shutdown":             (*Session).oneNodeOnly,
-	"function|stats":       (*Session).functionStatsNodes,
-	"pubsub|channels":      (*Session).pubsubNodes,
-	"pubsub|numsub":        (*Session).pubsubNodes,
-	"pubsub|shardchannels": (*Session).pubsubNodes,
-	"pubsub|shardnumsub":   (*Session).pubsubNodes,
+// nodeAnswerer is who answers what is answered otherwise with a cluster upstream, in transactions aside; nil: nobody.
+func nodeAnswerer(name string) nodeAnswer {
+	switch name {
+	case "wait", "waitaof":
+		return (*clustered).waitCommand
+	case "client|tracking":
+		return (*clustered).tracking
+	case "monitor", "shutdown":
+		return (*clustered).oneNodeOnly
+	case "function|stats":
+		return (*clustered).functionStats
+	case "pubsub|channels", "pubsub|numsub", "pubsub|shardchannels", "pubsub|shardnumsub":
+		return (*clustered).pubsub
+	}
+	return nil
 }
 
 // oneNodeOnly refuses what would be about one of the nodes, and nobody would know which.
-func (s *Session) oneNodeOnly(args [][]byte) {
-	s.error("ERR '" + strings.ToUpper(string(args[0])) + "' is of one node: lockproxy does not send it to a cluster")
+func (u *clustered) oneNodeOnly(args [][]byte) {
+	u.s.error("ERR '" + strings.ToUpper(string(args[0])) + "' is of one node: lockproxy does not send it to a cluster")
 }
 
-// trackingNodes is CLIENT TRACKING: a node tells of its own keys only.
-func (s *Session) trackingNodes(args [][]byte) {
+// tracking is CLIENT TRACKING: a node tells of its own keys only.
+func (u *clustered) tracking(args [][]byte) {
 	if len(args) == 3 && equalFold(args[2], "OFF") {
-		s.ok()
+		u.s.ok()
 		return
 	}
-	s.error("ERR CLIENT TRACKING is not available with a cluster upstream: lockproxy does not track keys over several nodes")
+	u.s.error("ERR CLIENT TRACKING is not available with a cluster upstream: lockproxy does not track keys over several nodes")
 }
 
-// waitNodes is WAIT, or WAITAOF, at all masters: the least of them counts. It asks for a second at a time, so that the
+// waitCommand is WAIT, or WAITAOF, at all masters: the least of them counts. It asks for a second at a time, so that the
 // client's end is noticed. What they count is all that was written before.
-func (s *Session) waitNodes(args [][]byte) {
+func (u *clustered) waitCommand(args [][]byte) {
 	words, at := append([][]byte(nil), args...), len(args)-1
 	timeout, ok := commands.Integer(args[at])
 	if !ok || timeout < 0 {
-		s.relay(s.askRaw(encode(args))) // says so
+		u.s.relay(u.s.askRaw(encode(args))) // says so
 		return
 	}
 	facts := &cluster.Facts{Name: "wait", Request: cluster.AllShards, Response: cluster.Min}
 	until := time.Now().Add(time.Duration(timeout) * time.Millisecond)
-	s.flush()
-	s.apartNodes(func(e *cluster.Executor) {
+	u.s.flush()
+	u.onOwn(func(e *cluster.Executor) {
 		nothing := bytes.Split([]byte("WAIT 0 0"), []byte(" ")) // has Redis count from now on
 		first := cluster.NewPlan(cluster.Command{Raw: encode(nothing), Args: nothing, Facts: facts})
 		for {
@@ -286,11 +289,11 @@ func (s *Session) waitNodes(args [][]byte) {
 			if first != nil {
 				plans, first = []*cluster.Plan{first, p}, nil
 			}
-			ctx, done := s.clientContext()
+			ctx, done := u.s.clientContext()
 			e.Do(ctx, plans)
 			done()
-			if p.Err != nil || enough(p.Reply, args[1:at]) || timeout > 0 && !time.Now().Before(until) || s.guard.Over() {
-				s.relay(p.Reply, p.Err)
+			if p.Err != nil || enough(p.Reply, args[1:at]) || timeout > 0 && !time.Now().Before(until) || u.s.guard.Over() {
+				u.s.relay(p.Reply, p.Err)
 				return
 			}
 		}
@@ -312,17 +315,17 @@ func enough(reply []byte, wanted [][]byte) bool {
 	return true
 }
 
-// pubsubNodes is PUBSUB of all nodes: each knows of its own subscribers only.
-func (s *Session) pubsubNodes(args [][]byte) {
-	t := s.srv.facts.table.Load()
+// pubsub is PUBSUB of all nodes: each knows of its own subscribers only.
+func (u *clustered) pubsub(args [][]byte) {
+	t := u.s.srv.facts.table.Load()
 	c, _ := t.find(args)
 	p := cluster.NewPlan(cluster.Command{Raw: encode(args), Args: args, Facts: t.routeOf(c).facts})
-	ctx, done := s.clientContext()
-	s.executor().Do(ctx, []*cluster.Plan{p})
+	ctx, done := u.s.clientContext()
+	u.executor().Do(ctx, []*cluster.Plan{p})
 	done()
 	r, ok := resp.ParseReply(p.Reply)
 	if p.Err != nil || !ok || r.Kind != '*' {
-		s.relay(p.Reply, p.Err)
+		u.s.relay(p.Reply, p.Err)
 		return
 	}
 	counts := strings.HasSuffix(c.Name, "numsub")
@@ -341,11 +344,11 @@ func (s *Session) pubsubNodes(args [][]byte) {
 			sum[name] += atoi(r.Elems[i+1].Text)
 		}
 	}
-	out := resp.AppendArray(s.batch.out, len(names)*step)
+	out := resp.AppendArray(u.s.batch.out, len(names)*step)
 	for _, name := range names {
 		if out = append(out, name...); counts {
 			out = resp.AppendInt(out, int64(sum[string(name)]))
 		}
 	}
-	s.batch.out = out
+	u.s.batch.out = out
 }

@@ -57,7 +57,7 @@ func (x *subscriptions) resubscribe(gone chan<- struct{}) {
 			began = time.Now()
 		}
 		if left > 0 {
-			x.s.srv.o.Cluster.Refreshed(x.ctx)
+			x.u.nodes.Refreshed(x.ctx)
 			retry.Sleep(x.s.srv.ctx, restorePause, x.ctx.Done())
 		}
 	}
@@ -156,7 +156,7 @@ func (x *subscriptions) resubscribeAt(as upstream.Identity, kind dedicated.Subsc
 	if !x.call(e.p, o, resp.AppendCommand(nil, append([]string{verb}, names...)...)) || len(got) == 0 {
 		return nil
 	}
-	if to, ask, ok := x.s.srv.o.Cluster.Redirect(got, slot, e.p.Node); ok && !ask {
+	if to, ask, ok := x.u.nodes.Redirect(got, slot, e.p.Node); ok && !ask {
 		return to
 	}
 	if line, bad := isError(got); bad && (strings.HasPrefix(line, "NOPERM ") || strings.HasPrefix(line, "NOAUTH ")) {
@@ -204,7 +204,7 @@ func (c *subscriptionConn) Confirmed(frame []byte, e *dedicated.Reply, proto int
 	default:
 		if at, wanted := x.where[sub]; wanted && at == nil {
 			x.where[sub] = c
-			x.s.srv.subscribed.resubscribed.Add(1)
+			x.u.nodes.Resubscribed.Add(1)
 		}
 	}
 	if x.where[sub] != nil || ends && asked {

@@ -12,33 +12,37 @@ import (
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
-// forwardLaneNodes is forwardLane with a cluster upstream: a lane has a connection to each node that is asked.
-func (s *Session) forwardLaneNodes(quick bool) time.Duration {
-	if s.mustLogIn() {
-		return s.forwardWith(s.executor(), false)
+// forwardLane is forwardLane with a cluster upstream: a lane has a connection to each node that is asked.
+func (u *clustered) forwardLane(quick bool) time.Duration {
+	if u.s.mustLogIn() {
+		return u.forwardWith(u.executor(), false)
 	}
-	n := &s.pipes.nodes
-	if n.quick == nil {
-		n.lane = s.srv.lanes.Join(s.ident)
-		n.quick = s.newExecutor(n.lane.ID())
+	if u.quick == nil {
+		u.lane = u.s.srv.lanes.Join(u.s.ident)
+		u.quick = u.newExecutor(u.lane.ID())
 	}
-	if !quick || n.lane.Stuck() {
-		if id, free := s.srv.lanes.Take(s.ident); free {
-			defer s.srv.lanes.GiveBack(id)
-			e := s.newExecutor(id)
+	if !quick || u.lane.Stuck() {
+		if id, free := u.s.srv.lanes.Take(u.s.ident); free {
+			defer u.s.srv.lanes.GiveBack(id)
+			e := u.newExecutor(id)
 			defer e.Close()
-			if took, sent := s.forwardIf(e, false); sent {
+			if took, sent := u.forwardIf(e, false); sent {
 				return took
 			}
 		}
 	}
-	return n.lane.Timed(func() { s.forwardWith(n.quick, false) })
+	return u.lane.Timed(func() { u.forwardWith(u.quick, false) })
 }
 
-// sendAgain is the end of reload with a cluster upstream, where a script that has run at one node is unknown to the others.
+// reload implements way.
+func (u *clustered) reload(start int, ends []int, shas []string, seen uint64, send func() time.Duration) {
+	u.sendAgain(start, ends, u.loadAgain(shas, seen), send)
+}
+
+// sendAgain sends again what was loaded again in a cluster, where a script that has run at one node is unknown to the others.
 // Order is kept by slot: what is sent again has nothing behind it that ran in its slot, or in several, or in none.
-func (s *Session) sendAgain(start int, ends []int, states []scriptcache.State, send func() time.Duration) {
-	b := s.batch
+func (u *clustered) sendAgain(start int, ends []int, states []scriptcache.State, send func() time.Duration) {
+	b := u.s.batch
 	var again []int
 	behind := map[int]bool{} // slots in which something ran
 look:
@@ -54,7 +58,7 @@ look:
 			break look
 		}
 	}
-	if len(again) == 0 || s.guard.Over() {
+	if len(again) == 0 || u.s.guard.Over() {
 		return
 	}
 	slices.Reverse(again)
@@ -75,7 +79,7 @@ look:
 		if next < len(again) && again[next] == i {
 			p := b.nodes.plans[next]
 			if reply = p.Reply; p.Err != nil {
-				if s.guard.Over() { // closed for it
+				if u.s.guard.Over() { // closed for it
 					return
 				}
 				reply = resp.AppendError(nil, errorLine(p.Err))
@@ -87,9 +91,9 @@ look:
 	}
 }
 
-// reloadNodes is reload with a cluster upstream: each script is loaded again at the node that did not have it.
-func (s *Session) reloadNodes(shas []string, seen uint64) []scriptcache.State {
-	b, states := s.batch, make([]scriptcache.State, len(shas))
+// loadAgain is reload with a cluster upstream: each script is loaded again at the node that did not have it.
+func (u *clustered) loadAgain(shas []string, seen uint64) []scriptcache.State {
+	b, states := u.s.batch, make([]scriptcache.State, len(shas))
 	done := map[*cluster.Node]bool{}
 	for i, sha := range shas {
 		n := b.nodes.plans[i].From()
@@ -103,7 +107,7 @@ func (s *Session) reloadNodes(shas []string, seen uint64) []scriptcache.State {
 				wanted = append(wanted, other)
 			}
 		}
-		known := s.srv.reload(n.Upstream(), n.ID, wanted, seen)
+		known := u.s.srv.reload(n.Upstream(), n.ID, wanted, seen)
 		for k, other := range shas {
 			if other != "" && b.nodes.plans[k].From() == n {
 				states[k] = known[other]

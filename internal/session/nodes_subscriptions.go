@@ -34,6 +34,7 @@ type subscriptionConn struct {
 // subscriptions are a client's subscriptions.
 type subscriptions struct {
 	s      *Session
+	u      *clustered
 	ctx    context.Context // ends with the session
 	stop   context.CancelFunc
 	turn   chan struct{}          // one slot: who has it may subscribe, and change all
@@ -49,18 +50,18 @@ type subscriptions struct {
 }
 
 // ensureSubscriptions is the session's subscriptions, made when first needed.
-func (s *Session) ensureSubscriptions() *subscriptions {
-	if s.own.subscriptions == nil {
-		s.own.subscriptions = &subscriptions{s: s, turn: make(chan struct{}, 1), where: map[dedicated.Subscription]*subscriptionConn{}, lost: map[dedicated.Subscription]upstream.Identity{}}
-		s.own.subscriptions.ctx, s.own.subscriptions.stop = context.WithCancel(s.srv.ctx)
+func (u *clustered) ensureSubscriptions() *subscriptions {
+	if u.subscriptions == nil {
+		u.subscriptions = &subscriptions{s: u.s, u: u, turn: make(chan struct{}, 1), where: map[dedicated.Subscription]*subscriptionConn{}, lost: map[dedicated.Subscription]upstream.Identity{}}
+		u.subscriptions.ctx, u.subscriptions.stop = context.WithCancel(u.s.srv.ctx)
 	}
-	return s.own.subscriptions
+	return u.subscriptions
 }
 
 // dropSubscriptions ends all subscriptions.
-func (s *Session) dropSubscriptions() {
-	x := s.own.subscriptions
-	if s.own.subscriptions = nil; x == nil {
+func (u *clustered) dropSubscriptions() {
+	x := u.subscriptions
+	if u.subscriptions = nil; x == nil {
 		return
 	}
 	x.stop()
@@ -167,7 +168,7 @@ func (x *subscriptions) open(id upstream.Identity, sharded bool, at *cluster.Nod
 			return e, nil
 		}
 	}
-	p, err := x.s.connectAs(x.ctx, id, at, new(dedicated.View))
+	p, err := x.u.connectAs(x.ctx, id, at, new(dedicated.View))
 	if err != nil {
 		return nil, err
 	}
@@ -177,9 +178,9 @@ func (x *subscriptions) open(id upstream.Identity, sharded bool, at *cluster.Nod
 	return e, nil
 }
 
-// subscribeNodes is SUBSCRIBE and its kin.
-func (s *Session) subscribeNodes(cmd redcon.Command, c *commandtable.Command) {
-	x := s.ensureSubscriptions()
+// subscribe is SUBSCRIBE and its kin.
+func (u *clustered) subscribe(cmd redcon.Command, c *commandtable.Command) {
+	s, x := u.s, u.ensureSubscriptions()
 	if !x.take() {
 		return
 	}
@@ -224,7 +225,7 @@ func (x *subscriptions) subscribe(c *commandtable.Command, kind dedicated.Subscr
 		x.subscribeEvents(kind, names)
 	}
 	var to *cluster.Node
-	for until := time.Now().Add(s.srv.o.Cluster.RetryFor()); ; {
+	for until := time.Now().Add(x.u.nodes.RetryFor()); ; {
 		at := to
 		if to = nil; at == nil {
 			at = x.home(slot)
@@ -242,17 +243,17 @@ func (x *subscriptions) subscribe(c *commandtable.Command, kind dedicated.Subscr
 			s.batch.out = append(s.batch.out, refusal...)
 			return false
 		}
-		if next, ask, ok := s.srv.o.Cluster.Redirect(refusal, slot, from); ok && !ask && next != nil {
+		if next, ask, ok := x.u.nodes.Redirect(refusal, slot, from); ok && !ask && next != nil {
 			to = next
 			continue
 		}
-		s.lookAgain()
+		x.u.lookAgain()
 	}
 }
 
 // home is where a slot's channels are subscribed to, or, noSlot, all others; nil: nowhere.
 func (x *subscriptions) home(slot int) *cluster.Node {
-	snapshot := x.s.srv.o.Cluster.Snapshot()
+	snapshot := x.u.nodes.Snapshot()
 	if slot == noSlot {
 		return snapshot.Any(int(x.s.peer.id))
 	}
@@ -328,7 +329,7 @@ func (x *subscriptions) unsubscribe(c *commandtable.Command, kind dedicated.Subs
 
 // asks has a command answered as by a connection with subscriptions, by one of them; false: none is there just now.
 func (x *subscriptions) asks(cmd redcon.Command, c *commandtable.Command) bool {
-	for until := time.Now().Add(x.s.srv.o.Cluster.RetryFor()); x.take(); x.s.pause(slotPause) {
+	for until := time.Now().Add(x.u.nodes.RetryFor()); x.take(); x.s.pause(slotPause) {
 		asked := x.askAny(cmd, c)
 		x.giveTurn() // to those that make them again
 		if asked || time.Now().After(until) || x.s.guard.Over() {

@@ -39,14 +39,14 @@ type queuedCommand struct {
 	effect dedicated.Effect
 }
 
-// multiNodes is MULTI: at the node where keys are watched, or that of the first key there is in the same pipeline.
-func (s *Session) multiNodes(p *dedicatedConn, cmd redcon.Command, c *commandtable.Command) {
-	tx := &transaction{slot: noSlot, kept: s.guard.CommandsKept()}
+// multi is MULTI: at the node where keys are watched, or that of the first key there is in the same pipeline.
+func (u *clustered) multi(p *dedicatedConn, cmd redcon.Command, c *commandtable.Command) {
+	tx := &transaction{slot: noSlot, kept: u.s.guard.CommandsKept()}
 	if p == nil {
-		if p = s.dedicatedFor(p, s.slotAhead(), c); p == nil {
+		if p = u.dedicatedFor(p, u.slotAhead(), c); p == nil {
 			return
 		}
-	} else if s.own.view.Watch.Load() {
+	} else if u.s.own.view.Watch.Load() {
 		tx.slot = p.slots.watched
 	}
 	if p.slots.ask {
@@ -54,19 +54,19 @@ func (s *Session) multiNodes(p *dedicatedConn, cmd redcon.Command, c *commandtab
 	}
 	p.forgetQueued()
 	p.slots.tx = tx
-	s.send(p, cmd, c)
+	u.s.send(p, cmd, c)
 	p.Settled()
 }
 
 // slotAhead is the slot of the first key in what the client has sent already of the transaction.
-func (s *Session) slotAhead() int {
-	t := s.srv.facts.table.Load()
-	for _, next := range s.batch.next {
+func (u *clustered) slotAhead() int {
+	t := u.s.srv.facts.table.Load()
+	for _, next := range u.s.batch.next {
 		c, _ := t.find(next.Args)
 		if c == nil || c.Conn == commandtable.ConnExec || c.Conn == commandtable.ConnDiscard {
 			break
 		}
-		if slot, _ := s.slotOf(c, next.Args); slot != noSlot {
+		if slot, _ := u.slotOf(c, next.Args); slot != noSlot {
 			return slot
 		}
 	}
@@ -79,24 +79,24 @@ var nested = resp.AppendCommand(nil, "MULTI")
 const noWatchInMulti = "ERR WATCH inside MULTI is not allowed"
 
 // inTransaction is for all that comes between MULTI and its end.
-func (s *Session) inTransaction(p *dedicatedConn, cmd redcon.Command, c *commandtable.Command, answer answer) {
+func (u *clustered) inTransaction(p *dedicatedConn, cmd redcon.Command, c *commandtable.Command, answer answer) {
 	switch {
 	case c == nil:
 		p.Taint()
 	case c.Always: // QUIT, RESET
 		if p.Settled() {
-			s.release()
-			answer(s, cmd.Args)
+			u.s.release()
+			answer(u.s, cmd.Args)
 		}
 		return
 	case c.Conn == commandtable.ConnExec && len(cmd.Args) == 1:
-		s.execNodes(p, cmd, c)
+		u.exec(p, cmd, c)
 		return
 	case c.Conn == commandtable.ConnWatch && len(cmd.Args) > 1:
 		p.Send(&dedicated.Reply{Instead: noWatchInMulti}, nested) // the node of this transaction might say MOVED of the key
 		return
 	case c.Conn == commandtable.ConnExec, c.Conn == commandtable.ConnDiscard, c.Conn == commandtable.ConnMulti, c.Conn == commandtable.ConnWatch:
-		s.send(p, cmd, c)
+		u.s.send(p, cmd, c)
 		if p.Settled() && !p.InTransaction() {
 			p.forgetQueued()
 		}
@@ -113,18 +113,18 @@ func (s *Session) inTransaction(p *dedicatedConn, cmd redcon.Command, c *command
 	e := &dedicated.Reply{Cmd: c, Queues: p.slots.tx != nil}
 	if c != nil && answer != nil {
 		e.Effect = effectOf(c, cmd.Args)
-		cmd.Raw = s.queuedAs(c, cmd.Raw, e.Effect)
+		cmd.Raw = u.s.queuedAs(c, cmd.Raw, e.Effect)
 	}
 	if tx := p.slots.tx; tx != nil {
-		tx.add(s, cmd, c, e.Effect)
+		tx.add(u, cmd, c, e.Effect)
 		e.Queues = tx.size <= transactionKept
 	}
 	p.Send(e, cmd.Raw)
 }
 
 // add notes a command.
-func (tx *transaction) add(s *Session, cmd redcon.Command, c *commandtable.Command, e dedicated.Effect) {
-	if slot, cross := s.slotOf(c, cmd.Args); slot != noSlot && !cross { // Redis itself says so of one command
+func (tx *transaction) add(u *clustered, cmd redcon.Command, c *commandtable.Command, e dedicated.Effect) {
+	if slot, cross := u.slotOf(c, cmd.Args); slot != noSlot && !cross { // Redis itself says so of one command
 		tx.cross = tx.cross || tx.slot != noSlot && slot != tx.slot
 		tx.slot = slot
 	}
@@ -145,8 +145,8 @@ func (p *dedicatedConn) forgetQueued() {
 	}
 }
 
-// execNodes is EXEC.
-func (s *Session) execNodes(p *dedicatedConn, cmd redcon.Command, c *commandtable.Command) {
+// exec is EXEC.
+func (u *clustered) exec(p *dedicatedConn, cmd redcon.Command, c *commandtable.Command) {
 	tx := p.slots.tx
 	if p.slots.tx = nil; tx == nil {
 		return
@@ -158,11 +158,11 @@ func (s *Session) execNodes(p *dedicatedConn, cmd redcon.Command, c *commandtabl
 	now := p.Status()
 	refusal, watch := now.Refused, now.Watch
 	if tx.cross { // what Redis would say, had it all of the slots
-		s.discard(p)
-		s.error(crossSlot)
+		u.s.discard(p)
+		u.s.error(crossSlot)
 		return
 	}
-	for until := time.Now().Add(s.srv.o.Cluster.RetryFor()); ; {
+	for until := time.Now().Add(u.nodes.RetryFor()); ; {
 		if refusal == nil {
 			e := &dedicated.Reply{Cmd: c, Kind: c.Conn, Refusal: &refusal}
 			p.Send(e, cmd.Raw)
@@ -174,36 +174,27 @@ func (s *Session) execNodes(p *dedicatedConn, cmd redcon.Command, c *commandtabl
 		again := dedicated.IsRedirect(refusal) && tx.slot != noSlot && tx.size <= transactionKept
 		switch {
 		case again && watch:
-			s.discard(p)
-			s.batch.out = resp.AppendNullArray(s.batch.out, s.ident.Proto)
+			u.s.discard(p)
+			u.s.batch.out = resp.AppendNullArray(u.s.batch.out, u.s.ident.Proto)
 			return
 		case !again || time.Now().After(until):
-			s.discard(p)
-			s.batch.out = append(s.batch.out, refusal...)
+			u.s.discard(p)
+			u.s.batch.out = append(u.s.batch.out, refusal...)
 			return
 		}
 		from := p.Node
-		s.discard(p)
-		s.closeUnusedDedicated()
-		next, ask, err := s.openDedicatedInstead(refusal, tx.slot, from)
+		u.s.discard(p)
+		u.closeUnusedDedicated()
+		next, ask, err := u.openDedicatedInstead(refusal, tx.slot, from)
 		if err != nil {
-			s.fail(err)
-			s.noteTrouble(err)
+			u.s.fail(err)
+			u.s.noteTrouble(err)
 			return
 		}
 		p = next
-		if refusal = tx.queueAt(p, ask); s.guard.Over() {
+		if refusal = tx.queueAt(p, ask); u.s.guard.Over() {
 			return
 		}
-	}
-}
-
-// discard ends the transaction at p's node, if it has not ended it already.
-func (s *Session) discard(p *dedicatedConn) {
-	p.slots.watched, p.slots.ask = noSlot, false
-	if p.InTransaction() {
-		p.Own(&dedicated.Reply{Kind: commandtable.ConnDiscard}, discardCommand)
-		p.Settled()
 	}
 }
 

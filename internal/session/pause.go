@@ -65,18 +65,20 @@ func (s *Session) apart(args [][]byte) { s.relay(s.askApart(args)) }
 const apartFor = 10 * time.Second
 
 func (s *Session) askApart(args [][]byte) ([]byte, error) {
-	if s.srv.o.Cluster != nil {
-		return s.askApartNodes(args)
-	}
+	return s.pipes.way.askApart(args)
+}
+
+func (u *single) askApart(args [][]byte) ([]byte, error) {
+	s := u.s
 	if err := s.refused(); err != nil {
 		return nil, err
 	}
 	ctx, done := s.clientContext()
 	defer done()
-	p, err := s.srv.o.Node.Private(ctx, s.ident)
+	p, err := u.node.Private(ctx, s.ident)
 	// For its first seconds a script lets Redis answer nobody: SCRIPT KILL is to wait for that, not to fail.
 	for until := time.Now().Add(apartFor); errors.Is(err, os.ErrDeadlineExceeded) && ctx.Err() == nil && time.Now().Before(until); {
-		p, err = s.srv.o.Node.Private(ctx, s.ident)
+		p, err = u.node.Private(ctx, s.ident)
 	}
 	if err != nil {
 		return nil, err

@@ -53,7 +53,7 @@ func (s *Session) noCluster([][]byte) { s.error("ERR This instance has cluster s
 // clusterSwitch is READONLY, READWRITE and ASKING: every slot is here and writable, so that nothing changes by them but,
 // where replicas may be read from, whether this client's reads go there.
 func (s *Session) clusterSwitch(args [][]byte) {
-	if s.srv.mayReadReplicas() && !equalFold(args[0], "asking") {
+	if s.srv.o.ReadFrom != ReadMaster && !equalFold(args[0], "asking") {
 		s.pipes.replicas = equalFold(args[0], "readonly")
 		s.ok()
 		return
@@ -110,11 +110,7 @@ func (s *Session) askSlot(args [][]byte) {
 	for i, a := range args {
 		words[i] = string(a)
 	}
-	var n *cluster.Node
-	if c := s.srv.o.Cluster; c != nil {
-		n = c.Snapshot().Owner(int(slot))
-	}
-	s.relay(s.askWhere(n, words...))
+	s.relay(s.pipes.way.askSlot(int(slot), words...))
 }
 
 // announced is where clients are told to find this proxy: by default where this one has.

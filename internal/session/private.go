@@ -76,9 +76,7 @@ func (s *Session) returnOwn() {
 	}
 	s.pipes.big.used = time.Time{}
 	s.pipes.big.leave()
-	if s.pipes.nodes.exec != nil {
-		s.pipes.nodes.exec.Private(false)
-	}
+	s.pipes.way.returnBig()
 }
 
 func (b *bigTraffic) drop() {
@@ -166,39 +164,4 @@ func (t *stream) finish() {
 		t.pass(b.out, false)
 		b.out = b.out[:0]
 	}
-}
-
-// forwardBig sends the run over the private pipe, or over the shared one when there may be no further connection.
-func (s *Session) forwardBig() {
-	b := s.batch
-	err := s.openBig()
-	if tooManyUpstream(err) {
-		s.forwardShared()
-		return
-	}
-	t := s.newStream()
-	r := s.runRequest(t)
-	if err == nil {
-		err = s.pipes.big.pipe.Do(r)
-		s.disconnected(err)
-		s.usesOwn()
-	}
-	t.finish()
-	if t.largest > bigReply {
-		s.pipes.big.seen()
-	}
-	if err != nil {
-		s.pipes.big.drop()
-		s.answerFor(err, b.cmds[r.Replied:])
-	}
-}
-
-func (s *Session) openBig() (err error) {
-	if s.pipes.big.pipe != nil {
-		return nil
-	}
-	if err = s.refused(); err == nil {
-		s.pipes.big.pipe, err = s.srv.o.Node.Private(s.srv.ctx, s.ident)
-	}
-	return err
 }

@@ -71,7 +71,7 @@ func (r *restore) run() {
 func (r *restore) make(id upstream.Identity) (p *dedicatedConn, line string, err error) {
 	ctx, cancel := context.WithTimeout(r.ctx, remakeStep)
 	defer cancel()
-	if p, err = r.s.connect(ctx, id, r.s.srv.o.Node, nil, &r.s.own.view); err != nil {
+	if p, err = r.s.connect(ctx, id, r.s.srv.up.backend.Node(), nil, &r.s.own.view); err != nil {
 		return nil, "", err
 	}
 	p.Remaking()

@@ -70,11 +70,7 @@ func (s *Server) rightsChanged(r rightsChange) {
 
 // renew has the connections of the identities concerned made again, and all nodes asked whether they want a password.
 func (s *Server) renew(concerned func(upstream.Identity) bool) {
-	if s.o.Cluster != nil {
-		s.o.Cluster.Renew(concerned)
-	} else {
-		s.o.Node.Renew(concerned)
-	}
+	s.up.backend.Renew(concerned)
 }
 
 // deletedLoop closes the clients of users that were deleted, as Redis does, those too that have no connection upstream of
@@ -109,7 +105,7 @@ func (s *Server) identitiesOf(users []string) (all []upstream.Identity) {
 func (s *Server) lookAtIdentity(id upstream.Identity) (refused bool) {
 	ctx, cancel := context.WithTimeout(s.ctx, authTime)
 	defer cancel()
-	err := s.authenticate(ctx, "", id.User, id.Password)
+	err := s.up.backend.Authenticate(ctx, "", id.User, id.Password)
 	var re *upstream.ReplyError
 	if !passwordRefused(err) || !errors.As(err, &re) {
 		return false
@@ -144,7 +140,7 @@ func (s *Session) refusal(asked grant, call func() ([]byte, error)) (refusal, er
 	if s.isService() {
 		return nil, nil
 	}
-	asked.node, asked.cluster, asked.ident, asked.rights = s.srv.o.Node, s.srv.o.Cluster, s.ident, s.srv.access.rights.Load()
+	asked.of, asked.ident, asked.rights = s.srv.up.backend, s.ident, s.srv.access.rights.Load()
 	if refusal, known := grants().Get(asked); known {
 		return refusal, nil
 	}
@@ -171,7 +167,7 @@ func (s *Session) SeesClients() bool {
 // the lock's does: that its own name is out of bounds says nothing of the lock's, for which May has been asked.
 func (s *Session) MayDelete(key []byte) error {
 	refusal, err := s.refusal(grant{command: "del", key: string(key)}, func() ([]byte, error) {
-		return s.askAbout("DEL", string(key)+":lockproxy:"+strconv.FormatUint(rand.Uint64(), 36))
+		return s.pipes.way.askAbout("DEL", string(key)+":lockproxy:"+strconv.FormatUint(rand.Uint64(), 36))
 	})
 	if err != nil {
 		return err

@@ -22,7 +22,7 @@ func (s *Session) forwardScripts(big bool) {
 	}
 	start := len(b.out)
 	b.gone = false
-	send := func() time.Duration { return s.sendScripts(big, runs, known) }
+	send := func() time.Duration { return s.pipes.way.sendScripts(big, runs, known) }
 	quick := send() < scriptcache.QuickTime
 	if !quick {
 		m.ForgetQuick(b.keys)
@@ -38,23 +38,28 @@ func (s *Session) forwardScripts(big bool) {
 }
 
 // sendScripts sends the run over the connection that suits it, and says how long Redis took.
-func (s *Session) sendScripts(big, runs, known bool) time.Duration {
-	many := s.srv.o.Cluster != nil
+func (u *single) sendScripts(big, runs, known bool) time.Duration {
+	switch {
+	case runs && !big:
+		return u.forwardLane(known)
+	case big:
+		return timed(u.forwardBig)
+	default:
+		return timed(u.forwardShared)
+	}
+}
+
+// sendScripts implements way.
+func (u *clustered) sendScripts(big, runs, known bool) time.Duration {
 	if runs && !big {
-		if many {
-			return s.forwardLaneNodes(known)
-		}
-		return s.forwardLane(known)
+		return u.forwardLane(known)
 	}
-	if many {
-		return s.forwardWith(s.executor(), big)
-	}
+	return u.forwardWith(u.executor(), big)
+}
+
+func timed(run func()) time.Duration {
 	began := time.Now()
-	if big {
-		s.forwardBig()
-	} else {
-		s.forwardShared()
-	}
+	run()
 	return time.Since(began)
 }
 

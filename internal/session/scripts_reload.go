@@ -2,6 +2,7 @@ package session
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,15 +20,17 @@ const noScriptReply = "-NOSCRIPT "
 // in their order, once. All other replies stand: a NOSCRIPT before a command that did run is the client's to deal with.
 func (s *Session) reload(start int, ends []int, seen uint64, send func() time.Duration) {
 	b := s.batch
-	shas, wanted := b.noScripts(start, ends)
-	if len(wanted) == 0 {
+	shas := b.noScripts(start, ends)
+	if shas == nil {
 		return
 	}
-	if s.srv.o.Cluster != nil {
-		s.sendAgain(start, ends, s.reloadNodes(shas, seen), send)
-		return
-	}
-	known := s.srv.reload(s.srv.o.Node, "", wanted, seen)
+	s.pipes.way.reload(start, ends, shas, seen, send)
+}
+
+func (u *single) reload(start int, ends []int, shas []string, seen uint64, send func() time.Duration) {
+	s, b := u.s, u.s.batch
+	wanted := slices.DeleteFunc(slices.Clone(shas), func(sha string) bool { return sha == "" })
+	known := s.srv.reload(u.node, "", wanted, seen)
 	first, worth := len(shas), false
 	for first > 0 && known[shas[first-1]] != scriptcache.Unknown {
 		first--
@@ -47,9 +50,8 @@ func (s *Session) reload(start int, ends []int, seen uint64, send func() time.Du
 	b.run, b.cmds = run, cmds
 }
 
-// noScripts finds the commands that were answered NOSCRIPT: the SHA1 of each, "" for other commands, and all of them.
-func (b *batch) noScripts(start int, ends []int) (shas, wanted []string) {
-	shas = make([]string, len(ends))
+// noScripts finds the commands that were answered NOSCRIPT: the SHA1 of each, "" for other commands; nil: there are none.
+func (b *batch) noScripts(start int, ends []int) (shas []string) {
 	from := 0
 	for i, c := range b.cmds {
 		answer := b.out[start+from : start+ends[i]]
@@ -64,10 +66,12 @@ func (b *batch) noScripts(start int, ends []int) (shas, wanted []string) {
 		if len(sha) != 40 {
 			continue
 		}
+		if shas == nil {
+			shas = make([]string, len(ends))
+		}
 		shas[i] = strings.ToLower(string(sha))
-		wanted = append(wanted, shas[i])
 	}
-	return shas, wanted
+	return shas
 }
 
 // reload has a node, known as where, load scripts that it has lost.
@@ -89,71 +93,7 @@ func (s *Server) reload(node *upstream.Node, where string, shas []string, seen u
 	return s.scripts.Reload(open, where, shas, seen)
 }
 
-// scriptLane is a session's way to the quick lane, open from its first quick script on.
-type scriptLane struct {
-	pipe *upstream.Pipe
-	lane *scriptcache.Lane
-}
-
-// leave gives the session's way to the quick lane back.
-func (w *scriptLane) leave() {
-	if w.pipe == nil {
-		return
-	}
-	w.pipe.Release()
-	w.lane.Leave()
-	*w = scriptLane{}
-}
-
-// forwardLane sends a run that has scripts in it, and says how long Redis took. Where Redis is out of reach, or gives no
-// further connection, the run goes the way of ordinary commands: it is no worse off then than on one connection.
-func (s *Session) forwardLane(quick bool) time.Duration {
-	main, err := s.pipe()
-	if err != nil || !main.Connected() || s.mustLogIn() {
-		return s.timed(main, err)
-	}
-	if quick && s.openLane() && !s.pipes.lane.lane.Stuck() {
-		return s.forwardQuick()
-	}
-	id, free := s.srv.lanes.Take(s.ident)
-	if free {
-		defer s.srv.lanes.GiveBack(id)
-		if p, err := s.srv.o.Node.Open(s.srv.ctx, id); err == nil {
-			defer p.Release()
-			return s.timed(p, nil)
-		}
-	} else if s.openLane() {
-		return s.forwardQuick()
-	}
-	return s.timed(main, nil)
-}
-
 // mustLogIn says that Redis refuses the client's commands until it has authenticated: no further connection is made for them.
 func (s *Session) mustLogIn() bool {
 	return s.ident.User == "" && s.ident.Password == "" && (s.srv.access.mustAuth.Load() || s.refused() != nil)
-}
-
-func (s *Session) timed(p *upstream.Pipe, err error) time.Duration {
-	began := time.Now()
-	s.forwardOver(p, err)
-	return time.Since(began)
-}
-
-// openLane opens the quick lane, and says whether it can be used.
-func (s *Session) openLane() bool {
-	if s.pipes.lane.pipe == nil {
-		lane := s.srv.lanes.Join(s.ident)
-		p, err := s.srv.o.Node.Open(s.srv.ctx, lane.ID())
-		if err != nil {
-			lane.Leave()
-			return false
-		}
-		s.pipes.lane = scriptLane{pipe: p, lane: lane}
-	}
-	return s.pipes.lane.pipe.Connected()
-}
-
-// forwardQuick sends the run over the quick lane.
-func (s *Session) forwardQuick() time.Duration {
-	return s.pipes.lane.lane.Timed(func() { s.forwardOver(s.pipes.lane.pipe, nil) })
 }

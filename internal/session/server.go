@@ -18,6 +18,7 @@ import (
 	"github.com/tidwall/redcon"
 
 	"github.com/lockproxy/lockproxy/cluster"
+	"github.com/lockproxy/lockproxy/internal/backend"
 	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/internal/scriptcache"
@@ -49,6 +50,16 @@ type Upstream struct {
 	Embedded bool              // it is the embedded store
 	ReadFrom ReadFrom
 }
+
+// ReadFrom says which nodes of a cluster answer what clients read.
+type ReadFrom string
+
+// The nodes that are read from.
+const (
+	ReadMaster  ReadFrom = "master"
+	ReadReplica ReadFrom = "replica" // replicas, for clients that have not said READWRITE
+	ReadClient  ReadFrom = "client"  // replicas, for clients that have said READONLY
+)
 
 // Limits are what clients may take.
 type Limits struct {
@@ -85,20 +96,27 @@ type Appearance struct {
 type Server struct {
 	o      Options
 	log    *slog.Logger
+	up     serverUpstream
 	limits resp.Limits
 	start  time.Time
 	ctx    context.Context // ends when the last clients are cut off
 	gate   *downstream.Gate
 
-	facts      facts
-	access     serverAccess
-	writes     writes
-	scripts    *scriptcache.Cache
-	lanes      *scriptcache.Lanes
-	ownFor     time.Duration // that a client keeps a connection for big traffic without any
-	clients    clients
-	loops      loops
-	subscribed clusterSubscribed
+	facts   facts
+	access  serverAccess
+	writes  writes
+	scripts *scriptcache.Cache
+	lanes   *scriptcache.Lanes
+	ownFor  time.Duration // that a client keeps a connection for big traffic without any
+	clients clients
+	loops   loops
+}
+
+// serverUpstream is where commands go.
+type serverUpstream struct {
+	backend   backend.Backend
+	way       func(*Session) way // a session's to it
+	listeners listeners          // of a cluster
 }
 
 // facts are what Redis has told of itself.
@@ -145,12 +163,6 @@ type loops struct {
 	cancel  context.CancelFunc
 }
 
-// clusterSubscribed is what there is of subscriptions with a cluster upstream.
-type clusterSubscribed struct {
-	hearing      listeners
-	resubscribed atomic.Int64 // subscriptions made again
-}
-
 // mostAsking have answers of some 40 bytes each: Redis lets 1 KB wait for a connection that has not authenticated.
 const mostAsking = 8
 
@@ -180,14 +192,15 @@ func NewServer(o Options) *Server {
 		Limits: func() resp.Limits { return s.limitsFor(false) }, Strangers: s.strangers, Admit: s.admit, Logger: s.log,
 	})
 	s.facts.table.Store(s.newTable(nil))
-	switch {
-	case o.Cluster != nil:
-		o.Cluster.OnRefused(s.identityRefused)
-		o.Cluster.OnChanged(s.subscribed.hearing.topologyChanged)
-		o.Cluster.OnPassword(s.passwordAsked)
-	case o.Node != nil:
-		o.Node.OnRefused(s.identityRefused)
-		o.Node.OnPassword(s.passwordAsked)
+	if o.Cluster != nil {
+		nodes := backend.NewClustered(o.Cluster)
+		s.up.backend, s.up.way = nodes, func(c *Session) way { return &clustered{s: c, nodes: nodes} }
+	} else {
+		s.up.backend, s.up.way = backend.NewSingle(o.Node), func(c *Session) way { return &single{s: c, node: o.Node} }
+		s.o.ReadFrom = ReadMaster // which is all there is
+	}
+	if o.Cluster != nil || o.Node != nil { // else tests look at what needs none
+		s.up.backend.Tell(backend.Notices{Refused: s.identityRefused, Password: s.passwordAsked, Topology: s.up.listeners.topologyChanged})
 	}
 	return s
 }

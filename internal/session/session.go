@@ -77,12 +77,10 @@ type locks struct {
 
 // pipes are the session's ways to Redis on connections that it shares.
 type pipes struct {
-	shared   *upstream.Pipe
+	way      way
 	request  atomic.Pointer[upstream.Request] // which sends its runs; nil: none yet
 	big      bigTraffic
-	lane     scriptLane
-	nodes    nodes // of a cluster
-	replicas bool  // whose replicas may answer what this client reads
+	replicas bool // of a cluster may answer what this client reads
 }
 
 // access is what Redis has let the client do so far.
@@ -118,7 +116,7 @@ type batch struct {
 	nodes    clusterRun
 }
 
-// clusterRun is what of a run matters with a cluster upstream only.
+// clusterRun is what of a run only a cluster looks at.
 type clusterRun struct {
 	args  [][][]byte // the words of each of the run
 	plans []*cluster.Plan
@@ -203,6 +201,7 @@ func (b *batch) giveBack() {
 func newSession(s *Server, g *downstream.Conn, id int64) *Session {
 	c := &Session{srv: s, guard: g, ident: s.fresh(),
 		peer: peer{id: id, addr: g.Addr(), laddr: g.LocalName(), unix: g.Unix(), remote: s.o.Protected && !g.Local()}}
+	c.pipes.way = s.up.way(c)
 	c.pipes.replicas = s.o.ReadFrom == ReadReplica
 	c.activity.active.Store(time.Now().UnixNano())
 	return c
@@ -279,10 +278,11 @@ func (s *Session) dispatch(cmd redcon.Command) {
 			c, answer = s.undebugged(c, answer)
 		}
 	}
-	if s.srv.o.Cluster != nil {
-		s.dispatchNodes(cmd, c, answer)
-		return
-	}
+	s.pipes.way.dispatch(cmd, c, answer)
+}
+
+func (u *single) dispatch(cmd redcon.Command, c *commandtable.Command, answer answer) {
+	s := u.s
 	p := s.currentDedicated()
 	if s.own.lostState.any() && s.afterLoss(p, cmd, c) {
 		return
@@ -335,7 +335,7 @@ func (s *Session) End() {
 		s.srv.log.Debug("client left", "client", s.peer.addr, "id", s.peer.id, "why", why)
 		s.guard.SetWriteDeadline(time.Now().Add(dedicated.LastReplies)) // nobody waits for a client that has gone and reads nothing
 		s.endDedicated()
-		s.dropSubscriptions()
+		s.pipes.way.dropSubscriptions()
 		if l := s.locks.engine.Load(); l != nil {
 			l.Close(closeHow(how))
 		}
@@ -352,26 +352,8 @@ func (s *Session) End() {
 
 // leave gives them all back.
 func (p *pipes) leave() {
-	if p.shared != nil {
-		p.shared.Release()
-		p.shared = nil
-	}
 	p.big.leave()
-	p.lane.leave()
-	p.nodes.leave()
-}
-
-// pipe is the shared pipe of the session's identity, opened when first needed.
-func (s *Session) pipe() (*upstream.Pipe, error) {
-	if s.pipes.shared != nil {
-		return s.pipes.shared, nil
-	}
-	p, err := s.srv.o.Node.Open(s.srv.ctx, s.ident)
-	if err != nil {
-		return nil, err
-	}
-	s.pipes.shared = p
-	return p, nil
+	p.way.leave()
 }
 
 // identity replaces the session's identity, after Redis has agreed to it.

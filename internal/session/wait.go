@@ -4,10 +4,12 @@ import (
 	"context"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/lockproxy/lockproxy/commands"
 	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/internal/lock"
+	"github.com/lockproxy/lockproxy/internal/retry"
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
@@ -74,7 +76,11 @@ func (s *Session) unblock(p *dedicatedConn) bool {
 	defer cancel()
 	service := s.srv.o.Service
 	service.DB, service.Proto = 0, 2
-	_, err := s.srv.askAt(s.srv.nodeOr(p.Node), service, "CLIENT", "UNBLOCK", strconv.FormatInt(p.RedisID(), 10))
+	at := s.srv.up.backend.Node()
+	if p.Node != nil {
+		at = p.Node.Upstream()
+	}
+	_, err := s.srv.askAt(at, service, "CLIENT", "UNBLOCK", strconv.FormatInt(p.RedisID(), 10))
 	if err != nil {
 		return false
 	}
@@ -128,4 +134,21 @@ func isLeave(b []byte) bool {
 		}
 	}
 	return false
+}
+
+// clientContext is a context that ends when the client has gone. done must be called.
+func (s *Session) clientContext() (ctx context.Context, done func()) {
+	ctx, cancel := context.WithCancel(s.srv.ctx)
+	s.guard.WhenOver(cancel)
+	return ctx, func() {
+		s.guard.WhenOver(nil)
+		cancel()
+	}
+}
+
+// pause waits for so long, at most until the client has gone.
+func (s *Session) pause(d time.Duration) {
+	ctx, done := s.clientContext()
+	defer done()
+	retry.Sleep(s.srv.ctx, d, ctx.Done())
 }

@@ -1,0 +1,80 @@
+package backend
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync/atomic"
+
+	"github.com/lockproxy/lockproxy/cluster"
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+// Clustered is the nodes of a cluster.
+type Clustered struct {
+	*cluster.Cluster
+	Resubscribed atomic.Int64 // subscriptions of clients that were made again
+}
+
+// NewClustered is the backend of a cluster.
+func NewClustered(c *cluster.Cluster) *Clustered { return &Clustered{Cluster: c} }
+
+// Node is any of the masters.
+func (b *Clustered) Node() *upstream.Node { return b.Snapshot().Any(rand.Int()).Upstream() }
+
+// Authenticate asks any node, and another one if that is out of reach. One node's refusal is not the cluster's, so that another one is
+// asked before a user is refused: whoever is let in may still do at each node only what that node lets it do.
+func (b *Clustered) Authenticate(ctx context.Context, from, user, password string) (err error) {
+	masters := b.Snapshot().Masters
+	first := rand.IntN(len(masters))
+	var refusal error
+	for i := range masters {
+		err = masters[(first+i)%len(masters)].Upstream().AuthenticateFrom(ctx, from, user, password)
+		var unsent *upstream.NotSentError
+		switch {
+		case err == nil, refusal != nil && !errors.As(err, &unsent):
+			return err
+		case !errors.As(err, &unsent):
+			refusal = err
+		}
+	}
+	if refusal != nil {
+		return refusal
+	}
+	return err
+}
+
+// Tell implements Backend.
+func (b *Clustered) Tell(n Notices) {
+	b.OnRefused(n.Refused)
+	b.OnChanged(func(_, _ *cluster.Snapshot) { n.Topology() })
+	b.OnPassword(n.Password)
+}
+
+// Final implements Backend: one node does not speak for the others, see Cluster.OnRefused.
+func (b *Clustered) Final(error) bool { return false }
+
+// NeedsCommands implements Backend: without them no command finds its node.
+func (b *Clustered) NeedsCommands() bool { return true }
+
+// Misnamed implements Backend: what is no cluster tells no topology, and is never served as one.
+func (b *Clustered) Misnamed(func(words ...string) ([]byte, error)) (warning string, err error) {
+	return "", nil
+}
+
+// Describe implements Backend.
+func (b *Clustered) Describe(line func(name string, value any)) {
+	snapshot, n := b.Snapshot(), b.Stats()
+	line("lockproxy_upstream", "cluster")
+	line("lockproxy_cluster_masters", len(snapshot.Masters))
+	line("lockproxy_cluster_replicas", len(snapshot.Replicas))
+	line("lockproxy_cluster_moved", n.Moved)
+	line("lockproxy_cluster_asked", n.Asked)
+	line("lockproxy_cluster_tried_again", n.TriedAgain)
+	line("lockproxy_cluster_down", n.Down)
+	line("lockproxy_cluster_retried", n.Retried)
+	line("lockproxy_cluster_refreshes", n.Refreshes)
+	line("lockproxy_cluster_replica_reads", n.ReplicaReads)
+	line("lockproxy_cluster_replica_failures", n.ReplicaFailures)
+	line("lockproxy_cluster_resubscribed", b.Resubscribed.Load())
+}

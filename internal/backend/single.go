@@ -1,0 +1,49 @@
+package backend
+
+import (
+	"bytes"
+	"context"
+
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+// single is one Redis.
+type single struct{ node *upstream.Node }
+
+// NewSingle is the backend of one Redis, or of the master that Sentinels name.
+func NewSingle(n *upstream.Node) Backend { return single{n} }
+
+func (b single) Node() *upstream.Node { return b.node }
+
+func (b single) Authenticate(ctx context.Context, from, user, password string) error {
+	return b.node.AuthenticateFrom(ctx, from, user, password)
+}
+
+func (b single) Renew(concerned func(upstream.Identity) bool) { b.node.Renew(concerned) }
+
+func (b single) Tell(n Notices) {
+	b.node.OnRefused(n.Refused)
+	b.node.OnPassword(n.Password)
+}
+
+func (b single) Final(err error) bool { return PasswordRefused(err) }
+
+func (b single) NeedsCommands() bool { return false }
+
+// Misnamed looks for a node of a cluster that is served as if it were a Redis alone: HELLO, which Redis refuses no user, names the
+// mode.
+func (b single) Misnamed(ask func(words ...string) ([]byte, error)) (warning string, err error) {
+	reply, err := ask("HELLO")
+	if err == nil && bytes.Contains(reply, []byte("\r\n$4\r\nmode\r\n$7\r\ncluster\r\n")) {
+		warning = "the upstream is a node of a Redis Cluster: clients hear MOVED for keys of other nodes, and locks are found at this node " +
+			"only. Name the upstream redis-cluster:// (or rediss-cluster://)"
+	}
+	return warning, err
+}
+
+func (b single) Describe(line func(name string, value any)) {
+	kind, addr, switches := b.node.Upstream()
+	line("lockproxy_upstream", kind)
+	line("lockproxy_upstream_addr", addr)
+	line("lockproxy_upstream_switches", switches)
+}
