@@ -34,3 +34,6 @@ func Unanswered(err error) error {
 	}
 	return err
 }
+
+// NoRetry says that to try again would not help.
+func NoRetry(err error) bool { return PasswordRefused(err) || LogIn(err) || TooMany(err) }

@@ -155,7 +155,7 @@ func objectionIn(answer []byte, err error) string {
 	if err != nil {
 		return errorLine(err)
 	}
-	line, bad := isError(answer)
+	line, bad := resp.ErrorLine(answer)
 	for _, about := range []string{"NOPERM", "NOAUTH", "ERR No such user"} {
 		if bad && strings.HasPrefix(line, about) {
 			return line

@@ -14,9 +14,9 @@ import (
 
 // asked runs the command as it came. It answers an error itself, and then says so.
 func (s *Session) asked(args [][]byte) (r resp.Reply, ok bool) {
-	answer, err := s.askRaw(encode(args))
+	answer, err := s.askRaw(resp.Command(args))
 	if err == nil {
-		if _, bad := isError(answer); !bad {
+		if _, bad := resp.ErrorLine(answer); !bad {
 			if r, ok = resp.ParseReply(answer); ok {
 				return r, true
 			}
@@ -63,7 +63,7 @@ func (s *Session) commandCount(args [][]byte) {
 	}
 	n := len(r.Elems)
 	if !s.isTable(r) {
-		n = atoi(r.Text)
+		n = resp.Digits(r.Text)
 	}
 	s.batch.out = resp.AppendInt(s.batch.out, int64(n+len(commands.Verbs())))
 }
@@ -203,7 +203,7 @@ func (s *Session) commandGetKeys(args [][]byte) {
 		v = commands.Lookup(args[2])
 	}
 	if v == nil {
-		s.relay(s.askRaw(encode(args)))
+		s.relay(s.askRaw(resp.Command(args)))
 		return
 	}
 	if err := s.refused(); err != nil {
@@ -242,15 +242,6 @@ func (s *Session) commandGetKeys(args [][]byte) {
 		}
 	}
 	s.batch.out = out
-}
-
-// atoi reads the digits of an integer reply.
-func atoi(digits []byte) int {
-	n := 0
-	for _, d := range digits {
-		n = n*10 + int(d-'0')
-	}
-	return n
 }
 
 // appendList appends elements, each a whole frame, as an array.

@@ -1,18 +1,17 @@
 package session
 
 import (
-	"errors"
 	"strings"
 	"sync/atomic"
 
 	"github.com/tidwall/redcon"
 
 	"github.com/lockproxy/lockproxy/commands"
+	"github.com/lockproxy/lockproxy/internal/backend"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 	"github.com/lockproxy/lockproxy/proto/resp"
-	"github.com/lockproxy/lockproxy/upstream"
 )
 
 // own is what the session has of a connection upstream to itself, and what becomes of that when it is lost.
@@ -79,7 +78,7 @@ func (s *Session) runDedicated(p *dedicatedConn, cmd redcon.Command, c *commandt
 	}
 	if p == nil {
 		var err error
-		if p, err = s.openDedicated(); tooManyUpstream(err) && answer == nil && c != nil && c.ReadOnly && c.Conn == commandtable.ConnNone {
+		if p, err = s.openDedicated(); backend.TooMany(err) && answer == nil && c != nil && c.ReadOnly && c.Conn == commandtable.ConnNone {
 			s.enqueue(cmd.Raw, cmd.Args, c) // only writes are paused
 			return
 		} else if err != nil {
@@ -109,17 +108,11 @@ func (s *Session) dedicatedFailed(c *commandtable.Command, err error) {
 	s.noteTrouble(err)
 }
 
-// needsAuth says that the client must log in first.
-func needsAuth(err error) bool {
-	var reply *upstream.ReplyError
-	return errors.As(err, &reply) && strings.HasPrefix(reply.Line, "NOAUTH")
-}
-
 // notBegun is fail for a command of that kind, which was not run. What follows MULTI or WATCH would do harm without, unless a
 // password lacks: then Redis refuses that, too.
 func (s *Session) notBegun(k commandtable.ConnKind, err error) {
 	switch {
-	case needsAuth(err), s.closesFor(err):
+	case backend.LogIn(err), s.closesFor(err):
 	case k == commandtable.ConnMulti:
 		s.addLostState(dedicated.Lost{Multi: true, Cause: err})
 		s.ok()

@@ -6,8 +6,10 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/cluster"
+	"github.com/lockproxy/lockproxy/internal/backend"
 	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/internal/downstream"
+	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
@@ -164,8 +166,8 @@ func (s *Session) authDedicated(p *dedicatedConn, args [][]byte) error {
 	for i, a := range args {
 		words[i] = string(a)
 	}
-	reply, err := p.Ask(&dedicated.Reply{}, questionTime, words...)
-	if line, bad := isError(reply); err == nil && bad {
+	reply, err := p.Ask(&dedicated.Reply{}, backend.QuestionTime, words...)
+	if line, bad := resp.ErrorLine(reply); err == nil && bad {
 		err = &upstream.ReplyError{Line: line}
 	}
 	if err == nil {
@@ -175,14 +177,14 @@ func (s *Session) authDedicated(p *dedicatedConn, args [][]byte) error {
 }
 
 // helloDedicated switches the session's own connection to id's protocol, and to its user.
-func (s *Session) helloDedicated(p *dedicatedConn, id upstream.Identity, auth bool) error {
+func helloDedicated(p *dedicated.Conn, id upstream.Identity, auth bool) error {
 	p.Taint()
 	words := []string{"HELLO", strconv.Itoa(id.Proto)}
 	if auth {
 		words = append(words, "AUTH", userName(id.User), id.Password)
 	}
-	reply, err := p.Ask(&dedicated.Reply{Effect: dedicated.Effect{Proto: id.Proto}}, questionTime, words...)
-	if line, bad := isError(reply); err == nil && bad {
+	reply, err := p.Ask(&dedicated.Reply{Effect: dedicated.Effect{Proto: id.Proto}}, backend.QuestionTime, words...)
+	if line, bad := resp.ErrorLine(reply); err == nil && bad {
 		err = &upstream.ReplyError{Line: line}
 	}
 	if err == nil && auth {

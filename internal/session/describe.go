@@ -76,7 +76,7 @@ func (s *Session) values(asking [][]byte) map[string]any {
 	}
 	qbuf := 0
 	if asking != nil {
-		qbuf = len(encode(asking))
+		qbuf = len(resp.Command(asking))
 	}
 	return map[string]any{
 		"id": s.peer.id, "addr": s.peer.addr, "laddr": s.peer.laddr, "fd": s.peer.id, "name": name, "flags": flags, "db": id.DB, "events": "r",

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/commandtable"
+	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
 const noAuth = "NOAUTH Authentication required."
@@ -83,7 +84,7 @@ func (s *Server) noAuthHello() string {
 		return *line
 	}
 	reply, err := s.askAs(s.fresh(), "HELLO", "3")
-	line, refused := isError(reply)
+	line, refused := resp.ErrorLine(reply)
 	if err != nil || !refused {
 		return noAuth
 	}

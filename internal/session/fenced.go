@@ -49,7 +49,7 @@ func (u *single) fenced(r lock.HoldRequest, c *commandtable.Command, args [][]by
 	if err := s.Locks().Lost(r); err != nil {
 		return err
 	}
-	f := fence{s: s, r: r, cmd: c, raw: encode(args), hold: s.Locks().ReadHoldHere(r)}
+	f := fence{s: s, r: r, cmd: c, raw: resp.Command(args), hold: s.Locks().ReadHoldHere(r)}
 	if f.p = s.currentDedicated(); f.p == nil {
 		if f.p, err = s.openDedicated(); err != nil {
 			s.noteTrouble(err)
@@ -269,7 +269,7 @@ var exec = resp.AppendCommand(nil, "EXEC")
 // notRun is the error for what EXEC answered when it ran nothing; nil: the lock has changed. It is the command's own where
 // Redis refused to queue it.
 func (f *fence) notRun(queued, answered []byte) error {
-	line, bad := isError(answered)
+	line, bad := resp.ErrorLine(answered)
 	switch {
 	case !bad:
 		return nil
@@ -277,7 +277,7 @@ func (f *fence) notRun(queued, answered []byte) error {
 		f.undo(fenceBegun{multi: true})
 		return ownError(answered)
 	}
-	if refused, bad := isError(queued); bad {
+	if refused, bad := resp.ErrorLine(queued); bad {
 		return &upstream.ReplyError{Line: refused}
 	}
 	return denied(strings.TrimPrefix(line, "EXECABORT Transaction discarded because of: "))
@@ -338,7 +338,7 @@ func (p *dedicatedConn) answer(e *dedicated.Reply) ([]byte, error) {
 
 // ownError is the error in the reply to a command of FENCED's own. A user who may not run that is told what it was for.
 func ownError(reply []byte) error {
-	if line, bad := isError(reply); bad {
+	if line, bad := resp.ErrorLine(reply); bad {
 		return denied(line)
 	}
 	return nil

@@ -24,8 +24,8 @@ func (s *Session) fencedKeys(v *commands.Verb, args [][]byte) {
 	if len(inner) == 1 { // Redis wants an argument
 		inner = append(inner[:1:1], nil)
 	}
-	answer, err := s.askRaw(encode(append([][]byte{args[0], args[1]}, inner...)))
-	line, bad := isError(answer)
+	answer, err := s.askRaw(resp.Command(append([][]byte{args[0], args[1]}, inner...)))
+	line, bad := resp.ErrorLine(answer)
 	r, ok := resp.ParseReply(answer)
 	if err != nil || bad && line != noKeys || !bad && !ok {
 		s.relay(answer, err)

@@ -2,8 +2,8 @@ package session
 
 import (
 	"errors"
-	"strings"
 
+	"github.com/lockproxy/lockproxy/internal/backend"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
@@ -81,7 +81,7 @@ func (s *Session) forward() {
 // answerFor is fail for each command that Redis did not answer. When the outcome of one that may have written is
 // unknown, the lock engine is told: this client's locks are then not released, they run out.
 func (s *Session) answerFor(err error, unanswered []*commandtable.Command) {
-	if s.noteTrouble(err); passwordRefused(err) && s.guard.Over() {
+	if s.noteTrouble(err); backend.PasswordRefused(err) && s.guard.Over() {
 		return // closed without a word
 	}
 	if s.wasDeleted(err) {
@@ -115,24 +115,12 @@ func (s *Session) answerFor(err error, unanswered []*commandtable.Command) {
 func (s *Session) noteTrouble(err error) {
 	var reply *upstream.ReplyError
 	switch {
-	case tooManyUpstream(err):
+	case backend.TooMany(err):
 	case !errors.As(err, &reply):
 		s.srv.learnAgain()
 	case s.srv.up.backend.Final(err):
 		s.guard.HangUp(downstream.Left, passwordGone)
 	}
-}
-
-// tooManyUpstream says that there may be no further connection upstream.
-func tooManyUpstream(err error) bool {
-	var full *upstream.FullError
-	return errors.As(err, &full)
-}
-
-// passwordRefused says that Redis would not let the client's user in again.
-func passwordRefused(err error) bool {
-	var reply *upstream.ReplyError
-	return errors.As(err, &reply) && strings.HasPrefix(reply.Line, "WRONGPASS")
 }
 
 const timeoutLine = "ERR upstream timeout, the outcome of this command is unknown"
@@ -152,14 +140,6 @@ func errorLine(err error) string {
 		return lostLine
 	}
 	return "ERR " + err.Error()
-}
-
-// isError tells an error reply, and gives its line.
-func isError(reply []byte) (string, bool) {
-	if len(reply) < 3 || reply[0] != '-' {
-		return "", false
-	}
-	return string(reply[1 : len(reply)-2]), true
 }
 
 // relay appends a reply Redis gave, or the error that stands for it.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/commands"
+	"github.com/lockproxy/lockproxy/internal/backend"
 	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/proto/resp"
@@ -49,7 +50,7 @@ func (s *Session) auth(args [][]byte) {
 func (s *Session) authenticate(user, password string) error {
 	ctx, done := s.clientContext()
 	defer done()
-	ctx, cancel := context.WithTimeoutCause(ctx, questionTime, upstream.ErrTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, backend.QuestionTime, upstream.ErrTimeout)
 	defer cancel()
 	return s.srv.up.backend.Authenticate(ctx, s.host(), user, password)
 }
@@ -104,7 +105,7 @@ func (s *Session) hello(args [][]byte) {
 	}
 	answer, err := s.pipes.way.hello(id)
 	if p := s.currentDedicated(); p != nil && err == nil {
-		err = s.helloDedicated(p, id, o.Auth)
+		err = helloDedicated(p.Conn, id, o.Auth)
 	}
 	if err == nil {
 		err = s.pipes.way.helloSubscriptions(id)
@@ -168,7 +169,7 @@ func (u *single) selectDB(n int, word string) {
 		return
 	}
 	if p := s.currentDedicated(); p != nil {
-		s.relay(p.Ask(&dedicated.Reply{Effect: dedicated.Effect{Selects: true, DB: n}}, questionTime, "SELECT", word))
+		s.relay(p.Ask(&dedicated.Reply{Effect: dedicated.Effect{Selects: true, DB: n}}, backend.QuestionTime, "SELECT", word))
 		s.currentDedicated() // takes the database on
 		return
 	}

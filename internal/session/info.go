@@ -16,7 +16,7 @@ var infoFacts = &cluster.Facts{Name: "info", ReadOnly: true, Request: cluster.Al
 
 // askInfo is INFO as the masters answer it together.
 func (u *clustered) askInfo(args [][]byte) ([]byte, error) {
-	answer, err := u.askPlan(cluster.Command{Raw: encode(args), Args: args, Facts: infoFacts})
+	answer, err := u.askPlan(cluster.Command{Raw: resp.Command(args), Args: args, Facts: infoFacts})
 	if err != nil {
 		return nil, err
 	}
@@ -38,7 +38,7 @@ var statsFacts = &cluster.Facts{Name: "function|stats", ReadOnly: true, Request:
 
 // functionStats is FUNCTION STATS: a master's that runs a script, or any one's, since all have the same libraries.
 func (u *clustered) functionStats(args [][]byte) {
-	answer, err := u.askPlan(cluster.Command{Raw: encode(args), Args: args, Facts: statsFacts})
+	answer, err := u.askPlan(cluster.Command{Raw: resp.Command(args), Args: args, Facts: statsFacts})
 	if err != nil {
 		u.s.relay(nil, err)
 		return
@@ -62,7 +62,7 @@ func (s *Session) info(args [][]byte) {
 		return
 	}
 	r, ok := resp.ParseReply(answer)
-	line, bad := isError(answer)
+	line, bad := resp.ErrorLine(answer)
 	switch {
 	case bad && s.srv.o.Embedded && !strings.HasPrefix(line, "NO"):
 		r.Text = nil // the embedded store answers sections it does not have with an error
@@ -135,12 +135,3 @@ func (s *Server) section() string {
 
 // oneField keeps an error from looking like several fields or lines.
 var oneField = strings.NewReplacer(",", ";", "\r", " ", "\n", " ")
-
-// encode writes a command anew.
-func encode(args [][]byte) []byte {
-	words := make([]string, len(args))
-	for i, a := range args {
-		words[i] = string(a)
-	}
-	return resp.AppendCommand(nil, words...)
-}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tidwall/redcon"
 
+	"github.com/lockproxy/lockproxy/internal/backend"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/retry"
 	"github.com/lockproxy/lockproxy/proto/resp"
@@ -76,7 +77,7 @@ func (s *Server) learnTable() error {
 	if err != nil {
 		return err
 	}
-	if line, bad := isError(reply); bad && !strings.HasPrefix(line, "NOPERM") {
+	if line, bad := resp.ErrorLine(reply); bad && !strings.HasPrefix(line, "NOPERM") {
 		return &upstream.ReplyError{Line: line} // BUSY, LOADING: what is known already stands until Redis can tell
 	}
 	told := commandtable.Listed(reply)
@@ -153,33 +154,16 @@ func (s *Server) askAs(id upstream.Identity, args ...string) ([]byte, error) {
 }
 
 func (s *Server) askAt(n *upstream.Node, id upstream.Identity, args ...string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(s.ctx, questionTime)
+	ctx, cancel := context.WithTimeout(s.ctx, backend.QuestionTime)
 	defer cancel()
-	return askWithin(ctx, n, id, args...)
-}
-
-// askWithin is askAt, at most until ctx ends.
-func askWithin(ctx context.Context, n *upstream.Node, id upstream.Identity, args ...string) ([]byte, error) {
-	p, err := n.Aside(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	stop := context.AfterFunc(ctx, p.Release)
-	defer func() {
-		if stop() {
-			p.Release()
-		}
-	}()
-	var got gathered
-	err = p.Do(&upstream.Request{Cmds: [][]byte{resp.AppendCommand(nil, args...)}, Sink: &got})
-	return got, err
+	return backend.Ask(ctx, n, id, args...)
 }
 
 // stranger answers a command that Redis did not list: an unknown one, one of a module loaded since, or one that redis.conf
 // has renamed, which COMMAND lists under its old name only. A renamed MONITOR would take over a shared connection.
 func (s *Session) stranger(args [][]byte) {
 	if s.srv.o.Embedded { // it answers with all of its table, and renames nothing
-		s.enqueue(encode(args), args, nil)
+		s.enqueue(resp.Command(args), args, nil)
 		return
 	}
 	c, run := s.resolve(args)
@@ -187,9 +171,9 @@ func (s *Session) stranger(args [][]byte) {
 	case run != nil:
 		run(s, args)
 	case c != nil && c.Conn.Starts():
-		s.runDedicated(nil, redcon.Command{Raw: encode(args), Args: args}, c, nil)
+		s.runDedicated(nil, redcon.Command{Raw: resp.Command(args), Args: args}, c, nil)
 	default:
-		s.enqueue(encode(args), args, c)
+		s.enqueue(resp.Command(args), args, c)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/backend"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/lock"
+	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
@@ -100,7 +101,7 @@ func (s *Session) May(key []byte, write bool) error {
 	if err != nil {
 		return err
 	}
-	if line, bad := isError(reply); bad {
+	if line, bad := resp.ErrorLine(reply); bad {
 		err = &upstream.ReplyError{Line: line}
 		if !strings.HasPrefix(line, "NOPERM") {
 			return err // the key's or the server's state: not worth keeping
@@ -153,7 +154,7 @@ func (s *Session) refused() error {
 	if err != nil {
 		return err
 	}
-	switch line, bad := isError(reply); {
+	switch line, bad := resp.ErrorLine(reply); {
 	case !bad, upstream.SaidInside(line):
 	case strings.HasPrefix(line, "BUSY "), strings.HasPrefix(line, "LOADING "), strings.HasPrefix(line, "MASTERDOWN "):
 		return nil // Redis asks for a password before it says this, but what it says to the command itself it is to say, SCRIPT KILL for one

@@ -6,6 +6,7 @@ import (
 
 	"github.com/tidwall/redcon"
 
+	"github.com/lockproxy/lockproxy/internal/backend"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/internal/downstream"
@@ -22,7 +23,7 @@ import (
 
 // lostUpstream says that err is about the connection to Redis, and neither an answer that Redis gave nor a bound of this proxy's.
 func lostUpstream(err error) bool {
-	if tooManyUpstream(err) {
+	if backend.TooMany(err) {
 		return false
 	}
 	var lost *upstream.LostError

@@ -7,6 +7,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/backend"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/scriptcache"
+	"github.com/lockproxy/lockproxy/internal/subscription"
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -22,11 +23,11 @@ const crossSlot = "CROSSSLOT Keys in request don't hash to the same slot"
 type clustered struct {
 	s             *Session
 	nodes         *backend.Clustered
-	plain         *cluster.Executor // nil: not needed yet
-	quick         *cluster.Executor // the quick lane of scripts; nil: not needed yet
-	lane          *scriptcache.Lane // that one
-	presence      *upstream.Pipe    // see show; nil: none
-	subscriptions *subscriptions    // nil: none yet
+	plain         *cluster.Executor           // nil: not needed yet
+	quick         *cluster.Executor           // the quick lane of scripts; nil: not needed yet
+	lane          *scriptcache.Lane           // that one
+	presence      *upstream.Pipe              // see show; nil: none
+	subscriptions *subscription.Subscriptions // nil: none yet
 }
 
 // executor is the session's own, made when first needed.
@@ -80,7 +81,7 @@ func (u *clustered) served() bool { return false }
 func (u *clustered) hello(id upstream.Identity) (resp.Reply, error) {
 	u.executor().As(id)
 	got, err := u.ask(resp.AppendCommand(nil, "HELLO", string(rune('0'+id.Proto))))
-	if line, bad := isError(got); err == nil && bad {
+	if line, bad := resp.ErrorLine(got); err == nil && bad {
 		err = &upstream.ReplyError{Line: line}
 	}
 	if err != nil {
@@ -100,7 +101,15 @@ func (u *clustered) selectDB(n int, word string) { u.s.relay(u.s.ask("SELECT", w
 func (u *clustered) openDedicated() (*dedicatedConn, error) { return u.openDedicatedForSlot(noSlot) }
 
 // helloSubscriptions has the connections that the client's subscriptions have speak another protocol.
-func (u *clustered) helloSubscriptions(id upstream.Identity) error { return u.subscriptions.hello(id) }
+func (u *clustered) helloSubscriptions(id upstream.Identity) error { return u.subscriptions.Hello(id) }
+
+// dropSubscriptions ends them all.
+func (u *clustered) dropSubscriptions() {
+	if x := u.subscriptions; x != nil {
+		u.subscriptions = nil
+		x.Close()
+	}
+}
 
 // nodeAnswer is an answer that is another one with a cluster.
 type nodeAnswer func(u *clustered, args [][]byte)
@@ -157,7 +166,7 @@ func (u *clustered) keysOf(c *commandtable.Command, args [][]byte, dst []int) []
 	if known {
 		return keys
 	}
-	reply, err := u.ask(encode(append([][]byte{[]byte("COMMAND"), []byte("GETKEYS")}, args...)))
+	reply, err := u.ask(resp.Command(append([][]byte{[]byte("COMMAND"), []byte("GETKEYS")}, args...)))
 	if err != nil {
 		return dst
 	}
@@ -220,7 +229,7 @@ func (u *clustered) askApart(args [][]byte) ([]byte, error) {
 	}
 	t := u.s.srv.facts.table.Load()
 	c, _ := t.find(args)
-	p := cluster.NewPlan(cluster.Command{Raw: encode(args), Args: args, Facts: t.routeOf(c).facts})
+	p := cluster.NewPlan(cluster.Command{Raw: resp.Command(args), Args: args, Facts: t.routeOf(c).facts})
 	u.onOwn(func(e *cluster.Executor) {
 		ctx, done := u.s.clientContext()
 		defer done()

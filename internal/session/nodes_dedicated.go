@@ -8,6 +8,7 @@ import (
 	"github.com/tidwall/redcon"
 
 	"github.com/lockproxy/lockproxy/cluster"
+	"github.com/lockproxy/lockproxy/internal/backend"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/internal/retry"
@@ -83,11 +84,11 @@ func (u *clustered) connectSlot(slot int, v *dedicated.View) (*dedicatedConn, er
 				return p, nil
 			}
 		}
-		if passwordRefused(err) && slot == noSlot && refused+1 < len(snapshot.Masters) {
+		if backend.PasswordRefused(err) && slot == noSlot && refused+1 < len(snapshot.Masters) {
 			refused++
 			continue
 		}
-		if time.Now().After(until) || u.s.guard.Over() || u.s.srv.ctx.Err() != nil || isFinal(err) {
+		if time.Now().After(until) || u.s.guard.Over() || u.s.srv.ctx.Err() != nil || backend.NoRetry(err) {
 			return nil, err
 		}
 		u.lookAgain()
@@ -146,9 +147,6 @@ func (u *clustered) closeUnusedDedicated() {
 		u.s.dropDedicated()
 	}
 }
-
-// isFinal says that to try again would not help.
-func isFinal(err error) bool { return passwordRefused(err) || needsAuth(err) || tooManyUpstream(err) }
 
 // runDedicatedNodes has a command run that concerns the connection, or may wait. p is the session's own, nil if it has none.
 func (u *clustered) runDedicated(p *dedicatedConn, cmd redcon.Command, c *commandtable.Command) {

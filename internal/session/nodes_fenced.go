@@ -35,7 +35,7 @@ func (u *clustered) fenced(r lock.HoldRequest, c *commandtable.Command, args [][
 	if err := w.takes(c, args); err != nil {
 		return err
 	}
-	f := fence{s: u.s, r: r, cmd: c, raw: encode(args), guarded: true, hold: u.s.Locks().ReadHoldHere(r)}
+	f := fence{s: u.s, r: r, cmd: c, raw: resp.Command(args), guarded: true, hold: u.s.Locks().ReadHoldHere(r)}
 	for changed := 0; changed < fencedTries; {
 		if err := u.s.Locks().Lost(r); err != nil {
 			return err

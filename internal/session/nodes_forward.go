@@ -11,6 +11,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/commands"
+	"github.com/lockproxy/lockproxy/internal/backend"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/proto/resp"
@@ -98,7 +99,7 @@ func (u *clustered) sendMute(cmd redcon.Command, c *commandtable.Command, answer
 	case c != nil && c.Conn == commandtable.ConnSubscribe:
 		u.subscribe(cmd, c)
 	case answer == nil && (c == nil || len(u.keysOf(c, cmd.Args, nil)) == 0 && c.Conn == commandtable.ConnNone):
-		if !u.subscriptions.asks(cmd, c) {
+		if !u.subscriptions.Asks(cmd, c) {
 			u.s.fail(&upstream.NotSentError{Cause: dedicated.ErrGone})
 		}
 	default:
@@ -157,7 +158,7 @@ func (u *clustered) forwardIf(e *cluster.Executor, big bool) (took time.Duration
 	if big {
 		u.s.usesOwn()
 	}
-	if !slices.ContainsFunc(b.nodes.plans, func(p *cluster.Plan) bool { return !tooManyUpstream(p.Err) }) {
+	if !slices.ContainsFunc(b.nodes.plans, func(p *cluster.Plan) bool { return !backend.TooMany(p.Err) }) {
 		return took, false
 	}
 	u.settleRun(t, big)
@@ -269,7 +270,7 @@ func (u *clustered) waitCommand(args [][]byte) {
 	words, at := append([][]byte(nil), args...), len(args)-1
 	timeout, ok := commands.Integer(args[at])
 	if !ok || timeout < 0 {
-		u.s.relay(u.s.askRaw(encode(args))) // says so
+		u.s.relay(u.s.askRaw(resp.Command(args))) // says so
 		return
 	}
 	facts := &cluster.Facts{Name: "wait", Request: cluster.AllShards, Response: cluster.Min}
@@ -277,14 +278,14 @@ func (u *clustered) waitCommand(args [][]byte) {
 	u.s.flush()
 	u.onOwn(func(e *cluster.Executor) {
 		nothing := bytes.Split([]byte("WAIT 0 0"), []byte(" ")) // has Redis count from now on
-		first := cluster.NewPlan(cluster.Command{Raw: encode(nothing), Args: nothing, Facts: facts})
+		first := cluster.NewPlan(cluster.Command{Raw: resp.Command(nothing), Args: nothing, Facts: facts})
 		for {
 			left := time.Second
 			if timeout > 0 {
 				left = min(left, max(time.Until(until), time.Millisecond))
 			}
 			words[at] = integerText(left.Milliseconds())
-			p := cluster.NewPlan(cluster.Command{Raw: encode(words), Args: words, Facts: facts})
+			p := cluster.NewPlan(cluster.Command{Raw: resp.Command(words), Args: words, Facts: facts})
 			plans := []*cluster.Plan{p}
 			if first != nil {
 				plans, first = []*cluster.Plan{first, p}, nil
@@ -308,7 +309,7 @@ func enough(reply []byte, wanted [][]byte) bool {
 		have = []resp.Reply{r}
 	}
 	for i := range min(len(have), len(wanted)) {
-		if n, ok := commands.Integer(wanted[i]); ok && int64(atoi(have[i].Text)) < n {
+		if n, ok := commands.Integer(wanted[i]); ok && int64(resp.Digits(have[i].Text)) < n {
 			return false
 		}
 	}
@@ -319,7 +320,7 @@ func enough(reply []byte, wanted [][]byte) bool {
 func (u *clustered) pubsub(args [][]byte) {
 	t := u.s.srv.facts.table.Load()
 	c, _ := t.find(args)
-	p := cluster.NewPlan(cluster.Command{Raw: encode(args), Args: args, Facts: t.routeOf(c).facts})
+	p := cluster.NewPlan(cluster.Command{Raw: resp.Command(args), Args: args, Facts: t.routeOf(c).facts})
 	ctx, done := u.s.clientContext()
 	u.executor().Do(ctx, []*cluster.Plan{p})
 	done()
@@ -341,7 +342,7 @@ func (u *clustered) pubsub(args [][]byte) {
 			names = append(names, r.Elems[i].Raw)
 		}
 		if sum[name] += 0; counts {
-			sum[name] += atoi(r.Elems[i+1].Text)
+			sum[name] += resp.Digits(r.Elems[i+1].Text)
 		}
 	}
 	out := resp.AppendArray(u.s.batch.out, len(names)*step)

@@ -138,11 +138,11 @@ func blockTimeout(c *commandtable.Command, args [][]byte) (at int, unit time.Dur
 func timeLeft(c *commandtable.Command, args [][]byte, passed time.Duration) []byte {
 	at, unit := blockTimeout(c, args)
 	if at == 0 {
-		return encode(args)
+		return resp.Command(args)
 	}
 	n, err := strconv.ParseFloat(string(args[at]), 64)
 	if err != nil || n <= 0 { // 0: for ever; else Redis says what is wrong
-		return encode(args)
+		return resp.Command(args)
 	}
 	left := max(time.Duration(n*float64(unit))-passed, time.Millisecond)
 	words := append([][]byte(nil), args...)
@@ -151,7 +151,7 @@ func timeLeft(c *commandtable.Command, args [][]byte, passed time.Duration) []by
 	} else {
 		words[at] = integerText(left.Milliseconds())
 	}
-	return encode(words)
+	return resp.Command(words)
 }
 
 func integerText(n int64) []byte { return strconv.AppendInt(nil, n, 10) }

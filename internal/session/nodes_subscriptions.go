@@ -2,9 +2,6 @@ package session
 
 import (
 	"context"
-	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/tidwall/redcon"
@@ -12,341 +9,62 @@ import (
 	"github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/dedicated"
-	"github.com/lockproxy/lockproxy/proto/resp"
+	"github.com/lockproxy/lockproxy/internal/subscription"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// With a cluster upstream a client's subscriptions have connections of their own, one, to any node, for channels
-// and patterns, and one to each node that has sharded channels of its. Messages are passed on as they come. Confirmations
-// are, too, but for the number at their end, which is of all of these connections together. When a slot moves or a node dies, its
-// subscriptions are made again elsewhere (nodes_resubscribe.go), and the client is not told.
-
-// subscriptionConn is one of these connections.
-type subscriptionConn struct {
-	x       *subscriptions
-	p       *dedicatedConn
-	sharded bool
-	events  bool // it is for keyspace notifications: see events
-	since   time.Time
-	id      upstream.Identity // as which it was made, and will be again; written with the turn and subscriptions.mu
-}
-
-// subscriptions are a client's subscriptions.
-type subscriptions struct {
-	s      *Session
-	u      *clustered
-	ctx    context.Context // ends with the session
-	stop   context.CancelFunc
-	turn   chan struct{}          // one slot: who has it may subscribe, and change all
-	events atomic.Pointer[events] // nil: it has asked for no keyspace notifications
-	all    []*subscriptionConn    // some may have been given back or lost: see live
-
-	mu    sync.Mutex // guards all below; taken under the lock of a connection
-	where map[dedicated.Subscription]*subscriptionConn
-	lost  map[dedicated.Subscription]upstream.Identity // of where, those to be made again
-	dead  []*subscriptionConn                          // their connections were lost, why is not known yet
-	maker chan struct{}                                // closed when the goroutine that makes them again has ended; nil: there is none
-	over  bool
-}
-
-// ensureSubscriptions is the session's subscriptions, made when first needed.
-func (u *clustered) ensureSubscriptions() *subscriptions {
-	if u.subscriptions == nil {
-		u.subscriptions = &subscriptions{s: u.s, u: u, turn: make(chan struct{}, 1), where: map[dedicated.Subscription]*subscriptionConn{}, lost: map[dedicated.Subscription]upstream.Identity{}}
-		u.subscriptions.ctx, u.subscriptions.stop = context.WithCancel(u.s.srv.ctx)
-	}
-	return u.subscriptions
-}
-
-// dropSubscriptions ends all subscriptions.
-func (u *clustered) dropSubscriptions() {
-	x := u.subscriptions
-	if u.subscriptions = nil; x == nil {
-		return
-	}
-	x.stop()
-	x.mu.Lock()
-	x.over = true
-	maker := x.maker
-	x.mu.Unlock()
-	if maker != nil {
-		<-maker
-	}
-	if v := x.events.Load(); v != nil {
-		v.end()
-	}
-	for _, e := range x.all {
-		e.p.drop()
-	}
-	x.mu.Lock()
-	clear(x.where)
-	x.count()
-	x.mu.Unlock()
-}
-
-// count shows how many subscriptions there are; mu is held, here and below.
-func (x *subscriptions) count() {
-	var n [3]int32
-	for sub := range x.where {
-		n[sub.Kind]++
-	}
-	v := &x.s.own.view
-	v.Channels.Store(n[dedicated.OfChannel])
-	v.Patterns.Store(n[dedicated.OfPattern])
-	v.Shards.Store(n[dedicated.OfShard])
-}
-
-// number is what Redis counts in the confirmations of a kind.
-func (x *subscriptions) number(k dedicated.SubscriptionKind) int {
-	n := 0
-	for sub := range x.where {
-		if (sub.Kind == dedicated.OfShard) == (k == dedicated.OfShard) {
-			n++
-		}
-	}
-	return n
-}
-
-// names are what is subscribed to of a kind.
-func (x *subscriptions) names(k dedicated.SubscriptionKind) (names []string) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	for sub := range x.where {
-		if sub.Kind == k {
-			names = append(names, sub.Name)
-		}
-	}
-	slices.Sort(names)
-	return names
-}
-
-// confirm is the confirmation of a subscription, or of its end; name nil: there was none.
-func (x *subscriptions) confirm(out []byte, proto int, verb string, k dedicated.SubscriptionKind, name []byte) []byte {
-	out = resp.AppendBulkString(resp.AppendPush(out, proto, 3), verb)
-	if name == nil {
-		out = resp.AppendNull(out, proto)
-	} else {
-		out = resp.AppendBulk(out, name)
-	}
-	return resp.AppendInt(out, int64(x.number(k)))
-}
-
-// take is the turn; false: the session has ended.
-func (x *subscriptions) take() bool {
-	select {
-	case x.turn <- struct{}{}:
-		return true
-	case <-x.ctx.Done():
-		return false
-	}
-}
-
-func (x *subscriptions) giveTurn() { <-x.turn }
-
-// live are the connections there are. Who has the turn may use them, and here and below nobody else.
-func (x *subscriptions) live() []*subscriptionConn {
-	x.all = slices.DeleteFunc(x.all, func(e *subscriptionConn) bool {
-		return e.p.Released()
-	})
-	return x.all
-}
-
-// keep has a connection stay until rest; false: it is gone.
-func (c *subscriptionConn) keep() bool {
-	return !c.p.Hold().Released
-}
-
-// rest gives a connection back that nothing is subscribed to on.
-func (c *subscriptionConn) rest() {
-	c.p.Release()
-}
-
-// open finds a connection of an identity, or makes one, at a node if it is for sharded channels, else at any. It is kept until rest.
-func (x *subscriptions) open(id upstream.Identity, sharded bool, at *cluster.Node) (*subscriptionConn, error) {
-	for _, e := range x.live() {
-		if !e.events && e.sharded == sharded && e.id == id && (!sharded || e.p.Node == at) && e.keep() {
-			return e, nil
-		}
-	}
-	p, err := x.u.connectAs(x.ctx, id, at, new(dedicated.View))
-	if err != nil {
-		return nil, err
-	}
-	e := &subscriptionConn{x: x, p: p, sharded: sharded, id: id, since: time.Now()}
-	p.Intercept(e)
-	x.all = append(x.all, e)
-	return e, nil
-}
-
 // subscribe is SUBSCRIBE and its kin.
 func (u *clustered) subscribe(cmd redcon.Command, c *commandtable.Command) {
-	s, x := u.s, u.ensureSubscriptions()
-	if !x.take() {
-		return
+	if u.subscriptions == nil {
+		s := u.s
+		u.subscriptions = subscription.New(subscription.Config{Host: subscriber{u}, Client: s.guard, Context: s.srv.ctx, Nodes: u.nodes, View: &s.own.view,
+			Spread: int(s.peer.id), Service: s.srv.o.Service, Listeners: &s.srv.up.listeners})
 	}
-	defer x.giveTurn()
-	names := cmd.Args[1:]
-	if v := x.events.Load(); v != nil {
-		defer v.wake() // some may have ended, or been refused
-	}
-	if kind := slices.Index(dedicated.UnsubscribeVerbs[:], c.Name); kind >= 0 {
-		x.unsubscribe(c, dedicated.SubscriptionKind(kind), names)
-		return
-	}
-	kind := dedicated.SubscriptionKind(slices.Index(dedicated.SubscribeVerbs[:], c.Name))
-	if len(names) == 0 {
-		s.error(wrongArity(c.Name))
-		return
-	}
-	for len(names) > 0 && !s.guard.Over() {
-		n := len(names)
-		if kind == dedicated.OfShard { // Redis takes one slot at a time
-			for n = 1; n < len(names) && cluster.Slot(names[n]) == cluster.Slot(names[0]); n++ {
-			}
-		}
-		if !x.subscribe(c, kind, names[:n]) {
-			return
-		}
-		names = names[n:]
-	}
+	u.subscriptions.Run(cmd, c)
 }
 
-// subscribe has names subscribed to at one node; false: the client has been told why not.
-func (x *subscriptions) subscribe(c *commandtable.Command, kind dedicated.SubscriptionKind, names [][]byte) bool {
-	s := x.s
-	if err := s.refused(); err != nil {
-		s.fail(err)
-		return false
-	}
-	slot := noSlot
-	if kind == dedicated.OfShard {
-		slot = cluster.Slot(names[0])
-	} else {
-		x.subscribeEvents(kind, names)
-	}
-	var to *cluster.Node
-	for until := time.Now().Add(x.u.nodes.RetryFor()); ; {
-		at := to
-		if to = nil; at == nil {
-			at = x.home(slot)
-		}
-		refusal, from, err := x.ask(c, names, at)
-		done := len(refusal) == 0 && err == nil
-		switch {
-		case done || s.guard.Over():
-			return done
-		case isFinal(err), err == nil && !dedicated.IsRedirect(refusal), time.Now().After(until):
-			if err != nil {
-				s.fail(err)
-				s.noteTrouble(err)
-			}
-			s.batch.out = append(s.batch.out, refusal...)
-			return false
-		}
-		if next, ask, ok := x.u.nodes.Redirect(refusal, slot, from); ok && !ask && next != nil {
-			to = next
-			continue
-		}
-		x.u.lookAgain()
-	}
-}
+// subscriber is what a client's subscriptions ask of its session: see subscription.Host.
+type subscriber struct{ u *clustered }
 
-// home is where a slot's channels are subscribed to, or, noSlot, all others; nil: nowhere.
-func (x *subscriptions) home(slot int) *cluster.Node {
-	snapshot := x.u.nodes.Snapshot()
-	if slot == noSlot {
-		return snapshot.Any(int(x.s.peer.id))
-	}
-	return snapshot.Owner(slot)
-}
+var _ subscription.Host = subscriber{}
 
-// ask has the client's own command run at a node. What is confirmed goes to the client; refusal is an error of Redis'.
-func (x *subscriptions) ask(c *commandtable.Command, names [][]byte, at *cluster.Node) (refusal []byte, from *cluster.Node, err error) {
-	if at == nil {
-		return nil, nil, &upstream.NotSentError{Cause: errNotServed}
-	}
-	e, err := x.open(x.s.ident, c.Name == dedicated.SubscribeVerbs[dedicated.OfShard], at)
+// Connect implements subscription.Host.
+func (h subscriber) Connect(ctx context.Context, id upstream.Identity, at *cluster.Node) (subscription.Link, error) {
+	p, err := h.u.connectAs(ctx, id, at, new(dedicated.View))
 	if err != nil {
-		return nil, at, err
+		return subscription.Link{}, err
 	}
-	defer e.rest()
-	return x.sent(e, c, names)
+	return subscription.Link{Conn: p.Conn, Relay: func(cmd redcon.Command, c *commandtable.Command) { h.u.s.send(p, cmd, c) }, End: p.drop}, nil
 }
 
-// sent is ask on a connection there is.
-func (x *subscriptions) sent(e *subscriptionConn, c *commandtable.Command, names [][]byte) (refusal []byte, from *cluster.Node, err error) {
-	words := append([][]byte{[]byte(c.Name)}, names...)
-	var got []byte
-	o := &dedicated.Reply{Cmd: c, Kind: c.Conn, Got: &got, Names: texts(names)}
-	e.p.Send(o, encode(words))
-	if !e.p.Settled() && o.Lost == nil {
-		o.Lost = dedicated.ErrGone
-	}
-	if o.Lost != nil {
-		return nil, e.p.Node, &upstream.NotSentError{Cause: o.Lost}
-	}
-	return got, e.p.Node, nil
+// Hello implements subscription.Host.
+func (h subscriber) Hello(c *dedicated.Conn, id upstream.Identity) error {
+	return helloDedicated(c, id, false)
 }
 
-func texts(words [][]byte) []string {
-	all := make([]string, len(words))
-	for i, w := range words {
-		all[i] = string(w)
-	}
-	return all
-}
+// Find implements subscription.Host.
+func (h subscriber) Find(name string) *commandtable.Command { return h.u.s.srv.find(name) }
 
-// unsubscribe ends subscriptions; without names all of a kind. What is subscribed to nowhere is confirmed here.
-func (x *subscriptions) unsubscribe(c *commandtable.Command, kind dedicated.SubscriptionKind, names [][]byte) {
-	s := x.s
-	if len(names) == 0 {
-		for _, name := range x.names(kind) {
-			names = append(names, []byte(name))
-		}
-	}
-	if len(names) == 0 {
-		names = [][]byte{nil}
-	}
-	for _, name := range names {
-		sub := dedicated.Subscription{Kind: kind, Name: string(name)}
-		x.mu.Lock()
-		e := x.where[sub]
-		x.mu.Unlock()
-		if e != nil && name != nil {
-			refusal, _, err := x.sent(e, c, [][]byte{name})
-			if err == nil && len(refusal) == 0 {
-				continue
-			}
-		}
-		x.mu.Lock()
-		delete(x.where, sub)
-		delete(x.lost, sub)
-		x.count()
-		s.batch.out = x.confirm(s.batch.out, s.ident.Proto, c.Name, kind, name)
-		x.mu.Unlock()
-	}
-}
+// Lockless implements subscription.Host.
+func (h subscriber) Lockless() bool { return h.u.s.lockless() }
 
-// asks has a command answered as by a connection with subscriptions, by one of them; false: none is there just now.
-func (x *subscriptions) asks(cmd redcon.Command, c *commandtable.Command) bool {
-	for until := time.Now().Add(x.u.nodes.RetryFor()); x.take(); x.s.pause(slotPause) {
-		asked := x.askAny(cmd, c)
-		x.giveTurn() // to those that make them again
-		if asked || time.Now().After(until) || x.s.guard.Over() {
-			return asked
-		}
-	}
-	return false
-}
+// Identity implements subscription.Host.
+func (h subscriber) Identity() upstream.Identity { return h.u.s.ident }
 
-func (x *subscriptions) askAny(cmd redcon.Command, c *commandtable.Command) bool {
-	for _, e := range x.live() {
-		if e.p.Status().Subscribed && !e.events && e.keep() {
-			x.s.send(e.p, cmd, c)
-			e.p.Settled()
-			e.rest()
-			return true
-		}
-	}
-	return false
-}
+// Refused implements subscription.Host.
+func (h subscriber) Refused() error { return h.u.s.refused() }
+
+// Answer implements subscription.Host.
+func (h subscriber) Answer(add func(out []byte) []byte) { h.u.s.batch.out = add(h.u.s.batch.out) }
+
+// Fail implements subscription.Host.
+func (h subscriber) Fail(err error) { h.u.s.fail(err) }
+
+// Trouble implements subscription.Host.
+func (h subscriber) Trouble(err error) { h.u.s.noteTrouble(err) }
+
+// LookAgain implements subscription.Host.
+func (h subscriber) LookAgain() { h.u.lookAgain() }
+
+// Pause implements subscription.Host.
+func (h subscriber) Pause(d time.Duration) { h.u.s.pause(d) }

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/commands"
+	"github.com/lockproxy/lockproxy/internal/backend"
+	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
@@ -84,7 +86,7 @@ func (u *single) askApart(args [][]byte) ([]byte, error) {
 		return nil, err
 	}
 	defer p.Release()
-	var got gathered
-	err = p.Do(&upstream.Request{Cmds: [][]byte{encode(args)}, Sink: &got})
+	var got backend.Gathered
+	err = p.Do(&upstream.Request{Cmds: [][]byte{resp.Command(args)}, Sink: &got})
 	return got, err
 }

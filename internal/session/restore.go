@@ -5,11 +5,18 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/backend"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/internal/retry"
+	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
+)
+
+const (
+	remakeStep   = 2 * time.Second        // for one try
+	restorePause = 100 * time.Millisecond // between tries
 )
 
 // restore makes the subscriptions, MONITOR and CLIENT TRACKING of a lost connection again on another one, under a client that is
@@ -59,7 +66,7 @@ func (r *restore) run() {
 		s.mu.Lock()
 		r.cause = err
 		s.mu.Unlock()
-		if passwordRefused(err) || strings.HasPrefix(line, "NOPERM ") || strings.HasPrefix(line, "NOAUTH ") || s.lockless() {
+		if backend.PasswordRefused(err) || strings.HasPrefix(line, "NOPERM ") || strings.HasPrefix(line, "NOAUTH ") || s.lockless() {
 			s.guard.Cut(downstream.Left, "what its connection upstream had could not be made again: "+err.Error())
 			return
 		}
@@ -79,7 +86,7 @@ func (r *restore) make(id upstream.Identity) (p *dedicatedConn, line string, err
 		if !p.Exchange(ctx, e.Reply, e.Raw) {
 			return p, "", &upstream.NotSentError{Cause: dedicated.ErrGone}
 		}
-		if line, bad := isError(*e.Got); bad {
+		if line, bad := resp.ErrorLine(*e.Got); bad {
 			return p, line, &upstream.ReplyError{Line: line}
 		}
 	}

@@ -8,8 +8,10 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/lockproxy/lockproxy/internal/backend"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/downstream"
+	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
@@ -107,7 +109,7 @@ func (s *Server) lookAtIdentity(id upstream.Identity) (refused bool) {
 	defer cancel()
 	err := s.up.backend.Authenticate(ctx, "", id.User, id.Password)
 	var re *upstream.ReplyError
-	if !passwordRefused(err) || !errors.As(err, &re) {
+	if !backend.PasswordRefused(err) || !errors.As(err, &re) {
 		return false
 	}
 	s.identityRefused(id, re)
@@ -148,7 +150,7 @@ func (s *Session) refusal(asked grant, call func() ([]byte, error)) (refusal, er
 	if err != nil {
 		return nil, err
 	}
-	if line, bad := isError(reply); bad && strings.HasPrefix(line, "NOPERM") {
+	if line, bad := resp.ErrorLine(reply); bad && strings.HasPrefix(line, "NOPERM") {
 		refusal = &upstream.ReplyError{Line: line}
 	}
 	if len(asked.key) <= longestKey {

@@ -8,6 +8,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/lockproxy/lockproxy/internal/testredis"
+	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
 // admin runs commands past the proxy.
@@ -187,7 +188,7 @@ func TestLimitsBehindReset(t *testing.T) {
 			w.expect("+OK\r\n", "AUTH", "secret")
 			var all []byte
 			for _, args := range append([][]string{{"PING"}, {"RESET"}}, behind...) {
-				all = append(all, encode(bytesOf(args))...)
+				all = append(all, resp.Command(bytesOf(args))...)
 			}
 			w.raw(all)
 			said = append(said, w.rest())

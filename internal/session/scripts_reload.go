@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/backend"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/scriptcache"
 	"github.com/lockproxy/lockproxy/proto/resp"
@@ -84,8 +85,8 @@ func (s *Server) reload(node *upstream.Node, where string, shas []string, seen u
 			return nil, nil, err
 		}
 		ask := func(words ...string) ([]byte, error) {
-			var got gathered
-			err := p.Ask(&upstream.Request{Cmds: [][]byte{resp.AppendCommand(nil, words...)}, Sink: &got}, questionTime)
+			var got backend.Gathered
+			err := p.Ask(&upstream.Request{Cmds: [][]byte{resp.AppendCommand(nil, words...)}, Sink: &got}, backend.QuestionTime)
 			return got, err
 		}
 		return ask, p.Release, nil

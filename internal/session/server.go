@@ -22,6 +22,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/internal/scriptcache"
+	"github.com/lockproxy/lockproxy/internal/subscription"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
@@ -115,8 +116,8 @@ type Server struct {
 // serverUpstream is where commands go.
 type serverUpstream struct {
 	backend   backend.Backend
-	way       func(*Session) way // a session's to it
-	listeners listeners          // of a cluster
+	way       func(*Session) way     // a session's to it
+	listeners subscription.Listeners // of a cluster
 }
 
 // facts are what Redis has told of itself.
@@ -200,7 +201,7 @@ func NewServer(o Options) *Server {
 		s.o.ReadFrom = ReadMaster // which is all there is
 	}
 	if o.Cluster != nil || o.Node != nil { // else tests look at what needs none
-		s.up.backend.Tell(backend.Notices{Refused: s.identityRefused, Password: s.passwordAsked, Topology: s.up.listeners.topologyChanged})
+		s.up.backend.Tell(backend.Notices{Refused: s.identityRefused, Password: s.passwordAsked, Topology: s.up.listeners.TopologyChanged})
 	}
 	return s
 }

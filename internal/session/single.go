@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/cluster"
+	"github.com/lockproxy/lockproxy/internal/backend"
 	"github.com/lockproxy/lockproxy/internal/scriptcache"
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
@@ -44,7 +45,7 @@ func (u *single) askAbout(words ...string) ([]byte, error) { return u.s.ask(word
 
 func (u *single) askSlot(_ int, words ...string) ([]byte, error) { return u.s.ask(words...) }
 
-func (u *single) askInfo(args [][]byte) ([]byte, error) { return u.s.askRaw(encode(args)) }
+func (u *single) askInfo(args [][]byte) ([]byte, error) { return u.s.askRaw(resp.Command(args)) }
 
 func (u *single) show(ctx context.Context) {
 	if u.shared == nil {
@@ -104,7 +105,7 @@ func (u *single) forwardOver(p *upstream.Pipe, err error) {
 func (u *single) forwardBig() {
 	b := u.s.batch
 	err := u.openBig()
-	if tooManyUpstream(err) {
+	if backend.TooMany(err) {
 		u.forwardShared()
 		return
 	}
@@ -218,7 +219,7 @@ func (u *single) hello(id upstream.Identity) (resp.Reply, error) {
 		}
 	}
 	got, err := u.s.question(p, resp.AppendCommand(nil, "HELLO", strconv.Itoa(id.Proto)))
-	if line, bad := isError(got); err == nil && bad {
+	if line, bad := resp.ErrorLine(got); err == nil && bad {
 		err = &upstream.ReplyError{Line: line}
 	}
 	if err != nil {

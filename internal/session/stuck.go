@@ -17,8 +17,6 @@ const (
 	// stuckAfter is how long a session must have waited for the same thing before it is asked whether its client is still
 	// there. One that has closed, or half-closed, gets that long for pending replies, so that their outcome is known.
 	stuckAfter = time.Second
-	// questionTime is how long the proxy's own questions to Redis may take.
-	questionTime = 5 * time.Second
 )
 
 // progress is how far a session has come, for the loop that looks for those that wait for long.

@@ -8,6 +8,7 @@ import (
 	"github.com/tidwall/redcon"
 
 	"github.com/lockproxy/lockproxy/commands"
+	"github.com/lockproxy/lockproxy/internal/backend"
 	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
@@ -54,7 +55,7 @@ func (s *Session) tracking(p *dedicatedConn, e *dedicated.Reply, cmd redcon.Comm
 	if sent == nil {
 		return cmd.Raw
 	}
-	return encode(sent)
+	return resp.Command(sent)
 }
 
 // connectionOf finds the connection at Redis of a client that invalidations are to go to, 0 if it has none and gets none.
@@ -112,10 +113,10 @@ func (p *dedicatedConn) Idle(redirected int64) {
 func (s *Session) askOwn(args [][]byte) (answer []byte, to dedicated.Redirect, err error) {
 	p := s.currentDedicated()
 	if p == nil {
-		answer, err = s.askRaw(encode(args))
+		answer, err = s.askRaw(resp.Command(args))
 		return answer, to, err
 	}
-	answer, err = p.Ask(&dedicated.Reply{}, questionTime, string(args[0]), string(args[1]))
+	answer, err = p.Ask(&dedicated.Reply{}, backend.QuestionTime, string(args[0]), string(args[1]))
 	return answer, p.Status().Redirect, err
 }
 

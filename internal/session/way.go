@@ -68,19 +68,14 @@ func (s *Session) askRaw(raw []byte) ([]byte, error) {
 }
 
 func (s *Session) question(p *upstream.Pipe, raw []byte) ([]byte, error) {
-	var got gathered
-	err := p.Ask(&upstream.Request{Cmds: [][]byte{raw}, Sink: &got, Patient: true}, questionTime)
+	var got backend.Gathered
+	err := p.Ask(&upstream.Request{Cmds: [][]byte{raw}, Sink: &got, Patient: true}, backend.QuestionTime)
 	if err = backend.Unanswered(err); err != nil {
 		s.noteTrouble(err)
 		return nil, err
 	}
 	return got, nil
 }
-
-// gathered is a sink for one reply.
-type gathered []byte
-
-func (g *gathered) Reply(p []byte) { *g = append(*g, p...) }
 
 // askWhere is ask of that node; nil: of any.
 func (s *Session) askWhere(n *cluster.Node, args ...string) ([]byte, error) {

@@ -108,3 +108,12 @@ func appendLine(b []byte, kind byte, s string) []byte {
 	}
 	return append(b, '\r', '\n')
 }
+
+// Command is a command of the given words, its name first.
+func Command(words [][]byte) []byte {
+	b := AppendArray(nil, len(words))
+	for _, w := range words {
+		b = AppendBulk(b, w)
+	}
+	return b
+}

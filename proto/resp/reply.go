@@ -72,3 +72,20 @@ func cutReply(b []byte) (r Reply, rest []byte, ok bool) {
 func (r *Reply) IsList() bool {
 	return r.Elems != nil || r.Kind == '*' || r.Kind == '~' || r.Kind == '%'
 }
+
+// ErrorLine tells an error reply, and gives its line.
+func ErrorLine(reply []byte) (line string, bad bool) {
+	if len(reply) < 3 || reply[0] != '-' {
+		return "", false
+	}
+	return string(reply[1 : len(reply)-2]), true
+}
+
+// Digits reads the digits of an integer reply.
+func Digits(digits []byte) int {
+	n := 0
+	for _, d := range digits {
+		n = n*10 + int(d-'0')
+	}
+	return n
+}

@@ -1,4 +1,4 @@
-package session
+package subscription
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/cluster"
+	"github.com/lockproxy/lockproxy/internal/backend"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/internal/downstream"
@@ -19,15 +20,15 @@ import (
 )
 
 const (
-	remakeFor    = 30 * time.Second       // a subscription that is not made again by then has its client closed, if that holds no lock
-	remakeStep   = 2 * time.Second        // for one node's answer
-	restorePause = 100 * time.Millisecond // between tries
+	remakePause = 100 * time.Millisecond // between tries
+	remakeFor   = 30 * time.Second       // a subscription that is not made again by then has its client closed, if that holds no lock
+	remakeStep  = 2 * time.Second        // for one node's answer
 )
 
 var errNotServed = errors.New("hash slot not served")
 
 // resubscribe is the goroutine that makes lost subscriptions again. It ends when there are none, or the session.
-func (x *subscriptions) resubscribe(gone chan<- struct{}) {
+func (x *Subscriptions) resubscribe(gone chan<- struct{}) {
 	defer close(gone)
 	began := time.Now()
 	for {
@@ -36,12 +37,12 @@ func (x *subscriptions) resubscribe(gone chan<- struct{}) {
 			return
 		}
 		for _, e := range dead {
-			if x.s.lockless() && x.deliberate(e) {
+			if x.Host.Lockless() && x.deliberate(e) {
 				x.cutOff("its connection upstream was closed")
 				return
 			}
 		}
-		if time.Since(began) > remakeFor && x.s.lockless() {
+		if time.Since(began) > remakeFor && x.Host.Lockless() {
 			x.cutOff("its subscriptions could not be made again")
 			return
 		}
@@ -57,14 +58,14 @@ func (x *subscriptions) resubscribe(gone chan<- struct{}) {
 			began = time.Now()
 		}
 		if left > 0 {
-			x.u.nodes.Refreshed(x.ctx)
-			retry.Sleep(x.s.srv.ctx, restorePause, x.ctx.Done())
+			x.Nodes.Refreshed(x.ctx)
+			retry.Sleep(x.Context, remakePause, x.ctx.Done())
 		}
 	}
 }
 
 // lostNow is what is to be made again. When that is nothing the goroutine ends: whoever loses something starts another.
-func (x *subscriptions) lostNow() (lost map[dedicated.Subscription]upstream.Identity, dead []*subscriptionConn) {
+func (x *Subscriptions) lostNow() (lost map[dedicated.Subscription]upstream.Identity, dead []*subscriptionConn) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if len(x.lost) == 0 {
@@ -74,7 +75,7 @@ func (x *subscriptions) lostNow() (lost map[dedicated.Subscription]upstream.Iden
 	return maps.Clone(x.lost), dead
 }
 
-func (x *subscriptions) left() int {
+func (x *Subscriptions) left() int {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return len(x.lost)
@@ -90,13 +91,13 @@ func byIdentity(lost map[dedicated.Subscription]upstream.Identity) map[upstream.
 
 // deliberate says that the node of a lost connection is as it was: Redis has closed the connection, as it closes those that
 // are killed, or do not read. A node that has died, or was restarted, closes all.
-func (x *subscriptions) deliberate(e *subscriptionConn) bool {
+func (x *Subscriptions) deliberate(e *subscriptionConn) bool {
 	n := e.p.Node
 	ctx, cancel := context.WithTimeout(x.ctx, remakeStep)
 	defer cancel()
-	service := x.s.srv.o.Service
+	service := x.Service
 	service.DB, service.Proto = 0, 2
-	answer, err := askWithin(ctx, n.Upstream(), service, "INFO", "server")
+	answer, err := backend.Ask(ctx, n.Upstream(), service, "INFO", "server")
 	if err != nil {
 		return false
 	}
@@ -109,7 +110,7 @@ func (x *subscriptions) deliberate(e *subscriptionConn) bool {
 }
 
 // resubscribeAll makes subscriptions again, each slot's at its node. x has the turn.
-func (x *subscriptions) resubscribeAll(as upstream.Identity, subs []dedicated.Subscription) {
+func (x *Subscriptions) resubscribeAll(as upstream.Identity, subs []dedicated.Subscription) {
 	type group struct {
 		kind dedicated.SubscriptionKind
 		slot int
@@ -137,29 +138,29 @@ func (x *subscriptions) resubscribeAll(as upstream.Identity, subs []dedicated.Su
 }
 
 // resubscribeAt makes subscriptions of one slot again at a node, and returns another node if that says so.
-func (x *subscriptions) resubscribeAt(as upstream.Identity, kind dedicated.SubscriptionKind, slot int, names []string, at *cluster.Node) (to *cluster.Node) {
+func (x *Subscriptions) resubscribeAt(as upstream.Identity, kind dedicated.SubscriptionKind, slot int, names []string, at *cluster.Node) (to *cluster.Node) {
 	if at == nil {
 		return nil
 	}
 	e, err := x.open(as, kind == dedicated.OfShard, at)
 	if err != nil {
-		if passwordRefused(err) {
+		if backend.PasswordRefused(err) {
 			x.cutOff("its subscriptions could not be made again: " + err.Error())
 		}
 		return nil
 	}
 	defer e.rest()
 	verb := dedicated.SubscribeVerbs[kind]
-	cmd := x.s.srv.find(verb)
+	cmd := x.Host.Find(verb)
 	var got []byte
 	o := &dedicated.Reply{Cmd: cmd, Kind: commandtable.ConnSubscribe, Own: true, Got: &got, Names: names}
 	if !x.call(e.p, o, resp.AppendCommand(nil, append([]string{verb}, names...)...)) || len(got) == 0 {
 		return nil
 	}
-	if to, ask, ok := x.u.nodes.Redirect(got, slot, e.p.Node); ok && !ask {
+	if to, ask, ok := x.Nodes.Redirect(got, slot, e.p.Node); ok && !ask {
 		return to
 	}
-	if line, bad := isError(got); bad && (strings.HasPrefix(line, "NOPERM ") || strings.HasPrefix(line, "NOAUTH ")) {
+	if line, bad := resp.ErrorLine(got); bad && (strings.HasPrefix(line, "NOPERM ") || strings.HasPrefix(line, "NOAUTH ")) {
 		x.cutOff("its subscriptions could not be made again: " + line)
 	}
 	return nil
@@ -167,7 +168,7 @@ func (x *subscriptions) resubscribeAt(as upstream.Identity, kind dedicated.Subsc
 
 // call sends a command of the proxy's own on a connection for subscriptions and waits for its reply, past the session's goroutine. A node
 // that does not answer loses the connection.
-func (x *subscriptions) call(p *dedicatedConn, e *dedicated.Reply, raw []byte) bool {
+func (x *Subscriptions) call(p Link, e *dedicated.Reply, raw []byte) bool {
 	ctx, cancel := context.WithTimeout(x.ctx, remakeStep)
 	defer cancel()
 	if p.Exchange(ctx, e, raw) {
@@ -204,7 +205,7 @@ func (c *subscriptionConn) Confirmed(frame []byte, e *dedicated.Reply, proto int
 	default:
 		if at, wanted := x.where[sub]; wanted && at == nil {
 			x.where[sub] = c
-			x.u.nodes.Resubscribed.Add(1)
+			x.Nodes.Resubscribed.Add(1)
 		}
 	}
 	if x.where[sub] != nil || ends && asked {
@@ -218,7 +219,7 @@ func (c *subscriptionConn) Confirmed(frame []byte, e *dedicated.Reply, proto int
 }
 
 // lose has a subscription made again, if it was on that connection. mu is held.
-func (x *subscriptions) lose(sub dedicated.Subscription, was *subscriptionConn) {
+func (x *Subscriptions) lose(sub dedicated.Subscription, was *subscriptionConn) {
 	if at, wanted := x.where[sub]; !wanted || at != was {
 		return
 	}
@@ -252,7 +253,7 @@ func (c *subscriptionConn) Ended() {
 }
 
 // wakeMaker starts the goroutine that makes subscriptions again, unless it is there. mu is held.
-func (x *subscriptions) wakeMaker() {
+func (x *Subscriptions) wakeMaker() {
 	if x.maker == nil && !x.over {
 		x.maker = make(chan struct{})
 		go x.resubscribe(x.maker)
@@ -260,18 +261,18 @@ func (x *subscriptions) wakeMaker() {
 }
 
 // cutOff closes a client whose subscriptions cannot be made again, as Redis would have closed it.
-func (x *subscriptions) cutOff(why string) {
-	x.s.guard.Cut(downstream.Left, why)
+func (x *Subscriptions) cutOff(why string) {
+	x.Client.Cut(downstream.Left, why)
 }
 
-// hello has all connections speak another protocol.
-func (x *subscriptions) hello(id upstream.Identity) (err error) {
+// Hello has all connections speak another protocol.
+func (x *Subscriptions) Hello(id upstream.Identity) (err error) {
 	if x == nil || !x.take() {
 		return nil
 	}
 	defer x.giveTurn()
 	for _, e := range x.live() {
-		if failed := x.s.helloDedicated(e.p, id, false); failed != nil {
+		if failed := x.Host.Hello(e.p.Conn, id); failed != nil {
 			err = failed
 		}
 	}

@@ -1,4 +1,4 @@
-package session
+package subscription
 
 import (
 	"bytes"
@@ -82,12 +82,12 @@ func bulkHead(b []byte) (size int, body []byte, ok bool) {
 	if !ok || len(line) < 2 || line[0] != '$' {
 		return 0, nil, false
 	}
-	return atoi(line[1:]), body, true
+	return resp.Digits(line[1:]), body, true
 }
 
 // events are a client's connections for keyspace notifications.
 type events struct {
-	x     *subscriptions
+	x     *Subscriptions
 	ended chan struct{} // closed when follow has ended
 	woken chan struct{} // one slot: the topology, the subscriptions or a connection have changed
 
@@ -104,7 +104,7 @@ type eventConn struct {
 
 // subscribeEvents has those of the names that may be for keyspace notifications subscribed to at all masters, before the client
 // is told that it is subscribed. Masters that cannot be reached follow when they can. The caller has the turn.
-func (x *subscriptions) subscribeEvents(kind dedicated.SubscriptionKind, names [][]byte) {
+func (x *Subscriptions) subscribeEvents(kind dedicated.SubscriptionKind, names [][]byte) {
 	var more []dedicated.Subscription
 	for _, name := range names {
 		if sub := (dedicated.Subscription{Kind: kind, Name: string(name)}); isEvents(sub) {
@@ -118,10 +118,10 @@ func (x *subscriptions) subscribeEvents(kind dedicated.SubscriptionKind, names [
 	if v == nil {
 		v = &events{x: x, ended: make(chan struct{}), woken: make(chan struct{}, 1), at: map[*cluster.Node]*eventConn{}}
 		x.events.Store(v)
-		x.s.srv.up.listeners.add(v)
+		x.Listeners.add(v)
 		go v.follow()
 	}
-	v.as = x.s.ident
+	v.as = x.Host.Identity()
 	if !v.cover(more) {
 		v.wake()
 	}
@@ -137,7 +137,7 @@ func (v *events) wake() {
 
 // end waits for follow; the context of the subscriptions has ended.
 func (v *events) end() {
-	v.x.s.srv.up.listeners.remove(v)
+	v.x.Listeners.remove(v)
 	<-v.ended
 }
 
@@ -187,14 +187,14 @@ func (v *events) cover(more []dedicated.Subscription) (all bool) {
 	want, all := v.wanted(more), true
 	var masters []*cluster.Node
 	if len(want) > 0 {
-		masters = v.x.u.nodes.Snapshot().Masters
+		masters = v.x.Nodes.Snapshot().Masters
 	}
 	for _, n := range masters {
 		all = v.coverAt(n, want) && all
 	}
 	for n, e := range v.at {
 		if !slices.Contains(masters, n) {
-			e.p.drop()
+			e.p.End()
 			delete(v.at, n)
 		}
 	}
@@ -205,7 +205,7 @@ func (v *events) cover(more []dedicated.Subscription) (all bool) {
 func (v *events) coverAt(n *cluster.Node, want map[dedicated.Subscription]bool) bool {
 	e := v.at[n]
 	if e == nil || !e.keep() {
-		p, err := v.x.u.connectAs(v.x.ctx, v.as, n, new(dedicated.View))
+		p, err := v.x.Host.Connect(v.x.ctx, v.as, n)
 		if err != nil {
 			return false
 		}
@@ -239,7 +239,7 @@ func (v *events) say(e *eventConn, verb string, names []string) bool {
 	if len(names) == 0 {
 		return true
 	}
-	cmd := v.x.s.srv.find(verb)
+	cmd := v.x.Host.Find(verb)
 	var refusal []byte
 	o := &dedicated.Reply{Cmd: cmd, Kind: commandtable.ConnSubscribe, Own: true, Got: &refusal, Names: names}
 	return v.x.call(e.p, o, resp.AppendCommand(nil, append([]string{verb}, names...)...)) && len(refusal) == 0
@@ -253,13 +253,13 @@ func (c *subscriptionConn) Others(frame []byte) (others, known bool) {
 	return is != c.events && listens, known || !listens
 }
 
-// listeners are the sessions that have asked for keyspace notifications.
-type listeners struct {
+// Listeners are the sessions that have asked for keyspace notifications.
+type Listeners struct {
 	mu  sync.Mutex // a leaf
 	all map[*events]struct{}
 }
 
-func (l *listeners) add(v *events) {
+func (l *Listeners) add(v *events) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.all == nil {
@@ -268,14 +268,14 @@ func (l *listeners) add(v *events) {
 	l.all[v] = struct{}{}
 }
 
-func (l *listeners) remove(v *events) {
+func (l *Listeners) remove(v *events) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.all, v)
 }
 
-// topologyChanged is told that there are other nodes, or other slots at them.
-func (l *listeners) topologyChanged() {
+// TopologyChanged is told that there are other nodes, or other slots at them.
+func (l *Listeners) TopologyChanged() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for v := range l.all {
