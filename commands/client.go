@@ -13,6 +13,7 @@ const (
 	SyntaxError  = "ERR syntax error"
 	NotANumber   = "ERR value is not an integer or out of range"
 	BadName      = "ERR Client names cannot contain spaces, newlines or special characters."
+	NoKeys       = "ERR The command has no key arguments" // COMMAND GETKEYS of a command without keys
 	badProto     = "NOPROTO unsupported protocol version"
 	WrongPass    = "WRONGPASS invalid username-password pair or user is disabled."
 	protoNotANum = "ERR Protocol version is not an integer or out of range"

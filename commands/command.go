@@ -1,0 +1,201 @@
+package commands
+
+import (
+	"path"
+	"strings"
+
+	"github.com/lockproxy/lockproxy/proto/resp"
+)
+
+// CommandReply is Redis' reply to COMMAND, or to one of its subcommands, to which the lock verbs are to be added.
+type CommandReply struct {
+	resp.Reply
+	Proto int  // the client's
+	Table bool // it is COMMAND's whole table, whatever was asked, as the embedded store answers
+}
+
+// AppendAll appends the reply to COMMAND.
+func (r CommandReply) AppendAll(out []byte) []byte {
+	verbs := Verbs()
+	out = resp.AppendArray(out, len(r.Elems)+len(verbs))
+	for _, e := range r.Elems {
+		out = append(out, e.Raw...)
+	}
+	for _, v := range verbs {
+		out = v.AppendEntry(out, r.Proto)
+	}
+	return out
+}
+
+// AppendCount appends the reply to COMMAND COUNT.
+func (r CommandReply) AppendCount(out []byte) []byte {
+	n := len(r.Elems)
+	if !r.Table {
+		n = resp.Digits(r.Text)
+	}
+	return resp.AppendInt(out, int64(n+len(Verbs())))
+}
+
+// AppendInfo appends the reply to COMMAND INFO [name …].
+func (r CommandReply) AppendInfo(out []byte, args [][]byte) []byte {
+	if len(args) == 2 {
+		return r.AppendAll(out)
+	}
+	table := r.Table && (len(r.Elems) != len(args)-2 || !sameNames(r.Reply, args[2:]))
+	out = resp.AppendArray(out, len(args)-2)
+	for i, name := range args[2:] {
+		if v := Lookup(name); v != nil {
+			out = v.AppendEntry(out, r.Proto)
+			continue
+		}
+		switch e := entryOf(r.Reply, name); {
+		case !table && i < len(r.Elems):
+			out = append(out, r.Elems[i].Raw...)
+		case e != nil:
+			out = append(out, e.Raw...)
+		default:
+			out = resp.AppendNull(out, r.Proto)
+		}
+	}
+	return out
+}
+
+// sameNames says whether the reply's entries are those asked for, one for one.
+func sameNames(r resp.Reply, names [][]byte) bool {
+	for i, name := range names {
+		if e := r.Elems[i]; !e.Null && (len(e.Elems) == 0 || !strings.EqualFold(string(e.Elems[0].Text), string(name))) {
+			return false
+		}
+	}
+	return true
+}
+
+// entryOf finds a command's entry in the whole table.
+func entryOf(table resp.Reply, name []byte) *resp.Reply {
+	for i, e := range table.Elems {
+		if len(e.Elems) > 0 && strings.EqualFold(string(e.Elems[0].Text), string(name)) {
+			return &table.Elems[i]
+		}
+	}
+	return nil
+}
+
+// AppendDocs appends the reply to COMMAND DOCS [name …]. The embedded store has no documentation: its commands are then listed
+// without, so that redis-cli completes their names and hints the verbs.
+func (r CommandReply) AppendDocs(out []byte, args [][]byte) []byte {
+	var pairs [][]byte
+	wanted := func(name string) bool {
+		for _, a := range args[2:] {
+			if strings.EqualFold(string(a), name) {
+				return true
+			}
+		}
+		return len(args) == 2
+	}
+	if r.Table {
+		for _, e := range r.Elems {
+			if len(e.Elems) > 0 && wanted(string(e.Elems[0].Text)) {
+				pairs = append(pairs, bareDoc(r.Proto, string(e.Elems[0].Text)))
+			}
+		}
+	} else {
+		for i := 0; i+1 < len(r.Elems); i += 2 {
+			pairs = append(pairs, append(append([]byte(nil), r.Elems[i].Raw...), r.Elems[i+1].Raw...))
+		}
+	}
+	for _, v := range Verbs() {
+		if wanted(v.Name) {
+			pairs = append(pairs, v.AppendDoc(nil, r.Proto))
+		}
+	}
+	out = resp.AppendMap(out, r.Proto, len(pairs))
+	for _, p := range pairs {
+		out = append(out, p...)
+	}
+	return out
+}
+
+func bareDoc(proto int, name string) []byte {
+	out := resp.AppendBulkString(nil, strings.ToLower(name))
+	out = resp.AppendMap(out, proto, 3)
+	for _, field := range [][2]string{{"summary", ""}, {"since", "1.0.0"}, {"group", "generic"}} {
+		out = resp.AppendBulkString(out, field[0])
+		out = resp.AppendBulkString(out, field[1])
+	}
+	return out
+}
+
+// AppendList appends the reply to COMMAND LIST [FILTERBY MODULE|ACLCAT|PATTERN value]; of the filters a lock verb fits PATTERN only.
+func (r CommandReply) AppendList(out []byte, args [][]byte) []byte {
+	fits := func(string) bool { return len(args) == 2 }
+	if len(args) == 5 && strings.EqualFold(string(args[3]), "PATTERN") {
+		pattern := strings.ToLower(string(args[4]))
+		fits = func(name string) bool {
+			match, err := path.Match(pattern, name)
+			return err == nil && match
+		}
+	}
+	var names [][]byte
+	for _, e := range r.Elems {
+		if !r.Table {
+			names = append(names, e.Raw)
+		} else if name := strings.ToLower(string(e.Elems[0].Text)); fits(name) {
+			names = append(names, resp.AppendBulkString(nil, name))
+		}
+	}
+	for _, v := range Verbs() {
+		if name := strings.ToLower(v.Name); fits(name) {
+			names = append(names, resp.AppendBulkString(nil, name))
+		}
+	}
+	out = resp.AppendArray(out, len(names))
+	for _, name := range names {
+		out = append(out, name...)
+	}
+	return out
+}
+
+// AppendKeys appends the reply to COMMAND GETKEYS, or GETKEYSANDFLAGS, of a call of the verb.
+func (v *Verb) AppendKeys(out []byte, args [][]byte) []byte {
+	keys := v.Keys(args[2:])
+	switch {
+	case !v.Keyed():
+		return resp.AppendError(out, NoKeys)
+	case len(keys) == 0:
+		return resp.AppendError(out, "ERR Invalid arguments specified for command")
+	}
+	withFlags := strings.EqualFold(string(args[1]), "GETKEYSANDFLAGS")
+	out = resp.AppendArray(out, len(keys))
+	for _, key := range keys {
+		if !withFlags {
+			out = resp.AppendBulk(out, key)
+			continue
+		}
+		out = resp.AppendArray(out, 2)
+		out = resp.AppendBulk(out, key)
+		out = resp.AppendArray(out, 3)
+		for _, flag := range []string{"RW", "access", "update"} {
+			out = resp.AppendSimple(out, flag)
+		}
+	}
+	return out
+}
+
+// AppendInnerKeys is AppendKeys of a verb that wraps a command, of which keys are what Redis says.
+func (v *Verb) AppendInnerKeys(out []byte, proto int, args [][]byte, keys resp.Reply) []byte {
+	out = resp.AppendArray(out, 1+len(keys.Elems))
+	if key := args[3]; strings.EqualFold(string(args[1]), "GETKEYSANDFLAGS") {
+		flags := v.KeyFlags()
+		out = resp.AppendBulk(resp.AppendArray(out, 2), key)
+		out = resp.AppendSet(out, proto, len(flags))
+		for _, flag := range flags {
+			out = resp.AppendSimple(out, flag)
+		}
+	} else {
+		out = resp.AppendBulk(out, key)
+	}
+	for _, e := range keys.Elems {
+		out = append(out, e.Raw...)
+	}
+	return out
+}
