@@ -77,7 +77,7 @@ func TestOfAHundredWithShortLeasesAllWin(t *testing.T) {
 	s := testredis.Start(t)
 	var released, lost atomic.Int32
 	errs := atOnce(t, s, 100, func(w *harness.Wire) error {
-		if got, err := w.Try("LOCK", "k", "BLOCK", "10000", "PX", "5"); got != ok {
+		if got, err := w.Try("LOCK", "k", "BLOCK", "100000", "PX", "5"); got != ok {
 			return errors.Join(err, errReply("LOCK", got))
 		}
 		got, err := w.Try("UNLOCK", "k")

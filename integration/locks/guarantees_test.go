@@ -47,7 +47,7 @@ func TestUnlockIsLostInAFailover(t *testing.T) {
 	t.Parallel()
 	master := testredis.Start(t, "--repl-diskless-sync-delay", "0")
 	replica, link := linked(t, master)
-	w := harness.Dial(t, harness.StartProxy(t, master.URL(), "--lock-watchdog-timeout", "10s").Addr())
+	w := harness.Dial(t, harness.StartProxy(t, master.URL()).Addr())
 	harness.Eventually(t, "the replica is in step", func() bool { return w.Do("LOCK", "k", "REPLICAS", "1", "SELF") == ok })
 	link.BlackHole()
 	harness.Expect(t, w, yes, "UNLOCK", "k", "ALL")
@@ -56,6 +56,10 @@ func TestUnlockIsLostInAFailover(t *testing.T) {
 	replica.Do(t, "REPLICAOF", "NO", "ONE")
 	next := harness.Dial(t, harness.StartProxy(t, replica.URL()).Addr())
 	harness.Expect(t, next, null, "LOCK", "k")
+	if left := pttl(t, replica, "k"); left <= 0 || left > 30000 {
+		t.Errorf("PTTL %d: its lease is 30 s", left)
+	}
+	replica.Do(t, "PEXPIRE", "k", 1000) // which nobody wants to wait for
 	harness.Expect(t, next, ok, "LOCK", "k", "BLOCK", "60000")
 }
 

@@ -187,9 +187,9 @@ func countUnderLocks(w *harness.Wire, names []string, which []int, n int, counts
 		keys = append(keys, names[i])
 	}
 	lock := append([]string{"MULTILOCK", strconv.Itoa(len(keys))}, keys...)
-	lock = append(lock, "BLOCK", strconv.Itoa(n%2*15000))
+	lock = append(lock, "BLOCK", strconv.Itoa(n%2*100000))
 	if n%3 == 0 {
-		lock = append(lock, "PX", "20000")
+		lock = append(lock, "PX", "100000")
 	}
 	if got, err := w.Try(lock...); got != ok {
 		return fmt.Errorf("%q: %q, %w", lock, got, err)
@@ -219,6 +219,7 @@ func countUnderLocks(w *harness.Wire, names []string, which []int, n int, counts
 func TestDeadlockIsTold(t *testing.T) {
 	s := testredis.Start(t)
 	first, second := harness.StartProxy(t, s.URL()), harness.StartProxy(t, s.URL())
+	n := 0
 	for name, c := range map[string]struct {
 		hold, wait []string // of one client each; the third is at another proxy
 		want       string
@@ -238,27 +239,31 @@ func TestDeadlockIsTold(t *testing.T) {
 			for _, p := range []*harness.Proxy{first, first, second, first} {
 				clients = append(clients, harness.Dial(t, p.Addr()))
 			}
-			defer func() {
-				for _, w := range clients {
-					w.Close()
+			n++ // each has locks of its own: what the clients of the one before leave behind is in nobody's way
+			own := func(call string) []string {
+				words := strings.Fields(call)
+				for i, word := range words {
+					if strings.Contains("abc", word) {
+						words[i] = fmt.Sprint(word, n)
+					}
 				}
-				harness.Eventually(t, "all is free", func() bool { s.Do(t, "DEL", "a"); return s.Do(t, "EXISTS", "a", "b", "c").(int64) == 0 })
-			}()
+				return words
+			}
 			for i, call := range c.hold {
 				if call != "" {
-					harness.Expect(t, clients[i], ok, strings.Split(call, " ")...)
+					harness.Expect(t, clients[i], ok, own(call)...)
 				}
 			}
 			last := len(c.wait) - 1
 			for i, call := range c.wait[:last] {
 				if call != "" {
-					clients[i].Send(strings.Split(call, " ")...)
+					clients[i].Send(own(call)...)
 					look := harness.Dial(t, first.Addr())
-					key := strings.Fields(call)[1]
+					key := own(call)[1]
 					harness.Eventually(t, "it waits", func() bool { return harness.WaitingHere(t, look, key) > 0 })
 				}
 			}
-			clients[last].Send(strings.Split(c.wait[last], " ")...)
+			clients[last].Send(own(c.wait[last])...)
 			if c.want == "" {
 				if !clients[last].Silent(time.Second) {
 					t.Fatalf("it is told %q", clients[last].Read())
@@ -274,8 +279,7 @@ func TestDeadlockIsTold(t *testing.T) {
 					t.Error("too late")
 				}
 				// What it holds stays, and to give it back is the way out.
-				verb := strings.Fields(c.hold[last])[1]
-				harness.Expect(t, clients[last], yes, "UNLOCK", verb)
+				harness.Expect(t, clients[last], yes, "UNLOCK", own(c.hold[last])[1])
 				if got := clients[last-1-strings.Count(strings.Join(c.wait, ","), ",,")].Read(); got != ok {
 					t.Errorf("the one before gets %q", got)
 				}

@@ -205,17 +205,20 @@ func oneOfFourGivesUp(t *testing.T) {
 	const lease = 30 * time.Second
 	st := newStage(t)
 	first, third := newJavaFair(t, st.redis, 1), newJavaFair(t, st.redis, 3)
-	harness.Expect(t, st.wire("holder"), ok, "FAIRLOCK", "k", "PX", "30000")
-	if _, left := first.try(lease); left < 20000 || left > 30000 {
+	second, fourth := st.wire("2b"), st.wire("2d")
+	harness.Expect(t, st.wire("holder"), ok, "FAIRLOCK", "k", "PX", "60000")
+	if _, left := first.try(lease); left < 20000 || left > 60000 {
 		t.Errorf("the first of Redisson's is told to come back in %d ms", left)
 	}
-	st.wire("2b").Send("FAIRLOCK", "k", "BLOCK", "1500")
+	id := fmt.Sprint(clientID(t, second))
+	second.Send("FAIRLOCK", "k", "BLOCK", "60000")
 	queued(t, st.redis, 2)
 	third.try(lease)
-	st.wire("2d").Send("FAIRLOCK", "k", "BLOCK", "60000")
+	fourth.Send("FAIRLOCK", "k", "BLOCK", "60000")
 	queued(t, st.redis, 4)
 	before := consistent(t, st.redis, 11*time.Minute)
-	if got := st.wire("2b").Read(); got != null {
+	harness.Expect(t, st.wire("2x"), yes, "CLIENT", "UNBLOCK", id, "TIMEOUT") // not before all four stand there
+	if got := second.Read(); got != null {
 		t.Fatal(got)
 	}
 	after := consistent(t, st.redis, 11*time.Minute)
@@ -223,7 +226,7 @@ func oneOfFourGivesUp(t *testing.T) {
 		t.Errorf("%q are left of %q", after, before)
 	}
 	for _, j := range []*javaFair{first, third} {
-		if granted, left := j.try(lease); granted || left < 20000 || left > 30000 {
+		if granted, left := j.try(lease); granted || left < 20000 || left > 60000 {
 			t.Errorf("asked again: %v, %d", granted, left)
 		}
 	}
@@ -238,11 +241,11 @@ func oneOfFourGivesUp(t *testing.T) {
 	if granted, _ := third.try(lease); !granted {
 		t.Error("the third did not get it after the first")
 	}
-	if !st.wire("2d").Silent(moment) {
+	if !fourth.Silent(moment) {
 		t.Error("the fourth did not wait")
 	}
 	third.unlock()
-	if got := st.wire("2d").Read(); got != ok {
+	if got := fourth.Read(); got != ok {
 		t.Error(got)
 	}
 	queued(t, st.redis, 0)
@@ -252,16 +255,21 @@ func oneOfFourGivesUp(t *testing.T) {
 func pastTheAbandoned(t *testing.T) {
 	st := newStage(t)
 	holder := newJavaFair(t, st.redis, 1)
-	if !holder.once(500 * time.Millisecond) {
+	if !holder.once(time.Minute) {
 		t.Fatal("the lock is free")
 	}
+	st.proxy("1") // which has scripts of its own at the start
 	for i := range 2 {
 		j := newJavaFair(t, st.redis, 2+i)
-		j.wait = 100 * time.Millisecond
-		j.try(500 * time.Millisecond)
+		j.try(time.Minute)
+		queued(t, st.redis, i+1)
 	}
-	queued(t, st.redis, 2)
-	st.proxy("1") // which has scripts of its own at the start
+	// All stand there: now their times run out, the holder's in half a second.
+	queue, _ := waiting(t, st.redis)
+	st.redis.Do(t, "PEXPIRE", "k", 500)
+	for i, owner := range queue {
+		st.redis.Do(t, "ZADD", fairTimes, time.Now().Add(time.Duration(6+i)*100*time.Millisecond).UnixMilli(), owner)
+	}
 	before, began := scriptCalls(t, st.redis), time.Now()
 	harness.Expect(t, st.wire("a"), ok, "FAIRLOCK", "k", "BLOCK", "20000")
 	if calls, took := scriptCalls(t, st.redis)-before, time.Since(began); calls > 40+int(20*took/time.Second) {
@@ -274,9 +282,10 @@ func pastTheAbandoned(t *testing.T) {
 func givenUpWhileRedisPauses(t *testing.T) {
 	st := newStage(t)
 	harness.Expect(t, st.wire("holder"), ok, "FAIRLOCK", "k", "PX", "60000")
-	st.wire("a").Send("FAIRLOCK", "k", "BLOCK", "1000")
+	redis := st.wire("redis")
+	st.wire("a").Send("FAIRLOCK", "k", "BLOCK", "4000")
 	queued(t, st.redis, 1)
-	harness.Expect(t, st.wire("redis"), ok, "CLIENT", "PAUSE", "3000", "WRITE")
+	harness.Expect(t, redis, ok, "CLIENT", "PAUSE", "6000", "WRITE")
 	if got := st.wire("a").Read(); got != null {
 		t.Fatal(got)
 	}

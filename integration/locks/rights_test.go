@@ -99,14 +99,14 @@ func TestWhoMayForce(t *testing.T) {
 func TestOwnerWhoseClientLeavesAtTheGrant(t *testing.T) {
 	t.Parallel()
 	s := testredis.Start(t)
-	p := harness.StartProxy(t, s.URL())
+	p := harness.StartProxy(t, s.URL(), "--lock-watchdog-timeout", "10m") // what is not freed stays for longer than the test waits
 	holder := harness.Dial(t, p.Addr())
 	for i := range 60 {
 		key := "k" + strconv.Itoa(i)
 		verb := []string{"LOCK", "FAIRLOCK", "WLOCK", "RLOCK"}[i%4]
-		words := []string{verb, key, "BLOCK", "3000", "OWNER", "me"}
+		words := []string{verb, key, "BLOCK", "60000", "OWNER", "me"}
 		if i%3 == 0 {
-			words = append(words, "PX", "30000")
+			words = append(words, "PX", "600000")
 		}
 		own := verb
 		if verb == "RLOCK" {

@@ -23,7 +23,7 @@ func TestAccessControl(t *testing.T) {
 
 	harness.Expect(t, app, "+OK\r\n", "LOCK", "app:1")
 	harness.Number(t, app.Do("LOCK", "app:2", "OWNER", "me", "FENCE"))
-	harness.Expect(t, app, ":1\r\n", "RENEW", "app:1", "EX", "9")
+	harness.Expect(t, app, ":1\r\n", "RENEW", "app:1", "EX", "90")
 	for _, c := range []struct {
 		w    *harness.Wire
 		args []string

@@ -1,9 +1,11 @@
 package testredis
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"runtime"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -71,8 +73,19 @@ func (c *Child) Kill() {
 	<-c.exited
 }
 
-// Signal sends it a signal; os.ErrProcessDone says that it has ended.
-func (c *Child) Signal(s os.Signal) error { return c.Cmd.Process.Signal(s) }
+// Signal sends it a signal; os.ErrProcessDone says that it has ended. After SIGSTOP it stands still: one thread of it takes the
+// signal and stops the others, which on a busy machine run on until that one gets a processor.
+func (c *Child) Signal(s os.Signal) error {
+	if err := c.Cmd.Process.Signal(s); err != nil || s != syscall.SIGSTOP {
+		return err
+	}
+	for end := time.Now().Add(readyTimeout); !standsStill(c.Cmd.Process.Pid); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			return errors.New("it runs on after SIGSTOP")
+		}
+	}
+	return nil
+}
 
 // Exit waits for the end and returns the exit code, -1 after a signal.
 func (c *Child) Exit(t testing.TB) int {

@@ -1,9 +1,13 @@
 package testredis
 
 import (
+	"fmt"
 	"net"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 )
@@ -12,6 +16,22 @@ import (
 // cleanup, as on a panic or the test timeout.
 func dieWithParent(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+}
+
+// standsStill says that no thread of the process runs, or that it has ended.
+func standsStill(pid int) bool {
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	for _, file := range threads {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			continue // that thread has ended
+		}
+		// The state follows the name, which is in parentheses.
+		if _, state, found := strings.Cut(string(text), ") "); found && !strings.ContainsAny(state[:1], "TtZX") {
+			return false
+		}
+	}
+	return true
 }
 
 var reserved sync.Map // port -> net.Listener, kept from the garbage collector until the process ends

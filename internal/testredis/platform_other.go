@@ -5,10 +5,17 @@ package testredis
 import (
 	"os/exec"
 	"sync"
+	"time"
 )
 
 // dieWithParent does nothing here: only Linux has a parent-death signal.
 func dieWithParent(*exec.Cmd) {}
+
+// standsStill is not known here: it gives the threads of the process a moment.
+func standsStill(int) bool {
+	time.Sleep(100 * time.Millisecond)
+	return true
+}
 
 var reserved sync.Map
 
