@@ -79,7 +79,7 @@ func (c *Child) Signal(s os.Signal) error {
 	if err := c.Cmd.Process.Signal(s); err != nil || s != syscall.SIGSTOP {
 		return err
 	}
-	for end := time.Now().Add(readyTimeout); !standsStill(c.Cmd.Process.Pid); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(readyTimeout); !standsStill(c.Cmd.Process.Pid); <-time.After(time.Millisecond) {
 		if time.Now().After(end) {
 			return errors.New("it runs on after SIGSTOP")
 		}

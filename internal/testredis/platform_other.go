@@ -13,7 +13,7 @@ func dieWithParent(*exec.Cmd) {}
 
 // standsStill is not known here: it gives the threads of the process a moment.
 func standsStill(int) bool {
-	time.Sleep(100 * time.Millisecond)
+	<-time.After(100 * time.Millisecond)
 	return true
 }
 
