@@ -64,24 +64,24 @@ func TestQuorum(t *testing.T) {
 	harness.Eventually(t, "k is on each of them", func() bool { return onNodes(t, nodes, "k") == 5 })
 	nodes[1].Kill()
 	harness.Eventually(t, "it is seen", func() bool { return strings.Contains(w.Do("INFO", "lockproxy"), nodes[1].Addr()+",state=down,") })
-	in := harness.Object(t, harness.Decode(t, w.Do("LOCKINFO", "k")))
-	held := 0
-	for _, n := range harness.Objects(t, in["nodes"]) {
-		switch n["state"] {
-		case "up":
-			if n["kind"] == "plain" && len(n["owners"].([]any)) == 1 {
-				held++
-			}
-		case "down":
-			if n["name"] != "redis://"+nodes[1].Addr() || n["trouble"] == "" {
-				t.Errorf("%v", n)
+	harness.Eventually(t, "LOCKINFO has it on four, and says what is wrong with the fifth", func() bool { // one more may be late on a busy machine
+		in := harness.Object(t, harness.Decode(t, w.Do("LOCKINFO", "k")))
+		held, down := 0, ""
+		for _, n := range harness.Objects(t, in["nodes"]) {
+			switch n["state"] {
+			case "up":
+				if n["kind"] == "plain" && len(n["owners"].([]any)) == 1 {
+					held++
+				}
+			case "down":
+				if down += fmt.Sprint(n["name"]); n["trouble"] == "" {
+					t.Errorf("%v", n)
+				}
 			}
 		}
-	}
-	holders := harness.Objects(t, in["holders"])
-	if in["kind"] != "plain" || held != 4 || len(holders) != 1 || fmt.Sprint(holders[0]["holds"]) != "2" {
-		t.Errorf("%v", in)
-	}
+		holders := harness.Objects(t, in["holders"])
+		return in["kind"] == "plain" && held == 4 && down == "redis://"+nodes[1].Addr() && len(holders) == 1 && fmt.Sprint(holders[0]["holds"]) == "2"
+	})
 	nodes[1].Restart()
 	harness.Eventually(t, "it is too young", func() bool { return strings.Contains(w.Do("INFO", "lockproxy"), nodes[1].Addr()+",state=young,") })
 	harness.Eventually(t, "it counts again", func() bool { return strings.Contains(w.Do("INFO", "lockproxy"), nodes[1].Addr()+",state=up,") })
