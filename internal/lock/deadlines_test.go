@@ -123,7 +123,7 @@ func TestReplicasTakeNobodysPlace(t *testing.T) {
 	c, lost := client(m)
 	for db := range 16 { // a batch each, and as many as there are places
 		for _, kind := range lockstore.Kinds {
-			mustLock(t, c, Request{DB: db, Key: fmt.Sprint("copied-", uint8(kind), "-", db), Kind: kind, Replicas: 1})
+			lockCopied(t, c, Request{DB: db, Key: fmt.Sprint("copied-", uint8(kind), "-", db), Kind: kind, Replicas: 1})
 		}
 	}
 	replica.Stop()

@@ -142,6 +142,18 @@ func mustLock(t *testing.T, c *Client, r Request) Grant {
 	return g
 }
 
+// lockCopied is mustLock for a lock that a replica is to have: on a busy machine it may have it later than is waited for.
+func lockCopied(t *testing.T, c *Client, r Request) {
+	t.Helper()
+	eventually(t, 30*time.Second, "a replica has it in time", func() bool {
+		_, err := c.Lock(context.Background(), r)
+		if err != nil && !isCode(err, "NOREPLICAS") {
+			t.Fatalf("LOCK %+v: %v", r, err)
+		}
+		return err == nil
+	})
+}
+
 func mustUnlock(t *testing.T, c *Client, r UnlockRequest, free bool) {
 	t.Helper()
 	got, err := c.Unlock(context.Background(), r)
@@ -193,11 +205,12 @@ func TestLockIsRedissons(t *testing.T) {
 	}
 	listen.Receive()
 
+	began := time.Now()
 	mustLock(t, a, Request{Key: "orders"})
 	if got := fmt.Sprint(hash(t, s, "orders")); got != fmt.Sprintf("map[%s:1]", a.Owner()) {
 		t.Fatal(got)
 	}
-	if ttl := pttl(t, s, "orders"); ttl < 29000 || ttl > 30000 {
+	if ttl := pttl(t, s, "orders"); ttl < 30000-time.Since(began).Milliseconds()-1 || ttl > 30000 {
 		t.Fatal(ttl)
 	}
 	if _, err := b.Lock(context.Background(), Request{Key: "orders"}); !errors.Is(err, ErrNotAcquired) {
@@ -359,7 +372,7 @@ func TestReentry(t *testing.T) {
 	// Re-entry never shortens.
 	mustLock(t, a, Request{Key: "k", Lease: 20000})
 	mustLock(t, a, Request{Key: "k", Lease: 1000, Self: true})
-	if ttl := pttl(t, s, "k"); ttl < 19000 {
+	if ttl := pttl(t, s, "k"); ttl <= 1000 {
 		t.Fatal(ttl)
 	}
 }

@@ -72,7 +72,7 @@ func queueUp(t *testing.T, s redisServer, group *sync.WaitGroup, c *Client, o *o
 func nothingLeft(t *testing.T, s redisServer) {
 	t.Helper()
 	var left []string
-	for range 500 {
+	for range 3000 {
 		left = texts(t, s, "KEYS", "*")
 		if len(left) == 0 {
 			return

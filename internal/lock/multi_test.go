@@ -40,7 +40,7 @@ func TestMultiLock(t *testing.T) {
 			t.Fatal("not in canonical order: ", grants)
 		}
 		for _, key := range []string{"a", "b", "c"} {
-			if got := fmt.Sprint(hash(t, s, key)); got != fmt.Sprintf("map[%s:1]", field) || pttl(t, s, key) < 29000 {
+			if got := fmt.Sprint(hash(t, s, key)); got != fmt.Sprintf("map[%s:1]", field) || pttl(t, s, key) < 15000 {
 				t.Fatal(key, got, pttl(t, s, key))
 			}
 		}
@@ -363,9 +363,9 @@ func TestMultiLockHammer(t *testing.T) {
 			defer all.Done()
 			for n := range rounds {
 				keys := orders[(i+n)%len(orders)]
-				r := Request{Blocks: true, Block: int64(n % 2 * 20000)}
+				r := Request{Blocks: true, Block: int64(n % 2 * 80000)}
 				if n%3 == 0 {
-					r.Lease = 10000
+					r.Lease = 60000
 				}
 				if _, err := c.MultiLock(context.Background(), keys, r); err != nil {
 					t.Error(err)

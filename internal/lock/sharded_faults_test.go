@@ -271,7 +271,7 @@ func TestClusterMasterKilled(t *testing.T) {
 		go func() {
 			defer work.Done()
 			c, _ := client(other)
-			_, err := c.Lock(context.Background(), Request{Key: key(i), Blocks: true, Block: 60000})
+			_, err := c.Lock(context.Background(), Request{Key: key(i), Blocks: true})
 			if err == nil {
 				_, err = c.Unlock(context.Background(), UnlockRequest{Key: key(i)})
 			}
@@ -325,10 +325,10 @@ func TestClusterMasterKilled(t *testing.T) {
 func TestClusterLossIsTold(t *testing.T) {
 	t.Parallel()
 	tc := testredis.StartCluster(t, 3, 1, testredis.QuickFailover)
-	m := clusterEngine(t, tc, Options{})
+	m := clusterEngine(t, tc, Options{Watchdog: 2 * time.Minute}) // longer than a failover takes on a busy machine
 	cl, lost := client(m)
 	mine, same := nameIn("gone", 0, 3), nameIn("kept", 0, 3)
-	mustLock(t, cl, Request{Key: same, Replicas: 1})
+	lockCopied(t, cl, Request{Key: same, Replicas: 1})
 	master, replica := tc.Servers[0], tc.Servers[3]
 	replica.Stop()
 	master.Do(t, "CLIENT", "KILL", "TYPE", "replica") // it hears of nothing any more
