@@ -124,8 +124,7 @@ func TestQuorumExclusion(t *testing.T) {
 	for _, p := range proxies {
 		w := harness.Dial(t, p.Addr())
 		harness.Eventually(t, "all nodes count", func() bool {
-			w.Do("LOCK", "warm")
-			return strings.Count(w.Do("INFO", "lockproxy"), ",state=up,") == 5
+			return w.Do("LOCK", "warm") == ok && strings.Count(w.Do("INFO", "lockproxy"), ",state=up,") == 5
 		})
 		wants(t, w, yes, "UNLOCK", "warm", "ALL")
 		w.Close()

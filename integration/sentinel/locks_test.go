@@ -19,9 +19,9 @@ type heldLock struct {
 func heldLocks(t *testing.T, p *harness.Proxy, when string) (all []*heldLock) {
 	t.Helper()
 	for _, db := range []string{"0", "3"} {
-		for i, how := range []string{"LOCK KEY|UNLOCK KEY", "LOCK KEY EX 60|UNLOCK KEY", "LOCK KEY OWNER me|UNLOCK KEY OWNER me",
-			"LOCK KEY OWNER me EX 60|UNLOCK KEY OWNER me", "RLOCK KEY|UNLOCK KEY READ", "WLOCK KEY EX 60|UNLOCK KEY WRITE", "WLOCK KEY|UNLOCK KEY",
-			"FAIRLOCK KEY|UNLOCK KEY", "FAIRLOCK KEY OWNER me EX 60|UNLOCK KEY OWNER me"} {
+		for i, how := range []string{"LOCK KEY|UNLOCK KEY", "LOCK KEY EX 600|UNLOCK KEY", "LOCK KEY OWNER me|UNLOCK KEY OWNER me",
+			"LOCK KEY OWNER me EX 600|UNLOCK KEY OWNER me", "RLOCK KEY|UNLOCK KEY READ", "WLOCK KEY EX 600|UNLOCK KEY WRITE", "WLOCK KEY|UNLOCK KEY",
+			"FAIRLOCK KEY|UNLOCK KEY", "FAIRLOCK KEY OWNER me EX 600|UNLOCK KEY OWNER me"} {
 			key := fmt.Sprintf("%s-%s-%d", when, db, i)
 			take, give, _ := strings.Cut(strings.ReplaceAll(how, "KEY", key), "|")
 			h := &heldLock{db: db, take: take, give: give, w: harness.DialHearing(t, p.Addr()), waiter: harness.Dial(t, p.Addr())}
@@ -48,7 +48,7 @@ func TestSentinelFailoverLocks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			g := testredis.StartGroup(t, testredis.GroupOptions{})
-			p := harness.StartProxy(t, g.URL())
+			p := harness.StartProxy(t, g.URL(), "--lock-watchdog-timeout", "2m") // longer than a failover takes on a busy machine
 			kept := heldLocks(t, p, "kept")
 			fence := harness.Dial(t, p.Addr())
 			token := harness.Number(t, fence.Do("LOCK", "fence", "FENCE"))

@@ -136,11 +136,11 @@ func TestSentinelPartition(t *testing.T) {
 func TestSentinelSwitchMissed(t *testing.T) {
 	t.Parallel()
 	g := testredis.StartGroup(t, testredis.GroupOptions{})
-	p, ways := startPartProxy(t, g, "--lock-watchdog-timeout", "20s")
+	p, ways := startPartProxy(t, g, "--lock-watchdog-timeout", "2m")
 	holder, waiter := harness.MustSpeak(t, p.Addr()), harness.MustSpeak(t, p.Addr())
 	harness.Eventually(t, "the replica has the lock in time", func() bool { return holder.Ask("LOCK", "held", "REPLICAS", "1").Frame == ok })
 	granted := make(chan harness.HeardAt, 1)
-	go harness.AskLater(waiter, "held", granted, "LOCK", "held", "BLOCK", "60000")
+	go harness.AskLater(waiter, "held", granted, "LOCK", "held", "BLOCK", "0")
 	time.Sleep(500 * time.Millisecond)
 	old := g.Master()
 	ways.Each((*testredis.Proxy).Disable)

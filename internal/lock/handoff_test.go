@@ -156,18 +156,21 @@ func TestHandoffGivesWhatWasAskedFor(t *testing.T) {
 	s := testredis.Start(t)
 	m := engine(t, s.URL(), Options{})
 	a, _ := client(m)
-	first := mustLock(t, a, Request{Key: "k", Fence: true})
 	for i, c := range []struct {
 		r       Request
 		ttl     int64
 		watched int64
 	}{
-		{Request{Key: "k", Blocks: true}, 30000, 0}, // Redis learns the script
-		{Request{Key: "k", Blocks: true, Fence: true}, 30000, 0},
-		{Request{Key: "k", Blocks: true, Lease: 5000}, 5000, 0},
-		{Request{Key: "k", Blocks: true, Owner: "job"}, 30000, 1},
-		{Request{Key: "k", Blocks: true, Owner: "job", Lease: 7000, Fence: true}, 7000, 1},
+		{Request{Blocks: true}, 30000, 0}, // Redis learns the script
+		{Request{Blocks: true, Fence: true}, 30000, 0},
+		{Request{Blocks: true, Lease: 5000}, 5000, 0},
+		{Request{Blocks: true, Owner: "job"}, 30000, 1},
+		{Request{Blocks: true, Owner: "job", Lease: 7000, Fence: true}, 7000, 1},
 	} {
+		// Each has a lock of its own: the message of the UNLOCK before may come late, and would wake who waits here.
+		key := fmt.Sprint("k", i)
+		c.r.Key = key
+		first := mustLock(t, a, Request{Key: key, Fence: true})
 		b, _ := client(m)
 		got := make(chan Grant, 1)
 		go func() {
@@ -177,9 +180,9 @@ func TestHandoffGivesWhatWasAskedFor(t *testing.T) {
 			}
 			got <- g
 		}()
-		eventually(t, 30*time.Second, "it waits", func() bool { return settledDown(m, "k") })
+		eventually(t, 30*time.Second, "it waits", func() bool { return settledDown(m, key) })
 		before, began := scriptsRun(t, s), time.Now()
-		mustUnlock(t, a, UnlockRequest{Key: "k"}, true)
+		mustUnlock(t, a, UnlockRequest{Key: key}, true)
 		g := <-got
 		if ran := scriptsRun(t, s) - before; ran != 1 && i > 0 {
 			t.Errorf("%+v: %d scripts", c.r, ran)
@@ -188,20 +191,19 @@ func TestHandoffGivesWhatWasAskedFor(t *testing.T) {
 		if owner == "" {
 			owner = b.Owner()
 		}
-		if have := fmt.Sprint(hash(t, s, "k")); have != fmt.Sprintf("map[%s:1]", owner) {
+		if have := fmt.Sprint(hash(t, s, key)); have != fmt.Sprintf("map[%s:1]", owner) {
 			t.Errorf("%+v: %s", c.r, have)
 		}
-		if ttl := pttl(t, s, "k"); ttl > c.ttl || ttl < c.ttl-time.Since(began).Milliseconds()-1 {
+		if ttl := pttl(t, s, key); ttl > c.ttl || ttl < c.ttl-time.Since(began).Milliseconds()-1 {
 			t.Errorf("%+v: TTL %d", c.r, ttl)
 		}
 		if c.r.Fence && g.Token <= first.Token {
 			t.Errorf("token %d after %d", g.Token, first.Token)
 		}
-		if n := s.Do(t, "EXISTS", lockstore.WatchKey("k", owner)).(int64); n != c.watched {
+		if n := s.Do(t, "EXISTS", lockstore.WatchKey(key, owner)).(int64); n != c.watched {
 			t.Errorf("%+v: registration there %d", c.r, n)
 		}
-		mustUnlock(t, b, UnlockRequest{Key: "k", Owner: c.r.Owner}, true)
-		first = mustLock(t, a, Request{Key: "k", Fence: true})
+		mustUnlock(t, b, UnlockRequest{Key: key, Owner: c.r.Owner}, true)
 	}
 }
 
