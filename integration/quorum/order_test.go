@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -57,46 +58,68 @@ func TestQuorumOrderOnOneProxy(t *testing.T) {
 	t.Parallel()
 	q := startQuorum(t, 3)
 	for _, verb := range []string{"FAIRLOCK", "LOCK"} {
-		first, watch := harness.Dial(t, q.p.Addr()), harness.Dial(t, q.p.Addr())
-		wants(t, first, "+OK", verb, "k")
-		var order []int
-		var mu sync.Mutex
-		var all sync.WaitGroup
-		const waiters = 6
-		for i := range waiters {
-			w := harness.Dial(t, q.p.Addr())
-			w.Send(verb, "k", "BLOCK", "0")
-			harness.Eventually(t, "it waits", func() bool {
-				waiting := 0
-				for _, e := range harness.Objects(t, harness.Decode(t, watch.Do("LOCKLIST"))) {
-					if e["state"] == "waiting" {
-						waiting++
-					}
-				}
-				return waiting == i+1
-			})
-			all.Go(func() {
-				if got, err := w.TryRead(harness.Patience); err != nil || got != "+OK\r\n" {
-					t.Errorf("%q %v", got, err)
-				}
-				mu.Lock()
-				order = append(order, i)
-				mu.Unlock()
-				if got, err := w.TryQuorum("UNLOCK", "k"); err != nil || got != ":1\r\n" {
-					t.Errorf("%q %v", got, err)
-				}
-			})
-		}
-		held := harness.Objects(t, harness.Decode(t, watch.Do("LOCKLIST", "MATCH", "k*")))
-		if len(held) != waiters+1 || held[0]["state"] != "held" || held[0]["kind"] != "plain" || fmt.Sprint(held[0]["holds"]) != "1" {
-			t.Errorf("%v", held)
-		}
-		wants(t, first, ":1", "UNLOCK", "k")
-		all.Wait()
-		if !slices.IsSorted(order) {
-			t.Errorf("%s: %v", verb, order)
+		for n := 0; !servedInOrder(t, q, verb, fmt.Sprint("k", n)); n++ {
+			if n == 5 {
+				t.Fatal("the nodes are always late")
+			}
 		}
 	}
+}
+
+// servedInOrder says false when one of those who wait was told NOQUORUM, as the nodes of a busy machine may be late: that shows nothing.
+func servedInOrder(t *testing.T, q *quorum, verb, key string) bool {
+	first, watch := harness.Dial(t, q.p.Addr()), harness.Dial(t, q.p.Addr())
+	wants(t, first, "+OK", verb, key)
+	var order []int
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	var late atomic.Bool
+	list := func() []map[string]any {
+		return harness.Objects(t, harness.Decode(t, watch.Do("LOCKLIST", "MATCH", key)))
+	}
+	const waiters = 6
+	for i := range waiters {
+		w := harness.Dial(t, q.p.Addr())
+		w.Send(verb, key, "BLOCK", "0")
+		all.Go(func() {
+			got, err := w.TryRead(2 * harness.Patience)
+			if strings.HasPrefix(got, "-NOQUORUM ") {
+				late.Store(true)
+				return
+			}
+			if err != nil || got != "+OK\r\n" {
+				t.Errorf("%q %v", got, err)
+			}
+			mu.Lock()
+			order = append(order, i)
+			mu.Unlock()
+			if got, err := w.TryQuorum("UNLOCK", key); err != nil || got != ":1\r\n" {
+				t.Errorf("%q %v", got, err)
+			}
+		})
+		harness.Eventually(t, "it waits", func() bool {
+			waiting := 0
+			for _, e := range list() {
+				if e["state"] == "waiting" {
+					waiting++
+				}
+			}
+			return waiting == i+1 || late.Load()
+		})
+	}
+	held := list()
+	if !late.Load() && (len(held) != waiters+1 || held[0]["state"] != "held" || held[0]["kind"] != "plain" || fmt.Sprint(held[0]["holds"]) != "1") {
+		t.Errorf("%v", held)
+	}
+	wants(t, first, ":1", "UNLOCK", key)
+	all.Wait()
+	if late.Load() {
+		return false
+	}
+	if !slices.IsSorted(order) {
+		t.Errorf("%s: %v", verb, order)
+	}
+	return true
 }
 
 // With one node swallowing everything a majority is as quick as with all of them, for a connection's locks and for those of owners.
