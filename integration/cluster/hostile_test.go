@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gomodule/redigo/redis"
+
 	slots "github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/integration/harness"
 	"github.com/lockproxy/lockproxy/internal/testredis"
@@ -215,8 +217,11 @@ func TestClusterHurt(t *testing.T) {
 		"reset": func(t *testing.T, h *hurtCluster) []int {
 			s := first(h.tc)
 			old := h.tc.ID(s)
-			s.Do(t, "FLUSHALL")
-			s.Do(t, "CLUSTER", "RESET", "HARD")
+			c := s.Dial(t) // at once: who waits would lock in between, and a master with keys is not reset
+			_, _, _ = c.Send("MULTI"), c.Send("FLUSHALL"), c.Send("CLUSTER", "RESET", "HARD")
+			if replies, err := redis.Strings(c.Do("EXEC")); err != nil {
+				t.Fatal(replies, err)
+			}
 			for _, other := range h.tc.Servers[1:] {
 				other.Do(t, "CLUSTER", "FORGET", old)
 			}
