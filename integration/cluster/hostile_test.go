@@ -16,9 +16,10 @@ import (
 
 // prober takes a lock of its own and gives it back, again and again, and notes when that worked.
 type prober struct {
-	key  string
-	done []time.Time
-	odd  map[string]int // other replies
+	key     string
+	done    []time.Time
+	unknown int            // so often it heard that nothing is known of its UNLOCK
+	odd     map[string]int // other replies
 }
 
 func (p *prober) run(s *harness.Speaker, stop *atomic.Bool) {
@@ -29,7 +30,9 @@ func (p *prober) run(s *harness.Speaker, stop *atomic.Bool) {
 			p.odd[lock.Frame+fmt.Sprint(lock.Err)]++
 			continue
 		}
-		if got := s.Ask("UNLOCK", p.key); got.Frame != yes {
+		if got := s.Ask("UNLOCK", p.key); strings.HasPrefix(got.Frame, "-ERR the reply to this UNLOCK") {
+			p.unknown++
+		} else if got.Frame != yes {
 			p.odd[got.Frame+fmt.Sprint(got.Err)]++
 			continue
 		}
@@ -94,8 +97,9 @@ func TestClusterLocksAfterAMaster(t *testing.T) {
 			} else {
 				others = max(others, gap)
 			}
-			if len(all[i].odd) > 0 {
-				t.Errorf("%s: %v", all[i].key, all[i].odd)
+			// An UNLOCK waits for a second, an election takes longer.
+			if len(all[i].odd) > 0 || all[i].unknown > 0 && i%3 != 1 {
+				t.Errorf("%s: %v, %d unknown", all[i].key, all[i].odd, all[i].unknown)
 			}
 		}
 		t.Logf("a new master after %v, its locks after %v; longest time without a lock of the others %v", elected.Round(time.Millisecond), outage.Round(time.Millisecond), others.Round(time.Millisecond))
