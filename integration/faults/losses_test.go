@@ -95,7 +95,9 @@ func lossesTold(t *testing.T, s silenced, locks int) (wrong string) {
 		for i := first; i < min(first+each, locks); i++ {
 			mine = append(mine, lockName(i))
 		}
-		takeAll(t, w, mine)
+		if wrong := takeAll(t, w, mine); wrong != "" {
+			return wrong
+		}
 		keys = append(keys, mine...)
 		go hearLosses(w, len(mine), told)
 	}
@@ -134,8 +136,9 @@ func lockName(i int) string {
 	}
 }
 
-// takeAll takes locks of several kinds, in a pipeline, and those again that the nodes of a quorum were too busy for.
-func takeAll(t *testing.T, w *harness.Wire, keys []string) {
+// takeAll takes locks of several kinds, in a pipeline, and those again that the nodes of a quorum were too busy for. It is wrong that one
+// is lost before all are had.
+func takeAll(t *testing.T, w *harness.Wire, keys []string) (wrong string) {
 	t.Helper()
 	take := func(i int) []string {
 		key := keys[i]
@@ -150,13 +153,22 @@ func takeAll(t *testing.T, w *harness.Wire, keys []string) {
 	for i := range keys {
 		if got := w.Read(); strings.HasPrefix(got, "-NOQUORUM ") {
 			again = append(again, i)
+		} else if got[0] == '>' {
+			return fmt.Sprintf("instead of a lock: %q", got)
 		} else if got != ok {
 			t.Fatalf("a lock: %q", got)
 		}
 	}
 	for _, i := range again {
-		harness.Eventually(t, "a lock", func() bool { return w.Do(take(i)...) == ok })
+		harness.Eventually(t, "a lock", func() bool {
+			got := w.Do(take(i)...)
+			if got[0] == '>' {
+				wrong = fmt.Sprintf("instead of a lock: %q", got)
+			}
+			return got == ok || wrong != ""
+		})
 	}
+	return wrong
 }
 
 // hearLosses tells of each push when it came.

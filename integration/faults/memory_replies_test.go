@@ -73,10 +73,10 @@ func TestMemoryOfUnreadReplies(t *testing.T) {
 // Of clients with unfinished commands those with the most go first, until the others fit.
 func TestMemoryOfUnfinishedCommands(t *testing.T) {
 	t.Parallel()
-	const bound, modest, greedy = 64 << 20, 1 << 20, 8 << 20
+	const bound, modest, greedy = 16 << 20, 256 << 10, 2 << 20 // little: a command that does not come on for 30 s ends its client
 	server := testredis.Start(t)
 	p := harness.StartProxy(t, server.URL(), "--max-query-memory", fmt.Sprint(bound))
-	before := p.RSS()
+	before, began := p.RSS(), time.Now()
 	var small, large []*harness.Wire
 	begin := func(n int) *harness.Wire {
 		w := harness.Dial(t, p.Addr())
@@ -109,10 +109,10 @@ func TestMemoryOfUnfinishedCommands(t *testing.T) {
 	}
 	harness.Eventually(t, "all is given back", func() bool { return p.Metric("lockproxy_query_memory_bytes") == 0 })
 	lines := strings.Count(p.Log(), "max-query-memory is reached")
-	t.Logf("40 clients with %d MB each beside 20 with 1 MB: resident %d MB before, %d MB at most, %v dropped, %d log lines",
+	t.Logf("40 clients with %d MB each beside 20 with less: resident %d MB before, %d MB at most, %v dropped, %d log lines",
 		greedy>>20, before>>20, most>>20, p.Metric("lockproxy_query_dropped_total"), lines)
-	if lines == 0 || lines > 20 {
-		t.Errorf("%d log lines", lines)
+	if took := time.Since(began); lines == 0 || lines > 2+int(took/time.Second) { // one in a second
+		t.Errorf("%d log lines in %v", lines, took)
 	}
 	if most > before+int64(6*bound*harness.Sanitizer()) {
 		t.Error("the proxy took far more than its bound")
