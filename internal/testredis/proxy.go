@@ -128,7 +128,9 @@ func (p *Proxy) ResetAll() { p.cut(true) }
 func (p *Proxy) Disable() {
 	p.mu.Lock()
 	if p.ln != nil {
+		syscall.ForkLock.RLock() // a server that is forked just now has the port open, too, until it has become redis-server
 		_ = p.ln.Close()
+		syscall.ForkLock.RUnlock()
 		p.ln = nil
 	}
 	p.mu.Unlock()
