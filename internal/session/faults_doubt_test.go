@@ -94,15 +94,8 @@ func doubtfulWrites(t *testing.T, arrived, dedicated bool) {
 	redis := around(t, server)
 	clients, others, waiters := make([]*client, len(doubts)), make([]*client, len(doubts)), make([]*client, len(doubts))
 	key := func(i int) string { return "l" + strconv.Itoa(i) }
-	for i, d := range doubts {
+	for i := range doubts {
 		clients[i], others[i], waiters[i] = connect(t, addr), connect(t, addr), connect(t, addr)
-		line := strings.ReplaceAll(d.lock, "KEY", key(i))
-		if got := clients[i].ask(line) + others[i].ask("CLIENT GETNAME") + waiters[i].ask("CLIENT GETNAME"); got != "OKnilnil" {
-			t.Fatal(got)
-		}
-		if err := waiters[i].say("LOCK " + key(i) + " BLOCK 0"); err != nil {
-			t.Fatal(err)
-		}
 	}
 	if dedicated { // a connection for each is there
 		for _, c := range clients {
@@ -112,6 +105,15 @@ func doubtfulWrites(t *testing.T, arrived, dedicated bool) {
 		}
 		for _, c := range clients {
 			c.hear()
+		}
+	}
+	for i, d := range doubts { // the leases are short: as late as can be
+		line := strings.ReplaceAll(d.lock, "KEY", key(i))
+		if got := clients[i].ask(line) + others[i].ask("CLIENT GETNAME") + waiters[i].ask("CLIENT GETNAME"); got != "OKnilnil" {
+			t.Fatal(got)
+		}
+		if err := waiters[i].say("LOCK " + key(i) + " BLOCK 0"); err != nil {
+			t.Fatal(err)
 		}
 	}
 	// Writes do not arrive, or their replies do not.
