@@ -48,10 +48,12 @@ type learned struct {
 
 func learn(t testing.TB, c *Cluster) table {
 	t.Helper()
-	replies, err := c.ask(context.Background(), c.Snapshot().Masters[0].up, []string{"COMMAND"})
-	if err != nil || len(replies[0].Elems) < 200 {
-		t.Fatalf("COMMAND: %v", err)
-	}
+	var replies []resp.Reply
+	eventually(t, "COMMAND is answered in time", func() bool {
+		var err error
+		replies, err = c.ask(context.Background(), c.Snapshot().Masters[0].up, []string{"COMMAND"})
+		return err == nil && len(replies[0].Elems) > 200
+	})
 	all := table{}
 	all.add(replies[0].Elems)
 	return all
