@@ -123,7 +123,8 @@ var hostileBytes = []bytesAttack{
 	{"a long name and long arguments", once("*2\r\n$65000\r\n" + strings.Repeat("L", 65000) + "\r\n$0\r\n\r\n"), "-ERR unknown command", 20},
 }
 
-// last sends an attack and returns the beginning of the last reply before the end, or before a second of silence.
+// last sends an attack and returns the reply that has to come at its end; if none has to, the last before the connection's, or before
+// seconds of silence.
 func (a bytesAttack) last(t testing.TB, addr string) string {
 	c, err := net.Dial("tcp", addr)
 	if err != nil {
@@ -131,9 +132,12 @@ func (a bytesAttack) last(t testing.TB, addr string) string {
 	}
 	defer c.Close()
 	go a.send(c)
-	w, reply := harness.NewWire(t, c), ""
+	w, reply, patience := harness.NewWire(t, c), "", harness.Patience
+	if a.end == "" {
+		patience = 3 * time.Second
+	}
 	for {
-		got, err := w.TryRead(3 * time.Second)
+		got, err := w.TryRead(patience)
 		if err != nil {
 			return reply
 		}
