@@ -137,7 +137,7 @@ func leasesServed(t *testing.T, proxies int) (wrong string) {
 func hammered(t *testing.T, tries int, block string) {
 	const most = 11 * time.Second // 10 s, and a clock that is read a little later
 	st := newStage(t)
-	harness.Expect(t, st.wire("holder"), ok, "FAIRLOCK", "k", "PX", "30000")
+	harness.Expect(t, st.wire("holder"), ok, "FAIRLOCK", "k", "PX", "600000")
 	errs := make([]error, 3)
 	wires := []*harness.Wire{st.wire("a"), st.wire("2b"), st.wire("c")}
 	harness.Together(len(wires), func(i int) {
@@ -169,7 +169,7 @@ func hammered(t *testing.T, tries int, block string) {
 func deathAmongTheirs(t *testing.T) {
 	st := newStage(t)
 	theirs := []*javaFair{newJavaFair(t, st.redis, 1), newJavaFair(t, st.redis, 2)}
-	harness.Expect(t, st.wire("holder"), ok, "FAIRLOCK", "k", "PX", "30000")
+	harness.Expect(t, st.wire("holder"), ok, "FAIRLOCK", "k", "PX", "90000")
 	for i, j := range theirs {
 		j.wait = 300 * time.Second
 		j.try(30 * time.Second)
@@ -180,7 +180,7 @@ func deathAmongTheirs(t *testing.T) {
 	st.proxy("2").Kill()
 	queue, left := waiting(t, st.redis)
 	for i, owner := range queue {
-		if most := 30*time.Second + 300*time.Second*time.Duration(i+1); left[owner] > most {
+		if most := 90*time.Second + 300*time.Second*time.Duration(i+1); left[owner] > most {
 			t.Errorf("place %d: believed to live for %v, at most %v", i, left[owner], most)
 		}
 	}
