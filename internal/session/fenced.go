@@ -7,10 +7,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/commands"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/internal/downstream"
+	"github.com/lockproxy/lockproxy/internal/fenced"
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 	"github.com/lockproxy/lockproxy/proto/resp"
@@ -49,24 +51,24 @@ func (u *single) fenced(r lock.HoldRequest, c *commandtable.Command, args [][]by
 	if err := s.Locks().Lost(r); err != nil {
 		return err
 	}
-	f := fence{s: s, r: r, cmd: c, raw: resp.Command(args), hold: s.Locks().ReadHoldHere(r)}
-	if f.p = s.currentDedicated(); f.p == nil {
-		if f.p, err = s.openDedicated(); err != nil {
+	f, p := s.fence(r, c, args), s.currentDedicated()
+	if p == nil {
+		if p, err = s.openDedicated(); err != nil {
 			s.noteTrouble(err)
 			return err
 		}
 	}
 	defer s.release()
-	now := f.p.Status()
-	f.tracking, f.caching = now.Tracking, now.Caching
+	now := p.Status()
 	if now.Watch {
 		return errFencedWatch
 	}
 	if c == nil && !s.srv.o.Embedded {
-		f.p.Taint() // whatever it is, nobody else gets this connection
+		p.Taint() // whatever it is, nobody else gets this connection
 	}
+	f.Host, f.Conn, f.Tracking, f.Caching = fenceHost{s, p}, p.Conn, now.Tracking, now.Caching
 	for range fencedTries {
-		if done, err := f.try(); done || err != nil {
+		if done, err := f.Try(); done || err != nil {
 			return err
 		}
 	}
@@ -114,244 +116,6 @@ func displayName(c *commandtable.Command) string {
 	return strings.ToUpper(strings.ReplaceAll(c.Name, "|", " "))
 }
 
-// fence is one FENCED at work.
-type fence struct {
-	s        *Session
-	p        *dedicatedConn
-	r        lock.HoldRequest
-	cmd      *commandtable.Command // nil: unknown
-	raw      []byte
-	hold     string // the key of the read hold by which the lock is held; "": none is
-	tracking bool   // what is read on the connection is remembered as read by the client
-	caching  string // what CLIENT CACHING said of the command that comes next
-
-	// With a cluster upstream only.
-	guarded bool // EXEC is given a look at the lock, too
-	ask     bool // the node is importing the slot: ASKING goes ahead
-	looked  bool // the lock was found to be held there
-}
-
-// try looks once, and has the command run if the lock is held. Neither done nor an error: the lock was changed meanwhile.
-func (f *fence) try() (done bool, err error) {
-	began, err := f.look()
-	if f.looked = err == nil; f.looked {
-		return f.run()
-	}
-	f.undo(began)
-	if errors.Is(err, errHoldsNow) {
-		err = nil
-	}
-	return false, err
-}
-
-// fenceBegun is what of WATCH and MULTI Redis has taken, and must be undone when the command is not sent.
-type fenceBegun struct{ watch, multi bool }
-
-var errHoldsNow = errors.New("session: the lock was taken while it was looked at")
-
-// look has the lock watched, a transaction begun, and then asks whether the lock is held. The command is not sent before
-// Redis has agreed to MULTI: it would be run by itself.
-func (f *fence) look() (begun fenceBegun, err error) {
-	fields := append([]string{"HMGET", f.r.Key}, f.s.Locks().HoldFields(f.r)...)
-	watch := f.asks(f.watched()...)
-	var hash, hold *dedicated.Reply
-	if !f.tracking {
-		hash = f.asks(fields...)
-	}
-	if !f.tracking && f.hold != "" {
-		hold = f.asks("EXISTS", f.hold)
-	}
-	if f.caching != "" {
-		f.p.sendOwn("CLIENT", "CACHING", f.caching)
-	}
-	multi := f.asks("MULTI") // ASKING then holds for all of the transaction
-	f.p.Settled()
-	_, err = f.p.answer(watch)
-	begun.watch = err == nil
-	_, failed := f.p.answer(multi)
-	if begun.multi = failed == nil; err == nil {
-		err = failed
-	}
-	if err != nil {
-		return begun, f.explain(err)
-	}
-	values, err := f.answerTo(hash, fields...)
-	if err != nil {
-		return begun, err
-	}
-	there := []byte(nil)
-	if f.hold != "" {
-		if there, err = f.answerTo(hold, "EXISTS", f.hold); err != nil {
-			return begun, f.explain(err)
-		}
-	}
-	return begun, f.judge(values, string(there) == ":1\r\n")
-}
-
-// judge says by the answer of HMGET whether the lock is held; nil: it is. there says whether Redis has the key f.hold.
-func (f *fence) judge(hash []byte, there bool) error {
-	r, ok := resp.ParseReply(hash)
-	values := make([][]byte, len(r.Elems))
-	for i, e := range r.Elems {
-		if !e.Null {
-			values[i] = e.Text
-		}
-	}
-	if !ok || len(values) != len(f.s.Locks().HoldFields(f.r)) {
-		return &lock.Error{Code: "ERR", Text: "the lock cannot be looked at: unexpected reply from Redis"}
-	}
-	holds, err := f.r.Holds(values)
-	if err != nil {
-		return err
-	}
-	if holds {
-		hold := f.s.Locks().ReadHold(f.r, values)
-		if hold != f.hold {
-			f.hold = hold
-			return errHoldsNow // it is looked at once more, and watched
-		}
-		if hold == "" || there {
-			return nil
-		}
-	}
-	if err = f.s.Locks().NotHeld(context.Background(), f.r); err == nil {
-		err = errHoldsNow
-	}
-	return err
-}
-
-// run has the command run by EXEC, whose reply goes to the client.
-func (f *fence) run() (done bool, err error) {
-	p := f.p
-	telemetry.Commands.Add(1)
-	if f.cmd != nil && f.cmd.Script == commandtable.FlushesScripts {
-		f.s.srv.scripts.Clear()
-	}
-	var guard *dedicated.Reply
-	head := "*1\r\n"
-	if f.guarded {
-		guard, head = p.sendOwn("HMGET", f.r.Key, fencedGuard), fencedHead[f.s.ident.Proto]
-	}
-	var queued, instead []byte
-	q := &dedicated.Reply{Own: true, Got: &queued}
-	p.Send(q, f.raw)
-	e := &dedicated.Reply{Cmd: f.cmd, Got: &instead, Exec: dedicated.Exec{Head: head}}
-	p.Send(e, exec)
-	p.Settled()
-	var ran, sent, in bool
-	var lost error
-	p.Locked(func(bool) {
-		ran, sent, lost = e.Exec.Ran, !errors.Is(q.Lost, dedicated.ErrGone), e.Lost
-		in = len(instead) > 0
-	})
-	switch {
-	case ran:
-		return true, nil
-	case !sent:
-		return false, &upstream.NotSentError{Cause: lost}
-	case lost != nil:
-		return false, &upstream.LostError{Cause: lost}
-	case !in: // the client has gone
-		return false, &upstream.LostError{Cause: dedicated.ErrGone}
-	}
-	if reply, ran := guardReply(instead); f.guarded && ran {
-		f.s.relay(reply, nil)
-		return true, nil
-	}
-	if guard != nil && dedicated.IsRedirect(*guard.Got) {
-		queued = *guard.Got
-	}
-	return false, f.notRun(queued, instead)
-}
-
-var exec = resp.AppendCommand(nil, "EXEC")
-
-// notRun is the error for what EXEC answered when it ran nothing; nil: the lock has changed. It is the command's own where
-// Redis refused to queue it.
-func (f *fence) notRun(queued, answered []byte) error {
-	line, bad := resp.ErrorLine(answered)
-	switch {
-	case !bad:
-		return nil
-	case !dedicated.Aborted(answered): // it was not EXEC's to say, but that of the user's rights
-		f.undo(fenceBegun{multi: true})
-		return ownError(answered)
-	}
-	if refused, bad := resp.ErrorLine(queued); bad {
-		return &upstream.ReplyError{Line: refused}
-	}
-	return denied(strings.TrimPrefix(line, "EXECABORT Transaction discarded because of: "))
-}
-
-// undo has Redis forget what the command is not sent for. A connection that cannot be brought back is closed, with its
-// client if that has a state there.
-func (f *fence) undo(begun fenceBegun) {
-	var e *dedicated.Reply
-	switch {
-	case begun.multi:
-		e = f.p.sendOwn("DISCARD")
-	case begun.watch:
-		e = f.p.sendOwn("UNWATCH")
-	default:
-		return
-	}
-	f.p.Settled()
-	_, err := f.p.answer(e)
-	if err == nil {
-		return
-	}
-	now := f.p.Status()
-	if now.Ended { // what the client has lost with it is seen to
-		return
-	}
-	if f.s.own.dedicated == f.p {
-		f.s.dropDedicated()
-	} else {
-		f.p.drop()
-	}
-	if !now.None {
-		f.s.guard.HangUp(downstream.Left, "FENCED could not end its transaction: "+err.Error())
-	}
-}
-
-// asks is sendOwn of a command that is about the lock's slot.
-func (f *fence) asks(args ...string) *dedicated.Reply {
-	if f.ask {
-		f.p.sendOwn("ASKING")
-	}
-	return f.p.sendOwn(args...)
-}
-
-// sendOwn sends a command of this proxy's own, whose reply is wanted here.
-func (p *dedicatedConn) sendOwn(args ...string) *dedicated.Reply {
-	return p.Own(&dedicated.Reply{}, resp.AppendCommand(nil, args...))
-}
-
-// answer is the reply to e once it is in, or the error that Redis gave.
-func (p *dedicatedConn) answer(e *dedicated.Reply) ([]byte, error) {
-	reply, err := p.Answer(e)
-	if err == nil {
-		err = ownError(reply)
-	}
-	return reply, err
-}
-
-// ownError is the error in the reply to a command of FENCED's own. A user who may not run that is told what it was for.
-func ownError(reply []byte) error {
-	if line, bad := resp.ErrorLine(reply); bad {
-		return denied(line)
-	}
-	return nil
-}
-
-// denied is ownError of a line.
-func denied(line string) error {
-	if what, yes := strings.CutPrefix(line, "NOPERM "); yes {
-		line = "NOPERM FENCED runs WATCH and HMGET on the lock, MULTI, EXEC and DISCARD as the client's own user: " + what
-	}
-	return &upstream.ReplyError{Line: line}
-}
-
 func fencedOutcome(err error) string {
 	if e, ok := err.(*lock.Error); ok {
 		return e.Code
@@ -360,4 +124,160 @@ func fencedOutcome(err error) string {
 		return "error"
 	}
 	return "ok"
+}
+
+// fence is what there is of a FENCED before it has a connection.
+func (s *Session) fence(r lock.HoldRequest, c *commandtable.Command, args [][]byte) *fenced.Fence {
+	return &fenced.Fence{Request: r, Command: c, Raw: resp.Command(args), Proto: s.ident.Proto, Hold: s.Locks().ReadHoldHere(r)}
+}
+
+// fenceHost is what a FENCED asks of its session: see fenced.Host.
+type fenceHost struct {
+	*Session
+	p *dedicatedConn
+}
+
+var _ fenced.Host = fenceHost{}
+
+// Ask implements fenced.Host.
+func (h fenceHost) Ask(words ...string) ([]byte, error) { return h.ask(words...) }
+
+// Reply implements fenced.Host.
+func (h fenceHost) Reply(reply []byte) { h.relay(reply, nil) }
+
+// ScriptsFlushed implements fenced.Host.
+func (h fenceHost) ScriptsFlushed() { h.srv.scripts.Clear() }
+
+// Abandon implements fenced.Host.
+func (h fenceHost) Abandon(hangUp bool, why string) {
+	if h.own.dedicated == h.p {
+		h.dropDedicated()
+	} else {
+		h.p.drop()
+	}
+	if hangUp {
+		h.guard.HangUp(downstream.Left, why)
+	}
+}
+
+// FENCED with a cluster upstream runs at the master of the lock's slot, on a connection beside the session's own, which may
+// be at another node. EXEC is given a look at the lock besides the command: so it has the lock's slot even if the command
+// has no keys, and is run only by the slot's master, and while the slot moves only where the lock and all keys are together.
+// Whatever a node refuses for want of the slot has not run, and is begun anew from WATCH on.
+
+const fencedCrossSlot = crossSlot + ": what FENCED runs must have its keys in the lock's own slot; give both the same hash tag, as in {order:7}:lock and {order:7}:stock"
+
+// fenced is fenced with a cluster upstream.
+func (u *clustered) fenced(r lock.HoldRequest, c *commandtable.Command, args [][]byte) error {
+	if p := u.s.currentDedicated(); p != nil && u.s.own.view.Watch.Load() {
+		return errFencedWatch
+	}
+	w := fencedRoute{u: u, slot: cluster.Slot([]byte(r.Key)), until: time.Now().Add(u.nodes.RetryFor())}
+	if err := w.takes(c, args); err != nil {
+		return err
+	}
+	f := u.s.fence(r, c, args)
+	f.Slot.Guarded = true
+	for changed := 0; changed < fencedTries; {
+		if err := u.s.Locks().Lost(r); err != nil {
+			return err
+		}
+		done, err := w.try(f)
+		switch {
+		case done:
+			return nil
+		case err == nil:
+			changed++
+		case !w.again(f, err):
+			return halfWay(err)
+		}
+	}
+	return errFencedChanged
+}
+
+// halfWay is err as it is told to clients, who are not to go by a node's ASK.
+func halfWay(err error) error {
+	var reply *upstream.ReplyError
+	if errors.As(err, &reply) && strings.HasPrefix(reply.Line, "ASK ") {
+		return &upstream.ReplyError{Line: "TRYAGAIN Multiple keys request during rehashing of slot"}
+	}
+	return err
+}
+
+// fencedRoute is how one FENCED finds its node.
+type fencedRoute struct {
+	u     *clustered
+	slot  int
+	until time.Time     // a node that refuses is not tried again later
+	to    *cluster.Node // where a redirect says; nil: the slot's owner
+	ask   bool          // behind ASKING
+}
+
+// takes refuses what does not run at the lock's node, or not there alone.
+func (w *fencedRoute) takes(c *commandtable.Command, args [][]byte) error {
+	slot, cross := w.u.slotOf(c, args)
+	if cross || slot != noSlot && slot != w.slot {
+		return &upstream.ReplyError{Line: fencedCrossSlot}
+	}
+	route := w.u.s.srv.facts.table.Load().routeOf(c)
+	f := route.facts
+	if slot == noSlot && f != nil && f.Name != "ping" && (route.run != nil || f.Request != cluster.OneNode || f.Name == "scan") {
+		return &lock.Error{Code: "ERR", Text: "'" + displayName(c) + "' cannot be run by FENCED on a cluster: it concerns all nodes, and FENCED runs at that of the lock"}
+	}
+	return nil
+}
+
+// try is one try of f, on a connection of its own.
+func (w *fencedRoute) try(f *fenced.Fence) (done bool, err error) {
+	var p *dedicatedConn
+	if w.to != nil {
+		p, err = w.u.connectAt(w.to, new(dedicated.View))
+	}
+	if f.Slot.Ask = w.ask; w.to == nil || err != nil {
+		f.Slot.Ask = false
+		p, err = w.u.connectSlot(w.slot, new(dedicated.View))
+	}
+	w.to, w.ask = nil, false
+	if err != nil {
+		w.u.s.noteTrouble(err)
+		w.until = time.Time{} // that has been tried for long enough
+		return false, err
+	}
+	defer w.u.s.endAside(p)
+	if f.Host, f.Conn = (fenceHost{w.u.s, p}), p.Conn; f.Command == nil {
+		p.Taint()
+	}
+	return f.Try()
+}
+
+// again says whether a try that failed with err is to be followed by another: nothing has run, and another node, or a later
+// moment, may do better. It waits where that helps.
+func (w *fencedRoute) again(f *fenced.Fence, err error) bool {
+	var reply *upstream.ReplyError
+	var unsent *upstream.NotSentError
+	var line []byte
+	switch {
+	case errors.As(err, &reply):
+		line = []byte("-" + reply.Line + "\r\n")
+		if !dedicated.IsRedirect(line) && !strings.HasPrefix(reply.Line, "READONLY ") {
+			return false
+		}
+	case !errors.As(err, &unsent):
+		return false
+	}
+	if !time.Now().Before(w.until) || w.u.s.guard.Over() || w.u.s.srv.ctx.Err() != nil {
+		return false
+	}
+	to, ask, redirected := w.u.nodes.Redirect(line, w.slot, f.Conn.Node)
+	switch {
+	case redirected && !ask, redirected && !f.Slot.Looked: // the lock itself is there
+		w.to, w.ask = to, ask
+	case redirected: // a key has gone ahead of the lock, or is not there while the slot moves: both follow soon
+		w.u.s.pause(slotPause)
+		return true
+	}
+	if w.to == nil {
+		w.u.lookAgain()
+	}
+	return true
 }

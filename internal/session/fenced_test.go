@@ -243,18 +243,6 @@ func TestFencedAsTheClientsUser(t *testing.T) {
 	eventually(t, "all connections were given back", func() bool { used, _ := p.srv.o.Node.DedicatedCount(); return used == 0 })
 }
 
-// Should somebody have given a lock the field that none has, what EXEC ran is not run again.
-func TestFencedGuardReply(t *testing.T) {
-	t.Parallel()
-	for answer, want := range map[string]string{
-		"*2\r\n*1\r\n$1\r\nx\r\n:7\r\n": ":7\r\n", "*2\r\n-WRONGTYPE x\r\n*1\r\n:7\r\n": "*1\r\n:7\r\n", "*-1\r\n": "", "_\r\n": "", "-EXECABORT x\r\n": "",
-	} {
-		if got, ran := guardReply([]byte(answer)); string(got) != want || ran != (want != "") {
-			t.Errorf("%q: %q", answer, got)
-		}
-	}
-}
-
 // A reader's FENCED runs for as long as its own hold lasts, while others read for longer; so it does on a connection that tracks, and
 // for a hold that another proxy gave.
 func TestFencedByAReaderWhoseLeaseIsOver(t *testing.T) {

@@ -1,0 +1,311 @@
+// Package fenced runs a command if a lock is held, in one atomic step: the lock is WATCHed and looked at, and the command is run by
+// MULTI and EXEC, which Redis refuses when the lock has changed since, or run out.
+package fenced
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/lockproxy/lockproxy/internal/commandtable"
+	"github.com/lockproxy/lockproxy/internal/dedicated"
+	"github.com/lockproxy/lockproxy/internal/lock"
+	"github.com/lockproxy/lockproxy/internal/telemetry"
+	"github.com/lockproxy/lockproxy/proto/resp"
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+// guardField is a field that no lock has. Asked for it, Redis answers with one null.
+const guardField = "lockproxy_guard"
+
+// guardHead is what comes before the command's own reply in that of EXEC.
+var guardHead = map[int]string{2: "*2\r\n*1\r\n$-1\r\n", 3: "*2\r\n*1\r\n_\r\n"}
+
+// Host is the client for whom it is run.
+type Host interface {
+	// Locks is the client as the lock engine knows it.
+	Locks() *lock.Client
+	// Ask asks past the connection, of which the client is not told.
+	Ask(words ...string) ([]byte, error)
+	// Reply gives the client its reply.
+	Reply(reply []byte)
+	// ScriptsFlushed is told that Redis may have forgotten all scripts.
+	ScriptsFlushed()
+	// Abandon closes the connection; hangUp: and the client, who has a state there.
+	Abandon(hangUp bool, why string)
+}
+
+// Fence is one FENCED at work on a connection of its client's alone.
+type Fence struct {
+	Host     Host
+	Conn     *dedicated.Conn
+	Request  lock.HoldRequest
+	Command  *commandtable.Command // nil: unknown
+	Raw      []byte                // the command's bytes
+	Proto    int                   // the client's
+	Hold     string                // the key of the read hold by which the lock is held; "": none is
+	Tracking bool                  // what is read on the connection is remembered as read by the client
+	Caching  string                // what CLIENT CACHING said of the command that comes next
+	Slot     Slot
+}
+
+// Slot is what matters with a cluster upstream only.
+type Slot struct {
+	Guarded bool // EXEC is given a look at the lock, too
+	Ask     bool // the node is importing the slot: ASKING goes ahead
+	Looked  bool // the lock was found to be held there
+}
+
+// Try looks once, and has the command run if the lock is held. Neither done nor an error: the lock was changed meanwhile.
+func (f *Fence) Try() (done bool, err error) {
+	began, err := f.look()
+	if f.Slot.Looked = err == nil; f.Slot.Looked {
+		return f.run()
+	}
+	f.undo(began)
+	if errors.Is(err, errHoldsNow) {
+		err = nil
+	}
+	return false, err
+}
+
+// begun is what of WATCH and MULTI Redis has taken, and must be undone when the command is not sent.
+type begun struct{ watch, multi bool }
+
+var errHoldsNow = errors.New("fenced: the lock was taken while it was looked at")
+
+// look has the lock watched, a transaction begun, and then asks whether the lock is held. The command is not sent before
+// Redis has agreed to MULTI: it would be run by itself.
+func (f *Fence) look() (done begun, err error) {
+	fields := append([]string{"HMGET", f.Request.Key}, f.Host.Locks().HoldFields(f.Request)...)
+	watch := f.asks(f.watched()...)
+	var hash, hold *dedicated.Reply
+	if !f.Tracking {
+		hash = f.asks(fields...)
+	}
+	if !f.Tracking && f.Hold != "" {
+		hold = f.asks("EXISTS", f.Hold)
+	}
+	if f.Caching != "" {
+		f.sendOwn("CLIENT", "CACHING", f.Caching)
+	}
+	multi := f.asks("MULTI") // ASKING then holds for all of the transaction
+	f.Conn.Settled()
+	_, err = f.answer(watch)
+	done.watch = err == nil
+	_, failed := f.answer(multi)
+	if done.multi = failed == nil; err == nil {
+		err = failed
+	}
+	if err != nil {
+		return done, f.explain(err)
+	}
+	values, err := f.answerTo(hash, fields...)
+	if err != nil {
+		return done, err
+	}
+	there := []byte(nil)
+	if f.Hold != "" {
+		if there, err = f.answerTo(hold, "EXISTS", f.Hold); err != nil {
+			return done, f.explain(err)
+		}
+	}
+	return done, f.judge(values, string(there) == ":1\r\n")
+}
+
+// watched is WATCH of the lock, and of what else tells that it is held.
+func (f *Fence) watched() []string {
+	if f.Hold == "" {
+		return []string{"WATCH", f.Request.Key}
+	}
+	return []string{"WATCH", f.Request.Key, f.Hold}
+}
+
+// answerTo is the answer to a question that was sent as e, or (nil) is asked elsewhere now, so that the client is not told of a key
+// it never read. The key is watched already.
+func (f *Fence) answerTo(e *dedicated.Reply, question ...string) ([]byte, error) {
+	if e != nil {
+		return f.answer(e)
+	}
+	reply, err := f.Host.Ask(question...)
+	if err == nil {
+		err = ownError(reply)
+	}
+	return reply, err
+}
+
+// explain says of a NOPERM what else a reader's FENCED looks at.
+func (f *Fence) explain(err error) error {
+	var refusal *upstream.ReplyError
+	if f.Hold == "" || !errors.As(err, &refusal) || !strings.HasPrefix(refusal.Line, "NOPERM ") {
+		return err
+	}
+	return &upstream.ReplyError{Line: refusal.Line + "; by a reader it runs WATCH and EXISTS on the key of its hold, too, which is '" +
+		lock.Printable(f.Hold) + "'"}
+}
+
+// judge says by the answer of HMGET whether the lock is held; nil: it is. there says whether Redis has the key f.Hold.
+func (f *Fence) judge(hash []byte, there bool) error {
+	r, ok := resp.ParseReply(hash)
+	values := make([][]byte, len(r.Elems))
+	for i, e := range r.Elems {
+		if !e.Null {
+			values[i] = e.Text
+		}
+	}
+	if !ok || len(values) != len(f.Host.Locks().HoldFields(f.Request)) {
+		return &lock.Error{Code: "ERR", Text: "the lock cannot be looked at: unexpected reply from Redis"}
+	}
+	holds, err := f.Request.Holds(values)
+	if err != nil {
+		return err
+	}
+	if holds {
+		hold := f.Host.Locks().ReadHold(f.Request, values)
+		if hold != f.Hold {
+			f.Hold = hold
+			return errHoldsNow // it is looked at once more, and watched
+		}
+		if hold == "" || there {
+			return nil
+		}
+	}
+	if err = f.Host.Locks().NotHeld(context.Background(), f.Request); err == nil {
+		err = errHoldsNow
+	}
+	return err
+}
+
+// run has the command run by EXEC, whose reply goes to the client.
+func (f *Fence) run() (done bool, err error) {
+	p := f.Conn
+	telemetry.Commands.Add(1)
+	if f.Command != nil && f.Command.Script == commandtable.FlushesScripts {
+		f.Host.ScriptsFlushed()
+	}
+	var guard *dedicated.Reply
+	head := "*1\r\n"
+	if f.Slot.Guarded {
+		guard, head = f.sendOwn("HMGET", f.Request.Key, guardField), guardHead[f.Proto]
+	}
+	var queued, instead []byte
+	q := &dedicated.Reply{Own: true, Got: &queued}
+	p.Send(q, f.Raw)
+	e := &dedicated.Reply{Cmd: f.Command, Got: &instead, Exec: dedicated.Exec{Head: head}}
+	p.Send(e, exec)
+	p.Settled()
+	var ran, sent, in bool
+	var lost error
+	p.Locked(func(bool) {
+		ran, sent, lost = e.Exec.Ran, !errors.Is(q.Lost, dedicated.ErrGone), e.Lost
+		in = len(instead) > 0
+	})
+	switch {
+	case ran:
+		return true, nil
+	case !sent:
+		return false, &upstream.NotSentError{Cause: lost}
+	case lost != nil:
+		return false, &upstream.LostError{Cause: lost}
+	case !in: // the client has gone
+		return false, &upstream.LostError{Cause: dedicated.ErrGone}
+	}
+	if reply, ran := guardReply(instead); f.Slot.Guarded && ran {
+		f.Host.Reply(reply)
+		return true, nil
+	}
+	if guard != nil && dedicated.IsRedirect(*guard.Got) {
+		queued = *guard.Got
+	}
+	return false, f.notRun(queued, instead)
+}
+
+var exec = resp.AppendCommand(nil, "EXEC")
+
+// notRun is the error for what EXEC answered when it ran nothing; nil: the lock has changed. It is the command's own where
+// Redis refused to queue it.
+func (f *Fence) notRun(queued, answered []byte) error {
+	line, bad := resp.ErrorLine(answered)
+	switch {
+	case !bad:
+		return nil
+	case !dedicated.Aborted(answered): // it was not EXEC's to say, but that of the user's rights
+		f.undo(begun{multi: true})
+		return ownError(answered)
+	}
+	if refused, bad := resp.ErrorLine(queued); bad {
+		return &upstream.ReplyError{Line: refused}
+	}
+	return denied(strings.TrimPrefix(line, "EXECABORT Transaction discarded because of: "))
+}
+
+// undo has Redis forget what the command is not sent for. A connection that cannot be brought back is closed, with its
+// client if that has a state there.
+func (f *Fence) undo(what begun) {
+	var e *dedicated.Reply
+	switch {
+	case what.multi:
+		e = f.sendOwn("DISCARD")
+	case what.watch:
+		e = f.sendOwn("UNWATCH")
+	default:
+		return
+	}
+	f.Conn.Settled()
+	_, err := f.answer(e)
+	if err == nil {
+		return
+	}
+	now := f.Conn.Status()
+	if now.Ended { // what the client has lost with it is seen to
+		return
+	}
+	f.Host.Abandon(!now.None, "FENCED could not end its transaction: "+err.Error())
+}
+
+// asks is sendOwn of a command that is about the lock's slot.
+func (f *Fence) asks(args ...string) *dedicated.Reply {
+	if f.Slot.Ask {
+		f.sendOwn("ASKING")
+	}
+	return f.sendOwn(args...)
+}
+
+// sendOwn sends a command of this proxy's own, whose reply is wanted here.
+func (f *Fence) sendOwn(args ...string) *dedicated.Reply {
+	return f.Conn.Own(&dedicated.Reply{}, resp.AppendCommand(nil, args...))
+}
+
+// answer is the reply to e once it is in, or the error that Redis gave.
+func (f *Fence) answer(e *dedicated.Reply) ([]byte, error) {
+	reply, err := f.Conn.Answer(e)
+	if err == nil {
+		err = ownError(reply)
+	}
+	return reply, err
+}
+
+// ownError is the error in the reply to a command of FENCED's own. A user who may not run that is told what it was for.
+func ownError(reply []byte) error {
+	if line, bad := resp.ErrorLine(reply); bad {
+		return denied(line)
+	}
+	return nil
+}
+
+// denied is ownError of a line.
+func denied(line string) error {
+	if what, yes := strings.CutPrefix(line, "NOPERM "); yes {
+		line = "NOPERM FENCED runs WATCH and HMGET on the lock, MULTI, EXEC and DISCARD as the client's own user: " + what
+	}
+	return &upstream.ReplyError{Line: line}
+}
+
+// guardReply is the command's own reply in that of EXEC, should it not have the head that is always there.
+func guardReply(executed []byte) (reply []byte, ran bool) {
+	r, ok := resp.ParseReply(executed)
+	if !ok || r.Kind != '*' || len(r.Elems) != 2 {
+		return nil, false
+	}
+	return r.Elems[1].Raw, true
+}
