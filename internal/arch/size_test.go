@@ -21,7 +21,6 @@ var stillTooBig = map[string]int{
 	"internal/commandtable.Command": 19,
 	"internal/config.Config":        57,
 	"internal/lock":                 53,
-	"internal/session":              39,
 }
 
 // modes are the names by which code asks which kind of upstream there is. modeQuestionsLeft are the packages that still do so outside

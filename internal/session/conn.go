@@ -1,8 +1,17 @@
 package session
 
 import (
+	"context"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/lockproxy/lockproxy/commands"
+	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/internal/lock"
+	"github.com/lockproxy/lockproxy/internal/retry"
+	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
 // What a session's connection to its client asks of it.
@@ -68,4 +77,144 @@ func (s *Session) MayHold(n int) bool {
 		n += b.fullSize + len(b.out)
 	}
 	return s.guard.MayGather(n)
+}
+
+// clientUnblock is CLIENT UNBLOCK id [TIMEOUT|ERROR]: a lock verb that waits ends here, a blocking command at Redis.
+func (s *Session) clientUnblock(args [][]byte) {
+	cause := lock.ErrNotAcquired
+	how := "TIMEOUT"
+	if len(args) > 4 {
+		s.error("ERR unknown subcommand or wrong number of arguments for '" + commands.Clip(args[1]) + "'. Try CLIENT HELP.")
+		return
+	}
+	if len(args) == 4 {
+		switch how = strings.ToUpper(string(args[3])); how {
+		case "TIMEOUT":
+		case "ERROR":
+			cause = commands.ErrUnblocked
+		default:
+			s.error("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR")
+			return
+		}
+	}
+	id, ok := commands.Integer(args[2])
+	if !ok {
+		s.error(commands.NotANumber)
+		return
+	}
+	// Nobody has this number at Redis: it is asked only whether this user may.
+	if line := s.objection("CLIENT", "UNBLOCK", strconv.FormatInt(1<<62, 10)); line != "" {
+		s.error(line)
+		return
+	}
+	c := s.srv.session(id)
+	if c != nil {
+		c.own.view.Named.Add(1)
+		defer c.own.view.Named.Add(-1)
+	}
+	switch {
+	case c == nil:
+	case c.wake(cause):
+		s.batch.out = resp.AppendInt(s.batch.out, 1)
+		return
+	case c.own.view.Blocked.Load() && c.own.view.RedisID.Load() != 0:
+		s.relay(s.askWhere(c.own.view.Node.Load(), "CLIENT", "UNBLOCK", strconv.FormatInt(c.own.view.RedisID.Load(), 10), how))
+		return
+	}
+	s.batch.out = resp.AppendInt(s.batch.out, 0)
+}
+
+// wake ends the wait of a lock verb, if there is one.
+func (s *Session) wake(cause error) bool {
+	cancel := s.activity.waiting.Load()
+	if cancel != nil {
+		(*cancel)(cause)
+	}
+	return cancel != nil
+}
+
+// unblock ends the command that waits on p, as the service account, and says whether its reply has come.
+func (s *Session) unblock(p *dedicatedConn) bool {
+	if p.RedisID() == 0 {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(s.srv.ctx, dedicated.LastReplies)
+	defer cancel()
+	service := s.srv.o.Service
+	service.DB, service.Proto = 0, 2
+	at := s.srv.up.backend.Node()
+	if p.Node != nil {
+		at = p.Node.Upstream()
+	}
+	_, err := s.srv.askAt(at, service, "CLIENT", "UNBLOCK", strconv.FormatInt(p.RedisID(), 10))
+	if err != nil {
+		return false
+	}
+	return p.Await(ctx)
+}
+
+// session finds a client by its number.
+func (s *Server) session(id int64) *Session {
+	s.clients.mu.Lock()
+	defer s.clients.mu.Unlock()
+	return s.clients.sessions[id]
+}
+
+// Wait flushes the replies so far and runs run with a context that ends when the client goes away, is killed, or is
+// cut off by a drain. While it runs, what the client pipelines is kept for later.
+//
+// CLIENT UNBLOCK ends that context too: its cause is then what the verb answers. So does a QUIT or RESET sent directly
+// behind the verb.
+func (s *Session) Wait(run func(ctx context.Context)) {
+	s.watched(func(ctx context.Context) {
+		ctx, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		s.activity.waiting.Store(&cancel)
+		defer s.activity.waiting.Store(nil)
+		if s.activity.leaves.Load() || len(s.batch.next) > 0 && isLeave(s.batch.next[0].Raw) {
+			cancel(lock.ErrNotAcquired)
+		}
+		run(ctx)
+	})
+}
+
+// watched is Wait for whatever cannot be unblocked.
+func (s *Session) watched(run func(ctx context.Context)) {
+	s.flush()
+	ctx, cancel := context.WithCancel(s.srv.ctx)
+	defer cancel()
+	g := s.guard
+	g.WhenOver(cancel)
+	defer g.WhenOver(nil)
+	s.activity.leaves.Store(false)
+	done := g.StartWatch()
+	run(ctx)
+	g.StopWatch(done)
+}
+
+// isLeave tells a QUIT or RESET as a client sends it, at the beginning of b.
+func isLeave(b []byte) bool {
+	for _, line := range []string{"*1\r\n$4\r\nQUIT\r\n", "*1\r\n$5\r\nRESET\r\n", "QUIT\r\n", "RESET\r\n", "QUIT\n", "RESET\n"} {
+		if len(b) >= len(line) && equalFold(b[:len(line)], line) {
+			return true
+		}
+	}
+	return false
+}
+
+// clientContext is a context that ends when the client has gone. done must be called.
+func (s *Session) clientContext() (ctx context.Context, done func()) {
+	ctx, cancel := context.WithCancel(s.srv.ctx)
+	s.guard.WhenOver(cancel)
+	return ctx, func() {
+		s.guard.WhenOver(nil)
+		cancel()
+	}
+}
+
+// pause waits for so long, at most until the client has gone.
+func (s *Session) pause(d time.Duration) {
+	ctx, done := s.clientContext()
+	defer done()
+	retry.Sleep(s.srv.ctx, d, ctx.Done())
 }

@@ -1,7 +1,10 @@
 package session
 
 import (
+	"bytes"
 	"fmt"
+	"net"
+	"strconv"
 	"strings"
 	"time"
 
@@ -10,48 +13,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
-
-// infoFacts have all masters answer INFO. One that cannot does not hide what the others say.
-var infoFacts = &cluster.Facts{Name: "info", ReadOnly: true, Request: cluster.AllShards, Response: cluster.Each, Partial: true}
-
-// askInfo is INFO as the masters answer it together.
-func (u *clustered) askInfo(args [][]byte) ([]byte, error) {
-	answer, err := u.askPlan(cluster.Command{Raw: resp.Command(args), Args: args, Facts: infoFacts})
-	if err != nil {
-		return nil, err
-	}
-	all, _ := resp.ParseReply(answer)
-	var texts []string
-	for _, r := range all.Elems {
-		if r.Kind == '$' || r.Kind == '=' {
-			texts = append(texts, string(r.Text))
-		}
-	}
-	if len(texts) == 0 { // they refuse it
-		return all.Elems[0].Raw, nil
-	}
-	return resp.AppendVerbatim(nil, u.s.ident.Proto, "txt", commands.SumInfo(texts)), nil
-}
-
-// statsFacts have all masters answer FUNCTION STATS.
-var statsFacts = &cluster.Facts{Name: "function|stats", ReadOnly: true, Request: cluster.AllShards, Response: cluster.Each, Partial: true}
-
-// functionStats is FUNCTION STATS: a master's that runs a script, or any one's, since all have the same libraries.
-func (u *clustered) functionStats(args [][]byte) {
-	answer, err := u.askPlan(cluster.Command{Raw: resp.Command(args), Args: args, Facts: statsFacts})
-	if err != nil {
-		u.s.relay(nil, err)
-		return
-	}
-	all, _ := resp.ParseReply(answer)
-	said := all.Elems[0].Raw
-	for _, r := range all.Elems {
-		if len(r.Elems) > 1 && string(r.Elems[0].Text) == "running_script" && !r.Elems[1].Null {
-			said = r.Raw
-		}
-	}
-	u.s.relay(said, nil)
-}
 
 // info is Redis' INFO with a section of this proxy's own behind it.
 func (s *Session) info(args [][]byte) {
@@ -135,3 +96,122 @@ func (s *Server) section() string {
 
 // oneField keeps an error from looking like several fields or lines.
 var oneField = strings.NewReplacer(",", ";", "\r", " ", "\n", " ")
+
+// To its clients the proxy is a Redis alone, whatever is upstream, or, with Options.Present, the only node of a cluster:
+// clients that know clusters then find all slots here.
+
+// mode is what HELLO and INFO call that.
+func (s *Server) mode() string {
+	if s.o.Present {
+		return "cluster"
+	}
+	return "standalone"
+}
+
+var modes = [2][2][]byte{ // alone and as a node
+	{[]byte("redis_mode:standalone"), []byte("cluster_enabled:0")},
+	{[]byte("redis_mode:cluster"), []byte("cluster_enabled:1")},
+}
+
+// misplaced says that an INFO tells of another mode than the proxy's.
+func (s *Server) misplaced(text []byte) bool {
+	wrong := modes[1]
+	if s.o.Present {
+		wrong = modes[0]
+	}
+	return bytes.Contains(text, wrong[0]) || bytes.Contains(text, wrong[1])
+}
+
+// placed has INFO say what CLUSTER and HELLO say.
+func (s *Server) placed(text []byte) []byte {
+	from, to := modes[1], modes[0]
+	if s.o.Present {
+		from, to = to, from
+	}
+	for i := range from {
+		text = bytes.Replace(text, from[i], to[i], 1)
+	}
+	return text
+}
+
+// noCluster is Redis' answer to what only a cluster's node would take.
+func (s *Session) noCluster([][]byte) { s.error("ERR This instance has cluster support disabled") }
+
+// clusterSwitch is READONLY, READWRITE and ASKING: every slot is here and writable, so that nothing changes by them but,
+// where replicas may be read from, whether this client's reads go there.
+func (s *Session) clusterSwitch(args [][]byte) {
+	if s.srv.o.ReadFrom != ReadMaster && !equalFold(args[0], "asking") {
+		s.pipes.replicas = equalFold(args[0], "readonly")
+		s.ok()
+		return
+	}
+	if !s.srv.o.Present {
+		s.noCluster(args)
+		return
+	}
+	s.ok()
+}
+
+// cluster answers CLUSTER with a subcommand Redis did not list. It never asks Redis, which may be a cluster's node and
+// would give away the others' addresses, or reset itself.
+func (s *Session) cluster(args [][]byte) {
+	if s.srv.o.Present {
+		s.clusterNode(args)
+		return
+	}
+	c := s.srv.facts.table.Load().Lookup([]byte("cluster"))
+	if c == nil || c.Subs == nil || len(c.Subs) < 2 { // it did not list any
+		s.noCluster(args)
+		return
+	}
+	unknownSubcommand(s, args)
+}
+
+// clusterNode is CLUSTER of the only node of a cluster.
+func (s *Session) clusterNode(args [][]byte) {
+	if !s.srv.o.Present {
+		s.noCluster(args)
+		return
+	}
+	host, port, err := s.announced()
+	if err != nil {
+		s.fail(err)
+		return
+	}
+	out, ok := commands.ClusterNode{Host: host, Port: port}.Answer(s.batch.out, s.ident.Proto, args[1:])
+	if !ok {
+		s.askSlot(args)
+		return
+	}
+	s.batch.out = out
+}
+
+// askSlot asks the node that has a slot.
+func (s *Session) askSlot(args [][]byte) {
+	slot, ok := commands.Integer(args[2])
+	if !ok || slot < 0 || slot >= cluster.Slots {
+		s.error("ERR Invalid slot")
+		return
+	}
+	words := make([]string, len(args))
+	for i, a := range args {
+		words[i] = string(a)
+	}
+	s.relay(s.pipes.way.askSlot(int(slot), words...))
+}
+
+// announced is where clients are told to find this proxy: by default where this one has.
+func (s *Session) announced() (host string, port int, err error) {
+	addr := s.srv.o.Announce
+	if addr == "" {
+		addr = s.peer.laddr
+	}
+	host, digits, err := net.SplitHostPort(addr)
+	if err == nil {
+		port, err = strconv.Atoi(digits)
+	}
+	if err != nil {
+		return "", 0, fmt.Errorf("this proxy's address is not known here: set --announce-address")
+	}
+	return host, port, nil
+}

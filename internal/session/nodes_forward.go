@@ -4,16 +4,16 @@ import (
 	"bytes"
 	"errors"
 	"slices"
-	"strings"
+	"strconv"
 	"time"
 
 	"github.com/tidwall/redcon"
 
 	"github.com/lockproxy/lockproxy/cluster"
-	"github.com/lockproxy/lockproxy/commands"
 	"github.com/lockproxy/lockproxy/internal/backend"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/dedicated"
+	"github.com/lockproxy/lockproxy/internal/scriptcache"
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -233,123 +233,146 @@ func (b *batch) dropPlans() {
 	}
 }
 
-// nodeAnswerer is who answers what is answered otherwise with a cluster upstream, in transactions aside; nil: nobody.
-func nodeAnswerer(name string) nodeAnswer {
-	switch name {
-	case "wait", "waitaof":
-		return (*clustered).waitCommand
-	case "client|tracking":
-		return (*clustered).tracking
-	case "monitor", "shutdown":
-		return (*clustered).oneNodeOnly
-	case "function|stats":
-		return (*clustered).functionStats
-	case "pubsub|channels", "pubsub|numsub", "pubsub|shardchannels", "pubsub|shardnumsub":
-		return (*clustered).pubsub
+// forwardLane is forwardLane with a cluster upstream: a lane has a connection to each node that is asked.
+func (u *clustered) forwardLane(quick bool) time.Duration {
+	if u.s.mustLogIn() {
+		return u.forwardWith(u.executor(), false)
 	}
-	return nil
-}
-
-// oneNodeOnly refuses what would be about one of the nodes, and nobody would know which.
-func (u *clustered) oneNodeOnly(args [][]byte) {
-	u.s.error("ERR '" + strings.ToUpper(string(args[0])) + "' is of one node: lockproxy does not send it to a cluster")
-}
-
-// tracking is CLIENT TRACKING: a node tells of its own keys only.
-func (u *clustered) tracking(args [][]byte) {
-	if len(args) == 3 && equalFold(args[2], "OFF") {
-		u.s.ok()
-		return
+	if u.quick == nil {
+		u.lane = u.s.srv.lanes.Join(u.s.ident)
+		u.quick = u.newExecutor(u.lane.ID())
 	}
-	u.s.error("ERR CLIENT TRACKING is not available with a cluster upstream: lockproxy does not track keys over several nodes")
-}
-
-// waitCommand is WAIT, or WAITAOF, at all masters: the least of them counts. It asks for a second at a time, so that the
-// client's end is noticed. What they count is all that was written before.
-func (u *clustered) waitCommand(args [][]byte) {
-	words, at := append([][]byte(nil), args...), len(args)-1
-	timeout, ok := commands.Integer(args[at])
-	if !ok || timeout < 0 {
-		u.s.relay(u.s.askRaw(resp.Command(args))) // says so
-		return
-	}
-	facts := &cluster.Facts{Name: "wait", Request: cluster.AllShards, Response: cluster.Min}
-	until := time.Now().Add(time.Duration(timeout) * time.Millisecond)
-	u.s.flush()
-	u.onOwn(func(e *cluster.Executor) {
-		nothing := bytes.Split([]byte("WAIT 0 0"), []byte(" ")) // has Redis count from now on
-		first := cluster.NewPlan(cluster.Command{Raw: resp.Command(nothing), Args: nothing, Facts: facts})
-		for {
-			left := time.Second
-			if timeout > 0 {
-				left = min(left, max(time.Until(until), time.Millisecond))
-			}
-			words[at] = integerText(left.Milliseconds())
-			p := cluster.NewPlan(cluster.Command{Raw: resp.Command(words), Args: words, Facts: facts})
-			plans := []*cluster.Plan{p}
-			if first != nil {
-				plans, first = []*cluster.Plan{first, p}, nil
-			}
-			ctx, done := u.s.clientContext()
-			e.Do(ctx, plans)
-			done()
-			if p.Err != nil || enough(p.Reply, args[1:at]) || timeout > 0 && !time.Now().Before(until) || u.s.guard.Over() {
-				u.s.relay(p.Reply, p.Err)
-				return
+	if !quick || u.lane.Stuck() {
+		if id, free := u.s.srv.lanes.Take(u.s.ident); free {
+			defer u.s.srv.lanes.GiveBack(id)
+			e := u.newExecutor(id)
+			defer e.Close()
+			if took, sent := u.forwardIf(e, false); sent {
+				return took
 			}
 		}
-	})
+	}
+	return u.lane.Timed(func() { u.forwardWith(u.quick, false) })
 }
 
-// enough says that WAIT, or WAITAOF with its two numbers, need not go on: what was wanted is there, or it failed.
-func enough(reply []byte, wanted [][]byte) bool {
-	r, _ := resp.ParseReply(reply)
-	have := r.Elems
-	if r.Kind == ':' {
-		have = []resp.Reply{r}
-	}
-	for i := range min(len(have), len(wanted)) {
-		if n, ok := commands.Integer(wanted[i]); ok && int64(resp.Digits(have[i].Text)) < n {
-			return false
+// reload implements way.
+func (u *clustered) reload(start int, ends []int, shas []string, seen uint64, send func() time.Duration) {
+	u.sendAgain(start, ends, u.loadAgain(shas, seen), send)
+}
+
+// sendAgain sends again what was loaded again in a cluster, where a script that has run at one node is unknown to the others.
+// Order is kept by slot: what is sent again has nothing behind it that ran in its slot, or in several, or in none.
+func (u *clustered) sendAgain(start int, ends []int, states []scriptcache.State, send func() time.Duration) {
+	b := u.s.batch
+	var again []int
+	behind := map[int]bool{} // slots in which something ran
+look:
+	for i := len(states) - 1; i >= 0; i-- {
+		slot, one := b.nodes.plans[i].Slot()
+		switch {
+		case states[i] == scriptcache.Loaded && one && !behind[slot]:
+			again = append(again, i)
+		case states[i] != scriptcache.Unknown: // it did not run, and its NOSCRIPT stands
+		case one:
+			behind[slot] = true
+		default:
+			break look
 		}
 	}
-	return true
-}
-
-// pubsub is PUBSUB of all nodes: each knows of its own subscribers only.
-func (u *clustered) pubsub(args [][]byte) {
-	t := u.s.srv.facts.table.Load()
-	c, _ := t.find(args)
-	p := cluster.NewPlan(cluster.Command{Raw: resp.Command(args), Args: args, Facts: t.routeOf(c).facts})
-	ctx, done := u.s.clientContext()
-	u.executor().Do(ctx, []*cluster.Plan{p})
-	done()
-	r, ok := resp.ParseReply(p.Reply)
-	if p.Err != nil || !ok || r.Kind != '*' {
-		u.s.relay(p.Reply, p.Err)
+	if len(again) == 0 || u.s.guard.Over() {
 		return
 	}
-	counts := strings.HasSuffix(c.Name, "numsub")
-	step := 1
-	if counts {
-		step = 2
+	slices.Reverse(again)
+	old := append([]byte(nil), b.out[start:]...)
+	run, cmds, args, out := b.run, b.cmds, b.nodes.args, b.out[:start]
+	b.run, b.cmds, b.nodes.args, b.out = nil, nil, nil, nil
+	for _, i := range again {
+		b.run, b.cmds, b.nodes.args = append(b.run, run[i]), append(b.cmds, cmds[i]), append(b.nodes.args, args[i])
 	}
-	var names [][]byte
-	sum := map[string]int{}
-	for i := 0; i+step <= len(r.Elems); i += step {
-		name := string(r.Elems[i].Raw)
-		if _, twice := sum[name]; !twice {
-			names = append(names, r.Elems[i].Raw)
+	b.nodes.apart = true
+	send()
+	b.nodes.apart = false
+	// The replies are the plans', too.
+	b.run, b.cmds, b.nodes.args, b.out, b.full, b.fullSize = run, cmds, args, out, nil, 0
+	from, next := 0, 0
+	for i, end := range ends {
+		reply := old[from:end]
+		if next < len(again) && again[next] == i {
+			p := b.nodes.plans[next]
+			if reply = p.Reply; p.Err != nil {
+				if u.s.guard.Over() { // closed for it
+					return
+				}
+				reply = resp.AppendError(nil, errorLine(p.Err))
+			}
+			next++
 		}
-		if sum[name] += 0; counts {
-			sum[name] += resp.Digits(r.Elems[i+1].Text)
-		}
+		from = end
+		b.Reply(reply)
 	}
-	out := resp.AppendArray(u.s.batch.out, len(names)*step)
-	for _, name := range names {
-		if out = append(out, name...); counts {
-			out = resp.AppendInt(out, int64(sum[string(name)]))
-		}
-	}
-	u.s.batch.out = out
 }
+
+// loadAgain is reload with a cluster upstream: each script is loaded again at the node that did not have it.
+func (u *clustered) loadAgain(shas []string, seen uint64) []scriptcache.State {
+	b, states := u.s.batch, make([]scriptcache.State, len(shas))
+	done := map[*cluster.Node]bool{}
+	for i, sha := range shas {
+		n := b.nodes.plans[i].From()
+		if sha == "" || n == nil || done[n] {
+			continue
+		}
+		done[n] = true
+		var wanted []string
+		for k, other := range shas {
+			if other != "" && b.nodes.plans[k].From() == n {
+				wanted = append(wanted, other)
+			}
+		}
+		known := u.s.srv.reload(n.Upstream(), n.ID, wanted, seen)
+		for k, other := range shas {
+			if other != "" && b.nodes.plans[k].From() == n {
+				states[k] = known[other]
+			}
+		}
+	}
+	return states
+}
+
+// blockTimeout finds the word of a blocking command that says for how long, and in what unit. 0: there is none.
+func blockTimeout(c *commandtable.Command, args [][]byte) (at int, unit time.Duration) {
+	switch c.Name {
+	case "blpop", "brpop", "bzpopmin", "bzpopmax", "brpoplpush", "blmove":
+		return len(args) - 1, time.Second
+	case "blmpop", "bzmpop":
+		return 1, time.Second
+	case "xread", "xreadgroup":
+		for i := 1; i+1 < len(args); i++ {
+			if bytes.EqualFold(args[i], []byte("BLOCK")) {
+				return i + 1, time.Millisecond
+			}
+		}
+	}
+	return 0, 0
+}
+
+// timeLeft is the command as it is to be sent when so much of its time has passed.
+func timeLeft(c *commandtable.Command, args [][]byte, passed time.Duration) []byte {
+	at, unit := blockTimeout(c, args)
+	if at == 0 {
+		return resp.Command(args)
+	}
+	n, err := strconv.ParseFloat(string(args[at]), 64)
+	if err != nil || n <= 0 { // 0: for ever; else Redis says what is wrong
+		return resp.Command(args)
+	}
+	left := max(time.Duration(n*float64(unit))-passed, time.Millisecond)
+	words := append([][]byte(nil), args...)
+	if unit == time.Second {
+		words[at] = strconv.AppendFloat(nil, left.Seconds(), 'f', 3, 64)
+	} else {
+		words[at] = integerText(left.Milliseconds())
+	}
+	return resp.Command(words)
+}
+
+func integerText(n int64) []byte { return strconv.AppendInt(nil, n, 10) }

@@ -1,12 +1,19 @@
 package session
 
 import (
+	"errors"
+	"os"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/lockproxy/lockproxy/commands"
+	"github.com/lockproxy/lockproxy/internal/backend"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/dedicated"
+	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/proto/resp"
+	"github.com/lockproxy/lockproxy/upstream"
 )
 
 // settingIn is what a call of c sets; the zero one: nothing, or Redis would not take it.
@@ -103,4 +110,208 @@ func (s *Session) resetReplyMode() {
 	s.flush()
 	s.replies.silent = s.replies.silent && !s.replies.off
 	s.replies.off, s.replies.skip = false, false
+}
+
+// clientPause is CLIENT PAUSE milliseconds [WRITE|ALL]. While Redis holds up writes, each client gets a connection of its
+// own, so that the reads of others do not wait behind a write that waits.
+func (s *Session) clientPause(args [][]byte) {
+	answer, err := s.askApart(args)
+	if s.relay(answer, err); err != nil || answer[0] != '+' {
+		return
+	}
+	s.srv.pauseWrites(writePause(args))
+}
+
+// writePause is for how long CLIENT PAUSE has writes wait; 0: it does not.
+func writePause(args [][]byte) time.Duration {
+	if len(args) != 4 || !equalFold(args[3], "WRITE") {
+		return 0
+	}
+	ms, _ := commands.Integer(args[2])
+	return time.Duration(min(max(ms, 0), int64(maxPause/time.Millisecond))) * time.Millisecond
+}
+
+// pauseWrites notes a pause; as at Redis, a shorter one does not end the one there is.
+func (s *Server) pauseWrites(d time.Duration) {
+	until := time.Now().Add(d).UnixNano()
+	for old := s.writes.paused.Load(); d > 0 && until > old; old = s.writes.paused.Load() {
+		if s.writes.paused.CompareAndSwap(old, until) {
+			return
+		}
+	}
+}
+
+// maxPause is how long a pause is believed in: longer ones are held to be forgotten.
+const maxPause = time.Hour
+
+func (s *Session) clientUnpause(args [][]byte) {
+	answer, err := s.askApart(args)
+	if s.relay(answer, err); err == nil && answer[0] == '+' {
+		s.srv.writes.paused.Store(0)
+	}
+}
+
+// writesPaused says whether a client of this proxy has had writes paused, for longer than until now, or has Redis end.
+func (s *Server) writesPaused() bool {
+	if s.writes.shutting.Load() > 0 {
+		return true
+	}
+	until := s.writes.paused.Load()
+	return until != 0 && time.Now().UnixNano() < until
+}
+
+// apart runs one command on a connection of its own, where it need not wait for others.
+func (s *Session) apart(args [][]byte) { s.relay(s.askApart(args)) }
+
+// apartFor is how long a connection apart is tried for, when Redis takes it and says nothing: longer than the 5 s of its
+// busy-reply-threshold.
+const apartFor = 10 * time.Second
+
+func (s *Session) askApart(args [][]byte) ([]byte, error) {
+	return s.pipes.way.askApart(args)
+}
+
+func (u *single) askApart(args [][]byte) ([]byte, error) {
+	s := u.s
+	if err := s.refused(); err != nil {
+		return nil, err
+	}
+	ctx, done := s.clientContext()
+	defer done()
+	p, err := u.node.Private(ctx, s.ident)
+	// For its first seconds a script lets Redis answer nobody: SCRIPT KILL is to wait for that, not to fail.
+	for until := time.Now().Add(apartFor); errors.Is(err, os.ErrDeadlineExceeded) && ctx.Err() == nil && time.Now().Before(until); {
+		p, err = u.node.Private(ctx, s.ident)
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer p.Release()
+	var got backend.Gathered
+	err = p.Do(&upstream.Request{Cmds: [][]byte{resp.Command(args)}, Sink: &got})
+	return got, err
+}
+
+const (
+	// pushQueue bounds what waits for a client that does not read, in bytes: all the locks that one client may well lose at once fit.
+	// Losses beyond it are not pushed; the verbs tell them.
+	pushQueue = 16 << 20
+	// pushOverhead is what a loss takes in the queue beside the lock's name.
+	pushOverhead = 64
+)
+
+// pushes are the losses that a client is to be told; Session.mu guards them.
+type pushes struct {
+	resp3  bool // the client has been answered in RESP3, and knows what a push is
+	queue  []lock.Loss
+	queued int           // what the queue takes, in bytes
+	pusher chan struct{} // closed when the pusher at work has gone; nil: none at work
+	closed bool          // no pushes any more
+}
+
+// push queues the news of a lost lock for a client that can take it. It never blocks: a pusher is started when
+// there is something to write, and goes when there is nothing more.
+func (s *Session) push(l lock.Loss) {
+	s.locks.untold.Store(true)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	size := len(l.Key) + pushOverhead
+	if s.pushes.closed || !s.takesLossPush() || s.pushes.queued+size > pushQueue {
+		return
+	}
+	s.pushes.queue, s.pushes.queued = append(s.pushes.queue, l), s.pushes.queued+size
+	if s.pushes.pusher == nil {
+		s.pushes.pusher = make(chan struct{})
+		go s.pushAll(s.pushes.pusher)
+	}
+}
+
+// pushable notes that the client may be pushed to, once it has the reply that says so.
+func (s *Session) pushable() {
+	if s.ident.Proto == 3 && !s.pushes.resp3 {
+		s.flush()
+		s.mu.Lock()
+		s.pushes.resp3 = true
+		s.mu.Unlock()
+	}
+}
+
+// pushAll writes the queue, whole frames between whole replies. endPushes waits for it.
+func (s *Session) pushAll(gone chan<- struct{}) {
+	defer close(gone)
+	for more := true; more; {
+		s.guard.WriteLatest(func() (out []byte) {
+			out, more = s.takePushes()
+			return out
+		})
+	}
+}
+
+// takePushes takes what is queued, for a client that can still take it. With nothing queued the pusher is to go. Who queues
+// does not wait for the frames to be made.
+func (s *Session) takePushes() (out []byte, more bool) {
+	queue, wanted := s.takeQueue()
+	if !wanted { // any more: it has gone back to RESP2
+		return nil, len(queue) > 0
+	}
+	for _, l := range queue {
+		out = resp.AppendPush(out, 3, 4)
+		out = resp.AppendBulkString(out, "lock-lost")
+		out = resp.AppendBulkString(out, l.Key)
+		out = resp.AppendBulkString(out, l.Kind.String())
+		out = resp.AppendBulkString(out, l.Reason)
+	}
+	return out, len(queue) > 0
+}
+
+func (s *Session) takeQueue() (queue []lock.Loss, wanted bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	queue, s.pushes.queue, s.pushes.queued = s.pushes.queue, nil, 0
+	if len(queue) == 0 {
+		s.pushes.pusher = nil
+	}
+	return queue, s.takesLossPush()
+}
+
+// endPushes refuses more and waits for the pusher; the connection is closed by then, so that its write ends.
+func (s *Session) endPushes() {
+	s.mu.Lock()
+	s.pushes.closed = true
+	s.pushes.queue, s.pushes.queued = nil, 0
+	pusher := s.pushes.pusher
+	s.mu.Unlock()
+	if pusher != nil {
+		<-pusher
+	}
+}
+
+// lostPushes is the capability of a client that wants to be told of lost locks. Redis itself pushes nothing that was
+// not asked for, and there are libraries that take any push for the reply to their next command.
+const lostPushes = "lock-lost"
+
+// lossPushLibraries are libraries, by the name they give with CLIENT SETINFO, that keep such a push apart from replies without
+// having asked for it. Whoever adds one shows it in integration/clients.
+var lossPushLibraries = []string{"go-redis", "ioredis", "jedis", "lettuce", "node-redis", "redis-py", "redis-rs"}
+
+// clientCapa is CLIENT CAPA capability …, as of Valkey 8: what it does not know it ignores.
+func (s *Session) clientCapa(args [][]byte) {
+	if hasLossPush(args[2:]) {
+		s.take(dedicated.Setting{Of: dedicated.SettingLossPush, Value: "ON"})
+	}
+	s.ok()
+}
+
+// hasLossPush says whether lostPushes is among the capabilities.
+func hasLossPush(capabilities [][]byte) bool {
+	return slices.ContainsFunc(capabilities, func(c []byte) bool { return equalFold(c, lostPushes) })
+}
+
+// takesLossPush says whether a lost lock may be pushed to this client. The caller holds mu.
+func (s *Session) takesLossPush() bool {
+	if !s.pushes.resp3 {
+		return false
+	}
+	library, _, _ := strings.Cut(s.settings.lib[0], "(") // what builds upon it adds its own name in brackets
+	return s.settings.wantsLossPush || slices.Contains(lossPushLibraries, strings.ToLower(library))
 }
