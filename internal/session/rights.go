@@ -61,7 +61,8 @@ func (s *Server) rightsChanged(r rightsChange) {
 	if !r.all && r.deleted == nil {
 		return
 	}
-	s.renew(r.concerns)
+	kept := r // so that r itself, which is passed for every run, needs no heap
+	s.renew(kept.concerns)
 	if r.deleted != nil {
 		select {
 		case s.access.deleted <- r.deleted:

@@ -160,3 +160,11 @@ func TestDeletedUsersIdleClientsAreClosed(t *testing.T) {
 		closed(t, startProxyOf(t, redis, nil), redis.Servers...)
 	})
 }
+
+// Every run of commands is asked whether it changed rights: where it did not, that needs no memory.
+func TestNoChangeOfRightsAllocatesNothing(t *testing.T) {
+	s := &Server{}
+	if n := testing.AllocsPerRun(100, func() { s.rightsChanged(rightsChange{}) }); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
