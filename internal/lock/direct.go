@@ -4,13 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/redis/rueidis"
 
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/lockstore/node"
-	"github.com/lockproxy/lockproxy/internal/lockstore/tally"
+	"github.com/lockproxy/lockproxy/internal/retry"
 	"github.com/lockproxy/lockproxy/scripts"
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -90,32 +91,32 @@ func (d *direct) release(ctx context.Context, r *release) (code, left int64, err
 }
 
 // renew sends a batch of renewals.
-func (d *direct) renew(ctx context.Context, b *batch) (out []int64, err error) {
-	ctx = allowing(ctx, b.allow)
+func (d *direct) renew(ctx context.Context, r lockstore.Renewal) (out []int64, err error) {
+	ctx = allowing(ctx, r.Allow)
 	text, _, err := d.notAfter(ctx)
 	if err != nil {
 		return nil, err
 	}
 	sent := time.Now()
-	if b.replicas > 0 {
-		out, err = d.renewReplicated(ctx, b, text)
+	if r.Replicas > 0 {
+		out, err = d.renewReplicated(ctx, r, text)
 	} else {
-		ctx = bounded(ctx, min(b.lease/12, time.Second/4))
-		out, err = node.Ints(d.eval(ctx, b.call(text)))
-		if len(b.holds) > 1 && errors.Is(err, errMoving) {
-			out, err = d.oneByOne(ctx, b, text)
+		ctx = bounded(ctx, min(r.Lease/12, time.Second/4))
+		out, err = node.Ints(d.eval(ctx, renewCall(r, text)))
+		if len(r.Holds) > 1 && errors.Is(err, errMoving) {
+			out, err = d.oneByOne(ctx, r, text)
 		}
 	}
 	if err == nil && out[0] == scripts.Late {
-		err = d.tooLate(time.Since(sent), b.allow)
+		err = d.tooLate(time.Since(sent), r.Allow)
 	}
 	return out, err
 }
 
-func (d *direct) renewReplicated(ctx context.Context, b *batch, text string) ([]int64, error) {
-	reply, acked, err := d.evalReplicated(ctx, b.call(text), b.replicas, time.Second)
+func (d *direct) renewReplicated(ctx context.Context, r lockstore.Renewal, text string) ([]int64, error) {
+	reply, acked, err := d.evalReplicated(ctx, renewCall(r, text), r.Replicas, time.Second)
 	out, err := node.Ints(reply, err)
-	if err == nil && out[0] != scripts.Late && acked < b.replicas {
+	if err == nil && out[0] != scripts.Late && acked < r.Replicas {
 		// What replicas do not have is not done; holds that are gone are gone all the same.
 		err = &Error{"NOREPLICAS", "the renewal reached too few replicas"}
 	}
@@ -124,13 +125,14 @@ func (d *direct) renewReplicated(ctx context.Context, b *batch, text string) ([]
 
 // oneByOne renews the holds of a batch that Redis refused as a whole because its slot is on its way: some are here already, or
 // still, and Redis does what is about one of them.
-func (d *direct) oneByOne(ctx context.Context, b *batch, text string) ([]int64, error) {
-	out := make([]int64, len(b.holds))
+func (d *direct) oneByOne(ctx context.Context, r lockstore.Renewal, text string) ([]int64, error) {
+	out := make([]int64, len(r.Holds))
 	var failed error
 	done := false
-	for i := range b.holds {
-		one := &batch{batchKey: b.batchKey, holds: b.holds[i : i+1], marks: b.marks[i : i+1]}
-		codes, err := node.Ints(d.eval(ctx, one.call(text)))
+	for i := range r.Holds {
+		one := r
+		one.Holds = r.Holds[i : i+1]
+		codes, err := node.Ints(d.eval(ctx, renewCall(one, text)))
 		if err == nil && codes[0] == scripts.Late {
 			err = errLate
 		}
@@ -138,11 +140,8 @@ func (d *direct) oneByOne(ctx context.Context, b *batch, text string) ([]int64, 
 			out[i], done = codes[0], true
 			continue
 		}
-		out[i], failed = tally.Undecided, err
-		if isUnknown(err) {
-			d.m.mu.Lock()
-			b.holds[i].late = time.Now().Add(b.allow)
-			d.m.mu.Unlock()
+		if out[i], failed = lockstore.Undecided, err; isUnknown(err) {
+			out[i] = lockstore.ReplyLost
 		}
 	}
 	if done {
@@ -151,8 +150,8 @@ func (d *direct) oneByOne(ctx context.Context, b *batch, text string) ([]int64, 
 	return out, failed
 }
 
-// extend has Redis set the lease. sent is before the request that Redis answered.
-func (d *direct) extend(ctx context.Context, h *hold, r RenewRequest, registration, known string) (out []int64, sent time.Time, err error) {
+// extend has Redis set the lease.
+func (d *direct) extend(ctx context.Context, e lockstore.Extension) (done lockstore.Extended, err error) {
 	err = d.idempotent(func() (at int64, err error) {
 		for try := range lateTries {
 			ctx := allowing(ctx, notAfter<<try)
@@ -160,18 +159,22 @@ func (d *direct) extend(ctx context.Context, h *hold, r RenewRequest, registrati
 			if text, at, err = d.notAfter(ctx); err != nil {
 				return 0, err
 			}
-			sent = time.Now()
-			out, err = node.Ints(d.eval(ctx, extendCall(h, r, d.m.opts, text, registration, known)))
-			if err != nil || out[0] != scripts.Late {
+			done.Sent = time.Now()
+			var out []int64
+			if out, err = node.Ints(d.eval(ctx, extendCall(e, text))); err != nil {
 				return at, err
 			}
-			if err = d.tooLate(time.Since(sent), notAfter<<try); !isLate(err) {
+			if out[0] != scripts.Late {
+				done.Code, done.Count, done.TTL = out[0], out[1], out[2]
+				return at, nil
+			}
+			if err = d.tooLate(time.Since(done.Sent), notAfter<<try); !isLate(err) {
 				break
 			}
 		}
 		return at, err
 	})
-	return out, sent, err
+	return done, err
 }
 
 // force frees a lock.
@@ -226,6 +229,85 @@ func (d *direct) watchedElsewhere(id lockstore.ID) bool {
 	}
 	present, err := reply.ToString()
 	return err == nil && watching(present)
+}
+
+// refreshQueue sends the script that says who lives.
+func (d *direct) refreshQueue(q lockstore.Queue) (called []int64, next time.Duration, err error) {
+	text, _, err := d.notAfter(context.Background())
+	if err != nil {
+		return nil, 0, err
+	}
+	args := append(make([]string, 0, 3+2*len(q.Places)), text, d.publishing(), d.m.fairWait())
+	for _, p := range q.Places {
+		args = append(args, p.ID.Field(), strconv.FormatInt(p.Ticket, 10))
+	}
+	out, err := node.Ints(d.eval(context.Background(), node.Call{DB: q.DB, Script: scripts.Refresh, Keys: lockstore.PlainKeys(q.Key), Args: args}))
+	switch {
+	case err != nil:
+		return nil, 0, err
+	case out[0] == scripts.Late:
+		_ = d.sample()
+		return nil, 0, errLate
+	}
+	return out[1:], milliseconds(out[0]), nil
+}
+
+// leaveQueue takes an owner out of a fair queue. What Redis does not hear of is over there after 10 s.
+func (d *direct) leaveQueue(id lockstore.ID, lost int64, stays func() bool) {
+	if lost == 0 {
+		if err := d.sendLeave(id); isNotSent(err) {
+			d.m.background(func() { d.leaveLater(id, stays) })
+		}
+		return
+	}
+	// A request without an answer may still put it there.
+	d.m.background(func() {
+		now := d.now()
+		if d.m.sleep(context.Background(), time.Duration(lost-now)*time.Microsecond+time.Millisecond) && !stays() {
+			_ = d.sendLeave(id)
+		}
+	})
+}
+
+// leaveLater leaves the queue when Redis is in reach again. After 10 s the place counts no more.
+func (d *direct) leaveLater(id lockstore.ID, stays func() bool) {
+	end := time.Now().Add(10 * time.Second)
+	for time.Now().Before(end) && d.m.sleep(context.Background(), retry.Around(node.MaxPause)) && !stays() {
+		if !isNotSent(d.sendLeave(id)) {
+			return
+		}
+	}
+}
+
+func (d *direct) sendLeave(id lockstore.ID) error {
+	err := d.idempotent(func() (int64, error) { return d.tryLeave(id) })
+	if err != nil {
+		d.m.log.Debug("cannot leave a fair queue, the place runs out", "key", id.Key, "error", err)
+	}
+	return err
+}
+
+// tryLeave asks again when Redis came to it too late, as after a pause of its writes: nobody else will.
+func (d *direct) tryLeave(id lockstore.ID) (done int64, err error) {
+	var tooLate error
+	for try := range lateTries {
+		ctx, sent := allowing(context.Background(), notAfter<<try), time.Now()
+		text, at, err := d.notAfter(ctx)
+		if err != nil {
+			return 0, err
+		}
+		reply, err := d.eval(ctx, node.Call{DB: id.DB, Script: scripts.Leave, Keys: lockstore.PlainKeys(id.Key), Args: []string{text, d.publishing(), id.Field()}})
+		if err != nil {
+			return at, err
+		}
+		if code, err := reply.AsInt64(); err != nil || code != scripts.Late {
+			return at, err
+		}
+		if tooLate = d.tooLate(time.Since(sent), notAfter<<try); !isLate(tooLate) {
+			return at, tooLate
+		}
+	}
+	return 0, tooLate
 }
 
 // idempotent runs a step that may be done twice until Redis answers, each time after the last one's not-after has passed.

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/lockstore/node"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 )
@@ -53,39 +54,60 @@ func (c *Client) renew(ctx context.Context, r RenewRequest) error {
 	if r.Lease > 0 && !m.sitOut(ctx, h) {
 		return ctx.Err()
 	}
-	m.mu.Lock()
-	known := h.registration // another one is told that the hold has ended, rather than deleted
-	registration := ""
-	if explicit {
-		if h.count > 0 { // see enrol
-			registration = known
-		}
-		if registration == "" {
-			registration = c.request()
-		}
-		registration = marked(registration, r.Lease == 0)
-	}
-	m.mu.Unlock()
-	out, sent, err := m.store.extend(ctx, h, r, registration, known)
+	e := c.newExtension(h, r)
+	done, err := m.store.extend(ctx, e)
+	m.noteStep(h, done)
 	switch {
 	case isUnknown(err):
 		return outcomeUnknown("RENEW", err)
 	case err != nil:
 		return err
-	case out[0] != 1:
-		_, err := c.unlocked(h, r.Key, out[0], out[1])
+	case done.Code != 1:
+		_, err := c.unlocked(h, r.Key, done.Code, done.Count)
 		if err == nil {
 			err = notHeld(r.Key, c.named.Load() && !explicit)
 		}
 		return err
 	}
-	return c.extended(h, r, out[1], sent, milliseconds(out[2]), registration)
+	return c.extended(h, r, done, e.Registration)
+}
+
+// newExtension is the step of a RENEW. The hold is busy.
+func (c *Client) newExtension(h *hold, r RenewRequest) lockstore.Extension {
+	c.m.mu.Lock()
+	defer c.m.mu.Unlock()
+	e := lockstore.Extension{ID: h.id, Named: h.explicit, Lease: leaseOf(Request{Lease: r.Lease}, c.m.opts), Watched: r.Lease == 0,
+		Known: h.registration, Attempt: h.attempt, Count: h.count}
+	if !h.explicit {
+		return e
+	}
+	if h.count > 0 { // see enrol
+		e.Registration = e.Known
+	}
+	if e.Registration == "" {
+		e.Registration = c.request()
+	}
+	e.Registration = marked(e.Registration, r.Lease == 0)
+	return e
+}
+
+// noteStep notes what a RENEW has changed, whatever else came of it.
+func (m *Manager) noteStep(h *hold, done lockstore.Extended) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if done.Attempt != "" {
+		h.attempt = done.Attempt
+	}
+	if !done.Ends.IsZero() && h.count > 0 && done.Ends.Before(h.deadline) {
+		h.deadline = done.Ends
+		m.plan(h, done.Sent)
+	}
 }
 
 // extended notes a lease that Redis has set. What was told lost while the request was under way stays lost, and a lease that was
 // over before the answer came is none.
-func (c *Client) extended(h *hold, r RenewRequest, count int64, sent time.Time, ttl time.Duration, registration string) error {
-	lost, told := c.noteExtended(h, r, count, sent, ttl, registration)
+func (c *Client) extended(h *hold, r RenewRequest, done lockstore.Extended, registration string) error {
+	lost, told := c.noteExtended(h, r, done, registration)
 	if told {
 		c.m.surrenderLater(h)
 	}
@@ -96,17 +118,17 @@ func (c *Client) extended(h *hold, r RenewRequest, count int64, sent time.Time, 
 }
 
 // noteExtended is the part of extended that takes mu. told says that Redis has a lock that was told lost.
-func (c *Client) noteExtended(h *hold, r RenewRequest, count int64, sent time.Time, ttl time.Duration, registration string) (lost lossRecord, told bool) {
+func (c *Client) noteExtended(h *hold, r RenewRequest, done lockstore.Extended, registration string) (lost lossRecord, told bool) {
 	m := c.m
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if lost, told = c.lossOf(h.id); told && !h.explicit {
 		return lost, true
 	}
-	m.begin(h, c, count)
-	h.watched, h.deadline, h.registration = r.Lease == 0, sent.Add(ttl), registration
+	m.begin(h, c, done.Count)
+	h.watched, h.deadline, h.registration = r.Lease == 0, done.Sent.Add(milliseconds(done.TTL)), registration
 	h.lease = milliseconds(leaseOf(Request{Lease: r.Lease}, m.opts))
-	m.planNext(h, sent)
+	m.planNext(h, done.Sent)
 	m.done.remove(h.id)
 	if !time.Now().Before(h.deadline) {
 		m.lose(h, reasonExpired)
@@ -117,15 +139,14 @@ func (c *Client) noteExtended(h *hold, r RenewRequest, count int64, sent time.Ti
 	return lossRecord{}, false
 }
 
-func extendCall(h *hold, r RenewRequest, o Options, notAfter, registration, known string) node.Call {
-	keys, flags := h.id.Keys(), ""
-	if h.explicit {
-		keys, flags = append(keys, h.id.WatchKey()), "W"
+func extendCall(e lockstore.Extension, notAfter string) node.Call {
+	keys, flags := e.ID.Keys(), ""
+	if e.Named {
+		keys, flags = append(keys, e.ID.WatchKey()), "W"
 	}
-	if r.Lease == 0 {
+	if e.Watched {
 		flags += "K"
 	}
-	lease := leaseOf(Request{Lease: r.Lease}, o)
-	args := []string{strconv.FormatInt(lease, 10), h.id.Field(), notAfter, flags, registration, known}
-	return node.Call{DB: h.id.DB, Script: h.id.Kind.Spec().Extend, Keys: keys, Args: append(args, h.id.Rest()...)}
+	args := []string{strconv.FormatInt(e.Lease, 10), e.ID.Field(), notAfter, flags, e.Registration, e.Known}
+	return node.Call{DB: e.ID.DB, Script: e.ID.Kind.Spec().Extend, Keys: keys, Args: append(args, e.ID.Rest()...)}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/cluster"
+	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/lockstore/node"
 )
 
@@ -36,7 +37,6 @@ type batch struct {
 	batchKey
 	holds    []*hold
 	marks    []string      // of each that is watched for an explicit owner the registration, else ""
-	attempts []string      // of a quorum: of each the attempt that it was had by
 	allow    time.Duration // how long Redis may take to come to it; 0: notAfter
 	planned  time.Time     // when the first of them should have been sent
 	deadline time.Time     // the earliest at which one of them is told lost
@@ -228,19 +228,19 @@ func (m *Manager) noteBatch(ln *lane, holds int, came outcomeOf) (failed int) {
 	return failed
 }
 
-func (b *batch) call(notAfter string) node.Call {
-	letters := make([]byte, 0, len(b.holds))
-	keys := make([]string, 0, len(b.holds))
-	args := make([]string, 3, 3+len(b.holds))
-	for i, h := range b.holds {
-		keys, args = append(keys, h.id.Keys()...), append(args, h.id.Field())
-		if b.marks[i] != "" {
+func renewCall(r lockstore.Renewal, notAfter string) node.Call {
+	letters := make([]byte, 0, len(r.Holds))
+	keys := make([]string, 0, len(r.Holds))
+	args := make([]string, 3, 3+len(r.Holds))
+	for _, h := range r.Holds {
+		keys, args = append(keys, h.ID.Keys()...), append(args, h.ID.Field())
+		if h.Mark != "" {
 			letters = append(letters, 'W')
-			keys, args = append(keys, h.id.WatchKey()), append(args, b.marks[i])
+			keys, args = append(keys, h.ID.WatchKey()), append(args, h.Mark)
 		} else {
 			letters = append(letters, '-')
 		}
 	}
-	args[0], args[1], args[2] = strconv.FormatInt(b.lease.Milliseconds(), 10), notAfter, string(letters)
-	return node.Call{DB: b.db, Script: b.kind.Spec().Renew, Keys: keys, Args: args}
+	args[0], args[1], args[2] = strconv.FormatInt(r.Lease.Milliseconds(), 10), notAfter, string(letters)
+	return node.Call{DB: r.DB, Script: r.Kind.Spec().Renew, Keys: keys, Args: args}
 }

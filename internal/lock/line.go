@@ -92,7 +92,7 @@ func (m *Manager) join(w *waiter) {
 		m.lines[key] = l
 		m.store.subscribe(key.Channel(), l)
 		if key.Fair {
-			m.store.beginQueue(l)
+			m.beginQueue(l)
 		}
 	}
 	w.line, w.place = l, l.waiters.PushBack(w)

@@ -65,7 +65,7 @@ func (m *Manager) lose(h *hold, reason string) {
 	expected := reason == reasonExpired && h.explicit
 	m.rememberLoss(h, lossRecord{reason, time.Now()})
 	m.done.remove(h.id)
-	m.store.vacate(h, h.vacantAt(reason))
+	m.vacate(h, h.vacantAt(reason))
 	m.end(h)
 	m.stats.lost.Add(1)
 	telemetry.LockLost(context.Background(), h.id.Kind.String(), reason)

@@ -111,9 +111,11 @@ func (q *quorum) votes() bool { return true }
 
 // No queue is kept, and no lock handed on: those who wait know when a lease is over.
 
-func (q *quorum) beginQueue(*line)        {}
-func (q *quorum) leaveQueue(*waiter)      {}
-func (q *quorum) vacate(*hold, time.Time) {}
+func (q *quorum) refreshQueue(lockstore.Queue) ([]int64, time.Duration, error) { return nil, -1, nil }
+
+func (q *quorum) leaveQueue(lockstore.ID, int64, func() bool) {}
+
+func (q *quorum) vacate(lockstore.ID, time.Time, time.Time) {}
 
 // limit refuses what a quorum cannot keep.
 func (q *quorum) limit(lease, replicas int64) error {

@@ -53,14 +53,14 @@ func (r *release) since(then, notAfter string) node.Call {
 	return around(r.call(notAfter), scripts.Drop, []string{r.h.id.VotesKey()}, []string{then, r.known})
 }
 
-// onNode renews the holds on a node.
-func (b *batch) onNode(notAfter string) node.Call {
-	keys, args := make([]string, len(b.holds)), make([]string, 1+len(b.holds))
-	args[0] = strconv.Itoa(len(b.holds))
-	for i, h := range b.holds {
-		keys[i], args[1+i] = h.id.VotesKey(), b.attempts[i]
+// renewing renews holds on a node.
+func renewing(r lockstore.Renewal, notAfter string) node.Call {
+	keys, args := make([]string, len(r.Holds)), make([]string, 1+len(r.Holds))
+	args[0] = strconv.Itoa(len(r.Holds))
+	for i, h := range r.Holds {
+		keys[i], args[1+i] = h.ID.VotesKey(), h.Attempt
 	}
-	return around(b.call(notAfter), scripts.StandRenew, keys, args)
+	return around(renewCall(r, notAfter), scripts.StandRenew, keys, args)
 }
 
 // extending is RENEW on a node, for an attempt.

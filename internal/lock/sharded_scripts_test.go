@@ -176,13 +176,15 @@ func allCalls(m *Manager) (all []node.Call) {
 			one, every := c.newRelease(h, false).call(soon), c.newRelease(h, true).call(soon)
 			all = append(all, one, every)
 			for _, r := range []RenewRequest{{Key: key, Side: k}, {Key: key, Side: k, Lease: 700000}} {
-				all = append(all, extendCall(h, r, m.opts, soon, "new", ""))
+				e := c.newExtension(h, r)
+				e.Registration = "new"
+				all = append(all, extendCall(e, soon))
 			}
 			b := &batch{batchKey: batchKey{kind: k, lease: 700000 * 1e6}, holds: []*hold{h}, marks: []string{""}}
 			if explicit {
 				b.marks[0] = "new"
 			}
-			all = append(all, b.call(soon))
+			all = append(all, renewCall(m.renewal(b), soon))
 			off := &handoff{m: m, line: &line{key: h.id.Line()}, asks: []*acquire{c.newAcquire(h, Request{Key: key, Kind: k}, nil)}, waiters: []*waiter{{id: h.id}}}
 			all = append(all, off.call(one, soon))
 		}

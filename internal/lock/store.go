@@ -31,8 +31,9 @@ type store interface {
 	// The steps. Errors are those of the verbs.
 	acquire(ctx context.Context, a *acquire) (answer, error)
 	release(ctx context.Context, r *release) (code, left int64, err error)
-	renew(ctx context.Context, b *batch) ([]int64, error)
-	extend(ctx context.Context, h *hold, r RenewRequest, registration, known string) (out []int64, sent time.Time, err error)
+	// renew says of each hold what became of it, also beside an error that is about all of them.
+	renew(ctx context.Context, r lockstore.Renewal) ([]int64, error)
+	extend(ctx context.Context, e lockstore.Extension) (lockstore.Extended, error)
 	force(ctx context.Context, build func(notAfter string) node.Call) (code int64, err error)
 
 	// What is there.
@@ -46,9 +47,15 @@ type store interface {
 	subscribe(name string, l node.Listener)
 	unsubscribe(name string, l node.Listener)
 	ready(ctx context.Context, name string, over <-chan time.Time) (waited bool, err error)
-	beginQueue(l *line)
-	leaveQueue(w *waiter)
-	vacate(h *hold, at time.Time)
+	// refreshQueue says in Redis that owners wait in a fair queue; called are those, counted from 1, that are to try now, next is in
+	// how long others may be: negative: none.
+	refreshQueue(q lockstore.Queue) (called []int64, next time.Duration, err error)
+	// leaveQueue takes an owner out of a fair queue, who may come there by a request without an answer until lost has passed. What
+	// takes longer goes on alone, unless the owner stays there by then.
+	leaveQueue(id lockstore.ID, lost int64, stays func() bool)
+	// vacate has those told that wait for a lock whose hold ends by itself, from at on. Who has it in this owner's name after until has
+	// taken it anew.
+	vacate(id lockstore.ID, at, until time.Time)
 }
 
 // shards are the Redis servers that have the locks of a direct store: a single one, or the masters of a cluster by slot.

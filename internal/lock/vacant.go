@@ -51,16 +51,19 @@ func newVacancies() vacancies {
 	}}
 }
 
-// vacate has those told that wait for a lock whose hold ends by itself: now, or at its deadline if it may live until then.
-// Manager.mu is held.
-func (d *direct) vacate(h *hold, at time.Time) {
-	d.vacant.add(&vacancy{id: h.id, at: at, until: later(at, h.deadline).Add(expirySlack)})
+func (d *direct) vacate(id lockstore.ID, at, until time.Time) {
+	d.vacant.add(&vacancy{id: id, at: at, until: until})
+}
+
+// vacate has those told that wait for a lock whose hold ends by itself: now, or at its deadline if it may live until then. mu is held.
+func (m *Manager) vacate(h *hold, at time.Time) {
+	m.store.vacate(h.id, at, later(at, h.deadline).Add(expirySlack))
 }
 
 // endUnreleased ends a live hold that is left to run out in Redis. Manager.mu is held.
 func (m *Manager) endUnreleased(h *hold) {
 	if h.count > 0 {
-		m.store.vacate(h, h.deadline)
+		m.vacate(h, h.deadline)
 		m.end(h)
 	}
 }

@@ -17,7 +17,7 @@ func (c *Client) wait(ctx context.Context, r Request) (g Grant, err error) {
 	if r.Fair {
 		defer func() {
 			if err != nil {
-				m.store.leaveQueue(w)
+				m.leaveQueue(w)
 			}
 		}()
 	}

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/lockstore/tally"
+	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 )
 
@@ -73,7 +73,7 @@ func (m *Manager) renewBatch(b *batch) outcomeOf {
 	defer span.End()
 	sent := time.Now()
 	telemetry.RenewalLate(ctx, max(0, sent.Sub(b.planned)))
-	out, err := m.store.renew(ctx, b)
+	out, err := m.store.renew(ctx, m.renewal(b))
 	took := time.Since(sent)
 	if err != nil {
 		m.stats.renewalsFailed.Add(int64(len(b.holds)))
@@ -85,29 +85,55 @@ func (m *Manager) renewBatch(b *batch) outcomeOf {
 	return outcomeOf{err, took}
 }
 
+// renewal is the step that a batch stands for.
+func (m *Manager) renewal(b *batch) lockstore.Renewal {
+	r := lockstore.Renewal{DB: b.db, Kind: b.kind, Lease: b.lease, Replicas: b.replicas, Allow: b.allow, Holds: make([]lockstore.Renewed, len(b.holds))}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i, h := range b.holds {
+		r.Holds[i] = lockstore.Renewed{ID: h.id, Named: h.explicit, Mark: b.marks[i], Attempt: h.attempt, Lease: h.lease, Taken: h.taken}
+	}
+	return r
+}
+
 // noteRenewals notes for each hold of a batch what came of its renewal, and leaves it. back are those that were told lost before
 // the answer came: Redis has them for another lease, which nobody wants.
 func (m *Manager) noteRenewals(b *batch, out []int64, err error, sent time.Time) (back []*hold) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for i, h := range b.holds {
-		known := i < len(out) && out[i] != tally.Undecided && (err == nil || out[i] == 0 || out[i] == 2) // also when too few replicas have the rest
-		if isUnknown(err) {
+		said := int64(lockstore.Undecided)
+		if i < len(out) {
+			said = out[i]
+		}
+		known := lockstore.Answered(said) && (err == nil || said == 0 || said == 2) // also when too few replicas have the rest
+		if isUnknown(err) || said == lockstore.ReplyLost {
 			h.late = time.Now().Add(b.allow)
 		}
+		h.noteTaken(said)
 		switch {
 		case h.count == 0:
-			if known && out[i] == 1 && b.lease > 0 && !h.doubt {
+			if known && said == 1 && b.lease > 0 && !h.doubt {
 				back = append(back, h)
 			}
 		case known:
-			m.renewed(h, out[i], sent, b.lease)
+			m.renewed(h, said, sent, b.lease)
 		default:
 			m.renewalFailed(h)
 		}
 		m.free(h)
 	}
 	return back
+}
+
+// noteTaken remembers since when another connection seems to have taken a hold over. mu is held.
+func (h *hold) noteTaken(said int64) {
+	switch {
+	case said != lockstore.Taking:
+		h.taken = time.Time{}
+	case h.taken.IsZero():
+		h.taken = time.Now()
+	}
 }
 
 // renewed notes one element of the renewal script's answer. mu is held.
@@ -159,7 +185,7 @@ func (m *Manager) stillThere(h *hold) {
 	case now.Before(h.deadline):
 		m.plan(h, h.deadline)
 	case now.Before(last):
-		m.store.vacate(h, now)
+		m.vacate(h, now)
 		m.plan(h, last)
 	default:
 		m.end(h)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/scripts"
 )
 
@@ -26,9 +27,6 @@ const (
 	OtherLock                // the key holds a lock of another kind
 	Upgrade                  // the owner reads, and asked to write
 )
-
-// Undecided is what a renewal says of a hold for which no majority spoke, or on a cluster nobody.
-const Undecided = -9
 
 // The places in what vote.lua returns.
 const (
@@ -227,7 +225,7 @@ func (t Tally) Retracted() (code, left int64, ok bool) {
 }
 
 // Renewal is what the nodes say together of one of the holds of a renewal: 1 a majority has it, 0 a majority cannot have it, 2 another
-// proxy has taken it over, or Undecided.
+// proxy has taken it over, or lockstore.Undecided.
 func (t Tally) Renewal(i int) int64 {
 	yes, taken, gone := 0, 0, 0
 	for _, out := range t.Said {
@@ -239,7 +237,7 @@ func (t Tally) Renewal(i int) int64 {
 			yes++
 		case 2:
 			taken++
-		case Undecided:
+		case lockstore.Undecided:
 		default:
 			gone++
 		}
@@ -249,7 +247,7 @@ func (t Tally) Renewal(i int) int64 {
 	case yes >= need:
 		return 1
 	case t.Nodes-taken-gone >= need:
-		return Undecided
+		return lockstore.Undecided
 	case taken > 0 && t.Nodes-gone >= need:
 		return 2
 	default:

@@ -3,6 +3,7 @@ package tally
 import (
 	"testing"
 
+	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/scripts"
 )
 
@@ -140,19 +141,19 @@ func TestTallyOfRenewals(t *testing.T) {
 		said  []int64
 		want  int64
 	}{
-		{3, nil, Undecided},
+		{3, nil, lockstore.Undecided},
 		{3, []int64{1, 1}, 1},
-		{3, []int64{1, 0}, Undecided},
+		{3, []int64{1, 0}, lockstore.Undecided},
 		{3, []int64{0, 0}, 0},
 		{3, []int64{0, 0, 1}, 0},
 		{3, []int64{2, 2}, 2},
 		{3, []int64{2, 0}, 2},
 		{3, []int64{2, 1, 1}, 1},
 		{3, []int64{2, 2, 1}, 2},
-		{3, []int64{Undecided, Undecided, 1}, Undecided},
+		{3, []int64{lockstore.Undecided, lockstore.Undecided, 1}, lockstore.Undecided},
 		{5, []int64{0, 0, 2}, 2},
 		{5, []int64{0, 0, 0, 2}, 0},
-		{5, []int64{1, 1, 0, 0}, Undecided},
+		{5, []int64{1, 1, 0, 0}, lockstore.Undecided},
 	} {
 		v := Tally{Nodes: c.nodes}
 		for _, one := range c.said {
