@@ -124,7 +124,7 @@ func TestMaxClientsUpstream(t *testing.T) {
 	}
 	full.want("-EXECABORT Transaction discarded because of: max number of clients reached\r\n")
 	w.expect("$-1\r\n", "GET", "k")
-	for _, other := range others[:2] {
+	for _, other := range others { // the engine may be waiting for room, too
 		other.conn.Close()
 	}
 	eventually(t, "there is room again", func() bool { return w.do("SUBSCRIBE", "c")[0] == '*' })

@@ -28,6 +28,9 @@ func TestMain(m *testing.M) {
 	testredis.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/hashicorp/golang-lru/v2/expirable.NewLRU[...].func1"))
 }
 
+// dialTime is for a connection to a Redis that is there, also when the machine stalls.
+const dialTime = 10 * time.Second
+
 // proxy is a Server with all that is under it, before a Redis.
 type proxy struct {
 	t    testing.TB
@@ -44,7 +47,7 @@ func startProxy(t testing.TB, url string, change func(*Options)) *proxy {
 		t.Fatal(err)
 	}
 	log := testLog()
-	node := upstream.NewNode(target, upstream.NodeOptions{Logger: log})
+	node := upstream.NewNode(target, upstream.NodeOptions{Logger: log, DialTimeout: dialTime})
 	control := upstream.NewControl(target, upstream.ControlOptions{Logger: log})
 	o := Options{Upstream: Upstream{Node: node, Locks: lock.New(control, testLocks(log)), Service: upstream.Identity{User: target.User, Password: target.Password}}, Logger: log}
 	return serve(t, o, change, func() {
