@@ -332,6 +332,9 @@ func TestStress(t *testing.T) {
 	server.Do(t, "ACL", "SETUSER", "u0", "on", "nopass", "+@all", "~*", "&*")
 	server.Do(t, "ACL", "SETUSER", "u1", "on", "nopass", "+@all", "~*", "&*", "-ping", "-client|id", "-client|setname")
 	p := startProxy(t, server.URL(), nil)
+	if got := p.do1(t, "LOCK", "first"); got != "+OK\r\n" { // what locks need is known then: clients' short BLOCK does not wait for that
+		t.Fatal(got)
+	}
 	var clients sync.WaitGroup
 	until := time.Now().Add(stressTime())
 	counts := make([]int, 64)
