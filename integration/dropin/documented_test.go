@@ -63,7 +63,13 @@ var tame = map[string][]string{
 	"SCAN":        {"!SCAN 0 COUNT 100000 ?TYPE,list|set|nosuch", "!SCAN 0 MATCH 'str:* COUNT 100000", "!SCAN x", "!SCAN 0 FOO", "!SCAN 0 COUNT 0|x|-1"},
 	"SSCAN":       {"!SSCAN $e 0 COUNT 100000 ?MATCH,'m*", "!SSCAN $e x", "!SSCAN $e 0 FOO", "!SSCAN $s 0", "!SSCAN $e"},
 	"LCS":         {"LCS c1 c2 ?LEN", "LCS c1 c2 IDX ?MINMATCHLEN,$n ?WITHMATCHLEN", "LCS $l c1", "!LCS c1 c2 LEN IDX"},
-	"SORT":        {"SORT $l|$z ?BY,'w_*|nosort ?ALPHA ?ASC|DESC ?LIMIT,$i,$n ?GET,'str:* ?GET,# ?STORE,$l", "SORT $e ALPHA ?STORE,$l"}, "SORT_RO": {"SORT_RO $l|$z ?BY,'w_* ?ALPHA ?DESC ?LIMIT,$i,$n ?GET,#"},
+	// Two servers order what ALPHA finds equal, as all that has no weight, by their hash tables: no LIMIT and no STORE with that.
+	"SORT": {
+		"SORT $l ?BY,nosort ?ALPHA ?ASC|DESC ?LIMIT,$i,$n ?GET,'str:* ?GET,# ?STORE,$l", "SORT $z BY nosort ?ALPHA ?ASC|DESC ?LIMIT,$i,$n ?GET,# ?STORE,$l",
+		"SORT $l|$z BY 'w_* ?ASC|DESC ?LIMIT,$i,$n ?GET,'str:* ?GET,# ?STORE,$l", "SORT $l|$z BY 'w_* ALPHA ?DESC",
+		"SORT $z ?ALPHA ?ASC|DESC ?LIMIT,$i,$n ?STORE,$l", "SORT $e ALPHA ?STORE,$l",
+	},
+	"SORT_RO": {"SORT_RO $l|$z ?BY,'w_* ?DESC ?LIMIT,$i,$n ?GET,#", "SORT_RO $l|$z BY 'w_* ALPHA ?DESC", "SORT_RO $l|$z ALPHA ?DESC ?LIMIT,$i,$n ?GET,#"},
 }
 
 // documented is a command as the documentation has it, and now and then somehow wrong.
