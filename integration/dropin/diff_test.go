@@ -32,6 +32,11 @@ func startPair(t *testing.T) *pair {
 	p := &pair{direct: testredis.Start(t, alikeConfig...), behind: testredis.Start(t, alikeConfig...)}
 	if p.proxy = p.behind; !plainPair() {
 		p.proxy = harness.StartProxy(t, p.behind.URL())
+		w := harness.Dial(t, p.proxy.Addr())
+		if got := w.Do("LOCK", "first") + w.Do("UNLOCK", "first"); got != "+OK\r\n:1\r\n" { // it waits for the lock that is taken for a try
+			t.Fatalf("%q", got)
+		}
+		harness.Eventually(t, "the proxy's own keys are gone", func() bool { return p.behind.Do(t, "DBSIZE") == int64(0) })
 	}
 	return p
 }

@@ -62,6 +62,7 @@ var tame = map[string][]string{
 	"ZRANDMEMBER": {"ZRANDMEMBER $a ?$i", "!ZRANDMEMBER solo -3 WITHSCORES", "!ZRANDMEMBER $s 1", "!ZRANDMEMBER $z x|0 WITHSCORES"},
 	"SCAN":        {"!SCAN 0 COUNT 100000 ?TYPE,list|set|nosuch", "!SCAN 0 MATCH 'str:* COUNT 100000", "!SCAN x", "!SCAN 0 FOO", "!SCAN 0 COUNT 0|x|-1"},
 	"SSCAN":       {"!SSCAN $e 0 COUNT 100000 ?MATCH,'m*", "!SSCAN $e x", "!SSCAN $e 0 FOO", "!SSCAN $s 0", "!SSCAN $e"},
+	"ZSCAN":       {"!ZSCAN $z|$e 0 COUNT 100000 ?MATCH,'m*", "!ZSCAN $z x", "!ZSCAN $z 0 FOO", "!ZSCAN $z 0 COUNT 0|x|-1", "!ZSCAN $z"},
 	"LCS":         {"LCS c1 c2 ?LEN", "LCS c1 c2 IDX ?MINMATCHLEN,$n ?WITHMATCHLEN", "LCS $l c1", "!LCS c1 c2 LEN IDX"},
 	// Two servers order what ALPHA finds equal, as all that has no weight, by their hash tables: no LIMIT and no STORE with that.
 	"SORT": {
