@@ -36,6 +36,7 @@ func startPair(t *testing.T) *pair {
 		if got := w.Do("LOCK", "first") + w.Do("UNLOCK", "first"); got != "+OK\r\n:1\r\n" { // it waits for the lock that is taken for a try
 			t.Fatalf("%q", got)
 		}
+		w.C.Close() // tests count clients
 		harness.Eventually(t, "the proxy's own keys are gone", func() bool { return p.behind.Do(t, "DBSIZE") == int64(0) })
 	}
 	return p
