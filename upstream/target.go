@@ -209,3 +209,10 @@ func (t Target) String() string {
 	}
 	return u.String()
 }
+
+func (t Target) encrypted() bool { return t.TLS != nil }
+
+func (t Target) shown() string {
+	t.User = ""
+	return t.String()
+}

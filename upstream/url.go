@@ -10,52 +10,64 @@ import (
 // URL says where an upstream is, and what to know of it to connect: it is read once, by ParseURL. The zero URL is no upstream:
 // the embedded store.
 type URL struct {
-	Target  Target         // a Redis, or the master that Sentinels name; zero for a cluster
-	Cluster *ClusterTarget // nil: no cluster
+	place place // nil: the embedded store
+}
+
+// place is what a URL leads to: a Target, which is one Redis or the master that Sentinels name, or a ClusterTarget.
+type place interface {
+	encrypted() bool
+	shown() string // fit for everyone's eyes: without user and password
 }
 
 // ParseURL reads the address of a Redis, of Sentinels or of a cluster; "" is the zero URL. No error quotes a password.
-func ParseURL(raw string) (u URL, err error) {
+func ParseURL(raw string) (URL, error) {
 	switch {
 	case raw == "":
+		return URL{}, nil
 	case strings.HasPrefix(raw, "redis-cluster:"), strings.HasPrefix(raw, "rediss-cluster:"):
-		var ct ClusterTarget
-		if ct, err = ParseClusterTarget(raw); err == nil {
-			u.Cluster = &ct
+		ct, err := ParseClusterTarget(raw)
+		if err != nil {
+			return URL{}, err
 		}
-	default:
-		u.Target, err = ParseTarget(raw)
+		return URL{ct}, nil
 	}
-	return u, err
+	t, err := ParseTarget(raw)
+	if err != nil {
+		return URL{}, err
+	}
+	return URL{t}, nil
 }
 
 // Embedded says that there is no upstream.
-func (u URL) Embedded() bool { return u.Cluster == nil && u.Target.Network == "" }
+func (u URL) Embedded() bool { return u.place == nil }
 
 // Single says that it is the address of one Redis, which neither Sentinels nor a cluster may replace.
-func (u URL) Single() bool { return !u.Embedded() && u.Cluster == nil && u.Target.Sentinels == nil }
+func (u URL) Single() bool {
+	t, ok := u.place.(Target)
+	return ok && t.Sentinels == nil
+}
+
+// Target is a Redis, or the master that Sentinels name; zero for a cluster and for the embedded store.
+func (u URL) Target() Target {
+	t, _ := u.place.(Target)
+	return t
+}
+
+// Cluster is the cluster that u leads to; false: it leads to none.
+func (u URL) Cluster() (ClusterTarget, bool) {
+	ct, ok := u.place.(ClusterTarget)
+	return ct, ok
+}
 
 // TLS says whether the upstream is reached by TLS.
-func (u URL) TLS() bool {
-	if u.Cluster != nil {
-		return u.Cluster.Node.TLS != nil
-	}
-	return u.Target.TLS != nil
-}
+func (u URL) TLS() bool { return !u.Embedded() && u.place.encrypted() }
 
 // String is the address, fit for everyone's eyes: without user and password.
 func (u URL) String() string {
-	switch {
-	case u.Embedded():
+	if u.Embedded() {
 		return "embedded"
-	case u.Cluster != nil:
-		ct := *u.Cluster
-		ct.Node.User = ""
-		return ct.String()
 	}
-	t := u.Target
-	t.User = ""
-	return t.String()
+	return u.place.shown()
 }
 
 // GoString is String, for %#v.
@@ -136,4 +148,11 @@ func (ct ClusterTarget) String() string {
 		u.User = url.User(ct.Node.User)
 	}
 	return strings.TrimSuffix(u.String(), "x") + strings.Join(ct.Seeds, ",")
+}
+
+func (ct ClusterTarget) encrypted() bool { return ct.Node.encrypted() }
+
+func (ct ClusterTarget) shown() string {
+	ct.Node.User = ""
+	return ct.String()
 }

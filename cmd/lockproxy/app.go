@@ -47,8 +47,8 @@ type app struct {
 // newApp builds all of it and opens the listeners; nothing runs yet but the embedded store.
 func newApp(ctx context.Context, cfg config.Config, log *slog.Logger) (*app, error) {
 	a := &app{cfg: cfg, log: log, mistake: make(chan error, 1)}
-	a.cfg.MaxClients, a.cfg.MaxUpstream = places(cfg.MaxClients, cfg.MaxUpstream, openFiles(), log)
-	a.budget = upstream.NewBudget(a.cfg.MaxUpstream, cfg.MaxUpstreamPerUser)
+	a.cfg.Limits.MaxClients, a.cfg.Limits.MaxUpstream = places(cfg.Limits.MaxClients, cfg.Limits.MaxUpstream, openFiles(), log)
+	a.budget = upstream.NewBudget(a.cfg.Limits.MaxUpstream, cfg.Limits.MaxUpstreamPerUser)
 	if err := a.build(ctx); err != nil {
 		a.close()
 		return nil, err
@@ -63,30 +63,33 @@ func (a *app) build(ctx context.Context) (err error) {
 	}); err != nil {
 		return err
 	}
-	url := cfg.Upstream
+	url := cfg.Upstream.URL
 	if url.Embedded() {
-		if err = loopbackOnly(slices.Concat(cfg.Listen, cfg.TLSListen)); err != nil {
+		if err = loopbackOnly(slices.Concat(cfg.Listen.Addresses, cfg.TLS.Listen)); err != nil {
 			return err
 		}
 		if a.store, err = startEmbedded(log); err != nil {
 			return err
 		}
-		url = a.store.url()
+		if url, err = a.store.url(); err != nil {
+			return err
+		}
 	}
 	service, err := a.connect(ctx, url)
 	if err != nil {
 		return fmt.Errorf("upstream: %w", err)
 	}
+	limits := cfg.Limits
 	a.server = session.NewServer(session.Options{
 		Upstream: session.Upstream{Node: a.node, Cluster: a.cluster, Locks: a.locks, Budget: a.budget, Service: service,
-			Embedded: a.store != nil, ReadFrom: session.ReadFrom(cfg.ClusterReadFrom)},
-		Limits: session.Limits{MaxClients: cfg.MaxClients, MaxPerAddress: cfg.MaxPerAddress, MaxBulk: cfg.MaxBulk, MaxArgs: cfg.MaxArgs, MaxCommand: cfg.MaxCommand,
-			MaxQueryMemory: cfg.MaxQueryMemory, MaxReplyMemory: cfg.MaxReplyMemory,
-			NormalOutput: downstream.OutputLimit(cfg.NormalOutput), PubSubOutput: downstream.OutputLimit(cfg.PubSubOutput),
-			IdleTimeout: cfg.IdleTimeout, HandshakeTimeout: cfg.HandshakeTimeout, Protected: cfg.ProtectedMode == "yes"},
-		CommandRules:    session.CommandRules{Allow: cfg.Allow, Deny: cfg.Deny, Blocking: cfg.BlockingCommands, Fatal: a.mistaken},
-		Appearance:      session.Appearance{Version: versionText(), Present: cfg.Present == "cluster", Announce: cfg.AnnounceAddress},
-		UpstreamTimeout: cfg.UpstreamTimeout, Logger: log,
+			Embedded: a.store != nil, ReadFrom: session.ReadFrom(cfg.Cluster.ReadFrom)},
+		Limits: session.Limits{MaxClients: limits.MaxClients, MaxPerAddress: limits.MaxPerAddress, MaxBulk: limits.MaxBulk, MaxArgs: limits.MaxArgs, MaxCommand: limits.MaxCommand,
+			MaxQueryMemory: limits.MaxQueryMemory, MaxReplyMemory: limits.MaxReplyMemory,
+			NormalOutput: downstream.OutputLimit(limits.NormalOutput), PubSubOutput: downstream.OutputLimit(limits.PubSubOutput),
+			IdleTimeout: limits.IdleTimeout, HandshakeTimeout: limits.HandshakeTimeout, Protected: cfg.Listen.ProtectedMode == "yes"},
+		CommandRules:    session.CommandRules{Allow: cfg.Commands.Allow, Deny: cfg.Commands.Deny, Blocking: cfg.Commands.Blocking, Fatal: a.mistaken},
+		Appearance:      session.Appearance{Version: versionText(), Present: cfg.Listen.Present == "cluster", Announce: cfg.Listen.Announce},
+		UpstreamTimeout: cfg.Upstream.Timeout, Logger: log,
 	})
 	return a.open()
 }
@@ -94,10 +97,10 @@ func (a *app) build(ctx context.Context) (err error) {
 // connect prepares for what is upstream, and returns the service account there. Only of a cluster it waits until that
 // tells of its nodes, or ctx ends.
 func (a *app) connect(ctx context.Context, url upstream.URL) (service upstream.Identity, err error) {
-	if url.Cluster != nil {
-		return a.findCluster(ctx, *url.Cluster)
+	if target, sharded := url.Cluster(); sharded {
+		return a.findCluster(ctx, target)
 	}
-	target := url.Target
+	target := url.Target()
 	if err = a.secureUpstream(&target); err != nil {
 		return service, err
 	}
@@ -111,18 +114,18 @@ func (a *app) connect(ctx context.Context, url upstream.URL) (service upstream.I
 		return service, err
 	}
 	o := a.lockOptions()
-	o.Quorum = lock.QuorumOptions{Nodes: a.quorum, MaxLease: cfg.QuorumMaxLease, NodeTimeout: cfg.QuorumNodeTimeout}
+	o.Quorum = lock.QuorumOptions{Nodes: a.quorum, MaxLease: cfg.Quorum.MaxLease, NodeTimeout: cfg.Quorum.NodeTimeout}
 	a.locks = lock.New(a.control, o)
 	return upstream.Identity{User: target.User, Password: target.Password, DB: target.DB}, nil
 }
 
 // lockOptions are the lock engine's settings, wherever the locks are.
 func (a *app) lockOptions() lock.Options {
-	cfg := a.cfg
+	set := a.cfg.Locks
 	return lock.Options{
-		Watchdog: cfg.LockWatchdogTimeout, Poll: cfg.WaitPoll, FairWait: cfg.FairWait, Grace: cfg.DisconnectGrace, OwnerGrace: cfg.OwnerGrace, MaxHold: cfg.MaxHold,
-		FenceTTL: cfg.FenceKeyTTL, Reentry: lock.Reentry(cfg.ImplicitReentry), WarmChannels: cfg.WarmChannels,
-		ClusterPubSub: lock.PubSub(cfg.ClusterPubSub), Logger: a.log,
+		Watchdog: set.WatchdogTimeout, Poll: set.WaitPoll, FairWait: set.FairWait, Grace: set.DisconnectGrace, OwnerGrace: set.OwnerGrace, MaxHold: set.MaxHold,
+		FenceTTL: set.FenceKeyTTL, Reentry: lock.Reentry(set.ImplicitReentry), WarmChannels: set.WarmChannels,
+		ClusterPubSub: lock.PubSub(a.cfg.Cluster.PubSub), Logger: a.log,
 	}
 }
 
@@ -167,7 +170,7 @@ func (a *app) runLocks(ctx context.Context) {
 }
 
 func (a *app) serve(l listener, failed chan<- error) {
-	a.log.Info("serving", "listen", l.Addr().String(), "tls", l.entry.TLS != nil, "upstream", a.cfg.Upstream.String(), "version", versionText())
+	a.log.Info("serving", "listen", l.Addr().String(), "tls", l.entry.TLS != nil, "upstream", a.cfg.Upstream.URL.String(), "version", versionText())
 	if err := a.server.ServeEntry(l.Listener, l.entry); err != nil {
 		failed <- fmt.Errorf("serving %s: %w", l.Addr(), err)
 	}

@@ -20,13 +20,13 @@ func (a *app) findCluster(ctx context.Context, target upstream.ClusterTarget) (s
 	if err = a.secureUpstream(&target.Node); err != nil {
 		return service, err
 	}
-	addresses, err := cluster.ParseAddressMap(strings.Join(a.cfg.ClusterAddressMap, ","))
+	addresses, err := cluster.ParseAddressMap(strings.Join(a.cfg.Cluster.AddressMap, ","))
 	if err != nil {
 		return service, err
 	}
 	o := cluster.Options{
-		Node: upstream.NodeOptions{Logger: a.log, Budget: a.budget}, Refresh: a.cfg.ClusterRefresh, RetryFor: a.cfg.ClusterRetry, Timeout: a.cfg.UpstreamTimeout, AddressMap: addresses,
-		Replicas: a.cfg.ClusterReadFrom != string(session.ReadMaster),
+		Node: upstream.NodeOptions{Logger: a.log, Budget: a.budget}, Refresh: a.cfg.Cluster.Refresh, RetryFor: a.cfg.Cluster.Retry, Timeout: a.cfg.Upstream.Timeout, AddressMap: addresses,
+		Replicas: a.cfg.Cluster.ReadFrom != string(session.ReadMaster),
 	}
 	for failed := false; ; failed = true {
 		if a.cluster, err = cluster.Open(ctx, target, o); err == nil {

@@ -68,9 +68,7 @@ func (e *embedded) tick() {
 // rest is the time from a tick that took so long to the next.
 func rest(took time.Duration) time.Duration { return max(clockTick, clockRest*took) }
 
-func (e *embedded) url() upstream.URL {
-	return upstream.URL{Target: upstream.Target{Network: "tcp", Addr: e.redis.Addr()}}
-}
+func (e *embedded) url() (upstream.URL, error) { return upstream.ParseURL("redis://" + e.redis.Addr()) }
 
 func (e *embedded) close() {
 	close(e.stop)

@@ -13,9 +13,9 @@ const nodeDial = 2 * time.Second
 // connectQuorum makes the nodes of --quorum known. Those that have been up for less than the longest lease, and what clocks may
 // differ on it, are not connected to: they may have forgotten locks.
 func (a *app) connectQuorum() error {
-	longest, distinct := a.cfg.QuorumMaxLease, &upstream.Distinct{}
-	for _, url := range a.cfg.Quorum {
-		target := url.Target
+	longest, distinct := a.cfg.Quorum.MaxLease, &upstream.Distinct{}
+	for _, url := range a.cfg.Quorum.Nodes {
+		target := url.Target()
 		if err := a.secureUpstream(&target); err != nil {
 			return err
 		}

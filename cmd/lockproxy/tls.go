@@ -22,21 +22,21 @@ type listener struct {
 
 // open opens all addresses; those of --tls-listen with TLS.
 func (a *app) open() error {
-	plain := downstream.Entry{ProxyHeader: a.cfg.ProxyProtocol == "required", ProxyFrom: a.cfg.ProxyProtocolFrom}
+	plain := downstream.Entry{ProxyHeader: a.cfg.Listen.ProxyProtocol == "required", ProxyFrom: a.cfg.Listen.ProxyFrom}
 	secure := plain
-	if len(a.cfg.TLSListen) > 0 {
-		files, err := a.keepFresh(tlsfiles.Names{Certs: a.cfg.TLSCert, Keys: a.cfg.TLSKey, CA: a.cfg.TLSClientCA})
+	if len(a.cfg.TLS.Listen) > 0 {
+		files, err := a.keepFresh(tlsfiles.Names{Certs: a.cfg.TLS.Certs, Keys: a.cfg.TLS.Keys, CA: a.cfg.TLS.ClientCA})
 		if err != nil {
 			return fmt.Errorf("tls-listen: %w", err)
 		}
 		secure.TLS = files.Server(a.clientAuth())
 	}
-	for _, address := range a.cfg.Listen {
+	for _, address := range a.cfg.Listen.Addresses {
 		if err := a.openListener(address, plain); err != nil {
 			return err
 		}
 	}
-	for _, address := range a.cfg.TLSListen {
+	for _, address := range a.cfg.TLS.Listen {
 		if err := a.openListener(address, secure); err != nil {
 			return err
 		}
@@ -56,7 +56,7 @@ func (a *app) clientAuth() tls.ClientAuthType {
 	switch {
 	case !a.cfg.AsksClients():
 		return tls.NoClientCert
-	case a.cfg.TLSClientAuth == "optional":
+	case a.cfg.TLS.ClientAuth == "optional":
 		return tls.VerifyClientCertIfGiven
 	}
 	return tls.RequireAndVerifyClientCert
@@ -67,12 +67,12 @@ func (a *app) secureUpstream(t *upstream.Target) error {
 	if t.TLS == nil {
 		return nil
 	}
-	if name := a.cfg.UpstreamTLSServerName; name != "" {
+	if name := a.cfg.Upstream.TLSServerName; name != "" {
 		t.TLS.ServerName = name
 	}
-	names := tlsfiles.Names{CA: a.cfg.UpstreamTLSCA}
-	if a.cfg.UpstreamTLSCert != "" {
-		names.Certs, names.Keys = []string{a.cfg.UpstreamTLSCert}, []string{a.cfg.UpstreamTLSKey}
+	names := tlsfiles.Names{CA: a.cfg.Upstream.TLSCA}
+	if a.cfg.Upstream.TLSCert != "" {
+		names.Certs, names.Keys = []string{a.cfg.Upstream.TLSCert}, []string{a.cfg.Upstream.TLSKey}
 	}
 	if names.CA == "" && names.Certs == nil {
 		return nil

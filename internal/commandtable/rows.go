@@ -44,8 +44,8 @@ var (
 		{Name: "bzpopmax", Conn: ConnBlock, Note: mayWait},
 		{Name: "bzmpop", Conn: ConnBlock, Note: mayWait},
 		{Name: "shutdown", Conn: ConnBlock, Note: "It ends Redis, not this proxy, which waits for it to come back. It may wait for replicas, and has a connection of the client's own, so that SHUTDOWN ABORT comes through."},
-		{Name: "xread", Note: waitsWithBlock, waits: &Command{Name: "xread", Note: mayWait, Conn: ConnBlock, ReadOnly: true}},
-		{Name: "xreadgroup", Note: waitsWithBlock, waits: &Command{Name: "xreadgroup", Note: mayWait, Conn: ConnBlock}},
+		{Name: "xread", Note: waitsWithBlock, variants: variants{waits: &Command{Name: "xread", Note: mayWait, Conn: ConnBlock, Learned: Learned{ReadOnly: true}}}},
+		{Name: "xreadgroup", Note: waitsWithBlock, variants: variants{waits: &Command{Name: "xreadgroup", Note: mayWait, Conn: ConnBlock}}},
 		{Name: "wait", Conn: ConnWait, Note: lastWrite},
 		{Name: "waitaof", Conn: ConnWait, Note: lastWrite},
 		{Name: "client|tracking", Conn: ConnTracking, Note: "Tracked keys are state of the connection. REDIRECT takes the CLIENT ID of a client of this proxy; a `tracking-redir-broken` push has Redis' number."},
@@ -123,8 +123,8 @@ var (
 
 	// Subcommands that go to Redis, of a command whose others do not.
 	passed = []Command{
-		{Name: "client|caching", ReadOnly: true, Note: "To the client's own connection while it is tracking, where it means something."},
-		{Name: "command|help", ReadOnly: true, Note: "Redis' text, in its version."},
+		{Name: "client|caching", Learned: Learned{ReadOnly: true}, Note: "To the client's own connection while it is tracking, where it means something."},
+		{Name: "command|help", Learned: Learned{ReadOnly: true}, Note: "Redis' text, in its version."},
 	}
 
 	// What is forwarded although it concerns more than data, by command: what there is to know. Redis' ACL says who may.

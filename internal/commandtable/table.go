@@ -10,25 +10,36 @@ import (
 
 // Command is what the proxy knows of one command name. A name it does not know is forwarded.
 type Command struct {
-	Name     string   // as Redis writes it: lower case, "client|kill"
-	Note     string   // for docs/COMMANDS.md: why it is not simply forwarded, or how the answer differs from Redis'
-	Arity    int      // of commands answered here, checked before anything else; 0: not checked
-	ReadOnly bool     // Redis says that it changes nothing
-	Rights   bool     // it may change what users may do
-	Open     bool     // may be run by clients that have not authenticated
-	Here     bool     // answered here; else forwarded
-	Probe    []string // a call that changes nothing, for which Redis would refuse those who may not run it
-	Conn     ConnKind // what it does to its connection
-	Module   bool     // a module's own: it may block without saying so
-	waits    *Command // what it is when called with BLOCK
-	Always   bool     // answered here in every state of the connection
-	Refusal  bool     // the answer is to say no
-	Line     string   // of a refusal: what it says
-	Script   ScriptKind
-	Barred   bool                // not to be queued in a transaction, and unknown to Redis or to be kept from it
-	Subs     map[string]*Command // by name in upper case; one that is missing is treated as the command itself
-	Spec     *CommandSpec        // by Redis; nil: nothing
-	told     map[string]*Command // Subs as Redis listed them, of a command whose own are fewer
+	Name    string     // as Redis writes it: lower case, "client|kill"
+	Note    string     // for docs/COMMANDS.md: why it is not simply forwarded, or how the answer differs from Redis'
+	Conn    ConnKind   // what it does to its connection
+	Script  ScriptKind // what it has to do with scripts
+	Rights  bool       // it may change what users may do
+	Open    bool       // may be run by clients that have not authenticated
+	Barred  bool       // not to be queued in a transaction, and unknown to Redis or to be kept from it
+	Here    bool       // answered here; else forwarded
+	Always  bool       // answered here in every state of the connection
+	Arity   int        // of commands answered here, checked before anything else; 0: not checked
+	Probe   []string   // a call that changes nothing, for which Redis would refuse those who may not run it
+	Refusal bool       // the answer is to say no
+	Line    string     // of a refusal: what it says
+
+	Learned
+	variants
+}
+
+// Learned is what Redis says of a command.
+type Learned struct {
+	ReadOnly bool         // it changes nothing
+	Module   bool         // a module's own: it may block without saying so
+	Spec     *CommandSpec // nil: Redis has said nothing
+}
+
+// variants are what calls of a command stand for, by their arguments.
+type variants struct {
+	Subs  map[string]*Command // by name in upper case; one that is missing is treated as the command itself
+	told  map[string]*Command // Subs as Redis listed them, of a command whose own are fewer
+	waits *Command            // what it is when called with BLOCK
 }
 
 // Table is all commands that are not simply forwarded, and what Redis tells of those that are. It never changes:

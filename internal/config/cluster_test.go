@@ -11,13 +11,13 @@ func TestClusterUpstream(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := c.Upstream.String(); got != "rediss-cluster://a:1,b:2" {
+	if got := c.Upstream.URL.String(); got != "rediss-cluster://a:1,b:2" {
 		t.Errorf("got %s", got)
 	}
 	if strings.Contains(c.String(), "p@ss") {
 		t.Errorf("%s shows the password", c)
 	}
-	if len(c.ClusterAddressMap) != 2 || c.Present != "cluster" || c.AnnounceAddress != "lb:7" {
+	if len(c.Cluster.AddressMap) != 2 || c.Listen.Present != "cluster" || c.Listen.Announce != "lb:7" {
 		t.Errorf("got %s", c)
 	}
 	for _, args := range [][]string{

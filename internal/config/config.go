@@ -9,13 +9,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net/netip"
 	"strings"
 	"time"
 
 	"github.com/peterbourgon/ff/v3"
-
-	"github.com/lockproxy/lockproxy/upstream"
 )
 
 // EnvPrefix begins the name of every environment variable read.
@@ -30,71 +27,21 @@ var ErrHelpAll = errors.New("help for all settings was asked for")
 // Config is what the operator set, with the documented default in every field
 // not set. docs/CONFIGURATION.md describes each one.
 type Config struct {
-	Upstream upstream.URL // the Redis behind us; zero is the embedded store
-	Listen   []string
-	File     string // the YAML file read; "" is none
-
-	TLSListen         []string
-	TLSCert           []string // with its key at the same place in TLSKey
-	TLSKey            []string
-	TLSClientCA       string
-	TLSClientAuth     string // no, optional or required; "" is required with a TLSClientCA, else no
-	ProxyProtocol     string // off or required
-	ProxyProtocolFrom []netip.Prefix
-
-	ClusterAddressMap []string
-	ClusterRefresh    time.Duration
-	ClusterRetry      time.Duration
-	ClusterReadFrom   string // master, replica or client
-	Present           string // standalone or cluster
-	AnnounceAddress   string // host:port; "" is where the client has connected
-
-	UpstreamTLSCA         string // "" is the system's
-	UpstreamTLSCert       string
-	UpstreamTLSKey        string
-	UpstreamTLSServerName string // "" is the upstream's host
-
-	Quorum            []upstream.URL // the nodes that keep the locks; none: Upstream does
-	QuorumMaxLease    time.Duration
-	QuorumNodeTimeout time.Duration
-
-	LockWatchdogTimeout time.Duration
-	DisconnectGrace     time.Duration
-	OwnerGrace          time.Duration
-	DrainTimeout        time.Duration
-	MaxHold             time.Duration // 0 is no limit
-	ImplicitReentry     string        // auto, always or never
-	ClusterPubSub       string        // both, sharded or classic
-	FenceKeyTTL         time.Duration // 0 is never
-	WarmChannels        int
-	WaitPoll            time.Duration
-	FairWait            time.Duration
-	Threads             int // 0: half of the processors that Go finds
-
-	MaxClients         int
-	MaxPerAddress      int // 0 is no limit
-	MaxUpstream        int // 0 is what the limit of open files leaves room for
-	MaxUpstreamPerUser int // 0 is three quarters of MaxUpstream
-	MaxBulk            int // bytes
-	MaxArgs            int
-	MaxCommand         int // bytes
-	MaxQueryMemory     int // bytes; 0 is no limit
-	MaxReplyMemory     int // bytes; 0 is no limit
-	NormalOutput       OutputLimit
-	PubSubOutput       OutputLimit
-	IdleTimeout        time.Duration // 0 is no limit
-	UpstreamTimeout    time.Duration // 0 is no limit
-	ProtectedMode      string        // yes or no
-	HandshakeTimeout   time.Duration // 0 is no limit
-	Allow              []string      // of Optional: commands that are refused unless named
-	Deny               []string      // command names in lower case
-	BlockingCommands   []string      // command names in lower case
+	Upstream Upstream
+	Listen   Listen
+	TLS      TLS
+	Cluster  Cluster
+	Quorum   Quorum
+	Locks    Locks
+	Limits   Limits
+	Commands Commands
+	Log      Log
 
 	MetricsListen string // "" is off
-	LogLevel      slog.Level
-	LogFormat     string // text or json
-
-	Version bool // print the version and leave
+	DrainTimeout  time.Duration
+	Threads       int    // 0: half of the processors that Go finds
+	File          string // the YAML file read; "" is none
+	Version       bool   // print the version and leave
 }
 
 // Parse reads args (without the program's name), then the environment for what

@@ -22,31 +22,15 @@ func TestDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := Config{
-		Listen:              []string{"127.0.0.1:6380"},
-		ProxyProtocol:       "off",
-		ProtectedMode:       "yes",
-		QuorumMaxLease:      time.Minute,
-		QuorumNodeTimeout:   200 * time.Millisecond,
-		LockWatchdogTimeout: 30 * time.Second,
-		DrainTimeout:        30 * time.Second,
-		ClusterRefresh:      5 * time.Second,
-		ClusterRetry:        5 * time.Second,
-		ClusterReadFrom:     "master",
-		Present:             "standalone",
-		ImplicitReentry:     "auto",
-		ClusterPubSub:       "both",
-		WarmChannels:        1024,
-		WaitPoll:            3 * time.Second,
-		FairWait:            5 * time.Minute,
-		MaxClients:          10000,
-		MaxBulk:             512 << 20,
-		MaxArgs:             1 << 20,
-		MaxCommand:          1 << 30,
-		MaxQueryMemory:      1 << 30,
-		MaxReplyMemory:      1 << 30,
-		PubSubOutput:        OutputLimit{32 << 20, 8 << 20, time.Minute},
-		LogLevel:            slog.LevelInfo,
-		LogFormat:           "text",
+		Listen:  Listen{Addresses: []string{"127.0.0.1:6380"}, ProxyProtocol: "off", ProtectedMode: "yes", Present: "standalone"},
+		Cluster: Cluster{Refresh: 5 * time.Second, Retry: 5 * time.Second, ReadFrom: "master", PubSub: "both"},
+		Quorum:  Quorum{MaxLease: time.Minute, NodeTimeout: 200 * time.Millisecond},
+		Locks: Locks{WatchdogTimeout: 30 * time.Second, ImplicitReentry: "auto", WarmChannels: 1024, WaitPoll: 3 * time.Second,
+			FairWait: 5 * time.Minute},
+		Limits: Limits{MaxClients: 10000, MaxBulk: 512 << 20, MaxArgs: 1 << 20, MaxCommand: 1 << 30, MaxQueryMemory: 1 << 30,
+			MaxReplyMemory: 1 << 30, PubSubOutput: OutputLimit{32 << 20, 8 << 20, time.Minute}},
+		Log:          Log{Level: slog.LevelInfo, Format: "text"},
+		DrainTimeout: 30 * time.Second,
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %v\nwant %v", got, want)
@@ -72,8 +56,8 @@ func TestFlagWinsOverEnvironmentWinsOverFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.MaxArgs != 1 || c.MaxClients != 2 || c.WarmChannels != 3 {
-		t.Errorf("max-args %d, max-clients %d, warm-channels %d; want 1 2 3", c.MaxArgs, c.MaxClients, c.WarmChannels)
+	if c.Limits.MaxArgs != 1 || c.Limits.MaxClients != 2 || c.Locks.WarmChannels != 3 {
+		t.Errorf("max-args %d, max-clients %d, warm-channels %d; want 1 2 3", c.Limits.MaxArgs, c.Limits.MaxClients, c.Locks.WarmChannels)
 	}
 	if c.Version {
 		t.Error("LOCKPROXY_VERSION in the environment asked for the version")
@@ -91,13 +75,13 @@ func TestLists(t *testing.T) {
 		"yaml":     {"--config", write(t, "listen:\n- 127.0.0.1:1\n- unix:///run/l.sock\n- '[::1]:3'\n")},
 	} {
 		c, err := Parse(args)
-		if err != nil || !reflect.DeepEqual(c.Listen, want) {
-			t.Errorf("%s: %q, %v", name, c.Listen, err)
+		if err != nil || !reflect.DeepEqual(c.Listen.Addresses, want) {
+			t.Errorf("%s: %q, %v", name, c.Listen.Addresses, err)
 		}
 	}
 	c, err := Parse([]string{"--deny", "KEYS,flushall"})
-	if err != nil || !reflect.DeepEqual(c.Deny, []string{"keys", "flushall"}) {
-		t.Errorf("deny %q, %v", c.Deny, err)
+	if err != nil || !reflect.DeepEqual(c.Commands.Deny, []string{"keys", "flushall"}) {
+		t.Errorf("deny %q, %v", c.Commands.Deny, err)
 	}
 }
 
@@ -106,8 +90,8 @@ func TestSizesAreRedis(t *testing.T) {
 		"7": 7, "7b": 7, "1k": 1000, "1kb": 1024, "2M": 2_000_000, "2Mb": 2 << 20, "1g": 1_000_000_000, "1GB": 1 << 30,
 	} {
 		c, err := Parse([]string{"--max-bulk", text})
-		if err != nil || c.MaxBulk != want {
-			t.Errorf("%s is %d (%v), want %d", text, c.MaxBulk, err, want)
+		if err != nil || c.Limits.MaxBulk != want {
+			t.Errorf("%s is %d (%v), want %d", text, c.Limits.MaxBulk, err, want)
 		}
 	}
 	for _, text := range []string{"", "mb", "1.5gb", "-1", "1bb", "1tb", "9999999999gb"} {
@@ -169,16 +153,16 @@ func TestFileFaultsAreNamedWithTheirLines(t *testing.T) {
 func TestPasswordIsNeverPrinted(t *testing.T) {
 	const upstream = "redis://app:hunter2@db.example:6379/3"
 	c, err := Parse([]string{"--upstream", upstream})
-	if err != nil || c.Upstream.Target.Password != "hunter2" {
-		t.Fatalf("%s, %v", c.Upstream, err)
+	if err != nil || c.Upstream.URL.Target().Password != "hunter2" {
+		t.Fatalf("%s, %v", c.Upstream.URL, err)
 	}
-	if c.Upstream.String() != "redis://db.example:6379/3" {
-		t.Errorf("upstream is printed as %s", c.Upstream.String())
+	if c.Upstream.URL.String() != "redis://db.example:6379/3" {
+		t.Errorf("upstream is printed as %s", c.Upstream.URL.String())
 	}
 	const sentinels = "redis+sentinel://app:hunter2@s1:1,s2:2/main/3?sentinel-user=w&sentinel-password=hunter2"
 	s, err := Parse([]string{"--upstream", sentinels})
-	if err != nil || s.Upstream.Target.Sentinels.Password != "hunter2" || s.Upstream.String() != "redis+sentinel://s1:1,s2:2/main/3" {
-		t.Errorf("%s, %s, %v", s.Upstream, s.Upstream.String(), err)
+	if err != nil || s.Upstream.URL.Target().Sentinels.Password != "hunter2" || s.Upstream.URL.String() != "redis+sentinel://s1:1,s2:2/main/3" {
+		t.Errorf("%s, %s, %v", s.Upstream.URL, s.Upstream.URL.String(), err)
 	}
 	var log bytes.Buffer
 	slog.New(slog.NewTextHandler(&log, nil)).Info("start", "config", c)
@@ -285,7 +269,7 @@ func TestTLSFaultsAreNamed(t *testing.T) {
 		}
 	}
 	c, err := Parse(strings.Fields("--listen= --tls-listen :1 --tls-cert a,b --tls-key c --tls-key d --proxy-protocol required --proxy-protocol-from 10.1.2.3/8"))
-	if err != nil || len(c.Listen) != 0 || !reflect.DeepEqual(c.TLSKey, []string{"c", "d"}) || fmt.Sprint(c.ProxyProtocolFrom) != "[10.0.0.0/8]" {
+	if err != nil || len(c.Listen.Addresses) != 0 || !reflect.DeepEqual(c.TLS.Keys, []string{"c", "d"}) || fmt.Sprint(c.Listen.ProxyFrom) != "[10.0.0.0/8]" {
 		t.Errorf("%v, %v", c, err)
 	}
 }

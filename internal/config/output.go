@@ -24,7 +24,7 @@ func outputLimits(c *Config, v string) error {
 		return fmt.Errorf("%q is not class, hard limit, soft limit, seconds, as in: pubsub 32mb 8mb 60", v)
 	}
 	for f := range slices.Chunk(fields, outputFields) {
-		field := map[string]*OutputLimit{"normal": &c.NormalOutput, "pubsub": &c.PubSubOutput}[strings.ToLower(f[0])]
+		field := map[string]*OutputLimit{"normal": &c.Limits.NormalOutput, "pubsub": &c.Limits.PubSubOutput}[strings.ToLower(f[0])]
 		if field == nil {
 			return fmt.Errorf("%q is not one of normal, pubsub", f[0])
 		}

@@ -21,8 +21,8 @@ func TestOutputLimits(t *testing.T) {
 			args = append(args, "--client-output-buffer-limit", a)
 		}
 		got, err := Parse(args)
-		if err != nil || got.NormalOutput != c.normal || got.PubSubOutput != c.pubsub {
-			t.Errorf("%s: %v, %v, %v", name, got.NormalOutput, got.PubSubOutput, err)
+		if err != nil || got.Limits.NormalOutput != c.normal || got.Limits.PubSubOutput != c.pubsub {
+			t.Errorf("%s: %v, %v, %v", name, got.Limits.NormalOutput, got.Limits.PubSubOutput, err)
 		}
 	}
 	for _, bad := range []string{"normal", "normal 1 2", "replica 0 0 0", "normal -1 0 0", "normal 0 x 0", "normal 0 0 1.5", "normal 0 0 0 pubsub"} {

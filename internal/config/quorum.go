@@ -13,34 +13,34 @@ const (
 
 // quorumFaults are those of the nodes that keep the locks.
 func (c Config) quorumFaults() (faults []error) {
-	if len(c.Quorum) == 0 {
+	if len(c.Quorum.Nodes) == 0 {
 		return nil
 	}
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
 	seen := map[string]bool{} // by address: another database is no other node
-	for _, node := range c.Quorum {
+	for _, node := range c.Quorum.Nodes {
 		switch {
 		case !node.Single():
 			fault("quorum: %s is not a redis://, rediss:// or unix:// URL", node)
-		case seen[node.Target.Addr]:
+		case seen[node.Target().Addr]:
 			fault("quorum: %s is named twice", node)
 		}
-		seen[node.Target.Addr] = true
+		seen[node.Target().Addr] = true
 	}
-	if len(c.Quorum) < minNodes {
-		fault("quorum: %d nodes are too few, of less than %d none may fail", len(c.Quorum), minNodes)
+	if len(c.Quorum.Nodes) < minNodes {
+		fault("quorum: %d nodes are too few, of less than %d none may fail", len(c.Quorum.Nodes), minNodes)
 	}
-	switch {
-	case c.Upstream.Embedded():
+	if c.Upstream.URL.Embedded() {
 		fault("quorum: needs an upstream for the data")
-	case c.Upstream.Cluster != nil:
+	}
+	if _, sharded := c.Upstream.URL.Cluster(); sharded {
 		fault("quorum: not available with a cluster upstream yet")
 	}
-	if c.QuorumMaxLease < c.LockWatchdogTimeout {
-		fault("quorum-max-lease: %v is below lock-watchdog-timeout's %v", c.QuorumMaxLease, c.LockWatchdogTimeout)
+	if c.Quorum.MaxLease < c.Locks.WatchdogTimeout {
+		fault("quorum-max-lease: %v is below lock-watchdog-timeout's %v", c.Quorum.MaxLease, c.Locks.WatchdogTimeout)
 	}
-	if longest := c.LockWatchdogTimeout / 10; c.QuorumNodeTimeout < minNodeTimeout || c.QuorumNodeTimeout > longest {
-		fault("quorum-node-timeout: %v is not from %v to a tenth of lock-watchdog-timeout, %v", c.QuorumNodeTimeout, minNodeTimeout, longest)
+	if longest := c.Locks.WatchdogTimeout / 10; c.Quorum.NodeTimeout < minNodeTimeout || c.Quorum.NodeTimeout > longest {
+		fault("quorum-node-timeout: %v is not from %v to a tenth of lock-watchdog-timeout, %v", c.Quorum.NodeTimeout, minNodeTimeout, longest)
 	}
 	return faults
 }

@@ -33,7 +33,7 @@ func TestQuorumSettings(t *testing.T) {
 		if err != nil {
 			continue
 		}
-		if len(c.Quorum) != 3 || c.QuorumMaxLease < 2*time.Second {
+		if len(c.Quorum.Nodes) != 3 || c.Quorum.MaxLease < 2*time.Second {
 			t.Errorf("%s: %+v", args, c)
 		}
 		if strings.Contains(fmt.Sprintf("%v %+v %#v", c, c, c), "secret") {

@@ -26,8 +26,8 @@ func (c Config) Validate() error {
 	faults = append(faults, c.listenFaults()...)
 	faults = append(faults, c.tlsFaults()...)
 	faults = append(faults, c.quorumFaults()...)
-	if c.AnnounceAddress != "" {
-		if err := validHostPort(c.AnnounceAddress); err != nil {
+	if c.Listen.Announce != "" {
+		if err := validHostPort(c.Listen.Announce); err != nil {
 			fault("announce-address: %w", err)
 		}
 	}
@@ -40,19 +40,19 @@ func (c Config) Validate() error {
 		name       string
 		value, min time.Duration
 	}{
-		{"lock-watchdog-timeout", c.LockWatchdogTimeout, minWatchdogTimeout},
-		{"disconnect-grace", c.DisconnectGrace, 0},
-		{"owner-grace", c.OwnerGrace, 0},
+		{"lock-watchdog-timeout", c.Locks.WatchdogTimeout, minWatchdogTimeout},
+		{"disconnect-grace", c.Locks.DisconnectGrace, 0},
+		{"owner-grace", c.Locks.OwnerGrace, 0},
 		{"drain-timeout", c.DrainTimeout, 0},
-		{"max-hold", c.MaxHold, 0},
-		{"fence-key-ttl", c.FenceKeyTTL, 0},
-		{"wait-poll", c.WaitPoll, minWaitPoll},
-		{"fair-wait", c.FairWait, minFairWait},
-		{"idle-timeout", c.IdleTimeout, 0},
-		{"upstream-timeout", c.UpstreamTimeout, 0},
-		{"cluster-refresh", c.ClusterRefresh, minCluster},
-		{"cluster-retry", c.ClusterRetry, minCluster},
-		{"handshake-timeout", c.HandshakeTimeout, 0},
+		{"max-hold", c.Locks.MaxHold, 0},
+		{"fence-key-ttl", c.Locks.FenceKeyTTL, 0},
+		{"wait-poll", c.Locks.WaitPoll, minWaitPoll},
+		{"fair-wait", c.Locks.FairWait, minFairWait},
+		{"idle-timeout", c.Limits.IdleTimeout, 0},
+		{"upstream-timeout", c.Upstream.Timeout, 0},
+		{"cluster-refresh", c.Cluster.Refresh, minCluster},
+		{"cluster-retry", c.Cluster.Retry, minCluster},
+		{"handshake-timeout", c.Limits.HandshakeTimeout, 0},
 	} {
 		if d.value < d.min {
 			fault("%s: %v is below %v", d.name, d.value, d.min)
@@ -62,8 +62,8 @@ func (c Config) Validate() error {
 		name  string
 		value int
 	}{
-		{"warm-channels", c.WarmChannels}, {"max-clients", c.MaxClients},
-		{"max-bulk", c.MaxBulk}, {"max-args", c.MaxArgs}, {"max-command", c.MaxCommand},
+		{"warm-channels", c.Locks.WarmChannels}, {"max-clients", c.Limits.MaxClients},
+		{"max-bulk", c.Limits.MaxBulk}, {"max-args", c.Limits.MaxArgs}, {"max-command", c.Limits.MaxCommand},
 	} {
 		if n.value < 1 {
 			fault("%s: %d is below 1", n.name, n.value)
@@ -73,30 +73,30 @@ func (c Config) Validate() error {
 		name  string
 		value int
 	}{
-		{"max-clients-per-address", c.MaxPerAddress}, {"threads", c.Threads},
-		{"max-upstream-connections", c.MaxUpstream}, {"max-upstream-connections-per-user", c.MaxUpstreamPerUser},
+		{"max-clients-per-address", c.Limits.MaxPerAddress}, {"threads", c.Threads},
+		{"max-upstream-connections", c.Limits.MaxUpstream}, {"max-upstream-connections-per-user", c.Limits.MaxUpstreamPerUser},
 	} {
 		if n.value < 0 {
 			fault("%s: %d is below 0", n.name, n.value)
 		}
 	}
-	if c.MaxUpstream > 0 && c.MaxUpstreamPerUser > c.MaxUpstream {
-		fault("max-upstream-connections-per-user: %d is above max-upstream-connections' %d", c.MaxUpstreamPerUser, c.MaxUpstream)
+	if c.Limits.MaxUpstream > 0 && c.Limits.MaxUpstreamPerUser > c.Limits.MaxUpstream {
+		fault("max-upstream-connections-per-user: %d is above max-upstream-connections' %d", c.Limits.MaxUpstreamPerUser, c.Limits.MaxUpstream)
 	}
-	if c.MaxCommand < c.MaxBulk {
-		fault("max-command: %d bytes is below max-bulk's %d", c.MaxCommand, c.MaxBulk)
+	if c.Limits.MaxCommand < c.Limits.MaxBulk {
+		fault("max-command: %d bytes is below max-bulk's %d", c.Limits.MaxCommand, c.Limits.MaxBulk)
 	}
-	for _, name := range c.Allow {
+	for _, name := range c.Commands.Allow {
 		if !slices.Contains(Optional, name) {
 			fault("allow: %q is not one of %s", name, strings.Join(Optional, ", "))
 		}
 	}
-	for _, name := range c.Deny {
+	for _, name := range c.Commands.Deny {
 		if strings.ContainsAny(name, " \t\r\n\"") {
 			fault("deny: %q is not a command name", name)
 		}
 	}
-	for _, name := range c.BlockingCommands {
+	for _, name := range c.Commands.Blocking {
 		if strings.ContainsAny(name, " \t\r\n\"") {
 			fault("blocking-commands: %q is not a command name", name)
 		}

@@ -1,0 +1,98 @@
+package config
+
+import (
+	"log/slog"
+	"net/netip"
+	"time"
+
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+// Upstream is the Redis behind us, and how it is reached.
+type Upstream struct {
+	URL     upstream.URL  // zero is the embedded store
+	Timeout time.Duration // 0 is no limit
+
+	TLSCA         string // "" is the system's
+	TLSCert       string
+	TLSKey        string
+	TLSServerName string // "" is the upstream's host
+}
+
+// Listen is where clients connect without TLS, and what all clients find there.
+type Listen struct {
+	Addresses     []string
+	ProtectedMode string // yes or no
+	ProxyProtocol string // off or required
+	ProxyFrom     []netip.Prefix
+	Present       string // standalone or cluster
+	Announce      string // host:port; "" is where the client has connected
+}
+
+// TLS is where clients connect with TLS.
+type TLS struct {
+	Listen     []string
+	Certs      []string // with its key at the same place in Keys
+	Keys       []string
+	ClientCA   string
+	ClientAuth string // no, optional or required; "" is required with a ClientCA, else no
+}
+
+// Cluster are settings for a Redis Cluster upstream.
+type Cluster struct {
+	AddressMap []string
+	Refresh    time.Duration
+	Retry      time.Duration
+	ReadFrom   string // master, replica or client
+	PubSub     string // both, sharded or classic
+}
+
+// Quorum are the nodes that keep the locks.
+type Quorum struct {
+	Nodes       []upstream.URL // none: the upstream keeps the locks
+	MaxLease    time.Duration
+	NodeTimeout time.Duration
+}
+
+// Locks are the rules by which locks are taken, renewed and lost.
+type Locks struct {
+	WatchdogTimeout time.Duration
+	DisconnectGrace time.Duration
+	OwnerGrace      time.Duration
+	MaxHold         time.Duration // 0 is no limit
+	ImplicitReentry string        // auto, always or never
+	FenceKeyTTL     time.Duration // 0 is never
+	WarmChannels    int
+	WaitPoll        time.Duration
+	FairWait        time.Duration
+}
+
+// Limits is how much clients may take.
+type Limits struct {
+	MaxClients         int
+	MaxPerAddress      int // 0 is no limit
+	MaxUpstream        int // 0 is what the limit of open files leaves room for
+	MaxUpstreamPerUser int // 0 is three quarters of MaxUpstream
+	MaxBulk            int // bytes
+	MaxArgs            int
+	MaxCommand         int // bytes
+	MaxQueryMemory     int // bytes; 0 is no limit
+	MaxReplyMemory     int // bytes; 0 is no limit
+	NormalOutput       OutputLimit
+	PubSubOutput       OutputLimit
+	IdleTimeout        time.Duration // 0 is no limit
+	HandshakeTimeout   time.Duration // 0 is no limit
+}
+
+// Commands is what is said of commands by their names, in lower case.
+type Commands struct {
+	Allow    []string // of Optional: refused unless named
+	Deny     []string
+	Blocking []string
+}
+
+// Log is what is logged, and how.
+type Log struct {
+	Level  slog.Level
+	Format string // text or json
+}
