@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"strconv"
 	"strings"
+	"time"
+
+	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
 // What clients say of themselves and of each other: the grammar of HELLO and CLIENT, as Redis' is.
@@ -65,12 +68,13 @@ type KillFilter struct {
 	Kind              string // TYPE
 	Age               int64  // seconds, at least
 	SkipMe            bool
+	old               bool // of the form CLIENT KILL addr:port
 }
 
 // ParseKill reads CLIENT KILL. line is the error that Redis gives; "": none.
 func ParseKill(args [][]byte) (f KillFilter, line string) {
 	if len(args) == 3 {
-		return KillFilter{Addr: string(args[2])}, "" // the old form may kill its own sender
+		return KillFilter{Addr: string(args[2]), old: true}, "" // the old form may kill its own sender
 	}
 	f.SkipMe = true
 	for i := 2; i < len(args); i += 2 {
@@ -119,6 +123,55 @@ func ParseKill(args [][]byte) (f KillFilter, line string) {
 		}
 	}
 	return f, ""
+}
+
+// Matches says whether a client is one that is meant; the one that asks, too.
+func (f KillFilter) Matches(c ClientFacts) bool {
+	return (f.Kind == "" || f.Kind == c.Kind()) && (f.ID == 0 || f.ID == c.ID) && (f.Addr == "" || f.Addr == c.Addr) &&
+		(f.LAddr == "" || f.LAddr == c.LAddr) && (f.User == "" || f.User == c.User) && (f.Age == 0 || int64(c.Age/time.Second) >= f.Age)
+}
+
+// AppendReply appends the reply to CLIENT KILL, which has killed so many.
+func (f KillFilter) AppendReply(out []byte, killed int) []byte {
+	switch {
+	case !f.old:
+		return resp.AppendInt(out, int64(killed))
+	case killed == 0:
+		return resp.AppendError(out, "ERR No such client")
+	}
+	return resp.AppendSimple(out, "OK")
+}
+
+// SetInfo is what CLIENT SETINFO was given.
+type SetInfo struct {
+	Version bool // of the library; else its name
+	Value   string
+}
+
+// ParseSetInfo reads CLIENT SETINFO lib-name|lib-ver value, as of Redis 7.2. line is the error that Redis gives; "": none.
+func ParseSetInfo(args [][]byte) (i SetInfo, line string) {
+	option := strings.ToLower(string(args[2]))
+	if option != "lib-name" && option != "lib-ver" {
+		return i, "ERR Unrecognized option '" + Clip(args[2]) + "'"
+	}
+	if !ValidName(args[3]) {
+		return i, "ERR " + option + " cannot contain spaces, newlines or special characters."
+	}
+	return SetInfo{Version: option == "lib-ver", Value: string(args[3])}, ""
+}
+
+// AppendClientHelp appends Redis' CLIENT HELP with what it does not know of put before its last entry, HELP itself.
+func AppendClientHelp(out []byte, r resp.Reply) []byte {
+	last := max(len(r.Elems)-2, 0)
+	out = resp.AppendArray(out, len(r.Elems)+2)
+	for i, e := range r.Elems {
+		if i == last {
+			out = resp.AppendSimple(out, "CAPA <capability> [<capability> ...]")
+			out = resp.AppendSimple(out, "    Say what this client can take: lock-lost, the push of a lost lock.")
+		}
+		out = append(out, e.Raw...)
+	}
+	return out
 }
 
 // ClientType reads a TYPE of CLIENT LIST and CLIENT KILL.

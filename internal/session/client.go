@@ -1,8 +1,6 @@
 package session
 
 import (
-	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -31,24 +29,18 @@ func (s *Session) clientGetName([][]byte) {
 	s.batch.out = resp.AppendBulkString(s.batch.out, s.settings.name)
 }
 
-// clientSetInfo is CLIENT SETINFO lib-name|lib-ver value, as of Redis 7.2. A library's name is what tells the lock
-// engine that the connection may come out of a pool.
+// clientSetInfo is CLIENT SETINFO. A library's name is what tells the lock engine that the connection may come out of a pool.
 func (s *Session) clientSetInfo(args [][]byte) {
-	option := strings.ToLower(string(args[2]))
+	info, line := commands.ParseSetInfo(args)
+	if line != "" {
+		s.error(line)
+		return
+	}
 	of := dedicated.SettingLibrary
-	switch option {
-	case "lib-name":
-	case "lib-ver":
+	if info.Version {
 		of = dedicated.SettingVersion
-	default:
-		s.error("ERR Unrecognized option '" + commands.Clip(args[2]) + "'")
-		return
 	}
-	if !commands.ValidName(args[3]) {
-		s.error("ERR " + option + " cannot contain spaces, newlines or special characters.")
-		return
-	}
-	s.take(dedicated.Setting{Of: of, Value: string(args[3])})
+	s.take(dedicated.Setting{Of: of, Value: info.Value})
 	s.ok()
 }
 
@@ -72,66 +64,28 @@ func (s *Session) clientInfo(args [][]byte) {
 			s.srv.learnFields(answer)
 		}
 	}
-	s.batch.out = resp.AppendVerbatim(s.batch.out, s.ident.Proto, "txt", s.describe(args)+"\n")
+	s.batch.out = s.srv.clientFields().AppendClientInfo(s.batch.out, s.ident.Proto, s.facts(args))
 }
 
-// clientList is CLIENT LIST [TYPE type | ID id …]: this proxy's clients.
+// clientList is CLIENT LIST: this proxy's clients.
 func (s *Session) clientList(args [][]byte) {
-	chosen := func(*Session) bool { return true }
-	all := s.srv.snapshot()
-	switch {
-	case len(args) == 4 && strings.EqualFold(string(args[2]), "TYPE"):
-		kind, known := commands.ClientType(args[3])
-		if !known {
-			s.error(commands.UnknownType(args[3]))
-			return
-		}
-		chosen = func(c *Session) bool { return c.kind() == kind }
-	case len(args) > 3 && strings.EqualFold(string(args[2]), "ID"):
-		byID := make(map[int64]*Session, len(all))
-		for _, c := range all {
-			byID[c.peer.id] = c
-		}
-		all = nil
-		for _, arg := range args[3:] {
-			id, ok := commands.Integer(arg)
-			if !ok {
-				s.error("ERR Invalid client ID")
-				return
-			}
-			if c := byID[id]; c != nil {
-				all = append(all, c)
-			}
-		}
-	case len(args) != 2:
-		s.error(commands.SyntaxError)
-		return
+	f, line := commands.ParseList(args)
+	if line == "" {
+		line = s.objectionToList()
 	}
-	if line := s.objectionToList(); line != "" {
+	if line != "" {
 		s.error(line)
 		return
 	}
-	var text strings.Builder
-	for _, c := range all {
-		if !chosen(c) {
-			continue
-		}
-		var asking [][]byte
+	var all []commands.ClientFacts
+	for _, c := range s.srv.snapshot() {
 		if c == s {
-			asking = args
+			all = append(all, s.facts(args))
+		} else {
+			all = append(all, c.facts(nil))
 		}
-		text.WriteString(c.describe(asking))
-		text.WriteByte('\n')
 	}
-	s.batch.out = resp.AppendVerbatim(s.batch.out, s.ident.Proto, "txt", text.String())
-}
-
-// kind is the client's TYPE: here are normal ones and subscribers.
-func (s *Session) kind() string {
-	if s.own.view.Subscribed() {
-		return "pubsub"
-	}
-	return "normal"
+	s.batch.out = s.srv.clientFields().AppendClientList(s.batch.out, s.ident.Proto, f.Choose(all))
 }
 
 // objectionToList is what Redis has against this user's CLIENT LIST. While the fields of its clients are not known it lists all of
@@ -166,32 +120,10 @@ func objectionIn(answer []byte, err error) string {
 	return ""
 }
 
-// clientHelp is Redis' CLIENT HELP with what it does not know of put before its last entry, HELP itself.
 func (s *Session) clientHelp(args [][]byte) {
-	r, ok := s.asked(args)
-	if !ok {
-		return
+	if r, ok := s.asked(args); ok {
+		s.batch.out = commands.AppendClientHelp(s.batch.out, r)
 	}
-	last := max(len(r.Elems)-2, 0)
-	out := resp.AppendArray(s.batch.out, len(r.Elems)+2)
-	for i, e := range r.Elems {
-		if i == last {
-			out = resp.AppendSimple(out, "CAPA <capability> [<capability> ...]")
-			out = resp.AppendSimple(out, "    Say what this client can take: lock-lost, the push of a lost lock.")
-		}
-		out = append(out, e.Raw...)
-	}
-	s.batch.out = out
-}
-
-// matches says whether a client is one that CLIENT KILL means.
-func (s *Session) matches(f commands.KillFilter) bool {
-	s.mu.Lock()
-	user := userName(s.ident.User)
-	s.mu.Unlock()
-	return (f.Kind == "" || f.Kind == s.kind()) && (f.ID == 0 || f.ID == s.peer.id) && (f.Addr == "" || f.Addr == s.peer.addr) &&
-		(f.LAddr == "" || f.LAddr == s.peer.laddr) && (f.User == "" || f.User == user) &&
-		(f.Age == 0 || int64(time.Since(s.guard.Opened())/time.Second) >= f.Age)
 }
 
 // mayKill asks Redis whether this user may, and whether there is a user of that name.
@@ -215,7 +147,7 @@ func (s *Session) clientKill(args [][]byte) {
 	}
 	killed, myself := 0, false
 	for _, c := range s.srv.snapshot() {
-		if !c.matches(f) || c == s && f.SkipMe || c.guard.Over() {
+		if !f.Matches(c.facts(nil)) || c == s && f.SkipMe || c.guard.Over() {
 			continue
 		}
 		killed++
@@ -225,116 +157,52 @@ func (s *Session) clientKill(args [][]byte) {
 		}
 		c.guard.Cut(downstream.Left, "CLIENT KILL")
 	}
-	switch {
-	case len(args) > 3:
-		s.batch.out = resp.AppendInt(s.batch.out, int64(killed))
-	case killed == 0:
-		s.error("ERR No such client")
-	default:
-		s.ok()
-	}
+	s.batch.out = f.AppendReply(s.batch.out, killed)
 	if myself {
 		s.flush()
 		s.guard.HangUp(downstream.Left, "CLIENT KILL")
 	}
 }
 
-// redis70 are the fields of CLIENT INFO before Redis has told its own.
-var redis70 = strings.Fields("id addr laddr fd name age idle flags db sub psub ssub multi qbuf qbuf-free argv-mem multi-mem rbs rbp obl oll omem tot-mem events cmd user redir resp")
-
-// fieldsOf are the names of the fields in a line of CLIENT INFO, in their order; nil: it is none.
-func fieldsOf(line string) (names []string) {
-	for _, field := range strings.Fields(line) {
-		name, _, ok := strings.Cut(field, "=")
-		if !ok {
-			return nil
-		}
-		names = append(names, name)
-	}
-	return names
-}
-
 // learnFields takes the fields of CLIENT INFO from Redis' answer to a CLIENT INFO or CLIENT LIST. A client asks, on its own
 // identity: the service account needs neither command.
 func (s *Server) learnFields(answer []byte) {
-	r, ok := resp.ParseReply(answer)
-	if !ok || r.Kind != '$' && r.Kind != '=' {
-		return
-	}
-	line, _, _ := strings.Cut(string(r.Text), "\n")
-	if names := fieldsOf(line); slices.Contains(names, "id") {
-		s.facts.fields.Store(&names)
+	if fields := commands.ReadClientFields(answer); fields != nil {
+		s.facts.fields.Store(&fields)
 	}
 }
 
-// describe is the session's line of CLIENT LIST, in the fields of this Redis and their order; what means nothing here, as
-// memory and buffers, is 0, but for the bytes of the command that asks. The library is shown once it is named, too. Any
-// goroutine may call it.
-func (s *Session) describe(asking [][]byte) string {
-	names := redis70
-	if told := s.srv.facts.fields.Load(); told != nil {
-		names = *told
+// clientFields are the fields of CLIENT INFO and CLIENT LIST: Redis' own, once they are known.
+func (s *Server) clientFields() commands.ClientFields {
+	if told := s.facts.fields.Load(); told != nil {
+		return *told
 	}
-	values := s.values(asking)
-	var line strings.Builder
-	for i, name := range names {
-		if i > 0 {
-			line.WriteByte(' ')
-		}
-		value, known := values[name]
-		if !known {
-			value = 0
-		}
-		fmt.Fprintf(&line, "%s=%v", name, value)
-	}
-	if lib, version := values["lib-name"], values["lib-ver"]; (lib != "" || version != "") && !slices.Contains(names, "lib-name") {
-		fmt.Fprintf(&line, " lib-name=%s lib-ver=%s", lib, version)
-	}
-	return line.String()
+	return commands.Redis70Fields
 }
 
-// values are the fields that mean something here.
-func (s *Session) values(asking [][]byte) map[string]any {
-	s.mu.Lock()
-	name, id, lib := s.settings.name, s.ident, s.settings.lib
-	flags := s.flags()
-	s.mu.Unlock()
-	now := time.Now()
-	cmd := "NULL"
-	if last := s.activity.last.Load(); last != nil {
-		cmd = *last
+// facts is what CLIENT LIST shows of this client; asking is the command that asks, if it is this client's. Any goroutine may call
+// it.
+func (s *Session) facts(asking [][]byte) commands.ClientFacts {
+	v, now := &s.own.view, time.Now()
+	last := ""
+	if said := s.activity.last.Load(); said != nil {
+		last = *said
 	}
-	qbuf := 0
+	query := 0
 	if asking != nil {
-		qbuf = len(resp.Command(asking))
+		query = len(resp.Command(asking))
 	}
-	return map[string]any{
-		"id": s.peer.id, "addr": s.peer.addr, "laddr": s.peer.laddr, "fd": s.peer.id, "name": name, "flags": flags, "db": id.DB, "events": "r",
-		"age": int(now.Sub(s.guard.Opened()).Seconds()), "idle": int(now.Sub(time.Unix(0, s.activity.active.Load())).Seconds()),
-		"sub": s.own.view.Channels.Load(), "psub": s.own.view.Patterns.Load(), "ssub": s.own.view.Shards.Load(),
-		"multi": s.own.view.Multi.Load() - 1, "watch": s.own.view.Watched.Load(), "qbuf": qbuf, "cmd": cmd, "user": userName(id.User),
-		"redir": s.own.view.Redirected(), "resp": id.Proto, "lib-name": lib[0], "lib-ver": lib[1],
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return commands.ClientFacts{
+		ID: s.peer.id, Addr: s.peer.addr, LAddr: s.peer.laddr, Name: s.settings.name, User: userName(s.ident.User), Library: s.settings.lib,
+		DB: s.ident.DB, Proto: s.ident.Proto, Age: now.Sub(s.guard.Opened()), Idle: now.Sub(time.Unix(0, s.activity.active.Load())),
+		Last: last, Query: query,
+		ClientState: commands.ClientState{
+			Channels: v.Channels.Load(), Patterns: v.Patterns.Load(), Shards: v.Shards.Load(),
+			Queued: v.Multi.Load() - 1, Watched: v.Watched.Load(), Blocked: s.activity.waiting.Load() != nil || v.Blocked.Load(),
+			Tracks: v.Tracking.On.Load(), Broadcasts: v.Tracking.BCast.Load(), Redirect: v.Redirected(),
+			Monitors: v.Monitor.Load(), Unix: s.peer.unix, NoEvict: s.settings.noEvict, NoTouch: s.settings.noTouch,
+		},
 	}
-}
-
-// flags is the flags field, in Redis' order; N stands for none. mu is held.
-func (s *Session) flags() string {
-	v := &s.own.view
-	tracks := v.Tracking.On.Load()
-	var flags []byte
-	for _, f := range []struct {
-		on   bool
-		flag byte
-	}{
-		{v.Monitor.Load(), 'O'}, {v.Subscribed(), 'P'}, {v.Multi.Load() > 0, 'x'}, {s.activity.waiting.Load() != nil || v.Blocked.Load(), 'b'},
-		{tracks, 't'}, {tracks && v.Tracking.BCast.Load(), 'B'}, {s.peer.unix, 'U'}, {s.settings.noEvict, 'e'}, {s.settings.noTouch, 'T'},
-	} {
-		if f.on {
-			flags = append(flags, f.flag)
-		}
-	}
-	if flags == nil {
-		return "N"
-	}
-	return string(flags)
 }

@@ -1,137 +1,43 @@
 package session
 
 import (
-	"bytes"
 	"fmt"
 	"net"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/commands"
-	"github.com/lockproxy/lockproxy/internal/telemetry"
-	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
 // info is Redis' INFO with a section of this proxy's own behind it.
 func (s *Session) info(args [][]byte) {
 	answer, err := s.pipes.way.askInfo(args)
-	ours := wantsOurs(args[1:])
-	if err != nil || !ours && !s.srv.misplaced(answer) {
-		s.relay(answer, err)
+	if err != nil {
+		s.fail(err)
 		return
 	}
-	r, ok := resp.ParseReply(answer)
-	line, bad := resp.ErrorLine(answer)
-	switch {
-	case bad && s.srv.o.Embedded && !strings.HasPrefix(line, "NO"):
-		r.Text = nil // the embedded store answers sections it does not have with an error
-	case !ok || bad || r.Kind != '$' && r.Kind != '=':
-		s.relay(answer, nil)
-		return
-	}
-	text := string(s.srv.placed(r.Text))
-	if ours {
-		if text = strings.TrimRight(text, "\r\n"); text != "" {
-			text += "\r\n\r\n"
-		}
-		text += s.srv.section()
-	}
-	s.batch.out = resp.AppendVerbatim(s.batch.out, s.ident.Proto, "txt", text)
+	s.batch.out = s.srv.about().AppendInfo(s.batch.out, s.ident.Proto, args, answer)
 }
 
-// wantsOurs says whether a client that asks for these sections gets this proxy's too.
-func wantsOurs(sections [][]byte) bool {
-	for _, section := range sections {
-		switch strings.ToLower(string(section)) {
-		case "lockproxy", "default", "all", "everything":
-			return true
-		}
-	}
-	return len(sections) == 0
-}
-
-// section is "# Lockproxy" of INFO.
-func (s *Server) section() string {
-	var b strings.Builder
-	line := func(name string, value any) { fmt.Fprintf(&b, "%s:%v\r\n", name, value) }
-	b.WriteString("# Lockproxy\r\n")
-	embedded := 0
-	if s.o.Embedded {
-		embedded = 1
-	}
-	line("lockproxy_version", s.o.Version)
-	line("lockproxy_embedded", embedded)
-	line("lockproxy_uptime_in_seconds", int(time.Since(s.start).Seconds()))
-	line("lockproxy_clients", s.clients.n.Load())
-	line("lockproxy_clients_accepted", telemetry.ClientsAccepted.Value())
-	line("lockproxy_clients_rejected", telemetry.ClientsRejected.Value())
-	line("lockproxy_entries_failed", telemetry.EntriesFailed.Value())
-	s.up.backend.Describe(line)
+// about is what INFO tells of this proxy.
+func (s *Server) about() *commands.ProxyFacts {
 	connections, most := s.o.Budget.Used()
-	line("lockproxy_upstream_connections", connections)
-	line("lockproxy_upstream_connections_max", most)
-	line("lockproxy_upstream_connections_own", telemetry.UpstreamOwn.Value())
-	line("lockproxy_upstream_connections_refused", telemetry.UpstreamRefused.Value())
-	line("lockproxy_pipes", telemetry.Pipes.Value())
-	line("lockproxy_pipe_failures", telemetry.PipeFailures.Value())
-	line("lockproxy_forwarded", telemetry.Commands.Value())
-	line("lockproxy_scripts_reloaded", telemetry.ScriptsReloaded.Value())
-	if s.o.Locks == nil {
-		return b.String()
+	return &commands.ProxyFacts{
+		Version: s.o.Version, Embedded: s.o.Embedded, Node: s.o.Present, Uptime: time.Since(s.start), Clients: s.clients.n.Load(),
+		Connections: connections, MaxConnections: most, Upstream: s.up.backend.Describe, Locks: s.o.Locks,
 	}
-	locks := s.o.Locks.Stats()
-	line("lockproxy_locks_held", locks.Held)
-	line("lockproxy_locks_waiting", locks.Waiting)
-	line("lockproxy_locks_granted", locks.Granted)
-	line("lockproxy_locks_lost", locks.Lost)
-	line("lockproxy_locks_renewed", locks.Renewed)
-	for i, n := range s.o.Locks.Nodes() {
-		line(fmt.Sprintf("lockproxy_quorum_node%d", i), fmt.Sprintf("name=%s,state=%s,seconds=%d,counts_in=%d,error=%s",
-			n.Name, n.State, int(n.Since.Seconds()), int(n.Counts.Round(time.Second).Seconds()), oneField.Replace(n.Trouble)))
-	}
-	return b.String()
 }
-
-// oneField keeps an error from looking like several fields or lines.
-var oneField = strings.NewReplacer(",", ";", "\r", " ", "\n", " ")
 
 // To its clients the proxy is a Redis alone, whatever is upstream, or, with Options.Present, the only node of a cluster:
 // clients that know clusters then find all slots here.
 
-// mode is what HELLO and INFO call that.
+// mode is what HELLO calls that.
 func (s *Server) mode() string {
 	if s.o.Present {
 		return "cluster"
 	}
 	return "standalone"
-}
-
-var modes = [2][2][]byte{ // alone and as a node
-	{[]byte("redis_mode:standalone"), []byte("cluster_enabled:0")},
-	{[]byte("redis_mode:cluster"), []byte("cluster_enabled:1")},
-}
-
-// misplaced says that an INFO tells of another mode than the proxy's.
-func (s *Server) misplaced(text []byte) bool {
-	wrong := modes[1]
-	if s.o.Present {
-		wrong = modes[0]
-	}
-	return bytes.Contains(text, wrong[0]) || bytes.Contains(text, wrong[1])
-}
-
-// placed has INFO say what CLUSTER and HELLO say.
-func (s *Server) placed(text []byte) []byte {
-	from, to := modes[1], modes[0]
-	if s.o.Present {
-		from, to = to, from
-	}
-	for i := range from {
-		text = bytes.Replace(text, from[i], to[i], 1)
-	}
-	return text
 }
 
 // noCluster is Redis' answer to what only a cluster's node would take.

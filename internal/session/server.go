@@ -18,6 +18,7 @@ import (
 	"github.com/tidwall/redcon"
 
 	"github.com/lockproxy/lockproxy/cluster"
+	"github.com/lockproxy/lockproxy/commands"
 	"github.com/lockproxy/lockproxy/internal/backend"
 	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/internal/lock"
@@ -123,7 +124,7 @@ type serverUpstream struct {
 // facts are what Redis has told of itself.
 type facts struct {
 	table    atomic.Pointer[answers]
-	fields   atomic.Pointer[[]string] // of Redis' own CLIENT INFO; nil: not known
+	fields   atomic.Pointer[commands.ClientFields] // of Redis' own CLIENT INFO; nil: not known
 	relearn  chan struct{}
 	known    chan struct{} // closed when Redis has told of its commands
 	knownNow sync.Once

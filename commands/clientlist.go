@@ -1,0 +1,194 @@
+package commands
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lockproxy/lockproxy/proto/resp"
+)
+
+// ClientFacts is one client of this proxy as CLIENT LIST shows it.
+type ClientFacts struct {
+	ID          int64
+	Addr, LAddr string
+	Name, User  string
+	Library     [2]string // name and version
+	DB, Proto   int
+	Age, Idle   time.Duration
+	Last        string // the last command; "": none yet
+	Query       int    // bytes of the command that asks, of the client that asks
+	ClientState
+}
+
+// ClientState is what a client has going on.
+type ClientState struct {
+	Channels, Patterns, Shards int32
+	Queued                     int32 // commands of its transaction; -1: it has none
+	Watched                    int32 // keys
+	Redirect                   int64 // the client that gets its invalidations; 0: itself, -1: it does not track
+	Tracks, Broadcasts         bool
+	Blocked, Monitors          bool
+	Unix                       bool // it came by a unix socket
+	NoEvict, NoTouch           bool
+}
+
+// Kind is the client's TYPE: here are normal ones and subscribers.
+func (c *ClientFacts) Kind() string {
+	if c.subscribed() {
+		return "pubsub"
+	}
+	return "normal"
+}
+
+func (s *ClientState) subscribed() bool { return s.Channels+s.Patterns+s.Shards > 0 }
+
+// flags is the flags field, in Redis' order; N stands for none.
+func (s *ClientState) flags() string {
+	var flags []byte
+	for _, f := range []struct {
+		on   bool
+		flag byte
+	}{
+		{s.Monitors, 'O'}, {s.subscribed(), 'P'}, {s.Queued >= 0, 'x'}, {s.Blocked, 'b'}, {s.Tracks, 't'}, {s.Tracks && s.Broadcasts, 'B'},
+		{s.Unix, 'U'}, {s.NoEvict, 'e'}, {s.NoTouch, 'T'},
+	} {
+		if f.on {
+			flags = append(flags, f.flag)
+		}
+	}
+	if flags == nil {
+		return "N"
+	}
+	return string(flags)
+}
+
+// ClientFields are the fields of a line of CLIENT LIST, in their order.
+type ClientFields []string
+
+// Redis70Fields are those of Redis 7.0, for as long as Redis has not told its own.
+var Redis70Fields = ClientFields(strings.Fields("id addr laddr fd name age idle flags db sub psub ssub multi qbuf qbuf-free argv-mem multi-mem rbs rbp obl oll omem tot-mem events cmd user redir resp"))
+
+// ReadClientFields takes the fields from Redis' answer to CLIENT INFO or CLIENT LIST; nil: it has none.
+func ReadClientFields(answer []byte) ClientFields {
+	r, ok := resp.ParseReply(answer)
+	if !ok || r.Kind != '$' && r.Kind != '=' {
+		return nil
+	}
+	line, _, _ := strings.Cut(string(r.Text), "\n")
+	names := fieldsOf(line)
+	if !slices.Contains(names, "id") {
+		return nil
+	}
+	return names
+}
+
+// fieldsOf are the names of the fields in a line of CLIENT INFO, in their order; nil: it is none.
+func fieldsOf(line string) (names []string) {
+	for _, field := range strings.Fields(line) {
+		name, _, ok := strings.Cut(field, "=")
+		if !ok {
+			return nil
+		}
+		names = append(names, name)
+	}
+	return names
+}
+
+// AppendClientInfo appends the reply to CLIENT INFO.
+func (f ClientFields) AppendClientInfo(out []byte, proto int, c ClientFacts) []byte {
+	return f.AppendClientList(out, proto, []ClientFacts{c})
+}
+
+// AppendClientList appends the reply to CLIENT LIST.
+func (f ClientFields) AppendClientList(out []byte, proto int, clients []ClientFacts) []byte {
+	var text strings.Builder
+	for i := range clients {
+		text.WriteString(f.line(&clients[i]))
+		text.WriteByte('\n')
+	}
+	return resp.AppendVerbatim(out, proto, "txt", text.String())
+}
+
+// line is a client's line, in these fields. What means nothing here, as memory and buffers, is 0, but for the bytes of the
+// command that asks. The library is shown once it is named, whatever the fields are.
+func (f ClientFields) line(c *ClientFacts) string {
+	values := c.values()
+	var line strings.Builder
+	for i, name := range f {
+		if i > 0 {
+			line.WriteByte(' ')
+		}
+		value, known := values[name]
+		if !known {
+			value = 0
+		}
+		fmt.Fprintf(&line, "%s=%v", name, value)
+	}
+	if c.Library != [2]string{} && !slices.Contains(f, "lib-name") {
+		fmt.Fprintf(&line, " lib-name=%s lib-ver=%s", c.Library[0], c.Library[1])
+	}
+	return line.String()
+}
+
+// values are the fields that mean something here.
+func (c *ClientFacts) values() map[string]any {
+	last := c.Last
+	if last == "" {
+		last = "NULL"
+	}
+	return map[string]any{
+		"id": c.ID, "addr": c.Addr, "laddr": c.LAddr, "fd": c.ID, "name": c.Name, "flags": c.flags(), "db": c.DB, "events": "r",
+		"age": int(c.Age.Seconds()), "idle": int(c.Idle.Seconds()), "sub": c.Channels, "psub": c.Patterns, "ssub": c.Shards,
+		"multi": c.Queued, "watch": c.Watched, "qbuf": c.Query, "cmd": last, "user": c.User, "redir": c.Redirect, "resp": c.Proto,
+		"lib-name": c.Library[0], "lib-ver": c.Library[1],
+	}
+}
+
+// ListFilter is what CLIENT LIST was given.
+type ListFilter struct {
+	kind string  // TYPE; "": any
+	ids  []int64 // ID; nil: any
+}
+
+// ParseList reads CLIENT LIST [TYPE type | ID id …]. line is the error that Redis gives; "": none.
+func ParseList(args [][]byte) (f ListFilter, line string) {
+	switch {
+	case len(args) == 2:
+	case len(args) == 4 && same(args[2], "TYPE"):
+		known := false
+		if f.kind, known = ClientType(args[3]); !known {
+			return f, UnknownType(args[3])
+		}
+	case len(args) > 3 && same(args[2], "ID"):
+		for _, arg := range args[3:] {
+			id, ok := Integer(arg)
+			if !ok {
+				return f, "ERR Invalid client ID"
+			}
+			f.ids = append(f.ids, id)
+		}
+	default:
+		return f, SyntaxError
+	}
+	return f, ""
+}
+
+// Choose are those of the clients that were asked for, in the order to show them in.
+func (f ListFilter) Choose(clients []ClientFacts) []ClientFacts {
+	if f.ids == nil {
+		return slices.DeleteFunc(clients, func(c ClientFacts) bool { return f.kind != "" && c.Kind() != f.kind })
+	}
+	byID := make(map[int64]ClientFacts, len(clients))
+	for _, c := range clients {
+		byID[c.ID] = c
+	}
+	var chosen []ClientFacts
+	for _, id := range f.ids {
+		if c, ok := byID[id]; ok {
+			chosen = append(chosen, c)
+		}
+	}
+	return chosen
+}

@@ -1,0 +1,133 @@
+package commands
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/lock"
+	"github.com/lockproxy/lockproxy/internal/telemetry"
+	"github.com/lockproxy/lockproxy/proto/resp"
+)
+
+// ProxyFacts is what INFO tells of this proxy.
+type ProxyFacts struct {
+	Version        string
+	Embedded       bool // the upstream is the embedded store
+	Node           bool // to its clients it is a cluster's only node, else a Redis alone
+	Uptime         time.Duration
+	Clients        int64
+	Connections    int // to Redis, on behalf of clients
+	MaxConnections int
+	Upstream       func(line func(name string, value any)) // writes the lines about Redis
+	Locks          *lock.Manager                           // nil: there is none
+}
+
+// AppendInfo appends the reply to INFO of which Redis has answered answer: that, as this proxy's mode wants it, and with the
+// proxy's own section behind it if it was asked for.
+func (p *ProxyFacts) AppendInfo(out []byte, proto int, args [][]byte, answer []byte) []byte {
+	own := wantsOwnSection(args[1:])
+	if !own && !p.otherMode(answer) {
+		return append(out, answer...)
+	}
+	r, ok := resp.ParseReply(answer)
+	line, bad := resp.ErrorLine(answer)
+	switch {
+	case bad && p.Embedded && !strings.HasPrefix(line, "NO"):
+		r.Text = nil // the embedded store answers sections it does not have with an error
+	case !ok || bad || r.Kind != '$' && r.Kind != '=':
+		return append(out, answer...)
+	}
+	text := string(p.inOwnMode(r.Text))
+	if own {
+		if text = strings.TrimRight(text, "\r\n"); text != "" {
+			text += "\r\n\r\n"
+		}
+		text += p.section()
+	}
+	return resp.AppendVerbatim(out, proto, "txt", text)
+}
+
+// wantsOwnSection says whether a client that asks for these sections gets this proxy's too.
+func wantsOwnSection(sections [][]byte) bool {
+	for _, section := range sections {
+		switch strings.ToLower(string(section)) {
+		case "lockproxy", "default", "all", "everything":
+			return true
+		}
+	}
+	return len(sections) == 0
+}
+
+// section is "# Lockproxy" of INFO.
+func (p *ProxyFacts) section() string {
+	var b strings.Builder
+	line := func(name string, value any) { fmt.Fprintf(&b, "%s:%v\r\n", name, value) }
+	b.WriteString("# Lockproxy\r\n")
+	embedded := 0
+	if p.Embedded {
+		embedded = 1
+	}
+	line("lockproxy_version", p.Version)
+	line("lockproxy_embedded", embedded)
+	line("lockproxy_uptime_in_seconds", int(p.Uptime.Seconds()))
+	line("lockproxy_clients", p.Clients)
+	line("lockproxy_clients_accepted", telemetry.ClientsAccepted.Value())
+	line("lockproxy_clients_rejected", telemetry.ClientsRejected.Value())
+	line("lockproxy_entries_failed", telemetry.EntriesFailed.Value())
+	p.Upstream(line)
+	line("lockproxy_upstream_connections", p.Connections)
+	line("lockproxy_upstream_connections_max", p.MaxConnections)
+	line("lockproxy_upstream_connections_own", telemetry.UpstreamOwn.Value())
+	line("lockproxy_upstream_connections_refused", telemetry.UpstreamRefused.Value())
+	line("lockproxy_pipes", telemetry.Pipes.Value())
+	line("lockproxy_pipe_failures", telemetry.PipeFailures.Value())
+	line("lockproxy_forwarded", telemetry.Commands.Value())
+	line("lockproxy_scripts_reloaded", telemetry.ScriptsReloaded.Value())
+	if p.Locks == nil {
+		return b.String()
+	}
+	locks := p.Locks.Stats()
+	line("lockproxy_locks_held", locks.Held)
+	line("lockproxy_locks_waiting", locks.Waiting)
+	line("lockproxy_locks_granted", locks.Granted)
+	line("lockproxy_locks_lost", locks.Lost)
+	line("lockproxy_locks_renewed", locks.Renewed)
+	for i, n := range p.Locks.Nodes() {
+		line(fmt.Sprintf("lockproxy_quorum_node%d", i), fmt.Sprintf("name=%s,state=%s,seconds=%d,counts_in=%d,error=%s",
+			n.Name, n.State, int(n.Since.Seconds()), int(n.Counts.Round(time.Second).Seconds()), oneField.Replace(n.Trouble)))
+	}
+	return b.String()
+}
+
+// oneField keeps an error from looking like several fields or lines.
+var oneField = strings.NewReplacer(",", ";", "\r", " ", "\n", " ")
+
+var modes = [2][2][]byte{ // alone and as a node
+	{[]byte("redis_mode:standalone"), []byte("cluster_enabled:0")},
+	{[]byte("redis_mode:cluster"), []byte("cluster_enabled:1")},
+}
+
+// modeLines are the lines of INFO of the mode that is not the proxy's, and of the one that is.
+func (p *ProxyFacts) modeLines() (other, own [2][]byte) {
+	if p.Node {
+		return modes[0], modes[1]
+	}
+	return modes[1], modes[0]
+}
+
+// otherMode says that an INFO tells of another mode than the proxy's.
+func (p *ProxyFacts) otherMode(text []byte) bool {
+	other, _ := p.modeLines()
+	return bytes.Contains(text, other[0]) || bytes.Contains(text, other[1])
+}
+
+// inOwnMode has INFO say what CLUSTER and HELLO say.
+func (p *ProxyFacts) inOwnMode(text []byte) []byte {
+	other, own := p.modeLines()
+	for i := range other {
+		text = bytes.Replace(text, other[i], own[i], 1)
+	}
+	return text
+}
