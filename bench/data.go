@@ -48,7 +48,7 @@ type dataSample struct {
 // measureData fills the report's data table. Each load is measured through all
 // targets in turn before the next, so that a slow minute of the machine falls
 // on all of them.
-func measureData(ctx context.Context, s settings, b *bed, rep *report) error {
+func measureData(ctx context.Context, s settings, b *environment, rep *report) error {
 	if err := fillKeys(ctx, b.redisAddr); err != nil {
 		return err
 	}
@@ -73,7 +73,7 @@ func measureData(ctx context.Context, s settings, b *bed, rep *report) error {
 }
 
 // measureData adds one sample. sizes remembers how many commands fill the time.
-func (rep *report) measureData(ctx context.Context, s settings, b *bed, t *target, l load, sizes map[dataKey]int) error {
+func (rep *report) measureData(ctx context.Context, s settings, b *environment, t *target, l load, sizes map[dataKey]int) error {
 	key := dataKey{t.name, l}
 	if sizes[key] == 0 {
 		trial, err := redisBenchmark(ctx, t.addr, l, 1000*l.Pipeline+100*l.Connections)

@@ -43,7 +43,7 @@ type lockSample struct {
 
 // measureLocks fills the report's lock tables: pairs on a key each, against the
 // same two scripts sent straight to Redis, and hand-off of one key.
-func measureLocks(ctx context.Context, s settings, b *bed, rep *report) error {
+func measureLocks(ctx context.Context, s settings, b *environment, rep *report) error {
 	for _, script := range []*scripts.Script{scripts.Acquire, scripts.Release} {
 		if _, err := ask(ctx, b.redisAddr, "SCRIPT", "LOAD", script.Source); err != nil {
 			return err
@@ -70,7 +70,7 @@ func measureLocks(ctx context.Context, s settings, b *bed, rep *report) error {
 }
 
 // measureLock adds one sample, taken while the load runs evenly.
-func (rep *report) measureLock(ctx context.Context, s settings, b *bed, t *target, l lockLoad) error {
+func (rep *report) measureLock(ctx context.Context, s settings, b *environment, t *target, l lockLoad) error {
 	running, err := loopLoad{t.addr, l.Connections, t.pair(l.Shared), l.Shared}.start(ctx)
 	if err != nil {
 		return err
@@ -88,7 +88,7 @@ func (rep *report) measureLock(ctx context.Context, s settings, b *bed, t *targe
 }
 
 // sample reads every count, lets the load run, and reads them again.
-func (r *loops) sample(ctx context.Context, s settings, b *bed, t *target) (lockSample, error) {
+func (r *loops) sample(ctx context.Context, s settings, b *environment, t *target) (lockSample, error) {
 	pause(ctx, s.warm)
 	cpu0, err0 := readCPU(b.redis, t.proxy)
 	scripts0, err1 := scriptCalls(ctx, b.redisAddr)

@@ -71,7 +71,7 @@ func run(ctx context.Context, s settings) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	b, err := startBed(ctx, dir)
+	b, err := startEnvironment(ctx, dir)
 	if err != nil {
 		return err
 	}

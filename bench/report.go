@@ -53,7 +53,7 @@ func (rep *report) note(key fmt.Stringer, err error) {
 }
 
 // problems returns a line for each figure that is missing.
-func (rep *report) problems(b *bed) []string {
+func (rep *report) problems(b *environment) []string {
 	lines := []string{}
 	for _, t := range b.targets {
 		if t.problem != "" {
@@ -124,7 +124,7 @@ func median[S any](samples []S, figure func(S) float64) float64 {
 }
 
 // print writes the tables of what was measured, and why rows are missing.
-func (rep *report) print(w io.Writer, b *bed) {
+func (rep *report) print(w io.Writer, b *environment) {
 	fmt.Fprintln(w, rep.machine)
 	if len(rep.data) > 0 {
 		rep.printSummary(w, b)
@@ -141,7 +141,7 @@ func (rep *report) print(w io.Writer, b *bed) {
 }
 
 // save writes every sample, its medians, and the missing rows as JSON.
-func (rep *report) save(file string, b *bed) error {
+func (rep *report) save(file string, b *environment) error {
 	type row struct {
 		Target  string `json:"target"`
 		Load    any    `json:"load"`

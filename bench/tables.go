@@ -6,7 +6,7 @@ import (
 )
 
 // printSummary prints the design's table: one line a row.
-func (rep *report) printSummary(w io.Writer, b *bed) {
+func (rep *report) printSummary(w io.Writer, b *environment) {
 	t := table{
 		title: "Throughput, CPU µs of the proxy per command (GET; SET in brackets), and a lone client's GET",
 		head:  []string{"", "P1 rps", "P1 CPU µs", "P16 rps", "P16 CPU µs", "1 connection p50 µs"},
@@ -41,7 +41,7 @@ func missing(t *target) string {
 }
 
 // printData prints everything of one load: one table each.
-func (rep *report) printData(w io.Writer, b *bed) {
+func (rep *report) printData(w io.Writer, b *environment) {
 	for _, l := range dataLoads {
 		t := table{
 			title: l.String(),

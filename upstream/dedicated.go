@@ -23,7 +23,7 @@ const (
 	dedicatedShrink    = 64 // reads in a row that would have fitted the small buffer
 )
 
-// Receiver takes what Redis sends on a Pinned connection. Its methods are called by the connection's own goroutine,
+// Receiver takes what Redis sends on a dedicated connection. Its methods are called by the connection's own goroutine,
 // one at a time.
 type Receiver interface {
 	// Received is given the next bytes, in pieces of any size, pushes included. It must not keep p. It may block, and

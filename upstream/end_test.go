@@ -18,9 +18,9 @@ type collected struct{ bytes.Buffer }
 
 func (c *collected) Reply(p []byte) { c.Write(p) }
 
-// TestEndedRequestsStayOwed: requests that are left while Redis hangs end at once, and what they had asked for reaches nobody
+// TestEndedRequestsStayPending: requests that are left while Redis hangs end at once, and what they had asked for reaches nobody
 // else; those that are not left get their own replies.
-func TestEndedRequestsStayOwed(t *testing.T) {
+func TestEndedRequestsStayPending(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)
 	n := NewNode(targetOf(t, server), NodeOptions{})

@@ -147,7 +147,7 @@ func TestClusterBlackHole(t *testing.T) {
 	for _, key := range slices.Concat(keysOn(1, "helddark", 3), keysOn(0, "heldlight", 3), keysOn(2, "heldlight", 3)) {
 		harness.ExpectSpoken(t, s, ok, "LOCK", "{"+key+"}")
 	}
-	c := harness.NewThrong(t, light, []*harness.Proxy{far})
+	c := harness.NewContention(t, light, []*harness.Proxy{far})
 	c.Start(8, 1<<40)
 	time.Sleep(lease / 2)
 	var askers []*harness.Speaker // connected before, since a new client's HELLO may be for that very node
@@ -203,7 +203,7 @@ func TestClusterResetsAndLatency(t *testing.T) {
 	a, waysA := startFarProxy(t, tc, "--lock-watchdog-timeout", lease.String())
 	b, waysB := startFarProxy(t, tc, "--lock-watchdog-timeout", lease.String())
 	keys := numbered("counted", 12)
-	c := harness.NewThrong(t, keys, []*harness.Proxy{a, b})
+	c := harness.NewContention(t, keys, []*harness.Proxy{a, b})
 	c.Start(clients, 1<<40)
 	for resets := range many {
 		time.Sleep(rand.N(100 * time.Millisecond))

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Judged is what there was to say of a throng.
+// Judged is what there was to say of contention.
 type Judged struct {
 	sections, Told, Lost, Broke int
 	overlaps                    int
@@ -16,7 +16,7 @@ type Judged struct {
 
 // Judge looks for two holders at a time, but for those whose loss was told before, and for lost counts. slack is by how much
 // the end that a client knows of may be late on a busy machine.
-func (c *Throng) Judge(slack time.Duration) (j Judged) {
+func (c *Contention) Judge(slack time.Duration) (j Judged) {
 	c.t.Helper()
 	byKey := map[string][]Section{}
 	for _, s := range c.sections {
@@ -45,7 +45,7 @@ func (c *Throng) Judge(slack time.Duration) (j Judged) {
 }
 
 // overlapping finds holders of one key at the same time.
-func (c *Throng) overlapping(key string, all []Section, slack time.Duration, j *Judged) {
+func (c *Contention) overlapping(key string, all []Section, slack time.Duration, j *Judged) {
 	var alone, any Section // those that end last, of the ones before
 	var freed time.Time
 	for _, s := range all {
@@ -84,7 +84,7 @@ func DescribeSection(s Section) string {
 
 // lostCounts finds a value that was written twice. With one who was told of a loss the order of the two is open: it had
 // looked at its connection before it wrote.
-func (c *Throng) lostCounts(key string, all []Section) {
+func (c *Contention) lostCounts(key string, all []Section) {
 	seen := map[int64]Section{}
 	sure, most := true, int64(0)
 	for _, s := range all {

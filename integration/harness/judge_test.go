@@ -14,8 +14,8 @@ type complaints struct {
 func (c *complaints) Errorf(string, ...any) { c.n++ }
 func (c *complaints) Helper()               {}
 
-// TestThrongJudge: two holders at a time and lost counts are found, and nothing else is taken for them.
-func TestThrongJudge(t *testing.T) {
+// TestContentionJudge: two holders at a time and lost counts are found, and nothing else is taken for them.
+func TestContentionJudge(t *testing.T) {
 	begin := time.Now()
 	at := func(ms int) time.Time { return begin.Add(time.Duration(ms) * time.Millisecond) }
 	one := func(from, to int, wrote int64, shared bool) Section {
@@ -38,7 +38,7 @@ func TestThrongJudge(t *testing.T) {
 		"told only after the others": {[]Section{told, one(3, 9, 1, false)}, true},
 	} {
 		found := &complaints{TB: t}
-		c2 := &Throng{t: found, sections: c.sections}
+		c2 := &Contention{t: found, sections: c.sections}
 		c2.Judge(0)
 		if (found.n > 0) != c.wrong {
 			t.Errorf("%s: %d complaints", name, found.n)

@@ -17,7 +17,7 @@ type harm func(n *nemesis)
 
 // nemesis hurts proxies, Redis, and the nodes of a quorum.
 type nemesis struct {
-	*bed
+	*environment
 	r        *history.Recorder
 	dice     *rand.Rand
 	watchdog time.Duration
@@ -26,8 +26,8 @@ type nemesis struct {
 }
 
 // loose begins: one harm after the other, at most pause apart, until mend.
-func (b *bed) loose(r *history.Recorder, dice *rand.Rand, watchdog, pause time.Duration, harms []harm) *nemesis {
-	n := &nemesis{bed: b, r: r, dice: dice, watchdog: watchdog, stop: make(chan struct{})}
+func (b *environment) loose(r *history.Recorder, dice *rand.Rand, watchdog, pause time.Duration, harms []harm) *nemesis {
+	n := &nemesis{environment: b, r: r, dice: dice, watchdog: watchdog, stop: make(chan struct{})}
 	if len(harms) > 0 {
 		n.done.Go(func() { n.run(pause, harms) })
 	}

@@ -23,7 +23,7 @@ type node struct {
 var rates = []int64{5000, -5000, 2500, 0, -2500}
 
 // addNodes starts the nodes of a quorum.
-func (b *bed) addNodes(n int) {
+func (b *environment) addNodes(n int) {
 	for i := range n {
 		c, err := testredis.NewClock(b.t, rates[i%len(rates)])
 		if err != nil {
@@ -39,7 +39,7 @@ func (b *bed) addNodes(n int) {
 }
 
 // reachNodes gives a proxy its wires to the nodes.
-func (b *bed) reachNodes(p *proxy) {
+func (b *environment) reachNodes(p *proxy) {
 	for _, n := range b.nodes {
 		wire := testredis.NewProxy(b.t, n.Addr())
 		p.links = append(p.links, wire)
@@ -48,7 +48,7 @@ func (b *bed) reachNodes(p *proxy) {
 }
 
 // spread has each proxy far from all nodes, and nearest to another one.
-func (b *bed) spread() {
+func (b *environment) spread() {
 	for i, p := range b.proxies {
 		for k, wire := range p.links {
 			wire.Latency(time.Duration(15+5*((i+k)%len(p.links))) * time.Millisecond)
@@ -57,7 +57,7 @@ func (b *bed) spread() {
 }
 
 // awaitNodes waits until all nodes count at every proxy.
-func (b *bed) awaitNodes() {
+func (b *environment) awaitNodes() {
 	for _, p := range b.proxies {
 		for end := time.Now().Add(history.NoReply); ; time.Sleep(50 * time.Millisecond) {
 			info := p.ask("INFO", "lockproxy")

@@ -11,7 +11,7 @@ import (
 
 // round is one history: fresh servers, a workload and its harms, the end of all clients, and the checks.
 type round struct {
-	*bed
+	*environment
 	*history.Crew
 	p     *profile
 	seed  uint64
@@ -70,7 +70,7 @@ func playRound(t *testing.T, p *profile, seed uint64, d time.Duration) (*round, 
 	if proxies == 0 {
 		proxies = 2 + dice(seed, 0).IntN(3)
 	}
-	r := &round{bed: makeBed(t, proxies, p.nodes, p.flags()...), p: p, seed: seed}
+	r := &round{environment: makeEnvironment(t, proxies, p.nodes, p.flags()...), p: p, seed: seed}
 	r.Crew = &history.Crew{Recorder: history.NewRecorder(), Over: r.over.Load}
 	if p.latency > 0 {
 		for _, x := range r.proxies {

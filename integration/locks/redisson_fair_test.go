@@ -16,7 +16,7 @@ import (
 type javaFair struct {
 	t     testing.TB
 	c     redis.Conn
-	ear   *harness.Wire // what it listens on
+	sub   *harness.Wire // its subscriptions
 	owner string
 	wait  time.Duration // how long it says that it waits, which is what its score is made of
 	clock time.Duration // how far its clock is ahead
@@ -91,7 +91,7 @@ return 1
 `
 
 func newJavaFair(t testing.TB, s *testredis.Server, n int) *javaFair {
-	return &javaFair{t: t, c: s.Dial(t), ear: harness.Dial(t, s.Addr()), owner: fmt.Sprintf("0f8fad5b-d9cb-469f-a165-70867728950e:%d", n), wait: 5 * time.Second}
+	return &javaFair{t: t, c: s.Dial(t), sub: harness.Dial(t, s.Addr()), owner: fmt.Sprintf("0f8fad5b-d9cb-469f-a165-70867728950e:%d", n), wait: 5 * time.Second}
 }
 
 func (j *javaFair) run(script string, lease time.Duration, how string) (int64, error) {
@@ -165,7 +165,7 @@ func (j *javaFair) lock(lease time.Duration) error {
 	if got, err := j.run(javaTake, lease, "queue"); err != nil || got == -9 {
 		return err
 	}
-	if _, err := j.ear.Try("SUBSCRIBE", fairChannel+":"+j.owner); err != nil {
+	if _, err := j.sub.Try("SUBSCRIBE", fairChannel+":"+j.owner); err != nil {
 		return err
 	}
 	for end := time.Now().Add(2 * harness.Patience); time.Now().Before(end); {
@@ -174,12 +174,12 @@ func (j *javaFair) lock(lease time.Duration) error {
 			return err
 		}
 		if got == -9 {
-			_, err := j.ear.Try("UNSUBSCRIBE")
+			_, err := j.sub.Try("UNSUBSCRIBE")
 			return err
 		}
 		// A millisecond at least, where the real one would ask without pause.
-		if !j.ear.Silent(max(time.Duration(got), 1) * time.Millisecond) {
-			if _, err := j.ear.TryRead(harness.Patience); err != nil {
+		if !j.sub.Silent(max(time.Duration(got), 1) * time.Millisecond) {
+			if _, err := j.sub.TryRead(harness.Patience); err != nil {
 				return err
 			}
 		}

@@ -119,9 +119,9 @@ func TestSentinelDemotedMaster(t *testing.T) {
 	t.Parallel()
 	g := testredis.StartGroup(t, testredis.GroupOptions{DownAfter: time.Minute}) // the Sentinels take their time
 	p := harness.StartProxy(t, g.URL())
-	w, pinned, other := harness.Dial(t, p.Addr()), harness.Dial(t, p.Addr()), g.Nodes[1]
+	w, subscriber, other := harness.Dial(t, p.Addr()), harness.Dial(t, p.Addr()), g.Nodes[1]
 	harness.Expect(t, w, "+OK\r\n", "SET", "k", "v")
-	pinned.Do("SUBSCRIBE", "news")
+	subscriber.Do("SUBSCRIBE", "news")
 	harness.Expect(t, w, "+OK\r\n", "LOCK", "l")
 	other.Do(t, "REPLICAOF", "NO", "ONE")
 	host, port, _ := net.SplitHostPort(other.Addr())
@@ -131,7 +131,7 @@ func TestSentinelDemotedMaster(t *testing.T) {
 		t.Errorf("a write to a demoted master: %q", got)
 	}
 	t.Logf("the client hears %q", got)
-	if !pinned.Closed() {
+	if !subscriber.Closed() {
 		t.Error("a subscriber of the demoted master is still connected")
 	}
 	// Whoever connects now has nothing read from it: the connection ends, as Redis would end it, and a LOCK says why.

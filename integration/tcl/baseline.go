@@ -12,7 +12,7 @@ import (
 
 // baseline returns what a unit says straight to the server, from the cache when
 // the same suite was run with the same tags on the same server before.
-func (b *bed) baseline(ctx context.Context, unit string) (*outcome, error) {
+func (b *environment) baseline(ctx context.Context, unit string) (*outcome, error) {
 	file := b.baselineFile(unit)
 	if !b.s.fresh && b.s.mode != "direct" {
 		if text, err := os.ReadFile(file); err == nil {
@@ -36,7 +36,7 @@ func (b *bed) baseline(ctx context.Context, unit string) (*outcome, error) {
 	return o, os.WriteFile(file, text, 0o644)
 }
 
-func (b *bed) baselineFile(unit string) string {
+func (b *environment) baselineFile(unit string) string {
 	source, _ := os.ReadFile(filepath.Join(b.suite.dir, "SOURCE")) // a folder of the user's has none
 	what := fmt.Sprint(b.suite.dir, "|", string(source), "|", b.suite.server, "|", b.suite.serves, "|", b.s.resp, "|", b.s.deny, "|", b.s.multiDB)
 	if b.s.nodes > 0 {

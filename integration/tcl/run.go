@@ -18,7 +18,7 @@ func run(ctx context.Context, s settings) error {
 	if err != nil {
 		return err
 	}
-	b := &bed{s: s, suite: su}
+	b := &environment{s: s, suite: su}
 	if b.skips, err = readSkips(s.skips, s.resp, s.nodes); err != nil {
 		return err
 	}
@@ -57,7 +57,7 @@ func lockproxy(ctx context.Context, given, tmp string) (string, error) {
 }
 
 // runAll runs every unit, s.jobs at a time, in the suite's order.
-func (b *bed) runAll(ctx context.Context) ([]*result, error) {
+func (b *environment) runAll(ctx context.Context) ([]*result, error) {
 	units := b.suite.units
 	if len(b.s.units) > 0 {
 		units = b.s.units
@@ -71,7 +71,7 @@ func (b *bed) runAll(ctx context.Context) ([]*result, error) {
 	return results, group.Wait()
 }
 
-func (b *bed) runner(ctx context.Context, unit string, to **result) func() error {
+func (b *environment) runner(ctx context.Context, unit string, to **result) func() error {
 	return func() error {
 		r, err := b.runBoth(ctx, unit)
 		if err != nil {
@@ -85,7 +85,7 @@ func (b *bed) runner(ctx context.Context, unit string, to **result) func() error
 	}
 }
 
-func (b *bed) runBoth(ctx context.Context, unit string) (*result, error) {
+func (b *environment) runBoth(ctx context.Context, unit string) (*result, error) {
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
@@ -114,7 +114,7 @@ func (b *bed) runBoth(ctx context.Context, unit string) (*result, error) {
 }
 
 // conclude prints what matters, writes the table, and fails when something does.
-func (b *bed) conclude(results []*result) error {
+func (b *environment) conclude(results []*result) error {
 	v := judge(results)
 	v.print(os.Stdout)
 	if b.s.mode == "proxy" && len(b.s.units) == 0 {

@@ -24,7 +24,7 @@ const (
 
 // startServers starts what is to be tested: one server, or, behind lockproxy and with -nodes, a cluster. It returns
 // lockproxy's --upstream for it, and what has to be stopped, also beside an error.
-func (b *bed) startServers(ctx context.Context, dir string, direct bool) ([]*program.Process, string, error) {
+func (b *environment) startServers(ctx context.Context, dir string, direct bool) ([]*program.Process, string, error) {
 	if direct || b.s.nodes == 0 {
 		p, addr, err := b.startRedis(ctx, dir, "server")
 		if err != nil {
@@ -51,7 +51,7 @@ func (b *bed) startServers(ctx context.Context, dir string, direct bool) ([]*pro
 	return nodes, "redis-cluster://" + strings.Join(addrs, ","), err
 }
 
-func (b *bed) startRedis(ctx context.Context, dir, name string, more ...string) (*program.Process, string, error) {
+func (b *environment) startRedis(ctx context.Context, dir, name string, more ...string) (*program.Process, string, error) {
 	port, err := program.FreePort()
 	if err != nil {
 		return nil, "", err

@@ -15,7 +15,7 @@ func TestCluster(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &bed{s: settings{nodes: 3}, suite: &suite{server: program}}
+	b := &environment{s: settings{nodes: 3}, suite: &suite{server: program}}
 	servers, upstream, err := b.startServers(t.Context(), t.TempDir(), false)
 	t.Cleanup(func() { stopAll(servers) })
 	if err != nil {

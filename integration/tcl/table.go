@@ -9,7 +9,7 @@ import (
 )
 
 // key names a run in the page: the same run replaces its former table.
-func (b *bed) key() string {
+func (b *environment) key() string {
 	key := fmt.Sprintf("%s, RESP%d", b.suite.name, b.s.resp)
 	if b.s.nodes > 0 {
 		key += fmt.Sprintf(", a cluster of %d", b.s.nodes)
@@ -18,7 +18,7 @@ func (b *bed) key() string {
 }
 
 // table is the page's section about this run, free of dates and times.
-func (b *bed) table(v *verdict) string {
+func (b *environment) table(v *verdict) string {
 	var t strings.Builder
 	fmt.Fprintf(&t, "## Suite of %s\n\n", b.key())
 	fmt.Fprintf(&t, "Served by %s. Tags denied: %s.\n\n", b.suite.serves, strings.Join(b.s.deny, ", "))
@@ -43,7 +43,7 @@ func (b *bed) table(v *verdict) string {
 	return t.String()
 }
 
-func (b *bed) tableMisses(t *strings.Builder, v *verdict) {
+func (b *environment) tableMisses(t *strings.Builder, v *verdict) {
 	var misses, whole []string
 	for _, r := range v.results {
 		if r.whole != nil {

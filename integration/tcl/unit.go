@@ -14,8 +14,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/program"
 )
 
-// bed is what every unit is run with.
-type bed struct {
+// environment is what every unit is run with.
+type environment struct {
 	s      settings
 	suite  *suite
 	binary string // lockproxy's
@@ -28,7 +28,7 @@ const maxHangs = 12
 // runUnit runs one unit through lockproxy, or direct. When a test hangs, the
 // unit is run again without it, so that the others are counted. An error is
 // ours; what the unit says is in the outcome.
-func (b *bed) runUnit(ctx context.Context, unit string, direct bool) (*outcome, error) {
+func (b *environment) runUnit(ctx context.Context, unit string, direct bool) (*outcome, error) {
 	var leave, hung []string
 	if !direct {
 		leave = b.skips.norun(unit)
@@ -52,7 +52,7 @@ func (b *bed) runUnit(ctx context.Context, unit string, direct bool) (*outcome, 
 
 // runOnce runs a unit without some of its tests, on a fresh server and behind a
 // fresh lockproxy.
-func (b *bed) runOnce(ctx context.Context, unit string, direct bool, leave []string) (*outcome, error) {
+func (b *environment) runOnce(ctx context.Context, unit string, direct bool, leave []string) (*outcome, error) {
 	dir, err := os.MkdirTemp("", "lockproxy-tcl-")
 	if err != nil {
 		return nil, err
@@ -93,7 +93,7 @@ func (b *bed) runOnce(ctx context.Context, unit string, direct bool, leave []str
 	return o, b.keepLogs(dir, unit, way)
 }
 
-func (b *bed) startProxy(ctx context.Context, dir, upstream string) (*program.Process, string, error) {
+func (b *environment) startProxy(ctx context.Context, dir, upstream string) (*program.Process, string, error) {
 	port, err := program.FreePort()
 	if err != nil {
 		return nil, "", err
@@ -128,7 +128,7 @@ func awaitProbe(ctx context.Context, addr string) error {
 }
 
 // runSuite has the suite test what listens on port, for as long as a unit may take.
-func (b *bed) runSuite(ctx context.Context, dir, unit, port string, leave []string) (*outcome, error) {
+func (b *environment) runSuite(ctx context.Context, dir, unit, port string, leave []string) (*outcome, error) {
 	base, err := program.FreePort()
 	if err != nil {
 		return nil, err
@@ -175,7 +175,7 @@ func (b *bed) runSuite(ctx context.Context, dir, unit, port string, leave []stri
 }
 
 // keepLogs moves what was printed to the folder the -logs flag names.
-func (b *bed) keepLogs(dir, unit, way string) error {
+func (b *environment) keepLogs(dir, unit, way string) error {
 	if b.s.logs == "" {
 		return nil
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/jitter"
 )
 
-// current is the bed of the run under way, from which the proxies' random numbers come. Runs take turns.
-var current atomic.Pointer[bed]
+// current is the environment of the run under way, from which the proxies' random numbers come. Runs take turns.
+var current atomic.Pointer[environment]
 
 // uuids is a reader of random bytes.
 type uuids struct{ mu sync.Mutex }

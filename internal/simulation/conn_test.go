@@ -16,7 +16,7 @@ import (
 
 // conn is one user's connection to a proxy, as far as locks go: what commands and session do between bytes and the engine.
 type conn struct {
-	b      *bed
+	b      *environment
 	e      *engine
 	n      int
 	client *lock.Client
@@ -30,7 +30,7 @@ type conn struct {
 }
 
 // reach connects to a proxy; nil: it does not run.
-func (b *bed) reach(n, number int) history.Conn {
+func (b *environment) reach(n, number int) history.Conn {
 	c := b.connect(n, number)
 	if c == nil {
 		return nil
@@ -38,7 +38,7 @@ func (b *bed) reach(n, number int) history.Conn {
 	return c
 }
 
-func (b *bed) connect(n, number int) *conn {
+func (b *environment) connect(n, number int) *conn {
 	e := b.proxies[n].engine()
 	if e == nil {
 		return nil
@@ -232,7 +232,7 @@ func (c *conn) command(words []string) any {
 }
 
 // owner is the node that has a key. Counters, "n:<lock>", are with their locks.
-func (b *bed) owner(key string) *world.Node {
+func (b *environment) owner(key string) *world.Node {
 	if b.cluster == nil {
 		return b.nodes[0]
 	}

@@ -13,14 +13,14 @@ type harm func(n *nemesis)
 
 // nemesis hurts links, nodes and proxies, one after the other.
 type nemesis struct {
-	*bed
+	*environment
 	dice *rand.Rand
 	stop chan struct{}
 	over chan struct{}
 }
 
-func (b *bed) loose() *nemesis {
-	n := &nemesis{bed: b, dice: b.dice(1), stop: make(chan struct{}), over: make(chan struct{})}
+func (b *environment) loose() *nemesis {
+	n := &nemesis{environment: b, dice: b.dice(1), stop: make(chan struct{}), over: make(chan struct{})}
 	go n.run()
 	return n
 }
@@ -57,7 +57,7 @@ func (n *nemesis) link() (*world.Link, string) {
 	if e == nil {
 		return nil, ""
 	}
-	return e.wire(n.bed, i), fmt.Sprintf("the link of %s to node %d", e.name, i)
+	return e.wire(n.environment, i), fmt.Sprintf("the link of %s to node %d", e.name, i)
 }
 
 func (n *nemesis) node() (*world.Node, string) {
@@ -177,11 +177,11 @@ func isolate(n *nemesis) {
 	some := n.dice.Perm(len(n.nodes))[:len(n.nodes)/2+n.dice.IntN(2)]
 	n.Fault(fmt.Sprintf("cut %s off from the nodes %v for %v", e.name, some, d))
 	for _, i := range some {
-		e.wire(n.bed, i).Cut()
+		e.wire(n.environment, i).Cut()
 	}
 	n.wait(d)
 	for _, i := range some {
-		e.wire(n.bed, i).Heal()
+		e.wire(n.environment, i).Heal()
 	}
 }
 

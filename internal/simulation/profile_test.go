@@ -18,12 +18,12 @@ type profile struct {
 	options lock.Options
 	work    history.Workload
 	harms   []harm
-	pause   time.Duration // most between two harms
-	gap     time.Duration // most between two sections of a user; 0: that of -gap
-	far     time.Duration // about how far the nodes are
-	drive   func(*bed)    // what runs instead of users with a workload
-	strict  bool          // nothing but users dies: who waits for a free lock gets it
-	effects bool          // the counters live long
+	pause   time.Duration      // most between two harms
+	gap     time.Duration      // most between two sections of a user; 0: that of -gap
+	far     time.Duration      // about how far the nodes are
+	drive   func(*environment) // what runs instead of users with a workload
+	strict  bool               // nothing but users dies: who waits for a free lock gets it
+	effects bool               // the counters live long
 }
 
 func (p *profile) takes(s store) bool { return len(p.stores) == 0 || slices.Contains(p.stores, s.name) }
@@ -73,7 +73,7 @@ var profiles = []*profile{
 	},
 	{
 		name: "late", about: "writers sleep past their leases", stores: []string{"single"}, effects: true,
-		users: 3, options: lock.Options{Watchdog: 3 * second, Poll: second}, drive: func(b *bed) { history.LateWriters(b.Crew) },
+		users: 3, options: lock.Options{Watchdog: 3 * second, Poll: second}, drive: func(b *environment) { history.LateWriters(b.Crew) },
 		harms: []harm{swallowLink}, pause: 20 * second,
 	},
 	{
@@ -92,8 +92,8 @@ var profiles = []*profile{
 		name: "split", about: "named owners ask at once for locks on healthy nodes far away: those that fail leave nothing behind",
 		stores: []string{"quorum3", "quorum5"}, proxies: 3, users: 3, far: 20 * ms,
 		options: lock.Options{Watchdog: 8 * second, Poll: 3 * second, Quorum: lock.QuorumOptions{MaxLease: 30 * second, NodeTimeout: 500 * ms}},
-		drive:   func(b *bed) { history.Splits(b.Crew) },
+		drive:   func(b *environment) { history.Splits(b.Crew) },
 	},
 }
 
-func duels(b *bed) { history.Duels(b.Crew) }
+func duels(b *environment) { history.Duels(b.Crew) }

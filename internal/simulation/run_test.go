@@ -36,12 +36,12 @@ func play(t *testing.T, c combination, seed uint64, d time.Duration, o watched) 
 	if o.commands {
 		r.commands = &strings.Builder{}
 	}
-	var b *bed
+	var b *environment
 	finals := map[string]any{} // of counters
 	defer current.Store(nil)
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		b = newBed(c, seed, o.logs, r.commands)
+		b = newEnvironment(c, seed, o.logs, r.commands)
 		r.wrong = b.live(d)
 		for _, n := range b.nodes {
 			for _, name := range b.names(n.Ask("KEYS", "n:*")) {
@@ -59,7 +59,7 @@ func play(t *testing.T, c combination, seed uint64, d time.Duration, o watched) 
 }
 
 // live has the users do their work.
-func (b *bed) live(d time.Duration) (wrong []history.Violation) {
+func (b *environment) live(d time.Duration) (wrong []history.Violation) {
 	over := make(chan struct{})
 	b.Over = func() bool {
 		select {
@@ -105,7 +105,7 @@ func (b *bed) live(d time.Duration) (wrong []history.Violation) {
 }
 
 // finish waits until every user has ended its section: each waiter is granted or times out.
-func (b *bed) finish() {
+func (b *environment) finish() {
 	done := make(chan struct{})
 	go func() { b.Working.Wait(); close(done) }()
 	bound := 15*second + 3*b.p.options.Watchdog
@@ -134,7 +134,7 @@ func (b *bed) finish() {
 }
 
 // watchQueues notes on each call of a named owner when it was first seen in the fair queue.
-func (b *bed) watchQueues(over chan struct{}) (ended chan struct{}) {
+func (b *environment) watchQueues(over chan struct{}) (ended chan struct{}) {
 	ended = make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -157,7 +157,7 @@ func (b *bed) watchQueues(over chan struct{}) (ended chan struct{}) {
 }
 
 // names are the strings of a reply, sorted.
-func (b *bed) names(reply any) (out []string) {
+func (b *environment) names(reply any) (out []string) {
 	list, _ := reply.([]any)
 	for _, e := range list {
 		if name, is := e.([]byte); is {
@@ -169,7 +169,7 @@ func (b *bed) names(reply any) (out []string) {
 }
 
 // leaks looks at the nodes until nothing has leaked, or for too long.
-func (b *bed) leaks() {
+func (b *environment) leaks() {
 	bound := 10*second + 2*b.p.options.Watchdog
 	if b.store.quorum {
 		bound += b.p.options.Quorum.MaxLease
@@ -187,7 +187,7 @@ func (b *bed) leaks() {
 
 // tidyQueues asks for the locks whose fair queues are left. The places of a killed proxy's waiters, and of those that gave up in a long
 // outage, count for 10 s, and stay in Redisson's format until the next one asks.
-func (b *bed) tidyQueues() {
+func (b *environment) tidyQueues() {
 	if b.p.strict {
 		return
 	}
@@ -206,7 +206,7 @@ func (b *bed) tidyQueues() {
 }
 
 // leftovers lists what should not be there for good.
-func (b *bed) leftovers() (left []string) {
+func (b *environment) leftovers() (left []string) {
 	for i, n := range b.nodes {
 		for _, name := range b.names(n.Ask("KEYS", "*")) {
 			ttl := n.Ask("PTTL", name).(int64)
@@ -222,7 +222,7 @@ func (b *bed) leftovers() (left []string) {
 }
 
 // check runs the oracles over what was recorded.
-func (b *bed) check(r *result, finals map[string]any) {
+func (b *environment) check(r *result, finals map[string]any) {
 	keys := history.ByKey(r.ops)
 	r.keys = len(keys)
 	for _, o := range r.ops {

@@ -18,7 +18,7 @@ const (
 )
 
 // toldLosses cuts the first proxy off, over and over, with locks that users of the second one wait for.
-func toldLosses(b *bed) {
+func toldLosses(b *environment) {
 	b.Working.Go(func() {
 		for i := 0; !b.Over() && !b.Blamed(); i++ {
 			b.cutOff(i)
@@ -28,7 +28,7 @@ func toldLosses(b *bed) {
 }
 
 // cutOff has one holder lose all of its locks.
-func (b *bed) cutOff(i int) {
+func (b *environment) cutOff(i int) {
 	n := b.Conn()
 	holder, dice := b.connect(0, n), b.dice(uint64(1000+i))
 	defer holder.Close(true)
@@ -77,7 +77,7 @@ func (b *bed) cutOff(i int) {
 }
 
 // rival waits for a lock that another one holds.
-func (b *bed) rival(key string, holder *conn) {
+func (b *environment) rival(key string, holder *conn) {
 	c := b.Clients[1]
 	l := c.Dial(1)
 	if l == nil {
@@ -98,7 +98,7 @@ func (b *bed) rival(key string, holder *conn) {
 }
 
 // loseOthers has another user of the first proxy lose locks of its own.
-func (b *bed) loseOthers() {
+func (b *environment) loseOthers() {
 	c := b.connect(0, b.Conn())
 	for i := range toldOthers {
 		_, _ = c.verb(&history.Op{Verb: "LOCK", Keys: []string{fmt.Sprint("other", i)}, Block: -1, Lease: 5})

@@ -27,9 +27,9 @@ type Section struct {
 	told, lost, broke bool
 }
 
-// Throng is clients of several proxies that count under locks: each adds one to a counter on another server by GET and SET,
+// Contention is clients of several proxies that count under locks: each adds one to a counter on another server by GET and SET,
 // which loses counts as soon as two of them do it at a time.
-type Throng struct {
+type Contention struct {
 	t       testing.TB
 	keys    []string
 	proxies []*Proxy
@@ -48,13 +48,13 @@ type Throng struct {
 	torn     int // readers who saw a write between their two looks
 }
 
-func NewThrong(t testing.TB, keys []string, proxies []*Proxy, options ...string) *Throng {
-	return &Throng{t: t, keys: keys, proxies: proxies, options: options, pause: 2 * time.Millisecond,
+func NewContention(t testing.TB, keys []string, proxies []*Proxy, options ...string) *Contention {
+	return &Contention{t: t, keys: keys, proxies: proxies, options: options, pause: 2 * time.Millisecond,
 		counters: testredis.Start(t), Others: map[string]int{}}
 }
 
 // Start has so many clients of each proxy add until total is reached; halt ends them before.
-func (c *Throng) Start(each int, total int64) {
+func (c *Contention) Start(each int, total int64) {
 	c.left.Store(total)
 	c.t.Cleanup(c.Halt)
 	for range each {
@@ -64,13 +64,13 @@ func (c *Throng) Start(each int, total int64) {
 	}
 }
 
-func (c *Throng) Halt() {
+func (c *Contention) Halt() {
 	c.left.Store(0)
 	c.Work.Wait()
 }
 
 // run is one client, which comes again when its connection breaks.
-func (c *Throng) run(proxy int) {
+func (c *Contention) run(proxy int) {
 	counters, err := redis.Dial("tcp", c.counters.Addr())
 	if err != nil {
 		c.t.Error(err)
@@ -108,14 +108,14 @@ func (c *Throng) run(proxy int) {
 	c.sections = append(c.sections, mine...)
 }
 
-func (c *Throng) other(what string) {
+func (c *Contention) other(what string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.Others[strings.TrimSpace(what)]++
 }
 
 // verbs of a key: every third is for LOCK, LOCK and FAIRLOCK, or readers and writers.
-func (c *Throng) verb(k int) (verb string, unlock []string) {
+func (c *Contention) verb(k int) (verb string, unlock []string) {
 	switch n := rand.IntN(3); {
 	case k%3 == 2 && n == 0:
 		return "WLOCK", []string{"UNLOCK", c.keys[k], "WRITE"}
@@ -128,7 +128,7 @@ func (c *Throng) verb(k int) (verb string, unlock []string) {
 }
 
 // once takes a lock, adds one (or, as a reader, looks twice) and gives it back. An error is the connection's.
-func (c *Throng) once(s *Speaker, counters redis.Conn) (one Section, err error) {
+func (c *Contention) once(s *Speaker, counters redis.Conn) (one Section, err error) {
 	k := rand.IntN(len(c.keys))
 	verb, unlock := c.verb(k)
 	one = Section{key: c.keys[k], shared: verb == "RLOCK"}
@@ -153,7 +153,7 @@ func (c *Throng) once(s *Speaker, counters redis.Conn) (one Section, err error) 
 }
 
 // inside is what the lock is for.
-func (c *Throng) inside(s *Speaker, counters redis.Conn, one *Section) error {
+func (c *Contention) inside(s *Speaker, counters redis.Conn, one *Section) error {
 	look := func() (int64, error) {
 		n, err := redis.Int64(counters.Do("GET", one.key))
 		if errors.Is(err, redis.ErrNil) {
@@ -190,7 +190,7 @@ func (c *Throng) inside(s *Speaker, counters redis.Conn, one *Section) error {
 }
 
 // leave gives the lock back; what was surely not done is asked for again.
-func (c *Throng) leave(s *Speaker, one *Section, unlock []string) error {
+func (c *Contention) leave(s *Speaker, one *Section, unlock []string) error {
 	one.to = time.Now()
 	defer func() {
 		if at := s.Told(one.key); !at.IsZero() {

@@ -29,16 +29,16 @@ type target struct {
 	problem string           // why it could not be started, "" if it was
 }
 
-// bed is every server of one run.
-type bed struct {
+// environment is every server of one run.
+type environment struct {
 	redis     *program.Process
 	redisAddr string
 	targets   []*target
 }
 
-// startBed starts Redis and all the ways to it. Only Redis and redis-benchmark
+// startEnvironment starts Redis and all the ways to it. Only Redis and redis-benchmark
 // are a must; another that cannot start becomes a row that says why.
-func startBed(ctx context.Context, dir string) (*bed, error) {
+func startEnvironment(ctx context.Context, dir string) (*environment, error) {
 	for _, program := range []string{"redis-server", "redis-benchmark"} {
 		if _, err := exec.LookPath(program); err != nil {
 			return nil, fmt.Errorf("%s is not installed", program)
@@ -54,7 +54,7 @@ func startBed(ctx context.Context, dir string) (*bed, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &bed{redis: redis, redisAddr: addr, targets: []*target{{name: direct, addr: addr}}}
+	b := &environment{redis: redis, redisAddr: addr, targets: []*target{{name: direct, addr: addr}}}
 	if err := redis.Ready(ctx, addr, tryGet); err != nil {
 		b.stop()
 		return nil, err
@@ -73,7 +73,7 @@ func startBed(ctx context.Context, dir string) (*bed, error) {
 	return b, nil
 }
 
-func (b *bed) add(ctx context.Context, dir, name string, start func(ctx context.Context, dir, listen, redis string) (*program.Process, error)) {
+func (b *environment) add(ctx context.Context, dir, name string, start func(ctx context.Context, dir, listen, redis string) (*program.Process, error)) {
 	t := &target{name: name}
 	b.targets = append(b.targets, t)
 	var err error
@@ -90,7 +90,7 @@ func (b *bed) add(ctx context.Context, dir, name string, start func(ctx context.
 }
 
 // stop ends every server, Redis last.
-func (b *bed) stop() {
+func (b *environment) stop() {
 	for _, t := range b.targets {
 		if t.proxy != nil {
 			t.proxy.Stop()
@@ -100,7 +100,7 @@ func (b *bed) stop() {
 }
 
 // target returns the row of that name.
-func (b *bed) target(name string) *target {
+func (b *environment) target(name string) *target {
 	for _, t := range b.targets {
 		if t.name == name {
 			return t

@@ -25,8 +25,8 @@ type store struct {
 
 var stores = []store{{"single", 1, false}, {"cluster", 3, false}, {"quorum3", 3, true}, {"quorum5", 5, true}}
 
-// bed is what one run has: servers, proxies, users.
-type bed struct {
+// environment is what one run has: servers, proxies, users.
+type environment struct {
 	*history.Crew
 	p     *profile
 	store store
@@ -44,7 +44,7 @@ type bed struct {
 
 // proxy is one process with an engine. It can be killed and started anew.
 type proxy struct {
-	b     *bed
+	b     *environment
 	n     int
 	lives int
 
@@ -60,15 +60,15 @@ type engine struct {
 	end   func()
 }
 
-func (b *bed) dice(part uint64) *rand.Rand { return rand.New(rand.NewPCG(b.seed, part)) }
+func (b *environment) dice(part uint64) *rand.Rand { return rand.New(rand.NewPCG(b.seed, part)) }
 
-// newBed makes servers and proxies, in a bubble.
-func newBed(c combination, seed uint64, logs slog.Handler, commands *strings.Builder) *bed {
+// newEnvironment makes servers and proxies, in a bubble.
+func newEnvironment(c combination, seed uint64, logs slog.Handler, commands *strings.Builder) *environment {
 	p, s := c.p, c.s
 	if logs == nil {
 		logs = slog.DiscardHandler
 	}
-	b := &bed{p: p, store: s, gap: c.gap, seed: seed, w: world.New(seed), log: slog.New(logs)}
+	b := &environment{p: p, store: s, gap: c.gap, seed: seed, w: world.New(seed), log: slog.New(logs)}
 	b.Crew = &history.Crew{Recorder: history.NewRecorder()}
 	b.uuids = rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8), byte(seed >> 16), byte(seed >> 24), byte(seed >> 32)})
 	current.Store(b)
@@ -103,7 +103,7 @@ func newBed(c combination, seed uint64, logs slog.Handler, commands *strings.Bui
 }
 
 // wire is the proxy's way to a node; each life has its own.
-func (e *engine) wire(b *bed, node int) *world.Link {
+func (e *engine) wire(b *environment, node int) *world.Link {
 	return b.w.Proxy(e.name).Link(b.nodes[node].Addr())
 }
 
@@ -177,7 +177,7 @@ func (x *proxy) start() {
 	x.mu.Unlock()
 }
 
-func (b *bed) addrs() (out []string) {
+func (b *environment) addrs() (out []string) {
 	for _, n := range b.nodes {
 		out = append(out, n.Addr())
 	}
@@ -207,7 +207,7 @@ func (x *proxy) engine() *engine {
 }
 
 // close ends everything.
-func (b *bed) close() {
+func (b *environment) close() {
 	for _, x := range b.proxies {
 		if e := x.engine(); e != nil {
 			e.end()

@@ -34,17 +34,17 @@ type proxy struct {
 	lives int
 }
 
-// bed is what one round runs on.
-type bed struct {
+// environment is what one round runs on.
+type environment struct {
 	t       testing.TB
 	redis   *testredis.Server
 	nodes   []*node // of a quorum, which has the locks then
 	proxies []*proxy
 }
 
-// makeBed starts a Redis and so many proxies before it, each over a wire of its own, and as many nodes of a quorum, or none.
-func makeBed(t testing.TB, proxies, nodes int, args ...string) *bed {
-	b := &bed{t: t, redis: testredis.Start(t)}
+// makeEnvironment starts a Redis and so many proxies before it, each over a wire of its own, and as many nodes of a quorum, or none.
+func makeEnvironment(t testing.TB, proxies, nodes int, args ...string) *environment {
+	b := &environment{t: t, redis: testredis.Start(t)}
 	b.addNodes(nodes)
 	for range proxies {
 		p := &proxy{t: t, wire: testredis.NewProxy(t, b.redis.Addr()), dir: t.TempDir()}

@@ -35,7 +35,7 @@ func TestClusterLockCounts(t *testing.T) {
 		total = 20000
 	}
 	tc := testredis.StartCluster(t, 3, 0)
-	c := harness.NewThrong(t, numbered("counted", 50), clusterProxies(t, tc, 4))
+	c := harness.NewContention(t, numbered("counted", 50), clusterProxies(t, tc, 4))
 	began := time.Now()
 	c.Start(10, total)
 	c.Work.Wait()
@@ -56,7 +56,7 @@ func TestClusterLockCountsThroughFailovers(t *testing.T) {
 		total, rounds = 20000, 3
 	}
 	tc := testredis.StartCluster(t, 3, 1)
-	c := harness.NewThrong(t, numbered("counted", 50), clusterProxies(t, tc, 4, "--lock-watchdog-timeout", "20s"), "REPLICAS", "1") // a busy machine takes seconds to fail over
+	c := harness.NewContention(t, numbered("counted", 50), clusterProxies(t, tc, 4, "--lock-watchdog-timeout", "20s"), "REPLICAS", "1") // a busy machine takes seconds to fail over
 	c.Start(10, 1<<40)
 	fail := func(what string, err error) {
 		if err != nil {
@@ -130,7 +130,7 @@ func TestClusterReshardLocksAndData(t *testing.T) {
 	tc := testredis.StartCluster(t, 3, 1)
 	proxies := clusterProxies(t, tc, 3, "--wait-poll", "1m", "--lock-watchdog-timeout", lease.String())
 	keys := keysOn(0, "counted", 10)
-	c := harness.NewThrong(t, append(keys, keysOn(2, "stays", 5)...), proxies)
+	c := harness.NewContention(t, append(keys, keysOn(2, "stays", 5)...), proxies)
 	var workers []*worker
 	for i := range 3 {
 		workers = append(workers, newWorker(t, proxies[i].Addr(), i, 20))
