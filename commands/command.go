@@ -31,7 +31,7 @@ func (r CommandReply) AppendAll(out []byte) []byte {
 func (r CommandReply) AppendCount(out []byte) []byte {
 	n := len(r.Elems)
 	if !r.Table {
-		n = resp.Digits(r.Text)
+		n = r.Int()
 	}
 	return resp.AppendInt(out, int64(n+len(Verbs())))
 }

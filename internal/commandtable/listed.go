@@ -2,7 +2,6 @@ package commandtable
 
 import (
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/lockproxy/lockproxy/proto/resp"
@@ -39,7 +38,7 @@ func learnCommand(entry resp.Reply) *Command {
 	if len(entry.Elems) < 3 {
 		return nil
 	}
-	c := &Command{Name: strings.ToLower(string(entry.Elems[0].Text)), Arity: integerOf(entry.Elems[1])}
+	c := &Command{Name: strings.ToLower(string(entry.Elems[0].Text)), Arity: entry.Elems[1].Int()}
 	c.Spec = readCommandSpec(c.Name, entry)
 	for _, flag := range entry.Elems[2].Elems {
 		switch string(flag.Text) {
@@ -52,12 +51,6 @@ func learnCommand(entry resp.Reply) *Command {
 		}
 	}
 	return c
-}
-
-// integerOf is a small integer of a reply.
-func integerOf(r resp.Reply) int {
-	n, _ := strconv.Atoi(string(r.Text))
-	return n
 }
 
 // MayBlock has those of the commands that names lists, in lower case, treated as commands that may wait, as BLPOP does: each call

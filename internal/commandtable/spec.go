@@ -35,7 +35,7 @@ func readCommandSpec(name string, entry resp.Reply) *CommandSpec {
 	if len(entry.Elems) < 6 {
 		return nil
 	}
-	t := &CommandSpec{Flags: texts(entry.Elems[2]), first: signed(entry.Elems[3]), last: signed(entry.Elems[4]), step: signed(entry.Elems[5]),
+	t := &CommandSpec{Flags: texts(entry.Elems[2]), first: entry.Elems[3].Int(), last: entry.Elems[4].Int(), step: entry.Elems[5].Int(),
 		sorts: name == "sort", sortsOnly: name == "sort_ro"}
 	for _, flag := range t.Flags {
 		t.movable = t.movable || flag == "movablekeys"
@@ -58,19 +58,19 @@ func readSpec(e resp.Reply) (k keySpec) {
 	how := field(begin, "spec")
 	switch string(field(begin, "type").Text) {
 	case "index":
-		k.index = signed(field(how, "index"))
+		k.index = field(how, "index").Int()
 	case "keyword":
-		k.keyword, k.from = string(field(how, "keyword").Text), signed(field(how, "startfrom"))
+		k.keyword, k.from = string(field(how, "keyword").Text), field(how, "startfrom").Int()
 	default:
 		k.unknown = true
 	}
 	how = field(find, "spec")
 	switch string(field(find, "type").Text) {
 	case "range":
-		k.last, k.step, k.limit = signed(field(how, "lastkey")), signed(field(how, "keystep")), signed(field(how, "limit"))
+		k.last, k.step, k.limit = field(how, "lastkey").Int(), field(how, "keystep").Int(), field(how, "limit").Int()
 	case "keynum":
 		k.keynum = true
-		k.number, k.firstAt, k.step = signed(field(how, "keynumidx")), signed(field(how, "firstkey")), signed(field(how, "keystep"))
+		k.number, k.firstAt, k.step = field(how, "keynumidx").Int(), field(how, "firstkey").Int(), field(how, "keystep").Int()
 	default:
 		k.unknown = true
 	}
@@ -243,9 +243,4 @@ func texts(r resp.Reply) (all []string) {
 		all = append(all, string(e.Text))
 	}
 	return all
-}
-
-func signed(r resp.Reply) int {
-	n, _ := strconv.Atoi(string(r.Text))
-	return n
 }

@@ -9,7 +9,8 @@ import (
 
 // Keep-alive does not run while bytes are on their way to a client, and the kernel alone then gives a dead one up after a
 // quarter of an hour. TCP_USER_TIMEOUT would be shorter, but also cuts off a living client that does not read for that long.
-// So clients that owe an acknowledgement are looked at: the dead acknowledge nothing, not even a probe of their full window.
+// So clients that have yet to acknowledge something are looked at: the dead acknowledge nothing, not even a probe of their full
+// window.
 const (
 	lifeSign  = 11 * time.Second // as keep-alive's 5 s + 3 × 2 s
 	lookEvery = time.Second
@@ -43,11 +44,11 @@ func (c *Conn) Unacknowledged() bool { return c.write.unacknowledged.Load() }
 // forgets none.
 func (c *Conn) checkAlive() {
 	c.write.unacknowledged.Store(false)
-	owes, silent := acknowledged(tcpOf(c.Conn))
-	if owes {
+	pending, silent := unacknowledged(tcpOf(c.Conn))
+	if pending {
 		c.write.unacknowledged.Store(true)
 	}
-	if owes && silent > lifeSign && !c.ending.over.Load() {
+	if pending && silent > lifeSign && !c.ending.over.Load() {
 		c.drop("no sign of life")
 	}
 }

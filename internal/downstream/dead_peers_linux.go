@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// acknowledged says whether the peer owes an acknowledgement, or room, and if it has failed to answer when asked for it,
-// how long nothing has come from it.
-func acknowledged(c *net.TCPConn) (owes bool, silent time.Duration) {
+// unacknowledged says whether the peer has yet to acknowledge data, or to make room for it. If it has also failed to answer what was
+// sent, silent is how long nothing has come from it.
+func unacknowledged(c *net.TCPConn) (pending bool, silent time.Duration) {
 	if c == nil {
 		return false, 0
 	}
@@ -24,16 +24,17 @@ func acknowledged(c *net.TCPConn) (owes bool, silent time.Duration) {
 	return unanswered(info)
 }
 
-// answerTime is how long data may be on its way without an answer, at most, before it counts as sent again in vain.
+// answerTime is the time that a living client's kernel has to acknowledge data. After it, data without an acknowledgement counts
+// as unanswered.
 const answerTime = 2 * time.Second
 
-// unanswered is acknowledged by what the kernel says. A living peer without room may be asked at intervals longer than lifeSign: what
-// counts is not how long ago it answered, but that it did not answer what was sent since.
-func unanswered(info *unix.TCPInfo) (owes bool, silent time.Duration) {
+// unanswered judges what the kernel says of a connection. A living client that does not read may be probed at intervals longer than
+// lifeSign. So a long silence alone means nothing: it counts only if something that was sent since has had no answer.
+func unanswered(info *unix.TCPInfo) (pending bool, silent time.Duration) {
 	answer, sent := time.Duration(info.Last_ack_recv)*time.Millisecond, time.Duration(info.Last_data_sent)*time.Millisecond
-	owes = info.Unacked > 0 || info.Notsent_bytes > 0
+	pending = info.Unacked > 0 || info.Notsent_bytes > 0
 	if sent > answerTime && answer > sent || info.Probes > 1 { // a living one's single probe may be under way; a probe is not data
 		silent = answer
 	}
-	return owes, silent
+	return pending, silent
 }

@@ -7,5 +7,5 @@ import (
 	"time"
 )
 
-// acknowledged knows nothing: only Linux tells. The kernel's own patience is what is left.
-func acknowledged(*net.TCPConn) (owes bool, silent time.Duration) { return false, 0 }
+// unacknowledged knows nothing: only Linux tells. A dead client is then noticed when the kernel itself gives up.
+func unacknowledged(*net.TCPConn) (pending bool, silent time.Duration) { return false, 0 }

@@ -20,7 +20,7 @@ func TestTCPUnderAConnection(t *testing.T) {
 	if here, _ := net.Pipe(); tcpOf(here) != nil {
 		t.Error("TCP, in a pipe")
 	}
-	if owes, silent := acknowledged(nil); owes || silent != 0 {
-		t.Error("no connection owes something")
+	if pending, silent := unacknowledged(nil); pending || silent != 0 {
+		t.Error("no connection has something to acknowledge")
 	}
 }

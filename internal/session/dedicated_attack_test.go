@@ -189,7 +189,7 @@ func TestDrainDedicated(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	done := make(chan error, 1)
-	go func() { done <- p.srv.Shutdown(ctx) }()
+	go p.shutdown(ctx, done)
 	sub.want("<end>")
 	open.expect("+QUEUED\r\n", "SET", "k", "v")
 	open.expect("*1\r\n+OK\r\n", "EXEC")

@@ -39,10 +39,7 @@ func TestNoTransactionInPart(t *testing.T) {
 	defer s.End()
 	s.batch = &batch{guard: g}
 	said := make(chan string, 1)
-	go func() {
-		all, _ := io.ReadAll(here) // until the end of the connection
-		said <- string(all)
-	}()
+	go readToTheEnd(here, said)
 	raw := resp.AppendCommand(nil, "MULTI")
 	cmd := redcon.Command{Raw: raw, Args: [][]byte{[]byte("MULTI")}}
 	c, _ := s.srv.facts.table.Load().find(cmd.Args)
@@ -59,4 +56,10 @@ func TestNoTransactionInPart(t *testing.T) {
 	if got := <-said; got != "" {
 		t.Errorf("said %q", got)
 	}
+}
+
+// readToTheEnd tells what was said until the end of the connection.
+func readToTheEnd(conn net.Conn, said chan<- string) {
+	all, _ := io.ReadAll(conn)
+	said <- string(all)
 }

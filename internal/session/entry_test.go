@@ -31,15 +31,25 @@ func serveEntry(t *testing.T, p *proxy, e downstream.Entry) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	serveOn(t, p, ln, e)
+	return ln.Addr().String()
+}
+
+// serveOn has p serve ln, too, until the test ends.
+func serveOn(t *testing.T, p *proxy, ln net.Listener, e downstream.Entry) {
+	t.Helper()
 	done := make(chan error, 1)
-	go func() { done <- p.srv.ServeEntry(ln, e) }()
+	go p.serve(ln, e, done)
 	t.Cleanup(func() {
 		p.stop()
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
 	})
-	return ln.Addr().String()
+}
+
+func (p *proxy) serve(ln net.Listener, e downstream.Entry, done chan<- error) {
+	done <- p.srv.ServeEntry(ln, e)
 }
 
 // tlsPair is a server's and a client's configuration that fit.

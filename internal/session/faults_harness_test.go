@@ -29,6 +29,13 @@ const longEnough = time.Minute
 // It returns the proxy's address.
 func twoWires(t testing.TB, data, control string, o lock.Options) string {
 	t.Helper()
+	addr, _ := serveTwoWires(t, data, control, o)
+	return addr
+}
+
+// serveTwoWires is twoWires with the server, for those who look into it.
+func serveTwoWires(t testing.TB, data, control string, o lock.Options) (string, *session.Server) {
+	t.Helper()
 	o.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
 	if os.Getenv("LOCKPROXY_TEST_LOG") != "" {
 		o.Logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
@@ -58,7 +65,7 @@ func twoWires(t testing.TB, data, control string, o lock.Options) string {
 		ctl.Close()
 		node.Close()
 	})
-	return ln.Addr().String()
+	return ln.Addr().String(), srv
 }
 
 // client is a connection that can be reset.

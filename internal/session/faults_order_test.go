@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lock"
+	"github.com/lockproxy/lockproxy/internal/session"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
@@ -143,7 +144,9 @@ func TestNoUnlockOvertakesTheWritesBeforeIt(t *testing.T) {
 type departure struct {
 	n             int
 	holder, next  *client
+	addr          string // the holder's
 	commands      []string
+	last          string // the last of these that begins while Redis says nothing
 	want          string // what the next holder must find; "" = whatever Redis then has, for good
 	gone, granted time.Time
 	found, later  string
@@ -154,14 +157,14 @@ func TestResetWithWritesInFlight(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)
 	slow := testredis.NewProxy(t, server.Addr())
-	here := twoWires(t, slow.Addr(), server.Addr(), lock.Options{})
+	here, srv := serveTwoWires(t, slow.Addr(), server.Addr(), lock.Options{})
 	there := twoWires(t, server.Addr(), server.Addr(), lock.Options{})
 	redis := around(t, server)
 
 	big := fmt.Sprintf("%080000d", 7)
 	all := make([]*departure, 100)
 	for i := range all {
-		d := &departure{n: i, holder: connect(t, here), next: connect(t, []string{here, there}[i%2]), want: "new"}
+		d := &departure{n: i, holder: connect(t, here), next: connect(t, []string{here, there}[i%2]), last: "set", want: "new"}
 		x, l := fmt.Sprint("x", i), fmt.Sprint("l", i)
 		switch i / 2 % 5 {
 		case 0:
@@ -169,9 +172,10 @@ func TestResetWithWritesInFlight(t *testing.T) {
 		case 1:
 			d.commands, d.want = []string{"SET " + x + " " + big}, big
 		case 2:
-			d.commands = []string{"SET " + x + " new", "UNLOCK " + l}
+			d.commands, d.last = []string{"SET " + x + " new", "UNLOCK " + l}, "unlock"
 		case 3:
 			d.commands = []string{"SET " + x + " mid", "GET " + x, "LOCK " + l, "SET " + x + " new"}
+			d.last = "lock" // which waits for the replies before it
 		case 4:
 			d.want = ""
 			for k := range 300 {
@@ -191,11 +195,15 @@ func TestResetWithWritesInFlight(t *testing.T) {
 		if err := d.next.say(fmt.Sprintf("LOCK l%d BLOCK 0", d.n)); err != nil {
 			t.Fatal(err)
 		}
-		work.Go(func() { d.live(t, redis, &gone) })
+		work.Go(func() { d.live(t, srv, redis, &gone) })
 	}
 	gone.Wait()
 	slow.Clear() // the writes arrive
 	work.Wait()
+	for _, d := range all { // a session ends when its commands have been answered
+		waitFor(t, "the session ends", func() bool { _, there := srv.LastCommand(d.addr); return !there })
+		d.later = redis.ask(fmt.Sprint("GET x", d.n))
+	}
 	soonest, last := time.Hour, time.Duration(0)
 	for _, d := range all {
 		if d.want != "" && d.found != d.want || d.found != d.later {
@@ -206,11 +214,12 @@ func TestResetWithWritesInFlight(t *testing.T) {
 	t.Logf("%d holders reset with writes in flight: the next ones had the locks %v to %v afterwards", len(all), soonest, last)
 }
 
-func (d *departure) live(t *testing.T, redis past, gone *sync.WaitGroup) {
+func (d *departure) live(t *testing.T, srv *session.Server, redis past, gone *sync.WaitGroup) {
+	d.addr = d.holder.tcp.LocalAddr().String()
 	if err := d.holder.say(d.commands...); err != nil {
 		t.Errorf("key %d: %v", d.n, err)
 	}
-	time.Sleep(time.Duration(500+3*d.n) * time.Millisecond) // ample for what is sent to be read: nobody says when
+	waitFor(t, "the proxy has begun "+d.last, func() bool { name, _ := srv.LastCommand(d.addr); return name == d.last })
 	d.holder.reset()
 	d.gone = time.Now()
 	gone.Done()
@@ -220,6 +229,14 @@ func (d *departure) live(t *testing.T, redis past, gone *sync.WaitGroup) {
 	if got != "OK" {
 		t.Errorf("key %d: the next holder got %q", d.n, got)
 	}
-	time.Sleep(500 * time.Millisecond)
-	d.later = redis.ask(fmt.Sprint("GET x", d.n))
+}
+
+// waitFor waits until it is so, and says so if it never is.
+func waitFor(t testing.TB, what string, so func() bool) {
+	for end := time.Now().Add(longEnough); !so(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Error("not in time:", what)
+			return
+		}
+	}
 }

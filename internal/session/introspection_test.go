@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
@@ -167,9 +168,7 @@ func TestUnixClientIsShown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	served := make(chan struct{})
-	go func() { defer close(served); _ = p.srv.Serve(ln) }()
-	t.Cleanup(func() { p.stop(); <-served })
+	serveOn(t, p, ln, downstream.Entry{})
 	conn, err := net.Dial("unix", path)
 	if err != nil {
 		t.Fatal(err)

@@ -166,7 +166,7 @@ func TestDrainWaitsForHolders(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	done := make(chan error, 1)
-	go func() { done <- p.srv.Shutdown(ctx) }()
+	go p.shutdown(ctx, done)
 	if got := idle.frame(); got != "<end>" {
 		t.Fatalf("idle client: %q", got)
 	}
@@ -191,3 +191,5 @@ func TestDrainWaitsForHolders(t *testing.T) {
 		t.Error("a lock was released for its holder")
 	}
 }
+
+func (p *proxy) shutdown(ctx context.Context, done chan<- error) { done <- p.srv.Shutdown(ctx) }

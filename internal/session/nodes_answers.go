@@ -86,7 +86,7 @@ func enough(reply []byte, wanted [][]byte) bool {
 		have = []resp.Reply{r}
 	}
 	for i := range min(len(have), len(wanted)) {
-		if n, ok := commands.Integer(wanted[i]); ok && int64(resp.Digits(have[i].Text)) < n {
+		if n, ok := commands.Integer(wanted[i]); ok && int64(have[i].Int()) < n {
 			return false
 		}
 	}
@@ -119,7 +119,7 @@ func (u *clustered) pubsub(args [][]byte) {
 			names = append(names, r.Elems[i].Raw)
 		}
 		if sum[name] += 0; counts {
-			sum[name] += resp.Digits(r.Elems[i+1].Text)
+			sum[name] += r.Elems[i+1].Int()
 		}
 	}
 	out := resp.AppendArray(u.s.batch.out, len(names)*step)

@@ -106,6 +106,20 @@ func TestQuickScriptThatGetsLong(t *testing.T) {
 	}
 }
 
+// runNewScripts runs 20 scripts that nobody has run before, once together is closed.
+func runNewScripts(w *wire, first int, together <-chan struct{}, ends chan<- *wire) {
+	<-together
+	for n := first; n < first+20; n++ {
+		if _, err := w.conn.Write(resp.AppendCommand(nil, "EVAL", fmt.Sprint("return ", n), "0")); err != nil {
+			w.t.Error(err)
+		}
+		if frame, err := w.tryFrame(patience); err != nil || frame != fmt.Sprintf(":%d\r\n", n) {
+			w.t.Errorf("%q %v", frame, err)
+		}
+	}
+	ends <- w
+}
+
 // Connections for scripts are few however many clients there are, and they go with their users.
 func TestScriptConnectionsAreBounded(t *testing.T) {
 	t.Parallel()
@@ -117,19 +131,7 @@ func TestScriptConnectionsAreBounded(t *testing.T) {
 	for i := range clients {
 		w := dialWire(t, p.addr)
 		w.expect("+PONG\r\n", "PING")
-		go func() {
-			<-together
-			for j := range 20 {
-				body := fmt.Sprintf("return %d", 100+i*20+j) // a new one each time
-				if _, err := w.conn.Write(resp.AppendCommand(nil, "EVAL", body, "0")); err != nil {
-					t.Error(err)
-				}
-				if frame, err := w.tryFrame(patience); err != nil || frame != fmt.Sprintf(":%d\r\n", 100+i*20+j) {
-					t.Errorf("%q %v", frame, err)
-				}
-			}
-			ends <- w
-		}()
+		go runNewScripts(w, 100+i*20, together, ends)
 	}
 	close(together)
 	for range clients {

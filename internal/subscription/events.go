@@ -3,6 +3,7 @@ package subscription
 import (
 	"bytes"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -82,7 +83,8 @@ func bulkHead(b []byte) (size int, body []byte, ok bool) {
 	if !ok || len(line) < 2 || line[0] != '$' {
 		return 0, nil, false
 	}
-	return resp.Digits(line[1:]), body, true
+	size, err := strconv.Atoi(string(line[1:]))
+	return size, body, err == nil && size >= 0
 }
 
 // events are a client's connections for keyspace notifications.

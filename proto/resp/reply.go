@@ -81,11 +81,8 @@ func ErrorLine(reply []byte) (line string, bad bool) {
 	return string(reply[1 : len(reply)-2]), true
 }
 
-// Digits reads the digits of an integer reply.
-func Digits(digits []byte) int {
-	n := 0
-	for _, d := range digits {
-		n = n*10 + int(d-'0')
-	}
+// Int is the number in a reply; 0 if it is none.
+func (r Reply) Int() int {
+	n, _ := strconv.Atoi(string(r.Text))
 	return n
 }

@@ -1,0 +1,11 @@
+package session
+
+// LastCommand is the last command of the client at addr that has begun; false: there is no such client any more.
+func (s *Server) LastCommand(addr string) (name string, there bool) {
+	for _, c := range s.snapshot() {
+		if c.peer.addr == addr {
+			return c.facts(nil).Last, true
+		}
+	}
+	return "", false
+}
