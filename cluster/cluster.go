@@ -63,7 +63,7 @@ type Cluster struct {
 	hooks      hooks
 }
 
-// hooks are whom a Cluster tells of what happens there.
+// hooks are called when something happens in the cluster.
 type hooks struct {
 	refused  func(upstream.Identity, *upstream.ReplyError)
 	password func(asked bool)
@@ -238,7 +238,7 @@ func (c *Cluster) retire(old, now *Snapshot, failed map[string]bool) {
 			c.close(n)
 		}
 		c.closeUnused(n)
-		if !n.closed { // sessions that idle do not look
+		if !n.closed { // idle sessions do not notice
 			time.AfterFunc(c.leftFor, func() { c.closeLate(n) })
 		}
 	}

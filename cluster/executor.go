@@ -241,7 +241,7 @@ func (e *Executor) spread(p *Plan, s *Snapshot) bool {
 	return false
 }
 
-// target is the node a unit goes to.
+// target is the node that a unit is sent to.
 func (e *Executor) target(u *unit, s *Snapshot, now time.Time) *Node {
 	u.reading = false
 	if u.node != nil {

@@ -5,7 +5,7 @@ import "strings"
 // Request is where a command without keys, or with keys in several slots, is to go: COMMAND's tip "request_policy".
 type Request uint8
 
-// The request policies. Special ones of Redis are OneNode: whoever knows better answers such a command itself.
+// The request policies. Redis' "special" policies are OneNode: the session handles such commands by itself.
 const (
 	OneNode    Request = iota // by its keys; without keys to one master
 	AllNodes                  // to masters and replicas
@@ -40,14 +40,13 @@ type Facts struct {
 	Partial  bool // of a question to many nodes: those out of reach, and slots that nobody has, are left out
 }
 
-// split are the commands that do for each key what they would do for it alone. MSETNX is none of them: it is all or
-// nothing.
+// split are the commands that treat each key by itself. MSETNX is not one of them: it sets all keys or none.
 var split = map[string]Response{
 	"mget": NoPolicy, "mset": AllSucceeded, "del": Sum, "unlink": Sum, "exists": Sum, "touch": Sum,
 }
 
-// unasked are commands that concern a server as a whole, which its tips do not say in every version.
-var unasked = map[string]Facts{
+// serverWide are commands that concern a server as a whole. Not every version of Redis says so in their tips.
+var serverWide = map[string]Facts{
 	"acl|setuser":      {Request: AllNodes, Response: AllSucceeded},
 	"acl|deluser":      {Request: AllNodes, Response: Min},
 	"acl|load":         {Request: AllNodes, Response: AllSucceeded},
@@ -64,7 +63,7 @@ var unasked = map[string]Facts{
 	"pubsub|shardnumsub":   {Request: AllNodes},
 }
 
-// ofMaster are commands that only read, but are about how often or how lately a key was used.
+// ofMaster are commands that only read, but ask how often or how recently a key was used, which only its master knows.
 var ofMaster = map[string]bool{"touch": true, "object|freq": true, "object|idletime": true}
 
 // FactsOf reads what COMMAND says of a command: its name, its flags and its tips.
@@ -89,7 +88,7 @@ func FactsOf(name string, flags, tips []string) *Facts {
 	for _, tip := range tips {
 		f.addTip(tip)
 	}
-	if known, is := unasked[f.Name]; is {
+	if known, is := serverWide[f.Name]; is {
 		f.Request, f.Response = known.Request, known.Response
 	}
 	response, splits := split[f.Name]

@@ -9,18 +9,18 @@ import "errors"
 type membership uint8
 
 const (
-	foreign membership = iota // fewer than half of the shards are known
-	halfKin                   // half of them
-	kin                       // most of them
+	foreign  membership = iota // fewer than half of the shards are known
+	halfOurs                   // half of them
+	ours                       // most of them
 )
 
 var errForeign = errors.New("the node describes another cluster")
 
 // membershipOf compares a view with the shards that have slots: one is known to the view if it names its master or one of its
-// replicas. Of what is known first every view is kin.
+// replicas. While no cluster is known, every view is ours.
 func (s *Snapshot) membershipOf(v *view) membership {
 	if s == nil {
-		return kin
+		return ours
 	}
 	shards, named := 0, 0
 	for _, master := range s.Masters {
@@ -34,9 +34,9 @@ func (s *Snapshot) membershipOf(v *view) membership {
 	}
 	switch {
 	case 2*named > shards || shards == 0:
-		return kin
+		return ours
 	case 2*named == shards:
-		return halfKin
+		return halfOurs
 	default:
 		return foreign
 	}
@@ -64,8 +64,8 @@ func (v *view) names(master *Node, replicas []*Node) bool {
 	return false
 }
 
-// better says whether a view is to be believed rather than another: the nearer kin, of equals the one that names owners of
-// more slots.
+// better says which of two views is to be believed: the one that has more in common with the cluster that is known; of equals the
+// one that names owners of more slots.
 func (s *Snapshot) better(v, than *view) bool {
 	if than == nil {
 		return true

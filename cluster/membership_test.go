@@ -31,30 +31,30 @@ func TestKinship(t *testing.T) {
 		known, view string
 		want        membership
 	}{
-		{"abc", "a b c", kin},
-		{"abc", "a b x y", kin},
+		{"abc", "a b c", ours},
+		{"abc", "a b x y", ours},
 		{"abc", "a x y z", foreign},
 		{"abc", "x y z", foreign},
 		{"abc", "", foreign},
-		{"abc", "a b' z", kin},          // b has failed over and is forgotten
-		{"abc", "a' b' c'", kin},        // all have
+		{"abc", "a b' z", ours},         // b has failed over and is forgotten
+		{"abc", "a' b' c'", ours},       // all have
 		{"abc", "empty x y", foreign},   // who had no slots tells nothing
-		{"ab", "a", halfKin},            // b has been removed, or a is in another cluster
-		{"ab", "a b", kin},              //
-		{"abcd", "a b x y", halfKin},    //
+		{"ab", "a", halfOurs},           // b has been removed, or a is in another cluster
+		{"ab", "a b", ours},             //
+		{"abcd", "a b x y", halfOurs},   //
 		{"abcde", "a b x y z", foreign}, //
 		{"a", "x", foreign},             //
-		{"a", "a x y z", kin},           // it has grown
+		{"a", "a x y z", ours},          // it has grown
 	} {
 		v := &view{}
 		for _, id := range strings.Fields(c.view) {
 			v.nodes = append(v.nodes, described{id: id, master: !strings.HasSuffix(id, "'")})
 		}
 		if got := shards(c.known).membershipOf(v); got != c.want {
-			t.Errorf("of %q the view %q is kin %d, want %d", c.known, c.view, got, c.want)
+			t.Errorf("of %q the view %q has membership %d, want %d", c.known, c.view, got, c.want)
 		}
 	}
-	if (*Snapshot)(nil).membershipOf(&view{}) != kin {
+	if (*Snapshot)(nil).membershipOf(&view{}) != ours {
 		t.Error("the first view is believed")
 	}
 }

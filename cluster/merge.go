@@ -164,7 +164,7 @@ func concat(replies []resp.Reply) []byte {
 	return out
 }
 
-// one is any of the replies, but no null while there is another: RANDOMKEY's.
+// one is any of the replies, but not a null while there is another: for RANDOMKEY.
 func one(replies []resp.Reply) []byte {
 	at := jitter.N(len(replies))
 	for i := range replies {

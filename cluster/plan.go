@@ -18,8 +18,8 @@ type Command struct {
 	Facts *Facts   // nil: nothing is known of it
 }
 
-// unheardOf is a command that COMMAND does not list.
-var unheardOf = &Facts{Script: true}
+// unlistedCommand is a command that COMMAND does not list.
+var unlistedCommand = &Facts{Script: true}
 
 const (
 	crossSlot = "CROSSSLOT Keys in request don't hash to the same slot"
@@ -58,7 +58,7 @@ type unit struct {
 	slot     int   // noSlot: by node, or anywhere
 	keys     []int // of plan.cmd.Keys, which are this unit's; nil: all
 	node     *Node // where it goes, when that is not the slot's owner
-	home     bool  // node is the only one it can go to
+	home     bool  // it can go to no other node
 	optional bool  // node may be left out: a replica, or any of a Partial command
 	ask      bool  // behind ASKING
 
@@ -69,7 +69,7 @@ type unit struct {
 	outcome
 }
 
-// attempts is how a unit's sending has gone so far.
+// attempts counts how often a unit was sent, and when it may be sent again.
 type attempts struct {
 	redirects int
 	failures  retry.Backoff
@@ -77,7 +77,7 @@ type attempts struct {
 	until     time.Time // is not tried again after; zero: nothing has gone wrong yet
 }
 
-// outcome is what has come of a unit.
+// outcome is the result of a unit.
 type outcome struct {
 	from   *Node // who gave reply
 	reply  []byte
@@ -98,7 +98,7 @@ func NewPlan(cmd Command) *Plan {
 func (p *Plan) Set(cmd Command) {
 	*p = Plan{cmd: cmd, whole: unit{plan: p}}
 	if p.cmd.Facts == nil {
-		p.cmd.Facts = unheardOf
+		p.cmd.Facts = unlistedCommand
 	}
 	f := p.cmd.Facts
 	if len(cmd.Keys) == 0 {

@@ -10,7 +10,7 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// maxRedirects is how often one command follows MOVED and ASK. A cluster whose nodes disagree sends it round in circles.
+// maxRedirects is how often one command follows MOVED and ASK. Without a limit, nodes that disagree would send it round in circles.
 const maxRedirects = 16
 
 var asking = resp.AppendCommand(nil, "ASKING")
@@ -52,7 +52,7 @@ func readRedirect(reply []byte) (kind redirectKind, slot int, addr string) {
 
 // replied decides what becomes of a unit that node has answered with reply. A redirect counts only if it is about the
 // slot of the command's keys and names a node of the topology. The error of a script can say just that: Redis is then
-// asked for the same keys by a command that says nothing of its own, and followed in what it says to that.
+// asked about the same keys by EXISTS, whose errors are its own, and that answer is followed.
 func (e *Executor) replied(ctx context.Context, u *unit, node *Node, got reply) {
 	reply := got.whole
 	if u.reading && reply != nil && e.readRefused(u, node, reply) {
@@ -115,7 +115,7 @@ func masterOnly(reply []byte) bool {
 	return bytes.HasPrefix(reply, []byte("-READONLY ")) || bytes.HasPrefix(reply, []byte("-ERR WAIT")) && bytes.Contains(reply, []byte(" with replica instances"))
 }
 
-// demoted has a unit that went to a master as such, which is none any more, wait for the topology that says so.
+// demoted handles a unit that was sent to a node as a master, which it is no longer: it waits for the new topology.
 func (e *Executor) demoted(u *unit) bool {
 	e.c.Refresh()
 	return e.later(u, 20*time.Millisecond)
@@ -128,7 +128,7 @@ func (e *Executor) follow(ctx context.Context, u *unit, node *Node, kind redirec
 	}
 	snapshot := e.c.Snapshot()
 	target := snapshot.Named(addr, node)
-	if target == nil { // a node that is new: whoever names it knows it
+	if target == nil { // the node is new: the one that names it knows it
 		e.c.await(ctx, e.c.refreshFrom(node))
 		snapshot = e.c.Snapshot()
 		target = snapshot.Named(addr, node)

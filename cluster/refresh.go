@@ -22,7 +22,7 @@ const (
 	controlLane = -1
 )
 
-// refresher is how refreshes are asked for, and waited for.
+// refresher lets others ask for a refresh, and wait for it.
 type refresher struct {
 	wake chan struct{} // one slot: somebody wants a refresh
 
@@ -120,7 +120,7 @@ func (c *Cluster) look(ctx context.Context, hint *Node) error {
 				best = v
 			}
 		}
-		return ctx.Err() != nil || best != nil && best.claimed() >= known && old.membershipOf(best) == kin
+		return ctx.Err() != nil || best != nil && best.claimed() >= known && old.membershipOf(best) == ours
 	}
 	done := false
 	for _, n := range lookOrder(old, hint) {

@@ -28,13 +28,13 @@ const (
 // errFrozen is why reads are taken from a replica.
 var errFrozen = errors.New("the replica has not answered for too long")
 
-// replicaReads is what is known about reading from replicas, beside what each Node.serves says.
+// replicaReads says which slots may not be read from replicas at the moment. Node.serves says which replicas may be read from.
 type replicaReads struct {
 	master [Slots]atomic.Int64 // until when a slot is read at its master; unix nanoseconds
 }
 
-// hold has a slot read at its master for a while, and all slots of giver, which gives it away, or has: where one goes others
-// follow. s may be nil.
+// hold has a slot read at its master for a while, and also all slots of giver, the node that gives it away: when one slot moves, others
+// often follow. s may be nil.
 func (s *replicaReads) hold(slot int, giver *Node) {
 	if s == nil || slot == noSlot {
 		return
@@ -111,8 +111,8 @@ func (c *Cluster) watchReplicas() {
 
 var askRole = resp.AppendCommand(nil, "ROLE")
 
-// checkReplica finds out whether a replica has its master's data and goes on getting it. One that stays silent for as long
-// as commands are tried again is taken the reads it has not answered.
+// checkReplica finds out whether a replica has its master's data and goes on getting it. The reads of a replica that has not
+// answered for RetryFor end, and are sent to its master.
 func (c *Cluster) checkReplica(n *Node) {
 	r, err := c.askNode(n, askRole)
 	if err != nil {
@@ -126,17 +126,17 @@ func (c *Cluster) checkReplica(n *Node) {
 	}
 	n.watch.silent = time.Time{}
 	follows := len(r.Elems) > 3 && string(r.Elems[0].Text) == "slave" && string(r.Elems[3].Text) == "connected"
-	unknown := isError(r) && strings.HasPrefix(string(r.Text), "NOPERM") // what the topology says has to do
+	unknown := isError(r) && strings.HasPrefix(string(r.Text), "NOPERM") // then only the topology can tell
 	n.serves.Store(follows || unknown)
 }
 
-// lookForMoves finds out which slots a master gives away. Its replicas do not know.
+// lookForMoves finds out which slots a master gives away, which its replicas do not know.
 func (c *Cluster) lookForMoves(n *Node) {
 	r, err := c.askNode(n, askNodes)
 	if err != nil {
 		return
 	}
-	if own, ok := readOwnWords(string(r.Text)); ok {
+	if own, ok := readSelfDescription(string(r.Text)); ok {
 		for slot := range own.moving {
 			c.replicaReads.hold(slot, n)
 		}

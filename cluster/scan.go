@@ -158,7 +158,7 @@ func (e *Executor) successor(ctx context.Context, s *Snapshot, at position) (*No
 	if at.class != following {
 		return nil, nil
 	}
-	own, err := e.ownWords(ctx, s.owner[at.slot])
+	own, err := e.selfDescription(ctx, s.owner[at.slot])
 	if err != nil || !own.has[at.slot] || own.epoch != s.epochs[s.owner[at.slot]] {
 		return nil, err
 	}
@@ -240,7 +240,7 @@ func appendKeys(out []byte, keys resp.Reply, from, to int) []byte {
 // endStage says where the scan goes on, now that the stage's node has nothing more to say.
 func (e *Executor) endStage(ctx context.Context, s *Snapshot, at position, st stage) (position, error) {
 	owner := s.owner[at.slot]
-	own, err := e.ownWords(ctx, owner)
+	own, err := e.selfDescription(ctx, owner)
 	if err == errNoOwnWords {
 		return at, err
 	}
@@ -282,8 +282,8 @@ func (e *Executor) endStage(ctx context.Context, s *Snapshot, at position, st st
 
 var errNoOwnWords = errors.New("the service account may not ask for CLUSTER NODES")
 
-// ownWords asks a node, as the service account, what it has.
-func (e *Executor) ownWords(ctx context.Context, n *Node) (*ownWords, error) {
+// selfDescription asks a node, as the service account, what it has.
+func (e *Executor) selfDescription(ctx context.Context, n *Node) (*selfDescription, error) {
 	p, err := n.up.Open(ctx, e.c.account())
 	if err != nil {
 		return nil, err
@@ -294,7 +294,7 @@ func (e *Executor) ownWords(ctx context.Context, n *Node) (*ownWords, error) {
 		return nil, err
 	}
 	if v, ok := resp.ParseReply(got); ok {
-		if own, ok := readOwnWords(string(v.Text)); ok {
+		if own, ok := readSelfDescription(string(v.Text)); ok {
 			return own, nil
 		}
 	}

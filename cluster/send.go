@@ -88,7 +88,7 @@ func (e *Executor) settle(ctx context.Context) {
 	}
 }
 
-// overtaken ends the units that are to be sent again, but that a later one on one of their keys has not waited for.
+// overtaken ends the units that would be sent again although a later command on one of their keys has already run.
 func (b *batch) overtaken() {
 	for i, u := range b.units {
 		if u.done || u.slot == noSlot {
@@ -109,7 +109,7 @@ func (b *batch) overtaken() {
 // ErrTooMuch is the end of a command whose replies the Holder did not let be held. It has run.
 var ErrTooMuch = errors.New("cluster: more replies than may be held")
 
-// errUncounted cannot be: a pipe without an error has counted all replies.
+// errUncounted never occurs unless there is a bug: a pipe that reports no error has counted all replies.
 var errUncounted = errors.New("replies are missing")
 
 // failed decides what becomes of a unit without a reply.

@@ -36,12 +36,12 @@ func (n *Node) Target() upstream.Target { return n.target }
 
 // Snapshot is what the cluster looked like at one moment. It does not change.
 type Snapshot struct {
-	// Masters are the nodes that are none's replicas, in the order of their first slots; those without slots come last.
+	// Masters are all nodes that are not replicas, in the order of their first slots; those without slots come last.
 	Masters []*Node
 	// Replicas are all others.
 	Replicas []*Node
 
-	owner   [Slots]*Node      // nil: nobody's
+	owner   [Slots]*Node      // nil: no node has the slot
 	copies  map[*Node][]*Node // by master its replicas that have its data, as far as the nodes know of each other
 	epochs  map[*Node]int64
 	names   map[string]*Node // by every host:port a redirect may use
@@ -50,7 +50,7 @@ type Snapshot struct {
 	stamp   uint64           // differs, but for chance, when owners or their epochs differ
 }
 
-// Owner is the master that has a slot, nil when nobody has it.
+// Owner is the master that has a slot; nil when no node has it.
 func (s *Snapshot) Owner(slot int) *Node { return s.owner[slot] }
 
 // Named finds the node that a redirect means. asked is the node that gave the redirect, whose host stands for an empty

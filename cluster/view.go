@@ -13,7 +13,7 @@ import (
 // view is a cluster as one node describes it.
 type view struct {
 	nodes []described
-	owner [Slots]int16 // index into nodes; -1: nobody's
+	owner [Slots]int16 // index into nodes; -1: no node has the slot
 }
 
 // claimed is of how many slots the view has an owner, failed or not.
@@ -197,22 +197,22 @@ func known(host string) string {
 	return host
 }
 
-// ownWords is what a node says about itself in CLUSTER NODES.
-type ownWords struct {
+// selfDescription is what a node says about itself in CLUSTER NODES.
+type selfDescription struct {
 	epoch  int64
 	master bool
 	has    [Slots]bool
 	moving map[int]string // slots being migrated away, and the id of the node they go to
 }
 
-// readOwnWords finds the line of CLUSTER NODES with the flag "myself".
-func readOwnWords(text string) (*ownWords, bool) {
+// readSelfDescription finds the line of CLUSTER NODES with the flag "myself".
+func readSelfDescription(text string) (*selfDescription, bool) {
 	for line := range strings.Lines(text) {
 		f := strings.Fields(line)
 		if len(f) < 8 || !strings.Contains(","+f[2]+",", ",myself,") {
 			continue
 		}
-		o := &ownWords{moving: map[int]string{}, master: strings.Contains(f[2], "master")}
+		o := &selfDescription{moving: map[int]string{}, master: strings.Contains(f[2], "master")}
 		o.epoch, _ = strconv.ParseInt(f[6], 10, 64)
 		for _, word := range f[8:] {
 			if to, found := strings.CutPrefix(word, "["); found {

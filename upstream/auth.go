@@ -43,7 +43,7 @@ func (n *Node) Authenticate(ctx context.Context, user, password string) error {
 // asked about at the same time; when there are more, the addresses take turns,
 // however many clients each of them has.
 func (n *Node) AuthenticateFrom(ctx context.Context, address, user, password string) error {
-	if n.ctx.Err() != nil { // what runs after a context's end runs a little later
+	if n.ctx.Err() != nil { // Close's AfterFunc runs a little later
 		return &NotSentError{Cause: ErrClosed}
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -65,9 +65,9 @@ func (n *Node) AuthenticateFrom(ctx context.Context, address, user, password str
 	return notSent(err)
 }
 
-// authenticate has a turn. Redis closes the connection when it likes, also
-// because the user it was last logged in as was deleted: then another one is
-// tried. To send AUTH twice does no harm.
+// authenticate is called by one whose turn it is. Redis may close the connection at any time, for example
+// because the user that was last logged in on it was deleted: then another connection
+// is tried. To send AUTH twice does no harm.
 func (n *Node) authenticate(ctx context.Context, auth []byte) error {
 	for {
 		c := n.auths.take()
@@ -87,7 +87,7 @@ func (n *Node) authenticate(ctx context.Context, auth []byte) error {
 	c := &authConn{conn, term, closeAfter(term, conn)}
 	if err := proveNodeAsService(ctx, conn, n.target, n.opts.DialTimeout); err != nil {
 		c.close()
-		return &NotSentError{Cause: err} // also when the service account is refused: that says nothing of this user
+		return &NotSentError{Cause: err} // also when the service account is refused, which says nothing about this user
 	}
 	return n.auths.ask(ctx, c, auth)
 }

@@ -49,7 +49,7 @@ func (b *batch) writeTo(w io.Writer) (int64, error) {
 		return int64(n), err
 	}
 	b.seal()
-	rest := b.pieces // WriteTo eats the slice it is called on
+	rest := b.pieces // WriteTo changes the slice that it is called on
 	return rest.WriteTo(w)
 }
 

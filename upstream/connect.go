@@ -50,7 +50,7 @@ func (p *Pipe) run() {
 			p.log(level, "connection to Redis lost", "error", err)
 		} else {
 			level := slog.LevelDebug
-			if !failures.Failed() && Refused(err) == nil && p.node.unreached.CompareAndSwap(false, true) { // a refusal is the client's own affair
+			if !failures.Failed() && Refused(err) == nil && p.node.unreached.CompareAndSwap(false, true) { // a refused identity is not logged: it concerns its client only
 				level = slog.LevelWarn
 			}
 			p.log(level, "no connection to Redis", "error", err)
@@ -99,7 +99,7 @@ func (p *Pipe) runLink() (served bool, err error) {
 	case again:
 		telemetry.PipeReconnects.Add(1)
 		p.log(slog.LevelInfo, "connected to Redis again")
-	case told: // people have read that there is no connection
+	case told: // the log has said that there is no connection
 		p.log(slog.LevelInfo, "connected to Redis")
 	}
 	if p.ctx.Err() != nil { // close looked for a link before this one was there
@@ -111,8 +111,8 @@ func (p *Pipe) runLink() (served bool, err error) {
 	return l.replied.Load() || time.Since(since) > useful, err
 }
 
-// rest sits out the back-off, which ends early when Redis has moved since the attempt began, and after a refusal also the
-// time until somebody asks for the identity again. It says whether to go on.
+// rest waits between two attempts: for the back-off, which ends early when Redis has moved since the attempt began, and after a
+// refusal also until somebody asks for the identity again. It says whether to go on.
 func (p *Pipe) rest(delay time.Duration, cause error, moved <-chan struct{}) bool {
 	p.move(backingOff, cause)
 	if !p.sleep(min(delay, wantedDelay), nil, moved) {
@@ -206,7 +206,7 @@ func (p *Pipe) alive() bool {
 // one, Do may wait for it, or fail.
 func (p *Pipe) Connected() bool { return p.alive() }
 
-// outOfReach says that the back-off of an unreachable Redis runs.
+// outOfReach says that Redis could not be reached, and that the pipe waits before it tries again.
 func (p *Pipe) outOfReach() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

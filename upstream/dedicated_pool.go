@@ -37,7 +37,7 @@ func (s *dedicatedPool) take(id Identity) *Dedicated {
 	return nil
 }
 
-// put keeps p for its next client, and lets the oldest go when there are too many.
+// put keeps p for its next client, and closes the oldest when there are too many.
 func (s *dedicatedPool) put(p *Dedicated) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -56,8 +56,8 @@ func (s *dedicatedPool) put(p *Dedicated) bool {
 	return true
 }
 
-// closeOldest closes the idle connection of a user, or for "" of anybody, that nobody has needed for longest, and says
-// whether there was one.
+// closeOldest closes the connection of a user, or for "" of any user, that has been idle for longest, and says whether there was
+// one.
 func (s *dedicatedPool) closeOldest(user string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -72,7 +72,7 @@ func (s *dedicatedPool) closeOldest(user string) bool {
 	return false
 }
 
-// sweep closes what nobody has needed for idleDedicated, and comes again while something is idle.
+// sweep closes what has been idle for idleDedicated, and runs again later while something is idle.
 func (s *dedicatedPool) sweep() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

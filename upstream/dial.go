@@ -17,7 +17,7 @@ const (
 	userTimeout       = 30 * time.Second
 )
 
-// reach is Dial to wherever t is at present. term ends when the connection must no longer be used because another Redis
+// reach dials the address that t has at present. term ends when the connection must no longer be used because another Redis
 // is the master now; its cause says so. Without Sentinels it never ends.
 func reach(ctx context.Context, t Target, timeout time.Duration) (conn net.Conn, term context.Context, err error) {
 	if t.Resolver != nil {
@@ -93,7 +93,7 @@ func dialAny(ctx context.Context, t Target, timeout time.Duration) (net.Conn, er
 	return secure, nil
 }
 
-// network connects to an address outside.
+// network connects by the operating system's network.
 func network(ctx context.Context, network, addr string) (net.Conn, error) {
 	d := net.Dialer{
 		KeepAliveConfig: net.KeepAliveConfig{

@@ -44,7 +44,7 @@ var (
 	errNoLink = errors.New("no connection to Redis yet")
 )
 
-// errTakesNothing ends a connection whose peer has taken no bytes for as long as a client is patient.
+// errTakesNothing ends a connection whose peer has taken no bytes for as long as a client waits at most.
 var errTakesNothing = errors.New("no byte was taken by Redis in time")
 
 // Ended says that err comes from a Request's End.

@@ -10,7 +10,7 @@ import (
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
-// Identity is what a connection to Redis is for Redis: connections of equal
+// Identity is what Redis knows of a connection: connections of equal
 // identity are interchangeable.
 type Identity struct {
 	// User and Password "" mean: never authenticated, Redis' default user

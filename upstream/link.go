@@ -11,7 +11,7 @@ import (
 // maxQueued is how many requests may be under way on one link.
 const maxQueued = 16384
 
-// link is one connection to Redis that carries many requests, and dies with it.
+// link is one connection to Redis that carries many requests. It is not made again when it breaks.
 //
 // A request goes through three places, each in the order of the byte stream:
 // pending (its bytes lie in out), flight (a writer has collected it), and the
@@ -39,7 +39,7 @@ type link struct {
 	over
 }
 
-// unnamed is what is known of a link that never authenticated.
+// unnamed is what is known of a link whose connection never authenticated.
 type unnamed struct {
 	serves bool   // Redis has let a command run on it
 	open   bool   // it was made while Redis asked no password

@@ -238,7 +238,7 @@ func (n *Node) OnRefused(f func(Identity, *ReplyError)) {
 	n.mu.Unlock()
 }
 
-// tellRefused calls OnRefused's function if err is a refusal. What a replica says of reads is no word on the identity: it
+// tellRefused calls OnRefused's function if err is a refusal. A replica's refusal says nothing of the identity, since a replica
 // has users of its own.
 func (n *Node) tellRefused(id Identity, err error) {
 	n.mu.Lock()

@@ -10,7 +10,7 @@ import (
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
-// AnotherNodeError says that not the node answers at an address that is meant: another node has taken the address over.
+// AnotherNodeError says that another node than the expected one answers at an address: it has taken the address over.
 type AnotherNodeError struct {
 	Addr string
 	Want string // node id
@@ -29,7 +29,7 @@ const nodeIDLength = 40
 
 // proveNode asks on a connection that nobody else uses, and that has t's or a client's credentials, whether it leads to the
 // node that t means (CLUSTER MYID). A server that does not tell, to a user without the right to ask, say, is believed:
-// the topology names what its address is, and the next look at it corrects that. Errors: *AnotherNodeError, and those of the
+// the topology says which node has which address, and the next look at the topology corrects a mistake. Errors: *AnotherNodeError, and those of the
 // connection, which must be closed then.
 func proveNode(ctx context.Context, conn net.Conn, t Target, timeout time.Duration) error {
 	if t.NodeID == "" {

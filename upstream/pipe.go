@@ -43,7 +43,7 @@ type Pipe struct {
 	users int
 }
 
-// standing is how a pipe's connecting stands.
+// standing is the state of a pipe's connection.
 type standing struct {
 	phase     phase
 	connected bool          // has been up
@@ -127,7 +127,7 @@ func (p *Pipe) lately() bool {
 // await returns the link in use, waiting for it while an attempt is under way.
 // While the back-off runs it fails at once with the last attempt's error, with
 // two exceptions: moved waits for a Redis out of reach, and fresh for the next
-// word of a Redis that has refused.
+// answer of a Redis that has refused.
 func (p *Pipe) await(ctx context.Context, moved, fresh bool) (*link, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

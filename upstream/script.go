@@ -16,7 +16,7 @@ import (
 // scripts runs the short Lua scripts of LOCK and UNLOCK over pipes of the service account, one for each db and used for
 // nothing else. Through rueidis the same pair of calls costs the proxy three times the CPU, most of it in waking goroutines.
 type scripts struct {
-	node  *Node     // its own, so that no client's command ever rides along
+	node  *Node     // its own: no client's command is ever sent on its connections
 	pipes sync.Map  // of *Pipe by db, each opened once and kept
 	calls sync.Pool // of *scriptCall
 }

@@ -47,14 +47,14 @@ type Dialer interface {
 
 // Resolver knows which of several servers a Target means at present. Its methods are called from several goroutines at once.
 type Resolver interface {
-	// Dial connects to the present server. term ends when the connection must no longer be used because another one is meant now;
+	// Dial connects to the present server. term ends when the connection must no longer be used because another server has taken its place;
 	// its cause says so.
 	Dial(ctx context.Context, timeout time.Duration) (conn net.Conn, term context.Context, err error)
 	// Present is the present server's address, "" when it is not known yet, and how often it has changed.
 	Present() (addr string, switches int64)
-	// Moved returns a channel that is closed when another server is meant, or a first one is known.
+	// Moved returns a channel that is closed when another server takes the place of the present one, or a first one is known.
 	Moved() <-chan struct{}
-	// OnSwitch has hook called whenever another server is about to be meant, before anybody can reach it. hook must not block.
+	// OnSwitch has hook called whenever another server is about to take that place, before anybody can reach it. hook must not block.
 	OnSwitch(hook func())
 	// Doubt has it look again soon: the present server refused a write, say.
 	Doubt()
@@ -111,7 +111,7 @@ func ParseTarget(rawURL string) (Target, error) {
 	return t, nil
 }
 
-// unknownParameter is an error if anything is left of the query, which nobody asked for then.
+// unknownParameter is an error if the query has parameters that no one has read.
 func unknownParameter(query url.Values) error {
 	for name := range query {
 		return fmt.Errorf("unknown parameter %q", name)

@@ -84,7 +84,7 @@ func infoField(section, name string) string {
 	return value
 }
 
-// Distinct keeps several names from being those of one server.
+// Distinct refuses a server that is known under another name already.
 type Distinct struct {
 	mu    sync.Mutex
 	names []string

@@ -16,7 +16,7 @@ type URL struct {
 // place is what a URL leads to: a Target, which is one Redis or the master that Sentinels name, or a ClusterTarget.
 type place interface {
 	encrypted() bool
-	shown() string // fit for everyone's eyes: without user and password
+	shown() string // without user and password
 }
 
 // ParseURL reads the address of a Redis, of Sentinels or of a cluster; "" is the zero URL. No error quotes a password.
@@ -62,7 +62,7 @@ func (u URL) Cluster() (ClusterTarget, bool) {
 // TLS says whether the upstream is reached by TLS.
 func (u URL) TLS() bool { return !u.Embedded() && u.place.encrypted() }
 
-// String is the address, fit for everyone's eyes: without user and password.
+// String is the address as it may be shown: without user and password.
 func (u URL) String() string {
 	if u.Embedded() {
 		return "embedded"

@@ -14,8 +14,8 @@ type view struct {
 	err   error // why it said nothing of use
 }
 
-// choose says which master the views speak for, given the one that is followed now (or none). ok is false when they do not
-// say enough.
+// choose says which master the views agree on, given the one that is followed now (or none). ok is false when they do not tell
+// enough.
 //
 //   - The newest config-epoch counts, and within it the most votes.
 //   - The first time a majority must have answered, or everybody must have been asked.
