@@ -50,7 +50,7 @@ func (p *Pipe) run() {
 			p.log(level, "connection to Redis lost", "error", err)
 		} else {
 			level := slog.LevelDebug
-			if !failures.Failed() && Refused(err) == nil && p.node.unreached.CompareAndSwap(false, true) { // a refused identity is not logged: it concerns its client only
+			if !failures.Failed() && Refused(err) == nil && p.node.unreached.CompareAndSwap(false, true) { // a refusal is no warning: it concerns one user only
 				level = slog.LevelWarn
 			}
 			p.log(level, "no connection to Redis", "error", err)

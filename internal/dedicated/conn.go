@@ -1,6 +1,6 @@
 // Package dedicated is a connection upstream that one client has to itself, for as long as Redis keeps something for it
 // there: a transaction, watched keys, subscriptions, tracking, a command that waits. It follows from the replies what that
-// is, and passes the replies on to the client as they came. Who has the connection stands behind Host.
+// is, and passes the replies on to the client as they came. The session that it belongs to is its Host.
 package dedicated
 
 import (
@@ -25,7 +25,7 @@ const (
 // ErrGone is why a command has no reply when the connection or the client had gone before.
 var ErrGone = errors.New("the client of the dedicated connection has gone")
 
-// Host is whose connection it is. Its first methods are called by whoever uses the connection, the others with the
+// Host is the session that a connection belongs to. Its first methods are called by whoever uses the connection, the others with the
 // connection's lock held: they must not use the connection, nor block.
 type Host interface {
 	// Silent says that the client wants no replies just now.
@@ -55,7 +55,7 @@ type Host interface {
 	Remake(what Remains)
 }
 
-// Interceptor is who a connection for nothing but subscriptions works for. Its methods are called with the connection's lock held.
+// Interceptor handles what comes on a connection that is used for subscriptions only. Its methods are called with the connection's lock held.
 type Interceptor interface {
 	// Confirmed takes a confirmation. e is the oldest command without its reply, nil if there is none. It appends what the client
 	// is told to out, and says whether e asked for it.
@@ -72,7 +72,7 @@ type Config struct {
 	Client  *downstream.Conn // whose replies these are
 	Context context.Context  // ends when the last clients are cut off
 	Timeout time.Duration    // for Redis' reply to a command; 0: none
-	View    *View            // where it shows itself
+	View    *View            // what CLIENT LIST and others may see of it
 	Node    *cluster.Node    // where it is, in a cluster; else nil
 }
 
@@ -90,15 +90,15 @@ type Conn struct {
 	replyTimeout replyTimeout
 	state        State
 	life         life
-	interceptor  Interceptor // it is for nothing but subscriptions; nil: it is for everything
+	interceptor  Interceptor // of a connection for subscriptions only; else nil
 	frame        frame       // at hand
 	out          output
 }
 
-// life is where a connection stands between being made and being over.
+// life is the state of a connection between its making and its end.
 type life struct {
 	held     bool  // it is about to be used: it is not given back now
-	released bool  // given back or lost: it must be let go of
+	released bool  // given back or lost: its user must forget it
 	ended    bool  // it was lost
 	lost     *Lost // by that
 	making   bool  // what was lost before has yet to be made again
@@ -174,7 +174,7 @@ type Status struct {
 	Refused                []byte // the last redirect that was answered QUEUED
 }
 
-// Status is how things stand just now.
+// Status is the present state.
 func (p *Conn) Status() Status {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -183,5 +183,5 @@ func (p *Conn) Status() Status {
 		Ended: p.life.ended, Blocked: p.pending.blocked(), Pending: len(p.pending.all), Redirect: t.tracking.redirect, Caching: t.tracking.caching, Refused: t.refused}
 }
 
-// InTransaction says whether the client is within one.
+// InTransaction says whether the client is in a transaction.
 func (p *Conn) InTransaction() bool { return p.Status().Multi }

@@ -8,7 +8,7 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// Lost is what must not be forgotten of a connection that was lost, while its client stays.
+// Lost is what is remembered of a connection that was lost while its client stays.
 type Lost struct {
 	Multi, Watch bool
 	Cause        error
@@ -45,7 +45,7 @@ func (p *Conn) Released() bool {
 	return p.life.released
 }
 
-// giveBackIfUnused gives the connection back when nothing speaks against it.
+// giveBackIfUnused gives the connection back if no reply is pending and Redis keeps no state for it.
 func (p *Conn) giveBackIfUnused() {
 	if p.life.held || p.life.released || p.frame.passing || len(p.frame.head) > 0 || len(p.pending.all) > 0 || !p.state.none() || p.View.Targets.Load() > 0 {
 		return
@@ -111,7 +111,7 @@ func (p *Conn) clearPending() {
 	p.count()
 }
 
-// Ended is the connection's last word.
+// Ended is called once, when the connection is over.
 func (p *Conn) Ended(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

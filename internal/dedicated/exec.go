@@ -68,7 +68,7 @@ func (x *execution) confirms() bool {
 	return e.subs != nil
 }
 
-// element takes one element, of which the middle may lack.
+// element takes one element, of which the middle may be missing.
 func (x *execution) element(t *State, elem []byte) {
 	if x.due == 0 {
 		x.advance(t, elem[0] == '-')
@@ -90,7 +90,7 @@ func (x *execution) advance(t *State, failed bool) {
 	}
 }
 
-// executed is for the end of EXEC's reply.
+// executed is called at the end of EXEC's reply.
 func (t *State) executed() {
 	t.stray = t.exec.more()
 	if !t.stray {

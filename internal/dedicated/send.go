@@ -74,8 +74,8 @@ func (p *Conn) Answer(e *Reply) ([]byte, error) {
 	return *e.Got, nil
 }
 
-// Ask sends a command and waits for its reply. No other reply may be pending. A Redis that has not answered within that time
-// loses the connection.
+// Ask sends a command and waits for its reply. No other reply may be pending. If Redis has not answered within that time,
+// the connection is closed.
 func (p *Conn) Ask(e *Reply, within time.Duration, args ...string) ([]byte, error) {
 	var got []byte
 	e.Got = &got
@@ -92,8 +92,8 @@ func (p *Conn) Ask(e *Reply, within time.Duration, args ...string) ([]byte, erro
 	return got, nil
 }
 
-// Exchange sends a command of the proxy's own, past the client's goroutine, and waits for its reply. A Redis that does
-// not answer before ctx's end loses the connection.
+// Exchange sends a command of the proxy's own, past the client's goroutine, and waits for its reply. If Redis does
+// not answer before ctx ends, the connection is closed.
 func (p *Conn) Exchange(ctx context.Context, e *Reply, raw []byte) bool {
 	p.mu.Lock()
 	if p.life.released {

@@ -34,7 +34,7 @@ func (p *Conn) watchTimeout() {
 	}
 }
 
-// checkTimeout is the timer's.
+// checkTimeout runs on the timer's goroutine.
 func (p *Conn) checkTimeout() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -59,7 +59,7 @@ func (p *Conn) checkTimeout() {
 // forEver is longer than anything is waited for.
 const forEver = 1 << 62
 
-// patience is for how long Redis may say nothing, t at least.
+// patience is how long Redis may say nothing, at least t.
 func (p *Conn) patience(t time.Duration) time.Duration {
 	e := p.pending.all[0]
 	switch {

@@ -27,7 +27,7 @@ type TrackingView struct {
 	redirect  atomic.Int64 // our number of the client that gets the invalidations
 }
 
-// show brings the view up to date; mu is held.
+// show updates the view; mu is held.
 func (p *Conn) show() {
 	v, t := p.View, &p.state
 	multi := int32(0)
@@ -65,7 +65,7 @@ func (v *View) Subscribed() bool {
 	return v.Channels.Load()+v.Patterns.Load()+v.Shards.Load() > 0
 }
 
-// Busy says that the client is within something: a drain lets it finish.
+// Busy says that the client is in a transaction, watches keys, or has replies pending: a drain lets it finish.
 func (v *View) Busy() bool { return v.Multi.Load() > 0 || v.Watch.Load() || v.Pending.Load() }
 
 // Redirected is the redir field of CLIENT INFO: -1 without tracking, 0 when the client gets its invalidations itself.

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	freeBytes = 64 << 10 // of each client that cost nothing: most clients never touch a budget
+	freeBytes = 64 << 10 // of each client that are not counted: most clients never touch a budget
 	drawStep  = 64 << 10 // what is drawn at a time, so that a long command does so rarely
 	logEvery  = time.Second
 )
@@ -23,7 +23,7 @@ type budget struct {
 	log     *slog.Logger
 	bytes   *telemetry.Gauge
 	dropped *telemetry.Counter
-	drawn   atomic.Int64 // used, for those who only look
+	drawn   atomic.Int64 // used, to be read without mu
 
 	mu       sync.Mutex // guards what follows, and the accounts but for their shown
 	used     int
@@ -34,15 +34,15 @@ type budget struct {
 
 // account is what one client has drawn from a budget.
 type account struct {
-	shown int // what its owner said last; the owner's alone
+	shown int // what its owner said last; only the owner uses it
 	bytes int
 	gone  bool // has been dropped and draws no more
 	drop  func(why string)
 	addr  string
 }
 
-// set notes that the client of a holds n bytes now. Whoever is dropped for it, the caller's client included, has been
-// told so on return. It blocks on no client.
+// set notes that the client of a holds n bytes now. Clients that are dropped for it, which may include this one, have been
+// dropped when it returns. It blocks on no client.
 func (b *budget) set(a *account, n int) {
 	if n <= freeBytes {
 		n = 0
@@ -57,7 +57,7 @@ func (b *budget) set(a *account, n int) {
 	}
 }
 
-// draw books n for a and returns who must go.
+// draw counts n bytes for a, and returns the clients that must be dropped.
 func (b *budget) draw(a *account, n int) (victims []*account) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -110,7 +110,7 @@ func (b *budget) note(v *account) {
 	b.quiet, b.unlogged = now.Add(logEvery), 0
 }
 
-// pressed says that a good part is used: those who can hold less should.
+// pressed says that a good part is used: callers that can hold less should.
 func (b *budget) pressed() bool { return b.limit > 0 && b.drawn.Load() > int64(b.limit/4) }
 
 // Account is what a client has this process keep beside the command and the replies at hand, as part of one of the bounds

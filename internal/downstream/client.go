@@ -7,20 +7,20 @@ import (
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
-// Client is who is served: what its connection must know of it. It is called by the goroutine that reads, but for
+// Client is the session behind a connection, as far as the connection must know it. It is called by the goroutine that reads, but for
 // Subscribed and MayIdle, which whoever writes may ask, too.
 type Client interface {
 	FlushReplies()          // a mistake ends the connection: the replies pending before are to be written now
 	End()                   // the connection is over
 	Attend()                // WakeToAttend was called, and no command is at work
 	MustAuthenticate() bool // Redis asks for a password, and this client has not told one
-	MayLeave() bool         // it holds nothing, and is within nothing: a drain may close it
+	MayLeave() bool         // it holds no lock and is in no transaction: a drain may close it
 	MayIdle() bool          // it may be silent for as long as it likes
 	Subscribed() bool       // its class of output limit is that of subscribers
-	Ahead(begun []byte)     // what the client has sent, not yet a command at work, while it is watched
+	Ahead(begun []byte)     // what the client has sent behind the command at work, while it is watched
 }
 
-// Client is whom Admit made of the connection.
+// Client is the session that Admit made for the connection.
 func (c *Conn) Client() Client { return c.client }
 
 // Addr is the client's address as Redis writes it.

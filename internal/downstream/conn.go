@@ -25,7 +25,7 @@ var (
 	past    = time.Unix(1, 0)
 )
 
-// wokenError ends a read ahead on request: a timeout to resp.Reader, which goes on later.
+// wokenError ends a read that somebody asked to end. resp.Reader takes it for a timeout, and goes on later.
 type wokenError struct{}
 
 func (wokenError) Error() string { return "downstream: read given up on request" }
@@ -236,7 +236,7 @@ func (c *Conn) CommandCame() {
 	c.read.mu.Unlock()
 }
 
-// Wake makes whoever waits for the client's next command look around, as at the start of a drain.
+// Wake has the goroutine that waits for the client's next command check whether to go on, as at the start of a drain.
 func (c *Conn) Wake() {
 	c.read.mu.Lock()
 	defer c.read.mu.Unlock()

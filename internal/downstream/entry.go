@@ -171,7 +171,7 @@ func (g *Gate) notEntered(from net.Addr, err error) {
 		g.noteRefused(string(told), from)
 		return
 	case errors.Is(err, errSilent):
-		return // somebody looks whether the port is open
+		return // somebody checks whether the port is open
 	}
 	telemetry.EntriesFailed.Add(1)
 	g.failures.do(func(more int) {
@@ -243,8 +243,7 @@ func (c *proxiedConn) NetConn() net.Conn { return c.Conn }
 // NetConn is for tcpOf.
 func (c *deadlineRenewer) NetConn() net.Conn { return c.Conn }
 
-// closeNow closes the connection without the word of farewell that TLS has, for which a client that does not read
-// could make the caller wait.
+// closeNow closes the connection without TLS' close_notify: a client that does not read could make the caller wait for it.
 func closeNow(c net.Conn) {
 	if secure, ok := c.(*tls.Conn); ok {
 		c = secure.NetConn()

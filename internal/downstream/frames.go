@@ -3,7 +3,7 @@ package downstream
 // The write lock is held from the first to the last byte of whole frames, by whoever writes: what a session has gathered,
 // a reply that is passed on as it comes, and the pushes of this proxy's own. Nobody outside of this package holds it.
 
-// Write sends whole replies. It swallows redcon's empty flushes.
+// Write sends whole replies. redcon's empty flushes are ignored.
 func (c *Conn) Write(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil

@@ -1,5 +1,5 @@
 // Package downstream is the clients' side of the network: it lets them in, by TLS and the PROXY protocol, as many as
-// there are places for, and guards their connections. What a client has served is not known here.
+// there are places for, and guards their connections. What clients are served is not known here.
 package downstream
 
 import (
@@ -39,7 +39,7 @@ type Options struct {
 	// Strangers returns what a client from another machine is told instead of being let in; "" lets it in. nil lets all in.
 	Strangers func() (refusal string)
 	Limits    func() resp.Limits // of the commands of a client that has just come
-	Admit     func(*Conn) Client // takes on a client that is through
+	Admit     func(*Conn) Client // makes the session of a client that may come in
 	Logger    *slog.Logger
 }
 
@@ -107,5 +107,5 @@ func (g *Gate) Places() int {
 	return g.taken
 }
 
-// Pressed says that a good part of MaxReplyMemory is used: those who can hold less should.
+// Pressed says that a good part of MaxReplyMemory is used: callers that can hold less should.
 func (g *Gate) Pressed() bool { return g.replies.pressed() }

@@ -4,5 +4,5 @@ package downstream
 
 import "syscall"
 
-// peerHasGone knows nothing: only Linux tells without a read. Whoever waits is watched, and that notices it a moment later.
+// peerHasGone knows nothing: only Linux tells without a read. A client that waits is watched, which notices its end a moment later.
 func peerHasGone(syscall.Conn) bool { return false }

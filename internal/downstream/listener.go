@@ -19,8 +19,8 @@ const (
 	lastBackOff  = time.Second
 )
 
-// listener hands redcon guarded connections only, and none of the trouble of accepting: redcon would spin on errors,
-// and cut off every client when its listener ends.
+// listener hands redcon guarded connections only, and deals with the errors of accepting itself: redcon would spin on errors,
+// and close every client when its listener ends.
 type listener struct {
 	net.Listener
 	gate  *Gate
@@ -122,7 +122,7 @@ func (l *listener) placed(raw net.Conn) (entrant, bool) {
 		return e, false
 	}
 	if tcp, ok := raw.(*net.TCPConn); ok {
-		// Refused on a socket that is dead already, and then its first read says so.
+		// Refused when the socket is dead already: then its first read says so.
 		_ = tcp.SetKeepAliveConfig(keepAlive)
 	}
 	from := e.from

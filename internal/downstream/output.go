@@ -57,7 +57,7 @@ func (c *Conn) softIsOver() bool {
 	return !c.write.soft.IsZero() && !time.Now().Before(c.write.soft.Add(c.outputLimit().For))
 }
 
-// drop ends the connection from another goroutine without waiting for anything, not even for the last word of TLS: the
+// drop ends the connection from another goroutine without waiting for anything, not even for TLS' close_notify: the
 // client's own goroutine, woken if it reads or writes, closes it. What it gathers is thrown away.
 func (c *Conn) drop(why string) {
 	c.write.dropped.Store(true)
