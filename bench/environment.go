@@ -154,5 +154,5 @@ func startLockproxy(ctx context.Context, dir, listen, redis string) (*program.Pr
 	if out, err := build.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("does not build: %w: %.300s", err, strings.Join(strings.Fields(string(out)), " "))
 	}
-	return program.Launch(dir, lockproxy, file, "--upstream", "redis://"+redis, "--listen", listen, "--metrics-listen", "127.0.0.1:0")
+	return program.Launch(dir, lockproxy, file, "--upstream", "redis://"+redis, "--listen", listen, "--metrics-listen", "127.0.0.1:0", "--drain-delay", "0")
 }

@@ -10,10 +10,12 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/cluster"
+	"github.com/lockproxy/lockproxy/internal/admin"
 	"github.com/lockproxy/lockproxy/internal/config"
 	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/internal/session"
+	"github.com/lockproxy/lockproxy/internal/systemd"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 	"github.com/lockproxy/lockproxy/internal/tlsfiles"
 	"github.com/lockproxy/lockproxy/upstream"
@@ -21,16 +23,16 @@ import (
 )
 
 const (
-	telemetryFlush = 5 * time.Second // for the last figures at the end
-	lastReleases   = 5 * time.Second // for locks being given back when a drain is over; a Redis that hangs would keep them for ever
+	telemetryFlush = 3 * time.Second // for the last figures at the end
+	lastReleases   = 3 * time.Second // for locks being given back when a drain is over; a Redis that hangs would keep them for ever
 )
 
 // app is the whole proxy: built from the bottom up, stopped from the top down.
 type app struct {
-	cfg       config.Config
-	log       *slog.Logger
-	budget    *upstream.Budget // of the connections to Redis that clients cause
-	telemetry *telemetry.Telemetry
+	cfg    config.Config
+	log    *slog.Logger
+	budget *upstream.Budget // of the connections to Redis that clients cause
+	observed
 	store     *embedded          // nil with a Redis of the user's
 	follower  *sentinel.Follower // nil without Sentinels
 	node      *upstream.Node     // nil with a cluster, as are control and locks
@@ -42,6 +44,12 @@ type app struct {
 	listeners []listener
 	files     []*tlsfiles.Files
 	mistake   chan error // in the settings, found once Redis was asked
+}
+
+// observed is what is known of the process outside.
+type observed struct {
+	telemetry *telemetry.Telemetry
+	health    admin.Health
 }
 
 // newApp builds all of it and opens the listeners; nothing runs yet but the embedded store.
@@ -59,7 +67,7 @@ func newApp(ctx context.Context, cfg config.Config, log *slog.Logger) (*app, err
 func (a *app) build(ctx context.Context) (err error) {
 	cfg, log := a.cfg, a.log
 	if a.telemetry, err = telemetry.Start(ctx, telemetry.Options{
-		ServiceVersion: versionText(), MetricsListen: cfg.MetricsListen, Logger: log,
+		ServiceVersion: versionText(), MetricsListen: cfg.MetricsListen, Handlers: a.health.Handlers(), Logger: log,
 	}); err != nil {
 		return err
 	}
@@ -91,7 +99,11 @@ func (a *app) build(ctx context.Context) (err error) {
 		Appearance:      session.Appearance{Version: versionText(), Present: cfg.Listen.Present == "cluster", Announce: cfg.Listen.Announce},
 		UpstreamTimeout: cfg.Upstream.Timeout, Logger: log,
 	})
-	return a.open()
+	if err = a.open(); err != nil {
+		return err
+	}
+	a.health.Serve(a.checks(service)...)
+	return nil
 }
 
 // connect prepares for what is upstream, and returns the service account there. Only of a cluster it waits until that
@@ -134,7 +146,9 @@ func (a *app) run(ctx context.Context) error {
 	var engine, serving sync.WaitGroup
 	lockCtx, endLocks := context.WithCancel(context.Background())
 	defer endLocks()
+	systemd.Tell(systemd.Ready) // the listeners are open
 	engine.Go(func() { a.runLocks(lockCtx) })
+	engine.Go(func() { a.health.Beat(lockCtx, systemd.AliveEvery(), a.look, func() { systemd.Tell(systemd.Alive) }) })
 	for _, f := range a.files {
 		engine.Go(func() { watchFiles(lockCtx, f) })
 	}
@@ -142,14 +156,9 @@ func (a *app) run(ctx context.Context) error {
 	for _, l := range a.listeners {
 		serving.Go(func() { a.serve(l, failed) })
 	}
-	var err error
-	select {
-	case <-ctx.Done():
-		a.log.Info("draining", "timeout", a.cfg.DrainTimeout)
-	case err = <-failed:
-	case err = <-a.mistake:
-	}
-	drainCtx, cancel := context.WithTimeout(context.Background(), a.cfg.DrainTimeout)
+	err := a.ended(ctx, failed)
+	systemd.Tell(systemd.Stopping)
+	drainCtx, cancel := context.WithTimeout(context.Background(), a.cfg.Drain.Timeout)
 	defer cancel()
 	if drainErr := a.server.Shutdown(drainCtx); drainErr != nil {
 		a.log.Warn("not all clients had released their locks, these run out", "error", drainErr)
@@ -161,6 +170,28 @@ func (a *app) run(ctx context.Context) error {
 	a.close()
 	serving.Wait()
 	return err
+}
+
+// ended waits for the end of ctx, and then for as long as it takes everybody to hear that no new clients should come; or for what
+// ends the process before.
+func (a *app) ended(ctx context.Context, failed <-chan error) error {
+	select {
+	case <-ctx.Done():
+	case err := <-failed:
+		return err
+	case err := <-a.mistake:
+		return err
+	}
+	a.health.Drain()
+	a.log.Info("draining", "delay", a.cfg.Drain.Delay, "timeout", a.cfg.Drain.Timeout)
+	delay := time.NewTimer(a.cfg.Drain.Delay)
+	defer delay.Stop()
+	select {
+	case <-delay.C:
+		return nil
+	case err := <-failed:
+		return err
+	}
 }
 
 func (a *app) runLocks(ctx context.Context) {

@@ -9,6 +9,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/internal/retry"
 	"github.com/lockproxy/lockproxy/internal/session"
+	"github.com/lockproxy/lockproxy/internal/systemd"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
@@ -39,6 +40,7 @@ func (a *app) findCluster(ctx context.Context, target upstream.ClusterTarget) (s
 			return upstream.Identity{User: target.Node.User, Password: target.Node.Password}, nil
 		}
 		a.log.Warn("the cluster is not there yet", "error", err)
+		systemd.StillStarting(10 * clusterRetry)
 		if !retry.Sleep(ctx, clusterRetry, nil) {
 			return service, err
 		}

@@ -46,14 +46,16 @@ func run(args []string) int {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	log := newLogger(cfg)
 	useThreads(cfg.Threads)
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
+	ends := make(chan os.Signal, 2)
+	signal.Notify(ends, syscall.SIGINT, syscall.SIGTERM)
+	go endOnSignals(ends, stop)
 	a, err := newApp(ctx, cfg, log)
 	if err != nil {
 		log.Error("cannot start", "error", err)
 		return exitError
 	}
-	context.AfterFunc(ctx, endOnSecondSignal)
 	if err := a.run(ctx); err != nil {
 		log.Error("ended", "error", err)
 		return exitError
@@ -61,11 +63,11 @@ func run(args []string) int {
 	return exitOK
 }
 
-// endOnSecondSignal is for an operator who does not want to wait for the drain.
-func endOnSecondSignal() {
-	again := make(chan os.Signal, 1)
-	signal.Notify(again, syscall.SIGINT, syscall.SIGTERM)
-	<-again
+// endOnSignals has the process stop at the first signal, and ends it at the second: for an operator who does not want to wait.
+func endOnSignals(ends <-chan os.Signal, stop func()) {
+	<-ends
+	stop()
+	<-ends
 	os.Exit(exitForce)
 }
 

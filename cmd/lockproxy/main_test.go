@@ -44,8 +44,16 @@ type process struct {
 
 func start(t *testing.T, args ...string) *process {
 	t.Helper()
-	p := &process{t: t, cmd: exec.Command(os.Args[0], args...), done: make(chan struct{})}
-	p.cmd.Env = append(os.Environ(), beLockproxy+"=1")
+	cmd := exec.Command(os.Args[0], args...)
+	cmd.Env = os.Environ()
+	return startCommand(t, cmd)
+}
+
+// startCommand starts a command that becomes lockproxy.
+func startCommand(t *testing.T, cmd *exec.Cmd) *process {
+	t.Helper()
+	p := &process{t: t, cmd: cmd, done: make(chan struct{})}
+	p.cmd.Env = append(p.cmd.Env, beLockproxy+"=1")
 	out, err := p.cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -7,9 +7,11 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/lockproxy/lockproxy/internal/downstream"
+	"github.com/lockproxy/lockproxy/internal/systemd"
 	"github.com/lockproxy/lockproxy/internal/tlsfiles"
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -31,20 +33,36 @@ func (a *app) open() error {
 		}
 		secure.TLS = files.Server(a.clientAuth())
 	}
+	handed, err := systemd.Handed()
+	if err != nil {
+		return err
+	}
+	defer handed.Close()
 	for _, address := range a.cfg.Listen.Addresses {
-		if err := a.openListener(address, plain); err != nil {
+		if err := a.openListener(address, handed, plain); err != nil {
 			return err
 		}
 	}
 	for _, address := range a.cfg.TLS.Listen {
-		if err := a.openListener(address, secure); err != nil {
+		if err := a.openListener(address, handed, secure); err != nil {
 			return err
 		}
+	}
+	if unused := handed.Names(); len(unused) > 0 {
+		a.log.Warn("sockets that systemd has opened are not used: listen and tls-listen do not name them", "names", unused)
 	}
 	return nil
 }
 
-func (a *app) openListener(address string, e downstream.Entry) error {
+// openListener opens an address, or takes those that systemd has opened.
+func (a *app) openListener(address string, handed systemd.Sockets, e downstream.Entry) error {
+	if strings.HasPrefix(address, systemd.Prefix) {
+		opened, err := handed.Take(address)
+		for _, ln := range opened {
+			a.listeners = append(a.listeners, listener{ln, e})
+		}
+		return err
+	}
 	ln, err := listen(address)
 	if err == nil {
 		a.listeners = append(a.listeners, listener{ln, e})

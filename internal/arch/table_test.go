@@ -22,7 +22,7 @@ var stdOnly = []string{}
 // imports them.
 var table = []row{
 	{pkg: "cmd/lockproxy", floor: 6, what: "flags, wiring, signals, exit code",
-		may: []string{"internal/retry", "internal/session", "internal/downstream", "commands", "internal/lock", "cluster", "upstream/sentinel", "upstream", "proto/resp", "scripts", "internal/telemetry", "internal/config", "internal/tlsfiles"}},
+		may: []string{"internal/retry", "internal/session", "internal/downstream", "commands", "internal/lock", "cluster", "upstream/sentinel", "upstream", "proto/resp", "scripts", "internal/telemetry", "internal/config", "internal/tlsfiles", "internal/admin", "internal/systemd", "internal/backend"}},
 	{pkg: "internal/session", floor: 5, what: "one client connection: read, order, reply, hang up",
 		may: []string{"internal/retry", "internal/downstream", "internal/commandtable", "internal/backend", "internal/dedicated", "internal/fenced", "internal/subscription", "internal/scriptcache", "commands", "internal/lock", "cluster", "upstream", "proto/resp", "internal/telemetry"}},
 	{pkg: "internal/backend", floor: 3, what: "how ordinary commands reach Redis: one, or the nodes of a cluster",
@@ -60,6 +60,9 @@ var table = []row{
 	{pkg: "internal/retry", floor: 0, what: "the time between two tries", may: []string{"internal/jitter"}, libs: stdOnly},
 	{pkg: "internal/jitter", floor: -1, what: "the chance in pauses", libs: stdOnly},
 	{pkg: "internal/telemetry", floor: 0, what: "OpenTelemetry instruments: anyone may count"},
+	{pkg: "internal/admin", floor: 0, what: "is the process alive, is it ready: the pages that are asked", libs: stdOnly},
+	{pkg: "internal/systemd", floor: 0, what: "sockets from systemd, and what it is told",
+		libs: []string{"github.com/coreos/go-systemd/v22/activation", "github.com/coreos/go-systemd/v22/daemon"}},
 	{pkg: "internal/tlsfiles", floor: 0, what: "certificates from files, reloaded", libs: stdOnly},
 
 	{pkg: "integration", floor: beside, what: "black-box tests against real servers", tree: true,

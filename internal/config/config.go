@@ -10,7 +10,6 @@ import (
 	"io"
 	"log/slog"
 	"strings"
-	"time"
 
 	"github.com/peterbourgon/ff/v3"
 )
@@ -36,9 +35,9 @@ type Config struct {
 	Limits   Limits
 	Commands Commands
 	Log      Log
+	Drain    Drain
 
 	MetricsListen string // "" is off
-	DrainTimeout  time.Duration
 	Threads       int    // 0: half of the processors that Go finds
 	File          string // the YAML file read; "" is none
 	Version       bool   // print the version and leave
@@ -87,6 +86,9 @@ func Parse(args []string) (Config, error) {
 				faults = append(faults, fmt.Errorf("%s: %w", s.name, err))
 			}
 		}
+	}
+	if c.MetricsListen != "" && !given["drain-delay"].set {
+		c.Drain.Delay = defaultDrainDelay
 	}
 	if err := errors.Join(append(faults, c.Validate())...); err != nil {
 		return Config{}, err

@@ -96,3 +96,12 @@ type Log struct {
 	Level  slog.Level
 	Format string // text or json
 }
+
+// Drain is how the process ends.
+type Drain struct {
+	Delay   time.Duration // from not being ready to closed listeners
+	Timeout time.Duration
+}
+
+// defaultDrainDelay is for a process whose /readyz can be asked: a load balancer has to ask and to act on it.
+const defaultDrainDelay = 5 * time.Second

@@ -21,7 +21,7 @@ func (c Config) listenFaults() (faults []error) {
 		}
 	}
 	for i, addr := range c.TLS.Listen {
-		if err := validHostPort(addr); err != nil {
+		if err := validInet(addr); err != nil {
 			faults = append(faults, fmt.Errorf("tls-listen: %w", err))
 		}
 		if slices.Contains(c.TLS.Listen[:i], addr) || slices.Contains(c.Listen.Addresses, addr) {

@@ -59,7 +59,7 @@ var briefs = []brief{
 	{"max-clients", "N", "most clients at once"},
 	{"upstream-timeout", "TIME", "longest wait for a reply of Redis"},
 	{"deny", "NAME,NAME", "commands to refuse"},
-	{"metrics-listen", "HOST:PORT", "/metrics for Prometheus"},
+	{"metrics-listen", "HOST:PORT", "/metrics, /livez and /readyz"},
 	{"log-level", "LEVEL", "debug, info, warn or error"},
 	{"log-format", "FORMAT", "text or json"},
 	{"config", "FILE", "YAML file with any settings"},

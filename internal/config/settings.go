@@ -36,9 +36,9 @@ var settings = []setting{
 			c.Upstream.URL, err = upstream.ParseURL(v)
 			return err
 		}},
-	{"listen", "127.0.0.1:6380", true, "Where clients connect: `host:port` or `unix:///path`; several are served at once. The embedded store listens on loopback only.",
+	{"listen", "127.0.0.1:6380", true, "Where clients connect: `host:port`, `unix:///path`, or `systemd:NAME` for the sockets that systemd has opened under that FileDescriptorName; several are served at once. The embedded store listens on loopback only.",
 		list(func(c *Config) *[]string { return &c.Listen.Addresses })},
-	{"tls-listen", "", true, "Where clients connect with TLS, 1.2 or newer: `host:port`. Beside `listen`, or instead with `--listen=`.",
+	{"tls-listen", "", true, "Where clients connect with TLS, 1.2 or newer: `host:port` or `systemd:NAME`. Beside `listen`, or instead with `--listen=`.",
 		list(func(c *Config) *[]string { return &c.TLS.Listen })},
 	{"tls-cert", "", true, "Certificate files for `tls-listen`, PEM, each with its chain. If there are several, a client gets the first that fits the name it asks for (SNI), or else the first. Changed files are loaded within seconds, or at once on SIGHUP; nobody is disconnected. A file that cannot be used is logged, and the old one stays in use.",
 		list(func(c *Config) *[]string { return &c.TLS.Certs })},
@@ -90,8 +90,10 @@ var settings = []setting{
 		duration(func(c *Config) *time.Duration { return &c.Locks.DisconnectGrace })},
 	{"owner-grace", "0", false, "How long a lock that was taken with OWNER and without EX or PX is still renewed after the connection that last named its owner has closed. After that it expires, unless the owner is named again meanwhile. This gives time to pools that close idle connections; a client that died blocks others for that much longer. See docs/adr/0019-what-keeps-an-owner-alive.md.",
 		duration(func(c *Config) *time.Duration { return &c.Locks.OwnerGrace })},
-	{"drain-timeout", "30s", false, "How long a stopping proxy waits for holders to unlock. Locks still held then are not released: they expire.",
-		duration(func(c *Config) *time.Duration { return &c.DrainTimeout })},
+	{"drain-delay", "", false, "How long a stopping proxy goes on as before, except that `/readyz` says no, so that load balancers send new clients elsewhere. None: 5s with `metrics-listen`, else 0. Together with `drain-timeout` it should stay below what kills the process: 30s in Kubernetes.",
+		duration(func(c *Config) *time.Duration { return &c.Drain.Delay })},
+	{"drain-timeout", "20s", false, "How long a stopping proxy waits for holders to unlock. Locks still held then are not released: they expire.",
+		duration(func(c *Config) *time.Duration { return &c.Drain.Timeout })},
 	{"max-hold", "0", false, "Stop renewing a lock held for longer than this, so that a hung client loses it. 0: never.",
 		duration(func(c *Config) *time.Duration { return &c.Locks.MaxHold })},
 	{"cluster-pubsub", "both", false, "With a Redis Cluster upstream: how those who wait for a lock are told that it is free. `sharded` (SPUBLISH, as Redisson does by itself since 3.22), `classic` (PUBLISH: before Redis 7, older Redissons, or their shardedSubscriptionMode OFF), or `both`, which is right for all that share the locks. The same at every proxy.",
@@ -142,7 +144,7 @@ var settings = []setting{
 	{"blocking-commands", "", true, "Names of commands that may wait, as BLPOP does, although Redis does not say so of them, such as a module's: each call gets a connection to itself. A module's command that is not answered for a second is recognised, and treated in this way from then on.",
 		commandNames(func(c *Config) *[]string { return &c.Commands.Blocking })},
 
-	{"metrics-listen", "", false, "`host:port` of the Prometheus endpoint `/metrics`. Empty: off. OTLP export is set by the standard `OTEL_` variables.",
+	{"metrics-listen", "", false, "`host:port` of the Prometheus endpoint `/metrics`, and of `/livez` and `/readyz`. Empty: off. OTLP export is set by the standard `OTEL_` variables.",
 		text(func(c *Config) *string { return &c.MetricsListen })},
 	{"log-level", "info", false, "`debug`, `info`, `warn` or `error`.",
 		logLevel},

@@ -43,7 +43,8 @@ func (c Config) Validate() error {
 		{"lock-watchdog-timeout", c.Locks.WatchdogTimeout, minWatchdogTimeout},
 		{"disconnect-grace", c.Locks.DisconnectGrace, 0},
 		{"owner-grace", c.Locks.OwnerGrace, 0},
-		{"drain-timeout", c.DrainTimeout, 0},
+		{"drain-delay", c.Drain.Delay, 0},
+		{"drain-timeout", c.Drain.Timeout, 0},
 		{"max-hold", c.Locks.MaxHold, 0},
 		{"fence-key-ttl", c.Locks.FenceKeyTTL, 0},
 		{"wait-poll", c.Locks.WaitPoll, minWaitPoll},
@@ -109,6 +110,14 @@ func validListen(addr string) error {
 		if !strings.HasPrefix(path, "/") {
 			return fmt.Errorf("%q is not unix:// and an absolute path", addr)
 		}
+		return nil
+	}
+	return validInet(addr)
+}
+
+// validInet takes host:port, and the name of sockets that systemd has opened.
+func validInet(addr string) error {
+	if name, handed := strings.CutPrefix(addr, "systemd:"); handed && name != "" && !strings.ContainsAny(name, ": ") {
 		return nil
 	}
 	return validHostPort(addr)

@@ -38,6 +38,8 @@ func (s *Server) learnLoop() {
 			s.log.Log(s.ctx, level, "Redis' command table is not known yet", "error", err)
 			s.learnAgain()
 			wait = learnRetry
+		} else {
+			s.facts.learned.Store(true)
 		}
 		retry.Sleep(s.ctx, wait, nil)
 		for retry.Sleep(s.ctx, authOften, s.facts.relearn) {
@@ -157,6 +159,23 @@ func (s *Server) askAt(n *upstream.Node, id upstream.Identity, args ...string) (
 	ctx, cancel := context.WithTimeout(s.ctx, backend.QuestionTime)
 	defer cancel()
 	return backend.Ask(ctx, n, id, args...)
+}
+
+var errNotLearned = errors.New("Redis has not been asked yet which commands it has")
+
+// Learned says why commands cannot be served yet; nil: Redis has told which it has.
+func (s *Server) Learned(context.Context) error {
+	if !s.facts.learned.Load() {
+		return errNotLearned
+	}
+	return nil
+}
+
+// Look returns at once unless the server's clients are stuck.
+func (s *Server) Look() {
+	s.gate.Places()
+	s.clients.mu.Lock()
+	defer s.clients.mu.Unlock()
 }
 
 // stranger answers a command that Redis did not list: an unknown one, one of a module loaded since, or one that redis.conf

@@ -128,6 +128,7 @@ type facts struct {
 	relearn  chan struct{}
 	known    chan struct{} // closed when Redis has told of its commands
 	knownNow sync.Once
+	learned  atomic.Bool // Redis has been asked for its commands with success: known stays open if it tells of none
 	blocking blockingCommands
 	learning sync.Once
 	warned   bool // that the upstream is a node of a cluster; learnLoop alone uses it

@@ -3,7 +3,6 @@ package telemetry
 import (
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -17,7 +16,7 @@ import (
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 )
 
-// endpoint serves GET /metrics in Prometheus' text format, and GET /healthz.
+// endpoint serves GET /metrics in Prometheus' text format, and the handlers it is given.
 type endpoint struct {
 	listener net.Listener
 	server   *http.Server
@@ -26,7 +25,7 @@ type endpoint struct {
 }
 
 // listen opens the endpoint and returns the reader through which it collects.
-func listen(addr string, logger *slog.Logger) (*endpoint, sdkmetric.Reader, error) {
+func listen(addr string, handlers map[string]http.Handler, logger *slog.Logger) (*endpoint, sdkmetric.Reader, error) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(
 		collectors.NewGoCollector(),
@@ -47,7 +46,7 @@ func listen(addr string, logger *slog.Logger) (*endpoint, sdkmetric.Reader, erro
 	e := &endpoint{
 		listener: listener,
 		server: &http.Server{
-			Handler:           routes(registry, logger),
+			Handler:           routes(registry, handlers, logger),
 			ReadHeaderTimeout: 5 * time.Second,
 			ReadTimeout:       10 * time.Second,
 			WriteTimeout:      time.Minute,
@@ -62,16 +61,15 @@ func listen(addr string, logger *slog.Logger) (*endpoint, sdkmetric.Reader, erro
 	return e, reader, nil
 }
 
-func routes(registry *prometheus.Registry, logger *slog.Logger) http.Handler {
+func routes(registry *prometheus.Registry, handlers map[string]http.Handler, logger *slog.Logger) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{
 		ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
 		Registry: registry,
 	}))
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		io.WriteString(w, "ok\n") // the caller has hung up if this fails
-	})
+	for pattern, h := range handlers {
+		mux.Handle(pattern, h)
+	}
 	return mux
 }
 

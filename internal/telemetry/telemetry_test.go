@@ -99,7 +99,9 @@ func countSomething(ctx context.Context) {
 func TestScrapeShowsWhatWasCounted(t *testing.T) {
 	ctx := context.Background()
 	countSomething(ctx) // before Start: goes nowhere, harms nothing
-	tel := start(t, Options{ServiceVersion: "1.2.3", MetricsListen: "127.0.0.1:0"})
+	tel := start(t, Options{ServiceVersion: "1.2.3", MetricsListen: "127.0.0.1:0", Handlers: map[string]http.Handler{
+		"GET /other": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "here\n") }),
+	}})
 
 	atomics := map[string]interface {
 		Add(int64)
@@ -157,8 +159,8 @@ func TestScrapeShowsWhatWasCounted(t *testing.T) {
 			t.Errorf("the page lacks %s", want)
 		}
 	}
-	if body := get(t, tel, "/healthz"); body != "ok\n" {
-		t.Errorf("/healthz = %q", body)
+	if body := get(t, tel, "/other"); body != "here\n" {
+		t.Errorf("/other = %q", body)
 	}
 }
 

@@ -1,0 +1,188 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/testredis"
+)
+
+// awaitPage waits until a page answers so.
+func awaitPage(t *testing.T, url string, code int, begins string) {
+	t.Helper()
+	client := http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true}}
+	for end, last := time.Now().Add(patience), ""; ; time.Sleep(10 * time.Millisecond) {
+		resp, err := client.Get(url)
+		if err == nil {
+			body, _ := io.ReadAll(resp.Body)
+			resp.Body.Close()
+			if last = fmt.Sprint(resp.StatusCode, " ", string(body)); resp.StatusCode == code && strings.HasPrefix(string(body), begins) {
+				return
+			}
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%s never answers %d %s: %s, %v", url, code, begins, last, err)
+		}
+	}
+}
+
+// /readyz follows Redis, and says that the process stops while it still serves everybody.
+func TestReadyz(t *testing.T) {
+	t.Parallel()
+	server := testredis.Start(t)
+	addr, metrics := freeAddr(t), freeAddr(t)
+	p := start(t, "--upstream", server.URL(), "--listen", addr, "--metrics-listen", metrics, "--drain-delay", "1m")
+	awaitPage(t, "http://"+metrics+"/readyz", 200, "ok")
+	awaitPage(t, "http://"+metrics+"/livez", 200, "ok")
+	server.Stop()
+	awaitPage(t, "http://"+metrics+"/readyz", 503, "upstream: ")
+	awaitPage(t, "http://"+metrics+"/livez", 200, "ok")
+	server.Cont()
+	awaitPage(t, "http://"+metrics+"/readyz", 200, "ok")
+	p.cmd.Process.Signal(syscall.SIGTERM)
+	awaitPage(t, "http://"+metrics+"/readyz", 503, "draining")
+	awaitPage(t, "http://"+metrics+"/livez", 200, "ok")
+	late := p.dial("tcp", addr)
+	expect(t, late, "OK", "LOCK", "l")
+	p.cmd.Process.Signal(syscall.SIGTERM)
+	if code := p.exit(); code != exitForce {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+// A quorum without its majority is not ready, and neither is a process that has never reached Redis.
+func TestReadyzOfAQuorum(t *testing.T) {
+	t.Parallel()
+	server, a, b := testredis.Start(t), testredis.Start(t), testredis.Start(t)
+	metrics := freeAddr(t)
+	start(t, "--upstream", server.URL(), "--listen", freeAddr(t), "--metrics-listen", metrics,
+		"--quorum", a.URL()+","+b.URL()+",redis://"+freeAddr(t), "--lock-watchdog-timeout", "1s", "--quorum-max-lease", "1s", "--quorum-node-timeout", "100ms")
+	awaitPage(t, "http://"+metrics+"/readyz", 200, "ok")
+	b.Stop()
+	awaitPage(t, "http://"+metrics+"/readyz", 503, "quorum: ")
+	b.Cont()
+	metrics = freeAddr(t)
+	start(t, "--upstream", "redis://"+freeAddr(t), "--listen", freeAddr(t), "--metrics-listen", metrics)
+	awaitPage(t, "http://"+metrics+"/readyz", 503, "commands: ")
+}
+
+func TestEnough(t *testing.T) {
+	t.Parallel()
+	hangs := func(ctx context.Context, what string) error {
+		switch what {
+		case "good":
+			return nil
+		case "bad":
+			return errors.New("is bad")
+		}
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	for _, c := range []struct {
+		all    string
+		wanted int
+		err    string
+	}{
+		{"good", 1, ""}, {"good hangs hangs", 1, ""}, {"hangs good bad good", 2, ""}, {"bad bad hangs", 2, "0 of 3 answer: is bad"},
+		{"good bad bad", 2, "1 of 3 answer: is bad"},
+	} {
+		err := enough(t.Context(), c.wanted, strings.Fields(c.all), hangs)
+		if c.err == "" && err != nil || c.err != "" && (err == nil || !strings.HasPrefix(err.Error(), c.err)) {
+			t.Errorf("%d of %s: %v, want %q", c.wanted, c.all, err, c.err)
+		}
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := enough(ended, 1, []string{"hangs"}, func(context.Context, string) error { <-t.Context().Done(); return nil }); err == nil {
+		t.Error("no error at the end of ctx")
+	}
+}
+
+// systemd opens the sockets, is told of the start, of life and of the end; and clients that come between two processes wait.
+func TestUnderSystemd(t *testing.T) {
+	t.Parallel()
+	if _, err := os.Stat("/bin/sh"); err != nil {
+		t.Skip(err)
+	}
+	told, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: filepath.Join(t.TempDir(), "notify"), Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer told.Close()
+	ln, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	socket, err := ln.File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer socket.Close()
+	server := testredis.Start(t)
+	begin := func() *process {
+		cmd := exec.Command("/bin/sh", "-c", `LISTEN_PID=$$ exec "$@"`, "sh", os.Args[0],
+			"--upstream", server.URL(), "--listen", "systemd:clients", "--drain-timeout", "0")
+		cmd.Env = append(os.Environ(), "LISTEN_FDS=1", "LISTEN_FDNAMES=clients", "WATCHDOG_USEC=60000000", "NOTIFY_SOCKET="+told.LocalAddr().String())
+		cmd.ExtraFiles = []*os.File{socket}
+		return startCommand(t, cmd)
+	}
+	await := func(what string) {
+		t.Helper()
+		told.SetReadDeadline(time.Now().Add(patience))
+		for b := make([]byte, 1024); ; {
+			n, err := told.Read(b)
+			if err != nil {
+				t.Fatalf("systemd is never told %s: %v", what, err)
+			}
+			if string(b[:n]) == what {
+				return
+			}
+		}
+	}
+	for range 2 {
+		p := begin()
+		await("READY=1")
+		await("WATCHDOG=1")
+		expect(t, p.dial("tcp", ln.Addr().String()), "PONG", "PING")
+		p.cmd.Process.Signal(syscall.SIGTERM)
+		await("STOPPING=1")
+		if code := p.exit(); code != exitOK {
+			t.Errorf("exit code %d", code)
+		}
+	}
+	c, err := net.Dial("tcp", ln.Addr().String()) // nobody serves now, and systemd keeps the socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.Write([]byte("PING\r\n")); err != nil {
+		t.Fatal(err)
+	}
+	begin()
+	c.SetReadDeadline(time.Now().Add(patience))
+	if b := make([]byte, 7); true {
+		if _, err := io.ReadFull(c, b); err != nil || string(b) != "+PONG\r\n" {
+			t.Errorf("a client that came in between: %q, %v", b, err)
+		}
+	}
+}
+
+func TestSocketThatSystemdHasNot(t *testing.T) {
+	t.Parallel()
+	p := start(t, "--listen", "systemd:clients", "--upstream", "redis://127.0.0.1:1")
+	if code := p.exit(); code != exitError || !strings.Contains(p.logged(), "no stream socket of that name") {
+		t.Errorf("exit code %d, %s", code, p.logged())
+	}
+}

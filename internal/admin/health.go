@@ -1,0 +1,163 @@
+// Package admin is what the machines of an operator ask the process about itself, by HTTP: is it alive, and is it ready for clients?
+package admin
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	// askTime is for all checks of one answer. Kubernetes waits one second for it unless told otherwise.
+	askTime = 800 * time.Millisecond
+	// freshFor is how long an answer is given again, so that many who ask cost Redis no more than one.
+	freshFor = 500 * time.Millisecond
+	// stalledAfter is how long a beat may take. It is far above what a busy machine needs, since the answer is a restart.
+	stalledAfter = 30 * time.Second
+	// beatEvery is how often the process looks whether it is stuck.
+	beatEvery = 5 * time.Second
+)
+
+// Check is one thing without which clients are not served.
+type Check struct {
+	Name string
+	Ask  func(ctx context.Context) error // nil: it is so
+}
+
+// Health knows whether the process is alive and ready. The zero value is one that starts.
+type Health struct {
+	mu       sync.Mutex // guards all below but turn
+	checks   []Check    // nil: the process is starting
+	draining bool
+	beat     time.Time // the last one's; zero before the first
+	asked    time.Time
+	trouble  []string // found then
+
+	turn sync.Mutex // one who asks the checks at a time; taken before mu
+}
+
+// Handlers are the pages, by their patterns.
+func (h *Health) Handlers() map[string]http.Handler {
+	return map[string]http.Handler{"GET /livez": http.HandlerFunc(h.livez), "GET /readyz": http.HandlerFunc(h.readyz)}
+}
+
+// Serve says that clients are served from now on, if all checks hold.
+func (h *Health) Serve(checks ...Check) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.checks = checks
+}
+
+// Drain says that no new clients should come.
+func (h *Health) Drain() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.draining = true
+}
+
+// Beat calls look every few seconds, or every so often if that is sooner and not 0, until ctx ends. look returns at once unless the
+// process is stuck, and then the process is not alive any more. After each look told is called.
+func (h *Health) Beat(ctx context.Context, every time.Duration, look, told func()) {
+	if every == 0 || every > beatEvery {
+		every = beatEvery
+	}
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		look()
+		h.mu.Lock()
+		h.beat = time.Now()
+		h.mu.Unlock()
+		told()
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (h *Health) livez(w http.ResponseWriter, _ *http.Request) {
+	h.mu.Lock()
+	beat := h.beat
+	h.mu.Unlock()
+	if since := time.Since(beat); !beat.IsZero() && since > stalledAfter {
+		answer(w, []string{fmt.Sprintf("stuck for %v", since.Round(time.Second))})
+		return
+	}
+	answer(w, nil)
+}
+
+func (h *Health) readyz(w http.ResponseWriter, r *http.Request) { answer(w, h.Trouble(r.Context())) }
+
+// answer is 200, or 503 with a line for each trouble.
+func answer(w http.ResponseWriter, trouble []string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	if len(trouble) == 0 {
+		_, _ = io.WriteString(w, "ok\n") // who asked has hung up if this fails
+		return
+	}
+	w.WriteHeader(http.StatusServiceUnavailable)
+	_, _ = io.WriteString(w, strings.Join(trouble, "\n")+"\n")
+}
+
+// Trouble is what keeps the process from being ready, a line each; none: it is.
+func (h *Health) Trouble(ctx context.Context) []string {
+	h.turn.Lock()
+	defer h.turn.Unlock()
+	h.mu.Lock()
+	checks, draining, trouble, fresh := h.checks, h.draining, h.trouble, time.Since(h.asked) < freshFor
+	h.mu.Unlock()
+	switch {
+	case draining:
+		return []string{"draining"}
+	case checks == nil:
+		return []string{"starting"}
+	case fresh:
+		return trouble
+	}
+	trouble = ask(ctx, checks)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.draining { // meanwhile
+		return []string{"draining"}
+	}
+	if ctx.Err() == nil { // else it is the word of one who did not wait
+		h.asked, h.trouble = time.Now(), trouble
+	}
+	return trouble
+}
+
+// ask asks all checks at once. One that does not answer in time has failed.
+func ask(ctx context.Context, checks []Check) (trouble []string) {
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	answers := make([]chan error, len(checks))
+	for i, c := range checks {
+		answers[i] = make(chan error, 1)
+		go c.run(ctx, answers[i])
+	}
+	for i, c := range checks {
+		var err error
+		select {
+		case err = <-answers[i]:
+		case <-ctx.Done():
+			select {
+			case err = <-answers[i]:
+			default:
+				err = fmt.Errorf("no answer within %v", askTime)
+			}
+		}
+		if err != nil {
+			trouble = append(trouble, c.Name+": "+strings.Join(strings.Fields(err.Error()), " "))
+		}
+	}
+	return trouble
+}
+
+func (c Check) run(ctx context.Context, answer chan<- error) { answer <- c.Ask(ctx) }

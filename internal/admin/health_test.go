@@ -1,0 +1,116 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// page is the status and the text of a page.
+func page(t *testing.T, h *Health, path string) (int, string) {
+	t.Helper()
+	mux := http.NewServeMux()
+	for pattern, handler := range h.Handlers() {
+		mux.Handle(pattern, handler)
+	}
+	w := httptest.NewRecorder()
+	mux.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
+	return w.Code, w.Body.String()
+}
+
+func want(t *testing.T, h *Health, path string, code int, text string) {
+	t.Helper()
+	if gotCode, gotText := page(t, h, path); gotCode != code || gotText != text {
+		t.Errorf("%s: %d %q, want %d %q", path, gotCode, gotText, code, text)
+	}
+}
+
+func TestReady(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var h Health
+		want(t, &h, "/readyz", 503, "starting\n")
+		want(t, &h, "/livez", 200, "ok\n")
+		var asked int
+		var fails error
+		good := Check{"good", func(context.Context) error { asked++; return nil }}
+		h.Serve(good, Check{"bad", func(context.Context) error { return fails }})
+		want(t, &h, "/readyz", 200, "ok\n")
+		fails = errors.New("one\ntwo")
+		want(t, &h, "/readyz", 200, "ok\n") // fresh still
+		time.Sleep(freshFor)
+		want(t, &h, "/readyz", 503, "bad: one two\n")
+		if asked != 2 {
+			t.Errorf("three answers within a moment took %d questions, not 2", asked)
+		}
+		fails = nil
+		h.Drain()
+		want(t, &h, "/readyz", 503, "draining\n")
+		want(t, &h, "/livez", 200, "ok\n")
+	})
+}
+
+// A check that hangs is answered for within the second that Kubernetes waits, and says nothing of the others.
+func TestSlowCheck(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var h Health
+		h.Serve(
+			Check{"slow", func(ctx context.Context) error { <-ctx.Done(); time.Sleep(time.Minute); return nil }},
+			Check{"good", func(context.Context) error { return nil }},
+		)
+		before := time.Now()
+		want(t, &h, "/readyz", 503, "slow: no answer within 800ms\n")
+		if took := time.Since(before); took >= time.Second {
+			t.Errorf("the answer took %v", took)
+		}
+		time.Sleep(2 * time.Minute)
+	})
+}
+
+// Who gives up waiting leaves no answer behind for others.
+func TestImpatientAsker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var h Health
+		h.Serve(Check{"slow", func(ctx context.Context) error { return ctx.Err() }})
+		gone, cancel := context.WithCancel(t.Context())
+		cancel()
+		if trouble := h.Trouble(gone); len(trouble) == 0 {
+			t.Error("no trouble")
+		}
+		want(t, &h, "/readyz", 200, "ok\n")
+	})
+}
+
+func TestAlive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var h Health
+		ctx, cancel := context.WithCancel(t.Context())
+		stuck, told := make(chan struct{}), 0
+		look := func() {
+			if told == 10 {
+				<-stuck
+			}
+		}
+		over := make(chan struct{})
+		go func() {
+			defer close(over)
+			h.Beat(ctx, 100*time.Millisecond, look, func() { told++ })
+		}()
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if told != 10 {
+			t.Errorf("told %d times in a second", told)
+		}
+		want(t, &h, "/livez", 200, "ok\n")
+		time.Sleep(31 * time.Second)
+		want(t, &h, "/livez", 503, "stuck for 31s\n")
+		close(stuck)
+		synctest.Wait()
+		want(t, &h, "/livez", 200, "ok\n")
+		cancel()
+		<-over
+	})
+}
