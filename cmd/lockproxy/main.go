@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"github.com/lockproxy/lockproxy/internal/config"
+	"github.com/lockproxy/lockproxy/internal/runlock"
 )
 
 // version is set by the linker for releases.
@@ -27,6 +28,9 @@ const (
 func main() { os.Exit(run(os.Args[1:])) }
 
 func run(args []string) int {
+	if len(args) > 0 && args[0] == "run" {
+		return runlock.Main(args[1:])
+	}
 	cfg, err := config.Parse(args)
 	switch {
 	case errors.Is(err, flag.ErrHelp):

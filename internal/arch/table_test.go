@@ -22,7 +22,7 @@ var stdOnly = []string{}
 // imports them.
 var table = []row{
 	{pkg: "cmd/lockproxy", floor: 6, what: "flags, wiring, signals, exit code",
-		may: []string{"internal/retry", "internal/session", "internal/downstream", "commands", "internal/lock", "cluster", "upstream/sentinel", "upstream", "proto/resp", "scripts", "internal/telemetry", "internal/config", "internal/tlsfiles", "internal/admin", "internal/systemd", "internal/backend"}},
+		may: []string{"internal/retry", "internal/session", "internal/downstream", "commands", "internal/lock", "cluster", "upstream/sentinel", "upstream", "proto/resp", "scripts", "internal/telemetry", "internal/config", "internal/tlsfiles", "internal/admin", "internal/systemd", "internal/backend", "internal/runlock"}},
 	{pkg: "internal/session", floor: 5, what: "one client connection: read, order, reply, hang up",
 		may: []string{"internal/retry", "internal/downstream", "internal/commandtable", "internal/backend", "internal/dedicated", "internal/fenced", "internal/subscription", "internal/scriptcache", "commands", "internal/lock", "cluster", "upstream", "proto/resp", "internal/telemetry"}},
 	{pkg: "internal/backend", floor: 3, what: "how ordinary commands reach Redis: one, or the nodes of a cluster",
@@ -49,6 +49,8 @@ var table = []row{
 		may: []string{"internal/retry", "upstream", "proto/resp", "internal/telemetry"}},
 	{pkg: "upstream", floor: 1, what: "one node: pipe, private connections, handshake; the rueidis clients",
 		may: []string{"internal/retry", "proto/resp", "internal/jitter", "internal/telemetry"}},
+	{pkg: "internal/runlock", floor: 2, what: "lockproxy run: a command that runs while a lock is held",
+		may: []string{"internal/retry", "upstream", "proto/resp"}, libs: []string{"golang.org/x/sys/unix"}},
 	{pkg: "internal/config", floor: 2, what: "the operator's settings: cmd alone reads them", may: []string{"upstream"}},
 	{pkg: "internal/commandtable", floor: 1, what: "what a command is, and where it goes: our rows, and what Redis' COMMAND tells",
 		may: []string{"proto/resp"}, libs: stdOnly},

@@ -65,7 +65,8 @@ var briefs = []brief{
 	{"config", "FILE", "YAML file with any settings"},
 }
 
-const title = "lockproxy is a proxy for Redis that adds locks. Usage: lockproxy [flags]\n\n"
+const title = "lockproxy is a proxy for Redis that adds locks. Usage: lockproxy [flags]\n" +
+	"lockproxy run --lock NAME -- command ... holds a lock while a command runs.\n\n"
 
 // Usage prints what --help shows: a screen of the settings that most people need.
 func Usage(w io.Writer) {

@@ -1,0 +1,184 @@
+package locks
+
+import (
+	"bufio"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/lockproxy/lockproxy/integration/harness"
+	"github.com/lockproxy/lockproxy/internal/testredis"
+)
+
+// runner is a `lockproxy run` with what it, and its command, print.
+type runner struct {
+	t     *testing.T
+	child *testredis.Child
+	in    io.WriteCloser
+	lines chan string
+}
+
+// startRun starts `lockproxy run` with a script as its command.
+func startRun(t *testing.T, p *harness.Proxy, script string, flags ...string) *runner {
+	t.Helper()
+	args := append([]string{"run", "--address", p.Addr()}, flags...)
+	cmd := exec.Command(harness.Binary(t), append(args, "--", "/bin/sh", "-c", script)...)
+	out, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = out.Close() })
+	defer w.Close()
+	cmd.Stdout, cmd.Stderr = w, w
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &runner{t: t, in: in, lines: make(chan string, 100)}
+	r.child = testredis.StartChild(t, cmd)
+	go r.read(out)
+	return r
+}
+
+func (r *runner) read(out io.Reader) {
+	for s := bufio.NewScanner(out); s.Scan(); {
+		r.lines <- s.Text()
+	}
+}
+
+// await returns the next line that begins so.
+func (r *runner) await(begins string) string {
+	r.t.Helper()
+	for over := time.After(harness.Patience); ; {
+		select {
+		case line := <-r.lines:
+			if strings.HasPrefix(line, begins) {
+				return line
+			}
+		case <-over:
+			r.t.Fatalf("it never says %q", begins)
+		}
+	}
+}
+
+// gone waits until a process is no more, or is dead and nobody has asked for its exit code.
+func gone(t *testing.T, pid string) {
+	t.Helper()
+	harness.Eventually(t, "the command has ended", func() bool {
+		stat, err := os.ReadFile(filepath.Join("/proc", pid, "stat"))
+		return err != nil || strings.Contains(string(stat), ") Z ")
+	})
+}
+
+// The exit code is the command's, and the lock is free after it, whatever happened.
+func TestRunExitCodes(t *testing.T) {
+	t.Parallel()
+	p := harness.StartProxy(t, testredis.Start(t).URL())
+	w := harness.Dial(t, p.Addr())
+	harness.Expect(t, w, "+OK\r\n", "LOCK", "taken")
+	for _, c := range []struct {
+		lock, script string
+		code         int
+	}{
+		{"free", "exit 0", 0},
+		{"free", "exit 7", 7},
+		{"free", "kill -TERM $$", 128 + 15},
+		{"free", `[ "$LOCKPROXY_LOCK" = free ] && [ "$LOCKPROXY_TOKEN" -gt 1000000000000000 ]`, 0},
+		{"taken", "echo never", 124},
+		{"", "echo never", 125},
+	} {
+		r := startRun(t, p, c.script, "--lock", c.lock, "--wait", "0")
+		if code := r.child.Exit(t); code != c.code {
+			t.Errorf("%s with the lock %q: exit code %d, not %d", c.script, c.lock, code, c.code)
+		}
+		harness.Expect(t, w, "+OK\r\n", "LOCK", "free")
+		harness.Expect(t, w, ":1\r\n", "UNLOCK", "free")
+	}
+	none := testredis.StartChild(t, exec.Command(harness.Binary(t), "run", "--lock", "free", "--", "/no/such/command"))
+	if code := none.Exit(t); code != 127 {
+		t.Errorf("a command that does not exist: exit code %d", code)
+	}
+}
+
+// Two on one lock run one after the other, also when the first is killed: its command is killed with it.
+func TestRunOneAfterTheOther(t *testing.T) {
+	t.Parallel()
+	p := harness.StartProxy(t, testredis.Start(t).URL())
+	w := harness.Dial(t, p.Addr())
+	script := "echo begin $$; read line; echo end $line"
+	first := startRun(t, p, script, "--lock", "job")
+	pid := strings.TrimPrefix(first.await("begin"), "begin ")
+	second := startRun(t, p, script, "--lock", "job", "--wait", "10m")
+	harness.Eventually(t, "the second waits", func() bool { return harness.WaitingHere(t, w, "job") == 1 })
+	killed := time.Now()
+	first.child.Kill()
+	second.await("begin")
+	t.Logf("the second began %v after the first was killed", time.Since(killed).Round(100*time.Microsecond))
+	gone(t, pid)
+	third := startRun(t, p, script, "--lock", "job", "--fair")
+	harness.Eventually(t, "the third waits", func() bool { return harness.WaitingHere(t, w, "job") == 1 })
+	if _, err := io.WriteString(second.in, "well\n"); err != nil {
+		t.Fatal(err)
+	}
+	second.await("end well")
+	if code := second.child.Exit(t); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	third.await("begin")
+}
+
+// A signal goes to the command and all that it has started. One that comes while the lock is waited for ends the wait.
+func TestRunPassesSignalsOn(t *testing.T) {
+	t.Parallel()
+	p := harness.StartProxy(t, testredis.Start(t).URL())
+	w := harness.Dial(t, p.Addr())
+	r := startRun(t, p, `trap "echo stopped; exit 5" TERM; sleep 1000 & echo begin $!; wait`, "--lock", "job")
+	sleeps := strings.TrimPrefix(r.await("begin"), "begin ")
+	waits := startRun(t, p, "echo never", "--lock", "job")
+	harness.Eventually(t, "one waits", func() bool { return harness.WaitingHere(t, w, "job") == 1 })
+	if err := waits.child.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if code := waits.child.Exit(t); code != 128+15 {
+		t.Errorf("a wait that was ended: exit code %d", code)
+	}
+	if err := r.child.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	r.await("stopped")
+	if code := r.child.Exit(t); code != 5 {
+		t.Errorf("exit code %d", code)
+	}
+	gone(t, sleeps)
+}
+
+// The command is stopped when the lock is lost: it was freed by force, its proxy has gone, or says nothing. One that does not care
+// is killed.
+func TestRunStopsAtALoss(t *testing.T) {
+	t.Parallel()
+	p := harness.StartProxy(t, testredis.Start(t).URL())
+	obeys := `trap "echo stopped; exit 0" TERM; echo begin; while :; do sleep 0.1; done`
+	forced := startRun(t, p, obeys, "--lock", "forced")
+	stubborn := startRun(t, p, `trap "" TERM; echo begin; while :; do sleep 0.1; done`, "--lock", "stubborn", "--lease", "3s")
+	left := startRun(t, p, obeys, "--lock", "left")
+	for _, r := range []*runner{forced, stubborn, left} {
+		r.await("begin")
+	}
+	w := harness.Dial(t, p.Addr())
+	harness.Eventually(t, "it is freed by force", func() bool { return w.Do("UNLOCK", "forced", "FORCE") == ":1\r\n" })
+	forced.await("stopped")
+	p.Stop()
+	stubborn.await("lockproxy run: the lock stubborn was lost while the command ran: ")
+	p.Kill()
+	left.await("stopped")
+	for _, r := range []*runner{forced, stubborn, left} {
+		if code := r.child.Exit(t); code != 123 {
+			t.Errorf("exit code %d", code)
+		}
+	}
+}

@@ -1,0 +1,69 @@
+package runlock
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"syscall"
+)
+
+// command is the one that runs while the lock is held.
+type command struct {
+	cmd   *exec.Cmd
+	group bool          // it has a process group of its own, which gets the signals
+	done  chan struct{} // closed when it has ended
+	err   error
+}
+
+// begin starts the command with this process' input and output.
+func begin(file string, words, env []string) (*command, error) {
+	c := &command{cmd: &exec.Cmd{Path: file, Args: words, Env: env, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}, done: make(chan struct{})}
+	c.cmd.SysProcAttr, c.group = attributes()
+	if err := c.cmd.Start(); err != nil {
+		return nil, err
+	}
+	go c.wait()
+	return c, nil
+}
+
+func (c *command) wait() {
+	defer close(c.done)
+	c.err = c.cmd.Wait()
+}
+
+// pass passes a signal on that this process got, unless the command got it as well, from the terminal.
+func (c *command) pass(s os.Signal) {
+	n, ok := s.(syscall.Signal)
+	if ok && (c.group || !fromTerminal(n)) {
+		c.signal(n)
+	}
+}
+
+// stop asks the command to end, or kills it.
+func (c *command) stop(kill bool) {
+	if kill {
+		c.signal(syscall.SIGKILL)
+		return
+	}
+	c.signal(syscall.SIGTERM)
+}
+
+// code is the exit code of a command that has ended.
+func (c *command) code() int {
+	var exit *exec.ExitError
+	if !errors.As(c.err, &exit) {
+		if c.err != nil {
+			return exitFailed
+		}
+		return 0
+	}
+	if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		return exitSignals + int(status.Signal())
+	}
+	return exit.ExitCode()
+}
+
+// ends says that a signal ends a process that does nothing about it.
+func ends(s syscall.Signal) bool {
+	return s == syscall.SIGTERM || s == syscall.SIGINT || s == syscall.SIGHUP || s == syscall.SIGQUIT
+}

@@ -1,0 +1,20 @@
+//go:build !linux
+
+package runlock
+
+import (
+	"os"
+	"syscall"
+)
+
+// attributes: only Linux lets a command die with the process that has started it.
+func attributes() (*syscall.SysProcAttr, bool) { return nil, false }
+
+// signal sends a signal to the command.
+func (c *command) signal(s syscall.Signal) { _ = c.cmd.Process.Signal(s) }
+
+// passedOn are the signals that the command gets instead of this process.
+func passedOn() []os.Signal { return []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP} }
+
+// fromTerminal are those that a terminal sends to everybody of the group.
+func fromTerminal(s syscall.Signal) bool { return s == syscall.SIGINT }
