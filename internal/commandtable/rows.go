@@ -9,12 +9,12 @@ const (
 	subscription   = "Subscriptions are state of the connection. It is given back when the last one ends."
 	mayWait        = "It may wait, and would make everybody else's commands wait."
 	waitsWithBlock = "With BLOCK it may wait, and is sent on a connection of the client's own."
-	lastWrite      = "Redis counts what the command's own connection wrote last. A WAIT of this proxy's own goes ahead of it, so that all writes before count, those on the shared connection too."
+	lastWrite      = "By itself Redis waits for the writes of the connection that the command comes on. The proxy first sends a WAIT of its own there, after which Redis waits for all earlier writes, those on the shared connection, too."
 	replication    = "It turns the connection into a replica's."
-	kinOnly        = "Of Redis' relatives only: it changes the connection."
+	kinOnly        = "Only relatives of Redis have it: it changes the connection."
 	scripts        = "Ordinary commands never wait for it: a script that is not known to be quick gets a connection to itself. It cannot change the connection. When Redis answers NOSCRIPT and the proxy has seen the script, it is loaded again."
 	functions      = "Ordinary commands never wait for it: a function that is not known to be quick gets a connection to itself. It cannot change the connection."
-	nodeOnly       = "As a Redis without cluster mode answers, whatever is upstream; with `--present cluster` as a cluster's only node."
+	nodeOnly       = "The answer is that of a Redis without cluster mode, whatever the upstream is; with `--present cluster`, that of a cluster's only node."
 	readSwitch     = nodeOnly + " With `--cluster-read-from` `client` or `replica` it says whether what this connection reads may come from replicas."
 	addedVerbs     = "Redis' answer with the lock verbs added."
 )
@@ -61,7 +61,7 @@ var (
 		{Name: "sync", Note: replication},
 		{Name: "psync", Note: replication},
 		{Name: "replconf", Note: "Of the replication protocol: REPLCONF ACK has no reply."},
-		{Name: "cluster|syncslots", Note: "Of Redis' relatives only: it takes the connection over."},
+		{Name: "cluster|syncslots", Note: "Only relatives of Redis have it: it takes the connection over."},
 		{Name: "rreplay", Note: kinOnly},
 		{Name: "dfly", Note: kinOnly},
 		{Name: "script|debug", Note: "An interactive session with Redis' script debugger. Scripts that a client sends behind it are refused, not run without it."},
@@ -81,9 +81,9 @@ var (
 		{Name: "readwrite", Barred: true, Arity: 1, Here: true, Note: readSwitch},
 		{Name: "asking", Barred: true, Arity: 1, Here: true, Note: nodeOnly},
 		{Name: "cluster", Barred: true, Arity: -2, Here: true, Note: nodeOnly},
-		{Name: "script|kill", Open: true, Here: true, Note: "Redis' answer, asked on another connection, since the one that runs the script does not listen."},
-		{Name: "function|kill", Open: true, Here: true, Note: "Redis' answer, asked on another connection, since the one that runs the function does not listen."},
-		{Name: "info", Open: true, Here: true, Note: "Redis' answer, with a section `# Lockproxy` added, and not of a cluster's node. Its `# Clients` are Redis' own clients, of which this proxy is a few. Of a cluster, counts (of clients, commands, keys, memory used, messages) are those of the masters that answer added up; the rest is one master's."},
+		{Name: "script|kill", Open: true, Here: true, Note: "Redis' answer, asked on another connection, because the one that runs the script is busy."},
+		{Name: "function|kill", Open: true, Here: true, Note: "Redis' answer, asked on another connection, because the one that runs the function is busy."},
+		{Name: "info", Open: true, Here: true, Note: "Redis' answer, with a section `# Lockproxy` added, and without cluster mode unless `--present cluster`. Its `# Clients` are Redis' own clients; a few of them are connections of this proxy. With a cluster upstream, counts (of clients, commands, keys, memory used, messages) are the sums over all masters that answer; the rest is one master's."},
 		{Name: "client", Arity: -2, Open: true, Here: true, Note: "Subcommands that are not listed here are unknown."},
 		{Name: "client|id", Arity: 2, Here: true, Probe: []string{"CLIENT", "ID"},
 			Note: "The connection's number at this proxy. Within a transaction it is Redis'."},
@@ -123,41 +123,41 @@ var (
 
 	// Subcommands that go to Redis, of a command whose others do not.
 	passed = []Command{
-		{Name: "client|caching", Learned: Learned{ReadOnly: true}, Note: "To the client's own connection while it is tracking, where it means something."},
+		{Name: "client|caching", Learned: Learned{ReadOnly: true}, Note: "Sent on the client's own connection while it is tracking."},
 		{Name: "command|help", Learned: Learned{ReadOnly: true}, Note: "Redis' text, in its version."},
 	}
 
 	// What is forwarded although it concerns more than data, by command: what there is to know. Redis' ACL says who may.
 	remarks = map[string]string{
-		"acl":            "Of Redis' users. ACL LOG shows this proxy's address.",
+		"acl":            "About Redis' users. ACL LOG shows this proxy's address.",
 		"bgrewriteaof":   "",
 		"bgsave":         "",
-		"config":         "Of Redis, not of this proxy. A changed requirepass holds here within a second.",
+		"config":         "About Redis, not this proxy. A changed requirepass holds here within a second.",
 		"dbsize":         "",
 		"failover":       "The upstream becomes a replica, where Redis refuses writes and locks.",
 		"flushall":       "Locks are keys: they are lost, too, and their holders are told.",
 		"flushdb":        "Locks are keys: they are lost, too, and their holders are told.",
 		"function":       "",
-		"keys":           "Locks are keys, and seen.",
+		"keys":           "Locks are keys, so they are listed, too.",
 		"lastsave":       "",
-		"latency":        "Of Redis. HISTOGRAM counts what this proxy sends, its lock scripts included.",
+		"latency":        "About Redis. HISTOGRAM counts what this proxy sends, its lock scripts included.",
 		"lolwut":         "",
-		"memory":         "Of Redis.",
+		"memory":         "About Redis.",
 		"module":         "A module's commands work as soon as it is loaded, by the flags it gives them.",
 		"object":         "",
 		"pfdebug":        "",
 		"pfselftest":     "",
 		"publish":        "Before a cluster it counts the subscribers at one node, as a cluster's own nodes do.",
-		"pubsub":         "Of Redis: the channels on which the proxy waits for locks are among them.",
+		"pubsub":         "About Redis. The channels on which the proxy waits for locks are listed, too.",
 		"replicaof":      "The upstream becomes a replica, where Redis refuses writes and locks.",
 		"restore-asking": "",
-		"role":           "Of Redis, which may be a replica.",
+		"role":           "About Redis, which may be a replica.",
 		"save":           "While it runs, Redis answers nobody.",
 		"script":         "",
 		"slaveof":        "See REPLICAOF.",
-		"slowlog":        "Of Redis, lock scripts included; the clients' addresses are this proxy's.",
+		"slowlog":        "About Redis, lock scripts included; the clients' addresses are this proxy's.",
 		"spublish":       "",
-		"swapdb":         "Locks are keys: they change places, too, and their holders lose them.",
+		"swapdb":         "Locks are keys, so they change databases, too, and their holders lose them.",
 	}
 )
 
