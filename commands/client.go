@@ -9,9 +9,9 @@ import (
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
-// What clients say of themselves and of each other: the grammar of HELLO and CLIENT, as Redis' is.
+// The grammar and the replies of HELLO and CLIENT, which are Redis' own.
 
-// Errors of Redis', in its words.
+// Errors in Redis' words.
 const (
 	SyntaxError  = "ERR syntax error"
 	NotANumber   = "ERR value is not an integer or out of range"
@@ -125,13 +125,13 @@ func ParseKill(args [][]byte) (f KillFilter, line string) {
 	return f, ""
 }
 
-// Matches says whether a client is one that is meant; the one that asks, too.
+// Matches says whether a client is one of those to kill. SkipMe is left to the caller.
 func (f KillFilter) Matches(c ClientFacts) bool {
 	return (f.Kind == "" || f.Kind == c.Kind()) && (f.ID == 0 || f.ID == c.ID) && (f.Addr == "" || f.Addr == c.Addr) &&
 		(f.LAddr == "" || f.LAddr == c.LAddr) && (f.User == "" || f.User == c.User) && (f.Age == 0 || int64(c.Age/time.Second) >= f.Age)
 }
 
-// AppendReply appends the reply to CLIENT KILL, which has killed so many.
+// AppendReply appends the reply to a CLIENT KILL that has killed so many clients.
 func (f KillFilter) AppendReply(out []byte, killed int) []byte {
 	switch {
 	case !f.old:

@@ -18,11 +18,11 @@ type ClientFacts struct {
 	DB, Proto   int
 	Age, Idle   time.Duration
 	Last        string // the last command; "": none yet
-	Query       int    // bytes of the command that asks, of the client that asks
+	Query       int    // bytes of the CLIENT LIST or CLIENT INFO at work, if it is this client's
 	ClientState
 }
 
-// ClientState is what a client has going on.
+// ClientState is the state of a client's connection.
 type ClientState struct {
 	Channels, Patterns, Shards int32
 	Queued                     int32 // commands of its transaction; -1: it has none
@@ -67,7 +67,7 @@ func (s *ClientState) flags() string {
 // ClientFields are the fields of a line of CLIENT LIST, in their order.
 type ClientFields []string
 
-// Redis70Fields are those of Redis 7.0, for as long as Redis has not told its own.
+// Redis70Fields are those of Redis 7.0, for as long as those of the user's Redis are not known.
 var Redis70Fields = ClientFields(strings.Fields("id addr laddr fd name age idle flags db sub psub ssub multi qbuf qbuf-free argv-mem multi-mem rbs rbp obl oll omem tot-mem events cmd user redir resp"))
 
 // ReadClientFields takes the fields from Redis' answer to CLIENT INFO or CLIENT LIST; nil: it has none.

@@ -1,5 +1,6 @@
-// Package commands is lockproxy's own verbs as Redis clients see them: a table of name, arity, flags, keys and help, their
-// grammar, and their replies. What a lock is lives below, in internal/lock; whose connection it is lives above.
+// Package commands has the grammar and the replies of all that lockproxy answers itself: the lock verbs, in a table of name, arity,
+// flags, keys and help, and HELLO, CLIENT, COMMAND, CLUSTER and INFO. What a lock is, internal/lock knows; what is so of a client,
+// the session says.
 package commands
 
 import (
@@ -54,7 +55,7 @@ func init() {
 	}
 }
 
-// longestName bounds what Lookup has to fold.
+// longestName is the length of a buffer for names in lower case.
 const longestName = 16
 
 // Lookup finds a verb by its name in any letter case; nil means it is not ours.

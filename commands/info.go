@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// added are the fields of INFO that are counts of what is spread over the masters: of clients, commands, keys, messages.
-// The rest is the first one's.
+// added are the fields of INFO that are added up over all masters: counts of clients, commands, keys and messages. Other fields are
+// those of the first master.
 var added = fieldSet(`
 	connected_clients blocked_clients tracking_clients clients_in_timeout_table
 	used_memory used_memory_rss maxmemory lazyfree_pending_objects lazyfreed_objects
@@ -18,7 +18,7 @@ var added = fieldSet(`
 	pubsub_channels pubsub_patterns pubsubshard_channels total_forks tracking_total_keys tracking_total_items tracking_total_prefixes
 	unexpected_error_replies total_error_replies dump_payload_sanitizations total_reads_processed total_writes_processed`)
 
-// foremost are the fields that tell what goes on, of which the highest counts.
+// foremost are the fields of which the highest is shown: they say whether something goes on at any master.
 var foremost = fieldSet("loading async_loading rdb_bgsave_in_progress aof_rewrite_in_progress aof_rewrite_scheduled")
 
 func fieldSet(list string) map[string]bool {
@@ -53,7 +53,7 @@ func readInfo(text string) (sections []*infoSection) {
 	return sections
 }
 
-// SumInfo makes one INFO of the masters', at least one.
+// SumInfo makes one INFO of those of the masters, at least one.
 func SumInfo(texts []string) string {
 	if len(texts) == 1 {
 		return texts[0]
@@ -82,7 +82,7 @@ func SumInfo(texts []string) string {
 	return b.String()
 }
 
-// add adds what another master says.
+// add adds the section of another master.
 func (s *infoSection) add(more *infoSection) {
 	for _, name := range more.names {
 		mine, has := s.values[name]
@@ -93,14 +93,14 @@ func (s *infoSection) add(more *infoSection) {
 		case added[name]:
 			s.values[name] = sumOf(mine, theirs)
 		case foremost[name]:
-			s.values[name] = max(mine, theirs) // of one digit
+			s.values[name] = max(mine, theirs) // both have one digit
 		case s.title == "Keyspace" || s.title == "Commandstats" || s.title == "Errorstats":
 			s.values[name] = addPairs(mine, theirs)
 		}
 	}
 }
 
-// value is a field's, which is made for reading of one that was added up.
+// value is the value of a field. That of used_memory_human and its like is made from the sum.
 func (s *infoSection) value(name string) string {
 	number, is := strings.CutSuffix(name, "_human")
 	if !is || !added[number] {
@@ -129,7 +129,7 @@ func sumOf(a, b string) string {
 	return strconv.FormatInt(n+m, 10)
 }
 
-// addPairs adds "calls=1,usec=2" and its like, with means by what they are the mean of.
+// addPairs adds values like "calls=1,usec=2". A mean is weighted by the number that it is the mean of.
 func addPairs(a, b string) string {
 	mine, theirs := pairs(a), pairs(b)
 	var out []string

@@ -24,8 +24,8 @@ type ProxyFacts struct {
 	Locks          *lock.Manager                           // nil: there is none
 }
 
-// AppendInfo appends the reply to INFO of which Redis has answered answer: that, as this proxy's mode wants it, and with the
-// proxy's own section behind it if it was asked for.
+// AppendInfo appends the reply to INFO: Redis' answer, in which the mode is the proxy's, and behind it the proxy's own section if
+// that was asked for.
 func (p *ProxyFacts) AppendInfo(out []byte, proto int, args [][]byte, answer []byte) []byte {
 	own := wantsOwnSection(args[1:])
 	if !own && !p.otherMode(answer) {
@@ -123,7 +123,7 @@ func (p *ProxyFacts) otherMode(text []byte) bool {
 	return bytes.Contains(text, other[0]) || bytes.Contains(text, other[1])
 }
 
-// inOwnMode has INFO say what CLUSTER and HELLO say.
+// inOwnMode has an INFO say the same of the mode as CLUSTER and HELLO.
 func (p *ProxyFacts) inOwnMode(text []byte) []byte {
 	other, own := p.modeLines()
 	for i := range other {

@@ -86,7 +86,7 @@ func visible(c Client, all []lock.Entry) ([]lock.Entry, error) {
 type mapping struct {
 	out   []byte
 	proto int
-	who   bool // it is said whose connections they are
+	who   bool // the fields say whose connections they are
 }
 
 // whoFields is the number of fields that connection appends.

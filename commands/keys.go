@@ -24,7 +24,7 @@ func (p keyPlace) words() []string {
 // maxKeys is the number of keys that one call may name: each one is a round trip of its own.
 const maxKeys = 1024
 
-// What is wrong with a number of keys, in the words of SINTERCARD.
+// Errors for a number of keys, in the words of SINTERCARD.
 var (
 	errNumkeys  = errors.New("ERR numkeys should be greater than 0")
 	errFewKeys  = errors.New("ERR Number of keys can't be greater than number of args")

@@ -43,7 +43,7 @@ func names(keys [][]byte) []string {
 
 func runMultilock(c Client, args [][]byte, out []byte) []byte {
 	v := table["multilock"]
-	keys, rest, _ := v.split(args) // Run has looked at the error
+	keys, rest, _ := v.split(args) // Run has checked the error
 	r, err := lockRequest(c, v, lock.Plain, rest)
 	if err != nil {
 		return appendSyntax(out, err)

@@ -12,7 +12,7 @@ import (
 // ErrUnblocked ends a wait as CLIENT UNBLOCK … ERROR does, when it is the cause of the context's end.
 var ErrUnblocked error = &upstream.ReplyError{Line: "UNBLOCKED client unblocked via CLIENT UNBLOCK"}
 
-// appendFailure is the one place where an error becomes words on the wire.
+// appendFailure is the one place where an error becomes an error reply.
 func appendFailure(out []byte, proto int, err error) []byte {
 	var own *lock.Error
 	var redis *upstream.ReplyError
@@ -27,7 +27,7 @@ func appendFailure(out []byte, proto int, err error) []byte {
 		// The client has gone; nobody reads this.
 		return resp.AppendError(out, "UNBLOCKED the connection ended while it waited")
 	default:
-		// Of upstream's kinds: its words say what is known.
+		// An error of upstream, whose text says what is known.
 		return resp.AppendError(out, "ERR "+err.Error())
 	}
 }

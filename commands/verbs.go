@@ -8,7 +8,7 @@ import (
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
-// The options of DESIGN's table, once each.
+// The options of all verbs, once each.
 var (
 	optBlock    = Option{Keyword: "BLOCK", Value: "milliseconds", kind: waiting}
 	optEX       = Option{Keyword: "EX", Value: "seconds", kind: seconds, group: "lease"}
@@ -121,7 +121,7 @@ func runAcquire(c Client, v *Verb, kind lock.Kind, args [][]byte, out []byte) []
 	}
 }
 
-// endOf is err, or when it only says that the wait has ended, why.
+// endOf is err or, if err only says that the wait has ended, the reason for that.
 func endOf(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil && errors.Is(err, context.Canceled) {
 		return cause

@@ -13,7 +13,7 @@ const (
 	ConnDiscard
 	ConnWatch
 	ConnUnwatch
-	ConnSubscribe // and its kin, UNSUBSCRIBE too
+	ConnSubscribe // also PSUBSCRIBE and SSUBSCRIBE, and UNSUBSCRIBE and its like
 	ConnTracking
 	ConnMonitor
 )

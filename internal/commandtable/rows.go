@@ -2,7 +2,7 @@ package commandtable
 
 import "strings"
 
-// The rows of the table, each with the note that docs/COMMANDS.md gives for it: a test wants one of every row.
+// The rows of the table, each with the note that docs/COMMANDS.md gives for it: a test checks that every row has one.
 
 const (
 	transaction    = "A transaction is state of the connection. Lock verbs, AUTH, HELLO, CLUSTER, READONLY, READWRITE, ASKING, CLIENT KILL, UNBLOCK and REPLY are errors within one, and abort it."
@@ -20,8 +20,8 @@ const (
 )
 
 // Commands that would leave a shared connection in another state, answer with anything but one reply, block it or
-// take it over run on a connection of the client's own, or are answered here, or are refused: a shifted or foreign
-// reply would reach the wrong client.
+// take it over run on a connection of the client's own, or are answered here, or are refused: otherwise a reply could reach the
+// wrong client.
 var (
 	stateful = []Command{
 		{Name: "multi", Conn: ConnMulti, Note: transaction},
@@ -111,7 +111,7 @@ var (
 		{Name: "client|getredir", Arity: 2, Here: true, Note: "Redis' answer, with this proxy's number."},
 		{Name: "client|trackinginfo", Arity: 2, Here: true, Note: "Redis' answer, with this proxy's number in `redirect`."},
 		{Name: "client|help", Arity: 2, Here: true, Note: "Redis' text, in its version, with CAPA added."},
-		// Redis itself refuses the unauthenticated here: what it answers is only added to.
+		// Redis is asked, and refuses those who have not authenticated; its answer is only added to.
 		{Name: "command", Open: true, Here: true, Note: addedVerbs},
 		{Name: "command|count", Open: true, Here: true, Note: addedVerbs},
 		{Name: "command|info", Open: true, Here: true, Note: addedVerbs},

@@ -79,7 +79,7 @@ func readSpec(e resp.Reply) (k keySpec) {
 }
 
 // Keys appends to dst which words of a call are keys. Not known: only Redis can tell, by COMMAND GETKEYS. A call that
-// does not fit has no keys: any Redis says what is wrong with it.
+// does not fit has no keys: it may be sent to any node, which says what is wrong with it.
 func (t *CommandSpec) Keys(args [][]byte, dst []int) (keys []int, known bool) {
 	switch {
 	case t.sorts:

@@ -1,5 +1,5 @@
 // Package commandtable is what the proxy knows of commands: what each does to a connection, whether it is forwarded,
-// answered here or refused, and what Redis tells of those it has. Who answers them is the session's business.
+// answered here or refused, and what Redis says of those that it has. The session knows who answers them.
 package commandtable
 
 import (
@@ -16,7 +16,7 @@ type Command struct {
 	Script  ScriptKind // what it has to do with scripts
 	Rights  bool       // it may change what users may do
 	Open    bool       // may be run by clients that have not authenticated
-	Barred  bool       // not to be queued in a transaction, and unknown to Redis or to be kept from it
+	Barred  bool       // an error within a transaction: Redis does not know it, or must not get it
 	Here    bool       // answered here; else forwarded
 	Always  bool       // answered here in every state of the connection
 	Arity   int        // of commands answered here, checked before anything else; 0: not checked
@@ -46,7 +46,7 @@ type variants struct {
 // what is learned makes a new one.
 type Table struct {
 	commands map[string]*Command
-	learned  bool // Redis has told all of its own: other names are strangers
+	learned  bool // Redis has listed all of its commands: other names are unknown
 }
 
 // New puts together what is answered or refused here, verbs of the proxy's own, the operator's deny list, and what
@@ -177,7 +177,7 @@ func (c *Command) Of(args [][]byte) *Command {
 	return c
 }
 
-// LongestName is how many bytes a name may have: longer ones are nobody's.
+// LongestName is how many bytes a command's name may have: no command has a longer one.
 const LongestName = 64
 
 // lookUp finds a name in any letter case without allocating.
@@ -201,7 +201,7 @@ func refusal(name, why, note string) *Command {
 }
 
 // blocks says whether XREAD or XREADGROUP is called with BLOCK. Options it does not know are passed over one word at a
-// time: a BLOCK too many only takes a connection of its own.
+// time: if BLOCK is found by mistake, the call only gets a connection of its own.
 func blocks(args [][]byte) bool {
 	for i := 1; i < len(args); i++ {
 		switch {

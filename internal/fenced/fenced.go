@@ -1,5 +1,5 @@
 // Package fenced runs a command if a lock is held, in one atomic step: the lock is WATCHed and looked at, and the command is run by
-// MULTI and EXEC, which Redis refuses when the lock has changed since, or run out.
+// MULTI and EXEC, which Redis refuses if the lock has changed or expired since.
 package fenced
 
 import (
@@ -25,7 +25,7 @@ var guardHead = map[int]string{2: "*2\r\n*1\r\n$-1\r\n", 3: "*2\r\n*1\r\n_\r\n"}
 type Host interface {
 	// Locks is the client as the lock engine knows it.
 	Locks() *lock.Client
-	// Ask asks past the connection, of which the client is not told.
+	// Ask asks Redis over another connection.
 	Ask(words ...string) ([]byte, error)
 	// Reply gives the client its reply.
 	Reply(reply []byte)
@@ -56,7 +56,7 @@ type Slot struct {
 	Looked  bool // the lock was found to be held there
 }
 
-// Try looks once, and has the command run if the lock is held. Neither done nor an error: the lock was changed meanwhile.
+// Try looks once, and has the command run if the lock is held. If it is neither done nor an error, the lock was changed meanwhile.
 func (f *Fence) Try() (done bool, err error) {
 	began, err := f.look()
 	if f.Slot.Looked = err == nil; f.Slot.Looked {
@@ -229,7 +229,7 @@ func (f *Fence) notRun(queued, answered []byte) error {
 	switch {
 	case !bad:
 		return nil
-	case !dedicated.Aborted(answered): // it was not EXEC's to say, but that of the user's rights
+	case !dedicated.Aborted(answered): // the user may not run EXEC
 		f.undo(begun{multi: true})
 		return ownError(answered)
 	}
@@ -257,7 +257,7 @@ func (f *Fence) undo(what begun) {
 		return
 	}
 	now := f.Conn.Status()
-	if now.Ended { // what the client has lost with it is seen to
+	if now.Ended { // the session deals with what the client has lost
 		return
 	}
 	f.Host.Abandon(!now.None, "FENCED could not end its transaction: "+err.Error())

@@ -32,8 +32,8 @@ type Cache struct {
 	seed  maphash.Seed
 	quick *lru.Cache[Key, struct{}]
 
-	// loading is held while a script is loaded again, and by a SCRIPT FLUSH that is about to be sent: what was loaded
-	// before it is gone with it, and nothing comes back behind it.
+	// loading is held while a script is loaded again, and while a SCRIPT FLUSH is sent: so the flush removes all that was loaded
+	// before it, and nothing is loaded again behind it by mistake.
 	loading sync.Mutex
 
 	mu       sync.Mutex // guards all below; a leaf
@@ -61,7 +61,7 @@ func New() *Cache {
 	return c
 }
 
-// evicted is told of every body that goes; mu is held. Its EVAL is looked at anew when it comes by again.
+// evicted is called for every body that is dropped; mu is held. Its EVAL counts as new when it comes again.
 func (c *Cache) evicted(_ string, b *script) {
 	c.bytes -= len(b.text)
 	c.quick.Remove(b.key)
@@ -72,7 +72,7 @@ func (c *Cache) Key(kind commandtable.ScriptKind, text []byte) Key {
 	return Key(maphash.Bytes(c.seed, text)<<2 | uint64(kind))
 }
 
-// IsQuick says that a script is known to be quick. It does not count as use, so that it only takes a read lock: scripts are forgotten in the order they came.
+// IsQuick says that a script is known to be quick. It does not count as use, so a read lock is enough; scripts are forgotten in the order in which they came.
 func (c *Cache) IsQuick(k Key) bool { return c.quick.Contains(k) }
 
 // AddQuick notes that a script is quick.
@@ -114,8 +114,8 @@ func (c *Cache) Remember(body []byte, key Key, seen uint64) {
 	}
 }
 
-// find returns the script of that SHA1, if it may be loaded again. One that speaks of NOSCRIPT itself never is: its reply
-// may be its own words.
+// find returns the script of that SHA1, if it may be loaded again. A script whose text has NOSCRIPT in it never is: the
+// error may come from the script itself.
 func (c *Cache) find(sha string) (b script, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -142,7 +142,7 @@ func (c *Cache) loaded(sha, where string) {
 }
 
 // FlushBegins is to be called before a SCRIPT FLUSH is sent, and FlushEnds after its reply has been looked at. Nothing
-// is loaded again between thec.
+// is loaded again between the two.
 func (c *Cache) FlushBegins() {
 	c.loading.Lock()
 	defer c.loading.Unlock()
@@ -151,7 +151,7 @@ func (c *Cache) FlushBegins() {
 	c.flushing++
 }
 
-// FlushEnds is the end of what FlushBegins began.
+// FlushEnds ends what FlushBegins began.
 func (c *Cache) FlushEnds() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

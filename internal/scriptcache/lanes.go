@@ -9,13 +9,13 @@ import (
 )
 
 // Connections for scripts are shared pipes in lanes beside the one of ordinary commands: lane 1 carries quick scripts of
-// all clients of an identity, those above it one client's run at a time. Out of use they are kept as idle identities are.
+// all clients of an identity, those above it one client's run at a time. Unused ones are closed like those of idle identities.
 const quickLane = 1
 
 // MaxAlone is how many runs may have a connection to themselves at once; more go over the quick lane.
 const MaxAlone = 64
 
-// QuickTime is how soon a script that is quick has been seen to end, with the time it waited for others.
+// QuickTime is how long a quick script may take, with the time that it waits for others.
 const QuickTime = 50 * time.Millisecond
 
 // Lanes are the lanes in use.
@@ -53,7 +53,7 @@ func (l *Lanes) Join(id upstream.Identity) *Lane {
 	return q
 }
 
-// Leave is the end of what Join began.
+// Leave ends what Join began.
 func (q *Lane) Leave() {
 	q.lanes.mu.Lock()
 	defer q.lanes.mu.Unlock()
@@ -80,14 +80,14 @@ func (l *Lanes) Take(id upstream.Identity) (lane upstream.Identity, ok bool) {
 	}
 }
 
-// GiveBack is the end of what Take began.
+// GiveBack ends what Take began.
 func (l *Lanes) GiveBack(lane upstream.Identity) {
 	l.mu.Lock()
 	delete(l.alone, lane)
 	l.mu.Unlock()
 }
 
-// Stuck says that a script in the lane is not as quick as it was: nobody should queue up behind it.
+// Stuck says that a script in the lane takes longer than a quick one may: no other should be sent behind it.
 func (q *Lane) Stuck() bool {
 	return q.waiting.Load() > 0 && time.Now().UnixNano()-q.moved.Load() > int64(QuickTime)
 }

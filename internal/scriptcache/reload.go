@@ -22,7 +22,7 @@ type Ask func(words ...string) (reply []byte, err error)
 
 // Reload has a node, known as where, load scripts that it has lost, over the connection that open returns. The service account
 // asks: the client has been let run them, or it would have been told NOPERM. seen is the Version before the client's commands
-// were sent. Scripts that nobody has shown are not asked for.
+// were sent. Scripts whose text no client has sent through this proxy are not asked for.
 func (c *Cache) Reload(open func() (ask Ask, release func(), err error), where string, shas []string, seen uint64) map[string]State {
 	c.loading.Lock()
 	defer c.loading.Unlock()

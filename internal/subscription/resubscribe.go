@@ -166,8 +166,8 @@ func (x *Subscriptions) resubscribeAt(as upstream.Identity, kind dedicated.Subsc
 	return nil
 }
 
-// call sends a command of the proxy's own on a connection for subscriptions and waits for its reply, past the session's goroutine. A node
-// that does not answer loses the connection.
+// call sends a command of the proxy's own on a connection for subscriptions and waits for its reply, past the session's goroutine. If the node
+// does not answer, the connection is closed.
 func (x *Subscriptions) call(p Link, e *dedicated.Reply, raw []byte) bool {
 	ctx, cancel := context.WithTimeout(x.ctx, remakeStep)
 	defer cancel()

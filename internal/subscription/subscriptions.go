@@ -37,18 +37,18 @@ type Host interface {
 	Hello(c *dedicated.Conn, id upstream.Identity) error
 	// Find is what is known of a command.
 	Find(name string) *commandtable.Command
-	// Lockless says that the client holds no locks, and knows of all that it has lost.
+	// Lockless says that the client holds no lock, and has been told of all losses.
 	Lockless() bool
 
 	// Identity is who the client is now.
 	Identity() upstream.Identity
-	// Refused is what Redis has against the client's getting connections.
+	// Refused is the reason why Redis would refuse the client a connection; nil: there is none.
 	Refused() error
-	// Answer has what the client is told appended.
+	// Answer appends a reply to the client.
 	Answer(add func(out []byte) []byte)
 	// Fail answers a command that failed with err, or closes the client.
 	Fail(err error)
-	// Trouble has what err may mean for others looked into.
+	// Trouble is told of an error that may concern other clients, too.
 	Trouble(err error)
 	// LookAgain waits for a fresh look at the topology, and a little; Pause for so long. Both end with the client.
 	LookAgain()
@@ -68,8 +68,8 @@ type Config struct {
 	Client    *downstream.Conn
 	Context   context.Context // ends when the last clients are cut off
 	Nodes     *backend.Clustered
-	View      *dedicated.View // where they show themselves
-	Spread    int             // by which clients take different nodes
+	View      *dedicated.View // what CLIENT LIST may see of them
+	Spread    int             // a number of the client's, so that clients use different nodes
 	Service   upstream.Identity
 	Listeners *Listeners
 }
@@ -224,7 +224,7 @@ func (x *Subscriptions) open(id upstream.Identity, sharded bool, at *cluster.Nod
 	return e, nil
 }
 
-// Run is SUBSCRIBE and its kin.
+// Run runs SUBSCRIBE, UNSUBSCRIBE and their variants.
 func (x *Subscriptions) Run(cmd redcon.Command, c *commandtable.Command) {
 	if !x.take() {
 		return
