@@ -36,9 +36,9 @@ type environment struct {
 	targets   []*target
 }
 
-// startEnvironment starts Redis and all the ways to it. Only Redis and redis-benchmark
+// startEnvironment starts Redis and, if asked, all the ways to it. Only Redis and redis-benchmark
 // are a must; another that cannot start becomes a row that says why.
-func startEnvironment(ctx context.Context, dir string) (*environment, error) {
+func startEnvironment(ctx context.Context, dir string, proxies bool) (*environment, error) {
 	for _, program := range []string{"redis-server", "redis-benchmark"} {
 		if _, err := exec.LookPath(program); err != nil {
 			return nil, fmt.Errorf("%s is not installed", program)
@@ -58,6 +58,9 @@ func startEnvironment(ctx context.Context, dir string) (*environment, error) {
 	if err := redis.Ready(ctx, addr, tryGet); err != nil {
 		b.stop()
 		return nil, err
+	}
+	if !proxies {
+		return b, nil
 	}
 	starters := []struct {
 		name  string

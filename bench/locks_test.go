@@ -27,3 +27,21 @@ func TestStraightPairs(t *testing.T) {
 		t.Fatal(running.pairs.Load(), err)
 	}
 }
+
+// TestScriptSteps: each step is what its name says, for our script and for Redisson's.
+func TestScriptSteps(t *testing.T) {
+	s := testredis.Start(t)
+	c, err := dial(t.Context(), s.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	for _, step := range steps() {
+		for _, call := range []scriptCall{step.ours, step.theirs} {
+			s.Do(t, "SCRIPT", "LOAD", call.source)
+		}
+		if _, err := step.sample(c, 2, false); err != nil {
+			t.Errorf("%s: %v", step.name, err)
+		}
+	}
+}

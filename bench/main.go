@@ -2,7 +2,7 @@
 // to Redis, twemproxy, a bare byte relay, and lockproxy, in interleaved rounds
 // of which it prints the medians as Markdown tables with aligned columns.
 //
-//	go run ./bench [-quick] [-rounds n] [-seconds s] [-only data|locks] [-json file]
+//	go run ./bench [-quick] [-rounds n] [-seconds s] [-only data|locks|scripts] [-json file]
 //
 // It needs Linux (/proc), redis-server and redis-benchmark; twemproxy
 // (nutcracker) if it is there. It starts every server itself on free loopback
@@ -44,7 +44,7 @@ func parse(args []string) (settings, error) {
 	fs.IntVar(&s.rounds, "rounds", 3, "rounds to take the median of")
 	fs.Float64Var(&s.seconds, "seconds", 3, "length of each measurement")
 	quick := fs.Bool("quick", false, "one round of half a second each, to see that everything runs")
-	fs.StringVar(&s.only, "only", "", "measure the `part` \"data\" or \"locks\" alone")
+	fs.StringVar(&s.only, "only", "", "measure the `part` \"data\", \"locks\" or \"scripts\" alone")
 	fs.StringVar(&s.jsonFile, "json", "", "write every round's figures to this `file` too")
 	if err := fs.Parse(args); err != nil {
 		return s, err
@@ -55,8 +55,8 @@ func parse(args []string) (settings, error) {
 	switch {
 	case fs.NArg() > 0:
 		return s, fmt.Errorf("unexpected argument %q", fs.Arg(0))
-	case s.only != "" && s.only != "data" && s.only != "locks":
-		return s, fmt.Errorf("-only %q: data or locks", s.only)
+	case s.only != "" && s.only != "data" && s.only != "locks" && s.only != "scripts":
+		return s, fmt.Errorf("-only %q: data, locks or scripts", s.only)
 	case s.rounds < 1 || s.seconds <= 0:
 		return s, errors.New("-rounds and -seconds must be above 0")
 	}
@@ -71,18 +71,20 @@ func run(ctx context.Context, s settings) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	b, err := startEnvironment(ctx, dir)
+	b, err := startEnvironment(ctx, dir, s.only != "scripts")
 	if err != nil {
 		return err
 	}
 	defer b.stop()
 
 	rep := newReport(ctx, s)
-	if s.only != "locks" {
-		err = measureData(ctx, s, b, rep)
-	}
-	if s.only != "data" && err == nil {
-		err = measureLocks(ctx, s, b, rep)
+	for _, part := range []struct {
+		name    string
+		measure func(context.Context, settings, *environment, *report) error
+	}{{"data", measureData}, {"locks", measureLocks}, {"scripts", measureScripts}} {
+		if err == nil && (s.only == "" || s.only == part.name) {
+			err = part.measure(ctx, s, b, rep)
+		}
 	}
 	rep.print(os.Stdout, b)
 	if s.jsonFile != "" {

@@ -32,14 +32,16 @@ type report struct {
 	machine string
 	data    map[dataKey][]dataSample
 	locks   map[lockKey][]lockSample
-	failed  map[fmt.Stringer]error // by dataKey or lockKey: measured no more
-	order   []fmt.Stringer         // of failed
+	scripts map[string][]scriptSample // by the name of a step
+	load    string                    // of the machine when it began
+	failed  map[fmt.Stringer]error    // by dataKey or lockKey: measured no more
+	order   []fmt.Stringer            // of failed
 }
 
 func newReport(ctx context.Context, s settings) *report {
 	machine := fmt.Sprintf("%s, %d CPUs, %s, %s; medians of %d rounds of %g s; %s",
 		cpuModel(), runtime.NumCPU(), runtime.Version(), redisVersion(ctx), s.rounds, s.seconds, time.Now().Format(time.DateOnly))
-	return &report{machine: machine, data: map[dataKey][]dataSample{}, locks: map[lockKey][]lockSample{}, failed: map[fmt.Stringer]error{}}
+	return &report{machine: machine, data: map[dataKey][]dataSample{}, locks: map[lockKey][]lockSample{}, scripts: map[string][]scriptSample{}, load: loadOf(), failed: map[fmt.Stringer]error{}}
 }
 
 // note keeps why a load could not be measured through a target.
@@ -134,6 +136,9 @@ func (rep *report) print(w io.Writer, b *environment) {
 		rep.printPairs(w)
 		rep.printHandoff(w)
 	}
+	if len(rep.scripts) > 0 {
+		rep.printScripts(w)
+	}
 	rep.printBudget(w)
 	for _, line := range rep.problems(b) {
 		fmt.Fprintf(w, "\n%s\n", line)
@@ -152,8 +157,9 @@ func (rep *report) save(file string, b *environment) error {
 		Machine  string   `json:"machine"`
 		Data     []row    `json:"data"`
 		Locks    []row    `json:"locks"`
+		Scripts  []row    `json:"scripts"`
 		Problems []string `json:"problems"`
-	}{Machine: rep.machine, Data: []row{}, Locks: []row{}, Problems: rep.problems(b)}
+	}{Machine: rep.machine, Data: []row{}, Locks: []row{}, Scripts: []row{}, Problems: rep.problems(b)}
 	for _, t := range b.targets {
 		for _, l := range dataLoads {
 			if s := rep.data[dataKey{t.name, l}]; s != nil {
@@ -164,6 +170,12 @@ func (rep *report) save(file string, b *environment) error {
 			if s := rep.locks[lockKey{t.name, l}]; s != nil {
 				out.Locks = append(out.Locks, row{t.name, l, rep.lockMedian(t.name, l), s})
 			}
+		}
+	}
+	for _, step := range steps() {
+		if s := rep.scripts[step.name]; s != nil {
+			least, _, _ := rep.scriptFigures(step.name)
+			out.Scripts = append(out.Scripts, row{lockproxy, step.name, least, s})
 		}
 	}
 	text, err := json.MarshalIndent(out, "", "  ")

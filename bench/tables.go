@@ -92,6 +92,31 @@ func (rep *report) printHandoff(w io.Writer) {
 	t.print(w)
 }
 
+// printScripts prints what each step of a lock takes in Redis.
+func (rep *report) printScripts(w io.Writer) {
+	t := table{
+		title: fmt.Sprintf("Time of one script in Redis, beside that of Redisson's for the same step: lower quartiles (load of the machine: %s before, %s after)", rep.load, loadOf()),
+		head:  []string{"step", "Redisson µs", "lockproxy µs", "ratio", "its quartiles", "aim", "met"},
+	}
+	add := func(name string, s scriptSample, quartiles string, most float64) {
+		met := map[bool]string{true: "yes", false: "NO"}[s.ratio() <= most]
+		t.add(name, decimal(s.Theirs), decimal(s.Ours), decimal(s.ratio()), quartiles, fmt.Sprintf("≤ %.1f", most), met)
+	}
+	var pair scriptSample
+	for _, step := range steps() {
+		if len(rep.scripts[step.name]) == 0 {
+			continue // the measurement was ended
+		}
+		s, low, high := rep.scriptFigures(step.name)
+		add(step.name, s, fmt.Sprintf("%.2f to %.2f", low, high), step.most)
+		if step.pair {
+			pair = scriptSample{pair.Ours + s.Ours, pair.Theirs + s.Theirs}
+		}
+	}
+	add("plain: the pair", pair, "", 1)
+	t.print(w)
+}
+
 // printBudget holds lockproxy's figures against the design's budget.
 func (rep *report) printBudget(w io.Writer) {
 	t := table{title: "Budget", head: []string{"", "measured", "budget", "met"}}

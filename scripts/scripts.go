@@ -32,14 +32,14 @@ var enqueue string
 //go:embed registration.lua
 var registration string
 
-//go:embed acquire_free.lua
-var acquireFree string
+//go:embed acquire_short.lua
+var acquireShort string
 
 //go:embed acquire.lua
 var acquire string
 
-//go:embed release_last.lua
-var releaseLast string
+//go:embed release_short.lua
+var releaseShort string
 
 //go:embed release.lua
 var release string
@@ -74,23 +74,32 @@ var vacant string
 //go:embed handoff.lua
 var handoff string
 
+//go:embed pass.lua
+var pass string
+
+//go:embed renew_short.lua
+var renewShort string
+
+//go:embed read_renew_short.lua
+var readRenewShort string
+
 //go:embed publishes.lua
 var publishes string
 
 //go:embed account.lua
 var account string
 
-//go:embed read_free.lua
-var readFree string
+//go:embed read_acquire_short.lua
+var readAcquireShort string
 
-//go:embed read_last.lua
-var readLast string
+//go:embed read_release_short.lua
+var readReleaseShort string
 
-//go:embed write_free.lua
-var writeFree string
+//go:embed write_acquire_short.lua
+var writeAcquireShort string
 
-//go:embed write_last.lua
-var writeLast string
+//go:embed write_release_short.lua
+var writeReleaseShort string
 
 //go:embed read_acquire.lua
 var readAcquire string
@@ -121,8 +130,8 @@ var rwForce string
 
 // The atomic steps of a plain lock. Each file says what it takes and returns.
 var (
-	Acquire = load("acquire", acquireFree+tell+full+queue+enqueue+registration+acquire)
-	Release = load("release", tell+releaseLast+full+queue+registration+release)
+	Acquire = load("acquire", acquireShort+tell+full+queue+enqueue+registration+acquire)
+	Release = load("release", releaseShort+tell+full+queue+registration+release)
 	Force   = load("force", tell+queue+force)
 	Refresh = load("refresh", tell+full+queue+enqueue+refresh)
 	Leave   = load("leave", tell+queue+leave)
@@ -130,7 +139,8 @@ var (
 local steps = {release = release, acquire = acquire}
 local function wake(publish, _, keys) announce(publish, keys[2]) end
 `+handoff)
-	Renew  = load("renew", full+renew)
+	Pass   = load("pass", pass)
+	Renew  = load("renew", renewShort+full+renew)
 	Extend = load("extend", full+registration+extend)
 	Look   = load("look", look)
 	Info   = load("info", rw+info)
@@ -146,13 +156,13 @@ local function wake(publish, _, keys) announce(publish, keys[2]) end
 
 // Those of a read/write lock, with what they share before them. A write hold is renewed and looked at as a plain one.
 var (
-	ReadAcquire  = load("read_acquire", readFree+full+rw+registration+readAcquire)
-	ReadRelease  = load("read_release", tell+readLast+full+rw+registration+readRelease)
-	ReadRenew    = load("read_renew", full+rw+registration+readRenew)
+	ReadAcquire  = load("read_acquire", readAcquireShort+full+rw+registration+readAcquire)
+	ReadRelease  = load("read_release", readReleaseShort+tell+full+rw+registration+readRelease)
+	ReadRenew    = load("read_renew", readRenewShort+full+rw+registration+readRenew)
 	ReadExtend   = load("read_extend", full+rw+registration+readExtend)
 	ReadLook     = load("read_look", rw+readLook)
-	WriteAcquire = load("write_acquire", writeFree+full+rw+registration+writeAcquire)
-	WriteRelease = load("write_release", tell+writeLast+full+rw+registration+writeRelease)
+	WriteAcquire = load("write_acquire", writeAcquireShort+full+rw+registration+writeAcquire)
+	WriteRelease = load("write_release", writeReleaseShort+tell+full+rw+registration+writeRelease)
 	WriteExtend  = load("write_extend", full+rw+registration+writeExtend)
 	RWForce      = load("rw_force", tell+rw+rwForce)
 	RWHandoff    = load("rw_handoff", tell+full+rw+registration+step("read_release", readRelease)+step("write_release", writeRelease)+

@@ -68,10 +68,10 @@ func contents(t *testing.T, s *testredis.Server) string {
 func TestAcquire(t *testing.T) {
 	s := testredis.Start(t)
 	one := plain("k")
-	want(t, run(t, s, scripts.Acquire, one, 1000, "me", late, "", "PUBLISH"), "-2")
+	want(t, run(t, s, scripts.Acquire, one, 1000, "me", late, "N", "PUBLISH"), "-2")
 	want(t, contents(t, s), "")
-	want(t, run(t, s, scripts.Acquire, one, 60000, "me", soon, "", "PUBLISH"), "1")
-	want(t, run(t, s, scripts.Acquire, one, 90000, "me", soon, "", "PUBLISH"), "[1 2 90000 0 1]")
+	want(t, run(t, s, scripts.Acquire, one, 60000, "me", soon, "N", "PUBLISH"), "1")
+	want(t, run(t, s, scripts.Acquire, one, 90000, "me", soon, "", "PUBLISH"), "2")
 	want(t, run(t, s, scripts.Acquire, one, 90000, "me", soon, "O", "PUBLISH"), "[1 2 90000 0 0]")
 	if reply := run(t, s, scripts.Acquire, one, 1000, "you", soon, "", "PUBLISH"); !strings.HasPrefix(reply, "[0 0 ") {
 		t.Fatal(reply)
@@ -153,8 +153,8 @@ func TestRelease(t *testing.T) {
 	want(t, run(t, s, scripts.Release, keys, "me", "PUBLISH", soon, "", ""), "[-1 0]")
 	s.Do(t, "HSET", "k", "me", "3")
 	s.Do(t, "SET", watch, "reg")
-	want(t, run(t, s, scripts.Release, keys, "me", "PUBLISH", late, "", ""), "[-2 0]")
-	want(t, run(t, s, scripts.Release, keys, "me", "PUBLISH", soon, "", ""), "[0 2]")
+	want(t, run(t, s, scripts.Release, keys, "me", "PUBLISH", late, "", ""), "-2")
+	want(t, run(t, s, scripts.Release, keys, "me", "PUBLISH", soon, "", ""), "3")
 	want(t, run(t, s, scripts.Release, keys, "you", "PUBLISH", soon, "A", ""), "[-1 0]")
 	for _, flags := range []string{"AWR", "AWX"} {
 		want(t, run(t, s, scripts.Release, append(keys, watch), "me", "PUBLISH", soon, flags, "another"), "[-1 1]")

@@ -151,10 +151,17 @@ func (a *acquire) unanswered() {
 	}
 }
 
-// answer reads what the script has returned. A 1 alone is a first hold for the whole lease: see acquire_free.lua.
+// answer reads what the script has returned. One number alone is the answer of a common case: see acquire_short.lua.
 func (a *acquire) answer(out []int64) answer {
 	if len(out) == 1 {
-		return answer{code: out[0], count: 1, ttl: a.lease(), raised: 1}
+		switch n := out[0]; {
+		case n == 0:
+			return answer{code: 1, count: 1, ttl: a.lease()}
+		case n > 0:
+			return answer{code: 1, count: n, ttl: a.lease(), raised: 1}
+		default:
+			return answer{ttl: -16 - n}
+		}
 	}
 	ans := answer{code: out[0], count: out[1], ttl: out[2], token: out[3]}
 	if ans.code == 1 {

@@ -1,0 +1,66 @@
+-- acquire_short is what acquire does first, before the functions that its other ways need are made: it takes a lock that nobody holds,
+-- and in whose fair queue nobody stands, enters one that its owner has, and refuses one that somebody else holds.
+-- KEYS and ARGV are those of acquire; of a connection that asks for nothing besides, and knows of no hold of its own, ARGV[4] is
+-- PUBLISH, and no more follow: each ARGV costs Redis as much time as a quarter of a command does.
+--
+-- RETURNS 1          granted, with a count of 1 for the whole lease
+--         n above 1  entered, with a count of n for the whole lease
+--         0          a named owner has it, once, and now for the whole lease
+--         -16 - ttl  held by somebody else for ttl in ms, and nothing done, were it too late or not
+--         -2         too late, nothing done
+
+local call, lock, owner = redis.call, KEYS[1], ARGV[2]
+local flags = ARGV[5] and ARGV[4] or 'N'
+if flags == 'N' or flags == 'NE' then
+  if call('EXISTS', lock, KEYS[2]) == 0 then
+    local time = call('TIME')
+    if (time[1] + 1) * 1000000 - ARGV[3] > 0 and time[1] * 1000000 + time[2] - ARGV[3] > 0 then return -2 end
+    call('HSET', lock, owner, '1')
+    call('PEXPIRE', lock, ARGV[1])
+    return 1
+  end
+  if flags == 'N' then
+    local seen = call('HMGET', lock, 'mode', owner)
+    if not seen[1] and not seen[2] then
+      local ttl = call('PTTL', lock)
+      if ttl ~= -2 then return -16 - ttl end
+    end
+    if not ARGV[5] then ARGV[4], ARGV[5] = flags, ARGV[4] end
+  end
+elseif flags == 'OW' or flags == 'OD' then
+  local watch_key, registration = KEYS[3], ARGV[6]
+  if registration == '' then
+    -- On a node of a quorum.
+  elseif call('EXISTS', lock, KEYS[2], watch_key) == 0 then
+    local time = call('TIME')
+    if (time[1] + 1) * 1000000 - ARGV[3] > 0 and time[1] * 1000000 + time[2] - ARGV[3] > 0 then return -2 end
+    call('HSET', lock, owner, '1')
+    call('PEXPIRE', lock, ARGV[1])
+    call('SET', watch_key, registration, 'PX', ARGV[1])
+    return 1
+  else
+    local seen = call('HMGET', lock, 'mode', owner)
+    if seen[1] then
+      -- A lock of another kind.
+    elseif not seen[2] then
+      local ttl = call('PTTL', lock)
+      if ttl ~= -2 then return -16 - ttl end
+    elseif seen[2] == '1' and redis.pcall('GET', watch_key) == registration and call('PTTL', lock) - ARGV[1] < 0 then
+      local time = call('TIME')
+      if (time[1] + 1) * 1000000 - ARGV[3] > 0 and time[1] * 1000000 + time[2] - ARGV[3] > 0 then return -2 end
+      call('PEXPIRE', lock, ARGV[1])
+      call('PEXPIRE', watch_key, ARGV[1])
+      return 0
+    end
+  end
+elseif flags == '' then
+  local seen = call('HMGET', lock, 'mode', owner)
+  local count = seen[2]
+  if not seen[1] and (count == '1' or count == '2' or count == '3') and call('PTTL', lock) - ARGV[1] < 0 then
+    local time = call('TIME')
+    if (time[1] + 1) * 1000000 - ARGV[3] > 0 and time[1] * 1000000 + time[2] - ARGV[3] > 0 then return -2 end
+    count = call('HINCRBY', lock, owner, '1')
+    call('PEXPIRE', lock, ARGV[1])
+    return count
+  end
+end

@@ -1,0 +1,44 @@
+-- read_acquire_short is what read_acquire does first, before the functions that its other ways need are made: for a connection that asks
+-- for nothing besides it takes a lock that nobody holds, or that others read, enters one that it reads, and refuses one that somebody
+-- else writes. KEYS and ARGV are those of read_acquire; where ARGV[4] is NM the last two alone follow ARGV[3].
+--
+-- RETURNS 1          granted, with a count of 1 for the whole lease
+--         2          entered, with a count of 2 for the whole lease
+--         -16 - ttl  somebody else writes for ttl in ms, and nothing done, were it too late or not
+--         -2         too late, nothing done
+
+local call, lock, lease, flags = redis.call, KEYS[1], ARGV[1], ARGV[4]
+if not ARGV[6] then
+  flags = 'NM'
+  if call('EXISTS', lock) == 0 then
+    local time = call('TIME')
+    if (time[1] + 1) * 1000000 - ARGV[3] > 0 and time[1] * 1000000 + time[2] - ARGV[3] > 0 then return -2 end
+    call('HSET', lock, 'mode', 'read', ARGV[2], '1')
+    call('SET', KEYS[2] .. ':1', '1', 'PX', lease)
+    call('PEXPIRE', lock, lease)
+    return 1
+  end
+end
+if flags == 'NM' or flags == 'M' then
+  local seen = call('HMGET', lock, 'mode', ARGV[2])
+  local count
+  if seen[1] == 'write' and flags == 'NM' then
+    return -16 - call('PTTL', lock)
+  elseif seen[1] ~= 'read' then
+    -- Its own write lock, no lock, or one of another kind.
+  elseif not seen[2] then
+    count = '1'
+  elseif seen[2] == '1' and flags == 'M' then
+    local left = call('PTTL', KEYS[2] .. ':1')
+    if left > 0 and left - lease <= 0 then count = '2' end
+  end
+  if count then
+    local time = call('TIME')
+    if (time[1] + 1) * 1000000 - ARGV[3] > 0 and time[1] * 1000000 + time[2] - ARGV[3] > 0 then return -2 end
+    call('HSET', lock, ARGV[2], count)
+    call('SET', KEYS[2] .. ':' .. count, '1', 'PX', lease)
+    if call('PTTL', lock) - lease < 0 then call('PEXPIRE', lock, lease) end
+    return count == '1' and 1 or 2
+  end
+end
+if not ARGV[6] then ARGV[4], ARGV[5], ARGV[6], ARGV[7], ARGV[8] = flags, '', '0', ARGV[4], ARGV[5] end

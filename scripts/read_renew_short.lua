@@ -1,0 +1,19 @@
+-- read_renew_short is what read_renew does first: it extends the only hold of one connection. KEYS and ARGV are those of read_renew.
+--
+-- RETURNS 1 extended, -2 too late, nothing done
+
+if ARGV[3] == '-' and ARGV[1] ~= '0' then
+  local call, lock, lease = redis.call, KEYS[1], ARGV[1]
+  local seen = redis.pcall('HMGET', lock, 'mode', ARGV[4])
+  if seen[1] and seen[2] == '1' then
+    local hold = KEYS[2] .. ':1'
+    local left = call('PTTL', hold)
+    if left > 0 then
+      local time = call('TIME')
+      if (time[1] + 1) * 1000000 - ARGV[2] > 0 and time[1] * 1000000 + time[2] - ARGV[2] > 0 then return -2 end
+      if call('PTTL', lock) - lease < 0 then call('PEXPIRE', lock, lease) end
+      if left - lease < 0 then call('PEXPIRE', hold, lease) end
+      return 1
+    end
+  end
+end

@@ -1,0 +1,36 @@
+-- release_short is what release does first, before the functions that its other ways need are made: it gives back one hold of a
+-- connection, or that of a named owner, of a lock in whose fair queue nobody stands. KEYS and ARGV are those of release; where
+-- ARGV[4] is empty it is not sent.
+--
+-- RETURNS 1          the lock is free
+--         n above 1  the owner still holds it, n - 1 times
+--         -2         too late, nothing done
+
+local flags = ARGV[4] or ''
+if flags == '' or flags == 'AW' then
+  local call, lock, publish, watch_key = redis.call, KEYS[1], ARGV[2], nil
+  local seen = call('HMGET', lock, 'mode', ARGV[1])
+  local count = seen[2]
+  local last = count == '1'
+  if flags == 'AW' then
+    watch_key = KEYS[3]
+    last = count and ARGV[5] ~= '' and redis.pcall('GET', watch_key) == ARGV[5]
+  end
+  if not seen[1] and (last or flags == '' and (count == '2' or count == '3')) and call('EXISTS', KEYS[2]) == 0 then
+    local time = call('TIME')
+    if (time[1] + 1) * 1000000 - ARGV[3] > 0 and time[1] * 1000000 + time[2] - ARGV[3] > 0 then return -2 end
+    if not last then
+      call('HDEL', lock, '') -- as allow_writes: a full Redis counts holds that end
+      return call('HINCRBY', lock, ARGV[1], '-1') + 1
+    end
+    local channel = 'redisson_lock__channel' .. string.sub(KEYS[2], 20)
+    if publish == 'BOTH' then
+      call('SPUBLISH', channel, '0')
+      publish = 'PUBLISH'
+    end
+    call(publish, channel, '0')
+    if watch_key then call('DEL', lock, watch_key) else call('DEL', lock) end
+    return 1
+  end
+  ARGV[4] = flags
+end

@@ -1,0 +1,32 @@
+-- write_acquire_short is what write_acquire does first, before the functions that its other ways need are made: for a connection that asks
+-- for nothing besides it takes a lock that nobody holds, enters one that it writes, and refuses one that somebody else holds. KEYS and
+-- ARGV are those of write_acquire; where ARGV[4] is NM the last two alone follow ARGV[3].
+--
+-- RETURNS 1          granted, with a count of 1 for the whole lease
+--         2          entered, with a count of 2 for the whole lease
+--         -16 - ttl  held by somebody else for ttl in ms, and nothing done, were it too late or not
+--         -2         too late, nothing done
+
+local call, lock, lease, flags = redis.call, KEYS[1], ARGV[1], ARGV[4]
+if not ARGV[6] then
+  flags = 'NM'
+  if call('EXISTS', lock) == 0 then
+    local time = call('TIME')
+    if (time[1] + 1) * 1000000 - ARGV[3] > 0 and time[1] * 1000000 + time[2] - ARGV[3] > 0 then return -2 end
+    call('HSET', lock, 'mode', 'write', ARGV[2], '1')
+    call('PEXPIRE', lock, lease)
+    return 1
+  end
+end
+if flags == 'NM' or flags == 'M' then
+  local seen = call('HMGET', lock, 'mode', ARGV[2])
+  if flags == 'NM' and (seen[1] == 'read' or seen[1] == 'write' and not seen[2]) then return -16 - call('PTTL', lock) end
+  if flags == 'M' and seen[1] == 'write' and seen[2] == '1' and call('PTTL', lock) - lease < 0 then
+    local time = call('TIME')
+    if (time[1] + 1) * 1000000 - ARGV[3] > 0 and time[1] * 1000000 + time[2] - ARGV[3] > 0 then return -2 end
+    call('HSET', lock, ARGV[2], '2')
+    call('PEXPIRE', lock, lease)
+    return 2
+  end
+end
+if not ARGV[6] then ARGV[4], ARGV[5], ARGV[6], ARGV[7], ARGV[8] = flags, '', '0', ARGV[4], ARGV[5] end

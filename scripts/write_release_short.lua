@@ -1,0 +1,29 @@
+-- write_release_short is what write_release does first, before the functions that its other ways need are made: it gives back the only
+-- hold of a connection that does not read, too, or one of its two holds. KEYS and ARGV are those of write_release; where ARGV[4] and
+-- ARGV[5] are empty they are not sent.
+--
+-- RETURNS 1   the lock is free
+--         2   this owner still holds it, once
+--         -2  too late, nothing done
+
+if not ARGV[6] then ARGV[4], ARGV[5], ARGV[6], ARGV[7] = '', '', ARGV[4], ARGV[5] end
+local call, lock, publish = redis.call, KEYS[1], ARGV[2]
+if ARGV[4] == '' then
+  local seen = call('HMGET', lock, 'mode', ARGV[1], ARGV[6])
+  if seen[1] == 'write' and (seen[2] == '1' and not seen[3] or seen[2] == '2') then
+    local time = call('TIME')
+    if (time[1] + 1) * 1000000 - ARGV[3] > 0 and time[1] * 1000000 + time[2] - ARGV[3] > 0 then return -2 end
+    if seen[2] == '2' then
+      call('HDEL', lock, '') -- as allow_writes
+      call('HSET', lock, ARGV[1], '1')
+      return 2
+    end
+    if publish == 'BOTH' then
+      call('SPUBLISH', KEYS[2], '1')
+      publish = 'PUBLISH'
+    end
+    call(publish, KEYS[2], '1')
+    call('DEL', lock)
+    return 1
+  end
+end
