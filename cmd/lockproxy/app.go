@@ -11,8 +11,6 @@ import (
 
 	"github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/internal/admin"
-	"github.com/lockproxy/lockproxy/internal/config"
-	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/internal/session"
 	"github.com/lockproxy/lockproxy/internal/systemd"
@@ -29,7 +27,7 @@ const (
 
 // app is the whole proxy: built from the bottom up, stopped from the top down.
 type app struct {
-	cfg    config.Config
+	settings
 	log    *slog.Logger
 	budget *upstream.Budget // of the connections to Redis that clients cause
 	observed
@@ -53,9 +51,11 @@ type observed struct {
 }
 
 // newApp builds all of it and opens the listeners; nothing runs yet but the embedded store.
-func newApp(ctx context.Context, cfg config.Config, log *slog.Logger) (*app, error) {
-	a := &app{cfg: cfg, log: log, mistake: make(chan error, 1)}
+func newApp(ctx context.Context, set settings, log *slog.Logger) (*app, error) {
+	cfg := set.cfg
+	a := &app{settings: set, log: log, mistake: make(chan error, 1)}
 	a.cfg.Limits.MaxClients, a.cfg.Limits.MaxUpstream = places(cfg.Limits.MaxClients, cfg.Limits.MaxUpstream, openFiles(), log)
+	a.drain.Store(&cfg.Drain)
 	a.budget = upstream.NewBudget(a.cfg.Limits.MaxUpstream, cfg.Limits.MaxUpstreamPerUser)
 	if err := a.build(ctx); err != nil {
 		a.close()
@@ -87,15 +87,10 @@ func (a *app) build(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("upstream: %w", err)
 	}
-	limits := cfg.Limits
 	a.server = session.NewServer(session.Options{
 		Upstream: session.Upstream{Node: a.node, Cluster: a.cluster, Locks: a.locks, Budget: a.budget, Service: service,
 			Embedded: a.store != nil, ReadFrom: session.ReadFrom(cfg.Cluster.ReadFrom)},
-		Limits: session.Limits{MaxClients: limits.MaxClients, MaxPerAddress: limits.MaxPerAddress, MaxBulk: limits.MaxBulk, MaxArgs: limits.MaxArgs, MaxCommand: limits.MaxCommand,
-			MaxQueryMemory: limits.MaxQueryMemory, MaxReplyMemory: limits.MaxReplyMemory,
-			NormalOutput: downstream.OutputLimit(limits.NormalOutput), PubSubOutput: downstream.OutputLimit(limits.PubSubOutput),
-			IdleTimeout: limits.IdleTimeout, HandshakeTimeout: limits.HandshakeTimeout, Protected: cfg.Listen.ProtectedMode == "yes"},
-		CommandRules:    session.CommandRules{Allow: cfg.Commands.Allow, Deny: cfg.Commands.Deny, Blocking: cfg.Commands.Blocking, Fatal: a.mistaken},
+		Limits: limits(cfg), CommandRules: a.rules(cfg),
 		Appearance:      session.Appearance{Version: versionText(), Present: cfg.Listen.Present == "cluster", Announce: cfg.Listen.Announce},
 		UpstreamTimeout: cfg.Upstream.Timeout, Logger: log,
 	})
@@ -148,6 +143,9 @@ func (a *app) run(ctx context.Context) error {
 	defer endLocks()
 	systemd.Tell(systemd.Ready) // the listeners are open
 	engine.Go(func() { a.runLocks(lockCtx) })
+	reloads, endReloads := context.WithCancel(ctx)
+	defer endReloads()
+	engine.Go(func() { a.reloadLoop(reloads) })
 	engine.Go(func() { a.health.Beat(lockCtx, systemd.AliveEvery(), a.look, func() { systemd.Tell(systemd.Alive) }) })
 	for _, f := range a.files {
 		engine.Go(func() { watchFiles(lockCtx, f) })
@@ -157,8 +155,9 @@ func (a *app) run(ctx context.Context) error {
 		serving.Go(func() { a.serve(l, failed) })
 	}
 	err := a.ended(ctx, failed)
+	endReloads()
 	systemd.Tell(systemd.Stopping)
-	drainCtx, cancel := context.WithTimeout(context.Background(), a.cfg.Drain.Timeout)
+	drainCtx, cancel := context.WithTimeout(context.Background(), a.drain.Load().Timeout)
 	defer cancel()
 	if drainErr := a.server.Shutdown(drainCtx); drainErr != nil {
 		a.log.Warn("not all clients had released their locks, these run out", "error", drainErr)
@@ -183,8 +182,9 @@ func (a *app) ended(ctx context.Context, failed <-chan error) error {
 		return err
 	}
 	a.health.Drain()
-	a.log.Info("draining", "delay", a.cfg.Drain.Delay, "timeout", a.cfg.Drain.Timeout)
-	delay := time.NewTimer(a.cfg.Drain.Delay)
+	drain := a.drain.Load()
+	a.log.Info("draining", "delay", drain.Delay, "timeout", drain.Timeout)
+	delay := time.NewTimer(drain.Delay)
 	defer delay.Stop()
 	select {
 	case <-delay.C:

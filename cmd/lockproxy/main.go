@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/lockproxy/lockproxy/internal/config"
@@ -45,17 +46,24 @@ func run(args []string) int {
 	case cfg.Version:
 		fmt.Println("lockproxy", versionText())
 		return exitOK
+	case cfg.Check:
+		if err := checkFiles(cfg); err != nil {
+			fmt.Fprintf(os.Stderr, "lockproxy: %v\n", err)
+			return exitUsage
+		}
+		fmt.Println("the settings are good")
+		return exitOK
 	}
-	// Without files to reload nobody else takes it, and it would end the process, at the end of a drain too.
+	// Before somebody takes it, and after, it would end the process.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
-	log := newLogger(cfg)
+	log, level := newLogger(cfg)
 	useThreads(cfg.Threads)
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	ends := make(chan os.Signal, 2)
 	signal.Notify(ends, syscall.SIGINT, syscall.SIGTERM)
 	go endOnSignals(ends, stop)
-	a, err := newApp(ctx, cfg, log)
+	a, err := newApp(ctx, settings{cfg: cfg, latest: cfg, args: args, level: level, drain: &atomic.Pointer[config.Drain]{}}, log)
 	if err != nil {
 		log.Error("cannot start", "error", err)
 		return exitError

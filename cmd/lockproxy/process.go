@@ -47,10 +47,13 @@ func places(clients, upstream, files int, log *slog.Logger) (int, int) {
 	return clients, upstream
 }
 
-func newLogger(cfg config.Config) *slog.Logger {
-	o := &slog.HandlerOptions{Level: cfg.Log.Level}
+// newLogger returns the log, and its level, which may be set anew.
+func newLogger(cfg config.Config) (*slog.Logger, *slog.LevelVar) {
+	level := &slog.LevelVar{}
+	level.Set(cfg.Log.Level)
+	o := &slog.HandlerOptions{Level: level}
 	if cfg.Log.Format == "json" {
-		return slog.New(slog.NewJSONHandler(os.Stderr, o))
+		return slog.New(slog.NewJSONHandler(os.Stderr, o)), level
 	}
-	return slog.New(slog.NewTextHandler(os.Stderr, o))
+	return slog.New(slog.NewTextHandler(os.Stderr, o)), level
 }

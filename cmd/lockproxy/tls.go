@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/lockproxy/lockproxy/internal/config"
 	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/internal/systemd"
 	"github.com/lockproxy/lockproxy/internal/tlsfiles"
@@ -88,10 +89,7 @@ func (a *app) secureUpstream(t *upstream.Target) error {
 	if name := a.cfg.Upstream.TLSServerName; name != "" {
 		t.TLS.ServerName = name
 	}
-	names := tlsfiles.Names{CA: a.cfg.Upstream.TLSCA}
-	if a.cfg.Upstream.TLSCert != "" {
-		names.Certs, names.Keys = []string{a.cfg.Upstream.TLSCert}, []string{a.cfg.Upstream.TLSKey}
-	}
+	names := upstreamFiles(a.cfg)
 	if names.CA == "" && names.Certs == nil {
 		return nil
 	}
@@ -101,6 +99,15 @@ func (a *app) secureUpstream(t *upstream.Target) error {
 	}
 	t.Files = files
 	return nil
+}
+
+// upstreamFiles are the files for connections to Redis.
+func upstreamFiles(cfg config.Config) tlsfiles.Names {
+	names := tlsfiles.Names{CA: cfg.Upstream.TLSCA}
+	if cfg.Upstream.TLSCert != "" {
+		names.Certs, names.Keys = []string{cfg.Upstream.TLSCert}, []string{cfg.Upstream.TLSKey}
+	}
+	return names
 }
 
 // keepFresh reads certificates that watchFiles is to keep fresh.

@@ -40,7 +40,14 @@ type Config struct {
 	MetricsListen string // "" is off
 	Threads       int    // 0: half of the processors that Go finds
 	File          string // the YAML file read; "" is none
-	Version       bool   // print the version and leave
+	Given         Texts  // what was given, as it was written
+	Instead
+}
+
+// Instead is what to do instead of serving.
+type Instead struct {
+	Version bool // print the version and leave
+	Check   bool // check the settings and leave
 }
 
 // Parse reads args (without the program's name), then the environment for what
@@ -59,6 +66,10 @@ func Parse(args []string) (Config, error) {
 	fs.BoolFunc("version", versionMeaning, func(v string) error {
 		// Only the flag asks for it: images like to set LOCKPROXY_VERSION=1.2.3.
 		c.Version = v == "true"
+		return nil
+	})
+	fs.BoolFunc("check-config", checkMeaning, func(v string) error {
+		c.Check = v == "true"
 		return nil
 	})
 	all := false
@@ -82,6 +93,7 @@ func Parse(args []string) (Config, error) {
 	var faults []error
 	for _, s := range settings {
 		if raw := given[s.name]; raw.set {
+			c.Given = c.Given.with(s.name, raw.text)
 			if err := s.apply(&c, raw.text); err != nil {
 				faults = append(faults, fmt.Errorf("%s: %w", s.name, err))
 			}

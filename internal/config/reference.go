@@ -19,6 +19,10 @@ The flag wins over the variable, the variable over the file. All faults are repo
 Durations are written as ` + "`500ms`, `30s`, `1h30m`" + `. Sizes are Redis': ` + "`1k`" + ` is 1000 bytes, ` + "`1kb`" + ` is 1024.
 Lists are given by repeating the flag, with commas, or as a YAML list.
 
+On SIGHUP the file is read again. If all of it is good, what has changed of these settings holds from then on:
+` + liveNames() + `.
+Files of certificates are looked at as well. Other changes need a restart; the log names them.
+
 | Flag | Environment | Default | Meaning |
 |---|---|---|---|
 `)
@@ -33,7 +37,7 @@ Lists are given by repeating the flag, with commas, or as a YAML list.
 		}
 		fmt.Fprintf(&b, "| `--%s` | `%s` | %s | %s |\n", s.name, envName(s.name), def, strings.ReplaceAll(meaning, "|", `\|`))
 	}
-	fmt.Fprintf(&b, "| `--version` | | | %s |\n| `--help` | | | %s |\n| `--help-all` | | | %s |\n", versionMeaning, helpMeaning, helpAllMeaning)
+	fmt.Fprintf(&b, "| `--check-config` | | | %s |\n| `--version` | | | %s |\n| `--help` | | | %s |\n| `--help-all` | | | %s |\n", checkMeaning, versionMeaning, helpMeaning, helpAllMeaning)
 	return b.String()
 }
 
@@ -113,8 +117,8 @@ func UsageAll(w io.Writer) {
 		}
 		fmt.Fprintf(w, "  --%s%s\n        %s\n", s.name, def, strings.ReplaceAll(s.meaning, "`", ""))
 	}
-	fmt.Fprintf(w, "  --version\n        %s\n  --help\n        %s\n\nEach flag is also a variable (--log-level is %s) and a key of the --config file.\n",
-		versionMeaning, helpMeaning, envName("log-level"))
+	fmt.Fprintf(w, "  --check-config\n        %s\n  --version\n        %s\n  --help\n        %s\n\nEach flag is also a variable (--log-level is %s) and a key of the --config file.\n",
+		checkMeaning, versionMeaning, helpMeaning, envName("log-level"))
 }
 
 func envName(flag string) string {

@@ -14,6 +14,7 @@ import (
 
 const (
 	versionMeaning = "Print the version and leave."
+	checkMeaning   = "Check the settings, and the files that they name, and leave: exit code 0, or 2 and what is wrong."
 	helpMeaning    = "Print the settings that most people need and leave."
 	helpAllMeaning = "Print all settings and leave."
 )

@@ -173,7 +173,7 @@ func (c *Conn) nextDue() (due time.Time) {
 	unfinished := c.in.Unfinished() > 0
 	if !unfinished {
 		c.read.window = time.Time{}
-		if idle := c.gate.o.IdleTimeout; idle > 0 {
+		if idle := c.gate.bounds.Load().IdleTimeout; idle > 0 {
 			at := time.Now().Add(idle)
 			c.read.idling = due.IsZero() || at.Before(due)
 			due = earlier(due, at)
@@ -190,7 +190,7 @@ func (c *Conn) nextDue() (due time.Time) {
 // authenticated; zero: it has, or there is no limit. Who must authenticate anew, as after RESET, has all of the time again.
 func (c *Conn) handshakeDue() time.Time {
 	switch {
-	case c.gate.o.HandshakeTimeout <= 0:
+	case c.gate.bounds.Load().HandshakeTimeout <= 0:
 		return time.Time{}
 	case c.came && !c.client.MustAuthenticate():
 		c.outside = time.Time{}
@@ -198,7 +198,7 @@ func (c *Conn) handshakeDue() time.Time {
 	case c.outside.IsZero():
 		c.outside = time.Now()
 	}
-	return c.outside.Add(c.gate.o.HandshakeTimeout)
+	return c.outside.Add(c.gate.bounds.Load().HandshakeTimeout)
 }
 
 func earlier(a, b time.Time) time.Time {

@@ -73,7 +73,7 @@ func TestBigRepliesAreWrittenInPieces(t *testing.T) {
 	if conn.deadlines > 0 {
 		t.Error("a deadline, without an idle time-out")
 	}
-	c.gate.o.IdleTimeout = time.Minute
+	c.gate.SetBounds(Bounds{IdleTimeout: time.Minute})
 	for _, left := range []time.Duration{-time.Minute, time.Minute / 4} { // as after some slow pieces
 		before := conn.deadlines
 		c.write.due = time.Now().Add(left)
@@ -116,7 +116,7 @@ func TestIdleTimeoutOfReaders(t *testing.T) {
 		defer here.Close()
 		defer there.Close()
 		c := newTestConn(t, here)
-		c.gate.o.IdleTimeout = 200 * time.Millisecond
+		c.gate.SetBounds(Bounds{IdleTimeout: 200 * time.Millisecond})
 		read := make(chan int)
 		go func() {
 			total := 0

@@ -57,7 +57,7 @@ type entrant struct {
 func (e *entrant) local() bool { return IsLocal(e.from) && IsLocal(e.conn.RemoteAddr()) }
 
 func (g *Gate) entryTime() time.Duration {
-	if d := g.o.HandshakeTimeout; d > 0 {
+	if d := g.bounds.Load().HandshakeTimeout; d > 0 {
 		return min(d, entryTime)
 	}
 	return entryTime

@@ -25,16 +25,21 @@ const (
 	Left
 )
 
-// Options set up a Gate. Zero limits are none.
-type Options struct {
+// Bounds are limits that may change while clients are served. Zero is none.
+type Bounds struct {
 	MaxClients       int
 	MaxPerAddress    int // clients of one IP address
-	MaxQueryMemory   int // bytes of unfinished commands of all clients together
-	MaxReplyMemory   int // bytes of replies gathered for all clients together
 	NormalOutput     OutputLimit
 	PubSubOutput     OutputLimit
 	IdleTimeout      time.Duration
 	HandshakeTimeout time.Duration // to the first whole command, and to the password where one is asked for
+}
+
+// Options set up a Gate. Zero limits are none.
+type Options struct {
+	Bounds
+	MaxQueryMemory int // bytes of unfinished commands of all clients together
+	MaxReplyMemory int // bytes of replies gathered for all clients together
 
 	// Strangers returns what a client from another machine is told instead of being let in; "" lets it in. nil lets all in.
 	Strangers func() (refusal string)
@@ -45,9 +50,10 @@ type Options struct {
 
 // Gate lets clients in, by any number of listeners, and bounds what all of them together may take.
 type Gate struct {
-	o   Options
-	log *slog.Logger
-	ctx context.Context
+	o      Options
+	bounds atomic.Pointer[Bounds]
+	log    *slog.Logger
+	ctx    context.Context
 
 	queries budget // of unfinished commands
 	replies budget // of replies gathered
@@ -68,8 +74,13 @@ type Gate struct {
 func NewGate(ctx context.Context, o Options) *Gate {
 	g := &Gate{o: o, log: o.Logger, ctx: ctx, finished: make(chan struct{}), byAddress: make(map[netip.Addr]int)}
 	g.setBudgets()
+	g.SetBounds(o.Bounds)
 	return g
 }
+
+// SetBounds has other bounds hold from now on. Nobody is closed for it at once. A time-out counts from what a client does next, and
+// who came while there was no limit for each address is not counted.
+func (g *Gate) SetBounds(b Bounds) { g.bounds.Store(&b) }
 
 // Guard returns a listener whose connections are each a *Conn, of a client that has gone through e and has its place.
 // It owns ln. In a drain it closes ln, and ok is false.

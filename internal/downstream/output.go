@@ -20,9 +20,9 @@ var errOutput = errors.New("output buffer limit")
 // outputLimit is that of the client's class of the moment.
 func (c *Conn) outputLimit() OutputLimit {
 	if c.client.Subscribed() {
-		return c.gate.o.PubSubOutput
+		return c.gate.bounds.Load().PubSubOutput
 	}
-	return c.gate.o.NormalOutput
+	return c.gate.bounds.Load().NormalOutput
 }
 
 // writeDue is the deadline of the next piece of a write when held bytes are not written yet; zero: none. As in Redis a
@@ -43,7 +43,7 @@ func (c *Conn) writeDue(held int, now time.Time) (due time.Time, err error) {
 			return due, errOutput
 		}
 	}
-	if idle := c.gate.o.IdleTimeout; idle > 0 && !c.client.MayIdle() {
+	if idle := c.gate.bounds.Load().IdleTimeout; idle > 0 && !c.client.MayIdle() {
 		if c.write.due.Sub(now) < idle/2 || c.write.due.After(now.Add(idle)) {
 			return earlier(due, now.Add(idle)), nil
 		}

@@ -20,7 +20,7 @@ type place struct {
 // addressOf is what a client is counted under. Those of a unix socket all have the same address: none.
 func (g *Gate) addressOf(a net.Addr) netip.Addr {
 	tcp, ok := a.(*net.TCPAddr)
-	if !ok || g.o.MaxPerAddress <= 0 {
+	if !ok || g.bounds.Load().MaxPerAddress <= 0 {
 		return netip.Addr{}
 	}
 	return tcp.AddrPort().Addr().Unmap().WithZone("")
@@ -30,7 +30,7 @@ func (g *Gate) addressOf(a net.Addr) netip.Addr {
 func (g *Gate) takePlace(addr netip.Addr) (p place, refusal string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.o.MaxClients > 0 && g.taken >= g.o.MaxClients {
+	if g.bounds.Load().MaxClients > 0 && g.taken >= g.bounds.Load().MaxClients {
 		return p, tooMany
 	}
 	if !g.count(addr) {
@@ -67,7 +67,7 @@ func (g *Gate) count(addr netip.Addr) bool {
 	if !addr.IsValid() {
 		return true
 	}
-	if g.byAddress[addr] >= g.o.MaxPerAddress {
+	if g.byAddress[addr] >= g.bounds.Load().MaxPerAddress {
 		return false
 	}
 	g.byAddress[addr]++

@@ -13,7 +13,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // Whatever becomes of clients, and whatever address turns out to be theirs, nothing of them is left.
 func TestPlacesAreGivenBack(t *testing.T) {
 	t.Parallel()
-	g := newTestGate(t, Options{MaxClients: 3, MaxPerAddress: 2})
+	g := newTestGate(t, Options{Bounds: Bounds{MaxClients: 3, MaxPerAddress: 2}})
 	of := func(ip string) netip.Addr { return g.addressOf(&net.TCPAddr{IP: net.ParseIP(ip)}) }
 	here, there := of("127.0.0.1"), of("192.0.2.1")
 	var all []place

@@ -161,7 +161,8 @@ func unknownSubcommand(s *Session, args [][]byte) {
 // newTable makes the table of what Redis told of its commands.
 func (s *Server) newTable(told []*commandtable.Command) *answers {
 	commandtable.MayBlock(told, s.facts.blocking.names())
-	return newAnswers(s.o.Allow, s.o.Deny, told)
+	rules := s.facts.rules.Load()
+	return newAnswers(rules.Allow, rules.Deny, told)
 }
 
 // Redis' replies to COMMAND and its subcommands, with the lock verbs added. The embedded store answers all of them

@@ -13,6 +13,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/backend"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
+	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/internal/retry"
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
@@ -83,7 +84,10 @@ func (s *Server) learnTable() error {
 		return &upstream.ReplyError{Line: line} // BUSY, LOADING: what is known already stands until Redis can tell
 	}
 	told := commandtable.Listed(reply)
+	s.facts.mu.Lock()
+	s.facts.reply = reply
 	s.facts.table.Store(s.newTable(told))
+	s.facts.mu.Unlock()
 	s.warnOfCluster(service)
 	switch {
 	case len(told) > 0:
@@ -114,16 +118,52 @@ const startTime = 10 * time.Second
 // checkNames looks for names in Options.Deny and Allow that no command has: who mistypes one believes that he has denied
 // something. At the start that is fatal. When Redis tells of its commands later, clients may be there: the log says it.
 func (s *Server) checkNames(told []*commandtable.Command) {
-	unknown := commandtable.Unknown(slices.Concat(s.o.Deny, s.o.Allow, s.o.Blocking), verbs(), told)
-	if len(unknown) == 0 {
+	err := s.facts.rules.Load().misnamed(told)
+	if err == nil {
 		return
 	}
-	err := fmt.Errorf("deny, allow, blocking-commands: no command has the name %s", strings.Join(unknown, ", "))
 	if s.o.Fatal != nil && time.Since(s.start) < startTime {
 		s.o.Fatal(err)
 		return
 	}
 	s.log.Error("a setting has no effect", "error", err)
+}
+
+// misnamed is the mistake in the rules that no command has a name.
+func (r *CommandRules) misnamed(told []*commandtable.Command) error {
+	unknown := commandtable.Unknown(slices.Concat(r.Deny, r.Allow, r.Blocking), verbs(), told)
+	if len(unknown) == 0 {
+		return nil
+	}
+	return fmt.Errorf("deny, allow, blocking-commands: no command has the name %s", strings.Join(unknown, ", "))
+}
+
+// Change has other limits, Allow and Deny hold from the next command on; all of it, or nothing if there is an error. What else l
+// and r say stays as Options had it. Limits of commands hold for clients that come, or log in, from now on.
+func (s *Server) Change(l Limits, r CommandRules) error {
+	s.facts.mu.Lock()
+	defer s.facts.mu.Unlock()
+	r.Blocking, r.Fatal = s.o.Blocking, s.o.Fatal
+	told := commandtable.Listed(s.facts.reply)
+	if len(told) > 0 {
+		if err := r.misnamed(commandtable.Listed(s.facts.reply)); err != nil {
+			return err
+		}
+	}
+	s.limits.Store(l.commands())
+	s.gate.SetBounds(l.bounds())
+	s.facts.rules.Store(&r)
+	s.facts.table.Store(s.newTable(told))
+	return nil
+}
+
+func (l Limits) commands() *resp.Limits {
+	return &resp.Limits{Args: l.MaxArgs, Bulk: l.MaxBulk, Command: l.MaxCommand}
+}
+
+func (l Limits) bounds() downstream.Bounds {
+	return downstream.Bounds{MaxClients: l.MaxClients, MaxPerAddress: l.MaxPerAddress, NormalOutput: l.NormalOutput, PubSubOutput: l.PubSubOutput,
+		IdleTimeout: l.IdleTimeout, HandshakeTimeout: l.HandshakeTimeout}
 }
 
 // learnAuth asks whether clients must authenticate. While there are connections made without a password their nodes ask more
@@ -221,5 +261,5 @@ func (s *Server) limitsFor(authenticated bool) resp.Limits {
 	if !authenticated && s.access.mustAuth.Load() {
 		return resp.UnauthenticatedLimits
 	}
-	return s.limits
+	return *s.limits.Load()
 }

@@ -99,7 +99,7 @@ type Server struct {
 	o      Options
 	log    *slog.Logger
 	up     serverUpstream
-	limits resp.Limits
+	limits atomic.Pointer[resp.Limits]
 	start  time.Time
 	ctx    context.Context // ends when the last clients are cut off
 	gate   *downstream.Gate
@@ -128,7 +128,10 @@ type facts struct {
 	relearn  chan struct{}
 	known    chan struct{} // closed when Redis has told of its commands
 	knownNow sync.Once
-	learned  atomic.Bool // Redis has been asked for its commands with success: known stays open if it tells of none
+	rules    atomic.Pointer[CommandRules] // in force: Options' at first
+	mu       sync.Mutex                   // one who makes a table at a time; guards reply
+	reply    []byte                       // Redis' to COMMAND; nil: it has not told yet
+	learned  atomic.Bool                  // Redis has been asked for its commands with success: known stays open if it tells of none
 	blocking blockingCommands
 	learning sync.Once
 	warned   bool // that the upstream is a node of a cluster; learnLoop alone uses it
@@ -177,7 +180,6 @@ func NewServer(o Options) *Server {
 	s := &Server{
 		o:       o,
 		log:     o.Logger,
-		limits:  resp.Limits{Args: o.MaxArgs, Bulk: o.MaxBulk, Command: o.MaxCommand},
 		start:   time.Now(),
 		facts:   facts{relearn: make(chan struct{}, 1), known: make(chan struct{})},
 		access:  serverAccess{deleted: make(chan []string, 16), asking: make(chan struct{}, mostAsking), protection: protection{known: make(chan struct{})}},
@@ -186,12 +188,13 @@ func NewServer(o Options) *Server {
 		lanes:   scriptcache.NewLanes(),
 		ownFor:  backAfterAge,
 	}
+	s.limits.Store(o.Limits.commands())
+	s.facts.rules.Store(&o.CommandRules)
 	s.facts.blocking.all = slices.Clone(o.Blocking)
 	s.access.era.Store(1)
 	s.ctx, s.loops.cancel = context.WithCancel(context.Background())
 	s.gate = downstream.NewGate(s.ctx, downstream.Options{
-		MaxClients: o.MaxClients, MaxPerAddress: o.MaxPerAddress, MaxQueryMemory: o.MaxQueryMemory, MaxReplyMemory: o.MaxReplyMemory,
-		NormalOutput: o.NormalOutput, PubSubOutput: o.PubSubOutput, IdleTimeout: o.IdleTimeout, HandshakeTimeout: o.HandshakeTimeout,
+		Bounds: o.Limits.bounds(), MaxQueryMemory: o.MaxQueryMemory, MaxReplyMemory: o.MaxReplyMemory,
 		Limits: func() resp.Limits { return s.limitsFor(false) }, Strangers: s.strangers, Admit: s.admit, Logger: s.log,
 	})
 	s.facts.table.Store(s.newTable(nil))

@@ -61,6 +61,9 @@ const (
 // Tell tells systemd. It cannot be told twice, or otherwise: an error is nobody's to mend.
 func Tell(state string) { _, _ = daemon.SdNotify(false, state) }
 
+// Reloading says that settings are read anew, until Ready is told.
+func Reloading() { Tell(daemon.SdNotifyReloading + "\n" + daemon.SdNotifyMonotonicUsec()) }
+
 // StillStarting asks for more time than TimeoutStartSec.
 func StillStarting(d time.Duration) { Tell(fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d", d.Microseconds())) }
 

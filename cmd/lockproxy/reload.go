@@ -1,0 +1,96 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/lockproxy/lockproxy/internal/config"
+	"github.com/lockproxy/lockproxy/internal/downstream"
+	"github.com/lockproxy/lockproxy/internal/session"
+	"github.com/lockproxy/lockproxy/internal/systemd"
+	"github.com/lockproxy/lockproxy/internal/tlsfiles"
+)
+
+// settings are the operator's, and where they come from.
+type settings struct {
+	cfg    config.Config // of the start
+	args   []string
+	level  *slog.LevelVar
+	latest config.Config                 // what was read last and holds, as far as it may change; reloadLoop has it
+	drain  *atomic.Pointer[config.Drain] // in force
+}
+
+// reloadLoop reads the settings again at each SIGHUP, until ctx ends.
+func (a *app) reloadLoop(ctx context.Context) {
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP)
+	defer signal.Stop(hangup)
+	for {
+		select {
+		case <-hangup:
+			systemd.Reloading()
+			if err := a.reload(); err != nil {
+				a.log.Error("the settings have been read again and are not good, the old ones stay", "error", err)
+			}
+			systemd.Tell(systemd.Ready)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// reload takes on what may change while the process runs, all of it or nothing, and logs what needs a restart.
+func (a *app) reload() error {
+	now, err := config.Parse(a.args)
+	if err != nil {
+		return err
+	}
+	// As at the start, the limit of open files leaves room for so many clients.
+	now.Limits.MaxClients, _ = places(now.Limits.MaxClients, a.cfg.Limits.MaxUpstream, openFiles(), a.log)
+	if err := a.server.Change(limits(now), a.rules(now)); err != nil {
+		return err
+	}
+	a.drain.Store(&now.Drain)
+	taken, _ := config.Changed(a.latest, now)
+	_, restart := config.Changed(a.cfg, now)
+	a.latest = now
+	a.log.Info("settings read again", "changed", taken)
+	if len(restart) > 0 {
+		a.log.Warn("some settings have changed that need a restart", "settings", restart)
+	}
+	a.level.Set(now.Log.Level)
+	return nil
+}
+
+// limits are the clients'.
+func limits(cfg config.Config) session.Limits {
+	l := cfg.Limits
+	return session.Limits{MaxClients: l.MaxClients, MaxPerAddress: l.MaxPerAddress, MaxBulk: l.MaxBulk, MaxArgs: l.MaxArgs, MaxCommand: l.MaxCommand,
+		MaxQueryMemory: l.MaxQueryMemory, MaxReplyMemory: l.MaxReplyMemory,
+		NormalOutput: downstream.OutputLimit(l.NormalOutput), PubSubOutput: downstream.OutputLimit(l.PubSubOutput),
+		IdleTimeout: l.IdleTimeout, HandshakeTimeout: l.HandshakeTimeout, Protected: cfg.Listen.ProtectedMode == "yes"}
+}
+
+// rules are what the operator says of commands.
+func (a *app) rules(cfg config.Config) session.CommandRules {
+	return session.CommandRules{Allow: cfg.Commands.Allow, Deny: cfg.Commands.Deny, Blocking: cfg.Commands.Blocking, Fatal: a.mistaken}
+}
+
+// checkFiles reads the files that the settings name.
+func checkFiles(cfg config.Config) error {
+	var faults []error
+	names := tlsfiles.Names{Certs: cfg.TLS.Certs, Keys: cfg.TLS.Keys, CA: cfg.TLS.ClientCA}
+	if _, err := tlsfiles.Open(names, slog.Default()); err != nil {
+		faults = append(faults, fmt.Errorf("tls-listen: %w", err))
+	}
+	if _, err := tlsfiles.Open(upstreamFiles(cfg), slog.Default()); err != nil {
+		faults = append(faults, fmt.Errorf("upstream-tls: %w", err))
+	}
+	return errors.Join(faults...)
+}

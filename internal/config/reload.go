@@ -1,0 +1,60 @@
+package config
+
+import (
+	"maps"
+	"slices"
+	"strings"
+)
+
+// live are the settings that may change while the process runs.
+var live = []string{
+	"log-level", "deny", "allow", "max-clients", "max-clients-per-address", "max-bulk", "max-args", "max-command",
+	"client-output-buffer-limit", "idle-timeout", "handshake-timeout", "drain-delay", "drain-timeout",
+}
+
+func liveNames() string { return "`" + strings.Join(live, "`, `") + "`" }
+
+// Texts are what was given of settings, as it was written, by name. They are not shown: there are passwords among them.
+type Texts map[string]string
+
+// String and GoString keep the secret.
+func (t Texts) String() string { return "…" }
+
+// GoString is String, for %#v.
+func (t Texts) GoString() string { return t.String() }
+
+func (t Texts) with(name, text string) Texts {
+	if t == nil {
+		t = Texts{}
+	}
+	t[name] = text
+	return t
+}
+
+// of is what holds of a setting: what was given, or else the default.
+func (t Texts) of(name string) string {
+	if text, given := t[name]; given {
+		return text
+	}
+	return findSetting(name).def
+}
+
+// Changed are the names of the settings in which now differs from before: those that may change while the process runs, and those
+// that need a restart.
+func Changed(before, now Config) (taken, restart []string) {
+	names := maps.Clone(before.Given)
+	if names == nil {
+		names = Texts{}
+	}
+	maps.Copy(names, now.Given)
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		switch {
+		case before.Given.of(name) == now.Given.of(name):
+		case slices.Contains(live, name):
+			taken = append(taken, name)
+		default:
+			restart = append(restart, name)
+		}
+	}
+	return taken, restart
+}
