@@ -2,7 +2,6 @@ package commands
 
 import (
 	"bytes"
-	"strconv"
 	"strings"
 	"time"
 
@@ -33,7 +32,7 @@ type HelloOptions struct {
 // ParseHello reads HELLO. line is the error that Redis gives; "": none.
 func ParseHello(args [][]byte) (o HelloOptions, line string) {
 	if len(args) > 1 {
-		n, ok := Integer(args[1])
+		n, ok := resp.Integer(args[1])
 		if !ok {
 			return o, protoNotANum
 		}
@@ -84,13 +83,13 @@ func ParseKill(args [][]byte) (f KillFilter, line string) {
 		value := args[i+1]
 		switch strings.ToUpper(string(args[i])) {
 		case "ID":
-			n, ok := Integer(value)
+			n, ok := resp.Integer(value)
 			if !ok || n < 1 {
 				return f, "ERR client-id should be greater than 0"
 			}
 			f.ID = n
 		case "MAXAGE": // as of Redis 7.4
-			n, ok := Integer(value)
+			n, ok := resp.Integer(value)
 			if !ok {
 				return f, "ERR maxage is not an integer or out of range"
 			}
@@ -196,12 +195,6 @@ func ValidName(name []byte) bool {
 		}
 	}
 	return true
-}
-
-// Integer reads a number as Redis does: there is one way to write each, without plus sign or leading zeros.
-func Integer(arg []byte) (int64, bool) {
-	n, err := strconv.ParseInt(string(arg), 10, 64)
-	return n, err == nil && strconv.FormatInt(n, 10) == string(arg)
 }
 
 // Clip shortens what is quoted in an error, as Redis does, to which a zero byte is the end.

@@ -163,7 +163,7 @@ func ParseList(args [][]byte) (f ListFilter, line string) {
 		}
 	case len(args) > 3 && same(args[2], "ID"):
 		for _, arg := range args[3:] {
-			id, ok := Integer(arg)
+			id, ok := resp.Integer(arg)
 			if !ok {
 				return f, "ERR Invalid client ID"
 			}

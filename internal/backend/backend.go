@@ -27,6 +27,8 @@ type Backend interface {
 	Misnamed(ask func(words ...string) ([]byte, error)) (warning string, err error)
 	// Describe writes its lines of INFO.
 	Describe(line func(name string, value any))
+	// path is a client's way to it.
+	path(*Forwarder) path
 }
 
 // Notices are what a backend tells of. They may come at any time, from any goroutine.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
@@ -37,3 +38,32 @@ func Unanswered(err error) error {
 
 // NoRetry says that to try again would not help.
 func NoRetry(err error) bool { return PasswordRefused(err) || LogIn(err) || TooMany(err) }
+
+// refusalIn is the error that a reply is, if it is one.
+func refusalIn(reply []byte) error {
+	if line, bad := resp.ErrorLine(reply); bad {
+		return &upstream.ReplyError{Line: line}
+	}
+	return nil
+}
+
+// What a command is answered that has no reply.
+const (
+	TimeoutLine = "ERR upstream timeout, the outcome of this command is unknown"
+	LostLine    = "ERR upstream connection lost, the outcome of this command is unknown"
+)
+
+// ErrorLine is the error as the client is to read it, without the leading '-'.
+func ErrorLine(err error) string {
+	var reply *upstream.ReplyError
+	var lost *upstream.LostError
+	switch {
+	case errors.As(err, &reply):
+		return reply.Line
+	case errors.As(err, &lost) && errors.Is(err, upstream.ErrTimeout):
+		return TimeoutLine
+	case errors.As(err, &lost):
+		return LostLine
+	}
+	return "ERR " + err.Error()
+}

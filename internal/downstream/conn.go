@@ -1,6 +1,7 @@
 package downstream
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -359,4 +360,14 @@ func writeEnd(err error) (How, string) {
 		return how, why
 	}
 	return Left, "output not taken: " + err.Error()
+}
+
+// Within is a context that ends with parent, or with the connection. done must be called.
+func (c *Conn) Within(parent context.Context) (ctx context.Context, done func()) {
+	ctx, cancel := context.WithCancel(parent)
+	c.WhenOver(cancel)
+	return ctx, func() {
+		c.WhenOver(nil)
+		cancel()
+	}
 }

@@ -3,9 +3,9 @@ package session
 import (
 	"bytes"
 	"strings"
-	"sync"
 
 	"github.com/lockproxy/lockproxy/commands"
+	"github.com/lockproxy/lockproxy/internal/backend"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
@@ -18,8 +18,7 @@ type answer func(s *Session, args [][]byte)
 type answers struct {
 	*commandtable.Table
 	by     map[*commandtable.Command]answer
-	routed sync.Once
-	routes map[*commandtable.Command]*route // see routeOf
+	routes *backend.Routes
 }
 
 // answerers are the commands that are answered here, but for the lock verbs, refusals, and CLUSTER's subcommands.
@@ -68,6 +67,7 @@ var answerers = map[string]answer{
 // newAnswers makes the table of what Redis told of its commands.
 func newAnswers(allow, deny []string, told []*commandtable.Command) *answers {
 	a := &answers{Table: commandtable.New(allow, deny, verbs(), told)}
+	a.routes = &backend.Routes{Table: a.Table}
 	a.bind()
 	return a
 }
@@ -170,7 +170,7 @@ func (s *Server) newTable(told []*commandtable.Command) *answers {
 
 // asked runs the command as it came. It answers an error itself, and then says so.
 func (s *Session) asked(args [][]byte) (r resp.Reply, ok bool) {
-	answer, err := s.askRaw(resp.Command(args))
+	answer, err := s.askAt(backend.Place{}, args...)
 	if err == nil {
 		if _, bad := resp.ErrorLine(answer); !bad {
 			if r, ok = resp.ParseReply(answer); ok {
@@ -185,7 +185,7 @@ func (s *Session) asked(args [][]byte) (r resp.Reply, ok bool) {
 // commandReply runs the command as it came, and has what Redis replied added to.
 func (s *Session) commandReply(args [][]byte, add func(r commands.CommandReply) []byte) {
 	if r, ok := s.asked(args); ok {
-		s.batch.out = add(commands.CommandReply{Reply: r, Proto: s.ident.Proto, Table: s.srv.o.Embedded && len(r.Elems) > 0 && r.Elems[0].IsList()})
+		s.batch.Out = add(commands.CommandReply{Reply: r, Proto: s.ident.Proto, Table: s.srv.o.Embedded && len(r.Elems) > 0 && r.Elems[0].IsList()})
 	}
 }
 
@@ -193,26 +193,26 @@ func (s *Session) commandReply(args [][]byte, add func(r commands.CommandReply) 
 func (s *Session) commandAll(args [][]byte) {
 	s.commandReply(args, func(r commands.CommandReply) []byte {
 		if len(args) > 1 {
-			return append(s.batch.out, r.Raw...)
+			return append(s.batch.Out, r.Raw...)
 		}
-		return r.AppendAll(s.batch.out)
+		return r.AppendAll(s.batch.Out)
 	})
 }
 
 func (s *Session) commandCount(args [][]byte) {
-	s.commandReply(args, func(r commands.CommandReply) []byte { return r.AppendCount(s.batch.out) })
+	s.commandReply(args, func(r commands.CommandReply) []byte { return r.AppendCount(s.batch.Out) })
 }
 
 func (s *Session) commandInfo(args [][]byte) {
-	s.commandReply(args, func(r commands.CommandReply) []byte { return r.AppendInfo(s.batch.out, args) })
+	s.commandReply(args, func(r commands.CommandReply) []byte { return r.AppendInfo(s.batch.Out, args) })
 }
 
 func (s *Session) commandDocs(args [][]byte) {
-	s.commandReply(args, func(r commands.CommandReply) []byte { return r.AppendDocs(s.batch.out, args) })
+	s.commandReply(args, func(r commands.CommandReply) []byte { return r.AppendDocs(s.batch.Out, args) })
 }
 
 func (s *Session) commandList(args [][]byte) {
-	s.commandReply(args, func(r commands.CommandReply) []byte { return r.AppendList(s.batch.out, args) })
+	s.commandReply(args, func(r commands.CommandReply) []byte { return r.AppendList(s.batch.Out, args) })
 }
 
 // commandGetKeys is COMMAND GETKEYS, and GETKEYSANDFLAGS, of a lock verb; of other commands Redis' answer.
@@ -222,7 +222,7 @@ func (s *Session) commandGetKeys(args [][]byte) {
 		v = commands.Lookup(args[2])
 	}
 	if v == nil {
-		s.relay(s.askRaw(resp.Command(args)))
+		s.relay(s.askAt(backend.Place{}, args...))
 		return
 	}
 	if err := s.refused(); err != nil {
@@ -237,7 +237,7 @@ func (s *Session) commandGetKeys(args [][]byte) {
 		s.error("ERR Invalid number of arguments specified for command")
 		return
 	}
-	s.batch.out = v.AppendKeys(s.batch.out, args)
+	s.batch.Out = v.AppendKeys(s.batch.Out, args)
 }
 
 // fencedKeys is COMMAND GETKEYS, or GETKEYSANDFLAGS, of FENCED: the lock, and what Redis says of the command within.
@@ -250,12 +250,12 @@ func (s *Session) fencedKeys(v *commands.Verb, args [][]byte) {
 	if len(inner) == 1 { // Redis wants an argument
 		inner = append(inner[:1:1], nil)
 	}
-	answer, err := s.askRaw(resp.Command(append([][]byte{args[0], args[1]}, inner...)))
+	answer, err := s.askAt(backend.Place{}, append([][]byte{args[0], args[1]}, inner...)...)
 	line, bad := resp.ErrorLine(answer)
 	r, ok := resp.ParseReply(answer)
 	if err != nil || bad && line != commands.NoKeys || !bad && !ok {
 		s.relay(answer, err)
 		return
 	}
-	s.batch.out = v.AppendInnerKeys(s.batch.out, s.ident.Proto, args, r)
+	s.batch.Out = v.AppendInnerKeys(s.batch.Out, s.ident.Proto, args, r)
 }

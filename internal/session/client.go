@@ -5,12 +5,13 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/commands"
+	"github.com/lockproxy/lockproxy/internal/backend"
 	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
-func (s *Session) clientID([][]byte) { s.batch.out = resp.AppendInt(s.batch.out, s.peer.id) }
+func (s *Session) clientID([][]byte) { s.batch.Out = resp.AppendInt(s.batch.Out, s.peer.id) }
 
 func (s *Session) clientSetName(args [][]byte) {
 	if !commands.ValidName(args[2]) {
@@ -23,10 +24,10 @@ func (s *Session) clientSetName(args [][]byte) {
 
 func (s *Session) clientGetName([][]byte) {
 	if s.settings.name == "" {
-		s.batch.out = resp.AppendNull(s.batch.out, s.ident.Proto)
+		s.batch.Out = resp.AppendNull(s.batch.Out, s.ident.Proto)
 		return
 	}
-	s.batch.out = resp.AppendBulkString(s.batch.out, s.settings.name)
+	s.batch.Out = resp.AppendBulkString(s.batch.Out, s.settings.name)
 }
 
 // clientSetInfo is CLIENT SETINFO. A library's name is what tells the lock engine that the connection may come out of a pool.
@@ -64,7 +65,7 @@ func (s *Session) clientInfo(args [][]byte) {
 			s.srv.learnFields(answer)
 		}
 	}
-	s.batch.out = s.srv.clientFields().AppendClientInfo(s.batch.out, s.ident.Proto, s.facts(args))
+	s.batch.Out = s.srv.clientFields().AppendClientInfo(s.batch.Out, s.ident.Proto, s.facts(args))
 }
 
 // clientList is CLIENT LIST: this proxy's clients.
@@ -85,7 +86,7 @@ func (s *Session) clientList(args [][]byte) {
 			all = append(all, c.facts(nil))
 		}
 	}
-	s.batch.out = s.srv.clientFields().AppendClientList(s.batch.out, s.ident.Proto, f.Choose(all))
+	s.batch.Out = s.srv.clientFields().AppendClientList(s.batch.Out, s.ident.Proto, f.Choose(all))
 }
 
 // objectionToList is what Redis has against this user's CLIENT LIST. While the fields of its clients are not known it lists all of
@@ -109,7 +110,7 @@ func (s *Session) objection(probe ...string) (line string) {
 
 func objectionIn(answer []byte, err error) string {
 	if err != nil {
-		return errorLine(err)
+		return backend.ErrorLine(err)
 	}
 	line, bad := resp.ErrorLine(answer)
 	for _, about := range []string{"NOPERM", "NOAUTH", "ERR No such user"} {
@@ -122,7 +123,7 @@ func objectionIn(answer []byte, err error) string {
 
 func (s *Session) clientHelp(args [][]byte) {
 	if r, ok := s.asked(args); ok {
-		s.batch.out = commands.AppendClientHelp(s.batch.out, r)
+		s.batch.Out = commands.AppendClientHelp(s.batch.Out, r)
 	}
 }
 
@@ -157,7 +158,7 @@ func (s *Session) clientKill(args [][]byte) {
 		}
 		c.guard.Cut(downstream.Left, "CLIENT KILL")
 	}
-	s.batch.out = f.AppendReply(s.batch.out, killed)
+	s.batch.Out = f.AppendReply(s.batch.Out, killed)
 	if myself {
 		s.flush()
 		s.guard.HangUp(downstream.Left, "CLIENT KILL")

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/commands"
+	"github.com/lockproxy/lockproxy/internal/backend"
 	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/internal/lock"
@@ -33,7 +34,7 @@ func (s *Session) Attend() {
 		s.currentDedicated()
 		s.release()
 	}
-	s.returnOwn()
+	s.pipes.ReturnOwn()
 }
 
 // MayLeave says that it holds no locks and is within nothing.
@@ -74,7 +75,7 @@ func (s *Server) unacknowledged(before int64, to []*downstream.Conn) []*downstre
 // MayHold implements cluster.Holder: n bytes of replies are to lie here beside those gathered before.
 func (s *Session) MayHold(n int) bool {
 	if b := s.batch; b != nil {
-		n += b.fullSize + len(b.out)
+		n += b.Held()
 	}
 	return s.guard.MayGather(n)
 }
@@ -97,7 +98,7 @@ func (s *Session) clientUnblock(args [][]byte) {
 			return
 		}
 	}
-	id, ok := commands.Integer(args[2])
+	id, ok := resp.Integer(args[2])
 	if !ok {
 		s.error(commands.NotANumber)
 		return
@@ -115,13 +116,14 @@ func (s *Session) clientUnblock(args [][]byte) {
 	switch {
 	case c == nil:
 	case c.wake(cause):
-		s.batch.out = resp.AppendInt(s.batch.out, 1)
+		s.batch.Out = resp.AppendInt(s.batch.Out, 1)
 		return
 	case c.own.view.Blocked.Load() && c.own.view.RedisID.Load() != 0:
-		s.relay(s.askWhere(c.own.view.Node.Load(), "CLIENT", "UNBLOCK", strconv.FormatInt(c.own.view.RedisID.Load(), 10), how))
+		words := []string{"CLIENT", "UNBLOCK", strconv.FormatInt(c.own.view.RedisID.Load(), 10), how}
+		s.relay(s.askAt(backend.AtNode(c.own.view.Node.Load()), bytesOf(words)...))
 		return
 	}
-	s.batch.out = resp.AppendInt(s.batch.out, 0)
+	s.batch.Out = resp.AppendInt(s.batch.Out, 0)
 }
 
 // wake ends the wait of a lock verb, if there is one.
@@ -204,12 +206,7 @@ func isLeave(b []byte) bool {
 
 // clientContext is a context that ends when the client has gone. done must be called.
 func (s *Session) clientContext() (ctx context.Context, done func()) {
-	ctx, cancel := context.WithCancel(s.srv.ctx)
-	s.guard.WhenOver(cancel)
-	return ctx, func() {
-		s.guard.WhenOver(nil)
-		cancel()
-	}
+	return s.guard.Within(s.srv.ctx)
 }
 
 // pause waits for so long, at most until the client has gone.

@@ -9,7 +9,6 @@ import (
 
 	"github.com/tidwall/redcon"
 
-	"github.com/lockproxy/lockproxy/commands"
 	"github.com/lockproxy/lockproxy/internal/backend"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/dedicated"
@@ -153,7 +152,7 @@ func (s *Session) send(p *dedicatedConn, cmd redcon.Command, c *commandtable.Com
 		p.Locked(func(bool) { p.rights.note(c, cmd.Args) })
 	}
 	if c != nil && c.Script == commandtable.FlushesScripts {
-		s.srv.scripts.Clear() // whatever comes of it
+		s.srv.up.common.Scripts.Clear() // whatever comes of it
 	}
 	p.Send(e, cmd.Raw)
 }
@@ -199,7 +198,7 @@ const notInMulti = "ERR Command not allowed inside a transaction"
 func effectOf(c *commandtable.Command, args [][]byte) dedicated.Effect {
 	switch {
 	case c.Name == "select" && len(args) == 2:
-		n, ok := commands.Integer(args[1])
+		n, ok := resp.Integer(args[1])
 		return dedicated.Effect{Selects: ok, DB: int(n)}
 	case c.Name == "client|pause":
 		return dedicated.Effect{Pauses: writePause(args)}
@@ -215,7 +214,7 @@ func (p *dedicatedConn) free() bool {
 
 // discard ends the transaction at p's node, if it has not ended it already.
 func (s *Session) discard(p *dedicatedConn) {
-	p.slots.watched, p.slots.ask = noSlot, false
+	p.slots.watched, p.slots.ask = backend.NoSlot, false
 	if p.InTransaction() {
 		p.Own(&dedicated.Reply{Kind: commandtable.ConnDiscard}, discardCommand)
 		p.Settled()
@@ -242,7 +241,7 @@ func (s *Session) tracking(p *dedicatedConn, e *dedicated.Reply, cmd redcon.Comm
 			e.Effect.BCast = true
 		case equalFold(args[i], "REDIRECT") && i+1 < len(args):
 			i++
-			id, ok := commands.Integer(args[i])
+			id, ok := resp.Integer(args[i])
 			if !ok {
 				return cmd.Raw // Redis says so
 			}
@@ -322,7 +321,7 @@ func (p *dedicatedConn) Idle(redirected int64) {
 func (s *Session) askOwn(args [][]byte) (answer []byte, to dedicated.Redirect, err error) {
 	p := s.currentDedicated()
 	if p == nil {
-		answer, err = s.askRaw(resp.Command(args))
+		answer, err = s.askAt(backend.Place{}, args...)
 		return answer, to, err
 	}
 	answer, err = p.Ask(&dedicated.Reply{}, backend.QuestionTime, string(args[0]), string(args[1]))
@@ -333,7 +332,7 @@ func (s *Session) askOwn(args [][]byte) (answer []byte, to dedicated.Redirect, e
 func (s *Session) clientGetRedir(args [][]byte) {
 	answer, to, err := s.askOwn(args)
 	if r, ok := resp.ParseReply(answer); err == nil && ok && isTarget(to, r) {
-		s.batch.out = resp.AppendInt(s.batch.out, to.Client)
+		s.batch.Out = resp.AppendInt(s.batch.Out, to.Client)
 		return
 	}
 	s.relay(answer, err)
@@ -347,7 +346,7 @@ func (s *Session) clientTrackingInfo(args [][]byte) {
 		s.relay(answer, err)
 		return
 	}
-	out := resp.AppendMap(s.batch.out, s.ident.Proto, len(r.Elems)/2)
+	out := resp.AppendMap(s.batch.Out, s.ident.Proto, len(r.Elems)/2)
 	for i, e := range r.Elems {
 		if i%2 == 1 && string(r.Elems[i-1].Text) == "redirect" && isTarget(to, e) {
 			out = resp.AppendInt(out, to.Client)
@@ -355,7 +354,7 @@ func (s *Session) clientTrackingInfo(args [][]byte) {
 		}
 		out = append(out, e.Raw...)
 	}
-	s.batch.out = out
+	s.batch.Out = out
 }
 
 // isTarget says whether r is the number at Redis of the client that was named.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/tidwall/redcon"
 
+	"github.com/lockproxy/lockproxy/internal/backend"
 	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 	"github.com/lockproxy/lockproxy/proto/resp"
@@ -37,7 +38,7 @@ func TestNoTransactionInPart(t *testing.T) {
 	s := g.Client().(*Session)
 	defer s.srv.clients.running.Done()
 	defer s.End()
-	s.batch = &batch{guard: g}
+	s.batch = &batch{Batch: backend.Batch{Guard: g}}
 	said := make(chan string, 1)
 	go readToTheEnd(here, said)
 	raw := resp.AppendCommand(nil, "MULTI")

@@ -56,7 +56,7 @@ func (p *dedicatedConn) Left() {
 
 // Loss implements dedicated.Host.
 func (p *dedicatedConn) Loss(err error) (closes bool, line string) {
-	return p.s.closesFor(err), errorLine(err)
+	return p.s.closesFor(err), backend.ErrorLine(err)
 }
 
 // Lost implements dedicated.Host.
@@ -91,7 +91,7 @@ func (u *single) openDedicated() (*dedicatedConn, error) {
 // connect makes a connection for this session alone at a node, which is one of the cluster's unless that is nil. It is the
 // session's own only if it shows itself in the session's view.
 func (s *Session) connect(ctx context.Context, id upstream.Identity, n *upstream.Node, of *cluster.Node, v *dedicated.View) (*dedicatedConn, error) {
-	p := &dedicatedConn{s: s, slots: dedicatedSlots{watched: noSlot}}
+	p := &dedicatedConn{s: s, slots: dedicatedSlots{watched: backend.NoSlot}}
 	p.Conn = dedicated.New(dedicated.Config{Host: p, Client: s.guard, Context: s.srv.ctx, Timeout: s.srv.o.UpstreamTimeout, View: v, Node: of})
 	if err := p.Connect(ctx, id, n, s.clientName()); err != nil {
 		return nil, err
@@ -239,7 +239,7 @@ func (s *Session) serveDedicatedRequest() {
 		return
 	}
 	s.batch = batches.Get().(*batch)
-	s.batch.guard = s.guard
+	s.batch.Guard = s.guard
 	p.Flush()
 	s.batch.giveBack()
 	s.batch = nil

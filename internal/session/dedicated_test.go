@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/lockproxy/lockproxy/internal/backend"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 )
 
@@ -224,7 +225,7 @@ func TestDedicatedLost(t *testing.T) {
 		w.want("<end>")
 	}
 	for _, w := range []*wire{holder, owner} {
-		w.want("-" + lostLine + "\r\n")
+		w.want("-" + backend.LostLine + "\r\n")
 	}
 	server.Restart()
 	p.back()

@@ -75,7 +75,7 @@ func shown(word []byte, n int) []byte {
 
 // refuseRun answers the run as Redis answers clients that must authenticate first.
 func (s *Session) refuseRun() {
-	for range s.batch.run {
+	for range s.batch.Run() {
 		s.error(noAuth)
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/commands"
+	"github.com/lockproxy/lockproxy/internal/backend"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/internal/downstream"
@@ -146,7 +147,7 @@ func (h fenceHost) Ask(words ...string) ([]byte, error) { return h.ask(words...)
 func (h fenceHost) Reply(reply []byte) { h.relay(reply, nil) }
 
 // ScriptsFlushed implements fenced.Host.
-func (h fenceHost) ScriptsFlushed() { h.srv.scripts.Clear() }
+func (h fenceHost) ScriptsFlushed() { h.srv.up.common.Scripts.Clear() }
 
 // Abandon implements fenced.Host.
 func (h fenceHost) Abandon(hangUp bool, why string) {
@@ -215,13 +216,11 @@ type fencedRoute struct {
 
 // takes refuses what does not run at the lock's node, or not there alone.
 func (w *fencedRoute) takes(c *commandtable.Command, args [][]byte) error {
-	slot, cross := w.u.slotOf(c, args)
-	if cross || slot != noSlot && slot != w.slot {
+	slot, cross := w.u.s.pipes.SlotOf(c, args)
+	if cross || slot != backend.NoSlot && slot != w.slot {
 		return &upstream.ReplyError{Line: fencedCrossSlot}
 	}
-	route := w.u.s.srv.facts.table.Load().routeOf(c)
-	f := route.facts
-	if slot == noSlot && f != nil && f.Name != "ping" && (route.run != nil || f.Request != cluster.OneNode || f.Name == "scan") {
+	if slot == backend.NoSlot && w.u.s.srv.facts.table.Load().routes.AtAllNodes(c) {
 		return &lock.Error{Code: "ERR", Text: "'" + displayName(c) + "' cannot be run by FENCED on a cluster: it concerns all nodes, and FENCED runs at that of the lock"}
 	}
 	return nil

@@ -2,7 +2,6 @@ package session
 
 import (
 	"errors"
-	"time"
 
 	"github.com/lockproxy/lockproxy/internal/backend"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
@@ -12,15 +11,6 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// A run of forwarded commands is cut here: so much may be in one write upstream, and its replies in memory.
-const (
-	runCommands = 128
-	runBytes    = 256 << 10
-)
-
-// copiedBelow is the length of a run whose commands package upstream has surely copied.
-const copiedBelow = 16 << 10
-
 // enqueue adds a command to the run.
 func (s *Session) enqueue(raw []byte, args [][]byte, c *commandtable.Command) {
 	if s.lockedOut() {
@@ -29,45 +19,32 @@ func (s *Session) enqueue(raw []byte, args [][]byte, c *commandtable.Command) {
 		return
 	}
 	b := s.batch
-	if len(raw) > bigRequest {
+	if len(raw) > backend.BigRequest {
 		s.forward()
-		s.pipes.big.seen()
+		s.pipes.SeenBig()
 	}
-	b.run = append(b.run, raw)
-	b.cmds = append(b.cmds, c)
-	b.nodes.args = append(b.nodes.args, args)
-	b.size += len(raw)
+	b.Add(raw, args, c)
 	b.rights.note(c, args)
 	if c != nil && c.Module {
 		s.activity.module.Store(&c.Name)
 	}
-	b.scripts = b.scripts || c != nil && c.Script != commandtable.NoScript
-	if len(b.run) >= s.runLength() || b.size >= runBytes {
+	if s.pipes.RunFull(&b.Batch, s.srv.gate.Pressed()) {
 		s.forward()
 	}
-}
-
-// runLength is how many commands the next run may have: one while much of what others asked for lies here unread.
-func (s *Session) runLength() int {
-	if s.srv.gate.Pressed() {
-		return firstRun
-	}
-	return s.pipes.big.runLength()
 }
 
 // forward sends the run, waits for its replies, and answers for Redis where Redis did not.
 func (s *Session) forward() {
 	b := s.batch
-	if len(b.run) == 0 {
+	if b.Run() == 0 {
 		return
 	}
 	if !s.guard.Over() {
-		telemetry.Commands.Add(int64(len(b.run)))
-		switch big := s.pipes.big.wanted(len(b.run)); {
-		case s.lockedOut():
+		telemetry.Commands.Add(int64(b.Run()))
+		if s.lockedOut() {
 			s.refuseRun()
-		default:
-			s.pipes.way.forward(big)
+		} else {
+			s.pipes.Forward(&b.Batch)
 		}
 	}
 	s.srv.rightsChanged(b.rights)
@@ -75,14 +52,58 @@ func (s *Session) forward() {
 	if s.activity.module.Load() != nil {
 		s.activity.module.Store(nil)
 	}
-	if len(b.out) >= flushAt || b.full != nil {
+	if b.Full() {
 		s.flush()
 	}
 }
 
-// answerFor is fail for each command that Redis did not answer. When the outcome of one that may have written is
-// unknown, the lock engine is told: this client's locks are then not released, they run out.
-func (s *Session) answerFor(err error, unanswered []*commandtable.Command) {
+// forwarded is the session as a client whose commands are forwarded.
+type forwarded struct{ *Session }
+
+var _ backend.Host = forwarded{}
+
+// Identity implements backend.Host.
+func (h forwarded) Identity() upstream.Identity { return h.ident }
+
+// Adopt implements backend.Host.
+func (h forwarded) Adopt(id upstream.Identity) { h.identity(id) }
+
+// Admitted implements backend.Host.
+func (h forwarded) Admitted() { h.admit() }
+
+// Refused implements backend.Host.
+func (h forwarded) Refused() error { return h.refused() }
+
+// MustLogIn implements backend.Host.
+func (h forwarded) MustLogIn() bool {
+	return h.ident.User == "" && h.ident.Password == "" && (h.srv.access.mustAuth.Load() || h.refused() != nil)
+}
+
+// Silent implements backend.Host.
+func (h forwarded) Silent() bool { return h.replies.silent }
+
+// WriteReplies implements backend.Host.
+func (h forwarded) WriteReplies() { h.flush() }
+
+// ReadsReplicas implements backend.Host. While its connection holds a lock what the client reads may not come from a replica, since what
+// the last holder wrote might be missing there; nor while it has a connection of its own, as under WATCH, which is about what the master has.
+func (h forwarded) ReadsReplicas() bool {
+	return h.pipes.replicas && h.own.dedicated == nil && h.held() == 0
+}
+
+// WritesPaused implements backend.Host.
+func (h forwarded) WritesPaused() bool { return h.srv.writesPaused() }
+
+// Routes implements backend.Host.
+func (h forwarded) Routes() *backend.Routes { return h.srv.facts.table.Load().routes }
+
+// Step implements backend.Host.
+func (h forwarded) Step() uint64 { return h.activity.progress.step.next() }
+
+// Unanswered implements backend.Host: it is fail for each command. When the outcome of one that may have written is unknown, the lock
+// engine is told: this client's locks are then not released, they run out.
+func (h forwarded) Unanswered(err error, unanswered []*commandtable.Command) {
+	s := h.Session
 	if s.noteTrouble(err); backend.PasswordRefused(err) && s.guard.Over() {
 		return // closed without a word
 	}
@@ -98,7 +119,7 @@ func (s *Session) answerFor(err error, unanswered []*commandtable.Command) {
 	if !errors.As(err, &lost) {
 		return
 	}
-	if errors.Is(err, upstream.ErrTimeout) && s.batch.size >= copiedBelow {
+	if errors.Is(err, upstream.ErrTimeout) && !s.batch.Copied() {
 		// Its bytes may still lie where the client's next ones would go.
 		s.guard.HangUp(downstream.Left, "a long command has had no answer in time")
 	}
@@ -111,6 +132,9 @@ func (s *Session) answerFor(err error, unanswered []*commandtable.Command) {
 		}
 	}
 }
+
+// Trouble implements backend.Host.
+func (h forwarded) Trouble(err error) { h.noteTrouble(err) }
 
 // noteTrouble has the facts about Redis learned anew after its connection was lost. A client whose password Redis takes
 // no longer is closed, as Redis would have closed it with that connection: it can only log in anew.
@@ -125,23 +149,30 @@ func (s *Session) noteTrouble(err error) {
 	}
 }
 
-const timeoutLine = "ERR upstream timeout, the outcome of this command is unknown"
+// ask runs one command that changes nothing on the client's identity and returns Redis' reply as it came. A lost
+// reply is no unknown outcome here: the error then is a *upstream.NotSentError, as if nothing had been asked.
+func (s *Session) ask(words ...string) ([]byte, error) {
+	return s.askAt(backend.Place{}, bytesOf(words)...)
+}
 
-const lostLine = "ERR upstream connection lost, the outcome of this command is unknown"
-
-// errorLine is the error as the client is to read it, without the leading '-'.
-func errorLine(err error) string {
-	var reply *upstream.ReplyError
-	var lost *upstream.LostError
-	switch {
-	case errors.As(err, &reply):
-		return reply.Line
-	case errors.As(err, &lost) && errors.Is(err, upstream.ErrTimeout):
-		return timeoutLine
-	case errors.As(err, &lost):
-		return lostLine
+func (s *Session) askAt(at backend.Place, words ...[]byte) ([]byte, error) {
+	if s.lockedOut() {
+		return resp.AppendError(nil, noAuth), nil
 	}
-	return "ERR " + err.Error()
+	return s.pipes.Ask(words, at)
+}
+
+// askKey is ask of the node that has the key behind the command's name.
+func (s *Session) askKey(words ...string) ([]byte, error) {
+	return s.askAt(backend.AtKey(), bytesOf(words)...)
+}
+
+func bytesOf(words []string) [][]byte {
+	all := make([][]byte, len(words))
+	for i, w := range words {
+		all[i] = []byte(w)
+	}
+	return all
 }
 
 // relay appends a reply Redis gave, or the error that stands for it.
@@ -150,165 +181,5 @@ func (s *Session) relay(reply []byte, err error) {
 		s.fail(err)
 		return
 	}
-	s.batch.out = append(s.batch.out, reply...)
-}
-
-var _ upstream.Sink = (*batch)(nil)
-
-// A client with big requests or replies gets a connection of its own, so that others do not wait behind them, and
-// goes back to the shared one after some time of small traffic.
-const (
-	bigRequest   = 64 << 10
-	bigReply     = 1 << 20
-	bigTotal     = 4 << 20 // replies of one run, all together
-	backAfter    = 1000    // commands
-	backAfterAge = 10 * time.Second
-	firstRun     = 1 // commands in a run of a client whose replies are not known to be small
-)
-
-// bigTraffic decides between the shared pipe and a private one.
-type bigTraffic struct {
-	pipe  *upstream.Pipe
-	on    bool
-	small int       // commands since the last big one
-	since time.Time // of the last big one
-	used  time.Time // when connections for it were last used
-	back  *time.Timer
-	proof int // commands a run may have, doubled by runs of small replies; 0: firstRun
-}
-
-// seen notes a big request or reply.
-func (b *bigTraffic) seen() {
-	b.on, b.small, b.since, b.proof = true, 0, time.Now(), firstRun
-}
-
-// wanted says whether the next n commands go over the private pipe.
-func (b *bigTraffic) wanted(n int) bool {
-	if !b.on {
-		return false
-	}
-	if b.small > backAfter || time.Since(b.since) > backAfterAge {
-		b.leave()
-		return false
-	}
-	b.small += n
-	return true
-}
-
-// leave goes back to the shared pipe.
-func (b *bigTraffic) leave() {
-	b.on = false
-	b.drop()
-	if b.back != nil {
-		b.back.Stop()
-	}
-}
-
-// usesOwn notes that connections are in use that only this client's big traffic needs. When it uses them no more they are
-// given back by a timer, so that clients that idle do not keep them.
-func (s *Session) usesOwn() {
-	b := &s.pipes.big
-	b.used = time.Now()
-	if b.back == nil {
-		b.back = time.AfterFunc(s.srv.ownFor, s.guard.WakeToAttend)
-		return
-	}
-	b.back.Reset(s.srv.ownFor)
-}
-
-// returnOwn gives such connections back once their time is over. No command is at work.
-func (s *Session) returnOwn() {
-	if s.pipes.big.used.IsZero() || time.Since(s.pipes.big.used) < s.srv.ownFor {
-		return
-	}
-	s.pipes.big.used = time.Time{}
-	s.pipes.big.leave()
-	s.pipes.way.returnBig()
-}
-
-func (b *bigTraffic) drop() {
-	if b.pipe != nil {
-		b.pipe.Release()
-		b.pipe = nil
-	}
-}
-
-func (b *bigTraffic) runLength() int { return max(b.proof, firstRun) }
-
-// measure looks at what a run on the shared pipe brought.
-func (b *bigTraffic) measure(largest, total, commands int) {
-	switch {
-	case largest > bigReply || total > bigTotal:
-		b.seen()
-	case commands >= b.runLength():
-		b.proof = min(2*b.runLength(), runCommands)
-	}
-}
-
-// stream is the sink of a private pipe: it passes replies on as they come.
-type stream struct {
-	s       *Session
-	to      downstream.Passage
-	scan    resp.Scanner
-	whole   int // bytes of the batch's replies that end in a whole one
-	frame   int // bytes of the reply at hand
-	largest int
-}
-
-func (s *Session) newStream() *stream {
-	return &stream{s: s, to: s.guard.Passage(), whole: len(s.batch.out)}
-}
-
-func (t *stream) Reply(p []byte) {
-	b := t.s.batch
-	for len(p) > 0 {
-		n, done, err := t.scan.Scan(p)
-		if err != nil {
-			t.s.guard.HangUp(downstream.Left, "broken reply from upstream")
-			return
-		}
-		b.out = append(b.out, p[:n]...)
-		p = p[n:]
-		t.frame += n
-		if done {
-			t.whole = len(b.out)
-			t.largest = max(t.largest, t.frame)
-			t.frame = 0
-		}
-		if len(b.out) >= flushAt {
-			t.flush()
-		}
-	}
-}
-
-// flush passes on what there is.
-func (t *stream) flush() {
-	b := t.s.batch
-	t.pass(b.out, t.whole < len(b.out))
-	b.out, t.whole, b.gone = b.out[:0], 0, true
-}
-
-// pass writes p, which ends within a reply or not, to a client that is still there and wants it.
-func (t *stream) pass(p []byte, within bool) {
-	switch {
-	case t.s.replies.silent:
-	case t.s.guard.Over():
-		t.to.GiveUp("left within a reply")
-	default:
-		t.to.Write(p, within)
-	}
-}
-
-// finish ends the run: the part of a reply that will not be completed is taken back, or, when the client has some
-// of it already, the client is cut off, since nothing after it could be understood.
-func (t *stream) finish() {
-	b := t.s.batch
-	if t.frame > 0 {
-		t.to.GiveUp("upstream lost within a reply")
-		b.out = b.out[:t.whole]
-	}
-	if t.to.Within() {
-		t.pass(b.out, false)
-		b.out = b.out[:0]
-	}
+	s.batch.Out = append(s.batch.Out, reply...)
 }

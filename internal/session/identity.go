@@ -62,7 +62,7 @@ func (s *Session) showToRedis() {
 	defer done()
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	s.pipes.way.show(ctx)
+	s.pipes.Show(ctx)
 }
 
 // host is the client's address without its port: passwords from one take turns with those from others.
@@ -103,7 +103,7 @@ func (s *Session) hello(args [][]byte) {
 		s.error(s.srv.noAuthHello())
 		return
 	}
-	answer, err := s.pipes.way.hello(id)
+	answer, err := s.pipes.Hello(id)
 	if p := s.currentDedicated(); p != nil && err == nil {
 		err = helloDedicated(p.Conn, id, o.Auth)
 	}
@@ -120,7 +120,7 @@ func (s *Session) hello(args [][]byte) {
 	if o.Named {
 		s.rename(o.Name)
 	}
-	s.batch.out = s.appendHello(s.batch.out, answer)
+	s.batch.Out = s.appendHello(s.batch.Out, answer)
 	s.pushable()
 }
 
@@ -147,7 +147,7 @@ func (s *Session) appendHello(out []byte, r resp.Reply) []byte {
 
 // selectDB is SELECT index: the shared pipe of that database must open, else its error is the answer.
 func (s *Session) selectDB(args [][]byte) {
-	n, ok := commands.Integer(args[1])
+	n, ok := resp.Integer(args[1])
 	switch {
 	case !ok:
 		s.error(commands.NotANumber)
@@ -159,32 +159,22 @@ func (s *Session) selectDB(args [][]byte) {
 		s.error("ERR DB index is out of range")
 		return
 	}
-	s.pipes.way.selectDB(int(n), string(args[1]))
+	s.relay(s.selectNumber(int(n), args[1]))
 }
 
-func (u *single) selectDB(n int, word string) {
-	s := u.s
+func (s *Session) selectNumber(n int, word []byte) ([]byte, error) {
 	if n == s.ident.DB { // no other connection, but Redis may still say no to the client's user
-		s.relay(s.ask("SELECT", word))
-		return
+		return s.askAt(backend.Place{}, []byte("SELECT"), word)
 	}
 	if p := s.currentDedicated(); p != nil {
-		s.relay(p.Ask(&dedicated.Reply{Effect: dedicated.Effect{Selects: true, DB: n}}, backend.QuestionTime, "SELECT", word))
-		s.currentDedicated() // takes the database on
-		return
+		defer s.currentDedicated() // takes the database on
+		return p.Ask(&dedicated.Reply{Effect: dedicated.Effect{Selects: true, DB: n}}, backend.QuestionTime, "SELECT", string(word))
 	}
-	id := s.ident
+	id, admitted := s.ident, s.access.admitted
 	id.DB = n
-	p, err := u.node.Open(s.srv.ctx, id)
-	if err != nil {
-		s.fail(err)
-		return
-	}
-	admitted := s.access.admitted
-	s.identity(id)
+	reply, err := s.pipes.SelectDB(id, word)
 	s.access.admitted = admitted
-	u.shared = p
-	s.ok()
+	return reply, err
 }
 
 // reset is RESET: the connection is as new, and its locks are released as if it had gone.
@@ -207,7 +197,7 @@ func (s *Session) reset([][]byte) {
 	if s.access.lowered = s.srv.access.mustAuth.Load(); s.access.lowered {
 		s.access.admitted = 0
 	}
-	s.batch.out = resp.AppendSimple(s.batch.out, "RESET")
+	s.batch.Out = resp.AppendSimple(s.batch.Out, "RESET")
 }
 
 // stillFits holds what was read before RESET took effect, or begun to be read, to the limits of a client that must log

@@ -8,16 +8,36 @@ import (
 
 	"github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/commands"
+	"github.com/lockproxy/lockproxy/internal/backend"
+	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
 // info is Redis' INFO with a section of this proxy's own behind it.
 func (s *Session) info(args [][]byte) {
-	answer, err := s.pipes.way.askInfo(args)
+	answer, err := s.askInfo(args)
 	if err != nil {
 		s.fail(err)
 		return
 	}
-	s.batch.out = s.srv.about().AppendInfo(s.batch.out, s.ident.Proto, args, answer)
+	s.batch.Out = s.srv.about().AppendInfo(s.batch.Out, s.ident.Proto, args, answer)
+}
+
+// askInfo is INFO of all nodes that have keys, as one.
+func (s *Session) askInfo(args [][]byte) ([]byte, error) {
+	all, err := s.pipes.AskAll(args)
+	if err != nil {
+		return nil, err
+	}
+	var texts []string
+	for _, r := range all {
+		if r.Kind == '$' || r.Kind == '=' {
+			texts = append(texts, string(r.Text))
+		}
+	}
+	if len(all) == 1 || len(texts) == 0 { // they refuse it
+		return all[0].Raw, nil
+	}
+	return resp.AppendVerbatim(nil, s.ident.Proto, "txt", commands.SumInfo(texts)), nil
 }
 
 // about is what INFO tells of this proxy.
@@ -84,26 +104,22 @@ func (s *Session) clusterNode(args [][]byte) {
 		s.fail(err)
 		return
 	}
-	out, ok := commands.ClusterNode{Host: host, Port: port}.Answer(s.batch.out, s.ident.Proto, args[1:])
+	out, ok := commands.ClusterNode{Host: host, Port: port}.Answer(s.batch.Out, s.ident.Proto, args[1:])
 	if !ok {
 		s.askSlot(args)
 		return
 	}
-	s.batch.out = out
+	s.batch.Out = out
 }
 
 // askSlot asks the node that has a slot.
 func (s *Session) askSlot(args [][]byte) {
-	slot, ok := commands.Integer(args[2])
+	slot, ok := resp.Integer(args[2])
 	if !ok || slot < 0 || slot >= cluster.Slots {
 		s.error("ERR Invalid slot")
 		return
 	}
-	words := make([]string, len(args))
-	for i, a := range args {
-		words[i] = string(a)
-	}
-	s.relay(s.pipes.way.askSlot(int(slot), words...))
+	s.relay(s.askAt(backend.AtSlot(int(slot)), args...))
 }
 
 // announced is where clients are told to find this proxy: by default where this one has.

@@ -52,13 +52,13 @@ func (s *Session) runVerb(v *commands.Verb, args [][]byte) {
 		return
 	}
 	if err := s.refused(); err != nil {
-		s.error(errorLine(err)) // a verb says what is known of it
+		s.error(backend.ErrorLine(err)) // a verb says what is known of it
 		return
 	}
 	b := s.batch
 	s.locks.untold.Store(false) // what is lost from now on, the verb may not tell
 	b.verb = v.Run(s, args, b.verb[:0])
-	b.out = append(b.out, b.verb...)
+	b.Out = append(b.Out, b.verb...)
 }
 
 const (
@@ -94,9 +94,9 @@ func (s *Session) May(key []byte, write bool) error {
 	var reply []byte
 	var err error
 	if write {
-		reply, err = s.pipes.way.askAbout("HDEL", asked.key, "lockproxy:"+strconv.FormatUint(rand.Uint64(), 36))
+		reply, err = s.askKey("HDEL", asked.key, "lockproxy:"+strconv.FormatUint(rand.Uint64(), 36))
 	} else {
-		reply, err = s.pipes.way.askAbout("PTTL", asked.key)
+		reply, err = s.askKey("PTTL", asked.key)
 	}
 	if err != nil {
 		return err
@@ -137,7 +137,7 @@ func (s *Session) refused() error {
 	if s.lockedOut() {
 		return &upstream.ReplyError{Line: noAuth}
 	}
-	if s.served() {
+	if s.pipes.Serves() {
 		s.admit()
 		s.access.admitted = era
 		return nil
@@ -167,12 +167,6 @@ func (s *Session) refused() error {
 	s.admit()
 	s.access.admitted = era // and not one that has begun since it was asked
 	return nil
-}
-
-// served says that the shared connection of a client that has not authenticated is one that Redis lets run commands: to ask on it
-// would tell nothing else, and could take for as long as a script does.
-func (s *Session) served() bool {
-	return s.pipes.way.served()
 }
 
 // admit notes that Redis lets the client run commands.

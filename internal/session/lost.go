@@ -51,7 +51,7 @@ func (s *Session) fail(err error) {
 		s.replies.finish = true
 		return
 	}
-	s.error(errorLine(err))
+	s.error(backend.ErrorLine(err))
 }
 
 // upstreamLost is why a client was closed, for the log.
@@ -95,7 +95,7 @@ func (l *lostState) line() string {
 	case errors.As(l.Cause, &lost):
 		return "ERR upstream connection lost"
 	}
-	return errorLine(l.Cause)
+	return backend.ErrorLine(l.Cause)
 }
 
 // afterLoss answers what is not to be run for what was lost; false: the command is run as ever. p is the session's own
@@ -140,7 +140,7 @@ func (s *Session) afterLoss(p *dedicatedConn, cmd redcon.Command, c *commandtabl
 	}
 	p.forgetQueued()
 	s.discard(p)
-	s.batch.out = resp.AppendNullArray(s.batch.out, s.ident.Proto)
+	s.batch.Out = resp.AppendNullArray(s.batch.Out, s.ident.Proto)
 	return true
 }
 

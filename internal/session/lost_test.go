@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/lockproxy/lockproxy/internal/backend"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
@@ -136,7 +137,7 @@ func TestHoldersTransactionsAreWhole(t *testing.T) {
 				done++
 			case strings.HasPrefix(got, "-EXECABORT "):
 				aborted++
-			case got == "-"+lostLine+"\r\n":
+			case got == "-"+backend.LostLine+"\r\n":
 				unknown++
 			default:
 				t.Fatalf("round %d, EXEC: %q", round, got)

@@ -3,6 +3,7 @@ package session
 import (
 	"bytes"
 	"context"
+	"strconv"
 	"time"
 
 	"github.com/tidwall/redcon"
@@ -18,7 +19,7 @@ import (
 
 // dedicatedSlots is what a connection of a session's own has to do with slots.
 type dedicatedSlots struct {
-	watched int          // the slot of what is watched, or noSlot; the session's goroutine only
+	watched int          // the slot of what is watched, or backend.NoSlot; the session's goroutine only
 	ask     bool         // the node is importing that slot: MULTI goes behind ASKING; the session's goroutine only
 	tx      *transaction // the one that is queued; the session's goroutine only
 }
@@ -59,7 +60,7 @@ func (u *clustered) connectAs(ctx context.Context, id upstream.Identity, n *clus
 	return p, err
 }
 
-// openDedicatedForSlot gives the session a connection of its own at the node that has a slot; noSlot: at any.
+// openDedicatedForSlot gives the session a connection of its own at the node that has a slot; backend.NoSlot: at any.
 func (u *clustered) openDedicatedForSlot(slot int) (*dedicatedConn, error) {
 	p, err := u.connectSlot(slot, &u.s.own.view)
 	if err == nil {
@@ -68,14 +69,14 @@ func (u *clustered) openDedicatedForSlot(slot int) (*dedicatedConn, error) {
 	return p, err
 }
 
-// connectSlot is connect at the node that has a slot; noSlot: at any. It tries as long as the cluster does.
+// connectSlot is connect at the node that has a slot; backend.NoSlot: at any. It tries as long as the cluster does.
 func (u *clustered) connectSlot(slot int, v *dedicated.View) (*dedicatedConn, error) {
 	c := u.nodes
 	refused := 0 // masters that do not let this client's user in, of which any would do
 	for until := time.Now().Add(c.RetryFor()); ; {
 		snapshot, err := c.Snapshot(), error(&upstream.ReplyError{Line: "CLUSTERDOWN Hash slot not served"})
 		n := snapshot.Any(int(u.s.peer.id) + refused)
-		if slot != noSlot {
+		if slot != backend.NoSlot {
 			n = snapshot.Owner(slot)
 		}
 		if n != nil {
@@ -84,7 +85,7 @@ func (u *clustered) connectSlot(slot int, v *dedicated.View) (*dedicatedConn, er
 				return p, nil
 			}
 		}
-		if backend.PasswordRefused(err) && slot == noSlot && refused+1 < len(snapshot.Masters) {
+		if backend.PasswordRefused(err) && slot == backend.NoSlot && refused+1 < len(snapshot.Masters) {
 			refused++
 			continue
 		}
@@ -182,15 +183,15 @@ func (u *clustered) unwatch(p *dedicatedConn, cmd redcon.Command, c *commandtabl
 	}
 	u.s.send(p, cmd, c)
 	p.Settled()
-	p.slots.watched, p.slots.ask = noSlot, false
+	p.slots.watched, p.slots.ask = backend.NoSlot, false
 }
 
 // watch is WATCH: what is watched is in one slot, whatever nodes there are, since only commands of that slot can be
 // run under it.
 func (u *clustered) watch(p *dedicatedConn, cmd redcon.Command, c *commandtable.Command) {
-	slot, cross := u.slotOf(c, cmd.Args)
-	watching := p != nil && p.slots.watched != noSlot && u.s.own.view.Watch.Load()
-	if cross || watching && slot != noSlot && slot != p.slots.watched {
+	slot, cross := u.s.pipes.SlotOf(c, cmd.Args)
+	watching := p != nil && p.slots.watched != backend.NoSlot && u.s.own.view.Watch.Load()
+	if cross || watching && slot != backend.NoSlot && slot != p.slots.watched {
 		u.s.error(crossSlot)
 		return
 	}
@@ -213,7 +214,7 @@ func (u *clustered) watch(p *dedicatedConn, cmd redcon.Command, c *commandtable.
 		}
 		if !dedicated.IsRedirect(refusal) || watching || time.Now().After(until) {
 			// What was watched before has moved away: its transaction will find that out.
-			u.s.batch.out = append(u.s.batch.out, refusal...)
+			u.s.batch.Out = append(u.s.batch.Out, refusal...)
 			return
 		}
 		ask := false
@@ -227,12 +228,12 @@ func (u *clustered) watch(p *dedicatedConn, cmd redcon.Command, c *commandtable.
 // blockNodes has a command run that may wait. When its slot moves away meanwhile, Redis says so and has done nothing: it
 // is then sent again, for the time left, to the slot's new node.
 func (u *clustered) block(p *dedicatedConn, cmd redcon.Command, c *commandtable.Command) {
-	slot, cross := u.slotOf(c, cmd.Args)
+	slot, cross := u.s.pipes.SlotOf(c, cmd.Args)
 	switch {
 	case cross:
 		u.s.error(crossSlot)
 		return
-	case p != nil && slot != noSlot && u.nodes.Snapshot().Owner(slot) != p.Node:
+	case p != nil && slot != backend.NoSlot && u.nodes.Snapshot().Owner(slot) != p.Node:
 		u.s.error("ERR " + upper(c) + " on a connection that watches another node's keys: use another connection, or UNWATCH first")
 		return
 	}
@@ -255,9 +256,9 @@ func (u *clustered) block(p *dedicatedConn, cmd redcon.Command, c *commandtable.
 		if now := time.Now(); redirectedSince.IsZero() || now.Sub(sent) > time.Second { // it has waited in peace
 			redirectedSince = now
 		}
-		follow := slot != noSlot && p.slots.watched == noSlot && (dedicated.IsRedirect(refusal) || bytes.HasPrefix(refusal, unblockedByChange))
+		follow := slot != backend.NoSlot && p.slots.watched == backend.NoSlot && (dedicated.IsRedirect(refusal) || bytes.HasPrefix(refusal, unblockedByChange))
 		if !follow || time.Since(redirectedSince) > u.nodes.RetryFor() {
-			u.s.batch.out = append(u.s.batch.out, refusal...)
+			u.s.batch.Out = append(u.s.batch.Out, refusal...)
 			return
 		}
 		if p, ask = u.moveDedicated(p, refusal, slot, c); p == nil {
@@ -265,4 +266,24 @@ func (u *clustered) block(p *dedicatedConn, cmd redcon.Command, c *commandtable.
 		}
 		raw = timeLeft(c, cmd.Args, time.Since(began))
 	}
+}
+
+// timeLeft is the command as it is to be sent when so much of its time has passed.
+func timeLeft(c *commandtable.Command, args [][]byte, passed time.Duration) []byte {
+	at, unit := blockTimeout(c, args)
+	if at == 0 {
+		return resp.Command(args)
+	}
+	n, err := strconv.ParseFloat(string(args[at]), 64)
+	if err != nil || n <= 0 { // 0: for ever; else Redis says what is wrong
+		return resp.Command(args)
+	}
+	left := max(time.Duration(n*float64(unit))-passed, time.Millisecond)
+	words := append([][]byte(nil), args...)
+	if unit == time.Second {
+		words[at] = strconv.AppendFloat(nil, left.Seconds(), 'f', 3, 64)
+	} else {
+		words[at] = strconv.AppendInt(nil, left.Milliseconds(), 10)
+	}
+	return resp.Command(words)
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/tidwall/redcon"
 
+	"github.com/lockproxy/lockproxy/internal/backend"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/internal/downstream"
@@ -29,7 +30,7 @@ type transaction struct {
 	kept  downstream.Account
 	cmds  []queuedCommand
 	size  int  // bytes, of those that are not kept any more too
-	slot  int  // of its keys, or noSlot
+	slot  int  // of its keys, or backend.NoSlot
 	cross bool // they are in several
 }
 
@@ -41,7 +42,7 @@ type queuedCommand struct {
 
 // multi is MULTI: at the node where keys are watched, or that of the first key there is in the same pipeline.
 func (u *clustered) multi(p *dedicatedConn, cmd redcon.Command, c *commandtable.Command) {
-	tx := &transaction{slot: noSlot, kept: u.s.guard.CommandsKept()}
+	tx := &transaction{slot: backend.NoSlot, kept: u.s.guard.CommandsKept()}
 	if p == nil {
 		if p = u.dedicatedFor(p, u.slotAhead(), c); p == nil {
 			return
@@ -66,11 +67,11 @@ func (u *clustered) slotAhead() int {
 		if c == nil || c.Conn == commandtable.ConnExec || c.Conn == commandtable.ConnDiscard {
 			break
 		}
-		if slot, _ := u.slotOf(c, next.Args); slot != noSlot {
+		if slot, _ := u.s.pipes.SlotOf(c, next.Args); slot != backend.NoSlot {
 			return slot
 		}
 	}
-	return noSlot
+	return backend.NoSlot
 }
 
 // nested is a command that is refused inside a transaction as WATCH is, and has no key.
@@ -124,8 +125,8 @@ func (u *clustered) inTransaction(p *dedicatedConn, cmd redcon.Command, c *comma
 
 // add notes a command.
 func (tx *transaction) add(u *clustered, cmd redcon.Command, c *commandtable.Command, e dedicated.Effect) {
-	if slot, cross := u.slotOf(c, cmd.Args); slot != noSlot && !cross { // Redis itself says so of one command
-		tx.cross = tx.cross || tx.slot != noSlot && slot != tx.slot
+	if slot, cross := u.s.pipes.SlotOf(c, cmd.Args); slot != backend.NoSlot && !cross { // Redis itself says so of one command
+		tx.cross = tx.cross || tx.slot != backend.NoSlot && slot != tx.slot
 		tx.slot = slot
 	}
 	if tx.size += len(cmd.Raw) + queuedBytes; tx.size > transactionKept {
@@ -167,19 +168,19 @@ func (u *clustered) exec(p *dedicatedConn, cmd redcon.Command, c *commandtable.C
 			e := &dedicated.Reply{Cmd: c, Kind: c.Conn, Refusal: &refusal}
 			p.Send(e, cmd.Raw)
 			if !p.Settled() || e.Lost != nil || refusal == nil {
-				p.slots.watched, p.slots.ask = noSlot, false
+				p.slots.watched, p.slots.ask = backend.NoSlot, false
 				return
 			}
 		}
-		again := dedicated.IsRedirect(refusal) && tx.slot != noSlot && tx.size <= transactionKept
+		again := dedicated.IsRedirect(refusal) && tx.slot != backend.NoSlot && tx.size <= transactionKept
 		switch {
 		case again && watch:
 			u.s.discard(p)
-			u.s.batch.out = resp.AppendNullArray(u.s.batch.out, u.s.ident.Proto)
+			u.s.batch.Out = resp.AppendNullArray(u.s.batch.Out, u.s.ident.Proto)
 			return
 		case !again || time.Now().After(until):
 			u.s.discard(p)
-			u.s.batch.out = append(u.s.batch.out, refusal...)
+			u.s.batch.Out = append(u.s.batch.Out, refusal...)
 			return
 		}
 		from := p.Node

@@ -134,7 +134,7 @@ func (s *Session) forbidden(c *commandtable.Command) (line string) {
 	if err != nil || refusal == nil {
 		return ""
 	}
-	return errorLine(refusal)
+	return backend.ErrorLine(refusal)
 }
 
 // refusal is Redis' NOPERM to a call of a command, as this client; nil if it has none. It is believed for a while. The error says
@@ -170,7 +170,7 @@ func (s *Session) SeesClients() bool {
 // the lock's does: that its own name is out of bounds says nothing of the lock's, for which May has been asked.
 func (s *Session) MayDelete(key []byte) error {
 	refusal, err := s.refusal(grant{command: "del", key: string(key)}, func() ([]byte, error) {
-		return s.pipes.way.askAbout("DEL", string(key)+":lockproxy:"+strconv.FormatUint(rand.Uint64(), 36))
+		return s.askKey("DEL", string(key)+":lockproxy:"+strconv.FormatUint(rand.Uint64(), 36))
 	})
 	if err != nil {
 		return err

@@ -203,13 +203,6 @@ func TestLimitsBehindReset(t *testing.T) {
 	}
 }
 
-func bytesOf(words []string) (b [][]byte) {
-	for _, w := range words {
-		b = append(b, []byte(w))
-	}
-	return b
-}
-
 // The first connection of a client's own that is made with an old password says so for all.
 func TestPasswordRotatedBeforeADedicatedConnection(t *testing.T) {
 	t.Parallel()

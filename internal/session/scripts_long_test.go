@@ -137,7 +137,7 @@ func TestScriptConnectionsAreBounded(t *testing.T) {
 	for range clients {
 		(<-ends).conn.Close()
 	}
-	eventually(t, "no lane is in use", func() bool { return p.srv.lanes.InUse() == 0 })
+	eventually(t, "no lane is in use", func() bool { return p.srv.up.common.Lanes.InUse() == 0 })
 	if got := p.do1(t, "INFO", "clients"); !strings.Contains(got, "connected_clients:") {
 		t.Fatal(got)
 	} else {
@@ -155,22 +155,4 @@ func (p *proxy) do1(t testing.TB, args ...string) string {
 	w := dialWire(t, p.addr)
 	defer w.conn.Close()
 	return w.do(args...)
-}
-
-func TestArgument(t *testing.T) {
-	t.Parallel()
-	for _, args := range [][]string{{"EVAL", "return 1", "0"}, {"evalsha", ""}, {"SCRIPT", "LOAD", "\r\n$3\r\nabc\r\n"}, {"x"}} {
-		raw := resp.AppendCommand(nil, args...)
-		for i := range len(args) + 2 {
-			got := argument(raw, i)
-			if i >= len(args) && got != nil || i < len(args) && string(got) != args[i] {
-				t.Errorf("%q: argument %d is %q", args, i, got)
-			}
-		}
-	}
-	for _, raw := range []string{"", "*1\r\n", "*1\r\n$5\r\nab\r\n", "*1\r\n$"} {
-		if got := argument([]byte(raw), 0); got != nil {
-			t.Errorf("%q: %q", raw, got)
-		}
-	}
 }

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/lockproxy/lockproxy/internal/backend"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
@@ -238,7 +239,7 @@ func TestScriptsAreLoadedAgainForBigCommands(t *testing.T) {
 	redis := testredis.Start(t)
 	p := startProxy(t, redis.URL(), nil)
 	w := dialWire(t, p.addr)
-	big := strings.Repeat("x", 2*bigRequest)
+	big := strings.Repeat("x", 2*backend.BigRequest)
 	echo := "return ARGV[1] -- " + big
 	w.expect("$5\r\nsmall\r\n", "EVAL", echo, "0", "small")
 	redis.Do(t, "SCRIPT", "FLUSH")

@@ -107,9 +107,6 @@ type Server struct {
 	facts   facts
 	access  serverAccess
 	writes  writes
-	scripts *scriptcache.Cache
-	lanes   *scriptcache.Lanes
-	ownFor  time.Duration // that a client keeps a connection for big traffic without any
 	clients clients
 	loops   loops
 }
@@ -117,7 +114,8 @@ type Server struct {
 // serverUpstream is where commands go.
 type serverUpstream struct {
 	backend   backend.Backend
-	way       func(*Session) way     // a session's to it
+	common    backend.Common         // of all sessions' ways to it
+	way       func(*Session) way     // a session's own connections there
 	listeners subscription.Listeners // of a cluster
 }
 
@@ -184,15 +182,13 @@ func NewServer(o Options) *Server {
 		facts:   facts{relearn: make(chan struct{}, 1), known: make(chan struct{})},
 		access:  serverAccess{deleted: make(chan []string, 16), asking: make(chan struct{}, mostAsking), protection: protection{known: make(chan struct{})}},
 		clients: clients{sessions: make(map[int64]*Session)},
-		scripts: scriptcache.New(),
-		lanes:   scriptcache.NewLanes(),
-		ownFor:  backAfterAge,
 	}
 	s.limits.Store(o.Limits.commands())
 	s.facts.rules.Store(&o.CommandRules)
 	s.facts.blocking.all = slices.Clone(o.Blocking)
 	s.access.era.Store(1)
 	s.ctx, s.loops.cancel = context.WithCancel(context.Background())
+	s.up.common = backend.Common{Context: s.ctx, Service: o.Service, Scripts: scriptcache.New(), Lanes: scriptcache.NewLanes(), OwnFor: backend.BackAfterAge}
 	s.gate = downstream.NewGate(s.ctx, downstream.Options{
 		Bounds: o.Limits.bounds(), MaxQueryMemory: o.MaxQueryMemory, MaxReplyMemory: o.MaxReplyMemory,
 		Limits: func() resp.Limits { return s.limitsFor(false) }, Strangers: s.strangers, Admit: s.admit, Logger: s.log,

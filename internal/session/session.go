@@ -8,12 +8,11 @@ import (
 
 	"github.com/tidwall/redcon"
 
-	"github.com/lockproxy/lockproxy/cluster"
+	"github.com/lockproxy/lockproxy/internal/backend"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/internal/lock"
-	"github.com/lockproxy/lockproxy/internal/scriptcache"
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -75,11 +74,10 @@ type locks struct {
 	untold atomic.Bool                 // it has lost a lock since its last lock verb
 }
 
-// pipes are the session's ways to Redis on connections that it shares.
+// pipes are the session's ways to Redis.
 type pipes struct {
+	*backend.Forwarder
 	way      way
-	request  atomic.Pointer[upstream.Request] // which sends its runs; nil: none yet
-	big      bigTraffic
 	replicas bool // of a cluster may answer what this client reads
 }
 
@@ -99,108 +97,37 @@ type replies struct {
 
 // batch is what a session needs while it works, lent from a pool: an idle session holds no buffers.
 type batch struct {
-	guard    *downstream.Conn
-	full     [][]byte                // replies not written yet, in pieces
-	fullSize int                     // bytes of full
-	out      []byte                  // those behind them
-	verb     []byte                  // the reply of the lock verb at work
-	next     []redcon.Command        // of the same pipeline, behind the command at work
-	run      [][]byte                // commands to be forwarded together
-	cmds     []*commandtable.Command // what the table says of each of run; nil: nothing
-	size     int                     // bytes of run
-	total    int                     // bytes of replies since the run began
-	scripts  bool                    // the run has scripts in it
-	rights   rightsChange            // that the run may bring
-	gone     bool                    // b.out does not have all replies of the run any more
-	keys     []scriptcache.Key
-	nodes    clusterRun
-}
-
-// clusterRun is what of a run only a cluster looks at.
-type clusterRun struct {
-	args  [][][]byte // the words of each of the run
-	plans []*cluster.Plan
-	words []int // which of the words are keys, of all of the run
-	apart bool  // replies are to be kept in the plans, whole, and not sent to the client
+	backend.Batch
+	verb   []byte           // the reply of the lock verb at work
+	next   []redcon.Command // of the same pipeline, behind the command at work
+	rights rightsChange     // that the run may bring
 }
 
 const (
 	flushAt   = 64 << 10 // replies gathered before they are written
 	keepBytes = 2 * flushAt
-	keepRun   = 1024
 )
 
 var batches = sync.Pool{New: func() any { return new(batch) }}
 
-// Reply gathers replies from a shared pipe.
-func (b *batch) Reply(p []byte) {
-	if !b.room(len(p)) {
-		return
-	}
-	if len(b.out) >= bigTotal { // in one piece they would be copied time and again, while all clients of the pipe wait
-		b.setAside()
-	}
-	b.out = append(b.out, p...)
-	b.total += len(p)
-}
-
-// setAside begins another piece of replies behind what there is.
-func (b *batch) setAside() {
-	b.gone = true
-	if len(b.out) == 0 {
-		return
-	}
-	b.full = append(b.full, b.out)
-	b.fullSize += len(b.out)
-	b.out = nil
-}
-
-// room makes sure that n more bytes of replies may be gathered; if not, there are none any more.
-func (b *batch) room(n int) bool {
-	if !b.guard.MayGather(b.fullSize + len(b.out) + n) {
-		b.full, b.fullSize, b.out, b.gone = nil, 0, nil, true
-		return false
-	}
-	return true
-}
-
-// truncate forgets the last n bytes gathered, of a reply whose rest was lost.
-func (b *batch) truncate(n int) {
-	for {
-		k := min(n, len(b.out))
-		b.out = b.out[:len(b.out)-k]
-		last := len(b.full) - 1
-		if n -= k; n == 0 || last < 0 {
-			return
-		}
-		b.out, b.full = b.full[last], b.full[:last]
-		b.fullSize -= len(b.out)
-	}
-}
-
 func (b *batch) clearRun() {
-	clear(b.run)
-	clear(b.nodes.args)
-	b.dropPlans()
-	b.nodes.args = b.nodes.args[:0]
-	b.run, b.cmds, b.size, b.scripts = b.run[:0], b.cmds[:0], 0, false
+	b.ClearRun()
 	b.rights = rightsChange{}
 }
 
 // giveBack returns b to the pool unless it has grown beyond what is worth keeping.
 func (b *batch) giveBack() {
-	b.clearRun()
-	b.guard, b.next = nil, nil
-	if cap(b.out) > keepBytes || cap(b.verb) > keepBytes || cap(b.run) > keepRun {
-		return
+	b.next, b.rights = nil, rightsChange{}
+	if b.Empty() && cap(b.verb) <= keepBytes {
+		b.verb = b.verb[:0]
+		batches.Put(b)
 	}
-	b.out, b.verb = b.out[:0], b.verb[:0]
-	batches.Put(b)
 }
 
 func newSession(s *Server, g *downstream.Conn, id int64) *Session {
 	c := &Session{srv: s, guard: g, ident: s.fresh(),
 		peer: peer{id: id, addr: g.Addr(), laddr: g.LocalName(), unix: g.Unix(), remote: s.o.Protected && !g.Local()}}
+	c.pipes.Forwarder = backend.NewForwarder(s.up.backend, &s.up.common, forwarded{c}, g)
 	c.pipes.way = s.up.way(c)
 	c.pipes.replicas = s.o.ReadFrom == ReadReplica
 	c.activity.active.Store(time.Now().UnixNano())
@@ -215,7 +142,7 @@ func (s *Session) serve(first redcon.Command, rest []redcon.Command) {
 		return
 	}
 	s.batch = batches.Get().(*batch)
-	s.batch.guard = s.guard
+	s.batch.Guard = s.guard
 	s.activity.progress.step.next()
 	s.batch.next = rest
 	s.command(first)
@@ -232,28 +159,7 @@ func (s *Session) serve(first redcon.Command, rest []redcon.Command) {
 	s.batch.giveBack()
 	s.batch = nil
 	s.activity.progress.step.rest()
-	if r := s.pipes.request.Load(); r != nil {
-		r.Cmds, r.Sink = nil, nil
-	}
-}
-
-// runRequest is the request that sends the run, with its replies to sink.
-func (s *Session) runRequest(sink upstream.Sink) *upstream.Request {
-	r := s.pipes.request.Load()
-	if r == nil {
-		r = &upstream.Request{}
-		s.pipes.request.Store(r)
-	}
-	r.Cmds, r.Sink, r.Patient, r.Turn = s.batch.run, sink, true, s.activity.progress.step.next()
-	r.Replied, r.Partial, r.Longest = 0, 0, 0
-	return r
-}
-
-// disconnected lets go of a request that was ended: its replies are still pending.
-func (s *Session) disconnected(err error) {
-	if upstream.Ended(err) {
-		s.pipes.request.Store(nil)
-	}
+	s.pipes.Rest()
 }
 
 // command has one command run, its reply wanted or not.
@@ -305,27 +211,13 @@ func (s *Session) forwardOrAnswer(cmd redcon.Command, c *commandtable.Command, a
 		return
 	}
 	answer(s, cmd.Args)
-	if len(s.batch.out) >= flushAt {
+	if len(s.batch.Out) >= flushAt {
 		s.flush()
 	}
 }
 
 // flush writes the replies gathered so far.
-func (s *Session) flush() {
-	b := s.batch
-	if s.replies.silent {
-		b.full, b.fullSize, b.out = nil, 0, b.out[:0]
-		s.guard.Gathered(0)
-	}
-	if len(b.full) > 0 || len(b.out) > 0 {
-		s.guard.WriteGathered(b.full, b.out)
-	}
-	b.full, b.fullSize = nil, 0
-	b.out = b.out[:0]
-	if cap(b.out) > keepBytes {
-		b.out = nil
-	}
-}
+func (s *Session) flush() { s.batch.Flush(s.replies.silent) }
 
 // End gives back all the session has, once: pipes, locks, its place. In-flight replies are in by then.
 func (s *Session) End() {
@@ -339,7 +231,7 @@ func (s *Session) End() {
 		if l := s.locks.engine.Load(); l != nil {
 			l.Close(closeHow(how))
 		}
-		s.pipes.leave()
+		s.pipes.Leave()
 		if s.replies.finish {
 			s.guard.Finish()
 		}
@@ -350,18 +242,12 @@ func (s *Session) End() {
 	})
 }
 
-// leave gives them all back.
-func (p *pipes) leave() {
-	p.big.leave()
-	p.way.leave()
-}
-
 // identity replaces the session's identity, after Redis has agreed to it.
 func (s *Session) identity(id upstream.Identity) {
 	if id == s.ident {
 		return
 	}
-	s.pipes.leave()
+	s.pipes.Leave()
 	s.mu.Lock()
 	s.ident = id
 	s.pushes.resp3 = s.pushes.resp3 && id.Proto == 3
@@ -369,6 +255,6 @@ func (s *Session) identity(id upstream.Identity) {
 	s.access.admitted = 0
 }
 
-func (s *Session) error(line string) { s.batch.out = resp.AppendError(s.batch.out, line) }
+func (s *Session) error(line string) { s.batch.Out = resp.AppendError(s.batch.Out, line) }
 
-func (s *Session) ok() { s.batch.out = resp.AppendSimple(s.batch.out, "OK") }
+func (s *Session) ok() { s.batch.Out = resp.AppendSimple(s.batch.Out, "OK") }

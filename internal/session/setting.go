@@ -1,8 +1,6 @@
 package session
 
 import (
-	"errors"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -13,7 +11,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/proto/resp"
-	"github.com/lockproxy/lockproxy/upstream"
 )
 
 // settingIn is what a call of c sets; the zero one: nothing, or Redis would not take it.
@@ -127,7 +124,7 @@ func writePause(args [][]byte) time.Duration {
 	if len(args) != 4 || !equalFold(args[3], "WRITE") {
 		return 0
 	}
-	ms, _ := commands.Integer(args[2])
+	ms, _ := resp.Integer(args[2])
 	return time.Duration(min(max(ms, 0), int64(maxPause/time.Millisecond))) * time.Millisecond
 }
 
@@ -163,33 +160,12 @@ func (s *Server) writesPaused() bool {
 // apart runs one command on a connection of its own, where it need not wait for others.
 func (s *Session) apart(args [][]byte) { s.relay(s.askApart(args)) }
 
-// apartFor is how long a connection apart is tried for, when Redis takes it and says nothing: longer than the 5 s of its
-// busy-reply-threshold.
-const apartFor = 10 * time.Second
-
 func (s *Session) askApart(args [][]byte) ([]byte, error) {
-	return s.pipes.way.askApart(args)
-}
-
-func (u *single) askApart(args [][]byte) ([]byte, error) {
-	s := u.s
 	if err := s.refused(); err != nil {
 		return nil, err
 	}
-	ctx, done := s.clientContext()
-	defer done()
-	p, err := u.node.Private(ctx, s.ident)
-	// For its first seconds a script lets Redis answer nobody: SCRIPT KILL is to wait for that, not to fail.
-	for until := time.Now().Add(apartFor); errors.Is(err, os.ErrDeadlineExceeded) && ctx.Err() == nil && time.Now().Before(until); {
-		p, err = u.node.Private(ctx, s.ident)
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer p.Release()
-	var got backend.Gathered
-	err = p.Do(&upstream.Request{Cmds: [][]byte{resp.Command(args)}, Sink: &got})
-	return got, err
+	c, _ := s.srv.facts.table.Load().find(args)
+	return s.pipes.Ask(args, backend.Apart(c))
 }
 
 const (
@@ -314,4 +290,29 @@ func (s *Session) takesLossPush() bool {
 	}
 	library, _, _ := strings.Cut(s.settings.lib[0], "(") // what builds upon it adds its own name in brackets
 	return s.settings.wantsLossPush || slices.Contains(lossPushLibraries, strings.ToLower(library))
+}
+
+// A client that was refused SCRIPT DEBUG may send its script all the same, as redis-cli --ldb does. In the debugger it would
+// have been run on a fork of Redis, and thrown away: here it must not be run at all.
+
+const notDebugged = "ERR SCRIPT DEBUG is not supported by lockproxy: this script was not run"
+
+// notDebuggedRow stands for a script's command then.
+var notDebuggedRow = &commandtable.Command{Name: "eval", Refusal: true, Barred: true, Here: true, Line: notDebugged}
+
+// refuseDebug is SCRIPT DEBUG YES|SYNC|NO.
+func (s *Session) refuseDebug(line string, args [][]byte) {
+	if len(args) == 3 {
+		s.settings.debugs = equalFold(args[2], "YES") || equalFold(args[2], "SYNC") || s.settings.debugs && !equalFold(args[2], "NO")
+	}
+	s.error(line)
+}
+
+// undebugged is c, or in place of a script what refuses it. Functions have no debugger: Redis runs them for real, too.
+func (s *Session) undebugged(c *commandtable.Command, run answer) (*commandtable.Command, answer) {
+	switch c.Script {
+	case commandtable.RunsBody, commandtable.RunsSHA:
+		return notDebuggedRow, func(s *Session, _ [][]byte) { s.error(notDebugged) }
+	}
+	return c, run
 }

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"bytes"
 	"slices"
 	"strconv"
 	"sync"
@@ -64,7 +65,7 @@ func (s *Server) waiting(now time.Time, long []*Session) []*Session {
 		}
 		waited := now.Sub(p.since)
 		if t := s.o.UpstreamTimeout; t > 0 && waited >= t {
-			c.endWait(step, upstream.ErrTimeout)
+			c.pipes.EndWait(step, upstream.ErrTimeout)
 		}
 		if waited >= stuckAfter {
 			long = append(long, c)
@@ -79,15 +80,8 @@ func (s *Server) endDisconnected(long []*Session) {
 	for _, c := range long {
 		if c.held() == 0 && c.guard.HungUp() {
 			c.guard.HangUp(downstream.Gone, "end of stream")
-			c.endWait(c.activity.progress.seen, upstream.ErrLeft)
+			c.pipes.EndWait(c.activity.progress.seen, upstream.ErrLeft)
 		}
-	}
-}
-
-// endWait ends the wait for replies to what was sent at that step.
-func (s *Session) endWait(step uint64, cause error) {
-	if r := s.pipes.request.Load(); r != nil {
-		r.End(step, cause)
 	}
 }
 
@@ -164,4 +158,21 @@ func waitsFor(c *commandtable.Command, args [][]byte) time.Duration {
 		return 0
 	}
 	return time.Duration(n * float64(unit))
+}
+
+// blockTimeout finds the word of a blocking command that says for how long, and in what unit. 0: there is none.
+func blockTimeout(c *commandtable.Command, args [][]byte) (at int, unit time.Duration) {
+	switch c.Name {
+	case "blpop", "brpop", "bzpopmin", "bzpopmax", "brpoplpush", "blmove":
+		return len(args) - 1, time.Second
+	case "blmpop", "bzmpop":
+		return 1, time.Second
+	case "xread", "xreadgroup":
+		for i := 1; i+1 < len(args); i++ {
+			if bytes.EqualFold(args[i], []byte("BLOCK")) {
+				return i + 1, time.Millisecond
+			}
+		}
+	}
+	return 0, 0
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/backend"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
@@ -47,8 +48,8 @@ func TestUpstreamTimeout(t *testing.T) {
 	server.Stop()
 	defer server.Cont()
 	w.raw(append(resp.AppendCommand(nil, "GET", "k"), resp.AppendCommand(nil, "INCR", "n")...))
-	w.want("-" + timeoutLine + "\r\n")
-	w.want("-" + timeoutLine + "\r\n")
+	w.want("-" + backend.TimeoutLine + "\r\n")
+	w.want("-" + backend.TimeoutLine + "\r\n")
 	server.Cont()
 	eventually(t, "Redis answers again", func() bool { return w.do("ECHO", "mine") == "$4\r\nmine\r\n" })
 	w.expect("$1\r\n1\r\n", "GET", "n")
@@ -79,12 +80,12 @@ func TestUpstreamTimeoutOfDedicatedConnections(t *testing.T) {
 	pops.send("BLPOP", "q", "2")
 	asks.send("SELECT", "1")
 	for _, w := range []*wire{watching, multi, executing} {
-		w.want("-" + timeoutLine + "\r\n")
+		w.want("-" + backend.TimeoutLine + "\r\n")
 	}
 	if got := asks.frame(); got[0] != '-' {
 		t.Errorf("SELECT: %q", got)
 	}
-	pops.want("-" + timeoutLine + "\r\n")
+	pops.want("-" + backend.TimeoutLine + "\r\n")
 	if took := time.Since(began); took < 2*time.Second+stuckFor {
 		t.Errorf("BLPOP with a time of 2 s was ended, besides the time-out, after %v", took)
 	}
@@ -111,7 +112,7 @@ func TestUpstreamTimeoutWhileWriting(t *testing.T) {
 	server.Stop()
 	defer server.Cont()
 	w.send("SET", "k", strings.Repeat("x", 64<<20))
-	w.want("-" + timeoutLine + "\r\n")
+	w.want("-" + backend.TimeoutLine + "\r\n")
 }
 
 // TestDepartedGreetersLeaveAHungRedis: so do those whose HELLO waits for a new connection, however long that may take.

@@ -1,0 +1,198 @@
+package backend
+
+import (
+	"bytes"
+
+	"github.com/lockproxy/lockproxy/cluster"
+	"github.com/lockproxy/lockproxy/internal/commandtable"
+	"github.com/lockproxy/lockproxy/internal/downstream"
+	"github.com/lockproxy/lockproxy/internal/scriptcache"
+	"github.com/lockproxy/lockproxy/proto/resp"
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+// Batch is a client's commands that are to be forwarded together, a run, and its replies that are not written yet.
+type Batch struct {
+	Guard *downstream.Conn // the client
+	Out   []byte           // replies not written yet: those behind full
+
+	full     [][]byte // replies before Out, in pieces
+	fullSize int      // bytes of full
+	total    int      // bytes of replies since the run began
+	gone     bool     // Out does not have all replies of the run any more
+
+	run     [][]byte                // the commands
+	cmds    []*commandtable.Command // what the table says of each of run; nil: nothing
+	size    int                     // bytes of run
+	scripts bool                    // the run has scripts in it
+	keys    []scriptcache.Key
+	nodes   clusterRun
+}
+
+// clusterRun is what of a run only a cluster looks at.
+type clusterRun struct {
+	args  [][][]byte // the words of each of the run
+	plans []*cluster.Plan
+	words []int // which of the words are keys, of all of the run
+	apart bool  // replies are to be kept in the plans, whole, and not sent to the client
+}
+
+const (
+	flushAt   = 64 << 10 // replies gathered before they are written
+	keepBytes = 2 * flushAt
+	keepRun   = 1024
+)
+
+// A run of forwarded commands is cut here: so much may be in one write upstream, and its replies in memory.
+const (
+	runCommands = 128
+	runBytes    = 256 << 10
+)
+
+// copiedBelow is the length of a run whose commands package upstream has surely copied.
+const copiedBelow = 16 << 10
+
+var _ upstream.Sink = (*Batch)(nil)
+
+// Add adds a command to the run.
+func (b *Batch) Add(raw []byte, words [][]byte, c *commandtable.Command) {
+	b.run = append(b.run, raw)
+	b.cmds = append(b.cmds, c)
+	b.nodes.args = append(b.nodes.args, words)
+	b.size += len(raw)
+	b.scripts = b.scripts || c != nil && c.Script != commandtable.NoScript
+}
+
+// Run is how many commands are in the run.
+func (b *Batch) Run() int { return len(b.run) }
+
+// Copied says that no connection upstream may have the run's bytes still to read.
+func (b *Batch) Copied() bool { return b.size < copiedBelow }
+
+// Reply gathers replies from a shared pipe.
+func (b *Batch) Reply(p []byte) {
+	if !b.room(len(p)) {
+		return
+	}
+	if len(b.Out) >= bigTotal { // in one piece they would be copied time and again, while all clients of the pipe wait
+		b.setAside()
+	}
+	b.Out = append(b.Out, p...)
+	b.total += len(p)
+}
+
+// setAside begins another piece of replies behind what there is.
+func (b *Batch) setAside() {
+	b.gone = true
+	if len(b.Out) == 0 {
+		return
+	}
+	b.full = append(b.full, b.Out)
+	b.fullSize += len(b.Out)
+	b.Out = nil
+}
+
+// Held is how many bytes of replies are not written yet.
+func (b *Batch) Held() int { return b.fullSize + len(b.Out) }
+
+// room makes sure that n more bytes of replies may be gathered; if not, there are none any more.
+func (b *Batch) room(n int) bool {
+	if !b.Guard.MayGather(b.Held() + n) {
+		b.full, b.fullSize, b.Out, b.gone = nil, 0, nil, true
+		return false
+	}
+	return true
+}
+
+// truncate forgets the last n bytes gathered, of a reply whose rest was lost.
+func (b *Batch) truncate(n int) {
+	for {
+		k := min(n, len(b.Out))
+		b.Out = b.Out[:len(b.Out)-k]
+		last := len(b.full) - 1
+		if n -= k; n == 0 || last < 0 {
+			return
+		}
+		b.Out, b.full = b.full[last], b.full[:last]
+		b.fullSize -= len(b.Out)
+	}
+}
+
+// take gathers a plan's reply, and says how long it is. What came in pieces is kept in them.
+func (b *Batch) take(p *cluster.Plan) (n int) {
+	for _, piece := range p.Pieces {
+		if n += len(piece); b.room(len(piece)) {
+			b.setAside()
+			b.full, b.fullSize = append(b.full, piece), b.fullSize+len(piece)
+			b.total += len(piece)
+		}
+	}
+	b.Reply(p.Reply)
+	return n + len(p.Reply)
+}
+
+// Full says that enough replies have been gathered to be written.
+func (b *Batch) Full() bool { return len(b.Out) >= flushAt || b.full != nil }
+
+// Flush writes the replies gathered so far; silent: they are not wanted.
+func (b *Batch) Flush(silent bool) {
+	if silent {
+		b.full, b.fullSize, b.Out = nil, 0, b.Out[:0]
+		b.Guard.Gathered(0)
+	}
+	if len(b.full) > 0 || len(b.Out) > 0 {
+		b.Guard.WriteGathered(b.full, b.Out)
+	}
+	b.full, b.fullSize = nil, 0
+	b.Out = b.Out[:0]
+	if cap(b.Out) > keepBytes {
+		b.Out = nil
+	}
+}
+
+// ClearRun empties the run.
+func (b *Batch) ClearRun() {
+	clear(b.run)
+	clear(b.nodes.args)
+	for _, p := range b.nodes.plans { // they keep replies
+		*p = cluster.Plan{}
+	}
+	b.nodes.args = b.nodes.args[:0]
+	b.run, b.cmds, b.size, b.scripts = b.run[:0], b.cmds[:0], 0, false
+}
+
+// Empty makes b ready for another client, and says whether it is worth keeping: it has not grown much.
+func (b *Batch) Empty() bool {
+	b.ClearRun()
+	b.Guard = nil
+	if cap(b.Out) > keepBytes || cap(b.run) > keepRun {
+		return false
+	}
+	b.Out = b.Out[:0]
+	return true
+}
+
+// holds says whether the run's replies, from start on, may have one that begins so.
+func (b *Batch) holds(start int, text string) bool {
+	return !b.gone && bytes.Contains(b.Out[start:], []byte(text))
+}
+
+// cutReplies finds where each of the run's replies ends, counted from start; nil when not all are there.
+func (b *Batch) cutReplies(start int) (ends []int) {
+	if b.gone {
+		return nil
+	}
+	var scan resp.Scanner
+	for pos := start; pos < len(b.Out); {
+		n, done, err := scan.Scan(b.Out[pos:])
+		if err != nil || !done {
+			return nil
+		}
+		pos += n
+		ends = append(ends, pos-start)
+	}
+	if len(ends) != len(b.run) {
+		return nil
+	}
+	return ends
+}

@@ -1,0 +1,183 @@
+package backend
+
+import (
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/downstream"
+	"github.com/lockproxy/lockproxy/proto/resp"
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+// A client with big requests or replies gets a connection of its own, so that others do not wait behind them, and
+// goes back to the shared one after some time of small traffic.
+const (
+	// BigRequest is the length from which on a command is forwarded by itself.
+	BigRequest = 64 << 10
+	bigReply   = 1 << 20
+	bigTotal   = 4 << 20 // replies of one run, all together
+	firstRun   = 1       // commands in a run of a client whose replies are not known to be small
+
+	// BackAfter is after how many small commands a client goes back, and BackAfterAge after how long.
+	BackAfter    = 1000
+	BackAfterAge = 10 * time.Second
+)
+
+// bigTraffic decides between the shared pipe and a private one.
+type bigTraffic struct {
+	pipe  *upstream.Pipe
+	on    bool
+	small int       // commands since the last big one
+	since time.Time // of the last big one
+	used  time.Time // when connections for it were last used
+	back  *time.Timer
+	proof int // commands a run may have, doubled by runs of small replies; 0: firstRun
+}
+
+// SeenBig notes a big request.
+func (f *Forwarder) SeenBig() { f.big.seen() }
+
+// RunFull says that b's run is to be forwarded before more is added. short: much of what others asked for lies here unread.
+func (f *Forwarder) RunFull(b *Batch, short bool) bool {
+	most := firstRun
+	if !short {
+		most = f.big.runLength()
+	}
+	return len(b.run) >= most || b.size >= runBytes
+}
+
+// seen notes a big request or reply.
+func (b *bigTraffic) seen() {
+	b.on, b.small, b.since, b.proof = true, 0, time.Now(), firstRun
+}
+
+// wanted says whether the next n commands go over the private pipe.
+func (b *bigTraffic) wanted(n int) bool {
+	if !b.on {
+		return false
+	}
+	if b.small > BackAfter || time.Since(b.since) > BackAfterAge {
+		b.leave()
+		return false
+	}
+	b.small += n
+	return true
+}
+
+// leave goes back to the shared pipe.
+func (b *bigTraffic) leave() {
+	b.on = false
+	b.drop()
+	if b.back != nil {
+		b.back.Stop()
+	}
+}
+
+// usesOwn notes that connections are in use that only this client's big traffic needs. When it uses them no more they are
+// given back by a timer, so that clients that idle do not keep them.
+func (f *Forwarder) usesOwn() {
+	b := &f.big
+	b.used = time.Now()
+	if b.back == nil {
+		b.back = time.AfterFunc(f.OwnFor, f.guard.WakeToAttend)
+		return
+	}
+	b.back.Reset(f.OwnFor)
+}
+
+// ReturnOwn gives such connections back once their time is over. No command is at work.
+func (f *Forwarder) ReturnOwn() {
+	if f.big.used.IsZero() || time.Since(f.big.used) < f.OwnFor {
+		return
+	}
+	f.big.used = time.Time{}
+	f.big.leave()
+	f.path.leave(true)
+}
+
+func (b *bigTraffic) drop() {
+	if b.pipe != nil {
+		b.pipe.Release()
+		b.pipe = nil
+	}
+}
+
+func (b *bigTraffic) runLength() int { return max(b.proof, firstRun) }
+
+// measure looks at what a run on the shared pipe brought.
+func (b *bigTraffic) measure(largest, total, commands int) {
+	switch {
+	case largest > bigReply || total > bigTotal:
+		b.seen()
+	case commands >= b.runLength():
+		b.proof = min(2*b.runLength(), runCommands)
+	}
+}
+
+// stream is the sink of a private pipe: it passes replies on as they come.
+type stream struct {
+	f       *Forwarder
+	b       *Batch
+	to      downstream.Passage
+	scan    resp.Scanner
+	whole   int // bytes of the batch's replies that end in a whole one
+	frame   int // bytes of the reply at hand
+	largest int
+}
+
+func (f *Forwarder) newStream(b *Batch) *stream {
+	return &stream{f: f, b: b, to: f.guard.Passage(), whole: len(b.Out)}
+}
+
+func (t *stream) Reply(p []byte) {
+	b := t.b
+	for len(p) > 0 {
+		n, done, err := t.scan.Scan(p)
+		if err != nil {
+			t.f.guard.HangUp(downstream.Left, "broken reply from upstream")
+			return
+		}
+		b.Out = append(b.Out, p[:n]...)
+		p = p[n:]
+		t.frame += n
+		if done {
+			t.whole = len(b.Out)
+			t.largest = max(t.largest, t.frame)
+			t.frame = 0
+		}
+		if len(b.Out) >= flushAt {
+			t.flush()
+		}
+	}
+}
+
+// flush passes on what there is.
+func (t *stream) flush() {
+	b := t.b
+	t.pass(b.Out, t.whole < len(b.Out))
+	b.Out, t.whole, b.gone = b.Out[:0], 0, true
+}
+
+// pass writes p, which ends within a reply or not, to a client that is still there and wants it.
+func (t *stream) pass(p []byte, within bool) {
+	switch {
+	case t.f.host.Silent():
+	case t.f.guard.Over():
+		t.to.GiveUp("left within a reply")
+	default:
+		t.to.Write(p, within)
+	}
+}
+
+// finish ends the run: the part of a reply that will not be completed is taken back, or, when the client has some
+// of it already, the client is cut off, since nothing after it could be understood.
+func (t *stream) finish() {
+	b := t.b
+	if t.frame > 0 {
+		t.to.GiveUp("upstream lost within a reply")
+		b.Out = b.Out[:t.whole]
+	}
+	if t.to.Within() {
+		t.pass(b.Out, false)
+		b.Out = b.Out[:0]
+	}
+}

@@ -1,0 +1,215 @@
+package backend
+
+import (
+	"bytes"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/lockproxy/lockproxy/cluster"
+	"github.com/lockproxy/lockproxy/internal/commandtable"
+	"github.com/lockproxy/lockproxy/proto/resp"
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+// question is what there is to know of commands that the proxy asks on its own: a lost reply is no unknown outcome.
+var question = &cluster.Facts{ReadOnly: true}
+
+// askAllFacts have all masters answer. One that cannot does not hide what the others say.
+var askAllFacts = &cluster.Facts{Name: "info", ReadOnly: true, Request: cluster.AllShards, Response: cluster.Each, Partial: true}
+
+func (u *clusteredPath) ask(words [][]byte, at Place) ([]byte, error) {
+	c := cluster.Command{Raw: resp.Command(words), Args: words, Facts: question}
+	switch at.kind {
+	case atKey:
+		c.Keys = []int{1}
+	case atSlot:
+		if n := u.nodes.Snapshot().Owner(at.slot); n != nil {
+			return u.askNode(n, c.Raw)
+		}
+	case atNode:
+		return u.askNode(at.node, c.Raw)
+	case apart:
+		return u.askApart(words, at.cmd)
+	}
+	return u.askPlan(c)
+}
+
+func (u *clusteredPath) askPlan(c cluster.Command) ([]byte, error) {
+	p := cluster.NewPlan(c)
+	u.do(u.executor(), []*cluster.Plan{p})
+	return u.answered(p.Reply, p.Err)
+}
+
+// askNode asks that node.
+func (u *clusteredPath) askNode(n *cluster.Node, raw []byte) ([]byte, error) {
+	p, err := n.Upstream().Open(u.Context, u.host.Identity())
+	if err != nil {
+		return nil, err
+	}
+	defer p.Release()
+	return u.question(p, raw)
+}
+
+// askApart asks all nodes that c concerns, over connections of their own.
+func (u *clusteredPath) askApart(words [][]byte, c *commandtable.Command) ([]byte, error) {
+	p := cluster.NewPlan(cluster.Command{Raw: resp.Command(words), Args: words, Facts: u.host.Routes().of(c).facts})
+	u.onOwn(func(e *cluster.Executor) { u.do(e, []*cluster.Plan{p}) })
+	return p.Reply, p.Err
+}
+
+// onOwn has commands sent over connections of their own.
+func (u *clusteredPath) onOwn(do func(e *cluster.Executor)) {
+	e := u.newExecutor(u.host.Identity())
+	defer e.Close()
+	e.Private(true)
+	do(e)
+}
+
+func (u *clusteredPath) askAll(words [][]byte) ([]resp.Reply, error) {
+	answer, err := u.askPlan(cluster.Command{Raw: resp.Command(words), Args: words, Facts: askAllFacts})
+	if err != nil {
+		return nil, err
+	}
+	all, _ := resp.ParseReply(answer)
+	return all.Elems, nil
+}
+
+func (u *clusteredPath) instead(c *commandtable.Command) func([][]byte) ([]byte, error) {
+	run := u.host.Routes().of(c).instead
+	if run == nil {
+		return nil
+	}
+	return func(words [][]byte) ([]byte, error) { return run(u, c, words) }
+}
+
+// insteadOfNode answers a command in place of one node.
+type insteadOfNode func(u *clusteredPath, c *commandtable.Command, words [][]byte) ([]byte, error)
+
+// insteadOf is who answers what is answered otherwise with a cluster upstream, in transactions aside; nil: nobody.
+func insteadOf(name string) insteadOfNode {
+	switch name {
+	case "wait", "waitaof":
+		return (*clusteredPath).wait
+	case "client|tracking":
+		return (*clusteredPath).tracking
+	case "monitor", "shutdown":
+		return (*clusteredPath).oneNodeOnly
+	case "function|stats":
+		return (*clusteredPath).functionStats
+	case "pubsub|channels", "pubsub|numsub", "pubsub|shardchannels", "pubsub|shardnumsub":
+		return (*clusteredPath).pubsub
+	}
+	return nil
+}
+
+// oneNodeOnly refuses what would be about one of the nodes, and nobody would know which.
+func (u *clusteredPath) oneNodeOnly(_ *commandtable.Command, words [][]byte) ([]byte, error) {
+	return nil, &upstream.ReplyError{Line: "ERR '" + strings.ToUpper(string(words[0])) + "' is of one node: lockproxy does not send it to a cluster"}
+}
+
+// tracking is CLIENT TRACKING: a node tells of its own keys only.
+func (u *clusteredPath) tracking(_ *commandtable.Command, words [][]byte) ([]byte, error) {
+	if len(words) == 3 && bytes.EqualFold(words[2], []byte("OFF")) {
+		return okReply, nil
+	}
+	return nil, &upstream.ReplyError{Line: "ERR CLIENT TRACKING is not available with a cluster upstream: lockproxy does not track keys over several nodes"}
+}
+
+// wait is WAIT, or WAITAOF, at all masters: the least of them counts. It asks for a second at a time, so that the
+// client's end is noticed. What they count is all that was written before.
+func (u *clusteredPath) wait(_ *commandtable.Command, args [][]byte) (reply []byte, err error) {
+	words, at := append([][]byte(nil), args...), len(args)-1
+	timeout, ok := resp.Integer(args[at])
+	if !ok || timeout < 0 {
+		return u.ask(args, Place{}) // says so
+	}
+	facts := &cluster.Facts{Name: "wait", Request: cluster.AllShards, Response: cluster.Min}
+	until := time.Now().Add(time.Duration(timeout) * time.Millisecond)
+	u.host.WriteReplies()
+	u.onOwn(func(e *cluster.Executor) {
+		nothing := bytes.Split([]byte("WAIT 0 0"), []byte(" ")) // has Redis count from now on
+		first := cluster.NewPlan(cluster.Command{Raw: resp.Command(nothing), Args: nothing, Facts: facts})
+		for {
+			left := time.Second
+			if timeout > 0 {
+				left = min(left, max(time.Until(until), time.Millisecond))
+			}
+			words[at] = strconv.AppendInt(nil, left.Milliseconds(), 10)
+			p := cluster.NewPlan(cluster.Command{Raw: resp.Command(words), Args: words, Facts: facts})
+			plans := []*cluster.Plan{p}
+			if first != nil {
+				plans, first = []*cluster.Plan{first, p}, nil
+			}
+			u.do(e, plans)
+			if p.Err != nil || enough(p.Reply, args[1:at]) || timeout > 0 && !time.Now().Before(until) || u.guard.Over() {
+				reply, err = p.Reply, p.Err
+				return
+			}
+		}
+	})
+	return reply, err
+}
+
+// enough says that WAIT, or WAITAOF with its two numbers, need not go on: what was wanted is there, or it failed.
+func enough(reply []byte, wanted [][]byte) bool {
+	r, _ := resp.ParseReply(reply)
+	have := r.Elems
+	if r.Kind == ':' {
+		have = []resp.Reply{r}
+	}
+	for i := range min(len(have), len(wanted)) {
+		if n, ok := resp.Integer(wanted[i]); ok && int64(have[i].Int()) < n {
+			return false
+		}
+	}
+	return true
+}
+
+// pubsub is PUBSUB of all nodes: each knows of its own subscribers only.
+func (u *clusteredPath) pubsub(c *commandtable.Command, words [][]byte) ([]byte, error) {
+	p := cluster.NewPlan(cluster.Command{Raw: resp.Command(words), Args: words, Facts: u.host.Routes().of(c).facts})
+	u.do(u.executor(), []*cluster.Plan{p})
+	r, ok := resp.ParseReply(p.Reply)
+	if p.Err != nil || !ok || r.Kind != '*' {
+		return p.Reply, p.Err
+	}
+	counts := strings.HasSuffix(c.Name, "numsub")
+	step := 1
+	if counts {
+		step = 2
+	}
+	var names [][]byte
+	sum := map[string]int{}
+	for i := 0; i+step <= len(r.Elems); i += step {
+		name := string(r.Elems[i].Raw)
+		if _, twice := sum[name]; !twice {
+			names = append(names, r.Elems[i].Raw)
+		}
+		if sum[name] += 0; counts {
+			sum[name] += r.Elems[i+1].Int()
+		}
+	}
+	out := resp.AppendArray(nil, len(names)*step)
+	for _, name := range names {
+		if out = append(out, name...); counts {
+			out = resp.AppendInt(out, int64(sum[string(name)]))
+		}
+	}
+	return out, nil
+}
+
+// functionStats is FUNCTION STATS: a master's that runs a script, or any one's, since all have the same libraries.
+func (u *clusteredPath) functionStats(_ *commandtable.Command, words [][]byte) ([]byte, error) {
+	all, err := u.askAll(words)
+	if err != nil {
+		return nil, err
+	}
+	said := all[0].Raw
+	for _, r := range all {
+		if len(r.Elems) > 1 && string(r.Elems[0].Text) == "running_script" && !r.Elems[1].Null {
+			said = r.Raw
+		}
+	}
+	return said, nil
+}

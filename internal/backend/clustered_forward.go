@@ -1,0 +1,293 @@
+package backend
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/lockproxy/lockproxy/cluster"
+	"github.com/lockproxy/lockproxy/internal/scriptcache"
+	"github.com/lockproxy/lockproxy/proto/resp"
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+// clusteredPath is how a client's commands reach the nodes of a cluster.
+type clusteredPath struct {
+	*Forwarder
+	nodes    *Clustered
+	plain    *cluster.Executor // nil: not needed yet
+	quick    *cluster.Executor // the quick lane of scripts; nil: not needed yet
+	lane     *scriptcache.Lane // that one
+	presence *upstream.Pipe    // see show; nil: none
+}
+
+func (b *Clustered) path(f *Forwarder) path { return &clusteredPath{Forwarder: f, nodes: b} }
+
+// executor is the client's own, made when first needed.
+func (u *clusteredPath) executor() *cluster.Executor {
+	if u.plain == nil {
+		u.plain = u.newExecutor(u.host.Identity())
+	}
+	return u.plain
+}
+
+// newExecutor makes an executor of the client's for id. Close gives its connections back.
+func (u *clusteredPath) newExecutor(id upstream.Identity) *cluster.Executor {
+	return u.nodes.Executor(id).For(u.host)
+}
+
+func (u *clusteredPath) leave(big bool) {
+	if big {
+		if u.plain != nil {
+			u.plain.Private(false)
+		}
+		return
+	}
+	if u.plain != nil {
+		u.plain.Close()
+	}
+	if u.presence != nil {
+		u.presence.Release()
+	}
+	if u.quick != nil {
+		u.quick.Close()
+		u.lane.Leave()
+	}
+	u.plain, u.quick, u.lane, u.presence = nil, nil, nil, nil
+}
+
+// show has that connection at any node.
+func (u *clusteredPath) show(ctx context.Context) {
+	if u.presence == nil {
+		u.presence, _ = u.nodes.Node().Open(ctx, u.host.Identity())
+	}
+}
+
+// serves says no: the client has a connection to each node.
+func (u *clusteredPath) serves() bool { return false }
+
+// hello asks any node.
+func (u *clusteredPath) hello(id upstream.Identity) (resp.Reply, error) {
+	u.executor().As(id)
+	got, err := u.ask([][]byte{[]byte("HELLO"), {byte('0' + id.Proto)}}, Place{})
+	if err == nil {
+		err = refusalIn(got)
+	}
+	if err != nil {
+		u.executor().As(u.host.Identity())
+		return resp.Reply{}, err
+	}
+	u.host.Adopt(id)
+	u.host.Admitted()
+	answer, _ := resp.ParseReply(got)
+	return answer, nil
+}
+
+// selectDB has any node say, in its own words, that there is no other database.
+func (u *clusteredPath) selectDB(_ upstream.Identity, word []byte) ([]byte, error) {
+	return u.ask([][]byte{[]byte("SELECT"), word}, Place{})
+}
+
+func (u *clusteredPath) forward(b *Batch, big bool) {
+	e := u.executor()
+	e.Replicas(!b.scripts && u.host.ReadsReplicas())
+	u.forwardWith(b, e, big)
+	e.Replicas(false) // what the proxy asks on its own is asked of masters
+}
+
+// forwardWith sends the run over e, and says how long Redis took. A big one goes over the shared connections when there may
+// be no further ones.
+func (u *clusteredPath) forwardWith(b *Batch, e *cluster.Executor, big bool) time.Duration {
+	if big {
+		big = u.host.Refused() == nil
+	}
+	took, sent := u.forwardIf(b, e, big)
+	switch {
+	case sent:
+	case big && !u.host.WritesPaused():
+		return u.forwardWith(b, e, false)
+	default:
+		u.settleRun(b, nil, big)
+	}
+	return took
+}
+
+// forwardIf is forwardWith unless there may be no further connection for any of the run.
+func (u *clusteredPath) forwardIf(b *Batch, e *cluster.Executor, big bool) (took time.Duration, sent bool) {
+	u.plan(b)
+	var t *stream
+	if big && len(b.run) == 1 && !b.nodes.apart { // with big traffic a run is one command
+		t = u.newStream(b)
+		b.nodes.plans[0].Stream(t)
+	}
+	began := time.Now()
+	e.Private(big)
+	u.do(e, b.nodes.plans)
+	took = time.Since(began)
+	if t != nil {
+		t.finish()
+	}
+	if big {
+		u.usesOwn()
+	}
+	if !slices.ContainsFunc(b.nodes.plans, func(p *cluster.Plan) bool { return !TooMany(p.Err) }) {
+		return took, false
+	}
+	u.settleRun(b, t, big)
+	return took, true
+}
+
+// do carries plans out, at most until the client has gone.
+func (u *clusteredPath) do(e *cluster.Executor, plans []*cluster.Plan) {
+	ctx, done := u.clientContext()
+	defer done()
+	e.Do(ctx, plans)
+}
+
+// settleRun gathers what came of the run. t is what its reply was streamed through; nil: it was not.
+func (u *clusteredPath) settleRun(b *Batch, t *stream, big bool) {
+	longest, total := 0, 0
+	if t != nil {
+		longest = t.largest
+	}
+	for i, p := range b.nodes.plans {
+		switch {
+		case u.guard.Over(): // closed for a command before, which has no reply
+		case errors.Is(p.Err, cluster.ErrTooMuch): // and the client has been dropped for it
+		case p.Err != nil:
+			u.host.Unanswered(p.Err, b.cmds[i:i+1])
+		default:
+			n := b.take(p)
+			longest, total = max(longest, n), total+n
+		}
+	}
+	switch {
+	case !big:
+		u.big.measure(longest, total, len(b.run))
+	case longest > bigReply:
+		u.big.seen()
+	}
+}
+
+// plan makes the plans of the run.
+func (u *clusteredPath) plan(b *Batch) {
+	routes := u.host.Routes()
+	b.nodes.words, b.nodes.plans = b.nodes.words[:0], b.nodes.plans[:cap(b.nodes.plans)]
+	for i, raw := range b.run {
+		if i == len(b.nodes.plans) {
+			b.nodes.plans = append(b.nodes.plans, nil)
+		}
+		if b.nodes.plans[i] == nil {
+			b.nodes.plans[i] = new(cluster.Plan)
+		}
+		from := len(b.nodes.words)
+		b.nodes.words = u.KeysOf(b.cmds[i], b.nodes.args[i], b.nodes.words)
+		to := len(b.nodes.words)
+		b.nodes.plans[i].Set(cluster.Command{Raw: raw, Args: b.nodes.args[i], Keys: b.nodes.words[from:to:to], Facts: routes.of(b.cmds[i]).facts})
+		if !b.nodes.apart {
+			b.nodes.plans[i].InPieces()
+		}
+	}
+	b.nodes.plans = b.nodes.plans[:len(b.run)]
+}
+
+// forwardScripts implements path: a lane has a connection to each node that is asked.
+func (u *clusteredPath) forwardScripts(b *Batch, quick bool) time.Duration {
+	if u.host.MustLogIn() {
+		return u.forwardWith(b, u.executor(), false)
+	}
+	if u.quick == nil {
+		u.lane = u.Lanes.Join(u.host.Identity())
+		u.quick = u.newExecutor(u.lane.ID())
+	}
+	if !quick || u.lane.Stuck() {
+		if id, free := u.Lanes.Take(u.host.Identity()); free {
+			defer u.Lanes.GiveBack(id)
+			e := u.newExecutor(id)
+			defer e.Close()
+			if took, sent := u.forwardIf(b, e, false); sent {
+				return took
+			}
+		}
+	}
+	return u.lane.Timed(func() { u.forwardWith(b, u.quick, false) })
+}
+
+// reload has each script loaded again at the node that did not have it. In a cluster a script that has run at one node is unknown to the
+// others. Order is kept by slot: what is sent again has nothing behind it that ran in its slot, or in several, or in none.
+func (u *clusteredPath) reload(b *Batch, lost lostScripts, send func() time.Duration) {
+	states := u.loadAgain(b, lost.shas, lost.seen)
+	var again []int
+	behind := map[int]bool{} // slots in which something ran
+look:
+	for i := len(states) - 1; i >= 0; i-- {
+		slot, one := b.nodes.plans[i].Slot()
+		switch {
+		case states[i] == scriptcache.Loaded && one && !behind[slot]:
+			again = append(again, i)
+		case states[i] != scriptcache.Unknown: // it did not run, and its NOSCRIPT stands
+		case one:
+			behind[slot] = true
+		default:
+			break look
+		}
+	}
+	if len(again) == 0 || u.guard.Over() {
+		return
+	}
+	slices.Reverse(again)
+	old := append([]byte(nil), b.Out[lost.start:]...)
+	run, cmds, args, out := b.run, b.cmds, b.nodes.args, b.Out[:lost.start]
+	b.run, b.cmds, b.nodes.args, b.Out = nil, nil, nil, nil
+	for _, i := range again {
+		b.run, b.cmds, b.nodes.args = append(b.run, run[i]), append(b.cmds, cmds[i]), append(b.nodes.args, args[i])
+	}
+	b.nodes.apart = true
+	send()
+	b.nodes.apart = false
+	// The replies are the plans', too.
+	b.run, b.cmds, b.nodes.args, b.Out, b.full, b.fullSize = run, cmds, args, out, nil, 0
+	from, next := 0, 0
+	for i, end := range lost.ends {
+		reply := old[from:end]
+		if next < len(again) && again[next] == i {
+			p := b.nodes.plans[next]
+			if reply = p.Reply; p.Err != nil {
+				if u.guard.Over() { // closed for it
+					return
+				}
+				reply = resp.AppendError(nil, ErrorLine(p.Err))
+			}
+			next++
+		}
+		from = end
+		b.Reply(reply)
+	}
+}
+
+// loadAgain loads scripts again, and says what is known of each.
+func (u *clusteredPath) loadAgain(b *Batch, shas []string, seen uint64) []scriptcache.State {
+	states := make([]scriptcache.State, len(shas))
+	done := map[*cluster.Node]bool{}
+	for i, sha := range shas {
+		n := b.nodes.plans[i].From()
+		if sha == "" || n == nil || done[n] {
+			continue
+		}
+		done[n] = true
+		var wanted []string
+		for k, other := range shas {
+			if other != "" && b.nodes.plans[k].From() == n {
+				wanted = append(wanted, other)
+			}
+		}
+		known := u.load(n.Upstream(), n.ID, wanted, seen)
+		for k, other := range shas {
+			if other != "" && b.nodes.plans[k].From() == n {
+				states[k] = known[other]
+			}
+		}
+	}
+	return states
+}

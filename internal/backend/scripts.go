@@ -1,0 +1,200 @@
+package backend
+
+import (
+	"bytes"
+	"strings"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/commandtable"
+	"github.com/lockproxy/lockproxy/internal/scriptcache"
+	"github.com/lockproxy/lockproxy/proto/resp"
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+// forwardScripts sends a run that has scripts in it. Redis does not read from the connection that runs a script, and
+// answers all others -BUSY once that takes too long: so the run never shares a connection with ordinary commands, and
+// with other scripts only if its own are all known to be quick.
+func (f *Forwarder) forwardScripts(b *Batch, big bool) {
+	m := f.Scripts
+	runs, known := b.findScripts(m)
+	seen := m.Version()
+	if b.flushes() {
+		m.FlushBegins()
+		defer m.FlushEnds()
+	}
+	start := len(b.Out)
+	b.gone = false
+	send := func() time.Duration {
+		if runs && !big {
+			return f.path.forwardScripts(b, known)
+		}
+		return timed(func() { f.path.forward(b, big) })
+	}
+	quick := send() < scriptcache.QuickTime
+	if !quick {
+		m.ForgetQuick(b.keys)
+	}
+	if known && quick && !b.holds(start, noScriptReply) {
+		return
+	}
+	ends := b.cutReplies(start)
+	b.learnScripts(m, start, ends, quick, seen)
+	if ends == nil {
+		return
+	}
+	if shas := b.noScripts(start, ends); shas != nil {
+		f.path.reload(b, lostScripts{start: start, ends: ends, shas: shas, seen: seen}, send)
+	}
+}
+
+func timed(run func()) time.Duration {
+	began := time.Now()
+	run()
+	return time.Since(began)
+}
+
+// findScripts finds the keys of the run's scripts. runs: it runs some; known: all of these are known to be quick, and
+// there is nothing else about scripts in the run.
+func (b *Batch) findScripts(m *scriptcache.Cache) (runs, known bool) {
+	b.keys, known = b.keys[:0], true
+	for i, c := range b.cmds {
+		var key scriptcache.Key
+		switch {
+		case c == nil || c.Script == commandtable.NoScript:
+		case !c.Script.Runs():
+			known = false
+		default:
+			runs = true
+			if key = m.Key(c.Script, argument(b.run[i], 1)); known {
+				known = m.IsQuick(key)
+			}
+		}
+		b.keys = append(b.keys, key)
+	}
+	return runs, known
+}
+
+func (b *Batch) flushes() bool {
+	for _, c := range b.cmds {
+		if c != nil && c.Script == commandtable.FlushesScripts {
+			return true
+		}
+	}
+	return false
+}
+
+// learnScripts notes what the run's replies tell: which scripts are quick, the bodies of those Redis has taken, and
+// that it has forgotten all. A body is believed only when Redis ran or loaded it for this very client without an error:
+// one it was not let run must not come in by its hash.
+func (b *Batch) learnScripts(m *scriptcache.Cache, start int, ends []int, quick bool, seen uint64) {
+	if ends == nil {
+		if b.flushes() {
+			m.Clear()
+		}
+		return
+	}
+	from := 0
+	for i, c := range b.cmds {
+		answer := b.Out[start+from : start+ends[i]]
+		from = ends[i]
+		if c == nil || c.Script == commandtable.NoScript {
+			continue
+		}
+		if answer[0] == '-' || answer[0] == '!' {
+			if c.Script == commandtable.FlushesScripts && string(answer) == "-"+LostLine+"\r\n" {
+				m.Clear()
+			}
+			continue
+		}
+		switch c.Script {
+		case commandtable.RunsBody:
+			m.Remember(argument(b.run[i], 1), b.keys[i], seen)
+		case commandtable.LoadsScript:
+			m.Remember(argument(b.run[i], 2), 0, seen)
+		case commandtable.FlushesScripts:
+			m.Clear()
+			seen = m.Version()
+		}
+		if quick && c.Script.Runs() {
+			m.AddQuick(b.keys[i])
+		}
+	}
+}
+
+// argument is the i-th argument of a command as it goes over the wire, nil when there is none; 0 is its name.
+func argument(raw []byte, i int) []byte {
+	_, rest, _ := bytes.Cut(raw, []byte("\r\n"))
+	for ; ; i-- {
+		if len(rest) == 0 || rest[0] != '$' {
+			return nil
+		}
+		n, end := 0, 1
+		for ; end < len(rest) && rest[end] != '\r'; end++ {
+			n = n*10 + int(rest[end]-'0')
+		}
+		from := end + 2
+		if n < 0 || from+n+2 > len(rest) {
+			return nil
+		}
+		if i == 0 {
+			return rest[from : from+n]
+		}
+		rest = rest[from+n+2:]
+	}
+}
+
+// noScriptReply is how Redis begins to say that it does not have a script; a script may say so too.
+const noScriptReply = "-NOSCRIPT "
+
+// lostScripts is what of a run needs scripts that Redis has lost, by a restart or a failover, and the proxy has seen: to these EVALSHA was
+// answered NOSCRIPT. Commands so answered have not run, so those of them that nothing ran behind are sent again, in their order, once, when
+// their scripts have been loaded again. All other replies stand: a NOSCRIPT before a command that did run is the client's to deal with.
+type lostScripts struct {
+	start int      // where in Batch.Out the run's replies begin
+	ends  []int    // where each of them ends, from there
+	shas  []string // the SHA1 of each command that was answered NOSCRIPT, "" for others
+	seen  uint64   // scriptcache.Cache.Version before the run was sent
+}
+
+// noScripts finds the commands that were answered NOSCRIPT: the SHA1 of each, "" for other commands; nil: there are none.
+func (b *Batch) noScripts(start int, ends []int) (shas []string) {
+	from := 0
+	for i, c := range b.cmds {
+		answer := b.Out[start+from : start+ends[i]]
+		from = ends[i]
+		if c == nil || c.Script != commandtable.RunsSHA || !bytes.HasPrefix(answer, []byte(noScriptReply)) {
+			continue
+		}
+		if bytes.Contains(b.run[i], []byte("NOSCRIPT")) { // it may be the script that said so, in the client's words
+			continue
+		}
+		sha := argument(b.run[i], 1)
+		if len(sha) != 40 {
+			continue
+		}
+		if shas == nil {
+			shas = make([]string, len(ends))
+		}
+		shas[i] = strings.ToLower(string(sha))
+	}
+	return shas
+}
+
+// load has a node, known as where, load scripts that it has lost.
+func (c *Common) load(node *upstream.Node, where string, shas []string, seen uint64) map[string]scriptcache.State {
+	service := c.Service
+	service.DB, service.Proto = 0, 2
+	open := func() (scriptcache.Ask, func(), error) {
+		p, err := node.Open(c.Context, service)
+		if err != nil {
+			return nil, nil, err
+		}
+		ask := func(words ...string) ([]byte, error) {
+			var got Gathered
+			err := p.Ask(&upstream.Request{Cmds: [][]byte{resp.AppendCommand(nil, words...)}, Sink: &got}, QuestionTime)
+			return got, err
+		}
+		return ask, p.Release, nil
+	}
+	return c.Scripts.Reload(open, where, shas, seen)
+}

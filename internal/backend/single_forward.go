@@ -1,0 +1,291 @@
+package backend
+
+import (
+	"context"
+	"errors"
+	"os"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/commandtable"
+	"github.com/lockproxy/lockproxy/internal/scriptcache"
+	"github.com/lockproxy/lockproxy/proto/resp"
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+// singlePath is how a client's commands reach one Redis.
+type singlePath struct {
+	*Forwarder
+	node   *upstream.Node
+	shared *upstream.Pipe // nil: not needed yet
+	lane   scriptLane
+}
+
+func (b single) path(f *Forwarder) path { return &singlePath{Forwarder: f, node: b.node} }
+
+// pipe is the shared pipe of the client's identity, opened when first needed.
+func (u *singlePath) pipe() (*upstream.Pipe, error) {
+	if u.shared != nil {
+		return u.shared, nil
+	}
+	p, err := u.node.Open(u.Context, u.host.Identity())
+	if err != nil {
+		return nil, err
+	}
+	u.shared = p
+	return p, nil
+}
+
+func (u *singlePath) ask(words [][]byte, at Place) ([]byte, error) {
+	if at.kind == apart {
+		return u.askApart(resp.Command(words))
+	}
+	p, err := u.pipe()
+	if err != nil {
+		return nil, err
+	}
+	return u.question(p, resp.Command(words))
+}
+
+// apartFor is how long a connection apart is tried for, when Redis takes it and says nothing: longer than the 5 s of its
+// busy-reply-threshold.
+const apartFor = 10 * time.Second
+
+func (u *singlePath) askApart(raw []byte) ([]byte, error) {
+	ctx, done := u.clientContext()
+	defer done()
+	p, err := u.node.Private(ctx, u.host.Identity())
+	// For its first seconds a script lets Redis answer nobody: SCRIPT KILL is to wait for that, not to fail.
+	for until := time.Now().Add(apartFor); errors.Is(err, os.ErrDeadlineExceeded) && ctx.Err() == nil && time.Now().Before(until); {
+		p, err = u.node.Private(ctx, u.host.Identity())
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer p.Release()
+	var got Gathered
+	err = p.Do(&upstream.Request{Cmds: [][]byte{raw}, Sink: &got})
+	return got, err
+}
+
+func (u *singlePath) askAll(words [][]byte) ([]resp.Reply, error) {
+	answer, err := u.ask(words, Place{})
+	if err != nil {
+		return nil, err
+	}
+	r, _ := resp.ParseReply(answer)
+	r.Raw = answer
+	return []resp.Reply{r}, nil
+}
+
+func (u *singlePath) instead(*commandtable.Command) func([][]byte) ([]byte, error) { return nil }
+
+func (u *singlePath) show(ctx context.Context) {
+	if u.shared == nil {
+		u.shared, _ = u.node.Open(ctx, u.host.Identity())
+	}
+}
+
+func (u *singlePath) serves() bool {
+	p, err := u.pipe()
+	return err == nil && p.Serves()
+}
+
+// leave leaves the connection of big traffic to bigTraffic.leave.
+func (u *singlePath) leave(big bool) {
+	if big {
+		return
+	}
+	if u.shared != nil {
+		u.shared.Release()
+		u.shared = nil
+	}
+	u.lane.leave()
+}
+
+func (u *singlePath) hello(id upstream.Identity) (resp.Reply, error) {
+	p := u.shared
+	if p == nil || id != u.host.Identity() {
+		var err error
+		ctx, done := u.clientContext()
+		p, err = u.node.Open(ctx, id)
+		if done(); err != nil {
+			return resp.Reply{}, err
+		}
+	}
+	got, err := u.question(p, resp.AppendCommand(nil, "HELLO", strconv.Itoa(id.Proto)))
+	if err == nil {
+		err = refusalIn(got)
+	}
+	if err != nil {
+		if p != u.shared {
+			p.Release()
+		}
+		return resp.Reply{}, err
+	}
+	if p != u.shared {
+		u.host.Adopt(id)
+		u.leave(false)
+		u.shared = p
+	}
+	u.host.Admitted()
+	answer, _ := resp.ParseReply(got)
+	return answer, nil
+}
+
+var okReply = resp.AppendSimple(nil, "OK")
+
+// selectDB opens the shared pipe of that database, or else its error is the answer.
+func (u *singlePath) selectDB(id upstream.Identity, _ []byte) ([]byte, error) {
+	p, err := u.node.Open(u.Context, id)
+	if err != nil {
+		return nil, err
+	}
+	u.host.Adopt(id)
+	u.shared = p
+	return okReply, nil
+}
+
+func (u *singlePath) forward(b *Batch, big bool) {
+	if big {
+		u.forwardBig(b)
+		return
+	}
+	u.forwardShared(b)
+}
+
+func (u *singlePath) forwardShared(b *Batch) {
+	p, err := u.pipe()
+	u.forwardOver(b, p, err)
+}
+
+// forwardOver sends the run over a pipe whose replies may be gathered; err says why there is none.
+func (u *singlePath) forwardOver(b *Batch, p *upstream.Pipe, err error) {
+	b.total = 0
+	r := u.runRequest(b, b)
+	if err == nil {
+		err = p.Do(r)
+		u.disconnected(err)
+	}
+	u.big.measure(r.Longest, b.total, len(b.run))
+	if err != nil {
+		b.truncate(r.Partial)
+		u.host.Unanswered(err, b.cmds[r.Replied:])
+	}
+}
+
+// forwardBig sends the run over the private pipe, or over the shared one when there may be no further connection.
+func (u *singlePath) forwardBig(b *Batch) {
+	err := u.openBig()
+	if TooMany(err) {
+		u.forwardShared(b)
+		return
+	}
+	t := u.newStream(b)
+	r := u.runRequest(b, t)
+	if err == nil {
+		err = u.big.pipe.Do(r)
+		u.disconnected(err)
+		u.usesOwn()
+	}
+	t.finish()
+	if t.largest > bigReply {
+		u.big.seen()
+	}
+	if err != nil {
+		u.big.drop()
+		u.host.Unanswered(err, b.cmds[r.Replied:])
+	}
+}
+
+func (u *singlePath) openBig() (err error) {
+	if u.big.pipe != nil {
+		return nil
+	}
+	if err = u.host.Refused(); err == nil {
+		u.big.pipe, err = u.node.Private(u.Context, u.host.Identity())
+	}
+	return err
+}
+
+// scriptLane is a client's way to the quick lane, open from its first quick script on.
+type scriptLane struct {
+	pipe *upstream.Pipe
+	lane *scriptcache.Lane
+}
+
+// leave gives the client's way to the quick lane back.
+func (w *scriptLane) leave() {
+	if w.pipe == nil {
+		return
+	}
+	w.pipe.Release()
+	w.lane.Leave()
+	*w = scriptLane{}
+}
+
+// forwardScripts implements path. Where Redis is out of reach, or gives no further connection, the run goes the way of ordinary commands:
+// it is no worse off then than on one connection.
+func (u *singlePath) forwardScripts(b *Batch, quick bool) time.Duration {
+	main, err := u.pipe()
+	if err != nil || !main.Connected() || u.host.MustLogIn() {
+		return timed(func() { u.forwardOver(b, main, err) })
+	}
+	if quick && u.openLane() && !u.lane.lane.Stuck() {
+		return u.forwardQuick(b)
+	}
+	id, free := u.Lanes.Take(u.host.Identity())
+	if free {
+		defer u.Lanes.GiveBack(id)
+		if p, err := u.node.Open(u.Context, id); err == nil {
+			defer p.Release()
+			return timed(func() { u.forwardOver(b, p, nil) })
+		}
+	} else if u.openLane() {
+		return u.forwardQuick(b)
+	}
+	return timed(func() { u.forwardOver(b, main, nil) })
+}
+
+// openLane opens the quick lane, and says whether it can be used.
+func (u *singlePath) openLane() bool {
+	if u.lane.pipe == nil {
+		lane := u.Lanes.Join(u.host.Identity())
+		p, err := u.node.Open(u.Context, lane.ID())
+		if err != nil {
+			lane.Leave()
+			return false
+		}
+		u.lane = scriptLane{pipe: p, lane: lane}
+	}
+	return u.lane.pipe.Connected()
+}
+
+// forwardQuick sends the run over the quick lane.
+func (u *singlePath) forwardQuick(b *Batch) time.Duration {
+	return u.lane.lane.Timed(func() { u.forwardOver(b, u.lane.pipe, nil) })
+}
+
+func (u *singlePath) reload(b *Batch, lost lostScripts, send func() time.Duration) {
+	shas := lost.shas
+	wanted := slices.DeleteFunc(slices.Clone(shas), func(sha string) bool { return sha == "" })
+	known := u.load(u.node, "", wanted, lost.seen)
+	first, worth := len(shas), false
+	for first > 0 && known[shas[first-1]] != scriptcache.Unknown {
+		first--
+		worth = worth || known[shas[first]] == scriptcache.Loaded
+	}
+	if !worth || u.guard.Over() {
+		return
+	}
+	from := lost.start
+	if first > 0 {
+		from += lost.ends[first-1]
+	}
+	b.Out = b.Out[:from]
+	run, cmds := b.run, b.cmds
+	b.run, b.cmds = run[first:], cmds[first:]
+	send()
+	b.run, b.cmds = run, cmds
+}
