@@ -132,7 +132,7 @@ func (s *Session) send(p *dedicatedConn, cmd redcon.Command, c *commandtable.Com
 		e.Kind = c.Conn
 		switch e.Kind {
 		case commandtable.ConnBlock, commandtable.ConnWait:
-			e.Wait = dedicated.Wait{Blocks: true, For: waitsFor(c, cmd.Args), Shuts: c.Name == "shutdown"}
+			e.Wait = dedicated.Wait{Blocks: true, For: c.WaitsFor(cmd.Args), Shuts: c.Name == "shutdown"}
 		case commandtable.ConnSubscribe, commandtable.ConnWatch, commandtable.ConnExec, commandtable.ConnDiscard:
 			e.Args = len(cmd.Args) - 1
 		case commandtable.ConnTracking:

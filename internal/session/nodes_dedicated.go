@@ -3,7 +3,6 @@ package session
 import (
 	"bytes"
 	"context"
-	"strconv"
 	"time"
 
 	"github.com/tidwall/redcon"
@@ -247,7 +246,7 @@ func (u *clustered) block(p *dedicatedConn, cmd redcon.Command, c *commandtable.
 		if ask {
 			p.Own(&dedicated.Reply{}, asking)
 		}
-		e := &dedicated.Reply{Cmd: c, Kind: c.Conn, Wait: dedicated.Wait{Blocks: true, For: waitsFor(c, cmd.Args)}, Refusal: &refusal}
+		e := &dedicated.Reply{Cmd: c, Kind: c.Conn, Wait: dedicated.Wait{Blocks: true, For: c.WaitsFor(cmd.Args)}, Refusal: &refusal}
 		sent := time.Now()
 		p.Send(e, raw)
 		if !p.Settled() || e.Lost != nil || len(refusal) == 0 {
@@ -264,26 +263,6 @@ func (u *clustered) block(p *dedicatedConn, cmd redcon.Command, c *commandtable.
 		if p, ask = u.moveDedicated(p, refusal, slot, c); p == nil {
 			return
 		}
-		raw = timeLeft(c, cmd.Args, time.Since(began))
+		raw = c.TimeLeft(cmd.Args, time.Since(began))
 	}
-}
-
-// timeLeft is the command as it is to be sent when so much of its time has passed.
-func timeLeft(c *commandtable.Command, args [][]byte, passed time.Duration) []byte {
-	at, unit := blockTimeout(c, args)
-	if at == 0 {
-		return resp.Command(args)
-	}
-	n, err := strconv.ParseFloat(string(args[at]), 64)
-	if err != nil || n <= 0 { // 0: for ever; else Redis says what is wrong
-		return resp.Command(args)
-	}
-	left := max(time.Duration(n*float64(unit))-passed, time.Millisecond)
-	words := append([][]byte(nil), args...)
-	if unit == time.Second {
-		words[at] = strconv.AppendFloat(nil, left.Seconds(), 'f', 3, 64)
-	} else {
-		words[at] = strconv.AppendInt(nil, left.Milliseconds(), 10)
-	}
-	return resp.Command(words)
 }

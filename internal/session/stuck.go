@@ -1,14 +1,11 @@
 package session
 
 import (
-	"bytes"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -139,40 +136,4 @@ func (s *Server) findBlocking(long []*Session) {
 			"command", *name)
 		s.learnAgain()
 	}
-}
-
-// waitsFor is for how long a command that may wait does at most; 0: for ever, or nobody knows.
-func waitsFor(c *commandtable.Command, args [][]byte) time.Duration {
-	at, unit := blockTimeout(c, args)
-	switch c.Name {
-	case "wait":
-		at, unit = 2, time.Millisecond
-	case "waitaof":
-		at, unit = 3, time.Millisecond
-	}
-	if at == 0 || at >= len(args) {
-		return 0
-	}
-	n, err := strconv.ParseFloat(string(args[at]), 64)
-	if err != nil || n < 0 || n > 1e9 {
-		return 0
-	}
-	return time.Duration(n * float64(unit))
-}
-
-// blockTimeout finds the word of a blocking command that says for how long, and in what unit. 0: there is none.
-func blockTimeout(c *commandtable.Command, args [][]byte) (at int, unit time.Duration) {
-	switch c.Name {
-	case "blpop", "brpop", "bzpopmin", "bzpopmax", "brpoplpush", "blmove":
-		return len(args) - 1, time.Second
-	case "blmpop", "bzmpop":
-		return 1, time.Second
-	case "xread", "xreadgroup":
-		for i := 1; i+1 < len(args); i++ {
-			if bytes.EqualFold(args[i], []byte("BLOCK")) {
-				return i + 1, time.Millisecond
-			}
-		}
-	}
-	return 0, 0
 }

@@ -1,12 +1,11 @@
-package session
+package commandtable
 
 import (
+	"bytes"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/commandtable"
-	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
@@ -27,23 +26,10 @@ func TestTimeLeft(t *testing.T) {
 		{"XREAD BLOCK 10 STREAMS a 0", time.Minute, "XREAD BLOCK 1 STREAMS a 0"},
 		{"BLPOP a soon", time.Second, "BLPOP a soon"},
 	} {
-		args := words(c.line)
-		got := timeLeft(&commandtable.Command{Name: strings.ToLower(string(args[0]))}, args, c.passed)
+		args := bytes.Fields([]byte(c.line))
+		got := (&Command{Name: strings.ToLower(string(args[0]))}).TimeLeft(args, c.passed)
 		if want := resp.AppendCommand(nil, strings.Fields(c.want)...); string(got) != string(want) {
 			t.Errorf("%s after %v: %q", c.line, c.passed, got)
-		}
-	}
-}
-
-// Only what Redis says of slots, and with nothing run, is sent again.
-func TestIsRedirect(t *testing.T) {
-	t.Parallel()
-	for reply, want := range map[string]bool{
-		"-MOVED 1 a:1\r\n": true, "-ASK 1 a:1\r\n": true, "-TRYAGAIN x\r\n": true, "-CLUSTERDOWN x\r\n": true,
-		"-CROSSSLOT x\r\n": false, "+MOVED 1 a:1\r\n": false, "$6\r\n-MOVED\r\n": false, "-ERR MOVED \r\n": false, "-ASKING\r\n": false,
-	} {
-		if got := dedicated.IsRedirect([]byte(reply)); got != want {
-			t.Errorf("%q: %v", reply, got)
 		}
 	}
 }
