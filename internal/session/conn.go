@@ -37,7 +37,7 @@ func (s *Session) Attend() {
 	s.pipes.ReturnOwn()
 }
 
-// MayLeave says that it holds no locks and is within nothing.
+// MayLeave says that it holds no lock, and is in no transaction and waits for no reply.
 func (s *Session) MayLeave() bool { return s.held() == 0 && !s.own.view.Busy() }
 
 // MayIdle says whether the client may be silent for as long as it likes, as those that wait for something may in Redis.

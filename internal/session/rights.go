@@ -57,7 +57,7 @@ func (s *Server) rightsChanged(r rightsChange) {
 		return
 	}
 	s.access.rights.Add(1)
-	s.access.door.until.Store(0)
+	s.access.password.until.Store(0)
 	if !r.all && r.deleted == nil {
 		return
 	}

@@ -137,7 +137,7 @@ type facts struct {
 
 // serverAccess is what Redis lets clients do.
 type serverAccess struct {
-	door       door
+	password   passwordAnswer
 	mustAuth   atomic.Bool  // Redis refuses clients that have not authenticated
 	protection protection   // see Options.Protected
 	era        atomic.Int64 // changes when it begins to

@@ -53,7 +53,7 @@ func TestStrangersAreAnsweredHoweverMany(t *testing.T) {
 	w.expect("+OK\r\n", "AUTH", "secret")
 	w.expect("$-1\r\n", "GET", "k")
 
-	// The door opens again within a moment.
+	// Redis' new answer is known within a moment.
 	stranger := dialWire(t, p.addr)
 	stranger.expect("-NOAUTH Authentication required.\r\n", "GET", "k")
 	do("CONFIG", "SET", "requirepass", "")
