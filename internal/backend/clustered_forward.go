@@ -92,7 +92,7 @@ func (u *clusteredPath) selectDB(_ upstream.Identity, word []byte) ([]byte, erro
 func (u *clusteredPath) forward(b *Batch, big bool) {
 	e := u.executor()
 	e.Replicas(!b.scripts && u.host.ReadsReplicas())
-	u.forwardWith(b, e, big)
+	u.forwardWith(b, e, big || u.host.WritesPaused())
 	e.Replicas(false) // what the proxy asks on its own is asked of masters
 }
 
@@ -194,7 +194,10 @@ func (u *clusteredPath) plan(b *Batch) {
 
 // forwardScripts implements path: a lane has a connection to each node that is asked.
 func (u *clusteredPath) forwardScripts(b *Batch, quick bool) time.Duration {
-	if u.host.MustLogIn() {
+	switch {
+	case u.host.WritesPaused():
+		return u.forwardWith(b, u.executor(), true)
+	case u.host.MustLogIn():
 		return u.forwardWith(b, u.executor(), false)
 	}
 	if u.quick == nil {

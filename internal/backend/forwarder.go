@@ -98,7 +98,7 @@ func NewForwarder(b Backend, c *Common, h Host, guard *downstream.Conn) *Forward
 
 // Forward sends the run of b, waits for its replies, and has the host answer what Redis did not.
 func (f *Forwarder) Forward(b *Batch) {
-	big := f.big.wanted(len(b.run)) || f.host.WritesPaused()
+	big := f.big.wanted(len(b.run))
 	if b.scripts {
 		f.forwardScripts(b, big)
 		return
