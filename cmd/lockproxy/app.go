@@ -160,7 +160,7 @@ func (a *app) run(ctx context.Context) error {
 	drainCtx, cancel := context.WithTimeout(context.Background(), a.drain.Load().Timeout)
 	defer cancel()
 	if drainErr := a.server.Shutdown(drainCtx); drainErr != nil {
-		a.log.Warn("not all clients had released their locks, these run out", "error", drainErr)
+		a.log.Warn("not all clients had released their locks: these expire", "error", drainErr)
 	}
 	a.listeners = nil // Shutdown has closed them
 	endLocks()
@@ -229,7 +229,7 @@ func (a *app) close() {
 		ctx, cancel := context.WithTimeout(context.Background(), telemetryFlush)
 		defer cancel()
 		if err := a.telemetry.Shutdown(ctx); err != nil {
-			a.log.Warn("the last figures were not delivered", "error", err)
+			a.log.Warn("the last metrics were not delivered", "error", err)
 		}
 	}
 }

@@ -38,7 +38,7 @@ func TestSentinelDiscovery(t *testing.T) {
 		if n := p.Metric("lockproxy_master_switches_total"); n != 0 {
 			t.Errorf("%v switches counted", n)
 		}
-		harness.Eventually(t, "the log speaks of the dead Sentinels", func() bool { return strings.Contains(p.Log(), "a Sentinel is of no use") })
+		harness.Eventually(t, "the log speaks of the dead Sentinels", func() bool { return strings.Contains(p.Log(), "a Sentinel cannot be used") })
 		if strings.Contains(p.Log(), "geheim") {
 			t.Errorf("the log quotes a password:\n%s", p.Log())
 		}

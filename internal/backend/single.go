@@ -35,7 +35,7 @@ func (b single) NeedsCommands() bool { return false }
 func (b single) Misnamed(ask func(words ...string) ([]byte, error)) (warning string, err error) {
 	reply, err := ask("HELLO")
 	if err == nil && bytes.Contains(reply, []byte("\r\n$4\r\nmode\r\n$7\r\ncluster\r\n")) {
-		warning = "the upstream is a node of a Redis Cluster: clients hear MOVED for keys of other nodes, and locks are found at this node " +
+		warning = "the upstream is a node of a Redis Cluster: clients get MOVED for keys of other nodes, and locks are found at this node " +
 			"only. Name the upstream redis-cluster:// (or rediss-cluster://)"
 	}
 	return warning, err

@@ -201,7 +201,7 @@ func (s *Server) askAt(n *upstream.Node, id upstream.Identity, args ...string) (
 	return backend.Ask(ctx, n, id, args...)
 }
 
-var errNotLearned = errors.New("Redis has not been asked yet which commands it has")
+var errNotLearned = errors.New("it is not known yet which commands Redis has")
 
 // Learned says why commands cannot be served yet; nil: Redis has told which it has.
 func (s *Server) Learned(context.Context) error {

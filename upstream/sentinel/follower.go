@@ -157,7 +157,7 @@ func (f *Follower) report(index int, v view) {
 func (f *Follower) logView(index int, before, v view) {
 	switch {
 	case v.err != nil && (!before.asked || before.err == nil || before.err.Error() != v.err.Error()):
-		f.log.Warn("a Sentinel is of no use", "sentinel", f.peers[index].addr, "master-name", f.target.Sentinels.Master, "error", v.err)
+		f.log.Warn("a Sentinel cannot be used", "sentinel", f.peers[index].addr, "master-name", f.target.Sentinels.Master, "error", v.err)
 	case v.err == nil && before.err != nil:
 		f.log.Info("a Sentinel answers again", "sentinel", f.peers[index].addr)
 	}
