@@ -60,8 +60,8 @@ lint: ## gofmt, go vet and staticcheck (pinned in go.mod)
 	go vet ./...
 	go tool staticcheck ./...
 
-bench: ## lockproxy beside Redis and twemproxy on this machine; ARGS="…" for its flags
-	@.ci/need redis-server redis-benchmark nutcracker
+bench: ## lockproxy beside other proxies and other locks, an hour; ARGS="-short", "-only locks", "-write docs/PERFORMANCE.md"
+	@.ci/need redis-server redis-benchmark nutcracker haproxy
 	go run ./bench $(ARGS)
 
 tcl: ## Redis' own test suite through lockproxy; integration/tcl/README.md has the flags for ARGS="…"

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -15,6 +16,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/lockproxy/lockproxy/bench/contest"
 	"github.com/lockproxy/lockproxy/internal/program"
 )
 
@@ -28,7 +30,7 @@ func TestParseBenchmark(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := (dataSample{PerSecond: 52083.34, P50: 487, P99: 4391}); got != want {
+	if want := (sample{PerSecond: 52083.34, P50: 487, P99: 4391}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 	for _, bad := range []string{
@@ -73,7 +75,7 @@ T
 }
 
 func TestParseFlags(t *testing.T) {
-	if s, err := parse([]string{"-quick", "-only", "locks"}); err != nil || s.rounds != 1 || s.only != "locks" {
+	if s, err := parse([]string{"-quick", "-only", "locks"}); err != nil || s.rounds != 1 || !s.wants("locks") || s.wants("data") {
 		t.Errorf("%+v, %v", s, err)
 	}
 	for _, bad := range []string{"-only x", "-rounds 0", "-seconds -1", "word"} {
@@ -87,6 +89,7 @@ func TestParseFlags(t *testing.T) {
 type lockServer struct {
 	net.Listener
 	lock   chan struct{} // holds one item while the lock is free
+	ended  chan struct{} // closed with the test
 	served sync.WaitGroup
 }
 
@@ -95,10 +98,10 @@ func newLockServer(t *testing.T) *lockServer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &lockServer{Listener: l, lock: make(chan struct{}, 1)}
+	s := &lockServer{Listener: l, lock: make(chan struct{}, 1), ended: make(chan struct{})}
 	s.lock <- struct{}{}
 	s.served.Go(s.accept)
-	t.Cleanup(func() { l.Close(); s.served.Wait() })
+	t.Cleanup(func() { l.Close(); close(s.ended); s.served.Wait() })
 	return s
 }
 
@@ -109,6 +112,7 @@ func (s *lockServer) accept() {
 			return
 		}
 		s.served.Go(func() { s.serve(c) })
+		s.served.Go(func() { <-s.ended; c.Close() })
 	}
 }
 
@@ -131,40 +135,39 @@ func (s *lockServer) serve(c net.Conn) {
 	}
 }
 
-func handoff(s *lockServer) loopLoad {
-	proxied := &target{name: lockproxy, proxy: &program.Process{}}
-	return loopLoad{s.Addr().String(), 8, proxied.pair(true), true}
-}
-
-func TestLoopsTakeTurns(t *testing.T) {
-	r, err := handoff(newLockServer(t)).start(context.Background())
+// TestRawLock has clients of ours take turns, and sees a reply that is not what it must be.
+func TestRawLock(t *testing.T) {
+	s := contest.Settings{Addr: newLockServer(t).Addr().String(), Shared: true}
+	client, err := raw[rawLock].Start(s)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.sampling.Store(true)
-	for r.pairs.Load() < 200 && !r.stopping.Load() {
-		time.Sleep(time.Millisecond)
+	var all sync.WaitGroup
+	for i := range 4 {
+		both, err := client(i)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.Go(func() {
+			for range 50 {
+				if err := errors.Join(both.Take(), both.Release()); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
 	}
-	if err := r.stop(); err != nil {
-		t.Fatal(err)
-	}
-	if r.percentile(0.5) <= 0 || r.percentile(0.99) < r.percentile(0.5) {
-		t.Errorf("p50 %v µs, p99 %v µs", r.percentile(0.5), r.percentile(0.99))
-	}
-}
-
-func TestLoopsSeeTwoHolders(t *testing.T) {
-	l := handoff(newLockServer(t))
-	c, err := dial(context.Background(), l.addr)
+	all.Wait()
+	client, err = raw[rawGet].Start(s)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.Close()
-	r := &loops{loopLoad: l}
-	r.holders.Store(1) // somebody else is between LOCK and UNLOCK
-	take, release := l.pair(0)
-	if err := r.once(c, take, release); err == nil || !strings.Contains(err.Error(), "hold the one lock") {
-		t.Errorf("error %v", err)
+	get, err := client(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := get.Take(); err == nil || !strings.Contains(err.Error(), "+OK") {
+		t.Errorf("the reply to GET is +OK: error %v", err)
 	}
 }
 

@@ -9,181 +9,229 @@ import (
 	"net"
 	"os/exec"
 	"strconv"
+	"strings"
 	"time"
-
-	"github.com/lockproxy/lockproxy/internal/program"
 )
 
-// Keys and values of the data table, as redis-benchmark makes them.
+// Keys and values, as redis-benchmark makes them.
 const (
-	keyCount  = 10000
-	valueSize = 16
+	keyCount    = 10000
+	smallValue  = 16
+	allValues   = 64 << 20 // bytes of all values together, at most
+	manyClients = 1000     // connections from which on the clients are our own: redis-benchmark's figures have connecting in them
 )
 
-// load is one column group of the data table.
+// load is what clients do in one measurement.
 type load struct {
-	Command     string `json:"command"`
+	What        string `json:"what"` // GET, SET, or one of those below
 	Connections int    `json:"connections"`
-	Pipeline    int    `json:"pipeline"`
+	Pipeline    int    `json:"pipeline,omitempty"`
+	Value       int    `json:"value_bytes,omitempty"`
 }
 
-// String reads like "GET, 50 connections, pipeline 16".
+const (
+	pair    = "LOCK+UNLOCK" // a lock for each client
+	handoff = "hand-off"    // one lock for all
+)
+
+// String reads like "GET, 50 connections, pipeline 16" and "hand-off, 32 waiters".
 func (l load) String() string {
-	return fmt.Sprintf("%s, %s, pipeline %d", l.Command, plural(l.Connections, "connection"), l.Pipeline)
-}
-
-var dataLoads = []load{
-	{"GET", 50, 1}, {"SET", 50, 1}, {"GET", 50, 16}, {"SET", 50, 16}, {"GET", 1, 1}, {"SET", 1, 1},
-}
-
-// dataSample is one measurement of one load through one target.
-type dataSample struct {
-	PerSecond float64 `json:"commands_per_second"`
-	P50       float64 `json:"p50_us"` // of a whole pipeline when there is one
-	P99       float64 `json:"p99_us"`
-	ProxyCPU  float64 `json:"proxy_cpu_us_per_command"` // 0 for direct
-	RedisCPU  float64 `json:"redis_cpu_us_per_command"`
-}
-
-// measureData fills the report's data table. Each load is measured through all
-// targets in turn before the next, so that a slow minute of the machine falls
-// on all of them.
-func measureData(ctx context.Context, s settings, b *environment, rep *report) error {
-	if err := fillKeys(ctx, b.redisAddr); err != nil {
-		return err
+	switch {
+	case l.What == handoff:
+		return handoff + ", " + plural(l.Connections, "waiter")
+	case l.What == pair:
+		return pair + ", " + plural(l.Connections, "client")
+	case l.Value != smallValue:
+		return fmt.Sprintf("%s, %s, values of %s", l.What, plural(l.Connections, "connection"), size(l.Value))
+	case l.Connections >= manyClients:
+		return fmt.Sprintf("%s, %s", l.What, plural(l.Connections, "connection"))
 	}
-	sizes := map[dataKey]int{}
+	return fmt.Sprintf("%s, %s, pipeline %d", l.What, plural(l.Connections, "connection"), l.Pipeline)
+}
+
+func size(bytes int) string {
+	switch {
+	case bytes >= 1<<20:
+		return fmt.Sprintf("%d MB", bytes>>20)
+	case bytes >= 1<<10:
+		return fmt.Sprintf("%d KB", bytes>>10)
+	}
+	return fmt.Sprintf("%d B", bytes)
+}
+
+var (
+	getP1, getP16, getOne = load{"GET", 50, 1, smallValue}, load{"GET", 50, 16, smallValue}, load{"GET", 1, 1, smallValue}
+	setP1, setP16, setOne = load{"SET", 50, 1, smallValue}, load{"SET", 50, 16, smallValue}, load{"SET", 1, 1, smallValue}
+
+	// dataLoads are in the order of their values' size: the keys are filled anew when it changes.
+	dataLoads = []load{
+		getP1, setP1, getP16, setP16, getOne, setOne, {"GET", 1000, 1, smallValue}, {"GET", 10000, 1, smallValue},
+		{"GET", 50, 1, 100}, {"GET", 50, 1, 10 << 10}, {"GET", 50, 1, 1 << 20},
+	}
+)
+
+// takesPart says which loads a way to Redis is measured with: those to a cluster with the plain ones.
+func (t *target) takesPart(b *environment, l load) bool {
+	return t.problem == "" && (t.redis == b.single || l == getP1 || l == getP16)
+}
+
+// measureData measures each load through all targets in turn before the next, so that a slow minute of the machine falls on all of them.
+func measureData(ctx context.Context, s settings, b *environment, rep *report) error {
+	sizes := map[key]int{}
 	for round := range s.rounds {
+		filled := 0
 		for _, l := range dataLoads {
+			if l.Value != filled {
+				if err := b.fill(ctx, l.Value); err != nil {
+					return err
+				}
+				filled = l.Value
+			}
 			for _, t := range b.targets {
-				key := dataKey{t.name, l}
-				if t.problem != "" || rep.failed[key] != nil {
+				k := key{t.name, l}
+				if !t.takesPart(b, l) || rep.failed[k] != nil {
 					continue
 				}
-				progress("round %d of %d: %v", round+1, s.rounds, key)
-				err := rep.measureData(ctx, s, b, t, l, sizes)
+				progress("round %d of %d: %v", round+1, s.rounds, k)
+				rep.add(k, func() (sample, error) { return t.measure(ctx, s, l, sizes) })
 				if ctx.Err() != nil {
 					return ctx.Err()
 				}
-				rep.note(key, err)
 			}
 		}
 	}
 	return nil
 }
 
-// measureData adds one sample. sizes remembers how many commands fill the time.
-func (rep *report) measureData(ctx context.Context, s settings, b *environment, t *target, l load, sizes map[dataKey]int) error {
-	key := dataKey{t.name, l}
-	if sizes[key] == 0 {
-		trial, err := redisBenchmark(ctx, t.addr, l, 1000*l.Pipeline+100*l.Connections)
+// measure takes one sample. sizes remembers how many commands fill the time.
+func (t *target) measure(ctx context.Context, s settings, l load, sizes map[key]int) (sample, error) {
+	if l.Connections >= manyClients {
+		return contestant{name: t.name, lock: rawGet, warm: 1}.race(ctx, s, t, l, itself())
+	}
+	k := key{t.name, l}
+	if sizes[k] == 0 {
+		least := 4 * l.Connections
+		trial, _, err := t.redisBenchmark(ctx, l, min(1000*l.Pipeline+100*l.Connections, max(least, allValues/l.Value)))
 		if err != nil {
-			return err
+			return sample{}, err
 		}
 		// The first trial is mostly connecting; a second one is long enough to go by.
-		trial, err = redisBenchmark(ctx, t.addr, l, max(1000, int(trial.PerSecond*0.2)))
+		trial, _, err = t.redisBenchmark(ctx, l, max(least, int(trial.PerSecond*0.2)))
 		if err != nil {
-			return err
+			return sample{}, err
 		}
-		sizes[key] = max(1000, int(trial.PerSecond*s.seconds))
+		sizes[k] = max(least, int(trial.PerSecond*s.seconds))
 	}
-	n := sizes[key]
-	before, err := readCPU(b.redis, t.proxy)
+	n := sizes[k]
+	before, err := t.usage(ctx, 0)
 	if err != nil {
-		return err
+		return sample{}, err
 	}
-	sample, err := redisBenchmark(ctx, t.addr, l, n)
+	figures, client, err := t.redisBenchmark(ctx, l, n)
 	if err != nil {
-		return err
+		return sample{}, err
 	}
-	after, err := readCPU(b.redis, t.proxy)
+	after, err := t.usage(ctx, 0)
 	if err != nil {
-		return err
+		return sample{}, err
 	}
-	sample.RedisCPU = micros(after.redis-before.redis) / float64(n)
-	sample.ProxyCPU = micros(after.proxy-before.proxy) / float64(n)
-	rep.data[key] = append(rep.data[key], sample)
-	return nil
+	after.client = client
+	used := between(before, after, float64(n))
+	used.PerSecond, used.P50, used.P99 = figures.PerSecond, figures.P50, figures.P99
+	return used, nil
 }
 
-// cpuTimes are what Redis and the proxy have used so far; proxy is 0 without one.
-type cpuTimes struct{ redis, proxy time.Duration }
-
-func readCPU(redis, proxy *program.Process) (c cpuTimes, err error) {
-	if c.redis, err = cpuOf(redis); err == nil && proxy != nil {
-		c.proxy, err = cpuOf(proxy)
-	}
-	return c, err
-}
-
-func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
-
-// redisBenchmark runs redis-benchmark for n commands and reads its CSV.
-func redisBenchmark(ctx context.Context, addr string, l load, n int) (dataSample, error) {
+// redisBenchmark runs redis-benchmark for n commands and reads its CSV. client is the CPU time that it took.
+func (t *target) redisBenchmark(ctx context.Context, l load, n int) (figures sample, client time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
-	host, port, _ := net.SplitHostPort(addr)
-	cmd := exec.CommandContext(ctx, "redis-benchmark", "-h", host, "-p", port, "--csv",
-		"-t", l.Command, "-n", strconv.Itoa(n), "-c", strconv.Itoa(l.Connections), "-P", strconv.Itoa(l.Pipeline),
-		"-d", strconv.Itoa(valueSize), "-r", strconv.Itoa(keyCount))
+	host, port, _ := net.SplitHostPort(t.addr)
+	args := []string{"-h", host, "-p", port, "--csv", "-t", l.What, "-n", strconv.Itoa(n), "-c", strconv.Itoa(l.Connections),
+		"-P", strconv.Itoa(l.Pipeline), "-d", strconv.Itoa(l.Value), "-r", strconv.Itoa(l.keys())}
+	if t.clustered() {
+		args = append(args, "--cluster")
+	}
+	cmd := exec.CommandContext(ctx, "redis-benchmark", args...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {
-		return dataSample{}, fmt.Errorf("redis-benchmark: %w: %.200s%.200s", err, stdout.String(), stderr.String())
+		return sample{}, 0, fmt.Errorf("redis-benchmark: %w: %.200s%.200s", err, stdout.String(), stderr.String())
 	}
-	sample, err := parseBenchmark(stdout.String(), l.Command)
+	figures, err = parseBenchmark(stdout.String(), l.What)
 	if err != nil {
-		return dataSample{}, fmt.Errorf("%w: redis-benchmark printed %.300q", err, stdout.String()+stderr.String())
+		err = fmt.Errorf("%w: redis-benchmark printed %.300q", err, stdout.String()+stderr.String())
 	}
-	return sample, nil
+	return figures, cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime(), err
 }
 
 // parseBenchmark reads the line of one test from redis-benchmark --csv.
-func parseBenchmark(out, test string) (dataSample, error) {
-	// Lines that are no CSV, such as warnings, may stand before the header.
-	if i := bytes.Index([]byte(out), []byte(`"test"`)); i > 0 {
+func parseBenchmark(out, test string) (sample, error) {
+	// Lines that are no CSV, such as warnings and the names of a cluster's nodes, may stand before the header.
+	if i := strings.Index(out, `"test"`); i > 0 {
 		out = out[i:]
 	}
-	rows, err := csv.NewReader(bytes.NewBufferString(out)).ReadAll()
+	rows, err := csv.NewReader(strings.NewReader(out)).ReadAll()
 	if err != nil {
-		return dataSample{}, err
+		return sample{}, err
 	}
 	if len(rows) != 2 || rows[1][0] != test {
-		return dataSample{}, fmt.Errorf("no line for %s", test)
+		return sample{}, fmt.Errorf("no line for %s", test)
 	}
 	figures := map[string]float64{}
 	for i, column := range rows[0][1:] {
 		if figures[column], err = strconv.ParseFloat(rows[1][i+1], 64); err != nil {
-			return dataSample{}, err
+			return sample{}, err
 		}
 	}
-	s := dataSample{PerSecond: figures["rps"], P50: figures["p50_latency_ms"] * 1000, P99: figures["p99_latency_ms"] * 1000}
+	s := sample{PerSecond: figures["rps"], P50: figures["p50_latency_ms"] * 1000, P99: figures["p99_latency_ms"] * 1000}
 	if s.PerSecond <= 0 {
-		return dataSample{}, fmt.Errorf("no throughput for %s", test)
+		return sample{}, fmt.Errorf("no throughput for %s", test)
 	}
 	return s, nil
 }
 
-// fillKeys gives every key redis-benchmark may GET a value.
-func fillKeys(ctx context.Context, addr string) error {
+// keys is how many keys a load uses: fewer when their values are large.
+func (l load) keys() int { return min(keyCount, max(10, allValues/l.Value)) }
+
+// fill gives every key that redis-benchmark may GET a value, and leaves no others.
+func (b *environment) fill(ctx context.Context, value int) error {
+	for _, r := range []*redis{b.single, b.cluster} {
+		if r == nil {
+			continue
+		}
+		for _, addr := range r.addrs {
+			if err := fillKeys(ctx, addr, value); err != nil {
+				return fmt.Errorf("filling the keys: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+// fillKeys does so on one server; the node of a cluster takes those that are its own.
+func fillKeys(ctx context.Context, addr string, value int) error {
 	c, err := dial(ctx, addr)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	value := string(bytes.Repeat([]byte("x"), valueSize))
+	if err := (exchange{command("FLUSHALL"), "+OK"}).do(c); err != nil {
+		return err
+	}
+	const chunk = 10
+	n, text := load{Value: value}.keys(), strings.Repeat("x", value)
 	w := bufio.NewWriter(c)
-	for i := range keyCount {
-		w.Write(command("SET", fmt.Sprintf("key:%012d", i), value)) // Flush reports what went wrong
-		if i%500 != 499 {
+	for i := range n {
+		w.Write(command("SET", dataKey(i), text)) // Flush reports what went wrong
+		if i%chunk != chunk-1 && i != n-1 {
 			continue
 		}
 		if err := w.Flush(); err != nil {
 			return err
 		}
-		for range 500 {
-			if reply, err := c.reply(); err != nil || reply[0] != '+' {
-				return fmt.Errorf("filling the keys: %q: %w", reply, err)
+		for range i%chunk + 1 {
+			if reply, err := c.reply(); err != nil || reply[0] != '+' && !bytes.HasPrefix(reply, []byte("-MOVED")) {
+				return fmt.Errorf("%.100q: %w", reply, err)
 			}
 		}
 	}

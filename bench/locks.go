@@ -1,164 +1,154 @@
 package main
 
 import (
+	"bufio"
+	"bytes"
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/lockproxy/lockproxy/scripts"
+	"github.com/lockproxy/lockproxy/bench/contest"
 )
 
-// lockLoad is one row group of the lock tables.
-type lockLoad struct {
-	Connections int  `json:"connections"`
-	Shared      bool `json:"one_key"` // hand-off: all wait for one lock
+// contestant is one row of the lock tables.
+type contestant struct {
+	name      string
+	lock      string  // what the program calls it
+	of        string  // name of the rival in whose folder the program is, "" for this program
+	through   string  // target
+	warm      float64 // times the setting
+	oneThread bool    // its clients share one
+	pairsOnly bool    // does not wait
 }
 
-// String reads like "hand-off, 32 waiters".
-func (l lockLoad) String() string {
-	if l.Shared {
-		return "hand-off, " + plural(l.Connections, "waiter")
-	}
-	return "LOCK+UNLOCK, " + plural(l.Connections, "connection")
-}
-
-var (
-	pairLoads    = []lockLoad{{1, false}, {50, false}}
-	handoffLoads = []lockLoad{{2, true}, {32, true}, {128, true}, {1000, true}}
+const (
+	sameScripts  = "its two scripts, direct"
+	redisson     = "Redisson"
+	redsync      = "redsync"
+	redislock    = "redislock"
+	rueidislock  = "rueidislock"
+	redisPy      = "redis-py's Lock"
+	nodeRedlock  = "node-redlock"
+	oursGoRedis  = "lockproxy by go-redis"
+	oursRedisPy  = "lockproxy by redis-py"
+	oursIORedis  = "lockproxy by ioredis"
+	jvmWarm      = 6 // times as long as others a JVM is given to compile what it runs
+	handoffGoal  = 128
+	pairsClients = 50
 )
 
-// lockSample is one measurement of one lock load through one target. A pair is
-// one lock taken and released.
-type lockSample struct {
-	PerSecond float64 `json:"pairs_per_second"`
-	P50       float64 `json:"p50_us"` // of a pair
-	P99       float64 `json:"p99_us"`
-	ProxyCPU  float64 `json:"proxy_cpu_us_per_pair"`
-	RedisCPU  float64 `json:"redis_cpu_us_per_pair"`
-	Scripts   float64 `json:"scripts_per_pair"` // run by Redis
+var contestants = []contestant{
+	{name: lockproxy, lock: rawLock, through: lockproxy, warm: 1},
+	{name: sameScripts, lock: rawScripts, through: direct, warm: 1, pairsOnly: true},
+	{name: redisson, lock: "redisson", of: "redisson", through: direct, warm: jvmWarm},
+	{name: oursGoRedis, lock: "lockproxy", of: "go", through: lockproxy, warm: 1},
+	{name: redsync, lock: "redsync", of: "go", through: direct, warm: 1},
+	{name: redislock, lock: "redislock", of: "go", through: direct, warm: 1},
+	{name: rueidislock, lock: "rueidislock", of: "go", through: direct, warm: 1},
+	{name: oursRedisPy, lock: "lockproxy", of: "redis-py", through: lockproxy, warm: 1, oneThread: true},
+	{name: redisPy, lock: "own", of: "redis-py", through: direct, warm: 1, oneThread: true},
+	{name: oursIORedis, lock: "lockproxy", of: "node-redlock", through: lockproxy, warm: 1, oneThread: true},
+	{name: nodeRedlock, lock: "own", of: "node-redlock", through: direct, warm: 1, oneThread: true},
 }
 
-// measureLocks fills the report's lock tables: pairs on a key each, against the
-// same two scripts sent straight to Redis, and hand-off of one key.
+// polling are those whose waiters ask again and again.
+var polling = []string{redsync, redislock, redisPy, nodeRedlock}
+
+func lockLoad(what string, clients int) load { return load{What: what, Connections: clients} }
+
+var lockLoads = []load{
+	lockLoad(pair, 1), lockLoad(pair, pairsClients), lockLoad(pair, 128),
+	lockLoad(handoff, 2), lockLoad(handoff, 16), lockLoad(handoff, handoffGoal), lockLoad(handoff, 1000),
+}
+
+// measureLocks runs each load with all contestants in turn before the next.
 func measureLocks(ctx context.Context, s settings, b *environment, rep *report) error {
-	for _, script := range []*scripts.Script{scripts.Acquire, scripts.Release} {
-		if _, err := ask(ctx, b.redisAddr, "SCRIPT", "LOAD", script.Source); err != nil {
-			return err
-		}
-	}
-	rows := []*target{b.target(direct), b.target(lockproxy)}
+	built := buildRivals(ctx, rep)
 	for round := range s.rounds {
-		for _, l := range append(pairLoads, handoffLoads...) {
-			for _, t := range rows {
-				key := lockKey{t.name, l}
-				if t.problem != "" || rep.failed[key] != nil || l.Shared && t.name == direct {
+		for _, l := range lockLoads {
+			for _, c := range contestants {
+				k, t, r := key{c.name, l}, b.target(c.through), built[c.of]
+				if t.problem != "" || r.problem != nil || rep.failed[k] != nil || c.pairsOnly && l.What != pair {
 					continue
 				}
-				progress("round %d of %d: %v", round+1, s.rounds, key)
-				err := rep.measureLock(ctx, s, b, t, l)
+				progress("round %d of %d: %v", round+1, s.rounds, k)
+				if _, err := ask(ctx, b.single.addrs[0], "FLUSHALL"); err != nil {
+					return err
+				}
+				rep.add(k, func() (sample, error) { return c.race(ctx, s, t, l, r) })
 				if ctx.Err() != nil {
 					return ctx.Err()
 				}
-				rep.note(key, err)
 			}
 		}
 	}
+	rep.rivals(built)
 	return nil
 }
 
-// measureLock adds one sample, taken while the load runs evenly.
-func (rep *report) measureLock(ctx context.Context, s settings, b *environment, t *target, l lockLoad) error {
-	running, err := loopLoad{t.addr, l.Connections, t.pair(l.Shared), l.Shared}.start(ctx)
+// race runs a contestant once, which is in the program r.
+func (c contestant) race(ctx context.Context, s settings, t *target, l load, r *rival) (sample, error) {
+	warm := s.warm * c.warm
+	ctx, cancel := context.WithTimeout(ctx, time.Duration((warm+s.seconds)*float64(time.Second))+2*time.Minute)
+	defer cancel()
+	words := append(slices.Clone(r.run), "-addr", t.addr, "-lock", c.lock, "-clients", strconv.Itoa(l.Connections),
+		"-warm", fmt.Sprint(warm), "-seconds", fmt.Sprint(s.seconds))
+	if l.What == handoff {
+		words = append(words, "-shared")
+	}
+	cmd := exec.CommandContext(ctx, words[0], words[1:]...)
+	var stderr bytes.Buffer
+	cmd.Dir, cmd.Stderr, cmd.WaitDelay = r.dir, &stderr, 5*time.Second
+	in, err1 := cmd.StdinPipe()
+	out, err2 := cmd.StdoutPipe()
+	if err := errors.Join(err1, err2, cmd.Start()); err != nil {
+		return sample{}, err
+	}
+	figures, result, err := watch(ctx, t, cmd.Process.Pid, out)
+	in.Close()
 	if err != nil {
-		return err
+		cancel() // it may not come to its end
 	}
-	unwatch := context.AfterFunc(ctx, func() { running.fail(ctx.Err()) })
-	defer unwatch()
-	sample, err := running.sample(ctx, s, b, t)
-	if err := errors.Join(running.stop(), err); err != nil {
-		return err
+	if err := cmp.Or(err, cmd.Wait()); err != nil {
+		return sample{}, fmt.Errorf("%w %.300s", err, strings.Join(strings.Fields(stderr.String()), " "))
 	}
-	sample.P50, sample.P99 = running.percentile(0.5), running.percentile(0.99)
-	key := lockKey{t.name, l}
-	rep.locks[key] = append(rep.locks[key], sample)
-	return nil
+	r.versions[c.name] = result.Version
+	return figures, nil
 }
 
-// sample reads every count, lets the load run, and reads them again.
-func (r *loops) sample(ctx context.Context, s settings, b *environment, t *target) (lockSample, error) {
-	pause(ctx, s.warm)
-	cpu0, err0 := readCPU(b.redis, t.proxy)
-	scripts0, err1 := scriptCalls(ctx, b.redisAddr)
-	pairs0, began := r.pairs.Load(), time.Now()
-	r.sampling.Store(true)
-	pause(ctx, time.Duration(s.seconds*float64(time.Second)))
-	r.sampling.Store(false)
-	pairs, took := float64(r.pairs.Load()-pairs0), time.Since(began)
-	cpu1, err2 := readCPU(b.redis, t.proxy)
-	scripts1, err3 := scriptCalls(ctx, b.redisAddr)
-	if err := errors.Join(err0, err1, err2, err3); err != nil {
-		return lockSample{}, err
+// watch reads what a contestant says, and what everybody has used when it says so.
+func watch(ctx context.Context, t *target, pid int, out io.Reader) (figures sample, result contest.Result, err error) {
+	lines := bufio.NewScanner(out)
+	if !lines.Scan() || lines.Text() != "begin" {
+		return figures, result, fmt.Errorf("it did not begin, but said %.100q;", lines.Text())
 	}
-	if pairs == 0 {
-		return lockSample{}, fmt.Errorf("no lock was taken in %v", took)
-	}
-	return lockSample{
-		PerSecond: pairs / took.Seconds(),
-		ProxyCPU:  micros(cpu1.proxy-cpu0.proxy) / pairs,
-		RedisCPU:  micros(cpu1.redis-cpu0.redis) / pairs,
-		Scripts:   float64(scripts1-scripts0) / pairs,
-	}, nil
-}
-
-// pause waits for d or the end of ctx.
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
-}
-
-// pair returns what each connection sends: our verbs through a proxy, and what
-// they become in Redis when sent straight.
-func (t *target) pair(shared bool) func(i int) (take, release exchange) {
-	return func(i int) (take, release exchange) {
-		key := "bench:lock:" + strconv.Itoa(i)
-		if shared {
-			return exchange{command("LOCK", "bench:lock", "BLOCK", "60000"), "+OK"}, exchange{command("UNLOCK", "bench:lock"), ":1"}
-		}
-		if t.proxy != nil {
-			return exchange{command("LOCK", key), "+OK"}, exchange{command("UNLOCK", key), ":1"}
-		}
-		owner := "00000000-0000-0000-0000-000000000000:" + strconv.Itoa(i)
-		notAfter := strconv.FormatInt(time.Now().Add(24*time.Hour).UnixMicro(), 10)
-		queue := "redisson_lock_queue:{" + key + "}"
-		return exchange{command("EVALSHA", scripts.Acquire.SHA, "2", key, queue,
-				"30000", owner, notAfter, "N", "PUBLISH"), ":1\r\n"},
-			exchange{command("EVALSHA", scripts.Release.SHA, "2", key, queue,
-				owner, "PUBLISH", notAfter, ""), ":1\r\n"}
-	}
-}
-
-// scriptCalls returns how many scripts Redis has run.
-func scriptCalls(ctx context.Context, addr string) (calls int64, err error) {
-	info, err := ask(ctx, addr, "INFO", "commandstats")
+	before, err := t.usage(ctx, pid)
 	if err != nil {
-		return 0, err
+		return figures, result, err
 	}
-	for line := range strings.Lines(info) {
-		name, figures, _ := strings.Cut(line, ":calls=")
-		switch name {
-		case "cmdstat_eval", "cmdstat_evalsha", "cmdstat_eval_ro", "cmdstat_evalsha_ro", "cmdstat_fcall", "cmdstat_fcall_ro":
-			figure, _, _ := strings.Cut(figures, ",")
-			n, err := strconv.ParseInt(figure, 10, 64)
-			if err != nil {
-				return 0, err
-			}
-			calls += n
-		}
+	if !lines.Scan() {
+		return figures, result, errors.New("it has no result:")
 	}
-	return calls, nil
+	after, err := t.usage(ctx, pid)
+	if err != nil {
+		return figures, result, err
+	}
+	if err := json.Unmarshal(lines.Bytes(), &result); err != nil {
+		return figures, result, err
+	}
+	if result.Pairs == 0 || result.Seconds <= 0 {
+		return figures, result, fmt.Errorf("nobody came to an end in the %.1f s that count", result.Seconds)
+	}
+	figures = between(before, after, float64(result.Pairs))
+	figures.PerSecond, figures.Changes = float64(result.Pairs)/result.Seconds, float64(result.Changes)/result.Seconds
+	figures.P50, figures.P99 = result.P50, result.P99
+	return figures, result, nil
 }

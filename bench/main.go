@@ -1,13 +1,13 @@
-// Command bench measures lockproxy beside its peers on this machine: straight
-// to Redis, twemproxy, a bare byte relay, and lockproxy, in interleaved rounds
-// of which it prints the medians as Markdown tables with aligned columns.
+// Command bench measures lockproxy beside its peers on this machine, in interleaved rounds of which it prints the medians as Markdown
+// tables with aligned columns: ordinary commands straight to Redis and through other proxies; locks beside other libraries' on the same
+// Redis; what lockproxy itself costs; and what its scripts cost Redis.
 //
-//	go run ./bench [-quick] [-rounds n] [-seconds s] [-only data|locks|scripts] [-json file]
+//	go run ./bench [-short|-quick] [-rounds n] [-seconds s] [-watch s] [-only data|locks|own|scripts] [-json file] [-write docs/PERFORMANCE.md]
 //
-// It needs Linux (/proc), redis-server and redis-benchmark; twemproxy
-// (nutcracker) if it is there. It starts every server itself on free loopback
-// ports and stops them all. CPU per command is the process' own, user and
-// system, and far steadier than throughput on a shared machine.
+// It needs Linux, redis-server and redis-benchmark. Of the other proxies those are measured that are in PATH (nutcracker, haproxy,
+// predixy, envoy), of the rivals in bench/rivals those whose toolchain and packages can be had; what is missing is said. It starts
+// every server itself on free loopback ports and stops them all. CPU is the process' own, user and system, and far steadier than
+// throughput on a shared machine.
 package main
 
 import (
@@ -16,8 +16,12 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/lockproxy/lockproxy/bench/contest"
 	"github.com/lockproxy/lockproxy/internal/program"
 )
 
@@ -25,75 +29,109 @@ import (
 type settings struct {
 	rounds   int
 	seconds  float64 // each measurement's aim
-	warm     time.Duration
+	warm     float64 // seconds until a contestant counts
+	watch    float64 // seconds that watched locks are looked at
 	only     string
 	jsonFile string
+	page     string
 }
 
 func main() {
-	if len(os.Args) == 4 && os.Args[1] == relayCommand {
+	switch {
+	case len(os.Args) == 4 && os.Args[1] == relayCommand:
 		fmt.Fprintln(os.Stderr, relay(os.Args[2], os.Args[3]))
 		os.Exit(1)
+	case len(os.Args) > 1 && os.Args[1] == contestCommand:
+		contest.Main(os.Args[2:], raw)
+		return
 	}
 	program.Main("bench", parse, run)
 }
 
 func parse(args []string) (settings, error) {
-	s := settings{warm: 300 * time.Millisecond}
+	var s settings
 	fs := flag.NewFlagSet("bench", flag.ContinueOnError)
 	fs.IntVar(&s.rounds, "rounds", 3, "rounds to take the median of")
-	fs.Float64Var(&s.seconds, "seconds", 3, "length of each measurement")
+	fs.Float64Var(&s.seconds, "seconds", 2, "length of each measurement")
+	fs.Float64Var(&s.warm, "warm", 1, "seconds that a contestant runs before it counts; a JVM six times as long")
+	fs.Float64Var(&s.watch, "watch", 600, "seconds that 100,000 watched locks are looked at")
+	short := fs.Bool("short", false, "one round, and 30 s of watched locks: a few minutes")
 	quick := fs.Bool("quick", false, "one round of half a second each, to see that everything runs")
-	fs.StringVar(&s.only, "only", "", "measure the `part` \"data\", \"locks\" or \"scripts\" alone")
+	fs.StringVar(&s.only, "only", "", "measure the `part` \"data\", \"locks\", \"own\" or \"scripts\" alone")
 	fs.StringVar(&s.jsonFile, "json", "", "write every round's figures to this `file` too")
+	fs.StringVar(&s.page, "write", "", "write this `page` and its charts, in a folder beside it with its name in small letters")
 	if err := fs.Parse(args); err != nil {
 		return s, err
 	}
-	if *quick {
-		s.rounds, s.seconds = 1, 0.5
+	switch {
+	case *quick:
+		s.rounds, s.seconds, s.warm, s.watch = 1, 0.5, 0.3, 3
+	case *short:
+		s.rounds, s.seconds, s.watch = 1, 1.5, 30
 	}
 	switch {
 	case fs.NArg() > 0:
 		return s, fmt.Errorf("unexpected argument %q", fs.Arg(0))
-	case s.only != "" && s.only != "data" && s.only != "locks" && s.only != "scripts":
-		return s, fmt.Errorf("-only %q: data, locks or scripts", s.only)
-	case s.rounds < 1 || s.seconds <= 0:
-		return s, errors.New("-rounds and -seconds must be above 0")
+	case !slices.Contains([]string{"", "data", "locks", "own", "scripts"}, s.only):
+		return s, fmt.Errorf("-only %q: data, locks, own or scripts", s.only)
+	case s.rounds < 1 || s.seconds <= 0 || s.warm < 0 || s.watch <= 0:
+		return s, errors.New("-rounds, -seconds and -watch must be above 0")
 	}
 	return s, nil
 }
 
-// run measures, prints, and leaves no process and no file behind. What was
-// measured before a signal is still printed.
+func (s settings) wants(part string) bool { return s.only == "" || s.only == part }
+
+// run measures, prints, and leaves no process and no file behind. What was measured before a signal is still printed.
 func run(ctx context.Context, s settings) error {
+	manyFiles()
 	dir, err := os.MkdirTemp("", "lockproxy-bench-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	b, err := startEnvironment(ctx, dir, s.only != "scripts")
+	rep := newReport(s)
+	b, err := startEnvironment(ctx, dir, s)
 	if err != nil {
 		return err
 	}
 	defer b.stop()
 
-	rep := newReport(ctx, s)
-	for _, part := range []struct {
+	parts := []struct {
 		name    string
 		measure func(context.Context, settings, *environment, *report) error
-	}{{"data", measureData}, {"locks", measureLocks}, {"scripts", measureScripts}} {
-		if err == nil && (s.only == "" || s.only == part.name) {
-			err = part.measure(ctx, s, b, rep)
+	}{{"data", measureData}, {"locks", measureLocks}, {"own", measureOwn}, {"scripts", measureScripts}}
+	for _, p := range parts {
+		if s.wants(p.name) && err == nil {
+			err = p.measure(ctx, s, b, rep)
 		}
 	}
-	rep.print(os.Stdout, b)
+	rep.finish(b)
+	rep.print(os.Stdout)
 	if s.jsonFile != "" {
-		err = errors.Join(err, rep.save(s.jsonFile, b))
+		err = errors.Join(err, rep.save(s.jsonFile))
+	}
+	if s.page != "" && err == nil {
+		err = rep.write(ctx, s.page)
 	}
 	return err
 }
 
+// manyFiles lets this process and those it starts have as many open files as they may: 10,000 clients are 20,000 of a proxy.
+func manyFiles() {
+	const wanted = 65536
+	var limit unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) != nil {
+		return // what needs more will say so
+	}
+	more := unix.Rlimit{Cur: max(limit.Max, wanted), Max: max(limit.Max, wanted)}
+	if unix.Setrlimit(unix.RLIMIT_NOFILE, &more) != nil {
+		limit.Cur = limit.Max
+		_ = unix.Setrlimit(unix.RLIMIT_NOFILE, &limit) // likewise
+	}
+}
+
 // progress tells whoever waits what is being measured; tables go to stdout.
 func progress(format string, args ...any) {
-	fmt.Fprintf(os.Stderr, format+"\n", args...)
+	fmt.Fprintf(os.Stderr, time.Now().Format(time.TimeOnly)+" "+format+"\n", args...)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -8,64 +9,132 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
 )
 
-type dataKey struct {
-	target string
-	load   load
+// key is one figure of a table.
+type key struct {
+	row  string
+	load load
 }
 
-func (k dataKey) String() string { return k.target + ": " + k.load.String() }
+func (k key) String() string { return k.row + ": " + k.load.String() }
 
-type lockKey struct {
-	target string
-	load   lockLoad
+// fact is a figure of lockproxy alone. Most and Least are what it may be; 0 is no bound.
+type fact struct {
+	Name  string  `json:"name"`
+	Value float64 `json:"value"`
+	Unit  string  `json:"unit"`
+	Most  float64 `json:"most,omitempty"`
+	Least float64 `json:"least,omitempty"`
 }
-
-func (k lockKey) String() string { return k.target + ": " + k.load.String() }
 
 // report gathers every round's samples.
 type report struct {
-	machine string
-	data    map[dataKey][]dataSample
-	locks   map[lockKey][]lockSample
-	scripts map[string][]scriptSample // by the name of a step
-	load    string                    // of the machine when it began
-	failed  map[fmt.Stringer]error    // by dataKey or lockKey: measured no more
-	order   []fmt.Stringer            // of failed
+	machine  string
+	versions []string
+	samples  map[key][]sample
+	scripts  map[string][]scriptSample // by the name of a step
+	load     string                    // of the machine when it began
+	facts    []fact
+	failed   map[key]error // measured no more
+	problems []string      // a line for each figure that is missing
+	targets  []*target
 }
 
-func newReport(ctx context.Context, s settings) *report {
-	machine := fmt.Sprintf("%s, %d CPUs, %s, %s; medians of %d rounds of %g s; %s",
-		cpuModel(), runtime.NumCPU(), runtime.Version(), redisVersion(ctx), s.rounds, s.seconds, time.Now().Format(time.DateOnly))
-	return &report{machine: machine, data: map[dataKey][]dataSample{}, locks: map[lockKey][]lockSample{}, scripts: map[string][]scriptSample{}, load: loadOf(), failed: map[fmt.Stringer]error{}}
+func newReport(s settings) *report {
+	machine := fmt.Sprintf("%s, %d CPUs, %s; medians of %s of %g s; %s; load average when it began: %s",
+		cpuModel(), runtime.NumCPU(), runtime.Version(), plural(s.rounds, "round"), s.seconds, time.Now().Format(time.DateOnly), loadOf())
+	return &report{machine: machine, samples: map[key][]sample{}, scripts: map[string][]scriptSample{}, load: loadOf(), failed: map[key]error{}}
 }
 
-// note keeps why a load could not be measured through a target.
-func (rep *report) note(key fmt.Stringer, err error) {
-	if err == nil {
+// add takes a sample, or notes why there is none.
+func (rep *report) add(k key, take func() (sample, error)) {
+	s, err := take()
+	if err != nil {
+		rep.failed[k] = err
+		rep.missing(k.String(), err)
 		return
 	}
-	rep.failed[key] = err
-	rep.order = append(rep.order, key)
-	progress("%v: %v", key, err)
+	rep.samples[k] = append(rep.samples[k], s)
 }
 
-// problems returns a line for each figure that is missing.
-func (rep *report) problems(b *environment) []string {
-	lines := []string{}
-	for _, t := range b.targets {
-		if t.problem != "" {
-			lines = append(lines, t.name+": "+t.problem)
+// missing says, at once and in the report, what there is no figure of.
+func (rep *report) missing(what string, err error) {
+	line := strings.Join(strings.Fields(fmt.Sprintf("%s: %v", what, err)), " ")
+	rep.problems = append(rep.problems, line)
+	progress("*** NOT MEASURED: %s ***", line)
+}
+
+func (rep *report) fact(f fact) { rep.facts = append(rep.facts, f) }
+
+// rivals notes the versions of the libraries.
+func (rep *report) rivals(built map[string]*rival) {
+	for _, c := range contestants {
+		if v := built[c.of].versions[c.name]; v != "" && c.through == direct {
+			rep.versions = append(rep.versions, c.name+" "+strings.TrimPrefix(v, "v"))
 		}
 	}
-	for _, key := range rep.order {
-		lines = append(lines, fmt.Sprintf("%v: %v", key, rep.failed[key]))
+}
+
+// finish takes over what the environment knows.
+func (rep *report) finish(b *environment) {
+	rep.targets = b.targets
+	rep.versions = append(append([]string{"lockproxy " + ownVersion()}, b.versions...), rep.versions...)
+	for _, t := range b.targets {
+		if t.problem != "" {
+			rep.problems = append(rep.problems, t.name+": "+t.problem)
+		}
 	}
-	return lines
+}
+
+// note is the caption of a chart, in short.
+func (rep *report) note() string {
+	return fmt.Sprintf("%s, %d CPUs · %s · %s%s", cpuModel(), runtime.NumCPU(), strings.Join(rep.versions[:2], ", "), time.Now().Format(time.DateOnly), rep.noise(" · "))
+}
+
+// others is how many CPUs were used by others than those that were measured.
+func (rep *report) others() float64 {
+	var all []sample
+	for _, s := range rep.samples {
+		all = append(all, s...)
+	}
+	return median(all, func(s sample) float64 { return s.Others })
+}
+
+// noise says it in words.
+func (rep *report) noise(before string) string {
+	if len(rep.samples) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%sother processes took %.2f CPUs meanwhile", before, rep.others())
+}
+
+// caption says where and with what all of it was measured, and how quiet it was there.
+func (rep *report) caption() string {
+	return rep.machine + rep.noise("; ") + "; " + strings.Join(rep.versions, ", ")
+}
+
+func ownVersion() string {
+	revision, changed := "", ""
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			switch {
+			case s.Key == "vcs.revision":
+				revision = s.Value[:min(len(s.Value), 10)]
+			case s.Key == "vcs.modified" && s.Value == "true":
+				changed = ", changed"
+			}
+		}
+	}
+	if revision == "" { // go run leaves it out
+		out, _ := exec.Command("git", "describe", "--always", "--dirty", "--abbrev=10").Output() // only a caption
+		revision = strings.TrimSpace(string(out))
+	}
+	return cmp.Or(revision, "of an unknown commit") + changed
 }
 
 func cpuModel() string {
@@ -88,28 +157,21 @@ func redisVersion(ctx context.Context) string {
 	return "Redis"
 }
 
-// dataMedian returns the median of each figure, zeros without samples.
-func (rep *report) dataMedian(target string, l load) dataSample {
-	s := rep.data[dataKey{target, l}]
-	return dataSample{
-		PerSecond: median(s, func(s dataSample) float64 { return s.PerSecond }),
-		P50:       median(s, func(s dataSample) float64 { return s.P50 }),
-		P99:       median(s, func(s dataSample) float64 { return s.P99 }),
-		ProxyCPU:  median(s, func(s dataSample) float64 { return s.ProxyCPU }),
-		RedisCPU:  median(s, func(s dataSample) float64 { return s.RedisCPU }),
-	}
-}
-
-// lockMedian returns the median of each figure, zeros without samples.
-func (rep *report) lockMedian(target string, l lockLoad) lockSample {
-	s := rep.locks[lockKey{target, l}]
-	return lockSample{
-		PerSecond: median(s, func(s lockSample) float64 { return s.PerSecond }),
-		P50:       median(s, func(s lockSample) float64 { return s.P50 }),
-		P99:       median(s, func(s lockSample) float64 { return s.P99 }),
-		ProxyCPU:  median(s, func(s lockSample) float64 { return s.ProxyCPU }),
-		RedisCPU:  median(s, func(s lockSample) float64 { return s.RedisCPU }),
-		Scripts:   median(s, func(s lockSample) float64 { return s.Scripts }),
+// median returns the median of each figure, zeros without samples.
+func (rep *report) median(row string, l load) sample {
+	s := rep.samples[key{row, l}]
+	return sample{
+		PerSecond: median(s, func(s sample) float64 { return s.PerSecond }),
+		Changes:   median(s, func(s sample) float64 { return s.Changes }),
+		P50:       median(s, func(s sample) float64 { return s.P50 }),
+		P99:       median(s, func(s sample) float64 { return s.P99 }),
+		ProxyCPU:  median(s, func(s sample) float64 { return s.ProxyCPU }),
+		RedisCPU:  median(s, func(s sample) float64 { return s.RedisCPU }),
+		ClientCPU: median(s, func(s sample) float64 { return s.ClientCPU }),
+		Commands:  median(s, func(s sample) float64 { return s.Commands }),
+		Scripts:   median(s, func(s sample) float64 { return s.Scripts }),
+		InScripts: median(s, func(s sample) float64 { return s.InScripts }),
+		Others:    median(s, func(s sample) float64 { return s.Others }),
 	}
 }
 
@@ -125,57 +187,67 @@ func median[S any](samples []S, figure func(S) float64) float64 {
 	return (all[(len(all)-1)/2] + all[len(all)/2]) / 2
 }
 
-// print writes the tables of what was measured, and why rows are missing.
-func (rep *report) print(w io.Writer, b *environment) {
-	fmt.Fprintln(w, rep.machine)
-	if len(rep.data) > 0 {
-		rep.printSummary(w, b)
-		rep.printData(w, b)
+// rows are the rows that have figures of a load, in the order of the tables.
+func (rep *report) rows(l load) (names []string) {
+	var all []string
+	if l.What == pair || l.What == handoff {
+		for _, c := range contestants {
+			all = append(all, c.name)
+		}
+	} else {
+		for _, t := range rep.targets {
+			all = append(all, t.name)
+		}
 	}
-	if len(rep.locks) > 0 {
-		rep.printPairs(w)
-		rep.printHandoff(w)
+	for _, name := range all {
+		if len(rep.samples[key{name, l}]) > 0 {
+			names = append(names, name)
+		}
 	}
-	if len(rep.scripts) > 0 {
-		rep.printScripts(w)
+	return names
+}
+
+// print writes the tables of what was measured, and what is missing.
+func (rep *report) print(w io.Writer) {
+	fmt.Fprintln(w, rep.caption())
+	for _, t := range slices.Concat(rep.dataTables(), rep.lockTables(), rep.scriptTables(), rep.ownTables(), rep.budget()) {
+		t.print(w)
 	}
-	rep.printBudget(w)
-	for _, line := range rep.problems(b) {
-		fmt.Fprintf(w, "\n%s\n", line)
+	for _, line := range rep.problems {
+		fmt.Fprintf(w, "\n*** NOT MEASURED: %s ***\n", line)
 	}
 }
 
 // save writes every sample, its medians, and the missing rows as JSON.
-func (rep *report) save(file string, b *environment) error {
+func (rep *report) save(file string) error {
 	type row struct {
-		Target  string `json:"target"`
-		Load    any    `json:"load"`
-		Median  any    `json:"median"`
-		Samples any    `json:"samples"`
+		Row     string   `json:"row"`
+		Load    load     `json:"load"`
+		Median  sample   `json:"median"`
+		Samples []sample `json:"samples"`
+	}
+	type script struct {
+		Step    string         `json:"step"`
+		Least   scriptSample   `json:"lower_quartiles"`
+		Samples []scriptSample `json:"samples"`
 	}
 	out := struct {
 		Machine  string   `json:"machine"`
-		Data     []row    `json:"data"`
-		Locks    []row    `json:"locks"`
-		Scripts  []row    `json:"scripts"`
+		Versions []string `json:"versions"`
+		Figures  []row    `json:"figures"`
+		Scripts  []script `json:"scripts"`
+		Own      []fact   `json:"own"`
 		Problems []string `json:"problems"`
-	}{Machine: rep.machine, Data: []row{}, Locks: []row{}, Scripts: []row{}, Problems: rep.problems(b)}
-	for _, t := range b.targets {
-		for _, l := range dataLoads {
-			if s := rep.data[dataKey{t.name, l}]; s != nil {
-				out.Data = append(out.Data, row{t.name, l, rep.dataMedian(t.name, l), s})
-			}
-		}
-		for _, l := range append(pairLoads, handoffLoads...) {
-			if s := rep.locks[lockKey{t.name, l}]; s != nil {
-				out.Locks = append(out.Locks, row{t.name, l, rep.lockMedian(t.name, l), s})
-			}
+	}{Machine: rep.machine, Versions: rep.versions, Figures: []row{}, Scripts: []script{}, Own: rep.facts, Problems: rep.problems}
+	for _, l := range append(slices.Clone(dataLoads), lockLoads...) {
+		for _, name := range rep.rows(l) {
+			out.Figures = append(out.Figures, row{name, l, rep.median(name, l), rep.samples[key{name, l}]})
 		}
 	}
 	for _, step := range steps() {
 		if s := rep.scripts[step.name]; s != nil {
 			least, _, _ := rep.scriptFigures(step.name)
-			out.Scripts = append(out.Scripts, row{lockproxy, step.name, least, s})
+			out.Scripts = append(out.Scripts, script{step.name, least, s})
 		}
 	}
 	text, err := json.MarshalIndent(out, "", "  ")

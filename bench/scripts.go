@@ -27,7 +27,7 @@ func (s scriptSample) ratio() float64 { return s.Ours / s.Theirs }
 
 // measureScripts fills the report's table of scripts: of each step our script and Redisson's by turns.
 func measureScripts(ctx context.Context, s settings, b *environment, rep *report) error {
-	c, err := dial(ctx, b.redisAddr)
+	c, err := dial(ctx, b.single.addrs[0])
 	if err != nil {
 		return err
 	}

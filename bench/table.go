@@ -81,6 +81,17 @@ func decimal(v float64) string {
 	return fmt.Sprintf("%.2f", v)
 }
 
+// figure has as many digits as tell something.
+func figure(v float64) string {
+	switch {
+	case v >= 100:
+		return whole(v)
+	case v >= 10:
+		return fmt.Sprintf("%.1f", v)
+	}
+	return fmt.Sprintf("%.2f", v)
+}
+
 func whole(v float64) string {
 	if v == 0 {
 		return "–"

@@ -2,98 +2,109 @@ package main
 
 import (
 	"fmt"
-	"io"
+	"runtime"
+	"slices"
 )
 
-// printSummary prints the design's table: one line a row.
-func (rep *report) printSummary(w io.Writer, b *environment) {
+// dataTables are the design's table, one line a row, and everything of each load.
+func (rep *report) dataTables() (all []table) {
+	if len(rep.rows(getP1)) == 0 {
+		return nil
+	}
 	t := table{
 		title: "Throughput, CPU µs of the proxy per command (GET; SET in brackets), and a lone client's GET",
-		head:  []string{"", "P1 rps", "P1 CPU µs", "P16 rps", "P16 CPU µs", "1 connection p50 µs"},
+		head:  []string{"", "P1 a second", "P1 CPU µs", "P16 a second", "P16 CPU µs", "1 connection p50 µs"},
 	}
 	both := func(get, set float64, cell func(float64) string) string {
+		if set == 0 {
+			return cell(get)
+		}
 		return fmt.Sprintf("%s (%s)", cell(get), cell(set))
 	}
-	for _, row := range b.targets {
-		p1get, p1set := rep.dataMedian(row.name, load{"GET", 50, 1}), rep.dataMedian(row.name, load{"SET", 50, 1})
-		p16get, p16set := rep.dataMedian(row.name, load{"GET", 50, 16}), rep.dataMedian(row.name, load{"SET", 50, 16})
-		if p1get.PerSecond == 0 {
-			t.add(missing(row), "–", "–", "–", "–", "–")
+	for _, row := range rep.targets {
+		get1, set1, get16, set16 := rep.median(row.name, getP1), rep.median(row.name, setP1), rep.median(row.name, getP16), rep.median(row.name, setP16)
+		if get1.PerSecond == 0 {
+			t.add(row.name+": not measured", "–", "–", "–", "–", "–")
 			continue
 		}
-		t.add(row.name,
-			both(p1get.PerSecond, p1set.PerSecond, count), both(p1get.ProxyCPU, p1set.ProxyCPU, decimal),
-			both(p16get.PerSecond, p16set.PerSecond, count), both(p16get.ProxyCPU, p16set.ProxyCPU, decimal),
-			whole(rep.dataMedian(row.name, load{"GET", 1, 1}).P50))
+		t.add(row.name, both(get1.PerSecond, set1.PerSecond, count), both(get1.ProxyCPU, set1.ProxyCPU, decimal),
+			both(get16.PerSecond, set16.PerSecond, count), both(get16.ProxyCPU, set16.ProxyCPU, decimal), whole(rep.median(row.name, getOne).P50))
 	}
-	t.print(w)
-}
-
-// missing names a row without figures; a long reason stands below the tables.
-func missing(t *target) string {
-	switch {
-	case t.problem == "":
-		return t.name
-	case len(t.problem) < 20:
-		return t.name + ": " + t.problem
-	}
-	return t.name + ": see below"
-}
-
-// printData prints everything of one load: one table each.
-func (rep *report) printData(w io.Writer, b *environment) {
+	all = append(all, t)
 	for _, l := range dataLoads {
-		t := table{
-			title: l.String(),
-			head: []string{"", "rps", "p50 µs", "p99 µs", "proxy CPU µs", "redis CPU µs",
-				"rps ÷ direct", "p50 ÷ direct", "rps ÷ twemproxy", "proxy CPU ÷ twemproxy"},
-		}
-		straight, peer := rep.dataMedian(direct, l), rep.dataMedian(twemproxy, l)
-		for _, row := range b.targets {
-			m := rep.dataMedian(row.name, l)
-			name := row.name
-			if m.PerSecond == 0 {
-				name = missing(row)
-			}
-			t.add(name, count(m.PerSecond), whole(m.P50), whole(m.P99), decimal(m.ProxyCPU), decimal(m.RedisCPU),
-				decimal(ratio(m.PerSecond, straight.PerSecond)), decimal(ratio(m.P50, straight.P50)),
-				decimal(ratio(m.PerSecond, peer.PerSecond)), decimal(ratio(m.ProxyCPU, peer.ProxyCPU)))
-		}
-		t.print(w)
+		all = append(all, rep.dataTable(l))
 	}
+	return all
 }
 
-func (rep *report) printPairs(w io.Writer) {
-	t := table{
-		title: "LOCK + UNLOCK, a key each (direct: the same two scripts by EVALSHA)",
-		head:  []string{"", "pairs/s", "p50 µs", "p99 µs", "proxy CPU µs", "redis CPU µs", "scripts", "÷ direct"},
+func (rep *report) dataTable(l load) table {
+	t := table{title: l.String(), head: []string{"", "a second", "÷ direct", "p50 µs", "p99 µs", "proxy CPU µs", "÷ twemproxy", "Redis CPU µs",
+		"busy %: client", "proxy", "Redis", "bound by"}}
+	straight, peer := rep.median(direct, l), rep.median(twemproxy, l)
+	for _, row := range rep.rows(l) {
+		m := rep.median(row, l)
+		t.add(row, count(m.PerSecond), decimal(ratio(m.PerSecond, straight.PerSecond)), whole(m.P50), whole(m.P99), decimal(m.ProxyCPU),
+			decimal(ratio(m.ProxyCPU, peer.ProxyCPU)), decimal(m.RedisCPU),
+			whole(100*m.busy(m.ClientCPU)), whole(100*m.busy(m.ProxyCPU)), whole(100*m.busy(m.RedisCPU)),
+			m.bound(runtime.NumCPU(), oneThread{
+				client: l.Connections < manyClients, proxy: row == twemproxy || row == predixy || row == clusterPredixy,
+				redis: row != clusterDirect && row != clusterPredixy && row != clusterLockproxy,
+			}))
 	}
-	for _, l := range pairLoads {
-		straight := rep.lockMedian(direct, l)
-		for _, name := range []string{direct, lockproxy} {
-			m := rep.lockMedian(name, l)
-			t.add(name+", "+plural(l.Connections, "connection"), count(m.PerSecond), whole(m.P50), whole(m.P99),
-				decimal(m.ProxyCPU), decimal(m.RedisCPU), decimal(m.Scripts), decimal(ratio(m.PerSecond, straight.PerSecond)))
+	return t
+}
+
+// busy is how many CPUs are used by something that costs so many µs each time.
+func (s sample) busy(micro float64) float64 { return micro * s.PerSecond / 1e6 }
+
+// oneThread says who has one thread for all the work.
+type oneThread struct{ client, proxy, redis bool }
+
+// bound says what there was no more of: a thread that has all the work, or CPUs.
+func (s sample) bound(cpus int, one oneThread) string {
+	const full = 0.9
+	client, proxy, redis := s.busy(s.ClientCPU), s.busy(s.ProxyCPU), s.busy(s.RedisCPU)
+	switch {
+	case redis >= full && one.redis:
+		return "Redis' thread"
+	case proxy >= full && one.proxy:
+		return "the proxy's thread"
+	case client >= full && one.client:
+		return "the client's thread"
+	case client+proxy+redis+s.Others >= full*float64(cpus):
+		return "all CPUs"
+	}
+	return "waiting"
+}
+
+func (rep *report) lockTables() (all []table) {
+	for _, l := range lockLoads {
+		if len(rep.rows(l)) > 0 {
+			all = append(all, rep.lockTable(l))
 		}
 	}
-	t.print(w)
+	return all
 }
 
-func (rep *report) printHandoff(w io.Writer) {
-	t := table{
-		title: "Hand-off: all connections LOCK one key BLOCK 60000 and UNLOCK it, through lockproxy",
-		head:  []string{"waiters", "grants/s", "scripts a grant", "p50 µs", "p99 µs", "proxy CPU µs a grant", "redis CPU µs a grant"},
+func (rep *report) lockTable(l load) table {
+	t := table{title: l.String(), head: []string{"", "a second", "changed hands", "÷ Redisson", "p50 µs", "p99 µs", "commands", "scripts", "µs in scripts",
+		"CPU µs: Redis", "proxy", "client", "busy %: all", "bound by"}}
+	peer := rep.median(redisson, l)
+	for _, row := range rep.rows(l) {
+		m := rep.median(row, l)
+		i := slices.IndexFunc(contestants, func(c contestant) bool { return c.name == row })
+		t.add(row, count(m.PerSecond), count(m.Changes), decimal(ratio(m.rate(l), peer.rate(l))), whole(m.P50), whole(m.P99), decimal(m.Commands), decimal(m.Scripts),
+			decimal(m.InScripts), decimal(m.RedisCPU), decimal(m.ProxyCPU), decimal(m.ClientCPU),
+			whole(100*m.busy(m.RedisCPU+m.ProxyCPU+m.ClientCPU)), m.bound(runtime.NumCPU(), oneThread{client: contestants[i].oneThread, redis: true}))
 	}
-	for _, l := range handoffLoads {
-		m := rep.lockMedian(lockproxy, l)
-		t.add(fmt.Sprint(l.Connections), count(m.PerSecond), decimal(m.Scripts), whole(m.P50), whole(m.P99),
-			decimal(m.ProxyCPU), decimal(m.RedisCPU))
-	}
-	t.print(w)
+	return t
 }
 
-// printScripts prints what each step of a lock takes in Redis.
-func (rep *report) printScripts(w io.Writer) {
+// scriptTables are what each step of a lock takes in Redis.
+func (rep *report) scriptTables() []table {
+	if len(rep.scripts) == 0 {
+		return nil
+	}
 	t := table{
 		title: fmt.Sprintf("Time of one script in Redis, beside that of Redisson's for the same step: lower quartiles (load of the machine: %s before, %s after)", rep.load, loadOf()),
 		head:  []string{"step", "Redisson µs", "lockproxy µs", "ratio", "its quartiles", "aim", "met"},
@@ -102,7 +113,7 @@ func (rep *report) printScripts(w io.Writer) {
 		met := map[bool]string{true: "yes", false: "NO"}[s.ratio() <= most]
 		t.add(name, decimal(s.Theirs), decimal(s.Ours), decimal(s.ratio()), quartiles, fmt.Sprintf("≤ %.1f", most), met)
 	}
-	var pair scriptSample
+	var both scriptSample
 	for _, step := range steps() {
 		if len(rep.scripts[step.name]) == 0 {
 			continue // the measurement was ended
@@ -110,46 +121,78 @@ func (rep *report) printScripts(w io.Writer) {
 		s, low, high := rep.scriptFigures(step.name)
 		add(step.name, s, fmt.Sprintf("%.2f to %.2f", low, high), step.most)
 		if step.pair {
-			pair = scriptSample{pair.Ours + s.Ours, pair.Theirs + s.Theirs}
+			both = scriptSample{both.Ours + s.Ours, both.Theirs + s.Theirs}
 		}
 	}
-	add("plain: the pair", pair, "", 1)
-	t.print(w)
+	add("plain: the pair", both, "", 1)
+	return []table{t}
 }
 
-// printBudget holds lockproxy's figures against the design's budget.
-func (rep *report) printBudget(w io.Writer) {
-	t := table{title: "Budget", head: []string{"", "measured", "budget", "met"}}
-	judge := func(what string, figure, limit float64, atLeast bool) {
-		if figure == 0 {
+func (rep *report) ownTables() []table {
+	if len(rep.facts) == 0 {
+		return nil
+	}
+	t := table{title: "lockproxy itself", head: []string{"", "measured", ""}}
+	for _, f := range rep.facts {
+		t.add(f.Name, figure(f.Value), f.Unit)
+	}
+	return []table{t}
+}
+
+// rate is what a load is about: of a lock that all want, how often another client has it.
+func (s sample) rate(l load) float64 {
+	if l.What == handoff {
+		return s.Changes
+	}
+	return s.PerSecond
+}
+
+// bestPolling is the fastest of the libraries whose waiters poll.
+func (rep *report) bestPolling(l load) (best float64) {
+	for _, name := range polling {
+		best = max(best, rep.median(name, l).rate(l))
+	}
+	return best
+}
+
+// budget holds lockproxy's figures against the design's goals.
+func (rep *report) budget() []table {
+	t := table{title: "Budget", head: []string{"", "measured", "goal", "met"}}
+	judge := func(what string, measured, goal float64, atLeast bool) {
+		if measured == 0 || goal == 0 {
 			return
 		}
-		sign, met := "≤", figure <= limit
+		sign, met := "≤", measured <= goal
 		if atLeast {
-			sign, met = "≥", figure >= limit
+			sign, met = "≥", measured >= goal
 		}
-		t.add(what, decimal(figure), fmt.Sprintf("%s %.2f", sign, limit), map[bool]string{true: "yes", false: "NO"}[met])
+		t.add(what, figure(measured), sign+" "+figure(goal), map[bool]string{true: "yes", false: "NO"}[met])
 	}
-	for _, cmd := range []string{"GET", "SET"} {
-		p1, p16, one := load{cmd, 50, 1}, load{cmd, 50, 16}, load{cmd, 1, 1}
-		ours := rep.dataMedian(lockproxy, p1)
-		judge(cmd+" P1 throughput ÷ direct", ratio(ours.PerSecond, rep.dataMedian(direct, p1).PerSecond), 0.85, true)
-		judge(cmd+" P1 CPU ÷ twemproxy", ratio(ours.ProxyCPU, rep.dataMedian(twemproxy, p1).ProxyCPU), 1.2, false)
-		judge(cmd+" P16 CPU ÷ twemproxy", ratio(rep.dataMedian(lockproxy, p16).ProxyCPU, rep.dataMedian(twemproxy, p16).ProxyCPU), 0.8, false)
-		judge(cmd+" 1 connection p50 ÷ byte relay", ratio(rep.dataMedian(lockproxy, one).P50, rep.dataMedian(byteRelay, one).P50), 1.2, false)
+	get := func(l load) sample { return rep.median(lockproxy, l) }
+	judge("GET P1, CPU ÷ twemproxy", ratio(get(getP1).ProxyCPU, rep.median(twemproxy, getP1).ProxyCPU), 0.9, false)
+	judge("GET P16, CPU µs", get(getP16).ProxyCPU, 0.8, false)
+	judge("GET P16, CPU ÷ byte relay", ratio(get(getP16).ProxyCPU, rep.median(byteRelay, getP16).ProxyCPU), 1, false)
+	judge("GET, 1 connection, p50 ÷ byte relay", ratio(get(getOne).P50, rep.median(byteRelay, getOne).P50), 1.05, false)
+	for _, l := range []load{getP1, getP16} {
+		judge(l.String()+", cluster, CPU ÷ single", ratio(rep.median(clusterLockproxy, l).ProxyCPU, get(l).ProxyCPU), 1.3, false)
 	}
-	for _, l := range pairLoads {
-		judge(fmt.Sprintf("%v, pairs ÷ direct", l),
-			ratio(rep.lockMedian(lockproxy, l).PerSecond, rep.lockMedian(direct, l).PerSecond), 0.6, true)
+	one, many, contended := lockLoad(pair, 1), lockLoad(pair, pairsClients), lockLoad(handoff, handoffGoal)
+	judge(many.String()+", proxy CPU µs", get(many).ProxyCPU, 22, false)
+	judge(many.String()+", ÷ the same scripts direct", ratio(get(many).PerSecond, rep.median(sameScripts, many).PerSecond), 0.75, true)
+	judge(many.String()+", ÷ Redisson", ratio(get(many).PerSecond, rep.median(redisson, many).PerSecond), 3, true)
+	judge(one.String()+", p50 ÷ two commands through the byte relay", ratio(get(one).P50, 2*rep.median(byteRelay, getOne).P50), 1.1, false)
+	judge(contended.String()+", ÷ Redisson", ratio(get(contended).Changes, rep.median(redisson, contended).Changes), 3, true)
+	judge(contended.String()+", ÷ the best that polls", ratio(get(contended).Changes, rep.bestPolling(contended)), 10, true)
+	if trip := rep.median(byteRelay, getOne).P50; trip > 0 {
+		floor := 1e6 / (trip + get(contended).InScripts)
+		judge(contended.String()+", ÷ one round trip through the byte relay and the script", ratio(get(contended).Changes, floor), 0.85, true)
 	}
-	for _, l := range handoffLoads {
-		judge(fmt.Sprintf("%v, scripts a grant", l), rep.lockMedian(lockproxy, l).Scripts, 1.1, false)
+	for _, f := range rep.facts {
+		judge(f.Name+", "+f.Unit, f.Value, f.Most, false)
+		judge(f.Name+", "+f.Unit, f.Value, f.Least, true)
 	}
-	few, many := rep.lockMedian(lockproxy, handoffLoads[0]), rep.lockMedian(lockproxy, handoffLoads[len(handoffLoads)-1])
-	if flat := ratio(many.PerSecond, few.PerSecond); flat > 0 {
-		t.add("hand-off, grants/s of 1000 waiters ÷ of 2", decimal(flat), "flat", "–")
+	if len(t.rows) == 0 {
+		return nil
 	}
-	if len(t.rows) > 0 {
-		t.print(w)
-	}
+	return []table{t}
 }

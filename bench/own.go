@@ -1,0 +1,311 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/program"
+)
+
+// What lockproxy itself costs is measured with so many.
+const (
+	ownClients    = 10000
+	ownLocks      = 100000
+	locksEach     = 100 // of the first ownLocks/locksEach connections
+	lease         = 30 * time.Second
+	starts        = 9
+	settle        = 2 * time.Second
+	idleFor       = 20.0 // seconds, at most, and a third of the time that locks are watched
+	looksASecond  = 1000
+	askersAtOnce  = 16
+	bytesPerMB    = 1 << 20
+	watchFact     = "100,000 watched locks: CPU of lockproxy"
+	watchRedis    = "100,000 watched locks: CPU of Redis"
+	watchLeft     = "100,000 watched locks: shortest lease left of those looked at"
+	watchKept     = "100,000 watched locks: still held at the end"
+	idleEmbedded  = "idle, with the embedded store"
+	idleRedis     = "idle, before Redis"
+	idleAsks      = "idle, before Redis: commands that Redis gets"
+	startFact     = "start, to the first reply"
+	memoryAtStart = "memory at the start"
+	memoryClient  = "memory of a connection that waits for its client"
+	memoryLock    = "memory of a held lock, in lockproxy"
+	memoryInRedis = "memory of a held lock, in Redis"
+)
+
+// measureOwn measures what lockproxy costs beside the work it does for others.
+func measureOwn(ctx context.Context, s settings, b *environment, rep *report) error {
+	if t := b.target(lockproxy); t.problem != "" {
+		return nil // said already
+	}
+	steps := []struct {
+		name string
+		do   func(context.Context, settings, *environment, *report) error
+	}{{"start", measureStart}, {"idle", measureIdle}, {"held locks", measureHeld}}
+	for _, step := range steps {
+		progress("lockproxy itself: %s", step.name)
+		if err := step.do(ctx, s, b, rep); err != nil {
+			rep.missing("lockproxy itself: "+step.name, err)
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// measureStart is from the start of the process to the reply of Redis to the first command.
+func measureStart(ctx context.Context, _ settings, b *environment, rep *report) error {
+	var took, memory []float64
+	for range starts {
+		addr, err := program.FreeAddr()
+		if err != nil {
+			return err
+		}
+		began := time.Now()
+		p, err := b.launch("start", addr, "redis://"+b.single.addrs[0])
+		if err != nil {
+			return err
+		}
+		for err = tryGet(ctx, addr); err != nil && !p.Ended() && time.Since(began) < time.Minute; err = tryGet(ctx, addr) {
+			time.Sleep(time.Millisecond)
+		}
+		took = append(took, time.Since(began).Seconds()*1000)
+		resident, err2 := residentOf(p.Cmd.Process.Pid)
+		memory = append(memory, resident/bytesPerMB)
+		p.Stop()
+		if err := errors.Join(err, err2); err != nil {
+			return fmt.Errorf("%w: %s", err, p.Tail())
+		}
+	}
+	same := func(v float64) float64 { return v }
+	rep.fact(fact{Name: startFact, Value: median(took, same), Unit: "ms"})
+	rep.fact(fact{Name: memoryAtStart, Value: median(memory, same), Unit: "MB"})
+	return nil
+}
+
+// measureIdle is what a proxy uses that nobody uses.
+func measureIdle(ctx context.Context, s settings, b *environment, rep *report) error {
+	for _, f := range []struct{ name, upstream string }{{idleEmbedded, ""}, {idleRedis, "redis://" + b.single.addrs[0]}} {
+		addr, err := program.FreeAddr()
+		if err != nil {
+			return err
+		}
+		p, err := b.launch("idle", addr, f.upstream)
+		if err != nil {
+			return err
+		}
+		defer p.Stop()
+		if err := p.Ready(ctx, addr, tryPing); err != nil {
+			return err
+		}
+		t := &target{proxy: p, redis: b.single}
+		pause(ctx, settle)
+		before, err1 := t.usage(ctx, 0)
+		pause(ctx, time.Duration(min(s.watch/3, idleFor)*float64(time.Second)))
+		after, err2 := t.usage(ctx, 0)
+		p.Stop()
+		if err := errors.Join(err1, err2, ctx.Err()); err != nil {
+			return err
+		}
+		rep.fact(fact{Name: f.name, Value: share(after.proxy-before.proxy, before, after), Unit: "% of a CPU", Most: 0.1})
+		if f.upstream != "" {
+			// The proxy that the data was measured with is idle, too.
+			each := float64(after.commands-before.commands) / after.at.Sub(before.at).Seconds()
+			rep.fact(fact{Name: idleAsks, Value: each / float64(1+b.before(b.single)), Unit: "a second"})
+		}
+	}
+	return nil
+}
+
+// before is how many lockproxies of the environment stand before a Redis: they are what asks it something while nobody else does.
+func (b *environment) before(r *redis) (n int) {
+	for _, t := range b.targets {
+		if t.redis == r && t.proxy != nil && t.name == lockproxy {
+			n++
+		}
+	}
+	return n
+}
+
+func share(used time.Duration, from, to usage) float64 {
+	return 100 * used.Seconds() / to.at.Sub(from.at).Seconds()
+}
+
+// pause waits for d or the end of ctx.
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// measureHeld connects many clients, has them take many locks, and watches these being renewed.
+func measureHeld(ctx context.Context, s settings, b *environment, rep *report) (err error) {
+	if _, err := ask(ctx, b.single.addrs[0], "FLUSHALL"); err != nil {
+		return err
+	}
+	addr, err := program.FreeAddr()
+	if err != nil {
+		return err
+	}
+	p, err := b.launch("held", addr, "redis://"+b.single.addrs[0])
+	if err != nil {
+		return err
+	}
+	defer p.Stop()
+	if err := p.Ready(ctx, addr, tryGet); err != nil {
+		return err
+	}
+	t := &target{addr: addr, proxy: p, redis: b.single}
+	clients := make([]*client, ownClients)
+	defer func() {
+		for _, c := range clients {
+			if c != nil {
+				c.Close()
+			}
+		}
+	}()
+	began, err := t.memory(ctx)
+	if err != nil {
+		return err
+	}
+	if err := each(ownClients, func(i int) (err error) {
+		if clients[i], err = dial(ctx, addr); err != nil {
+			return err
+		}
+		return exchange{command("GET", "bench:ready"), "$"}.do(clients[i])
+	}); err != nil {
+		return err
+	}
+	connected, err := t.memory(ctx)
+	if err != nil {
+		return err
+	}
+	if err := each(ownLocks, func(i int) error {
+		return exchange{command("LOCK", watchedKey(i)), "+OK"}.do(clients[i/locksEach])
+	}); err != nil {
+		return err
+	}
+	locked, err := t.memory(ctx)
+	if err != nil {
+		return err
+	}
+	rep.fact(fact{Name: memoryClient, Value: (connected.proxy - began.proxy) / ownClients / 1024, Unit: "KB"})
+	rep.fact(fact{Name: memoryLock, Value: (locked.proxy - connected.proxy) / ownLocks / 1024, Unit: "KB"})
+	rep.fact(fact{Name: memoryInRedis, Value: (locked.redis - connected.redis) / ownLocks / 1024, Unit: "KB"})
+	if err := t.watchLocks(ctx, s, rep); err != nil {
+		return err
+	}
+	kept := 0
+	var mu sync.Mutex
+	err = each(ownLocks, func(i int) error {
+		err := exchange{command("UNLOCK", watchedKey(i)), ":1"}.do(clients[i/locksEach])
+		mu.Lock()
+		defer mu.Unlock()
+		if err == nil {
+			kept++
+		}
+		return err
+	})
+	rep.fact(fact{Name: watchKept, Value: float64(kept), Unit: "locks", Least: ownLocks})
+	return err
+}
+
+func watchedKey(i int) string { return "bench:watched:" + strconv.Itoa(i) }
+
+// each does something for each of n, askersAtOnce at once; those of one connection are done by one.
+func each(n int, do func(i int) error) error {
+	errs := make([]error, askersAtOnce)
+	var all sync.WaitGroup
+	for a := range askersAtOnce {
+		first := func(a int) int { return n / locksEach * a / askersAtOnce * locksEach }
+		all.Go(func() {
+			for i := first(a); i < first(a+1) && errs[a] == nil; i++ {
+				errs[a] = do(i)
+			}
+		})
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+// memories are what the proxy has from the system, and what Redis has in use, in bytes.
+type memories struct{ proxy, redis float64 }
+
+func (t *target) memory(ctx context.Context) (m memories, err error) {
+	info, err := ask(ctx, t.redis.addrs[0], "INFO", "memory")
+	if err != nil {
+		return m, err
+	}
+	_, rest, _ := strings.Cut(info, "used_memory:")
+	figure, _, _ := strings.Cut(rest, "\r")
+	if m.redis, err = strconv.ParseFloat(figure, 64); err != nil {
+		return m, err
+	}
+	m.proxy, err = residentOf(t.proxy.Cmd.Process.Pid)
+	return m, err
+}
+
+// watchLocks looks how long the leases still are, of some locks each second, while nothing else happens.
+func (t *target) watchLocks(ctx context.Context, s settings, rep *report) error {
+	c, err := dial(ctx, t.redis.addrs[0])
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	// The first renewals come after a third of a lease: before, all is quiet.
+	pause(ctx, lease/3)
+	before, err := t.usage(ctx, 0)
+	if err != nil {
+		return err
+	}
+	shortest := lease
+	for end := time.Now().Add(time.Duration(s.watch * float64(time.Second))); time.Now().Before(end) && ctx.Err() == nil; {
+		left, err := c.shortestLease(looksASecond)
+		if err != nil {
+			return err
+		}
+		shortest = min(shortest, left)
+		pause(ctx, time.Second)
+	}
+	after, err := t.usage(ctx, 0)
+	if err := errors.Join(err, ctx.Err()); err != nil {
+		return err
+	}
+	rep.fact(fact{Name: watchFact, Value: share(after.proxy-before.proxy, before, after), Unit: "% of a CPU", Most: 3})
+	rep.fact(fact{Name: watchRedis, Value: share(after.redis-before.redis, before, after), Unit: "% of a CPU"})
+	rep.fact(fact{Name: watchLeft, Value: shortest.Seconds(), Unit: "s of 30", Least: lease.Seconds() / 2})
+	return nil
+}
+
+// shortestLease looks at n of the locks.
+func (c *client) shortestLease(n int) (shortest time.Duration, err error) {
+	var all []byte
+	for range n {
+		all = append(all, command("PTTL", watchedKey(rand.IntN(ownLocks)))...)
+	}
+	if _, err := c.Write(all); err != nil {
+		return 0, err
+	}
+	lefts := make([]time.Duration, n)
+	for i := range lefts {
+		reply, err := c.reply()
+		if err != nil {
+			return 0, err
+		}
+		ms, err := strconv.Atoi(strings.TrimSpace(string(reply[1:])))
+		if err != nil || reply[0] != ':' {
+			return 0, fmt.Errorf("PTTL: %q", reply)
+		}
+		lefts[i] = max(0, time.Duration(ms)*time.Millisecond) // of a lock that is gone, nothing is left
+	}
+	return slices.Min(lefts), nil
+}

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+)
+
+func TestCommandsAreCounted(t *testing.T) {
+	u := usage{commands: 1}
+	err := u.count("# Commandstats\r\ncmdstat_get:calls=3,usec=7,usec_per_call=2.33\r\ncmdstat_evalsha:calls=2,usec=40,usec_per_call=20\r\n" +
+		"cmdstat_info:calls=9,usec=9,usec_per_call=1\r\n")
+	if u.commands != 6 || u.scripts != 2 || u.inScripts != 40*time.Microsecond || err != nil {
+		t.Errorf("%+v, %v", u, err)
+	}
+	if err := u.count("cmdstat_get:calls=x,usec=7\r\n"); err == nil {
+		t.Error("calls=x is counted")
+	}
+}
+
+func TestUsageOfProcess(t *testing.T) {
+	before, err := cpuOf(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		after, err := cpuOf(os.Getpid())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if after > before { // the question costs something itself
+			break
+		}
+	}
+	if bytes, err := residentOf(os.Getpid()); err != nil || bytes < 1<<20 {
+		t.Errorf("%v bytes, %v", bytes, err)
+	}
+	if rest, err := idle(); err != nil || rest < 0 {
+		t.Errorf("idle for %v, %v", rest, err)
+	}
+}
+
+func TestBound(t *testing.T) {
+	for _, c := range []struct {
+		s    sample
+		one  oneThread
+		want string
+	}{
+		{sample{PerSecond: 100e3, RedisCPU: 9.5}, oneThread{redis: true}, "Redis' thread"},
+		{sample{PerSecond: 100e3, ProxyCPU: 9.5}, oneThread{proxy: true}, "the proxy's thread"},
+		{sample{PerSecond: 100e3, ClientCPU: 9.5}, oneThread{client: true}, "the client's thread"},
+		{sample{PerSecond: 100e3, ProxyCPU: 9.5}, oneThread{}, "waiting"},
+		{sample{PerSecond: 100e3, ProxyCPU: 9.5, ClientCPU: 9.5}, oneThread{}, "all CPUs"},
+		{sample{PerSecond: 100, ClientCPU: 9.5, Others: 2}, oneThread{}, "all CPUs"},
+		{sample{PerSecond: 100, RedisCPU: 9.5}, oneThread{redis: true}, "waiting"},
+	} {
+		if got := c.s.bound(2, c.one); got != c.want {
+			t.Errorf("%+v: %s, not %s", c.s, got, c.want)
+		}
+	}
+}
+
+func TestPage(t *testing.T) {
+	rep := newReport(settings{rounds: 1, seconds: 1})
+	contended := lockLoad(handoff, handoffGoal)
+	for _, f := range []struct {
+		row  string
+		load load
+		s    sample
+	}{
+		{lockproxy, getP1, sample{PerSecond: 90e3, ProxyCPU: 7}}, {twemproxy, getP1, sample{PerSecond: 80e3, ProxyCPU: 8}},
+		{lockproxy, contended, sample{PerSecond: 5000, Changes: 5000}}, {redisson, contended, sample{PerSecond: 4000, Changes: 2000}},
+	} {
+		rep.add(key{f.row, f.load}, func() (sample, error) { return f.s, nil })
+	}
+	rep.add(key{redsync, contended}, func() (sample, error) { return sample{}, errors.New("two\nlines") })
+	rep.fact(fact{Name: idleRedis, Value: 0.05, Unit: "% of a CPU", Most: 0.1})
+	rep.finish(&environment{versions: []string{"Redis 7"}, targets: []*target{{name: twemproxy}, {name: envoy, problem: "not installed"}, {name: lockproxy}}})
+	page := strings.Join(strings.Fields(string(rep.page("performance", rep.charts()))), " ")
+	for _, want := range []string{
+		"| GET P1, CPU ÷ twemproxy | 0.88 | ≤ 0.90 | yes |", "| hand-off, 128 waiters, ÷ Redisson | 2.50 | ≥ 3.00 | NO |",
+		"| idle, before Redis, % of a CPU | 0.05 | ≤ 0.10 | yes |", "| twemproxy | 80.0 k |", "| Envoy: not measured |",
+		"- redsync: hand-off, 128 waiters: two lines", "- Envoy: not installed", `src="performance/get-cpu.svg"`, `srcset="performance/hand-offs-dark.svg"`,
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page has no %q:\n%s", want, page)
+		}
+	}
+}
+
+func TestChecksum(t *testing.T) {
+	sums := map[string]bool{}
+	for _, folder := range []fstest.MapFS{{"a": {Data: []byte("1")}}, {"a": {Data: []byte("2")}}, {"b": {Data: []byte("2")}}, {"a": {Data: []byte("1")}, "b": {}}} {
+		sum, err := checksum(folder)
+		if err != nil || sums[sum] {
+			t.Errorf("%v: %s, %v", folder, sum, err)
+		}
+		sums[sum] = true
+	}
+}

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"time"
+
+	"github.com/lockproxy/lockproxy/bench/contest"
+	"github.com/lockproxy/lockproxy/scripts"
+)
+
+// contestCommand makes this binary a contestant instead of the measurement: a process of its own, as the rivals are.
+const contestCommand = "contest"
+
+// The contestants that this program is: clients with a bare connection each, as redis-benchmark's are.
+const (
+	rawLock    = "lockproxy" // our verbs
+	rawScripts = "scripts"   // the two scripts that an uncontended pair becomes in Redis
+	rawGet     = "get"       // GET: for more connections than redis-benchmark can be measured with
+)
+
+var raw = map[string]contest.Contestant{
+	rawLock:    {Start: startRaw(lockPair)},
+	rawScripts: {Start: startScripts},
+	rawGet:     {Start: startRaw(getPair)},
+}
+
+// startRaw gives each client a connection, over which it sends what pair says.
+func startRaw(pair func(s contest.Settings, i int) (take, release *exchange)) func(contest.Settings) (func(int) (contest.Pair, error), error) {
+	return func(s contest.Settings) (func(int) (contest.Pair, error), error) {
+		return func(i int) (contest.Pair, error) {
+			c, err := dial(context.Background(), s.Addr)
+			if err != nil {
+				return contest.Pair{}, err
+			}
+			take, release := pair(s, i)
+			both := contest.Pair{Take: func() error { return take.do(c) }}
+			if release != nil {
+				both.Release = func() error { return release.do(c) }
+			}
+			return both, nil
+		}, nil
+	}
+}
+
+func lockPair(s contest.Settings, i int) (take, release *exchange) {
+	lock := command("LOCK", s.Key(i))
+	if s.Shared {
+		lock = command("LOCK", s.Key(i), "BLOCK", "600000")
+	}
+	return &exchange{lock, "+OK"}, &exchange{command("UNLOCK", s.Key(i)), ":1"}
+}
+
+func getPair(contest.Settings, int) (take, release *exchange) {
+	return &exchange{command("GET", dataKey(rand.IntN(keyCount))), "$"}, nil
+}
+
+// startScripts sends straight to Redis what our verbs become there.
+func startScripts(s contest.Settings) (func(int) (contest.Pair, error), error) {
+	for _, script := range []*scripts.Script{scripts.Acquire, scripts.Release} {
+		if _, err := ask(context.Background(), s.Addr, "SCRIPT", "LOAD", script.Source); err != nil {
+			return nil, err
+		}
+	}
+	return startRaw(scriptPair)(s)
+}
+
+func scriptPair(s contest.Settings, i int) (take, release *exchange) {
+	key, owner := s.Key(i), "00000000-0000-0000-0000-000000000000:"+strconv.Itoa(i)
+	notAfter := strconv.FormatInt(time.Now().Add(24*time.Hour).UnixMicro(), 10)
+	queue := "redisson_lock_queue:{" + key + "}"
+	return &exchange{command("EVALSHA", scripts.Acquire.SHA, "2", key, queue, "30000", owner, notAfter, "N", "PUBLISH"), ":1\r\n"},
+		&exchange{command("EVALSHA", scripts.Release.SHA, "2", key, queue, owner, "PUBLISH", notAfter, ""), ":1\r\n"}
+}
+
+// dataKey is a key as redis-benchmark makes them.
+func dataKey(i int) string { return fmt.Sprintf("key:%012d", i) }
