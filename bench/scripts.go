@@ -142,7 +142,7 @@ func (c *client) meanScript(runs int) (micros float64, err error) {
 	_, figures, _ := strings.Cut(string(info), "cmdstat_evalsha:")
 	var calls, usec int
 	if _, err := fmt.Sscanf(figures, "calls=%d,usec=%d,", &calls, &usec); err != nil || calls != runs {
-		return 0, fmt.Errorf("Redis counts %d scripts instead of %d: %w", calls, runs, err)
+		return 0, fmt.Errorf("%d scripts were counted instead of %d: %w", calls, runs, err)
 	}
 	return float64(usec) / float64(calls), nil
 }

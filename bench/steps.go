@@ -52,14 +52,14 @@ func words(text string, of *strings.Replacer) (all []string) {
 }
 
 // command is the call on some locks.
-func (c scriptCall) command(names []string) []byte {
+func (call scriptCall) command(names []string) []byte {
 	var keys, each []string
 	for _, name := range names {
 		of := wordsOf(name)
-		keys, each = append(keys, words(c.keys, of)...), append(each, words(c.each, of)...)
+		keys, each = append(keys, words(call.keys, of)...), append(each, words(call.each, of)...)
 	}
-	all := append([]string{"EVALSHA", sha(c.source), strconv.Itoa(len(keys))}, keys...)
-	return command(append(append(all, words(c.args, wordsOf(names[0]))...), each...)...)
+	all := append([]string{"EVALSHA", sha(call.source), strconv.Itoa(len(keys))}, keys...)
+	return command(append(append(all, words(call.args, wordsOf(names[0]))...), each...)...)
 }
 
 // steps are all that are measured.
@@ -129,10 +129,9 @@ func namedSteps() []scriptStep {
 		{"OWNER: release", has, scriptCall{source: scripts.Release.Source, keys: "%lock %queue %watchjob",
 			args: "%job PUBLISH %notafter AW %name", want: freed}, redissonsRelease("%job", ":1"), 1.2, 0, false},
 		{"OWNER: renew 1", has, scriptCall{source: scripts.Renew.Source, keys: "%lock %watchjob", args: "30000 %notafter W", each: "%job %name",
-			want: "*1\r\n:1"}, redissonsRenew("%job", "*1\r\n:1"), 1.2, 0, false},
-		{"OWNER: hand-off ÷ release", has, scriptCall{source: scripts.Handoff.Source, keys: "%lock %queue %watchjob %lock %queue %watchtask",
-			args: "1 %channel '' PUBLISH release 3 5 acquire 3 7 %job PUBLISH %notafter AW %name 30000 %task %notafter OW PUBLISH %other 0",
-			want: "*8\r\n:1"}, redissonsRelease("%job", ":1"), 1.5, 0, false},
+			want: ":1\r\n"}, redissonsRenew("%job", "*1\r\n:1"), 1.2, 0, false},
+		{"OWNER: hand-off ÷ release", has, scriptCall{source: scripts.Pass.Source, keys: "%lock %queue %watchjob %watchtask",
+			args: "%job %task 30000 %notafter %name %other", want: ":1\r\n"}, redissonsRelease("%job", ":1"), 1.5, 0, false},
 	}
 }
 
@@ -185,9 +184,7 @@ func readSteps() []scriptStep {
 	both := append(append([]string{}, yours...), mine...)
 	twice := append(mine[:len(mine):len(mine)], "HSET %lock %me 2", "SET %holds:2 1 PX 20000")
 	written := []string{"HSET %lock mode write %you:write 1", "PEXPIRE %lock 20000"}
-	handoff := scriptCall{source: scripts.RWHandoff.Source, keys: "%lock %holds %rwchannel %lock",
-		args: "1 %rwchannel '' PUBLISH read_release 3 7 write_acquire 1 8 %me PUBLISH %notafter '' '' %me:write %prefix " +
-			"30000 %you:write %notafter NM '' 0 %you %prefix", want: "*8\r\n:1"}
+	handoff := scriptCall{source: scripts.RWPass.Source, keys: "%lock %holds %rwchannel", args: "%me %me:write %you:write 30000 %notafter read", want: ":1\r\n"}
 	return []scriptStep{
 		{"read: acquire", nil, acquire("", granted), theirs(theyGrant), 1.2, 0, false},
 		{"read: acquire, another reads", yours, acquire("", granted), theirs(theyGrant), 1.2, 0, false},
@@ -220,9 +217,7 @@ func writeSteps() []scriptStep {
 	}
 	written := []string{"HSET %lock mode write %you:write 1", "PEXPIRE %lock 20000"}
 	read := []string{"HSET %lock mode read %you 1", "SET %yourholds:1 1 PX 20000", "PEXPIRE %lock 20000"}
-	handoff := scriptCall{source: scripts.RWHandoff.Source, keys: "%lock %rwchannel %lock",
-		args: "1 %rwchannel '' PUBLISH write_release 2 7 write_acquire 1 8 %me:write PUBLISH %notafter '' '' %me %prefix " +
-			"30000 %you:write %notafter NM '' 0 %you %prefix", want: "*8\r\n:1"}
+	handoff := scriptCall{source: scripts.RWPass.Source, keys: "%lock %rwchannel", args: "%me:write %me %you:write 30000 %notafter write", want: ":1\r\n"}
 	return []scriptStep{
 		{"write: acquire", nil, acquire("", granted), theirs(theyGrant), 1.2, 0, false},
 		{"write: re-enter", mine("1"), acquire("M '' 0", ":2\r\n"), theirs(theyGrant), 1.2, 0, false},

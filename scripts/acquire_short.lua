@@ -56,11 +56,19 @@ elseif flags == 'OW' or flags == 'OD' then
 elseif flags == '' then
   local seen = call('HMGET', lock, 'mode', owner)
   local count = seen[2]
-  if not seen[1] and (count == '1' or count == '2' or count == '3') and call('PTTL', lock) - ARGV[1] < 0 then
-    local time = call('TIME')
-    if (time[1] + 1) * 1000000 - ARGV[3] > 0 and time[1] * 1000000 + time[2] - ARGV[3] > 0 then return -2 end
-    count = call('HINCRBY', lock, owner, '1')
-    call('PEXPIRE', lock, ARGV[1])
-    return count
+  if not seen[1] and (count == '1' or count == '2' or count == '3') then
+    local greater = (redis.REDIS_VERSION_NUM or 0) >= 458752 -- PEXPIRE has GT since 7.0
+    if greater or call('PTTL', lock) - ARGV[1] < 0 then
+      local time = call('TIME')
+      if (time[1] + 1) * 1000000 - ARGV[3] > 0 and time[1] * 1000000 + time[2] - ARGV[3] > 0 then return -2 end
+      count = call('HINCRBY', lock, owner, '1')
+      if greater and call('PEXPIRE', lock, ARGV[1], 'GT') == 0 then
+        local ttl = call('PTTL', lock)
+        if ttl ~= -1 then return {1, count, ttl, 0, 1} end
+        greater = false
+      end
+      if not greater then call('PEXPIRE', lock, ARGV[1]) end
+      return count
+    end
   end
 end

@@ -1,20 +1,29 @@
 -- pass gives back the only hold of a plain lock in whose fair queue nobody stands, and gives the lock to one other owner: what handoff
--- does mostly, for two connections that ask for nothing besides.
+-- does mostly, for two connections that ask for nothing besides, or for two named owners.
 --
 -- KEYS[1] lock hash
 -- KEYS[2] its fair queue
+--         then, of named owners: the registration of the first one, and of the next one
 -- ARGV[1] owner, the hash field
 -- ARGV[2] the next owner
 -- ARGV[3] its lease in ms
 -- ARGV[4] not-after in µs of Redis' clock
+--         then, of named owners: the registration of the first one that this proxy knows of, and that of the next one
 -- RETURNS 1 given back and granted for the whole lease, 0 nothing done: it is handoff that knows what is to be done, -2 too late
 
-local call, lock = redis.call, KEYS[1]
+local call, lock, registration = redis.call, KEYS[1], ARGV[6]
 local seen = call('HMGET', lock, 'mode', ARGV[1])
-if seen[2] ~= '1' or seen[1] or call('EXISTS', KEYS[2]) == 1 then return 0 end
+if not seen[2] or seen[1] then return 0 end
+if not registration then
+  if seen[2] ~= '1' or call('EXISTS', KEYS[2]) == 1 then return 0 end
+elseif call('EXISTS', KEYS[2], KEYS[4]) > 0 or redis.pcall('GET', KEYS[3]) ~= ARGV[5] then
+  return 0
+end
 local time = call('TIME')
 if (time[1] + 1) * 1000000 - ARGV[4] > 0 and time[1] * 1000000 + time[2] - ARGV[4] > 0 then return -2 end
 call('DEL', lock)
+if registration then call('DEL', KEYS[3]) end
 call('HSET', lock, ARGV[2], '1')
 call('PEXPIRE', lock, ARGV[3])
+if registration then call('SET', KEYS[4], registration, 'PX', ARGV[3]) end
 return 1

@@ -7,30 +7,28 @@
 --         -16 - ttl  somebody else writes for ttl in ms, and nothing done, were it too late or not
 --         -2         too late, nothing done
 
-local call, lock, lease, flags = redis.call, KEYS[1], ARGV[1], ARGV[4]
-if not ARGV[6] then
-  flags = 'NM'
-  if call('EXISTS', lock) == 0 then
-    local time = call('TIME')
-    if (time[1] + 1) * 1000000 - ARGV[3] > 0 and time[1] * 1000000 + time[2] - ARGV[3] > 0 then return -2 end
-    call('HSET', lock, 'mode', 'read', ARGV[2], '1')
-    call('SET', KEYS[2] .. ':1', '1', 'PX', lease)
-    call('PEXPIRE', lock, lease)
-    return 1
-  end
-end
+local call, lock, lease, flags = redis.call, KEYS[1], ARGV[1], ARGV[6] and ARGV[4] or 'NM'
 if flags == 'NM' or flags == 'M' then
-  local seen = call('HMGET', lock, 'mode', ARGV[2])
-  local count
-  if seen[1] == 'write' and flags == 'NM' then
+  local mode, count = call('HGET', lock, 'mode'), nil
+  if not mode then
+    if flags == 'NM' and call('EXISTS', lock) == 0 then
+      local time = call('TIME')
+      if (time[1] + 1) * 1000000 - ARGV[3] > 0 and time[1] * 1000000 + time[2] - ARGV[3] > 0 then return -2 end
+      call('HSET', lock, 'mode', 'read', ARGV[2], '1')
+      call('SET', KEYS[2] .. ':1', '1', 'PX', lease)
+      call('PEXPIRE', lock, lease)
+      return 1
+    end
+  elseif mode == 'write' and flags == 'NM' then
     return -16 - call('PTTL', lock)
-  elseif seen[1] ~= 'read' then
-    -- Its own write lock, no lock, or one of another kind.
-  elseif not seen[2] then
-    count = '1'
-  elseif seen[2] == '1' and flags == 'M' then
-    local left = call('PTTL', KEYS[2] .. ':1')
-    if left > 0 and left - lease <= 0 then count = '2' end
+  elseif mode == 'read' then
+    local held = call('HGET', lock, ARGV[2])
+    if not held then
+      count = '1'
+    elseif held == '1' and flags == 'M' then
+      local left = call('PTTL', KEYS[2] .. ':1')
+      if left > 0 and left - lease <= 0 then count = '2' end
+    end
   end
   if count then
     local time = call('TIME')

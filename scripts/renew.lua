@@ -9,36 +9,43 @@
 -- RETURNS for each hold 1 extended (or seen), 0 gone, or its registration is spoiled, 2 another connection has taken the registration over,
 --         or the one element -2: too late, nothing done
 
-local time = redis.call('TIME')
-if time[1] * 1000000 + time[2] > tonumber(ARGV[2]) then return {-2} end
+local call, pcall = redis.call, redis.pcall
+local time = call('TIME')
+if time[1] * 1000000 + time[2] - ARGV[2] > 0 then return {-2} end
 
-local lease, letters = tonumber(ARGV[1]), ARGV[3]
+local lease, letters = ARGV[1], ARGV[3]
+local extends, greater = lease ~= '0', (redis.REDIS_VERSION_NUM or 0) >= 458752 -- PEXPIRE has GT since 7.0
+local registrations = string.find(letters, 'W', 1, true)
 local key, arg = 1, 4
 local out = {}
 for i = 1, #letters do
   local lock, owner = KEYS[key], ARGV[arg]
   key, arg = key + 1, arg + 1
-  local watch_key, registration
-  if string.byte(letters, i) == 87 then
+  local watch_key, registration, registered
+  if registrations and string.byte(letters, i) == 87 then
     watch_key, registration = KEYS[key], ARGV[arg]
     key, arg = key + 1, arg + 1
+    registered = pcall('GET', watch_key)
   end
-  local seen = redis.pcall('HMGET', lock, 'mode', owner)
+  local seen = pcall('HMGET', lock, 'mode', owner)
   local there = not seen.err and seen[2] and (not seen[1] or string.sub(owner, -6) == ':write')
-  local registered = watch_key and redis.pcall('GET', watch_key)
-  if type(registered) == 'string' and registered ~= registration and registered ~= registration .. '+' then
+  if watch_key and type(registered) == 'string' and registered ~= registration and registered ~= registration .. '+' then
     out[i] = 2
-  elseif not there or type(registered) == 'table' then
+  elseif not there or watch_key and type(registered) == 'table' then
     out[i] = 0
   else
     out[i] = 1
-    if lease > 0 then
-      if redis.call('PTTL', lock) < lease then redis.call('PEXPIRE', lock, lease) end
+    if extends then
+      if not greater then
+        if call('PTTL', lock) - lease < 0 then call('PEXPIRE', lock, lease) end
+      elseif call('PEXPIRE', lock, lease, 'GT') == 0 and call('PTTL', lock) == -1 then
+        call('PEXPIRE', lock, lease)
+      end
       if registered then
-        redis.call('PEXPIRE', watch_key, lease)
+        call('PEXPIRE', watch_key, lease)
       elseif watch_key then
         allow_writes(lock)
-        redis.pcall('SET', watch_key, registration, 'PX', lease) -- it was evicted
+        pcall('SET', watch_key, registration, 'PX', lease) -- it was evicted
       end
     end
   end

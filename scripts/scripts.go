@@ -77,6 +77,9 @@ var handoff string
 //go:embed pass.lua
 var pass string
 
+//go:embed rw_pass.lua
+var rwPass string
+
 //go:embed renew_short.lua
 var renewShort string
 
@@ -165,6 +168,7 @@ var (
 	WriteRelease = load("write_release", writeReleaseShort+tell+full+rw+registration+writeRelease)
 	WriteExtend  = load("write_extend", full+rw+registration+writeExtend)
 	RWForce      = load("rw_force", tell+rw+rwForce)
+	RWPass       = load("rw_pass", rwPass)
 	RWHandoff    = load("rw_handoff", tell+full+rw+registration+step("read_release", readRelease)+step("write_release", writeRelease)+
 		step("read_acquire", readAcquire)+step("write_acquire", writeAcquire)+`
 local steps = {

@@ -215,7 +215,7 @@ func TestEndIsToldToTheRegistered(t *testing.T) {
 	s.Do(t, "FLUSHALL")
 	acquire("one")
 	s.Do(t, "DEL", "k")
-	want(t, renew("one"), "[0]")
+	want(t, renew("one"), "0")
 	s.Do(t, "FLUSHALL")
 	want(t, renew("one"), "[0]")
 	want(t, release("one"), "[-1 0]")

@@ -155,6 +155,9 @@ func TestShortWays(t *testing.T) {
 		{ReadRenew, readRenewShort, renewed, nil, []any{"k", hold}, [][]any{
 			{"7200000", later, "-", "me"}, {"7200000", "1", "-", "me"}, {"0", later, "-", "me"}, {"72000000", later, "-", "me"},
 		}},
+		{Renew, renewShort, renewed, nil, []any{"k", "w"}, [][]any{
+			{"7200000", later, "W", "me", "mine"}, {"7200000", "1", "W", "me", "mine"}, {"7200000", later, "W", "me", "other"}, {"0", later, "W", "me", "mine"},
+		}},
 		{Renew, renewShort, renewed, nil, []any{"k"}, [][]any{
 			{"7200000", later, "-", "me"}, {"7200000", later, "-", "me:write"}, {"7200000", "1", "-", "me"}, {"0", later, "-", "me"},
 		}},

@@ -7,26 +7,25 @@
 --         -16 - ttl  held by somebody else for ttl in ms, and nothing done, were it too late or not
 --         -2         too late, nothing done
 
-local call, lock, lease, flags = redis.call, KEYS[1], ARGV[1], ARGV[4]
-if not ARGV[6] then
-  flags = 'NM'
-  if call('EXISTS', lock) == 0 then
+local call, lock, lease, flags = redis.call, KEYS[1], ARGV[1], ARGV[6] and ARGV[4] or 'NM'
+if flags == 'NM' or flags == 'M' then
+  local mode = call('HGET', lock, 'mode')
+  if flags == 'M' then
+    if mode == 'write' and call('HGET', lock, ARGV[2]) == '1' and call('PTTL', lock) - lease < 0 then
+      local time = call('TIME')
+      if (time[1] + 1) * 1000000 - ARGV[3] > 0 and time[1] * 1000000 + time[2] - ARGV[3] > 0 then return -2 end
+      call('HSET', lock, ARGV[2], '2')
+      call('PEXPIRE', lock, lease)
+      return 2
+    end
+  elseif mode == 'read' or mode == 'write' and call('HEXISTS', lock, ARGV[2]) == 0 then
+    return -16 - call('PTTL', lock)
+  elseif not mode and call('EXISTS', lock) == 0 then
     local time = call('TIME')
     if (time[1] + 1) * 1000000 - ARGV[3] > 0 and time[1] * 1000000 + time[2] - ARGV[3] > 0 then return -2 end
     call('HSET', lock, 'mode', 'write', ARGV[2], '1')
     call('PEXPIRE', lock, lease)
     return 1
-  end
-end
-if flags == 'NM' or flags == 'M' then
-  local seen = call('HMGET', lock, 'mode', ARGV[2])
-  if flags == 'NM' and (seen[1] == 'read' or seen[1] == 'write' and not seen[2]) then return -16 - call('PTTL', lock) end
-  if flags == 'M' and seen[1] == 'write' and seen[2] == '1' and call('PTTL', lock) - lease < 0 then
-    local time = call('TIME')
-    if (time[1] + 1) * 1000000 - ARGV[3] > 0 and time[1] * 1000000 + time[2] - ARGV[3] > 0 then return -2 end
-    call('HSET', lock, ARGV[2], '2')
-    call('PEXPIRE', lock, lease)
-    return 2
   end
 end
 if not ARGV[6] then ARGV[4], ARGV[5], ARGV[6], ARGV[7], ARGV[8] = flags, '', '0', ARGV[4], ARGV[5] end

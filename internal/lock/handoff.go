@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"slices"
 	"strconv"
 	"time"
 
@@ -219,16 +220,30 @@ func (h *handoff) note(out []int64) {
 	}
 }
 
-// pass is the short script of most hand-offs: of a plain lock, from one connection to one other.
+// pass is the short script of most hand-offs, to one other owner that asks for nothing besides.
 func (h *handoff) pass(release node.Call, text string) (c node.Call, short bool) {
-	if h.turn || len(h.asks) != 1 || release.Script != scripts.Release || release.Args[3] != "" {
+	if h.turn || len(h.asks) != 1 || h.waiters[0].id.Kind.Spec().Shared {
 		return c, false
 	}
 	next := h.asks[0].call(text)
-	if next.Args[3] != "N" {
+	r, n := release.Args, next.Args
+	side := "write"
+	if release.Script == scripts.ReadRelease {
+		side = "read"
+	}
+	c = node.Call{DB: release.DB, Script: scripts.Pass, Keys: release.Keys}
+	switch flags := r[3] + ">" + n[3]; {
+	case release.Script == scripts.Release && flags == ">N":
+		c.Args = []string{r[0], n[1], n[0], text}
+	case release.Script == scripts.Release && (flags == "AW>OW" || flags == "AW>OD") && r[4] != "" && n[5] != "":
+		c.Keys = append(slices.Clip(c.Keys), next.Keys[2])
+		c.Args = []string{r[0], n[1], n[0], text, r[4], n[5]}
+	case release.Script != scripts.Release && flags == ">NM":
+		c.Script, c.Args = scripts.RWPass, []string{r[0], r[5], n[1], n[0], text, side}
+	default:
 		return c, false
 	}
-	return node.Call{DB: release.DB, Script: scripts.Pass, Keys: release.Keys, Args: []string{release.Args[0], next.Args[1], next.Args[0], text}}, true
+	return c, true
 }
 
 func (h *handoff) call(release node.Call, text string) node.Call {

@@ -171,10 +171,10 @@ func allCalls(m *Manager) (all []node.Call) {
 			h := &hold{id: lockstore.ID{Key: key, Owner: "a", Kind: k}, explicit: explicit}
 			for _, r := range []Request{{Key: key, Kind: k}, {Key: key, Kind: k, Fence: k != Read, Lease: 1000}} {
 				a := c.newAcquire(h, r, nil)
-				all = append(all, a.call(soon))
+				all = append(all, a.call(soon), brief(a.call(soon)))
 			}
 			one, every := c.newRelease(h, false).call(soon), c.newRelease(h, true).call(soon)
-			all = append(all, one, every)
+			all = append(all, one, every, brief(c.newRelease(h, false).call(soon)))
 			for _, r := range []RenewRequest{{Key: key, Side: k}, {Key: key, Side: k, Lease: 700000}} {
 				e := c.newExtension(h, r)
 				e.Registration = "new"
@@ -187,6 +187,11 @@ func allCalls(m *Manager) (all []node.Call) {
 			all = append(all, renewCall(m.renewal(b), soon))
 			off := &handoff{m: m, line: &line{key: h.id.Line()}, asks: []*acquire{c.newAcquire(h, Request{Key: key, Kind: k}, nil)}, waiters: []*waiter{{id: h.id}}}
 			all = append(all, off.call(one, soon))
+			for _, given := range []node.Call{one, every} {
+				if short, is := off.pass(given, soon); is {
+					all = append(all, short)
+				}
+			}
 		}
 	}
 	all = append(all,

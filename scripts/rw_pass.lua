@@ -1,0 +1,26 @@
+-- rw_pass gives back the only hold of a read/write lock, and gives the lock to one writer: what rw_handoff does mostly, for two
+-- connections that ask for nothing besides.
+--
+-- KEYS[1] lock hash
+-- KEYS[2] of a reader: what the keys of its holds begin with, :<i> follows
+-- ARGV[1] owner, the hash field
+-- ARGV[2] its field on the other side
+-- ARGV[3] the next owner, OWNER:write
+-- ARGV[4] its lease in ms
+-- ARGV[5] not-after in µs of Redis' clock
+-- ARGV[6] read or write: the side that is given back
+-- RETURNS 1 given back and granted for the whole lease, 0 nothing done: it is rw_handoff that knows what is to be done, -2 too late
+
+local call, lock, hold = redis.call, KEYS[1], nil
+local seen = call('HMGET', lock, 'mode', ARGV[1], ARGV[2])
+if seen[1] ~= ARGV[6] or seen[2] ~= '1' or seen[3] then return 0 end
+if ARGV[6] == 'read' then
+  hold = KEYS[2] .. ':1'
+  if call('HLEN', lock) ~= 2 or call('PTTL', hold) <= 0 then return 0 end
+end
+local time = call('TIME')
+if (time[1] + 1) * 1000000 - ARGV[5] > 0 and time[1] * 1000000 + time[2] - ARGV[5] > 0 then return -2 end
+if hold then call('DEL', lock, hold) else call('DEL', lock) end
+call('HSET', lock, 'mode', 'write', ARGV[3], '1')
+call('PEXPIRE', lock, ARGV[4])
+return 1
