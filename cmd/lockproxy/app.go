@@ -67,7 +67,7 @@ func newApp(ctx context.Context, set settings, log *slog.Logger) (*app, error) {
 func (a *app) build(ctx context.Context) (err error) {
 	cfg, log := a.cfg, a.log
 	if a.telemetry, err = telemetry.Start(ctx, telemetry.Options{
-		ServiceVersion: versionText(), MetricsListen: cfg.MetricsListen, Handlers: a.health.Handlers(), Logger: log,
+		ServiceVersion: versionText(), MetricsListen: cfg.MetricsListen, Sockets: tcpSockets(cfg.Listen.ReusePort == "yes"), Handlers: a.health.Handlers(), Logger: log,
 	}); err != nil {
 		return err
 	}
@@ -94,7 +94,7 @@ func (a *app) build(ctx context.Context) (err error) {
 		Appearance:      session.Appearance{Version: versionText(), Present: cfg.Listen.Present == "cluster", Announce: cfg.Listen.Announce},
 		UpstreamTimeout: cfg.Upstream.Timeout, Logger: log,
 	})
-	if err = a.open(); err != nil {
+	if err = a.open(ctx); err != nil {
 		return err
 	}
 	a.health.Serve(a.checks(service)...)

@@ -2,7 +2,16 @@
 
 package main
 
-import "math"
+import (
+	"errors"
+	"math"
+	"syscall"
+)
+
+// reusePort is what this system does not have.
+func reusePort(_, _ string, _ syscall.RawConn) error {
+	return errors.New("reuse-port: not on this system")
+}
 
 // openFiles is how many files and connections this process may have open.
 func openFiles() int { return math.MaxInt32 }

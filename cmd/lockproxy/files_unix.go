@@ -5,7 +5,19 @@ package main
 import (
 	"math"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
+
+// reusePort lets other processes of the same user listen at the same address.
+func reusePort(_, _ string, c syscall.RawConn) (err error) {
+	if failed := c.Control(func(fd uintptr) {
+		err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT, 1)
+	}); failed != nil {
+		return failed
+	}
+	return err
+}
 
 // openFiles is how many files and connections this process may have open. Go has raised it to the hard limit.
 func openFiles() int {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,11 +11,19 @@ import (
 	"syscall"
 )
 
+// tcpSockets opens TCP addresses, beside others that listen there if that is wished.
+func tcpSockets(reuse bool) (c net.ListenConfig) {
+	if reuse {
+		c.Control = reusePort
+	}
+	return c
+}
+
 // listen opens one address of --listen, host:port or unix:///path.
-func listen(address string) (net.Listener, error) {
+func listen(ctx context.Context, sockets net.ListenConfig, address string) (net.Listener, error) {
 	path, isUnix := strings.CutPrefix(address, "unix://")
 	if !isUnix {
-		return net.Listen("tcp", address)
+		return sockets.Listen(ctx, "tcp", address)
 	}
 	if err := removeStale(path); err != nil {
 		return nil, err

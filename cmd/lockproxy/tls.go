@@ -24,7 +24,7 @@ type listener struct {
 }
 
 // open opens all addresses; those of --tls-listen with TLS.
-func (a *app) open() error {
+func (a *app) open(ctx context.Context) error {
 	plain := downstream.Entry{ProxyHeader: a.cfg.Listen.ProxyProtocol == "required", ProxyFrom: a.cfg.Listen.ProxyFrom}
 	secure := plain
 	if len(a.cfg.TLS.Listen) > 0 {
@@ -40,12 +40,12 @@ func (a *app) open() error {
 	}
 	defer handed.Close()
 	for _, address := range a.cfg.Listen.Addresses {
-		if err := a.openListener(address, handed, plain); err != nil {
+		if err := a.openListener(ctx, address, handed, plain); err != nil {
 			return err
 		}
 	}
 	for _, address := range a.cfg.TLS.Listen {
-		if err := a.openListener(address, handed, secure); err != nil {
+		if err := a.openListener(ctx, address, handed, secure); err != nil {
 			return err
 		}
 	}
@@ -56,7 +56,7 @@ func (a *app) open() error {
 }
 
 // openListener opens an address, or takes those that systemd has opened.
-func (a *app) openListener(address string, handed systemd.Sockets, e downstream.Entry) error {
+func (a *app) openListener(ctx context.Context, address string, handed systemd.Sockets, e downstream.Entry) error {
 	if strings.HasPrefix(address, systemd.Prefix) {
 		opened, err := handed.Take(address)
 		for _, ln := range opened {
@@ -64,7 +64,7 @@ func (a *app) openListener(address string, handed systemd.Sockets, e downstream.
 		}
 		return err
 	}
-	ln, err := listen(address)
+	ln, err := listen(ctx, tcpSockets(a.cfg.Listen.ReusePort == "yes"), address)
 	if err == nil {
 		a.listeners = append(a.listeners, listener{ln, e})
 	}

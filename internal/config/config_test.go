@@ -22,7 +22,7 @@ func TestDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := Config{
-		Listen:  Listen{Addresses: []string{"127.0.0.1:6380"}, ProxyProtocol: "off", ProtectedMode: "yes", Present: "standalone"},
+		Listen:  Listen{Addresses: []string{"127.0.0.1:6380"}, ReusePort: "no", ProxyProtocol: "off", ProtectedMode: "yes", Present: "standalone"},
 		Cluster: Cluster{Refresh: 5 * time.Second, Retry: 5 * time.Second, ReadFrom: "master", PubSub: "both"},
 		Quorum:  Quorum{MaxLease: time.Minute, NodeTimeout: 200 * time.Millisecond},
 		Locks: Locks{WatchdogTimeout: 30 * time.Second, ImplicitReentry: "auto", WarmChannels: 1024, WaitPoll: 3 * time.Second,

@@ -22,6 +22,7 @@ type Upstream struct {
 // Listen is where clients connect without TLS, and what all clients find there.
 type Listen struct {
 	Addresses     []string
+	ReusePort     string // yes or no
 	ProtectedMode string // yes or no
 	ProxyProtocol string // off or required
 	ProxyFrom     []netip.Prefix

@@ -53,6 +53,8 @@ var settings = []setting{
 		choice(func(c *Config) *string { return &c.Listen.ProxyProtocol }, "off", "required")},
 	{"proxy-protocol-from", "", true, "The load balancers: addresses or networks such as `10.0.0.0/8`. Connections from elsewhere are closed. Empty: the header is believed from everybody who can connect.",
 		networks(func(c *Config) *[]netip.Prefix { return &c.Listen.ProxyFrom })},
+	{"reuse-port", "no", false, "`yes`: other processes that say so may listen at the same TCP addresses, those of `tls-listen` and `metrics-listen` included (SO_REUSEPORT, as the same user), and the system shares new clients out. So a new process can serve before the old one stops: see docs/OPERATIONS.md.",
+		choice(func(c *Config) *string { return &c.Listen.ReusePort }, "yes", "no")},
 	{"protected-mode", "yes", false, "Redis' protected mode: `yes` refuses clients from other machines, by TCP and TLS, as long as Redis asks for no password of the default user, and until Redis could be asked. Everybody is let in by loopback addresses and unix sockets. With `proxy-protocol` the address in the header counts. `no`: everybody who can connect is let in.",
 		choice(func(c *Config) *string { return &c.Listen.ProtectedMode }, "yes", "no")},
 	{"upstream-tls-ca", "", false, "The authorities, PEM, to trust with `rediss://`, instead of the system's. Like the two below it is reloaded for new connections when the file changes.",

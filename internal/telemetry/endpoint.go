@@ -25,7 +25,7 @@ type endpoint struct {
 }
 
 // listen opens the endpoint and returns the reader through which it collects.
-func listen(addr string, handlers map[string]http.Handler, logger *slog.Logger) (*endpoint, sdkmetric.Reader, error) {
+func listen(ctx context.Context, o Options) (*endpoint, sdkmetric.Reader, error) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(
 		collectors.NewGoCollector(),
@@ -39,22 +39,22 @@ func listen(addr string, handlers map[string]http.Handler, logger *slog.Logger) 
 	if err != nil {
 		return nil, nil, err
 	}
-	listener, err := net.Listen("tcp", addr)
+	listener, err := o.Sockets.Listen(ctx, "tcp", o.MetricsListen)
 	if err != nil {
 		return nil, nil, err
 	}
 	e := &endpoint{
 		listener: listener,
 		server: &http.Server{
-			Handler:           routes(registry, handlers, logger),
+			Handler:           routes(registry, o.Handlers, o.Logger),
 			ReadHeaderTimeout: 5 * time.Second,
 			ReadTimeout:       10 * time.Second,
 			WriteTimeout:      time.Minute,
 			IdleTimeout:       2 * time.Minute,
 			MaxHeaderBytes:    16 << 10,
-			ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
+			ErrorLog:          slog.NewLogLogger(o.Logger.Handler(), slog.LevelWarn),
 		},
-		logger: logger,
+		logger: o.Logger,
 		served: make(chan struct{}),
 	}
 	go e.serve()

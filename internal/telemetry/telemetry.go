@@ -40,6 +40,8 @@ type Options struct {
 	// MetricsListen is the TCP address of the Prometheus endpoint,
 	// host:port, where port 0 means any free one. "" means no endpoint.
 	MetricsListen string
+	// Sockets opens that address.
+	Sockets net.ListenConfig
 	// Handlers are served there, too, by their patterns.
 	Handlers map[string]http.Handler
 	// Logger gets the exporters' errors. nil means slog.Default().
@@ -118,7 +120,7 @@ func (t *Telemetry) startTraces(ctx context.Context, res *resource.Resource) err
 func (t *Telemetry) startMetrics(ctx context.Context, res *resource.Resource, o Options) error {
 	var readers []sdkmetric.Option
 	if o.MetricsListen != "" {
-		e, reader, err := listen(o.MetricsListen, o.Handlers, o.Logger)
+		e, reader, err := listen(ctx, o)
 		if err != nil {
 			return fmt.Errorf("metrics endpoint: %w", err)
 		}
