@@ -118,7 +118,7 @@ func (c contestant) race(ctx context.Context, s settings, t *target, l load, r *
 		cancel() // it may not come to its end
 	}
 	if err := cmp.Or(err, cmd.Wait()); err != nil {
-		return sample{}, fmt.Errorf("%w %.300s", err, strings.Join(strings.Fields(stderr.String()), " "))
+		return sample{}, fmt.Errorf("%w; %.300s", err, strings.Join(strings.Fields(stderr.String()), " "))
 	}
 	r.versions[c.name] = result.Version
 	return figures, nil
@@ -128,14 +128,14 @@ func (c contestant) race(ctx context.Context, s settings, t *target, l load, r *
 func watch(ctx context.Context, t *target, pid int, out io.Reader) (figures sample, result contest.Result, err error) {
 	lines := bufio.NewScanner(out)
 	if !lines.Scan() || lines.Text() != "begin" {
-		return figures, result, fmt.Errorf("it did not begin, but said %.100q;", lines.Text())
+		return figures, result, fmt.Errorf("it did not begin, but said %.100q", lines.Text())
 	}
 	before, err := t.usage(ctx, pid)
 	if err != nil {
 		return figures, result, err
 	}
 	if !lines.Scan() {
-		return figures, result, errors.New("it has no result:")
+		return figures, result, errors.New("it has no result")
 	}
 	after, err := t.usage(ctx, pid)
 	if err != nil {
