@@ -246,7 +246,7 @@ func (rep *report) save(file string) error {
 	}
 	for _, step := range steps() {
 		if s := rep.scripts[step.name]; s != nil {
-			least, _, _ := rep.scriptFigures(step.name)
+			least, _ := scriptFigures(rep.scripts[step.name])
 			out.Scripts = append(out.Scripts, script{step.name, least, s})
 		}
 	}

@@ -152,12 +152,12 @@ func sha(source string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// scriptFigures are the lower quartiles of the samples of a step, which are disturbed less than the medians, and the quartiles of the
-// ratio of the two.
-func (rep *report) scriptFigures(step string) (least scriptSample, low, high float64) {
+// scriptFigures are the lower quartiles of some samples, which are disturbed less than the medians, and the quartiles of the ratio
+// within one round, when both scripts ran on an equally busy machine.
+func scriptFigures(samples []scriptSample) (least scriptSample, ratios [3]float64) {
 	quartile := func(of int, figure func(scriptSample) float64) float64 {
-		all := make([]float64, 0, len(rep.scripts[step]))
-		for _, s := range rep.scripts[step] {
+		all := make([]float64, 0, len(samples))
+		for _, s := range samples {
 			all = append(all, figure(s))
 		}
 		slices.Sort(all)
@@ -165,7 +165,10 @@ func (rep *report) scriptFigures(step string) (least scriptSample, low, high flo
 	}
 	least.Ours = quartile(1, func(s scriptSample) float64 { return s.Ours })
 	least.Theirs = quartile(1, func(s scriptSample) float64 { return s.Theirs })
-	return least, quartile(1, scriptSample.ratio), quartile(3, scriptSample.ratio)
+	for i := range ratios {
+		ratios[i] = quartile(i+1, scriptSample.ratio)
+	}
+	return least, ratios
 }
 
 // loadOf is how busy the machine is: a caption.

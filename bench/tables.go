@@ -106,25 +106,35 @@ func (rep *report) scriptTables() []table {
 		return nil
 	}
 	t := table{
-		title: fmt.Sprintf("Time of one script in Redis, beside that of Redisson's for the same step: lower quartiles (load of the machine: %s before, %s after)", rep.load, loadOf()),
-		head:  []string{"step", "Redisson µs", "lockproxy µs", "ratio", "its quartiles", "aim", "met"},
+		title: fmt.Sprintf("Time of one script in Redis, beside that of Redisson's for the same step: lower quartiles, and the quartiles of the ratio within "+
+			"a round (load of the machine: %s before, %s after)", rep.load, loadOf()),
+		head: []string{"step", "Redisson µs", "lockproxy µs", "ratio", "from", "to", "aim", "met"},
 	}
-	add := func(name string, s scriptSample, quartiles string, most float64) {
-		met := map[bool]string{true: "yes", false: "NO"}[s.ratio() <= most]
-		t.add(name, decimal(s.Theirs), decimal(s.Ours), decimal(s.ratio()), quartiles, fmt.Sprintf("≤ %.1f", most), met)
+	add := func(name string, samples []scriptSample, most float64) {
+		s, ratios := scriptFigures(samples)
+		met := map[bool]string{true: "yes", false: "NO"}[ratios[1] <= most]
+		t.add(name, decimal(s.Theirs), decimal(s.Ours), decimal(ratios[1]), decimal(ratios[0]), decimal(ratios[2]), fmt.Sprintf("≤ %.1f", most), met)
 	}
-	var both scriptSample
+	var both []scriptSample
 	for _, step := range steps() {
-		if len(rep.scripts[step.name]) == 0 {
+		samples := rep.scripts[step.name]
+		if len(samples) == 0 {
 			continue // the measurement was ended
 		}
-		s, low, high := rep.scriptFigures(step.name)
-		add(step.name, s, fmt.Sprintf("%.2f to %.2f", low, high), step.most)
-		if step.pair {
-			both = scriptSample{both.Ours + s.Ours, both.Theirs + s.Theirs}
+		add(step.name, samples, step.most)
+		for i, s := range samples {
+			switch {
+			case !step.pair:
+			case step.name == "plain: acquire":
+				both = append(both, s)
+			case i < len(both):
+				both[i] = scriptSample{both[i].Ours + s.Ours, both[i].Theirs + s.Theirs}
+			}
 		}
 	}
-	add("plain: the pair", both, "", 1)
+	if len(both) > 0 {
+		add("plain: the pair", both, 1)
+	}
 	return []table{t}
 }
 
