@@ -147,8 +147,8 @@ func (m *mapping) node(n lock.NodeInfo) {
 	m.text("kind", n.Has.Kind)
 	m.number("ttl-ms", n.Has.TTL)
 	m.key("owners")
-	m.out = resp.AppendArray(m.out, len(n.Has.Holders))
-	for _, h := range n.Has.Holders {
+	m.out = resp.AppendArray(m.out, len(n.Has.Owners))
+	for _, h := range n.Has.Owners {
 		m.out = resp.AppendBulkString(m.out, h.Owner)
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/internal/admin"
 	"github.com/lockproxy/lockproxy/internal/lock"
+	"github.com/lockproxy/lockproxy/internal/lockstore/quorum"
+	"github.com/lockproxy/lockproxy/internal/lockstore/sharded"
 	"github.com/lockproxy/lockproxy/internal/session"
 	"github.com/lockproxy/lockproxy/internal/systemd"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
@@ -36,7 +38,7 @@ type app struct {
 	node      *upstream.Node     // nil with a cluster, as are control and locks
 	cluster   *cluster.Cluster   // nil with a node
 	control   *upstream.Control
-	quorum    []lock.QuorumNode // none: control has the locks
+	quorum    []quorum.Node // none: control has the locks
 	locks     *lock.Manager
 	server    *session.Server
 	listeners []listener
@@ -120,9 +122,11 @@ func (a *app) connect(ctx context.Context, url upstream.URL) (service upstream.I
 	if err = a.connectQuorum(); err != nil {
 		return service, err
 	}
-	o := a.lockOptions()
-	o.Quorum = lock.QuorumOptions{Nodes: a.quorum, MaxLease: cfg.Quorum.MaxLease, NodeTimeout: cfg.Quorum.NodeTimeout}
-	a.locks = lock.New(a.control, o)
+	where := sharded.Single(a.control)
+	if len(a.quorum) > 0 {
+		where = quorum.Open(quorum.Options{Nodes: a.quorum, MaxLease: cfg.Quorum.MaxLease, NodeTimeout: cfg.Quorum.NodeTimeout})
+	}
+	a.locks = lock.New(where, a.lockOptions())
 	return upstream.Identity{User: target.User, Password: target.Password, DB: target.DB}, nil
 }
 
@@ -132,7 +136,7 @@ func (a *app) lockOptions() lock.Options {
 	return lock.Options{
 		Watchdog: set.WatchdogTimeout, Poll: set.WaitPoll, FairWait: set.FairWait, Grace: set.DisconnectGrace, OwnerGrace: set.OwnerGrace, MaxHold: set.MaxHold,
 		FenceTTL: set.FenceKeyTTL, Reentry: lock.Reentry(set.ImplicitReentry), WarmChannels: set.WarmChannels,
-		ClusterPubSub: lock.PubSub(a.cfg.Cluster.PubSub), Logger: a.log,
+		Logger: a.log,
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/internal/lock"
+	"github.com/lockproxy/lockproxy/internal/lockstore/sharded"
 	"github.com/lockproxy/lockproxy/internal/retry"
 	"github.com/lockproxy/lockproxy/internal/session"
 	"github.com/lockproxy/lockproxy/internal/systemd"
@@ -34,9 +35,7 @@ func (a *app) findCluster(ctx context.Context, target upstream.ClusterTarget) (s
 			if failed {
 				a.log.Info("the cluster is there")
 			}
-			locks := a.lockOptions()
-			locks.Cluster = a.cluster
-			a.locks = lock.New(nil, locks)
+			a.locks = lock.New(sharded.Cluster(a.cluster, sharded.PubSub(a.cfg.Cluster.PubSub)), a.lockOptions())
 			return upstream.Identity{User: target.Node.User, Password: target.Node.Password}, nil
 		}
 		a.log.Warn("the cluster is not there yet", "error", err)

@@ -3,7 +3,7 @@ package main
 import (
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/lock"
+	"github.com/lockproxy/lockproxy/internal/lockstore/quorum"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
@@ -20,7 +20,7 @@ func (a *app) connectQuorum() error {
 			return err
 		}
 		target.MinUptime, target.Vetter = longest+longest/100, distinct.Add(url.String())
-		a.quorum = append(a.quorum, lock.QuorumNode{
+		a.quorum = append(a.quorum, quorum.Node{
 			Name:    url.String(),
 			Control: upstream.NewControl(target, upstream.ControlOptions{DialTimeout: nodeDial, Logger: a.log}),
 		})

@@ -11,7 +11,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/admin"
 	"github.com/lockproxy/lockproxy/internal/backend"
-	"github.com/lockproxy/lockproxy/internal/lock"
+	"github.com/lockproxy/lockproxy/internal/lockstore/quorum"
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -68,7 +68,7 @@ func ping(ctx context.Context, n *upstream.Node, service upstream.Identity) erro
 }
 
 // pingQuorum says why a node's vote does not count. One that is too young is not connected to.
-func pingQuorum(ctx context.Context, n lock.QuorumNode) error {
+func pingQuorum(ctx context.Context, n quorum.Node) error {
 	client, err := n.Control.Client(0)
 	if err != nil {
 		return err

@@ -14,7 +14,7 @@ import (
 func codesIn(files []source) map[string]bool {
 	codes := map[string]bool{}
 	for _, f := range files {
-		if f.test || f.pkg != "internal/lock" {
+		if f.test || f.pkg != "internal/lock" && !strings.HasPrefix(f.pkg, "internal/lockstore") {
 			continue
 		}
 		ast.Inspect(f.ast, func(n ast.Node) bool {
@@ -22,9 +22,12 @@ func codesIn(files []source) map[string]bool {
 			if !ok || len(made.Elts) == 0 {
 				return true
 			}
-			name, ok := made.Type.(*ast.Ident)
-			text, isText := made.Elts[0].(*ast.BasicLit)
-			if ok && isText && name.Name == "Error" && text.Kind == token.STRING {
+			first := made.Elts[0]
+			if named, ok := first.(*ast.KeyValueExpr); ok {
+				first = named.Value
+			}
+			text, isText := first.(*ast.BasicLit)
+			if isText && isError(made.Type) && text.Kind == token.STRING {
 				if code, err := strconv.Unquote(text.Value); err == nil {
 					codes[code] = true
 				}
@@ -33,6 +36,15 @@ func codesIn(files []source) map[string]bool {
 		})
 	}
 	return codes
+}
+
+// isError says whether a type is the lock engine's Error.
+func isError(t ast.Expr) bool {
+	if from, ok := t.(*ast.SelectorExpr); ok {
+		t = from.Sel
+	}
+	name, ok := t.(*ast.Ident)
+	return ok && name.Name == "Error"
 }
 
 // TestErrorCodesAreDocumented: docs/ERRORS.md has a row for each code of ours.

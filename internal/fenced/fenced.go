@@ -10,6 +10,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/internal/lock"
+	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
@@ -141,7 +142,7 @@ func (f *Fence) explain(err error) error {
 		return err
 	}
 	return &upstream.ReplyError{Line: refusal.Line + "; by a reader it runs WATCH and EXISTS on the key of its hold, too, which is '" +
-		lock.Printable(f.Hold) + "'"}
+		lockstore.Printable(f.Hold) + "'"}
 }
 
 // judge says by the answer of HMGET whether the lock is held; nil: it is. there says whether Redis has the key f.Hold.

@@ -3,12 +3,30 @@ package lock
 import (
 	"context"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/simulation/world"
 )
+
+// askedFor is a request of a client that was granted, and of which nobody has been told. Its hold is busy.
+func askedFor(t *testing.T, c *Client, r Request) (*acquire, lockstore.Acquired) {
+	t.Helper()
+	id, explicit := c.id(r.Kind, r.DB, r.Key, r.Owner)
+	h, err := c.m.enter(context.Background(), id, explicit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := c.newAcquire(h, r, nil)
+	ans, err := a.ask(context.Background())
+	if err != nil || ans.Code != 1 {
+		t.Fatal(ans, err)
+	}
+	a.notAfter = ans.NotAfter
+	return a, ans
+}
 
 // A grant of which nobody heard, because its reply was lost and its client did not wait for the answer, is given back, unless its
 // owner had the lock before or counts on it through another proxy.
@@ -26,15 +44,8 @@ func TestAbandonedGrantOfAnOwner(t *testing.T) {
 					if when == "before" {
 						mustLock(t, b, r)
 					}
-					id, _ := c.id(r.Kind, 0, r.Key, "me")
-					h, err := m.enter(context.Background(), id, true)
-					if err != nil {
-						t.Fatal(err)
-					}
-					a := c.newAcquire(h, r, nil)
-					if ans, err := m.store.acquire(context.Background(), a); err != nil || ans.code != 1 {
-						t.Fatal(ans, err)
-					}
+					a, _ := askedFor(t, c, r)
+					id := a.ID
 					if when == "after" {
 						mustLock(t, b, r)
 					}
@@ -59,7 +70,7 @@ func TestAbandonedWhileRedisIsAway(t *testing.T) {
 		"grant": func(_ *Client, a *acquire, s settled) func() { return func() { a.abandon(s) } },
 		"too late": func(c *Client, a *acquire, s settled) func() {
 			return func() {
-				if _ = c.m.undo(context.Background(), a, s.answer); !a.handedOn {
+				if _ = c.m.undo(context.Background(), a, s.Acquired); !a.handedOn {
 					c.m.leave(a.h)
 				}
 			}
@@ -69,8 +80,8 @@ func TestAbandonedWhileRedisIsAway(t *testing.T) {
 			return func() { c.m.leave(a.h); c.m.enterAndSurrender(a.h) }
 		},
 		"unlock": func(c *Client, a *acquire, _ settled) func() {
-			r := c.newRelease(a.h, true)
-			r.registration, r.before, r.notAfter, r.sent = a.registration, 1, a.notAfter, time.Now()
+			r := c.m.newRelease(a.h, c, true)
+			r.Registration, r.Count, r.notAfter, r.sent = a.Registration, 1, a.notAfter, time.Now()
 			s := r.settle()
 			return func() { r.abandon(s) }
 		},
@@ -85,23 +96,16 @@ func TestAbandonedWhileRedisIsAway(t *testing.T) {
 						what := fmt.Sprintf("%v, owner %q", kind, owner)
 						c, _ := client(m)
 						r := Request{Key: what, Kind: kind, Owner: owner, Lease: lease.Milliseconds()}
-						id, explicit := c.id(r.Kind, 0, r.Key, owner)
-						h, err := m.enter(context.Background(), id, explicit)
-						if err != nil {
-							t.Fatal(err)
-						}
-						a := c.newAcquire(h, r, nil)
-						if ans, err := m.store.acquire(context.Background(), a); err != nil || ans.code != 1 {
-							t.Fatal(ans, err)
-						}
-						h.registration = a.registration
-						abandon, done := prepare(c, a, a.settle()), make(chan struct{})
+						a, _ := askedFor(t, c, r)
+						a.h.registration = a.Registration
+						abandon := prepare(c, a, a.settle())
 						link.Cut()
-						go func() { abandon(); close(done) }()
+						var abandoned sync.WaitGroup
+						abandoned.Go(abandon)
 						time.Sleep(away)
 						link.Heal()
 						eventually(t, away, what+" is free", func() bool { return s.Do(t, "EXISTS", r.Key).(int64) == 0 })
-						<-done
+						abandoned.Wait()
 					}
 				}
 			})

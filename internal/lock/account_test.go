@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/lockstore/sharded"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -38,7 +39,7 @@ func TestAccountIsTold(t *testing.T) {
 	s.Do(t, "ACL", "SETUSER", "svc", "on", ">pw", "~*", "&*", "+@all", "-publish")
 	log := &logText{}
 	ctl := upstream.NewControl(upstream.Target{Network: "tcp", Addr: s.Addr(), User: "svc", Password: "pw"}, upstream.ControlOptions{Logger: testLog()})
-	m := atWork(t, New(ctl, Options{Logger: slog.New(slog.NewTextHandler(log, nil))}), ctl.Close)
+	m := atWork(t, New(sharded.Single(ctl), Options{Logger: slog.New(slog.NewTextHandler(log, nil))}), ctl.Close)
 	eventually(t, 30*time.Second, "logged", func() bool { return log.has("lacks=+publish") })
 	a, lost := client(m)
 	_, err := a.Lock(t.Context(), Request{Key: "k"})

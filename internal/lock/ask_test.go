@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/lockstore"
+	"github.com/lockproxy/lockproxy/internal/lockstore/sharded"
 	"github.com/lockproxy/lockproxy/internal/simulation/world"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 	"github.com/lockproxy/lockproxy/upstream"
@@ -31,7 +33,7 @@ func TestSilentRedisAsksNobodyToStay(t *testing.T) {
 			}()
 		}
 		_, err := third.Lock(t.Context(), Request{Key: "k", Blocks: true, Block: 50})
-		if !errors.Is(err, errUntold) || !isNotSent(err) {
+		if !errors.Is(err, lockstore.ErrUntold) || !lockstore.NotSent(err) {
 			t.Error(err)
 		}
 		gone()
@@ -54,7 +56,7 @@ func TestWithdrawnRightIsKnownBeforeTheNextLock(t *testing.T) {
 	s := testredis.Start(t)
 	s.Do(t, "ACL", "SETUSER", "svc", "on", ">pw", "~*", "&*", "+@all")
 	ctl := upstream.NewControl(upstream.Target{Network: "tcp", Addr: s.Addr(), User: "svc", Password: "pw"}, upstream.ControlOptions{Logger: testLog()})
-	m := atWork(t, New(ctl, Options{Logger: testLog()}), ctl.Close)
+	m := atWork(t, New(sharded.Single(ctl), Options{Logger: testLog()}), ctl.Close)
 	a, _ := client(m)
 	for _, right := range []string{"publish", "del"} {
 		mustLock(t, a, Request{Key: "k"})
@@ -66,7 +68,7 @@ func TestWithdrawnRightIsKnownBeforeTheNextLock(t *testing.T) {
 			t.Errorf("without %s: %v", right, err)
 		}
 		s.Do(t, "ACL", "SETUSER", "svc", "+"+right)
-		eventually(t, 30*time.Second, "allowed", func() bool { _, err := m.store.admit(t.Context(), Request{Key: "k"}); return err == nil })
+		eventually(t, 30*time.Second, "allowed", func() bool { return m.admit(t.Context(), Request{Key: "k"}) == nil })
 		mustUnlock(t, a, UnlockRequest{Key: "k"}, true)
 	}
 }

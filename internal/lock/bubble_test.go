@@ -11,6 +11,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/lockproxy/lockproxy/internal/lockstore/sharded"
 	"github.com/lockproxy/lockproxy/internal/simulation/world"
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -34,7 +35,7 @@ func bubbleEngine(t *testing.T, w *world.World, n *world.Node, proxy string, o O
 	o.Logger = testLog()
 	target := upstream.Target{Network: "tcp", Addr: n.Addr(), Dialer: w.Proxy(proxy)}
 	ctl := upstream.NewControl(target, upstream.ControlOptions{Logger: o.Logger})
-	return atWork(t, New(ctl, o), ctl.Close)
+	return atWork(t, New(sharded.Single(ctl), o), ctl.Close)
 }
 
 // bubbleSlow is an engine whose messages to the node, and from it, take 100 ms; the link is that to break.

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockstore"
-	"github.com/lockproxy/lockproxy/internal/lockstore/node"
 	"github.com/lockproxy/lockproxy/internal/retry"
 )
 
@@ -193,5 +192,5 @@ func (m *Manager) sleep(ctx context.Context, d time.Duration) bool {
 	return retry.Sleep(ctx, d, m.ended)
 }
 
-// backoff is the pause between two tries of a request that must come to an end.
-func backoff() retry.Backoff { return retry.Backoff{First: 5 * time.Millisecond, Most: node.MaxPause} }
+// insist is the pauses between the tries of a request that must come to an end.
+func insist() retry.Backoff { return retry.Backoff{First: 5 * time.Millisecond, Most: time.Second / 2} }

@@ -42,7 +42,7 @@ func (m *Manager) watchDeadlines(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-timer.C:
-		case <-m.deadlines.wake:
+		case <-m.deadlines.Wake:
 		}
 	}
 }
@@ -61,9 +61,9 @@ func (m *Manager) tellSome(now time.Time) (next time.Duration, all bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for range tellAtOnce {
-		h, over := m.deadlines.due(now)
+		h, over := m.deadlines.Due(now)
 		if !over {
-			return m.deadlines.sleep(tick), true
+			return m.deadlines.Sleep(tick), true
 		}
 		m.tellIfOver(h, now)
 	}
@@ -78,10 +78,10 @@ func (m *Manager) tellIfOver(h *hold, now time.Time) {
 	}
 	switch {
 	case !ok:
-		m.deadlines.drop(h)
+		m.deadlines.Drop(h)
 	case at.After(now):
 		h.ends = at
-		m.deadlines.put(h)
+		m.deadlines.Put(h)
 	case h.watched:
 		m.lose(h, reasonUnrenewed)
 	default:
@@ -94,6 +94,6 @@ func (m *Manager) expect(h *hold) {
 	at, ok := h.lossAt()
 	if ok && (h.endsPlace == 0 || at.Before(h.ends)) {
 		h.ends = at
-		m.deadlines.put(h)
+		m.deadlines.Put(h)
 	}
 }

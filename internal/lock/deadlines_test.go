@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockstore"
+	"github.com/lockproxy/lockproxy/internal/lockstore/sharded"
 	"github.com/lockproxy/lockproxy/internal/simulation/world"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 	"github.com/lockproxy/lockproxy/upstream"
@@ -91,24 +92,6 @@ func TestSlowRedisLosesNoLock(t *testing.T) {
 	})
 }
 
-// TestTooLateSaysWhatIsKnown: a script that Redis came to too late names the time it took, or the clock that jumped.
-func TestTooLateSaysWhatIsKnown(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world.World) {
-		s := w.NewNode(bubbleAddr)
-		m := bubbleEngine(t, w, s, "one", Options{})
-		c, _ := client(m)
-		mustLock(t, c, Request{Key: "k"})
-		for took, want := range map[time.Duration]string{
-			1500 * time.Millisecond: "the request came to Redis too late, and nothing was done: the answer took 1.5s, 1s are allowed",
-			5 * time.Millisecond:    "the request came to Redis too late, and nothing was done: its clock is ahead of where it was",
-		} {
-			if err := directOf(m).tooLate(took, time.Second); !isLate(err) || !isNotSent(err) || !strings.HasSuffix(err.Error(), want) {
-				t.Errorf("%v: %v", took, err)
-			}
-		}
-	})
-}
-
 // TestReplicasTakeNobodysPlace: renewals that wait for a replica that has gone do not hold up others.
 func TestReplicasTakeNobodysPlace(t *testing.T) {
 	t.Parallel()
@@ -140,7 +123,7 @@ func TestReplicasTakeNobodysPlace(t *testing.T) {
 
 // TestBatchesByDeadline: a batch takes 500 holds of one kind, and the earliest deadline goes first.
 func TestBatchesByDeadline(t *testing.T) {
-	m := New(upstream.NewControl(upstream.Target{}, upstream.ControlOptions{}), Options{})
+	m := New(sharded.Single(upstream.NewControl(upstream.Target{}, upstream.ControlOptions{})), Options{})
 	now := time.Now()
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -154,9 +137,9 @@ func TestBatchesByDeadline(t *testing.T) {
 	ln := m.laneOf(m.holds[lockstore.ID{Key: "0", Owner: "o"}])
 	var sizes []int
 	var last time.Time
-	for len(ln.queue.all) > 0 {
-		b := ln.queue.all[0]
-		ln.queue.drop(b)
+	for ln.queue.Len() > 0 {
+		b := ln.queue.First()
+		ln.queue.Drop(b)
 		if b.deadline.Before(last) {
 			t.Errorf("a batch for %v comes after one for %v", b.deadline.Sub(now), last.Sub(now))
 		}

@@ -88,7 +88,7 @@ const mostNamed = 8
 func neverEnds(circle []lockstore.ID) error {
 	names := make([]string, len(circle))
 	for i, id := range circle {
-		names[i] = "'" + printable(id.Key) + "'"
+		names[i] = "'" + lockstore.Printable(id.Key) + "'"
 	}
 	if more := len(names) - mostNamed; more > 0 {
 		names = slices.Replace(names, mostNamed-1, len(names)-1, fmt.Sprintf("%d more", more))

@@ -14,6 +14,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/lockproxy/lockproxy/internal/lockstore"
+	"github.com/lockproxy/lockproxy/internal/lockstore/sharded"
 	"github.com/lockproxy/lockproxy/internal/simulation/world"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 	"github.com/lockproxy/lockproxy/upstream"
@@ -32,7 +33,7 @@ func engine(t *testing.T, url string, o Options) *Manager {
 	}
 	o.Logger = testLog()
 	ctl := upstream.NewControl(target, upstream.ControlOptions{})
-	return atWork(t, New(ctl, o), ctl.Close)
+	return atWork(t, New(sharded.Single(ctl), o), ctl.Close)
 }
 
 // testLog says nothing, unless LOCK_TEST_LOG is set.

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
@@ -24,7 +25,7 @@ func TestWhatAWaiterSitsOut(t *testing.T) {
 		&upstream.ReplyError{Line: "WRONGTYPE Operation"}: false,
 		&Error{"LOCKKIND", "x"}:                           false,
 	} {
-		if passing(err) != want {
+		if lockstore.Passing(err) != want {
 			t.Errorf("%v: %v", err, !want)
 		}
 	}

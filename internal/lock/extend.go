@@ -2,11 +2,9 @@ package lock
 
 import (
 	"context"
-	"strconv"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockstore"
-	"github.com/lockproxy/lockproxy/internal/lockstore/node"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 )
 
@@ -48,17 +46,17 @@ func (c *Client) renew(ctx context.Context, r RenewRequest) error {
 	if lost, ok := c.lossOf(id); ok && !explicit {
 		return lost.error(r.Key) // Redis may have it for a moment longer: what was reported lost stays lost
 	}
-	if err := m.store.limit(r.Lease, 0); err != nil {
+	if err := m.store.Limit(r.Lease, 0); err != nil {
 		return err
 	}
 	if r.Lease > 0 && !m.sitOut(ctx, h) {
 		return ctx.Err()
 	}
 	e := c.newExtension(h, r)
-	done, err := m.store.extend(ctx, e)
+	done, err := m.store.Extend(ctx, e)
 	m.noteStep(h, done)
 	switch {
-	case isUnknown(err):
+	case lockstore.Unknown(err):
 		return outcomeUnknown("RENEW", err)
 	case err != nil:
 		return err
@@ -87,7 +85,7 @@ func (c *Client) newExtension(h *hold, r RenewRequest) lockstore.Extension {
 	if e.Registration == "" {
 		e.Registration = c.request()
 	}
-	e.Registration = marked(e.Registration, r.Lease == 0)
+	e.Registration = lockstore.Marked(e.Registration, r.Lease == 0)
 	return e
 }
 
@@ -126,8 +124,8 @@ func (c *Client) noteExtended(h *hold, r RenewRequest, done lockstore.Extended, 
 		return lost, true
 	}
 	m.begin(h, c, done.Count)
-	h.watched, h.deadline, h.registration = r.Lease == 0, done.Sent.Add(milliseconds(done.TTL)), registration
-	h.lease = milliseconds(leaseOf(Request{Lease: r.Lease}, m.opts))
+	h.watched, h.deadline, h.registration = r.Lease == 0, done.Sent.Add(lockstore.Milliseconds(done.TTL)), registration
+	h.lease = lockstore.Milliseconds(leaseOf(Request{Lease: r.Lease}, m.opts))
 	m.planNext(h, done.Sent)
 	m.done.remove(h.id)
 	if !time.Now().Before(h.deadline) {
@@ -137,16 +135,4 @@ func (c *Client) noteExtended(h *hold, r RenewRequest, done lockstore.Extended, 
 	}
 	c.forgetLoss(h.id)
 	return lossRecord{}, false
-}
-
-func extendCall(e lockstore.Extension, notAfter string) node.Call {
-	keys, flags := e.ID.Keys(), ""
-	if e.Named {
-		keys, flags = append(keys, e.ID.WatchKey()), "W"
-	}
-	if e.Watched {
-		flags += "K"
-	}
-	args := []string{strconv.FormatInt(e.Lease, 10), e.ID.Field(), notAfter, flags, e.Registration, e.Known}
-	return node.Call{DB: e.ID.DB, Script: e.ID.Kind.Spec().Extend, Keys: keys, Args: append(args, e.ID.Rest()...)}
 }

@@ -5,23 +5,25 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/lockproxy/lockproxy/internal/lockstore"
 )
 
 // undo gives back a grant that does not count and that nobody was told of. When that takes too long it goes on alone.
-func (m *Manager) undo(ctx context.Context, a *acquire, ans answer) error {
-	rel := a.c.newRelease(a.h, false)
-	if a.h.explicit {
-		rel.attempt = a.attempt
+func (m *Manager) undo(ctx context.Context, a *acquire, ans lockstore.Acquired) error {
+	rel := m.newRelease(a.h, a.c, false)
+	if a.Named {
+		rel.Attempt = ans.Attempt
 	}
-	if ans.raised == 0 && rel.attempt == "" {
+	if ans.Raised == 0 && rel.Attempt == "" {
 		return nil
 	}
-	rel.alone = a.h.explicit && !m.store.votes()
-	rel.before = ans.count
-	if a.registration != "" {
-		rel.registration = a.registration
+	rel.Alone = a.Named && !m.store.Votes()
+	rel.Count = ans.Count
+	if a.Registration != "" {
+		rel.Registration = a.Registration
 	}
-	rel.until = a.until(ans)
+	rel.until = until(ans)
 	work := func() settled {
 		code, left, err := rel.complete()
 		if err == nil {
@@ -69,15 +71,15 @@ func (m *Manager) enterAndGiveBack(was *hold) {
 // giveBack releases all of one owner's holds, unless an effect of the owner may still come to pass. The hold is busy, and left.
 func (m *Manager) giveBack(h *hold) {
 	defer m.leave(h)
+	rel := m.newRelease(h, nil, true)
 	m.mu.Lock()
-	rel := &release{m: m, h: h, all: true, before: h.count}
 	h.watched = false
 	doubt := h.doubt
 	if doubt {
 		m.endUnreleased(h)
 	}
 	m.mu.Unlock()
-	if rel.before == 0 || doubt {
+	if rel.Count == 0 || doubt {
 		return
 	}
 	code, left, err := rel.complete()
@@ -115,11 +117,13 @@ func (m *Manager) enterAndSurrender(was *hold) {
 	m.mu.Lock()
 	again := h.count > 0
 	// A named owner may be back through another proxy: only what this one renewed is given back.
-	rel := &release{m: m, h: h, all: true, onlyOurs: h.explicit, registration: was.registration, until: time.Now().Add(was.lease)}
+	registration, until := was.registration, time.Now().Add(was.lease)
 	m.mu.Unlock()
 	if again {
 		return
 	}
+	rel := m.newRelease(h, nil, true)
+	rel.Count, rel.OnlyOurs, rel.Registration, rel.until = 0, h.explicit, registration, until
 	if _, _, err := rel.complete(); err != nil {
 		m.log.Warn("cannot give back a lock that was told lost, it runs out", "key", h.id.Key, "owner", h.id.Owner, "error", err)
 	}

@@ -144,15 +144,7 @@ func TestGoneWhileTheOwnerAsksAgain(t *testing.T) {
 					a, _ := client(m)
 					b, _ := client(n)
 					id, _ := a.id(kind, 0, r.Key, "me")
-					h, err := m.enter(context.Background(), id, true)
-					if err != nil {
-						t.Fatal(err)
-					}
-					asked := a.newAcquire(h, r, nil)
-					ans, err := m.store.acquire(context.Background(), asked)
-					if err != nil || ans.code != 1 {
-						t.Fatal(ans, err)
-					}
+					asked, ans := askedFor(t, a, r)
 					if second >= 0 {
 						r.Lease = second
 						mustLock(t, b, r)
@@ -160,7 +152,7 @@ func TestGoneWhileTheOwnerAsksAgain(t *testing.T) {
 					if err := m.undo(context.Background(), asked, ans); err != nil {
 						t.Fatal(err)
 					}
-					m.leave(h)
+					m.leave(asked.h)
 					got, want := hash(t, s, r.Key)[id.Field()], "1"
 					if second < 0 {
 						want = ""
@@ -185,22 +177,14 @@ func TestLostReplyOfAnOwnersGrant(t *testing.T) {
 		for i, lease := range []int64{0, 60000} {
 			c, _ := client(m)
 			r := Request{Key: fmt.Sprint("k", i), Owner: "me", Lease: lease}
-			id, _ := c.id(Plain, 0, r.Key, "me")
-			h, err := m.enter(context.Background(), id, true)
-			if err != nil {
-				t.Fatal(err)
-			}
-			a := c.newAcquire(h, r, nil)
-			if ans, err := m.store.acquire(context.Background(), a); err != nil || ans.code != 1 {
-				t.Fatal(ans, err)
-			}
-			g, _, err := c.finish(context.Background(), a, answer{}, &upstream.LostError{Cause: errors.New("cut")})
+			a, ans := askedFor(t, c, r)
+			g, _, err := c.finish(context.Background(), a, lockstore.Acquired{NotAfter: ans.NotAfter}, &upstream.LostError{Cause: errors.New("cut")})
 			if err != nil || g.again {
 				t.Fatal(g, err)
 			}
 			m.mu.Lock()
-			if h.registration != a.registration || h.watched != (lease == 0) {
-				t.Errorf("lease %d: %q, not %q, watched %v", lease, h.registration, a.registration, h.watched)
+			if h := a.h; h.registration != a.Registration || h.watched != (lease == 0) {
+				t.Errorf("lease %d: %q, not %q, watched %v", lease, h.registration, a.Registration, h.watched)
 			}
 			m.mu.Unlock()
 		}
@@ -218,20 +202,14 @@ func TestGivenBackUnderAUsedName(t *testing.T) {
 		r := Request{Key: "k", Owner: "me", Lease: 5000}
 		mustLock(t, b, Request{Key: "k", Owner: "me"})
 		mustUnlock(t, c, UnlockRequest{Key: "k", Owner: "me"}, true)
-		id, _ := c.id(Plain, 0, "k", "me")
-		h, err := m.enter(context.Background(), id, true)
-		if err != nil {
-			t.Fatal(err)
-		}
-		a := c.newAcquire(h, r, nil)
-		ans, err := m.store.acquire(context.Background(), a)
-		if err != nil || ans.code != 1 || ans.raised != 1 {
-			t.Fatal(ans, err)
+		a, ans := askedFor(t, c, r)
+		if ans.Raised != 1 {
+			t.Fatal(ans)
 		}
 		if err := m.undo(context.Background(), a, ans); err != nil {
 			t.Fatal(err)
 		}
-		m.leave(h)
+		m.leave(a.h)
 		if ttl := pttl(t, s, "k"); ttl <= 0 || ttl > 5000 {
 			t.Fatal(ttl)
 		}

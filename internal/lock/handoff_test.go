@@ -306,7 +306,7 @@ func TestHandoffWaitsForTheSlow(t *testing.T) {
 				if _, over := listen.ReceiveWithTimeout(time.Minute).(error); over {
 					return
 				}
-				signal(told)
+				wake(told)
 			}
 		}()
 		defer func() { _ = listen.Close(); <-heard }()

@@ -8,12 +8,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 )
 
-// longest is the longest lease or wait that local timers take as it is: about 31 years.
-const longest = int64(1e12)
-
-// milliseconds turns a lease in ms, up to 2^53, into a Duration without overflow.
-func milliseconds(ms int64) time.Duration { return time.Duration(min(ms, longest)) * time.Millisecond }
-
 // hold is what this proxy knows of one owner's lock. The entry exists while it is held or a verb works on it.
 type hold struct {
 	id       lockstore.ID
@@ -136,7 +130,7 @@ func (m *Manager) forget(h *hold) {
 	case h.late.After(time.Now()):
 		m.plan(h, h.late)
 	default:
-		m.schedule.drop(h)
+		m.schedule.Drop(h)
 		delete(m.holds, h.id)
 	}
 }
@@ -145,9 +139,11 @@ func (m *Manager) forget(h *hold) {
 func (m *Manager) held(id lockstore.ID) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	h := m.holds[id]
-	return h != nil && h.count > 0 && !h.leaving
+	return m.holds[id].live()
 }
+
+// live says whether there is such a hold, and no RESET gives it back. Manager.mu is held.
+func (h *hold) live() bool { return h != nil && h.count > 0 && !h.leaving }
 
 // begin makes a hold live or brings it up to date after a grant. mu is held.
 func (m *Manager) begin(h *hold, c *Client, count int64) {
@@ -193,8 +189,8 @@ func (m *Manager) end(h *hold) {
 	}
 	h.count, h.waits = 0, nil
 	m.adopt(h, nil)
-	m.schedule.drop(h)
-	m.deadlines.drop(h)
+	m.schedule.Drop(h)
+	m.deadlines.Drop(h)
 	live := m.byKey[h.id.Line()]
 	delete(live, h)
 	if len(live) == 0 {
@@ -215,6 +211,6 @@ func (m *Manager) runOut(h *hold) {
 // plan has the watchdog renew the hold, or look at it, at the given time. mu is held.
 func (m *Manager) plan(h *hold, next time.Time) {
 	h.next = next
-	m.schedule.put(h)
+	m.schedule.Put(h)
 	m.expect(h)
 }

@@ -214,9 +214,9 @@ func TestUnlockElsewhereLost(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			rel := a.newRelease(h, false)
+			rel := m.newRelease(h, a, false)
 			if done {
-				if code, _, err := m.store.release(context.Background(), rel); code != 1 || err != nil {
+				if code, _, err := rel.ask(context.Background()); code != 1 || err != nil {
 					t.Fatal(code, err)
 				}
 			}
@@ -224,7 +224,7 @@ func TestUnlockElsewhereLost(t *testing.T) {
 			p.Heal()
 			said := rel.settle()
 			m.leave(h)
-			if done && (said.err != nil || said.code != 1) || !done && !errors.Is(said.err, errForgotten) {
+			if done && (said.err != nil || said.Code != 1) || !done && !errors.Is(said.err, errForgotten) {
 				t.Fatal(done, said)
 			}
 			if got := hash(t, s, "k")["o"] == "1"; got == done {
@@ -402,13 +402,9 @@ func TestLookGivesUp(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
 		m := bubbleEngine(t, w, s, "one", Options{})
-		if err := directOf(m).sample(); err != nil {
-			t.Fatal(err)
-		}
-		now := directOf(m).now()
 		ended := make(chan error, 1)
 		go func() {
-			_, err := m.store.look(lockstore.ID{Key: "k", Owner: "o"}, false, now+int64(time.Hour/time.Microsecond), time.Now().Add(300*time.Millisecond))
+			_, err := m.store.Look(lockstore.ID{Key: "k", Owner: "o"}, false, time.Now().Add(time.Hour).UnixMicro(), time.Now().Add(300*time.Millisecond))
 			ended <- err
 		}()
 		select {
@@ -473,7 +469,7 @@ func TestLateRenewalIsSatOut(t *testing.T) {
 		mustLock(t, a, Request{Key: "k"})
 		m.mu.Lock()
 		h := m.holds[lockstore.ID{Key: "k", Owner: a.Owner()}]
-		h.late = time.Now().Add(notAfter)
+		h.late = time.Now().Add(lockstore.Allowed)
 		m.renewalFailed(h)
 		m.mu.Unlock()
 		began := time.Now()
@@ -647,8 +643,7 @@ func TestClockJumpHasLocksLookedAt(t *testing.T) {
 		eventually(t, 15*time.Second, "subscribed", func() bool { return subscribers(t, s, lockstore.ChannelOf("kept")) == 1 })
 		time.Sleep(300 * time.Millisecond) // the look that follows a new connection is over
 		s.Do(t, "DEL", "gone")
-		clock := &directOf(m).shards.(*single).only.Clock
-		clock.Set(time.Now().Add(time.Hour).UnixMicro(), time.Now(), clock.Era()) // so it goes back an hour at the next sample
+		s.Jump(-time.Hour)
 		eventually(t, 15*time.Second, "told", func() bool { return lost.reasons() == "gone:clock " })
 		mustUnlock(t, a, UnlockRequest{Key: "kept"}, true)
 		granted(t, waits, "who waits")

@@ -2,21 +2,18 @@ package lock
 
 import (
 	"cmp"
+	"errors"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
-	"github.com/lockproxy/lockproxy/cluster"
+	"github.com/lockproxy/lockproxy/internal/agenda"
 	"github.com/lockproxy/lockproxy/internal/lockstore"
-	"github.com/lockproxy/lockproxy/internal/lockstore/node"
 )
 
 const (
 	// renewChunk is the most holds one renewal script extends: about 0.6 ms of Redis' time.
 	renewChunk = 500
-	// renewAtOnce is the most renewal scripts in flight in one lane; renewSmall where a script has the holds of one slot only.
-	renewAtOnce, renewSmall = 16, 64
 	// renewAllowed is how long Redis may take to come to a renewal while its lock lasts; where it was slower it gets up to the most.
 	renewAllowed, renewAllowedMost = 5 * time.Second, 20 * time.Second
 	// laneRest is how long a lane starts nothing after its node could not be reached.
@@ -37,7 +34,7 @@ type batch struct {
 	batchKey
 	holds    []*hold
 	marks    []string      // of each that is watched for an explicit owner the registration, else ""
-	allow    time.Duration // how long Redis may take to come to it; 0: notAfter
+	allow    time.Duration // how long Redis may take to come to it; 0: lockstore.Allowed
 	planned  time.Time     // when the first of them should have been sent
 	deadline time.Time     // the earliest at which one of them is told lost
 	place    int           // in the lane's queue
@@ -45,7 +42,7 @@ type batch struct {
 
 // laneKey names a lane. Nodes do not wait for each other, and what waits for replicas holds up nothing else.
 type laneKey struct {
-	node       *cluster.Node // of a cluster; else nil
+	node       any // see lockstore.Lane
 	replicated bool
 }
 
@@ -54,24 +51,23 @@ type lane struct {
 	key     laneKey
 	places  int
 	running int
-	queue   agenda[*batch]      // that wait for a place: the one with the earliest deadline goes first
-	open    map[batchKey]*batch // those of them that take more holds
-	rest    time.Time           // nothing is started before
-	allow   time.Duration       // how long Redis may take to come to a script: more than renewAllowed when it was slower
-	failed  int                 // renewals since that was logged last
+	queue   agenda.Agenda[*batch] // that wait for a place: the one with the earliest deadline goes first
+	open    map[batchKey]*batch   // those of them that take more holds
+	rest    time.Time             // nothing is started before
+	allow   time.Duration         // how long Redis may take to come to a script: more than renewAllowed when it was slower
+	failed  int                   // renewals since that was logged last
 	logged  time.Time
 }
 
 // laneOf is where a hold's renewals go. mu is held.
 func (m *Manager) laneOf(h *hold) *lane {
 	key := laneKey{replicated: h.watched && h.replicas > 0}
-	var places int
-	key.node, places = m.store.lane(h.id.Key)
+	at := m.store.Lane(h.id.Key)
+	key.node = at.Node
 	ln := m.lanes[key]
 	if ln == nil {
-		ln = &lane{key: key, places: places, allow: renewAllowed, open: map[batchKey]*batch{}}
-		ln.queue.at = func(b *batch) time.Time { return b.deadline }
-		ln.queue.place = func(b *batch) *int { return &b.place }
+		ln = &lane{key: key, places: at.AtOnce, allow: renewAllowed, open: map[batchKey]*batch{}}
+		ln.queue = agenda.New(func(b *batch) time.Time { return b.deadline }, func(b *batch) *int { return &b.place })
 		m.lanes[key] = ln
 	}
 	return ln
@@ -79,7 +75,7 @@ func (m *Manager) laneOf(h *hold) *lane {
 
 // batchOf is the batch a hold belongs into. mu is held.
 func (m *Manager) batchOf(h *hold) batchKey {
-	key := batchKey{db: h.id.DB, kind: h.id.Kind, slot: m.store.slot(h.id.Key)}
+	key := batchKey{db: h.id.DB, kind: h.id.Kind, slot: m.store.Lane(h.id.Key).Slot}
 	if h.watched {
 		key.lease, key.replicas = h.lease, h.replicas
 	}
@@ -103,7 +99,7 @@ func (m *Manager) enqueue(h *hold) {
 	if deadline.Before(b.deadline) {
 		b.deadline = deadline
 	}
-	ln.queue.put(b)
+	ln.queue.Put(b)
 	if len(b.holds) == renewChunk {
 		delete(ln.open, key)
 	}
@@ -117,9 +113,9 @@ func (m *Manager) startAll() (next time.Duration) {
 		m.start(ln)
 		rest := time.Until(ln.rest)
 		switch {
-		case len(ln.queue.all) > 0 && ln.running == 0 && rest > 0:
+		case ln.queue.Len() > 0 && ln.running == 0 && rest > 0:
 			next = min(next, rest)
-		case len(ln.queue.all) == 0 && ln.running == 0 && ln.failed == 0 && ln.allow == renewAllowed:
+		case ln.queue.Len() == 0 && ln.running == 0 && ln.failed == 0 && ln.allow == renewAllowed:
 			delete(m.lanes, key)
 		}
 	}
@@ -128,9 +124,9 @@ func (m *Manager) startAll() (next time.Duration) {
 
 // start starts batches of one lane for as long as there is a place. mu is held.
 func (m *Manager) start(ln *lane) {
-	for ln.running < ln.places && len(ln.queue.all) > 0 && !time.Now().Before(ln.rest) {
-		b := ln.queue.all[0]
-		ln.queue.drop(b)
+	for ln.running < ln.places && ln.queue.Len() > 0 && !time.Now().Before(ln.rest) {
+		b := ln.queue.First()
+		ln.queue.Drop(b)
 		if ln.open[b.batchKey] == b {
 			delete(ln.open, b.batchKey)
 		}
@@ -138,7 +134,7 @@ func (m *Manager) start(ln *lane) {
 			continue
 		}
 		// Later than that the lock is lost, or a verb waits too long for a renewal whose reply was lost: see sitOut.
-		b.allow = max(notAfter, min(ln.allow, time.Until(b.deadline)))
+		b.allow = max(lockstore.Allowed, min(ln.allow, time.Until(b.deadline)))
 		ln.running++
 		m.background(func() { m.runBatch(ln, b) })
 	}
@@ -205,9 +201,9 @@ func (m *Manager) noteBatch(ln *lane, holds int, came outcomeOf) (failed int) {
 	now := time.Now()
 	ln.running--
 	switch {
-	case isLate(came.err):
+	case errors.Is(came.err, lockstore.ErrLate):
 		ln.allow = min(2*ln.allow, renewAllowedMost)
-	case unreached(came.err):
+	case lockstore.Unreached(came.err):
 		ln.rest = now.Add(laneRest)
 	case came.err == nil && came.took < ln.allow/4:
 		ln.allow = max(ln.allow/2, renewAllowed)
@@ -222,25 +218,8 @@ func (m *Manager) noteBatch(ln *lane, holds int, came outcomeOf) (failed int) {
 		ln.failed = 0
 	}
 	m.start(ln)
-	if len(ln.queue.all) > 0 && ln.running == 0 {
-		signal(m.schedule.wake) // it rests: the watchdog comes back to it
+	if ln.queue.Len() > 0 && ln.running == 0 {
+		wake(m.schedule.Wake) // it rests: the watchdog comes back to it
 	}
 	return failed
-}
-
-func renewCall(r lockstore.Renewal, notAfter string) node.Call {
-	letters := make([]byte, 0, len(r.Holds))
-	keys := make([]string, 0, len(r.Holds))
-	args := make([]string, 3, 3+len(r.Holds))
-	for _, h := range r.Holds {
-		keys, args = append(keys, h.ID.Keys()...), append(args, h.ID.Field())
-		if h.Mark != "" {
-			letters = append(letters, 'W')
-			keys, args = append(keys, h.ID.WatchKey()), append(args, h.Mark)
-		} else {
-			letters = append(letters, '-')
-		}
-	}
-	args[0], args[1], args[2] = strconv.FormatInt(r.Lease.Milliseconds(), 10), notAfter, string(letters)
-	return node.Call{DB: r.DB, Script: r.Kind.Spec().Renew, Keys: keys, Args: args}
 }

@@ -30,13 +30,13 @@ type line struct {
 
 // waiter is one verb that waits. It gets the lock by asking, as the head of its line, or is handed it by whoever gives it back.
 type waiter struct {
-	c     *Client
-	r     Request
-	id    lockstore.ID
-	ctx   context.Context
-	since time.Time
-	poke  chan struct{} // something in its line has changed
-	offer chan offer    // one for each time it was claimed
+	c       *Client
+	r       Request
+	id      lockstore.ID
+	ctx     context.Context
+	since   time.Time
+	changed chan struct{} // something in its line has changed
+	offer   chan offer    // one for each time it was claimed
 
 	// Its own goroutine's.
 	listens bool  // it is the head, and its messages are heard
@@ -53,10 +53,10 @@ type waiter struct {
 
 func (m *Manager) newWaiter(ctx context.Context, c *Client, r Request) *waiter {
 	id, _ := c.id(r.Kind, r.DB, r.Key, r.Owner)
-	return &waiter{c: c, r: r, id: id, ctx: ctx, since: time.Now(), poke: make(chan struct{}, 1), offer: make(chan offer, 1)}
+	return &waiter{c: c, r: r, id: id, ctx: ctx, since: time.Now(), changed: make(chan struct{}, 1), offer: make(chan offer, 1)}
 }
 
-func signal(c chan struct{}) {
+func wake(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:
@@ -64,7 +64,7 @@ func signal(c chan struct{}) {
 }
 
 // Wake makes the head try again.
-func (l *line) Wake() { signal(l.wake) }
+func (l *line) Wake() { wake(l.wake) }
 
 // Message counts a message that was heard.
 func (l *line) Message() { l.messages.Add(1) }
@@ -90,7 +90,7 @@ func (m *Manager) join(w *waiter) {
 			l.pause = max(l.pause, h.pause)
 		}
 		m.lines[key] = l
-		m.store.subscribe(key.Channel(), l)
+		m.store.Subscribe(key.Channel(), l)
 		if key.Fair {
 			m.beginQueue(l)
 		}
@@ -118,8 +118,8 @@ func (w *waiter) order() {
 		l.waiters.MoveAfter(w.place, at)
 	}
 	if is := l.waiters.Front(); is != was {
-		signal(was.Value.(*waiter).poke)
-		signal(is.Value.(*waiter).poke)
+		wake(was.Value.(*waiter).changed)
+		wake(is.Value.(*waiter).changed)
 		l.Wake()
 	}
 }
@@ -135,7 +135,7 @@ func (m *Manager) part(w *waiter) {
 	telemetry.LocksWaiting.Add(-1)
 	l, first := w.line, w.first()
 	if w.listens && l.key.Fair {
-		m.store.unsubscribe(w.ownChannel(), l)
+		m.store.Unsubscribe(w.ownChannel(), l)
 	}
 	l.waiters.Remove(w.place)
 	if !w.id.Kind.Spec().Shared {
@@ -148,12 +148,12 @@ func (m *Manager) part(w *waiter) {
 		if h := m.holds[w.id]; h != nil {
 			h.pause = l.pause
 		}
-		m.store.unsubscribe(l.key.Channel(), l)
+		m.store.Unsubscribe(l.key.Channel(), l)
 		if l.key.Fair {
 			close(l.gone)
 		}
 	case first:
-		signal(next.Value.(*waiter).poke)
+		wake(next.Value.(*waiter).changed)
 	}
 }
 
@@ -211,7 +211,7 @@ func leaseOf(r Request, o Options) int64 {
 // some jitter, since the heads of other proxies wait as well. ttl is in ms, negative = the key is gone or has no TTL.
 func (m *Manager) tryNext(l *line, ttl int64) {
 	poll := m.opts.Poll/2 + jitter.N(m.opts.Poll/2)
-	if left := milliseconds(max(ttl, 0)) + time.Millisecond + jitter.N(2*time.Millisecond); ttl != -1 && left < poll {
+	if left := lockstore.Milliseconds(max(ttl, 0)) + time.Millisecond + jitter.N(2*time.Millisecond); ttl != -1 && left < poll {
 		poll = left
 	}
 	m.mu.Lock()

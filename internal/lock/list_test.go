@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockstore"
+	"github.com/lockproxy/lockproxy/internal/lockstore/sharded"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -85,7 +86,7 @@ func holding(t testing.TB, n int) *Manager {
 	}
 	ctl := upstream.NewControl(target, upstream.ControlOptions{})
 	t.Cleanup(ctl.Close)
-	m := New(ctl, Options{Logger: testLog()})
+	m := New(sharded.Single(ctl), Options{Logger: testLog()})
 	c := m.NewClient(ClientInfo{ID: clientNumbers.Add(1), Addr: "test"})
 	for i := range n {
 		h := m.entry(lockstore.ID{Key: fmt.Sprint("many", i), Owner: "somebody"}, true)

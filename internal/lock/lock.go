@@ -77,15 +77,15 @@ func (c *Client) lock(ctx context.Context, r Request) (Grant, error) {
 	if err := c.m.nameable(r.Key); err != nil {
 		return Grant{}, err
 	}
-	r, err := c.m.store.admit(ctx, r)
-	if err != nil {
+	if err := c.m.admit(ctx, r); err != nil {
 		return Grant{}, err
 	}
+	r.Fair = r.Fair && !c.m.store.Votes() // each node would have a queue of its own, and whose turn it is would be no majority's
 	id, explicit := c.id(r.Kind, r.DB, r.Key, r.Owner)
 	held := c.m.inside(id)
 	if held && !explicit && !r.Self && c.reentryRefused() {
 		return Grant{}, &Error{"OWNERREQUIRED", fmt.Sprintf("this connection already holds '%s'; in a pool that may be another thread's lock: "+
-			"say OWNER <a fresh id>, or SELF if this connection is yours alone", printable(r.Key))}
+			"say OWNER <a fresh id>, or SELF if this connection is yours alone", lockstore.Printable(r.Key))}
 	}
 	if !held && c.m.draining() {
 		return Grant{}, errDraining
@@ -101,6 +101,18 @@ func (c *Client) lock(ctx context.Context, r Request) (Grant, error) {
 		// What we believed to hold is somebody else's: it is waited for like any other.
 	}
 	return c.wait(ctx, r)
+}
+
+// admit says whether the lock may be asked for at all.
+func (m *Manager) admit(ctx context.Context, r Request) error {
+	if err := m.store.Limit(r.Lease, r.Replicas); err != nil {
+		return err
+	}
+	wait := time.Duration(0)
+	if r.Blocks {
+		wait = lockstore.Milliseconds(r.Block)
+	}
+	return m.store.Admit(ctx, r.Key, wait)
 }
 
 func (c *Client) reentryRefused() bool {
@@ -130,23 +142,23 @@ func (c *Client) try(ctx context.Context, r Request, w *waiter) (Grant, refusal,
 		return Grant{}, refusal{}, err
 	}
 	a := c.newAcquire(h, r, w)
-	ans, err := c.m.store.acquire(ctx, a)
+	ans, err := a.ask(ctx)
 	return c.finish(ctx, a, ans, err)
 }
 
 // finish makes a verb's answer of what Redis said to its acquire, which may be nothing, and leaves the hold.
-func (c *Client) finish(ctx context.Context, a *acquire, ans answer, err error) (Grant, refusal, error) {
+func (c *Client) finish(ctx context.Context, a *acquire, ans lockstore.Acquired, err error) (Grant, refusal, error) {
 	m, verb := c.m, a.r.verb()
 	var known settled // of a request that was done, although its reply was lost
 	for {
-		if err != nil && !isUnknown(err) && known.code == 1 {
+		if err != nil && !lockstore.Unknown(err) && known.Code == 1 {
 			// Only to ask once more for its own answer failed: to call it not sent would leave a lock that nobody knows of.
-			ans, err, a.sent = known.answer, nil, known.sent
+			ans, err = known.Acquired, nil
 		}
-		if !isUnknown(err) {
+		if !lockstore.Unknown(err) {
 			break
 		}
-		a.unanswered()
+		a.unanswered(ans.NotAfter)
 		done, ok := a.found(ctx)
 		if !ok {
 			return Grant{}, refusal{}, outcomeUnknown(verb, err)
@@ -157,11 +169,11 @@ func (c *Client) finish(ctx context.Context, a *acquire, ans answer, err error) 
 		}
 		known = done
 		// One that changes nothing when it is done twice is done again for its own answer.
-		if ans, err = done.answer, nil; done.err == nil && !a.repeatable() {
+		if ans, err = done.Acquired, nil; done.err == nil && !a.repeatable() {
 			break
 		}
-		if ans, err = c.m.store.acquire(ctx, a); err == nil && ans.code == 1 {
-			ans.raised = max(ans.raised, known.raised) // the one that was done made the hold
+		if ans, err = a.ask(ctx); err == nil && ans.Code == 1 {
+			ans.Raised = max(ans.Raised, known.Raised) // the one that was done made the hold
 		}
 	}
 	defer func() {
@@ -174,8 +186,8 @@ func (c *Client) finish(ctx context.Context, a *acquire, ans answer, err error) 
 	}
 	g, err := a.conclude(ctx, ans)
 	var no refusal
-	if ans.code == 0 {
-		no = refusal{ans.ttl, ans.token, ans.count == 1}
+	if ans.Code == 0 {
+		no = refusal{ans.TTL, ans.Token, ans.Count == 1}
 	}
 	return g, no, err
 }
@@ -199,10 +211,10 @@ func outcomeWord(err error) string {
 func (m *Manager) nameable(names ...string) error {
 	for _, name := range names {
 		if lockstore.Reserved(name) {
-			return &Error{"ERR", "'" + printable(name) + "' cannot be a lock: names that begin with '" + lockstore.ReservedPrefix +
+			return &Error{"ERR", "'" + lockstore.Printable(name) + "' cannot be a lock: names that begin with '" + lockstore.ReservedPrefix +
 				"' or end in ':rwlock_timeout:<number>' are those of keys that belong to other locks"}
 		}
-		if err := m.store.fits(name); err != nil {
+		if err := m.store.Fits(name); err != nil {
 			return err
 		}
 	}

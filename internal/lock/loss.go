@@ -3,6 +3,8 @@ package lock
 import (
 	"context"
 	"fmt"
+	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockstore"
@@ -18,13 +20,13 @@ type Loss struct {
 
 // The reasons of a loss, short enough for a metric's label.
 const (
-	reasonGone      = "gone"      // Redis no longer has it: deleted, evicted, flushed, or forgotten in a restart
+	reasonGone      = lockstore.Gone
 	reasonExpired   = "expired"   // the lease it was taken with is over
 	reasonUnrenewed = "unrenewed" // no renewal could be confirmed before the lease was over
 	reasonForced    = "forced"    // UNLOCK FORCE through this proxy
 	reasonMaxHold   = "max-hold"  // held longer than max-hold, no longer renewed
-	reasonClock     = "clock"     // gone after Redis' clock jumped
-	reasonFailover  = "failover"  // the new master does not have it
+	reasonClock     = lockstore.Clock
+	reasonFailover  = lockstore.Failover
 )
 
 var reasonText = map[string]string{
@@ -44,7 +46,7 @@ type lossRecord struct {
 
 func (l lossRecord) error(key string) error {
 	return &Error{"LOCKLOST", fmt.Sprintf("'%s' was lost %d ms ago (%s): %s",
-		printable(key), time.Since(l.at).Milliseconds(), l.reason, reasonText[l.reason])}
+		lockstore.Printable(key), time.Since(l.at).Milliseconds(), l.reason, reasonText[l.reason])}
 }
 
 // orLost is what a connection is told whose UNLOCK could not be done: of a loss that is known, if there is one.
@@ -75,6 +77,16 @@ func (m *Manager) lose(h *hold, reason string) {
 	m.lossLog.add(lostHold{h.id, reason, expected})
 }
 
+// vacantAt is when a hold that was lost for this reason is over in Redis at the earliest. mu is held.
+func (h *hold) vacantAt(reason string) time.Time {
+	switch now := time.Now(); reason {
+	case reasonExpired, reasonUnrenewed, reasonMaxHold:
+		return lockstore.Later(now, h.deadline)
+	default:
+		return now
+	}
+}
+
 // recheckKey has the watchdog look at every live hold of a key at once: one of them may be newer than what ended the others.
 func (m *Manager) recheckKey(key lockstore.LineKey, reason string) {
 	m.mu.Lock()
@@ -93,12 +105,8 @@ func (m *Manager) suspect(h *hold, reason string) {
 	m.plan(h, h.suspected)
 }
 
-// recheck has the watchdog look at every live hold as soon as it can: watched ones are renewed, the others looked at.
-func (m *Manager) recheck(reason string) {
-	m.recheckIf(func(string, string) string { return reason })
-}
-
-// recheckIf is recheck for those holds for which why gives a reason: by their key, and what they are suspected for already.
+// recheckIf has the watchdog look, as soon as it can, at those live holds for which why gives a reason: by their key, and what they are
+// suspected for already. Watched ones are renewed then.
 func (m *Manager) recheckIf(why func(key, already string) string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -137,10 +145,76 @@ func (m *Manager) wakeIf(some func(key string) bool) {
 		if some(key.Key) {
 			l.Wake()
 			if l.key.Fair {
-				signal(l.keep)
+				wake(l.keep)
 			}
 		}
 	}
 }
 
-func everyKey(string) bool { return true }
+const (
+	// lossesLogged is how many losses the log tells one by one each time it is written; the others are counted.
+	lossesLogged = 200
+	// logPause is the shortest time between two times.
+	logPause = 100 * time.Millisecond
+)
+
+// lossLog is what the log is to tell of losses. Whoever finds a loss must not wait for where the log goes.
+type lossLog struct {
+	mu   sync.Mutex
+	news []lostHold
+	more int
+	wake chan struct{} // one slot
+}
+
+type lostHold struct {
+	id       lockstore.ID
+	reason   string
+	expected bool // its owner knew when it would end
+}
+
+func (l *lossLog) add(lost lostHold) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.news) < lossesLogged {
+		l.news = append(l.news, lost)
+	} else {
+		l.more++
+	}
+	wake(l.wake)
+}
+
+func (l *lossLog) take() (news []lostHold, more int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	news, more = l.news, l.more
+	l.news, l.more = nil, 0
+	return news, more
+}
+
+// tellLog writes losses to the log until ctx ends.
+func (m *Manager) tellLog(ctx context.Context) {
+	for {
+		select {
+		case <-m.lossLog.wake:
+			m.logLosses()
+			m.sleep(ctx, logPause)
+		case <-ctx.Done():
+			m.logLosses()
+			return
+		}
+	}
+}
+
+func (m *Manager) logLosses() {
+	news, more := m.lossLog.take()
+	for _, l := range news {
+		level := slog.LevelWarn
+		if l.expected {
+			level = slog.LevelInfo
+		}
+		m.log.Log(context.Background(), level, "lock lost", "key", l.id.Key, "kind", l.id.Kind, "db", l.id.DB, "owner", l.id.Owner, "reason", l.reason)
+	}
+	if more > 0 {
+		m.log.Warn("more locks were lost at the same time", "locks", more)
+	}
+}

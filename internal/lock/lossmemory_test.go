@@ -34,7 +34,7 @@ func TestLossIsRemembered(t *testing.T) {
 	mustLock(t, c, Request{Key: "mine"})
 	mustLock(t, c, Request{Key: "named", Owner: "me"})
 	s.Do(t, "DEL", "mine", "named")
-	m.recheck(reasonGone)
+	m.recheckIf(func(string, string) string { return reasonGone })
 	eventually(t, 30*time.Second, "told", func() bool { return strings.Count(lost.reasons(), ":gone ") == 2 })
 
 	other, _ := client(m)
@@ -83,7 +83,7 @@ func TestLossMemoryIsBounded(t *testing.T) {
 	if _, ok := named.get(lockstore.ID{Key: "0"}); ok {
 		t.Error("one is told whose time is over")
 	}
-	if named.sweep(now.Add(10 * time.Minute)); len(named.known) != 989 || len(named.ends.all) != 989 {
+	if named.sweep(now.Add(10 * time.Minute)); len(named.known) != 989 || named.ends.Len() != 989 {
 		t.Errorf("%d are kept of 989", len(named.known))
 	}
 }

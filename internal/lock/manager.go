@@ -8,12 +8,12 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/google/uuid"
 
+	"github.com/lockproxy/lockproxy/internal/agenda"
 	"github.com/lockproxy/lockproxy/internal/lockstore"
-	"github.com/lockproxy/lockproxy/internal/lockstore/node"
-	"github.com/lockproxy/lockproxy/upstream"
 )
 
 // Manager is the lock engine of one proxy process. All methods are safe for concurrent use.
@@ -22,7 +22,7 @@ type Manager struct {
 	opts     Options
 	log      *slog.Logger
 	uuid     string
-	store    store
+	store    lockstore.Store
 	named    *namedLosses // what named owners lost
 	lossLog  lossLog
 	done     *finishedUnlocks // of named owners, for the one that is sent again
@@ -49,9 +49,9 @@ type life struct {
 
 // timetable is when something is to be done about holds. Manager.mu guards it.
 type timetable struct {
-	schedule  agenda[*hold]     // when each is renewed, or looked at
-	deadlines agenda[*hold]     // when each is told lost
-	lanes     map[laneKey]*lane // of the renewals
+	schedule  agenda.Agenda[*hold] // when each is renewed, or looked at
+	deadlines agenda.Agenda[*hold] // when each is told lost
+	lanes     map[laneKey]*lane    // of the renewals
 }
 
 type counters struct {
@@ -63,8 +63,8 @@ type Stats struct {
 	Held, Waiting, Granted, Released, Lost, Renewed, RenewalsFailed int64
 }
 
-// New makes the engine that keeps its locks through ctl, which is nil with Options.Cluster. Nothing happens in Redis before Run.
-func New(ctl *upstream.Control, o Options) *Manager {
+// New makes the engine that keeps its locks in a store. Nothing happens in Redis before Run.
+func New(open lockstore.Opener, o Options) *Manager {
 	o = o.withDefaults()
 	m := &Manager{
 		opts: o, log: o.Logger, uuid: uuid.NewString(),
@@ -76,23 +76,24 @@ func New(ctl *upstream.Control, o Options) *Manager {
 	m.timetable = newTimetable()
 	m.named, m.lossLog.wake = newNamedLosses(), make(chan struct{}, 1)
 	m.done = newFinishedUnlocks()
-	switch {
-	case o.Cluster != nil:
-		m.store = newDirect(m, newSharded(m, o.Cluster))
-	case len(o.Quorum.Nodes) > 0:
-		m.store = newQuorum(m, o.Quorum)
-	default:
-		m.store = newDirect(m, newSingle(m, ctl))
-	}
+	m.store = open(m.host())
 	return m
 }
 
-func newTimetable() timetable {
-	return timetable{schedule: newSchedule(), deadlines: newDeadlines(), lanes: map[laneKey]*lane{}}
+// host is what the store knows of the engine.
+func (m *Manager) host() lockstore.Host {
+	return lockstore.Host{
+		UUID: m.uuid, Log: m.log, FairWait: m.opts.FairWait, FenceTTL: m.opts.FenceTTL, WarmChannels: m.opts.WarmChannels,
+		Background: m.background, Sleep: m.sleep, Recheck: m.recheckIf, Wake: m.wakeIf, Shorten: m.shorten, Regain: m.regain,
+	}
 }
 
-func (m *Manager) newSubscriber(ctl *upstream.Control, back func()) *node.Subscriber {
-	return node.NewSubscriber(ctl, node.SubscriberOptions{Warm: m.opts.WarmChannels, Logger: m.log, Back: back})
+func newTimetable() timetable {
+	return timetable{
+		schedule:  agenda.New(func(h *hold) time.Time { return h.next }, func(h *hold) *int { return &h.place }),
+		deadlines: agenda.New(func(h *hold) time.Time { return h.ends }, func(h *hold) *int { return &h.endsPlace }),
+		lanes:     map[laneKey]*lane{},
+	}
 }
 
 // UUID is the first part of every implicit owner of this process.
@@ -102,25 +103,19 @@ func (m *Manager) UUID() string { return m.uuid }
 // under way have ended.
 func (m *Manager) Run(ctx context.Context) error {
 	var parts sync.WaitGroup
-	for _, part := range append(m.store.parts(), m.watchDeadlines, m.watch, m.tellLog) {
-		parts.Add(1)
-		go runPart(ctx, &parts, part)
+	for _, part := range append(m.store.Parts(), m.watchDeadlines, m.watch, m.tellLog) {
+		parts.Go(func() { part(ctx) })
 	}
 	parts.Wait()
 	close(m.ended)
 	m.tasks.Wait()
-	m.store.close()
+	m.store.Close()
 	return nil
 }
 
 // Abort ends requests under way on a cluster, for a Run that does not end because a node hangs. Elsewhere the Control's Close
 // does that.
-func (m *Manager) Abort() { m.store.abort() }
-
-func runPart(ctx context.Context, parts *sync.WaitGroup, part func(context.Context)) {
-	defer parts.Done()
-	part(ctx)
-}
+func (m *Manager) Abort() { m.store.Abort() }
 
 // Drain makes every new acquisition, those that wait included, end with DRAINING. Holders keep what they hold.
 func (m *Manager) Drain() { m.drain.Do(func() { close(m.drained) }) }
@@ -155,11 +150,53 @@ func (m *Manager) Stats() Stats {
 
 // background runs work that outlives the verb that began it; Run waits for it.
 func (m *Manager) background(work func()) {
-	m.tasks.Add(1)
-	go m.runTask(work)
+	m.tasks.Go(work)
 }
 
-func (m *Manager) runTask(work func()) {
-	defer m.tasks.Done()
-	work()
+// Reentry says when a connection may take again a lock it holds as its implicit owner.
+type Reentry string
+
+const (
+	// ReentryAuto refuses it on a connection that has named a client library: in a pool two threads would both "re-enter".
+	ReentryAuto Reentry = "auto"
+	// ReentryAlways allows it on every connection.
+	ReentryAlways Reentry = "always"
+	// ReentryNever wants OWNER or SELF on every connection.
+	ReentryNever Reentry = "never"
+)
+
+// Options set up a Manager. A zero field has the default named beside it.
+type Options struct {
+	Watchdog     time.Duration // lease of a lock taken without EX or PX, renewed at a third of it: 30 s, Redisson's lockWatchdogTimeout
+	Poll         time.Duration // longest time between two tries of a waiter that no message wakes: 3 s
+	FairWait     time.Duration // what Redisson's fair waiters wait (its fairLockWaitTimeout): 5 min, as there
+	Grace        time.Duration // time between a client's disconnect and the release of its locks: 0
+	OwnerGrace   time.Duration // time for which a named owner's lock is still renewed when its connection has gone: 0
+	MaxHold      time.Duration // a watched lock is not renewed beyond it: 0, off
+	FenceTTL     time.Duration // TTL of fencing tokens: 0, none, as Redisson
+	Reentry      Reentry       // ReentryAuto
+	WarmChannels int           // channels nobody waits on that stay subscribed: 1024
+	Logger       *slog.Logger  // slog.Default()
+}
+
+func (o Options) withDefaults() Options {
+	if o.Watchdog <= 0 {
+		o.Watchdog = 30 * time.Second
+	}
+	if o.Poll <= 0 {
+		o.Poll = 3 * time.Second
+	}
+	if o.FairWait <= 0 {
+		o.FairWait = 5 * time.Minute
+	}
+	if o.Reentry == "" {
+		o.Reentry = ReentryAuto
+	}
+	if o.WarmChannels <= 0 {
+		o.WarmChannels = 1024
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	return o
 }

@@ -2,6 +2,8 @@ package lock
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -121,7 +123,7 @@ func (b *multiLock) take(ctx context.Context, key string, watched bool) error {
 	until, had := b.endOf(id)
 	g, err := b.c.Lock(ctx, one)
 	if err == nil {
-		if b.c.m.store.votes() && !had {
+		if b.c.m.store.Votes() && !had {
 			g.entered, g.again = false, false // what some nodes had of it was left behind while it was waited for
 		}
 		b.taken = append(b.taken, taking{id, g, until})
@@ -145,16 +147,16 @@ func (b *multiLock) endOf(id lockstore.ID) (end time.Time, had bool) {
 		return h.deadline, true
 	}
 	m.mu.Unlock()
-	s, err := m.store.look(id, false, 0, time.Now())
-	if had = known || err != nil || s.count > 0; err != nil || s.count == 0 || s.ttl <= 0 || m.store.watchedElsewhere(id) {
+	s, err := m.store.Look(id, false, 0, time.Now())
+	if had = known || err != nil || s.Count > 0; err != nil || s.Count == 0 || s.TTL <= 0 || m.store.WatchedElsewhere(id) {
 		return time.Time{}, had
 	}
-	return s.at.Add(milliseconds(s.ttl)), true
+	return s.At.Add(lockstore.Milliseconds(s.TTL)), true
 }
 
 // settle gives a taken lock the lease asked for, and has Redis say that it is still there.
 func (b *multiLock) settle(ctx context.Context, t taking) error {
-	lease := milliseconds(b.r.Lease)
+	lease := lockstore.Milliseconds(b.r.Lease)
 	var err error
 	switch {
 	case lease > 0 && !t.until.IsZero():
@@ -193,7 +195,7 @@ func (b *multiLock) confirm(ctx context.Context, t taking, lease time.Duration) 
 	case h == nil || h.count == 0:
 		return b.missing(t)
 	case b.r.Replicas > 0 && h.renewedAt.Before(asked):
-		return &Error{"NOREPLICAS", "the lease of '" + printable(t.id.Key) + "' did not reach the replicas in time, all locks were given back"}
+		return &Error{"NOREPLICAS", "the lease of '" + lockstore.Printable(t.id.Key) + "' did not reach the replicas in time, all locks were given back"}
 	}
 	return nil
 }
@@ -251,15 +253,15 @@ func (b *multiLock) retract(t taking) {
 		return
 	}
 	m.mu.Lock()
-	ours := h.count > 0 && (!h.explicit || h.adopted == t.grant.nth || m.store.votes()) // there it is taken back under its own name
+	ours := h.count > 0 && (!h.explicit || h.adopted == t.grant.nth || m.store.Votes()) // there it is taken back under its own name
 	m.mu.Unlock()
 	if !ours {
 		m.leave(h)
 		return
 	}
-	rel := b.c.newRelease(h, false)
-	rel.attempt = t.grant.attempt
-	rel.alone = h.explicit && !m.store.votes()
+	rel := m.newRelease(h, b.c, false)
+	rel.Attempt = t.grant.attempt
+	rel.Alone = h.explicit && !m.store.Votes()
 	code, left, err := rel.complete()
 	if err != nil {
 		m.log.Warn("cannot give back a lock of a MULTILOCK that failed, it runs out", "key", t.id.Key, "owner", t.id.Owner, "error", err)
@@ -279,4 +281,56 @@ func (b *multiLock) restore(t taking) {
 	if err := b.relet(context.Background(), t, 1); err != nil {
 		b.c.m.log.Warn("cannot set the lease a lock had before a MULTILOCK that failed", "key", t.id.Key, "owner", t.id.Owner, "error", err)
 	}
+}
+
+// MultiUnlock gives back one hold at each of keys, the last one in MultiLock's order first; a key named twice counts once.
+// r names the database and the owner. freed is the number of locks that are now free of this owner: one that it entered more
+// often is not among them.
+//
+// A lock that the owner does not hold is passed over. None is left out because of another: the error says afterwards what was
+// wrong, LOCKLOST before anything else, else the first of Unlock's errors. NOTHELD means that the owner held none of them.
+func (c *Client) MultiUnlock(ctx context.Context, keys []string, r UnlockRequest) (freed int64, err error) {
+	began := time.Now()
+	ctx, span := telemetry.Span(ctx, "MULTIUNLOCK")
+	defer span.End()
+	freed, err = c.multiUnlock(ctx, keys, r)
+	telemetry.VerbDone(ctx, "multiunlock", outcomeWord(err), time.Since(began))
+	return freed, err
+}
+
+func (c *Client) multiUnlock(ctx context.Context, keys []string, r UnlockRequest) (freed int64, err error) {
+	var lost, failed, absent error
+	held := false
+	for _, key := range slices.Backward(canonical(keys)) {
+		free, err := c.unlock(ctx, UnlockRequest{DB: r.DB, Key: key, Owner: r.Owner})
+		switch {
+		case err == nil:
+			held = true
+			if free {
+				freed++
+			}
+		case isCode(err, "NOTHELD"):
+			absent = err
+		case isCode(err, "LOCKLOST"):
+			lost = err
+		default:
+			failed = err
+		}
+	}
+	switch {
+	case lost != nil:
+		return freed, lost
+	case held && lockstore.NotSent(failed): // as it is it would say that nothing was done
+		return freed, &Error{"ERR", fmt.Sprintf("not released: some of these locks have been given back, of another one %v", failed)}
+	case failed != nil:
+		return freed, failed
+	case !held:
+		return 0, absent // of the first key
+	}
+	return freed, nil
+}
+
+func isCode(err error, code string) bool {
+	var e *Error
+	return errors.As(err, &e) && e.Code == code
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/lockproxy/lockproxy/cluster"
+	"github.com/lockproxy/lockproxy/internal/lockstore/sharded"
 	"github.com/lockproxy/lockproxy/internal/simulation/world"
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -21,8 +22,7 @@ func TestMultiUnlockOfSome(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		o.Cluster = c
-		m := atWork(t, New(nil, o), c.Close)
+		m := atWork(t, New(sharded.Cluster(c, ""), o), c.Close)
 		a, _ := client(m)
 		keys := []string{nameIn("a", 0, 2), nameIn("b", 1, 2)}
 		if _, err := a.MultiLock(context.Background(), keys, Request{Owner: "job"}); err != nil {

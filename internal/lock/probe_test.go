@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockstore/node"
+	"github.com/lockproxy/lockproxy/internal/lockstore/sharded"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
@@ -13,8 +14,8 @@ import (
 func TestClusterWithoutShardedChannels(t *testing.T) {
 	t.Parallel()
 	tc := testredis.StartCluster(t, 2, 0, `--rename-command SPUBLISH ""`, `--rename-command SSUBSCRIBE ""`, `--rename-command SUNSUBSCRIBE ""`)
-	for _, way := range []PubSub{node.PubSubBoth, node.PubSubSharded, node.PubSubClassic} {
-		m := clusterEngine(t, tc, Options{ClusterPubSub: way, Poll: time.Minute})
+	for _, way := range []sharded.PubSub{node.PubSubBoth, node.PubSubSharded, node.PubSubClassic} {
+		m := clusterEngine(t, tc, Options{Poll: time.Minute}, way)
 		a, _ := client(m)
 		b, _ := client(m)
 		mustLock(t, a, Request{Key: "k"})
@@ -59,58 +60,3 @@ func TestNoLockWithoutACommandOfAnyKind(t *testing.T) {
 		}
 	}
 }
-
-// TestProbeDoesAllAndLeavesNothing: on each kind of upstream all steps of the probe do what they are for, and no key is left.
-func TestProbeDoesAllAndLeavesNothing(t *testing.T) {
-	t.Parallel()
-	s, tc, nodes := testredis.Start(t), testredis.StartCluster(t, 2, 0), testredis.StartSet(t, 3)
-	for _, way := range []struct {
-		name    string
-		m       *Manager
-		servers []*testredis.Server
-	}{
-		{"one Redis", engine(t, s.URL(), Options{}), []*testredis.Server{s}},
-		{"a cluster", clusterEngine(t, tc, Options{}), tc.Servers},
-		{"a quorum", quorumEngine(t, addrs(nodes), 0, Options{}), nodes},
-	} {
-		eventually(t, 30*time.Second, way.name+" is asked", func() bool {
-			asked := 0
-			for _, a := range nodesOf(way.m) {
-				if err := refusalOf(a); err != nil {
-					t.Fatal(way.name, err)
-				}
-				if a.Account.Fresh() {
-					asked++
-				}
-			}
-			return asked == len(way.servers)
-		})
-		for _, server := range way.servers {
-			if left := server.Do(t, "DBSIZE").(int64); left != 0 {
-				t.Errorf("%s: %d keys are left: %q", way.name, left, server.Do(t, "KEYS", "*"))
-			}
-		}
-	}
-}
-
-func nodesOf(m *Manager) (all []*node.Node) {
-	if q, yes := m.store.(*quorum); yes {
-		for _, n := range q.all {
-			all = append(all, &n.Node)
-		}
-		return all
-	}
-	switch s := directOf(m).shards.(type) {
-	case *single:
-		all = append(all, &s.only.Node)
-	case *sharded:
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		for _, mb := range s.shards {
-			all = append(all, &mb.Node)
-		}
-	}
-	return all
-}
-
-func directOf(m *Manager) *direct { return m.store.(*direct) }

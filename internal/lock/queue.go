@@ -1,7 +1,6 @@
 package lock
 
 import (
-	"strconv"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockstore"
@@ -49,7 +48,7 @@ func (m *Manager) refreshQueue(l *line) time.Duration {
 	if len(waiters) == 0 {
 		return queueRefresh
 	}
-	called, next, err := m.store.refreshQueue(q)
+	called, next, err := m.store.RefreshQueue(q)
 	if err != nil {
 		m.log.Debug("cannot refresh a fair queue", "key", l.key.Key, "error", err)
 		return queueRefresh / 10
@@ -58,7 +57,7 @@ func (m *Manager) refreshQueue(l *line) time.Duration {
 	for _, n := range called {
 		w := waiters[n-1]
 		w.called = true
-		signal(w.poke)
+		wake(w.changed)
 	}
 	m.mu.Unlock()
 	if next >= 0 {
@@ -81,13 +80,11 @@ func (m *Manager) queued(l *line) (waiters []*waiter, q lockstore.Queue) {
 	return waiters, q
 }
 
-func (m *Manager) fairWait() string { return strconv.FormatInt(m.opts.FairWait.Milliseconds(), 10) }
-
 // leaveQueue takes a waiter that gives up out of the fair queue, unless the same owner waits in another connection of this
 // proxy.
 func (m *Manager) leaveQueue(w *waiter) {
 	if !m.queuedToo(w) {
-		m.store.leaveQueue(w.id, w.lost, func() bool { return m.queuedToo(w) })
+		m.store.LeaveQueue(w.id, w.lost, func() bool { return m.queuedToo(w) })
 	}
 }
 

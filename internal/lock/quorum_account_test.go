@@ -9,6 +9,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/lockproxy/lockproxy/internal/lockstore/node"
+	"github.com/lockproxy/lockproxy/internal/lockstore/quorum"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -16,7 +17,7 @@ import (
 // A service account with what docs/OPERATIONS.md lists for the nodes can do all of it.
 func TestQuorumServiceAccount(t *testing.T) {
 	t.Parallel()
-	var o QuorumOptions
+	var o quorum.Options
 	o.NodeTimeout = 2 * time.Second // wide: the machine may be busy
 	var servers []*testredis.Server
 	for range 3 {
@@ -29,10 +30,10 @@ func TestQuorumServiceAccount(t *testing.T) {
 		c := upstream.NewControl(upstream.Target{Network: "tcp", Addr: s.Addr(), User: "svc", Password: "pw", MinUptime: time.Millisecond},
 			upstream.ControlOptions{Logger: testLog()})
 		t.Cleanup(c.Close)
-		o.Nodes = append(o.Nodes, QuorumNode{Name: s.Addr(), Control: c})
+		o.Nodes = append(o.Nodes, quorum.Node{Name: s.Addr(), Control: c})
 		servers = append(servers, s)
 	}
-	m := atWork(t, New(o.Nodes[0].Control, Options{Quorum: o, Logger: testLog()}), func() {})
+	m := atWork(t, New(quorum.Open(o), Options{Logger: testLog()}), func() {})
 	a, _ := client(m)
 	b, _ := client(m)
 	eventually(t, 30*time.Second, "the nodes count", func() bool {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockstore"
+	"github.com/lockproxy/lockproxy/internal/lockstore/quorum"
 	"github.com/lockproxy/lockproxy/internal/simulation/world"
 )
 
@@ -157,9 +158,7 @@ func TestQuorumUnderRandomFaults(t *testing.T) {
 		var ms []*Manager
 		for _, proxy := range proxies {
 			ms = append(ms, ns.engine(t, proxy, longest+longest/100, Options{
-				Watchdog: time.Second, Poll: 200 * time.Millisecond,
-				Quorum: QuorumOptions{MaxLease: longest, NodeTimeout: 100 * time.Millisecond},
-			}))
+				Watchdog: time.Second, Poll: 200 * time.Millisecond}, quorum.Options{MaxLease: longest, NodeTimeout: 100 * time.Millisecond}))
 		}
 		var mu sync.Mutex
 		var spans []span

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockstore"
+	"github.com/lockproxy/lockproxy/internal/lockstore/quorum"
 	"github.com/lockproxy/lockproxy/internal/simulation/world"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
@@ -52,7 +53,7 @@ func TestQuorumOwnerSaidAgainElsewhere(t *testing.T) {
 			ns.link(proxy, 4).Cut()
 		}
 		again := ns.engine(t, "again", 0, Options{})
-		first := ns.engine(t, "first", 0, Options{Quorum: QuorumOptions{NodeTimeout: 4 * time.Second}})
+		first := ns.engine(t, "first", 0, Options{}, quorum.Options{NodeTimeout: 4 * time.Second})
 		var all sync.WaitGroup
 		for _, r := range everyKind() {
 			all.Go(func() {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/lockstore/quorum"
 	"github.com/lockproxy/lockproxy/internal/simulation/world"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 	"github.com/lockproxy/lockproxy/upstream"
@@ -15,28 +16,29 @@ import (
 
 // quorumEngine is a Manager at work on servers. Those must have been up for minUptime; 0 switches that rule off, which only
 // a test can.
-func quorumEngine(t *testing.T, addrs []string, minUptime time.Duration, o Options) *Manager {
+func quorumEngine(t *testing.T, addrs []string, minUptime time.Duration, o Options, times ...quorum.Options) *Manager {
 	t.Helper()
 	var targets []upstream.Target
 	for _, addr := range addrs {
 		targets = append(targets, upstream.Target{Network: "tcp", Addr: addr, MinUptime: minUptime})
 	}
-	return quorumOf(t, targets, o)
+	return quorumOf(t, targets, o, times...)
 }
 
-func quorumOf(t *testing.T, targets []upstream.Target, o Options) *Manager {
+func quorumOf(t *testing.T, targets []upstream.Target, o Options, times ...quorum.Options) *Manager {
 	t.Helper()
 	o.Logger = testLog()
-	if o.Quorum.NodeTimeout == 0 {
-		o.Quorum.NodeTimeout = 2 * time.Second // wide: the machine may be busy
+	nodes := quorum.Options{NodeTimeout: 2 * time.Second} // wide: the machine may be busy
+	if len(times) > 0 {
+		nodes = times[0]
 	}
 	var controls []*upstream.Control
 	for _, target := range targets {
 		c := upstream.NewControl(target, upstream.ControlOptions{DialTimeout: 2 * time.Second, Logger: o.Logger})
 		controls = append(controls, c)
-		o.Quorum.Nodes = append(o.Quorum.Nodes, QuorumNode{Name: target.Addr, Control: c})
+		nodes.Nodes = append(nodes.Nodes, quorum.Node{Name: target.Addr, Control: c})
 	}
-	return atWork(t, New(controls[0], o), func() {
+	return atWork(t, New(quorum.Open(nodes), o), func() {
 		for _, c := range controls {
 			c.Close()
 		}
@@ -82,13 +84,13 @@ func (ns *simulated) link(proxy string, i int) *world.Link {
 }
 
 // engine is a Manager at work on the nodes, as the proxy of that name.
-func (ns *simulated) engine(t *testing.T, proxy string, minUptime time.Duration, o Options) *Manager {
+func (ns *simulated) engine(t *testing.T, proxy string, minUptime time.Duration, o Options, times ...quorum.Options) *Manager {
 	t.Helper()
 	var targets []upstream.Target
 	for _, s := range ns.servers {
 		targets = append(targets, upstream.Target{Network: "tcp", Addr: s.Addr(), Dialer: ns.w.Proxy(proxy), MinUptime: minUptime})
 	}
-	return quorumOf(t, targets, o)
+	return quorumOf(t, targets, o, times...)
 }
 
 func (ns *simulated) holding(t *testing.T, key string, down ...int) int64 {
@@ -126,7 +128,7 @@ func TestQuorumLockAndUnlock(t *testing.T) {
 func TestQuorumWithNodesDown(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		ns := bubbleNodes(w, 5)
-		m := ns.engine(t, "one", 0, Options{Watchdog: 2 * time.Second, Quorum: QuorumOptions{NodeTimeout: 500 * time.Millisecond}})
+		m := ns.engine(t, "one", 0, Options{Watchdog: 2 * time.Second}, quorum.Options{NodeTimeout: 500 * time.Millisecond})
 		a, al := client(m)
 		b, _ := client(m)
 		ns.servers[0].Kill()

@@ -12,6 +12,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/lockproxy/lockproxy/internal/lockstore"
+	"github.com/lockproxy/lockproxy/internal/lockstore/quorum"
 	"github.com/lockproxy/lockproxy/internal/simulation/world"
 )
 
@@ -67,7 +68,7 @@ func TestQuorumLeavesNoGhosts(t *testing.T) {
 		var ms []*Manager
 		for _, proxy := range []string{"one", "two", "three"} {
 			ns.far(proxy)
-			ms = append(ms, ns.engine(t, proxy, 0, Options{Quorum: QuorumOptions{NodeTimeout: timeout}}))
+			ms = append(ms, ns.engine(t, proxy, 0, Options{}, quorum.Options{NodeTimeout: timeout}))
 		}
 		var all sync.WaitGroup
 		end := time.Now().Add(1500 * time.Millisecond)
@@ -239,7 +240,7 @@ func TestQuorumClientGoesInTheMiddle(t *testing.T) {
 func TestQuorumUnlockReachesANodeLater(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		ns := bubbleNodes(w, 3)
-		one := ns.engine(t, "one", 0, Options{Quorum: QuorumOptions{NodeTimeout: 500 * time.Millisecond}})
+		one := ns.engine(t, "one", 0, Options{}, quorum.Options{NodeTimeout: 500 * time.Millisecond})
 		two := ns.engine(t, "two", 0, Options{})
 		a, _ := client(one)
 		b, bl := client(two)
@@ -267,7 +268,7 @@ func TestQuorumUnlockReachesANodeLater(t *testing.T) {
 func TestQuorumInfoShowsTheHoldersToken(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		ns := bubbleNodes(w, 3)
-		m := ns.engine(t, "one", 0, Options{Quorum: QuorumOptions{NodeTimeout: 500 * time.Millisecond}})
+		m := ns.engine(t, "one", 0, Options{}, quorum.Options{NodeTimeout: 500 * time.Millisecond})
 		c, _ := client(m)
 		ns.servers[2].Do(t, "SET", lockstore.TokenKey("k"), 1<<51) // as a LOCK that failed may leave it on one node
 		for i := range 10 {

@@ -6,9 +6,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/lockstore/node"
+	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
-	"github.com/lockproxy/lockproxy/scripts"
 )
 
 // UnlockRequest is one UNLOCK.
@@ -52,16 +51,16 @@ func (c *Client) unlock(ctx context.Context, r UnlockRequest) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	rel := c.newRelease(h, r.All)
+	rel := m.newRelease(h, c, r.All)
 	if err := m.doubted(h); err != nil {
 		m.leave(h)
 		return false, err
 	}
 	var code, left int64
 	for again := true; again; {
-		code, left, err = m.store.release(ctx, rel)
+		code, left, err = rel.ask(ctx)
 		again = false
-		if isUnknown(err) {
+		if lockstore.Unknown(err) {
 			lost := err
 			done, ok := patiently(ctx, m, rel.settle, rel.abandon)
 			if !ok {
@@ -71,11 +70,11 @@ func (c *Client) unlock(ctx context.Context, r UnlockRequest) (bool, error) {
 				rel.abandon(done)
 				return false, c.orLost(h, outcomeUnknown("UNLOCK", lost))
 			}
-			code, left, err = done.code, done.count, nil
+			code, left, err = done.Code, done.Count, nil
 		}
 	}
 	defer m.leave(h)
-	if isNotSent(err) {
+	if lockstore.NotSent(err) {
 		return false, c.orLost(h, err)
 	}
 	if err != nil {
@@ -87,11 +86,11 @@ func (c *Client) unlock(ctx context.Context, r UnlockRequest) (bool, error) {
 // unlocked turns the release script's answer into the verb's.
 func (c *Client) unlocked(h *hold, key string, code, left int64) (bool, error) {
 	m := c.m
-	if code == scripts.OtherKind && h.id.Kind == Plain {
+	if code == lockstore.OtherKind && h.id.Kind == Plain {
 		code = -1 // no side was named: of a read/write lock this owner holds neither
 	}
 	switch code {
-	case scripts.OtherKind:
+	case lockstore.OtherKind:
 		return false, otherKind(key)
 	case -1:
 		m.mu.Lock()
@@ -153,106 +152,107 @@ func (m *Manager) released(h *hold, by *Client, code, left int64) {
 	}
 }
 
-// release is one hold, or all of an owner, being given back; the hold is busy meanwhile.
+// release is one hold, or all of an owner, being given back: a step, and what the engine knows of it. The hold is busy meanwhile.
 type release struct {
+	lockstore.Release
 	m        *Manager
 	h        *hold
 	by       *Client // the connection that has asked for it; nil: none has
-	all      bool
-	onlyOurs bool // nothing is done when a named owner is back through another connection
-	alone    bool // nor when another LOCK counts on its hold
-	before   int64
-	sent     time.Time // the last time
-	notAfter int64
+	sent     time.Time
+	notAfter int64     // of the request sent last
 	until    time.Time // Redis may have what is given back until then, beside what is known of the hold
-	// registration is the one known here; another one in Redis is told that the hold has ended.
-	registration string
-	attempt      string // of a quorum: only what counts on the hold under this name
-	known        string // of a quorum: the attempt that this proxy had the hold by
+	next     *handoff  // those that are to get it
 }
 
-func (c *Client) newRelease(h *hold, all bool) *release {
-	r := &release{m: c.m, h: h, by: c, all: all || h.explicit}
-	c.m.mu.Lock()
-	r.before, r.registration = h.count, h.registration
-	c.m.mu.Unlock()
+// newRelease gives back one hold, or all. by is nil when no connection has asked for it.
+func (m *Manager) newRelease(h *hold, by *Client, all bool) *release {
+	r := &release{m: m, h: h, by: by}
+	r.Release = lockstore.Release{ID: h.id, Named: h.explicit, All: all || h.explicit, Waiters: r}
+	m.mu.Lock()
+	r.Count, r.Registration = h.count, h.registration
+	m.mu.Unlock()
 	return r
 }
 
-func (r *release) call(notAfter string) node.Call {
-	id := r.h.id
-	keys, flags := id.ReleaseKeys(), ""
-	if r.all {
-		flags += "A"
+// ask sends the request, and notes what it says of the hold.
+func (r *release) ask(ctx context.Context) (code, left int64, err error) {
+	m, h := r.m, r.h
+	m.mu.Lock()
+	r.GiveUp, r.Known = r.giveUp(time.Second), h.attempt
+	m.mu.Unlock()
+	done, err := m.store.Release(ctx, &r.Release)
+	r.sent, r.notAfter = done.Sent, done.NotAfter
+	if code = done.Code; code == 1 && r.Attempt == "" {
+		return code, done.Left, err
 	}
-	if r.onlyOurs {
-		flags += "R"
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case done.RunsOut:
+		m.runOut(h) // its owner does not want it any more
+		h.unwanted = true
+	case r.Attempt != "" && done.Left > 0 && h.attempt == r.Attempt:
+		h.attempt = "" // what others have it by is not known here
+	case code == -1 && done.Left == 0 && h.count > 0 && h.unwanted:
+		code = 1
 	}
-	if r.h.explicit {
-		keys, flags = append(keys, id.WatchKey()), flags+"W"
-	}
-	if r.alone {
-		flags += "X"
-	}
-	args := append(make([]string, 0, 7), id.Field(), r.m.store.publishing(), notAfter, flags)
-	if id.Kind == Plain && !r.h.explicit { // each ARGV costs Redis time, and no other is looked at
-		return node.Call{DB: id.DB, Script: scripts.Release, Keys: keys, Args: args}
-	}
-	args = append(args, r.registration)
-	return node.Call{DB: id.DB, Script: id.Kind.Spec().Release, Keys: keys, Args: append(args, id.Rest()...)}
+	return code, done.Left, err
 }
 
 // settle finds out what became of a release.
 func (r *release) settle() settled {
-	s, err := r.m.store.look(r.h.id, r.h.explicit, r.notAfter, r.giveUp(r.m.opts.Watchdog))
-	if s.count > 0 {
-		r.until = later(r.until, s.at.Add(milliseconds(s.ttl)))
+	r.m.mu.Lock()
+	giveUp := r.giveUp(r.m.opts.Watchdog)
+	r.m.mu.Unlock()
+	s, err := r.m.store.Look(r.ID, r.Named, r.notAfter, giveUp)
+	if s.Count > 0 {
+		r.until = lockstore.Later(r.until, s.At.Add(lockstore.Milliseconds(s.TTL)))
 	}
 	switch {
 	case err != nil:
 		return settled{err: err}
-	case r.h.explicit:
+	case r.Named:
 		return r.settleNamed(s)
-	case !r.all && s.count < r.before-1:
-		return settled{answer: answer{code: -1}} // one was given back at most: the others were lost
-	case s.count < r.before:
-		return settled{answer: freed(s.count)}
+	case !r.All && s.Count < r.Count-1:
+		return settled{Acquired: lockstore.Acquired{Code: -1}} // one was given back at most: the others were lost
+	case s.Count < r.Count:
+		return settled{Acquired: freed(s.Count)}
 	}
 	return settled{err: errNotDone}
 }
 
-// settleNamed is settle for a named owner. What it has now is only given back if it is the hold that was meant: it may have been
+// settleNamed is settle for a named owner. What it has now is only given back if it is the hold that this is about: it may have been
 // given back, and been taken anew through another proxy.
-func (r *release) settleNamed(s seen) settled {
+func (r *release) settleNamed(s lockstore.Seen) settled {
 	r.m.mu.Lock()
-	had := r.before > 0 && r.h.deadline.After(r.sent)
+	had := r.Count > 0 && r.h.deadline.After(r.sent)
 	r.m.mu.Unlock()
-	same := r.registration != "" && (s.registration == r.registration || s.registration == r.registration+"+")
+	same := r.Registration != "" && (s.Registration == r.Registration || s.Registration == r.Registration+"+")
 	switch {
-	case s.count > 0 && same:
-		r.onlyOurs = true
+	case s.Count > 0 && same:
+		r.OnlyOurs = true
 		return settled{err: errNotDone}
-	case s.count > 0:
-	case had || s.registered && s.registration == "": // which is what an UNLOCK leaves
-		return settled{answer: freed(0)}
-	case r.before > 0 || r.onlyOurs || r.alone:
-		return settled{answer: answer{code: -1}}
+	case s.Count > 0:
+	case had || s.Registered && s.Registration == "": // which is what an UNLOCK leaves
+		return settled{Acquired: freed(0)}
+	case r.Count > 0 || r.OnlyOurs || r.Alone:
+		return settled{Acquired: lockstore.Acquired{Code: -1}}
 	}
 	return settled{err: errForgotten}
 }
 
-func freed(left int64) answer {
+func freed(left int64) lockstore.Acquired {
 	if left > 0 {
-		return answer{code: 0, count: left}
+		return lockstore.Acquired{Count: left}
 	}
-	return answer{code: 1}
+	return lockstore.Acquired{Code: 1}
 }
 
 // abandon completes a release whose client got an error: the owner wanted it.
 func (r *release) abandon(s settled) {
 	defer r.m.leave(r.h)
 	if errors.Is(s.err, errNotDone) {
-		s.code, s.count, s.err = r.complete()
+		s.Code, s.Count, s.err = r.complete()
 	}
 	if s.err != nil {
 		r.m.mu.Lock()
@@ -260,35 +260,35 @@ func (r *release) abandon(s settled) {
 		r.m.mu.Unlock()
 		return
 	}
-	r.m.released(r.h, r.by, s.code, s.count)
+	r.m.released(r.h, r.by, s.Code, s.Count)
 	told := false // the client has heard LOCKLOST: nothing is left that the next UNLOCK could free
-	if r.by != nil && !r.h.explicit {
+	if r.by != nil && !r.Named {
 		_, told = r.by.lossOf(r.h.id)
 	}
-	if s.code == 1 && !told {
+	if s.Code == 1 && !told {
 		r.m.done.add(r.h.id, r.by, time.Now())
 	}
 }
 
-// giveUp is when there is nothing left to give back, but not before so long from now.
+// giveUp is when there is nothing left to give back, but not before so long from now. Manager.mu is held.
 func (r *release) giveUp(least time.Duration) time.Time {
-	r.m.mu.Lock()
-	defer r.m.mu.Unlock()
-	return later(later(r.h.deadline, r.until), time.Now().Add(least))
+	return lockstore.Later(lockstore.Later(r.h.deadline, r.until), time.Now().Add(least))
 }
 
 // complete releases for sure: through lost replies and a Redis that is away, until the lease is over.
 func (r *release) complete() (code, left int64, err error) {
+	r.m.mu.Lock()
 	giveUp := r.giveUp(time.Second)
+	r.m.mu.Unlock()
 	unknown := false // of the request sent last
-	for failures := backoff(); ; {
+	for failures := insist(); ; {
 		if !unknown {
-			code, left, err = r.m.store.release(context.Background(), r)
-			unknown = isUnknown(err)
+			code, left, err = r.ask(context.Background())
+			unknown = lockstore.Unknown(err)
 		}
 		if unknown {
 			s := r.settle()
-			code, left, err = s.code, s.count, s.err
+			code, left, err = s.Code, s.Count, s.err
 			unknown = !errors.Is(err, errNotDone)
 		}
 		if err == nil || errors.Is(err, errForgotten) || time.Now().After(giveUp) {
@@ -298,4 +298,45 @@ func (r *release) complete() (code, left int64, err error) {
 			return 0, 0, err
 		}
 	}
+}
+
+// force frees a lock whoever holds it, of whatever kind it is when r names no side.
+func (c *Client) force(ctx context.Context, r UnlockRequest) (bool, error) {
+	if err := c.m.nameable(r.Key); err != nil {
+		return false, err
+	}
+	kinds := []Kind{r.Side}
+	if r.Side == Plain {
+		kinds = []Kind{Plain, Read} // either side will do for Redis to tell which one it is
+	}
+	var code int64
+	for _, k := range kinds {
+		var err error
+		if code, err = c.forceKind(ctx, k, r); err != nil {
+			return false, err
+		}
+		if code == 1 {
+			c.m.log.Warn("lock freed by force", "key", r.Key, "kind", k, "db", r.DB, "by", c.info.Addr, "name", c.info.Name())
+			c.m.recheckKey(lockstore.ID{DB: r.DB, Key: r.Key, Kind: k}.Line(), reasonForced)
+		}
+		if code != lockstore.OtherKind {
+			break
+		}
+	}
+	switch code {
+	case lockstore.OtherKind:
+		return false, otherKind(r.Key)
+	case lockstore.NoLock:
+		return false, &Error{"WRONGTYPE", "the hash at '" + lockstore.Printable(r.Key) + "' is no lock"}
+	}
+	return code == 1, nil
+}
+
+// forceKind frees a lock of one kind.
+func (c *Client) forceKind(ctx context.Context, k Kind, r UnlockRequest) (code int64, err error) {
+	code, err = c.m.store.Force(ctx, lockstore.Forcing{DB: r.DB, Key: r.Key, Kind: k, Side: r.Side})
+	if lockstore.Unknown(err) {
+		err = outcomeUnknown("UNLOCK", err)
+	}
+	return code, err
 }

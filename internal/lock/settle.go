@@ -4,12 +4,9 @@ import (
 	"context"
 	"errors"
 	"math"
-	"strconv"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockstore"
-	"github.com/lockproxy/lockproxy/internal/lockstore/node"
-	"github.com/lockproxy/lockproxy/upstream"
 )
 
 // A mutating script whose reply was lost is never sent again blindly. Its not-after makes its fate final once Redis' clock
@@ -17,108 +14,50 @@ import (
 // else changes it. A named owner has the lock or not, and may be at work through other connections and proxies: LOCK may be said
 // again, and UNLOCK while the registration says that it is the same hold.
 
-// seen is what look.lua returns.
-type seen struct {
-	at                time.Time // before it was asked
-	count, ttl, token int64
-	registration      string // of a named owner's hold
-	registered        bool   // there is one, be it empty
-}
-
-// look waits until Redis' clock is past notAfter and reads what Redis holds, of a named owner with the registration. It goes on
-// through failures until giveUp.
-func (d *direct) look(id lockstore.ID, named bool, notAfter int64, giveUp time.Time) (seen, error) {
-	keys := append(id.Keys(), lockstore.TokenKey(id.Key))
-	if named {
-		keys = append(keys, id.WatchKey())
-	}
-	background := context.Background()
-	until := d.final(notAfter)
-	for failures := backoff(); ; {
-		if now := d.now(); now <= until {
-			d.m.sleep(background, min(time.Duration(until-now)*time.Microsecond+time.Millisecond, time.Until(giveUp)))
-		}
-		s := seen{at: time.Now()}
-		reply, err := d.eval(background, node.Call{DB: id.DB, Script: id.Kind.Spec().Look, Keys: keys, Args: []string{id.Field()}})
-		if err == nil {
-			parts, _ := reply.ToArray()
-			now := int64(0)
-			if len(parts) == 5 {
-				now = d.clockAt(id.Key, clockOf(parts[0].ToString()))
-			}
-			if now > until {
-				s.count, _ = parts[1].AsInt64()
-				s.ttl, _ = parts[2].AsInt64()
-				s.token, _ = parts[3].AsInt64()
-				text, err := parts[4].ToString()
-				s.registration, s.registered = text, err == nil
-				return s, nil
-			}
-			err = &upstream.NotSentError{Cause: errLate}
-		}
-		if time.Now().After(giveUp) || !d.m.sleep(background, failures.Next()) {
-			return s, err
-		}
-	}
-}
-
-func clockOf(text string, err error) int64 {
-	if err != nil {
-		return 0
-	}
-	micro, _ := strconv.ParseInt(text, 10, 64)
-	return micro
-}
-
 // settled is what became of a request.
 type settled struct {
-	answer
-	sent time.Time // the lease counts from then
-	err  error     // errNotDone: it was not and never will be
+	lockstore.Acquired
+	err error // errNotDone: it was not and never will be
 }
 
 // settle finds out what became of an acquire.
 func (a *acquire) settle() settled {
-	lease := milliseconds(a.r.Lease)
-	if lease == 0 {
-		lease = a.c.m.opts.Watchdog
-	}
-	s, err := a.c.m.store.look(a.h.id, a.h.explicit, a.notAfter, time.Now().Add(lease+5*time.Second))
+	lease := lockstore.Milliseconds(a.Lease)
+	s, err := a.c.m.store.Look(a.ID, a.Named, a.notAfter, time.Now().Add(lease+5*time.Second))
 	if err != nil {
 		return settled{err: err}
 	}
 	var done bool
 	switch {
-	case a.h.explicit:
-		done = s.count > 0
-	case a.before == 0:
-		done = s.count == 1 // more: a hold that was lost before, and this request was not done
+	case a.Named:
+		done = s.Count > 0
+	case a.Count == 0:
+		done = s.Count == 1 // more: a hold that was lost before, and this request was not done
 	default:
-		done = s.count > a.before
+		done = s.Count > a.Count
 	}
-	if !done || a.r.Fence && s.token == 0 {
+	if !done || a.r.Fence && s.Token == 0 {
 		return settled{err: errNotDone}
 	}
-	a.sent = s.at
-	ans := answer{code: 1, count: s.count, ttl: s.ttl}
-	if !a.h.explicit || a.fresh && s.registration == a.registration { // else its owner may have had it before, or count on it elsewhere
-		ans.raised = 1
+	ans := lockstore.Acquired{Code: 1, Count: s.Count, TTL: s.TTL, Sent: s.At}
+	if !a.Named || a.fresh && s.Registration == a.Registration { // else its owner may have had it before, or count on it elsewhere
+		ans.Raised = 1
 	}
 	if a.r.Fence {
-		ans.token = s.token
+		ans.Token = s.Token
 	}
-	return settled{answer: ans, sent: s.at}
+	return settled{Acquired: ans}
 }
 
 // abandon ends an acquire whose client got an error or has gone: a grant nobody heard of is given back. What a named owner had
 // before, or counts on elsewhere, stays as it is.
 func (a *acquire) abandon(s settled) {
 	defer a.c.m.leave(a.h)
-	if s.err != nil || s.code != 1 || s.raised == 0 {
+	if s.err != nil || s.Code != 1 || s.Raised == 0 {
 		return
 	}
-	rel := &release{m: a.c.m, h: a.h, before: s.count, all: a.h.explicit || a.before == 0, alone: a.h.explicit,
-		registration: a.registration, until: a.until(s.answer)}
+	rel := a.c.m.newRelease(a.h, nil, a.Count == 0)
+	rel.Count, rel.Alone, rel.Registration, rel.until = s.Count, a.Named, a.Registration, until(s.Acquired)
 	if code, left, err := rel.complete(); err == nil {
 		a.c.m.released(a.h, a.c, code, left)
 	}
@@ -162,7 +101,7 @@ func (a *acquire) left() time.Duration {
 	case a.r.Block == 0:
 		return math.MaxInt64
 	}
-	return max(0, milliseconds(a.r.Block)-time.Since(a.w.since))
+	return max(0, lockstore.Milliseconds(a.r.Block)-time.Since(a.w.since))
 }
 
 // found is what became of an acquire whose reply was lost. Who waits for the lock waits for that, too, however long Redis is

@@ -11,6 +11,7 @@ import (
 	"github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/lockstore/node"
+	"github.com/lockproxy/lockproxy/internal/lockstore/sharded"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
@@ -194,10 +195,10 @@ func TestClusterStuckMove(t *testing.T) {
 	}
 	other, _ := client(m)
 	began, renewed := time.Now(), m.Stats().Renewed
-	if _, err := other.Lock(context.Background(), Request{Key: "{stuck}new", Blocks: true, Block: 200}); !isNotSent(err) {
+	if _, err := other.Lock(context.Background(), Request{Key: "{stuck}new", Blocks: true, Block: 200}); !lockstore.NotSent(err) {
 		t.Errorf("a LOCK with BLOCK 200 in a slot that is half-way: %v", err)
 	}
-	if _, err := other.Lock(context.Background(), Request{Key: "{stuck}new", Lease: 1000}); !isNotSent(err) {
+	if _, err := other.Lock(context.Background(), Request{Key: "{stuck}new", Lease: 1000}); !lockstore.NotSent(err) {
 		t.Errorf("a LOCK in a slot that is half-way: %v", err)
 	}
 	if took := time.Since(began); took < 300*time.Millisecond {
@@ -221,8 +222,8 @@ func TestClusterStuckMove(t *testing.T) {
 func TestClusterWakeUpAfterMove(t *testing.T) {
 	t.Parallel()
 	tc := testredis.StartCluster(t, 3, 0)
-	for _, way := range []PubSub{node.PubSubSharded, node.PubSubBoth, node.PubSubClassic} {
-		m := clusterEngine(t, tc, Options{Poll: time.Hour, Watchdog: time.Hour, ClusterPubSub: way})
+	for _, way := range []sharded.PubSub{node.PubSubSharded, node.PubSubBoth, node.PubSubClassic} {
+		m := clusterEngine(t, tc, Options{Poll: time.Hour, Watchdog: time.Hour}, way)
 		key := "roams" + string(way)
 		s := owner(t, tc, key)
 		heldByRedisson(t, s, key)
@@ -288,7 +289,7 @@ func TestClusterMasterKilled(t *testing.T) {
 		return err == nil && s == tc.Servers[3]
 	})
 	eventually(t, 30*time.Second, "the failover is known here", func() bool {
-		n := directOf(m).shards.(*sharded).c.Snapshot().Owner(0)
+		n := m.store.Lane(nameIn("failed", 0, 3)).Node.(*cluster.Node)
 		return n != nil && n.Addr == tc.Servers[3].Addr()
 	})
 	told := map[string]bool{}

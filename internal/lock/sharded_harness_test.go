@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,8 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/lockproxy/lockproxy/cluster"
+	"github.com/lockproxy/lockproxy/internal/lockstore"
+	"github.com/lockproxy/lockproxy/internal/lockstore/sharded"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -22,24 +25,23 @@ import (
 var underRace bool
 
 // clusterEngine is a Manager at work on a cluster.
-func clusterEngine(t *testing.T, tc *testredis.Cluster, o Options) *Manager {
+func clusterEngine(t *testing.T, tc *testredis.Cluster, o Options, by ...sharded.PubSub) *Manager {
 	t.Helper()
 	target, err := upstream.ParseClusterTarget("redis-cluster://" + tc.Servers[0].Addr() + "," + tc.Servers[1].Addr())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return shardedEngine(t, target, o)
+	return shardedEngine(t, target, o, by...)
 }
 
-func shardedEngine(t *testing.T, target upstream.ClusterTarget, o Options) *Manager {
+func shardedEngine(t *testing.T, target upstream.ClusterTarget, o Options, by ...sharded.PubSub) *Manager {
 	t.Helper()
 	o.Logger = testLog()
 	c, err := cluster.Open(context.Background(), target, cluster.Options{Node: upstream.NodeOptions{Logger: o.Logger}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.Cluster = c
-	return atWork(t, New(nil, o), c.Close)
+	return atWork(t, New(sharded.Cluster(c, cmp.Or(append(by, "")...)), o), c.Close)
 }
 
 func slotOf(key string) int { return cluster.Slot([]byte(key)) }
@@ -124,7 +126,7 @@ func (c *counting) add(m *Manager) {
 		c.added.Add(1)
 		began := time.Now()
 		_, err = cl.Unlock(context.Background(), UnlockRequest{Key: r.Key})
-		for isNotSent(err) {
+		for lockstore.NotSent(err) {
 			c.refused.Add(1) // it is still held, and renewed
 			began = time.Now()
 			_, err = cl.Unlock(context.Background(), UnlockRequest{Key: r.Key})

@@ -11,6 +11,7 @@ import (
 	"github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/lockstore/node"
+	"github.com/lockproxy/lockproxy/internal/lockstore/sharded"
 	"github.com/lockproxy/lockproxy/internal/simulation/world"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 	"github.com/lockproxy/lockproxy/upstream"
@@ -113,7 +114,7 @@ func TestClusterWakeUps(t *testing.T) {
 	t.Parallel()
 	tc := testredis.StartCluster(t, 3, 0)
 	for _, c := range []struct {
-		way    PubSub
+		way    sharded.PubSub
 		verbs  []string
 		listen []string
 	}{
@@ -121,7 +122,7 @@ func TestClusterWakeUps(t *testing.T) {
 		{node.PubSubSharded, []string{"SPUBLISH"}, []string{"SSUBSCRIBE"}},
 		{node.PubSubClassic, []string{"PUBLISH"}, []string{"SUBSCRIBE"}},
 	} {
-		m := clusterEngine(t, tc, Options{Poll: time.Hour, Watchdog: time.Hour, ClusterPubSub: c.way})
+		m := clusterEngine(t, tc, Options{Poll: time.Hour, Watchdog: time.Hour}, c.way)
 		for i, verb := range c.verbs {
 			key := nameIn(string(c.way)+verb, i, 3)
 			s := owner(t, tc, key)

@@ -5,9 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/redis/rueidis"
-
-	"github.com/lockproxy/lockproxy/internal/jitter"
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 )
 
@@ -26,7 +23,7 @@ func (c *Client) resolveSide(ctx context.Context, id lockstore.ID, explicit bool
 	live := m.known(id)
 	// An explicit owner may hold the other side through another proxy, or all of it.
 	if explicit && (len(live) != 1 || live[0] != Plain) {
-		there, err := m.store.sidesHeld(ctx, id)
+		there, err := m.store.SidesHeld(ctx, id)
 		if err != nil {
 			return id, err
 		}
@@ -40,7 +37,7 @@ func (c *Client) resolveSide(ctx context.Context, id lockstore.ID, explicit bool
 	case 1:
 		return id.As(live[0]), nil
 	}
-	return id, &Error{"ERR", fmt.Sprintf("this owner holds '%s' for reading and for writing: say READ or WRITE", printable(id.Key))}
+	return id, &Error{"ERR", fmt.Sprintf("this owner holds '%s' for reading and for writing: say READ or WRITE", lockstore.Printable(id.Key))}
 }
 
 // known is the kinds of hold that this proxy has of an owner, those included that a verb is still at work on.
@@ -53,27 +50,6 @@ func (m *Manager) known(id lockstore.ID) (known []Kind) {
 		}
 	}
 	return known
-}
-
-func sidesCommand(client rueidis.Client, id lockstore.ID) rueidis.Completed {
-	jitter.Turn(id.As(Read).Field(), nil)
-	return client.B().Hmget().Key(id.Key).Field("mode", id.As(Read).Field(), id.As(Write).Field()).Build()
-}
-
-// sidesIn reads the reply to sidesCommand.
-func sidesIn(parts []rueidis.RedisMessage) (held []Kind) {
-	if len(parts) != 3 {
-		return nil
-	}
-	if mode, _ := parts[0].ToString(); mode == "" {
-		return nil
-	}
-	for i, k := range []Kind{Read, Write} {
-		if text, _ := parts[1+i].ToString(); text != "" {
-			held = append(held, k)
-		}
-	}
-	return held
 }
 
 // remembered is the kind of hold that this owner lost or gave back last, so that asking again says what became of it.
@@ -121,17 +97,17 @@ func (m *Manager) outlived(h *hold, now time.Time) bool {
 // holdsElsewhere asks Redis whether an explicit owner holds the lock already, through another proxy: a re-entry does not
 // stand in line behind those who wait for its own release. It does not pass them when the lock is free.
 func (m *Manager) holdsElsewhere(id lockstore.ID) bool {
-	if s, err := m.store.look(id, false, 0, time.Now()); err == nil && s.count > 0 {
+	if s, err := m.store.Look(id, false, 0, time.Now()); err == nil && s.Count > 0 {
 		return true
 	}
 	if n := id.Kind.Spec(); n.RW {
-		s, err := m.store.look(id.As(n.Other), false, 0, time.Now())
-		return err == nil && s.count > 0
+		s, err := m.store.Look(id.As(n.Other), false, 0, time.Now())
+		return err == nil && s.Count > 0
 	}
 	return false
 }
 
 // wouldWaitForItself is the answer to a WLOCK by an owner that reads.
 func wouldWaitForItself(key string) error {
-	return &Error{"DEADLOCK", fmt.Sprintf("this owner reads '%s': its WLOCK would wait for its own UNLOCK; take WLOCK first, then RLOCK", printable(key))}
+	return &Error{"DEADLOCK", fmt.Sprintf("this owner reads '%s': its WLOCK would wait for its own UNLOCK; take WLOCK first, then RLOCK", lockstore.Printable(key))}
 }

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/lockstore/node"
+	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 )
 
@@ -26,7 +26,7 @@ func (c *Client) wait(ctx context.Context, r Request) (g Grant, err error) {
 	if r.Fair || !m.waitedFor(w.waitingLine()) || explicit && m.holdsElsewhere(w.id) {
 		g, no, err := c.try(ctx, r, w)
 		switch {
-		case endsByItself(err):
+		case lockstore.EndsByItself(err):
 			trouble = err
 		case !errors.Is(err, ErrNotAcquired):
 			return g, err
@@ -44,7 +44,7 @@ func (c *Client) wait(ctx context.Context, r Request) (g Grant, err error) {
 
 	var over <-chan time.Time
 	if r.Block > 0 {
-		timer := time.NewTimer(milliseconds(r.Block) - time.Since(w.since))
+		timer := time.NewTimer(lockstore.Milliseconds(r.Block) - time.Since(w.since))
 		defer timer.Stop()
 		over = timer.C
 	}
@@ -69,7 +69,7 @@ func (w *waiter) stand(ctx context.Context, over <-chan time.Time, trouble error
 		var err error
 		switch {
 		case e.offer.acquire != nil:
-			g, no, err = w.c.finish(ctx, e.offer.acquire, e.offer.answer, e.offer.err)
+			g, no, err = w.c.finish(ctx, e.offer.acquire, e.offer.got, e.offer.err)
 		case e.ended != nil:
 			if trouble != nil && errors.Is(e.ended, ErrNotAcquired) {
 				return Grant{}, trouble
@@ -78,7 +78,7 @@ func (w *waiter) stand(ctx context.Context, over <-chan time.Time, trouble error
 		case !e.due:
 			continue
 		default:
-			g, no, err = w.c.try(bounded(ctx, 0), w.r, w) // it comes again soon
+			g, no, err = w.c.try(ctx, w.r, w)
 		}
 		trouble = nil
 		switch {
@@ -87,7 +87,7 @@ func (w *waiter) stand(ctx context.Context, over <-chan time.Time, trouble error
 			return g, nil
 		case errors.Is(err, ErrNotAcquired):
 			m.refused(w, no)
-		case passing(err):
+		case lockstore.Passing(err):
 			trouble = err
 			m.troubled(w.line)
 		default:
@@ -116,7 +116,7 @@ func (w *waiter) next(ctx context.Context, over <-chan time.Time, timer *time.Ti
 	select {
 	case e.offer = <-w.offer:
 		offered = true
-	case <-w.poke:
+	case <-w.changed:
 	case <-wake:
 		woken = true
 	case <-timer.C:
@@ -130,7 +130,7 @@ func (w *waiter) next(ctx context.Context, over <-chan time.Time, timer *time.Ti
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	first, called := w.first(), w.called
-	e.due = called || first && (woken || !time.Now().Before(later(l.tryAt, l.holdBack)))
+	e.due = called || first && (woken || !time.Now().Before(lockstore.Later(l.tryAt, l.holdBack)))
 	if acts := e.due || e.ended != nil; acts {
 		w.parked, w.called = false, false
 		if w.claimed && !offered {
@@ -187,7 +187,7 @@ func (w *waiter) listen(ctx context.Context, over <-chan time.Time) error {
 	}
 	w.listens, w.parked = true, false
 	if l.key.Fair {
-		m.store.subscribe(w.ownChannel(), l)
+		m.store.Subscribe(w.ownChannel(), l)
 		if len(m.byKey[w.id.Line()]) == 0 {
 			l.tryAt = time.Time{} // what came there before was not heard; one of ours tells everybody when it gives back
 		}
@@ -198,8 +198,8 @@ func (w *waiter) listen(ctx context.Context, over <-chan time.Time) error {
 		channels = append(channels, w.ownChannel())
 	}
 	for _, name := range channels {
-		waited, err := m.store.ready(ctx, name, over)
-		if errors.Is(err, node.ErrOver) {
+		waited, err := m.store.Ready(ctx, name, over)
+		if errors.Is(err, lockstore.ErrOver) {
 			err = ErrNotAcquired
 		}
 		if err != nil {

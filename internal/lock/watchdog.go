@@ -24,28 +24,21 @@ func (m *Manager) watch(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-timer.C:
-		case <-m.schedule.wake:
+		case <-m.schedule.Wake:
 		}
 	}
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }
 
 // startDue starts the renewals that are due, as far as there is room, and says when to come again.
 func (m *Manager) startDue(now time.Time) (next time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for h, due := m.schedule.due(now); due; h, due = m.schedule.due(now) {
-		m.schedule.drop(h)
+	for h, due := m.schedule.Due(now); due; h, due = m.schedule.Due(now) {
+		m.schedule.Drop(h)
 		m.dispatch(h, now)
 	}
 	rest := m.startAll()
-	return min(rest, m.schedule.sleep(min(round, m.opts.Watchdog/50)))
+	return min(rest, m.schedule.Sleep(min(round, m.opts.Watchdog/50)))
 }
 
 // dispatch decides what becomes of a hold whose time in the schedule has come. mu is held.
@@ -67,13 +60,13 @@ func (m *Manager) dispatch(h *hold, now time.Time) {
 // renewBatch extends the holds of a batch, or looks at them, and notes for each what came of it. The holds are busy, and left.
 func (m *Manager) renewBatch(b *batch) outcomeOf {
 	if b.allow == 0 {
-		b.allow = notAfter
+		b.allow = lockstore.Allowed
 	}
 	ctx, span := telemetry.Span(context.Background(), "renew")
 	defer span.End()
 	sent := time.Now()
 	telemetry.RenewalLate(ctx, max(0, sent.Sub(b.planned)))
-	out, err := m.store.renew(ctx, m.renewal(b))
+	out, err := m.store.Renew(ctx, m.renewal(b))
 	took := time.Since(sent)
 	if err != nil {
 		m.stats.renewalsFailed.Add(int64(len(b.holds)))
@@ -107,7 +100,7 @@ func (m *Manager) noteRenewals(b *batch, out []int64, err error, sent time.Time)
 			said = out[i]
 		}
 		known := lockstore.Answered(said) && (err == nil || said == 0 || said == 2) // also when too few replicas have the rest
-		if isUnknown(err) || said == lockstore.ReplyLost {
+		if lockstore.Unknown(err) || said == lockstore.ReplyLost {
 			h.late = time.Now().Add(b.allow)
 		}
 		h.noteTaken(said)
@@ -124,6 +117,23 @@ func (m *Manager) noteRenewals(b *batch, out []int64, err error, sent time.Time)
 		m.free(h)
 	}
 	return back
+}
+
+// regain implements lockstore.Host.
+func (m *Manager) regain(r lockstore.Renewed, lease time.Duration, take func(*lockstore.Acquire)) {
+	h, err := m.enter(context.Background(), r.ID, r.Named)
+	if err != nil {
+		return
+	}
+	defer m.leave(h)
+	m.mu.Lock()
+	still := h.live() && !h.unwanted && h.attempt == r.Attempt
+	beside := m.holds[r.ID.As(r.ID.Kind.Spec().Other)].live()
+	count := h.count
+	m.mu.Unlock()
+	if still {
+		take(&lockstore.Acquire{ID: r.ID, Named: r.Named, Count: count, Beside: beside, Lease: lease.Milliseconds(), Watched: true, Registration: r.Mark})
+	}
 }
 
 // noteTaken remembers since when another connection seems to have taken a hold over. mu is held.
@@ -145,7 +155,7 @@ func (m *Manager) renewed(h *hold, code int64, sent time.Time, lease time.Durati
 		}
 		if lease > 0 {
 			m.stats.renewed.Add(1)
-			h.renewedAt, h.deadline = sent, later(h.deadline, sent.Add(lease-m.store.drift(lease))) // Redis keeps the longer one too
+			h.renewedAt, h.deadline = sent, lockstore.Later(h.deadline, sent.Add(lease-m.store.Drift(lease))) // Redis keeps the longer one too
 		}
 		if h.suspect != "" {
 			m.plan(h, time.Now()) // suspected since this was sent
@@ -176,6 +186,19 @@ func (h *hold) whyGone() string {
 
 // expirySlack is how much later than by our pessimistic deadline a lease may end in Redis.
 const expirySlack = time.Second
+
+// endUnreleased ends a live hold that is left to run out in Redis. mu is held.
+func (m *Manager) endUnreleased(h *hold) {
+	if h.count > 0 {
+		m.vacate(h, h.deadline)
+		m.end(h)
+	}
+}
+
+// vacate has those told that wait for a lock whose hold ends by itself: now, or at its deadline if it may live until then. mu is held.
+func (m *Manager) vacate(h *hold, at time.Time) {
+	m.store.Vacate(h.id, at, lockstore.Later(at, h.deadline).Add(expirySlack))
+}
 
 // stillThere goes on with an unwatched hold that Redis still has: until its deadline, and past it if another proxy
 // lengthens the lock of an explicit owner, which is then no longer ours to follow.

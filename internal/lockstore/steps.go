@@ -1,8 +1,134 @@
 package lockstore
 
-import "time"
+import (
+	"strings"
+	"time"
+
+	"github.com/lockproxy/lockproxy/scripts"
+)
 
 // A step is what the engine asks of a store about holds: a value, from which the store makes its scripts. What came of it is a value, too.
+
+// Allowed is how long Redis may take to come to a verb's step: after that it does nothing.
+const Allowed = time.Second
+
+// The codes of an outcome, beside those that a step says of itself.
+const (
+	OtherKind = scripts.OtherKind // the key holds a lock of another kind, or no lock
+	NoLock    = scripts.NoLock
+	Upgrade   = scripts.Upgrade // the owner reads, and asked to write
+)
+
+// Acquire asks for a hold, for an owner that may have it already.
+type Acquire struct {
+	ID           ID
+	Named        bool   // the owner has a name of its own: it has the lock or not
+	Count        int64  // how often the owner is in the lock, as far as is known
+	Beside       bool   // it holds the other side of a read/write lock
+	Lease        int64  // ms
+	Watched      bool   // it is renewed
+	Registration string // of a named owner's hold
+	Fence        bool
+
+	Replicas    int64         // so many are to have it,
+	ReplicaWait time.Duration // within that
+	Patience    time.Duration // for how long it is sent again that was surely not done
+	Blocks      bool          // whoever asks waits, and comes again after a refusal
+	Queues      bool          // a refusal puts it into the fair queue,
+	Ticket      int64         // at this place; 0: the last
+}
+
+// Acquired is what came of an acquire, or of what became of it after its reply was lost. Code is 1 for a grant, 0 for a refusal:
+// somebody else has the lock.
+type Acquired struct {
+	Code   int64
+	Count  int64 // of the owner's holds; of a refusal 1: it is another's turn
+	TTL    int64 // ms, of the hold; of a refusal: of the other one's (negative: none known)
+	Token  int64 // of a refusal the place in the fair queue
+	Raised int64 // 1: it made a hold, or entered one again; 0: a named owner had it
+
+	Acked    int64     // replicas that have it
+	Attempt  string    // of a quorum: under which the hold counts there
+	Sent     time.Time // before the request that was answered: the lease counts from then
+	NotAfter int64     // of the request sent last, whatever came of it
+}
+
+// Release gives back one hold, or all of an owner.
+type Release struct {
+	ID           ID
+	Named        bool
+	Count        int64  // how often the owner is in the lock, as far as is known
+	All          bool   // every hold of the owner
+	OnlyOurs     bool   // nothing is done when a named owner is back through another connection
+	Alone        bool   // nor when another LOCK counts on its hold
+	Registration string // the one known; another one in Redis is told that the hold has ended
+
+	// Of a quorum.
+	Attempt string    // only what counts on the hold under this name
+	Known   string    // the attempt that the hold was had by
+	GiveUp  time.Time // there is nothing left to give back then
+
+	Waiters Waiters // who may be given the lock by the same script; nil: nobody
+}
+
+// Frees says that no hold of the owner is left after this, as far as is known.
+func (r *Release) Frees() bool { return r.All || r.Count <= 1 }
+
+// Released is what came of a release. Code is 1 when the lock is free of its owner, 0 when Left holds are left, -1 when it was not held.
+type Released struct {
+	Code, Left int64
+	Sent       time.Time // before the request that was sent last
+	NotAfter   int64     // of that
+	RunsOut    bool      // with an error: it is not to be renewed any more
+}
+
+// Waiters are those on this proxy that wait for a lock which is given back.
+type Waiters interface {
+	// Claim picks those that may be given it next; nil: nobody. They wait from then on until Given has been called.
+	Claim() *Handoff
+	// Given tells what each of them got, in their order. turn says that none did, since others have their turn now.
+	Given(all []Acquired, turn bool, err error)
+}
+
+// Handoff is who gets a lock that is given back.
+type Handoff struct {
+	Line LineKey
+	Turn bool       // it is somebody else's turn, if anybody listens
+	Asks []*Acquire // all of one kind
+}
+
+// Forcing frees a lock, whoever holds it.
+type Forcing struct {
+	DB   int
+	Key  string
+	Kind Kind // Plain; or Read or Write for a read/write lock
+	Side Kind // of that only this one; Plain: both
+}
+
+// Seen is what there is of one owner's hold.
+type Seen struct {
+	At                time.Time // before it was asked
+	Count, TTL, Token int64
+	Registration      string // of a named owner's hold
+	Registered        bool   // there is one, be it empty
+}
+
+// unwatched is before the registration of a hold that nobody renews.
+const unwatched = "-"
+
+// Marked is a registration of a hold that is renewed, or not.
+func Marked(registration string, watched bool) string {
+	registration = strings.TrimPrefix(registration, unwatched)
+	if !watched {
+		registration = unwatched + registration
+	}
+	return registration
+}
+
+// Watching says whether a registration is of a hold that somebody renews.
+func Watching(registration string) bool {
+	return registration != "" && registration != "+" && !strings.HasPrefix(registration, unwatched)
+}
 
 // Renewal has the leases of some holds begin anew, all of one kind and in one slot, or only looks at them.
 type Renewal struct {

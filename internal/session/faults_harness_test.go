@@ -14,6 +14,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/lockproxy/lockproxy/internal/lock"
+	"github.com/lockproxy/lockproxy/internal/lockstore/sharded"
 	"github.com/lockproxy/lockproxy/internal/session"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 	"github.com/lockproxy/lockproxy/upstream"
@@ -42,7 +43,7 @@ func serveTwoWires(t testing.TB, data, control string, o lock.Options) (string, 
 	}
 	node := upstream.NewNode(upstream.Target{Network: "tcp", Addr: data}, upstream.NodeOptions{Logger: o.Logger})
 	ctl := upstream.NewControl(upstream.Target{Network: "tcp", Addr: control}, upstream.ControlOptions{Logger: o.Logger})
-	locks := lock.New(ctl, o)
+	locks := lock.New(sharded.Single(ctl), o)
 	srv := session.NewServer(session.Options{Upstream: session.Upstream{Node: node, Locks: locks}, Appearance: session.Appearance{Version: "test"}, Logger: o.Logger})
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

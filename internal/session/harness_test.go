@@ -15,6 +15,7 @@ import (
 	"github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/lock"
+	"github.com/lockproxy/lockproxy/internal/lockstore/sharded"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
@@ -49,7 +50,7 @@ func startProxy(t testing.TB, url string, change func(*Options)) *proxy {
 	log := testLog()
 	node := upstream.NewNode(target, upstream.NodeOptions{Logger: log, DialTimeout: dialTime})
 	control := upstream.NewControl(target, upstream.ControlOptions{Logger: log})
-	o := Options{Upstream: Upstream{Node: node, Locks: lock.New(control, testLocks(log)), Service: upstream.Identity{User: target.User, Password: target.Password}}, Logger: log}
+	o := Options{Upstream: Upstream{Node: node, Locks: lock.New(sharded.Single(control), testLocks(log)), Service: upstream.Identity{User: target.User, Password: target.Password}}, Logger: log}
 	return serve(t, o, change, func() {
 		control.Close()
 		node.Close()
@@ -79,9 +80,7 @@ func startProxyOf(t testing.TB, redis *testredis.Cluster, change func(*Options),
 	if err != nil {
 		t.Fatal(err)
 	}
-	locks := testLocks(log)
-	locks.Cluster = c
-	return serve(t, Options{Upstream: Upstream{Cluster: c, Locks: lock.New(nil, locks)}, Logger: log}, change, c.Close)
+	return serve(t, Options{Upstream: Upstream{Cluster: c, Locks: lock.New(sharded.Cluster(c, ""), testLocks(log))}, Logger: log}, change, c.Close)
 }
 
 func testLog() *slog.Logger {

@@ -12,6 +12,8 @@ import (
 	"github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/internal/history"
 	"github.com/lockproxy/lockproxy/internal/lock"
+	"github.com/lockproxy/lockproxy/internal/lockstore/quorum"
+	"github.com/lockproxy/lockproxy/internal/lockstore/sharded"
 	"github.com/lockproxy/lockproxy/internal/simulation/world"
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -143,19 +145,18 @@ func (x *proxy) start() {
 			b.Blame(history.Violation{Oracle: "liveness", Text: "the cluster is not found: " + err.Error()})
 			return
 		}
-		o.Cluster = k
 		closeAll = k.Close
-		e.locks = lock.New(nil, o)
+		e.locks = lock.New(sharded.Cluster(k, ""), o)
 	case b.store.quorum:
-		distinct := &upstream.Distinct{}
+		distinct, nodes := &upstream.Distinct{}, b.p.quorum
 		for i, n := range b.nodes {
 			t := target(i)
-			t.MinUptime, t.Vetter = o.Quorum.MaxLease+o.Quorum.MaxLease/100, distinct.Add(n.Addr())
-			o.Quorum.Nodes = append(o.Quorum.Nodes, lock.QuorumNode{Name: n.Addr(), Control: control(t)})
+			t.MinUptime, t.Vetter = nodes.MaxLease+nodes.MaxLease/100, distinct.Add(n.Addr())
+			nodes.Nodes = append(nodes.Nodes, quorum.Node{Name: n.Addr(), Control: control(t)})
 		}
-		e.locks = lock.New(o.Quorum.Nodes[0].Control, o)
+		e.locks = lock.New(quorum.Open(nodes), o)
 	default:
-		e.locks = lock.New(control(target(0)), o)
+		e.locks = lock.New(sharded.Single(control(target(0))), o)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})

@@ -136,7 +136,7 @@ func restartNode(n *nemesis) {
 // restartOfQuorum has a node forget everything, and leaves it the time until it counts again.
 func restartOfQuorum(n *nemesis) {
 	restartNode(n)
-	n.wait(n.p.options.Quorum.MaxLease * 12 / 10)
+	n.wait(n.p.quorum.MaxLease * 12 / 10)
 }
 
 func flushScripts(n *nemesis) {
@@ -164,7 +164,7 @@ func drift(n *nemesis) {
 	by := time.Duration(n.dice.Int64N(int64(4*ms))) - 2*ms
 	n.Fault(fmt.Sprintf("the clock of %s moves by %v", name, by))
 	x.Jump(by)
-	n.wait(n.p.options.Quorum.MaxLease)
+	n.wait(n.p.quorum.MaxLease)
 }
 
 // isolate cuts one proxy off from so many nodes that those left are no majority, or just one.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/history"
 	"github.com/lockproxy/lockproxy/internal/lock"
+	"github.com/lockproxy/lockproxy/internal/lockstore/quorum"
 )
 
 // profile is one kind of run. Times are those of production, more or less: a run has minutes and hours.
@@ -16,6 +17,7 @@ type profile struct {
 	proxies int      // 0: 2
 	users   int      // at each proxy
 	options lock.Options
+	quorum  quorum.Options // its times, where the locks are on one
 	work    history.Workload
 	harms   []harm
 	pause   time.Duration      // most between two harms
@@ -33,7 +35,7 @@ const ms, second = time.Millisecond, time.Second
 var one = []string{"single", "cluster"} // each lock is on one node
 
 // quick are the times of a quorum.
-var quorumTimes = lock.QuorumOptions{MaxLease: 30 * second, NodeTimeout: 200 * ms}
+var quorumTimes = quorum.Options{MaxLease: 30 * second, NodeTimeout: 200 * ms}
 
 var profiles = []*profile{
 	{
@@ -78,11 +80,11 @@ var profiles = []*profile{
 	},
 	{
 		name: "told", about: "a proxy is cut off: holders there are told before anybody else gets their locks, and do not forget it",
-		users: 1, options: lock.Options{Watchdog: 9 * second, Poll: second, Quorum: quorumTimes}, drive: toldLosses,
+		users: 1, options: lock.Options{Watchdog: 9 * second, Poll: second}, quorum: quorumTimes, drive: toldLosses,
 	},
 	{
 		name: "quorum", about: "nodes stop, forget and are cut off, and no two hold one lock", stores: []string{"quorum3", "quorum5"},
-		users: 4, options: lock.Options{Watchdog: 9 * second, Poll: 3 * second, Quorum: quorumTimes},
+		users: 4, options: lock.Options{Watchdog: 9 * second, Poll: 3 * second}, quorum: quorumTimes,
 		work: history.Workload{Plain: 3, RW: 2, Fair: 1, Multi: true, Force: true, Deaths: true, Lapses: true, WatchedOwners: true, Unfenced: true,
 			MinLease: 1000, MaxLease: 9000, PXShare: 0.4, MaxBlock: 3000, Pause: 2 * second, KeyLife: 30 * second},
 		harms: []harm{stopNode, stopNode, restartOfQuorum, dropLink, dropLink, cutLink, swallowLink, slowLink, isolate, stopMajority, drift, killProxy},
@@ -91,8 +93,8 @@ var profiles = []*profile{
 	{
 		name: "split", about: "named owners ask at once for locks on healthy nodes far away: those that fail leave nothing behind",
 		stores: []string{"quorum3", "quorum5"}, proxies: 3, users: 3, far: 20 * ms,
-		options: lock.Options{Watchdog: 8 * second, Poll: 3 * second, Quorum: lock.QuorumOptions{MaxLease: 30 * second, NodeTimeout: 500 * ms}},
-		drive:   func(b *environment) { history.Splits(b.Crew) },
+		options: lock.Options{Watchdog: 8 * second, Poll: 3 * second}, quorum: quorum.Options{MaxLease: 30 * second, NodeTimeout: 500 * ms},
+		drive: func(b *environment) { history.Splits(b.Crew) },
 	},
 }
 

@@ -172,7 +172,7 @@ func (b *environment) names(reply any) (out []string) {
 func (b *environment) leaks() {
 	bound := 10*second + 2*b.p.options.Watchdog
 	if b.store.quorum {
-		bound += b.p.options.Quorum.MaxLease
+		bound += b.p.quorum.MaxLease
 	}
 	b.tidyQueues()
 	var left []string

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
@@ -95,8 +96,22 @@ type Site struct {
 	Run    func(work func()) // runs the question aside
 	PubSub PubSub            // of a cluster's node: with what to publish there; else ""
 	Votes  bool              // it is one of a quorum
-	// Probe takes a lock for a try and gives it back. cannot is what Redis refuses; done is false if there was none to try.
-	Probe func(verb string) (cannot string, done bool, err error)
+
+	// Of the locks that are taken there for a try.
+	UUID  string                 // begins their owners
+	Steps Steps                  // as all locks have them
+	Has   func(name string) bool // whether a lock with this name would be there; nil: any would
+}
+
+// Refusal is why no lock is given at a node; nil: none is known.
+func (n *Node) Refusal() error {
+	if lacks := n.Account.Lacks(); lacks != "" {
+		return &lockstore.Error{Code: "NOPERM", Text: "the service account lacks what locks need: " + lacks}
+	}
+	if cannot := n.Account.Cannot(); cannot != "" {
+		return &upstream.ReplyError{Line: cannot + ", so no lock is given that could not be given back"}
+	}
+	return nil
 }
 
 // One question at a time is under way to a node about what it can do. Whoever needs the answer waits for that one, and no longer
@@ -172,11 +187,11 @@ func (a *Account) learn(s Site) error {
 		return err
 	}
 	if !a.Fresh() || !a.sameEra(s.Era) || a.cannot.Load() != nil {
-		cannot, done, err := s.Probe(verb)
-		if err != nil {
-			return err
-		}
-		if done {
+		if name := s.probeName(); name != "" {
+			cannot, err := s.probe(name, verb)
+			if err != nil {
+				return err
+			}
 			a.noteProbe(cannot, s.Log)
 		}
 	}

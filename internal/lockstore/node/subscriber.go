@@ -11,15 +11,10 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/redis/rueidis"
 
+	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/retry"
 	"github.com/lockproxy/lockproxy/upstream"
 )
-
-// Listener waits for messages on a channel. Its methods are called with the subscriber's mutex held, and must not block.
-type Listener interface {
-	Wake()    // something may have changed, or messages may have been missed
-	Message() // a message has come, which is not brought by another channel as well; Wake follows
-}
 
 // SubscriberOptions set up a Subscriber.
 type SubscriberOptions struct {
@@ -52,10 +47,10 @@ type Subscriber struct {
 
 // channel is one subscription.
 type channel struct {
-	users map[Listener]int // who waits for messages, and how often it asked for them; empty: warm
-	on    bool             // Redis has confirmed the subscription on the present connection
-	lost  bool             // messages may have been missed: its users are woken when it is on again
-	ready chan struct{}    // closed when on, or when the connection failed (the waiter then polls)
+	users map[lockstore.Listener]int // who waits for messages, and how often it asked for them; empty: warm
+	on    bool                       // Redis has confirmed the subscription on the present connection
+	lost  bool                       // messages may have been missed: its users are woken when it is on again
+	ready chan struct{}              // closed when on, or when the connection failed (the waiter then polls)
 }
 
 // NewSubscriber makes a Subscriber, which does nothing before Run.
@@ -78,11 +73,11 @@ func (s *Subscriber) Hurry() {
 }
 
 // Subscribe has messages on name wake l. It does not wait for the subscription: Ready does.
-func (s *Subscriber) Subscribe(name string, l Listener) {
+func (s *Subscriber) Subscribe(name string, l lockstore.Listener) {
 	s.mu.Lock()
 	c := s.chans[name]
 	if c == nil {
-		c = &channel{users: map[Listener]int{}, ready: make(chan struct{})}
+		c = &channel{users: map[lockstore.Listener]int{}, ready: make(chan struct{})}
 		s.chans[name] = c
 	}
 	c.users[l]++
@@ -94,7 +89,7 @@ func (s *Subscriber) Subscribe(name string, l Listener) {
 }
 
 // Unsubscribe ends that; the channel stays warm.
-func (s *Subscriber) Unsubscribe(name string, l Listener) {
+func (s *Subscriber) Unsubscribe(name string, l lockstore.Listener) {
 	s.mu.Lock()
 	c := s.chans[name]
 	if c.users[l]--; c.users[l] == 0 {
@@ -128,9 +123,6 @@ func (s *Subscriber) enqueue(name string) {
 // SubscribeWait is how long a waiter waits for a subscription before it goes on by polling.
 const SubscribeWait = 2 * time.Second
 
-// ErrOver says that the time was over before there was a subscription.
-var ErrOver = errors.New("the time to wait was over")
-
 // Ready waits until there is a subscription to name, and says whether there was none yet. One that does not come is no error:
 // timers cover it.
 func (s *Subscriber) Ready(ctx context.Context, name string, over <-chan time.Time) (waited bool, err error) {
@@ -146,7 +138,7 @@ func (s *Subscriber) Ready(ctx context.Context, name string, over <-chan time.Ti
 	case <-ready:
 	case <-timer.C:
 	case <-over:
-		return true, ErrOver
+		return true, lockstore.ErrOver
 	case <-ctx.Done():
 		return true, ctx.Err()
 	}
@@ -173,6 +165,9 @@ func (s *Subscriber) Run(ctx context.Context) {
 		}
 	}
 }
+
+// Insist is the pauses between the tries of a request that must come to an end.
+func Insist() retry.Backoff { return retry.Backoff{First: 5 * time.Millisecond, Most: MaxPause} }
 
 // MaxPause is the longest pause between attempts to get the wake-up connection back.
 const MaxPause = 500 * time.Millisecond

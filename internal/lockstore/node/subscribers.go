@@ -3,6 +3,8 @@ package node
 import (
 	"context"
 	"time"
+
+	"github.com/lockproxy/lockproxy/internal/lockstore"
 )
 
 // Subscribers receive the messages of one lock, be it on each node of a quorum, or on both kinds of channel of a cluster's node.
@@ -10,21 +12,21 @@ import (
 type Subscribers []*Subscriber
 
 // Subscribe is Subscriber.Subscribe on all of them.
-func (all Subscribers) Subscribe(name string, l Listener) {
+func (all Subscribers) Subscribe(name string, l lockstore.Listener) {
 	for _, s := range all {
 		s.Subscribe(name, l)
 	}
 }
 
 // Unsubscribe is Subscriber.Unsubscribe on all of them.
-func (all Subscribers) Unsubscribe(name string, l Listener) {
+func (all Subscribers) Unsubscribe(name string, l lockstore.Listener) {
 	for _, s := range all {
 		s.Unsubscribe(name, l)
 	}
 }
 
 // SubscribeAgain is Subscribe after messages may have been missed: they count as come when the subscription is there.
-func (all Subscribers) SubscribeAgain(name string, l Listener) {
+func (all Subscribers) SubscribeAgain(name string, l lockstore.Listener) {
 	for _, s := range all {
 		s.Subscribe(name, l)
 		s.missed(name)
@@ -61,7 +63,7 @@ func Await(ctx context.Context, over <-chan time.Time, state func() (changed <-c
 		case <-timer.C:
 			return true, nil
 		case <-over:
-			return true, ErrOver
+			return true, lockstore.ErrOver
 		case <-ctx.Done():
 			return true, ctx.Err()
 		}

@@ -6,7 +6,7 @@
 //		t.Cleanup(w.Close)
 //		n := w.NewNode("10.0.0.1:6379")
 //		target := upstream.Target{Network: "tcp", Addr: n.Addr(), Dialer: w.Proxy("one")}
-//		… // upstream.NewControl(target, …), lock.New(…), and close both before the test ends
+//		… // upstream.NewControl(target, …), lock.New(sharded.Single(…), …), and close both before the test ends
 //		time.Sleep(time.Hour)            // everything happens that is due in an hour
 //		w.Proxy("one").Link(n.Addr()).Cut() // Delay, Swallow, Drop, Heal; n.Stop, Cont, Kill, Restart, Jump
 //		n.Do(t, "PTTL", "k")             // past the wires, at once

@@ -1,0 +1,240 @@
+package lock
+
+import (
+	"cmp"
+	"context"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/lockstore"
+)
+
+// Holder is one owner of a lock. The fields after Owned are known only of those that hold it through this proxy (Local).
+type Holder struct {
+	lockstore.Owned
+	Local    bool
+	ClientID int64 // 0 when the connection that named the owner has gone
+	Addr     string
+	Name     string
+	Held     time.Duration // since it was granted
+	Watched  bool          // the watchdog renews it
+	Renewed  time.Time     // the last renewal, zero before the first
+
+	client *Client // who it is; nil: nobody here
+}
+
+// introduce says who the holder is. It asks the client's connection, so no mutex is held.
+func (h *Holder) introduce() {
+	if h.client != nil {
+		h.ClientID, h.Addr, h.Name = h.client.info.ID, h.client.info.Addr, h.client.info.Name()
+	}
+}
+
+// Info is what can be said of one lock.
+type Info struct {
+	lockstore.Info
+	Holders []Holder // its Owners
+	Here    int      // waiters on this proxy
+}
+
+// NodeInfo is one node of a quorum.
+type NodeInfo = lockstore.NodeInfo
+
+// Nodes says how the nodes of a quorum are; nil when there is none.
+func (m *Manager) Nodes() []NodeInfo { return m.store.Nodes() }
+
+// Info reads a lock from Redis and adds what this proxy knows. Errors are Redis' own or that it cannot be reached.
+func (m *Manager) Info(ctx context.Context, db int, key string) (Info, error) {
+	if err := m.nameable(key); err != nil {
+		return Info{}, err
+	}
+	said, err := m.store.Info(ctx, db, key)
+	in := Info{Info: said}
+	for _, o := range said.Owners {
+		in.Holders = append(in.Holders, Holder{Owned: o})
+	}
+	if err == nil {
+		m.addLocal(&in, db, key)
+	}
+	return in, err
+}
+
+func (m *Manager) addLocal(in *Info, db int, key string) {
+	defer func() {
+		for i := range in.Holders {
+			in.Holders[i].introduce()
+		}
+	}()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i := range in.Holders {
+		if h := m.holds[lockstore.ID{DB: db, Key: key, Owner: in.Holders[i].Owner, Kind: in.Holders[i].Kind}]; h != nil && h.count > 0 {
+			h.describe(&in.Holders[i])
+			if m.store.Votes() {
+				in.Holders[i].Holds = h.count // on a node it counts one
+			}
+		}
+	}
+	plain := lockstore.LineKey{DB: db, Key: key}
+	for _, k := range []lockstore.LineKey{plain, plain.Fairly(), {DB: db, Key: key, RW: true}} {
+		if l := m.lines[k]; l != nil {
+			in.Here += l.waiters.Len()
+		}
+	}
+}
+
+// describe adds what this proxy knows of a live hold. Manager.mu is held.
+func (h *hold) describe(out *Holder) {
+	out.Local, out.Held, out.Watched, out.Renewed, out.client = true, time.Since(h.grantedAt), h.watched, h.renewedAt, h.client
+}
+
+// Entry is one line of LOCKLIST: a lock held, or waited for, through this proxy.
+type Entry struct {
+	DB      int
+	Key     string
+	Waiting bool
+	Fair    bool          // it waits in the fair queue
+	Holder                // Owner, Kind and Holds as this proxy knows them; Held is the time waited when Waiting
+	Left    time.Duration // how long we are sure of it without another renewal
+}
+
+// listPiece is how many holds LOCKLIST looks at before it lets others have the engine's mutex.
+const listPiece = 256
+
+// List names the locks held and waited for through this proxy, by key and owner. owner and pattern (Redis' glob) narrow
+// it when not empty. What changes meanwhile may be in it, or not.
+func (m *Manager) List(owner, pattern string) []Entry {
+	out := append(m.listHeld(owner), m.listWaiting(owner)...)
+	if pattern != "" {
+		out = slices.DeleteFunc(out, func(e Entry) bool { return !glob(pattern, e.Key) })
+	}
+	for i := range out {
+		out[i].introduce()
+	}
+	slices.SortStableFunc(out, func(a, b Entry) int {
+		if c := cmp.Compare(a.Key, b.Key); c != 0 || a.Waiting == b.Waiting {
+			return c
+		}
+		if a.Waiting {
+			return 1
+		}
+		return -1
+	})
+	return out
+}
+
+// yield lets others have the mutex for a moment, after every listPiece things. mu is held.
+func (m *Manager) yield(done int) {
+	if done%listPiece == 0 {
+		m.mu.Unlock()
+		runtime.Gosched()
+		m.mu.Lock()
+	}
+}
+
+// listHeld names the locks held. The map may change between two pieces: what is added then may be passed over.
+func (m *Manager) listHeld(owner string) (out []Entry) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	done := 0
+	for id, h := range m.holds {
+		if done++; h.count > 0 && (owner == "" || owner == id.Owner) {
+			e := Entry{DB: id.DB, Key: id.Key, Left: max(0, time.Until(h.deadline))}
+			e.Owner, e.Kind, e.Holds = id.Owner, id.Kind, h.count
+			h.describe(&e.Holder)
+			out = append(out, e)
+		}
+		m.yield(done)
+	}
+	return out
+}
+
+// listWaiting names those who wait.
+func (m *Manager) listWaiting(owner string) (out []Entry) {
+	var all []*waiter // what is said of them below never changes
+	m.mu.Lock()
+	done := 0
+	for _, l := range m.lines {
+		for at := l.waiters.Front(); at != nil; at = at.Next() {
+			if w := at.Value.(*waiter); owner == "" || owner == w.id.Owner {
+				all = append(all, w)
+			}
+		}
+		done++
+		m.yield(done)
+	}
+	m.mu.Unlock()
+	for _, w := range all {
+		e := Entry{DB: w.id.DB, Key: w.id.Key, Waiting: true, Fair: w.r.Fair}
+		e.Holder = Holder{Owned: lockstore.Owned{Owner: w.id.Owner, Kind: w.id.Kind}, Local: true, Held: time.Since(w.since), client: w.c}
+		out = append(out, e)
+	}
+	return out
+}
+
+// glob says whether name matches a pattern of Redis' KEYS and SCAN: * ? [abc] [^a] [a-z] and \\ before a literal byte.
+// It is linear in memory and at worst len(pattern) x len(name) in time, whatever the pattern.
+func glob(pattern, name string) bool {
+	star, resume := -1, 0 // the last *, and where in name it stopped taking bytes
+	p, n := 0, 0
+	for n < len(name) {
+		if p < len(pattern) && pattern[p] == '*' {
+			star, resume = p, n
+			p++
+			continue
+		}
+		if p < len(pattern) {
+			if size, ok := one(pattern[p:], name[n]); ok {
+				p += size
+				n++
+				continue
+			}
+		}
+		if star < 0 {
+			return false
+		}
+		resume++
+		p, n = star+1, resume
+	}
+	for p < len(pattern) && pattern[p] == '*' {
+		p++
+	}
+	return p == len(pattern)
+}
+
+// one matches a byte with the first element of a pattern, which is size bytes long.
+func one(pattern string, b byte) (size int, ok bool) {
+	switch {
+	case pattern[0] == '?':
+		return 1, true
+	case pattern[0] == '\\' && len(pattern) > 1:
+		return 2, pattern[1] == b
+	case pattern[0] == '[':
+		return class(pattern, b)
+	}
+	return 1, pattern[0] == b
+}
+
+// class matches a byte with [...]; one that is not closed goes to the pattern's end, as in Redis.
+func class(pattern string, b byte) (size int, ok bool) {
+	i := 1
+	not := i < len(pattern) && pattern[i] == '^'
+	if not {
+		i++
+	}
+	for ; i < len(pattern) && pattern[i] != ']'; i++ {
+		switch {
+		case pattern[i] == '\\' && i+1 < len(pattern):
+			i++
+			ok = ok || pattern[i] == b
+		case i+2 < len(pattern) && pattern[i+1] == '-':
+			low, high := min(pattern[i], pattern[i+2]), max(pattern[i], pattern[i+2])
+			ok = ok || low <= b && b <= high
+			i += 2
+		default:
+			ok = ok || pattern[i] == b
+		}
+	}
+	return min(i+1, len(pattern)), ok != not
+}

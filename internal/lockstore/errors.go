@@ -1,0 +1,85 @@
+package lockstore
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+// Error is an answer that a client sees as a Redis error: Code is its first word.
+type Error struct{ Code, Text string }
+
+func (e *Error) Error() string { return e.Code + " " + e.Text }
+
+var (
+	ErrLate     = errors.New("the request came to Redis too late")
+	ErrMoving   = errors.New("the slot of this lock is on its way to another node")
+	ErrUnserved = errors.New("no node of the cluster serves the slot of this lock")
+	ErrUntold   = errors.New("it is not known yet what Redis can do")
+	ErrOver     = errors.New("the time to wait is over") // of Store.Ready
+)
+
+// YoungError is a NOQUORUM that ends by itself: enough nodes are there, but some are too young to count.
+type YoungError struct{ Said *Error }
+
+func (e *YoungError) Error() string { return e.Said.Error() }
+
+// Unwrap is the answer that the client sees.
+func (e *YoungError) Unwrap() error { return e.Said }
+
+// Unknown says whether a request may have been done, or be done yet: its reply was lost.
+func Unknown(err error) bool {
+	var lost *upstream.LostError
+	return errors.As(err, &lost)
+}
+
+// NotSent says that a request was not done, and will not be.
+func NotSent(err error) bool {
+	var notSent *upstream.NotSentError
+	return errors.As(err, &notSent)
+}
+
+// Passing says whether err is the kind of trouble that a waiter sits out: Redis is away, starting, or between masters, or has too few
+// replicas (min-replicas-to-write), as a new master until they have found it.
+func Passing(err error) bool {
+	var reply *upstream.ReplyError
+	var e *Error
+	if errors.As(err, &e) && e.Code == "NOQUORUM" {
+		return true
+	}
+	if NotSent(err) || Unknown(err) {
+		return true
+	}
+	if !errors.As(err, &reply) {
+		return false
+	}
+	code, _, _ := strings.Cut(reply.Line, " ")
+	return code == "LOADING" || code == "MASTERDOWN" || code == "READONLY" || code == "NOREPLICAS"
+}
+
+// Unreached says whether err tells that a node is in trouble, rather than a slot or a script.
+func Unreached(err error) bool {
+	return err != nil && Passing(err) && !errors.Is(err, ErrLate) && !errors.Is(err, ErrMoving) && !errors.Is(err, ErrUnserved)
+}
+
+// EndsByItself says whether a LOCK that may wait waits for the end of err before its first try has come to anything: the lock is on
+// its way to another node, or nodes of a quorum are about to count.
+func EndsByItself(err error) bool {
+	var young *YoungError
+	return errors.Is(err, ErrMoving) || errors.As(err, &young)
+}
+
+// Printable is a name as an error shows it: one line, and not too long, whatever bytes the name has.
+func Printable(name string) string {
+	name = strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return '?'
+		}
+		return r
+	}, name)
+	if len(name) > 128 {
+		return name[:128] + "..."
+	}
+	return name
+}

@@ -1,0 +1,31 @@
+package lockstore
+
+import "time"
+
+// Info is what Redis has of one lock.
+type Info struct {
+	Kind   string // "none", "plain", "read", "write", or "other" for a key that is no lock
+	TTL    int64  // ms; -2 no key, -1 no TTL
+	Owners []Owned
+	Queue  int64      // waiters in Redisson's fair queue
+	Token  int64      // last fencing token
+	Fenced bool       // there is one
+	Nodes  []NodeInfo // of a quorum, each with what it has; nil without
+}
+
+// Owned is what one owner has of a lock.
+type Owned struct {
+	Owner string
+	Kind  Kind // which side of a read/write lock
+	Holds int64
+}
+
+// NodeInfo is one node of a quorum, as it was last seen, and what it has of one lock.
+type NodeInfo struct {
+	Name    string
+	State   string        // up, young (started, or its clock set, too recently to count), or down
+	Trouble string        // what it last said or did instead of what it was asked; "": it did that
+	Since   time.Duration // for how long it has been in that state
+	Counts  time.Duration // of a young one: in how long it counts
+	Has     Info          // in LOCKINFO, if it was up
+}

@@ -1,0 +1,119 @@
+package node
+
+import (
+	"strconv"
+
+	"github.com/redis/rueidis"
+
+	"github.com/lockproxy/lockproxy/internal/jitter"
+	"github.com/lockproxy/lockproxy/internal/lockstore"
+	"github.com/lockproxy/lockproxy/scripts"
+)
+
+// Info is the script that says what there is of a lock.
+func Info(db int, key string) Call {
+	return Call{DB: db, Script: scripts.Info, Keys: []string{key, lockstore.TokenKey(key), lockstore.QueueKey(key)}, Args: []string{lockstore.ReadPrefix(key)}}
+}
+
+// ParseInfo takes its reply apart.
+func ParseInfo(reply rueidis.RedisMessage, err error) (lockstore.Info, error) {
+	if err != nil {
+		return lockstore.Info{}, err
+	}
+	parts, err := reply.ToArray()
+	if err != nil {
+		return lockstore.Info{}, err
+	}
+	text := make([]string, len(parts))
+	for i := range parts {
+		if text[i], err = parts[i].ToString(); err != nil {
+			n, _ := parts[i].AsInt64()
+			text[i] = strconv.FormatInt(n, 10)
+		}
+	}
+	in := lockstore.Info{Kind: "other"}
+	in.TTL, _ = strconv.ParseInt(text[1], 10, 64)
+	in.Token, err = strconv.ParseInt(text[2], 10, 64)
+	in.Fenced = err == nil
+	in.Queue, _ = strconv.ParseInt(text[3], 10, 64)
+	switch text[0] {
+	case "none":
+		in.Kind = "none"
+	case "hash":
+		in.Kind, in.Owners = ownersIn(text[4:])
+	}
+	return in, nil
+}
+
+// ownersIn takes the hash apart.
+func ownersIn(fields []string) (kind string, owners []lockstore.Owned) {
+	kind = lockstore.Plain.String()
+	rw := false
+	for i := 0; i+1 < len(fields); i += 2 {
+		if fields[i] == "mode" {
+			kind, rw = fields[i+1], true
+		}
+	}
+	for i := 0; i+1 < len(fields); i += 2 {
+		n, err := strconv.ParseInt(fields[i+1], 10, 64)
+		switch {
+		case fields[i] == "mode":
+			continue
+		case err != nil:
+			return "other", nil
+		}
+		o := lockstore.Owned{Owner: fields[i], Holds: n}
+		if rw {
+			o.Owner, o.Kind = lockstore.OwnerOf(fields[i])
+		}
+		owners = append(owners, o)
+	}
+	return kind, owners
+}
+
+// Look is the script that says what there is of one owner's hold, of a named owner with the registration.
+func Look(id lockstore.ID, named bool) Call {
+	keys := append(id.Keys(), lockstore.TokenKey(id.Key))
+	if named {
+		keys = append(keys, id.WatchKey())
+	}
+	return Call{DB: id.DB, Script: id.Kind.Spec().Look, Keys: keys, Args: []string{id.Field()}}
+}
+
+// Seen reads its reply; now is Redis' clock in µs by then.
+func Seen(reply rueidis.RedisMessage) (s lockstore.Seen, now int64) {
+	parts, _ := reply.ToArray()
+	if len(parts) != 5 {
+		return s, 0
+	}
+	clock, _ := parts[0].ToString()
+	now, _ = strconv.ParseInt(clock, 10, 64)
+	s.Count, _ = parts[1].AsInt64()
+	s.TTL, _ = parts[2].AsInt64()
+	s.Token, _ = parts[3].AsInt64()
+	text, err := parts[4].ToString()
+	s.Registration, s.Registered = text, err == nil
+	return s, now
+}
+
+// Sides asks for the sides of a read/write lock that an owner has.
+func Sides(client rueidis.Client, id lockstore.ID) rueidis.Completed {
+	jitter.Turn(id.As(lockstore.Read).Field(), nil)
+	return client.B().Hmget().Key(id.Key).Field("mode", id.As(lockstore.Read).Field(), id.As(lockstore.Write).Field()).Build()
+}
+
+// SidesIn reads the reply.
+func SidesIn(parts []rueidis.RedisMessage) (held []lockstore.Kind) {
+	if len(parts) != 3 {
+		return nil
+	}
+	if mode, _ := parts[0].ToString(); mode == "" {
+		return nil
+	}
+	for i, k := range []lockstore.Kind{lockstore.Read, lockstore.Write} {
+		if text, _ := parts[1+i].ToString(); text != "" {
+			held = append(held, k)
+		}
+	}
+	return held
+}

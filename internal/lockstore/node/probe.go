@@ -1,0 +1,108 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"strconv"
+
+	"github.com/redis/rueidis"
+
+	"github.com/lockproxy/lockproxy/internal/lockstore"
+)
+
+// What a node can do is found out by doing it: locks that nobody else knows are taken, entered, waited for, renewed and given back
+// there, by the scripts that all locks use, before the first lock is given, and again whenever the connection to the node, or the
+// master, is another. On a cluster the node says before that which commands it has to publish with.
+
+// errProbe says that a lock could not be taken for a try, and not why.
+var errProbe = errors.New("a lock that was taken for a try did not behave as one")
+
+// anyCode is below all codes.
+const anyCode = -99
+
+// probeLease is the lease of the probe's locks in ms, and what its fencing token lasts at most.
+const probeLease = "1000"
+
+// probeNames is how many names are tried for one that is a node's: enough for every slot.
+const probeNames = 20 * 16384
+
+// probeName is the name of a lock of this proxy's own, of the form that no client's can have, that is at the node; "": there is none.
+func (s Site) probeName() string {
+	for i := range probeNames {
+		if name := lockstore.ReservedPrefix + "probe:" + s.UUID + ":" + strconv.Itoa(i); s.Has == nil || s.Has(name) {
+			return name
+		}
+	}
+	return ""
+}
+
+// probe takes a lock of each kind and gives it back, all in one write, and leaves nothing behind. cannot is what Redis refuses to do
+// for want of a right or of a command; an err says that nothing is known.
+func (s Site) probe(name, verb string) (cannot string, err error) {
+	client, err := s.Node.Control.Client(0)
+	if err != nil {
+		return "", err
+	}
+	var steps []probeStep
+	var left []string
+	for _, kind := range lockstore.Kinds {
+		t := tryOut{site: s, id: lockstore.ID{Key: name, Owner: s.UUID + ":0", Kind: kind}, verb: verb}
+		steps, left = append(steps, t.steps()...), append(left, t.id.VotesKey())
+		for _, id := range []lockstore.ID{t.id, t.next()} {
+			if left = append(left, id.WatchKey()); kind == lockstore.Read {
+				left = append(left, id.Keys()[1]+":1")
+			}
+		}
+	}
+	left = append(left, name, lockstore.TokenKey(name), lockstore.QueueKey(name), lockstore.Prefixed("redisson_lock_timeout", name), lockstore.Prefixed("lockproxy_fair", name))
+	replies := sendSteps(client, steps, left, "EVALSHA")
+	for _, reply := range replies {
+		if UnknownScript(reply.Error()) {
+			replies = sendSteps(client, steps, left, "EVAL")
+			break
+		}
+	}
+	for i, reply := range replies {
+		err := Outcome(reply.Error())
+		if line, lacks := Lacking(err); lacks {
+			return line, nil
+		}
+		if err != nil {
+			return "", err
+		}
+		if i < len(steps) && codeOf(reply) < steps[i].least {
+			return "", errProbe
+		}
+	}
+	return "", nil
+}
+
+// sendSteps runs the steps one after the other in one write, and then deletes the keys that are left, so that none is where a step
+// was refused, or nobody is here any more to hear of it.
+func sendSteps(client rueidis.Client, steps []probeStep, left []string, by string) []rueidis.RedisResult {
+	all := make(rueidis.Commands, 0, len(steps)+1)
+	for _, s := range steps {
+		switch {
+		case s.Script == nil:
+			all = append(all, client.B().Arbitrary(s.Args[0]).Keys(s.Keys...).Args(s.Args[1:]...).Build())
+		case by == "EVAL":
+			all = append(all, s.Build(client, by, s.Script.Source))
+		default:
+			all = append(all, s.Build(client, by, s.Script.SHA))
+		}
+	}
+	all = append(all, client.B().Arbitrary("DEL").Keys(left[0]).Args(left[1:]...).Build())
+	return client.DoMulti(context.Background(), all...)
+}
+
+// codeOf is the first number of a script's reply.
+func codeOf(reply rueidis.RedisResult) int64 {
+	if code, err := reply.AsInt64(); err == nil {
+		return code
+	}
+	parts, err := reply.AsIntSlice()
+	if err != nil || len(parts) == 0 {
+		return anyCode
+	}
+	return parts[0]
+}

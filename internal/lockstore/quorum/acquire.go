@@ -1,0 +1,174 @@
+package quorum
+
+import (
+	"context"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/lockstore"
+	"github.com/lockproxy/lockproxy/internal/lockstore/node"
+	"github.com/lockproxy/lockproxy/internal/lockstore/tally"
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+// splitTries is how often a LOCK that does not wait asks when the nodes were split among several that asked at once.
+const splitTries = 4
+
+// Acquire asks all nodes for a lock. What it returns is final: what no majority gave is taken back.
+func (q *store) Acquire(ctx context.Context, a *lockstore.Acquire) (lockstore.Acquired, error) {
+	for try := 1; ; try++ {
+		v := q.vote(a)
+		t := q.tallyOf(v.all)
+		ans, err := q.judge(a, v, t)
+		ans.Sent, ans.Attempt = v.sent, v.attempt
+		if err == nil && ans.Code == 1 && a.Fence {
+			ans.Token, err = q.fence(a, t)
+		}
+		granted := err == nil && ans.Code == 1
+		if v.decide(granted, t.Verdict() == tally.Won, q.until(0)); !granted {
+			v.sitOut()
+		}
+		if err != nil || t.Verdict() != tally.Split || a.Blocks || try == splitTries || !q.host.Sleep(ctx, shortPause(time.Since(v.sent))) {
+			return ans, err
+		}
+	}
+}
+
+// vote is one attempt: one round of an acquire. It has a name of its own on the nodes, under which it counts on the hold that it
+// made or found there, and under which it is taken back, whoever else counts on that hold.
+type vote struct {
+	attempt string
+	sent    time.Time
+	all     []result               // that were heard in time
+	until   time.Time              // after that no node does anything
+	giveUp  time.Time              // the lease is over then, wherever it was given
+	back    func(string) node.Call // takes the attempt back on one node, and tells nobody
+	loud    func(string) node.Call // back, and whoever waits is told
+	decided chan struct{}          // closed by decide
+	won     bool                   // or else it is taken back
+	told    bool                   // others may have seen that the lock was had
+	backBy  time.Time              // what was heard is taken back by then, for whoever waits for that
+	cleared chan struct{}          // gets one for each node that was heard to give the lock, and has taken it back
+	heard   map[*member]bool
+}
+
+// decide says what becomes of a vote; told that others may have seen it won.
+func (v *vote) decide(won, told bool, backBy time.Time) {
+	v.won, v.told, v.backBy, v.heard = won, told, backBy, map[*member]bool{}
+	for _, r := range v.all {
+		v.heard[r.node] = r.code() == 1
+	}
+	close(v.decided)
+}
+
+// sitOut waits until all nodes that were heard to give the lock have taken it back, or can no longer do so in time.
+func (v *vote) sitOut() {
+	timer := time.NewTimer(time.Until(v.backBy))
+	defer timer.Stop()
+	for _, gave := range v.heard {
+		if !gave {
+			continue
+		}
+		select {
+		case <-v.cleared:
+		case <-timer.C:
+			return
+		}
+	}
+}
+
+// vote sends the acquire to all nodes.
+func (q *store) vote(a *lockstore.Acquire) *vote {
+	c, lease := q.steps.Candidacy(*a), lockstore.Milliseconds(a.Lease)
+	v := &vote{
+		attempt: q.newAttempt(), sent: time.Now(), until: q.until(lease),
+		decided: make(chan struct{}), cleared: make(chan struct{}, len(q.all)),
+	}
+	v.giveUp = v.until.Add(lease)
+	back := &lockstore.Release{ID: a.ID, Named: a.Named, All: true, Registration: a.Registration, Attempt: v.attempt}
+	v.loud = func(notAfter string) node.Call { return q.steps.Retract(back, notAfter) }
+	v.back = func(string) node.Call { return q.steps.RetractQuietly(back) }
+	id, fence := a.ID, a.Fence
+	build := func(notAfter string) node.Call { return node.AsVote(c, id, v.attempt, fence, notAfter) }
+	answers := make(chan result, len(q.all))
+	for _, n := range q.all {
+		q.host.Background(func() { q.voteOf(n, id, v, build, answers) })
+	}
+	v.all = collect(answers, len(q.all), v.until, func(all []result) bool { return q.tallyOf(all).Clear() })
+	return v
+}
+
+// voteOf asks one node, and has it take back what was not won: also what it gave too late to be heard, or may have given.
+func (q *store) voteOf(n *member, id lockstore.ID, v *vote, build func(string) node.Call, answers chan<- result) {
+	mine := q.beginAlone(n, id, v.until)
+	if mine == nil {
+		answers <- result{node: n, err: &upstream.NotSentError{Cause: errOwed}}
+		return
+	}
+	defer q.end(n, id, mine)
+	select {
+	case <-v.decided: // without this node; the lock may be given back by now
+		return
+	default:
+	}
+	out, err := q.ask(n, v.until, build)
+	r := result{n, out, err}
+	answers <- r
+	if lockstore.Unknown(err) {
+		q.host.Sleep(context.Background(), time.Until(v.until)+node.ClockTolerance) // after that it is not done any more
+	}
+	<-v.decided
+	if v.won || r.code() != 1 && !lockstore.Unknown(err) {
+		return
+	}
+	back := v.back
+	if v.told {
+		back = v.loud
+	}
+	q.insist(n, v.giveUp, back)
+	if v.heard[n] {
+		v.cleared <- struct{}{}
+	}
+}
+
+// judge makes one answer of the nodes' answers. count and raised are what one node would say of the owner's holds.
+func (q *store) judge(a *lockstore.Acquire, v *vote, t tally.Tally) (lockstore.Acquired, error) {
+	pause := shortPause(time.Since(v.sent)).Milliseconds()
+	switch t.Verdict() {
+	case tally.OtherLock:
+		return lockstore.Acquired{Code: lockstore.OtherKind}, nil
+	case tally.Upgrade:
+		return lockstore.Acquired{Code: lockstore.Upgrade}, nil
+	case tally.Unheard:
+		return lockstore.Acquired{}, q.trouble(v.all, t.Voted(), "the lock was not taken")
+	case tally.Split:
+		return lockstore.Acquired{TTL: pause}, nil
+	case tally.Held:
+		return lockstore.Acquired{TTL: t.Free()}, nil
+	}
+	ans := lockstore.Acquired{Code: 1, Count: 1, Raised: 1, TTL: t.Lasts()}
+	switch {
+	case !t.Had(): // what some nodes had was left behind: a majority does not
+	case a.Named:
+		ans.Count, ans.Raised = max(a.Count, 1), 0
+	default:
+		ans.Count = a.Count + 1
+	}
+	return ans, nil
+}
+
+// fence makes the highest token of those that gave the lock everybody's: on a majority no lower one is given any more.
+func (q *store) fence(a *lockstore.Acquire, t tally.Tally) (int64, error) {
+	id, token := a.ID, t.Token(a.Named)
+	build := func(notAfter string) node.Call {
+		return q.steps.Raise(id, token, notAfter)
+	}
+	until := q.until(lockstore.Milliseconds(a.Lease))
+	all := gather(q, until, func(n *member) result {
+		out, err := q.ask(n, until, build)
+		return result{n, out, err}
+	}, func(all []result) bool { return q.tallyOf(all).Count(1) >= q.majority() })
+	if n := q.tallyOf(all).Count(1); n < q.majority() {
+		return 0, q.trouble(all, n, "the fencing token is not safe, the lock was given back")
+	}
+	return token, nil
+}

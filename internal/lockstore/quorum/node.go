@@ -1,0 +1,187 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/lockstore"
+	"github.com/lockproxy/lockproxy/internal/lockstore/node"
+	"github.com/lockproxy/lockproxy/internal/lockstore/tally"
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+// member is one of the nodes.
+type member struct {
+	node.Node
+	name  string
+	calls atomic.Int64 // without an answer
+
+	mu      sync.Mutex
+	trouble error // why it did not answer last; nil: it did
+	refusal error // what it last answered instead of doing what it was asked; nil: it did
+	since   time.Time
+	jump    time.Duration // by which its clock was set when that was seen last
+	barred  time.Time     // until then it does not count for that
+}
+
+// jumpError says that a node's clock was set, by which it may have forgotten locks.
+type jumpError struct{ by, left time.Duration }
+
+func (e *jumpError) Error() string {
+	return fmt.Sprintf("its clock was set by %v, it counts again in %v", e.by.Round(time.Millisecond), e.left.Round(time.Second))
+}
+
+// trusted says whether a node may be asked for what a majority is made of, and reads its clock first where that is not known.
+func (q *store) trusted(n *member) error {
+	if _, known := n.Clock.Now(); !known {
+		if err := q.sample(n); err != nil {
+			return err
+		}
+	}
+	return n.jumped()
+}
+
+// jumped is why a node does not count that was connected to: nil when it does.
+func (n *member) jumped() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if left := time.Until(n.barred); left > 0 {
+		return &upstream.NotSentError{Cause: &jumpError{n.jump, left}}
+	}
+	return nil
+}
+
+// earliest is a time in µs that the node's clock has reached for sure, however it differs from ours within what is allowed for; 0
+// when it is not known.
+func (n *member) earliest() int64 {
+	micro, age := n.Clock.Sampled()
+	if micro == 0 {
+		return 0
+	}
+	return micro + (age - tally.Drift(age)).Microseconds()
+}
+
+// note keeps whether the node answered, for people to see.
+func (n *member) note(err error) {
+	var refusal *upstream.ReplyError
+	var refused error
+	if errors.As(err, &refusal) {
+		refused, err = refusal, nil
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.answered(err)
+	n.refusal = refused
+}
+
+// answered is the part of note that a call says which is no step: trouble is why it had no answer. mu is held.
+func (n *member) answered(trouble error) {
+	if (trouble == nil) != (n.trouble == nil) {
+		n.since = time.Now()
+	}
+	n.trouble = trouble
+}
+
+func (n *member) troubled() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.trouble != nil
+}
+
+// wellEnough says whether a majority has answered what it was asked last.
+func (q *store) wellEnough() bool {
+	well := 0
+	for _, n := range q.all {
+		if !n.troubled() {
+			well++
+		}
+	}
+	return well >= q.majority()
+}
+
+// sample reads a node's clock. One that was set forward has let leases run out before their time, as if the node had forgotten
+// them; one that was set back may still do what nobody expects of it any more. So either counts as a restart does.
+func (q *store) sample(n *member) error {
+	_, apart := n.Clock.Sampled()
+	jump, err := n.Sample()
+	if err != nil {
+		n.note(err)
+		return err
+	}
+	if jump.Abs() > node.ClockTolerance+q.Drift(apart) {
+		n.mu.Lock()
+		n.jump, n.barred, n.since = jump, time.Now().Add(q.maxLease+q.Drift(q.maxLease)), time.Now()
+		n.mu.Unlock()
+		q.host.Log.Warn("the clock of a quorum's node was set: the node does not count until the longest lease is over", "node", n.name, "by", jump)
+		q.recheck(lockstore.Clock)
+	}
+	trouble := n.jumped() // its clock is known all the same
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.answered(trouble)
+	return nil
+}
+
+// permitted is why a node is not asked for a lock: what is known not to be possible there, or that this is not known by until.
+func (q *store) permitted(n *member, until time.Time) error {
+	if !n.Account.Fresh() {
+		ctx, cancel := context.WithDeadline(context.Background(), until)
+		defer cancel()
+		if n.Account.Ensure(ctx, q.site(n)) != nil {
+			return &upstream.NotSentError{Cause: lockstore.ErrUntold}
+		}
+	}
+	if err := n.Refusal(); err != nil {
+		return &upstream.ReplyError{Line: err.Error()}
+	}
+	return nil
+}
+
+func (q *store) site(n *member) node.Site {
+	return node.Site{Node: &n.Node, Log: q.host.Log.With("node", n.name), Run: q.host.Background, Votes: true, UUID: q.host.UUID, Steps: q.steps}
+}
+
+// keepTime samples one node's clock until ctx ends.
+func (q *store) keepTime(ctx context.Context, n *member) {
+	node.KeepTime(ctx, func() {
+		if err := q.sample(n); err != nil {
+			q.host.Log.Debug("a quorum's node does not answer", "node", n.name, "error", err)
+		} else {
+			n.Account.AskWhenDue(q.site(n))
+		}
+	})
+}
+
+// Nodes says how the nodes are.
+func (q *store) Nodes() (out []lockstore.NodeInfo) {
+	for _, n := range q.all {
+		out = append(out, n.info())
+	}
+	return out
+}
+
+func (n *member) info() lockstore.NodeInfo {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	in := lockstore.NodeInfo{Name: n.name, State: "up"}
+	if !n.since.IsZero() {
+		in.Since = time.Since(n.since)
+	}
+	var young *upstream.YoungError
+	var jump *jumpError
+	switch {
+	case errors.As(n.trouble, &young):
+		in.State, in.Trouble, in.Counts = "young", young.Error(), young.Left()
+	case errors.As(n.trouble, &jump):
+		in.State, in.Trouble, in.Counts = "young", jump.Error(), max(time.Until(n.barred), 0)
+	case n.trouble != nil:
+		in.State, in.Trouble = "down", n.trouble.Error()
+	case n.refusal != nil:
+		in.Trouble = n.refusal.Error()
+	}
+	return in
+}

@@ -1,0 +1,330 @@
+// Package quorum keeps each lock on several independent nodes, in the bytes that one node would have, and believes what a majority of
+// them says.
+package quorum
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/jitter"
+	"github.com/lockproxy/lockproxy/internal/lockstore"
+	"github.com/lockproxy/lockproxy/internal/lockstore/node"
+	"github.com/lockproxy/lockproxy/internal/lockstore/tally"
+	"github.com/lockproxy/lockproxy/scripts"
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+// On each node an owner's hold counts one, whatever the nesting: to set it and to drop it can be done twice, so
+// nodes that missed a step never disagree about a number. How deep a connection is inside its lock, this proxy alone knows.
+
+// Options are the nodes of a quorum and its times. All proxies must have the same.
+type Options struct {
+	Nodes       []Node
+	MaxLease    time.Duration // the longest lease, and for how long a node must have been up to count (its Control sees to that): 60 s
+	NodeTimeout time.Duration // how long a node may take for one step; later than that it does nothing: 200 ms
+}
+
+// Node is one of the nodes. Its Control must connect with upstream.Target.MinUptime.
+type Node struct {
+	Name    string // for people
+	Control *upstream.Control
+}
+
+type store struct {
+	host             lockstore.Host
+	steps            node.Steps
+	all              []*member
+	node.Subscribers               // one for each node
+	attempts         atomic.Uint64 // numbers them
+	maxLease         time.Duration
+	timeout          time.Duration
+
+	mu       sync.Mutex
+	underWay map[stepKey]*step // the last one under way on an owner's hold on a node
+}
+
+type stepKey struct {
+	node *member
+	id   lockstore.ID
+}
+
+// manyCalls is how many calls may wait for one node: a frozen one takes no more.
+const manyCalls = 4096
+
+var (
+	errBusyNode = errors.New("too many calls wait for this node")
+	errUnasked  = errors.New("the node did not answer in time")
+	errOwed     = errors.New("an earlier step on this node is still under way")
+)
+
+// Open keeps the locks on a quorum.
+func Open(o Options) lockstore.Opener {
+	return func(h lockstore.Host) lockstore.Store { return newStore(h, o) }
+}
+
+func newStore(h lockstore.Host, o Options) *store {
+	if o.MaxLease <= 0 {
+		o.MaxLease = time.Minute
+	}
+	if o.NodeTimeout <= 0 {
+		o.NodeTimeout = 200 * time.Millisecond
+	}
+	q := &store{host: h, steps: node.NewSteps(node.Publish, h), maxLease: o.MaxLease, timeout: o.NodeTimeout, underWay: map[stepKey]*step{}}
+	for _, n := range o.Nodes {
+		one := &member{name: n.Name, Node: node.Node{Control: n.Control}, trouble: errUnasked}
+		q.all = append(q.all, one)
+		q.Subscribers = append(q.Subscribers, node.NewSubscriber(n.Control, node.SubscriberOptions{Warm: h.WarmChannels, Logger: h.Log, Back: func() { q.resubscribed(one) }}))
+	}
+	return q
+}
+
+// resubscribed is called when the wake-up connection of a node is back.
+func (q *store) resubscribed(n *member) {
+	n.Account.Outdated()
+	q.recheck(lockstore.Gone)
+	q.host.Wake(func(string) bool { return true })
+}
+
+// recheck has every hold looked at.
+func (q *store) recheck(reason string) {
+	q.host.Recheck(func(string, string) string { return reason })
+}
+
+// newAttempt is a name for one.
+func (q *store) newAttempt() string {
+	return q.host.UUID + ":" + strconv.FormatUint(q.attempts.Add(1), 36)
+}
+
+func (q *store) majority() int { return tally.Majority(len(q.all)) }
+
+// tallyOf is what nodes said that answered.
+func (q *store) tallyOf(all []result) tally.Tally {
+	t := tally.Tally{Nodes: len(q.all)}
+	for _, r := range all {
+		if r.code() != noCode {
+			t.Said = append(t.Said, r.out)
+		}
+	}
+	return t
+}
+
+func (q *store) Parts() (parts []func(context.Context)) {
+	for i, n := range q.all {
+		parts = append(parts, q.Subscribers[i].Run, func(ctx context.Context) { q.keepTime(ctx, n) })
+	}
+	return parts
+}
+
+// There is nothing to close: the Controls' Close ends what is under way.
+
+func (q *store) Close() {}
+func (q *store) Abort() {}
+
+func (q *store) Fits(string) error { return nil }
+
+// Admit lets everybody ask: each node has a vote, and says by that what it lacks.
+func (q *store) Admit(context.Context, string, time.Duration) error { return nil }
+
+// renewAtOnce is the most renewals in flight.
+const renewAtOnce = 16
+
+func (q *store) Lane(string) lockstore.Lane { return lockstore.Lane{AtOnce: renewAtOnce} }
+
+func (q *store) Drift(lease time.Duration) time.Duration { return tally.Drift(lease) }
+
+func (q *store) Votes() bool { return true }
+
+// No queue is kept, and no lock handed on: those who wait know when a lease is over.
+
+func (q *store) RefreshQueue(lockstore.Queue) ([]int64, time.Duration, error) { return nil, -1, nil }
+
+func (q *store) LeaveQueue(lockstore.ID, int64, func() bool) {}
+
+func (q *store) Vacate(lockstore.ID, time.Time, time.Time) {}
+
+// Limit refuses what a quorum cannot keep.
+func (q *store) Limit(lease, replicas int64) error {
+	switch {
+	case lease > q.maxLease.Milliseconds():
+		return &lockstore.Error{Code: "ERR", Text: fmt.Sprintf("the lease is longer than the %d ms of quorum-max-lease", q.maxLease.Milliseconds())}
+	case replicas > 0:
+		return &lockstore.Error{Code: "ERR", Text: "REPLICAS is not supported with --quorum: its nodes are independent masters"}
+	}
+	return nil
+}
+
+// until is when a step that begins now is over: far before the lease is.
+func (q *store) until(lease time.Duration) time.Time {
+	if lease > 0 {
+		return time.Now().Add(min(q.timeout, max(lease/4, 10*time.Millisecond)))
+	}
+	return time.Now().Add(q.timeout)
+}
+
+// result is what one node said to one step.
+type result struct {
+	node *member
+	out  []int64
+	err  error
+}
+
+func (r result) code() int64 {
+	if r.err != nil || len(r.out) == 0 {
+		return noCode
+	}
+	return r.out[0]
+}
+
+// noCode is the code of a node that did not answer.
+const noCode = -99
+
+// ask runs a script on one node; when it has not begun by until, the node does nothing any more.
+func (q *store) ask(n *member, until time.Time, build func(notAfter string) node.Call) (out []int64, err error) {
+	if n.calls.Add(1) > manyCalls {
+		n.calls.Add(-1)
+		return nil, &upstream.NotSentError{Cause: errBusyNode}
+	}
+	defer n.calls.Add(-1)
+	defer func() { n.note(err) }()
+	for range 2 {
+		if err := q.trusted(n); err != nil {
+			return nil, err
+		}
+		now, _ := n.Clock.Now()
+		c := build(strconv.FormatInt(now+time.Until(until).Microseconds(), 10))
+		if c.IsVote() {
+			if err := q.permitted(n, until); err != nil {
+				return nil, err
+			}
+		}
+		out, err = n.EvalInts(c, false)
+		n.Account.Refused(err)
+		if err != nil || out[0] != scripts.Late || time.Until(until) <= 0 {
+			break
+		}
+		if err := q.sample(n); err != nil { // its clock is another than we thought
+			return nil, err
+		}
+	}
+	if err == nil && out[0] == scripts.Late {
+		return nil, &upstream.NotSentError{Cause: lockstore.ErrLate}
+	}
+	return out, err
+}
+
+// gather has work done for all nodes side by side, and returns what they said by the time that is enough, or until has passed.
+func gather[T any](q *store, until time.Time, work func(*member) T, enough func(all []T) bool) []T {
+	answers := make(chan T, len(q.all))
+	for _, n := range q.all {
+		q.host.Background(func() { answers <- work(n) })
+	}
+	return collect(answers, len(q.all), until, enough)
+}
+
+func collect[T any](answers <-chan T, count int, until time.Time, enough func(all []T) bool) []T {
+	timer := time.NewTimer(time.Until(until))
+	defer timer.Stop()
+	all := make([]T, 0, count)
+	for len(all) < count && !enough(all) {
+		select {
+		case a := <-answers:
+			all = append(all, a)
+		case <-timer.C:
+			return all
+		}
+	}
+	return all
+}
+
+func everybody[T any]([]T) bool { return false }
+
+// step is a step under way on one owner's hold on one node.
+type step struct {
+	drops bool          // it gives the hold back, for as long as it takes
+	asked int64         // when that was asked for last, by the node's clock in µs; guarded by store.mu
+	said  result        // what the node said at last
+	done  chan struct{} // closed when its fate is known, and said is set
+}
+
+// begin notes that a hold is about to be given back on a node, asked for at that time by its clock; before is the step that must be
+// over first, if one is under way. One that gives back is begun once: mine is nil when before does so. The caller ends its own.
+func (q *store) begin(n *member, id lockstore.ID, asked int64) (before, mine *step) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	key := stepKey{n, id}
+	if before = q.underWay[key]; before != nil && before.drops {
+		before.asked = max(before.asked, asked)
+		return before, nil
+	}
+	mine = &step{drops: true, asked: asked, done: make(chan struct{})}
+	q.underWay[key] = mine
+	return before, mine
+}
+
+// askedAt is when a step that gives back was asked for last.
+func (q *store) askedAt(s *step) int64 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return s.asked
+}
+
+// beginAlone is begin for a step that takes a hold, and does not wait for others beyond until: nil then.
+func (q *store) beginAlone(n *member, id lockstore.ID, until time.Time) (mine *step) {
+	timer := time.NewTimer(time.Until(until))
+	defer timer.Stop()
+	for {
+		mine, before := q.beginIdle(n, id)
+		if before == nil {
+			return mine
+		}
+		if before.drops && n.troubled() {
+			return nil // that may go on for long
+		}
+		select {
+		case <-before.done:
+		case <-timer.C:
+			return nil
+		}
+	}
+}
+
+// beginIdle is begin for a step that takes a hold where no other one is under way; else that one is before.
+func (q *store) beginIdle(n *member, id lockstore.ID) (mine, before *step) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	key := stepKey{n, id}
+	if before = q.underWay[key]; before != nil {
+		return nil, before
+	}
+	mine = &step{done: make(chan struct{})}
+	q.underWay[key] = mine
+	return mine, nil
+}
+
+// drops says whether a step under way may end an owner's hold on a node, whoever counts on it.
+func (q *store) drops(n *member, id lockstore.ID) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	s := q.underWay[stepKey{n, id}]
+	return s != nil && s.drops
+}
+
+func (q *store) end(n *member, id lockstore.ID, mine *step) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if key := (stepKey{n, id}); q.underWay[key] == mine {
+		delete(q.underWay, key)
+	}
+	close(mine.done)
+}
+
+// shortPause is the random delay after which a split vote is tried again: several times of what this one took, so that those who
+// were split do not meet again.
+func shortPause(took time.Duration) time.Duration {
+	return time.Millisecond + jitter.N(min(max(6*took, 5*time.Millisecond), 300*time.Millisecond))
+}

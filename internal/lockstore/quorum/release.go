@@ -1,0 +1,127 @@
+package quorum
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/lockstore"
+	"github.com/lockproxy/lockproxy/internal/lockstore/node"
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+// insist has a node take something back: until it has answered, or giveUp, when the lease is over there.
+func (q *store) insist(n *member, giveUp time.Time, build func(notAfter string) node.Call) result {
+	for failures := node.Insist(); ; {
+		until := q.until(0)
+		out, err := q.ask(n, until, build)
+		r := result{n, out, err}
+		if err == nil || time.Now().After(giveUp) || n.calls.Load() >= manyCalls {
+			return r
+		}
+		pause := failures.Next()
+		if lockstore.Unknown(err) {
+			pause = max(pause, time.Until(until)+node.ClockTolerance) // the next one must be the last one
+		}
+		if !q.host.Sleep(context.Background(), pause) {
+			return r
+		}
+	}
+}
+
+// Release gives back one hold, or all: one of several is only counted here, the last one is dropped on all nodes. With an attempt
+// only what that has is given back. An owner with a name is answered when every node has answered, or can no longer act unless it
+// is known that the owner has not come back.
+func (q *store) Release(_ context.Context, r *lockstore.Release) (done lockstore.Released, err error) {
+	if !r.Named && !r.Frees() {
+		done.Left = r.Count - 1
+		return done, nil
+	}
+	whole := *r
+	whole.All, whole.Waiters = true, nil
+	d := &dropping{q: q, r: &whole, until: q.until(0), spares: r.Named && q.wellEnough()}
+	all := gather(q, d.until, d.from, func(all []result) bool {
+		return !r.Named && q.tallyOf(all).Count(1) >= q.majority()
+	})
+	t, ok := q.tallyOf(all), false
+	if r.Attempt != "" {
+		done.Code, done.Left, ok = t.Retracted()
+	} else {
+		done.Code, done.Left, ok = t.Freed()
+	}
+	if !ok {
+		done.RunsOut = true
+		err = q.trouble(all, len(t.Said), "the lock is no longer renewed and runs out; UNLOCK may be said again")
+	}
+	return done, err
+}
+
+// dropping is one release on all nodes. It goes on when nobody waits for it any more, until each node has done it or the lease is
+// over there. The owner of a connection comes back through this proxy only, and its next step on a node waits. An owner with a name may come
+// back through another one: what it has from then on is left alone.
+type dropping struct {
+	q      *store
+	r      *lockstore.Release
+	until  time.Time
+	spares bool // a node that did not answer last is not waited for
+}
+
+// from gives the hold back on one node, after what is under way for it there.
+func (d *dropping) from(n *member) result {
+	q := d.q
+	before, mine := q.begin(n, d.r.ID, n.earliest())
+	unasked := result{node: n, err: &upstream.NotSentError{Cause: errOwed}}
+	if mine == nil { // a former release is at it, and does this one, too
+		timer := time.NewTimer(time.Until(d.until))
+		defer timer.Stop()
+		select {
+		case <-before.done:
+			return before.said
+		case <-timer.C:
+			return unasked
+		}
+	}
+	answer := make(chan result, 1)
+	q.host.Background(func() {
+		defer q.end(n, d.r.ID, mine)
+		if before != nil {
+			<-before.done
+		}
+		mine.said = d.step(n, mine, answer)
+	})
+	if d.spares && n.troubled() {
+		return unasked // nobody waits for what it may never say
+	}
+	return <-answer
+}
+
+// step is what one node is asked; its first outcome is the answer, what is returned the last one.
+func (d *dropping) step(n *member, mine *step, answer chan<- result) result {
+	q, named := d.q, d.r.Named
+	said := result{node: n, err: &upstream.NotSentError{Cause: errOwed}}
+	if until := d.until; !named || time.Now().Before(until) {
+		if !named {
+			until = lockstore.Later(until, q.until(0))
+		}
+		said.out, said.err = q.ask(n, until, func(notAfter string) node.Call { return q.steps.Retract(d.r, notAfter) })
+	}
+	answer <- said
+	if said.err == nil {
+		return said
+	}
+	if lockstore.Unknown(said.err) {
+		q.host.Sleep(context.Background(), time.Until(d.until)+node.ClockTolerance) // after that it is not done any more
+	}
+	for {
+		asked := q.askedAt(mine)
+		said = q.insist(n, d.r.GiveUp, func(notAfter string) node.Call {
+			if named && d.r.Attempt == "" {
+				return q.steps.Drop(d.r, strconv.FormatInt(asked, 10), notAfter)
+			}
+			return q.steps.Retract(d.r, notAfter)
+		})
+		if said.err != nil || q.askedAt(mine) == asked {
+			return said
+		}
+	}
+}

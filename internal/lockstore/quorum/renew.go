@@ -1,0 +1,142 @@
+package quorum
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/lockstore"
+	"github.com/lockproxy/lockproxy/internal/lockstore/node"
+	"github.com/lockproxy/lockproxy/scripts"
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+// Renew sends a batch of renewals to all nodes. Each hold has the answer of a majority of its own. A node that has not answered by
+// then is heard all the same, if it lacks a hold.
+func (q *store) Renew(_ context.Context, r lockstore.Renewal) ([]int64, error) {
+	until := q.until(r.Lease)
+	out, any, decided := make([]int64, len(r.Holds)), false, make(chan struct{})
+	defer close(decided)
+	heard := gather(q, until, func(n *member) result {
+		busy := make([]bool, len(r.Holds))
+		for i, h := range r.Holds {
+			busy[i] = q.drops(n, h.ID)
+		}
+		said, err := q.ask(n, until, func(notAfter string) node.Call { return node.RenewVotes(r, notAfter) })
+		for i := range said {
+			if i < len(busy) && busy[i] {
+				said[i] = lockstore.Undecided // it may be dropped there
+			}
+		}
+		if err == nil && r.Lease > 0 && slices.Contains(said, 0) {
+			q.host.Background(func() { <-decided; q.spread(r, out, n, said) })
+		}
+		return result{n, said, err}
+	}, func(all []result) bool { return len(all) >= q.majority() && q.settledAll(r, all) })
+	t := q.tallyOf(heard)
+	for i := range out {
+		out[i] = q.takenOver(r.Holds[i], t.Renewal(i))
+		any = any || lockstore.Answered(out[i])
+	}
+	if !any {
+		return out, q.trouble(heard, len(t.Said), "the renewal does not count")
+	}
+	return out, nil
+}
+
+// takenOver believes only for good what a renewal says of another connection that has taken a hold over: the LOCK of that one may
+// fail yet, and what it has is taken back then.
+func (q *store) takenOver(h lockstore.Renewed, said int64) int64 {
+	if said == 2 && (h.Taken.IsZero() || time.Since(h.Taken) < min(3*q.timeout, h.Lease/4)) {
+		return lockstore.Taking
+	}
+	return said
+}
+
+// spread gives the holds that a majority has just renewed to a node again that has them no more, or never had them: a lock that is
+// held for long outlives the restarts of all nodes, as long as a majority has it at any time. Nobody waits for that but a verb on
+// the same hold, until the step is begun; a release is sent after it.
+func (q *store) spread(r lockstore.Renewal, out []int64, n *member, said []int64) {
+	for i, one := range r.Holds {
+		if i < len(said) && said[i] == 0 && out[i] == 1 && one.Attempt != "" {
+			q.host.Regain(one, r.Lease, func(a *lockstore.Acquire) { q.spreadOne(a, one.Attempt, n) })
+		}
+	}
+}
+
+// spreadOne begins the step of one hold.
+func (q *store) spreadOne(a *lockstore.Acquire, attempt string, n *member) {
+	mine, _ := q.beginIdle(n, a.ID)
+	if mine == nil {
+		return
+	}
+	c, id, until := q.steps.Candidacy(*a), a.ID, q.until(lockstore.Milliseconds(a.Lease))
+	q.host.Background(func() {
+		defer q.end(n, id, mine)
+		q.spreadTo(n, until, func(notAfter string) node.Call { return node.AsVote(c, id, attempt, false, notAfter) })
+	})
+}
+
+// spreadTo is the step itself.
+func (q *store) spreadTo(n *member, until time.Time, build func(notAfter string) node.Call) {
+	if _, err := q.ask(n, until, build); lockstore.Unknown(err) {
+		q.host.Sleep(context.Background(), time.Until(until)+node.ClockTolerance)
+	}
+}
+
+// settledAll says whether a majority has renewed every hold of a batch.
+func (q *store) settledAll(r lockstore.Renewal, all []result) bool {
+	t := q.tallyOf(all)
+	for i := range r.Holds {
+		if t.Renewal(i) != 1 {
+			return false
+		}
+	}
+	return true
+}
+
+// Extend is RENEW on all nodes: it counts when a majority has it. A shorter lease that no majority has may be some nodes' all the same.
+func (q *store) Extend(_ context.Context, e lockstore.Extension) (lockstore.Extended, error) {
+	lease := lockstore.Milliseconds(e.Lease)
+	done := lockstore.Extended{Sent: time.Now()}
+	until := q.until(lease)
+	attempt := e.Attempt
+	if attempt == "" { // it was had through another proxy: RENEW counts on it as an attempt of its own
+		attempt = q.newAttempt()
+	}
+	all := gather(q, until, func(n *member) result {
+		if q.drops(n, e.ID) {
+			return result{node: n, err: &upstream.NotSentError{Cause: errOwed}}
+		}
+		out, err := q.ask(n, until, func(notAfter string) node.Call { return node.ExtendVote(node.Extend(e, notAfter), e.ID, attempt) })
+		return result{n, out, err}
+	}, func(all []result) bool { return q.tallyOf(all).Count(1) >= q.majority() })
+	t := q.tallyOf(all)
+	if e.Attempt == "" && t.Count(1) < q.majority() {
+		q.retract(&lockstore.Release{ID: e.ID, Named: e.Named, All: true, Registration: e.Registration, Attempt: attempt}, all, done.Sent.Add(lease))
+	}
+	switch {
+	case t.Count(1) >= q.majority():
+		done.Code, done.Count, done.TTL, done.Attempt = 1, max(e.Count, 1), t.Lasts(), attempt
+		return done, nil
+	case t.Count(scripts.OtherKind) >= q.majority():
+		done.Code = scripts.OtherKind
+		return done, nil
+	case len(q.all)-t.Count(-1) < q.majority():
+		done.Code, done.Count = -1, slices.Max(append(t.Column(-1, 1), 0))
+		return done, nil
+	}
+	if !e.Watched {
+		done.Ends = done.Sent.Add(lease - q.Drift(lease))
+	}
+	return done, q.trouble(all, len(t.Said), "the lease is not lengthened")
+}
+
+// retract takes an attempt back from the nodes that said that they have it. Nobody waits for that.
+func (q *store) retract(r *lockstore.Release, all []result, giveUp time.Time) {
+	for _, one := range all {
+		if one.code() == 1 {
+			q.host.Background(func() { q.insist(one.node, giveUp, func(string) node.Call { return q.steps.RetractQuietly(r) }) })
+		}
+	}
+}

@@ -1,0 +1,121 @@
+package sharded
+
+import (
+	"context"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/lockproxy/lockproxy/internal/lockstore"
+	"github.com/lockproxy/lockproxy/internal/lockstore/node"
+	"github.com/lockproxy/lockproxy/internal/telemetry"
+	"github.com/lockproxy/lockproxy/scripts"
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+const (
+	// notAfter is how long after it was sent a verb's script may still be done, by Redis' clock. Where Redis was slower than that
+	// the next try has twice as long, the last one lateMost. Renewals have longer: see lane.
+	notAfter  = lockstore.Allowed
+	lateTries = 3
+	lateMost  = notAfter << (lateTries - 1)
+)
+
+type boundKey struct{}
+
+// bounded limits for how long a request that was not done is tried again on a cluster, on behalf of ctx.
+func bounded(ctx context.Context, d time.Duration) context.Context {
+	if bound, ok := ctx.Value(boundKey{}).(time.Duration); ok && bound <= d {
+		return ctx
+	}
+	return context.WithValue(ctx, boundKey{}, d)
+}
+
+type allowKey struct{}
+
+// allowing has the scripts that are sent on behalf of ctx done up to d after they were sent, instead of notAfter.
+func allowing(ctx context.Context, d time.Duration) context.Context {
+	if d == notAfter {
+		return ctx
+	}
+	return context.WithValue(ctx, allowKey{}, d)
+}
+
+func allowed(ctx context.Context) time.Duration {
+	if d, ok := ctx.Value(allowKey{}).(time.Duration); ok {
+		return d
+	}
+	return notAfter
+}
+
+// eval runs a script: see node.Node.Eval. ctx carries the span, and what allowing and bounded say.
+func (d *store) eval(ctx context.Context, c node.Call) (reply rueidis.RedisMessage, err error) {
+	_, span := telemetry.Span(ctx, "script "+c.Script.Name)
+	defer span.End()
+	err = d.do(ctx, c.Keys[0], func(s *shard, ask bool) error {
+		prepared, err := d.prepare(ctx, s, c)
+		if err != nil {
+			return err
+		}
+		if reply, err = s.Eval(prepared, ask); err == nil && late(reply) {
+			d.wasLate(s)
+		}
+		return err
+	})
+	return reply, err
+}
+
+func late(reply rueidis.RedisMessage) bool {
+	if code, err := reply.AsInt64(); err == nil {
+		return code == scripts.Late
+	}
+	parts, err := reply.ToArray()
+	if err != nil || len(parts) == 0 {
+		return false
+	}
+	code, err := parts[0].AsInt64()
+	return err == nil && code == scripts.Late
+}
+
+// evalInts is node.Node.EvalInts.
+func (d *store) evalInts(ctx context.Context, c node.Call) ([]int64, error) {
+	_, span := telemetry.Span(ctx, "script "+c.Script.Name)
+	defer span.End()
+	return d.ints(ctx, c)
+}
+
+// evalReplicated is node.Node.EvalReplicated. It waits for a slot that is on its way: replicas there say nothing of the keys here.
+func (d *store) evalReplicated(ctx context.Context, c node.Call, replicas int64, wait time.Duration) (reply rueidis.RedisMessage, acked int64, err error) {
+	_, span := telemetry.Span(ctx, "script "+c.Script.Name)
+	defer span.End()
+	err = d.do(ctx, c.Keys[0], func(s *shard, ask bool) error {
+		if ask {
+			return &upstream.NotSentError{Cause: lockstore.ErrMoving}
+		}
+		prepared, err := d.prepare(ctx, s, c)
+		if err != nil {
+			return err
+		}
+		if reply, acked, err = s.EvalReplicated(prepared, replicas, wait); err == nil && late(reply) {
+			d.wasLate(s)
+		}
+		return err
+	})
+	return reply, acked, err
+}
+
+// read runs a command that only reads at the Redis of key.
+func (d *store) read(ctx context.Context, db int, key string, build func(rueidis.Client) rueidis.Completed) (result rueidis.RedisResult, err error) {
+	err = d.do(ctx, key, func(s *shard, ask bool) error {
+		client, err := s.Control.Client(db)
+		if err != nil {
+			return &upstream.NotSentError{Cause: err}
+		}
+		result = node.Do(client, build(client), ask)
+		if err := result.Error(); err != nil && !rueidis.IsRedisNil(err) {
+			return node.Outcome(err)
+		}
+		return nil
+	})
+	return result, err
+}

@@ -1,0 +1,319 @@
+package sharded
+
+import (
+	"cmp"
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/lockproxy/lockproxy/cluster"
+	"github.com/lockproxy/lockproxy/internal/lockstore"
+	"github.com/lockproxy/lockproxy/internal/lockstore/node"
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+// masters are the masters of a Redis Cluster. A lock is where the slot of its name is: all its keys and channels are there, too.
+//
+// Each master has a clock of its own, while what is remembered here of a request goes by the proxy's: see notAfterMark.
+type masters struct {
+	// static after construction
+	host   lockstore.Host
+	c      *cluster.Cluster
+	pubsub PubSub
+	began  time.Time // from then on the proxy's clock is taken
+	placeholders
+	changed chan struct{} // one slot: the topology is another
+	ctx     context.Context
+	stop    context.CancelFunc
+	lost    atomic.Int64 // until when a request whose reply was lost may be done, in µs of the proxy's clock
+
+	running sync.WaitGroup // shards being closed, and questions to them
+
+	// guarded by mu, which is taken under the engine's mutex and before node.Subscriber.mu
+	mu     sync.Mutex
+	closed bool
+	shards map[*cluster.Node]*shard
+	heard  map[string]*hearing
+	followed
+}
+
+// followed is what of the topology has been acted on.
+type followed struct {
+	seen   *cluster.Snapshot // that shards, channels and holds were last brought in line with
+	second []moved           // to be looked at once more
+}
+
+// placeholders stand in the arguments of a script for what is known only when it is sent, and to which node: see notAfterMark.
+type placeholders struct {
+	mark string // for the not-after
+	verb string // for the command to publish with
+}
+
+// member is what a shard of a cluster is besides.
+type member struct {
+	is          *cluster.Node
+	subscribers node.Subscribers // one for each kind of channel
+	stop        context.CancelFunc
+	parts       sync.WaitGroup
+
+	regress atomic.Int64 // after its clock jumped back: until it is past this, late requests may still be done there
+
+	// guarded by masters.mu
+	users  int
+	left   bool // it is a master no more
+	closed bool
+}
+
+func newMasters(h lockstore.Host, c *cluster.Cluster, by PubSub) *masters {
+	m := &masters{
+		host: h, c: c, pubsub: by, began: time.Now(), placeholders: placeholders{mark: notAfterMark(), verb: notAfterMark()}, changed: make(chan struct{}, 1),
+		shards: map[*cluster.Node]*shard{}, heard: map[string]*hearing{},
+	}
+	m.ctx, m.stop = context.WithCancel(context.Background())
+	c.OnChanged(m.topologyChanged)
+	return m
+}
+
+func (m *masters) topologyChanged(_, _ *cluster.Snapshot) {
+	select {
+	case m.changed <- struct{}{}:
+	default: // follow has not looked yet
+	}
+}
+
+// use is the shard that node stands for, or (nil) that has the slot; nobody may be it. unuse ends the use.
+func (m *masters) use(slot int, node *cluster.Node) *shard {
+	if node == nil {
+		node = m.c.Snapshot().Owner(slot)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	mb := m.shardOf(node)
+	if mb != nil {
+		mb.users++
+	}
+	return mb
+}
+
+func (m *masters) unuse(mb *shard) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	mb.users--
+	if mb.left && mb.users == 0 {
+		m.closeShard(mb)
+	}
+}
+
+// shardOf is the shard of a node, opened if need be. mu is held.
+func (m *masters) shardOf(n *cluster.Node) *shard {
+	if n == nil || m.closed {
+		return nil
+	}
+	mb := m.shards[n]
+	if mb != nil {
+		return mb
+	}
+	mb = &shard{
+		Node: node.Node{Control: upstream.NewControl(n.Target(), upstream.ControlOptions{Logger: m.host.Log})}, member: member{is: n},
+	}
+	for _, sharded := range m.pubsub.Ways() {
+		mb.subscribers = append(mb.subscribers, node.NewSubscriber(mb.Control, node.SubscriberOptions{
+			Warm: m.host.WarmChannels, Logger: m.host.Log, Back: func() { m.resubscribed(mb) },
+			Sharded: sharded, Echo: !sharded && m.pubsub == node.PubSubBoth, Strayed: m.c.Refresh,
+		}))
+	}
+	m.shards[n] = mb
+	ctx, stop := context.WithCancel(m.ctx)
+	mb.stop = stop
+	for _, s := range mb.subscribers {
+		mb.parts.Go(func() { s.Run(ctx) })
+	}
+	mb.parts.Go(func() { m.keepTime(ctx, mb) })
+	return mb
+}
+
+// closeShard ends a shard, once; requests under way there have an unknown outcome then. mu is held.
+func (m *masters) closeShard(mb *shard) {
+	if mb.closed {
+		return
+	}
+	mb.closed = true
+	if m.shards[mb.is] == mb {
+		delete(m.shards, mb.is)
+	}
+	m.running.Go(func() { finish(mb) })
+}
+
+func finish(mb *shard) {
+	mb.stop()
+	mb.Control.Close()
+	mb.parts.Wait()
+}
+
+// background runs what ends when its shard is closed, at the latest.
+func (m *masters) background(work func()) {
+	m.running.Go(work)
+}
+
+// Close closes all shards.
+func (m *masters) Close() {
+	m.Abort()
+	m.running.Wait()
+}
+
+// Abort is Close for those that hang: it does not wait.
+func (m *masters) Abort() {
+	m.stop()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.closed = true
+	for _, mb := range m.shards {
+		m.closeShard(mb)
+	}
+}
+
+func (m *masters) Parts() []func(context.Context) { return []func(context.Context){m.follow} }
+
+func (m *masters) Fits(name string) error {
+	if lockstore.Clusterable(name) {
+		return nil
+	}
+	return &lockstore.Error{Code: "ERR", Text: "'" + lockstore.Printable(name) + "' cannot be a lock on a cluster: its braces are no hash tag, so its keys and " +
+		"channels would be on different nodes; use a name without braces, or with one {tag}"}
+}
+
+func (m *masters) Lane(key string) lockstore.Lane {
+	slot := cluster.Slot([]byte(key))
+	return lockstore.Lane{Node: m.c.Snapshot().Owner(slot), Slot: slot, AtOnce: renewSmall}
+}
+
+func (m *masters) now() int64 { return m.began.UnixMicro() + time.Since(m.began).Microseconds() }
+
+func (m *masters) notAfter(ctx context.Context) (text string, at int64, err error) {
+	return m.mark, m.now() + allowed(ctx).Microseconds(), nil
+}
+
+func (m *masters) sample() error { return nil } // see wasLate
+
+func (m *masters) wasLate(mb *shard) { _ = m.sampleOf(mb) }
+
+// permitted waits until it is known what the shard of a name can do.
+func (m *masters) permitted(ctx context.Context, name string) (refused, err error) {
+	mb := m.use(cluster.Slot([]byte(name)), nil)
+	if mb == nil {
+		return nil, nil
+	}
+	defer m.unuse(mb)
+	err = m.probed(ctx, mb)
+	return mb.Refusal(), err
+}
+
+// probed waits until it is known what a shard can do.
+func (m *masters) probed(ctx context.Context, mb *shard) error {
+	if mb.Account.Fresh() {
+		return nil
+	}
+	return mb.Account.Ensure(ctx, m.site(mb))
+}
+
+func (m *masters) site(mb *shard) node.Site {
+	return node.Site{Node: &mb.Node, Log: m.host.Log.With("node", mb.is.Addr), Run: m.background, PubSub: m.pubsub,
+		UUID: m.host.UUID, Steps: node.NewSteps(m.verb, m.host), Has: func(name string) bool { return m.on(mb, name) }}
+}
+
+// verbOf is with what the scripts publish at a shard.
+func (m *masters) verbOf(mb *shard) string {
+	_ = m.probed(context.Background(), mb) // no longer than one or two questions, and a script that was wanted is sent
+	return cmp.Or(mb.Account.Verb(), m.pubsub.Verb())
+}
+
+// follow brings everything in line with the topology whenever that changes, until ctx ends.
+func (m *masters) follow(ctx context.Context) {
+	ticker := time.NewTicker(lookLater / 4)
+	defer ticker.Stop()
+	m.sync()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-m.changed:
+			m.sync()
+		case now := <-ticker.C:
+			m.lookAgain(now)
+		}
+	}
+}
+
+// sync opens the masters that are new, lets go of those that are none any more, moves the channels to where their slots are, and
+// has the locks of slots that moved looked at there.
+func (m *masters) sync() {
+	now := m.c.Snapshot()
+	m.mu.Lock()
+	before := m.seen
+	m.seen = now
+	for _, n := range now.Masters {
+		m.shardOf(n)
+	}
+	gone := moved{before: before, now: now}
+	if before != nil {
+		gone.shards = m.successions(before, now)
+	}
+	m.rehome(now)
+	m.retire(now)
+	if before != nil {
+		gone.again = time.Now().Add(lookLater)
+		m.second = append(m.second, gone)
+	}
+	m.mu.Unlock()
+	if before != nil {
+		m.lookAt(gone)
+		for _, s := range gone.shards {
+			m.host.Background(func() { m.compareClocks(gone, s) })
+		}
+	}
+}
+
+// retire closes shards whose nodes have failed at once, so that nobody waits for their replies, and others when the last
+// request there is over. mu is held.
+func (m *masters) retire(now *cluster.Snapshot) {
+	master, alive := map[*cluster.Node]bool{}, map[*cluster.Node]bool{}
+	for _, n := range now.Masters {
+		master[n] = true
+	}
+	for _, n := range now.All() {
+		alive[n] = true
+	}
+	for n, mb := range m.shards {
+		mb.left = !master[n]
+		if !alive[n] || mb.left && mb.users == 0 {
+			m.closeShard(mb)
+		}
+	}
+}
+
+// keepTime samples a shard's clock until ctx ends.
+func (m *masters) keepTime(ctx context.Context, mb *shard) {
+	node.KeepTime(ctx, func() {
+		if err := m.sampleOf(mb); err != nil {
+			m.host.Log.Debug("cannot read the clock of a node", "node", mb.is.Addr, "error", err)
+		} else {
+			mb.Account.AskWhenDue(m.site(mb))
+		}
+	})
+}
+
+// sampleOf asks a shard for its time.
+func (m *masters) sampleOf(mb *shard) error {
+	jump, err := mb.Sample()
+	if err != nil || jump == 0 {
+		return err
+	}
+	m.host.Log.Warn("the clock of a node jumped, checking every lock there", "node", mb.is.Addr, "by", jump)
+	if jump < 0 {
+		now, _ := mb.Clock.Now()
+		mb.regress.Store(max(mb.regress.Load(), now-jump.Microseconds()+lateMost.Microseconds()))
+	}
+	m.recheck(mb, lockstore.Clock)
+	return nil
+}

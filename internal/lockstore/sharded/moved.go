@@ -1,0 +1,119 @@
+package sharded
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/lockproxy/lockproxy/cluster"
+	"github.com/lockproxy/lockproxy/internal/lockstore"
+	"github.com/lockproxy/lockproxy/internal/lockstore/node"
+)
+
+// moved is the slots that have another owner now than they had before.
+type moved struct {
+	before, now *cluster.Snapshot
+	shards      []succession
+	again       time.Time
+}
+
+// succession is a master in whose place another has come.
+type succession struct{ old, now *shard }
+
+func (s moved) has(key string) bool {
+	slot := cluster.Slot([]byte(key))
+	return s.before.Owner(slot) != s.now.Owner(slot)
+}
+
+// reason is why a lock of a moved slot is missing: a slot that is migrated takes its keys along, a failover may lose some.
+func (s moved) reason(key string) string {
+	if slices.Contains(s.now.Masters, s.before.Owner(cluster.Slot([]byte(key)))) {
+		return lockstore.Gone
+	}
+	return lockstore.Failover
+}
+
+// lookAt has every lock of a moved slot looked at where it is now, and all who wait for one try.
+func (m *masters) lookAt(s moved) {
+	m.host.Recheck(func(key, _ string) string {
+		if !s.has(key) {
+			return ""
+		}
+		return s.reason(key)
+	})
+	m.host.Wake(s.has)
+}
+
+// lookAgain is the second look, a little later: the answer of a former master to a verb may have been on its way.
+func (m *masters) lookAgain(now time.Time) {
+	m.mu.Lock()
+	var due []moved
+	for len(m.second) > 0 && !now.Before(m.second[0].again) {
+		due, m.second = append(due, m.second[0]), m.second[1:]
+	}
+	m.mu.Unlock()
+	for _, s := range due {
+		m.lookAt(s)
+	}
+}
+
+// on says whether a key's slot is a shard's.
+func (m *masters) on(mb *shard, key string) bool {
+	return m.c.Snapshot().Owner(cluster.Slot([]byte(key))) == mb.is
+}
+
+// recheck has the watchdog look at every lock that a shard has. What a lock is suspected for already, such as a failover, is the
+// better reason: the connections to a new master come later.
+func (m *masters) recheck(mb *shard, reason string) {
+	m.host.Recheck(func(key, already string) string {
+		if !m.on(mb, key) {
+			return ""
+		}
+		return cmp.Or(already, reason)
+	})
+}
+
+// resubscribed is single.resubscribed for one shard.
+func (m *masters) resubscribed(mb *shard) {
+	mb.Account.Outdated()
+	m.recheck(mb, lockstore.Gone)
+	m.host.Wake(func(key string) bool { return m.on(mb, key) })
+}
+
+// successions are the masters whose slots went to others when they failed. mu is held.
+func (m *masters) successions(before, now *cluster.Snapshot) []succession {
+	var all []succession
+	seen := map[[2]*cluster.Node]bool{}
+	for slot := range cluster.Slots {
+		old, new := before.Owner(slot), now.Owner(slot)
+		pair := [2]*cluster.Node{old, new}
+		if old == new || old == nil || new == nil || seen[pair] {
+			continue
+		}
+		seen[pair] = true
+		if s := (succession{m.shards[old], m.shardOf(new)}); s.old != nil && s.now != nil && !slices.Contains(now.Masters, old) {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// compareClocks has locks that went to a node whose clock is ahead of the former one's believed in for that much shorter:
+// Redis keeps the time at which a key expires, not its lease, and a replica has that time from its master.
+func (m *masters) compareClocks(gone moved, s succession) {
+	_, known := s.old.Clock.Now()
+	if !known || m.sampleOf(s.now) != nil {
+		return
+	}
+	is, _ := s.now.Clock.Now()
+	was, _ := s.old.Clock.Now() // after the question: the difference is not taken too small
+	ahead := time.Duration(is-was) * time.Microsecond
+	if ahead < node.ClockTolerance {
+		return
+	}
+	m.host.Log.Warn("the clock of a new master is ahead of the former one's", "node", s.now.is.Addr, "by", ahead)
+	m.host.Shorten(ahead, func(key string) bool {
+		slot := cluster.Slot([]byte(key))
+		return gone.before.Owner(slot) == s.old.is && gone.now.Owner(slot) == s.now.is
+	})
+}

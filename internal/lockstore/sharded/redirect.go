@@ -1,0 +1,162 @@
+package sharded
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/lockproxy/lockproxy/cluster"
+	"github.com/lockproxy/lockproxy/internal/lockstore"
+	"github.com/lockproxy/lockproxy/internal/lockstore/node"
+	"github.com/lockproxy/lockproxy/internal/retry"
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+// notAfterMark stands for the not-after in the arguments of a script for a cluster: which node is to do it, by whose clock it
+// is told, is known only when it is sent. It is random because other arguments are the clients' own.
+func notAfterMark() string { return "not-after " + rand.Text() }
+
+// maxHops is how many redirects one request follows without a pause. Nodes that disagree send it round in circles.
+const maxHops = 5
+
+// do sends a request to the node that has the key's slot. What was surely not done is sent again: to where a redirect says, if
+// the topology names that node, and after a pause where the slot is on its way, nobody has it, or the node is out of reach.
+// After that it is a *upstream.NotSentError.
+func (m *masters) do(ctx context.Context, key string, send func(mb *shard, ask bool) error) error {
+	slot := cluster.Slot([]byte(key))
+	bound := m.c.RetryFor()
+	if d, ok := ctx.Value(boundKey{}).(time.Duration); ok {
+		bound = min(bound, d)
+	}
+	giveUp := time.Now().Add(bound)
+	var to *cluster.Node
+	ask, hops := false, 0
+	for failures := (retry.Backoff{First: 5 * time.Millisecond, Most: 100 * time.Millisecond}); ; {
+		mb := m.use(slot, to)
+		err := error(&upstream.NotSentError{Cause: lockstore.ErrUnserved})
+		if mb != nil {
+			err = send(mb, ask)
+			mb.Account.Refused(err)
+			m.unuse(mb)
+		}
+		var again bool
+		if to, ask, again, err = m.redirected(ctx, slot, mb, err); !again {
+			return err
+		}
+		if hops++; to != nil && hops < maxHops {
+			continue
+		}
+		if time.Now().After(giveUp) || ctx.Err() != nil || !m.host.Sleep(context.Background(), failures.Next()) {
+			return err
+		}
+	}
+}
+
+// redirected says what is to become of a request: again, at to (nil: whoever has the slot by then), behind ASKING, or not.
+func (m *masters) redirected(ctx context.Context, slot int, mb *shard, err error) (to *cluster.Node, ask, again bool, out error) {
+	var reply *upstream.ReplyError
+	var notSent *upstream.NotSentError
+	switch {
+	case errors.As(err, &notSent):
+		m.c.Refresh()
+		return nil, false, true, err
+	case lockstore.Unknown(err):
+		m.noteLost(allowed(ctx))
+		m.c.Refresh()
+		return nil, false, false, err
+	case !errors.As(err, &reply):
+		return nil, false, false, err
+	}
+	to, ask, again = m.c.Redirect([]byte("-"+reply.Line+"\r\n"), slot, mb.is)
+	if again {
+		return to, ask, true, &upstream.NotSentError{Cause: lockstore.ErrMoving}
+	}
+	switch code, _, _ := strings.Cut(reply.Line, " "); code {
+	case "TRYAGAIN":
+		return nil, false, true, &upstream.NotSentError{Cause: lockstore.ErrMoving}
+	case "CLUSTERDOWN":
+		m.c.Refresh()
+		return nil, false, true, &upstream.NotSentError{Cause: errors.New(reply.Line)}
+	}
+	return nil, false, false, err
+}
+
+// noteLost remembers that a reply was lost: what it was for may be done for so long.
+func (m *masters) noteLost(allowed time.Duration) {
+	now := m.now() + allowed.Microseconds()
+	for last := m.lost.Load(); last < now && !m.lost.CompareAndSwap(last, now); last = m.lost.Load() {
+	}
+}
+
+func (m *masters) again(err error) bool { return lockstore.NotSent(err) }
+
+// final is when, by the proxy's clock, a request that was to be sent with that not-after can no longer be done: it may have been
+// sent later than it was prepared for.
+func (m *masters) final(at int64) int64 {
+	if at == 0 {
+		return 0
+	}
+	return max(at, m.lost.Load())
+}
+
+// clockAt turns what the node of a key says of its clock into the proxy's time; 0: what was lost there may still be done.
+func (m *masters) clockAt(key string, now int64) int64 {
+	mb := m.use(cluster.Slot([]byte(key)), nil)
+	if mb == nil {
+		return 0
+	}
+	defer m.unuse(mb)
+	if now <= mb.regress.Load() {
+		return 0
+	}
+	return m.now()
+}
+
+// prepare makes the call what is to be sent to a shard.
+func (m *masters) prepare(ctx context.Context, mb *shard, c node.Call) (node.Call, error) {
+	c = c.Guarded()
+	if slices.Contains(c.Args, m.verb) {
+		c.Args = slices.Clone(c.Args)
+		verb := m.verbOf(mb)
+		for i, arg := range c.Args {
+			if arg == m.verb {
+				c.Args[i] = verb
+			}
+		}
+	}
+	if !slices.Contains(c.Args, m.mark) {
+		return c, nil
+	}
+	if _, known := mb.Clock.Now(); !known {
+		if err := m.sampleOf(mb); err != nil {
+			return c, err
+		}
+	}
+	now, _ := mb.Clock.Now()
+	text := strconv.FormatInt(now+allowed(ctx).Microseconds(), 10)
+	c.Args = slices.Clone(c.Args)
+	for i, arg := range c.Args {
+		if arg == m.mark {
+			c.Args[i] = text
+		}
+	}
+	return c, nil
+}
+
+func (m *masters) ints(ctx context.Context, c node.Call) (out []int64, err error) {
+	err = m.do(ctx, c.Keys[0], func(mb *shard, ask bool) error {
+		prepared, err := m.prepare(ctx, mb, c)
+		if err != nil {
+			return err
+		}
+		if out, err = mb.EvalInts(prepared, ask); err == nil && node.Late(out) {
+			m.wasLate(mb)
+		}
+		return err
+	})
+	return out, err
+}

@@ -1,0 +1,191 @@
+package sharded
+
+import (
+	"context"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/lockstore"
+	"github.com/lockproxy/lockproxy/internal/lockstore/node"
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+// single is one Redis, or the master behind Sentinels, which may be another one later. It goes by Redis' own clock: what Redis
+// says of a request whose reply was lost is compared with that request's not-after as it was sent.
+//
+// A new master has what had reached it when it was promoted. Every hold is looked at there when the wake-up connection is
+// back (resubscribed), and once more a little later: the answer of the former master to a verb may have been on its way.
+type single struct {
+	host lockstore.Host
+	only *shard
+	node.Subscribers
+	switched switched
+}
+
+func newSingle(h lockstore.Host, ctl *upstream.Control) *single {
+	s := &single{host: h, only: &shard{Node: node.Node{Control: ctl}}}
+	s.Subscribers = node.Subscribers{node.NewSubscriber(ctl, node.SubscriberOptions{Warm: h.WarmChannels, Logger: h.Log, Back: s.resubscribed})}
+	ctl.OnSwitch(s.masterSwitches)
+	return s
+}
+
+func (s *single) Parts() []func(context.Context) {
+	return []func(context.Context){s.Subscribers[0].Run, s.keepTime}
+}
+
+// There is nothing to close: the Control's Close ends what is under way.
+
+func (s *single) Close() {}
+func (s *single) Abort() {}
+
+func (s *single) Fits(string) error { return nil }
+
+// renewAtOnce is the most renewal scripts in flight; renewSmall where a script has the holds of one slot only.
+const renewAtOnce, renewSmall = 16, 64
+
+func (s *single) Lane(string) lockstore.Lane { return lockstore.Lane{AtOnce: renewAtOnce} }
+
+func (s *single) final(at int64) int64 { return at }
+
+func (s *single) permitted(ctx context.Context, _ string) (refused, err error) {
+	if !s.only.Account.Fresh() {
+		err = s.only.Account.Ensure(ctx, s.site())
+	}
+	return s.only.Refusal(), err
+}
+
+func (s *single) site() node.Site {
+	return node.Site{Node: &s.only.Node, Era: s.only.Clock.Era(), Log: s.host.Log, Run: s.host.Background,
+		UUID: s.host.UUID, Steps: node.NewSteps(node.Publish, s.host)}
+}
+
+func (s *single) do(_ context.Context, _ string, send func(at *shard, ask bool) error) error {
+	err := send(s.only, false)
+	s.only.Account.Refused(err)
+	return err
+}
+
+func (s *single) ints(_ context.Context, c node.Call) ([]int64, error) {
+	out, err := s.only.EvalInts(c, false)
+	s.only.Account.Refused(err)
+	return out, err
+}
+
+func (s *single) prepare(_ context.Context, _ *shard, c node.Call) (node.Call, error) { return c, nil }
+
+func (s *single) wasLate(*shard) {} // whoever sent it has the clock read again
+
+func (s *single) again(error) bool { return false }
+
+func (s *single) notAfter(ctx context.Context) (text string, at int64, err error) {
+	now, known := s.only.Clock.Now()
+	if !known {
+		if err := s.sample(); err != nil {
+			return "", 0, err
+		}
+		now = s.now()
+	}
+	at = now + allowed(ctx).Microseconds()
+	return strconv.FormatInt(at, 10), at, nil
+}
+
+func (s *single) now() int64 {
+	now, _ := s.only.Clock.Now()
+	return now
+}
+
+func (s *single) clockAt(_ string, now int64) int64 { return now }
+
+// sample asks Redis for its time.
+func (s *single) sample() error {
+	_, known := s.only.Clock.Now()
+	jump, err := s.only.Sample()
+	switch {
+	case jump != 0 && !known:
+		s.anotherClock(jump)
+	case jump != 0:
+		s.host.Log.Warn("Redis' clock jumped, checking every lock", "by", jump)
+		s.recheck(lockstore.Clock)
+	}
+	return err
+}
+
+// keepTime samples Redis' clock until ctx ends.
+func (s *single) keepTime(ctx context.Context) {
+	node.KeepTime(ctx, func() {
+		if s.switched.due() {
+			s.recheck(lockstore.Failover)
+		}
+		if err := s.sample(); err != nil {
+			s.host.Log.Debug("cannot read Redis' clock", "error", err)
+		} else {
+			s.only.Account.AskWhenDue(s.site())
+		}
+	})
+}
+
+// resubscribed is called when the wake-up connection is back: messages may have been missed and Redis may have
+// forgotten locks, so every waiter tries again and every hold is looked at.
+func (s *single) resubscribed() {
+	s.only.Account.Outdated()
+	s.recheck(s.switched.reason())
+	s.host.Wake(everyKey)
+}
+
+// recheck has every hold looked at.
+func (s *single) recheck(reason string) {
+	s.host.Recheck(func(string, string) string { return reason })
+}
+
+func everyKey(string) bool { return true }
+
+// lookLater is how long after the first look at a new master the second comes.
+const lookLater = time.Second
+
+// switched remembers that the master has changed.
+type switched struct {
+	mu    sync.Mutex
+	fresh bool      // no look has begun since
+	again time.Time // when to look again; zero: no need
+}
+
+// masterSwitches is called when another Redis is about to become the master, before any connection to it is made.
+func (s *single) masterSwitches() {
+	s.only.Account.Outdated()
+	s.only.Clock.Forget() // no not-after is reckoned before the new master's clock was read
+	s.Subscribers[0].Hurry()
+	s.switched.mu.Lock()
+	s.switched.fresh = true
+	s.switched.mu.Unlock()
+}
+
+// anotherClock is told by how much the new master's clock is ahead of the former one's.
+func (s *single) anotherClock(ahead time.Duration) {
+	s.host.Log.Warn("the new master's clock differs from the former one's", "by", ahead)
+	if ahead >= 0 {
+		s.host.Shorten(ahead, everyKey)
+	}
+}
+
+// reason is why a hold that is missing in the look that begins now is gone.
+func (s *switched) reason() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.fresh {
+		return lockstore.Gone
+	}
+	s.fresh, s.again = false, time.Now().Add(lookLater)
+	return lockstore.Failover
+}
+
+// due says, once, that the time of the second look has come.
+func (s *switched) due() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.again.IsZero() || time.Now().Before(s.again) {
+		return false
+	}
+	s.again = time.Time{}
+	return true
+}

@@ -1,0 +1,263 @@
+package sharded
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/lockstore"
+	"github.com/lockproxy/lockproxy/internal/lockstore/node"
+	"github.com/lockproxy/lockproxy/scripts"
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+// Acquire sends the script, again only when it surely was not done.
+func (d *store) Acquire(ctx context.Context, a *lockstore.Acquire) (got lockstore.Acquired, err error) {
+	ctx = bounded(ctx, a.Patience)
+	for try := range lateTries {
+		ctx := allowing(ctx, notAfter<<try)
+		var text string
+		if text, got.NotAfter, err = d.notAfter(ctx); err != nil {
+			return got, err
+		}
+		got.Sent = time.Now()
+		var out []int64
+		if out, err = d.evalAcquire(ctx, a, text, &got.Acked); err != nil {
+			return got, err
+		}
+		if !node.Late(out) {
+			done := node.Acquired(a, out)
+			done.Acked, done.Sent, done.NotAfter = got.Acked, got.Sent, got.NotAfter
+			return done, nil
+		}
+		if err = d.tooLate(time.Since(got.Sent), notAfter<<try); !errors.Is(err, lockstore.ErrLate) {
+			return got, err
+		}
+	}
+	return got, err
+}
+
+// evalAcquire sends the script once. acked is how many replicas have it then, if it asks for some.
+func (d *store) evalAcquire(ctx context.Context, a *lockstore.Acquire, notAfter string, acked *int64) ([]int64, error) {
+	if a.Replicas == 0 {
+		return d.evalInts(ctx, d.steps.Acquire(a, notAfter).Brief())
+	}
+	reply, had, err := d.evalReplicated(ctx, d.steps.Acquire(a, notAfter).Brief(), a.Replicas, a.ReplicaWait)
+	*acked = had
+	return node.Ints(reply, err)
+}
+
+// Release sends the script, again only when it surely was not done.
+func (d *store) Release(ctx context.Context, r *lockstore.Release) (done lockstore.Released, err error) {
+	for try := range lateTries {
+		ctx := allowing(ctx, notAfter<<try)
+		var text string
+		if text, done.NotAfter, err = d.notAfter(ctx); err != nil {
+			return done, err
+		}
+		done.Sent = time.Now()
+		var out []int64
+		if out, err = d.evalRelease(ctx, r, text, done.NotAfter); err != nil {
+			return done, err
+		}
+		if !node.Late(out) {
+			done.Code, done.Left = node.Released(out)
+			return done, nil
+		}
+		if err = d.tooLate(time.Since(done.Sent), notAfter<<try); !errors.Is(err, lockstore.ErrLate) {
+			return done, err
+		}
+	}
+	return done, err
+}
+
+// evalRelease sends the script once, with a hand-off to those that wait.
+func (d *store) evalRelease(ctx context.Context, r *lockstore.Release, text string, notAfter int64) ([]int64, error) {
+	if r.Waiters != nil && r.Frees() {
+		if next := r.Waiters.Claim(); next != nil {
+			out, err := d.handOff(ctx, r, next, text, notAfter)
+			if !d.again(err) {
+				return out, err
+			}
+			// Those that wait do not wait for this.
+		}
+	}
+	return d.evalInts(ctx, d.steps.Release(r, text).Brief())
+}
+
+// handOff runs the release with what follows from it, and tells those who wait. It returns what the release returned.
+func (d *store) handOff(ctx context.Context, r *lockstore.Release, next *lockstore.Handoff, text string, notAfter int64) ([]int64, error) {
+	sent := time.Now()
+	out, err := d.evalHandOff(bounded(ctx, 0), r, next, text)
+	all := make([]lockstore.Acquired, len(next.Asks))
+	for i := range all {
+		all[i].Sent, all[i].NotAfter = sent, notAfter
+		if err == nil {
+			ans := out[3+5*i : 8+5*i]
+			all[i].Code, all[i].Count, all[i].TTL, all[i].Token, all[i].Raised = ans[0], ans[1], ans[2], ans[3], ans[4]
+		}
+	}
+	r.Waiters.Given(all, err == nil && out[2] == 1, err)
+	return out, err
+}
+
+// evalHandOff sends the script, the short one first where that may do.
+func (d *store) evalHandOff(ctx context.Context, r *lockstore.Release, next *lockstore.Handoff, text string) ([]int64, error) {
+	if c, short := d.steps.Pass(r, next, text); short {
+		out, err := d.evalInts(ctx, c)
+		switch {
+		case err != nil:
+			return nil, err
+		case out[0] == 1:
+			return []int64{1, 0, 0, 1, 1, next.Asks[0].Lease, 0, 1}, nil
+		case out[0] != 0: // else nothing was done
+			return []int64{out[0], 0, 0, 0, 0, 0, 0, 0}, nil
+		}
+	}
+	return d.evalInts(ctx, d.steps.Handoff(r, next, text))
+}
+
+// Renew sends a batch of renewals.
+func (d *store) Renew(ctx context.Context, r lockstore.Renewal) (out []int64, err error) {
+	ctx = allowing(ctx, r.Allow)
+	text, _, err := d.notAfter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	sent := time.Now()
+	if r.Replicas > 0 {
+		out, err = d.renewReplicated(ctx, r, text)
+	} else {
+		ctx = bounded(ctx, min(r.Lease/12, time.Second/4))
+		out, err = node.Ints(d.eval(ctx, node.Renew(r, text)))
+		if len(r.Holds) > 1 && errors.Is(err, lockstore.ErrMoving) {
+			out, err = d.oneByOne(ctx, r, text)
+		}
+	}
+	if err == nil && node.Late(out) {
+		err = d.tooLate(time.Since(sent), r.Allow)
+	}
+	return out, err
+}
+
+func (d *store) renewReplicated(ctx context.Context, r lockstore.Renewal, text string) ([]int64, error) {
+	reply, acked, err := d.evalReplicated(ctx, node.Renew(r, text), r.Replicas, time.Second)
+	out, err := node.Ints(reply, err)
+	if err == nil && !node.Late(out) && acked < r.Replicas {
+		// What replicas do not have is not done; holds that are gone are gone all the same.
+		err = &lockstore.Error{Code: "NOREPLICAS", Text: "the renewal reached too few replicas"}
+	}
+	return out, err
+}
+
+// oneByOne renews the holds of a batch that Redis refused as a whole because its slot is on its way: some are here already, or
+// still, and Redis does what is about one of them.
+func (d *store) oneByOne(ctx context.Context, r lockstore.Renewal, text string) ([]int64, error) {
+	out := make([]int64, len(r.Holds))
+	var failed error
+	done := false
+	for i := range r.Holds {
+		one := r
+		one.Holds = r.Holds[i : i+1]
+		codes, err := node.Ints(d.eval(ctx, node.Renew(one, text)))
+		if err == nil && node.Late(codes) {
+			err = lockstore.ErrLate
+		}
+		if err == nil {
+			out[i], done = codes[0], true
+			continue
+		}
+		if out[i], failed = lockstore.Undecided, err; lockstore.Unknown(err) {
+			out[i] = lockstore.ReplyLost
+		}
+	}
+	if done {
+		return out, nil
+	}
+	return out, failed
+}
+
+// Extend has Redis set the lease.
+func (d *store) Extend(ctx context.Context, e lockstore.Extension) (done lockstore.Extended, err error) {
+	err = d.idempotent(func() (at int64, err error) {
+		for try := range lateTries {
+			ctx := allowing(ctx, notAfter<<try)
+			var text string
+			if text, at, err = d.notAfter(ctx); err != nil {
+				return 0, err
+			}
+			done.Sent = time.Now()
+			var out []int64
+			if out, err = node.Ints(d.eval(ctx, node.Extend(e, text))); err != nil {
+				return at, err
+			}
+			if !node.Late(out) {
+				done.Code, done.Count, done.TTL = out[0], out[1], out[2]
+				return at, nil
+			}
+			if err = d.tooLate(time.Since(done.Sent), notAfter<<try); !errors.Is(err, lockstore.ErrLate) {
+				break
+			}
+		}
+		return at, err
+	})
+	return done, err
+}
+
+// Force frees a lock.
+func (d *store) Force(ctx context.Context, f lockstore.Forcing) (code int64, err error) {
+	err = d.idempotent(func() (int64, error) {
+		text, at, err := d.notAfter(ctx)
+		if err != nil {
+			return 0, err
+		}
+		reply, err := d.eval(ctx, d.steps.Force(f, text))
+		if err == nil {
+			code, err = reply.AsInt64()
+		}
+		return at, err
+	})
+	if err == nil && code == scripts.Late {
+		err = &upstream.NotSentError{Cause: lockstore.ErrLate}
+	}
+	return code, err
+}
+
+// idempotentFor is for how long a step that may be done twice is asked again: as long as a verb waits for an unknown outcome.
+const idempotentFor = 5 * time.Second
+
+// idempotent runs a step that may be done twice until Redis answers, each time after the last one's not-after has passed.
+func (d *store) idempotent(step func() (notAfter int64, err error)) error {
+	giveUp := time.Now().Add(idempotentFor)
+	var lost error // once a step's outcome is unknown only an answer says more
+	for failures := node.Insist(); ; {
+		last, err := step()
+		last = d.final(last)
+		var notSent *upstream.NotSentError
+		switch {
+		case lockstore.Unknown(err):
+			lost = err
+		case lost == nil || !errors.As(err, &notSent):
+			return err
+		}
+		if time.Now().After(giveUp) || !d.host.Sleep(context.Background(), failures.Next()) {
+			return lost
+		}
+		if now := d.now(); now <= last {
+			d.host.Sleep(context.Background(), min(time.Duration(last-now)*time.Microsecond+time.Millisecond, time.Until(giveUp)))
+		}
+	}
+}
+
+// tooLate is what is known when Redis came to a script after its not-after: it did nothing. Its clock is read again.
+func (d *store) tooLate(took, allowed time.Duration) error {
+	if err := d.sample(); err != nil {
+		return err
+	}
+	why := "its clock is ahead of where it was"
+	if took >= allowed {
+		why = fmt.Sprintf("the answer took %v, %v are allowed", took.Round(time.Millisecond), allowed.Round(time.Millisecond))
+	}
+	return &upstream.NotSentError{Cause: fmt.Errorf("%w, and nothing was done: %s", lockstore.ErrLate, why)}
+}

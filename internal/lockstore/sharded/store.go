@@ -1,0 +1,110 @@
+// Package sharded keeps each lock on one Redis: the only one, or on a cluster the master that has the slot of its name.
+package sharded
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"github.com/lockproxy/lockproxy/cluster"
+	"github.com/lockproxy/lockproxy/internal/lockstore"
+	"github.com/lockproxy/lockproxy/internal/lockstore/node"
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+// store is a lockstore.Store.
+type store struct {
+	shards
+	host   lockstore.Host
+	steps  node.Steps
+	vacant vacancies // locks that have ended without an UNLOCK
+}
+
+// shards are the Redis servers that have the locks: a single one, or the masters of a cluster by slot.
+type shards interface {
+	Parts() []func(context.Context)
+	Close()
+	Abort()
+	Fits(name string) error
+	Lane(key string) lockstore.Lane
+	Subscribe(name string, l lockstore.Listener)
+	Unsubscribe(name string, l lockstore.Listener)
+	Ready(ctx context.Context, name string, over <-chan time.Time) (waited bool, err error)
+
+	// permitted says whether locks with this name may be given, when that is known, or ctx has ended.
+	permitted(ctx context.Context, name string) (refused, err error)
+	// do has send talk to the Redis that has the key, with ask behind ASKING.
+	do(ctx context.Context, key string, send func(s *shard, ask bool) error) error
+	// ints runs a script that every LOCK and UNLOCK needs on the Redis that has its first key, in as few steps as it may.
+	ints(ctx context.Context, c node.Call) ([]int64, error)
+	// prepare makes a call what is to be sent to that Redis.
+	prepare(ctx context.Context, s *shard, c node.Call) (node.Call, error)
+	// wasLate is told that a shard came to a script after its not-after.
+	wasLate(s *shard)
+	// again says whether what was not done is asked of a shard again.
+	again(err error) bool
+	// notAfter is the not-after of a script that is about to be sent, as its argument, and in µs of the clock of now.
+	notAfter(ctx context.Context) (text string, at int64, err error)
+	// now is the time in µs by which not-afters are reckoned.
+	now() int64
+	// final is when a request that was to be sent with that not-after can no longer be done.
+	final(at int64) int64
+	// clockAt turns what the Redis of a key says of its clock into the time of now; 0: what was lost there may still be done.
+	clockAt(key string, now int64) int64
+	// sample reads that clock again, after it was found to be ahead.
+	sample() error
+}
+
+// shard is one Redis of a store.
+type shard struct {
+	node.Node
+	member // of a cluster
+}
+
+// Single keeps the locks on one Redis, or on the master behind Sentinels.
+func Single(ctl *upstream.Control) lockstore.Opener {
+	return func(h lockstore.Host) lockstore.Store { return newStore(newSingle(h, ctl), node.Publish, h) }
+}
+
+// PubSub says over which channels wake-ups go on a cluster.
+type PubSub = node.PubSub
+
+// Cluster keeps each lock on the node of its slot. The cluster is to live until the engine has ended. No PubSub: PubSubBoth.
+func Cluster(c *cluster.Cluster, by PubSub) lockstore.Opener {
+	return func(h lockstore.Host) lockstore.Store {
+		m := newMasters(h, c, cmp.Or(by, node.PubSubBoth))
+		return newStore(m, m.verb, h)
+	}
+}
+
+func newStore(s shards, publish string, h lockstore.Host) *store {
+	return &store{shards: s, host: h, steps: node.NewSteps(publish, h), vacant: newVacancies()}
+}
+
+func (d *store) Parts() []func(context.Context) { return append(d.shards.Parts(), d.tellVacancies) }
+
+func (d *store) Limit(int64, int64) error { return nil }
+
+func (d *store) Drift(time.Duration) time.Duration { return 0 }
+
+func (d *store) Votes() bool { return false }
+
+func (d *store) Nodes() []lockstore.NodeInfo { return nil }
+
+// leastTold is how long a LOCK waits at least for what is just being asked, however short its BLOCK is: after each start and each
+// new connection that takes a moment.
+const leastTold = time.Second
+
+// Admit refuses locks at a node where the account is known to lack what they need.
+func (d *store) Admit(ctx context.Context, name string, wait time.Duration) error {
+	waiting, cancel := ctx, func() {}
+	if wait > 0 {
+		waiting, cancel = context.WithTimeout(ctx, max(wait, leastTold))
+	}
+	defer cancel()
+	refused, err := d.permitted(waiting, name)
+	if err != nil && ctx.Err() == nil {
+		return &upstream.NotSentError{Cause: lockstore.ErrUntold}
+	}
+	return cmp.Or(err, refused)
+}

@@ -1,0 +1,137 @@
+package sharded
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/lockproxy/lockproxy/cluster"
+	"github.com/lockproxy/lockproxy/internal/lockstore"
+	"github.com/lockproxy/lockproxy/internal/lockstore/node"
+	"github.com/lockproxy/lockproxy/internal/retry"
+	"github.com/lockproxy/lockproxy/internal/testredis"
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+func TestMain(m *testing.M) { testredis.VerifyTestMain(m) }
+
+// hostOf is an engine of which only what runs aside is there.
+func hostOf(t *testing.T, ctx context.Context, running *sync.WaitGroup) lockstore.Host {
+	t.Helper()
+	return lockstore.Host{
+		UUID: uuid.NewString(), Log: slog.New(slog.DiscardHandler), FairWait: time.Minute, WarmChannels: 1,
+		Background: func(work func()) { running.Go(work) },
+		Sleep:      func(other context.Context, d time.Duration) bool { return retry.Sleep(other, d, ctx.Done()) },
+		Recheck:    func(func(string, string) string) {}, Wake: func(func(string) bool) {}, Shorten: func(time.Duration, func(string) bool) {},
+	}
+}
+
+// opened is a store at work until the test ends.
+func opened(t *testing.T, open lockstore.Opener, closeAll func()) *store {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	running := &sync.WaitGroup{}
+	s := open(hostOf(t, ctx, running)).(*store)
+	for _, part := range s.Parts() {
+		running.Go(func() { part(ctx) })
+	}
+	t.Cleanup(func() {
+		cancel()
+		running.Wait()
+		s.Close()
+		closeAll()
+	})
+	return s
+}
+
+// at is a store on one Redis.
+func at(t *testing.T, url string) *store {
+	t.Helper()
+	target, err := upstream.ParseTarget(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctl := upstream.NewControl(target, upstream.ControlOptions{})
+	return opened(t, Single(ctl), ctl.Close)
+}
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+		if ok() {
+			return
+		}
+	}
+	t.Fatal("not in time: ", what)
+}
+
+// TestProbeDoesAllAndLeavesNothing: on a single Redis and on a cluster all steps of the probe do what they are for, and no key is left.
+func TestProbeDoesAllAndLeavesNothing(t *testing.T) {
+	s, tc := testredis.Start(t), testredis.StartCluster(t, 2, 0)
+	target, err := upstream.ParseClusterTarget("redis-cluster://" + tc.Servers[0].Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := cluster.Open(t.Context(), target, cluster.Options{Node: upstream.NodeOptions{Logger: slog.New(slog.DiscardHandler)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, way := range map[string]struct {
+		store   *store
+		servers []*testredis.Server
+	}{
+		"one Redis": {at(t, s.URL()), []*testredis.Server{s}},
+		"a cluster": {opened(t, Cluster(c, ""), c.Close), tc.Servers},
+	} {
+		eventually(t, name+" is asked", func() bool {
+			asked := 0
+			for _, n := range nodesOf(way.store) {
+				if err := n.Refusal(); err != nil {
+					t.Fatal(name, err)
+				}
+				if n.Account.Fresh() {
+					asked++
+				}
+			}
+			return asked == len(way.servers)
+		})
+		for _, server := range way.servers {
+			if left := server.Do(t, "DBSIZE").(int64); left != 0 {
+				t.Errorf("%s: %d keys are left: %q", name, left, server.Do(t, "KEYS", "*"))
+			}
+		}
+	}
+}
+
+func nodesOf(d *store) (all []*node.Node) {
+	switch s := d.shards.(type) {
+	case *single:
+		all = append(all, &s.only.Node)
+	case *masters:
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for _, mb := range s.shards {
+			all = append(all, &mb.Node)
+		}
+	}
+	return all
+}
+
+// TestTooLateSaysWhatIsKnown: a script that Redis came to too late names the time it took, or the clock that jumped.
+func TestTooLateSaysWhatIsKnown(t *testing.T) {
+	d := at(t, testredis.Start(t).URL())
+	for took, want := range map[time.Duration]string{
+		1500 * time.Millisecond: "the request came to Redis too late, and nothing was done: the answer took 1.5s, 1s are allowed",
+		5 * time.Millisecond:    "the request came to Redis too late, and nothing was done: its clock is ahead of where it was",
+	} {
+		if err := d.tooLate(took, time.Second); !errors.Is(err, lockstore.ErrLate) || !lockstore.NotSent(err) || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("%v: %v", took, err)
+		}
+	}
+}

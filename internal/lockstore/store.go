@@ -1,0 +1,102 @@
+package lockstore
+
+import (
+	"context"
+	"log/slog"
+	"time"
+)
+
+// Store is where the locks of an engine are kept, and what is done to them there: each on one Redis (sharded), or each on several,
+// of which a majority decides (quorum). Errors are those of the verbs.
+type Store interface {
+	Parts() []func(context.Context) // what runs for as long as the engine does
+	Close()                         // when all of that has ended
+	Abort()                         // Close, for requests that hang
+
+	// Before anything is sent.
+	Fits(name string) error // whether a lock may have this name
+	// Admit says whether a lock may be taken as far as the store knows what its Redis can do. That takes a moment after a start: the
+	// question waits no longer than wait, if that is not 0, and no longer than ctx.
+	Admit(ctx context.Context, name string, wait time.Duration) error
+	Limit(lease, replicas int64) error       // refuses what the store cannot keep
+	Drift(lease time.Duration) time.Duration // how much earlier than by its lease a lock counts as over
+	Votes() bool                             // an owner's hold counts one, each attempt is taken back under its own name, and nobody queues
+	Lane(key string) Lane                    // where renewals go
+
+	// The steps.
+	Acquire(ctx context.Context, a *Acquire) (Acquired, error)
+	Release(ctx context.Context, r *Release) (Released, error)
+	Renew(ctx context.Context, r Renewal) ([]int64, error) // says of each hold what became of it, also beside an error about all of them
+	Extend(ctx context.Context, e Extension) (Extended, error)
+	Force(ctx context.Context, f Forcing) (code int64, err error)
+
+	// What is there.
+
+	// Look reads what there is of one owner's hold when a request with that not-after can no longer be done, of a named owner with
+	// the registration. It goes on through failures until giveUp.
+	Look(id ID, named bool, notAfter int64, giveUp time.Time) (Seen, error)
+	Info(ctx context.Context, db int, key string) (Info, error)
+	SidesHeld(ctx context.Context, id ID) ([]Kind, error) // the sides of a read/write lock on which an owner has a hold
+	WatchedElsewhere(id ID) bool                          // whether somebody renews an owner's hold, as far as Redis can be asked
+	Nodes() []NodeInfo                                    // of a quorum
+
+	// Those that wait.
+	Subscribe(name string, l Listener)
+	Unsubscribe(name string, l Listener)
+	// Ready waits until messages on a channel are heard, or over (ErrOver); waited says that it was not so at once.
+	Ready(ctx context.Context, name string, over <-chan time.Time) (waited bool, err error)
+	// RefreshQueue says in Redis that owners wait in a fair queue; called are those, counted from 1, that are to try now, next is in
+	// how long others may be: negative: none.
+	RefreshQueue(q Queue) (called []int64, next time.Duration, err error)
+	// LeaveQueue takes an owner out of a fair queue, who may come there by a request without an answer until lost has passed. What
+	// takes longer goes on alone, unless the owner stays there by then.
+	LeaveQueue(id ID, lost int64, stays func() bool)
+	// Vacate has those told that wait for a lock whose hold ends by itself, from at on. Who has it in this owner's name after until has
+	// taken it anew.
+	Vacate(id ID, at, until time.Time)
+}
+
+// Lane is where the renewals of a lock go.
+type Lane struct {
+	Node   any // renewals of different nodes do not wait for each other
+	Slot   int // locks of different slots are not in one script
+	AtOnce int // how many scripts a node gets side by side
+}
+
+// Listener waits for messages on a channel. Its methods are called with the store's mutexes held, and must not block.
+type Listener interface {
+	Wake()    // something may have changed, or messages may have been missed
+	Message() // a message has come, which is not brought by another channel as well; Wake follows
+}
+
+// Opener makes the store of an engine.
+type Opener func(Host) Store
+
+// Host is what a store knows of the engine that it works for, and what it asks and tells it.
+type Host struct {
+	UUID               string // of this proxy
+	Log                *slog.Logger
+	FairWait, FenceTTL time.Duration
+	WarmChannels       int // channels nobody waits on that stay subscribed
+
+	Background func(work func())                               // runs work that outlives the step that began it
+	Sleep      func(ctx context.Context, d time.Duration) bool // says whether d has passed: the end of ctx, or of the engine, come first
+
+	// Recheck has the engine look at once at those holds for which why gives the reason for which they may be missing: by their key,
+	// and what they are suspected for already.
+	Recheck func(why func(key, already string) (reason string))
+	// Wake has all who wait for some keys try: messages may have been missed.
+	Wake func(some func(key string) bool)
+	// Shorten has the holds of some keys believed in for that much shorter.
+	Shorten func(by time.Duration, some func(key string) bool)
+	// Regain has take given the step that asks for a renewed hold once more, if the hold is still what that renewal says. No other step
+	// on the hold begins before take has returned.
+	Regain func(r Renewed, lease time.Duration, take func(*Acquire))
+}
+
+// The reasons for which a hold may be missing that a store knows of.
+const (
+	Gone     = "gone"     // Redis no longer has it: deleted, evicted, flushed, or forgotten in a restart
+	Clock    = "clock"    // gone after Redis' clock jumped
+	Failover = "failover" // the new master does not have it
+)
