@@ -138,7 +138,7 @@ func (a *acquire) conclude(ctx context.Context, ans lockstore.Acquired) (Grant, 
 		if err := m.undo(ctx, a, ans); err != nil {
 			return Grant{}, err
 		}
-		return Grant{}, &Error{"NOREPLICAS", fmt.Sprintf("%d of %d replicas had the lock in time, it was given back", ans.Acked, a.r.Replicas)}
+		return Grant{}, &Error{Code: "NOREPLICAS", Text: fmt.Sprintf("%d of %d replicas had the lock in time, it was given back", ans.Acked, a.r.Replicas)}
 	}
 	if a.c.unheard(ctx, a.r) {
 		// Nobody hears of it: what it added is given back, and what its owner had before stays as it was.

@@ -177,7 +177,7 @@ func (c *Client) id(k Kind, db int, key, owner string) (id lockstore.ID, explici
 const patience = 5 * time.Second
 
 func outcomeUnknown(verb string, cause error) error {
-	return &Error{"ERR", fmt.Sprintf("the reply to this %s was lost and Redis cannot be asked what became of it: %v", verb, cause)}
+	return &Error{Code: "ERR", Text: fmt.Sprintf("the reply to this %s was lost and Redis cannot be asked what became of it: %v", verb, cause)}
 }
 
 // request numbers one request of this process: a registration, or an attempt on a quorum.

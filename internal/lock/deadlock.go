@@ -93,6 +93,6 @@ func neverEnds(circle []lockstore.ID) error {
 	if more := len(names) - mostNamed; more > 0 {
 		names = slices.Replace(names, mostNamed-1, len(names)-1, fmt.Sprintf("%d more", more))
 	}
-	return &Error{"DEADLOCK", fmt.Sprintf("waiting for %s could never end: its holder waits for %s, which this connection holds",
+	return &Error{Code: "DEADLOCK", Text: fmt.Sprintf("waiting for %s could never end: its holder waits for %s, which this connection holds",
 		names[0], strings.Join(names[1:], ", whose holder waits for "))}
 }

@@ -23,9 +23,9 @@ func notHeld(key string, named bool) error {
 	if named {
 		text += "; in a pool LOCK and UNLOCK may travel on different connections: name the owner in both with OWNER <id>"
 	}
-	return &Error{"NOTHELD", text}
+	return &Error{Code: "NOTHELD", Text: text}
 }
 
 func otherKind(key string) error {
-	return &Error{"LOCKKIND", fmt.Sprintf("'%s' holds a lock of another kind", lockstore.Printable(key))}
+	return &Error{Code: "LOCKKIND", Text: fmt.Sprintf("'%s' holds a lock of another kind", lockstore.Printable(key))}
 }

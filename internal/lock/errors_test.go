@@ -23,7 +23,7 @@ func TestWhatAWaiterSitsOut(t *testing.T) {
 		&upstream.LostError{Cause: cause}:                 true,
 		&upstream.ReplyError{Line: "LOADING Redis is"}:    true,
 		&upstream.ReplyError{Line: "WRONGTYPE Operation"}: false,
-		&Error{"LOCKKIND", "x"}:                           false,
+		&Error{Code: "LOCKKIND", Text: "x"}:               false,
 	} {
 		if lockstore.Passing(err) != want {
 			t.Errorf("%v: %v", err, !want)

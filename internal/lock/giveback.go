@@ -35,7 +35,7 @@ func (m *Manager) undo(ctx context.Context, a *acquire, ans lockstore.Acquired) 
 	undone, ok := patiently(ctx, m, work, func(settled) { m.leave(a.h) })
 	if !ok {
 		a.handedOn = true
-		return &Error{"ERR", "the lock was granted too late and could not be given back yet"}
+		return &Error{Code: "ERR", Text: "the lock was granted too late and could not be given back yet"}
 	}
 	return undone.err
 }

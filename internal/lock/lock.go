@@ -84,7 +84,7 @@ func (c *Client) lock(ctx context.Context, r Request) (Grant, error) {
 	id, explicit := c.id(r.Kind, r.DB, r.Key, r.Owner)
 	held := c.m.inside(id)
 	if held && !explicit && !r.Self && c.reentryRefused() {
-		return Grant{}, &Error{"OWNERREQUIRED", fmt.Sprintf("this connection already holds '%s'; in a pool that may be another thread's lock: "+
+		return Grant{}, &Error{Code: "OWNERREQUIRED", Text: fmt.Sprintf("this connection already holds '%s'; in a pool that may be another thread's lock: "+
 			"say OWNER <a fresh id>, or SELF if this connection is yours alone", lockstore.Printable(r.Key))}
 	}
 	if !held && c.m.draining() {
@@ -211,7 +211,7 @@ func outcomeWord(err error) string {
 func (m *Manager) nameable(names ...string) error {
 	for _, name := range names {
 		if lockstore.Reserved(name) {
-			return &Error{"ERR", "'" + lockstore.Printable(name) + "' cannot be a lock: names that begin with '" + lockstore.ReservedPrefix +
+			return &Error{Code: "ERR", Text: "'" + lockstore.Printable(name) + "' cannot be a lock: names that begin with '" + lockstore.ReservedPrefix +
 				"' or end in ':rwlock_timeout:<number>' are those of keys that belong to other locks"}
 		}
 		if err := m.store.Fits(name); err != nil {

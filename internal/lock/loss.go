@@ -45,7 +45,7 @@ type lossRecord struct {
 }
 
 func (l lossRecord) error(key string) error {
-	return &Error{"LOCKLOST", fmt.Sprintf("'%s' was lost %d ms ago (%s): %s",
+	return &Error{Code: "LOCKLOST", Text: fmt.Sprintf("'%s' was lost %d ms ago (%s): %s",
 		lockstore.Printable(key), time.Since(l.at).Milliseconds(), l.reason, reasonText[l.reason])}
 }
 

@@ -129,7 +129,7 @@ func (m *Manager) draining() bool {
 	}
 }
 
-var errDraining = &Error{"DRAINING", "this proxy is shutting down and gives no new locks"}
+var errDraining = &Error{Code: "DRAINING", Text: "this proxy is shutting down and gives no new locks"}
 
 // Stats counts what this proxy did and has.
 func (m *Manager) Stats() Stats {

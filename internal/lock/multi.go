@@ -195,7 +195,7 @@ func (b *multiLock) confirm(ctx context.Context, t taking, lease time.Duration) 
 	case h == nil || h.count == 0:
 		return b.missing(t)
 	case b.r.Replicas > 0 && h.renewedAt.Before(asked):
-		return &Error{"NOREPLICAS", "the lease of '" + lockstore.Printable(t.id.Key) + "' did not reach the replicas in time, all locks were given back"}
+		return &Error{Code: "NOREPLICAS", Text: "the lease of '" + lockstore.Printable(t.id.Key) + "' did not reach the replicas in time, all locks were given back"}
 	}
 	return nil
 }
@@ -321,7 +321,7 @@ func (c *Client) multiUnlock(ctx context.Context, keys []string, r UnlockRequest
 	case lost != nil:
 		return freed, lost
 	case held && lockstore.NotSent(failed): // as it is it would say that nothing was done
-		return freed, &Error{"ERR", fmt.Sprintf("not released: some of these locks have been given back, of another one %v", failed)}
+		return freed, &Error{Code: "ERR", Text: fmt.Sprintf("not released: some of these locks have been given back, of another one %v", failed)}
 	case failed != nil:
 		return freed, failed
 	case !held:

@@ -129,7 +129,7 @@ func (m *Manager) doubted(h *hold) error {
 	}
 	left := time.Until(h.deadline).Milliseconds()
 	m.runOut(h)
-	return &Error{"ERR", "not released: an earlier command of this connection may still take effect; the lock runs out by itself within " +
+	return &Error{Code: "ERR", Text: "not released: an earlier command of this connection may still take effect; the lock runs out by itself within " +
 		strconv.FormatInt(max(left, 0), 10) + " ms"}
 }
 
@@ -327,7 +327,7 @@ func (c *Client) force(ctx context.Context, r UnlockRequest) (bool, error) {
 	case lockstore.OtherKind:
 		return false, otherKind(r.Key)
 	case lockstore.NoLock:
-		return false, &Error{"WRONGTYPE", "the hash at '" + lockstore.Printable(r.Key) + "' is no lock"}
+		return false, &Error{Code: "WRONGTYPE", Text: "the hash at '" + lockstore.Printable(r.Key) + "' is no lock"}
 	}
 	return code == 1, nil
 }

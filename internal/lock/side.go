@@ -37,7 +37,7 @@ func (c *Client) resolveSide(ctx context.Context, id lockstore.ID, explicit bool
 	case 1:
 		return id.As(live[0]), nil
 	}
-	return id, &Error{"ERR", fmt.Sprintf("this owner holds '%s' for reading and for writing: say READ or WRITE", lockstore.Printable(id.Key))}
+	return id, &Error{Code: "ERR", Text: fmt.Sprintf("this owner holds '%s' for reading and for writing: say READ or WRITE", lockstore.Printable(id.Key))}
 }
 
 // known is the kinds of hold that this proxy has of an owner, those included that a verb is still at work on.
@@ -109,5 +109,5 @@ func (m *Manager) holdsElsewhere(id lockstore.ID) bool {
 
 // wouldWaitForItself is the answer to a WLOCK by an owner that reads.
 func wouldWaitForItself(key string) error {
-	return &Error{"DEADLOCK", fmt.Sprintf("this owner reads '%s': its WLOCK would wait for its own UNLOCK; take WLOCK first, then RLOCK", lockstore.Printable(key))}
+	return &Error{Code: "DEADLOCK", Text: fmt.Sprintf("this owner reads '%s': its WLOCK would wait for its own UNLOCK; take WLOCK first, then RLOCK", lockstore.Printable(key))}
 }
