@@ -351,3 +351,45 @@ func TestQuorumMultiLockOverLeftovers(t *testing.T) {
 		}
 	})
 }
+
+// An UNLOCK that is said again where the first one reached too few nodes, right after the LOCK through another proxy, gives the lock back:
+// what the first one later leaves alone, since it may have been taken anew, is no answer to the second one. The other proxy would renew
+// it for as long as the client that took it stays.
+func TestQuorumUnlockSaidAgainElsewhere(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world.World) {
+		ns := bubbleNodes(w, 5)
+		one := ns.engine(t, "one", 0, Options{})
+		two := ns.engine(t, "two", 0, Options{})
+		a, _ := client(one)
+		b, _ := client(two)
+		mustLock(t, b, Request{Key: "before"}) // two knows the nodes' clocks
+		time.Sleep(2 * time.Second)
+		for _, r := range everyKind() {
+			r.Owner = "job"
+			mustLock(t, a, r)
+			holds(t, ns, r.Key, 5, "on all")
+			for _, i := range []int{0, 2, 4} {
+				ns.link("two", i).Cut()
+			}
+			u := UnlockRequest{Key: r.Key, Owner: "job", Side: r.Kind}
+			freed, err := b.Unlock(context.Background(), u)
+			if !isCode(err, "NOQUORUM") {
+				t.Error(r.Key, err)
+			}
+			for _, i := range []int{0, 2, 4} {
+				ns.link("two", i).Heal()
+			}
+			for isCode(err, "NOQUORUM") { // the nodes are connected to again
+				freed, err = b.Unlock(context.Background(), u)
+			}
+			if !freed && !isCode(err, "NOTHELD") { // the first one has reached the nodes since
+				t.Error(r.Key, freed, err)
+			}
+			if n := ns.holding(t, r.Key); n > 2 {
+				t.Error(r.Key, n, "nodes have it")
+			}
+			time.Sleep(time.Minute) // a node that could not be asked has it until the lease is over
+			holds(t, ns, r.Key, 0, "for good")
+		}
+	})
+}

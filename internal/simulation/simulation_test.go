@@ -105,7 +105,7 @@ func TestSimulation(t *testing.T) {
 // besides starts a process that plays every other run, since one process has one processor. What it returns waits for it and passes on
 // what it says: a failure there is one here, with its whole report.
 func besides(t *testing.T, first uint64) (wait func()) {
-	second := exec.Command(os.Args[0], "-test.run=^TestSimulation$", "-test.v", "-test.timeout=20m", "-odd", fmt.Sprintf("-seed=%d", first),
+	second := exec.Command(os.Args[0], "-test.run=^TestSimulation$", "-test.v", "-test.timeout="+flag.Lookup("test.timeout").Value.String(), "-odd", fmt.Sprintf("-seed=%d", first),
 		fmt.Sprintf("-runs=%d", *runs), fmt.Sprintf("-duration=%v", *length), fmt.Sprintf("-gap=%v", *gap), "-profile="+*only, "-store="+*where,
 		fmt.Sprintf("-commands=%v", *sent), "-out="+*out)
 	var said bytes.Buffer

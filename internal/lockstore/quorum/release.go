@@ -71,15 +71,19 @@ func (d *dropping) from(n *member) result {
 	q := d.q
 	before, mine := q.begin(n, d.r.ID, n.earliest())
 	unasked := result{node: n, err: &upstream.NotSentError{Cause: errOwed}}
-	if mine == nil { // a former release is at it, and does this one, too
+	for mine == nil { // a former release is at it, and does this one, too
 		timer := time.NewTimer(time.Until(d.until))
-		defer timer.Stop()
 		select {
 		case <-before.done:
-			return before.said
+			timer.Stop()
 		case <-timer.C:
 			return unasked
 		}
+		if before.said.err != nil || before.said.code() != -1 {
+			return before.said
+		}
+		// It may have left there what could have been taken after it, but is to go now.
+		before, mine = q.begin(n, d.r.ID, n.earliest())
 	}
 	answer := make(chan result, 1)
 	q.host.Background(func() {
