@@ -92,7 +92,7 @@ func enough[T any](ctx context.Context, wanted int, all []T, try func(context.Co
 	good, bad := 0, []error{}
 	for good < wanted {
 		if len(bad)+wanted > len(all) {
-			return fmt.Errorf("%d of %d answer: %w", good, len(all), errors.Join(bad...))
+			return fmt.Errorf("%d of %d do not answer: %w", len(bad), len(all), errors.Join(bad...))
 		}
 		select {
 		case err := <-answers:

@@ -94,8 +94,8 @@ func TestEnough(t *testing.T) {
 		wanted int
 		err    string
 	}{
-		{"good", 1, ""}, {"good hangs hangs", 1, ""}, {"hangs good bad good", 2, ""}, {"bad bad hangs", 2, "0 of 3 answer: is bad"},
-		{"good bad bad", 2, "1 of 3 answer: is bad"},
+		{"good", 1, ""}, {"good hangs hangs", 1, ""}, {"hangs good bad good", 2, ""}, {"bad bad hangs", 2, "2 of 3 do not answer: is bad"},
+		{"good bad bad", 2, "2 of 3 do not answer: is bad"},
 	} {
 		err := enough(t.Context(), c.wanted, strings.Fields(c.all), hangs)
 		if c.err == "" && err != nil || c.err != "" && (err == nil || !strings.HasPrefix(err.Error(), c.err)) {
