@@ -73,7 +73,7 @@ func TestMemoryOfUnreadReplies(t *testing.T) {
 // Of clients with unfinished commands those with the most go first, until the others fit.
 func TestMemoryOfUnfinishedCommands(t *testing.T) {
 	t.Parallel()
-	const bound, modest, greedy = 16 << 20, 256 << 10, 2 << 20 // little: a command that does not come on for 30 s ends its client
+	const bound, modest, greedy, greedyClients = 16 << 20, 256 << 10, 2 << 20, 120 // little: a command that does not come on for 30 s ends its client
 	server := testredis.Start(t)
 	p := harness.StartProxy(t, server.URL(), "--max-query-memory", fmt.Sprint(bound))
 	before, began := p.RSS(), time.Now()
@@ -88,11 +88,11 @@ func TestMemoryOfUnfinishedCommands(t *testing.T) {
 	}
 	harness.Eventually(t, "all of that has arrived", func() bool { return p.Metric("lockproxy_query_memory_bytes") >= 20*modest })
 	most := before
-	for range 40 {
+	for range greedyClients {
 		large = append(large, begin(greedy))
 		most = max(most, p.RSS())
 	}
-	harness.Eventually(t, "most of the greedy have been dropped", func() bool { return p.Metric("lockproxy_query_dropped_total") >= 34 })
+	harness.Eventually(t, "most of the greedy have been dropped", func() bool { return p.Metric("lockproxy_query_dropped_total") >= greedyClients-6 })
 	if held := p.Metric("lockproxy_query_memory_bytes"); held > bound {
 		t.Errorf("%v bytes are held", held)
 	}
@@ -109,12 +109,12 @@ func TestMemoryOfUnfinishedCommands(t *testing.T) {
 	}
 	harness.Eventually(t, "all is given back", func() bool { return p.Metric("lockproxy_query_memory_bytes") == 0 })
 	lines := strings.Count(p.Log(), "max-query-memory is reached")
-	t.Logf("40 clients with %d MB each beside 20 with less: resident %d MB before, %d MB at most, %v dropped, %d log lines",
-		greedy>>20, before>>20, most>>20, p.Metric("lockproxy_query_dropped_total"), lines)
+	t.Logf("%d clients with %d MB each beside 20 with less: resident %d MB before, %d MB at most, %v dropped, %d log lines",
+		greedyClients, greedy>>20, before>>20, most>>20, p.Metric("lockproxy_query_dropped_total"), lines)
 	if took := time.Since(began); lines == 0 || lines > 2+int(took/time.Second) { // one in a second
 		t.Errorf("%d log lines in %v", lines, took)
 	}
-	if most > before+int64(6*bound*harness.Sanitizer()) {
+	if most > before+int64(9*bound*harness.Sanitizer()) { // what has been dropped is garbage for a while
 		t.Error("the proxy took far more than its bound")
 	}
 }

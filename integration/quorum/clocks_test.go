@@ -144,6 +144,7 @@ func TestQuorumFenceRises(t *testing.T) {
 	c.Step(-2 * time.Hour)
 	q.nodes[0].Restart()
 	q.links[0].Enable()
+	harness.Eventually(t, "the jump of its clock is seen", func() bool { return strings.Contains(harness.NodeState(w, 0, "error"), "its clock was set by -") })
 	q.links[1].Disable()
 	next("by a node that knows, and one that has forgotten")
 	q.links[1].Enable()
