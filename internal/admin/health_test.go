@@ -95,10 +95,11 @@ func TestAlive(t *testing.T) {
 			}
 		}
 		over := make(chan struct{})
-		go func() {
+		beat := func() {
 			defer close(over)
 			h.Beat(ctx, 100*time.Millisecond, look, func() { told++ })
-		}()
+		}
+		go beat()
 		time.Sleep(time.Second)
 		synctest.Wait()
 		if told != 10 {
