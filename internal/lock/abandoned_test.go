@@ -15,7 +15,7 @@ import (
 func askedFor(t *testing.T, c *Client, r Request) (*acquire, lockstore.Acquired) {
 	t.Helper()
 	id, explicit := c.id(r.Kind, r.DB, r.Key, r.Owner)
-	h, err := c.m.enter(context.Background(), id, explicit)
+	h, err := c.m.holds.enter(context.Background(), id, explicit)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +53,7 @@ func TestAbandonedGrantOfAnOwner(t *testing.T) {
 					if left := hash(t, s, r.Key)[id.Field()]; (left == "1") != (when != "never") {
 						t.Errorf("%s: %q is left", what, left)
 					}
-					if m.held(id) {
+					if m.holds.held(id) {
 						t.Errorf("%s: it is renewed here", what)
 					}
 				}
@@ -71,13 +71,13 @@ func TestAbandonedWhileRedisIsAway(t *testing.T) {
 		"too late": func(c *Client, a *acquire, s settled) func() {
 			return func() {
 				if _ = c.m.undo(context.Background(), a, s.Acquired); !a.handedOn {
-					c.m.leave(a.h)
+					c.m.holds.leave(a.h)
 				}
 			}
 		},
 		"told lost": func(c *Client, a *acquire, _ settled) func() {
 			a.h.lease = lease
-			return func() { c.m.leave(a.h); c.m.enterAndSurrender(a.h) }
+			return func() { c.m.holds.leave(a.h); c.m.enterAndSurrender(a.h) }
 		},
 		"unlock": func(c *Client, a *acquire, _ settled) func() {
 			r := c.m.newRelease(a.h, c, true)

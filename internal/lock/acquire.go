@@ -39,11 +39,11 @@ func (c *Client) newAcquire(h *hold, r Request, w *waiter) *acquire {
 // update brings the step in line with what is known by now.
 func (a *acquire) update() {
 	m := a.c.m
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	m.holds.mu.Lock()
+	defer m.holds.mu.Unlock()
 	a.Count = a.h.count
 	if n := a.ID.Kind.Spec(); n.RW {
-		a.Beside = m.holds[a.ID.As(n.Other)].live()
+		a.Beside = m.holds.byID[a.ID.As(n.Other)].live()
 	}
 	if a.w != nil {
 		a.Ticket = a.w.ticket
@@ -62,9 +62,9 @@ func (a *acquire) ask(ctx context.Context) (lockstore.Acquired, error) {
 // enrol chooses the registration of a named owner's request. A hold known here keeps its own: were this reply lost, nobody would
 // know which one Redis has.
 func (a *acquire) enrol() {
-	a.c.m.mu.Lock()
+	a.c.m.holds.mu.Lock()
 	known := a.h.registration
-	a.c.m.mu.Unlock()
+	a.c.m.holds.mu.Unlock()
 	switch {
 	case a.Count > 0 && known != "":
 		if a.Registration = known; a.Watched {
@@ -89,9 +89,9 @@ func (a *acquire) unanswered(notAfter int64) {
 
 // sitOut waits until a renewal whose reply was lost can no longer lengthen a lease that is asked for now.
 func (m *Manager) sitOut(ctx context.Context, h *hold) bool {
-	m.mu.Lock()
+	m.holds.mu.Lock()
 	late := time.Until(h.late)
-	m.mu.Unlock()
+	m.holds.mu.Unlock()
 	return late <= 0 || m.sleep(ctx, late)
 }
 
@@ -125,13 +125,13 @@ func (a *acquire) conclude(ctx context.Context, ans lockstore.Acquired) (Grant, 
 	m := a.c.m
 	switch ans.Code {
 	case 0:
-		m.disbelieve(a.h)
+		m.holds.disbelieve(a.h)
 		return Grant{}, ErrNotAcquired
 	case lockstore.OtherKind:
-		m.disbelieve(a.h)
+		m.holds.disbelieve(a.h)
 		return Grant{}, otherKind(a.r.Key)
 	case lockstore.Upgrade:
-		m.disbelieve(a.h)
+		m.holds.disbelieve(a.h)
 		return Grant{}, wouldWaitForItself(a.r.Key)
 	}
 	if a.r.Replicas > 0 && ans.Acked < a.r.Replicas {
@@ -154,7 +154,7 @@ func (a *acquire) conclude(ctx context.Context, ans lockstore.Acquired) (Grant, 
 		}
 		return Grant{}, ErrNotAcquired
 	}
-	if lost, yes := m.register(a, ans); yes {
+	if lost, yes := a.register(ans); yes {
 		m.surrenderLater(a.h)
 		return Grant{}, lost.error(a.r.Key)
 	}
@@ -171,34 +171,34 @@ func (c *Client) unheard(ctx context.Context, r Request) bool {
 }
 
 // disbelieve has the watchdog look at once at a hold that Redis says is somebody else's.
-func (m *Manager) disbelieve(h *hold) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+func (hs *holds) disbelieve(h *hold) {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
 	if h.count > 0 {
-		m.plan(h, time.Now())
+		hs.plan(h, time.Now())
 	}
 }
 
 // register notes a grant. What was to be entered again, and was told lost while the request was under way, stays lost.
-func (m *Manager) register(a *acquire, ans lockstore.Acquired) (lost lossRecord, yes bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	h := a.h
+func (a *acquire) register(ans lockstore.Acquired) (lost lossRecord, yes bool) {
+	m, h := a.c.m, a.h
+	m.holds.mu.Lock()
+	defer m.holds.mu.Unlock()
 	if lost, yes = a.c.lossOf(h.id); yes && a.Count > 0 && !h.explicit {
 		h.lease = max(h.lease, lockstore.Milliseconds(ans.TTL)) // so long may Redis have it now
 		return lost, true
 	}
 	if !h.explicit && ans.Raised == 1 && h.count > 0 && ans.Count <= h.count {
-		m.lose(h, h.whyGone()) // what was to be entered again had gone: this is a first hold
+		m.holds.lose(h, h.whyGone()) // what was to be entered again had gone: this is a first hold
 	}
 	a.c.contradict(h.id)
 	if h.count == 0 {
-		h.streak, h.registration = m.streakOf(a), ""
+		h.streak, h.registration = m.holds.streakOf(a), ""
 	}
 	if h.count == 0 || h.attempt == "" {
 		h.attempt = ans.Attempt
 	}
-	m.begin(h, a.c, ans.Count)
+	m.holds.begin(h, a.c, ans.Count)
 	h.deadline = lockstore.Later(h.deadline, until(ans))
 	h.replicas = max(h.replicas, a.r.Replicas)
 	if a.r.Lease == 0 {
@@ -209,7 +209,7 @@ func (m *Manager) register(a *acquire, ans lockstore.Acquired) (lost lossRecord,
 			h.registration = a.Registration
 		}
 	}
-	m.planNext(h, ans.Sent)
+	m.holds.planNext(h, ans.Sent)
 	a.c.forgetLoss(h.id)
 	m.done.remove(h.id)
 	return lost, false
@@ -219,10 +219,10 @@ func (m *Manager) register(a *acquire, ans lockstore.Acquired) (lost lossRecord,
 func until(ans lockstore.Acquired) time.Time { return ans.Sent.Add(lockstore.Milliseconds(ans.TTL)) }
 
 // planNext puts the hold before the watchdog at a third of its lease when it is renewed, at its end when it is not. mu is held.
-func (m *Manager) planNext(h *hold, from time.Time) {
+func (t *timetable) planNext(h *hold, from time.Time) {
 	if h.watched {
-		m.plan(h, from.Add(h.lease/3))
+		t.plan(h, from.Add(h.lease/3))
 	} else {
-		m.plan(h, h.deadline)
+		t.plan(h, h.deadline)
 	}
 }

@@ -39,7 +39,7 @@ type Client struct {
 
 	losses   ownLosses  // what it lost, until it is taken again
 	finished ownUnlocks // what it has given back in a named owner's name
-	// guarded by Manager.mu
+	// guarded by holds.mu
 	holds map[*hold]struct{}
 	waits *waiter // what it stands in line for; nil: nothing
 }
@@ -74,16 +74,16 @@ func (c *Client) List(owner, pattern string) []Entry { return c.m.List(owner, pa
 
 // Held is the number of locks that live by this connection.
 func (c *Client) Held() int {
-	c.m.mu.Lock()
-	defer c.m.mu.Unlock()
+	c.m.holds.mu.Lock()
+	defer c.m.holds.mu.Unlock()
 	return len(c.holds)
 }
 
 // Doubt says that the outcome of an earlier effect of this client is unknown: it may still come to pass, so what the
 // client holds now is never released before its lease is over.
 func (c *Client) Doubt() {
-	c.m.mu.Lock()
-	defer c.m.mu.Unlock()
+	c.m.holds.mu.Lock()
+	defer c.m.holds.mu.Unlock()
 	for h := range c.holds {
 		h.doubt = true
 	}
@@ -95,13 +95,13 @@ func (c *Client) Reset() {
 	m := c.m
 	var busy []*hold
 	for _, was := range c.take(false) {
-		h, err := m.enter(context.Background(), was.id, false)
+		h, err := m.holds.enter(context.Background(), was.id, false)
 		if err != nil {
 			continue
 		}
-		m.mu.Lock()
+		m.holds.mu.Lock()
 		h.leaving = true
-		m.mu.Unlock()
+		m.holds.mu.Unlock()
 		busy = append(busy, h)
 	}
 	m.releaseLater(busy, 0, m.giveBack)
@@ -114,10 +114,10 @@ func (c *Client) Close(how CloseHow) {
 		c.m.releaseLater(implicit, c.m.opts.Grace, c.m.enterAndGiveBack)
 		return
 	}
-	c.m.mu.Lock()
-	defer c.m.mu.Unlock()
+	c.m.holds.mu.Lock()
+	defer c.m.holds.mu.Unlock()
 	for _, h := range implicit {
-		c.m.endUnreleased(h)
+		c.m.holds.endUnreleased(h)
 	}
 }
 
@@ -134,8 +134,8 @@ func (c *Client) take(last bool) (implicit []*hold) {
 
 // takeQuietly is take without its line in the log, for which nobody waits with mu; left is how many it is about.
 func (c *Client) takeQuietly(last bool) (implicit []*hold, left int) {
-	c.m.mu.Lock()
-	defer c.m.mu.Unlock()
+	c.m.holds.mu.Lock()
+	defer c.m.holds.mu.Unlock()
 	for h := range c.holds {
 		switch {
 		case !h.explicit:
@@ -144,18 +144,18 @@ func (c *Client) takeQuietly(last bool) (implicit []*hold, left int) {
 			if h.watched {
 				left++
 			}
-			c.m.leaveOwner(h)
+			c.m.holds.leaveOwner(h)
 		}
 	}
 	return implicit, left
 }
 
 // leaveOwner notes that the connection of a named owner's hold has gone. mu is held.
-func (m *Manager) leaveOwner(h *hold) {
-	m.adopt(h, nil)
-	h.renewUntil = time.Now().Add(m.opts.OwnerGrace)
-	if m.opts.OwnerGrace <= 0 {
-		m.runOut(h)
+func (hs *holds) leaveOwner(h *hold) {
+	hs.adopt(h, nil)
+	h.renewUntil = time.Now().Add(hs.opts.OwnerGrace)
+	if hs.opts.OwnerGrace <= 0 {
+		hs.runOut(h)
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 const (
 	// tick is the shortest time between two looks at the deadlines: what comes due meanwhile is told together.
 	tick = 2 * time.Millisecond
-	// tellAtOnce is how many losses are told before others get a chance at Manager.mu: about a millisecond.
+	// tellAtOnce is how many losses are told before others get a chance at holds.mu: about a millisecond.
 	tellAtOnce = 256
 	// reserveMost bounds reserve.
 	reserveMost = 2 * time.Second
@@ -32,68 +32,68 @@ func (h *hold) lossAt() (at time.Time, ok bool) {
 }
 
 // watchDeadlines tells holders of the locks that were not renewed in time, until ctx ends. It does no I/O and waits for nothing
-// but Manager.mu, which nobody holds for long, so that a Redis that says nothing delays no news.
-func (m *Manager) watchDeadlines(ctx context.Context) {
+// but holds.mu, which nobody holds for long, so that a Redis that says nothing delays no news.
+func (hs *holds) watchDeadlines(ctx context.Context) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
-		timer.Reset(m.tellLosses())
+		timer.Reset(hs.tellLosses())
 		select {
 		case <-ctx.Done():
 			return
 		case <-timer.C:
-		case <-m.deadlines.Wake:
+		case <-hs.deadlines.Wake:
 		}
 	}
 }
 
 // tellLosses tells every loss that is due, and says when the next one may be.
-func (m *Manager) tellLosses() (next time.Duration) {
+func (hs *holds) tellLosses() (next time.Duration) {
 	for {
-		if next, all := m.tellSome(time.Now()); all {
+		if next, all := hs.tellSome(time.Now()); all {
 			return next
 		}
 	}
 }
 
 // tellSome is tellLosses for so many that others do not wait for mu for long; all says that no other is due.
-func (m *Manager) tellSome(now time.Time) (next time.Duration, all bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+func (hs *holds) tellSome(now time.Time) (next time.Duration, all bool) {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
 	for range tellAtOnce {
-		h, over := m.deadlines.Due(now)
+		h, over := hs.deadlines.Due(now)
 		if !over {
-			return m.deadlines.Sleep(tick), true
+			return hs.deadlines.Sleep(tick), true
 		}
-		m.tellIfOver(h, now)
+		hs.tellIfOver(h, now)
 	}
 	return 0, false
 }
 
 // tellIfOver decides about a hold whose time may have come: a deadline that was put off is only seen here. mu is held.
-func (m *Manager) tellIfOver(h *hold, now time.Time) {
+func (hs *holds) tellIfOver(h *hold, now time.Time) {
 	at, ok := h.lossAt()
-	if ok && !at.After(now) && m.outlived(h, now) {
+	if ok && !at.After(now) && hs.outlived(h, now) {
 		at, ok = h.lossAt()
 	}
 	switch {
 	case !ok:
-		m.deadlines.Drop(h)
+		hs.deadlines.Drop(h)
 	case at.After(now):
 		h.ends = at
-		m.deadlines.Put(h)
+		hs.deadlines.Put(h)
 	case h.watched:
-		m.lose(h, reasonUnrenewed)
+		hs.lose(h, reasonUnrenewed)
 	default:
-		m.lose(h, reasonExpired)
+		hs.lose(h, reasonExpired)
 	}
 }
 
 // expect has a hold looked at when its time is over. Nothing needs to be done when the time is put off. mu is held.
-func (m *Manager) expect(h *hold) {
+func (t *timetable) expect(h *hold) {
 	at, ok := h.lossAt()
 	if ok && (h.endsPlace == 0 || at.Before(h.ends)) {
 		h.ends = at
-		m.deadlines.Put(h)
+		t.deadlines.Put(h)
 	}
 }

@@ -125,16 +125,16 @@ func TestReplicasTakeNobodysPlace(t *testing.T) {
 func TestBatchesByDeadline(t *testing.T) {
 	m := New(sharded.Single(upstream.NewControl(upstream.Target{}, upstream.ControlOptions{})), Options{})
 	now := time.Now()
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	m.holds.mu.Lock()
+	defer m.holds.mu.Unlock()
 	c := &Client{m: m, owner: "o"}
 	for i := range 1200 {
-		h := m.entry(lockstore.ID{Key: fmt.Sprint(i), Owner: "o", Kind: Kind(i % 2)}, false)
-		m.begin(h, c, 1)
+		h := m.holds.entry(lockstore.ID{Key: fmt.Sprint(i), Owner: "o", Kind: Kind(i % 2)}, false)
+		m.holds.begin(h, c, 1)
 		h.watched, h.lease, h.deadline = true, time.Minute, now.Add(time.Duration(2000-i)*time.Second)
 		m.enqueue(h)
 	}
-	ln := m.laneOf(m.holds[lockstore.ID{Key: "0", Owner: "o"}])
+	ln := m.laneOf(m.holds.byID[lockstore.ID{Key: "0", Owner: "o"}])
 	var sizes []int
 	var last time.Time
 	for ln.queue.Len() > 0 {
@@ -163,15 +163,15 @@ func TestRenewalAfterTheLossIsTold(t *testing.T) {
 		mustLock(t, c, Request{Key: "named", Owner: "me"})
 		for _, owner := range []string{"", "me"} {
 			id, explicit := c.id(Plain, 0, map[string]string{"": "mine", "me": "named"}[owner], owner)
-			h, err := m.enter(context.Background(), id, explicit)
+			h, err := m.holds.enter(context.Background(), id, explicit)
 			if err != nil {
 				t.Fatal(err)
 			}
-			m.mu.Lock()
+			m.holds.mu.Lock()
 			b := &batch{batchKey: m.batchOf(h), holds: []*hold{h}, planned: time.Now(), marks: []string{h.registration}}
 			h.deadline = time.Now().Add(500 * time.Millisecond)
-			m.expect(h)
-			m.mu.Unlock()
+			m.holds.expect(h)
+			m.holds.mu.Unlock()
 			eventually(t, 15*time.Second, "told while it is renewed", func() bool { return strings.Contains(lost.reasons(), id.Key+":unrenewed ") })
 			m.renewBatch(b)
 			if pttl(t, s, id.Key) < 10000 {

@@ -27,9 +27,9 @@ func (m *Manager) deadlock(ctx context.Context, w *waiter) error {
 	if m.opts.MaxHold > 0 || !w.endless() {
 		return nil
 	}
-	m.mu.Lock()
+	m.holds.mu.Lock()
 	circle := m.circle(w)
-	m.mu.Unlock()
+	m.holds.mu.Unlock()
 	if circle == nil {
 		return nil
 	}
@@ -38,8 +38,8 @@ func (m *Manager) deadlock(ctx context.Context, w *waiter) error {
 			return err
 		}
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	m.holds.mu.Lock()
+	defer m.holds.mu.Unlock()
 	if circle = m.circle(w); circle == nil {
 		return nil
 	}
@@ -56,7 +56,7 @@ func (m *Manager) circle(w *waiter) []lockstore.ID {
 	seen := map[*Client]bool{}
 	var follow func(at *waiter) []lockstore.ID
 	follow = func(at *waiter) []lockstore.ID {
-		for h := range m.byKey[at.id.Line()] {
+		for h := range m.holds.byKey[at.id.Line()] {
 			if h.client == at.c || !h.lasts() || at.id.Kind.Spec().Shared && h.id.Kind == at.id.Kind {
 				continue
 			}
@@ -79,7 +79,7 @@ func (m *Manager) circle(w *waiter) []lockstore.ID {
 	return found
 }
 
-// lasts says whether a live hold does not end before its connection ends it. Manager.mu is held.
+// lasts says whether a live hold does not end before its connection ends it. holds.mu is held.
 func (h *hold) lasts() bool { return h.client != nil && !h.explicit && h.watched && !h.leaving }
 
 // mostNamed is the number of keys that a DEADLOCK names.

@@ -38,11 +38,11 @@ func (c *Client) renew(ctx context.Context, r RenewRequest) error {
 	if err != nil {
 		return err
 	}
-	h, err := m.enter(ctx, id, explicit)
+	h, err := m.holds.enter(ctx, id, explicit)
 	if err != nil {
 		return err
 	}
-	defer m.leave(h)
+	defer m.holds.leave(h)
 	if lost, ok := c.lossOf(id); ok && !explicit {
 		return lost.error(r.Key) // Redis may have it for a moment longer: what was reported lost stays lost
 	}
@@ -54,7 +54,7 @@ func (c *Client) renew(ctx context.Context, r RenewRequest) error {
 	}
 	e := c.newExtension(h, r)
 	done, err := m.store.Extend(ctx, e)
-	m.noteStep(h, done)
+	m.holds.noteStep(h, done)
 	switch {
 	case lockstore.Unknown(err):
 		return outcomeUnknown("RENEW", err)
@@ -72,8 +72,8 @@ func (c *Client) renew(ctx context.Context, r RenewRequest) error {
 
 // newExtension is the step of a RENEW. The hold is busy.
 func (c *Client) newExtension(h *hold, r RenewRequest) lockstore.Extension {
-	c.m.mu.Lock()
-	defer c.m.mu.Unlock()
+	c.m.holds.mu.Lock()
+	defer c.m.holds.mu.Unlock()
 	e := lockstore.Extension{ID: h.id, Named: h.explicit, Lease: leaseOf(Request{Lease: r.Lease}, c.m.opts), Watched: r.Lease == 0,
 		Known: h.registration, Attempt: h.attempt, Count: h.count}
 	if !h.explicit {
@@ -90,15 +90,15 @@ func (c *Client) newExtension(h *hold, r RenewRequest) lockstore.Extension {
 }
 
 // noteStep notes what a RENEW has changed, whatever else came of it.
-func (m *Manager) noteStep(h *hold, done lockstore.Extended) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+func (hs *holds) noteStep(h *hold, done lockstore.Extended) {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
 	if done.Attempt != "" {
 		h.attempt = done.Attempt
 	}
 	if !done.Ends.IsZero() && h.count > 0 && done.Ends.Before(h.deadline) {
 		h.deadline = done.Ends
-		m.plan(h, done.Sent)
+		hs.plan(h, done.Sent)
 	}
 }
 
@@ -118,18 +118,18 @@ func (c *Client) extended(h *hold, r RenewRequest, done lockstore.Extended, regi
 // noteExtended is the part of extended that takes mu. told says that Redis has a lock that was told lost.
 func (c *Client) noteExtended(h *hold, r RenewRequest, done lockstore.Extended, registration string) (lost lossRecord, told bool) {
 	m := c.m
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	m.holds.mu.Lock()
+	defer m.holds.mu.Unlock()
 	if lost, told = c.lossOf(h.id); told && !h.explicit {
 		return lost, true
 	}
-	m.begin(h, c, done.Count)
+	m.holds.begin(h, c, done.Count)
 	h.watched, h.deadline, h.registration = r.Lease == 0, done.Sent.Add(lockstore.Milliseconds(done.TTL)), registration
 	h.lease = lockstore.Milliseconds(leaseOf(Request{Lease: r.Lease}, m.opts))
-	m.planNext(h, done.Sent)
+	m.holds.planNext(h, done.Sent)
 	m.done.remove(h.id)
 	if !time.Now().Before(h.deadline) {
-		m.lose(h, reasonExpired)
+		m.holds.lose(h, reasonExpired)
 		lost, _ = c.lossOf(h.id)
 		return lost, false
 	}

@@ -113,8 +113,8 @@ func TestFairNewHeadAsks(t *testing.T) {
 					}
 				})
 				eventually(t, 5*time.Second, "it waits", func() bool {
-					m.mu.Lock()
-					defer m.mu.Unlock()
+					m.holds.mu.Lock()
+					defer m.holds.mu.Unlock()
 					l := m.lines[lockstore.LineKey{Key: "k", Fair: true}]
 					return l != nil && l.waiters.Len() == i+1 && l.waiters.Front().Value.(*waiter).parked && time.Until(l.tryAt) > 0
 				})

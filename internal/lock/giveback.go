@@ -32,7 +32,7 @@ func (m *Manager) undo(ctx context.Context, a *acquire, ans lockstore.Acquired) 
 		}
 		return settled{err: err}
 	}
-	undone, ok := patiently(ctx, m, work, func(settled) { m.leave(a.h) })
+	undone, ok := patiently(ctx, m, work, func(settled) { m.holds.leave(a.h) })
 	if !ok {
 		a.handedOn = true
 		return &Error{Code: "ERR", Text: "the lock was granted too late and could not be given back yet"}
@@ -63,22 +63,22 @@ func (m *Manager) releaseLater(holds []*hold, grace time.Duration, release func(
 
 // enterAndGiveBack is giveBack for a hold that others may be working on.
 func (m *Manager) enterAndGiveBack(was *hold) {
-	if h, err := m.enter(context.Background(), was.id, was.explicit); err == nil {
+	if h, err := m.holds.enter(context.Background(), was.id, was.explicit); err == nil {
 		m.giveBack(h)
 	}
 }
 
 // giveBack releases all of one owner's holds, unless an effect of the owner may still come to pass. The hold is busy, and left.
 func (m *Manager) giveBack(h *hold) {
-	defer m.leave(h)
+	defer m.holds.leave(h)
 	rel := m.newRelease(h, nil, true)
-	m.mu.Lock()
+	m.holds.mu.Lock()
 	h.watched = false
 	doubt := h.doubt
 	if doubt {
-		m.endUnreleased(h)
+		m.holds.endUnreleased(h)
 	}
-	m.mu.Unlock()
+	m.holds.mu.Unlock()
 	if rel.Count == 0 || doubt {
 		return
 	}
@@ -88,9 +88,9 @@ func (m *Manager) giveBack(h *hold) {
 	} else {
 		m.released(h, nil, code, left)
 	}
-	m.mu.Lock()
-	m.endUnreleased(h)
-	m.mu.Unlock()
+	m.holds.mu.Lock()
+	m.holds.endUnreleased(h)
+	m.holds.mu.Unlock()
 }
 
 // A lock that was told lost stays lost, also when Redis turns out to have it for longer, by an answer that came too late: it is
@@ -99,26 +99,26 @@ func (m *Manager) giveBack(h *hold) {
 // surrenderLater gives back holds that were told lost. Their holders were told by when they end, so none is given back before.
 func (m *Manager) surrenderLater(holds ...*hold) {
 	var end time.Duration
-	m.mu.Lock()
+	m.holds.mu.Lock()
 	for _, h := range holds {
 		end = max(end, time.Until(h.deadline))
 	}
-	m.mu.Unlock()
+	m.holds.mu.Unlock()
 	m.releaseLater(holds, end, m.enterAndSurrender)
 }
 
 // enterAndSurrender gives back one hold, unless its owner has taken it again.
 func (m *Manager) enterAndSurrender(was *hold) {
-	h, err := m.enter(context.Background(), was.id, was.explicit)
+	h, err := m.holds.enter(context.Background(), was.id, was.explicit)
 	if err != nil {
 		return
 	}
-	defer m.leave(h)
-	m.mu.Lock()
+	defer m.holds.leave(h)
+	m.holds.mu.Lock()
 	again := h.count > 0
 	// A named owner may be back through another proxy: only what this one renewed is given back.
 	registration, until := was.registration, time.Now().Add(was.lease)
-	m.mu.Unlock()
+	m.holds.mu.Unlock()
 	if again {
 		return
 	}

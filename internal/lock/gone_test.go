@@ -61,9 +61,9 @@ func TestGrantToTheGone(t *testing.T) {
 		}
 		for _, e := range []*Manager{m, n} {
 			eventually(t, 5*time.Second, "nothing is thought to be held", func() bool {
-				e.mu.Lock()
-				defer e.mu.Unlock()
-				return len(e.holds) == 0 && len(e.lines) == 0
+				e.holds.mu.Lock()
+				defer e.holds.mu.Unlock()
+				return len(e.holds.byID) == 0 && len(e.lines) == 0
 			})
 		}
 	})
@@ -71,8 +71,8 @@ func TestGrantToTheGone(t *testing.T) {
 
 // parkedAt says that somebody waits in the line of a request, and may be handed the lock.
 func parkedAt(m *Manager, r Request) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	m.holds.mu.Lock()
+	defer m.holds.mu.Unlock()
 	key := lockstore.ID{DB: r.DB, Key: r.Key, Kind: r.Kind}.Line()
 	key.Fair = r.Fair
 	l := m.lines[key]
@@ -114,12 +114,12 @@ func TestGoneKeepsWhatTheOwnerHad(t *testing.T) {
 			}
 			leaves.Close(Gone)
 			id, _ := stays.id(r.Kind, 0, r.Key, "me")
-			m.mu.Lock()
-			h := m.holds[id]
+			m.holds.mu.Lock()
+			h := m.holds.byID[id]
 			if h == nil || h.count != 1 || !h.watched || h.client != stays {
 				t.Errorf("%s: %+v", r.Key, h)
 			}
-			m.mu.Unlock()
+			m.holds.mu.Unlock()
 			if got := hash(t, s, r.Key)[id.Field()]; got != "1" {
 				t.Errorf("%s: count %q", r.Key, got)
 			}
@@ -152,7 +152,7 @@ func TestGoneWhileTheOwnerAsksAgain(t *testing.T) {
 					if err := m.undo(context.Background(), asked, ans); err != nil {
 						t.Fatal(err)
 					}
-					m.leave(asked.h)
+					m.holds.leave(asked.h)
 					got, want := hash(t, s, r.Key)[id.Field()], "1"
 					if second < 0 {
 						want = ""
@@ -182,11 +182,11 @@ func TestLostReplyOfAnOwnersGrant(t *testing.T) {
 			if err != nil || g.again {
 				t.Fatal(g, err)
 			}
-			m.mu.Lock()
+			m.holds.mu.Lock()
 			if h := a.h; h.registration != a.Registration || h.watched != (lease == 0) {
 				t.Errorf("lease %d: %q, not %q, watched %v", lease, h.registration, a.Registration, h.watched)
 			}
-			m.mu.Unlock()
+			m.holds.mu.Unlock()
 		}
 	})
 }
@@ -209,7 +209,7 @@ func TestGivenBackUnderAUsedName(t *testing.T) {
 		if err := m.undo(context.Background(), a, ans); err != nil {
 			t.Fatal(err)
 		}
-		m.leave(a.h)
+		m.holds.leave(a.h)
 		if ttl := pttl(t, s, "k"); ttl <= 0 || ttl > 5000 {
 			t.Fatal(ttl)
 		}

@@ -13,10 +13,10 @@ import (
 const handoffReaders = 32
 
 // streakOf is the streak of a new hold: who comes to others that read goes on with the longest of theirs. mu is held.
-func (m *Manager) streakOf(a *acquire) handoffStreak {
+func (hs *holds) streakOf(a *acquire) handoffStreak {
 	s := a.streak
 	if a.h.id.Kind.Spec().Shared {
-		for other := range m.byKey[a.h.id.Line()] {
+		for other := range hs.byKey[a.h.id.Line()] {
 			if other.streak.grants > s.grants {
 				s = other.streak
 			}
@@ -58,7 +58,7 @@ func (m *Manager) claim(id lockstore.ID) *handoff {
 	}
 	for i, w := range h.to {
 		_, explicit := w.c.id(w.r.Kind, w.r.DB, w.r.Key, w.r.Owner)
-		hold := m.tryEnter(w.id, explicit)
+		hold := m.holds.tryEnter(w.id, explicit)
 		if hold == nil {
 			for j := range h.to[i:] {
 				h.nothing(i + j)
@@ -77,13 +77,13 @@ func (m *Manager) claim(id lockstore.ID) *handoff {
 
 // pickNext claims the waiters: each gets an offer from then on.
 func (m *Manager) pickNext(id lockstore.ID) *handoff {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	m.holds.mu.Lock()
+	defer m.holds.mu.Unlock()
 	l := m.nextLine(id)
 	if l == nil || m.draining() {
 		return nil
 	}
-	h := &handoff{m: m, line: l, streak: m.holds[id].streak, Handoff: lockstore.Handoff{Line: l.key}}
+	h := &handoff{m: m, line: l, streak: m.holds.byID[id].streak, Handoff: lockstore.Handoff{Line: l.key}}
 	for at := l.waiters.Front(); at != nil && len(h.to) < handoffReaders; at = at.Next() {
 		w := at.Value.(*waiter)
 		if !w.parked || w.claimed || w.r.Replicas > 0 || w.ctx.Err() != nil || len(h.to) > 0 && w.id.Kind != h.to[0].id.Kind {
@@ -107,10 +107,10 @@ func (m *Manager) pickNext(id lockstore.ID) *handoff {
 // nextLine is where the next stands: the fair queue comes first. mu is held.
 func (m *Manager) nextLine(id lockstore.ID) *line {
 	key := id.Line()
-	if h := m.holds[id]; h != nil {
+	if h := m.holds.byID[id]; h != nil {
 		h.releasing = true
 	}
-	if key.RW && m.heldBeside(id) {
+	if key.RW && m.holds.heldBeside(id) {
 		return nil // it is not free yet
 	}
 	if l := m.lines[key.Fairly()]; l != nil {
@@ -121,8 +121,8 @@ func (m *Manager) nextLine(id lockstore.ID) *line {
 
 // heldBeside says whether another owner of this proxy holds the lock that id gives back, and goes on holding it: one that others
 // may share. mu is held.
-func (m *Manager) heldBeside(id lockstore.ID) bool {
-	for other := range m.byKey[id.Line()] {
+func (hs *holds) heldBeside(id lockstore.ID) bool {
+	for other := range hs.byKey[id.Line()] {
 		if other.id != id && !other.releasing {
 			return true
 		}
@@ -131,12 +131,12 @@ func (m *Manager) heldBeside(id lockstore.ID) bool {
 }
 
 // tryEnter is enter for a hold that nobody works on, or whose lease a renewal can no longer change; else nil.
-func (m *Manager) tryEnter(id lockstore.ID, explicit bool) *hold {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	h := m.entry(id, explicit)
+func (hs *holds) tryEnter(id lockstore.ID, explicit bool) *hold {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	h := hs.entry(id, explicit)
 	if h.late.After(time.Now()) {
-		m.forget(h)
+		hs.forget(h)
 		return nil
 	}
 	select {
@@ -167,7 +167,7 @@ func (r *release) Given(all []lockstore.Acquired, turn bool, err error) {
 			w.offer <- offer{acquire: w.ask, got: all[i], err: err}
 			continue
 		}
-		h.m.leave(w.ask.h)
+		h.m.holds.leave(w.ask.h)
 		h.nothing(i)
 	}
 }
@@ -182,8 +182,8 @@ func (h *handoff) nothing(i int) {
 
 // note keeps count of the grants in a row.
 func (h *handoff) note(turn, given bool) {
-	h.m.mu.Lock()
-	defer h.m.mu.Unlock()
+	h.m.holds.mu.Lock()
+	defer h.m.holds.mu.Unlock()
 	switch {
 	case turn:
 		h.line.offer(time.Now())

@@ -99,9 +99,9 @@ func TestHandoffCut(t *testing.T) {
 				}
 				for _, m := range engines {
 					eventually(t, 20*time.Second, "nothing held or worked on", func() bool {
-						m.mu.Lock()
-						defer m.mu.Unlock()
-						return len(m.holds) == 0 && len(m.lines) == 0
+						m.holds.mu.Lock()
+						defer m.holds.mu.Unlock()
+						return len(m.holds.byID) == 0 && len(m.lines) == 0
 					})
 				}
 			})

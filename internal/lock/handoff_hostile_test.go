@@ -50,8 +50,8 @@ func TestHandoffOfADeadRead(t *testing.T) {
 			granted <- err
 		}()
 		eventually(t, 5*time.Second, "it waits", func() bool {
-			m.mu.Lock()
-			defer m.mu.Unlock()
+			m.holds.mu.Lock()
+			defer m.holds.mu.Unlock()
 			l := m.lines[lockstore.LineKey{Key: "k", RW: true}]
 			return l != nil && l.waiters.Front().Value.(*waiter).parked
 		})

@@ -145,8 +145,8 @@ func TestHandoffToTheDead(t *testing.T) {
 
 // settledDown says that somebody waits for a key, heard, and with nothing under way.
 func settledDown(m *Manager, key string) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	m.holds.mu.Lock()
+	defer m.holds.mu.Unlock()
 	l := m.lines[lockstore.LineKey{Key: key}]
 	return l != nil && l.waiters.Front().Value.(*waiter).parked && time.Until(l.tryAt) > 0
 }
@@ -259,11 +259,11 @@ func TestHandoffHoldsBackThoughWoken(t *testing.T) {
 		}()
 		eventually(t, 5*time.Second, "it waits", func() bool { return settledDown(m, "k") })
 		s.Do(t, "DEL", "k")
-		m.mu.Lock()
+		m.holds.mu.Lock()
 		l := m.lines[lockstore.LineKey{Key: "k"}]
 		l.holdBack = time.Now().Add(300 * time.Millisecond)
 		until := l.holdBack
-		m.mu.Unlock()
+		m.holds.mu.Unlock()
 		l.Wake()
 		select {
 		case at := <-got:

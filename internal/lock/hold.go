@@ -2,8 +2,11 @@ package lock
 
 import (
 	"context"
+	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/agenda"
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 )
@@ -16,7 +19,7 @@ type hold struct {
 	// UNLOCK or the next LOCK is sent. Whoever has it may talk to Redis about this hold.
 	busy chan struct{}
 
-	// guarded by Manager.mu
+	// guarded by holds.mu
 	users     int // verbs and renewals that have or wait for busy
 	count     int64
 	releasing bool // its release has been sent
@@ -73,98 +76,134 @@ type planned struct {
 	endsPlace int       // in its list
 }
 
+// holds is what the clients of this proxy hold, until when they can be sure of it, and when something is to be done about it.
+type holds struct {
+	opts    Options
+	store   lockstore.Store // is told of holds that end by themselves
+	named   *namedLosses
+	done    *finishedUnlocks
+	lossLog *lossLog
+	lost    atomic.Int64 // counts losses
+
+	mu    sync.Mutex // guards all below, and what the holds and clients say it does
+	byID  map[lockstore.ID]*hold
+	byKey map[lockstore.LineKey]map[*hold]struct{} // those that are live
+	timetable
+}
+
+func newHolds(o Options, named *namedLosses, done *finishedUnlocks, log *lossLog) *holds {
+	return &holds{
+		opts: o, named: named, done: done, lossLog: log, timetable: newTimetable(),
+		byID:  map[lockstore.ID]*hold{},
+		byKey: map[lockstore.LineKey]map[*hold]struct{}{},
+	}
+}
+
+// timetable is when something is to be done about holds, whose times and places in it change with what they are. holds.mu guards it.
+type timetable struct {
+	schedule  agenda.Agenda[*hold] // when the watchdog renews each, or looks at it
+	deadlines agenda.Agenda[*hold] // when each is told lost
+}
+
+func newTimetable() timetable {
+	return timetable{
+		schedule:  agenda.New(func(h *hold) time.Time { return h.next }, func(h *hold) *int { return &h.place }),
+		deadlines: agenda.New(func(h *hold) time.Time { return h.ends }, func(h *hold) *int { return &h.endsPlace }),
+	}
+}
+
 // enter gives the caller the hold's busy mark; leave gives it back.
-func (m *Manager) enter(ctx context.Context, id lockstore.ID, explicit bool) (*hold, error) {
-	m.mu.Lock()
-	h := m.entry(id, explicit)
+func (hs *holds) enter(ctx context.Context, id lockstore.ID, explicit bool) (*hold, error) {
+	hs.mu.Lock()
+	h := hs.entry(id, explicit)
 	h.users++
-	m.mu.Unlock()
+	hs.mu.Unlock()
 	select {
 	case h.busy <- struct{}{}:
 		return h, nil
 	case <-ctx.Done():
-		m.mu.Lock()
-		m.unuse(h)
-		m.mu.Unlock()
+		hs.mu.Lock()
+		hs.unuse(h)
+		hs.mu.Unlock()
 		return nil, ctx.Err()
 	}
 }
 
 // entry is what is known of a hold, for one who works on it from now on. mu is held.
-func (m *Manager) entry(id lockstore.ID, explicit bool) *hold {
-	h := m.holds[id]
+func (hs *holds) entry(id lockstore.ID, explicit bool) *hold {
+	h := hs.byID[id]
 	if h == nil {
 		h = &hold{id: id, explicit: explicit, busy: make(chan struct{}, 1)}
-		m.holds[id] = h
+		hs.byID[id] = h
 	}
 	return h
 }
 
-func (m *Manager) leave(h *hold) {
-	m.mu.Lock()
-	m.free(h)
-	m.mu.Unlock()
+func (hs *holds) leave(h *hold) {
+	hs.mu.Lock()
+	hs.free(h)
+	hs.mu.Unlock()
 }
 
 // free is leave for one who has mu. A renewal that passed the hold by meanwhile comes back to it.
-func (m *Manager) free(h *hold) {
+func (hs *holds) free(h *hold) {
 	if passed := h.passed; passed {
 		if h.passed = false; h.count > 0 {
-			m.plan(h, time.Now())
+			hs.plan(h, time.Now())
 		}
 	}
 	<-h.busy
-	m.unuse(h)
+	hs.unuse(h)
 }
 
-func (m *Manager) unuse(h *hold) {
+func (hs *holds) unuse(h *hold) {
 	h.users--
-	m.forget(h)
+	hs.forget(h)
 }
 
 // forget drops the entry when nothing speaks for keeping it. While a renewal without an answer may still be done the
 // watchdog comes back to it.
-func (m *Manager) forget(h *hold) {
+func (hs *holds) forget(h *hold) {
 	switch {
-	case h.users > 0 || h.count != 0 || m.holds[h.id] != h:
+	case h.users > 0 || h.count != 0 || hs.byID[h.id] != h:
 	case h.late.After(time.Now()):
-		m.plan(h, h.late)
+		hs.plan(h, h.late)
 	default:
-		m.schedule.Drop(h)
-		delete(m.holds, h.id)
+		hs.schedule.Drop(h)
+		delete(hs.byID, h.id)
 	}
 }
 
 // held says whether the hold of id is live, and whose connection it is.
-func (m *Manager) held(id lockstore.ID) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.holds[id].live()
+func (hs *holds) held(id lockstore.ID) bool {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	return hs.byID[id].live()
 }
 
-// live says whether there is such a hold, and no RESET gives it back. Manager.mu is held.
+// live says whether there is such a hold, and no RESET gives it back. holds.mu is held.
 func (h *hold) live() bool { return h != nil && h.count > 0 && !h.leaving }
 
 // begin makes a hold live or brings it up to date after a grant. mu is held.
-func (m *Manager) begin(h *hold, c *Client, count int64) {
+func (hs *holds) begin(h *hold, c *Client, count int64) {
 	if h.count == 0 {
 		h.grantedAt, h.renewedAt, h.doubt, h.watched, h.replicas = time.Now(), time.Time{}, false, false, 0
 		h.deadline, h.suspect, h.leaving, h.releasing = time.Time{}, "", false, false
 		h.unwanted = false
-		live := m.byKey[h.id.Line()]
+		live := hs.byKey[h.id.Line()]
 		if live == nil {
 			live = map[*hold]struct{}{}
-			m.byKey[h.id.Line()] = live
+			hs.byKey[h.id.Line()] = live
 		}
 		live[h] = struct{}{}
 		telemetry.LocksHeld.Add(1)
 	}
 	h.count = count
-	m.adopt(h, c)
+	hs.adopt(h, c)
 }
 
 // adopt makes c the connection whose life keeps the hold watched. mu is held.
-func (m *Manager) adopt(h *hold, c *Client) {
+func (hs *holds) adopt(h *hold, c *Client) {
 	if h.client == c {
 		return
 	}
@@ -183,34 +222,34 @@ func (m *Manager) adopt(h *hold, c *Client) {
 }
 
 // end makes a hold no longer live: released, lost, or no longer ours. mu is held.
-func (m *Manager) end(h *hold) {
+func (hs *holds) end(h *hold) {
 	if h.count == 0 {
 		return
 	}
 	h.count, h.waits = 0, nil
-	m.adopt(h, nil)
-	m.schedule.Drop(h)
-	m.deadlines.Drop(h)
-	live := m.byKey[h.id.Line()]
+	hs.adopt(h, nil)
+	hs.schedule.Drop(h)
+	hs.deadlines.Drop(h)
+	live := hs.byKey[h.id.Line()]
 	delete(live, h)
 	if len(live) == 0 {
-		delete(m.byKey, h.id.Line())
+		delete(hs.byKey, h.id.Line())
 	}
 	telemetry.LocksHeld.Add(-1)
-	m.forget(h)
+	hs.forget(h)
 }
 
 // runOut ends the renewals of a live hold: it lasts as long as its lease. mu is held.
-func (m *Manager) runOut(h *hold) {
+func (hs *holds) runOut(h *hold) {
 	if h.count != 0 {
 		h.watched = false
-		m.plan(h, h.deadline)
+		hs.plan(h, h.deadline)
 	}
 }
 
 // plan has the watchdog renew the hold, or look at it, at the given time. mu is held.
-func (m *Manager) plan(h *hold, next time.Time) {
+func (t *timetable) plan(h *hold, next time.Time) {
 	h.next = next
-	m.schedule.Put(h)
-	m.expect(h)
+	t.schedule.Put(h)
+	t.expect(h)
 }

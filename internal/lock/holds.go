@@ -52,9 +52,9 @@ func (c *Client) ReadHold(r HoldRequest, values [][]byte) string {
 // ReadHoldHere is ReadHold by what this proxy knows of the owner's holds.
 func (c *Client) ReadHoldHere(r HoldRequest) string {
 	id, _ := c.id(Read, r.DB, r.Key, r.Owner)
-	c.m.mu.Lock()
-	defer c.m.mu.Unlock()
-	h, writes := c.m.holds[id], c.m.holds[id.As(Write)]
+	c.m.holds.mu.Lock()
+	defer c.m.holds.mu.Unlock()
+	h, writes := c.m.holds.byID[id], c.m.holds.byID[id.As(Write)]
 	if h == nil || h.count == 0 || r.Side != Read && writes != nil && writes.count > 0 {
 		return ""
 	}
@@ -65,7 +65,7 @@ func (c *Client) ReadHoldHere(r HoldRequest) string {
 // even if Redis has it for a moment longer. What holds for an owner with a name, Redis alone says.
 func (c *Client) Lost(r HoldRequest) error {
 	id, explicit := c.id(r.Side, r.DB, r.Key, r.Owner)
-	if explicit || id.Kind == Plain && len(c.m.known(id)) > 0 {
+	if explicit || id.Kind == Plain && len(c.m.holds.known(id)) > 0 {
 		return nil
 	}
 	if id.Kind == Plain {
@@ -85,13 +85,13 @@ func (c *Client) NotHeld(ctx context.Context, r HoldRequest) error {
 	id, explicit := c.id(r.Side, r.DB, r.Key, r.Owner)
 	kinds := []Kind{id.Kind}
 	if id.Kind == Plain {
-		kinds = m.known(id)
+		kinds = m.holds.known(id)
 	}
 	for _, k := range kinds {
 		if err := m.lookAgain(ctx, id.As(k), explicit); err != nil {
 			return err
 		}
-		if m.held(id.As(k)) {
+		if m.holds.held(id.As(k)) {
 			return nil
 		}
 	}
@@ -111,11 +111,11 @@ func (m *Manager) lookAgain(ctx context.Context, id lockstore.ID, explicit bool)
 
 // extendLease is lookAgain, and what is left of the hold's lease becomes atLeast that much, watched or not.
 func (m *Manager) extendLease(ctx context.Context, id lockstore.ID, explicit bool, atLeast time.Duration) error {
-	h, err := m.enter(ctx, id, explicit)
+	h, err := m.holds.enter(ctx, id, explicit)
 	if err != nil {
 		return err
 	}
-	m.mu.Lock()
+	m.holds.mu.Lock()
 	live := h.count > 0
 	b := &batch{batchKey: batchKey{db: id.DB, kind: id.Kind}, holds: []*hold{h}, planned: time.Now(), marks: []string{""}}
 	if h.watched {
@@ -127,11 +127,11 @@ func (m *Manager) extendLease(ctx context.Context, id lockstore.ID, explicit boo
 	if atLeast > 0 {
 		b.lease, b.replicas = max(b.lease, atLeast), h.replicas
 	}
-	m.mu.Unlock()
+	m.holds.mu.Unlock()
 	if live {
 		m.renewBatch(b) // leaves it
 	} else {
-		m.leave(h)
+		m.holds.leave(h)
 	}
 	return nil
 }

@@ -210,7 +210,7 @@ func TestUnlockElsewhereLost(t *testing.T) {
 			b, lost := client(n)
 			mustLock(t, b, Request{Key: "k", Owner: "o"})
 			id, _ := a.id(Plain, 0, "k", "o")
-			h, err := m.enter(context.Background(), id, true)
+			h, err := m.holds.enter(context.Background(), id, true)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -223,7 +223,7 @@ func TestUnlockElsewhereLost(t *testing.T) {
 			p.Drop()
 			p.Heal()
 			said := rel.settle()
-			m.leave(h)
+			m.holds.leave(h)
 			if done && (said.err != nil || said.Code != 1) || !done && !errors.Is(said.err, errForgotten) {
 				t.Fatal(done, said)
 			}
@@ -362,7 +362,7 @@ func TestForceSparesTheNextHolder(t *testing.T) {
 		m := bubbleEngine(t, w, s, "one", Options{})
 		a, lost := client(m)
 		mustLock(t, a, Request{Key: "k"})
-		m.recheckKey(lockstore.LineKey{Key: "k"}, reasonForced)
+		m.holds.recheckKey(lockstore.LineKey{Key: "k"}, reasonForced)
 		time.Sleep(100 * time.Millisecond)
 		if lost.reasons() != "" {
 			t.Fatal(lost.reasons())
@@ -467,11 +467,11 @@ func TestLateRenewalIsSatOut(t *testing.T) {
 		m := bubbleEngine(t, w, s, "one", Options{})
 		a, _ := client(m)
 		mustLock(t, a, Request{Key: "k"})
-		m.mu.Lock()
-		h := m.holds[lockstore.ID{Key: "k", Owner: a.Owner()}]
+		m.holds.mu.Lock()
+		h := m.holds.byID[lockstore.ID{Key: "k", Owner: a.Owner()}]
 		h.late = time.Now().Add(lockstore.Allowed)
 		m.renewalFailed(h)
-		m.mu.Unlock()
+		m.holds.mu.Unlock()
 		began := time.Now()
 		mustUnlock(t, a, UnlockRequest{Key: "k"}, true)
 		mustLock(t, a, Request{Key: "k", Lease: 500})
@@ -480,9 +480,9 @@ func TestLateRenewalIsSatOut(t *testing.T) {
 		}
 		mustUnlock(t, a, UnlockRequest{Key: "k"}, true)
 		eventually(t, 15*time.Second, "forgotten", func() bool {
-			m.mu.Lock()
-			defer m.mu.Unlock()
-			return len(m.holds) == 0
+			m.holds.mu.Lock()
+			defer m.holds.mu.Unlock()
+			return len(m.holds.byID) == 0
 		})
 	})
 }
@@ -557,9 +557,9 @@ func TestReplicasAwayAndLost(t *testing.T) {
 		m := bubbleEngine(t, w, s, "one", Options{Watchdog: 9 * time.Second})
 		a, lost := client(m)
 		mustLock(t, a, Request{Key: "k"})
-		m.mu.Lock()
-		m.holds[lockstore.ID{Key: "k", Owner: a.Owner()}].replicas = 1
-		m.mu.Unlock()
+		m.holds.mu.Lock()
+		m.holds.byID[lockstore.ID{Key: "k", Owner: a.Owner()}].replicas = 1
+		m.holds.mu.Unlock()
 		s.Do(t, "DEL", "k")
 		eventually(t, 8*time.Second, "told", func() bool { return lost.reasons() == "k:gone " })
 	})
@@ -659,11 +659,11 @@ func TestLostWhenARenewalFailsAtTheDeadline(t *testing.T) {
 		mustLock(t, a, Request{Key: "k"})
 		s.Stop()
 		defer s.Cont()
-		m.mu.Lock()
-		h := m.holds[lockstore.ID{Key: "k", Owner: a.Owner()}]
+		m.holds.mu.Lock()
+		h := m.holds.byID[lockstore.ID{Key: "k", Owner: a.Owner()}]
 		h.deadline = time.Now()
 		m.renewalFailed(h)
-		m.mu.Unlock()
+		m.holds.mu.Unlock()
 		eventually(t, 15*time.Second, "told", func() bool { return al.reasons() == "k:unrenewed " })
 	})
 }

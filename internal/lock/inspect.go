@@ -5,6 +5,7 @@ import (
 	"context"
 	"runtime"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockstore"
@@ -66,10 +67,10 @@ func (m *Manager) addLocal(in *Info, db int, key string) {
 			in.Holders[i].introduce()
 		}
 	}()
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	m.holds.mu.Lock()
+	defer m.holds.mu.Unlock()
 	for i := range in.Holders {
-		if h := m.holds[lockstore.ID{DB: db, Key: key, Owner: in.Holders[i].Owner, Kind: in.Holders[i].Kind}]; h != nil && h.count > 0 {
+		if h := m.holds.byID[lockstore.ID{DB: db, Key: key, Owner: in.Holders[i].Owner, Kind: in.Holders[i].Kind}]; h != nil && h.count > 0 {
 			h.describe(&in.Holders[i])
 			if m.store.Votes() {
 				in.Holders[i].Holds = h.count // on a node it counts one
@@ -84,7 +85,7 @@ func (m *Manager) addLocal(in *Info, db int, key string) {
 	}
 }
 
-// describe adds what this proxy knows of a live hold. Manager.mu is held.
+// describe adds what this proxy knows of a live hold. holds.mu is held.
 func (h *hold) describe(out *Holder) {
 	out.Local, out.Held, out.Watched, out.Renewed, out.client = true, time.Since(h.grantedAt), h.watched, h.renewedAt, h.client
 }
@@ -105,7 +106,7 @@ const listPiece = 256
 // List names the locks held and waited for through this proxy, by key and owner. owner and pattern (Redis' glob) narrow
 // it when not empty. What changes meanwhile may be in it, or not.
 func (m *Manager) List(owner, pattern string) []Entry {
-	out := append(m.listHeld(owner), m.listWaiting(owner)...)
+	out := append(m.holds.listHeld(owner), m.listWaiting(owner)...)
 	if pattern != "" {
 		out = slices.DeleteFunc(out, func(e Entry) bool { return !glob(pattern, e.Key) })
 	}
@@ -124,28 +125,28 @@ func (m *Manager) List(owner, pattern string) []Entry {
 	return out
 }
 
-// yield lets others have the mutex for a moment, after every listPiece things. mu is held.
-func (m *Manager) yield(done int) {
+// yield lets others have a mutex that is held for a moment, after every listPiece things.
+func yield(mu *sync.Mutex, done int) {
 	if done%listPiece == 0 {
-		m.mu.Unlock()
+		mu.Unlock()
 		runtime.Gosched()
-		m.mu.Lock()
+		mu.Lock()
 	}
 }
 
 // listHeld names the locks held. The map may change between two pieces: what is added then may be passed over.
-func (m *Manager) listHeld(owner string) (out []Entry) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+func (hs *holds) listHeld(owner string) (out []Entry) {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
 	done := 0
-	for id, h := range m.holds {
+	for id, h := range hs.byID {
 		if done++; h.count > 0 && (owner == "" || owner == id.Owner) {
 			e := Entry{DB: id.DB, Key: id.Key, Left: max(0, time.Until(h.deadline))}
 			e.Owner, e.Kind, e.Holds = id.Owner, id.Kind, h.count
 			h.describe(&e.Holder)
 			out = append(out, e)
 		}
-		m.yield(done)
+		yield(&hs.mu, done)
 	}
 	return out
 }
@@ -153,7 +154,7 @@ func (m *Manager) listHeld(owner string) (out []Entry) {
 // listWaiting names those who wait.
 func (m *Manager) listWaiting(owner string) (out []Entry) {
 	var all []*waiter // what is said of them below never changes
-	m.mu.Lock()
+	m.holds.mu.Lock()
 	done := 0
 	for _, l := range m.lines {
 		for at := l.waiters.Front(); at != nil; at = at.Next() {
@@ -162,9 +163,9 @@ func (m *Manager) listWaiting(owner string) (out []Entry) {
 			}
 		}
 		done++
-		m.yield(done)
+		yield(&m.holds.mu, done)
 	}
-	m.mu.Unlock()
+	m.holds.mu.Unlock()
 	for _, w := range all {
 		e := Entry{DB: w.id.DB, Key: w.id.Key, Waiting: true, Fair: w.r.Fair}
 		e.Holder = Holder{Owned: lockstore.Owned{Owner: w.id.Owner, Kind: w.id.Kind}, Local: true, Held: time.Since(w.since), client: w.c}

@@ -46,7 +46,7 @@ type laneKey struct {
 	replicated bool
 }
 
-// lane is the renewals of one node. Manager.mu guards it.
+// lane is the renewals of one node. holds.mu guards it.
 type lane struct {
 	key     laneKey
 	places  int
@@ -158,7 +158,7 @@ func (m *Manager) take(b *batch) {
 			continue
 		}
 		if m.batchOf(h) != b.batchKey {
-			m.plan(h, time.Now())
+			m.holds.plan(h, time.Now())
 			continue
 		}
 		select {
@@ -196,8 +196,8 @@ type outcomeOf struct {
 // noteBatch notes what a batch tells about its node, and says of how many renewals that failed the log is to tell now: one line
 // a second, however many locks there are.
 func (m *Manager) noteBatch(ln *lane, holds int, came outcomeOf) (failed int) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	m.holds.mu.Lock()
+	defer m.holds.mu.Unlock()
 	now := time.Now()
 	ln.running--
 	switch {
@@ -219,7 +219,7 @@ func (m *Manager) noteBatch(ln *lane, holds int, came outcomeOf) (failed int) {
 	}
 	m.start(ln)
 	if ln.queue.Len() > 0 && ln.running == 0 {
-		wake(m.schedule.Wake) // it rests: the watchdog comes back to it
+		wake(m.holds.schedule.Wake) // it rests: the watchdog comes back to it
 	}
 	return failed
 }

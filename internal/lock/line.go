@@ -20,7 +20,7 @@ type line struct {
 
 	messages atomic.Int32 // heard since a turn was offered to others
 
-	// guarded by Manager.mu
+	// guarded by holds.mu
 	waiters  list.List // of *waiter
 	alone    int       // those of them that want the lock for themselves
 	troubled bool      // the last try of its head was none: Redis is away
@@ -42,7 +42,7 @@ type waiter struct {
 	listens bool  // it is the head, and its messages are heard
 	lost    int64 // the not-after of a request without an answer, after which it may stand in the fair queue
 
-	// guarded by Manager.mu
+	// guarded by holds.mu
 	line    *line
 	place   *list.Element
 	ticket  int64 // its place in the fair queue
@@ -79,14 +79,14 @@ func (w *waiter) waitingLine() lockstore.LineKey {
 
 // join puts a waiter at the end of its line; in a fair one at the place that it has in Redis.
 func (m *Manager) join(w *waiter) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	m.holds.mu.Lock()
+	defer m.holds.mu.Unlock()
 	w.c.waits = w
 	key := w.waitingLine()
 	l := m.lines[key]
 	if l == nil {
 		l = &line{key: key, wake: make(chan struct{}, 1), turns: turns{pause: handoffPause}}
-		for h := range m.byKey[w.id.Line()] {
+		for h := range m.holds.byKey[w.id.Line()] {
 			l.pause = max(l.pause, h.pause)
 		}
 		m.lines[key] = l
@@ -105,7 +105,7 @@ func (m *Manager) join(w *waiter) {
 }
 
 // order moves a waiter to where its ticket says. Another head than before tries: what the last one heard may have been for it.
-// Manager.mu is held.
+// holds.mu is held.
 func (w *waiter) order() {
 	l := w.line
 	was, at := l.waiters.Front(), l.waiters.Back()
@@ -124,13 +124,13 @@ func (w *waiter) order() {
 	}
 }
 
-// first says whether the waiter is the head of its line. Manager.mu is held.
+// first says whether the waiter is the head of its line. holds.mu is held.
 func (w *waiter) first() bool { return w.line.waiters.Front() == w.place }
 
 // part takes a waiter out; the next one becomes the head.
 func (m *Manager) part(w *waiter) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	m.holds.mu.Lock()
+	defer m.holds.mu.Unlock()
 	w.c.waits = nil
 	telemetry.LocksWaiting.Add(-1)
 	l, first := w.line, w.first()
@@ -145,7 +145,7 @@ func (m *Manager) part(w *waiter) {
 	switch {
 	case next == nil:
 		delete(m.lines, l.key)
-		if h := m.holds[w.id]; h != nil {
+		if h := m.holds.byID[w.id]; h != nil {
 			h.pause = l.pause
 		}
 		m.store.Unsubscribe(l.key.Channel(), l)
@@ -159,16 +159,16 @@ func (m *Manager) part(w *waiter) {
 
 // waitedFor says whether somebody stands in the key's line.
 func (m *Manager) waitedFor(key lockstore.LineKey) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	m.holds.mu.Lock()
+	defer m.holds.mu.Unlock()
 	return m.lines[key] != nil
 }
 
 // behind says whether a newcomer that does not wait would pass one of this proxy's clients that waits to have the lock for itself.
 // While the line cannot reach Redis the newcomer asks by itself, and is told so.
 func (m *Manager) behind(id lockstore.ID) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	m.holds.mu.Lock()
+	defer m.holds.mu.Unlock()
 	l := m.lines[id.Line()]
 	return l != nil && l.alone > 0 && !l.troubled
 }
@@ -176,13 +176,13 @@ func (m *Manager) behind(id lockstore.ID) bool {
 // afterGrant tells the next in line when to try. It need not ask, since the lock is held and it is subscribed, unless both
 // share it, and it has no offer. handed says that the lock came from another client of this proxy.
 func (m *Manager) afterGrant(w *waiter, handed bool) {
-	m.mu.Lock()
+	m.holds.mu.Lock()
 	l, next := w.line, w.place.Next()
 	if !handed {
 		l.turnEnded(l.messages.Load() > 1) // beside our own
 	}
 	together := next != nil && w.r.Kind.Spec().Shared && next.Value.(*waiter).id.Kind == w.r.Kind && !next.Value.(*waiter).claimed
-	m.mu.Unlock()
+	m.holds.mu.Unlock()
 	m.tryNext(l, leaseOf(w.r, m.opts))
 	if together {
 		l.Wake()
@@ -194,9 +194,9 @@ const troubledPoll = 250
 
 // troubled notes that the head of a line could not ask.
 func (m *Manager) troubled(l *line) {
-	m.mu.Lock()
+	m.holds.mu.Lock()
 	l.troubled = true
-	m.mu.Unlock()
+	m.holds.mu.Unlock()
 	m.tryNext(l, troubledPoll)
 }
 
@@ -214,7 +214,7 @@ func (m *Manager) tryNext(l *line, ttl int64) {
 	if left := lockstore.Milliseconds(max(ttl, 0)) + time.Millisecond + jitter.N(2*time.Millisecond); ttl != -1 && left < poll {
 		poll = left
 	}
-	m.mu.Lock()
+	m.holds.mu.Lock()
 	l.tryAt = time.Now().Add(poll)
-	m.mu.Unlock()
+	m.holds.mu.Unlock()
 }

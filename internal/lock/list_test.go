@@ -56,13 +56,13 @@ func TestListOfMany(t *testing.T) {
 				return
 			default:
 			}
-			m.mu.Lock()
-			h := m.entry(lockstore.ID{Key: fmt.Sprint("busy", i), Owner: "somebody"}, true)
-			m.begin(h, nil, 1)
-			m.mu.Unlock()
-			m.mu.Lock()
-			m.end(h)
-			m.mu.Unlock()
+			m.holds.mu.Lock()
+			h := m.holds.entry(lockstore.ID{Key: fmt.Sprint("busy", i), Owner: "somebody"}, true)
+			m.holds.begin(h, nil, 1)
+			m.holds.mu.Unlock()
+			m.holds.mu.Lock()
+			m.holds.end(h)
+			m.holds.mu.Unlock()
 		}
 	}()
 	for range 5 {
@@ -89,8 +89,8 @@ func holding(t testing.TB, n int) *Manager {
 	m := New(sharded.Single(ctl), Options{Logger: testLog()})
 	c := m.NewClient(ClientInfo{ID: clientNumbers.Add(1), Addr: "test"})
 	for i := range n {
-		h := m.entry(lockstore.ID{Key: fmt.Sprint("many", i), Owner: "somebody"}, true)
-		m.begin(h, c, 1)
+		h := m.holds.entry(lockstore.ID{Key: fmt.Sprint("many", i), Owner: "somebody"}, true)
+		m.holds.begin(h, c, 1)
 		h.deadline = time.Now().Add(time.Hour)
 	}
 	return m
@@ -110,7 +110,7 @@ func BenchmarkListOfMany(b *testing.B) {
 			default:
 			}
 			began := time.Now()
-			m.waitedFor(lockstore.LineKey{})
+			m.holds.held(lockstore.ID{})
 			longest = max(longest, time.Since(began))
 			time.Sleep(20 * time.Microsecond)
 		}

@@ -82,7 +82,7 @@ func (c *Client) lock(ctx context.Context, r Request) (Grant, error) {
 	}
 	r.Fair = r.Fair && !c.m.store.Votes() // each node would have a queue of its own, and whose turn it is would be no majority's
 	id, explicit := c.id(r.Kind, r.DB, r.Key, r.Owner)
-	held := c.m.inside(id)
+	held := c.m.holds.inside(id)
 	if held && !explicit && !r.Self && c.reentryRefused() {
 		return Grant{}, &Error{Code: "OWNERREQUIRED", Text: fmt.Sprintf("this connection already holds '%s'; in a pool that may be another thread's lock: "+
 			"say OWNER <a fresh id>, or SELF if this connection is yours alone", lockstore.Printable(r.Key))}
@@ -137,7 +137,7 @@ type refusal struct {
 // try asks Redis once, for a verb that waits as w, or (nil) does not wait.
 func (c *Client) try(ctx context.Context, r Request, w *waiter) (Grant, refusal, error) {
 	id, explicit := c.id(r.Kind, r.DB, r.Key, r.Owner)
-	h, err := c.m.enter(ctx, id, explicit)
+	h, err := c.m.holds.enter(ctx, id, explicit)
 	if err != nil {
 		return Grant{}, refusal{}, err
 	}
@@ -164,7 +164,7 @@ func (c *Client) finish(ctx context.Context, a *acquire, ans lockstore.Acquired,
 			return Grant{}, refusal{}, outcomeUnknown(verb, err)
 		}
 		if done.err != nil && !errors.Is(done.err, errNotDone) {
-			m.leave(a.h)
+			m.holds.leave(a.h)
 			return Grant{}, refusal{}, outcomeUnknown(verb, err)
 		}
 		known = done
@@ -178,7 +178,7 @@ func (c *Client) finish(ctx context.Context, a *acquire, ans lockstore.Acquired,
 	}
 	defer func() {
 		if !a.handedOn {
-			m.leave(a.h)
+			m.holds.leave(a.h)
 		}
 	}()
 	if err != nil {

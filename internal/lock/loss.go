@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockstore"
+	"github.com/lockproxy/lockproxy/internal/retry"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 )
 
@@ -51,9 +52,9 @@ func (l lossRecord) error(key string) error {
 
 // orLost is what a connection is told whose UNLOCK could not be done: of a loss that is known, if there is one.
 func (c *Client) orLost(h *hold, err error) error {
-	c.m.mu.Lock()
+	c.m.holds.mu.Lock()
 	live := h.count > 0
-	c.m.mu.Unlock()
+	c.m.holds.mu.Unlock()
 	if lost, ok := c.lossOf(h.id); ok && !live && !h.explicit {
 		return lost.error(h.id.Key)
 	}
@@ -61,20 +62,20 @@ func (c *Client) orLost(h *hold, err error) error {
 }
 
 // lose ends a live hold that was lost, and tells everybody who should know. It does no I/O. mu is held.
-func (m *Manager) lose(h *hold, reason string) {
+func (hs *holds) lose(h *hold, reason string) {
 	c := h.client
 	// Who takes a lock for a fixed time under a name of its own knows when it ends: no push for that.
 	expected := reason == reasonExpired && h.explicit
-	m.rememberLoss(h, lossRecord{reason, time.Now()})
-	m.done.remove(h.id)
-	m.vacate(h, h.vacantAt(reason))
-	m.end(h)
-	m.stats.lost.Add(1)
+	hs.rememberLoss(h, lossRecord{reason, time.Now()})
+	hs.done.remove(h.id)
+	hs.vacate(h, h.vacantAt(reason))
+	hs.end(h)
+	hs.lost.Add(1)
 	telemetry.LockLost(context.Background(), h.id.Kind.String(), reason)
 	if c != nil && !expected {
 		c.info.Push(Loss{Key: h.id.Key, Kind: h.id.Kind, Reason: reason})
 	}
-	m.lossLog.add(lostHold{h.id, reason, expected})
+	hs.lossLog.add(lostHold{h.id, reason, expected})
 }
 
 // vacantAt is when a hold that was lost for this reason is over in Redis at the earliest. mu is held.
@@ -88,32 +89,32 @@ func (h *hold) vacantAt(reason string) time.Time {
 }
 
 // recheckKey has the watchdog look at every live hold of a key at once: one of them may be newer than what ended the others.
-func (m *Manager) recheckKey(key lockstore.LineKey, reason string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for h := range m.byKey[key] {
-		m.suspect(h, reason)
+func (hs *holds) recheckKey(key lockstore.LineKey, reason string) {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	for h := range hs.byKey[key] {
+		hs.suspect(h, reason)
 	}
 }
 
 // suspect has the watchdog look at a hold at once. mu is held.
-func (m *Manager) suspect(h *hold, reason string) {
+func (hs *holds) suspect(h *hold, reason string) {
 	if h.suspect != reasonForced { // that one is known, others are guesses
 		h.suspect = reason
 	}
 	h.suspected = time.Now()
-	m.plan(h, h.suspected)
+	hs.plan(h, h.suspected)
 }
 
 // recheckIf has the watchdog look, as soon as it can, at those live holds for which why gives a reason: by their key, and what they are
 // suspected for already. Watched ones are renewed then.
-func (m *Manager) recheckIf(why func(key, already string) string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for key, live := range m.byKey {
+func (hs *holds) recheckIf(why func(key, already string) string) {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	for key, live := range hs.byKey {
 		for h := range live {
 			if reason := why(key.Key, h.suspect); reason != "" {
-				m.suspect(h, reason)
+				hs.suspect(h, reason)
 			}
 		}
 	}
@@ -121,17 +122,17 @@ func (m *Manager) recheckIf(why func(key, already string) string) {
 
 // shorten has the holds of some keys believed in for that much shorter: with another master, whose clock is ahead of the former
 // one's, locks end earlier, since Redis keeps the time at which a key expires, not its lease.
-func (m *Manager) shorten(by time.Duration, some func(key string) bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for key, live := range m.byKey {
+func (hs *holds) shorten(by time.Duration, some func(key string) bool) {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	for key, live := range hs.byKey {
 		if !some(key.Key) {
 			continue
 		}
 		for h := range live {
 			h.deadline = h.deadline.Add(-by)
-			if m.expect(h); h.deadline.Before(h.next) {
-				m.plan(h, h.deadline)
+			if hs.expect(h); h.deadline.Before(h.next) {
+				hs.plan(h, h.deadline)
 			}
 		}
 	}
@@ -139,8 +140,8 @@ func (m *Manager) shorten(by time.Duration, some func(key string) bool) {
 
 // wakeIf has all who wait for some keys try: messages may have been missed.
 func (m *Manager) wakeIf(some func(key string) bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	m.holds.mu.Lock()
+	defer m.holds.mu.Unlock()
 	for key, l := range m.lines {
 		if some(key.Key) {
 			l.Wake()
@@ -160,10 +161,12 @@ const (
 
 // lossLog is what the log is to tell of losses. Whoever finds a loss must not wait for where the log goes.
 type lossLog struct {
-	mu   sync.Mutex
+	to   *slog.Logger
+	wake chan struct{} // one slot
+
+	mu   sync.Mutex // a leaf
 	news []lostHold
 	more int
-	wake chan struct{} // one slot
 }
 
 type lostHold struct {
@@ -171,6 +174,8 @@ type lostHold struct {
 	reason   string
 	expected bool // its owner knew when it would end
 }
+
+func newLossLog(to *slog.Logger) *lossLog { return &lossLog{to: to, wake: make(chan struct{}, 1)} }
 
 func (l *lossLog) add(lost lostHold) {
 	l.mu.Lock()
@@ -191,30 +196,30 @@ func (l *lossLog) take() (news []lostHold, more int) {
 	return news, more
 }
 
-// tellLog writes losses to the log until ctx ends.
-func (m *Manager) tellLog(ctx context.Context) {
+// tell writes losses to the log until ctx ends.
+func (l *lossLog) tell(ctx context.Context) {
 	for {
 		select {
-		case <-m.lossLog.wake:
-			m.logLosses()
-			m.sleep(ctx, logPause)
+		case <-l.wake:
+			l.write()
+			retry.Sleep(ctx, logPause, nil)
 		case <-ctx.Done():
-			m.logLosses()
+			l.write()
 			return
 		}
 	}
 }
 
-func (m *Manager) logLosses() {
-	news, more := m.lossLog.take()
-	for _, l := range news {
+func (l *lossLog) write() {
+	news, more := l.take()
+	for _, lost := range news {
 		level := slog.LevelWarn
-		if l.expected {
+		if lost.expected {
 			level = slog.LevelInfo
 		}
-		m.log.Log(context.Background(), level, "lock lost", "key", l.id.Key, "kind", l.id.Kind, "db", l.id.DB, "owner", l.id.Owner, "reason", l.reason)
+		l.to.Log(context.Background(), level, "lock lost", "key", lost.id.Key, "kind", lost.id.Kind, "db", lost.id.DB, "owner", lost.id.Owner, "reason", lost.reason)
 	}
 	if more > 0 {
-		m.log.Warn("more locks were lost at the same time", "locks", more)
+		l.to.Warn("more locks were lost at the same time", "locks", more)
 	}
 }

@@ -15,13 +15,13 @@ import (
 func loseMany(c *Client, n int, prefix, owner string) {
 	for i := range n {
 		id, explicit := c.id(Plain, 0, fmt.Sprint(prefix, i), owner)
-		c.m.mu.Lock()
-		h := c.m.entry(id, explicit)
-		c.m.begin(h, c, 1)
+		c.m.holds.mu.Lock()
+		h := c.m.holds.entry(id, explicit)
+		c.m.holds.begin(h, c, 1)
 		h.lease = time.Millisecond
-		c.m.lose(h, reasonExpired)
-		c.m.forget(h)
-		c.m.mu.Unlock()
+		c.m.holds.lose(h, reasonExpired)
+		c.m.holds.forget(h)
+		c.m.holds.mu.Unlock()
 	}
 }
 
@@ -34,7 +34,7 @@ func TestLossIsRemembered(t *testing.T) {
 	mustLock(t, c, Request{Key: "mine"})
 	mustLock(t, c, Request{Key: "named", Owner: "me"})
 	s.Do(t, "DEL", "mine", "named")
-	m.recheckIf(func(string, string) string { return reasonGone })
+	m.holds.recheckIf(func(string, string) string { return reasonGone })
 	eventually(t, 30*time.Second, "told", func() bool { return strings.Count(lost.reasons(), ":gone ") == 2 })
 
 	other, _ := client(m)

@@ -12,7 +12,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/lockproxy/lockproxy/internal/agenda"
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 )
 
@@ -23,18 +22,18 @@ type Manager struct {
 	log      *slog.Logger
 	uuid     string
 	store    lockstore.Store
-	named    *namedLosses // what named owners lost
-	lossLog  lossLog
-	done     *finishedUnlocks // of named owners, for the one that is sent again
-	requests atomic.Uint64    // numbers registrations and attempts
+	requests atomic.Uint64 // numbers registrations and attempts
 	life
 
-	// guarded by mu
-	mu    sync.Mutex
-	holds map[lockstore.ID]*hold
-	byKey map[lockstore.LineKey]map[*hold]struct{} // live holds of a key
+	// its parts, each with a mutex of its own; docs/CONCURRENCY.md has their order
+	holds   *holds
+	named   *namedLosses     // what named owners lost
+	done    *finishedUnlocks // of named owners, for the one that is sent again
+	lossLog *lossLog
+
+	// guarded by holds.mu
 	lines map[lockstore.LineKey]*line
-	timetable
+	lanes map[laneKey]*lane // of the renewals
 
 	stats counters
 }
@@ -47,15 +46,8 @@ type life struct {
 	ended   chan struct{}  // closed when Run's context ends: background retries give up
 }
 
-// timetable is when something is to be done about holds. Manager.mu guards it.
-type timetable struct {
-	schedule  agenda.Agenda[*hold] // when each is renewed, or looked at
-	deadlines agenda.Agenda[*hold] // when each is told lost
-	lanes     map[laneKey]*lane    // of the renewals
-}
-
 type counters struct {
-	granted, released, lost, renewed, renewalsFailed atomic.Int64
+	granted, released, renewed, renewalsFailed atomic.Int64
 }
 
 // Stats are counts since the start; Held and Waiting are the present numbers.
@@ -68,15 +60,16 @@ func New(open lockstore.Opener, o Options) *Manager {
 	o = o.withDefaults()
 	m := &Manager{
 		opts: o, log: o.Logger, uuid: uuid.NewString(),
-		life:  life{drained: make(chan struct{}), ended: make(chan struct{})},
-		holds: map[lockstore.ID]*hold{},
-		byKey: map[lockstore.LineKey]map[*hold]struct{}{},
-		lines: map[lockstore.LineKey]*line{},
+		life:    life{drained: make(chan struct{}), ended: make(chan struct{})},
+		named:   newNamedLosses(),
+		done:    newFinishedUnlocks(),
+		lossLog: newLossLog(o.Logger),
+		lines:   map[lockstore.LineKey]*line{},
+		lanes:   map[laneKey]*lane{},
 	}
-	m.timetable = newTimetable()
-	m.named, m.lossLog.wake = newNamedLosses(), make(chan struct{}, 1)
-	m.done = newFinishedUnlocks()
+	m.holds = newHolds(o, m.named, m.done, m.lossLog)
 	m.store = open(m.host())
+	m.holds.store = m.store
 	return m
 }
 
@@ -84,15 +77,7 @@ func New(open lockstore.Opener, o Options) *Manager {
 func (m *Manager) host() lockstore.Host {
 	return lockstore.Host{
 		UUID: m.uuid, Log: m.log, FairWait: m.opts.FairWait, FenceTTL: m.opts.FenceTTL, WarmChannels: m.opts.WarmChannels,
-		Background: m.background, Sleep: m.sleep, Recheck: m.recheckIf, Wake: m.wakeIf, Shorten: m.shorten, Regain: m.regain,
-	}
-}
-
-func newTimetable() timetable {
-	return timetable{
-		schedule:  agenda.New(func(h *hold) time.Time { return h.next }, func(h *hold) *int { return &h.place }),
-		deadlines: agenda.New(func(h *hold) time.Time { return h.ends }, func(h *hold) *int { return &h.endsPlace }),
-		lanes:     map[laneKey]*lane{},
+		Background: m.background, Sleep: m.sleep, Recheck: m.holds.recheckIf, Wake: m.wakeIf, Shorten: m.holds.shorten, Regain: m.regain,
 	}
 }
 
@@ -103,7 +88,7 @@ func (m *Manager) UUID() string { return m.uuid }
 // under way have ended.
 func (m *Manager) Run(ctx context.Context) error {
 	var parts sync.WaitGroup
-	for _, part := range append(m.store.Parts(), m.watchDeadlines, m.watch, m.tellLog) {
+	for _, part := range append(m.store.Parts(), m.holds.watchDeadlines, m.watch, m.lossLog.tell) {
 		parts.Go(func() { part(ctx) })
 	}
 	parts.Wait()
@@ -133,13 +118,13 @@ var errDraining = &Error{Code: "DRAINING", Text: "this proxy is shutting down an
 
 // Stats counts what this proxy did and has.
 func (m *Manager) Stats() Stats {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	m.holds.mu.Lock()
+	defer m.holds.mu.Unlock()
 	s := Stats{
-		Granted: m.stats.granted.Load(), Released: m.stats.released.Load(), Lost: m.stats.lost.Load(),
+		Granted: m.stats.granted.Load(), Released: m.stats.released.Load(), Lost: m.holds.lost.Load(),
 		Renewed: m.stats.renewed.Load(), RenewalsFailed: m.stats.renewalsFailed.Load(),
 	}
-	for _, live := range m.byKey {
+	for _, live := range m.holds.byKey {
 		s.Held += int64(len(live))
 	}
 	for _, l := range m.lines {

@@ -138,10 +138,10 @@ func (n *namedLosses) sweepSome(now time.Time) bool {
 }
 
 // rememberLoss keeps what was lost for its owner to be told. mu is held.
-func (m *Manager) rememberLoss(h *hold, l lossRecord) {
+func (hs *holds) rememberLoss(h *hold, l lossRecord) {
 	switch {
 	case h.explicit:
-		m.named.add(h.id, l, l.at.Add(min(max(h.lease, m.opts.Watchdog, lossKeptLeast), max(lossKeptMost, m.opts.Watchdog))))
+		hs.named.add(h.id, l, l.at.Add(min(max(h.lease, hs.opts.Watchdog, lossKeptLeast), max(lossKeptMost, hs.opts.Watchdog))))
 	case h.client != nil:
 		h.client.losses.add(h.id, l)
 	}

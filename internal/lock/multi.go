@@ -135,18 +135,18 @@ func (b *multiLock) take(ctx context.Context, key string, watched bool) error {
 // had says that there is, or may be, one at all.
 func (b *multiLock) endOf(id lockstore.ID) (end time.Time, had bool) {
 	m := b.c.m
-	m.mu.Lock()
-	h := m.holds[id]
+	m.holds.mu.Lock()
+	h := m.holds.byID[id]
 	known := h != nil && h.count > 0
 	if known && h.watched || !known && b.r.Owner == "" {
-		m.mu.Unlock()
+		m.holds.mu.Unlock()
 		return time.Time{}, known
 	}
 	if b.r.Owner == "" {
-		defer m.mu.Unlock()
+		defer m.holds.mu.Unlock()
 		return h.deadline, true
 	}
-	m.mu.Unlock()
+	m.holds.mu.Unlock()
 	s, err := m.store.Look(id, false, 0, time.Now())
 	if had = known || err != nil || s.Count > 0; err != nil || s.Count == 0 || s.TTL <= 0 || m.store.WatchedElsewhere(id) {
 		return time.Time{}, had
@@ -188,9 +188,9 @@ func (b *multiLock) confirm(ctx context.Context, t taking, lease time.Duration) 
 	if err := m.extendLease(ctx, t.id, b.r.Owner != "", lease); err != nil {
 		return err
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	h := m.holds[t.id]
+	m.holds.mu.Lock()
+	defer m.holds.mu.Unlock()
+	h := m.holds.byID[t.id]
 	switch {
 	case h == nil || h.count == 0:
 		return b.missing(t)
@@ -211,10 +211,10 @@ func (b *multiLock) missing(t taking) error {
 // sure looks whether all of the locks are ours by what this proxy knows.
 func (b *multiLock) sure() error {
 	m := b.c.m
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	m.holds.mu.Lock()
+	defer m.holds.mu.Unlock()
 	for _, t := range b.taken {
-		h := m.holds[t.id]
+		h := m.holds.byID[t.id]
 		if h == nil || h.count == 0 {
 			return b.missing(t)
 		}
@@ -248,15 +248,15 @@ func (b *multiLock) retract(t taking) {
 		}
 		return
 	}
-	h, err := m.enter(context.Background(), t.id, b.r.Owner != "")
+	h, err := m.holds.enter(context.Background(), t.id, b.r.Owner != "")
 	if err != nil {
 		return
 	}
-	m.mu.Lock()
+	m.holds.mu.Lock()
 	ours := h.count > 0 && (!h.explicit || h.adopted == t.grant.nth || m.store.Votes()) // there it is taken back under its own name
-	m.mu.Unlock()
+	m.holds.mu.Unlock()
 	if !ours {
-		m.leave(h)
+		m.holds.leave(h)
 		return
 	}
 	rel := m.newRelease(h, b.c, false)
@@ -265,13 +265,13 @@ func (b *multiLock) retract(t taking) {
 	code, left, err := rel.complete()
 	if err != nil {
 		m.log.Warn("cannot give back a lock of a MULTILOCK that failed, it runs out", "key", t.id.Key, "owner", t.id.Owner, "error", err)
-		m.mu.Lock()
-		m.runOut(h)
-		m.mu.Unlock()
+		m.holds.mu.Lock()
+		m.holds.runOut(h)
+		m.holds.mu.Unlock()
 	} else if _, err = b.c.unlocked(h, t.id.Key, code, left); err == nil {
 		m.done.remove(t.id) // nobody heard of it
 	}
-	m.leave(h)
+	m.holds.leave(h)
 	if left > 0 && !t.until.IsZero() {
 		b.restore(t)
 	}

@@ -108,13 +108,13 @@ func TestMultiLockAllOrNone(t *testing.T) {
 				if ttl := pttl(t, s, "own"); before.Lease > 0 && (ttl > 20000 || ttl < 15000) {
 					t.Fatalf("the older hold's lease has %d ms left", ttl)
 				}
-				m.mu.Lock()
+				m.holds.mu.Lock()
 				for h := range a.holds {
 					if h.watched != (before.Lease == 0) || h.count != 1 {
 						t.Errorf("%s: watched %v, %d times", h.id.Key, h.watched, h.count)
 					}
 				}
-				m.mu.Unlock()
+				m.holds.mu.Unlock()
 				mustUnlock(t, a, UnlockRequest{Key: "own", Owner: c.r.Owner}, true)
 			})
 		}
@@ -143,14 +143,14 @@ func TestMultiLockLease(t *testing.T) {
 			if err := <-done; err != nil {
 				t.Fatal(err)
 			}
-			m.mu.Lock()
+			m.holds.mu.Lock()
 			for h := range a.holds {
 				left := time.Until(h.deadline)
 				if h.watched != (h.id.Key == "watched") || left > 1500*time.Millisecond || left <= 0 {
 					t.Errorf("%s: watched %v, %v left", h.id.Key, h.watched, left)
 				}
 			}
-			m.mu.Unlock()
+			m.holds.mu.Unlock()
 			eventually(t, 10*time.Second, "the leases end", func() bool { return s.Do(t, "EXISTS", "a", "z", "entered").(int64) == 0 })
 			if owner == "" {
 				eventually(t, 10*time.Second, "told", func() bool { return len(lost.reasons()) == len("a:expired z:expired entered:expired ") })

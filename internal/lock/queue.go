@@ -53,13 +53,13 @@ func (m *Manager) refreshQueue(l *line) time.Duration {
 		m.log.Debug("cannot refresh a fair queue", "key", l.key.Key, "error", err)
 		return queueRefresh / 10
 	}
-	m.mu.Lock()
+	m.holds.mu.Lock()
 	for _, n := range called {
 		w := waiters[n-1]
 		w.called = true
 		wake(w.changed)
 	}
-	m.mu.Unlock()
+	m.holds.mu.Unlock()
 	if next >= 0 {
 		return max(queueRefreshSoonest, min(queueRefresh, next+time.Millisecond))
 	}
@@ -68,8 +68,8 @@ func (m *Manager) refreshQueue(l *line) time.Duration {
 
 // queued are the waiters of a fair line that have a place, and what says so to the store.
 func (m *Manager) queued(l *line) (waiters []*waiter, q lockstore.Queue) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	m.holds.mu.Lock()
+	defer m.holds.mu.Unlock()
 	q = lockstore.Queue{DB: l.key.DB, Key: l.key.Key}
 	for at := l.waiters.Front(); at != nil; at = at.Next() {
 		if w := at.Value.(*waiter); w.ticket != 0 {
@@ -90,8 +90,8 @@ func (m *Manager) leaveQueue(w *waiter) {
 
 // queuedToo says whether another waiter here has the same place in the queue.
 func (m *Manager) queuedToo(w *waiter) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	m.holds.mu.Lock()
+	defer m.holds.mu.Unlock()
 	l := m.lines[w.waitingLine()]
 	if l == nil {
 		return false

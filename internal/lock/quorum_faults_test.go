@@ -25,9 +25,9 @@ type span struct {
 
 // deadlineOf is until when the proxy is sure of a hold; zero: it is not held.
 func deadlineOf(m *Manager, id lockstore.ID) time.Time {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if h := m.holds[id]; h != nil && h.count > 0 {
+	m.holds.mu.Lock()
+	defer m.holds.mu.Unlock()
+	if h := m.holds.byID[id]; h != nil && h.count > 0 {
 		return h.deadline
 	}
 	return time.Time{}

@@ -64,7 +64,7 @@ func TestQuorumOwnerSaidAgainElsewhere(t *testing.T) {
 					_, err := a.Lock(context.Background(), r)
 					fails <- err
 				}()
-				if !holds(t, ns, r.Key, 2, "two of five gave it") {
+				if !heldOn(t, ns, r.Key, 2, "two of five gave it") {
 					return
 				}
 				b, bl := client(again)
@@ -74,15 +74,15 @@ func TestQuorumOwnerSaidAgainElsewhere(t *testing.T) {
 				if err := <-fails; !isCode(err, "NOQUORUM") {
 					t.Error(r.Key, err)
 				}
-				holds(t, ns, r.Key, 3, "a majority has it")
+				heldOn(t, ns, r.Key, 3, "a majority has it")
 				time.Sleep(300 * time.Millisecond) // what is taken back is gone by now
-				if holds(t, ns, r.Key, 3, "it stays"); bl.reasons() != "" {
+				if heldOn(t, ns, r.Key, 3, "it stays"); bl.reasons() != "" {
 					t.Error(r.Key, bl.reasons())
 				}
 				if freed, err := b.Unlock(context.Background(), UnlockRequest{Key: r.Key, Owner: "job", Side: r.Kind}); !freed || err != nil {
 					t.Error(r.Key, freed, err)
 				}
-				holds(t, ns, r.Key, 0, "given back")
+				heldOn(t, ns, r.Key, 0, "given back")
 			})
 		}
 		all.Wait()
@@ -367,7 +367,7 @@ func TestQuorumUnlockSaidAgainElsewhere(t *testing.T) {
 		for _, r := range everyKind() {
 			r.Owner = "job"
 			mustLock(t, a, r)
-			holds(t, ns, r.Key, 5, "on all")
+			heldOn(t, ns, r.Key, 5, "on all")
 			for _, i := range []int{0, 2, 4} {
 				ns.link("two", i).Cut()
 			}
@@ -389,7 +389,7 @@ func TestQuorumUnlockSaidAgainElsewhere(t *testing.T) {
 				t.Error(r.Key, n, "nodes have it")
 			}
 			time.Sleep(time.Minute) // a node that could not be asked has it until the lease is over
-			holds(t, ns, r.Key, 0, "for good")
+			heldOn(t, ns, r.Key, 0, "for good")
 		}
 	})
 }

@@ -27,7 +27,7 @@ func everyKind() (all []Request) {
 }
 
 // holds waits until so many nodes have a key. It may be called by any goroutine.
-func holds(t *testing.T, ns *simulated, key string, want int64, what string) bool {
+func heldOn(t *testing.T, ns *simulated, key string, want int64, what string) bool {
 	t.Helper()
 	var n int64
 	for end := time.Now().Add(15 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
@@ -166,7 +166,7 @@ func TestQuorumTakesBackLateAndLostVotes(t *testing.T) {
 		late.Heal()
 		eventually(t, 10*time.Second, "all is taken back", func() bool { return len(ns.notes(t)) == 0 })
 		for _, r := range everyKind() {
-			holds(t, ns, r.Key, 2, "the other owner's")
+			heldOn(t, ns, r.Key, 2, "the other owner's")
 		}
 	})
 }
@@ -179,7 +179,7 @@ func TestQuorumLeaseEndsWhatCannotBeTakenBack(t *testing.T) {
 		m := ns.engine(t, "one", 0, Options{})
 		c, _ := client(m)
 		mustLock(t, c, Request{Key: "warm"})
-		holds(t, ns, "warm", 3, "the script is known to all nodes")
+		heldOn(t, ns, "warm", 3, "the script is known to all nodes")
 		for _, s := range ns.servers[:2] {
 			s.Do(t, "HSET", "k", "else", 1)
 		}
@@ -187,7 +187,7 @@ func TestQuorumLeaseEndsWhatCannotBeTakenBack(t *testing.T) {
 		if _, err := c.Lock(context.Background(), Request{Key: "k", Owner: "job", Lease: 20000}); !errors.Is(err, ErrNotAcquired) {
 			t.Fatal(err)
 		}
-		holds(t, ns, "k", 3, "the late node has given its vote")
+		heldOn(t, ns, "k", 3, "the late node has given its vote")
 		late.Cut()
 		late.Heal()
 		time.Sleep(200 * time.Millisecond)
@@ -207,7 +207,7 @@ func TestQuorumClientGoesInTheMiddle(t *testing.T) {
 		m := ns.engine(t, "one", 0, Options{})
 		warm, _ := client(m)
 		mustLock(t, warm, Request{Key: "held", Owner: "job"})
-		holds(t, ns, "held", 3, "on all")
+		heldOn(t, ns, "held", 3, "on all")
 		var all sync.WaitGroup
 		for _, r := range append(everyKind(), Request{Key: "held", Owner: "job"}) {
 			for i := range 3 {
@@ -232,7 +232,7 @@ func TestQuorumClientGoesInTheMiddle(t *testing.T) {
 			return len(notes) == 3 && strings.HasPrefix(notes[0], "lockproxy_votes:{held}:")
 		})
 		mustUnlock(t, warm, UnlockRequest{Key: "held", Owner: "job"}, true)
-		holds(t, ns, "held", 0, "given back")
+		heldOn(t, ns, "held", 0, "given back")
 	})
 }
 
@@ -246,21 +246,21 @@ func TestQuorumUnlockReachesANodeLater(t *testing.T) {
 		b, bl := client(two)
 		for _, key := range []string{"left", "back"} {
 			mustLock(t, a, Request{Key: key, Owner: "job"})
-			holds(t, ns, key, 3, "on all")
+			heldOn(t, ns, key, 3, "on all")
 		}
 		ns.link("one", 2).Cut()
 		mustUnlock(t, a, UnlockRequest{Key: "left", Owner: "job"}, true)
 		mustUnlock(t, a, UnlockRequest{Key: "back", Owner: "job"}, true)
 		mustLock(t, b, Request{Key: "back", Owner: "job", Lease: 30000})
-		holds(t, ns, "left", 1, "missed")
+		heldOn(t, ns, "left", 1, "missed")
 		ns.link("one", 2).Heal()
-		holds(t, ns, "left", 0, "made up for")
+		heldOn(t, ns, "left", 0, "made up for")
 		time.Sleep(200 * time.Millisecond)
-		if holds(t, ns, "back", 3, "taken anew"); bl.reasons() != "" {
+		if heldOn(t, ns, "back", 3, "taken anew"); bl.reasons() != "" {
 			t.Error(bl.reasons())
 		}
 		mustUnlock(t, b, UnlockRequest{Key: "back", Owner: "job"}, true)
-		holds(t, ns, "back", 0, "given back")
+		heldOn(t, ns, "back", 0, "given back")
 	})
 }
 

@@ -47,13 +47,13 @@ func (c *Client) unlock(ctx context.Context, r UnlockRequest) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	h, err := m.enter(ctx, id, explicit)
+	h, err := m.holds.enter(ctx, id, explicit)
 	if err != nil {
 		return false, err
 	}
 	rel := m.newRelease(h, c, r.All)
-	if err := m.doubted(h); err != nil {
-		m.leave(h)
+	if err := m.holds.doubted(h); err != nil {
+		m.holds.leave(h)
 		return false, err
 	}
 	var code, left int64
@@ -73,7 +73,7 @@ func (c *Client) unlock(ctx context.Context, r UnlockRequest) (bool, error) {
 			code, left, err = done.Code, done.Count, nil
 		}
 	}
-	defer m.leave(h)
+	defer m.holds.leave(h)
 	if lockstore.NotSent(err) {
 		return false, c.orLost(h, err)
 	}
@@ -93,16 +93,16 @@ func (c *Client) unlocked(h *hold, key string, code, left int64) (bool, error) {
 	case lockstore.OtherKind:
 		return false, otherKind(key)
 	case -1:
-		m.mu.Lock()
+		m.holds.mu.Lock()
 		switch {
 		case h.count == 0:
 		case left == 1: // it ended through another proxy
-			m.end(h)
+			m.holds.end(h)
 			m.done.add(h.id, c, time.Now())
 		default:
-			m.lose(h, h.whyGone())
+			m.holds.lose(h, h.whyGone())
 		}
-		m.mu.Unlock()
+		m.holds.mu.Unlock()
 		if _, finished := m.done.get(h.id); finished {
 			return true, nil
 		}
@@ -121,22 +121,22 @@ func (c *Client) unlocked(h *hold, key string, code, left int64) (bool, error) {
 
 // doubted refuses to release a lock whose holder has an effect of unknown outcome behind it: it is left to run out, and
 // stays in doubt until then, so that asking again does not help.
-func (m *Manager) doubted(h *hold) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+func (hs *holds) doubted(h *hold) error {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
 	if h.count == 0 || !h.doubt {
 		return nil
 	}
 	left := time.Until(h.deadline).Milliseconds()
-	m.runOut(h)
+	hs.runOut(h)
 	return &Error{Code: "ERR", Text: "not released: an earlier command of this connection may still take effect; the lock runs out by itself within " +
 		strconv.FormatInt(max(left, 0), 10) + " ms"}
 }
 
 // released notes what Redis said of a release that the connection by has asked for; nil: nobody has.
 func (m *Manager) released(h *hold, by *Client, code, left int64) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	m.holds.mu.Lock()
+	defer m.holds.mu.Unlock()
 	switch {
 	case code == 0 && h.count > 0:
 		h.count = left
@@ -144,7 +144,7 @@ func (m *Manager) released(h *hold, by *Client, code, left int64) {
 		if h.count > 0 {
 			m.stats.released.Add(1)
 			telemetry.LockReleased(context.Background(), h.id.Kind.String(), time.Since(h.grantedAt))
-			m.end(h)
+			m.holds.end(h)
 		}
 		if h.explicit {
 			m.done.add(h.id, by, time.Now())
@@ -168,28 +168,28 @@ type release struct {
 func (m *Manager) newRelease(h *hold, by *Client, all bool) *release {
 	r := &release{m: m, h: h, by: by}
 	r.Release = lockstore.Release{ID: h.id, Named: h.explicit, All: all || h.explicit, Waiters: r}
-	m.mu.Lock()
+	m.holds.mu.Lock()
 	r.Count, r.Registration = h.count, h.registration
-	m.mu.Unlock()
+	m.holds.mu.Unlock()
 	return r
 }
 
 // ask sends the request, and notes what it says of the hold.
 func (r *release) ask(ctx context.Context) (code, left int64, err error) {
 	m, h := r.m, r.h
-	m.mu.Lock()
+	m.holds.mu.Lock()
 	r.GiveUp, r.Known = r.giveUp(time.Second), h.attempt
-	m.mu.Unlock()
+	m.holds.mu.Unlock()
 	done, err := m.store.Release(ctx, &r.Release)
 	r.sent, r.notAfter = done.Sent, done.NotAfter
 	if code = done.Code; code == 1 && r.Attempt == "" {
 		return code, done.Left, err
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	m.holds.mu.Lock()
+	defer m.holds.mu.Unlock()
 	switch {
 	case done.RunsOut:
-		m.runOut(h) // its owner does not want it any more
+		m.holds.runOut(h) // its owner does not want it any more
 		h.unwanted = true
 	case r.Attempt != "" && done.Left > 0 && h.attempt == r.Attempt:
 		h.attempt = "" // what others have it by is not known here
@@ -201,9 +201,9 @@ func (r *release) ask(ctx context.Context) (code, left int64, err error) {
 
 // settle finds out what became of a release.
 func (r *release) settle() settled {
-	r.m.mu.Lock()
+	r.m.holds.mu.Lock()
 	giveUp := r.giveUp(r.m.opts.Watchdog)
-	r.m.mu.Unlock()
+	r.m.holds.mu.Unlock()
 	s, err := r.m.store.Look(r.ID, r.Named, r.notAfter, giveUp)
 	if s.Count > 0 {
 		r.until = lockstore.Later(r.until, s.At.Add(lockstore.Milliseconds(s.TTL)))
@@ -224,9 +224,9 @@ func (r *release) settle() settled {
 // settleNamed is settle for a named owner. What it has now is only given back if it is the hold that this is about: it may have been
 // given back, and been taken anew through another proxy.
 func (r *release) settleNamed(s lockstore.Seen) settled {
-	r.m.mu.Lock()
+	r.m.holds.mu.Lock()
 	had := r.Count > 0 && r.h.deadline.After(r.sent)
-	r.m.mu.Unlock()
+	r.m.holds.mu.Unlock()
 	same := r.Registration != "" && (s.Registration == r.Registration || s.Registration == r.Registration+"+")
 	switch {
 	case s.Count > 0 && same:
@@ -250,14 +250,14 @@ func freed(left int64) lockstore.Acquired {
 
 // abandon completes a release whose client got an error: the owner wanted it.
 func (r *release) abandon(s settled) {
-	defer r.m.leave(r.h)
+	defer r.m.holds.leave(r.h)
 	if errors.Is(s.err, errNotDone) {
 		s.Code, s.Count, s.err = r.complete()
 	}
 	if s.err != nil {
-		r.m.mu.Lock()
-		r.m.runOut(r.h) // its owner does not want it any more
-		r.m.mu.Unlock()
+		r.m.holds.mu.Lock()
+		r.m.holds.runOut(r.h) // its owner does not want it any more
+		r.m.holds.mu.Unlock()
 		return
 	}
 	r.m.released(r.h, r.by, s.Code, s.Count)
@@ -270,16 +270,16 @@ func (r *release) abandon(s settled) {
 	}
 }
 
-// giveUp is when there is nothing left to give back, but not before so long from now. Manager.mu is held.
+// giveUp is when there is nothing left to give back, but not before so long from now. holds.mu is held.
 func (r *release) giveUp(least time.Duration) time.Time {
 	return lockstore.Later(lockstore.Later(r.h.deadline, r.until), time.Now().Add(least))
 }
 
 // complete releases for sure: through lost replies and a Redis that is away, until the lease is over.
 func (r *release) complete() (code, left int64, err error) {
-	r.m.mu.Lock()
+	r.m.holds.mu.Lock()
 	giveUp := r.giveUp(time.Second)
-	r.m.mu.Unlock()
+	r.m.holds.mu.Unlock()
 	unknown := false // of the request sent last
 	for failures := insist(); ; {
 		if !unknown {
@@ -317,7 +317,7 @@ func (c *Client) force(ctx context.Context, r UnlockRequest) (bool, error) {
 		}
 		if code == 1 {
 			c.m.log.Warn("lock freed by force", "key", r.Key, "kind", k, "db", r.DB, "by", c.info.Addr, "name", c.info.Name())
-			c.m.recheckKey(lockstore.ID{DB: r.DB, Key: r.Key, Kind: k}.Line(), reasonForced)
+			c.m.holds.recheckKey(lockstore.ID{DB: r.DB, Key: r.Key, Kind: k}.Line(), reasonForced)
 		}
 		if code != lockstore.OtherKind {
 			break

@@ -52,7 +52,7 @@ func (a *acquire) settle() settled {
 // abandon ends an acquire whose client got an error or has gone: a grant nobody heard of is given back. What a named owner had
 // before, or counts on elsewhere, stays as it is.
 func (a *acquire) abandon(s settled) {
-	defer a.c.m.leave(a.h)
+	defer a.c.m.holds.leave(a.h)
 	if s.err != nil || s.Code != 1 || s.Raised == 0 {
 		return
 	}

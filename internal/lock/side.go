@@ -10,8 +10,8 @@ import (
 
 // inside says whether the owner holds the lock on either side, as far as this proxy knows: its LOCK is then a re-entry, which
 // does not stand in line behind those who wait for its own release.
-func (m *Manager) inside(id lockstore.ID) bool {
-	return m.held(id) || id.Kind.Spec().RW && m.held(id.As(id.Kind.Spec().Other))
+func (hs *holds) inside(id lockstore.ID) bool {
+	return hs.held(id) || id.Kind.Spec().RW && hs.held(id.As(id.Kind.Spec().Other))
 }
 
 // resolveSide is the hold that an UNLOCK or RENEW which names no side is about.
@@ -20,7 +20,7 @@ func (c *Client) resolveSide(ctx context.Context, id lockstore.ID, explicit bool
 		return id, nil
 	}
 	m := c.m
-	live := m.known(id)
+	live := m.holds.known(id)
 	// An explicit owner may hold the other side through another proxy, or all of it.
 	if explicit && (len(live) != 1 || live[0] != Plain) {
 		there, err := m.store.SidesHeld(ctx, id)
@@ -41,11 +41,11 @@ func (c *Client) resolveSide(ctx context.Context, id lockstore.ID, explicit bool
 }
 
 // known is the kinds of hold that this proxy has of an owner, those included that a verb is still at work on.
-func (m *Manager) known(id lockstore.ID) (known []Kind) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+func (hs *holds) known(id lockstore.ID) (known []Kind) {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
 	for _, k := range lockstore.Kinds {
-		if h := m.holds[id.As(k)]; h != nil && (h.count > 0 || h.users > 0) {
+		if h := hs.byID[id.As(k)]; h != nil && (h.count > 0 || h.users > 0) {
 			known = append(known, k)
 		}
 	}
@@ -73,8 +73,8 @@ func (c *Client) remembered(id lockstore.ID) lockstore.ID {
 func (c *Client) contradict(id lockstore.ID) {
 	m, l := c.m, id.Line()
 	l.RW = !l.RW
-	for h := range m.byKey[l] {
-		m.suspect(h, reasonGone)
+	for h := range m.holds.byKey[l] {
+		m.holds.suspect(h, reasonGone)
 	}
 	for _, k := range lockstore.Kinds { // nor are losses of the other kind what the owner's next UNLOCK is about
 		if was := id.As(k); was.Line() != id.Line() {
@@ -85,8 +85,8 @@ func (c *Client) contradict(id lockstore.ID) {
 
 // outlived lengthens a write hold whose lease is over while its owner reads: the hash lasts for as long as that, both sides
 // with it. mu is held.
-func (m *Manager) outlived(h *hold, now time.Time) bool {
-	reads := m.holds[h.id.As(Read)]
+func (hs *holds) outlived(h *hold, now time.Time) bool {
+	reads := hs.byID[h.id.As(Read)]
 	if h.id.Kind != Write || reads == nil || reads.count == 0 || !reads.deadline.After(now) {
 		return false
 	}

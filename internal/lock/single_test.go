@@ -1,7 +1,6 @@
 package lock
 
 import (
-	"log/slog"
 	"testing"
 	"time"
 
@@ -11,15 +10,15 @@ import (
 // TestClockAhead: with a new master whose clock is ahead the locks end earlier by that, since Redis keeps when they end, and
 // each is believed in no longer.
 func TestClockAhead(t *testing.T) {
-	m := &Manager{log: slog.New(slog.DiscardHandler), byKey: map[lockstore.LineKey]map[*hold]struct{}{}, timetable: newTimetable()}
+	hs := newHolds(Options{}, nil, nil, nil)
 	now := time.Now()
 	soon, later := &hold{leased: leased{deadline: now.Add(5 * time.Second)}}, &hold{leased: leased{deadline: now.Add(time.Minute)}}
 	for i, h := range []*hold{soon, later} {
-		m.byKey[lockstore.LineKey{DB: i}] = map[*hold]struct{}{h: {}}
-		m.plan(h, h.deadline)
+		hs.byKey[lockstore.LineKey{DB: i}] = map[*hold]struct{}{h: {}}
+		hs.plan(h, h.deadline)
 	}
-	m.plan(later, now) // somebody wants it looked at
-	m.shorten(10*time.Second, func(string) bool { return true })
+	hs.plan(later, now) // somebody wants it looked at
+	hs.shorten(10*time.Second, func(string) bool { return true })
 	if want := now.Add(-5 * time.Second); !soon.deadline.Equal(want) || !soon.next.Equal(want) {
 		t.Errorf("deadline %v from now, looked at %v from now", soon.deadline.Sub(now), soon.next.Sub(now))
 	}

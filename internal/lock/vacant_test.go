@@ -134,8 +134,8 @@ func TestVacantAfterAHandoff(t *testing.T) {
 			handed := locking(next, r)
 			waits := func(m *Manager) func() bool {
 				return func() bool {
-					m.mu.Lock()
-					defer m.mu.Unlock()
+					m.holds.mu.Lock()
+					defer m.holds.mu.Unlock()
 					id, _ := holder.id(r.Kind, 0, r.Key, "")
 					key := id.Line()
 					key.Fair = r.Fair

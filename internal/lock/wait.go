@@ -127,16 +127,16 @@ func (w *waiter) next(ctx context.Context, over <-chan time.Time, timer *time.Ti
 	case <-m.drained:
 		e.ended = errDraining
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	m.holds.mu.Lock()
+	defer m.holds.mu.Unlock()
 	first, called := w.first(), w.called
 	e.due = called || first && (woken || !time.Now().Before(lockstore.Later(l.tryAt, l.holdBack)))
 	if acts := e.due || e.ended != nil; acts {
 		w.parked, w.called = false, false
 		if w.claimed && !offered {
-			m.mu.Unlock()
+			m.holds.mu.Unlock()
 			e.offer, offered = <-w.offer, true // it comes for sure
-			m.mu.Lock()
+			m.holds.mu.Lock()
 		}
 	}
 	// The message of a turn that is offered to others may be here before the offer that says so.
@@ -161,8 +161,8 @@ func (w *waiter) next(ctx context.Context, over <-chan time.Time, timer *time.Ti
 // the head.
 func (w *waiter) park(timer *time.Timer) <-chan struct{} {
 	m, l := w.c.m, w.line
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	m.holds.mu.Lock()
+	defer m.holds.mu.Unlock()
 	w.parked = true
 	if !w.first() {
 		timer.Stop()
@@ -180,19 +180,19 @@ func (w *waiter) park(timer *time.Timer) <-chan struct{} {
 // were heard all along.
 func (w *waiter) listen(ctx context.Context, over <-chan time.Time) error {
 	m, l := w.c.m, w.line
-	m.mu.Lock()
+	m.holds.mu.Lock()
 	if !w.first() || w.listens || w.called || w.claimed { // an offer is to be taken first
-		m.mu.Unlock()
+		m.holds.mu.Unlock()
 		return nil
 	}
 	w.listens, w.parked = true, false
 	if l.key.Fair {
 		m.store.Subscribe(w.ownChannel(), l)
-		if len(m.byKey[w.id.Line()]) == 0 {
+		if len(m.holds.byKey[w.id.Line()]) == 0 {
 			l.tryAt = time.Time{} // what came there before was not heard; one of ours tells everybody when it gives back
 		}
 	}
-	m.mu.Unlock()
+	m.holds.mu.Unlock()
 	channels := []string{l.key.Channel()}
 	if l.key.Fair {
 		channels = append(channels, w.ownChannel())
@@ -206,9 +206,9 @@ func (w *waiter) listen(ctx context.Context, over <-chan time.Time) error {
 			return err
 		}
 		if waited {
-			m.mu.Lock()
+			m.holds.mu.Lock()
 			l.tryAt = time.Time{}
-			m.mu.Unlock()
+			m.holds.mu.Unlock()
 		}
 	}
 	return nil
@@ -216,7 +216,7 @@ func (w *waiter) listen(ctx context.Context, over <-chan time.Time) error {
 
 // refused notes what Redis said to a waiter.
 func (m *Manager) refused(w *waiter, no refusal) {
-	m.mu.Lock()
+	m.holds.mu.Lock()
 	if no.ticket != 0 && no.ticket != w.ticket {
 		w.ticket = no.ticket
 		w.order()
@@ -227,7 +227,7 @@ func (m *Manager) refused(w *waiter, no refusal) {
 		w.line.turnEnded(true)
 		ttl = w.line.comeAgain(no.turn, ttl)
 	}
-	m.mu.Unlock()
+	m.holds.mu.Unlock()
 	if first {
 		m.tryNext(w.line, ttl)
 	}

@@ -24,32 +24,32 @@ func (m *Manager) watch(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-timer.C:
-		case <-m.schedule.Wake:
+		case <-m.holds.schedule.Wake:
 		}
 	}
 }
 
 // startDue starts the renewals that are due, as far as there is room, and says when to come again.
 func (m *Manager) startDue(now time.Time) (next time.Duration) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for h, due := m.schedule.Due(now); due; h, due = m.schedule.Due(now) {
-		m.schedule.Drop(h)
+	m.holds.mu.Lock()
+	defer m.holds.mu.Unlock()
+	for h, due := m.holds.schedule.Due(now); due; h, due = m.holds.schedule.Due(now) {
+		m.holds.schedule.Drop(h)
 		m.dispatch(h, now)
 	}
 	rest := m.startAll()
-	return min(rest, m.schedule.Sleep(min(round, m.opts.Watchdog/50)))
+	return min(rest, m.holds.schedule.Sleep(min(round, m.opts.Watchdog/50)))
 }
 
 // dispatch decides what becomes of a hold whose time in the schedule has come. mu is held.
 func (m *Manager) dispatch(h *hold, now time.Time) {
 	switch {
 	case h.count == 0:
-		m.forget(h) // it was only kept until a renewal without an answer could no longer be done
+		m.holds.forget(h) // it was only kept until a renewal without an answer could no longer be done
 	case h.watched && h.abandoned(now):
-		m.runOut(h)
+		m.holds.runOut(h)
 	case h.watched && m.opts.MaxHold > 0 && now.Sub(h.grantedAt) > m.opts.MaxHold:
-		m.lose(h, reasonMaxHold)
+		m.holds.lose(h, reasonMaxHold)
 	case !h.watched && !h.explicit && !now.Before(h.deadline):
 		// Its end needs no look: watchDeadlines tells it.
 	default:
@@ -81,8 +81,8 @@ func (m *Manager) renewBatch(b *batch) outcomeOf {
 // renewal is the step that a batch stands for.
 func (m *Manager) renewal(b *batch) lockstore.Renewal {
 	r := lockstore.Renewal{DB: b.db, Kind: b.kind, Lease: b.lease, Replicas: b.replicas, Allow: b.allow, Holds: make([]lockstore.Renewed, len(b.holds))}
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	m.holds.mu.Lock()
+	defer m.holds.mu.Unlock()
 	for i, h := range b.holds {
 		r.Holds[i] = lockstore.Renewed{ID: h.id, Named: h.explicit, Mark: b.marks[i], Attempt: h.attempt, Lease: h.lease, Taken: h.taken}
 	}
@@ -92,8 +92,8 @@ func (m *Manager) renewal(b *batch) lockstore.Renewal {
 // noteRenewals notes for each hold of a batch what came of its renewal, and leaves it. back are those that were told lost before
 // the answer came: Redis has them for another lease, which nobody wants.
 func (m *Manager) noteRenewals(b *batch, out []int64, err error, sent time.Time) (back []*hold) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	m.holds.mu.Lock()
+	defer m.holds.mu.Unlock()
 	for i, h := range b.holds {
 		said := int64(lockstore.Undecided)
 		if i < len(out) {
@@ -114,23 +114,23 @@ func (m *Manager) noteRenewals(b *batch, out []int64, err error, sent time.Time)
 		default:
 			m.renewalFailed(h)
 		}
-		m.free(h)
+		m.holds.free(h)
 	}
 	return back
 }
 
 // regain implements lockstore.Host.
 func (m *Manager) regain(r lockstore.Renewed, lease time.Duration, take func(*lockstore.Acquire)) {
-	h, err := m.enter(context.Background(), r.ID, r.Named)
+	h, err := m.holds.enter(context.Background(), r.ID, r.Named)
 	if err != nil {
 		return
 	}
-	defer m.leave(h)
-	m.mu.Lock()
+	defer m.holds.leave(h)
+	m.holds.mu.Lock()
 	still := h.live() && !h.unwanted && h.attempt == r.Attempt
-	beside := m.holds[r.ID.As(r.ID.Kind.Spec().Other)].live()
+	beside := m.holds.byID[r.ID.As(r.ID.Kind.Spec().Other)].live()
 	count := h.count
-	m.mu.Unlock()
+	m.holds.mu.Unlock()
 	if still {
 		take(&lockstore.Acquire{ID: r.ID, Named: r.Named, Count: count, Beside: beside, Lease: lease.Milliseconds(), Watched: true, Registration: r.Mark})
 	}
@@ -158,17 +158,17 @@ func (m *Manager) renewed(h *hold, code int64, sent time.Time, lease time.Durati
 			h.renewedAt, h.deadline = sent, lockstore.Later(h.deadline, sent.Add(lease-m.store.Drift(lease))) // Redis keeps the longer one too
 		}
 		if h.suspect != "" {
-			m.plan(h, time.Now()) // suspected since this was sent
+			m.holds.plan(h, time.Now()) // suspected since this was sent
 		} else if h.watched {
-			m.planNext(h, sent)
+			m.holds.planNext(h, sent)
 		} else {
 			m.stillThere(h)
 		}
 	case 2:
 		// Another connection has taken the owner's lock over: it is watched, or ends, there.
-		m.end(h)
+		m.holds.end(h)
 	default:
-		m.lose(h, h.whyGone())
+		m.holds.lose(h, h.whyGone())
 	}
 }
 
@@ -188,16 +188,16 @@ func (h *hold) whyGone() string {
 const expirySlack = time.Second
 
 // endUnreleased ends a live hold that is left to run out in Redis. mu is held.
-func (m *Manager) endUnreleased(h *hold) {
+func (hs *holds) endUnreleased(h *hold) {
 	if h.count > 0 {
-		m.vacate(h, h.deadline)
-		m.end(h)
+		hs.vacate(h, h.deadline)
+		hs.end(h)
 	}
 }
 
 // vacate has those told that wait for a lock whose hold ends by itself: now, or at its deadline if it may live until then. mu is held.
-func (m *Manager) vacate(h *hold, at time.Time) {
-	m.store.Vacate(h.id, at, lockstore.Later(at, h.deadline).Add(expirySlack))
+func (hs *holds) vacate(h *hold, at time.Time) {
+	hs.store.Vacate(h.id, at, lockstore.Later(at, h.deadline).Add(expirySlack))
 }
 
 // stillThere goes on with an unwatched hold that Redis still has: until its deadline, and past it if another proxy
@@ -206,12 +206,12 @@ func (m *Manager) stillThere(h *hold) {
 	now, last := time.Now(), h.deadline.Add(expirySlack)
 	switch {
 	case now.Before(h.deadline):
-		m.plan(h, h.deadline)
+		m.holds.plan(h, h.deadline)
 	case now.Before(last):
-		m.vacate(h, now)
-		m.plan(h, last)
+		m.holds.vacate(h, now)
+		m.holds.plan(h, last)
 	default:
-		m.end(h)
+		m.holds.end(h)
 	}
 }
 
@@ -221,5 +221,5 @@ func (m *Manager) renewalFailed(h *hold) {
 	if at, ok := h.lossAt(); ok {
 		pause = max(min(h.lease/12, at.Sub(now)/4, time.Second), h.lease/100, 10*time.Millisecond)
 	}
-	m.plan(h, now.Add(pause))
+	m.holds.plan(h, now.Add(pause))
 }
