@@ -117,6 +117,18 @@ func TestPathsInPages(t *testing.T) {
 	}
 }
 
+// TestReadme: the first page is one that people read to its end.
+func TestReadme(t *testing.T) {
+	const longest = 150
+	text, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(text), "\n"); n < 50 || n > longest {
+		t.Errorf("README.md has %d lines, at most %d", n, longest)
+	}
+}
+
 // TestGlossary: its words are those of the code.
 func TestGlossary(t *testing.T) {
 	house := os.DirFS(filepath.Join("..", ".."))
