@@ -244,7 +244,9 @@ func exchange(ctx context.Context, p *upstream.Pipe, cmds [][]byte) ([]resp.Repl
 
 // account is the proxy's own identity, for questions about the cluster.
 func (c *Cluster) account() upstream.Identity {
-	return upstream.Identity{User: c.target.Node.User, Password: c.target.Node.Password, Proto: 2, Lane: controlLane}
+	id := c.target.Node.Service()
+	id.Lane = controlLane
+	return id
 }
 
 // gathered is a Sink that keeps all it gets.

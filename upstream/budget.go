@@ -169,7 +169,7 @@ func (b *Budget) leave(n *Node) {
 // account is whom a Budget counts a connection of id for.
 func (id Identity) account() string {
 	switch {
-	case id.anonymous():
+	case id.Anonymous():
 		return "(nobody)"
 	case id.User == "":
 		return "default"

@@ -72,7 +72,7 @@ func (p *Pipe) runLink() (served bool, err error) {
 		return false, err
 	}
 	open, serves := false, false
-	if p.id.anonymous() {
+	if p.id.Anonymous() {
 		if open, serves, err = p.node.anonymous.prove(p.ctx, conn); err != nil {
 			conn.Close()
 			return false, err
@@ -87,7 +87,7 @@ func (p *Pipe) runLink() (served bool, err error) {
 		l.denied = p.node.anonymous.suspect
 	}
 	p.link.Store(l)
-	if p.id.anonymous() {
+	if p.id.Anonymous() {
 		defer p.node.anonymous.end()
 		if fresh := p.node.anonymous.begin(era); open && !fresh {
 			l.retire(errPasswordAsked)

@@ -127,8 +127,7 @@ func (c *Control) wait(cc *controlClient, first bool, db, ring int) (rueidis.Cli
 func (c *Control) options(db, ring int) rueidis.ClientOption {
 	return rueidis.ClientOption{
 		InitAddress:         []string{c.target.Addr}, // dial knows better when there are Sentinels
-		Username:            c.target.User,
-		Password:            c.target.Password,
+		AuthCredentialsFn:   c.target.Service().Credentials,
 		SelectDB:            db,
 		ClientName:          "lockproxy", // a part of HELLO, so it needs no permission
 		ClientSetInfo:       rueidis.DisableClientSetInfo,

@@ -113,7 +113,7 @@ func (n *Node) dedicateCounted(ctx context.Context, id Identity, to Receiver, co
 		return nil, &NotSentError{Cause: ErrClosed}
 	}
 	telemetry.Dedicated.Add(1)
-	if p.anon = id.anonymous(); p.anon {
+	if p.anon = id.Anonymous(); p.anon {
 		p.open.Store(!asked)
 		if fresh := n.anonymous.begin(era); !asked && !fresh {
 			p.shut.Store(true)

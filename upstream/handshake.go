@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/redis/rueidis"
+
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
@@ -16,8 +18,10 @@ type Identity struct {
 	// User and Password "" mean: never authenticated, Redis' default user
 	// decides. User "" with a password is the one-argument AUTH.
 	User, Password string
-	DB             int
-	Proto          int // 2 or 3
+	// Secret, unless nil, has the password instead of Password.
+	Secret Secret
+	DB     int
+	Proto  int // 2 or 3
 	// Lane tells connections apart that are the same to Redis, for commands
 	// that others must not wait behind: below 0 the proxy's own, above 1 those of one client at a time.
 	Lane int
@@ -25,8 +29,26 @@ type Identity struct {
 	Reads bool
 }
 
-// anonymous says that the connection never authenticated.
-func (id Identity) anonymous() bool { return id.User == "" && id.Password == "" }
+// Secret is a password that changes while the proxy runs: each connection is made with the present one. Its values are comparable.
+type Secret interface {
+	Password() string
+}
+
+// PresentPassword is the password for a new connection.
+func (id Identity) PresentPassword() string {
+	if id.Secret != nil {
+		return id.Secret.Password()
+	}
+	return id.Password
+}
+
+// Credentials are what rueidis is to log in with. It asks before each connection.
+func (id Identity) Credentials(rueidis.AuthCredentialsContext) (rueidis.AuthCredentials, error) {
+	return rueidis.AuthCredentials{Username: id.User, Password: id.PresentPassword()}, nil
+}
+
+// Anonymous says that the connection never authenticated.
+func (id Identity) Anonymous() bool { return id.User == "" && id.Password == "" && id.Secret == nil }
 
 // alone says that the connection serves one client at a time, as those in the lanes beyond the first do.
 func (id Identity) alone() bool { return id.Lane > 1 }
@@ -35,18 +57,18 @@ func (id Identity) alone() bool { return id.Lane > 1 }
 // how many they are: none for RESP2, database 0, without credentials.
 func (id Identity) handshake(b []byte) ([]byte, int) {
 	n := 0
-	auth := !id.anonymous()
+	auth := !id.Anonymous()
 	switch {
 	case id.Proto == 3 && auth:
 		user := id.User
 		if user == "" {
 			user = "default"
 		}
-		b, n = resp.AppendCommand(b, "HELLO", "3", "AUTH", user, id.Password), n+1
+		b, n = resp.AppendCommand(b, "HELLO", "3", "AUTH", user, id.PresentPassword()), n+1
 	case id.Proto == 3:
 		b, n = resp.AppendCommand(b, "HELLO", "3"), n+1
 	case auth:
-		b, n = appendAuth(b, id.User, id.Password), n+1
+		b, n = appendAuth(b, id.User, id.PresentPassword()), n+1
 	}
 	if id.DB != 0 {
 		b, n = resp.AppendCommand(b, "SELECT", strconv.Itoa(id.DB)), n+1

@@ -64,7 +64,7 @@ func proveNodeAsService(ctx context.Context, conn net.Conn, t Target, timeout ti
 	if t.NodeID == "" {
 		return nil
 	}
-	if id := (Identity{User: t.User, Password: t.Password, Proto: 2}); !id.anonymous() {
+	if id := t.Service(); !id.Anonymous() {
 		conn.SetDeadline(time.Now().Add(timeout))
 		hello, n := id.handshake(nil)
 		if err := ask(ctx, conn, hello, n); err != nil {

@@ -68,8 +68,9 @@ func (s *scripts) pipe(db int) (*Pipe, error) {
 	if p, ok := s.pipes.Load(db); ok {
 		return p.(*Pipe), nil
 	}
-	t := s.node.target
-	p, err := s.node.Open(s.node.ctx, Identity{User: t.User, Password: t.Password, DB: db, Proto: 2})
+	service := s.node.target.Service()
+	service.DB = db
+	p, err := s.node.Open(s.node.ctx, service)
 	if err != nil {
 		return nil, err
 	}

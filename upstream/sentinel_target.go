@@ -17,6 +17,12 @@ type Sentinels struct {
 	Master string   // the name they know it by
 	// User and Password are for the Sentinels themselves. Password with User "" belongs to their default user.
 	User, Password string
+	Secret         Secret // unless nil, it has the password instead
+}
+
+// Account is who the proxy is at the Sentinels.
+func (s *Sentinels) Account() Identity {
+	return Identity{User: s.User, Password: s.Password, Secret: s.Secret}
 }
 
 // Form of the address of a master that Sentinels know.
@@ -55,9 +61,6 @@ func parseSentinels(scheme, rest string) (Target, error) {
 	t.Password, _ = u.User.Password()
 	query.Del("sentinel-user")
 	query.Del("sentinel-password")
-	if t.Sentinels.User != "" && t.Sentinels.Password == "" {
-		return Target{}, errors.New("sentinel-user needs a sentinel-password")
-	}
 	for host := range strings.SplitSeq(authority[at+1:], ",") {
 		addr, err := sentinelAddr(host)
 		if err != nil {

@@ -32,7 +32,7 @@ func TestParseSentinelsRefuses(t *testing.T) {
 		"redis+sentinel://h1:0/main", "redis+sentinel://h1:x/main", "redis+sentinel://u:geheim@h1/main/x", "redis+sentinel://h1/main/-1",
 		"redis+sentinel://h1/a%20b", "redis+sentinel://u:ge%zzheim@h1/main", "redis+sentinel://u:geheim@h1,u:geheim@h2/main",
 		"redis+sentinel://u:geheim@h1/main?x=1", "redis+sentinel://h1/main?insecure-skip-verify=true", "redis+sentinel://h1/main#geheim",
-		"rediss+sentinel://u:geheim@h1/main?insecure-skip-verify=maybe", "redis+sentinel://h1/main?sentinel-user=geheim",
+		"rediss+sentinel://u:geheim@h1/main?insecure-skip-verify=maybe",
 		"redis+sentinel://h1/main?sentinel-password=ge%zzheim", "unix+sentinel:///geheim/main",
 	} {
 		_, err := ParseTarget(url)

@@ -20,6 +20,7 @@ type Target struct {
 	User    string
 	// Password with User "" belongs to Redis' default user.
 	Password string
+	Secret   Secret // unless nil, it has the password instead
 	DB       int
 	TLS      *tls.Config // nil: plain
 	Files    Renewer     // nil: TLS is used as it is
@@ -208,6 +209,11 @@ func (t Target) String() string {
 		u.Path = "/" + strconv.Itoa(t.DB)
 	}
 	return u.String()
+}
+
+// Service is the identity of the service account, in database 0.
+func (t Target) Service() Identity {
+	return Identity{User: t.User, Password: t.Password, Secret: t.Secret, Proto: 2}
 }
 
 func (t Target) encrypted() bool { return t.TLS != nil }

@@ -37,7 +37,7 @@ func (e *unsentError) As(target any) bool {
 func fit(ctx context.Context, conn net.Conn, t Target, timeout time.Duration) (runID string, err error) {
 	conn.SetDeadline(time.Now().Add(timeout))
 	defer conn.SetDeadline(time.Time{})
-	if id := (Identity{User: t.User, Password: t.Password, Proto: 2}); !id.anonymous() {
+	if id := t.Service(); !id.Anonymous() {
 		hello, n := id.handshake(nil)
 		if err := ask(ctx, conn, hello, n); err != nil {
 			return "", err

@@ -110,10 +110,10 @@ func (a *app) connect(ctx context.Context, url upstream.URL) (service upstream.I
 		return a.findCluster(ctx, target)
 	}
 	target := url.Target()
-	if err = a.secureUpstream(&target); err != nil {
+	cfg, log := a.cfg, a.log
+	if err = a.secureUpstream(&target, cfg.Upstream.PasswordFile); err != nil {
 		return service, err
 	}
-	cfg, log := a.cfg, a.log
 	if target.Sentinels != nil {
 		a.follower = sentinel.Follow(&target, log)
 	}
@@ -127,7 +127,9 @@ func (a *app) connect(ctx context.Context, url upstream.URL) (service upstream.I
 		where = quorum.Open(quorum.Options{Nodes: a.quorum, MaxLease: cfg.Quorum.MaxLease, NodeTimeout: cfg.Quorum.NodeTimeout})
 	}
 	a.locks = lock.New(where, a.lockOptions())
-	return upstream.Identity{User: target.User, Password: target.Password, DB: target.DB}, nil
+	service = target.Service()
+	service.DB = target.DB
+	return service, nil
 }
 
 // lockOptions are the lock engine's settings, wherever the locks are.

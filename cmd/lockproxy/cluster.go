@@ -19,7 +19,7 @@ const clusterRetry = time.Second
 
 // findCluster opens the cluster as soon as one of the nodes given tells of it, and returns the service account there.
 func (a *app) findCluster(ctx context.Context, target upstream.ClusterTarget) (service upstream.Identity, err error) {
-	if err = a.secureUpstream(&target.Node); err != nil {
+	if err = a.secureUpstream(&target.Node, a.cfg.Upstream.PasswordFile); err != nil {
 		return service, err
 	}
 	addresses, err := cluster.ParseAddressMap(strings.Join(a.cfg.Cluster.AddressMap, ","))
@@ -36,7 +36,7 @@ func (a *app) findCluster(ctx context.Context, target upstream.ClusterTarget) (s
 				a.log.Info("the cluster is there")
 			}
 			a.locks = lock.New(sharded.Cluster(a.cluster, sharded.PubSub(a.cfg.Cluster.PubSub)), a.lockOptions())
-			return upstream.Identity{User: target.Node.User, Password: target.Node.Password}, nil
+			return target.Node.Service(), nil
 		}
 		a.log.Warn("the cluster is not there yet", "error", err)
 		systemd.StillStarting(10 * clusterRetry)

@@ -16,7 +16,7 @@ func (a *app) connectQuorum() error {
 	longest, distinct := a.cfg.Quorum.MaxLease, &upstream.Distinct{}
 	for _, url := range a.cfg.Quorum.Nodes {
 		target := url.Target()
-		if err := a.secureUpstream(&target); err != nil {
+		if err := a.secureUpstream(&target, a.cfg.Quorum.PasswordFile); err != nil {
 			return err
 		}
 		target.MinUptime, target.Vetter = longest+longest/100, distinct.Add(url.String())

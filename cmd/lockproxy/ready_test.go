@@ -64,10 +64,14 @@ func TestReadyz(t *testing.T) {
 // A quorum without its majority is not ready, and neither is a process that has never reached Redis.
 func TestReadyzOfAQuorum(t *testing.T) {
 	t.Parallel()
-	server, a, b := testredis.Start(t), testredis.Start(t), testredis.Start(t)
+	server, a, b := testredis.Start(t), testredis.Start(t, "--requirepass", "secret"), testredis.Start(t, "--requirepass", "secret")
 	metrics := freeAddr(t)
+	password := filepath.Join(t.TempDir(), "password")
+	if err := os.WriteFile(password, []byte("secret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	start(t, "--upstream", server.URL(), "--listen", freeAddr(t), "--metrics-listen", metrics,
-		"--quorum", a.URL()+","+b.URL()+",redis://"+freeAddr(t), "--lock-watchdog-timeout", "1s", "--quorum-max-lease", "1s", "--quorum-node-timeout", "100ms")
+		"--quorum", "redis://"+a.Addr()+",redis://"+b.Addr()+",redis://"+freeAddr(t), "--quorum-password-file", password, "--lock-watchdog-timeout", "1s", "--quorum-max-lease", "1s", "--quorum-node-timeout", "100ms")
 	awaitPage(t, "http://"+metrics+"/readyz", 200, "ok")
 	b.Stop()
 	awaitPage(t, "http://"+metrics+"/readyz", 503, "quorum: ")

@@ -81,8 +81,19 @@ func (a *app) clientAuth() tls.ClientAuthType {
 	return tls.RequireAndVerifyClientCert
 }
 
-// secureUpstream gives the connections to a rediss:// upstream what --upstream-tls-… say.
-func (a *app) secureUpstream(t *upstream.Target) error {
+// secureUpstream gives the connections to Redis the password that is in a file, "" is none, and those to a rediss:// upstream
+// what --upstream-tls-… say.
+func (a *app) secureUpstream(t *upstream.Target, password string) error {
+	if err := a.secret(&t.Secret, password); err != nil {
+		return err
+	}
+	if file := a.cfg.Upstream.SentinelPasswordFile; file != "" && t.Sentinels != nil {
+		known := *t.Sentinels
+		if err := a.secret(&known.Secret, file); err != nil {
+			return err
+		}
+		t.Sentinels = &known
+	}
 	if t.TLS == nil {
 		return nil
 	}
@@ -101,6 +112,19 @@ func (a *app) secureUpstream(t *upstream.Target) error {
 	return nil
 }
 
+// secret reads a file with a password, "" is none.
+func (a *app) secret(to *upstream.Secret, file string) error {
+	if file == "" {
+		return nil
+	}
+	files, err := a.keepFresh(tlsfiles.Names{Password: file})
+	if err != nil {
+		return fmt.Errorf("password file: %w", err)
+	}
+	*to = files
+	return nil
+}
+
 // upstreamFiles are the files for connections to Redis.
 func upstreamFiles(cfg config.Config) tlsfiles.Names {
 	names := tlsfiles.Names{CA: cfg.Upstream.TLSCA}
@@ -110,7 +134,7 @@ func upstreamFiles(cfg config.Config) tlsfiles.Names {
 	return names
 }
 
-// keepFresh reads certificates that watchFiles is to keep fresh.
+// keepFresh reads files that watchFiles is to keep fresh.
 func (a *app) keepFresh(n tlsfiles.Names) (*tlsfiles.Files, error) {
 	f, err := tlsfiles.Open(n, a.log)
 	if err == nil {
@@ -119,7 +143,7 @@ func (a *app) keepFresh(n tlsfiles.Names) (*tlsfiles.Files, error) {
 	return f, err
 }
 
-// watchFiles takes on new certificates until ctx ends, at once after a SIGHUP.
+// watchFiles takes on what is new in files until ctx ends, at once after a SIGHUP.
 func watchFiles(ctx context.Context, f *tlsfiles.Files) {
 	hangup := make(chan os.Signal, 1)
 	signal.Notify(hangup, syscall.SIGHUP)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -23,8 +24,18 @@ func TestSentinelDiscovery(t *testing.T) {
 	g.Sentinels[0].Kill()
 	g.Sentinels[1].Kill()
 	byACL := strings.Replace(g.URL(), "sentinel-password=geheim-watch", "sentinel-user=proxy&sentinel-password=geheim-acl", 1)
-	for _, url := range []string{g.URL(), byACL} {
-		p := harness.StartProxy(t, url)
+	file := func(password string) string {
+		name := filepath.Join(t.TempDir(), "password")
+		if err := os.WriteFile(name, []byte(password+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return name
+	}
+	inFiles := strings.NewReplacer("geheim-data", "", "?sentinel-password=geheim-watch", "").Replace(g.URL())
+	for url, flags := range map[string][]string{
+		g.URL(): nil, byACL: nil, inFiles: {"--upstream-password-file", file("geheim-data"), "--sentinel-password-file", file("geheim-watch")},
+	} {
+		p := harness.StartProxy(t, url, flags...)
 		w := harness.Dial(t, p.Addr())
 		harness.Expect(t, w, "+OK\r\n", "AUTH", "geheim-data")
 		harness.Expect(t, w, "+OK\r\n", "SET", "k", "v")

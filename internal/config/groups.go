@@ -13,6 +13,9 @@ type Upstream struct {
 	URL     upstream.URL  // zero is the embedded store
 	Timeout time.Duration // 0 is no limit
 
+	PasswordFile         string // "": the password is in URL, if there is one
+	SentinelPasswordFile string // the same, for Sentinels
+
 	TLSCA         string // "" is the system's
 	TLSCert       string
 	TLSKey        string
@@ -50,9 +53,10 @@ type Cluster struct {
 
 // Quorum are the nodes that keep the locks.
 type Quorum struct {
-	Nodes       []upstream.URL // none: the upstream keeps the locks
-	MaxLease    time.Duration
-	NodeTimeout time.Duration
+	Nodes        []upstream.URL // none: the upstream keeps the locks
+	PasswordFile string         // "": the passwords are in Nodes
+	MaxLease     time.Duration
+	NodeTimeout  time.Duration
 }
 
 // Locks are the rules by which locks are taken, renewed and lost.

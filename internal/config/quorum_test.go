@@ -7,6 +7,29 @@ import (
 	"time"
 )
 
+func TestPasswordFiles(t *testing.T) {
+	sentinels, three := "redis+sentinel://s/m", "--quorum redis://a,redis://b,redis://c"
+	for args, want := range map[string]string{
+		"--upstream redis://svc@d --upstream-password-file f":                                          "",
+		"--upstream redis-cluster://svc@d,e --upstream-password-file f":                                "",
+		"--upstream " + sentinels + "?sentinel-user=w --sentinel-password-file f":                      "",
+		"--upstream redis://d --quorum-password-file f " + three:                                       "",
+		"--upstream-password-file f":                                                                   "does nothing without an upstream",
+		"--upstream redis://svc:secret@d --upstream-password-file f":                                   "has a password, too",
+		"--upstream redis-cluster://svc:secret@d,e --upstream-password-file f":                         "has a password, too",
+		"--upstream redis://d --sentinel-password-file f":                                              "does nothing without Sentinels",
+		"--upstream " + sentinels + "?sentinel-password=secret --sentinel-password-file f":             "has a sentinel-password, too",
+		"--upstream " + sentinels + "?sentinel-user=w":                                                 "sentinel-user needs",
+		"--upstream redis://d --quorum-password-file f":                                                "does nothing without quorum",
+		"--upstream redis://d --quorum-password-file f --quorum redis://a,redis://b,redis://:secret@c": "has a password, too",
+	} {
+		_, err := Parse(strings.Fields(args))
+		if text := fmt.Sprint(err); (err == nil) != (want == "") || !strings.Contains(text, want) || strings.Contains(text, "secret@") {
+			t.Errorf("%s: %v", args, err)
+		}
+	}
+}
+
 func TestQuorumSettings(t *testing.T) {
 	three := "redis://a:1,redis://:secret@b:1,unix:///c.sock"
 	for args, want := range map[string]string{

@@ -26,6 +26,7 @@ func (c Config) Validate() error {
 	faults = append(faults, c.listenFaults()...)
 	faults = append(faults, c.tlsFaults()...)
 	faults = append(faults, c.quorumFaults()...)
+	faults = append(faults, c.passwordFaults()...)
 	if c.Listen.Announce != "" {
 		if err := validHostPort(c.Listen.Announce); err != nil {
 			fault("announce-address: %w", err)

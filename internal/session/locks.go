@@ -116,7 +116,7 @@ func (s *Session) May(key []byte, write bool) error {
 // isService says whether the client is the same user as the lock scripts are.
 func (s *Session) isService() bool {
 	service := s.srv.o.Service
-	return userName(s.ident.User) == userName(service.User) && s.ident.Password == service.Password
+	return userName(s.ident.User) == userName(service.User) && s.ident.Password == service.PresentPassword()
 }
 
 // userName gives Redis' default user its name.

@@ -44,7 +44,7 @@ func (r *rightsChange) note(c *commandtable.Command, args [][]byte) {
 
 // concerns says whether a connection of that identity may be one that Redis would not take any more.
 func (r *rightsChange) concerns(id upstream.Identity) bool {
-	if id.User == "" && id.Password == "" {
+	if id.Anonymous() {
 		return r.all
 	}
 	return slices.Contains(r.deleted, id.User)

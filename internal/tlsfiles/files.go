@@ -1,5 +1,5 @@
-// Package tlsfiles keeps the certificates, keys and authorities of some PEM files, and takes new ones on when the
-// files change, without a restart.
+// Package tlsfiles keeps the certificates, keys and authorities of some PEM files, or the password of another, and takes new
+// ones on when the files change, without a restart.
 package tlsfiles
 
 import (
@@ -21,6 +21,7 @@ const every = time.Second
 type Names struct {
 	Certs, Keys []string // pairs: the key of Certs[i] is in Keys[i]; a certificate's chain follows it in its file
 	CA          string   // a bundle of authorities
+	Password    string   // one line; a file of its own kind, not with the others
 }
 
 // Files holds what was last found good. Any goroutine may use it.
@@ -55,6 +56,9 @@ func Open(n Names, log *slog.Logger) (*Files, error) {
 
 // Now is what the files held when they were last good.
 func (f *Files) Now() *Material { return f.now.Load() }
+
+// Password is what that file held when it was last good.
+func (f *Files) Password() string { return f.Now().Password }
 
 // Watch looks at the files from time to time, and at once for each value from ask, until ctx ends.
 func (f *Files) Watch(ctx context.Context, ask <-chan os.Signal) {
@@ -93,12 +97,12 @@ func (f *Files) look(atOnce bool) {
 	}
 	if err != nil {
 		f.refused = sum
-		f.log.Warn("certificates have changed but cannot be used, the old ones stay", "error", err)
+		f.log.Warn(f.names.what()+" have changed but cannot be used, the old ones stay", "error", err)
 		return
 	}
 	f.used, f.refused = sum, digest{}
 	f.now.Store(m)
-	f.log.Info("certificates reloaded", "certificates", f.names.Certs, "ca", f.names.CA)
+	f.log.Info(f.names.what()+" reloaded", "files", f.names.all())
 }
 
 // read returns the contents of all files, certificates first, then keys, then the CA. An error has a digest as well.
@@ -119,8 +123,17 @@ func (n Names) read() (contents [][]byte, sum digest, err error) {
 
 func (n Names) all() []string {
 	all := append(append([]string(nil), n.Certs...), n.Keys...)
-	if n.CA != "" {
-		all = append(all, n.CA)
+	for _, name := range []string{n.CA, n.Password} {
+		if name != "" {
+			all = append(all, name)
+		}
 	}
 	return all
+}
+
+func (n Names) what() string {
+	if n.Password != "" {
+		return "passwords"
+	}
+	return "certificates"
 }

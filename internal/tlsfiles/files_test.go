@@ -118,6 +118,31 @@ func TestBadFilesLeaveTheOld(t *testing.T) {
 	}
 }
 
+func TestPassword(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "password")
+	for _, bad := range []string{"", "\n", "one\ntwo\n", "a\x00b"} {
+		write(t, file, []byte(bad))
+		if _, err := Open(Names{Password: file}, slog.Default()); err == nil {
+			t.Errorf("%q: opened", bad)
+		}
+	}
+	write(t, file, []byte("one\r\n"))
+	f, log := open(t, Names{Password: file})
+	if got := f.Password(); got != "one" {
+		t.Errorf("%q", got)
+	}
+	for _, step := range []struct{ content, password string }{{" two ", " two "}, {"", " two "}, {"three\n", "three"}} {
+		write(t, file, []byte(step.content))
+		f.look(false)
+		if f.look(false); f.Password() != step.password {
+			t.Errorf("%q after %q", f.Password(), step.content)
+		}
+	}
+	if said := log.String(); strings.Count(said, "passwords reloaded") != 2 || strings.Contains(said, "three") {
+		t.Error(said)
+	}
+}
+
 // As Kubernetes mounts secrets: the file is a link into ..data, which is a link that is exchanged.
 func TestExchangedLinks(t *testing.T) {
 	a, dir := testredis.NewAuthority(t), t.TempDir()

@@ -13,6 +13,7 @@ import (
 type Material struct {
 	Certificates []tls.Certificate // the first one is for clients that name no server, or an unknown one
 	Authorities  *x509.CertPool    // nil: no CA file
+	Password     string            // "": no such file
 }
 
 // parse reads contents in the order of read.
@@ -25,14 +26,32 @@ func (n Names) parse(contents [][]byte) (*Material, error) {
 		}
 		m.Certificates = append(m.Certificates, pair)
 	}
+	var err error
+	if n.Password != "" {
+		m.Password, err = password(contents[len(contents)-1])
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", n.Password, err)
+		}
+	}
 	if n.CA == "" {
 		return m, nil
 	}
-	var err error
 	if m.Authorities, err = authorities(contents[len(contents)-1]); err != nil {
 		return nil, fmt.Errorf("%s: %w", n.CA, err)
 	}
 	return m, nil
+}
+
+// password is the only line there is. Its end is not a part of it: editors and echo put one there.
+func password(content []byte) (string, error) {
+	line := bytes.TrimSuffix(bytes.TrimSuffix(content, []byte("\n")), []byte("\r"))
+	switch {
+	case len(line) == 0:
+		return "", errors.New("holds no password")
+	case bytes.ContainsAny(line, "\r\n\x00"):
+		return "", errors.New("holds more than one line")
+	}
+	return string(line), nil
 }
 
 // authorities reads a bundle, all of it: x509's own AppendCertsFromPEM passes over what it does not understand, and so

@@ -96,9 +96,8 @@ func (f *Follower) role(ctx context.Context, t *masterTerm) (master bool, err er
 			return master, err
 		}
 	}
-	service := upstream.Identity{User: f.target.User, Password: f.target.Password, Proto: 2}
 	p.term = t
-	if p.conn, _, err = upstream.Connect(ctx, f.at(t.addr), service, roleTimeout); err != nil {
+	if p.conn, _, err = upstream.Connect(ctx, f.at(t.addr), f.target.Service(), roleTimeout); err != nil {
 		p.conn = nil
 		return false, err
 	}

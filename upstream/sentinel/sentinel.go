@@ -118,8 +118,7 @@ func (s *sentinel) onMessage(msg rueidis.PubSubMessage) {
 func (s *sentinel) options() rueidis.ClientOption {
 	return rueidis.ClientOption{
 		InitAddress:         []string{s.addr},
-		Username:            s.f.target.Sentinels.User,
-		Password:            s.f.target.Sentinels.Password,
+		AuthCredentialsFn:   s.f.target.Sentinels.Account().Credentials,
 		ClientName:          "lockproxy",
 		ClientSetInfo:       rueidis.DisableClientSetInfo,
 		DialCtxFn:           s.dial,
