@@ -35,6 +35,8 @@ type Executor struct {
 	work     sync.WaitGroup
 	wait     replyWait
 	memory   replyMemory
+
+	Upstream time.Duration // of the last Do: how long its requests took, each round by the slowest
 }
 
 // replicaChoice is whether reads go to replicas.
@@ -155,7 +157,7 @@ func (e *Executor) Private(on bool) {
 // did not run for want of a node are tried again for Options.RetryFor, and so are those that only read and lost their
 // replies; a write that lost its reply is never sent twice.
 func (e *Executor) Do(ctx context.Context, plans []*Plan) {
-	e.memory.held = 0
+	e.memory.held, e.Upstream = 0, 0
 	e.prepareReads(plans)
 	for {
 		wait, pending := e.gather(plans)

@@ -25,6 +25,13 @@ func (e *Executor) send(ctx context.Context) {
 	}
 	e.sendOver(ctx, e.round.batches[0])
 	e.work.Wait()
+	slowest := time.Duration(0)
+	for _, b := range e.round.batches[:e.round.live] {
+		if b.err == nil {
+			slowest = max(slowest, b.req.Answered-b.req.Sent)
+		}
+	}
+	e.Upstream += slowest
 	e.wait.mu.Lock()
 	e.wait.on.Store(false)
 	e.wait.mu.Unlock()

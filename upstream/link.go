@@ -6,6 +6,8 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+
+	"github.com/lockproxy/lockproxy/internal/telemetry"
 )
 
 // maxQueued is how many requests may be under way on one link.
@@ -190,6 +192,7 @@ func (l *link) write(own *Request, alone bool) {
 			runtime.Gosched()
 		}
 		alone = false
+		now := telemetry.Clock()
 		l.mu.Lock()
 		if l.failed != nil {
 			l.leave()
@@ -198,6 +201,9 @@ func (l *link) write(own *Request, alone bool) {
 		b := l.out
 		l.out, l.spare = l.spare, nil
 		end := l.appended
+		for r := l.pending.head; r != nil; r = r.next {
+			r.Sent = now
+		}
 		l.flight.join(&l.pending)
 		l.writer = own
 		l.writes++

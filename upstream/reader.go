@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 
+	"github.com/lockproxy/lockproxy/internal/telemetry"
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
@@ -189,8 +190,11 @@ func (rd *reader) release() {
 	rd.link.settle(rd.answeredCount, rd.answeredBytes)
 	rd.link.replied.Store(true)
 	rd.answeredCount, rd.answeredBytes = 0, 0
+	now := telemetry.Clock()
 	for rd.answered.head != nil {
-		rd.answered.pop().wake <- signalDone
+		r := rd.answered.pop()
+		r.Answered = now
+		r.wake <- signalDone
 	}
 }
 

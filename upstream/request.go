@@ -1,6 +1,9 @@
 package upstream
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+	"time"
+)
 
 // Sink takes the bytes of a request's replies, exactly as Redis sent them.
 type Sink interface {
@@ -42,6 +45,8 @@ type Handed struct {
 	Torn    bool // failed Do: Sink got a part of reply number Replied,
 	Partial int  // of so many bytes
 	Longest int  // bytes of the longest reply that was handed over in pieces
+
+	Sent, Answered time.Duration // by telemetry.Clock, when Do has succeeded: before its first byte was written, and when its last reply had been read
 }
 
 // ending is how the Do of a Request is ended before it has its replies.

@@ -143,6 +143,7 @@ func (u *clusteredPath) do(e *cluster.Executor, plans []*cluster.Plan) {
 	ctx, done := u.clientContext()
 	defer done()
 	e.Do(ctx, plans)
+	u.Spent += e.Upstream
 }
 
 // settleRun gathers what came of the run. t is what its reply was streamed through; nil: it was not.

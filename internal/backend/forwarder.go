@@ -63,6 +63,7 @@ type Forwarder struct {
 	path    path
 	request atomic.Pointer[upstream.Request] // which sends its runs; nil: none yet
 	big     bigTraffic
+	Spent   time.Duration // from sending to the replies, of all that was forwarded; the client's own to set back
 }
 
 // path is what differs: one Redis, or the nodes of a cluster.
@@ -198,6 +199,13 @@ func (f *Forwarder) runRequest(b *Batch, sink upstream.Sink) *upstream.Request {
 	r.Cmds, r.Sink, r.Patient, r.Turn = b.run, sink, true, f.host.Step()
 	r.Replied, r.Partial, r.Longest = 0, 0, 0
 	return r
+}
+
+// spent notes how long a request took.
+func (f *Forwarder) spent(r *upstream.Request, err error) {
+	if err == nil {
+		f.Spent += r.Answered - r.Sent
+	}
 }
 
 // disconnected lets go of a request that was ended: its replies are still pending.

@@ -166,6 +166,7 @@ func (u *singlePath) forwardOver(b *Batch, p *upstream.Pipe, err error) {
 	r := u.runRequest(b, b)
 	if err == nil {
 		err = p.Do(r)
+		u.spent(r, err)
 		u.disconnected(err)
 	}
 	u.big.measure(r.Longest, b.total, len(b.run))
@@ -186,6 +187,7 @@ func (u *singlePath) forwardBig(b *Batch) {
 	r := u.runRequest(b, t)
 	if err == nil {
 		err = u.big.pipe.Do(r)
+		u.spent(r, err)
 		u.disconnected(err)
 		u.usesOwn()
 	}

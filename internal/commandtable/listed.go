@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/lockproxy/lockproxy/internal/telemetry"
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
@@ -40,6 +41,9 @@ func learnCommand(entry resp.Reply) *Command {
 	}
 	c := &Command{Name: strings.ToLower(string(entry.Elems[0].Text)), Arity: entry.Elems[1].Int()}
 	c.Spec = readCommandSpec(c.Name, entry)
+	if len(entry.Elems) > 6 {
+		c.Family = familyOf(texts(entry.Elems[6]))
+	}
 	for _, flag := range entry.Elems[2].Elems {
 		switch string(flag.Text) {
 		case "readonly":
@@ -51,6 +55,26 @@ func learnCommand(entry resp.Reply) *Command {
 		}
 	}
 	return c
+}
+
+// familiesByCategory are the categories of Redis' ACL that say what a command is about; the first that a command has counts.
+var familiesByCategory = []struct {
+	category string
+	family   telemetry.Family
+}{
+	{"@scripting", telemetry.Script}, {"@transaction", telemetry.Transaction}, {"@pubsub", telemetry.PubSub}, {"@stream", telemetry.Stream},
+	{"@geo", telemetry.Geo}, {"@sortedset", telemetry.SortedSet}, {"@hash", telemetry.Hash}, {"@list", telemetry.List}, {"@set", telemetry.Set},
+	{"@string", telemetry.String}, {"@bitmap", telemetry.String}, {"@hyperloglog", telemetry.String}, {"@keyspace", telemetry.Key},
+	{"@connection", telemetry.Connection}, {"@admin", telemetry.ServerAdmin}, {"@dangerous", telemetry.ServerAdmin},
+}
+
+func familyOf(categories []string) telemetry.Family {
+	for _, f := range familiesByCategory {
+		if slices.Contains(categories, f.category) {
+			return f.family
+		}
+	}
+	return telemetry.Other
 }
 
 // MayBlock has those of the commands that names lists, in lower case, treated as commands that may wait, as BLPOP does: each call

@@ -6,6 +6,8 @@ import (
 	"bytes"
 	"slices"
 	"strings"
+
+	"github.com/lockproxy/lockproxy/internal/telemetry"
 )
 
 // Command is what the proxy knows of one command name. A name it does not know is forwarded.
@@ -30,8 +32,9 @@ type Command struct {
 
 // Learned is what Redis says of a command.
 type Learned struct {
-	ReadOnly bool         // it changes nothing
-	Module   bool         // a module's own: it may block without saying so
+	ReadOnly bool // it changes nothing
+	Module   bool // a module's own: it may block without saying so
+	Family   telemetry.Family
 	Spec     *CommandSpec // nil: Redis has said nothing
 }
 
@@ -133,9 +136,12 @@ func (c *Command) takeOver(old *Command) {
 	if c.Spec == nil {
 		c.Spec = old.Spec
 	}
+	if c.Family == telemetry.Other {
+		c.Family = old.Family
+	}
 	if c.waits != nil {
 		waits := *c.waits
-		waits.Spec = c.Spec
+		waits.Spec, waits.Family = c.Spec, c.Family
 		c.waits = &waits
 	}
 }

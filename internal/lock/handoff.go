@@ -1,9 +1,11 @@
 package lock
 
 import (
+	"context"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockstore"
+	"github.com/lockproxy/lockproxy/internal/telemetry"
 )
 
 // When a holder gives the lock back and the next waiter stands on this proxy, one script moves it from owner to owner. This is
@@ -163,6 +165,9 @@ func (r *release) Given(all []lockstore.Acquired, turn bool, err error) {
 		h.note(turn, all[0].Code == 1)
 	}
 	for i, w := range h.to {
+		if err == nil && all[i].Code == 1 {
+			telemetry.HandedOff(context.Background(), w.id.Kind.String())
+		}
 		if lockstore.Unknown(err) || err == nil && all[i].Code == 1 {
 			w.offer <- offer{acquire: w.ask, got: all[i], err: err}
 			continue

@@ -174,6 +174,36 @@ func (m *Manager) listWaiting(owner string) (out []Entry) {
 	return out
 }
 
+// Ages are how long the oldest hold has been held through this proxy, and how long that verb has waited that waits longest; 0: none is, none does.
+func (m *Manager) Ages() (hold, wait time.Duration) { return m.holds.oldest(), m.longestWait() }
+
+func (hs *holds) oldest() (age time.Duration) {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	done := 0
+	for _, h := range hs.byID {
+		if done++; h.count > 0 {
+			age = max(age, time.Since(h.grantedAt))
+		}
+		yield(&hs.mu, done)
+	}
+	return age
+}
+
+func (m *Manager) longestWait() (age time.Duration) {
+	m.holds.mu.Lock()
+	defer m.holds.mu.Unlock()
+	done := 0
+	for _, l := range m.lines {
+		for at := l.waiters.Front(); at != nil; at = at.Next() { // a fair queue is not in the order of arrival
+			age = max(age, time.Since(at.Value.(*waiter).since))
+		}
+		done++
+		yield(&m.holds.mu, done)
+	}
+	return age
+}
+
 // glob says whether name matches a pattern of Redis' KEYS and SCAN: * ? [abc] [^a] [a-z] and \\ before a literal byte.
 // It is linear in memory and at worst len(pattern) x len(name) in time, whatever the pattern.
 func glob(pattern, name string) bool {

@@ -44,6 +44,31 @@ func TestListHoldsUpNobody(t *testing.T) {
 	c.Close(Gone)
 }
 
+// The oldest hold and the longest wait grow until they end.
+func TestAges(t *testing.T) {
+	m := holding(t, 2)
+	first, none := m.Ages()
+	later, _ := m.Ages()
+	if first <= 0 || later <= first || none != 0 {
+		t.Errorf("held for %v, then %v; waited for %v", first, later, none)
+	}
+	c, _ := client(m)
+	w := m.newWaiter(context.Background(), c, Request{Key: "waited for"})
+	m.holds.mu.Lock()
+	l := &line{}
+	l.waiters.PushBack(w)
+	m.lines[w.waitingLine()] = l
+	m.holds.mu.Unlock()
+	defer func() {
+		m.holds.mu.Lock()
+		defer m.holds.mu.Unlock()
+		delete(m.lines, w.waitingLine())
+	}()
+	if _, wait := m.Ages(); wait <= 0 {
+		t.Errorf("waited for %v", wait)
+	}
+}
+
 // Of ten thousand locks, while others come and go, those that stay are all listed once.
 func TestListOfMany(t *testing.T) {
 	m := holding(t, 10000)

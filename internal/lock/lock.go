@@ -59,10 +59,15 @@ func (c *Client) Lock(ctx context.Context, r Request) (Grant, error) {
 	took := time.Since(began)
 	telemetry.VerbDone(ctx, strings.ToLower(verb), outcomeWord(err), took)
 	if err == nil {
-		c.m.stats.granted.Add(1)
-		telemetry.LockGranted(ctx, r.Kind.String(), took)
+		c.m.granted(ctx, r.Kind, took)
 	}
 	return g, err
+}
+
+// granted counts a grant, so long after it was asked for.
+func (m *Manager) granted(ctx context.Context, k Kind, took time.Duration) {
+	m.stats.granted.Add(1)
+	telemetry.LockGranted(ctx, k.String(), took)
 }
 
 // verb is what asks for this.

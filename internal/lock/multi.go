@@ -33,7 +33,13 @@ func (c *Client) MultiLock(ctx context.Context, keys []string, r Request) ([]Gra
 	ctx, span := telemetry.Span(ctx, "MULTILOCK")
 	defer span.End()
 	grants, err := c.multiLock(ctx, keys, r)
-	telemetry.VerbDone(ctx, "multilock", outcomeWord(err), time.Since(began))
+	took := time.Since(began)
+	telemetry.VerbDone(ctx, "multilock", outcomeWord(err), took)
+	if err == nil {
+		for range canonical(keys) {
+			c.m.granted(ctx, r.Kind, took)
+		}
+	}
 	return grants, err
 }
 

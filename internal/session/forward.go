@@ -24,6 +24,7 @@ func (s *Session) enqueue(raw []byte, args [][]byte, c *commandtable.Command) {
 		s.pipes.SeenBig()
 	}
 	b.Add(raw, args, c)
+	b.timing.note(c)
 	b.rights.note(c, args)
 	if c != nil && c.Module {
 		s.activity.module.Store(&c.Name)
@@ -44,7 +45,9 @@ func (s *Session) forward() {
 		if s.lockedOut() {
 			s.refuseRun()
 		} else {
+			before := s.pipes.Spent
 			s.pipes.Forward(&b.Batch)
+			b.timing.forwarded(s.pipes.Spent - before)
 		}
 	}
 	s.srv.rightsChanged(b.rights)

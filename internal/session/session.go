@@ -13,6 +13,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/internal/lock"
+	"github.com/lockproxy/lockproxy/internal/telemetry"
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -101,6 +102,7 @@ type batch struct {
 	verb   []byte           // the reply of the lock verb at work
 	next   []redcon.Command // of the same pipeline, behind the command at work
 	rights rightsChange     // that the run may bring
+	timing timing
 }
 
 const (
@@ -113,6 +115,7 @@ var batches = sync.Pool{New: func() any { return new(batch) }}
 func (b *batch) clearRun() {
 	b.ClearRun()
 	b.rights = rightsChange{}
+	b.timing.run = telemetry.Run{}
 }
 
 // giveBack returns b to the pool unless it has grown beyond what is worth keeping.
@@ -143,6 +146,8 @@ func (s *Session) serve(first redcon.Command, rest []redcon.Command) {
 	}
 	s.batch = batches.Get().(*batch)
 	s.batch.Guard = s.guard
+	s.batch.timing.begin()
+	s.pipes.Spent = 0
 	s.activity.progress.step.next()
 	s.batch.next = rest
 	s.command(first)
@@ -156,6 +161,9 @@ func (s *Session) serve(first redcon.Command, rest []redcon.Command) {
 		s.own.dedicated.Flush()
 	}
 	s.flush()
+	if s.own.dedicated == nil { // what went that way had another time
+		s.batch.timing.end(s.pipes.Spent)
+	}
 	s.batch.giveBack()
 	s.batch = nil
 	s.activity.progress.step.rest()
@@ -211,6 +219,7 @@ func (s *Session) forwardOrAnswer(cmd redcon.Command, c *commandtable.Command, a
 		return
 	}
 	answer(s, cmd.Args)
+	s.batch.timing.answered()
 	if len(s.batch.Out) >= flushAt {
 		s.flush()
 	}

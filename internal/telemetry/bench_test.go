@@ -58,3 +58,14 @@ func BenchmarkLockGranted(b *testing.B) {
 		LockGranted(ctx, "plain", time.Millisecond)
 	}
 }
+
+// BenchmarkRun is what telemetry does for a command of its own, but for the reading of clocks.
+func BenchmarkRun(b *testing.B) {
+	start(b, Options{MetricsListen: "127.0.0.1:0"})
+	b.ReportAllocs()
+	for b.Loop() {
+		run := Run{String: 1}
+		run.Upstream(100 * time.Microsecond)
+		run.Proxy(20 * time.Microsecond)
+	}
+}

@@ -25,7 +25,7 @@ type endpoint struct {
 }
 
 // listen opens the endpoint and returns the reader through which it collects.
-func listen(ctx context.Context, o Options) (*endpoint, sdkmetric.Reader, error) {
+func listen(ctx context.Context, o Options, more sdkmetric.Producer) (*endpoint, sdkmetric.Reader, error) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(
 		collectors.NewGoCollector(),
@@ -33,6 +33,7 @@ func listen(ctx context.Context, o Options) (*endpoint, sdkmetric.Reader, error)
 	)
 	reader, err := exporter.New(
 		exporter.WithRegisterer(registry),
+		exporter.WithProducer(more),
 		exporter.WithTranslationStrategy(otlptranslator.UnderscoreEscapingWithSuffixes),
 		exporter.WithoutScopeInfo(), // one scope: its labels would only repeat
 	)

@@ -35,10 +35,11 @@ func spanExporter(ctx context.Context) (sdktrace.SpanExporter, error) {
 }
 
 // metricReader returns what carries figures away, nil for nothing.
-func metricReader(ctx context.Context) (sdkmetric.Reader, error) {
+func metricReader(ctx context.Context, more sdkmetric.Producer) (sdkmetric.Reader, error) {
 	if !asked("METRICS") {
 		return nil, nil
 	}
+	autoexport.WithFallbackMetricProducer(func(context.Context) (sdkmetric.Producer, error) { return more, nil })
 	r, err := autoexport.NewMetricReader(ctx)
 	if err != nil || autoexport.IsNoneMetricReader(r) {
 		return nil, err

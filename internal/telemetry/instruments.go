@@ -5,28 +5,36 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"go.opentelemetry.io/otel/metric"
 )
 
-// Bounds of the histograms' buckets, in seconds.
+// Bounds of the histograms' buckets.
 var (
+	// A command is answered within a round trip, or Redis is busy with another.
+	commandBounds = bounds(0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10000)
 	// A wait is over in a round trip, or lasts until a client gives up.
-	waitBounds = []float64{
-		0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60,
-	}
+	waitBounds = bounds(0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10000, 30000, 60000)
 	// A lock is held for a write or two, or for a batch job.
-	holdBounds = []float64{
-		0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600,
-	}
+	holdBounds = bounds(1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10000, 30000, 60000, 120000, 300000, 600000)
 	// A renewal is due every third of a lease, 30 s unless set otherwise.
-	latenessBounds = []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20}
+	latenessBounds = bounds(1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10000, 20000)
 )
+
+// bounds are given in milliseconds.
+func bounds(ms ...float64) (all []time.Duration) {
+	for _, b := range ms {
+		all = append(all, time.Duration(b*float64(time.Millisecond)))
+	}
+	return all
+}
 
 // instruments are what lock verbs record into, once figures have a reader.
 type instruments struct {
-	verbDuration, lockWait, lockHold, lateness metric.Float64Histogram
-	granted, lost, renewals                    metric.Int64Counter
+	verbDuration, lockWait, lockHold, lateness, scripts *vector
+	upstream, proxy                                     [families]*histogram
+	handoffs, lost, renewals                            metric.Int64Counter
 }
 
 // current is nil while no figures leave the process. OpenTelemetry's own global
@@ -39,19 +47,52 @@ type builder struct {
 	errs  []error
 }
 
-func newInstruments(meter metric.Meter) (*instruments, error) {
+func newInstruments(meter metric.Meter, h *histograms) (*instruments, error) {
 	b := &builder{meter: meter}
 	b.observeAtomics()
+	b.observeAges()
 	set := &instruments{
-		verbDuration: b.histogram("lockproxy.verb.duration", "Time from a lock verb's arrival to its reply.", waitBounds),
-		lockWait:     b.histogram("lockproxy.lock.wait", "Time from asking for a lock to its grant.", waitBounds),
-		lockHold:     b.histogram("lockproxy.lock.hold", "Time from a lock's grant to its release.", holdBounds),
-		lateness:     b.histogram("lockproxy.lock.renewal.lateness", "How late renewals were sent.", latenessBounds),
-		granted:      b.counter("lockproxy.lock.granted", "{lock}", "Locks granted."),
+		verbDuration: h.add("lockproxy.verb.duration", "Time from a lock verb's arrival to its reply.", waitBounds, "verb", "outcome"),
+		lockWait:     h.add("lockproxy.lock.wait", "Time from asking for a lock to its grant.", waitBounds, "kind"),
+		lockHold:     h.add("lockproxy.lock.hold", "Time from a lock's grant to its release.", holdBounds, "kind"),
+		lateness:     h.add("lockproxy.lock.renewal.lateness", "How late renewals were sent.", latenessBounds),
+		scripts:      h.add("lockproxy.script.duration", "Time from sending a lock script to its reply.", commandBounds, "script"),
+		handoffs:     b.counter("lockproxy.lock.handoffs", "{lock}", "Locks handed from one client of this proxy to the next."),
 		lost:         b.counter("lockproxy.lock.lost", "{lock}", "Locks lost while they were held."),
 		renewals:     b.counter("lockproxy.lock.renewals", "{renewal}", "Leases the watchdog tried to renew."),
 	}
+	commands := h.add("lockproxy.command.duration", "Time that commands took, upstream and in the proxy.", commandBounds, "family", "part")
+	for f, name := range familyNames {
+		set.upstream[f], set.proxy[f] = commands.of(name, "upstream"), commands.of(name, "proxy")
+	}
+	b.observeCount("lockproxy.lock.granted", "{lock}", "Locks granted.", set.lockWait)
 	return set, errors.Join(b.errs...)
+}
+
+// Ages are the oldest hold and the oldest wait of a proxy, found when a collection asks for them.
+type Ages func() (hold, wait time.Duration)
+
+var ages atomic.Pointer[Ages]
+
+// ObserveAges has those of this process found by that.
+func ObserveAges(find Ages) { ages.Store(&find) }
+
+// observeAges asks once in a collection.
+func (b *builder) observeAges() {
+	const holdName, waitName = "lockproxy.lock.oldest.hold", "lockproxy.lock.oldest.wait"
+	hold, err := b.meter.Float64ObservableGauge(holdName, metric.WithUnit("s"), metric.WithDescription("For how long the oldest lock held through this proxy has been held."))
+	b.check(holdName, err)
+	wait, err := b.meter.Float64ObservableGauge(waitName, metric.WithUnit("s"), metric.WithDescription("For how long the lock verb has waited that waits longest."))
+	b.check(waitName, err)
+	_, err = b.meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
+		if find := ages.Load(); find != nil {
+			held, waited := (*find)()
+			o.ObserveFloat64(hold, held.Seconds())
+			o.ObserveFloat64(wait, waited.Seconds())
+		}
+		return nil
+	}, hold, wait)
+	b.check(holdName, err)
 }
 
 // observeAtomics lets a collection read the counters of the commands' path.
@@ -98,11 +139,16 @@ func (b *builder) observeCounter(name, unit, description string, c *Counter) {
 	b.check(name, err)
 }
 
-func (b *builder) histogram(name, description string, bounds []float64) metric.Float64Histogram {
-	h, err := b.meter.Float64Histogram(name, metric.WithUnit("s"), metric.WithDescription(description),
-		metric.WithExplicitBucketBoundaries(bounds...))
+// observeCount has a counter of what v times.
+func (b *builder) observeCount(name, unit, description string, v *vector) {
+	_, err := b.meter.Int64ObservableCounter(name, metric.WithUnit(unit), metric.WithDescription(description),
+		metric.WithInt64Callback(func(_ context.Context, o metric.Int64Observer) error {
+			for _, h := range *v.known.Load() {
+				o.Observe(h.count(), metric.WithAttributeSet(h.labels))
+			}
+			return nil
+		}))
 	b.check(name, err)
-	return h
 }
 
 func (b *builder) counter(name, unit, description string) metric.Int64Counter {

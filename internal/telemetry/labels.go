@@ -12,8 +12,7 @@ import (
 // labels are one combination of attribute values as the instruments take them;
 // handing over the ready slices keeps a call from allocating its own.
 type labels struct {
-	add    []metric.AddOption
-	record []metric.RecordOption
+	add []metric.AddOption
 }
 
 // labelCache builds the labels of one or two attributes once per combination of
@@ -50,7 +49,7 @@ func (c *labelCache) grow(first, second string) *labels {
 		kvs = append(kvs, attribute.String(c.second, second))
 	}
 	option := metric.WithAttributeSet(attribute.NewSet(kvs...))
-	l := &labels{add: []metric.AddOption{option}, record: []metric.RecordOption{option}}
+	l := &labels{add: []metric.AddOption{option}}
 	grown := maps.Clone(known)
 	grown[key] = l
 	c.known.Store(&grown)

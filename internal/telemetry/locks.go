@@ -8,7 +8,6 @@ import (
 // Each family of attribute values, built once per combination. The values are
 // words of our own (a verb, an outcome, a kind of lock, a reason): few, fixed.
 var (
-	verbLabels    = newLabelCache("verb", "outcome")
 	kindLabels    = newLabelCache("kind", "")
 	lossLabels    = newLabelCache("kind", "reason")
 	renewalLabels = newLabelCache("outcome", "")
@@ -19,7 +18,7 @@ var (
 // its reply.
 func VerbDone(ctx context.Context, verb, outcome string, took time.Duration) {
 	if set := current.Load(); set != nil {
-		set.verbDuration.Record(ctx, took.Seconds(), verbLabels.get(verb, outcome).record...)
+		set.verbDuration.of(verb, outcome).record(took, 1)
 	}
 }
 
@@ -27,9 +26,22 @@ func VerbDone(ctx context.Context, verb, outcome string, took time.Duration) {
 // "write") after a wait, which is the round trip alone when the lock was free.
 func LockGranted(ctx context.Context, kind string, waited time.Duration) {
 	if set := current.Load(); set != nil {
-		l := kindLabels.get(kind, "")
-		set.granted.Add(ctx, 1, l.add...)
-		set.lockWait.Record(ctx, waited.Seconds(), l.record...)
+		set.lockWait.of(kind, "").record(waited, 1)
+	}
+}
+
+// HandedOff records that a lock went from its holder to the next client without
+// anybody else having it between.
+func HandedOff(ctx context.Context, kind string) {
+	if set := current.Load(); set != nil {
+		set.handoffs.Add(ctx, 1, kindLabels.get(kind, "").add...)
+	}
+}
+
+// ScriptDone records that Redis has answered one of the scripts that locks use.
+func ScriptDone(script string, took time.Duration) {
+	if set := current.Load(); set != nil {
+		set.scripts.of(script, "").record(took, 1)
 	}
 }
 
@@ -37,7 +49,7 @@ func LockGranted(ctx context.Context, kind string, waited time.Duration) {
 // it was held.
 func LockReleased(ctx context.Context, kind string, held time.Duration) {
 	if set := current.Load(); set != nil {
-		set.lockHold.Record(ctx, held.Seconds(), kindLabels.get(kind, "").record...)
+		set.lockHold.of(kind, "").record(held, 1)
 	}
 }
 
@@ -60,6 +72,6 @@ func Renewal(ctx context.Context, outcome string, n int) {
 // in time.
 func RenewalLate(ctx context.Context, late time.Duration) {
 	if set := current.Load(); set != nil {
-		set.lateness.Record(ctx, late.Seconds())
+		set.lateness.of("", "").record(late, 1)
 	}
 }

@@ -2,9 +2,8 @@
 // OpenTelemetry.
 //
 // Every package may count. What is counted on the way of every command is a
-// plain atomic ([Counter], [Gauge]) that a collection reads; what is counted
-// once per lock verb goes into OpenTelemetry's counters and histograms. All of
-// it may be called before [Start] and after [Telemetry.Shutdown], when it costs
+// plain atomic ([Counter], [Gauge], histograms) that a collection reads; what
+// is counted once per lock verb goes into OpenTelemetry's counters. All of it may be called before [Start] and after [Telemetry.Shutdown], when it costs
 // next to nothing.
 //
 // Figures leave the process in two ways, both off by default: a Prometheus
@@ -21,6 +20,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"time"
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
@@ -119,15 +119,16 @@ func (t *Telemetry) startTraces(ctx context.Context, res *resource.Resource) err
 
 func (t *Telemetry) startMetrics(ctx context.Context, res *resource.Resource, o Options) error {
 	var readers []sdkmetric.Option
+	times := &histograms{since: time.Now()}
 	if o.MetricsListen != "" {
-		e, reader, err := listen(ctx, o)
+		e, reader, err := listen(ctx, o, times)
 		if err != nil {
 			return fmt.Errorf("metrics endpoint: %w", err)
 		}
 		t.endpoint = e
 		readers = append(readers, sdkmetric.WithReader(reader))
 	}
-	reader, err := metricReader(ctx)
+	reader, err := metricReader(ctx, times)
 	if err != nil {
 		return fmt.Errorf("metrics: %w", err)
 	}
@@ -138,7 +139,7 @@ func (t *Telemetry) startMetrics(ctx context.Context, res *resource.Resource, o 
 		return nil
 	}
 	t.metrics = sdkmetric.NewMeterProvider(append(readers, sdkmetric.WithResource(res))...)
-	set, err := newInstruments(t.metrics.Meter(scope))
+	set, err := newInstruments(t.metrics.Meter(scope), times)
 	if err != nil {
 		return err
 	}

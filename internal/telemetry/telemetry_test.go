@@ -94,11 +94,18 @@ func countSomething(ctx context.Context) {
 	LockLost(ctx, "plain", "expired")
 	Renewal(ctx, "renewed", 500)
 	RenewalLate(ctx, 7*time.Millisecond)
+	HandedOff(ctx, "plain")
+	ScriptDone("acquire", 400*time.Microsecond)
+	run := Run{String: 15, Hash: 1}
+	run.Upstream(300 * time.Microsecond)
+	run.Proxy(30 * time.Microsecond)
 }
 
 func TestScrapeShowsWhatWasCounted(t *testing.T) {
 	ctx := context.Background()
 	countSomething(ctx) // before Start: goes nowhere, harms nothing
+	ObserveAges(func() (hold, wait time.Duration) { return 90 * time.Second, 250 * time.Millisecond })
+	t.Cleanup(func() { ages.Store(nil) })
 	tel := start(t, Options{ServiceVersion: "1.2.3", MetricsListen: "127.0.0.1:0", Handlers: map[string]http.Handler{
 		"GET /other": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "here\n") }),
 	}})
@@ -136,19 +143,28 @@ func TestScrapeShowsWhatWasCounted(t *testing.T) {
 		}
 	}
 	for series, want := range map[string]float64{
-		`lockproxy_verb_duration_seconds_count{outcome="ok",verb="LOCK"}`:            2,
-		`lockproxy_verb_duration_seconds_bucket{outcome="nil",verb="LOCK",le="2.5"}`: 0,
-		`lockproxy_verb_duration_seconds_bucket{outcome="nil",verb="LOCK",le="5"}`:   2,
-		`lockproxy_lock_granted_total{kind="plain"}`:                                 4,
-		`lockproxy_lock_wait_seconds_bucket{kind="plain",le="0.0001"}`:               0,
-		`lockproxy_lock_wait_seconds_bucket{kind="plain",le="60"}`:                   2,
-		`lockproxy_lock_wait_seconds_count{kind="plain"}`:                            4,
-		`lockproxy_lock_hold_seconds_bucket{kind="plain",le="0.001"}`:                0,
-		`lockproxy_lock_hold_seconds_bucket{kind="plain",le="600"}`:                  2,
-		`lockproxy_lock_lost_total{kind="plain",reason="expired"}`:                   2,
-		`lockproxy_lock_renewals_total{outcome="renewed"}`:                           1000,
-		`lockproxy_lock_renewal_lateness_seconds_count`:                              2,
-		`lockproxy_lock_renewal_lateness_seconds_bucket{le="0.01"}`:                  2,
+		`lockproxy_verb_duration_seconds_count{outcome="ok",verb="LOCK"}`:                       2,
+		`lockproxy_verb_duration_seconds_bucket{outcome="nil",verb="LOCK",le="2.5"}`:            0,
+		`lockproxy_verb_duration_seconds_bucket{outcome="nil",verb="LOCK",le="5"}`:              2,
+		`lockproxy_lock_granted_total{kind="plain"}`:                                            4,
+		`lockproxy_lock_wait_seconds_bucket{kind="plain",le="0.0001"}`:                          0,
+		`lockproxy_lock_wait_seconds_bucket{kind="plain",le="60"}`:                              2,
+		`lockproxy_lock_wait_seconds_count{kind="plain"}`:                                       4,
+		`lockproxy_lock_hold_seconds_bucket{kind="plain",le="0.001"}`:                           0,
+		`lockproxy_lock_hold_seconds_bucket{kind="plain",le="600"}`:                             2,
+		`lockproxy_lock_lost_total{kind="plain",reason="expired"}`:                              2,
+		`lockproxy_lock_renewals_total{outcome="renewed"}`:                                      1000,
+		`lockproxy_lock_handoffs_total{kind="plain"}`:                                           2,
+		`lockproxy_script_duration_seconds_bucket{script="acquire",le="0.0005"}`:                2,
+		`lockproxy_command_duration_seconds_count{family="string",part="upstream"}`:             30,
+		`lockproxy_command_duration_seconds_bucket{family="hash",part="upstream",le="0.00025"}`: 0,
+		`lockproxy_command_duration_seconds_bucket{family="hash",part="upstream",le="0.0005"}`:  2,
+		`lockproxy_command_duration_seconds_bucket{family="string",part="proxy",le="5e-05"}`:    30,
+		`lockproxy_command_duration_seconds_sum{family="string",part="upstream"}`:               0.009,
+		`lockproxy_lock_oldest_hold_seconds`:                                                    90,
+		`lockproxy_lock_oldest_wait_seconds`:                                                    0.25,
+		`lockproxy_lock_renewal_lateness_seconds_count`:                                         2,
+		`lockproxy_lock_renewal_lateness_seconds_bucket{le="0.01"}`:                             2,
 	} {
 		if v, ok := got[series]; !ok || v != want {
 			t.Errorf("%s = %v (present: %v), want %v", series, v, ok, want)
@@ -289,6 +305,7 @@ func TestShutdownFlushesToOTLP(t *testing.T) {
 	for _, want := range [][2]string{
 		{"/v1/traces", "lock.wait"}, {"/v1/traces", "1.2.3"},
 		{"/v1/metrics", "lockproxy.lock.granted"}, {"/v1/metrics", "lockproxy.commands.forwarded"},
+		{"/v1/metrics", "lockproxy.command.duration"},
 	} {
 		if !c.got(want[0], want[1]) {
 			t.Errorf("%s did not get %q", want[0], want[1])

@@ -8,6 +8,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/lockproxy/lockproxy/internal/jitter"
+	"github.com/lockproxy/lockproxy/internal/telemetry"
 	"github.com/lockproxy/lockproxy/scripts"
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -26,6 +27,11 @@ func (c Call) Build(client rueidis.Client, verb, body string) rueidis.Completed 
 	return client.B().Arbitrary(verb, body, strconv.Itoa(len(c.Keys))).Keys(c.Keys[0]).Args(c.Keys[1:]...).Args(c.Args...).Build()
 }
 
+// answered times a call that was sent then.
+func (c Call) answered(sent time.Duration) {
+	telemetry.ScriptDone(c.Script.Name, telemetry.Clock()-sent)
+}
+
 // Eval runs a script by EVALSHA, by EVAL when Redis does not know it; ask is for a slot that is on its way here. It does not end
 // early: what was sent has an outcome, and that outcome is wanted. Errors are those of Outcome.
 func (n *Node) Eval(c Call, ask bool) (rueidis.RedisMessage, error) {
@@ -33,6 +39,7 @@ func (n *Node) Eval(c Call, ask bool) (rueidis.RedisMessage, error) {
 	if err != nil {
 		return rueidis.RedisMessage{}, &upstream.NotSentError{Cause: err}
 	}
+	defer c.answered(telemetry.Clock())
 	reply, err := Do(client, c.Build(client, "EVALSHA", c.Script.SHA), ask).ToMessage()
 	if UnknownScript(err) {
 		reply, err = Do(client, c.Build(client, "EVAL", c.Script.Source), ask).ToMessage()
@@ -50,6 +57,7 @@ func Do(client rueidis.Client, command rueidis.Completed, ask bool) rueidis.Redi
 
 // EvalInts runs one of the scripts that every LOCK and UNLOCK needs, on the short way.
 func (n *Node) EvalInts(c Call, ask bool) ([]int64, error) {
+	defer c.answered(telemetry.Clock())
 	run := n.Control.Ints
 	if ask {
 		run = n.Control.IntsAsking
@@ -68,6 +76,7 @@ func (n *Node) EvalReplicated(c Call, replicas int64, wait time.Duration) (reply
 	if err != nil {
 		return reply, 0, &upstream.NotSentError{Cause: err}
 	}
+	defer c.answered(telemetry.Clock())
 	verb, body := "EVALSHA", c.Script.SHA
 	for {
 		// WAIT answers for the writes of its own connection: rueidis sends a batch that holds a blocking command on one of its own.

@@ -1,0 +1,54 @@
+package session
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/lockproxy/lockproxy/internal/telemetry"
+)
+
+// How long commands take is told by their family, each of a pipeline counted: Redis' part, and the proxy's, which is known once the
+// client has its replies.
+func TestCommandsAreTimed(t *testing.T) {
+	tel, err := telemetry.Start(context.Background(), telemetry.Options{MetricsListen: "127.0.0.1:0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { tel.Shutdown(context.Background()) })
+	_, p := startBoth(t, nil)
+	w := dialWire(t, p.addr)
+	w.raw([]byte("PFADD h a\r\nPFADD h b\r\nGEOPOS g a\r\nGEOPOS g a\r\nGEOPOS g a\r\nCLIENT ID\r\n"))
+	for range 6 {
+		w.frame()
+	}
+	w.do("CLIENT", "ID") // what came before is over
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	got, err := client.Get("http://" + tel.Addr().String() + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer got.Body.Close()
+	page, err := io.ReadAll(got.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		`lockproxy_command_duration_seconds_count{family="geo",part="upstream"} 3`,
+		`lockproxy_command_duration_seconds_count{family="geo",part="proxy"} 3`,
+		`lockproxy_command_duration_seconds_count{family="string",part="upstream"} 2`,
+	} {
+		if !strings.Contains(string(page), "\n"+want+"\n") {
+			t.Errorf("/metrics lacks %s", want)
+		}
+	}
+	if t.Failed() {
+		for line := range strings.Lines(string(page)) {
+			if strings.Contains(line, "command_duration_seconds_count") {
+				t.Log(line)
+			}
+		}
+	}
+}

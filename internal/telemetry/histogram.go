@@ -1,0 +1,144 @@
+package telemetry
+
+import (
+	"context"
+	"maps"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/sdk/instrumentation"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+)
+
+// Histograms are counted here and handed to OpenTelemetry when it collects: to
+// record into its own costs ten times as much, which is too much for what is
+// done with every command.
+
+const (
+	mostBounds = 19
+	parts      = 4 // of a histogram, so that processors seldom write to the same memory
+)
+
+// histogram counts durations by how long they are.
+type histogram struct {
+	bounds []time.Duration // upper ones; at most mostBounds
+	labels attribute.Set
+	parts  [parts]struct {
+		counts [mostBounds + 1]atomic.Int64
+		sum    atomic.Int64
+		_      [cacheLine]byte
+	}
+}
+
+// record counts n things that took so long each.
+func (h *histogram) record(took time.Duration, n int64) {
+	i := 0
+	for i < len(h.bounds) && took > h.bounds[i] {
+		i++
+	}
+	part := &h.parts[rand.Uint32()%parts]
+	part.counts[i].Add(n)
+	part.sum.Add(int64(took) * n)
+}
+
+// count is how many things have been counted.
+func (h *histogram) count() (n int64) {
+	for part := range h.parts {
+		for i := range h.parts[part].counts {
+			n += h.parts[part].counts[i].Load()
+		}
+	}
+	return n
+}
+
+// point is what has been counted.
+func (h *histogram) point(since, now time.Time) metricdata.HistogramDataPoint[float64] {
+	p := metricdata.HistogramDataPoint[float64]{Attributes: h.labels, StartTime: since, Time: now, BucketCounts: make([]uint64, len(h.bounds)+1)}
+	for _, b := range h.bounds {
+		p.Bounds = append(p.Bounds, b.Seconds())
+	}
+	var sum time.Duration
+	for part := range h.parts {
+		sum += time.Duration(h.parts[part].sum.Load())
+		for i := range p.BucketCounts {
+			n := uint64(h.parts[part].counts[i].Load())
+			p.BucketCounts[i] += n
+			p.Count += n
+		}
+	}
+	p.Sum = sum.Seconds()
+	return p
+}
+
+// vector is the histograms of one name, one for each combination of the values
+// of its labels: words of our own, few and fixed. To find one takes no lock: the
+// map is replaced whole when it grows.
+type vector struct {
+	name, description string
+	labels            [2]string // their names; those that are "" are none
+	bounds            []time.Duration
+	known             atomic.Pointer[map[[2]string]*histogram]
+	mu                sync.Mutex // growing
+}
+
+func (v *vector) of(first, second string) *histogram {
+	if h := (*v.known.Load())[[2]string{first, second}]; h != nil {
+		return h
+	}
+	return v.grow([2]string{first, second})
+}
+
+func (v *vector) grow(values [2]string) *histogram {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	known := *v.known.Load()
+	if h := known[values]; h != nil {
+		return h
+	}
+	var kvs []attribute.KeyValue
+	for i, name := range v.labels {
+		if name != "" {
+			kvs = append(kvs, attribute.String(name, values[i]))
+		}
+	}
+	h := &histogram{bounds: v.bounds, labels: attribute.NewSet(kvs...)}
+	grown := maps.Clone(known)
+	grown[values] = h
+	v.known.Store(&grown)
+	return h
+}
+
+// histograms are all of them. It is OpenTelemetry's Producer.
+type histograms struct {
+	since time.Time
+	all   []*vector
+}
+
+func (s *histograms) add(name, description string, bounds []time.Duration, labels ...string) *vector {
+	v := &vector{name: name, description: description, bounds: bounds}
+	copy(v.labels[:], labels)
+	v.known.Store(&map[[2]string]*histogram{})
+	s.all = append(s.all, v)
+	return v
+}
+
+// Produce implements sdkmetric.Producer.
+func (s *histograms) Produce(context.Context) ([]metricdata.ScopeMetrics, error) {
+	out := metricdata.ScopeMetrics{Scope: instrumentation.Scope{Name: scope}}
+	now := time.Now()
+	for _, v := range s.all {
+		data := metricdata.Histogram[float64]{Temporality: metricdata.CumulativeTemporality}
+		for _, h := range *v.known.Load() {
+			if p := h.point(s.since, now); p.Count > 0 {
+				data.DataPoints = append(data.DataPoints, p)
+			}
+		}
+		if len(data.DataPoints) > 0 {
+			out.Metrics = append(out.Metrics, metricdata.Metrics{Name: v.name, Description: v.description, Unit: "s", Data: data})
+		}
+	}
+	return []metricdata.ScopeMetrics{out}, nil
+}
