@@ -32,7 +32,7 @@ func Main(args []string) int {
 	o, err := parse(args)
 	switch {
 	case errors.Is(err, errHelp):
-		usage(os.Stdout)
+		Usage(os.Stdout)
 		return 0
 	case err != nil:
 		say("%v", err)
@@ -285,4 +285,5 @@ func (h *holder) unlock() {
 	}
 }
 
-func usage(w io.Writer) { fmt.Fprint(w, help) }
+// Usage prints what `lockproxy run --help` shows.
+func Usage(w io.Writer) { fmt.Fprint(w, help) }

@@ -1,0 +1,70 @@
+# Written by: go test ./internal/config -update
+_lockproxy() {
+	local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}
+	COMPREPLY=()
+	if [ "${COMP_WORDS[1]}" = run ] && [ "$COMP_CWORD" -gt 1 ]; then
+		mapfile -t COMPREPLY < <(compgen -W "--lock --wait --fair --lease --address" -- "$cur")
+		return
+	fi
+	case $prev in
+	--upstream) mapfile -t COMPREPLY < <(:) ;;
+	--listen) mapfile -t COMPREPLY < <(:) ;;
+	--tls-listen) mapfile -t COMPREPLY < <(:) ;;
+	--tls-cert) mapfile -t COMPREPLY < <(compgen -f -- "$cur") ;;
+	--tls-key) mapfile -t COMPREPLY < <(compgen -f -- "$cur") ;;
+	--tls-client-ca) mapfile -t COMPREPLY < <(compgen -f -- "$cur") ;;
+	--tls-client-auth) mapfile -t COMPREPLY < <(compgen -W "no optional required" -- "$cur") ;;
+	--proxy-protocol) mapfile -t COMPREPLY < <(compgen -W "off required" -- "$cur") ;;
+	--proxy-protocol-from) mapfile -t COMPREPLY < <(:) ;;
+	--reuse-port) mapfile -t COMPREPLY < <(compgen -W "yes no" -- "$cur") ;;
+	--protected-mode) mapfile -t COMPREPLY < <(compgen -W "yes no" -- "$cur") ;;
+	--upstream-tls-ca) mapfile -t COMPREPLY < <(compgen -f -- "$cur") ;;
+	--upstream-tls-cert) mapfile -t COMPREPLY < <(compgen -f -- "$cur") ;;
+	--upstream-tls-key) mapfile -t COMPREPLY < <(compgen -f -- "$cur") ;;
+	--upstream-tls-server-name) mapfile -t COMPREPLY < <(:) ;;
+	--cluster-address-map) mapfile -t COMPREPLY < <(:) ;;
+	--cluster-refresh) mapfile -t COMPREPLY < <(:) ;;
+	--cluster-retry) mapfile -t COMPREPLY < <(:) ;;
+	--cluster-read-from) mapfile -t COMPREPLY < <(compgen -W "master replica client" -- "$cur") ;;
+	--present) mapfile -t COMPREPLY < <(compgen -W "standalone cluster" -- "$cur") ;;
+	--announce-address) mapfile -t COMPREPLY < <(:) ;;
+	--config) mapfile -t COMPREPLY < <(compgen -f -- "$cur") ;;
+	--quorum) mapfile -t COMPREPLY < <(:) ;;
+	--quorum-max-lease) mapfile -t COMPREPLY < <(:) ;;
+	--quorum-node-timeout) mapfile -t COMPREPLY < <(:) ;;
+	--lock-watchdog-timeout) mapfile -t COMPREPLY < <(:) ;;
+	--disconnect-grace) mapfile -t COMPREPLY < <(:) ;;
+	--owner-grace) mapfile -t COMPREPLY < <(:) ;;
+	--drain-delay) mapfile -t COMPREPLY < <(:) ;;
+	--drain-timeout) mapfile -t COMPREPLY < <(:) ;;
+	--max-hold) mapfile -t COMPREPLY < <(:) ;;
+	--cluster-pubsub) mapfile -t COMPREPLY < <(compgen -W "both sharded classic" -- "$cur") ;;
+	--implicit-reentry) mapfile -t COMPREPLY < <(compgen -W "auto always never" -- "$cur") ;;
+	--fence-key-ttl) mapfile -t COMPREPLY < <(:) ;;
+	--warm-channels) mapfile -t COMPREPLY < <(:) ;;
+	--threads) mapfile -t COMPREPLY < <(:) ;;
+	--wait-poll) mapfile -t COMPREPLY < <(:) ;;
+	--fair-wait) mapfile -t COMPREPLY < <(:) ;;
+	--max-clients) mapfile -t COMPREPLY < <(:) ;;
+	--max-upstream-connections) mapfile -t COMPREPLY < <(:) ;;
+	--max-upstream-connections-per-user) mapfile -t COMPREPLY < <(:) ;;
+	--max-clients-per-address) mapfile -t COMPREPLY < <(:) ;;
+	--max-bulk) mapfile -t COMPREPLY < <(:) ;;
+	--max-args) mapfile -t COMPREPLY < <(:) ;;
+	--max-command) mapfile -t COMPREPLY < <(:) ;;
+	--max-query-memory) mapfile -t COMPREPLY < <(:) ;;
+	--max-reply-memory) mapfile -t COMPREPLY < <(:) ;;
+	--client-output-buffer-limit) mapfile -t COMPREPLY < <(:) ;;
+	--idle-timeout) mapfile -t COMPREPLY < <(:) ;;
+	--upstream-timeout) mapfile -t COMPREPLY < <(:) ;;
+	--handshake-timeout) mapfile -t COMPREPLY < <(:) ;;
+	--allow) mapfile -t COMPREPLY < <(:) ;;
+	--deny) mapfile -t COMPREPLY < <(:) ;;
+	--blocking-commands) mapfile -t COMPREPLY < <(:) ;;
+	--metrics-listen) mapfile -t COMPREPLY < <(:) ;;
+	--log-level) mapfile -t COMPREPLY < <(compgen -W "debug info warn error" -- "$cur") ;;
+	--log-format) mapfile -t COMPREPLY < <(compgen -W "text json" -- "$cur") ;;
+	*) mapfile -t COMPREPLY < <(compgen -W "run --upstream --listen --tls-listen --tls-cert --tls-key --tls-client-ca --tls-client-auth --proxy-protocol --proxy-protocol-from --reuse-port --protected-mode --upstream-tls-ca --upstream-tls-cert --upstream-tls-key --upstream-tls-server-name --cluster-address-map --cluster-refresh --cluster-retry --cluster-read-from --present --announce-address --config --quorum --quorum-max-lease --quorum-node-timeout --lock-watchdog-timeout --disconnect-grace --owner-grace --drain-delay --drain-timeout --max-hold --cluster-pubsub --implicit-reentry --fence-key-ttl --warm-channels --threads --wait-poll --fair-wait --max-clients --max-upstream-connections --max-upstream-connections-per-user --max-clients-per-address --max-bulk --max-args --max-command --max-query-memory --max-reply-memory --client-output-buffer-limit --idle-timeout --upstream-timeout --handshake-timeout --allow --deny --blocking-commands --metrics-listen --log-level --log-format --check-config --help --help-all --version" -- "$cur") ;;
+	esac
+}
+complete -o default -F _lockproxy lockproxy
