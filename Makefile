@@ -13,7 +13,7 @@ ARGS     ?=
 SIDE_BY_SIDE ?= 4
 
 .DEFAULT_GOAL := help
-.PHONY: help build quick test soak long race flakes lint bench tcl interop history quorum mutations nodes simulation fuzz fmt cover tidy-check
+.PHONY: help build dist quick test soak long race flakes lint bench tcl interop history quorum mutations nodes simulation fuzz fmt cover tidy-check
 
 # timed prints how long a ring of tests took, and keeps its exit code.
 timed = start=$$SECONDS; code=0; $(2) || code=$$?; echo "make $(1): $$((SECONDS - start)) s, exit code $$code"; exit $$code
@@ -22,7 +22,10 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## bin/lockproxy
-	go build -o bin/lockproxy ./cmd/lockproxy
+	go build -ldflags "-X main.commit=$$(git rev-parse --short=12 HEAD 2>/dev/null)" -o bin/lockproxy ./cmd/lockproxy
+
+dist: ## packages in dist/: tar.gz, Debian, SBOM, chart, image; says what is missing; VERSION=1.2.3 ARCHS="amd64 arm64"
+	VERSION=$(VERSION) COMMIT=$(COMMIT) ARCHS="$(ARCHS)" deploy/dist
 
 # The simulation takes longest, so it begins first. What is in integration/ and needs no server is for make test.
 UNIT = $(if $(filter ./...,$(PKG)),./internal/simulation $$(go list ./... | grep -v /integration/),$(PKG))

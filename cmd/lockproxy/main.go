@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime"
 	"runtime/debug"
 	"sync/atomic"
 	"syscall"
@@ -16,8 +17,11 @@ import (
 	"github.com/lockproxy/lockproxy/internal/runlock"
 )
 
-// version is set by the linker for releases.
-var version = ""
+// Set by the linker for packages: see deploy/dist.
+var (
+	version = ""
+	commit  = ""
+)
 
 const (
 	exitOK    = 0
@@ -44,7 +48,7 @@ func run(args []string) int {
 		fmt.Fprintf(os.Stderr, "lockproxy: %v\n", err)
 		return exitUsage
 	case cfg.Version:
-		fmt.Println("lockproxy", versionText())
+		fmt.Println("lockproxy", buildText())
 		return exitOK
 	case cfg.Check:
 		if err := checkFiles(cfg); err != nil {
@@ -88,4 +92,20 @@ func versionText() string {
 		return info.Main.Version
 	}
 	return version
+}
+
+// buildText is what --version shows: the version, and of which commit, with which Go, and for which system it was built.
+func buildText() string {
+	from := commit
+	if info, ok := debug.ReadBuildInfo(); ok && from == "" {
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				from = s.Value
+			}
+		}
+	}
+	if from == "" {
+		from = "unknown"
+	}
+	return fmt.Sprintf("%s (commit %s, %s %s/%s)", versionText(), from, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }

@@ -127,7 +127,7 @@ func asksMode(e ast.Expr) bool {
 }
 
 // forTests are the packages of which only tests and measurements are made.
-var forTests = []string{"integration", "bench", "internal/testredis", "internal/program", "internal/history", "internal/simulation", "internal/arch"}
+var forTests = []string{"integration", "bench", "deploy", "internal/testredis", "internal/program", "internal/history", "internal/simulation", "internal/arch"}
 
 // product are the files that lockproxy is built from.
 func product(files []source) []source {

@@ -1,0 +1,236 @@
+// Package deploy has the packages of lockproxy, and tests that what is in them fits the program.
+package deploy
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"text/template"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/lockproxy/lockproxy/internal/config"
+)
+
+// helm are the functions of Helm's templates that the chart uses.
+func helm(of *template.Template) template.FuncMap {
+	return template.FuncMap{
+		"include": func(name string, data any) (string, error) {
+			var b strings.Builder
+			err := of.ExecuteTemplate(&b, name, data)
+			return b.String(), err
+		},
+		"nindent": func(n int, s string) string {
+			pad := "\n" + strings.Repeat(" ", n)
+			return pad + strings.ReplaceAll(s, "\n", pad)
+		},
+		"toYaml": func(v any) (string, error) {
+			text, err := yaml.Marshal(v)
+			return strings.TrimSuffix(string(text), "\n"), err
+		},
+		"required": func(what string, v any) (any, error) {
+			if v == nil || v == "" {
+				return nil, errors.New(what)
+			}
+			return v, nil
+		},
+		"default": func(def, v any) any {
+			if v == nil || v == "" {
+				return def
+			}
+			return v
+		},
+		"add": func(all ...int) (sum int) {
+			for _, n := range all {
+				sum += n
+			}
+			return sum
+		},
+		"trunc":      func(n int, s string) string { return s[:min(n, len(s))] },
+		"trimSuffix": func(end, s string) string { return strings.TrimSuffix(s, end) },
+		"quote":      func(v any) string { return fmt.Sprintf("%q", fmt.Sprint(v)) },
+		"upper":      strings.ToUpper,
+		"replace":    func(old, with, s string) string { return strings.ReplaceAll(s, old, with) },
+	}
+}
+
+// object is what YAML describes.
+type object map[string]any
+
+// at is what is found along a path of keys, of which a number is an index.
+func at(v any, path ...any) any {
+	for _, step := range path {
+		switch here := v.(type) {
+		case object:
+			v = here[step.(string)]
+		case []any:
+			v = here[step.(int)]
+		default:
+			return nil
+		}
+	}
+	return v
+}
+
+func read(t *testing.T, path string) (text []byte, o object) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err == nil && strings.HasSuffix(path, ".yaml") && !strings.Contains(path, "templates") {
+		err = yaml.Unmarshal(text, &o)
+	}
+	if err != nil {
+		t.Fatal(path, err)
+	}
+	return text, o
+}
+
+// rendered are the objects that the chart makes of its values with some others, by kind.
+func rendered(t *testing.T, others object) (map[string]object, error) {
+	t.Helper()
+	_, values := read(t, "helm/lockproxy/values.yaml")
+	for name, v := range others {
+		values[name] = v
+	}
+	_, chart := read(t, "helm/lockproxy/Chart.yaml")
+	data := object{"Values": values, "Release": object{"Name": "locks", "Namespace": "here", "Service": "Helm"},
+		"Chart": object{"AppVersion": chart["appVersion"]}}
+	all := template.New("chart").Option("missingkey=error")
+	all.Funcs(helm(all))
+	files, err := filepath.Glob("helm/lockproxy/templates/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range files {
+		text, _ := read(t, path)
+		if _, err := all.New(filepath.Base(path)).Parse(string(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	objects := map[string]object{}
+	for _, path := range files {
+		var out bytes.Buffer
+		if err := all.ExecuteTemplate(&out, filepath.Base(path), data); err != nil {
+			return nil, err
+		}
+		if filepath.Ext(path) != ".yaml" {
+			continue
+		}
+		var o object
+		if err := yaml.Unmarshal(out.Bytes(), &o); err != nil && !errors.Is(err, io.EOF) {
+			t.Fatalf("%s: %v\n%s", path, err, out.String())
+		}
+		if kind, ok := o["kind"].(string); ok {
+			objects[kind] = o
+		}
+	}
+	return objects, nil
+}
+
+// settings reads the environment of a container as lockproxy does.
+func settings(t *testing.T, env map[string]string) config.Config {
+	t.Helper()
+	for name, value := range env {
+		t.Setenv(name, value)
+	}
+	c, err := config.Parse(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// TestChart: what the chart makes is what lockproxy understands, it is probed where it answers, and it has the time that it takes to stop.
+func TestChart(t *testing.T) {
+	if _, err := rendered(t, nil); err == nil || !strings.Contains(err.Error(), "upstream or upstreamSecret is needed") {
+		t.Errorf("without an upstream: %v", err)
+	}
+	objects, err := rendered(t, object{"upstream": "redis://:secret@redis:6379", "drainTimeoutSeconds": 100, "settings": object{"max-clients": "17"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for kind, path := range map[string][]any{
+		"Deployment": {"spec", "selector", "matchLabels"}, "Service": {"spec", "selector"}, "PodDisruptionBudget": {"spec", "selector", "matchLabels"},
+	} {
+		if got := fmt.Sprint(at(objects[kind], path...)); got != "map[app.kubernetes.io/instance:locks app.kubernetes.io/name:lockproxy]" {
+			t.Errorf("%s selects %s", kind, got)
+		}
+	}
+	pod := at(objects["Deployment"], "spec", "template", "spec")
+	container := at(pod, "containers", 0)
+	env := map[string]string{}
+	for _, v := range at(container, "env").([]any) {
+		name := at(v, "name").(string)
+		if value, ok := at(v, "value").(string); ok {
+			env[name] = value
+		} else if name == "LOCKPROXY_UPSTREAM" && at(v, "valueFrom", "secretKeyRef", "name") == "locks" {
+			env[name] = at(objects["Secret"], "stringData", "upstream").(string)
+		}
+	}
+	c := settings(t, env)
+	if c.Upstream.URL.String() == "" || c.Limits.MaxClients != 17 || c.MetricsListen != ":9180" || c.Drain.Timeout != 100*time.Second {
+		t.Errorf("lockproxy would be started with %v", c)
+	}
+	if grace := at(pod, "terminationGracePeriodSeconds").(int); time.Duration(grace)*time.Second <= c.Drain.Delay+c.Drain.Timeout {
+		t.Errorf("the pod is killed after %d s, and stops in %v and %v", grace, c.Drain.Delay, c.Drain.Timeout)
+	}
+	for probe, page := range map[string]string{"livenessProbe": "/livez", "readinessProbe": "/readyz"} {
+		if at(container, probe, "httpGet", "path") != page || at(container, probe, "httpGet", "port") != "metrics" {
+			t.Errorf("%s: %v", probe, at(container, probe))
+		}
+	}
+	if at(objects["PodDisruptionBudget"], "spec", "minAvailable").(int) >= at(objects["Deployment"], "spec", "replicas").(int) {
+		t.Error("no node could be emptied: the budget asks for all replicas")
+	}
+}
+
+// TestChartWithASecret: a Secret that is there already is used, and none is made.
+func TestChartWithASecret(t *testing.T) {
+	objects, err := rendered(t, object{"upstreamSecret": "mine"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	from := at(objects["Deployment"], "spec", "template", "spec", "containers", 0, "env", 0, "valueFrom", "secretKeyRef", "name")
+	if objects["Secret"] != nil || from != "mine" {
+		t.Errorf("the URL is taken from %v; a Secret is made: %v", from, objects["Secret"])
+	}
+}
+
+// TestCompose: the files start lockproxy with settings that it understands, and give it the time that it takes to stop.
+func TestCompose(t *testing.T) {
+	for path, service := range map[string]string{"docker/compose.yaml": "lockproxy-1", "docker/compose-cluster.yaml": "lockproxy"} {
+		_, file := read(t, path)
+		env := map[string]string{}
+		for name, value := range at(file, "services", service, "environment").(object) {
+			env[name] = strings.ReplaceAll(value.(string), "${REDIS_PASSWORD}", "secret")
+		}
+		c := settings(t, env)
+		grace, err := time.ParseDuration(at(file, "services", service, "stop_grace_period").(string))
+		if err != nil || grace <= c.Drain.Delay+c.Drain.Timeout || c.Upstream.URL.String() == "" {
+			t.Errorf("%s: %s has %v to stop (%v), needs %v and %v, before %v", path, service, grace, err, c.Drain.Delay, c.Drain.Timeout, c.Upstream.URL)
+		}
+		if build := at(file, "services", service, "build"); build != nil {
+			dockerfile := filepath.Join("docker", at(build, "context").(string), at(build, "dockerfile").(string))
+			if _, err := os.Stat(dockerfile); err != nil {
+				t.Errorf("%s: %v", path, err)
+			}
+		}
+	}
+}
+
+// TestDebianSettings: what the package installs in /etc is good as it is.
+func TestDebianSettings(t *testing.T) {
+	c, err := config.Parse([]string{"--config", "debian/lockproxy.yaml"})
+	if err != nil || c.Upstream.URL.String() != "redis://127.0.0.1:6379" {
+		t.Errorf("%v, %v", c, err)
+	}
+	unit, _ := read(t, "systemd/lockproxy.service")
+	if !strings.Contains(string(unit), "--config /etc/lockproxy.yaml\n") {
+		t.Errorf("the unit reads other settings:\n%s", unit)
+	}
+}
