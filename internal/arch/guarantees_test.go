@@ -75,17 +75,20 @@ func unshown(text string, tests map[string][]string) (faults []string) {
 	return faults
 }
 
-// TestGuaranteesAreShown: each sentence of docs/GUARANTEES.md names the tests that show it, and they are there.
+// TestGuaranteesAreShown: each sentence of these pages names the tests that show it, and they are there.
 func TestGuaranteesAreShown(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "GUARANTEES.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n := len(claims(string(text))); n < 50 {
-		t.Errorf("%d sentences were found", n)
-	}
-	for _, fault := range unshown(string(text), testsIn(readHouse(t))) {
-		t.Error(fault)
+	tests := testsIn(readHouse(t))
+	for page, least := range map[string]int{"GUARANTEES.md": 50, "SECURITY.md": 25} {
+		text, err := os.ReadFile(filepath.Join("..", "..", "docs", page))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := len(claims(string(text))); n < least {
+			t.Errorf("%s: %d sentences were found", page, n)
+		}
+		for _, fault := range unshown(string(text), tests) {
+			t.Errorf("%s: %s", page, fault)
+		}
 	}
 }
 
