@@ -22,6 +22,8 @@ _lockproxy() {
 	--upstream-tls-cert) mapfile -t COMPREPLY < <(compgen -f -- "$cur") ;;
 	--upstream-tls-key) mapfile -t COMPREPLY < <(compgen -f -- "$cur") ;;
 	--upstream-tls-server-name) mapfile -t COMPREPLY < <(:) ;;
+	--upstream-password-file) mapfile -t COMPREPLY < <(compgen -f -- "$cur") ;;
+	--sentinel-password-file) mapfile -t COMPREPLY < <(compgen -f -- "$cur") ;;
 	--cluster-address-map) mapfile -t COMPREPLY < <(:) ;;
 	--cluster-refresh) mapfile -t COMPREPLY < <(:) ;;
 	--cluster-retry) mapfile -t COMPREPLY < <(:) ;;
@@ -30,6 +32,7 @@ _lockproxy() {
 	--announce-address) mapfile -t COMPREPLY < <(:) ;;
 	--config) mapfile -t COMPREPLY < <(compgen -f -- "$cur") ;;
 	--quorum) mapfile -t COMPREPLY < <(:) ;;
+	--quorum-password-file) mapfile -t COMPREPLY < <(compgen -f -- "$cur") ;;
 	--quorum-max-lease) mapfile -t COMPREPLY < <(:) ;;
 	--quorum-node-timeout) mapfile -t COMPREPLY < <(:) ;;
 	--lock-watchdog-timeout) mapfile -t COMPREPLY < <(:) ;;
@@ -64,7 +67,7 @@ _lockproxy() {
 	--metrics-listen) mapfile -t COMPREPLY < <(:) ;;
 	--log-level) mapfile -t COMPREPLY < <(compgen -W "debug info warn error" -- "$cur") ;;
 	--log-format) mapfile -t COMPREPLY < <(compgen -W "text json" -- "$cur") ;;
-	*) mapfile -t COMPREPLY < <(compgen -W "run --upstream --listen --tls-listen --tls-cert --tls-key --tls-client-ca --tls-client-auth --proxy-protocol --proxy-protocol-from --reuse-port --protected-mode --upstream-tls-ca --upstream-tls-cert --upstream-tls-key --upstream-tls-server-name --cluster-address-map --cluster-refresh --cluster-retry --cluster-read-from --present --announce-address --config --quorum --quorum-max-lease --quorum-node-timeout --lock-watchdog-timeout --disconnect-grace --owner-grace --drain-delay --drain-timeout --max-hold --cluster-pubsub --implicit-reentry --fence-key-ttl --warm-channels --threads --wait-poll --fair-wait --max-clients --max-upstream-connections --max-upstream-connections-per-user --max-clients-per-address --max-bulk --max-args --max-command --max-query-memory --max-reply-memory --client-output-buffer-limit --idle-timeout --upstream-timeout --handshake-timeout --allow --deny --blocking-commands --metrics-listen --log-level --log-format --check-config --help --help-all --version" -- "$cur") ;;
+	*) mapfile -t COMPREPLY < <(compgen -W "run --upstream --listen --tls-listen --tls-cert --tls-key --tls-client-ca --tls-client-auth --proxy-protocol --proxy-protocol-from --reuse-port --protected-mode --upstream-tls-ca --upstream-tls-cert --upstream-tls-key --upstream-tls-server-name --upstream-password-file --sentinel-password-file --cluster-address-map --cluster-refresh --cluster-retry --cluster-read-from --present --announce-address --config --quorum --quorum-password-file --quorum-max-lease --quorum-node-timeout --lock-watchdog-timeout --disconnect-grace --owner-grace --drain-delay --drain-timeout --max-hold --cluster-pubsub --implicit-reentry --fence-key-ttl --warm-channels --threads --wait-poll --fair-wait --max-clients --max-upstream-connections --max-upstream-connections-per-user --max-clients-per-address --max-bulk --max-args --max-command --max-query-memory --max-reply-memory --client-output-buffer-limit --idle-timeout --upstream-timeout --handshake-timeout --allow --deny --blocking-commands --metrics-listen --log-level --log-format --check-config --help --help-all --version" -- "$cur") ;;
 	esac
 }
 complete -o default -F _lockproxy lockproxy

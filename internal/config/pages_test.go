@@ -25,7 +25,7 @@ var oneOf = regexp.MustCompile(`is not one of (.+)$`)
 // serverFlags are those of lockproxy itself.
 func serverFlags() (all []flagged) {
 	for _, s := range settings {
-		f := flagged{name: s.name, value: "VALUE", meaning: s.meaning, file: s.name == "config" || strings.HasPrefix(s.name, "tls-") && s.name != "tls-listen" && s.name != "tls-client-auth" ||
+		f := flagged{name: s.name, value: "VALUE", meaning: s.meaning, file: s.name == "config" || strings.HasSuffix(s.name, "-file") || strings.HasPrefix(s.name, "tls-") && s.name != "tls-listen" && s.name != "tls-client-auth" ||
 			strings.HasPrefix(s.name, "upstream-tls-") && s.name != "upstream-tls-server-name"}
 		if err := s.apply(&Config{}, "\x00"); err != nil {
 			if some := oneOf.FindStringSubmatch(err.Error()); some != nil {
