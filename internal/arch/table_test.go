@@ -18,13 +18,15 @@ type row struct {
 
 var stdOnly = []string{}
 
-// integration and bench stand beside the building, counted as a floor 7: nobody
+// integration and bench stand beside the building, counted as a floor 8: nobody
 // imports them.
 var table = []row{
-	{pkg: "cmd/lockproxy", floor: 6, what: "flags, wiring, signals, exit code",
+	{pkg: "cmd/lockproxy", floor: 7, what: "flags, wiring, signals, exit code",
 		may: []string{"internal/retry", "internal/session", "internal/downstream", "commands", "internal/lock", "internal/lockstore/sharded", "internal/lockstore/quorum", "cluster", "upstream/sentinel", "upstream", "proto/resp", "scripts", "internal/telemetry", "internal/config", "internal/tlsfiles", "internal/admin", "internal/systemd", "internal/backend", "internal/runlock"}},
-	{pkg: "internal/session", floor: 5, what: "one client connection: read, order, reply, hang up",
-		may: []string{"internal/retry", "internal/downstream", "internal/commandtable", "internal/backend", "internal/dedicated", "internal/fenced", "internal/subscription", "internal/scriptcache", "commands", "internal/lock", "cluster", "upstream", "proto/resp", "internal/telemetry"}},
+	{pkg: "internal/session", floor: 6, what: "one client connection: read, order, reply, hang up",
+		may: []string{"internal/retry", "internal/downstream", "internal/commandtable", "internal/backend", "internal/own", "internal/dedicated", "internal/scriptcache", "commands", "internal/lock", "cluster", "upstream", "proto/resp", "internal/telemetry"}},
+	{pkg: "internal/own", floor: 5, what: "what a client has of connections of its own: when, at which node, and what becomes of them",
+		may: []string{"internal/retry", "internal/downstream", "internal/commandtable", "internal/backend", "internal/dedicated", "internal/fenced", "internal/subscription", "internal/lock", "cluster", "upstream", "proto/resp", "internal/telemetry"}},
 	{pkg: "internal/backend", floor: 3, what: "how ordinary commands reach Redis: one, or the nodes of a cluster",
 		may: []string{"internal/scriptcache", "internal/commandtable", "internal/downstream", "cluster", "upstream", "proto/resp"}},
 	{pkg: "internal/fenced", floor: 4, what: "a command that is run if a lock is held, in one atomic step",
@@ -86,7 +88,7 @@ var table = []row{
 	{pkg: "internal/arch", floor: 0, what: "this table as a test", libs: stdOnly},
 }
 
-const beside = 7
+const beside = 8
 
 // rowOf finds the row a package stands under.
 func rowOf(rows []row, pkg string) (row, bool) {

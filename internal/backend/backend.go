@@ -21,8 +21,8 @@ type Backend interface {
 	Tell(Notices)
 	// Final says that err, by which Redis does not let a user in again, is the last word on that.
 	Final(err error) bool
-	// NeedsCommands says that no command can be sent anywhere before Redis has told of its commands.
-	NeedsCommands() bool
+	// NeedsCommands says that no command can be sent anywhere before Redis has told of its commands, and for how long one waits for that.
+	NeedsCommands() (needed bool, wait time.Duration)
 	// Misnamed warns of a Redis that is not what its address says. ask asks it as the service account.
 	Misnamed(ask func(words ...string) ([]byte, error)) (warning string, err error)
 	// Describe writes its lines of INFO.

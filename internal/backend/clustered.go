@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"sync/atomic"
+	"time"
 
 	"github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/upstream"
@@ -55,7 +56,7 @@ func (b *Clustered) Tell(n Notices) {
 func (b *Clustered) Final(error) bool { return false }
 
 // NeedsCommands implements Backend: without them no command finds its node.
-func (b *Clustered) NeedsCommands() bool { return true }
+func (b *Clustered) NeedsCommands() (needed bool, wait time.Duration) { return true, b.RetryFor() }
 
 // Misnamed implements Backend: what is no cluster tells no topology, and is never served as one.
 func (b *Clustered) Misnamed(func(words ...string) ([]byte, error)) (warning string, err error) {

@@ -20,6 +20,19 @@ func TooMany(err error) bool {
 	return errors.As(err, &full)
 }
 
+// Lost says that err is about the connection to Redis, and neither an answer that Redis gave nor a bound of this proxy's.
+func Lost(err error) bool {
+	if TooMany(err) {
+		return false
+	}
+	var lost *upstream.LostError
+	var unsent *upstream.NotSentError
+	return errors.As(err, &lost) || errors.As(err, &unsent)
+}
+
+// WhyLost is why a client was closed for err, for the log.
+func WhyLost(err error) string { return "its connection upstream was lost: " + err.Error() }
+
 // LogIn says that the client must log in first.
 func LogIn(err error) bool {
 	var reply *upstream.ReplyError

@@ -3,6 +3,7 @@ package backend
 import (
 	"bytes"
 	"context"
+	"time"
 
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -28,7 +29,7 @@ func (b single) Tell(n Notices) {
 
 func (b single) Final(err error) bool { return PasswordRefused(err) }
 
-func (b single) NeedsCommands() bool { return false }
+func (b single) NeedsCommands() (needed bool, wait time.Duration) { return false, 0 }
 
 // Misnamed looks for a node of a cluster that is served as if it were a Redis alone: HELLO, which Redis refuses no user, names the
 // mode.

@@ -170,6 +170,9 @@ func (t *Table) All(f func(c *Command)) {
 	}
 }
 
+// Title is its name as people write it.
+func (c *Command) Title() string { return strings.ToUpper(strings.ReplaceAll(c.Name, "|", " ")) }
+
 // Of is c, or the subcommand or variant of it, of a call.
 func (c *Command) Of(args [][]byte) *Command {
 	if c.Subs != nil && len(args) > 1 {

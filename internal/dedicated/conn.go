@@ -1,6 +1,6 @@
 // Package dedicated is a connection upstream that one client has to itself, for as long as Redis keeps something for it
 // there: a transaction, watched keys, subscriptions, tracking, a command that waits. It follows from the replies what that
-// is, and passes the replies on to the client as they came. The session that it belongs to is its Host.
+// is, and passes the replies on to the client as they came. Whose it is, is its Host.
 package dedicated
 
 import (
@@ -25,7 +25,7 @@ const (
 // ErrGone is why a command has no reply when the connection or the client had gone before.
 var ErrGone = errors.New("the client of the dedicated connection has gone")
 
-// Host is the session that a connection belongs to. Its first methods are called by whoever uses the connection, the others with the
+// Host is the client that a connection belongs to. Its first methods are called by whoever uses the connection, the others with the
 // connection's lock held: they must not use the connection, nor block.
 type Host interface {
 	// Silent says that the client wants no replies just now.

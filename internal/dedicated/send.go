@@ -24,7 +24,7 @@ func (p *Conn) Send(e *Reply, raw []byte) {
 		return
 	}
 	p.addPending(e)
-	p.View.Pending.Store(true)
+	p.View.Pending.Store(int32(len(p.pending.all)))
 	if e.Wait.Blocks {
 		p.show()
 	}

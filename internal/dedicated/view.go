@@ -12,8 +12,8 @@ type View struct {
 	Multi                      atomic.Int32 // commands queued, plus one; 0: no transaction
 	Blocked                    atomic.Bool
 	Watch, Monitor             atomic.Bool
-	Watched                    atomic.Int32 // keys
-	Pending                    atomic.Bool
+	Watched                    atomic.Int32                 // keys
+	Pending                    atomic.Int32                 // replies
 	RedisID                    atomic.Int64                 // 0: there is none
 	Node                       atomic.Pointer[cluster.Node] // where it is, in a cluster
 	Named                      atomic.Int32                 // others tell Redis its number: it must not become another client's
@@ -50,7 +50,7 @@ func (p *Conn) show() {
 	v.Tracking.BCast.Store(t.tracking.bcast)
 	v.Tracking.redirect.Store(t.tracking.redirect.Client)
 	v.Monitor.Store(t.monitor)
-	v.Pending.Store(len(p.pending.all) > 0)
+	v.Pending.Store(int32(len(p.pending.all)))
 	v.Blocked.Store(!t.multi && p.pending.blocked())
 	id := int64(0)
 	if !p.life.released && p.conn != nil {
@@ -66,7 +66,7 @@ func (v *View) Subscribed() bool {
 }
 
 // Busy says that the client is in a transaction, watches keys, or has replies pending: a drain lets it finish.
-func (v *View) Busy() bool { return v.Multi.Load() > 0 || v.Watch.Load() || v.Pending.Load() }
+func (v *View) Busy() bool { return v.Multi.Load() > 0 || v.Watch.Load() || v.Pending.Load() > 0 }
 
 // Redirected is the redir field of CLIENT INFO: -1 without tracking, 0 when the client gets its invalidations itself.
 func (v *View) Redirected() int64 {

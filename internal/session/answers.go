@@ -108,10 +108,7 @@ func answererOf(c *commandtable.Command) answer {
 
 // find classifies a command: what the table says of it, if anything, and who answers it here; nil: it is forwarded.
 func (a *answers) find(args [][]byte) (*commandtable.Command, answer) {
-	c, stranger := a.Table.Find(args)
-	if stranger {
-		return nil, (*Session).stranger
-	}
+	c, _ := a.Table.Find(args)
 	return a.answered(c)
 }
 

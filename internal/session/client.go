@@ -181,10 +181,16 @@ func (s *Server) clientFields() commands.ClientFields {
 	return commands.Redis70Fields
 }
 
+// clientGetRedir is CLIENT GETREDIR, in our numbers.
+func (s *Session) clientGetRedir(args [][]byte) { s.relay(s.own.GetRedir(args)) }
+
+// clientTrackingInfo is CLIENT TRACKINGINFO, in our numbers.
+func (s *Session) clientTrackingInfo(args [][]byte) { s.relay(s.own.TrackingInfo(args)) }
+
 // facts is what CLIENT LIST shows of this client; asking is the command that asks, if it is this client's. Any goroutine may call
 // it.
 func (s *Session) facts(asking [][]byte) commands.ClientFacts {
-	v, now := &s.own.view, time.Now()
+	v, now := &s.own.View, time.Now()
 	last := ""
 	if said := s.activity.last.Load(); said != nil {
 		last = *said

@@ -4,14 +4,11 @@ import (
 	"context"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/lockproxy/lockproxy/commands"
 	"github.com/lockproxy/lockproxy/internal/backend"
-	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/internal/lock"
-	"github.com/lockproxy/lockproxy/internal/retry"
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
@@ -29,25 +26,24 @@ func closeHow(how downstream.How) lock.CloseHow {
 // Attend does what other sessions ask of this one, and gives back what it has not needed for a while.
 func (s *Session) Attend() {
 	s.refuseStranger()
-	s.serveDedicatedRequest()
-	if s.own.dedicated != nil || s.own.restore.Load() != nil { // others may have needed it, and do no more
-		s.currentDedicated()
-		s.release()
-	}
+	s.own.Attend()
 	s.pipes.ReturnOwn()
 }
 
 // MayLeave says that it holds no lock, and is in no transaction and waits for no reply.
-func (s *Session) MayLeave() bool { return s.held() == 0 && !s.own.view.Busy() }
+func (s *Session) MayLeave() bool { return s.held() == 0 && !s.own.View.Busy() }
 
 // MayIdle says whether the client may be silent for as long as it likes, as those that wait for something may in Redis.
 func (s *Session) MayIdle() bool {
-	v := &s.own.view
-	return v.Subscribed() || v.Monitor.Load() || v.Pending.Load() || s.held() > 0
+	v := &s.own.View
+	return v.Subscribed() || v.Monitor.Load() || v.Pending.Load() > 0 || s.held() > 0
 }
 
 // Subscribed says that it waits for messages.
-func (s *Session) Subscribed() bool { return s.own.view.Subscribed() }
+func (s *Session) Subscribed() bool { return s.own.View.Subscribed() }
+
+// FlushReplies implements downstream.Client.
+func (s *Session) FlushReplies() { s.own.FlushReplies() }
 
 // Ahead looks for a QUIT or RESET directly behind the lock verb that waits, and ends its wait.
 func (s *Session) Ahead(begun []byte) {
@@ -110,17 +106,17 @@ func (s *Session) clientUnblock(args [][]byte) {
 	}
 	c := s.srv.session(id)
 	if c != nil {
-		c.own.view.Named.Add(1)
-		defer c.own.view.Named.Add(-1)
+		c.own.View.Named.Add(1)
+		defer c.own.View.Named.Add(-1)
 	}
 	switch {
 	case c == nil:
 	case c.wake(cause):
 		s.batch.Out = resp.AppendInt(s.batch.Out, 1)
 		return
-	case c.own.view.Blocked.Load() && c.own.view.RedisID.Load() != 0:
-		words := []string{"CLIENT", "UNBLOCK", strconv.FormatInt(c.own.view.RedisID.Load(), 10), how}
-		s.relay(s.askAt(backend.AtNode(c.own.view.Node.Load()), bytesOf(words)...))
+	case c.own.View.Blocked.Load() && c.own.View.RedisID.Load() != 0:
+		words := []string{"CLIENT", "UNBLOCK", strconv.FormatInt(c.own.View.RedisID.Load(), 10), how}
+		s.relay(s.askAt(backend.AtNode(c.own.View.Node.Load()), bytesOf(words)...))
 		return
 	}
 	s.batch.Out = resp.AppendInt(s.batch.Out, 0)
@@ -133,26 +129,6 @@ func (s *Session) wake(cause error) bool {
 		(*cancel)(cause)
 	}
 	return cancel != nil
-}
-
-// unblock ends the command that waits on p, as the service account, and says whether its reply has come.
-func (s *Session) unblock(p *dedicatedConn) bool {
-	if p.RedisID() == 0 {
-		return false
-	}
-	ctx, cancel := context.WithTimeout(s.srv.ctx, dedicated.LastReplies)
-	defer cancel()
-	service := s.srv.o.Service
-	service.DB, service.Proto = 0, 2
-	at := s.srv.up.backend.Node()
-	if p.Node != nil {
-		at = p.Node.Upstream()
-	}
-	_, err := s.srv.askAt(at, service, "CLIENT", "UNBLOCK", strconv.FormatInt(p.RedisID(), 10))
-	if err != nil {
-		return false
-	}
-	return p.Await(ctx)
 }
 
 // session finds a client by its number.
@@ -207,11 +183,4 @@ func isLeave(b []byte) bool {
 // clientContext is a context that ends when the client has gone. done must be called.
 func (s *Session) clientContext() (ctx context.Context, done func()) {
 	return s.guard.Within(s.srv.ctx)
-}
-
-// pause waits for so long, at most until the client has gone.
-func (s *Session) pause(d time.Duration) {
-	ctx, done := s.clientContext()
-	defer done()
-	retry.Sleep(s.srv.ctx, d, ctx.Done())
 }

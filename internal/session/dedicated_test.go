@@ -12,7 +12,7 @@ import (
 // dedicatedCount says how many sessions have a connection of their own.
 func (p *proxy) dedicatedCount() (n int) {
 	for _, c := range p.srv.snapshot() {
-		if c.own.view.RedisID.Load() != 0 {
+		if c.own.View.RedisID.Load() != 0 {
 			n++
 		}
 	}

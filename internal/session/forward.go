@@ -25,7 +25,7 @@ func (s *Session) enqueue(raw []byte, args [][]byte, c *commandtable.Command) {
 	}
 	b.Add(raw, args, c)
 	b.timing.note(c)
-	b.rights.note(c, args)
+	b.rights.Note(c, args)
 	if c != nil && c.Module {
 		s.activity.module.Store(&c.Name)
 	}
@@ -60,52 +60,56 @@ func (s *Session) forward() {
 	}
 }
 
-// forwarded is the session as a client whose commands are forwarded.
-type forwarded struct{ *Session }
+// host is the session as those below see it: see backend.Host, and own.Host.
+type host struct{ *Session }
 
-var _ backend.Host = forwarded{}
+var _ backend.Host = host{}
 
 // Identity implements backend.Host.
-func (h forwarded) Identity() upstream.Identity { return h.ident }
+func (h host) Identity() upstream.Identity { return h.ident }
 
 // Adopt implements backend.Host.
-func (h forwarded) Adopt(id upstream.Identity) { h.identity(id) }
+func (h host) Adopt(id upstream.Identity) { h.identity(id) }
 
 // Admitted implements backend.Host.
-func (h forwarded) Admitted() { h.admit() }
+func (h host) Admitted() { h.admit() }
 
 // Refused implements backend.Host.
-func (h forwarded) Refused() error { return h.refused() }
+func (h host) Refused() error { return h.refused() }
 
 // MustLogIn implements backend.Host.
-func (h forwarded) MustLogIn() bool {
+func (h host) MustLogIn() bool {
 	return h.ident.User == "" && h.ident.Password == "" && (h.srv.access.mustAuth.Load() || h.refused() != nil)
 }
 
 // Silent implements backend.Host.
-func (h forwarded) Silent() bool { return h.replies.silent }
+func (h host) Silent() bool { return h.replies.silent }
 
 // WriteReplies implements backend.Host.
-func (h forwarded) WriteReplies() { h.flush() }
+func (h host) WriteReplies() {
+	if h.batch != nil { // else no command is at work
+		h.flush()
+	}
+}
 
 // ReadsReplicas implements backend.Host. While its connection holds a lock what the client reads may not come from a replica, since what
 // the last holder wrote might be missing there; nor while it has a connection of its own, as under WATCH, which is about what the master has.
-func (h forwarded) ReadsReplicas() bool {
-	return h.pipes.replicas && h.own.dedicated == nil && h.held() == 0
+func (h host) ReadsReplicas() bool {
+	return h.pipes.replicas && !h.own.Has() && h.held() == 0
 }
 
 // WritesPaused implements backend.Host.
-func (h forwarded) WritesPaused() bool { return h.srv.writesPaused() }
+func (h host) WritesPaused() bool { return h.srv.writesPaused() }
 
 // Routes implements backend.Host.
-func (h forwarded) Routes() *backend.Routes { return h.srv.facts.table.Load().routes }
+func (h host) Routes() *backend.Routes { return h.srv.facts.table.Load().routes }
 
 // Step implements backend.Host.
-func (h forwarded) Step() uint64 { return h.activity.progress.step.next() }
+func (h host) Step() uint64 { return h.activity.progress.step.next() }
 
 // Unanswered implements backend.Host: it is fail for each command. When the outcome of one that may have written is unknown, the lock
 // engine is told: this client's locks are then not released, they run out.
-func (h forwarded) Unanswered(err error, unanswered []*commandtable.Command) {
+func (h host) Unanswered(err error, unanswered []*commandtable.Command) {
 	s := h.Session
 	if s.noteTrouble(err); backend.PasswordRefused(err) && s.guard.Over() {
 		return // closed without a word
@@ -128,16 +132,14 @@ func (h forwarded) Unanswered(err error, unanswered []*commandtable.Command) {
 	}
 	for _, c := range unanswered {
 		if c == nil || !c.ReadOnly {
-			if l := s.locks.engine.Load(); l != nil {
-				l.Doubt()
-			}
+			h.Doubt()
 			return
 		}
 	}
 }
 
 // Trouble implements backend.Host.
-func (h forwarded) Trouble(err error) { h.noteTrouble(err) }
+func (h host) Trouble(err error) { h.noteTrouble(err) }
 
 // noteTrouble has the facts about Redis learned anew after its connection was lost. A client whose password Redis takes
 // no longer is closed, as Redis would have closed it with that connection: it can only log in anew.

@@ -29,6 +29,9 @@ func TestMain(m *testing.M) {
 	testredis.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/hashicorp/golang-lru/v2/expirable.NewLRU[...].func1"))
 }
 
+// notInMulti is what Redis says, and this proxy, to what is barred from transactions.
+const notInMulti = "ERR Command not allowed inside a transaction"
+
 // dialTime is for a connection to a Redis that is there, also when the machine stalls.
 const dialTime = 10 * time.Second
 

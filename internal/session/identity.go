@@ -7,7 +7,6 @@ import (
 
 	"github.com/lockproxy/lockproxy/commands"
 	"github.com/lockproxy/lockproxy/internal/backend"
-	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
@@ -34,11 +33,9 @@ func (s *Session) auth(args [][]byte) {
 		s.fail(err)
 		return
 	}
-	if p := s.currentDedicated(); p != nil {
-		if err := s.authDedicated(p, args); err != nil {
-			s.fail(err)
-			return
-		}
+	if err := s.own.Authenticate(args); err != nil {
+		s.fail(err)
+		return
 	}
 	s.identity(id)
 	s.guard.SetLimits(s.srv.limitsFor(true))
@@ -104,11 +101,8 @@ func (s *Session) hello(args [][]byte) {
 		return
 	}
 	answer, err := s.pipes.Hello(id)
-	if p := s.currentDedicated(); p != nil && err == nil {
-		err = helloDedicated(p.Conn, id, o.Auth)
-	}
 	if err == nil {
-		err = s.pipes.way.helloSubscriptions(id)
+		err = s.own.Hello(id, o.Auth)
 	}
 	if err != nil {
 		s.fail(err)
@@ -166,9 +160,8 @@ func (s *Session) selectNumber(n int, word []byte) ([]byte, error) {
 	if n == s.ident.DB { // no other connection, but Redis may still say no to the client's user
 		return s.askAt(backend.Place{}, []byte("SELECT"), word)
 	}
-	if p := s.currentDedicated(); p != nil {
-		defer s.currentDedicated() // takes the database on
-		return p.Ask(&dedicated.Reply{Effect: dedicated.Effect{Selects: true, DB: n}}, backend.QuestionTime, "SELECT", string(word))
+	if reply, has, err := s.own.SelectDB(n, word); has {
+		return reply, err
 	}
 	id, admitted := s.ident, s.access.admitted
 	id.DB = n
@@ -182,10 +175,7 @@ func (s *Session) reset([][]byte) {
 	if l := s.locks.engine.Load(); l != nil {
 		l.Reset()
 	}
-	s.dropDedicated()
-	s.dropRestore()
-	s.own.lostState.clear(s)
-	s.pipes.way.dropSubscriptions()
+	s.own.Reset()
 	s.resetReplyMode()
 	s.settings.debugs = false
 	s.identity(s.srv.fresh())
@@ -235,7 +225,5 @@ func (s *Session) rename(name string) {
 	s.mu.Lock()
 	s.settings.name = name
 	s.mu.Unlock()
-	if p := s.currentDedicated(); p != nil {
-		p.Rename(name)
-	}
+	s.own.Rename(name)
 }

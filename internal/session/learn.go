@@ -9,8 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tidwall/redcon"
-
 	"github.com/lockproxy/lockproxy/internal/backend"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/downstream"
@@ -95,7 +93,7 @@ func (s *Server) learnTable() error {
 			s.checkNames(commandtable.Listed(reply)) // rows of its own: those of told are in the table that clients use
 			close(s.facts.known)
 		})
-	case s.up.backend.NeedsCommands():
+	case s.up.needsCommands:
 		return errNoCommands
 	}
 	return nil
@@ -201,6 +199,43 @@ func (s *Server) askAt(n *upstream.Node, id upstream.Identity, args ...string) (
 	return backend.Ask(ctx, n, id, args...)
 }
 
+// told says that Redis has told of its commands.
+func (f *facts) told() bool {
+	select {
+	case <-f.known:
+		return true
+	default:
+		return false
+	}
+}
+
+// awaitTable waits, for as long as a command is tried, until Redis has told of its commands, and finds one: without that
+// no command finds its node.
+func (s *Session) awaitTable(args [][]byte) (*answers, *commandtable.Command, answer) {
+	s.forward()
+	ctx, done := s.clientContext()
+	defer done()
+	ctx, cancel := context.WithTimeout(ctx, s.srv.up.retryFor)
+	defer cancel()
+	select {
+	case <-s.srv.facts.known:
+	case <-ctx.Done():
+	}
+	t := s.srv.facts.table.Load()
+	c, answer := t.find(args)
+	if answer == nil && !t.Learned() {
+		answer = (*Session).notKnownYet
+	}
+	return t, c, answer
+}
+
+// notKnownYet is what a command is answered that cannot be sent anywhere.
+func (s *Session) notKnownYet([][]byte) {
+	s.fail(&upstream.NotSentError{Cause: errCommandsUnknown})
+}
+
+var errCommandsUnknown = errors.New("the cluster has not told of its commands yet")
+
 var errNotLearned = errors.New("it is not known yet which commands Redis has")
 
 // Learned says why commands cannot be served yet; nil: Redis has told which it has.
@@ -218,27 +253,13 @@ func (s *Server) Look() {
 	defer s.clients.mu.Unlock()
 }
 
-// stranger answers a command that Redis did not list: an unknown one, one of a module loaded since, or one that redis.conf
-// has renamed, which COMMAND lists under its old name only. A renamed MONITOR would take over a shared connection.
-func (s *Session) stranger(args [][]byte) {
-	if s.srv.o.Embedded { // it answers with all of its table, and renames nothing
-		s.enqueue(resp.Command(args), args, nil)
-		return
-	}
-	c, run := s.resolve(args)
-	switch {
-	case run != nil:
-		run(s, args)
-	case c != nil && c.Conn.Starts():
-		s.runDedicated(nil, redcon.Command{Raw: resp.Command(args), Args: args}, c, nil)
-	default:
-		s.enqueue(resp.Command(args), args, c)
-	}
-}
-
-// resolve finds out what a command is that Redis did not list; nil: Redis has no such command either, or does not tell
-// this user.
+// resolve finds out what a command is that Redis did not list: an unknown one, one of a module loaded since, or one that redis.conf
+// has renamed, which COMMAND lists under its old name only. A renamed MONITOR would take over a shared connection. nil: Redis has no
+// such command either, or does not tell this user.
 func (s *Session) resolve(args [][]byte) (*commandtable.Command, answer) {
+	if s.srv.o.Embedded { // it answers with all of its table, and renames nothing
+		return nil, nil
+	}
 	info, err := s.ask("COMMAND", "INFO", string(args[0]))
 	if err != nil {
 		return nil, nil

@@ -32,9 +32,9 @@ func lostLink(t *testing.T, change func(*Options)) (p *proxy, link *testredis.Pr
 func (p *proxy) cut(link *testredis.Proxy, w *wire) {
 	p.t.Helper()
 	c := p.sessionOf(w)
-	was := c.own.view.RedisID.Load()
+	was := c.own.View.RedisID.Load()
 	link.CutAll()
-	eventually(p.t, "the loss is known", func() bool { return c.own.view.RedisID.Load() != was })
+	eventually(p.t, "the loss is known", func() bool { return c.own.View.RedisID.Load() != was })
 	forgotten(p.t, link, was)
 }
 
@@ -233,7 +233,7 @@ func TestHolderLosesSubscriptions(t *testing.T) {
 				}
 			}
 		}
-		was := p.sessionOf(holder).own.view.RedisID.Load()
+		was := p.sessionOf(holder).own.View.RedisID.Load()
 		link.Disable()
 		forgotten(t, link, was)
 		if proto == "2" { // the rules for subscribers hold on
@@ -264,7 +264,7 @@ func TestLostSubscriptionsOfOneWhoUnlocks(t *testing.T) {
 	holder.do("SUBSCRIBE", "c")
 	p.cut(link, holder)
 	unlocked(t, holder)
-	eventually(t, "it has its subscription", func() bool { return p.sessionOf(holder).own.view.RedisID.Load() != 0 })
+	eventually(t, "it has its subscription", func() bool { return p.sessionOf(holder).own.View.RedisID.Load() != 0 })
 	link.Disable()
 	holder.want("<end>")
 }
@@ -308,11 +308,11 @@ func TestHolderLosesItsConnectionToANode(t *testing.T) {
 		}
 	}
 	lose := func() {
-		was := p.sessionOf(holder).own.view.RedisID.Load()
+		was := p.sessionOf(holder).own.View.RedisID.Load()
 		kill("normal")
-		eventually(t, "the loss is known", func() bool { return p.sessionOf(holder).own.view.RedisID.Load() != was })
+		eventually(t, "the loss is known", func() bool { return p.sessionOf(holder).own.View.RedisID.Load() != was })
 		eventually(t, "the cluster is there", func() bool {
-			return holder.do("LOCKINFO", "l")[0] != '-' || p.sessionOf(holder).own.view.Multi.Load() > 0
+			return holder.do("LOCKINFO", "l")[0] != '-' || p.sessionOf(holder).own.View.Multi.Load() > 0
 		})
 	}
 	for end, want := range map[string]string{"EXEC": abortedByLoss, "DISCARD": "+OK\r\n"} {
@@ -356,7 +356,7 @@ func TestRedirectionLost(t *testing.T) {
 	tracker.expect("+OK\r\n", "LOCK", "m")
 	target.do("SUBSCRIBE", "__redis__:invalidate")
 	tracker.expect("+OK\r\n", "CLIENT", "TRACKING", "ON", "REDIRECT", p.idOf(target))
-	server.Do(t, "CLIENT", "KILL", "ID", p.sessionOf(target).own.view.RedisID.Load())
+	server.Do(t, "CLIENT", "KILL", "ID", p.sessionOf(target).own.View.RedisID.Load())
 	target.want("<end>")
 	link.CutAll()
 	tracker.want("<end>")

@@ -83,9 +83,9 @@ func TestPipelineBehindBlockedCommand(t *testing.T) {
 		other.expect("+OK\r\n", "LOCK", "l")
 		s := p.sessionOf(w)
 		w.raw([]byte(waits + "\r\n" + strings.Repeat("PING\r\n", n)))
-		eventually(t, "it waits", func() bool { return s.own.view.Blocked.Load() || s.activity.waiting.Load() != nil })
+		eventually(t, "it waits", func() bool { return s.own.View.Blocked.Load() || s.activity.waiting.Load() != nil })
 		if waits[0] != 'L' {
-			pending := func() int { return s.own.dedicated.Status().Pending }
+			pending := func() int { return int(s.own.View.Pending.Load()) }
 			eventually(t, "much is pending", func() bool { return pending() >= dedicated.MostPendingBlocked })
 			if n := pending(); n > dedicated.MostPendingBlocked {
 				t.Errorf("%s: %d replies are pending", waits, n)

@@ -15,57 +15,22 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// rightsChange is what commands that have passed here may have changed of users and their rights.
-type rightsChange struct {
-	any     bool
-	all     bool     // who has not authenticated may have lost all of them
-	deleted []string // users
-}
-
-// note adds what a call of c may change.
-func (r *rightsChange) note(c *commandtable.Command, args [][]byte) {
-	if c == nil || !c.Rights {
-		return
-	}
-	r.any = true
-	switch c.Name {
-	case "acl|deluser":
-		for _, name := range args[min(2, len(args)):] {
-			r.deleted = append(r.deleted, string(name))
-		}
-	case "acl|setuser":
-		r.all = r.all || len(args) > 2 && string(args[2]) == "default"
-	case "config|set":
-		r.all = r.all || slices.ContainsFunc(args, func(word []byte) bool { return equalFold(word, "requirepass") })
-	default:
-		r.all = true
-	}
-}
-
-// concerns says whether a connection of that identity may be one that Redis would not take any more.
-func (r *rightsChange) concerns(id upstream.Identity) bool {
-	if id.Anonymous() {
-		return r.all
-	}
-	return slices.Contains(r.deleted, id.User)
-}
-
 // rightsChanged is called when Redis has answered such commands, before their client has the answers: what was known of
 // users' rights is known no more, and connections that Redis may not take any more are made again. It does not block.
-func (s *Server) rightsChanged(r rightsChange) {
-	if !r.any {
+func (s *Server) rightsChanged(r backend.RightsChange) {
+	if !r.Any {
 		return
 	}
 	s.access.rights.Add(1)
 	s.access.password.until.Store(0)
-	if !r.all && r.deleted == nil {
+	if !r.All && r.Deleted == nil {
 		return
 	}
 	kept := r // so that r itself, which is passed for every run, needs no heap
-	s.renew(kept.concerns)
-	if r.deleted != nil {
+	s.renew(kept.Concerns)
+	if r.Deleted != nil {
 		select {
-		case s.access.deleted <- r.deleted:
+		case s.access.deleted <- r.Deleted:
 		default: // Redis closes their connections, which is noticed a little later
 		}
 	}

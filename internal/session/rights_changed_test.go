@@ -5,6 +5,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/lockproxy/lockproxy/internal/backend"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
@@ -164,7 +165,7 @@ func TestDeletedUsersIdleClientsAreClosed(t *testing.T) {
 // Every run of commands is asked whether it changed rights: where it did not, that needs no memory.
 func TestNoChangeOfRightsAllocatesNothing(t *testing.T) {
 	s := &Server{}
-	if n := testing.AllocsPerRun(100, func() { s.rightsChanged(rightsChange{}) }); n > 0 {
+	if n := testing.AllocsPerRun(100, func() { s.rightsChanged(backend.RightsChange{}) }); n > 0 {
 		t.Errorf("%v allocations", n)
 	}
 }

@@ -22,8 +22,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/backend"
 	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/internal/lock"
+	"github.com/lockproxy/lockproxy/internal/own"
 	"github.com/lockproxy/lockproxy/internal/scriptcache"
-	"github.com/lockproxy/lockproxy/internal/subscription"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
@@ -113,10 +113,12 @@ type Server struct {
 
 // serverUpstream is where commands go.
 type serverUpstream struct {
-	backend   backend.Backend
-	common    backend.Common         // of all sessions' ways to it
-	way       func(*Session) way     // a session's own connections there
-	listeners subscription.Listeners // of a cluster
+	backend backend.Backend
+	common  backend.Common // of all sessions' ways to it
+	own     own.Common     // of all sessions' own connections there
+
+	needsCommands bool // see backend.Backend.NeedsCommands
+	retryFor      time.Duration
 }
 
 // facts are what Redis has told of itself.
@@ -195,14 +197,15 @@ func NewServer(o Options) *Server {
 	})
 	s.facts.table.Store(s.newTable(nil))
 	if o.Cluster != nil {
-		nodes := backend.NewClustered(o.Cluster)
-		s.up.backend, s.up.way = nodes, func(c *Session) way { return &clustered{s: c, nodes: nodes} }
+		s.up.backend = backend.NewClustered(o.Cluster)
 	} else {
-		s.up.backend, s.up.way = backend.NewSingle(o.Node), func(c *Session) way { return &single{s: c, node: o.Node} }
+		s.up.backend = backend.NewSingle(o.Node)
 		s.o.ReadFrom = ReadMaster // which is all there is
 	}
+	s.up.needsCommands, s.up.retryFor = s.up.backend.NeedsCommands()
+	s.up.own = own.Common{Common: &s.up.common, Backend: s.up.backend, Timeout: o.UpstreamTimeout}
 	if o.Cluster != nil || o.Node != nil { // else tests look at what needs none
-		s.up.backend.Tell(backend.Notices{Refused: s.identityRefused, Password: s.passwordAsked, Topology: s.up.listeners.TopologyChanged})
+		s.up.backend.Tell(backend.Notices{Refused: s.identityRefused, Password: s.passwordAsked, Topology: s.up.own.Listeners.TopologyChanged})
 	}
 	return s
 }

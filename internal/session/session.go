@@ -13,6 +13,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/internal/lock"
+	"github.com/lockproxy/lockproxy/internal/own"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
@@ -32,7 +33,7 @@ type Session struct {
 	pushes   pushes
 
 	locks   locks
-	own     own
+	own     *own.Connections
 	pipes   pipes
 	access  access
 	replies replies
@@ -75,10 +76,9 @@ type locks struct {
 	untold atomic.Bool                 // it has lost a lock since its last lock verb
 }
 
-// pipes are the session's ways to Redis.
+// pipes are the session's way to Redis on connections that clients share.
 type pipes struct {
 	*backend.Forwarder
-	way      way
 	replicas bool // of a cluster may answer what this client reads
 }
 
@@ -99,9 +99,9 @@ type replies struct {
 // batch is what a session needs while it works, lent from a pool: an idle session holds no buffers.
 type batch struct {
 	backend.Batch
-	verb   []byte           // the reply of the lock verb at work
-	next   []redcon.Command // of the same pipeline, behind the command at work
-	rights rightsChange     // that the run may bring
+	verb   []byte               // the reply of the lock verb at work
+	next   []redcon.Command     // of the same pipeline, behind the command at work
+	rights backend.RightsChange // that the run may bring
 	timing timing
 }
 
@@ -114,13 +114,13 @@ var batches = sync.Pool{New: func() any { return new(batch) }}
 
 func (b *batch) clearRun() {
 	b.ClearRun()
-	b.rights = rightsChange{}
+	b.rights = backend.RightsChange{}
 	b.timing.run = telemetry.Run{}
 }
 
 // giveBack returns b to the pool unless it has grown beyond what is worth keeping.
 func (b *batch) giveBack() {
-	b.next, b.rights = nil, rightsChange{}
+	b.next, b.rights = nil, backend.RightsChange{}
 	if b.Empty() && cap(b.verb) <= keepBytes {
 		b.verb = b.verb[:0]
 		batches.Put(b)
@@ -130,8 +130,8 @@ func (b *batch) giveBack() {
 func newSession(s *Server, g *downstream.Conn, id int64) *Session {
 	c := &Session{srv: s, guard: g, ident: s.fresh(),
 		peer: peer{id: id, addr: g.Addr(), laddr: g.LocalName(), unix: g.Unix(), remote: s.o.Protected && !g.Local()}}
-	c.pipes.Forwarder = backend.NewForwarder(s.up.backend, &s.up.common, forwarded{c}, g)
-	c.pipes.way = s.up.way(c)
+	c.pipes.Forwarder = backend.NewForwarder(s.up.backend, &s.up.common, host{c}, g)
+	c.own = own.New(&s.up.own, host{c}, g, id, c.pipes.Forwarder)
 	c.pipes.replicas = s.o.ReadFrom == ReadReplica
 	c.activity.active.Store(time.Now().UnixNano())
 	return c
@@ -157,11 +157,9 @@ func (s *Session) serve(first redcon.Command, rest []redcon.Command) {
 	}
 	s.batch.next = nil
 	s.forward()
-	if s.own.dedicated != nil {
-		s.own.dedicated.Flush()
-	}
+	s.own.Flush()
 	s.flush()
-	if s.own.dedicated == nil { // what went that way had another time
+	if !s.own.Has() { // what went that way had another time
 		s.batch.timing.end(s.pipes.Spent)
 	}
 	s.batch.giveBack()
@@ -185,25 +183,31 @@ func (s *Session) command(cmd redcon.Command) {
 // dispatch adds a command to the run to be forwarded, or forwards that run and answers the command here, or has it run
 // on a connection of the session's own.
 func (s *Session) dispatch(cmd redcon.Command) {
-	c, answer := s.srv.facts.table.Load().find(cmd.Args)
+	t := s.srv.facts.table.Load()
+	c, answer := t.find(cmd.Args)
 	if c != nil {
 		s.activity.last.Store(&c.Name)
 		if s.settings.debugs {
 			c, answer = s.undebugged(c, answer)
 		}
 	}
-	s.pipes.way.dispatch(cmd, c, answer)
-}
-
-func (u *single) dispatch(cmd redcon.Command, c *commandtable.Command, answer answer) {
-	s := u.s
-	p := s.currentDedicated()
-	if s.own.lostState.any() && s.afterLoss(p, cmd, c) {
+	if s.srv.up.needsCommands && !s.srv.facts.told() {
+		if t, c, answer = s.awaitTable(cmd.Args); s.guard.Over() {
+			return
+		}
+	}
+	if c == nil && answer == nil && t.Learned() { // Redis has not listed it
+		if s.forward(); s.guard.Over() {
+			return
+		}
+		c, answer = s.resolve(cmd.Args)
+		s.batch.timing.answered()
+	}
+	if s.own.Run(cmd, c, answer != nil) {
 		return
 	}
-	if p != nil || c != nil && c.Conn.Starts() || s.own.restore.Load().mutes(c) || answer == nil && s.srv.writesPaused() {
-		s.runDedicated(p, cmd, c, answer)
-		return
+	if instead := s.pipes.Instead(c); instead != nil {
+		answer = checked(c, func(s *Session, args [][]byte) { s.relay(instead(args)) })
 	}
 	s.forwardOrAnswer(cmd, c, answer)
 }
@@ -235,8 +239,7 @@ func (s *Session) End() {
 		how, why := s.guard.Ending()
 		s.srv.log.Debug("client left", "client", s.peer.addr, "id", s.peer.id, "why", why)
 		s.guard.SetWriteDeadline(time.Now().Add(dedicated.LastReplies)) // nobody waits for a client that has gone and reads nothing
-		s.endDedicated()
-		s.pipes.way.dropSubscriptions()
+		s.own.End()
 		if l := s.locks.engine.Load(); l != nil {
 			l.Close(closeHow(how))
 		}

@@ -93,9 +93,7 @@ func (s *Session) quietly(run func()) {
 	s.replies.silent, s.replies.skip = true, false
 	run()
 	s.forward()
-	if s.own.dedicated != nil {
-		s.own.dedicated.Flush()
-	}
+	s.own.Flush()
 	s.flush()
 	if s.replies.silent { // the command may have been CLIENT REPLY ON
 		s.replies.silent = s.replies.off

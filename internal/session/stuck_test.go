@@ -70,7 +70,7 @@ func TestUpstreamTimeoutOfDedicatedConnections(t *testing.T) {
 		w.expect("+QUEUED\r\n", "INCR", "n")
 	}
 	waits.send("BLPOP", "q", "0")
-	eventually(t, "it waits", func() bool { return p.sessionOf(waits).own.view.Blocked.Load() })
+	eventually(t, "it waits", func() bool { return p.sessionOf(waits).own.View.Blocked.Load() })
 	server.Stop()
 	defer server.Cont()
 	began := time.Now()

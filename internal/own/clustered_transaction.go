@@ -1,7 +1,6 @@
-package session
+package own
 
 import (
-	"strings"
 	"time"
 
 	"github.com/tidwall/redcon"
@@ -41,13 +40,13 @@ type queuedCommand struct {
 }
 
 // multi is MULTI: at the node where keys are watched, or that of the first key there is in the same pipeline.
-func (u *clustered) multi(p *dedicatedConn, cmd redcon.Command, c *commandtable.Command) {
-	tx := &transaction{slot: backend.NoSlot, kept: u.s.guard.CommandsKept()}
+func (u *clustered) multi(p *conn, cmd redcon.Command, c *commandtable.Command) {
+	tx := &transaction{slot: backend.NoSlot, kept: u.client.CommandsKept()}
 	if p == nil {
-		if p = u.dedicatedFor(p, u.slotAhead(), c); p == nil {
+		if p = u.at(p, u.slotAhead(), c); p == nil {
 			return
 		}
-	} else if u.s.own.view.Watch.Load() {
+	} else if u.View.Watch.Load() {
 		tx.slot = p.slots.watched
 	}
 	if p.slots.ask {
@@ -55,91 +54,74 @@ func (u *clustered) multi(p *dedicatedConn, cmd redcon.Command, c *commandtable.
 	}
 	p.forgetQueued()
 	p.slots.tx = tx
-	u.s.send(p, cmd, c)
+	u.send(p, cmd, c)
 	p.Settled()
 }
 
 // slotAhead is the slot of the first key in what the client has sent already of the transaction.
 func (u *clustered) slotAhead() int {
-	t := u.s.srv.facts.table.Load()
-	for _, next := range u.s.batch.next {
-		c, _ := t.find(next.Args)
+	t := u.host.Routes().Table
+	for _, next := range u.host.Next() {
+		c, _ := t.Find(next.Args)
 		if c == nil || c.Conn == commandtable.ConnExec || c.Conn == commandtable.ConnDiscard {
 			break
 		}
-		if slot, _ := u.s.pipes.SlotOf(c, next.Args); slot != backend.NoSlot {
+		if slot, _ := u.forwarder.SlotOf(c, next.Args); slot != backend.NoSlot {
 			return slot
 		}
 	}
 	return backend.NoSlot
 }
 
-// nested is a command that is refused inside a transaction as WATCH is, and has no key.
-var nested = resp.AppendCommand(nil, "MULTI")
+var multiCommand = resp.AppendCommand(nil, "MULTI")
 
 const noWatchInMulti = "ERR WATCH inside MULTI is not allowed"
 
 // inTransaction is for all that comes between MULTI and its end.
-func (u *clustered) inTransaction(p *dedicatedConn, cmd redcon.Command, c *commandtable.Command, answer answer) {
+func (u *clustered) inTransaction(p *conn, cmd redcon.Command, c *commandtable.Command, here bool) (taken bool) {
 	switch {
 	case c == nil:
 		p.Taint()
 	case c.Always: // QUIT, RESET
-		if p.Settled() {
-			u.s.release()
-			answer(u.s, cmd.Args)
-		}
-		return
+		return !p.Settled()
 	case c.Conn == commandtable.ConnExec && len(cmd.Args) == 1:
 		u.exec(p, cmd, c)
-		return
+		return true
 	case c.Conn == commandtable.ConnWatch && len(cmd.Args) > 1:
-		p.Send(&dedicated.Reply{Instead: noWatchInMulti}, nested) // the node of this transaction might say MOVED of the key
-		return
+		p.Send(&dedicated.Reply{Instead: noWatchInMulti}, multiCommand) // refused as WATCH is, of whose key the node might say MOVED
+		return true
 	case c.Conn == commandtable.ConnExec, c.Conn == commandtable.ConnDiscard, c.Conn == commandtable.ConnMulti, c.Conn == commandtable.ConnWatch:
-		u.s.send(p, cmd, c)
+		u.send(p, cmd, c)
 		if p.Settled() && !p.InTransaction() {
 			p.forgetQueued()
 		}
-		return
-	case answer != nil && c.Barred:
-		p.Send(&dedicated.Reply{Instead: notInMulti}, marking)
-		return
-	case c.Conn == commandtable.ConnSubscribe, c.Conn == commandtable.ConnTracking, c.Conn == commandtable.ConnMonitor:
-		p.Send(&dedicated.Reply{Instead: notInMulti}, marking)
-		return
-	case strings.HasPrefix(c.Name, "client|"):
-		p.Taint() // what it sets on the connection is this client's
+		return true
+	case here && c.Barred, c.Conn == commandtable.ConnSubscribe, c.Conn == commandtable.ConnTracking, c.Conn == commandtable.ConnMonitor:
+		p.bar()
+		return true
 	}
-	e := &dedicated.Reply{Cmd: c, Queues: p.slots.tx != nil}
-	if c != nil && answer != nil {
-		e.Effect = effectOf(c, cmd.Args)
-		cmd.Raw = u.s.queuedAs(c, cmd.Raw, e.Effect)
-	}
-	if tx := p.slots.tx; tx != nil {
-		tx.add(u, cmd, c, e.Effect)
-		e.Queues = tx.size <= transactionKept
-	}
-	p.Send(e, cmd.Raw)
+	u.queue(p, cmd, c, here)
+	return true
 }
 
-// add notes a command.
-func (tx *transaction) add(u *clustered, cmd redcon.Command, c *commandtable.Command, e dedicated.Effect) {
-	if slot, cross := u.s.pipes.SlotOf(c, cmd.Args); slot != backend.NoSlot && !cross { // Redis itself says so of one command
+// keep notes a command of the transaction, to be queued again. false: there is too much for that.
+func (tx *transaction) keep(f *backend.Forwarder, cmd redcon.Command, c *commandtable.Command, e dedicated.Effect) bool {
+	if slot, cross := f.SlotOf(c, cmd.Args); slot != backend.NoSlot && !cross { // Redis itself says so of one command
 		tx.cross = tx.cross || tx.slot != backend.NoSlot && slot != tx.slot
 		tx.slot = slot
 	}
 	if tx.size += len(cmd.Raw) + queuedBytes; tx.size > transactionKept {
 		tx.cmds = nil
 		tx.kept.Set(0)
-		return
+		return false
 	}
 	tx.kept.Set(tx.size)
 	tx.cmds = append(tx.cmds, queuedCommand{raw: append([]byte(nil), cmd.Raw...), cmd: c, effect: e})
+	return true
 }
 
 // forgetQueued forgets the transaction, if there is one: it has ended.
-func (p *dedicatedConn) forgetQueued() {
+func (p *conn) forgetQueued() {
 	if tx := p.slots.tx; tx != nil {
 		p.slots.tx = nil
 		tx.kept.Set(0)
@@ -147,7 +129,7 @@ func (p *dedicatedConn) forgetQueued() {
 }
 
 // exec is EXEC.
-func (u *clustered) exec(p *dedicatedConn, cmd redcon.Command, c *commandtable.Command) {
+func (u *clustered) exec(p *conn, cmd redcon.Command, c *commandtable.Command) {
 	tx := p.slots.tx
 	if p.slots.tx = nil; tx == nil {
 		return
@@ -159,53 +141,43 @@ func (u *clustered) exec(p *dedicatedConn, cmd redcon.Command, c *commandtable.C
 	now := p.Status()
 	refusal, watch := now.Refused, now.Watch
 	if tx.cross { // what Redis would say, had it all of the slots
-		u.s.discard(p)
-		u.s.error(crossSlot)
+		p.discard()
+		u.error(crossSlot)
 		return
 	}
 	for until := time.Now().Add(u.nodes.RetryFor()); ; {
 		if refusal == nil {
-			e := &dedicated.Reply{Cmd: c, Kind: c.Conn, Refusal: &refusal}
-			p.Send(e, cmd.Raw)
-			if !p.Settled() || e.Lost != nil || refusal == nil {
+			over := false
+			if refusal, over = p.try(&dedicated.Reply{Cmd: c, Kind: c.Conn}, cmd.Raw, false); over || refusal == nil {
 				p.slots.watched, p.slots.ask = backend.NoSlot, false
 				return
 			}
 		}
 		again := dedicated.IsRedirect(refusal) && tx.slot != backend.NoSlot && tx.size <= transactionKept
+		p.discard()
 		switch {
 		case again && watch:
-			u.s.discard(p)
-			u.s.batch.Out = resp.AppendNullArray(u.s.batch.Out, u.s.ident.Proto)
+			u.null()
 			return
 		case !again || time.Now().After(until):
-			u.s.discard(p)
-			u.s.batch.Out = append(u.s.batch.Out, refusal...)
+			u.relay(refusal)
 			return
 		}
-		from := p.Node
-		u.s.discard(p)
-		u.closeUnusedDedicated()
-		next, ask, err := u.openDedicatedInstead(refusal, tx.slot, from)
+		next, ask, err := u.redirected(p, refusal, tx.slot)
 		if err != nil {
-			u.s.fail(err)
-			u.s.noteTrouble(err)
+			u.host.Fail(err)
+			u.host.Trouble(err)
 			return
 		}
 		p = next
-		if refusal = tx.queueAt(p, ask); u.s.guard.Over() {
+		if refusal = tx.queueAt(p, ask); u.client.Over() {
 			return
 		}
 	}
 }
 
-var (
-	discardCommand = resp.AppendCommand(nil, "DISCARD")
-	multiCommand   = resp.AppendCommand(nil, "MULTI")
-)
-
 // queueAt queues the transaction once more, and returns a redirect if there was one.
-func (tx *transaction) queueAt(p *dedicatedConn, ask bool) (refusal []byte) {
+func (tx *transaction) queueAt(p *conn, ask bool) (refusal []byte) {
 	if ask { // which holds for all of it
 		p.Own(&dedicated.Reply{}, asking)
 	}

@@ -1,0 +1,179 @@
+package own
+
+import (
+	"bytes"
+	"time"
+
+	"github.com/tidwall/redcon"
+
+	"github.com/lockproxy/lockproxy/cluster"
+	"github.com/lockproxy/lockproxy/internal/backend"
+	"github.com/lockproxy/lockproxy/internal/commandtable"
+	"github.com/lockproxy/lockproxy/internal/dedicated"
+	"github.com/lockproxy/lockproxy/internal/subscription"
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+const crossSlot = "CROSSSLOT Keys in request don't hash to the same slot"
+
+// clustered is how a client has connections of its own at the nodes of a cluster. One is at one node, so that only what it is needed for
+// goes there; all else goes its way beside it, once the pending replies there are in.
+type clustered struct {
+	*Connections
+	nodes         *backend.Clustered
+	subscriptions *subscription.Subscriptions // nil: none yet
+}
+
+func (u *clustered) left(n *cluster.Node) { u.nodes.Release(n) }
+
+// helloSubscriptions has the connections that the client's subscriptions have speak another protocol.
+func (u *clustered) helloSubscriptions(id upstream.Identity) error { return u.subscriptions.Hello(id) }
+
+// dropSubscriptions ends them all.
+func (u *clustered) dropSubscriptions() {
+	if x := u.subscriptions; x != nil {
+		u.subscriptions = nil
+		x.Close()
+	}
+}
+
+func (u *clustered) run(p *conn, cmd redcon.Command, c *commandtable.Command, here bool) (taken bool) {
+	switch {
+	case p != nil && p.InTransaction():
+		return u.inTransaction(p, cmd, c, here)
+	case u.host.Identity().Proto == 2 && u.View.Subscribed() && (c == nil || !c.Always):
+		if u.host.Forward(); !u.client.Over() {
+			u.sendMute(cmd, c, here)
+		}
+		return true
+	case u.forwarder.Instead(c) != nil: // it concerns all nodes
+	case c != nil && (c.Conn.Starts() || p != nil && c.Conn != commandtable.ConnNone):
+		if u.host.Forward(); u.client.Over() {
+			return true
+		}
+		return u.runOwn(p, cmd, c)
+	}
+	return p != nil && !p.Settled()
+}
+
+// runOwn has a command run that concerns the connection, or may wait. p is the client's own, nil if it has none.
+func (u *clustered) runOwn(p *conn, cmd redcon.Command, c *commandtable.Command) (taken bool) {
+	if p != nil && !p.Settled() {
+		return true
+	}
+	switch c.Conn {
+	case commandtable.ConnMulti:
+		u.multi(p, cmd, c)
+	case commandtable.ConnWatch:
+		u.watch(p, cmd, c)
+	case commandtable.ConnBlock:
+		u.block(p, cmd, c)
+	case commandtable.ConnSubscribe:
+		u.subscribe(cmd, c)
+	case commandtable.ConnUnwatch:
+		if p == nil {
+			return false
+		}
+		u.send(p, cmd, c)
+		p.Settled()
+		p.slots.watched, p.slots.ask = backend.NoSlot, false
+	case commandtable.ConnAlone:
+		if p = u.at(p, backend.NoSlot, c); p != nil {
+			u.send(p, cmd, c)
+		}
+	default: // EXEC and DISCARD without MULTI
+		return false
+	}
+	return true
+}
+
+// sendMute is for what a subscriber in RESP2 sends. Redis says no in its own words, but for what has keys, which it would
+// send elsewhere first.
+func (u *clustered) sendMute(cmd redcon.Command, c *commandtable.Command, here bool) {
+	switch {
+	case c != nil && c.Conn == commandtable.ConnSubscribe:
+		u.subscribe(cmd, c)
+	case !here && (c == nil || len(u.forwarder.KeysOf(c, cmd.Args, nil)) == 0 && c.Conn == commandtable.ConnNone):
+		if !u.subscriptions.Asks(cmd, c) {
+			u.host.Fail(&upstream.NotSentError{Cause: dedicated.ErrGone})
+		}
+	default:
+		u.refuseMute(c)
+	}
+}
+
+// watch is WATCH: what is watched is in one slot, whatever nodes there are, since only commands of that slot can be
+// run under it.
+func (u *clustered) watch(p *conn, cmd redcon.Command, c *commandtable.Command) {
+	slot, cross := u.forwarder.SlotOf(c, cmd.Args)
+	watching := p != nil && p.slots.watched != backend.NoSlot && u.View.Watch.Load()
+	if cross || watching && slot != backend.NoSlot && slot != p.slots.watched {
+		u.error(crossSlot)
+		return
+	}
+	if p = u.at(p, slot, c); p == nil {
+		return
+	}
+	for until := time.Now().Add(u.nodes.RetryFor()); ; {
+		e := &dedicated.Reply{Cmd: c, Kind: c.Conn, Args: len(cmd.Args) - 1}
+		refusal, over := p.try(e, cmd.Raw, p.slots.ask)
+		if over {
+			return
+		}
+		if len(refusal) == 0 {
+			p.slots.watched = slot
+			return
+		}
+		if !dedicated.IsRedirect(refusal) || watching || time.Now().After(until) {
+			// What was watched before has moved away: its transaction will find that out.
+			u.relay(refusal)
+			return
+		}
+		ask := false
+		if p, ask = u.move(p, refusal, slot, c); p == nil {
+			return
+		}
+		p.slots.ask = ask
+	}
+}
+
+// unblockedByChange is how Redis ends the wait of those that wait at a master which is none any more.
+var unblockedByChange = []byte("-UNBLOCKED force unblock from blocking operation, instance state changed")
+
+// block has a command run that may wait. When its slot moves away meanwhile, Redis says so and has done nothing: it
+// is then sent again, for the time left, to the slot's new node.
+func (u *clustered) block(p *conn, cmd redcon.Command, c *commandtable.Command) {
+	slot, cross := u.forwarder.SlotOf(c, cmd.Args)
+	switch {
+	case cross:
+		u.error(crossSlot)
+		return
+	case p != nil && slot != backend.NoSlot && u.nodes.Snapshot().Owner(slot) != p.Node:
+		u.error("ERR " + string(bytes.ToUpper([]byte(c.Name))) + " on a connection that watches another node's keys: use another connection, or UNWATCH first")
+		return
+	}
+	if p = u.at(p, slot, c); p == nil {
+		return
+	}
+	began, raw, ask := time.Now(), cmd.Raw, false
+	var redirectedSince time.Time
+	for {
+		sent := time.Now()
+		refusal, over := p.try(&dedicated.Reply{Cmd: c, Kind: c.Conn, Wait: dedicated.Wait{Blocks: true, For: c.WaitsFor(cmd.Args)}}, raw, ask)
+		if over || len(refusal) == 0 {
+			return
+		}
+		if now := time.Now(); redirectedSince.IsZero() || now.Sub(sent) > time.Second { // it has waited in peace
+			redirectedSince = now
+		}
+		follow := slot != backend.NoSlot && p.slots.watched == backend.NoSlot && (dedicated.IsRedirect(refusal) || bytes.HasPrefix(refusal, unblockedByChange))
+		if !follow || time.Since(redirectedSince) > u.nodes.RetryFor() {
+			u.relay(refusal)
+			return
+		}
+		if p, ask = u.move(p, refusal, slot, c); p == nil {
+			return
+		}
+		raw = c.TimeLeft(cmd.Args, time.Since(began))
+	}
+}

@@ -1,0 +1,180 @@
+package own
+
+import (
+	"context"
+	"time"
+
+	"github.com/tidwall/redcon"
+
+	"github.com/lockproxy/lockproxy/cluster"
+	"github.com/lockproxy/lockproxy/internal/backend"
+	"github.com/lockproxy/lockproxy/internal/commandtable"
+	"github.com/lockproxy/lockproxy/internal/dedicated"
+	"github.com/lockproxy/lockproxy/internal/subscription"
+	"github.com/lockproxy/lockproxy/proto/resp"
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+// slots is what a connection has to do with slots; the client's goroutine only.
+type slots struct {
+	watched int          // the slot of what is watched, or backend.NoSlot
+	ask     bool         // the node is importing that slot: MULTI goes behind ASKING
+	tx      *transaction // the one that is queued
+}
+
+const slotPause = 20 * time.Millisecond // before a node is tried again
+
+var asking = resp.AppendCommand(nil, "ASKING")
+
+// connect makes a connection to any node.
+func (u *clustered) connect() (*conn, error) { return u.connectSlot(backend.NoSlot, &u.View) }
+
+// connectAt makes a connection to a node.
+func (u *clustered) connectAt(n *cluster.Node, v *dedicated.View) (*conn, error) {
+	if err := u.host.Refused(); err != nil {
+		return nil, err
+	}
+	return u.connectAs(u.Context, u.host.Identity(), n, v)
+}
+
+// connectAs is connectAt as somebody who need not be the client any more.
+func (u *clustered) connectAs(ctx context.Context, id upstream.Identity, n *cluster.Node, v *dedicated.View) (*conn, error) {
+	u.nodes.Acquire(n)
+	p, err := u.dial(ctx, id, n.Upstream(), n, v)
+	if err != nil {
+		u.nodes.Release(n)
+	}
+	return p, err
+}
+
+// connectSlot makes a connection to the node that has a slot; backend.NoSlot: to any. It tries as long as the cluster does.
+func (u *clustered) connectSlot(slot int, v *dedicated.View) (*conn, error) {
+	refused := 0 // masters that do not let this client's user in, of which any would do
+	for until := time.Now().Add(u.nodes.RetryFor()); ; {
+		snapshot, err := u.nodes.Snapshot(), error(&upstream.ReplyError{Line: "CLUSTERDOWN Hash slot not served"})
+		n := snapshot.Any(int(u.id) + refused)
+		if slot != backend.NoSlot {
+			n = snapshot.Owner(slot)
+		}
+		if n != nil {
+			var p *conn
+			if p, err = u.connectAt(n, v); err == nil {
+				return p, nil
+			}
+		}
+		if backend.PasswordRefused(err) && slot == backend.NoSlot && refused+1 < len(snapshot.Masters) {
+			refused++
+			continue
+		}
+		if time.Now().After(until) || u.client.Over() || u.Context.Err() != nil || backend.NoRetry(err) {
+			return nil, err
+		}
+		u.lookAgain()
+	}
+}
+
+// lookAgain waits for a fresh look at the topology, and a little.
+func (u *clustered) lookAgain() {
+	ctx, done := u.clientContext()
+	defer done()
+	u.nodes.Refreshed(ctx)
+	u.pause(slotPause)
+}
+
+// at is p, or in place of nil a connection of the client's own at the node that has a slot. With nil the client has been told why.
+func (u *clustered) at(p *conn, slot int, c *commandtable.Command) *conn {
+	if p != nil {
+		return p
+	}
+	p, err := u.connectSlot(slot, &u.View)
+	if err != nil {
+		u.failed(c, err)
+		return nil
+	}
+	u.conn = p
+	return p
+}
+
+// move gives p up for a connection where reply, its node's redirect, says. With nil the client has been told why.
+func (u *clustered) move(p *conn, reply []byte, slot int, c *commandtable.Command) (to *conn, ask bool) {
+	to, ask, err := u.redirected(p, reply, slot)
+	if err != nil {
+		u.failed(c, err)
+		return nil, false
+	}
+	return to, ask
+}
+
+// redirected gives p back, or closes it when Redis keeps something for it there, and makes a connection where reply, a redirect by its
+// node, says. ask: ASKING must go ahead there.
+func (u *clustered) redirected(p *conn, reply []byte, slot int) (to *conn, ask bool, err error) {
+	u.release()
+	if u.current() != nil {
+		u.drop()
+	}
+	n, ask, ok := u.nodes.Redirect(reply, slot, p.Node)
+	if ok && n != nil {
+		to, err = u.connectAt(n, &u.View)
+	}
+	if to == nil {
+		u.lookAgain()
+		ask = false
+		to, err = u.connectSlot(slot, &u.View)
+	}
+	if err == nil {
+		u.conn = to
+	}
+	return to, ask, err
+}
+
+// try sends a command whose refusal the client is not to see, behind ASKING if need be. over: it has its reply, or has gone.
+func (p *conn) try(e *dedicated.Reply, raw []byte, ask bool) (refusal []byte, over bool) {
+	var got []byte
+	if ask {
+		p.Own(&dedicated.Reply{}, asking)
+	}
+	e.Refusal = &got
+	p.Send(e, raw)
+	if !p.Settled() || e.Lost != nil {
+		return nil, true
+	}
+	return got, false
+}
+
+// subscribe is SUBSCRIBE and its kin.
+func (u *clustered) subscribe(cmd redcon.Command, c *commandtable.Command) {
+	if u.subscriptions == nil {
+		u.subscriptions = subscription.New(subscription.Config{Host: subscriber{u.host, u}, Client: u.client, Context: u.Context, Nodes: u.nodes, View: &u.View,
+			Spread: int(u.id), Service: u.Service, Listeners: &u.Listeners})
+	}
+	u.subscriptions.Run(cmd, c)
+}
+
+// subscriber is what a client's subscriptions ask of it: see subscription.Host.
+type subscriber struct {
+	Host
+	u *clustered
+}
+
+var _ subscription.Host = subscriber{}
+
+// Connect implements subscription.Host.
+func (h subscriber) Connect(ctx context.Context, id upstream.Identity, at *cluster.Node) (subscription.Link, error) {
+	p, err := h.u.connectAs(ctx, id, at, new(dedicated.View))
+	if err != nil {
+		return subscription.Link{}, err
+	}
+	return subscription.Link{Conn: p.Conn, Relay: func(cmd redcon.Command, c *commandtable.Command) { h.u.send(p, cmd, c) }, End: p.drop}, nil
+}
+
+// Hello implements subscription.Host.
+func (h subscriber) Hello(c *dedicated.Conn, id upstream.Identity) error { return hello(c, id, false) }
+
+// Find implements subscription.Host.
+func (h subscriber) Find(name string) *commandtable.Command { return h.u.find(name) }
+
+// LookAgain implements subscription.Host.
+func (h subscriber) LookAgain() { h.u.lookAgain() }
+
+// Pause implements subscription.Host.
+func (h subscriber) Pause(d time.Duration) { h.u.pause(d) }

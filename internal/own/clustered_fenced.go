@@ -1,0 +1,131 @@
+package own
+
+import (
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/lockproxy/lockproxy/cluster"
+	"github.com/lockproxy/lockproxy/internal/backend"
+	"github.com/lockproxy/lockproxy/internal/commandtable"
+	"github.com/lockproxy/lockproxy/internal/dedicated"
+	"github.com/lockproxy/lockproxy/internal/fenced"
+	"github.com/lockproxy/lockproxy/internal/lock"
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+// FENCED with a cluster upstream runs at the master of the lock's slot, on a connection beside the client's own, which may
+// be at another node. EXEC is given a look at the lock besides the command: so it has the lock's slot even if the command
+// has no keys, and is run only by the slot's master, and while the slot moves only where the lock and all keys are together.
+// Whatever a node refuses for want of the slot has not run, and is begun anew from WATCH on.
+
+const fencedCrossSlot = crossSlot + ": what FENCED runs must have its keys in the lock's own slot; give both the same hash tag, as in {order:7}:lock and {order:7}:stock"
+
+func (u *clustered) fenced(p *conn, r lock.HoldRequest, c *commandtable.Command, args [][]byte) error {
+	if p != nil && u.View.Watch.Load() {
+		return errFencedWatch
+	}
+	w := fencedRoute{u: u, slot: cluster.Slot([]byte(r.Key)), until: time.Now().Add(u.nodes.RetryFor())}
+	if err := w.takes(c, args); err != nil {
+		return err
+	}
+	f := u.fence(r, c, args)
+	f.Slot.Guarded = true
+	for changed := 0; changed < fencedTries; {
+		if err := u.host.Locks().Lost(r); err != nil {
+			return err
+		}
+		done, err := w.try(f)
+		switch {
+		case done:
+			return nil
+		case err == nil:
+			changed++
+		case !w.again(f, err):
+			return halfWay(err)
+		}
+	}
+	return errFencedChanged
+}
+
+// halfWay is err as it is told to clients, who are not to go by a node's ASK.
+func halfWay(err error) error {
+	var reply *upstream.ReplyError
+	if errors.As(err, &reply) && strings.HasPrefix(reply.Line, "ASK ") {
+		return &upstream.ReplyError{Line: "TRYAGAIN Multiple keys request during rehashing of slot"}
+	}
+	return err
+}
+
+// fencedRoute is how one FENCED finds its node.
+type fencedRoute struct {
+	u     *clustered
+	slot  int
+	until time.Time     // a node that refuses is not tried again later
+	to    *cluster.Node // where a redirect says; nil: the slot's owner
+	ask   bool          // behind ASKING
+}
+
+// takes refuses what does not run at the lock's node, or not there alone.
+func (w *fencedRoute) takes(c *commandtable.Command, args [][]byte) error {
+	slot, cross := w.u.forwarder.SlotOf(c, args)
+	if cross || slot != backend.NoSlot && slot != w.slot {
+		return &upstream.ReplyError{Line: fencedCrossSlot}
+	}
+	if slot == backend.NoSlot && w.u.host.Routes().AtAllNodes(c) {
+		return &lock.Error{Code: "ERR", Text: "'" + c.Title() + "' cannot be run by FENCED on a cluster: it concerns all nodes, and FENCED runs at that of the lock"}
+	}
+	return nil
+}
+
+// try is one try of f, on a connection of its own.
+func (w *fencedRoute) try(f *fenced.Fence) (done bool, err error) {
+	var p *conn
+	if w.to != nil {
+		p, err = w.u.connectAt(w.to, new(dedicated.View))
+	}
+	if f.Slot.Ask = w.ask; w.to == nil || err != nil {
+		f.Slot.Ask = false
+		p, err = w.u.connectSlot(w.slot, new(dedicated.View))
+	}
+	w.to, w.ask = nil, false
+	if err != nil {
+		w.u.host.Trouble(err)
+		w.until = time.Time{} // that has been tried for long enough
+		return false, err
+	}
+	defer p.endAside()
+	return p.fencedAt(f)
+}
+
+// again says whether a try that failed with err is to be followed by another: nothing has run, and another node, or a later
+// moment, may do better. It waits where that helps.
+func (w *fencedRoute) again(f *fenced.Fence, err error) bool {
+	var reply *upstream.ReplyError
+	var unsent *upstream.NotSentError
+	var line []byte
+	switch {
+	case errors.As(err, &reply):
+		line = []byte("-" + reply.Line + "\r\n")
+		if !dedicated.IsRedirect(line) && !strings.HasPrefix(reply.Line, "READONLY ") {
+			return false
+		}
+	case !errors.As(err, &unsent):
+		return false
+	}
+	if !time.Now().Before(w.until) || w.u.client.Over() || w.u.Context.Err() != nil {
+		return false
+	}
+	to, ask, redirected := w.u.nodes.Redirect(line, w.slot, f.Conn.Node)
+	switch {
+	case redirected && !ask, redirected && !f.Slot.Looked: // the lock itself is there
+		w.to, w.ask = to, ask
+	case redirected: // a key has gone ahead of the lock, or is not there while the slot moves: both follow soon
+		w.u.pause(slotPause)
+		return true
+	}
+	if w.to == nil {
+		w.u.lookAgain()
+	}
+	return true
+}

@@ -1,0 +1,126 @@
+package own
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/tidwall/redcon"
+
+	"github.com/lockproxy/lockproxy/internal/backend"
+	"github.com/lockproxy/lockproxy/internal/commandtable"
+	"github.com/lockproxy/lockproxy/internal/dedicated"
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+// lostState is what must not be forgotten of a client's own connection that was lost, or could not be made, while the client
+// stays. The commands of a transaction would be run by themselves now: until EXEC or DISCARD each gets an error, and EXEC the
+// one that Redis gives when a transaction cannot be run. A watched key may have changed: the next EXEC is answered null.
+type lostState struct{ dedicated.Lost }
+
+func (l *lostState) any() bool { return l.Multi || l.Watch }
+
+// addLost adds to what was lost.
+func (o *Connections) addLost(l dedicated.Lost) {
+	o.lost.Multi, o.lost.Watch = o.lost.Multi || l.Multi, o.lost.Watch || l.Watch
+	if o.lost.Cause == nil {
+		o.lost.Cause = l.Cause
+	}
+	if o.lost.Multi {
+		o.View.Multi.Store(1)
+	}
+}
+
+func (l *lostState) clear(o *Connections) {
+	if l.Multi {
+		o.View.Multi.Store(0)
+	}
+	if l.any() && o.conn == nil {
+		o.View.Watch.Store(false)
+		o.View.Watched.Store(0)
+	}
+	*l = lostState{}
+}
+
+// line is the cause as an error, without a word on what was sent.
+func (l *lostState) line() string {
+	var lost *upstream.LostError
+	switch {
+	case errors.As(l.Cause, &lost) && errors.Is(l.Cause, upstream.ErrTimeout):
+		return "ERR upstream timeout"
+	case errors.As(l.Cause, &lost):
+		return "ERR upstream connection lost"
+	}
+	return backend.ErrorLine(l.Cause)
+}
+
+// afterLoss answers what is not to be run for what was lost; false: the command is run as ever. p is the client's own
+// connection now, nil if it has none.
+func (o *Connections) afterLoss(p *conn, cmd redcon.Command, c *commandtable.Command) bool {
+	if c != nil && c.Always { // QUIT, RESET
+		return false
+	}
+	kind, alone := commandtable.ConnNone, len(cmd.Args) == 1
+	if c != nil {
+		kind = c.Conn
+	}
+	ends := alone && (kind == commandtable.ConnExec || kind == commandtable.ConnDiscard)
+	if o.lost.Multi {
+		o.host.Forward()
+		if !o.client.Over() {
+			o.inLostTransaction(kind, ends)
+		}
+		return true
+	}
+	if !ends && (kind != commandtable.ConnUnwatch || !alone) {
+		return false
+	}
+	multi := false
+	if p != nil { // it may be within another transaction, or lose that just now
+		if o.host.Forward(); !p.Settled() {
+			return true
+		}
+		if p = o.current(); o.lost.Multi {
+			o.inLostTransaction(kind, ends)
+			return true
+		}
+		multi = p != nil && p.InTransaction()
+	}
+	if multi != ends { // there is nothing to end, or UNWATCH is queued
+		return false
+	}
+	o.lost.clear(o)
+	if kind != commandtable.ConnExec {
+		return false
+	}
+	p.forgetQueued()
+	p.discard()
+	o.null()
+	return true
+}
+
+// inLostTransaction answers a command within a transaction that was lost.
+func (o *Connections) inLostTransaction(k commandtable.ConnKind, ends bool) {
+	line := o.lost.line()
+	switch {
+	case ends && k == commandtable.ConnExec:
+		o.lost.clear(o)
+		o.error("EXECABORT Transaction discarded because of: " + strings.TrimPrefix(line, "ERR "))
+	case ends:
+		o.lost.clear(o)
+		o.ok()
+	case k == commandtable.ConnMulti:
+		o.error("ERR MULTI calls can not be nested")
+	default:
+		o.error(line + ": the transaction is discarded, EXEC or DISCARD ends it")
+	}
+}
+
+// notSent answers e's command, which came as its connection had just been lost.
+func (o *Connections) notSent(e *dedicated.Reply) {
+	o.current() // notes what was lost
+	if o.lost.Multi {
+		o.inLostTransaction(e.Kind, e.Args == 0 && (e.Kind == commandtable.ConnExec || e.Kind == commandtable.ConnDiscard))
+		return
+	}
+	o.notBegun(e.Kind, &upstream.NotSentError{Cause: dedicated.ErrGone})
+}

@@ -1,0 +1,235 @@
+// Package own is what one client has of connections to Redis of its own: for transactions, watched keys, what may wait, subscriptions,
+// tracking, and FENCED. It says when there is one and at which node, what becomes of a transaction or of a command that waits when its
+// slot moves, and what of a connection that was lost. One Redis and the nodes of a cluster stand behind it, and nobody above asks which.
+package own
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/tidwall/redcon"
+
+	"github.com/lockproxy/lockproxy/cluster"
+	"github.com/lockproxy/lockproxy/internal/backend"
+	"github.com/lockproxy/lockproxy/internal/commandtable"
+	"github.com/lockproxy/lockproxy/internal/dedicated"
+	"github.com/lockproxy/lockproxy/internal/downstream"
+	"github.com/lockproxy/lockproxy/internal/lock"
+	"github.com/lockproxy/lockproxy/internal/retry"
+	"github.com/lockproxy/lockproxy/internal/subscription"
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+// Host is the client. Its own goroutine alone calls what is not said to be called by any.
+type Host interface {
+	backend.Host
+	// Forward sends the commands before that wait to be forwarded together, and waits for their replies.
+	Forward()
+	// Next are the commands of the same pipeline behind the one at work.
+	Next() []redcon.Command
+	// Ask asks any node, over another connection.
+	Ask(words ...[]byte) ([]byte, error)
+	// Answer adds to what the client is answered.
+	Answer(add func(out []byte) []byte)
+	// Fail answers a command that failed with err, or closes the client.
+	Fail(err error)
+	// Queued is what Redis gets of a command that is answered here, to be queued in a transaction, and what it then does.
+	Queued(c *commandtable.Command, cmd redcon.Command) ([]byte, dedicated.Effect)
+	// Selected notes that the client is in another database.
+	Selected(db int)
+	// Doubt notes that the outcome of a command is unknown.
+	Doubt()
+	// Watch runs run with a context that ends when the client goes away.
+	Watch(run func(ctx context.Context))
+	// Locks is the client as the lock engine knows it.
+	Locks() *lock.Client
+
+	// All below may be called by any goroutine, with the lock of one of the client's connections held.
+
+	// Client finds another client's connections by its number; nil: it has gone.
+	Client(id int64) *Connections
+	// IdentityNow is Identity, of this moment.
+	IdentityNow() upstream.Identity
+	// Name is what the client has called itself.
+	Name() string
+	// Holds says that it holds a lock; Lockless that it does not, and knows of all that it has lost.
+	Holds() bool
+	Lockless() bool
+	// Closes says that the client is to be closed, and told nothing, for a command that failed with err.
+	Closes(err error) bool
+	// Set notes what the client's commands have set.
+	Set(pauses time.Duration, settings []dedicated.Setting)
+	// Shutting notes that so many more SHUTDOWNs are not answered yet.
+	Shutting(more int)
+	// RightsChanged is told what commands that Redis has answered may have changed.
+	RightsChanged(backend.RightsChange)
+	// LearnAgain has Redis asked anew what it is: another one may stand there.
+	LearnAgain()
+}
+
+// Common is what the Connections of a process share.
+type Common struct {
+	*backend.Common
+	Backend   backend.Backend
+	Timeout   time.Duration          // for Redis' reply to a command; 0: none
+	Listeners subscription.Listeners // of a cluster
+}
+
+// Connections are those of one client. Its goroutine alone uses them, but for what other clients and goroutines of connections do.
+type Connections struct {
+	*Common
+	View dedicated.View // what others may see of it
+
+	host      Host
+	client    *downstream.Conn
+	id        int64 // the client's number
+	forwarder *backend.Forwarder
+	path      path
+	conn      *conn                      // nil: there is none
+	request   atomic.Pointer[chan int64] // somebody wants it to have one
+	lost      lostState                  // by one before
+	restore   atomic.Pointer[restore]    // of what it had; nil: that was not lost
+}
+
+// path is what differs: one Redis, or the nodes of a cluster.
+type path interface {
+	// run has a command run if it concerns the client's own connection p, nil if there is none, or needs one. here: it is answered
+	// here, unless it is in a transaction. false: it is answered, or forwarded, as ever.
+	run(p *conn, cmd redcon.Command, c *commandtable.Command, here bool) (taken bool)
+	// connect makes a connection for what needs no certain node.
+	connect() (*conn, error)
+	// left is told that a connection at that node has ended.
+	left(n *cluster.Node)
+	// fenced is Fenced of a client whose own connection p is; nil: it has none.
+	fenced(p *conn, r lock.HoldRequest, c *commandtable.Command, args [][]byte) error
+	// helloSubscriptions has the connections that subscriptions have speak another protocol; dropSubscriptions ends them.
+	helloSubscriptions(id upstream.Identity) error
+	dropSubscriptions()
+}
+
+// New is what a client of that number has before it needs any.
+func New(c *Common, h Host, client *downstream.Conn, id int64, f *backend.Forwarder) *Connections {
+	o := &Connections{Common: c, host: h, client: client, id: id, forwarder: f}
+	if nodes, many := c.Backend.(*backend.Clustered); many {
+		o.path = &clustered{Connections: o, nodes: nodes}
+	} else {
+		o.path = &single{o}
+	}
+	return o
+}
+
+// Run has a command run that concerns the client's own connections. here: it is answered here, unless it is in a transaction. false: all
+// replies before are in where that matters, and it is to be answered, or forwarded, as ever.
+func (o *Connections) Run(cmd redcon.Command, c *commandtable.Command, here bool) (taken bool) {
+	p := o.current()
+	taken = o.lost.any() && o.afterLoss(p, cmd, c) || o.path.run(p, cmd, c, here)
+	o.release()
+	return taken
+}
+
+// Has says that the client has a connection of its own.
+func (o *Connections) Has() bool { return o.conn != nil }
+
+// Flush sends what is queued.
+func (o *Connections) Flush() {
+	if o.conn != nil {
+		o.conn.Flush()
+	}
+}
+
+// current is the client's own connection if it still has one. It is then kept until release.
+func (o *Connections) current() *conn {
+	p := o.conn
+	if p == nil {
+		return o.takeRestored()
+	}
+	held := p.Hold()
+	if held.DB != o.host.Identity().DB { // SELECT within a transaction
+		o.host.Selected(held.DB)
+	}
+	if !held.Released {
+		return p
+	}
+	o.conn = nil
+	if held.Doubt {
+		o.host.Doubt()
+	}
+	if held.Lost != nil {
+		p.forgetQueued()
+		o.addLost(*held.Lost)
+	}
+	return o.takeRestored()
+}
+
+// release says that the client's own connection is not about to be used: it may be given back.
+func (o *Connections) release() {
+	if p := o.conn; p != nil {
+		p.Release()
+	}
+}
+
+// open gives the client a connection of its own.
+func (o *Connections) open() (*conn, error) {
+	p, err := o.path.connect()
+	if err == nil {
+		o.conn = p
+	}
+	return p, err
+}
+
+// Attend does what other clients ask of this one, while no command is at work, and gives back what they have needed.
+func (o *Connections) Attend() {
+	o.serveRequest()
+	if o.conn != nil || o.restore.Load() != nil {
+		o.current()
+		o.release()
+	}
+}
+
+// FlushReplies has the pending replies come before the error that ends the connection, but for those that wait.
+func (o *Connections) FlushReplies() {
+	if p := o.conn; p != nil && !p.Status().Blocked {
+		p.awaitLast()
+	}
+}
+
+// End ends them all. Replies to commands that do not wait come first, so that their outcome is known; so is a waiting one's when locks
+// hang on it.
+func (o *Connections) End() {
+	if p := o.conn; p != nil {
+		o.conn = nil
+		p.end()
+	}
+	o.dropRestore()
+	o.path.dropSubscriptions()
+}
+
+// Reset closes them all, with their state. No reply is pending there.
+func (o *Connections) Reset() {
+	o.drop()
+	o.dropRestore()
+	o.lost.clear(o)
+	o.path.dropSubscriptions()
+}
+
+// drop closes the client's own connection with all its state; no reply is pending there.
+func (o *Connections) drop() {
+	if p := o.conn; p != nil {
+		o.conn = nil
+		p.forgetQueued()
+		p.drop()
+	}
+}
+
+// pause waits for so long, at most until the client has gone.
+func (o *Connections) pause(d time.Duration) {
+	ctx, done := o.clientContext()
+	defer done()
+	retry.Sleep(o.Context, d, ctx.Done())
+}
+
+// clientContext is a context that ends when the client has gone. done must be called.
+func (o *Connections) clientContext() (ctx context.Context, done func()) {
+	return o.client.Within(o.Context)
+}

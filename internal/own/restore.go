@@ -1,0 +1,168 @@
+package own
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/backend"
+	"github.com/lockproxy/lockproxy/internal/commandtable"
+	"github.com/lockproxy/lockproxy/internal/dedicated"
+	"github.com/lockproxy/lockproxy/internal/downstream"
+	"github.com/lockproxy/lockproxy/internal/retry"
+	"github.com/lockproxy/lockproxy/proto/resp"
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+const (
+	remakeStep   = 2 * time.Second        // for one try
+	restorePause = 100 * time.Millisecond // between tries
+)
+
+// restore makes the subscriptions, MONITOR and CLIENT TRACKING of a lost connection again on another one, under a client that is
+// not closed for the loss. The client is not told: what was published meanwhile is missing, as it is for any subscriber of Redis
+// whose connection breaks. What it has cached by CLIENT TRACKING it is told to forget, when the connection is lost, and once
+// more when there is another one.
+type restore struct {
+	o     *Connections
+	what  dedicated.Remains
+	ctx   context.Context
+	stop  context.CancelFunc
+	ended chan struct{} // closed when its goroutine has ended
+
+	mu    sync.Mutex // guards all below
+	p     *conn      // the new connection; nil: there is none yet
+	id    upstream.Identity
+	cause error // why the last try failed
+}
+
+// Remake starts a restore.
+func (p *conn) Remake(what dedicated.Remains) {
+	r := &restore{o: p.o, what: what, ended: make(chan struct{})}
+	r.ctx, r.stop = context.WithCancel(p.o.Context)
+	p.o.restore.Store(r)
+	go r.run()
+}
+
+// run is the goroutine of a restore.
+func (r *restore) run() {
+	defer close(r.ended)
+	defer r.stop()
+	o := r.o
+	for r.ctx.Err() == nil && !o.client.Over() {
+		id := o.host.IdentityNow()
+		p, line, err := r.make(id)
+		if err == nil && r.install(p, id) {
+			return
+		}
+		if p != nil {
+			p.Close()
+		}
+		if err == nil { // it has logged in, or out, meanwhile
+			continue
+		}
+		r.mu.Lock()
+		r.cause = err
+		r.mu.Unlock()
+		if backend.PasswordRefused(err) || strings.HasPrefix(line, "NOPERM ") || strings.HasPrefix(line, "NOAUTH ") || o.host.Lockless() {
+			o.client.Cut(downstream.Left, "what its connection upstream had could not be made again: "+err.Error())
+			return
+		}
+		retry.Sleep(o.Context, restorePause, r.ctx.Done())
+	}
+}
+
+// make tries it once, as id. line is the error of Redis', if it was that.
+func (r *restore) make(id upstream.Identity) (p *conn, line string, err error) {
+	ctx, cancel := context.WithTimeout(r.ctx, remakeStep)
+	defer cancel()
+	if p, err = r.o.dial(ctx, id, r.o.Backend.Node(), nil, &r.o.View); err != nil {
+		return nil, "", err
+	}
+	p.Remaking()
+	for _, e := range r.what.Calls(r.o.find) {
+		if !p.Exchange(ctx, e.Reply, e.Raw) {
+			return p, "", &upstream.NotSentError{Cause: dedicated.ErrGone}
+		}
+		if line, bad := resp.ErrorLine(*e.Got); bad {
+			return p, line, &upstream.ReplyError{Line: line}
+		}
+	}
+	return p, "", nil
+}
+
+// install has the client use p from now on, if it still is who it was.
+func (r *restore) install(p *conn, id upstream.Identity) bool {
+	return p.Made(func() (same bool) {
+		if same = r.o.host.IdentityNow() == id; same {
+			r.mu.Lock()
+			r.p, r.id = p, id
+			r.mu.Unlock()
+		}
+		return same
+	})
+}
+
+// mutes says that c, which may be nil, is subject to the rules for a subscriber in RESP2.
+func (r *restore) mutes(c *commandtable.Command) bool {
+	return r != nil && r.what.Mute && (c == nil || !c.Always)
+}
+
+// takeRestored is the connection that a restore has made, if it has, which is the client's own from now on.
+func (o *Connections) takeRestored() *conn {
+	r := o.restore.Load()
+	if r == nil {
+		return nil
+	}
+	r.mu.Lock()
+	p, id := r.p, r.id
+	r.mu.Unlock()
+	if p == nil || !o.restore.CompareAndSwap(r, nil) { // or it is lost again
+		return nil
+	}
+	if id != o.host.Identity() {
+		p.Redo()
+		return nil
+	}
+	o.conn = p
+	return o.current()
+}
+
+// awaitRestored is takeRestored, within the time for which a client is patient.
+func (o *Connections) awaitRestored(r *restore) (*conn, error) {
+	ctx, done := o.clientContext()
+	defer done()
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	select {
+	case <-r.ended:
+	case <-ctx.Done():
+	}
+	if p := o.takeRestored(); p != nil {
+		return p, nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.cause == nil {
+		return nil, &upstream.NotSentError{Cause: dedicated.ErrGone}
+	}
+	return nil, r.cause
+}
+
+// dropRestore ends a restore, and what it has made.
+func (o *Connections) dropRestore() {
+	for r := o.restore.Swap(nil); r != nil; r = o.restore.Swap(nil) { // another one begins if that is lost just now
+		r.stop()
+		<-r.ended
+		if p := r.p; p != nil {
+			p.Close()
+		}
+	}
+}
+
+// find is what is known of a command that has no subcommands.
+func (o *Connections) find(name string) *commandtable.Command {
+	c, _ := o.host.Routes().Table.Find([][]byte{[]byte(name)})
+	return c
+}

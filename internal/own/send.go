@@ -1,0 +1,133 @@
+package own
+
+import (
+	"strings"
+
+	"github.com/tidwall/redcon"
+
+	"github.com/lockproxy/lockproxy/internal/backend"
+	"github.com/lockproxy/lockproxy/internal/commandtable"
+	"github.com/lockproxy/lockproxy/internal/dedicated"
+	"github.com/lockproxy/lockproxy/internal/telemetry"
+	"github.com/lockproxy/lockproxy/proto/resp"
+)
+
+// failed answers a command for which there is no connection.
+func (o *Connections) failed(c *commandtable.Command, err error) {
+	kind := commandtable.ConnNone
+	if c != nil {
+		kind = c.Conn
+	}
+	o.notBegun(kind, err)
+	o.host.Trouble(err)
+}
+
+// notBegun fails a command of that kind, which was not run. What follows MULTI or WATCH would do harm without, unless a
+// password lacks: then Redis refuses that, too.
+func (o *Connections) notBegun(k commandtable.ConnKind, err error) {
+	switch {
+	case backend.LogIn(err), o.host.Closes(err):
+	case k == commandtable.ConnMulti:
+		o.addLost(dedicated.Lost{Multi: true, Cause: err})
+		o.ok()
+		return
+	case k == commandtable.ConnWatch:
+		o.addLost(dedicated.Lost{Watch: true, Cause: err})
+	}
+	o.host.Fail(err)
+}
+
+// send relays one command.
+func (o *Connections) send(p *conn, cmd redcon.Command, c *commandtable.Command) {
+	e := &dedicated.Reply{Cmd: c}
+	if c != nil {
+		e.Kind = c.Conn
+		switch e.Kind {
+		case commandtable.ConnBlock, commandtable.ConnWait:
+			e.Wait = dedicated.Wait{Blocks: true, For: c.WaitsFor(cmd.Args), Shuts: c.Name == "shutdown"}
+		case commandtable.ConnSubscribe, commandtable.ConnWatch, commandtable.ConnExec, commandtable.ConnDiscard:
+			e.Args = len(cmd.Args) - 1
+		case commandtable.ConnTracking:
+			cmd.Raw = o.tracking(p, e, cmd)
+		}
+	}
+	if e.Kind == commandtable.ConnWait && p.Settled() && p.free() {
+		// So that the connection's last write, as Redis sees it, is none before now. Who may wait may do this.
+		nothing := []string{c.Name, "0", "0", "0"}
+		p.Tell(nothing[:3+len(c.Name)/len("waitaof")]...)
+	}
+	if c != nil && c.Name == "client|caching" && len(cmd.Args) == 3 {
+		e.Effect.Caching = string(cmd.Args[2])
+	}
+	telemetry.Commands.Add(1)
+	if c != nil && c.Rights {
+		p.Locked(func(bool) { p.rights.Note(c, cmd.Args) })
+	}
+	if c != nil && c.Script == commandtable.FlushesScripts {
+		o.Scripts.Clear() // whatever comes of it
+	}
+	p.Send(e, cmd.Raw)
+}
+
+// queue has Redis queue a command in a transaction. here: it is one that is answered here when it is in none.
+func (o *Connections) queue(p *conn, cmd redcon.Command, c *commandtable.Command, here bool) {
+	e := &dedicated.Reply{Cmd: c}
+	if c != nil && strings.HasPrefix(c.Name, "client|") {
+		p.Taint() // what it sets on the connection is this client's
+	}
+	if c != nil && here {
+		cmd.Raw, e.Effect = o.host.Queued(c, cmd)
+	}
+	if tx := p.slots.tx; tx != nil {
+		e.Queues = tx.keep(o.forwarder, cmd, c, e.Effect)
+	}
+	p.Send(e, cmd.Raw)
+}
+
+// bar has Redis mark the transaction, for a command that is not allowed in it.
+func (p *conn) bar() { p.Send(&dedicated.Reply{Instead: notInMulti}, marking) }
+
+// marking is a command that does nothing but have Redis, and the embedded store, mark the transaction: an argument lacks.
+var marking = resp.AppendCommand(nil, "GET")
+
+const notInMulti = "ERR Command not allowed inside a transaction"
+
+// free says that commands are run at once: there is no transaction, and no restriction.
+func (p *conn) free() bool {
+	now := p.Status()
+	return !now.Multi && !now.Mute
+}
+
+// discard ends the transaction at p's node, if it has not ended it already.
+func (p *conn) discard() {
+	p.slots.watched, p.slots.ask = backend.NoSlot, false
+	if p.InTransaction() {
+		p.Own(&dedicated.Reply{Kind: commandtable.ConnDiscard}, discardCommand)
+		p.Settled()
+	}
+}
+
+var discardCommand = resp.AppendCommand(nil, "DISCARD")
+
+// refuseMute answers a subscriber in RESP2 that sends what it may not.
+func (o *Connections) refuseMute(c *commandtable.Command) {
+	o.error("ERR Can't execute '" + c.Name + "': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context")
+}
+
+func (o *Connections) error(line string) {
+	o.host.Answer(func(out []byte) []byte { return resp.AppendError(out, line) })
+}
+
+func (o *Connections) ok() {
+	o.host.Answer(func(out []byte) []byte { return resp.AppendSimple(out, "OK") })
+}
+
+// null is what EXEC is answered when a watched key has changed, or may have.
+func (o *Connections) null() {
+	o.host.Answer(func(out []byte) []byte { return resp.AppendNullArray(out, o.host.Identity().Proto) })
+}
+
+// relay passes on what Redis said.
+func (o *Connections) relay(reply []byte) {
+	o.host.Answer(func(out []byte) []byte { return append(out, reply...) })
+}

@@ -1,0 +1,201 @@
+package own
+
+import (
+	"bytes"
+	"context"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/tidwall/redcon"
+
+	"github.com/lockproxy/lockproxy/internal/backend"
+	"github.com/lockproxy/lockproxy/internal/dedicated"
+	"github.com/lockproxy/lockproxy/proto/resp"
+)
+
+// nobody is a client number that Redis never gives out: it then answers what it answers for one that does not exist.
+const nobody = math.MaxInt64
+
+// tracking notes in e what CLIENT TRACKING asks for, and returns the command as Redis is to get it: REDIRECT names a
+// connection at Redis there, that of the client whom our own number names.
+func (o *Connections) tracking(p *conn, e *dedicated.Reply, cmd redcon.Command) []byte {
+	args := cmd.Args
+	e.Effect.Tracks, e.Effect.On = true, len(args) > 2 && equalFold(args[2], "ON")
+	if e.Effect.On {
+		e.Effect.Call = string(cmd.Raw)
+	}
+	var sent [][]byte
+	for i := 3; i < len(args); i++ {
+		switch {
+		case equalFold(args[i], "PREFIX"):
+			i++
+		case equalFold(args[i], "BCAST"):
+			e.Effect.BCast = true
+		case equalFold(args[i], "REDIRECT") && i+1 < len(args):
+			i++
+			id, ok := resp.Integer(args[i])
+			if !ok {
+				return cmd.Raw // Redis says so
+			}
+			to := dedicated.Redirect{Client: id, Redis: nobody}
+			if at, found := o.connectionOf(p, id); found && at != 0 {
+				to.Redis = at
+			} else if found {
+				e.Effect = dedicated.Effect{}
+				e.Instead = "ERR client " + strconv.FormatInt(id, 10) + " has no connection of its own at Redis to redirect to: let it SUBSCRIBE __redis__:invalidate first"
+				return marking
+			}
+			e.Effect.To = to
+			if sent == nil {
+				sent = append(sent, args...)
+			}
+			sent[i] = strconv.AppendInt(nil, to.Redis, 10)
+		}
+	}
+	if sent == nil {
+		return cmd.Raw
+	}
+	return resp.Command(sent)
+}
+
+// equalFold compares a word of a command with a keyword, letter case aside.
+func equalFold(word []byte, keyword string) bool { return bytes.EqualFold(word, []byte(keyword)) }
+
+// connectionOf finds the connection at Redis of a client that invalidations are to go to, 0 if it has none and gets none.
+// It stays that client's until the redirection ends.
+func (o *Connections) connectionOf(p *conn, id int64) (redisID int64, found bool) {
+	if id == o.id {
+		return p.RedisID(), true // which it keeps while it is tracking
+	}
+	c := o.host.Client(id)
+	if c == nil || c.client.Over() {
+		return 0, false
+	}
+	c.View.Targets.Add(1) // first: giveBackIfUnused looks once more when it has taken the number away
+	if redisID = c.View.RedisID.Load(); redisID == 0 {
+		redisID = c.requestConn(o.Context)
+	}
+	p.Locked(func(released bool) {
+		if redisID == 0 || released {
+			c.noTarget()
+		} else {
+			p.targets = append(p.targets, c)
+		}
+	})
+	return redisID, true
+}
+
+// noTarget is the end of one redirection to the client.
+func (o *Connections) noTarget() {
+	if o.View.Targets.Add(-1) == 0 {
+		o.client.WakeToAttend()
+	}
+}
+
+// dropTargets lets the clients whose connections it has named give them back, but for the one with that number; mu is held.
+func (p *conn) dropTargets(but int64) {
+	kept := false // once: it may have been named several times
+	p.targets = slices.DeleteFunc(p.targets, func(c *Connections) bool {
+		if c.id == but && !kept {
+			kept = true
+			return false
+		}
+		c.noTarget()
+		return true
+	})
+}
+
+// requestWait is how long a client waits for another that is at work, before it gives up.
+const requestWait = time.Second
+
+// requestConn has another client take a connection of its own, to which invalidations may be redirected, and returns that
+// connection's number at Redis. It is taken by that client's own goroutine, where it reads its next command;
+// 0: it is not there in time, or has no such connection.
+func (o *Connections) requestConn(ctx context.Context) int64 {
+	answer := make(chan int64, 1)
+	if !o.request.CompareAndSwap(nil, &answer) { // somebody else asks just now
+		return 0
+	}
+	o.client.WakeToAttend()
+	ctx, cancel := context.WithTimeout(ctx, requestWait)
+	defer cancel()
+	select {
+	case id := <-answer:
+		return id
+	case <-ctx.Done():
+		o.request.CompareAndSwap(&answer, nil)
+		return 0
+	}
+}
+
+// serveRequest does what requestConn asks for, in the client's own goroutine while no command is at work.
+func (o *Connections) serveRequest() {
+	request := o.request.Swap(nil)
+	if request == nil {
+		return
+	}
+	p := o.current()
+	defer o.release()
+	fresh := p == nil
+	if fresh {
+		var err error
+		if p, err = o.open(); err != nil {
+			*request <- 0
+			return
+		}
+	}
+	id := p.RedisID()
+	if fresh && id == 0 { // Redis does not tell this client's user
+		o.drop()
+		*request <- 0
+		return
+	}
+	p.Flush()
+	*request <- id
+}
+
+// askOwn asks Redis about the client's own connection; without one any will do, since nothing is set on it.
+func (o *Connections) askOwn(args [][]byte) (answer []byte, to dedicated.Redirect, err error) {
+	p := o.current()
+	if p == nil {
+		answer, err = o.host.Ask(args...)
+		return answer, to, err
+	}
+	defer o.release()
+	answer, err = p.Ask(&dedicated.Reply{}, backend.QuestionTime, string(args[0]), string(args[1]))
+	return answer, p.Status().Redirect, err
+}
+
+// GetRedir is CLIENT GETREDIR, in our numbers.
+func (o *Connections) GetRedir(args [][]byte) ([]byte, error) {
+	answer, to, err := o.askOwn(args)
+	if r, ok := resp.ParseReply(answer); err == nil && ok && isTarget(to, r) {
+		return resp.AppendInt(nil, to.Client), nil
+	}
+	return answer, err
+}
+
+// TrackingInfo is CLIENT TRACKINGINFO, in our numbers.
+func (o *Connections) TrackingInfo(args [][]byte) ([]byte, error) {
+	answer, to, err := o.askOwn(args)
+	r, ok := resp.ParseReply(answer)
+	if err != nil || !ok || len(r.Elems) == 0 {
+		return answer, err
+	}
+	out := resp.AppendMap(nil, o.host.Identity().Proto, len(r.Elems)/2)
+	for i, e := range r.Elems {
+		if i%2 == 1 && string(r.Elems[i-1].Text) == "redirect" && isTarget(to, e) {
+			out = resp.AppendInt(out, to.Client)
+			continue
+		}
+		out = append(out, e.Raw...)
+	}
+	return out, nil
+}
+
+// isTarget says whether r is the number at Redis of the client that was named.
+func isTarget(to dedicated.Redirect, r resp.Reply) bool {
+	return r.Kind == ':' && to.Redis != 0 && string(r.Text) == strconv.FormatInt(to.Redis, 10)
+}

@@ -1,0 +1,114 @@
+package session
+
+import (
+	"context"
+	"time"
+
+	"github.com/tidwall/redcon"
+
+	"github.com/lockproxy/lockproxy/internal/backend"
+	"github.com/lockproxy/lockproxy/internal/commandtable"
+	"github.com/lockproxy/lockproxy/internal/dedicated"
+	"github.com/lockproxy/lockproxy/internal/own"
+	"github.com/lockproxy/lockproxy/proto/resp"
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+// What a client's own connections ask of its session: see own.Host.
+
+var _ own.Host = host{}
+
+// Forward implements own.Host.
+func (h host) Forward() { h.forward() }
+
+// Next implements own.Host.
+func (h host) Next() []redcon.Command { return h.batch.next }
+
+// Ask implements own.Host.
+func (h host) Ask(words ...[]byte) ([]byte, error) { return h.askAt(backend.Place{}, words...) }
+
+// Answer implements own.Host.
+func (h host) Answer(add func(out []byte) []byte) { h.batch.Out = add(h.batch.Out) }
+
+// Fail implements own.Host.
+func (h host) Fail(err error) { h.fail(err) }
+
+// Queued implements own.Host.
+func (h host) Queued(c *commandtable.Command, cmd redcon.Command) ([]byte, dedicated.Effect) {
+	e := effectOf(c, cmd.Args)
+	return h.queuedAs(c, cmd.Raw, e), e
+}
+
+// effectOf is what a command that is answered here, but not in a transaction, does to the connection.
+func effectOf(c *commandtable.Command, args [][]byte) dedicated.Effect {
+	switch {
+	case c.Name == "select" && len(args) == 2:
+		n, ok := resp.Integer(args[1])
+		return dedicated.Effect{Selects: ok, DB: int(n)}
+	case c.Name == "client|pause":
+		return dedicated.Effect{Pauses: writePause(args)}
+	}
+	return dedicated.Effect{Setting: settingIn(c, args)}
+}
+
+// Selected implements own.Host.
+func (h host) Selected(db int) {
+	id, admitted := h.ident, h.access.admitted
+	id.DB = db
+	h.identity(id)
+	h.access.admitted = admitted
+}
+
+// Doubt implements own.Host: this client's locks are then not released, they run out.
+func (h host) Doubt() {
+	if l := h.locks.engine.Load(); l != nil {
+		l.Doubt()
+	}
+}
+
+// Watch implements own.Host.
+func (h host) Watch(run func(context.Context)) { h.watched(run) }
+
+// Client implements own.Host.
+func (h host) Client(id int64) *own.Connections {
+	if c := h.srv.session(id); c != nil {
+		return c.own
+	}
+	return nil
+}
+
+// IdentityNow implements own.Host.
+func (h host) IdentityNow() upstream.Identity {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.ident
+}
+
+// Name implements own.Host.
+func (h host) Name() string { return h.clientName() }
+
+// Holds implements own.Host.
+func (h host) Holds() bool { return h.held() > 0 }
+
+// Lockless implements own.Host.
+func (h host) Lockless() bool { return h.lockless() }
+
+// Closes implements own.Host.
+func (h host) Closes(err error) bool { return h.closesFor(err) }
+
+// Set implements own.Host.
+func (h host) Set(pauses time.Duration, settings []dedicated.Setting) {
+	h.srv.pauseWrites(pauses)
+	for _, t := range settings {
+		h.take(t)
+	}
+}
+
+// Shutting implements own.Host.
+func (h host) Shutting(more int) { h.srv.writes.shutting.Add(int64(more)) }
+
+// RightsChanged implements own.Host.
+func (h host) RightsChanged(r backend.RightsChange) { h.srv.rightsChanged(r) }
+
+// LearnAgain implements own.Host.
+func (h host) LearnAgain() { h.srv.learnAgain() }
