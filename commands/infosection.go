@@ -88,6 +88,7 @@ func (p *ProxyFacts) section() string {
 	if p.Locks == nil {
 		return b.String()
 	}
+	line("lockproxy_id", p.Locks.UUID())
 	locks := p.Locks.Stats()
 	line("lockproxy_locks_held", locks.Held)
 	line("lockproxy_locks_waiting", locks.Waiting)

@@ -34,7 +34,7 @@ func TestLossesAndForceAreLogged(t *testing.T) {
 	for _, words := range [][]string{
 		{"lock lost", "key=short", "owner=worker-1", "reason=expired"},
 		{"lock lost", "key=forced", "owner=worker-2", "reason=forced"},
-		{"lock freed by force", "key=forced", "by=127.0.0.1:", "name=the-admin"},
+		{"lock freed by force", "key=forced", "by=127.0.0.1:", "user=default", "name=the-admin"},
 	} {
 		harness.Eventually(t, strings.Join(words, " "), func() bool { return lines(words...) > 0 })
 	}

@@ -16,6 +16,7 @@ type ClientInfo struct {
 	ID   int64         // number of the connection, unique in this process
 	Addr string        // the peer's address
 	Name func() string // its CLIENT SETNAME name
+	User func() string // who it has authenticated as
 	Push func(Loss)    // told of a loss at once; must not block
 	Gone func() bool   // it has hung up, whether that was noticed already or not; must not block
 }
@@ -48,6 +49,9 @@ type Client struct {
 func (m *Manager) NewClient(ci ClientInfo) *Client {
 	if ci.Name == nil {
 		ci.Name = func() string { return "" }
+	}
+	if ci.User == nil {
+		ci.User = func() string { return "" }
 	}
 	if ci.Push == nil {
 		ci.Push = func(Loss) {}

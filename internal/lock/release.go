@@ -316,7 +316,7 @@ func (c *Client) force(ctx context.Context, r UnlockRequest) (bool, error) {
 			return false, err
 		}
 		if code == 1 {
-			c.m.log.Warn("lock freed by force", "key", r.Key, "kind", k, "db", r.DB, "by", c.info.Addr, "name", c.info.Name())
+			c.m.log.Warn("lock freed by force", "key", r.Key, "kind", k, "db", r.DB, "by", c.info.Addr, "user", c.info.User(), "name", c.info.Name())
 			c.m.holds.recheckKey(lockstore.ID{DB: r.DB, Key: r.Key, Kind: k}.Line(), reasonForced)
 		}
 		if code != lockstore.OtherKind {

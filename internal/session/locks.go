@@ -30,7 +30,7 @@ func (s *Session) Locks() *lock.Client {
 	if l := s.locks.engine.Load(); l != nil {
 		return l
 	}
-	l := s.srv.o.Locks.NewClient(lock.ClientInfo{ID: s.peer.id, Addr: s.peer.addr, Name: s.clientName, Push: s.push, Gone: s.guard.HungUp})
+	l := s.srv.o.Locks.NewClient(lock.ClientInfo{ID: s.peer.id, Addr: s.peer.addr, Name: s.clientName, User: s.clientUser, Push: s.push, Gone: s.guard.HungUp})
 	if s.settings.lib[0] != "" {
 		l.SetLibrary(true)
 	}
@@ -43,6 +43,13 @@ func (s *Session) clientName() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.settings.name
+}
+
+// clientUser is who it has authenticated as; other goroutines may ask.
+func (s *Session) clientUser() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return userName(s.ident.User)
 }
 
 // runVerb answers a lock verb. All replies pending before are in: forward has run.
