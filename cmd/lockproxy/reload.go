@@ -74,7 +74,8 @@ func limits(cfg config.Config) session.Limits {
 	return session.Limits{MaxClients: l.MaxClients, MaxPerAddress: l.MaxPerAddress, MaxBulk: l.MaxBulk, MaxArgs: l.MaxArgs, MaxCommand: l.MaxCommand,
 		MaxQueryMemory: l.MaxQueryMemory, MaxReplyMemory: l.MaxReplyMemory,
 		NormalOutput: downstream.OutputLimit(l.NormalOutput), PubSubOutput: downstream.OutputLimit(l.PubSubOutput),
-		IdleTimeout: l.IdleTimeout, HandshakeTimeout: l.HandshakeTimeout, Protected: cfg.Listen.ProtectedMode == "yes"}
+		IdleTimeout: l.IdleTimeout, HandshakeTimeout: l.HandshakeTimeout, Protected: cfg.Listen.ProtectedMode == "yes",
+		PerUser: session.UserLimits(l.User)}
 }
 
 // rules are what the operator says of commands.

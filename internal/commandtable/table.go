@@ -209,6 +209,9 @@ func refusal(name, why, note string) *Command {
 	return &Command{Name: strings.ToLower(name), Note: note, Refusal: true, Line: line, Open: true, Barred: true, Here: true}
 }
 
+// OverShare stands for a command that its user may not run just now: one too many in this second.
+var OverShare = &Command{Refusal: true, Barred: true, Here: true, Line: "ERR max number of commands a second per user reached"}
+
 // blocks says whether XREAD or XREADGROUP is called with BLOCK. Options it does not know are passed over one word at a
 // time: if BLOCK is found by mistake, the call only gets a connection of its own.
 func blocks(args [][]byte) bool {

@@ -75,7 +75,8 @@ func (c Config) Validate() error {
 		name  string
 		value int
 	}{
-		{"max-clients-per-address", c.Limits.MaxPerAddress}, {"threads", c.Threads},
+		{"max-clients-per-address", c.Limits.MaxPerAddress}, {"max-clients-per-user", c.Limits.User.Clients},
+		{"max-commands-per-user", c.Limits.User.Commands}, {"max-locks-per-user", c.Limits.User.Locks}, {"max-waits-per-user", c.Limits.User.Waits}, {"threads", c.Threads},
 		{"max-upstream-connections", c.Limits.MaxUpstream}, {"max-upstream-connections-per-user", c.Limits.MaxUpstreamPerUser},
 	} {
 		if n.value < 0 {

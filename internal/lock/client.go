@@ -9,6 +9,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/retry"
+	"github.com/lockproxy/lockproxy/internal/share"
 )
 
 // ClientInfo is how a connection looks to others.
@@ -37,6 +38,7 @@ type Client struct {
 	info  ClientInfo
 	owner string
 	named atomic.Bool
+	share share.Client
 
 	losses   ownLosses  // what it lost, until it is taken again
 	finished ownUnlocks // what it has given back in a named owner's name
@@ -67,6 +69,13 @@ func (c *Client) Owner() string { return c.owner }
 
 // SetLibrary notes whether the connection has named a client library (CLIENT SETINFO lib-name): it may then be one of a pool.
 func (c *Client) SetLibrary(named bool) { c.named.Store(named) }
+
+// SetUser has the client's locks count for that user. It is called like a verb.
+func (c *Client) SetUser(u *share.User) {
+	c.m.holds.mu.Lock()
+	defer c.m.holds.mu.Unlock()
+	c.share.Move(u, len(c.holds))
+}
 
 // Info is Manager.Info.
 func (c *Client) Info(ctx context.Context, db int, key string) (Info, error) {

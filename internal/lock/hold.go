@@ -209,6 +209,7 @@ func (hs *holds) adopt(h *hold, c *Client) {
 	}
 	if h.client != nil {
 		delete(h.client.holds, h)
+		h.client.share.Held(-1)
 	}
 	h.client = c
 	if c == nil {
@@ -219,6 +220,7 @@ func (hs *holds) adopt(h *hold, c *Client) {
 		c.holds = map[*hold]struct{}{}
 	}
 	c.holds[h] = struct{}{}
+	c.share.Held(1)
 }
 
 // end makes a hold no longer live: released, lost, or no longer ours. mu is held.

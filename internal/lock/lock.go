@@ -95,6 +95,12 @@ func (c *Client) lock(ctx context.Context, r Request) (Grant, error) {
 	if !held && c.m.draining() {
 		return Grant{}, errDraining
 	}
+	if !held {
+		if err := c.share.Ask(); err != nil {
+			return Grant{}, err
+		}
+		defer c.share.Answered()
+	}
 	if !held && !r.Blocks && c.m.behind(id) && !(explicit && c.m.holdsElsewhere(id)) {
 		return Grant{}, ErrNotAcquired
 	}

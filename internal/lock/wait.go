@@ -12,6 +12,10 @@ import (
 // wait stands in line until the lock is ours, the time is over, the client goes, or the proxy drains.
 func (c *Client) wait(ctx context.Context, r Request) (g Grant, err error) {
 	m := c.m
+	if err := c.share.Wait(); err != nil {
+		return Grant{}, err
+	}
+	defer c.share.Waited()
 	_, explicit := c.id(r.Kind, r.DB, r.Key, r.Owner)
 	w := m.newWaiter(ctx, c, r)
 	if r.Fair {

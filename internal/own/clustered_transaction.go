@@ -97,7 +97,7 @@ func (u *clustered) inTransaction(p *conn, cmd redcon.Command, c *commandtable.C
 		}
 		return true
 	case here && c.Barred, c.Conn == commandtable.ConnSubscribe, c.Conn == commandtable.ConnTracking, c.Conn == commandtable.ConnMonitor:
-		p.bar()
+		p.bar(c)
 		return true
 	}
 	u.queue(p, cmd, c, here)

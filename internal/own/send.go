@@ -85,7 +85,13 @@ func (o *Connections) queue(p *conn, cmd redcon.Command, c *commandtable.Command
 }
 
 // bar has Redis mark the transaction, for a command that is not allowed in it.
-func (p *conn) bar() { p.Send(&dedicated.Reply{Instead: notInMulti}, marking) }
+func (p *conn) bar(c *commandtable.Command) {
+	line := notInMulti
+	if c == commandtable.OverShare {
+		line = c.Line
+	}
+	p.Send(&dedicated.Reply{Instead: line}, marking)
+}
 
 // marking is a command that does nothing but have Redis, and the embedded store, mark the transaction: an argument lacks.
 var marking = resp.AppendCommand(nil, "GET")

@@ -52,7 +52,7 @@ func (u *single) notHere(p *conn, cmd redcon.Command, c *commandtable.Command) b
 	}
 	switch now := p.Status(); {
 	case now.Multi && c.Barred:
-		p.bar()
+		p.bar(c)
 	case now.Multi:
 		u.queue(p, cmd, c, true)
 	case now.Mute && c.Subs != nil: // a subcommand that is none

@@ -43,13 +43,16 @@ func (s *Session) auth(args [][]byte) {
 	s.ok()
 }
 
-// authenticate asks Redis, until the client has gone.
+// authenticate asks Redis, until the client has gone. From then on the client counts for the user.
 func (s *Session) authenticate(user, password string) error {
 	ctx, done := s.clientContext()
 	defer done()
 	ctx, cancel := context.WithTimeoutCause(ctx, backend.QuestionTime, upstream.ErrTimeout)
 	defer cancel()
-	return s.srv.up.backend.Authenticate(ctx, s.host(), user, password)
+	if err := s.srv.up.backend.Authenticate(ctx, s.host(), user, password); err != nil {
+		return err
+	}
+	return s.takeShare(userName(user))
 }
 
 // showToRedis has a shared connection as the client's user, which Redis closes when it deletes the user: so the client's end is noticed,

@@ -150,6 +150,7 @@ func (s *Server) Change(l Limits, r CommandRules) error {
 	}
 	s.limits.Store(l.commands())
 	s.gate.SetBounds(l.bounds())
+	s.users.Set(l.PerUser)
 	s.facts.rules.Store(&r)
 	s.facts.table.Store(s.newTable(told))
 	return nil

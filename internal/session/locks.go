@@ -34,6 +34,7 @@ func (s *Session) Locks() *lock.Client {
 	if s.settings.lib[0] != "" {
 		l.SetLibrary(true)
 	}
+	l.SetUser(s.access.user)
 	s.locks.engine.Store(l)
 	return l
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/internal/own"
 	"github.com/lockproxy/lockproxy/internal/scriptcache"
+	"github.com/lockproxy/lockproxy/internal/share"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
@@ -76,7 +77,8 @@ type Limits struct {
 	PubSubOutput     downstream.OutputLimit
 	IdleTimeout      time.Duration
 	HandshakeTimeout time.Duration // to the first whole command, and to the password where one is asked for; 0: no limit
-	Protected        bool          // clients from other machines are refused while Redis asks no password
+	PerUser          share.Limits
+	Protected        bool // clients from other machines are refused while Redis asks no password
 }
 
 // CommandRules are what the operator says of commands.
@@ -103,6 +105,7 @@ type Server struct {
 	start  time.Time
 	ctx    context.Context // ends when the last clients are cut off
 	gate   *downstream.Gate
+	users  *share.Users
 
 	facts   facts
 	access  serverAccess
@@ -186,6 +189,7 @@ func NewServer(o Options) *Server {
 		clients: clients{sessions: make(map[int64]*Session)},
 	}
 	s.limits.Store(o.Limits.commands())
+	s.users = share.New(o.PerUser, s.log)
 	s.facts.rules.Store(&o.CommandRules)
 	s.facts.blocking.all = slices.Clone(o.Blocking)
 	s.access.era.Store(1)

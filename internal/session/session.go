@@ -14,6 +14,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/internal/own"
+	"github.com/lockproxy/lockproxy/internal/share"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
@@ -84,6 +85,7 @@ type pipes struct {
 
 // access is what Redis has let the client do so far.
 type access struct {
+	user     *share.User
 	lowered  bool  // has gone back to the limits of those who must log in
 	admitted int64 // in that era of the server's Redis has let this identity run a command; 0: in none
 }
@@ -130,6 +132,7 @@ func (b *batch) giveBack() {
 func newSession(s *Server, g *downstream.Conn, id int64) *Session {
 	c := &Session{srv: s, guard: g, ident: s.fresh(),
 		peer: peer{id: id, addr: g.Addr(), laddr: g.LocalName(), unix: g.Unix(), remote: s.o.Protected && !g.Local()}}
+	c.access.user, _ = s.users.Join("") // whose clients are not limited
 	c.pipes.Forwarder = backend.NewForwarder(s.up.backend, &s.up.common, host{c}, g)
 	c.own = own.New(&s.up.own, host{c}, g, id, c.pipes.Forwarder)
 	c.pipes.replicas = s.o.ReadFrom == ReadReplica
@@ -190,6 +193,7 @@ func (s *Session) dispatch(cmd redcon.Command) {
 		if s.settings.debugs {
 			c, answer = s.undebugged(c, answer)
 		}
+		c, answer = s.withinShare(c, answer)
 	}
 	if s.srv.up.needsCommands && !s.srv.facts.told() {
 		if t, c, answer = s.awaitTable(cmd.Args); s.guard.Over() {
@@ -250,6 +254,7 @@ func (s *Session) End() {
 		s.guard.Close()
 		s.guard.CloseAccounts()
 		s.endPushes()
+		s.srv.users.Leave(s.access.user)
 		s.srv.forget(s)
 	})
 }
@@ -265,6 +270,9 @@ func (s *Session) identity(id upstream.Identity) {
 	s.pushes.resp3 = s.pushes.resp3 && id.Proto == 3
 	s.mu.Unlock()
 	s.access.admitted = 0
+	if id.Anonymous() {
+		_ = s.takeShare("") // whose clients are not limited
+	}
 }
 
 func (s *Session) error(line string) { s.batch.Out = resp.AppendError(s.batch.Out, line) }

@@ -1,0 +1,47 @@
+package session
+
+import (
+	"slices"
+
+	"github.com/lockproxy/lockproxy/internal/commandtable"
+	"github.com/lockproxy/lockproxy/internal/share"
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+// UserLimits are those of the clients of one user together; 0: no limit.
+type UserLimits = share.Limits
+
+// takeShare has the client count for a user whose password Redis has taken, unless that one has too many clients.
+func (s *Session) takeShare(user string) error {
+	if s.access.user.Name() == user {
+		return nil
+	}
+	to, err := s.srv.users.Join(user)
+	if err != nil {
+		return &upstream.ReplyError{Line: "ERR " + err.Error()}
+	}
+	s.srv.users.Leave(s.access.user)
+	s.access.user = to
+	if l := s.locks.engine.Load(); l != nil {
+		l.SetUser(to)
+	}
+	return nil
+}
+
+// askingVerbs are those that are refused to a user who is over the share: those that give back, or keep, never are.
+var askingVerbs = []string{"lock", "fairlock", "rlock", "wlock", "multilock", "fenced", "lockinfo", "locklist"}
+
+// withinShare is c, or in place of one too many in this second what refuses it. What others depend on that come behind it, as on MULTI
+// or SELECT, is counted only.
+func (s *Session) withinShare(c *commandtable.Command, run answer) (*commandtable.Command, answer) {
+	if s.access.user.Command() == nil {
+		return c, run
+	}
+	switch c.Conn {
+	case commandtable.ConnNone, commandtable.ConnBlock, commandtable.ConnWait:
+		if run == nil || slices.Contains(askingVerbs, c.Name) {
+			return commandtable.OverShare, func(s *Session, _ [][]byte) { s.error(commandtable.OverShare.Line) }
+		}
+	}
+	return c, run
+}

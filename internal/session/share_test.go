@@ -1,0 +1,78 @@
+package session
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/lockproxy/lockproxy/internal/share"
+)
+
+// A user's clients get errors when they take more than their share together, and other users' do not.
+func TestShareOfAUser(t *testing.T) {
+	t.Parallel()
+	server := startRedis(t)
+	do := admin(t, server)
+	for _, user := range []string{"alice", "bob"} {
+		do("ACL", "SETUSER", user, "on", ">pw", "~*", "&*", "+@all")
+	}
+	p := startProxy(t, server.URL(), func(o *Options) { o.PerUser = share.Limits{Clients: 3, Locks: 2, Waits: 1} })
+	login := func(user string) *wire {
+		t.Helper()
+		w := dialWire(t, p.addr)
+		w.expect("+OK\r\n", "AUTH", user, "pw")
+		return w
+	}
+	const tooMany = "-ERR max number of "
+	a, b, c, bob, nobody := login("alice"), login("alice"), login("alice"), login("bob"), dialWire(t, p.addr)
+	a.expect("+OK\r\n", "AUTH", "alice", "pw") // once more
+	fourth := dialWire(t, p.addr)
+	for _, words := range [][]string{{"AUTH", "alice", "pw"}, {"HELLO", "3", "AUTH", "alice", "pw"}} {
+		fourth.expect(tooMany+"clients per user reached\r\n", words...)
+	}
+	fourth.expect("$7\r\ndefault\r\n", "ACL", "WHOAMI")
+
+	nobody.expect("+OK\r\n", "LOCK", "others")
+	a.expect("+OK\r\n", "LOCK", "l1")
+	a.expect("+OK\r\n", "LOCK", "l1") // is the same lock
+	b.expect("+OK\r\n", "LOCK", "l2", "OWNER", "me")
+	c.expect(tooMany+"locks per user reached\r\n", "LOCK", "l3")
+	c.expect("+OK\r\n", "LOCK", "l2", "OWNER", "me")
+	bob.expect("+OK\r\n", "MULTILOCK", "2", "l3", "l4")
+	a.expect(":0\r\n", "UNLOCK", "l1")
+	a.expect(":1\r\n", "UNLOCK", "l1")
+	a.expect("$-1\r\n", "LOCK", "others")
+	a.send("LOCK", "others", "BLOCK", "0")
+	eventually(t, "it waits", func() bool { return strings.Contains(bob.do("INFO", "lockproxy"), "locks_waiting:1\r\n") })
+	b.expect(tooMany+"locks per user reached\r\n", "LOCK", "others", "BLOCK", "0")
+	c.expect(":1\r\n", "UNLOCK", "l2", "OWNER", "me")
+	b.expect(tooMany+"waiting locks per user reached\r\n", "LOCK", "others", "BLOCK", "0")
+	nobody.expect(":1\r\n", "UNLOCK", "others")
+	a.want("+OK\r\n")
+	b.expect("+OK\r\n", "LOCK", "l5")
+	a.conn.Close()
+	b.conn.Close()
+	eventually(t, "two places are free, for clients and for locks", func() bool { return fourth.do("AUTH", "alice", "pw") == "+OK\r\n" })
+	eventually(t, "the locks are given back", func() bool { return c.do("MULTILOCK", "2", "l1", "l5") == "+OK\r\n" })
+
+	limits := Limits{PerUser: share.Limits{Commands: 1}}
+	if err := p.srv.Change(limits, CommandRules{}); err != nil {
+		t.Fatal(err)
+	}
+	tooFast := tooMany + "commands a second per user reached\r\n"
+	eventually(t, "it is refused", func() bool { return c.do("GET", "k") == tooFast })
+	bob.expect("$-1\r\n", "GET", "k")
+	c.expect("+OK\r\n", "MULTI")
+	eventually(t, "it is refused in a transaction", func() bool { return c.do("INCR", "k") == tooFast })
+	c.expect("-EXECABORT Transaction discarded because of previous errors.\r\n", "EXEC")
+	if got := do("EXISTS", "k"); got != int64(0) {
+		t.Error("a part of a transaction was run")
+	}
+	eventually(t, "a lock is refused", func() bool { return c.do("LOCK", "l1") == tooFast })
+	c.expect(":1\r\n", "UNLOCK", "l1", "ALL")
+	if err := p.srv.Change(Limits{}, CommandRules{}); err != nil {
+		t.Fatal(err)
+	}
+	for range 30 {
+		c.expect("$-1\r\n", "GET", "k")
+	}
+}

@@ -1,0 +1,58 @@
+package share
+
+import "sync/atomic"
+
+// Client is whom one client's locks count for. The zero value is nobody, who has no limits. Its verbs come one after the other.
+type Client struct {
+	user *User
+	asks atomic.Bool // a verb asks for a lock, which counts already
+}
+
+// Ask counts a lock that is asked for. It is Answered, whatever comes of it.
+func (c *Client) Ask() error {
+	if c.user == nil {
+		return nil
+	}
+	err := c.user.Ask()
+	c.asks.Store(err == nil)
+	return err
+}
+
+// Answered says that Ask's lock was granted or refused.
+func (c *Client) Answered() {
+	if c.asks.Swap(false) {
+		c.user.Answered()
+	}
+}
+
+// Held counts a lock that the client has now, or with -1 has no more; the one that it asks for counts already. Calls of Held and Move come
+// one after the other.
+func (c *Client) Held(n int) {
+	if c.user != nil && (n < 0 || !c.asks.Swap(false)) {
+		c.user.Hold(n)
+	}
+}
+
+// Move has the client's locks, so many of them, count for another user. It is called like a verb, too.
+func (c *Client) Move(to *User, locks int) {
+	if c.user != nil {
+		c.user.Hold(-locks)
+	}
+	c.user = to
+	to.Hold(locks)
+}
+
+// Wait counts a verb that waits. Unless there is an error, Waited is its end.
+func (c *Client) Wait() error {
+	if c.user == nil {
+		return nil
+	}
+	return c.user.Wait()
+}
+
+// Waited undoes a Wait.
+func (c *Client) Waited() {
+	if c.user != nil {
+		c.user.Waited()
+	}
+}

@@ -1,0 +1,180 @@
+// Package share bounds what the clients of one user may take together: connections, commands, locks and waits.
+package share
+
+import (
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// Limits are those of each user; 0 is no limit.
+type Limits struct {
+	Clients  int // connections that have logged in as the user
+	Commands int // a second; a second's worth may come at once
+	Locks    int // held by the user's connections, or asked for
+	Waits    int // lock verbs that wait
+}
+
+// Error says that a user is over a limit.
+type Error struct{ What string }
+
+func (e *Error) Error() string { return fmt.Sprintf("max number of %s per user reached", e.What) }
+
+var (
+	errClients  = &Error{"clients"}
+	errCommands = &Error{"commands a second"}
+	errLocks    = &Error{"locks"}
+	errWaits    = &Error{"waiting locks"}
+)
+
+const (
+	idleKept = 1024        // users without a client that are remembered at least
+	tellPer  = time.Minute // how often the log says that a user is over a limit
+)
+
+// Users are all users that have clients, or had. The zero value is not usable: New makes it.
+type Users struct {
+	log    *slog.Logger
+	limits atomic.Pointer[Limits]
+
+	mu     sync.Mutex // guards all below, and User.clients
+	byName map[string]*User
+}
+
+// New makes the accounts of nobody yet.
+func New(l Limits, log *slog.Logger) *Users {
+	u := &Users{log: log, byName: map[string]*User{}}
+	u.limits.Store(&l)
+	return u
+}
+
+// Set has other limits hold from now on. Who is over one already keeps what he has.
+func (u *Users) Set(l Limits) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.limits.Store(&l)
+	for _, one := range u.byName {
+		one.setRate(l.Commands)
+	}
+}
+
+// User is one user's account. Any goroutine may use it.
+type User struct {
+	of      *Users
+	name    string
+	clients int // Users.mu guards it
+
+	pace  atomic.Pointer[rate.Limiter] // nil: no limit
+	locks atomic.Int64                 // held or asked for
+	waits atomic.Int64
+	told  atomic.Int64 // unix nanoseconds of the last word in the log
+}
+
+// Join counts a client for a user. "" is for clients that have not logged in: all of them together are one user, whose clients are not
+// limited, so that nobody is kept from logging in by strangers.
+func (u *Users) Join(name string) (*User, error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	one := u.byName[name]
+	if one == nil {
+		if len(u.byName) >= 2*idleKept {
+			u.forgetIdle()
+		}
+		one = &User{of: u, name: name}
+		one.setRate(u.limits.Load().Commands)
+		u.byName[name] = one
+	}
+	if most := u.limits.Load().Clients; name != "" && most > 0 && one.clients >= most {
+		return nil, one.over(errClients)
+	}
+	one.clients++
+	return one, nil
+}
+
+// Leave undoes a Join. The account stays for a while, so that a user has not a second's worth of commands again with each connection.
+func (u *Users) Leave(one *User) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	one.clients--
+}
+
+// forgetIdle drops accounts that are as good as new. mu is held.
+func (u *Users) forgetIdle() {
+	for name, one := range u.byName {
+		pace := one.pace.Load()
+		if one.clients == 0 && one.locks.Load() == 0 && (pace == nil || pace.Tokens() >= float64(pace.Burst())) {
+			delete(u.byName, name)
+		}
+	}
+}
+
+// Name is what Join was called with.
+func (u *User) Name() string { return u.name }
+
+// setRate is called with Users.mu held.
+func (u *User) setRate(perSecond int) {
+	switch pace := u.pace.Load(); {
+	case perSecond <= 0:
+		u.pace.Store(nil)
+	case pace == nil:
+		u.pace.Store(rate.NewLimiter(rate.Limit(perSecond), perSecond))
+	default:
+		pace.SetLimit(rate.Limit(perSecond))
+		pace.SetBurst(perSecond)
+	}
+}
+
+// Command takes one command's place in the present second; the error says that there is none.
+func (u *User) Command() error {
+	pace := u.pace.Load()
+	if pace == nil || pace.Allow() {
+		return nil
+	}
+	return u.over(errCommands)
+}
+
+// Ask counts a lock that is asked for; unless there is an error, Answered is to be called when there is an answer.
+func (u *User) Ask() error {
+	n, most := u.locks.Add(1), u.of.limits.Load().Locks
+	if most <= 0 || n <= int64(most) {
+		return nil
+	}
+	u.locks.Add(-1)
+	return u.over(errLocks)
+}
+
+// Answered undoes an Ask.
+func (u *User) Answered() { u.locks.Add(-1) }
+
+// Hold counts locks that the user's connections hold now, or with n below 0 hold no more.
+func (u *User) Hold(n int) { u.locks.Add(int64(n)) }
+
+// Wait counts a lock verb that waits; unless there is an error, Waited is to be called at its end.
+func (u *User) Wait() error {
+	n, most := u.waits.Add(1), u.of.limits.Load().Waits
+	if most <= 0 || n <= int64(most) {
+		return nil
+	}
+	u.waits.Add(-1)
+	return u.over(errWaits)
+}
+
+// Waited undoes a Wait.
+func (u *User) Waited() { u.waits.Add(-1) }
+
+// over is err, of which the log says something from time to time.
+func (u *User) over(err *Error) error {
+	now, last := time.Now().UnixNano(), u.told.Load()
+	if now-last >= int64(tellPer) && u.told.CompareAndSwap(last, now) {
+		name := u.name
+		if name == "" {
+			name = "(not logged in)"
+		}
+		u.of.log.Warn("a user is over its share", "user", name, "said", err.Error())
+	}
+	return err
+}

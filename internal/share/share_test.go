@@ -1,0 +1,130 @@
+package share
+
+import (
+	"log/slog"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func join(t *testing.T, u *Users, name string) *User {
+	t.Helper()
+	one, err := u.Join(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return one
+}
+
+func TestClients(t *testing.T) {
+	u := New(Limits{Clients: 2}, slog.New(slog.DiscardHandler))
+	a := join(t, u, "a")
+	join(t, u, "a")
+	if _, err := u.Join("a"); err != errClients {
+		t.Error(err)
+	}
+	join(t, u, "b")
+	for range 3 {
+		join(t, u, "")
+	}
+	u.Leave(a)
+	join(t, u, "a")
+	u.Set(Limits{})
+	join(t, u, "a")
+}
+
+func TestLocksAndWaits(t *testing.T) {
+	u := New(Limits{Locks: 2, Waits: 1}, slog.New(slog.DiscardHandler))
+	a, b := join(t, u, "a"), join(t, u, "b")
+	for _, one := range []*User{a, b} {
+		for range 2 {
+			if err := one.Ask(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := one.Ask(); err != errLocks {
+			t.Error(err)
+		}
+		one.Hold(1)
+		one.Answered()
+		if err := one.Ask(); err != errLocks {
+			t.Error("of one held and one asked for:", err)
+		}
+		one.Hold(-1)
+		if err := one.Ask(); err != nil {
+			t.Error(err)
+		}
+		if err := one.Wait(); err != nil {
+			t.Error(err)
+		}
+		if err := one.Wait(); err != errWaits {
+			t.Error(err)
+		}
+		one.Waited()
+		if err := one.Wait(); err != nil {
+			t.Error(err)
+		}
+	}
+	u.Set(Limits{})
+	if a.Ask() != nil || a.Wait() != nil {
+		t.Error("there is no limit any more")
+	}
+}
+
+func TestCommands(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u := New(Limits{}, slog.New(slog.DiscardHandler))
+		a, b := join(t, u, "a"), join(t, u, "b")
+		may := func(one *User) (n int) {
+			for range 1000 {
+				if one.Command() == nil {
+					n++
+				}
+			}
+			return n
+		}
+		if n := may(a); n != 1000 {
+			t.Error(n, "without a limit")
+		}
+		u.Set(Limits{Commands: 100})
+		if n := may(a); n != 100 {
+			t.Error(n)
+		}
+		if n := may(b); n != 100 {
+			t.Error(n, "of another user")
+		}
+		time.Sleep(time.Second / 2)
+		if n := may(a); n != 50 {
+			t.Error(n, "after half a second")
+		}
+		u.Leave(a)
+		if n := may(join(t, u, "a")); n != 0 {
+			t.Error(n, "with a new connection")
+		}
+	})
+}
+
+// However many users come and go, few are remembered, and those that matter are.
+func TestForgotten(t *testing.T) {
+	u := New(Limits{}, slog.New(slog.DiscardHandler))
+	a, b := join(t, u, "a"), join(t, u, "b")
+	b.Hold(1)
+	u.Leave(b)
+	for i := range 10 * idleKept {
+		u.Leave(join(t, u, strconv.Itoa(i)))
+	}
+	if n := len(u.byName); n > 2*idleKept || join(t, u, "a") != a || join(t, u, "b") != b {
+		t.Error(n, "users")
+	}
+}
+
+var sink error
+
+// BenchmarkNoLimit is what a command costs more where there is no limit.
+func BenchmarkNoLimit(b *testing.B) {
+	u, _ := New(Limits{}, slog.New(slog.DiscardHandler)).Join("a")
+	for b.Loop() {
+		sink = u.Command()
+	}
+}
