@@ -301,3 +301,13 @@ func TestHungRedisDoesNotKeepTheProcess(t *testing.T) {
 	}
 	p.exit()
 }
+
+// TestBuildText: a package says which version and which commit it is of.
+func TestBuildText(t *testing.T) {
+	before := [2]string{version, commit}
+	defer func() { version, commit = before[0], before[1] }()
+	version, commit = "1.2.3", "4f97a3964cf0"
+	if got := buildText(); !strings.HasPrefix(got, "1.2.3 (commit 4f97a3964cf0, go1.") {
+		t.Error(got)
+	}
+}
