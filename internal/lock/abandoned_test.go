@@ -70,17 +70,17 @@ func TestAbandonedWhileRedisIsAway(t *testing.T) {
 		"grant": func(_ *Client, a *acquire, s settled) func() { return func() { a.abandon(s) } },
 		"too late": func(c *Client, a *acquire, s settled) func() {
 			return func() {
-				if _ = c.m.undo(context.Background(), a, s.Acquired); !a.handedOn {
+				if _ = c.m.giveBacks.undo(context.Background(), a, s.Acquired); !a.handedOn {
 					c.m.holds.leave(a.h)
 				}
 			}
 		},
 		"told lost": func(c *Client, a *acquire, _ settled) func() {
 			a.h.lease = lease
-			return func() { c.m.holds.leave(a.h); c.m.enterAndSurrender(a.h) }
+			return func() { c.m.holds.leave(a.h); c.m.giveBacks.enterAndSurrender(a.h) }
 		},
 		"unlock": func(c *Client, a *acquire, _ settled) func() {
-			r := c.m.newRelease(a.h, c, true)
+			r := c.m.giveBacks.newRelease(a.h, c, true)
 			r.Registration, r.Count, r.notAfter, r.sent = a.Registration, 1, a.notAfter, time.Now()
 			s := r.settle()
 			return func() { r.abandon(s) }

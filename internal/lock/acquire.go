@@ -39,14 +39,14 @@ func (c *Client) newAcquire(h *hold, r Request, w *waiter) *acquire {
 // update brings the step in line with what is known by now.
 func (a *acquire) update() {
 	m := a.c.m
+	if a.Queues {
+		a.Ticket = m.lines.ticket(a.w)
+	}
 	m.holds.mu.Lock()
 	defer m.holds.mu.Unlock()
 	a.Count = a.h.count
 	if n := a.ID.Kind.Spec(); n.RW {
 		a.Beside = m.holds.byID[a.ID.As(n.Other)].live()
-	}
-	if a.w != nil {
-		a.Ticket = a.w.ticket
 	}
 }
 
@@ -135,27 +135,27 @@ func (a *acquire) conclude(ctx context.Context, ans lockstore.Acquired) (Grant, 
 		return Grant{}, wouldWaitForItself(a.r.Key)
 	}
 	if a.r.Replicas > 0 && ans.Acked < a.r.Replicas {
-		if err := m.undo(ctx, a, ans); err != nil {
+		if err := m.giveBacks.undo(ctx, a, ans); err != nil {
 			return Grant{}, err
 		}
 		return Grant{}, &Error{Code: "NOREPLICAS", Text: fmt.Sprintf("%d of %d replicas had the lock in time, it was given back", ans.Acked, a.r.Replicas)}
 	}
 	if a.c.unheard(ctx, a.r) {
 		// Nobody hears of it: what it added is given back, and what its owner had before stays as it was.
-		_ = m.undo(ctx, a, ans)
+		_ = m.giveBacks.undo(ctx, a, ans)
 		if ans.Raised == 1 || a.Count > 0 || ans.Attempt != "" {
 			return Grant{}, context.Canceled
 		}
 	}
 	if !time.Now().Before(until(ans)) {
 		// The answer took longer than the lease: nobody may work on the strength of it.
-		if err := m.undo(ctx, a, ans); err != nil {
+		if err := m.giveBacks.undo(ctx, a, ans); err != nil {
 			return Grant{}, err
 		}
 		return Grant{}, ErrNotAcquired
 	}
 	if lost, yes := a.register(ans); yes {
-		m.surrenderLater(a.h)
+		m.giveBacks.surrenderLater(a.h)
 		return Grant{}, lost.error(a.r.Key)
 	}
 	g := Grant{Token: ans.Token, entered: ans.Count > 1 || ans.Raised == 0, again: ans.Raised == 0, nth: a.h.adopted}
@@ -218,7 +218,7 @@ func (a *acquire) register(ans lockstore.Acquired) (lost lossRecord, yes bool) {
 // until is when a grant ends that nobody renews.
 func until(ans lockstore.Acquired) time.Time { return ans.Sent.Add(lockstore.Milliseconds(ans.TTL)) }
 
-// planNext puts the hold before the watchdog at a third of its lease when it is renewed, at its end when it is not. mu is held.
+// planNext puts the hold before the watchdog at a third of its lease when it is renewed, at its end when it is not. holds.mu is held.
 func (t *timetable) planNext(h *hold, from time.Time) {
 	if h.watched {
 		t.plan(h, from.Add(h.lease/3))

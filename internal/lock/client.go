@@ -42,9 +42,9 @@ type Client struct {
 
 	losses   ownLosses  // what it lost, until it is taken again
 	finished ownUnlocks // what it has given back in a named owner's name
-	// guarded by holds.mu
-	holds map[*hold]struct{}
-	waits *waiter // what it stands in line for; nil: nothing
+
+	holds map[*hold]struct{} // guarded by holds.mu
+	waits *waiter            // guarded by lines.mu: what it stands in line for; nil: nothing
 }
 
 // NewClient makes known a connection; Close ends it.
@@ -117,14 +117,14 @@ func (c *Client) Reset() {
 		m.holds.mu.Unlock()
 		busy = append(busy, h)
 	}
-	m.releaseLater(busy, 0, m.giveBack)
+	m.giveBacks.releaseLater(busy, 0, m.giveBacks.giveBack)
 }
 
 // Close ends the connection's part in its locks. It does not wait for the releases: Run does.
 func (c *Client) Close(how CloseHow) {
 	implicit := c.take(true)
 	if how == Gone {
-		c.m.releaseLater(implicit, c.m.opts.Grace, c.m.enterAndGiveBack)
+		c.m.giveBacks.releaseLater(implicit, c.m.opts.Grace, c.m.giveBacks.enterAndGiveBack)
 		return
 	}
 	c.m.holds.mu.Lock()
@@ -172,7 +172,7 @@ func (hs *holds) leaveOwner(h *hold) {
 	}
 }
 
-// abandoned says whether a named owner's connection has gone for longer than Options.OwnerGrace. mu is held.
+// abandoned says whether a named owner's connection has gone for longer than Options.OwnerGrace. holds.mu is held.
 func (h *hold) abandoned(now time.Time) bool {
 	return h.explicit && h.client == nil && !now.Before(h.renewUntil)
 }
@@ -201,8 +201,8 @@ func (m *Manager) request(by string) string {
 }
 
 // sleep waits for d, or less when ctx ends or the engine stops; it says whether d passed.
-func (m *Manager) sleep(ctx context.Context, d time.Duration) bool {
-	return retry.Sleep(ctx, d, m.ended)
+func (l *life) sleep(ctx context.Context, d time.Duration) bool {
+	return retry.Sleep(ctx, d, l.ended)
 }
 
 // insist is the pauses between the tries of a request that must come to an end.

@@ -19,7 +19,7 @@ const (
 func reserve(lease time.Duration) time.Duration { return min(lease/10, reserveMost) }
 
 // lossAt is when a hold is told lost unless its deadline is put off before that. ok is false when its end is no loss that this
-// proxy could tell: a named owner's lock that is not renewed is left to what Redis says. mu is held.
+// proxy could tell: a named owner's lock that is not renewed is left to what Redis says. holds.mu is held.
 func (h *hold) lossAt() (at time.Time, ok bool) {
 	switch {
 	case h.count == 0 || h.explicit && !h.watched:
@@ -89,7 +89,7 @@ func (hs *holds) tellIfOver(h *hold, now time.Time) {
 	}
 }
 
-// expect has a hold looked at when its time is over. Nothing needs to be done when the time is put off. mu is held.
+// expect has a hold looked at when its time is over. Nothing needs to be done when the time is put off. holds.mu is held.
 func (t *timetable) expect(h *hold) {
 	at, ok := h.lossAt()
 	if ok && (h.endsPlace == 0 || at.Before(h.ends)) {

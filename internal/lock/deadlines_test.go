@@ -125,16 +125,18 @@ func TestReplicasTakeNobodysPlace(t *testing.T) {
 func TestBatchesByDeadline(t *testing.T) {
 	m := New(sharded.Single(upstream.NewControl(upstream.Target{}, upstream.ControlOptions{})), Options{})
 	now := time.Now()
-	m.holds.mu.Lock()
-	defer m.holds.mu.Unlock()
 	c := &Client{m: m, owner: "o"}
+	m.watchdog.mu.Lock()
+	defer m.watchdog.mu.Unlock()
+	m.holds.mu.Lock()
 	for i := range 1200 {
 		h := m.holds.entry(lockstore.ID{Key: fmt.Sprint(i), Owner: "o", Kind: Kind(i % 2)}, false)
 		m.holds.begin(h, c, 1)
 		h.watched, h.lease, h.deadline = true, time.Minute, now.Add(time.Duration(2000-i)*time.Second)
-		m.enqueue(h)
+		m.watchdog.enqueue(h)
 	}
-	ln := m.laneOf(m.holds.byID[lockstore.ID{Key: "0", Owner: "o"}])
+	ln := m.watchdog.laneOf(m.holds.byID[lockstore.ID{Key: "0", Owner: "o"}])
+	m.holds.mu.Unlock()
 	var sizes []int
 	var last time.Time
 	for ln.queue.Len() > 0 {
@@ -144,7 +146,7 @@ func TestBatchesByDeadline(t *testing.T) {
 			t.Errorf("a batch for %v comes after one for %v", b.deadline.Sub(now), last.Sub(now))
 		}
 		last = b.deadline
-		m.take(b)
+		m.watchdog.take(b)
 		sizes = append(sizes, len(b.holds))
 	}
 	if fmt.Sprint(sizes) != "[100 100 500 500]" {
@@ -168,12 +170,12 @@ func TestRenewalAfterTheLossIsTold(t *testing.T) {
 				t.Fatal(err)
 			}
 			m.holds.mu.Lock()
-			b := &batch{batchKey: m.batchOf(h), holds: []*hold{h}, planned: time.Now(), marks: []string{h.registration}}
+			b := &batch{batchKey: m.watchdog.batchOf(h), holds: []*hold{h}, planned: time.Now(), marks: []string{h.registration}}
 			h.deadline = time.Now().Add(500 * time.Millisecond)
 			m.holds.expect(h)
 			m.holds.mu.Unlock()
 			eventually(t, 15*time.Second, "told while it is renewed", func() bool { return strings.Contains(lost.reasons(), id.Key+":unrenewed ") })
-			m.renewBatch(b)
+			m.watchdog.renewBatch(b)
 			if pttl(t, s, id.Key) < 10000 {
 				t.Fatalf("%s was not renewed", id.Key)
 			}

@@ -27,20 +27,20 @@ func (m *Manager) deadlock(ctx context.Context, w *waiter) error {
 	if m.opts.MaxHold > 0 || !w.endless() {
 		return nil
 	}
-	m.holds.mu.Lock()
-	circle := m.circle(w)
-	m.holds.mu.Unlock()
+	m.lines.mu.Lock()
+	circle := m.lines.circle(w)
+	m.lines.mu.Unlock()
 	if circle == nil {
 		return nil
 	}
 	for _, id := range circle {
-		if err := m.lookAgain(ctx, id, false); err != nil {
+		if err := m.watchdog.lookAgain(ctx, id, false); err != nil {
 			return err
 		}
 	}
-	m.holds.mu.Lock()
-	defer m.holds.mu.Unlock()
-	if circle = m.circle(w); circle == nil {
+	m.lines.mu.Lock()
+	defer m.lines.mu.Unlock()
+	if circle = m.lines.circle(w); circle == nil {
 		return nil
 	}
 	w.c.waits = nil // two that close a circle at the same time are not both told: one of them is enough
@@ -51,12 +51,14 @@ func (m *Manager) deadlock(ctx context.Context, w *waiter) error {
 func (w *waiter) endless() bool { return w.id.Owner == w.c.owner && w.r.Blocks && w.r.Block == 0 }
 
 // circle is the holds that keep w waiting for itself: the first is at the key that w waits for, the last is w's own. nil: there
-// is no circle. mu is held.
-func (m *Manager) circle(w *waiter) []lockstore.ID {
+// is no circle. lines.mu is held.
+func (ls *lines) circle(w *waiter) []lockstore.ID {
+	ls.holds.mu.Lock()
+	defer ls.holds.mu.Unlock()
 	seen := map[*Client]bool{}
 	var follow func(at *waiter) []lockstore.ID
 	follow = func(at *waiter) []lockstore.ID {
-		for h := range m.holds.byKey[at.id.Line()] {
+		for h := range ls.holds.byKey[at.id.Line()] {
 			if h.client == at.c || !h.lasts() || at.id.Kind.Spec().Shared && h.id.Kind == at.id.Kind {
 				continue
 			}

@@ -227,11 +227,11 @@ func TestDeadlockFoundTwice(t *testing.T) {
 		b, _ := client(m)
 		mustLock(t, a, Request{Key: "x"})
 		mustLock(t, b, Request{Key: "y"})
-		m.holds.mu.Lock()
+		m.lines.mu.Lock()
 		a.waits = &waiter{c: a, r: Request{Key: "y", Blocks: true}, id: lockstore.ID{Key: "y", Owner: a.Owner()}}
 		b.waits = &waiter{c: b, r: Request{Key: "x", Blocks: true}, id: lockstore.ID{Key: "x", Owner: b.Owner()}}
 		first, second := a.waits, b.waits
-		m.holds.mu.Unlock()
+		m.lines.mu.Unlock()
 		wantCode(t, m.deadlock(context.Background(), first), "DEADLOCK")
 		if err := m.deadlock(context.Background(), second); err != nil {
 			t.Fatal(err)

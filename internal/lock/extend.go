@@ -107,7 +107,7 @@ func (hs *holds) noteStep(h *hold, done lockstore.Extended) {
 func (c *Client) extended(h *hold, r RenewRequest, done lockstore.Extended, registration string) error {
 	lost, told := c.noteExtended(h, r, done, registration)
 	if told {
-		c.m.surrenderLater(h)
+		c.m.giveBacks.surrenderLater(h)
 	}
 	if lost.reason != "" {
 		return lost.error(r.Key)

@@ -113,9 +113,9 @@ func TestFairNewHeadAsks(t *testing.T) {
 					}
 				})
 				eventually(t, 5*time.Second, "it waits", func() bool {
-					m.holds.mu.Lock()
-					defer m.holds.mu.Unlock()
-					l := m.lines[lockstore.LineKey{Key: "k", Fair: true}]
+					m.lines.mu.Lock()
+					defer m.lines.mu.Unlock()
+					l := m.lines.byKey[lockstore.LineKey{Key: "k", Fair: true}]
 					return l != nil && l.waiters.Len() == i+1 && l.waiters.Front().Value.(*waiter).parked && time.Until(l.tryAt) > 0
 				})
 			}

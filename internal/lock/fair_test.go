@@ -198,7 +198,7 @@ func TestFairOrder(t *testing.T) {
 		o.add("plain")
 		plain.Close(Gone)
 	})
-	eventually(t, 30*time.Second, "it waits", func() bool { return engines[1].waitedFor(lockstore.LineKey{Key: "k"}) })
+	eventually(t, 30*time.Second, "it waits", func() bool { return engines[1].lines.waitedFor(lockstore.LineKey{Key: "k"}) })
 	began := time.Now()
 	mustUnlock(t, holder, UnlockRequest{Key: "k"}, true)
 	group.Wait()

@@ -2,6 +2,8 @@ package lock
 
 import (
 	"context"
+	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -9,16 +11,32 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 )
 
+// giveBacks gives locks back: for a client that said so or has gone, and what nobody was told of.
+type giveBacks struct {
+	*life
+	opts  Options
+	log   *slog.Logger
+	store lockstore.Store
+	holds *holds
+	done  *finishedUnlocks
+	lines *lines       // those that may be handed the lock
+	given atomic.Int64 // counts them
+}
+
+func newGiveBacks(l *life, o Options, hs *holds, ls *lines) *giveBacks {
+	return &giveBacks{life: l, opts: o, log: o.Logger, holds: hs, done: hs.done, lines: ls}
+}
+
 // undo gives back a grant that does not count and that nobody was told of. When that takes too long it goes on alone.
-func (m *Manager) undo(ctx context.Context, a *acquire, ans lockstore.Acquired) error {
-	rel := m.newRelease(a.h, a.c, false)
+func (g *giveBacks) undo(ctx context.Context, a *acquire, ans lockstore.Acquired) error {
+	rel := g.newRelease(a.h, a.c, false)
 	if a.Named {
 		rel.Attempt = ans.Attempt
 	}
 	if ans.Raised == 0 && rel.Attempt == "" {
 		return nil
 	}
-	rel.Alone = a.Named && !m.store.Votes()
+	rel.Alone = a.Named && !g.store.Votes()
 	rel.Count = ans.Count
 	if a.Registration != "" {
 		rel.Registration = a.Registration
@@ -27,12 +45,12 @@ func (m *Manager) undo(ctx context.Context, a *acquire, ans lockstore.Acquired) 
 	work := func() settled {
 		code, left, err := rel.complete()
 		if err == nil {
-			m.released(a.h, a.c, code, left)
-			m.done.remove(a.h.id)
+			g.released(a.h, a.c, code, left)
+			g.done.remove(a.h.id)
 		}
 		return settled{err: err}
 	}
-	undone, ok := patiently(ctx, m, work, func(settled) { m.holds.leave(a.h) })
+	undone, ok := patiently(ctx, g.life, work, func(settled) { g.holds.leave(a.h) })
 	if !ok {
 		a.handedOn = true
 		return &Error{Code: "ERR", Text: "the lock was granted too late and could not be given back yet"}
@@ -44,13 +62,13 @@ func (m *Manager) undo(ctx context.Context, a *acquire, ans lockstore.Acquired) 
 const releaseAtOnce = 32
 
 // releaseLater gives back holds of a connection that has gone.
-func (m *Manager) releaseLater(holds []*hold, grace time.Duration, release func(*hold)) {
+func (g *giveBacks) releaseLater(holds []*hold, grace time.Duration, release func(*hold)) {
 	if len(holds) == 0 {
 		return
 	}
-	m.background(func() {
+	g.background(func() {
 		if grace > 0 {
-			m.sleep(context.Background(), grace)
+			g.sleep(context.Background(), grace)
 		}
 		var group errgroup.Group
 		group.SetLimit(releaseAtOnce)
@@ -62,69 +80,69 @@ func (m *Manager) releaseLater(holds []*hold, grace time.Duration, release func(
 }
 
 // enterAndGiveBack is giveBack for a hold that others may be working on.
-func (m *Manager) enterAndGiveBack(was *hold) {
-	if h, err := m.holds.enter(context.Background(), was.id, was.explicit); err == nil {
-		m.giveBack(h)
+func (g *giveBacks) enterAndGiveBack(was *hold) {
+	if h, err := g.holds.enter(context.Background(), was.id, was.explicit); err == nil {
+		g.giveBack(h)
 	}
 }
 
 // giveBack releases all of one owner's holds, unless an effect of the owner may still come to pass. The hold is busy, and left.
-func (m *Manager) giveBack(h *hold) {
-	defer m.holds.leave(h)
-	rel := m.newRelease(h, nil, true)
-	m.holds.mu.Lock()
+func (g *giveBacks) giveBack(h *hold) {
+	defer g.holds.leave(h)
+	rel := g.newRelease(h, nil, true)
+	g.holds.mu.Lock()
 	h.watched = false
 	doubt := h.doubt
 	if doubt {
-		m.holds.endUnreleased(h)
+		g.holds.endUnreleased(h)
 	}
-	m.holds.mu.Unlock()
+	g.holds.mu.Unlock()
 	if rel.Count == 0 || doubt {
 		return
 	}
 	code, left, err := rel.complete()
 	if err != nil {
-		m.log.Warn("cannot release a lock whose client has gone, it runs out", "key", h.id.Key, "owner", h.id.Owner, "error", err)
+		g.log.Warn("cannot release a lock whose client has gone, it runs out", "key", h.id.Key, "owner", h.id.Owner, "error", err)
 	} else {
-		m.released(h, nil, code, left)
+		g.released(h, nil, code, left)
 	}
-	m.holds.mu.Lock()
-	m.holds.endUnreleased(h)
-	m.holds.mu.Unlock()
+	g.holds.mu.Lock()
+	g.holds.endUnreleased(h)
+	g.holds.mu.Unlock()
 }
 
 // A lock that was told lost stays lost, also when Redis turns out to have it for longer, by an answer that came too late: it is
 // given back then, so that nobody waits for a lease that nobody uses.
 
 // surrenderLater gives back holds that were told lost. Their holders were told by when they end, so none is given back before.
-func (m *Manager) surrenderLater(holds ...*hold) {
+func (g *giveBacks) surrenderLater(holds ...*hold) {
 	var end time.Duration
-	m.holds.mu.Lock()
+	g.holds.mu.Lock()
 	for _, h := range holds {
 		end = max(end, time.Until(h.deadline))
 	}
-	m.holds.mu.Unlock()
-	m.releaseLater(holds, end, m.enterAndSurrender)
+	g.holds.mu.Unlock()
+	g.releaseLater(holds, end, g.enterAndSurrender)
 }
 
 // enterAndSurrender gives back one hold, unless its owner has taken it again.
-func (m *Manager) enterAndSurrender(was *hold) {
-	h, err := m.holds.enter(context.Background(), was.id, was.explicit)
+func (g *giveBacks) enterAndSurrender(was *hold) {
+	h, err := g.holds.enter(context.Background(), was.id, was.explicit)
 	if err != nil {
 		return
 	}
-	defer m.holds.leave(h)
-	m.holds.mu.Lock()
+	defer g.holds.leave(h)
+	g.holds.mu.Lock()
 	again := h.count > 0
 	// A named owner may be back through another proxy: only what this one renewed is given back.
 	registration, until := was.registration, time.Now().Add(was.lease)
-	m.holds.mu.Unlock()
+	g.holds.mu.Unlock()
 	if again {
 		return
 	}
-	rel := m.newRelease(h, nil, true)
+	rel := g.newRelease(h, nil, true)
 	rel.Count, rel.OnlyOurs, rel.Registration, rel.until = 0, h.explicit, registration, until
 	if _, _, err := rel.complete(); err != nil {
-		m.log.Warn("cannot give back a lock that was told lost, it runs out", "key", h.id.Key, "owner", h.id.Owner, "error", err)
+		g.log.Warn("cannot give back a lock that was told lost, it runs out", "key", h.id.Key, "owner", h.id.Owner, "error", err)
 	}
 }

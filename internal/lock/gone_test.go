@@ -60,22 +60,27 @@ func TestGrantToTheGone(t *testing.T) {
 			}
 		}
 		for _, e := range []*Manager{m, n} {
-			eventually(t, 5*time.Second, "nothing is thought to be held", func() bool {
-				e.holds.mu.Lock()
-				defer e.holds.mu.Unlock()
-				return len(e.holds.byID) == 0 && len(e.lines) == 0
-			})
+			eventually(t, 5*time.Second, "nothing is thought to be held", func() bool { return idle(e) })
 		}
 	})
 }
 
-// parkedAt says that somebody waits in the line of a request, and may be handed the lock.
-func parkedAt(m *Manager, r Request) bool {
+// idle says that nobody holds a lock or waits for one.
+func idle(m *Manager) bool {
+	m.lines.mu.Lock()
+	defer m.lines.mu.Unlock()
 	m.holds.mu.Lock()
 	defer m.holds.mu.Unlock()
+	return len(m.holds.byID) == 0 && len(m.lines.byKey) == 0
+}
+
+// parkedAt says that somebody waits in the line of a request, and may be handed the lock.
+func parkedAt(m *Manager, r Request) bool {
+	m.lines.mu.Lock()
+	defer m.lines.mu.Unlock()
 	key := lockstore.ID{DB: r.DB, Key: r.Key, Kind: r.Kind}.Line()
 	key.Fair = r.Fair
-	l := m.lines[key]
+	l := m.lines.byKey[key]
 	return l != nil && l.waiters.Front().Value.(*waiter).parked && time.Until(l.tryAt) > 0
 }
 
@@ -149,7 +154,7 @@ func TestGoneWhileTheOwnerAsksAgain(t *testing.T) {
 						r.Lease = second
 						mustLock(t, b, r)
 					}
-					if err := m.undo(context.Background(), asked, ans); err != nil {
+					if err := m.giveBacks.undo(context.Background(), asked, ans); err != nil {
 						t.Fatal(err)
 					}
 					m.holds.leave(asked.h)
@@ -206,7 +211,7 @@ func TestGivenBackUnderAUsedName(t *testing.T) {
 		if ans.Raised != 1 {
 			t.Fatal(ans)
 		}
-		if err := m.undo(context.Background(), a, ans); err != nil {
+		if err := m.giveBacks.undo(context.Background(), a, ans); err != nil {
 			t.Fatal(err)
 		}
 		m.holds.leave(a.h)

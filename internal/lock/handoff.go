@@ -40,7 +40,7 @@ type offer struct {
 // handoff is one release that goes on to those who wait next.
 type handoff struct {
 	lockstore.Handoff
-	m      *Manager
+	lines  *lines
 	line   *line
 	to     []successor
 	streak handoffStreak
@@ -53,14 +53,14 @@ type successor struct {
 }
 
 // claim picks who stands next and may be handed the lock that id gives back; nil = nobody here.
-func (m *Manager) claim(id lockstore.ID) *handoff {
-	h := m.pickNext(id)
+func (ls *lines) claim(id lockstore.ID) *handoff {
+	h := ls.pickNext(id)
 	if h == nil {
 		return nil
 	}
 	for i, w := range h.to {
 		_, explicit := w.c.id(w.r.Kind, w.r.DB, w.r.Key, w.r.Owner)
-		hold := m.holds.tryEnter(w.id, explicit)
+		hold := ls.holds.tryEnter(w.id, explicit)
 		if hold == nil {
 			for j := range h.to[i:] {
 				h.nothing(i + j)
@@ -78,14 +78,21 @@ func (m *Manager) claim(id lockstore.ID) *handoff {
 }
 
 // pickNext claims the waiters: each gets an offer from then on.
-func (m *Manager) pickNext(id lockstore.ID) *handoff {
-	m.holds.mu.Lock()
-	defer m.holds.mu.Unlock()
-	l := m.nextLine(id)
-	if l == nil || m.draining() {
+func (ls *lines) pickNext(id lockstore.ID) *handoff {
+	streak, shared := ls.holds.releasing(id)
+	if shared || ls.draining() {
 		return nil
 	}
-	h := &handoff{m: m, line: l, streak: m.holds.byID[id].streak, Handoff: lockstore.Handoff{Line: l.key}}
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	l := ls.byKey[id.Line().Fairly()] // the fair queue comes first
+	if l == nil {
+		l = ls.byKey[id.Line()]
+	}
+	if l == nil {
+		return nil
+	}
+	h := &handoff{lines: ls, line: l, streak: streak, Handoff: lockstore.Handoff{Line: l.key}}
 	for at := l.waiters.Front(); at != nil && len(h.to) < handoffReaders; at = at.Next() {
 		w := at.Value.(*waiter)
 		if !w.parked || w.claimed || w.r.Replicas > 0 || w.ctx.Err() != nil || len(h.to) > 0 && w.id.Kind != h.to[0].id.Kind {
@@ -106,30 +113,41 @@ func (m *Manager) pickNext(id lockstore.ID) *handoff {
 	return h
 }
 
-// nextLine is where the next stands: the fair queue comes first. mu is held.
-func (m *Manager) nextLine(id lockstore.ID) *line {
-	key := id.Line()
-	if h := m.holds.byID[id]; h != nil {
-		h.releasing = true
+// releasing notes that a hold is about to be given back. streak is its own; shared says that the lock is not free by that, since
+// another owner of this proxy holds it as well, and goes on holding it.
+func (hs *holds) releasing(id lockstore.ID) (streak handoffStreak, shared bool) {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	if h := hs.byID[id]; h != nil {
+		h.releasing, streak = true, h.streak
 	}
-	if key.RW && m.holds.heldBeside(id) {
-		return nil // it is not free yet
-	}
-	if l := m.lines[key.Fairly()]; l != nil {
-		return l
-	}
-	return m.lines[key]
-}
-
-// heldBeside says whether another owner of this proxy holds the lock that id gives back, and goes on holding it: one that others
-// may share. mu is held.
-func (hs *holds) heldBeside(id lockstore.ID) bool {
-	for other := range hs.byKey[id.Line()] {
-		if other.id != id && !other.releasing {
-			return true
+	if id.Kind.Spec().RW {
+		for other := range hs.byKey[id.Line()] {
+			if other.id != id && !other.releasing {
+				return streak, true
+			}
 		}
 	}
-	return false
+	return streak, false
+}
+
+// pauseAt is the longest pause of lines that ended with the grant of a hold of this lock.
+func (hs *holds) pauseAt(key lockstore.LineKey) (pause time.Duration) {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	for h := range hs.byKey[key] {
+		pause = max(pause, h.pause)
+	}
+	return pause
+}
+
+// keepPause keeps the pause of a line that has ended, for the next one.
+func (hs *holds) keepPause(id lockstore.ID, pause time.Duration) {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	if h := hs.byID[id]; h != nil {
+		h.pause = pause
+	}
 }
 
 // tryEnter is enter for a hold that nobody works on, or whose lease a renewal can no longer change; else nil.
@@ -152,7 +170,7 @@ func (hs *holds) tryEnter(id lockstore.ID, explicit bool) *hold {
 
 // Claim implements lockstore.Waiters.
 func (r *release) Claim() *lockstore.Handoff {
-	if r.next = r.m.claim(r.ID); r.next == nil {
+	if r.next = r.g.lines.claim(r.ID); r.next == nil {
 		return nil
 	}
 	return &r.next.Handoff
@@ -172,7 +190,7 @@ func (r *release) Given(all []lockstore.Acquired, turn bool, err error) {
 			w.offer <- offer{acquire: w.ask, got: all[i], err: err}
 			continue
 		}
-		h.m.holds.leave(w.ask.h)
+		h.lines.holds.leave(w.ask.h)
 		h.nothing(i)
 	}
 }
@@ -187,8 +205,8 @@ func (h *handoff) nothing(i int) {
 
 // note keeps count of the grants in a row.
 func (h *handoff) note(turn, given bool) {
-	h.m.holds.mu.Lock()
-	defer h.m.holds.mu.Unlock()
+	h.lines.mu.Lock()
+	defer h.lines.mu.Unlock()
 	switch {
 	case turn:
 		h.line.offer(time.Now())

@@ -98,11 +98,7 @@ func TestHandoffCut(t *testing.T) {
 					t.Error("it stood still")
 				}
 				for _, m := range engines {
-					eventually(t, 20*time.Second, "nothing held or worked on", func() bool {
-						m.holds.mu.Lock()
-						defer m.holds.mu.Unlock()
-						return len(m.holds.byID) == 0 && len(m.lines) == 0
-					})
+					eventually(t, 20*time.Second, "nothing held or worked on", func() bool { return idle(m) })
 				}
 			})
 		})

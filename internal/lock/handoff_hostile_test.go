@@ -50,9 +50,9 @@ func TestHandoffOfADeadRead(t *testing.T) {
 			granted <- err
 		}()
 		eventually(t, 5*time.Second, "it waits", func() bool {
-			m.holds.mu.Lock()
-			defer m.holds.mu.Unlock()
-			l := m.lines[lockstore.LineKey{Key: "k", RW: true}]
+			m.lines.mu.Lock()
+			defer m.lines.mu.Unlock()
+			l := m.lines.byKey[lockstore.LineKey{Key: "k", RW: true}]
 			return l != nil && l.waiters.Front().Value.(*waiter).parked
 		})
 		for _, key := range subKeys(t, s) {

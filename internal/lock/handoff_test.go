@@ -145,9 +145,9 @@ func TestHandoffToTheDead(t *testing.T) {
 
 // settledDown says that somebody waits for a key, heard, and with nothing under way.
 func settledDown(m *Manager, key string) bool {
-	m.holds.mu.Lock()
-	defer m.holds.mu.Unlock()
-	l := m.lines[lockstore.LineKey{Key: key}]
+	m.lines.mu.Lock()
+	defer m.lines.mu.Unlock()
+	l := m.lines.byKey[lockstore.LineKey{Key: key}]
 	return l != nil && l.waiters.Front().Value.(*waiter).parked && time.Until(l.tryAt) > 0
 }
 
@@ -259,11 +259,11 @@ func TestHandoffHoldsBackThoughWoken(t *testing.T) {
 		}()
 		eventually(t, 5*time.Second, "it waits", func() bool { return settledDown(m, "k") })
 		s.Do(t, "DEL", "k")
-		m.holds.mu.Lock()
-		l := m.lines[lockstore.LineKey{Key: "k"}]
+		m.lines.mu.Lock()
+		l := m.lines.byKey[lockstore.LineKey{Key: "k"}]
 		l.holdBack = time.Now().Add(300 * time.Millisecond)
 		until := l.holdBack
-		m.holds.mu.Unlock()
+		m.lines.mu.Unlock()
 		l.Wake()
 		select {
 		case at := <-got:

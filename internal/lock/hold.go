@@ -241,6 +241,23 @@ func (hs *holds) end(h *hold) {
 	hs.forget(h)
 }
 
+// count is how many holds are live.
+func (hs *holds) count() (n int64) {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	for _, live := range hs.byKey {
+		n += int64(len(live))
+	}
+	return n
+}
+
+// any says whether a client of this proxy holds a lock.
+func (hs *holds) any(key lockstore.LineKey) bool {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	return len(hs.byKey[key]) > 0
+}
+
 // runOut ends the renewals of a live hold: it lasts as long as its lease. mu is held.
 func (hs *holds) runOut(h *hold) {
 	if h.count != 0 {
@@ -249,7 +266,7 @@ func (hs *holds) runOut(h *hold) {
 	}
 }
 
-// plan has the watchdog renew the hold, or look at it, at the given time. mu is held.
+// plan has the watchdog renew the hold, or look at it, at the given time. holds.mu is held.
 func (t *timetable) plan(h *hold, next time.Time) {
 	h.next = next
 	t.schedule.Put(h)

@@ -88,7 +88,7 @@ func (c *Client) NotHeld(ctx context.Context, r HoldRequest) error {
 		kinds = m.holds.known(id)
 	}
 	for _, k := range kinds {
-		if err := m.lookAgain(ctx, id.As(k), explicit); err != nil {
+		if err := m.watchdog.lookAgain(ctx, id.As(k), explicit); err != nil {
 			return err
 		}
 		if m.holds.held(id.As(k)) {
@@ -105,17 +105,17 @@ func (c *Client) NotHeld(ctx context.Context, r HoldRequest) error {
 }
 
 // lookAgain has Redis asked about a hold that is thought to be alive, as the watchdog would.
-func (m *Manager) lookAgain(ctx context.Context, id lockstore.ID, explicit bool) error {
-	return m.extendLease(ctx, id, explicit, 0)
+func (wd *watchdog) lookAgain(ctx context.Context, id lockstore.ID, explicit bool) error {
+	return wd.extendLease(ctx, id, explicit, 0)
 }
 
 // extendLease is lookAgain, and what is left of the hold's lease becomes atLeast that much, watched or not.
-func (m *Manager) extendLease(ctx context.Context, id lockstore.ID, explicit bool, atLeast time.Duration) error {
-	h, err := m.holds.enter(ctx, id, explicit)
+func (wd *watchdog) extendLease(ctx context.Context, id lockstore.ID, explicit bool, atLeast time.Duration) error {
+	h, err := wd.holds.enter(ctx, id, explicit)
 	if err != nil {
 		return err
 	}
-	m.holds.mu.Lock()
+	wd.holds.mu.Lock()
 	live := h.count > 0
 	b := &batch{batchKey: batchKey{db: id.DB, kind: id.Kind}, holds: []*hold{h}, planned: time.Now(), marks: []string{""}}
 	if h.watched {
@@ -127,11 +127,11 @@ func (m *Manager) extendLease(ctx context.Context, id lockstore.ID, explicit boo
 	if atLeast > 0 {
 		b.lease, b.replicas = max(b.lease, atLeast), h.replicas
 	}
-	m.holds.mu.Unlock()
+	wd.holds.mu.Unlock()
 	if live {
-		m.renewBatch(b) // leaves it
+		wd.renewBatch(b) // leaves it
 	} else {
-		m.holds.leave(h)
+		wd.holds.leave(h)
 	}
 	return nil
 }

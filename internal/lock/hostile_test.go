@@ -214,7 +214,7 @@ func TestUnlockElsewhereLost(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			rel := m.newRelease(h, a, false)
+			rel := m.giveBacks.newRelease(h, a, false)
 			if done {
 				if code, _, err := rel.ask(context.Background()); code != 1 || err != nil {
 					t.Fatal(code, err)
@@ -470,7 +470,7 @@ func TestLateRenewalIsSatOut(t *testing.T) {
 		m.holds.mu.Lock()
 		h := m.holds.byID[lockstore.ID{Key: "k", Owner: a.Owner()}]
 		h.late = time.Now().Add(lockstore.Allowed)
-		m.renewalFailed(h)
+		m.watchdog.renewalFailed(h)
 		m.holds.mu.Unlock()
 		began := time.Now()
 		mustUnlock(t, a, UnlockRequest{Key: "k"}, true)
@@ -662,7 +662,7 @@ func TestLostWhenARenewalFailsAtTheDeadline(t *testing.T) {
 		m.holds.mu.Lock()
 		h := m.holds.byID[lockstore.ID{Key: "k", Owner: a.Owner()}]
 		h.deadline = time.Now()
-		m.renewalFailed(h)
+		m.watchdog.renewalFailed(h)
 		m.holds.mu.Unlock()
 		eventually(t, 15*time.Second, "told", func() bool { return al.reasons() == "k:unrenewed " })
 	})

@@ -67,6 +67,7 @@ func (m *Manager) addLocal(in *Info, db int, key string) {
 			in.Holders[i].introduce()
 		}
 	}()
+	in.Here = m.lines.waitingAt(db, key)
 	m.holds.mu.Lock()
 	defer m.holds.mu.Unlock()
 	for i := range in.Holders {
@@ -75,12 +76,6 @@ func (m *Manager) addLocal(in *Info, db int, key string) {
 			if m.store.Votes() {
 				in.Holders[i].Holds = h.count // on a node it counts one
 			}
-		}
-	}
-	plain := lockstore.LineKey{DB: db, Key: key}
-	for _, k := range []lockstore.LineKey{plain, plain.Fairly(), {DB: db, Key: key, RW: true}} {
-		if l := m.lines[k]; l != nil {
-			in.Here += l.waiters.Len()
 		}
 	}
 }
@@ -106,7 +101,7 @@ const listPiece = 256
 // List names the locks held and waited for through this proxy, by key and owner. owner and pattern (Redis' glob) narrow
 // it when not empty. What changes meanwhile may be in it, or not.
 func (m *Manager) List(owner, pattern string) []Entry {
-	out := append(m.holds.listHeld(owner), m.listWaiting(owner)...)
+	out := append(m.holds.listHeld(owner), m.lines.listWaiting(owner)...)
 	if pattern != "" {
 		out = slices.DeleteFunc(out, func(e Entry) bool { return !glob(pattern, e.Key) })
 	}
@@ -152,20 +147,20 @@ func (hs *holds) listHeld(owner string) (out []Entry) {
 }
 
 // listWaiting names those who wait.
-func (m *Manager) listWaiting(owner string) (out []Entry) {
+func (ls *lines) listWaiting(owner string) (out []Entry) {
 	var all []*waiter // what is said of them below never changes
-	m.holds.mu.Lock()
+	ls.mu.Lock()
 	done := 0
-	for _, l := range m.lines {
+	for _, l := range ls.byKey {
 		for at := l.waiters.Front(); at != nil; at = at.Next() {
 			if w := at.Value.(*waiter); owner == "" || owner == w.id.Owner {
 				all = append(all, w)
 			}
 		}
 		done++
-		yield(&m.holds.mu, done)
+		yield(&ls.mu, done)
 	}
-	m.holds.mu.Unlock()
+	ls.mu.Unlock()
 	for _, w := range all {
 		e := Entry{DB: w.id.DB, Key: w.id.Key, Waiting: true, Fair: w.r.Fair}
 		e.Holder = Holder{Owned: lockstore.Owned{Owner: w.id.Owner, Kind: w.id.Kind}, Local: true, Held: time.Since(w.since), client: w.c}
@@ -175,7 +170,7 @@ func (m *Manager) listWaiting(owner string) (out []Entry) {
 }
 
 // Ages are how long the oldest hold has been held through this proxy, and how long that verb has waited that waits longest; 0: none is, none does.
-func (m *Manager) Ages() (hold, wait time.Duration) { return m.holds.oldest(), m.longestWait() }
+func (m *Manager) Ages() (hold, wait time.Duration) { return m.holds.oldest(), m.lines.longestWait() }
 
 func (hs *holds) oldest() (age time.Duration) {
 	hs.mu.Lock()
@@ -190,16 +185,16 @@ func (hs *holds) oldest() (age time.Duration) {
 	return age
 }
 
-func (m *Manager) longestWait() (age time.Duration) {
-	m.holds.mu.Lock()
-	defer m.holds.mu.Unlock()
+func (ls *lines) longestWait() (age time.Duration) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
 	done := 0
-	for _, l := range m.lines {
+	for _, l := range ls.byKey {
 		for at := l.waiters.Front(); at != nil; at = at.Next() { // a fair queue is not in the order of arrival
 			age = max(age, time.Since(at.Value.(*waiter).since))
 		}
 		done++
-		yield(&m.holds.mu, done)
+		yield(&ls.mu, done)
 	}
 	return age
 }

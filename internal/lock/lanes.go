@@ -29,7 +29,8 @@ type batchKey struct {
 	slot     int // on a cluster
 }
 
-// batch is what goes into one renewal script. While it waits for its turn its holds are free for verbs; when it is sent they are busy.
+// batch is what goes into one renewal script. While it waits for its turn its holds are free for verbs, and watchdog.mu guards it; when
+// it is sent they are busy, and it is its goroutine's.
 type batch struct {
 	batchKey
 	holds    []*hold
@@ -46,7 +47,7 @@ type laneKey struct {
 	replicated bool
 }
 
-// lane is the renewals of one node. holds.mu guards it.
+// lane is the renewals of one node. watchdog.mu guards it.
 type lane struct {
 	key     laneKey
 	places  int
@@ -59,32 +60,32 @@ type lane struct {
 	logged  time.Time
 }
 
-// laneOf is where a hold's renewals go. mu is held.
-func (m *Manager) laneOf(h *hold) *lane {
+// laneOf is where a hold's renewals go. mu and holds.mu are held.
+func (wd *watchdog) laneOf(h *hold) *lane {
 	key := laneKey{replicated: h.watched && h.replicas > 0}
-	at := m.store.Lane(h.id.Key)
+	at := wd.store.Lane(h.id.Key)
 	key.node = at.Node
-	ln := m.lanes[key]
+	ln := wd.lanes[key]
 	if ln == nil {
 		ln = &lane{key: key, places: at.AtOnce, allow: renewAllowed, open: map[batchKey]*batch{}}
 		ln.queue = agenda.New(func(b *batch) time.Time { return b.deadline }, func(b *batch) *int { return &b.place })
-		m.lanes[key] = ln
+		wd.lanes[key] = ln
 	}
 	return ln
 }
 
-// batchOf is the batch a hold belongs into. mu is held.
-func (m *Manager) batchOf(h *hold) batchKey {
-	key := batchKey{db: h.id.DB, kind: h.id.Kind, slot: m.store.Lane(h.id.Key).Slot}
+// batchOf is the batch a hold belongs into. holds.mu is held.
+func (wd *watchdog) batchOf(h *hold) batchKey {
+	key := batchKey{db: h.id.DB, kind: h.id.Kind, slot: wd.store.Lane(h.id.Key).Slot}
 	if h.watched {
 		key.lease, key.replicas = h.lease, h.replicas
 	}
 	return key
 }
 
-// enqueue puts a hold into a batch that waits for its turn. mu is held.
-func (m *Manager) enqueue(h *hold) {
-	ln, key := m.laneOf(h), m.batchOf(h)
+// enqueue puts a hold into a batch that waits for its turn. mu and holds.mu are held.
+func (wd *watchdog) enqueue(h *hold) {
+	ln, key := wd.laneOf(h), wd.batchOf(h)
 	deadline, _ := h.lossAt()
 	if deadline.IsZero() {
 		deadline = h.deadline
@@ -107,36 +108,36 @@ func (m *Manager) enqueue(h *hold) {
 
 // startAll starts what may start in every lane, and says in how long there will be more to start, besides what a batch that ends
 // makes room for. mu is held.
-func (m *Manager) startAll() (next time.Duration) {
+func (wd *watchdog) startAll() (next time.Duration) {
 	next = time.Hour
-	for key, ln := range m.lanes {
-		m.start(ln)
+	for key, ln := range wd.lanes {
+		wd.start(ln)
 		rest := time.Until(ln.rest)
 		switch {
 		case ln.queue.Len() > 0 && ln.running == 0 && rest > 0:
 			next = min(next, rest)
 		case ln.queue.Len() == 0 && ln.running == 0 && ln.failed == 0 && ln.allow == renewAllowed:
-			delete(m.lanes, key)
+			delete(wd.lanes, key)
 		}
 	}
 	return next
 }
 
 // start starts batches of one lane for as long as there is a place. mu is held.
-func (m *Manager) start(ln *lane) {
+func (wd *watchdog) start(ln *lane) {
 	for ln.running < ln.places && ln.queue.Len() > 0 && !time.Now().Before(ln.rest) {
 		b := ln.queue.First()
 		ln.queue.Drop(b)
 		if ln.open[b.batchKey] == b {
 			delete(ln.open, b.batchKey)
 		}
-		if m.take(b); len(b.holds) == 0 {
+		if wd.take(b); len(b.holds) == 0 {
 			continue
 		}
 		// Later than that the lock is lost, or a verb waits too long for a renewal whose reply was lost: see sitOut.
 		b.allow = max(lockstore.Allowed, min(ln.allow, time.Until(b.deadline)))
 		ln.running++
-		m.background(func() { m.runBatch(ln, b) })
+		wd.background(func() { wd.runBatch(ln, b) })
 	}
 }
 
@@ -144,10 +145,12 @@ func (m *Manager) start(ln *lane) {
 // they come back when it has left them. mu is held.
 //
 // Their order is that of their names, so that a simulation sends the same bytes whenever it is repeated.
-func (m *Manager) take(b *batch) {
+func (wd *watchdog) take(b *batch) {
 	slices.SortFunc(b.holds, func(x, y *hold) int {
 		return cmp.Or(strings.Compare(x.id.Key, y.id.Key), strings.Compare(x.id.Owner, y.id.Owner))
 	})
+	wd.holds.mu.Lock()
+	defer wd.holds.mu.Unlock()
 	kept := b.holds[:0]
 	for _, h := range b.holds {
 		if h.waits != b {
@@ -157,8 +160,8 @@ func (m *Manager) take(b *batch) {
 		if h.count == 0 {
 			continue
 		}
-		if m.batchOf(h) != b.batchKey {
-			m.holds.plan(h, time.Now())
+		if wd.batchOf(h) != b.batchKey {
+			wd.holds.plan(h, time.Now())
 			continue
 		}
 		select {
@@ -179,11 +182,11 @@ func (m *Manager) take(b *batch) {
 }
 
 // runBatch renews a batch and makes room for the next one.
-func (m *Manager) runBatch(ln *lane, b *batch) {
-	came := m.renewBatch(b)
-	failed := m.noteBatch(ln, len(b.holds), came)
+func (wd *watchdog) runBatch(ln *lane, b *batch) {
+	came := wd.renewBatch(b)
+	failed := wd.noteBatch(ln, len(b.holds), came)
 	if failed > 0 {
-		m.log.Warn("renewal failed, trying again", "locks", failed, "error", came.err)
+		wd.log.Warn("renewal failed, trying again", "locks", failed, "error", came.err)
 	}
 }
 
@@ -195,9 +198,9 @@ type outcomeOf struct {
 
 // noteBatch notes what a batch tells about its node, and says of how many renewals that failed the log is to tell now: one line
 // a second, however many locks there are.
-func (m *Manager) noteBatch(ln *lane, holds int, came outcomeOf) (failed int) {
-	m.holds.mu.Lock()
-	defer m.holds.mu.Unlock()
+func (wd *watchdog) noteBatch(ln *lane, holds int, came outcomeOf) (failed int) {
+	wd.mu.Lock()
+	defer wd.mu.Unlock()
 	now := time.Now()
 	ln.running--
 	switch {
@@ -217,9 +220,9 @@ func (m *Manager) noteBatch(ln *lane, holds int, came outcomeOf) (failed int) {
 	if came.err == nil {
 		ln.failed = 0
 	}
-	m.start(ln)
+	wd.start(ln)
 	if ln.queue.Len() > 0 && ln.running == 0 {
-		wake(m.holds.schedule.Wake) // it rests: the watchdog comes back to it
+		wake(wd.holds.schedule.Wake) // it rests: the watchdog comes back to it
 	}
 	return failed
 }

@@ -3,6 +3,8 @@ package lock
 import (
 	"container/list"
 	"context"
+	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -10,6 +12,22 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 )
+
+// lines are those of this proxy's clients that wait for a lock, in one line for each key.
+type lines struct {
+	*life
+	opts  Options
+	log   *slog.Logger
+	store lockstore.Store // which tells them when to try
+	holds *holds
+
+	mu    sync.Mutex // guards all below, and what the lines, waiters and clients say it does; before holds.mu
+	byKey map[lockstore.LineKey]*line
+}
+
+func newLines(l *life, o Options, hs *holds) *lines {
+	return &lines{life: l, opts: o, log: o.Logger, holds: hs, byKey: map[lockstore.LineKey]*line{}}
+}
 
 // line is the waiters of one key on this proxy, first come first. Only its head talks to Redis.
 type line struct {
@@ -20,7 +38,7 @@ type line struct {
 
 	messages atomic.Int32 // heard since a turn was offered to others
 
-	// guarded by holds.mu
+	// guarded by lines.mu
 	waiters  list.List // of *waiter
 	alone    int       // those of them that want the lock for themselves
 	troubled bool      // the last try of its head was none: Redis is away
@@ -42,7 +60,7 @@ type waiter struct {
 	listens bool  // it is the head, and its messages are heard
 	lost    int64 // the not-after of a request without an answer, after which it may stand in the fair queue
 
-	// guarded by holds.mu
+	// guarded by lines.mu
 	line    *line
 	place   *list.Element
 	ticket  int64 // its place in the fair queue
@@ -51,7 +69,7 @@ type waiter struct {
 	claimed bool  // an offer is on its way
 }
 
-func (m *Manager) newWaiter(ctx context.Context, c *Client, r Request) *waiter {
+func newWaiter(ctx context.Context, c *Client, r Request) *waiter {
 	id, _ := c.id(r.Kind, r.DB, r.Key, r.Owner)
 	return &waiter{c: c, r: r, id: id, ctx: ctx, since: time.Now(), changed: make(chan struct{}, 1), offer: make(chan offer, 1)}
 }
@@ -78,21 +96,19 @@ func (w *waiter) waitingLine() lockstore.LineKey {
 }
 
 // join puts a waiter at the end of its line; in a fair one at the place that it has in Redis.
-func (m *Manager) join(w *waiter) {
-	m.holds.mu.Lock()
-	defer m.holds.mu.Unlock()
+func (ls *lines) join(w *waiter) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
 	w.c.waits = w
 	key := w.waitingLine()
-	l := m.lines[key]
+	l := ls.byKey[key]
 	if l == nil {
 		l = &line{key: key, wake: make(chan struct{}, 1), turns: turns{pause: handoffPause}}
-		for h := range m.holds.byKey[w.id.Line()] {
-			l.pause = max(l.pause, h.pause)
-		}
-		m.lines[key] = l
-		m.store.Subscribe(key.Channel(), l)
+		l.pause = max(l.pause, ls.holds.pauseAt(w.id.Line()))
+		ls.byKey[key] = l
+		ls.store.Subscribe(key.Channel(), l)
 		if key.Fair {
-			m.beginQueue(l)
+			ls.beginQueue(l)
 		}
 	}
 	w.line, w.place = l, l.waiters.PushBack(w)
@@ -105,7 +121,7 @@ func (m *Manager) join(w *waiter) {
 }
 
 // order moves a waiter to where its ticket says. Another head than before tries: what the last one heard may have been for it.
-// holds.mu is held.
+// lines.mu is held.
 func (w *waiter) order() {
 	l := w.line
 	was, at := l.waiters.Front(), l.waiters.Back()
@@ -124,18 +140,18 @@ func (w *waiter) order() {
 	}
 }
 
-// first says whether the waiter is the head of its line. holds.mu is held.
+// first says whether the waiter is the head of its line. lines.mu is held.
 func (w *waiter) first() bool { return w.line.waiters.Front() == w.place }
 
 // part takes a waiter out; the next one becomes the head.
-func (m *Manager) part(w *waiter) {
-	m.holds.mu.Lock()
-	defer m.holds.mu.Unlock()
+func (ls *lines) part(w *waiter) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
 	w.c.waits = nil
 	telemetry.LocksWaiting.Add(-1)
 	l, first := w.line, w.first()
 	if w.listens && l.key.Fair {
-		m.store.Unsubscribe(w.ownChannel(), l)
+		ls.store.Unsubscribe(w.ownChannel(), l)
 	}
 	l.waiters.Remove(w.place)
 	if !w.id.Kind.Spec().Shared {
@@ -144,11 +160,9 @@ func (m *Manager) part(w *waiter) {
 	next := l.waiters.Front()
 	switch {
 	case next == nil:
-		delete(m.lines, l.key)
-		if h := m.holds.byID[w.id]; h != nil {
-			h.pause = l.pause
-		}
-		m.store.Unsubscribe(l.key.Channel(), l)
+		delete(ls.byKey, l.key)
+		ls.holds.keepPause(w.id, l.pause)
+		ls.store.Unsubscribe(l.key.Channel(), l)
 		if l.key.Fair {
 			close(l.gone)
 		}
@@ -158,32 +172,62 @@ func (m *Manager) part(w *waiter) {
 }
 
 // waitedFor says whether somebody stands in the key's line.
-func (m *Manager) waitedFor(key lockstore.LineKey) bool {
-	m.holds.mu.Lock()
-	defer m.holds.mu.Unlock()
-	return m.lines[key] != nil
+func (ls *lines) waitedFor(key lockstore.LineKey) bool {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	return ls.byKey[key] != nil
 }
 
 // behind says whether a newcomer that does not wait would pass one of this proxy's clients that waits to have the lock for itself.
 // While the line cannot reach Redis the newcomer asks by itself, and is told so.
-func (m *Manager) behind(id lockstore.ID) bool {
-	m.holds.mu.Lock()
-	defer m.holds.mu.Unlock()
-	l := m.lines[id.Line()]
+func (ls *lines) behind(id lockstore.ID) bool {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	l := ls.byKey[id.Line()]
 	return l != nil && l.alone > 0 && !l.troubled
+}
+
+// count is how many wait.
+func (ls *lines) count() (n int64) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	for _, l := range ls.byKey {
+		n += int64(l.waiters.Len())
+	}
+	return n
+}
+
+// waitingAt is how many wait for a lock, of whatever kind.
+func (ls *lines) waitingAt(db int, key string) (n int) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	plain := lockstore.LineKey{DB: db, Key: key}
+	for _, k := range []lockstore.LineKey{plain, plain.Fairly(), {DB: db, Key: key, RW: true}} {
+		if l := ls.byKey[k]; l != nil {
+			n += l.waiters.Len()
+		}
+	}
+	return n
+}
+
+// ticket is a waiter's place in the fair queue.
+func (ls *lines) ticket(w *waiter) int64 {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	return w.ticket
 }
 
 // afterGrant tells the next in line when to try. It need not ask, since the lock is held and it is subscribed, unless both
 // share it, and it has no offer. handed says that the lock came from another client of this proxy.
-func (m *Manager) afterGrant(w *waiter, handed bool) {
-	m.holds.mu.Lock()
+func (ls *lines) afterGrant(w *waiter, handed bool) {
+	ls.mu.Lock()
 	l, next := w.line, w.place.Next()
 	if !handed {
 		l.turnEnded(l.messages.Load() > 1) // beside our own
 	}
 	together := next != nil && w.r.Kind.Spec().Shared && next.Value.(*waiter).id.Kind == w.r.Kind && !next.Value.(*waiter).claimed
-	m.holds.mu.Unlock()
-	m.tryNext(l, leaseOf(w.r, m.opts))
+	ls.mu.Unlock()
+	ls.tryNext(l, leaseOf(w.r, ls.opts))
 	if together {
 		l.Wake()
 	}
@@ -193,11 +237,11 @@ func (m *Manager) afterGrant(w *waiter, handed bool) {
 const troubledPoll = 250
 
 // troubled notes that the head of a line could not ask.
-func (m *Manager) troubled(l *line) {
-	m.holds.mu.Lock()
+func (ls *lines) troubled(l *line) {
+	ls.mu.Lock()
 	l.troubled = true
-	m.holds.mu.Unlock()
-	m.tryNext(l, troubledPoll)
+	ls.mu.Unlock()
+	ls.tryNext(l, troubledPoll)
 }
 
 func leaseOf(r Request, o Options) int64 {
@@ -209,12 +253,12 @@ func leaseOf(r Request, o Options) int64 {
 
 // tryNext sets when the head tries by itself: when the lease that it saw is over, and after Poll at the latest; with
 // some jitter, since the heads of other proxies wait as well. ttl is in ms, negative = the key is gone or has no TTL.
-func (m *Manager) tryNext(l *line, ttl int64) {
-	poll := m.opts.Poll/2 + jitter.N(m.opts.Poll/2)
+func (ls *lines) tryNext(l *line, ttl int64) {
+	poll := ls.opts.Poll/2 + jitter.N(ls.opts.Poll/2)
 	if left := lockstore.Milliseconds(max(ttl, 0)) + time.Millisecond + jitter.N(2*time.Millisecond); ttl != -1 && left < poll {
 		poll = left
 	}
-	m.holds.mu.Lock()
+	ls.mu.Lock()
 	l.tryAt = time.Now().Add(poll)
-	m.holds.mu.Unlock()
+	ls.mu.Unlock()
 }

@@ -53,16 +53,16 @@ func TestAges(t *testing.T) {
 		t.Errorf("held for %v, then %v; waited for %v", first, later, none)
 	}
 	c, _ := client(m)
-	w := m.newWaiter(context.Background(), c, Request{Key: "waited for"})
-	m.holds.mu.Lock()
+	w := newWaiter(context.Background(), c, Request{Key: "waited for"})
+	m.lines.mu.Lock()
 	l := &line{}
 	l.waiters.PushBack(w)
-	m.lines[w.waitingLine()] = l
-	m.holds.mu.Unlock()
+	m.lines.byKey[w.waitingLine()] = l
+	m.lines.mu.Unlock()
 	defer func() {
-		m.holds.mu.Lock()
-		defer m.holds.mu.Unlock()
-		delete(m.lines, w.waitingLine())
+		m.lines.mu.Lock()
+		defer m.lines.mu.Unlock()
+		delete(m.lines.byKey, w.waitingLine())
 	}()
 	if _, wait := m.Ages(); wait <= 0 {
 		t.Errorf("waited for %v", wait)

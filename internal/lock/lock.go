@@ -66,7 +66,7 @@ func (c *Client) Lock(ctx context.Context, r Request) (Grant, error) {
 
 // granted counts a grant, so long after it was asked for.
 func (m *Manager) granted(ctx context.Context, k Kind, took time.Duration) {
-	m.stats.granted.Add(1)
+	m.grants.Add(1)
 	telemetry.LockGranted(ctx, k.String(), took)
 }
 
@@ -101,7 +101,7 @@ func (c *Client) lock(ctx context.Context, r Request) (Grant, error) {
 		}
 		defer c.share.Answered()
 	}
-	if !held && !r.Blocks && c.m.behind(id) && !(explicit && c.m.holdsElsewhere(id)) {
+	if !held && !r.Blocks && c.m.lines.behind(id) && !(explicit && c.m.holdsElsewhere(id)) {
 		return Grant{}, ErrNotAcquired
 	}
 	if held || !r.Blocks {

@@ -78,7 +78,7 @@ func (hs *holds) lose(h *hold, reason string) {
 	hs.lossLog.add(lostHold{h.id, reason, expected})
 }
 
-// vacantAt is when a hold that was lost for this reason is over in Redis at the earliest. mu is held.
+// vacantAt is when a hold that was lost for this reason is over in Redis at the earliest. holds.mu is held.
 func (h *hold) vacantAt(reason string) time.Time {
 	switch now := time.Now(); reason {
 	case reasonExpired, reasonUnrenewed, reasonMaxHold:
@@ -139,10 +139,10 @@ func (hs *holds) shorten(by time.Duration, some func(key string) bool) {
 }
 
 // wakeIf has all who wait for some keys try: messages may have been missed.
-func (m *Manager) wakeIf(some func(key string) bool) {
-	m.holds.mu.Lock()
-	defer m.holds.mu.Unlock()
-	for key, l := range m.lines {
+func (ls *lines) wakeIf(some func(key string) bool) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	for key, l := range ls.byKey {
 		if some(key.Key) {
 			l.Wake()
 			if l.key.Fair {

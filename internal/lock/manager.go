@@ -23,19 +23,17 @@ type Manager struct {
 	uuid     string
 	store    lockstore.Store
 	requests atomic.Uint64 // numbers registrations and attempts
-	life
+	grants   atomic.Int64
+	*life
 
-	// its parts, each with a mutex of its own; docs/CONCURRENCY.md has their order
-	holds   *holds
-	named   *namedLosses     // what named owners lost
-	done    *finishedUnlocks // of named owners, for the one that is sent again
-	lossLog *lossLog
-
-	// guarded by holds.mu
-	lines map[lockstore.LineKey]*line
-	lanes map[laneKey]*lane // of the renewals
-
-	stats counters
+	// Its parts. Each has the fields that its mutex guards, and calls those before it only; docs/CONCURRENCY.md has the order of mutexes.
+	named     *namedLosses     // what named owners lost
+	done      *finishedUnlocks // of named owners, for the one that is sent again
+	lossLog   *lossLog
+	holds     *holds
+	lines     *lines
+	giveBacks *giveBacks
+	watchdog  *watchdog
 }
 
 // life is what is under way, and how it ends.
@@ -44,10 +42,6 @@ type life struct {
 	drain   sync.Once
 	tasks   sync.WaitGroup // releases, renewals and settlements under way
 	ended   chan struct{}  // closed when Run's context ends: background retries give up
-}
-
-type counters struct {
-	granted, released, renewed, renewalsFailed atomic.Int64
 }
 
 // Stats are counts since the start; Held and Waiting are the present numbers.
@@ -60,16 +54,17 @@ func New(open lockstore.Opener, o Options) *Manager {
 	o = o.withDefaults()
 	m := &Manager{
 		opts: o, log: o.Logger, uuid: uuid.NewString(),
-		life:    life{drained: make(chan struct{}), ended: make(chan struct{})},
+		life:    &life{drained: make(chan struct{}), ended: make(chan struct{})},
 		named:   newNamedLosses(),
 		done:    newFinishedUnlocks(),
 		lossLog: newLossLog(o.Logger),
-		lines:   map[lockstore.LineKey]*line{},
-		lanes:   map[laneKey]*lane{},
 	}
 	m.holds = newHolds(o, m.named, m.done, m.lossLog)
+	m.lines = newLines(m.life, o, m.holds)
+	m.giveBacks = newGiveBacks(m.life, o, m.holds, m.lines)
+	m.watchdog = newWatchdog(m.life, o, m.holds, m.giveBacks)
 	m.store = open(m.host())
-	m.holds.store = m.store
+	m.holds.store, m.lines.store, m.giveBacks.store, m.watchdog.store = m.store, m.store, m.store, m.store
 	return m
 }
 
@@ -77,7 +72,7 @@ func New(open lockstore.Opener, o Options) *Manager {
 func (m *Manager) host() lockstore.Host {
 	return lockstore.Host{
 		UUID: m.uuid, Log: m.log, FairWait: m.opts.FairWait, FenceTTL: m.opts.FenceTTL, WarmChannels: m.opts.WarmChannels,
-		Background: m.background, Sleep: m.sleep, Recheck: m.holds.recheckIf, Wake: m.wakeIf, Shorten: m.holds.shorten, Regain: m.regain,
+		Background: m.background, Sleep: m.sleep, Recheck: m.holds.recheckIf, Wake: m.lines.wakeIf, Shorten: m.holds.shorten, Regain: m.watchdog.regain,
 	}
 }
 
@@ -88,7 +83,7 @@ func (m *Manager) UUID() string { return m.uuid }
 // under way have ended.
 func (m *Manager) Run(ctx context.Context) error {
 	var parts sync.WaitGroup
-	for _, part := range append(m.store.Parts(), m.holds.watchDeadlines, m.watch, m.lossLog.tell) {
+	for _, part := range append(m.store.Parts(), m.holds.watchDeadlines, m.watchdog.watch, m.lossLog.tell) {
 		parts.Go(func() { part(ctx) })
 	}
 	parts.Wait()
@@ -105,9 +100,9 @@ func (m *Manager) Abort() { m.store.Abort() }
 // Drain makes every new acquisition, those that wait included, end with DRAINING. Holders keep what they hold.
 func (m *Manager) Drain() { m.drain.Do(func() { close(m.drained) }) }
 
-func (m *Manager) draining() bool {
+func (l *life) draining() bool {
 	select {
-	case <-m.drained:
+	case <-l.drained:
 		return true
 	default:
 		return false
@@ -118,25 +113,15 @@ var errDraining = &Error{Code: "DRAINING", Text: "this proxy is shutting down an
 
 // Stats counts what this proxy did and has.
 func (m *Manager) Stats() Stats {
-	m.holds.mu.Lock()
-	defer m.holds.mu.Unlock()
-	s := Stats{
-		Granted: m.stats.granted.Load(), Released: m.stats.released.Load(), Lost: m.holds.lost.Load(),
-		Renewed: m.stats.renewed.Load(), RenewalsFailed: m.stats.renewalsFailed.Load(),
+	return Stats{
+		Held: m.holds.count(), Waiting: m.lines.count(),
+		Granted: m.grants.Load(), Released: m.giveBacks.given.Load(), Lost: m.holds.lost.Load(),
+		Renewed: m.watchdog.renewals.Load(), RenewalsFailed: m.watchdog.failures.Load(),
 	}
-	for _, live := range m.holds.byKey {
-		s.Held += int64(len(live))
-	}
-	for _, l := range m.lines {
-		s.Waiting += int64(l.waiters.Len())
-	}
-	return s
 }
 
 // background runs work that outlives the verb that began it; Run waits for it.
-func (m *Manager) background(work func()) {
-	m.tasks.Go(work)
-}
+func (l *life) background(work func()) { l.tasks.Go(work) }
 
 // Reentry says when a connection may take again a lock it holds as its implicit owner.
 type Reentry string

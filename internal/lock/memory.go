@@ -164,6 +164,12 @@ func (c *Client) forgetLoss(id lockstore.ID) {
 	}
 }
 
+// sweep forgets what is remembered of losses and UNLOCKs whose time is over.
+func (hs *holds) sweep(now time.Time) {
+	hs.named.sweep(now)
+	hs.done.sweep(now)
+}
+
 const (
 	// finishedFor is how long a repeated UNLOCK of a finished hold gets the first one's answer.
 	finishedFor = 30 * time.Second

@@ -191,7 +191,7 @@ func (b *multiLock) relet(ctx context.Context, t taking, atLeast int64) error {
 // deadline goes on to count, unless replicas are to have it.
 func (b *multiLock) confirm(ctx context.Context, t taking, lease time.Duration) error {
 	m, asked := b.c.m, time.Now()
-	if err := m.extendLease(ctx, t.id, b.r.Owner != "", lease); err != nil {
+	if err := m.watchdog.extendLease(ctx, t.id, b.r.Owner != "", lease); err != nil {
 		return err
 	}
 	m.holds.mu.Lock()
@@ -241,7 +241,7 @@ func (b *multiLock) giveBack() {
 		return struct{}{}
 	}
 	if len(b.taken) > 0 {
-		patiently(context.Background(), b.c.m, work, func(struct{}) {})
+		patiently(context.Background(), b.c.m.life, work, func(struct{}) {})
 	}
 }
 
@@ -265,7 +265,7 @@ func (b *multiLock) retract(t taking) {
 		m.holds.leave(h)
 		return
 	}
-	rel := m.newRelease(h, b.c, false)
+	rel := m.giveBacks.newRelease(h, b.c, false)
 	rel.Attempt = t.grant.attempt
 	rel.Alone = h.explicit && !m.store.Votes()
 	code, left, err := rel.complete()

@@ -20,12 +20,12 @@ const (
 func (w *waiter) ownChannel() string { return w.line.key.Channel() + ":" + w.id.Field() }
 
 // beginQueue has the places of a new fair line refreshed until its last waiter has gone. mu is held.
-func (m *Manager) beginQueue(l *line) {
+func (ls *lines) beginQueue(l *line) {
 	l.keep, l.gone = make(chan struct{}, 1), make(chan struct{})
-	m.background(func() { m.keepQueue(l) })
+	ls.background(func() { ls.keepQueue(l) })
 }
 
-func (m *Manager) keepQueue(l *line) {
+func (ls *lines) keepQueue(l *line) {
 	timer := time.NewTimer(queueRefresh)
 	defer timer.Stop()
 	for {
@@ -34,32 +34,32 @@ func (m *Manager) keepQueue(l *line) {
 		case <-l.keep:
 		case <-l.gone:
 			return
-		case <-m.ended:
+		case <-ls.ended:
 			return
 		}
-		timer.Reset(m.refreshQueue(l))
+		timer.Reset(ls.refreshQueue(l))
 	}
 }
 
 // refreshQueue says that the line's waiters live, and has those try that the queue has lost, or whose turn it is. It returns
 // when to come again.
-func (m *Manager) refreshQueue(l *line) time.Duration {
-	waiters, q := m.queued(l)
+func (ls *lines) refreshQueue(l *line) time.Duration {
+	waiters, q := ls.queued(l)
 	if len(waiters) == 0 {
 		return queueRefresh
 	}
-	called, next, err := m.store.RefreshQueue(q)
+	called, next, err := ls.store.RefreshQueue(q)
 	if err != nil {
-		m.log.Debug("cannot refresh a fair queue", "key", l.key.Key, "error", err)
+		ls.log.Debug("cannot refresh a fair queue", "key", l.key.Key, "error", err)
 		return queueRefresh / 10
 	}
-	m.holds.mu.Lock()
+	ls.mu.Lock()
 	for _, n := range called {
 		w := waiters[n-1]
 		w.called = true
 		wake(w.changed)
 	}
-	m.holds.mu.Unlock()
+	ls.mu.Unlock()
 	if next >= 0 {
 		return max(queueRefreshSoonest, min(queueRefresh, next+time.Millisecond))
 	}
@@ -67,9 +67,9 @@ func (m *Manager) refreshQueue(l *line) time.Duration {
 }
 
 // queued are the waiters of a fair line that have a place, and what says so to the store.
-func (m *Manager) queued(l *line) (waiters []*waiter, q lockstore.Queue) {
-	m.holds.mu.Lock()
-	defer m.holds.mu.Unlock()
+func (ls *lines) queued(l *line) (waiters []*waiter, q lockstore.Queue) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
 	q = lockstore.Queue{DB: l.key.DB, Key: l.key.Key}
 	for at := l.waiters.Front(); at != nil; at = at.Next() {
 		if w := at.Value.(*waiter); w.ticket != 0 {
@@ -82,17 +82,17 @@ func (m *Manager) queued(l *line) (waiters []*waiter, q lockstore.Queue) {
 
 // leaveQueue takes a waiter that gives up out of the fair queue, unless the same owner waits in another connection of this
 // proxy.
-func (m *Manager) leaveQueue(w *waiter) {
-	if !m.queuedToo(w) {
-		m.store.LeaveQueue(w.id, w.lost, func() bool { return m.queuedToo(w) })
+func (ls *lines) leaveQueue(w *waiter) {
+	if !ls.queuedToo(w) {
+		ls.store.LeaveQueue(w.id, w.lost, func() bool { return ls.queuedToo(w) })
 	}
 }
 
 // queuedToo says whether another waiter here has the same place in the queue.
-func (m *Manager) queuedToo(w *waiter) bool {
-	m.holds.mu.Lock()
-	defer m.holds.mu.Unlock()
-	l := m.lines[w.waitingLine()]
+func (ls *lines) queuedToo(w *waiter) bool {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	l := ls.byKey[w.waitingLine()]
 	if l == nil {
 		return false
 	}

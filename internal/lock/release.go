@@ -51,7 +51,7 @@ func (c *Client) unlock(ctx context.Context, r UnlockRequest) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	rel := m.newRelease(h, c, r.All)
+	rel := m.giveBacks.newRelease(h, c, r.All)
 	if err := m.holds.doubted(h); err != nil {
 		m.holds.leave(h)
 		return false, err
@@ -62,7 +62,7 @@ func (c *Client) unlock(ctx context.Context, r UnlockRequest) (bool, error) {
 		again = false
 		if lockstore.Unknown(err) {
 			lost := err
-			done, ok := patiently(ctx, m, rel.settle, rel.abandon)
+			done, ok := patiently(ctx, m.life, rel.settle, rel.abandon)
 			if !ok {
 				return false, c.orLost(h, outcomeUnknown("UNLOCK", lost))
 			}
@@ -111,7 +111,7 @@ func (c *Client) unlocked(h *hold, key string, code, left int64) (bool, error) {
 		}
 		return false, notHeld(key, c.named.Load() && !h.explicit)
 	}
-	m.released(h, c, code, left)
+	m.giveBacks.released(h, c, code, left)
 	if lost, ok := c.lossOf(h.id); ok && !h.explicit {
 		// Its lease was over by our clock and it was reported lost, Redis had it for a moment longer.
 		return false, lost.error(key)
@@ -134,20 +134,20 @@ func (hs *holds) doubted(h *hold) error {
 }
 
 // released notes what Redis said of a release that the connection by has asked for; nil: nobody has.
-func (m *Manager) released(h *hold, by *Client, code, left int64) {
-	m.holds.mu.Lock()
-	defer m.holds.mu.Unlock()
+func (g *giveBacks) released(h *hold, by *Client, code, left int64) {
+	g.holds.mu.Lock()
+	defer g.holds.mu.Unlock()
 	switch {
 	case code == 0 && h.count > 0:
 		h.count = left
 	case code == 1:
 		if h.count > 0 {
-			m.stats.released.Add(1)
+			g.given.Add(1)
 			telemetry.LockReleased(context.Background(), h.id.Kind.String(), time.Since(h.grantedAt))
-			m.holds.end(h)
+			g.holds.end(h)
 		}
 		if h.explicit {
-			m.done.add(h.id, by, time.Now())
+			g.done.add(h.id, by, time.Now())
 		}
 	}
 }
@@ -155,7 +155,7 @@ func (m *Manager) released(h *hold, by *Client, code, left int64) {
 // release is one hold, or all of an owner, being given back: a step, and what the engine knows of it. The hold is busy meanwhile.
 type release struct {
 	lockstore.Release
-	m        *Manager
+	g        *giveBacks
 	h        *hold
 	by       *Client // the connection that has asked for it; nil: none has
 	sent     time.Time
@@ -165,31 +165,31 @@ type release struct {
 }
 
 // newRelease gives back one hold, or all. by is nil when no connection has asked for it.
-func (m *Manager) newRelease(h *hold, by *Client, all bool) *release {
-	r := &release{m: m, h: h, by: by}
+func (g *giveBacks) newRelease(h *hold, by *Client, all bool) *release {
+	r := &release{g: g, h: h, by: by}
 	r.Release = lockstore.Release{ID: h.id, Named: h.explicit, All: all || h.explicit, Waiters: r}
-	m.holds.mu.Lock()
+	g.holds.mu.Lock()
 	r.Count, r.Registration = h.count, h.registration
-	m.holds.mu.Unlock()
+	g.holds.mu.Unlock()
 	return r
 }
 
 // ask sends the request, and notes what it says of the hold.
 func (r *release) ask(ctx context.Context) (code, left int64, err error) {
-	m, h := r.m, r.h
-	m.holds.mu.Lock()
+	g, h := r.g, r.h
+	g.holds.mu.Lock()
 	r.GiveUp, r.Known = r.giveUp(time.Second), h.attempt
-	m.holds.mu.Unlock()
-	done, err := m.store.Release(ctx, &r.Release)
+	g.holds.mu.Unlock()
+	done, err := g.store.Release(ctx, &r.Release)
 	r.sent, r.notAfter = done.Sent, done.NotAfter
 	if code = done.Code; code == 1 && r.Attempt == "" {
 		return code, done.Left, err
 	}
-	m.holds.mu.Lock()
-	defer m.holds.mu.Unlock()
+	g.holds.mu.Lock()
+	defer g.holds.mu.Unlock()
 	switch {
 	case done.RunsOut:
-		m.holds.runOut(h) // its owner does not want it any more
+		g.holds.runOut(h) // its owner does not want it any more
 		h.unwanted = true
 	case r.Attempt != "" && done.Left > 0 && h.attempt == r.Attempt:
 		h.attempt = "" // what others have it by is not known here
@@ -201,10 +201,10 @@ func (r *release) ask(ctx context.Context) (code, left int64, err error) {
 
 // settle finds out what became of a release.
 func (r *release) settle() settled {
-	r.m.holds.mu.Lock()
-	giveUp := r.giveUp(r.m.opts.Watchdog)
-	r.m.holds.mu.Unlock()
-	s, err := r.m.store.Look(r.ID, r.Named, r.notAfter, giveUp)
+	r.g.holds.mu.Lock()
+	giveUp := r.giveUp(r.g.opts.Watchdog)
+	r.g.holds.mu.Unlock()
+	s, err := r.g.store.Look(r.ID, r.Named, r.notAfter, giveUp)
 	if s.Count > 0 {
 		r.until = lockstore.Later(r.until, s.At.Add(lockstore.Milliseconds(s.TTL)))
 	}
@@ -224,9 +224,9 @@ func (r *release) settle() settled {
 // settleNamed is settle for a named owner. What it has now is only given back if it is the hold that this is about: it may have been
 // given back, and been taken anew through another proxy.
 func (r *release) settleNamed(s lockstore.Seen) settled {
-	r.m.holds.mu.Lock()
+	r.g.holds.mu.Lock()
 	had := r.Count > 0 && r.h.deadline.After(r.sent)
-	r.m.holds.mu.Unlock()
+	r.g.holds.mu.Unlock()
 	same := r.Registration != "" && (s.Registration == r.Registration || s.Registration == r.Registration+"+")
 	switch {
 	case s.Count > 0 && same:
@@ -250,23 +250,23 @@ func freed(left int64) lockstore.Acquired {
 
 // abandon completes a release whose client got an error: the owner wanted it.
 func (r *release) abandon(s settled) {
-	defer r.m.holds.leave(r.h)
+	defer r.g.holds.leave(r.h)
 	if errors.Is(s.err, errNotDone) {
 		s.Code, s.Count, s.err = r.complete()
 	}
 	if s.err != nil {
-		r.m.holds.mu.Lock()
-		r.m.holds.runOut(r.h) // its owner does not want it any more
-		r.m.holds.mu.Unlock()
+		r.g.holds.mu.Lock()
+		r.g.holds.runOut(r.h) // its owner does not want it any more
+		r.g.holds.mu.Unlock()
 		return
 	}
-	r.m.released(r.h, r.by, s.Code, s.Count)
+	r.g.released(r.h, r.by, s.Code, s.Count)
 	told := false // the client has heard LOCKLOST: nothing is left that the next UNLOCK could free
 	if r.by != nil && !r.Named {
 		_, told = r.by.lossOf(r.h.id)
 	}
 	if s.Code == 1 && !told {
-		r.m.done.add(r.h.id, r.by, time.Now())
+		r.g.done.add(r.h.id, r.by, time.Now())
 	}
 }
 
@@ -277,9 +277,9 @@ func (r *release) giveUp(least time.Duration) time.Time {
 
 // complete releases for sure: through lost replies and a Redis that is away, until the lease is over.
 func (r *release) complete() (code, left int64, err error) {
-	r.m.holds.mu.Lock()
+	r.g.holds.mu.Lock()
 	giveUp := r.giveUp(time.Second)
-	r.m.holds.mu.Unlock()
+	r.g.holds.mu.Unlock()
 	unknown := false // of the request sent last
 	for failures := insist(); ; {
 		if !unknown {
@@ -294,7 +294,7 @@ func (r *release) complete() (code, left int64, err error) {
 		if err == nil || errors.Is(err, errForgotten) || time.Now().After(giveUp) {
 			return code, left, err
 		}
-		if !r.m.sleep(context.Background(), failures.Next()) {
+		if !r.g.sleep(context.Background(), failures.Next()) {
 			return 0, 0, err
 		}
 	}

@@ -56,23 +56,23 @@ func (a *acquire) abandon(s settled) {
 	if s.err != nil || s.Code != 1 || s.Raised == 0 {
 		return
 	}
-	rel := a.c.m.newRelease(a.h, nil, a.Count == 0)
+	rel := a.c.m.giveBacks.newRelease(a.h, nil, a.Count == 0)
 	rel.Count, rel.Alone, rel.Registration, rel.until = s.Count, a.Named, a.Registration, until(s.Acquired)
 	if code, left, err := rel.complete(); err == nil {
-		a.c.m.released(a.h, a.c, code, left)
+		a.c.m.giveBacks.released(a.h, a.c, code, left)
 	}
 }
 
 // patiently runs work, which finds out what became of a request, and waits for it. When the client goes or patience ends
 // first, ok is false and abandon is given the result later.
-func patiently[T any](ctx context.Context, m *Manager, work func() T, abandon func(T)) (result T, ok bool) {
-	return outlast(ctx, m, patience, nil, work, abandon)
+func patiently[T any](ctx context.Context, l *life, work func() T, abandon func(T)) (result T, ok bool) {
+	return outlast(ctx, l, patience, nil, work, abandon)
 }
 
 // outlast is patiently, for so long, or until end is closed.
-func outlast[T any](ctx context.Context, m *Manager, long time.Duration, end <-chan struct{}, work func() T, abandon func(T)) (result T, ok bool) {
+func outlast[T any](ctx context.Context, l *life, long time.Duration, end <-chan struct{}, work func() T, abandon func(T)) (result T, ok bool) {
 	done, quit := make(chan T), make(chan struct{})
-	m.background(func() {
+	l.background(func() {
 		v := work()
 		select {
 		case done <- v:
@@ -111,9 +111,9 @@ func (a *acquire) found(ctx context.Context) (settled, bool) {
 	for {
 		left := a.left()
 		if left <= patience {
-			return patiently(ctx, m, a.settle, a.abandon)
+			return patiently(ctx, m.life, a.settle, a.abandon)
 		}
-		done, ok := outlast(ctx, m, left, m.drained, a.settle, a.abandon)
+		done, ok := outlast(ctx, m.life, left, m.drained, a.settle, a.abandon)
 		if !ok || done.err == nil || errors.Is(done.err, errNotDone) {
 			return done, ok
 		}

@@ -69,7 +69,7 @@ func (c *Client) remembered(id lockstore.ID) lockstore.ID {
 }
 
 // contradict has the watchdog look at the holds that cannot be when this one was granted: a plain lock and a read/write lock
-// are never at one key together. mu is held.
+// are never at one key together. holds.mu is held.
 func (c *Client) contradict(id lockstore.ID) {
 	m, l := c.m, id.Line()
 	l.RW = !l.RW

@@ -35,7 +35,7 @@ func (s handoffStreak) over(pause time.Duration, now time.Time) bool {
 // next is the streak with one grant more.
 func (s handoffStreak) next() handoffStreak { return handoffStreak{s.grants + 1, s.since} }
 
-// turns are those that a line leaves to others. holds.mu guards them.
+// turns are those that a line leaves to others. lines.mu guards them.
 type turns struct {
 	pause    time.Duration // how long others have for one
 	offered  bool          // one is under way

@@ -134,12 +134,12 @@ func TestVacantAfterAHandoff(t *testing.T) {
 			handed := locking(next, r)
 			waits := func(m *Manager) func() bool {
 				return func() bool {
-					m.holds.mu.Lock()
-					defer m.holds.mu.Unlock()
+					m.lines.mu.Lock()
+					defer m.lines.mu.Unlock()
 					id, _ := holder.id(r.Kind, 0, r.Key, "")
 					key := id.Line()
 					key.Fair = r.Fair
-					l := m.lines[key]
+					l := m.lines.byKey[key]
 					return l != nil && l.waiters.Front().Value.(*waiter).parked && time.Until(l.tryAt) > 10*time.Second
 				}
 			}

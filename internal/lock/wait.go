@@ -17,17 +17,17 @@ func (c *Client) wait(ctx context.Context, r Request) (g Grant, err error) {
 	}
 	defer c.share.Waited()
 	_, explicit := c.id(r.Kind, r.DB, r.Key, r.Owner)
-	w := m.newWaiter(ctx, c, r)
+	w := newWaiter(ctx, c, r)
 	if r.Fair {
 		defer func() {
 			if err != nil {
-				m.leaveQueue(w)
+				m.lines.leaveQueue(w)
 			}
 		}()
 	}
 	var trouble error // of the last try, while Redis is away
 	// In the fair queue places are given by Redis: everybody asks for one.
-	if r.Fair || !m.waitedFor(w.waitingLine()) || explicit && m.holdsElsewhere(w.id) {
+	if r.Fair || !m.lines.waitedFor(w.waitingLine()) || explicit && m.holdsElsewhere(w.id) {
 		g, no, err := c.try(ctx, r, w)
 		switch {
 		case lockstore.EndsByItself(err):
@@ -40,8 +40,8 @@ func (c *Client) wait(ctx context.Context, r Request) (g Grant, err error) {
 	_, span := telemetry.Span(ctx, "wait")
 	defer span.End()
 	// The subscription comes before the try that follows it, so that no unlock falls between.
-	m.join(w)
-	defer m.part(w)
+	m.lines.join(w)
+	defer m.lines.part(w)
 	if err := m.deadlock(ctx, w); err != nil {
 		return Grant{}, err
 	}
@@ -87,13 +87,13 @@ func (w *waiter) stand(ctx context.Context, over <-chan time.Time, trouble error
 		trouble = nil
 		switch {
 		case err == nil:
-			m.afterGrant(w, e.offer.acquire != nil)
+			m.lines.afterGrant(w, e.offer.acquire != nil)
 			return g, nil
 		case errors.Is(err, ErrNotAcquired):
-			m.refused(w, no)
+			m.lines.refused(w, no)
 		case lockstore.Passing(err):
 			trouble = err
-			m.troubled(w.line)
+			m.lines.troubled(w.line)
 		default:
 			w.line.Wake() // what woke us is the next one's to act on
 			return Grant{}, err
@@ -131,16 +131,16 @@ func (w *waiter) next(ctx context.Context, over <-chan time.Time, timer *time.Ti
 	case <-m.drained:
 		e.ended = errDraining
 	}
-	m.holds.mu.Lock()
-	defer m.holds.mu.Unlock()
+	m.lines.mu.Lock()
+	defer m.lines.mu.Unlock()
 	first, called := w.first(), w.called
 	e.due = called || first && (woken || !time.Now().Before(lockstore.Later(l.tryAt, l.holdBack)))
 	if acts := e.due || e.ended != nil; acts {
 		w.parked, w.called = false, false
 		if w.claimed && !offered {
-			m.holds.mu.Unlock()
+			m.lines.mu.Unlock()
 			e.offer, offered = <-w.offer, true // it comes for sure
-			m.holds.mu.Lock()
+			m.lines.mu.Lock()
 		}
 	}
 	// The message of a turn that is offered to others may be here before the offer that says so.
@@ -165,8 +165,8 @@ func (w *waiter) next(ctx context.Context, over <-chan time.Time, timer *time.Ti
 // the head.
 func (w *waiter) park(timer *time.Timer) <-chan struct{} {
 	m, l := w.c.m, w.line
-	m.holds.mu.Lock()
-	defer m.holds.mu.Unlock()
+	m.lines.mu.Lock()
+	defer m.lines.mu.Unlock()
 	w.parked = true
 	if !w.first() {
 		timer.Stop()
@@ -184,19 +184,19 @@ func (w *waiter) park(timer *time.Timer) <-chan struct{} {
 // were heard all along.
 func (w *waiter) listen(ctx context.Context, over <-chan time.Time) error {
 	m, l := w.c.m, w.line
-	m.holds.mu.Lock()
+	m.lines.mu.Lock()
 	if !w.first() || w.listens || w.called || w.claimed { // an offer is to be taken first
-		m.holds.mu.Unlock()
+		m.lines.mu.Unlock()
 		return nil
 	}
 	w.listens, w.parked = true, false
 	if l.key.Fair {
 		m.store.Subscribe(w.ownChannel(), l)
-		if len(m.holds.byKey[w.id.Line()]) == 0 {
+		if !m.holds.any(w.id.Line()) {
 			l.tryAt = time.Time{} // what came there before was not heard; one of ours tells everybody when it gives back
 		}
 	}
-	m.holds.mu.Unlock()
+	m.lines.mu.Unlock()
 	channels := []string{l.key.Channel()}
 	if l.key.Fair {
 		channels = append(channels, w.ownChannel())
@@ -210,17 +210,17 @@ func (w *waiter) listen(ctx context.Context, over <-chan time.Time) error {
 			return err
 		}
 		if waited {
-			m.holds.mu.Lock()
+			m.lines.mu.Lock()
 			l.tryAt = time.Time{}
-			m.holds.mu.Unlock()
+			m.lines.mu.Unlock()
 		}
 	}
 	return nil
 }
 
 // refused notes what Redis said to a waiter.
-func (m *Manager) refused(w *waiter, no refusal) {
-	m.holds.mu.Lock()
+func (ls *lines) refused(w *waiter, no refusal) {
+	ls.mu.Lock()
 	if no.ticket != 0 && no.ticket != w.ticket {
 		w.ticket = no.ticket
 		w.order()
@@ -231,8 +231,8 @@ func (m *Manager) refused(w *waiter, no refusal) {
 		w.line.turnEnded(true)
 		ttl = w.line.comeAgain(no.turn, ttl)
 	}
-	m.holds.mu.Unlock()
+	ls.mu.Unlock()
 	if first {
-		m.tryNext(w.line, ttl)
+		ls.tryNext(w.line, ttl)
 	}
 }

@@ -2,6 +2,9 @@ package lock
 
 import (
 	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockstore"
@@ -11,54 +14,82 @@ import (
 // round is the shortest time between two looks at the schedule: what comes due meanwhile goes into one script.
 const round = 20 * time.Millisecond
 
+// watchdog renews holds, and asks Redis about those that may have gone.
+type watchdog struct {
+	*life
+	opts      Options
+	log       *slog.Logger
+	store     lockstore.Store
+	holds     *holds
+	giveBacks *giveBacks // of what turns out to be held longer than anybody wants it
+	renewals  atomic.Int64
+	failures  atomic.Int64
+
+	mu    sync.Mutex // guards the lanes and batches; before holds.mu
+	lanes map[laneKey]*lane
+}
+
+func newWatchdog(l *life, o Options, hs *holds, g *giveBacks) *watchdog {
+	return &watchdog{life: l, opts: o, log: o.Logger, holds: hs, giveBacks: g, lanes: map[laneKey]*lane{}}
+}
+
 // watch renews the watched holds at a third of their lease, and has those looked at that are suspected, until ctx ends.
 // It never waits for Redis: batches that find no place in their lane start when one is free.
-func (m *Manager) watch(ctx context.Context) {
+func (wd *watchdog) watch(ctx context.Context) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
-		m.named.sweep(time.Now())
-		m.done.sweep(time.Now())
-		timer.Reset(min(m.startDue(time.Now()), time.Minute))
+		wd.holds.sweep(time.Now())
+		timer.Reset(min(wd.startDue(time.Now()), time.Minute))
 		select {
 		case <-ctx.Done():
 			return
 		case <-timer.C:
-		case <-m.holds.schedule.Wake:
+		case <-wd.holds.schedule.Wake:
 		}
 	}
 }
 
 // startDue starts the renewals that are due, as far as there is room, and says when to come again.
-func (m *Manager) startDue(now time.Time) (next time.Duration) {
-	m.holds.mu.Lock()
-	defer m.holds.mu.Unlock()
-	for h, due := m.holds.schedule.Due(now); due; h, due = m.holds.schedule.Due(now) {
-		m.holds.schedule.Drop(h)
-		m.dispatch(h, now)
-	}
-	rest := m.startAll()
-	return min(rest, m.holds.schedule.Sleep(min(round, m.opts.Watchdog/50)))
+func (wd *watchdog) startDue(now time.Time) (next time.Duration) {
+	wd.mu.Lock()
+	defer wd.mu.Unlock()
+	wd.dispatchDue(now)
+	rest := wd.startAll()
+	wd.holds.mu.Lock()
+	defer wd.holds.mu.Unlock()
+	return min(rest, wd.holds.schedule.Sleep(min(round, wd.opts.Watchdog/50)))
 }
 
-// dispatch decides what becomes of a hold whose time in the schedule has come. mu is held.
-func (m *Manager) dispatch(h *hold, now time.Time) {
+// dispatchDue decides what becomes of the holds whose time in the schedule has come. mu is held.
+func (wd *watchdog) dispatchDue(now time.Time) {
+	hs := wd.holds
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	for h, due := hs.schedule.Due(now); due; h, due = hs.schedule.Due(now) {
+		hs.schedule.Drop(h)
+		wd.dispatch(h, now)
+	}
+}
+
+// dispatch decides it for one. mu and holds.mu are held.
+func (wd *watchdog) dispatch(h *hold, now time.Time) {
 	switch {
 	case h.count == 0:
-		m.holds.forget(h) // it was only kept until a renewal without an answer could no longer be done
+		wd.holds.forget(h) // it was only kept until a renewal without an answer could no longer be done
 	case h.watched && h.abandoned(now):
-		m.holds.runOut(h)
-	case h.watched && m.opts.MaxHold > 0 && now.Sub(h.grantedAt) > m.opts.MaxHold:
-		m.holds.lose(h, reasonMaxHold)
+		wd.holds.runOut(h)
+	case h.watched && wd.opts.MaxHold > 0 && now.Sub(h.grantedAt) > wd.opts.MaxHold:
+		wd.holds.lose(h, reasonMaxHold)
 	case !h.watched && !h.explicit && !now.Before(h.deadline):
 		// Its end needs no look: watchDeadlines tells it.
 	default:
-		m.enqueue(h)
+		wd.enqueue(h)
 	}
 }
 
 // renewBatch extends the holds of a batch, or looks at them, and notes for each what came of it. The holds are busy, and left.
-func (m *Manager) renewBatch(b *batch) outcomeOf {
+func (wd *watchdog) renewBatch(b *batch) outcomeOf {
 	if b.allow == 0 {
 		b.allow = lockstore.Allowed
 	}
@@ -66,23 +97,23 @@ func (m *Manager) renewBatch(b *batch) outcomeOf {
 	defer span.End()
 	sent := time.Now()
 	telemetry.RenewalLate(ctx, max(0, sent.Sub(b.planned)))
-	out, err := m.store.Renew(ctx, m.renewal(b))
+	out, err := wd.store.Renew(ctx, wd.renewal(b))
 	took := time.Since(sent)
 	if err != nil {
-		m.stats.renewalsFailed.Add(int64(len(b.holds)))
+		wd.failures.Add(int64(len(b.holds)))
 		telemetry.Renewal(ctx, "error", len(b.holds))
 	} else {
 		telemetry.Renewal(ctx, "ok", len(b.holds))
 	}
-	m.surrenderLater(m.noteRenewals(b, out, err, sent)...)
+	wd.giveBacks.surrenderLater(wd.noteRenewals(b, out, err, sent)...)
 	return outcomeOf{err, took}
 }
 
 // renewal is the step that a batch stands for.
-func (m *Manager) renewal(b *batch) lockstore.Renewal {
+func (wd *watchdog) renewal(b *batch) lockstore.Renewal {
 	r := lockstore.Renewal{DB: b.db, Kind: b.kind, Lease: b.lease, Replicas: b.replicas, Allow: b.allow, Holds: make([]lockstore.Renewed, len(b.holds))}
-	m.holds.mu.Lock()
-	defer m.holds.mu.Unlock()
+	wd.holds.mu.Lock()
+	defer wd.holds.mu.Unlock()
 	for i, h := range b.holds {
 		r.Holds[i] = lockstore.Renewed{ID: h.id, Named: h.explicit, Mark: b.marks[i], Attempt: h.attempt, Lease: h.lease, Taken: h.taken}
 	}
@@ -91,9 +122,9 @@ func (m *Manager) renewal(b *batch) lockstore.Renewal {
 
 // noteRenewals notes for each hold of a batch what came of its renewal, and leaves it. back are those that were told lost before
 // the answer came: Redis has them for another lease, which nobody wants.
-func (m *Manager) noteRenewals(b *batch, out []int64, err error, sent time.Time) (back []*hold) {
-	m.holds.mu.Lock()
-	defer m.holds.mu.Unlock()
+func (wd *watchdog) noteRenewals(b *batch, out []int64, err error, sent time.Time) (back []*hold) {
+	wd.holds.mu.Lock()
+	defer wd.holds.mu.Unlock()
 	for i, h := range b.holds {
 		said := int64(lockstore.Undecided)
 		if i < len(out) {
@@ -110,33 +141,33 @@ func (m *Manager) noteRenewals(b *batch, out []int64, err error, sent time.Time)
 				back = append(back, h)
 			}
 		case known:
-			m.renewed(h, said, sent, b.lease)
+			wd.renewed(h, said, sent, b.lease)
 		default:
-			m.renewalFailed(h)
+			wd.renewalFailed(h)
 		}
-		m.holds.free(h)
+		wd.holds.free(h)
 	}
 	return back
 }
 
 // regain implements lockstore.Host.
-func (m *Manager) regain(r lockstore.Renewed, lease time.Duration, take func(*lockstore.Acquire)) {
-	h, err := m.holds.enter(context.Background(), r.ID, r.Named)
+func (wd *watchdog) regain(r lockstore.Renewed, lease time.Duration, take func(*lockstore.Acquire)) {
+	h, err := wd.holds.enter(context.Background(), r.ID, r.Named)
 	if err != nil {
 		return
 	}
-	defer m.holds.leave(h)
-	m.holds.mu.Lock()
+	defer wd.holds.leave(h)
+	wd.holds.mu.Lock()
 	still := h.live() && !h.unwanted && h.attempt == r.Attempt
-	beside := m.holds.byID[r.ID.As(r.ID.Kind.Spec().Other)].live()
+	beside := wd.holds.byID[r.ID.As(r.ID.Kind.Spec().Other)].live()
 	count := h.count
-	m.holds.mu.Unlock()
+	wd.holds.mu.Unlock()
 	if still {
 		take(&lockstore.Acquire{ID: r.ID, Named: r.Named, Count: count, Beside: beside, Lease: lease.Milliseconds(), Watched: true, Registration: r.Mark})
 	}
 }
 
-// noteTaken remembers since when another connection seems to have taken a hold over. mu is held.
+// noteTaken remembers since when another connection seems to have taken a hold over. holds.mu is held.
 func (h *hold) noteTaken(said int64) {
 	switch {
 	case said != lockstore.Taking:
@@ -146,33 +177,33 @@ func (h *hold) noteTaken(said int64) {
 	}
 }
 
-// renewed notes one element of the renewal script's answer. mu is held.
-func (m *Manager) renewed(h *hold, code int64, sent time.Time, lease time.Duration) {
+// renewed notes one element of the renewal script's answer. holds.mu is held.
+func (wd *watchdog) renewed(h *hold, code int64, sent time.Time, lease time.Duration) {
 	switch code {
 	case 1:
 		if h.suspected.Before(sent) {
 			h.suspect = ""
 		}
 		if lease > 0 {
-			m.stats.renewed.Add(1)
-			h.renewedAt, h.deadline = sent, lockstore.Later(h.deadline, sent.Add(lease-m.store.Drift(lease))) // Redis keeps the longer one too
+			wd.renewals.Add(1)
+			h.renewedAt, h.deadline = sent, lockstore.Later(h.deadline, sent.Add(lease-wd.store.Drift(lease))) // Redis keeps the longer one too
 		}
 		if h.suspect != "" {
-			m.holds.plan(h, time.Now()) // suspected since this was sent
+			wd.holds.plan(h, time.Now()) // suspected since this was sent
 		} else if h.watched {
-			m.holds.planNext(h, sent)
+			wd.holds.planNext(h, sent)
 		} else {
-			m.stillThere(h)
+			wd.stillThere(h)
 		}
 	case 2:
 		// Another connection has taken the owner's lock over: it is watched, or ends, there.
-		m.holds.end(h)
+		wd.holds.end(h)
 	default:
-		m.holds.lose(h, h.whyGone())
+		wd.holds.lose(h, h.whyGone())
 	}
 }
 
-// whyGone is the reason why Redis does not have a hold. mu is held.
+// whyGone is the reason why Redis does not have a hold. holds.mu is held.
 func (h *hold) whyGone() string {
 	switch {
 	case !h.watched && !time.Now().Before(h.deadline):
@@ -187,7 +218,7 @@ func (h *hold) whyGone() string {
 // expirySlack is how much later than by our pessimistic deadline a lease may end in Redis.
 const expirySlack = time.Second
 
-// endUnreleased ends a live hold that is left to run out in Redis. mu is held.
+// endUnreleased ends a live hold that is left to run out in Redis. holds.mu is held.
 func (hs *holds) endUnreleased(h *hold) {
 	if h.count > 0 {
 		hs.vacate(h, h.deadline)
@@ -195,31 +226,31 @@ func (hs *holds) endUnreleased(h *hold) {
 	}
 }
 
-// vacate has those told that wait for a lock whose hold ends by itself: now, or at its deadline if it may live until then. mu is held.
+// vacate has those told that wait for a lock whose hold ends by itself: now, or at its deadline if it may live until then. holds.mu is held.
 func (hs *holds) vacate(h *hold, at time.Time) {
 	hs.store.Vacate(h.id, at, lockstore.Later(at, h.deadline).Add(expirySlack))
 }
 
 // stillThere goes on with an unwatched hold that Redis still has: until its deadline, and past it if another proxy
-// lengthens the lock of an explicit owner, which is then no longer ours to follow.
-func (m *Manager) stillThere(h *hold) {
+// lengthens the lock of an explicit owner, which is then no longer ours to follow. holds.mu is held.
+func (wd *watchdog) stillThere(h *hold) {
 	now, last := time.Now(), h.deadline.Add(expirySlack)
 	switch {
 	case now.Before(h.deadline):
-		m.holds.plan(h, h.deadline)
+		wd.holds.plan(h, h.deadline)
 	case now.Before(last):
-		m.holds.vacate(h, now)
-		m.holds.plan(h, last)
+		wd.holds.vacate(h, now)
+		wd.holds.plan(h, last)
 	default:
-		m.holds.end(h)
+		wd.holds.end(h)
 	}
 }
 
-// renewalFailed plans the next try sooner the nearer the deadline is. mu is held.
-func (m *Manager) renewalFailed(h *hold) {
+// renewalFailed plans the next try sooner the nearer the deadline is. holds.mu is held.
+func (wd *watchdog) renewalFailed(h *hold) {
 	now, pause := time.Now(), expirySlack
 	if at, ok := h.lossAt(); ok {
 		pause = max(min(h.lease/12, at.Sub(now)/4, time.Second), h.lease/100, 10*time.Millisecond)
 	}
-	m.holds.plan(h, now.Add(pause))
+	wd.holds.plan(h, now.Add(pause))
 }
