@@ -70,7 +70,7 @@ func (a *acquire) enrol() {
 		if a.Registration = known; a.Watched {
 			a.Registration = lockstore.Marked(known, true)
 		}
-	case !a.Watched && a.c.m.store.Votes():
+	case !a.Watched && a.c.m.store.Rules().Votes:
 		// Its attempt says whose a hold is there, and a node without a registration may get another's.
 	default:
 		a.Registration, a.fresh = lockstore.Marked(a.c.request(), a.Watched), true

@@ -46,7 +46,7 @@ func (c *Client) renew(ctx context.Context, r RenewRequest) error {
 	if lost, ok := c.lossOf(id); ok && !explicit {
 		return lost.error(r.Key) // Redis may have it for a moment longer: what was reported lost stays lost
 	}
-	if err := m.store.Limit(r.Lease, 0); err != nil {
+	if err := m.store.Rules().Limit(r.Lease, 0); err != nil {
 		return err
 	}
 	if r.Lease > 0 && !m.sitOut(ctx, h) {

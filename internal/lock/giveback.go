@@ -36,7 +36,7 @@ func (g *giveBacks) undo(ctx context.Context, a *acquire, ans lockstore.Acquired
 	if ans.Raised == 0 && rel.Attempt == "" {
 		return nil
 	}
-	rel.Alone = a.Named && !g.store.Votes()
+	rel.Alone = a.Named && !g.store.Rules().Votes
 	rel.Count = ans.Count
 	if a.Registration != "" {
 		rel.Registration = a.Registration

@@ -79,7 +79,7 @@ type planned struct {
 // holds is what the clients of this proxy hold, until when they can be sure of it, and when something is to be done about it.
 type holds struct {
 	opts    Options
-	store   lockstore.Store // is told of holds that end by themselves
+	store   lockstore.Waits // is told of holds that end by themselves
 	named   *namedLosses
 	done    *finishedUnlocks
 	lossLog *lossLog

@@ -73,7 +73,7 @@ func (m *Manager) addLocal(in *Info, db int, key string) {
 	for i := range in.Holders {
 		if h := m.holds.byID[lockstore.ID{DB: db, Key: key, Owner: in.Holders[i].Owner, Kind: in.Holders[i].Kind}]; h != nil && h.count > 0 {
 			h.describe(&in.Holders[i])
-			if m.store.Votes() {
+			if m.store.Rules().Votes {
 				in.Holders[i].Holds = h.count // on a node it counts one
 			}
 		}

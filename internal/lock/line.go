@@ -18,7 +18,7 @@ type lines struct {
 	*life
 	opts  Options
 	log   *slog.Logger
-	store lockstore.Store // which tells them when to try
+	store lockstore.Waits // tells them when to try
 	holds *holds
 
 	mu    sync.Mutex // guards all below, and what the lines, waiters and clients say it does; before holds.mu

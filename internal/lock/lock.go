@@ -85,7 +85,7 @@ func (c *Client) lock(ctx context.Context, r Request) (Grant, error) {
 	if err := c.m.admit(ctx, r); err != nil {
 		return Grant{}, err
 	}
-	r.Fair = r.Fair && !c.m.store.Votes() // each node would have a queue of its own, and whose turn it is would be no majority's
+	r.Fair = r.Fair && !c.m.store.Rules().Votes // each node would have a queue of its own, and whose turn it is would be no majority's
 	id, explicit := c.id(r.Kind, r.DB, r.Key, r.Owner)
 	held := c.m.holds.inside(id)
 	if held && !explicit && !r.Self && c.reentryRefused() {
@@ -116,7 +116,7 @@ func (c *Client) lock(ctx context.Context, r Request) (Grant, error) {
 
 // admit says whether the lock may be asked for at all.
 func (m *Manager) admit(ctx context.Context, r Request) error {
-	if err := m.store.Limit(r.Lease, r.Replicas); err != nil {
+	if err := m.store.Rules().Limit(r.Lease, r.Replicas); err != nil {
 		return err
 	}
 	wait := time.Duration(0)
@@ -225,7 +225,7 @@ func (m *Manager) nameable(names ...string) error {
 			return &Error{Code: "ERR", Text: "'" + lockstore.Printable(name) + "' cannot be a lock: names that begin with '" + lockstore.ReservedPrefix +
 				"' or end in ':rwlock_timeout:<number>' are those of keys that belong to other locks"}
 		}
-		if err := m.store.Fits(name); err != nil {
+		if err := m.store.Rules().Fits(name); err != nil {
 			return err
 		}
 	}

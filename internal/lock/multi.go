@@ -129,7 +129,7 @@ func (b *multiLock) take(ctx context.Context, key string, watched bool) error {
 	until, had := b.endOf(id)
 	g, err := b.c.Lock(ctx, one)
 	if err == nil {
-		if b.c.m.store.Votes() && !had {
+		if b.c.m.store.Rules().Votes && !had {
 			g.entered, g.again = false, false // what some nodes had of it was left behind while it was waited for
 		}
 		b.taken = append(b.taken, taking{id, g, until})
@@ -259,7 +259,7 @@ func (b *multiLock) retract(t taking) {
 		return
 	}
 	m.holds.mu.Lock()
-	ours := h.count > 0 && (!h.explicit || h.adopted == t.grant.nth || m.store.Votes()) // there it is taken back under its own name
+	ours := h.count > 0 && (!h.explicit || h.adopted == t.grant.nth || m.store.Rules().Votes) // there it is taken back under its own name
 	m.holds.mu.Unlock()
 	if !ours {
 		m.holds.leave(h)
@@ -267,7 +267,7 @@ func (b *multiLock) retract(t taking) {
 	}
 	rel := m.giveBacks.newRelease(h, b.c, false)
 	rel.Attempt = t.grant.attempt
-	rel.Alone = h.explicit && !m.store.Votes()
+	rel.Alone = h.explicit && !m.store.Rules().Votes
 	code, left, err := rel.complete()
 	if err != nil {
 		m.log.Warn("cannot give back a lock of a MULTILOCK that failed, it runs out", "key", t.id.Key, "owner", t.id.Owner, "error", err)

@@ -186,7 +186,7 @@ func (wd *watchdog) renewed(h *hold, code int64, sent time.Time, lease time.Dura
 		}
 		if lease > 0 {
 			wd.renewals.Add(1)
-			h.renewedAt, h.deadline = sent, lockstore.Later(h.deadline, sent.Add(lease-wd.store.Drift(lease))) // Redis keeps the longer one too
+			h.renewedAt, h.deadline = sent, lockstore.Later(h.deadline, sent.Add(lease-wd.store.Rules().Drift(lease))) // Redis keeps the longer one too
 		}
 		if h.suspect != "" {
 			wd.holds.plan(h, time.Now()) // suspected since this was sent

@@ -9,29 +9,30 @@ import (
 // Store is where the locks of an engine are kept, and what is done to them there: each on one Redis (sharded), or each on several,
 // of which a majority decides (quorum). Errors are those of the verbs.
 type Store interface {
+	Rules() Rules
+	Lane(key string) Lane           // where renewals go
 	Parts() []func(context.Context) // what runs for as long as the engine does
 	Close()                         // when all of that has ended
 	Abort()                         // Close, for requests that hang
+	Steps
+	Reads
+	Waits
+}
 
-	// Before anything is sent.
-	Fits(name string) error // whether a lock may have this name
+// Steps are what is done to locks.
+type Steps interface {
 	// Admit says whether a lock may be taken as far as the store knows what its Redis can do. That takes a moment after a start: the
 	// question waits no longer than wait, if that is not 0, and no longer than ctx.
 	Admit(ctx context.Context, name string, wait time.Duration) error
-	Limit(lease, replicas int64) error       // refuses what the store cannot keep
-	Drift(lease time.Duration) time.Duration // how much earlier than by its lease a lock counts as over
-	Votes() bool                             // an owner's hold counts one, each attempt is taken back under its own name, and nobody queues
-	Lane(key string) Lane                    // where renewals go
-
-	// The steps.
 	Acquire(ctx context.Context, a *Acquire) (Acquired, error)
 	Release(ctx context.Context, r *Release) (Released, error)
 	Renew(ctx context.Context, r Renewal) ([]int64, error) // says of each hold what became of it, also beside an error about all of them
 	Extend(ctx context.Context, e Extension) (Extended, error)
 	Force(ctx context.Context, f Forcing) (code int64, err error)
+}
 
-	// What is there.
-
+// Reads are what is asked about locks.
+type Reads interface {
 	// Look reads what there is of one owner's hold when a request with that not-after can no longer be done, of a named owner with
 	// the registration. It goes on through failures until giveUp.
 	Look(id ID, named bool, notAfter int64, giveUp time.Time) (Seen, error)
@@ -39,8 +40,10 @@ type Store interface {
 	SidesHeld(ctx context.Context, id ID) ([]Kind, error) // the sides of a read/write lock on which an owner has a hold
 	WatchedElsewhere(id ID) bool                          // whether somebody renews an owner's hold, as far as Redis can be asked
 	Nodes() []NodeInfo                                    // of a quorum
+}
 
-	// Those that wait.
+// Waits are what those need that wait for locks.
+type Waits interface {
 	Subscribe(name string, l Listener)
 	Unsubscribe(name string, l Listener)
 	// Ready waits until messages on a channel are heard, or over (ErrOver); waited says that it was not so at once.

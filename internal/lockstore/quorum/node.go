@@ -10,7 +10,6 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/lockstore/node"
-	"github.com/lockproxy/lockproxy/internal/lockstore/tally"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
@@ -62,7 +61,7 @@ func (n *member) earliest() int64 {
 	if micro == 0 {
 		return 0
 	}
-	return micro + (age - tally.Drift(age)).Microseconds()
+	return micro + (age - lockstore.Drift(age)).Microseconds()
 }
 
 // note keeps whether the node answered, for people to see.
@@ -112,9 +111,9 @@ func (q *store) sample(n *member) error {
 		n.note(err)
 		return err
 	}
-	if jump.Abs() > node.ClockTolerance+q.Drift(apart) {
+	if jump.Abs() > node.ClockTolerance+lockstore.Drift(apart) {
 		n.mu.Lock()
-		n.jump, n.barred, n.since = jump, time.Now().Add(q.maxLease+q.Drift(q.maxLease)), time.Now()
+		n.jump, n.barred, n.since = jump, time.Now().Add(q.maxLease+lockstore.Drift(q.maxLease)), time.Now()
 		n.mu.Unlock()
 		q.host.Log.Warn("the clock of a quorum's node was set: the node does not count until the longest lease is over", "node", n.name, "by", jump)
 		q.recheck(lockstore.Clock)

@@ -5,7 +5,6 @@ package quorum
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -125,8 +124,6 @@ func (q *store) Parts() (parts []func(context.Context)) {
 func (q *store) Close() {}
 func (q *store) Abort() {}
 
-func (q *store) Fits(string) error { return nil }
-
 // Admit lets everybody ask: each node has a vote, and says by that what it lacks.
 func (q *store) Admit(context.Context, string, time.Duration) error { return nil }
 
@@ -135,9 +132,7 @@ const renewAtOnce = 16
 
 func (q *store) Lane(string) lockstore.Lane { return lockstore.Lane{AtOnce: renewAtOnce} }
 
-func (q *store) Drift(lease time.Duration) time.Duration { return tally.Drift(lease) }
-
-func (q *store) Votes() bool { return true }
+func (q *store) Rules() lockstore.Rules { return lockstore.Rules{Votes: true, MaxLease: q.maxLease} }
 
 // No queue is kept, and no lock handed on: those who wait know when a lease is over.
 
@@ -146,17 +141,6 @@ func (q *store) RefreshQueue(lockstore.Queue) ([]int64, time.Duration, error) { 
 func (q *store) LeaveQueue(lockstore.ID, int64, func() bool) {}
 
 func (q *store) Vacate(lockstore.ID, time.Time, time.Time) {}
-
-// Limit refuses what a quorum cannot keep.
-func (q *store) Limit(lease, replicas int64) error {
-	switch {
-	case lease > q.maxLease.Milliseconds():
-		return &lockstore.Error{Code: "ERR", Text: fmt.Sprintf("the lease is longer than the %d ms of quorum-max-lease", q.maxLease.Milliseconds())}
-	case replicas > 0:
-		return &lockstore.Error{Code: "ERR", Text: "REPLICAS is not supported with --quorum: its nodes are independent masters"}
-	}
-	return nil
-}
 
 // until is when a step that begins now is over: far before the lease is.
 func (q *store) until(lease time.Duration) time.Time {

@@ -127,7 +127,7 @@ func (q *store) Extend(_ context.Context, e lockstore.Extension) (lockstore.Exte
 		return done, nil
 	}
 	if !e.Watched {
-		done.Ends = done.Sent.Add(lease - q.Drift(lease))
+		done.Ends = done.Sent.Add(lease - lockstore.Drift(lease))
 	}
 	return done, q.trouble(all, len(t.Said), "the lease is not lengthened")
 }

@@ -21,39 +21,24 @@ const (
 	lateMost  = notAfter << (lateTries - 1)
 )
 
-type boundKey struct{}
-
-// bounded limits for how long a request that was not done is tried again on a cluster, on behalf of ctx.
-func bounded(ctx context.Context, d time.Duration) context.Context {
-	if bound, ok := ctx.Value(boundKey{}).(time.Duration); ok && bound <= d {
-		return ctx
-	}
-	return context.WithValue(ctx, boundKey{}, d)
+// limits are for how long one request may be on its way.
+type limits struct {
+	allow time.Duration // Redis may come to it so long after it was sent
+	again time.Duration // on a cluster it is sent again for so long, while it was surely not done
 }
 
-type allowKey struct{}
+// untilGivenUp is limits.again of a request that has none of its own: the cluster gives up by itself.
+const untilGivenUp = time.Hour
 
-// allowing has the scripts that are sent on behalf of ctx done up to d after they were sent, instead of notAfter.
-func allowing(ctx context.Context, d time.Duration) context.Context {
-	if d == notAfter {
-		return ctx
-	}
-	return context.WithValue(ctx, allowKey{}, d)
-}
+// usual are the limits of most requests.
+var usual = limits{notAfter, untilGivenUp}
 
-func allowed(ctx context.Context) time.Duration {
-	if d, ok := ctx.Value(allowKey{}).(time.Duration); ok {
-		return d
-	}
-	return notAfter
-}
-
-// eval runs a script: see node.Node.Eval. ctx carries the span, and what allowing and bounded say.
-func (d *store) eval(ctx context.Context, c node.Call) (reply rueidis.RedisMessage, err error) {
+// eval runs a script: see node.Node.Eval.
+func (d *store) eval(ctx context.Context, l limits, c node.Call) (reply rueidis.RedisMessage, err error) {
 	_, span := telemetry.Span(ctx, "script "+c.Script.Name)
 	defer span.End()
-	err = d.do(ctx, c.Keys[0], func(s *shard, ask bool) error {
-		prepared, err := d.prepare(ctx, s, c)
+	err = d.do(ctx, l, c.Keys[0], func(s *shard, ask bool) error {
+		prepared, err := d.prepare(s, l, c)
 		if err != nil {
 			return err
 		}
@@ -78,21 +63,21 @@ func late(reply rueidis.RedisMessage) bool {
 }
 
 // evalInts is node.Node.EvalInts.
-func (d *store) evalInts(ctx context.Context, c node.Call) ([]int64, error) {
+func (d *store) evalInts(ctx context.Context, l limits, c node.Call) ([]int64, error) {
 	_, span := telemetry.Span(ctx, "script "+c.Script.Name)
 	defer span.End()
-	return d.ints(ctx, c)
+	return d.ints(ctx, l, c)
 }
 
 // evalReplicated is node.Node.EvalReplicated. It waits for a slot that is on its way: replicas there say nothing of the keys here.
-func (d *store) evalReplicated(ctx context.Context, c node.Call, replicas int64, wait time.Duration) (reply rueidis.RedisMessage, acked int64, err error) {
+func (d *store) evalReplicated(ctx context.Context, l limits, c node.Call, replicas int64, wait time.Duration) (reply rueidis.RedisMessage, acked int64, err error) {
 	_, span := telemetry.Span(ctx, "script "+c.Script.Name)
 	defer span.End()
-	err = d.do(ctx, c.Keys[0], func(s *shard, ask bool) error {
+	err = d.do(ctx, l, c.Keys[0], func(s *shard, ask bool) error {
 		if ask {
 			return &upstream.NotSentError{Cause: lockstore.ErrMoving}
 		}
-		prepared, err := d.prepare(ctx, s, c)
+		prepared, err := d.prepare(s, l, c)
 		if err != nil {
 			return err
 		}
@@ -106,7 +91,7 @@ func (d *store) evalReplicated(ctx context.Context, c node.Call, replicas int64,
 
 // read runs a command that only reads at the Redis of key.
 func (d *store) read(ctx context.Context, db int, key string, build func(rueidis.Client) rueidis.Completed) (result rueidis.RedisResult, err error) {
-	err = d.do(ctx, key, func(s *shard, ask bool) error {
+	err = d.do(ctx, usual, key, func(s *shard, ask bool) error {
 		client, err := s.Control.Client(db)
 		if err != nil {
 			return &upstream.NotSentError{Cause: err}

@@ -20,7 +20,7 @@ func (d *store) Look(id lockstore.ID, named bool, notAfter int64, giveUp time.Ti
 			d.host.Sleep(background, min(time.Duration(until-now)*time.Microsecond+time.Millisecond, time.Until(giveUp)))
 		}
 		at := time.Now()
-		reply, err := d.eval(background, node.Look(id, named))
+		reply, err := d.eval(background, usual, node.Look(id, named))
 		if err == nil {
 			s, clock := node.Seen(reply)
 			if d.clockAt(id.Key, clock) > until {
@@ -37,7 +37,7 @@ func (d *store) Look(id lockstore.ID, named bool, notAfter int64, giveUp time.Ti
 
 // Info reads a lock.
 func (d *store) Info(ctx context.Context, db int, key string) (lockstore.Info, error) {
-	return node.ParseInfo(d.eval(ctx, node.Info(db, key)))
+	return node.ParseInfo(d.eval(ctx, usual, node.Info(db, key)))
 }
 
 // SidesHeld asks Redis on which sides of a read/write lock an owner has a hold.

@@ -175,13 +175,7 @@ func (m *masters) Abort() {
 
 func (m *masters) Parts() []func(context.Context) { return []func(context.Context){m.follow} }
 
-func (m *masters) Fits(name string) error {
-	if lockstore.Clusterable(name) {
-		return nil
-	}
-	return &lockstore.Error{Code: "ERR", Text: "'" + lockstore.Printable(name) + "' cannot be a lock on a cluster: its braces are no hash tag, so its keys and " +
-		"channels would be on different nodes; use a name without braces, or with one {tag}"}
-}
+func (m *masters) Rules() lockstore.Rules { return lockstore.Rules{Slots: true} }
 
 func (m *masters) Lane(key string) lockstore.Lane {
 	slot := cluster.Slot([]byte(key))
@@ -190,8 +184,8 @@ func (m *masters) Lane(key string) lockstore.Lane {
 
 func (m *masters) now() int64 { return m.began.UnixMicro() + time.Since(m.began).Microseconds() }
 
-func (m *masters) notAfter(ctx context.Context) (text string, at int64, err error) {
-	return m.mark, m.now() + allowed(ctx).Microseconds(), nil
+func (m *masters) notAfter(allow time.Duration) (text string, at int64, err error) {
+	return m.mark, m.now() + allow.Microseconds(), nil
 }
 
 func (m *masters) sample() error { return nil } // see wasLate

@@ -13,11 +13,11 @@ import (
 
 // RefreshQueue sends the script that says who lives.
 func (d *store) RefreshQueue(q lockstore.Queue) (called []int64, next time.Duration, err error) {
-	text, _, err := d.notAfter(context.Background())
+	text, _, err := d.notAfter(usual.allow)
 	if err != nil {
 		return nil, 0, err
 	}
-	out, err := node.Ints(d.eval(context.Background(), d.steps.Refresh(q, text)))
+	out, err := node.Ints(d.eval(context.Background(), usual, d.steps.Refresh(q, text)))
 	switch {
 	case err != nil:
 		return nil, 0, err
@@ -67,19 +67,19 @@ func (d *store) sendLeave(id lockstore.ID) error {
 func (d *store) tryLeave(id lockstore.ID) (done int64, err error) {
 	var tooLate error
 	for try := range lateTries {
-		ctx, sent := allowing(context.Background(), notAfter<<try), time.Now()
-		text, at, err := d.notAfter(ctx)
+		l, sent := limits{notAfter << try, untilGivenUp}, time.Now()
+		text, at, err := d.notAfter(l.allow)
 		if err != nil {
 			return 0, err
 		}
-		reply, err := d.eval(ctx, d.steps.Leave(id, text))
+		reply, err := d.eval(context.Background(), l, d.steps.Leave(id, text))
 		if err != nil {
 			return at, err
 		}
 		if code, err := reply.AsInt64(); err != nil || code != scripts.Late {
 			return at, err
 		}
-		if tooLate = d.tooLate(time.Since(sent), notAfter<<try); !errors.Is(tooLate, lockstore.ErrLate) {
+		if tooLate = d.tooLate(time.Since(sent), l.allow); !errors.Is(tooLate, lockstore.ErrLate) {
 			return at, tooLate
 		}
 	}

@@ -26,13 +26,9 @@ const maxHops = 5
 // do sends a request to the node that has the key's slot. What was surely not done is sent again: to where a redirect says, if
 // the topology names that node, and after a pause where the slot is on its way, nobody has it, or the node is out of reach.
 // After that it is a *upstream.NotSentError.
-func (m *masters) do(ctx context.Context, key string, send func(mb *shard, ask bool) error) error {
+func (m *masters) do(ctx context.Context, l limits, key string, send func(mb *shard, ask bool) error) error {
 	slot := cluster.Slot([]byte(key))
-	bound := m.c.RetryFor()
-	if d, ok := ctx.Value(boundKey{}).(time.Duration); ok {
-		bound = min(bound, d)
-	}
-	giveUp := time.Now().Add(bound)
+	giveUp := time.Now().Add(min(l.again, m.c.RetryFor()))
 	var to *cluster.Node
 	ask, hops := false, 0
 	for failures := (retry.Backoff{First: 5 * time.Millisecond, Most: 100 * time.Millisecond}); ; {
@@ -44,7 +40,7 @@ func (m *masters) do(ctx context.Context, key string, send func(mb *shard, ask b
 			m.unuse(mb)
 		}
 		var again bool
-		if to, ask, again, err = m.redirected(ctx, slot, mb, err); !again {
+		if to, ask, again, err = m.redirected(l, slot, mb, err); !again {
 			return err
 		}
 		if hops++; to != nil && hops < maxHops {
@@ -57,7 +53,7 @@ func (m *masters) do(ctx context.Context, key string, send func(mb *shard, ask b
 }
 
 // redirected says what is to become of a request: again, at to (nil: whoever has the slot by then), behind ASKING, or not.
-func (m *masters) redirected(ctx context.Context, slot int, mb *shard, err error) (to *cluster.Node, ask, again bool, out error) {
+func (m *masters) redirected(l limits, slot int, mb *shard, err error) (to *cluster.Node, ask, again bool, out error) {
 	var reply *upstream.ReplyError
 	var notSent *upstream.NotSentError
 	switch {
@@ -65,7 +61,7 @@ func (m *masters) redirected(ctx context.Context, slot int, mb *shard, err error
 		m.c.Refresh()
 		return nil, false, true, err
 	case lockstore.Unknown(err):
-		m.noteLost(allowed(ctx))
+		m.noteLost(l.allow)
 		m.c.Refresh()
 		return nil, false, false, err
 	case !errors.As(err, &reply):
@@ -117,7 +113,7 @@ func (m *masters) clockAt(key string, now int64) int64 {
 }
 
 // prepare makes the call what is to be sent to a shard.
-func (m *masters) prepare(ctx context.Context, mb *shard, c node.Call) (node.Call, error) {
+func (m *masters) prepare(mb *shard, l limits, c node.Call) (node.Call, error) {
 	c = c.Guarded()
 	if slices.Contains(c.Args, m.verb) {
 		c.Args = slices.Clone(c.Args)
@@ -137,7 +133,7 @@ func (m *masters) prepare(ctx context.Context, mb *shard, c node.Call) (node.Cal
 		}
 	}
 	now, _ := mb.Clock.Now()
-	text := strconv.FormatInt(now+allowed(ctx).Microseconds(), 10)
+	text := strconv.FormatInt(now+l.allow.Microseconds(), 10)
 	c.Args = slices.Clone(c.Args)
 	for i, arg := range c.Args {
 		if arg == m.mark {
@@ -147,9 +143,9 @@ func (m *masters) prepare(ctx context.Context, mb *shard, c node.Call) (node.Cal
 	return c, nil
 }
 
-func (m *masters) ints(ctx context.Context, c node.Call) (out []int64, err error) {
-	err = m.do(ctx, c.Keys[0], func(mb *shard, ask bool) error {
-		prepared, err := m.prepare(ctx, mb, c)
+func (m *masters) ints(ctx context.Context, l limits, c node.Call) (out []int64, err error) {
+	err = m.do(ctx, l, c.Keys[0], func(mb *shard, ask bool) error {
+		prepared, err := m.prepare(mb, l, c)
 		if err != nil {
 			return err
 		}

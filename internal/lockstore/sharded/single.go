@@ -39,7 +39,7 @@ func (s *single) Parts() []func(context.Context) {
 func (s *single) Close() {}
 func (s *single) Abort() {}
 
-func (s *single) Fits(string) error { return nil }
+func (s *single) Rules() lockstore.Rules { return lockstore.Rules{} }
 
 // renewAtOnce is the most renewal scripts in flight; renewSmall where a script has the holds of one slot only.
 const renewAtOnce, renewSmall = 16, 64
@@ -60,25 +60,25 @@ func (s *single) site() node.Site {
 		UUID: s.host.UUID, Steps: node.NewSteps(node.Publish, s.host)}
 }
 
-func (s *single) do(_ context.Context, _ string, send func(at *shard, ask bool) error) error {
+func (s *single) do(_ context.Context, _ limits, _ string, send func(at *shard, ask bool) error) error {
 	err := send(s.only, false)
 	s.only.Account.Refused(err)
 	return err
 }
 
-func (s *single) ints(_ context.Context, c node.Call) ([]int64, error) {
+func (s *single) ints(_ context.Context, _ limits, c node.Call) ([]int64, error) {
 	out, err := s.only.EvalInts(c, false)
 	s.only.Account.Refused(err)
 	return out, err
 }
 
-func (s *single) prepare(_ context.Context, _ *shard, c node.Call) (node.Call, error) { return c, nil }
+func (s *single) prepare(_ *shard, _ limits, c node.Call) (node.Call, error) { return c, nil }
 
 func (s *single) wasLate(*shard) {} // whoever sent it has the clock read again
 
 func (s *single) again(error) bool { return false }
 
-func (s *single) notAfter(ctx context.Context) (text string, at int64, err error) {
+func (s *single) notAfter(allow time.Duration) (text string, at int64, err error) {
 	now, known := s.only.Clock.Now()
 	if !known {
 		if err := s.sample(); err != nil {
@@ -86,7 +86,7 @@ func (s *single) notAfter(ctx context.Context) (text string, at int64, err error
 		}
 		now = s.now()
 	}
-	at = now + allowed(ctx).Microseconds()
+	at = now + allow.Microseconds()
 	return strconv.FormatInt(at, 10), at, nil
 }
 

@@ -14,16 +14,15 @@ import (
 
 // Acquire sends the script, again only when it surely was not done.
 func (d *store) Acquire(ctx context.Context, a *lockstore.Acquire) (got lockstore.Acquired, err error) {
-	ctx = bounded(ctx, a.Patience)
 	for try := range lateTries {
-		ctx := allowing(ctx, notAfter<<try)
+		l := limits{notAfter << try, a.Patience}
 		var text string
-		if text, got.NotAfter, err = d.notAfter(ctx); err != nil {
+		if text, got.NotAfter, err = d.notAfter(l.allow); err != nil {
 			return got, err
 		}
 		got.Sent = time.Now()
 		var out []int64
-		if out, err = d.evalAcquire(ctx, a, text, &got.Acked); err != nil {
+		if out, err = d.evalAcquire(ctx, l, a, text, &got.Acked); err != nil {
 			return got, err
 		}
 		if !node.Late(out) {
@@ -31,7 +30,7 @@ func (d *store) Acquire(ctx context.Context, a *lockstore.Acquire) (got lockstor
 			done.Acked, done.Sent, done.NotAfter = got.Acked, got.Sent, got.NotAfter
 			return done, nil
 		}
-		if err = d.tooLate(time.Since(got.Sent), notAfter<<try); !errors.Is(err, lockstore.ErrLate) {
+		if err = d.tooLate(time.Since(got.Sent), l.allow); !errors.Is(err, lockstore.ErrLate) {
 			return got, err
 		}
 	}
@@ -39,11 +38,11 @@ func (d *store) Acquire(ctx context.Context, a *lockstore.Acquire) (got lockstor
 }
 
 // evalAcquire sends the script once. acked is how many replicas have it then, if it asks for some.
-func (d *store) evalAcquire(ctx context.Context, a *lockstore.Acquire, notAfter string, acked *int64) ([]int64, error) {
+func (d *store) evalAcquire(ctx context.Context, l limits, a *lockstore.Acquire, notAfter string, acked *int64) ([]int64, error) {
 	if a.Replicas == 0 {
-		return d.evalInts(ctx, d.steps.Acquire(a, notAfter).Brief())
+		return d.evalInts(ctx, l, d.steps.Acquire(a, notAfter).Brief())
 	}
-	reply, had, err := d.evalReplicated(ctx, d.steps.Acquire(a, notAfter).Brief(), a.Replicas, a.ReplicaWait)
+	reply, had, err := d.evalReplicated(ctx, l, d.steps.Acquire(a, notAfter).Brief(), a.Replicas, a.ReplicaWait)
 	*acked = had
 	return node.Ints(reply, err)
 }
@@ -51,21 +50,21 @@ func (d *store) evalAcquire(ctx context.Context, a *lockstore.Acquire, notAfter 
 // Release sends the script, again only when it surely was not done.
 func (d *store) Release(ctx context.Context, r *lockstore.Release) (done lockstore.Released, err error) {
 	for try := range lateTries {
-		ctx := allowing(ctx, notAfter<<try)
+		l := limits{notAfter << try, untilGivenUp}
 		var text string
-		if text, done.NotAfter, err = d.notAfter(ctx); err != nil {
+		if text, done.NotAfter, err = d.notAfter(l.allow); err != nil {
 			return done, err
 		}
 		done.Sent = time.Now()
 		var out []int64
-		if out, err = d.evalRelease(ctx, r, text, done.NotAfter); err != nil {
+		if out, err = d.evalRelease(ctx, l, r, text, done.NotAfter); err != nil {
 			return done, err
 		}
 		if !node.Late(out) {
 			done.Code, done.Left = node.Released(out)
 			return done, nil
 		}
-		if err = d.tooLate(time.Since(done.Sent), notAfter<<try); !errors.Is(err, lockstore.ErrLate) {
+		if err = d.tooLate(time.Since(done.Sent), l.allow); !errors.Is(err, lockstore.ErrLate) {
 			return done, err
 		}
 	}
@@ -73,23 +72,23 @@ func (d *store) Release(ctx context.Context, r *lockstore.Release) (done locksto
 }
 
 // evalRelease sends the script once, with a hand-off to those that wait.
-func (d *store) evalRelease(ctx context.Context, r *lockstore.Release, text string, notAfter int64) ([]int64, error) {
+func (d *store) evalRelease(ctx context.Context, l limits, r *lockstore.Release, text string, notAfter int64) ([]int64, error) {
 	if r.Waiters != nil && r.Frees() {
 		if next := r.Waiters.Claim(); next != nil {
-			out, err := d.handOff(ctx, r, next, text, notAfter)
+			out, err := d.handOff(ctx, limits{allow: l.allow}, r, next, text, notAfter)
 			if !d.again(err) {
 				return out, err
 			}
 			// Those that wait do not wait for this.
 		}
 	}
-	return d.evalInts(ctx, d.steps.Release(r, text).Brief())
+	return d.evalInts(ctx, l, d.steps.Release(r, text).Brief())
 }
 
 // handOff runs the release with what follows from it, and tells those who wait. It returns what the release returned.
-func (d *store) handOff(ctx context.Context, r *lockstore.Release, next *lockstore.Handoff, text string, notAfter int64) ([]int64, error) {
+func (d *store) handOff(ctx context.Context, l limits, r *lockstore.Release, next *lockstore.Handoff, text string, notAfter int64) ([]int64, error) {
 	sent := time.Now()
-	out, err := d.evalHandOff(bounded(ctx, 0), r, next, text)
+	out, err := d.evalHandOff(ctx, l, r, next, text)
 	all := make([]lockstore.Acquired, len(next.Asks))
 	for i := range all {
 		all[i].Sent, all[i].NotAfter = sent, notAfter
@@ -103,9 +102,9 @@ func (d *store) handOff(ctx context.Context, r *lockstore.Release, next *locksto
 }
 
 // evalHandOff sends the script, the short one first where that may do.
-func (d *store) evalHandOff(ctx context.Context, r *lockstore.Release, next *lockstore.Handoff, text string) ([]int64, error) {
+func (d *store) evalHandOff(ctx context.Context, l limits, r *lockstore.Release, next *lockstore.Handoff, text string) ([]int64, error) {
 	if c, short := d.steps.Pass(r, next, text); short {
-		out, err := d.evalInts(ctx, c)
+		out, err := d.evalInts(ctx, l, c)
 		switch {
 		case err != nil:
 			return nil, err
@@ -115,24 +114,24 @@ func (d *store) evalHandOff(ctx context.Context, r *lockstore.Release, next *loc
 			return []int64{out[0], 0, 0, 0, 0, 0, 0, 0}, nil
 		}
 	}
-	return d.evalInts(ctx, d.steps.Handoff(r, next, text))
+	return d.evalInts(ctx, l, d.steps.Handoff(r, next, text))
 }
 
 // Renew sends a batch of renewals.
 func (d *store) Renew(ctx context.Context, r lockstore.Renewal) (out []int64, err error) {
-	ctx = allowing(ctx, r.Allow)
-	text, _, err := d.notAfter(ctx)
+	l := limits{r.Allow, untilGivenUp}
+	text, _, err := d.notAfter(l.allow)
 	if err != nil {
 		return nil, err
 	}
 	sent := time.Now()
 	if r.Replicas > 0 {
-		out, err = d.renewReplicated(ctx, r, text)
+		out, err = d.renewReplicated(ctx, l, r, text)
 	} else {
-		ctx = bounded(ctx, min(r.Lease/12, time.Second/4))
-		out, err = node.Ints(d.eval(ctx, node.Renew(r, text)))
+		l.again = min(r.Lease/12, time.Second/4)
+		out, err = node.Ints(d.eval(ctx, l, node.Renew(r, text)))
 		if len(r.Holds) > 1 && errors.Is(err, lockstore.ErrMoving) {
-			out, err = d.oneByOne(ctx, r, text)
+			out, err = d.oneByOne(ctx, l, r, text)
 		}
 	}
 	if err == nil && node.Late(out) {
@@ -141,8 +140,8 @@ func (d *store) Renew(ctx context.Context, r lockstore.Renewal) (out []int64, er
 	return out, err
 }
 
-func (d *store) renewReplicated(ctx context.Context, r lockstore.Renewal, text string) ([]int64, error) {
-	reply, acked, err := d.evalReplicated(ctx, node.Renew(r, text), r.Replicas, time.Second)
+func (d *store) renewReplicated(ctx context.Context, l limits, r lockstore.Renewal, text string) ([]int64, error) {
+	reply, acked, err := d.evalReplicated(ctx, l, node.Renew(r, text), r.Replicas, time.Second)
 	out, err := node.Ints(reply, err)
 	if err == nil && !node.Late(out) && acked < r.Replicas {
 		// What replicas do not have is not done; holds that are gone are gone all the same.
@@ -153,14 +152,14 @@ func (d *store) renewReplicated(ctx context.Context, r lockstore.Renewal, text s
 
 // oneByOne renews the holds of a batch that Redis refused as a whole because its slot is on its way: some are here already, or
 // still, and Redis does what is about one of them.
-func (d *store) oneByOne(ctx context.Context, r lockstore.Renewal, text string) ([]int64, error) {
+func (d *store) oneByOne(ctx context.Context, l limits, r lockstore.Renewal, text string) ([]int64, error) {
 	out := make([]int64, len(r.Holds))
 	var failed error
 	done := false
 	for i := range r.Holds {
 		one := r
 		one.Holds = r.Holds[i : i+1]
-		codes, err := node.Ints(d.eval(ctx, node.Renew(one, text)))
+		codes, err := node.Ints(d.eval(ctx, l, node.Renew(one, text)))
 		if err == nil && node.Late(codes) {
 			err = lockstore.ErrLate
 		}
@@ -182,21 +181,21 @@ func (d *store) oneByOne(ctx context.Context, r lockstore.Renewal, text string) 
 func (d *store) Extend(ctx context.Context, e lockstore.Extension) (done lockstore.Extended, err error) {
 	err = d.idempotent(func() (at int64, err error) {
 		for try := range lateTries {
-			ctx := allowing(ctx, notAfter<<try)
+			l := limits{notAfter << try, untilGivenUp}
 			var text string
-			if text, at, err = d.notAfter(ctx); err != nil {
+			if text, at, err = d.notAfter(l.allow); err != nil {
 				return 0, err
 			}
 			done.Sent = time.Now()
 			var out []int64
-			if out, err = node.Ints(d.eval(ctx, node.Extend(e, text))); err != nil {
+			if out, err = node.Ints(d.eval(ctx, l, node.Extend(e, text))); err != nil {
 				return at, err
 			}
 			if !node.Late(out) {
 				done.Code, done.Count, done.TTL = out[0], out[1], out[2]
 				return at, nil
 			}
-			if err = d.tooLate(time.Since(done.Sent), notAfter<<try); !errors.Is(err, lockstore.ErrLate) {
+			if err = d.tooLate(time.Since(done.Sent), l.allow); !errors.Is(err, lockstore.ErrLate) {
 				break
 			}
 		}
@@ -208,11 +207,11 @@ func (d *store) Extend(ctx context.Context, e lockstore.Extension) (done locksto
 // Force frees a lock.
 func (d *store) Force(ctx context.Context, f lockstore.Forcing) (code int64, err error) {
 	err = d.idempotent(func() (int64, error) {
-		text, at, err := d.notAfter(ctx)
+		text, at, err := d.notAfter(usual.allow)
 		if err != nil {
 			return 0, err
 		}
-		reply, err := d.eval(ctx, d.steps.Force(f, text))
+		reply, err := d.eval(ctx, usual, d.steps.Force(f, text))
 		if err == nil {
 			code, err = reply.AsInt64()
 		}

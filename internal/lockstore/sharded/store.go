@@ -25,7 +25,7 @@ type shards interface {
 	Parts() []func(context.Context)
 	Close()
 	Abort()
-	Fits(name string) error
+	Rules() lockstore.Rules
 	Lane(key string) lockstore.Lane
 	Subscribe(name string, l lockstore.Listener)
 	Unsubscribe(name string, l lockstore.Listener)
@@ -34,17 +34,18 @@ type shards interface {
 	// permitted says whether locks with this name may be given, when that is known, or ctx has ended.
 	permitted(ctx context.Context, name string) (refused, err error)
 	// do has send talk to the Redis that has the key, with ask behind ASKING.
-	do(ctx context.Context, key string, send func(s *shard, ask bool) error) error
+	do(ctx context.Context, l limits, key string, send func(s *shard, ask bool) error) error
 	// ints runs a script that every LOCK and UNLOCK needs on the Redis that has its first key, in as few steps as it may.
-	ints(ctx context.Context, c node.Call) ([]int64, error)
+	ints(ctx context.Context, l limits, c node.Call) ([]int64, error)
 	// prepare makes a call what is to be sent to that Redis.
-	prepare(ctx context.Context, s *shard, c node.Call) (node.Call, error)
+	prepare(s *shard, l limits, c node.Call) (node.Call, error)
 	// wasLate is told that a shard came to a script after its not-after.
 	wasLate(s *shard)
 	// again says whether what was not done is asked of a shard again.
 	again(err error) bool
-	// notAfter is the not-after of a script that is about to be sent, as its argument, and in µs of the clock of now.
-	notAfter(ctx context.Context) (text string, at int64, err error)
+	// notAfter is the not-after of a script that is about to be sent and may be done for so long, as its argument, and in µs of the
+	// clock of now.
+	notAfter(allow time.Duration) (text string, at int64, err error)
 	// now is the time in µs by which not-afters are reckoned.
 	now() int64
 	// final is when a request that was to be sent with that not-after can no longer be done.
@@ -82,12 +83,6 @@ func newStore(s shards, publish string, h lockstore.Host) *store {
 }
 
 func (d *store) Parts() []func(context.Context) { return append(d.shards.Parts(), d.tellVacancies) }
-
-func (d *store) Limit(int64, int64) error { return nil }
-
-func (d *store) Drift(time.Duration) time.Duration { return 0 }
-
-func (d *store) Votes() bool { return false }
 
 func (d *store) Nodes() []lockstore.NodeInfo { return nil }
 

@@ -121,7 +121,7 @@ func (d *store) tellVacant(batch []*vacancy) {
 	for i, v := range batch {
 		ids[i] = v.id
 	}
-	out, err := node.Ints(d.eval(bounded(context.Background(), 0), d.steps.Vacant(ids)))
+	out, err := node.Ints(d.eval(context.Background(), limits{allow: notAfter}, d.steps.Vacant(ids)))
 	now := time.Now()
 	for i, v := range batch {
 		switch {

@@ -38,7 +38,7 @@ func TestVacantOnlyWhenFree(t *testing.T) {
 	c := d.steps.Vacant([]lockstore.ID{
 		id("others", "me", lockstore.Plain), id("own", "me", lockstore.Plain), id("endless", "me", lockstore.Plain), id("text", "me", lockstore.Plain), id("reads", "me", lockstore.Read),
 	})
-	out, err := node.Ints(d.eval(context.Background(), c))
+	out, err := node.Ints(d.eval(context.Background(), usual, c))
 	if err != nil || out[1] < 50000 || out[1] > 60000 {
 		t.Fatal(out, err)
 	}

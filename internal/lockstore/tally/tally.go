@@ -4,7 +4,6 @@ package tally
 
 import (
 	"slices"
-	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/scripts"
@@ -139,9 +138,6 @@ func Lasts(left []int64, need int) int64 {
 	ttl := left[len(left)-need]
 	return max(0, ttl-ttl/100-2) // as Drift
 }
-
-// Drift is how much earlier than by its lease a lock of a quorum counts as over, since clocks differ: 1 % and 2 ms.
-func Drift(lease time.Duration) time.Duration { return lease/100 + 2*time.Millisecond }
 
 // Column is one number of what each node returned that said so.
 func (t Tally) Column(code int64, at int) (all []int64) {

@@ -1,0 +1,49 @@
+package lockstore
+
+import (
+	"fmt"
+	"time"
+)
+
+// Rules are what the locks of a store are bound by. The zero value is that of a store where each lock is on the only Redis.
+type Rules struct {
+	// Votes: each lock is on several nodes, of which a majority decides. An owner's hold counts one, each attempt is taken back under
+	// its own name, and nobody queues.
+	Votes    bool
+	MaxLease time.Duration // of those
+	// Slots: each lock is on the node of its name's slot.
+	Slots bool
+}
+
+// Fits says whether a lock may have this name.
+func (r Rules) Fits(name string) error {
+	if !r.Slots || Clusterable(name) {
+		return nil
+	}
+	return &Error{Code: "ERR", Text: "'" + Printable(name) + "' cannot be a lock on a cluster: its braces are no hash tag, so its keys and " +
+		"channels would be on different nodes; use a name without braces, or with one {tag}"}
+}
+
+// Limit refuses a lease, in ms, and a number of replicas that the store cannot keep.
+func (r Rules) Limit(lease, replicas int64) error {
+	switch most := r.MaxLease.Milliseconds(); {
+	case !r.Votes:
+		return nil
+	case lease > most:
+		return &Error{Code: "ERR", Text: fmt.Sprintf("the lease is longer than the %d ms of quorum-max-lease", most)}
+	case replicas > 0:
+		return &Error{Code: "ERR", Text: "REPLICAS is not supported with --quorum: its nodes are independent masters"}
+	}
+	return nil
+}
+
+// Drift is how much earlier than by its lease a lock counts as over.
+func (r Rules) Drift(lease time.Duration) time.Duration {
+	if !r.Votes {
+		return 0
+	}
+	return Drift(lease)
+}
+
+// Drift is how far the clocks of two nodes may come apart within that time: 1 % and 2 ms.
+func Drift(lease time.Duration) time.Duration { return lease/100 + 2*time.Millisecond }
