@@ -191,7 +191,7 @@ func (a *acquire) register(ans lockstore.Acquired) (lost lossRecord, yes bool) {
 	if !h.explicit && ans.Raised == 1 && h.count > 0 && ans.Count <= h.count {
 		m.holds.lose(h, h.whyGone()) // what was to be entered again had gone: this is a first hold
 	}
-	a.c.contradict(h.id)
+	a.contradict()
 	if h.count == 0 {
 		h.streak, h.registration = m.holds.streakOf(a), ""
 	}

@@ -137,7 +137,7 @@ func (c *Client) Close(how CloseHow) {
 // take picks the implicit holds that are to end. On the last call explicit ones lose the connection that kept them
 // renewed: they are renewed for Options.OwnerGrace longer and run out then, unless their owner is heard of again.
 func (c *Client) take(last bool) (implicit []*hold) {
-	implicit, left := c.takeQuietly(last)
+	implicit, left := c.m.holds.ending(c, last)
 	if left > 0 {
 		c.m.log.Info("a connection has closed that named owners of locks: they run out unless their owners are heard of again",
 			"locks", left, "client", c.info.Addr, "renewed_for", c.m.opts.OwnerGrace)
@@ -145,10 +145,10 @@ func (c *Client) take(last bool) (implicit []*hold) {
 	return implicit
 }
 
-// takeQuietly is take without its line in the log, for which nobody waits with mu; left is how many it is about.
-func (c *Client) takeQuietly(last bool) (implicit []*hold, left int) {
-	c.m.holds.mu.Lock()
-	defer c.m.holds.mu.Unlock()
+// ending is the part of Client.take that takes mu, with which nobody waits for the log; left is how many of the explicit holds were renewed.
+func (hs *holds) ending(c *Client, last bool) (implicit []*hold, left int) {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
 	for h := range c.holds {
 		switch {
 		case !h.explicit:
@@ -157,7 +157,7 @@ func (c *Client) takeQuietly(last bool) (implicit []*hold, left int) {
 			if h.watched {
 				left++
 			}
-			c.m.holds.leaveOwner(h)
+			hs.leaveOwner(h)
 		}
 	}
 	return implicit, left
@@ -194,11 +194,7 @@ func outcomeUnknown(verb string, cause error) error {
 }
 
 // request numbers one request of this process: a registration, or an attempt on a quorum.
-func (c *Client) request() string { return c.m.request(c.owner) }
-
-func (m *Manager) request(by string) string {
-	return by + ":" + strconv.FormatUint(m.requests.Add(1), 36)
-}
+func (c *Client) request() string { return c.owner + ":" + strconv.FormatUint(c.m.requests.Add(1), 36) }
 
 // sleep waits for d, or less when ctx ends or the engine stops; it says whether d passed.
 func (l *life) sleep(ctx context.Context, d time.Duration) bool {

@@ -53,8 +53,8 @@ func (c *Client) renew(ctx context.Context, r RenewRequest) error {
 		return ctx.Err()
 	}
 	e := c.newExtension(h, r)
-	done, err := m.store.Extend(ctx, e)
-	m.holds.noteStep(h, done)
+	done, err := m.store.Extend(ctx, e.Extension)
+	e.note(done)
 	switch {
 	case lockstore.Unknown(err):
 		return outcomeUnknown("RENEW", err)
@@ -67,15 +67,23 @@ func (c *Client) renew(ctx context.Context, r RenewRequest) error {
 		}
 		return err
 	}
-	return c.extended(h, r, done, e.Registration)
+	return e.conclude(done)
 }
 
-// newExtension is the step of a RENEW. The hold is busy.
-func (c *Client) newExtension(h *hold, r RenewRequest) lockstore.Extension {
+// extension is one RENEW under way: a step, and what the engine knows of it. Its hold is busy meanwhile.
+type extension struct {
+	lockstore.Extension
+	c *Client
+	h *hold
+}
+
+func (c *Client) newExtension(h *hold, r RenewRequest) *extension {
 	c.m.holds.mu.Lock()
 	defer c.m.holds.mu.Unlock()
-	e := lockstore.Extension{ID: h.id, Named: h.explicit, Lease: leaseOf(Request{Lease: r.Lease}, c.m.opts), Watched: r.Lease == 0,
-		Known: h.registration, Attempt: h.attempt, Count: h.count}
+	e := &extension{c: c, h: h, Extension: lockstore.Extension{
+		ID: h.id, Named: h.explicit, Lease: leaseOf(Request{Lease: r.Lease}, c.m.opts), Watched: r.Lease == 0,
+		Known: h.registration, Attempt: h.attempt, Count: h.count,
+	}}
 	if !h.explicit {
 		return e
 	}
@@ -85,12 +93,13 @@ func (c *Client) newExtension(h *hold, r RenewRequest) lockstore.Extension {
 	if e.Registration == "" {
 		e.Registration = c.request()
 	}
-	e.Registration = lockstore.Marked(e.Registration, r.Lease == 0)
+	e.Registration = lockstore.Marked(e.Registration, e.Watched)
 	return e
 }
 
-// noteStep notes what a RENEW has changed, whatever else came of it.
-func (hs *holds) noteStep(h *hold, done lockstore.Extended) {
+// note notes what has changed, whatever else came of it.
+func (e *extension) note(done lockstore.Extended) {
+	hs, h := e.c.m.holds, e.h
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
 	if done.Attempt != "" {
@@ -102,30 +111,30 @@ func (hs *holds) noteStep(h *hold, done lockstore.Extended) {
 	}
 }
 
-// extended notes a lease that Redis has set. What was told lost while the request was under way stays lost, and a lease that was
-// over before the answer came is none.
-func (c *Client) extended(h *hold, r RenewRequest, done lockstore.Extended, registration string) error {
-	lost, told := c.noteExtended(h, r, done, registration)
+// conclude notes a lease that Redis has set. What was told lost while the request was under way stays lost, and a lease that was over
+// before the answer came is none.
+func (e *extension) conclude(done lockstore.Extended) error {
+	lost, told := e.register(done)
 	if told {
-		c.m.giveBacks.surrenderLater(h)
+		e.c.m.giveBacks.surrenderLater(e.h)
 	}
 	if lost.reason != "" {
-		return lost.error(r.Key)
+		return lost.error(e.h.id.Key)
 	}
 	return nil
 }
 
-// noteExtended is the part of extended that takes mu. told says that Redis has a lock that was told lost.
-func (c *Client) noteExtended(h *hold, r RenewRequest, done lockstore.Extended, registration string) (lost lossRecord, told bool) {
-	m := c.m
+// register is the part of conclude that takes holds.mu. told says that Redis has a lock that was told lost.
+func (e *extension) register(done lockstore.Extended) (lost lossRecord, told bool) {
+	m, c, h := e.c.m, e.c, e.h
 	m.holds.mu.Lock()
 	defer m.holds.mu.Unlock()
 	if lost, told = c.lossOf(h.id); told && !h.explicit {
 		return lost, true
 	}
 	m.holds.begin(h, c, done.Count)
-	h.watched, h.deadline, h.registration = r.Lease == 0, done.Sent.Add(lockstore.Milliseconds(done.TTL)), registration
-	h.lease = lockstore.Milliseconds(leaseOf(Request{Lease: r.Lease}, m.opts))
+	h.watched, h.deadline, h.registration = e.Watched, done.Sent.Add(lockstore.Milliseconds(done.TTL)), e.Registration
+	h.lease = lockstore.Milliseconds(e.Lease)
 	m.holds.planNext(h, done.Sent)
 	m.done.remove(h.id)
 	if !time.Now().Before(h.deadline) {

@@ -183,7 +183,7 @@ func TestLostReplyOfAnOwnersGrant(t *testing.T) {
 			c, _ := client(m)
 			r := Request{Key: fmt.Sprint("k", i), Owner: "me", Lease: lease}
 			a, ans := askedFor(t, c, r)
-			g, _, err := c.finish(context.Background(), a, lockstore.Acquired{NotAfter: ans.NotAfter}, &upstream.LostError{Cause: errors.New("cut")})
+			g, _, err := a.finish(context.Background(), lockstore.Acquired{NotAfter: ans.NotAfter}, &upstream.LostError{Cause: errors.New("cut")})
 			if err != nil || g.again {
 				t.Fatal(g, err)
 			}

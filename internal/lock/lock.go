@@ -154,12 +154,12 @@ func (c *Client) try(ctx context.Context, r Request, w *waiter) (Grant, refusal,
 	}
 	a := c.newAcquire(h, r, w)
 	ans, err := a.ask(ctx)
-	return c.finish(ctx, a, ans, err)
+	return a.finish(ctx, ans, err)
 }
 
-// finish makes a verb's answer of what Redis said to its acquire, which may be nothing, and leaves the hold.
-func (c *Client) finish(ctx context.Context, a *acquire, ans lockstore.Acquired, err error) (Grant, refusal, error) {
-	m, verb := c.m, a.r.verb()
+// finish makes a verb's answer of what Redis said, which may be nothing, and leaves the hold.
+func (a *acquire) finish(ctx context.Context, ans lockstore.Acquired, err error) (Grant, refusal, error) {
+	m, verb := a.c.m, a.r.verb()
 	var known settled // of a request that was done, although its reply was lost
 	for {
 		if err != nil && !lockstore.Unknown(err) && known.Code == 1 {

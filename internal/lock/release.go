@@ -312,7 +312,11 @@ func (c *Client) force(ctx context.Context, r UnlockRequest) (bool, error) {
 	var code int64
 	for _, k := range kinds {
 		var err error
-		if code, err = c.forceKind(ctx, k, r); err != nil {
+		code, err = c.m.store.Force(ctx, lockstore.Forcing{DB: r.DB, Key: r.Key, Kind: k, Side: r.Side})
+		if lockstore.Unknown(err) {
+			err = outcomeUnknown("UNLOCK", err)
+		}
+		if err != nil {
 			return false, err
 		}
 		if code == 1 {
@@ -330,13 +334,4 @@ func (c *Client) force(ctx context.Context, r UnlockRequest) (bool, error) {
 		return false, &Error{Code: "WRONGTYPE", Text: "the hash at '" + lockstore.Printable(r.Key) + "' is no lock"}
 	}
 	return code == 1, nil
-}
-
-// forceKind frees a lock of one kind.
-func (c *Client) forceKind(ctx context.Context, k Kind, r UnlockRequest) (code int64, err error) {
-	code, err = c.m.store.Force(ctx, lockstore.Forcing{DB: r.DB, Key: r.Key, Kind: k, Side: r.Side})
-	if lockstore.Unknown(err) {
-		err = outcomeUnknown("UNLOCK", err)
-	}
-	return code, err
 }

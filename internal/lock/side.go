@@ -68,17 +68,18 @@ func (c *Client) remembered(id lockstore.ID) lockstore.ID {
 	return out
 }
 
-// contradict has the watchdog look at the holds that cannot be when this one was granted: a plain lock and a read/write lock
+// contradict has the watchdog look at the holds that cannot be since this one was granted: a plain lock and a read/write lock
 // are never at one key together. holds.mu is held.
-func (c *Client) contradict(id lockstore.ID) {
-	m, l := c.m, id.Line()
+func (a *acquire) contradict() {
+	m, id := a.c.m, a.h.id
+	l := id.Line()
 	l.RW = !l.RW
 	for h := range m.holds.byKey[l] {
 		m.holds.suspect(h, reasonGone)
 	}
 	for _, k := range lockstore.Kinds { // nor are losses of the other kind what the owner's next UNLOCK is about
 		if was := id.As(k); was.Line() != id.Line() {
-			c.forgetLoss(was)
+			a.c.forgetLoss(was)
 		}
 	}
 }

@@ -73,7 +73,7 @@ func (w *waiter) stand(ctx context.Context, over <-chan time.Time, trouble error
 		var err error
 		switch {
 		case e.offer.acquire != nil:
-			g, no, err = w.c.finish(ctx, e.offer.acquire, e.offer.got, e.offer.err)
+			g, no, err = e.offer.acquire.finish(ctx, e.offer.got, e.offer.err)
 		case e.ended != nil:
 			if trouble != nil && errors.Is(e.ended, ErrNotAcquired) {
 				return Grant{}, trouble
