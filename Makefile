@@ -94,7 +94,7 @@ mutations: ## do the simulation and the histories find mistakes made on purpose?
 
 long: ## the long forms of tests before one Redis: minutes of coming and going, every command often
 	@.ci/need redis-server redis-cli
-	LOCKPROXY_LONG=1 go test ./integration/dropin ./integration/faults ./integration/locks -count=1 -timeout 1h $(ARGS)
+	LOCKPROXY_LONG=1 go test ./cmd/lockproxy ./integration/dropin ./integration/faults ./integration/locks -count=1 -timeout 1h $(ARGS)
 
 nodes: ## locks counted through failovers, resharding and faults of clusters and Sentinels: the long forms, with their figures
 	@.ci/need redis-server

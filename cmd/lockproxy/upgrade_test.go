@@ -2,13 +2,16 @@ package main
 
 import (
 	"fmt"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/lockproxy/lockproxy/integration/harness"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
@@ -38,66 +41,125 @@ func (c *caller) do(end time.Time, name string, args ...any) (got any, err error
 	}
 }
 
+// upgraded is a client under load: what it asks for is answered whole, however often it has to connect again, and the lock it has
+// nobody else has.
+func upgraded(t *testing.T, addr string, client int, inside *sync.Mutex, stop <-chan struct{}) (commands int) {
+	c := caller{addr: addr}
+	defer func() {
+		if c.conn != nil {
+			c.conn.Close()
+		}
+	}()
+	for ; ; commands++ {
+		select {
+		case <-stop:
+			return commands
+		default:
+		}
+		end := time.Now().Add(patience)
+		if got, err := redis.String(c.do(end, "ECHO", commands)); err != nil || got != fmt.Sprint(commands) {
+			t.Errorf("client %d: ECHO %d is answered %q, %v", client, commands, got, err)
+			return commands
+		}
+		got, err := c.do(end, "LOCK", "shared", "BLOCK", 1000)
+		if err != nil && !strings.HasPrefix(err.Error(), "DRAINING") {
+			t.Errorf("client %d: LOCK: %v", client, err)
+			return commands
+		}
+		if err != nil || got == nil {
+			continue
+		}
+		if !inside.TryLock() {
+			t.Errorf("client %d: a lock is held twice", client)
+			return commands
+		}
+		if _, err := c.conn.Do("PING"); err != nil { // a holder keeps its connection
+			t.Errorf("client %d: PING of a holder: %v", client, err)
+		}
+		inside.Unlock()
+		if got, err := redis.Int(c.conn.Do("UNLOCK", "shared")); err != nil || got != 1 {
+			t.Errorf("client %d: UNLOCK is answered %d, %v", client, got, err)
+			return commands
+		}
+	}
+}
+
+// blocked has clients wait at a process for locks that the holder has, half of them in a fair queue, and returns their connections.
+func blocked(t *testing.T, p *process, addr string, holder redis.Conn, name string, clients int) (waiting []redis.Conn) {
+	t.Helper()
+	verbs := [2]string{"LOCK", "FAIRLOCK"}
+	for _, verb := range verbs {
+		expect(t, holder, "OK", verb, name+verb)
+	}
+	for i := range clients {
+		c := p.dial("tcp", addr)
+		if err := c.Send(verbs[i%2], name+verbs[i%2], "BLOCK", 0); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		waiting = append(waiting, c)
+	}
+	for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+		list, err := holder.Do("LOCKLIST", "MATCH", name+"*")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Count(fmt.Sprintf("%s", list), "waiting-ms") == clients {
+			return waiting
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%d clients do not come to wait: %s", clients, list)
+		}
+	}
+}
+
 // A new process serves at the same address while the old one drains: clients that connect again get all their replies, no lock is
-// held twice, and who holds one keeps it until it unlocks.
+// held twice, who holds one keeps it until it unlocks, and who waits for one is told to ask again.
 func TestUpgradeWithReusePort(t *testing.T) {
 	t.Parallel()
+	upgrades, clients, waiters := 2, 20, 4
+	if harness.Long() {
+		upgrades, clients, waiters = 5, 200, 100
+	}
 	server := testredis.Start(t)
 	addr := freeAddr(t)
 	args := []string{"--upstream", server.URL(), "--listen", addr, "--reuse-port", "yes", "--drain-timeout", "1m"}
 	old := start(t, args...)
-	holder := old.dial("tcp", addr)
-	expect(t, holder, "OK", "LOCK", "kept")
 	stop := make(chan struct{})
 	var work sync.WaitGroup
+	var commands atomic.Int64
 	var inside sync.Mutex // TryLock fails when two have the lock
-	for i := range 20 {
-		work.Go(func() {
-			c := caller{addr: addr}
-			for n := 0; ; n++ {
-				select {
-				case <-stop:
-					return
-				default:
-				}
-				end := time.Now().Add(patience)
-				if got, err := redis.String(c.do(end, "ECHO", n)); err != nil || got != fmt.Sprint(n) {
-					t.Errorf("client %d: ECHO %d is answered %q, %v", i, n, got, err)
-					return
-				}
-				if got, err := c.do(end, "LOCK", "shared", "BLOCK", 1000); err != nil || got == nil {
-					continue // DRAINING, or somebody else has it
-				}
-				if !inside.TryLock() {
-					t.Error("a lock is held twice")
-					return
-				}
-				if _, err := c.conn.Do("PING"); err != nil { // a holder keeps its connection
-					t.Errorf("client %d: PING of a holder: %v", i, err)
-				}
-				inside.Unlock()
-				if got, err := redis.Int(c.conn.Do("UNLOCK", "shared")); err != nil || got != 1 {
-					t.Errorf("client %d: UNLOCK is answered %d, %v", i, got, err)
-					return
-				}
-			}
-		})
+	defer work.Wait()
+	end := sync.OnceFunc(func() { close(stop) })
+	defer end()
+	for i := range clients {
+		work.Go(func() { commands.Add(int64(upgraded(t, addr, i, &inside, stop))) })
 	}
-	for range 2 {
+	for i := range upgrades {
+		name := fmt.Sprintf("kept-%d-", i)
+		holder := old.dial("tcp", addr)
+		waiting := blocked(t, old, addr, holder, name, waiters)
 		next := start(t, args...)
 		next.awaitLog("serving")
 		old.cmd.Process.Signal(syscall.SIGTERM)
 		old.awaitLog("draining")
-		if holder != nil {
-			expect(t, holder, int64(1), "RENEW", "kept")
-			expect(t, holder, int64(1), "UNLOCK", "kept")
-			holder = nil
+		for _, c := range waiting {
+			if got, err := c.Receive(); err == nil || !strings.HasPrefix(err.Error(), "DRAINING") {
+				t.Errorf("upgrade %d: who waits is answered %v, %v", i, got, err)
+			}
+		}
+		for _, verb := range []string{"LOCK", "FAIRLOCK"} {
+			expect(t, holder, int64(1), "RENEW", name+verb)
+			expect(t, holder, int64(1), "UNLOCK", name+verb)
 		}
 		if code := old.exit(); code != exitOK {
 			t.Errorf("exit code %d", code)
 		}
 		old = next
 	}
-	close(stop)
+	end()
 	work.Wait()
+	t.Logf("%d upgrades: %d clients had %d commands answered", upgrades, clients, commands.Load())
 }
