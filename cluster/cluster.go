@@ -59,7 +59,7 @@ type Cluster struct {
 
 	mu         sync.Mutex // guards all below, and the nodes' users, left and closed
 	nodes      map[*Node]struct{}
-	confirming map[credentials]bool // accounts that all masters are being asked about
+	confirming map[credentials]chan struct{} // accounts that all masters are being asked about, and what has them asked again
 	hooks      hooks
 }
 
@@ -85,7 +85,7 @@ func Open(ctx context.Context, target upstream.ClusterTarget, o Options) (*Clust
 	if o.Node.Logger == nil {
 		o.Node.Logger = slog.Default()
 	}
-	c := &Cluster{target: target, opts: o, log: o.Node.Logger, leftFor: leftFor, nodes: map[*Node]struct{}{}, confirming: map[credentials]bool{}}
+	c := &Cluster{target: target, opts: o, log: o.Node.Logger, leftFor: leftFor, nodes: map[*Node]struct{}{}, confirming: map[credentials]chan struct{}{}}
 	c.ctx, c.stop = context.WithCancel(context.Background())
 	c.refresh = newRefresher()
 	if o.Replicas {

@@ -30,10 +30,7 @@ func openTarget(t testing.TB, target upstream.ClusterTarget, o Options) *Cluster
 	if o.Node.Logger == nil {
 		o.Node.Logger = slog.New(slog.DiscardHandler)
 	}
-	c, err := Open(context.Background(), target, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := testredis.Opened(t, func() (*Cluster, error) { return Open(context.Background(), target, o) })
 	t.Cleanup(c.Close)
 	return c
 }

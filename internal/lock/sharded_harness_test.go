@@ -37,10 +37,9 @@ func clusterEngine(t *testing.T, tc *testredis.Cluster, o Options, by ...sharded
 func shardedEngine(t *testing.T, target upstream.ClusterTarget, o Options, by ...sharded.PubSub) *Manager {
 	t.Helper()
 	o.Logger = testLog()
-	c, err := cluster.Open(context.Background(), target, cluster.Options{Node: upstream.NodeOptions{Logger: o.Logger}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := testredis.Opened(t, func() (*cluster.Cluster, error) {
+		return cluster.Open(context.Background(), target, cluster.Options{Node: upstream.NodeOptions{Logger: o.Logger}})
+	})
 	return atWork(t, New(sharded.Cluster(c, cmp.Or(append(by, "")...)), o), c.Close)
 }
 

@@ -79,10 +79,9 @@ func startProxyOf(t testing.TB, redis *testredis.Cluster, change func(*Options),
 	for _, b := range budget {
 		node.Budget = b
 	}
-	c, err := cluster.Open(context.Background(), target, cluster.Options{Node: node})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := testredis.Opened(t, func() (*cluster.Cluster, error) {
+		return cluster.Open(context.Background(), target, cluster.Options{Node: node})
+	})
 	return serve(t, Options{Upstream: Upstream{Cluster: c, Locks: lock.New(sharded.Cluster(c, ""), testLocks(log))}, Logger: log}, change, c.Close)
 }
 

@@ -3,7 +3,6 @@ package session
 import (
 	"context"
 	"net"
-	"time"
 
 	"github.com/lockproxy/lockproxy/commands"
 	"github.com/lockproxy/lockproxy/internal/backend"
@@ -60,7 +59,7 @@ func (s *Session) authenticate(user, password string) error {
 func (s *Session) showToRedis() {
 	ctx, done := s.clientContext()
 	defer done()
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	ctx, cancel := context.WithTimeout(ctx, backend.QuestionTime)
 	defer cancel()
 	s.pipes.Show(ctx)
 }

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 // Redis closes a connection on which it holds more than 1 KB to somebody who has not logged in. Strangers share one: however many
@@ -24,6 +25,7 @@ func TestStrangersAreAnsweredHoweverMany(t *testing.T) {
 			t.Errorf("%.40q: %q, Redis says %q", words, got, want)
 		}
 	}
+	began := time.Now()
 	var all sync.WaitGroup
 	for i := range many {
 		w := dialWire(t, p.addr)
@@ -42,8 +44,9 @@ func TestStrangersAreAnsweredHoweverMany(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if made := stat(t, do, "total_connections_received") - before; made > 50 {
-		t.Errorf("%d connections for %d strangers", made, many)
+	// Whether Redis lets strangers in is asked again every second, on a connection of its own.
+	if made := stat(t, do, "total_connections_received") - before; made > 50+2*int(time.Since(began).Seconds()) {
+		t.Errorf("%d connections for %d strangers within %v", made, many, time.Since(began))
 	}
 	w := dialWire(t, p.addr)
 	w.raw([]byte(strings.Repeat("GET k\r\n", deep)))

@@ -78,10 +78,9 @@ func TestProbeDoesAllAndLeavesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := cluster.Open(t.Context(), target, cluster.Options{Node: upstream.NodeOptions{Logger: slog.New(slog.DiscardHandler)}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := testredis.Opened(t, func() (*cluster.Cluster, error) {
+		return cluster.Open(t.Context(), target, cluster.Options{Node: upstream.NodeOptions{Logger: slog.New(slog.DiscardHandler)}})
+	})
 	for name, way := range map[string]struct {
 		store   *store
 		servers []*testredis.Server
