@@ -2,165 +2,175 @@ package commands
 
 import (
 	"bytes"
+	"slices"
+	"strconv"
 	"strings"
-	"time"
 
+	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
-// The grammar and the replies of HELLO and CLIENT, which are Redis' own.
+// What a client says of itself and of its connection: CLIENT ID, SETNAME, GETNAME, SETINFO, CAPA, NO-EVICT, NO-TOUCH, REPLY, GETREDIR,
+// TRACKINGINFO and HELP.
 
 // Errors in Redis' words.
 const (
 	SyntaxError  = "ERR syntax error"
-	NotANumber   = "ERR value is not an integer or out of range"
-	BadName      = "ERR Client names cannot contain spaces, newlines or special characters."
-	NoKeys       = "ERR The command has no key arguments" // COMMAND GETKEYS of a command without keys
+	notANumber   = "ERR value is not an integer or out of range"
+	badName      = "ERR Client names cannot contain spaces, newlines or special characters."
+	noKeys       = "ERR The command has no key arguments" // COMMAND GETKEYS of a command without keys
 	badProto     = "NOPROTO unsupported protocol version"
-	WrongPass    = "WRONGPASS invalid username-password pair or user is disabled."
+	wrongPass    = "WRONGPASS invalid username-password pair or user is disabled."
 	protoNotANum = "ERR Protocol version is not an integer or out of range"
 )
 
-// HelloOptions is what HELLO was given.
-type HelloOptions struct {
-	Proto          int // 0: the one in use
-	Auth, Named    bool
-	User, Password string
-	Name           string
-}
+func appendOK(out []byte) []byte { return resp.AppendSimple(out, "OK") }
 
-// ParseHello reads HELLO. line is the error that Redis gives; "": none.
-func ParseHello(args [][]byte) (o HelloOptions, line string) {
-	if len(args) > 1 {
-		n, ok := resp.Integer(args[1])
-		if !ok {
-			return o, protoNotANum
-		}
-		if n < 2 || n > 3 {
-			return o, badProto
-		}
-		o.Proto = int(n)
+func clientID(c Client, _ [][]byte, out []byte) []byte { return resp.AppendInt(out, c.ID()) }
+
+func clientSetName(c Client, args [][]byte, out []byte) []byte {
+	if !ValidName(args[2]) {
+		return resp.AppendError(out, badName)
 	}
-	for i := 2; i < len(args); i++ {
-		more := len(args) - 1 - i
-		switch option := strings.ToUpper(string(args[i])); {
-		case option == "AUTH" && more >= 2:
-			o.Auth, o.User, o.Password = true, string(args[i+1]), string(args[i+2])
-			i += 2
-		case option == "SETNAME" && more >= 1:
-			if !ValidName(args[i+1]) {
-				return o, BadName
-			}
-			o.Named, o.Name = true, string(args[i+1])
-			i++
-		default:
-			return o, "ERR Syntax error in HELLO option '" + Clip(args[i]) + "'"
-		}
+	c.Rename(string(args[2]))
+	return appendOK(out)
+}
+
+func clientGetName(c Client, _ [][]byte, out []byte) []byte {
+	name := c.Name()
+	if name == "" {
+		return resp.AppendNull(out, c.Proto())
 	}
-	return o, ""
+	return resp.AppendBulkString(out, name)
 }
 
-// KillFilter is what CLIENT KILL was given; "" and 0 stand for anything.
-type KillFilter struct {
-	ID                int64
-	Addr, LAddr, User string
-	Kind              string // TYPE
-	Age               int64  // seconds, at least
-	SkipMe            bool
-	old               bool // of the form CLIENT KILL addr:port
-}
-
-// ParseKill reads CLIENT KILL. line is the error that Redis gives; "": none.
-func ParseKill(args [][]byte) (f KillFilter, line string) {
-	if len(args) == 3 {
-		return KillFilter{Addr: string(args[2]), old: true}, "" // the old form may kill its own sender
-	}
-	f.SkipMe = true
-	for i := 2; i < len(args); i += 2 {
-		if i+1 == len(args) {
-			return f, SyntaxError
-		}
-		value := args[i+1]
-		switch strings.ToUpper(string(args[i])) {
-		case "ID":
-			n, ok := resp.Integer(value)
-			if !ok || n < 1 {
-				return f, "ERR client-id should be greater than 0"
-			}
-			f.ID = n
-		case "MAXAGE": // as of Redis 7.4
-			n, ok := resp.Integer(value)
-			if !ok {
-				return f, "ERR maxage is not an integer or out of range"
-			}
-			if n <= 0 {
-				return f, "ERR maxage should be greater than 0"
-			}
-			f.Age = n
-		case "TYPE":
-			known := false
-			if f.Kind, known = ClientType(value); !known {
-				return f, UnknownType(value)
-			}
-		case "ADDR":
-			f.Addr = string(value)
-		case "LADDR":
-			f.LAddr = string(value)
-		case "USER":
-			f.User = string(value)
-		case "SKIPME":
-			switch strings.ToLower(string(value)) {
-			case "yes":
-				f.SkipMe = true
-			case "no":
-				f.SkipMe = false
-			default:
-				return f, SyntaxError
-			}
-		default:
-			return f, SyntaxError
-		}
-	}
-	return f, ""
-}
-
-// Matches says whether a client is one of those to kill. SkipMe is left to the caller.
-func (f KillFilter) Matches(c ClientFacts) bool {
-	return (f.Kind == "" || f.Kind == c.Kind()) && (f.ID == 0 || f.ID == c.ID) && (f.Addr == "" || f.Addr == c.Addr) &&
-		(f.LAddr == "" || f.LAddr == c.LAddr) && (f.User == "" || f.User == c.User) && (f.Age == 0 || int64(c.Age/time.Second) >= f.Age)
-}
-
-// AppendReply appends the reply to a CLIENT KILL that has killed so many clients.
-func (f KillFilter) AppendReply(out []byte, killed int) []byte {
-	switch {
-	case !f.old:
-		return resp.AppendInt(out, int64(killed))
-	case killed == 0:
-		return resp.AppendError(out, "ERR No such client")
-	}
-	return resp.AppendSimple(out, "OK")
-}
-
-// SetInfo is what CLIENT SETINFO was given.
-type SetInfo struct {
-	Version bool // of the library; else its name
-	Value   string
-}
-
-// ParseSetInfo reads CLIENT SETINFO lib-name|lib-ver value, as of Redis 7.2. line is the error that Redis gives; "": none.
-func ParseSetInfo(args [][]byte) (i SetInfo, line string) {
+// clientSetInfo is CLIENT SETINFO lib-name|lib-ver value, as of Redis 7.2. A library's name is what tells the lock engine that the
+// connection may come out of a pool.
+func clientSetInfo(c Client, args [][]byte, out []byte) []byte {
 	option := strings.ToLower(string(args[2]))
-	if option != "lib-name" && option != "lib-ver" {
-		return i, "ERR Unrecognized option '" + Clip(args[2]) + "'"
+	of, known := libraryInfo[option]
+	switch {
+	case !known:
+		return resp.AppendError(out, "ERR Unrecognized option '"+Clip(args[2])+"'")
+	case !ValidName(args[3]):
+		return resp.AppendError(out, "ERR "+option+" cannot contain spaces, newlines or special characters.")
 	}
-	if !ValidName(args[3]) {
-		return i, "ERR " + option + " cannot contain spaces, newlines or special characters."
-	}
-	return SetInfo{Version: option == "lib-ver", Value: string(args[3])}, ""
+	c.Set(dedicated.Setting{Of: of, Value: string(args[3])})
+	return appendOK(out)
 }
 
-// AppendClientHelp appends Redis' CLIENT HELP with what it does not know of put before its last entry, HELP itself.
-func AppendClientHelp(out []byte, r resp.Reply) []byte {
+var libraryInfo = map[string]dedicated.SettingOf{"lib-name": dedicated.SettingLibrary, "lib-ver": dedicated.SettingVersion}
+
+func clientNoEvict(c Client, args [][]byte, out []byte) []byte {
+	return setSwitch(c, dedicated.SettingNoEvict, args[2], out)
+}
+
+func clientNoTouch(c Client, args [][]byte, out []byte) []byte {
+	return setSwitch(c, dedicated.SettingNoTouch, args[2], out)
+}
+
+// setSwitch takes ON or OFF. What it switches is Redis' business with its own clients and only shown here.
+func setSwitch(c Client, of dedicated.SettingOf, arg, out []byte) []byte {
+	if !isSwitch(arg) {
+		return resp.AppendError(out, SyntaxError)
+	}
+	c.Set(dedicated.Setting{Of: of, Value: strings.ToUpper(string(arg))})
+	return appendOK(out)
+}
+
+func isSwitch(arg []byte) bool { return same(arg, "ON") || same(arg, "OFF") }
+
+// LossPush is the capability of a client that wants to be told of lost locks. Redis itself pushes nothing that was not asked for, and
+// there are libraries that take any push for the reply to their next command.
+const LossPush = "lock-lost"
+
+// clientCapa is CLIENT CAPA capability …, as of Valkey 8: what it does not know it ignores.
+func clientCapa(c Client, args [][]byte, out []byte) []byte {
+	if hasLossPush(args[2:]) {
+		c.Set(dedicated.Setting{Of: dedicated.SettingLossPush, Value: "ON"})
+	}
+	return appendOK(out)
+}
+
+// hasLossPush says whether LossPush is among the capabilities.
+func hasLossPush(capabilities [][]byte) bool {
+	return slices.ContainsFunc(capabilities, func(c []byte) bool { return same(c, strings.ToUpper(LossPush)) })
+}
+
+// SettingIn is what a call of a command sets once Redis, where it was queued, has run it; the zero one: nothing, or Redis would not take
+// it.
+func SettingIn(name string, args [][]byte) dedicated.Setting {
+	switch {
+	case name == "client|setname" && len(args) == 3 && ValidName(args[2]):
+		return dedicated.Setting{Of: dedicated.SettingName, Value: string(args[2])}
+	case name == "client|setinfo" && len(args) == 4 && ValidName(args[3]):
+		if of, known := libraryInfo[strings.ToLower(string(args[2]))]; known {
+			return dedicated.Setting{Of: of, Value: string(args[3])}
+		}
+	case name == "client|no-evict" && len(args) == 3 && isSwitch(args[2]):
+		return dedicated.Setting{Of: dedicated.SettingNoEvict, Value: strings.ToUpper(string(args[2]))}
+	case name == "client|no-touch" && len(args) == 3 && isSwitch(args[2]):
+		return dedicated.Setting{Of: dedicated.SettingNoTouch, Value: strings.ToUpper(string(args[2]))}
+	case name == "client|capa" && len(args) > 2 && hasLossPush(args[2:]):
+		return dedicated.Setting{Of: dedicated.SettingLossPush, Value: "ON"}
+	}
+	return dedicated.Setting{}
+}
+
+// clientReply is CLIENT REPLY ON|OFF|SKIP. It is this proxy that keeps the replies back: Redis gives them all.
+func clientReply(c Client, args [][]byte, out []byte) []byte {
+	switch strings.ToUpper(string(args[2])) {
+	case "ON":
+		c.SetReplyMode(RepliesOn)
+		return appendOK(out)
+	case "OFF":
+		c.SetReplyMode(RepliesOff)
+	case "SKIP":
+		c.SetReplyMode(RepliesSkip)
+	default:
+		return resp.AppendError(out, SyntaxError)
+	}
+	return out
+}
+
+// clientGetRedir is CLIENT GETREDIR, in our numbers.
+func clientGetRedir(c Client, args [][]byte, out []byte) []byte {
+	answer, to, err := c.AskOwn(args)
+	if r, ok := resp.ParseReply(answer); err == nil && ok && isTarget(to, r) {
+		return resp.AppendInt(out, to.Client)
+	}
+	return relay(c, answer, err, out)
+}
+
+// clientTrackingInfo is CLIENT TRACKINGINFO, in our numbers.
+func clientTrackingInfo(c Client, args [][]byte, out []byte) []byte {
+	answer, to, err := c.AskOwn(args)
+	r, ok := resp.ParseReply(answer)
+	if err != nil || !ok || len(r.Elems) == 0 {
+		return relay(c, answer, err, out)
+	}
+	out = resp.AppendMap(out, c.Proto(), len(r.Elems)/2)
+	for i, e := range r.Elems {
+		if i%2 == 1 && string(r.Elems[i-1].Text) == "redirect" && isTarget(to, e) {
+			out = resp.AppendInt(out, to.Client)
+			continue
+		}
+		out = append(out, e.Raw...)
+	}
+	return out
+}
+
+// isTarget says whether r is the number at Redis of the client that was named.
+func isTarget(to dedicated.Redirect, r resp.Reply) bool {
+	return r.Kind == ':' && to.Redis != 0 && string(r.Text) == strconv.FormatInt(to.Redis, 10)
+}
+
+// clientHelp is Redis' CLIENT HELP with what it does not know of put before its last entry, HELP itself.
+func clientHelp(c Client, args [][]byte, out []byte) []byte {
+	r, out, ok := asked(c, args, out)
+	if !ok {
+		return out
+	}
 	last := max(len(r.Elems)-2, 0)
 	out = resp.AppendArray(out, len(r.Elems)+2)
 	for i, e := range r.Elems {
@@ -172,20 +182,6 @@ func AppendClientHelp(out []byte, r resp.Reply) []byte {
 	}
 	return out
 }
-
-// ClientType reads a TYPE of CLIENT LIST and CLIENT KILL.
-func ClientType(arg []byte) (kind string, known bool) {
-	switch kind = strings.ToLower(string(arg)); kind {
-	case "normal", "master", "replica", "pubsub":
-		return kind, true
-	case "slave":
-		return "replica", true
-	}
-	return "", false
-}
-
-// UnknownType is the error for a TYPE that is none.
-func UnknownType(arg []byte) string { return "ERR Unknown client type '" + Clip(arg) + "'" }
 
 // ValidName says whether Redis would take name: printable ASCII without spaces.
 func ValidName(name []byte) bool {

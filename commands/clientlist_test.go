@@ -114,24 +114,6 @@ func TestClientKillMatches(t *testing.T) {
 	}
 }
 
-func TestSetInfo(t *testing.T) {
-	t.Parallel()
-	for call, want := range map[string]string{
-		"CLIENT SETINFO lib-name py": "{false py}",
-		"CLIENT SETINFO LIB-VER 1.2": "{true 1.2}",
-		"CLIENT SETINFO lib-nme py":  "ERR Unrecognized option 'lib-nme'",
-		"CLIENT SETINFO lib-ver ü":   "ERR lib-ver cannot contain spaces, newlines or special characters.",
-	} {
-		i, got := ParseSetInfo(words(call))
-		if got == "" {
-			got = fmt.Sprint(i)
-		}
-		if got != want {
-			t.Errorf("%s: got %s, want %s", call, got, want)
-		}
-	}
-}
-
 func TestInfoTellsOfTheProxysMode(t *testing.T) {
 	t.Parallel()
 	const cluster, alone = "redis_mode:cluster\r\ncluster_enabled:1\r\n", "redis_mode:standalone\r\ncluster_enabled:0\r\n"

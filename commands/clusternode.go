@@ -3,6 +3,7 @@ package commands
 import (
 	"crypto/sha1"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"net"
 	"strconv"
@@ -11,6 +12,81 @@ import (
 	"github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
+
+// To its clients the proxy is a Redis alone, whatever is upstream, or, with ProxyFacts.Node, the only node of a cluster: clients that know
+// clusters then find all slots here.
+
+// noCluster is Redis' answer to what only a cluster's node would take.
+const noCluster = "ERR This instance has cluster support disabled"
+
+// readonly, readwrite and asking: every slot is here and writable, so that nothing changes by them but, where replicas may be read from,
+// whether this client's reads go there.
+func readonly(c Client, args [][]byte, out []byte) []byte { return readsReplicas(c, true, args, out) }
+
+func readwrite(c Client, args [][]byte, out []byte) []byte { return readsReplicas(c, false, args, out) }
+
+func readsReplicas(c Client, may bool, args [][]byte, out []byte) []byte {
+	if c.ReadReplicas(may) {
+		return appendOK(out)
+	}
+	return asking(c, args, out)
+}
+
+func asking(c Client, _ [][]byte, out []byte) []byte {
+	if !c.Proxy().Node {
+		return resp.AppendError(out, noCluster)
+	}
+	return appendOK(out)
+}
+
+// clusterCommand is CLUSTER. It never asks Redis but for a slot's keys: that may be a cluster's node and would give away the others'
+// addresses, or reset itself.
+func clusterCommand(c Client, args [][]byte, out []byte) []byte {
+	if !c.Proxy().Node {
+		return withoutCluster(c, args, out)
+	}
+	n, err := clusterNodeAt(c.Address())
+	if err != nil {
+		return c.Fail(out, err)
+	}
+	out, ok := n.Answer(out, c.Proto(), args[1:])
+	if !ok {
+		return askSlot(c, args, out)
+	}
+	return out
+}
+
+// withoutCluster is CLUSTER of a Redis alone.
+func withoutCluster(c Client, args [][]byte, out []byte) []byte {
+	whole := c.Commands().Lookup([]byte("cluster"))
+	if whole == nil || len(whole.Subs) < 2 || whole.Of(args) != whole { // Redis did not list any, or this one
+		return resp.AppendError(out, noCluster)
+	}
+	return unknownSubcommand(c, args, out)
+}
+
+// askSlot asks the node that has a slot.
+func askSlot(c Client, args [][]byte, out []byte) []byte {
+	slot, ok := resp.Integer(args[2])
+	if !ok || slot < 0 || slot >= cluster.Slots {
+		return resp.AppendError(out, "ERR Invalid slot")
+	}
+	reply, err := c.AskSlot(int(slot), args)
+	return relay(c, reply, err, out)
+}
+
+// clusterNodeAt is the proxy at the address where clients are told to find it.
+func clusterNodeAt(addr string) (n ClusterNode, err error) {
+	host, digits, err := net.SplitHostPort(addr)
+	if err == nil {
+		n.Host = host
+		n.Port, err = strconv.Atoi(digits)
+	}
+	if err != nil {
+		return n, errors.New("this proxy's address is not known here: set --announce-address")
+	}
+	return n, nil
+}
 
 // ClusterNode is a proxy as the only node of a cluster: what clients that know clusters are told of it.
 type ClusterNode struct {

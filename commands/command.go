@@ -4,8 +4,103 @@ import (
 	"path"
 	"strings"
 
+	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
+
+// Redis' replies to COMMAND and its subcommands, with the lock verbs added. The embedded store answers all of them with its whole table,
+// so each of these can work from the table too.
+
+// asked runs the command as it came; not ok: out has the error there is instead.
+func asked(c Client, args [][]byte, out []byte) (r resp.Reply, _ []byte, ok bool) {
+	answer, err := c.Ask(args...)
+	if err == nil {
+		if _, bad := resp.ErrorLine(answer); !bad {
+			if r, ok = resp.ParseReply(answer); ok {
+				return r, out, true
+			}
+		}
+	}
+	return r, relay(c, answer, err, out), false
+}
+
+// commandReply runs the command as it came, and adds to what Redis replied.
+func commandReply(c Client, args [][]byte, out []byte, add func(r CommandReply, out []byte) []byte) []byte {
+	r, out, ok := asked(c, args, out)
+	if !ok {
+		return out
+	}
+	return add(CommandReply{Reply: r, Proto: c.Proto(), Table: c.Proxy().Embedded && len(r.Elems) > 0 && r.Elems[0].IsList()}, out)
+}
+
+// commandAll is COMMAND, and whatever subcommand is not known here.
+func commandAll(c Client, args [][]byte, out []byte) []byte {
+	return commandReply(c, args, out, func(r CommandReply, out []byte) []byte {
+		if len(args) > 1 {
+			return append(out, r.Raw...)
+		}
+		return r.AppendAll(out)
+	})
+}
+
+func commandCount(c Client, args [][]byte, out []byte) []byte {
+	return commandReply(c, args, out, CommandReply.AppendCount)
+}
+
+func commandInfo(c Client, args [][]byte, out []byte) []byte {
+	return commandReply(c, args, out, func(r CommandReply, out []byte) []byte { return r.AppendInfo(out, args) })
+}
+
+func commandDocs(c Client, args [][]byte, out []byte) []byte {
+	return commandReply(c, args, out, func(r CommandReply, out []byte) []byte { return r.AppendDocs(out, args) })
+}
+
+func commandList(c Client, args [][]byte, out []byte) []byte {
+	return commandReply(c, args, out, func(r CommandReply, out []byte) []byte { return r.AppendList(out, args) })
+}
+
+// commandGetKeys is COMMAND GETKEYS, and GETKEYSANDFLAGS, of a lock verb; of other commands Redis' answer.
+func commandGetKeys(c Client, args [][]byte, out []byte) []byte {
+	var v *Verb
+	if len(args) > 2 {
+		v = Lookup(args[2])
+	}
+	if v == nil {
+		reply, err := c.Ask(args...)
+		return relay(c, reply, err, out)
+	}
+	if err := c.Admitted(); err != nil {
+		return c.Fail(out, err)
+	}
+	switch {
+	case !commandtable.ArityFits(v.Arity, len(args)-2):
+		return resp.AppendError(out, badCall)
+	case v.Wraps:
+		return v.innerKeys(c, args, out)
+	}
+	return v.AppendKeys(out, args)
+}
+
+// badCall is what COMMAND GETKEYS says of a call with too few words, or too many.
+const badCall = "ERR Invalid number of arguments specified for command"
+
+// innerKeys is COMMAND GETKEYS, or GETKEYSANDFLAGS, of FENCED: the lock, and what Redis says of the command within.
+func (v *Verb) innerKeys(c Client, args [][]byte, out []byte) []byte {
+	inner := v.Inner(args[2:])
+	if len(inner) == 0 {
+		return resp.AppendError(out, badCall)
+	}
+	if len(inner) == 1 { // Redis wants an argument
+		inner = append(inner[:1:1], nil)
+	}
+	answer, err := c.Ask(append([][]byte{args[0], args[1]}, inner...)...)
+	line, bad := resp.ErrorLine(answer)
+	r, ok := resp.ParseReply(answer)
+	if err != nil || bad && line != noKeys || !bad && !ok {
+		return relay(c, answer, err, out)
+	}
+	return v.AppendInnerKeys(out, c.Proto(), args, r)
+}
 
 // CommandReply is Redis' reply to COMMAND, or to one of its subcommands, to which the lock verbs are to be added.
 type CommandReply struct {
@@ -160,7 +255,7 @@ func (v *Verb) AppendKeys(out []byte, args [][]byte) []byte {
 	keys := v.Keys(args[2:])
 	switch {
 	case !v.Keyed():
-		return resp.AppendError(out, NoKeys)
+		return resp.AppendError(out, noKeys)
 	case len(keys) == 0:
 		return resp.AppendError(out, "ERR Invalid arguments specified for command")
 	}

@@ -1,34 +1,15 @@
-// Package commands has the grammar and the replies of all that lockproxy answers itself: the lock verbs, in a table of name, arity,
-// flags, keys and help, and HELLO, CLIENT, COMMAND, CLUSTER and INFO. What a lock is, internal/lock knows; what is so of a client,
-// the session says.
+// Package commands answers every command that lockproxy answers itself: table.go names each, the lock verbs among them, with who
+// answers it. Their grammar and their replies are here. What a lock is, internal/lock knows; what is so of a client, and changes, the
+// session says, as Client.
 package commands
 
 import (
 	"bytes"
-	"context"
 	"sort"
 
-	"github.com/lockproxy/lockproxy/internal/lock"
+	"github.com/lockproxy/lockproxy/internal/backend"
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
-
-// Client is the connection a verb runs for.
-type Client interface {
-	Proto() int // 2 or 3
-	DB() int
-	Locks() *lock.Client
-	// May asks Redis whether this client's own user may write, or read, key. The error is Redis' answer.
-	May(key []byte, write bool) error
-	// MayDelete asks Redis whether this client's own user may delete a key that it may write. The error is Redis' answer.
-	MayDelete(key []byte) error
-	// SeesClients asks Redis whether this client's own user may see who other clients are: may run CLIENT LIST.
-	SeesClients() bool
-	// Wait flushes the replies so far and runs run with a context that ends when the client goes away.
-	Wait(run func(ctx context.Context))
-	// Fenced runs a command if the lock is held as asked, and has its reply given. Only if there is none yet it returns an
-	// error, which the verb is to answer.
-	Fenced(r lock.HoldRequest, command [][]byte) error
-}
 
 // Verb is one row of the table.
 type Verb struct {
@@ -41,19 +22,11 @@ type Verb struct {
 	Group   string
 	Since   string
 	Options []Option
-	run     func(c Client, args [][]byte, out []byte) []byte
+	do      func(v *Verb, c Client, args [][]byte, out []byte) []byte
 }
 
 // Usage is the verb with its arguments, as docs/VERBS.md and redis-cli print it.
 func (v *Verb) Usage() string { return usage(v) }
-
-var table = map[string]*Verb{}
-
-func init() {
-	for _, v := range verbs() {
-		table[v.Name] = v
-	}
-}
 
 // longestName is the length of a buffer for names in lower case.
 const longestName = 16
@@ -70,28 +43,33 @@ func Lookup(name []byte) *Verb {
 		}
 		lower[i] = b
 	}
-	return table[string(lower[:len(name)])]
+	return verbs[string(lower[:len(name)])]
 }
 
 // Verbs lists all verbs by name.
 func Verbs() []*Verb {
-	all := make([]*Verb, 0, len(table))
-	for _, v := range table {
+	all := make([]*Verb, 0, len(verbs))
+	for _, v := range verbs {
 		all = append(all, v)
 	}
 	sort.Slice(all, func(i, j int) bool { return all[i].Name < all[j].Name })
 	return all
 }
 
-// Run answers one call of the verb: it appends exactly one reply to out, or none if the client has been given it. args[0] is the verb as it was sent.
-func (v *Verb) Run(c Client, args [][]byte, out []byte) []byte {
-	if v.Arity > 0 && len(args) != v.Arity || len(args) < -v.Arity {
-		return resp.AppendError(out, "ERR wrong number of arguments for '"+v.Name+"' command")
+// answer is the verb's Answer. What it cannot do it says in its own words: no error closes the client.
+func (v *Verb) answer(c Client, args [][]byte, out []byte) []byte {
+	if err := c.BeginVerb(); err != nil {
+		return resp.AppendError(out, backend.ErrorLine(err))
 	}
+	return v.run(c, args, out)
+}
+
+// run answers one call of the verb, which has its arity, as an Answer does. args[0] is the verb as it was sent.
+func (v *Verb) run(c Client, args [][]byte, out []byte) []byte {
 	if err := v.checkKeys(args); err != nil {
 		return appendSyntax(out, err)
 	}
-	return v.run(c, args, out)
+	return v.do(v, c, args, out)
 }
 
 // same compares a token of a command with an upper-case keyword, letter case aside.

@@ -5,14 +5,6 @@ import (
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
-func fencedVerb() *Verb {
-	return &Verb{
-		Name: "fenced", Arity: -3, Flags: []string{"write", "noscript", "movablekeys"}, keys: oneKey, Wraps: true, Group: "lock", Since: since,
-		Summary: "Runs a command only if this owner holds the lock, which Redis checks in the same atomic step.",
-		Options: []Option{optRead, optWrite, optOwner}, run: runFenced,
-	}
-}
-
 // Inner is the command within a call of a verb that Wraps one; empty: there is none.
 func (v *Verb) Inner(args [][]byte) [][]byte {
 	if !v.Wraps || len(args) < 2 {
@@ -36,15 +28,14 @@ func optionsAhead(options []Option, tokens [][]byte) int {
 	return min(n, len(tokens))
 }
 
-func runFenced(c Client, args [][]byte, out []byte) []byte {
-	v := table["fenced"]
+func fenced(v *Verb, c Client, args [][]byte, out []byte) []byte {
 	inner := v.Inner(args)
 	g, err := parse(v.Options, args[2:len(args)-len(inner)])
 	switch {
 	case err != nil:
 		return appendSyntax(out, err)
 	case len(inner) == 0:
-		return resp.AppendError(out, "ERR wrong number of arguments for '"+v.Name+"' command")
+		return resp.AppendError(out, WrongArity(v.Name))
 	}
 	err = c.Fenced(lock.HoldRequest{DB: c.DB(), Key: string(args[1]), Owner: g.words["OWNER"], Side: side(g)}, inner)
 	if err != nil {

@@ -5,7 +5,36 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/lockproxy/lockproxy/proto/resp"
 )
+
+// info is Redis' INFO with a section of this proxy's own behind it.
+func info(c Client, args [][]byte, out []byte) []byte {
+	answer, err := askInfo(c, args)
+	if err != nil {
+		return c.Fail(out, err)
+	}
+	return c.Proxy().AppendInfo(out, c.Proto(), args, answer)
+}
+
+// askInfo is INFO of all nodes that have keys, as one.
+func askInfo(c Client, args [][]byte) ([]byte, error) {
+	all, err := c.AskAll(args)
+	if err != nil {
+		return nil, err
+	}
+	var texts []string
+	for _, r := range all {
+		if r.Kind == '$' || r.Kind == '=' {
+			texts = append(texts, string(r.Text))
+		}
+	}
+	if len(all) == 1 || len(texts) == 0 { // they refuse it
+		return all[0].Raw, nil
+	}
+	return resp.AppendVerbatim(nil, c.Proto(), "txt", SumInfo(texts)), nil
+}
 
 // added are the fields of INFO that are added up over all masters: counts of clients, commands, keys and messages. Other fields are
 // those of the first master.

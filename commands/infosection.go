@@ -11,7 +11,7 @@ import (
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
-// ProxyFacts is what INFO tells of this proxy.
+// ProxyFacts is what INFO, HELLO and CLUSTER tell of this proxy.
 type ProxyFacts struct {
 	Version        string
 	Embedded       bool // the upstream is the embedded store
@@ -47,6 +47,14 @@ func (p *ProxyFacts) AppendInfo(out []byte, proto int, args [][]byte, answer []b
 		text += p.section()
 	}
 	return resp.AppendVerbatim(out, proto, "txt", text)
+}
+
+// mode is what HELLO calls it.
+func (p *ProxyFacts) mode() string {
+	if p.Node {
+		return "cluster"
+	}
+	return "standalone"
 }
 
 // wantsOwnSection says whether a client that asks for these sections gets this proxy's too.

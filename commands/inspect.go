@@ -10,8 +10,8 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// runInfo answers LOCKINFO key with a map: kind, ttl-ms, holders, waiting, fence.
-func runInfo(c Client, args [][]byte, out []byte) []byte {
+// lockinfo answers LOCKINFO key with a map: kind, ttl-ms, holders, waiting, fence.
+func lockinfo(_ *Verb, c Client, args [][]byte, out []byte) []byte {
 	if err := c.May(args[1], false); err != nil {
 		return appendFailure(out, c.Proto(), err)
 	}
@@ -49,9 +49,9 @@ func runInfo(c Client, args [][]byte, out []byte) []byte {
 	return resp.AppendNull(m.out, m.proto)
 }
 
-// runList answers LOCKLIST with an array of maps.
-func runList(c Client, args [][]byte, out []byte) []byte {
-	g, err := parse(table["locklist"].Options, args[1:])
+// locklist answers LOCKLIST with an array of maps.
+func locklist(v *Verb, c Client, args [][]byte, out []byte) []byte {
+	g, err := parse(v.Options, args[1:])
 	if err != nil {
 		return appendSyntax(out, err)
 	}

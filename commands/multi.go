@@ -7,22 +7,6 @@ import (
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
-func multilockVerb() *Verb {
-	return &Verb{
-		Name: "multilock", Arity: -3, Flags: []string{"write", "noscript", "blocking", "movablekeys"}, keys: countedKeys, Group: "lock", Since: since,
-		Summary: "Takes several locks, all or none; nil when somebody else holds one of them.",
-		Options: []Option{optBlock, optEX, optPX, optOwner, optSelf, optOnce, optFence, optReplicas}, run: runMultilock,
-	}
-}
-
-func multiunlockVerb() *Verb {
-	return &Verb{
-		Name: "multiunlock", Arity: -3, Flags: []string{"write", "noscript", "movablekeys"}, keys: countedKeys, Group: "lock", Since: since,
-		Summary: "Gives back one hold of each of several locks: the number of those that are now free of this owner.",
-		Options: []Option{optOwner}, run: runMultiunlock,
-	}
-}
-
 // mayAll asks Redis whether this client may write every one of the keys.
 func mayAll(c Client, keys [][]byte) error {
 	for _, key := range keys {
@@ -41,9 +25,8 @@ func names(keys [][]byte) []string {
 	return out
 }
 
-func runMultilock(c Client, args [][]byte, out []byte) []byte {
-	v := table["multilock"]
-	keys, rest, _ := v.split(args) // Run has checked the error
+func multilock(v *Verb, c Client, args [][]byte, out []byte) []byte {
+	keys, rest, _ := v.split(args) // run has checked the error
 	r, err := lockRequest(c, v, lock.Plain, rest)
 	if err != nil {
 		return appendSyntax(out, err)
@@ -73,8 +56,7 @@ func runMultilock(c Client, args [][]byte, out []byte) []byte {
 	return out
 }
 
-func runMultiunlock(c Client, args [][]byte, out []byte) []byte {
-	v := table["multiunlock"]
+func multiunlock(v *Verb, c Client, args [][]byte, out []byte) []byte {
 	keys, rest, _ := v.split(args)
 	g, err := parse(v.Options, rest)
 	if err != nil {

@@ -26,58 +26,11 @@ var (
 	optMatch    = Option{Keyword: "MATCH", Value: "pattern", kind: text}
 )
 
-const since = "0.1.0"
-
-func verbs() []*Verb {
-	return []*Verb{
-		{
-			Name: "lock", Arity: -2, Flags: []string{"write", "noscript", "blocking"}, keys: oneKey, Group: "lock", Since: since,
-			Summary: "Takes a lock, or enters it once more; nil when somebody else holds it.",
-			Options: []Option{optBlock, optEX, optPX, optOwner, optSelf, optOnce, optFence, optReplicas}, run: acquire("lock", lock.Plain),
-		},
-		{
-			Name: "fairlock", Arity: -2, Flags: []string{"write", "noscript", "blocking"}, keys: oneKey, Group: "lock", Since: since,
-			Summary: "Takes a lock as LOCK does, but waits for it in a queue: first come, first served, across all proxies.",
-			Options: []Option{optBlock, optEX, optPX, optOwner, optSelf, optOnce, optFence, optReplicas}, run: acquire("fairlock", lock.Plain),
-		},
-		{
-			Name: "rlock", Arity: -2, Flags: []string{"write", "noscript", "blocking"}, keys: oneKey, Group: "lock", Since: since,
-			Summary: "Takes a read lock, which other readers may hold too, or enters it once more; nil when somebody else writes.",
-			Options: []Option{optBlock, optEX, optPX, optOwner, optSelf, optOnce, optReplicas}, run: acquire("rlock", lock.Read),
-		},
-		{
-			Name: "wlock", Arity: -2, Flags: []string{"write", "noscript", "blocking"}, keys: oneKey, Group: "lock", Since: since,
-			Summary: "Takes a write lock, or enters it once more; nil when somebody else reads or writes.",
-			Options: []Option{optBlock, optEX, optPX, optOwner, optSelf, optOnce, optFence, optReplicas}, run: acquire("wlock", lock.Write),
-		},
-		{
-			Name: "unlock", Arity: -2, Flags: []string{"write", "noscript"}, keys: oneKey, Group: "lock", Since: since,
-			Summary: "Gives back one hold of a lock: 1 when it is now free of this owner, 0 when the owner still holds it.",
-			Options: []Option{optRead, optWrite, optOwner, optAll, optForce}, run: runUnlock,
-		},
-		{
-			Name: "renew", Arity: -2, Flags: []string{"write", "noscript"}, keys: oneKey, Group: "lock", Since: since,
-			Summary: "Sets the lease of a lock that is held anew; without EX or PX the watchdog renews it from now on.",
-			Options: []Option{optEX, optPX, optRead, optWrite, optOwner}, run: runRenew,
-		},
-		{
-			Name: "lockinfo", Arity: 2, Flags: []string{"readonly", "noscript"}, keys: oneKey, Group: "lock", Since: since,
-			Summary: "Tells who holds a lock, until when, and who waits.", run: runInfo,
-		},
-		{
-			Name: "locklist", Arity: -1, Flags: []string{"readonly", "noscript", "admin"}, Group: "lock", Since: since,
-			Summary: "Lists the locks held and waited for through this proxy.",
-			Options: []Option{optAnyOwner, optMatch}, run: runList,
-		},
-		fencedVerb(),
-		multilockVerb(),
-		multiunlockVerb(),
-	}
-}
-
 // acquire is the verb that takes locks of one kind.
-func acquire(verb string, kind lock.Kind) func(c Client, args [][]byte, out []byte) []byte {
-	return func(c Client, args [][]byte, out []byte) []byte { return runAcquire(c, table[verb], kind, args, out) }
+func acquire(kind lock.Kind) func(v *Verb, c Client, args [][]byte, out []byte) []byte {
+	return func(v *Verb, c Client, args [][]byte, out []byte) []byte {
+		return v.acquire(c, kind, args, out)
+	}
 }
 
 // lockRequest reads the options of a verb that takes locks; the key is still to be said.
@@ -93,7 +46,7 @@ func lockRequest(c Client, v *Verb, kind lock.Kind, options [][]byte) (lock.Requ
 	}, err
 }
 
-func runAcquire(c Client, v *Verb, kind lock.Kind, args [][]byte, out []byte) []byte {
+func (v *Verb) acquire(c Client, kind lock.Kind, args [][]byte, out []byte) []byte {
 	r, err := lockRequest(c, v, kind, args[2:])
 	if err != nil {
 		return appendSyntax(out, err)
@@ -143,8 +96,8 @@ func side(g given) lock.Kind {
 	return lock.Plain
 }
 
-func runUnlock(c Client, args [][]byte, out []byte) []byte {
-	g, err := parse(table["unlock"].Options, args[2:])
+func unlock(v *Verb, c Client, args [][]byte, out []byte) []byte {
+	g, err := parse(v.Options, args[2:])
 	if err != nil {
 		return appendSyntax(out, err)
 	}
@@ -168,8 +121,8 @@ func runUnlock(c Client, args [][]byte, out []byte) []byte {
 	return resp.AppendInt(out, 0)
 }
 
-func runRenew(c Client, args [][]byte, out []byte) []byte {
-	g, err := parse(table["renew"].Options, args[2:])
+func renew(v *Verb, c Client, args [][]byte, out []byte) []byte {
+	g, err := parse(v.Options, args[2:])
 	if err != nil {
 		return appendSyntax(out, err)
 	}

@@ -1,8 +1,7 @@
 package commandtable
 
-import "strings"
-
-// The rows of the table, each with the note that docs/COMMANDS.md gives for it: a test checks that every row has one.
+// The rows of the table, each with the note that docs/COMMANDS.md gives for it: a test checks that every row has one. What this
+// proxy answers itself has its rows in package commands.
 
 const (
 	transaction    = "A transaction is state of the connection. Lock verbs, AUTH, HELLO, CLUSTER, READONLY, READWRITE, ASKING, CLIENT KILL, UNBLOCK and REPLY are errors within one, and abort it."
@@ -14,14 +13,11 @@ const (
 	kinOnly        = "Only relatives of Redis have it: it changes the connection."
 	scripts        = "Ordinary commands never wait for it: a script that is not known to be quick gets a connection to itself. It cannot change the connection. When Redis answers NOSCRIPT and the proxy has seen the script, it is loaded again."
 	functions      = "Ordinary commands never wait for it: a function that is not known to be quick gets a connection to itself. It cannot change the connection."
-	nodeOnly       = "The answer is that of a Redis without cluster mode, whatever the upstream is; with `--present cluster`, that of a cluster's only node."
-	readSwitch     = nodeOnly + " With `--cluster-read-from` `client` or `replica` it says whether what this connection reads may come from replicas."
-	addedVerbs     = "Redis' answer with the lock verbs added."
 )
 
 // Commands that would leave a shared connection in another state, answer with anything but one reply, block it or
-// take it over run on a connection of the client's own, or are answered here, or are refused: otherwise a reply could reach the
-// wrong client.
+// take it over run on a connection of the client's own, or are answered by package commands, or are refused: otherwise a reply
+// could reach the wrong client.
 var (
 	stateful = []Command{
 		{Name: "multi", Conn: ConnMulti, Note: transaction},
@@ -66,59 +62,6 @@ var (
 		{Name: "dfly", Note: kinOnly},
 		{Name: "script|debug", Note: "An interactive session with Redis' script debugger. Scripts that a client sends behind it are refused, not run without it."},
 		{Name: "client|import-source", Note: kinOnly},
-	}
-
-	answered = []Command{
-		{Name: "auth", Barred: true, Arity: -2, Open: true, Here: true, Note: "Redis decides, on another connection."},
-		{Name: "hello", Barred: true, Arity: -1, Open: true, Here: true,
-			Note: "Redis' answer, with the connection's `id` here, `mode` standalone and `role` master."},
-		{Name: "select", Arity: 2, Here: true, Note: "The client's next commands go over that database's shared connection. No difference."},
-		{Name: "reset", Always: true, Arity: 1, Open: true, Here: true, Note: "It also releases the connection's locks."},
-		{Name: "quit", Always: true, Open: true, Here: true, Note: "It also releases the connection's locks."},
-		{Name: "post", Always: true, Open: true, Here: true, Note: "Not a command: the start of an HTTP request. As Redis does, the client is closed."},
-		{Name: "host:", Always: true, Open: true, Here: true, Note: "Not a command: a line of an HTTP request. As Redis does, the client is closed."},
-		{Name: "readonly", Barred: true, Arity: 1, Here: true, Note: readSwitch},
-		{Name: "readwrite", Barred: true, Arity: 1, Here: true, Note: readSwitch},
-		{Name: "asking", Barred: true, Arity: 1, Here: true, Note: nodeOnly},
-		{Name: "cluster", Barred: true, Arity: -2, Here: true, Note: nodeOnly},
-		{Name: "script|kill", Open: true, Here: true, Note: "Redis' answer, asked on another connection, because the one that runs the script is busy."},
-		{Name: "function|kill", Open: true, Here: true, Note: "Redis' answer, asked on another connection, because the one that runs the function is busy."},
-		{Name: "info", Open: true, Here: true, Note: "Redis' answer, with a section `# Lockproxy` added, and without cluster mode unless `--present cluster`. Its `# Clients` are Redis' own clients; a few of them are connections of this proxy. With a cluster upstream, counts (of clients, commands, keys, memory used, messages) are the sums over all masters that answer; the rest is one master's."},
-		{Name: "client", Arity: -2, Open: true, Here: true, Note: "Subcommands that are not listed here are unknown."},
-		{Name: "client|id", Arity: 2, Here: true, Probe: []string{"CLIENT", "ID"},
-			Note: "The connection's number at this proxy. Within a transaction it is Redis'."},
-		{Name: "client|setname", Arity: 3, Here: true, Probe: []string{"CLIENT", "SETNAME", " "},
-			Note: "The name is kept here, and given to the client's own connection when it has one."},
-		{Name: "client|getname", Arity: 2, Here: true, Probe: []string{"CLIENT", "GETNAME"}, Note: "No difference."},
-		{Name: "client|setinfo", Arity: 4, Here: true, Probe: []string{"CLIENT", "SETINFO", " ", " "},
-			Note: "As of Redis 7.2, whatever is upstream. A connection with a `lib-name` may come from a pool: see OWNERREQUIRED."},
-		{Name: "client|capa", Arity: -3, Here: true,
-			Note: "As of Valkey 8. The only capability known is `lock-lost`: the client takes the push of a lost lock."},
-		{Name: "client|info", Arity: 2, Here: true, Probe: []string{"CLIENT", "INFO"}, Note: "See CLIENT LIST."},
-		{Name: "client|list", Arity: -2, Here: true,
-			Note: "This proxy's clients in Redis' fields. Memory and buffers are 0, but for `qbuf` of the client that asks; flags `d`, `u`, `c` and `R` are not shown. The fields are those of this Redis' own CLIENT INFO; `lib-name` and `lib-ver` are also shown once given."},
-		{Name: "client|kill", Arity: -3, Barred: true, Here: true,
-			Note: "Among this proxy's clients, with all filters of Redis 7.4. Locks of a killed client are not released: they expire."},
-		{Name: "client|pause", Arity: -3, Here: true, Note: "Redis is asked on a separate connection, and pauses all of its clients, those of other proxies as well. While it pauses writes, each client here has a connection of its own."},
-		{Name: "client|unpause", Arity: 2, Here: true, Note: "Redis is asked on a separate connection, which never waits."},
-		{Name: "client|unblock", Arity: -3, Barred: true, Here: true, Note: "Among this proxy's clients. It also ends the wait of a lock verb."},
-		{Name: "client|reply", Arity: 3, Barred: true, Here: true, Probe: []string{"CLIENT", "REPLY", " "},
-			Note: "The proxy keeps the replies back. No difference."},
-		{Name: "client|no-evict", Arity: 3, Here: true, Probe: []string{"CLIENT", "NO-EVICT", " "},
-			Note: "Only shown in CLIENT LIST, since Redis could evict only this proxy's connections."},
-		{Name: "client|no-touch", Arity: 3, Here: true, Probe: []string{"CLIENT", "NO-TOUCH", " "},
-			Note: "Only shown in CLIENT LIST: keys that the client reads still count as used."},
-		{Name: "client|getredir", Arity: 2, Here: true, Note: "Redis' answer, with this proxy's number."},
-		{Name: "client|trackinginfo", Arity: 2, Here: true, Note: "Redis' answer, with this proxy's number in `redirect`."},
-		{Name: "client|help", Arity: 2, Here: true, Note: "Redis' text, in its version, with CAPA added."},
-		// Redis is asked, and refuses those who have not authenticated; its answer is only added to.
-		{Name: "command", Open: true, Here: true, Note: addedVerbs},
-		{Name: "command|count", Open: true, Here: true, Note: addedVerbs},
-		{Name: "command|info", Open: true, Here: true, Note: addedVerbs},
-		{Name: "command|docs", Open: true, Here: true, Note: addedVerbs},
-		{Name: "command|list", Open: true, Here: true, Note: addedVerbs + " Of the filters they fit PATTERN only."},
-		{Name: "command|getkeys", Open: true, Here: true, Note: "Redis' answer; the proxy itself answers for lock verbs."},
-		{Name: "command|getkeysandflags", Open: true, Here: true, Note: "Redis' answer; the proxy itself answers for lock verbs."},
 	}
 
 	// Subcommands that go to Redis, of a command whose others do not.
@@ -173,13 +116,10 @@ var scripted = []Command{
 	{Name: "script|flush", Note: "The proxy forgets the scripts that it remembers, too. Lock scripts are loaded again when needed.", Script: FlushesScripts},
 }
 
-// About is the note of c; of learned ones, which have none, the remark on it, or that on all of CLUSTER.
+// About is the note of c; of learned ones, which have none, the remark on it.
 func (c *Command) About() string {
-	switch {
-	case c.Note != "":
+	if c.Note != "" {
 		return c.Note
-	case strings.HasPrefix(c.Name, "cluster|"):
-		return nodeOnly
 	}
 	return remarks[c.Name]
 }

@@ -1,5 +1,5 @@
 // Package commandtable is what the proxy knows of commands: what each does to a connection, whether it is forwarded,
-// answered here or refused, and what Redis says of those that it has. The session knows who answers them.
+// answered here or refused, and what Redis says of those that it has. Package commands has the rows of what is answered here.
 package commandtable
 
 import (
@@ -52,17 +52,28 @@ type Table struct {
 	learned  bool // Redis has listed all of its commands: other names are unknown
 }
 
-// New puts together what is answered or refused here, verbs of the proxy's own, the operator's deny list, and what
-// Redis told of its own commands.
-func New(allow, deny []string, verbs, told []*Command) *Table {
-	t := &Table{commands: make(map[string]*Command, len(told)+len(answered)+len(stateful)), learned: len(told) > 0}
+// New puts together what is answered here, what is refused, the operator's deny list, and what Redis told of its own commands.
+// The rows are the table's from then on. A command comes before its subcommands.
+func New(allow, deny []string, here, told []*Command) *Table {
+	t := &Table{commands: make(map[string]*Command, len(told)+len(here)+len(stateful)), learned: len(told) > 0}
 	for _, c := range told {
-		c.Here = strings.HasPrefix(c.Name, "cluster|")
-		c.Barred = c.Here
 		c.Rights = slices.Contains(changesRights, c.Name)
+		if name, _, isSub := strings.Cut(c.Name, "|"); isSub {
+			if every := anySub(name, here); every != nil {
+				c.Here, c.Barred, c.Note = true, every.Barred, every.Note
+			}
+		}
 		t.put(c)
 	}
-	for _, rows := range [][]Command{answered, scripted, stateful, passed} {
+	for _, c := range here {
+		if strings.HasSuffix(c.Name, AnySub) {
+			continue
+		}
+		if t.put(c); anySub(c.Name, here) != nil {
+			c.Subs = c.told
+		}
+	}
+	for _, rows := range [][]Command{scripted, stateful, passed} {
 		for _, c := range rows {
 			t.put(&c)
 		}
@@ -76,21 +87,31 @@ func New(allow, deny []string, verbs, told []*Command) *Table {
 	for _, c := range refused {
 		t.put(refusal(c.Name, "is not supported by lockproxy", c.Note))
 	}
-	for _, v := range verbs {
-		t.put(v)
-	}
 	for _, name := range deny {
 		t.put(refusal(name, "is denied by lockproxy's --deny", ""))
 	}
 	return t
 }
 
+// AnySub ends the name of a row for every subcommand that Redis lists of a command.
+const AnySub = "|*"
+
+// anySub is the row for every subcommand of a command; nil: there is none.
+func anySub(name string, here []*Command) *Command {
+	for _, c := range here {
+		if c.Name == name+AnySub {
+			return c
+		}
+	}
+	return nil
+}
+
 // changesRights are the commands after which users may have other rights than before.
 var changesRights = []string{"acl|setuser", "acl|deluser", "acl|load", "config|set"}
 
 // Unknown lists those of names, as in "client|kill", that no command has, neither one that Redis told of nor one of these.
-func Unknown(names []string, verbs, told []*Command) (unknown []string) {
-	t := New(nil, nil, verbs, told)
+func Unknown(names []string, here, told []*Command) (unknown []string) {
+	t := New(nil, nil, here, told)
 	for _, full := range names {
 		name, sub, isSub := strings.Cut(full, "|")
 		c := t.Lookup([]byte(name))
@@ -108,9 +129,7 @@ func (t *Table) put(c *Command) {
 		if old := t.commands[name]; old != nil {
 			c.ReadOnly = c.ReadOnly || old.ReadOnly
 			c.takeOver(old)
-			if c.told = old.Subs; c.Name == "cluster" && !c.Refusal {
-				c.Subs = old.Subs
-			}
+			c.told = old.Subs
 		}
 		t.commands[name] = c
 		return

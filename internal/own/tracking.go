@@ -156,8 +156,8 @@ func (o *Connections) serveRequest() {
 	*request <- id
 }
 
-// askOwn asks Redis about the client's own connection; without one any will do, since nothing is set on it.
-func (o *Connections) askOwn(args [][]byte) (answer []byte, to dedicated.Redirect, err error) {
+// About asks Redis about the client's own connection, and says where that one's invalidations go; without one any will do, since nothing is set on it.
+func (o *Connections) About(args [][]byte) (answer []byte, to dedicated.Redirect, err error) {
 	p := o.current()
 	if p == nil {
 		answer, err = o.host.Ask(args...)
@@ -166,36 +166,4 @@ func (o *Connections) askOwn(args [][]byte) (answer []byte, to dedicated.Redirec
 	defer o.release()
 	answer, err = p.Ask(&dedicated.Reply{}, backend.QuestionTime, string(args[0]), string(args[1]))
 	return answer, p.Status().Redirect, err
-}
-
-// GetRedir is CLIENT GETREDIR, in our numbers.
-func (o *Connections) GetRedir(args [][]byte) ([]byte, error) {
-	answer, to, err := o.askOwn(args)
-	if r, ok := resp.ParseReply(answer); err == nil && ok && isTarget(to, r) {
-		return resp.AppendInt(nil, to.Client), nil
-	}
-	return answer, err
-}
-
-// TrackingInfo is CLIENT TRACKINGINFO, in our numbers.
-func (o *Connections) TrackingInfo(args [][]byte) ([]byte, error) {
-	answer, to, err := o.askOwn(args)
-	r, ok := resp.ParseReply(answer)
-	if err != nil || !ok || len(r.Elems) == 0 {
-		return answer, err
-	}
-	out := resp.AppendMap(nil, o.host.Identity().Proto, len(r.Elems)/2)
-	for i, e := range r.Elems {
-		if i%2 == 1 && string(r.Elems[i-1].Text) == "redirect" && isTarget(to, e) {
-			out = resp.AppendInt(out, to.Client)
-			continue
-		}
-		out = append(out, e.Raw...)
-	}
-	return out, nil
-}
-
-// isTarget says whether r is the number at Redis of the client that was named.
-func isTarget(to dedicated.Redirect, r resp.Reply) bool {
-	return r.Kind == ':' && to.Redis != 0 && string(r.Text) == strconv.FormatInt(to.Redis, 10)
 }

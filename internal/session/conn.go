@@ -2,14 +2,9 @@ package session
 
 import (
 	"context"
-	"strconv"
-	"strings"
 
-	"github.com/lockproxy/lockproxy/commands"
-	"github.com/lockproxy/lockproxy/internal/backend"
 	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/internal/lock"
-	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
 // What a session's connection to its client asks of it.
@@ -74,52 +69,6 @@ func (s *Session) MayHold(n int) bool {
 		n += b.Held()
 	}
 	return s.guard.MayGather(n)
-}
-
-// clientUnblock is CLIENT UNBLOCK id [TIMEOUT|ERROR]: a lock verb that waits ends here, a blocking command at Redis.
-func (s *Session) clientUnblock(args [][]byte) {
-	cause := lock.ErrNotAcquired
-	how := "TIMEOUT"
-	if len(args) > 4 {
-		s.error("ERR unknown subcommand or wrong number of arguments for '" + commands.Clip(args[1]) + "'. Try CLIENT HELP.")
-		return
-	}
-	if len(args) == 4 {
-		switch how = strings.ToUpper(string(args[3])); how {
-		case "TIMEOUT":
-		case "ERROR":
-			cause = commands.ErrUnblocked
-		default:
-			s.error("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR")
-			return
-		}
-	}
-	id, ok := resp.Integer(args[2])
-	if !ok {
-		s.error(commands.NotANumber)
-		return
-	}
-	// Nobody has this number at Redis: it is asked only whether this user may.
-	if line := s.objection("CLIENT", "UNBLOCK", strconv.FormatInt(1<<62, 10)); line != "" {
-		s.error(line)
-		return
-	}
-	c := s.srv.session(id)
-	if c != nil {
-		c.own.View.Named.Add(1)
-		defer c.own.View.Named.Add(-1)
-	}
-	switch {
-	case c == nil:
-	case c.wake(cause):
-		s.batch.Out = resp.AppendInt(s.batch.Out, 1)
-		return
-	case c.own.View.Blocked.Load() && c.own.View.RedisID.Load() != 0:
-		words := []string{"CLIENT", "UNBLOCK", strconv.FormatInt(c.own.View.RedisID.Load(), 10), how}
-		s.relay(s.askAt(backend.AtNode(c.own.View.Node.Load()), bytesOf(words)...))
-		return
-	}
-	s.batch.Out = resp.AppendInt(s.batch.Out, 0)
 }
 
 // wake ends the wait of a lock verb, if there is one.

@@ -4,7 +4,7 @@ package session
 func (s *Server) LastCommand(addr string) (name string, there bool) {
 	for _, c := range s.snapshot() {
 		if c.peer.addr == addr {
-			return c.facts(nil).Last, true
+			return c.Facts(nil).Last, true
 		}
 	}
 	return "", false

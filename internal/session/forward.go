@@ -5,6 +5,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/backend"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
+	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 	"github.com/lockproxy/lockproxy/proto/resp"
@@ -178,6 +179,32 @@ func bytesOf(words []string) [][]byte {
 		all[i] = []byte(w)
 	}
 	return all
+}
+
+// Admitted implements commands.Redis.
+func (s *Session) Admitted() error { return s.refused() }
+
+// Ask implements commands.Redis.
+func (s *Session) Ask(args ...[]byte) ([]byte, error) { return s.askAt(backend.Place{}, args...) }
+
+// AskSlot implements commands.Redis.
+func (s *Session) AskSlot(slot int, args [][]byte) ([]byte, error) {
+	return s.askAt(backend.AtSlot(slot), args...)
+}
+
+// AskAll implements commands.Redis.
+func (s *Session) AskAll(args [][]byte) ([]resp.Reply, error) { return s.pipes.AskAll(args) }
+
+// AskOwn implements commands.Redis.
+func (s *Session) AskOwn(args [][]byte) ([]byte, dedicated.Redirect, error) { return s.own.About(args) }
+
+// AskApart implements commands.Redis.
+func (s *Session) AskApart(args [][]byte) ([]byte, error) {
+	if err := s.refused(); err != nil {
+		return nil, err
+	}
+	c, _ := s.srv.facts.table.Load().find(args)
+	return s.pipes.Ask(args, backend.Apart(c))
 }
 
 // relay appends a reply Redis gave, or the error that stands for it.

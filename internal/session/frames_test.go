@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockproxy/lockproxy/commands"
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
@@ -41,7 +42,7 @@ func framesStayWhole(t *testing.T, p *proxy, cluster bool) {
 	}
 	w := slowWire(t, p.addr)
 	w.do("HELLO", "3")
-	w.expect("+OK\r\n", "CLIENT", "CAPA", lostPushes)
+	w.expect("+OK\r\n", "CLIENT", "CAPA", commands.LossPush)
 	stop := flood(p, w)
 	defer stop()
 	get := func(key string) {
@@ -182,7 +183,7 @@ func TestNoPushToRESP2(t *testing.T) {
 	server := testredis.Start(t)
 	p := startProxy(t, server.URL(), nil)
 	w := slowWire(t, p.addr)
-	w.expect("+OK\r\n", "CLIENT", "CAPA", lostPushes)
+	w.expect("+OK\r\n", "CLIENT", "CAPA", commands.LossPush)
 	s := p.sessionOf(w.wire)
 	w.do("HELLO", "3")
 	busy := s.guard.Passage() // has the push wait until the client is at RESP2
@@ -253,7 +254,7 @@ func TestCutReplyIsNotCompleted(t *testing.T) {
 			w = slowWire(t, p.addr)
 			return false
 		})
-		w.expect("+OK\r\n", "CLIENT", "CAPA", lostPushes)
+		w.expect("+OK\r\n", "CLIENT", "CAPA", commands.LossPush)
 		w.do("GET", "k") // so that what follows is streamed
 		stop := flood(p, w)
 		w.raw([]byte(say))

@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"net"
+	"strconv"
 
 	"github.com/lockproxy/lockproxy/commands"
 	"github.com/lockproxy/lockproxy/internal/backend"
@@ -14,32 +15,38 @@ import (
 // fresh is the identity of a client that has said nothing yet: nobody, in the database of the upstream's address.
 func (s *Server) fresh() upstream.Identity { return upstream.Identity{DB: s.o.Service.DB, Proto: 2} }
 
-// auth is AUTH [user] password. Redis decides.
-func (s *Session) auth(args [][]byte) {
-	if len(args) > 3 {
-		s.error(commands.SyntaxError)
-		return
+// ID implements commands.Identity.
+func (s *Session) ID() int64 { return s.peer.id }
+
+// Proto implements commands.Identity.
+func (s *Session) Proto() int { return s.ident.Proto }
+
+// DB implements commands.Identity.
+func (s *Session) DB() int { return s.ident.DB }
+
+// Login implements commands.Identity.
+func (s *Session) Login(user, password string) error {
+	if err := s.authenticate(user, password); err != nil {
+		return err
 	}
+	words := bytesOf([]string{"AUTH", user, password})
+	if user == "" {
+		words = bytesOf([]string{"AUTH", password})
+	}
+	if err := s.own.Authenticate(words); err != nil {
+		return err
+	}
+	s.loggedIn(user, password)
+	s.showToRedis()
+	return nil
+}
+
+// loggedIn has the client be the user whom Redis has let in.
+func (s *Session) loggedIn(user, password string) {
 	id := s.ident
-	id.User, id.Password = "", string(args[len(args)-1])
-	if len(args) == 3 {
-		if id.User = string(args[1]); id.User == "" {
-			s.error(commands.WrongPass) // to Authenticate "" means Redis' default user
-			return
-		}
-	}
-	if err := s.authenticate(id.User, id.Password); err != nil {
-		s.fail(err)
-		return
-	}
-	if err := s.own.Authenticate(args); err != nil {
-		s.fail(err)
-		return
-	}
+	id.User, id.Password = user, password
 	s.identity(id)
 	s.guard.SetLimits(s.srv.limitsFor(true))
-	s.showToRedis()
-	s.ok()
 }
 
 // authenticate asks Redis, until the client has gone. From then on the client counts for the user.
@@ -73,92 +80,40 @@ func (s *Session) host() string {
 	return host
 }
 
-// hello is HELLO [version [AUTH user password] [SETNAME name]]. Redis is asked on the connection the client would
-// have, and its answer given with this proxy's view of the connection.
-func (s *Session) hello(args [][]byte) {
-	o, line := commands.ParseHello(args)
-	if line != "" {
-		s.error(line)
-		return
-	}
-	id := s.ident
-	if o.Auth && o.User == "" {
-		s.error(commands.WrongPass)
-		return
-	}
+// Greet implements commands.Identity. Redis is asked on the connection the client would have.
+func (s *Session) Greet(o commands.HelloOptions) (answer resp.Reply, err error) {
 	if o.Auth {
 		if err := s.authenticate(o.User, o.Password); err != nil {
-			s.fail(err)
-			return
+			return answer, err
 		}
-		id.User, id.Password = o.User, o.Password
-		s.identity(id) // as in Redis, it stands even if what follows fails
-		s.guard.SetLimits(s.srv.limitsFor(true))
+		s.loggedIn(o.User, o.Password) // as in Redis, it stands even if what follows fails
 	}
+	id := s.ident
 	if o.Proto != 0 {
 		id.Proto = o.Proto
 	}
 	if s.lockedOut() {
-		s.error(s.srv.noAuthHello())
-		return
+		return answer, &upstream.ReplyError{Line: s.srv.noAuthHello()}
 	}
-	answer, err := s.pipes.Hello(id)
+	answer, err = s.pipes.Hello(id)
 	if err == nil {
 		err = s.own.Hello(id, o.Auth)
 	}
 	if err != nil {
-		s.fail(err)
-		return
+		return answer, err
 	}
 	if o.Auth {
 		s.showToRedis()
 	}
 	if o.Named {
-		s.rename(o.Name)
+		s.Rename(o.Name)
 	}
-	s.batch.Out = s.appendHello(s.batch.Out, answer)
-	s.pushable()
+	return answer, nil
 }
 
-// appendHello is Redis' answer to HELLO, but for what it says of the connection and of the server's place.
-func (s *Session) appendHello(out []byte, r resp.Reply) []byte {
-	out = resp.AppendMap(out, s.ident.Proto, len(r.Elems)/2)
-	for i := 0; i+1 < len(r.Elems); i += 2 {
-		out = append(out, r.Elems[i].Raw...)
-		switch string(r.Elems[i].Text) {
-		case "proto":
-			out = resp.AppendInt(out, int64(s.ident.Proto))
-		case "id":
-			out = resp.AppendInt(out, s.peer.id)
-		case "mode":
-			out = resp.AppendBulkString(out, s.srv.mode())
-		case "role":
-			out = resp.AppendBulkString(out, "master")
-		default:
-			out = append(out, r.Elems[i+1].Raw...)
-		}
-	}
-	return out
-}
-
-// selectDB is SELECT index: the shared pipe of that database must open, else its error is the answer.
-func (s *Session) selectDB(args [][]byte) {
-	n, ok := resp.Integer(args[1])
-	switch {
-	case !ok:
-		s.error(commands.NotANumber)
-		return
-	case n < -1<<31 || n >= 1<<31:
-		s.error("ERR value is out of range, value must between -2147483648 and 2147483647")
-		return
-	case n < 0:
-		s.error("ERR DB index is out of range")
-		return
-	}
-	s.relay(s.selectNumber(int(n), args[1]))
-}
-
-func (s *Session) selectNumber(n int, word []byte) ([]byte, error) {
+// SelectDB implements commands.Identity: the shared connection of that database must open.
+func (s *Session) SelectDB(n int) ([]byte, error) {
+	word := strconv.AppendInt(nil, int64(n), 10)
 	if n == s.ident.DB { // no other connection, but Redis may still say no to the client's user
 		return s.askAt(backend.Place{}, []byte("SELECT"), word)
 	}
@@ -172,8 +127,8 @@ func (s *Session) selectNumber(n int, word []byte) ([]byte, error) {
 	return reply, err
 }
 
-// reset is RESET: the connection is as new, and its locks are released as if it had gone.
-func (s *Session) reset([][]byte) {
+// Reset implements commands.Identity: the locks are released as if the connection had gone.
+func (s *Session) Reset() {
 	if l := s.locks.engine.Load(); l != nil {
 		l.Reset()
 	}
@@ -189,7 +144,6 @@ func (s *Session) reset([][]byte) {
 	if s.access.lowered = s.srv.access.mustAuth.Load(); s.access.lowered {
 		s.access.admitted = 0
 	}
-	s.batch.Out = resp.AppendSimple(s.batch.Out, "RESET")
 }
 
 // stillFits holds what was read before RESET took effect, or begun to be read, to the limits of a client that must log
@@ -210,22 +164,14 @@ func (s *Session) stillFits(args [][]byte) bool {
 	return false
 }
 
-// quit is QUIT: the rest of the pipeline is not run, and the client counts as gone.
-func (s *Session) quit([][]byte) {
-	s.ok()
-	s.flush()
-	s.guard.HangUp(downstream.Gone, "QUIT")
-}
+// Quit implements commands.Connection.
+func (s *Session) Quit() { s.guard.HangUp(downstream.Gone, "QUIT") }
 
-func (s *Session) crossProtocol([][]byte) {
+// HangUp implements commands.Connection.
+func (s *Session) HangUp(why string) { s.guard.HangUp(downstream.Left, why) }
+
+// Distrust implements commands.Connection.
+func (s *Session) Distrust() {
 	s.srv.log.Warn("closed a client that speaks HTTP: a cross-protocol attack, or a probe", "client", s.peer.addr)
-	s.guard.HangUp(downstream.Left, "speaks HTTP")
-}
-
-// rename sets the connection's name, "" for none.
-func (s *Session) rename(name string) {
-	s.mu.Lock()
-	s.settings.name = name
-	s.mu.Unlock()
-	s.own.Rename(name)
+	s.HangUp("speaks HTTP")
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lockproxy/lockproxy/commands"
 	"github.com/lockproxy/lockproxy/internal/backend"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/downstream"
@@ -129,7 +130,7 @@ func (s *Server) checkNames(told []*commandtable.Command) {
 
 // misnamed is the mistake in the rules that no command has a name.
 func (r *CommandRules) misnamed(told []*commandtable.Command) error {
-	unknown := commandtable.Unknown(slices.Concat(r.Deny, r.Allow, r.Blocking), verbs(), told)
+	unknown := commandtable.Unknown(slices.Concat(r.Deny, r.Allow, r.Blocking), commands.Rows(), told)
 	if len(unknown) == 0 {
 		return nil
 	}
@@ -144,7 +145,7 @@ func (s *Server) Change(l Limits, r CommandRules) error {
 	r.Blocking, r.Fatal = s.o.Blocking, s.o.Fatal
 	told := commandtable.Listed(s.facts.reply)
 	if len(told) > 0 {
-		if err := r.misnamed(commandtable.Listed(s.facts.reply)); err != nil {
+		if err := r.misnamed(told); err != nil {
 			return err
 		}
 	}

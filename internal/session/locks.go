@@ -9,28 +9,18 @@ import (
 
 	"github.com/hashicorp/golang-lru/v2/expirable"
 
-	"github.com/lockproxy/lockproxy/commands"
 	"github.com/lockproxy/lockproxy/internal/backend"
-	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
 )
-
-var _ commands.Client = (*Session)(nil)
-
-// Proto is the RESP version the client speaks, 2 or 3.
-func (s *Session) Proto() int { return s.ident.Proto }
-
-// DB is the database the client has selected.
-func (s *Session) DB() int { return s.ident.DB }
 
 // Locks is the client as the lock engine knows it.
 func (s *Session) Locks() *lock.Client {
 	if l := s.locks.engine.Load(); l != nil {
 		return l
 	}
-	l := s.srv.o.Locks.NewClient(lock.ClientInfo{ID: s.peer.id, Addr: s.peer.addr, Name: s.clientName, User: s.clientUser, Push: s.push, Gone: s.guard.HungUp})
+	l := s.srv.o.Locks.NewClient(lock.ClientInfo{ID: s.peer.id, Addr: s.peer.addr, Name: s.Name, User: s.clientUser, Push: s.push, Gone: s.guard.HungUp})
 	if s.settings.lib[0] != "" {
 		l.SetLibrary(true)
 	}
@@ -39,8 +29,8 @@ func (s *Session) Locks() *lock.Client {
 	return l
 }
 
-// clientName is what CLIENT SETNAME said; other goroutines may ask.
-func (s *Session) clientName() string {
+// Name implements commands.Settings; other goroutines may ask.
+func (s *Session) Name() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.settings.name
@@ -53,20 +43,13 @@ func (s *Session) clientUser() string {
 	return userName(s.ident.User)
 }
 
-// runVerb answers a lock verb. All replies pending before are in: forward has run.
-func (s *Session) runVerb(v *commands.Verb, args [][]byte) {
-	if !commandtable.ArityFits(v.Arity, len(args)) {
-		s.error(wrongArity(v.Name))
-		return
+// BeginVerb implements commands.Locker. What is lost from now on, the verb may not tell.
+func (s *Session) BeginVerb() error {
+	err := s.refused()
+	if err == nil {
+		s.locks.untold.Store(false)
 	}
-	if err := s.refused(); err != nil {
-		s.error(backend.ErrorLine(err)) // a verb says what is known of it
-		return
-	}
-	b := s.batch
-	s.locks.untold.Store(false) // what is lost from now on, the verb may not tell
-	b.verb = v.Run(s, args, b.verb[:0])
-	b.Out = append(b.Out, b.verb...)
+	return err
 }
 
 const (
@@ -181,10 +164,6 @@ func (s *Session) refused() error {
 func (s *Session) admit() {
 	s.access.admitted = s.srv.access.era.Load()
 	s.guard.SetLimits(s.srv.limitsFor(true))
-}
-
-func wrongArity(name string) string {
-	return "ERR wrong number of arguments for '" + name + "' command"
 }
 
 // held is how many holds this connection has.

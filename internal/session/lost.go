@@ -5,6 +5,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/backend"
 	"github.com/lockproxy/lockproxy/internal/downstream"
+	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
@@ -26,11 +27,14 @@ func (s *Session) lockless() bool {
 }
 
 // fail answers a command that failed with err, or closes the client.
-func (s *Session) fail(err error) {
+func (s *Session) fail(err error) { s.batch.Out = s.Fail(s.batch.Out, err) }
+
+// Fail implements commands.Connection.
+func (s *Session) Fail(out []byte, err error) []byte {
 	if s.closesFor(err) {
 		s.guard.HangUp(downstream.Left, backend.WhyLost(err))
 		s.replies.finish = true
-		return
+		return out
 	}
-	s.error(backend.ErrorLine(err))
+	return resp.AppendError(out, backend.ErrorLine(err))
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/tidwall/redcon"
 
+	"github.com/lockproxy/lockproxy/commands"
 	"github.com/lockproxy/lockproxy/internal/backend"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/dedicated"
@@ -46,9 +47,9 @@ func effectOf(c *commandtable.Command, args [][]byte) dedicated.Effect {
 		n, ok := resp.Integer(args[1])
 		return dedicated.Effect{Selects: ok, DB: int(n)}
 	case c.Name == "client|pause":
-		return dedicated.Effect{Pauses: writePause(args)}
+		return dedicated.Effect{Pauses: commands.WritePause(args)}
 	}
-	return dedicated.Effect{Setting: settingIn(c, args)}
+	return dedicated.Effect{Setting: commands.SettingIn(c.Name, args)}
 }
 
 // Selected implements own.Host.
@@ -84,9 +85,6 @@ func (h host) IdentityNow() upstream.Identity {
 	return h.ident
 }
 
-// Name implements own.Host.
-func (h host) Name() string { return h.clientName() }
-
 // Holds implements own.Host.
 func (h host) Holds() bool { return h.held() > 0 }
 
@@ -100,7 +98,7 @@ func (h host) Closes(err error) bool { return h.closesFor(err) }
 func (h host) Set(pauses time.Duration, settings []dedicated.Setting) {
 	h.srv.pauseWrites(pauses)
 	for _, t := range settings {
-		h.take(t)
+		h.Session.Set(t)
 	}
 }
 

@@ -101,7 +101,7 @@ type replies struct {
 // batch is what a session needs while it works, lent from a pool: an idle session holds no buffers.
 type batch struct {
 	backend.Batch
-	verb   []byte               // the reply of the lock verb at work
+	answer []byte               // the reply of the command that is answered here
 	next   []redcon.Command     // of the same pipeline, behind the command at work
 	rights backend.RightsChange // that the run may bring
 	timing timing
@@ -123,8 +123,8 @@ func (b *batch) clearRun() {
 // giveBack returns b to the pool unless it has grown beyond what is worth keeping.
 func (b *batch) giveBack() {
 	b.next, b.rights = nil, backend.RightsChange{}
-	if b.Empty() && cap(b.verb) <= keepBytes {
-		b.verb = b.verb[:0]
+	if b.Empty() && cap(b.answer) <= keepBytes {
+		b.answer = b.answer[:0]
 		batches.Put(b)
 	}
 }

@@ -6,39 +6,22 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/commands"
-	"github.com/lockproxy/lockproxy/internal/backend"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
-// settingIn is what a call of c sets; the zero one: nothing, or Redis would not take it.
-func settingIn(c *commandtable.Command, args [][]byte) dedicated.Setting {
-	switch {
-	case c.Name == "client|setname" && len(args) == 3 && commands.ValidName(args[2]):
-		return dedicated.Setting{Of: dedicated.SettingName, Value: string(args[2])}
-	case c.Name == "client|setinfo" && len(args) == 4 && commands.ValidName(args[3]):
-		switch {
-		case equalFold(args[2], "lib-name"):
-			return dedicated.Setting{Of: dedicated.SettingLibrary, Value: string(args[3])}
-		case equalFold(args[2], "lib-ver"):
-			return dedicated.Setting{Of: dedicated.SettingVersion, Value: string(args[3])}
-		}
-	case c.Name == "client|no-evict" && len(args) == 3 && isSwitch(args[2]):
-		return dedicated.Setting{Of: dedicated.SettingNoEvict, Value: strings.ToUpper(string(args[2]))}
-	case c.Name == "client|no-touch" && len(args) == 3 && isSwitch(args[2]):
-		return dedicated.Setting{Of: dedicated.SettingNoTouch, Value: strings.ToUpper(string(args[2]))}
-	case c.Name == "client|capa" && len(args) > 2 && hasLossPush(args[2:]):
-		return dedicated.Setting{Of: dedicated.SettingLossPush, Value: "ON"}
-	}
-	return dedicated.Setting{}
+// Rename implements commands.Settings.
+func (s *Session) Rename(name string) {
+	s.mu.Lock()
+	s.settings.name = name
+	s.mu.Unlock()
+	s.own.Rename(name)
 }
 
-func isSwitch(arg []byte) bool { return equalFold(arg, "ON") || equalFold(arg, "OFF") }
-
-// take notes a setting. Any goroutine may call it, while the session's own reads none of what it sets.
-func (s *Session) take(t dedicated.Setting) {
+// Set implements commands.Settings. Any goroutine may call it, while the session's own reads none of what it sets.
+func (s *Session) Set(t dedicated.Setting) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch on := t.Value == "ON"; t.Of {
@@ -66,23 +49,20 @@ func (s *Session) queuedAs(c *commandtable.Command, raw []byte, e dedicated.Effe
 	if e.Setting.Of == dedicated.NoSetting || e.Setting.Of == dedicated.SettingName || c.Spec != nil || !s.srv.facts.table.Load().Learned() {
 		return raw
 	}
-	return resp.AppendCommand(nil, "CLIENT", "SETNAME", s.clientName())
+	return resp.AppendCommand(nil, "CLIENT", "SETNAME", s.Name())
 }
 
-// clientReply is CLIENT REPLY ON|OFF|SKIP. It is this proxy that keeps the replies back: Redis gives them all.
-func (s *Session) clientReply(args [][]byte) {
-	switch strings.ToUpper(string(args[2])) {
-	case "ON":
+// SetReplyMode implements commands.Settings.
+func (s *Session) SetReplyMode(m commands.ReplyMode) {
+	switch m {
+	case commands.RepliesOn:
 		s.flush()
 		s.replies.silent, s.replies.off = false, false
-		s.ok()
-	case "OFF":
+	case commands.RepliesOff:
 		s.flush()
 		s.replies.silent, s.replies.off = true, true
-	case "SKIP":
+	case commands.RepliesSkip:
 		s.replies.skip = !s.replies.off
-	default:
-		s.error(commands.SyntaxError)
 	}
 }
 
@@ -107,24 +87,11 @@ func (s *Session) resetReplyMode() {
 	s.replies.off, s.replies.skip = false, false
 }
 
-// clientPause is CLIENT PAUSE milliseconds [WRITE|ALL]. While Redis holds up writes, each client gets a connection of its
-// own, so that the reads of others do not wait behind a write that waits.
-func (s *Session) clientPause(args [][]byte) {
-	answer, err := s.askApart(args)
-	if s.relay(answer, err); err != nil || answer[0] != '+' {
-		return
-	}
-	s.srv.pauseWrites(writePause(args))
-}
+// PauseWrites implements commands.Neighbours.
+func (s *Session) PauseWrites(d time.Duration) { s.srv.pauseWrites(d) }
 
-// writePause is for how long CLIENT PAUSE has writes wait; 0: it does not.
-func writePause(args [][]byte) time.Duration {
-	if len(args) != 4 || !equalFold(args[3], "WRITE") {
-		return 0
-	}
-	ms, _ := resp.Integer(args[2])
-	return time.Duration(min(max(ms, 0), int64(maxPause/time.Millisecond))) * time.Millisecond
-}
+// ResumeWrites implements commands.Neighbours.
+func (s *Session) ResumeWrites() { s.srv.writes.paused.Store(0) }
 
 // pauseWrites notes a pause; as at Redis, a shorter one does not end the one there is.
 func (s *Server) pauseWrites(d time.Duration) {
@@ -136,16 +103,6 @@ func (s *Server) pauseWrites(d time.Duration) {
 	}
 }
 
-// maxPause is how long a pause is believed in: longer ones are held to be forgotten.
-const maxPause = time.Hour
-
-func (s *Session) clientUnpause(args [][]byte) {
-	answer, err := s.askApart(args)
-	if s.relay(answer, err); err == nil && answer[0] == '+' {
-		s.srv.writes.paused.Store(0)
-	}
-}
-
 // writesPaused says whether a client of this proxy has had writes paused, for longer than until now, or has Redis end.
 func (s *Server) writesPaused() bool {
 	if s.writes.shutting.Load() > 0 {
@@ -153,17 +110,6 @@ func (s *Server) writesPaused() bool {
 	}
 	until := s.writes.paused.Load()
 	return until != 0 && time.Now().UnixNano() < until
-}
-
-// apart runs one command on a connection of its own, where it need not wait for others.
-func (s *Session) apart(args [][]byte) { s.relay(s.askApart(args)) }
-
-func (s *Session) askApart(args [][]byte) ([]byte, error) {
-	if err := s.refused(); err != nil {
-		return nil, err
-	}
-	c, _ := s.srv.facts.table.Load().find(args)
-	return s.pipes.Ask(args, backend.Apart(c))
 }
 
 const (
@@ -200,8 +146,8 @@ func (s *Session) push(l lock.Loss) {
 	}
 }
 
-// pushable notes that the client may be pushed to, once it has the reply that says so.
-func (s *Session) pushable() {
+// TakesPushes implements commands.Settings: what RESP3 has is pushed from now on.
+func (s *Session) TakesPushes() {
 	if s.ident.Proto == 3 && !s.pushes.resp3 {
 		s.flush()
 		s.mu.Lock()
@@ -260,26 +206,9 @@ func (s *Session) endPushes() {
 	}
 }
 
-// lostPushes is the capability of a client that wants to be told of lost locks. Redis itself pushes nothing that was
-// not asked for, and there are libraries that take any push for the reply to their next command.
-const lostPushes = "lock-lost"
-
 // lossPushLibraries are libraries, by the name they give with CLIENT SETINFO, that keep such a push apart from replies without
 // having asked for it. Whoever adds one shows it in integration/clients.
 var lossPushLibraries = []string{"go-redis", "ioredis", "jedis", "lettuce", "node-redis", "redis-py", "redis-rs"}
-
-// clientCapa is CLIENT CAPA capability …, as of Valkey 8: what it does not know it ignores.
-func (s *Session) clientCapa(args [][]byte) {
-	if hasLossPush(args[2:]) {
-		s.take(dedicated.Setting{Of: dedicated.SettingLossPush, Value: "ON"})
-	}
-	s.ok()
-}
-
-// hasLossPush says whether lostPushes is among the capabilities.
-func hasLossPush(capabilities [][]byte) bool {
-	return slices.ContainsFunc(capabilities, func(c []byte) bool { return equalFold(c, lostPushes) })
-}
 
 // takesLossPush says whether a lost lock may be pushed to this client. The caller holds mu.
 func (s *Session) takesLossPush() bool {
@@ -298,13 +227,8 @@ const notDebugged = "ERR SCRIPT DEBUG is not supported by lockproxy: this script
 // notDebuggedRow stands for a script's command then.
 var notDebuggedRow = &commandtable.Command{Name: "eval", Refusal: true, Barred: true, Here: true, Line: notDebugged}
 
-// refuseDebug is SCRIPT DEBUG YES|SYNC|NO.
-func (s *Session) refuseDebug(line string, args [][]byte) {
-	if len(args) == 3 {
-		s.settings.debugs = equalFold(args[2], "YES") || equalFold(args[2], "SYNC") || s.settings.debugs && !equalFold(args[2], "NO")
-	}
-	s.error(line)
-}
+// Debugs implements commands.Settings.
+func (s *Session) Debugs(on bool) { s.settings.debugs = on }
 
 // undebugged is c, or in place of a script what refuses it. Functions have no debugger: Redis runs them for real, too.
 func (s *Session) undebugged(c *commandtable.Command, run answer) (*commandtable.Command, answer) {

@@ -28,7 +28,7 @@ func TestSettingsInTransaction(t *testing.T) {
 
 func settingsInTransaction(t *testing.T, p *proxy, server *testredis.Server) {
 	says := [][]string{{"CLIENT", "SETINFO", "LIB-NAME", "mine"}, {"CLIENT", "SETINFO", "lib-ver", "1.2"}, {"CLIENT", "NO-TOUCH", "on"},
-		{"CLIENT", "NO-EVICT", "ON"}, {"CLIENT", "SETNAME", "me"}, {"CLIENT", "CAPA", lostPushes}}
+		{"CLIENT", "NO-EVICT", "ON"}, {"CLIENT", "SETNAME", "me"}, {"CLIENT", "CAPA", commands.LossPush}}
 	begin := func(w *wire) {
 		w.expect("+OK\r\n", "MULTI")
 		for _, words := range says {

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lockproxy/lockproxy/commands"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
@@ -48,7 +49,7 @@ func (s *Server) refusalOf(args [][]byte) string {
 	c, _ := t.find(args)
 	switch {
 	case c != nil && !commandtable.ArityFits(c.Arity, len(args)):
-		return wrongArity(c.Name)
+		return commands.WrongArity(c.Name)
 	case c != nil || !t.Learned():
 		return noAuth
 	}

@@ -1,0 +1,249 @@
+package commands
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/backend"
+	"github.com/lockproxy/lockproxy/proto/resp"
+)
+
+// All clients: CLIENT INFO, LIST, KILL, PAUSE, UNPAUSE and UNBLOCK.
+
+func clientInfo(c Client, args [][]byte, out []byte) []byte {
+	if c.Fields() == nil {
+		if answer, err := c.Ask(bytesOf("CLIENT", "INFO")...); err == nil {
+			c.LearnFields(ReadClientFields(answer))
+		}
+	}
+	return fieldsShown(c).AppendClientInfo(out, c.Proto(), c.Facts(args))
+}
+
+// fieldsShown are the fields of CLIENT INFO and CLIENT LIST: Redis' own, once they are known.
+func fieldsShown(c Client) ClientFields {
+	if told := c.Fields(); told != nil {
+		return told
+	}
+	return Redis70Fields
+}
+
+// clientList is CLIENT LIST: this proxy's clients.
+func clientList(c Client, args [][]byte, out []byte) []byte {
+	f, line := ParseList(args)
+	if line == "" {
+		line = objectionToList(c)
+	}
+	if line != "" {
+		return resp.AppendError(out, line)
+	}
+	return fieldsShown(c).AppendClientList(out, c.Proto(), f.Choose(c.Clients(args)))
+}
+
+// objectionToList is what Redis has against this user's CLIENT LIST. While the fields of its clients are not known it lists all of
+// them, and else subscribers, who are few.
+func objectionToList(c Client) string {
+	if c.Fields() != nil {
+		return objection(c, "CLIENT", "LIST", "TYPE", "pubsub")
+	}
+	answer, err := c.Ask(bytesOf("CLIENT", "LIST")...)
+	if err == nil {
+		c.LearnFields(ReadClientFields(answer))
+	}
+	return objectionIn(answer, err)
+}
+
+// objection runs a command that would show this user's rights and changes nothing, and returns what Redis has
+// against the user; any other answer, as of a server that lacks the command, is none.
+func objection(c Client, probe ...string) (line string) {
+	return objectionIn(c.Ask(bytesOf(probe...)...))
+}
+
+func objectionIn(answer []byte, err error) string {
+	if err != nil {
+		return backend.ErrorLine(err)
+	}
+	line, bad := resp.ErrorLine(answer)
+	for _, about := range []string{"NOPERM", "NOAUTH", "ERR No such user"} {
+		if bad && strings.HasPrefix(line, about) {
+			return line
+		}
+	}
+	return ""
+}
+
+// clientKill closes clients of this proxy; to the lock engine they have been left, not gone: their locks run out.
+func clientKill(c Client, args [][]byte, out []byte) []byte {
+	f, line := ParseKill(args)
+	if objection := objectionToKill(c, f); objection != "" { // what stands before a mistake counts first
+		line = objection
+	}
+	if line != "" {
+		return resp.AppendError(out, line)
+	}
+	killed, itself := c.Kill(f)
+	if !itself {
+		return f.AppendReply(out, killed)
+	}
+	c.Give(f.AppendReply(nil, killed))
+	c.Flush()
+	c.HangUp("CLIENT KILL")
+	return out
+}
+
+// objectionToKill is what Redis has against this user's CLIENT KILL, and whether there is a user of that name.
+func objectionToKill(c Client, f KillFilter) (line string) {
+	probe := []string{"CLIENT", "KILL", "ADDR", "0.0.0.0:0"}
+	if f.User != "" {
+		probe = append(probe, "USER", f.User)
+	}
+	return objection(c, probe...)
+}
+
+// clientPause is CLIENT PAUSE milliseconds [WRITE|ALL]. While Redis holds up writes, each client gets a connection of its
+// own, so that the reads of others do not wait behind a write that waits.
+func clientPause(c Client, args [][]byte, out []byte) []byte {
+	answer, err := c.AskApart(args)
+	if err == nil && answer[0] == '+' {
+		c.PauseWrites(WritePause(args))
+	}
+	return relay(c, answer, err, out)
+}
+
+// WritePause is for how long CLIENT PAUSE has writes wait; 0: it does not.
+func WritePause(args [][]byte) time.Duration {
+	if len(args) != 4 || !same(args[3], "WRITE") {
+		return 0
+	}
+	ms, _ := resp.Integer(args[2])
+	return time.Duration(min(max(ms, 0), int64(maxPause/time.Millisecond))) * time.Millisecond
+}
+
+// maxPause is how long a pause is believed in: longer ones are held to be forgotten.
+const maxPause = time.Hour
+
+func clientUnpause(c Client, args [][]byte, out []byte) []byte {
+	answer, err := c.AskApart(args)
+	if err == nil && answer[0] == '+' {
+		c.ResumeWrites()
+	}
+	return relay(c, answer, err, out)
+}
+
+// clientUnblock is CLIENT UNBLOCK id [TIMEOUT|ERROR]: a lock verb that waits ends here, a blocking command at Redis.
+func clientUnblock(c Client, args [][]byte, out []byte) []byte {
+	if len(args) > 4 {
+		return resp.AppendError(out, "ERR unknown subcommand or wrong number of arguments for '"+Clip(args[1])+"'. Try CLIENT HELP.")
+	}
+	fails := false
+	if len(args) == 4 {
+		if fails = same(args[3], "ERROR"); !fails && !same(args[3], "TIMEOUT") {
+			return resp.AppendError(out, "ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR")
+		}
+	}
+	id, ok := resp.Integer(args[2])
+	if !ok {
+		return resp.AppendError(out, notANumber)
+	}
+	// Nobody has this number at Redis: it is asked only whether this user may.
+	if line := objection(c, "CLIENT", "UNBLOCK", strconv.FormatInt(1<<62, 10)); line != "" {
+		return resp.AppendError(out, line)
+	}
+	reply, err := c.Unblock(id, fails)
+	return relay(c, reply, err, out)
+}
+
+// KillFilter is what CLIENT KILL was given; "" and 0 stand for anything.
+type KillFilter struct {
+	ID                int64
+	Addr, LAddr, User string
+	Kind              string // TYPE
+	Age               int64  // seconds, at least
+	SkipMe            bool
+	old               bool // of the form CLIENT KILL addr:port
+}
+
+// ParseKill reads CLIENT KILL. line is the error that Redis gives; "": none.
+func ParseKill(args [][]byte) (f KillFilter, line string) {
+	if len(args) == 3 {
+		return KillFilter{Addr: string(args[2]), old: true}, "" // the old form may kill its own sender
+	}
+	f.SkipMe = true
+	for i := 2; i < len(args); i += 2 {
+		if i+1 == len(args) {
+			return f, SyntaxError
+		}
+		value := args[i+1]
+		switch strings.ToUpper(string(args[i])) {
+		case "ID":
+			n, ok := resp.Integer(value)
+			if !ok || n < 1 {
+				return f, "ERR client-id should be greater than 0"
+			}
+			f.ID = n
+		case "MAXAGE": // as of Redis 7.4
+			n, ok := resp.Integer(value)
+			if !ok {
+				return f, "ERR maxage is not an integer or out of range"
+			}
+			if n <= 0 {
+				return f, "ERR maxage should be greater than 0"
+			}
+			f.Age = n
+		case "TYPE":
+			known := false
+			if f.Kind, known = ClientType(value); !known {
+				return f, UnknownType(value)
+			}
+		case "ADDR":
+			f.Addr = string(value)
+		case "LADDR":
+			f.LAddr = string(value)
+		case "USER":
+			f.User = string(value)
+		case "SKIPME":
+			switch strings.ToLower(string(value)) {
+			case "yes":
+				f.SkipMe = true
+			case "no":
+				f.SkipMe = false
+			default:
+				return f, SyntaxError
+			}
+		default:
+			return f, SyntaxError
+		}
+	}
+	return f, ""
+}
+
+// Matches says whether a client is one of those to kill. SkipMe is left to the caller.
+func (f KillFilter) Matches(c ClientFacts) bool {
+	return (f.Kind == "" || f.Kind == c.Kind()) && (f.ID == 0 || f.ID == c.ID) && (f.Addr == "" || f.Addr == c.Addr) &&
+		(f.LAddr == "" || f.LAddr == c.LAddr) && (f.User == "" || f.User == c.User) && (f.Age == 0 || int64(c.Age/time.Second) >= f.Age)
+}
+
+// AppendReply appends the reply to a CLIENT KILL that has killed so many clients.
+func (f KillFilter) AppendReply(out []byte, killed int) []byte {
+	switch {
+	case !f.old:
+		return resp.AppendInt(out, int64(killed))
+	case killed == 0:
+		return resp.AppendError(out, "ERR No such client")
+	}
+	return resp.AppendSimple(out, "OK")
+}
+
+// ClientType reads a TYPE of CLIENT LIST and CLIENT KILL.
+func ClientType(arg []byte) (kind string, known bool) {
+	switch kind = strings.ToLower(string(arg)); kind {
+	case "normal", "master", "replica", "pubsub":
+		return kind, true
+	case "slave":
+		return "replica", true
+	}
+	return "", false
+}
+
+// UnknownType is the error for a TYPE that is none.
+func UnknownType(arg []byte) string { return "ERR Unknown client type '" + Clip(arg) + "'" }

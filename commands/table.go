@@ -1,0 +1,226 @@
+package commands
+
+import (
+	"strings"
+
+	"github.com/lockproxy/lockproxy/internal/commandtable"
+	"github.com/lockproxy/lockproxy/internal/lock"
+	"github.com/lockproxy/lockproxy/proto/resp"
+)
+
+// Answer answers one call of a command: it appends exactly one reply to out, or none if the client has been given it, wants none, or
+// is closed. All replies to the client's earlier commands are in, and the call has the command's arity.
+type Answer func(c Client, args [][]byte, out []byte) []byte
+
+// row is a command that lockproxy answers itself, and who answers it.
+type row struct {
+	name   string // lower case, "client|kill"
+	answer Answer
+	about  // what else is known of it; Name and Here are set for all rows
+}
+
+type about = commandtable.Command
+
+// answered is every command that lockproxy answers itself, but for the lock verbs, which follow. The notes are for
+// docs/COMMANDS.md.
+func answered() []row {
+	return []row{
+		// Who the client is: identity.go.
+		{"auth", auth, about{Arity: -2, Barred: true, Open: true, Note: "Redis decides, on another connection."}},
+		{"hello", hello, about{Arity: -1, Barred: true, Open: true, Note: "Redis' answer, with the connection's `id` here, `mode` standalone and `role` master."}},
+		{"select", selectDB, about{Arity: 2, Note: "The client's next commands go over that database's shared connection. No difference."}},
+		{"reset", reset, about{Arity: 1, Always: true, Open: true, Note: "It also releases the connection's locks."}},
+		{"quit", quit, about{Always: true, Open: true, Note: "It also releases the connection's locks."}},
+		{"post", speaksHTTP, about{Always: true, Open: true, Note: "Not a command: the start of an HTTP request. As Redis does, the client is closed."}},
+		{"host:", speaksHTTP, about{Always: true, Open: true, Note: "Not a command: a line of an HTTP request. As Redis does, the client is closed."}},
+
+		// What this proxy is in a cluster: clusternode.go.
+		{"readonly", readonly, about{Arity: 1, Barred: true, Note: readSwitch}},
+		{"readwrite", readwrite, about{Arity: 1, Barred: true, Note: readSwitch}},
+		{"asking", asking, about{Arity: 1, Barred: true, Note: nodeOnly}},
+		{"cluster", clusterCommand, about{Arity: -2, Barred: true, Note: nodeOnly}},
+		{"cluster" + commandtable.AnySub, clusterCommand, about{Barred: true, Note: nodeOnly}},
+
+		{"info", info, about{Open: true, Note: "Redis' answer, with a section `# Lockproxy` added, and without cluster mode unless `--present cluster`. Its `# Clients` are Redis' own clients; a few of them are connections of this proxy. With a cluster upstream, counts (of clients, commands, keys, memory used, messages) are the sums over all masters that answer; the rest is one master's."}},
+		{"script|kill", apart, about{Open: true, Note: "Redis' answer, asked on another connection, because the one that runs the script is busy."}},
+		{"function|kill", apart, about{Open: true, Note: "Redis' answer, asked on another connection, because the one that runs the function is busy."}},
+
+		// What a client says of itself: client.go.
+		{"client", unknownSubcommand, about{Arity: -2, Open: true, Note: "Subcommands that are not listed here are unknown."}},
+		{"client|id", clientID, about{Arity: 2, Probe: []string{"CLIENT", "ID"}, Note: "The connection's number at this proxy. Within a transaction it is Redis'."}},
+		{"client|setname", clientSetName, about{Arity: 3, Probe: []string{"CLIENT", "SETNAME", " "}, Note: "The name is kept here, and given to the client's own connection when it has one."}},
+		{"client|getname", clientGetName, about{Arity: 2, Probe: []string{"CLIENT", "GETNAME"}, Note: "No difference."}},
+		{"client|setinfo", clientSetInfo, about{Arity: 4, Probe: []string{"CLIENT", "SETINFO", " ", " "}, Note: "As of Redis 7.2, whatever is upstream. A connection with a `lib-name` may come from a pool: see OWNERREQUIRED."}},
+		{"client|capa", clientCapa, about{Arity: -3, Note: "As of Valkey 8. The only capability known is `lock-lost`: the client takes the push of a lost lock."}},
+		{"client|no-evict", clientNoEvict, about{Arity: 3, Probe: []string{"CLIENT", "NO-EVICT", " "}, Note: "Only shown in CLIENT LIST, since Redis could evict only this proxy's connections."}},
+		{"client|no-touch", clientNoTouch, about{Arity: 3, Probe: []string{"CLIENT", "NO-TOUCH", " "}, Note: "Only shown in CLIENT LIST: keys that the client reads still count as used."}},
+		{"client|reply", clientReply, about{Arity: 3, Barred: true, Probe: []string{"CLIENT", "REPLY", " "}, Note: "The proxy keeps the replies back. No difference."}},
+		{"client|getredir", clientGetRedir, about{Arity: 2, Note: "Redis' answer, with this proxy's number."}},
+		{"client|trackinginfo", clientTrackingInfo, about{Arity: 2, Note: "Redis' answer, with this proxy's number in `redirect`."}},
+		{"client|help", clientHelp, about{Arity: 2, Note: "Redis' text, in its version, with CAPA added."}},
+
+		// All clients: clients.go.
+		{"client|info", clientInfo, about{Arity: 2, Probe: []string{"CLIENT", "INFO"}, Note: "See CLIENT LIST."}},
+		{"client|list", clientList, about{Arity: -2, Note: "This proxy's clients in Redis' fields. Memory and buffers are 0, but for `qbuf` of the client that asks; flags `d`, `u`, `c` and `R` are not shown. The fields are those of this Redis' own CLIENT INFO; `lib-name` and `lib-ver` are also shown once given."}},
+		{"client|kill", clientKill, about{Arity: -3, Barred: true, Note: "Among this proxy's clients, with all filters of Redis 7.4. Locks of a killed client are not released: they expire."}},
+		{"client|pause", clientPause, about{Arity: -3, Note: "Redis is asked on a separate connection, and pauses all of its clients, those of other proxies as well. While it pauses writes, each client here has a connection of its own."}},
+		{"client|unpause", clientUnpause, about{Arity: 2, Note: "Redis is asked on a separate connection, which never waits."}},
+		{"client|unblock", clientUnblock, about{Arity: -3, Barred: true, Note: "Among this proxy's clients. It also ends the wait of a lock verb."}},
+
+		// What commands there are: command.go. Redis is asked, and refuses those who have not authenticated; its answer is only added to.
+		{"command", commandAll, about{Open: true, Note: addedVerbs}},
+		{"command|count", commandCount, about{Open: true, Note: addedVerbs}},
+		{"command|info", commandInfo, about{Open: true, Note: addedVerbs}},
+		{"command|docs", commandDocs, about{Open: true, Note: addedVerbs}},
+		{"command|list", commandList, about{Open: true, Note: addedVerbs + " Of the filters they fit PATTERN only."}},
+		{"command|getkeys", commandGetKeys, about{Open: true, Note: "Redis' answer; the proxy itself answers for lock verbs."}},
+		{"command|getkeysandflags", commandGetKeys, about{Open: true, Note: "Redis' answer; the proxy itself answers for lock verbs."}},
+	}
+}
+
+const (
+	nodeOnly   = "The answer is that of a Redis without cluster mode, whatever the upstream is; with `--present cluster`, that of a cluster's only node."
+	readSwitch = nodeOnly + " With `--cluster-read-from` `client` or `replica` it says whether what this connection reads may come from replicas."
+	addedVerbs = "Redis' answer with the lock verbs added."
+)
+
+const since = "0.1.0"
+
+// lockVerbs are the lock verbs. Their options are in verbs.go.
+func lockVerbs() []*Verb {
+	return []*Verb{
+		{
+			Name: "lock", Arity: -2, Flags: []string{"write", "noscript", "blocking"}, keys: oneKey, Group: "lock", Since: since,
+			Summary: "Takes a lock, or enters it once more; nil when somebody else holds it.",
+			Options: []Option{optBlock, optEX, optPX, optOwner, optSelf, optOnce, optFence, optReplicas}, do: acquire(lock.Plain),
+		},
+		{
+			Name: "fairlock", Arity: -2, Flags: []string{"write", "noscript", "blocking"}, keys: oneKey, Group: "lock", Since: since,
+			Summary: "Takes a lock as LOCK does, but waits for it in a queue: first come, first served, across all proxies.",
+			Options: []Option{optBlock, optEX, optPX, optOwner, optSelf, optOnce, optFence, optReplicas}, do: acquire(lock.Plain),
+		},
+		{
+			Name: "rlock", Arity: -2, Flags: []string{"write", "noscript", "blocking"}, keys: oneKey, Group: "lock", Since: since,
+			Summary: "Takes a read lock, which other readers may hold too, or enters it once more; nil when somebody else writes.",
+			Options: []Option{optBlock, optEX, optPX, optOwner, optSelf, optOnce, optReplicas}, do: acquire(lock.Read),
+		},
+		{
+			Name: "wlock", Arity: -2, Flags: []string{"write", "noscript", "blocking"}, keys: oneKey, Group: "lock", Since: since,
+			Summary: "Takes a write lock, or enters it once more; nil when somebody else reads or writes.",
+			Options: []Option{optBlock, optEX, optPX, optOwner, optSelf, optOnce, optFence, optReplicas}, do: acquire(lock.Write),
+		},
+		{
+			Name: "multilock", Arity: -3, Flags: []string{"write", "noscript", "blocking", "movablekeys"}, keys: countedKeys, Group: "lock", Since: since,
+			Summary: "Takes several locks, all or none; nil when somebody else holds one of them.",
+			Options: []Option{optBlock, optEX, optPX, optOwner, optSelf, optOnce, optFence, optReplicas}, do: multilock,
+		},
+		{
+			Name: "unlock", Arity: -2, Flags: []string{"write", "noscript"}, keys: oneKey, Group: "lock", Since: since,
+			Summary: "Gives back one hold of a lock: 1 when it is now free of this owner, 0 when the owner still holds it.",
+			Options: []Option{optRead, optWrite, optOwner, optAll, optForce}, do: unlock,
+		},
+		{
+			Name: "multiunlock", Arity: -3, Flags: []string{"write", "noscript", "movablekeys"}, keys: countedKeys, Group: "lock", Since: since,
+			Summary: "Gives back one hold of each of several locks: the number of those that are now free of this owner.",
+			Options: []Option{optOwner}, do: multiunlock,
+		},
+		{
+			Name: "renew", Arity: -2, Flags: []string{"write", "noscript"}, keys: oneKey, Group: "lock", Since: since,
+			Summary: "Sets the lease of a lock that is held anew; without EX or PX the watchdog renews it from now on.",
+			Options: []Option{optEX, optPX, optRead, optWrite, optOwner}, do: renew,
+		},
+		{
+			Name: "fenced", Arity: -3, Flags: []string{"write", "noscript", "movablekeys"}, keys: oneKey, Wraps: true, Group: "lock", Since: since,
+			Summary: "Runs a command only if this owner holds the lock, which Redis checks in the same atomic step.",
+			Options: []Option{optRead, optWrite, optOwner}, do: fenced,
+		},
+		{
+			Name: "lockinfo", Arity: 2, Flags: []string{"readonly", "noscript"}, keys: oneKey, Group: "lock", Since: since,
+			Summary: "Tells who holds a lock, until when, and who waits.", do: lockinfo,
+		},
+		{
+			Name: "locklist", Arity: -1, Flags: []string{"readonly", "noscript", "admin"}, Group: "lock", Since: since,
+			Summary: "Lists the locks held and waited for through this proxy.",
+			Options: []Option{optAnyOwner, optMatch}, do: locklist,
+		},
+	}
+}
+
+var (
+	verbs   = map[string]*Verb{}  // by name
+	answers = map[string]Answer{} // of all rows, by name
+)
+
+func init() {
+	for _, v := range lockVerbs() {
+		verbs[v.Name] = v
+		answers[v.Name] = v.answer
+	}
+	for _, r := range answered() {
+		answers[r.name] = r.answer
+	}
+}
+
+// Rows are the rows of what lockproxy answers itself, for a new commandtable.Table. A command comes before its subcommands.
+func Rows() (all []*commandtable.Command) {
+	for _, r := range answered() {
+		r.Name, r.Here = r.name, true
+		all = append(all, &r.about)
+	}
+	for _, v := range verbs {
+		all = append(all, &about{Name: v.Name, Arity: v.Arity, Barred: true, Open: true, Here: true, Note: v.Summary})
+	}
+	return all
+}
+
+// AnswerOf is who answers a command of a table with Rows that is answered here: the refusals, which the table makes, are said to be.
+func AnswerOf(c *commandtable.Command) Answer {
+	switch answer := answers[c.Name]; {
+	case c.Name == "script|debug":
+		return refuseDebug(c.Line)
+	case c.Refusal:
+		return refuse(c.Line)
+	case answer != nil:
+		return answer
+	}
+	command, _, _ := strings.Cut(c.Name, "|")
+	return answers[command+commandtable.AnySub]
+}
+
+// refuse is a command that the table refuses.
+func refuse(line string) Answer {
+	return func(_ Client, _ [][]byte, out []byte) []byte { return resp.AppendError(out, line) }
+}
+
+// refuseDebug is SCRIPT DEBUG YES|SYNC|NO. A client that was refused it may send its script all the same, as redis-cli --ldb does.
+func refuseDebug(line string) Answer {
+	return func(c Client, args [][]byte, out []byte) []byte {
+		if len(args) == 3 {
+			switch {
+			case same(args[2], "YES"), same(args[2], "SYNC"):
+				c.Debugs(true)
+			case same(args[2], "NO"):
+				c.Debugs(false)
+			}
+		}
+		return resp.AppendError(out, line)
+	}
+}
+
+func unknownSubcommand(_ Client, args [][]byte, out []byte) []byte {
+	return resp.AppendError(out, "ERR unknown subcommand '"+Clip(args[1])+"'. Try "+strings.ToUpper(string(args[0]))+" HELP.")
+}
+
+// apart asks Redis on a connection of its own, where the call need not wait for others.
+func apart(c Client, args [][]byte, out []byte) []byte {
+	reply, err := c.AskApart(args)
+	return relay(c, reply, err, out)
+}
+
+// relay appends a reply Redis gave, or the error that stands for it.
+func relay(c Client, reply []byte, err error, out []byte) []byte {
+	if err != nil {
+		return c.Fail(out, err)
+	}
+	return append(out, reply...)
+}

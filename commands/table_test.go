@@ -1,0 +1,104 @@
+package commands
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/lockproxy/lockproxy/internal/commandtable"
+	"github.com/lockproxy/lockproxy/internal/dedicated"
+)
+
+// Each row is there once, comes behind that of its command, and has a note and somebody to answer it.
+func TestRows(t *testing.T) {
+	seen := map[string]bool{}
+	for _, c := range Rows() {
+		if !strings.HasSuffix(c.Note, ".") || strings.Contains(c.Note, "|") {
+			t.Errorf("%s: its note is %q, it wants a sentence", c.Name, c.Note)
+		}
+		if seen[c.Name] || c.Name != strings.ToLower(c.Name) || !c.Here {
+			t.Errorf("%s: a second row, not in lower case, or not answered here", c.Name)
+		}
+		if AnswerOf(c) == nil {
+			t.Errorf("nobody answers %s", c.Name)
+		}
+		if seen[c.Name] = true; !strings.Contains(c.Name, "|") {
+			for other := range seen {
+				if strings.HasPrefix(other, c.Name+"|") {
+					t.Errorf("%s comes behind %s, which it would take away", c.Name, other)
+				}
+			}
+		}
+	}
+}
+
+// What Redis lists of CLUSTER is answered here like CLUSTER, and so is what the table refuses.
+func TestAnswerOf(t *testing.T) {
+	slots := &commandtable.Command{Name: "cluster|slots", Arity: 2}
+	table := commandtable.New(nil, []string{"cluster|nodes"}, Rows(), []*commandtable.Command{{Name: "cluster", Arity: -2}, slots, {Name: "get", Arity: 2}})
+	for call, want := range map[string]string{
+		"CLUSTER SLOTS":   "-" + noCluster + "\r\n",
+		"CLUSTER foo":     "-" + noCluster + "\r\n",
+		"CLUSTER NODES":   "-ERR 'CLUSTER NODES' is denied by lockproxy's --deny\r\n",
+		"SCRIPT DEBUG no": "-ERR 'SCRIPT DEBUG' is not supported by lockproxy\r\n",
+		"CLIENT foo":      "-ERR unknown subcommand 'foo'. Try CLIENT HELP.\r\n",
+	} {
+		args := words(call)
+		c, _ := table.Find(args)
+		if got := string(AnswerOf(c)(&saying{}, args, nil)); !c.Here || got != want {
+			t.Errorf("%s: %q, want %q", call, got, want)
+		}
+	}
+	if c, _ := table.Find(words("GET k")); c.Here {
+		t.Error("GET is answered here")
+	}
+}
+
+// saying is a client that notes what it says of itself.
+type saying struct {
+	Client
+	set  dedicated.Setting
+	name string
+}
+
+func (s *saying) Set(t dedicated.Setting) { s.set = t }
+func (s *saying) Rename(name string)      { s.name = name }
+func (*saying) Proxy() *ProxyFacts        { return new(ProxyFacts) }
+func (*saying) Commands() *commandtable.Table {
+	return commandtable.New(nil, nil, Rows(), nil)
+}
+func (*saying) Debugs(bool) {}
+
+// What a client says of itself is set at once, and what is queued in a transaction would set the same.
+func TestSettings(t *testing.T) {
+	t.Parallel()
+	for call, want := range map[string]string{
+		"CLIENT SETINFO lib-name py": fmt.Sprint(dedicated.Setting{Of: dedicated.SettingLibrary, Value: "py"}),
+		"CLIENT SETINFO LIB-VER 1.2": fmt.Sprint(dedicated.Setting{Of: dedicated.SettingVersion, Value: "1.2"}),
+		"CLIENT SETINFO lib-nme py":  "-ERR Unrecognized option 'lib-nme'\r\n",
+		"CLIENT SETINFO lib-ver ü":   "-ERR lib-ver cannot contain spaces, newlines or special characters.\r\n",
+		"CLIENT SETNAME me":          fmt.Sprint(dedicated.Setting{Of: dedicated.SettingName, Value: "me"}),
+		"CLIENT SETNAME ü":           "-" + badName + "\r\n",
+		"CLIENT NO-TOUCH on":         fmt.Sprint(dedicated.Setting{Of: dedicated.SettingNoTouch, Value: "ON"}),
+		"CLIENT NO-EVICT Off":        fmt.Sprint(dedicated.Setting{Of: dedicated.SettingNoEvict, Value: "OFF"}),
+		"CLIENT NO-EVICT x":          "-" + SyntaxError + "\r\n",
+		"CLIENT CAPA x Lock-Lost":    fmt.Sprint(dedicated.Setting{Of: dedicated.SettingLossPush, Value: "ON"}),
+	} {
+		args := words(call)
+		name := "client|" + strings.ToLower(string(args[1]))
+		var c saying
+		got := string(answers[name](&c, args, nil))
+		if c.name != "" {
+			c.set = dedicated.Setting{Of: dedicated.SettingName, Value: c.name}
+		}
+		if queued := SettingIn(name, args); queued != c.set {
+			t.Errorf("%s: sets %v, and %v in a transaction", call, c.set, queued)
+		}
+		if got == "+OK\r\n" {
+			got = fmt.Sprint(c.set)
+		}
+		if got != want {
+			t.Errorf("%s: got %s, want %s", call, got, want)
+		}
+	}
+}
