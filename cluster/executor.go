@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -50,7 +51,8 @@ type replicaChoice struct {
 // replyWait is the wait for a round's replies, which a timer may end.
 type replyWait struct {
 	slow  *time.Timer
-	mu    sync.Mutex // guards the three below, and round.batches while it is on; a leaf but for links
+	mu    sync.Mutex // guards the four below, and round.batches while it is on; a leaf but for links and the cluster's refresher
+	armed bool       // slow runs: it is not stopped at the end of a round, the next one mostly comes soon
 	turn  uint64     // of send
 	ctx   context.Context
 	began time.Time
@@ -80,13 +82,21 @@ func (c *Cluster) Executor(id upstream.Identity) *Executor {
 	return e
 }
 
-// tooSlow runs, on a timer's goroutine, every slowReply while replies are waited for.
+// tooSlow runs, on a timer's goroutine, every slowLook while the replies of one round are waited for.
 func (e *Executor) tooSlow() {
-	if e.wait.on.Load() {
-		e.c.Refresh()
-		e.endLate()
-		e.wait.slow.Reset(e.slowLook())
+	e.wait.mu.Lock()
+	defer e.wait.mu.Unlock()
+	if e.wait.armed = e.wait.on.Load(); !e.wait.armed {
+		return
 	}
+	look := e.slowLook()
+	if waited := time.Since(e.wait.began); waited < look { // the timer is of a round before
+		e.wait.slow.Reset(look - waited)
+		return
+	}
+	e.c.Refresh()
+	e.endLate()
+	e.wait.slow.Reset(look)
 }
 
 // slowLook is how long replies are waited for between two looks.
@@ -97,13 +107,8 @@ func (e *Executor) slowLook() time.Duration {
 	return slowReply
 }
 
-// endLate ends the round when nobody waits for its replies any more, or when they have taken too long.
+// endLate ends the round when nobody waits for its replies any more, or when they have taken too long; wait.mu is held.
 func (e *Executor) endLate() {
-	e.wait.mu.Lock()
-	defer e.wait.mu.Unlock()
-	if !e.wait.on.Load() {
-		return
-	}
 	waited := time.Since(e.wait.began)
 	var cause error
 	switch t := e.c.opts.Timeout; {
@@ -159,6 +164,7 @@ func (e *Executor) Private(on bool) {
 func (e *Executor) Do(ctx context.Context, plans []*Plan) {
 	e.memory.held, e.Upstream = 0, 0
 	e.prepareReads(plans)
+	e.round.orderly = !e.replicas.now && !slices.ContainsFunc(plans, (*Plan).severalKeys)
 	for {
 		wait, pending := e.gather(plans)
 		switch {
@@ -166,7 +172,6 @@ func (e *Executor) Do(ctx context.Context, plans []*Plan) {
 			for _, p := range plans {
 				p.finish(e.hold)
 			}
-			e.clear()
 			return
 		case e.c.ctx.Err() != nil:
 			e.giveUp(plans, &upstream.NotSentError{Cause: upstream.ErrClosed})
@@ -179,13 +184,16 @@ func (e *Executor) Do(ctx context.Context, plans []*Plan) {
 		default:
 			e.send(ctx)
 			e.settle(ctx)
+			e.round.orderly = false
 		}
 	}
 }
 
 // gather fills the batches with all that may be sent now. When that is nothing it says how long to wait.
 func (e *Executor) gather(plans []*Plan) (wait time.Duration, pending bool) {
-	e.clear()
+	if e.clear(); !slices.ContainsFunc(plans, (*Plan).unsettled) {
+		return 0, false
+	}
 	snapshot, now := e.c.Snapshot(), time.Now()
 	wait = time.Second
 	goesHome := false // the plans so far have no keys, and all go to one node
@@ -198,7 +206,7 @@ func (e *Executor) gather(plans []*Plan) (wait time.Duration, pending bool) {
 		}
 		pending, goesHome = true, p.goesHome()
 		if (p.fan || p.scan) && !e.spread(p, snapshot) {
-			return max(time.Until(p.whole.ready), 0), true
+			return max(time.Until(p.whole.due()), 0), true
 		}
 		if p.scan {
 			e.round.scanning = p
@@ -214,8 +222,8 @@ func (e *Executor) gather(plans []*Plan) (wait time.Duration, pending bool) {
 				e.add(u, n)
 				continue
 			}
-			if all = false; u.ready.After(now) {
-				wait = min(wait, u.ready.Sub(now))
+			if all = false; u.due().After(now) {
+				wait = min(wait, u.due().Sub(now))
 			}
 		}
 		if p.alone && !(goesHome && all) {
@@ -228,15 +236,15 @@ func (e *Executor) gather(plans []*Plan) (wait time.Duration, pending bool) {
 // spread makes p's units; false: it is to wait, or is done. While a slot has no master, as during a failover, what all
 // masters are to answer or to do would miss a part; when that stays so it is refused in Redis' words.
 func (e *Executor) spread(p *Plan, s *Snapshot) bool {
-	if (s.whole || p.cmd.Facts.Partial) && !p.whole.ready.After(time.Now()) {
+	if (s.whole || p.cmd.Facts.Partial) && !p.whole.due().After(time.Now()) {
 		if p.fan {
 			p.fanOut(s)
 		}
 		return true
 	}
-	if !p.whole.ready.After(time.Now()) {
+	if !p.whole.due().After(time.Now()) {
 		e.c.Refresh()
-		if !e.later(&p.whole, 20*time.Millisecond) {
+		if !e.later(p.whole, 20*time.Millisecond) {
 			p.answer("CLUSTERDOWN Hash slot not served")
 		}
 	}
@@ -338,10 +346,12 @@ func (e *Executor) clear() {
 		b.req.Cmds, b.units, b.link, b.err = b.req.Cmds[:0], b.units[:0], nil, nil
 	}
 	e.round.live, e.round.scanning = 0, nil
-	for _, l := range e.round.slots {
-		clear(l.many)
+	if len(e.round.slots) > 0 {
+		for _, l := range e.round.slots {
+			clear(l.many)
+		}
+		clear(e.round.slots)
 	}
-	clear(e.round.slots)
 	if s := e.c.Snapshot(); s != e.seen {
 		e.seen = s
 		e.dropLeft(e.links)

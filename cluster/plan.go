@@ -43,7 +43,7 @@ type Plan struct {
 	cmd   Command
 	units []unit
 	one   [1]unit // units of a plan that is not split, without another allocation
-	whole unit    // of a plan for many nodes: its wait for a topology in which no slot is without a master
+	whole *unit   // of a plan for many nodes: its wait for a topology in which no slot is without a master
 	scan  bool    // SCAN: see scan.go
 	fan   bool    // units are by node, and made when its turn comes
 	alone bool    // nothing of the same client is under way with it
@@ -65,7 +65,7 @@ type unit struct {
 	reading bool // goes, or went, to a replica
 	master  bool // not to a replica any more
 
-	attempts
+	attempts *attempts // nil: nothing has gone wrong yet
 	outcome
 }
 
@@ -74,7 +74,23 @@ type attempts struct {
 	redirects int
 	failures  retry.Backoff
 	ready     time.Time // not to be sent before
-	until     time.Time // is not tried again after; zero: nothing has gone wrong yet
+	until     time.Time // is not tried again after; zero: it has not been tried again yet
+}
+
+// trouble is the unit's attempts, which are counted from now on.
+func (u *unit) trouble() *attempts {
+	if u.attempts == nil {
+		u.attempts = &attempts{}
+	}
+	return u.attempts
+}
+
+// due is when the unit may be sent; zero: at once.
+func (u *unit) due() time.Time {
+	if u.attempts == nil {
+		return time.Time{}
+	}
+	return u.attempts.ready
 }
 
 // outcome is the result of a unit.
@@ -96,7 +112,7 @@ func NewPlan(cmd Command) *Plan {
 
 // Set makes p the plan of a command, whatever it was before.
 func (p *Plan) Set(cmd Command) {
-	*p = Plan{cmd: cmd, whole: unit{plan: p}}
+	*p = Plan{cmd: cmd}
 	if p.cmd.Facts == nil {
 		p.cmd.Facts = unlistedCommand
 	}
@@ -104,10 +120,11 @@ func (p *Plan) Set(cmd Command) {
 	if len(cmd.Keys) == 0 {
 		p.alone = true
 		if p.scan = f.Name == "scan" && p.cursor() >= 0; p.scan {
+			p.whole = &unit{plan: p}
 			return
 		}
 		if p.fan = f.Request == AllNodes || f.Request == AllShards; p.fan {
-			p.merge = true
+			p.whole, p.merge = &unit{plan: p}, true
 			return
 		}
 		p.single(noSlot)
@@ -243,6 +260,11 @@ func (u *unit) shares(v *unit) bool {
 // goesHome says that the plan is for the one node that the executor's commands without keys go to: such plans keep their
 // order in one write.
 func (p *Plan) goesHome() bool { return p.alone && !p.fan && !p.scan }
+
+// severalKeys says that the command has more than one key.
+func (p *Plan) severalKeys() bool { return len(p.cmd.Keys) > 1 }
+
+func (p *Plan) unsettled() bool { return !p.settled() }
 
 // settled says that nothing of the plan is still to be done.
 func (p *Plan) settled() bool {

@@ -123,7 +123,8 @@ func (e *Executor) demoted(u *unit) bool {
 
 // follow has the unit sent where a redirect says; false: the redirect is passed on to the client.
 func (e *Executor) follow(ctx context.Context, u *unit, node *Node, kind redirectKind, addr string) bool {
-	if u.redirects++; u.redirects > maxRedirects {
+	t := u.trouble()
+	if t.redirects++; t.redirects > maxRedirects {
 		return false
 	}
 	snapshot := e.c.Snapshot()
@@ -146,7 +147,7 @@ func (e *Executor) follow(ctx context.Context, u *unit, node *Node, kind redirec
 	if kind == moved && snapshot.Owner(u.slot) != target {
 		e.c.refreshFrom(node)
 	}
-	if u.redirects > 3 { // nodes that disagree need a moment, not more questions
+	if t.redirects > 3 { // nodes that disagree need a moment, not more questions
 		return e.later(u, 5*time.Millisecond)
 	}
 	return true

@@ -11,7 +11,8 @@ type round struct {
 	batches  []*batch // the first live ones are in use
 	live     int
 	scanning *Plan         // SCAN, which goes its own way; nil: none
-	slots    map[int]*lane // slots that something is sent to, or waits for
+	orderly  bool          // the first of a Do in which no command has several keys and none goes to a replica: all of a slot goes to its owner, and nothing waits
+	slots    map[int]*lane // slots that something is sent to, or waits for; empty while orderly
 	lanes    []*lane       // to be used again
 }
 
@@ -33,15 +34,18 @@ type lane struct {
 
 // fits says whether a unit may be sent in this round, behind what is there already.
 func (r *round) fits(u *unit, node *Node, now time.Time) bool {
+	if r.orderly {
+		return true
+	}
 	if u.slot == noSlot {
-		return !u.ready.After(now)
+		return !u.due().After(now)
 	}
 	l := r.slots[u.slot]
 	if l == nil {
 		l = r.lane(u.slot)
 		l.node = node
 	}
-	if l.blocked || l.node != node || u.ready.After(now) {
+	if l.blocked || l.node != node || u.due().After(now) {
 		l.blocked = true
 		return false
 	}

@@ -142,7 +142,7 @@ func (e *Executor) scan(ctx context.Context, p *Plan) {
 	}
 	switch v, ok := resp.ParseReply(reply); {
 	case err != nil:
-		e.failed(&p.whole, err)
+		e.failed(p.whole, err)
 		if p.whole.done {
 			p.Err, p.done = p.whole.err, true
 		}

@@ -17,8 +17,11 @@ func (e *Executor) send(ctx context.Context) {
 		b.req.Turn = e.wait.turn
 	}
 	e.wait.on.Store(true)
+	if !e.wait.armed {
+		e.wait.armed = true
+		e.wait.slow.Reset(e.slowLook())
+	}
 	e.wait.mu.Unlock()
-	e.wait.slow.Reset(e.slowLook())
 	for _, b := range e.round.batches[1:e.round.live] {
 		e.work.Add(1)
 		go e.sendBatch(ctx, b)
@@ -35,7 +38,6 @@ func (e *Executor) send(ctx context.Context) {
 	e.wait.mu.Lock()
 	e.wait.on.Store(false)
 	e.wait.mu.Unlock()
-	e.wait.slow.Stop()
 }
 
 // sendBatch is the goroutine of every batch of a round but the first.
@@ -144,13 +146,13 @@ func (e *Executor) failed(u *unit, err error) {
 
 // later has a unit tried again after a while, which grows from first; false: its time is up.
 func (e *Executor) later(u *unit, first time.Duration) bool {
-	now := time.Now()
-	if u.until.IsZero() {
-		u.until = now.Add(e.c.opts.RetryFor)
+	now, t := time.Now(), u.trouble()
+	if t.until.IsZero() {
+		t.until = now.Add(e.c.opts.RetryFor)
 	}
-	u.failures.First, u.failures.Most = first, 200*time.Millisecond
-	u.ready = now.Add(u.failures.Next())
-	return u.ready.Before(u.until)
+	t.failures.First, t.failures.Most = first, 200*time.Millisecond
+	t.ready = now.Add(t.failures.Next())
+	return t.ready.Before(t.until)
 }
 
 // giveUp ends all that is not done.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/cluster"
+	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/scriptcache"
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
@@ -140,9 +141,7 @@ func (u *clusteredPath) forwardIf(b *Batch, e *cluster.Executor, big bool) (took
 
 // do carries plans out, at most until the client has gone.
 func (u *clusteredPath) do(e *cluster.Executor, plans []*cluster.Plan) {
-	ctx, done := u.clientContext()
-	defer done()
-	e.Do(ctx, plans)
+	e.Do(u.clientContext(), plans)
 	u.Spent += e.Upstream
 }
 
@@ -175,7 +174,13 @@ func (u *clusteredPath) settleRun(b *Batch, t *stream, big bool) {
 func (u *clusteredPath) plan(b *Batch) {
 	routes := u.host.Routes()
 	b.nodes.words, b.nodes.plans = b.nodes.words[:0], b.nodes.plans[:cap(b.nodes.plans)]
+	var before *commandtable.Command // most of a pipeline's are the same as those before them
+	facts := noRoute.facts
 	for i, raw := range b.run {
+		if b.cmds[i] != before {
+			before = b.cmds[i]
+			facts = routes.of(before).facts
+		}
 		if i == len(b.nodes.plans) {
 			b.nodes.plans = append(b.nodes.plans, nil)
 		}
@@ -185,7 +190,7 @@ func (u *clusteredPath) plan(b *Batch) {
 		from := len(b.nodes.words)
 		b.nodes.words = u.KeysOf(b.cmds[i], b.nodes.args[i], b.nodes.words)
 		to := len(b.nodes.words)
-		b.nodes.plans[i].Set(cluster.Command{Raw: raw, Args: b.nodes.args[i], Keys: b.nodes.words[from:to:to], Facts: routes.of(b.cmds[i]).facts})
+		b.nodes.plans[i].Set(cluster.Command{Raw: raw, Args: b.nodes.args[i], Keys: b.nodes.words[from:to:to], Facts: facts})
 		if !b.nodes.apart {
 			b.nodes.plans[i].InPieces()
 		}

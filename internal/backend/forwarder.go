@@ -232,7 +232,5 @@ func (f *Forwarder) answered(reply []byte, err error) ([]byte, error) {
 	return reply, nil
 }
 
-// clientContext is a context that ends when the client has gone. done must be called.
-func (f *Forwarder) clientContext() (ctx context.Context, done func()) {
-	return f.guard.Within(f.Context)
-}
+// clientContext is the context that ends when the client has gone.
+func (f *Forwarder) clientContext() context.Context { return f.guard.Context(f.Context) }

@@ -53,8 +53,7 @@ func (u *singlePath) ask(words [][]byte, at Place) ([]byte, error) {
 const apartFor = 10 * time.Second
 
 func (u *singlePath) askApart(raw []byte) ([]byte, error) {
-	ctx, done := u.clientContext()
-	defer done()
+	ctx := u.clientContext()
 	p, err := u.node.Private(ctx, u.host.Identity())
 	// For its first seconds a script lets Redis answer nobody: SCRIPT KILL is to wait for that, not to fail.
 	for until := time.Now().Add(apartFor); errors.Is(err, os.ErrDeadlineExceeded) && ctx.Err() == nil && time.Now().Before(until); {
@@ -108,9 +107,7 @@ func (u *singlePath) hello(id upstream.Identity) (resp.Reply, error) {
 	p := u.shared
 	if p == nil || id != u.host.Identity() {
 		var err error
-		ctx, done := u.clientContext()
-		p, err = u.node.Open(ctx, id)
-		if done(); err != nil {
+		if p, err = u.node.Open(u.clientContext(), id); err != nil {
 			return resp.Reply{}, err
 		}
 	}

@@ -86,6 +86,9 @@ type ending struct {
 	how   How
 	why   string
 	onEnd func() // cancels what the client waits for
+
+	ctx  context.Context // of Context; nil: it has not been asked for
+	stop context.CancelFunc
 }
 
 func newConn(e entrant, g *Gate) *Conn {
@@ -310,6 +313,9 @@ func (c *Conn) HangUp(how How, why string) {
 	}
 	c.ending.how, c.ending.why = how, why
 	c.ending.over.Store(true)
+	if c.ending.ctx != nil {
+		c.ending.stop()
+	}
 	if c.ending.onEnd != nil {
 		c.ending.onEnd()
 	}
@@ -362,12 +368,16 @@ func writeEnd(err error) (How, string) {
 	return Left, "output not taken: " + err.Error()
 }
 
-// Within is a context that ends with parent, or with the connection. done must be called.
-func (c *Conn) Within(parent context.Context) (ctx context.Context, done func()) {
-	ctx, cancel := context.WithCancel(parent)
-	c.WhenOver(cancel)
-	return ctx, func() {
-		c.WhenOver(nil)
-		cancel()
+// Context is the context that ends with the connection, or with parent, which is the same each time. It is made once: to make one for each
+// command would cost more than the rest of that command's way to a node.
+func (c *Conn) Context(parent context.Context) context.Context {
+	c.ending.mu.Lock()
+	defer c.ending.mu.Unlock()
+	if c.ending.ctx == nil {
+		c.ending.ctx, c.ending.stop = context.WithCancel(parent)
+		if c.ending.over.Load() {
+			c.ending.stop()
+		}
 	}
+	return c.ending.ctx
 }

@@ -75,8 +75,7 @@ func (u *clustered) connectSlot(slot int, v *dedicated.View) (*conn, error) {
 
 // lookAgain waits for a fresh look at the topology, and a little.
 func (u *clustered) lookAgain() {
-	ctx, done := u.clientContext()
-	defer done()
+	ctx := u.clientContext()
 	u.nodes.Refreshed(ctx)
 	u.pause(slotPause)
 }

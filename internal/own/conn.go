@@ -73,8 +73,7 @@ func (p *conn) endAside() {
 // drop closes the connection with all its state; no reply is pending there. A message of which the client has a part comes
 // whole first.
 func (p *conn) drop() {
-	ctx, done := p.o.clientContext()
-	defer done()
+	ctx := p.o.clientContext()
 	p.Drop(ctx)
 }
 

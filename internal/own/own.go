@@ -224,12 +224,9 @@ func (o *Connections) drop() {
 
 // pause waits for so long, at most until the client has gone.
 func (o *Connections) pause(d time.Duration) {
-	ctx, done := o.clientContext()
-	defer done()
+	ctx := o.clientContext()
 	retry.Sleep(o.Context, d, ctx.Done())
 }
 
-// clientContext is a context that ends when the client has gone. done must be called.
-func (o *Connections) clientContext() (ctx context.Context, done func()) {
-	return o.client.Within(o.Context)
-}
+// clientContext is the context that ends when the client has gone.
+func (o *Connections) clientContext() context.Context { return o.client.Context(o.Context) }

@@ -131,8 +131,7 @@ func (o *Connections) takeRestored() *conn {
 
 // awaitRestored is takeRestored, within the time for which a client is patient.
 func (o *Connections) awaitRestored(r *restore) (*conn, error) {
-	ctx, done := o.clientContext()
-	defer done()
+	ctx := o.clientContext()
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	select {

@@ -129,7 +129,5 @@ func isLeave(b []byte) bool {
 	return false
 }
 
-// clientContext is a context that ends when the client has gone. done must be called.
-func (s *Session) clientContext() (ctx context.Context, done func()) {
-	return s.guard.Within(s.srv.ctx)
-}
+// clientContext is the context that ends when the client has gone.
+func (s *Session) clientContext() context.Context { return s.guard.Context(s.srv.ctx) }

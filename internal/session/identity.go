@@ -51,8 +51,7 @@ func (s *Session) loggedIn(user, password string) {
 
 // authenticate asks Redis, until the client has gone. From then on the client counts for the user.
 func (s *Session) authenticate(user, password string) error {
-	ctx, done := s.clientContext()
-	defer done()
+	ctx := s.clientContext()
 	ctx, cancel := context.WithTimeoutCause(ctx, backend.QuestionTime, upstream.ErrTimeout)
 	defer cancel()
 	if err := s.srv.up.backend.Authenticate(ctx, s.host(), user, password); err != nil {
@@ -64,8 +63,7 @@ func (s *Session) authenticate(user, password string) error {
 // showToRedis has a shared connection as the client's user, which Redis closes when it deletes the user: so the client's end is noticed,
 // however idle it is. Where there can be none just now that is noticed at its next command.
 func (s *Session) showToRedis() {
-	ctx, done := s.clientContext()
-	defer done()
+	ctx := s.clientContext()
 	ctx, cancel := context.WithTimeout(ctx, backend.QuestionTime)
 	defer cancel()
 	s.pipes.Show(ctx)

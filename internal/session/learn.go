@@ -215,8 +215,7 @@ func (f *facts) told() bool {
 // no command finds its node.
 func (s *Session) awaitTable(args [][]byte) (*answers, *commandtable.Command, answer) {
 	s.forward()
-	ctx, done := s.clientContext()
-	defer done()
+	ctx := s.clientContext()
 	ctx, cancel := context.WithTimeout(ctx, s.srv.up.retryFor)
 	defer cancel()
 	select {

@@ -133,8 +133,7 @@ func (s *Session) refused() error {
 		s.access.admitted = era
 		return nil
 	}
-	ctx, done := s.clientContext()
-	defer done()
+	ctx := s.clientContext()
 	select { // Redis closes a connection that holds much for somebody who has not logged in
 	case s.srv.access.asking <- struct{}{}:
 	case <-ctx.Done():
