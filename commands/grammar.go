@@ -80,6 +80,9 @@ func syntaxNear(word []byte) error {
 // parse reads options in any order. A repeated, unknown or contradictory one is a syntax error that names it, and so is one
 // without its value.
 func parse(options []Option, tokens [][]byte) (given, error) {
+	if len(tokens) == 0 {
+		return given{}, nil
+	}
 	g := given{map[string]int64{}, map[string]string{}}
 	groups := map[string]bool{}
 	for i := 0; i < len(tokens); i++ {

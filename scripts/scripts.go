@@ -10,6 +10,7 @@ import (
 // Script is one Lua script with what EVALSHA and EVAL need to run it.
 type Script struct {
 	Name   string // the file's name without .lua
+	Span   string // what a span is called in which it runs
 	Source string
 	SHA    string // lower-case hex SHA-1 of Source, as EVALSHA takes it
 }
@@ -185,5 +186,5 @@ func step(name, source string) string {
 
 func load(name, source string) *Script {
 	sum := sha1.Sum([]byte(source))
-	return &Script{Name: name, Source: source, SHA: hex.EncodeToString(sum[:])}
+	return &Script{Name: name, Span: "script " + name, Source: source, SHA: hex.EncodeToString(sum[:])}
 }

@@ -204,10 +204,11 @@ func (a *acquire) finish(ctx context.Context, ans lockstore.Acquired, err error)
 }
 
 func outcomeWord(err error) string {
+	if err == nil { // what errors.As writes to would be allocated
+		return "ok"
+	}
 	var e *Error
 	switch {
-	case err == nil:
-		return "ok"
 	case errors.Is(err, ErrNotAcquired):
 		return "nil"
 	case errors.As(err, &e):

@@ -30,12 +30,18 @@ func (e *YoungError) Unwrap() error { return e.Said }
 
 // Unknown says whether a request may have been done, or be done yet: its reply was lost.
 func Unknown(err error) bool {
+	if err == nil { // what errors.As writes to would be allocated
+		return false
+	}
 	var lost *upstream.LostError
 	return errors.As(err, &lost)
 }
 
 // NotSent says that a request was not done, and will not be.
 func NotSent(err error) bool {
+	if err == nil {
+		return false
+	}
 	var notSent *upstream.NotSentError
 	return errors.As(err, &notSent)
 }

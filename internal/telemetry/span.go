@@ -8,23 +8,31 @@ import (
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
 )
+
+// placeholder is the global tracer provider while nobody has set one.
+var placeholder = otel.GetTracerProvider()
 
 // namedTracer is the tracer that a provider gave for our scope; asking each
 // time would take the provider's mutex.
 type namedTracer struct {
 	provider trace.TracerProvider
-	tracer   trace.Tracer
+	tracer   trace.Tracer // nil: nobody wants spans
 }
 
 var lastTracer atomic.Pointer[namedTracer]
 
 // Span begins a span with OpenTelemetry's global provider, below the span in
 // ctx if there is one. The caller must End it. Attributes are looked at only
-// when the span is recorded, so a sampler does not see them, and without an
-// exporter they cost nothing but their making.
+// when the span is recorded, so a sampler does not see them. Without an exporter
+// there is no span, and ctx stays as it is: each would cost allocations.
 func Span(ctx context.Context, name string, attrs ...attribute.KeyValue) (context.Context, trace.Span) {
-	ctx, span := tracer().Start(ctx, name)
+	t := tracer()
+	if t == nil {
+		return ctx, noop.Span{}
+	}
+	ctx, span := t.Start(ctx, name)
 	if span.IsRecording() {
 		// A copy, so that the caller's slice can stay on its stack.
 		span.SetAttributes(slices.Clone(attrs)...)
@@ -37,7 +45,10 @@ func tracer() trace.Tracer {
 	if last := lastTracer.Load(); last != nil && last.provider == provider {
 		return last.tracer
 	}
-	named := &namedTracer{provider: provider, tracer: provider.Tracer(scope)}
+	named := &namedTracer{provider: provider}
+	if _, none := provider.(noop.TracerProvider); !none && provider != placeholder {
+		named.tracer = provider.Tracer(scope)
+	}
 	lastTracer.Store(named)
 	return named.tracer
 }

@@ -96,9 +96,6 @@ func (t *Telemetry) start(ctx context.Context, o Options) error {
 	return t.startMetrics(ctx, res, o)
 }
 
-// placeholder is the global tracer provider while nobody has set one.
-var placeholder = otel.GetTracerProvider()
-
 // startTraces sets the global tracer provider, which [Span] uses.
 func (t *Telemetry) startTraces(ctx context.Context, res *resource.Resource) error {
 	exporter, err := spanExporter(ctx)
@@ -106,10 +103,6 @@ func (t *Telemetry) startTraces(ctx context.Context, res *resource.Resource) err
 		return fmt.Errorf("traces: %w", err)
 	}
 	if exporter == nil {
-		// OpenTelemetry's placeholder costs five times the no-op provider.
-		if otel.GetTracerProvider() == placeholder {
-			otel.SetTracerProvider(noop.NewTracerProvider())
-		}
 		return nil
 	}
 	t.traces = sdktrace.NewTracerProvider(sdktrace.WithResource(res), sdktrace.WithBatcher(exporter))

@@ -274,6 +274,9 @@ func text(of *atomic.Pointer[string]) string {
 
 // Lacking is Redis' line if it refused something for want of a right or of a command.
 func Lacking(err error) (line string, yes bool) {
+	if err == nil { // what errors.As writes to would be allocated
+		return "", false
+	}
 	var refusal *upstream.ReplyError
 	if !errors.As(err, &refusal) {
 		return "", false

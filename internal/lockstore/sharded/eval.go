@@ -35,7 +35,7 @@ var usual = limits{notAfter, untilGivenUp}
 
 // eval runs a script: see node.Node.Eval.
 func (d *store) eval(ctx context.Context, l limits, c node.Call) (reply rueidis.RedisMessage, err error) {
-	_, span := telemetry.Span(ctx, "script "+c.Script.Name)
+	_, span := telemetry.Span(ctx, c.Script.Span)
 	defer span.End()
 	err = d.do(ctx, l, c.Keys[0], func(s *shard, ask bool) error {
 		prepared, err := d.prepare(s, l, c)
@@ -64,14 +64,14 @@ func late(reply rueidis.RedisMessage) bool {
 
 // evalInts is node.Node.EvalInts.
 func (d *store) evalInts(ctx context.Context, l limits, c node.Call) ([]int64, error) {
-	_, span := telemetry.Span(ctx, "script "+c.Script.Name)
+	_, span := telemetry.Span(ctx, c.Script.Span)
 	defer span.End()
 	return d.ints(ctx, l, c)
 }
 
 // evalReplicated is node.Node.EvalReplicated. It waits for a slot that is on its way: replicas there say nothing of the keys here.
 func (d *store) evalReplicated(ctx context.Context, l limits, c node.Call, replicas int64, wait time.Duration) (reply rueidis.RedisMessage, acked int64, err error) {
-	_, span := telemetry.Span(ctx, "script "+c.Script.Name)
+	_, span := telemetry.Span(ctx, c.Script.Span)
 	defer span.End()
 	err = d.do(ctx, l, c.Keys[0], func(s *shard, ask bool) error {
 		if ask {
