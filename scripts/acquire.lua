@@ -8,7 +8,7 @@
 --         fencing token (F), registration of a named owner (W, D)
 -- ARGV[1] lease in ms
 -- ARGV[2] owner, the hash field
--- ARGV[3] not-after in µs of Redis' clock: later than that nothing is done
+-- ARGV[3] not-after in µs of Redis' clock, less a second: later than that nothing is done
 -- ARGV[4] letters: N the owner knows of no hold of its own: one that is there was lost, and is counted from 1 again;
 --         F give a fencing token, O once (an owner that holds gets no second count),
 --         W a named owner's hold, which is renewed, D one that is not unless it was before, E wait in the fair queue
@@ -25,9 +25,8 @@
 --         {-3, 0, 0, 0}                      the key holds a lock of another kind
 -- ERRORS  WRONGTYPE; ERR when the fencing token is not an integer below 2^53. Nothing is changed then.
 
-local time = redis.call('TIME')
-local now = time[1] * 1000000 + time[2]
-if now > tonumber(ARGV[3]) then return {-2, 0, 0, 0} end
+local past, now = late(ARGV[3])
+if past then return {-2, 0, 0, 0} end
 
 local lock, lease, owner, flags = KEYS[1], tonumber(ARGV[1]), ARGV[2], ARGV[4]
 local queue = KEYS[2]
@@ -36,7 +35,7 @@ local held, stale, waited = false, false, nil
 -- refuse has a waiter take its place.
 local function refuse(turn, ttl)
   local ticket = 0
-  if string.find(flags, 'E') then ticket = enqueue(queue, owner, tonumber(ARGV[9]), tonumber(ARGV[8])) end
+  if string.find(flags, 'E') then ticket = enqueue(queue, owner, tonumber(ARGV[9]), tonumber(ARGV[8]), now) end
   return {0, turn, ttl, ticket}
 end
 
@@ -48,7 +47,7 @@ if redis.call('EXISTS', lock) == 1 then
   -- What is left of a hold that was told lost, or is no count, is not entered again: it becomes one hold.
   if string.find(flags, 'N') or not string.find(held, '^[1-9]%d*$') or #held > 15 then held, stale = false, true end
 elseif redis.call('EXISTS', queue) == 1 then
-  local fair = mind(queue)
+  local fair = mind(queue, now)
   local turn, left, gone = fair.first()
   if turn == owner then
     waited = fair

@@ -14,7 +14,7 @@ local flags = ARGV[5] and ARGV[4] or 'N'
 if flags == 'N' or flags == 'NE' then
   if call('EXISTS', lock, KEYS[2]) == 0 then
     local time = call('TIME')
-    if (time[1] + 1) * 1000000 - ARGV[3] > 0 and time[1] * 1000000 + time[2] - ARGV[3] > 0 then return -2 end
+    if time[1] >= ARGV[3] and time[1] * 1000000 + time[2] - ARGV[3] > 1000000 then return -2 end
     call('HSET', lock, owner, '1')
     call('PEXPIRE', lock, ARGV[1])
     return 1
@@ -33,7 +33,7 @@ elseif flags == 'OW' or flags == 'OD' then
     -- On a node of a quorum.
   elseif call('EXISTS', lock, KEYS[2], watch_key) == 0 then
     local time = call('TIME')
-    if (time[1] + 1) * 1000000 - ARGV[3] > 0 and time[1] * 1000000 + time[2] - ARGV[3] > 0 then return -2 end
+    if time[1] >= ARGV[3] and time[1] * 1000000 + time[2] - ARGV[3] > 1000000 then return -2 end
     call('HSET', lock, owner, '1')
     call('PEXPIRE', lock, ARGV[1])
     call('SET', watch_key, registration, 'PX', ARGV[1])
@@ -47,7 +47,7 @@ elseif flags == 'OW' or flags == 'OD' then
       if ttl ~= -2 then return -16 - ttl end
     elseif seen[2] == '1' and redis.pcall('GET', watch_key) == registration and call('PTTL', lock) - ARGV[1] < 0 then
       local time = call('TIME')
-      if (time[1] + 1) * 1000000 - ARGV[3] > 0 and time[1] * 1000000 + time[2] - ARGV[3] > 0 then return -2 end
+      if time[1] >= ARGV[3] and time[1] * 1000000 + time[2] - ARGV[3] > 1000000 then return -2 end
       call('PEXPIRE', lock, ARGV[1])
       call('PEXPIRE', watch_key, ARGV[1])
       return 0
@@ -60,7 +60,7 @@ elseif flags == '' then
     local greater = (redis.REDIS_VERSION_NUM or 0) >= 458752 -- PEXPIRE has GT since 7.0
     if greater or call('PTTL', lock) - ARGV[1] < 0 then
       local time = call('TIME')
-      if (time[1] + 1) * 1000000 - ARGV[3] > 0 and time[1] * 1000000 + time[2] - ARGV[3] > 0 then return -2 end
+      if time[1] >= ARGV[3] and time[1] * 1000000 + time[2] - ARGV[3] > 1000000 then return -2 end
       count = call('HINCRBY', lock, owner, '1')
       if greater and call('PEXPIRE', lock, ARGV[1], 'GT') == 0 then
         local ttl = call('PTTL', lock)

@@ -43,10 +43,9 @@ end
 
 -- enqueue returns the ticket. The one given is what it returned before: a waiter that was taken out although it lives comes back
 -- to its old place.
-local function enqueue(queue, owner, ticket, fair_wait)
+local function enqueue(queue, owner, ticket, fair_wait, time)
   local timeouts, tickets = beside(queue, 'redisson_lock_timeout'), beside(queue, 'lockproxy_fair')
-  local time = redis.call('TIME')
-  local now = time[1] * 1000 + math.floor(time[2] / 1000)
+  local now = math.floor(time / 1000)
   -- What is of another type fails here, before anything is changed.
   local length, known = redis.call('LLEN', queue), redis.call('ZSCORE', timeouts, owner)
   local place, others = numbered(redis.call('HGET', tickets, owner)), 0
@@ -55,7 +54,7 @@ local function enqueue(queue, owner, ticket, fair_wait)
   else
     local last = tonumber(redis.call('HGET', tickets, '') or 0) or 0
     place = ticket
-    if place == 0 then place = math.max(last + 1, time[1] * 1000000 + time[2]) end
+    if place == 0 then place = math.max(last + 1, time) end
     redis.call('HSET', tickets, '', string.format('%.0f', math.max(last, place)))
     if not known and ticket > 0 then
       insert(queue, tickets, owner, ticket)

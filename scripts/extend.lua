@@ -4,15 +4,14 @@
 -- KEYS[2] registration of a named owner, when ARGV[4] asks for it
 -- ARGV[1] lease in ms
 -- ARGV[2] owner, the hash field
--- ARGV[3] not-after in µs of Redis' clock
+-- ARGV[3] not-after in µs of Redis' clock, less a second
 -- ARGV[4] letters: K keep a longer TTL, W a named owner's hold
 -- ARGV[5] the new registration, '' = none
 -- ARGV[6] the registration this proxy knows of
 -- RETURNS {1, count, ttl in ms} done, {-1, 0, 0} the owner does not hold it, {-1, 1, 0} it ended through another connection, {-2, 0, 0} too late, {-3, 0 or 1, 0} a lock of another kind, and the same of this owner's hold
 -- ERRORS  WRONGTYPE. Nothing is changed then.
 
-local time = redis.call('TIME')
-if time[1] * 1000000 + time[2] > tonumber(ARGV[3]) then return {-2, 0, 0} end
+if late(ARGV[3]) then return {-2, 0, 0} end
 
 local lock, lease, flags = KEYS[1], tonumber(ARGV[1]), ARGV[4]
 local watch_key = string.find(flags, 'W') and KEYS[2]

@@ -5,15 +5,15 @@
 -- KEYS[1] lock hash
 -- KEYS[2] its fair queue
 -- ARGV[1] PUBLISH, SPUBLISH, or BOTH
--- ARGV[2] not-after in µs of Redis' clock
+-- ARGV[2] not-after in µs of Redis' clock, less a second
 -- RETURNS 1 freed, 0 nothing was held, -2 too late, -3 the key holds a lock of another kind, -4 the hash is not a lock
 -- ERRORS  WRONGTYPE. Nothing is changed then.
 
-local time = redis.call('TIME')
-if time[1] * 1000000 + time[2] > tonumber(ARGV[2]) then return -2 end
+local past, now = late(ARGV[2])
+if past then return -2 end
 
 if redis.call('HLEN', KEYS[1]) == 0 then
-  announce(ARGV[1], KEYS[2])
+  announce(ARGV[1], KEYS[2], now)
   return 0
 end
 if redis.call('HLEN', KEYS[1]) > 1 then
@@ -22,6 +22,6 @@ if redis.call('HLEN', KEYS[1]) > 1 then
 end
 local all = redis.call('HGETALL', KEYS[1])
 if not string.find(all[2], '^-?%d+$') then return -4 end
-announce(ARGV[1], KEYS[2])
+announce(ARGV[1], KEYS[2], now)
 redis.call('DEL', KEYS[1])
 return 1

@@ -2,16 +2,16 @@
 --
 -- KEYS[1] lock hash
 -- KEYS[2] its fair queue
--- ARGV[1] not-after in µs of Redis' clock
+-- ARGV[1] not-after in µs of Redis' clock, less a second
 -- ARGV[2] PUBLISH, SPUBLISH, or BOTH
 -- ARGV[3] owner
 -- RETURNS 1 it waited, 0 it did not, -2 too late, nothing done
 -- ERRORS  WRONGTYPE. Nothing is changed then.
 
-local time = redis.call('TIME')
-if time[1] * 1000000 + time[2] > tonumber(ARGV[1]) then return -2 end
+local past, now = late(ARGV[1])
+if past then return -2 end
 local queue, owner = KEYS[2], ARGV[3]
 local turn = redis.call('LINDEX', queue, 0) == owner
-local waited = mind(queue).quit(owner)
-if turn and redis.call('EXISTS', KEYS[1]) == 0 then announce(ARGV[2], queue) end
+local waited = mind(queue, now).quit(owner)
+if turn and redis.call('EXISTS', KEYS[1]) == 0 then announce(ARGV[2], queue, now) end
 return waited

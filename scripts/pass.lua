@@ -7,7 +7,7 @@
 -- ARGV[1] owner, the hash field
 -- ARGV[2] the next owner
 -- ARGV[3] its lease in ms
--- ARGV[4] not-after in µs of Redis' clock
+-- ARGV[4] not-after in µs of Redis' clock, less a second
 --         then, of named owners: the registration of the first one that this proxy knows of, and that of the next one
 -- RETURNS 1 given back and granted for the whole lease, 0 nothing done: it is handoff that knows what is to be done, -2 too late
 
@@ -20,7 +20,7 @@ elseif call('EXISTS', KEYS[2], KEYS[4]) > 0 or redis.pcall('GET', KEYS[3]) ~= AR
   return 0
 end
 local time = call('TIME')
-if (time[1] + 1) * 1000000 - ARGV[4] > 0 and time[1] * 1000000 + time[2] - ARGV[4] > 0 then return -2 end
+if time[1] >= ARGV[4] and time[1] * 1000000 + time[2] - ARGV[4] > 1000000 then return -2 end
 call('DEL', lock)
 if registration then call('DEL', KEYS[3]) end
 call('HSET', lock, ARGV[2], '1')

@@ -14,8 +14,8 @@ local purges = 1000
 -- beside is the name of what belongs to the same lock as a queue.
 local function beside(queue, prefix) return prefix .. string.sub(queue, 20) end
 
--- mind gives the steps on one fair queue. They are made only for a lock that has one.
-local function mind(queue)
+-- mind gives the steps on one fair queue, at a time by Redis' clock in µs. They are made only for a lock that has one.
+local function mind(queue, time)
   local timeouts, tickets = beside(queue, 'redisson_lock_timeout'), beside(queue, 'lockproxy_fair')
   local fair = {}
 
@@ -36,14 +36,10 @@ local function mind(queue)
   -- those that are over, or of whom the zset knows nothing. It is nothing when nobody waits. When there are more of those than one
   -- run takes out it is an owner without a name, which nobody is: whoever asks is to come again in a moment.
   function fair.first()
-    local now, gone
+    local now, gone = math.floor(time / 1000), nil
     while true do
       local owner = redis.pcall('LINDEX', queue, 0)
       if type(owner) ~= 'string' then return end
-      if not now then
-        local time = redis.call('TIME')
-        now = time[1] * 1000 + math.floor(time[2] / 1000)
-      end
       local left = (tonumber(redis.call('ZSCORE', timeouts, owner) or 0) or 0) - now
       local heard = string.match(redis.call('HGET', tickets, owner) or '', ':(%d+)$')
       if heard then left = math.min(left, tonumber(heard) + alive - now) end
@@ -60,10 +56,10 @@ local function mind(queue)
 end
 
 -- announce tells those that wait that the lock is free: everybody who listens, and whose turn it is in the queue.
-local function announce(publish, queue)
+local function announce(publish, queue, time)
   local channel = beside(queue, 'redisson_lock__channel')
   tell(publish, channel, '0')
   if redis.call('EXISTS', queue) == 0 then return end
-  local owner = mind(queue).first()
+  local owner = mind(queue, time).first()
   if owner and owner ~= '' then tell(publish, channel .. ':' .. owner, '0') end
 end

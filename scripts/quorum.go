@@ -24,27 +24,27 @@ var standExtend string
 // attempts count on it.
 var (
 	Vote = map[*Script]*Script{
-		Acquire:      load("vote", tell+full+queue+enqueue+registration+stand+step("acquire", acquire)+vote),
-		ReadAcquire:  load("read_vote", full+rw+registration+stand+step("acquire", readAcquire)+vote),
-		WriteAcquire: load("write_vote", full+rw+registration+stand+step("acquire", writeAcquire)+vote),
+		Acquire:      load("vote", late+tell+full+queue+enqueue+registration+stand+step("acquire", acquire)+vote),
+		ReadAcquire:  load("read_vote", late+full+rw+registration+stand+step("acquire", readAcquire)+vote),
+		WriteAcquire: load("write_vote", late+full+rw+registration+stand+step("acquire", writeAcquire)+vote),
 	}
 	Retract = map[*Script]*Script{
-		Release:      load("retract", tell+full+queue+registration+step("release", release)+retract),
-		ReadRelease:  load("read_retract", tell+full+rw+registration+step("release", readRelease)+retract),
-		WriteRelease: load("write_retract", tell+full+rw+registration+step("release", writeRelease)+retract),
+		Release:      load("retract", late+tell+full+queue+registration+step("release", release)+retract),
+		ReadRelease:  load("read_retract", late+tell+full+rw+registration+step("release", readRelease)+retract),
+		WriteRelease: load("write_retract", late+tell+full+rw+registration+step("release", writeRelease)+retract),
 	}
 	Drop = map[*Script]*Script{
-		Release:      load("drop", tell+full+queue+registration+step("release", release)+drop),
-		ReadRelease:  load("read_drop", tell+full+rw+registration+step("release", readRelease)+drop),
-		WriteRelease: load("write_drop", tell+full+rw+registration+step("release", writeRelease)+drop),
+		Release:      load("drop", late+tell+full+queue+registration+step("release", release)+drop),
+		ReadRelease:  load("read_drop", late+tell+full+rw+registration+step("release", readRelease)+drop),
+		WriteRelease: load("write_drop", late+tell+full+rw+registration+step("release", writeRelease)+drop),
 	}
 	StandRenew = map[*Script]*Script{
-		Renew:     load("stand_renew", full+stand+step("renew", renew)+standRenew),
-		ReadRenew: load("stand_read_renew", full+rw+registration+stand+step("renew", readRenew)+standRenew),
+		Renew:     load("stand_renew", late+full+stand+step("renew", renew)+standRenew),
+		ReadRenew: load("stand_read_renew", late+full+rw+registration+stand+step("renew", readRenew)+standRenew),
 	}
 	StandExtend = map[*Script]*Script{
-		Extend:      load("stand_extend", full+registration+stand+step("extend", extend)+standExtend),
-		ReadExtend:  load("stand_read_extend", full+rw+registration+stand+step("extend", readExtend)+standExtend),
-		WriteExtend: load("stand_write_extend", full+rw+registration+stand+step("extend", writeExtend)+standExtend),
+		Extend:      load("stand_extend", late+full+registration+stand+step("extend", extend)+standExtend),
+		ReadExtend:  load("stand_read_extend", late+full+rw+registration+stand+step("extend", readExtend)+standExtend),
+		WriteExtend: load("stand_write_extend", late+full+rw+registration+stand+step("extend", writeExtend)+standExtend),
 	}
 )

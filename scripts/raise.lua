@@ -2,13 +2,12 @@
 --
 -- KEYS[1] fencing token
 -- ARGV[1] the token, below 2^53
--- ARGV[2] not-after in µs of Redis' clock
+-- ARGV[2] not-after in µs of Redis' clock, less a second
 -- ARGV[3] TTL of the fencing token in ms, 0 = none
 -- RETURNS {1} it is that much, or more; {-2} too late, nothing done
 -- ERRORS  WRONGTYPE. Nothing is changed then.
 
-local time = redis.call('TIME')
-if time[1] * 1000000 + time[2] > tonumber(ARGV[2]) then return {-2} end
+if late(ARGV[2]) then return {-2} end
 local last = tonumber(string.match(redis.call('GET', KEYS[1]) or '0', '^%d+$'))
 if last and last >= tonumber(ARGV[1]) then return {1} end
 if tonumber(ARGV[3]) > 0 then

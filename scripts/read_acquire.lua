@@ -6,7 +6,7 @@
 --         then those that ARGV[4] asks for: registration of a named owner (W, D)
 -- ARGV[1] lease in ms
 -- ARGV[2] owner, the hash field
--- ARGV[3] not-after in µs of Redis' clock: later than that nothing is done
+-- ARGV[3] not-after in µs of Redis' clock, less a second: later than that nothing is done
 -- ARGV[4] letters: N the owner knows of no read hold of its own, M of no write hold: one that is there was lost. A read
 --         hold is counted from 1 again then, a write hold is like somebody else's;
 --         O once (an owner that reads gets no second count),

@@ -13,7 +13,7 @@ if flags == 'NM' or flags == 'M' then
   if not mode then
     if flags == 'NM' and call('EXISTS', lock) == 0 then
       local time = call('TIME')
-      if (time[1] + 1) * 1000000 - ARGV[3] > 0 and time[1] * 1000000 + time[2] - ARGV[3] > 0 then return -2 end
+      if time[1] >= ARGV[3] and time[1] * 1000000 + time[2] - ARGV[3] > 1000000 then return -2 end
       call('HSET', lock, 'mode', 'read', ARGV[2], '1')
       call('SET', KEYS[2] .. ':1', '1', 'PX', lease)
       call('PEXPIRE', lock, lease)
@@ -32,7 +32,7 @@ if flags == 'NM' or flags == 'M' then
   end
   if count then
     local time = call('TIME')
-    if (time[1] + 1) * 1000000 - ARGV[3] > 0 and time[1] * 1000000 + time[2] - ARGV[3] > 0 then return -2 end
+    if time[1] >= ARGV[3] and time[1] * 1000000 + time[2] - ARGV[3] > 1000000 then return -2 end
     call('HSET', lock, ARGV[2], count)
     call('SET', KEYS[2] .. ':' .. count, '1', 'PX', lease)
     if call('PTTL', lock) - lease < 0 then call('PEXPIRE', lock, lease) end

@@ -30,7 +30,7 @@ if ARGV[4] == '' then
     if count == '2' and fields == 2 then newest = call('PTTL', holds .. ':2') end
     if count == '1' and left > 0 and (fields == 2 or others > 0) or newest > 0 then
       local time = call('TIME')
-      if (time[1] + 1) * 1000000 - ARGV[3] > 0 and time[1] * 1000000 + time[2] - ARGV[3] > 0 then return -2 end
+      if time[1] >= ARGV[3] and time[1] * 1000000 + time[2] - ARGV[3] > 1000000 then return -2 end
       if count == '2' then
         call('PEXPIRE', lock, math.max(left, newest))
         call('HSET', lock, ARGV[1], '1')

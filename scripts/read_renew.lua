@@ -4,7 +4,7 @@
 -- KEYS    for each owner the lock hash and what the keys of its holds begin with, followed by its registration when it is a
 --         watched explicit one
 -- ARGV[1] lease in ms; 0 = only look
--- ARGV[2] not-after in µs of Redis' clock
+-- ARGV[2] not-after in µs of Redis' clock, less a second
 -- ARGV[3] letters, one for each owner: W it has a registration, - it has none
 -- ARGV[4…] for each its hash field, followed by the registration when it has one
 -- RETURNS for each 1 extended (or seen), 0 gone, or its registration is spoiled, 2 another connection has taken the registration over,

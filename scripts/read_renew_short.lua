@@ -10,7 +10,7 @@ if ARGV[3] == '-' and ARGV[1] ~= '0' then
     local left = call('PTTL', hold)
     if left > 0 then
       local time = call('TIME')
-      if (time[1] + 1) * 1000000 - ARGV[2] > 0 and time[1] * 1000000 + time[2] - ARGV[2] > 0 then return -2 end
+      if time[1] >= ARGV[2] and time[1] * 1000000 + time[2] - ARGV[2] > 1000000 then return -2 end
       if call('PTTL', lock) - lease < 0 then call('PEXPIRE', lock, lease) end
       if left - lease < 0 then call('PEXPIRE', hold, lease) end
       return 1

@@ -2,7 +2,7 @@
 --
 -- KEYS[1] lock hash
 -- KEYS[2] its fair queue
--- ARGV[1] not-after in µs of Redis' clock
+-- ARGV[1] not-after in µs of Redis' clock, less a second
 -- ARGV[2] PUBLISH, SPUBLISH, or BOTH
 -- ARGV[3] what a waiter of Redisson takes off the others' scores when its turn comes, in ms
 -- ARGV[4…] for each waiter its owner and its ticket
@@ -10,9 +10,9 @@
 --         that are to try: not in the queue any more, or the lock is free and it is their turn}, or {-2}: too late, nothing done
 -- ERRORS  WRONGTYPE. Nothing is changed then.
 
-local time = redis.call('TIME')
-if time[1] * 1000000 + time[2] > tonumber(ARGV[1]) then return {-2} end
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local past, time = late(ARGV[1])
+if past then return {-2} end
+local now = math.floor(time / 1000)
 local queue = KEYS[2]
 local timeouts, tickets = beside(queue, 'redisson_lock_timeout'), beside(queue, 'lockproxy_fair')
 
@@ -63,7 +63,7 @@ if length <= window and known > redis.call('LLEN', queue) + 1 and known <= 10 * 
 end
 remember(tickets, others, tonumber(ARGV[3]))
 
-local turn, left = mind(queue).first()
+local turn, left = mind(queue, time).first()
 local free = turn and redis.call('EXISTS', KEYS[1]) == 0
 if free and turn ~= '' and not mine[turn] then tell(ARGV[2], beside(queue, 'redisson_lock__channel') .. ':' .. turn, '0') end
 local out = {left or -1}

@@ -7,7 +7,7 @@
 -- then, when ARGV[4] asks for them: registration of a named owner (W)
 -- ARGV[1] owner, the hash field
 -- ARGV[2] PUBLISH, SPUBLISH, or BOTH
--- ARGV[3] not-after in µs of Redis' clock
+-- ARGV[3] not-after in µs of Redis' clock, less a second
 -- ARGV[4] letters: A all holds of the owner, W end the registration when the lock is free,
 --         Q publish nothing: the lock goes to somebody else in the same step,
 --         R do nothing when the registration is not the one this proxy knows of: the owner is back through another connection,
@@ -22,8 +22,8 @@
 --         {-3, 0}     the key holds a lock of another kind, {-3, 1} and this owner's ended through another connection
 -- ERRORS  WRONGTYPE. Nothing is changed then.
 
-local time = redis.call('TIME')
-if time[1] * 1000000 + time[2] > tonumber(ARGV[3]) then return {-2, 0} end
+local past, now = late(ARGV[3])
+if past then return {-2, 0} end
 
 local lock, owner, flags = KEYS[1], ARGV[1], ARGV[4]
 local seen = redis.call('HMGET', lock, 'mode', owner)
@@ -31,7 +31,7 @@ local watch_key = string.find(flags, 'W') and KEYS[3]
 
 if seen[1] then return {-3, ended(watch_key)} end
 if not seen[2] then
-  if not string.find(flags, 'Q') and redis.call('EXISTS', lock) == 0 then announce(ARGV[2], KEYS[2]) end
+  if not string.find(flags, 'Q') and redis.call('EXISTS', lock) == 0 then announce(ARGV[2], KEYS[2], now) end
   return {-1, ended(watch_key)}
 end
 if foreign(flags, watch_key, ARGV[5]) then return {-1, 1} end
@@ -43,7 +43,7 @@ if left > 0 then
   redis.call('HINCRBY', lock, owner, -1)
 else
   left = 0
-  if not string.find(flags, 'Q') then announce(ARGV[2], KEYS[2]) end
+  if not string.find(flags, 'Q') then announce(ARGV[2], KEYS[2], now) end
   redis.call('DEL', lock)
   if watch_key then unregister(watch_key, ARGV[5]) end
 end

@@ -18,7 +18,7 @@ if flags == '' or flags == 'AW' then
   end
   if not seen[1] and (last or flags == '' and (count == '2' or count == '3')) and call('EXISTS', KEYS[2]) == 0 then
     local time = call('TIME')
-    if (time[1] + 1) * 1000000 - ARGV[3] > 0 and time[1] * 1000000 + time[2] - ARGV[3] > 0 then return -2 end
+    if time[1] >= ARGV[3] and time[1] * 1000000 + time[2] - ARGV[3] > 1000000 then return -2 end
     if not last then
       call('HDEL', lock, '') -- as allow_writes: a full Redis counts holds that end
       return call('HINCRBY', lock, ARGV[1], '-1') + 1

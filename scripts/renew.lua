@@ -3,15 +3,14 @@
 --
 -- KEYS    for each hold its lock hash, followed by its registration when the hold is a watched one of an explicit owner
 -- ARGV[1] lease in ms; 0 = only look
--- ARGV[2] not-after in µs of Redis' clock
+-- ARGV[2] not-after in µs of Redis' clock, less a second
 -- ARGV[3] letters, one for each hold: W it has a registration, - it has none
 -- ARGV[4…] for each hold its owner, followed by the registration when it has one
 -- RETURNS for each hold 1 extended (or seen), 0 gone, or its registration is spoiled, 2 another connection has taken the registration over,
 --         or the one element -2: too late, nothing done
 
 local call, pcall = redis.call, redis.pcall
-local time = call('TIME')
-if time[1] * 1000000 + time[2] - ARGV[2] > 0 then return {-2} end
+if late(ARGV[2]) then return {-2} end
 
 local lease, letters = ARGV[1], ARGV[3]
 local extends, greater = lease ~= '0', (redis.REDIS_VERSION_NUM or 0) >= 458752 -- PEXPIRE has GT since 7.0

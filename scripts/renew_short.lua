@@ -7,7 +7,7 @@ if (ARGV[3] == '-' or ARGV[3] == 'W') and ARGV[1] ~= '0' then
   local watch_key = ARGV[3] == 'W' and KEYS[2]
   if not watch_key or redis.pcall('GET', watch_key) == ARGV[5] then
     local time = call('TIME')
-    if (time[1] + 1) * 1000000 - ARGV[2] > 0 and time[1] * 1000000 + time[2] - ARGV[2] > 0 then return -2 end
+    if time[1] >= ARGV[2] and time[1] * 1000000 + time[2] - ARGV[2] > 1000000 then return -2 end
     local seen = redis.pcall('HMGET', lock, 'mode', ARGV[4])
     if not seen[2] or seen[1] and string.sub(ARGV[4], -6) ~= ':write' then return 0 end
     if (redis.REDIS_VERSION_NUM or 0) < 458752 then

@@ -3,12 +3,6 @@
 -- OWNER:write with the number of its write holds. Hold i of a reader has a key of its own, <prefix>:OWNER:rwlock_timeout:<i>,
 -- which lasts as long as that hold: a reader without one is over, whatever the hash says.
 
--- late says whether a not-after, in µs of Redis' clock, has passed.
-local function late(not_after)
-  local time = redis.call('TIME')
-  return time[1] * 1000000 + time[2] > tonumber(not_after)
-end
-
 -- counted is the number of holds that a field tells, 0 when it is no number that a lock would have.
 local function counted(value)
   if value and string.find(value, '^[1-9]%d*$') and #value <= 9 then return tonumber(value) end

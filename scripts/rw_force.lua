@@ -4,7 +4,7 @@
 -- KEYS[1] lock hash
 -- KEYS[2] channel of the lock
 -- ARGV[1] PUBLISH, SPUBLISH, or BOTH
--- ARGV[2] not-after in µs of Redis' clock
+-- ARGV[2] not-after in µs of Redis' clock, less a second
 -- ARGV[3] read or write: only in that mode, empty: in any
 -- ARGV[4] what the keys of read holds begin with, before the owner
 -- RETURNS 1 freed, 0 nothing was held, -2 too late, -3 the key holds a lock of another kind

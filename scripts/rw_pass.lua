@@ -7,7 +7,7 @@
 -- ARGV[2] its field on the other side
 -- ARGV[3] the next owner, OWNER:write
 -- ARGV[4] its lease in ms
--- ARGV[5] not-after in µs of Redis' clock
+-- ARGV[5] not-after in µs of Redis' clock, less a second
 -- ARGV[6] read or write: the side that is given back
 -- RETURNS 1 given back and granted for the whole lease, 0 nothing done: it is rw_handoff that knows what is to be done, -2 too late
 
@@ -19,7 +19,7 @@ if ARGV[6] == 'read' then
   if call('HLEN', lock) ~= 2 or call('PTTL', hold) <= 0 then return 0 end
 end
 local time = call('TIME')
-if (time[1] + 1) * 1000000 - ARGV[5] > 0 and time[1] * 1000000 + time[2] - ARGV[5] > 0 then return -2 end
+if time[1] >= ARGV[5] and time[1] * 1000000 + time[2] - ARGV[5] > 1000000 then return -2 end
 if hold then call('DEL', lock, hold) else call('DEL', lock) end
 call('HSET', lock, 'mode', 'write', ARGV[3], '1')
 call('PEXPIRE', lock, ARGV[4])

@@ -15,6 +15,9 @@ type Script struct {
 	SHA    string // lower-case hex SHA-1 of Source, as EVALSHA takes it
 }
 
+//go:embed late.lua
+var late string
+
 //go:embed tell.lua
 var tell string
 
@@ -134,24 +137,24 @@ var rwForce string
 
 // The atomic steps of a plain lock. Each file says what it takes and returns.
 var (
-	Acquire = load("acquire", acquireShort+tell+full+queue+enqueue+registration+acquire)
-	Release = load("release", releaseShort+tell+full+queue+registration+release)
-	Force   = load("force", tell+queue+force)
-	Refresh = load("refresh", tell+full+queue+enqueue+refresh)
-	Leave   = load("leave", tell+queue+leave)
-	Handoff = load("handoff", tell+full+queue+enqueue+registration+step("release", release)+step("acquire", acquire)+`
+	Acquire = load("acquire", acquireShort+late+tell+full+queue+enqueue+registration+acquire)
+	Release = load("release", releaseShort+late+tell+full+queue+registration+release)
+	Force   = load("force", late+tell+queue+force)
+	Refresh = load("refresh", late+tell+full+queue+enqueue+refresh)
+	Leave   = load("leave", late+tell+queue+leave)
+	Handoff = load("handoff", late+tell+full+queue+enqueue+registration+step("release", release)+step("acquire", acquire)+`
 local steps = {release = release, acquire = acquire}
-local function wake(publish, _, keys) announce(publish, keys[2]) end
+local function wake(publish, _, keys) announce(publish, keys[2], clock()) end
 `+handoff)
 	Pass   = load("pass", pass)
-	Renew  = load("renew", renewShort+full+renew)
-	Extend = load("extend", full+registration+extend)
+	Renew  = load("renew", renewShort+late+full+renew)
+	Extend = load("extend", late+full+registration+extend)
 	Look   = load("look", look)
 	Info   = load("info", rw+info)
-	Raise  = load("raise", raise)
+	Raise  = load("raise", late+raise)
 
 	// Vacant is for locks of every kind.
-	Vacant = load("vacant", tell+queue+vacant)
+	Vacant = load("vacant", late+tell+queue+vacant)
 
 	// Account touches no lock.
 	Account   = load("account", account)
@@ -160,17 +163,17 @@ local function wake(publish, _, keys) announce(publish, keys[2]) end
 
 // Those of a read/write lock, with what they share before them. A write hold is renewed and looked at as a plain one.
 var (
-	ReadAcquire  = load("read_acquire", readAcquireShort+full+rw+registration+readAcquire)
-	ReadRelease  = load("read_release", readReleaseShort+tell+full+rw+registration+readRelease)
-	ReadRenew    = load("read_renew", readRenewShort+full+rw+registration+readRenew)
-	ReadExtend   = load("read_extend", full+rw+registration+readExtend)
+	ReadAcquire  = load("read_acquire", readAcquireShort+late+full+rw+registration+readAcquire)
+	ReadRelease  = load("read_release", readReleaseShort+late+tell+full+rw+registration+readRelease)
+	ReadRenew    = load("read_renew", readRenewShort+late+full+rw+registration+readRenew)
+	ReadExtend   = load("read_extend", late+full+rw+registration+readExtend)
 	ReadLook     = load("read_look", rw+readLook)
-	WriteAcquire = load("write_acquire", writeAcquireShort+full+rw+registration+writeAcquire)
-	WriteRelease = load("write_release", writeReleaseShort+tell+full+rw+registration+writeRelease)
-	WriteExtend  = load("write_extend", full+rw+registration+writeExtend)
-	RWForce      = load("rw_force", tell+rw+rwForce)
+	WriteAcquire = load("write_acquire", writeAcquireShort+late+full+rw+registration+writeAcquire)
+	WriteRelease = load("write_release", writeReleaseShort+late+tell+full+rw+registration+writeRelease)
+	WriteExtend  = load("write_extend", late+full+rw+registration+writeExtend)
+	RWForce      = load("rw_force", late+tell+rw+rwForce)
 	RWPass       = load("rw_pass", rwPass)
-	RWHandoff    = load("rw_handoff", tell+full+rw+registration+step("read_release", readRelease)+step("write_release", writeRelease)+
+	RWHandoff    = load("rw_handoff", late+tell+full+rw+registration+step("read_release", readRelease)+step("write_release", writeRelease)+
 		step("read_acquire", readAcquire)+step("write_acquire", writeAcquire)+`
 local steps = {
   read_release = read_release, write_release = write_release, read_acquire = read_acquire, write_acquire = write_acquire,

@@ -6,12 +6,6 @@
 -- most is how many attempts are told apart on one hold.
 local most = 16
 
--- clock is the node's clock in µs.
-local function clock()
-  local time = redis.call('TIME')
-  return time[1] * 1000000 + time[2]
-end
-
 -- stand notes that an attempt counts on a hold for ttl ms. fresh: the attempt has made the hold; before it there was none.
 -- A node that is out of memory does not take the note, and the hold stays all the same.
 local function stand(votes, attempt, ttl, fresh)

@@ -8,7 +8,7 @@
 -- RETURNS for each lock 0 it is free, which was told; -1 somebody else holds it, or it does not end;
 --         else in how many ms it ends: the holder's time is not over yet by Redis' clock
 
-local out = {}
+local out, now = {}, clock()
 for i = 1, #ARGV[2] do
   local lock, where, kind = KEYS[2 * i - 1], KEYS[2 * i], string.sub(ARGV[2], i, i)
   if redis.call('EXISTS', lock) == 1 then
@@ -20,7 +20,7 @@ for i = 1, #ARGV[2] do
   else
     out[i] = 0
     if kind == 'P' then
-      announce(ARGV[1], where)
+      announce(ARGV[1], where, now)
     else
       tell(ARGV[1], where, kind == 'W' and '1' or '0')
     end

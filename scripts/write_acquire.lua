@@ -6,7 +6,7 @@
 --         fencing token (F), registration of a named owner (W, D)
 -- ARGV[1] lease in ms
 -- ARGV[2] OWNER:write, the hash field
--- ARGV[3] not-after in µs of Redis' clock: later than that nothing is done
+-- ARGV[3] not-after in µs of Redis' clock, less a second: later than that nothing is done
 -- ARGV[4] letters: N the owner knows of no write hold of its own, M of no read hold: one that is there was lost. A write
 --         hold is counted from 1 again then, a read hold is like somebody else's;
 --         F give a fencing token, O once (an owner that writes gets no second count),
@@ -23,7 +23,8 @@
 --         {-5, 0, 0, 0}                      the owner reads: it would wait for itself
 -- ERRORS  WRONGTYPE; ERR when the fencing token is not an integer below 2^53. Nothing is changed then.
 
-if late(ARGV[3]) then return {-2, 0, 0, 0} end
+local past, now = late(ARGV[3])
+if past then return {-2, 0, 0, 0} end
 local lock, lease, field, flags, reader = KEYS[1], tonumber(ARGV[1]), ARGV[2], ARGV[4], ARGV[7]
 local holds = ARGV[8] .. ':' .. reader .. ':rwlock_timeout'
 local seen = redis.call('HMGET', lock, 'mode', field, reader)
@@ -48,8 +49,7 @@ if string.find(flags, 'F') then
     return redis.error_reply('ERR the fencing token of this lock is not an integer below 2^53')
   end
   if not (once and last) then
-    local time = redis.call('TIME')
-    token = math.max(token + 1, time[1] * 1000000 + time[2])
+    token = math.max(token + 1, now)
     redis.call('SET', key, string.format('%.0f', token))
     if tonumber(ARGV[6]) > 0 then redis.call('PEXPIRE', key, ARGV[6]) end
   end

@@ -13,7 +13,7 @@ if flags == 'NM' or flags == 'M' then
   if flags == 'M' then
     if mode == 'write' and call('HGET', lock, ARGV[2]) == '1' and call('PTTL', lock) - lease < 0 then
       local time = call('TIME')
-      if (time[1] + 1) * 1000000 - ARGV[3] > 0 and time[1] * 1000000 + time[2] - ARGV[3] > 0 then return -2 end
+      if time[1] >= ARGV[3] and time[1] * 1000000 + time[2] - ARGV[3] > 1000000 then return -2 end
       call('HSET', lock, ARGV[2], '2')
       call('PEXPIRE', lock, lease)
       return 2
@@ -22,7 +22,7 @@ if flags == 'NM' or flags == 'M' then
     return -16 - call('PTTL', lock)
   elseif not mode and call('EXISTS', lock) == 0 then
     local time = call('TIME')
-    if (time[1] + 1) * 1000000 - ARGV[3] > 0 and time[1] * 1000000 + time[2] - ARGV[3] > 0 then return -2 end
+    if time[1] >= ARGV[3] and time[1] * 1000000 + time[2] - ARGV[3] > 1000000 then return -2 end
     call('HSET', lock, 'mode', 'write', ARGV[2], '1')
     call('PEXPIRE', lock, lease)
     return 1

@@ -4,7 +4,7 @@
 -- KEYS[2] registration of a named owner, when ARGV[4] asks for it
 -- ARGV[1] lease in ms
 -- ARGV[2] OWNER:write, the hash field
--- ARGV[3] not-after in µs of Redis' clock
+-- ARGV[3] not-after in µs of Redis' clock, less a second
 -- ARGV[4] letters: K keep a longer TTL, W a named owner's hold
 -- ARGV[5] the new registration, '' = none
 -- ARGV[6] the registration this proxy knows of

@@ -9,7 +9,7 @@
 -- then, when ARGV[4] asks for them: registration of a named owner (W)
 -- ARGV[1] OWNER:write, the hash field
 -- ARGV[2] PUBLISH, SPUBLISH, or BOTH
--- ARGV[3] not-after in µs of Redis' clock
+-- ARGV[3] not-after in µs of Redis' clock, less a second
 -- ARGV[4] letters: A all write holds of the owner, W end the registration with the last of them,
 --         Q publish nothing when the lock goes altogether: it goes to somebody else in the same step,
 --         R do nothing when the registration is not the one this proxy knows of: the owner is back through another connection,

@@ -12,7 +12,7 @@ if ARGV[4] == '' then
   local seen = call('HMGET', lock, 'mode', ARGV[1], ARGV[6])
   if seen[1] == 'write' and (seen[2] == '1' and not seen[3] or seen[2] == '2') then
     local time = call('TIME')
-    if (time[1] + 1) * 1000000 - ARGV[3] > 0 and time[1] * 1000000 + time[2] - ARGV[3] > 0 then return -2 end
+    if time[1] >= ARGV[3] and time[1] * 1000000 + time[2] - ARGV[3] > 1000000 then return -2 end
     if seen[2] == '2' then
       call('HDEL', lock, '') -- as allow_writes
       call('HSET', lock, ARGV[1], '1')

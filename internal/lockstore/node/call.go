@@ -32,6 +32,18 @@ func (c Call) answered(sent time.Duration) {
 	telemetry.ScriptDone(c.Script.Name, telemetry.Clock()-sent)
 }
 
+// NotAfter is a time in µs of Redis' clock as the not-after of a script, which takes it less a second. Short scripts compare its
+// digits with those of Redis' second: where it has another number of them (before 2001, after 2286) it begins with a zero, and they see
+// nothing by that.
+func NotAfter(at int64) string {
+	const digits = 16
+	text := strconv.FormatInt(max(0, at-1e6), 10)
+	if len(text) != digits {
+		return "0" + text
+	}
+	return text
+}
+
 // Eval runs a script by EVALSHA, by EVAL when Redis does not know it; ask is for a slot that is on its way here. It does not end
 // early: what was sent has an outcome, and that outcome is wanted. Errors are those of Outcome.
 func (n *Node) Eval(c Call, ask bool) (rueidis.RedisMessage, error) {

@@ -180,7 +180,7 @@ func (q *store) ask(n *member, until time.Time, build func(notAfter string) node
 			return nil, err
 		}
 		now, _ := n.Clock.Now()
-		c := build(strconv.FormatInt(now+time.Until(until).Microseconds(), 10))
+		c := build(node.NotAfter(now + time.Until(until).Microseconds()))
 		if c.IsVote() {
 			if err := q.permitted(n, until); err != nil {
 				return nil, err

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -133,7 +132,7 @@ func (m *masters) prepare(mb *shard, l limits, c node.Call) (node.Call, error) {
 		}
 	}
 	now, _ := mb.Clock.Now()
-	text := strconv.FormatInt(now+l.allow.Microseconds(), 10)
+	text := node.NotAfter(now + l.allow.Microseconds())
 	c.Args = slices.Clone(c.Args)
 	for i, arg := range c.Args {
 		if arg == m.mark {

@@ -2,7 +2,6 @@ package sharded
 
 import (
 	"context"
-	"strconv"
 	"sync"
 	"time"
 
@@ -87,7 +86,7 @@ func (s *single) notAfter(allow time.Duration) (text string, at int64, err error
 		now = s.now()
 	}
 	at = now + allow.Microseconds()
-	return strconv.FormatInt(at, 10), at, nil
+	return node.NotAfter(at), at, nil
 }
 
 func (s *single) now() int64 {
