@@ -71,8 +71,8 @@ func scriptPair(s contest.Settings, i int) (take, release *exchange) {
 	key, owner := s.Key(i), "00000000-0000-0000-0000-000000000000:"+strconv.Itoa(i)
 	notAfter := strconv.FormatInt(time.Now().Add(24*time.Hour).UnixMicro(), 10)
 	queue := "redisson_lock_queue:{" + key + "}"
-	return &exchange{command("EVALSHA", scripts.Acquire.SHA, "2", key, queue, "30000", owner, notAfter, "N", "PUBLISH"), ":1\r\n"},
-		&exchange{command("EVALSHA", scripts.Release.SHA, "2", key, queue, owner, "PUBLISH", notAfter, ""), ":1\r\n"}
+	return &exchange{command("EVALSHA", scripts.Acquire.SHA, "2", key, queue, "30000", owner, notAfter), ":1\r\n"},
+		&exchange{command("EVALSHA", scripts.Release.SHA, "2", key, queue, owner, notAfter), ":1\r\n"}
 }
 
 // dataKey is a key as redis-benchmark makes them.

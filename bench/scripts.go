@@ -90,11 +90,7 @@ func (call scriptCall) measure(c *client, s scriptStep, runs int) (micros float6
 		for _, name := range names {
 			of := wordsOf(name)
 			for _, text := range slices.Concat(s.before, call.before) {
-				if text == "THIS" {
-					before = append(before, calls[i])
-				} else {
-					before = append(before, command(words(text, of)...))
-				}
+				before = append(before, command(words(text, of)...))
 			}
 		}
 	}

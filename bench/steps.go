@@ -25,7 +25,7 @@ type scriptCall struct {
 	keys   string // by words; of each hold
 	args   string
 	each   string   // more args, of each hold
-	before []string // beside those of the step; THIS stands for the call itself
+	before []string // beside those of the step
 	want   string   // how its reply begins
 }
 
@@ -83,12 +83,12 @@ func held(by string, count string) []string {
 
 func plainSteps() []scriptStep {
 	acquire := func(letters, want string) scriptCall {
-		return scriptCall{source: scripts.Acquire.Source, keys: "%lock %queue", args: "30000 %me %notafter " + letters + " PUBLISH", want: want}
+		return scriptCall{source: scripts.Acquire.Source, keys: "%lock %queue", args: "30000 %me %notafter " + letters, want: want}
 	}
 	release := func(want string) scriptCall {
-		return scriptCall{source: scripts.Release.Source, keys: "%lock %queue", args: "%me PUBLISH %notafter", want: want}
+		return scriptCall{source: scripts.Release.Source, keys: "%lock %queue", args: "%me %notafter", want: want}
 	}
-	renew := scriptCall{source: scripts.Renew.Source, keys: "%lock", args: "30000 %notafter -", each: "%me", want: ":1\r\n"}
+	renew := scriptCall{source: scripts.Renew.Source, keys: "%lock", args: "30000 %notafter", each: "%me", want: ":1\r\n"}
 	renewMany := renew
 	renewMany.args, renewMany.want = "30000 %notafter "+strings.Repeat("-", 100), "*100\r\n:1\r\n"
 	handoff := scriptCall{source: scripts.Pass.Source, keys: "%lock %queue", args: "%me %you 30000 %notafter", want: ":1\r\n"}
@@ -119,7 +119,7 @@ func redissonsRenew(owner, want string) scriptCall {
 // namedSteps are those of OWNER, which has a registration beside its lock. Redisson knows only one kind of owner.
 func namedSteps() []scriptStep {
 	acquire := func(want string) scriptCall {
-		return scriptCall{source: scripts.Acquire.Source, keys: "%lock %queue %watchjob", args: "30000 %job %notafter OW PUBLISH %name 0", want: want}
+		return scriptCall{source: scripts.Acquire.Source, keys: "%lock %queue %watchjob", args: "30000 %job %notafter %name", want: want}
 	}
 	has := append(held("%job", "1"), "SET %watchjob %name PX 20000")
 	return []scriptStep{
@@ -128,7 +128,7 @@ func namedSteps() []scriptStep {
 		{"OWNER: refuse", held("%you", "1"), acquire(":-"), redissonsAcquire("%job", theyRefuse), 1.2, 0, false},
 		{"OWNER: release", has, scriptCall{source: scripts.Release.Source, keys: "%lock %queue %watchjob",
 			args: "%job PUBLISH %notafter AW %name", want: freed}, redissonsRelease("%job", ":1"), 1.2, 0, false},
-		{"OWNER: renew 1", has, scriptCall{source: scripts.Renew.Source, keys: "%lock %watchjob", args: "30000 %notafter W", each: "%job %name",
+		{"OWNER: renew 1", has, scriptCall{source: scripts.Renew.Source, keys: "%lock %watchjob", args: "30000 %notafter", each: "%job %name",
 			want: ":1\r\n"}, redissonsRenew("%job", "*1\r\n:1"), 1.2, 0, false},
 		{"OWNER: hand-off ÷ release", has, scriptCall{source: scripts.Pass.Source, keys: "%lock %queue %watchjob %watchtask",
 			args: "%job %task 30000 %notafter %name %other", want: ":1\r\n"}, redissonsRelease("%job", ":1"), 1.5, 0, false},
@@ -136,15 +136,14 @@ func namedSteps() []scriptStep {
 }
 
 func fairSteps() []scriptStep {
-	const fair = " PUBLISH '' 0 300000 0"
-	acquire := func(want string, before ...string) scriptCall {
-		return scriptCall{source: scripts.Acquire.Source, keys: "%lock %queue", args: "30000 %me %notafter NE" + fair, want: want, before: before}
+	acquire := func(ticket, want string, before ...string) scriptCall {
+		return scriptCall{source: scripts.Acquire.Source, keys: "%lock %queue", args: "30000 %me %notafter NE " + ticket + " 300000", want: want, before: before}
 	}
 	theirs := func(want string, before ...string) scriptCall {
 		return scriptCall{source: redissonFairAcquire, keys: "%lock %queue %timeouts", args: "30000 %me 300000 %now", want: want, before: before}
 	}
 	release := func(want string) scriptCall {
-		return scriptCall{source: scripts.Release.Source, keys: "%lock %queue", args: "%me PUBLISH %notafter", want: want}
+		return scriptCall{source: scripts.Release.Source, keys: "%lock %queue", args: "%me %notafter", want: want}
 	}
 	theirRelease := func(want string) scriptCall {
 		return scriptCall{source: redissonFairRelease, keys: "%lock %queue %timeouts %channel %latch", args: "0 30000 %me %now PUBLISH 16000", want: want}
@@ -153,13 +152,14 @@ func fairSteps() []scriptStep {
 	waiter := append(held("%me", "1"), "RPUSH %queue %you", "ZADD %timeouts %far %you")
 	ours := waiter
 	ours = append(ours[:len(ours):len(ours)], "HSET %tickets '' 7 %you 7:%now")
-	handoff := scriptCall{source: scripts.Handoff.Source, keys: "%lock %queue %lock %queue", before: []string{"HSET %tickets '' 7 %you 7:%now"},
-		args: "1 %channel '' PUBLISH release 2 4 acquire 2 9 %me PUBLISH %notafter '' 30000 %you %notafter NE PUBLISH '' 0 300000 7", want: "*8\r\n:1"}
+	handoff := scriptCall{source: scripts.Pass.Source, keys: "%lock %queue", args: "%me %you 30000 %notafter", before: []string{"HSET %tickets '' 7 %you 7:%now"}, want: granted}
+	place := []string{"RPUSH %queue %me", "ZADD %timeouts %far %me"}
+	ticket := "HSET %tickets '' 7 %me 7:%now"
 	return []scriptStep{
-		{"fair: acquire, nobody waits", nil, acquire(granted), theirs(theyGrant), 1.2, 0, false},
-		{"fair: acquire, its turn", others, acquire("*5\r\n:1", "THIS", "DEL %lock"), theirs(theyGrant, "THIS", "DEL %lock"), 1.2, 0, false},
-		{"fair: refuse, to the queue", others, acquire(refused), theirs(theyRefuse), 1.2, 0, false},
-		{"fair: refuse, in the queue", others, acquire(refused, "THIS"), theirs(theyRefuse, "THIS"), 1.2, 0, false},
+		{"fair: acquire, nobody waits", nil, acquire("0", granted), theirs(theyGrant), 1.2, 0, false},
+		{"fair: acquire, its turn", place, acquire("7", granted, ticket), theirs(theyGrant), 1.2, 0, false},
+		{"fair: refuse, to the queue", others, acquire("0", refused), theirs(theyRefuse), 1.2, 0, false},
+		{"fair: refuse, in the queue", append(others, place...), acquire("7", ":-", ticket), theirs(theyRefuse), 1.2, 0, false},
 		{"fair: release, nobody waits", held("%me", "1"), release(freed), theirRelease(":1"), 1.2, 0, false},
 		{"fair: release, one waits", ours, release(released), theirRelease(":1"), 1.2, 0, false},
 		{"fair: hand-off ÷ release", waiter, handoff, theirRelease(":1"), 1.5, 0, false},
@@ -168,7 +168,7 @@ func fairSteps() []scriptStep {
 
 func readSteps() []scriptStep {
 	acquire := func(letters, want string) scriptCall {
-		return scriptCall{source: scripts.ReadAcquire.Source, keys: "%lock %holds", args: "30000 %me %notafter " + letters + " %me:write %prefix", want: want}
+		return scriptCall{source: scripts.ReadAcquire.Source, keys: "%lock %holds", args: "30000 %me %notafter " + letters, want: want}
 	}
 	theirs := func(want string) scriptCall {
 		return scriptCall{source: redissonReadAcquire, keys: "%lock %holds", args: "30000 %me %me:write", want: want}
@@ -188,12 +188,12 @@ func readSteps() []scriptStep {
 	return []scriptStep{
 		{"read: acquire", nil, acquire("", granted), theirs(theyGrant), 1.2, 0, false},
 		{"read: acquire, another reads", yours, acquire("", granted), theirs(theyGrant), 1.2, 0, false},
-		{"read: re-enter", mine, acquire("M '' 0", ":2\r\n"), theirs(theyGrant), 1.2, 0, false},
+		{"read: re-enter", mine, acquire("M", ":2\r\n"), theirs(theyGrant), 1.2, 0, false},
 		{"read: refuse", written, acquire("", ":-"), theirs(theyRefuse), 1.2, 0, false},
 		{"read: release, the last", mine, release(freed), theirRelease(":1"), 1.2, 0, false},
 		{"read: release, another reads", both, release(freed), theirRelease(":0"), 1.2, 0, false},
 		{"read: release, of two", twice, release(":2\r\n"), theirRelease(":0"), 1.2, 0, false},
-		{"read: renew 1", mine, scriptCall{source: scripts.ReadRenew.Source, keys: "%lock %holds", args: "30000 %notafter -", each: "%me", want: ":1\r\n"},
+		{"read: renew 1", mine, scriptCall{source: scripts.ReadRenew.Source, keys: "%lock %holds", args: "30000 %notafter", each: "%me", want: ":1\r\n"},
 			scriptCall{source: redissonReadRenew, keys: "%lock %prefix", args: "30000", each: "1 %me", want: "*1\r\n:1"}, 1.2, 0, false},
 		{"read: hand-off to a writer ÷ release", mine, handoff, theirRelease(":1"), 1.5, 0, false},
 	}
@@ -201,7 +201,7 @@ func readSteps() []scriptStep {
 
 func writeSteps() []scriptStep {
 	acquire := func(letters, want string) scriptCall {
-		return scriptCall{source: scripts.WriteAcquire.Source, keys: "%lock", args: "30000 %me:write %notafter " + letters + " %me %prefix", want: want}
+		return scriptCall{source: scripts.WriteAcquire.Source, keys: "%lock", args: "30000 %me:write %notafter " + letters, want: want}
 	}
 	theirs := func(want string) scriptCall {
 		return scriptCall{source: redissonWriteAcquire, keys: "%lock", args: "30000 %me:write", want: want}
@@ -220,12 +220,12 @@ func writeSteps() []scriptStep {
 	handoff := scriptCall{source: scripts.RWPass.Source, keys: "%lock %rwchannel", args: "%me:write %me %you:write 30000 %notafter write", want: ":1\r\n"}
 	return []scriptStep{
 		{"write: acquire", nil, acquire("", granted), theirs(theyGrant), 1.2, 0, false},
-		{"write: re-enter", mine("1"), acquire("M '' 0", ":2\r\n"), theirs(theyGrant), 1.2, 0, false},
+		{"write: re-enter", mine("1"), acquire("M", ":2\r\n"), theirs(theyGrant), 1.2, 0, false},
 		{"write: refuse, another writes", written, acquire("", ":-"), theirs(theyRefuse), 1.2, 0, false},
 		{"write: refuse, another reads", read, acquire("", ":-"), theirs(theyRefuse), 1.2, 0, false},
 		{"write: release, the last", mine("1"), release(freed), theirRelease(":1"), 1.2, 0, false},
 		{"write: release, of two", mine("2"), release(":2\r\n"), theirRelease(":0"), 1.2, 0, false},
-		{"write: renew 1", mine("1"), scriptCall{source: scripts.Renew.Source, keys: "%lock", args: "30000 %notafter -", each: "%me:write", want: ":1\r\n"},
+		{"write: renew 1", mine("1"), scriptCall{source: scripts.Renew.Source, keys: "%lock", args: "30000 %notafter", each: "%me:write", want: ":1\r\n"},
 			redissonsRenew("%me:write", "*1\r\n:1"), 1.2, 0, false},
 		{"write: hand-off ÷ release", mine("1"), handoff, theirRelease(":1"), 1.5, 0, false},
 	}

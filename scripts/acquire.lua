@@ -48,7 +48,7 @@ if redis.call('EXISTS', lock) == 1 then
   if string.find(flags, 'N') or not string.find(held, '^[1-9]%d*$') or #held > 15 then held, stale = false, true end
 elseif redis.call('EXISTS', queue) == 1 then
   local fair = mind(queue, now)
-  local turn, left, gone = fair.first()
+  local turn, left, gone = fair.first(owner)
   if turn == owner then
     waited = fair
   elseif turn then

@@ -1,7 +1,12 @@
 -- acquire_short is what acquire does first, before the functions that its other ways need are made: it takes a lock that nobody holds,
 -- and in whose fair queue nobody stands, enters one that its owner has, and refuses one that somebody else holds.
--- KEYS and ARGV are those of acquire; of a connection that asks for nothing besides, and knows of no hold of its own, ARGV[4] is
--- PUBLISH, and no more follow: each ARGV costs Redis as much time as a quarter of a command does.
+-- KEYS and ARGV are those of acquire, or fewer, since each costs Redis as much time as a quarter of a command does. Where ARGV[5] is
+-- PUBLISH there may follow on ARGV[3], whose meaning their number and words tell:
+--   nothing                for N
+--   ''                     for a connection that knows of a hold of its own
+--   the registration       for OW, or OD where it begins with -
+--   NE, ARGV[9], ARGV[8]   for NE
+-- and where it is another one, it alone for N.
 --
 -- RETURNS 1          granted, with a count of 1 for the whole lease
 --         n above 1  entered, with a count of n for the whole lease
@@ -10,9 +15,21 @@
 --         -2         too late, nothing done
 
 local call, lock, owner = redis.call, KEYS[1], ARGV[2]
-local flags = ARGV[5] and ARGV[4] or 'N'
+local flags, registration, there = ARGV[4], ARGV[6], nil
+if not flags then
+  flags = 'N'
+elseif not ARGV[5] and flags ~= '' then
+  if flags == 'SPUBLISH' or flags == 'BOTH' or flags == 'PUBLISH' then
+    ARGV[5] = flags
+    flags = 'N'
+  else
+    registration = flags
+    flags = 'OW'
+  end
+end
 if flags == 'N' or flags == 'NE' then
-  if call('EXISTS', lock, KEYS[2]) == 0 then
+  there = call('EXISTS', lock, KEYS[2])
+  if there == 0 then
     local time = call('TIME')
     if time[1] >= ARGV[3] and time[1] * 1000000 + time[2] - ARGV[3] > 1000000 then return -2 end
     call('HSET', lock, owner, '1')
@@ -25,10 +42,9 @@ if flags == 'N' or flags == 'NE' then
       local ttl = call('PTTL', lock)
       if ttl ~= -2 then return -16 - ttl end
     end
-    if not ARGV[5] then ARGV[4], ARGV[5] = flags, ARGV[4] end
   end
 elseif flags == 'OW' or flags == 'OD' then
-  local watch_key, registration = KEYS[3], ARGV[6]
+  local watch_key = KEYS[3]
   if registration == '' then
     -- On a node of a quorum.
   elseif call('EXISTS', lock, KEYS[2], watch_key) == 0 then
@@ -70,5 +86,15 @@ elseif flags == '' then
       if not greater then call('PEXPIRE', lock, ARGV[1]) end
       return count
     end
+  end
+end
+
+if not ARGV[7] then
+  if flags == 'NE' then
+    ARGV[8], ARGV[9] = ARGV[6], ARGV[5]
+    ARGV[5], ARGV[6], ARGV[7] = 'PUBLISH', '', '0'
+  elseif not ARGV[6] then
+    if flags == 'OW' and string.sub(registration, 1, 1) == '-' then flags = 'OD' end
+    ARGV[4], ARGV[5], ARGV[6], ARGV[7] = flags, ARGV[5] or 'PUBLISH', registration, '0'
   end
 end

@@ -1,5 +1,5 @@
 -- pass gives back the only hold of a plain lock in whose fair queue nobody stands, and gives the lock to one other owner: what handoff
--- does mostly, for two connections that ask for nothing besides, or for two named owners.
+-- does mostly, for two connections that ask for nothing besides, or for two named owners. A connection may also be the first in the queue.
 --
 -- KEYS[1] lock hash
 -- KEYS[2] its fair queue
@@ -11,16 +11,26 @@
 --         then, of named owners: the registration of the first one that this proxy knows of, and that of the next one
 -- RETURNS 1 given back and granted for the whole lease, 0 nothing done: it is handoff that knows what is to be done, -2 too late
 
-local call, lock, registration = redis.call, KEYS[1], ARGV[6]
+local call, lock, registration, first = redis.call, KEYS[1], ARGV[6], nil
 local seen = call('HMGET', lock, 'mode', ARGV[1])
 if not seen[2] or seen[1] then return 0 end
 if not registration then
-  if seen[2] ~= '1' or call('EXISTS', KEYS[2]) == 1 then return 0 end
+  if seen[2] ~= '1' then return 0 end
+  first = redis.pcall('LINDEX', KEYS[2], 0)
+  if first and first ~= ARGV[2] then return 0 end
 elseif call('EXISTS', KEYS[2], KEYS[4]) > 0 or redis.pcall('GET', KEYS[3]) ~= ARGV[5] then
   return 0
 end
 local time = call('TIME')
 if time[1] >= ARGV[4] and time[1] * 1000000 + time[2] - ARGV[4] > 1000000 then return -2 end
+if first then
+  local beside = string.sub(KEYS[2], 20)
+  local tickets = 'lockproxy_fair' .. beside
+  local known = call('HLEN', tickets) -- of another type it fails here, before anything is changed
+  call('ZREM', 'redisson_lock_timeout' .. beside, first)
+  call('LPOP', KEYS[2])
+  if known - call('HDEL', tickets, first) == 1 then call('DEL', tickets) end
+end
 call('DEL', lock)
 if registration then call('DEL', KEYS[3]) end
 call('HSET', lock, ARGV[2], '1')

@@ -29,6 +29,12 @@ func TestPassIsAHandoff(t *testing.T) {
 			return []any{Handoff.Source, 4, "k", queue, "k", queue, 1, channel, "", "PUBLISH", "release", 2, 4, "acquire", 2, 5,
 				"me", "PUBLISH", notAfter, "", lease, "next", notAfter, "N", "PUBLISH"}
 		}},
+		{"connections in the queue", func(notAfter string) []any {
+			return []any{Pass.Source, 2, "k", queue, "me", "next", lease, notAfter}
+		}, func(notAfter string) []any {
+			return []any{Handoff.Source, 4, "k", queue, "k", queue, 1, channel, "", "PUBLISH", "release", 2, 4, "acquire", 2, 9,
+				"me", "PUBLISH", notAfter, "", lease, "next", notAfter, "NE", "PUBLISH", "", "0", "300000", "7"}
+		}},
 		{"named owners", func(notAfter string) []any {
 			return []any{Pass.Source, 4, "k", queue, "w", "v", "me", "next", lease, notAfter, "mine", "theirs"}
 		}, func(notAfter string) []any {

@@ -19,27 +19,30 @@ local function mind(queue, time)
   local timeouts, tickets = beside(queue, 'redisson_lock_timeout'), beside(queue, 'lockproxy_fair')
   local fair = {}
 
-  -- drop forgets a waiter that is no longer in the list.
+  -- drop forgets a waiter, but for its place in the list.
   local function drop(owner)
-    redis.call('HDEL', tickets, owner)
-    if redis.call('HLEN', tickets) == 1 then redis.call('DEL', tickets) end
-    return redis.call('ZREM', timeouts, owner)
+    local known = redis.call('HLEN', tickets) -- of another type it fails here, before anything is changed
+    local waited = redis.call('ZREM', timeouts, owner)
+    if known - redis.call('HDEL', tickets, owner) == 1 then redis.call('DEL', tickets) end
+    return waited
   end
 
   -- quit takes a waiter out of the queue.
   function fair.quit(owner)
+    local waited = drop(owner)
     redis.call('LREM', queue, 1, owner)
-    return drop(owner)
+    return waited
   end
 
   -- first is the owner whose turn it is, for how long in ms it counts as alive, and whether others were taken out before it:
-  -- those that are over, or of whom the zset knows nothing. It is nothing when nobody waits. When there are more of those than one
+  -- those that are over, or of whom the zset knows nothing. Whoever asks lives. It is nothing when nobody waits. When there are more of those than one
   -- run takes out it is an owner without a name, which nobody is: whoever asks is to come again in a moment.
-  function fair.first()
+  function fair.first(asks)
     local now, gone = math.floor(time / 1000), nil
     while true do
       local owner = redis.pcall('LINDEX', queue, 0)
       if type(owner) ~= 'string' then return end
+      if owner == asks then return owner, alive, gone end
       local left = (tonumber(redis.call('ZSCORE', timeouts, owner) or 0) or 0) - now
       local heard = string.match(redis.call('HGET', tickets, owner) or '', ':(%d+)$')
       if heard then left = math.min(left, tonumber(heard) + alive - now) end

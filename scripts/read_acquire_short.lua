@@ -1,13 +1,14 @@
 -- read_acquire_short is what read_acquire does first, before the functions that its other ways need are made: for a connection that asks
 -- for nothing besides it takes a lock that nobody holds, or that others read, enters one that it reads, and refuses one that somebody
--- else writes. KEYS and ARGV are those of read_acquire; where ARGV[4] is NM the last two alone follow ARGV[3].
+-- else writes. KEYS and ARGV are those of read_acquire; of a connection there are no more than
+-- ARGV[4], and for NM not that.
 --
 -- RETURNS 1          granted, with a count of 1 for the whole lease
 --         2          entered, with a count of 2 for the whole lease
 --         -16 - ttl  somebody else writes for ttl in ms, and nothing done, were it too late or not
 --         -2         too late, nothing done
 
-local call, lock, lease, flags = redis.call, KEYS[1], ARGV[1], ARGV[6] and ARGV[4] or 'NM'
+local call, lock, lease, flags = redis.call, KEYS[1], ARGV[1], ARGV[4] or 'NM'
 if flags == 'NM' or flags == 'M' then
   local mode, count = call('HGET', lock, 'mode'), nil
   if not mode then
@@ -39,4 +40,4 @@ if flags == 'NM' or flags == 'M' then
     return count == '1' and 1 or 2
   end
 end
-if not ARGV[6] then ARGV[4], ARGV[5], ARGV[6], ARGV[7], ARGV[8] = flags, '', '0', ARGV[4], ARGV[5] end
+if not ARGV[5] then ARGV[4], ARGV[5], ARGV[6], ARGV[7] = flags, '', '0', ARGV[2] .. ':write' end

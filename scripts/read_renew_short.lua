@@ -1,11 +1,12 @@
--- read_renew_short is what read_renew does first: it extends the only hold of one connection. KEYS and ARGV are those of read_renew.
+-- read_renew_short is what read_renew does first: it extends the only hold of one connection. KEYS are those of read_renew, and so are
+-- ARGV, but of one owner without ARGV[3].
 --
 -- RETURNS 1 extended, -2 too late, nothing done
 
-if ARGV[3] == '-' and ARGV[1] ~= '0' then
-  local call, lock, lease = redis.call, KEYS[1], ARGV[1]
-  local seen = redis.pcall('HMGET', lock, 'mode', ARGV[4])
-  if seen[1] and seen[2] == '1' then
+if not ARGV[5] then
+  local call, lock, lease, owner, registration = redis.call, KEYS[1], ARGV[1], ARGV[3], ARGV[4]
+  local seen = lease ~= '0' and not registration and redis.pcall('HMGET', lock, 'mode', owner)
+  if seen and seen[1] and seen[2] == '1' then
     local hold = KEYS[2] .. ':1'
     local left = call('PTTL', hold)
     if left > 0 then
@@ -16,4 +17,5 @@ if ARGV[3] == '-' and ARGV[1] ~= '0' then
       return 1
     end
   end
+  ARGV[3], ARGV[4], ARGV[5] = registration and 'W' or '-', owner, registration
 end

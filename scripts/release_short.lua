@@ -1,11 +1,15 @@
 -- release_short is what release does first, before the functions that its other ways need are made: it gives back one hold of a
 -- connection, or that of a named owner, of a lock in whose fair queue nobody stands. KEYS and ARGV are those of release; where
--- ARGV[4] is empty it is not sent.
+-- ARGV[4] is empty it is not sent, nor is ARGV[2] where that is PUBLISH.
 --
 -- RETURNS 1          the lock is free
 --         n above 1  the owner still holds it, n - 1 times
 --         -2         too late, nothing done
 
+if not ARGV[3] then
+  ARGV[3] = ARGV[2]
+  ARGV[2] = 'PUBLISH'
+end
 local flags = ARGV[4] or ''
 if flags == '' or flags == 'AW' then
   local call, lock, publish, watch_key = redis.call, KEYS[1], ARGV[2], nil

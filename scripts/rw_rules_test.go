@@ -40,12 +40,12 @@ func TestRWKindsAndUpgrade(t *testing.T) {
 	want(t, step(t, s, "WLOCK", "a", 30000, ""), "[-5 0 0 0]")
 	want(t, step(t, s, "WLOCK", "a", 30000, "M")[:5], "[0 0 ")
 	want(t, run(t, s, scripts.Acquire, plain("k"), 1000, "a", soon, "", "PUBLISH"), "[-3 0 0 0]")
-	want(t, run(t, s, scripts.Renew, []string{"k"}, 1000, soon, "-", "a"), "0") // a plain hold of that owner has gone
+	want(t, run(t, s, scripts.Renew, []string{"k"}, 1000, soon, "a"), "0") // a plain hold of that owner has gone
 	want(t, run(t, s, scripts.Look, []string{"k", token}, "a")[17:20], " 0 ")
 	s.Do(t, "DEL", "k")
 	step(t, s, "WLOCK", "a", 30000, "")
 	want(t, step(t, s, "RLOCK", "a", 1000, "M")[:5], "[0 0 ") // a write hold that was told lost
-	want(t, run(t, s, scripts.Renew, []string{"k"}, 60000, soon, "-", "a:write"), "1")
+	want(t, run(t, s, scripts.Renew, []string{"k"}, 60000, soon, "a:write"), "1")
 	about(t, s, "k", 60000)
 }
 
@@ -81,7 +81,7 @@ func TestRWLateAndMute(t *testing.T) {
 			run(t, s, scripts.ReadExtend, []string{"k", h}, 1, "a", late, "", "", "", "a:write", "{k}"),
 			run(t, s, scripts.WriteExtend, []string{"k"}, 1, "a:write", late, "", "", "", "a", "{k}"),
 		},
-		"[-2]": {run(t, s, scripts.ReadRenew, []string{"k", h}, 1, late, "-", "a")},
+		"[-2]": {run(t, s, scripts.ReadRenew, []string{"k", h}, 1, late, "a")},
 		"-2":   {run(t, s, scripts.RWForce, []string{"k", rwChannel}, "PUBLISH", late, "", "{k}")},
 	} {
 		for _, g := range got {
@@ -152,9 +152,9 @@ func TestRWLetters(t *testing.T) {
 	// Registrations.
 	watchW := watch + ":write"
 	want(t, run(t, s, scripts.ReadAcquire, []string{"k", holdsOf("me"), watch}, 5000, "me", soon, "W", "r1", 0, "me:write", "{k}"), "[1 1 5000 0 1]")
-	want(t, run(t, s, scripts.ReadRenew, []string{"k", holdsOf("me"), watch}, 9000, soon, "W", "me", "r1"), "[1]")
+	want(t, run(t, s, scripts.ReadRenew, []string{"k", holdsOf("me"), watch}, 9000, soon, "me", "r1"), "[1]")
 	about(t, s, watch, 9000)
-	want(t, run(t, s, scripts.ReadRenew, []string{"k", holdsOf("me"), watch}, 9000, soon, "W", "me", "r2"), "[2]")
+	want(t, run(t, s, scripts.ReadRenew, []string{"k", holdsOf("me"), watch}, 9000, soon, "me", "r2"), "[2]")
 	if reply := run(t, s, scripts.ReadLook, []string{"k", holdsOf("me"), token, watch}, "me")[17:]; !strings.HasPrefix(reply, " 1 ") || !strings.HasSuffix(reply, " 0 r1]") {
 		t.Error(reply)
 	}

@@ -226,7 +226,7 @@ func TestRWLeases(t *testing.T) {
 	about(t, s, "k", 300000)
 	want(t, step(t, s, "WLOCK", "c", 300000, "")[:5], "[0 0 ")
 	s.Do(t, "PERSIST", "k")
-	want(t, run(t, s, scripts.ReadRenew, []string{"k", holdsOf("a")}, 300000, soon, "-", "a"), "1")
+	want(t, run(t, s, scripts.ReadRenew, []string{"k", holdsOf("a")}, 300000, soon, "a"), "1")
 	about(t, s, "k", 300000)
 	s.Do(t, "PERSIST", "k")
 	step(t, s, "UNLOCK READ", "a", 0, "")

@@ -39,6 +39,9 @@ var registration string
 //go:embed acquire_short.lua
 var acquireShort string
 
+//go:embed fair_short.lua
+var fairShort string
+
 //go:embed acquire.lua
 var acquire string
 
@@ -137,7 +140,7 @@ var rwForce string
 
 // The atomic steps of a plain lock. Each file says what it takes and returns.
 var (
-	Acquire = load("acquire", acquireShort+late+tell+full+queue+enqueue+registration+acquire)
+	Acquire = load("acquire", acquireShort+fairShort+late+tell+full+queue+enqueue+registration+acquire)
 	Release = load("release", releaseShort+late+tell+full+queue+registration+release)
 	Force   = load("force", late+tell+queue+force)
 	Refresh = load("refresh", late+tell+full+queue+enqueue+refresh)

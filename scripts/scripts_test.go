@@ -199,7 +199,7 @@ func TestEndIsToldToTheRegistered(t *testing.T) {
 		return run(t, s, scripts.Release, plain("k", watch), "me", "PUBLISH", soon, "AW", registration)
 	}
 	renew := func(registration string) string {
-		return run(t, s, scripts.Renew, []string{"k", watch}, 60000, soon, "W", "me", registration)
+		return run(t, s, scripts.Renew, []string{"k", watch}, 60000, soon, "me", registration)
 	}
 	acquire("one")
 	want(t, release(""), "[1 0]")
@@ -260,7 +260,7 @@ func TestRenew(t *testing.T) {
 	args[1] = late
 	want(t, run(t, s, scripts.Renew, keys, args...), "[-2]")
 	s.Do(t, "PEXPIRE", "k", 9000)
-	want(t, run(t, s, scripts.Renew, []string{"k"}, 0, soon, "-", "me"), "[1]")
+	want(t, run(t, s, scripts.Renew, []string{"k"}, 0, soon, "me"), "[1]")
 	if ttl := s.Do(t, "PTTL", "k").(int64); ttl > 9000 {
 		t.Error("a look renewed")
 	}

@@ -56,7 +56,26 @@ var lockStates = map[string][][]any{
 	"held twice, registered":       {{"HSET", "k", "me", 2}, {"PEXPIRE", "k", 36000000}, {"SET", "w", "mine", "PX", 36000000}},
 	"free, registered":             {{"SET", "w", "mine", "PX", 36000000}},
 	"a registration of a list":     {{"HSET", "k", "me", 1}, {"RPUSH", "w", "mine"}},
+	"another's, I wait":            waiting("me", 7, []any{"HSET", "k", "you", 1}, []any{"PEXPIRE", "k", 36000000}),
+	"another's, I wait elsewhere":  waiting("me", 77, []any{"HSET", "k", "you", 1}, []any{"PEXPIRE", "k", 36000000}),
+	"another's, I have no score":   waiting("me", 7, []any{"HSET", "k", "you", 1}, []any{"ZREM", "redisson_lock_timeout:{k}", "me"}),
+	"mine, I wait":                 waiting("me", 7, []any{"HSET", "k", "me", 1}),
+	"free, I wait alone":           waiting("me", 7),
+	"free, I wait at a ghost's":    waiting("me", 7, []any{"HSET", "lockproxy_fair:{k}", "ghost", "6:0"}),
+	"free, my time is over":        waiting("me", 7, []any{"HSET", "lockproxy_fair:{k}", "me", "7:0"}),
+	"free, no hash of tickets":     waiting("me", 7, []any{"SET", "lockproxy_fair:{k}", "x"}),
+	"mine, the next one waits":     waiting("next", 7, []any{"HSET", "k", "me", 1}),
+	"mine, two wait":               append(waiting("next", 7, []any{"HSET", "k", "me", 1}), waiting("you", 8)...),
 	"what was left of a hold":      {{"SET", "{k}:me:rwlock_timeout:1", 1, "PX", 36000000}},
+}
+
+// waiting is an owner in the fair queue, beside something else.
+func waiting(owner string, ticket int, beside ...[]any) [][]any {
+	const timeouts, tickets = "redisson_lock_timeout:{k}", "lockproxy_fair:{k}"
+	return append([][]any{
+		{"RPUSH", "redisson_lock_queue:{k}", owner}, {"ZADD", timeouts, 9e12, owner},
+		{"HSET", tickets, "", ticket, owner, fmt.Sprintf("%d:%d", ticket, int64(9e12))}, {"PEXPIRE", tickets, 60000},
+	}, beside...)
 }
 
 // clocks are figures that depend on Redis' clock.
@@ -88,20 +107,35 @@ func TestShortWays(t *testing.T) {
 		return "[1 0]"
 	}
 	plainAcquire := func(a []any) []any {
-		if len(a) == 5 && a[3] == "N" {
+		switch plain := a[4] == "PUBLISH"; {
+		case a[3] == "N" && plain:
+			return a[:3]
+		case a[3] == "N":
 			return []any{a[0], a[1], a[2], a[4]}
+		case a[3] == "" && plain:
+			return a[:4]
+		case a[3] == "NE" && plain:
+			return []any{a[0], a[1], a[2], a[3], a[8], a[7]}
+		case len(a) == 7 && plain && a[5] != "":
+			return []any{a[0], a[1], a[2], a[5]}
 		}
 		return a
 	}
 	plainRelease := func(a []any) []any {
-		if a[3] == "" {
+		switch {
+		case a[3] == "" && a[1] == "PUBLISH":
+			return []any{a[0], a[2]}
+		case a[3] == "":
 			return a[:3]
 		}
 		return a
 	}
 	rwAcquire := func(a []any) []any {
-		if a[3] == "NM" {
-			return []any{a[0], a[1], a[2], a[6], a[7]}
+		switch a[3] {
+		case "NM":
+			return a[:3]
+		case "M":
+			return a[:4]
 		}
 		return a
 	}
@@ -111,6 +145,7 @@ func TestShortWays(t *testing.T) {
 		}
 		return a
 	}
+	renewal := func(a []any) []any { return slices.Delete(slices.Clone(a), 2, 3) }
 	renewed := func(n int64) string { return fmt.Sprintf("[%d]", n) }
 	for _, way := range []struct {
 		script *Script
@@ -120,11 +155,13 @@ func TestShortWays(t *testing.T) {
 		keys   []any
 		args   [][]any
 	}{
-		{Acquire, acquireShort, acquired, plainAcquire, []any{"k", queue}, [][]any{
+		{Acquire, acquireShort + fairShort, acquired, plainAcquire, []any{"k", queue}, [][]any{
 			{"7200000", "me", later, "", "PUBLISH"}, {"7200000", "me", later, "N", "PUBLISH"}, {"7200000", "me", past, "N", "PUBLISH"},
-			{"7200000", "me", past, "", "PUBLISH"}, {"7200000", "me", later, "O", "PUBLISH"}, {"7200000", "me", later, "NE", "PUBLISH", "", "0", "300000", "7"},
+			{"7200000", "me", past, "", "PUBLISH"}, {"7200000", "me", later, "N", "BOTH"}, {"7200000", "me", later, "", "SPUBLISH"}, {"7200000", "me", later, "O", "PUBLISH"}, {"7200000", "me", later, "NE", "PUBLISH", "", "0", "300000", "7"},
+			{"7200000", "me", later, "NE", "PUBLISH", "", "0", "300000", "0"}, {"7200000", "me", later, "NE", "BOTH", "", "0", "300000", "7"},
+			{"7200000", "me", past, "NE", "PUBLISH", "", "0", "300000", "7"}, {"7200000", "me", past, "NE", "PUBLISH", "", "0", "300000", "0"},
 		}},
-		{Acquire, acquireShort, acquired, plainAcquire, []any{"k", queue, "w"}, [][]any{
+		{Acquire, acquireShort + fairShort, acquired, plainAcquire, []any{"k", queue, "w"}, [][]any{
 			{"7200000", "me", later, "OW", "PUBLISH", "mine", "0"}, {"7200000", "me", past, "OW", "PUBLISH", "mine", "0"},
 			{"7200000", "me", later, "OD", "PUBLISH", "-mine", "0"}, {"7200000", "me", later, "OD", "PUBLISH", "", "0"},
 		}},
@@ -153,13 +190,13 @@ func TestShortWays(t *testing.T) {
 			{"me:write", "PUBLISH", later, "", "", "me", "{k}"}, {"me:write", "BOTH", later, "", "", "me", "{k}"},
 			{"me:write", "PUBLISH", past, "", "", "me", "{k}"}, {"me:write", "PUBLISH", later, "A", "", "me", "{k}"},
 		}},
-		{ReadRenew, readRenewShort, renewed, nil, []any{"k", hold}, [][]any{
+		{ReadRenew, readRenewShort, renewed, renewal, []any{"k", hold}, [][]any{
 			{"7200000", later, "-", "me"}, {"7200000", past, "-", "me"}, {"0", later, "-", "me"}, {"72000000", later, "-", "me"},
 		}},
-		{Renew, renewShort, renewed, nil, []any{"k", "w"}, [][]any{
+		{Renew, renewShort, renewed, renewal, []any{"k", "w"}, [][]any{
 			{"7200000", later, "W", "me", "mine"}, {"7200000", past, "W", "me", "mine"}, {"7200000", later, "W", "me", "other"}, {"0", later, "W", "me", "mine"},
 		}},
-		{Renew, renewShort, renewed, nil, []any{"k"}, [][]any{
+		{Renew, renewShort, renewed, renewal, []any{"k"}, [][]any{
 			{"7200000", later, "-", "me"}, {"7200000", later, "-", "me:write"}, {"7200000", past, "-", "me"}, {"0", later, "-", "me"},
 		}},
 	} {
@@ -174,16 +211,13 @@ func TestShortWays(t *testing.T) {
 				if name == "a string" && slices.Contains(args, any(past)) {
 					continue // it may be told that it is too late, or of the wrong type
 				}
-				if strings.HasPrefix(fmt.Sprint(args[3]), "NE") && state != nil {
-					continue // the times of waiters are in what Redis has
-				}
-				outcome := func(source string, args []any) string {
+				outcome := func(source string, sent []any) string {
 					s.Do(t, "FLUSHALL")
 					for _, c := range state {
 						s.Do(t, c...)
 					}
 					heard := listener(t, s)
-					reply, err := conn.Do("EVAL", slices.Concat([]any{source, len(way.keys)}, way.keys, args)...)
+					reply, err := conn.Do("EVAL", slices.Concat([]any{source, len(way.keys)}, way.keys, sent)...)
 					line, _, _ := strings.Cut(fmt.Sprint(err), " script:")
 					if err != nil {
 						reply = nil // it is the error
@@ -192,6 +226,9 @@ func TestShortWays(t *testing.T) {
 					if n, short := reply.(int64); short {
 						taken++
 						text = way.whole(n) + line
+						if len(args) == 9 && n < -9 {
+							text = strings.Replace(text, " 0]", fmt.Sprintf(" %s]", args[8]), 1) // it keeps its place
+						}
 						if n == Late || n < -9 && slices.Contains(args, any(past)) {
 							text = "late" // what is refused changes nothing, and is refused however late it is
 						}
@@ -249,6 +286,11 @@ func listener(t *testing.T, s *testredis.Server) func() []string {
 	}
 }
 
+// queueKeys are the keys of a fair queue, in which there are times, and how they are read.
+var queueKeys = map[string][]any{
+	"redisson_lock_queue": {"LRANGE", 0, -1}, "redisson_lock_timeout": {"ZRANGE", 0, -1, "WITHSCORES"}, "lockproxy_fair": {"HGETALL"},
+}
+
 // everything is all that Redis has, with the minutes that it has it for.
 func everything(t *testing.T, s *testredis.Server) string {
 	t.Helper()
@@ -259,6 +301,12 @@ func everything(t *testing.T, s *testredis.Server) string {
 	slices.Sort(keys)
 	for i, key := range keys {
 		dump, _ := redis.Bytes(s.Do(t, "DUMP", key), nil)
+		for prefix, read := range queueKeys {
+			if strings.HasPrefix(key, prefix) && s.Do(t, "TYPE", key) != "string" {
+				words, _ := redis.Strings(s.Do(t, append([]any{read[0], key}, read[1:]...)...), nil)
+				dump = []byte(clocks.ReplaceAllString(strings.Join(words, " "), "long"))
+			}
+		}
 		ttl, _ := redis.Int64(s.Do(t, "PTTL", key), nil)
 		keys[i] = fmt.Sprintf("%s=%x for %d min", key, dump, (ttl+30000)/60000)
 	}

@@ -1,13 +1,13 @@
 -- write_acquire_short is what write_acquire does first, before the functions that its other ways need are made: for a connection that asks
 -- for nothing besides it takes a lock that nobody holds, enters one that it writes, and refuses one that somebody else holds. KEYS and
--- ARGV are those of write_acquire; where ARGV[4] is NM the last two alone follow ARGV[3].
+-- ARGV are those of write_acquire; of a connection there are no more than ARGV[4], and for NM not that.
 --
 -- RETURNS 1          granted, with a count of 1 for the whole lease
 --         2          entered, with a count of 2 for the whole lease
 --         -16 - ttl  held by somebody else for ttl in ms, and nothing done, were it too late or not
 --         -2         too late, nothing done
 
-local call, lock, lease, flags = redis.call, KEYS[1], ARGV[1], ARGV[6] and ARGV[4] or 'NM'
+local call, lock, lease, flags = redis.call, KEYS[1], ARGV[1], ARGV[4] or 'NM'
 if flags == 'NM' or flags == 'M' then
   local mode = call('HGET', lock, 'mode')
   if flags == 'M' then
@@ -28,4 +28,7 @@ if flags == 'NM' or flags == 'M' then
     return 1
   end
 end
-if not ARGV[6] then ARGV[4], ARGV[5], ARGV[6], ARGV[7], ARGV[8] = flags, '', '0', ARGV[4], ARGV[5] end
+if not ARGV[5] then
+  ARGV[4], ARGV[5], ARGV[6], ARGV[7] = flags, '', '0', string.sub(ARGV[2], 1, -7)
+  ARGV[8] = string.find(lock, '{', 1, true) and lock or '{' .. lock .. '}' -- as Redisson's suffixName
+end

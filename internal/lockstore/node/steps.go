@@ -3,6 +3,7 @@ package node
 import (
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/scripts"
@@ -78,7 +79,7 @@ func Acquired(a *lockstore.Acquire, out []int64) lockstore.Acquired {
 		case n > 0:
 			return lockstore.Acquired{Code: 1, Count: n, TTL: a.Lease, Raised: 1}
 		default:
-			return lockstore.Acquired{TTL: -16 - n}
+			return lockstore.Acquired{TTL: -16 - n, Token: a.Ticket} // it keeps its place, if it has one
 		}
 	}
 	got := lockstore.Acquired{Code: out[0], Count: out[1], TTL: out[2], Token: out[3]}
@@ -123,21 +124,44 @@ func Released(out []int64) (code, left int64) {
 	return 0, out[0] - 1
 }
 
-// Brief leaves out the ARGV that most LOCKs and UNLOCKs of connections do not need: each costs Redis as much time as a quarter of a
-// command does. See acquire_short.lua, and the others of that name.
+// Brief leaves out the ARGV that most calls do not need: each costs Redis as much time as a quarter of a command does. See
+// acquire_short.lua, and the others of that name.
 func (c Call) Brief() Call {
 	a := c.Args
 	switch {
-	case c.Script == scripts.Acquire && len(a) == 5 && a[3] == "N":
-		c.Args = append(a[:3], a[4])
+	case c.Script == scripts.Acquire:
+		c.Args = briefAcquire(a)
 	case c.Script == scripts.Release && len(a) == 4 && a[3] == "":
-		c.Args = a[:3]
+		if c.Args = a[:3]; a[1] == Publish {
+			c.Args = append(a[:1], a[2])
+		}
 	case (c.Script == scripts.ReadAcquire || c.Script == scripts.WriteAcquire) && a[3] == "NM":
-		c.Args = append(a[:3], a[6:]...)
+		c.Args = a[:3]
+	case (c.Script == scripts.ReadAcquire || c.Script == scripts.WriteAcquire) && a[3] == "M":
+		c.Args = a[:4]
+	case (c.Script == scripts.Renew || c.Script == scripts.ReadRenew) && len(a[2]) == 1:
+		c.Args = append(a[:2], a[3:]...)
 	case (c.Script == scripts.ReadRelease || c.Script == scripts.WriteRelease) && a[3] == "":
 		c.Args = append(a[:3], a[5:]...)
 	}
 	return c
+}
+
+func briefAcquire(a []string) []string {
+	flags, plain := a[3], a[4] == Publish
+	switch {
+	case flags == "N" && plain:
+		return a[:3]
+	case flags == "N":
+		return append(a[:3], a[4])
+	case flags == "" && plain:
+		return a[:4]
+	case flags == "NE" && plain:
+		return append(a[:4], a[8], a[7])
+	case (flags == "OW" || flags == "OD") && plain && a[5] != "" && (flags == "OD") == strings.HasPrefix(a[5], "-"):
+		return append(a[:3], a[5])
+	}
+	return a
 }
 
 // Pass is the short script of most hand-offs, to one other owner that asks for nothing besides.
@@ -153,7 +177,7 @@ func (s Steps) Pass(r *lockstore.Release, h *lockstore.Handoff, notAfter string)
 	}
 	c = Call{DB: back.DB, Script: scripts.Pass, Keys: back.Keys}
 	switch flags := b[3] + ">" + n[3]; {
-	case back.Script == scripts.Release && flags == ">N":
+	case back.Script == scripts.Release && (flags == ">N" || flags == ">NE"):
 		c.Args = []string{b[0], n[1], n[0], notAfter}
 	case back.Script == scripts.Release && (flags == "AW>OW" || flags == "AW>OD") && b[4] != "" && n[5] != "":
 		c.Keys = append(slices.Clip(c.Keys), next.Keys[2])

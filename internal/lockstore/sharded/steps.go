@@ -129,7 +129,7 @@ func (d *store) Renew(ctx context.Context, r lockstore.Renewal) (out []int64, er
 		out, err = d.renewReplicated(ctx, l, r, text)
 	} else {
 		l.again = min(r.Lease/12, time.Second/4)
-		out, err = node.Ints(d.eval(ctx, l, node.Renew(r, text)))
+		out, err = node.Ints(d.eval(ctx, l, node.Renew(r, text).Brief()))
 		if len(r.Holds) > 1 && errors.Is(err, lockstore.ErrMoving) {
 			out, err = d.oneByOne(ctx, l, r, text)
 		}
@@ -141,7 +141,7 @@ func (d *store) Renew(ctx context.Context, r lockstore.Renewal) (out []int64, er
 }
 
 func (d *store) renewReplicated(ctx context.Context, l limits, r lockstore.Renewal, text string) ([]int64, error) {
-	reply, acked, err := d.evalReplicated(ctx, l, node.Renew(r, text), r.Replicas, time.Second)
+	reply, acked, err := d.evalReplicated(ctx, l, node.Renew(r, text).Brief(), r.Replicas, time.Second)
 	out, err := node.Ints(reply, err)
 	if err == nil && !node.Late(out) && acked < r.Replicas {
 		// What replicas do not have is not done; holds that are gone are gone all the same.
@@ -159,7 +159,7 @@ func (d *store) oneByOne(ctx context.Context, l limits, r lockstore.Renewal, tex
 	for i := range r.Holds {
 		one := r
 		one.Holds = r.Holds[i : i+1]
-		codes, err := node.Ints(d.eval(ctx, l, node.Renew(one, text)))
+		codes, err := node.Ints(d.eval(ctx, l, node.Renew(one, text).Brief()))
 		if err == nil && node.Late(codes) {
 			err = lockstore.ErrLate
 		}
