@@ -276,5 +276,3 @@ func (s *Session) identity(id upstream.Identity) {
 }
 
 func (s *Session) error(line string) { s.batch.Out = resp.AppendError(s.batch.Out, line) }
-
-func (s *Session) ok() { s.batch.Out = resp.AppendSimple(s.batch.Out, "OK") }
