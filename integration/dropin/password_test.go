@@ -115,7 +115,13 @@ func TestStrangersStayOutOnceTheDoorIsClosed(t *testing.T) {
 				if took := time.Since(closed); took > harness.Bound(2*time.Second) {
 					t.Errorf("%s: a subscriber from before was served for %v", change, took)
 				}
-				harness.Expect(t, early, "+OK\r\n", "AUTH", "boss", "b")
+				harness.Eventually(t, "it logs in", func() bool { // for which a busy machine may be too slow
+					got := early.Do("AUTH", "boss", "b")
+					if got != "+OK\r\n" && !strings.HasPrefix(got, "-ERR upstream unavailable") {
+						t.Fatalf("AUTH: %q", got)
+					}
+					return got == "+OK\r\n"
+				})
 				harness.Expect(t, early, ":1\r\n", "UNLOCK", "early")
 				early.C.Close()
 				listener.C.Close()

@@ -73,7 +73,7 @@ func TestMemoryOfUnreadReplies(t *testing.T) {
 // Of clients with unfinished commands those with the most go first, until the others fit.
 func TestMemoryOfUnfinishedCommands(t *testing.T) {
 	t.Parallel()
-	const bound, modest, greedy, greedyClients = 16 << 20, 256 << 10, 2 << 20, 120 // little: a command that does not come on for 30 s ends its client
+	const bound, modest, greedy, greedyClients = 16 << 20, 256 << 10, 2 << 20, 240 // little: a command that does not come on for 30 s ends its client
 	server := testredis.Start(t)
 	p := harness.StartProxy(t, server.URL(), "--max-query-memory", fmt.Sprint(bound))
 	before, began := p.RSS(), time.Now()
@@ -114,7 +114,7 @@ func TestMemoryOfUnfinishedCommands(t *testing.T) {
 	if took := time.Since(began); lines == 0 || lines > 2+int(took/time.Second) { // one in a second
 		t.Errorf("%d log lines in %v", lines, took)
 	}
-	if most > before+int64(9*bound*harness.Sanitizer()) { // what has been dropped is garbage for a while
+	if most > before+int64(18*bound*harness.Sanitizer()) { // what has been dropped is garbage for a while, the longer the busier the machine is
 		t.Error("the proxy took far more than its bound")
 	}
 }
