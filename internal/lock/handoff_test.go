@@ -57,8 +57,9 @@ func TestHandoffScripts(t *testing.T) {
 		most := 1.1
 		if name == "mixed" {
 			// Of scripts that are sent in one instant the simulated Redis does first whichever comes first in the alphabet: a lock may
-			// be handed on before a reader that gave it back earlier has done so, and is freed with a message then.
-			most = 1.25
+			// be handed on before a reader that gave it back earlier has done so, and is freed with a message then. How often depends on
+			// who runs first, 1.33 at most in hundreds of runs; without hand-off it is above 2.
+			most = 1.6
 		}
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, w *world.World) {
