@@ -10,7 +10,7 @@ RUNS     ?= 50
 ARGS     ?=
 
 # Most tests with real servers wait rather than work, so more packages than there are processors run at once, and more tests of each.
-SIDE_BY_SIDE ?= 4
+SIDE_BY_SIDE ?= 3
 
 .DEFAULT_GOAL := help
 .PHONY: help build dist quick test soak long race flakes lint bench tcl interop history quorum mutations nodes simulation fuzz fmt cover tidy-check
