@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/retry"
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -153,26 +154,42 @@ func (e *Executor) follow(ctx context.Context, u *unit, node *Node, kind redirec
 	return true
 }
 
-// probe asks node for the unit's keys with EXISTS, as the service account, and returns what Redis says of the slot.
+// probe asks node for the unit's keys with EXISTS, as the service account, and returns what Redis says of the slot. A node that does not
+// answer is asked again for Options.RetryFor: without an answer the client would be given the redirect.
 func (e *Executor) probe(ctx context.Context, u *unit, node *Node) (kind redirectKind, slot int, addr string) {
-	p, err := node.up.Open(ctx, e.c.account())
-	if err != nil {
-		return noRedirect, noSlot, ""
-	}
-	defer p.Release()
 	cmd := resp.AppendArray(nil, 1+u.count())
 	cmd = resp.AppendBulkString(cmd, "EXISTS")
 	for i := range u.count() {
 		cmd = resp.AppendBulk(cmd, u.key(i))
 	}
-	var got gathered
-	req := upstream.Request{Cmds: [][]byte{cmd}, Sink: &got}
+	cmds := [][]byte{cmd}
 	if u.ask {
-		req.Cmds = [][]byte{asking, cmd}
+		cmds = [][]byte{asking, cmd}
 	}
-	if p.Ask(&req, askTimeout) != nil {
-		return noRedirect, noSlot, ""
+	end := time.Now().Add(e.c.opts.RetryFor)
+	pause := retry.Backoff{First: 20 * time.Millisecond, Most: 200 * time.Millisecond}
+	for {
+		reply, err := e.askNode(ctx, node, cmds)
+		if err == nil {
+			return readRedirect(reply)
+		}
+		if time.Now().After(end) || !retry.Sleep(ctx, pause.Next(), nil) {
+			return noRedirect, noSlot, ""
+		}
 	}
-	replies := got.frames(nil, len(req.Cmds))
-	return readRedirect(replies[len(replies)-1])
+}
+
+// askNode sends commands to a node as the service account, and returns the last one's reply.
+func (e *Executor) askNode(ctx context.Context, node *Node, cmds [][]byte) ([]byte, error) {
+	p, err := node.up.Open(ctx, e.c.account())
+	if err != nil {
+		return nil, err
+	}
+	defer p.Release()
+	var got gathered
+	if err := p.Ask(&upstream.Request{Cmds: cmds, Sink: &got}, askTimeout); err != nil {
+		return nil, err
+	}
+	replies := got.frames(nil, len(cmds))
+	return replies[len(replies)-1], nil
 }

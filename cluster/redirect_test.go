@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
@@ -95,6 +96,36 @@ func TestStrangerIsNotDialled(t *testing.T) {
 	}
 	if n := conns.Load(); n != 0 {
 		t.Errorf("%d connections to a stranger", n)
+	}
+}
+
+// A script's error is followed only if the node says the same of the keys. A node that is too slow to say so is asked again.
+func TestRedirectOfAScriptIsAskedAboutAgain(t *testing.T) {
+	t.Parallel()
+	var port int
+	var evals, questions atomic.Int64
+	port, _ = fakeNode(t, func(line string) string {
+		redirect := fmt.Sprintf("-MOVED %d :%d\r\n", Slot([]byte("k")), port)
+		if strings.HasPrefix(line, "EXISTS ") {
+			if questions.Add(1) == 1 {
+				time.Sleep(askTimeout + askTimeout/2)
+			}
+			return redirect
+		}
+		if evals.Add(1) == 1 {
+			return redirect
+		}
+		return "+done\r\n"
+	})
+	target := upstream.ClusterTarget{Seeds: []string{fmt.Sprintf("127.0.0.1:%d", port)}, Node: upstream.Target{Network: "tcp"}}
+	cl := newClient(t, openTarget(t, target, Options{RetryFor: time.Minute}), nil, 2)
+	words := [][]byte{[]byte("EVAL"), []byte("return 1"), []byte("1"), []byte("k")}
+	eval := Command{Raw: resp.AppendCommand(nil, "EVAL", "return 1", "1", "k"), Args: words, Keys: []int{3}, Facts: FactsOf("eval", nil, nil)}
+	if got := cl.run([]*Plan{NewPlan(eval)})[0]; got != "+done\r\n" {
+		t.Errorf("got %q", got)
+	}
+	if evals, questions := evals.Load(), questions.Load(); evals != 2 || questions < 2 {
+		t.Errorf("%d EVALs, %d questions", evals, questions)
 	}
 }
 
