@@ -49,6 +49,7 @@ type leased struct {
 	replicas     int64
 	grantedAt    time.Time
 	renewedAt    time.Time
+	renewals     int64
 	deadline     time.Time // we are sure of the lock until then
 }
 
@@ -189,7 +190,7 @@ func (hs *holds) begin(h *hold, c *Client, count int64) {
 	if h.count == 0 {
 		h.grantedAt, h.renewedAt, h.doubt, h.watched, h.replicas = time.Now(), time.Time{}, false, false, 0
 		h.deadline, h.suspect, h.leaving, h.releasing = time.Time{}, "", false, false
-		h.unwanted = false
+		h.unwanted, h.renewals = false, 0
 		live := hs.byKey[h.id.Line()]
 		if live == nil {
 			live = map[*hold]struct{}{}

@@ -21,6 +21,8 @@ type Holder struct {
 	Held     time.Duration // since it was granted
 	Watched  bool          // the watchdog renews it
 	Renewed  time.Time     // the last renewal, zero before the first
+	Renewals int64
+	Lease    time.Duration // of a renewal when it is watched, else as it was taken
 
 	client *Client // who it is; nil: nobody here
 }
@@ -82,7 +84,8 @@ func (m *Manager) addLocal(in *Info, db int, key string) {
 
 // describe adds what this proxy knows of a live hold. holds.mu is held.
 func (h *hold) describe(out *Holder) {
-	out.Local, out.Held, out.Watched, out.Renewed, out.client = true, time.Since(h.grantedAt), h.watched, h.renewedAt, h.client
+	out.Local, out.Held, out.Watched, out.client = true, time.Since(h.grantedAt), h.watched, h.client
+	out.Renewed, out.Renewals, out.Lease = h.renewedAt, h.renewals, h.lease
 }
 
 // Entry is one line of LOCKLIST: a lock held, or waited for, through this proxy.

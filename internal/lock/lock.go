@@ -58,16 +58,21 @@ func (c *Client) Lock(ctx context.Context, r Request) (Grant, error) {
 	g, err := c.lock(ctx, r)
 	took := time.Since(began)
 	telemetry.VerbDone(ctx, strings.ToLower(verb), outcomeWord(err), took)
-	if err == nil {
-		c.m.granted(ctx, r.Kind, took)
-	}
+	c.m.answered(ctx, err, r.Kind, 1, took)
 	return g, err
 }
 
-// granted counts a grant, so long after it was asked for.
-func (m *Manager) granted(ctx context.Context, k Kind, took time.Duration) {
-	m.grants.Add(1)
-	telemetry.LockGranted(ctx, k.String(), took)
+// answered counts what a verb that asked for so many locks got, so long after it came.
+func (m *Manager) answered(ctx context.Context, err error, k Kind, locks int, took time.Duration) {
+	switch {
+	case err == nil:
+		m.grants.Add(int64(locks))
+		for range locks {
+			telemetry.LockGranted(ctx, k.String(), took)
+		}
+	case errors.Is(err, ErrNotAcquired):
+		m.refusals.Add(1)
+	}
 }
 
 // verb is what asks for this.

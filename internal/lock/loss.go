@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -75,7 +76,11 @@ func (hs *holds) lose(h *hold, reason string) {
 	if c != nil && !expected {
 		c.info.Push(Loss{Key: h.id.Key, Kind: h.id.Kind, Reason: reason})
 	}
-	hs.lossLog.add(lostHold{h.id, reason, expected})
+	lost := Lost{ID: h.id, Reason: reason, At: time.Now(), Expected: expected}
+	if c != nil {
+		lost.Addr = c.info.Addr
+	}
+	hs.lossLog.add(lost)
 }
 
 // vacantAt is when a hold that was lost for this reason is over in Redis at the earliest. holds.mu is held.
@@ -157,6 +162,8 @@ const (
 	lossesLogged = 200
 	// logPause is the shortest time between two times.
 	logPause = 100 * time.Millisecond
+	// lossesRecent is how many losses are kept for those who ask what was lost lately.
+	lossesRecent = 100
 )
 
 // lossLog is what the log is to tell of losses. Whoever finds a loss must not wait for where the log goes.
@@ -164,22 +171,43 @@ type lossLog struct {
 	to   *slog.Logger
 	wake chan struct{} // one slot
 
-	mu   sync.Mutex // a leaf
-	news []lostHold
-	more int
+	mu     sync.Mutex // a leaf
+	news   []Lost
+	more   int
+	recent []Lost // the last lossesRecent, as a ring
+	oldest int    // of a full ring
 }
 
-type lostHold struct {
-	id       lockstore.ID
-	reason   string
-	expected bool // its owner knew when it would end
+// Lost is a hold that was lost.
+type Lost struct {
+	lockstore.ID
+	Reason   string
+	At       time.Time
+	Expected bool   // its owner knew when it would end
+	Addr     string // of the client that held it; "": it has gone
+}
+
+// Losses are the last ones, the newest first.
+func (m *Manager) Losses() []Lost {
+	l := m.lossLog
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := append(slices.Clone(l.recent[l.oldest:]), l.recent[:l.oldest]...)
+	slices.Reverse(all)
+	return all
 }
 
 func newLossLog(to *slog.Logger) *lossLog { return &lossLog{to: to, wake: make(chan struct{}, 1)} }
 
-func (l *lossLog) add(lost lostHold) {
+func (l *lossLog) add(lost Lost) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if len(l.recent) < lossesRecent {
+		l.recent = append(l.recent, lost)
+	} else {
+		l.recent[l.oldest] = lost
+		l.oldest = (l.oldest + 1) % lossesRecent
+	}
 	if len(l.news) < lossesLogged {
 		l.news = append(l.news, lost)
 	} else {
@@ -188,7 +216,7 @@ func (l *lossLog) add(lost lostHold) {
 	wake(l.wake)
 }
 
-func (l *lossLog) take() (news []lostHold, more int) {
+func (l *lossLog) take() (news []Lost, more int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	news, more = l.news, l.more
@@ -214,10 +242,10 @@ func (l *lossLog) write() {
 	news, more := l.take()
 	for _, lost := range news {
 		level := slog.LevelWarn
-		if lost.expected {
+		if lost.Expected {
 			level = slog.LevelInfo
 		}
-		l.to.Log(context.Background(), level, "lock lost", "key", lost.id.Key, "kind", lost.id.Kind, "db", lost.id.DB, "owner", lost.id.Owner, "reason", lost.reason)
+		l.to.Log(context.Background(), level, "lock lost", "key", lost.Key, "kind", lost.Kind, "db", lost.DB, "owner", lost.Owner, "reason", lost.Reason)
 	}
 	if more > 0 {
 		l.to.Warn("more locks were lost at the same time", "locks", more)

@@ -24,6 +24,7 @@ type Manager struct {
 	store    lockstore.Store
 	requests atomic.Uint64 // numbers registrations and attempts
 	grants   atomic.Int64
+	refusals atomic.Int64
 	*life
 
 	// Its parts. Each has the fields that its mutex guards, and calls those before it only; docs/CONCURRENCY.md has the order of mutexes.
@@ -47,6 +48,8 @@ type life struct {
 // Stats are counts since the start; Held and Waiting are the present numbers.
 type Stats struct {
 	Held, Waiting, Granted, Released, Lost, Renewed, RenewalsFailed int64
+
+	Refused int64 // lock verbs answered nil
 }
 
 // New makes the engine that keeps its locks in a store. Nothing happens in Redis before Run.
@@ -117,6 +120,7 @@ func (m *Manager) Stats() Stats {
 		Held: m.holds.count(), Waiting: m.lines.count(),
 		Granted: m.grants.Load(), Released: m.giveBacks.given.Load(), Lost: m.holds.lost.Load(),
 		Renewed: m.watchdog.renewals.Load(), RenewalsFailed: m.watchdog.failures.Load(),
+		Refused: m.refusals.Load(),
 	}
 }
 

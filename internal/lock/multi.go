@@ -35,11 +35,7 @@ func (c *Client) MultiLock(ctx context.Context, keys []string, r Request) ([]Gra
 	grants, err := c.multiLock(ctx, keys, r)
 	took := time.Since(began)
 	telemetry.VerbDone(ctx, "multilock", outcomeWord(err), took)
-	if err == nil {
-		for range canonical(keys) {
-			c.m.granted(ctx, r.Kind, took)
-		}
-	}
+	c.m.answered(ctx, err, r.Kind, len(canonical(keys)), took)
 	return grants, err
 }
 

@@ -186,6 +186,7 @@ func (wd *watchdog) renewed(h *hold, code int64, sent time.Time, lease time.Dura
 		}
 		if lease > 0 {
 			wd.renewals.Add(1)
+			h.renewals++
 			h.renewedAt, h.deadline = sent, lockstore.Later(h.deadline, sent.Add(lease-wd.store.Rules().Drift(lease))) // Redis keeps the longer one too
 		}
 		if h.suspect != "" {
