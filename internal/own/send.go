@@ -117,6 +117,10 @@ var discardCommand = resp.AppendCommand(nil, "DISCARD")
 
 // refuseMute answers a subscriber in RESP2 that sends what it may not.
 func (o *Connections) refuseMute(c *commandtable.Command) {
+	if c == commandtable.OverShare {
+		o.error(c.Line)
+		return
+	}
 	o.error("ERR Can't execute '" + c.Name + "': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context")
 }
 

@@ -105,6 +105,8 @@ type batch struct {
 	next   []redcon.Command     // of the same pipeline, behind the command at work
 	rights backend.RightsChange // that the run may bring
 	timing timing
+
+	refused int // commands, since the user is over its share
 }
 
 const (
@@ -122,7 +124,7 @@ func (b *batch) clearRun() {
 
 // giveBack returns b to the pool unless it has grown beyond what is worth keeping.
 func (b *batch) giveBack() {
-	b.next, b.rights = nil, backend.RightsChange{}
+	b.next, b.rights, b.refused = nil, backend.RightsChange{}, 0
 	if b.Empty() && cap(b.answer) <= keepBytes {
 		b.answer = b.answer[:0]
 		batches.Put(b)
@@ -165,10 +167,12 @@ func (s *Session) serve(first redcon.Command, rest []redcon.Command) {
 	if !s.own.Has() { // what went that way had another time
 		s.batch.timing.end(s.pipes.Spent)
 	}
+	refused := s.batch.refused
 	s.batch.giveBack()
 	s.batch = nil
 	s.activity.progress.step.rest()
 	s.pipes.Rest()
+	s.slowDown(refused)
 }
 
 // command has one command run, its reply wanted or not.
@@ -188,18 +192,18 @@ func (s *Session) command(cmd redcon.Command) {
 func (s *Session) dispatch(cmd redcon.Command) {
 	t := s.srv.facts.table.Load()
 	c, answer := t.find(cmd.Args)
-	if c != nil {
-		s.activity.last.Store(&c.Name)
-		if s.settings.debugs {
-			c, answer = s.undebugged(c, answer)
-		}
-		c, answer = s.withinShare(c, answer)
-	}
 	if s.srv.up.needsCommands && !s.srv.facts.told() {
 		if t, c, answer = s.awaitTable(cmd.Args); s.guard.Over() {
 			return
 		}
 	}
+	if c != nil {
+		s.activity.last.Store(&c.Name)
+		if s.settings.debugs {
+			c, answer = s.undebugged(c, answer)
+		}
+	}
+	c, answer = s.withinShare(c, answer)
 	if c == nil && answer == nil && t.Learned() { // Redis has not listed it
 		if s.forward(); s.guard.Over() {
 			return

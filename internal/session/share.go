@@ -2,8 +2,10 @@ package session
 
 import (
 	"slices"
+	"time"
 
 	"github.com/lockproxy/lockproxy/internal/commandtable"
+	"github.com/lockproxy/lockproxy/internal/retry"
 	"github.com/lockproxy/lockproxy/internal/share"
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -37,11 +39,30 @@ func (s *Session) withinShare(c *commandtable.Command, run answer) (*commandtabl
 	if s.access.user.Command() == nil {
 		return c, run
 	}
-	switch c.Conn {
-	case commandtable.ConnNone, commandtable.ConnBlock, commandtable.ConnWait:
-		if run == nil || slices.Contains(askingVerbs, c.Name) {
-			return commandtable.OverShare, func(s *Session, _ [][]byte) { s.error(commandtable.OverShare.Line) }
+	if c != nil {
+		switch c.Conn {
+		case commandtable.ConnNone, commandtable.ConnBlock, commandtable.ConnWait:
+			if run != nil && !slices.Contains(askingVerbs, c.Name) {
+				return c, run
+			}
+		default:
+			return c, run
 		}
 	}
-	return c, run
+	s.batch.refused++
+	return commandtable.OverShare, func(s *Session, _ [][]byte) { s.error(commandtable.OverShare.Line) }
+}
+
+// A client that is refused would often ask again at once, and take the proxy's time for nothing: its next commands are read a little later.
+const (
+	refusedLeast = 10 * time.Millisecond
+	refusedEach  = time.Millisecond // of a pipeline
+	refusedMost  = 100 * time.Millisecond
+)
+
+// slowDown lets that time pass for a client of whose commands so many have been refused, at most until it is closed.
+func (s *Session) slowDown(refused int) {
+	if refused > 0 {
+		retry.Sleep(s.clientContext(), min(max(refusedLeast, time.Duration(refused)*refusedEach), refusedMost), nil)
+	}
 }

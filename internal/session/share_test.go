@@ -3,6 +3,7 @@ package session
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/lockproxy/lockproxy/internal/share"
 )
@@ -67,8 +68,22 @@ func TestShareOfAUser(t *testing.T) {
 	if got := do("EXISTS", "k"); got != int64(0) {
 		t.Error("a part of a transaction was run")
 	}
+	eventually(t, "what Redis does not know is refused", func() bool { return c.do("NOSUCH") == tooFast })
 	eventually(t, "a lock is refused", func() bool { return c.do("LOCK", "l1") == tooFast })
 	c.expect(":1\r\n", "UNLOCK", "l1", "ALL")
+	c.expect("*3\r\n$9\r\nsubscribe\r\n$1\r\nx\r\n:1\r\n", "SUBSCRIBE", "x")
+	eventually(t, "a subscriber is refused", func() bool { return c.do("PING") == tooFast })
+	c.expect("*3\r\n$11\r\nunsubscribe\r\n$1\r\nx\r\n:0\r\n", "UNSUBSCRIBE", "x")
+
+	began, refused := time.Now(), 0
+	for range 20 {
+		if c.do("GET", "k") == tooFast {
+			refused++
+		}
+	}
+	if took := time.Since(began); took < time.Duration(refused-1)*refusedLeast {
+		t.Errorf("a client that asks again at once was refused %d times in %v", refused, took)
+	}
 	if err := p.srv.Change(Limits{}, CommandRules{}); err != nil {
 		t.Fatal(err)
 	}
