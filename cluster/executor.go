@@ -162,7 +162,7 @@ func (e *Executor) Private(on bool) {
 // did not run for want of a node are tried again for Options.RetryFor, and so are those that only read and lost their
 // replies; a write that lost its reply is never sent twice.
 func (e *Executor) Do(ctx context.Context, plans []*Plan) {
-	e.memory.held, e.Upstream = 0, 0
+	e.memory.held, e.Upstream, e.round.probeUntil = 0, 0, time.Time{}
 	e.prepareReads(plans)
 	e.round.orderly = !e.replicas.now && !slices.ContainsFunc(plans, (*Plan).severalKeys)
 	for {

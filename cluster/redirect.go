@@ -155,7 +155,7 @@ func (e *Executor) follow(ctx context.Context, u *unit, node *Node, kind redirec
 }
 
 // probe asks node for the unit's keys with EXISTS, as the service account, and returns what Redis says of the slot. A node that does not
-// answer is asked again for Options.RetryFor: without an answer the client would be given the redirect.
+// answer is asked again for Options.RetryFor, all questions of a Do together: without an answer the client would be given the redirect.
 func (e *Executor) probe(ctx context.Context, u *unit, node *Node) (kind redirectKind, slot int, addr string) {
 	cmd := resp.AppendArray(nil, 1+u.count())
 	cmd = resp.AppendBulkString(cmd, "EXISTS")
@@ -166,14 +166,16 @@ func (e *Executor) probe(ctx context.Context, u *unit, node *Node) (kind redirec
 	if u.ask {
 		cmds = [][]byte{asking, cmd}
 	}
-	end := time.Now().Add(e.c.opts.RetryFor)
+	if e.round.probeUntil.IsZero() {
+		e.round.probeUntil = time.Now().Add(e.c.opts.RetryFor)
+	}
 	pause := retry.Backoff{First: 20 * time.Millisecond, Most: 200 * time.Millisecond}
 	for {
 		reply, err := e.askNode(ctx, node, cmds)
 		if err == nil {
 			return readRedirect(reply)
 		}
-		if time.Now().After(end) || !retry.Sleep(ctx, pause.Next(), nil) {
+		if time.Now().After(e.round.probeUntil) || !retry.Sleep(ctx, pause.Next(), nil) {
 			return noRedirect, noSlot, ""
 		}
 	}

@@ -14,6 +14,8 @@ type round struct {
 	orderly  bool          // the first of a Do in which no command has several keys and none goes to a replica: all of a slot goes to its owner, and nothing waits
 	slots    map[int]*lane // slots that something is sent to, or waits for; empty while orderly
 	lanes    []*lane       // to be used again
+
+	probeUntil time.Time // of this Do; zero: nothing has been asked yet
 }
 
 // batch is what one node gets in one round.
