@@ -8,7 +8,7 @@ import (
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
-// Redis' replies to COMMAND and its subcommands, with the lock verbs added. The embedded store answers all of them with its whole table,
+// Redis' replies to COMMAND and its subcommands, with the lock verbs and LOCKPROXY added. The embedded store answers all of them with its whole table,
 // so each of these can work from the table too.
 
 // asked runs the command as it came; not ok: out has the error there is instead.
@@ -65,7 +65,7 @@ func commandGetKeys(c Client, args [][]byte, out []byte) []byte {
 	if len(args) > 2 {
 		v = Lookup(args[2])
 	}
-	if v == nil {
+	if v == nil && (len(args) < 3 || !same(args[2], strings.ToUpper(operatorCommand))) {
 		reply, err := c.Ask(args...)
 		return relay(c, reply, err, out)
 	}
@@ -73,6 +73,8 @@ func commandGetKeys(c Client, args [][]byte, out []byte) []byte {
 		return c.Fail(out, err)
 	}
 	switch {
+	case v == nil:
+		return resp.AppendError(out, noKeys)
 	case !commandtable.ArityFits(v.Arity, len(args)-2):
 		return resp.AppendError(out, badCall)
 	case v.Wraps:
@@ -102,7 +104,7 @@ func (v *Verb) innerKeys(c Client, args [][]byte, out []byte) []byte {
 	return v.AppendInnerKeys(out, c.Proto(), args, r)
 }
 
-// CommandReply is Redis' reply to COMMAND, or to one of its subcommands, to which the lock verbs are to be added.
+// CommandReply is Redis' reply to COMMAND, or to one of its subcommands, to which what Redis does not have is to be added.
 type CommandReply struct {
 	resp.Reply
 	Proto int  // the client's
@@ -111,13 +113,13 @@ type CommandReply struct {
 
 // AppendAll appends the reply to COMMAND.
 func (r CommandReply) AppendAll(out []byte) []byte {
-	verbs := Verbs()
-	out = resp.AppendArray(out, len(r.Elems)+len(verbs))
+	ours := additions()
+	out = resp.AppendArray(out, len(r.Elems)+len(ours))
 	for _, e := range r.Elems {
 		out = append(out, e.Raw...)
 	}
-	for _, v := range verbs {
-		out = v.AppendEntry(out, r.Proto)
+	for _, a := range ours {
+		out = a.AppendEntry(out, r.Proto)
 	}
 	return out
 }
@@ -128,7 +130,7 @@ func (r CommandReply) AppendCount(out []byte) []byte {
 	if !r.Table {
 		n = r.Int()
 	}
-	return resp.AppendInt(out, int64(n+len(Verbs())))
+	return resp.AppendInt(out, int64(n+len(additions())))
 }
 
 // AppendInfo appends the reply to COMMAND INFO [name …].
@@ -139,8 +141,8 @@ func (r CommandReply) AppendInfo(out []byte, args [][]byte) []byte {
 	table := r.Table && (len(r.Elems) != len(args)-2 || !sameNames(r.Reply, args[2:]))
 	out = resp.AppendArray(out, len(args)-2)
 	for i, name := range args[2:] {
-		if v := Lookup(name); v != nil {
-			out = v.AppendEntry(out, r.Proto)
+		if a := additionNamed(string(name)); a != nil {
+			out = a.AppendEntry(out, r.Proto)
 			continue
 		}
 		switch e := entryOf(r.Reply, name); {
@@ -198,9 +200,11 @@ func (r CommandReply) AppendDocs(out []byte, args [][]byte) []byte {
 			pairs = append(pairs, append(append([]byte(nil), r.Elems[i].Raw...), r.Elems[i+1].Raw...))
 		}
 	}
-	for _, v := range Verbs() {
-		if wanted(v.Name) {
-			pairs = append(pairs, v.AppendDoc(nil, r.Proto))
+	for _, a := range additions() {
+		for _, d := range append([]addition{a}, a.subs()...) {
+			if wanted(d.fullName()) && (d == a || len(args) > 2) {
+				pairs = append(pairs, d.AppendDoc(nil, r.Proto))
+			}
 		}
 	}
 	out = resp.AppendMap(out, r.Proto, len(pairs))
@@ -220,7 +224,7 @@ func bareDoc(proto int, name string) []byte {
 	return out
 }
 
-// AppendList appends the reply to COMMAND LIST [FILTERBY MODULE|ACLCAT|PATTERN value]; of the filters a lock verb fits PATTERN only.
+// AppendList appends the reply to COMMAND LIST [FILTERBY MODULE|ACLCAT|PATTERN value]; of the filters what is added fits PATTERN only.
 func (r CommandReply) AppendList(out []byte, args [][]byte) []byte {
 	fits := func(string) bool { return len(args) == 2 }
 	if len(args) == 5 && strings.EqualFold(string(args[3]), "PATTERN") {
@@ -238,9 +242,11 @@ func (r CommandReply) AppendList(out []byte, args [][]byte) []byte {
 			names = append(names, resp.AppendBulkString(nil, name))
 		}
 	}
-	for _, v := range Verbs() {
-		if name := strings.ToLower(v.Name); fits(name) {
-			names = append(names, resp.AppendBulkString(nil, name))
+	for _, a := range additions() {
+		for _, d := range append([]addition{a}, a.subs()...) {
+			if fits(d.fullName()) {
+				names = append(names, resp.AppendBulkString(nil, d.fullName()))
+			}
 		}
 	}
 	out = resp.AppendArray(out, len(names))

@@ -6,30 +6,68 @@ import (
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
+// addition is a command that Redis does not have, as COMMAND tells of it.
+type addition interface {
+	fullName() string
+	AppendEntry(out []byte, proto int) []byte // its element of COMMAND and COMMAND INFO
+	AppendDoc(out []byte, proto int) []byte   // its pair of COMMAND DOCS
+	subs() []addition                         // those listed within its own
+}
+
+// additions are all of them but subcommands.
+func additions() (all []addition) {
+	for _, v := range Verbs() {
+		all = append(all, v)
+	}
+	return append(all, operators{})
+}
+
+// additionNamed finds one by its full name, letter case aside.
+func additionNamed(name string) addition {
+	for _, a := range additions() {
+		for _, d := range append([]addition{a}, a.subs()...) {
+			if strings.EqualFold(d.fullName(), name) {
+				return d
+			}
+		}
+	}
+	return nil
+}
+
+func (v *Verb) fullName() string { return v.Name }
+
+func (v *Verb) subs() []addition { return nil }
+
 // AppendEntry appends the verb's element of COMMAND and COMMAND INFO, in the ten fields of Redis 7.
 func (v *Verb) AppendEntry(out []byte, proto int) []byte {
-	first, step := int64(0), int64(0)
+	first := int64(0)
 	if v.keys == oneKey { // clients without key specs are told by movablekeys to ask
-		first, step = 1, 1
+		first = 1
 	}
-	out = resp.AppendArray(out, 10)
-	out = resp.AppendBulkString(out, v.Name)
-	out = resp.AppendInt(out, int64(v.Arity))
-	out = resp.AppendSet(out, proto, len(v.Flags))
-	for _, f := range v.Flags {
-		out = resp.AppendSimple(out, f)
-	}
-	out = resp.AppendInt(out, first)
-	out = resp.AppendInt(out, first)
-	out = resp.AppendInt(out, step)
-	categories := v.categories()
-	out = resp.AppendSet(out, proto, len(categories))
-	for _, c := range categories {
-		out = resp.AppendSimple(out, c)
-	}
-	out = resp.AppendArray(out, 0) // tips
+	out = appendEntryHead(out, proto, v.Name, v.Arity, first, v.Flags, v.categories())
 	out = v.appendKeySpecs(out, proto)
 	return resp.AppendArray(out, 0) // subcommands
+}
+
+// appendEntryHead appends an element of COMMAND up to its tips, of which there are none. first is where its only key is, 0: nowhere.
+func appendEntryHead(out []byte, proto int, name string, arity int, first int64, flags, categories []string) []byte {
+	out = resp.AppendArray(out, 10)
+	out = resp.AppendBulkString(out, name)
+	out = resp.AppendInt(out, int64(arity))
+	out = appendWords(out, proto, flags)
+	out = resp.AppendInt(out, first)
+	out = resp.AppendInt(out, first)
+	out = resp.AppendInt(out, first) // the step to the next one
+	out = appendWords(out, proto, categories)
+	return resp.AppendArray(out, 0)
+}
+
+func appendWords(out []byte, proto int, words []string) []byte {
+	out = resp.AppendSet(out, proto, len(words))
+	for _, w := range words {
+		out = resp.AppendSimple(out, w)
+	}
+	return out
 }
 
 func (v *Verb) categories() []string {
@@ -85,10 +123,7 @@ func (v *Verb) KeyFlags() []string {
 func appendSpecHead(out []byte, proto int, flags []string) []byte {
 	out = resp.AppendMap(out, proto, 3)
 	out = resp.AppendBulkString(out, "flags")
-	out = resp.AppendSet(out, proto, len(flags))
-	for _, f := range flags {
-		out = resp.AppendSimple(out, f)
-	}
+	out = appendWords(out, proto, flags)
 	return resp.AppendBulkString(out, "begin_search")
 }
 

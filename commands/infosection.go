@@ -71,8 +71,21 @@ func wantsOwnSection(sections [][]byte) bool {
 // section is "# Lockproxy" of INFO.
 func (p *ProxyFacts) section() string {
 	var b strings.Builder
-	line := func(name string, value any) { fmt.Fprintf(&b, "%s:%v\r\n", name, value) }
 	b.WriteString("# Lockproxy\r\n")
+	line := func(name string, value any) { fmt.Fprintf(&b, "%s:%v\r\n", name, value) }
+	p.tell(line)
+	if p.Locks == nil {
+		return b.String()
+	}
+	for i, n := range p.Locks.Nodes() {
+		line(fmt.Sprintf("lockproxy_quorum_node%d", i), fmt.Sprintf("name=%s,state=%s,seconds=%d,counts_in=%d,error=%s",
+			n.Name, n.State, int(n.Since.Seconds()), int(n.Counts.Round(time.Second).Seconds()), oneField.Replace(n.Trouble)))
+	}
+	return b.String()
+}
+
+// tell tells what is known of the proxy, but of a quorum's nodes.
+func (p *ProxyFacts) tell(line func(name string, value any)) {
 	embedded := 0
 	if p.Embedded {
 		embedded = 1
@@ -94,7 +107,7 @@ func (p *ProxyFacts) section() string {
 	line("lockproxy_forwarded", telemetry.Commands.Value())
 	line("lockproxy_scripts_reloaded", telemetry.ScriptsReloaded.Value())
 	if p.Locks == nil {
-		return b.String()
+		return
 	}
 	line("lockproxy_id", p.Locks.UUID())
 	locks := p.Locks.Stats()
@@ -103,11 +116,6 @@ func (p *ProxyFacts) section() string {
 	line("lockproxy_locks_granted", locks.Granted)
 	line("lockproxy_locks_lost", locks.Lost)
 	line("lockproxy_locks_renewed", locks.Renewed)
-	for i, n := range p.Locks.Nodes() {
-		line(fmt.Sprintf("lockproxy_quorum_node%d", i), fmt.Sprintf("name=%s,state=%s,seconds=%d,counts_in=%d,error=%s",
-			n.Name, n.State, int(n.Since.Seconds()), int(n.Counts.Round(time.Second).Seconds()), oneField.Replace(n.Trouble)))
-	}
-	return b.String()
 }
 
 // oneField keeps an error from looking like several fields or lines.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/backend"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/internal/lock"
@@ -19,6 +20,7 @@ type Client interface {
 	Connection
 	Settings
 	Neighbours
+	Operation
 }
 
 // Identity is who the client is.
@@ -125,6 +127,30 @@ type Neighbours interface {
 	PauseWrites(d time.Duration)
 	// ResumeWrites notes that it does so no longer.
 	ResumeWrites()
+}
+
+// Operation is the proxy as an operator sees it.
+type Operation interface {
+	// Operates says that the client's user is one of the operators.
+	Operates() bool
+	// Holders are the clients, those first that hold most locks, then those that have waited longest: n at most.
+	Holders(n int) []ClientHolds
+	// Nodes are those that commands go to, n at most, each asked whether it answers.
+	Nodes(n int) []NodeFacts
+}
+
+// ClientHolds is one client of this proxy and what it has of locks.
+type ClientHolds struct {
+	ClientFacts
+	Locks    int
+	WaitsFor string // a lock; "": it waits for none
+	Waited   time.Duration
+}
+
+// NodeFacts is one node that commands go to.
+type NodeFacts struct {
+	backend.Member
+	Trouble error // why it serves nobody; nil: it answers
 }
 
 // ReplyMode is which replies a client wants.

@@ -75,13 +75,16 @@ func answered() []row {
 		{"command|list", commandList, about{Open: true, Note: addedVerbs + " Of the filters they fit PATTERN only."}},
 		{"command|getkeys", commandGetKeys, about{Open: true, Note: "Redis' answer; the proxy itself answers for lock verbs."}},
 		{"command|getkeysandflags", commandGetKeys, about{Open: true, Note: "Redis' answer; the proxy itself answers for lock verbs."}},
+
+		// What an operator asks: operator.go. Its subcommands are operatorCommands.
+		{"lockproxy", unknownSubcommand, about{Arity: -2, Barred: true, Note: "Of lockproxy. All but HELP is for the users that `--operators` names: see [OPERATIONS.md](OPERATIONS.md#at-redis-cli)."}},
 	}
 }
 
 const (
 	nodeOnly   = "The answer is that of a Redis without cluster mode, whatever the upstream is; with `--present cluster`, that of a cluster's only node."
 	readSwitch = nodeOnly + " With `--cluster-read-from` `client` or `replica` it says whether what this connection reads may come from replicas."
-	addedVerbs = "Redis' answer with the lock verbs added."
+	addedVerbs = "Redis' answer with the lock verbs and LOCKPROXY added."
 )
 
 const since = "0.1.0"
@@ -146,6 +149,18 @@ func lockVerbs() []*Verb {
 	}
 }
 
+// operatorCommands are the subcommands of LOCKPROXY, by name.
+func operatorCommands() []*Subcommand {
+	return []*Subcommand{
+		{Name: "clients", Counts: true, Summary: "Lists clients, those with most locks first (100; -1: all): what each holds, and what it waits for.", do: operatorClients},
+		{Name: "help", Summary: "Prints this help.", open: true, do: operatorHelp},
+		{Name: "locks", Counts: true, Summary: "Lists the locks held through this proxy, those held longest first (100; -1: all).", do: operatorLocks},
+		{Name: "nodes", Counts: true, Summary: "Lists the Redis nodes that are known (100; -1: all), asks each whether it answers, and tells how those of a quorum are.", do: operatorNodes},
+		{Name: "stats", Summary: "Tells what the section of INFO tells, and how old the oldest hold and the longest wait are.", do: operatorStats},
+		{Name: "waiters", Counts: true, Summary: "Lists who waits for a lock at this proxy, those who have waited longest first (100; -1: all).", do: operatorWaiters},
+	}
+}
+
 var (
 	verbs   = map[string]*Verb{}  // by name
 	answers = map[string]Answer{} // of all rows, by name
@@ -155,6 +170,9 @@ func init() {
 	for _, v := range lockVerbs() {
 		verbs[v.Name] = v
 		answers[v.Name] = v.answer
+	}
+	for _, s := range operatorCommands() {
+		answers[s.fullName()] = s.answer
 	}
 	for _, r := range answered() {
 		answers[r.name] = r.answer
@@ -166,6 +184,9 @@ func Rows() (all []*commandtable.Command) {
 	for _, r := range answered() {
 		r.Name, r.Here = r.name, true
 		all = append(all, &r.about)
+	}
+	for _, s := range operatorCommands() {
+		all = append(all, &about{Name: s.fullName(), Arity: s.arity(), Barred: true, Here: true, Note: s.Summary})
 	}
 	for _, v := range verbs {
 		all = append(all, &about{Name: v.Name, Arity: v.Arity, Barred: true, Open: true, Here: true, Note: v.Summary})

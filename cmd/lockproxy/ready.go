@@ -12,17 +12,15 @@ import (
 	"github.com/lockproxy/lockproxy/internal/admin"
 	"github.com/lockproxy/lockproxy/internal/backend"
 	"github.com/lockproxy/lockproxy/internal/lockstore/quorum"
-	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
 // checks are what must be so before clients should come.
 func (a *app) checks(service upstream.Identity) []admin.Check {
-	service.DB, service.Proto = 0, 2
 	all := []admin.Check{
 		{Name: "commands", Ask: a.server.Learned},
 		{Name: "upstream", Ask: func(ctx context.Context) error {
-			return enough(ctx, 1, a.someNodes(), func(ctx context.Context, n *upstream.Node) error { return ping(ctx, n, service) })
+			return enough(ctx, 1, a.someNodes(), func(ctx context.Context, n *upstream.Node) error { return backend.Ping(ctx, n, service) })
 		}},
 	}
 	if len(a.quorum) > 0 {
@@ -53,18 +51,6 @@ func (a *app) someNodes() (nodes []*upstream.Node) {
 		nodes = append(nodes, masters[i].Upstream())
 	}
 	return nodes
-}
-
-// ping says why a node serves nobody; nil: it answers.
-func ping(ctx context.Context, n *upstream.Node, service upstream.Identity) error {
-	reply, err := backend.Ask(ctx, n, service, "PING")
-	if err != nil {
-		return err
-	}
-	if line, bad := resp.ErrorLine(reply); bad && !strings.HasPrefix(line, "NOPERM") {
-		return errors.New(line) // LOADING, MASTERDOWN
-	}
-	return nil
 }
 
 // pingQuorum says why a node's vote does not count. One that is too young is not connected to.

@@ -80,7 +80,8 @@ func limits(cfg config.Config) session.Limits {
 
 // rules are what the operator says of commands.
 func (a *app) rules(cfg config.Config) session.CommandRules {
-	return session.CommandRules{Allow: cfg.Commands.Allow, Deny: cfg.Commands.Deny, Blocking: cfg.Commands.Blocking, Fatal: a.mistaken}
+	return session.CommandRules{Allow: cfg.Commands.Allow, Deny: cfg.Commands.Deny, Blocking: cfg.Commands.Blocking, Fatal: a.mistaken,
+		Operators: cfg.Commands.Operators}
 }
 
 // checkFiles reads the files that the settings name.

@@ -62,6 +62,7 @@ complete -c lockproxy -n 'not __fish_seen_subcommand_from run' -l handshake-time
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run' -l allow -x -d 'Commands to pass on that are refused otherwise'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run' -l deny -x -d 'commands to refuse'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run' -l blocking-commands -x -d 'Names of commands that may wait, as BLPOP does, although Redis does not say so of them, such as a module’s'
+complete -c lockproxy -n 'not __fish_seen_subcommand_from run' -l operators -x -d 'Users of Redis who may run LOCKPROXY, which shows all locks, clients and nodes of this proxy and steers it'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run' -l metrics-listen -x -d '/metrics, /livez and /readyz'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run' -l log-level -x -a 'debug info warn error' -d 'debug, info, warn or error'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run' -l log-format -x -a 'text json' -d 'text or json'

@@ -11,8 +11,11 @@ import (
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
-// verbs are lockproxy's own, as COMMAND lists them.
-var verbs = []string{"fairlock", "fenced", "lock", "lockinfo", "locklist", "multilock", "multiunlock", "renew", "rlock", "unlock", "wlock"}
+// verbs are lockproxy's own, as COMMAND lists them, and subcommands are those of the last.
+var (
+	verbs       = []string{"fairlock", "fenced", "lock", "lockinfo", "locklist", "multilock", "multiunlock", "renew", "rlock", "unlock", "wlock", "lockproxy"}
+	subcommands = []string{"lockproxy|clients", "lockproxy|help", "lockproxy|locks", "lockproxy|nodes", "lockproxy|stats", "lockproxy|waiters"}
+)
 
 var infoField = regexp.MustCompile(`(?m)^(# \w+|[a-z0-9_.-]+:)`)
 
@@ -55,7 +58,7 @@ func fieldNames(info string) []string {
 	return slices.DeleteFunc(infoField.FindAllString(info, -1), func(name string) bool { return strings.HasPrefix(name, "errorstat") })
 }
 
-// COMMAND and its subcommands are Redis' with the lock verbs added.
+// COMMAND and its subcommands are Redis' with the lock verbs and LOCKPROXY added.
 func TestDropinCommand(t *testing.T) {
 	t.Parallel()
 	redisServer := testredis.Start(t)
@@ -85,10 +88,10 @@ func TestDropinCommand(t *testing.T) {
 		if got := added("COMMAND DOCS"); len(got) != 2*len(verbs) || !strings.Contains(got[2*slices.Index(verbs, "lock")+1], "BLOCK") {
 			t.Errorf("COMMAND DOCS: %q", got)
 		}
-		if got := added("COMMAND LIST"); !slices.Equal(got, harness.Bulks(verbs...)) {
+		if got := added("COMMAND LIST"); !slices.Equal(got, harness.Bulks(slices.Concat(verbs, subcommands)...)) {
 			t.Errorf("COMMAND LIST: %q", got)
 		}
-		if got := added("COMMAND LIST FILTERBY PATTERN lock*"); !slices.Equal(got, harness.Bulks("lock", "lockinfo", "locklist")) {
+		if got := added("COMMAND LIST FILTERBY PATTERN lock[il]*"); !slices.Equal(got, harness.Bulks("lockinfo", "locklist")) {
 			t.Errorf("COMMAND LIST by pattern: %q", got)
 		}
 		if got := added("COMMAND LIST FILTERBY ACLCAT geo"); len(got) != 0 {
@@ -131,6 +134,7 @@ func getKeys(t *testing.T, direct, through *harness.Wire) {
 		"COMMAND GETKEYS MULTILOCK 3 a b":               "-ERR Invalid arguments specified for command\r\n",
 		"COMMAND GETKEYS MULTILOCK 1":                   "-ERR Invalid number of arguments specified for command\r\n",
 		"COMMAND GETKEYSANDFLAGS MULTIUNLOCK 1 a":       "*1\r\n*2\r\n$1\r\na\r\n*3\r\n+RW\r\n+access\r\n+update\r\n",
+		"COMMAND GETKEYS LOCKPROXY STATS":               "-ERR The command has no key arguments\r\n",
 		"COMMAND GETKEYS SINTERCARD 3 a b":              "",
 		"COMMAND GETKEYS GET a":                         "",
 		"COMMAND GETKEYS NOSUCH a":                      "",
@@ -153,7 +157,13 @@ func getKeys(t *testing.T, direct, through *harness.Wire) {
 	if _, fields := harness.Split(entries[1]); len(fields) != 10 {
 		t.Errorf("the entry of LOCK: %q", fields)
 	}
-	for _, docs := range []string{"lock", "LOCK"} {
+	for _, sub := range subcommands {
+		_, entry := harness.Split(through.Do("COMMAND", "INFO", sub))
+		if whole := through.Do("COMMAND", "INFO", "lockproxy"); len(entry) != 1 || !strings.Contains(whole, entry[0]) {
+			t.Errorf("COMMAND INFO %s: %q, not in %q", sub, entry, whole)
+		}
+	}
+	for _, docs := range []string{"lock", "LOCK", "lockproxy", "LockProxy|Stats"} {
 		if _, doc := harness.Split(through.Do("COMMAND", "DOCS", docs)); len(doc) != 2 || !strings.Contains(doc[1], "summary") {
 			t.Errorf("COMMAND DOCS %s: %q", docs, doc)
 		}

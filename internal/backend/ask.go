@@ -2,6 +2,8 @@ package backend
 
 import (
 	"context"
+	"errors"
+	"strings"
 
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
@@ -22,6 +24,19 @@ func Ask(ctx context.Context, n *upstream.Node, id upstream.Identity, words ...s
 	var got Gathered
 	err = p.Do(&upstream.Request{Cmds: [][]byte{resp.AppendCommand(nil, words...)}, Sink: &got})
 	return got, err
+}
+
+// Ping says why a node serves nobody; nil: it answers.
+func Ping(ctx context.Context, n *upstream.Node, service upstream.Identity) error {
+	service.DB, service.Proto = 0, 2
+	reply, err := Ask(ctx, n, service, "PING")
+	if err != nil {
+		return err
+	}
+	if line, bad := resp.ErrorLine(reply); bad && !strings.HasPrefix(line, "NOPERM") {
+		return errors.New(line) // LOADING, MASTERDOWN
+	}
+	return nil
 }
 
 // Gathered is a sink for one reply.

@@ -27,6 +27,8 @@ type Backend interface {
 	Misnamed(ask func(words ...string) ([]byte, error)) (warning string, err error)
 	// Describe writes its lines of INFO.
 	Describe(line func(name string, value any))
+	// Members are the nodes that are known, masters first.
+	Members() []Member
 	// path is a client's way to it.
 	path(*Forwarder) path
 }
@@ -36,6 +38,15 @@ type Notices struct {
 	Refused  func(upstream.Identity, *upstream.ReplyError) // Redis does not let an identity in any more
 	Password func(asked bool)                              // whether it refuses clients that have not authenticated
 	Topology func()                                        // other nodes, or other slots at them
+}
+
+// Member is one node of what is upstream.
+type Member struct {
+	*upstream.Node
+	ID    string // of a cluster's node
+	Addr  string // "": not known yet
+	Role  string // master, or replica of a cluster
+	Slots int    // of a cluster
 }
 
 // QuestionTime is how long the proxy's own questions to Redis may take.

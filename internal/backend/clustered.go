@@ -79,3 +79,19 @@ func (b *Clustered) Describe(line func(name string, value any)) {
 	line("lockproxy_cluster_replica_failures", n.ReplicaFailures)
 	line("lockproxy_cluster_resubscribed", b.Resubscribed.Load())
 }
+
+// Members implements Backend.
+func (b *Clustered) Members() (all []Member) {
+	snapshot, slots := b.Snapshot(), map[*cluster.Node]int{}
+	for slot := range cluster.Slots {
+		slots[snapshot.Owner(slot)]++
+	}
+	for i, n := range snapshot.All() {
+		role := "master"
+		if i >= len(snapshot.Masters) {
+			role = "replica"
+		}
+		all = append(all, Member{Node: n.Upstream(), ID: n.ID, Addr: n.Addr, Role: role, Slots: slots[n]})
+	}
+	return all
+}

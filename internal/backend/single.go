@@ -48,3 +48,8 @@ func (b single) Describe(line func(name string, value any)) {
 	line("lockproxy_upstream_addr", addr)
 	line("lockproxy_upstream_switches", switches)
 }
+
+func (b single) Members() []Member {
+	_, addr, _ := b.node.Upstream()
+	return []Member{{Node: b.node, Addr: addr, Role: "master"}}
+}

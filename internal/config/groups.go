@@ -103,6 +103,8 @@ type Commands struct {
 	Allow    []string // of Optional: refused unless named
 	Deny     []string
 	Blocking []string
+
+	Operators []string // users, who may run LOCKPROXY
 }
 
 // Log is what is logged, and how.

@@ -160,6 +160,8 @@ var settings = []setting{
 		commandNames(func(c *Config) *[]string { return &c.Commands.Deny })},
 	{"blocking-commands", "", true, "Names of commands that may wait, as BLPOP does, although Redis does not say so of them, such as a module's: each call gets a connection to itself. A module's command that is not answered for a second is recognised, and treated in this way from then on.",
 		commandNames(func(c *Config) *[]string { return &c.Commands.Blocking })},
+	{"operators", "", true, "Users of Redis who may run `LOCKPROXY`, which shows all locks, clients and nodes of this proxy and steers it: see docs/OPERATIONS.md. Where Redis asks for no password, `default` is everybody who can connect. Empty: nobody.",
+		list(func(c *Config) *[]string { return &c.Commands.Operators })},
 
 	{"metrics-listen", "", false, "`host:port` of the Prometheus endpoint `/metrics`, and of `/livez` and `/readyz`. Empty: off. OTLP export is set by the standard `OTEL_` variables.",
 		text(func(c *Config) *string { return &c.MetricsListen })},

@@ -92,6 +92,16 @@ func (c *Client) Held() int {
 	return len(c.holds)
 }
 
+// Waits is the lock that the client waits for, and for how long it has; "": none.
+func (c *Client) Waits() (key string, waited time.Duration) {
+	c.m.lines.mu.Lock()
+	defer c.m.lines.mu.Unlock()
+	if w := c.waits; w != nil {
+		return w.id.Key, time.Since(w.since)
+	}
+	return "", 0
+}
+
 // Doubt says that the outcome of an earlier effect of this client is unknown: it may still come to pass, so what the
 // client holds now is never released before its lease is over.
 func (c *Client) Doubt() {

@@ -18,6 +18,7 @@ type Holder struct {
 	ClientID int64 // 0 when the connection that named the owner has gone
 	Addr     string
 	Name     string
+	User     string
 	Held     time.Duration // since it was granted
 	Watched  bool          // the watchdog renews it
 	Renewed  time.Time     // the last renewal, zero before the first
@@ -31,6 +32,7 @@ type Holder struct {
 func (h *Holder) introduce() {
 	if h.client != nil {
 		h.ClientID, h.Addr, h.Name = h.client.info.ID, h.client.info.Addr, h.client.info.Name()
+		h.User = h.client.info.User()
 	}
 }
 
@@ -94,6 +96,7 @@ type Entry struct {
 	Key     string
 	Waiting bool
 	Fair    bool          // it waits in the fair queue
+	Place   int           // of one that waits: in its line here, from 1
 	Holder                // Owner, Kind and Holds as this proxy knows them; Held is the time waited when Waiting
 	Left    time.Duration // how long we are sure of it without another renewal
 }
@@ -121,6 +124,21 @@ func (m *Manager) List(owner, pattern string) []Entry {
 		return -1
 	})
 	return out
+}
+
+// HeldLongest are the locks held through this proxy, those first that have been held for longest: n at most.
+func (m *Manager) HeldLongest(n int) []Entry { return longest(m.holds.listHeld(""), n) }
+
+// WaitingLongest are the verbs that wait at this proxy, those first that have waited for longest: n at most.
+func (m *Manager) WaitingLongest(n int) []Entry { return longest(m.lines.listWaiting(""), n) }
+
+func longest(all []Entry, n int) []Entry {
+	slices.SortStableFunc(all, func(a, b Entry) int { return cmp.Or(cmp.Compare(b.Held, a.Held), cmp.Compare(a.Key, b.Key)) })
+	all = all[:min(n, len(all))]
+	for i := range all {
+		all[i].introduce()
+	}
+	return all
 }
 
 // yield lets others have a mutex that is held for a moment, after every listPiece things.
@@ -151,13 +169,19 @@ func (hs *holds) listHeld(owner string) (out []Entry) {
 
 // listWaiting names those who wait.
 func (ls *lines) listWaiting(owner string) (out []Entry) {
-	var all []*waiter // what is said of them below never changes
+	type placed struct {
+		*waiter // what is said of it below never changes
+		place   int
+	}
+	var all []placed
 	ls.mu.Lock()
 	done := 0
 	for _, l := range ls.byKey {
+		place := 0
 		for at := l.waiters.Front(); at != nil; at = at.Next() {
+			place++
 			if w := at.Value.(*waiter); owner == "" || owner == w.id.Owner {
-				all = append(all, w)
+				all = append(all, placed{w, place})
 			}
 		}
 		done++
@@ -165,7 +189,7 @@ func (ls *lines) listWaiting(owner string) (out []Entry) {
 	}
 	ls.mu.Unlock()
 	for _, w := range all {
-		e := Entry{DB: w.id.DB, Key: w.id.Key, Waiting: true, Fair: w.r.Fair}
+		e := Entry{DB: w.id.DB, Key: w.id.Key, Waiting: true, Fair: w.r.Fair, Place: w.place}
 		e.Holder = Holder{Owned: lockstore.Owned{Owner: w.id.Owner, Kind: w.id.Kind}, Local: true, Held: time.Since(w.since), client: w.c}
 		out = append(out, e)
 	}

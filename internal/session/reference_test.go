@@ -36,7 +36,7 @@ is not here, of a module or of a newer Redis, is forwarded; the proxy asks Redis
 * **lock**: a lock verb, see [VERBS.md](VERBS.md).
 
 Redis' ACL decides about all of them. Before the proxy answers a command here, it asks Redis whether the user may run it,
-except for SELECT, RESET, QUIT, CLUSTER, READONLY, READWRITE and ASKING. Within a transaction, commands that Redis knows are
+except for SELECT, RESET, QUIT, CLUSTER, READONLY, READWRITE, ASKING and LOCKPROXY. Within a transaction, commands that Redis knows are
 queued there and answered by Redis; all others are errors that abort the transaction.
 
 With a Redis Cluster upstream ([CLUSTER.md](CLUSTER.md)), commands go by their keys to the node of the slot, or are split, or go

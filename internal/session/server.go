@@ -87,6 +87,8 @@ type CommandRules struct {
 	Deny     []string    // command names, or "name|subcommand", that are refused
 	Blocking []string    // command names that may wait without Redis' saying so
 	Fatal    func(error) // told of a mistake in these that only Redis could show, soon after the start; nil: it is logged
+
+	Operators []string // users who may run LOCKPROXY
 }
 
 // Appearance is what clients are told of the proxy.

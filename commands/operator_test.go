@@ -1,0 +1,136 @@
+package commands
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/lockproxy/lockproxy/internal/backend"
+	"github.com/lockproxy/lockproxy/proto/resp"
+)
+
+// operator is a client that may run LOCKPROXY, or may not.
+type operator struct {
+	Client
+	may   bool
+	proto int
+}
+
+func (o *operator) Operates() bool { return o.may }
+func (o *operator) Proto() int     { return o.proto }
+func (*operator) Proxy() *ProxyFacts {
+	return &ProxyFacts{Version: "v", Upstream: func(line func(name string, value any)) { line("lockproxy_upstream", "redis") }}
+}
+
+func (*operator) Holders(n int) []ClientHolds {
+	return []ClientHolds{{Locks: 2}, {Locks: 1, WaitsFor: "x\r\n"}}[:min(n, 2)]
+}
+
+func (*operator) Nodes(n int) []NodeFacts {
+	return []NodeFacts{{Member: backend.Member{Addr: "a:1", Role: "master"}}, {Member: backend.Member{Addr: "b:1", Role: "replica", ID: "b"}, Trouble: errors.New("LOADING")}}[:min(n, 2)]
+}
+
+func (o *operator) said(call string) string {
+	args := words(call)
+	return string(answers[operatorCommand+"|"+strings.ToLower(string(args[1]))](o, args, nil))
+}
+
+// Only operators get answers, but to HELP, and a count that is none is an error in Redis' words.
+func TestWhoOperates(t *testing.T) {
+	t.Parallel()
+	all, none := &operator{may: true, proto: 2}, &operator{proto: 2}
+	for _, s := range operatorCommands() {
+		want := "-NOPERM this user has no permissions to run the '" + s.fullName() + "' command: lockproxy's --operators does not name it\r\n"
+		call := "LOCKPROXY " + s.Name
+		if got := none.said(call); (got == want) == s.open {
+			t.Errorf("%s: %q", call, got)
+		}
+		if !s.Counts {
+			continue
+		}
+		for _, bad := range []string{"-2", "x", "1.5", "9223372036854775808"} {
+			if got := all.said(call + " " + bad); got != "-ERR count should be greater than or equal to -1\r\n" {
+				t.Errorf("%s %s: %q", call, bad, got)
+			}
+		}
+		if got := all.said(call + " 1 2"); got != "-ERR unknown subcommand or wrong number of arguments for '"+s.Name+"'. Try LOCKPROXY HELP.\r\n" {
+			t.Errorf("%s 1 2: %q", call, got)
+		}
+	}
+}
+
+// HELP has the form of Redis' own, and names each subcommand.
+func TestOperatorHelp(t *testing.T) {
+	t.Parallel()
+	r, ok := resp.ParseReply([]byte((&operator{}).said("LOCKPROXY HELP")))
+	if !ok || len(r.Elems) != 1+2*len(operatorCommands()) || string(r.Elems[0].Text) != "LOCKPROXY <subcommand> [<arg> [value] [opt] ...]. Subcommands are:" {
+		t.Fatalf("%q", r.Raw)
+	}
+	for i, s := range operatorCommands() {
+		name, text := string(r.Elems[1+2*i].Text), string(r.Elems[2+2*i].Text)
+		if word, _, _ := strings.Cut(name, " "); word != strings.ToUpper(s.Name) || strings.TrimSpace(text) != s.Summary {
+			t.Errorf("%q, %q", name, text)
+		}
+	}
+}
+
+// Lists are as long as they are asked to be, and maps in RESP3 and flat arrays in RESP2 have the same fields.
+func TestOperatorLists(t *testing.T) {
+	t.Parallel()
+	for _, call := range []string{"LOCKPROXY STATS", "LOCKPROXY CLIENTS", "LOCKPROXY CLIENTS 1", "LOCKPROXY CLIENTS 0"} {
+		var texts [2]string
+		for i, proto := range []int{2, 3} {
+			frame := []byte((&operator{may: true, proto: proto}).said(call))
+			var scan resp.Scanner
+			if n, done, err := scan.Scan(frame); n != len(frame) || !done || err != nil {
+				t.Errorf("%s in RESP%d: %d of %d bytes, %v, %v: %q", call, proto, n, len(frame), done, err, frame)
+			}
+			r, _ := resp.ParseReply(frame)
+			texts[i] = flat(r)
+		}
+		if texts[0] != texts[1] {
+			t.Errorf("%s: %q in RESP2, %q in RESP3", call, texts[0], texts[1])
+		}
+		want := map[string]int{"LOCKPROXY CLIENTS": 2, "LOCKPROXY CLIENTS 1": 1, "LOCKPROXY CLIENTS 0": 0}
+		if n := strings.Count(texts[0], " waits-for "); n != want[call] {
+			t.Errorf("%s: %d clients", call, n)
+		}
+	}
+	if got := (&operator{may: true, proto: 3}).said("LOCKPROXY STATS"); !strings.Contains(got, "$7\r\nversion\r\n$1\r\nv\r\n") || !strings.Contains(got, "$8\r\nupstream\r\n$5\r\nredis\r\n") {
+		t.Errorf("STATS: %q", got)
+	}
+}
+
+// flat is all texts of a reply.
+func flat(r resp.Reply) string {
+	if len(r.Elems) == 0 {
+		return string(r.Text) + " "
+	}
+	text := ""
+	for _, e := range r.Elems {
+		text += flat(e)
+	}
+	return text
+}
+
+// What COMMAND tells of LOCKPROXY is whole, and a subcommand's entry is the one within the whole.
+func TestOperatorsAreDescribed(t *testing.T) {
+	t.Parallel()
+	for _, proto := range []int{2, 3} {
+		whole, docs := operators{}.AppendEntry(nil, proto), operators{}.AppendDoc(nil, proto)
+		for _, s := range append(operators{}.subs(), operators{}) {
+			for _, frame := range [][]byte{s.AppendEntry(nil, proto), s.AppendDoc(resp.AppendMap(nil, proto, 1), proto)} {
+				var scan resp.Scanner
+				if n, done, err := scan.Scan(frame); n != len(frame) || !done || err != nil {
+					t.Errorf("%s in RESP%d: %d of %d bytes, %v, %v:\n%q", s.fullName(), proto, n, len(frame), done, err, frame)
+				}
+			}
+			if !strings.Contains(string(whole), string(s.AppendEntry(nil, proto))) || !strings.Contains(string(docs), string(s.AppendDoc(nil, proto))) {
+				t.Errorf("%s is told of otherwise within LOCKPROXY", s.fullName())
+			}
+			if additionNamed(strings.ToUpper(s.fullName())) == nil {
+				t.Errorf("%s is not found", s.fullName())
+			}
+		}
+	}
+}

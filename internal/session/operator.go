@@ -1,0 +1,64 @@
+package session
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/lockproxy/lockproxy/commands"
+	"github.com/lockproxy/lockproxy/internal/backend"
+)
+
+// What an operator asks of the proxy: see commands.Operation.
+
+// Operates implements commands.Operation.
+func (s *Session) Operates() bool {
+	return slices.Contains(s.srv.facts.rules.Load().Operators, userName(s.ident.User))
+}
+
+// Holders implements commands.Operation.
+func (s *Session) Holders(n int) []commands.ClientHolds {
+	type holder struct {
+		of *Session
+		commands.ClientHolds
+	}
+	var all []holder
+	for _, c := range s.srv.snapshot() {
+		h := holder{of: c}
+		if l := c.locks.engine.Load(); l != nil {
+			h.Locks = l.Held()
+			h.WaitsFor, h.Waited = l.Waits()
+		}
+		all = append(all, h)
+	}
+	slices.SortStableFunc(all, func(a, b holder) int {
+		return cmp.Or(cmp.Compare(b.Locks, a.Locks), cmp.Compare(b.Waited, a.Waited))
+	})
+	var out []commands.ClientHolds
+	for _, h := range all[:min(n, len(all))] {
+		h.ClientFacts = h.of.Facts(nil)
+		out = append(out, h.ClientHolds)
+	}
+	return out
+}
+
+// nodeTime is for a node's answer to an operator.
+const nodeTime = time.Second
+
+// Nodes implements commands.Operation.
+func (s *Session) Nodes(n int) []commands.NodeFacts {
+	members := s.srv.up.backend.Members()
+	members = members[:min(n, len(members))]
+	ctx, cancel := context.WithTimeout(s.clientContext(), nodeTime)
+	defer cancel()
+	all := make([]commands.NodeFacts, len(members))
+	var asked sync.WaitGroup
+	for i, m := range members {
+		all[i].Member = m
+		asked.Go(func() { all[i].Trouble = backend.Ping(ctx, m.Node, s.srv.o.Service) })
+	}
+	asked.Wait()
+	return all
+}
