@@ -31,10 +31,11 @@ func newLines(l *life, o Options, hs *holds) *lines {
 
 // line is the waiters of one key on this proxy, first come first. Only its head talks to Redis.
 type line struct {
-	key  lockstore.LineKey
-	wake chan struct{} // one message that no head has acted on yet
-	keep chan struct{} // of a fair line: has its places refreshed at once
-	gone chan struct{} // of a fair line: closed with its last waiter
+	key          lockstore.LineKey
+	wake         chan struct{} // one message that no head has acted on yet
+	keep         chan struct{} // of a fair line: has its places refreshed at once
+	gone         chan struct{} // of a fair line: closed with its last waiter
+	subscription lockstore.Subscription
 
 	messages atomic.Int32 // heard since a turn was offered to others
 
@@ -57,8 +58,8 @@ type waiter struct {
 	offer   chan offer    // one for each time it was claimed
 
 	// Its own goroutine's.
-	listens bool  // it is the head, and its messages are heard
-	lost    int64 // the not-after of a request without an answer, after which it may stand in the fair queue
+	hears []lockstore.Subscription // as the head of its line: to the line's channel, and of a fair one to its own
+	lost  int64                    // the not-after of a request without an answer, after which it may stand in the fair queue
 
 	// guarded by lines.mu
 	line    *line
@@ -106,7 +107,7 @@ func (ls *lines) join(w *waiter) {
 		l = &line{key: key, wake: make(chan struct{}, 1), turns: turns{pause: handoffPause}}
 		l.pause = max(l.pause, ls.holds.pauseAt(w.id.Line()))
 		ls.byKey[key] = l
-		ls.store.Subscribe(key.Channel(), l)
+		l.subscription = ls.store.Subscribe(key.Channel(), l)
 		if key.Fair {
 			ls.beginQueue(l)
 		}
@@ -150,8 +151,8 @@ func (ls *lines) part(w *waiter) {
 	w.c.waits = nil
 	telemetry.LocksWaiting.Add(-1)
 	l, first := w.line, w.first()
-	if w.listens && l.key.Fair {
-		ls.store.Unsubscribe(w.ownChannel(), l)
+	if len(w.hears) > 1 {
+		w.hears[1].Close()
 	}
 	l.waiters.Remove(w.place)
 	if !w.id.Kind.Spec().Shared {
@@ -162,7 +163,7 @@ func (ls *lines) part(w *waiter) {
 	case next == nil:
 		delete(ls.byKey, l.key)
 		ls.holds.keepPause(w.id, l.pause)
-		ls.store.Unsubscribe(l.key.Channel(), l)
+		l.subscription.Close()
 		if l.key.Fair {
 			close(l.gone)
 		}

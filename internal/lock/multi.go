@@ -149,8 +149,8 @@ func (b *multiLock) endOf(id lockstore.ID) (end time.Time, had bool) {
 		return h.deadline, true
 	}
 	m.holds.mu.Unlock()
-	s, err := m.store.Look(id, false, 0, time.Now())
-	if had = known || err != nil || s.Count > 0; err != nil || s.Count == 0 || s.TTL <= 0 || m.store.WatchedElsewhere(id) {
+	s, err := m.store.Look(id, true, 0, time.Now())
+	if had = known || err != nil || s.Count > 0; err != nil || s.Count == 0 || s.TTL <= 0 || s.Watched {
 		return time.Time{}, had
 	}
 	return s.At.Add(lockstore.Milliseconds(s.TTL)), true

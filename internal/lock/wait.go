@@ -185,24 +185,20 @@ func (w *waiter) park(timer *time.Timer) <-chan struct{} {
 func (w *waiter) listen(ctx context.Context, over <-chan time.Time) error {
 	m, l := w.c.m, w.line
 	m.lines.mu.Lock()
-	if !w.first() || w.listens || w.called || w.claimed { // an offer is to be taken first
+	if !w.first() || w.hears != nil || w.called || w.claimed { // an offer is to be taken first
 		m.lines.mu.Unlock()
 		return nil
 	}
-	w.listens, w.parked = true, false
+	w.hears, w.parked = []lockstore.Subscription{l.subscription}, false
 	if l.key.Fair {
-		m.store.Subscribe(w.ownChannel(), l)
+		w.hears = append(w.hears, m.store.Subscribe(w.ownChannel(), l))
 		if !m.holds.any(w.id.Line()) {
 			l.tryAt = time.Time{} // what came there before was not heard; one of ours tells everybody when it gives back
 		}
 	}
 	m.lines.mu.Unlock()
-	channels := []string{l.key.Channel()}
-	if l.key.Fair {
-		channels = append(channels, w.ownChannel())
-	}
-	for _, name := range channels {
-		waited, err := m.store.Ready(ctx, name, over)
+	for _, s := range w.hears {
+		waited, err := s.Ready(ctx, over)
 		if errors.Is(err, lockstore.ErrOver) {
 			err = ErrNotAcquired
 		}

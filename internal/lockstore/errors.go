@@ -17,7 +17,7 @@ var (
 	ErrMoving   = errors.New("the slot of this lock is on its way to another node")
 	ErrUnserved = errors.New("no node of the cluster serves the slot of this lock")
 	ErrUntold   = errors.New("it is not known yet what Redis can do")
-	ErrOver     = errors.New("the time to wait is over") // of Store.Ready
+	ErrOver     = errors.New("the time to wait is over") // of Subscription.Ready
 )
 
 // YoungError is a NOQUORUM that ends by itself: enough nodes are there, but some are too young to count.

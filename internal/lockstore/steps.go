@@ -111,6 +111,7 @@ type Seen struct {
 	Count, TTL, Token int64
 	Registration      string // of a named owner's hold
 	Registered        bool   // there is one, be it empty
+	Watched           bool   // and somebody renews the hold
 }
 
 // unwatched is before the registration of a hold that nobody renews.

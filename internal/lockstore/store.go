@@ -38,16 +38,12 @@ type Reads interface {
 	Look(id ID, named bool, notAfter int64, giveUp time.Time) (Seen, error)
 	Info(ctx context.Context, db int, key string) (Info, error)
 	SidesHeld(ctx context.Context, id ID) ([]Kind, error) // the sides of a read/write lock on which an owner has a hold
-	WatchedElsewhere(id ID) bool                          // whether somebody renews an owner's hold, as far as Redis can be asked
 	Nodes() []NodeInfo                                    // of a quorum
 }
 
 // Waits are what those need that wait for locks.
 type Waits interface {
-	Subscribe(name string, l Listener)
-	Unsubscribe(name string, l Listener)
-	// Ready waits until messages on a channel are heard, or over (ErrOver); waited says that it was not so at once.
-	Ready(ctx context.Context, name string, over <-chan time.Time) (waited bool, err error)
+	Subscribe(name string, l Listener) Subscription
 	// RefreshQueue says in Redis that owners wait in a fair queue; called are those, counted from 1, that are to try now, next is in
 	// how long others may be: negative: none.
 	RefreshQueue(q Queue) (called []int64, next time.Duration, err error)
@@ -64,6 +60,13 @@ type Lane struct {
 	Node   any // renewals of different nodes do not wait for each other
 	Slot   int // locks of different slots are not in one script
 	AtOnce int // how many scripts a node gets side by side
+}
+
+// Subscription is a listener's to one channel.
+type Subscription struct {
+	// Ready waits until messages are heard, or over (ErrOver); waited says that it was not so at once.
+	Ready func(ctx context.Context, over <-chan time.Time) (waited bool, err error)
+	Close func()
 }
 
 // Listener waits for messages on a channel. Its methods are called with the store's mutexes held, and must not block.

@@ -92,7 +92,7 @@ func Seen(reply rueidis.RedisMessage) (s lockstore.Seen, now int64) {
 	s.TTL, _ = parts[2].AsInt64()
 	s.Token, _ = parts[3].AsInt64()
 	text, err := parts[4].ToString()
-	s.Registration, s.Registered = text, err == nil
+	s.Registration, s.Registered, s.Watched = text, err == nil, lockstore.Watching(text)
 	return s, now
 }
 

@@ -12,9 +12,13 @@ import (
 type Subscribers []*Subscriber
 
 // Subscribe is Subscriber.Subscribe on all of them.
-func (all Subscribers) Subscribe(name string, l lockstore.Listener) {
+func (all Subscribers) Subscribe(name string, l lockstore.Listener) lockstore.Subscription {
 	for _, s := range all {
 		s.Subscribe(name, l)
+	}
+	return lockstore.Subscription{
+		Ready: func(ctx context.Context, over <-chan time.Time) (bool, error) { return all.ready(ctx, name, over) },
+		Close: func() { all.Unsubscribe(name, l) },
 	}
 }
 
@@ -33,8 +37,8 @@ func (all Subscribers) SubscribeAgain(name string, l lockstore.Listener) {
 	}
 }
 
-// Ready is Subscriber.Ready of a majority, of two both: a waiter does not wait for a node that is down.
-func (all Subscribers) Ready(ctx context.Context, name string, over <-chan time.Time) (waited bool, err error) {
+// ready is Subscriber.Ready of a majority, of two both: a waiter does not wait for a node that is down.
+func (all Subscribers) ready(ctx context.Context, name string, over <-chan time.Time) (waited bool, err error) {
 	if len(all) == 1 {
 		return all[0].Ready(ctx, name, over)
 	}
@@ -44,7 +48,7 @@ func (all Subscribers) Ready(ctx context.Context, name string, over <-chan time.
 	})
 }
 
-// Await waits until state says that there are subscriptions enough, as Ready does. It asks again when changed is closed, and every
+// Await waits until state says that there are subscriptions enough, as Subscription.Ready does. It asks again when changed is closed, and every
 // 20 ms, since that may be another channel by then.
 func Await(ctx context.Context, over <-chan time.Time, state func() (changed <-chan struct{}, enough bool)) (waited bool, err error) {
 	timer := time.NewTimer(SubscribeWait)

@@ -5,8 +5,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/lockstore/node"
 	"github.com/lockproxy/lockproxy/internal/lockstore/tally"
@@ -14,78 +12,81 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// said is one node's reply to a call that is no array of integers.
-type said struct {
-	node  *member
-	reply rueidis.RedisMessage
-	err   error
+// said is one node's answer to a question.
+type said[T any] struct {
+	node   *member
+	answer T
+	err    error
 }
 
-// each runs a call on all nodes, through the client for all but the locks' own steps, and waits for those that answer in time.
-func (q *store) each(until time.Time, do func(*member) (rueidis.RedisMessage, error)) []said {
-	return gather(q, until, func(n *member) said {
-		if n.calls.Add(1) > manyCalls {
-			n.calls.Add(-1)
-			return said{node: n, err: &upstream.NotSentError{Cause: errBusyNode}}
+// each puts a question to all nodes, through the client for all but the locks' own steps, and returns what those said that answered in
+// time. They are a majority, or the error says what is not known.
+func each[T any](q *store, unknown string, ask func(*member) (T, error)) (answered []said[T], err error) {
+	asked := []result{}
+	for _, s := range gather(q, q.until(0), func(n *member) (s said[T]) {
+		s.node = n
+		if s.err = n.admit(); s.err != nil {
+			return s
 		}
 		defer n.calls.Add(-1)
-		if err := n.jumped(); err != nil {
-			return said{node: n, err: err}
+		if s.err = n.jumped(); s.err == nil {
+			s.answer, s.err = ask(n)
+			n.note(s.err)
 		}
-		reply, err := do(n)
-		n.note(err)
-		return said{n, reply, err}
-	}, everybody[said])
+		return s
+	}, everybody[said[T]]) {
+		asked = append(asked, result{err: s.err})
+		if s.err == nil {
+			answered = append(answered, s)
+		}
+	}
+	if len(answered) < q.majority() {
+		return nil, q.trouble(asked, len(answered), unknown)
+	}
+	return answered, nil
 }
 
 // Force frees a lock on all nodes. The answer is a majority's; what no majority has is freed as well.
 func (q *store) Force(_ context.Context, f lockstore.Forcing) (code int64, err error) {
 	until := q.until(0)
-	heard := q.each(until, func(n *member) (rueidis.RedisMessage, error) {
+	heard, err := each(q, "it may still be held", func(n *member) (code int64, err error) {
 		if err := q.trusted(n); err != nil {
-			return rueidis.RedisMessage{}, err
+			return 0, err
 		}
 		now, _ := n.Clock.Now()
-		return n.Eval(q.steps.Force(f, strconv.FormatInt(now+time.Until(until).Microseconds(), 10)), false)
-	})
-	codes, asked := map[int64]int{}, []result{}
-	answered := 0
-	for _, s := range heard {
-		code, e := s.reply.AsInt64()
-		if s.err == nil && e == nil && code != scripts.Late {
-			codes[code]++
-			answered++
+		reply, err := n.Eval(q.steps.Force(f, strconv.FormatInt(now+time.Until(until).Microseconds(), 10)), false)
+		if err == nil {
+			code, err = reply.AsInt64()
 		}
-		asked = append(asked, result{err: s.err})
+		if code == scripts.Late {
+			err = &upstream.NotSentError{Cause: lockstore.ErrLate}
+		}
+		return code, err
+	})
+	if err != nil {
+		return 0, err
 	}
-	if answered < q.majority() {
-		return 0, q.trouble(asked, answered, "it may still be held")
+	codes := map[int64]int{}
+	for _, s := range heard {
+		codes[s.answer]++
 	}
 	for _, code := range []int64{scripts.OtherKind, scripts.NoLock} {
 		if codes[code] >= q.majority() {
 			return code, nil
 		}
 	}
-	if codes[1] > 0 {
-		return 1, nil
-	}
-	return 0, nil
+	return min(int64(codes[1]), 1), nil
 }
 
 // Info reads a lock on all nodes. Holders are those that a majority has; TTL is the time for which a majority has the lock.
 func (q *store) Info(_ context.Context, db int, key string) (lockstore.Info, error) {
-	heard := q.each(q.until(0), func(n *member) (rueidis.RedisMessage, error) { return n.Eval(node.Info(db, key), false) })
-	asked := []result{}
+	heard, err := each(q, "what is held cannot be said", func(n *member) (lockstore.Info, error) { return node.ParseInfo(n.Eval(node.Info(db, key), false)) })
+	if err != nil {
+		return lockstore.Info{}, err
+	}
 	seen := map[*member]lockstore.Info{}
 	for _, s := range heard {
-		in, err := node.ParseInfo(s.reply, s.err)
-		asked = append(asked, result{err: err})
-		if err == nil {
-			seen[s.node] = in
-		}
-	}
-	if len(seen) < q.majority() {
-		return lockstore.Info{}, q.trouble(asked, len(seen), "what is held cannot be said")
+		seen[s.node] = s.answer
 	}
 	out := q.merge(seen)
 	for _, n := range q.all {
@@ -143,32 +144,26 @@ func (q *store) merge(seen map[*member]lockstore.Info) lockstore.Info {
 
 // SidesHeld asks a majority on which sides of a read/write lock an owner has a hold.
 func (q *store) SidesHeld(_ context.Context, id lockstore.ID) ([]lockstore.Kind, error) {
-	heard := q.each(q.until(0), func(n *member) (rueidis.RedisMessage, error) {
+	heard, err := each(q, "what this owner holds cannot be said", func(n *member) ([]lockstore.Kind, error) {
 		client, err := n.Control.Client(id.DB)
 		if err != nil {
-			return rueidis.RedisMessage{}, &upstream.NotSentError{Cause: err}
+			return nil, &upstream.NotSentError{Cause: err}
 		}
-		reply, err := client.Do(context.Background(), node.Sides(client, id)).ToMessage()
-		return reply, node.Outcome(err)
+		parts, err := client.Do(context.Background(), node.Sides(client, id)).ToArray()
+		return node.SidesIn(parts), node.Outcome(err)
 	})
-	answered, asked, has := 0, []result{}, map[lockstore.Kind]int{}
+	if err != nil {
+		return nil, err
+	}
+	has := map[lockstore.Kind]int{}
 	for _, s := range heard {
-		asked = append(asked, result{err: s.err})
-		if s.err != nil {
-			continue
-		}
-		answered++
-		parts, _ := s.reply.ToArray()
-		for _, k := range node.SidesIn(parts) {
+		for _, k := range s.answer {
 			has[k]++
 		}
 	}
-	if answered < q.majority() {
-		return nil, q.trouble(asked, answered, "what this owner holds cannot be said")
-	}
 	var held []lockstore.Kind
 	for _, k := range []lockstore.Kind{lockstore.Read, lockstore.Write} {
-		if has[k]+len(q.all)-answered >= q.majority() && has[k] > 0 {
+		if has[k]+len(q.all)-len(heard) >= q.majority() && has[k] > 0 {
 			held = append(held, k)
 		}
 	}
@@ -176,35 +171,26 @@ func (q *store) SidesHeld(_ context.Context, id lockstore.ID) ([]lockstore.Kind,
 }
 
 // Look is what a majority has of one owner's hold.
-func (q *store) Look(id lockstore.ID, _ bool, _ int64, _ time.Time) (lockstore.Seen, error) {
-	s := lockstore.Seen{At: time.Now()}
-	in, err := q.Info(context.Background(), id.DB, id.Key)
-	for _, h := range in.Owners {
-		if h.Owner == id.Owner && h.Kind == id.Kind {
-			s.Count, s.TTL = h.Holds, in.TTL
-		}
-	}
-	return s, err
-}
-
-// WatchedElsewhere says whether a majority knows who renews an owner's hold.
-func (q *store) WatchedElsewhere(id lockstore.ID) bool {
-	known := 0
-	heard := q.each(q.until(0), func(n *member) (rueidis.RedisMessage, error) {
-		client, err := n.Control.Client(id.DB)
-		if err != nil {
-			return rueidis.RedisMessage{}, &upstream.NotSentError{Cause: err}
-		}
-		reply, err := client.Do(context.Background(), client.B().Get().Key(id.WatchKey()).Build()).ToMessage()
-		if rueidis.IsRedisNil(err) {
-			err = nil
-		}
-		return reply, node.Outcome(err)
+func (q *store) Look(id lockstore.ID, named bool, _ int64, _ time.Time) (lockstore.Seen, error) {
+	all := lockstore.Seen{At: time.Now()}
+	heard, err := each(q, "what is held cannot be said", func(n *member) (lockstore.Seen, error) {
+		reply, err := n.Eval(node.Look(id, named), false)
+		seen, _ := node.Seen(reply)
+		return seen, err
 	})
+	var left []int64
+	watched := 0
 	for _, s := range heard {
-		if text, err := s.reply.ToString(); s.err == nil && err == nil && lockstore.Watching(text) {
-			known++
+		if s.answer.Count > 0 {
+			left = append(left, s.answer.TTL)
+		}
+		if s.answer.Watched {
+			watched++
 		}
 	}
-	return known >= q.majority()
+	if len(left) >= q.majority() {
+		all.Count, all.TTL = 1, tally.Lasts(left, q.majority())
+	}
+	all.Watched = watched >= q.majority()
+	return all, err
 }

@@ -167,11 +167,19 @@ func (r result) code() int64 {
 // noCode is the code of a node that did not answer.
 const noCode = -99
 
-// ask runs a script on one node; when it has not begun by until, the node does nothing any more.
-func (q *store) ask(n *member, until time.Time, build func(notAfter string) node.Call) (out []int64, err error) {
+// admit counts one call more, unless too many wait already.
+func (n *member) admit() error {
 	if n.calls.Add(1) > manyCalls {
 		n.calls.Add(-1)
-		return nil, &upstream.NotSentError{Cause: errBusyNode}
+		return &upstream.NotSentError{Cause: errBusyNode}
+	}
+	return nil
+}
+
+// ask runs a script on one node; when it has not begun by until, the node does nothing any more.
+func (q *store) ask(n *member, until time.Time, build func(notAfter string) node.Call) (out []int64, err error) {
+	if err := n.admit(); err != nil {
+		return nil, err
 	}
 	defer n.calls.Add(-1)
 	defer func() { n.note(err) }()

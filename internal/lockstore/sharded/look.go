@@ -61,15 +61,3 @@ func (d *store) SidesHeld(ctx context.Context, id lockstore.ID) (held []lockstor
 	}
 	return node.SidesIn(parts), nil
 }
-
-// WatchedElsewhere says whether somebody renews an owner's hold, as far as Redis can be asked.
-func (d *store) WatchedElsewhere(id lockstore.ID) bool {
-	reply, err := d.read(context.Background(), id.DB, id.Key, func(client rueidis.Client) rueidis.Completed {
-		return client.B().Get().Key(id.WatchKey()).Build()
-	})
-	if err != nil {
-		return false
-	}
-	present, err := reply.ToString()
-	return err == nil && lockstore.Watching(present)
-}

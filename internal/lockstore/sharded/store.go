@@ -27,9 +27,7 @@ type shards interface {
 	Abort()
 	Rules() lockstore.Rules
 	Lane(key string) lockstore.Lane
-	Subscribe(name string, l lockstore.Listener)
-	Unsubscribe(name string, l lockstore.Listener)
-	Ready(ctx context.Context, name string, over <-chan time.Time) (waited bool, err error)
+	Subscribe(name string, l lockstore.Listener) lockstore.Subscription
 
 	// permitted says whether locks with this name may be given, when that is known, or ctx has ended.
 	permitted(ctx context.Context, name string) (refused, err error)

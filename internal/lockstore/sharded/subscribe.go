@@ -15,8 +15,8 @@ type hearing struct {
 	at    *shard // nil: nobody has the slot
 }
 
-// ready is node.Subscribers.Ready of the node that has the slot, whichever that is meanwhile, and of all its subscribers.
-func (m *masters) Ready(ctx context.Context, name string, over <-chan time.Time) (waited bool, err error) {
+// ready waits for the node that has the slot, whichever that is meanwhile, and for all its subscribers.
+func (m *masters) ready(ctx context.Context, name string, over <-chan time.Time) (waited bool, err error) {
 	unserved := false
 	waited, err = node.Await(ctx, over, func() (<-chan struct{}, bool) {
 		at := m.subscribers(name)
@@ -27,7 +27,7 @@ func (m *masters) Ready(ctx context.Context, name string, over <-chan time.Time)
 	return waited || unserved, err // it polls while nobody has the slot
 }
 
-func (m *masters) Subscribe(name string, l lockstore.Listener) {
+func (m *masters) Subscribe(name string, l lockstore.Listener) lockstore.Subscription {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	h := m.heard[name]
@@ -39,9 +39,13 @@ func (m *masters) Subscribe(name string, l lockstore.Listener) {
 	if h.at != nil {
 		h.at.subscribers.Subscribe(name, l)
 	}
+	return lockstore.Subscription{
+		Ready: func(ctx context.Context, over <-chan time.Time) (bool, error) { return m.ready(ctx, name, over) },
+		Close: func() { m.unsubscribe(name, l) },
+	}
 }
 
-func (m *masters) Unsubscribe(name string, l lockstore.Listener) {
+func (m *masters) unsubscribe(name string, l lockstore.Listener) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	h := m.heard[name]
