@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -15,23 +16,63 @@ import (
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
-// The service account's password is rotated, at Redis and in the file, while clients lock and read: no one of them is told an error, and what
-// connections are made afterwards have the new one.
+// An account whose password is rotated, at a server and in a file.
+type account struct {
+	server *testredis.Server
+	user   string
+	flag   string // that names the file
+}
+
+// The passwords of the proxy's accounts are rotated, at the servers and in files, while clients lock and read: no one of them is told an error, and
+// what connections are made afterwards, by all of them being closed, have the new one.
 func TestServicePasswordRotated(t *testing.T) {
 	t.Parallel()
-	server := testredis.Start(t)
-	do := func(args ...any) { server.Do(t, args...) }
-	do("ACL", "SETUSER", "service", "on", ">old", "~*", "&*", "+@all")
-	file := filepath.Join(t.TempDir(), "password")
+	t.Run("one Redis", func(t *testing.T) {
+		t.Parallel()
+		server := testredis.Start(t)
+		rotated(t, "redis://service@"+server.Addr(), account{server, "service", "--upstream-password-file"})
+	})
+	t.Run("cluster", func(t *testing.T) {
+		t.Parallel()
+		c := testredis.StartCluster(t, 2, 0)
+		rotated(t, "redis-cluster://service@"+c.Servers[0].Addr(),
+			account{c.Servers[0], "service", "--upstream-password-file"}, account{c.Servers[1], "service", "--upstream-password-file"})
+	})
+	t.Run("Sentinel", func(t *testing.T) {
+		t.Parallel()
+		server := testredis.Start(t)
+		watcher := testredis.StartSentinel(t, "", fmt.Sprintf("sentinel monitor %s 127.0.0.1 %d 1", testredis.MasterName, server.Port()))
+		rotated(t, "redis+sentinel://service@"+watcher.Addr()+"/"+testredis.MasterName+"?sentinel-user=watcher",
+			account{server, "service", "--upstream-password-file"}, account{watcher, "watcher", "--sentinel-password-file"})
+	})
+}
+
+func rotated(t *testing.T, url string, accounts ...account) {
+	each := func(words ...any) {
+		t.Helper()
+		for _, a := range accounts {
+			a.server.Do(t, append([]any{"ACL", "SETUSER", a.user}, words...)...)
+		}
+	}
+	each("on", ">old", "~*", "&*", "+@all")
+	addr, files := freeAddr(t), map[string]string{}
+	for _, a := range accounts {
+		files[a.flag] = filepath.Join(t.TempDir(), "password")
+	}
 	write := func(password string) {
 		t.Helper()
-		if err := os.WriteFile(file, []byte(password), 0o600); err != nil {
-			t.Fatal(err)
+		for _, file := range files {
+			if err := os.WriteFile(file, []byte(password), 0o600); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 	write("old\n")
-	addr := freeAddr(t)
-	p := start(t, "--upstream", "redis://service@"+server.Addr(), "--upstream-password-file", file, "--listen", addr)
+	args := []string{"--upstream", url, "--listen", addr}
+	for flag, file := range files {
+		args = append(args, flag, file)
+	}
+	p := start(t, args...)
 	var clients sync.WaitGroup
 	var over atomic.Bool
 	var rounds [20]atomic.Int64
@@ -39,7 +80,7 @@ func TestServicePasswordRotated(t *testing.T) {
 		c := p.dial("tcp", addr)
 		clients.Go(func() {
 			for !over.Load() {
-				for _, line := range []string{fmt.Sprint("LOCK l", i), "GET k", fmt.Sprint("UNLOCK l", i)} {
+				for _, line := range []string{fmt.Sprint("LOCK l", i), fmt.Sprint("GET k", i), fmt.Sprint("UNLOCK l", i)} {
 					words := redis.Args{}.AddFlat(strings.Fields(line))
 					if _, err := c.Do(words[0].(string), words[1:]...); err != nil {
 						t.Errorf("%s: %v", line, err)
@@ -60,19 +101,47 @@ func TestServicePasswordRotated(t *testing.T) {
 		}
 	}
 	another()
-	do("ACL", "SETUSER", "service", ">new")
+	each(">new")
 	another()
 	write("new\n")
-	p.awaitLog("passwords reloaded")
-	do("ACL", "SETUSER", "service", "<old")
+	await(t, "the new passwords are known", func() bool { return strings.Count(p.logged(), "passwords reloaded") == len(files) })
+	each("<old")
 	another()
-	fresh := p.dial("tcp", addr)
-	expect(t, fresh, "OK", "SELECT", 1) // whose locks need connections of their own
-	expect(t, fresh, "OK", "LOCK", "l")
-	expect(t, fresh, "OK", "RLOCK", "r")
-	expect(t, fresh, int64(1), "UNLOCK", "l")
-	expect(t, fresh, int64(1), "UNLOCK", "r")
-	another()
+	over.Store(true)
+	clients.Wait()
+	connections := func(a account) (all []string) {
+		list, err := redis.String(a.server.Do(t, "CLIENT", "LIST"), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(list) {
+			if strings.Contains(line, " user="+a.user+" ") {
+				all = append(all, strings.Fields(line)[0])
+			}
+		}
+		return all
+	}
+	for _, a := range accounts {
+		before := connections(a)
+		if len(before) == 0 {
+			t.Fatalf("no connection is %s's", a.user)
+		}
+		a.server.Do(t, "CLIENT", "KILL", "USER", a.user)
+		await(t, "new connections of "+a.user, func() bool {
+			now := connections(a)
+			return len(now) > 0 && !slices.ContainsFunc(now, func(id string) bool { return slices.Contains(before, id) })
+		})
+	}
+	await(t, "locks at each server", func() bool {
+		c := p.dial("tcp", addr)
+		defer c.Close()
+		for i := range rounds {
+			if got, err := redis.String(c.Do("LOCK", fmt.Sprint("l", i))); err != nil || got != "OK" {
+				return false
+			}
+		}
+		return true
+	})
 	if strings.Contains(p.logged(), "WRONGPASS") {
 		t.Error("the old password was used when it was not valid any more")
 	}
