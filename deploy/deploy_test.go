@@ -173,7 +173,7 @@ func TestChart(t *testing.T) {
 		}
 	}
 	c := settings(t, env)
-	if c.Upstream.URL.String() == "" || c.Limits.MaxClients != 17 || c.MetricsListen != ":9180" || c.Drain.Timeout != 100*time.Second {
+	if c.Upstream.URL.String() == "" || c.Limits.MaxClients != 17 || c.Admin.Metrics != ":9180" || c.Drain.Timeout != 100*time.Second {
 		t.Errorf("lockproxy would be started with %v", c)
 	}
 	if grace := at(pod, "terminationGracePeriodSeconds").(int); time.Duration(grace)*time.Second <= c.Drain.Delay+c.Drain.Timeout {

@@ -14,6 +14,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/internal/lockstore/quorum"
 	"github.com/lockproxy/lockproxy/internal/lockstore/sharded"
+	"github.com/lockproxy/lockproxy/internal/page"
 	"github.com/lockproxy/lockproxy/internal/session"
 	"github.com/lockproxy/lockproxy/internal/systemd"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
@@ -50,6 +51,7 @@ type app struct {
 type observed struct {
 	telemetry *telemetry.Telemetry
 	health    admin.Health
+	page      *page.Page // nil: there is none
 }
 
 // newApp builds all of it and opens the listeners; nothing runs yet but the embedded store.
@@ -69,7 +71,7 @@ func newApp(ctx context.Context, set settings, log *slog.Logger) (*app, error) {
 func (a *app) build(ctx context.Context) (err error) {
 	cfg, log := a.cfg, a.log
 	if a.telemetry, err = telemetry.Start(ctx, telemetry.Options{
-		ServiceVersion: versionText(), MetricsListen: cfg.MetricsListen, Sockets: tcpSockets(cfg.Listen.ReusePort == "yes"), Handlers: a.health.Handlers(), Logger: log,
+		ServiceVersion: versionText(), MetricsListen: cfg.Admin.Metrics, Sockets: tcpSockets(cfg.Listen.ReusePort == "yes"), Handlers: a.health.Handlers(), Logger: log,
 	}); err != nil {
 		return err
 	}
@@ -101,7 +103,7 @@ func (a *app) build(ctx context.Context) (err error) {
 		return err
 	}
 	a.health.Serve(a.checks(service)...)
-	return nil
+	return a.openPage(ctx, service)
 }
 
 // connect prepares for what is upstream, and returns the service account there. Only of a cluster it waits until that
@@ -164,6 +166,7 @@ func (a *app) run(ctx context.Context) error {
 	err := a.ended(ctx, failed)
 	endReloads()
 	systemd.Tell(systemd.Stopping)
+	a.closePage()
 	drainCtx, cancel := context.WithTimeout(context.Background(), a.drain.Load().Timeout)
 	defer cancel()
 	if drainErr := a.server.Shutdown(drainCtx); drainErr != nil {
@@ -216,6 +219,7 @@ func (a *app) serve(l listener, failed chan<- error) {
 
 // close stops what has been started, from the top down; the server has been shut down before.
 func (a *app) close() {
+	a.closePage()
 	for _, l := range a.listeners {
 		l.Close()
 	}

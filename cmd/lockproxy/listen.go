@@ -9,6 +9,8 @@ import (
 	"os"
 	"strings"
 	"syscall"
+
+	"github.com/lockproxy/lockproxy/internal/config"
 )
 
 // tcpSockets opens TCP addresses, beside others that listen there if that is wished.
@@ -64,7 +66,7 @@ func loopbackOnly(addresses []string) error {
 		if err != nil {
 			return err
 		}
-		if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		if !config.Loopback(host) {
 			return fmt.Errorf("listen %s: the embedded store is for trying out and listens on loopback only; name your Redis with --upstream",
 				address)
 		}

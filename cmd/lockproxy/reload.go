@@ -94,6 +94,12 @@ func checkFiles(cfg config.Config) error {
 	if _, err := tlsfiles.Open(upstreamFiles(cfg), slog.Default()); err != nil {
 		faults = append(faults, fmt.Errorf("upstream-tls: %w", err))
 	}
+	if _, err := openToken(cfg, slog.Default()); err != nil {
+		faults = append(faults, fmt.Errorf("admin-token-file: %w", err))
+	}
+	if _, err := tlsfiles.Open(pageFiles(cfg), slog.Default()); err != nil {
+		faults = append(faults, fmt.Errorf("admin-tls: %w", err))
+	}
 	for _, file := range []string{cfg.Upstream.PasswordFile, cfg.Upstream.SentinelPasswordFile, cfg.Quorum.PasswordFile} {
 		if _, err := tlsfiles.Open(tlsfiles.Names{Password: file}, slog.Default()); err != nil {
 			faults = append(faults, fmt.Errorf("password file: %w", err))

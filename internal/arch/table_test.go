@@ -22,7 +22,7 @@ var stdOnly = []string{}
 // imports them.
 var table = []row{
 	{pkg: "cmd/lockproxy", floor: 7, what: "flags, wiring, signals, exit code",
-		may: []string{"internal/retry", "internal/session", "internal/downstream", "commands", "internal/lock", "internal/lockstore/sharded", "internal/lockstore/quorum", "cluster", "upstream/sentinel", "upstream", "proto/resp", "scripts", "internal/telemetry", "internal/config", "internal/tlsfiles", "internal/admin", "internal/systemd", "internal/backend", "internal/runlock"}},
+		may: []string{"internal/retry", "internal/session", "internal/downstream", "commands", "internal/lock", "internal/lockstore/sharded", "internal/lockstore/quorum", "cluster", "upstream/sentinel", "upstream", "proto/resp", "scripts", "internal/telemetry", "internal/config", "internal/tlsfiles", "internal/admin", "internal/page", "internal/systemd", "internal/backend", "internal/runlock"}},
 	{pkg: "internal/session", floor: 6, what: "one client connection: read, order, reply, hang up",
 		may: []string{"internal/retry", "internal/downstream", "internal/commandtable", "internal/backend", "internal/own", "internal/dedicated", "internal/scriptcache", "internal/share", "commands", "internal/lock", "cluster", "upstream", "proto/resp", "internal/telemetry"}},
 	{pkg: "internal/own", floor: 5, what: "what a client has of connections of its own: when, at which node, and what becomes of them",
@@ -41,6 +41,8 @@ var table = []row{
 		may: []string{"internal/lock", "internal/lockstore", "internal/backend", "internal/dedicated", "internal/commandtable", "cluster", "upstream", "proto/resp", "internal/telemetry"}},
 	{pkg: "internal/lock", floor: 3, what: "what a lock is: acquire, wait, hand off, renew, lose, release",
 		may: []string{"internal/agenda", "internal/retry", "internal/share", "internal/lockstore", "internal/jitter", "internal/telemetry"}},
+	{pkg: "internal/page", floor: 4, what: "the page for people who run the proxy",
+		may: []string{"internal/lock", "internal/lockstore"}, libs: []string{"golang.org/x/net/netutil"}},
 	{pkg: "internal/lockstore/sharded", floor: 4, what: "each lock on one Redis: the only one, or the master of its slot",
 		may: []string{"internal/agenda", "internal/retry", "internal/lockstore", "internal/lockstore/node", "cluster", "upstream", "scripts", "internal/jitter", "internal/telemetry"}},
 	{pkg: "internal/lockstore/quorum", floor: 4, what: "each lock on several Redis servers, of which a majority decides",

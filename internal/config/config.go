@@ -36,11 +36,10 @@ type Config struct {
 	Commands Commands
 	Log      Log
 	Drain    Drain
-
-	MetricsListen string // "" is off
-	Threads       int    // 0: half of the processors that Go finds
-	File          string // the YAML file read; "" is none
-	Given         Texts  // what was given, as it was written
+	Admin    Admin
+	Threads  int    // 0: half of the processors that Go finds
+	File     string // the YAML file read; "" is none
+	Given    Texts  // what was given, as it was written
 	Instead
 }
 
@@ -99,7 +98,7 @@ func Parse(args []string) (Config, error) {
 			}
 		}
 	}
-	if c.MetricsListen != "" && !given["drain-delay"].set {
+	if c.Admin.Metrics != "" && !given["drain-delay"].set {
 		c.Drain.Delay = defaultDrainDelay
 	}
 	if err := errors.Join(append(faults, c.Validate())...); err != nil {

@@ -113,6 +113,16 @@ type Log struct {
 	Format string // text or json
 }
 
+// Admin is where operators, and what they run, ask by HTTP.
+type Admin struct {
+	Metrics   string // "" is off
+	Page      string // "" is off
+	TokenFile string
+	TLSCert   string // "": the page is served without TLS
+	TLSKey    string
+	ClientCA  string // "": no certificate is asked for
+}
+
 // Drain is how the process ends.
 type Drain struct {
 	Delay   time.Duration // from not being ready to closed listeners

@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 
 	"github.com/lockproxy/lockproxy/upstream"
@@ -63,4 +64,36 @@ func (c Config) tlsFaults() (faults []error) {
 // AsksClients says whether clients of tls-listen are asked for certificates.
 func (c Config) AsksClients() bool {
 	return c.TLS.ClientAuth == "optional" || c.TLS.ClientAuth == "required" || c.TLS.ClientAuth == "" && c.TLS.ClientCA != ""
+}
+
+// Loopback says whether a host is this machine, whatever names lead to.
+func Loopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// pageFaults keep the page for operators from strangers: who may see it may free locks.
+func (a Admin) pageFaults() (faults []error) {
+	files := a.TokenFile + a.TLSCert + a.TLSKey + a.ClientCA
+	if a.Page == "" {
+		if files != "" {
+			faults = append(faults, errors.New("admin-token-file, admin-tls-cert, admin-tls-key, admin-tls-client-ca: each does nothing without admin-listen"))
+		}
+		return faults
+	}
+	host, _, _ := net.SplitHostPort(a.Page) // what is wrong with it is said below
+	for _, f := range []struct {
+		bad   bool
+		fault string
+	}{
+		{validHostPort(a.Page) != nil, fmt.Sprintf("admin-listen: %q is not host:port", a.Page)},
+		{!Loopback(host) && a.TokenFile+a.ClientCA == "", fmt.Sprintf("admin-listen: %q is not localhost: it needs admin-token-file, or admin-tls-client-ca", a.Page)},
+		{(a.TLSCert == "") != (a.TLSKey == ""), "admin-tls-cert, admin-tls-key: one needs the other"},
+		{a.ClientCA != "" && a.TLSCert == "", "admin-tls-client-ca: needs admin-tls-cert and admin-tls-key"},
+	} {
+		if f.bad {
+			faults = append(faults, errors.New(f.fault))
+		}
+	}
+	return faults
 }

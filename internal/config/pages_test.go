@@ -26,7 +26,7 @@ var oneOf = regexp.MustCompile(`is not one of (.+)$`)
 func serverFlags() (all []flagged) {
 	for _, s := range settings {
 		f := flagged{name: s.name, value: "VALUE", meaning: s.meaning, file: s.name == "config" || strings.HasSuffix(s.name, "-file") || strings.HasPrefix(s.name, "tls-") && s.name != "tls-listen" && s.name != "tls-client-auth" ||
-			strings.HasPrefix(s.name, "upstream-tls-") && s.name != "upstream-tls-server-name"}
+			strings.HasPrefix(s.name, "admin-tls-") || strings.HasPrefix(s.name, "upstream-tls-") && s.name != "upstream-tls-server-name"}
 		if err := s.apply(&Config{}, "\x00"); err != nil {
 			if some := oneOf.FindStringSubmatch(err.Error()); some != nil {
 				f.choices = strings.Split(some[1], ", ")

@@ -32,11 +32,12 @@ func (c Config) Validate() error {
 			fault("announce-address: %w", err)
 		}
 	}
-	if c.MetricsListen != "" {
-		if err := validHostPort(c.MetricsListen); err != nil {
+	if c.Admin.Metrics != "" {
+		if err := validHostPort(c.Admin.Metrics); err != nil {
 			fault("metrics-listen: %w", err)
 		}
 	}
+	faults = append(faults, c.Admin.pageFaults()...)
 	for _, d := range []struct {
 		name       string
 		value, min time.Duration

@@ -1,0 +1,145 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/config"
+	"github.com/lockproxy/lockproxy/internal/lock"
+	"github.com/lockproxy/lockproxy/internal/page"
+	"github.com/lockproxy/lockproxy/internal/tlsfiles"
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+// openPage serves the page for operators, if there is to be one.
+func (a *app) openPage(ctx context.Context, service upstream.Identity) error {
+	set := a.cfg.Admin
+	if set.Page == "" {
+		return nil
+	}
+	entry, secure, err := a.pageEntry()
+	if err != nil {
+		return err
+	}
+	p := page.New(page.Options{
+		Locks: a.locks, Log: a.log, Entry: entry, Trouble: a.health.Trouble,
+		Force: func(ctx context.Context, by lock.ClientInfo, r lock.UnlockRequest) (bool, error) {
+			return a.locks.NewClient(by).Unlock(ctx, r)
+		},
+		Nodes: func(ctx context.Context) []page.Node { return a.nodes(ctx, service) },
+		About: page.About{Version: versionText(), Proxy: a.locks.UUID(), Upstream: a.cfg.Upstream.URL.String(), Started: time.Now()},
+	})
+	if err := p.Listen(ctx, tcpSockets(a.cfg.Listen.ReusePort == "yes"), set.Page, secure); err != nil {
+		return fmt.Errorf("admin-listen: %w", err)
+	}
+	a.page = p
+	a.log.Info("the page for operators is there", "listen", set.Page, "tls", secure != nil)
+	return nil
+}
+
+func (a *app) closePage() {
+	if a.page != nil {
+		a.page.Close()
+	}
+}
+
+// pageEntry is who may see the page, and its TLS; nil: none.
+func (a *app) pageEntry() (e page.Entry, secure *tls.Config, err error) {
+	set := a.cfg.Admin
+	if set.TokenFile != "" {
+		token, err := openToken(a.cfg, a.log)
+		if err != nil {
+			return e, nil, fmt.Errorf("admin-token-file: %w", err)
+		}
+		a.files = append(a.files, token)
+		e.Token = token.Password
+	}
+	if set.TLSCert == "" {
+		return e, nil, nil
+	}
+	files, err := a.keepFresh(pageFiles(a.cfg))
+	if err != nil {
+		return e, nil, fmt.Errorf("admin-tls: %w", err)
+	}
+	auth := tls.NoClientCert
+	if set.ClientCA != "" {
+		e.Certificates, auth = true, tls.RequireAndVerifyClientCert
+	}
+	return e, files.Server(auth), nil
+}
+
+// leastToken is how long a token must be, in bytes: nobody limits how often one guesses.
+const leastToken = 16
+
+// openToken reads the page's token; without one there is nothing to read.
+func openToken(cfg config.Config, log *slog.Logger) (*tlsfiles.Files, error) {
+	f, err := tlsfiles.Open(tlsfiles.Names{Password: cfg.Admin.TokenFile}, log)
+	if err == nil && cfg.Admin.TokenFile != "" && len(f.Password()) < leastToken {
+		return nil, errors.New(cfg.Admin.TokenFile + ": has less than " + strconv.Itoa(leastToken) + " bytes")
+	}
+	return f, err
+}
+
+// pageFiles are the files for TLS of the page.
+func pageFiles(cfg config.Config) tlsfiles.Names {
+	names := tlsfiles.Names{CA: cfg.Admin.ClientCA}
+	if cfg.Admin.TLSCert != "" {
+		names.Certs, names.Keys = []string{cfg.Admin.TLSCert}, []string{cfg.Admin.TLSKey}
+	}
+	return names
+}
+
+// mostNodes is how many nodes the page shows.
+const mostNodes = 64
+
+// nodes asks the nodes upstream how they are, and tells what is known of a quorum's.
+func (a *app) nodes(ctx context.Context, service upstream.Identity) []page.Node {
+	service.DB, service.Proto = 0, 2
+	all, asked := a.upstreamNodes()
+	var answers sync.WaitGroup
+	for i, n := range asked {
+		answers.Go(func() {
+			began := time.Now()
+			if err := ping(ctx, n, service); err != nil {
+				all[i].State, all[i].Trouble = "down", err.Error()
+				return
+			}
+			all[i].State, all[i].Took = "up", time.Since(began)
+		})
+	}
+	answers.Wait()
+	for _, n := range a.locks.Nodes() {
+		trouble := n.Trouble
+		if n.State == "young" {
+			trouble = "counts in " + n.Counts.Round(time.Second).String()
+		}
+		all = append(all, page.Node{Name: n.Name, Role: "of the quorum", State: n.State, Trouble: trouble})
+	}
+	return all
+}
+
+// upstreamNodes are the nodes that commands go to, and replicas.
+func (a *app) upstreamNodes() (all []page.Node, asked []*upstream.Node) {
+	if a.cluster == nil {
+		_, addr, _ := a.node.Upstream()
+		return []page.Node{{Name: addr, Role: "master"}}, []*upstream.Node{a.node}
+	}
+	snapshot := a.cluster.Snapshot()
+	for i, n := range snapshot.All() {
+		if i == mostNodes {
+			break
+		}
+		role := "master"
+		if i >= len(snapshot.Masters) {
+			role = "replica"
+		}
+		all, asked = append(all, page.Node{Name: n.Addr, Role: role}), append(asked, n.Upstream())
+	}
+	return all, asked
+}

@@ -1,0 +1,150 @@
+package main
+
+import (
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/testredis"
+)
+
+// The page shows who holds a lock, and frees it as UNLOCK FORCE does, with the same line in the log.
+func TestPageForOperators(t *testing.T) {
+	t.Parallel()
+	server, addr, at := testredis.Start(t), freeAddr(t), freeAddr(t)
+	p := start(t, "--upstream", server.URL(), "--listen", addr, "--admin-listen", at, "--drain-timeout", "0")
+	holder := p.dial("tcp", addr)
+	expect(t, holder, "OK", "CLIENT", "SETNAME", "payroll")
+	expect(t, holder, "OK", "LOCK", "orders:7")
+	get := func(path string) string {
+		t.Helper()
+		resp, err := http.Get("http://" + at + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		if err != nil || resp.StatusCode != http.StatusOK {
+			t.Fatalf("%s: %d, %v", path, resp.StatusCode, err)
+		}
+		return string(body)
+	}
+	for _, path := range []string{"/", "/?name=ders", "/lock?db=0&name=orders:7"} {
+		if text := get(path); !strings.Contains(text, "orders:7") || !strings.Contains(text, "payroll") {
+			t.Errorf("%s:\n%s", path, text)
+		}
+	}
+	if text := get("/"); !strings.Contains(text, "ready") || !strings.Contains(text, server.Addr()) {
+		t.Errorf("the nodes are not there:\n%s", text)
+	}
+	events, err := http.Get("http://" + at + "/events")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer events.Body.Close()
+	resp, err := http.PostForm("http://"+at+"/lock?db=0&name=orders:7", url.Values{"sure": {"yes"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusOK || server.Do(t, "EXISTS", "orders:7") != int64(0) {
+		t.Errorf("%d, and the lock is there", resp.StatusCode)
+	}
+	p.awaitLog("lock freed by force")
+	if said := p.logged(); !strings.Contains(said, `name="admin page"`) || !strings.Contains(said, "key=orders:7") || !strings.Contains(said, "by=127.0.0.1:") {
+		t.Error(said)
+	}
+	for end := time.Now().Add(patience); !strings.Contains(get("/"), "forced"); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the page never shows the loss")
+		}
+	}
+	p.cmd.Process.Signal(syscall.SIGTERM)
+	if _, err := io.Copy(io.Discard, events.Body); err != nil {
+		t.Errorf("the stream is cut, not ended: %v", err)
+	}
+	if code := p.exit(); code != exitOK {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+// On an address that others can reach the page needs a token, which is none that can be guessed.
+func TestPageNeedsAToken(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "token")
+	write := func(token string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(token), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("too short\n")
+	for _, c := range []struct {
+		args string
+		code int
+		says string
+	}{
+		{"--admin-listen 0.0.0.0:0", exitUsage, "needs admin-token-file"},
+		{"--admin-listen 127.0.0.1:0 --admin-token-file " + file, exitError, "less than 16 bytes"},
+		{"--admin-listen 127.0.0.1:0 --check-config --admin-token-file " + file, exitUsage, "less than 16 bytes"},
+		{"--admin-listen 127.0.0.1:0 --check-config --admin-token-file " + file + "x", exitUsage, "no such file"},
+	} {
+		p := start(t, append(strings.Fields(c.args), "--listen", freeAddr(t))...)
+		if code := p.exit(); code != c.code || !strings.Contains(p.logged(), c.says) {
+			t.Errorf("%s: exit code %d, %s", c.args, code, p.logged())
+		}
+	}
+	write("a token that is long enough\n")
+	at := freeAddr(t)
+	p := start(t, "--listen", freeAddr(t), "--admin-listen", strings.Replace(at, "127.0.0.1", "0.0.0.0", 1), "--admin-token-file", file)
+	p.awaitLog("the page for operators is there")
+	for token, want := range map[string]int{"": 401, "too short": 401, "a token that is long enough": 200} {
+		r, err := http.NewRequestWithContext(t.Context(), "GET", "http://"+at+"/", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.SetBasicAuth("ann", token)
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if resp.Body.Close(); resp.StatusCode != want {
+			t.Errorf("%q: %d", token, resp.StatusCode)
+		}
+	}
+}
+
+// With an authority, who has no certificate of it does not get in.
+func TestPageWithCertificates(t *testing.T) {
+	t.Parallel()
+	authority := testredis.NewAuthority(t)
+	cert, key := authority.Issue("127.0.0.1")
+	at := freeAddr(t)
+	p := start(t, "--listen", freeAddr(t), "--admin-listen", strings.Replace(at, "127.0.0.1", "0.0.0.0", 1),
+		"--admin-tls-cert", cert, "--admin-tls-key", key, "--admin-tls-client-ca", authority.File)
+	p.awaitLog("the page for operators is there")
+	get := func(with bool) (int, error) {
+		trust := authority.Client("127.0.0.1")
+		if !with {
+			trust.Certificates = nil
+		}
+		client := &http.Client{Transport: &http.Transport{TLSClientConfig: trust, DisableKeepAlives: true}}
+		resp, err := client.Get("https://" + at + "/")
+		if err != nil {
+			return 0, err
+		}
+		return resp.StatusCode, resp.Body.Close()
+	}
+	if code, err := get(true); code != http.StatusOK || err != nil {
+		t.Error(code, err)
+	}
+	if code, err := get(false); err == nil {
+		t.Errorf("%d without a certificate", code)
+	}
+}

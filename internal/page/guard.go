@@ -1,0 +1,121 @@
+package page
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Entry is who may see the page.
+type Entry struct {
+	Token        func() string // what must be shown; nil: nothing
+	Certificates bool          // TLS has asked for one, and looked at it
+}
+
+// open says that who can connect may see it: it must be on loopback.
+func (e Entry) open() bool { return e.Token == nil && !e.Certificates }
+
+// guard is in front of the page.
+type guard struct {
+	Entry
+	log *slog.Logger
+
+	mu      sync.Mutex // guards all below
+	quietTo time.Time  // until then the log is told of no wrong token
+	more    int        // that it was not told of
+}
+
+// quiet is how often the log is told of wrong tokens.
+const quiet = 10 * time.Second
+
+// The page needs nothing but what the proxy serves itself, and nobody else may use it in a page of his own.
+var headers = map[string]string{
+	"Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; " +
+		"base-uri 'none'; frame-ancestors 'none'",
+	"X-Content-Type-Options":       "nosniff",
+	"X-Frame-Options":              "DENY",
+	"Cross-Origin-Opener-Policy":   "same-origin",
+	"Cross-Origin-Resource-Policy": "same-origin",
+	"Referrer-Policy":              "same-origin", // the address has names of locks; with no-referrer, forms would have no origin
+	"Cache-Control":                "no-store",
+}
+
+// protect lets those through who may.
+func (g *guard) protect(next http.Handler) http.Handler {
+	return g.admit(http.NewCrossOriginProtection().Handler(next))
+}
+
+func (g *guard) admit(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for name, value := range headers {
+			w.Header().Set(name, value)
+		}
+		switch {
+		case g.open() && !local(r.Host):
+			// Another's name that leads here is how a page in the browser would reach what listens on its machine (DNS rebinding).
+			http.Error(w, "this page is for localhost", http.StatusForbidden)
+		case g.Certificates && (r.TLS == nil || len(r.TLS.VerifiedChains) == 0):
+			http.Error(w, "a client certificate is needed", http.StatusForbidden)
+		case g.Token != nil && !g.knows(r):
+			g.tell(r)
+			w.Header().Set("WWW-Authenticate", `Basic realm="lockproxy: any name, and the token as password", charset="UTF-8"`)
+			http.Error(w, "the token is needed, as a password or as Authorization: Bearer", http.StatusUnauthorized)
+		default:
+			next.ServeHTTP(w, r)
+		}
+	})
+}
+
+// local says whether a Host header is that of loopback.
+func local(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// knows says whether a request has the token. It takes as long whatever the token is, and whatever was sent.
+func (g *guard) knows(r *http.Request) bool {
+	_, sent, basic := r.BasicAuth()
+	bearer := false
+	if !basic {
+		sent, bearer = strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	}
+	want, got := sha256.Sum256([]byte(g.Token())), sha256.Sum256([]byte(sent))
+	return subtle.ConstantTimeCompare(want[:], got[:]) == 1 && (basic || bearer)
+}
+
+// tell has the log say that somebody came with a wrong token; strangers can not make it grow without end. A browser that has not
+// asked for it yet comes with none.
+func (g *guard) tell(r *http.Request) {
+	if r.Header.Get("Authorization") == "" {
+		return
+	}
+	g.mu.Lock()
+	now := time.Now()
+	if now.Before(g.quietTo) {
+		g.more++
+		g.mu.Unlock()
+		return
+	}
+	more := g.more
+	g.more, g.quietTo = 0, now.Add(quiet)
+	g.mu.Unlock()
+	g.log.Warn("a wrong token for the page for operators", "from", r.RemoteAddr, "others_since", more)
+}
+
+// who is who a request is from, as far as is known: the certificate's name, or the name that came with the token.
+func (g *guard) who(r *http.Request) string {
+	if g.Certificates {
+		return shown(r.TLS.PeerCertificates[0].Subject.CommonName)
+	}
+	name, _, _ := r.BasicAuth()
+	return shown(name)
+}

@@ -1,0 +1,191 @@
+package page
+
+import (
+	"context"
+	"math"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/lock"
+)
+
+const (
+	sampleEvery = 5 * time.Second
+	samplesKept = 180 // a quarter of an hour
+)
+
+// sample is what was so at one moment, and what had happened since the one before.
+type sample struct {
+	held, waiting          int64
+	granted, refused, lost float64 // a second; lost: in all
+}
+
+// history is the last samples, the oldest first.
+type history struct {
+	mu      sync.Mutex // guards all below
+	samples []sample
+	before  lock.Stats
+	at      time.Time
+}
+
+// watch takes samples until the page ends.
+func (p *Page) watch() {
+	p.history.add(p.Stats(), time.Now())
+	tick := time.NewTicker(sampleEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case now := <-tick.C:
+			p.history.add(p.Stats(), now)
+		case <-p.ended:
+			return
+		}
+	}
+}
+
+// add notes a sample. The first is only what the next is compared with.
+func (h *history) add(s lock.Stats, now time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if seconds := now.Sub(h.at).Seconds(); !h.at.IsZero() && seconds > 0 {
+		if len(h.samples) == samplesKept {
+			h.samples = append(h.samples[:0], h.samples[1:]...)
+		}
+		h.samples = append(h.samples, sample{
+			held: s.Held, waiting: s.Waiting, lost: float64(s.Lost - h.before.Lost),
+			granted: float64(s.Granted-h.before.Granted) / seconds, refused: float64(s.Refused-h.before.Refused) / seconds,
+		})
+	}
+	h.before, h.at = s, now
+}
+
+// card is one figure, and how it came to be.
+type card struct {
+	Label, Now, Note string
+	Bad              bool
+	Line, Area       string // of an SVG that is chartWide and chartHigh
+	Said             string // in words
+}
+
+const chartWide, chartHigh = 180, 40
+
+// cards are the figures, with those of now where they can be had.
+func (h *history) cards(now lock.Stats, longestWait time.Duration) []card {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	of := func(value func(sample) float64) (all []float64) {
+		for _, s := range h.samples {
+			all = append(all, value(s))
+		}
+		return all
+	}
+	waiting := chart("waiting", number(now.Waiting), of(func(s sample) float64 { return float64(s.waiting) }))
+	if now.Waiting > 0 {
+		waiting.Note = "longest " + ago(longestWait)
+	}
+	granted, refused := of(func(s sample) float64 { return s.granted }), of(func(s sample) float64 { return s.refused })
+	lost := of(func(s sample) float64 { return s.lost })
+	recently := 0.0
+	for _, n := range lost {
+		recently += n
+	}
+	last := chart("lost", figure(recently), lost)
+	last.Note, last.Bad = number(now.Lost)+" since the start", recently > 0
+	return []card{
+		waiting,
+		chart("held", number(now.Held), of(func(s sample) float64 { return float64(s.held) })),
+		chart("granted a second", latest(granted), granted),
+		chart("refused a second", latest(refused), refused),
+		last,
+	}
+}
+
+func latest(all []float64) string {
+	if len(all) == 0 {
+		return "–"
+	}
+	return figure(all[len(all)-1])
+}
+
+// figure is a number with a decimal where that says something.
+func figure(f float64) string {
+	if f < 10 && f != math.Trunc(f) {
+		return strconv.FormatFloat(f, 'f', 1, 64)
+	}
+	return number(int64(f + 0.5))
+}
+
+// chart draws values, the latest at the right.
+func chart(label, now string, values []float64) card {
+	most := 0.0
+	for _, v := range values {
+		most = max(most, v)
+	}
+	c := card{Label: label, Now: now, Note: "at most " + figure(most), Said: label + " in the last quarter of an hour: at most " + figure(most)}
+	if len(values) < 2 {
+		return c
+	}
+	var line strings.Builder
+	step := float64(chartWide) / (samplesKept - 1)
+	left := float64(chartWide) - step*float64(len(values)-1)
+	for i, v := range values {
+		y := chartHigh - 1.5
+		if most > 0 {
+			y -= (chartHigh - 4) * v / most
+		}
+		line.WriteString(strconv.FormatFloat(left+step*float64(i), 'f', 1, 64) + "," + strconv.FormatFloat(y, 'f', 1, 64) + " ")
+	}
+	c.Line = strings.TrimSpace(line.String())
+	c.Area = strconv.FormatFloat(left, 'f', 1, 64) + "," + strconv.Itoa(chartHigh) + " " + c.Line + " " + strconv.Itoa(chartWide) + "," + strconv.Itoa(chartHigh)
+	return c
+}
+
+// health is how the proxy and its nodes were when they were last asked.
+type health struct {
+	mu      sync.Mutex // guards all below
+	trouble []string
+	nodes   []Node
+	at      time.Time
+	asking  chan struct{} // closed when the answer is there; nil: nobody asks
+	over    bool          // nobody is to ask any more
+}
+
+const (
+	healthFor  = 5 * time.Second
+	healthTime = 2 * time.Second // for an answer
+)
+
+// now is how the proxy and its nodes are. Who comes first waits for the answer; afterwards the last one is given while others are asked
+// for, so that a node that hangs holds nobody up.
+func (h *health) now(ctx context.Context, p *Page) ([]string, []Node) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if time.Since(h.at) > healthFor && h.asking == nil && !h.over {
+		h.asking = make(chan struct{})
+		p.parts.Go(p.askHealth)
+	}
+	if asking := h.asking; asking != nil && h.at.IsZero() {
+		h.mu.Unlock()
+		select {
+		case <-asking:
+		case <-ctx.Done():
+		}
+		h.mu.Lock()
+	}
+	return h.trouble, h.nodes
+}
+
+// askHealth asks how the proxy and its nodes are.
+func (p *Page) askHealth() {
+	ctx, cancel := context.WithTimeout(context.Background(), healthTime)
+	defer cancel()
+	trouble, nodes := p.Trouble(ctx), p.Nodes(ctx)
+	h := &p.health
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.trouble, h.nodes, h.at = trouble, nodes, time.Now()
+	close(h.asking)
+	h.asking = nil
+}

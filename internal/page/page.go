@@ -1,0 +1,138 @@
+// Package page is the page for people who run the proxy: which locks are held and waited for, how the nodes are, what was lost. It
+// frees a lock by force when somebody who may see it says so twice.
+package page
+
+import (
+	"bytes"
+	"context"
+	"embed"
+	"html/template"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/lock"
+)
+
+const (
+	// mostRows is how many locks are shown at once, mostOf how many holders and waiters of each. The numbers say how many there are.
+	mostRows, mostOf = 200, 4
+	// mostOfOne is how many holders and waiters the page of one lock shows.
+	mostOfOne = 100
+	// mostLosses is how many losses are shown.
+	mostLosses = 20
+	// mostFilter is how long a filter may be, in bytes.
+	mostFilter = 256
+)
+
+// Locks is the lock engine, as far as the page shows it.
+type Locks interface {
+	List(owner, pattern string) []lock.Entry
+	Info(ctx context.Context, db int, key string) (lock.Info, error)
+	Stats() lock.Stats
+	Losses() []lock.Lost
+}
+
+// Options set a page up.
+type Options struct {
+	Locks
+	Force   func(ctx context.Context, by lock.ClientInfo, r lock.UnlockRequest) (bool, error) // UNLOCK
+	Nodes   func(context.Context) []Node                                                      // how they are; asked while somebody looks
+	Trouble func(context.Context) []string                                                    // why clients are not served; none: they are
+	About   About
+	Entry   Entry
+	Log     *slog.Logger
+}
+
+// About is what the page says of the proxy.
+type About struct {
+	Version, Proxy, Upstream string // Proxy is its id, by which it is in owners
+	Started                  time.Time
+}
+
+// Node is one Redis behind the proxy, as it was a moment ago.
+type Node struct {
+	Name, Role string
+	State      string        // up, young or down
+	Trouble    string        // why it is not up
+	Took       time.Duration // to answer; 0: not known
+}
+
+// Milliseconds is Took.
+func (n Node) Milliseconds() float64 { return float64(n.Took) / float64(time.Millisecond) }
+
+// Page is the page's server.
+type Page struct {
+	Options
+	guard   guard
+	history history
+	health  health
+	look    look
+	streams chan struct{} // a place for each stream
+	ended   chan struct{} // closed by Close
+	end     sync.Once
+	parts   sync.WaitGroup
+	server  *http.Server // nil before Listen
+	at      string
+}
+
+// New is a page that is not served yet.
+func New(o Options) *Page {
+	return &Page{Options: o, guard: guard{Entry: o.Entry, log: o.Log}, streams: make(chan struct{}, mostStreams), ended: make(chan struct{})}
+}
+
+//go:embed assets
+var assets embed.FS
+
+var templates = template.Must(template.New("").Funcs(template.FuncMap{
+	"shown": shown, "whole": whole, "ago": ago, "number": number, "number64": func(n int) string { return number(int64(n)) },
+}).ParseFS(assets, "assets/*.html"))
+
+// Handler answers for all of the page.
+func (p *Page) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /{$}", p.index)
+	mux.HandleFunc("GET /events", p.events)
+	mux.HandleFunc("GET /lock", p.one)
+	mux.HandleFunc("POST /lock", p.force)
+	for _, name := range []string{"style.css", "page.js", "icon.svg"} {
+		mux.HandleFunc("GET /"+name, asset(name))
+	}
+	return p.guard.protect(mux)
+}
+
+func asset(name string) http.HandlerFunc {
+	content, err := assets.ReadFile("assets/" + name)
+	if err != nil {
+		panic(err) // it is embedded; every test finds it
+	}
+	return func(w http.ResponseWriter, r *http.Request) {
+		http.ServeContent(w, r, name, time.Time{}, bytes.NewReader(content))
+	}
+}
+
+// index is the page itself.
+func (p *Page) index(w http.ResponseWriter, r *http.Request) {
+	p.render(w, http.StatusOK, "index", p.view(r.Context(), asked(r)))
+}
+
+// asked is what a request wants to see.
+func asked(r *http.Request) wish {
+	q := r.URL.Query()
+	name := q.Get("name")
+	return wish{Name: name[:min(len(name), mostFilter)], Sort: q.Get("sort")}
+}
+
+// render writes a whole document, or an error and nothing else.
+func (p *Page) render(w http.ResponseWriter, status int, name string, data any) {
+	var b bytes.Buffer
+	if err := templates.ExecuteTemplate(&b, name, data); err != nil {
+		p.Log.Error("the page for operators cannot be drawn", "error", err)
+		http.Error(w, "cannot be drawn", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = w.Write(b.Bytes()) // who asked has hung up if this fails
+}

@@ -1,0 +1,548 @@
+package page
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/lock"
+	"github.com/lockproxy/lockproxy/internal/lockstore"
+)
+
+// engine is a lock engine that has what a test gave it.
+type engine struct {
+	mu     sync.Mutex
+	list   []lock.Entry
+	lost   []lock.Lost
+	info   lock.Info
+	stats  lock.Stats
+	forced []string // who said it, and of which lock
+	fails  error
+}
+
+func (e *engine) List(string, string) []lock.Entry {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return append([]lock.Entry(nil), e.list...)
+}
+
+func (e *engine) Info(context.Context, int, string) (lock.Info, error) { return e.info, e.fails }
+func (e *engine) Stats() lock.Stats                                    { return e.stats }
+func (e *engine) Losses() []lock.Lost                                  { return e.lost }
+
+func (e *engine) force(_ context.Context, by lock.ClientInfo, r lock.UnlockRequest) (bool, error) {
+	e.forced = append(e.forced, fmt.Sprintf("%s/%s/%s: %d %s %v", by.Addr, by.User(), by.Name(), r.DB, r.Key, r.Force))
+	return true, e.fails
+}
+
+func (e *engine) options() Options {
+	return Options{
+		Locks: e, Force: e.force, Log: slog.New(slog.DiscardHandler),
+		Trouble: func(context.Context) []string { return nil },
+		Nodes: func(context.Context) []Node {
+			return []Node{{Name: "10.0.0.1:6379", Role: "master", State: "up", Took: time.Millisecond}, {Name: "10.0.0.2:6379", Role: "replica", State: "down", Trouble: "dial: <refused>"}}
+		},
+		About: About{Version: "1.2.3", Proxy: "the-id", Started: time.Now()},
+	}
+}
+
+func held(key, addr string) lock.Entry {
+	e := lock.Entry{Key: key, Left: 20 * time.Second}
+	e.Holder = lock.Holder{Owned: lockstore.Owned{Owner: "u:1", Holds: 1}, Local: true, ClientID: 7, Addr: addr, Name: "job", Held: 90 * time.Second, Watched: true, Renewals: 9, Lease: 30 * time.Second}
+	return e
+}
+
+func waits(key, addr string, since time.Duration) lock.Entry {
+	e := lock.Entry{Key: key, Waiting: true}
+	e.Holder = lock.Holder{Owned: lockstore.Owned{Owner: "u:2"}, Local: true, ClientID: 8, Addr: addr, Held: since}
+	return e
+}
+
+// ask sends a request to a page; header is name, value, ….
+func ask(t *testing.T, p *Page, method, target, body string, header ...string) *httptest.ResponseRecorder {
+	t.Helper()
+	r := httptest.NewRequestWithContext(t.Context(), method, target, strings.NewReader(body))
+	if body != "" {
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	}
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	w := httptest.NewRecorder()
+	p.Handler().ServeHTTP(w, r)
+	return w
+}
+
+const home = "http://127.0.0.1:9181"
+
+func has(t *testing.T, text string, all ...string) {
+	t.Helper()
+	for _, part := range all {
+		if !strings.Contains(text, part) {
+			t.Errorf("%q is missing in:\n%s", part, text)
+		}
+	}
+}
+
+func TestPageShowsLocks(t *testing.T) {
+	e := &engine{list: []lock.Entry{
+		held("a", "10.1.1.1:1"), held("b", "10.1.1.1:1"), waits("b", "10.1.1.2:2", 3*time.Second), waits("b", "10.1.1.3:3", 70*time.Second), waits("c", "10.1.1.4:4", time.Second),
+	}}
+	e.stats = lock.Stats{Held: 2, Waiting: 3, Lost: 1}
+	e.lost = []lock.Lost{{ID: lockstore.ID{Key: "gone", Owner: "worker-7"}, Reason: "unrenewed", At: time.Now().Add(-time.Minute)}}
+	p := New(e.options())
+	w := ask(t, p, "GET", home+"/", "")
+	text := w.Body.String()
+	has(t, text, "10.1.1.1:1", "1 min 30 s", `width="66.`, "held elsewhere", "longest 1 min 10 s", "worker-7", "unrenewed", "1 min ago", "10.0.0.2:6379", "dial: &lt;refused&gt;", "the-id", "3 locks")
+	if b, a, second := strings.Index(text, `name=b"`), strings.Index(text, `name=a"`), strings.Index(text, "10.1.1.3:3"); b < 0 || b > a || second < strings.Index(text, "10.1.1.2:2") {
+		t.Error("the one that most wait for is not first, or its waiters are not in their order")
+	}
+	text = ask(t, p, "GET", home+"/?name=c&sort=name", "").Body.String()
+	if has(t, text, "1 lock,", `value="c"`); strings.Contains(text, "name=a\"") {
+		t.Error("the filter lets others through")
+	}
+	has(t, ask(t, p, "GET", home+"/?name=nothing", "").Body.String(), "No lock has that in its name")
+	for name, value := range headers {
+		if w.Header().Get(name) != value {
+			t.Errorf("%s: %q", name, w.Header().Get(name))
+		}
+	}
+	for _, asset := range []string{"style.css", "page.js", "icon.svg"} {
+		if w := ask(t, p, "GET", home+"/"+asset, ""); w.Code != 200 || w.Body.Len() < 100 {
+			t.Errorf("%s: %d", asset, w.Code)
+		}
+	}
+	if w := ask(t, p, "GET", home+"/other", ""); w.Code != 404 {
+		t.Errorf("another path: %d", w.Code)
+	}
+}
+
+// Locks of the same name in several databases are several locks.
+func TestPageOfSeveralDatabases(t *testing.T) {
+	one, two, waiting := held("k", "10.1.1.1:1"), held("k", "10.1.1.2:2"), waits("k", "10.1.1.3:3", time.Second)
+	two.DB, waiting.DB = 2, 2
+	rows, _ := group([]lock.Entry{two, one, waiting})
+	if len(rows) != 2 || rows[0].DB != 0 || len(rows[0].held) != 1 || len(rows[0].waiters) != 0 || rows[1].DB != 2 || len(rows[1].held) != 1 || len(rows[1].waiters) != 1 {
+		t.Errorf("%+v", rows)
+	}
+}
+
+// What clients choose is text, whatever is in it, and takes little room.
+func TestHostileNames(t *testing.T) {
+	hostile := []string{
+		`<script>alert(1)</script>`, `"><img src=x onerror=alert(1)>`, `' onmouseover='alert(1)`, `javascript:alert(1)`, "</table>{{.}}<!--",
+		"a\x00b\r\nevent: locks\ndata: x\n\n", "\xff\xfe\x80", "\u202egnp.exe", "a\u200b\u2066b", strings.Repeat("ä", 2000),
+	}
+	e := &engine{}
+	for _, name := range hostile {
+		one := held(name, name)
+		one.Name, one.Owner = name, name
+		e.list = append(e.list, one, waits(name, name, time.Second))
+		e.lost = append(e.lost, lock.Lost{ID: lockstore.ID{Key: name, Owner: name}, Reason: "gone", Addr: name})
+	}
+	o := e.options()
+	o.Trouble = func(context.Context) []string { return hostile }
+	e.info = lock.Info{Holders: []lock.Holder{{Owned: lockstore.Owned{Owner: hostile[0]}}}}
+	p := New(o)
+	pages := []string{ask(t, p, "GET", home+"/?name="+url.QueryEscape(`"><script>`), "").Body.String(), ask(t, p, "GET", home+"/", "").Body.String()}
+	for _, name := range hostile {
+		w := ask(t, p, "GET", home+"/lock?"+url.Values{"db": {"0"}, "name": {name}}.Encode(), "")
+		if w.Code != 200 {
+			t.Errorf("%q: %d", name, w.Code)
+		}
+		pages = append(pages, w.Body.String())
+	}
+	frame, err := p.changed(t.Context(), wish{}, map[string][]byte{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := bytes.Count(frame, []byte("\nevent: ")) + 1; n != len(kept) {
+		t.Errorf("%d events, not %d", n, len(kept))
+	}
+	for _, text := range append(pages, string(frame)) {
+		for _, bad := range []string{"<script>alert", "<img", "' onmouseover", `href="javascript:`, "</table>{{", "\x00", "\xff", "\u202e", "\u200b", "\u2066", strings.Repeat("ä", 2000) + " "} {
+			if strings.Contains(text, bad) {
+				t.Errorf("%q is in it", bad)
+			}
+		}
+	}
+	has(t, pages[1], "&lt;script&gt;", `\xff\xfe\x80`, `\u202egnp.exe`, `a\x00b\r\n`, "…", "(4,000 bytes)", "name=%ff%fe%80")
+	if huge := shown(strings.Repeat("x", 16<<20)); huge != strings.Repeat("x", 48)+"…"+strings.Repeat("x", 16)+" (16,777,216 bytes)" {
+		t.Error(huge)
+	}
+}
+
+func TestShown(t *testing.T) {
+	for name, want := range map[string]string{
+		"": "", "plain": "plain", "with space": "with space", "tab\t": `tab\t`, "\u0645\u0631": "\u0645\u0631",
+		strings.Repeat("a", 64): strings.Repeat("a", 64), strings.Repeat("a", 65): strings.Repeat("a", 48) + "…" + strings.Repeat("a", 16) + " (65 bytes)",
+		strings.Repeat("\xff", 200): strings.Repeat(`\xff`, 48) + "…" + strings.Repeat(`\xff`, 16) + " (200 bytes)",
+	} {
+		if got := shown(name); got != want {
+			t.Errorf("%q: %q, want %q", name, got, want)
+		}
+	}
+	for d, want := range map[time.Duration]string{
+		-time.Second: "0.0 s", 1500 * time.Millisecond: "1.5 s", 59 * time.Second: "59 s", time.Minute: "1 min", 200 * time.Second: "3 min 20 s", 125 * time.Minute: "2 h 5 min", 50 * time.Hour: "2 d 2 h",
+	} {
+		if got := ago(d); got != want {
+			t.Errorf("%v: %q, want %q", d, got, want)
+		}
+	}
+	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", -1234567: "-1,234,567", -100: "-100"} {
+		if got := number(n); got != want {
+			t.Errorf("%d: %q", n, got)
+		}
+	}
+}
+
+func TestForceIsConfirmed(t *testing.T) {
+	e := &engine{info: lock.Info{Info: lockstore.Info{Kind: "plain", TTL: 1500}}}
+	p := New(e.options())
+	at := home + "/lock?db=3&name=a%2F%ff%20b"
+	has(t, ask(t, p, "GET", at, "").Body.String(), `action="/lock?db=3&amp;name=a%2f%ff%20b"`, "required", "1.5 s")
+	for target, body := range map[string]string{at: "", home + "/lock?db=3&name=": "sure=yes", home + "/lock?db=x&name=a": "sure=yes", at + strings.Repeat("a", 5000): "sure=yes"} {
+		if w := ask(t, p, "POST", target, body); w.Code != http.StatusBadRequest {
+			t.Errorf("%.60s, %q: %d", target, body, w.Code)
+		}
+	}
+	if w := ask(t, p, "GET", at+"&sure=yes", ""); w.Code != 200 || len(e.forced) != 0 {
+		t.Fatalf("%d, forced %q", w.Code, e.forced)
+	}
+	w := ask(t, p, "POST", at, "sure=yes")
+	if w.Code != http.StatusSeeOther || len(e.forced) != 1 || e.forced[0] != "192.0.2.1:1234//admin page: 3 a/\xff b true" {
+		t.Fatalf("%d, forced %q", w.Code, e.forced)
+	}
+	has(t, ask(t, p, "GET", "http://127.0.0.1"+w.Header().Get("Location"), "").Body.String(), "It was freed.")
+	e.fails = errors.New("<no> node")
+	has(t, ask(t, p, "POST", at, "sure=yes").Body.String(), "Nothing was freed: &lt;no&gt; node")
+}
+
+// A page of somebody else's, in the same browser, frees nothing.
+func TestForceFromElsewhere(t *testing.T) {
+	e := &engine{}
+	p := New(e.options())
+	at := home + "/lock?db=0&name=a"
+	for _, header := range [][]string{
+		{"Sec-Fetch-Site", "cross-site"}, {"Sec-Fetch-Site", "same-site"}, {"Origin", "http://evil.example"}, {"Origin", "null"}, {"Origin", "http://127.0.0.1:9999"},
+	} {
+		if w := ask(t, p, "POST", at, "sure=yes", header...); w.Code != http.StatusForbidden {
+			t.Errorf("%q: %d", header, w.Code)
+		}
+	}
+	if len(e.forced) != 0 {
+		t.Errorf("forced %q", e.forced)
+	}
+	for _, header := range [][]string{{"Sec-Fetch-Site", "same-origin"}, {"Origin", "http://127.0.0.1:9181"}, {}} {
+		if w := ask(t, p, "POST", at, "sure=yes", header...); w.Code != http.StatusSeeOther {
+			t.Errorf("%q: %d", header, w.Code)
+		}
+	}
+}
+
+// A name of somebody else's that leads to this machine does not lead to the page.
+func TestHostOfThePage(t *testing.T) {
+	p := New((&engine{}).options())
+	for host, want := range map[string]int{
+		"127.0.0.1:9181": 200, "localhost:9181": 200, "[::1]:9181": 200, "[::1]": 200, "127.0.0.1": 200, "localhost": 200, "127.1.2.3:1": 200,
+		"evil.example:9181": 403, "evil.example": 403, "localhost.evil.example": 403, "127.0.0.1.evil.example:9181": 403, "10.0.0.1:9181": 403, "": 403,
+	} {
+		r := httptest.NewRequestWithContext(t.Context(), "GET", home+"/", nil)
+		r.Host = host
+		w := httptest.NewRecorder()
+		if p.Handler().ServeHTTP(w, r); w.Code != want {
+			t.Errorf("%q: %d, want %d", host, w.Code, want)
+		}
+	}
+}
+
+func TestToken(t *testing.T) {
+	var log bytes.Buffer
+	e, token := &engine{}, "correct horse battery"
+	o := e.options()
+	o.Log, o.Entry.Token = slog.New(slog.NewTextHandler(&log, nil)), func() string { return token }
+	p := New(o)
+	r := httptest.NewRequest("GET", "/", nil)
+	r.SetBasicAuth("ann", token)
+	good := r.Header.Get("Authorization")
+	for header, want := range map[string]int{
+		"": 401, "Bearer ": 401, "Bearer " + token + "x": 401, "Bearer " + token[1:]: 401, token: 401, "Basic " + token: 401, "Bearer " + token: 200, good: 200,
+	} {
+		for _, path := range []string{"/", "/events?x", "/lock?db=0&name=a", "/style.css"} {
+			if want == 200 && path == "/events?x" {
+				continue
+			}
+			w := ask(t, p, "GET", "http://proxy.internal:9181"+path, "", "Authorization", header)
+			if w.Code != want || want == 401 && (w.Header().Get("WWW-Authenticate") == "" || strings.Contains(w.Body.String(), "lockproxy")) {
+				t.Errorf("%q, %s: %d", header, path, w.Code)
+			}
+		}
+	}
+	if n := strings.Count(log.String(), "wrong token"); n != 1 {
+		t.Errorf("the log has it %d times", n)
+	}
+	if w := ask(t, p, "POST", "http://proxy.internal:9181/lock?db=0&name=a", "sure=yes"); w.Code != 401 || len(e.forced) != 0 {
+		t.Errorf("%d, forced %q", w.Code, e.forced)
+	}
+	ask(t, p, "POST", "http://proxy.internal:9181/lock?db=0&name=a", "sure=yes", "Authorization", good)
+	if len(e.forced) != 1 || !strings.Contains(e.forced[0], "/ann/") {
+		t.Errorf("forced %q", e.forced)
+	}
+	token = "another one of those"
+	if w := ask(t, p, "GET", "http://proxy.internal:9181/", "", "Authorization", good); w.Code != 401 {
+		t.Errorf("a token that was taken away: %d", w.Code)
+	}
+}
+
+func TestCertificate(t *testing.T) {
+	o := (&engine{}).options()
+	o.Entry.Certificates = true
+	p := New(o)
+	r := httptest.NewRequestWithContext(t.Context(), "GET", "https://proxy.internal/", nil)
+	for _, c := range []struct {
+		with *tls.ConnectionState
+		want int
+	}{{nil, 403}, {&tls.ConnectionState{}, 403}, {&tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{}}}, 200}} {
+		r.TLS = c.with
+		w := httptest.NewRecorder()
+		if p.Handler().ServeHTTP(w, r); w.Code != c.want {
+			t.Errorf("%v: %d", c.with, w.Code)
+		}
+	}
+}
+
+// A page that everybody may see is never open to others than this machine.
+func TestOpenPageIsForLoopback(t *testing.T) {
+	p := New((&engine{}).options())
+	if err := p.Listen(t.Context(), net.ListenConfig{}, "0.0.0.0:0", nil); err == nil || !strings.Contains(err.Error(), "not loopback") {
+		t.Error(err)
+	}
+	p.Close()
+}
+
+// served is a page at an address of its own.
+func served(t *testing.T, o Options) (*Page, string) {
+	t.Helper()
+	p := New(o)
+	if err := p.Listen(t.Context(), net.ListenConfig{}, "127.0.0.1:0", nil); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	return p, "http://" + p.Addr()
+}
+
+// stream opens the page's stream.
+func stream(t *testing.T, at string) (*http.Response, *bufio.Reader) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), "GET", at+"/events", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { resp.Body.Close() })
+	return resp, bufio.NewReader(resp.Body)
+}
+
+// await reads a stream until it has said text.
+func await(t *testing.T, from *bufio.Reader, text string) {
+	t.Helper()
+	for {
+		line, err := from.ReadString('\n')
+		if err != nil {
+			t.Fatalf("%q never comes: %v", text, err)
+		}
+		if strings.Contains(line, text) {
+			return
+		}
+	}
+}
+
+func TestEvents(t *testing.T) {
+	e := &engine{list: []lock.Entry{held("first", "10.1.1.1:1")}}
+	p, at := served(t, e.options())
+	resp, events := stream(t, at)
+	if resp.Header.Get("Content-Type") != "text/event-stream" {
+		t.Error(resp.Header)
+	}
+	await(t, events, "event: locks")
+	await(t, events, "name=first")
+	e.mu.Lock()
+	e.list = []lock.Entry{held("second", "10.1.1.1:1")}
+	e.mu.Unlock()
+	await(t, events, "name=second")
+	p.Close()
+	if _, err := io.Copy(io.Discard, events); err != nil {
+		t.Errorf("a stream does not end with the page: %v", err)
+	}
+	if _, err := net.Dial("tcp", strings.TrimPrefix(at, "http://")); err == nil {
+		t.Error("somebody listens there still")
+	}
+}
+
+// Streams are few, and one that has ended makes room.
+func TestStreamsAreBounded(t *testing.T) {
+	_, at := served(t, (&engine{}).options())
+	var all []*http.Response
+	for range mostStreams {
+		resp, events := stream(t, at)
+		await(t, events, "event: status")
+		all = append(all, resp)
+	}
+	if resp, _ := stream(t, at); resp.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("one too many: %d", resp.StatusCode)
+	}
+	all[3].Body.Close()
+	for ended := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		resp, _ := stream(t, at)
+		if resp.StatusCode == http.StatusOK {
+			return
+		}
+		if time.Now().After(ended) {
+			t.Fatal("no place becomes free")
+		}
+	}
+}
+
+// stuck is a client that reads nothing.
+type stuck struct {
+	http.ResponseWriter
+	deadline time.Time
+}
+
+func (s *stuck) SetWriteDeadline(at time.Time) error { s.deadline = at; return nil }
+
+func (s *stuck) Write([]byte) (int, error) {
+	if s.deadline.IsZero() || time.Until(s.deadline) > slowest {
+		return 0, errors.New("it would be waited for without end")
+	}
+	return 0, errors.New("too slow")
+}
+
+// A client that does not read is waited for no longer than a stream may take, and then dropped.
+func TestSlowClientIsDropped(t *testing.T) {
+	p := New((&engine{}).options())
+	w := &stuck{ResponseWriter: httptest.NewRecorder()}
+	p.events(w, httptest.NewRequestWithContext(t.Context(), "GET", home+"/events", nil))
+	if w.deadline.IsZero() || len(p.streams) != 0 {
+		t.Errorf("deadline %v, %d places taken", w.deadline, len(p.streams))
+	}
+}
+
+// A node that hangs is waited for once.
+func TestHangingNode(t *testing.T) {
+	o := (&engine{}).options()
+	asked, hang := make(chan struct{}, 10), make(chan struct{})
+	o.Nodes = func(context.Context) []Node {
+		asked <- struct{}{}
+		<-hang
+		return []Node{{Name: "slow", State: "up"}}
+	}
+	p := New(o)
+	defer p.Close()
+	defer close(hang)
+	p.health.at = time.Now().Add(-time.Hour)
+	for range 3 {
+		if _, nodes := p.health.now(t.Context(), p); len(nodes) != 0 {
+			t.Error(nodes)
+		}
+	}
+	<-asked
+	if len(asked) != 0 {
+		t.Error("it is asked again meanwhile")
+	}
+	if trouble, nodes := p.health.now(t.Context(), p); trouble != nil || nodes != nil {
+		t.Error(trouble, nodes)
+	}
+}
+
+func TestHistory(t *testing.T) {
+	var h history
+	at := time.Now()
+	for i := range samplesKept + 50 {
+		h.add(lock.Stats{Held: 5, Waiting: int64(i % 7), Granted: int64(50 * i), Refused: int64(i / 10), Lost: int64(i / 100)}, at.Add(time.Duration(i)*sampleEvery))
+	}
+	if len(h.samples) != samplesKept {
+		t.Errorf("%d samples", len(h.samples))
+	}
+	for i, want := range []card{
+		{Label: "waiting", Now: "3", Note: "longest 2.0 s"}, {Label: "held", Now: "4", Note: "at most 5"}, {Label: "granted a second", Now: "10", Note: "at most 10"},
+		{Label: "refused a second", Now: "0", Note: "at most 0.2"}, {Label: "lost", Now: "2", Note: "2 since the start", Bad: true},
+	} {
+		got := h.cards(lock.Stats{Held: 4, Waiting: 3, Lost: 2}, 2*time.Second)[i]
+		points := strings.Fields(got.Line)
+		if got.Label != want.Label || got.Now != want.Now || got.Note != want.Note || got.Bad != want.Bad || len(points) != samplesKept || points[0][:4] != "0.0," || !strings.HasPrefix(points[samplesKept-1], "180.0,") {
+			t.Errorf("%s: %s, %s, %v; %d points; want %+v", got.Label, got.Now, got.Note, got.Bad, len(points), want)
+		}
+	}
+	if empty := new(history).cards(lock.Stats{}, 0); empty[2].Now != "–" || empty[2].Line != "" {
+		t.Errorf("%+v", empty)
+	}
+}
+
+// Of ten thousand locks those are drawn that are shown. How long that takes is written out.
+func TestManyLocks(t *testing.T) {
+	e := &engine{}
+	for i := range 10000 {
+		e.list = append(e.list, held(fmt.Sprintf("orders:%06d", i), "10.1.1.1:1"))
+		if i == 7777 {
+			for n := range 500 {
+				e.list = append(e.list, waits(fmt.Sprintf("orders:%06d", i), fmt.Sprint("10.1.2.3:", n), time.Second))
+			}
+		}
+	}
+	p := New(e.options())
+	text := ask(t, p, "GET", home+"/", "").Body.String()
+	has(t, text, "200 of 10,000 locks", "and 496 more")
+	if n := strings.Count(text, "<tbody>"); n != mostRows {
+		t.Errorf("%d rows", n)
+	}
+	if at := strings.Index(text, "orders:007777"); at < 0 || at > strings.Index(text, "orders:000000") {
+		t.Error("the one that is waited for is not first")
+	}
+	sent := map[string][]byte{}
+	var frames [2][]byte
+	for i := range frames {
+		p.look.taken = time.Time{} // as if it had been long ago
+		began := time.Now()
+		frame, err := p.changed(t.Context(), wish{}, sent)
+		if err != nil {
+			t.Fatal(err)
+		}
+		frames[i] = frame
+		t.Logf("10,000 locks: %v to see and draw, %d bytes", time.Since(began), len(frame))
+	}
+	if len(frames[0]) > 1<<20 {
+		t.Errorf("%d bytes", len(frames[0]))
+	}
+}
+
+func BenchmarkDraw(b *testing.B) {
+	e := &engine{}
+	for i := range 10000 {
+		e.list = append(e.list, held(fmt.Sprintf("orders:%06d", i), "10.1.1.1:1"))
+	}
+	p := New(e.options())
+	for b.Loop() {
+		p.look.taken = time.Time{}
+		if _, err := p.changed(b.Context(), wish{}, map[string][]byte{}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,238 @@
+package page
+
+import (
+	"cmp"
+	"context"
+	"hash/fnv"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/lock"
+	"github.com/lockproxy/lockproxy/internal/lockstore"
+)
+
+// wish is what somebody wants to see.
+type wish struct {
+	Name string // a part of it
+	Sort string // name, held, or else by how many wait
+}
+
+// view is all that the page shows.
+type view struct {
+	About
+	wish
+	Uptime  time.Duration
+	Trouble []string
+	Nodes   []Node
+	Cards   []card
+	Losses  []loss
+	Locks   []row
+	Shown   int // of so many
+	Of      int
+	Live    bool // a script keeps it fresh
+}
+
+// row is one lock.
+type row struct {
+	ID            string // in the document
+	DB            int
+	Key           string
+	Fair          bool
+	Holders       []holder
+	MoreHolders   int
+	Waiters       []waiter
+	MoreWaiters   int
+	Waiting       int
+	held, waiters []lock.Entry
+}
+
+// Sides says whether it is a read/write lock.
+func (r row) Sides() bool {
+	for _, e := range [][]lock.Entry{r.held, r.waiters} {
+		if len(e) > 0 {
+			return e[0].Kind != lock.Plain
+		}
+	}
+	return false
+}
+
+// Lines is how many lines a lock takes.
+func (r row) Lines() int { return max(1, len(r.Holders)+min(1, r.MoreHolders)) }
+
+// client is who holds or waits.
+type client struct {
+	Owner, Addr, Name string
+	Number            int64 // CLIENT ID; 0: none
+	Named             bool  // the owner is not the connection
+	Kind              lock.Kind
+	For               time.Duration
+}
+
+// Who is the client, of a holder or a waiter.
+func (c client) Who() client { return c }
+
+// Side is that of a read/write lock; "": it has none.
+func (c client) Side() string {
+	if c.Kind == lock.Plain {
+		return ""
+	}
+	return c.Kind.String()
+}
+
+type holder struct {
+	client
+	Watched  bool
+	Renewals int64
+	Count    int64
+	Left     time.Duration
+	Share    string // of its lease, a percentage
+	Low      bool   // hardly any is left
+}
+
+type waiter struct {
+	client
+	Place int
+	Fair  bool
+}
+
+// loss is one line of what was lost.
+type loss struct {
+	lock.Lost
+	Ago time.Duration
+}
+
+// look is what was last seen of the engine, for all who look at the same time.
+type look struct {
+	mu     sync.Mutex // one looks at a time; guards all below
+	rows   []row      // by name
+	taken  time.Time
+	longer time.Duration // what is longest waited for
+	took   time.Duration
+}
+
+// fresh is for how long a look is used, so that many who look cost no more than one.
+func (l *look) fresh() time.Duration { return max(rest/2, min(20*l.took, restMost)) }
+
+// locks are all locks, by name. The slices are shared: nobody changes them.
+func (p *Page) locks() (rows []row, longestWait time.Duration) {
+	l := &p.look
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if now := time.Now(); now.Sub(l.taken) >= l.fresh() {
+		l.rows, l.longer = group(p.List("", ""))
+		l.taken, l.took = now, time.Since(now)
+	}
+	return l.rows, l.longer
+}
+
+// group makes locks of a list that is sorted by name, holders first, waiters in their order.
+func group(list []lock.Entry) (rows []row, longestWait time.Duration) {
+	rows = make([]row, 0, len(list))
+	for len(list) > 0 {
+		same, databases := 1, false
+		for same < len(list) && list[same].Key == list[0].Key {
+			databases = databases || list[same].DB != list[0].DB
+			same++
+		}
+		named := list[:same]
+		list = list[same:]
+		if databases {
+			slices.SortStableFunc(named, func(a, b lock.Entry) int { return cmp.Compare(a.DB, b.DB) })
+		}
+		for len(named) > 0 {
+			held, end := 0, 0
+			for ; end < len(named) && named[end].DB == named[0].DB; end++ {
+				if !named[end].Waiting {
+					held++
+				} else {
+					longestWait = max(longestWait, named[end].Held)
+				}
+			}
+			rows = append(rows, row{DB: named[0].DB, Key: named[0].Key, held: named[:held], waiters: named[held:end]})
+			named = named[end:]
+		}
+	}
+	return rows, longestWait
+}
+
+// view is what a wish shows.
+func (p *Page) view(ctx context.Context, w wish) *view {
+	all, longest := p.locks()
+	now := time.Now()
+	v := &view{About: p.About, wish: w, Uptime: now.Sub(p.About.Started), Cards: p.history.cards(p.Stats(), longest)}
+	v.Trouble, v.Nodes = p.health.now(ctx, p)
+	for i, l := range p.Losses() {
+		if i == mostLosses {
+			break
+		}
+		v.Losses = append(v.Losses, loss{l, now.Sub(l.At)})
+	}
+	v.Locks, v.Of = choose(all, w)
+	v.Shown = len(v.Locks)
+	since := now.Sub(p.takenAt())
+	for i := range v.Locks {
+		v.Locks[i].describe(since, mostOf)
+	}
+	return v
+}
+
+func (p *Page) takenAt() time.Time {
+	p.look.mu.Lock()
+	defer p.look.mu.Unlock()
+	return p.look.taken
+}
+
+// choose picks those that are shown, and says of how many.
+func choose(all []row, w wish) (some []row, of int) {
+	picked := make([]*row, 0, len(all))
+	for i := range all {
+		if strings.Contains(all[i].Key, w.Name) {
+			picked = append(picked, &all[i])
+		}
+	}
+	switch w.Sort {
+	case "name": // as it is
+	case "held":
+		slices.SortStableFunc(picked, func(a, b *row) int { return cmp.Compare(b.longest(), a.longest()) })
+	default:
+		slices.SortStableFunc(picked, func(a, b *row) int { return cmp.Compare(len(b.waiters), len(a.waiters)) })
+	}
+	for _, r := range picked[:min(len(picked), mostRows)] {
+		some = append(some, *r)
+	}
+	return some, len(picked)
+}
+
+// longest is for how long the lock has been held.
+func (r *row) longest() (d time.Duration) {
+	for i := range r.held {
+		d = max(d, r.held[i].Held)
+	}
+	return d
+}
+
+// describe makes of what was seen, so long ago, what is shown; so many holders and waiters at most.
+func (r *row) describe(since time.Duration, most int) {
+	sum := fnv.New64a()
+	_, _ = sum.Write([]byte(strconv.Itoa(r.DB) + ":" + r.Key)) // it never fails
+	r.ID = strconv.FormatUint(sum.Sum64(), 36)
+	for _, e := range r.held[:min(len(r.held), most)] {
+		h := holder{client: clientOf(e, since), Watched: e.Watched, Renewals: e.Renewals, Count: e.Holds, Left: max(0, e.Left-since)}
+		share := min(1, h.Left.Seconds()/max(e.Lease, time.Millisecond).Seconds())
+		h.Share, h.Low = strconv.FormatFloat(100*share, 'f', 1, 64)+"%", share < 0.2
+		r.Holders = append(r.Holders, h)
+	}
+	for i, e := range r.waiters[:min(len(r.waiters), most)] {
+		r.Waiters = append(r.Waiters, waiter{client: clientOf(e, since), Place: i + 1, Fair: e.Fair})
+		r.Fair = r.Fair || e.Fair
+	}
+	r.Waiting = len(r.waiters)
+	r.MoreHolders, r.MoreWaiters = len(r.held)-len(r.Holders), len(r.waiters)-len(r.Waiters)
+}
+
+func clientOf(e lock.Entry, since time.Duration) client {
+	return client{Owner: e.Owner, Addr: e.Addr, Name: e.Name, Number: e.ClientID, Kind: e.Kind, For: e.Held + since, Named: lockstore.ValidOwner(e.Owner)}
+}
