@@ -150,7 +150,8 @@ type ClientHolds struct {
 // NodeFacts is one node that commands go to.
 type NodeFacts struct {
 	backend.Member
-	Trouble error // why it serves nobody; nil: it answers
+	Trouble error         // why it serves nobody; nil: it answers
+	Took    time.Duration // to say so
 }
 
 // ReplyMode is which replies a client wants.

@@ -103,7 +103,7 @@ func (a *app) build(ctx context.Context) (err error) {
 		return err
 	}
 	a.health.Serve(a.checks(service)...)
-	return a.openPage(ctx, service)
+	return a.openPage(ctx)
 }
 
 // connect prepares for what is upstream, and returns the service account there. Only of a cluster it waits until that

@@ -7,18 +7,16 @@ import (
 	"fmt"
 	"log/slog"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/config"
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/internal/page"
 	"github.com/lockproxy/lockproxy/internal/tlsfiles"
-	"github.com/lockproxy/lockproxy/upstream"
 )
 
 // openPage serves the page for operators, if there is to be one.
-func (a *app) openPage(ctx context.Context, service upstream.Identity) error {
+func (a *app) openPage(ctx context.Context) error {
 	set := a.cfg.Admin
 	if set.Page == "" {
 		return nil
@@ -28,11 +26,10 @@ func (a *app) openPage(ctx context.Context, service upstream.Identity) error {
 		return err
 	}
 	p := page.New(page.Options{
-		Locks: a.locks, Log: a.log, Entry: entry, Trouble: a.health.Trouble,
+		Locks: a.locks, Log: a.log, Entry: entry, Trouble: a.health.Trouble, Nodes: a.nodes,
 		Force: func(ctx context.Context, by lock.ClientInfo, r lock.UnlockRequest) (bool, error) {
 			return a.locks.NewClient(by).Unlock(ctx, r)
 		},
-		Nodes: func(ctx context.Context) []page.Node { return a.nodes(ctx, service) },
 		About: page.About{Version: versionText(), Proxy: a.locks.UUID(), Upstream: a.cfg.Upstream.URL.String(), Started: time.Now()},
 	})
 	if err := p.Listen(ctx, tcpSockets(a.cfg.Listen.ReusePort == "yes"), set.Page, secure); err != nil {
@@ -99,21 +96,14 @@ func pageFiles(cfg config.Config) tlsfiles.Names {
 const mostNodes = 64
 
 // nodes asks the nodes upstream how they are, and tells what is known of a quorum's.
-func (a *app) nodes(ctx context.Context, service upstream.Identity) []page.Node {
-	service.DB, service.Proto = 0, 2
-	all, asked := a.upstreamNodes()
-	var answers sync.WaitGroup
-	for i, n := range asked {
-		answers.Go(func() {
-			began := time.Now()
-			if err := ping(ctx, n, service); err != nil {
-				all[i].State, all[i].Trouble = "down", err.Error()
-				return
-			}
-			all[i].State, all[i].Took = "up", time.Since(began)
-		})
+func (a *app) nodes(ctx context.Context) (all []page.Node) {
+	for _, n := range a.server.Nodes(ctx, mostNodes) {
+		shown := page.Node{Name: n.Addr, Role: n.Role, State: "up", Took: n.Took}
+		if n.Trouble != nil {
+			shown.State, shown.Trouble, shown.Took = "down", n.Trouble.Error(), 0
+		}
+		all = append(all, shown)
 	}
-	answers.Wait()
 	for _, n := range a.locks.Nodes() {
 		trouble := n.Trouble
 		if n.State == "young" {
@@ -122,24 +112,4 @@ func (a *app) nodes(ctx context.Context, service upstream.Identity) []page.Node 
 		all = append(all, page.Node{Name: n.Name, Role: "of the quorum", State: n.State, Trouble: trouble})
 	}
 	return all
-}
-
-// upstreamNodes are the nodes that commands go to, and replicas.
-func (a *app) upstreamNodes() (all []page.Node, asked []*upstream.Node) {
-	if a.cluster == nil {
-		_, addr, _ := a.node.Upstream()
-		return []page.Node{{Name: addr, Role: "master"}}, []*upstream.Node{a.node}
-	}
-	snapshot := a.cluster.Snapshot()
-	for i, n := range snapshot.All() {
-		if i == mostNodes {
-			break
-		}
-		role := "master"
-		if i >= len(snapshot.Masters) {
-			role = "replica"
-		}
-		all, asked = append(all, page.Node{Name: n.Addr, Role: role}), append(asked, n.Upstream())
-	}
-	return all, asked
 }

@@ -472,7 +472,7 @@ func TestHangingNode(t *testing.T) {
 	}
 }
 
-func TestHistory(t *testing.T) {
+func TestGraphs(t *testing.T) {
 	var h history
 	at := time.Now()
 	for i := range samplesKept + 50 {

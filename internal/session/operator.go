@@ -49,15 +49,24 @@ const nodeTime = time.Second
 
 // Nodes implements commands.Operation.
 func (s *Session) Nodes(n int) []commands.NodeFacts {
-	members := s.srv.up.backend.Members()
-	members = members[:min(n, len(members))]
 	ctx, cancel := context.WithTimeout(s.clientContext(), nodeTime)
 	defer cancel()
+	return s.srv.Nodes(ctx, n)
+}
+
+// Nodes asks the nodes that commands go to, and replicas, whether they are there: n at most.
+func (s *Server) Nodes(ctx context.Context, n int) []commands.NodeFacts {
+	members := s.up.backend.Members()
+	members = members[:min(n, len(members))]
 	all := make([]commands.NodeFacts, len(members))
 	var asked sync.WaitGroup
 	for i, m := range members {
 		all[i].Member = m
-		asked.Go(func() { all[i].Trouble = backend.Ping(ctx, m.Node, s.srv.o.Service) })
+		asked.Go(func() {
+			began := time.Now()
+			all[i].Trouble = backend.Ping(ctx, m.Node, s.o.Service)
+			all[i].Took = time.Since(began)
+		})
 	}
 	asked.Wait()
 	return all
