@@ -17,8 +17,9 @@ const operatorCommand = "lockproxy"
 
 // Subcommand is one subcommand of LOCKPROXY.
 type Subcommand struct {
-	Name    string // lower case
-	Counts  bool   // it takes a count
+	Name    string   // lower case
+	Counts  bool     // it takes a count
+	Actions []string // before that, one of them
 	Summary string
 	open    bool // to all users
 	do      func(c Client, args [][]byte, out []byte) []byte
@@ -28,10 +29,25 @@ func (s *Subcommand) fullName() string { return operatorCommand + "|" + s.Name }
 
 // arity is as in COMMAND.
 func (s *Subcommand) arity() int {
-	if s.Counts {
+	switch {
+	case s.Actions != nil:
+		return -3
+	case s.Counts:
 		return -2
 	}
 	return 2
+}
+
+// usage is the subcommand with its arguments, as HELP prints it.
+func (s *Subcommand) usage() string {
+	text := strings.ToUpper(s.Name)
+	if s.Actions != nil {
+		text += " (" + strings.Join(s.Actions, "|") + ")"
+	}
+	if s.Counts {
+		text += " [<count>]"
+	}
+	return text
 }
 
 // answer is the subcommand's Answer.
@@ -39,21 +55,22 @@ func (s *Subcommand) answer(c Client, args [][]byte, out []byte) []byte {
 	switch {
 	case !s.open && !c.Operates():
 		return resp.AppendError(out, "NOPERM this user has no permissions to run the '"+s.fullName()+"' command: lockproxy's --operators does not name it")
-	case len(args) > 3:
-		return resp.AppendError(out, "ERR unknown subcommand or wrong number of arguments for '"+Clip(args[1])+"'. Try LOCKPROXY HELP.")
+	case len(args) > 1-s.arity() && s.Counts:
+		return resp.AppendError(out, wrongSubcommand(args[1]))
 	}
 	return s.do(c, args, out)
+}
+
+// wrongSubcommand is what Redis says of one that is unknown, or has too many words.
+func wrongSubcommand(word []byte) string {
+	return "ERR unknown subcommand or wrong number of arguments for '" + Clip(word) + "'. Try LOCKPROXY HELP."
 }
 
 // operatorHelp is LOCKPROXY HELP, as Redis' own HELP subcommands are.
 func operatorHelp(_ Client, _ [][]byte, out []byte) []byte {
 	lines := []string{"LOCKPROXY <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"}
 	for _, s := range operatorCommands() {
-		line := strings.ToUpper(s.Name)
-		if s.Counts {
-			line += " [<count>]"
-		}
-		lines = append(lines, line, "    "+s.Summary)
+		lines = append(lines, s.usage(), "    "+s.Summary)
 	}
 	out = resp.AppendArray(out, len(lines))
 	for _, line := range lines {
@@ -258,12 +275,26 @@ func (s *Subcommand) AppendDoc(out []byte, proto int) []byte {
 	m.text("summary", s.Summary)
 	m.text("since", since)
 	m.text("group", "server")
-	if s.Counts {
-		m.key("arguments")
-		m.out = resp.AppendMap(resp.AppendArray(m.out, 1), proto, 3)
-		m.text("name", "count")
-		m.text("type", "integer")
-		m.optional()
+	if !s.Counts {
+		return m.out
 	}
+	m.key("arguments")
+	if s.Actions == nil {
+		m.out = resp.AppendArray(m.out, 1)
+	} else {
+		m.out = resp.AppendArray(m.out, 2)
+		m.out = resp.AppendMap(m.out, proto, 3)
+		m.text("name", "action")
+		m.text("type", "oneof")
+		m.key("arguments")
+		m.out = resp.AppendArray(m.out, len(s.Actions))
+		for _, a := range s.Actions {
+			m.option(Option{Keyword: a}, false)
+		}
+	}
+	m.out = resp.AppendMap(m.out, proto, 3)
+	m.text("name", "count")
+	m.text("type", "integer")
+	m.optional()
 	return m.out
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/lockproxy/lockproxy/internal/backend"
+	"github.com/lockproxy/lockproxy/internal/slowlog"
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
@@ -30,6 +31,8 @@ func (*operator) Nodes(n int) []NodeFacts {
 	return []NodeFacts{{Member: backend.Member{Addr: "a:1", Role: "master"}}, {Member: backend.Member{Addr: "b:1", Role: "replica", ID: "b"}, Trouble: errors.New("LOADING")}}[:min(n, 2)]
 }
 
+func (*operator) Slow() *slowlog.Log { return new(slowlog.Log) }
+
 func (o *operator) said(call string) string {
 	args := words(call)
 	return string(answers[operatorCommand+"|"+strings.ToLower(string(args[1]))](o, args, nil))
@@ -42,6 +45,9 @@ func TestWhoOperates(t *testing.T) {
 	for _, s := range operatorCommands() {
 		want := "-NOPERM this user has no permissions to run the '" + s.fullName() + "' command: lockproxy's --operators does not name it\r\n"
 		call := "LOCKPROXY " + s.Name
+		if s.Actions != nil {
+			call += " " + s.Actions[0]
+		}
 		if got := none.said(call); (got == want) == s.open {
 			t.Errorf("%s: %q", call, got)
 		}
@@ -53,8 +59,8 @@ func TestWhoOperates(t *testing.T) {
 				t.Errorf("%s %s: %q", call, bad, got)
 			}
 		}
-		if got := all.said(call + " 1 2"); got != "-ERR unknown subcommand or wrong number of arguments for '"+s.Name+"'. Try LOCKPROXY HELP.\r\n" {
-			t.Errorf("%s 1 2: %q", call, got)
+		if got := all.said(call + " 1 2 3"); got != "-ERR unknown subcommand or wrong number of arguments for '"+s.Name+"'. Try LOCKPROXY HELP.\r\n" {
+			t.Errorf("%s 1 2 3: %q", call, got)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/internal/lock"
+	"github.com/lockproxy/lockproxy/internal/slowlog"
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
@@ -137,6 +138,8 @@ type Operation interface {
 	Holders(n int) []ClientHolds
 	// Nodes are those that commands go to, n at most, each asked whether it answers.
 	Nodes(n int) []NodeFacts
+	// Slow are the last commands that took long.
+	Slow() *slowlog.Log
 }
 
 // ClientHolds is one client of this proxy and what it has of locks.

@@ -81,7 +81,7 @@ func limits(cfg config.Config) session.Limits {
 // rules are what the operator says of commands.
 func (a *app) rules(cfg config.Config) session.CommandRules {
 	return session.CommandRules{Allow: cfg.Commands.Allow, Deny: cfg.Commands.Deny, Blocking: cfg.Commands.Blocking, Fatal: a.mistaken,
-		Operators: cfg.Commands.Operators}
+		Operators: cfg.Commands.Operators, Slow: cfg.Commands.Slow}
 }
 
 // checkFiles reads the files that the settings name.

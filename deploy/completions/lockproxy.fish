@@ -63,6 +63,7 @@ complete -c lockproxy -n 'not __fish_seen_subcommand_from run' -l allow -x -d 'C
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run' -l deny -x -d 'commands to refuse'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run' -l blocking-commands -x -d 'Names of commands that may wait, as BLPOP does, although Redis does not say so of them, such as a module’s'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run' -l operators -x -d 'Users of Redis who may run LOCKPROXY, which shows all locks, clients and nodes of this proxy and steers it'
+complete -c lockproxy -n 'not __fish_seen_subcommand_from run' -l slowlog-slower-than -x -d 'Commands that take longer, from their arrival until their reply is here, are listed by LOCKPROXY SLOWLOG, the last 128 of them'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run' -l metrics-listen -x -d '/metrics, /livez and /readyz'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run' -l admin-listen -x -d 'host:port of a page for people'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run' -l admin-token-file -r -F -d 'A file whose only line, of 16 bytes at least, is what admin-listen asks for'

@@ -66,6 +66,9 @@ func (b *Batch) Add(raw []byte, words [][]byte, c *commandtable.Command) {
 // Run is how many commands are in the run.
 func (b *Batch) Run() int { return len(b.run) }
 
+// First is the first command of the run, with what the table says of it.
+func (b *Batch) First() (c *commandtable.Command, words [][]byte) { return b.cmds[0], b.nodes.args[0] }
+
 // Copied says that no connection upstream may have the run's bytes still to read.
 func (b *Batch) Copied() bool { return b.size < copiedBelow }
 

@@ -29,8 +29,9 @@ func TestDefaults(t *testing.T) {
 			FairWait: 5 * time.Minute},
 		Limits: Limits{MaxClients: 10000, MaxBulk: 512 << 20, MaxArgs: 1 << 20, MaxCommand: 1 << 30, MaxQueryMemory: 1 << 30,
 			MaxReplyMemory: 1 << 30, PubSubOutput: OutputLimit{32 << 20, 8 << 20, time.Minute}},
-		Log:   Log{Level: slog.LevelInfo, Format: "text"},
-		Drain: Drain{Timeout: 20 * time.Second},
+		Commands: Commands{Slow: 10 * time.Millisecond},
+		Log:      Log{Level: slog.LevelInfo, Format: "text"},
+		Drain:    Drain{Timeout: 20 * time.Second},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %v\nwant %v", got, want)

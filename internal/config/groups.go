@@ -104,7 +104,8 @@ type Commands struct {
 	Deny     []string
 	Blocking []string
 
-	Operators []string // users, who may run LOCKPROXY
+	Operators []string      // users, who may run LOCKPROXY
+	Slow      time.Duration // 0: none is
 }
 
 // Log is what is logged, and how.

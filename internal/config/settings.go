@@ -162,6 +162,8 @@ var settings = []setting{
 		commandNames(func(c *Config) *[]string { return &c.Commands.Blocking })},
 	{"operators", "", true, "Users of Redis who may run `LOCKPROXY`, which shows all locks, clients and nodes of this proxy and steers it: see docs/OPERATIONS.md. Where Redis asks for no password, `default` is everybody who can connect. Empty: nobody.",
 		list(func(c *Config) *[]string { return &c.Commands.Operators })},
+	{"slowlog-slower-than", "10ms", false, "Commands that take longer, from their arrival until their reply is here, are listed by `LOCKPROXY SLOWLOG`, the last 128 of them. Waiting, as in `LOCK … BLOCK` and `BLPOP`, does not count. 0: none are.",
+		duration(func(c *Config) *time.Duration { return &c.Commands.Slow })},
 
 	{"metrics-listen", "", false, "`host:port` of the Prometheus endpoint `/metrics`, and of `/livez` and `/readyz`. Empty: off. OTLP export is set by the standard `OTEL_` variables.",
 		text(func(c *Config) *string { return &c.Admin.Metrics })},

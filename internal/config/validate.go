@@ -56,6 +56,7 @@ func (c Config) Validate() error {
 		{"cluster-refresh", c.Cluster.Refresh, minCluster},
 		{"cluster-retry", c.Cluster.Retry, minCluster},
 		{"handshake-timeout", c.Limits.HandshakeTimeout, 0},
+		{"slowlog-slower-than", c.Commands.Slow, 0},
 	} {
 		if d.value < d.min {
 			fault("%s: %v is below %v", d.name, d.value, d.min)

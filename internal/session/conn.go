@@ -5,6 +5,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/internal/lock"
+	"github.com/lockproxy/lockproxy/internal/telemetry"
 )
 
 // What a session's connection to its client asks of it.
@@ -115,7 +116,9 @@ func (s *Session) watched(run func(ctx context.Context)) {
 	defer g.WhenOver(nil)
 	s.activity.leaves.Store(false)
 	done := g.StartWatch()
+	began := telemetry.Clock()
 	run(ctx)
+	s.batch.timing.waits += telemetry.Clock() - began
 	g.StopWatch(done)
 }
 

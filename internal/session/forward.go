@@ -48,7 +48,11 @@ func (s *Session) forward() {
 		} else {
 			before := s.pipes.Spent
 			s.pipes.Forward(&b.Batch)
-			b.timing.forwarded(s.pipes.Spent - before)
+			upstream := s.pipes.Spent - before
+			if took := b.timing.forwarded(upstream); s.srv.slow(took) {
+				c, words := b.First()
+				s.noteSlow(took, upstream, c, words, b.Run())
+			}
 		}
 	}
 	s.srv.rightsChanged(b.rights)

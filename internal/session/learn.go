@@ -137,7 +137,7 @@ func (r *CommandRules) misnamed(told []*commandtable.Command) error {
 	return fmt.Errorf("deny, allow, blocking-commands: no command has the name %s", strings.Join(unknown, ", "))
 }
 
-// Change has other limits, Allow, Deny and Operators hold from the next command on; all of it, or nothing if there is an error. What else l
+// Change has other limits, Allow, Deny, Operators and Slow hold from the next command on; all of it, or nothing if there is an error. What else l
 // and r say stays as Options had it. Limits of commands hold for clients that come, or log in, from now on.
 func (s *Server) Change(l Limits, r CommandRules) error {
 	s.facts.mu.Lock()

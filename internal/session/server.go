@@ -25,6 +25,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/own"
 	"github.com/lockproxy/lockproxy/internal/scriptcache"
 	"github.com/lockproxy/lockproxy/internal/share"
+	"github.com/lockproxy/lockproxy/internal/slowlog"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
@@ -88,7 +89,8 @@ type CommandRules struct {
 	Blocking []string    // command names that may wait without Redis' saying so
 	Fatal    func(error) // told of a mistake in these that only Redis could show, soon after the start; nil: it is logged
 
-	Operators []string // users who may run LOCKPROXY
+	Operators []string      // users who may run LOCKPROXY
+	Slow      time.Duration // a command that takes so long goes into the slow log; 0: none does
 }
 
 // Appearance is what clients are told of the proxy.
@@ -110,6 +112,7 @@ type Server struct {
 	users  *share.Users
 
 	facts   facts
+	slowest slowlog.Log
 	access  serverAccess
 	writes  writes
 	clients clients

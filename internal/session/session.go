@@ -211,7 +211,12 @@ func (s *Session) dispatch(cmd redcon.Command) {
 		c, answer = s.resolve(cmd.Args)
 		s.batch.timing.answered()
 	}
-	if s.own.Run(cmd, c, answer != nil) {
+	had := s.own.Has()
+	taken := s.own.Run(cmd, c, answer != nil)
+	if taken || had { // what it was waited for there is no time of the next command's
+		s.batch.timing.answered()
+	}
+	if taken {
 		return
 	}
 	if instead := s.pipes.Instead(c); instead != nil {
@@ -230,8 +235,13 @@ func (s *Session) forwardOrAnswer(cmd redcon.Command, c *commandtable.Command, a
 	if s.guard.Over() {
 		return
 	}
+	t, began := &s.batch.timing, telemetry.Clock()
+	t.waits = 0
 	answer(s, cmd.Args)
-	s.batch.timing.answered()
+	t.answered()
+	if took := t.since - began - t.waits; s.srv.slow(took) && (c == nil || c.Conn == commandtable.ConnNone) { // else it may wait
+		s.noteSlow(took, -1, c, cmd.Args, 1)
+	}
 	if len(s.batch.Out) >= flushAt {
 		s.flush()
 	}

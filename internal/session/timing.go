@@ -3,7 +3,9 @@ package session
 import (
 	"time"
 
+	"github.com/lockproxy/lockproxy/commands"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
+	"github.com/lockproxy/lockproxy/internal/slowlog"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 )
 
@@ -11,7 +13,8 @@ import (
 type timing struct {
 	began     time.Duration // when they came
 	since     time.Duration // when the one before was answered, or began
-	elsewhere time.Duration // that went by in what was answered here
+	elsewhere time.Duration // that went by in what was answered here, or on a connection of the client's own
+	waits     time.Duration // of the command that is answered here: for a lock, or whatever else it was sent to wait for
 	run       telemetry.Run // that is being gathered
 	sent      telemetry.Run // all that were sent
 	runs      time.Duration // how many were
@@ -32,8 +35,9 @@ func (t *timing) note(c *commandtable.Command) {
 	t.run[c.Family]++
 }
 
-// forwarded is called when the run has its replies; upstream had it for so long.
-func (t *timing) forwarded(upstream time.Duration) {
+// forwarded is called when the run has its replies; upstream had it for so long. It says how long it took in all.
+func (t *timing) forwarded(upstream time.Duration) (took time.Duration) {
+	before := t.since
 	t.since = telemetry.Clock()
 	if upstream > 0 { // else it was not sent, or there is no reply
 		t.run.Upstream(upstream)
@@ -42,9 +46,10 @@ func (t *timing) forwarded(upstream time.Duration) {
 		}
 		t.runs++
 	}
+	return t.since - before
 }
 
-// answered is called when a command has been answered here.
+// answered is called when a command has been answered here, or went to a connection of the client's own.
 func (t *timing) answered() {
 	now := telemetry.Clock()
 	t.elsewhere += now - t.since
@@ -57,3 +62,26 @@ func (t *timing) end(upstream time.Duration) {
 		t.sent.Proxy((telemetry.Clock() - t.began - t.elsewhere - upstream) / t.runs)
 	}
 }
+
+// slow says whether a command that took so long is one for the slow log.
+func (s *Server) slow(took time.Duration) bool {
+	least := s.facts.rules.Load().Slow
+	return least > 0 && took >= least
+}
+
+// noteSlow puts a command, or a run of which it is the first, into the slow log. What Redis does not know, it has not run.
+func (s *Session) noteSlow(took, upstream time.Duration, c *commandtable.Command, words [][]byte, commandsSent int) {
+	if c == nil && s.srv.facts.table.Load().Learned() {
+		return
+	}
+	s.srv.slowest.Add(slowlog.Entry{
+		At: time.Now(), Took: took, Upstream: upstream, Args: commands.Shown(c, words), Commands: commandsSent,
+		Client: slowlog.Client{Addr: s.peer.addr, Name: s.Name(), User: s.clientUser()},
+	})
+}
+
+// Slow implements commands.Operation.
+func (s *Session) Slow() *slowlog.Log { return s.srv.Slow() }
+
+// Slow are the last commands that took long.
+func (s *Server) Slow() *slowlog.Log { return &s.slowest }
