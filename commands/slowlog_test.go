@@ -10,7 +10,7 @@ import (
 )
 
 // A slow command is shown as Redis shows it, and never with a password.
-func TestShown(t *testing.T) {
+func TestSecretsAreNotShown(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 130)
 	for call, want := range map[string]string{
