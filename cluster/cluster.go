@@ -20,8 +20,8 @@ import (
 
 // Defaults of Options.
 const (
-	DefaultRefresh  = 5 * time.Second
-	DefaultRetryFor = 5 * time.Second
+	defaultRefresh  = 5 * time.Second
+	defaultRetryFor = 5 * time.Second
 )
 
 // Options are a Cluster's settings; zero fields stand for the defaults.
@@ -74,10 +74,10 @@ type hooks struct {
 // inside the error is a node's refusal.
 func Open(ctx context.Context, target upstream.ClusterTarget, o Options) (*Cluster, error) {
 	if o.Refresh <= 0 {
-		o.Refresh = DefaultRefresh
+		o.Refresh = defaultRefresh
 	}
 	if o.RetryFor <= 0 {
-		o.RetryFor = DefaultRetryFor
+		o.RetryFor = defaultRetryFor
 	}
 	if o.Node.DialTimeout <= 0 {
 		o.Node.DialTimeout = upstream.DefaultDialTimeout

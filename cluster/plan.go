@@ -208,8 +208,8 @@ func (p *Plan) From() *Node {
 	return p.units[0].from
 }
 
-// ReadOnly says that the command changes nothing.
-func (p *Plan) ReadOnly() bool { return p.cmd.Facts.ReadOnly }
+// readOnly says that the command changes nothing.
+func (p *Plan) readOnly() bool { return p.cmd.Facts.ReadOnly }
 
 // fanOut makes the units of a plan for many nodes, and keeps them up with the topology: a node that has come gets one,
 // one that has left, or is a replica now, is not waited for, and what it said does not count.

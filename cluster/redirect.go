@@ -112,7 +112,7 @@ func (c *Cluster) Redirect(reply []byte, slot int, from *Node) (to *Node, ask, o
 	if kind != moved && kind != asked || named != slot {
 		return nil, false, false
 	}
-	if to = c.Snapshot().Named(addr, from); kind == moved || to == nil {
+	if to = c.Snapshot().named(addr, from); kind == moved || to == nil {
 		c.refreshFrom(from)
 	}
 	return to, kind == asked, true
@@ -136,11 +136,11 @@ func (e *Executor) follow(ctx context.Context, u *unit, node *Node, kind redirec
 		return false
 	}
 	snapshot := e.c.Snapshot()
-	target := snapshot.Named(addr, node)
+	target := snapshot.named(addr, node)
 	if target == nil { // the node is new: the one that names it knows it
 		e.c.await(ctx, e.c.refreshFrom(node))
 		snapshot = e.c.Snapshot()
-		target = snapshot.Named(addr, node)
+		target = snapshot.named(addr, node)
 	}
 	if target == nil {
 		u.node, u.ask = nil, false

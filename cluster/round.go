@@ -52,7 +52,7 @@ func (r *round) fits(u *unit, node *Node, now time.Time) bool {
 		return false
 	}
 	for _, m := range l.many {
-		if !(m.plan.ReadOnly() && u.plan.ReadOnly()) && m.shares(u) {
+		if !(m.plan.readOnly() && u.plan.readOnly()) && m.shares(u) {
 			l.blocked = true
 			return false
 		}

@@ -104,7 +104,7 @@ func (b *batch) overtaken() {
 			continue
 		}
 		for _, later := range b.units[i+1:] {
-			if later.done && later.slot == u.slot && !(later.plan.ReadOnly() && u.plan.ReadOnly()) && u.shares(later) {
+			if later.done && later.slot == u.slot && !(later.plan.readOnly() && u.plan.readOnly()) && u.shares(later) {
 				u.done = true
 				if u.reply == nil {
 					u.err = b.err
@@ -129,7 +129,7 @@ func (e *Executor) failed(u *unit, err error) {
 	var unsent *upstream.NotSentError
 	var lost *upstream.LostError
 	u.reply, u.pieces = nil, nil
-	again := !upstream.Ended(err) && (errors.As(err, &unsent) || errors.As(err, &lost) && u.plan.ReadOnly() && !u.plan.cmd.Facts.Script)
+	again := !upstream.Ended(err) && (errors.As(err, &unsent) || errors.As(err, &lost) && u.plan.readOnly() && !u.plan.cmd.Facts.Script)
 	if again {
 		if !u.home {
 			u.node, u.ask = nil, false

@@ -53,9 +53,9 @@ type Snapshot struct {
 // Owner is the master that has a slot; nil when no node has it.
 func (s *Snapshot) Owner(slot int) *Node { return s.owner[slot] }
 
-// Named finds the node that a redirect means. asked is the node that gave the redirect, whose host stands for an empty
+// named finds the node that a redirect means. asked is the node that gave the redirect, whose host stands for an empty
 // one.
-func (s *Snapshot) Named(addr string, asked *Node) *Node {
+func (s *Snapshot) named(addr string, asked *Node) *Node {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
 		// IPv6 addresses stand in redirects without brackets.

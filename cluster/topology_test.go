@@ -253,7 +253,7 @@ func TestNamed(t *testing.T) {
 		"10.0.0.1:7000": a, "a.example:7000": a, ":7000": a, "?:7000": a, "::1:7001": b, "[::1]:7001": b,
 		"10.0.0.1:7001": nil, "evil:7000": nil, "": nil, "x": nil, ":": nil,
 	} {
-		if got := s.Named(addr, a); got != want {
+		if got := s.named(addr, a); got != want {
 			t.Errorf("%q: got %v", addr, got)
 		}
 	}

@@ -15,7 +15,7 @@ import (
 
 // Errors in Redis' words.
 const (
-	SyntaxError  = "ERR syntax error"
+	syntaxError  = "ERR syntax error"
 	notANumber   = "ERR value is not an integer or out of range"
 	badName      = "ERR Client names cannot contain spaces, newlines or special characters."
 	noKeys       = "ERR The command has no key arguments" // COMMAND GETKEYS of a command without keys
@@ -29,7 +29,7 @@ func appendOK(out []byte) []byte { return resp.AppendSimple(out, "OK") }
 func clientID(c Client, _ [][]byte, out []byte) []byte { return resp.AppendInt(out, c.ID()) }
 
 func clientSetName(c Client, args [][]byte, out []byte) []byte {
-	if !ValidName(args[2]) {
+	if !validName(args[2]) {
 		return resp.AppendError(out, badName)
 	}
 	c.Rename(string(args[2]))
@@ -51,8 +51,8 @@ func clientSetInfo(c Client, args [][]byte, out []byte) []byte {
 	of, known := libraryInfo[option]
 	switch {
 	case !known:
-		return resp.AppendError(out, "ERR Unrecognized option '"+Clip(args[2])+"'")
-	case !ValidName(args[3]):
+		return resp.AppendError(out, "ERR Unrecognized option '"+clip(args[2])+"'")
+	case !validName(args[3]):
 		return resp.AppendError(out, "ERR "+option+" cannot contain spaces, newlines or special characters.")
 	}
 	c.Set(dedicated.Setting{Of: of, Value: string(args[3])})
@@ -72,7 +72,7 @@ func clientNoTouch(c Client, args [][]byte, out []byte) []byte {
 // setSwitch takes ON or OFF. What it switches is Redis' business with its own clients and only shown here.
 func setSwitch(c Client, of dedicated.SettingOf, arg, out []byte) []byte {
 	if !isSwitch(arg) {
-		return resp.AppendError(out, SyntaxError)
+		return resp.AppendError(out, syntaxError)
 	}
 	c.Set(dedicated.Setting{Of: of, Value: strings.ToUpper(string(arg))})
 	return appendOK(out)
@@ -101,9 +101,9 @@ func hasLossPush(capabilities [][]byte) bool {
 // it.
 func SettingIn(name string, args [][]byte) dedicated.Setting {
 	switch {
-	case name == "client|setname" && len(args) == 3 && ValidName(args[2]):
+	case name == "client|setname" && len(args) == 3 && validName(args[2]):
 		return dedicated.Setting{Of: dedicated.SettingName, Value: string(args[2])}
-	case name == "client|setinfo" && len(args) == 4 && ValidName(args[3]):
+	case name == "client|setinfo" && len(args) == 4 && validName(args[3]):
 		if of, known := libraryInfo[strings.ToLower(string(args[2]))]; known {
 			return dedicated.Setting{Of: of, Value: string(args[3])}
 		}
@@ -128,7 +128,7 @@ func clientReply(c Client, args [][]byte, out []byte) []byte {
 	case "SKIP":
 		c.SetReplyMode(RepliesSkip)
 	default:
-		return resp.AppendError(out, SyntaxError)
+		return resp.AppendError(out, syntaxError)
 	}
 	return out
 }
@@ -183,8 +183,8 @@ func clientHelp(c Client, args [][]byte, out []byte) []byte {
 	return out
 }
 
-// ValidName says whether Redis would take name: printable ASCII without spaces.
-func ValidName(name []byte) bool {
+// validName says whether Redis would take name: printable ASCII without spaces.
+func validName(name []byte) bool {
 	for _, c := range name {
 		if c < '!' || c > '~' {
 			return false
@@ -193,8 +193,8 @@ func ValidName(name []byte) bool {
 	return true
 }
 
-// Clip shortens what is quoted in an error, as Redis does, to which a zero byte is the end.
-func Clip(b []byte) string {
+// clip shortens what is quoted in an error, as Redis does, to which a zero byte is the end.
+func clip(b []byte) string {
 	b, _, _ = bytes.Cut(b, []byte{0})
 	return string(b[:min(len(b), 128)])
 }

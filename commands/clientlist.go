@@ -34,8 +34,8 @@ type ClientState struct {
 	NoEvict, NoTouch           bool
 }
 
-// Kind is the client's TYPE: here are normal ones and subscribers.
-func (c *ClientFacts) Kind() string {
+// kind is the client's TYPE: here are normal ones and subscribers.
+func (c *ClientFacts) kind() string {
 	if c.subscribed() {
 		return "pubsub"
 	}
@@ -96,13 +96,13 @@ func fieldsOf(line string) (names []string) {
 	return names
 }
 
-// AppendClientInfo appends the reply to CLIENT INFO.
-func (f ClientFields) AppendClientInfo(out []byte, proto int, c ClientFacts) []byte {
-	return f.AppendClientList(out, proto, []ClientFacts{c})
+// appendClientInfo appends the reply to CLIENT INFO.
+func (f ClientFields) appendClientInfo(out []byte, proto int, c ClientFacts) []byte {
+	return f.appendClientList(out, proto, []ClientFacts{c})
 }
 
-// AppendClientList appends the reply to CLIENT LIST.
-func (f ClientFields) AppendClientList(out []byte, proto int, clients []ClientFacts) []byte {
+// appendClientList appends the reply to CLIENT LIST.
+func (f ClientFields) appendClientList(out []byte, proto int, clients []ClientFacts) []byte {
 	var text strings.Builder
 	for i := range clients {
 		text.WriteString(f.line(&clients[i]))
@@ -146,20 +146,20 @@ func (c *ClientFacts) values() map[string]any {
 	}
 }
 
-// ListFilter is what CLIENT LIST was given.
-type ListFilter struct {
+// listFilter is what CLIENT LIST was given.
+type listFilter struct {
 	kind string  // TYPE; "": any
 	ids  []int64 // ID; nil: any
 }
 
-// ParseList reads CLIENT LIST [TYPE type | ID id …]. line is the error that Redis gives; "": none.
-func ParseList(args [][]byte) (f ListFilter, line string) {
+// parseList reads CLIENT LIST [TYPE type | ID id …]. line is the error that Redis gives; "": none.
+func parseList(args [][]byte) (f listFilter, line string) {
 	switch {
 	case len(args) == 2:
 	case len(args) == 4 && same(args[2], "TYPE"):
 		known := false
-		if f.kind, known = ClientType(args[3]); !known {
-			return f, UnknownType(args[3])
+		if f.kind, known = clientType(args[3]); !known {
+			return f, unknownType(args[3])
 		}
 	case len(args) > 3 && same(args[2], "ID"):
 		for _, arg := range args[3:] {
@@ -170,15 +170,15 @@ func ParseList(args [][]byte) (f ListFilter, line string) {
 			f.ids = append(f.ids, id)
 		}
 	default:
-		return f, SyntaxError
+		return f, syntaxError
 	}
 	return f, ""
 }
 
-// Choose are those of the clients that were asked for, in the order to show them in.
-func (f ListFilter) Choose(clients []ClientFacts) []ClientFacts {
+// choose are those of the clients that were asked for, in the order to show them in.
+func (f listFilter) choose(clients []ClientFacts) []ClientFacts {
 	if f.ids == nil {
-		return slices.DeleteFunc(clients, func(c ClientFacts) bool { return f.kind != "" && c.Kind() != f.kind })
+		return slices.DeleteFunc(clients, func(c ClientFacts) bool { return f.kind != "" && c.kind() != f.kind })
 	}
 	byID := make(map[int64]ClientFacts, len(clients))
 	for _, c := range clients {

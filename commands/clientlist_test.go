@@ -68,17 +68,17 @@ func TestClientListChooses(t *testing.T) {
 		"CLIENT LIST TYPE slave":  "[]",
 		"CLIENT LIST ID 3 9 1 3":  "[3 1 3]",
 		"CLIENT LIST ID 9":        "[]",
-		"CLIENT LIST TYPE x":      UnknownType([]byte("x")),
+		"CLIENT LIST TYPE x":      unknownType([]byte("x")),
 		"CLIENT LIST ID 1 a":      "ERR Invalid client ID",
-		"CLIENT LIST ID":          SyntaxError,
-		"CLIENT LIST TYPE":        SyntaxError,
-		"CLIENT LIST TYPE a b":    SyntaxError,
-		"CLIENT LIST FOO 1":       SyntaxError,
+		"CLIENT LIST ID":          syntaxError,
+		"CLIENT LIST TYPE":        syntaxError,
+		"CLIENT LIST TYPE a b":    syntaxError,
+		"CLIENT LIST FOO 1":       syntaxError,
 	} {
-		f, got := ParseList(words(call))
+		f, got := parseList(words(call))
 		if got == "" {
 			ids := []int64{}
-			for _, c := range f.Choose(slices.Clone(three)) {
+			for _, c := range f.choose(slices.Clone(three)) {
 				ids = append(ids, c.ID)
 			}
 			got = fmt.Sprint(ids)
@@ -101,14 +101,14 @@ func TestClientKillMatches(t *testing.T) {
 		"CLIENT KILL MAXAGE 60":                   "[3] :1",
 		"CLIENT KILL ADDR a:1 LADDR p:2 MAXAGE 1": "[] :0",
 	} {
-		f, line := ParseKill(words(call))
+		f, line := parseKill(words(call))
 		ids := []int64{}
 		for _, c := range three {
 			if f.Matches(c) {
 				ids = append(ids, c.ID)
 			}
 		}
-		if got := fmt.Sprint(ids, " ", strings.TrimSpace(string(f.AppendReply(nil, len(ids))))); line != "" || got != want {
+		if got := fmt.Sprint(ids, " ", strings.TrimSpace(string(f.appendReply(nil, len(ids))))); line != "" || got != want {
 			t.Errorf("%s: got %s%s, want %s", call, got, line, want)
 		}
 	}
@@ -123,19 +123,19 @@ func TestInfoTellsOfTheProxysMode(t *testing.T) {
 		redis, clients string
 	}{{false, cluster, alone}, {false, alone, alone}, {true, alone, cluster}, {true, cluster, cluster}} {
 		p := ProxyFacts{Node: c.node}
-		if got := p.AppendInfo(nil, 2, words("INFO server"), bulk(c.redis)); string(got) != string(bulk(c.clients)) {
+		if got := p.appendInfo(nil, 2, words("INFO server"), bulk(c.redis)); string(got) != string(bulk(c.clients)) {
 			t.Errorf("node %v, Redis says %q: got %q", c.node, c.redis, got)
 		}
 	}
 	p := ProxyFacts{Version: "1", Embedded: true, Upstream: func(line func(string, any)) { line("lockproxy_upstream", "up") }}
 	for _, call := range []string{"INFO", "INFO lockproxy", "INFO ALL"} {
-		got := string(p.AppendInfo(nil, 2, words(call), []byte("-ERR section (lockproxy) is not supported\r\n")))
+		got := string(p.appendInfo(nil, 2, words(call), []byte("-ERR section (lockproxy) is not supported\r\n")))
 		if !strings.Contains(got, "\r\n# Lockproxy\r\nlockproxy_version:1\r\nlockproxy_embedded:1\r\n") || !strings.Contains(got, "\r\nlockproxy_upstream:up\r\n") {
 			t.Errorf("%s: %q", call, got)
 		}
 	}
 	const refused = "-NOPERM no\r\n"
-	if got := p.AppendInfo(nil, 2, words("INFO"), []byte(refused)); string(got) != refused {
+	if got := p.appendInfo(nil, 2, words("INFO"), []byte(refused)); string(got) != refused {
 		t.Errorf("got %q", got)
 	}
 }

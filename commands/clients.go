@@ -17,7 +17,7 @@ func clientInfo(c Client, args [][]byte, out []byte) []byte {
 			c.LearnFields(ReadClientFields(answer))
 		}
 	}
-	return fieldsShown(c).AppendClientInfo(out, c.Proto(), c.Facts(args))
+	return fieldsShown(c).appendClientInfo(out, c.Proto(), c.Facts(args))
 }
 
 // fieldsShown are the fields of CLIENT INFO and CLIENT LIST: Redis' own, once they are known.
@@ -30,14 +30,14 @@ func fieldsShown(c Client) ClientFields {
 
 // clientList is CLIENT LIST: this proxy's clients.
 func clientList(c Client, args [][]byte, out []byte) []byte {
-	f, line := ParseList(args)
+	f, line := parseList(args)
 	if line == "" {
 		line = objectionToList(c)
 	}
 	if line != "" {
 		return resp.AppendError(out, line)
 	}
-	return fieldsShown(c).AppendClientList(out, c.Proto(), f.Choose(c.Clients(args)))
+	return fieldsShown(c).appendClientList(out, c.Proto(), f.choose(c.Clients(args)))
 }
 
 // objectionToList is what Redis has against this user's CLIENT LIST. While the fields of its clients are not known it lists all of
@@ -74,7 +74,7 @@ func objectionIn(answer []byte, err error) string {
 
 // clientKill closes clients of this proxy; to the lock engine they have been left, not gone: their locks run out.
 func clientKill(c Client, args [][]byte, out []byte) []byte {
-	f, line := ParseKill(args)
+	f, line := parseKill(args)
 	if objection := objectionToKill(c, f); objection != "" { // what stands before a mistake counts first
 		line = objection
 	}
@@ -83,9 +83,9 @@ func clientKill(c Client, args [][]byte, out []byte) []byte {
 	}
 	killed, itself := c.Kill(f)
 	if !itself {
-		return f.AppendReply(out, killed)
+		return f.appendReply(out, killed)
 	}
-	c.Give(f.AppendReply(nil, killed))
+	c.Give(f.appendReply(nil, killed))
 	c.Flush()
 	c.HangUp("CLIENT KILL")
 	return out
@@ -133,7 +133,7 @@ func clientUnpause(c Client, args [][]byte, out []byte) []byte {
 // clientUnblock is CLIENT UNBLOCK id [TIMEOUT|ERROR]: a lock verb that waits ends here, a blocking command at Redis.
 func clientUnblock(c Client, args [][]byte, out []byte) []byte {
 	if len(args) > 4 {
-		return resp.AppendError(out, "ERR unknown subcommand or wrong number of arguments for '"+Clip(args[1])+"'. Try CLIENT HELP.")
+		return resp.AppendError(out, "ERR unknown subcommand or wrong number of arguments for '"+clip(args[1])+"'. Try CLIENT HELP.")
 	}
 	fails := false
 	if len(args) == 4 {
@@ -163,15 +163,15 @@ type KillFilter struct {
 	old               bool // of the form CLIENT KILL addr:port
 }
 
-// ParseKill reads CLIENT KILL. line is the error that Redis gives; "": none.
-func ParseKill(args [][]byte) (f KillFilter, line string) {
+// parseKill reads CLIENT KILL. line is the error that Redis gives; "": none.
+func parseKill(args [][]byte) (f KillFilter, line string) {
 	if len(args) == 3 {
 		return KillFilter{Addr: string(args[2]), old: true}, "" // the old form may kill its own sender
 	}
 	f.SkipMe = true
 	for i := 2; i < len(args); i += 2 {
 		if i+1 == len(args) {
-			return f, SyntaxError
+			return f, syntaxError
 		}
 		value := args[i+1]
 		switch strings.ToUpper(string(args[i])) {
@@ -192,8 +192,8 @@ func ParseKill(args [][]byte) (f KillFilter, line string) {
 			f.Age = n
 		case "TYPE":
 			known := false
-			if f.Kind, known = ClientType(value); !known {
-				return f, UnknownType(value)
+			if f.Kind, known = clientType(value); !known {
+				return f, unknownType(value)
 			}
 		case "ADDR":
 			f.Addr = string(value)
@@ -208,10 +208,10 @@ func ParseKill(args [][]byte) (f KillFilter, line string) {
 			case "no":
 				f.SkipMe = false
 			default:
-				return f, SyntaxError
+				return f, syntaxError
 			}
 		default:
-			return f, SyntaxError
+			return f, syntaxError
 		}
 	}
 	return f, ""
@@ -219,12 +219,12 @@ func ParseKill(args [][]byte) (f KillFilter, line string) {
 
 // Matches says whether a client is one of those to kill. SkipMe is left to the caller.
 func (f KillFilter) Matches(c ClientFacts) bool {
-	return (f.Kind == "" || f.Kind == c.Kind()) && (f.ID == 0 || f.ID == c.ID) && (f.Addr == "" || f.Addr == c.Addr) &&
+	return (f.Kind == "" || f.Kind == c.kind()) && (f.ID == 0 || f.ID == c.ID) && (f.Addr == "" || f.Addr == c.Addr) &&
 		(f.LAddr == "" || f.LAddr == c.LAddr) && (f.User == "" || f.User == c.User) && (f.Age == 0 || int64(c.Age/time.Second) >= f.Age)
 }
 
-// AppendReply appends the reply to a CLIENT KILL that has killed so many clients.
-func (f KillFilter) AppendReply(out []byte, killed int) []byte {
+// appendReply appends the reply to a CLIENT KILL that has killed so many clients.
+func (f KillFilter) appendReply(out []byte, killed int) []byte {
 	switch {
 	case !f.old:
 		return resp.AppendInt(out, int64(killed))
@@ -234,8 +234,8 @@ func (f KillFilter) AppendReply(out []byte, killed int) []byte {
 	return resp.AppendSimple(out, "OK")
 }
 
-// ClientType reads a TYPE of CLIENT LIST and CLIENT KILL.
-func ClientType(arg []byte) (kind string, known bool) {
+// clientType reads a TYPE of CLIENT LIST and CLIENT KILL.
+func clientType(arg []byte) (kind string, known bool) {
 	switch kind = strings.ToLower(string(arg)); kind {
 	case "normal", "master", "replica", "pubsub":
 		return kind, true
@@ -245,5 +245,5 @@ func ClientType(arg []byte) (kind string, known bool) {
 	return "", false
 }
 
-// UnknownType is the error for a TYPE that is none.
-func UnknownType(arg []byte) string { return "ERR Unknown client type '" + Clip(arg) + "'" }
+// unknownType is the error for a TYPE that is none.
+func unknownType(arg []byte) string { return "ERR Unknown client type '" + clip(arg) + "'" }

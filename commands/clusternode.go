@@ -76,7 +76,7 @@ func askSlot(c Client, args [][]byte, out []byte) []byte {
 }
 
 // clusterNodeAt is the proxy at the address where clients are told to find it.
-func clusterNodeAt(addr string) (n ClusterNode, err error) {
+func clusterNodeAt(addr string) (n clusterNode, err error) {
 	host, digits, err := net.SplitHostPort(addr)
 	if err == nil {
 		n.Host = host
@@ -88,15 +88,15 @@ func clusterNodeAt(addr string) (n ClusterNode, err error) {
 	return n, nil
 }
 
-// ClusterNode is a proxy as the only node of a cluster: what clients that know clusters are told of it.
-type ClusterNode struct {
+// clusterNode is a proxy as the only node of a cluster: what clients that know clusters are told of it.
+type clusterNode struct {
 	Host string
 	Port int
 }
 
 // Answer appends CLUSTER's reply, of which args is the subcommand and what follows it. false: it is about the keys of a slot,
 // which Redis must be asked.
-func (n ClusterNode) Answer(out []byte, proto int, args [][]byte) ([]byte, bool) {
+func (n clusterNode) Answer(out []byte, proto int, args [][]byte) ([]byte, bool) {
 	id, port := n.id(), int64(n.Port)
 	switch sub := strings.ToUpper(string(args[0])); {
 	case sub == "MYID" || sub == "MYSHARDID":
@@ -119,10 +119,10 @@ func (n ClusterNode) Answer(out []byte, proto int, args [][]byte) ([]byte, bool)
 	case sub == "COUNTKEYSINSLOT" && len(args) == 2 || sub == "GETKEYSINSLOT" && len(args) == 3:
 		return out, false
 	}
-	return resp.AppendError(out, "ERR CLUSTER "+Clip(args[0])+" is not available: lockproxy stands for the cluster's nodes"), true
+	return resp.AppendError(out, "ERR CLUSTER "+clip(args[0])+" is not available: lockproxy stands for the cluster's nodes"), true
 }
 
-func (n ClusterNode) appendShard(out []byte, proto int) []byte {
+func (n clusterNode) appendShard(out []byte, proto int) []byte {
 	text := func(name, value string) { out = resp.AppendBulkString(resp.AppendBulkString(out, name), value) }
 	out = resp.AppendMap(resp.AppendArray(out, 1), proto, 2)
 	out = resp.AppendArray(resp.AppendBulkString(out, "slots"), 2)
@@ -140,7 +140,7 @@ func (n ClusterNode) appendShard(out []byte, proto int) []byte {
 }
 
 // id is the same for all proxies behind one address.
-func (n ClusterNode) id() string {
+func (n clusterNode) id() string {
 	sum := sha1.Sum([]byte("lockproxy " + net.JoinHostPort(n.Host, strconv.Itoa(n.Port))))
 	return hex.EncodeToString(sum[:])
 }

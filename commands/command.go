@@ -39,24 +39,24 @@ func commandAll(c Client, args [][]byte, out []byte) []byte {
 		if len(args) > 1 {
 			return append(out, r.Raw...)
 		}
-		return r.AppendAll(out)
+		return r.appendAll(out)
 	})
 }
 
 func commandCount(c Client, args [][]byte, out []byte) []byte {
-	return commandReply(c, args, out, CommandReply.AppendCount)
+	return commandReply(c, args, out, CommandReply.appendCount)
 }
 
 func commandInfo(c Client, args [][]byte, out []byte) []byte {
-	return commandReply(c, args, out, func(r CommandReply, out []byte) []byte { return r.AppendInfo(out, args) })
+	return commandReply(c, args, out, func(r CommandReply, out []byte) []byte { return r.appendInfo(out, args) })
 }
 
 func commandDocs(c Client, args [][]byte, out []byte) []byte {
-	return commandReply(c, args, out, func(r CommandReply, out []byte) []byte { return r.AppendDocs(out, args) })
+	return commandReply(c, args, out, func(r CommandReply, out []byte) []byte { return r.appendDocs(out, args) })
 }
 
 func commandList(c Client, args [][]byte, out []byte) []byte {
-	return commandReply(c, args, out, func(r CommandReply, out []byte) []byte { return r.AppendList(out, args) })
+	return commandReply(c, args, out, func(r CommandReply, out []byte) []byte { return r.appendList(out, args) })
 }
 
 // commandGetKeys is COMMAND GETKEYS, and GETKEYSANDFLAGS, of a lock verb; of other commands Redis' answer.
@@ -80,7 +80,7 @@ func commandGetKeys(c Client, args [][]byte, out []byte) []byte {
 	case v.Wraps:
 		return v.innerKeys(c, args, out)
 	}
-	return v.AppendKeys(out, args)
+	return v.appendKeys(out, args)
 }
 
 // badCall is what COMMAND GETKEYS says of a call with too few words, or too many.
@@ -88,7 +88,7 @@ const badCall = "ERR Invalid number of arguments specified for command"
 
 // innerKeys is COMMAND GETKEYS, or GETKEYSANDFLAGS, of FENCED: the lock, and what Redis says of the command within.
 func (v *Verb) innerKeys(c Client, args [][]byte, out []byte) []byte {
-	inner := v.Inner(args[2:])
+	inner := v.inner(args[2:])
 	if len(inner) == 0 {
 		return resp.AppendError(out, badCall)
 	}
@@ -101,7 +101,7 @@ func (v *Verb) innerKeys(c Client, args [][]byte, out []byte) []byte {
 	if err != nil || bad && line != noKeys || !bad && !ok {
 		return relay(c, answer, err, out)
 	}
-	return v.AppendInnerKeys(out, c.Proto(), args, r)
+	return v.appendInnerKeys(out, c.Proto(), args, r)
 }
 
 // CommandReply is Redis' reply to COMMAND, or to one of its subcommands, to which what Redis does not have is to be added.
@@ -111,8 +111,8 @@ type CommandReply struct {
 	Table bool // it is COMMAND's whole table, whatever was asked, as the embedded store answers
 }
 
-// AppendAll appends the reply to COMMAND.
-func (r CommandReply) AppendAll(out []byte) []byte {
+// appendAll appends the reply to COMMAND.
+func (r CommandReply) appendAll(out []byte) []byte {
 	ours := additions()
 	out = resp.AppendArray(out, len(r.Elems)+len(ours))
 	for _, e := range r.Elems {
@@ -124,8 +124,8 @@ func (r CommandReply) AppendAll(out []byte) []byte {
 	return out
 }
 
-// AppendCount appends the reply to COMMAND COUNT.
-func (r CommandReply) AppendCount(out []byte) []byte {
+// appendCount appends the reply to COMMAND COUNT.
+func (r CommandReply) appendCount(out []byte) []byte {
 	n := len(r.Elems)
 	if !r.Table {
 		n = r.Int()
@@ -133,10 +133,10 @@ func (r CommandReply) AppendCount(out []byte) []byte {
 	return resp.AppendInt(out, int64(n+len(additions())))
 }
 
-// AppendInfo appends the reply to COMMAND INFO [name …].
-func (r CommandReply) AppendInfo(out []byte, args [][]byte) []byte {
+// appendInfo appends the reply to COMMAND INFO [name …].
+func (r CommandReply) appendInfo(out []byte, args [][]byte) []byte {
 	if len(args) == 2 {
-		return r.AppendAll(out)
+		return r.appendAll(out)
 	}
 	table := r.Table && (len(r.Elems) != len(args)-2 || !sameNames(r.Reply, args[2:]))
 	out = resp.AppendArray(out, len(args)-2)
@@ -177,9 +177,9 @@ func entryOf(table resp.Reply, name []byte) *resp.Reply {
 	return nil
 }
 
-// AppendDocs appends the reply to COMMAND DOCS [name …]. The embedded store has no documentation: its commands are then listed
+// appendDocs appends the reply to COMMAND DOCS [name …]. The embedded store has no documentation: its commands are then listed
 // without, so that redis-cli completes their names and hints the verbs.
-func (r CommandReply) AppendDocs(out []byte, args [][]byte) []byte {
+func (r CommandReply) appendDocs(out []byte, args [][]byte) []byte {
 	var pairs [][]byte
 	wanted := func(name string) bool {
 		for _, a := range args[2:] {
@@ -224,8 +224,8 @@ func bareDoc(proto int, name string) []byte {
 	return out
 }
 
-// AppendList appends the reply to COMMAND LIST [FILTERBY MODULE|ACLCAT|PATTERN value]; of the filters what is added fits PATTERN only.
-func (r CommandReply) AppendList(out []byte, args [][]byte) []byte {
+// appendList appends the reply to COMMAND LIST [FILTERBY MODULE|ACLCAT|PATTERN value]; of the filters what is added fits PATTERN only.
+func (r CommandReply) appendList(out []byte, args [][]byte) []byte {
 	fits := func(string) bool { return len(args) == 2 }
 	if len(args) == 5 && strings.EqualFold(string(args[3]), "PATTERN") {
 		pattern := strings.ToLower(string(args[4]))
@@ -256,11 +256,11 @@ func (r CommandReply) AppendList(out []byte, args [][]byte) []byte {
 	return out
 }
 
-// AppendKeys appends the reply to COMMAND GETKEYS, or GETKEYSANDFLAGS, of a call of the verb.
-func (v *Verb) AppendKeys(out []byte, args [][]byte) []byte {
+// appendKeys appends the reply to COMMAND GETKEYS, or GETKEYSANDFLAGS, of a call of the verb.
+func (v *Verb) appendKeys(out []byte, args [][]byte) []byte {
 	keys := v.Keys(args[2:])
 	switch {
-	case !v.Keyed():
+	case !v.keyed():
 		return resp.AppendError(out, noKeys)
 	case len(keys) == 0:
 		return resp.AppendError(out, "ERR Invalid arguments specified for command")
@@ -282,11 +282,11 @@ func (v *Verb) AppendKeys(out []byte, args [][]byte) []byte {
 	return out
 }
 
-// AppendInnerKeys is AppendKeys of a verb that wraps a command, of which keys are what Redis says.
-func (v *Verb) AppendInnerKeys(out []byte, proto int, args [][]byte, keys resp.Reply) []byte {
+// appendInnerKeys is appendKeys of a verb that wraps a command, of which keys are what Redis says.
+func (v *Verb) appendInnerKeys(out []byte, proto int, args [][]byte, keys resp.Reply) []byte {
 	out = resp.AppendArray(out, 1+len(keys.Elems))
 	if key := args[3]; strings.EqualFold(string(args[1]), "GETKEYSANDFLAGS") {
-		flags := v.KeyFlags()
+		flags := v.keyFlags()
 		out = resp.AppendBulk(resp.AppendArray(out, 2), key)
 		out = resp.AppendSet(out, proto, len(flags))
 		for _, flag := range flags {

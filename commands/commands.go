@@ -25,9 +25,6 @@ type Verb struct {
 	do      func(v *Verb, c Client, args [][]byte, out []byte) []byte
 }
 
-// Usage is the verb with its arguments, as docs/VERBS.md and redis-cli print it.
-func (v *Verb) Usage() string { return usage(v) }
-
 // longestName is the length of a buffer for names in lower case.
 const longestName = 16
 
@@ -46,8 +43,8 @@ func Lookup(name []byte) *Verb {
 	return verbs[string(lower[:len(name)])]
 }
 
-// Verbs lists all verbs by name.
-func Verbs() []*Verb {
+// sortedVerbs are all verbs by name.
+func sortedVerbs() []*Verb {
 	all := make([]*Verb, 0, len(verbs))
 	for _, v := range verbs {
 		all = append(all, v)

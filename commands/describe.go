@@ -16,7 +16,7 @@ type addition interface {
 
 // additions are all of them but subcommands.
 func additions() (all []addition) {
-	for _, v := range Verbs() {
+	for _, v := range sortedVerbs() {
 		all = append(all, v)
 	}
 	return append(all, operators{})
@@ -95,7 +95,7 @@ func (v *Verb) appendKeySpecs(out []byte, proto int) []byte {
 		specs++
 	}
 	out = resp.AppendArray(out, specs)
-	out = appendSpecHead(out, proto, v.KeyFlags())
+	out = appendSpecHead(out, proto, v.keyFlags())
 	out = appendSpec(out, proto, "index", []string{"index"}, []int64{1})
 	out = resp.AppendBulkString(out, "find_keys")
 	if v.keys == countedKeys {
@@ -112,8 +112,8 @@ func (v *Verb) appendKeySpecs(out []byte, proto int) []byte {
 	return out
 }
 
-// KeyFlags say what the verb does with its keys.
-func (v *Verb) KeyFlags() []string {
+// keyFlags say what the verb does with its keys.
+func (v *Verb) keyFlags() []string {
 	if v.Flags[0] == "readonly" || v.Wraps {
 		return []string{"RO", "access"}
 	}
@@ -268,31 +268,4 @@ func (m *mapping) optional() {
 	m.key("flags")
 	m.out = resp.AppendArray(m.out, 1)
 	m.out = resp.AppendSimple(m.out, "optional")
-}
-
-// usage is the verb with its arguments; options that exclude one another stand together.
-func usage(v *Verb) string {
-	var b strings.Builder
-	b.WriteString(strings.ToUpper(v.Name))
-	for _, w := range v.keys.words() {
-		b.WriteString(" " + w)
-	}
-	for _, choice := range v.choices() {
-		words := make([]string, len(choice))
-		for i, o := range choice {
-			words[i] = word(o)
-		}
-		b.WriteString(" [" + strings.Join(words, "|") + "]")
-	}
-	if v.Wraps {
-		b.WriteString(" command [arg …]")
-	}
-	return b.String()
-}
-
-func word(o Option) string {
-	if o.kind == noValue {
-		return o.Keyword
-	}
-	return o.Keyword + " " + o.Value
 }

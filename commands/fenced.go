@@ -5,8 +5,8 @@ import (
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
-// Inner is the command within a call of a verb that Wraps one; empty: there is none.
-func (v *Verb) Inner(args [][]byte) [][]byte {
+// inner is the command within a call of a verb that Wraps one; empty: there is none.
+func (v *Verb) inner(args [][]byte) [][]byte {
 	if !v.Wraps || len(args) < 2 {
 		return nil
 	}
@@ -29,7 +29,7 @@ func optionsAhead(options []Option, tokens [][]byte) int {
 }
 
 func fenced(v *Verb, c Client, args [][]byte, out []byte) []byte {
-	inner := v.Inner(args)
+	inner := v.inner(args)
 	g, err := parse(v.Options, args[2:len(args)-len(inner)])
 	switch {
 	case err != nil:

@@ -56,11 +56,11 @@ func TestFencedGrammar(t *testing.T) {
 		if asked := (lock.HoldRequest{DB: 3, Key: "k", Owner: want.owner, Side: want.side}); reply != "" || f.asked != asked || f.inner != want.inner {
 			t.Errorf("%s: %q, asked for %+v, ran %q", line, reply, f.asked, f.inner)
 		}
-		if inner := v.Inner(tokens(line)); string(bytes.Join(inner, []byte(" "))) != want.inner {
+		if inner := v.inner(tokens(line)); string(bytes.Join(inner, []byte(" "))) != want.inner {
 			t.Errorf("%s: the command within is %q", line, inner)
 		}
 	}
-	if want := "FENCED key [READ|WRITE] [OWNER id] command [arg …]"; v.Usage() != want || !strings.Contains(string(v.AppendDoc(nil, 2)), "multiple") {
-		t.Errorf("usage %q", v.Usage())
+	if want := "FENCED key [READ|WRITE] [OWNER id] command [arg …]"; usage(v) != want || !strings.Contains(string(v.AppendDoc(nil, 2)), "multiple") {
+		t.Errorf("usage %q", usage(v))
 	}
 }

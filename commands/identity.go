@@ -11,7 +11,7 @@ import (
 // auth is AUTH [user] password. Redis decides.
 func auth(c Client, args [][]byte, out []byte) []byte {
 	if len(args) > 3 {
-		return resp.AppendError(out, SyntaxError)
+		return resp.AppendError(out, syntaxError)
 	}
 	user, password := "", string(args[len(args)-1])
 	if len(args) == 3 {
@@ -28,7 +28,7 @@ func auth(c Client, args [][]byte, out []byte) []byte {
 // hello is HELLO [version [AUTH user password] [SETNAME name]]. Redis is asked on the connection the client would have, and its
 // answer given with this proxy's view of the connection.
 func hello(c Client, args [][]byte, out []byte) []byte {
-	o, line := ParseHello(args)
+	o, line := parseHello(args)
 	if line == "" && o.Auth && o.User == "" {
 		line = wrongPass
 	}
@@ -107,8 +107,8 @@ type HelloOptions struct {
 	Name           string
 }
 
-// ParseHello reads HELLO. line is the error that Redis gives; "": none.
-func ParseHello(args [][]byte) (o HelloOptions, line string) {
+// parseHello reads HELLO. line is the error that Redis gives; "": none.
+func parseHello(args [][]byte) (o HelloOptions, line string) {
 	if len(args) > 1 {
 		n, ok := resp.Integer(args[1])
 		if !ok {
@@ -126,13 +126,13 @@ func ParseHello(args [][]byte) (o HelloOptions, line string) {
 			o.Auth, o.User, o.Password = true, string(args[i+1]), string(args[i+2])
 			i += 2
 		case option == "SETNAME" && more >= 1:
-			if !ValidName(args[i+1]) {
+			if !validName(args[i+1]) {
 				return o, badName
 			}
 			o.Named, o.Name = true, string(args[i+1])
 			i++
 		default:
-			return o, "ERR Syntax error in HELLO option '" + Clip(args[i]) + "'"
+			return o, "ERR Syntax error in HELLO option '" + clip(args[i]) + "'"
 		}
 	}
 	return o, ""

@@ -15,7 +15,7 @@ func info(c Client, args [][]byte, out []byte) []byte {
 	if err != nil {
 		return c.Fail(out, err)
 	}
-	return c.Proxy().AppendInfo(out, c.Proto(), args, answer)
+	return c.Proxy().appendInfo(out, c.Proto(), args, answer)
 }
 
 // askInfo is INFO of all nodes that have keys, as one.
@@ -33,7 +33,7 @@ func askInfo(c Client, args [][]byte) ([]byte, error) {
 	if len(all) == 1 || len(texts) == 0 { // they refuse it
 		return all[0].Raw, nil
 	}
-	return resp.AppendVerbatim(nil, c.Proto(), "txt", SumInfo(texts)), nil
+	return resp.AppendVerbatim(nil, c.Proto(), "txt", sumInfo(texts)), nil
 }
 
 // added are the fields of INFO that are added up over all masters: counts of clients, commands, keys and messages. Other fields are
@@ -82,8 +82,8 @@ func readInfo(text string) (sections []*infoSection) {
 	return sections
 }
 
-// SumInfo makes one INFO of those of the masters, at least one.
-func SumInfo(texts []string) string {
+// sumInfo makes one INFO of those of the masters, at least one.
+func sumInfo(texts []string) string {
 	if len(texts) == 1 {
 		return texts[0]
 	}

@@ -27,17 +27,17 @@ func TestSumInfo(t *testing.T) {
 		"# Commandstats", "cmdstat_get:calls=4,usec=20,usec_per_call=5.00,rejected_calls=1,failed_calls=1",
 		"cmdstat_set:calls=1,usec=2,usec_per_call=2.00,rejected_calls=0,failed_calls=0", "",
 		"# Errorstats", "errorstat_ERR:count=1", "", "# Keyspace", "db0:keys=5,expires=4,avg_ttl=175")
-	if got := SumInfo([]string{one, two}); got != want {
+	if got := sumInfo([]string{one, two}); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
-	if got := SumInfo([]string{one}); got != one {
+	if got := sumInfo([]string{one}); got != one {
 		t.Errorf("of one master: %s", got)
 	}
 	empty := infoLines("# Keyspace")
-	if got := SumInfo([]string{empty, infoLines("# Keyspace", "db0:keys=1,expires=0,avg_ttl=0")}); got != infoLines("# Keyspace", "db0:keys=1,expires=0,avg_ttl=0") {
+	if got := sumInfo([]string{empty, infoLines("# Keyspace", "db0:keys=1,expires=0,avg_ttl=0")}); got != infoLines("# Keyspace", "db0:keys=1,expires=0,avg_ttl=0") {
 		t.Errorf("keys at one master only: %q", got)
 	}
-	if got := SumInfo([]string{"", ""}); got != "" {
+	if got := sumInfo([]string{"", ""}); got != "" {
 		t.Errorf("a section that Redis does not have: %q", got)
 	}
 }

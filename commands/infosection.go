@@ -24,9 +24,9 @@ type ProxyFacts struct {
 	Locks          *lock.Manager                           // nil: there is none
 }
 
-// AppendInfo appends the reply to INFO: Redis' answer, in which the mode is the proxy's, and behind it the proxy's own section if
+// appendInfo appends the reply to INFO: Redis' answer, in which the mode is the proxy's, and behind it the proxy's own section if
 // that was asked for.
-func (p *ProxyFacts) AppendInfo(out []byte, proto int, args [][]byte, answer []byte) []byte {
+func (p *ProxyFacts) appendInfo(out []byte, proto int, args [][]byte, answer []byte) []byte {
 	own := wantsOwnSection(args[1:])
 	if !own && !p.otherMode(answer) {
 		return append(out, answer...)

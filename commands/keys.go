@@ -62,8 +62,8 @@ func (v *Verb) checkKeys(args [][]byte) error {
 	return err
 }
 
-// Keyed says whether a call of the verb names keys.
-func (v *Verb) Keyed() bool { return v.keys != noKey }
+// keyed says whether a call of the verb names keys.
+func (v *Verb) keyed() bool { return v.keys != noKey }
 
 // Keys are the keys of a call that has the verb's arity, for COMMAND GETKEYS, but for those of the command within; none when
 // their number is wrong.

@@ -81,7 +81,7 @@ func TestSettings(t *testing.T) {
 		"CLIENT SETNAME ü":           "-" + badName + "\r\n",
 		"CLIENT NO-TOUCH on":         fmt.Sprint(dedicated.Setting{Of: dedicated.SettingNoTouch, Value: "ON"}),
 		"CLIENT NO-EVICT Off":        fmt.Sprint(dedicated.Setting{Of: dedicated.SettingNoEvict, Value: "OFF"}),
-		"CLIENT NO-EVICT x":          "-" + SyntaxError + "\r\n",
+		"CLIENT NO-EVICT x":          "-" + syntaxError + "\r\n",
 		"CLIENT CAPA x Lock-Lost":    fmt.Sprint(dedicated.Setting{Of: dedicated.SettingLossPush, Value: "ON"}),
 	} {
 		args := words(call)

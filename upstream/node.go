@@ -22,8 +22,8 @@ import (
 // Defaults of NodeOptions.
 const (
 	DefaultDialTimeout    = 2 * time.Second
-	DefaultIdleIdentities = 64
-	DefaultMaxInflight    = 8 << 20
+	defaultIdleIdentities = 64
+	defaultMaxInflight    = 8 << 20
 )
 
 // NodeOptions are a Node's settings; zero fields stand for the defaults.
@@ -65,10 +65,10 @@ func NewNode(t Target, o NodeOptions) *Node {
 		o.DialTimeout = DefaultDialTimeout
 	}
 	if o.IdleIdentities <= 0 {
-		o.IdleIdentities = DefaultIdleIdentities
+		o.IdleIdentities = defaultIdleIdentities
 	}
 	if o.MaxInflight <= 0 {
-		o.MaxInflight = DefaultMaxInflight
+		o.MaxInflight = defaultMaxInflight
 	}
 	if o.Logger == nil {
 		o.Logger = slog.Default()

@@ -212,7 +212,7 @@ func (a *app) runLocks(ctx context.Context) {
 
 func (a *app) serve(l listener, failed chan<- error) {
 	a.log.Info("serving", "listen", l.Addr().String(), "tls", l.entry.TLS != nil, "upstream", a.cfg.Upstream.URL.String(), "version", versionText())
-	if err := a.server.ServeEntry(l.Listener, l.entry); err != nil {
+	if err := a.server.Serve(l.Listener, l.entry); err != nil {
 		failed <- fmt.Errorf("serving %s: %w", l.Addr(), err)
 	}
 }

@@ -39,9 +39,9 @@ func LogIn(err error) bool {
 	return errors.As(err, &reply) && strings.HasPrefix(reply.Line, "NOAUTH")
 }
 
-// Unanswered is err of a question whose lost reply is no unknown outcome, as of what changes nothing: it is as if nothing had been
+// unanswered is err of a question whose lost reply is no unknown outcome, as of what changes nothing: it is as if nothing had been
 // asked.
-func Unanswered(err error) error {
+func unanswered(err error) error {
 	var lost *upstream.LostError
 	if errors.As(err, &lost) {
 		return &upstream.NotSentError{Cause: lost.Cause}

@@ -225,7 +225,7 @@ func (f *Forwarder) question(p *upstream.Pipe, raw []byte) ([]byte, error) {
 // answered is the reply to a question, of which the host is told why there is none.
 func (f *Forwarder) answered(reply []byte, err error) ([]byte, error) {
 	if err != nil {
-		err = Unanswered(err)
+		err = unanswered(err)
 		f.host.Trouble(err)
 		return nil, err
 	}

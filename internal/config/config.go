@@ -14,11 +14,11 @@ import (
 	"github.com/peterbourgon/ff/v3"
 )
 
-// EnvPrefix begins the name of every environment variable read.
-const EnvPrefix = "LOCKPROXY"
+// envPrefix begins the name of every environment variable read.
+const envPrefix = "LOCKPROXY"
 
-// Optional are the commands that Config.Allow may name.
-var Optional = []string{"debug", "monitor"}
+// optional are the commands that Config.Allow may name.
+var optional = []string{"debug", "monitor"}
 
 // ErrHelpAll says that --help-all was given.
 var ErrHelpAll = errors.New("help for all settings was asked for")
@@ -77,7 +77,7 @@ func Parse(args []string) (Config, error) {
 		return nil
 	})
 	err := ff.Parse(fs, args,
-		ff.WithEnvVarPrefix(EnvPrefix),
+		ff.WithEnvVarPrefix(envPrefix),
 		ff.WithConfigFileFlag("config"),
 		ff.WithConfigFileParser(parseYAML))
 	if err != nil {
@@ -101,7 +101,7 @@ func Parse(args []string) (Config, error) {
 	if c.Admin.Metrics != "" && !given["drain-delay"].set {
 		c.Drain.Delay = defaultDrainDelay
 	}
-	if err := errors.Join(append(faults, c.Validate())...); err != nil {
+	if err := errors.Join(append(faults, c.validate())...); err != nil {
 		return Config{}, err
 	}
 	return c, nil

@@ -241,7 +241,7 @@ func TestHelpIsFresh(t *testing.T) {
 }
 
 func TestConfigurationPageIsFresh(t *testing.T) {
-	golden(t, filepath.Join("..", "..", "docs", "CONFIGURATION.md"), Markdown())
+	golden(t, filepath.Join("..", "..", "docs", "CONFIGURATION.md"), markdown())
 }
 
 func TestTLSFaultsAreNamed(t *testing.T) {

@@ -100,7 +100,7 @@ type User struct {
 
 // Commands is what is said of commands by their names, in lower case.
 type Commands struct {
-	Allow    []string // of Optional: refused unless named
+	Allow    []string // of optional: refused unless named
 	Deny     []string
 	Blocking []string
 

@@ -3,7 +3,6 @@ package config
 import (
 	"maps"
 	"slices"
-	"strings"
 )
 
 // live are the settings that may change while the process runs.
@@ -12,8 +11,6 @@ var live = []string{
 	"max-locks-per-user", "max-waits-per-user", "max-bulk", "max-args", "max-command",
 	"client-output-buffer-limit", "idle-timeout", "handshake-timeout", "drain-delay", "drain-timeout",
 }
-
-func liveNames() string { return "`" + strings.Join(live, "`, `") + "`" }
 
 // Texts are what was given of settings, as it was written, by name. They are not shown: there are passwords among them.
 type Texts map[string]string

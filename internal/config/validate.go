@@ -18,8 +18,8 @@ const (
 	minCluster         = 100 * time.Millisecond
 )
 
-// Validate reports every setting that can not work, each with its value.
-func (c Config) Validate() error {
+// validate reports every setting that can not work, each with its value.
+func (c Config) validate() error {
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
 
@@ -92,8 +92,8 @@ func (c Config) Validate() error {
 		fault("max-command: %d bytes is below max-bulk's %d", c.Limits.MaxCommand, c.Limits.MaxBulk)
 	}
 	for _, name := range c.Commands.Allow {
-		if !slices.Contains(Optional, name) {
-			fault("allow: %q is not one of %s", name, strings.Join(Optional, ", "))
+		if !slices.Contains(optional, name) {
+			fault("allow: %q is not one of %s", name, strings.Join(optional, ", "))
 		}
 	}
 	for _, name := range c.Commands.Deny {

@@ -133,9 +133,9 @@ func (m *Manager) admit(ctx context.Context, r Request) error {
 
 func (c *Client) reentryRefused() bool {
 	switch c.m.opts.Reentry {
-	case ReentryAlways:
+	case reentryAlways:
 		return false
-	case ReentryNever:
+	case reentryNever:
 		return true
 	default:
 		return c.named.Load()

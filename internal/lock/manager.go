@@ -131,12 +131,12 @@ func (l *life) background(work func()) { l.tasks.Go(work) }
 type Reentry string
 
 const (
-	// ReentryAuto refuses it on a connection that has named a client library: in a pool two threads would both "re-enter".
-	ReentryAuto Reentry = "auto"
-	// ReentryAlways allows it on every connection.
-	ReentryAlways Reentry = "always"
-	// ReentryNever wants OWNER or SELF on every connection.
-	ReentryNever Reentry = "never"
+	// reentryAuto refuses it on a connection that has named a client library: in a pool two threads would both "re-enter".
+	reentryAuto Reentry = "auto"
+	// reentryAlways allows it on every connection.
+	reentryAlways Reentry = "always"
+	// reentryNever wants OWNER or SELF on every connection.
+	reentryNever Reentry = "never"
 )
 
 // Options set up a Manager. A zero field has the default named beside it.
@@ -148,7 +148,7 @@ type Options struct {
 	OwnerGrace   time.Duration // time for which a named owner's lock is still renewed when its connection has gone: 0
 	MaxHold      time.Duration // a watched lock is not renewed beyond it: 0, off
 	FenceTTL     time.Duration // TTL of fencing tokens: 0, none, as Redisson
-	Reentry      Reentry       // ReentryAuto
+	Reentry      Reentry       // auto
 	WarmChannels int           // channels nobody waits on that stay subscribed: 1024
 	Logger       *slog.Logger  // slog.Default()
 }
@@ -164,7 +164,7 @@ func (o Options) withDefaults() Options {
 		o.FairWait = 5 * time.Minute
 	}
 	if o.Reentry == "" {
-		o.Reentry = ReentryAuto
+		o.Reentry = reentryAuto
 	}
 	if o.WarmChannels <= 0 {
 		o.WarmChannels = 1024

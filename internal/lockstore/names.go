@@ -43,13 +43,13 @@ func besideHold(prefix, name, owner string) string {
 // everybody else's on one connection.
 const MaxName = 4096
 
-// MaxOwner is the length in bytes an explicit owner may have.
-const MaxOwner = 256
+// maxOwner is the length in bytes an explicit owner may have.
+const maxOwner = 256
 
-// ValidOwner says whether id may be an explicit owner: 1 to MaxOwner bytes, none of the hash fields that mean something
+// ValidOwner says whether id may be an explicit owner: 1 to 256 bytes, none of the hash fields that mean something
 // else to Redisson (`mode`, `…:write`), and not of the form `<uuid>:<number>` that connections and Java threads have.
 func ValidOwner(id string) bool {
-	return id != "" && len(id) <= MaxOwner && id != "mode" && !strings.HasSuffix(id, writeSuffix) && !implicitOwner(id)
+	return id != "" && len(id) <= maxOwner && id != "mode" && !strings.HasSuffix(id, writeSuffix) && !implicitOwner(id)
 }
 
 // uuidLength is the length of a UUID as text.

@@ -13,7 +13,7 @@ type State byte
 // The states.
 const (
 	Unknown State = iota // it is there, or nobody knows: the script itself may have said NOSCRIPT
-	Absent               // Redis does not have it
+	absent               // Redis does not have it
 	Loaded               // Redis did not have it, until now
 )
 
@@ -62,7 +62,7 @@ func (c *Cache) Reload(open func() (ask Ask, release func(), err error), where s
 		if string(r.Elems[i].Text) != "0" {
 			continue
 		}
-		states[sha] = Absent
+		states[sha] = absent
 		if body, known := bodies[sha]; known {
 			if answer, err := redis("SCRIPT", "LOAD", body); err == nil && bytes.Contains(answer, []byte(sha)) {
 				c.loaded(sha, where)

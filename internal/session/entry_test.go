@@ -49,7 +49,7 @@ func serveOn(t *testing.T, p *proxy, ln net.Listener, e downstream.Entry) {
 }
 
 func (p *proxy) serve(ln net.Listener, e downstream.Entry, done chan<- error) {
-	done <- p.srv.ServeEntry(ln, e)
+	done <- p.srv.Serve(ln, e)
 }
 
 // tlsPair is a server's and a client's configuration that fit.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/internal/lockstore/sharded"
 	"github.com/lockproxy/lockproxy/internal/session"
@@ -53,7 +54,7 @@ func serveTwoWires(t testing.TB, data, control string, o lock.Options) (string, 
 	var parts sync.WaitGroup
 	parts.Go(func() { _ = locks.Run(ctx) })
 	parts.Go(func() {
-		if err := srv.Serve(ln); err != nil {
+		if err := srv.Serve(ln, downstream.Entry{}); err != nil {
 			t.Errorf("Serve: %v", err)
 		}
 	})

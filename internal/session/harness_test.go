@@ -14,6 +14,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
+	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/internal/lockstore/sharded"
 	"github.com/lockproxy/lockproxy/internal/testredis"
@@ -113,7 +114,7 @@ func serve(t testing.TB, o Options, change func(*Options), closeUpstream func())
 	var parts sync.WaitGroup
 	parts.Go(func() { _ = locks.Run(ctx) })
 	parts.Go(func() {
-		if err := p.srv.Serve(ln); err != nil {
+		if err := p.srv.Serve(ln, downstream.Entry{}); err != nil {
 			t.Errorf("Serve: %v", err)
 		}
 	})

@@ -31,8 +31,8 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// ErrClosed is what Serve answers once Shutdown has begun.
-var ErrClosed = errors.New("session: server closed")
+// errClosed is what Serve answers once Shutdown has begun.
+var errClosed = errors.New("session: server closed")
 
 // Options set up a Server. Zero limits are resp.DefaultLimits', a zero IdleTimeout is none.
 type Options struct {
@@ -219,14 +219,11 @@ func NewServer(o Options) *Server {
 	return s
 }
 
-// Serve lets clients in from ln until Shutdown, and owns ln from then on. It may run for several listeners at once.
-func (s *Server) Serve(ln net.Listener) error { return s.ServeEntry(ln, downstream.Entry{}) }
-
-// ServeEntry is Serve for clients that go through e first.
-func (s *Server) ServeEntry(ln net.Listener, e downstream.Entry) error {
+// Serve lets clients in from ln, through e, until Shutdown, and owns ln from then on. It may run for several listeners at once.
+func (s *Server) Serve(ln net.Listener, e downstream.Entry) error {
 	l, ok := s.gate.Guard(ln, e)
 	if !ok {
-		return ErrClosed
+		return errClosed
 	}
 	s.listens(ln.Addr(), e)
 	s.facts.learning.Do(func() {

@@ -21,7 +21,7 @@ func (c *Client) Ask() error {
 // Answered says that Ask's lock was granted or refused.
 func (c *Client) Answered() {
 	if c.asks.Swap(false) {
-		c.user.Answered()
+		c.user.answered()
 	}
 }
 
@@ -29,17 +29,17 @@ func (c *Client) Answered() {
 // one after the other.
 func (c *Client) Held(n int) {
 	if c.user != nil && (n < 0 || !c.asks.Swap(false)) {
-		c.user.Hold(n)
+		c.user.hold(n)
 	}
 }
 
 // Move has the client's locks, so many of them, count for another user. It is called like a verb, too.
 func (c *Client) Move(to *User, locks int) {
 	if c.user != nil {
-		c.user.Hold(-locks)
+		c.user.hold(-locks)
 	}
 	c.user = to
-	to.Hold(locks)
+	to.hold(locks)
 }
 
 // Wait counts a verb that waits. Unless there is an error, Waited is its end.
@@ -53,6 +53,6 @@ func (c *Client) Wait() error {
 // Waited undoes a Wait.
 func (c *Client) Waited() {
 	if c.user != nil {
-		c.user.Waited()
+		c.user.waited()
 	}
 }

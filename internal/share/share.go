@@ -147,11 +147,11 @@ func (u *User) Ask() error {
 	return u.over(errLocks)
 }
 
-// Answered undoes an Ask.
-func (u *User) Answered() { u.locks.Add(-1) }
+// answered undoes an Ask.
+func (u *User) answered() { u.locks.Add(-1) }
 
-// Hold counts locks that the user's connections hold now, or with n below 0 hold no more.
-func (u *User) Hold(n int) { u.locks.Add(int64(n)) }
+// hold counts locks that the user's connections hold now, or with n below 0 hold no more.
+func (u *User) hold(n int) { u.locks.Add(int64(n)) }
 
 // Wait counts a lock verb that waits; unless there is an error, Waited is to be called at its end.
 func (u *User) Wait() error {
@@ -163,8 +163,8 @@ func (u *User) Wait() error {
 	return u.over(errWaits)
 }
 
-// Waited undoes a Wait.
-func (u *User) Waited() { u.waits.Add(-1) }
+// waited undoes a Wait.
+func (u *User) waited() { u.waits.Add(-1) }
 
 // over is err, of which the log says something from time to time.
 func (u *User) over(err *Error) error {

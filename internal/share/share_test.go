@@ -46,12 +46,12 @@ func TestLocksAndWaits(t *testing.T) {
 		if err := one.Ask(); err != errLocks {
 			t.Error(err)
 		}
-		one.Hold(1)
-		one.Answered()
+		one.hold(1)
+		one.answered()
 		if err := one.Ask(); err != errLocks {
 			t.Error("of one held and one asked for:", err)
 		}
-		one.Hold(-1)
+		one.hold(-1)
 		if err := one.Ask(); err != nil {
 			t.Error(err)
 		}
@@ -61,7 +61,7 @@ func TestLocksAndWaits(t *testing.T) {
 		if err := one.Wait(); err != errWaits {
 			t.Error(err)
 		}
-		one.Waited()
+		one.waited()
 		if err := one.Wait(); err != nil {
 			t.Error(err)
 		}
@@ -109,7 +109,7 @@ func TestCommands(t *testing.T) {
 func TestForgotten(t *testing.T) {
 	u := New(Limits{}, slog.New(slog.DiscardHandler))
 	a, b := join(t, u, "a"), join(t, u, "b")
-	b.Hold(1)
+	b.hold(1)
 	u.Leave(b)
 	for i := range 10 * idleKept {
 		u.Leave(join(t, u, strconv.Itoa(i)))

@@ -53,7 +53,7 @@ const askPause = time.Second
 // not true any more, and the node is asked before the next lock is given. A refusal of keys may be about the name that a client
 // gave its lock, of which the account has no right to know: no client can have the node asked all the time by it.
 func (a *Account) Refused(err error) {
-	line, lacks := Lacking(err)
+	line, lacks := lacking(err)
 	if !lacks || a.refuses() { // a node that refuses locks is asked at each sample of the clock
 		return
 	}
@@ -272,8 +272,8 @@ func text(of *atomic.Pointer[string]) string {
 	return ""
 }
 
-// Lacking is Redis' line if it refused something for want of a right or of a command.
-func Lacking(err error) (line string, yes bool) {
+// lacking is Redis' line if it refused something for want of a right or of a command.
+func lacking(err error) (line string, yes bool) {
 	if err == nil { // what errors.As writes to would be allocated
 		return "", false
 	}

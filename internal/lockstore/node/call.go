@@ -21,8 +21,8 @@ type Call struct {
 	Args   []string
 }
 
-// Build is the call as a command of its client: EVALSHA with the script's SHA, or EVAL with its source.
-func (c Call) Build(client rueidis.Client, verb, body string) rueidis.Completed {
+// build is the call as a command of its client: EVALSHA with the script's SHA, or EVAL with its source.
+func (c Call) build(client rueidis.Client, verb, body string) rueidis.Completed {
 	jitter.Turn(c.Keys[0], c.Args)
 	return client.B().Arbitrary(verb, body, strconv.Itoa(len(c.Keys))).Keys(c.Keys[0]).Args(c.Keys[1:]...).Args(c.Args...).Build()
 }
@@ -52,9 +52,9 @@ func (n *Node) Eval(c Call, ask bool) (rueidis.RedisMessage, error) {
 		return rueidis.RedisMessage{}, &upstream.NotSentError{Cause: err}
 	}
 	defer c.answered(telemetry.Clock())
-	reply, err := Do(client, c.Build(client, "EVALSHA", c.Script.SHA), ask).ToMessage()
-	if UnknownScript(err) {
-		reply, err = Do(client, c.Build(client, "EVAL", c.Script.Source), ask).ToMessage()
+	reply, err := Do(client, c.build(client, "EVALSHA", c.Script.SHA), ask).ToMessage()
+	if unknownScript(err) {
+		reply, err = Do(client, c.build(client, "EVAL", c.Script.Source), ask).ToMessage()
 	}
 	return reply, Outcome(err)
 }
@@ -92,10 +92,10 @@ func (n *Node) EvalReplicated(c Call, replicas int64, wait time.Duration) (reply
 	verb, body := "EVALSHA", c.Script.SHA
 	for {
 		// WAIT answers for the writes of its own connection: rueidis sends a batch that holds a blocking command on one of its own.
-		replies := client.DoMulti(context.Background(), c.Build(client, verb, body),
+		replies := client.DoMulti(context.Background(), c.build(client, verb, body),
 			client.B().Wait().Numreplicas(replicas).Timeout(max(1, wait.Milliseconds())).Build())
 		reply, err = replies[0].ToMessage()
-		if verb == "EVALSHA" && UnknownScript(err) {
+		if verb == "EVALSHA" && unknownScript(err) {
 			verb, body = "EVAL", c.Script.Source
 			continue
 		}
@@ -108,8 +108,8 @@ func (n *Node) EvalReplicated(c Call, replicas int64, wait time.Duration) (reply
 	}
 }
 
-// UnknownScript says whether Redis does not know a script that EVALSHA named.
-func UnknownScript(err error) bool {
+// unknownScript says whether Redis does not know a script that EVALSHA named.
+func unknownScript(err error) bool {
 	reply, ok := rueidis.IsRedisErr(err)
 	return ok && reply.IsNoScript()
 }

@@ -57,14 +57,14 @@ func (s Site) probe(name, verb string) (cannot string, err error) {
 	left = append(left, name, lockstore.TokenKey(name), lockstore.QueueKey(name), lockstore.Prefixed("redisson_lock_timeout", name), lockstore.Prefixed("lockproxy_fair", name))
 	replies := sendSteps(client, steps, left, "EVALSHA")
 	for _, reply := range replies {
-		if UnknownScript(reply.Error()) {
+		if unknownScript(reply.Error()) {
 			replies = sendSteps(client, steps, left, "EVAL")
 			break
 		}
 	}
 	for i, reply := range replies {
 		err := Outcome(reply.Error())
-		if line, lacks := Lacking(err); lacks {
+		if line, lacks := lacking(err); lacks {
 			return line, nil
 		}
 		if err != nil {
@@ -86,9 +86,9 @@ func sendSteps(client rueidis.Client, steps []probeStep, left []string, by strin
 		case s.Script == nil:
 			all = append(all, client.B().Arbitrary(s.Args[0]).Keys(s.Keys...).Args(s.Args[1:]...).Build())
 		case by == "EVAL":
-			all = append(all, s.Build(client, by, s.Script.Source))
+			all = append(all, s.build(client, by, s.Script.Source))
 		default:
-			all = append(all, s.Build(client, by, s.Script.SHA))
+			all = append(all, s.build(client, by, s.Script.SHA))
 		}
 	}
 	all = append(all, client.B().Arbitrary("DEL").Keys(left[0]).Args(left[1:]...).Build())

@@ -97,7 +97,7 @@ func (n *Node) lacking(all []right) ([]right, error) {
 		args = append(args, r.commands)
 	}
 	reply := client.Do(context.Background(), client.B().Arbitrary("EVALSHA").Args(args...).Build())
-	if UnknownScript(reply.Error()) {
+	if unknownScript(reply.Error()) {
 		args[0] = scripts.Account.Source
 		reply = client.Do(context.Background(), client.B().Arbitrary("EVAL").Args(args...).Build())
 	}

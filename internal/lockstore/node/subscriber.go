@@ -88,8 +88,8 @@ func (s *Subscriber) Subscribe(name string, l lockstore.Listener) {
 	s.warm.Remove(name)
 }
 
-// Unsubscribe ends that; the channel stays warm.
-func (s *Subscriber) Unsubscribe(name string, l lockstore.Listener) {
+// unsubscribe ends that; the channel stays warm.
+func (s *Subscriber) unsubscribe(name string, l lockstore.Listener) {
 	s.mu.Lock()
 	c := s.chans[name]
 	if c.users[l]--; c.users[l] == 0 {
@@ -120,19 +120,19 @@ func (s *Subscriber) enqueue(name string) {
 	}
 }
 
-// SubscribeWait is how long a waiter waits for a subscription before it goes on by polling.
-const SubscribeWait = 2 * time.Second
+// subscribeWait is how long a waiter waits for a subscription before it goes on by polling.
+const subscribeWait = 2 * time.Second
 
-// Ready waits until there is a subscription to name, and says whether there was none yet. One that does not come is no error:
+// ready waits until there is a subscription to name, and says whether there was none yet. One that does not come is no error:
 // timers cover it.
-func (s *Subscriber) Ready(ctx context.Context, name string, over <-chan time.Time) (waited bool, err error) {
+func (s *Subscriber) ready(ctx context.Context, name string, over <-chan time.Time) (waited bool, err error) {
 	s.mu.Lock()
 	on, ready := s.chans[name].on, s.chans[name].ready
 	s.mu.Unlock()
 	if on {
 		return false, nil
 	}
-	timer := time.NewTimer(SubscribeWait)
+	timer := time.NewTimer(subscribeWait)
 	defer timer.Stop()
 	select {
 	case <-ready:

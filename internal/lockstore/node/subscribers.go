@@ -25,7 +25,7 @@ func (all Subscribers) Subscribe(name string, l lockstore.Listener) lockstore.Su
 // Unsubscribe is Subscriber.Unsubscribe on all of them.
 func (all Subscribers) Unsubscribe(name string, l lockstore.Listener) {
 	for _, s := range all {
-		s.Unsubscribe(name, l)
+		s.unsubscribe(name, l)
 	}
 }
 
@@ -40,7 +40,7 @@ func (all Subscribers) SubscribeAgain(name string, l lockstore.Listener) {
 // ready is Subscriber.Ready of a majority, of two both: a waiter does not wait for a node that is down.
 func (all Subscribers) ready(ctx context.Context, name string, over <-chan time.Time) (waited bool, err error) {
 	if len(all) == 1 {
-		return all[0].Ready(ctx, name, over)
+		return all[0].ready(ctx, name, over)
 	}
 	return Await(ctx, over, func() (<-chan struct{}, bool) {
 		changed, on := all.State(name)
@@ -51,7 +51,7 @@ func (all Subscribers) ready(ctx context.Context, name string, over <-chan time.
 // Await waits until state says that there are subscriptions enough, as Subscription.Ready does. It asks again when changed is closed, and every
 // 20 ms, since that may be another channel by then.
 func Await(ctx context.Context, over <-chan time.Time, state func() (changed <-chan struct{}, enough bool)) (waited bool, err error) {
-	timer := time.NewTimer(SubscribeWait)
+	timer := time.NewTimer(subscribeWait)
 	defer timer.Stop()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()

@@ -6,41 +6,6 @@ import (
 	"strings"
 )
 
-// Markdown is the whole of docs/CONFIGURATION.md.
-func Markdown() string {
-	var b strings.Builder
-	b.WriteString(`# Configuration
-
-<!-- Written by: go test ./internal/config -update -->
-
-Every setting is a flag, an environment variable and a key of the YAML file named by ` + "`--config`" + `.
-The flag wins over the variable, the variable over the file. All faults are reported at once.
-
-Durations are written as ` + "`500ms`, `30s`, `1h30m`" + `. Sizes are Redis': ` + "`1k`" + ` is 1000 bytes, ` + "`1kb`" + ` is 1024.
-Lists are given by repeating the flag, with commas, or as a YAML list.
-
-On SIGHUP the file is read again. If all of it is good, what has changed of these settings holds from then on:
-` + liveNames() + `.
-Files of certificates are looked at as well. Other changes need a restart; the log names them.
-
-| Flag | Environment | Default | Meaning |
-|---|---|---|---|
-`)
-	for _, s := range settings {
-		def := "none"
-		if s.def != "" {
-			def = "`" + s.def + "`"
-		}
-		meaning := s.meaning
-		if s.list {
-			meaning += " A list."
-		}
-		fmt.Fprintf(&b, "| `--%s` | `%s` | %s | %s |\n", s.name, envName(s.name), def, strings.ReplaceAll(meaning, "|", `\|`))
-	}
-	fmt.Fprintf(&b, "| `--check-config` | | | %s |\n| `--version` | | | %s |\n| `--help` | | | %s |\n| `--help-all` | | | %s |\n", checkMeaning, versionMeaning, helpMeaning, helpAllMeaning)
-	return b.String()
-}
-
 // brief is the line that --help shows of a setting.
 type brief struct{ name, value, text string }
 
@@ -122,5 +87,5 @@ func UsageAll(w io.Writer) {
 }
 
 func envName(flag string) string {
-	return EnvPrefix + "_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+	return envPrefix + "_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
