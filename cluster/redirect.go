@@ -165,7 +165,7 @@ func (e *Executor) follow(ctx context.Context, u *unit, node *Node, kind redirec
 func (e *Executor) redirects(u *unit, node *Node, reply []byte) bool {
 	switch kind, slot, addr := readRedirect(reply); kind {
 	case moved, asked:
-		return slot == u.slot && e.c.Snapshot().Named(addr, node) != nil
+		return slot == u.slot && e.c.Snapshot().named(addr, node) != nil
 	default:
 		return slices.Contains(refusals, string(bytes.TrimRight(reply, "\r\n")))
 	}
