@@ -120,7 +120,7 @@ func secretsIn(c *commandtable.Command, args [][]byte) map[int]bool {
 			secret[i] = true
 		}
 	case is("fenced"):
-		inner := verbs["fenced"].Inner(args)
+		inner := verbs["fenced"].inner(args)
 		if len(inner) > 0 {
 			for i := range secretsIn(nil, inner) {
 				secret[len(args)-len(inner)+i] = true
