@@ -3,9 +3,6 @@ package lock
 import (
 	"context"
 	"strconv"
-	"time"
-
-	"github.com/lockproxy/lockproxy/internal/lockstore"
 )
 
 // HoldRequest asks whether an owner holds a lock, by what Redis says at one moment that the asker chooses.
@@ -102,36 +99,4 @@ func (c *Client) NotHeld(ctx context.Context, r HoldRequest) error {
 		return lost.error(r.Key)
 	}
 	return notHeld(r.Key, c.named.Load() && !explicit)
-}
-
-// lookAgain has Redis asked about a hold that is thought to be alive, as the watchdog would.
-func (wd *watchdog) lookAgain(ctx context.Context, id lockstore.ID, explicit bool) error {
-	return wd.extendLease(ctx, id, explicit, 0)
-}
-
-// extendLease is lookAgain, and what is left of the hold's lease becomes atLeast that much, watched or not.
-func (wd *watchdog) extendLease(ctx context.Context, id lockstore.ID, explicit bool, atLeast time.Duration) error {
-	h, err := wd.holds.enter(ctx, id, explicit)
-	if err != nil {
-		return err
-	}
-	wd.holds.mu.Lock()
-	live := h.count > 0
-	b := &batch{batchKey: batchKey{db: id.DB, kind: id.Kind}, holds: []*hold{h}, planned: time.Now(), marks: []string{""}}
-	if h.watched {
-		b.lease, b.replicas = h.lease, h.replicas
-		if h.explicit {
-			b.marks[0] = h.registration
-		}
-	}
-	if atLeast > 0 {
-		b.lease, b.replicas = max(b.lease, atLeast), h.replicas
-	}
-	wd.holds.mu.Unlock()
-	if live {
-		wd.renewBatch(b) // leaves it
-	} else {
-		wd.holds.leave(h)
-	}
-	return nil
 }
