@@ -82,7 +82,7 @@ func (u *clustered) inTransaction(p *conn, cmd redcon.Command, c *commandtable.C
 	switch {
 	case c == nil:
 		p.Taint()
-	case c.Always: // QUIT, RESET
+	case leaves(c, cmd):
 		return !p.Settled()
 	case c.Conn == commandtable.ConnExec && len(cmd.Args) == 1:
 		u.exec(p, cmd, c)

@@ -69,6 +69,11 @@ func (o *Connections) send(p *conn, cmd redcon.Command, c *commandtable.Command)
 	p.Send(e, cmd.Raw)
 }
 
+// leaves says that a command is answered here in a transaction, too: QUIT, and RESET unless Redis would refuse it for its arguments.
+func leaves(c *commandtable.Command, cmd redcon.Command) bool {
+	return c.Always && commandtable.ArityFits(c.Arity, len(cmd.Args))
+}
+
 // queue has Redis queue a command in a transaction. here: it is one that is answered here when it is in none.
 func (o *Connections) queue(p *conn, cmd redcon.Command, c *commandtable.Command, here bool) {
 	e := &dedicated.Reply{Cmd: c}

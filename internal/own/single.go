@@ -47,7 +47,7 @@ func (u *single) notHere(p *conn, cmd redcon.Command, c *commandtable.Command) b
 		return true
 	}
 	u.release()
-	if p = u.current(); p == nil || c.Always { // QUIT, RESET
+	if p = u.current(); p == nil || leaves(c, cmd) {
 		return false
 	}
 	switch now := p.Status(); {
@@ -57,7 +57,7 @@ func (u *single) notHere(p *conn, cmd redcon.Command, c *commandtable.Command) b
 		u.queue(p, cmd, c, true)
 	case now.Mute && c.Subs != nil: // a subcommand that is none
 		p.Send(&dedicated.Reply{Cmd: c}, cmd.Raw)
-	case now.Mute:
+	case now.Mute && !c.Always:
 		u.refuseMute(c)
 	default:
 		return false

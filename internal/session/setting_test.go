@@ -41,6 +41,10 @@ func settingsInTransaction(t *testing.T, p *proxy, server *testredis.Server) {
 			w.do("GET")
 			w.expect("-EXECABORT Transaction discarded because of previous errors.\r\n", "EXEC")
 		},
+		"RESET that is none": func(w *wire) {
+			w.expect("-ERR wrong number of arguments for 'reset' command\r\n", "RESET", "x")
+			w.expect("-EXECABORT Transaction discarded because of previous errors.\r\n", "EXEC")
+		},
 		"a watched key": func(w *wire) {
 			server.Do(t, "SET", "watched", "changed")
 			w.expect("*-1\r\n", "EXEC")
