@@ -171,6 +171,20 @@ func operatorWaiters(c Client, args [][]byte, out []byte) []byte {
 	})
 }
 
+// operatorReload is LOCKPROXY RELOAD.
+func operatorReload(c Client, _ [][]byte, out []byte) []byte {
+	if err := c.Reload(); err != nil {
+		return resp.AppendError(out, "ERR "+err.Error())
+	}
+	return appendOK(out)
+}
+
+// operatorDrain is LOCKPROXY DRAIN. The reply is there before the client is closed.
+func operatorDrain(c Client, _ [][]byte, out []byte) []byte {
+	c.Drain()
+	return appendOK(out)
+}
+
 // whose says which lock it is, and whose, in the words of LOCKLIST.
 func whose(e lock.Entry) []field {
 	kind := e.Kind.String()

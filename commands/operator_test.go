@@ -13,8 +13,9 @@ import (
 // operator is a client that may run LOCKPROXY, or may not.
 type operator struct {
 	Client
-	may   bool
-	proto int
+	may     bool
+	proto   int
+	drained bool
 }
 
 func (o *operator) Operates() bool { return o.may }
@@ -30,6 +31,9 @@ func (*operator) Holders(n int) []ClientHolds {
 func (*operator) Nodes(n int) []NodeFacts {
 	return []NodeFacts{{Member: backend.Member{Addr: "a:1", Role: "master"}}, {Member: backend.Member{Addr: "b:1", Role: "replica", ID: "b"}, Trouble: errors.New("LOADING")}}[:min(n, 2)]
 }
+
+func (*operator) Reload() error { return errors.New("not good:\nmax-clients") }
+func (o *operator) Drain()      { o.drained = true }
 
 func (*operator) Slow() *slowlog.Log { return new(slowlog.Log) }
 
@@ -62,6 +66,21 @@ func TestWhoOperates(t *testing.T) {
 		if got := all.said(call + " 1 2 3"); got != "-ERR unknown subcommand or wrong number of arguments for '"+s.Name+"'. Try LOCKPROXY HELP.\r\n" {
 			t.Errorf("%s 1 2 3: %q", call, got)
 		}
+	}
+}
+
+// RELOAD answers what is wrong, on one line, and DRAIN is for operators only.
+func TestOperatorsSteer(t *testing.T) {
+	t.Parallel()
+	all, none := &operator{may: true}, &operator{}
+	if got := all.said("LOCKPROXY RELOAD"); got != "-ERR not good: max-clients\r\n" {
+		t.Errorf("RELOAD: %q", got)
+	}
+	if got := all.said("LOCKPROXY DRAIN"); got != "+OK\r\n" || !all.drained {
+		t.Errorf("DRAIN: %q, %v", got, all.drained)
+	}
+	if none.said("LOCKPROXY DRAIN"); none.drained {
+		t.Error("who is no operator may have the proxy drain")
 	}
 }
 

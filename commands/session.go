@@ -140,6 +140,10 @@ type Operation interface {
 	Nodes(n int) []NodeFacts
 	// Slow are the last commands that took long.
 	Slow() *slowlog.Log
+	// Reload has the settings read again, as SIGHUP does. The error says what stays as it was.
+	Reload() error
+	// Drain has the process drain and end, as SIGTERM does.
+	Drain()
 }
 
 // ClientHolds is one client of this proxy and what it has of locks.

@@ -153,9 +153,11 @@ func lockVerbs() []*Verb {
 func operatorCommands() []*Subcommand {
 	return []*Subcommand{
 		{Name: "clients", Counts: true, Summary: "Lists clients, those with most locks first (100; -1: all): what each holds, and what it waits for.", do: operatorClients},
+		{Name: "drain", Summary: "Has this proxy drain and end, as SIGTERM does.", do: operatorDrain},
 		{Name: "help", Summary: "Prints this help.", open: true, do: operatorHelp},
 		{Name: "locks", Counts: true, Summary: "Lists the locks held through this proxy, those held longest first (100; -1: all).", do: operatorLocks},
 		{Name: "nodes", Counts: true, Summary: "Lists the Redis nodes that are known (100; -1: all), asks each whether it answers, and tells how those of a quorum are.", do: operatorNodes},
+		{Name: "reload", Summary: "Has the settings, and files of certificates and passwords, read again, as SIGHUP does; an error says what stays as it was.", do: operatorReload},
 		{Name: "slowlog", Actions: []string{"GET", "LEN", "RESET"}, Counts: true, Summary: "Lists the last commands that took longer than --slowlog-slower-than (10; -1: all), tells how many are kept, or forgets them.", do: operatorSlowlog},
 		{Name: "stats", Summary: "Tells what the section of INFO tells, and how old the oldest hold and the longest wait are.", do: operatorStats},
 		{Name: "waiters", Counts: true, Summary: "Lists who waits for a lock at this proxy, those who have waited longest first (100; -1: all).", do: operatorWaiters},

@@ -67,7 +67,7 @@ func run(args []string) int {
 	ends := make(chan os.Signal, 2)
 	signal.Notify(ends, syscall.SIGINT, syscall.SIGTERM)
 	go endOnSignals(ends, stop)
-	a, err := newApp(ctx, settings{cfg: cfg, latest: cfg, args: args, level: level, drain: &atomic.Pointer[config.Drain]{}}, log)
+	a, err := newApp(ctx, settings{cfg: cfg, latest: cfg, args: args, level: level, drain: &atomic.Pointer[config.Drain]{}, steering: newSteering(stop)}, log)
 	if err != nil {
 		log.Error("cannot start", "error", err)
 		return exitError

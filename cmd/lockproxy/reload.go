@@ -24,25 +24,67 @@ type settings struct {
 	level  *slog.LevelVar
 	latest config.Config                 // what was read last and holds, as far as it may change; reloadLoop has it
 	drain  *atomic.Pointer[config.Drain] // in force
+	steering
 }
 
-// reloadLoop reads the settings again at each SIGHUP, until ctx ends.
+// steering is what operators ask of the process.
+type steering struct {
+	reloads chan chan<- error // to reloadLoop, which answers each
+	over    chan struct{}     // closed when reloadLoop ends
+	stop    func()            // has the process drain and end
+}
+
+func newSteering(stop func()) steering {
+	return steering{reloads: make(chan chan<- error), over: make(chan struct{}), stop: stop}
+}
+
+var errStopping = errors.New("this proxy is shutting down")
+
+// Reload does what SIGHUP does. The error says what stays as it was, and why.
+func (s steering) Reload(ctx context.Context) error {
+	answer := make(chan error, 1)
+	select {
+	case s.reloads <- answer:
+		return <-answer
+	case <-s.over:
+		return errStopping
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// reloadLoop reads the settings again at each SIGHUP, and when an operator asks for it, until ctx ends.
 func (a *app) reloadLoop(ctx context.Context) {
+	defer close(a.over)
 	hangup := make(chan os.Signal, 1)
 	signal.Notify(hangup, syscall.SIGHUP)
 	defer signal.Stop(hangup)
 	for {
 		select {
 		case <-hangup:
-			systemd.Reloading()
-			if err := a.reload(); err != nil {
-				a.log.Error("the settings have been read again and are not good, the old ones stay", "error", err)
+			_ = a.reloadNow() // the log says it
+		case answer := <-a.reloads:
+			err := a.reloadNow()
+			for _, f := range a.files { // at a SIGHUP they look by themselves
+				err = errors.Join(err, f.Look())
 			}
-			systemd.Tell(systemd.Ready)
+			answer <- err
 		case <-ctx.Done():
 			return
 		}
 	}
+}
+
+// reloadNow is reload, and tells systemd and the log of it.
+func (a *app) reloadNow() error {
+	systemd.Reloading()
+	defer systemd.Tell(systemd.Ready)
+	err := a.reload()
+	if err != nil {
+		a.log.Error("the settings have been read again and are not good, the old ones stay", "error", err)
+		err = fmt.Errorf("the settings are not good, the old ones stay: %w", err)
+	}
+	return err
 }
 
 // reload takes on what may change while the process runs, all of it or nothing, and logs what needs a restart.

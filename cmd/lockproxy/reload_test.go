@@ -86,3 +86,60 @@ func TestCheckConfig(t *testing.T) {
 		}
 	}
 }
+
+// LOCKPROXY RELOAD does what SIGHUP does, with files of passwords, and answers what is wrong; DRAIN does what SIGTERM does.
+func TestOperatorReloadsAndDrains(t *testing.T) {
+	t.Parallel()
+	server := testredis.Start(t, "--user service on >pw ~* &* +@all")
+	addr, dir := freeAddr(t), t.TempDir()
+	file, secret := filepath.Join(dir, "lockproxy.yaml"), filepath.Join(dir, "secret")
+	write := func(file, text string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(file, "operators: default\n")
+	write(secret, "pw\n")
+	metrics := freeAddr(t)
+	p := start(t, "--upstream", strings.Replace(server.URL(), "redis://", "redis://service@", 1), "--upstream-password-file", secret, "--listen", addr, "--config", file, "--metrics-listen", metrics, "--drain-delay", "0")
+	awaitPage(t, "http://"+metrics+"/readyz", 200, "ok")
+	ops, holder := p.dial("tcp", addr), p.dial("tcp", addr)
+	expect(t, ops, "OK", "LOCKPROXY", "RELOAD")
+	write(file, "operators: default\ndeny: get\n")
+	expect(t, ops, "OK", "LOCKPROXY", "RELOAD")
+	fails := func(want string, words ...any) {
+		t.Helper()
+		if _, err := ops.Do(words[0].(string), words[1:]...); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: %v, want %s", words, err, want)
+		}
+	}
+	fails("denied", "GET", "k")
+	write(file, "operators: default\nmax-clients: many\n")
+	fails("ERR the settings are not good, the old ones stay: max-clients: ", "LOCKPROXY", "RELOAD")
+	fails("denied", "GET", "k")
+	write(file, "operators: default\n")
+	if err := os.Remove(secret); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // it is as wrong the second time
+		fails("ERR passwords have changed but cannot be used: ", "LOCKPROXY", "RELOAD")
+	}
+	if _, err := ops.Do("GET", "k"); err != nil {
+		t.Errorf("GET is denied still: %v", err)
+	}
+	expect(t, holder, "OK", "LOCK", "l")
+	expect(t, ops, "OK", "LOCKPROXY", "DRAIN")
+	p.awaitLog("draining")
+	if _, err := holder.Do("LOCK", "other"); err != nil && !strings.HasPrefix(err.Error(), "DRAINING") {
+		t.Errorf("a holder's next LOCK: %v", err)
+	}
+	if n, err := redis.Int(holder.Do("UNLOCK", "l")); n != 1 || err != nil {
+		t.Errorf("UNLOCK: %d, %v", n, err)
+	}
+	holder.Close()
+	<-p.done
+	if code := p.cmd.ProcessState.ExitCode(); code != exitOK {
+		t.Errorf("it exits with %d", code)
+	}
+}

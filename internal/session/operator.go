@@ -44,6 +44,18 @@ func (s *Session) Holders(n int) []commands.ClientHolds {
 	return out
 }
 
+// Reload implements commands.Operation.
+func (s *Session) Reload() error {
+	s.srv.log.Info("an operator has the settings read again", "client", s.peer.addr, "user", s.clientUser())
+	return s.srv.o.Reload(s.clientContext())
+}
+
+// Drain implements commands.Operation.
+func (s *Session) Drain() {
+	s.srv.log.Info("an operator has the proxy drain", "client", s.peer.addr, "user", s.clientUser())
+	s.srv.o.Drain()
+}
+
 // nodeTime is for a node's answer to an operator.
 const nodeTime = time.Second
 

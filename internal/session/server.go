@@ -40,6 +40,7 @@ type Options struct {
 	Limits
 	CommandRules
 	Appearance
+	Steering
 	UpstreamTimeout time.Duration // for Redis' reply to a command; 0: none
 	Logger          *slog.Logger
 }
@@ -91,6 +92,12 @@ type CommandRules struct {
 
 	Operators []string      // users who may run LOCKPROXY
 	Slow      time.Duration // a command that takes so long goes into the slow log; 0: none does
+}
+
+// Steering is what operators ask of the process.
+type Steering struct {
+	Reload func(context.Context) error // the settings are read again; the error says what stays as it was
+	Drain  func()                      // has the process drain and end
 }
 
 // Appearance is what clients are told of the proxy.

@@ -34,6 +34,7 @@ type Files struct {
 	used    digest     // of what now holds
 	seen    digest     // found by the last look
 	refused digest     // found bad, and said so
+	trouble error      // why
 }
 
 type digest [sha256.Size]byte
@@ -67,18 +68,21 @@ func (f *Files) Watch(ctx context.Context, ask <-chan os.Signal) {
 	for {
 		select {
 		case <-tick.C:
-			f.look(false)
+			_ = f.look(false) // the log says it
 		case <-ask:
-			f.look(true)
+			_ = f.look(true)
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
+// Look takes on what is new at once, as Watch does when it is asked. The error says why the old stays.
+func (f *Files) Look() error { return f.look(true) }
+
 // look takes on what is new. A file may be half written, or one of a pair only: unless atOnce, what is new must be
 // found the same twice, and whatever does not fit together leaves the old in place.
-func (f *Files) look(atOnce bool) {
+func (f *Files) look(atOnce bool) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	contents, sum, err := f.names.read()
@@ -87,22 +91,25 @@ func (f *Files) look(atOnce bool) {
 	switch {
 	case sum == f.used:
 		f.refused = digest{}
-		return
-	case !settled && !atOnce, sum == f.refused:
-		return
+		return nil
+	case sum == f.refused:
+		return f.trouble
+	case !settled && !atOnce:
+		return nil
 	}
 	var m *Material
 	if err == nil {
 		m, err = f.names.parse(contents)
 	}
 	if err != nil {
-		f.refused = sum
+		f.refused, f.trouble = sum, fmt.Errorf("%s have changed but cannot be used: %w", f.names.what(), err)
 		f.log.Warn(f.names.what()+" have changed but cannot be used, the old ones stay", "error", err)
-		return
+		return f.trouble
 	}
 	f.used, f.refused = sum, digest{}
 	f.now.Store(m)
 	f.log.Info(f.names.what()+" reloaded", "files", f.names.all())
+	return nil
 }
 
 // read returns the contents of all files, certificates first, then keys, then the CA. An error has a digest as well.
