@@ -2,28 +2,20 @@ package sharded
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/lockstore/node"
 	"github.com/lockproxy/lockproxy/internal/retry"
-	"github.com/lockproxy/lockproxy/scripts"
 )
 
 // RefreshQueue sends the script that says who lives.
 func (d *store) RefreshQueue(q lockstore.Queue) (called []int64, next time.Duration, err error) {
-	text, _, err := d.notAfter(usual.allow)
+	out, _, _, err := d.inTime(untilGivenUp, func(l limits, text string, _ int64) ([]int64, error) {
+		return node.Ints(d.eval(context.Background(), l, d.steps.Refresh(q, text)))
+	})
 	if err != nil {
 		return nil, 0, err
-	}
-	out, err := node.Ints(d.eval(context.Background(), usual, d.steps.Refresh(q, text)))
-	switch {
-	case err != nil:
-		return nil, 0, err
-	case node.Late(out):
-		_ = d.sample()
-		return nil, 0, lockstore.ErrLate
 	}
 	return out[1:], lockstore.Milliseconds(out[0]), nil
 }
@@ -55,33 +47,16 @@ func (d *store) leaveLater(id lockstore.ID, stays func() bool) {
 	}
 }
 
+// sendLeave asks again when Redis came to it too late, as after a pause of its writes: nobody else will.
 func (d *store) sendLeave(id lockstore.ID) error {
-	err := d.idempotent(func() (int64, error) { return d.tryLeave(id) })
+	err := d.idempotent(func() (int64, error) {
+		_, _, at, err := d.inTime(untilGivenUp, func(l limits, text string, _ int64) ([]int64, error) {
+			return node.Ints(d.eval(context.Background(), l, d.steps.Leave(id, text)))
+		})
+		return at, err
+	})
 	if err != nil {
 		d.host.Log.Debug("cannot leave a fair queue, the place runs out", "key", id.Key, "error", err)
 	}
 	return err
-}
-
-// tryLeave asks again when Redis came to it too late, as after a pause of its writes: nobody else will.
-func (d *store) tryLeave(id lockstore.ID) (done int64, err error) {
-	var tooLate error
-	for try := range lateTries {
-		l, sent := limits{notAfter << try, untilGivenUp}, time.Now()
-		text, at, err := d.notAfter(l.allow)
-		if err != nil {
-			return 0, err
-		}
-		reply, err := d.eval(context.Background(), l, d.steps.Leave(id, text))
-		if err != nil {
-			return at, err
-		}
-		if code, err := reply.AsInt64(); err != nil || code != scripts.Late {
-			return at, err
-		}
-		if tooLate = d.tooLate(time.Since(sent), l.allow); !errors.Is(tooLate, lockstore.ErrLate) {
-			return at, tooLate
-		}
-	}
-	return 0, tooLate
 }

@@ -8,65 +8,62 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/lockstore/node"
-	"github.com/lockproxy/lockproxy/scripts"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// Acquire sends the script, again only when it surely was not done.
-func (d *store) Acquire(ctx context.Context, a *lockstore.Acquire) (got lockstore.Acquired, err error) {
+// inTime has send run a script that changes something, again with twice the time where Redis came to it too late. It returns what the
+// script did, and when the last one was sent, with which not-after.
+func (d *store) inTime(again time.Duration, send func(l limits, text string, notAfter int64) ([]int64, error)) (out []int64, sent time.Time, at int64, err error) {
 	for try := range lateTries {
-		l := limits{notAfter << try, a.Patience}
+		l := limits{notAfter << try, again}
 		var text string
-		if text, got.NotAfter, err = d.notAfter(l.allow); err != nil {
-			return got, err
+		if text, at, err = d.notAfter(l.allow); err != nil {
+			return nil, sent, at, err
 		}
-		got.Sent = time.Now()
-		var out []int64
-		if out, err = d.evalAcquire(ctx, l, a, text, &got.Acked); err != nil {
-			return got, err
+		sent = time.Now()
+		if out, err = send(l, text, at); err != nil || !node.Late(out) {
+			return out, sent, at, err
 		}
-		if !node.Late(out) {
-			done := node.Acquired(a, out)
-			done.Acked, done.Sent, done.NotAfter = got.Acked, got.Sent, got.NotAfter
-			return done, nil
-		}
-		if err = d.tooLate(time.Since(got.Sent), l.allow); !errors.Is(err, lockstore.ErrLate) {
-			return got, err
+		if err = d.tooLate(time.Since(sent), l.allow); !errors.Is(err, lockstore.ErrLate) {
+			break
 		}
 	}
+	return nil, sent, at, err
+}
+
+// Acquire sends the script, again only when it surely was not done.
+func (d *store) Acquire(ctx context.Context, a *lockstore.Acquire) (got lockstore.Acquired, err error) {
+	var acked int64
+	out, sent, at, err := d.inTime(a.Patience, func(l limits, text string, _ int64) (out []int64, err error) {
+		out, acked, err = d.evalAcquire(ctx, l, a, text)
+		return out, err
+	})
+	if err == nil {
+		got = node.Acquired(a, out)
+	}
+	got.Acked, got.Sent, got.NotAfter = acked, sent, at
 	return got, err
 }
 
 // evalAcquire sends the script once. acked is how many replicas have it then, if it asks for some.
-func (d *store) evalAcquire(ctx context.Context, l limits, a *lockstore.Acquire, notAfter string, acked *int64) ([]int64, error) {
+func (d *store) evalAcquire(ctx context.Context, l limits, a *lockstore.Acquire, notAfter string) (out []int64, acked int64, err error) {
+	c := d.steps.Acquire(a, notAfter).Brief()
 	if a.Replicas == 0 {
-		return d.evalInts(ctx, l, d.steps.Acquire(a, notAfter).Brief())
+		out, err = d.evalInts(ctx, l, c)
+		return out, 0, err
 	}
-	reply, had, err := d.evalReplicated(ctx, l, d.steps.Acquire(a, notAfter).Brief(), a.Replicas, a.ReplicaWait)
-	*acked = had
-	return node.Ints(reply, err)
+	reply, acked, err := d.evalReplicated(ctx, l, c, a.Replicas, a.ReplicaWait)
+	out, err = node.Ints(reply, err)
+	return out, acked, err
 }
 
 // Release sends the script, again only when it surely was not done.
 func (d *store) Release(ctx context.Context, r *lockstore.Release) (done lockstore.Released, err error) {
-	for try := range lateTries {
-		l := limits{notAfter << try, untilGivenUp}
-		var text string
-		if text, done.NotAfter, err = d.notAfter(l.allow); err != nil {
-			return done, err
-		}
-		done.Sent = time.Now()
-		var out []int64
-		if out, err = d.evalRelease(ctx, l, r, text, done.NotAfter); err != nil {
-			return done, err
-		}
-		if !node.Late(out) {
-			done.Code, done.Left = node.Released(out)
-			return done, nil
-		}
-		if err = d.tooLate(time.Since(done.Sent), l.allow); !errors.Is(err, lockstore.ErrLate) {
-			return done, err
-		}
+	out, sent, at, err := d.inTime(untilGivenUp, func(l limits, text string, notAfter int64) ([]int64, error) {
+		return d.evalRelease(ctx, l, r, text, notAfter)
+	})
+	if done.Sent, done.NotAfter = sent, at; err == nil {
+		done.Code, done.Left = node.Released(out)
 	}
 	return done, err
 }
@@ -179,25 +176,12 @@ func (d *store) oneByOne(ctx context.Context, l limits, r lockstore.Renewal, tex
 
 // Extend has Redis set the lease.
 func (d *store) Extend(ctx context.Context, e lockstore.Extension) (done lockstore.Extended, err error) {
-	err = d.idempotent(func() (at int64, err error) {
-		for try := range lateTries {
-			l := limits{notAfter << try, untilGivenUp}
-			var text string
-			if text, at, err = d.notAfter(l.allow); err != nil {
-				return 0, err
-			}
-			done.Sent = time.Now()
-			var out []int64
-			if out, err = node.Ints(d.eval(ctx, l, node.Extend(e, text))); err != nil {
-				return at, err
-			}
-			if !node.Late(out) {
-				done.Code, done.Count, done.TTL = out[0], out[1], out[2]
-				return at, nil
-			}
-			if err = d.tooLate(time.Since(done.Sent), l.allow); !errors.Is(err, lockstore.ErrLate) {
-				break
-			}
+	err = d.idempotent(func() (int64, error) {
+		out, sent, at, err := d.inTime(untilGivenUp, func(l limits, text string, _ int64) ([]int64, error) {
+			return node.Ints(d.eval(ctx, l, node.Extend(e, text)))
+		})
+		if done.Sent = sent; err == nil {
+			done.Code, done.Count, done.TTL = out[0], out[1], out[2]
 		}
 		return at, err
 	})
@@ -207,19 +191,14 @@ func (d *store) Extend(ctx context.Context, e lockstore.Extension) (done locksto
 // Force frees a lock.
 func (d *store) Force(ctx context.Context, f lockstore.Forcing) (code int64, err error) {
 	err = d.idempotent(func() (int64, error) {
-		text, at, err := d.notAfter(usual.allow)
-		if err != nil {
-			return 0, err
-		}
-		reply, err := d.eval(ctx, usual, d.steps.Force(f, text))
+		out, _, at, err := d.inTime(untilGivenUp, func(l limits, text string, _ int64) ([]int64, error) {
+			return node.Ints(d.eval(ctx, l, d.steps.Force(f, text)))
+		})
 		if err == nil {
-			code, err = reply.AsInt64()
+			code = out[0]
 		}
 		return at, err
 	})
-	if err == nil && code == scripts.Late {
-		err = &upstream.NotSentError{Cause: lockstore.ErrLate}
-	}
 	return code, err
 }
 
