@@ -90,3 +90,25 @@ func TestPasswordsSideBySide(t *testing.T) {
 		t.Errorf("%d connections", k)
 	}
 }
+
+type secret string
+
+func (s secret) Password() string { return string(s) }
+
+// What Redis says of the proxy's own account, whose password is in a file, is not told as if clients had logged in so: their identities have
+// no Secret, and one that has not logged in yet would be taken for it.
+func TestRefusedSecretIsNoClients(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, targetOf(t, testredis.Start(t, "--requirepass one")), NodeOptions{})
+	told := make(chan Identity, 100)
+	n.OnRefused(func(id Identity, _ *ReplyError) { told <- id })
+	client := Identity{User: "default", Password: "bad", Proto: 2}
+	for _, id := range []Identity{{User: "default", Secret: secret("bad"), Proto: 2}, client} {
+		if _, err := n.Open(context.Background(), id); Refused(err) == nil {
+			t.Errorf("%v: %v", id, err)
+		}
+	}
+	if got := <-told; got != client {
+		t.Errorf("told of %v", got)
+	}
+}

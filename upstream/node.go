@@ -239,12 +239,12 @@ func (n *Node) OnRefused(f func(Identity, *ReplyError)) {
 }
 
 // tellRefused calls OnRefused's function if err is a refusal. A replica's refusal says nothing of the identity, since a replica
-// has users of its own.
+// has users of its own. Who has a Secret is the proxy itself, and no client.
 func (n *Node) tellRefused(id Identity, err error) {
 	n.mu.Lock()
 	f := n.refused
 	n.mu.Unlock()
-	if re := Refused(err); re != nil && f != nil && !id.Reads {
+	if re := Refused(err); re != nil && f != nil && !id.Reads && id.Secret == nil {
 		f(id, re)
 	}
 }
