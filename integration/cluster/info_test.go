@@ -10,11 +10,11 @@ import (
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
-// INFO is of all masters together, and of those that are left when one has gone.
+// INFO is of all masters together, and of those that are left when one has gone; LOCKPROXY NODES says of each how it is.
 func TestClusterInfo(t *testing.T) {
 	t.Parallel()
 	tc := testredis.StartCluster(t, 3, 0)
-	p := harness.StartClusterProxy(t, tc)
+	p := harness.StartClusterProxy(t, tc, "--operators", "default")
 	harness.Protocols(t, func(t *testing.T, proto int) {
 		w := harness.Dial(t, p.Addr())
 		if proto == 3 {
@@ -44,7 +44,32 @@ func TestClusterInfo(t *testing.T) {
 		w.Do("CONFIG", "RESETSTAT")
 	})
 	w := harness.Dial(t, p.Addr())
+	nodes := func() map[string]map[string]any {
+		all := map[string]map[string]any{}
+		for _, n := range harness.Objects(t, harness.Decode(t, w.Do("LOCKPROXY", "NODES"))) {
+			all[n["name"].(string)] = n
+		}
+		return all
+	}
+	slots := int64(0)
+	harness.Eventually(t, "all answer in time", func() bool { // which a busy machine may not let them
+		up := 0
+		slots = 0
+		for _, n := range nodes() {
+			if slots += n["slots"].(int64); n["state"] == "up" && n["role"] == "master" && len(n["id"].(string)) == 40 {
+				up++
+			}
+		}
+		return up == 3
+	})
+	if slots != 16384 {
+		t.Errorf("they have %d slots", slots)
+	}
 	tc.Servers[1].Kill()
+	harness.Eventually(t, "a node that has gone is down, or no node any more", func() bool {
+		n, known := nodes()[tc.Servers[1].Addr()]
+		return !known || n["state"] == "down" && n["trouble"] != ""
+	})
 	holds(t, w, "# Server\r\n", "INFO")
 	holds(t, w, "lockproxy_cluster_masters:", "INFO")
 }

@@ -34,7 +34,7 @@ func TestQuorum(t *testing.T) {
 	t.Parallel()
 	data, nodes := testredis.Start(t), harness.StartNodes(t, 5)
 	// They are young for long enough that a busy machine finds them so.
-	p := harness.StartProxy(t, data.URL(), append(quorumFlags(nodes), "--quorum-max-lease", "10s", "--lock-watchdog-timeout", "10s")...)
+	p := harness.StartProxy(t, data.URL(), append(quorumFlags(nodes), "--quorum-max-lease", "10s", "--lock-watchdog-timeout", "10s", "--operators", "default")...)
 	w := harness.Dial(t, p.Addr())
 	wants(t, w, "-NOQUORUM 0 of 5 nodes count, 3 are needed: the lock was not taken; 5 were started, or their clocks set, "+
 		"too recently, and enough nodes count in ", "LOCK", "k")
@@ -64,6 +64,10 @@ func TestQuorum(t *testing.T) {
 	harness.Eventually(t, "k is on each of them", func() bool { return onNodes(t, nodes, "k") == 5 })
 	nodes[1].Kill()
 	harness.Eventually(t, "it is seen", func() bool { return strings.Contains(w.Do("INFO", "lockproxy"), nodes[1].Addr()+",state=down,") })
+	harness.Eventually(t, "LOCKPROXY NODES says so, too", func() bool { // the others may be late on a busy machine
+		all := harness.Objects(t, harness.Decode(t, w.Do("LOCKPROXY", "NODES")))
+		return len(all) == 6 && all[0]["role"] == "master" && all[2]["role"] == "quorum" && all[2]["name"] == "redis://"+nodes[1].Addr() && all[2]["state"] == "down" && all[2]["trouble"] != ""
+	})
 	harness.Eventually(t, "LOCKINFO has it on four, and says what is wrong with the fifth", func() bool { // one more may be late on a busy machine
 		in := harness.Object(t, harness.Decode(t, w.Do("LOCKINFO", "k")))
 		held, down := 0, ""
