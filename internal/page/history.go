@@ -123,7 +123,7 @@ func chart(label, now string, values []float64) card {
 	for _, v := range values {
 		most = max(most, v)
 	}
-	c := card{Label: label, Now: now, Note: "at most " + figure(most), Said: label + " in the last quarter of an hour: at most " + figure(most)}
+	c := card{Label: label, Now: now, Note: "peak " + figure(most) + " in 15 min", Said: label + " in the last quarter of an hour: at most " + figure(most)}
 	if len(values) < 2 {
 		return c
 	}

@@ -109,7 +109,7 @@ func TestPageShowsLocks(t *testing.T) {
 	text := w.Body.String()
 	has(t, text, "10.1.1.1:1", "1 min 30 s", `width="66.`, "held elsewhere", "longest 1 min 10 s", "worker-7", "unrenewed", "1 min ago", "10.0.0.2:6379", "dial: &lt;refused&gt;", "the-id", "3 locks")
 	if b, a, second := strings.Index(text, `name=b"`), strings.Index(text, `name=a"`), strings.Index(text, "10.1.1.3:3"); b < 0 || b > a || second < strings.Index(text, "10.1.1.2:2") {
-		t.Error("the one that most wait for is not first, or its waiters are not in their order")
+		t.Error("the one that is longest waited for is not first, or its waiters are not in their order")
 	}
 	text = ask(t, p, "GET", home+"/?name=c&sort=name", "").Body.String()
 	if has(t, text, "1 lock,", `value="c"`); strings.Contains(text, "name=a\"") {
@@ -482,8 +482,8 @@ func TestGraphs(t *testing.T) {
 		t.Errorf("%d samples", len(h.samples))
 	}
 	for i, want := range []card{
-		{Label: "waiting", Now: "3", Note: "longest 2.0 s"}, {Label: "held", Now: "4", Note: "at most 5"}, {Label: "granted a second", Now: "10", Note: "at most 10"},
-		{Label: "refused a second", Now: "0", Note: "at most 0.2"}, {Label: "lost", Now: "2", Note: "2 since the start", Bad: true},
+		{Label: "waiting", Now: "3", Note: "longest 2.0 s"}, {Label: "held", Now: "4", Note: "peak 5 in 15 min"}, {Label: "granted a second", Now: "10", Note: "peak 10 in 15 min"},
+		{Label: "refused a second", Now: "0", Note: "peak 0.2 in 15 min"}, {Label: "lost", Now: "2", Note: "2 since the start", Bad: true},
 	} {
 		got := h.cards(lock.Stats{Held: 4, Waiting: 3, Lost: 2}, 2*time.Second)[i]
 		points := strings.Fields(got.Line)

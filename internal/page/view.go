@@ -17,7 +17,7 @@ import (
 // wish is what somebody wants to see.
 type wish struct {
 	Name string // a part of it
-	Sort string // name, held, or else by how many wait
+	Sort string // name, held, or else by how long one has waited
 }
 
 // view is all that the page shows.
@@ -151,6 +151,9 @@ func group(list []lock.Entry) (rows []row, longestWait time.Duration) {
 					longestWait = max(longestWait, named[end].Held)
 				}
 			}
+			slices.SortStableFunc(named[:held], func(a, b lock.Entry) int { // readers come in any order
+				return cmp.Or(cmp.Compare(a.ClientID, b.ClientID), strings.Compare(a.Owner, b.Owner))
+			})
 			rows = append(rows, row{DB: named[0].DB, Key: named[0].Key, held: named[:held], waiters: named[held:end]})
 			named = named[end:]
 		}
@@ -196,9 +199,9 @@ func choose(all []row, w wish) (some []row, of int) {
 	switch w.Sort {
 	case "name": // as it is
 	case "held":
-		slices.SortStableFunc(picked, func(a, b *row) int { return cmp.Compare(b.longest(), a.longest()) })
+		slices.SortStableFunc(picked, func(a, b *row) int { return cmp.Compare(longest(b.held), longest(a.held)) })
 	default:
-		slices.SortStableFunc(picked, func(a, b *row) int { return cmp.Compare(len(b.waiters), len(a.waiters)) })
+		slices.SortStableFunc(picked, func(a, b *row) int { return cmp.Compare(b.longestWait(), a.longestWait()) })
 	}
 	for _, r := range picked[:min(len(picked), mostRows)] {
 		some = append(some, *r)
@@ -206,12 +209,20 @@ func choose(all []row, w wish) (some []row, of int) {
 	return some, len(picked)
 }
 
-// longest is for how long the lock has been held.
-func (r *row) longest() (d time.Duration) {
-	for i := range r.held {
-		d = max(d, r.held[i].Held)
+// longest is the longest time for which one of them has held, or waited.
+func longest(all []lock.Entry) (d time.Duration) {
+	for i := range all {
+		d = max(d, all[i].Held)
 	}
 	return d
+}
+
+// longestWait is in whole seconds, one at least: locks for which somebody always waits, but nobody for long, keep their places.
+func (r *row) longestWait() time.Duration {
+	if len(r.waiters) == 0 {
+		return 0
+	}
+	return max(time.Second, longest(r.waiters).Truncate(time.Second))
 }
 
 // describe makes of what was seen, so long ago, what is shown; so many holders and waiters at most.

@@ -1,0 +1,143 @@
+package page
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	cdppage "github.com/chromedp/cdproto/page"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+)
+
+// What happens is seen without a reload, and who reads with the keyboard stays where they are.
+func TestPageIsLive(t *testing.T) {
+	p := start(t)
+	everyday(t, p)
+	tab := browser(t, p)
+	do(t, tab, chromedp.Navigate("http://"+p.admin+"/"), until(`document.body.dataset.state == 'live'`),
+		chromedp.Evaluate(`window.same = true; document.querySelector('th.name a').focus()`, nil))
+	focused := is[string](t, tab, `document.activeElement.id`)
+	late := p.dial(t, "late")
+	late.want(t, "+OK", "LOCK", "late:lock")
+	do(t, tab, until(`document.querySelector('[data-part=locks]').innerText.includes('late:lock')`))
+	late.want(t, ":1", "UNLOCK", "late:lock")
+	do(t, tab, until(`!document.querySelector('[data-part=locks]').innerText.includes('late:lock')`))
+	do(t, tab, until(`document.querySelector('[data-part=losses]').innerText.includes('cache:warmup')`))
+	if !is[bool](t, tab, `window.same`) || is[string](t, tab, `document.activeElement.id`) != focused || focused == "" {
+		t.Errorf("the page was loaded again, or the focus has gone from %q", focused)
+	}
+	do(t, tab, chromedp.Click("#pause"), until(`document.body.dataset.state == 'still'`))
+	do(t, tab, chromedp.Click("#pause"), until(`document.body.dataset.state == 'live'`))
+	do(t, tab, chromedp.SendKeys("#name", "shard"+kb.Enter), until(`document.querySelectorAll('.locks tbody').length == 1 && document.body.dataset.state == 'live'`))
+	if text := is[string](t, tab, `document.querySelector('.locks').innerText`); !strings.Contains(text, "migration:shard-12") || !strings.Contains(text, "mover-3") {
+		t.Error(text)
+	}
+}
+
+// A lock is freed after it was said twice, by the keyboard alone.
+func TestPageFreesALock(t *testing.T) {
+	p := start(t)
+	holder := p.dial(t, "holder")
+	holder.want(t, "+OK", "LOCK", "stuck")
+	tab := browser(t, p)
+	do(t, tab, chromedp.Navigate("http://"+p.admin+"/"), chromedp.WaitVisible(`th.name a`), chromedp.Focus(`th.name a`), chromedp.KeyEvent(kb.Enter),
+		chromedp.WaitVisible("#force"), chromedp.Focus("#force"), chromedp.KeyEvent(kb.Enter))
+	if is[bool](t, tab, `document.querySelector('form').checkValidity()`) || strings.Contains(p.said(), "freed by force") {
+		t.Error("it was freed without a confirmation")
+	}
+	do(t, tab, chromedp.Focus("#sure"), chromedp.KeyEvent(" "), chromedp.Focus("#force"), chromedp.KeyEvent(kb.Enter),
+		until(`document.querySelector('.said')?.innerText == 'It was freed.'`))
+	p.dial(t, "next").want(t, "+OK", "LOCK", "stuck")
+	if !strings.Contains(p.said(), `name="admin page"`) {
+		t.Error(p.said())
+	}
+	if got := holder.do("UNLOCK", "stuck"); !strings.HasPrefix(got, "-LOCKLOST") {
+		t.Error(got)
+	}
+}
+
+// Names do nothing but stand there, in the page as it comes and in what is put into it later.
+func TestPageWithHostileNames(t *testing.T) {
+	p := start(t)
+	hostile := []string{
+		`<script>alert(1)</script>`, `<img src=x onerror=alert(2)>`, `"><svg onload=alert(3)>`, `' autofocus onfocus='alert(4)`, "javascript:alert(5)",
+		"\xff\xfe", "\u202egnp.exe", "a\r\n\r\nevent: status\r\ndata: gone", strings.Repeat("long", 1000),
+	}
+	c := p.dial(t, `<b>bold</b>`)
+	tab := browser(t, p)
+	do(t, tab, chromedp.Navigate("http://"+p.admin+"/?name="), until(`document.body.dataset.state == 'live'`))
+	for _, name := range hostile {
+		c.want(t, "+OK", "LOCK", name)
+	}
+	seen := `document.querySelectorAll('.locks tbody').length == 9 && document.body.innerText.includes('<script>alert(1)</script>')`
+	do(t, tab, until(seen), chromedp.Reload(), until(seen))
+	if n := is[int](t, tab, `document.querySelectorAll('b:not([class])').length - [...document.querySelectorAll('b')].filter(b => b.textContent != 'bold').length`); n != 0 {
+		t.Error("a name has become markup")
+	}
+	if is[bool](t, tab, `document.documentElement.scrollWidth > innerWidth`) {
+		t.Error("a long name makes the page wide")
+	}
+	var links []string
+	do(t, tab, chromedp.Evaluate(`[...document.querySelectorAll('th.name a')].map(a => a.href)`, &links))
+	for _, link := range links {
+		do(t, tab, chromedp.Navigate(link), chromedp.WaitVisible("#force"))
+		if text := is[string](t, tab, `document.querySelector('.people').innerText`); !strings.Contains(text, "<b>bold</b>") {
+			t.Errorf("%s: its holder is not there: %s", link, text)
+		}
+	}
+}
+
+// On a phone nothing is wider than it is, dark is dark, and without script there is a page.
+func TestPageOfAllSorts(t *testing.T) {
+	p := start(t)
+	everyday(t, p)
+	tab := browser(t, p)
+	do(t, tab, emulation.SetDeviceMetricsOverride(360, 740, 2, true), chromedp.Navigate("http://"+p.admin+"/"), until(`document.body.dataset.state == 'live'`))
+	if wide := is[int](t, tab, `document.documentElement.scrollWidth`); wide > 360 {
+		t.Errorf("%d pixels wide", wide)
+	}
+	ground := `getComputedStyle(document.body).backgroundColor`
+	light := is[string](t, tab, ground)
+	do(t, tab, emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: "dark"}}))
+	if dark := is[string](t, tab, ground); dark == light {
+		t.Errorf("%s, light and dark", dark)
+	}
+	do(t, tab, emulation.SetScriptExecutionDisabled(true), chromedp.Navigate("http://"+p.admin+"/"), chromedp.WaitVisible(".locks"))
+}
+
+// TestPictures makes the screenshots that docs show.
+func TestPictures(t *testing.T) {
+	if *pictures == "" {
+		t.Skip("no -pictures: none are made")
+	}
+	p := start(t)
+	everyday(t, p)
+	work(t, t.Context(), p)
+	time.Sleep(*busy)
+	tab := browser(t, p)
+	for _, c := range []struct {
+		name, scheme, path string
+		wide, high         int64
+		scale              float64
+	}{
+		{"page-light", "light", "/", 1280, 860, 1}, {"page-dark", "dark", "/", 1280, 860, 1},
+		{"page-phone", "light", "/", 390, 844, 2}, {"page-lock", "light", "/lock?db=0&name=orders:eu:4711", 1280, 860, 1},
+	} {
+		var picture []byte
+		do(t, tab, emulation.SetDeviceMetricsOverride(c.wide, c.high, c.scale, c.wide < 500),
+			emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: c.scheme}}),
+			chromedp.Navigate("http://"+p.admin+c.path), chromedp.WaitVisible("main"), chromedp.Sleep(3*time.Second),
+			chromedp.ActionFunc(func(ctx context.Context) (err error) {
+				picture, err = cdppage.CaptureScreenshot().WithFormat(cdppage.CaptureScreenshotFormatPng).Do(ctx)
+				return err
+			}))
+		if err := os.WriteFile(filepath.Join(*pictures, c.name+".png"), picture, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
