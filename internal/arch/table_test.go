@@ -42,7 +42,7 @@ var table = []row{
 	{pkg: "internal/lock", floor: 3, what: "what a lock is: acquire, wait, hand off, renew, lose, release",
 		may: []string{"internal/agenda", "internal/retry", "internal/share", "internal/lockstore", "internal/jitter", "internal/telemetry"}},
 	{pkg: "internal/page", floor: 4, what: "the page for people who run the proxy",
-		may: []string{"internal/lock", "internal/lockstore"}, libs: []string{"golang.org/x/net/netutil"}},
+		may: []string{"internal/lock", "internal/lockstore", "internal/slowlog"}, libs: []string{"golang.org/x/net/netutil"}},
 	{pkg: "internal/lockstore/sharded", floor: 4, what: "each lock on one Redis: the only one, or the master of its slot",
 		may: []string{"internal/agenda", "internal/retry", "internal/lockstore", "internal/lockstore/node", "cluster", "upstream", "scripts", "internal/jitter", "internal/telemetry"}},
 	{pkg: "internal/lockstore/quorum", floor: 4, what: "each lock on several Redis servers, of which a majority decides",

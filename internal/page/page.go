@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lock"
+	"github.com/lockproxy/lockproxy/internal/slowlog"
 )
 
 const (
@@ -20,8 +21,8 @@ const (
 	mostRows, mostOf = 200, 4
 	// mostOfOne is how many holders and waiters the page of one lock shows.
 	mostOfOne = 100
-	// mostLosses is how many losses are shown.
-	mostLosses = 20
+	// mostPast is how many losses and slow commands are shown.
+	mostPast = 12
 	// mostFilter is how long a filter may be, in bytes.
 	mostFilter = 256
 )
@@ -37,6 +38,7 @@ type Locks interface {
 // Options set a page up.
 type Options struct {
 	Locks
+	Slow    func(most int) []slowlog.Entry
 	Force   func(ctx context.Context, by lock.ClientInfo, r lock.UnlockRequest) (bool, error) // UNLOCK
 	Nodes   func(context.Context) []Node                                                      // how they are; asked while somebody looks
 	Trouble func(context.Context) []string                                                    // why clients are not served; none: they are
@@ -86,7 +88,7 @@ func New(o Options) *Page {
 var assets embed.FS
 
 var templates = template.Must(template.New("").Funcs(template.FuncMap{
-	"shown": shown, "whole": whole, "ago": ago, "number": number, "number64": func(n int) string { return number(int64(n)) },
+	"shown": shown, "whole": whole, "ago": ago, "brief": brief, "number": number, "number64": func(n int) string { return number(int64(n)) },
 }).ParseFS(assets, "assets/*.html"))
 
 // Handler answers for all of the page.

@@ -21,6 +21,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/internal/lockstore"
+	"github.com/lockproxy/lockproxy/internal/slowlog"
 )
 
 // engine is a lock engine that has what a test gave it.
@@ -30,6 +31,7 @@ type engine struct {
 	lost   []lock.Lost
 	info   lock.Info
 	stats  lock.Stats
+	slow   []slowlog.Entry
 	forced []string // who said it, and of which lock
 	fails  error
 }
@@ -52,6 +54,7 @@ func (e *engine) force(_ context.Context, by lock.ClientInfo, r lock.UnlockReque
 func (e *engine) options() Options {
 	return Options{
 		Locks: e, Force: e.force, Log: slog.New(slog.DiscardHandler),
+		Slow:    func(int) []slowlog.Entry { return e.slow },
 		Trouble: func(context.Context) []string { return nil },
 		Nodes: func(context.Context) []Node {
 			return []Node{{Name: "10.0.0.1:6379", Role: "master", State: "up", Took: time.Millisecond}, {Name: "10.0.0.2:6379", Role: "replica", State: "down", Trouble: "dial: <refused>"}}
@@ -104,10 +107,17 @@ func TestPageShowsLocks(t *testing.T) {
 	}}
 	e.stats = lock.Stats{Held: 2, Waiting: 3, Lost: 1}
 	e.lost = []lock.Lost{{ID: lockstore.ID{Key: "gone", Owner: "worker-7"}, Reason: "unrenewed", At: time.Now().Add(-time.Minute)}}
+	e.slow = []slowlog.Entry{
+		{At: time.Now().Add(-20 * time.Second), Took: 1500 * time.Millisecond, Upstream: 12300 * time.Microsecond, Args: []string{"SET", "the-key", "the-value"}, Commands: 3, Client: slowlog.Client{Addr: "10.9.9.9:9"}},
+		{At: time.Now(), Took: 20 * time.Millisecond, Upstream: -1, Args: []string{"PING"}, Commands: 1},
+	}
 	p := New(e.options())
 	w := ask(t, p, "GET", home+"/", "")
 	text := w.Body.String()
-	has(t, text, "10.1.1.1:1", "1 min 30 s", `width="66.`, "held elsewhere", "longest 1 min 10 s", "worker-7", "unrenewed", "1 min ago", "10.0.0.2:6379", "dial: &lt;refused&gt;", "the-id", "3 locks")
+	has(t, text, "10.1.1.1:1", "1 min 30 s", `width="66.`, "held elsewhere", "longest 1 min 10 s", "worker-7", "unrenewed", "1 min ago", "10.0.0.2:6379", "dial: &lt;refused&gt;", "the-id", "3 locks", "20 s ago", "the-key", "and 2 with it", "1.5 s", "Redis 12 ms", "10.9.9.9:9", "20 ms<")
+	if strings.Contains(text, "the-value") {
+		t.Error("what a client wrote is shown")
+	}
 	if b, a, second := strings.Index(text, `name=b"`), strings.Index(text, `name=a"`), strings.Index(text, "10.1.1.3:3"); b < 0 || b > a || second < strings.Index(text, "10.1.1.2:2") {
 		t.Error("the one that is longest waited for is not first, or its waiters are not in their order")
 	}
@@ -152,6 +162,7 @@ func TestHostileNames(t *testing.T) {
 		one := held(name, name)
 		one.Name, one.Owner = name, name
 		e.list = append(e.list, one, waits(name, name, time.Second))
+		e.slow = append(e.slow, slowlog.Entry{Args: []string{name, name}, Client: slowlog.Client{Addr: name, Name: name}})
 		e.lost = append(e.lost, lock.Lost{ID: lockstore.ID{Key: name, Owner: name}, Reason: "gone", Addr: name})
 	}
 	o := e.options()

@@ -2,6 +2,7 @@ package page
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -75,6 +76,14 @@ func ago(d time.Duration) string {
 		return two(int(d.Hours()), "h", int(d.Minutes())%60, "min")
 	}
 	return two(int(d.Hours())/24, "d", int(d.Hours())%24, "h")
+}
+
+// brief is a time of which thousandths of a second matter.
+func brief(d time.Duration) string {
+	if d >= time.Second {
+		return ago(d)
+	}
+	return figure(math.Round(10*d.Seconds()*1000)/10) + " ms"
 }
 
 func two(a int, unit string, b int, smaller string) string {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/internal/lockstore"
+	"github.com/lockproxy/lockproxy/internal/slowlog"
 )
 
 // wish is what somebody wants to see.
@@ -29,6 +30,7 @@ type view struct {
 	Nodes   []Node
 	Cards   []card
 	Losses  []loss
+	Slow    []slow
 	Locks   []row
 	Shown   int // of so many
 	Of      int
@@ -104,6 +106,26 @@ type loss struct {
 	Ago time.Duration
 }
 
+// slow is one line of what took long.
+type slow struct {
+	slowlog.Entry
+	Ago time.Duration
+}
+
+// Words are what shows which command it was: others may be data.
+func (s slow) Words() []string { return s.Args[:min(len(s.Args), 2)] }
+
+// More is how many others were sent with it.
+func (s slow) More() int { return s.Commands - 1 }
+
+// Redis is what of the time was not the proxy's; "": Redis was not asked.
+func (s slow) Redis() string {
+	if s.Upstream < 0 {
+		return ""
+	}
+	return brief(s.Upstream)
+}
+
 // look is what was last seen of the engine, for all who look at the same time.
 type look struct {
 	mu     sync.Mutex // one looks at a time; guards all below
@@ -167,11 +189,12 @@ func (p *Page) view(ctx context.Context, w wish) *view {
 	now := time.Now()
 	v := &view{About: p.About, wish: w, Uptime: now.Sub(p.About.Started), Cards: p.history.cards(p.Stats(), longest)}
 	v.Trouble, v.Nodes = p.health.now(ctx, p)
-	for i, l := range p.Losses() {
-		if i == mostLosses {
-			break
-		}
+	lost := p.Losses()
+	for _, l := range lost[:min(len(lost), mostPast)] {
 		v.Losses = append(v.Losses, loss{l, now.Sub(l.At)})
+	}
+	for _, e := range p.Options.Slow(mostPast) {
+		v.Slow = append(v.Slow, slow{e, now.Sub(e.At)})
 	}
 	v.Locks, v.Of = choose(all, w)
 	v.Shown = len(v.Locks)
