@@ -3,7 +3,6 @@ package page
 import (
 	"bytes"
 	"context"
-	"errors"
 	"net/http"
 	"time"
 )
@@ -14,7 +13,7 @@ const (
 	// rest is the time between two states that a stream sends. It is a hundred times as long as all streams take to make theirs, if that
 	// is more: they cost a hundredth of a processor.
 	rest     = time.Second
-	restMost = 20 * time.Second
+	restMost = 10 * time.Second
 	// slowest is how long a client may take to read one state.
 	slowest = 5 * time.Second
 )
@@ -33,7 +32,7 @@ func (p *Page) events(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("X-Accel-Buffering", "no") // nginx would keep it
-	out, wanted, sent := http.NewResponseController(w), asked(r), map[string][]byte{}
+	out, wanted, sent, took := http.NewResponseController(w), asked(r), map[string][]byte{}, cost(0)
 	for {
 		began := time.Now()
 		frame, err := p.changed(r.Context(), wanted, sent)
@@ -41,8 +40,8 @@ func (p *Page) events(w http.ResponseWriter, r *http.Request) {
 			p.Log.Error("the page for operators cannot be drawn", "error", err)
 			return
 		}
-		took := time.Since(began)
-		if err := errors.Join(out.SetWriteDeadline(time.Now().Add(slowest))); err != nil {
+		took.note(time.Since(began))
+		if err := out.SetWriteDeadline(time.Now().Add(slowest)); err != nil {
 			return
 		}
 		if _, err := w.Write(frame); err != nil {
@@ -51,9 +50,20 @@ func (p *Page) events(w http.ResponseWriter, r *http.Request) {
 		if err := out.Flush(); err != nil {
 			return
 		}
-		if !p.pause(r.Context(), took) {
+		if !p.pause(r.Context(), time.Duration(took)) {
 			return
 		}
+	}
+}
+
+// cost is how long a state takes to make, as far as that is work: on a busy machine much of it is waiting for a processor.
+type cost time.Duration
+
+func (c *cost) note(took time.Duration) {
+	if now := cost(took); *c == 0 || now < *c {
+		*c = now
+	} else {
+		*c += (now - *c) / 8
 	}
 }
 
