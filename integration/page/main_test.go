@@ -63,7 +63,7 @@ func start(t *testing.T) *proxy {
 		t.Fatal(err)
 	}
 	defer out.Close()
-	cmd := exec.Command(filepath.Join(dir, "lockproxy"), "--listen", p.listen, "--admin-listen", p.admin, "--drain-timeout", "0")
+	cmd := exec.Command(filepath.Join(dir, "lockproxy"), "--listen", p.listen, "--admin-listen", p.admin, "--drain-timeout", "0", "--slowlog-slower-than", "4ms")
 	cmd.Stdout, cmd.Stderr = out, out
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

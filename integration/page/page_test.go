@@ -125,7 +125,7 @@ func TestPictures(t *testing.T) {
 		wide, high         int64
 		scale              float64
 	}{
-		{"page-light", "light", "/", 1280, 860, 1}, {"page-dark", "dark", "/", 1280, 860, 1},
+		{"page-light", "light", "/", 1280, 1220, 1}, {"page-dark", "dark", "/", 1280, 1220, 1},
 		{"page-phone", "light", "/", 390, 844, 2}, {"page-lock", "light", "/lock?db=0&name=orders:eu:4711", 1280, 860, 1},
 	} {
 		var picture []byte

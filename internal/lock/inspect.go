@@ -21,6 +21,7 @@ type Holder struct {
 	User     string
 	Held     time.Duration // since it was granted
 	Watched  bool          // the watchdog renews it
+	Leaving  bool          // its UNLOCK is under way: the next one may have the lock already
 	Renewed  time.Time     // the last renewal, zero before the first
 	Renewals int64
 	Lease    time.Duration // of a renewal when it is watched, else as it was taken
@@ -87,7 +88,7 @@ func (m *Manager) addLocal(in *Info, db int, key string) {
 // describe adds what this proxy knows of a live hold. holds.mu is held.
 func (h *hold) describe(out *Holder) {
 	out.Local, out.Held, out.Watched, out.client = true, time.Since(h.grantedAt), h.watched, h.client
-	out.Renewed, out.Renewals, out.Lease = h.renewedAt, h.renewals, h.lease
+	out.Renewed, out.Renewals, out.Lease, out.Leaving = h.renewedAt, h.renewals, h.lease, h.releasing
 }
 
 // Entry is one line of LOCKLIST: a lock held, or waited for, through this proxy.

@@ -149,6 +149,14 @@ func TestPageOfSeveralDatabases(t *testing.T) {
 	if len(rows) != 2 || rows[0].DB != 0 || len(rows[0].held) != 1 || len(rows[0].waiters) != 0 || rows[1].DB != 2 || len(rows[1].held) != 1 || len(rows[1].waiters) != 1 {
 		t.Errorf("%+v", rows)
 	}
+	one.Leaving = true
+	if rows, _ = group([]lock.Entry{one}); len(rows) != 1 || len(rows[0].held) != 1 {
+		t.Errorf("one that gives it back: %+v", rows)
+	}
+	next := held("k", "10.1.1.4:4")
+	if rows, _ = group([]lock.Entry{one, next}); len(rows) != 1 || len(rows[0].held) != 1 || rows[0].held[0].Addr != next.Addr {
+		t.Errorf("handed on: %+v", rows)
+	}
 }
 
 // What clients choose is text, whatever is in it, and takes little room.
@@ -192,7 +200,7 @@ func TestHostileNames(t *testing.T) {
 		}
 	}
 	has(t, pages[1], "&lt;script&gt;", `\xff\xfe\x80`, `\u202egnp.exe`, `a\x00b\r\n`, "…", "(4,000 bytes)", "name=%ff%fe%80")
-	if huge := shown(strings.Repeat("x", 16<<20)); huge != strings.Repeat("x", 48)+"…"+strings.Repeat("x", 16)+" (16,777,216 bytes)" {
+	if huge := shown(strings.Repeat("x", 16<<20)); huge != strings.Repeat("x", shownHead)+"…"+strings.Repeat("x", shownTail)+" (16,777,216 bytes)" {
 		t.Error(huge)
 	}
 }
@@ -200,8 +208,8 @@ func TestHostileNames(t *testing.T) {
 func TestShown(t *testing.T) {
 	for name, want := range map[string]string{
 		"": "", "plain": "plain", "with space": "with space", "tab\t": `tab\t`, "\u0645\u0631": "\u0645\u0631",
-		strings.Repeat("a", 64): strings.Repeat("a", 64), strings.Repeat("a", 65): strings.Repeat("a", 48) + "…" + strings.Repeat("a", 16) + " (65 bytes)",
-		strings.Repeat("\xff", 200): strings.Repeat(`\xff`, 48) + "…" + strings.Repeat(`\xff`, 16) + " (200 bytes)",
+		strings.Repeat("a", 92): strings.Repeat("a", 92), strings.Repeat("a", 93): strings.Repeat("a", 72) + "…" + strings.Repeat("a", 20) + " (93 bytes)",
+		strings.Repeat("\xff", 200): strings.Repeat(`\xff`, 72) + "…" + strings.Repeat(`\xff`, 20) + " (200 bytes)",
 	} {
 		if got := shown(name); got != want {
 			t.Errorf("%q: %q, want %q", name, got, want)

@@ -12,7 +12,7 @@ import (
 
 // A name is shown by its beginning and its end, since long ones often differ there only.
 const (
-	shownHead, shownTail = 48, 16
+	shownHead, shownTail = 72, 20
 	// wholeMost is how much the page of one lock shows of its name: a lock's name is no longer, what else there is may be.
 	wholeMost = 4096
 )
