@@ -47,6 +47,24 @@ func TestUnlockLostThenForced(t *testing.T) {
 	})
 }
 
+// A loss that is known is what UNLOCK answers, whatever Redis says of the key by then.
+func TestLostAndThenRefused(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		a, told := client(bubbleEngine(t, w, s, "one", Options{}))
+		mustLock(t, a, Request{Key: "k", Lease: 1000})
+		eventually(t, time.Minute, "the loss is told", func() bool { return told.reasons() != "" })
+		time.Sleep(2 * time.Second) // Redis has it no longer
+		s.Do(t, "SET", "k", "x")
+		_, err := a.Unlock(context.Background(), UnlockRequest{Key: "k"})
+		wantCode(t, err, "LOCKLOST")
+		b, _ := client(a.m)
+		if _, err := b.Unlock(context.Background(), UnlockRequest{Key: "k"}); err == nil || !strings.HasPrefix(err.Error(), "WRONGTYPE") {
+			t.Error("of one who never had it:", err)
+		}
+	})
+}
+
 // An UNLOCK whose reply is lost, and that is told LOCKLOST when the lease is over, is not told later that it freed the lock.
 func TestLostUnlockIsToldOnce(t *testing.T) {
 	for name, req := range map[string]Request{"plain": {Key: "k"}, "read": {Key: "k", Kind: Read}, "write": {Key: "k", Kind: Write}} {

@@ -74,11 +74,8 @@ func (c *Client) unlock(ctx context.Context, r UnlockRequest) (bool, error) {
 		}
 	}
 	defer m.holds.leave(h)
-	if lockstore.NotSent(err) {
-		return false, c.orLost(h, err)
-	}
 	if err != nil {
-		return false, err
+		return false, c.orLost(h, err)
 	}
 	return c.unlocked(h, r.Key, code, left)
 }
