@@ -60,10 +60,7 @@ func (c *Cluster) refreshFrom(hint *Node) <-chan struct{} {
 	if hint != nil {
 		r.hint = hint
 	}
-	select {
-	case r.wake <- struct{}{}:
-	default:
-	}
+	retry.Wake(r.wake)
 	return r.next
 }
 

@@ -47,10 +47,7 @@ func (c *Cluster) nodeRefused(id upstream.Identity, why *upstream.ReplyError) {
 	}
 	again := c.confirming[who]
 	if again != nil {
-		select {
-		case again <- struct{}{}:
-		default:
-		}
+		retry.Wake(again)
 		return
 	}
 	again = make(chan struct{}, 1)

@@ -110,12 +110,7 @@ func (a *anonymous) end() {
 }
 
 // suspect has Redis asked at once. It never blocks.
-func (a *anonymous) suspect() {
-	select {
-	case a.look <- struct{}{}:
-	default:
-	}
-}
+func (a *anonymous) suspect() { retry.Wake(a.look) }
 
 // watch is the goroutine that asks Redis while there are connections that have not authenticated. Node.Close waits for it.
 func (a *anonymous) watch() {

@@ -181,12 +181,7 @@ func (p *Pipe) move(to phase, cause error) (again bool) {
 }
 
 // wake has a resting pipe make a new attempt.
-func (p *Pipe) wake() {
-	select {
-	case p.demand <- struct{}{}:
-	default:
-	}
-}
+func (p *Pipe) wake() { retry.Wake(p.demand) }
 
 // close ends the pipe for good. The pipe's goroutine is then about to end.
 func (p *Pipe) close() {

@@ -46,7 +46,7 @@ var table = []row{
 	{pkg: "internal/lockstore/sharded", floor: 4, what: "each lock on one Redis: the only one, or the master of its slot",
 		may: []string{"internal/agenda", "internal/retry", "internal/lockstore", "internal/lockstore/node", "cluster", "upstream", "scripts", "internal/jitter", "internal/telemetry"}},
 	{pkg: "internal/lockstore/quorum", floor: 4, what: "each lock on several Redis servers, of which a majority decides",
-		may: []string{"internal/lockstore", "internal/lockstore/node", "internal/lockstore/tally", "upstream", "scripts", "internal/jitter"}},
+		may: []string{"internal/retry", "internal/lockstore", "internal/lockstore/node", "internal/lockstore/tally", "upstream", "scripts", "internal/jitter"}},
 	{pkg: "internal/lockstore/node", floor: 3, what: "one Redis that keeps locks: its clock, its account's rights, the scripts of steps, messages from there",
 		may: []string{"internal/retry", "internal/lockstore", "upstream", "scripts", "internal/jitter", "internal/telemetry"}},
 	{pkg: "internal/lockstore/tally", floor: 3, what: "what the replies of a quorum come to: no I/O", may: []string{"internal/lockstore", "scripts"}, libs: stdOnly},

@@ -210,6 +210,3 @@ func (c *Client) request() string { return c.owner + ":" + strconv.FormatUint(c.
 func (l *life) sleep(ctx context.Context, d time.Duration) bool {
 	return retry.Sleep(ctx, d, l.ended)
 }
-
-// insist is the pauses between the tries of a request that must come to an end.
-func insist() retry.Backoff { return retry.Backoff{First: 5 * time.Millisecond, Most: time.Second / 2} }

@@ -14,6 +14,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/lockproxy/lockproxy/internal/lockstore"
+	"github.com/lockproxy/lockproxy/internal/retry"
 	"github.com/lockproxy/lockproxy/internal/simulation/world"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
@@ -303,7 +304,7 @@ func TestHandoffWaitsForTheSlow(t *testing.T) {
 				if _, over := listen.ReceiveWithTimeout(time.Minute).(error); over {
 					return
 				}
-				wake(told)
+				retry.Wake(told)
 			}
 		}()
 		defer func() { _ = listen.Close(); <-heard }()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/agenda"
 	"github.com/lockproxy/lockproxy/internal/lockstore"
+	"github.com/lockproxy/lockproxy/internal/retry"
 )
 
 const (
@@ -222,7 +223,7 @@ func (wd *watchdog) noteBatch(ln *lane, holds int, came outcomeOf) (failed int) 
 	}
 	wd.start(ln)
 	if ln.queue.Len() > 0 && ln.running == 0 {
-		wake(wd.holds.schedule.Wake) // it rests: the watchdog comes back to it
+		retry.Wake(wd.holds.schedule.Wake) // it rests: the watchdog comes back to it
 	}
 	return failed
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/jitter"
 	"github.com/lockproxy/lockproxy/internal/lockstore"
+	"github.com/lockproxy/lockproxy/internal/retry"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 )
 
@@ -75,15 +76,8 @@ func newWaiter(ctx context.Context, c *Client, r Request) *waiter {
 	return &waiter{c: c, r: r, id: id, ctx: ctx, since: time.Now(), changed: make(chan struct{}, 1), offer: make(chan offer, 1)}
 }
 
-func wake(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}
-
 // Wake makes the head try again.
-func (l *line) Wake() { wake(l.wake) }
+func (l *line) Wake() { retry.Wake(l.wake) }
 
 // Message counts a message that was heard.
 func (l *line) Message() { l.messages.Add(1) }
@@ -135,8 +129,8 @@ func (w *waiter) order() {
 		l.waiters.MoveAfter(w.place, at)
 	}
 	if is := l.waiters.Front(); is != was {
-		wake(was.Value.(*waiter).changed)
-		wake(is.Value.(*waiter).changed)
+		retry.Wake(was.Value.(*waiter).changed)
+		retry.Wake(is.Value.(*waiter).changed)
 		l.Wake()
 	}
 }
@@ -168,7 +162,7 @@ func (ls *lines) part(w *waiter) {
 			close(l.gone)
 		}
 	case first:
-		wake(next.Value.(*waiter).changed)
+		retry.Wake(next.Value.(*waiter).changed)
 	}
 }
 

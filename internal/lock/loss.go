@@ -151,7 +151,7 @@ func (ls *lines) wakeIf(some func(key string) bool) {
 		if some(key.Key) {
 			l.Wake()
 			if l.key.Fair {
-				wake(l.keep)
+				retry.Wake(l.keep)
 			}
 		}
 	}
@@ -213,7 +213,7 @@ func (l *lossLog) add(lost Lost) {
 	} else {
 		l.more++
 	}
-	wake(l.wake)
+	retry.Wake(l.wake)
 }
 
 func (l *lossLog) take() (news []Lost, more int) {

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockstore"
+	"github.com/lockproxy/lockproxy/internal/retry"
 )
 
 // The fair queue is Redisson's, in Redis, so its waiters and those of all proxies stand in one order. A waiter enters it when
@@ -57,7 +58,7 @@ func (ls *lines) refreshQueue(l *line) time.Duration {
 	for _, n := range called {
 		w := waiters[n-1]
 		w.called = true
-		wake(w.changed)
+		retry.Wake(w.changed)
 	}
 	ls.mu.Unlock()
 	if next >= 0 {

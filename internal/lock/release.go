@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockstore"
+	"github.com/lockproxy/lockproxy/internal/retry"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 )
 
@@ -278,7 +279,7 @@ func (r *release) complete() (code, left int64, err error) {
 	giveUp := r.giveUp(time.Second)
 	r.g.holds.mu.Unlock()
 	unknown := false // of the request sent last
-	for failures := insist(); ; {
+	for failures := retry.Insist(); ; {
 		if !unknown {
 			code, left, err = r.ask(context.Background())
 			unknown = lockstore.Unknown(err)

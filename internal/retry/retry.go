@@ -21,6 +21,14 @@ func Sleep(ctx context.Context, d time.Duration, early <-chan struct{}) bool {
 	return false
 }
 
+// Wake has whoever reads c, which has one slot, look again, or not fall asleep. It never blocks.
+func Wake(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default: // that one has not looked yet
+	}
+}
+
 // Around is d, give or take a half: those who failed together do not try again together.
 func Around(d time.Duration) time.Duration { return d/2 + jitter.N(d) }
 
@@ -30,6 +38,9 @@ type Backoff struct {
 
 	last time.Duration // before jitter; 0: there was none
 }
+
+// Insist is the pauses between the tries of a request that must come to an end.
+func Insist() Backoff { return Backoff{First: 5 * time.Millisecond, Most: time.Second / 2} }
 
 // Next is the pause before the next try.
 func (b *Backoff) Next() time.Duration {

@@ -51,12 +51,7 @@ func (s *Server) learnLoop() {
 }
 
 // learnAgain has the loop ask once more. It never blocks.
-func (s *Server) learnAgain() {
-	select {
-	case s.facts.relearn <- struct{}{}:
-	default:
-	}
-}
+func (s *Server) learnAgain() { retry.Wake(s.facts.relearn) }
 
 // learn asks Redis for its commands, and whether clients must authenticate: also when the service account, whose password may
 // be the one that has changed, learns no commands. The fields of CLIENT INFO are learned anew when a client asks for them.

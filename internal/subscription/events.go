@@ -11,6 +11,7 @@ import (
 	"github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/dedicated"
+	"github.com/lockproxy/lockproxy/internal/retry"
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -130,12 +131,7 @@ func (x *Subscriptions) subscribeEvents(kind dedicated.SubscriptionKind, names [
 }
 
 // wake has follow look again.
-func (v *events) wake() {
-	select {
-	case v.woken <- struct{}{}:
-	default:
-	}
-}
+func (v *events) wake() { retry.Wake(v.woken) }
 
 // end waits for follow; the context of the subscriptions has ended.
 func (v *events) end() {

@@ -30,12 +30,7 @@ type probe struct {
 	said time.Time // when it last said that it is a master
 }
 
-func (p *probe) wake() {
-	select {
-	case p.again <- struct{}{}:
-	default:
-	}
-}
+func (p *probe) wake() { retry.Wake(p.again) }
 
 // close is called when nobody asks any more, or with the turn.
 func (p *probe) close() {

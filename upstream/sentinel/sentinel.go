@@ -35,12 +35,7 @@ type sentinel struct {
 	wakeup chan struct{} // one slot: ask now
 }
 
-func (s *sentinel) wake() {
-	select {
-	case s.wakeup <- struct{}{}:
-	default:
-	}
-}
+func (s *sentinel) wake() { retry.Wake(s.wakeup) }
 
 // run asks the Sentinel, and listens to it, until the follower is closed.
 func (s *sentinel) run() {

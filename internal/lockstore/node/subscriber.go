@@ -65,12 +65,7 @@ func NewSubscriber(ctl *upstream.Control, o SubscriberOptions) *Subscriber {
 }
 
 // Hurry ends the pause between two connections: Redis is about to be somewhere else.
-func (s *Subscriber) Hurry() {
-	select {
-	case s.moved <- struct{}{}:
-	default:
-	}
-}
+func (s *Subscriber) Hurry() { retry.Wake(s.moved) }
 
 // Subscribe has messages on name wake l. It does not wait for the subscription: Ready does.
 func (s *Subscriber) Subscribe(name string, l lockstore.Listener) {
@@ -114,10 +109,7 @@ func (s *Subscriber) evicted(name string, _ struct{}) {
 // enqueue hands a channel to Run. mu is held.
 func (s *Subscriber) enqueue(name string) {
 	s.pending = append(s.pending, name)
-	select {
-	case s.work <- struct{}{}:
-	default:
-	}
+	retry.Wake(s.work)
 }
 
 // subscribeWait is how long a waiter waits for a subscription before it goes on by polling.
@@ -165,9 +157,6 @@ func (s *Subscriber) Run(ctx context.Context) {
 		}
 	}
 }
-
-// Insist is the pauses between the tries of a request that must come to an end.
-func Insist() retry.Backoff { return retry.Backoff{First: 5 * time.Millisecond, Most: MaxPause} }
 
 // MaxPause is the longest pause between attempts to get the wake-up connection back.
 const MaxPause = 500 * time.Millisecond

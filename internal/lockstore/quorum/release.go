@@ -7,12 +7,13 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/lockstore/node"
+	"github.com/lockproxy/lockproxy/internal/retry"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
 // insist has a node take something back: until it has answered, or giveUp, when the lease is over there.
 func (q *store) insist(n *member, giveUp time.Time, build func(notAfter string) node.Call) result {
-	for failures := node.Insist(); ; {
+	for failures := retry.Insist(); ; {
 		until := q.until(0)
 		out, err := q.ask(n, until, build)
 		r := result{n, out, err}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/lockstore/node"
+	"github.com/lockproxy/lockproxy/internal/retry"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
@@ -15,7 +16,7 @@ import (
 func (d *store) Look(id lockstore.ID, named bool, notAfter int64, giveUp time.Time) (lockstore.Seen, error) {
 	background := context.Background()
 	until := d.final(notAfter)
-	for failures := node.Insist(); ; {
+	for failures := retry.Insist(); ; {
 		if now := d.now(); now <= until {
 			d.host.Sleep(background, min(time.Duration(until-now)*time.Microsecond+time.Millisecond, time.Until(giveUp)))
 		}

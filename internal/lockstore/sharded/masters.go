@@ -10,6 +10,7 @@ import (
 	"github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/lockstore/node"
+	"github.com/lockproxy/lockproxy/internal/retry"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
@@ -75,12 +76,7 @@ func newMasters(h lockstore.Host, c *cluster.Cluster, by PubSub) *masters {
 	return m
 }
 
-func (m *masters) topologyChanged(_, _ *cluster.Snapshot) {
-	select {
-	case m.changed <- struct{}{}:
-	default: // follow has not looked yet
-	}
-}
+func (m *masters) topologyChanged(_, _ *cluster.Snapshot) { retry.Wake(m.changed) }
 
 // use is the shard that node stands for, or (nil) that has the slot; nobody may be it. unuse ends the use.
 func (m *masters) use(slot int, node *cluster.Node) *shard {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/lockstore/node"
+	"github.com/lockproxy/lockproxy/internal/retry"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
@@ -209,7 +210,7 @@ const idempotentFor = 5 * time.Second
 func (d *store) idempotent(step func() (notAfter int64, err error)) error {
 	giveUp := time.Now().Add(idempotentFor)
 	var lost error // once a step's outcome is unknown only an answer says more
-	for failures := node.Insist(); ; {
+	for failures := retry.Insist(); ; {
 		last, err := step()
 		last = d.final(last)
 		var notSent *upstream.NotSentError
