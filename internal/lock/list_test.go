@@ -69,6 +69,36 @@ func TestAges(t *testing.T) {
 	}
 }
 
+// Those come first that have been held, or have waited, for longest, and no more than are asked for; who waits has a place in line.
+func TestLongest(t *testing.T) {
+	m := holding(t, 3)
+	for i, id := range []string{"many2", "many0", "many1"} {
+		m.holds.byID[lockstore.ID{Key: id, Owner: "somebody"}].grantedAt = time.Now().Add(time.Duration(i-3) * time.Minute)
+	}
+	keys := func(all []Entry) (keys string) {
+		for _, e := range all {
+			keys += fmt.Sprintf("%s %d %s ", e.Key, e.Place, e.User)
+		}
+		return keys
+	}
+	for n, want := range map[int]string{0: "", 2: "many2 0  many0 0  ", 3: "many2 0  many0 0  many1 0  ", 1 << 40: "many2 0  many0 0  many1 0  "} {
+		if got := keys(m.HeldLongest(n)); got != want {
+			t.Errorf("%d of those held: %q, want %q", n, got, want)
+		}
+	}
+	l := &line{}
+	for i, key := range []string{"k", "k", "k"} {
+		c := m.NewClient(ClientInfo{ID: clientNumbers.Add(1), User: func() string { return fmt.Sprint("user", i) }})
+		w := newWaiter(context.Background(), c, Request{Key: key})
+		w.since = time.Now().Add(time.Duration(-i-1) * time.Minute) // one that came before has its place behind, as a fair queue may want it
+		l.waiters.PushBack(w)
+		m.lines.byKey[w.waitingLine()] = l
+	}
+	if got, want := keys(m.WaitingLongest(2)), "k 3 user2 k 2 user1 "; got != want {
+		t.Errorf("those who wait: %q, want %q", got, want)
+	}
+}
+
 // Of ten thousand locks, while others come and go, those that stay are all listed once.
 func TestListOfMany(t *testing.T) {
 	m := holding(t, 10000)
