@@ -134,3 +134,25 @@ func TestTooLateSaysWhatIsKnown(t *testing.T) {
 		}
 	}
 }
+
+// TestForceComesAgain: a FORCE that Redis came to too late, since its clock is ahead of what is known of it, is sent once more.
+func TestForceComesAgain(t *testing.T) {
+	s := testredis.Start(t)
+	target, err := upstream.ParseTarget(s.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctl := upstream.NewControl(target, upstream.ControlOptions{})
+	t.Cleanup(ctl.Close)
+	host := hostOf(t, t.Context(), &sync.WaitGroup{})
+	one := newSingle(host, ctl)
+	d := newStore(one, node.Publish, host) // nobody else reads the clock
+	s.Do(t, "HSET", "k", "o", "1")
+	if err := d.sample(); err != nil {
+		t.Fatal(err)
+	}
+	one.only.Clock.Set(d.now()-5e6, time.Now(), one.only.Clock.Era())
+	if code, err := d.Force(t.Context(), lockstore.Forcing{Key: "k"}); code != 1 || err != nil || s.Do(t, "EXISTS", "k").(int64) != 0 {
+		t.Error(code, err)
+	}
+}
