@@ -101,7 +101,7 @@ nodes: ## locks counted through failovers, resharding and faults of clusters and
 	LOCKPROXY_LONG=1 LOCKPROXY_TEST_FAILOVERS=12 go test ./integration/cluster ./integration/sentinel -count=1 -v -timeout 1h \
 		-run 'ClusterLock|ClusterReshard|ClusterResets|Partition|BlackHole|UnderLoad' $(ARGS)
 
-page: ## the page for operators in Chromium; ARGS="-run TestPictures -args -pictures $$PWD/docs/img" makes the screenshots
+page: ## the page for operators in Chromium; ARGS="-run TestPictures -args -pictures ../../docs/img" makes the screenshots
 	@.ci/need chromium || { echo "page: *** Chromium is MISSING: the page for operators is NOT TESTED ***"; exit 1; }
 	cd integration/page && go vet . && go test . -count=1 -v -timeout 1h $(ARGS)
 

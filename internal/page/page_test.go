@@ -433,6 +433,7 @@ func TestStreamsAreBounded(t *testing.T) {
 		if resp.StatusCode == http.StatusOK {
 			return
 		}
+		resp.Body.Close() // a connection is a place, too
 		if time.Now().After(ended) {
 			t.Fatal("no place becomes free")
 		}
