@@ -75,7 +75,6 @@ type attempts struct {
 	failures  retry.Backoff
 	ready     time.Time // not to be sent before
 	until     time.Time // is not tried again after; zero: it has not been tried again yet
-	cameBack  bool      // a script that was refused by a node which serves its keys now was sent there once more
 }
 
 // trouble is the unit's attempts, which are counted from now on.

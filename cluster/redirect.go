@@ -3,7 +3,6 @@ package cluster
 import (
 	"bytes"
 	"context"
-	"slices"
 	"strconv"
 	"time"
 
@@ -54,8 +53,7 @@ func readRedirect(reply []byte) (kind redirectKind, slot int, addr string) {
 
 // replied decides what becomes of a unit that node has answered with reply. A redirect counts only if it is about the
 // slot of the command's keys and names a node of the topology. The error of a script can say just that: Redis is then
-// asked about the same keys by EXISTS, whose errors are its own, and that answer is followed. When it serves them by then, a script whose error
-// is in every word what Redis says of this slot is sent once more: it has not run, and its client, who knows of no cluster, would get the redirect.
+// asked about the same keys by EXISTS, whose errors are its own, and that answer is followed.
 func (e *Executor) replied(ctx context.Context, u *unit, node *Node, got reply) {
 	reply := got.whole
 	if u.reading && reply != nil && e.readRefused(u, node, reply) {
@@ -75,12 +73,7 @@ func (e *Executor) replied(ctx context.Context, u *unit, node *Node, got reply) 
 	}
 	kind, slot, addr := readRedirect(reply)
 	if kind != noRedirect && u.plan.cmd.Facts.Script {
-		said := e.probe(ctx, u, node)
-		if len(said) > 0 && said[0] == ':' && e.redirects(u, node, reply) && !u.trouble().cameBack {
-			u.attempts.cameBack, u.node = true, node
-			return
-		}
-		kind, slot, addr = readRedirect(said)
+		kind, slot, addr = e.probe(ctx, u, node)
 	}
 	if kind != noRedirect && kind != clusterDown {
 		e.c.replicaReads.hold(u.slot, node)
@@ -161,27 +154,9 @@ func (e *Executor) follow(ctx context.Context, u *unit, node *Node, kind redirec
 	return true
 }
 
-// redirects says that reply is in all its words what node says of a slot that it cannot serve now, and that it is about the unit's.
-func (e *Executor) redirects(u *unit, node *Node, reply []byte) bool {
-	switch kind, slot, addr := readRedirect(reply); kind {
-	case moved, asked:
-		return slot == u.slot && e.c.Snapshot().named(addr, node) != nil
-	default:
-		return slices.Contains(refusals, string(bytes.TrimRight(reply, "\r\n")))
-	}
-}
-
-// refusals are what Redis says in place of MOVED and ASK, the same in all versions.
-var refusals = []string{
-	"-TRYAGAIN Multiple keys request during rehashing of slot",
-	"-CLUSTERDOWN Hash slot not served",
-	"-CLUSTERDOWN The cluster is down",
-	"-CLUSTERDOWN The cluster is down and only accepts read commands",
-}
-
-// probe asks node for the unit's keys with EXISTS, as the service account, and returns what Redis says. A node that does not
+// probe asks node for the unit's keys with EXISTS, as the service account, and returns what Redis says of the slot. A node that does not
 // answer is asked again for Options.RetryFor, all questions of a Do together: without an answer the client would be given the redirect.
-func (e *Executor) probe(ctx context.Context, u *unit, node *Node) []byte {
+func (e *Executor) probe(ctx context.Context, u *unit, node *Node) (kind redirectKind, slot int, addr string) {
 	cmd := resp.AppendArray(nil, 1+u.count())
 	cmd = resp.AppendBulkString(cmd, "EXISTS")
 	for i := range u.count() {
@@ -198,10 +173,10 @@ func (e *Executor) probe(ctx context.Context, u *unit, node *Node) []byte {
 	for {
 		reply, err := e.askNode(ctx, node, cmds)
 		if err == nil {
-			return reply
+			return readRedirect(reply)
 		}
 		if time.Now().After(e.round.probeUntil) || !retry.Sleep(ctx, pause.Next(), nil) {
-			return nil
+			return noRedirect, noSlot, ""
 		}
 	}
 }

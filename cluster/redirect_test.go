@@ -129,49 +129,6 @@ func TestRedirectOfAScriptIsAskedAboutAgain(t *testing.T) {
 	}
 }
 
-// A node refuses a script, and has its keys when it is asked about them: the script has not run, and is sent once more, but not if it
-// says what Redis does not say of them. One that makes that up itself runs no more than twice.
-func TestScriptWhoseSlotComesBack(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		refusal func(port int) string
-		times   int64 // that it is refused
-		ran     int64 // how often it is sent
-	}{
-		{func(port int) string { return fmt.Sprintf("MOVED %d :%d", Slot([]byte("k")), port) }, 1, 2},
-		{func(port int) string { return fmt.Sprintf("ASK %d :%d", Slot([]byte("k")), port) }, 1, 2},
-		{func(int) string { return "TRYAGAIN Multiple keys request during rehashing of slot" }, 1, 2},
-		{func(int) string { return "CLUSTERDOWN Hash slot not served" }, 1, 2},
-		{func(port int) string { return fmt.Sprintf("MOVED %d :%d", Slot([]byte("k")), port) }, 9, 2},
-		{func(port int) string { return fmt.Sprintf("MOVED %d :%d", Slot([]byte("other")), port) }, 1, 1},
-		{func(int) string { return fmt.Sprintf("MOVED %d nowhere:1", Slot([]byte("k"))) }, 1, 1},
-		{func(int) string { return "TRYAGAIN later" }, 1, 1},
-	} {
-		var port int
-		var evals atomic.Int64
-		port, _ = fakeNode(t, func(line string) string {
-			if strings.HasPrefix(line, "EXISTS ") {
-				return ":1\r\n"
-			}
-			if evals.Add(1) <= c.times {
-				return "-" + c.refusal(port) + "\r\n"
-			}
-			return "+done\r\n"
-		})
-		target := upstream.ClusterTarget{Seeds: []string{fmt.Sprintf("127.0.0.1:%d", port)}, Node: upstream.Target{Network: "tcp"}}
-		cl := newClient(t, openTarget(t, target, Options{}), nil, 2)
-		words := [][]byte{[]byte("EVAL"), []byte("return 1"), []byte("1"), []byte("k")}
-		eval := Command{Raw: resp.AppendCommand(nil, "EVAL", "return 1", "1", "k"), Args: words, Keys: []int{3}, Facts: FactsOf("eval", nil, nil)}
-		want := "+done\r\n"
-		if c.ran <= c.times {
-			want = "-" + c.refusal(port) + "\r\n"
-		}
-		if got := cl.run([]*Plan{NewPlan(eval)})[0]; got != want || evals.Load() != c.ran {
-			t.Errorf("refused %d times by %q: %q, sent %d times, want %q, %d", c.times, c.refusal(port), got, evals.Load(), want, c.ran)
-		}
-	}
-}
-
 // Nodes that send a command round in circles do not do so for ever.
 func TestRedirectedInCircles(t *testing.T) {
 	t.Parallel()
