@@ -1,13 +1,16 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
 	"net/url"
+	"os"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -71,6 +74,20 @@ type Vetter interface {
 type Renewer interface {
 	// Client returns base, unchanged itself, with what a new connection is to use.
 	Client(base *tls.Config) *tls.Config
+}
+
+// ParseProxy reads the address of a lockproxy that the program's own commands are clients of: as ParseTarget, or only host:port. "" is
+// what the environment says in LOCKPROXY_ADDRESS, or else 127.0.0.1:6380.
+func ParseProxy(address string) (Target, error) {
+	address = cmp.Or(address, os.Getenv("LOCKPROXY_ADDRESS"), "127.0.0.1:6380")
+	if !strings.Contains(address, "://") {
+		address = "redis://" + address
+	}
+	t, err := ParseTarget(address)
+	if err != nil || t.Sentinels != nil {
+		return Target{}, errors.New("not host:port, redis://…, rediss://… or unix:///path")
+	}
+	return t, nil
 }
 
 // errTarget stands for every error of net/url: its own texts quote parts of the

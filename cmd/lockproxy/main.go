@@ -15,6 +15,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/config"
 	"github.com/lockproxy/lockproxy/internal/runlock"
+	"github.com/lockproxy/lockproxy/internal/top"
 )
 
 // Set by the linker for packages: see deploy/dist.
@@ -33,8 +34,13 @@ const (
 func main() { os.Exit(run(os.Args[1:])) }
 
 func run(args []string) int {
-	if len(args) > 0 && args[0] == "run" {
-		return runlock.Main(args[1:])
+	if len(args) > 0 {
+		switch args[0] {
+		case "run":
+			return runlock.Main(args[1:])
+		case "top":
+			return top.Main(args[1:])
+		}
 	}
 	cfg, err := config.Parse(args)
 	switch {

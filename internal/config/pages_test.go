@@ -3,6 +3,8 @@ package config
 import (
 	"bytes"
 	"fmt"
+	"io"
+	"iter"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -11,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/lockproxy/lockproxy/internal/runlock"
+	"github.com/lockproxy/lockproxy/internal/top"
 )
 
 // flagged is a flag as the man page and the completions of shells have it.
@@ -47,13 +50,23 @@ func serverFlags() (all []flagged) {
 	return all
 }
 
-// flagLine is a flag in the help of lockproxy run, with its value and the first line of its meaning.
+// flagLine is a flag in the help of lockproxy's commands, with its value and the first line of its meaning.
 var flagLine = regexp.MustCompile(`(?m)^  --([a-z]+)( [A-Z]+)? +(\S.*(?:\n {10,}.*)*)$`)
 
-// runFlags are those of lockproxy run.
-func runFlags() (all []flagged) {
+// runFlags and topFlags are those of lockproxy run and lockproxy top.
+func runFlags() []flagged { return flagsIn(runlock.Usage) }
+func topFlags() []flagged { return flagsIn(top.Usage) }
+
+// commandFlags are the flags of each command.
+func commandFlags() iter.Seq2[string, []flagged] {
+	return func(yield func(string, []flagged) bool) {
+		_ = yield("run", runFlags()) && yield("top", topFlags())
+	}
+}
+
+func flagsIn(usage func(io.Writer)) (all []flagged) {
 	var help bytes.Buffer
-	runlock.Usage(&help)
+	usage(&help)
 	for _, row := range flagLine.FindAllStringSubmatch(help.String(), -1) {
 		all = append(all, flagged{name: row[1], value: strings.TrimSpace(row[2]), meaning: strings.Join(strings.Fields(row[3]), " ")})
 	}
@@ -105,6 +118,9 @@ lockproxy \- a proxy for Redis that adds locks
 .RI [ flags ]
 .B \-\-
 .IR command " [" argument " ...]"
+.br
+.B lockproxy top
+.RI [ flags ]
 .SH DESCRIPTION
 lockproxy serves the Redis protocol in front of a Redis server, a master behind Sentinels, or a Redis Cluster.
 Ordinary commands pass through.
@@ -113,6 +129,10 @@ give every client the locks of Redisson.
 .PP
 .B lockproxy run
 holds a lock while a command runs. It is a client of a lockproxy.
+.PP
+.B lockproxy top
+shows who holds and waits for which lock at a lockproxy, as top(1) does. It is a client, too, of one of the proxy's
+operators.
 .SH OPTIONS
 Each flag is also an environment variable, as \fBLOCKPROXY_LOG_LEVEL\fR for \fB\-\-log\-level\fR, and a key of the YAML file that
 \fB\-\-config\fR names. The flag wins over the variable, and the variable over the file.
@@ -129,6 +149,8 @@ Each flag is also an environment variable, as \fBLOCKPROXY_LOG_LEVEL\fR for \fB\
 	options(serverFlags())
 	b.WriteString(".SH OPTIONS OF LOCKPROXY RUN\n")
 	options(runFlags())
+	b.WriteString(".SH OPTIONS OF LOCKPROXY TOP\n")
+	options(topFlags())
 	b.WriteString(`.SH EXIT STATUS
 .TP
 .B 0
@@ -184,14 +206,16 @@ func bashCompletion() string {
 		}
 		return s[1:]
 	}
-	fmt.Fprintf(&b, "\tif [ \"${COMP_WORDS[1]}\" = run ] && [ \"$COMP_CWORD\" -gt 1 ]; then\n\t\tmapfile -t COMPREPLY < <(compgen -W \"%s\" -- \"$cur\")\n\t\treturn\n\tfi\n", names(runFlags()))
+	for command, all := range commandFlags() {
+		fmt.Fprintf(&b, "\tif [ \"${COMP_WORDS[1]}\" = %s ] && [ \"$COMP_CWORD\" -gt 1 ]; then\n\t\tmapfile -t COMPREPLY < <(compgen -W \"%s\" -- \"$cur\")\n\t\treturn\n\tfi\n", command, names(all))
+	}
 	b.WriteString("\tcase $prev in\n")
 	for _, f := range serverFlags() {
 		if f.value != "" {
 			fmt.Fprintf(&b, "\t--%s) mapfile -t COMPREPLY < <(%s) ;;\n", f.name, valueOf(f))
 		}
 	}
-	fmt.Fprintf(&b, "\t*) mapfile -t COMPREPLY < <(compgen -W \"run %s\" -- \"$cur\") ;;\n\tesac\n}\ncomplete -o default -F _lockproxy lockproxy\n", names(serverFlags()))
+	fmt.Fprintf(&b, "\t*) mapfile -t COMPREPLY < <(compgen -W \"run top %s\" -- \"$cur\") ;;\n\tesac\n}\ncomplete -o default -F _lockproxy lockproxy\n", names(serverFlags()))
 	return b.String()
 }
 
@@ -217,18 +241,24 @@ func zshCompletion() string {
 			b.WriteString(" \\\n" + spec(f))
 		}
 	}
-	b.WriteString("if (( CURRENT > 2 )) && [[ $words[2] == run ]]; then\n  shift words; (( CURRENT-- ))\n  ")
-	list(runFlags())
-	b.WriteString(" \\\n  '*:::command:_normal'\n  return\nfi\n")
+	for command, all := range commandFlags() {
+		fmt.Fprintf(&b, "if (( CURRENT > 2 )) && [[ $words[2] == %s ]]; then\n  shift words; (( CURRENT-- ))\n  ", command)
+		list(all)
+		if command == "run" {
+			b.WriteString(" \\\n  '*:::command:_normal'")
+		}
+		b.WriteString("\n  return\nfi\n")
+	}
 	list(serverFlags())
-	b.WriteString(" \\\n  '1:command:(run)'\n")
+	b.WriteString(" \\\n  '1:command:(run top)'\n")
 	return b.String()
 }
 
 func fishCompletion() string {
 	var b strings.Builder
 	b.WriteString("# Written by: go test ./internal/config -update\ncomplete -c lockproxy -f\n" +
-		"complete -c lockproxy -n __fish_use_subcommand -a run -d 'Hold a lock while a command runs'\n")
+		"complete -c lockproxy -n __fish_use_subcommand -a run -d 'Hold a lock while a command runs'\n" +
+		"complete -c lockproxy -n __fish_use_subcommand -a top -d 'Show who holds and waits for which lock'\n")
 	list := func(when string, all []flagged) {
 		for _, f := range all {
 			fmt.Fprintf(&b, "complete -c lockproxy -n '%s' -l %s", when, f.name)
@@ -244,15 +274,17 @@ func fishCompletion() string {
 			fmt.Fprintf(&b, " -d '%s'\n", inMenu(f))
 		}
 	}
-	list("not __fish_seen_subcommand_from run", serverFlags())
-	list("__fish_seen_subcommand_from run", runFlags())
+	list("not __fish_seen_subcommand_from run top", serverFlags())
+	for command, all := range commandFlags() {
+		list("__fish_seen_subcommand_from "+command, all)
+	}
 	return b.String()
 }
 
 // TestPagesOfFlags: the man page and the completions have the flags that there are.
 func TestPagesOfFlags(t *testing.T) {
-	if n := len(runFlags()); n < 5 {
-		t.Errorf("%d flags of lockproxy run were found", n)
+	if run, top := len(runFlags()), len(topFlags()); run < 5 || top < 4 {
+		t.Errorf("%d flags of lockproxy run, %d of lockproxy top were found", run, top)
 	}
 	for path, want := range map[string]string{
 		"man/lockproxy.1": manPage(), "completions/lockproxy.bash": bashCompletion(),

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/lockproxy/lockproxy/internal/display"
 )
 
 // Entry is who may see the page.
@@ -114,8 +116,8 @@ func (g *guard) tell(r *http.Request) {
 // who is who a request is from, as far as is known: the certificate's name, or the name that came with the token.
 func (g *guard) who(r *http.Request) string {
 	if g.Certificates {
-		return shown(r.TLS.PeerCertificates[0].Subject.CommonName)
+		return display.Shown(r.TLS.PeerCertificates[0].Subject.CommonName)
 	}
 	name, _, _ := r.BasicAuth()
-	return shown(name)
+	return display.Shown(name)
 }

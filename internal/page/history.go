@@ -2,12 +2,12 @@ package page
 
 import (
 	"context"
-	"math"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/display"
 	"github.com/lockproxy/lockproxy/internal/lock"
 )
 
@@ -81,9 +81,9 @@ func (h *history) cards(now lock.Stats, longestWait time.Duration) []card {
 		}
 		return all
 	}
-	waiting := chart("waiting", number(now.Waiting), of(func(s sample) float64 { return float64(s.waiting) }))
+	waiting := chart("waiting", display.Number(now.Waiting), of(func(s sample) float64 { return float64(s.waiting) }))
 	if now.Waiting > 0 {
-		waiting.Note = "longest " + ago(longestWait)
+		waiting.Note = "longest " + display.Ago(longestWait)
 	}
 	granted, refused := of(func(s sample) float64 { return s.granted }), of(func(s sample) float64 { return s.refused })
 	lost := of(func(s sample) float64 { return s.lost })
@@ -91,11 +91,11 @@ func (h *history) cards(now lock.Stats, longestWait time.Duration) []card {
 	for _, n := range lost {
 		recently += n
 	}
-	last := chart("lost", figure(recently), lost)
-	last.Note, last.Bad = number(now.Lost)+" since the start", recently > 0
+	last := chart("lost", display.Figure(recently), lost)
+	last.Note, last.Bad = display.Number(now.Lost)+" since the start", recently > 0
 	return []card{
 		waiting,
-		chart("held", number(now.Held), of(func(s sample) float64 { return float64(s.held) })),
+		chart("held", display.Number(now.Held), of(func(s sample) float64 { return float64(s.held) })),
 		chart("granted a second", latest(granted), granted),
 		chart("refused a second", latest(refused), refused),
 		last,
@@ -106,15 +106,7 @@ func latest(all []float64) string {
 	if len(all) == 0 {
 		return "–"
 	}
-	return figure(all[len(all)-1])
-}
-
-// figure is a number with a decimal where that says something.
-func figure(f float64) string {
-	if f < 10 && f != math.Trunc(f) {
-		return strconv.FormatFloat(f, 'f', 1, 64)
-	}
-	return number(int64(f + 0.5))
+	return display.Figure(all[len(all)-1])
 }
 
 // chart draws values, the latest at the right.
@@ -123,7 +115,7 @@ func chart(label, now string, values []float64) card {
 	for _, v := range values {
 		most = max(most, v)
 	}
-	c := card{Label: label, Now: now, Note: "peak " + figure(most) + " in 15 min", Said: label + " in the last quarter of an hour: at most " + figure(most)}
+	c := card{Label: label, Now: now, Note: "peak " + display.Figure(most) + " in 15 min", Said: label + " in the last quarter of an hour: at most " + display.Figure(most)}
 	if len(values) < 2 {
 		return c
 	}

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/display"
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/internal/slowlog"
 )
@@ -88,7 +89,7 @@ func New(o Options) *Page {
 var assets embed.FS
 
 var templates = template.Must(template.New("").Funcs(template.FuncMap{
-	"shown": shown, "whole": whole, "ago": ago, "brief": brief, "number": number, "number64": func(n int) string { return number(int64(n)) },
+	"shown": display.Shown, "whole": display.Whole, "ago": display.Ago, "brief": display.Brief, "number": display.Number, "number64": func(n int) string { return display.Number(int64(n)) },
 }).ParseFS(assets, "assets/*.html"))
 
 // Handler answers for all of the page.

@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/display"
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/slowlog"
@@ -200,32 +201,8 @@ func TestHostileNames(t *testing.T) {
 		}
 	}
 	has(t, pages[1], "&lt;script&gt;", `\xff\xfe\x80`, `\u202egnp.exe`, `a\x00b\r\n`, "…", "(4,000 bytes)", "name=%ff%fe%80")
-	if huge := shown(strings.Repeat("x", 16<<20)); huge != strings.Repeat("x", shownHead)+"…"+strings.Repeat("x", shownTail)+" (16,777,216 bytes)" {
+	if huge := display.Shown(strings.Repeat("x", 16<<20)); huge != strings.Repeat("x", 72)+"…"+strings.Repeat("x", 20)+" (16,777,216 bytes)" {
 		t.Error(huge)
-	}
-}
-
-func TestShown(t *testing.T) {
-	for name, want := range map[string]string{
-		"": "", "plain": "plain", "with space": "with space", "tab\t": `tab\t`, "\u0645\u0631": "\u0645\u0631",
-		strings.Repeat("a", 92): strings.Repeat("a", 92), strings.Repeat("a", 93): strings.Repeat("a", 72) + "…" + strings.Repeat("a", 20) + " (93 bytes)",
-		strings.Repeat("\xff", 200): strings.Repeat(`\xff`, 72) + "…" + strings.Repeat(`\xff`, 20) + " (200 bytes)",
-	} {
-		if got := shown(name); got != want {
-			t.Errorf("%q: %q, want %q", name, got, want)
-		}
-	}
-	for d, want := range map[time.Duration]string{
-		-time.Second: "0.0 s", 1500 * time.Millisecond: "1.5 s", 59 * time.Second: "59 s", time.Minute: "1 min", 200 * time.Second: "3 min 20 s", 125 * time.Minute: "2 h 5 min", 50 * time.Hour: "2 d 2 h",
-	} {
-		if got := ago(d); got != want {
-			t.Errorf("%v: %q, want %q", d, got, want)
-		}
-	}
-	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", -1234567: "-1,234,567", -100: "-100"} {
-		if got := number(n); got != want {
-			t.Errorf("%d: %q", n, got)
-		}
 	}
 }
 

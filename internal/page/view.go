@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/display"
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/slowlog"
@@ -123,7 +124,7 @@ func (s slow) Redis() string {
 	if s.Upstream < 0 {
 		return ""
 	}
-	return brief(s.Upstream)
+	return display.Brief(s.Upstream)
 }
 
 // look is what was last seen of the engine, for all who look at the same time.

@@ -5,9 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"os"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/lockproxy/lockproxy/upstream"
@@ -56,15 +54,6 @@ func parse(args []string) (o options, err error) {
 	if err = fs.Parse(args); err != nil {
 		return o, err
 	}
-	if *address == "" {
-		*address = os.Getenv("LOCKPROXY_ADDRESS")
-	}
-	if *address == "" {
-		*address = "127.0.0.1:6380"
-	}
-	if !strings.Contains(*address, "://") {
-		*address = "redis://" + *address
-	}
 	waits := false
 	fs.Visit(func(f *flag.Flag) { waits = waits || f.Name == "wait" })
 	o.command, o.verb = fs.Args(), "LOCK"
@@ -72,8 +61,8 @@ func parse(args []string) (o options, err error) {
 		o.verb = "FAIRLOCK"
 	}
 	var faults []error
-	if o.target, err = upstream.ParseTarget(*address); err != nil || o.target.Sentinels != nil {
-		faults = append(faults, errors.New("--address: not host:port, redis://…, rediss://… or unix:///path"))
+	if o.target, err = upstream.ParseProxy(*address); err != nil {
+		faults = append(faults, fmt.Errorf("--address: %w", err))
 	}
 	if o.key == "" {
 		faults = append(faults, errors.New("--lock: no name"))

@@ -1,4 +1,5 @@
-package page
+// Package display writes names, times and numbers for people: on the page for operators, and in a terminal.
+package display
 
 import (
 	"fmt"
@@ -17,8 +18,8 @@ const (
 	wholeMost = 4096
 )
 
-// shown is a name that a client has chosen, in a few characters none of which does anything but stand there.
-func shown(name string) string {
+// Shown is a name that a client has chosen, in a few characters none of which does anything but stand there.
+func Shown(name string) string {
 	head, rest := visible(name, shownHead)
 	if len(rest) <= 4*shownTail {
 		if tail, more := visible(rest, shownTail); more == "" {
@@ -31,14 +32,14 @@ func shown(name string) string {
 		at -= n
 	}
 	tail, _ := visible(rest[at:], shownTail)
-	return head + "…" + tail + " (" + number(int64(len(name))) + " bytes)"
+	return head + "…" + tail + " (" + Number(int64(len(name))) + " bytes)"
 }
 
-// whole is all of a name, as far as names of locks go.
-func whole(name string) string {
+// Whole is all of a name, as far as names of locks go.
+func Whole(name string) string {
 	text, rest := visible(name, wholeMost)
 	if rest != "" {
-		text += "… (" + number(int64(len(name))) + " bytes)"
+		text += "… (" + Number(int64(len(name))) + " bytes)"
 	}
 	return text
 }
@@ -63,8 +64,8 @@ func visible(name string, most int) (text, rest string) {
 	return b.String(), name
 }
 
-// ago is a time in the two largest units that say something.
-func ago(d time.Duration) string {
+// Ago is a time in the two largest units that say something.
+func Ago(d time.Duration) string {
 	switch {
 	case d < 10*time.Second:
 		return strconv.FormatFloat(max(0, d.Seconds()), 'f', 1, 64) + " s"
@@ -78,12 +79,12 @@ func ago(d time.Duration) string {
 	return two(int(d.Hours())/24, "d", int(d.Hours())%24, "h")
 }
 
-// brief is a time of which thousandths of a second matter.
-func brief(d time.Duration) string {
+// Brief is a time of which thousandths of a second matter.
+func Brief(d time.Duration) string {
 	if d >= time.Second {
-		return ago(d)
+		return Ago(d)
 	}
-	return figure(math.Round(10*d.Seconds()*1000)/10) + " ms"
+	return Figure(math.Round(10*d.Seconds()*1000)/10) + " ms"
 }
 
 func two(a int, unit string, b int, smaller string) string {
@@ -93,11 +94,19 @@ func two(a int, unit string, b int, smaller string) string {
 	return strconv.Itoa(a) + " " + unit + " " + strconv.Itoa(b) + " " + smaller
 }
 
-// number has a comma before each three digits.
-func number(n int64) string {
+// Number has a comma before each three digits.
+func Number(n int64) string {
 	digits := strconv.FormatInt(n, 10)
 	for at := len(digits) - 3; at > 0 && digits[at-1] != '-'; at -= 3 {
 		digits = digits[:at] + "," + digits[at:]
 	}
 	return digits
+}
+
+// Figure is a number with a decimal where that says something.
+func Figure(f float64) string {
+	if f < 10 && f != math.Trunc(f) {
+		return strconv.FormatFloat(f, 'f', 1, 64)
+	}
+	return Number(int64(f + 0.5))
 }

@@ -1,0 +1,157 @@
+package top
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"strconv"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+// record is one thing that the proxy tells of, by the names it gives.
+type record map[string]string
+
+// number is a field that is a whole number; 0 when it is none.
+func (r record) number(name string) int64 {
+	n, _ := strconv.ParseInt(r[name], 10, 64)
+	return n
+}
+
+// span is a field that is a time in ms.
+func (r record) span(name string) time.Duration {
+	return time.Duration(r.number(name)) * time.Millisecond
+}
+
+// facts are what the proxy told at one time: of itself, and the rows of one list.
+type facts struct {
+	at    time.Time
+	stats record
+	rows  []record
+}
+
+// answerTime bounds a question, the connection that it may need included.
+const answerTime = 5 * time.Second
+
+// proxy is the lockproxy that is asked. It connects when it is asked, and again after each failure.
+type proxy struct {
+	target upstream.Target
+	client rueidis.Client
+}
+
+func (p *proxy) options() rueidis.ClientOption {
+	return rueidis.ClientOption{
+		InitAddress: []string{p.target.Addr}, Username: p.target.User, Password: p.target.Password, SelectDB: p.target.DB,
+		ClientName: "lockproxy-top", ForceSingleClient: true, DisableCache: true, DisableRetry: true,
+		DialCtxFn: func(ctx context.Context, _ string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
+			return upstream.Dial(ctx, p.target, answerTime)
+		},
+	}
+}
+
+// ask asks for what one list shows, so many rows of it.
+func (p *proxy) ask(ctx context.Context, l list, rows int) (f facts, err error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	if p.client == nil {
+		if p.client, err = rueidis.NewClient(p.options()); err != nil {
+			p.close()
+			return f, err
+		}
+	}
+	b := p.client.B()
+	question := append(append([]string{}, l.question...), strconv.Itoa(rows))
+	said := p.client.DoMulti(ctx, b.Arbitrary("LOCKPROXY", "STATS").Build(), b.Arbitrary(question...).Build())
+	f.at = time.Now()
+	if f.stats, err = readStats(said[0]); err == nil {
+		f.rows, err = readRows(said[1], l)
+	}
+	if _, refused := rueidis.IsRedisErr(err); err != nil && !refused {
+		p.close()
+	}
+	return f, err
+}
+
+func (p *proxy) close() {
+	if p.client != nil {
+		p.client.Close()
+		p.client = nil
+	}
+}
+
+func readRows(said rueidis.RedisResult, l list) ([]record, error) {
+	elements, err := said.ToArray()
+	if err != nil {
+		return nil, err
+	}
+	all := make([]record, len(elements))
+	for i := range elements {
+		if all[i], err = l.read(elements[i]); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+func readStats(said rueidis.RedisResult) (record, error) {
+	m, err := said.ToMessage()
+	if err != nil {
+		return nil, err
+	}
+	return readMap(m)
+}
+
+func readMap(m rueidis.RedisMessage) (record, error) {
+	fields, err := m.AsMap()
+	if err != nil {
+		return nil, err
+	}
+	r := record{}
+	for name, value := range fields {
+		if r[name], err = readText(value); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+// readText reads text, or a number as text; "": null.
+func readText(m rueidis.RedisMessage) (string, error) {
+	switch {
+	case m.IsNil():
+		return "", nil
+	case m.IsInt64():
+		n, err := m.ToInt64()
+		return strconv.FormatInt(n, 10), err
+	}
+	return m.ToString()
+}
+
+// slowFields are the places of an entry's fields in LOCKPROXY SLOWLOG GET, but for the command's, 3.
+var slowFields = map[string]int{"at": 1, "took": 2, "addr": 4, "name": 5, "user": 6, "upstream": 7}
+
+// readSlow reads an entry of the slow log, which is an array, as those of Redis' SLOWLOG GET are.
+func readSlow(m rueidis.RedisMessage) (record, error) {
+	fields, err := m.ToArray()
+	if err != nil {
+		return nil, err
+	}
+	if len(fields) < 8 {
+		return nil, fmt.Errorf("an entry of the slow log has %d fields", len(fields))
+	}
+	command, err := fields[3].AsStrSlice()
+	if err != nil {
+		return nil, err
+	}
+	r := record{"command": words(command)}
+	for name, at := range slowFields {
+		if r[name], err = readText(fields[at]); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}

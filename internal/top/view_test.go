@@ -1,0 +1,181 @@
+package top
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gdamore/tcell/v2"
+)
+
+// told answers as a proxy would.
+type told struct {
+	mu   sync.Mutex
+	rows map[string][]record
+	err  error
+}
+
+func (p *told) ask(_ context.Context, l list, rows int) (facts, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	all := p.rows[l.name]
+	return facts{at: time.Now(), stats: record{"version": "1.2", "upstream": "redis", "upstream_addr": "r:1", "clients": "12", "locks_held": "1234"}, rows: all[:min(rows, len(all))]}, p.err
+}
+
+func (p *told) change(change func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	change()
+}
+
+// terminal is a screen without a terminal, and what a user does there.
+type terminal struct {
+	t      *testing.T
+	screen tcell.SimulationScreen
+	ended  chan error
+
+	mu   sync.Mutex
+	text string // what stands there
+}
+
+func open(t *testing.T, p asker) *terminal {
+	t.Helper()
+	o, err := parse([]string{"--every", "100ms", "--address", "proxy:7"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	on := &terminal{t: t, screen: tcell.NewSimulationScreen("UTF-8"), ended: make(chan error, 1)}
+	v := newView(o, p)
+	shown := make(chan struct{}) // the size of a screen is set once it is shown
+	var once sync.Once
+	v.app.SetAfterDrawFunc(func(s tcell.Screen) {
+		once.Do(func() { close(shown) })
+		on.see(s)
+	})
+	go func() { on.ended <- v.run(t.Context(), on.screen) }()
+	<-shown
+	on.screen.SetSize(160, 24)
+	t.Cleanup(func() {
+		v.app.Stop()
+		if err := <-on.ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return on
+}
+
+// see keeps what stands on the screen.
+func (on *terminal) see(s tcell.Screen) {
+	var b strings.Builder
+	width, height := s.Size()
+	for y := range height {
+		b.WriteByte('\n')
+		for x := range width {
+			cell, _, _ := s.Get(x, y)
+			b.WriteString(cell)
+		}
+	}
+	on.mu.Lock()
+	defer on.mu.Unlock()
+	on.text = b.String()
+}
+
+func (on *terminal) seen() string {
+	on.mu.Lock()
+	defer on.mu.Unlock()
+	return on.text
+}
+
+// waitFor waits until all that is wanted stands on the screen, and nothing of what is not.
+func (on *terminal) waitFor(want []string, not ...string) {
+	on.t.Helper()
+	end := time.Now().Add(time.Minute)
+	for {
+		text := on.seen()
+		fits := true
+		for _, s := range want {
+			fits = fits && strings.Contains(text, s)
+		}
+		for _, s := range not {
+			fits = fits && !strings.Contains(text, s)
+		}
+		if fits {
+			return
+		}
+		if time.Now().After(end) {
+			on.t.Fatalf("not %q without %q:%s", want, not, text)
+		}
+		<-time.After(5 * time.Millisecond)
+	}
+}
+
+func (on *terminal) types(keys string) {
+	for _, r := range keys {
+		switch r {
+		case '\n':
+			on.screen.InjectKey(tcell.KeyEnter, 0, 0)
+		case '\t':
+			on.screen.InjectKey(tcell.KeyTab, 0, 0)
+		case '\x1b':
+			on.screen.InjectKey(tcell.KeyEscape, 0, 0)
+		default:
+			on.screen.InjectKey(tcell.KeyRune, r, 0)
+		}
+	}
+}
+
+// The lists, the filter, a pause, trouble, and names that would do something to a terminal.
+func TestView(t *testing.T) {
+	t.Parallel()
+	p := &told{rows: map[string][]record{
+		"Locks":   {{"key": "orders", "addr": "10.0.0.1:5", "name": "[red]shop", "ttl-ms": "12000", "lease-ms": "30000"}, {"key": "bad\x1b[2J\xff", "owner": "me"}},
+		"Waiters": {{"key": "invoices", "place": "3", "waiting-ms": "2500"}},
+		"Slow":    {{"command": "SET k v", "took": "12345"}},
+	}}
+	on := open(t, p)
+	on.waitFor([]string{"lockproxy 1.2", "clients: 12", "1,234 held", "LOCK", "orders", "10.0.0.1:5 [red]shop", "12 s of 30 s", `bad\x1b[2J\xff`, "1 Locks"}, "\x1b")
+	on.types("/ORD")
+	on.waitFor([]string{"only with: ORD", "orders"}, "bad")
+	on.types("q1\n") // as a part of the filter these are no keys
+	on.waitFor([]string{"only with: ORDq1"}, "orders")
+	on.types("/\x1b")
+	on.waitFor([]string{"orders", "bad"}, "only with")
+	on.types("2")
+	on.waitFor([]string{"invoices", "2.5 s"}, "orders")
+	on.types("p")
+	on.waitFor([]string{"p go on"})
+	p.change(func() { p.rows["Waiters"] = []record{{"key": "other"}} })
+	on.types("\t\t\t")
+	on.waitFor([]string{"SET k v", "12 ms"})
+	on.types("2")
+	on.waitFor([]string{"other"})
+	p.change(func() { p.rows["Waiters"] = nil })
+	on.types("p")
+	on.waitFor([]string{"PLACE"}, "other")
+	p.change(func() { p.err = errors.New("NOPERM \x1b]0;x") })
+	on.waitFor([]string{"proxy:7: NOPERM \\x1b]0;x"})
+	p.change(func() { p.err = nil })
+	on.waitFor([]string{"lockproxy 1.2"})
+	on.types("q")
+	if err := <-on.ended; err != nil {
+		t.Error(err)
+	}
+	on.ended <- nil // for who closes it
+}
+
+// What is wrong on the command line is said, and nothing else is done.
+func TestParse(t *testing.T) {
+	for _, args := range []string{"--every 1ms", "--rows 0", "--rows 10001", "--rows x", "--address redis+sentinel://a:1/m", "--address http://x", "more", "--what"} {
+		if _, err := parse(strings.Fields(args)); err == nil {
+			t.Errorf("%q is taken", args)
+		}
+	}
+	t.Setenv("LOCKPROXY_ADDRESS", "redis://ann:pass@h:7/3")
+	o, err := parse(nil)
+	if err != nil || o.target.Addr != "h:7" || o.target.User != "ann" || o.target.Password != "pass" || o.target.DB != 3 || o.every != time.Second || o.rows != 200 || o.once {
+		t.Errorf("%+v, %v", o, err)
+	}
+}
