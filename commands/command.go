@@ -1,10 +1,10 @@
 package commands
 
 import (
-	"path"
 	"strings"
 
 	"github.com/lockproxy/lockproxy/internal/commandtable"
+	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
@@ -229,10 +229,7 @@ func (r CommandReply) appendList(out []byte, args [][]byte) []byte {
 	fits := func(string) bool { return len(args) == 2 }
 	if len(args) == 5 && strings.EqualFold(string(args[3]), "PATTERN") {
 		pattern := strings.ToLower(string(args[4]))
-		fits = func(name string) bool {
-			match, err := path.Match(pattern, name)
-			return err == nil && match
-		}
+		fits = func(name string) bool { return lock.Glob(pattern, name) }
 	}
 	var names [][]byte
 	for _, e := range r.Elems {

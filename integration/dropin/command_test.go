@@ -94,6 +94,9 @@ func TestDropinCommand(t *testing.T) {
 		if got := added("COMMAND LIST FILTERBY PATTERN lock[il]*"); !slices.Equal(got, harness.Bulks("lockinfo", "locklist")) {
 			t.Errorf("COMMAND LIST by pattern: %q", got)
 		}
+		if got := added("COMMAND LIST FILTERBY PATTERN lockl[hi]s[t"); !slices.Equal(got, harness.Bulks("locklist")) {
+			t.Errorf("COMMAND LIST by a pattern that is not closed: %q", got)
+		}
 		if got := added("COMMAND LIST FILTERBY ACLCAT geo"); len(got) != 0 {
 			t.Errorf("COMMAND LIST by category: %q", got)
 		}

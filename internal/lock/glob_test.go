@@ -17,12 +17,12 @@ func TestGlobIsRedis(t *testing.T) {
 		{"h[a-c]llo", "hdllo", false}, {"a\\*c", "a*c", true}, {"a\\*c", "abc", false}, {"[\\]]", "]", true}, {"[abc", "b", true},
 		{"app:*:lock", "app:7:lock", true}, {"**a", "bba", true},
 	} {
-		if got := glob(c.pattern, c.name); got != c.want {
-			t.Errorf("glob(%q, %q) = %v", c.pattern, c.name, got)
+		if got := Glob(c.pattern, c.name); got != c.want {
+			t.Errorf("Glob(%q, %q) = %v", c.pattern, c.name, got)
 		}
 	}
 	began := time.Now()
-	glob(strings.Repeat("*a", 50)+"b", strings.Repeat("a", 10000))
+	Glob(strings.Repeat("*a", 50)+"b", strings.Repeat("a", 10000))
 	if took := time.Since(began); took > 5*time.Second {
 		t.Errorf("a hostile pattern took %v", took)
 	}

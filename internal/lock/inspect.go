@@ -110,7 +110,7 @@ const listPiece = 256
 func (m *Manager) List(owner, pattern string) []Entry {
 	out := append(m.holds.listHeld(owner), m.lines.listWaiting(owner)...)
 	if pattern != "" {
-		out = slices.DeleteFunc(out, func(e Entry) bool { return !glob(pattern, e.Key) })
+		out = slices.DeleteFunc(out, func(e Entry) bool { return !Glob(pattern, e.Key) })
 	}
 	for i := range out {
 		out[i].introduce()
@@ -227,9 +227,9 @@ func (ls *lines) longestWait() (age time.Duration) {
 	return age
 }
 
-// glob says whether name matches a pattern of Redis' KEYS and SCAN: * ? [abc] [^a] [a-z] and \\ before a literal byte.
+// Glob says whether name matches a pattern of Redis' KEYS and SCAN: * ? [abc] [^a] [a-z] and \\ before a literal byte.
 // It is linear in memory and at worst len(pattern) x len(name) in time, whatever the pattern.
-func glob(pattern, name string) bool {
+func Glob(pattern, name string) bool {
 	star, resume := -1, 0 // the last *, and where in name it stopped taking bytes
 	p, n := 0, 0
 	for n < len(name) {
