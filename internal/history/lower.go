@@ -154,7 +154,7 @@ func (l *lowering) add(o *Op) {
 		return
 	case o.Acquires():
 		t.kind = doAcquire
-	case o.Verb == "RENEW" && o.Outcome == Failed && t.settled: // it was done, and is over by now, perhaps
+	case o.Verb == "RENEW" && o.Outcome == Failed && (t.settled || o.tooLate()): // it was done, and is over by now, perhaps
 		l.vanish(o)
 		return
 	case o.Verb == "RENEW":

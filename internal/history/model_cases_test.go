@@ -97,6 +97,13 @@ func TestModel(t *testing.T) {
 			2 3 #1 FENCED k SET n 1 -> OK`},
 		{"FENCED by nobody", true, `
 			2 3 #1 FENCED k SET n 1 -> OK`},
+		{"RENEW that came after its own lease was over", false, `
+			0 1 #1 LOCK k PX 100 -> OK
+			2 30 #1 RENEW k PX 20 -> LOCKLOST
+			31 32 b LOCK k -> OK`},
+		{"LOCKLOST to a RENEW while the lease runs", true, `
+			0 1 #1 LOCK k PX 100 -> OK
+			2 10 #1 RENEW k PX 20 -> LOCKLOST`},
 		{"RENEW of nothing", true, `
 			2 3 #1 RENEW k -> 1`},
 		{"a lease that was renewed to less", false, `

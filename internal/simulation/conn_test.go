@@ -219,7 +219,7 @@ func (c *conn) fenced(ctx context.Context, o *history.Op) (reply any, err error)
 			return nil, err
 		}
 	}
-	return nil, history.Refused("ERR nothing was run") // as session says: the engine may be cut off from Redis
+	return nil, &lock.Error{Code: "ERR", Text: "nothing was run"} // as session says: the engine may be cut off from Redis
 }
 
 // command is a user's own, on the node that has the lock of the counter's name.
