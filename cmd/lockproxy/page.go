@@ -3,10 +3,8 @@ package main
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"log/slog"
-	"strconv"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/config"
@@ -76,11 +74,7 @@ const leastToken = 16
 
 // openToken reads the page's token; without one there is nothing to read.
 func openToken(cfg config.Config, log *slog.Logger) (*tlsfiles.Files, error) {
-	f, err := tlsfiles.Open(tlsfiles.Names{Password: cfg.Admin.TokenFile}, log)
-	if err == nil && cfg.Admin.TokenFile != "" && len(f.Password()) < leastToken {
-		return nil, errors.New(cfg.Admin.TokenFile + ": has less than " + strconv.Itoa(leastToken) + " bytes")
-	}
-	return f, err
+	return tlsfiles.Open(tlsfiles.Names{Password: cfg.Admin.TokenFile, Least: leastToken}, log)
 }
 
 // pageFiles are the files for TLS of the page.

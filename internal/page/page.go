@@ -121,10 +121,10 @@ func (p *Page) index(w http.ResponseWriter, r *http.Request) {
 }
 
 // asked is what a request wants to see.
-func asked(r *http.Request) wish {
+func asked(r *http.Request) filter {
 	q := r.URL.Query()
 	name := q.Get("name")
-	return wish{Name: name[:min(len(name), mostFilter)], Sort: q.Get("sort")}
+	return filter{Name: name[:min(len(name), mostFilter)], Sort: q.Get("sort")}
 }
 
 // render writes a whole document, or an error and nothing else.

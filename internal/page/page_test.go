@@ -186,7 +186,7 @@ func TestHostileNames(t *testing.T) {
 		}
 		pages = append(pages, w.Body.String())
 	}
-	frame, err := p.changed(t.Context(), wish{}, map[string][]byte{})
+	frame, err := p.changed(t.Context(), filter{}, map[string][]byte{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -518,7 +518,7 @@ func TestManyLocks(t *testing.T) {
 	for i := range frames {
 		p.look.taken = time.Time{} // as if it had been long ago
 		began := time.Now()
-		frame, err := p.changed(t.Context(), wish{}, sent)
+		frame, err := p.changed(t.Context(), filter{}, sent)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -538,7 +538,7 @@ func BenchmarkDraw(b *testing.B) {
 	p := New(e.options())
 	for b.Loop() {
 		p.look.taken = time.Time{}
-		if _, err := p.changed(b.Context(), wish{}, map[string][]byte{}); err != nil {
+		if _, err := p.changed(b.Context(), filter{}, map[string][]byte{}); err != nil {
 			b.Fatal(err)
 		}
 	}

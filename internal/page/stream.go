@@ -81,7 +81,7 @@ func (p *Page) pause(ctx context.Context, took time.Duration) bool {
 }
 
 // changed are the parts that are not as they were sent, as events. With none there is a comment, by which a client that has gone is noticed.
-func (p *Page) changed(ctx context.Context, wanted wish, sent map[string][]byte) ([]byte, error) {
+func (p *Page) changed(ctx context.Context, wanted filter, sent map[string][]byte) ([]byte, error) {
 	v := p.view(ctx, wanted)
 	v.Live = true
 	var frame bytes.Buffer

@@ -16,8 +16,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/slowlog"
 )
 
-// wish is what somebody wants to see.
-type wish struct {
+// filter is what somebody wants to see.
+type filter struct {
 	Name string // a part of it
 	Sort string // name, held, or else by how long one has waited
 }
@@ -25,7 +25,7 @@ type wish struct {
 // view is all that the page shows.
 type view struct {
 	About
-	wish
+	filter
 	Uptime  time.Duration
 	Trouble []string
 	Nodes   []Node
@@ -193,11 +193,11 @@ func present(held []lock.Entry) []lock.Entry {
 	return slices.DeleteFunc(held, func(e lock.Entry) bool { return e.Leaving })
 }
 
-// view is what a wish shows.
-func (p *Page) view(ctx context.Context, w wish) *view {
+// view is what a filter leaves.
+func (p *Page) view(ctx context.Context, w filter) *view {
 	all, longest := p.locks()
 	now := time.Now()
-	v := &view{About: p.About, wish: w, Uptime: now.Sub(p.About.Started), Cards: p.history.cards(p.Stats(), longest)}
+	v := &view{About: p.About, filter: w, Uptime: now.Sub(p.About.Started), Cards: p.history.cards(p.Stats(), longest)}
 	v.Trouble, v.Nodes = p.health.now(ctx, p)
 	lost := p.Losses()
 	for _, l := range lost[:min(len(lost), mostPast)] {
@@ -222,7 +222,7 @@ func (p *Page) takenAt() time.Time {
 }
 
 // choose picks those that are shown, and says of how many.
-func choose(all []row, w wish) (some []row, of int) {
+func choose(all []row, w filter) (some []row, of int) {
 	picked := make([]*row, 0, len(all))
 	for i := range all {
 		if strings.Contains(all[i].Key, w.Name) {

@@ -22,6 +22,7 @@ type Names struct {
 	Certs, Keys []string // pairs: the key of Certs[i] is in Keys[i]; a certificate's chain follows it in its file
 	CA          string   // a bundle of authorities
 	Password    string   // one line; a file of its own kind, not with the others
+	Least       int      // bytes that the password must have
 }
 
 // Files holds what was last found good. Any goroutine may use it.

@@ -143,6 +143,22 @@ func TestPassword(t *testing.T) {
 	}
 }
 
+// A password that must have some length is not exchanged for a shorter one.
+func TestShortPassword(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "password")
+	names := Names{Password: file, Least: 4}
+	write(t, file, []byte("abc\n"))
+	if _, err := Open(names, slog.Default()); err == nil {
+		t.Error("opened with 3 bytes")
+	}
+	write(t, file, []byte("abcd\n"))
+	f, _ := open(t, names)
+	write(t, file, []byte("x\n"))
+	if err := f.Look(); err == nil || f.Password() != "abcd" {
+		t.Errorf("%q, %v", f.Password(), err)
+	}
+}
+
 // As Kubernetes mounts secrets: the file is a link into ..data, which is a link that is exchanged.
 func TestExchangedLinks(t *testing.T) {
 	a, dir := testredis.NewAuthority(t), t.TempDir()

@@ -29,6 +29,9 @@ func (n Names) parse(contents [][]byte) (*Material, error) {
 	var err error
 	if n.Password != "" {
 		m.Password, err = password(contents[len(contents)-1])
+		if err == nil && len(m.Password) < n.Least {
+			err = fmt.Errorf("has less than %d bytes", n.Least)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", n.Password, err)
 		}

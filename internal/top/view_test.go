@@ -55,7 +55,7 @@ func open(t *testing.T, p asker) *terminal {
 		once.Do(func() { close(shown) })
 		on.see(s)
 	})
-	go func() { on.ended <- v.run(t.Context(), on.screen) }()
+	go on.run(t.Context(), v)
 	<-shown
 	on.screen.SetSize(160, 24)
 	t.Cleanup(func() {
@@ -66,6 +66,9 @@ func open(t *testing.T, p asker) *terminal {
 	})
 	return on
 }
+
+// run shows the view until the user leaves.
+func (on *terminal) run(ctx context.Context, v *view) { on.ended <- v.run(ctx, on.screen) }
 
 // see keeps what stands on the screen.
 func (on *terminal) see(s tcell.Screen) {
