@@ -92,13 +92,17 @@ func (a *app) build(ctx context.Context) (err error) {
 		return fmt.Errorf("upstream: %w", err)
 	}
 	telemetry.ObserveAges(a.locks.Ages)
+	certified, err := a.certificateUsers()
+	if err != nil {
+		return err
+	}
 	a.server = session.NewServer(session.Options{
 		Upstream: session.Upstream{Node: a.node, Cluster: a.cluster, Locks: a.locks, Budget: a.budget, Service: service,
 			Embedded: a.store != nil, ReadFrom: session.ReadFrom(cfg.Cluster.ReadFrom)},
 		Limits: limits(cfg), CommandRules: a.rules(cfg),
 		Appearance:      session.Appearance{Version: versionText(), Present: cfg.Listen.Present == "cluster", Announce: cfg.Listen.Announce},
 		Steering:        session.Steering{Reload: a.Reload, Drain: a.stop},
-		UpstreamTimeout: cfg.Upstream.Timeout, Logger: log,
+		UpstreamTimeout: cfg.Upstream.Timeout, CertificateUser: certified, Logger: log,
 	})
 	if err = a.open(ctx); err != nil {
 		return err

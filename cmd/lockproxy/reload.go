@@ -142,6 +142,9 @@ func checkFiles(cfg config.Config) error {
 	if _, err := tlsfiles.Open(pageFiles(cfg), slog.Default()); err != nil {
 		faults = append(faults, fmt.Errorf("admin-tls: %w", err))
 	}
+	if _, err := tlsfiles.Open(tlsfiles.Names{Users: cfg.TLS.UserPasswords}, slog.Default()); err != nil {
+		faults = append(faults, fmt.Errorf("tls-auth-user-passwords: %w", err))
+	}
 	for _, file := range []string{cfg.Upstream.PasswordFile, cfg.Upstream.SentinelPasswordFile, cfg.Quorum.PasswordFile} {
 		if _, err := tlsfiles.Open(tlsfiles.Names{Password: file}, slog.Default()); err != nil {
 			faults = append(faults, fmt.Errorf("password file: %w", err))

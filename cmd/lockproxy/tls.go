@@ -125,6 +125,21 @@ func (a *app) secret(to *upstream.Secret, file string) error {
 	return nil
 }
 
+// certificateUsers are the passwords of the users whom certificates name; nil: they name nobody.
+func (a *app) certificateUsers() (func(name string) (password string, known bool), error) {
+	if a.cfg.TLS.User == "off" {
+		return nil, nil
+	}
+	files, err := a.keepFresh(tlsfiles.Names{Users: a.cfg.TLS.UserPasswords})
+	if err != nil {
+		return nil, fmt.Errorf("tls-auth-user-passwords: %w", err)
+	}
+	return func(name string) (string, bool) {
+		password, known := files.Now().Users[name]
+		return password, known
+	}, nil
+}
+
 // upstreamFiles are the files for connections to Redis.
 func upstreamFiles(cfg config.Config) tlsfiles.Names {
 	names := tlsfiles.Names{CA: cfg.Upstream.TLSCA}

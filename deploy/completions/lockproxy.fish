@@ -9,6 +9,8 @@ complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l tls-cert -
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l tls-key -r -F -d 'its key'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l tls-client-ca -r -F -d 'authorities of the clients’ certificates'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l tls-client-auth -x -a 'no optional required' -d 'Must clients show a certificate? no, optional (one that is shown must be good) or required'
+complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l tls-auth-user -x -a 'off cn' -d 'cn: a client that shows a good certificate is the user of Redis that the certificate’s common name says, without AUTH, as with Redis’ tls-auth-clients-user CN'
+complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l tls-auth-user-passwords -r -F -d 'The file for tls-auth-user'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l proxy-protocol -x -a 'off required' -d 'required: each connection to a TCP listener begins with a PROXY protocol header, version 1 or 2, as a load balancer sends it, and the client’s address is the one in it'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l proxy-protocol-from -x -d 'The load balancers'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l reuse-port -x -a 'yes no' -d 'yes: other processes that say so may listen at the same TCP addresses, those of tls-listen, metrics-listen and admin-listen included (SO_REUSEPORT, as the same user), and the system shares new clients out'

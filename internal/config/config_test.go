@@ -23,6 +23,7 @@ func TestDefaults(t *testing.T) {
 	}
 	want := Config{
 		Listen:  Listen{Addresses: []string{"127.0.0.1:6380"}, ReusePort: "no", ProxyProtocol: "off", ProtectedMode: "yes", Present: "standalone"},
+		TLS:     TLS{User: "off"},
 		Cluster: Cluster{Refresh: 5 * time.Second, Retry: 5 * time.Second, ReadFrom: "master", PubSub: "both"},
 		Quorum:  Quorum{MaxLease: time.Minute, NodeTimeout: 200 * time.Millisecond},
 		Locks: Locks{WatchdogTimeout: 30 * time.Second, ImplicitReentry: "auto", WarmChannels: 1024, WaitPoll: 3 * time.Second,
@@ -246,7 +247,7 @@ func TestConfigurationPageIsFresh(t *testing.T) {
 
 func TestTLSFaultsAreNamed(t *testing.T) {
 	for fault, args := range map[string]string{
-		"":                                       "--tls-listen :1 --tls-cert c --tls-key k --tls-client-ca a --proxy-protocol required --proxy-protocol-from 10.0.0.0/8,::1 --upstream rediss://r --upstream-tls-ca a --upstream-tls-cert c --upstream-tls-key k --upstream-tls-server-name n",
+		"":                                       "--tls-listen :1 --tls-cert c --tls-key k --tls-client-ca a --proxy-protocol required --proxy-protocol-from 10.0.0.0/8,::1 --upstream rediss://r --upstream-tls-ca a --upstream-tls-cert c --upstream-tls-key k --upstream-tls-server-name n --tls-auth-user cn --tls-auth-user-passwords f",
 		"listen: no address":                     "--listen=",
 		"tls-listen: needs tls-cert":             "--tls-listen :1",
 		`tls-listen: "unix:///x" is not`:         "--tls-listen unix:///x --tls-cert c --tls-key k",
@@ -261,6 +262,10 @@ func TestTLSFaultsAreNamed(t *testing.T) {
 		`proxy-protocol-from: "localhost"`:       "--proxy-protocol required --proxy-protocol-from localhost",
 		"upstream-tls-cert, upstream-tls-key":    "--upstream rediss://r --upstream-tls-cert c",
 		"do nothing without a rediss://":         "--upstream redis://r --upstream-tls-ca a",
+		"tls-auth-user: needs tls-client-ca":     "--tls-listen :1 --tls-cert c --tls-key k --tls-auth-user cn --tls-auth-user-passwords f",
+		"tls-auth-user: needs tls-auth-user-pas": "--tls-listen :1 --tls-cert c --tls-key k --tls-client-ca a --tls-auth-user cn",
+		"tls-auth-user-passwords: does nothing":  "--tls-listen :1 --tls-cert c --tls-key k --tls-client-ca a --tls-auth-user-passwords f",
+		`tls-auth-user: "dn" is not`:             "--tls-auth-user dn",
 		`protected-mode: "maybe"`:                "--protected-mode maybe",
 		"max-clients-per-address: -1":            "--max-clients-per-address -1",
 	} {

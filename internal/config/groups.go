@@ -40,6 +40,9 @@ type TLS struct {
 	Keys       []string
 	ClientCA   string
 	ClientAuth string // no, optional or required; "" is required with a ClientCA, else no
+
+	User          string // off, or cn: a certificate's common name is its client's user
+	UserPasswords string // a file; "" with off
 }
 
 // Cluster are settings for a Redis Cluster upstream.

@@ -1,6 +1,7 @@
 package downstream
 
 import (
+	"crypto/tls"
 	"net"
 	"time"
 
@@ -25,6 +26,18 @@ func (c *Conn) Client() Client { return c.client }
 
 // Addr is the client's address as Redis writes it.
 func (c *Conn) Addr() string { return c.addr }
+
+// CertificateName is the common name in the certificate that the client has shown, and that was found good; "": none.
+func (c *Conn) CertificateName() string {
+	secure, ok := c.Conn.(*tls.Conn)
+	if !ok {
+		return ""
+	}
+	if state := secure.ConnectionState(); len(state.VerifiedChains) > 0 {
+		return state.VerifiedChains[0][0].Subject.CommonName
+	}
+	return ""
+}
 
 // LocalName is the address it came to, as Redis writes it.
 func (c *Conn) LocalName() string { return c.laddr }

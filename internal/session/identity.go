@@ -142,6 +142,7 @@ func (s *Session) Reset() {
 	if s.access.lowered = s.srv.access.mustAuth.Load(); s.access.lowered {
 		s.access.admitted = 0
 	}
+	s.certificate()
 }
 
 // stillFits holds what was read before RESET took effect, or begun to be read, to the limits of a client that must log

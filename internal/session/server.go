@@ -42,6 +42,8 @@ type Options struct {
 	Appearance
 	Steering
 	UpstreamTimeout time.Duration // for Redis' reply to a command; 0: none
+	// CertificateUser is the password of a user whom certificates may name. nil: they name nobody.
+	CertificateUser func(name string) (password string, known bool)
 	Logger          *slog.Logger
 }
 

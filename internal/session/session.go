@@ -86,6 +86,7 @@ type pipes struct {
 // access is what Redis has let the client do so far.
 type access struct {
 	user     *share.User
+	asked    bool  // for the user whom the client's certificate names: it has yet to be logged in
 	lowered  bool  // has gone back to the limits of those who must log in
 	admitted int64 // in that era of the server's Redis has let this identity run a command; 0: in none
 }
@@ -135,6 +136,7 @@ func newSession(s *Server, g *downstream.Conn, id int64) *Session {
 	c := &Session{srv: s, guard: g, ident: s.fresh(),
 		peer: peer{id: id, addr: g.Addr(), laddr: g.LocalName(), unix: g.Unix(), remote: s.o.Protected && !g.Local()}}
 	c.access.user, _ = s.users.Join("") // whose clients are not limited
+	c.certificate()
 	c.pipes.Forwarder = backend.NewForwarder(s.up.backend, &s.up.common, host{c}, g)
 	c.own = own.New(&s.up.own, host{c}, g, id, c.pipes.Forwarder)
 	c.pipes.replicas = s.o.ReadFrom == ReadReplica
@@ -190,6 +192,9 @@ func (s *Session) command(cmd redcon.Command) {
 // dispatch adds a command to the run to be forwarded, or forwards that run and answers the command here, or has it run
 // on a connection of the session's own.
 func (s *Session) dispatch(cmd redcon.Command) {
+	if s.access.asked && !s.certified() {
+		return
+	}
 	t := s.srv.facts.table.Load()
 	c, answer := t.find(cmd.Args)
 	if s.srv.up.needsCommands && !s.srv.facts.told() {

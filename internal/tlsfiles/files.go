@@ -1,4 +1,4 @@
-// Package tlsfiles keeps the certificates, keys and authorities of some PEM files, or the password of another, and takes new
+// Package tlsfiles keeps the certificates, keys and authorities of some PEM files, or the passwords of another, and takes new
 // ones on when the files change, without a restart.
 package tlsfiles
 
@@ -23,6 +23,7 @@ type Names struct {
 	CA          string   // a bundle of authorities
 	Password    string   // one line; a file of its own kind, not with the others
 	Least       int      // bytes that the password must have
+	Users       string   // a user and its password on each line; a file of its own kind, too
 }
 
 // Files holds what was last found good. Any goroutine may use it.
@@ -131,7 +132,7 @@ func (n Names) read() (contents [][]byte, sum digest, err error) {
 
 func (n Names) all() []string {
 	all := append(append([]string(nil), n.Certs...), n.Keys...)
-	for _, name := range []string{n.CA, n.Password} {
+	for _, name := range []string{n.CA, n.Password, n.Users} {
 		if name != "" {
 			all = append(all, name)
 		}
@@ -140,7 +141,7 @@ func (n Names) all() []string {
 }
 
 func (n Names) what() string {
-	if n.Password != "" {
+	if n.Password+n.Users != "" {
 		return "passwords"
 	}
 	return "certificates"

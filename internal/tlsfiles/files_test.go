@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"log/slog"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -294,5 +295,30 @@ func TestClientAuthorityIsReloaded(t *testing.T) {
 	}
 	if _, err := handshake(server, fresh); err != nil {
 		t.Error(err)
+	}
+}
+
+// A file of users is taken on as it is written, and never shown.
+func TestUsersAreRead(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "users")
+	for text, want := range map[string]map[string]string{
+		"":                         {},
+		"# none\n\n":               {},
+		"a secret":                 {"a": "secret"},
+		"a two words \r\nb  #\r\n": {"a": "two words ", "b": " #"},
+		"secret":                   nil,
+		" secret":                  nil,
+		"a secret\na other":        nil,
+		"a\tsecret x":              nil,
+		"a secret\x00":             nil,
+	} {
+		write(t, path, []byte(text))
+		f, err := Open(Names{Users: path}, slog.Default())
+		switch {
+		case want == nil && (err == nil || strings.Contains(err.Error(), "secret")):
+			t.Errorf("%q: %v", text, err)
+		case want != nil && (err != nil || !maps.Equal(f.Now().Users, want)):
+			t.Errorf("%q: %v, %v", text, f, err)
+		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // Material is what the files held at one moment. It is never changed.
@@ -14,6 +15,7 @@ type Material struct {
 	Certificates []tls.Certificate // the first one is for clients that name no server, or an unknown one
 	Authorities  *x509.CertPool    // nil: no CA file
 	Password     string            // "": no such file
+	Users        map[string]string // the password of each; nil: no such file
 }
 
 // parse reads contents in the order of read.
@@ -36,6 +38,11 @@ func (n Names) parse(contents [][]byte) (*Material, error) {
 			return nil, fmt.Errorf("%s: %w", n.Password, err)
 		}
 	}
+	if n.Users != "" {
+		if m.Users, err = users(contents[len(contents)-1]); err != nil {
+			return nil, fmt.Errorf("%s: %w", n.Users, err)
+		}
+	}
 	if n.CA == "" {
 		return m, nil
 	}
@@ -55,6 +62,32 @@ func password(content []byte) (string, error) {
 		return "", errors.New("holds more than one line")
 	}
 	return string(line), nil
+}
+
+// users reads a line for each user: the name, a space, and the password, which is all that follows. Empty lines and those that begin with
+// # are left out. The errors show no password.
+func users(content []byte) (map[string]string, error) {
+	all := map[string]string{}
+	if bytes.ContainsRune(content, 0) {
+		return nil, errors.New("holds a zero byte")
+	}
+	n := 0
+	for line := range strings.Lines(string(content)) {
+		n++
+		line = strings.TrimRight(line, "\r\n")
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		name, password, _ := strings.Cut(line, " ")
+		if name == "" || password == "" || strings.ContainsRune(name, '\t') {
+			return nil, fmt.Errorf("line %d is not a user, a space and a password", n)
+		}
+		if _, twice := all[name]; twice {
+			return nil, fmt.Errorf("line %d: there is a password of %q before", n, name)
+		}
+		all[name] = password
+	}
+	return all, nil
 }
 
 // authorities reads a bundle, all of it: x509's own AppendCertsFromPEM passes over what it does not understand, and so

@@ -1,0 +1,47 @@
+package session
+
+import (
+	"github.com/lockproxy/lockproxy/internal/downstream"
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+// A client's certificate may name its user: see Options.CertificateUser. Such a client is logged in when its next command comes, at first and
+// after a RESET: so a connection that says nothing costs Redis nothing.
+
+// certificate notes that the client is to be logged in as the user whom its certificate names, if that one may be named.
+func (s *Session) certificate() {
+	if s.srv.o.CertificateUser == nil {
+		return
+	}
+	if _, known := s.srv.o.CertificateUser(s.guard.CertificateName()); known {
+		s.access.asked, s.access.lowered = true, false
+		s.guard.SetLimits(s.srv.limitsFor(true))
+	}
+}
+
+// certified logs the client in, or has the command at work answered with why that could not be. A client whom Redis refuses is closed: it is
+// not the user that it must take itself for.
+func (s *Session) certified() bool {
+	user := s.guard.CertificateName()
+	password, known := s.srv.o.CertificateUser(user)
+	if !known { // any more
+		s.access.asked = false
+		s.guard.SetLimits(s.srv.limitsFor(false))
+		return true
+	}
+	err := s.authenticate(user, password)
+	if err == nil {
+		s.access.asked = false
+		s.loggedIn(user, password)
+		s.showToRedis()
+		return true
+	}
+	s.forward()
+	s.fail(err)
+	if upstream.Refused(err) != nil {
+		s.srv.log.Warn("closed a client whose certificate names a user that could not be logged in", "client", s.peer.addr, "user", user, "error", err)
+		s.flush()
+		s.guard.HangUp(downstream.Left, err.Error())
+	}
+	return false
+}
