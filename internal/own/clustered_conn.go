@@ -167,7 +167,7 @@ func (h subscriber) Connect(ctx context.Context, id upstream.Identity, at *clust
 }
 
 // Hello implements subscription.Host.
-func (h subscriber) Hello(c *dedicated.Conn, id upstream.Identity) error { return hello(c, id, false) }
+func (h subscriber) Hello(c *dedicated.Conn, id upstream.Identity) error { return hello(c, id) }
 
 // Find implements subscription.Host.
 func (h subscriber) Find(name string) *commandtable.Command { return h.u.find(name) }

@@ -1,7 +1,6 @@
 package own
 
 import (
-	"cmp"
 	"strconv"
 
 	"github.com/lockproxy/lockproxy/internal/backend"
@@ -10,25 +9,25 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// Authenticate logs the client's own connection in as well, with the words of its AUTH.
-func (o *Connections) Authenticate(args [][]byte) error {
+// Authenticate logs the client's own connection in as well, with these words.
+func (o *Connections) Authenticate(words ...string) error {
 	p := o.current()
 	if p == nil {
 		return nil
 	}
 	defer o.release()
-	words := make([]string, len(args))
-	for i, a := range args {
-		words[i] = string(a)
+	err := change(p.Conn, &dedicated.Reply{}, words...)
+	if err == nil {
+		p.Authenticated()
 	}
-	return logIn(p.Conn, true, &dedicated.Reply{}, words...)
+	return err
 }
 
-// Hello has the client's own connections speak id's protocol; auth: and log in as id.
-func (o *Connections) Hello(id upstream.Identity, auth bool) error {
+// Hello has the client's own connections speak id's protocol.
+func (o *Connections) Hello(id upstream.Identity) error {
 	if p := o.current(); p != nil {
 		defer o.release()
-		if err := hello(p.Conn, id, auth); err != nil {
+		if err := hello(p.Conn, id); err != nil {
 			return err
 		}
 	}
@@ -36,23 +35,16 @@ func (o *Connections) Hello(id upstream.Identity, auth bool) error {
 }
 
 // hello is Hello of one connection.
-func hello(p *dedicated.Conn, id upstream.Identity, auth bool) error {
-	words := []string{"HELLO", strconv.Itoa(id.Proto)}
-	if auth {
-		words = append(words, "AUTH", cmp.Or(id.User, "default"), id.Password)
-	}
-	return logIn(p, auth, &dedicated.Reply{Effect: dedicated.Effect{Proto: id.Proto}}, words...)
+func hello(p *dedicated.Conn, id upstream.Identity) error {
+	return change(p, &dedicated.Reply{Effect: dedicated.Effect{Proto: id.Proto}}, "HELLO", strconv.Itoa(id.Proto))
 }
 
-// logIn asks p what makes it another user's, or another protocol's.
-func logIn(p *dedicated.Conn, auth bool, e *dedicated.Reply, words ...string) error {
+// change asks p what makes it another user's, or another protocol's.
+func change(p *dedicated.Conn, e *dedicated.Reply, words ...string) error {
 	p.Taint()
 	reply, err := p.Ask(e, backend.QuestionTime, words...)
 	if line, bad := resp.ErrorLine(reply); err == nil && bad {
 		err = &upstream.ReplyError{Line: line}
-	}
-	if err == nil && auth {
-		p.Authenticated()
 	}
 	return err
 }

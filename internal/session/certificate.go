@@ -29,11 +29,9 @@ func (s *Session) certified() bool {
 		s.guard.SetLimits(s.srv.limitsFor(false))
 		return true
 	}
-	err := s.authenticate(user, password)
+	err := s.Login(user, password)
 	if err == nil {
 		s.access.asked = false
-		s.loggedIn(user, password)
-		s.showToRedis()
 		return true
 	}
 	s.forward()

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"net"
 	"strconv"
@@ -26,38 +27,36 @@ func (s *Session) DB() int { return s.ident.DB }
 
 // Login implements commands.Identity.
 func (s *Session) Login(user, password string) error {
-	if err := s.authenticate(user, password); err != nil {
-		return err
-	}
-	words := bytesOf([]string{"AUTH", user, password})
+	words := []string{"AUTH", user, password}
 	if user == "" {
-		words = bytesOf([]string{"AUTH", password})
+		words = []string{"AUTH", password}
 	}
-	if err := s.own.Authenticate(words); err != nil {
+	if err := s.authenticate(user, password, words); err != nil {
 		return err
 	}
-	s.loggedIn(user, password)
 	s.showToRedis()
 	return nil
 }
 
-// loggedIn has the client be the user whom Redis has let in.
-func (s *Session) loggedIn(user, password string) {
-	id := s.ident
-	id.User, id.Password = user, password
-	s.identity(id)
-	s.guard.SetLimits(s.srv.limitsFor(true))
-}
-
-// authenticate asks Redis, until the client has gone. From then on the client counts for the user.
-func (s *Session) authenticate(user, password string) error {
+// authenticate has Redis, which is asked until the client has gone, and with words the client's own connection, let the client in as the
+// user. Unless both do, it stays who it was.
+func (s *Session) authenticate(user, password string, words []string) error {
 	ctx := s.clientContext()
 	ctx, cancel := context.WithTimeoutCause(ctx, backend.QuestionTime, upstream.ErrTimeout)
 	defer cancel()
 	if err := s.srv.up.backend.Authenticate(ctx, s.host(), user, password); err != nil {
 		return err
 	}
-	return s.takeShare(userName(user))
+	return s.takeShare(userName(user), func() error {
+		if err := s.own.Authenticate(words...); err != nil {
+			return err
+		}
+		id := s.ident
+		id.User, id.Password = user, password
+		s.identity(id)
+		s.guard.SetLimits(s.srv.limitsFor(true))
+		return nil
+	})
 }
 
 // showToRedis has a shared connection as the client's user, which Redis closes when it deletes the user: so the client's end is noticed,
@@ -81,10 +80,10 @@ func (s *Session) host() string {
 // Greet implements commands.Identity. Redis is asked on the connection the client would have.
 func (s *Session) Greet(o commands.HelloOptions) (answer resp.Reply, err error) {
 	if o.Auth {
-		if err := s.authenticate(o.User, o.Password); err != nil {
+		words := []string{"AUTH", cmp.Or(o.User, "default"), o.Password}
+		if err := s.authenticate(o.User, o.Password, words); err != nil {
 			return answer, err
-		}
-		s.loggedIn(o.User, o.Password) // as in Redis, it stands even if what follows fails
+		} // as in Redis, it stands even if what follows fails
 	}
 	id := s.ident
 	if o.Proto != 0 {
@@ -95,7 +94,7 @@ func (s *Session) Greet(o commands.HelloOptions) (answer resp.Reply, err error) 
 	}
 	answer, err = s.pipes.Hello(id)
 	if err == nil {
-		err = s.own.Hello(id, o.Auth)
+		err = s.own.Hello(id)
 	}
 	if err != nil {
 		return answer, err

@@ -290,7 +290,8 @@ func (s *Session) identity(id upstream.Identity) {
 	s.mu.Unlock()
 	s.access.admitted = 0
 	if id.Anonymous() {
-		_ = s.takeShare("") // whose clients are not limited
+		nobody, _ := s.srv.users.Join("") // whose clients are not limited
+		s.countFor(nobody)
 	}
 }
 

@@ -13,21 +13,31 @@ import (
 // UserLimits are those of the clients of one user together; 0: no limit.
 type UserLimits = share.Limits
 
-// takeShare has the client count for a user whose password Redis has taken, unless that one has too many clients.
-func (s *Session) takeShare(user string) error {
+// takeShare has become run for a client whose password Redis has taken, unless that user has too many clients. The client counts for the
+// user when that has succeeded, and for whom it was if not.
+func (s *Session) takeShare(user string, become func() error) error {
 	if s.access.user.Name() == user {
-		return nil
+		return become()
 	}
 	to, err := s.srv.users.Join(user)
 	if err != nil {
 		return &upstream.ReplyError{Line: "ERR " + err.Error()}
 	}
+	if err := become(); err != nil {
+		s.srv.users.Leave(to)
+		return err
+	}
+	s.countFor(to)
+	return nil
+}
+
+// countFor has the client count for a user it has joined.
+func (s *Session) countFor(to *share.User) {
 	s.srv.users.Leave(s.access.user)
 	s.access.user = to
 	if l := s.locks.engine.Load(); l != nil {
 		l.SetUser(to)
 	}
-	return nil
 }
 
 // askingVerbs are those that are refused to a user who is over the share: those that give back, or keep, never are.

@@ -1,11 +1,14 @@
 package session
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/internal/share"
+	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
 // A user's clients get errors when they take more than their share together, and other users' do not.
@@ -89,5 +92,42 @@ func TestShareOfAUser(t *testing.T) {
 	}
 	for range 30 {
 		c.expect("$-1\r\n", "GET", "k")
+	}
+}
+
+// A login that fails on the client's own connection has the client stay who it was, also in what it counts for.
+func TestShareOfAFailedLogin(t *testing.T) {
+	t.Parallel()
+	redis := testredis.StartCluster(t, 2, 0)
+	redis.Servers[0].Do(t, "ACL", "SETUSER", "alice", "on", ">pw", "~*", "&*", "+@all")
+	p := startProxyOf(t, redis, func(o *Options) { o.PerUser = share.Limits{Clients: 1, Locks: 1} })
+	keyAt := func(s *testredis.Server) string {
+		for i := 0; ; i++ {
+			key := "k" + strconv.Itoa(i)
+			if owner, err := redis.Owner(cluster.Slot([]byte(key))); err != nil {
+				t.Fatal(err)
+			} else if owner == s {
+				return key
+			}
+		}
+	}
+	known, elsewhere := keyAt(redis.Servers[0]), keyAt(redis.Servers[1])
+	watch := dialWire(t, p.addr)
+	for i, words := range [][]string{{"AUTH", "alice", "pw"}, {"HELLO", "3", "AUTH", "alice", "pw"}} {
+		w := dialWire(t, p.addr)
+		w.expect("+OK\r\n", "LOCK", "l"+strconv.Itoa(i))
+		w.expect("+OK\r\n", "WATCH", elsewhere)
+		if got := w.do(words...); !strings.HasPrefix(got, "-WRONGPASS") {
+			t.Fatalf("%q: %q", words, got)
+		}
+		if info := w.do("CLIENT", "INFO"); !strings.Contains(info, " user=default ") {
+			t.Errorf("%q: %q", words, info)
+		}
+		alice := dialWire(t, p.addr)
+		alice.expect("+OK\r\n", "AUTH", "alice", "pw")
+		alice.expect("+OK\r\n", "LOCK", known)
+		alice.conn.Close()
+		w.conn.Close()
+		eventually(t, "their locks are given back", func() bool { return strings.Contains(watch.do("INFO", "lockproxy"), "locks_held:0\r\n") })
 	}
 }
