@@ -129,9 +129,7 @@ func TestQuorumClientKilled(t *testing.T) {
 	wants(t, w, "+OK", "LOCK", "k")
 }
 
-// Ten clients on two proxies count by GET and SET, two nodes of five being down. Each of the other three is needed then: on a busy machine the
-// heads of the two lines may split the votes for seconds, and one that is taken back too late stays until its lease is over. Ten such turns
-// are less than the two minutes for which a client waits for its own.
+// Twenty clients on two proxies count by GET and SET, two nodes of five being down.
 func TestQuorumExclusion(t *testing.T) {
 	t.Parallel()
 	data, nodes := testredis.Start(t), harness.StartNodes(t, 5)
@@ -146,7 +144,7 @@ func TestQuorumExclusion(t *testing.T) {
 	}
 	nodes[0].Kill()
 	nodes[3].Stop()
-	const clients, times = 10, 10
+	const clients, times = 20, 10
 	harness.Together(clients, func(i int) {
 		w := harness.Dial(t, proxies[i%2].Addr())
 		for range times {

@@ -27,7 +27,7 @@ func (c *Client) newAcquire(h *hold, r Request, w *waiter) *acquire {
 		Replicas: r.Replicas, ReplicaWait: r.replicaWait(), Patience: r.patience(), Blocks: r.Blocks, Queues: w != nil && r.Fair,
 	}}
 	if w != nil && w.line != nil {
-		a.Patience = 0 // it comes again soon
+		a.Patience, a.Splits = 0, w.splits // it comes again soon
 	}
 	a.update()
 	if h.explicit {

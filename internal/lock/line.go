@@ -58,9 +58,7 @@ type waiter struct {
 	changed chan struct{} // something in its line has changed
 	offer   chan offer    // one for each time it was claimed
 
-	// Its own goroutine's.
-	hears []lockstore.Subscription // as the head of its line: to the line's channel, and of a fair one to its own
-	lost  int64                    // the not-after of a request without an answer, after which it may stand in the fair queue
+	asking
 
 	// guarded by lines.mu
 	line    *line
@@ -69,6 +67,13 @@ type waiter struct {
 	called  bool  // it tries although it is not the head: the fair queue has lost it, or it is its turn there
 	parked  bool  // it waits, and may be claimed
 	claimed bool  // an offer is on its way
+}
+
+// asking is what a waiter's own goroutine keeps between its tries.
+type asking struct {
+	hears  []lockstore.Subscription // as the head of its line: to the line's channel, and of a fair one to its own
+	splits int                      // how often in a row its tries were split, on a quorum
+	lost   int64                    // the not-after of a request without an answer, after which it may stand in the fair queue
 }
 
 func newWaiter(ctx context.Context, c *Client, r Request) *waiter {

@@ -148,6 +148,7 @@ func (c *Client) reentryRefused() bool {
 type refusal struct {
 	ttl, ticket int64
 	turn        bool
+	split       bool // of a quorum: several asked at once, and come again after ttl
 }
 
 // try asks Redis once, for a verb that waits as w, or (nil) does not wait.
@@ -203,7 +204,7 @@ func (a *acquire) finish(ctx context.Context, ans lockstore.Acquired, err error)
 	g, err := a.conclude(ctx, ans)
 	var no refusal
 	if ans.Code == 0 {
-		no = refusal{ans.TTL, ans.Token, ans.Count == 1}
+		no = refusal{ans.TTL, ans.Token, ans.Count == 1, ans.Split}
 	}
 	return g, no, err
 }

@@ -216,6 +216,9 @@ func (w *waiter) listen(ctx context.Context, over <-chan time.Time) error {
 
 // refused notes what Redis said to a waiter.
 func (ls *lines) refused(w *waiter, no refusal) {
+	if w.splits++; !no.split {
+		w.splits = 0
+	}
 	ls.mu.Lock()
 	if no.ticket != 0 && no.ticket != w.ticket {
 		w.ticket = no.ticket

@@ -34,6 +34,7 @@ type Acquire struct {
 	ReplicaWait time.Duration // within that
 	Patience    time.Duration // for how long it is sent again that was surely not done
 	Blocks      bool          // whoever asks waits, and comes again after a refusal
+	Splits      int           // how often in a row a quorum's votes were split when it asked
 	Queues      bool          // a refusal puts it into the fair queue,
 	Ticket      int64         // at this place; 0: the last
 }
@@ -49,6 +50,7 @@ type Acquired struct {
 
 	Acked    int64     // replicas that have it
 	Attempt  string    // of a quorum: under which the hold counts there
+	Split    bool      // of a quorum: nobody may have the lock, since several asked at once; TTL is when to ask again
 	Sent     time.Time // before the request that was answered: the lease counts from then
 	NotAfter int64     // of the request sent last, whatever came of it
 }

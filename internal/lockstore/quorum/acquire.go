@@ -15,11 +15,14 @@ const splitTries = 4
 
 // Acquire asks all nodes for a lock. What it returns is final: what no majority gave is taken back.
 func (q *store) Acquire(ctx context.Context, a *lockstore.Acquire) (lockstore.Acquired, error) {
-	for try := 1; ; try++ {
+	for splits := a.Splits; ; splits++ {
 		v := q.vote(a)
 		t := q.tallyOf(v.all)
 		ans, err := q.judge(a, v, t)
 		ans.Sent, ans.Attempt = v.sent, v.attempt
+		if t.Verdict() == tally.Split {
+			ans.Split, ans.TTL = true, splitPause(time.Since(v.sent), splits).Milliseconds()
+		}
 		if err == nil && ans.Code == 1 && a.Fence {
 			ans.Token, err = q.fence(a, t)
 		}
@@ -27,7 +30,7 @@ func (q *store) Acquire(ctx context.Context, a *lockstore.Acquire) (lockstore.Ac
 		if v.decide(granted, t.Verdict() == tally.Won, q.until(0)); !granted {
 			v.sitOut()
 		}
-		if err != nil || t.Verdict() != tally.Split || a.Blocks || try == splitTries || !q.host.Sleep(ctx, shortPause(time.Since(v.sent))) {
+		if !ans.Split || a.Blocks || splits == splitTries-1 || !q.host.Sleep(ctx, lockstore.Milliseconds(ans.TTL)) {
 			return ans, err
 		}
 	}
@@ -93,8 +96,31 @@ func (q *store) vote(a *lockstore.Acquire) *vote {
 	for _, n := range q.all {
 		q.host.Background(func() { q.voteOf(n, id, v, build, answers) })
 	}
-	v.all = collect(answers, len(q.all), v.until, func(all []result) bool { return q.tallyOf(all).Clear() })
+	v.all = collect(answers, len(q.all), v.until, func(all []result) bool { return q.decided(all) })
 	return v
+}
+
+// decided says whether no vote that is still to be waited for changes what the votes come to. A node that did not answer what it was asked
+// last is not waited for once a majority has voted: what it gives is taken back. Whoever waited for it would keep the votes that
+// another one lacks, and all who ask would meet again and again.
+func (q *store) decided(all []result) bool {
+	t := q.tallyOf(all)
+	if t.Clear() {
+		return true
+	}
+	if t.Voted() < q.majority() {
+		return false
+	}
+	heard := map[*member]bool{}
+	for _, r := range all {
+		heard[r.node] = true
+	}
+	for _, n := range q.all {
+		if !heard[n] && !n.troubled() {
+			return false
+		}
+	}
+	return true
 }
 
 // voteOf asks one node, and has it take back what was not won: also what it gave too late to be heard, or may have given.
@@ -132,7 +158,6 @@ func (q *store) voteOf(n *member, id lockstore.ID, v *vote, build func(string) n
 
 // judge makes one answer of the nodes' answers. count and raised are what one node would say of the owner's holds.
 func (q *store) judge(a *lockstore.Acquire, v *vote, t tally.Tally) (lockstore.Acquired, error) {
-	pause := shortPause(time.Since(v.sent)).Milliseconds()
 	switch t.Verdict() {
 	case tally.OtherLock:
 		return lockstore.Acquired{Code: lockstore.OtherKind}, nil
@@ -140,9 +165,7 @@ func (q *store) judge(a *lockstore.Acquire, v *vote, t tally.Tally) (lockstore.A
 		return lockstore.Acquired{Code: lockstore.Upgrade}, nil
 	case tally.Unheard:
 		return lockstore.Acquired{}, q.trouble(v.all, t.Voted(), "the lock was not taken")
-	case tally.Split:
-		return lockstore.Acquired{TTL: pause}, nil
-	case tally.Held:
+	case tally.Held, tally.Split:
 		return lockstore.Acquired{TTL: t.Free()}, nil
 	}
 	ans := lockstore.Acquired{Code: 1, Count: 1, Raised: 1, TTL: t.Lasts()}

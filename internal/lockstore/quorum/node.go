@@ -18,6 +18,7 @@ type member struct {
 	node.Node
 	name  string
 	calls atomic.Int64 // without an answer
+	late  atomic.Int64 // those of them whose time is over
 
 	mu      sync.Mutex
 	trouble error // why it did not answer last; nil: it did
@@ -85,7 +86,11 @@ func (n *member) answered(trouble error) {
 	n.trouble = trouble
 }
 
+// troubled says whether the node did not answer what it was asked last, or has not answered something in time by now.
 func (n *member) troubled() bool {
+	if n.late.Load() > 0 {
+		return true
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.trouble != nil

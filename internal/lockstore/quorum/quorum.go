@@ -183,6 +183,12 @@ func (q *store) ask(n *member, until time.Time, build func(notAfter string) node
 	}
 	defer n.calls.Add(-1)
 	defer func() { n.note(err) }()
+	late := time.AfterFunc(time.Until(until), func() { n.late.Add(1) })
+	defer func() {
+		if !late.Stop() {
+			n.late.Add(-1)
+		}
+	}()
 	for range 2 {
 		if err := q.trusted(n); err != nil {
 			return nil, err
@@ -315,8 +321,10 @@ func (q *store) end(n *member, id lockstore.ID, mine *step) {
 	close(mine.done)
 }
 
-// shortPause is the random delay after which a split vote is tried again: several times of what this one took, so that those who
-// were split do not meet again.
-func shortPause(took time.Duration) time.Duration {
-	return time.Millisecond + jitter.N(min(max(6*took, 5*time.Millisecond), 300*time.Millisecond))
+// splitPause is the random delay after which split votes are asked for again: several times of what asking took, so that those who were
+// split do not meet again, and more each time that they did. A node that does not answer may be one that the holder has: then
+// nobody asks more often than that.
+func splitPause(took time.Duration, splits int) time.Duration {
+	window := max(6*took, 5*time.Millisecond) << min(splits, 8)
+	return time.Millisecond + jitter.N(min(window, max(2*took, 300*time.Millisecond)))
 }

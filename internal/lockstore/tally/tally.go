@@ -22,7 +22,7 @@ const (
 	Unheard   Verdict = iota // too few nodes answered
 	Won                      // a majority gave the lock
 	Held                     // somebody else has it
-	Split                    // nobody has it: several asked at once
+	Split                    // several asked at once: as far as is known, nobody has it
 	OtherLock                // the key holds a lock of another kind
 	Upgrade                  // the owner reads, and asked to write
 )
@@ -75,7 +75,8 @@ func (t Tally) Clear() bool {
 	pending := t.Nodes - len(t.Said)
 	yes, entered := t.Count(1), t.entered()
 	if yes+pending < t.majority() {
-		return t.Voted() >= t.majority()
+		most, unknown := t.others()
+		return t.Voted() >= t.majority() && (most >= t.majority() || most+unknown < t.majority())
 	}
 	return yes >= t.majority() && (entered == 0 || entered >= t.majority() || entered+pending < t.majority())
 }
@@ -92,27 +93,27 @@ func (t Tally) Verdict() Verdict {
 		return Won
 	case t.Voted() < need:
 		return Unheard
-	case t.Count(0) < need || !t.oneHolds():
-		return Split
 	}
-	return Held
+	if most, _ := t.others(); most >= need {
+		return Held
+	}
+	return Split
 }
 
-// oneHolds says whether a single owner, or several that share the lock, may have it on a majority of the nodes.
-func (t Tally) oneHolds() bool {
+// others is on how many nodes one other owner has the lock, or several that share it, and how many did not say who has it there.
+func (t Tally) others() (most, unknown int) {
 	of := map[int64]int{}
 	for _, out := range t.Said {
 		if out[0] == 0 {
 			of[out[atToken]]++
 		}
 	}
-	unknown := t.Nodes - t.Voted() + of[0]
+	sharing := of[0]
 	delete(of, 0)
-	most := 0
 	for _, n := range of {
 		most = max(most, n)
 	}
-	return most+unknown >= t.majority()
+	return most + sharing, t.Nodes - t.Voted()
 }
 
 // Free is in how many ms enough of the nodes that refused may be free for a majority to give the lock.
