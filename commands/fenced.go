@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
@@ -35,7 +36,7 @@ func fenced(v *Verb, c Client, args [][]byte, out []byte) []byte {
 	case err != nil:
 		return appendSyntax(out, err)
 	case len(inner) == 0:
-		return resp.AppendError(out, WrongArity(v.Name))
+		return resp.AppendError(out, commandtable.WrongArity(v.Name))
 	}
 	err = c.Fenced(lock.HoldRequest{DB: c.DB(), Key: string(args[1]), Owner: g.words["OWNER"], Side: side(g)}, inner)
 	if err != nil {

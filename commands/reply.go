@@ -33,8 +33,3 @@ func appendFailure(out []byte, proto int, err error) []byte {
 }
 
 func appendSyntax(out []byte, err error) []byte { return resp.AppendError(out, err.Error()) }
-
-// WrongArity is what Redis says of a call with too few words, or too many.
-func WrongArity(name string) string {
-	return "ERR wrong number of arguments for '" + name + "' command"
-}

@@ -21,7 +21,7 @@ type Command struct {
 	Barred  bool       // an error within a transaction: Redis does not know it, or must not get it
 	Here    bool       // answered here; else forwarded
 	Always  bool       // answered here in every state of the connection
-	Arity   int        // of commands answered here, checked before anything else; 0: not checked
+	Arity   int        // how many words a call has, or with a minus sign at least; 0: not known, or any
 	Probe   []string   // a call that changes nothing, for which Redis would refuse those who may not run it
 	Refusal bool       // the answer is to say no
 	Line    string     // of a refusal: what it says
@@ -158,9 +158,12 @@ func (c *Command) takeOver(old *Command) {
 	if c.Family == telemetry.Other {
 		c.Family = old.Family
 	}
+	if c.Arity == 0 {
+		c.Arity = old.Arity
+	}
 	if c.waits != nil {
 		waits := *c.waits
-		waits.Spec, waits.Family = c.Spec, c.Family
+		waits.Spec, waits.Family, waits.Arity = c.Spec, c.Family, c.Arity
 		c.waits = &waits
 	}
 }

@@ -93,12 +93,13 @@ func (u *clustered) sendMute(cmd redcon.Command, c *commandtable.Command, here b
 	switch {
 	case c != nil && c.Conn == commandtable.ConnSubscribe:
 		u.subscribe(cmd, c)
-	case !here && (c == nil || len(u.forwarder.KeysOf(c, cmd.Args, nil)) == 0 && c.Conn == commandtable.ConnNone):
+	case c != nil && c.Subs != nil && len(cmd.Args) > 1, // a subcommand that is none
+		!here && (c == nil || len(u.forwarder.KeysOf(c, cmd.Args, nil)) == 0 && c.Conn == commandtable.ConnNone):
 		if !u.subscriptions.Asks(cmd, c) {
 			u.host.Fail(&upstream.NotSentError{Cause: dedicated.ErrGone})
 		}
 	default:
-		u.refuseMute(c)
+		u.refuseMute(cmd, c)
 	}
 }
 

@@ -2,7 +2,6 @@ package own
 
 import (
 	"errors"
-	"strings"
 
 	"github.com/tidwall/redcon"
 
@@ -104,7 +103,7 @@ func (o *Connections) inLostTransaction(k commandtable.ConnKind, ends bool) {
 	switch {
 	case ends && k == commandtable.ConnExec:
 		o.lost.clear(o)
-		o.error("EXECABORT Transaction discarded because of: " + strings.TrimPrefix(line, "ERR "))
+		o.error(commandtable.ExecAborted(line))
 	case ends:
 		o.lost.clear(o)
 		o.ok()

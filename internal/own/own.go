@@ -32,6 +32,8 @@ type Host interface {
 	Ask(words ...[]byte) ([]byte, error)
 	// Answer adds to what the client is answered.
 	Answer(add func(out []byte) []byte)
+	// Push adds what the client gets even if it wants no replies.
+	Push(frame []byte)
 	// Fail answers a command that failed with err, or closes the client.
 	Fail(err error)
 	// Queued is what Redis gets of a command that is answered here, to be queued in a transaction, and what it then does.

@@ -120,13 +120,16 @@ func (p *conn) discard() {
 
 var discardCommand = resp.AppendCommand(nil, "DISCARD")
 
-// refuseMute answers a subscriber in RESP2 that sends what it may not.
-func (o *Connections) refuseMute(c *commandtable.Command) {
-	if c == commandtable.OverShare {
+// refuseMute answers a subscriber in RESP2 that sends what it may not, or with a wrong number of words.
+func (o *Connections) refuseMute(cmd redcon.Command, c *commandtable.Command) {
+	switch {
+	case c == commandtable.OverShare:
 		o.error(c.Line)
-		return
+	case !commandtable.ArityFits(c.Arity, len(cmd.Args)):
+		o.error(c.NotRun(commandtable.WrongArity(c.Name)))
+	default:
+		o.error(c.NotRun("ERR Can't execute '" + c.Name + "': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context"))
 	}
-	o.error("ERR Can't execute '" + c.Name + "': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context")
 }
 
 func (o *Connections) error(line string) {

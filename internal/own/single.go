@@ -58,7 +58,7 @@ func (u *single) notHere(p *conn, cmd redcon.Command, c *commandtable.Command) b
 	case now.Mute && c.Subs != nil: // a subcommand that is none
 		p.Send(&dedicated.Reply{Cmd: c}, cmd.Raw)
 	case now.Mute && !c.Always:
-		u.refuseMute(c)
+		u.refuseMute(cmd, c)
 	default:
 		return false
 	}

@@ -68,7 +68,7 @@ func checked(c *commandtable.Command, run answer) answer {
 // mistake is what Redis would have against such a call of c, whatever it does.
 func (s *Session) mistake(c *commandtable.Command, args [][]byte) error {
 	if !commandtable.ArityFits(c.Arity, len(args)) {
-		return &upstream.ReplyError{Line: commands.WrongArity(c.Name)}
+		return &upstream.ReplyError{Line: commandtable.WrongArity(c.Name)}
 	}
 	if c.Open {
 		return nil

@@ -31,6 +31,15 @@ func (h host) Ask(words ...[]byte) ([]byte, error) { return h.askAt(backend.Plac
 // Answer implements own.Host.
 func (h host) Answer(add func(out []byte) []byte) { h.batch.Out = add(h.batch.Out) }
 
+// Push implements own.Host.
+func (h host) Push(frame []byte) {
+	if h.replies.silent {
+		h.flush()
+		defer h.batch.Flush(false)
+	}
+	h.batch.Out = append(h.batch.Out, frame...)
+}
+
 // Fail implements own.Host.
 func (h host) Fail(err error) { h.fail(err) }
 

@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/lockproxy/lockproxy/commands"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
@@ -49,8 +48,10 @@ func (s *Server) refusalOf(args [][]byte) string {
 	c, _ := t.find(args)
 	switch {
 	case c != nil && !commandtable.ArityFits(c.Arity, len(args)):
-		return commands.WrongArity(c.Name)
-	case c != nil || !t.Learned():
+		return c.NotRun(commandtable.WrongArity(c.Name))
+	case c != nil:
+		return c.NotRun(noAuth)
+	case !t.Learned():
 		return noAuth
 	}
 	var rest []byte

@@ -20,7 +20,7 @@ func TestStrangersAreAnsweredHoweverMany(t *testing.T) {
 	direct := dialWire(t, server.Addr())
 	hello := direct.do("HELLO", "3")
 	stray := dialWire(t, p.addr)
-	for _, words := range [][]string{{"GET"}, {"GET", "a", "b"}, {"nosuch"}, {"NOSUCH", "x", strings.Repeat("y", 200), "z"}, {"NOSUCH", strings.Repeat("y", 126), "z"}, {strings.Repeat("n", 200), "a\x00b"}} {
+	for _, words := range [][]string{{"GET"}, {"GET", "a", "b"}, {"EXEC"}, {"EXEC", "x"}, {"nosuch"}, {"NOSUCH", "x", strings.Repeat("y", 200), "z"}, {"NOSUCH", strings.Repeat("y", 126), "z"}, {strings.Repeat("n", 200), "a\x00b"}} {
 		if want, got := direct.do(words...), stray.do(words...); got != want {
 			t.Errorf("%.40q: %q, Redis says %q", words, got, want)
 		}

@@ -46,6 +46,8 @@ type Host interface {
 	Refused() error
 	// Answer appends a reply to the client.
 	Answer(add func(out []byte) []byte)
+	// Push appends what the client gets even if it wants no replies.
+	Push(frame []byte)
 	// Fail answers a command that failed with err, or closes the client.
 	Fail(err error)
 	// Trouble is told of an error that may concern other clients, too.
@@ -240,7 +242,7 @@ func (x *Subscriptions) Run(cmd redcon.Command, c *commandtable.Command) {
 	}
 	kind := dedicated.SubscriptionKind(slices.Index(dedicated.SubscribeVerbs[:], c.Name))
 	if len(names) == 0 {
-		x.Host.Fail(&upstream.ReplyError{Line: "ERR wrong number of arguments for '" + c.Name + "' command"})
+		x.Host.Fail(&upstream.ReplyError{Line: commandtable.WrongArity(c.Name)})
 		return
 	}
 	for len(names) > 0 && !x.Client.Over() {
@@ -365,8 +367,9 @@ func (x *Subscriptions) unsubscribe(c *commandtable.Command, kind dedicated.Subs
 		delete(x.where, sub)
 		delete(x.lost, sub)
 		x.count()
-		x.Host.Answer(func(out []byte) []byte { return x.confirm(out, x.Host.Identity().Proto, c.Name, kind, name) })
+		confirmation := x.confirm(nil, x.Host.Identity().Proto, c.Name, kind, name)
 		x.mu.Unlock()
+		x.Host.Push(confirmation)
 	}
 }
 
