@@ -72,6 +72,7 @@ type unit struct {
 // attempts counts how often a unit was sent, and when it may be sent again.
 type attempts struct {
 	redirects int
+	repeats   int // see mostRepeats
 	failures  retry.Backoff
 	ready     time.Time // not to be sent before
 	until     time.Time // is not tried again after; zero: it has not been tried again yet

@@ -53,7 +53,8 @@ func readRedirect(reply []byte) (kind redirectKind, slot int, addr string) {
 
 // replied decides what becomes of a unit that node has answered with reply. A redirect counts only if it is about the
 // slot of the command's keys and names a node of the topology. The error of a script can say just that: Redis is then
-// asked about the same keys by EXISTS, whose errors are its own, and that answer is followed.
+// asked about the same keys by EXISTS, whose errors are its own, and that answer is followed. If it has the keys, their slot may have come back
+// just then: a script that changes nothing is sent again, any other might have run.
 func (e *Executor) replied(ctx context.Context, u *unit, node *Node, got reply) {
 	reply := got.whole
 	if u.reading && reply != nil && e.readRefused(u, node, reply) {
@@ -73,7 +74,10 @@ func (e *Executor) replied(ctx context.Context, u *unit, node *Node, got reply) 
 	}
 	kind, slot, addr := readRedirect(reply)
 	if kind != noRedirect && u.plan.cmd.Facts.Script {
-		kind, slot, addr = e.probe(ctx, u, node)
+		if kind, slot, addr = e.probe(ctx, u, node); kind == noRedirect && u.plan.cmd.Facts.ReadOnly {
+			u.done = !e.again(u, node)
+			return
+		}
 	}
 	if kind != noRedirect && kind != clusterDown {
 		e.c.replicaReads.hold(u.slot, node)
@@ -152,6 +156,17 @@ func (e *Executor) follow(ctx context.Context, u *unit, node *Node, kind redirec
 		return e.later(u, 5*time.Millisecond)
 	}
 	return true
+}
+
+// mostRepeats is how often a script that changes nothing is run to learn whether a refusal is its own.
+const mostRepeats = 8
+
+// again has the unit of such a script sent to node once more.
+func (e *Executor) again(u *unit, node *Node) bool {
+	t := u.trouble()
+	t.repeats++
+	u.node = node
+	return t.repeats <= mostRepeats && e.later(u, time.Millisecond)
 }
 
 // probe asks node for the unit's keys with EXISTS, as the service account, and returns what Redis says of the slot. A node that does not

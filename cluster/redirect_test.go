@@ -129,6 +129,45 @@ func TestRedirectOfAScriptIsAskedAboutAgain(t *testing.T) {
 	}
 }
 
+// What a script is refused by a node that has its slot, just then, may be the script's own word. One that changes nothing is sent again,
+// until that is clear.
+func TestRefusalOfAScriptWhoseSlotIsBack(t *testing.T) {
+	t.Parallel()
+	for name, of := range map[string]struct {
+		flags    []string
+		refusals int64 // by Redis, before it runs the script; below 0: the script's own, each time
+		runs     int64
+	}{"EVAL": {nil, 1, 1}, "EVAL_RO": {[]string{"readonly"}, 3, 4}, "FCALL_RO": {[]string{"readonly"}, -1, 1 + mostRepeats}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var port int
+			var runs atomic.Int64
+			refusal := ""
+			port, _ = fakeNode(t, func(line string) string {
+				if strings.HasPrefix(line, "EXISTS ") {
+					return ":1\r\n"
+				}
+				if n := runs.Add(1); of.refusals < 0 || n <= of.refusals {
+					return refusal
+				}
+				return "+done\r\n"
+			})
+			refusal = fmt.Sprintf("-MOVED %d :%d\r\n", Slot([]byte("k")), port)
+			target := upstream.ClusterTarget{Seeds: []string{fmt.Sprintf("127.0.0.1:%d", port)}, Node: upstream.Target{Network: "tcp"}}
+			cl := newClient(t, openTarget(t, target, Options{RetryFor: time.Minute}), nil, 2)
+			words := [][]byte{[]byte(name), []byte("s"), []byte("1"), []byte("k")}
+			script := Command{Raw: resp.AppendCommand(nil, name, "s", "1", "k"), Args: words, Keys: []int{3}, Facts: FactsOf(name, of.flags, nil)}
+			want := refusal
+			if of.refusals >= 0 && of.runs > of.refusals {
+				want = "+done\r\n"
+			}
+			if got := cl.run([]*Plan{NewPlan(script)})[0]; got != want || runs.Load() != of.runs {
+				t.Errorf("got %q after %d runs, want %q after %d", got, runs.Load(), want, of.runs)
+			}
+		})
+	}
+}
+
 // Nodes that send a command round in circles do not do so for ever.
 func TestRedirectedInCircles(t *testing.T) {
 	t.Parallel()
