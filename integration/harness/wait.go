@@ -11,13 +11,16 @@ import (
 // Patience bounds every wait for something that must happen: wide, because the machine may be busy.
 const Patience = time.Minute
 
-// Eventually waits until ok says true; what names it in the failure.
+// Eventually waits until ok says true; what names it in the failure. What takes long is asked for less often, since asking is work for
+// the lockproxy and the Redis that are asked.
 func Eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(Patience); !ok(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(end) {
+	for began := time.Now(); !ok(); {
+		waited := time.Since(began)
+		if waited > Patience {
 			t.Fatalf("never: %s", what)
 		}
+		time.Sleep(min(max(waited/16, 2*time.Millisecond), 25*time.Millisecond))
 	}
 }
 
@@ -55,4 +58,13 @@ func Busy() time.Duration {
 		return 0
 	}
 	return time.Second
+}
+
+// Breath is d, for which a client that would otherwise call as fast as it can leaves the processors to other tests after each call; the
+// long forms have the machine for themselves.
+func Breath(d time.Duration) time.Duration {
+	if Long() {
+		return 0
+	}
+	return d
 }
