@@ -15,7 +15,7 @@ import (
 func TestPassIsAHandoff(t *testing.T) {
 	t.Parallel()
 	s := testredis.Start(t)
-	conn := s.Dial(t)
+	conn, heard := s.Dial(t), listener(t, s)
 	later := strconv.FormatInt(time.Now().Add(time.Hour).UnixMicro(), 10)
 	const queue, channel, rw, holds = "redisson_lock_queue:{k}", "redisson_lock__channel:{k}", "redisson_rwlock:{k}", "{k}:me:rwlock_timeout"
 	const lease, done, nothing, late = "7200000", "1", "0", "-2"
@@ -64,17 +64,13 @@ func TestPassIsAHandoff(t *testing.T) {
 		for name, state := range lockStates {
 			for _, notAfter := range []string{later, "1"} {
 				outcome := func(command []any) (reply, left string) {
-					s.Do(t, "FLUSHALL")
-					for _, c := range state {
-						s.Do(t, c...)
-					}
-					heard := listener(t, s)
+					prepare(t, conn, state)
 					if command != nil {
 						out, err := conn.Do("EVAL", command...)
 						line, _, _ := strings.Cut(fmt.Sprint(err), " script:")
 						reply = strings.TrimSuffix(fmt.Sprint(out, line), "<nil>")
 					}
-					return reply, clocks.ReplaceAllString(strings.Join(heard(), ","), "long") + " " + everything(t, s)
+					return reply, clocks.ReplaceAllString(strings.Join(heard(conn), ","), "long") + " " + everything(t, conn)
 				}
 				_, before := outcome(nil)
 				short, left := outcome(way.short(notAfter))

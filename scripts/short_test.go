@@ -86,7 +86,7 @@ var clocks = regexp.MustCompile(`\d{8,}|3[56]\d{5}`)
 func TestShortWays(t *testing.T) {
 	t.Parallel()
 	s := testredis.Start(t)
-	conn := s.Dial(t)
+	conn, heard := s.Dial(t), listener(t, s)
 	later := strconv.FormatInt(time.Now().Add(time.Hour).UnixMicro(), 10)
 	past := strconv.FormatInt(time.Now().Add(-time.Second).UnixMicro(), 10) // just so: a not-after is given less a second
 	const queue = "redisson_lock_queue:{k}"
@@ -212,11 +212,7 @@ func TestShortWays(t *testing.T) {
 					continue // it may be told that it is too late, or of the wrong type
 				}
 				outcome := func(source string, sent []any) string {
-					s.Do(t, "FLUSHALL")
-					for _, c := range state {
-						s.Do(t, c...)
-					}
-					heard := listener(t, s)
+					prepare(t, conn, state)
 					reply, err := conn.Do("EVAL", slices.Concat([]any{source, len(way.keys)}, way.keys, sent)...)
 					line, _, _ := strings.Cut(fmt.Sprint(err), " script:")
 					if err != nil {
@@ -237,7 +233,7 @@ func TestShortWays(t *testing.T) {
 						text = "late"
 					}
 					text = clocks.ReplaceAllString(text, "long")
-					return text + " " + strings.Join(heard(), ",") + " " + everything(t, s)
+					return text + " " + strings.Join(heard(conn), ",") + " " + everything(t, conn)
 				}
 				sent := args
 				if way.brief != nil {
@@ -254,8 +250,27 @@ func TestShortWays(t *testing.T) {
 	}
 }
 
-// listener hears all messages until it is asked for them.
-func listener(t *testing.T, s *testredis.Server) func() []string {
+// prepare has Redis be empty but for a state.
+func prepare(t *testing.T, conn redis.Conn, state [][]any) {
+	t.Helper()
+	ask(t, conn, "FLUSHALL")
+	for _, c := range state {
+		ask(t, conn, c...)
+	}
+}
+
+// ask is a server's Do on a connection that stays: some tests ask tens of thousands of times.
+func ask(t *testing.T, conn redis.Conn, words ...any) any {
+	t.Helper()
+	reply, err := conn.Do(fmt.Sprint(words[0]), words[1:]...)
+	if err != nil {
+		t.Fatalf("%v: %v", words, err)
+	}
+	return reply
+}
+
+// listener hears all messages; what it returns gives those that have come since it was called last.
+func listener(t *testing.T, s *testredis.Server) func(redis.Conn) []string {
 	t.Helper()
 	c := s.Dial(t)
 	receive := func() []string {
@@ -272,9 +287,8 @@ func listener(t *testing.T, s *testredis.Server) func() []string {
 	}
 	receive()
 	receive()
-	return func() (all []string) {
-		defer c.Close()
-		s.Do(t, "PUBLISH", "end", "")
+	return func(conn redis.Conn) (all []string) {
+		ask(t, conn, "PUBLISH", "end", "")
 		for {
 			words := receive()
 			if words[len(words)-2] == "end" {
@@ -292,22 +306,22 @@ var queueKeys = map[string][]any{
 }
 
 // everything is all that Redis has, with the minutes that it has it for.
-func everything(t *testing.T, s *testredis.Server) string {
+func everything(t *testing.T, conn redis.Conn) string {
 	t.Helper()
-	keys, err := redis.Strings(s.Do(t, "KEYS", "*"), nil)
+	keys, err := redis.Strings(ask(t, conn, "KEYS", "*"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	slices.Sort(keys)
 	for i, key := range keys {
-		dump, _ := redis.Bytes(s.Do(t, "DUMP", key), nil)
+		dump, _ := redis.Bytes(ask(t, conn, "DUMP", key), nil)
 		for prefix, read := range queueKeys {
-			if strings.HasPrefix(key, prefix) && s.Do(t, "TYPE", key) != "string" {
-				words, _ := redis.Strings(s.Do(t, append([]any{read[0], key}, read[1:]...)...), nil)
+			if strings.HasPrefix(key, prefix) && ask(t, conn, "TYPE", key) != "string" {
+				words, _ := redis.Strings(ask(t, conn, append([]any{read[0], key}, read[1:]...)...), nil)
 				dump = []byte(clocks.ReplaceAllString(strings.Join(words, " "), "long"))
 			}
 		}
-		ttl, _ := redis.Int64(s.Do(t, "PTTL", key), nil)
+		ttl, _ := redis.Int64(ask(t, conn, "PTTL", key), nil)
 		keys[i] = fmt.Sprintf("%s=%x for %d min", key, dump, (ttl+30000)/60000)
 	}
 	return strings.Join(keys, " ")
