@@ -88,6 +88,7 @@ func rotated(t *testing.T, url string, accounts ...account) {
 					}
 				}
 				rounds[i].Add(1)
+				time.Sleep(5 * time.Millisecond) // which leaves the processors to other tests
 			}
 		})
 	}

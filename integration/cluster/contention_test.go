@@ -123,9 +123,9 @@ func keysOn(master int, prefix string, n int) (all []string) {
 func TestClusterReshardLocksAndData(t *testing.T) {
 	t.Parallel()
 	const lease = keptLease
-	moves, pause, least := 60, 2*time.Millisecond, lease*3/2 // of each worker, which leaves processors to other tests
+	moves, least := 60, lease*3/2
 	if harness.Long() {
-		moves, pause, least = 1000, 0, 4*lease
+		moves, least = 1000, 4*lease
 	}
 	tc := testredis.StartCluster(t, 3, 1)
 	proxies := clusterProxies(t, tc, 3, "--wait-poll", "1m", "--lock-watchdog-timeout", lease.String())
@@ -149,7 +149,7 @@ func TestClusterReshardLocksAndData(t *testing.T) {
 	c.Start(4, 1<<40)
 	stop, finished := make(chan struct{}), make(chan error, 1)
 	go reshardForHeld(tc, these, least, stop, finished)
-	steps := work(t, workers, pause, stop)
+	steps := work(t, workers, harness.Breath(2*time.Millisecond), stop)
 	if err := <-finished; err != nil {
 		t.Fatal(err)
 	}
@@ -215,6 +215,7 @@ func reshardForHeld(tc *testredis.Cluster, these []int, least time.Duration, sto
 				done <- err
 				return
 			}
+			time.Sleep(harness.Breath(5 * time.Millisecond))
 		}
 		// A slot that comes back before all nodes have heard of its leaving can end with nobody.
 		if err := tc.WaitOK(); err != nil {

@@ -59,6 +59,7 @@ func (b *bystander) live(w *harness.Wire, i int, null string) {
 			b.took = append(b.took, time.Since(began))
 			b.mu.Unlock()
 		}
+		time.Sleep(harness.Breath(2 * time.Millisecond))
 	}
 }
 

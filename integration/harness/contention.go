@@ -48,8 +48,14 @@ type Contention struct {
 	torn     int // readers who saw a write between their two looks
 }
 
+// NewContention has sections that are long beside the calls around them, so that locks are contended without keeping the processors
+// from other tests; the long forms have them short.
 func NewContention(t testing.TB, keys []string, proxies []*Proxy, options ...string) *Contention {
-	return &Contention{t: t, keys: keys, proxies: proxies, options: options, pause: 2 * time.Millisecond,
+	pause := 50 * time.Millisecond
+	if Long() {
+		pause = 2 * time.Millisecond
+	}
+	return &Contention{t: t, keys: keys, proxies: proxies, options: options, pause: pause,
 		counters: testredis.Start(t), Others: map[string]int{}}
 }
 

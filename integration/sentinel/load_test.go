@@ -29,14 +29,6 @@ func infoLine(w *harness.Wire, name string) string {
 	return value
 }
 
-// breath is what a client leaves to other tests after each success; the long forms have the machine for themselves.
-func breath() time.Duration {
-	if harness.Long() {
-		return 0
-	}
-	return 2 * time.Millisecond
-}
-
 // acked is a write that was answered with OK.
 type acked struct {
 	key        string
@@ -69,7 +61,7 @@ func (w *writer) run(t *testing.T, addr string, stop *atomic.Bool) {
 			c = nil
 		case reply == "+OK\r\n":
 			w.acked = append(w.acked, acked{key, sent, time.Now()})
-			time.Sleep(breath())
+			time.Sleep(harness.Breath(2 * time.Millisecond))
 		default:
 			word, _, _ := strings.Cut(strings.TrimSpace(reply), " ")
 			w.other[word]++
@@ -111,7 +103,7 @@ func (l *locker) run(t *testing.T, addr string, stop *atomic.Bool, inside *atomi
 			c = nil
 		case reply == ":1\r\n":
 			l.done++
-			time.Sleep(breath())
+			time.Sleep(harness.Breath(2 * time.Millisecond))
 		case strings.HasPrefix(reply, "-LOCKLOST "):
 			l.lost++
 		default:

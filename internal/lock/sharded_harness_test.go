@@ -118,6 +118,7 @@ func (c *counting) add(m *Manager) {
 			c.t.Error(err)
 			return
 		}
+		time.Sleep(rand.N(10 * time.Millisecond))
 		if _, err := conn.Do("SET", r.Key, n+1); err != nil {
 			c.t.Error(err)
 			return
