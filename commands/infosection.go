@@ -22,6 +22,25 @@ type ProxyFacts struct {
 	MaxConnections int
 	Upstream       func(line func(name string, value any)) // writes the lines about Redis
 	Locks          *lock.Manager                           // nil: there is none
+	Pause          PauseFacts
+}
+
+// PauseFacts is how clients are held back by LOCKPROXY PAUSE.
+type PauseFacts struct {
+	Left   time.Duration // 0: there is no pause
+	Writes bool          // it holds back only what may write
+	Held   int64         // clients
+}
+
+// mode is what PAUSE was called with; "off": there is none.
+func (f PauseFacts) mode() string {
+	switch {
+	case f.Left == 0:
+		return "off"
+	case f.Writes:
+		return "write"
+	}
+	return "all"
 }
 
 // appendInfo appends the reply to INFO: Redis' answer, in which the mode is the proxy's, and behind it the proxy's own section if
@@ -106,6 +125,9 @@ func (p *ProxyFacts) tell(line func(name string, value any)) {
 	line("lockproxy_pipe_failures", telemetry.PipeFailures.Value())
 	line("lockproxy_forwarded", telemetry.Commands.Value())
 	line("lockproxy_scripts_reloaded", telemetry.ScriptsReloaded.Value())
+	line("lockproxy_pause", p.Pause.mode())
+	line("lockproxy_pause_left_ms", p.Pause.Left.Milliseconds())
+	line("lockproxy_pause_held_clients", p.Pause.Held)
 	if p.Locks == nil {
 		return
 	}

@@ -20,6 +20,7 @@ type Subcommand struct {
 	Name    string   // lower case
 	Counts  bool     // it takes a count
 	Actions []string // before that, one of them
+	Pauses  bool     // it takes milliseconds, and then WRITE or ALL, or neither
 	Summary string
 	open    bool // to all users
 	do      func(c Client, args [][]byte, out []byte) []byte
@@ -30,7 +31,7 @@ func (s *Subcommand) fullName() string { return operatorCommand + "|" + s.Name }
 // arity is as in COMMAND.
 func (s *Subcommand) arity() int {
 	switch {
-	case s.Actions != nil:
+	case s.Actions != nil, s.Pauses:
 		return -3
 	case s.Counts:
 		return -2
@@ -47,6 +48,9 @@ func (s *Subcommand) usage() string {
 	if s.Counts {
 		text += " [<count>]"
 	}
+	if s.Pauses {
+		text += " <milliseconds> [WRITE|ALL]"
+	}
 	return text
 }
 
@@ -55,7 +59,7 @@ func (s *Subcommand) answer(c Client, args [][]byte, out []byte) []byte {
 	switch {
 	case !s.open && !c.Operates():
 		return resp.AppendError(out, "NOPERM this user has no permissions to run the '"+s.fullName()+"' command: lockproxy's --operators does not name it")
-	case len(args) > 1-s.arity() && s.Counts:
+	case len(args) > 1-s.arity() && (s.Counts || s.Pauses):
 		return resp.AppendError(out, wrongSubcommand(args[1]))
 	}
 	return s.do(c, args, out)
@@ -185,6 +189,31 @@ func operatorDrain(c Client, _ [][]byte, out []byte) []byte {
 	return appendOK(out)
 }
 
+// pauseMost bounds a pause, so that one that nobody ends is no outage.
+const pauseMost = 5 * time.Minute
+
+// operatorPause is LOCKPROXY PAUSE milliseconds [WRITE|ALL].
+func operatorPause(c Client, args [][]byte, out []byte) []byte {
+	ms, ok := resp.Integer(args[2])
+	writes := len(args) == 4 && same(args[3], "WRITE")
+	switch {
+	case !ok:
+		return resp.AppendError(out, "ERR timeout is not an integer or out of range")
+	case ms < 1 || ms > pauseMost.Milliseconds():
+		return resp.AppendError(out, fmt.Sprintf("ERR timeout is out of range, must be between 1 and %d", pauseMost.Milliseconds()))
+	case len(args) == 4 && !writes && !same(args[3], "ALL"):
+		return resp.AppendError(out, "ERR PAUSE mode must be WRITE or ALL")
+	}
+	c.Pause(time.Duration(ms)*time.Millisecond, writes)
+	return appendOK(out)
+}
+
+// operatorResume is LOCKPROXY RESUME.
+func operatorResume(c Client, _ [][]byte, out []byte) []byte {
+	c.Resume()
+	return appendOK(out)
+}
+
 // whose says which lock it is, and whose, in the words of LOCKLIST.
 func whose(e lock.Entry) []field {
 	kind := e.Kind.String()
@@ -282,14 +311,23 @@ func (s *Subcommand) AppendEntry(out []byte, proto int) []byte {
 func (s *Subcommand) AppendDoc(out []byte, proto int) []byte {
 	m := mapping{out: resp.AppendBulkString(out, s.fullName()), proto: proto}
 	fields := 3
-	if s.Counts {
+	if s.Counts || s.Pauses {
 		fields++
 	}
 	m.out = resp.AppendMap(m.out, proto, fields)
 	m.text("summary", s.Summary)
 	m.text("since", since)
 	m.text("group", "server")
-	if !s.Counts {
+	switch {
+	case s.Pauses:
+		m.key("arguments")
+		m.out = resp.AppendArray(m.out, 2)
+		m.out = resp.AppendMap(m.out, proto, 2)
+		m.text("name", "milliseconds")
+		m.text("type", "integer")
+		m.choice([]Option{{Keyword: "WRITE", group: "mode"}, {Keyword: "ALL", group: "mode"}})
+		return m.out
+	case !s.Counts:
 		return m.out
 	}
 	m.key("arguments")

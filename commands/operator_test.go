@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/lockproxy/lockproxy/internal/backend"
 	"github.com/lockproxy/lockproxy/internal/slowlog"
@@ -16,6 +17,7 @@ type operator struct {
 	may     bool
 	proto   int
 	drained bool
+	paused  bool
 }
 
 func (o *operator) Operates() bool { return o.may }
@@ -35,6 +37,9 @@ func (*operator) Nodes(n int) []NodeFacts {
 func (*operator) Reload() error { return errors.New("not good:\nmax-clients") }
 func (o *operator) Drain()      { o.drained = true }
 
+func (o *operator) Pause(time.Duration, bool) { o.paused = true }
+func (o *operator) Resume()                   { o.paused = false }
+
 func (*operator) Slow() *slowlog.Log { return new(slowlog.Log) }
 
 func (o *operator) said(call string) string {
@@ -49,8 +54,11 @@ func TestWhoOperates(t *testing.T) {
 	for _, s := range operatorCommands() {
 		want := "-NOPERM this user has no permissions to run the '" + s.fullName() + "' command: lockproxy's --operators does not name it\r\n"
 		call := "LOCKPROXY " + s.Name
-		if s.Actions != nil {
+		switch {
+		case s.Actions != nil:
 			call += " " + s.Actions[0]
+		case s.Pauses:
+			call += " 1"
 		}
 		if got := none.said(call); (got == want) == s.open {
 			t.Errorf("%s: %q", call, got)
@@ -78,6 +86,15 @@ func TestOperatorsSteer(t *testing.T) {
 	}
 	if got := all.said("LOCKPROXY DRAIN"); got != "+OK\r\n" || !all.drained {
 		t.Errorf("DRAIN: %q, %v", got, all.drained)
+	}
+	if none.said("LOCKPROXY PAUSE 1"); none.paused {
+		t.Error("who is no operator may have clients held back")
+	}
+	if all.said("LOCKPROXY PAUSE 300001"); all.paused {
+		t.Error("a pause that is too long")
+	}
+	if all.said("LOCKPROXY PAUSE 300000 WRITE"); !all.paused {
+		t.Error("an operator may not have clients held back")
 	}
 	if none.said("LOCKPROXY DRAIN"); none.drained {
 		t.Error("who is no operator may have the proxy drain")

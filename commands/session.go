@@ -140,6 +140,10 @@ type Operation interface {
 	Nodes(n int) []NodeFacts
 	// Slow are the last commands that took long.
 	Slow() *slowlog.Log
+	// Pause holds back what clients send, or only what may write, for that long; it replaces the pause there is.
+	Pause(d time.Duration, writes bool)
+	// Resume ends the pause.
+	Resume()
 	// Reload has the settings read again, as SIGHUP does. The error says what stays as it was.
 	Reload() error
 	// Drain has the process drain and end, as SIGTERM does.

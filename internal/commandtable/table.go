@@ -192,6 +192,18 @@ func (t *Table) All(f func(c *Command)) {
 	}
 }
 
+// MayWrite says whether a command that Redis runs may change something there, or goes to replicas as writes do: those that Redis has wait
+// for CLIENT PAUSE WRITE. What a transaction will do is not known, so it may.
+func (c *Command) MayWrite() bool {
+	switch {
+	case c.ReadOnly:
+		return false
+	case c.Spec == nil, c.Conn == ConnExec, c.Script.Runs(), c.Name == "publish", c.Name == "spublish":
+		return true
+	}
+	return slices.Contains(c.Spec.Flags, "write")
+}
+
 // Title is its name as people write it.
 func (c *Command) Title() string { return strings.ToUpper(strings.ReplaceAll(c.Name, "|", " ")) }
 

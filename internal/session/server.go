@@ -125,6 +125,7 @@ type Server struct {
 	access  serverAccess
 	writes  writes
 	clients clients
+	pauses  pauses
 	loops   loops
 }
 
@@ -301,6 +302,7 @@ const (
 // locks run out. It returns when every session has ended; an error says how it had to be forced.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.gate.Drain()
+	s.pauses.end() // who is held back could not leave
 	if s.o.Locks != nil {
 		s.o.Locks.Drain()
 	}

@@ -209,6 +209,11 @@ func (s *Session) dispatch(cmd redcon.Command) {
 		}
 	}
 	c, answer = s.withinShare(c, answer)
+	if s.srv.pauses.now.Load() != nil {
+		if s.heldBack(c, answer != nil); s.guard.Over() {
+			return
+		}
+	}
 	if c == nil && answer == nil && t.Learned() { // Redis has not listed it
 		if s.forward(); s.guard.Over() {
 			return

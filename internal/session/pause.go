@@ -1,0 +1,101 @@
+package session
+
+import (
+	"context"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/lockproxy/lockproxy/commands"
+	"github.com/lockproxy/lockproxy/internal/commandtable"
+)
+
+// An operator may hold back what the clients of this proxy send, as before Redis is switched over: LOCKPROXY PAUSE. Each command that has
+// come waits before it is sent, for as long as the pause lasts. What gives locks back, or keeps them, and the renewals are never held back,
+// or else locks would be lost.
+
+// pauses are the server's.
+type pauses struct {
+	now  atomic.Pointer[pause] // nil: there is none
+	held atomic.Int64          // clients that are held back
+}
+
+// pause is one of an operator's. It never changes.
+type pause struct {
+	ctx    context.Context // ends with it
+	end    context.CancelFunc
+	writes bool // it holds back only what may write
+}
+
+// begin replaces the pause there is.
+func (p *pauses) begin(ctx context.Context, d time.Duration, writes bool) {
+	one := &pause{writes: writes}
+	one.ctx, one.end = context.WithTimeout(ctx, d)
+	if old := p.now.Swap(one); old != nil {
+		old.end() // those that it held look at the new one
+	}
+	context.AfterFunc(one.ctx, func() { p.now.CompareAndSwap(one, nil) })
+}
+
+// end lets all go on.
+func (p *pauses) end() {
+	if one := p.now.Swap(nil); one != nil {
+		one.end()
+	}
+}
+
+// facts are what operators are told.
+func (p *pauses) facts() (f commands.PauseFacts) {
+	f.Held = p.held.Load()
+	if one := p.now.Load(); one != nil {
+		until, _ := one.ctx.Deadline()
+		f.Left, f.Writes = max(time.Until(until), time.Millisecond), one.writes
+	}
+	return f
+}
+
+// holds says whether a command waits for the end. here: it is answered here.
+func (p *pause) holds(c *commandtable.Command, here bool) bool {
+	switch {
+	case p.ctx.Err() != nil:
+		return false
+	case here:
+		return slices.Contains(lockingVerbs, c.Name)
+	}
+	return !p.writes || c == nil || c.MayWrite()
+}
+
+// lockingVerbs are the verbs that are held back.
+var lockingVerbs = []string{"lock", "fairlock", "rlock", "wlock", "multilock", "fenced"}
+
+// heldBack waits for the end of a pause that holds back such a command. The replies to those before come first.
+func (s *Session) heldBack(c *commandtable.Command, here bool) {
+	all := &s.srv.pauses
+	for p := all.now.Load(); p != nil && p.holds(c, here) && !s.guard.Over(); p = all.now.Load() {
+		s.forward()
+		s.own.Flush()
+		s.activity.progress.step.rest() // nothing is under way
+		all.held.Add(1)
+		s.watched(func(ctx context.Context) {
+			select {
+			case <-p.ctx.Done():
+			case <-ctx.Done():
+			}
+		})
+		all.held.Add(-1)
+		s.activity.progress.step.next()
+		s.batch.timing.answered() // it is nobody's time
+	}
+}
+
+// Pause implements commands.Operation.
+func (s *Session) Pause(d time.Duration, writes bool) {
+	s.srv.log.Info("an operator has commands held back", "client", s.peer.addr, "user", s.clientUser(), "for", d, "writes only", writes)
+	s.srv.pauses.begin(s.srv.ctx, d, writes)
+}
+
+// Resume implements commands.Operation.
+func (s *Session) Resume() {
+	s.srv.log.Info("an operator has commands go on", "client", s.peer.addr, "user", s.clientUser())
+	s.srv.pauses.end()
+}
