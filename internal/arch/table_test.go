@@ -34,7 +34,7 @@ var table = []row{
 	{pkg: "internal/subscription", floor: 4, what: "what a client is subscribed to with a cluster upstream",
 		may: []string{"internal/retry", "internal/commandtable", "internal/downstream", "internal/backend", "internal/dedicated", "cluster", "upstream", "proto/resp"}},
 	{pkg: "internal/dedicated", floor: 3, what: "a connection upstream that a client has to itself: its state, and the relay of its replies",
-		may: []string{"internal/commandtable", "internal/downstream", "cluster", "upstream", "proto/resp"}},
+		may: []string{"internal/commandtable", "internal/downstream", "cluster", "upstream", "proto/resp", "internal/telemetry"}},
 	{pkg: "internal/scriptcache", floor: 2, what: "the scripts that clients have sent: which are quick, which Redis may have lost",
 		may: []string{"internal/commandtable", "upstream", "proto/resp", "internal/telemetry"}},
 	{pkg: "commands", floor: 4, what: "every command that is answered here, as one table: its grammar, its replies",

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/cluster"
+	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -41,6 +42,8 @@ type Host interface {
 	Shutting(more int)
 	// RightsChanged is told that commands which may change users' rights have been run; last: no other is pending.
 	RightsChanged(last bool)
+	// Timed is told how long a command of the client's took from being sent to its reply; call is the beginning of what was sent.
+	Timed(c *commandtable.Command, call string, took time.Duration)
 	// Adopt is told what the client's commands have set.
 	Adopt(pauses time.Duration, settings []Setting)
 	// Idle is told that no reply is pending, and to which client invalidations are redirected; 0: to none.

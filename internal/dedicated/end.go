@@ -187,7 +187,7 @@ func (p *Conn) answerLost(lost error, line string) {
 			watch = true
 		}
 		switch {
-		case e.quiet:
+		case e.call.quiet:
 		case ok:
 			p.out.bytes = resp.AppendSimple(p.out.bytes, "OK")
 		default:

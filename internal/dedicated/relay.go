@@ -170,7 +170,7 @@ func (p *Conn) begin(frame []byte) {
 		case e.Got != nil:
 			*e.Got = append(*e.Got, frame...)
 			return
-		case e.quiet, e.Own:
+		case e.call.quiet, e.Own:
 			p.frame.start = append(p.frame.start[:0], frame[:min(len(frame), classifyAt)]...)
 			return
 		case e.Queues && IsRedirect(frame):

@@ -5,6 +5,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/downstream"
+	"github.com/lockproxy/lockproxy/internal/telemetry"
 )
 
 // No more is read from a client with so many pending replies, until half of them are there. Behind a command that waits there
@@ -18,9 +19,12 @@ const (
 // What is kept for a pending reply, and for a queued command that does something to the connection, about. Both count
 // for --max-reply-memory.
 const (
-	pendingBytes = 352
+	pendingBytes = 352 + callBytes
 	effectBytes  = 512
 )
+
+// callBytes is how much of a command is kept to tell which one took long.
+const callBytes = 256
 
 // Reply is one that a command has yet to get. It belongs to the connection from the command's being sent until it is answered.
 type Reply struct {
@@ -38,8 +42,15 @@ type Reply struct {
 	Exec    Exec
 	Lost    error // the connection ended first
 
-	quiet bool // CLIENT REPLY: it is not wanted
-	subs  confirmations
+	subs confirmations
+	call call
+}
+
+// call is the client's command.
+type call struct {
+	quiet  bool          // CLIENT REPLY: no reply is wanted
+	begins string        // its first bytes; "": nobody is told how long it takes
+	sent   time.Duration // by telemetry.Clock
 }
 
 // confirmations are those of a subscription.
@@ -65,8 +76,10 @@ type Exec struct {
 type pending struct {
 	all   []*Reply
 	waits int // of these, commands that may wait
-	kept  downstream.Account
-	host  Host
+
+	answered time.Duration // by telemetry.Clock, when the last one came
+	kept     downstream.Account
+	host     Host
 }
 
 // add notes that the reply to e is pending.
@@ -121,10 +134,21 @@ func (p *Conn) addPending(e *Reply) {
 	p.watchTimeout()
 }
 
-// popPending takes the oldest command off the list.
+// popPending takes the oldest command off the list: it is answered.
 func (p *Conn) popPending() {
+	p.timed(p.pending.all[0])
 	p.pending.pop()
 	p.count()
+}
+
+// timed tells how long a command of the client's took: since the reply before it, if it was sent earlier. One that may wait by itself is not
+// told of, for nobody knows whether it did.
+func (p *Conn) timed(e *Reply) {
+	now := telemetry.Clock()
+	if e.call.begins != "" && (!e.Wait.Blocks || p.state.multi) {
+		p.Host.Timed(e.Cmd, e.call.begins, now-max(e.call.sent, p.pending.answered))
+	}
+	p.pending.answered = now
 }
 
 // count has the budgets know what is kept.

@@ -5,15 +5,19 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/commandtable"
+	"github.com/lockproxy/lockproxy/internal/telemetry"
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
 // Send has a command sent, and its reply go where e says.
 func (p *Conn) Send(e *Reply, raw []byte) {
-	e.quiet = p.Host.Silent()
+	e.call.quiet = p.Host.Silent()
 	if e.Kind == commandtable.ConnSubscribe {
 		e.Effect.subs = e
+	}
+	if !e.Own && e.Got == nil && e.Instead == "" {
+		e.call.begins, e.call.sent = string(raw[:min(len(raw), callBytes)]), telemetry.Clock()
 	}
 	p.mu.Lock()
 	if p.life.released { // lost: the replies pending before have been answered

@@ -7,6 +7,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/internal/backend"
+	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/upstream"
@@ -119,6 +120,11 @@ func (p *conn) RightsChanged(last bool) {
 	if last {
 		p.rights = backend.RightsChange{}
 	}
+}
+
+// Timed implements dedicated.Host.
+func (p *conn) Timed(c *commandtable.Command, call string, took time.Duration) {
+	p.o.host.Timed(c, call, took)
 }
 
 // Adopt implements dedicated.Host.

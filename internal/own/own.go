@@ -60,6 +60,8 @@ type Host interface {
 	Lockless() bool
 	// Closes says that the client is to be closed, and told nothing, for a command that failed with err.
 	Closes(err error) bool
+	// Timed notes how long Redis took for a command; call is the beginning of what was sent.
+	Timed(c *commandtable.Command, call string, took time.Duration)
 	// Set notes what the client's commands have set.
 	Set(pauses time.Duration, settings []dedicated.Setting)
 	// Shutting notes that so many more SHUTDOWNs are not answered yet.

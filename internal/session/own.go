@@ -11,6 +11,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/internal/own"
+	"github.com/lockproxy/lockproxy/internal/telemetry"
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -102,6 +103,18 @@ func (h host) Lockless() bool { return h.lockless() }
 
 // Closes implements own.Host.
 func (h host) Closes(err error) bool { return h.closesFor(err) }
+
+// Timed implements own.Host.
+func (h host) Timed(c *commandtable.Command, call string, took time.Duration) {
+	family := telemetry.Other
+	if c != nil {
+		family = c.Family
+	}
+	family.Upstream(took)
+	if h.srv.slow(took) {
+		h.noteSlow(took, took, c, wordsIn(call), 1)
+	}
+}
 
 // Set implements own.Host.
 func (h host) Set(pauses time.Duration, settings []dedicated.Setting) {

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"bytes"
 	"slices"
 	"strings"
 	"testing"
@@ -84,6 +85,24 @@ func TestSlowCommands(t *testing.T) {
 		}
 	}
 
+	// On a connection of the client's own: each command for itself, from the reply before it on, those that may wait only in a transaction.
+	own := dialWire(t, p.addr)
+	own.raw([]byte("MULTI\r\nSET k v\r\n"))
+	own.do("BLPOP", "q", "0")
+	own.do("ACL", "SETUSER", "u", ">secret")
+	own.do("EXEC")
+	p.srv.Slow().Reset()
+	own.do("MULTI")
+	own.do("SET", "k", strings.Repeat("x", 1000))
+	own.do("BLPOP", "q", "0")
+	own.do("ACL", "SETUSER", "u", ">secret")
+	own.do("EXEC")
+	for name, want := range map[string]string{"MULTI": "MULTI", "SET": "SET k " + strings.Repeat("x", 128) + "... (", "BLPOP": "BLPOP q 0", "ACL": "ACL SETUSER (redacted) (redacted)", "EXEC": "EXEC"} {
+		if e := find(name); !strings.HasPrefix(strings.Join(e.Args, " "), want) || e.Took <= 0 || e.Upstream != e.Took || e.Addr != own.conn.LocalAddr().String() {
+			t.Errorf("%s in a transaction: %+v", name, e)
+		}
+	}
+
 	for _, limit := range []time.Duration{0, time.Hour} {
 		if err := p.srv.Change(Limits{}, CommandRules{Slow: limit}); err != nil {
 			t.Fatal(err)
@@ -93,6 +112,25 @@ func TestSlowCommands(t *testing.T) {
 		w.do("CLIENT", "ID")
 		if n := p.srv.Slow().Len(); n != 0 {
 			t.Errorf("%d are slower than %v", n, limit)
+		}
+	}
+}
+
+// What is kept of a command tells its words, as far as they go.
+func TestWordsOfTheBeginning(t *testing.T) {
+	for call, want := range map[string]string{
+		"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n":         "GET k",
+		"GET  k\r\n":                             "GET k",
+		"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$9\r\nab": "SET k ab...",
+		"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$9":       "SET k ...",
+		"*3\r\n$3\r\nSET\r\n$1\r\nk":             "SET k ...",
+		"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n":         "SET k ...",
+		"*1000000\r\n$3\r\nDEL\r\n":              "DEL ...",
+		"*2\r\n$3\r\nGET\r\n$0\r\n\r\n":          "GET ",
+		"*":                                      "",
+	} {
+		if got := string(bytes.Join(wordsIn(call), []byte(" "))); got != want {
+			t.Errorf("%q: %q, want %q", call, got, want)
 		}
 	}
 }

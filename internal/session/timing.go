@@ -1,6 +1,9 @@
 package session
 
 import (
+	"bytes"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/lockproxy/lockproxy/commands"
@@ -67,6 +70,26 @@ func (t *timing) end(upstream time.Duration) {
 func (s *Server) slow(took time.Duration) bool {
 	least := s.facts.rules.Load().Slow
 	return least > 0 && took >= least
+}
+
+// wordsIn are the words of a command, of which this is the beginning; "..." stands for what is missing.
+func wordsIn(call string) (words [][]byte) {
+	if !strings.HasPrefix(call, "*") {
+		return bytes.Fields([]byte(call))
+	}
+	head, rest, _ := strings.Cut(call, "\r\n")
+	for n, _ := strconv.Atoi(head[1:]); n > 0; n-- {
+		head, word, whole := strings.Cut(rest, "\r\n")
+		if !whole {
+			return append(words, []byte("..."))
+		}
+		size, _ := strconv.Atoi(strings.TrimPrefix(head, "$"))
+		if size < 0 || size > len(word) {
+			return append(words, []byte(word+"..."))
+		}
+		words, rest = append(words, []byte(word[:size])), strings.TrimPrefix(word[size:], "\r\n")
+	}
+	return words
 }
 
 // noteSlow puts a command, or a run of which it is the first, into the slow log. What Redis does not know, it has not run.

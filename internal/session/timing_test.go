@@ -24,6 +24,9 @@ func TestCommandsAreTimed(t *testing.T) {
 	for range 6 {
 		w.frame()
 	}
+	for _, call := range []string{"MULTI", "BLPOP q 1", "GEOPOS g a", "EXEC", "BLPOP q 0.01"} { // the last one waits
+		w.do(strings.Fields(call)...)
+	}
 	w.do("CLIENT", "ID") // what came before is over
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	got, err := client.Get("http://" + tel.Addr().String() + "/metrics")
@@ -36,9 +39,11 @@ func TestCommandsAreTimed(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		`lockproxy_command_duration_seconds_count{family="geo",part="upstream"} 3`,
+		`lockproxy_command_duration_seconds_count{family="geo",part="upstream"} 4`,
 		`lockproxy_command_duration_seconds_count{family="geo",part="proxy"} 3`,
 		`lockproxy_command_duration_seconds_count{family="string",part="upstream"} 2`,
+		`lockproxy_command_duration_seconds_count{family="transaction",part="upstream"} 2`,
+		`lockproxy_command_duration_seconds_count{family="list",part="upstream"} 1`,
 	} {
 		if !strings.Contains(string(page), "\n"+want+"\n") {
 			t.Errorf("/metrics lacks %s", want)

@@ -38,6 +38,13 @@ func (r *Run) Upstream(took time.Duration) {
 	}
 }
 
+// Upstream is how long Redis took for one command of the family.
+func (f Family) Upstream(took time.Duration) {
+	if set := current.Load(); set != nil {
+		set.upstream[f].record(max(took, 0), 1)
+	}
+}
+
 // Proxy is how long the proxy itself took for a run.
 func (r *Run) Proxy(took time.Duration) {
 	if set := current.Load(); set != nil {
