@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net"
 	"sync"
 	"time"
@@ -78,7 +79,11 @@ func (c *Cluster) refreshLoop() {
 		c.refresh.mu.Unlock()
 		switch err := c.look(c.ctx, hint); {
 		case err != nil && c.ctx.Err() == nil:
-			c.log.Warn("the cluster's topology could not be refreshed", "upstream", c.target.String(), "error", err)
+			level := slog.LevelWarn
+			if failed { // people have been told
+				level = slog.LevelDebug
+			}
+			c.log.Log(c.ctx, level, "the cluster's topology could not be refreshed", "upstream", c.target.String(), "error", err)
 			failed = true
 		case err == nil && failed:
 			c.log.Info("the cluster's topology is known again", "upstream", c.target.String())
@@ -132,7 +137,9 @@ func (c *Cluster) look(ctx context.Context, hint *Node) error {
 		if done {
 			break
 		}
-		seed := upstream.NewNode(c.target.At(addr, ""), c.opts.Node)
+		o := c.opts.Node
+		o.Logger = slog.New(slog.DiscardHandler) // whose failures are the look's: each look makes them anew
+		seed := upstream.NewNode(c.target.At(addr, ""), o)
 		done = full(seed, addr)
 		seed.Close()
 	}

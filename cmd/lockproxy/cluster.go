@@ -30,15 +30,19 @@ func (a *app) findCluster(ctx context.Context, target upstream.ClusterTarget) (s
 		Node: upstream.NodeOptions{Logger: a.log, Budget: a.budget}, Refresh: a.cfg.Cluster.Refresh, RetryFor: a.cfg.Cluster.Retry, Timeout: a.cfg.Upstream.Timeout, AddressMap: addresses,
 		Replicas: a.cfg.Cluster.ReadFrom != string(session.ReadMaster),
 	}
-	for failed := false; ; failed = true {
+	told := ""
+	for {
 		if a.cluster, err = cluster.Open(ctx, target, o); err == nil {
-			if failed {
+			if told != "" {
 				a.log.Info("the cluster is there")
 			}
 			a.locks = lock.New(sharded.Cluster(a.cluster, sharded.PubSub(a.cfg.Cluster.PubSub)), a.lockOptions())
 			return target.Node.Service(), nil
 		}
-		a.log.Warn("the cluster is not there yet", "error", err)
+		if said := err.Error(); said != told {
+			a.log.Warn("the cluster is not there yet", "error", err)
+			told = said
+		}
 		systemd.StillStarting(10 * clusterRetry)
 		if !retry.Sleep(ctx, clusterRetry, nil) {
 			return service, err
