@@ -68,7 +68,7 @@ func run(args []string) int {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	log, level := newLogger(cfg)
 	useThreads(cfg.Threads)
-	collectLate()
+	defer runtime.KeepAlive(collectLate())
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	ends := make(chan os.Signal, 2)

@@ -20,15 +20,14 @@ func useThreads(n int) {
 	runtime.GOMAXPROCS(n)
 }
 
-// unused is memory that nobody writes to, so that the system gives it to nobody. Go collects garbage when there is as much of it as
-// there was left after the last time, and what a proxy has left is so little that it would collect ten times a second.
-var unused []byte
-
-// collectLate lets at least 16 MiB of garbage come together, unless the operator has told Go how much memory to use.
-func collectLate() {
-	if os.Getenv("GOGC") == "" && os.Getenv("GOMEMLIMIT") == "" {
-		unused = make([]byte, 16<<20)
+// collectLate lets at least 16 MiB of garbage come together while what it returns is kept, unless the operator has told Go how much memory
+// to use. Go collects when there is as much garbage as there was left after the last time, and what a proxy has left is so little that it
+// would collect ten times a second. Nobody writes to this memory, so that it takes none of the system's.
+func collectLate() (unused []byte) {
+	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
+		return nil
 	}
+	return make([]byte, 16<<20)
 }
 
 // reservedFiles are kept for the proxy's own connections, as those for locks, and what else is not a client: clients that
