@@ -14,6 +14,7 @@ import (
 
 const (
 	controlPing    = time.Second     // a connection without progress is asked for a PONG
+	subscriberPing = 3 * time.Second // one for messages so: there are two of them, and waiters look by themselves from time to time
 	controlTimeout = 5 * time.Second // and is given up when none comes
 	controlBuffer  = 64 << 10        // read and write, each; rueidis takes 512 KiB by itself
 	controlRing    = 10              // 1024 calls under way; further callers wait whatever their ctx says
@@ -85,7 +86,7 @@ func (c *Control) Client(db int) (rueidis.Client, error) {
 		c.clients[db] = cc
 	}
 	c.mu.Unlock()
-	return c.wait(cc, first, db, controlRing)
+	return c.wait(cc, first, db, controlRing, controlPing)
 }
 
 // Subscriber returns the client for Dedicate and SetPubSubHooks, on connections
@@ -104,18 +105,18 @@ func (c *Control) Subscriber() (rueidis.Client, error) {
 	}
 	cc := c.subscriber
 	c.mu.Unlock()
-	return c.wait(cc, first, 0, subscriberRing)
+	return c.wait(cc, first, 0, subscriberRing, subscriberPing)
 }
 
 // wait returns cc's client, making it for the first who asks.
-func (c *Control) wait(cc *controlClient, first bool, db, ring int) (rueidis.Client, error) {
+func (c *Control) wait(cc *controlClient, first bool, db, ring int, ping time.Duration) (rueidis.Client, error) {
 	if !first {
 		<-cc.made
 		return cc.client, cc.err
 	}
 	defer close(cc.made)
 	var err error
-	cc.client, err = rueidis.NewClient(c.options(db, ring))
+	cc.client, err = rueidis.NewClient(c.options(db, ring, ping))
 	if cc.client == nil {
 		cc.err = err // an option rueidis does not take
 	} else if err != nil {
@@ -124,7 +125,7 @@ func (c *Control) wait(cc *controlClient, first bool, db, ring int) (rueidis.Cli
 	return cc.client, cc.err
 }
 
-func (c *Control) options(db, ring int) rueidis.ClientOption {
+func (c *Control) options(db, ring int, ping time.Duration) rueidis.ClientOption {
 	return rueidis.ClientOption{
 		InitAddress:         []string{c.target.Addr}, // dial knows better when there are Sentinels
 		AuthCredentialsFn:   c.target.Service().Credentials,
@@ -132,7 +133,7 @@ func (c *Control) options(db, ring int) rueidis.ClientOption {
 		ClientName:          "lockproxy", // a part of HELLO, so it needs no permission
 		ClientSetInfo:       rueidis.DisableClientSetInfo,
 		DialCtxFn:           c.dial,
-		Dialer:              net.Dialer{Timeout: c.opts.DialTimeout, KeepAlive: controlPing},
+		Dialer:              net.Dialer{Timeout: c.opts.DialTimeout, KeepAlive: ping},
 		ConnWriteTimeout:    controlTimeout,
 		ForceSingleClient:   true, // the only kind that outlives a Redis that is down at first
 		DisableRetry:        true,

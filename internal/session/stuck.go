@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	stuckEvery = 250 * time.Millisecond // how often sessions are looked at
+	stuckEvery = 250 * time.Millisecond // how often sessions are looked at; every stuckAfter while none of them waits
 	// stuckAfter is how long a session must have waited for the same thing before it is asked whether its client is still
 	// there. One that has closed, or half-closed, gets that long for pending replies, so that their outcome is known.
 	stuckAfter = time.Second
@@ -29,33 +29,41 @@ type progress struct {
 // stuckLoop ends the waits of clients that have gone, and those that last longer than Options.UpstreamTimeout, until the server
 // ends. Ordinary commands that are answered soon cost nothing: only waits that last are looked at, all by this goroutine.
 func (s *Server) stuckLoop() {
-	every := stuckEvery
+	every, calm := stuckEvery, stuckAfter
 	if t := s.o.UpstreamTimeout; t > 0 {
-		every = min(every, max(t/4, time.Millisecond))
+		every, calm = min(every, max(t/4, time.Millisecond)), min(calm, max(t/4, time.Millisecond))
 	}
-	tick := time.NewTicker(every)
-	defer tick.Stop()
+	timer := time.NewTimer(calm)
+	defer timer.Stop()
 	var long []*Session
 	for {
 		select {
-		case <-tick.C:
+		case <-timer.C:
 		case <-s.ctx.Done():
 			return
 		}
-		long = s.waiting(time.Now(), long[:0])
+		var waits bool
+		long, waits = s.waiting(time.Now(), long[:0])
+		if waits {
+			timer.Reset(every)
+		} else {
+			timer.Reset(calm)
+		}
 		s.findBlocking(long)
 		s.endDisconnected(long)
 		clear(long)
 	}
 }
 
-// waiting lists the sessions that have waited for the same thing for stuckAfter, and ends waits that have lasted too long.
-func (s *Server) waiting(now time.Time, long []*Session) []*Session {
+// waiting lists the sessions that have waited for the same thing for stuckAfter, and ends waits that have lasted too long. It says
+// whether any waits at all.
+func (s *Server) waiting(now time.Time, long []*Session) (_ []*Session, some bool) {
 	s.clients.mu.Lock()
 	defer s.clients.mu.Unlock()
 	for _, c := range s.clients.sessions {
 		p := &c.activity.progress
 		step := p.step.now()
+		some = some || step != 0
 		if step == 0 || step != p.seen {
 			p.seen, p.since = step, now
 			continue
@@ -68,7 +76,7 @@ func (s *Server) waiting(now time.Time, long []*Session) []*Session {
 			long = append(long, c)
 		}
 	}
-	return long
+	return long, some
 }
 
 // endDisconnected ends the waits of those of the sessions whose clients have gone. Who holds locks is waited for: when the replies are in,
