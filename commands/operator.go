@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/hottest"
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
@@ -173,6 +174,21 @@ func operatorWaiters(c Client, args [][]byte, out []byte) []byte {
 	return counted(c, args, out, c.Proxy().Locks.WaitingLongest, func(e lock.Entry) []field {
 		return append(whose(e), field{"waiting-ms", e.Held}, field{"place", e.Place})
 	})
+}
+
+// operatorHot is LOCKPROXY HOT GET [count] | RESET.
+func operatorHot(c Client, args [][]byte, out []byte) []byte {
+	locks := c.Proxy().Locks
+	switch {
+	case same(args[2], "GET"):
+		return counted(c, args[1:], out, locks.Hottest, func(e hottest.Entry) []field {
+			return []field{{"key", e.Key}, {"db", e.DB}, {"waits", e.Waits}, {"waits-over", e.Over}, {"waited-ms", e.Waited}}
+		})
+	case same(args[2], "RESET") && len(args) == 3:
+		locks.ForgetHottest()
+		return appendOK(out)
+	}
+	return resp.AppendError(out, wrongSubcommand(args[2]))
 }
 
 // operatorReload is LOCKPROXY RELOAD.

@@ -155,6 +155,7 @@ func operatorCommands() []*Subcommand {
 		{Name: "clients", Counts: true, Summary: "Lists clients, those with most locks first (100; -1: all): what each holds, and what it waits for.", do: operatorClients},
 		{Name: "drain", Summary: "Has this proxy drain and end, as SIGTERM does.", do: operatorDrain},
 		{Name: "help", Summary: "Prints this help.", open: true, do: operatorHelp},
+		{Name: "hot", Actions: []string{"GET", "RESET"}, Counts: true, Summary: "Lists the locks that were waited for most at this proxy, these first (100, which is all that are kept), or counts anew.", do: operatorHot},
 		{Name: "locks", Counts: true, Summary: "Lists the locks held through this proxy, those held longest first (100; -1: all).", do: operatorLocks},
 		{Name: "nodes", Counts: true, Summary: "Lists the Redis nodes that are known (100; -1: all), asks each whether it answers, and tells how those of a quorum are.", do: operatorNodes},
 		{Name: "pause", Pauses: true, Summary: "Holds back what clients send to this proxy, all or only what may write, for so long (300000 at most), or until RESUME. Locks are given back and renewed meanwhile.", do: operatorPause},

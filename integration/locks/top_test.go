@@ -50,6 +50,7 @@ func TestTop(t *testing.T) {
 		`(?m)^orders\\x1b\[2J +plain +0 +1 +[0-9.]+ s .*` + regexp.QuoteMeta(waiter.C.LocalAddr().String()),
 		`(?m)^[0-9]+ +\S+ lockproxy-top +default `,
 		`(?m)^` + regexp.QuoteMeta(server.Addr()) + ` +master +up`,
+		`(?m)^orders\\x1b\[2J +0 +1 +0 +0`,
 		`(?m)^[0-9:]+ +[0-9.]+ ms +` + regexp.QuoteMeta(holder.C.LocalAddr().String()) + ` shop +default +LOCK orders`,
 	} {
 		if !regexp.MustCompile(want).MatchString(said) {

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/hottest"
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 )
 
@@ -196,6 +197,12 @@ func (ls *lines) listWaiting(owner string) (out []Entry) {
 	}
 	return out
 }
+
+// Hottest are the so many locks that were waited for most here, these first; they are counted roughly.
+func (m *Manager) Hottest(most int) []hottest.Entry { return m.lines.hottest.Top(most) }
+
+// ForgetHottest begins to count anew.
+func (m *Manager) ForgetHottest() { m.lines.hottest.Reset() }
 
 // Ages are how long the oldest hold has been held through this proxy, and how long that verb has waited that waits longest; 0: none is, none does.
 func (m *Manager) Ages() (hold, wait time.Duration) { return m.holds.oldest(), m.lines.longestWait() }

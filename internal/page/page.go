@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/display"
+	"github.com/lockproxy/lockproxy/internal/hottest"
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/internal/slowlog"
 )
@@ -34,6 +35,7 @@ type Locks interface {
 	Info(ctx context.Context, db int, key string) (lock.Info, error)
 	Stats() lock.Stats
 	Losses() []lock.Lost
+	Hottest(most int) []hottest.Entry
 }
 
 // Options set a page up.

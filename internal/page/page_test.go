@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/display"
+	"github.com/lockproxy/lockproxy/internal/hottest"
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/slowlog"
@@ -33,6 +34,7 @@ type engine struct {
 	info   lock.Info
 	stats  lock.Stats
 	slow   []slowlog.Entry
+	hot    []hottest.Entry
 	forced []string // who said it, and of which lock
 	fails  error
 }
@@ -45,6 +47,7 @@ func (e *engine) List(string, string) []lock.Entry {
 
 func (e *engine) Info(context.Context, int, string) (lock.Info, error) { return e.info, e.fails }
 func (e *engine) Stats() lock.Stats                                    { return e.stats }
+func (e *engine) Hottest(int) []hottest.Entry                          { return e.hot }
 func (e *engine) Losses() []lock.Lost                                  { return e.lost }
 
 func (e *engine) force(_ context.Context, by lock.ClientInfo, r lock.UnlockRequest) (bool, error) {
@@ -173,6 +176,7 @@ func TestHostileNames(t *testing.T) {
 		e.list = append(e.list, one, waits(name, name, time.Second))
 		e.slow = append(e.slow, slowlog.Entry{Args: []string{name, name}, Client: slowlog.Client{Addr: name, Name: name}})
 		e.lost = append(e.lost, lock.Lost{ID: lockstore.ID{Key: name, Owner: name}, Reason: "gone", Addr: name})
+		e.hot = append(e.hot, hottest.Entry{Name: hottest.Name{Key: name, DB: 3}, Waits: 4321, Over: 98765})
 	}
 	o := e.options()
 	o.Trouble = func(context.Context) []string { return hostile }
@@ -200,7 +204,7 @@ func TestHostileNames(t *testing.T) {
 			}
 		}
 	}
-	has(t, pages[1], "&lt;script&gt;", `\xff\xfe\x80`, `\u202egnp.exe`, `a\x00b\r\n`, "…", "(4,000 bytes)", "name=%ff%fe%80")
+	has(t, pages[1], "&lt;script&gt;", `\xff\xfe\x80`, `\u202egnp.exe`, `a\x00b\r\n`, "…", "(4,000 bytes)", "name=%ff%fe%80", "4,321", "or up to 98,765 fewer")
 	if huge := display.Shown(strings.Repeat("x", 16<<20)); huge != strings.Repeat("x", 72)+"…"+strings.Repeat("x", 20)+" (16,777,216 bytes)" {
 		t.Error(huge)
 	}

@@ -19,7 +19,7 @@ const (
 )
 
 // kept are the parts of the page that a stream keeps fresh, by their names in the templates and in the document.
-var kept = []string{"status", "cards", "locks", "losses", "slow"}
+var kept = []string{"status", "cards", "locks", "hottest", "losses", "slow"}
 
 // events sends each part of the page when it has changed (server-sent events), until the client goes, is too slow, or the page ends.
 func (p *Page) events(w http.ResponseWriter, r *http.Request) {

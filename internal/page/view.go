@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/display"
+	"github.com/lockproxy/lockproxy/internal/hottest"
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/slowlog"
@@ -32,6 +33,7 @@ type view struct {
 	Cards   []card
 	Losses  []loss
 	Slow    []slow
+	Hottest []hottest.Entry
 	Locks   []row
 	Shown   int // of so many
 	Of      int
@@ -206,6 +208,7 @@ func (p *Page) view(ctx context.Context, w filter) *view {
 	for _, e := range p.Options.Slow(mostPast) {
 		v.Slow = append(v.Slow, slow{e, now.Sub(e.At)})
 	}
+	v.Hottest = p.Hottest(mostPast)
 	v.Locks, v.Of = choose(all, w)
 	v.Shown = len(v.Locks)
 	since := now.Sub(p.takenAt())

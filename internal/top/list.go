@@ -48,6 +48,9 @@ var lists = []list{
 	{"Nodes", []string{"LOCKPROXY", "NODES"}, readMap, []column{
 		text("NODE", "name"), text("ROLE", "role"), text("STATE", "state"), text("SLOTS", "slots"), text("TROUBLE", "trouble"),
 	}},
+	{"Hot", []string{"LOCKPROXY", "HOT", "GET"}, readMap, []column{
+		text("LOCK", "key"), text("DB", "db"), text("WAITS", "waits"), text("OR FEWER BY", "waits-over"), span("WAITED", "waited-ms"),
+	}},
 	{"Slow", []string{"LOCKPROXY", "SLOWLOG", "GET"}, readSlow, []column{
 		{"AT", func(r record) string { return time.Unix(r.number("at"), 0).Format(time.TimeOnly) }}, micros("TOOK", "took"), micros("REDIS", "upstream"),
 		{"CLIENT", client}, text("USER", "user"), text("COMMAND", "command"),

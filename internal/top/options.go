@@ -20,7 +20,7 @@ Usage: lockproxy top [flags]
   --rows N          how many rows of a list it asks for (200)
   --once            print all lists once, as text, and end
 
-The user must be one of the proxy's --operators. Keys: 1 to 5 or Tab for another
+The user must be one of the proxy's --operators. Keys: 1 to 6 or Tab for another
 list, / to show only rows with some text in them, p to pause, q to leave.
 `
 

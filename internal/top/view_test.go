@@ -136,6 +136,7 @@ func TestView(t *testing.T) {
 	p := &told{rows: map[string][]record{
 		"Locks":   {{"key": "orders", "addr": "10.0.0.1:5", "name": "[red]shop", "ttl-ms": "12000", "lease-ms": "30000"}, {"key": "bad\x1b[2J\xff", "owner": "me"}},
 		"Waiters": {{"key": "invoices", "place": "3", "waiting-ms": "2500"}},
+		"Hot":     {{"key": "seats", "waits": "77", "waits-over": "3", "waited-ms": "90000"}},
 		"Slow":    {{"command": "SET k v", "took": "12345"}},
 	}}
 	on := open(t, p)
@@ -152,6 +153,8 @@ func TestView(t *testing.T) {
 	on.waitFor([]string{"p go on"})
 	p.change(func() { p.rows["Waiters"] = []record{{"key": "other"}} })
 	on.types("\t\t\t")
+	on.waitFor([]string{"seats", "77", "1 min 30 s"})
+	on.types("\t")
 	on.waitFor([]string{"SET k v", "12 ms"})
 	on.types("2")
 	on.waitFor([]string{"other"})
