@@ -22,7 +22,6 @@ type Holder struct {
 	User     string
 	Held     time.Duration // since it was granted
 	Watched  bool          // the watchdog renews it
-	Leaving  bool          // its UNLOCK is under way: the next one may have the lock already
 	Renewed  time.Time     // the last renewal, zero before the first
 	Renewals int64
 	Lease    time.Duration // of a renewal when it is watched, else as it was taken
@@ -89,7 +88,7 @@ func (m *Manager) addLocal(in *Info, db int, key string) {
 // describe adds what this proxy knows of a live hold. holds.mu is held.
 func (h *hold) describe(out *Holder) {
 	out.Local, out.Held, out.Watched, out.client = true, time.Since(h.grantedAt), h.watched, h.client
-	out.Renewed, out.Renewals, out.Lease, out.Leaving = h.renewedAt, h.renewals, h.lease, h.releasing
+	out.Renewed, out.Renewals, out.Lease = h.renewedAt, h.renewals, h.lease
 }
 
 // Entry is one line of LOCKLIST: a lock held, or waited for, through this proxy.
@@ -152,21 +151,39 @@ func yield(mu *sync.Mutex, done int) {
 	}
 }
 
-// listHeld names the locks held. The map may change between two pieces: what is added then may be passed over.
+// listHeld names the locks held, all holders of one in one look. The map may change between two pieces: what is added then may be passed over.
 func (hs *holds) listHeld(owner string) (out []Entry) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
 	done := 0
-	for id, h := range hs.byID {
-		if done++; h.count > 0 && (owner == "" || owner == id.Owner) {
-			e := Entry{DB: id.DB, Key: id.Key, Left: max(0, time.Until(h.deadline))}
-			e.Owner, e.Kind, e.Holds = id.Owner, id.Kind, h.count
+	for _, held := range hs.byKey {
+		handed := handed(held)
+		for h := range held {
+			if owner != "" && owner != h.id.Owner || h.releasing && handed {
+				continue
+			}
+			e := Entry{DB: h.id.DB, Key: h.id.Key, Left: max(0, time.Until(h.deadline))}
+			e.Owner, e.Kind, e.Holds = h.id.Owner, h.id.Kind, h.count
 			h.describe(&e.Holder)
 			out = append(out, e)
 		}
-		yield(&hs.mu, done)
+		if done += len(held); done >= listPiece {
+			done = 0
+			yield(&hs.mu, done)
+		}
 	}
 	return out
+}
+
+// handed says that a lock has an owner that is not about to give it back: those that are have it no more. Of two owners of a plain lock one
+// has been handed it.
+func handed(held map[*hold]struct{}) bool {
+	for h := range held {
+		if !h.releasing {
+			return true
+		}
+	}
+	return false
 }
 
 // listWaiting names those who wait.

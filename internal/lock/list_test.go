@@ -3,6 +3,8 @@ package lock
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -149,6 +151,41 @@ func holding(t testing.TB, n int) *Manager {
 		h.deadline = time.Now().Add(time.Hour)
 	}
 	return m
+}
+
+// At the moment of a hand-off a plain lock has one owner, whoever lists it; of readers those are left out that give it back while others stay.
+func TestListAtAHandOff(t *testing.T) {
+	m := holding(t, 1)
+	c, _ := client(m)
+	owners := func(l func() []Entry) (all string) {
+		var names []string
+		for _, e := range l() {
+			names = append(names, e.Key+" "+e.Owner)
+		}
+		slices.Sort(names)
+		return strings.Join(names, ", ")
+	}
+	expect := func(listed, ofFirst string) {
+		t.Helper()
+		for what, l := range map[string]func() []Entry{"List": func() []Entry { return m.List("", "") }, "HeldLongest": func() []Entry { return m.HeldLongest(10) }} {
+			if got := owners(l); got != listed {
+				t.Errorf("%s: %q, want %q", what, got, listed)
+			}
+		}
+		if got := owners(func() []Entry { return m.List("somebody", "") }); got != ofFirst {
+			t.Errorf("of the first owner: %q, want %q", got, ofFirst)
+		}
+	}
+	m.holds.releasing(lockstore.ID{Key: "many0", Owner: "somebody"})
+	expect("many0 somebody", "many0 somebody") // nobody has been handed it yet
+	m.holds.begin(m.holds.entry(lockstore.ID{Key: "many0", Owner: "next"}, true), c, 1)
+	expect("many0 next", "")
+
+	for _, owner := range []string{"a", "b", "c"} {
+		m.holds.begin(m.holds.entry(lockstore.ID{Key: "rw", Owner: owner, Kind: lockstore.Read}, true), c, 1)
+	}
+	m.holds.releasing(lockstore.ID{Key: "rw", Owner: "b", Kind: lockstore.Read})
+	expect("many0 next, rw a, rw c", "")
 }
 
 // The longest that a LOCKLIST of ten thousand holds keeps others from the engine's mutex.

@@ -179,20 +179,11 @@ func group(list []lock.Entry) (rows []row, longestWait time.Duration) {
 			slices.SortStableFunc(named[:held], func(a, b lock.Entry) int { // readers come in any order
 				return cmp.Or(cmp.Compare(a.ClientID, b.ClientID), strings.Compare(a.Owner, b.Owner))
 			})
-			rows = append(rows, row{DB: named[0].DB, Key: named[0].Key, held: present(named[:held]), waiters: named[held:end]})
+			rows = append(rows, row{DB: named[0].DB, Key: named[0].Key, held: named[:held], waiters: named[held:end]})
 			named = named[end:]
 		}
 	}
 	return rows, longestWait
-}
-
-// present leaves out those who give the lock back at this moment, if others have it: of two owners of a plain lock one has been handed it.
-func present(held []lock.Entry) []lock.Entry {
-	stays := slices.IndexFunc(held, func(e lock.Entry) bool { return !e.Leaving })
-	if stays < 0 || len(held) == 1 {
-		return held
-	}
-	return slices.DeleteFunc(held, func(e lock.Entry) bool { return e.Leaving })
 }
 
 // view is what a filter leaves.
