@@ -13,6 +13,9 @@ type HoldRequest struct {
 	Side  Kind   // Read or Write; Plain = any lock, on either side
 }
 
+// Fences says whether a command can be fenced by a lock at all.
+func (m *Manager) Fences() error { return m.store.Rules().Fences() }
+
 // HoldFields are the fields of the lock's hash that tell; their values are what Holds takes.
 func (c *Client) HoldFields(r HoldRequest) []string {
 	id, _ := c.id(r.Side, r.DB, r.Key, r.Owner)

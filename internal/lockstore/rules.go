@@ -37,6 +37,14 @@ func (r Rules) Limit(lease, replicas int64) error {
 	return nil
 }
 
+// Fences says whether Redis can run a command and look at its lock in one step.
+func (r Rules) Fences() error {
+	if r.Votes {
+		return &Error{Code: "ERR", Text: "FENCED is not supported with --quorum: the lock is not where the data is; use LOCK ... FENCE"}
+	}
+	return nil
+}
+
 // Drift is how much earlier than by its lease a lock counts as over.
 func (r Rules) Drift(lease time.Duration) time.Duration {
 	if !r.Votes {

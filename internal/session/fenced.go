@@ -23,8 +23,8 @@ func (s *Session) Fenced(r lock.HoldRequest, args [][]byte) error {
 }
 
 func (s *Session) fenced(r lock.HoldRequest, args [][]byte) error {
-	if s.srv.o.Locks.Nodes() != nil {
-		return &lock.Error{Code: "ERR", Text: "FENCED is not supported with --quorum: the lock is not where the data is; use LOCK ... FENCE"}
+	if err := s.srv.o.Locks.Fences(); err != nil {
+		return err
 	}
 	c, err := s.fenceable(args)
 	if err != nil {
