@@ -30,11 +30,10 @@ const (
 	waiting             // integer >= 0, in ms
 	count               // integer > 0
 	ownerName           // lockstore.ValidOwner
-	text
+	text                // not empty
 )
 
 var (
-	errRange = errors.New("ERR value is not an integer or out of range")
 	errName  = errors.New("ERR invalid lock name: more than " + strconv.Itoa(lockstore.MaxName) + " bytes")
 	errOwner = errors.New("ERR invalid owner: 1 to 256 bytes, not 'mode', not ending in ':write', and not of the form <uuid>:<number>")
 )
@@ -53,6 +52,9 @@ func (g given) has(keyword string) bool {
 	_, word := g.words[keyword]
 	return number || word
 }
+
+// badNumber is the error for the value of an option.
+func badNumber(o *Option) error { return errors.New(notANumber + " near '" + o.Keyword + "'") }
 
 // nearShown is how many bytes of a word a syntax error shows.
 const nearShown = 64
@@ -78,7 +80,7 @@ func syntaxNear(word []byte) error {
 }
 
 // parse reads options in any order. A repeated, unknown or contradictory one is a syntax error that names it, and so is one
-// without its value.
+// without its value. The error of a value that is no number names its option, too.
 func parse(options []Option, tokens [][]byte) (given, error) {
 	if len(tokens) == 0 {
 		return given{}, nil
@@ -97,7 +99,7 @@ func parse(options []Option, tokens [][]byte) (given, error) {
 			g.words[o.Keyword] = ""
 			continue
 		}
-		if i++; i == len(tokens) {
+		if i++; i == len(tokens) || o.kind == text && len(tokens[i]) == 0 { // which would choose nothing, or anything
 			return g, syntaxNear(tokens[i-1])
 		}
 		if err := g.set(o, tokens[i]); err != nil {
@@ -128,28 +130,20 @@ func (g given) set(o *Option, token []byte) error {
 		g.words[o.Keyword] = string(token)
 		return nil
 	}
-	n, err := integer(token)
-	if err != nil {
-		return err
-	}
+	n, ok := integer(token)
 	if o.kind == seconds {
-		if n > largest/1000 {
-			return errRange
-		}
+		ok = ok && n <= largest/1000
 		n *= 1000
 	}
-	if n == 0 && o.kind != waiting {
-		return errRange
+	if !ok || n == 0 && o.kind != waiting {
+		return badNumber(o)
 	}
 	g.numbers[o.Keyword] = n
 	return nil
 }
 
 // integer reads a whole number from 0 to 2^53 as Redis does: no sign, no leading zero, nothing else.
-func integer(token []byte) (int64, error) {
+func integer(token []byte) (n int64, ok bool) {
 	n, err := strconv.ParseInt(string(token), 10, 64)
-	if err != nil || n < 0 || n > largest || strconv.FormatInt(n, 10) != string(token) {
-		return 0, errRange
-	}
-	return n, nil
+	return n, err == nil && n >= 0 && n <= largest && strconv.FormatInt(n, 10) == string(token)
 }

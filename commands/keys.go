@@ -37,9 +37,9 @@ func (v *Verb) split(args [][]byte) (keys, rest [][]byte, err error) {
 	case oneKey:
 		return args[1:2], args[2:], nil
 	case countedKeys:
-		n, err := integer(args[1])
+		n, ok := integer(args[1])
 		switch {
-		case err != nil || n == 0:
+		case !ok || n == 0:
 			return nil, nil, errNumkeys
 		case n > maxKeys:
 			return nil, nil, errManyKeys

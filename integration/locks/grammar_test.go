@@ -11,10 +11,12 @@ import (
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
-const (
-	rangeError = "-ERR value is not an integer or out of range\r\n"
-	ownerError = "-ERR invalid owner"
-)
+const ownerError = "-ERR invalid owner"
+
+// rangeError is that of the value of an option.
+func rangeError(option string) string {
+	return "-ERR value is not an integer or out of range near '" + option + "'\r\n"
+}
 
 func arityError(verb string) string {
 	return "-ERR wrong number of arguments for '" + verb + "' command\r\n"
@@ -55,7 +57,7 @@ func refusals() map[string]string {
 	syntax("MULTILOCK 2 free freetoo", "*READ", "*ONCE", "OWNER a *SELF", "EX 5 *PX 5", "*FORCE", "*more", "BLOCK 1 *BLOCK 1")
 	syntax("MULTIUNLOCK 2 held free", "*ALL", "*FORCE", "*READ", "*OWNER", "*more", "OWNER a *OWNER a")
 	syntax("FENCED held", "READ *WRITE SET a b", "OWNER a *OWNER a SET a b", "*OWNER")
-	syntax("LOCKLIST", "*OWNER", "*MATCH", "OWNER a *OWNER a", "MATCH a *MATCH a", "*x", "*BLOCK 5")
+	syntax("LOCKLIST", "*OWNER", "*MATCH", "OWNER a *OWNER a", "MATCH a *MATCH a", "*x", "*BLOCK 5", "*OWNER ", "*MATCH ", "OWNER a *MATCH ")
 	for _, verb := range []string{"MULTILOCK", "MULTIUNLOCK"} {
 		for _, n := range []string{"0", "-1", "x", "1.5", "+1", "01", ""} {
 			r[verb+" "+n+" free held"] = "-ERR numkeys should be greater than 0\r\n"
@@ -65,18 +67,23 @@ func refusals() map[string]string {
 		r[verb+" 1025 free held"] = "-ERR numkeys should be at most 1024\r\n"
 		r[verb+" 2 held free OWNER mode"] = ownerError
 	}
-	r["MULTILOCK 2 free freetoo PX 0"] = rangeError
+	r["MULTILOCK 2 free freetoo PX 0"] = rangeError("PX")
 	for _, n := range []string{"0", "-1", "x", "1.5", "+1", "01", "1e3", "0x10", "9007199254740993", "9223372036854775808", ""} {
 		for _, option := range []string{"EX", "PX"} {
-			r["LOCK free "+option+" "+n] = rangeError
-			r["RENEW held "+option+" "+n] = rangeError
+			r["LOCK free "+option+" "+n] = rangeError(option)
+			r["RENEW held "+option+" "+n] = rangeError(option)
 		}
-		r["LOCK free REPLICAS "+n] = rangeError
+		r["LOCK free REPLICAS "+n] = rangeError("REPLICAS")
 		if n != "0" {
-			r["LOCK free BLOCK "+n] = rangeError
+			r["LOCK free BLOCK "+n] = rangeError("BLOCK")
 		}
 	}
-	r["LOCK free EX 9007199254741"] = rangeError // more than 2^53 ms
+	for _, call := range []string{"LOCK %s", "FAIRLOCK %s", "RLOCK %s", "WLOCK %s", "MULTILOCK 2 free %s", "UNLOCK %s", "UNLOCK %s FORCE", "MULTIUNLOCK 2 free %s", "RENEW %s", "FENCED %s SET a b", "LOCKINFO %s"} {
+		for _, name := range []string{"lockproxy_x", "{held}:own:rwlock_timeout:1"} {
+			r[fmt.Sprintf(call, name)] = "-ERR '" + name + "' cannot be a lock"
+		}
+	}
+	r["LOCK free EX 9007199254741"] = rangeError("EX") // more than 2^53 ms
 	for _, owner := range []string{"", "mode", "a:write", "0f8fad5b-d9cb-469f-a165-70867728950e:52", "0f8fad5b-d9cb-469f-a165-70867728950e:52:write", strings.Repeat("o", 257)} {
 		r["LOCK free OWNER "+owner] = ownerError
 		r["UNLOCK held OWNER "+owner] = ownerError

@@ -13,8 +13,13 @@ type HoldRequest struct {
 	Side  Kind   // Read or Write; Plain = any lock, on either side
 }
 
-// Fences says whether a command can be fenced by a lock at all.
-func (m *Manager) Fences() error { return m.store.Rules().Fences() }
+// Fences says whether a command can be fenced by that lock at all.
+func (m *Manager) Fences(key string) error {
+	if err := m.store.Rules().Fences(); err != nil {
+		return err
+	}
+	return m.nameable(key)
+}
 
 // HoldFields are the fields of the lock's hash that tell; their values are what Holds takes.
 func (c *Client) HoldFields(r HoldRequest) []string {

@@ -23,7 +23,7 @@ func (s *Session) Fenced(r lock.HoldRequest, args [][]byte) error {
 }
 
 func (s *Session) fenced(r lock.HoldRequest, args [][]byte) error {
-	if err := s.srv.o.Locks.Fences(); err != nil {
+	if err := s.srv.o.Locks.Fences(r.Key); err != nil {
 		return err
 	}
 	c, err := s.fenceable(args)
