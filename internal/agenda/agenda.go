@@ -1,34 +1,35 @@
 // Package agenda is a list of things to do at a time of their own, the earliest first.
 package agenda
 
-import (
-	"container/heap"
-	"time"
-)
+import "time"
 
 // Agenda is a list of things to do, and the time at which its owner looks at it next. Its owner's mutex guards it.
 type Agenda[T any] struct {
 	Wake chan struct{} // one slot: something is to be done before the owner looks; nil: nobody sleeps on this
 
-	order order[T]
+	at    func(T) time.Time
+	place func(T) *int
+	all   []entry[T] // a heap
 	look  time.Time
 }
 
 // New is an empty agenda. at is when a thing is to be done, and place where it keeps its own place in the list, counted from 1; 0: it
 // is not there.
 func New[T any](at func(T) time.Time, place func(T) *int) Agenda[T] {
-	return Agenda[T]{Wake: make(chan struct{}, 1), order: order[T]{at: at, place: place}}
+	return Agenda[T]{Wake: make(chan struct{}, 1), at: at, place: place}
 }
 
 // Put adds a thing, or moves it when its time has changed.
 func (a *Agenda[T]) Put(x T) {
-	if i := *a.order.place(x); i == 0 {
-		heap.Push(&a.order, x)
+	e := entry[T]{a.at(x), x}
+	if i := *a.place(x); i == 0 {
+		a.all = append(a.all, e)
+		a.rise(len(a.all)-1, e)
 	} else {
-		heap.Fix(&a.order, i-1)
+		a.settle(i-1, e)
 	}
-	if at := a.order.at(x); at.Before(a.look) {
-		a.look = at // to be woken once is enough
+	if e.at.Before(a.look) {
+		a.look = e.at // to be woken once is enough
 		select {
 		case a.Wake <- struct{}{}:
 		default:
@@ -38,20 +39,29 @@ func (a *Agenda[T]) Put(x T) {
 
 // Drop takes a thing off, if it is there.
 func (a *Agenda[T]) Drop(x T) {
-	if i := *a.order.place(x); i > 0 {
-		heap.Remove(&a.order, i-1)
+	i := *a.place(x)
+	if i == 0 {
+		return
+	}
+	*a.place(x) = 0
+	last := len(a.all) - 1
+	e := a.all[last]
+	a.all[last] = entry[T]{}
+	a.all = a.all[:last]
+	if i-1 < last {
+		a.settle(i-1, e)
 	}
 }
 
 // Len is how many things there are to do.
-func (a *Agenda[T]) Len() int { return len(a.order.all) }
+func (a *Agenda[T]) Len() int { return len(a.all) }
 
 // First is the first thing to do of those that there are.
-func (a *Agenda[T]) First() T { return a.order.all[0] }
+func (a *Agenda[T]) First() T { return a.all[0].x }
 
 // Due is the first thing to do, if its time has come.
 func (a *Agenda[T]) Due(now time.Time) (x T, ok bool) {
-	if a.Len() == 0 || a.order.at(a.First()).After(now) {
+	if a.Len() == 0 || a.all[0].at.After(now) {
 		return x, false
 	}
 	return a.First(), true
@@ -62,44 +72,66 @@ func (a *Agenda[T]) Due(now time.Time) (x T, ok bool) {
 func (a *Agenda[T]) Sleep(least time.Duration) time.Duration {
 	next := time.Hour
 	if a.Len() > 0 {
-		next = max(time.Until(a.order.at(a.First())), least)
+		next = max(time.Until(a.all[0].at), least)
 	}
 	a.look = time.Now().Add(next)
 	return next
 }
 
-// order is the list as a heap.
-type order[T any] struct {
-	all   []T
-	at    func(T) time.Time
-	place func(T) *int
+// entry is a thing in the heap. Its time stands beside it, since to look for it where the things are is what a list of 100,000 costs.
+type entry[T any] struct {
+	at time.Time
+	x  T
 }
 
-// Len implements heap.Interface.
-func (o *order[T]) Len() int { return len(o.all) }
+// children is how many entries come after each in the heap: with four, half as many are moved as with two.
+const children = 4
 
-// Less implements heap.Interface.
-func (o *order[T]) Less(i, j int) bool { return o.at(o.all[i]).Before(o.at(o.all[j])) }
-
-// Swap implements heap.Interface.
-func (o *order[T]) Swap(i, j int) {
-	o.all[i], o.all[j] = o.all[j], o.all[i]
-	*o.place(o.all[i]), *o.place(o.all[j]) = i+1, j+1
+// rise moves entry e from place i, which is free, to where no later one is before it.
+func (a *Agenda[T]) rise(i int, e entry[T]) {
+	for i > 0 {
+		before := (i - 1) / children
+		if !e.at.Before(a.all[before].at) {
+			break
+		}
+		a.set(i, a.all[before])
+		i = before
+	}
+	a.set(i, e)
 }
 
-// Push implements heap.Interface.
-func (o *order[T]) Push(x any) {
-	o.all = append(o.all, x.(T))
-	*o.place(x.(T)) = len(o.all)
+// sink moves entry e from place i, which is free, to where no earlier one is after it.
+func (a *Agenda[T]) sink(i int, e entry[T]) {
+	for {
+		first := children*i + 1
+		if first >= len(a.all) {
+			break
+		}
+		next := first
+		for j := first + 1; j < min(first+children, len(a.all)); j++ {
+			if a.all[j].at.Before(a.all[next].at) {
+				next = j
+			}
+		}
+		if !a.all[next].at.Before(e.at) {
+			break
+		}
+		a.set(i, a.all[next])
+		i = next
+	}
+	a.set(i, e)
 }
 
-// Pop implements heap.Interface.
-func (o *order[T]) Pop() any {
-	last := len(o.all) - 1
-	x := o.all[last]
-	var none T
-	o.all[last] = none
-	o.all = o.all[:last]
-	*o.place(x) = 0
-	return x
+// settle moves entry e from place i, which is free, to where it belongs.
+func (a *Agenda[T]) settle(i int, e entry[T]) {
+	if i > 0 && e.at.Before(a.all[(i-1)/children].at) {
+		a.rise(i, e)
+	} else {
+		a.sink(i, e)
+	}
+}
+
+func (a *Agenda[T]) set(i int, e entry[T]) {
+	a.all[i] = e
+	*a.place(e.x) = i + 1
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // round is the shortest time between two looks at the schedule: what comes due meanwhile goes into one script.
-const round = 20 * time.Millisecond
+const round = 50 * time.Millisecond
 
 // watchdog renews holds, and asks Redis about those that may have gone.
 type watchdog struct {
