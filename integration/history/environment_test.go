@@ -67,7 +67,7 @@ func (p *proxy) start() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.lives++
-	p.child = testredis.Launch(p.t, exec.Command(*binary, p.args...), p.log(p.lives))
+	p.child = testredis.Launch(p.t, exec.Command(lockproxy(p.t), p.args...), p.log(p.lives))
 }
 
 func (p *proxy) log(life int) string { return filepath.Join(p.dir, strconv.Itoa(life)+".log") }

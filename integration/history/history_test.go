@@ -4,11 +4,11 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/lockproxy/lockproxy/integration/harness"
 	"github.com/lockproxy/lockproxy/internal/history"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
@@ -24,25 +24,14 @@ var (
 	mutants = flag.Bool("mutations", false, "run the mutations")
 )
 
-func TestMain(m *testing.M) { os.Exit(buildAndRun(m)) }
+func TestMain(m *testing.M) { os.Exit(harness.Main(m)) }
 
-func buildAndRun(m *testing.M) int {
-	flag.Parse()
+// lockproxy is the path of the lockproxy under test.
+func lockproxy(t testing.TB) string {
 	if *binary != "" {
-		return m.Run()
+		return *binary
 	}
-	dir, err := os.MkdirTemp("", "lockproxy-history-build-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	*binary = filepath.Join(dir, "lockproxy")
-	if err := build("../..", *binary); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return m.Run()
+	return harness.Binary(t)
 }
 
 // Histories of random workloads keep every promise, whatever is hurt meanwhile.
