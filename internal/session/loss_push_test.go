@@ -12,7 +12,7 @@ func TestLossIsPushedToWhoCanTakeIt(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)
 	p := startProxy(t, server.URL(), nil)
-	for _, c := range []struct {
+	cases := []struct {
 		name  string
 		says  [][]string
 		hears bool
@@ -24,26 +24,31 @@ func TestLossIsPushedToWhoCanTakeIt(t *testing.T) {
 		{"asked", [][]string{{"CLIENT", "CAPA", "lock-lost"}}, true},
 		{"a library that keeps pushes apart", [][]string{{"CLIENT", "SETINFO", "LIB-NAME", "Lettuce"}}, true},
 		{"one built upon it", [][]string{{"CLIENT", "SETINFO", "LIB-NAME", "redis-py(django-redis_v1)"}}, true},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			w := dialWire(t, p.addr)
-			w.do("HELLO", "3")
-			for _, words := range c.says {
-				w.do(words...)
+	}
+	before, wires := p.srv.o.Locks.Stats().Lost, make([]*wire, len(cases))
+	for i, c := range cases {
+		w := dialWire(t, p.addr)
+		w.do("HELLO", "3")
+		for _, words := range c.says {
+			w.do(words...)
+		}
+		w.expect("+OK\r\n", "LOCK", c.name)
+		wires[i] = w
+	}
+	for _, c := range cases {
+		server.Do(t, "DEL", c.name)
+	}
+	eventually(t, "all are lost", func() bool { return p.srv.o.Locks.Stats().Lost == before+int64(len(cases)) })
+	for i, c := range cases {
+		w := wires[i]
+		if c.hears {
+			if got, err := w.tryFrame(patience); err != nil || !strings.HasPrefix(got, ">4\r\n") {
+				t.Fatalf("%s: got %q, %v", c.name, got, err)
 			}
-			before := p.srv.o.Locks.Stats().Lost
-			w.expect("+OK\r\n", "LOCK", "k")
-			server.Do(t, "DEL", "k")
-			eventually(t, "it is lost", func() bool { return p.srv.o.Locks.Stats().Lost > before })
-			if c.hears {
-				if got, err := w.tryFrame(patience); err != nil || !strings.HasPrefix(got, ">4\r\n") {
-					t.Fatalf("got %q, %v", got, err)
-				}
-			}
-			w.expect("+PONG\r\n", "PING")
-			if got := w.do("UNLOCK", "k"); !strings.HasPrefix(got, "-LOCKLOST") {
-				t.Fatalf("got %q", got)
-			}
-		})
+		}
+		w.expect("+PONG\r\n", "PING")
+		if got := w.do("UNLOCK", c.name); !strings.HasPrefix(got, "-LOCKLOST") {
+			t.Fatalf("%s: got %q", c.name, got)
+		}
 	}
 }

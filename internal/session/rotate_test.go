@@ -85,6 +85,7 @@ func TestPasswordRotated(t *testing.T) {
 		"of all":    {[]string{"default"}, []string{"one"}, []string{"two"}, []any{"CONFIG", "SET", "requirepass", "two"}},
 	} {
 		t.Run(what, func(t *testing.T) {
+			t.Parallel()
 			server := startRedis(t)
 			do := admin(t, server)
 			do("ACL", "SETUSER", "alice", "on", ">one", "~*", "&*", "+@all")
