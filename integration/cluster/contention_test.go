@@ -57,7 +57,7 @@ func TestClusterLockCountsThroughFailovers(t *testing.T) {
 	}
 	tc := testredis.StartCluster(t, 3, 1)
 	c := harness.NewContention(t, numbered("counted", 50), clusterProxies(t, tc, 4, "--lock-watchdog-timeout", "20s"), "REPLICAS", "1") // a busy machine takes seconds to fail over
-	c.Start(10, 1<<40)
+	c.Start(10, harness.UntilHalt)
 	fail := func(what string, err error) {
 		if err != nil {
 			t.Errorf("%s: %v", what, err)
@@ -146,7 +146,7 @@ func TestClusterReshardLocksAndData(t *testing.T) {
 	}
 	held := holdWatched(t, proxies, keys)
 	began := time.Now()
-	c.Start(4, 1<<40)
+	c.Start(4, harness.UntilHalt)
 	stop, finished := make(chan struct{}), make(chan error, 1)
 	go reshardForHeld(tc, these, least, stop, finished)
 	steps := work(t, workers, harness.Breath(2*time.Millisecond), stop)

@@ -37,7 +37,7 @@ func (p *prober) run(s *harness.Speaker, stop *atomic.Bool) {
 			continue
 		}
 		p.done = append(p.done, lock.At)
-		time.Sleep(time.Millisecond)
+		time.Sleep(max(time.Millisecond, harness.Breath(10*time.Millisecond)))
 	}
 }
 

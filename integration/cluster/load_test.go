@@ -226,7 +226,7 @@ func TestClusterMasterKilled(t *testing.T) {
 				select {
 				case <-stop:
 					return
-				default:
+				case <-time.After(harness.Breath(2 * time.Millisecond)):
 				}
 				began := time.Now()
 				lost := k.lost

@@ -148,7 +148,7 @@ func TestClusterBlackHole(t *testing.T) {
 		harness.ExpectSpoken(t, s, ok, "LOCK", "{"+key+"}")
 	}
 	c := harness.NewContention(t, light, []*harness.Proxy{far})
-	c.Start(8, 1<<40)
+	c.Start(8, harness.UntilHalt)
 	time.Sleep(lease / 2)
 	var askers []*harness.Speaker // connected before, since a new client's HELLO may be for that very node
 	for range 6 {
@@ -204,7 +204,7 @@ func TestClusterResetsAndLatency(t *testing.T) {
 	b, waysB := startFarProxy(t, tc, "--lock-watchdog-timeout", lease.String())
 	keys := numbered("counted", 12)
 	c := harness.NewContention(t, keys, []*harness.Proxy{a, b})
-	c.Start(clients, 1<<40)
+	c.Start(clients, harness.UntilHalt)
 	for resets := range many {
 		time.Sleep(rand.N(100 * time.Millisecond))
 		ways := [][]*testredis.Proxy{waysA, waysB}[rand.IntN(2)]

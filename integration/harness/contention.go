@@ -48,19 +48,20 @@ type Contention struct {
 	torn     int // readers who saw a write between their two looks
 }
 
-// NewContention has sections that are long beside the calls around them, so that locks are contended without keeping the processors
-// from other tests; the long forms have them short.
 func NewContention(t testing.TB, keys []string, proxies []*Proxy, options ...string) *Contention {
-	pause := 50 * time.Millisecond
-	if Long() {
-		pause = 2 * time.Millisecond
-	}
-	return &Contention{t: t, keys: keys, proxies: proxies, options: options, pause: pause,
+	return &Contention{t: t, keys: keys, proxies: proxies, options: options, pause: 2 * time.Millisecond,
 		counters: testredis.Start(t), Others: map[string]int{}}
 }
 
-// Start has so many clients of each proxy add until total is reached; halt ends them before.
+// UntilHalt is a total that is never reached, for clients of whom only what happens beside them matters.
+const UntilHalt = 1 << 40
+
+// Start has so many clients of each proxy add until total is reached; halt ends them before. Those that work until then hold their locks
+// for longer, but in the long forms: as many contend, and the processors are left to other tests.
 func (c *Contention) Start(each int, total int64) {
+	if total == UntilHalt && !Long() {
+		c.pause = 100 * time.Millisecond
+	}
 	c.left.Store(total)
 	c.t.Cleanup(c.Halt)
 	for range each {
