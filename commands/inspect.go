@@ -29,7 +29,11 @@ func lockinfo(_ *Verb, c Client, args [][]byte, out []byte) []byte {
 	m.key("holders")
 	m.out = resp.AppendArray(m.out, len(in.Holders))
 	for _, h := range in.Holders {
-		m.holder(h)
+		proxy := ""
+		if m.who && !h.Local {
+			proxy = c.ProxyOf(h.Owner)
+		}
+		m.holder(h, proxy)
 	}
 	if in.Nodes != nil {
 		m.key("nodes")
@@ -109,13 +113,17 @@ func (m *mapping) number(name string, value int64) {
 	m.out = resp.AppendInt(m.out, value)
 }
 
-// holder appends one holder: what Redis knows, with the side of a read/write lock, and for a holder on this proxy who it is.
-func (m *mapping) holder(h lock.Holder) {
+// holder appends one holder: what Redis knows, with the side of a read/write lock, and for a holder on this proxy who it is. proxy is the
+// other one that it is on; "": not known.
+func (m *mapping) holder(h lock.Holder, proxy string) {
 	fields, rw := 2, h.Kind != lock.Plain
 	if h.Local {
 		fields = 5 + m.whoFields()
 	}
 	if rw {
+		fields++
+	}
+	if proxy != "" {
 		fields++
 	}
 	m.out = resp.AppendMap(m.out, m.proto, fields)
@@ -124,6 +132,9 @@ func (m *mapping) holder(h lock.Holder) {
 		m.text("kind", h.Kind.String())
 	}
 	m.number("holds", h.Holds)
+	if proxy != "" {
+		m.text("proxy", proxy)
+	}
 	if !h.Local {
 		return
 	}

@@ -117,6 +117,8 @@ type Neighbours interface {
 	Clients(args [][]byte) []ClientFacts
 	// Fields are those of Redis' own CLIENT INFO; nil: not known.
 	Fields() ClientFields
+	// ProxyOf is where another proxy is found whose connection that owner is; "": it is none, or that is not known.
+	ProxyOf(owner string) string
 	// LearnFields notes them.
 	LearnFields(f ClientFields)
 	// Kill closes the clients that are meant, but for this one, whose locks run out then. itself: this one is meant, too.

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -130,7 +131,7 @@ func (c *Control) options(db, ring int, ping time.Duration) rueidis.ClientOption
 		InitAddress:         []string{c.target.Addr}, // dial knows better when there are Sentinels
 		AuthCredentialsFn:   c.target.Service().Credentials,
 		SelectDB:            db,
-		ClientName:          "lockproxy", // a part of HELLO, so it needs no permission
+		ClientName:          cmp.Or(c.target.ClientName, "lockproxy"), // a part of HELLO, so it needs no permission
 		ClientSetInfo:       rueidis.DisableClientSetInfo,
 		DialCtxFn:           c.dial,
 		Dialer:              net.Dialer{Timeout: c.opts.DialTimeout, KeepAlive: ping},

@@ -30,6 +30,8 @@ type Target struct {
 
 	Dialer Dialer // makes the connections; nil: over the network
 
+	ClientName string // of a Control's connections; "": "lockproxy"
+
 	Sentinels *Sentinels // nil: Addr is the address; else it is what they say
 	Resolver  Resolver   // nil: Addr is the address; else sentinel.Follow has set it, and knows the address
 

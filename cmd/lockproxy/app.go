@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/internal/admin"
 	"github.com/lockproxy/lockproxy/internal/lock"
@@ -49,6 +51,7 @@ type app struct {
 
 // observed is what is known of the process outside.
 type observed struct {
+	uuid      string // of this proxy
 	telemetry *telemetry.Telemetry
 	health    admin.Health
 	page      *page.Page // nil: there is none
@@ -57,7 +60,7 @@ type observed struct {
 // newApp builds all of it and opens the listeners; nothing runs yet but the embedded store.
 func newApp(ctx context.Context, set settings, log *slog.Logger) (*app, error) {
 	cfg := set.cfg
-	a := &app{settings: set, log: log, mistake: make(chan error, 1)}
+	a := &app{settings: set, log: log, observed: observed{uuid: uuid.NewString()}, mistake: make(chan error, 1)}
 	a.cfg.Limits.MaxClients, a.cfg.Limits.MaxUpstream = places(cfg.Limits.MaxClients, cfg.Limits.MaxUpstream, openFiles(), log)
 	a.drain.Store(&cfg.Drain)
 	a.budget = upstream.NewBudget(a.cfg.Limits.MaxUpstream, cfg.Limits.MaxUpstreamPerUser)
@@ -146,7 +149,7 @@ func (a *app) lockOptions() lock.Options {
 	return lock.Options{
 		Watchdog: set.WatchdogTimeout, Poll: set.WaitPoll, FairWait: set.FairWait, Grace: set.DisconnectGrace, OwnerGrace: set.OwnerGrace, MaxHold: set.MaxHold,
 		FenceTTL: set.FenceKeyTTL, Reentry: lock.Reentry(set.ImplicitReentry), WarmChannels: set.WarmChannels,
-		Logger: a.log,
+		Logger: a.log, UUID: a.uuid,
 	}
 }
 

@@ -7,10 +7,12 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 
 	"github.com/lockproxy/lockproxy/internal/config"
+	"github.com/lockproxy/lockproxy/internal/systemd"
 )
 
 // tcpSockets opens TCP addresses, beside others that listen there if that is wished.
@@ -72,4 +74,17 @@ func loopbackOnly(addresses []string) error {
 		}
 	}
 	return nil
+}
+
+// clientName is what this proxy calls its own connections to Redis: others learn from CLIENT LIST who has that uuid, and where it is found. An
+// address that is not known yet, or that no name may have, is left out.
+func clientName(uuid string, cfg config.Config) string {
+	const name = "lockproxy:"
+	for _, address := range slices.Concat([]string{cfg.Listen.Announce}, cfg.TLS.Listen, cfg.Listen.Addresses) {
+		odd := strings.ContainsFunc(address, func(r rune) bool { return r < '!' || r > '~' })
+		if address != "" && !odd && !strings.HasPrefix(address, systemd.Prefix) {
+			return name + uuid + ":" + address
+		}
+	}
+	return name + uuid
 }

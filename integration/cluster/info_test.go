@@ -137,3 +137,16 @@ func holds(t *testing.T, w *harness.Wire, part string, args ...string) {
 		t.Errorf("%v has no %q:\n%s", args, part, got)
 	}
 }
+
+// Of a cluster, too, LOCKINFO names the proxy that serves a holder.
+func TestClusterLockInfoNamesTheProxy(t *testing.T) {
+	t.Parallel()
+	tc := testredis.StartCluster(t, 3, 0)
+	a, b := harness.StartClusterProxy(t, tc), harness.StartClusterProxy(t, tc)
+	holder, asker := harness.Dial(t, a.Addr()), harness.Dial(t, b.Addr())
+	harness.Expect(t, holder, "+OK\r\n", "LOCK", "k")
+	holders := harness.Objects(t, harness.Object(t, harness.Decode(t, asker.Do("LOCKINFO", "k")))["holders"])
+	if len(holders) != 1 || holders[0]["proxy"] != a.Addr() {
+		t.Errorf("%v, not %s", holders, a.Addr())
+	}
+}

@@ -108,7 +108,7 @@ func TestLockInfoElsewhere(t *testing.T) {
 	w, asker := harness.Dial(t, p.Addr()), harness.Dial3(t, other.Addr())
 	harness.Expect(t, w, "+OK\r\n", "LOCK", "k")
 	m := harness.Object(t, harness.Decode(t, asker.Do("LOCKINFO", "k")))
-	expectFields(t, harness.Objects(t, m["holders"])[0], map[string]any{"owner": onlyOwner(t, s, "k"), "holds": int64(1)})
+	expectFields(t, harness.Objects(t, m["holders"])[0], map[string]any{"owner": onlyOwner(t, s, "k"), "holds": int64(1), "proxy": p.Addr()})
 	harness.Eventually(t, "a renewal", func() bool {
 		h := harness.Objects(t, harness.Object(t, harness.Decode(t, w.Do("LOCKINFO", "k")))["holders"])
 		ago, _ := h[0]["renewed-ms-ago"].(int64)

@@ -4,6 +4,7 @@
 package lock
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"sync"
@@ -56,7 +57,7 @@ type Stats struct {
 func New(open lockstore.Opener, o Options) *Manager {
 	o = o.withDefaults()
 	m := &Manager{
-		opts: o, log: o.Logger, uuid: uuid.NewString(),
+		opts: o, log: o.Logger, uuid: cmp.Or(o.UUID, uuid.NewString()),
 		life:    &life{drained: make(chan struct{}), ended: make(chan struct{})},
 		named:   newNamedLosses(),
 		done:    newFinishedUnlocks(),
@@ -151,6 +152,7 @@ type Options struct {
 	Reentry      Reentry       // auto
 	WarmChannels int           // channels nobody waits on that stay subscribed: 1024
 	Logger       *slog.Logger  // slog.Default()
+	UUID         string        // the first part of every implicit owner: a new one
 }
 
 func (o Options) withDefaults() Options {

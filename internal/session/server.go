@@ -152,6 +152,7 @@ type facts struct {
 	learned  atomic.Bool                  // Redis has been asked for its commands with success: known stays open if it tells of none
 	blocking blockingCommands
 	learning sync.Once
+	proxies  proxies
 	warned   bool // that the upstream is a node of a cluster; learnLoop alone uses it
 }
 

@@ -1,0 +1,32 @@
+package session
+
+import (
+	"maps"
+	"testing"
+
+	"github.com/lockproxy/lockproxy/proto/resp"
+)
+
+// Other proxies are found by the names of the service account's connections, and by nobody else's.
+func TestProxiesInClientList(t *testing.T) {
+	t.Parallel()
+	const a, b, c = "11111111-1111-1111-1111-111111111111", "22222222-2222-2222-2222-222222222222", "33333333-3333-3333-3333-333333333333"
+	text := func(lines string) resp.Reply { return resp.Reply{Kind: '$', Text: []byte(lines)} }
+	got := proxiesIn([]resp.Reply{
+		text("id=1 addr=10.0.0.1:5000 name=lockproxy:" + a + ":0.0.0.0:6380 db=0 user=service\nid=2 addr=10.0.0.1:1 name=lockproxy user=service\n" +
+			"id=3 addr=6.6.6.6:1 name=lockproxy:" + b + ":6.6.6.6:6380 user=evil\nid=4 addr=6.6.6.6:1 name=lockproxy:x:6.6.6.6:6380 user=service\nnonsense\n"),
+		text("id=1 addr=10.0.0.2:7 name=lockproxy:" + b + ":proxy.internal:6380 user=service\nid=2 addr=[::1]:7 name=lockproxy:" + c + "::6380\n"),
+		{Kind: '-', Text: []byte("NOPERM")},
+	}, "service")
+	if want := map[string]string{a: "10.0.0.1:6380", b: "proxy.internal:6380", c: "[::1]:6380"}; !maps.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	for _, one := range [][3]string{
+		{"127.0.0.1:6380", "10.0.0.1:5", "10.0.0.1:6380"}, {"localhost:6380", "10.0.0.1:5", "10.0.0.1:6380"}, {"[::]:1", "[fe80::1]:5", "[fe80::1]:1"}, {":6380", "/run/redis.sock:0", ":6380"},
+		{"unix:///run/x", "10.0.0.1:5", "unix:///run/x"}, {"10.1.1.1:1", "10.0.0.1:5", "10.1.1.1:1"}, {":1", "", ":1"},
+	} {
+		if got := reachedAt(one[0], one[1]); got != one[2] {
+			t.Errorf("%q seen at %q: %q, want %q", one[0], one[1], got, one[2])
+		}
+	}
+}
