@@ -2,6 +2,8 @@ package downstream
 
 import (
 	"crypto/tls"
+	"crypto/x509/pkix"
+	"encoding/asn1"
 	"net"
 	"time"
 
@@ -27,17 +29,33 @@ func (c *Conn) Client() Client { return c.client }
 // Addr is the client's address as Redis writes it.
 func (c *Conn) Addr() string { return c.addr }
 
-// CertificateName is the common name in the certificate that the client has shown, and that was found good; "": none.
+// CertificateName is the common name in the certificate that the client has shown, and that was found good; "": there is none, or not one.
 func (c *Conn) CertificateName() string {
 	secure, ok := c.Conn.(*tls.Conn)
 	if !ok {
 		return ""
 	}
 	if state := secure.ConnectionState(); len(state.VerifiedChains) > 0 {
-		return state.VerifiedChains[0][0].Subject.CommonName
+		return onlyName(state.VerifiedChains[0][0].Subject)
 	}
 	return ""
 }
+
+// onlyName is the common name of a subject that has one: of several each program would take another one.
+func onlyName(subject pkix.Name) (name string) {
+	names := 0
+	for _, part := range subject.Names {
+		if part.Type.Equal(commonName) {
+			names++
+		}
+	}
+	if names == 1 {
+		return subject.CommonName
+	}
+	return ""
+}
+
+var commonName = asn1.ObjectIdentifier{2, 5, 4, 3}
 
 // LocalName is the address it came to, as Redis writes it.
 func (c *Conn) LocalName() string { return c.laddr }
