@@ -1,9 +1,12 @@
 package cluster
 
 import (
+	"bufio"
 	"fmt"
+	"io"
 	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/lockproxy/lockproxy/integration/harness"
@@ -134,6 +137,39 @@ func TestClusterComesLater(t *testing.T) {
 		got, err := harness.NewWire(t, c).Try("SET", "a", "1")
 		return err == nil && got == ok
 	})
+}
+
+// While it waits, the log says so once, however often it looks.
+func TestClusterThatComesLaterIsToldOfOnce(t *testing.T) {
+	t.Parallel()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ln.Close() })
+	var looks atomic.Int64
+	go func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			looks.Add(1)
+			go func() {
+				defer c.Close()
+				for lines := bufio.NewScanner(c); lines.Scan(); {
+					if strings.HasPrefix(lines.Text(), "*") {
+						io.WriteString(c, "-ERR not yet\r\n")
+					}
+				}
+			}()
+		}
+	}()
+	p := harness.LaunchProxy(t, "redis-cluster://"+ln.Addr().String())
+	harness.Eventually(t, "it has looked often", func() bool { return looks.Load() >= 4 })
+	if n := strings.Count(p.Log(), "the cluster is not there yet"); n != 1 {
+		t.Errorf("told %d times:\n%s", n, p.Log())
+	}
 }
 
 // Who names a node of a cluster as a Redis alone reads in the log what is meant, whatever the service account may do.
