@@ -27,7 +27,19 @@ elseif not ARGV[5] and flags ~= '' then
     flags = 'OW'
   end
 end
-if flags == 'N' or flags == 'NE' then
+if flags == 'N' then
+  local ttl = call('PTTL', lock)
+  if ttl ~= -2 then
+    local seen = call('HMGET', lock, 'mode', owner)
+    if not seen[1] and not seen[2] then return -16 - ttl end
+  elseif call('EXISTS', KEYS[2]) == 0 then
+    local time = call('TIME')
+    if time[1] >= ARGV[3] and time[1] * 1000000 + time[2] - ARGV[3] > 1000000 then return -2 end
+    call('HSET', lock, owner, '1')
+    call('PEXPIRE', lock, ARGV[1])
+    return 1
+  end
+elseif flags == 'NE' then
   there = call('EXISTS', lock, KEYS[2])
   if there == 0 then
     local time = call('TIME')
@@ -36,38 +48,30 @@ if flags == 'N' or flags == 'NE' then
     call('PEXPIRE', lock, ARGV[1])
     return 1
   end
-  if flags == 'N' then
-    local seen = call('HMGET', lock, 'mode', owner)
-    if not seen[1] and not seen[2] then
-      local ttl = call('PTTL', lock)
-      if ttl ~= -2 then return -16 - ttl end
-    end
-  end
 elseif flags == 'OW' or flags == 'OD' then
-  local watch_key = KEYS[3]
+  local watch_key, ttl = KEYS[3], call('PTTL', lock)
   if registration == '' then
     -- On a node of a quorum.
-  elseif call('EXISTS', lock, KEYS[2], watch_key) == 0 then
-    local time = call('TIME')
-    if time[1] >= ARGV[3] and time[1] * 1000000 + time[2] - ARGV[3] > 1000000 then return -2 end
-    call('HSET', lock, owner, '1')
-    call('PEXPIRE', lock, ARGV[1])
-    call('SET', watch_key, registration, 'PX', ARGV[1])
-    return 1
-  else
+  elseif ttl ~= -2 then
     local seen = call('HMGET', lock, 'mode', owner)
     if seen[1] then
       -- A lock of another kind.
     elseif not seen[2] then
-      local ttl = call('PTTL', lock)
-      if ttl ~= -2 then return -16 - ttl end
-    elseif seen[2] == '1' and redis.pcall('GET', watch_key) == registration and call('PTTL', lock) - ARGV[1] < 0 then
+      return -16 - ttl
+    elseif seen[2] == '1' and redis.pcall('GET', watch_key) == registration and ttl - ARGV[1] < 0 then
       local time = call('TIME')
       if time[1] >= ARGV[3] and time[1] * 1000000 + time[2] - ARGV[3] > 1000000 then return -2 end
       call('PEXPIRE', lock, ARGV[1])
       call('PEXPIRE', watch_key, ARGV[1])
       return 0
     end
+  elseif call('EXISTS', KEYS[2], watch_key) == 0 then
+    local time = call('TIME')
+    if time[1] >= ARGV[3] and time[1] * 1000000 + time[2] - ARGV[3] > 1000000 then return -2 end
+    call('HSET', lock, owner, '1')
+    call('PEXPIRE', lock, ARGV[1])
+    call('SET', watch_key, registration, 'PX', ARGV[1])
+    return 1
   end
 elseif flags == '' then
   local seen = call('HMGET', lock, 'mode', owner)
