@@ -15,7 +15,7 @@
 --         -2         too late, nothing done
 
 local call, lock, owner = redis.call, KEYS[1], ARGV[2]
-local flags, registration, there = ARGV[4], ARGV[6], nil
+local flags, registration, ttl = ARGV[4], ARGV[6], nil
 if not flags then
   flags = 'N'
 elseif not ARGV[5] and flags ~= '' then
@@ -27,11 +27,13 @@ elseif not ARGV[5] and flags ~= '' then
     flags = 'OW'
   end
 end
-if flags == 'N' then
-  local ttl = call('PTTL', lock)
+if flags == 'N' or flags == 'NE' then
+  ttl = call('PTTL', lock)
   if ttl ~= -2 then
-    local seen = call('HMGET', lock, 'mode', owner)
-    if not seen[1] and not seen[2] then return -16 - ttl end
+    if flags == 'N' then
+      local seen = call('HMGET', lock, 'mode', owner)
+      if not seen[1] and not seen[2] then return -16 - ttl end
+    end
   elseif call('EXISTS', KEYS[2]) == 0 then
     local time = call('TIME')
     if time[1] >= ARGV[3] and time[1] * 1000000 + time[2] - ARGV[3] > 1000000 then return -2 end
@@ -39,17 +41,9 @@ if flags == 'N' then
     call('PEXPIRE', lock, ARGV[1])
     return 1
   end
-elseif flags == 'NE' then
-  there = call('EXISTS', lock, KEYS[2])
-  if there == 0 then
-    local time = call('TIME')
-    if time[1] >= ARGV[3] and time[1] * 1000000 + time[2] - ARGV[3] > 1000000 then return -2 end
-    call('HSET', lock, owner, '1')
-    call('PEXPIRE', lock, ARGV[1])
-    return 1
-  end
 elseif flags == 'OW' or flags == 'OD' then
-  local watch_key, ttl = KEYS[3], call('PTTL', lock)
+  local watch_key = KEYS[3]
+  ttl = call('PTTL', lock)
   if registration == '' then
     -- On a node of a quorum.
   elseif ttl ~= -2 then

@@ -9,31 +9,27 @@
 if flags == 'NE' then
   local queue, ticket, beside = KEYS[2], ARGV[9], string.sub(KEYS[2], 20)
   local timeouts, tickets = 'redisson_lock_timeout' .. beside, 'lockproxy_fair' .. beside
-  if ticket == '0' then
-    local seen = there == 1 and call('HMGET', lock, 'mode', owner)
-    if seen and not seen[1] and not seen[2] then
-      local ttl = call('PTTL', lock)
-      if ttl ~= -2 and call('EXISTS', timeouts, tickets) == 0 then
-        local time = call('TIME')
-        if time[1] >= ARGV[3] and time[1] * 1000000 + time[2] - ARGV[3] > 1000000 then return -2 end
-        local place = time[1] .. string.sub('00000' .. time[2], -6)
-        local now = string.sub(place, 1, -4)
-        call('HSET', tickets, '', place, owner, place .. ':' .. now)
-        call('RPUSH', queue, owner)
-        call('ZADD', timeouts, string.format('%.0f', now + 10000), owner) -- as until_when
-        call('PEXPIRE', tickets, '60000') -- as remember
-        return {0, 0, ttl, tonumber(place)}
-      end
-    end
-  elseif there == 2 then
+  if ttl ~= -2 then
     local seen = call('HMGET', lock, 'mode', owner)
-    if not seen[1] and not seen[2] then
+    if seen[1] or seen[2] then
+      -- A lock of another kind, or what is left of a hold.
+    elseif ticket ~= '0' then
       local noted = call('HGET', tickets, owner)
       if noted and string.find(noted, ticket .. ':', 1, true) == 1 and call('ZSCORE', timeouts, owner) then
-        return -16 - call('PTTL', lock) -- that it lives is told by refresh
+        return -16 - ttl -- that it lives is told by refresh
       end
+    elseif call('EXISTS', queue, timeouts, tickets) == 0 then
+      local time = call('TIME')
+      if time[1] >= ARGV[3] and time[1] * 1000000 + time[2] - ARGV[3] > 1000000 then return -2 end
+      local place = time[1] .. string.sub('00000' .. time[2], -6)
+      local now = string.sub(place, 1, -4)
+      call('HSET', tickets, '', place, owner, place .. ':' .. now)
+      call('RPUSH', queue, owner)
+      call('ZADD', timeouts, string.format('%.0f', now + 10000), owner) -- as until_when
+      call('PEXPIRE', tickets, '60000') -- as remember
+      return {0, 0, ttl, tonumber(place)}
     end
-  elseif redis.pcall('LINDEX', queue, 0) == owner then
+  elseif ticket ~= '0' and redis.pcall('LINDEX', queue, 0) == owner then
     local time = call('TIME')
     if time[1] >= ARGV[3] and time[1] * 1000000 + time[2] - ARGV[3] > 1000000 then return -2 end
     local known = call('HLEN', tickets) -- of another type it fails here, before anything is changed

@@ -59,6 +59,7 @@ var lockStates = map[string][][]any{
 	"another's, I wait":            waiting("me", 7, []any{"HSET", "k", "you", 1}, []any{"PEXPIRE", "k", 36000000}),
 	"another's, I wait elsewhere":  waiting("me", 77, []any{"HSET", "k", "you", 1}, []any{"PEXPIRE", "k", 36000000}),
 	"another's, I have no score":   waiting("me", 7, []any{"HSET", "k", "you", 1}, []any{"ZREM", "redisson_lock_timeout:{k}", "me"}),
+	"another's, no queue":          waiting("me", 7, []any{"HSET", "k", "you", 1}, []any{"PEXPIRE", "k", 36000000}, []any{"DEL", "redisson_lock_queue:{k}"}),
 	"mine, I wait":                 waiting("me", 7, []any{"HSET", "k", "me", 1}),
 	"free, I wait alone":           waiting("me", 7),
 	"free, I wait at a ghost's":    waiting("me", 7, []any{"HSET", "lockproxy_fair:{k}", "ghost", "6:0"}),
