@@ -73,7 +73,7 @@ func steps() (all []scriptStep) {
 
 const (
 	granted, refused      = ":1\r\n", "*4\r\n:0\r\n"
-	freed, released       = ":1\r\n", "*2\r\n:1\r\n"
+	freed                 = ":1\r\n"
 	theyGrant, theyRefuse = "$-1\r\n", ":"
 )
 
@@ -161,7 +161,7 @@ func fairSteps() []scriptStep {
 		{"fair: refuse, to the queue", others, acquire("0", refused), theirs(theyRefuse), 1.2, 0, false},
 		{"fair: refuse, in the queue", append(others, place...), acquire("7", ":-", ticket), theirs(theyRefuse), 1.2, 0, false},
 		{"fair: release, nobody waits", held("%me", "1"), release(freed), theirRelease(":1"), 1.2, 0, false},
-		{"fair: release, one waits", ours, release(released), theirRelease(":1"), 1.2, 0, false},
+		{"fair: release, one waits", ours, release(freed), theirRelease(":1"), 1.2, 0, false},
 		{"fair: hand-off ÷ release", waiter, handoff, theirRelease(":1"), 1.5, 0, false},
 	}
 }

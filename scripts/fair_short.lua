@@ -29,7 +29,7 @@ if flags == 'NE' then
       call('PEXPIRE', tickets, '60000') -- as remember
       return {0, 0, ttl, tonumber(place)}
     end
-  elseif ticket ~= '0' and redis.pcall('LINDEX', queue, 0) == owner then
+  elseif ticket ~= '0' and redis.pcall('LINDEX', queue, '0') == owner then
     local time = call('TIME')
     if time[1] >= ARGV[3] and time[1] * 1000000 + time[2] - ARGV[3] > 1000000 then return -2 end
     local known = call('HLEN', tickets) -- of another type it fails here, before anything is changed

@@ -1,6 +1,6 @@
 -- release_short is what release does first, before the functions that its other ways need are made: it gives back one hold of a
--- connection, or that of a named owner, of a lock in whose fair queue nobody stands. KEYS and ARGV are those of release; where
--- ARGV[4] is empty it is not sent, nor is ARGV[2] where that is PUBLISH.
+-- connection, or that of a named owner, of a lock in whose fair queue nobody stands, or one who lives is the first. KEYS and ARGV are
+-- those of release; where ARGV[4] is empty it is not sent, nor is ARGV[2] where that is PUBLISH.
 --
 -- RETURNS 1          the lock is free
 --         n above 1  the owner still holds it, n - 1 times
@@ -20,21 +20,33 @@ if flags == '' or flags == 'AW' then
     watch_key = KEYS[3]
     last = count and ARGV[5] ~= '' and redis.pcall('GET', watch_key) == ARGV[5]
   end
-  if not seen[1] and (last or flags == '' and (count == '2' or count == '3')) and call('EXISTS', KEYS[2]) == 0 then
+  if seen[1] then
+    -- A lock of another kind.
+  elseif flags == '' and (count == '2' or count == '3') then
     local time = call('TIME')
     if time[1] >= ARGV[3] and time[1] * 1000000 + time[2] - ARGV[3] > 1000000 then return -2 end
-    if not last then
-      call('HDEL', lock, '') -- as allow_writes: a full Redis counts holds that end
-      return call('HINCRBY', lock, ARGV[1], '-1') + 1
+    call('HDEL', lock, '') -- as allow_writes: a full Redis counts holds that end
+    return call('HINCRBY', lock, ARGV[1], '-1') + 1
+  elseif last then
+    local beside, turn, time = string.sub(KEYS[2], 20), redis.pcall('LINDEX', KEYS[2], '0'), call('TIME')
+    local channel, told = 'redisson_lock__channel' .. beside, not turn
+    if turn and type(turn) == 'string' then
+      local now, score = time[1] * 1000 + math.floor(time[2] / 1000), call('ZSCORE', 'redisson_lock_timeout' .. beside, turn)
+      local heard = string.match(call('HGET', 'lockproxy_fair' .. beside, turn) or '', ':(%d+)$')
+      told = score and score - now > 0 and (not heard or heard + 10000 - now > 0) -- as first
     end
-    local channel = 'redisson_lock__channel' .. string.sub(KEYS[2], 20)
-    if publish == 'BOTH' then
-      call('SPUBLISH', channel, '0')
-      publish = 'PUBLISH'
+    if told then
+      if time[1] >= ARGV[3] and time[1] * 1000000 + time[2] - ARGV[3] > 1000000 then return -2 end
+      if publish == 'BOTH' then
+        call('SPUBLISH', channel, '0')
+        if turn then call('SPUBLISH', channel .. ':' .. turn, '0') end
+        publish = 'PUBLISH'
+      end
+      call(publish, channel, '0')
+      if turn then call(publish, channel .. ':' .. turn, '0') end
+      if watch_key then call('DEL', lock, watch_key) else call('DEL', lock) end
+      return 1
     end
-    call(publish, channel, '0')
-    if watch_key then call('DEL', lock, watch_key) else call('DEL', lock) end
-    return 1
   end
   ARGV[4] = flags
 end

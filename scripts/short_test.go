@@ -66,6 +66,11 @@ var lockStates = map[string][][]any{
 	"free, my time is over":        waiting("me", 7, []any{"HSET", "lockproxy_fair:{k}", "me", "7:0"}),
 	"free, no hash of tickets":     waiting("me", 7, []any{"SET", "lockproxy_fair:{k}", "x"}),
 	"mine, the next one waits":     waiting("next", 7, []any{"HSET", "k", "me", 1}),
+	"mine, the next one is over":   waiting("next", 7, []any{"HSET", "k", "me", 1}, []any{"HSET", "lockproxy_fair:{k}", "next", "7:0"}),
+	"mine, the next one's is over": waiting("next", 7, []any{"HSET", "k", "me", 1}, []any{"ZADD", "redisson_lock_timeout:{k}", 1, "next"}),
+	"mine, the next has no score":  waiting("next", 7, []any{"HSET", "k", "me", 1}, []any{"ZREM", "redisson_lock_timeout:{k}", "next"}),
+	"mine, the queue is a string":  {{"HSET", "k", "me", 1}, {"SET", "redisson_lock_queue:{k}", "x"}},
+	"mine, registered, one waits":  waiting("next", 7, []any{"HSET", "k", "me", 1}, []any{"SET", "w", "mine", "PX", 3600000}),
 	"mine, two wait":               append(waiting("next", 7, []any{"HSET", "k", "me", 1}), waiting("you", 8)...),
 	"what was left of a hold":      {{"SET", "{k}:me:rwlock_timeout:1", 1, "PX", 36000000}},
 }
