@@ -33,9 +33,12 @@ func onNodes(t *testing.T, nodes []*testredis.Server, key string) (n int) {
 func TestQuorum(t *testing.T) {
 	t.Parallel()
 	data, nodes := testredis.Start(t), harness.StartNodes(t, 5)
-	// They are young for long enough that a busy machine finds them so.
+	// They are young for long enough that a busy machine finds them so, once the proxy is there: its start may take longer.
 	p := harness.StartProxy(t, data.URL(), append(quorumFlags(nodes), "--quorum-max-lease", "10s", "--lock-watchdog-timeout", "10s", "--operators", "default")...)
 	w := harness.Dial(t, p.Addr())
+	for _, n := range nodes {
+		n.Restart()
+	}
 	wants(t, w, "-NOQUORUM 0 of 5 nodes count, 3 are needed: the lock was not taken; 5 were started, or their clocks set, "+
 		"too recently, and enough nodes count in ", "LOCK", "k")
 	if got := w.Do("INFO", "lockproxy"); !strings.Contains(got, "lockproxy_quorum_node4:name=redis://"+nodes[4].Addr()+",state=young,") {
