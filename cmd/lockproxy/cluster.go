@@ -30,7 +30,7 @@ func (a *app) findCluster(ctx context.Context, target upstream.ClusterTarget) (s
 		Node: upstream.NodeOptions{Logger: a.log, Budget: a.budget}, Refresh: a.cfg.Cluster.Refresh, RetryFor: a.cfg.Cluster.Retry, Timeout: a.cfg.Upstream.Timeout, AddressMap: addresses,
 		Replicas: a.cfg.Cluster.ReadFrom != string(session.ReadMaster),
 	}
-	told := ""
+	told := "" // the last error in the log, which need not say it every second
 	for {
 		if a.cluster, err = cluster.Open(ctx, target, o); err == nil {
 			if told != "" {
