@@ -75,7 +75,7 @@ func labels(key string, owners map[string]string) func(string) string {
 			return owned(line, owners) + " release"
 		case verb == "evalsha" || verb == "eval":
 			return "another script: " + line
-		case inside && (verb == "exists" || verb == "hmget" || verb == "hget" || verb == "lindex"):
+		case inside && (verb == "exists" || verb == "hmget" || verb == "hget" || verb == "lindex" || verb == "pttl"):
 			return ""
 		case inside && verb == "hset":
 			return "  hset " + owned(line, owners) + " " + strings.Trim(words[len(words)-1], `"`)
@@ -132,8 +132,8 @@ func TestMonitorShowsRedissonsSequence(t *testing.T) {
 	harness.Expect(t, b, "$-1\r\n", "LOCK", "other", "BLOCK", "200")
 	m.until("unsubscribe "+channel, 1)
 
-	first := []string{"A acquire", "  hset A 1", "  pexpire", "B acquire", "  pttl"}
-	retry := []string{"B acquire", "  pttl"}
+	first := []string{"A acquire", "  hset A 1", "  pexpire", "B acquire"}
+	retry := []string{"B acquire"}
 	handed := []string{"A release", "  publish " + channel + " 0", "  del", "B acquire", "  hset B 1", "  pexpire"}
 	want := slices.Concat(first, []string{"subscribe " + channel}, retry, handed,
 		[]string{"B release", "  publish " + channel + " 0", "  del"},
