@@ -19,7 +19,7 @@ const (
 // What is kept for a pending reply, and for a queued command that does something to the connection, about. Both count
 // for --max-reply-memory.
 const (
-	pendingBytes = 352 + callBytes
+	pendingBytes = 352 // and what is kept of the call
 	effectBytes  = 512
 )
 
@@ -45,6 +45,9 @@ type Reply struct {
 	subs confirmations
 	call call
 }
+
+// bytes is how much is kept for it, about.
+func (e *Reply) bytes() int { return pendingBytes + len(e.call.begins) }
 
 // call is the client's command.
 type call struct {
@@ -75,6 +78,7 @@ type Exec struct {
 // pending are the replies that have not come, oldest first. The connection's lock is held in all of this.
 type pending struct {
 	all   []*Reply
+	bytes int // kept for them
 	waits int // of these, commands that may wait
 
 	answered time.Duration // by telemetry.Clock, when the last one came
@@ -85,6 +89,7 @@ type pending struct {
 // add notes that the reply to e is pending.
 func (q *pending) add(e *Reply) {
 	q.all = append(q.all, e)
+	q.bytes += e.bytes()
 	if e.Wait.Blocks {
 		q.waits++
 	}
@@ -101,6 +106,7 @@ func (q *pending) pop() {
 	if q.all[0].Wait.Shuts {
 		q.host.Shutting(-1)
 	}
+	q.bytes -= q.all[0].bytes()
 	q.all[0] = nil
 	if q.all = q.all[1:]; len(q.all) == 0 {
 		q.all = nil
@@ -114,7 +120,7 @@ func (q *pending) clear() {
 			q.host.Shutting(-1)
 		}
 	}
-	q.all, q.waits = nil, 0
+	q.all, q.bytes, q.waits = nil, 0, 0
 }
 
 // blocked says that a command which may wait is under way.
@@ -153,7 +159,7 @@ func (p *Conn) timed(e *Reply) {
 
 // count has the budgets know what is kept.
 func (p *Conn) count() {
-	p.pending.kept.Set(len(p.pending.all)*pendingBytes + len(p.state.inside)*effectBytes + p.state.kept.bytes)
+	p.pending.kept.Set(p.pending.bytes + len(p.state.inside)*effectBytes + p.state.kept.bytes)
 }
 
 // oldest is the command whose reply comes next.
