@@ -34,6 +34,7 @@ func atOnce(t *testing.T, s *testredis.Server, n int, f func(w *harness.Wire) er
 	wires, errs := make([]*harness.Wire, n), make([]error, n)
 	for i := range 2 {
 		p := harness.StartProxy(t, s.URL())
+		p.AwaitProbe(1) // a LOCK that waits for 10 ms would be over before
 		for j := i; j < n; j += 2 {
 			wires[j] = harness.Dial(t, p.Addr())
 		}

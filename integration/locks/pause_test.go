@@ -18,7 +18,7 @@ type paused struct {
 func startPaused(t *testing.T, args ...string) *paused {
 	redis := testredis.Start(t)
 	p := harness.StartProxy(t, redis.URL(), append([]string{"--operators", "default"}, args...)...)
-	p.AwaitProbe(0)
+	p.AwaitProbe(1)
 	return &paused{t, redis, p, harness.Dial(t, p.Addr())}
 }
 
