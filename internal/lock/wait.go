@@ -218,7 +218,9 @@ func (w *waiter) listen(ctx context.Context, over <-chan time.Time) error {
 
 // refused notes what Redis said to a waiter.
 func (ls *lines) refused(w *waiter, no refusal) {
-	if w.splits++; !no.split {
+	if no.split {
+		w.splits++
+	} else {
 		w.splits = 0
 	}
 	ls.mu.Lock()

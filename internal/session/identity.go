@@ -79,11 +79,11 @@ func (s *Session) host() string {
 
 // Greet implements commands.Identity. Redis is asked on the connection the client would have.
 func (s *Session) Greet(o commands.HelloOptions) (answer resp.Reply, err error) {
-	if o.Auth {
+	if o.Auth { // as in Redis, it stands even if what follows fails
 		words := []string{"AUTH", cmp.Or(o.User, "default"), o.Password}
 		if err := s.authenticate(o.User, o.Password, words); err != nil {
 			return answer, err
-		} // as in Redis, it stands even if what follows fails
+		}
 	}
 	id := s.ident
 	if o.Proto != 0 {

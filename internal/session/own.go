@@ -34,11 +34,14 @@ func (h host) Answer(add func(out []byte) []byte) { h.batch.Out = add(h.batch.Ou
 
 // Push implements own.Host.
 func (h host) Push(frame []byte) {
-	if h.replies.silent {
+	silent := h.replies.silent
+	if silent {
 		h.flush()
-		defer h.batch.Flush(false)
 	}
 	h.batch.Out = append(h.batch.Out, frame...)
+	if silent {
+		h.batch.Flush(false)
+	}
 }
 
 // Fail implements own.Host.

@@ -65,7 +65,7 @@ func (p *pause) holds(c *commandtable.Command, here bool) bool {
 	return !p.writes || c == nil || c.MayWrite()
 }
 
-// lockingVerbs are the verbs that are held back.
+// lockingVerbs are the verbs that may take a lock. They are held back.
 var lockingVerbs = []string{"lock", "fairlock", "rlock", "wlock", "multilock", "fenced"}
 
 // heldBack waits for the end of a pause that holds back such a command. The replies to those before come first.

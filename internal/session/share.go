@@ -41,7 +41,7 @@ func (s *Session) countFor(to *share.User) {
 }
 
 // askingVerbs are those that are refused to a user who is over the share: those that give back, or keep, never are.
-var askingVerbs = []string{"lock", "fairlock", "rlock", "wlock", "multilock", "fenced", "lockinfo", "locklist"}
+var askingVerbs = append([]string{"lockinfo", "locklist"}, lockingVerbs...)
 
 // withinShare is c, or in place of one too many in this second what refuses it. What others depend on that come behind it, as on MULTI
 // or SELECT, is counted only.

@@ -31,7 +31,8 @@ type progress struct {
 func (s *Server) stuckLoop() {
 	every, calm := stuckEvery, stuckAfter
 	if t := s.o.UpstreamTimeout; t > 0 {
-		every, calm = min(every, max(t/4, time.Millisecond)), min(calm, max(t/4, time.Millisecond))
+		often := max(t/4, time.Millisecond)
+		every, calm = min(every, often), min(calm, often)
 	}
 	timer := time.NewTimer(calm)
 	defer timer.Stop()

@@ -322,8 +322,8 @@ func (q *store) end(n *member, id lockstore.ID, mine *step) {
 }
 
 // splitPause is the random delay after which split votes are asked for again: several times of what asking took, so that those who were
-// split do not meet again, and more each time that they did. A node that does not answer may be one that the holder has: then
-// nobody asks more often than that.
+// split do not meet again, and twice as long each time that they did, up to 300 ms. Votes look split for as long as somebody holds the
+// lock, too, when one of the nodes that voted for the holder does not answer: the lock is then asked for some six times a second.
 func splitPause(took time.Duration, splits int) time.Duration {
 	window := max(6*took, 5*time.Millisecond) << min(splits, 8)
 	return time.Millisecond + jitter.N(min(window, max(2*took, 300*time.Millisecond)))
