@@ -50,7 +50,7 @@ func (p *Pipe) run() {
 			p.log(level, "connection to Redis lost", "error", err)
 		} else {
 			level := slog.LevelDebug
-			if !failures.Failed() && Refused(err) == nil && p.node.unreached.CompareAndSwap(false, true) { // a refusal is no warning: it concerns one user only
+			if !failures.Failed() && Refused(err) == nil && p.node.contact.none.CompareAndSwap(false, true) { // a refusal is no warning: it concerns one user only
 				level = slog.LevelWarn
 			}
 			p.log(level, "no connection to Redis", "error", err)
@@ -94,7 +94,7 @@ func (p *Pipe) runLink() (served bool, err error) {
 		}
 	}
 	defer context.AfterFunc(term, func() { l.fail(context.Cause(term)) })()
-	told := p.node.unreached.Swap(false)
+	told := p.node.contact.none.Swap(false)
 	switch again := p.move(up, nil); {
 	case again:
 		telemetry.PipeReconnects.Add(1)
@@ -107,6 +107,7 @@ func (p *Pipe) runLink() (served bool, err error) {
 	}
 	since := time.Now()
 	err = l.serve()
+	p.node.contact.lost.Store(new(time.Now()))
 	p.link.Store(nil)
 	return l.replied.Load() || time.Since(since) > useful, err
 }
@@ -167,9 +168,6 @@ func (p *Pipe) move(to phase, cause error) (again bool) {
 	defer p.mu.Unlock()
 	if to == connecting {
 		p.attempt++
-	}
-	if p.phase == up {
-		p.since = time.Now()
 	}
 	if again = p.connected; to == up {
 		p.connected = true

@@ -49,7 +49,7 @@ type Node struct {
 	dedicated dedicatedPool // has a lock of its own
 	anonymous anonymous     // has one, too
 
-	unreached atomic.Bool // and people have been told
+	contact contact
 
 	mu      sync.Mutex // guards all below; taken before a pipe's mu
 	closed  bool
@@ -57,6 +57,19 @@ type Node struct {
 	idle    *simplelru.LRU[Identity, *Pipe]
 	private map[*Pipe]struct{}
 	refused func(Identity, *ReplyError)
+}
+
+// contact is what is known of whether Redis can be reached.
+type contact struct {
+	none atomic.Bool               // and people have been told
+	lost atomic.Pointer[time.Time] // when a pipe's connection ended last
+}
+
+// lately says that there was a connection less than a second ago, whoever it was of: a client that connects again is as patient as one that
+// has stayed.
+func (c *contact) lately() bool {
+	at := c.lost.Load()
+	return at != nil && time.Since(*at) < patience
 }
 
 // NewNode returns a Node that connects when it is first asked to.
@@ -178,7 +191,7 @@ func (n *Node) connected(ctx context.Context, p *Pipe) (*Pipe, error) {
 	if p.alive() {
 		return p, nil
 	}
-	lately := p.lately()
+	lately := n.contact.lately()
 	if lately {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, patience, errNoLink)

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -22,9 +23,7 @@ func TestPatientRequest(t *testing.T) {
 		return string(got.got), err
 	}
 	goneSince := func(at time.Time) {
-		p.mu.Lock()
-		p.since = at
-		p.mu.Unlock()
+		p.node.contact.lost.Store(&at)
 	}
 	between.Disable()
 	eventually(t, "the back-off runs", p.outOfReach)
@@ -61,5 +60,51 @@ func TestPatientRequest(t *testing.T) {
 	between.Enable()
 	if err := <-answered; err != nil {
 		t.Error(err)
+	}
+}
+
+// Who connects again while Redis is away for a short time waits as well, on a shared connection and on one of its own: nobody has to have stayed.
+func TestPatientOpen(t *testing.T) {
+	t.Parallel()
+	for name, connect := range map[string]func(*Node, context.Context, Identity) (*Pipe, error){"shared": (*Node).Open, "private": (*Node).Private} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := testredis.Start(t)
+			between := testredis.NewProxy(t, s.Addr())
+			target := targetOf(t, s)
+			target.Addr = between.Addr()
+			n := newNode(t, target, NodeOptions{})
+			former, err := n.Open(t.Context(), Identity{Proto: 2})
+			if err != nil {
+				t.Fatal(err)
+			}
+			between.Disable()
+			eventually(t, "the loss is noticed", n.contact.lately)
+			former.Release()
+			n.contact.lost.Store(new(time.Now().Add(time.Hour))) // as long as this test takes
+			opened := make(chan error, 1)
+			go func() {
+				for {
+					p, err := connect(n, t.Context(), Identity{Proto: 3})
+					if unsent := new(NotSentError); errors.As(err, &unsent) { // its second was over: the machine is busy
+						continue
+					}
+					if err == nil {
+						p.Release()
+					}
+					opened <- err
+					return
+				}
+			}()
+			select {
+			case err := <-opened:
+				t.Fatalf("opened while Redis was away: %v", err)
+			case <-time.After(50 * time.Millisecond):
+			}
+			between.Enable()
+			if err := <-opened; err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }

@@ -47,7 +47,6 @@ type Pipe struct {
 type standing struct {
 	phase     phase
 	connected bool          // has been up
-	since     time.Time     // when the last link ended
 	attempt   int           // number of the current or last attempt to connect
 	cause     error         // why that failed, or why the last link ended
 	changed   chan struct{} // closed at the next change of these
@@ -105,7 +104,7 @@ func (p *Pipe) redo(r *Request, moved bool) error {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), patience, errNoLink)
 	defer cancel()
 	for {
-		l, err := p.await(ctx, moved || r.Patient && p.lately(), false)
+		l, err := p.await(ctx, moved || r.Patient && p.node.contact.lately(), false)
 		if err != nil {
 			return err
 		}
@@ -115,13 +114,6 @@ func (p *Pipe) redo(r *Request, moved bool) error {
 		}
 		moved = true
 	}
-}
-
-// lately says that there was a connection less than a second ago.
-func (p *Pipe) lately() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.connected && time.Since(p.since) < patience
 }
 
 // await returns the link in use, waiting for it while an attempt is under way.
