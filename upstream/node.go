@@ -204,6 +204,18 @@ func (n *Node) connected(ctx context.Context, p *Pipe) (*Pipe, error) {
 	return p, nil
 }
 
+// Await waits for a Redis that has been away for less than a second, as Open does, and says whether it is back.
+func (n *Node) Await(ctx context.Context, id Identity) bool {
+	if !n.contact.lately() {
+		return false
+	}
+	p, err := n.Open(ctx, id)
+	if err == nil {
+		p.Release()
+	}
+	return err == nil
+}
+
 // release ends one use of p.
 func (n *Node) release(p *Pipe) {
 	n.mu.Lock()

@@ -2,6 +2,8 @@ package faults
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -9,20 +11,31 @@ import (
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
-// A client that has lost its connection because Redis is away for a moment connects again at once, as libraries do. It waits for its
-// reply then, though nobody else is connected. docs/adr/0018 says why.
-func TestConnectAgainWhileRedisIsAway(t *testing.T) {
+type firstWord struct{ line, want string }
+
+// firstWords are what a library may say first: some need a connection of the client's own.
+var firstWords = []firstWord{
+	{"GET k", "$-1\r\n"},
+	{"MULTI", "+OK\r\n"},
+	{"WATCH k", "+OK\r\n"},
+	{"BLPOP queue 0.01", "*-1\r\n"},
+	{"SUBSCRIBE news", "*3\r\n$9\r\nsubscribe\r\n$4\r\nnews\r\n:1\r\n"},
+}
+
+// A client whose command comes while Redis is away for a moment waits for its reply, whether it has stayed or connects again as libraries do
+// that have lost a connection, though nobody else is connected. docs/adr/0018 says why.
+func TestCommandsWhileRedisIsAway(t *testing.T) {
 	t.Parallel()
 	for _, m := range []struct {
 		name   string
 		rounds int
 		start  func(t *testing.T) (*testredis.Server, *harness.Proxy)
 	}{
-		{"one Redis", 10, func(t *testing.T) (*testredis.Server, *harness.Proxy) {
+		{"one Redis", 4, func(t *testing.T) (*testredis.Server, *harness.Proxy) {
 			s := testredis.Start(t)
 			return s, harness.StartProxy(t, s.URL())
 		}},
-		{"Sentinels", 10, func(t *testing.T) (*testredis.Server, *harness.Proxy) {
+		{"Sentinels", 4, func(t *testing.T) (*testredis.Server, *harness.Proxy) {
 			g := testredis.StartGroup(t, testredis.GroupOptions{})
 			return g.Nodes[0], harness.StartProxy(t, g.URL())
 		}},
@@ -35,16 +48,35 @@ func TestConnectAgainWhileRedisIsAway(t *testing.T) {
 			t.Parallel()
 			redis, p := m.start(t)
 			for round := range m.rounds {
-				w := harness.Dial(t, p.Addr())
-				harness.Expect(t, w, "$-1\r\n", "GET", "k")
-				began := time.Now()
-				if round%2 == 0 {
-					w.Close()
+				wires := make([]*harness.Wire, len(firstWords))
+				for i := range wires {
+					wires[i] = harness.Dial(t, p.Addr())
+					harness.Expect(t, wires[i], "+OK\r\n", "AUTH", "default", "any") // whoever has logged in needs not be let in again
+					harness.Expect(t, wires[i], "$-1\r\n", "GET", "k")
 				}
+				stays := round%2 == 0
+				losses := func() int { return strings.Count(p.Log(), "connection to Redis lost") }
+				before, began := losses(), time.Now()
 				redis.Kill()
-				w.Close()
+				if stays { // what is sent before might have been run
+					harness.Eventually(t, "the loss is noticed", func() bool { return losses() > before })
+				} else {
+					for _, w := range wires {
+						w.Close()
+					}
+				}
 				answered := make(chan error, 1)
-				go func() { answered <- persist(t, p) }()
+				go func() {
+					errs := make([]error, len(firstWords))
+					harness.Together(len(errs), func(i int) {
+						if stays {
+							errs[i] = firstWords[i].say(wires[i])
+						} else {
+							errs[i] = firstWords[i].persist(t, p)
+						}
+					})
+					answered <- errors.Join(errs...)
+				}()
 				time.Sleep(300 * time.Millisecond)
 				redis.Restart()
 				away := time.Since(began)
@@ -60,16 +92,21 @@ func TestConnectAgainWhileRedisIsAway(t *testing.T) {
 	}
 }
 
-// persist is a GET by a library that tries four times, 10 ms apart: those are over long before Redis is back, unless it is kept waiting.
-func persist(t *testing.T, p *harness.Proxy) (err error) {
+// persist is a command of a library that tries four times, 10 ms apart: those are over long before Redis is back, unless it is kept waiting.
+func (f firstWord) persist(t *testing.T, p *harness.Proxy) (err error) {
 	for range 4 {
-		w := harness.Dial(t, p.Addr())
-		var got string
-		if got, err = w.Try("GET", "k"); got == "$-1\r\n" {
+		if err = f.say(harness.Dial(t, p.Addr())); err == nil {
 			return nil
 		}
-		err = errors.Join(err, errors.New(got))
 		time.Sleep(10 * time.Millisecond)
 	}
 	return err
+}
+
+func (f firstWord) say(w *harness.Wire) error {
+	got, err := w.Try(strings.Fields(f.line)...)
+	if got == f.want {
+		return nil
+	}
+	return fmt.Errorf("%s: %q, %v", f.line, got, err)
 }

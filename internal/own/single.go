@@ -1,6 +1,8 @@
 package own
 
 import (
+	"errors"
+
 	"github.com/tidwall/redcon"
 
 	"github.com/lockproxy/lockproxy/cluster"
@@ -73,7 +75,12 @@ func (u *single) connect() (*conn, error) {
 	if r := u.restore.Load(); r != nil {
 		return u.awaitRestored(r)
 	}
-	return u.dial(u.Context, u.host.Identity(), u.Backend.Node(), nil, &u.View)
+	id, n := u.host.Identity(), u.Backend.Node()
+	p, err := u.dial(u.Context, id, n, nil, &u.View)
+	if unsent := new(upstream.NotSentError); errors.As(err, &unsent) && n.Await(u.clientContext(), id) {
+		return u.dial(u.Context, id, n, nil, &u.View)
+	}
+	return p, err
 }
 
 // helloSubscriptions has nothing to do: subscriptions are on the client's own connection.
