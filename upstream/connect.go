@@ -107,7 +107,9 @@ func (p *Pipe) runLink() (served bool, err error) {
 	}
 	since := time.Now()
 	err = l.serve()
-	p.node.contact.lost.Store(new(time.Now()))
+	if p.ctx.Err() == nil {
+		p.node.contact.lost.Store(new(time.Now()))
+	}
 	p.link.Store(nil)
 	return l.replied.Load() || time.Since(since) > useful, err
 }

@@ -3,6 +3,7 @@ package upstream
 import (
 	"errors"
 	"fmt"
+	"os"
 )
 
 // ReplyError is an error Redis itself answered: to AUTH, or to the handshake of
@@ -40,8 +41,8 @@ var (
 	ErrLeft = errors.New("the client has gone")
 	// ErrTimeout: Redis has not answered in the time that was set for it.
 	ErrTimeout = errors.New("no answer from Redis in time")
-	// errNoLink: no connection came up in the time a request may wait for one.
-	errNoLink = errors.New("no connection to Redis yet")
+	// errNoLink: no connection came up in the time a request may wait for one. It is a time-out, like that of a dial.
+	errNoLink = fmt.Errorf("no connection to Redis yet: %w", os.ErrDeadlineExceeded)
 )
 
 // errTakesNothing ends a connection whose peer has taken no bytes for as long as a client waits at most.

@@ -62,7 +62,7 @@ type Node struct {
 // contact is what is known of whether Redis can be reached.
 type contact struct {
 	none atomic.Bool               // and people have been told
-	lost atomic.Pointer[time.Time] // when a pipe's connection ended last
+	lost atomic.Pointer[time.Time] // when a pipe lost its connection last
 }
 
 // lately says that there was a connection less than a second ago, whoever it was of: a client that connects again is as patient as one that

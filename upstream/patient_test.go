@@ -3,6 +3,7 @@ package upstream
 import (
 	"context"
 	"errors"
+	"os"
 	"testing"
 	"time"
 
@@ -106,5 +107,31 @@ func TestPatientOpen(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// A connection that is closed here is not lost: Redis may be as near as ever, and a dial may take its time.
+func TestAClosedConnectionIsNotLost(t *testing.T) {
+	t.Parallel()
+	s := testredis.Start(t)
+	n := newNode(t, targetOf(t, s), NodeOptions{})
+	p, err := n.Private(t.Context(), Identity{Proto: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Release()
+	eventually(t, "it is closed", func() bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return p.phase == ended
+	})
+	if n.contact.lately() {
+		t.Error("it counts as a loss")
+	}
+	n.contact.lost.Store(new(time.Now().Add(time.Hour)))
+	s.Stop() // it takes connections and says nothing, as while a script runs
+	defer s.Cont()
+	if _, err := n.Private(t.Context(), Identity{Proto: 2}); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("%v is no time-out", err)
 	}
 }
