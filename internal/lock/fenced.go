@@ -24,23 +24,27 @@ func (m *Manager) Fences(key string) error {
 // HoldFields are the fields of the lock's hash that tell; their values are what Holds takes.
 func (c *Client) HoldFields(r HoldRequest) []string {
 	id, _ := c.id(r.Side, r.DB, r.Key, r.Owner)
-	return []string{"mode", id.As(Read).Field(), id.As(Write).Field()}
+	return []string{"mode", id.As(Read).Field(), id.As(Write).Field(), id.As(Plain).Field()}
 }
 
 // Holds says whether the values of HoldFields, nil for one that is not there, are those of a lock that the owner holds.
 // The error is LOCKKIND: it holds a lock that has no sides, and one was named.
 func (r HoldRequest) Holds(values [][]byte) (bool, error) {
-	mode, own, write := values[0], values[1] != nil, values[2] != nil && string(values[0]) == "write"
-	if mode == nil && own && r.Side != Plain {
-		return false, otherKind(r.Key)
+	if values[0] == nil { // a plain lock, where owners stand as they are: another one's name may be the field of ours as a reader
+		own := values[3] != nil
+		if own && r.Side != Plain {
+			return false, otherKind(r.Key)
+		}
+		return own, nil
 	}
+	reads, writes := values[1] != nil, values[2] != nil && string(values[0]) == "write"
 	switch r.Side {
 	case Read:
-		return own, nil
+		return reads, nil
 	case Write:
-		return write, nil
+		return writes, nil
 	}
-	return own || write, nil
+	return reads || writes, nil
 }
 
 // ReadHold is the key of the newest read hold by which the owner holds the lock, as the values of HoldFields say; "" when it holds it

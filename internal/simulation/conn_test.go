@@ -198,10 +198,11 @@ func (c *conn) fenced(ctx context.Context, o *history.Op) (reply any, err error)
 		}
 		node := c.b.owner(o.Keys[0])
 		args := []any{"HMGET", o.Keys[0]}
-		for _, field := range c.client.HoldFields(r) {
+		fields := c.client.HoldFields(r)
+		for _, field := range fields {
 			args = append(args, field)
 		}
-		values := make([][]byte, 3)
+		values := make([][]byte, len(fields))
 		for i, v := range node.Ask(args...).([]any) {
 			values[i], _ = v.([]byte)
 		}
