@@ -17,7 +17,7 @@ import (
 const (
 	syntaxError  = "ERR syntax error"
 	notANumber   = "ERR value is not an integer or out of range"
-	badName      = "ERR Client names cannot contain spaces, newlines or special characters."
+	clientNames  = "Client names"
 	noKeys       = "ERR The command has no key arguments" // COMMAND GETKEYS of a command without keys
 	badProto     = "NOPROTO unsupported protocol version"
 	wrongPass    = "WRONGPASS invalid username-password pair or user is disabled."
@@ -29,8 +29,8 @@ func appendOK(out []byte) []byte { return resp.AppendSimple(out, "OK") }
 func clientID(c Client, _ [][]byte, out []byte) []byte { return resp.AppendInt(out, c.ID()) }
 
 func clientSetName(c Client, args [][]byte, out []byte) []byte {
-	if !validName(args[2]) {
-		return resp.AppendError(out, badName)
+	if fault := nameFault(clientNames, args[2]); fault != "" {
+		return resp.AppendError(out, fault)
 	}
 	c.Rename(string(args[2]))
 	return appendOK(out)
@@ -49,11 +49,11 @@ func clientGetName(c Client, _ [][]byte, out []byte) []byte {
 func clientSetInfo(c Client, args [][]byte, out []byte) []byte {
 	option := strings.ToLower(string(args[2]))
 	of, known := libraryInfo[option]
-	switch {
-	case !known:
+	if !known {
 		return resp.AppendError(out, "ERR Unrecognized option '"+clip(args[2])+"'")
-	case !validName(args[3]):
-		return resp.AppendError(out, "ERR "+option+" cannot contain spaces, newlines or special characters.")
+	}
+	if fault := nameFault(option, args[3]); fault != "" {
+		return resp.AppendError(out, fault)
 	}
 	c.Set(dedicated.Setting{Of: of, Value: string(args[3])})
 	return appendOK(out)
@@ -183,14 +183,27 @@ func clientHelp(c Client, args [][]byte, out []byte) []byte {
 	return out
 }
 
-// validName says whether Redis would take name: printable ASCII without spaces.
-func validName(name []byte) bool {
+// mostName bounds the bytes of what a client calls itself, which is kept for as long as it is connected and shown in lists.
+const mostName = 4096
+
+// nameFault is the error of a client that calls itself so; "": none. What Redis takes is printable ASCII without spaces, of any length.
+func nameFault(what string, name []byte) string {
+	if len(name) > mostName {
+		return "ERR " + what + " cannot be longer than " + strconv.Itoa(mostName) + " bytes."
+	}
 	for _, c := range name {
 		if c < '!' || c > '~' {
-			return false
+			return "ERR " + what + " cannot contain spaces, newlines or special characters."
 		}
 	}
-	return true
+	return ""
+}
+
+func validName(name []byte) bool { return nameFault("", name) == "" }
+
+// TooLong says whether a call of a command gives the client a name, or one to its library, that Redis would take and that is refused here.
+func TooLong(name string, args [][]byte) bool {
+	return name == "client|setname" && len(args) == 3 && len(args[2]) > mostName || name == "client|setinfo" && len(args) == 4 && len(args[3]) > mostName
 }
 
 // clip shortens what is quoted in an error, as Redis does, to which a zero byte is the end.

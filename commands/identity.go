@@ -126,8 +126,8 @@ func parseHello(args [][]byte) (o HelloOptions, line string) {
 			o.Auth, o.User, o.Password = true, string(args[i+1]), string(args[i+2])
 			i += 2
 		case option == "SETNAME" && more >= 1:
-			if !validName(args[i+1]) {
-				return o, badName
+			if fault := nameFault(clientNames, args[i+1]); fault != "" {
+				return o, fault
 			}
 			o.Named, o.Name = true, string(args[i+1])
 			i++

@@ -78,7 +78,7 @@ func TestSettings(t *testing.T) {
 		"CLIENT SETINFO lib-nme py":  "-ERR Unrecognized option 'lib-nme'\r\n",
 		"CLIENT SETINFO lib-ver ü":   "-ERR lib-ver cannot contain spaces, newlines or special characters.\r\n",
 		"CLIENT SETNAME me":          fmt.Sprint(dedicated.Setting{Of: dedicated.SettingName, Value: "me"}),
-		"CLIENT SETNAME ü":           "-" + badName + "\r\n",
+		"CLIENT SETNAME ü":           "-ERR Client names cannot contain spaces, newlines or special characters.\r\n",
 		"CLIENT NO-TOUCH on":         fmt.Sprint(dedicated.Setting{Of: dedicated.SettingNoTouch, Value: "ON"}),
 		"CLIENT NO-EVICT Off":        fmt.Sprint(dedicated.Setting{Of: dedicated.SettingNoEvict, Value: "OFF"}),
 		"CLIENT NO-EVICT x":          "-" + syntaxError + "\r\n",

@@ -37,7 +37,9 @@ func (p *Pipe) run() {
 		if p.ctx.Err() != nil {
 			return
 		}
-		telemetry.PipeFailures.Add(1)
+		if re := Refused(err); re == nil || !re.ofUser() {
+			telemetry.PipeFailures.Add(1)
+		}
 		if served {
 			failures.Reset()
 			if p.node.forgetIdle(p) {

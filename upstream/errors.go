@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 )
 
 // ReplyError is an error Redis itself answered: to AUTH, or to the handshake of
@@ -11,6 +12,12 @@ import (
 type ReplyError struct{ Line string }
 
 func (e *ReplyError) Error() string { return e.Line }
+
+// ofUser says that it is about the user, the password or the database of a connection: no other one is concerned.
+func (e *ReplyError) ofUser() bool {
+	code, _, _ := strings.Cut(e.Line, " ")
+	return code == "WRONGPASS" || code == "NOPERM" || code == "NOAUTH" || strings.HasPrefix(e.Line, "ERR DB index ")
+}
 
 // NotSentError says that not one byte of the request was handed to the kernel:
 // it may be sent again.

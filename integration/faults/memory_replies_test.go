@@ -149,3 +149,38 @@ func TestClientOutputBufferLimit(t *testing.T) {
 		t.Errorf("a client that has read in time: %q", got)
 	}
 }
+
+// What the proxy answers itself counts as well as what Redis does.
+func TestMemoryOfUnreadAnswers(t *testing.T) {
+	t.Parallel()
+	const clients, bound = 40, 4 << 20
+	p := harness.StartProxy(t, testredis.Start(t).URL(), "--max-reply-memory", fmt.Sprint(bound))
+	for range clients {
+		w := harness.Dial(t, p.Addr())
+		if _, err := io.WriteString(w.C, strings.Repeat("*2\r\n$7\r\nCOMMAND\r\n$4\r\nDOCS\r\n", 50)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	harness.Eventually(t, "somebody is dropped", func() bool { return p.Metric("lockproxy_reply_dropped_total") > 0 })
+	harness.Eventually(t, "the others fit", func() bool { return p.Metric("lockproxy_reply_memory_bytes") <= bound })
+	if got := harness.Dial(t, p.Addr()).Do("PING"); got != "+PONG\r\n" {
+		t.Errorf("afterwards: %q", got)
+	}
+}
+
+// A database that Redis does not have, or a wrong password, is a client's mistake: it does not look like a Redis out of reach.
+func TestMistakesAreNoFailures(t *testing.T) {
+	t.Parallel()
+	p := harness.StartProxy(t, testredis.Start(t).URL())
+	w := harness.Dial(t, p.Addr())
+	before := p.Metric("lockproxy_pipe_failures_total")
+	for range 10 {
+		harness.Expect(t, w, "-ERR DB index is out of range\r\n", "SELECT", "99")
+		if got := w.Do("AUTH", "nobody", "wrong"); !strings.HasPrefix(got, "-WRONGPASS ") {
+			t.Error(got)
+		}
+	}
+	if after := p.Metric("lockproxy_pipe_failures_total"); after != before {
+		t.Errorf("%v failures", after-before)
+	}
+}

@@ -81,6 +81,12 @@ func TestLists(t *testing.T) {
 			t.Errorf("%s: %q, %v", name, c.Listen.Addresses, err)
 		}
 	}
+	for name, text := range map[string]string{"no items": "listen: []\n", "an empty value": "listen: ''\n"} {
+		c, err := Parse([]string{"--config", write(t, "tls-listen: ['127.0.0.1:4']\ntls-cert: c\ntls-key: k\n"+text)})
+		if err != nil || len(c.Listen.Addresses) != 0 {
+			t.Errorf("%s: %q, %v", name, c.Listen.Addresses, err)
+		}
+	}
 	c, err := Parse([]string{"--deny", "KEYS,flushall"})
 	if err != nil || !reflect.DeepEqual(c.Commands.Deny, []string{"keys", "flushall"}) {
 		t.Errorf("deny %q, %v", c.Commands.Deny, err)

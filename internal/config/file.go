@@ -46,6 +46,9 @@ func setOne(key, value *yaml.Node, seen map[string]bool, set func(name, value st
 	if value.Kind == yaml.SequenceNode && s.list {
 		items = value.Content
 	}
+	if len(items) == 0 {
+		return set(key.Value, "")
+	}
 	for _, item := range items {
 		if item.Kind != yaml.ScalarNode || item.Tag == "!!null" {
 			return fmt.Errorf("%s needs a plain value", key.Value)

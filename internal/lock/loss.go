@@ -41,6 +41,15 @@ var reasonText = map[string]string{
 	reasonFailover:  "after a failover the new master does not have it",
 }
 
+// showLosses has the counts of losses begin at 0, of each kind and reason: to Prometheus a count that begins with the first losses has not grown.
+func showLosses() {
+	for _, kind := range lockstore.Kinds {
+		for reason := range reasonText {
+			telemetry.LockLost(context.Background(), kind.String(), reason, 0)
+		}
+	}
+}
+
 type lossRecord struct {
 	reason string
 	at     time.Time
@@ -72,7 +81,7 @@ func (hs *holds) lose(h *hold, reason string) {
 	hs.vacate(h, h.vacantAt(reason))
 	hs.end(h)
 	hs.lost.Add(1)
-	telemetry.LockLost(context.Background(), h.id.Kind.String(), reason)
+	telemetry.LockLost(context.Background(), h.id.Kind.String(), reason, 1)
 	if c != nil && !expected {
 		c.info.Push(Loss{Key: h.id.Key, Kind: h.id.Kind, Reason: reason})
 	}

@@ -16,6 +16,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -537,5 +538,23 @@ func BenchmarkDraw(b *testing.B) {
 		if _, err := p.changed(b.Context(), filter{}, map[string][]byte{}); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// Whoever was let in by a token that is replaced hears no more.
+func TestAStreamEndsWithItsToken(t *testing.T) {
+	var token atomic.Pointer[string]
+	token.Store(new("old"))
+	o := (&engine{}).options()
+	o.Entry.Token = func() string { return *token.Load() }
+	_, at := served(t, o)
+	_, events := stream(t, strings.Replace(at, "http://", "http://x:old@", 1))
+	await(t, events, "event: status")
+	token.Store(new("new"))
+	if _, err := io.Copy(io.Discard, events); err != nil {
+		t.Error(err)
+	}
+	if resp, _ := stream(t, strings.Replace(at, "http://", "http://x:old@", 1)); resp.StatusCode != http.StatusUnauthorized {
+		t.Error(resp.Status)
 	}
 }

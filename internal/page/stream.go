@@ -33,7 +33,7 @@ func (p *Page) events(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("X-Accel-Buffering", "no") // nginx would keep it
 	out, wanted, sent, took := http.NewResponseController(w), asked(r), map[string][]byte{}, cost(0)
-	for {
+	for p.guard.Token == nil || p.guard.knows(r) { // a token that is replaced ends what it has let in
 		began := time.Now()
 		frame, err := p.changed(r.Context(), wanted, sent)
 		if err != nil {

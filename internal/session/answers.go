@@ -51,6 +51,9 @@ func answering(run commands.Answer) answer {
 		b := s.batch
 		b.answer = run(s, args, b.answer[:0])
 		b.Out = append(b.Out, b.answer...)
+		if cap(b.answer) > keepBytes {
+			b.answer = nil
+		}
 	}
 }
 

@@ -60,7 +60,7 @@ func (p *pause) holds(c *commandtable.Command, here bool) bool {
 	case p.ctx.Err() != nil:
 		return false
 	case here:
-		return slices.Contains(lockingVerbs, c.Name)
+		return c != nil && slices.Contains(lockingVerbs, c.Name) // nil: Redis has not told its commands yet
 	}
 	return !p.writes || c == nil || c.MayWrite()
 }

@@ -47,3 +47,30 @@ func TestPausedWritesOverTheBound(t *testing.T) {
 	w.expect(overBound, "SET", "k", "w")
 	w.expect("$1\r\nv\r\n", "GET", "k")
 }
+
+// While Redis has not told its commands, what is said of a command that nobody knows is not held back.
+func TestPauseBeforeCommandsAreKnown(t *testing.T) {
+	p := &pause{ctx: t.Context()}
+	if p.holds(nil, true) || !p.holds(nil, false) {
+		t.Error("the answer here is held back, or the unknown command is not")
+	}
+}
+
+// A client cannot have the proxy keep what no bound of memory counts: it may call itself anything, in 4096 bytes.
+func TestLongNames(t *testing.T) {
+	t.Parallel()
+	p := startProxy(t, startRedis(t).URL(), nil)
+	w := dialWire(t, p.addr)
+	long, fits := strings.Repeat("a", 4097), strings.Repeat("a", 4096)
+	const tooLong = " cannot be longer than 4096 bytes.\r\n"
+	w.expect("-ERR Client names"+tooLong, "CLIENT", "SETNAME", long)
+	w.expect("-ERR lib-name"+tooLong, "CLIENT", "SETINFO", "LIB-NAME", long)
+	w.expect("-ERR lib-ver"+tooLong, "CLIENT", "SETINFO", "lib-ver", long)
+	w.expect("-ERR Client names"+tooLong, "HELLO", "2", "SETNAME", long)
+	w.expect("+OK\r\n", "MULTI")
+	w.expect("+QUEUED\r\n", "CLIENT", "SETNAME", long)
+	w.expect("*1\r\n-ERR Client names cannot contain spaces, newlines or special characters.\r\n", "EXEC")
+	w.expect("$-1\r\n", "CLIENT", "GETNAME")
+	w.expect("+OK\r\n", "CLIENT", "SETNAME", fits)
+	w.expect("$4096\r\n"+fits+"\r\n", "CLIENT", "GETNAME")
+}

@@ -2,6 +2,7 @@ package session
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/commandtable"
@@ -40,8 +41,18 @@ func (s *Session) countFor(to *share.User) {
 	}
 }
 
-// askingVerbs are those that are refused to a user who is over the share: those that give back, or keep, never are.
-var askingVerbs = append([]string{"lockinfo", "locklist"}, lockingVerbs...)
+// spared are the commands answered here that are not refused to a user who is over the share: what gives locks back or keeps them, what says
+// who the client is and what its next commands mean, and, of a whole name, what operators ask.
+var spared = []string{
+	"unlock", "multiunlock", "renew",
+	"auth", "hello", "select", "reset", "quit", "post", "host:", "readonly", "readwrite", "asking", "lockproxy",
+	"client|setname", "client|setinfo", "client|capa", "client|reply", "client|no-evict", "client|no-touch", "client|id", "client|getname",
+}
+
+// isSpared says whether a command answered here is never refused for a share.
+func isSpared(c *commandtable.Command) bool {
+	return slices.Contains(spared, c.Name) || strings.HasPrefix(c.Name, "lockproxy|")
+}
 
 // withinShare is c, or in place of one too many in this second what refuses it. What others depend on that come behind it, as on MULTI
 // or SELECT, is counted only.
@@ -52,7 +63,7 @@ func (s *Session) withinShare(c *commandtable.Command, run answer) (*commandtabl
 	if c != nil {
 		switch c.Conn {
 		case commandtable.ConnNone, commandtable.ConnBlock, commandtable.ConnWait:
-			if run != nil && !slices.Contains(askingVerbs, c.Name) {
+			if run != nil && isSpared(c) {
 				return c, run
 			}
 		default:

@@ -72,6 +72,11 @@ func TestShareOfAUser(t *testing.T) {
 		t.Error("a part of a transaction was run")
 	}
 	eventually(t, "what Redis does not know is refused", func() bool { return c.do("NOSUCH") == tooFast })
+	for _, line := range []string{"INFO server", "COMMAND COUNT", "CLIENT LIST", "SCRIPT KILL"} {
+		eventually(t, line+", which is answered here, is refused", func() bool { return c.do(strings.Fields(line)...) == tooFast })
+	}
+	c.expect("+OK\r\n", "CLIENT", "SETNAME", "still-here")
+	c.expect("+OK\r\n", "SELECT", "0")
 	eventually(t, "a lock is refused", func() bool { return c.do("LOCK", "l1") == tooFast })
 	c.expect(":1\r\n", "UNLOCK", "l1", "ALL")
 	c.expect("*3\r\n$9\r\nsubscribe\r\n$1\r\nx\r\n:1\r\n", "SUBSCRIBE", "x")

@@ -53,11 +53,11 @@ func LockReleased(ctx context.Context, kind string, held time.Duration) {
 	}
 }
 
-// LockLost records that a holder's lock ended without the holder; reason is one
-// word.
-func LockLost(ctx context.Context, kind, reason string) {
+// LockLost records that n locks of a kind ended without their holders; reason is one
+// word. 0 has the count shown from then on.
+func LockLost(ctx context.Context, kind, reason string, n int) {
 	if set := current.Load(); set != nil {
-		set.lost.Add(ctx, 1, lossLabels.get(kind, reason).add...)
+		set.lost.Add(ctx, int64(n), lossLabels.get(kind, reason).add...)
 	}
 }
 

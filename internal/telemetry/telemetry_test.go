@@ -91,7 +91,7 @@ func countSomething(ctx context.Context) {
 	LockGranted(ctx, "plain", 200*time.Microsecond)
 	LockGranted(ctx, "plain", 90*time.Second)
 	LockReleased(ctx, "plain", 2*time.Millisecond)
-	LockLost(ctx, "plain", "expired")
+	LockLost(ctx, "plain", "expired", 1)
 	Renewal(ctx, "renewed", 500)
 	RenewalLate(ctx, 7*time.Millisecond)
 	HandedOff(ctx, "plain")
@@ -187,7 +187,7 @@ func TestStartAgainAfterShutdown(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		LockLost(ctx, "plain", "forced")
+		LockLost(ctx, "plain", "forced", 1)
 		if got := samples(t, get(t, tel, "/metrics"))[`lockproxy_lock_lost_total{kind="plain",reason="forced"}`]; got != 1 {
 			t.Errorf("lost = %v, want 1 in each life", got)
 		}
