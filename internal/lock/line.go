@@ -146,8 +146,9 @@ func (w *waiter) order() {
 // first says whether the waiter is the head of its line. lines.mu is held.
 func (w *waiter) first() bool { return w.line.waiters.Front() == w.place }
 
-// part takes a waiter out; the next one becomes the head.
-func (ls *lines) part(w *waiter) {
+// part takes a waiter out; the next one becomes the head. It tries at once if it shares the lock and stood behind one that wanted it
+// alone and was not granted it: what kept that one out may let the next one in, and no message tells it so.
+func (ls *lines) part(w *waiter, granted bool) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	w.c.waits = nil
@@ -170,7 +171,11 @@ func (ls *lines) part(w *waiter) {
 			close(l.gone)
 		}
 	case first:
-		retry.Wake(next.Value.(*waiter).changed)
+		is := next.Value.(*waiter)
+		retry.Wake(is.changed)
+		if !granted && !w.id.Kind.Spec().Shared && is.id.Kind.Spec().Shared {
+			l.Wake()
+		}
 	}
 }
 
