@@ -10,6 +10,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/lockstore/sharded"
+	"github.com/lockproxy/lockproxy/internal/simulation/world"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -44,6 +45,31 @@ func TestListHoldsUpNobody(t *testing.T) {
 		t.Error(a, b)
 	}
 	c.Close(Gone)
+}
+
+// A hold whose UNLOCK was surely not done is listed as before.
+func TestListAfterAnUnlockThatWasNotSent(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		m := bubbleEngine(t, w, s, "one", Options{})
+		link := w.Proxy("one").Link(s.Addr())
+		a, _ := client(m)
+		b, _ := client(m)
+		for _, c := range []*Client{a, b} {
+			mustLock(t, c, Request{Key: "k", Kind: Read})
+		}
+		link.Cut()
+		if _, err := a.Unlock(context.Background(), UnlockRequest{Key: "k"}); !lockstore.NotSent(err) {
+			t.Fatal(err)
+		}
+		link.Heal()
+		eventually(t, 10*time.Second, "Redis is back", func() bool {
+			return b.Renew(context.Background(), RenewRequest{Key: "k"}) == nil
+		})
+		if all := m.List("", ""); len(all) != 2 {
+			t.Errorf("%d holders, not 2: %+v", len(all), all)
+		}
+	})
 }
 
 // The oldest hold and the longest wait grow until they end.

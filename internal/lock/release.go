@@ -185,6 +185,9 @@ func (r *release) ask(ctx context.Context) (code, left int64, err error) {
 	}
 	g.holds.mu.Lock()
 	defer g.holds.mu.Unlock()
+	if code != 1 && !lockstore.Unknown(err) {
+		h.releasing = false // it was not given back, or not the last hold of its owner
+	}
 	switch {
 	case done.RunsOut:
 		g.holds.runOut(h) // its owner does not want it any more
