@@ -203,11 +203,11 @@ func (p *Pipe) alive() bool {
 // one, Do may wait for it, or fail.
 func (p *Pipe) Connected() bool { return p.alive() }
 
-// outOfReach says that Redis could not be reached, and that the pipe waits before it tries again.
-func (p *Pipe) outOfReach() bool {
+// backsOff says that Redis could not be reached, or has refused, and that the pipe waits before it tries again.
+func (p *Pipe) backsOff() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.phase == backingOff && Refused(p.cause) == nil
+	return p.phase == backingOff
 }
 
 func (p *Pipe) log(level slog.Level, text string, args ...any) {

@@ -233,8 +233,9 @@ func (n *Node) release(p *Pipe) {
 			oldest.close()
 		}
 		n.idle.Add(p.id, p)
-	case p.outOfReach():
-		// Its back-off holds for the next Open too; it forgets itself then.
+	case p.backsOff():
+		// Its back-off holds for the next Open too, or else a client that is refused again and again would make Redis and
+		// this machine as many connections; it forgets itself then.
 	default:
 		delete(n.shared, p.id)
 		p.close()

@@ -3,7 +3,9 @@ package upstream
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -27,7 +29,7 @@ func TestPatientRequest(t *testing.T) {
 		p.node.contact.lost.Store(&at)
 	}
 	between.Disable()
-	eventually(t, "the back-off runs", p.outOfReach)
+	eventually(t, "the back-off runs", p.backsOff)
 	var unsent *NotSentError
 	eventually(t, "a request fails at once", func() bool {
 		_, err := ping(false)
@@ -133,5 +135,29 @@ func TestAClosedConnectionIsNotLost(t *testing.T) {
 	defer s.Cont()
 	if _, err := n.Private(t.Context(), Identity{Proto: 2}); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("%v is no time-out", err)
+	}
+}
+
+// Who is refused asks again as often as he likes: Redis gets a connection for each back-off, not for each try.
+func TestRefusedAgainAndAgain(t *testing.T) {
+	t.Parallel()
+	s := testredis.Start(t)
+	n := newNode(t, targetOf(t, s), NodeOptions{})
+	made := func() (n int) {
+		stats, _ := s.Do(t, "INFO", "stats").([]byte)
+		_, count, _ := strings.Cut(string(stats), "total_connections_received:")
+		if _, err := fmt.Sscan(count, &n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	before, tries := made(), 0
+	for end := time.Now().Add(time.Second); time.Now().Before(end); tries++ {
+		if _, err := n.Open(t.Context(), Identity{DB: 99}); Refused(err) == nil {
+			t.Fatal(err)
+		}
+	}
+	if n := made() - before; n > 50 {
+		t.Errorf("%d connections for %d tries within a second", n, tries)
 	}
 }
