@@ -228,8 +228,8 @@ func (n *Node) release(p *Pipe) {
 		p.close()
 	case p.alive():
 		if n.idle.Len() >= n.opts.IdleIdentities {
-			id, oldest, _ := n.idle.RemoveOldest()
-			delete(n.shared, id)
+			_, oldest, _ := n.idle.GetOldest()
+			n.forget(oldest)
 			oldest.close()
 		}
 		n.idle.Add(p.id, p)
@@ -237,8 +237,16 @@ func (n *Node) release(p *Pipe) {
 		// Its back-off holds for the next Open too, or else a client that is refused again and again would make Redis and
 		// this machine as many connections; it forgets itself then.
 	default:
-		delete(n.shared, p.id)
+		n.forget(p)
 		p.close()
+	}
+}
+
+// forget drops p from the shared pipes. Its identity may have a newer one by now, which stays; mu is held.
+func (n *Node) forget(p *Pipe) {
+	if n.shared[p.id] == p {
+		delete(n.shared, p.id)
+		n.idle.Remove(p.id)
 	}
 }
 
@@ -249,10 +257,7 @@ func (n *Node) forgetIdle(p *Pipe) bool {
 	if p.users > 0 {
 		return false
 	}
-	if !p.private {
-		delete(n.shared, p.id)
-		n.idle.Remove(p.id)
-	}
+	n.forget(p)
 	return true
 }
 

@@ -286,3 +286,27 @@ func TestAuthenticateEndsWithItsContextAndTheNode(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// A pipe that notices late that nobody uses it, and has been closed as an idle one by then, takes nothing from the newer one of its identity.
+func TestForgottenPipeLeavesTheNewerOne(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, targetOf(t, testredis.Start(t)), NodeOptions{})
+	id := Identity{Proto: 2}
+	old, err := n.Open(context.Background(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	old.Release()
+	if !n.closeIdle("") {
+		t.Fatal("the pipe is not idle")
+	}
+	newer := open(t, n, id)
+	if !n.forgetIdle(old) {
+		t.Error("the old pipe is used")
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.shared[id] != newer {
+		t.Error("nobody knows the newer pipe any more")
+	}
+}
