@@ -60,9 +60,10 @@ func (p *Conn) giveBackIfUnused() {
 	p.conn.GiveBack()
 }
 
-// leave notes that the connection is given back or lost.
+// leave notes that the connection is given back or lost: nothing that was kept for it counts from now on.
 func (p *Conn) leave() {
 	p.life.released = true
+	p.pending.kept.Set(0)
 	p.Host.Left()
 }
 
@@ -100,15 +101,9 @@ func (p *Conn) dropLocked() {
 	p.leave()
 	p.conn.Close()
 	p.state = State{}
-	p.clearPending()
+	p.pending.clear()
 	p.show()
 	p.out.to.GiveUp("left within a reply")
-}
-
-// clearPending forgets the replies: the connection is over.
-func (p *Conn) clearPending() {
-	p.pending.clear()
-	p.count()
 }
 
 // Ended is called once, when the connection is over.
@@ -141,12 +136,13 @@ func (p *Conn) endLocked(err error) {
 	if p.interceptor != nil {
 		p.interceptor.Ended()
 	}
-	p.state.inside = nil
-	p.clearPending()
+	what, any := p.remains()
+	p.state.inside, p.state.kept = nil, Restorable{}
+	p.pending.clear()
 	p.out.whole = len(p.out.bytes)
 	p.write(false)
 	p.Host.Lost(err, closes)
-	if what, any := p.remains(); any && !closes {
+	if any && !closes {
 		p.Host.Remake(what)
 	}
 	p.show()

@@ -157,7 +157,7 @@ func (p *Conn) timed(e *Reply) {
 	p.pending.answered = now
 }
 
-// count has the budgets know what is kept.
+// count has the budgets know what is kept, until the connection is over: see leave.
 func (p *Conn) count() {
 	p.pending.kept.Set(p.pending.bytes + len(p.state.inside)*effectBytes + p.state.kept.bytes)
 }
