@@ -10,8 +10,10 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// Send has a command sent, and its reply go where e says.
+// Send has a command sent, and its reply go where e says. What the client was answered past the connection is written first: should the
+// connection end before the command is written, an error takes the place of its reply at once.
 func (p *Conn) Send(e *Reply, raw []byte) {
+	p.Host.WriteReplies()
 	e.call.quiet = p.Host.Silent()
 	if e.Kind == commandtable.ConnSubscribe {
 		e.Effect.subs = e

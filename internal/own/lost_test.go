@@ -2,6 +2,7 @@ package own
 
 import (
 	"errors"
+	"io"
 	"net"
 	"strings"
 	"testing"
@@ -74,6 +75,9 @@ type client struct {
 	closes bool
 	out    []byte
 	failed error
+	to     *downstream.Conn // out is written there; nil: nowhere
+
+	here, there net.Conn // its connection: its own end, and this proxy's
 }
 
 func (h *client) Identity() upstream.Identity        { return upstream.Identity{Proto: 2} }
@@ -81,14 +85,21 @@ func (h *client) Name() string                       { return "" }
 func (h *client) Refused() error                     { return nil }
 func (h *client) Silent() bool                       { return false }
 func (h *client) WritesPaused() bool                 { return false }
-func (h *client) WriteReplies()                      {}
 func (h *client) Forward()                           {}
 func (h *client) Closes(error) bool                  { return h.closes }
+func (h *client) LearnAgain()                        {}
 func (h *client) Fail(err error)                     { h.failed = err }
 func (h *client) Answer(add func(out []byte) []byte) { h.out = add(h.out) }
 
+func (h *client) WriteReplies() {
+	if h.to != nil {
+		_, _ = h.to.Write(h.out)
+		h.out = nil
+	}
+}
+
 // connectionsOf are the connections of h, whose own has nothing to read, to a Redis.
-func connectionsOf(t *testing.T, server *testredis.Server, h Host) *Connections {
+func connectionsOf(t *testing.T, server *testredis.Server, h *client) *Connections {
 	t.Helper()
 	target, err := upstream.ParseTarget(server.URL())
 	if err != nil {
@@ -96,16 +107,21 @@ func connectionsOf(t *testing.T, server *testredis.Server, h Host) *Connections 
 	}
 	node := upstream.NewNode(target, upstream.NodeOptions{})
 	t.Cleanup(node.Close)
-	here, there := net.Pipe()
-	t.Cleanup(func() { here.Close(); there.Close() })
-	gate := downstream.NewGate(t.Context(), downstream.Options{Limits: func() resp.Limits { return resp.DefaultLimits }, Admit: func(*downstream.Conn) downstream.Client { return nil }})
-	l, _ := gate.Guard(&oneClient{conn: there}, downstream.Entry{})
+	h.here, h.there = net.Pipe()
+	t.Cleanup(func() { h.here.Close(); h.there.Close() })
+	gate := downstream.NewGate(t.Context(), downstream.Options{Limits: func() resp.Limits { return resp.DefaultLimits }, Admit: func(*downstream.Conn) downstream.Client { return ordinary{} }})
+	l, _ := gate.Guard(&oneClient{conn: h.there}, downstream.Entry{})
 	conn, err := l.Accept()
 	if err != nil {
 		t.Fatal(err)
 	}
 	return New(&Common{Common: &backend.Common{Context: t.Context()}, Backend: backend.NewSingle(node)}, h, conn.(*downstream.Conn), 1, nil)
 }
+
+// ordinary is a client that has not subscribed.
+type ordinary struct{ downstream.Client } // nil: the rest is not asked
+
+func (ordinary) Subscribed() bool { return false }
 
 // oneClient is a listener to which one client comes.
 type oneClient struct {
@@ -115,3 +131,28 @@ type oneClient struct {
 
 func (l *oneClient) Accept() (net.Conn, error) { return l.conn, nil }
 func (l *oneClient) Addr() net.Addr            { return l.conn.LocalAddr() }
+
+// The connection is lost when a command for it has been taken and not written: the error in place of its reply comes behind the replies
+// to what was answered before it past the connection.
+func TestLostBehindOtherReplies(t *testing.T) {
+	t.Parallel()
+	h := &client{}
+	o := connectionsOf(t, testredis.Start(t), h)
+	p, err := o.open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.to = o.client
+	h.out = append(h.out, "+first\r\n"...) // what was asked before, on a shared connection
+	go func() {
+		cmd, c := command("WATCH", "k")
+		o.send(p, cmd, c)
+		p.Ended(errors.New("broken"))
+		h.WriteReplies()
+		h.there.Close()
+	}()
+	got, err := io.ReadAll(h.here)
+	if want := "+first\r\n-ERR "; err != nil || !strings.HasPrefix(string(got), want) {
+		t.Errorf("the client got %q, %v", got, err)
+	}
+}
