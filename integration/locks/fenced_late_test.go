@@ -264,12 +264,14 @@ func TestFencedSides(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)
 	w := harness.Dial(t, harness.StartProxy(t, server.URL()).Addr())
-	server.Do(t, "HSET", "r", "mode", "read", "reader", "1", "other", "1", "over", "1")
+	server.Do(t, "HSET", "r", "mode", "read", "reader", "1", "other", "1", "over", "1", "nested", "3", "ended", "2")
+	server.Do(t, "SET", "{r}:nested:rwlock_timeout:1", "1") // what it read for besides was shorter
 	server.Do(t, "SET", "{r}:reader:rwlock_timeout:1", "1") // of "over" the hash alone tells: its lease has ended while others read
 	server.Do(t, "HSET", "w", "mode", "write", "writer:write", "1")
 	for line, want := range map[string]string{
 		"r reader": "+PONG\r\n", "r READ reader": "+PONG\r\n", "r WRITE reader": "-NOTHELD", "r writer": "-NOTHELD",
 		"r over": "-NOTHELD", "r READ over": "-NOTHELD",
+		"r nested": "+PONG\r\n", "r READ nested": "+PONG\r\n", "r WRITE nested": "-NOTHELD", "r ended": "-NOTHELD",
 		"w writer": "+PONG\r\n", "w WRITE writer": "+PONG\r\n", "w READ writer": "-NOTHELD", "w reader": "-NOTHELD",
 	} {
 		words := strings.Fields(line)

@@ -56,6 +56,14 @@ func fencedByName(t *testing.T, near, far *harness.Proxy) {
 				}
 				check(w, "+OK\r\n", as(verb, owner, "PX 600000"))
 				check(w, ":", as("FENCED", owner, inc))
+				if verb == "RLOCK" && owner == "" { // once more, for a short time
+					harness.Eventually(t, "it is granted", func() bool { return w.Do(as(verb, owner, "PX 50")...) == "+OK\r\n" })
+					harness.Eventually(t, "that is over", func() bool {
+						return w.Do("EVAL", "return #redis.call('KEYS', ARGV[1])", "1", name, "*{lock"+fmt.Sprint(n)+"}*timeout*") == ":1\r\n"
+					})
+					check(w, ":", as("FENCED", owner, inc))
+					check(w, ":0\r\n", as("UNLOCK", owner, ""))
+				}
 				for _, o := range fencedOwners {
 					if o == owner && o != "" {
 						check(other, ":", as("FENCED", o, inc))

@@ -5,6 +5,7 @@ package fenced
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/lockproxy/lockproxy/internal/commandtable"
@@ -44,7 +45,7 @@ type Fence struct {
 	Command  *commandtable.Command // nil: unknown
 	Raw      []byte                // the command's bytes
 	Proto    int                   // the client's
-	Hold     string                // the key of the read hold by which the lock is held; "": none is
+	Holds    []string              // the keys of the read holds by which the lock is held, any of which will do; none: it is held otherwise
 	Tracking bool                  // what is read on the connection is remembered as read by the client
 	Caching  string                // what CLIENT CACHING said of the command that comes next
 	Slot     Slot
@@ -80,12 +81,13 @@ var errHoldsNow = errors.New("fenced: the lock was taken while it was looked at"
 func (f *Fence) look() (done begun, err error) {
 	fields := append([]string{"HMGET", f.Request.Key}, f.Host.Locks().HoldFields(f.Request)...)
 	watch := f.asks(f.watched()...)
-	var hash, hold *dedicated.Reply
+	exists := append([]string{"EXISTS"}, f.Holds...)
+	var hash, holds *dedicated.Reply
 	if !f.Tracking {
 		hash = f.asks(fields...)
 	}
-	if !f.Tracking && f.Hold != "" {
-		hold = f.asks("EXISTS", f.Hold)
+	if !f.Tracking && len(f.Holds) > 0 {
+		holds = f.asks(exists...)
 	}
 	if f.Caching != "" {
 		f.sendOwn("CLIENT", "CACHING", f.Caching)
@@ -106,20 +108,17 @@ func (f *Fence) look() (done begun, err error) {
 		return done, err
 	}
 	there := []byte(nil)
-	if f.Hold != "" {
-		if there, err = f.answerTo(hold, "EXISTS", f.Hold); err != nil {
+	if len(f.Holds) > 0 {
+		if there, err = f.answerTo(holds, exists...); err != nil {
 			return done, f.explain(err)
 		}
 	}
-	return done, f.judge(values, string(there) == ":1\r\n")
+	return done, f.judge(values, string(there) != ":0\r\n")
 }
 
 // watched is WATCH of the lock, and of what else tells that it is held.
 func (f *Fence) watched() []string {
-	if f.Hold == "" {
-		return []string{"WATCH", f.Request.Key}
-	}
-	return []string{"WATCH", f.Request.Key, f.Hold}
+	return append([]string{"WATCH", f.Request.Key}, f.Holds...)
 }
 
 // answerTo is the answer to a question that was sent as e, or (nil) is asked elsewhere now, so that the client is not told of a key
@@ -138,14 +137,14 @@ func (f *Fence) answerTo(e *dedicated.Reply, question ...string) ([]byte, error)
 // explain says of a NOPERM what else a reader's FENCED looks at.
 func (f *Fence) explain(err error) error {
 	var refusal *upstream.ReplyError
-	if f.Hold == "" || !errors.As(err, &refusal) || !strings.HasPrefix(refusal.Line, "NOPERM ") {
+	if len(f.Holds) == 0 || !errors.As(err, &refusal) || !strings.HasPrefix(refusal.Line, "NOPERM ") {
 		return err
 	}
 	return &upstream.ReplyError{Line: refusal.Line + "; by a reader it runs WATCH and EXISTS on the key of its hold, too, which is '" +
-		lockstore.Printable(f.Hold) + "'"}
+		lockstore.Printable(f.Holds[0]) + "'"}
 }
 
-// judge says by the answer of HMGET whether the lock is held; nil: it is. there says whether Redis has the key f.Hold.
+// judge says by the answer of HMGET whether the lock is held; nil: it is. there says whether Redis has any of the keys f.Holds.
 func (f *Fence) judge(hash []byte, there bool) error {
 	r, ok := resp.ParseReply(hash)
 	values := make([][]byte, len(r.Elems))
@@ -162,12 +161,12 @@ func (f *Fence) judge(hash []byte, there bool) error {
 		return err
 	}
 	if holds {
-		hold := f.Host.Locks().ReadHold(f.Request, values)
-		if hold != f.Hold {
-			f.Hold = hold
+		reads := f.Host.Locks().ReadHolds(f.Request, values)
+		if !slices.Equal(reads, f.Holds) {
+			f.Holds = reads
 			return errHoldsNow // it is looked at once more, and watched
 		}
-		if hold == "" || there {
+		if len(reads) == 0 || there {
 			return nil
 		}
 	}

@@ -3,6 +3,8 @@ package lock
 import (
 	"context"
 	"strconv"
+
+	"github.com/lockproxy/lockproxy/internal/lockstore"
 )
 
 // HoldRequest asks whether an owner holds a lock, by what Redis says at one moment that the asker chooses.
@@ -47,27 +49,40 @@ func (r HoldRequest) Holds(values [][]byte) (bool, error) {
 	return reads || writes, nil
 }
 
-// ReadHold is the key of the newest read hold by which the owner holds the lock, as the values of HoldFields say; "" when it holds it
-// otherwise. The lock's hash may tell of a reader whose lease is over while others read: Redis has the key for as long as it reads.
-func (c *Client) ReadHold(r HoldRequest, values [][]byte) string {
-	mode, count := string(values[0]), string(values[1])
-	if mode == "" || count == "" || r.Side != Read && mode == "write" && values[2] != nil {
-		return ""
+// ReadHolds are the keys of the read holds by which the owner holds the lock, as the values of HoldFields say; none when it holds it
+// otherwise. The lock's hash may tell of a reader whose lease is over while others read: Redis has one of the keys for as long as it reads.
+func (c *Client) ReadHolds(r HoldRequest, values [][]byte) []string {
+	if values[0] == nil || values[1] == nil || r.Side != Read && string(values[0]) == "write" && values[2] != nil {
+		return nil
 	}
 	id, _ := c.id(Read, r.DB, r.Key, r.Owner)
-	return id.Keys()[1] + ":" + count
+	count, _ := strconv.ParseInt(string(values[1]), 10, 64)
+	return readHolds(id, max(count, 1))
 }
 
-// ReadHoldHere is ReadHold by what this proxy knows of the owner's holds.
-func (c *Client) ReadHoldHere(r HoldRequest) string {
+// fencedHolds is at how many of its newest holds a reader's FENCED looks: what somebody wrote into a hash is no long question.
+const fencedHolds = 100
+
+// readHolds are the keys of so many holds, the newest first. Each has a lease of its own, as Redisson's have: the newest may be over before
+// those it is nested in.
+func readHolds(id lockstore.ID, count int64) (keys []string) {
+	prefix := id.Keys()[1] + ":"
+	for i := count; i > max(0, count-fencedHolds); i-- {
+		keys = append(keys, prefix+strconv.FormatInt(i, 10))
+	}
+	return keys
+}
+
+// ReadHoldsHere is ReadHolds by what this proxy knows of the owner's holds.
+func (c *Client) ReadHoldsHere(r HoldRequest) []string {
 	id, _ := c.id(Read, r.DB, r.Key, r.Owner)
 	c.m.holds.mu.Lock()
 	defer c.m.holds.mu.Unlock()
 	h, writes := c.m.holds.byID[id], c.m.holds.byID[id.As(Write)]
 	if h == nil || h.count == 0 || r.Side != Read && writes != nil && writes.count > 0 {
-		return ""
+		return nil
 	}
-	return id.Keys()[1] + ":" + strconv.FormatInt(h.count, 10)
+	return readHolds(id, h.count)
 }
 
 // Lost is the LOCKLOST of a connection's own lock that was reported lost, and that it has not taken again: it stays lost

@@ -29,7 +29,7 @@ func (o *Connections) Fenced(r lock.HoldRequest, c *commandtable.Command, args [
 
 // fence is what there is of a FENCED before it has a connection.
 func (o *Connections) fence(r lock.HoldRequest, c *commandtable.Command, args [][]byte) *fenced.Fence {
-	return &fenced.Fence{Request: r, Command: c, Raw: resp.Command(args), Proto: o.host.Identity().Proto, Hold: o.host.Locks().ReadHoldHere(r)}
+	return &fenced.Fence{Request: r, Command: c, Raw: resp.Command(args), Proto: o.host.Identity().Proto, Holds: o.host.Locks().ReadHoldsHere(r)}
 }
 
 // fencedAt is one try of f, at p.

@@ -291,3 +291,29 @@ func TestFencedByAReaderWhoseLeaseIsOver(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// A reader that reads once more for a shorter time, and has not given that back, is fenced for as long as one of its leases lasts; so it
+// is on a connection that tracks.
+func TestFencedByAReaderWhoseInnerLeaseIsOver(t *testing.T) {
+	t.Parallel()
+	server := testredis.Start(t)
+	p := startProxy(t, server.URL(), nil)
+	for key, tracking := range map[string]string{"plain": "OFF", "tracked": "ON"} {
+		w := dialWire(t, p.addr)
+		w.do("HELLO", "3")
+		w.expect("+OK\r\n", "CLIENT", "TRACKING", tracking)
+		w.expect("+OK\r\n", "RLOCK", key, "PX", "600000")
+		for range 2 {
+			eventually(t, "it reads once more", func() bool { return w.do("RLOCK", key, "PX", "50") == "+OK\r\n" })
+		}
+		eventually(t, "the inner leases are over", func() bool { return len(server.Do(t, "KEYS", "{"+key+"}:*").([]any)) == 1 })
+		w.expect(":1\r\n", "FENCED", key, "INCR", "n:"+key)
+		w.expect(":2\r\n", "FENCED", key, "READ", "INCR", "n:"+key)
+		for _, last := range server.Do(t, "KEYS", "{"+key+"}:*").([]any) {
+			server.Do(t, "DEL", last)
+		}
+		if got := w.do("FENCED", key, "INCR", "n:"+key); !strings.HasPrefix(got, "-LOCKLOST ") {
+			t.Errorf("%s: %q", key, got)
+		}
+	}
+}

@@ -210,8 +210,12 @@ func (c *conn) fenced(ctx context.Context, o *history.Op) (reply any, err error)
 		if err != nil {
 			return nil, err
 		}
-		if read := c.client.ReadHold(r, values); holds && read != "" {
-			holds = node.Ask("EXISTS", read).(int64) == 1
+		if reads := c.client.ReadHolds(r, values); holds && len(reads) > 0 {
+			args := []any{"EXISTS"}
+			for _, key := range reads {
+				args = append(args, key)
+			}
+			holds = node.Ask(args...).(int64) > 0
 		}
 		if holds {
 			return c.command(o.Words), nil
