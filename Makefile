@@ -45,7 +45,7 @@ race: ## every test with the race detector; PKG=./internal/lock for one package
 	@.ci/need redis-server redis-cli cc
 	@$(call timed,race,go test -race -timeout 45m $(PKG))
 
-soak: ## everything that takes long, its output in soak/: the race detector, long forms, histories, mutations, clusters, quorum, suites, clients, speed; then the simulation until you stop it
+soak: ## everything that takes long, its output in soak/: the race detector, long forms, the page, histories, mutations, clusters, quorum, suites, clients, speed; then the simulation until you stop it
 	@mkdir -p soak
 	@failed=; for part in race long nodes page history quorum mutations interop tcl bench; do \
 		start=$$SECONDS; code=0; $(MAKE) $$part >soak/$$part.log 2>&1 || { code=$$?; failed="$$failed $$part"; }; \
@@ -57,7 +57,7 @@ soak: ## everything that takes long, its output in soak/: the race detector, lon
 simulation: ## the lock engine, its stores and Redis in simulated time, with new seeds until one fails; ARGS="-seed 7"
 	go test ./internal/simulation -run '^TestSimulation$$' -count=1 -v -timeout 0 -args -forever -gap 0 $(ARGS)
 
-flakes: ## every test RUNS (50) times, once alone and once beside a load of 8; PKG=./cluster for one package; logs in flakes/
+flakes: ## every test RUNS (50) times alone and as often beside a load of 8; PKG=./cluster for one package; logs in flakes/
 	@.ci/need redis-server redis-cli
 	.ci/flakes -n $(RUNS) $(ARGS) $(PKG)
 
@@ -91,7 +91,7 @@ quorum: ## locks on five nodes under random faults for 10 minutes, checked as hi
 	@.ci/need redis-server cc
 	go test ./integration/history -run '^TestHistory$$' -count=1 -v -timeout 2h -args -profile quorum -duration 10m -round 1m $(ARGS)
 
-mutations: ## do the simulation and the histories find mistakes made on purpose? One after the other, a minute each at most; ARGS="-profile name"
+mutations: ## do the simulation and the histories find mistakes made on purpose? One after the other, a minute each at most; ARGS="-profile counted-twice" for one
 	@.ci/need redis-server
 	go test ./internal/simulation -run '^TestMutations$$' -count=1 -v -timeout 2h -args -mutations $(ARGS)
 	go test ./integration/history -run '^TestMutations$$' -count=1 -v -timeout 2h -args -mutations $(ARGS)

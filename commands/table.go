@@ -27,7 +27,7 @@ func answered() []row {
 	return []row{
 		// Who the client is: identity.go.
 		{"auth", auth, about{Arity: -2, Barred: true, Open: true, Note: "Redis decides, on another connection."}},
-		{"hello", hello, about{Arity: -1, Barred: true, Open: true, Note: "Redis' answer, with the connection's `id` here, `mode` standalone and `role` master."}},
+		{"hello", hello, about{Arity: -1, Barred: true, Open: true, Note: "Redis' answer, with the connection's `id` here, `role` master, and `mode` standalone, or cluster with `--present cluster`."}},
 		{"select", selectDB, about{Arity: 2, Note: "The client's next commands go over that database's shared connection. No difference."}},
 		{"reset", reset, about{Arity: 1, Always: true, Open: true, Note: "It also releases the connection's locks."}},
 		{"quit", quit, about{Always: true, Open: true, Note: "It also releases the connection's locks."}},

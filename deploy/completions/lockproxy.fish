@@ -26,7 +26,7 @@ complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l cluster-re
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l cluster-retry -x -d 'How long a command that a cluster did not run is tried again'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l cluster-read-from -x -a 'master replica client' -d 'With a cluster upstream, which nodes answer commands that only read'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l present -x -a 'standalone cluster' -d 'What clients see, whatever is upstream'
-complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l announce-address -x -d 'The address of that node, host:port, such as a load balancer’s'
+complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l announce-address -x -d 'The address of this proxy, host:port, such as a load balancer’s'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l config -r -F -d 'YAML file with any settings'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l quorum -x -d 'keep the locks on these masters (Redlock)'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from run top' -l quorum-password-file -r -F -d 'As upstream-password-file, for the user of each of the quorum nodes'

@@ -119,9 +119,8 @@ const heading = `# Redisson and lockproxy
 <!-- Written by: go test ./integration/redisson -run Interop -args -write -->
 
 Both sides keep the same locks in the same Redis. Each line below is a test of ` + "`make interop`" + ` with the real Redisson, the
-newest we could get and the oldest with the same bytes, beside two lockproxies: on one Redis, on a cluster, and on the master
-that Sentinels name. 4.8.0, of 2 October 2026, was in no Maven
-repository we could reach; ` + "`-args -versions 4.8.0,3.15.0`" + ` tries it.
+newest known and the oldest with the same bytes, beside two lockproxies: on one Redis, on a cluster, and on the master
+that Sentinels name. ` + "`-args -versions 4.8.0,3.15.0`" + ` tries others.
 
 ✓: it passed. –: that Redisson has not got it. "needs …": lockproxy has not got that verb yet. Empty: the line is not about
 this column.

@@ -83,7 +83,7 @@ var settings = []setting{
 		choice(func(c *Config) *string { return &c.Cluster.ReadFrom }, "master", "replica", "client")},
 	{"present", "standalone", false, "What clients see, whatever is upstream: `standalone`, a Redis alone; `cluster`, a cluster whose only node has all slots, for clients in cluster mode.",
 		choice(func(c *Config) *string { return &c.Listen.Present }, "standalone", "cluster")},
-	{"announce-address", "", false, "The address of that node, `host:port`, such as a load balancer's. Empty: the address the client has connected to.",
+	{"announce-address", "", false, "The address of this proxy, `host:port`, such as a load balancer's: what `present` `cluster` tells clients, and LOCKINFO at other proxies. Empty: for clients the address that they have connected to; for LOCKINFO the first of `tls-listen` and `listen` that is not `systemd:`.",
 		text(func(c *Config) *string { return &c.Listen.Announce })},
 	{"config", "", false, "A YAML file with any of these settings under their names; lists as YAML lists. An unknown name in it is an error.",
 		text(func(c *Config) *string { return &c.File })},

@@ -35,7 +35,8 @@ var briefs = []brief{
 }
 
 const title = "lockproxy is a proxy for Redis that adds locks. Usage: lockproxy [flags]\n" +
-	"lockproxy run --lock NAME -- command ... holds a lock while a command runs.\n\n"
+	"lockproxy run --lock NAME -- command ... holds a lock while a command runs.\n" +
+	"lockproxy top shows who holds and waits for which lock.\n\n"
 
 // Usage prints what --help shows: a screen of the settings that most people need.
 func Usage(w io.Writer) {

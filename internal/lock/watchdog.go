@@ -150,7 +150,7 @@ func (wd *watchdog) noteRenewals(b *batch, out []int64, err error, sent time.Tim
 	return back
 }
 
-// regain implements lockstore.Host.
+// regain is the Regain of lockstore.Host.
 func (wd *watchdog) regain(r lockstore.Renewed, lease time.Duration, take func(*lockstore.Acquire)) {
 	h, err := wd.holds.enter(context.Background(), r.ID, r.Named)
 	if err != nil {

@@ -98,7 +98,7 @@ func (id ID) Keys() []string {
 // PlainKeys are the first KEYS of the scripts that take, free, or wait for a plain lock.
 func PlainKeys(name string) []string { return append(make([]string, 0, 5), name, QueueKey(name)) }
 
-// AcquireKeys are the first KEYS of the script that takes this hold, releaseKeys of that which gives it back.
+// AcquireKeys are the first KEYS of the script that takes this hold, ReleaseKeys of that which gives it back.
 func (id ID) AcquireKeys() []string {
 	if id.Kind == Plain {
 		return PlainKeys(id.Key)

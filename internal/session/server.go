@@ -184,7 +184,7 @@ type clients struct {
 
 // loops are the server's own goroutines.
 type loops struct {
-	running sync.WaitGroup // learner, looker
+	running sync.WaitGroup // learnLoop, lookLoop, deletedLoop, stuckLoop
 	cancel  context.CancelFunc
 }
 
