@@ -25,9 +25,12 @@ func (h *hold) lossAt() (at time.Time, ok bool) {
 	case h.count == 0 || h.explicit && !h.watched:
 		return time.Time{}, false
 	case h.watched:
-		return h.deadline.Add(-reserve(h.lease)), true
+		if at = h.deadline.Add(-reserve(h.lease)); h.sure().Before(at) {
+			at = h.sure() // its owner has chosen it
+		}
+		return at, true
 	default:
-		return h.deadline, true // its owner has chosen it
+		return h.sure(), true // its owner has chosen it
 	}
 }
 

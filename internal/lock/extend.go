@@ -54,12 +54,10 @@ func (c *Client) renew(ctx context.Context, r RenewRequest) error {
 	}
 	e := c.newExtension(h, r)
 	done, err := m.store.Extend(ctx, e.Extension)
-	e.note(done)
+	e.note(done, err)
 	switch {
-	case lockstore.Unknown(err):
-		return outcomeUnknown("RENEW", err)
 	case err != nil:
-		return err
+		return e.failed(err)
 	case done.Code != 1:
 		_, err := c.unlocked(h, r.Key, done.Code, done.Count)
 		if err == nil {
@@ -84,6 +82,7 @@ func (c *Client) newExtension(h *hold, r RenewRequest) *extension {
 		ID: h.id, Named: h.explicit, Lease: leaseOf(Request{Lease: r.Lease}, c.m.opts), Watched: r.Lease == 0,
 		Known: h.registration, Attempt: h.attempt, Count: h.count,
 	}}
+	e.MayEnd = e.mayEnd
 	if !h.explicit {
 		return e
 	}
@@ -97,18 +96,44 @@ func (c *Client) newExtension(h *hold, r RenewRequest) *extension {
 	return e
 }
 
-// note notes what has changed, whatever else came of it.
-func (e *extension) note(done lockstore.Extended) {
+// mayEnd has the hold told lost by the time at which it ends if the request that is under way is done: before anybody else can have it,
+// even if no answer comes.
+func (e *extension) mayEnd(at time.Time) {
+	if e.Watched {
+		return // Redis keeps what is longer
+	}
+	hs := e.c.m.holds
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	e.h.mayEnd = at
+	hs.expect(e.h)
+}
+
+// note notes what has changed, whatever else came of it. A hold that may have been shortened is believed in for that long.
+func (e *extension) note(done lockstore.Extended, err error) {
 	hs, h := e.c.m.holds, e.h
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
 	if done.Attempt != "" {
 		h.attempt = done.Attempt
 	}
-	if !done.Ends.IsZero() && h.count > 0 && done.Ends.Before(h.deadline) {
-		h.deadline = done.Ends
-		hs.plan(h, done.Sent)
+	if sure := h.sure(); sure.Before(h.deadline) && (err != nil || h.count == 0) {
+		if h.deadline = sure; h.count > 0 {
+			hs.plan(h, time.Now())
+		}
 	}
+	h.mayEnd = time.Time{}
+}
+
+// failed is what a RENEW is answered that failed. A hold that was told lost meanwhile is given back: Redis may have it for longer.
+func (e *extension) failed(err error) error {
+	if lockstore.Unknown(err) {
+		err = outcomeUnknown("RENEW", err)
+	}
+	if e.Count > 0 && !e.c.m.holds.held(e.h.id) {
+		e.c.m.giveBacks.surrenderLater(e.h)
+	}
+	return e.c.orLost(e.h, err)
 }
 
 // conclude notes a lease that Redis has set. What was told lost while the request was under way stays lost, and a lease that was over

@@ -51,6 +51,7 @@ type leased struct {
 	renewedAt    time.Time
 	renewals     int64
 	deadline     time.Time // we are sure of the lock until then
+	mayEnd       time.Time // or, if a RENEW that is under way is done, until then; zero: there is none
 }
 
 // voted is what is known of a hold on a quorum.
@@ -180,6 +181,14 @@ func (hs *holds) held(id lockstore.ID) bool {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
 	return hs.byID[id].live()
+}
+
+// sure is until when we are sure of a hold. holds.mu is held.
+func (h *hold) sure() time.Time {
+	if !h.mayEnd.IsZero() && h.mayEnd.Before(h.deadline) {
+		return h.mayEnd
+	}
+	return h.deadline
 }
 
 // live says whether there is such a hold, and no RESET gives it back. holds.mu is held.

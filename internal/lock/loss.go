@@ -96,7 +96,7 @@ func (hs *holds) lose(h *hold, reason string) {
 func (h *hold) vacantAt(reason string) time.Time {
 	switch now := time.Now(); reason {
 	case reasonExpired, reasonUnrenewed, reasonMaxHold:
-		return lockstore.Later(now, h.deadline)
+		return lockstore.Later(now, h.sure())
 	default:
 		return now
 	}

@@ -91,7 +91,10 @@ func (hs *holds) outlived(h *hold, now time.Time) bool {
 	if h.id.Kind != Write || reads == nil || reads.count == 0 || !reads.deadline.After(now) {
 		return false
 	}
-	h.deadline = reads.deadline
+	h.deadline = lockstore.Later(h.deadline, reads.deadline)
+	if !h.mayEnd.IsZero() {
+		h.mayEnd = lockstore.Later(h.mayEnd, reads.deadline) // RENEW does not shorten it to less
+	}
 	return true
 }
 

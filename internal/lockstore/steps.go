@@ -173,6 +173,10 @@ type Extension struct {
 	Known        string // and so far; another one in Redis is told that the hold has ended
 	Attempt      string // of a quorum: what it was had by; "": it was had through another proxy
 	Count        int64  // how often its owner is in the lock, as far as is known
+
+	// MayEnd is told, before a request that shortens the hold is sent, when the hold ends if it is done; zero: no request without an answer
+	// may have been done. What it was told last holds for an error: nothing is done any more when that is returned.
+	MayEnd func(at time.Time)
 }
 
 // Extended is what came of an extension.
@@ -180,7 +184,6 @@ type Extended struct {
 	Code, Count, TTL int64     // Code 1: done; else what the script says
 	Sent             time.Time // before the request that was answered
 	Attempt          string    // what the hold is had by now
-	Ends             time.Time // with an error: where it was done all the same the hold ends then; zero: nowhere
 }
 
 // Queue is the owners of one proxy that wait in the fair queue of a plain lock.

@@ -99,6 +99,7 @@ func (q *store) settledAll(r lockstore.Renewal, all []result) bool {
 func (q *store) Extend(_ context.Context, e lockstore.Extension) (lockstore.Extended, error) {
 	lease := lockstore.Milliseconds(e.Lease)
 	done := lockstore.Extended{Sent: time.Now()}
+	e.MayEnd(done.Sent.Add(lease - lockstore.Drift(lease)))
 	until := q.until(lease)
 	attempt := e.Attempt
 	if attempt == "" { // it was had through another proxy: RENEW counts on it as an attempt of its own
@@ -126,9 +127,7 @@ func (q *store) Extend(_ context.Context, e lockstore.Extension) (lockstore.Exte
 		done.Code, done.Count = -1, slices.Max(append(t.Column(-1, 1), 0))
 		return done, nil
 	}
-	if !e.Watched {
-		done.Ends = done.Sent.Add(lease - lockstore.Drift(lease))
-	}
+	q.host.Sleep(context.Background(), time.Until(until)+node.ClockTolerance) // by then what was sent is done, or never will be
 	return done, q.trouble(all, len(t.Said), "the lease is not lengthened")
 }
 

@@ -34,7 +34,17 @@ const untilGivenUp = time.Hour
 var usual = limits{notAfter, untilGivenUp}
 
 // eval runs a script: see node.Node.Eval.
-func (d *store) eval(ctx context.Context, l limits, c node.Call) (reply rueidis.RedisMessage, err error) {
+func (d *store) eval(ctx context.Context, l limits, c node.Call) (rueidis.RedisMessage, error) {
+	return d.evalBy(ctx, l, c, func(s *shard, prepared node.Call, ask bool) (rueidis.RedisMessage, error) {
+		return s.Eval(prepared, ask)
+	})
+}
+
+// sending sends a script that is prepared to a shard.
+type sending func(s *shard, prepared node.Call, ask bool) (rueidis.RedisMessage, error)
+
+// evalBy is eval for one who does the sending.
+func (d *store) evalBy(ctx context.Context, l limits, c node.Call, send sending) (reply rueidis.RedisMessage, err error) {
 	_, span := telemetry.Span(ctx, c.Script.Span)
 	defer span.End()
 	err = d.do(ctx, l, c.Keys[0], func(s *shard, ask bool) error {
@@ -42,7 +52,7 @@ func (d *store) eval(ctx context.Context, l limits, c node.Call) (reply rueidis.
 		if err != nil {
 			return err
 		}
-		if reply, err = s.Eval(prepared, ask); err == nil && late(reply) {
+		if reply, err = send(s, prepared, ask); err == nil && late(reply) {
 			d.wasLate(s)
 		}
 		return err

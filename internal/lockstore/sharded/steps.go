@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/redis/rueidis"
+
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/lockstore/node"
 	"github.com/lockproxy/lockproxy/internal/retry"
@@ -177,9 +179,25 @@ func (d *store) oneByOne(ctx context.Context, l limits, r lockstore.Renewal, tex
 
 // Extend has Redis set the lease.
 func (d *store) Extend(ctx context.Context, e lockstore.Extension) (done lockstore.Extended, err error) {
+	var ends time.Time // of the hold, if the first request whose reply was lost was done
+	send := func(s *shard, c node.Call, ask bool) (rueidis.RedisMessage, error) {
+		may := ends
+		if may.IsZero() {
+			may = time.Now().Add(lockstore.Milliseconds(e.Lease))
+		}
+		e.MayEnd(may)
+		reply, err := s.Eval(c, ask)
+		if lockstore.Unknown(err) {
+			ends = may
+		}
+		if err != nil || late(reply) {
+			e.MayEnd(ends)
+		}
+		return reply, err
+	}
 	err = d.idempotent(func() (int64, error) {
 		out, sent, at, err := d.inTime(untilGivenUp, func(l limits, text string, _ int64) ([]int64, error) {
-			return node.Ints(d.eval(ctx, l, node.Extend(e, text)))
+			return node.Ints(d.evalBy(ctx, l, node.Extend(e, text), send))
 		})
 		if done.Sent = sent; err == nil {
 			done.Code, done.Count, done.TTL = out[0], out[1], out[2]
@@ -206,7 +224,8 @@ func (d *store) Force(ctx context.Context, f lockstore.Forcing) (code int64, err
 // idempotentFor is for how long a step that may be done twice is asked again: as long as a verb waits for an unknown outcome.
 const idempotentFor = 5 * time.Second
 
-// idempotent runs a step that may be done twice until Redis answers, each time after the last one's not-after has passed.
+// idempotent runs a step that may be done twice until Redis answers, each time after the last one's not-after has passed. So it has when
+// an unknown outcome is returned.
 func (d *store) idempotent(step func() (notAfter int64, err error)) error {
 	giveUp := time.Now().Add(idempotentFor)
 	var lost error // once a step's outcome is unknown only an answer says more
@@ -220,11 +239,9 @@ func (d *store) idempotent(step func() (notAfter int64, err error)) error {
 		case lost == nil || !errors.As(err, &notSent):
 			return err
 		}
-		if time.Now().After(giveUp) || !d.host.Sleep(context.Background(), failures.Next()) {
+		final := time.Duration(last-d.now())*time.Microsecond + time.Millisecond
+		if !d.host.Sleep(context.Background(), max(failures.Next(), min(final, lateMost))) || time.Now().After(giveUp) {
 			return lost
-		}
-		if now := d.now(); now <= last {
-			d.host.Sleep(context.Background(), min(time.Duration(last-now)*time.Microsecond+time.Millisecond, time.Until(giveUp)))
 		}
 	}
 }

@@ -1,0 +1,210 @@
+package lock
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/lockstore"
+	"github.com/lockproxy/lockproxy/internal/simulation/world"
+)
+
+// shorter is a hold, and a shorter lease that it is given while no reply comes any more.
+type shorter struct {
+	hold  Request
+	lease int64
+}
+
+func shorterLeases() (all []shorter) {
+	for _, lease := range []int64{300, 1000, 4000, 20000} {
+		for _, had := range []int64{0, 60000} {
+			for _, kind := range []Kind{Plain, Read, Write} {
+				all = append(all, shorter{Request{Kind: kind, Lease: had}, lease})
+			}
+		}
+		all = append(all, shorter{Request{Owner: "job"}, lease}, shorter{Request{Kind: Read, Owner: "job"}, lease})
+	}
+	return all
+}
+
+// toldFirst gives a hold of a the shorter lease while cut has nothing come back to it any more, and fails the test when b has the lock
+// before a was told that it is lost.
+func toldFirst(t *testing.T, one shorter, a, b *Client, lost *losses, cut func()) {
+	t.Helper()
+	what := fmt.Sprintf("%+v, then %d ms", one.hold, one.lease)
+	mustLock(t, a, one.hold)
+	cut()
+	began := time.Now()
+	renewed := make(chan error, 1)
+	go func() {
+		renewed <- a.Renew(context.Background(), RenewRequest{Key: one.hold.Key, Owner: one.hold.Owner, Side: one.hold.Kind, Lease: one.lease})
+	}()
+	next := Request{Key: one.hold.Key, Kind: one.hold.Kind, Blocks: true}
+	if one.hold.Kind == Read {
+		next.Kind = Write
+	}
+	mustLock(t, b, next)
+	took, told := time.Since(began), lost.reasons()
+	if told == "" {
+		t.Errorf("%s: somebody else has it after %v, and it is not told lost", what, took)
+	}
+	if took < lockstore.Milliseconds(one.lease) {
+		t.Errorf("%s: somebody else has it after %v", what, took)
+	}
+	if err := <-renewed; err == nil {
+		t.Errorf("%s: no error", what)
+	}
+	if again := lost.reasons(); again != told {
+		t.Errorf("%s: told %q, then %q", what, told, again)
+	}
+}
+
+// A RENEW to a shorter lease whose reply is lost may have been done: its holder is told of the loss before anybody else has the lock.
+func TestRenewToLessWhoseReplyIsLost(t *testing.T) {
+	for _, one := range shorterLeases() {
+		inBubble(t, func(t *testing.T, w *world.World) {
+			one.hold.Key = "k"
+			s := w.NewNode(bubbleAddr)
+			m, n := bubbleEngine(t, w, s, "one", Options{}), bubbleEngine(t, w, s, "two", Options{})
+			link := w.Proxy("one").Link(s.Addr())
+			a, lost := client(m)
+			b, _ := client(n)
+			toldFirst(t, one, a, b, lost, func() {
+				link.Swallow(world.Replies)
+				time.AfterFunc(100*time.Millisecond, link.Cut)
+			})
+		})
+	}
+}
+
+// So it is when nothing says that the reply is lost, and on a quorum.
+func TestRenewToLessThatIsNotAnswered(t *testing.T) {
+	for _, one := range shorterLeases() {
+		one.hold.Key = "k"
+		inBubble(t, func(t *testing.T, w *world.World) {
+			s := w.NewNode(bubbleAddr)
+			m, n := bubbleEngine(t, w, s, "one", Options{}), bubbleEngine(t, w, s, "two", Options{})
+			a, lost := client(m)
+			b, _ := client(n)
+			toldFirst(t, one, a, b, lost, func() { w.Proxy("one").Link(s.Addr()).Swallow(world.Replies) })
+		})
+		inBubble(t, func(t *testing.T, w *world.World) {
+			ns := bubbleNodes(w, 3)
+			m, n := ns.engine(t, "one", 0, Options{}), ns.engine(t, "two", 0, Options{})
+			a, lost := client(m)
+			b, _ := client(n)
+			toldFirst(t, one, a, b, lost, func() {
+				for i := range ns.servers {
+					ns.link("one", i).Swallow(world.Replies)
+				}
+			})
+		})
+	}
+}
+
+// A RENEW that surely was not done leaves the hold as it was.
+func TestRenewToLessThatWasNotSent(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		m := bubbleEngine(t, w, s, "one", Options{})
+		link := w.Proxy("one").Link(s.Addr())
+		a, lost := client(m)
+		mustLock(t, a, Request{Key: "k"})
+		id, _ := a.id(Plain, 0, "k", "")
+		was := deadlineOf(m, id)
+		link.Cut()
+		time.Sleep(time.Second) // by then it is known
+		if err := a.Renew(context.Background(), RenewRequest{Key: "k", Lease: 1000}); !lockstore.NotSent(err) {
+			t.Fatal(err)
+		}
+		if is := deadlineOf(m, id); is != was {
+			t.Errorf("it is believed in until %v, not %v", is, was)
+		}
+		time.Sleep(5 * time.Second)
+		link.Heal()
+		time.Sleep(time.Minute)
+		if got := lost.reasons(); got != "" || pttl(t, s, "k") <= 0 {
+			t.Errorf("%q, %d ms left", got, pttl(t, s, "k"))
+		}
+	})
+}
+
+// A shorter lease counts until its end, however late the reply that confirms it comes.
+func TestRenewToLessThatIsConfirmedLate(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		m, _ := bubbleSlow(t, w, s, Options{}) // the reply comes after 200 ms
+		for _, lease := range []int64{205, 150} {
+			a, lost := client(m)
+			mustLock(t, a, Request{Key: "k"})
+			began := time.Now()
+			err := a.Renew(context.Background(), RenewRequest{Key: "k", Lease: lease})
+			if lease > 200 && (err != nil || lost.reasons() != "") {
+				t.Errorf("%d ms: %v, told %q", lease, err, lost.reasons())
+			}
+			if lease < 200 {
+				wantCode(t, err, "LOCKLOST")
+			}
+			eventually(t, time.Second, "told", func() bool { return strings.HasPrefix(lost.reasons(), "k:") })
+			if took := time.Since(began); took < lockstore.Milliseconds(lease) {
+				t.Errorf("%d ms: told after %v", lease, took)
+			}
+			time.Sleep(time.Second)
+		}
+	})
+}
+
+// A writer's hold lasts for as long as its owner reads, whatever RENEW says: it is not told lost before.
+func TestRenewToLessBesideAReader(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		m := bubbleEngine(t, w, s, "one", Options{})
+		link := w.Proxy("one").Link(s.Addr())
+		a, lost := client(m)
+		for _, kind := range []Kind{Write, Read} {
+			mustLock(t, a, Request{Key: "k", Kind: kind})
+		}
+		link.Swallow(world.Replies)
+		time.AfterFunc(3*time.Second, func() {
+			link.Cut()
+			link.Heal()
+		})
+		if err := a.Renew(context.Background(), RenewRequest{Key: "k", Side: Write, Lease: 1000}); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(time.Minute)
+		if got := lost.reasons(); got != "" {
+			t.Error(got)
+		}
+		mustUnlock(t, a, UnlockRequest{Key: "k", Side: Write}, true)
+	})
+}
+
+// What was told lost for the sake of a RENEW that was not done after all is given back when Redis is back.
+func TestRenewToLessThatWasSwallowed(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		m, n := bubbleEngine(t, w, s, "one", Options{}), bubbleEngine(t, w, s, "two", Options{})
+		link := w.Proxy("one").Link(s.Addr())
+		a, lost := client(m)
+		b, _ := client(n)
+		mustLock(t, a, Request{Key: "k"})
+		link.Swallow(world.Requests)
+		time.AfterFunc(10*time.Second, func() {
+			link.Cut()
+			link.Heal()
+		})
+		began := time.Now()
+		got := locking(b, Request{Key: "k", Blocks: true})
+		wantCode(t, a.Renew(context.Background(), RenewRequest{Key: "k", Lease: 1000}), "LOCKLOST")
+		if told := lost.reasons(); told != "k:unrenewed " {
+			t.Errorf("told %q", told)
+		}
+		granted(t, got, "the next one")
+		if took := time.Since(began); took > 15*time.Second {
+			t.Errorf("it has it after %v", took)
+		}
+	})
+}
