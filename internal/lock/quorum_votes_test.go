@@ -312,3 +312,28 @@ func TestQuorumWaitsForYoungNodes(t *testing.T) {
 		granted(t, got, "a named owner")
 	})
 }
+
+// An UNLOCK … FORCE whose time is over is not done any more.
+func TestQuorumForceIsNotDoneLater(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world.World) {
+		const timeout = 500 * time.Millisecond
+		ns := bubbleNodes(w, 3)
+		m := ns.engine(t, "one", 0, Options{}, quorum.Options{NodeTimeout: timeout})
+		a, _ := client(m)
+		mustLock(t, a, Request{Key: "k", Lease: 60000})
+		mustLock(t, a, Request{Key: "rw", Kind: Write, Lease: 60000})
+		heldOn(t, ns, "k", 3, "on all")
+		heldOn(t, ns, "rw", 3, "on all")
+		for i := range ns.servers {
+			ns.link("one", i).Delay(timeout+200*time.Millisecond, 0)
+		}
+		for key, side := range map[string]Kind{"k": Plain, "rw": Write} {
+			if _, err := a.Unlock(context.Background(), UnlockRequest{Key: key, Side: side, Force: true}); err == nil {
+				t.Fatal("answered without the nodes")
+			}
+		}
+		time.Sleep(10 * time.Second)
+		heldOn(t, ns, "k", 3, "not freed")
+		heldOn(t, ns, "rw", 3, "not freed")
+	})
+}

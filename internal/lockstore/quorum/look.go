@@ -2,7 +2,6 @@ package quorum
 
 import (
 	"context"
-	"strconv"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockstore"
@@ -54,7 +53,7 @@ func (q *store) Force(_ context.Context, f lockstore.Forcing) (code int64, err e
 			return 0, err
 		}
 		now, _ := n.Clock.Now()
-		reply, err := n.Eval(q.steps.Force(f, strconv.FormatInt(now+time.Until(until).Microseconds(), 10)), false)
+		reply, err := n.Eval(q.steps.Force(f, node.NotAfter(now+time.Until(until).Microseconds())), false)
 		if err == nil {
 			code, err = reply.AsInt64()
 		}
