@@ -71,20 +71,23 @@ func TestVotes(t *testing.T) {
 	if n := s.Do(t, "HLEN", votes).(int64); n != 1 {
 		t.Error(n, "attempts noted")
 	}
-	want(t, retract(t, s, "0"), nothing)
+	want(t, retract(t, s, "19"), others)
+	if s.Do(t, "EXISTS", watch).(int64) != 0 {
+		t.Error("the attempt that was taken back is registered still")
+	}
 	s.Do(t, "DEL", votes)
 	want(t, vote(t, s, "a", 9000), joined)
-	want(t, retract(t, s, "a"), nothing)
+	want(t, retract(t, s, "a"), others)
 	s.Do(t, "SET", votes, "no hash")
 	want(t, vote(t, s, "a", 9000), joined)
-	want(t, retract(t, s, "a"), nothing)
+	want(t, retract(t, s, "a"), others)
 	want(t, drop(t, s, "", ""), over)
 
 	// A note that has outlived its hold says nothing of the next one; nor does a hold that ended take another owner's with it.
 	want(t, vote(t, s, "a", 9000), fresh)
 	s.Do(t, "DEL", "k")
 	want(t, vote(t, s, "b", 9000), fresh)
-	want(t, retract(t, s, "a"), nothing)
+	want(t, retract(t, s, "a"), others)
 	s.Do(t, "DEL", "k")
 	s.Do(t, "HSET", "k", "you", 1)
 	want(t, retract(t, s, "b"), nothing)

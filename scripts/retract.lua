@@ -1,5 +1,6 @@
 -- retract takes back what one attempt that was not won has on a node of a quorum. The hold ends, by the release of its kind, when
--- no other attempt counts on it. It is safe at any time, and may be done twice.
+-- no other attempt counts on it. It is safe at any time, and may be done twice. A hold that the attempt is not noted on (it is no
+-- longer told apart, it was taken back before, or it never came) is another's.
 --
 -- KEYS[1] attempts that count on the hold
 -- KEYS[2] registration of the owner
@@ -9,13 +10,13 @@
 -- ARGV[3…] those of the release, whose not-after is far away
 -- RETURNS {1, 0}  the hold has ended
 --         {0, 1}  others count on it
---         {-1, 0} nothing stood there of this attempt, or the hold had ended
+--         {-1, 0} the owner has no hold there
 --         {-3, 0} the key holds a lock of another kind
 -- ERRORS  WRONGTYPE.
 
 local noted = redis.pcall('HDEL', KEYS[1], ARGV[1])
-if noted ~= 1 then return {-1, 0} end
-if redis.call('EXISTS', KEYS[1]) == 1 then
+if noted ~= 1 and redis.pcall('HEXISTS', KEYS[3], ARGV[3]) ~= 1 then return {-1, 0} end
+if noted ~= 1 or redis.call('EXISTS', KEYS[1]) == 1 then
   local registered = redis.pcall('GET', KEYS[2])
   if ARGV[2] ~= '' and (registered == ARGV[2] or registered == ARGV[2] .. '+') then redis.call('DEL', KEYS[2]) end
   return {0, 1}

@@ -158,7 +158,7 @@ func (a *acquire) conclude(ctx context.Context, ans lockstore.Acquired) (Grant, 
 		m.giveBacks.surrenderLater(a.h)
 		return Grant{}, lost.error(a.r.Key)
 	}
-	g := Grant{Token: ans.Token, entered: ans.Count > 1 || ans.Raised == 0, again: ans.Raised == 0, nth: a.h.adopted}
+	g := Grant{Token: ans.Token, entered: ans.Count > 1 || ans.Raised == 0, again: ans.Raised == 0, nth: a.h.adopted, first: a.Count == 0}
 	if a.h.explicit {
 		g.attempt = ans.Attempt
 	}

@@ -31,7 +31,7 @@ func newGiveBacks(l *life, o Options, hs *holds, ls *lines) *giveBacks {
 func (g *giveBacks) undo(ctx context.Context, a *acquire, ans lockstore.Acquired) error {
 	rel := g.newRelease(a.h, a.c, false)
 	if a.Named {
-		rel.Attempt = ans.Attempt
+		rel.Attempt, rel.keeps = ans.Attempt, ans.Attempt != ""
 	}
 	if ans.Raised == 0 && rel.Attempt == "" {
 		return nil

@@ -42,6 +42,7 @@ type Grant struct {
 	entered bool   // the owner held it before
 	again   bool   // and, with a name, got no second count
 	nth     int64  // hold.adopted, by this grant
+	first   bool   // this proxy knew of no hold of the owner's before
 	attempt string // of a named owner on a quorum: what the grant is taken back by
 }
 

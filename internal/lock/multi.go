@@ -256,22 +256,30 @@ func (b *multiLock) retract(t taking) {
 	}
 	m.holds.mu.Lock()
 	ours := h.count > 0 && (!h.explicit || h.adopted == t.grant.nth || m.store.Rules().Votes) // there it is taken back under its own name
+	// The owner was given it by another LOCK, too, before or since: that one's hold stays, whatever the nodes say of this one.
+	keeps := t.grant.attempt != "" && (!t.grant.first || h.adopted != t.grant.nth)
 	m.holds.mu.Unlock()
 	if !ours {
 		m.holds.leave(h)
 		return
 	}
 	rel := m.giveBacks.newRelease(h, b.c, false)
-	rel.Attempt = t.grant.attempt
+	rel.Attempt, rel.keeps = t.grant.attempt, keeps
 	rel.Alone = h.explicit && !m.store.Rules().Votes
 	code, left, err := rel.complete()
-	if err != nil {
+	if code == 0 && err == nil && rel.Attempt != "" && !keeps && !t.grant.again {
+		code = 1 // what others count on is another proxy's, or was left behind
+	}
+	switch {
+	case err == nil:
+		if _, err = b.c.unlocked(h, t.id.Key, code, left); err == nil {
+			m.done.remove(t.id) // nobody heard of it
+		}
+	case !keeps || !t.until.IsZero():
 		m.log.Warn("cannot give back a lock of a MULTILOCK that failed, it runs out", "key", t.id.Key, "owner", t.id.Owner, "error", err)
 		m.holds.mu.Lock()
 		m.holds.runOut(h)
 		m.holds.mu.Unlock()
-	} else if _, err = b.c.unlocked(h, t.id.Key, code, left); err == nil {
-		m.done.remove(t.id) // nobody heard of it
 	}
 	m.holds.leave(h)
 	if left > 0 && !t.until.IsZero() {

@@ -160,6 +160,7 @@ type release struct {
 	notAfter int64     // of the request sent last
 	until    time.Time // Redis may have what is given back until then, beside what is known of the hold
 	next     *handoff  // those that are to get it
+	keeps    bool      // an attempt is taken back, and what this proxy knows that the owner has by another one stays
 }
 
 // newRelease gives back one hold, or all. by is nil when no connection has asked for it.
@@ -185,17 +186,25 @@ func (r *release) ask(ctx context.Context) (code, left int64, err error) {
 	}
 	g.holds.mu.Lock()
 	defer g.holds.mu.Unlock()
-	if code != 1 && !lockstore.Unknown(err) {
-		h.releasing = false // it was not given back, or not the last hold of its owner
+	if r.Attempt != "" && done.Left > 0 && h.attempt == r.Attempt {
+		h.attempt = "" // what others have it by is not known here
 	}
 	switch {
+	case r.keeps && h.count > 0:
+		if err == nil && code != 0 {
+			code, done.Left = 0, h.count
+			g.holds.plan(h, time.Now()) // the nodes have it no more: the watchdog finds out what became of it
+		}
 	case done.RunsOut:
 		g.holds.runOut(h) // its owner does not want it any more
 		h.unwanted = true
-	case r.Attempt != "" && done.Left > 0 && h.attempt == r.Attempt:
-		h.attempt = "" // what others have it by is not known here
+	case r.Attempt != "" && code == -1:
+		code = 1 // a former request has ended it, or somebody else has: nobody is to hear of that
 	case code == -1 && done.Left == 0 && h.count > 0 && h.unwanted:
 		code = 1
+	}
+	if code != 1 && !lockstore.Unknown(err) {
+		h.releasing = false // it was not given back, or not the last hold of its owner
 	}
 	return code, done.Left, err
 }

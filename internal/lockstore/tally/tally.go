@@ -207,8 +207,8 @@ func (t Tally) Freed() (code, left int64, ok bool) {
 	return -1, 0, true
 }
 
-// Retracted is what taking back one attempt comes to: 1 the hold has ended where it was, 0 others count on it. ok is false when
-// too few nodes answered.
+// Retracted is what taking back one attempt comes to: 1 the hold has ended where it was, 0 others count on it, -1 no majority had
+// it. ok is false when too few nodes answered.
 func (t Tally) Retracted() (code, left int64, ok bool) {
 	others := t.Count(0)
 	dark := t.Nodes - others - t.Count(1) - t.Count(-1) - t.Count(scripts.OtherKind)
@@ -217,8 +217,10 @@ func (t Tally) Retracted() (code, left int64, ok bool) {
 		return 0, 0, false
 	case others > 0 && others+dark >= t.majority():
 		return 0, 1, true
+	case t.Count(1) > 0:
+		return 1, 0, true
 	}
-	return 1, 0, true
+	return -1, 0, true
 }
 
 // Renewal is what the nodes say together of one of the holds of a renewal: 1 a majority has it, 0 a majority cannot have it, 2 another

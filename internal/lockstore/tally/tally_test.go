@@ -113,25 +113,29 @@ func TestTallyOfReleases(t *testing.T) {
 		said       [][]int64
 		code, left int64
 		ok         bool
-		back       int64 // of an attempt that is taken back
+		back       int64 // the code of an attempt that is taken back
 	}{
 		{"nobody answered", nil, 0, 0, false, 0},
 		{"one answered", [][]int64{yes}, 0, 0, false, 0},
 		{"two had it", [][]int64{yes, yes}, 1, 0, true, 1},
 		{"one had it, one is away", [][]int64{yes, none}, 1, 0, true, 1},
 		{"one had it, two had not", [][]int64{yes, none, none}, -1, 0, true, 1},
-		{"none had it", [][]int64{none, none}, -1, 0, true, 1},
-		{"it ended elsewhere", [][]int64{none, elsewhere}, -1, 1, true, 1},
-		{"another kind", [][]int64{only(scripts.OtherKind), only(scripts.OtherKind)}, scripts.OtherKind, 0, true, 1},
+		{"none had it", [][]int64{none, none}, -1, 0, true, -1},
+		{"it ended elsewhere", [][]int64{none, elsewhere}, -1, 1, true, -1},
+		{"another kind", [][]int64{only(scripts.OtherKind), only(scripts.OtherKind)}, scripts.OtherKind, 0, true, -1},
 		{"others count on it", [][]int64{count, count, yes}, 1, 0, true, 0},
 		{"others count on one, one is away", [][]int64{count, yes}, 1, 0, true, 0},
 		{"others count on one of three", [][]int64{count, yes, yes}, 1, 0, true, 1},
+		{"others count on it, one had it not", [][]int64{count, count, none}, 1, 0, true, 0},
+		{"others count on one, one had it not, one is away", [][]int64{count, none}, 1, 0, true, 0},
+		{"others count on one of three, the others had it not", [][]int64{count, none, none}, -1, 0, true, -1},
+		{"two had it, one had it not", [][]int64{yes, yes, none}, 1, 0, true, 1},
 	} {
 		v := Tally{3, c.said}
 		if code, left, ok := v.Freed(); code != c.code || left != c.left || ok != c.ok {
 			t.Errorf("%s: freed %d %d %v", c.what, code, left, ok)
 		}
-		if code, left, ok := v.Retracted(); ok != c.ok || ok && (code != c.back || left != 1-c.back) {
+		if code, left, ok := v.Retracted(); ok != c.ok || ok && (code != c.back || (left == 1) != (c.back == 0)) {
 			t.Errorf("%s: retracted %d %d %v", c.what, code, left, ok)
 		}
 	}
