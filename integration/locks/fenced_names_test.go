@@ -92,3 +92,23 @@ func fencedByName(t *testing.T, near, far *harness.Proxy) {
 		}
 	}
 }
+
+// TestKindsThroughAnotherProxy: what a named owner took last through this proxy is not what its UNLOCK and RENEW are about, but what it holds now,
+// through another one.
+func TestKindsThroughAnotherProxy(t *testing.T) {
+	t.Parallel()
+	server := testredis.Start(t)
+	near, far := harness.Dial(t, harness.StartProxy(t, server.URL()).Addr()), harness.Dial(t, harness.StartProxy(t, server.URL()).Addr())
+	verbs := []string{"LOCK", "RLOCK", "WLOCK"}
+	for _, before := range verbs {
+		for _, now := range verbs {
+			key := before + ", then " + now
+			harness.Expect(t, near, "+OK\r\n", before, key, "OWNER", "job:7")
+			harness.Expect(t, near, ":1\r\n", "UNLOCK", key, "OWNER", "job:7")
+			harness.Expect(t, far, "+OK\r\n", now, key, "OWNER", "job:7")
+			harness.Expect(t, near, ":1\r\n", "RENEW", key, "PX", "600000", "OWNER", "job:7")
+			harness.Expect(t, near, ":1\r\n", "UNLOCK", key, "OWNER", "job:7")
+			harness.Expect(t, near, "+OK\r\n", "LOCK", key) // it is free
+		}
+	}
+}

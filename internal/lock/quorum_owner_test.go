@@ -216,6 +216,25 @@ func TestQuorumSides(t *testing.T) {
 	})
 }
 
+// TestQuorumKindsThroughAnotherProxy: an UNLOCK is about the lock that a named owner has now, not about the one that it had here last.
+func TestQuorumKindsThroughAnotherProxy(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world.World) {
+		ns := bubbleNodes(w, 3)
+		near, _ := client(ns.engine(t, "one", 0, Options{}))
+		far, _ := client(ns.engine(t, "two", 0, Options{}))
+		for _, before := range lockstore.Kinds {
+			for _, now := range lockstore.Kinds {
+				key := before.String() + ", then " + now.String()
+				mustLock(t, near, Request{Key: key, Kind: before, Owner: "job:7"})
+				mustUnlock(t, near, UnlockRequest{Key: key, Owner: "job:7"}, true)
+				mustLock(t, far, Request{Key: key, Kind: now, Owner: "job:7"})
+				mustUnlock(t, near, UnlockRequest{Key: key, Owner: "job:7"}, true)
+				eventually(t, 5*time.Second, "free", func() bool { return ns.holding(t, key) == 0 })
+			}
+		}
+	})
+}
+
 func TestQuorumMultiLock(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		ns := bubbleNodes(w, 5)

@@ -37,7 +37,7 @@ type Reads interface {
 	// the registration. It goes on through failures until giveUp.
 	Look(id ID, named bool, notAfter int64, giveUp time.Time) (Seen, error)
 	Info(ctx context.Context, db int, key string) (Info, error)
-	SidesHeld(ctx context.Context, id ID) ([]Kind, error) // the sides of a read/write lock on which an owner has a hold
+	SidesHeld(ctx context.Context, id ID) ([]Kind, error) // the sides of a read/write lock on which an owner has a hold, or Plain
 	Nodes() []NodeInfo                                    // of a quorum
 }
 

@@ -96,22 +96,20 @@ func Seen(reply rueidis.RedisMessage) (s lockstore.Seen, now int64) {
 	return s, now
 }
 
-// Sides asks for the sides of a read/write lock that an owner has.
+// Sides asks for the sides of a read/write lock that an owner has, or whether it has a plain one.
 func Sides(client rueidis.Client, id lockstore.ID) rueidis.Completed {
 	jitter.Turn(id.As(lockstore.Read).Field(), nil)
-	return client.B().Hmget().Key(id.Key).Field("mode", id.As(lockstore.Read).Field(), id.As(lockstore.Write).Field()).Build()
+	return client.B().Hmget().Key(id.Key).Field("mode", id.As(lockstore.Plain).Field(), id.As(lockstore.Read).Field(), id.As(lockstore.Write).Field()).Build()
 }
 
 // SidesIn reads the reply.
 func SidesIn(parts []rueidis.RedisMessage) (held []lockstore.Kind) {
-	if len(parts) != 3 {
+	if len(parts) != 1+len(lockstore.Kinds) {
 		return nil
 	}
-	if mode, _ := parts[0].ToString(); mode == "" {
-		return nil
-	}
-	for i, k := range []lockstore.Kind{lockstore.Read, lockstore.Write} {
-		if text, _ := parts[1+i].ToString(); text != "" {
+	mode, _ := parts[0].ToString()
+	for i, k := range lockstore.Kinds {
+		if text, _ := parts[1+i].ToString(); text != "" && k.Spec().RW == (mode != "") {
 			held = append(held, k)
 		}
 	}

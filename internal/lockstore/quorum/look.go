@@ -141,7 +141,7 @@ func (q *store) merge(seen map[*member]lockstore.Info) lockstore.Info {
 	return out
 }
 
-// SidesHeld asks a majority on which sides of a read/write lock an owner has a hold.
+// SidesHeld asks a majority on which sides of a read/write lock an owner has a hold, or whether it has a plain one.
 func (q *store) SidesHeld(_ context.Context, id lockstore.ID) ([]lockstore.Kind, error) {
 	heard, err := each(q, "what this owner holds cannot be said", func(n *member) ([]lockstore.Kind, error) {
 		client, err := n.Control.Client(id.DB)
@@ -161,10 +161,13 @@ func (q *store) SidesHeld(_ context.Context, id lockstore.ID) ([]lockstore.Kind,
 		}
 	}
 	var held []lockstore.Kind
-	for _, k := range []lockstore.Kind{lockstore.Read, lockstore.Write} {
+	for _, k := range lockstore.Kinds {
 		if has[k]+len(q.all)-len(heard) >= q.majority() && has[k] > 0 {
 			held = append(held, k)
 		}
+	}
+	if len(held) > 1 && held[0] == lockstore.Plain { // not both: without the nodes that did not answer one of them is left over
+		held = held[1:]
 	}
 	return held, nil
 }

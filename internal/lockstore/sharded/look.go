@@ -41,7 +41,7 @@ func (d *store) Info(ctx context.Context, db int, key string) (lockstore.Info, e
 	return node.ParseInfo(d.eval(ctx, usual, node.Info(db, key)))
 }
 
-// SidesHeld asks Redis on which sides of a read/write lock an owner has a hold.
+// SidesHeld asks Redis on which sides of a read/write lock an owner has a hold, or whether it has a plain one.
 func (d *store) SidesHeld(ctx context.Context, id lockstore.ID) (held []lockstore.Kind, err error) {
 	var parts []rueidis.RedisMessage
 	err = d.idempotent(func() (int64, error) {
