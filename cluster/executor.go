@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/retry"
@@ -51,12 +50,12 @@ type replicaChoice struct {
 // replyWait is the wait for a round's replies, which a timer may end.
 type replyWait struct {
 	slow  *time.Timer
-	mu    sync.Mutex // guards the four below, and round.batches while it is on; a leaf but for links and the cluster's refresher
+	mu    sync.Mutex // guards all below, and round.batches while it is on; a leaf but for links and the cluster's refresher
 	armed bool       // slow runs: it is not stopped at the end of a round, the next one mostly comes soon
 	turn  uint64     // of send
 	ctx   context.Context
 	began time.Time
-	on    atomic.Bool
+	on    bool
 }
 
 // replyMemory bounds what is held of replies.
@@ -86,7 +85,7 @@ func (c *Cluster) Executor(id upstream.Identity) *Executor {
 func (e *Executor) tooSlow() {
 	e.wait.mu.Lock()
 	defer e.wait.mu.Unlock()
-	if e.wait.armed = e.wait.on.Load(); !e.wait.armed {
+	if e.wait.armed = e.wait.on; !e.wait.armed {
 		return
 	}
 	look := e.slowLook()
@@ -94,8 +93,12 @@ func (e *Executor) tooSlow() {
 		e.wait.slow.Reset(look - waited)
 		return
 	}
-	e.c.Refresh()
-	e.endLate()
+	for _, b := range e.round.batches[:e.round.live] {
+		if waited := min(time.Since(e.wait.began), b.req.Quiet()); waited >= look { // else it may be the client that is slow
+			e.c.Refresh()
+			e.endLate(b, waited)
+		}
+	}
 	e.wait.slow.Reset(look)
 }
 
@@ -107,20 +110,13 @@ func (e *Executor) slowLook() time.Duration {
 	return slowReply
 }
 
-// endLate ends the round when nobody waits for its replies any more, or when they have taken too long; wait.mu is held.
-func (e *Executor) endLate() {
-	waited := time.Since(e.wait.began)
-	var cause error
+// endLate ends the wait for b's replies when nobody wants them any more, or when they have taken too long; wait.mu is held.
+func (e *Executor) endLate(b *batch, waited time.Duration) {
 	switch t := e.c.opts.Timeout; {
 	case e.wait.ctx.Err() != nil && waited >= leftReply:
-		cause = upstream.ErrLeft
+		b.req.End(e.wait.turn, upstream.ErrLeft)
 	case t > 0 && waited >= t:
-		cause = upstream.ErrTimeout
-	default:
-		return
-	}
-	for _, b := range e.round.batches[:e.round.live] {
-		b.req.End(e.wait.turn, cause)
+		b.req.End(e.wait.turn, upstream.ErrTimeout)
 	}
 }
 

@@ -49,7 +49,6 @@ func (c *replyCollector) Reply(p []byte) {
 	if u := c.direct; u != nil {
 		if u.begun || p[0] != '-' && p[0] != '!' {
 			u.begun = true
-			c.e.wait.on.Store(false) // from now on it may be the client that is slow
 			u.plan.stream.Reply(p)
 			return
 		}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/lockproxy/lockproxy/internal/testredis"
 	"github.com/lockproxy/lockproxy/upstream"
@@ -184,5 +185,36 @@ func TestStreamLost(t *testing.T) {
 	}
 	if n := strings.Count(got.all.String(), "$"); n != 1 {
 		t.Errorf("the reply began %d times", n)
+	}
+}
+
+// A time-out is for the node: one that stops in the middle of a reply that is passed on has it, who takes that reply slowly has not.
+func TestStreamTimeout(t *testing.T) {
+	t.Parallel()
+	const timeout = 4 * time.Second // in which a node that is not stopped sends something, also when the machine stalls
+	tc := testredis.StartCluster(t, 1, 0)
+	c := openCluster(t, tc, Options{Timeout: timeout})
+	cl := newClient(t, c, learn(t, c), 2)
+	value := strings.Repeat("x", 40<<20)
+	tc.Servers[0].Do(t, "SET", "k", value)
+	cl.e.Private(true)
+	stream := func(third func()) (*Plan, *pieces) {
+		got := &pieces{}
+		got.each = func() {
+			if got.calls == 3 {
+				third()
+			}
+		}
+		p := NewPlan(cl.table.command("GET", "k"))
+		p.Stream(got)
+		cl.e.Do(context.Background(), []*Plan{p})
+		return p, got
+	}
+	if p, got := stream(func() { time.Sleep(3 * timeout) }); p.Err != nil || got.all.String() != bulk(value) {
+		t.Errorf("taken slowly: %v after %d bytes", p.Err, got.all.Len())
+	}
+	t.Cleanup(tc.Servers[0].Cont)
+	if p, got := stream(tc.Servers[0].Stop); !errors.Is(p.Err, upstream.ErrTimeout) || !p.Streamed {
+		t.Errorf("a node that has stopped: %v after %d bytes", p.Err, got.all.Len())
 	}
 }

@@ -16,7 +16,7 @@ func (e *Executor) send(ctx context.Context) {
 	for _, b := range e.round.batches[:e.round.live] {
 		b.req.Turn = e.wait.turn
 	}
-	e.wait.on.Store(true)
+	e.wait.on = true
 	if !e.wait.armed {
 		e.wait.armed = true
 		e.wait.slow.Reset(e.slowLook())
@@ -36,7 +36,7 @@ func (e *Executor) send(ctx context.Context) {
 	}
 	e.Upstream += slowest
 	e.wait.mu.Lock()
-	e.wait.on.Store(false)
+	e.wait.on = false
 	e.wait.mu.Unlock()
 }
 

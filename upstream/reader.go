@@ -174,12 +174,23 @@ func (rd *reader) finish() {
 func (rd *reader) handOver(to int) {
 	if to > rd.start {
 		if r := rd.chain.head; r.enter() {
-			r.Sink.Reply(rd.buf[rd.start:to])
+			rd.give(r, rd.buf[rd.start:to])
 			r.Replied, r.Torn, r.Partial = rd.replies, false, 0
 			r.exit()
 		}
 		rd.start = to
 	}
+}
+
+// give has r's Sink take p.
+func (rd *reader) give(r *Request, p []byte) {
+	if rd.link.whole {
+		r.Sink.Reply(p)
+		return
+	}
+	r.heard.Store(heardMore)
+	r.Sink.Reply(p)
+	r.heard.Store(int64(telemetry.Clock()))
 }
 
 // release wakes the requests answered in this round.

@@ -1,8 +1,11 @@
 package upstream
 
 import (
+	"math"
 	"sync/atomic"
 	"time"
+
+	"github.com/lockproxy/lockproxy/internal/telemetry"
 )
 
 // Sink takes the bytes of a request's replies, exactly as Redis sent them.
@@ -33,8 +36,9 @@ type Request struct {
 	wake chan signal // two slots: never more than one signal is under way, and an End
 	err  error       // written before signalDone is sent; what Do returns
 
-	at atomic.Int32         // who may use Sink and what Do sets
-	on atomic.Pointer[link] // that has it, or had it last
+	at    atomic.Int32         // who may use Sink and what Do sets
+	heard atomic.Int64         // on a private pipe: see Quiet
+	on    atomic.Pointer[link] // that has it, or had it last
 
 	ending // guarded by on's mu
 }
@@ -101,6 +105,26 @@ func (r *Request) End(turn uint64, cause error) {
 	l.wait.Broadcast()
 }
 
+// What a Request's heard is, unless it is by telemetry.Clock when Sink had taken all that had come.
+const (
+	heardNothing int64 = 0
+	heardMore    int64 = -1 // Sink is taking it
+)
+
+// Quiet is how long Redis has sent nothing in the middle of the replies to the last Do on a private pipe: 0 while Sink takes what has come,
+// since it is Sink then that is waited for. Before the first byte, and on a shared pipe, it is longer than anything is waited for. Any
+// goroutine may call it.
+func (r *Request) Quiet() time.Duration {
+	switch at := r.heard.Load(); at {
+	case heardNothing:
+		return math.MaxInt64
+	case heardMore:
+		return 0
+	default:
+		return telemetry.Clock() - time.Duration(at)
+	}
+}
+
 // abandon has the request leave the link it was on before, unless that is l: an End that holds that link's mu is over then, and
 // later ones find it on none. Two links are never locked at once.
 func (r *Request) abandon(l *link) {
@@ -126,6 +150,7 @@ func (r *Request) prepare() {
 		r.wake = make(chan signal, 2)
 	}
 	r.Handed, r.size = Handed{}, 0
+	r.heard.Store(heardNothing)
 	for _, c := range r.Cmds {
 		r.size += int64(len(c))
 	}

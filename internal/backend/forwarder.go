@@ -2,6 +2,7 @@ package backend
 
 import (
 	"context"
+	"math"
 	"sync/atomic"
 	"time"
 
@@ -55,7 +56,7 @@ type Common struct {
 }
 
 // Forwarder is how one client's commands reach Redis on connections that it shares with others. Its client's goroutine alone uses it,
-// but for EndWait.
+// but for EndWait and Quiet.
 type Forwarder struct {
 	*Common
 	host    Host
@@ -180,6 +181,15 @@ func (f *Forwarder) EndWait(step uint64, cause error) {
 	if r := f.request.Load(); r != nil {
 		r.End(step, cause)
 	}
+}
+
+// Quiet is how long Redis has sent nothing in the middle of a reply that is passed on as it comes: see upstream.Request. Any goroutine may
+// call it.
+func (f *Forwarder) Quiet() time.Duration {
+	if r := f.request.Load(); r != nil {
+		return r.Quiet()
+	}
+	return math.MaxInt64
 }
 
 // Rest lets go of the last run.

@@ -70,7 +70,7 @@ func (s *Server) waiting(now time.Time, long []*Session) (_ []*Session, some boo
 			continue
 		}
 		waited := now.Sub(p.since)
-		if t := s.o.UpstreamTimeout; t > 0 && waited >= t {
+		if t := s.o.UpstreamTimeout; t > 0 && waited >= t && c.pipes.Quiet() >= t { // a client that reads slowly is no slow Redis
 			c.pipes.EndWait(step, upstream.ErrTimeout)
 		}
 		if waited >= stuckAfter {

@@ -115,6 +115,33 @@ func TestUpstreamTimeoutWhileWriting(t *testing.T) {
 	w.want("-" + backend.TimeoutLine + "\r\n")
 }
 
+// TestUpstreamTimeoutWithinAReply: the time-out is for Redis, not for a client that reads a long reply slowly; it holds in the middle of a
+// reply, too.
+func TestUpstreamTimeoutWithinAReply(t *testing.T) {
+	t.Parallel()
+	server := testredis.Start(t)
+	p := startProxy(t, server.URL(), func(o *Options) { o.UpstreamTimeout = stuckFor })
+	long := strings.Repeat("x", 40<<20) // more than all kernels' buffers on the way hold
+	server.Do(t, "SET", "long", long)
+	w := slowWire(t, p.addr)
+	w.expect("+OK\r\n", "SET", "k", strings.Repeat("x", backend.BigRequest)) // from now on it has a connection to itself
+	w.send("GET", "long")
+	begun := w.some(1 << 20)
+	time.Sleep(3 * stuckFor)
+	w.left = append(begun, w.left...)
+	if got := w.frame(); got != "$41943040\r\n"+long+"\r\n" {
+		t.Fatalf("of a long reply that was read slowly %d bytes came", len(got))
+	}
+	w.expect("+PONG\r\n", "PING")
+	w.send("GET", "long")
+	w.some(1 << 20)
+	server.Stop()
+	defer server.Cont()
+	if got := w.frame(); got != "<end>" {
+		t.Errorf("of a Redis that has stopped %d bytes came: %.20q", len(got), got)
+	}
+}
+
 // TestDepartedGreetersLeaveAHungRedis: so do those whose HELLO waits for a new connection, however long that may take.
 func TestDepartedGreetersLeaveAHungRedis(t *testing.T) {
 	server := testredis.Start(t)
