@@ -159,3 +159,32 @@ func TestQuorumTakesBackUnheard(t *testing.T) {
 		}
 	})
 }
+
+// An UNLOCK that comes while an attempt of its owner is still being taken back from a node gives the hold back there, too.
+func TestQuorumUnlockWhileAnAttemptIsTakenBack(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world.World) {
+		ns := bubbleNodes(w, 3)
+		m := ns.engine(t, "one", 0, Options{}, quorum.Options{NodeTimeout: 500 * time.Millisecond})
+		a, _ := client(m)
+		mustLock(t, a, Request{Key: "k", Owner: "job", Lease: 60000})
+		heldOn(t, ns, "k", 3, "on all")
+		b := &multiLock{c: a, r: Request{Owner: "job"}}
+		if err := b.take(context.Background(), "k", true); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, 5*time.Second, "two attempts are on all", func() bool {
+			for _, s := range ns.servers {
+				if s.Do(t, "HLEN", "lockproxy_votes:{k}:job").(int64) != 2 {
+					return false
+				}
+			}
+			return true
+		})
+		ns.link("one", 2).Cut()
+		b.giveBack()
+		mustUnlock(t, a, UnlockRequest{Key: "k", Owner: "job"}, true)
+		heldOn(t, ns, "k", 1, "missed")
+		ns.link("one", 2).Heal()
+		heldOn(t, ns, "k", 0, "made up for")
+	})
+}

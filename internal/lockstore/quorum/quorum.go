@@ -243,32 +243,35 @@ func everybody[T any]([]T) bool { return false }
 
 // step is a step under way on one owner's hold on one node.
 type step struct {
-	drops bool          // it gives the hold back, for as long as it takes
-	asked int64         // when that was asked for last, by the node's clock in µs; guarded by store.mu
-	said  result        // what the node said at last
-	done  chan struct{} // closed when its fate is known, and said is set
+	drops bool               // it gives the hold back, for as long as it takes
+	asked int64              // when that was asked for last, by the node's clock in µs; guarded by store.mu
+	wants *lockstore.Release // what was asked for: of an attempt and of all, all; guarded by store.mu
+	said  result             // what the node said at last
+	done  chan struct{}      // closed when its fate is known, and said is set
 }
 
 // begin notes that a hold is about to be given back on a node, asked for at that time by its clock; before is the step that must be
 // over first, if one is under way. One that gives back is begun once: mine is nil when before does so. The caller ends its own.
-func (q *store) begin(n *member, id lockstore.ID, asked int64) (before, mine *step) {
+func (q *store) begin(n *member, r *lockstore.Release, asked int64) (before, mine *step) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	key := stepKey{n, id}
+	key := stepKey{n, r.ID}
 	if before = q.underWay[key]; before != nil && before.drops {
-		before.asked = max(before.asked, asked)
+		if before.asked = max(before.asked, asked); before.wants.Attempt != "" && r.Attempt == "" {
+			before.wants = r
+		}
 		return before, nil
 	}
-	mine = &step{drops: true, asked: asked, done: make(chan struct{})}
+	mine = &step{drops: true, asked: asked, wants: r, done: make(chan struct{})}
 	q.underWay[key] = mine
 	return before, mine
 }
 
-// askedAt is when a step that gives back was asked for last.
-func (q *store) askedAt(s *step) int64 {
+// askedFor is what a step is to give back, and when that was asked for last.
+func (q *store) askedFor(s *step) (wants *lockstore.Release, asked int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return s.asked
+	return s.wants, s.asked
 }
 
 // beginAlone is begin for a step that takes a hold, and does not wait for others beyond until: nil then.

@@ -70,7 +70,7 @@ type dropping struct {
 // from gives the hold back on one node, after what is under way for it there.
 func (d *dropping) from(n *member) result {
 	q := d.q
-	before, mine := q.begin(n, d.r.ID, n.earliest())
+	before, mine := q.begin(n, d.r, n.earliest())
 	unasked := result{node: n, err: &upstream.NotSentError{Cause: errOwed}}
 	for mine == nil { // a former release is at it, and does this one, too
 		timer := time.NewTimer(time.Until(d.until))
@@ -80,11 +80,11 @@ func (d *dropping) from(n *member) result {
 		case <-timer.C:
 			return unasked
 		}
-		if before.said.err != nil || before.said.code() != -1 {
+		if code := before.said.code(); before.said.err != nil || code != -1 && code != 0 {
 			return before.said
 		}
-		// It may have left there what could have been taken after it, but is to go now.
-		before, mine = q.begin(n, d.r.ID, n.earliest())
+		// It may have left there what could have been taken after it, or what others counted on, but is to go now.
+		before, mine = q.begin(n, d.r, n.earliest())
 	}
 	answer := make(chan result, 1)
 	q.host.Background(func() {
@@ -111,21 +111,21 @@ func (d *dropping) step(n *member, mine *step, answer chan<- result) result {
 		said.out, said.err = q.ask(n, until, func(notAfter string) node.Call { return q.steps.Retract(d.r, notAfter) })
 	}
 	answer <- said
-	if said.err == nil {
+	if wants, _ := q.askedFor(mine); said.err == nil && wants == d.r {
 		return said
 	}
 	if lockstore.Unknown(said.err) {
 		q.host.Sleep(context.Background(), time.Until(d.until)+node.ClockTolerance) // after that it is not done any more
 	}
 	for {
-		asked := q.askedAt(mine)
-		said = q.insist(n, d.r.GiveUp, func(notAfter string) node.Call {
-			if named && d.r.Attempt == "" {
-				return q.steps.Drop(d.r, strconv.FormatInt(asked, 10), notAfter)
+		r, asked := q.askedFor(mine)
+		said = q.insist(n, r.GiveUp, func(notAfter string) node.Call {
+			if named && r.Attempt == "" {
+				return q.steps.Drop(r, strconv.FormatInt(asked, 10), notAfter)
 			}
-			return q.steps.Retract(d.r, notAfter)
+			return q.steps.Retract(r, notAfter)
 		})
-		if said.err != nil || q.askedAt(mine) == asked {
+		if wants, last := q.askedFor(mine); said.err != nil || last == asked && wants == r {
 			return said
 		}
 	}
