@@ -210,16 +210,16 @@ func (c *Cluster) Renew(concerned func(upstream.Identity) bool) {
 // failed, and be closed, all the same: its connections then say so.
 func (c *Cluster) Acquire(n *Node) {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	n.users++
-	c.mu.Unlock()
 }
 
 // Release ends what Acquire began.
 func (c *Cluster) Release(n *Node) {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	n.users--
 	c.closeUnused(n)
-	c.mu.Unlock()
 }
 
 // retire lets go of nodes that the topology names no more. Those that have failed are closed at once.

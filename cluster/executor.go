@@ -28,7 +28,7 @@ type Executor struct {
 
 	links    map[*Node]*link
 	readers  map[*Node]*link // to replicas, for reads
-	seen     *Snapshot       // whose nodes the links are to
+	seen     *Snapshot       // whose nodes the links are to: that of the round
 	round    round
 	replicas replicaChoice
 	replies  []reply
@@ -190,7 +190,7 @@ func (e *Executor) gather(plans []*Plan) (wait time.Duration, pending bool) {
 	if e.clear(); !slices.ContainsFunc(plans, (*Plan).unsettled) {
 		return 0, false
 	}
-	snapshot, now := e.c.Snapshot(), time.Now()
+	snapshot, now := e.seen, time.Now()
 	wait = time.Second
 	goesHome := false // the plans so far have no keys, and all go to one node
 	for _, p := range plans {

@@ -119,10 +119,10 @@ func (p position) again() position {
 	return position{class: min(max(p.class+1, 1), finest), slot: p.slot}
 }
 
-// scan makes one step of a SCAN.
+// scan makes one step of a SCAN, in the topology that gather found whole: in a later one a slot may have no owner.
 func (e *Executor) scan(ctx context.Context, p *Plan) {
 	at := decodeCursor(uint64(p.cursor()))
-	s := e.c.Snapshot()
+	s := e.seen
 	to, err := e.successor(ctx, s, at)
 	var st stage
 	if err == nil {

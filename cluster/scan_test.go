@@ -187,3 +187,44 @@ func naiveScan(t *testing.T, tc *testredis.Cluster) int {
 	}
 	return len(keys)
 }
+
+// A slot may lose its owner between the look for one and the step itself.
+func TestScanGoesByOneTopology(t *testing.T) {
+	t.Parallel()
+	tc := testredis.StartCluster(t, 3, 0)
+	c := openCluster(t, tc, Options{Refresh: time.Hour})
+	cl := newClient(t, c, learn(t, c), 2)
+	scan := NewPlan(cl.table.command("SCAN", "0"))
+	if _, pending := cl.e.gather([]*Plan{scan}); !pending || cl.e.round.scanning != scan {
+		t.Fatal("nothing is to be scanned")
+	}
+	whole := c.Snapshot()
+	broken := *whole
+	broken.whole = false
+	for slot := range Slots {
+		if broken.owner[slot] == whole.owner[0] {
+			broken.owner[slot] = nil
+		}
+	}
+	c.snapshot.Store(&broken)
+	cl.e.scan(t.Context(), scan)
+	if v, ok := resp.ParseReply(scan.Reply); scan.Err != nil || !ok || len(v.Elems) != 2 {
+		t.Errorf("got %q, %v", scan.Reply, scan.Err)
+	}
+	c.snapshot.Store(whole)
+}
+
+// A handler that panics closes its client, and nobody else's.
+func TestAcquireThatPanicsLeavesTheClusterUnlocked(t *testing.T) {
+	t.Parallel()
+	for name, call := range map[string]func(*Cluster, *Node){"Acquire": (*Cluster).Acquire, "Release": (*Cluster).Release} {
+		c := &Cluster{}
+		func() {
+			defer func() { _ = recover() }()
+			call(c, nil)
+		}()
+		if !c.mu.TryLock() {
+			t.Errorf("%s has left the cluster locked", name)
+		}
+	}
+}
