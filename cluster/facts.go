@@ -55,6 +55,7 @@ var serverWide = map[string]Facts{
 	"config|resetstat": {Request: AllNodes, Response: AllSucceeded},
 	"client|pause":     {Request: AllShards, Response: AllSucceeded},
 	"client|unpause":   {Request: AllShards, Response: AllSucceeded},
+	"randomkey":        {Request: AllShards}, // since 7.2 its replies are merged in a special way
 	// A node knows of its own subscribers only.
 	"pubsub|numpat":        {Request: AllNodes, Response: Sum},
 	"pubsub|channels":      {Request: AllNodes},

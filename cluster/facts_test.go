@@ -1,0 +1,22 @@
+package cluster
+
+import "testing"
+
+// Redis 7.0 does not say that the replies of RANDOMKEY are merged in a special way, 7.2 and Valkey do. Of the other commands with
+// such replies one node answers.
+func TestFactsOfSpecialReplies(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		tips []string
+		want Request
+	}{
+		"randomkey":         {[]string{"request_policy:all_shards", "response_policy:special", "nondeterministic_output"}, AllShards},
+		"RANDOMKEY":         {[]string{"request_policy:all_shards", "nondeterministic_output"}, AllShards},
+		"info":              {[]string{"nondeterministic_output", "request_policy:all_shards", "response_policy:special"}, OneNode},
+		"latency|histogram": {[]string{"nondeterministic_output", "request_policy:all_nodes", "response_policy:special"}, OneNode},
+	} {
+		if f := FactsOf(name, []string{"readonly"}, c.tips); f.Request != c.want || f.Response != NoPolicy {
+			t.Errorf("%s: got %+v", name, *f)
+		}
+	}
+}
