@@ -91,14 +91,15 @@ func (u *clusteredPath) selectDB(_ upstream.Identity, word []byte) ([]byte, erro
 }
 
 func (u *clusteredPath) forward(b *Batch, big bool) {
+	u.plan(b)
 	e := u.executor()
 	e.Replicas(!b.scripts && u.host.ReadsReplicas())
 	u.forwardWith(b, e, big || u.host.WritesPaused())
 	e.Replicas(false) // what the proxy asks on its own is asked of masters
 }
 
-// forwardWith sends the run over e, and says how long Redis took. A big one goes over the shared connections when there may
-// be no further ones.
+// forwardWith sends what is left of the run over e, and says how long Redis took. A big one goes over the shared connections when
+// there may be no further ones.
 func (u *clusteredPath) forwardWith(b *Batch, e *cluster.Executor, big bool) time.Duration {
 	if big {
 		big = u.host.Refused() == nil
@@ -107,16 +108,19 @@ func (u *clusteredPath) forwardWith(b *Batch, e *cluster.Executor, big bool) tim
 	switch {
 	case sent:
 	case big && !u.host.WritesPaused():
-		return u.forwardWith(b, e, false)
+		return took + u.forwardWith(b, e, false)
 	default:
 		u.settleRun(b, nil, big)
 	}
 	return took
 }
 
-// forwardIf is forwardWith unless there may be no further connection for any of the run.
+// forwardIf is forwardWith unless there may be no further connection for what is left of the run, which has not been settled then: it
+// is sent by the next forwardIf.
 func (u *clusteredPath) forwardIf(b *Batch, e *cluster.Executor, big bool) (took time.Duration, sent bool) {
-	u.plan(b)
+	for _, p := range b.nodes.plans {
+		p.Resume()
+	}
 	var t *stream
 	if big && len(b.run) == 1 && !b.nodes.apart { // with big traffic a run is one command
 		t = u.newStream(b)
@@ -132,11 +136,20 @@ func (u *clusteredPath) forwardIf(b *Batch, e *cluster.Executor, big bool) (took
 	if big {
 		u.usesOwn()
 	}
-	if !slices.ContainsFunc(b.nodes.plans, func(p *cluster.Plan) bool { return !TooMany(p.Err) }) {
+	if u.resumable(b) {
 		return took, false
 	}
 	u.settleRun(b, t, big)
 	return took, true
+}
+
+// resumable says that the run, or a part of its only command, was not sent because there may be no further connection. In a run of
+// several a part could not be sent later: what came behind it may have run.
+func (u *clusteredPath) resumable(b *Batch) bool {
+	if plans := b.nodes.plans; len(plans) == 1 {
+		return TooMany(plans[0].Err)
+	}
+	return !slices.ContainsFunc(b.nodes.plans, func(p *cluster.Plan) bool { return !p.Unsent() })
 }
 
 // do carries plans out, at most until the client has gone.
@@ -200,6 +213,7 @@ func (u *clusteredPath) plan(b *Batch) {
 
 // forwardScripts implements path: a lane has a connection to each node that is asked.
 func (u *clusteredPath) forwardScripts(b *Batch, quick bool) time.Duration {
+	u.plan(b)
 	switch {
 	case u.host.WritesPaused():
 		return u.forwardWith(b, u.executor(), true)

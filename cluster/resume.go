@@ -1,0 +1,49 @@
+package cluster
+
+import (
+	"errors"
+
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+// refused says that err is a Budget's: nothing was sent.
+func refused(err error) bool {
+	var full *upstream.FullError
+	return errors.As(err, &full)
+}
+
+// Unsent says that a Budget allowed no connection for any part of a plan that is done: no node has run anything of it. That Err is a
+// *upstream.FullError says less, for other parts may have run.
+func (p *Plan) Unsent() bool {
+	for i := range p.units {
+		if !refused(p.units[i].err) {
+			return false
+		}
+	}
+	return refused(p.Err)
+}
+
+// Resume readies a plan whose Err is a *upstream.FullError for another Do, which sends the parts that were refused and no other. The
+// reply is not streamed then. It changes no other plan.
+func (p *Plan) Resume() {
+	if !refused(p.Err) {
+		return
+	}
+	p.Err, p.stream, p.done = nil, nil, false
+	if p.whole != nil {
+		p.whole.retry()
+	}
+	for i := range p.units {
+		if u := &p.units[i]; refused(u.err) {
+			u.retry()
+		}
+	}
+}
+
+// retry readies a unit that was not sent as if nothing had been tried.
+func (u *unit) retry() {
+	u.attempts, u.outcome = nil, outcome{}
+	if !u.home {
+		u.node, u.ask = nil, false
+	}
+}

@@ -1,0 +1,38 @@
+package cluster
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/lockproxy/lockproxy/integration/harness"
+	"github.com/lockproxy/lockproxy/internal/testredis"
+)
+
+// A command for several nodes that meets the bound of connections half-way runs once at each: the rest of it goes over the shared ones.
+func TestClusterCommandThatMeetsTheBound(t *testing.T) {
+	t.Parallel()
+	tc := testredis.StartCluster(t, 3, 0)
+	p := harness.StartClusterProxy(t, tc, "--max-upstream-connections-per-user", "1")
+	here, there := keyOf(t, tc, tc.Servers[0]), keyOf(t, tc, tc.Servers[1])
+	w := harness.Dial(t, p.Addr())
+	harness.Expect(t, w, ok, "SET", there, "1")
+	harness.Expect(t, w, ok, "SET", here, strings.Repeat("x", 100<<10)) // has the client's one connection
+	harness.Expect(t, w, ":2\r\n", "DEL", here, there)
+	harness.Expect(t, w, ok, "MSET", here, "1", there, "2")
+	harness.Expect(t, w, "*2\r\n$1\r\n2\r\n$1\r\n1\r\n", "MGET", there, here)
+	harness.Expect(t, w, "$2\r\nlb\r\n", "FUNCTION", "LOAD", "#!lua name=lb\nredis.register_function('f', function() return 1 end)")
+}
+
+// RANDOMKEY finds the keys of every shard.
+func TestClusterRandomKey(t *testing.T) {
+	t.Parallel()
+	tc := testredis.StartCluster(t, 3, 0)
+	p := harness.StartClusterProxy(t, tc)
+	w := harness.Dial(t, p.Addr())
+	for _, s := range tc.Servers {
+		key := keyOf(t, tc, s)
+		harness.Expect(t, w, ok, "SET", key, "1")
+		harness.Expect(t, w, "$1\r\n"+key+"\r\n", "RANDOMKEY")
+		harness.Expect(t, w, ":1\r\n", "DEL", key)
+	}
+}
