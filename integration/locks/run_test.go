@@ -182,3 +182,29 @@ func TestRunStopsAtALoss(t *testing.T) {
 		}
 	}
 }
+
+// What the command has started is stopped with it when the lock is lost, also when the command itself ends at once: it has a third of
+// the lease, and is killed then.
+func TestRunStopsWhatWasStarted(t *testing.T) {
+	t.Parallel()
+	p := harness.StartProxy(t, testredis.Start(t).URL())
+	for _, c := range []struct{ lock, lease, trap, before string }{
+		{"obeys", "1h", `sleep 1; echo stopped; exit`, "stopped"}, // long before it would be killed
+		{"stubborn", "3s", ``, ""},
+	} {
+		t.Run(c.lock, func(t *testing.T) {
+			t.Parallel()
+			worker := `trap "` + c.trap + `" TERM; echo begin $$; i=0; while [ $i -lt 1800 ]; do sleep 0.1; i=$((i+1)); done`
+			r := startRun(t, p, `/bin/sh -c '`+worker+`'; echo done`, "--lock", c.lock, "--lease", c.lease)
+			pid := strings.TrimPrefix(r.await("begin"), "begin ")
+			w := harness.Dial(t, p.Addr())
+			harness.Eventually(t, "it is freed by force", func() bool { return w.Do("UNLOCK", c.lock, "FORCE") == ":1\r\n" })
+			r.await(c.before)
+			r.await("lockproxy run: the lock " + c.lock + " was lost while the command ran: ")
+			if code := r.child.Exit(t); code != 123 {
+				t.Errorf("exit code %d", code)
+			}
+			gone(t, pid)
+		})
+	}
+}

@@ -5,7 +5,11 @@ import (
 	"os"
 	"os/exec"
 	"syscall"
+	"time"
 )
+
+// lookAgain is how often a process group is asked after: nobody tells when one is empty.
+const lookAgain = 10 * time.Millisecond
 
 // command is the one that runs while the lock is held.
 type command struct {
@@ -46,6 +50,23 @@ func (c *command) stop(kill bool) {
 		return
 	}
 	c.signal(syscall.SIGTERM)
+}
+
+// endGroup waits, when the command itself has ended, for what it has started and was asked to stop with it. What is left when kill comes
+// is killed.
+func (c *command) endGroup(kill <-chan time.Time, signals <-chan os.Signal) {
+	look := time.NewTicker(lookAgain)
+	defer look.Stop()
+	for c.left() {
+		select {
+		case <-look.C:
+		case s := <-signals:
+			c.pass(s)
+		case <-kill:
+			c.stop(true)
+			return
+		}
+	}
 }
 
 // code is the exit code of a command that has ended.

@@ -15,14 +15,18 @@ func attributes() (*syscall.SysProcAttr, bool) {
 	return &syscall.SysProcAttr{Setpgid: group, Pdeathsig: syscall.SIGKILL}, group
 }
 
-// signal sends a signal to the command, and to what it has started.
+// signal sends a signal to the command, and to what it has started. The number of a command that has ended may be another process' by
+// now, which Process knows; that of a group is nobody else's while somebody is in it.
 func (c *command) signal(s syscall.Signal) {
-	pid := c.cmd.Process.Pid
 	if c.group {
-		pid = -pid
+		_ = syscall.Kill(-c.cmd.Process.Pid, s) // all have ended
+		return
 	}
-	_ = syscall.Kill(pid, s) // it has ended
+	_ = c.cmd.Process.Signal(s) // it has ended
 }
+
+// left says that somebody is in the group of the command.
+func (c *command) left() bool { return c.group && syscall.Kill(-c.cmd.Process.Pid, 0) != syscall.ESRCH }
 
 // passedOn are the signals that the command gets instead of this process.
 func passedOn() []os.Signal {

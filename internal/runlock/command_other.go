@@ -13,6 +13,9 @@ func attributes() (*syscall.SysProcAttr, bool) { return nil, false }
 // signal sends a signal to the command.
 func (c *command) signal(s syscall.Signal) { _ = c.cmd.Process.Signal(s) }
 
+// left says that somebody is in the group of the command, which has none.
+func (c *command) left() bool { return false }
+
 // passedOn are the signals that the command gets instead of this process.
 func passedOn() []os.Signal { return []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP} }
 

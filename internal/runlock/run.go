@@ -201,8 +201,8 @@ func (h *holder) run(file string, command []string, signals <-chan os.Signal) in
 	return c.code()
 }
 
-// watch passes signals on and renews the lock until the command has ended. A third of the lease before somebody else could have the
-// lock the command is asked to stop, and then killed.
+// watch passes signals on and renews the lock until the command has ended, and after a loss all that it has started. A third of the
+// lease before somebody else could have the lock the command is asked to stop, and then killed.
 func (h *holder) watch(c *command, signals <-chan os.Signal) {
 	renew := time.NewTimer(h.lease / 3)
 	defer renew.Stop()
@@ -219,10 +219,13 @@ func (h *holder) watch(c *command, signals <-chan os.Signal) {
 			kill.Reset(h.lease / 3)
 		}
 	}
-	replies, ended := h.proxy.replies, h.proxy.ended
+	replies, ended, killed := h.proxy.replies, h.proxy.ended, false
 	for {
 		select {
 		case <-c.done:
+			if h.lost != "" && !killed {
+				c.endGroup(kill.C, signals)
+			}
 			return
 		case s := <-signals:
 			c.pass(s)
@@ -251,6 +254,7 @@ func (h *holder) watch(c *command, signals <-chan os.Signal) {
 			lose("it could not be renewed")
 		case <-kill.C:
 			c.stop(true)
+			killed = true
 		}
 	}
 }
