@@ -3,6 +3,7 @@ package lock
 import (
 	"context"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -58,7 +59,7 @@ func (g *giveBacks) undo(ctx context.Context, a *acquire, ans lockstore.Acquired
 	return undone.err
 }
 
-// releaseAtOnce is how many locks of one client that has gone are released side by side.
+// releaseAtOnce is how many locks of one client that has gone are released side by side, at one node.
 const releaseAtOnce = 32
 
 // releaseLater gives back holds of a connection that has gone.
@@ -70,13 +71,34 @@ func (g *giveBacks) releaseLater(holds []*hold, grace time.Duration, release fun
 		if grace > 0 {
 			g.sleep(context.Background(), grace)
 		}
-		var group errgroup.Group
-		group.SetLimit(releaseAtOnce)
-		for _, h := range holds {
-			group.Go(func() error { release(h); return nil })
-		}
-		_ = group.Wait() // giveBack reports by itself
+		atEachNode(g.store, holds, func(h *hold) string { return h.id.Key }, func(there []*hold) {
+			var group errgroup.Group
+			group.SetLimit(releaseAtOnce)
+			for _, h := range there {
+				group.Go(func() error { release(h); return nil })
+			}
+			_ = group.Wait() // giveBack reports by itself
+		})
 	})
+}
+
+// atEachNode has work done on locks, which have their names by key: on those of each node of a cluster by itself, in their order, so
+// that a node that hangs holds up no locks on others.
+func atEachNode[T any](store lockstore.Store, locks []T, key func(T) string, work func(there []T)) {
+	nodes := map[any][]T{}
+	for _, l := range locks {
+		at := store.Lane(key(l)).Node
+		nodes[at] = append(nodes[at], l)
+	}
+	if len(nodes) == 1 {
+		work(locks) // nobody else is held up
+		return
+	}
+	var group sync.WaitGroup
+	for _, there := range nodes {
+		group.Go(func() { work(there) })
+	}
+	group.Wait()
 }
 
 // enterAndGiveBack is giveBack for a hold that others may be working on.

@@ -26,8 +26,8 @@ import (
 // r.Lease, from now on, as Lock has it.
 //
 // When a lock is refused, lost meanwhile (LOCKLOST), or r.Lease is over before all of it is known (ErrNotAcquired), those that
-// were taken are given back in reverse order; so they are when ctx ends. A hold the owner had before is left as it was: with its
-// count, and with the end it would have had. Errors are Lock's, and LOCKLOST.
+// were taken are given back, at each node in reverse order; so they are when ctx ends. A hold the owner had before is left as it was:
+// with its count, and with the end it would have had. Errors are Lock's, and LOCKLOST.
 func (c *Client) MultiLock(ctx context.Context, keys []string, r Request) ([]Grant, error) {
 	began := time.Now()
 	ctx, span := telemetry.Span(ctx, "MULTILOCK")
@@ -227,13 +227,15 @@ func (b *multiLock) sure() error {
 	return nil
 }
 
-// giveBack releases what was taken, the last one first. When that takes too long it goes on alone. It does not end with the
-// client, who never heard of these locks.
+// giveBack releases what was taken, at each node the last one first. When that takes too long it goes on alone. It does not end
+// with the client, who never heard of these locks.
 func (b *multiLock) giveBack() {
 	work := func() struct{} {
-		for _, t := range slices.Backward(b.taken) {
-			b.retract(t)
-		}
+		atEachNode(b.c.m.store, b.taken, func(t taking) string { return t.id.Key }, func(there []taking) {
+			for _, t := range slices.Backward(there) {
+				b.retract(t)
+			}
+		})
 		return struct{}{}
 	}
 	if len(b.taken) > 0 {
@@ -293,8 +295,8 @@ func (b *multiLock) restore(t taking) {
 	}
 }
 
-// MultiUnlock gives back one hold at each of keys, the last one in MultiLock's order first; a key named twice counts once.
-// r names the database and the owner. freed is the number of locks that are now free of this owner: one that it entered more
+// MultiUnlock gives back one hold at each of keys, at each node the last one in MultiLock's order first; a key named twice counts
+// once. r names the database and the owner. freed is the number of locks that are now free of this owner: one that it entered more
 // often is not among them.
 //
 // A lock that the owner does not hold is passed over. None is left out because of another: the error says afterwards what was
@@ -311,20 +313,19 @@ func (c *Client) MultiUnlock(ctx context.Context, keys []string, r UnlockRequest
 func (c *Client) multiUnlock(ctx context.Context, keys []string, r UnlockRequest) (freed int64, err error) {
 	var lost, failed, absent error
 	held := false
-	for _, key := range slices.Backward(canonical(keys)) {
-		free, err := c.unlock(ctx, UnlockRequest{DB: r.DB, Key: key, Owner: r.Owner})
+	for _, u := range slices.Backward(c.unlockAll(ctx, canonical(keys), r)) {
 		switch {
-		case err == nil:
+		case u.err == nil:
 			held = true
-			if free {
+			if u.free {
 				freed++
 			}
-		case isCode(err, "NOTHELD"):
-			absent = err
-		case isCode(err, "LOCKLOST"):
-			lost = err
+		case isCode(u.err, "NOTHELD"):
+			absent = u.err
+		case isCode(u.err, "LOCKLOST"):
+			lost = u.err
 		default:
-			failed = err
+			failed = u.err
 		}
 	}
 	switch {
@@ -338,6 +339,27 @@ func (c *Client) multiUnlock(ctx context.Context, keys []string, r UnlockRequest
 		return 0, absent // of the first key
 	}
 	return freed, nil
+}
+
+// unlocking is what became of one of MULTIUNLOCK's locks.
+type unlocking struct {
+	key  string
+	free bool
+	err  error
+}
+
+// unlockAll gives back one hold at each of keys, and says in their order what became of it.
+func (c *Client) unlockAll(ctx context.Context, keys []string, r UnlockRequest) []*unlocking {
+	all := make([]*unlocking, len(keys))
+	for i, key := range keys {
+		all[i] = &unlocking{key: key}
+	}
+	atEachNode(c.m.store, all, func(u *unlocking) string { return u.key }, func(there []*unlocking) {
+		for _, u := range slices.Backward(there) {
+			u.free, u.err = c.unlock(ctx, UnlockRequest{DB: r.DB, Key: u.key, Owner: r.Owner})
+		}
+	})
+	return all
 }
 
 func isCode(err error, code string) bool {
