@@ -107,7 +107,7 @@ var settings = []setting{
 		duration(func(c *Config) *time.Duration { return &c.Drain.Delay })},
 	{"drain-timeout", "20s", false, "How long a stopping proxy waits for holders to unlock. Locks still held then are not released: they expire.",
 		duration(func(c *Config) *time.Duration { return &c.Drain.Timeout })},
-	{"max-hold", "0", false, "Stop renewing a lock held for longer than this, so that a hung client loses it. 0: never.",
+	{"max-hold", "0", false, "Stop renewing a lock held for longer than this, so that a hung client loses it. A lock with `EX` or `PX` is not renewed anyway. 0: never.",
 		duration(func(c *Config) *time.Duration { return &c.Locks.MaxHold })},
 	{"cluster-pubsub", "both", false, "With a Redis Cluster upstream: how those who wait for a lock are told that it is free. `sharded` (SPUBLISH, as Redisson does by itself since 3.22), `classic` (PUBLISH: before Redis 7, older Redissons, or their shardedSubscriptionMode OFF), or `both`, which is right for all that share the locks. The same at every proxy.",
 		choice(func(c *Config) *string { return &c.Cluster.PubSub }, "both", "sharded", "classic")},

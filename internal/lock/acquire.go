@@ -218,11 +218,15 @@ func (a *acquire) register(ans lockstore.Acquired) (lost lossRecord, yes bool) {
 // until is when a grant ends that nobody renews.
 func until(ans lockstore.Acquired) time.Time { return ans.Sent.Add(lockstore.Milliseconds(ans.TTL)) }
 
-// planNext puts the hold before the watchdog at a third of its lease when it is renewed, at its end when it is not. holds.mu is held.
-func (t *timetable) planNext(h *hold, from time.Time) {
+// planNext puts the hold before the watchdog at a third of its lease when it is renewed, at its end when it is not. However often it is
+// entered and renewed by its holder, max-hold is not put off by that. mu is held.
+func (hs *holds) planNext(h *hold, from time.Time) {
+	next := h.deadline
 	if h.watched {
-		t.plan(h, from.Add(h.lease/3))
-	} else {
-		t.plan(h, h.deadline)
+		next = from.Add(h.lease / 3)
+		if last := h.grantedAt.Add(hs.opts.MaxHold); hs.opts.MaxHold > 0 && last.Before(next) {
+			next = last
+		}
 	}
+	hs.plan(h, next)
 }

@@ -79,7 +79,7 @@ func (wd *watchdog) dispatch(h *hold, now time.Time) {
 		wd.holds.forget(h) // it was only kept until a renewal without an answer could no longer be done
 	case h.watched && h.abandoned(now):
 		wd.holds.runOut(h)
-	case h.watched && wd.opts.MaxHold > 0 && now.Sub(h.grantedAt) > wd.opts.MaxHold:
+	case h.watched && wd.opts.MaxHold > 0 && now.Sub(h.grantedAt) >= wd.opts.MaxHold:
 		wd.holds.lose(h, reasonMaxHold)
 	case !h.watched && !h.explicit && !now.Before(h.deadline):
 		// Its end needs no look: watchDeadlines tells it.

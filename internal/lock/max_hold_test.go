@@ -1,0 +1,50 @@
+package lock
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/simulation/world"
+)
+
+// TestMaxHoldIsNotPutOff: whatever a holder does before a third of its lease is over, and however often, a renewed lock ends at max-hold.
+func TestMaxHoldIsNotPutOff(t *testing.T) {
+	const most = 5 * time.Minute
+	ctx := context.Background()
+	for name, c := range map[string]struct {
+		owner string
+		does  func(c *Client) error
+	}{
+		"enters": {does: func(c *Client) error {
+			if _, err := c.Lock(ctx, Request{Key: "k"}); err != nil {
+				return err
+			}
+			_, err := c.Unlock(ctx, UnlockRequest{Key: "k"})
+			return err
+		}},
+		"renews":           {does: func(c *Client) error { return c.Renew(ctx, RenewRequest{Key: "k"}) }},
+		"owner again":      {"me", func(c *Client) error { _, err := c.Lock(ctx, Request{Key: "k", Owner: "me"}); return err }},
+		"owner renews":     {"me", func(c *Client) error { return c.Renew(ctx, RenewRequest{Key: "k", Owner: "me"}) }},
+		"has it looked at": {does: func(c *Client) error { return c.NotHeld(ctx, HoldRequest{Key: "k"}) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *world.World) {
+				m := bubbleEngine(t, w, w.NewNode(bubbleAddr), "one", Options{MaxHold: most})
+				a, lost := client(m)
+				taken := time.Now()
+				mustLock(t, a, Request{Key: "k", Owner: c.owner})
+				for next := taken.Add(9 * time.Second); next.Before(taken.Add(most)); next = next.Add(9 * time.Second) {
+					time.Sleep(time.Until(next))
+					if err := c.does(a); err != nil && !isCode(err, "NOTHELD") || lost.reasons() != "" {
+						t.Fatalf("after %v: %v %v", time.Since(taken), err, lost.reasons())
+					}
+				}
+				eventually(t, time.Until(taken.Add(most+time.Second)), "lost", func() bool { return lost.reasons() == "k:max-hold " })
+				if held := time.Since(taken); held < most {
+					t.Errorf("lost after %v", held)
+				}
+			})
+		})
+	}
+}
