@@ -37,7 +37,7 @@ func (p *Pipe) run() {
 		if p.ctx.Err() != nil {
 			return
 		}
-		if re := Refused(err); re == nil || !re.ofUser() {
+		if re := Refused(err); re == nil || !re.ofUser() || p.id.serves(p.node.target) {
 			telemetry.PipeFailures.Add(1)
 		}
 		if served {
@@ -109,11 +109,18 @@ func (p *Pipe) runLink() (served bool, err error) {
 	}
 	since := time.Now()
 	err = l.serve()
-	if p.ctx.Err() == nil {
-		p.node.contact.lost.Store(new(time.Now()))
-	}
+	p.noteLoss(err)
 	p.link.Store(nil)
 	return l.replied.Load() || time.Since(since) > useful, err
+}
+
+// noteLoss notes that Redis was there until now, unless the connection was ended here. A cluster's nodes need no patience: what is for one that
+// is away is soon for another.
+func (p *Pipe) noteLoss(err error) {
+	here := p.ctx.Err() != nil || Ended(err) || errors.Is(err, errRenewed) || errors.Is(err, errPasswordAsked)
+	if !here && p.node.target.NodeID == "" {
+		p.node.contact.lost.Store(new(time.Now()))
+	}
 }
 
 // rest waits between two attempts: for the back-off, which ends early when Redis has moved since the attempt began, and after a
@@ -141,6 +148,9 @@ func (p *Pipe) rest(delay time.Duration, cause error, moved <-chan struct{}) boo
 	default:
 	}
 	p.move(resting, cause)
+	if p.node.forgetIdle(p) { // its last user has left since
+		return false
+	}
 	select {
 	case <-p.demand:
 		return true

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"testing"
@@ -159,5 +160,28 @@ func TestRefusedAgainAndAgain(t *testing.T) {
 	}
 	if n := made() - before; n > 50 {
 		t.Errorf("%d connections for %d tries within a second", n, tries)
+	}
+}
+
+// Only a connection that Redis, or the way there, has ended is lost; and nobody is patient with a node of a cluster, since another one may have its slots.
+func TestWhatIsALoss(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		err    error
+		nodeID string
+		want   bool
+	}{
+		"the end of the stream": {err: io.EOF, want: true},
+		"the password changed":  {err: errPasswordAsked},
+		"rights changed":        {err: errRenewed},
+		"its client has left":   {err: ErrLeft},
+		"a node of a cluster":   {err: io.EOF, nodeID: "id"},
+	} {
+		n := newNode(t, Target{Network: "tcp", Addr: "127.0.0.1:1", NodeID: c.nodeID}, NodeOptions{})
+		p := newPipe(n, Identity{}, false)
+		if p.noteLoss(c.err); n.contact.lately() != c.want {
+			t.Errorf("%s: %v", name, !c.want)
+		}
+		p.stop()
 	}
 }

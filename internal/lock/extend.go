@@ -54,10 +54,10 @@ func (c *Client) renew(ctx context.Context, r RenewRequest) error {
 	}
 	e := c.newExtension(h, r)
 	done, err := m.store.Extend(ctx, e.Extension)
-	e.note(done, err)
+	ends := e.note(done, err)
 	switch {
 	case err != nil:
-		return e.failed(err)
+		return e.failed(err, ends)
 	case done.Code != 1:
 		_, err := c.unlocked(h, r.Key, done.Code, done.Count)
 		if err == nil {
@@ -109,8 +109,9 @@ func (e *extension) mayEnd(at time.Time) {
 	hs.expect(e.h)
 }
 
-// note notes what has changed, whatever else came of it. A hold that may have been shortened is believed in for that long.
-func (e *extension) note(done lockstore.Extended, err error) {
+// note notes what has changed, whatever else came of it. A hold that may have been shortened is believed in for that long:
+// ends is when it is told lost, if no renewal comes before.
+func (e *extension) note(done lockstore.Extended, err error) (ends time.Time) {
 	hs, h := e.c.m.holds, e.h
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
@@ -120,18 +121,27 @@ func (e *extension) note(done lockstore.Extended, err error) {
 	if sure := h.sure(); sure.Before(h.deadline) && (err != nil || h.count == 0) {
 		if h.deadline = sure; h.count > 0 {
 			hs.plan(h, time.Now())
+			if !h.watched && !h.explicit {
+				ends = sure
+			}
 		}
 	}
 	h.mayEnd = time.Time{}
+	return ends
 }
 
-// failed is what a RENEW is answered that failed. A hold that was told lost meanwhile is given back: Redis may have it for longer.
-func (e *extension) failed(err error) error {
+// failed is what a RENEW is answered that failed. A hold that was told lost meanwhile, or will be because it was shortened if the RENEW was
+// done, is given back then: Redis may have it for longer.
+func (e *extension) failed(err error, ends time.Time) error {
 	if lockstore.Unknown(err) {
 		err = outcomeUnknown("RENEW", err)
 	}
-	if e.Count > 0 && !e.c.m.holds.held(e.h.id) {
-		e.c.m.giveBacks.surrenderLater(e.h)
+	switch g := e.c.m.giveBacks; {
+	case e.Count == 0:
+	case !e.c.m.holds.held(e.h.id):
+		g.surrenderLater(e.h)
+	case !ends.IsZero():
+		g.releaseLater([]*hold{e.h}, time.Until(ends)+time.Second, g.enterAndSurrender)
 	}
 	return e.c.orLost(e.h, err)
 }

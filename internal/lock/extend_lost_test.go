@@ -208,3 +208,60 @@ func TestRenewToLessThatWasSwallowed(t *testing.T) {
 		}
 	})
 }
+
+// A lease that only Redis could shorten, and that it has not shortened, is told lost at the end of the shorter one, and given back then: nobody
+// waits for the rest of the longer one.
+func TestRenewToLessLeavesNoLock(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		m, n := bubbleEngine(t, w, s, "one", Options{}), bubbleEngine(t, w, s, "two", Options{})
+		link := w.Proxy("one").Link(s.Addr())
+		a, lost := client(m)
+		b, _ := client(n)
+		mustLock(t, a, Request{Key: "k", Lease: 600_000})
+		link.Swallow(world.Requests)
+		time.AfterFunc(10*time.Second, func() {
+			link.Cut()
+			link.Heal()
+		})
+		began := time.Now()
+		if err := a.Renew(context.Background(), RenewRequest{Key: "k", Lease: 20_000}); err == nil {
+			t.Fatal("the request was swallowed, and answered")
+		}
+		got := locking(b, Request{Key: "k", Blocks: true})
+		eventually(t, 30*time.Second, "told", func() bool { return lost.reasons() == "k:expired " })
+		granted(t, got, "the next one")
+		if took := time.Since(began); took < 19*time.Second || took > 30*time.Second {
+			t.Errorf("it has it after %v", took)
+		}
+	})
+}
+
+// A RENEW that no node of a quorum was sent changes nothing.
+func TestQuorumRenewToLessThatWasNotSent(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world.World) {
+		ns := bubbleNodes(w, 3)
+		m := ns.engine(t, "one", 0, Options{})
+		a, lost := client(m)
+		mustLock(t, a, Request{Key: "k"})
+		id, _ := a.id(Plain, 0, "k", "")
+		was := deadlineOf(m, id)
+		for i := range ns.servers {
+			ns.link("one", i).Cut()
+		}
+		time.Sleep(time.Second) // by then it is known
+		began := time.Now()
+		wantCode(t, a.Renew(context.Background(), RenewRequest{Key: "k", Lease: 2000}), "NOQUORUM")
+		t.Logf("answered after %v", time.Since(began))
+		if is := deadlineOf(m, id); is != was {
+			t.Errorf("it is believed in until %v, not %v", is, was)
+		}
+		for i := range ns.servers {
+			ns.link("one", i).Heal()
+		}
+		time.Sleep(time.Minute)
+		if got := lost.reasons(); got != "" || ns.holding(t, "k") != 3 {
+			t.Errorf("told %q, %d nodes have it", got, ns.holding(t, "k"))
+		}
+	})
+}

@@ -42,7 +42,7 @@ func (s *Session) countFor(to *share.User) {
 }
 
 // spared are the commands answered here that are not refused to a user who is over the share: what gives locks back or keeps them, what says
-// who the client is and what its next commands mean, and, of a whole name, what operators ask.
+// who the client is and what its next commands mean, what a client in cluster mode asks before anything else, and what operators ask.
 var spared = []string{
 	"unlock", "multiunlock", "renew",
 	"auth", "hello", "select", "reset", "quit", "post", "host:", "readonly", "readwrite", "asking", "lockproxy",
@@ -51,7 +51,7 @@ var spared = []string{
 
 // isSpared says whether a command answered here is never refused for a share.
 func isSpared(c *commandtable.Command) bool {
-	return slices.Contains(spared, c.Name) || strings.HasPrefix(c.Name, "lockproxy|")
+	return slices.Contains(spared, c.Name) || strings.HasPrefix(c.Name, "lockproxy|") || strings.HasPrefix(c.Name, "cluster")
 }
 
 // withinShare is c, or in place of one too many in this second what refuses it. What others depend on that come behind it, as on MULTI

@@ -127,7 +127,11 @@ func (q *store) Extend(_ context.Context, e lockstore.Extension) (lockstore.Exte
 		done.Code, done.Count = -1, slices.Max(append(t.Column(-1, 1), 0))
 		return done, nil
 	}
-	q.host.Sleep(context.Background(), time.Until(until)+node.ClockTolerance) // by then what was sent is done, or never will be
+	if len(all) == len(q.all) && !slices.ContainsFunc(all, func(r result) bool { return r.code() == 1 || lockstore.Unknown(r.err) }) {
+		e.MayEnd(time.Time{}) // no node has done it
+	} else {
+		q.host.Sleep(context.Background(), time.Until(until)+node.ClockTolerance) // by then what was sent is done, or never will be
+	}
 	return done, q.trouble(all, len(t.Said), "the lease is not lengthened")
 }
 
