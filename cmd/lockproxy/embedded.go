@@ -12,10 +12,8 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-const (
-	clockTick = 10 * time.Millisecond // precision of expiry in the embedded store
-	clockRest = 9                     // times as long as a tick takes until the next, at least
-)
+// clockRest is how many times as long as a tick of the embedded store's clock takes the clock rests until the next.
+const clockRest = 9
 
 // embedded is a Redis-like store in this process, for trying lockproxy out.
 type embedded struct {
@@ -55,7 +53,8 @@ func (e *embedded) before(p *server.Peer, cmd string, _ ...string) bool {
 }
 
 // moveClock lets the time pass in the store that has passed. The store looks at all keys for it, and nobody else is served
-// meanwhile: with many keys it is done less often. While a script has the store, its own commands come here, too: for them the time
+// meanwhile: with many keys it is done less often. What has passed counts for all keys, also for one that was set since the last tick:
+// it ends early by up to the clock's rest, some 10 µs with ten keys and 20 ms with ten thousand. While a script has the store, its own commands come here, too: for them the time
 // stands still, as it does in Redis. Whoever else finds the store taken is behind a command that has moved the clock.
 func (e *embedded) moveClock() {
 	if !e.redis.TryLock() {
@@ -70,11 +69,8 @@ func (e *embedded) moveClock() {
 	}
 	e.redis.FastForward(now.Sub(e.last))
 	e.last = now
-	e.next.Store(int64(now.Sub(e.began) + rest(time.Since(now))))
+	e.next.Store(int64(now.Sub(e.began) + clockRest*time.Since(now)))
 }
-
-// rest is the time from a tick that took so long to the next.
-func rest(took time.Duration) time.Duration { return max(clockTick, clockRest*took) }
 
 func (e *embedded) url() (upstream.URL, error) { return upstream.ParseURL("redis://" + e.redis.Addr()) }
 
