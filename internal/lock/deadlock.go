@@ -34,15 +34,16 @@ func (m *Manager) deadlock(ctx context.Context, w *waiter) error {
 		return nil
 	}
 	for _, id := range circle {
-		if err := m.watchdog.lookAgain(ctx, id, false); err != nil {
-			return err
+		if m.watchdog.lookAgain(ctx, id, false) != nil {
+			return nil // its client has gone: the wait ends with that, and with the offer that may be on its way
 		}
 	}
 	m.lines.mu.Lock()
 	defer m.lines.mu.Unlock()
-	if circle = m.lines.circle(w); circle == nil {
+	if circle = m.lines.circle(w); circle == nil || w.claimed { // the offer is to be taken first
 		return nil
 	}
+	w.parked = false
 	w.c.waits = nil // two that close a circle at the same time are not both told: one of them is enough
 	return neverEnds(circle)
 }
