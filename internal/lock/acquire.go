@@ -154,13 +154,10 @@ func (a *acquire) conclude(ctx context.Context, ans lockstore.Acquired) (Grant, 
 		}
 		return Grant{}, ErrNotAcquired
 	}
-	if lost, yes := a.register(ans); yes {
+	g, lost, yes := a.register(ans)
+	if yes {
 		m.giveBacks.surrenderLater(a.h)
 		return Grant{}, lost.error(a.r.Key)
-	}
-	g := Grant{Token: ans.Token, entered: ans.Count > 1 || ans.Raised == 0, again: ans.Raised == 0, nth: a.h.adopted, first: a.Count == 0}
-	if a.h.explicit {
-		g.attempt = ans.Attempt
 	}
 	return g, nil
 }
@@ -180,13 +177,13 @@ func (hs *holds) disbelieve(h *hold) {
 }
 
 // register notes a grant. What was to be entered again, and was told lost while the request was under way, stays lost.
-func (a *acquire) register(ans lockstore.Acquired) (lost lossRecord, yes bool) {
+func (a *acquire) register(ans lockstore.Acquired) (g Grant, lost lossRecord, yes bool) {
 	m, h := a.c.m, a.h
 	m.holds.mu.Lock()
 	defer m.holds.mu.Unlock()
 	if lost, yes = a.c.lossOf(h.id); yes && a.Count > 0 && !h.explicit {
 		h.lease = max(h.lease, lockstore.Milliseconds(ans.TTL)) // so long may Redis have it now
-		return lost, true
+		return Grant{}, lost, true
 	}
 	if !h.explicit && ans.Raised == 1 && h.count > 0 && ans.Count <= h.count {
 		m.holds.lose(h, h.whyGone()) // what was to be entered again had gone: this is a first hold
@@ -198,11 +195,16 @@ func (a *acquire) register(ans lockstore.Acquired) (lost lossRecord, yes bool) {
 	if h.count == 0 || h.attempt == "" {
 		h.attempt = ans.Attempt
 	}
+	g = Grant{Token: ans.Token, entered: ans.Count > 1 || ans.Raised == 0, again: ans.Raised == 0, first: a.Count == 0, before: h.client}
+	if h.explicit {
+		g.attempt = ans.Attempt
+	}
 	m.holds.begin(h, a.c, ans.Count)
+	g.nth = h.nth
 	h.deadline = lockstore.Later(h.deadline, until(ans))
 	h.replicas = max(h.replicas, a.r.Replicas)
 	if a.r.Lease == 0 {
-		h.watched, h.lease, h.registration = true, m.opts.Watchdog, a.Registration
+		h.watched, h.watchedFor, h.lease, h.registration = true, h.nth, m.opts.Watchdog, a.Registration
 	} else if !h.watched {
 		h.lease = lockstore.Milliseconds(a.r.Lease)
 		if ans.Raised == 1 { // else it is another LOCK's
@@ -212,7 +214,7 @@ func (a *acquire) register(ans lockstore.Acquired) (lost lossRecord, yes bool) {
 	m.holds.planNext(h, ans.Sent)
 	a.c.forgetLoss(h.id)
 	m.done.remove(h.id)
-	return lost, false
+	return g, lost, false
 }
 
 // until is when a grant ends that nobody renews.

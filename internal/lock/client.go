@@ -44,6 +44,7 @@ type Client struct {
 	finished ownUnlocks // what it has given back in a named owner's name
 
 	holds map[*hold]struct{} // guarded by holds.mu
+	over  bool               // guarded by holds.mu: it has closed
 	waits *waiter            // guarded by lines.mu: what it stands in line for; nil: nothing
 }
 
@@ -159,6 +160,7 @@ func (c *Client) take(last bool) (implicit []*hold) {
 func (hs *holds) ending(c *Client, last bool) (implicit []*hold, left int) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
+	c.over = c.over || last
 	for h := range c.holds {
 		switch {
 		case !h.explicit:

@@ -23,56 +23,65 @@ func (c *Client) Renew(ctx context.Context, r RenewRequest) error {
 	began := time.Now()
 	ctx, span := telemetry.Span(ctx, "RENEW")
 	defer span.End()
-	err := c.renew(ctx, r)
+	_, err := c.renew(ctx, r, nil)
 	telemetry.VerbDone(ctx, "renew", outcomeWord(err), time.Since(began))
 	return err
 }
 
-func (c *Client) renew(ctx context.Context, r RenewRequest) error {
+// renew is Renew. choose, if there is one, says the lease when nobody else works on the hold; 0 leaves it alone, and is answered 0. nth is the
+// number of what was done.
+func (c *Client) renew(ctx context.Context, r RenewRequest, choose func(*hold) int64) (nth int64, err error) {
 	m := c.m
 	if err := m.nameable(r.Key); err != nil {
-		return err
+		return 0, err
 	}
 	id, explicit := c.id(r.Side, r.DB, r.Key, r.Owner)
-	id, err := c.resolveSide(ctx, id, explicit)
+	id, err = c.resolveSide(ctx, id, explicit)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	h, err := m.holds.enter(ctx, id, explicit)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer m.holds.leave(h)
 	if lost, ok := c.lossOf(id); ok && !explicit {
-		return lost.error(r.Key) // Redis may have it for a moment longer: what was reported lost stays lost
+		return 0, lost.error(r.Key) // Redis may have it for a moment longer: what was reported lost stays lost
+	}
+	if choose != nil {
+		if r.Lease = choose(h); r.Lease == 0 {
+			return 0, nil
+		}
 	}
 	if err := m.store.Rules().Limit(r.Lease, 0); err != nil {
-		return err
+		return 0, err
 	}
 	if r.Lease > 0 && !m.sitOut(ctx, h) {
-		return ctx.Err()
+		return 0, ctx.Err()
 	}
 	e := c.newExtension(h, r)
 	done, err := m.store.Extend(ctx, e.Extension)
 	ends := e.note(done, err)
 	switch {
 	case err != nil:
-		return e.failed(err, ends)
+		return 0, e.failed(err, ends)
 	case done.Code != 1:
 		_, err := c.unlocked(h, r.Key, done.Code, done.Count)
 		if err == nil {
 			err = notHeld(r.Key, c.named.Load() && !explicit)
 		}
-		return err
+		return 0, err
 	}
-	return e.conclude(done)
+	err = e.conclude(done)
+	return e.nth, err
 }
 
 // extension is one RENEW under way: a step, and what the engine knows of it. Its hold is busy meanwhile.
 type extension struct {
 	lockstore.Extension
-	c *Client
-	h *hold
+	c   *Client
+	h   *hold
+	nth int64 // hold.nth, by this
 }
 
 func (c *Client) newExtension(h *hold, r RenewRequest) *extension {
@@ -168,6 +177,9 @@ func (e *extension) register(done lockstore.Extended) (lost lossRecord, told boo
 		return lost, true
 	}
 	m.holds.begin(h, c, done.Count)
+	if e.nth = h.nth; e.Watched {
+		h.watchedFor = h.nth
+	}
 	h.watched, h.deadline, h.registration = e.Watched, done.Sent.Add(lockstore.Milliseconds(done.TTL)), e.Registration
 	h.lease = lockstore.Milliseconds(e.Lease)
 	m.holds.planNext(h, done.Sent)

@@ -3,6 +3,7 @@ package lock
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -167,4 +168,93 @@ func (g *giveBacks) enterAndSurrender(was *hold) {
 	if _, _, err := rel.complete(); err != nil {
 		g.log.Warn("cannot give back a lock that was told lost, it runs out", "key", h.id.Key, "owner", h.id.Owner, "error", err)
 	}
+}
+
+// giveBack releases what was taken, at each node the last one first. When that takes too long it goes on alone. It does not end
+// with the client, who never heard of these locks.
+func (b *multiLock) giveBack() {
+	work := func() struct{} {
+		atEachNode(b.c.m.store, b.taken, func(t *taking) string { return t.id.Key }, func(there []*taking) {
+			for _, t := range slices.Backward(there) {
+				b.retract(t)
+				b.handBack(t)
+			}
+		})
+		return struct{}{}
+	}
+	if len(b.taken) > 0 {
+		patiently(context.Background(), b.c.m.life, work, func(struct{}) {})
+	}
+}
+
+// retract takes back what one taking added.
+func (b *multiLock) retract(t *taking) {
+	m := b.c.m
+	if t.grant.again && t.grant.attempt == "" {
+		b.restore(t)
+		return
+	}
+	h, err := m.holds.enter(context.Background(), t.id, b.r.Owner != "")
+	if err != nil {
+		return
+	}
+	m.holds.mu.Lock()
+	ours := h.count > 0 && (!h.explicit || h.nth == t.grant.nth || m.store.Rules().Votes) // there it is taken back under its own name
+	// The owner was given it by another LOCK, too, before or since, or has renewed it: that one's hold stays, whatever the nodes say of this one.
+	keeps := t.grant.attempt != "" && (!t.grant.first || h.nth != t.grant.nth)
+	m.holds.mu.Unlock()
+	if !ours {
+		m.holds.leave(h)
+		b.restore(t)
+		return
+	}
+	rel := m.giveBacks.newRelease(h, b.c, false)
+	rel.Attempt, rel.keeps = t.grant.attempt, keeps
+	rel.Alone = h.explicit && !m.store.Rules().Votes
+	code, left, err := rel.complete()
+	if code == 0 && err == nil && rel.Attempt != "" && !keeps && !t.grant.again {
+		code = 1 // what others count on is another proxy's, or was left behind
+	}
+	switch {
+	case err == nil:
+		if _, err = b.c.unlocked(h, t.id.Key, code, left); err == nil {
+			m.done.remove(t.id) // nobody heard of it
+		}
+	case !keeps || !t.until.IsZero():
+		m.log.Warn("cannot give back a lock of a MULTILOCK that failed, it runs out", "key", t.id.Key, "owner", t.id.Owner, "error", err)
+		m.holds.mu.Lock()
+		m.holds.runOut(h)
+		m.holds.mu.Unlock()
+	}
+	m.holds.leave(h)
+	if left > 0 {
+		b.restore(t)
+	}
+}
+
+// restore has a hold end by itself again that was taken for as long as the MULTILOCK goes on.
+func (b *multiLock) restore(t *taking) {
+	if t.watchedBefore() {
+		return
+	}
+	if _, err := b.relet(context.Background(), t, 0); err != nil {
+		b.c.m.log.Warn("cannot set the lease a lock had before a MULTILOCK that failed", "key", t.id.Key, "owner", t.id.Owner, "error", err)
+	}
+}
+
+// handBack has the connection keep a hold again that did before, if that is still there. If this one has closed meanwhile, which ended the renewals,
+// they go on.
+func (b *multiLock) handBack(t *taking) {
+	hs, before := b.c.m.holds, t.grant.before
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	h := hs.byID[t.id]
+	if before == nil || before.over || h == nil || h.count == 0 || h.nth != t.grant.nth {
+		return
+	}
+	if h.client == nil && t.watchedBefore() {
+		h.watched = true
+		hs.plan(h, time.Now())
+	}
+	hs.adopt(h, before)
 }

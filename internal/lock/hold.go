@@ -36,7 +36,7 @@ type hold struct {
 // holder is whose hold it is.
 type holder struct {
 	client     *Client   // the connection that last named this owner for this key; nil when it has gone
-	adopted    int64     // how often another connection has become that one
+	nth        int64     // the number of the LOCK or RENEW that named this owner last, which no other has
 	renewUntil time.Time // client has gone: no renewals from then on
 	doubt      bool      // never release: an earlier effect of the holder may still happen
 }
@@ -45,6 +45,7 @@ type holder struct {
 type leased struct {
 	registration string // of a named owner, as far as it is known here
 	watched      bool
+	watchedFor   int64         // the number of the LOCK or RENEW that last asked for the renewals
 	lease        time.Duration // of the renewals when watched, else as taken
 	replicas     int64
 	grantedAt    time.Time
@@ -87,9 +88,10 @@ type holds struct {
 	lossLog *lossLog
 	lost    atomic.Int64 // counts losses
 
-	mu    sync.Mutex // guards all below, and what the holds and clients say it does
-	byID  map[lockstore.ID]*hold
-	byKey map[lockstore.LineKey]map[*hold]struct{} // those that are live
+	mu     sync.Mutex // guards all below, and what the holds and clients say it does
+	byID   map[lockstore.ID]*hold
+	byKey  map[lockstore.LineKey]map[*hold]struct{} // those that are live
+	grants int64                                    // numbers what makes holds live, or brings them up to date
 	timetable
 }
 
@@ -209,11 +211,16 @@ func (hs *holds) begin(h *hold, c *Client, count int64) {
 		telemetry.LocksHeld.Add(1)
 	}
 	h.count = count
+	hs.grants++
+	h.nth = hs.grants
 	hs.adopt(h, c)
 }
 
-// adopt makes c the connection whose life keeps the hold watched. mu is held.
+// adopt makes c the connection whose life keeps the hold watched; none, if that has closed. mu is held.
 func (hs *holds) adopt(h *hold, c *Client) {
+	if c != nil && c.over {
+		c = nil
+	}
 	if h.client == c {
 		return
 	}
@@ -225,7 +232,6 @@ func (hs *holds) adopt(h *hold, c *Client) {
 	if c == nil {
 		return
 	}
-	h.adopted++
 	if c.holds == nil {
 		c.holds = map[*hold]struct{}{}
 	}

@@ -39,11 +39,12 @@ type Request struct {
 // Grant is a lock taken. Token is the fencing token, 0 without Request.Fence.
 type Grant struct {
 	Token   int64
-	entered bool   // the owner held it before
-	again   bool   // and, with a name, got no second count
-	nth     int64  // hold.adopted, by this grant
-	first   bool   // this proxy knew of no hold of the owner's before
-	attempt string // of a named owner on a quorum: what the grant is taken back by
+	entered bool    // the owner held it before
+	again   bool    // and, with a name, got no second count
+	nth     int64   // hold.nth, by this grant
+	first   bool    // this proxy knew of no hold of the owner's before
+	before  *Client // whose life kept the hold watched until then
+	attempt string  // of a named owner on a quorum: what the grant is taken back by
 }
 
 // Lock takes a lock for the connection, or enters it once more, or for the owner that r names, which may have it already.

@@ -22,12 +22,13 @@ import (
 //
 // While later locks are waited for the earlier ones are watched, whatever r.Lease says: none of them ends meanwhile, a lease of
 // r.Lease begins for all of them together when the last one is there, and a proxy that dies in between leaves what a watched
-// lock leaves. A hold that the owner had before is never shortened, and is watched after this if it was before, or, without
-// r.Lease, from now on, as Lock has it.
+// lock leaves. A hold that the owner had before, or that another connection has asked for or renewed meanwhile, is never shortened, and is
+// watched after this if it was before, or, without r.Lease, from now on, as Lock has it.
 //
 // When a lock is refused, lost meanwhile (LOCKLOST), or r.Lease is over before all of it is known (ErrNotAcquired), those that
 // were taken are given back, at each node in reverse order; so they are when ctx ends. A hold the owner had before is left as it was:
-// with its count, and with the end it would have had. Errors are Lock's, and LOCKLOST.
+// with its count, the end it would have had, and the connection that kept it; one that another connection has asked for or renewed
+// meanwhile stays as that has it. Errors are Lock's, and LOCKLOST.
 func (c *Client) MultiLock(ctx context.Context, keys []string, r Request) ([]Grant, error) {
 	began := time.Now()
 	ctx, span := telemetry.Span(ctx, "MULTILOCK")
@@ -51,12 +52,13 @@ type multiLock struct {
 	c     *Client
 	r     Request
 	began time.Time
-	taken []taking
+	taken []*taking
 }
 
 type taking struct {
 	id    lockstore.ID
 	grant Grant
+	at    time.Time
 	until time.Time // when the hold that the owner had before would end; zero: it had none, or a watched one
 }
 
@@ -122,13 +124,14 @@ func (b *multiLock) take(ctx context.Context, key string, watched bool) error {
 		one.Blocks = one.Block > 0 // 0 would be for ever
 	}
 	id, _ := b.c.id(b.r.Kind, b.r.DB, key, b.r.Owner)
+	began := time.Now()
 	until, had := b.endOf(id)
 	g, err := b.c.Lock(ctx, one)
 	if err == nil {
 		if b.c.m.store.Rules().Votes && !had {
 			g.entered, g.again = false, false // what some nodes had of it was left behind while it was waited for
 		}
-		b.taken = append(b.taken, taking{id, g, until})
+		b.taken = append(b.taken, &taking{id, g, began, until})
 	}
 	return err
 }
@@ -157,35 +160,84 @@ func (b *multiLock) endOf(id lockstore.ID) (end time.Time, had bool) {
 }
 
 // settle gives a taken lock the lease asked for, and has Redis say that it is still there.
-func (b *multiLock) settle(ctx context.Context, t taking) error {
-	lease := lockstore.Milliseconds(b.r.Lease)
+func (b *multiLock) settle(ctx context.Context, t *taking) error {
+	lease, done := lockstore.Milliseconds(b.r.Lease), false
 	var err error
-	switch {
-	case lease > 0 && !t.until.IsZero():
-		err = b.relet(ctx, t, b.r.Lease)
-	case lease > 0 && !t.grant.entered:
-		err = b.renew(ctx, t, b.r.Lease)
-	default: // watched before, here or elsewhere
-		return b.confirm(ctx, t, lease)
+	if lease > 0 && !t.watchedBefore() {
+		done, err = b.relet(ctx, t, b.r.Lease)
 	}
-	if err != nil || b.r.Replicas == 0 {
-		return err
+	if err == nil && (!done || b.r.Replicas > 0) { // RENEW does not wait for replicas
+		err = b.confirm(ctx, t, lease)
 	}
-	return b.confirm(ctx, t, lease) // RENEW does not wait for replicas
+	if b.r.Owner != "" && isCode(err, "NOTHELD") {
+		return b.again(ctx, t)
+	}
+	return err
 }
 
-func (b *multiLock) renew(ctx context.Context, t taking, lease int64) error {
-	return b.c.renew(ctx, RenewRequest{DB: t.id.DB, Key: t.id.Key, Owner: b.r.Owner, Lease: lease})
+// again says LOCK again where the owner may have the lock through another proxy by now: there the longer lease counts.
+func (b *multiLock) again(ctx context.Context, t *taking) error {
+	one := b.r
+	one.Key, one.Blocks, one.Fence = t.id.Key, false, false
+	g, _, err := b.c.try(ctx, one, nil)
+	if err == nil {
+		g.Token = t.grant.Token
+		t.grant, t.until = g, time.Time{}
+	}
+	if err == nil && !g.again || errors.Is(err, ErrNotAcquired) {
+		return b.missing(t) // it was free meanwhile
+	}
+	return err
 }
 
-// relet makes a hold that was not watched before end by itself again: when it would have, but not sooner than in atLeast ms.
-func (b *multiLock) relet(ctx context.Context, t taking, atLeast int64) error {
-	return b.renew(ctx, t, max(time.Until(t.until).Milliseconds(), atLeast))
+// watchedBefore says whether the owner had the hold before, and it was renewed, here or elsewhere.
+func (t *taking) watchedBefore() bool { return t.grant.entered && t.until.IsZero() }
+
+// relet has a hold end by itself again that nobody renews but this MULTILOCK: when it would have, but not sooner than in atLeast ms, nor than
+// anybody was told who has named the owner since. done is false when it is left alone: one of those has decided about its end, or it has gone.
+func (b *multiLock) relet(ctx context.Context, t *taking, atLeast int64) (done bool, err error) {
+	elsewhere := b.r.Owner != "" && time.Since(t.at) > round // there was time to name its owner through another proxy
+	if elsewhere {
+		if err := b.c.m.watchdog.lookAgain(ctx, t.id, true); err != nil {
+			return false, err
+		}
+	}
+	nth, err := b.c.renew(ctx, RenewRequest{DB: t.id.DB, Key: t.id.Key, Owner: b.r.Owner}, func(h *hold) int64 {
+		end, ours := t.end(b.c.m, h, elsewhere)
+		if !ours || end.IsZero() && atLeast == 0 {
+			return 0
+		}
+		return max(time.Until(end).Milliseconds(), atLeast, 1)
+	})
+	if nth != 0 {
+		t.grant.nth = nth
+	}
+	return nth != 0, err
+}
+
+// end is when the hold of a taken lock ends if nobody renews it any more; zero: nobody has to do with that. ours is false when somebody else has
+// decided about that. The hold is busy.
+func (t *taking) end(m *Manager, h *hold, elsewhere bool) (end time.Time, ours bool) {
+	m.holds.mu.Lock()
+	named, deadline, end := h.nth != t.grant.nth, h.deadline, t.until
+	ours = h.count > 0 && (!named || h.watched && h.watchedFor == t.grant.nth)
+	m.holds.mu.Unlock()
+	if named {
+		end = lockstore.Later(end, deadline)
+	}
+	if !ours || !elsewhere {
+		return end, ours
+	}
+	s, err := m.store.Look(t.id, true, 0, time.Now())
+	if seen := s.At.Add(lockstore.Milliseconds(s.TTL)); err == nil && s.Count > 0 && seen.After(deadline.Add(expirySlack)) {
+		end = lockstore.Later(end, seen) // a LOCK has lengthened it
+	}
+	return end, true
 }
 
 // confirm lengthens a taken lock to at least lease and looks whether it is still there. Where Redis cannot be asked our own
 // deadline goes on to count, unless replicas are to have it.
-func (b *multiLock) confirm(ctx context.Context, t taking, lease time.Duration) error {
+func (b *multiLock) confirm(ctx context.Context, t *taking, lease time.Duration) error {
 	m, asked := b.c.m, time.Now()
 	if err := m.watchdog.extendLease(ctx, t.id, b.r.Owner != "", lease); err != nil {
 		return err
@@ -203,7 +255,7 @@ func (b *multiLock) confirm(ctx context.Context, t taking, lease time.Duration) 
 }
 
 // missing is what became of a taken lock that is no longer there.
-func (b *multiLock) missing(t taking) error {
+func (b *multiLock) missing(t *taking) error {
 	if lost, ok := b.c.lossOf(t.id); ok {
 		return lost.error(t.id.Key)
 	}
@@ -225,74 +277,6 @@ func (b *multiLock) sure() error {
 		}
 	}
 	return nil
-}
-
-// giveBack releases what was taken, at each node the last one first. When that takes too long it goes on alone. It does not end
-// with the client, who never heard of these locks.
-func (b *multiLock) giveBack() {
-	work := func() struct{} {
-		atEachNode(b.c.m.store, b.taken, func(t taking) string { return t.id.Key }, func(there []taking) {
-			for _, t := range slices.Backward(there) {
-				b.retract(t)
-			}
-		})
-		return struct{}{}
-	}
-	if len(b.taken) > 0 {
-		patiently(context.Background(), b.c.m.life, work, func(struct{}) {})
-	}
-}
-
-// retract takes back what one taking added.
-func (b *multiLock) retract(t taking) {
-	m := b.c.m
-	if t.grant.again && t.grant.attempt == "" {
-		if !t.until.IsZero() {
-			b.restore(t)
-		}
-		return
-	}
-	h, err := m.holds.enter(context.Background(), t.id, b.r.Owner != "")
-	if err != nil {
-		return
-	}
-	m.holds.mu.Lock()
-	ours := h.count > 0 && (!h.explicit || h.adopted == t.grant.nth || m.store.Rules().Votes) // there it is taken back under its own name
-	// The owner was given it by another LOCK, too, before or since: that one's hold stays, whatever the nodes say of this one.
-	keeps := t.grant.attempt != "" && (!t.grant.first || h.adopted != t.grant.nth)
-	m.holds.mu.Unlock()
-	if !ours {
-		m.holds.leave(h)
-		return
-	}
-	rel := m.giveBacks.newRelease(h, b.c, false)
-	rel.Attempt, rel.keeps = t.grant.attempt, keeps
-	rel.Alone = h.explicit && !m.store.Rules().Votes
-	code, left, err := rel.complete()
-	if code == 0 && err == nil && rel.Attempt != "" && !keeps && !t.grant.again {
-		code = 1 // what others count on is another proxy's, or was left behind
-	}
-	switch {
-	case err == nil:
-		if _, err = b.c.unlocked(h, t.id.Key, code, left); err == nil {
-			m.done.remove(t.id) // nobody heard of it
-		}
-	case !keeps || !t.until.IsZero():
-		m.log.Warn("cannot give back a lock of a MULTILOCK that failed, it runs out", "key", t.id.Key, "owner", t.id.Owner, "error", err)
-		m.holds.mu.Lock()
-		m.holds.runOut(h)
-		m.holds.mu.Unlock()
-	}
-	m.holds.leave(h)
-	if left > 0 && !t.until.IsZero() {
-		b.restore(t)
-	}
-}
-
-func (b *multiLock) restore(t taking) {
-	if err := b.relet(context.Background(), t, 1); err != nil {
-		b.c.m.log.Warn("cannot set the lease a lock had before a MULTILOCK that failed", "key", t.id.Key, "owner", t.id.Owner, "error", err)
-	}
 }
 
 // MultiUnlock gives back one hold at each of keys, at each node the last one in MultiLock's order first; a key named twice counts
