@@ -40,8 +40,9 @@ type Client struct {
 	named atomic.Bool
 	share share.Client
 
-	losses   ownLosses  // what it lost, until it is taken again
-	finished ownUnlocks // what it has given back in a named owner's name
+	losses      ownLosses  // what it lost, until it is taken again
+	namedLosses *ownNamed  // what named owners lost that had it through this connection
+	finished    ownUnlocks // what it has given back in a named owner's name
 
 	holds map[*hold]struct{} // guarded by holds.mu
 	over  bool               // guarded by holds.mu: it has closed

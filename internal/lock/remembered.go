@@ -15,9 +15,11 @@ import (
 // as it lives, a named owner's for as long as its lease was. What other clients lose makes nobody forget.
 
 const (
-	// lossesOfOne bounds what one connection has remembered, in bytes; lossOverhead is what a loss takes beside the lock's name.
-	lossesOfOne  = 16 << 20
-	lossOverhead = 160
+	// lossesOfOne bounds what one connection has remembered, in bytes, of its own losses and again of those in named owners' names;
+	// lossOverhead is what a loss takes beside the lock's name, namedOverhead that of a named owner beside both names.
+	lossesOfOne   = 16 << 20
+	lossOverhead  = 160
+	namedOverhead = 320
 	// lossKeptLeast and lossKeptMost are the shortest and the longest that a named owner's loss is remembered, whatever its lease was.
 	lossKeptLeast, lossKeptMost = time.Minute, time.Hour
 )
@@ -60,7 +62,8 @@ func (o *ownLosses) remove(id lockstore.ID) {
 	}
 }
 
-// namedLosses are the losses of named owners, each until its time is over.
+// namedLosses are the losses of named owners, each until its time is over, or until the connection that held the lock has lost too many
+// since.
 type namedLosses struct {
 	mu    sync.Mutex
 	known map[lockstore.ID]*namedLoss
@@ -72,7 +75,17 @@ type namedLoss struct {
 	id    lockstore.ID
 	until time.Time
 	place int
+	own   *ownNamed     // nil: the connection had gone
+	mine  *list.Element // there
 }
+
+// ownNamed are those that one connection held. namedLosses.mu guards it.
+type ownNamed struct {
+	all   list.List // of *namedLoss, the oldest first
+	bytes int
+}
+
+func (l *namedLoss) size() int { return len(l.id.Key) + len(l.id.Owner) + namedOverhead }
 
 func newNamedLosses() *namedLosses {
 	return &namedLosses{
@@ -81,16 +94,27 @@ func newNamedLosses() *namedLosses {
 	}
 }
 
-func (n *namedLosses) add(id lockstore.ID, l lossRecord, until time.Time) {
+// add notes what c held; nil: its connection had gone.
+func (n *namedLosses) add(id lockstore.ID, c *Client, l lossRecord, until time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	one := n.known[id]
-	if one == nil {
-		one = &namedLoss{id: id}
-		n.known[id] = one
+	if was := n.known[id]; was != nil {
+		n.drop(was)
 	}
-	one.lossRecord, one.until = l, until
+	one := &namedLoss{lossRecord: l, id: id, until: until}
+	n.known[id] = one
 	n.ends.Put(one)
+	if c == nil {
+		return
+	}
+	if c.namedLosses == nil {
+		c.namedLosses = &ownNamed{} // apart from the client, which is not to be kept for as long
+	}
+	one.own = c.namedLosses
+	one.mine = one.own.all.PushBack(one)
+	for one.own.bytes += one.size(); one.own.bytes > lossesOfOne; {
+		n.drop(one.own.all.Front().Value.(*namedLoss))
+	}
 }
 
 func (n *namedLosses) get(id lockstore.ID) (l lossRecord, ok bool) {
@@ -115,6 +139,10 @@ func (n *namedLosses) remove(id lockstore.ID) {
 func (n *namedLosses) drop(one *namedLoss) {
 	n.ends.Drop(one)
 	delete(n.known, one.id)
+	if one.own != nil {
+		one.own.all.Remove(one.mine)
+		one.own.bytes -= one.size()
+	}
 }
 
 // sweep forgets those whose time is over.
@@ -141,7 +169,7 @@ func (n *namedLosses) sweepSome(now time.Time) bool {
 func (hs *holds) rememberLoss(h *hold, l lossRecord) {
 	switch {
 	case h.explicit:
-		hs.named.add(h.id, l, l.at.Add(min(max(h.lease, hs.opts.Watchdog, lossKeptLeast), max(lossKeptMost, hs.opts.Watchdog))))
+		hs.named.add(h.id, h.client, l, l.at.Add(min(max(h.lease, hs.opts.Watchdog, lossKeptLeast), max(lossKeptMost, hs.opts.Watchdog))))
 	case h.client != nil:
 		h.client.losses.add(h.id, l)
 	}

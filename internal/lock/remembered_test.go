@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockstore"
+	"github.com/lockproxy/lockproxy/internal/simulation/world"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
@@ -78,7 +79,7 @@ func TestLossMemoryIsBounded(t *testing.T) {
 	}
 	named, now := newNamedLosses(), time.Now()
 	for i := range 1000 {
-		named.add(lockstore.ID{Key: fmt.Sprint(i)}, lossRecord{"gone", now}, now.Add(time.Duration(i)*time.Minute))
+		named.add(lockstore.ID{Key: fmt.Sprint(i)}, nil, lossRecord{"gone", now}, now.Add(time.Duration(i)*time.Minute))
 	}
 	if _, ok := named.get(lockstore.ID{Key: "0"}); ok {
 		t.Error("one is told whose time is over")
@@ -86,4 +87,43 @@ func TestLossMemoryIsBounded(t *testing.T) {
 	if named.sweep(now.Add(10 * time.Minute)); len(named.known) != 989 || named.ends.Len() != 989 {
 		t.Errorf("%d are kept of 989", len(named.known))
 	}
+}
+
+// TestNamedLossesOfOneAreBounded: a connection that loses locks of named owners again and again makes those forgotten that it lost first,
+// and nobody else's.
+func TestNamedLossesOfOneAreBounded(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		m := bubbleEngine(t, w, s, "one", Options{})
+		c, _ := client(m)
+		other, _ := client(m)
+		mustLock(t, c, Request{Key: "k", Owner: "me", Lease: 3600000})
+		s.Do(t, "DEL", "k")
+		_, err := c.Unlock(t.Context(), UnlockRequest{Key: "k", Owner: "me"})
+		wantCode(t, err, "LOCKLOST")
+		if id, _ := c.id(Plain, 0, "k", "me"); c.namedLosses == nil || c.namedLosses.bytes != (&namedLoss{id: id}).size() {
+			t.Error("what the connection lost is not counted as its own")
+		}
+		loseMany(other, 1, "other", "me")
+		const name = 4096
+		const n = lossesOfOne / name * 2
+		long := strings.Repeat("x", name)
+		loseMany(c, n, long, "me")
+		m.named.mu.Lock()
+		kept, bytes := len(m.named.known), c.namedLosses.bytes
+		m.named.mu.Unlock()
+		if kept > lossesOfOne/name+1 || kept < lossesOfOne/name/2 || bytes > lossesOfOne {
+			t.Errorf("%d losses are kept, and %d bytes of %d", kept, bytes, lossesOfOne)
+		}
+		for key, want := range map[string]bool{"other0": true, "k": false, long + "0": false, long + fmt.Sprint(n-1): true} {
+			id, _ := c.id(Plain, 0, key, "me")
+			if _, ok := c.lossOf(id); ok != want {
+				t.Errorf("…%s is remembered: %v", key[max(0, len(key)-6):], ok)
+			}
+		}
+		m.named.sweep(time.Now().Add(2 * lossKeptMost))
+		if left := c.namedLosses; left.bytes != 0 || left.all.Len() != 0 || len(m.named.known) != 0 {
+			t.Errorf("%d of %d bytes are left when their time is over", left.all.Len(), left.bytes)
+		}
+	})
 }
