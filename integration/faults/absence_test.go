@@ -70,22 +70,17 @@ func TestCommandsWhileRedisIsAway(t *testing.T) {
 					errs := make([]error, len(firstWords))
 					harness.Together(len(errs), func(i int) {
 						if stays {
-							errs[i] = firstWords[i].say(wires[i])
+							errs[i] = firstWords[i].say(wires[i], began)
 						} else {
-							errs[i] = firstWords[i].persist(t, p)
+							errs[i] = firstWords[i].persist(t, p, began)
 						}
 					})
 					answered <- errors.Join(errs...)
 				}()
 				time.Sleep(300 * time.Millisecond)
 				redis.Restart()
-				away := time.Since(began)
-				switch err := <-answered; {
-				case err == nil:
-				case away < 800*time.Millisecond:
-					t.Fatalf("Redis was away for %v: %v", away, err)
-				default:
-					t.Logf("the machine is too busy: Redis was away for %v", away)
+				if err := <-answered; err != nil {
+					t.Fatal(err)
 				}
 			}
 		})
@@ -93,9 +88,9 @@ func TestCommandsWhileRedisIsAway(t *testing.T) {
 }
 
 // persist is a command of a library that tries four times, 10 ms apart: those are over long before Redis is back, unless it is kept waiting.
-func (f firstWord) persist(t *testing.T, p *harness.Proxy) (err error) {
+func (f firstWord) persist(t *testing.T, p *harness.Proxy, began time.Time) (err error) {
 	for range 4 {
-		if err = f.say(harness.Dial(t, p.Addr())); err == nil {
+		if err = f.say(harness.Dial(t, p.Addr()), began); err == nil {
 			return nil
 		}
 		time.Sleep(10 * time.Millisecond)
@@ -103,10 +98,11 @@ func (f firstWord) persist(t *testing.T, p *harness.Proxy) (err error) {
 	return err
 }
 
-func (f firstWord) say(w *harness.Wire) error {
+// say says it once. A busy machine may take more than the second for which lockproxy has clients wait.
+func (f firstWord) say(w *harness.Wire, began time.Time) error {
 	got, err := w.Try(strings.Fields(f.line)...)
-	if got == f.want {
-		return nil
+	if took := time.Since(began); got != f.want && took < 900*time.Millisecond {
+		return fmt.Errorf("%s after %v: %q, %v", f.line, took, got, err)
 	}
-	return fmt.Errorf("%s: %q, %v", f.line, got, err)
+	return nil
 }

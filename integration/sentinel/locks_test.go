@@ -75,6 +75,8 @@ func TestSentinelFailoverLocks(t *testing.T) {
 				n.Cont()
 			}
 			began := time.Now()
+			g.AwaitSwitch(former)
+			g.Calm()
 			for _, h := range lost {
 				push := h.w.Read()
 				if !strings.HasPrefix(push, ">4\r\n$9\r\nlock-lost\r\n") || !strings.Contains(push, "\r\nfailover\r\n") {

@@ -170,15 +170,24 @@ func (g *Group) AwaitSwitch(former *Server) (master *Server) {
 	return master
 }
 
-// Failover has a Sentinel change the master while it lives, and waits for that.
+// Failover has a Sentinel change the master while it lives, and waits for that. A failover that comes to nothing on a busy machine is ordered
+// again.
 func (g *Group) Failover() (master *Server) {
 	g.t.Helper()
 	former := g.Master()
-	g.until("a Sentinel starts a failover", func() bool {
-		_, err := g.Sentinels[0].ask("SENTINEL", "FAILOVER", MasterName)
-		return err == nil
+	var asked time.Time
+	g.until("another master", func() bool {
+		if master = g.Master(); master != nil && master != former {
+			return true
+		}
+		if time.Since(asked) > failoverPatience {
+			if _, err := g.Sentinels[0].ask("SENTINEL", "FAILOVER", MasterName); err == nil {
+				asked = time.Now()
+			}
+		}
+		return false
 	})
-	return g.AwaitSwitch(former)
+	return master
 }
 
 // AwaitWhole waits until the master has all replicas again, and every Sentinel knows it.
