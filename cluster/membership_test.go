@@ -65,7 +65,7 @@ func TestForeignNodeAtAnAddress(t *testing.T) {
 	t.Parallel()
 	tc := testredis.StartCluster(t, 3, 0, "--cluster-require-full-coverage", "no")
 	var said logged
-	o := Options{Refresh: time.Hour, RetryFor: 100 * time.Millisecond}
+	o := Options{Refresh: time.Hour, RetryFor: 2 * time.Second}
 	o.Node.Logger = slog.New(slog.NewTextHandler(&said, nil))
 	c := openCluster(t, tc, o)
 	taken := tc.Servers[0] // the seed, too

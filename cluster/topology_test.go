@@ -98,7 +98,9 @@ func TestNoCluster(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = Open(context.Background(), target, Options{Node: upstream.NodeOptions{Logger: slog.New(slog.DiscardHandler)}})
+		for slow, end := true, time.Now().Add(time.Minute); slow && time.Now().Before(end); slow = errors.Is(err, errSlow) { // a busy machine may be
+			_, err = Open(context.Background(), target, Options{Node: upstream.NodeOptions{Logger: slog.New(slog.DiscardHandler)}})
+		}
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v", url, err)
 		}

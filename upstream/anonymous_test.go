@@ -3,7 +3,6 @@ package upstream
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -104,8 +103,7 @@ func TestOpenConnectionsEndAtAMasterOfSentinels(t *testing.T) {
 	t.Parallel()
 	g := testredis.StartGroup(t, testredis.GroupOptions{Node: []string{"--user", "ann", "on", ">pw", "~*", "&*", "+@all"}})
 	target := follow(t, g)
-	n := NewNode(target, NodeOptions{Logger: slog.New(slog.DiscardHandler)})
-	t.Cleanup(n.Close)
+	n := newNode(t, target, NodeOptions{})
 	closing(t, n, doer(t, g.Master()), doorClosers["resetpass"])
 }
 

@@ -39,7 +39,7 @@ func TestBudgetBoundsConnections(t *testing.T) {
 	server := testredis.Start(t)
 	server.Do(t, "ACL", "SETUSER", "ann", "on", ">pw", "+@all", "~*")
 	b := NewBudget(12, 6) // 3 are kept for shared ones
-	n, other := NewNode(targetOf(t, server), NodeOptions{Budget: b}), NewNode(targetOf(t, server), NodeOptions{Budget: b})
+	n, other := NewNode(targetOf(t, server), NodeOptions{Budget: b, DialTimeout: dialTime}), NewNode(targetOf(t, server), NodeOptions{Budget: b, DialTimeout: dialTime})
 	defer other.Close()
 	nobody, ann := Identity{Proto: 2}, Identity{User: "ann", Password: "pw", Proto: 2}
 	var all []*Dedicated
@@ -114,8 +114,7 @@ func TestBudgetCountsNoFailures(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)
 	b := NewBudget(8, 0)
-	n := NewNode(targetOf(t, server), NodeOptions{Budget: b})
-	defer n.Close()
+	n := newNode(t, targetOf(t, server), NodeOptions{Budget: b})
 	wrong := Identity{User: "nobody", Password: "x", Proto: 2}
 	for range 20 {
 		if _, err := n.Dedicate(context.Background(), wrong, newRecorder()); Refused(err) == nil || full(err) != "" {

@@ -18,7 +18,7 @@ import (
 
 func newControl(t *testing.T, target Target) *Control {
 	t.Helper()
-	c := NewControl(target, ControlOptions{Logger: slog.New(slog.DiscardHandler)})
+	c := NewControl(target, ControlOptions{DialTimeout: dialTime, Logger: slog.New(slog.DiscardHandler)})
 	t.Cleanup(c.Close)
 	return c
 }

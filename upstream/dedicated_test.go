@@ -55,8 +55,7 @@ func dedicate(t *testing.T, n *Node, id Identity) (*Dedicated, *recorder) {
 
 func TestDedicatedIsReusedByItsIdentity(t *testing.T) {
 	t.Parallel()
-	n := NewNode(targetOf(t, testredis.Start(t)), NodeOptions{})
-	defer n.Close()
+	n := newNode(t, targetOf(t, testredis.Start(t)), NodeOptions{})
 	p, e := dedicate(t, n, Identity{Proto: 2})
 	if p.RedisID() == 0 {
 		t.Error("no CLIENT ID")
@@ -81,8 +80,7 @@ func TestDedicatedIsReusedByItsIdentity(t *testing.T) {
 func TestDedicatedEnds(t *testing.T) {
 	t.Parallel()
 	redis := testredis.Start(t)
-	n := NewNode(targetOf(t, redis), NodeOptions{})
-	defer n.Close()
+	n := newNode(t, targetOf(t, redis), NodeOptions{})
 	used, e := dedicate(t, n, Identity{Proto: 3})
 	idle, silent := dedicate(t, n, Identity{Proto: 3})
 	idle.GiveBack()
@@ -113,8 +111,7 @@ func TestDedicatedEnds(t *testing.T) {
 func TestDedicatedIdleReceivesNothing(t *testing.T) {
 	t.Parallel()
 	redis := testredis.Start(t)
-	n := NewNode(targetOf(t, redis), NodeOptions{})
-	defer n.Close()
+	n := newNode(t, targetOf(t, redis), NodeOptions{})
 	p, _ := dedicate(t, n, Identity{Proto: 2})
 	if err := p.Write(resp.AppendCommand(nil, "BLPOP", "list", "0")); err != nil {
 		t.Fatal(err)
@@ -136,8 +133,7 @@ func TestDedicatedIdleReceivesNothing(t *testing.T) {
 func TestIdlePinsAreBounded(t *testing.T) {
 	t.Parallel()
 	redis := testredis.Start(t)
-	n := NewNode(targetOf(t, redis), NodeOptions{})
-	defer n.Close()
+	n := newNode(t, targetOf(t, redis), NodeOptions{})
 	var all []*Dedicated
 	for range maxIdleDedicated + 10 {
 		p, _ := dedicate(t, n, Identity{Proto: 2})
@@ -153,8 +149,7 @@ func TestIdlePinsAreBounded(t *testing.T) {
 
 func TestDedicatedRefused(t *testing.T) {
 	t.Parallel()
-	n := NewNode(targetOf(t, testredis.Start(t)), NodeOptions{})
-	defer n.Close()
+	n := newNode(t, targetOf(t, testredis.Start(t)), NodeOptions{})
 	_, err := n.Dedicate(context.Background(), Identity{Proto: 2, User: "nobody", Password: "x"}, newRecorder())
 	if Refused(err) == nil || !strings.HasPrefix(err.Error(), "WRONGPASS") {
 		t.Errorf("got %v", err)
@@ -165,8 +160,7 @@ func TestDedicatedRefused(t *testing.T) {
 func TestDedicatedWhileBusy(t *testing.T) {
 	t.Parallel()
 	redis := testredis.Start(t, "--lua-time-limit 10")
-	n := NewNode(targetOf(t, redis), NodeOptions{})
-	defer n.Close()
+	n := newNode(t, targetOf(t, redis), NodeOptions{})
 	looping := redis.Dial(t)
 	if err := looping.Send("EVAL", "while true do end", 0); err != nil {
 		t.Fatal(err)

@@ -23,8 +23,7 @@ func (c *collected) Reply(p []byte) { c.Write(p) }
 func TestEndedRequestsStayPending(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)
-	n := NewNode(targetOf(t, server), NodeOptions{})
-	defer n.Close()
+	n := newNode(t, targetOf(t, server), NodeOptions{})
 	const each = 50
 	for i := range 2 * each {
 		server.Do(t, "SET", "k"+strconv.Itoa(i), "v"+strconv.Itoa(i))
@@ -85,8 +84,7 @@ func TestEndedRequestsStayPending(t *testing.T) {
 func TestAskIsGivenUp(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)
-	n := NewNode(targetOf(t, server), NodeOptions{})
-	defer n.Close()
+	n := newNode(t, targetOf(t, server), NodeOptions{})
 	for _, open := range []func(context.Context, Identity) (*Pipe, error){n.Open, n.Aside} {
 		p, err := open(context.Background(), Identity{Proto: 2})
 		if err != nil {
@@ -108,8 +106,7 @@ func TestAskIsGivenUp(t *testing.T) {
 func TestEndRacesReplies(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)
-	n := NewNode(targetOf(t, server), NodeOptions{})
-	defer n.Close()
+	n := newNode(t, targetOf(t, server), NodeOptions{})
 	p, err := n.Open(context.Background(), Identity{Proto: 2})
 	if err != nil {
 		t.Fatal(err)

@@ -3,7 +3,6 @@ package upstream
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"strings"
 	"testing"
 
@@ -40,8 +39,7 @@ func TestAnotherNodeIsNotUsed(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			target := Target{Network: "tcp", Addr: c.s.Addr(), NodeID: c.id, User: c.account.User, Password: c.account.Password}
-			n := NewNode(target, NodeOptions{Logger: slog.New(slog.DiscardHandler)})
-			defer n.Close()
+			n := newNode(t, target, NodeOptions{})
 			ways := map[string]func() error{
 				"shared": func() error {
 					p, err := n.Open(context.Background(), c.account)

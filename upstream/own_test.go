@@ -16,7 +16,7 @@ func TestOwnConnectionsAreKeptAside(t *testing.T) {
 	target := targetOf(t, server)
 	was := telemetry.UpstreamOwn.Value()
 	b := NewBudget(1, 1)
-	n := NewNode(target, NodeOptions{Budget: b})
+	n := NewNode(target, NodeOptions{Budget: b, DialTimeout: dialTime})
 	if _, err := n.Open(context.Background(), Identity{Proto: 2, DB: 1}); err != nil { // and asks whether a password is wanted
 		t.Fatal(err)
 	}
@@ -61,8 +61,7 @@ func TestBudgetOfAMasterThatMoves(t *testing.T) {
 	g := testredis.StartGroup(t, testredis.GroupOptions{})
 	target := follow(t, g)
 	b := NewBudget(8, 4)
-	n := NewNode(target, NodeOptions{Budget: b})
-	defer n.Close()
+	n := newNode(t, target, NodeOptions{Budget: b})
 	nobody := Identity{Proto: 2}
 	fill := func() (ended []chan error) {
 		t.Helper()

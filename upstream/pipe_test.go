@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -47,8 +48,12 @@ func expect(t *testing.T, p *Pipe, want string, cmds ...[]string) {
 	}
 }
 
+// dialTime is long enough for a busy machine.
+const dialTime = 10 * time.Second
+
 func newNode(t *testing.T, target Target, o NodeOptions) *Node {
 	t.Helper()
+	o.DialTimeout = cmp.Or(o.DialTimeout, dialTime)
 	o.Logger = slog.New(slog.DiscardHandler)
 	n := NewNode(target, o)
 	t.Cleanup(n.Close)

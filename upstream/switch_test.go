@@ -3,7 +3,6 @@ package upstream
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -19,8 +18,7 @@ func TestSwitch(t *testing.T) {
 	t.Parallel()
 	g := testredis.StartGroup(t, testredis.GroupOptions{})
 	target := follow(t, g)
-	n := NewNode(target, NodeOptions{Logger: slog.New(slog.DiscardHandler)})
-	t.Cleanup(n.Close)
+	n := newNode(t, target, NodeOptions{})
 	c := newControl(t, target)
 	var hooks atomic.Int64
 	c.OnSwitch(func() { hooks.Add(1) })

@@ -39,8 +39,7 @@ func files(t *testing.T, n tlsfiles.Names) *tlsfiles.Files {
 // worksOver tries both planes.
 func worksOver(t *testing.T, target Target) error {
 	t.Helper()
-	n := NewNode(target, NodeOptions{Logger: slog.New(slog.DiscardHandler)})
-	defer n.Close()
+	n := newNode(t, target, NodeOptions{})
 	p, err := n.Open(context.Background(), Identity{Proto: 3})
 	if err == nil {
 		expect(t, p, "+PONG\r\n", []string{"PING"})

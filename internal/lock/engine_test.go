@@ -32,7 +32,7 @@ func engine(t *testing.T, url string, o Options) *Manager {
 		t.Fatal(err)
 	}
 	o.Logger = testLog()
-	ctl := upstream.NewControl(target, upstream.ControlOptions{})
+	ctl := upstream.NewControl(target, upstream.ControlOptions{DialTimeout: 10 * time.Second}) // a busy machine may take some seconds
 	return atWork(t, New(sharded.Single(ctl), o), ctl.Close)
 }
 

@@ -152,7 +152,7 @@ func settledDown(m *Manager, key string) bool {
 // What the next waiter asked for is what it gets: lease, token, registration, count.
 func TestHandoffGivesWhatWasAskedFor(t *testing.T) {
 	s := testredis.Start(t)
-	m := engine(t, s.URL(), Options{})
+	m := engine(t, s.URL(), Options{Poll: time.Minute})
 	a, _ := client(m)
 	for i, c := range []struct {
 		r       Request

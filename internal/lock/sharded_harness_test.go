@@ -27,18 +27,29 @@ var underRace bool
 // clusterEngine is a Manager at work on a cluster.
 func clusterEngine(t *testing.T, tc *testredis.Cluster, o Options, by ...sharded.PubSub) *Manager {
 	t.Helper()
+	return shardedEngine(t, seedsOf(t, tc), o, by...)
+}
+
+func seedsOf(t *testing.T, tc *testredis.Cluster) upstream.ClusterTarget {
+	t.Helper()
 	target, err := upstream.ParseClusterTarget("redis-cluster://" + tc.Servers[0].Addr() + "," + tc.Servers[1].Addr())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return shardedEngine(t, target, o, by...)
+	return target
 }
 
 func shardedEngine(t *testing.T, target upstream.ClusterTarget, o Options, by ...sharded.PubSub) *Manager {
 	t.Helper()
+	return retryingEngine(t, target, 0, o, by...)
+}
+
+// retryingEngine tries for another time than a cluster's Manager does by itself.
+func retryingEngine(t *testing.T, target upstream.ClusterTarget, retryFor time.Duration, o Options, by ...sharded.PubSub) *Manager {
+	t.Helper()
 	o.Logger = testLog()
 	c := testredis.Opened(t, func() (*cluster.Cluster, error) {
-		return cluster.Open(context.Background(), target, cluster.Options{Node: upstream.NodeOptions{Logger: o.Logger}})
+		return cluster.Open(context.Background(), target, cluster.Options{RetryFor: retryFor, Node: upstream.NodeOptions{Logger: o.Logger}})
 	})
 	return atWork(t, New(sharded.Cluster(c, cmp.Or(append(by, "")...)), o), c.Close)
 }

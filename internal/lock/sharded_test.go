@@ -87,7 +87,7 @@ func TestClusterVerbs(t *testing.T) {
 		mustUnlock(t, b, UnlockRequest{Key: key}, true)
 		mustLock(t, a, Request{Key: key, Kind: Write})
 		mustUnlock(t, a, UnlockRequest{Key: key}, true)
-		mustLock(t, a, Request{Key: key, Fair: true, Blocks: true, Block: 1000, Owner: "fair"})
+		mustLock(t, a, Request{Key: key, Fair: true, Blocks: true, Block: 30000, Owner: "fair"})
 		mustUnlock(t, a, UnlockRequest{Key: key, Owner: "fair"}, true)
 	}
 	for _, name := range []string{"a{b", "{}x", "x{}{y}", "a}b"} {

@@ -164,9 +164,9 @@ func TestVacantOnACluster(t *testing.T) {
 		key := nameIn("vacant", i, 3)
 		s := owner(t, tc, key)
 		holder, _ := client(m)
-		mustLock(t, holder, Request{Key: key, Lease: 500})
+		mustLock(t, holder, Request{Key: key, Lease: 5000})
 		waiter := queueRedisson(t, s, s.Dial(t), key)
-		waiter.told(15 * time.Second)
+		waiter.told(30 * time.Second)
 		if _, err := holder.Unlock(context.Background(), UnlockRequest{Key: key}); !isCode(err, "LOCKLOST") {
 			t.Error(err)
 		}

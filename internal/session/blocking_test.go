@@ -1,8 +1,8 @@
 package session
 
 import (
+	"slices"
 	"testing"
-	"time"
 
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/testredis"
@@ -32,12 +32,13 @@ func TestModuleCommandsThatBlockAreFound(t *testing.T) {
 	w, other := dialWire(t, p.addr), dialWire(t, p.addr)
 	w.expect("$-1\r\n", "GET", "k")
 	other.expect(":0\r\n", "EXISTS", "k")
-	slow.Latency(1500 * time.Millisecond)
-	w.send("GET", "k")
+	slow.Latency(patience) // until it is found, however late it is looked for
 	other.send("EXISTS", "k")
+	w.send("GET", "k")
+	eventually(t, "GET is found", func() bool { return slices.Contains(p.srv.facts.blocking.names(), "get") })
+	slow.Clear()
 	w.want("$-1\r\n")
 	other.want(":0\r\n")
-	slow.Clear()
 	eventually(t, "GET has a connection to itself", func() bool { return p.mayBlock("get") })
 	if p.mayBlock("exists") {
 		t.Error("a slow command of Redis' own was taken for one that blocks")
