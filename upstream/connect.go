@@ -114,10 +114,11 @@ func (p *Pipe) runLink() (served bool, err error) {
 	return l.replied.Load() || time.Since(since) > useful, err
 }
 
-// noteLoss notes that Redis was there until now, unless the connection was ended here. A cluster's nodes need no patience: what is for one that
-// is away is soon for another.
+// noteLoss notes that Redis was there until now, unless the connection was ended here for one client's sake. One that is made anew because rights
+// or passwords have changed is waited for as one that was lost. A cluster's nodes need no patience: what is for one that is away is soon for
+// another.
 func (p *Pipe) noteLoss(err error) {
-	here := p.ctx.Err() != nil || Ended(err) || errors.Is(err, errRenewed) || errors.Is(err, errPasswordAsked)
+	here := p.ctx.Err() != nil || Ended(err)
 	if !here && p.node.target.NodeID == "" {
 		p.node.contact.lost.Store(new(time.Now()))
 	}

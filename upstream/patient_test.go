@@ -163,7 +163,7 @@ func TestRefusedAgainAndAgain(t *testing.T) {
 	}
 }
 
-// Only a connection that Redis, or the way there, has ended is lost; and nobody is patient with a node of a cluster, since another one may have its slots.
+// A connection that is ended for one client's sake is not lost; and nobody is patient with a node of a cluster, since another one may have its slots.
 func TestWhatIsALoss(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -172,8 +172,8 @@ func TestWhatIsALoss(t *testing.T) {
 		want   bool
 	}{
 		"the end of the stream": {err: io.EOF, want: true},
-		"the password changed":  {err: errPasswordAsked},
-		"rights changed":        {err: errRenewed},
+		"the password changed":  {err: errPasswordAsked, want: true},
+		"rights changed":        {err: errRenewed, want: true},
 		"its client has left":   {err: ErrLeft},
 		"a node of a cluster":   {err: io.EOF, nodeID: "id"},
 	} {
