@@ -142,10 +142,10 @@ func (p *Conn) endLocked(err error) {
 	p.out.whole = len(p.out.bytes)
 	p.write(false)
 	p.Host.Lost(err, closes)
+	p.show() // before another connection shows itself in the same view
 	if any && !closes {
 		p.Host.Remake(what)
 	}
-	p.show()
 	p.changed.Broadcast()
 }
 
