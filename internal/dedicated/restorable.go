@@ -163,10 +163,11 @@ func (p *Conn) Redo() {
 	if p.life.released {
 		return
 	}
-	if what, any := p.remains(); any {
+	what, any := p.remains()
+	p.dropLocked()
+	if any {
 		p.Host.Remake(what)
 	}
-	p.dropLocked()
 }
 
 // forgetAll tells a client in RESP3 that nothing it has cached is valid.
