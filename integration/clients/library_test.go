@@ -83,7 +83,7 @@ func (l library) lockWithOwner(t *testing.T) {
 	l.must(t, nil, "LOCK", "held", "OWNER", "two", "BLOCK", "50")
 	l.must(t, "OK", "LOCK", "held", "OWNER", "one", "PX", "60000")
 	l.must(t, 1, "UNLOCK", "held", "OWNER", "one")
-	l.must(t, "OK", "LOCK", "held", "OWNER", "two", "BLOCK", "50")
+	l.must(t, "OK", "LOCK", "held", "OWNER", "two", "BLOCK", "30000")
 	l.must(t, 1, "UNLOCK", "held", "OWNER", "two")
 }
 

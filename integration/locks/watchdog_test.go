@@ -30,7 +30,7 @@ func TestWatchdogKeepsAndLetsGo(t *testing.T) {
 	w, rival := harness.Dial(t, p.Addr()), harness.Dial(t, other.Addr())
 	harness.Expect(t, w, "+OK\r\n", "LOCK", "implicit")
 	harness.Expect(t, w, "+OK\r\n", "LOCK", "explicit", "OWNER", "me")
-	harness.Expect(t, w, "+OK\r\n", "LOCK", "timed", "PX", "1000")
+	harness.Expect(t, w, "+OK\r\n", "LOCK", "timed", "PX", "4000")
 	lowest := lease.Milliseconds()
 	for end := time.Now().Add(lease * 4 / 3); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		for _, key := range []string{"implicit", "explicit"} {
@@ -98,7 +98,7 @@ func TestLossIsReported(t *testing.T) {
 		{"everything flushed", nil, "gone", func(string) { s.Do(t, "FLUSHALL") }},
 		{"freed by force", nil, "forced", func(key string) { harness.Expect(t, other, ":1\r\n", "UNLOCK", key, "FORCE") }},
 		{"freed by force, explicit owner", []string{"OWNER", "me"}, "forced", func(key string) { harness.Expect(t, other, ":1\r\n", "UNLOCK", key, "FORCE") }},
-		{"not released in time", []string{"PX", "600"}, "expired", func(string) {}},
+		{"not released in time", []string{"PX", "3000"}, "expired", func(string) {}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var owner []string

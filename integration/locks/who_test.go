@@ -135,7 +135,7 @@ func TestOwnerHasOneHold(t *testing.T) {
 	for i := range 10 {
 		w := harness.Dial(t, p.Addr())
 		harness.Expect(t, w, "+OK\r\n", "LOCK", "k", "OWNER", "job-7")
-		got := w.Do("LOCK", "f", "OWNER", "job-7", "FENCE", "BLOCK", "1000")
+		got := w.Do("LOCK", "f", "OWNER", "job-7", "FENCE", "BLOCK", "30000")
 		if i == 0 {
 			token = got
 		}

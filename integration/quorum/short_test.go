@@ -54,7 +54,7 @@ func TestQuorumShort(t *testing.T) {
 			t.Errorf("UNLOCK %s: %q", key, got)
 		}
 	}
-	wants(t, other, "+OK", "LOCK", "a", "BLOCK", "5000")
+	wants(t, other, "+OK", "LOCK", "a", "BLOCK", "30000")
 }
 
 // givenBack waits until a key is on no node. What was not won is taken back from a node that is late a moment after the reply, and well

@@ -86,7 +86,7 @@ func TestMultiLockAllOrNone(t *testing.T) {
 		"another kind":      {"rw", Request{}, "LOCKKIND"},
 		"no lock":           {"string", Request{Owner: "o"}, "error"},
 		"a library":         {"zz", Request{}, "OWNERREQUIRED"}, // at "own"
-		"no replicas":       {"z", Request{Replicas: 1, Blocks: true, Block: 60}, "NOREPLICAS"},
+		"no replicas":       {"z", Request{Replicas: 1, Blocks: true, Block: 2000}, "NOREPLICAS"},
 	} {
 		for _, before := range []Request{{}, {Lease: 20000}} {
 			t.Run(fmt.Sprintf("%s, before %d", name, before.Lease), func(t *testing.T) {

@@ -251,7 +251,7 @@ var deeds = []func(*stressed) bool{
 		return c.run()
 	},
 	func(c *stressed) bool { // locks
-		c.do("LOCK "+c.me+" BLOCK 10", "+OK\r\n")
+		c.do("LOCK "+c.me+" BLOCK 60000", "+OK\r\n")
 		c.do("ECHO "+c.me, bulk(c.me))
 		c.do("UNLOCK "+c.me, ":1\r\n")
 		return c.run()

@@ -261,7 +261,7 @@ func TestFencedByAReaderWhoseLeaseIsOver(t *testing.T) {
 		w.expect("+OK\r\n", "FENCED", "rw", "OWNER", "long", "SET", out, "3")
 	}
 	short.expect("+OK\r\n", "FENCED", "rw", "SET", "mine", "1")
-	short.expect(":1\r\n", "RENEW", "rw", "PX", "50", "READ", "OWNER", "sh:ort")
+	short.expect(":1\r\n", "RENEW", "rw", "PX", "3000", "READ", "OWNER", "sh:ort")
 	eventually(t, "the lease is over", func() bool {
 		return server.Do(t, "EXISTS", "{rw}:sh%3Aort:rwlock_timeout:1").(int64) == 0
 	})
