@@ -52,7 +52,7 @@ func (p *Pipe) run() {
 			p.log(level, "connection to Redis lost", "error", err)
 		} else {
 			level := slog.LevelDebug
-			if !failures.Failed() && Refused(err) == nil && p.node.contact.none.CompareAndSwap(false, true) { // a refusal is no warning: it concerns one user only
+			if !failures.Failed() && Refused(err) == nil && p.node.contact.told.CompareAndSwap(false, true) { // a refusal is no warning: it concerns one user only
 				level = slog.LevelWarn
 			}
 			p.log(level, "no connection to Redis", "error", err)
@@ -96,7 +96,7 @@ func (p *Pipe) runLink() (served bool, err error) {
 		}
 	}
 	defer context.AfterFunc(term, func() { l.fail(context.Cause(term)) })()
-	told := p.node.contact.none.Swap(false)
+	told := p.node.contact.told.Swap(false)
 	switch again := p.move(up, nil); {
 	case again:
 		telemetry.PipeReconnects.Add(1)

@@ -61,7 +61,7 @@ type Node struct {
 
 // contact is what is known of whether Redis can be reached.
 type contact struct {
-	none atomic.Bool               // and people have been told
+	told atomic.Bool               // the log says that there is no connection
 	lost atomic.Pointer[time.Time] // when a pipe lost its connection last
 }
 

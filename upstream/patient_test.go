@@ -185,3 +185,24 @@ func TestWhatIsALoss(t *testing.T) {
 		p.stop()
 	}
 }
+
+// What Redis refuses to one user is no failure of Redis, unless that user is the service account; any other refusal is one.
+func TestWhoIsRefused(t *testing.T) {
+	t.Parallel()
+	target := Target{User: "service", Password: "pw"}
+	for line, of := range map[string]bool{
+		"WRONGPASS invalid username-password pair": true, "NOPERM this user has no permissions": true, "NOAUTH Authentication required.": true,
+		"ERR DB index is out of range": true, "ERR max number of clients reached": false, "LOADING Redis is loading": false,
+	} {
+		if got := (&ReplyError{Line: line}).ofUser(); got != of {
+			t.Errorf("%s: %v", line, got)
+		}
+	}
+	for id, want := range map[Identity]bool{
+		{User: "service", Password: "pw", Proto: 3}: true, {User: "service", Password: "pw", DB: 99}: false, {User: "service", Password: "old"}: false, {User: "me", Password: "pw"}: false,
+	} {
+		if got := id.serves(target); got != want {
+			t.Errorf("%+v: %v", id, got)
+		}
+	}
+}

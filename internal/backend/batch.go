@@ -143,7 +143,7 @@ func (b *Batch) Flush(silent bool) {
 		b.full, b.fullSize, b.Out = nil, 0, b.Out[:0]
 		b.Guard.Gathered(0)
 	}
-	if b.room(0) && b.Held() > 0 { // what is answered here is counted, too, while the client does not read
+	if b.Held() > 0 && b.room(0) { // what is answered here is counted, too, while the client does not read
 		b.Guard.WriteGathered(b.full, b.Out)
 	}
 	b.full, b.fullSize = nil, 0

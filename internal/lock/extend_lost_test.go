@@ -182,6 +182,15 @@ func TestRenewToLessBesideAReader(t *testing.T) {
 	})
 }
 
+// swallowFor has what is sent to Redis get lost for so long.
+func swallowFor(link *world.Link, d time.Duration) {
+	link.Swallow(world.Requests)
+	time.AfterFunc(d, func() {
+		link.Cut()
+		link.Heal()
+	})
+}
+
 // What was told lost for the sake of a RENEW that was not done after all is given back when Redis is back.
 func TestRenewToLessThatWasSwallowed(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
@@ -191,11 +200,7 @@ func TestRenewToLessThatWasSwallowed(t *testing.T) {
 		a, lost := client(m)
 		b, _ := client(n)
 		mustLock(t, a, Request{Key: "k"})
-		link.Swallow(world.Requests)
-		time.AfterFunc(10*time.Second, func() {
-			link.Cut()
-			link.Heal()
-		})
+		swallowFor(link, 10*time.Second)
 		began := time.Now()
 		got := locking(b, Request{Key: "k", Blocks: true})
 		wantCode(t, a.Renew(context.Background(), RenewRequest{Key: "k", Lease: 1000}), "LOCKLOST")
@@ -219,11 +224,7 @@ func TestRenewToLessLeavesNoLock(t *testing.T) {
 		a, lost := client(m)
 		b, _ := client(n)
 		mustLock(t, a, Request{Key: "k", Lease: 600_000})
-		link.Swallow(world.Requests)
-		time.AfterFunc(10*time.Second, func() {
-			link.Cut()
-			link.Heal()
-		})
+		swallowFor(link, 10*time.Second)
 		began := time.Now()
 		if err := a.Renew(context.Background(), RenewRequest{Key: "k", Lease: 20_000}); err == nil {
 			t.Fatal("the request was swallowed, and answered")

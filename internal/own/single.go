@@ -67,7 +67,7 @@ func (u *single) notHere(p *conn, cmd redcon.Command, c *commandtable.Command) b
 	return true
 }
 
-// connect makes it, or waits for that which is made in place of a lost one.
+// connect makes it, or waits for that which is made in place of a lost one, and for a Redis that is away for less than a second.
 func (u *single) connect() (*conn, error) {
 	if err := u.host.Refused(); err != nil {
 		return nil, err

@@ -41,17 +41,18 @@ func (s *Session) countFor(to *share.User) {
 	}
 }
 
-// spared are the commands answered here that are not refused to a user who is over the share: what gives locks back or keeps them, what says
-// who the client is and what its next commands mean, what a client in cluster mode asks before anything else, and what operators ask.
+// spared are the commands answered here that are not refused to a user who is over the share: what gives locks back or keeps them, and what
+// says who the client is and what its next commands mean.
 var spared = []string{
 	"unlock", "multiunlock", "renew",
-	"auth", "hello", "select", "reset", "quit", "post", "host:", "readonly", "readwrite", "asking", "lockproxy",
+	"auth", "hello", "select", "reset", "quit", "post", "host:", "readonly", "readwrite", "asking",
 	"client|setname", "client|setinfo", "client|capa", "client|reply", "client|no-evict", "client|no-touch", "client|id", "client|getname",
 }
 
-// isSpared says whether a command answered here is never refused for a share.
+// isSpared says whether a command answered here is never refused for a share. Besides those that are listed this is what operators ask, and what
+// a client in cluster mode asks before anything else.
 func isSpared(c *commandtable.Command) bool {
-	return slices.Contains(spared, c.Name) || strings.HasPrefix(c.Name, "lockproxy|") || strings.HasPrefix(c.Name, "cluster")
+	return slices.Contains(spared, c.Name) || strings.HasPrefix(c.Name, "lockproxy") || strings.HasPrefix(c.Name, "cluster")
 }
 
 // withinShare is c, or in place of one too many in this second what refuses it. What others depend on that come behind it, as on MULTI

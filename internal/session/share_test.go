@@ -77,6 +77,9 @@ func TestShareOfAUser(t *testing.T) {
 	}
 	c.expect("+OK\r\n", "CLIENT", "SETNAME", "still-here")
 	c.expect("+OK\r\n", "SELECT", "0")
+	if got := c.do("CLUSTER", "SLOTS"); got == tooFast {
+		t.Errorf("a client in cluster mode cannot begin: %q", got)
+	}
 	eventually(t, "a lock is refused", func() bool { return c.do("LOCK", "l1") == tooFast })
 	c.expect(":1\r\n", "UNLOCK", "l1", "ALL")
 	c.expect("*3\r\n$9\r\nsubscribe\r\n$1\r\nx\r\n:1\r\n", "SUBSCRIBE", "x")
