@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -23,11 +24,22 @@ type runner struct {
 	lines chan string
 }
 
-// startRun starts `lockproxy run` with a script as its command.
+// startRun starts `lockproxy run` with a script as its command, and without a terminal.
 func startRun(t *testing.T, p *harness.Proxy, script string, flags ...string) *runner {
 	t.Helper()
+	return begin(t, exec.Command(harness.Binary(t), runs(p, script, flags...)...))
+}
+
+func runs(p *harness.Proxy, script string, flags ...string) []string {
 	args := append([]string{"run", "--address", p.Addr()}, flags...)
-	cmd := exec.Command(harness.Binary(t), append(args, "--", "/bin/sh", "-c", script)...)
+	return append(args, "--", "/bin/sh", "-c", script)
+}
+
+func begin(t *testing.T, cmd *exec.Cmd) *runner {
+	t.Helper()
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	}
 	out, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -122,9 +134,7 @@ func TestRunOneAfterTheOther(t *testing.T) {
 	gone(t, pid)
 	third := startRun(t, p, script, "--lock", "job", "--fair")
 	harness.Eventually(t, "the third waits", func() bool { return harness.WaitingHere(t, w, "job") == 1 })
-	if _, err := io.WriteString(second.in, "well\n"); err != nil {
-		t.Fatal(err)
-	}
+	second.says("well")
 	second.await("end well")
 	if code := second.child.Exit(t); code != 0 {
 		t.Errorf("exit code %d", code)
@@ -141,15 +151,11 @@ func TestRunPassesSignalsOn(t *testing.T) {
 	sleeps := strings.TrimPrefix(r.await("begin"), "begin ")
 	waits := startRun(t, p, "echo never", "--lock", "job")
 	harness.Eventually(t, "one waits", func() bool { return harness.WaitingHere(t, w, "job") == 1 })
-	if err := waits.child.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	waits.signal(syscall.SIGTERM)
 	if code := waits.child.Exit(t); code != 128+15 {
 		t.Errorf("a wait that was ended: exit code %d", code)
 	}
-	if err := r.child.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	r.signal(syscall.SIGTERM)
 	r.await("stopped")
 	if code := r.child.Exit(t); code != 5 {
 		t.Errorf("exit code %d", code)
@@ -207,4 +213,95 @@ func TestRunStopsWhatWasStarted(t *testing.T) {
 			gone(t, pid)
 		})
 	}
+}
+
+// A command that stands still, as after Ctrl-Z or a read from a terminal that is not its own, is stopped by the signals that end it.
+func TestRunEndsWhatStandsStill(t *testing.T) {
+	t.Parallel()
+	p := harness.StartProxy(t, testredis.Start(t).URL())
+	r := startRun(t, p, `trap "echo stopped; exit 5" TERM; echo begin $$; kill -TTIN $$; echo goes on; while :; do sleep 0.1; done`, "--lock", "job")
+	standsStill(t, strings.TrimPrefix(r.await("begin"), "begin "))
+	r.signal(syscall.SIGTERM)
+	r.await("stopped")
+	if code := r.child.Exit(t); code != 5 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+// standsStill waits until a process is stopped.
+func standsStill(t *testing.T, pid string) {
+	t.Helper()
+	harness.Eventually(t, "the process is stopped", func() bool {
+		stat, err := os.ReadFile(filepath.Join("/proc", pid, "stat"))
+		return err == nil && strings.Contains(string(stat), ") T ")
+	})
+}
+
+func (r *runner) signal(s syscall.Signal) {
+	r.t.Helper()
+	if err := r.child.Signal(s); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *runner) says(line string) {
+	r.t.Helper()
+	if _, err := io.WriteString(r.in, line+"\n"); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// SIGTSTP, which Ctrl-Z sends, stops the command with `lockproxy run`, which renews no lock then. Both go on together; when the lease
+// is over by then the command does not.
+func TestRunSuspended(t *testing.T) {
+	t.Parallel()
+	p := harness.StartProxy(t, testredis.Start(t).URL())
+	script := `trap "" TERM; echo begin $$; while read line; do echo heard $line; done`
+	for _, c := range []struct {
+		lock, lease string
+		ends        bool
+	}{{"short", "1h", false}, {"long", "2s", true}} {
+		t.Run(c.lock, func(t *testing.T) {
+			t.Parallel()
+			r := startRun(t, p, script, "--lock", c.lock, "--lease", c.lease)
+			pid := strings.TrimPrefix(r.await("begin"), "begin ")
+			r.signal(syscall.SIGTSTP)
+			standsStill(t, pid)
+			standsStill(t, strconv.Itoa(r.child.Cmd.Process.Pid))
+			r.says("one")
+			if !c.ends {
+				r.signal(syscall.SIGCONT)
+				r.await("heard one")
+				return
+			}
+			harness.Expect(t, harness.Dial(t, p.Addr()), "+OK\r\n", "LOCK", c.lock, "BLOCK", "0")
+			r.signal(syscall.SIGCONT)
+			r.await("lockproxy run: the lock long was lost while the command ran: ")
+			gone(t, pid)
+			if code := r.child.Exit(t); code != 123 {
+				t.Errorf("exit code %d", code)
+			}
+		})
+	}
+}
+
+// What nohup(1), or a shell that runs this in the background, has ignored stays ignored, for the command, too.
+func TestRunIgnoresWhatWasIgnored(t *testing.T) {
+	t.Parallel()
+	p := harness.StartProxy(t, testredis.Start(t).URL())
+	script := `echo begin $$; while read line; do echo heard $line; done`
+	args := append([]string{"-c", `trap "" HUP INT; exec "$0" "$@"`, harness.Binary(t)}, runs(p, script, "--lock", "job")...)
+	r := begin(t, exec.Command("/bin/sh", args...))
+	pid, err := strconv.Atoi(strings.TrimPrefix(r.await("begin"), "begin "))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT} {
+		r.signal(s)
+		if err := syscall.Kill(pid, s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.says("one")
+	r.await("heard one")
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"os/signal"
 	"syscall"
 	"time"
 )
@@ -17,12 +18,21 @@ type command struct {
 	group bool          // it has a process group of its own, which gets the signals
 	done  chan struct{} // closed when it has ended
 	err   error
+
+	suspended chan os.Signal // it is to be stopped, and this process with it
 }
 
 // begin starts the command with this process' input and output.
 func begin(file string, words, env []string) (*command, error) {
-	c := &command{cmd: &exec.Cmd{Path: file, Args: words, Env: env, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}, done: make(chan struct{})}
+	c := &command{
+		cmd:       &exec.Cmd{Path: file, Args: words, Env: env, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr},
+		done:      make(chan struct{}),
+		suspended: make(chan os.Signal, 1),
+	}
 	c.cmd.SysProcAttr, c.group = attributes()
+	for _, s := range suspends(c.group) {
+		signal.Notify(c.suspended, s) // before the command runs: a signal that came in between would stop this process alone, or nothing
+	}
 	if err := c.cmd.Start(); err != nil {
 		return nil, err
 	}
@@ -38,8 +48,12 @@ func (c *command) wait() {
 // pass passes a signal on that this process got, unless the command got it as well, from the terminal.
 func (c *command) pass(s os.Signal) {
 	n, ok := s.(syscall.Signal)
-	if ok && (c.group || !fromTerminal(n)) {
-		c.signal(n)
+	if !ok || !c.group && fromTerminal(n) {
+		return
+	}
+	c.signal(n)
+	if ends(n) {
+		c.goOn()
 	}
 }
 
@@ -50,6 +64,7 @@ func (c *command) stop(kill bool) {
 		return
 	}
 	c.signal(syscall.SIGTERM)
+	c.goOn()
 }
 
 // endGroup waits, when the command itself has ended, for what it has started and was asked to stop with it. What is left when kill comes

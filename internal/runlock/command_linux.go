@@ -10,10 +10,40 @@ import (
 // attributes let the command die with this process, and give it a process group of its own, so that all that it starts is stopped
 // with it. At a terminal it stays in this one's group: in another it could not read what is typed.
 func attributes() (*syscall.SysProcAttr, bool) {
-	foreground, err := unix.IoctlGetInt(int(os.Stdin.Fd()), unix.TIOCGPGRP)
-	group := err != nil || foreground != unix.Getpgrp()
+	group := !atTerminal()
 	return &syscall.SysProcAttr{Setpgid: group, Pdeathsig: syscall.SIGKILL}, group
 }
+
+// atTerminal says that this process is in the foreground of its terminal. What its standard input is says nothing of that: in a pipeline,
+// too, the command may ask at the terminal for a password, and is to stop at Ctrl-Z.
+func atTerminal() bool {
+	terminal, err := os.Open("/dev/tty")
+	if err != nil {
+		return false // it has none
+	}
+	defer terminal.Close()
+	foreground, err := unix.IoctlGetInt(int(terminal.Fd()), unix.TIOCGPGRP)
+	return err == nil && foreground == unix.Getpgrp()
+}
+
+// suspends are the signals at which a process stops until it is told to go on. A command with a group of its own does not get them
+// from the terminal.
+func suspends(group bool) []os.Signal {
+	if group {
+		return []os.Signal{syscall.SIGTSTP}
+	}
+	return nil
+}
+
+// suspend stops the command and all that it has started, and then this process. It returns when this process goes on. The SIGCONT
+// that it went on at is passed on.
+func (c *command) suspend() {
+	c.signal(syscall.SIGSTOP)
+	_ = syscall.Kill(syscall.Getpid(), syscall.SIGSTOP) // one may always stop oneself
+}
+
+// goOn continues a command that is stopped, which would not hear of a signal otherwise.
+func (c *command) goOn() { c.signal(syscall.SIGCONT) }
 
 // signal sends a signal to the command, and to what it has started. The number of a command that has ended may be another process' by
 // now, which Process knows; that of a group is nobody else's while somebody is in it.

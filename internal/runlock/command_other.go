@@ -13,6 +13,15 @@ func attributes() (*syscall.SysProcAttr, bool) { return nil, false }
 // signal sends a signal to the command.
 func (c *command) signal(s syscall.Signal) { _ = c.cmd.Process.Signal(s) }
 
+// suspends are the signals at which the command stops by itself: it has no group of its own.
+func suspends(bool) []os.Signal { return nil }
+
+// suspend is not asked for here.
+func (c *command) suspend() {}
+
+// goOn is for a command that is stopped, which this process cannot know here.
+func (c *command) goOn() {}
+
 // left says that somebody is in the group of the command, which has none.
 func (c *command) left() bool { return false }
 

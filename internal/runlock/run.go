@@ -48,7 +48,11 @@ func Main(args []string) int {
 	}
 	runtime.LockOSThread() // the command is killed when the thread that has started it is gone
 	signals := make(chan os.Signal, 16)
-	signal.Notify(signals, passedOn()...)
+	for _, s := range passedOn() {
+		if !signal.Ignored(s) { // by nohup(1), or by a shell that runs this in the background: so it is for the command, too
+			signal.Notify(signals, s)
+		}
+	}
 	h, code := acquire(o, signals)
 	if h == nil {
 		return code
@@ -202,7 +206,7 @@ func (h *holder) run(file string, command []string, signals <-chan os.Signal) in
 }
 
 // watch passes signals on and renews the lock until the command has ended, and after a loss all that it has started. A third of the
-// lease before somebody else could have the lock the command is asked to stop, and then killed.
+// lease before somebody else could have the lock the command is asked to stop, and it is killed before somebody else can have it.
 func (h *holder) watch(c *command, signals <-chan os.Signal) {
 	renew := time.NewTimer(h.lease / 3)
 	defer renew.Stop()
@@ -211,15 +215,17 @@ func (h *holder) watch(c *command, signals <-chan os.Signal) {
 	kill := time.NewTimer(0)
 	<-kill.C
 	defer kill.Stop()
+	replies, ended, killed := h.proxy.replies, h.proxy.ended, false
 	lose := func(why string) {
 		if h.lost == "" {
 			h.lost = why
 			say("the lock %s is lost, stopping the command: %s", h.key, why)
-			c.stop(false)
-			kill.Reset(h.lease / 3)
+			left := min(h.lease/3, time.Until(h.until))
+			killed = left <= 0 // this process did not run for a while
+			c.stop(killed)
+			kill.Reset(left)
 		}
 	}
-	replies, ended, killed := h.proxy.replies, h.proxy.ended, false
 	for {
 		select {
 		case <-c.done:
@@ -227,6 +233,11 @@ func (h *holder) watch(c *command, signals <-chan os.Signal) {
 				c.endGroup(kill.C, signals)
 			}
 			return
+		case <-c.suspended:
+			c.suspend()
+			if time.Until(h.until) <= 0 {
+				lose("it could not be renewed while the command was suspended")
+			}
 		case s := <-signals:
 			c.pass(s)
 		case <-renew.C:
