@@ -10,7 +10,7 @@
 -- ARGV[2] owner, the hash field
 -- ARGV[3] not-after in µs of Redis' clock, less a second: later than that nothing is done
 -- ARGV[4] letters: N the owner knows of no hold of its own: one that is there was lost, and is counted from 1 again;
---         F give a fencing token, O once (an owner that holds gets no second count),
+--         F give a fencing token, higher than all before, O once (an owner that holds gets no second count),
 --         W a named owner's hold, which is renewed, D one that is not unless it was before, E wait in the fair queue
 -- ARGV[5] PUBLISH, SPUBLISH, or BOTH
 -- ARGV[6] with W or D: the registration
@@ -18,7 +18,8 @@
 -- ARGV[8] with E: what a waiter of Redisson takes off the others' scores when its turn comes, in ms
 -- ARGV[9] with E: the ticket that this waiter has, 0 = none
 -- RETURNS what acquire_free returns, or
---         {1, count, ttl in ms, token or 0, 1 or 0 when the count was not raised}  granted
+--         {1, count, ttl in ms, token or 0, raised}  granted
+--                                            raised is 1; 0 when the owner had it, once; -1 when it had, and nobody renewed it
 --         {0, 0, ttl in ms, ticket or 0}     held by somebody else
 --         {0, 1, ttl in ms, ticket or 0}     free, and somebody else's turn: ttl is for how long that one counts as alive
 --         {-2, 0, 0, 0}                      too late, nothing done
@@ -64,29 +65,25 @@ if flags ~= '' then
   if string.find(flags, '[WD]') then watch_key = KEYS[next_key] end
 end
 
-local once = held and string.find(flags, 'O')
 local token = 0
 if token_key then
-  local last = redis.call('GET', token_key)
-  local number = tonumber(string.match(last or '0', '^%d+$'))
+  local number = tonumber(string.match(redis.call('GET', token_key) or '0', '^%d+$'))
   if not number or number >= 9007199254740991 then
     return redis.error_reply('ERR the fencing token of this lock is not an integer below 2^53')
   end
-  if once and last then
-    token = number
+  token = math.max(number + 1, now)
+  local text = string.format('%.0f', token)
+  if held then allow_writes(lock) end
+  if tonumber(ARGV[7]) > 0 then
+    redis.call('SET', token_key, text, 'PX', ARGV[7])
   else
-    token = math.max(number + 1, now)
-    local text = string.format('%.0f', token)
-    if tonumber(ARGV[7]) > 0 then
-      redis.call('SET', token_key, text, 'PX', ARGV[7])
-    else
-      redis.call('SET', token_key, text)
-    end
+    redis.call('SET', token_key, text)
   end
 end
 
 if waited then waited.quit(owner) end
 local count
+local once = held and string.find(flags, 'O')
 if once then
   count = tonumber(held)
   allow_writes(lock)
@@ -103,5 +100,5 @@ if not held or ttl < lease then
   ttl = lease
 end
 
-if watch_key then enrol(watch_key, ARGV[6], ttl, held, string.find(flags, 'W')) end
-return {1, count, ttl, token, once and 0 or 1}
+local unrenewed = watch_key and enrol(watch_key, ARGV[6], ttl, held, string.find(flags, 'W'))
+return {1, count, ttl, token, once and (unrenewed and -1 or 0) or 1}

@@ -5,10 +5,12 @@
 -- ARGV[1] lease in ms
 -- ARGV[2] owner, the hash field
 -- ARGV[3] not-after in µs of Redis' clock, less a second
--- ARGV[4] letters: K keep a longer TTL, W a named owner's hold
+-- ARGV[4] letters: K keep a longer TTL, W a named owner's hold, R do nothing when there is a registration, neither ARGV[5] nor ARGV[6]: the
+--         owner is back through another connection
 -- ARGV[5] the new registration, '' = none
 -- ARGV[6] the registration this proxy knows of
--- RETURNS {1, count, ttl in ms} done, {-1, 0, 0} the owner does not hold it, {-1, 1, 0} it ended through another connection, {-2, 0, 0} too late, {-3, 0 or 1, 0} a lock of another kind, and the same of this owner's hold
+-- RETURNS {1, count, ttl in ms} done, {-1, 0, 0} the owner does not hold it, {-1, 1, 0} it ended through another connection,
+--         {-2, 0, 0} too late, {0, 0, 0} letter R, {-3, 0 or 1, 0} a lock of another kind, and the same of this owner's hold
 -- ERRORS  WRONGTYPE. Nothing is changed then.
 
 if late(ARGV[3]) then return {-2, 0, 0} end
@@ -19,6 +21,7 @@ local seen = redis.call('HMGET', lock, 'mode', ARGV[2])
 if seen[1] or not seen[2] then
   return {seen[1] and -3 or -1, ended(watch_key), 0}
 end
+if overruled(flags, watch_key, ARGV[5], ARGV[6]) then return {0, 0, 0} end
 
 local ttl = redis.call('PTTL', lock)
 if not (string.find(flags, 'K') and ttl >= lease) then

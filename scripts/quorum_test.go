@@ -130,7 +130,7 @@ func TestVoteAnswers(t *testing.T) {
 	if out := fenced("me"); out[3] != last+1 || out[4] != 1 {
 		t.Error(out)
 	}
-	if out := fenced("me"); out[3] != last || out[4] != 0 {
+	if out := fenced("me"); out[3] != last+1 || out[4] != 0 {
 		t.Error(out)
 	}
 	if kept := fmt.Sprintf("%s", s.Do(t, "GET", token)); kept != strconv.FormatInt(last, 10) {

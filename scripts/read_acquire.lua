@@ -15,7 +15,8 @@
 -- ARGV[6] unused
 -- ARGV[7] the owner's field as a writer
 -- RETURNS what read_free returns, or
---         {1, count, time in ms that this owner reads, 0, 1 or 0 when the count was not raised}  granted
+--         {1, count, time in ms that this owner reads, 0, raised}  granted
+--                                            raised is 1; 0 when the owner had it, once; -1 when it had, and nobody renewed it
 --         {0, 0, ttl in ms, 0}               somebody else writes
 --         {-2, 0, 0, 0}                      too late, nothing done
 --         {-3, 0, 0, 0}                      the key holds a lock of another kind
@@ -50,5 +51,5 @@ if not once or redis.call('PTTL', hold) < lease then redis.call('SET', hold, '1'
 left = math.max(left, lease)
 outlast(lock, lease)
 
-if string.find(flags, '[WD]') then enrol(KEYS[3], ARGV[5], left, held, string.find(flags, 'W')) end
-return {1, count, left, 0, once and 0 or 1}
+local unrenewed = string.find(flags, '[WD]') and enrol(KEYS[3], ARGV[5], left, held, string.find(flags, 'W'))
+return {1, count, left, 0, once and (unrenewed and -1 or 0) or 1}

@@ -6,13 +6,14 @@
 -- ARGV[1] lease in ms
 -- ARGV[2] owner, the hash field
 -- ARGV[3] not-after in µs of Redis' clock, less a second
--- ARGV[4] letters: K keep a longer TTL, W a named owner's hold
+-- ARGV[4] letters: K keep a longer TTL, W a named owner's hold, R do nothing when there is a registration, neither ARGV[5] nor ARGV[6]: the
+--         owner is back through another connection
 -- ARGV[5] the new registration, '' = none
 -- ARGV[6] the registration this proxy knows of
 -- ARGV[7] the owner's field on the other side, unused
 -- ARGV[8] what the keys of read holds begin with, before the owner
 -- RETURNS {1, count, time in ms that this owner reads} done, {-1, 0, 0} it does not read, {-1, 1, 0} it ended through another connection,
---         {-2, 0, 0} too late, {-3, 0, 0} a lock of another kind
+--         {-2, 0, 0} too late, {0, 0, 0} letter R, {-3, 0, 0} a lock of another kind
 -- ERRORS  WRONGTYPE. Nothing is changed then.
 
 if late(ARGV[3]) then return {-2, 0, 0} end
@@ -23,6 +24,7 @@ if alien(lock, seen[1]) then return {-3, 0, 0} end
 local count = counted(seen[2])
 local left = own(holds, count)
 if left == 0 then return {-1, ended(watch_key), 0} end
+if overruled(flags, watch_key, ARGV[5], ARGV[6]) then return {0, 0, 0} end
 
 allow_writes(lock)
 local keep = string.find(flags, 'K')

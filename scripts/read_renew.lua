@@ -1,8 +1,8 @@
 -- read_renew extends many owners' read holds in one go, and never shortens one: the watchdog. One key of a wrong type disturbs
 -- no other. Only the owner's own holds are extended, so that readers that have died run out.
 --
--- KEYS    for each owner the lock hash and what the keys of its holds begin with, followed by its registration when it is a
---         watched explicit one
+-- KEYS    for each owner the lock hash and what the keys of its holds begin with, followed by its registration when it is
+--         an explicit one whose registration is known
 -- ARGV[1] lease in ms; 0 = only look
 -- ARGV[2] not-after in µs of Redis' clock, less a second
 -- ARGV[3] letters, one for each owner: W it has a registration, - it has none

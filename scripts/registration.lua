@@ -14,7 +14,7 @@ local function note(watch_key, registration, ttl, present)
 end
 
 -- enrol notes a LOCK: of an owner that held the lock before or not, and whose proxy renews it or not. Only the registration that a
--- LOCK wrote when it made the hold stands there without a plus.
+-- LOCK wrote when it made the hold stands there without a plus. It returns whether a hold that nobody renewed is to be renewed from now on.
 local function enrol(watch_key, registration, ttl, held, renews)
   if registration == '' and not held then -- on a node of a quorum
     redis.call('SET', watch_key, '', 'XX', 'KEEPTTL')
@@ -28,6 +28,7 @@ local function enrol(watch_key, registration, ttl, held, renews)
     registration = plus(registration)
   end
   note(watch_key, registration, ttl, present)
+  return held and renews and type(present) == 'string' and string.sub(present, 1, 1) == '-'
 end
 
 -- rename notes a RENEW, through the proxy that knows the registration known.
@@ -63,4 +64,10 @@ local function foreign(flags, watch_key, known)
   if not strictly and not string.find(flags, 'R') then return false end
   local registered = redis.pcall('GET', watch_key)
   return known == '' or registered ~= known and (strictly or registered ~= known .. '+')
+end
+
+-- overruled says, with letter R, whether a hold's registration is neither of two: its owner has said something since through another
+-- connection. Where there is none nobody has.
+local function overruled(flags, watch_key, wanted, known)
+  return foreign(flags, watch_key, wanted) and foreign(flags, watch_key, known) and redis.pcall('GET', watch_key)
 end

@@ -1,7 +1,7 @@
 -- renew extends many holds in one go, and never shortens one: the watchdog. One key of a wrong type disturbs no other.
 -- The holds are plain ones, or write holds, whose fields end in :write and stand beside a mode; those of readers are another's.
 --
--- KEYS    for each hold its lock hash, followed by its registration when the hold is a watched one of an explicit owner
+-- KEYS    for each hold its lock hash, followed by its registration when the hold is an explicit owner's whose registration is known
 -- ARGV[1] lease in ms; 0 = only look
 -- ARGV[2] not-after in µs of Redis' clock, less a second
 -- ARGV[3] letters, one for each hold: W it has a registration, - it has none

@@ -98,13 +98,12 @@ func TestAcquireSideKeys(t *testing.T) {
 
 	s.Do(t, "SET", token, first+1e6)
 	run(t, s, scripts.Acquire, plain("k", token, watch), 60000, "me", soon, "FOW", "PUBLISH", "reg-2", 0)
-	same, _ := redis.Int64(s.Do(t, "GET", token), nil)
-	if same != first+1e6 {
-		t.Fatal("an owner that has the lock got another token")
+	if again, _ := redis.Int64(s.Do(t, "GET", token), nil); again != first+1e6+1 {
+		t.Fatal("a named owner that has the lock got the token of before", again)
 	}
 	run(t, s, scripts.Acquire, plain("k", token), 60000, "me", soon, "F", "PUBLISH", "", 0)
 	next, _ := redis.Int64(s.Do(t, "GET", token), nil)
-	if next != first+1e6+1 {
+	if next != first+1e6+2 {
 		t.Fatal(next)
 	}
 	s.Do(t, "DEL", "k")

@@ -6,8 +6,8 @@
 -- ARGV[1] the attempt
 -- ARGV[2] F a fencing token is proposed. It is not kept: the quorum brings the highest one to a majority when it has the lock
 -- ARGV[3…] those of the acquire
--- RETURNS what the acquire returns, with the proposed token, or of an owner that holds the last token; and when somebody else
---         holds the lock alone {0, 0, ttl in ms, a number that tells that owner from others}
+-- RETURNS what the acquire returns, with the proposed token; and when somebody else holds the lock alone
+--         {0, 0, ttl in ms, a number that tells that owner from others}
 -- ERRORS  those of the acquire; ERR when the fencing token is not an integer below 2^53. Nothing is changed then.
 
 local keys, args = {}, {}
@@ -16,22 +16,16 @@ for i = 3, #ARGV do args[#args + 1] = ARGV[i] end
 
 local last
 if ARGV[2] == 'F' then
-  last = redis.call('GET', KEYS[2])
-  local number = tonumber(string.match(last or '0', '^%d+$'))
-  if not number or number >= 9007199254740991 then
+  last = tonumber(string.match(redis.call('GET', KEYS[2]) or '0', '^%d+$'))
+  if not last or last >= 9007199254740991 then
     return redis.error_reply('ERR the fencing token of this lock is not an integer below 2^53')
   end
-  last = last and number
 end
 
 local out = acquire(keys, args)
 if out[1] == 1 then
-  local fresh = out[5] == 1
-  if ARGV[2] == 'F' then
-    out[4] = last
-    if fresh or not last then out[4] = math.max((last or 0) + 1, clock()) end
-  end
-  stand(KEYS[1], ARGV[1], out[3], fresh)
+  if last then out[4] = math.max(last + 1, clock()) end
+  stand(KEYS[1], ARGV[1], out[3], out[5] == 1)
 elseif out[1] == 0 then
   out[4] = 0
   if redis.call('HLEN', keys[1]) <= 2 then

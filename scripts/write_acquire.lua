@@ -9,14 +9,15 @@
 -- ARGV[3] not-after in µs of Redis' clock, less a second: later than that nothing is done
 -- ARGV[4] letters: N the owner knows of no write hold of its own, M of no read hold: one that is there was lost. A write
 --         hold is counted from 1 again then, a read hold is like somebody else's;
---         F give a fencing token, O once (an owner that writes gets no second count),
+--         F give a fencing token, higher than all before, O once (an owner that writes gets no second count),
 --         W a named owner's hold, which is renewed, D one that is not unless it was before
 -- ARGV[5] the registration
 -- ARGV[6] TTL of the fencing token in ms, 0 = none
 -- ARGV[7] the owner's field as a reader
 -- ARGV[8] what the keys of read holds begin with, before the owner
 -- RETURNS what write_free returns, or
---         {1, count, ttl in ms, token or 0, 1 or 0 when the count was not raised}  granted
+--         {1, count, ttl in ms, token or 0, raised}  granted
+--                                            raised is 1; 0 when the owner had it, once; -1 when it had, and nobody renewed it
 --         {0, 0, ttl in ms, 0}               held by somebody else
 --         {-2, 0, 0, 0}                      too late, nothing done
 --         {-3, 0, 0, 0}                      the key holds a lock of another kind
@@ -43,16 +44,14 @@ local next_key, token = 2, 0
 if string.find(flags, 'F') then
   local key = KEYS[next_key]
   next_key = next_key + 1
-  local last = redis.call('GET', key)
-  token = tonumber(string.match(last or '0', '^%d+$'))
+  token = tonumber(string.match(redis.call('GET', key) or '0', '^%d+$'))
   if not token or token >= 9007199254740991 then
     return redis.error_reply('ERR the fencing token of this lock is not an integer below 2^53')
   end
-  if not (once and last) then
-    token = math.max(token + 1, now)
-    redis.call('SET', key, string.format('%.0f', token))
-    if tonumber(ARGV[6]) > 0 then redis.call('PEXPIRE', key, ARGV[6]) end
-  end
+  token = math.max(token + 1, now)
+  if held then allow_writes(lock) end
+  redis.call('SET', key, string.format('%.0f', token))
+  if tonumber(ARGV[6]) > 0 then redis.call('PEXPIRE', key, ARGV[6]) end
 end
 
 if once then
@@ -70,5 +69,5 @@ else
   redis.call('PEXPIRE', lock, ttl)
 end
 
-if string.find(flags, '[WD]') then enrol(KEYS[next_key], ARGV[5], ttl, held, string.find(flags, 'W')) end
-return {1, count, ttl, token, once and 0 or 1}
+local unrenewed = string.find(flags, '[WD]') and enrol(KEYS[next_key], ARGV[5], ttl, held, string.find(flags, 'W'))
+return {1, count, ttl, token, once and (unrenewed and -1 or 0) or 1}

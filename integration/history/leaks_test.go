@@ -17,9 +17,9 @@ import (
 
 // leaks looks at Redis itself until nothing has leaked, or for too long.
 func (r *round) leaks() {
-	bound := 5*time.Second + 2*r.p.watchdog
-	if r.p.strict { // nobody's lock is left to its watchdog
-		bound = 10 * time.Second
+	bound := 20*time.Second + 2*r.p.watchdog
+	if r.p.strict { // nobody's lock is left to its watchdog: one that is there by then will still be
+		bound = r.p.watchdog / 2
 	}
 	if r.p.nodes > 0 { // they may be young, and explicit owners' run out
 		bound += 10 * time.Second

@@ -35,7 +35,7 @@ func (p *profile) flags() []string {
 var profiles = []*profile{
 	{
 		name: "calm", about: "only clients die: every reply is what the model says, and nobody waits for a free lock",
-		clients: 4, watchdog: 10 * time.Second, args: []string{"--wait-poll", "20s"}, strict: true,
+		clients: 4, watchdog: time.Minute, args: []string{"--wait-poll", "20s"}, strict: true,
 		work: history.Workload{Plain: 2, RW: 2, Fair: 1, Mixed: 1, Multi: true, Force: true, Deaths: true, Lapses: true,
 			MinLease: 100, MaxLease: 600, PXShare: 0.4, MaxBlock: 400, Pause: 4 * time.Millisecond},
 	},

@@ -4,7 +4,6 @@ import (
 	"math/rand/v2"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/lockproxy/lockproxy/integration/harness"
 	"github.com/lockproxy/lockproxy/internal/testredis"
@@ -62,31 +61,6 @@ func TestHandoffScripts(t *testing.T) {
 			if per > 1.1 {
 				t.Errorf("%.3f scripts a hand-off", per)
 			}
-		})
-	}
-}
-
-// Ninety clients of one proxy leave turns to ten of another.
-func TestHandoffLeavesTurns(t *testing.T) {
-	t.Parallel()
-	const all = 2000
-	for _, verb := range []string{"LOCK", "WLOCK"} {
-		t.Run(verb, func(t *testing.T) {
-			s := testredis.Start(t)
-			a := harness.StartProxy(t, s.URL(), "--wait-poll", "10s")
-			b := harness.StartProxy(t, s.URL(), "--wait-poll", "10s")
-			var stop atomic.Bool
-			pick := func() string { return verb }
-			many, few := crowd(t, a, 90, pick, &stop), crowd(t, b, 10, pick, &stop)
-			harness.Eventually(t, "both have begun", func() bool { return many.Load() > 0 && few.Load() > 0 })
-			theirs, ours, began := -many.Load(), -few.Load(), time.Now()
-			harness.Eventually(t, "all grants, and the ten have their part of them", func() bool { // a proxy may stall for a second
-				n := ours + few.Load()
-				return theirs+many.Load()+n >= all && n >= (theirs+many.Load()+n)*5/100
-			})
-			theirs, ours = theirs+many.Load(), ours+few.Load()
-			stop.Store(true)
-			t.Logf("the ninety %d, the ten %d, in %v", theirs, ours, time.Since(began).Round(time.Millisecond))
 		})
 	}
 }

@@ -230,7 +230,7 @@ func TestDeadlockIsTold(t *testing.T) {
 		"writers and readers": {[]string{"RLOCK a", "RLOCK b"}, []string{"WLOCK b BLOCK 0", "WLOCK a BLOCK 0"}, deadlock},
 		"waits for a time":    {[]string{"LOCK a", "LOCK b"}, []string{"LOCK b BLOCK 0", "LOCK a BLOCK 300"}, null},
 		"the other does":      {[]string{"LOCK a", "LOCK b"}, []string{"LOCK b BLOCK 60000", "LOCK a BLOCK 0"}, ""},
-		"a lease":             {[]string{"LOCK a PX 700", "LOCK b"}, []string{"LOCK b BLOCK 0", "LOCK a BLOCK 0"}, ok},
+		"a lease":             {[]string{"LOCK a PX 4000", "LOCK b"}, []string{"LOCK b BLOCK 0", "LOCK a BLOCK 0"}, ok},
 		"an owner":            {[]string{"LOCK a OWNER o", "LOCK b"}, []string{"LOCK b BLOCK 0", "LOCK a BLOCK 0"}, ""},
 		"two proxies":         {[]string{"LOCK a", "", "LOCK b"}, []string{"LOCK b BLOCK 0", "", "LOCK a BLOCK 0"}, ""},
 	} {

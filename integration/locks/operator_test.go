@@ -65,10 +65,8 @@ func TestOperator(t *testing.T) {
 		if len(clients) < 3 || clients[0]["name"] != "painter" || clients[0]["locks"] != int64(2) || clients[1]["waits-for"] != "wall" || clients[1]["locks"] != int64(0) {
 			t.Errorf("CLIENTS: %v", clients)
 		}
-		nodes := list("NODES")
-		if len(nodes) != 1 {
-			t.Fatalf("NODES: %v", nodes)
-		}
+		var nodes []map[string]any
+		harness.Eventually(t, "its node is up", func() bool { nodes = list("NODES"); return len(nodes) == 1 && nodes[0]["state"] == "up" })
 		expectFields(t, nodes[0], map[string]any{"name": server.Addr(), "role": "master", "state": "up", "trouble": ""})
 		stats := harness.Object(t, harness.Decode(t, ops.Do("LOCKPROXY", "STATS")))
 		if stats["locks_held"] != int64(2) || stats["locks_waiting"] != int64(1) || stats["upstream"] != "redis" {

@@ -14,7 +14,7 @@ import (
 	"github.com/lockproxy/lockproxy/integration/harness"
 )
 
-// RedissonFairLockTest. A holder of 30 s and waits of 300 s are Redisson's; what it waits 10 to 45 s for is a second or so here.
+// RedissonFairLockTest. A holder of 30 s and waits of 300 s are Redisson's; what it waits 10 to 45 s for is a second to nine here.
 var redissonFairLockTest = redissonClass{
 	name: "RedissonFairLockTest",
 	methods: `testLeaseTimeout testMultipleLocks testWaitTimeoutDrift testLockAcquiredTimeoutDrift testAcquireFailedTimeoutDrift_Descrete
@@ -23,7 +23,7 @@ var redissonFairLockTest = redissonClass{
 		testIsHeldByCurrentThreadOtherThread testIsHeldByCurrentThread testIsLockedOtherThread testIsLocked testUnlockFail testLockUnlock
 		testReentrancy testConcurrency_SingleInstance testConcurrencyLoop_MultiInstance testConcurrency_MultiInstance
 		testConcurrency_MultiInstance_Ordering testNameMapper testAcquireFailedNotCalledOnRedisTimeout`,
-	settings: []string{"--lock-watchdog-timeout", "1500ms"},
+	settings: []string{"--lock-watchdog-timeout", "6s"},
 	steps: map[string][]rwStep{
 		// A FAIRLOCK that does not wait never enters the queue.
 		"testLockAcquiredBooleanTimeoutDrift_Descrete": {

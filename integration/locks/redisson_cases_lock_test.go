@@ -14,7 +14,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
-// RedissonLockTest. Its watchdog of 30 s is 1.5 s here, so that what takes it 15 to 45 s takes 3.
+// RedissonLockTest. Its watchdog of 30 s is 6 s here, so that what takes it 15 to 45 s takes 9, and a machine that stalls ends no lease.
 var redissonLockTest = redissonClass{
 	name: "RedissonLockTest",
 	methods: `testSubscriptionsPerConnection testSinglePubSub testLockIsNotRenewedAfterInterruptedTryLock testRedisFailed testRemainTimeToLive2
@@ -22,14 +22,14 @@ var redissonLockTest = redissonClass{
 		testIsHeldByCurrentThreadOtherThread testIsHeldByCurrentThread testIsLockedOtherThread testIsLocked testLockFailoverInCluster
 		testUnlockFail testLockUnlock testReentrancy testConcurrencyTryLockUnLock testConcurrency_SingleInstance
 		testConcurrencyLoop_MultiInstance testConcurrency_MultiInstance testLockListener`,
-	settings: []string{"--lock-watchdog-timeout", "1500ms"},
+	settings: []string{"--lock-watchdog-timeout", "6s"},
 	steps: map[string][]rwStep{
 		// Whose client has gone with its LOCK under way: implicit or not, nobody renews it.
 		"testLockIsNotRenewedAfterInterruptedTryLock": {
 			{"a", ">LOCK k", ""}, {"a", "close", ""}, {"b", ">LOCK o OWNER o", ""}, {"b", "close", ""}, {"c", ">LOCK r OWNER r", ""}, {"c", "reset", ""},
-			{"", "sleep 3000", ""}, {"d", "LOCK k", ok}, {"d", "LOCK o", ok}, {"d", "LOCK r", ok},
+			{"", "sleep 9000", ""}, {"d", "LOCK k", ok}, {"d", "LOCK o", ok}, {"d", "LOCK r", ok},
 		},
-		"testRedisFailed": {{"a", "LOCK k", ok}, {"", "stop redis", ""}, {"a", "LOCK other BLOCK 5000 EX 10", "-ERR "}, {"", "sleep 2500", ""}, {"a", "UNLOCK k", rwLost}},
+		"testRedisFailed": {{"a", "LOCK k", ok}, {"", "stop redis", ""}, {"a", "LOCK other BLOCK 5000 EX 10", "-ERR "}, {"", "sleep 7000", ""}, {"a", "UNLOCK k", rwLost}},
 		"testRemainTimeToLive2": {
 			{"a", "LOCK k EX 10", ok}, {"a", "LOCK k EX 10", ok}, {"a", "LOCK k EX 10", ok}, {"a", "UNLOCK k", no}, {"a", "UNLOCK k", no}, {"redis", "PTTL k", "5000..10000"},
 		},
@@ -42,11 +42,11 @@ var redissonLockTest = redissonClass{
 			{"a", "LOCK k", ok}, {"a", "UNLOCK k FORCE", yes}, {"a", "LOCKINFO k", "none"}, {"b", "LOCKINFO k", "none"}, {"a", "UNLOCK k", rwLost}, {"b", "LOCK k", ok},
 		},
 		"testExpire": {
-			{"a", "LOCK k EX 2", ok}, {"b", "LOCK k", null}, {"b", "LOCK k BLOCK 20000", ok}, {"b", "UNLOCK k", yes}, {"a", "UNLOCK k", rwLost},
+			{"a", "LOCK k EX 6", ok}, {"b", "LOCK k", null}, {"b", "LOCK k BLOCK 20000", ok}, {"b", "UNLOCK k", yes}, {"a", "UNLOCK k", rwLost},
 		},
 		"testRemainTimeToLive": {
 			{"a", "LOCK k EX 3600", ok}, {"redis", "PTTL k", "3580000..3600000"}, {"a", "UNLOCK k", yes}, {"redis", "PTTL k", ":-2\r\n"}, {"a", "LOCK k", ok},
-			{"redis", "PTTL k", "1..1500"},
+			{"redis", "PTTL k", "1..6000"},
 		},
 		"testAutoExpire": {
 			{"2a", "LOCK k", ok}, {"2a", "LOCK o OWNER o", ok}, {"", "kill 2", ""}, {"b", "LOCK k BLOCK 20000", ok}, {"b", "LOCK o BLOCK 20000", ok},
@@ -69,7 +69,7 @@ var redissonLockTest = redissonClass{
 		"testUnlockFail": {{"a", "LOCK k", ok}, {"b", "UNLOCK k", rwNotHeld}, {"2b", "UNLOCK k", rwNotHeld}, {"b", "LOCK k", null}, {"a", "UNLOCK k", yes}},
 		"testLockUnlock": {{"a", "LOCK k", ok}, {"a", "UNLOCK k", yes}, {"a", "LOCK k", ok}, {"a", "UNLOCK k", yes}},
 		"testReentrancy": {
-			{"a", "LOCK k", ok}, {"a", "LOCK k", ok}, {"a", "UNLOCK k", no}, {"", "sleep 3000", ""}, {"b", "LOCK k", null}, {"2b", "LOCK k", null},
+			{"a", "LOCK k", ok}, {"a", "LOCK k", ok}, {"a", "UNLOCK k", no}, {"", "sleep 9000", ""}, {"b", "LOCK k", null}, {"2b", "LOCK k", null},
 			{"a", "UNLOCK k", yes}, {"a", "EXISTS k", no},
 		},
 	},

@@ -77,8 +77,10 @@ func TestReplicas(t *testing.T) {
 // What an owner holds already is not taken from it because a second, idempotent request wanted more replicas than there are.
 func TestReplicasOnceKeepsTheOlderHold(t *testing.T) {
 	t.Parallel()
+	const lease = 4 * time.Second
 	master, _ := replicated(t)
-	first, second := harness.StartProxy(t, master.URL()), harness.StartProxy(t, master.URL())
+	first := harness.StartProxy(t, master.URL(), "--lock-watchdog-timeout", lease.String())
+	second := harness.StartProxy(t, master.URL(), "--lock-watchdog-timeout", lease.String())
 	here, there := harness.Dial(t, first.Addr()), harness.Dial(t, second.Addr())
 	harness.Expect(t, here, "+OK\r\n", "LOCK", "k", "OWNER", "me")
 	for _, w := range []*harness.Wire{here, there} {
@@ -89,6 +91,11 @@ func TestReplicasOnceKeepsTheOlderHold(t *testing.T) {
 			t.Fatalf("the hold that was there before: %v", h)
 		}
 	}
+	time.Sleep(2 * lease)
+	if h := hash(t, master, "k"); h["me"] != "1" {
+		t.Errorf("the hold that was there before is not renewed any more: %v", h)
+	}
+	harness.Expect(t, here, ":1\r\n", "UNLOCK", "k", "OWNER", "me")
 }
 
 func TestReplicaStopped(t *testing.T) {

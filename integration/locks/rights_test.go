@@ -52,6 +52,10 @@ func TestWhoIsShownOtherClients(t *testing.T) {
 			}
 		}
 	}
+	s.Do(t, "ACL", "SETUSER", "elsewhere", "on", ">p", "~else:*", "+@all")
+	stranger := harness.Dial(t, p.Addr())
+	harness.Expect(t, stranger, "+OK\r\n", "AUTH", "elsewhere", "p")
+	harness.Expect(t, stranger, "*0\r\n", "LOCKLIST")
 	harness.Expect(t, holder, ":1\r\n", "UNLOCK", "app:1")
 	if got := waiter.Read(); got != "+OK\r\n" {
 		t.Error(got)

@@ -39,7 +39,11 @@ func TestTop(t *testing.T) {
 	harness.Eventually(t, "it waits", func() bool {
 		return strings.Contains(watch.Do("LOCKPROXY", "STATS"), "locks_waiting\r\n:1\r\n")
 	})
-	said, code := top(t, "--once", "--address", p.Addr())
+	said, code := "", 0
+	harness.Eventually(t, "its node is shown to be up", func() bool {
+		said, code = top(t, "--once", "--address", p.Addr())
+		return code != 0 || regexp.MustCompile(`(?m)^`+regexp.QuoteMeta(server.Addr())+` +master +up`).MatchString(said)
+	})
 	if code != 0 {
 		t.Fatalf("exit code %d: %s", code, said)
 	}
@@ -49,7 +53,6 @@ func TestTop(t *testing.T) {
 		`(?m)^orders\\x1b\[2J +plain +0 +\S+:[0-9]+ +` + regexp.QuoteMeta(holder.C.LocalAddr().String()) + ` shop +default +[0-9.]+ s +1 `,
 		`(?m)^orders\\x1b\[2J +plain +0 +1 +[0-9.]+ s .*` + regexp.QuoteMeta(waiter.C.LocalAddr().String()),
 		`(?m)^[0-9]+ +\S+ lockproxy-top +default `,
-		`(?m)^` + regexp.QuoteMeta(server.Addr()) + ` +master +up`,
 		`(?m)^orders\\x1b\[2J +0 +1 +0 +0`,
 		`(?m)^[0-9:]+ +[0-9.]+ ms +` + regexp.QuoteMeta(holder.C.LocalAddr().String()) + ` shop +default +LOCK orders`,
 	} {

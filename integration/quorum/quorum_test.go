@@ -54,7 +54,7 @@ func TestQuorum(t *testing.T) {
 		"LOCK x REPLICAS 1":  "-ERR REPLICAS is not supported with --quorum: its nodes are independent masters\r\n",
 		"FENCED k GET d":     "-ERR FENCED is not supported with --quorum: the lock is not where the data is; use LOCK ... FENCE\r\n",
 		"LOCK k":             "+OK\r\n", // once more
-		"FAIRLOCK f PX 1500": "+OK\r\n",
+		"FAIRLOCK f PX 9000": "+OK\r\n",
 		"RLOCK r":            "+OK\r\n",
 		"WLOCK w FENCE":      ":",
 		"MULTILOCK 2 m1 m2":  "+OK\r\n",

@@ -5,8 +5,7 @@ import (
 	"sort"
 )
 
-// The token oracle: the fencing tokens of one key rise from grant to grant, and none comes twice, but for a call in the name
-// of an owner that has the lock.
+// The token oracle: the fencing tokens of one key rise from grant to grant, and none comes twice.
 
 // tokens finds grants of one key whose token is not higher than that of a grant which was over before they were asked for.
 func Tokens(key string, ops []*Op) (wrong []Violation) {
@@ -41,10 +40,10 @@ func Tokens(key string, ops []*Op) (wrong []Violation) {
 			}
 			over = over[1:]
 		}
-		if highest.Op != nil && (g.token < highest.token || g.token == highest.token && !(g.Explicit && g.Owner == highest.Owner)) {
+		if highest.Op != nil && g.token <= highest.token {
 			blame(highest, g, "the earlier one was answered before the later one was asked for")
 		}
-		if before, twice := seen[g.token]; twice && !(g.Explicit && g.Owner == before.Owner) {
+		if before, twice := seen[g.token]; twice {
 			blame(before, g, "the same one twice")
 		}
 		seen[g.token] = g

@@ -29,7 +29,8 @@ func askedFor(t *testing.T, c *Client, r Request) (*acquire, lockstore.Acquired)
 }
 
 // A grant of which nobody heard, because its reply was lost and its client did not wait for the answer, is given back, unless its
-// owner had the lock before or counts on it through another proxy.
+// owner had the lock before or counts on it through another proxy. What it had before is renewed here from then on, if that was asked for: the
+// other proxy finds the registration of this request beside it, and stops.
 func TestAbandonedGrantOfAnOwner(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
@@ -53,8 +54,8 @@ func TestAbandonedGrantOfAnOwner(t *testing.T) {
 					if left := hash(t, s, r.Key)[id.Field()]; (left == "1") != (when != "never") {
 						t.Errorf("%s: %q is left", what, left)
 					}
-					if m.holds.held(id) {
-						t.Errorf("%s: it is renewed here", what)
+					if here := m.holds.held(id); here != (when == "before" && lease == 0) {
+						t.Errorf("%s: renewed here %v", what, here)
 					}
 				}
 			}
@@ -110,5 +111,40 @@ func TestAbandonedWhileRedisIsAway(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// A re-entry that nobody heard of is taken back as soon as Redis can be asked, for as long as the lock that was entered may last, however short
+// a lease the re-entry asked for.
+func TestAbandonedReentryWhileRedisIsAway(t *testing.T) {
+	for _, kind := range lockstore.Kinds {
+		for _, away := range []time.Duration{6 * time.Second, 18 * time.Second} {
+			inBubble(t, func(t *testing.T, w *world.World) {
+				s := w.NewNode(bubbleAddr)
+				m := bubbleEngine(t, w, s, "one", Options{})
+				link := w.Proxy("one").Link(s.Addr())
+				c, lost := client(m)
+				r := Request{Key: "k", Kind: kind}
+				for range 2 {
+					mustLock(t, c, r)
+				}
+				mustUnlock(t, c, UnlockRequest{Key: "k", Side: kind}, false)
+				r.Lease = 100
+				link.Swallow(world.Replies)
+				time.AfterFunc(50*time.Millisecond, link.Cut)
+				began := time.Now()
+				_, err := c.Lock(context.Background(), r)
+				wantCode(t, err, "ERR")
+				time.Sleep(time.Until(began.Add(away)))
+				link.Heal()
+				id, _ := c.id(kind, 0, "k", "")
+				eventually(t, 10*time.Second, "the count is lowered", func() bool { return hash(t, s, "k")[id.Field()] == "1" })
+				time.Sleep(time.Minute)
+				mustUnlock(t, c, UnlockRequest{Key: "k", Side: kind}, true)
+				if told := lost.reasons(); told != "" || s.Do(t, "EXISTS", "k").(int64) != 0 {
+					t.Errorf("%v, away for %v: told %q", kind, away, told)
+				}
+			})
+		}
 	}
 }

@@ -8,16 +8,16 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 )
 
-// acquire is one grant being asked for: a step, and what the engine knows of it. Its hold is busy meanwhile.
+// acquire is the request for one grant: a step, and what the engine knows of it. Its hold is busy meanwhile.
 type acquire struct {
 	lockstore.Acquire
 	c        *Client
 	h        *hold
 	r        Request
-	w        *waiter       // that it is for, if one waits
+	w        *waiter       // the waiter that it is for; nil: the verb does not wait
 	fresh    bool          // no hold had that registration before
 	notAfter int64         // of the request whose reply was lost
-	streak   handoffStreak // that it goes on with, if it is handed the lock
+	streak   handoffStreak // the streak that it continues if it is handed the lock
 	handedOn bool          // an undo goes on alone and leaves the hold when it is done
 }
 
@@ -27,7 +27,7 @@ func (c *Client) newAcquire(h *hold, r Request, w *waiter) *acquire {
 		Replicas: r.Replicas, ReplicaWait: r.replicaWait(), Patience: r.patience(), Blocks: r.Blocks, Queues: w != nil && r.Fair,
 	}}
 	if w != nil && w.line != nil {
-		a.Patience, a.Splits = 0, w.splits // it comes again soon
+		a.Patience, a.Splits = 0, w.splits // the waiter asks again soon
 	}
 	a.update()
 	if h.explicit {
@@ -36,7 +36,7 @@ func (c *Client) newAcquire(h *hold, r Request, w *waiter) *acquire {
 	return a
 }
 
-// update brings the step in line with what is known by now.
+// update brings the step up to date with what is known now.
 func (a *acquire) update() {
 	m := a.c.m
 	if a.Queues {
@@ -59,8 +59,8 @@ func (a *acquire) ask(ctx context.Context) (lockstore.Acquired, error) {
 	return a.c.m.store.Acquire(ctx, &a.Acquire)
 }
 
-// enrol chooses the registration of a named owner's request. A hold known here keeps its own: were this reply lost, nobody would
-// know which one Redis has.
+// enrol chooses the registration of a named owner's request. A hold known here keeps its own: if this reply were lost, nobody
+// would know which registration Redis has.
 func (a *acquire) enrol() {
 	a.c.m.holds.mu.Lock()
 	known := a.h.registration
@@ -71,23 +71,23 @@ func (a *acquire) enrol() {
 			a.Registration = lockstore.Marked(known, true)
 		}
 	case !a.Watched && a.c.m.store.Rules().Votes:
-		// Its attempt says whose a hold is there, and a node without a registration may get another's.
+		// On a quorum the attempt says whose hold it is, and a node without a registration may get that of another LOCK.
 	default:
 		a.Registration, a.fresh = lockstore.Marked(a.c.request(), a.Watched), true
 	}
 }
 
-// repeatable says that the request, done once more, changes nothing: a named owner's, or the first hold of a connection.
+// repeatable says that doing the request once more changes nothing: it is a named owner's, or asks for a connection's first hold.
 func (a *acquire) repeatable() bool { return a.h.explicit || a.Count == 0 }
 
-// unanswered notes until when a request without an answer may be done.
+// unanswered notes until when a request without an answer may still be done.
 func (a *acquire) unanswered(notAfter int64) {
 	if a.notAfter = notAfter; a.Queues {
 		a.w.lost = notAfter
 	}
 }
 
-// sitOut waits until a renewal whose reply was lost can no longer lengthen a lease that is asked for now.
+// sitOut waits until a renewal whose reply was lost can no longer lengthen a lease that is asked for now; false: ctx ended first.
 func (m *Manager) sitOut(ctx context.Context, h *hold) bool {
 	m.holds.mu.Lock()
 	late := time.Until(h.late)
@@ -95,8 +95,8 @@ func (m *Manager) sitOut(ctx context.Context, h *hold) bool {
 	return late <= 0 || m.sleep(ctx, late)
 }
 
-// replicaWait is how long replicas may take: at most a second, within what the caller waits, and half of the lease, so that
-// the rest of it is of use.
+// replicaWait is how long replicas may take: at most a second, the time of BLOCK, and half of the lease, so that the rest
+// of the lease is of use.
 func (r Request) replicaWait() time.Duration {
 	wait := time.Second
 	if r.Blocks && r.Block > 0 {
@@ -138,6 +138,9 @@ func (a *acquire) conclude(ctx context.Context, ans lockstore.Acquired) (Grant, 
 		if err := m.giveBacks.undo(ctx, a, ans); err != nil {
 			return Grant{}, err
 		}
+		if ans.Raised == 0 && ans.Attempt == "" {
+			a.uphold(ans)
+		}
 		return Grant{}, &Error{Code: "NOREPLICAS", Text: fmt.Sprintf("%d of %d replicas had the lock in time, it was given back", ans.Acked, a.r.Replicas)}
 	}
 	if a.c.unheard(ctx, a.r) {
@@ -148,7 +151,7 @@ func (a *acquire) conclude(ctx context.Context, ans lockstore.Acquired) (Grant, 
 		}
 	}
 	if !time.Now().Before(until(ans)) {
-		// The answer took longer than the lease: nobody may work on the strength of it.
+		// The answer took longer than the lease: nobody may rely on it.
 		if err := m.giveBacks.undo(ctx, a, ans); err != nil {
 			return Grant{}, err
 		}
@@ -167,7 +170,7 @@ func (c *Client) unheard(ctx context.Context, r Request) bool {
 	return ctx.Err() != nil || r.Blocks && c.info.Gone()
 }
 
-// disbelieve has the watchdog look at once at a hold that Redis says is somebody else's.
+// disbelieve has the watchdog come at once to a hold of which Redis says something else than was known.
 func (hs *holds) disbelieve(h *hold) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
@@ -176,17 +179,17 @@ func (hs *holds) disbelieve(h *hold) {
 	}
 }
 
-// register notes a grant. What was to be entered again, and was told lost while the request was under way, stays lost.
+// register notes a grant. A hold that was to be entered again, and was reported lost while the request was under way, stays lost.
 func (a *acquire) register(ans lockstore.Acquired) (g Grant, lost lossRecord, yes bool) {
 	m, h := a.c.m, a.h
 	m.holds.mu.Lock()
 	defer m.holds.mu.Unlock()
 	if lost, yes = a.c.lossOf(h.id); yes && a.Count > 0 && !h.explicit {
-		h.lease = max(h.lease, lockstore.Milliseconds(ans.TTL)) // so long may Redis have it now
+		h.lease = max(h.lease, lockstore.Milliseconds(ans.TTL)) // Redis may have it for so long now
 		return Grant{}, lost, true
 	}
 	if !h.explicit && ans.Raised == 1 && h.count > 0 && ans.Count <= h.count {
-		m.holds.lose(h, h.whyGone()) // what was to be entered again had gone: this is a first hold
+		m.holds.lose(h, h.whyGone()) // the hold that was to be entered again had gone: this is a first one
 	}
 	a.contradict()
 	if h.count == 0 {
@@ -204,10 +207,11 @@ func (a *acquire) register(ans lockstore.Acquired) (g Grant, lost lossRecord, ye
 	h.deadline = lockstore.Later(h.deadline, until(ans))
 	h.replicas = max(h.replicas, a.r.Replicas)
 	if a.r.Lease == 0 {
-		h.watched, h.watchedFor, h.lease, h.registration = true, h.nth, m.opts.Watchdog, a.Registration
+		h.lend(a.r.lent)
+		h.watched, h.lease, h.registration = true, m.opts.Watchdog, a.Registration
 	} else if !h.watched {
 		h.lease = lockstore.Milliseconds(a.r.Lease)
-		if ans.Raised == 1 { // else it is another LOCK's
+		if ans.Raised == 1 { // else the registration is another LOCK's
 			h.registration = a.Registration
 		}
 	}
@@ -217,13 +221,45 @@ func (a *acquire) register(ans lockstore.Acquired) (g Grant, lost lossRecord, ye
 	return g, lost, false
 }
 
+// uphold has a hold renewed here that a named owner had before, although the request has failed: its registration is this request's now, so
+// whoever renewed the hold has stopped, or will. That it is held anew nobody is told. One that nobody renewed ends with its lease.
+func (a *acquire) uphold(ans lockstore.Acquired) {
+	switch {
+	case !a.Named || !a.Watched || a.c.m.holds.renewing(a.h):
+	case ans.Unrenewed || a.r.lent != nil && !a.r.lent.until.IsZero():
+		a.unwatch()
+	default:
+		a.r.Replicas, a.r.lent = 0, nil // they may not be there; and the MULTILOCK has failed
+		a.register(ans)
+		a.c.m.holds.disbelieve(a.h) // little may be left of its lease
+	}
+}
+
+// unwatch has the registration say again that nobody renews the hold.
+func (a *acquire) unwatch() {
+	_, err := a.c.m.store.Extend(context.Background(), lockstore.Extension{
+		ID: a.ID, Named: true, Lease: 1, Watched: true, // the longer lease stays
+		Registration: lockstore.Marked(a.Registration, false), Known: a.Registration, Again: true, MayEnd: func(time.Time) {},
+	})
+	if err != nil {
+		a.c.m.log.Warn("cannot note that nobody renews a lock whose LOCK has failed", "key", a.ID.Key, "owner", a.ID.Owner, "error", err)
+	}
+}
+
+// renewing says whether a hold is renewed here.
+func (hs *holds) renewing(h *hold) bool {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	return h.count > 0 && h.watched
+}
+
 // until is when a grant ends that nobody renews.
 func until(ans lockstore.Acquired) time.Time { return ans.Sent.Add(lockstore.Milliseconds(ans.TTL)) }
 
-// planNext puts the hold before the watchdog at a third of its lease when it is renewed, at its end when it is not. However often it is
+// planNext puts the hold before the watchdog at a third of its lease when it is renewed, else when it is looked at next. However often it is
 // entered and renewed by its holder, max-hold is not put off by that. mu is held.
 func (hs *holds) planNext(h *hold, from time.Time) {
-	next := h.deadline
+	next := hs.nextLook(h, from)
 	if h.watched {
 		next = from.Add(h.lease / 3)
 		if last := h.grantedAt.Add(hs.opts.MaxHold); hs.opts.MaxHold > 0 && last.Before(next) {
@@ -231,4 +267,13 @@ func (hs *holds) planNext(h *hold, from time.Time) {
 		}
 	}
 	hs.plan(h, next)
+}
+
+// nextLook is when Redis is asked about a hold that nobody renews: at its end, and once in a while where its registration tells that a named
+// owner has given it back through another proxy. mu is held.
+func (hs *holds) nextLook(h *hold, from time.Time) time.Time {
+	if next := from.Add(hs.opts.Watchdog); h.mark() != "" && next.Before(h.deadline) {
+		return next
+	}
+	return h.deadline
 }

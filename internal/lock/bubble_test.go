@@ -96,6 +96,40 @@ func TestTakenOverElsewhere(t *testing.T) {
 	})
 }
 
+// What a named owner has with a lease, and gives back through another proxy, is not told lost, and is not believed held for as long as the
+// lease; what is deleted is told.
+func TestLeaseGivenBackElsewhere(t *testing.T) {
+	for _, kind := range []Kind{Plain, Read, Write} {
+		for _, back := range []bool{true, false} { // the wake-up connection comes back
+			inBubble(t, func(t *testing.T, w *world.World) {
+				s := w.NewNode(bubbleAddr)
+				m1 := bubbleEngine(t, w, s, "one", Options{})
+				m2 := bubbleEngine(t, w, s, "two", Options{})
+				a, lost := client(m1)
+				b, _ := client(m2)
+				mustLock(t, a, Request{Key: "k", Kind: kind, Owner: "job", Lease: 600_000})
+				mustLock(t, a, Request{Key: "kept", Kind: kind, Owner: "job", Lease: 600_000})
+				mustLock(t, a, Request{Key: "deleted", Kind: kind, Owner: "job", Lease: 600_000})
+				mustUnlock(t, b, UnlockRequest{Key: "k", Side: kind, Owner: "job"}, true)
+				for key := range hash(t, s, "deleted") {
+					s.Do(t, "HDEL", "deleted", key)
+				}
+				if back {
+					m1.holds.recheckIf(func(string, string) string { return reasonGone })
+					time.Sleep(time.Second)
+				} else {
+					time.Sleep(31 * time.Second)
+				}
+				if n := m1.Stats().Held; n != 1 || lost.reasons() != "deleted:gone " {
+					t.Errorf("%v, %v: %d are believed held, lost: %s", kind, back, n, lost.reasons())
+				}
+				time.Sleep(5 * time.Minute)
+				mustUnlock(t, a, UnlockRequest{Key: "kept", Side: kind, Owner: "job"}, true)
+			})
+		}
+	}
+}
+
 func TestWatchdogAndLoss(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)

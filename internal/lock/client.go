@@ -12,14 +12,14 @@ import (
 	"github.com/lockproxy/lockproxy/internal/share"
 )
 
-// ClientInfo is how a connection looks to others.
+// ClientInfo describes a connection to others.
 type ClientInfo struct {
 	ID   int64         // number of the connection, unique in this process
 	Addr string        // the peer's address
 	Name func() string // its CLIENT SETNAME name
 	User func() string // who it has authenticated as
-	Push func(Loss)    // told of a loss at once; must not block
-	Gone func() bool   // it has hung up, whether that was noticed already or not; must not block
+	Push func(Loss)    // called with each loss at once; must not block
+	Gone func() bool   // says whether it has hung up, even if that has not been noticed yet; must not block
 }
 
 // CloseHow says how a connection ended, which decides what becomes of its locks.
@@ -28,7 +28,7 @@ type CloseHow int
 const (
 	// Gone: the client hung up, reset the connection or said QUIT. Its implicit locks are released.
 	Gone CloseHow = iota
-	// Left: we closed first, or cannot tell whether the client lives. It may still be working: its locks run out.
+	// Left: we closed first, or cannot tell whether the client lives. It may still be working: its locks expire.
 	Left
 )
 
@@ -40,16 +40,16 @@ type Client struct {
 	named atomic.Bool
 	share share.Client
 
-	losses      ownLosses  // what it lost, until it is taken again
-	namedLosses *ownNamed  // what named owners lost that had it through this connection
-	finished    ownUnlocks // what it has given back in a named owner's name
+	losses      ownLosses // what it lost, until it is taken again
+	namedLosses *account  // what named owners lost that had it through this connection; apart from the client, which is not to be kept for as long
+	finished    *account  // what it has given back in a named owner's name
 
 	holds map[*hold]struct{} // guarded by holds.mu
 	over  bool               // guarded by holds.mu: it has closed
 	waits *waiter            // guarded by lines.mu: what it stands in line for; nil: nothing
 }
 
-// NewClient makes known a connection; Close ends it.
+// NewClient makes the Client of a connection; Close ends it.
 func (m *Manager) NewClient(ci ClientInfo) *Client {
 	if ci.Name == nil {
 		ci.Name = func() string { return "" }
@@ -63,7 +63,7 @@ func (m *Manager) NewClient(ci ClientInfo) *Client {
 	if ci.Gone == nil {
 		ci.Gone = func() bool { return false }
 	}
-	return &Client{m: m, info: ci, owner: m.uuid + ":" + strconv.FormatInt(ci.ID, 10)}
+	return &Client{m: m, info: ci, owner: m.uuid + ":" + strconv.FormatInt(ci.ID, 10), namedLosses: &account{}, finished: &account{}}
 }
 
 // Owner is the connection's implicit owner, `<uuid>:<n>`.
@@ -72,7 +72,7 @@ func (c *Client) Owner() string { return c.owner }
 // SetLibrary notes whether the connection has named a client library (CLIENT SETINFO lib-name): it may then be one of a pool.
 func (c *Client) SetLibrary(named bool) { c.named.Store(named) }
 
-// SetUser has the client's locks count for that user. It is called like a verb.
+// SetUser counts the client's locks for that user. It is called like a verb.
 func (c *Client) SetUser(u *share.User) {
 	c.m.holds.mu.Lock()
 	defer c.m.holds.mu.Unlock()
@@ -87,7 +87,7 @@ func (c *Client) Info(ctx context.Context, db int, key string) (Info, error) {
 // List is Manager.List.
 func (c *Client) List(owner, pattern string) []Entry { return c.m.List(owner, pattern) }
 
-// Held is the number of locks that live by this connection.
+// Held is the number of holds that this connection keeps.
 func (c *Client) Held() int {
 	c.m.holds.mu.Lock()
 	defer c.m.holds.mu.Unlock()
@@ -104,8 +104,8 @@ func (c *Client) Waits() (key string, waited time.Duration) {
 	return "", 0
 }
 
-// Doubt says that the outcome of an earlier effect of this client is unknown: it may still come to pass, so what the
-// client holds now is never released before its lease is over.
+// Doubt says that an earlier command of this client may still take effect. So what the client holds now is never
+// released before its lease is over.
 func (c *Client) Doubt() {
 	c.m.holds.mu.Lock()
 	defer c.m.holds.mu.Unlock()
@@ -115,13 +115,22 @@ func (c *Client) Doubt() {
 }
 
 // Reset releases the implicit locks as if the client had gone; explicit ones stay registered to it. It waits until nobody
-// else works on them, so that this client's next verbs come after the releases.
+// else works on them, so that this client's next verbs come after the releases. Those at which an earlier verb is for longer, since its reply was
+// lost, are given back when that is over, unless the client has taken them again.
 func (c *Client) Reset() {
 	m := c.m
-	var busy []*hold
+	limited, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	var busy, later []*hold
 	for _, was := range c.take(false) {
-		h, err := m.holds.enter(context.Background(), was.id, false)
+		h, err := m.holds.enter(limited, was.id, false)
 		if err != nil {
+			m.holds.mu.Lock()
+			if !was.doubt {
+				later = append(later, was)
+			}
+			m.holds.endUnreleased(was)
+			m.holds.mu.Unlock()
 			continue
 		}
 		m.holds.mu.Lock()
@@ -130,11 +139,13 @@ func (c *Client) Reset() {
 		busy = append(busy, h)
 	}
 	m.giveBacks.releaseLater(busy, 0, m.giveBacks.giveBack)
+	m.giveBacks.releaseLater(later, 0, m.giveBacks.enterAndSurrender)
 }
 
 // Close ends the connection's part in its locks. It does not wait for the releases: Run does.
 func (c *Client) Close(how CloseHow) {
 	implicit := c.take(true)
+	defer c.bequeath()
 	if how == Gone {
 		c.m.giveBacks.releaseLater(implicit, c.m.opts.Grace, c.m.giveBacks.enterAndGiveBack)
 		return
@@ -146,8 +157,15 @@ func (c *Client) Close(how CloseHow) {
 	}
 }
 
+// bequeath has what is remembered of the client in named owners' names count for its user.
+func (c *Client) bequeath() {
+	user := c.info.User()
+	c.m.named.closes(&c.m.named.mu, c.namedLosses, user)
+	c.m.done.closes(&c.m.done.mu, c.finished, user)
+}
+
 // take picks the implicit holds that are to end. On the last call explicit ones lose the connection that kept them
-// renewed: they are renewed for Options.OwnerGrace longer and run out then, unless their owner is heard of again.
+// renewed: they are renewed for Options.OwnerGrace longer and then expire, unless their owner is heard of again.
 func (c *Client) take(last bool) (implicit []*hold) {
 	implicit, left := c.m.holds.ending(c, last)
 	if left > 0 {
@@ -157,7 +175,7 @@ func (c *Client) take(last bool) (implicit []*hold) {
 	return implicit
 }
 
-// ending is the part of Client.take that takes mu, with which nobody waits for the log; left is how many of the explicit holds were renewed.
+// ending is the part of Client.take under mu, in which nothing is logged; left is how many of the explicit holds were renewed.
 func (hs *holds) ending(c *Client, last bool) (implicit []*hold, left int) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
@@ -190,7 +208,7 @@ func (h *hold) abandoned(now time.Time) bool {
 	return h.explicit && h.client == nil && !now.Before(h.renewUntil)
 }
 
-// id is the hold that a verb of this client means: of the owner it names, or of the connection.
+// id is the hold that a verb of this client means: that of the owner whom it names, or of the connection.
 func (c *Client) id(k Kind, db int, key, owner string) (id lockstore.ID, explicit bool) {
 	if owner == "" {
 		return lockstore.ID{DB: db, Key: key, Owner: c.owner, Kind: k}, false

@@ -6,20 +6,20 @@ import (
 )
 
 const (
-	// tick is the shortest time between two looks at the deadlines: what comes due meanwhile is told together.
+	// tick is the shortest time between two looks at the deadlines: losses that come due meanwhile are reported together.
 	tick = 2 * time.Millisecond
-	// tellAtOnce is how many losses are told before others get a chance at holds.mu: about a millisecond.
+	// tellAtOnce is how many losses are reported before others get a chance at holds.mu: about a millisecond.
 	tellAtOnce = 256
 	// reserveMost bounds reserve.
 	reserveMost = 2 * time.Second
 )
 
-// reserve is how long before its deadline a renewed lock is told lost when no renewal is confirmed. It is what a busy machine
-// has to wake the proxy, to tell some ten thousand losses, and to bring the news to the clients before Redis frees the locks.
+// reserve is how long before its deadline a watched lock is reported lost if no renewal is confirmed. In that time a busy machine
+// has to wake the proxy, to report some ten thousand losses, and to bring them to the clients before Redis frees the locks.
 func reserve(lease time.Duration) time.Duration { return min(lease/10, reserveMost) }
 
-// lossAt is when a hold is told lost unless its deadline is put off before that. ok is false when its end is no loss that this
-// proxy could tell: a named owner's lock that is not renewed is left to what Redis says. holds.mu is held.
+// lossAt is when a hold is reported lost unless its deadline is put off before that. ok is false when this proxy cannot tell
+// that its end is a loss: about a named owner's lock that is not renewed Redis alone decides. holds.mu is held.
 func (h *hold) lossAt() (at time.Time, ok bool) {
 	switch {
 	case h.count == 0 || h.explicit && !h.watched:
@@ -34,8 +34,8 @@ func (h *hold) lossAt() (at time.Time, ok bool) {
 	}
 }
 
-// watchDeadlines tells holders of the locks that were not renewed in time, until ctx ends. It does no I/O and waits for nothing
-// but holds.mu, which nobody holds for long, so that a Redis that says nothing delays no news.
+// watchDeadlines reports to their holders the locks that were not renewed in time, until ctx ends. It does no I/O and waits for
+// nothing but holds.mu, which nobody holds for long, so that a Redis that does not answer delays no report.
 func (hs *holds) watchDeadlines(ctx context.Context) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -50,7 +50,7 @@ func (hs *holds) watchDeadlines(ctx context.Context) {
 	}
 }
 
-// tellLosses tells every loss that is due, and says when the next one may be.
+// tellLosses reports every loss that is due, and says when the next one may be.
 func (hs *holds) tellLosses() (next time.Duration) {
 	for {
 		if next, all := hs.tellSome(time.Now()); all {
@@ -59,7 +59,7 @@ func (hs *holds) tellLosses() (next time.Duration) {
 	}
 }
 
-// tellSome is tellLosses for so many that others do not wait for mu for long; all says that no other is due.
+// tellSome is tellLosses for at most tellAtOnce, so that others do not wait for mu for long; all says that no other is due.
 func (hs *holds) tellSome(now time.Time) (next time.Duration, all bool) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
@@ -92,7 +92,8 @@ func (hs *holds) tellIfOver(h *hold, now time.Time) {
 	}
 }
 
-// expect has a hold looked at when its time is over. Nothing needs to be done when the time is put off. holds.mu is held.
+// expect makes watchDeadlines look at a hold when its time is over. Nothing needs to be done when the time is put off. holds.mu
+// is held.
 func (t *timetable) expect(h *hold) {
 	at, ok := h.lossAt()
 	if ok && (h.endsPlace == 0 || at.Before(h.ends)) {

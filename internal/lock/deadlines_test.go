@@ -216,3 +216,24 @@ func TestRenewAnsweredTooLate(t *testing.T) {
 		}
 	})
 }
+
+// TestToldAheadOfTheEnd: a loss is told a tenth of the lease before its end, but at most 2 s.
+func TestToldAheadOfTheEnd(t *testing.T) {
+	for lease, ahead := range map[time.Duration]time.Duration{
+		5 * time.Second: 500 * time.Millisecond, 30 * time.Second: 2 * time.Second, time.Minute: 2 * time.Second,
+	} {
+		inBubble(t, func(t *testing.T, w *world.World) {
+			s := w.NewNode(bubbleAddr)
+			m := bubbleEngine(t, w, s, "one", Options{Watchdog: lease})
+			c, lost := client(m)
+			taken := time.Now()
+			mustLock(t, c, Request{Key: "k"})
+			s.Stop()
+			defer s.Cont()
+			eventually(t, lease, "told", func() bool { return lost.reasons() == "k:unrenewed " })
+			if got := lease - time.Since(taken); got < ahead-50*time.Millisecond || got > ahead+50*time.Millisecond {
+				t.Errorf("of a lease of %v: told %v before its end, not %v", lease, got, ahead)
+			}
+		})
+	}
+}

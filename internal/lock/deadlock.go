@@ -9,20 +9,20 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 )
 
-// deadlock is the answer to a waiter that has just joined its line and whose wait can never end: it holds a lock that somebody
-// waits for who, directly or through others, keeps it waiting. nil: the wait may end.
+// deadlock returns the error for a waiter that has just joined its line and whose wait can never end: those that keep it
+// waiting wait themselves, directly or through others, for a lock that it holds. nil: the wait may end.
 //
-// Only what is certain counts: every one of them is a connection that is its own owner, waits with BLOCK 0, and holds what the
-// one before waits for with a lease that the watchdog renews for as long as it waits. An owner with a name may be released by
-// others, a hold with EX or PX ends, so does one under max-hold and a wait with a time, and of other proxies' waits we know
-// nothing. Readers do not wait for readers.
+// Only a circle that is certain counts: each of its members is a connection that is its own owner, waits with BLOCK 0, and
+// holds what the one before it waits for, with a lease that the watchdog renews for as long as it waits. A named owner's lock
+// may be released by others; a hold with EX or PX ends, and so do one under max-hold and a wait with a time; of other proxies'
+// waits we know nothing. Readers do not wait for readers.
 //
-// To ask when a wait begins is enough. An arrow goes from who waits to who holds. The last arrow of a circle cannot come with a
-// hold: its holder has just run a verb that granted the lock (LOCK, or one step of MULTILOCK) or handed it to the watchdog
-// (RENEW, a LOCK of the same key without EX and PX), so it does not wait, and no arrow leaves it until its next wait begins.
-// Waits do not change while they last. So the last arrow comes with a wait, when the holds have long been known here.
+// It is enough to ask when a wait begins. Think of an arrow from whoever waits to whoever holds. The last arrow of a circle cannot
+// come with a new hold: its holder has just run a verb that granted the lock (LOCK, or one step of MULTILOCK) or handed it to the
+// watchdog (RENEW, a LOCK of the same key without EX and PX), so it does not wait, and no arrow leaves it until its next wait begins.
+// Waits do not change while they last. So the last arrow comes with a new wait, and by then all holds of the circle are known here.
 //
-// A hold may have been ended elsewhere without our knowing, so Redis is asked about those of the circle before it is called one.
+// A hold may have been ended elsewhere without our knowing, so Redis is asked about those of a circle before it is reported.
 func (m *Manager) deadlock(ctx context.Context, w *waiter) error {
 	if m.opts.MaxHold > 0 || !w.endless() {
 		return nil
@@ -34,7 +34,7 @@ func (m *Manager) deadlock(ctx context.Context, w *waiter) error {
 		return nil
 	}
 	for _, id := range circle {
-		if m.watchdog.lookAgain(ctx, id, false) != nil {
+		if m.watchdog.lookAgain(ctx, id, false, w.left()) != nil {
 			return nil // its client has gone: the wait ends with that, and with the offer that may be on its way
 		}
 	}
@@ -44,7 +44,7 @@ func (m *Manager) deadlock(ctx context.Context, w *waiter) error {
 		return nil
 	}
 	w.parked = false
-	w.c.waits = nil // two that close a circle at the same time are not both told: one of them is enough
+	w.c.waits = nil // of two waits that close a circle at the same time only one gets the error: that is enough
 	return neverEnds(circle)
 }
 

@@ -17,8 +17,8 @@ type RenewRequest struct {
 	Lease int64 // ms from now, and no renewal any more; 0 = the watchdog's lease, renewed
 }
 
-// Renew sets the lease of a hold anew. With a lease the hold ends then, whatever it had left; without one the watchdog takes
-// it, on this connection. Errors are those of Unlock.
+// Renew sets the lease of a hold anew. With a lease the hold ends then, whatever it had left; without one the watchdog
+// renews it, for this connection. Errors are those of Unlock.
 func (c *Client) Renew(ctx context.Context, r RenewRequest) error {
 	began := time.Now()
 	ctx, span := telemetry.Span(ctx, "RENEW")
@@ -28,8 +28,8 @@ func (c *Client) Renew(ctx context.Context, r RenewRequest) error {
 	return err
 }
 
-// renew is Renew. choose, if there is one, says the lease when nobody else works on the hold; 0 leaves it alone, and is answered 0. nth is the
-// number of what was done.
+// renew is Renew. choose, unless nil, says the lease once nobody else works on the hold; 0 leaves the hold alone. nth is hold.nth of this
+// RENEW; 0: the hold was left alone.
 func (c *Client) renew(ctx context.Context, r RenewRequest, choose func(*hold) int64) (nth int64, err error) {
 	m := c.m
 	if err := m.nameable(r.Key); err != nil {
@@ -40,7 +40,7 @@ func (c *Client) renew(ctx context.Context, r RenewRequest, choose func(*hold) i
 	if err != nil {
 		return 0, err
 	}
-	h, err := m.holds.enter(ctx, id, explicit)
+	h, err := m.holds.enterSoon(ctx, id, explicit, patience)
 	if err != nil {
 		return 0, err
 	}
@@ -81,7 +81,7 @@ type extension struct {
 	lockstore.Extension
 	c   *Client
 	h   *hold
-	nth int64 // hold.nth, by this
+	nth int64 // hold.nth of this RENEW
 }
 
 func (c *Client) newExtension(h *hold, r RenewRequest) *extension {
@@ -105,11 +105,11 @@ func (c *Client) newExtension(h *hold, r RenewRequest) *extension {
 	return e
 }
 
-// mayEnd has the hold told lost by the time at which it ends if the request that is under way is done: before anybody else can have it,
-// even if no answer comes.
+// mayEnd makes sure that the hold is reported lost by at, when it ends if the request under way is done: before anybody else can have
+// it, even if no answer comes.
 func (e *extension) mayEnd(at time.Time) {
 	if e.Watched {
-		return // Redis keeps what is longer
+		return // Redis keeps the longer lease
 	}
 	hs := e.c.m.holds
 	hs.mu.Lock()
@@ -118,8 +118,8 @@ func (e *extension) mayEnd(at time.Time) {
 	hs.expect(e.h)
 }
 
-// note notes what has changed, whatever else came of it. A hold that may have been shortened is believed in for that long:
-// ends is when it is told lost, if no renewal comes before.
+// note notes what has changed even if the RENEW failed. A hold that may have been shortened counts no longer than that:
+// ends is when it is reported lost, if no renewal comes before.
 func (e *extension) note(done lockstore.Extended, err error) (ends time.Time) {
 	hs, h := e.c.m.holds, e.h
 	hs.mu.Lock()
@@ -139,9 +139,12 @@ func (e *extension) note(done lockstore.Extended, err error) (ends time.Time) {
 	return ends
 }
 
-// failed is what a RENEW is answered that failed. A hold that was told lost meanwhile, or will be because it was shortened if the RENEW was
-// done, is given back then: Redis may have it for longer.
+// failed is the answer to a RENEW that failed. A hold that was reported lost meanwhile, or will be because the RENEW may have shortened it,
+// is given back then: Redis may have it for longer.
 func (e *extension) failed(err error, ends time.Time) error {
+	if e.Named && e.Watched && !lockstore.NotSent(err) && !e.c.m.store.Rules().Votes {
+		e.c.m.background(e.uphold)
+	}
 	if lockstore.Unknown(err) {
 		err = outcomeUnknown("RENEW", err)
 	}
@@ -153,6 +156,24 @@ func (e *extension) failed(err error, ends time.Time) error {
 		g.releaseLater([]*hold{e.h}, time.Until(ends)+time.Second, g.enterAndSurrender)
 	}
 	return e.c.orLost(e.h, err)
+}
+
+// uphold has a named owner's hold renewed here whose RENEW has failed, but turns out to have been done: see acquire.uphold.
+func (e *extension) uphold() {
+	hs := e.c.m.holds
+	h, err := hs.enter(context.Background(), e.ID, true)
+	if err != nil {
+		return
+	}
+	defer hs.leave(h)
+	if hs.renewing(h) {
+		return
+	}
+	s, err := e.c.m.store.Look(e.ID, true, 0, time.Now().Add(lockstore.Milliseconds(e.Lease)))
+	if e.h = h; err == nil && s.Count > 0 && s.Registers(e.Registration) {
+		e.register(lockstore.Extended{Count: s.Count, TTL: s.TTL, Sent: s.At})
+		hs.disbelieve(h)
+	}
 }
 
 // conclude notes a lease that Redis has set. What was told lost while the request was under way stays lost, and a lease that was over
@@ -168,7 +189,7 @@ func (e *extension) conclude(done lockstore.Extended) error {
 	return nil
 }
 
-// register is the part of conclude that takes holds.mu. told says that Redis has a lock that was told lost.
+// register is the part of conclude that takes holds.mu. told says that Redis has a lock that was reported lost.
 func (e *extension) register(done lockstore.Extended) (lost lossRecord, told bool) {
 	m, c, h := e.c.m, e.c, e.h
 	m.holds.mu.Lock()
@@ -177,9 +198,7 @@ func (e *extension) register(done lockstore.Extended) (lost lossRecord, told boo
 		return lost, true
 	}
 	m.holds.begin(h, c, done.Count)
-	if e.nth = h.nth; e.Watched {
-		h.watchedFor = h.nth
-	}
+	e.nth, h.lent = h.nth, nil
 	h.watched, h.deadline, h.registration = e.Watched, done.Sent.Add(lockstore.Milliseconds(done.TTL)), e.Registration
 	h.lease = lockstore.Milliseconds(e.Lease)
 	m.holds.planNext(h, done.Sent)

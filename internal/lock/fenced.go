@@ -23,7 +23,7 @@ func (m *Manager) Fences(key string) error {
 	return m.nameable(key)
 }
 
-// HoldFields are the fields of the lock's hash that tell; their values are what Holds takes.
+// HoldFields are the fields of the lock's hash that tell whether the owner holds it; Holds takes their values.
 func (c *Client) HoldFields(r HoldRequest) []string {
 	id, _ := c.id(r.Side, r.DB, r.Key, r.Owner)
 	return []string{"mode", id.As(Read).Field(), id.As(Write).Field(), id.As(Plain).Field()}
@@ -32,7 +32,7 @@ func (c *Client) HoldFields(r HoldRequest) []string {
 // Holds says whether the values of HoldFields, nil for one that is not there, are those of a lock that the owner holds.
 // The error is LOCKKIND: it holds a lock that has no sides, and one was named.
 func (r HoldRequest) Holds(values [][]byte) (bool, error) {
-	if values[0] == nil { // a plain lock, where owners stand as they are: another one's name may be the field of ours as a reader
+	if values[0] == nil { // a plain lock, whose fields are owners as they are: another owner's name may look like our field as a reader
 		own := values[3] != nil
 		if own && r.Side != Plain {
 			return false, otherKind(r.Key)
@@ -49,8 +49,9 @@ func (r HoldRequest) Holds(values [][]byte) (bool, error) {
 	return reads || writes, nil
 }
 
-// ReadHolds are the keys of the read holds by which the owner holds the lock, as the values of HoldFields say; none when it holds it
-// otherwise. The lock's hash may tell of a reader whose lease is over while others read: Redis has one of the keys for as long as it reads.
+// ReadHolds are the keys of the owner's read holds, by the values of HoldFields; none if the owner holds the lock otherwise. The lock's
+// hash may still name a reader whose lease is over while others read: but Redis has one of these keys for as long as the reader holds the
+// lock.
 func (c *Client) ReadHolds(r HoldRequest, values [][]byte) []string {
 	if values[0] == nil || values[1] == nil || r.Side != Read && string(values[0]) == "write" && values[2] != nil {
 		return nil
@@ -60,7 +61,8 @@ func (c *Client) ReadHolds(r HoldRequest, values [][]byte) []string {
 	return readHolds(id, max(count, 1))
 }
 
-// fencedHolds is at how many of its newest holds a reader's FENCED looks: what somebody wrote into a hash is no long question.
+// fencedHolds is how many of a reader's holds FENCED looks at, the newest ones: what somebody wrote into a hash must not make the
+// question long.
 const fencedHolds = 100
 
 // readHolds are the keys of so many holds, the newest first. Each has a lease of its own, as Redisson's have: the newest may be over before
@@ -86,7 +88,7 @@ func (c *Client) ReadHoldsHere(r HoldRequest) []string {
 }
 
 // Lost is the LOCKLOST of a connection's own lock that was reported lost, and that it has not taken again: it stays lost
-// even if Redis has it for a moment longer. What holds for an owner with a name, Redis alone says.
+// even if Redis has it for a moment longer. About a named owner Redis alone decides.
 func (c *Client) Lost(r HoldRequest) error {
 	id, explicit := c.id(r.Side, r.DB, r.Key, r.Owner)
 	if explicit || id.Kind == Plain && len(c.m.holds.known(id)) > 0 {
@@ -101,9 +103,9 @@ func (c *Client) Lost(r HoldRequest) error {
 	return nil
 }
 
-// NotHeld is what an owner is told that does not hold the lock, as Redis has just said: LOCKLOST if it did through this
-// proxy, else NOTHELD. nil: it holds it now. A hold that was thought to be alive is looked at first, since it may have
-// been ended through another proxy, which is no loss.
+// NotHeld is the error for an owner that does not hold the lock, as Redis has just said: LOCKLOST if it did through
+// this proxy, else NOTHELD. nil: it holds the lock now. Redis is first asked about a hold that was thought to be alive:
+// it may have been ended through another proxy, which is no loss.
 func (c *Client) NotHeld(ctx context.Context, r HoldRequest) error {
 	m := c.m
 	id, explicit := c.id(r.Side, r.DB, r.Key, r.Owner)
@@ -112,7 +114,7 @@ func (c *Client) NotHeld(ctx context.Context, r HoldRequest) error {
 		kinds = m.holds.known(id)
 	}
 	for _, k := range kinds {
-		if err := m.watchdog.lookAgain(ctx, id.As(k), explicit); err != nil {
+		if err := m.watchdog.lookAgain(ctx, id.As(k), explicit, patience); err != nil {
 			return err
 		}
 		if m.holds.held(id.As(k)) {

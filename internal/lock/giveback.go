@@ -2,6 +2,7 @@ package lock
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"sync"
@@ -13,7 +14,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 )
 
-// giveBacks gives locks back: for a client that said so or has gone, and what nobody was told of.
+// giveBacks gives locks back: those that a client releases, those of a client that has gone, and those whose grant nobody was told of.
 type giveBacks struct {
 	*life
 	opts  Options
@@ -29,7 +30,8 @@ func newGiveBacks(l *life, o Options, hs *holds, ls *lines) *giveBacks {
 	return &giveBacks{life: l, opts: o, log: o.Logger, holds: hs, done: hs.done, lines: ls}
 }
 
-// undo gives back a grant that does not count and that nobody was told of. When that takes too long it goes on alone.
+// undo gives back a grant that does not count and that nobody was told of. When that takes too long it returns an error, and goes
+// on in the background.
 func (g *giveBacks) undo(ctx context.Context, a *acquire, ans lockstore.Acquired) error {
 	rel := g.newRelease(a.h, a.c, false)
 	if a.Named {
@@ -83,8 +85,8 @@ func (g *giveBacks) releaseLater(holds []*hold, grace time.Duration, release fun
 	})
 }
 
-// atEachNode has work done on locks, which have their names by key: on those of each node of a cluster by itself, in their order, so
-// that a node that hangs holds up no locks on others.
+// atEachNode calls work with the locks of each node of a cluster, in their order and side by side, so that a node that hangs holds
+// up no locks on others. key returns the name of a lock.
 func atEachNode[T any](store lockstore.Store, locks []T, key func(T) string, work func(there []T)) {
 	nodes := map[any][]T{}
 	for _, l := range locks {
@@ -109,7 +111,8 @@ func (g *giveBacks) enterAndGiveBack(was *hold) {
 	}
 }
 
-// giveBack releases all of one owner's holds, unless an effect of the owner may still come to pass. The hold is busy, and left.
+// giveBack releases all of one owner's holds, unless an earlier command of the owner may still take effect. The hold is busy, and
+// left.
 func (g *giveBacks) giveBack(h *hold) {
 	defer g.holds.leave(h)
 	rel := g.newRelease(h, nil, true)
@@ -134,10 +137,10 @@ func (g *giveBacks) giveBack(h *hold) {
 	g.holds.mu.Unlock()
 }
 
-// A lock that was told lost stays lost, also when Redis turns out to have it for longer, by an answer that came too late: it is
+// A lock that was reported lost stays lost, even if an answer that came too late shows that Redis has it for longer: it is
 // given back then, so that nobody waits for a lease that nobody uses.
 
-// surrenderLater gives back holds that were told lost. Their holders were told by when they end, so none is given back before.
+// surrenderLater gives back holds that were reported lost, but not before the ends that their holders know of.
 func (g *giveBacks) surrenderLater(holds ...*hold) {
 	var end time.Duration
 	g.holds.mu.Lock()
@@ -170,10 +173,11 @@ func (g *giveBacks) enterAndSurrender(was *hold) {
 	}
 }
 
-// giveBack releases what was taken, at each node the last one first. When that takes too long it goes on alone. It does not end
-// with the client, who never heard of these locks.
+// giveBack releases what was taken, at each node the last one first. When that takes too long it goes on in the background. It
+// does not end with the client, who never heard of these locks. The holds are lent to the MULTILOCK until then.
 func (b *multiLock) giveBack() {
 	work := func() struct{} {
+		defer b.over(false)
 		atEachNode(b.c.m.store, b.taken, func(t *taking) string { return t.id.Key }, func(there []*taking) {
 			for _, t := range slices.Backward(there) {
 				b.retract(t)
@@ -199,7 +203,7 @@ func (b *multiLock) retract(t *taking) {
 		return
 	}
 	m.holds.mu.Lock()
-	ours := h.count > 0 && (!h.explicit || h.nth == t.grant.nth || m.store.Rules().Votes) // there it is taken back under its own name
+	ours := h.count > 0 && (!h.explicit || h.nth == t.grant.nth || m.store.Rules().Votes) // on a quorum it is taken back by its attempt
 	// The owner was given it by another LOCK, too, before or since, or has renewed it: that one's hold stays, whatever the nodes say of this one.
 	keeps := t.grant.attempt != "" && (!t.grant.first || h.nth != t.grant.nth)
 	m.holds.mu.Unlock()
@@ -232,18 +236,31 @@ func (b *multiLock) retract(t *taking) {
 	}
 }
 
-// restore has a hold end by itself again that was taken for as long as the MULTILOCK goes on.
+// restore makes a hold end by itself again that was watched only for the MULTILOCK.
 func (b *multiLock) restore(t *taking) {
 	if t.watchedBefore() {
 		return
 	}
-	if _, err := b.relet(context.Background(), t, 0); err != nil {
-		b.c.m.log.Warn("cannot set the lease a lock had before a MULTILOCK that failed", "key", t.id.Key, "owner", t.id.Owner, "error", err)
+	_, err := b.relet(context.Background(), t, 0)
+	for errors.Is(err, lockstore.ErrBehind) { // no client waits for this
+		_, err = b.relet(context.Background(), t, 0)
+	}
+	if err == nil {
+		return
+	}
+	b.c.m.log.Warn("cannot set the lease a lock had before a MULTILOCK that failed, it runs out", "key", t.id.Key, "owner", t.id.Owner, "error", err)
+	hs := b.c.m.holds
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	if h := hs.byID[t.id]; h != nil && len(h.lent) == 1 {
+		if _, ours := h.lent[t]; ours {
+			hs.runOut(h)
+		}
 	}
 }
 
-// handBack has the connection keep a hold again that did before, if that is still there. If this one has closed meanwhile, which ended the renewals,
-// they go on.
+// handBack gives a hold back to the connection that kept it before, if that is still there. If this connection has closed meanwhile, which
+// ended the renewals, they go on.
 func (b *multiLock) handBack(t *taking) {
 	hs, before := b.c.m.holds, t.grant.before
 	hs.mu.Lock()
@@ -257,4 +274,47 @@ func (b *multiLock) handBack(t *taking) {
 		hs.plan(h, time.Now())
 	}
 	hs.adopt(h, before)
+}
+
+// lend notes who has a hold renewed: a MULTILOCK, until it has all its locks, or (nil) somebody who wants that for good. holds.mu is held.
+func (h *hold) lend(to *taking) {
+	switch {
+	case to == nil || h.watched && h.lent == nil:
+		h.lent = nil
+	case h.lent == nil:
+		h.lent = map[*taking]struct{}{to: {}}
+	default:
+		h.lent[to] = struct{}{}
+	}
+}
+
+// over ends the MULTILOCK's part in what it has renewed. Without a lease of its own what it has got is renewed for good.
+func (b *multiLock) over(got bool) {
+	hs := b.c.m.holds
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	for _, t := range b.taken {
+		h := hs.byID[t.id]
+		if h == nil {
+			continue
+		}
+		_, lent := h.lent[t]
+		if delete(h.lent, t); len(h.lent) == 0 || lent && got && b.r.Lease == 0 {
+			h.lent = nil
+		}
+	}
+}
+
+// leaves leaves a hold to the other MULTILOCKs that have it renewed, if there are any: it is to last that long after them.
+func (b *multiLock) leaves(t *taking, h *hold, lease int64) bool {
+	b.c.m.holds.mu.Lock()
+	defer b.c.m.holds.mu.Unlock()
+	if len(h.lent) == 1 {
+		return false
+	}
+	delete(h.lent, t)
+	for other := range h.lent {
+		other.promised = lockstore.Later(other.promised, time.Now().Add(lockstore.Milliseconds(lease)))
+	}
+	return true
 }

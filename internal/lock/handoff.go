@@ -14,7 +14,7 @@ import (
 // handoffReaders is the most readers that one script lets in.
 const handoffReaders = 32
 
-// streakOf is the streak of a new hold: who comes to others that read goes on with the longest of theirs. mu is held.
+// streakOf is the streak of a new hold: a reader that comes to others continues the longest of theirs. mu is held.
 func (hs *holds) streakOf(a *acquire) handoffStreak {
 	s := a.streak
 	if a.h.id.Kind.Spec().Shared {
@@ -37,7 +37,7 @@ type offer struct {
 	err     error
 }
 
-// handoff is one release that goes on to those who wait next.
+// handoff is one release that hands the lock to those who wait next.
 type handoff struct {
 	lockstore.Handoff
 	lines  *lines
@@ -52,7 +52,7 @@ type successor struct {
 	ask *acquire
 }
 
-// claim picks who stands next and may be handed the lock that id gives back; nil = nobody here.
+// claim picks the waiters that are next and may be handed the lock that id gives back; nil = nobody here.
 func (ls *lines) claim(id lockstore.ID) *handoff {
 	h := ls.pickNext(id)
 	if h == nil {
@@ -113,8 +113,8 @@ func (ls *lines) pickNext(id lockstore.ID) *handoff {
 	return h
 }
 
-// releasing notes that a hold is about to be given back. streak is its own; shared says that the lock is not free by that, since
-// another owner of this proxy holds it as well, and goes on holding it.
+// releasing notes that a hold is about to be given back. streak is its own; shared says that this does not free the lock, since
+// another owner of this proxy goes on holding it.
 func (hs *holds) releasing(id lockstore.ID) (streak handoffStreak, shared bool) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
@@ -150,7 +150,7 @@ func (hs *holds) keepPause(id lockstore.ID, pause time.Duration) {
 	}
 }
 
-// tryEnter is enter for a hold that nobody works on, or whose lease a renewal can no longer change; else nil.
+// tryEnter is enter without waiting. It returns nil if somebody works on the hold, or a renewal may still change its lease.
 func (hs *holds) tryEnter(id lockstore.ID, explicit bool) *hold {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
@@ -195,7 +195,8 @@ func (r *release) Given(all []lockstore.Acquired, turn bool, err error) {
 	}
 }
 
-// nothing lets one that was claimed go on by itself; it may yet share the lock with those claimed before it.
+// nothing lets a waiter that was claimed go on by itself. Unless it is the first it may yet share the lock with those claimed
+// before it.
 func (h *handoff) nothing(i int) {
 	h.to[i].offer <- offer{}
 	if i > 0 {

@@ -80,23 +80,27 @@ func TestHandoffScripts(t *testing.T) {
 	}
 }
 
-// A crowd on one proxy leaves turns to those on another, and to who waits as Redisson does.
+// Ninety clients of one proxy leave turns to ten of another.
 func TestHandoffLeavesTurns(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world.World) {
-		s := w.NewNode(bubbleAddr)
-		m, n := bubbleEngine(t, w, s, "one", Options{Poll: time.Minute}), bubbleEngine(t, w, s, "two", Options{Poll: time.Minute})
-		var done atomic.Bool
-		pick := func() Request { return Request{Key: "k", Blocks: true} }
-		many := crowd(t, m, 90, pick, 0, done.Load)
-		few := crowd(t, n, 10, pick, 0, done.Load)
-		eventually(t, 2*time.Minute, "2,000 grants", func() bool { return many.Load()+few.Load() >= 2000 })
-		a, b := many.Load(), few.Load()
-		done.Store(true)
-		t.Logf("the ninety %d, the ten %d", a, b)
-		if float64(b) < 0.05*float64(a+b) {
-			t.Errorf("the ten had %d of %d", b, a+b)
-		}
-	})
+	for _, kind := range []Kind{Plain, Write} {
+		t.Run(kind.String(), func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *world.World) {
+				s := w.NewNode(bubbleAddr)
+				m, n := bubbleEngine(t, w, s, "one", Options{Poll: time.Minute}), bubbleEngine(t, w, s, "two", Options{Poll: time.Minute})
+				var done atomic.Bool
+				pick := func() Request { return Request{Key: "k", Kind: kind, Blocks: true} }
+				many := crowd(t, m, 90, pick, 0, done.Load)
+				few := crowd(t, n, 10, pick, 0, done.Load)
+				eventually(t, 2*time.Minute, "2,000 grants", func() bool { return many.Load()+few.Load() >= 2000 })
+				a, b := many.Load(), few.Load()
+				done.Store(true)
+				t.Logf("the ninety %d, the ten %d", a, b)
+				if float64(b) < 0.05*float64(a+b) {
+					t.Errorf("the ten had %d of %d", b, a+b)
+				}
+			})
+		})
+	}
 }
 
 // Whoever is gone, or late, when the lock comes to it does not keep it.

@@ -36,17 +36,18 @@ type hold struct {
 // holder is whose hold it is.
 type holder struct {
 	client     *Client   // the connection that last named this owner for this key; nil when it has gone
+	own        *account  // its namedLosses, also when it has gone
 	nth        int64     // the number of the LOCK or RENEW that named this owner last, which no other has
 	renewUntil time.Time // client has gone: no renewals from then on
 	doubt      bool      // never release: an earlier effect of the holder may still happen
 }
 
-// leased is for how long a hold is, and was, had.
+// leased is how long a hold lasts, and has lasted.
 type leased struct {
 	registration string // of a named owner, as far as it is known here
 	watched      bool
-	watchedFor   int64         // the number of the LOCK or RENEW that last asked for the renewals
-	lease        time.Duration // of the renewals when watched, else as taken
+	lent         map[*taking]struct{} // of the MULTILOCKs under way for which alone it is renewed; nil: there are none, or somebody else wants that
+	lease        time.Duration        // of the renewals when watched, else as taken
 	replicas     int64
 	grantedAt    time.Time
 	renewedAt    time.Time
@@ -91,7 +92,7 @@ type holds struct {
 	mu     sync.Mutex // guards all below, and what the holds and clients say it does
 	byID   map[lockstore.ID]*hold
 	byKey  map[lockstore.LineKey]map[*hold]struct{} // those that are live
-	grants int64                                    // numbers what makes holds live, or brings them up to date
+	grants int64                                    // the last hold.nth that was given out
 	timetable
 }
 
@@ -106,7 +107,7 @@ func newHolds(o Options, named *namedLosses, done *finishedUnlocks, log *lossLog
 // timetable is when something is to be done about holds, whose times and places in it change with what they are. holds.mu guards it.
 type timetable struct {
 	schedule  agenda.Agenda[*hold] // when the watchdog renews each, or looks at it
-	deadlines agenda.Agenda[*hold] // when each is told lost
+	deadlines agenda.Agenda[*hold] // when each is reported lost
 }
 
 func newTimetable() timetable {
@@ -116,12 +117,17 @@ func newTimetable() timetable {
 	}
 }
 
-// enter gives the caller the hold's busy mark; leave gives it back.
+// enter gives the caller the hold's busy mark, also when ctx is over if nobody has it; leave gives it back.
 func (hs *holds) enter(ctx context.Context, id lockstore.ID, explicit bool) (*hold, error) {
 	hs.mu.Lock()
 	h := hs.entry(id, explicit)
 	h.users++
 	hs.mu.Unlock()
+	select {
+	case h.busy <- struct{}{}:
+		return h, nil
+	default:
+	}
 	select {
 	case h.busy <- struct{}{}:
 		return h, nil
@@ -131,6 +137,20 @@ func (hs *holds) enter(ctx context.Context, id lockstore.ID, explicit bool) (*ho
 		hs.mu.Unlock()
 		return nil, ctx.Err()
 	}
+}
+
+// enterSoon is enter for a verb, which waits for others only so long: one whose reply was lost may be at the hold for as long as its lease.
+func (hs *holds) enterSoon(ctx context.Context, id lockstore.ID, explicit bool, long time.Duration) (*hold, error) {
+	if h := hs.tryEnter(id, explicit); h != nil {
+		return h, nil
+	}
+	limited, cancel := context.WithTimeout(ctx, long)
+	defer cancel()
+	h, err := hs.enter(limited, id, explicit)
+	if err != nil && ctx.Err() == nil {
+		err = lockstore.ErrBehind
+	}
+	return h, err
 }
 
 // entry is what is known of a hold, for one who works on it from now on. mu is held.
@@ -165,8 +185,8 @@ func (hs *holds) unuse(h *hold) {
 	hs.forget(h)
 }
 
-// forget drops the entry when nothing speaks for keeping it. While a renewal without an answer may still be done the
-// watchdog comes back to it.
+// forget drops the entry of a hold that is not live and that nobody uses. While a renewal without an answer may
+// still be done it stays, and the watchdog comes back to it.
 func (hs *holds) forget(h *hold) {
 	switch {
 	case h.users > 0 || h.count != 0 || hs.byID[h.id] != h:
@@ -178,7 +198,7 @@ func (hs *holds) forget(h *hold) {
 	}
 }
 
-// held says whether the hold of id is live, and whose connection it is.
+// held says whether the hold of id is live.
 func (hs *holds) held(id lockstore.ID) bool {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
@@ -193,7 +213,7 @@ func (h *hold) sure() time.Time {
 	return h.deadline
 }
 
-// live says whether there is such a hold, and no RESET gives it back. holds.mu is held.
+// live says whether a hold, which may be nil, is held and no RESET is giving it back. holds.mu is held.
 func (h *hold) live() bool { return h != nil && h.count > 0 && !h.leaving }
 
 // begin makes a hold live or brings it up to date after a grant. mu is held.
@@ -201,7 +221,7 @@ func (hs *holds) begin(h *hold, c *Client, count int64) {
 	if h.count == 0 {
 		h.grantedAt, h.renewedAt, h.doubt, h.watched, h.replicas = time.Now(), time.Time{}, false, false, 0
 		h.deadline, h.suspect, h.leaving, h.releasing = time.Time{}, "", false, false
-		h.unwanted, h.renewals = false, 0
+		h.unwanted, h.renewals, h.lent = false, 0, nil
 		live := hs.byKey[h.id.Line()]
 		if live == nil {
 			live = map[*hold]struct{}{}
@@ -213,11 +233,16 @@ func (hs *holds) begin(h *hold, c *Client, count int64) {
 	h.count = count
 	hs.grants++
 	h.nth = hs.grants
-	hs.adopt(h, c)
+	if hs.adopt(h, c); h.explicit && h.client == nil {
+		hs.leaveOwner(h)
+	}
 }
 
 // adopt makes c the connection whose life keeps the hold watched; none, if that has closed. mu is held.
 func (hs *holds) adopt(h *hold, c *Client) {
+	if c != nil {
+		h.own = c.namedLosses
+	}
 	if c != nil && c.over {
 		c = nil
 	}
@@ -274,15 +299,15 @@ func (hs *holds) any(key lockstore.LineKey) bool {
 	return len(hs.byKey[key]) > 0
 }
 
-// runOut ends the renewals of a live hold: it lasts as long as its lease. mu is held.
+// runOut ends the renewals of a live hold: it expires with its lease. mu is held.
 func (hs *holds) runOut(h *hold) {
 	if h.count != 0 {
 		h.watched = false
-		hs.plan(h, h.deadline)
+		hs.plan(h, hs.nextLook(h, time.Now()))
 	}
 }
 
-// plan has the watchdog renew the hold, or look at it, at the given time. holds.mu is held.
+// plan makes the watchdog renew the hold, or look at it, at the given time. holds.mu is held.
 func (t *timetable) plan(h *hold, next time.Time) {
 	h.next = next
 	t.schedule.Put(h)

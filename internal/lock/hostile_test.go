@@ -130,13 +130,12 @@ func TestUndoneOnce(t *testing.T) {
 	})
 }
 
-// TestSaidAgainAfterALostReply: a RENEW and an UNLOCK FORCE whose replies are lost are sent again, and answered by what is then.
+// TestSaidAgainAfterALostReply: a RENEW whose reply is lost is sent again, and answered by what is then.
 func TestSaidAgainAfterALostReply(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		s := w.NewNode(bubbleAddr)
 		m, p := bubbleSlow(t, w, s, Options{})
-		a, lost := client(m)
-		b, _ := client(m)
+		a, _ := client(m)
 		mustLock(t, a, Request{Key: "k"})
 		done := make(chan error, 1)
 		go func() { done <- a.Renew(context.Background(), RenewRequest{Key: "k", Lease: 60000}) }()
@@ -145,17 +144,105 @@ func TestSaidAgainAfterALostReply(t *testing.T) {
 		if err := <-done; err != nil || pttl(t, s, "k") < 50000 {
 			t.Fatal(err, pttl(t, s, "k"))
 		}
+	})
+}
+
+// TestForceLostIsSentOnce: an UNLOCK FORCE whose reply is lost is not sent again, since it would free the next holder's lock; and the one
+// whose lock it freed is told.
+func TestForceLostIsSentOnce(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		m, p := bubbleSlow(t, w, s, Options{})
+		n := bubbleEngine(t, w, s, "two", Options{})
+		a, lost := client(m)
+		by, _ := client(m)
+		next, nextLost := client(n)
+		mustLock(t, a, Request{Key: "k"})
+		got := locking(next, Request{Key: "k", Blocks: true})
+		done := make(chan error, 1)
 		go func() {
-			_, err := b.Unlock(context.Background(), UnlockRequest{Key: "k", Force: true})
+			_, err := by.Unlock(context.Background(), UnlockRequest{Key: "k", Force: true})
 			done <- err
 		}()
-		eventually(t, 5*time.Second, "forced", func() bool { return pttl(t, s, "k") < 0 })
+		granted(t, got, "the waiter")
 		p.Drop()
-		if err := <-done; err != nil {
-			t.Fatal(err)
+		if err := <-done; err == nil {
+			t.Error("an outcome that nobody knows was told as done")
 		}
 		eventually(t, 15*time.Second, "told", func() bool { return lost.reasons() != "" })
+		time.Sleep(10 * time.Second)
+		if nextLost.reasons() != "" {
+			t.Error("the next holder lost it:", nextLost.reasons())
+		}
+		mustUnlock(t, next, UnlockRequest{Key: "k"}, true)
 	})
+}
+
+// TestRenewLostGivesWay: a RENEW whose reply is lost is not done again over what its owner has said through another proxy since.
+func TestRenewLostGivesWay(t *testing.T) {
+	for _, kind := range []Kind{Plain, Read, Write} {
+		for _, here := range []bool{true, false} {
+			for _, lease := range []int64{60000, 0} {
+				inBubble(t, func(t *testing.T, w *world.World) {
+					s := w.NewNode(bubbleAddr)
+					m, p := bubbleSlow(t, w, s, Options{})
+					n := bubbleEngine(t, w, s, "two", Options{})
+					a, _ := client(m)
+					b, _ := client(n)
+					took := a
+					if !here {
+						took = b
+					}
+					mustLock(t, took, Request{Key: "k", Kind: kind, Owner: "o", Lease: 5000})
+					renew := func(c *Client, lease int64) error {
+						return c.Renew(context.Background(), RenewRequest{Key: "k", Side: kind, Owner: "o", Lease: lease})
+					}
+					done := make(chan error, 1)
+					go func() { done <- renew(a, lease) }()
+					eventually(t, 5*time.Second, "lengthened", func() bool { return pttl(t, s, "k") > 5000 })
+					if err := renew(b, 300000); err != nil {
+						t.Fatal(err)
+					}
+					p.Drop()
+					if err := <-done; err == nil {
+						t.Errorf("%v, %v, %d: an outcome that nobody knows was told as done", kind, here, lease)
+					}
+					time.Sleep(time.Minute)
+					if left := pttl(t, s, "k"); left < 200000 || left > 240000 {
+						t.Errorf("%v, %v, %d: %d ms are left", kind, here, lease, left)
+					}
+				})
+			}
+		}
+	}
+}
+
+// TestRenewLostWithoutRegistration: a RENEW that was lost before Redis saw it is done when it is sent again, also of a hold that has no
+// registration, beside which nobody has said anything.
+func TestRenewLostWithoutRegistration(t *testing.T) {
+	for _, kind := range []Kind{Plain, Read, Write} {
+		inBubble(t, func(t *testing.T, w *world.World) {
+			s := w.NewNode(bubbleAddr)
+			m, p := bubbleSlow(t, w, s, Options{})
+			a, _ := client(m)
+			id := lockstore.ID{Key: "k", Owner: "o", Kind: kind}
+			mustLock(t, a, Request{Key: id.Key, Kind: kind, Owner: id.Owner, Lease: 30_000})
+			renew := RenewRequest{Key: id.Key, Side: kind, Owner: id.Owner, Lease: 30_000}
+			if err := a.Renew(context.Background(), renew); err != nil { // so that what is sent next is the script
+				t.Fatal(err)
+			}
+			s.Do(t, "DEL", id.WatchKey())
+			p.Swallow(world.Requests)
+			time.AfterFunc(50*time.Millisecond, func() { p.Cut(); p.Heal() })
+			renew.Lease = 300_000
+			if err := a.Renew(context.Background(), renew); err != nil {
+				t.Error(kind, err)
+			}
+			if left := pttl(t, s, id.Key); left < 200_000 {
+				t.Errorf("%v: %d ms are left", kind, left)
+			}
+		})
+	}
 }
 
 // TestUnlockLostForLong: a named owner's UNLOCK that was done before a long outage is not done again after it, when its owner has taken

@@ -26,10 +26,10 @@ type Holder struct {
 	Renewals int64
 	Lease    time.Duration // of a renewal when it is watched, else as it was taken
 
-	client *Client // who it is; nil: nobody here
+	client *Client // whose hold it is; nil: nobody's here
 }
 
-// introduce says who the holder is. It asks the client's connection, so no mutex is held.
+// introduce fills in who the holder is. It asks the client's connection, so no mutex is held.
 func (h *Holder) introduce() {
 	if h.client != nil {
 		h.ClientID, h.Addr, h.Name = h.client.info.ID, h.client.info.Addr, h.client.info.Name()
@@ -79,7 +79,7 @@ func (m *Manager) addLocal(in *Info, db int, key string) {
 		if h := m.holds.byID[lockstore.ID{DB: db, Key: key, Owner: in.Holders[i].Owner, Kind: in.Holders[i].Kind}]; h != nil && h.count > 0 {
 			h.describe(&in.Holders[i])
 			if m.store.Rules().Votes {
-				in.Holders[i].Holds = h.count // on a node it counts one
+				in.Holders[i].Holds = h.count // each node counts one
 			}
 		}
 	}
@@ -175,8 +175,8 @@ func (hs *holds) listHeld(owner string) (out []Entry) {
 	return out
 }
 
-// handed says that a lock has an owner that is not about to give it back: those that are have it no more. Of two owners of a plain lock one
-// has been handed it.
+// handed says that a lock has an owner here that is not releasing it: then those that are releasing it no longer have it. When a plain lock
+// has two owners here, one has been handed it by the other.
 func handed(held map[*hold]struct{}) bool {
 	for h := range held {
 		if !h.releasing {
@@ -215,13 +215,13 @@ func (ls *lines) listWaiting(owner string) (out []Entry) {
 	return out
 }
 
-// Hottest are the so many locks that were waited for most here, these first; they are counted roughly.
+// Hottest are the locks that were waited for most here, those first, as many as asked for. The counts are rough.
 func (m *Manager) Hottest(most int) []hottest.Entry { return m.lines.hottest.Top(most) }
 
 // ForgetHottest begins to count anew.
 func (m *Manager) ForgetHottest() { m.lines.hottest.Reset() }
 
-// Ages are how long the oldest hold has been held through this proxy, and how long that verb has waited that waits longest; 0: none is, none does.
+// Ages are how long the oldest hold through this proxy has lasted, and how long the longest wait has; 0: there is none.
 func (m *Manager) Ages() (hold, wait time.Duration) { return m.holds.oldest(), m.lines.longestWait() }
 
 func (hs *holds) oldest() (age time.Duration) {

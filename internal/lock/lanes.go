@@ -15,7 +15,8 @@ import (
 const (
 	// renewChunk is the most holds one renewal script extends: about 0.6 ms of Redis' time.
 	renewChunk = 500
-	// renewAllowed is how long Redis may take to come to a renewal while its lock lasts; where it was slower it gets up to the most.
+	// renewAllowed is how long Redis may take to get to a renewal, while the lock lasts; a Redis that was slower gets up to
+	// renewAllowedMost.
 	renewAllowed, renewAllowedMost = 5 * time.Second, 20 * time.Second
 	// laneRest is how long a lane starts nothing after its node could not be reached.
 	laneRest = 50 * time.Millisecond
@@ -35,10 +36,10 @@ type batchKey struct {
 type batch struct {
 	batchKey
 	holds    []*hold
-	marks    []string      // of each that is watched for an explicit owner the registration, else ""
+	marks    []string      // of each of an explicit owner the registration, as far as it is known, else ""
 	allow    time.Duration // how long Redis may take to come to it; 0: lockstore.Allowed
 	planned  time.Time     // when the first of them should have been sent
-	deadline time.Time     // the earliest at which one of them is told lost
+	deadline time.Time     // the earliest at which one of them is reported lost
 	place    int           // in the lane's queue
 }
 
@@ -56,8 +57,8 @@ type lane struct {
 	queue   agenda.Agenda[*batch] // that wait for a place: the one with the earliest deadline goes first
 	open    map[batchKey]*batch   // those of them that take more holds
 	rest    time.Time             // nothing is started before
-	allow   time.Duration         // how long Redis may take to come to a script: more than renewAllowed when it was slower
-	failed  int                   // renewals since that was logged last
+	allow   time.Duration         // how long Redis may take to get to a script: more than renewAllowed when it was slower
+	failed  int                   // renewals that failed since that was logged last
 	logged  time.Time
 }
 
@@ -107,8 +108,7 @@ func (wd *watchdog) enqueue(h *hold) {
 	}
 }
 
-// startAll starts what may start in every lane, and says in how long there will be more to start, besides what a batch that ends
-// makes room for. mu is held.
+// startAll starts what may start in every lane, and says when there will be more to start even if no batch ends before. mu is held.
 func (wd *watchdog) startAll() (next time.Duration) {
 	next = time.Hour
 	for key, ln := range wd.lanes {
@@ -172,11 +172,7 @@ func (wd *watchdog) take(b *batch) {
 			continue
 		}
 		h.users++
-		mark := ""
-		if h.explicit && h.watched {
-			mark = h.registration
-		}
-		kept, b.marks = append(kept, h), append(b.marks, mark)
+		kept, b.marks = append(kept, h), append(b.marks, h.mark())
 	}
 	clear(b.holds[len(kept):])
 	b.holds = kept
@@ -197,8 +193,8 @@ type outcomeOf struct {
 	took time.Duration
 }
 
-// noteBatch notes what a batch tells about its node, and says of how many renewals that failed the log is to tell now: one line
-// a second, however many locks there are.
+// noteBatch notes what a batch tells about its node, and returns how many failed renewals are to be logged now: one line a
+// second, however many locks there are.
 func (wd *watchdog) noteBatch(ln *lane, holds int, came outcomeOf) (failed int) {
 	wd.mu.Lock()
 	defer wd.mu.Unlock()

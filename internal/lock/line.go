@@ -37,7 +37,7 @@ func newLines(l *life, o Options, hs *holds) *lines {
 type line struct {
 	key          lockstore.LineKey
 	wake         chan struct{} // one message that no head has acted on yet
-	keep         chan struct{} // of a fair line: has its places refreshed at once
+	keep         chan struct{} // of a fair line: its places are to be refreshed at once
 	gone         chan struct{} // of a fair line: closed with its last waiter
 	subscription lockstore.Subscription
 
@@ -46,7 +46,7 @@ type line struct {
 	// guarded by lines.mu
 	waiters  list.List // of *waiter
 	alone    int       // those of them that want the lock for themselves
-	troubled bool      // the last try of its head was none: Redis is away
+	troubled bool      // the head could not try the last time, because Redis is away
 	tryAt    time.Time // when the head tries without being woken; zero: at once
 	turns
 }
@@ -69,12 +69,12 @@ type waiter struct {
 	ticket  int64 // its place in the fair queue
 	called  bool  // it tries although it is not the head: the fair queue has lost it, or it is its turn there
 	parked  bool  // it waits, and may be claimed
-	claimed bool  // an offer is on its way
+	claimed bool  // somebody makes it an offer, which it has not taken yet
 }
 
 // asking is what a waiter's own goroutine keeps between its tries.
 type asking struct {
-	hears  []lockstore.Subscription // as the head of its line: to the line's channel, and of a fair one to its own
+	hears  []lockstore.Subscription // the head's subscriptions: to the line's channel, and in a fair line to its own
 	splits int                      // how often in a row its tries were split, on a quorum
 	lost   int64                    // the not-after of a request without an answer, after which it may stand in the fair queue
 }
@@ -123,8 +123,8 @@ func (ls *lines) join(w *waiter) {
 	telemetry.LocksWaiting.Add(1)
 }
 
-// order moves a waiter to where its ticket says. Another head than before tries: what the last one heard may have been for it.
-// lines.mu is held.
+// order moves a waiter to where its ticket says. If the line gets another head that one tries: what the former one heard may
+// have been for it. lines.mu is held.
 func (w *waiter) order() {
 	l := w.line
 	was, at := l.waiters.Front(), l.waiters.Back()
@@ -146,8 +146,8 @@ func (w *waiter) order() {
 // first says whether the waiter is the head of its line. lines.mu is held.
 func (w *waiter) first() bool { return w.line.waiters.Front() == w.place }
 
-// part takes a waiter out; the next one becomes the head. It tries at once if it shares the lock and stood behind one that wanted it
-// alone and was not granted it: what kept that one out may let the next one in, and no message tells it so.
+// part takes a waiter out of its line; the next one becomes the head. That one tries at once if it would share the lock while the
+// waiter wanted it alone and was not granted it: what kept the waiter out may let the next one in, and no message says so.
 func (ls *lines) part(w *waiter, granted bool) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -187,7 +187,7 @@ func (ls *lines) waitedFor(key lockstore.LineKey) bool {
 }
 
 // behind says whether a newcomer that does not wait would pass one of this proxy's clients that waits to have the lock for itself.
-// While the line cannot reach Redis the newcomer asks by itself, and is told so.
+// While the line cannot reach Redis the newcomer asks by itself, and gets the error.
 func (ls *lines) behind(id lockstore.ID) bool {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -225,13 +225,13 @@ func (ls *lines) ticket(w *waiter) int64 {
 	return w.ticket
 }
 
-// afterGrant tells the next in line when to try. It need not ask, since the lock is held and it is subscribed, unless both
-// share it, and it has no offer. handed says that the lock came from another client of this proxy.
+// afterGrant sets when the next in line tries. It need not try now, since the lock is held and messages reach it, unless
+// both can share the lock and it has no offer. handed says that the lock came from another client of this proxy.
 func (ls *lines) afterGrant(w *waiter, handed bool) {
 	ls.mu.Lock()
 	l, next := w.line, w.place.Next()
 	if !handed {
-		l.turnEnded(l.messages.Load() > 1) // beside our own
+		l.turnEnded(l.messages.Load() > 1) // more than our own
 	}
 	together := next != nil && w.r.Kind.Spec().Shared && next.Value.(*waiter).id.Kind == w.r.Kind && !next.Value.(*waiter).claimed
 	ls.mu.Unlock()

@@ -34,17 +34,19 @@ type Request struct {
 	Self     bool   // the connection alone is the owner: it may re-enter
 	Fence    bool
 	Replicas int64 // so many replicas must have the grant; 0 = none
+
+	lent *taking // of a MULTILOCK, for which alone it is renewed; nil: of none
 }
 
 // Grant is a lock taken. Token is the fencing token, 0 without Request.Fence.
 type Grant struct {
 	Token   int64
 	entered bool    // the owner held it before
-	again   bool    // and, with a name, got no second count
-	nth     int64   // hold.nth, by this grant
+	again   bool    // and, having a name, got no second count
+	nth     int64   // hold.nth of this grant
 	first   bool    // this proxy knew of no hold of the owner's before
-	before  *Client // whose life kept the hold watched until then
-	attempt string  // of a named owner on a quorum: what the grant is taken back by
+	before  *Client // the connection that kept the hold until then
+	attempt string  // of a named owner on a quorum: by which the grant can be taken back
 }
 
 // Lock takes a lock for the connection, or enters it once more, or for the owner that r names, which may have it already.
@@ -64,7 +66,7 @@ func (c *Client) Lock(ctx context.Context, r Request) (Grant, error) {
 	return g, err
 }
 
-// answered counts what a verb that asked for so many locks got, so long after it came.
+// answered counts the outcome of a verb that asked for so many locks, and how long it took.
 func (m *Manager) answered(ctx context.Context, err error, k Kind, locks int, took time.Duration) {
 	switch {
 	case err == nil:
@@ -77,7 +79,7 @@ func (m *Manager) answered(ctx context.Context, err error, k Kind, locks int, to
 	}
 }
 
-// verb is what asks for this.
+// verb is the name of the command that asks for this.
 func (r Request) verb() string {
 	if r.Fair {
 		return "FAIRLOCK"
@@ -92,7 +94,7 @@ func (c *Client) lock(ctx context.Context, r Request) (Grant, error) {
 	if err := c.m.admit(ctx, r); err != nil {
 		return Grant{}, err
 	}
-	r.Fair = r.Fair && !c.m.store.Rules().Votes // each node would have a queue of its own, and whose turn it is would be no majority's
+	r.Fair = r.Fair && !c.m.store.Rules().Votes // each node would have a queue of its own, and no majority could say whose turn it is
 	id, explicit := c.id(r.Kind, r.DB, r.Key, r.Owner)
 	held := c.m.holds.inside(id)
 	if held && !explicit && !r.Self && c.reentryRefused() {
@@ -144,9 +146,9 @@ func (c *Client) reentryRefused() bool {
 	}
 }
 
-// refusal is what Redis says of a lock that somebody else has: the time in ms that one has left (negative: none known), and
-// the place in the fair queue, if the verb waits there. With turn nobody has it yet: ttl is for how long the one counts as
-// alive whose turn it is.
+// refusal is what Redis says of a lock that somebody else has: the time in ms that the holder has left (negative: none
+// known), and the place in the fair queue, if the verb waits there. With turn nobody has the lock yet: ttl is for how long
+// the waiter whose turn it is counts as alive.
 type refusal struct {
 	ttl, ticket int64
 	turn        bool
@@ -156,7 +158,14 @@ type refusal struct {
 // try asks Redis once, for a verb that waits as w, or (nil) does not wait.
 func (c *Client) try(ctx context.Context, r Request, w *waiter) (Grant, refusal, error) {
 	id, explicit := c.id(r.Kind, r.DB, r.Key, r.Owner)
-	h, err := c.m.holds.enter(ctx, id, explicit)
+	long := patience
+	switch {
+	case w != nil:
+		long = w.left()
+	case r.Blocks && r.Block > 0:
+		long = min(long, lockstore.Milliseconds(r.Block))
+	}
+	h, err := c.m.holds.enterSoon(ctx, id, explicit, long)
 	if err != nil {
 		return Grant{}, refusal{}, err
 	}
@@ -165,13 +174,13 @@ func (c *Client) try(ctx context.Context, r Request, w *waiter) (Grant, refusal,
 	return a.finish(ctx, ans, err)
 }
 
-// finish makes a verb's answer of what Redis said, which may be nothing, and leaves the hold.
+// finish makes a verb's answer from what Redis said, if anything, and leaves the hold.
 func (a *acquire) finish(ctx context.Context, ans lockstore.Acquired, err error) (Grant, refusal, error) {
 	m, verb := a.c.m, a.r.verb()
 	var known settled // of a request that was done, although its reply was lost
 	for {
-		if err != nil && !lockstore.Unknown(err) && known.Code == 1 {
-			// Only to ask once more for its own answer failed: to call it not sent would leave a lock that nobody knows of.
+		if err != nil && !lockstore.Unknown(err) && known.err == nil && known.Code == 1 {
+			// The lock was granted, and only asking once more for the answer has failed: an error would leave a lock that nobody knows of.
 			ans, err = known.Acquired, nil
 		}
 		if !lockstore.Unknown(err) {
@@ -187,12 +196,12 @@ func (a *acquire) finish(ctx context.Context, ans lockstore.Acquired, err error)
 			return Grant{}, refusal{}, outcomeUnknown(verb, err)
 		}
 		known = done
-		// One that changes nothing when it is done twice is done again for its own answer.
+		// A request that changes nothing when it is done twice is sent again, for its answer.
 		if ans, err = done.Acquired, nil; done.err == nil && !a.repeatable() {
 			break
 		}
 		if ans, err = a.ask(ctx); err == nil && ans.Code == 1 {
-			ans.Raised = max(ans.Raised, known.Raised) // the one that was done made the hold
+			ans.Raised = max(ans.Raised, known.Raised) // the request that was done made the hold
 		}
 	}
 	defer func() {
@@ -201,6 +210,9 @@ func (a *acquire) finish(ctx context.Context, ans lockstore.Acquired, err error)
 		}
 	}()
 	if err != nil {
+		if known.registered {
+			a.uphold(known.Acquired)
+		}
 		return Grant{}, refusal{}, err
 	}
 	g, err := a.conclude(ctx, ans)
@@ -212,7 +224,7 @@ func (a *acquire) finish(ctx context.Context, ans lockstore.Acquired, err error)
 }
 
 func outcomeWord(err error) string {
-	if err == nil { // what errors.As writes to would be allocated
+	if err == nil { // spares the allocation that errors.As needs
 		return "ok"
 	}
 	var e *Error

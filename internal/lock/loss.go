@@ -41,7 +41,8 @@ var reasonText = map[string]string{
 	reasonFailover:  "after a failover the new master does not have it",
 }
 
-// showLosses has the counts of losses begin at 0, of each kind and reason: to Prometheus a count that begins with the first losses has not grown.
+// showLosses makes the counts of losses begin at 0, for each kind and reason: to Prometheus a counter that begins with the first
+// losses has not grown.
 func showLosses() {
 	for _, kind := range lockstore.Kinds {
 		for reason := range reasonText {
@@ -60,7 +61,7 @@ func (l lossRecord) error(key string) error {
 		lockstore.Printable(key), time.Since(l.at).Milliseconds(), l.reason, reasonText[l.reason])}
 }
 
-// orLost is what a connection is told whose UNLOCK could not be done: of a loss that is known, if there is one.
+// orLost is the error for a connection whose UNLOCK or RENEW failed with err: LOCKLOST if a loss is known, else err.
 func (c *Client) orLost(h *hold, err error) error {
 	c.m.holds.mu.Lock()
 	live := h.count > 0
@@ -74,7 +75,7 @@ func (c *Client) orLost(h *hold, err error) error {
 // lose ends a live hold that was lost, and tells everybody who should know. It does no I/O. mu is held.
 func (hs *holds) lose(h *hold, reason string) {
 	c := h.client
-	// Who takes a lock for a fixed time under a name of its own knows when it ends: no push for that.
+	// A named owner that takes a lock for a fixed time knows when it ends: no push for that.
 	expected := reason == reasonExpired && h.explicit
 	hs.rememberLoss(h, lossRecord{reason, time.Now()})
 	hs.done.remove(h.id)
@@ -102,7 +103,7 @@ func (h *hold) vacantAt(reason string) time.Time {
 	}
 }
 
-// recheckKey has the watchdog look at every live hold of a key at once: one of them may be newer than what ended the others.
+// recheckKey makes the watchdog check every live hold of a key at once: one of them may be newer than what ended the others.
 func (hs *holds) recheckKey(key lockstore.LineKey, reason string) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
@@ -111,7 +112,7 @@ func (hs *holds) recheckKey(key lockstore.LineKey, reason string) {
 	}
 }
 
-// suspect has the watchdog look at a hold at once. mu is held.
+// suspect makes the watchdog check a hold at once. mu is held.
 func (hs *holds) suspect(h *hold, reason string) {
 	if h.suspect != reasonForced { // that one is known, others are guesses
 		h.suspect = reason
@@ -120,8 +121,8 @@ func (hs *holds) suspect(h *hold, reason string) {
 	hs.plan(h, h.suspected)
 }
 
-// recheckIf has the watchdog look, as soon as it can, at those live holds for which why gives a reason: by their key, and what they are
-// suspected for already. Watched ones are renewed then.
+// recheckIf makes the watchdog check, as soon as it can, those live holds for which why gives a reason; why gets their key, and what
+// they are suspected for already. Watched ones are renewed then.
 func (hs *holds) recheckIf(why func(key, already string) string) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
@@ -134,8 +135,8 @@ func (hs *holds) recheckIf(why func(key, already string) string) {
 	}
 }
 
-// shorten has the holds of some keys believed in for that much shorter: with another master, whose clock is ahead of the former
-// one's, locks end earlier, since Redis keeps the time at which a key expires, not its lease.
+// shorten moves the deadlines of the holds of some keys earlier by that much: at a new master whose clock is ahead of the
+// former one's locks end earlier, because Redis keeps the time at which a key expires, not its lease.
 func (hs *holds) shorten(by time.Duration, some func(key string) bool) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
@@ -152,7 +153,7 @@ func (hs *holds) shorten(by time.Duration, some func(key string) bool) {
 	}
 }
 
-// wakeIf has all who wait for some keys try: messages may have been missed.
+// wakeIf makes all who wait for some keys try: messages may have been missed.
 func (ls *lines) wakeIf(some func(key string) bool) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -167,15 +168,15 @@ func (ls *lines) wakeIf(some func(key string) bool) {
 }
 
 const (
-	// lossesLogged is how many losses the log tells one by one each time it is written; the others are counted.
+	// lossesLogged is how many losses are logged one by one each time; the others are counted.
 	lossesLogged = 200
-	// logPause is the shortest time between two times.
+	// logPause is the shortest time between two such times.
 	logPause = 100 * time.Millisecond
 	// lossesRecent is how many losses are kept for those who ask what was lost lately.
 	lossesRecent = 100
 )
 
-// lossLog is what the log is to tell of losses. Whoever finds a loss must not wait for where the log goes.
+// lossLog keeps the losses that are to be logged, because whoever finds a loss must not wait for the log to be written.
 type lossLog struct {
 	to   *slog.Logger
 	wake chan struct{} // one slot

@@ -30,7 +30,7 @@ type Manager struct {
 
 	// Its parts. Each has the fields that its mutex guards, and calls those before it only; docs/CONCURRENCY.md has the order of mutexes.
 	named     *namedLosses     // what named owners lost
-	done      *finishedUnlocks // of named owners, for the one that is sent again
+	done      *finishedUnlocks // UNLOCKs of named owners, in case one is sent again
 	lossLog   *lossLog
 	holds     *holds
 	lines     *lines
@@ -38,7 +38,7 @@ type Manager struct {
 	watchdog  *watchdog
 }
 
-// life is what is under way, and how it ends.
+// life counts what is under way, and ends it.
 type life struct {
 	drained chan struct{} // closed by Drain
 	drain   sync.Once
@@ -84,7 +84,7 @@ func (m *Manager) host() lockstore.Host {
 // UUID is the first part of every implicit owner of this process.
 func (m *Manager) UUID() string { return m.uuid }
 
-// Run keeps the watchdog, the wake-ups and Redis' clock until ctx ends; it returns when all of them and every release
+// Run runs the watchdog, the wake-ups and Redis' clock until ctx ends; it returns when all of them and every release
 // under way have ended.
 func (m *Manager) Run(ctx context.Context) error {
 	var parts sync.WaitGroup

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -17,18 +18,18 @@ import (
 // key named twice is one lock, taken once. The grants are in the order of keys.
 //
 // The locks are taken one by one in bytewise order, which every proxy has in common, so that no two MultiLocks wait for each
-// other, and each on Lock's own path. r.Block is the time for all of them together: when it is over those that are left
+// other. Each is taken as Lock takes it. r.Block is the time for all of them together: when it is over those that are left
 // are still tried once.
 //
-// While later locks are waited for the earlier ones are watched, whatever r.Lease says: none of them ends meanwhile, a lease of
-// r.Lease begins for all of them together when the last one is there, and a proxy that dies in between leaves what a watched
-// lock leaves. A hold that the owner had before, or that another connection has asked for or renewed meanwhile, is never shortened, and is
-// watched after this if it was before, or, without r.Lease, from now on, as Lock has it.
+// While later locks are waited for the earlier ones are watched, whatever r.Lease says: none of them ends meanwhile, a lease of r.Lease
+// begins for all of them together when the last one is there, and a proxy that dies in between leaves what a watched lock leaves. A hold
+// that the owner had before, or that another connection has asked for or renewed meanwhile, is never shortened. It is watched after this
+// if it was before; without r.Lease it is watched from now on, as by Lock.
 //
-// When a lock is refused, lost meanwhile (LOCKLOST), or r.Lease is over before all of it is known (ErrNotAcquired), those that
-// were taken are given back, at each node in reverse order; so they are when ctx ends. A hold the owner had before is left as it was:
-// with its count, the end it would have had, and the connection that kept it; one that another connection has asked for or renewed
-// meanwhile stays as that has it. Errors are Lock's, and LOCKLOST.
+// When a lock is refused, lost meanwhile (LOCKLOST), or r.Lease is over before the outcome of all is known (ErrNotAcquired), those
+// that were taken are given back, at each node in reverse order; so they are when ctx ends. A hold the owner had before is left as it
+// was: with its count, the end it would have had, and the connection that kept it; one that another connection has asked for or
+// renewed meanwhile stays as that has it. Errors are Lock's, and LOCKLOST.
 func (c *Client) MultiLock(ctx context.Context, keys []string, r Request) ([]Grant, error) {
 	began := time.Now()
 	ctx, span := telemetry.Span(ctx, "MULTILOCK")
@@ -60,6 +61,8 @@ type taking struct {
 	grant Grant
 	at    time.Time
 	until time.Time // when the hold that the owner had before would end; zero: it had none, or a watched one
+
+	promised time.Time // by another MULTILOCK that has ended, it does not end before; guarded by holds.mu
 }
 
 func (c *Client) multiLock(ctx context.Context, keys []string, r Request) ([]Grant, error) {
@@ -72,6 +75,7 @@ func (c *Client) multiLock(ctx context.Context, keys []string, r Request) ([]Gra
 		b.giveBack()
 		return nil, err
 	}
+	b.over(true)
 	tokens := make(map[string]Grant, len(b.taken))
 	for _, t := range b.taken {
 		tokens[t.id.Key] = t.grant
@@ -112,12 +116,12 @@ func (b *multiLock) takeAll(ctx context.Context, order []string) error {
 	return b.sure()
 }
 
-// take takes one lock within the time that is left. watched: others follow, or came before.
+// take takes one lock within the time that is left. watched: it is not the only one.
 func (b *multiLock) take(ctx context.Context, key string, watched bool) error {
-	one := b.r
+	t, one := &taking{}, b.r
 	one.Key = key
 	if watched {
-		one.Lease = 0
+		one.Lease, one.lent = 0, t
 	}
 	if one.Blocks && one.Block > 0 {
 		one.Block -= time.Since(b.began).Milliseconds()
@@ -126,40 +130,53 @@ func (b *multiLock) take(ctx context.Context, key string, watched bool) error {
 	id, _ := b.c.id(b.r.Kind, b.r.DB, key, b.r.Owner)
 	began := time.Now()
 	until, had := b.endOf(id)
-	g, err := b.c.Lock(ctx, one)
+	t.id, t.at, t.until = id, began, until
+	g, err := b.c.lock(ctx, one)
 	if err == nil {
 		if b.c.m.store.Rules().Votes && !had {
 			g.entered, g.again = false, false // what some nodes had of it was left behind while it was waited for
 		}
-		b.taken = append(b.taken, &taking{id, g, began, until})
+		t.grant = g
+		b.taken = append(b.taken, t)
 	}
 	return err
 }
 
 // endOf is when an unwatched live hold ends; zero for any other. An owner with a name may have it through another proxy, too.
-// had says that there is, or may be, one at all.
+// had says that the owner has, or may have, the lock at all.
 func (b *multiLock) endOf(id lockstore.ID) (end time.Time, had bool) {
 	m := b.c.m
 	m.holds.mu.Lock()
 	h := m.holds.byID[id]
-	known := h != nil && h.count > 0
-	if known && h.watched || !known && b.r.Owner == "" {
+	known, ours := h != nil && h.count > 0, ""
+	if known {
+		ours = h.registration
+	}
+	switch {
+	case known && h.watched && h.lent != nil:
+		defer m.holds.mu.Unlock()
+		end = h.grantedAt
+		for t := range h.lent {
+			end = lockstore.Later(end, lockstore.Later(t.until, t.promised))
+		}
+		return end, true
+	case known && h.watched || !known && b.r.Owner == "":
 		m.holds.mu.Unlock()
 		return time.Time{}, known
-	}
-	if b.r.Owner == "" {
+	case b.r.Owner == "":
 		defer m.holds.mu.Unlock()
 		return h.deadline, true
 	}
 	m.holds.mu.Unlock()
 	s, err := m.store.Look(id, true, 0, time.Now())
-	if had = known || err != nil || s.Count > 0; err != nil || s.Count == 0 || s.TTL <= 0 || s.Watched {
+	watched := s.Watched && (ours == "" || strings.TrimSuffix(s.Registration, "+") != ours) // its renewals have ended here
+	if had = known || err != nil || s.Count > 0; err != nil || s.Count == 0 || s.TTL <= 0 || watched {
 		return time.Time{}, had
 	}
 	return s.At.Add(lockstore.Milliseconds(s.TTL)), true
 }
 
-// settle gives a taken lock the lease asked for, and has Redis say that it is still there.
+// settle gives a taken lock the lease asked for, and asks Redis whether it is still there.
 func (b *multiLock) settle(ctx context.Context, t *taking) error {
 	lease, done := lockstore.Milliseconds(b.r.Lease), false
 	var err error
@@ -175,14 +192,16 @@ func (b *multiLock) settle(ctx context.Context, t *taking) error {
 	return err
 }
 
-// again says LOCK again where the owner may have the lock through another proxy by now: there the longer lease counts.
+// again sends LOCK once more for an owner that may have the lock through another proxy by now: then the longer lease counts.
 func (b *multiLock) again(ctx context.Context, t *taking) error {
 	one := b.r
 	one.Key, one.Blocks, one.Fence = t.id.Key, false, false
 	g, _, err := b.c.try(ctx, one, nil)
 	if err == nil {
 		g.Token = t.grant.Token
+		b.c.m.holds.mu.Lock() // others read until
 		t.grant, t.until = g, time.Time{}
+		b.c.m.holds.mu.Unlock()
 	}
 	if err == nil && !g.again || errors.Is(err, ErrNotAcquired) {
 		return b.missing(t) // it was free meanwhile
@@ -193,12 +212,13 @@ func (b *multiLock) again(ctx context.Context, t *taking) error {
 // watchedBefore says whether the owner had the hold before, and it was renewed, here or elsewhere.
 func (t *taking) watchedBefore() bool { return t.grant.entered && t.until.IsZero() }
 
-// relet has a hold end by itself again that nobody renews but this MULTILOCK: when it would have, but not sooner than in atLeast ms, nor than
-// anybody was told who has named the owner since. done is false when it is left alone: one of those has decided about its end, or it has gone.
+// relet makes a hold end by itself again that only this MULTILOCK renews: when it would have ended, but not sooner than in atLeast ms, nor
+// sooner than was granted to a LOCK or RENEW for the same owner since. done is false if the hold is left alone: one of those has decided
+// about its end, or it has gone.
 func (b *multiLock) relet(ctx context.Context, t *taking, atLeast int64) (done bool, err error) {
 	elsewhere := b.r.Owner != "" && time.Since(t.at) > round // there was time to name its owner through another proxy
 	if elsewhere {
-		if err := b.c.m.watchdog.lookAgain(ctx, t.id, true); err != nil {
+		if err := b.c.m.watchdog.lookAgain(ctx, t.id, true, patience); err != nil {
 			return false, err
 		}
 	}
@@ -207,7 +227,11 @@ func (b *multiLock) relet(ctx context.Context, t *taking, atLeast int64) (done b
 		if !ours || end.IsZero() && atLeast == 0 {
 			return 0
 		}
-		return max(time.Until(end).Milliseconds(), atLeast, 1)
+		lease := max(time.Until(end).Milliseconds(), atLeast, 1)
+		if b.leaves(t, h, lease) {
+			return 0
+		}
+		return lease
 	})
 	if nth != 0 {
 		t.grant.nth = nth
@@ -215,12 +239,14 @@ func (b *multiLock) relet(ctx context.Context, t *taking, atLeast int64) (done b
 	return nth != 0, err
 }
 
-// end is when the hold of a taken lock ends if nobody renews it any more; zero: nobody has to do with that. ours is false when somebody else has
-// decided about that. The hold is busy.
+// end is when the hold of a taken lock is to end if nobody renews it any more; zero: no end was granted to anybody. ours is false when
+// somebody else has decided about its end. The hold is busy.
 func (t *taking) end(m *Manager, h *hold, elsewhere bool) (end time.Time, ours bool) {
 	m.holds.mu.Lock()
 	named, deadline, end := h.nth != t.grant.nth, h.deadline, t.until
-	ours = h.count > 0 && (!named || h.watched && h.watchedFor == t.grant.nth)
+	_, lent := h.lent[t]
+	ours = h.count > 0 && lent && (!named || h.watched)
+	end = lockstore.Later(end, t.promised)
 	m.holds.mu.Unlock()
 	if named {
 		end = lockstore.Later(end, deadline)
@@ -235,11 +261,11 @@ func (t *taking) end(m *Manager, h *hold, elsewhere bool) (end time.Time, ours b
 	return end, true
 }
 
-// confirm lengthens a taken lock to at least lease and looks whether it is still there. Where Redis cannot be asked our own
-// deadline goes on to count, unless replicas are to have it.
+// confirm lengthens a taken lock to at least lease and looks whether it is still there. If Redis cannot be asked our own
+// deadline still counts, unless replicas are to have it.
 func (b *multiLock) confirm(ctx context.Context, t *taking, lease time.Duration) error {
 	m, asked := b.c.m, time.Now()
-	if err := m.watchdog.extendLease(ctx, t.id, b.r.Owner != "", lease); err != nil {
+	if err := m.watchdog.extendLease(ctx, t.id, b.r.Owner != "", patience, lease); err != nil {
 		return err
 	}
 	m.holds.mu.Lock()
@@ -254,7 +280,7 @@ func (b *multiLock) confirm(ctx context.Context, t *taking, lease time.Duration)
 	return nil
 }
 
-// missing is what became of a taken lock that is no longer there.
+// missing is the error for a taken lock that is no longer there.
 func (b *multiLock) missing(t *taking) error {
 	if lost, ok := b.c.lossOf(t.id); ok {
 		return lost.error(t.id.Key)
@@ -315,7 +341,7 @@ func (c *Client) multiUnlock(ctx context.Context, keys []string, r UnlockRequest
 	switch {
 	case lost != nil:
 		return freed, lost
-	case held && lockstore.NotSent(failed): // as it is it would say that nothing was done
+	case held && lockstore.NotSent(failed): // the error itself would say that nothing was done
 		return freed, &Error{Code: "ERR", Text: fmt.Sprintf("not released: some of these locks have been given back, of another one %v", failed)}
 	case failed != nil:
 		return freed, failed
@@ -325,14 +351,14 @@ func (c *Client) multiUnlock(ctx context.Context, keys []string, r UnlockRequest
 	return freed, nil
 }
 
-// unlocking is what became of one of MULTIUNLOCK's locks.
+// unlocking is the outcome for one of MULTIUNLOCK's locks.
 type unlocking struct {
 	key  string
 	free bool
 	err  error
 }
 
-// unlockAll gives back one hold at each of keys, and says in their order what became of it.
+// unlockAll gives back one hold at each of keys, and returns the outcomes in their order.
 func (c *Client) unlockAll(ctx context.Context, keys []string, r UnlockRequest) []*unlocking {
 	all := make([]*unlocking, len(keys))
 	for i, key := range keys {

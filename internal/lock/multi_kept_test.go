@@ -170,3 +170,162 @@ func TestMultiLockElsewhereTakesTheRenewals(t *testing.T) {
 		})
 	}
 }
+
+// A hold that is renewed for another MULTILOCK of its owner alone, or by nobody any more, has the lease that is asked for, and lasts for as
+// long as one of them waits.
+func TestMultiLockBesideAnother(t *testing.T) {
+	for _, votes := range []bool{false, true} {
+		for _, b := range []struct {
+			name          string
+			first, second int64 // leases of the two
+			succeeds      bool  // the first, after the second
+			least, most   time.Duration
+		}{
+			{"fails", 5000, 5000, false, 5 * time.Second, 45 * time.Second},
+			{"succeeds", 5000, 5000, true, 12 * time.Second, 45 * time.Second},
+			{"fails, and asks for none", 0, 5000, false, 5 * time.Second, 45 * time.Second},
+			{"succeeds, and asks for none", 0, 5000, true, 5 * time.Minute, time.Hour},
+			{"the second asks for longer", 5000, 59_000, true, 57 * time.Second, 90 * time.Second},
+		} {
+			t.Run(fmt.Sprintf("%s, votes %v", b.name, votes), func(t *testing.T) {
+				inBubble(t, func(t *testing.T, w *world.World) {
+					m, there := oneOrQuorum(t, w, votes)
+					conn1, _ := client(m)
+					conn2, _ := client(m)
+					other, _ := client(m)
+					mustLock(t, other, Request{Key: "b"})
+					done := make(chan error, 1)
+					go func() {
+						_, err := conn1.MultiLock(context.Background(), []string{"a", "b"}, Request{Owner: "X", Lease: b.first, Blocks: true, Block: 10_000})
+						done <- err
+					}()
+					time.Sleep(time.Second)
+					began := time.Now()
+					if _, err := conn2.MultiLock(context.Background(), []string{"a", "c"}, Request{Owner: "X", Lease: b.second}); err != nil {
+						t.Fatal(err)
+					}
+					time.Sleep(7 * time.Second)
+					if b.succeeds {
+						mustUnlock(t, other, UnlockRequest{Key: "b"}, true)
+					}
+					if err := <-done; b.succeeds != (err == nil) {
+						t.Fatal(err)
+					}
+					for there("a") && time.Since(began) < b.most {
+						time.Sleep(100 * time.Millisecond)
+					}
+					if took := time.Since(began); took < b.least || took >= b.most && b.most < time.Hour {
+						t.Errorf("it ended after %v", took)
+					}
+				})
+			})
+		}
+		t.Run(fmt.Sprintf("its connection has closed, votes %v", votes), func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *world.World) {
+				m, there := oneOrQuorum(t, w, votes)
+				conn1, _ := client(m)
+				conn2, _ := client(m)
+				mustLock(t, conn1, Request{Key: "a", Owner: "X"})
+				conn1.Close(Gone)
+				if _, err := conn2.MultiLock(context.Background(), []string{"a", "c"}, Request{Owner: "X", Lease: 5000}); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(40 * time.Second)
+				if there("a") {
+					t.Error("it is renewed for ever")
+				}
+			})
+		})
+	}
+}
+
+// oneOrQuorum is an engine on one Redis, or on a quorum, and says whether a lock is there.
+func oneOrQuorum(t *testing.T, w *world.World, votes bool) (m *Manager, there func(key string) bool) {
+	t.Helper()
+	if votes {
+		ns := bubbleNodes(w, 3)
+		return ns.engine(t, "one", 0, Options{}), func(key string) bool { return ns.holding(t, key) > 0 }
+	}
+	s := w.NewNode(bubbleAddr)
+	return bubbleEngine(t, w, s, "one", Options{}), func(key string) bool { return pttl(t, s, key) > 0 }
+}
+
+// Each lock of a MULTILOCK counts once, and a MULTILOCK that is refused counts once.
+func TestMultiLockCounts(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world.World) {
+		m := bubbleEngine(t, w, w.NewNode(bubbleAddr), "one", Options{})
+		a, _ := client(m)
+		b, _ := client(m)
+		if _, err := a.MultiLock(context.Background(), []string{"a", "b"}, Request{}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.MultiLock(context.Background(), []string{"a", "c"}, Request{}); !errors.Is(err, ErrNotAcquired) {
+			t.Fatal(err)
+		}
+		if s := m.Stats(); s.Granted != 2 || s.Refused != 1 {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+// What a MULTILOCK that has failed found with an end has it again, however long it takes to give back what was taken.
+func TestMultiLockRestoresLate(t *testing.T) {
+	for how, c := range map[string]struct {
+		owner string
+		away  time.Duration
+		again bool // its owner sends LOCK again meanwhile
+		keys  []string
+	}{
+		"a named owner, Redis stalls":  {"o", 7 * time.Second, false, []string{"k", "l", "m"}},
+		"a connection, Redis stalls":   {"", 7 * time.Second, false, []string{"k", "l", "m"}},
+		"a named owner, Redis is away": {"o", 20 * time.Second, false, []string{"k", "m"}},
+		"a connection, Redis is away":  {"", 20 * time.Second, false, []string{"k", "m"}},
+		"a named owner, behind a LOCK": {"o", 20 * time.Second, true, []string{"k", "m"}},
+	} {
+		t.Run(how, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *world.World) {
+				s := w.NewNode(bubbleAddr)
+				m := bubbleEngine(t, w, s, "one", Options{})
+				link := w.Proxy("one").Link(s.Addr())
+				other, _ := client(m)
+				mustLock(t, other, Request{Key: "m"})
+				b, _ := client(m)
+				a := b
+				if c.owner != "" {
+					a, _ = client(m)
+				}
+				leased := Request{Key: "k", Owner: c.owner, Lease: 60_000}
+				mustLock(t, a, leased)
+				ctx, cancel := context.WithCancel(context.Background())
+				done := make(chan error, 1)
+				go func() {
+					_, err := b.MultiLock(ctx, c.keys, Request{Owner: c.owner, Self: true, Blocks: true})
+					done <- err
+				}()
+				time.Sleep(time.Second)
+				link.Swallow(world.Replies)
+				if c.again {
+					go func() { _, _ = a.Lock(context.Background(), leased) }()
+					time.Sleep(10 * time.Millisecond)
+				}
+				cancel()
+				if c.away > 10*time.Second {
+					time.AfterFunc(100*time.Millisecond, link.Cut)
+				}
+				if err := <-done; !errors.Is(err, context.Canceled) {
+					t.Error(err)
+				}
+				time.Sleep(c.away - patience)
+				link.Cut()
+				link.Heal()
+				time.Sleep(2 * time.Minute)
+				if ttl := pttl(t, s, "k"); ttl > 0 {
+					t.Errorf("k is renewed: it has %d ms", ttl)
+				}
+				if ttl := pttl(t, s, "l"); ttl > 0 {
+					t.Errorf("l has %d ms", ttl)
+				}
+			})
+		})
+	}
+}

@@ -11,16 +11,17 @@ import (
 // it comes, and its proxy says every few seconds that it lives: Redisson's own are taken to live for minutes.
 
 const (
-	// queueRefresh is how often the waiters of one proxy in a queue are said to live; Redis believes it for 10 s.
+	// queueRefresh is how often a proxy tells Redis that its waiters in a queue are alive; that is believed for 10 s.
 	queueRefresh = 3 * time.Second
-	// queueRefreshSoonest keeps those from asking without end that wait for others whose time is over.
+	// queueRefreshSoonest is the shortest time between two refreshes, so that waiters behind others whose time is over do not
+	// ask without end.
 	queueRefreshSoonest = 20 * time.Millisecond
 )
 
 // ownChannel is where Redisson tells one waiter that it is its turn.
 func (w *waiter) ownChannel() string { return w.line.key.Channel() + ":" + w.id.Field() }
 
-// beginQueue has the places of a new fair line refreshed until its last waiter has gone. mu is held.
+// beginQueue keeps the places of a new fair line refreshed until its last waiter has gone. mu is held.
 func (ls *lines) beginQueue(l *line) {
 	l.keep, l.gone = make(chan struct{}, 1), make(chan struct{})
 	ls.background(func() { ls.keepQueue(l) })
@@ -42,8 +43,8 @@ func (ls *lines) keepQueue(l *line) {
 	}
 }
 
-// refreshQueue says that the line's waiters live, and has those try that the queue has lost, or whose turn it is. It returns
-// when to come again.
+// refreshQueue tells Redis that the line's waiters are alive, and makes those try that the queue has lost, or whose turn it
+// is. It returns in how long to come again.
 func (ls *lines) refreshQueue(l *line) time.Duration {
 	waiters, q := ls.queued(l)
 	if len(waiters) == 0 {
@@ -67,7 +68,7 @@ func (ls *lines) refreshQueue(l *line) time.Duration {
 	return queueRefresh
 }
 
-// queued are the waiters of a fair line that have a place, and what says so to the store.
+// queued are the waiters of a fair line that have a place, and the same as the store takes it.
 func (ls *lines) queued(l *line) (waiters []*waiter, q lockstore.Queue) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()

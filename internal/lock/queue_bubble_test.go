@@ -3,6 +3,7 @@ package lock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -37,4 +38,27 @@ func TestLeavesTheQueueAfterAnOutage(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// TestFoundFreeWithinThePoll: a lock that became free without a message is found free within Options.Poll, which is 3 s if nothing is said.
+func TestFoundFreeWithinThePoll(t *testing.T) {
+	for said, poll := range map[time.Duration]time.Duration{0: 3 * time.Second, 20 * time.Second: 20 * time.Second} {
+		inBubble(t, func(t *testing.T, w *world.World) {
+			s := w.NewNode(bubbleAddr)
+			m := bubbleEngine(t, w, s, "one", Options{Poll: said})
+			for i := range 20 {
+				key := fmt.Sprint("k", i)
+				heldByRedisson(t, s, key)
+				c, _ := client(m)
+				got := locking(c, Request{Key: key, Fair: i%2 == 0, Blocks: true})
+				time.Sleep(50*time.Millisecond + time.Duration(i)*poll/10) // just after its first try, or between others
+				s.Do(t, "DEL", key)
+				freed := time.Now()
+				granted(t, got, key)
+				if took := time.Since(freed); took > poll+100*time.Millisecond {
+					t.Errorf("found free after %v, of a poll of %v", took, poll)
+				}
+			}
+		})
+	}
 }

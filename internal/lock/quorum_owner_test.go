@@ -15,7 +15,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
-// An owner with a name is one owner on every proxy. It has the lock or not: LOCK said again is the same answer again.
+// An owner with a name is one owner on every proxy. It has the lock or not: LOCK said again changes nothing but the token, which rises.
 func TestQuorumOwnerWithAName(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		ns := bubbleNodes(w, 5)
@@ -25,7 +25,7 @@ func TestQuorumOwnerWithAName(t *testing.T) {
 		b, bl := client(two)
 		g := mustLock(t, a, Request{Key: "k", Owner: "job", Fence: true})
 		again := mustLock(t, b, Request{Key: "k", Owner: "job", Fence: true})
-		if again.Token < g.Token {
+		if again.Token <= g.Token {
 			t.Fatal(again, g)
 		}
 		time.Sleep(3 * time.Second) // b's watchdog has it now
@@ -155,9 +155,14 @@ func TestQuorumFence(t *testing.T) {
 			last = next.Token
 			c.Close(Gone)
 		}
+		for k := range ns.servers {
+			ns.link("one", k).Heal()
+		}
+		named, _ := client(m)
+		tokensRise(t, named, "plain", Plain)
+		tokensRise(t, named, "write", Write)
 		// A node far ahead is believed as soon as it is asked.
 		ahead := last + 1e12
-		ns.link("one", 0).Heal()
 		ns.servers[0].Do(t, "SET", lockstore.TokenKey("ahead"), ahead)
 		c, _ := client(m)
 		eventually(t, 10*time.Second, "seen", func() bool {

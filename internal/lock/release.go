@@ -48,7 +48,7 @@ func (c *Client) unlock(ctx context.Context, r UnlockRequest) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	h, err := m.holds.enter(ctx, id, explicit)
+	h, err := m.holds.enterSoon(ctx, id, explicit, patience)
 	if err != nil {
 		return false, err
 	}
@@ -117,8 +117,8 @@ func (c *Client) unlocked(h *hold, key string, code, left int64) (bool, error) {
 	return code == 1, nil
 }
 
-// doubted refuses to release a lock whose holder has an effect of unknown outcome behind it: it is left to run out, and
-// stays in doubt until then, so that asking again does not help.
+// doubted refuses to release a lock if an earlier command of its holder may still take effect: the lock is left to
+// expire, and stays in doubt until then, so that asking again does not help.
 func (hs *holds) doubted(h *hold) error {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
@@ -160,7 +160,7 @@ type release struct {
 	notAfter int64     // of the request sent last
 	until    time.Time // Redis may have what is given back until then, beside what is known of the hold
 	next     *handoff  // those that are to get it
-	keeps    bool      // an attempt is taken back, and what this proxy knows that the owner has by another one stays
+	keeps    bool      // an attempt is taken back; what the owner has by another attempt, as this proxy knows, stays
 }
 
 // newRelease gives back one hold, or all. by is nil when no connection has asked for it.
@@ -187,13 +187,13 @@ func (r *release) ask(ctx context.Context) (code, left int64, err error) {
 	g.holds.mu.Lock()
 	defer g.holds.mu.Unlock()
 	if r.Attempt != "" && done.Left > 0 && h.attempt == r.Attempt {
-		h.attempt = "" // what others have it by is not known here
+		h.attempt = "" // by which attempt others have it is not known here
 	}
 	switch {
 	case r.keeps && h.count > 0:
 		if err == nil && code != 0 {
 			code, done.Left = 0, h.count
-			g.holds.plan(h, time.Now()) // the nodes have it no more: the watchdog finds out what became of it
+			g.holds.plan(h, time.Now()) // the nodes no longer have it: the watchdog finds out how it ended
 		}
 	case done.RunsOut:
 		g.holds.runOut(h) // its owner does not want it any more
@@ -204,12 +204,12 @@ func (r *release) ask(ctx context.Context) (code, left int64, err error) {
 		code = 1
 	}
 	if code != 1 && !lockstore.Unknown(err) {
-		h.releasing = false // it was not given back, or not the last hold of its owner
+		h.releasing = false // it was not given back, or was not the owner's last hold
 	}
 	return code, done.Left, err
 }
 
-// settle finds out what became of a release.
+// settle finds out how a release ended.
 func (r *release) settle() settled {
 	r.g.holds.mu.Lock()
 	giveUp := r.giveUp(r.g.opts.Watchdog)
@@ -231,13 +231,13 @@ func (r *release) settle() settled {
 	return settled{err: errNotDone}
 }
 
-// settleNamed is settle for a named owner. What it has now is only given back if it is the hold that this is about: it may have been
-// given back, and been taken anew through another proxy.
+// settleNamed is settle for a named owner. What the owner has now is only given back if it is the hold of this release: the owner
+// may have given that back, and taken the lock anew through another proxy.
 func (r *release) settleNamed(s lockstore.Seen) settled {
 	r.g.holds.mu.Lock()
 	had := r.Count > 0 && r.h.deadline.After(r.sent)
 	r.g.holds.mu.Unlock()
-	same := r.Registration != "" && (s.Registration == r.Registration || s.Registration == r.Registration+"+")
+	same := s.Registers(r.Registration)
 	switch {
 	case s.Count > 0 && same:
 		r.OnlyOurs = true
@@ -323,15 +323,16 @@ func (c *Client) force(ctx context.Context, r UnlockRequest) (bool, error) {
 	for _, k := range kinds {
 		var err error
 		code, err = c.m.store.Force(ctx, lockstore.Forcing{DB: r.DB, Key: r.Key, Kind: k, Side: r.Side})
-		if lockstore.Unknown(err) {
-			err = outcomeUnknown("UNLOCK", err)
-		}
-		if err != nil {
+		line := lockstore.ID{DB: r.DB, Key: r.Key, Kind: k}.Line()
+		switch {
+		case lockstore.Unknown(err):
+			c.m.holds.recheckKey(line, reasonForced) // the holder is told if it was done
+			return false, outcomeUnknown("UNLOCK", err)
+		case err != nil:
 			return false, err
-		}
-		if code == 1 {
+		case code == 1:
 			c.m.log.Warn("lock freed by force", "key", r.Key, "kind", k, "db", r.DB, "by", c.info.Addr, "user", c.info.User(), "name", c.info.Name())
-			c.m.holds.recheckKey(lockstore.ID{DB: r.DB, Key: r.Key, Kind: k}.Line(), reasonForced)
+			c.m.holds.recheckKey(line, reasonForced)
 		}
 		if code != lockstore.OtherKind {
 			break

@@ -11,12 +11,13 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 )
 
-// Who lost a lock is told so at every verb about it until it takes the lock again. A connection's losses are remembered for as long
-// as it lives, a named owner's for as long as its lease was. What other clients lose makes nobody forget.
+// An owner that lost a lock is told so by every verb about it until it takes the lock again. A connection's losses are remembered for
+// as long as it lives, a named owner's for as long as its lease was. They are never forgotten because of what other clients lose.
 
 const (
-	// lossesOfOne bounds what one connection has remembered, in bytes, of its own losses and again of those in named owners' names;
-	// lossOverhead is what a loss takes beside the lock's name, namedOverhead that of a named owner beside both names.
+	// lossesOfOne bounds what one connection has remembered, in bytes, of its own losses, again of those in named owners' names, and again of
+	// its UNLOCKs in named owners' names; of the latter two all connections of one user that have closed have as much together. lossOverhead
+	// is what a loss takes beside the lock's name, namedOverhead what is remembered of a named owner beside both names.
 	lossesOfOne   = 16 << 20
 	lossOverhead  = 160
 	namedOverhead = 320
@@ -62,59 +63,114 @@ func (o *ownLosses) remove(id lockstore.ID) {
 	}
 }
 
-// namedLosses are the losses of named owners, each until its time is over, or until the connection that held the lock has lost too many
-// since.
+// account is what is remembered of one connection in named owners' names, or of all of a user's that have closed. Who has it guards it.
+type account struct {
+	all    list.List // of remembered, the oldest first
+	bytes  int
+	user   string // whose connections have closed
+	closed bool   // what comes now is that user's
+}
+
+// remembered is what an account is charged with.
+type remembered interface{ charged() *owned }
+
+// owned is whose it is. The zero value is nobody's.
+type owned struct {
+	own  *account
+	mine *list.Element // there
+	size int
+}
+
+func (o *owned) charged() *owned { return o }
+
+func sized(id lockstore.ID) owned { return owned{size: len(id.Key) + len(id.Owner) + namedOverhead} }
+
+// accounts are those of users whose connections have closed, as long as there is something in them.
+type accounts struct {
+	left map[string]*account // by user
+	drop func(remembered)    // has one forgotten, and discharged
+}
+
+// charge has an account have one, or its user if it is closed, and forgets the oldest that are too many there.
+func (as *accounts) charge(own *account, one remembered) {
+	if own.closed {
+		user := own.user
+		if own = as.left[user]; own == nil {
+			own = &account{user: user}
+			as.left[user] = own
+		}
+	}
+	o := one.charged()
+	o.own, o.mine = own, own.all.PushBack(one)
+	for own.bytes += o.size; own.bytes > lossesOfOne; {
+		as.drop(own.all.Front().Value.(remembered))
+	}
+}
+
+// discharge undoes a charge.
+func (as *accounts) discharge(one remembered) {
+	o := one.charged()
+	o.own.all.Remove(o.mine)
+	if o.own.bytes -= o.size; o.own.bytes == 0 && as.left[o.own.user] == o.own {
+		delete(as.left, o.own.user)
+	}
+}
+
+// closes has what a connection had be its user's, since it has closed: so many that others do not wait for mu for long, again and again.
+func (as *accounts) closes(mu *sync.Mutex, own *account, user string) {
+	for more := true; more; {
+		mu.Lock()
+		own.user, own.closed = user, true
+		for range tellAtOnce {
+			first := own.all.Front()
+			if more = first != nil; !more {
+				break
+			}
+			one := first.Value.(remembered)
+			as.discharge(one)
+			as.charge(own, one)
+		}
+		mu.Unlock()
+	}
+}
+
+// namedLosses are the losses of named owners, each until its time is over, or until the connection that held the lock, or the user's that have
+// closed, have lost too many since.
 type namedLosses struct {
 	mu    sync.Mutex
 	known map[lockstore.ID]*namedLoss
 	ends  agenda.Agenda[*namedLoss]
+	accounts
 }
 
 type namedLoss struct {
 	lossRecord
+	owned
 	id    lockstore.ID
 	until time.Time
 	place int
-	own   *ownNamed     // nil: the connection had gone
-	mine  *list.Element // there
 }
-
-// ownNamed are those that one connection held. namedLosses.mu guards it.
-type ownNamed struct {
-	all   list.List // of *namedLoss, the oldest first
-	bytes int
-}
-
-func (l *namedLoss) size() int { return len(l.id.Key) + len(l.id.Owner) + namedOverhead }
 
 func newNamedLosses() *namedLosses {
-	return &namedLosses{
+	n := &namedLosses{
 		known: map[lockstore.ID]*namedLoss{},
 		ends:  agenda.New(func(l *namedLoss) time.Time { return l.until }, func(l *namedLoss) *int { return &l.place }),
 	}
+	n.accounts = accounts{map[string]*account{}, func(one remembered) { n.forget(one.(*namedLoss)) }}
+	return n
 }
 
-// add notes what c held; nil: its connection had gone.
-func (n *namedLosses) add(id lockstore.ID, c *Client, l lossRecord, until time.Time) {
+// add notes what the connection of that account held, or held last.
+func (n *namedLosses) add(id lockstore.ID, own *account, l lossRecord, until time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if was := n.known[id]; was != nil {
-		n.drop(was)
+		n.forget(was)
 	}
-	one := &namedLoss{lossRecord: l, id: id, until: until}
+	one := &namedLoss{lossRecord: l, owned: sized(id), id: id, until: until}
 	n.known[id] = one
 	n.ends.Put(one)
-	if c == nil {
-		return
-	}
-	if c.namedLosses == nil {
-		c.namedLosses = &ownNamed{} // apart from the client, which is not to be kept for as long
-	}
-	one.own = c.namedLosses
-	one.mine = one.own.all.PushBack(one)
-	for one.own.bytes += one.size(); one.own.bytes > lossesOfOne; {
-		n.drop(one.own.all.Front().Value.(*namedLoss))
-	}
+	n.charge(own, one)
 }
 
 func (n *namedLosses) get(id lockstore.ID) (l lossRecord, ok bool) {
@@ -131,18 +187,15 @@ func (n *namedLosses) remove(id lockstore.ID) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if one := n.known[id]; one != nil {
-		n.drop(one)
+		n.forget(one)
 	}
 }
 
-// drop forgets one. mu is held.
-func (n *namedLosses) drop(one *namedLoss) {
+// forget is the accounts' drop. mu is held.
+func (n *namedLosses) forget(one *namedLoss) {
 	n.ends.Drop(one)
 	delete(n.known, one.id)
-	if one.own != nil {
-		one.own.all.Remove(one.mine)
-		one.own.bytes -= one.size()
-	}
+	n.discharge(one)
 }
 
 // sweep forgets those whose time is over.
@@ -151,7 +204,7 @@ func (n *namedLosses) sweep(now time.Time) {
 	}
 }
 
-// sweepSome is sweep for so many that others do not wait for mu for long; it says whether there are more.
+// sweepSome is sweep for at most tellAtOnce, so that others do not wait for mu for long; it says whether there are more.
 func (n *namedLosses) sweepSome(now time.Time) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -160,7 +213,7 @@ func (n *namedLosses) sweepSome(now time.Time) bool {
 		if !over {
 			return false
 		}
-		n.drop(one)
+		n.forget(one)
 	}
 	return true
 }
@@ -169,7 +222,7 @@ func (n *namedLosses) sweepSome(now time.Time) bool {
 func (hs *holds) rememberLoss(h *hold, l lossRecord) {
 	switch {
 	case h.explicit:
-		hs.named.add(h.id, h.client, l, l.at.Add(min(max(h.lease, hs.opts.Watchdog, lossKeptLeast), max(lossKeptMost, hs.opts.Watchdog))))
+		hs.named.add(h.id, h.own, l, l.at.Add(min(max(h.lease, hs.opts.Watchdog, lossKeptLeast), max(lossKeptMost, hs.opts.Watchdog))))
 	case h.client != nil:
 		h.client.losses.add(h.id, l)
 	}
@@ -183,7 +236,7 @@ func (c *Client) lossOf(id lockstore.ID) (lossRecord, bool) {
 	return c.m.named.get(id)
 }
 
-// forgetLoss is for a lock that is taken again.
+// forgetLoss forgets a loss, because the lock is taken again.
 func (c *Client) forgetLoss(id lockstore.ID) {
 	if id.Owner == c.owner {
 		c.losses.remove(id)
@@ -198,51 +251,47 @@ func (hs *holds) sweep(now time.Time) {
 	hs.done.sweep(now)
 }
 
-const (
-	// finishedFor is how long a repeated UNLOCK of a finished hold gets the first one's answer.
-	finishedFor = 30 * time.Second
-	// finishedOfOne is how many UNLOCKs of one connection are remembered for that.
-	finishedOfOne = 4096
-)
+// finishedFor is how long a repeated UNLOCK of a finished hold gets the first one's answer.
+const finishedFor = 30 * time.Second
 
 // finishedUnlocks are the UNLOCKs of named owners that have freed their locks, over whichever connection. They are forgotten when
-// their time is over, or when the connection that sent them has sent too many since: what other clients do makes nobody forget.
+// their time is over, or when the connection that sent them, or the user's that have closed, have sent too many since: what other clients do
+// makes nobody forget.
 type finishedUnlocks struct {
-	mu     sync.Mutex // a leaf; guards all below, and the ownUnlocks
+	mu     sync.Mutex // a leaf; guards all below, and the accounts
 	known  map[lockstore.ID]*finishedUnlock
-	all    list.List  // of *finishedUnlock, the oldest first
-	nobody ownUnlocks // those that no connection has asked for
+	all    list.List // of *finishedUnlock, the oldest first
+	nobody account   // of those that no connection has asked for
+	accounts
 }
 
-// ownUnlocks are those of one connection.
-type ownUnlocks struct{ all list.List }
-
 type finishedUnlock struct {
-	id          lockstore.ID
-	at          time.Time
-	own         *ownUnlocks
-	inAll, mine *list.Element
+	owned
+	id    lockstore.ID
+	at    time.Time
+	inAll *list.Element
 }
 
 func newFinishedUnlocks() *finishedUnlocks {
-	return &finishedUnlocks{known: map[lockstore.ID]*finishedUnlock{}}
+	f := &finishedUnlocks{known: map[lockstore.ID]*finishedUnlock{}}
+	f.accounts = accounts{map[string]*account{}, func(one remembered) { f.forget(one.(*finishedUnlock)) }}
+	return f
 }
 
-// add notes an UNLOCK of by's; nil: of nobody's.
+// add notes an UNLOCK that the connection by has sent; nil: none has.
 func (f *finishedUnlocks) add(id lockstore.ID, by *Client, at time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if was := f.known[id]; was != nil {
-		f.drop(was)
+		f.forget(was)
 	}
-	one := &finishedUnlock{id: id, at: at, own: &f.nobody}
+	own := &f.nobody
 	if by != nil {
-		one.own = &by.finished
+		own = by.finished
 	}
-	f.known[id], one.inAll, one.mine = one, f.all.PushBack(one), one.own.all.PushBack(one)
-	if one.own.all.Len() > finishedOfOne {
-		f.drop(one.own.all.Front().Value.(*finishedUnlock))
-	}
+	one := &finishedUnlock{owned: sized(id), id: id, at: at}
+	f.known[id], one.inAll = one, f.all.PushBack(one)
+	f.charge(own, one)
 }
 
 // get says when an owner's lock was given back, if that is remembered.
@@ -260,15 +309,15 @@ func (f *finishedUnlocks) remove(id lockstore.ID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if one := f.known[id]; one != nil {
-		f.drop(one)
+		f.forget(one)
 	}
 }
 
-// drop forgets one. mu is held.
-func (f *finishedUnlocks) drop(one *finishedUnlock) {
+// forget is the accounts' drop. mu is held.
+func (f *finishedUnlocks) forget(one *finishedUnlock) {
 	delete(f.known, one.id)
 	f.all.Remove(one.inAll)
-	one.own.all.Remove(one.mine)
+	f.discharge(one)
 }
 
 // sweep forgets those whose time is over, in portions for which others do not wait long.
@@ -285,7 +334,7 @@ func (f *finishedUnlocks) sweepSome(now time.Time) (more bool) {
 		if first == nil || now.Sub(first.Value.(*finishedUnlock).at) < finishedFor {
 			return false
 		}
-		f.drop(first.Value.(*finishedUnlock))
+		f.forget(first.Value.(*finishedUnlock))
 	}
 	return true
 }

@@ -79,7 +79,7 @@ func TestLossMemoryIsBounded(t *testing.T) {
 	}
 	named, now := newNamedLosses(), time.Now()
 	for i := range 1000 {
-		named.add(lockstore.ID{Key: fmt.Sprint(i)}, nil, lossRecord{"gone", now}, now.Add(time.Duration(i)*time.Minute))
+		named.add(lockstore.ID{Key: fmt.Sprint(i)}, &account{}, lossRecord{"gone", now}, now.Add(time.Duration(i)*time.Minute))
 	}
 	if _, ok := named.get(lockstore.ID{Key: "0"}); ok {
 		t.Error("one is told whose time is over")
@@ -101,7 +101,7 @@ func TestNamedLossesOfOneAreBounded(t *testing.T) {
 		s.Do(t, "DEL", "k")
 		_, err := c.Unlock(t.Context(), UnlockRequest{Key: "k", Owner: "me"})
 		wantCode(t, err, "LOCKLOST")
-		if id, _ := c.id(Plain, 0, "k", "me"); c.namedLosses == nil || c.namedLosses.bytes != (&namedLoss{id: id}).size() {
+		if id, _ := c.id(Plain, 0, "k", "me"); c.namedLosses.bytes != sized(id).size {
 			t.Error("what the connection lost is not counted as its own")
 		}
 		loseMany(other, 1, "other", "me")
@@ -124,6 +124,83 @@ func TestNamedLossesOfOneAreBounded(t *testing.T) {
 		m.named.sweep(time.Now().Add(2 * lossKeptMost))
 		if left := c.namedLosses; left.bytes != 0 || left.all.Len() != 0 || len(m.named.known) != 0 {
 			t.Errorf("%d of %d bytes are left when their time is over", left.all.Len(), left.bytes)
+		}
+	})
+}
+
+// TestForHowLongIsRemembered: a named owner's UNLOCK, sent again, is answered alike for 30 s. Its loss is told for as long as the lease was,
+// but at least for a minute, and at most for an hour.
+func TestForHowLongIsRemembered(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		m := bubbleEngine(t, w, s, "one", Options{})
+		c, _ := client(m)
+		unlock := UnlockRequest{Key: "k", Owner: "me"}
+		mustLock(t, c, Request{Key: "k", Owner: "me"})
+		mustUnlock(t, c, unlock, true)
+		time.Sleep(29 * time.Second)
+		mustUnlock(t, c, unlock, true)
+		time.Sleep(2 * time.Second)
+		_, err := c.Unlock(t.Context(), unlock)
+		wantCode(t, err, "NOTHELD")
+
+		for lease, kept := range map[time.Duration]time.Duration{
+			5 * time.Second: time.Minute, 10 * time.Minute: 10 * time.Minute, 2 * time.Hour: time.Hour,
+		} {
+			mustLock(t, c, Request{Key: "k", Owner: "me", Lease: lease.Milliseconds()})
+			s.Do(t, "DEL", "k")
+			last := time.Duration(0)
+			for _, at := range []struct {
+				after time.Duration
+				code  string
+			}{{0, "LOCKLOST"}, {kept - 5*time.Second, "LOCKLOST"}, {kept + 5*time.Second, "NOTHELD"}} {
+				time.Sleep(at.after - last)
+				last = at.after
+				if _, err := c.Unlock(t.Context(), unlock); !isCode(err, at.code) {
+					t.Errorf("of a lease of %v, %v after the loss: %v, want %s", lease, at.after, err, at.code)
+				}
+			}
+		}
+	})
+}
+
+// TestNamedLossesOfOneWhoConnectsAgainAreBounded: those of all connections of a user that have closed, before the loss or after it, are as many as
+// those of one. Those of others are remembered, and those of connections that live.
+func TestNamedLossesOfOneWhoConnectsAgainAreBounded(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world.World) {
+		m := bubbleEngine(t, w, w.NewNode(bubbleAddr), "one", Options{})
+		of := func(user string) *Client { return m.NewClient(ClientInfo{User: func() string { return user }}) }
+		const name = 4096
+		const n = lossesOfOne / name / 2
+		long := strings.Repeat("x", name)
+		lives, somebody := of("again"), of("somebody")
+		loseMany(lives, 1, "lives", "me")
+		loseMany(somebody, 1, "somebody", "me")
+		somebody.Close(Gone)
+		loseMany(somebody, 1, "somebody late", "me")
+		for round := range 10 {
+			c := of("again")
+			loseMany(c, n, fmt.Sprint(long, round, "before"), "me")
+			c.Close(Gone)
+			loseMany(c, n, fmt.Sprint(long, round, "after"), "me")
+		}
+		m.named.mu.Lock()
+		kept := len(m.named.known)
+		m.named.mu.Unlock()
+		if kept > lossesOfOne/name+3 || kept < lossesOfOne/name/2 {
+			t.Errorf("%d losses are kept", kept)
+		}
+		for key, want := range map[string]bool{
+			"lives0": true, "somebody0": true, "somebody late0": true, long + "9before" + fmt.Sprint(n-1): true, long + "9after0": true, long + "8before0": false,
+		} {
+			id, _ := lives.id(Plain, 0, key, "me")
+			if _, ok := lives.lossOf(id); ok != want {
+				t.Errorf("…%s is remembered: %v", key[max(0, len(key)-12):], ok)
+			}
+		}
+		m.named.sweep(time.Now().Add(2 * lossKeptMost))
+		if len(m.named.known) != 0 || len(m.named.left) != 0 || lives.namedLosses.bytes != 0 {
+			t.Errorf("%d, and the accounts of %d users, are left when their time is over", len(m.named.known), len(m.named.left))
 		}
 	})
 }

@@ -109,6 +109,45 @@ func TestBothSidesAndNone(t *testing.T) {
 	}
 }
 
+// A writer whose own read lease is over holds one side: no verb asks which.
+func TestWriterWhoseReadLeaseIsOver(t *testing.T) {
+	for _, votes := range []bool{false, true} {
+		for _, lease := range []int64{0, 60_000} {
+			inBubble(t, func(t *testing.T, w *world.World) {
+				m, there := oneOrQuorum(t, w, votes)
+				a, _ := client(m)
+				mustLock(t, a, Request{Key: "k", Kind: Write, Owner: "X", Lease: lease})
+				mustLock(t, a, Request{Key: "k", Kind: Read, Owner: "X", Lease: 1000})
+				time.Sleep(2 * time.Second)
+				if err := a.Renew(context.Background(), RenewRequest{Key: "k", Owner: "X"}); err != nil {
+					t.Error(err)
+				}
+				mustUnlock(t, a, UnlockRequest{Key: "k", Owner: "X"}, true)
+				if there("k") {
+					t.Error("it is still locked")
+				}
+			})
+		}
+	}
+}
+
+// On a quorum a node that does not answer may have the read hold that the others do not make a majority of.
+func TestSideOnASilentNode(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world.World) {
+		ns := bubbleNodes(w, 3)
+		a, _ := client(ns.engine(t, "one", 0, Options{}))
+		b, _ := client(ns.engine(t, "two", 0, Options{}))
+		mustLock(t, a, Request{Key: "k", Kind: Write, Owner: "X", Lease: 60_000})
+		mustLock(t, a, Request{Key: "k", Kind: Read, Owner: "X", Lease: 60_000})
+		time.Sleep(time.Second)
+		read := lockstore.ID{Key: "k", Owner: "X", Kind: Read}
+		ns.servers[2].Do(t, "HDEL", "k", read.Field())
+		ns.link("two", 1).Cut()
+		_, err := b.Unlock(context.Background(), UnlockRequest{Key: "k", Owner: "X"})
+		wantCode(t, err, "ERR")
+	})
+}
+
 func TestUpgradeIsDeadlock(t *testing.T) {
 	s := testredis.Start(t)
 	m, m2 := engine(t, s.URL(), Options{}), engine(t, s.URL(), Options{})

@@ -9,21 +9,21 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 )
 
-// A mutating script whose reply was lost is never sent again blindly. Its not-after makes its fate final once Redis' clock
-// has passed it; only then what Redis holds says whether it was done. For an implicit owner the count tells, since nobody
-// else changes it. A named owner has the lock or not, and may be at work through other connections and proxies: LOCK may be said
-// again, and UNLOCK while the registration says that it is the same hold.
+// A mutating script whose reply was lost is never sent again blindly. Once Redis' clock has passed its not-after it can no
+// longer run; only then what Redis holds says whether it was done. For an implicit owner the count tells, since nobody else
+// changes it. A named owner has the lock or not, and may be at work through other connections and proxies: LOCK may be sent
+// again, and so may UNLOCK while the registration says that it is the same hold.
 
-// settled is what became of a request.
+// settled is the outcome of a request.
 type settled struct {
 	lockstore.Acquired
-	err error // errNotDone: it was not and never will be
+	registered bool  // what was asked for stands beside the hold, also with an error
+	err        error // errNotDone: it was not and never will be; or, with FENCE, nobody knows its token
 }
 
-// settle finds out what became of an acquire.
+// settle finds out how an acquire ended.
 func (a *acquire) settle() settled {
-	lease := lockstore.Milliseconds(a.Lease)
-	s, err := a.c.m.store.Look(a.ID, a.Named, a.notAfter, time.Now().Add(lease+5*time.Second))
+	s, err := a.c.m.store.Look(a.ID, a.Named, a.notAfter, a.lasts().Add(5*time.Second))
 	if err != nil {
 		return settled{err: err}
 	}
@@ -36,23 +36,38 @@ func (a *acquire) settle() settled {
 	default:
 		done = s.Count > a.Count
 	}
-	if !done || a.r.Fence && s.Token == 0 {
-		return settled{err: errNotDone}
+	ours := !a.Named || a.fresh && s.Registration == a.Registration // else its owner may have had it before, or count on it elsewhere
+	if !done || a.r.Fence && ours && s.Token == 0 {
+		return settled{err: errNotDone} // of a FENCE: or its token is not known
 	}
 	ans := lockstore.Acquired{Code: 1, Count: s.Count, TTL: s.TTL, Sent: s.At}
-	if !a.Named || a.fresh && s.Registration == a.Registration { // else its owner may have had it before, or count on it elsewhere
+	if a.r.Fence && !ours {
+		return settled{Acquired: ans, registered: s.Registers(a.Registration), err: errNotDone} // its token may be another LOCK's
+	}
+	if ours {
 		ans.Raised = 1
 	}
 	if a.r.Fence {
 		ans.Token = s.Token
 	}
-	return settled{Acquired: ans}
+	return settled{Acquired: ans, registered: s.Registers(a.Registration)}
+}
+
+// lasts is until when the owner may have the lock: by this request, or since before it.
+func (a *acquire) lasts() time.Time {
+	a.c.m.holds.mu.Lock()
+	defer a.c.m.holds.mu.Unlock()
+	return lockstore.Later(a.h.deadline, time.Now().Add(lockstore.Milliseconds(a.Lease)))
 }
 
 // abandon ends an acquire whose client got an error or has gone: a grant nobody heard of is given back. What a named owner had
 // before, or counts on elsewhere, stays as it is.
 func (a *acquire) abandon(s settled) {
 	defer a.c.m.holds.leave(a.h)
+	if s.registered && s.Raised == 0 {
+		a.uphold(s.Acquired)
+		return
+	}
 	if s.err != nil || s.Code != 1 || s.Raised == 0 {
 		return
 	}
@@ -63,7 +78,7 @@ func (a *acquire) abandon(s settled) {
 	}
 }
 
-// patiently runs work, which finds out what became of a request, and waits for it. When the client goes or patience ends
+// patiently runs work, which finds out how a request ended, and waits for it. When the client goes or patience ends
 // first, ok is false and abandon is given the result later.
 func patiently[T any](ctx context.Context, l *life, work func() T, abandon func(T)) (result T, ok bool) {
 	return outlast(ctx, l, patience, nil, work, abandon)
@@ -94,22 +109,22 @@ func outlast[T any](ctx context.Context, l *life, long time.Duration, end <-chan
 }
 
 // left is for how long whoever asked for the lock waits for it in any case; 0: it does not wait, or not any more.
-func (a *acquire) left() time.Duration {
+func (w *waiter) left() time.Duration {
 	switch {
-	case a.w == nil:
+	case w == nil:
 		return 0
-	case a.r.Block == 0:
+	case w.r.Block == 0:
 		return math.MaxInt64
 	}
-	return max(0, lockstore.Milliseconds(a.r.Block)-time.Since(a.w.since))
+	return max(0, lockstore.Milliseconds(w.r.Block)-time.Since(w.since))
 }
 
-// found is what became of an acquire whose reply was lost. Who waits for the lock waits for that, too, however long Redis is
-// away; others get an error after a while.
+// found is the outcome of an acquire whose reply was lost. A verb that waits for the lock waits for this, too, however long
+// Redis is away; others get an error after patience.
 func (a *acquire) found(ctx context.Context) (settled, bool) {
 	m := a.c.m
 	for {
-		left := a.left()
+		left := a.w.left()
 		if left <= patience {
 			return patiently(ctx, m.life, a.settle, a.abandon)
 		}

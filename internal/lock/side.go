@@ -23,7 +23,7 @@ func (c *Client) resolveSide(ctx context.Context, id lockstore.ID, explicit bool
 	live := m.holds.known(id)
 	// An explicit owner may hold the other side through another proxy, or all of it.
 	if explicit && (len(live) != 1 || live[0] != Plain) {
-		there, err := m.store.SidesHeld(ctx, id)
+		there, err := m.sidesHeld(ctx, id)
 		if err != nil {
 			return id, err
 		}
@@ -38,6 +38,18 @@ func (c *Client) resolveSide(ctx context.Context, id lockstore.ID, explicit bool
 		return id.As(live[0]), nil
 	}
 	return id, &Error{Code: "ERR", Text: fmt.Sprintf("this owner holds '%s' for reading and for writing: say READ or WRITE", lockstore.Printable(id.Key))}
+}
+
+// sidesHeld is what Redis says an owner with a name holds. A reader whose lease is over stays in the hash for as long as its owner writes.
+func (m *Manager) sidesHeld(ctx context.Context, id lockstore.ID) ([]Kind, error) {
+	there, err := m.store.SidesHeld(ctx, id)
+	if err != nil || len(there) < 2 {
+		return there, err
+	}
+	if reads, err := m.store.Look(id.As(Read), false, 0, time.Now()); err == nil && reads.Count == 0 && !reads.Unsure {
+		return []Kind{Write}, nil
+	}
+	return there, nil
 }
 
 // known is the kinds of hold that this proxy has of an owner, those included that a verb is still at work on.
@@ -68,8 +80,8 @@ func (c *Client) remembered(id lockstore.ID) lockstore.ID {
 	return out
 }
 
-// contradict has the watchdog look at the holds that cannot be since this one was granted: a plain lock and a read/write lock
-// are never at one key together. holds.mu is held.
+// contradict makes the watchdog check the holds that cannot exist beside the one just granted: a plain lock and a read/write
+// lock are never at one key together. holds.mu is held.
 func (a *acquire) contradict() {
 	m, id := a.c.m, a.h.id
 	l := id.Line()
@@ -84,8 +96,8 @@ func (a *acquire) contradict() {
 	}
 }
 
-// outlived lengthens a write hold whose lease is over while its owner reads: the hash lasts for as long as that, both sides
-// with it. mu is held.
+// outlived lengthens a write hold whose lease is over while its owner reads: the hash, with both sides in it, lasts for as
+// long as the read hold. mu is held.
 func (hs *holds) outlived(h *hold, now time.Time) bool {
 	reads := hs.byID[h.id.As(Read)]
 	if h.id.Kind != Write || reads == nil || reads.count == 0 || !reads.deadline.After(now) {

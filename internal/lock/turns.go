@@ -6,27 +6,27 @@ import "time"
 // whoever listens elsewhere. The rule is here, and neither reads a clock nor talks to Redis.
 
 const (
-	// handoffMany and handoffLong bound the grants in a row while others listen: so many, and so many times the pause after them.
+	// While others listen they get a turn after handoffMany grants in a row, but not before handoffLong times the line's pause.
 	handoffMany = 32
 	handoffLong = 10
-	// handoffLongest bounds them where each is held for long.
+	// handoffLongest is after how long they get a turn however few the grants were, because each hold is long.
 	handoffLongest = 100 * time.Millisecond
-	// handoffPause is how long our own stand back then, at first; handoffPauseMost for others that need longer to come.
+	// handoffPause is how long our own waiters stand back then, at first; handoffPauseMost is the longest, if others need longer to come.
 	handoffPause     = 2 * time.Millisecond
 	handoffPauseMost = 16 * time.Millisecond
-	// turnPoll is how soon, in ms, a head comes again to a free lock that is another's to take, at first: that one will have taken
-	// it by then, without a message, and its lease says when to come. Each time it did not, twice as long passes.
+	// turnPoll is after how many ms, at first, a head tries again for a free lock that is another's to take: by then the other
+	// will have taken it, without a message, and its lease says when to try. Each time it has not, twice as long passes.
 	turnPoll = 10
 )
 
-// handoffStreak is the grants from one of this proxy's clients to the next. It goes with the lock from hold to hold: a line ends whenever
-// nobody waits.
+// handoffStreak counts grants in a row from one of this proxy's clients to the next. It goes with the lock from hold to hold, because a
+// line ends whenever nobody waits.
 type handoffStreak struct {
 	grants int
 	since  time.Time
 }
 
-// over says that it is somebody else's turn, when the last one took so long a pause.
+// over says that it is somebody else's turn; pause is the line's present one.
 func (s handoffStreak) over(pause time.Duration, now time.Time) bool {
 	long := now.Sub(s.since)
 	return (s.grants >= handoffMany || long >= handoffLongest) && long >= handoffLong*pause
@@ -46,8 +46,8 @@ type turns struct {
 // offer notes that others have a turn from now on.
 func (t *turns) offer(now time.Time) { t.offered, t.holdBack = true, now.Add(t.pause) }
 
-// turnEnded says whether others used the turn that was offered: the next pause is longer when nobody did, and a little
-// shorter when somebody did, so that about one in twenty is too short for those who are slow.
+// turnEnded notes whether others used the turn that was offered: the next pause is longer when nobody did, and a
+// little shorter when somebody did, so that about one in twenty is too short for those who are slow.
 func (t *turns) turnEnded(used bool) {
 	switch {
 	case !t.offered:
@@ -59,8 +59,8 @@ func (t *turns) turnEnded(used bool) {
 	t.offered = false
 }
 
-// comeAgain is in how many ms the head comes again that was refused a lock with so long a lease: sooner when it was somebody
-// else's turn. Otherwise (not turn) the number of such times is forgotten.
+// comeAgain is in how many ms the head tries again that was refused a lock with ttl ms left: sooner when it was somebody
+// else's turn. Otherwise (not turn) such refusals are counted from 0 again.
 func (t *turns) comeAgain(turn bool, ttl int64) int64 {
 	if !turn {
 		t.refusals = 0

@@ -57,7 +57,7 @@ func (c *Client) wait(ctx context.Context, r Request) (g Grant, err error) {
 	return w.stand(ctx, over, trouble)
 }
 
-// stand goes on until the lock is had, or an end comes. trouble is what kept the last try from being one.
+// stand waits in line until the verb has the lock, or its wait ends. trouble is why the last try could not be made.
 func (w *waiter) stand(ctx context.Context, over <-chan time.Time, trouble error) (Grant, error) {
 	m := w.c.m
 	timer := time.NewTimer(time.Hour)
@@ -97,7 +97,7 @@ func (w *waiter) stand(ctx context.Context, over <-chan time.Time, trouble error
 			trouble = err
 			m.lines.troubled(w.line)
 		default:
-			w.line.Wake() // what woke us is the next one's to act on
+			w.line.Wake() // the next head acts on what woke us
 			return Grant{}, err
 		}
 		if e.ended != nil {
@@ -182,8 +182,8 @@ func (w *waiter) park(timer *time.Timer) <-chan struct{} {
 	return l.wake
 }
 
-// listen waits, as the head of a line for the first time, until its messages are heard. A try comes after that, unless they
-// were heard all along.
+// listen waits, when the waiter has become the head of its line, until the line's messages are heard. A try comes after
+// that, unless they were heard all along.
 func (w *waiter) listen(ctx context.Context, over <-chan time.Time) error {
 	m, l := w.c.m, w.line
 	m.lines.mu.Lock()
@@ -195,7 +195,7 @@ func (w *waiter) listen(ctx context.Context, over <-chan time.Time) error {
 	if l.key.Fair {
 		w.hears = append(w.hears, m.store.Subscribe(w.ownChannel(), l))
 		if !m.holds.any(w.id.Line()) {
-			l.tryAt = time.Time{} // what came there before was not heard; one of ours tells everybody when it gives back
+			l.tryAt = time.Time{} // a message there may have been missed; only if one of ours holds the lock, its release wakes everybody
 		}
 	}
 	m.lines.mu.Unlock()

@@ -33,8 +33,8 @@ func newWatchdog(l *life, o Options, hs *holds, g *giveBacks) *watchdog {
 	return &watchdog{life: l, opts: o, log: o.Logger, holds: hs, giveBacks: g, lanes: map[laneKey]*lane{}}
 }
 
-// watch renews the watched holds at a third of their lease, and has those looked at that are suspected, until ctx ends.
-// It never waits for Redis: batches that find no place in their lane start when one is free.
+// watch renews the watched holds at a third of their lease, and checks those that are suspected, until ctx ends. It
+// never waits for Redis: batches that find no place in their lane start when one is free.
 func (wd *watchdog) watch(ctx context.Context) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -61,7 +61,7 @@ func (wd *watchdog) startDue(now time.Time) (next time.Duration) {
 	return min(rest, wd.holds.schedule.Sleep(min(round, wd.opts.Watchdog/50)))
 }
 
-// dispatchDue decides what becomes of the holds whose time in the schedule has come. mu is held.
+// dispatchDue decides what happens to the holds whose time in the schedule has come. mu is held.
 func (wd *watchdog) dispatchDue(now time.Time) {
 	hs := wd.holds
 	hs.mu.Lock()
@@ -72,7 +72,7 @@ func (wd *watchdog) dispatchDue(now time.Time) {
 	}
 }
 
-// dispatch decides it for one. mu and holds.mu are held.
+// dispatch is dispatchDue for one hold. mu and holds.mu are held.
 func (wd *watchdog) dispatch(h *hold, now time.Time) {
 	switch {
 	case h.count == 0:
@@ -88,7 +88,7 @@ func (wd *watchdog) dispatch(h *hold, now time.Time) {
 	}
 }
 
-// renewBatch extends the holds of a batch, or looks at them, and notes for each what came of it. The holds are busy, and left.
+// renewBatch extends the holds of a batch, or looks at them, and notes the result for each. The holds are busy until then.
 func (wd *watchdog) renewBatch(b *batch) outcomeOf {
 	if b.allow == 0 {
 		b.allow = lockstore.Allowed
@@ -109,7 +109,7 @@ func (wd *watchdog) renewBatch(b *batch) outcomeOf {
 	return outcomeOf{err, took}
 }
 
-// renewal is the step that a batch stands for.
+// renewal makes the step for a batch.
 func (wd *watchdog) renewal(b *batch) lockstore.Renewal {
 	r := lockstore.Renewal{DB: b.db, Kind: b.kind, Lease: b.lease, Replicas: b.replicas, Allow: b.allow, Holds: make([]lockstore.Renewed, len(b.holds))}
 	wd.holds.mu.Lock()
@@ -120,8 +120,8 @@ func (wd *watchdog) renewal(b *batch) lockstore.Renewal {
 	return r
 }
 
-// noteRenewals notes for each hold of a batch what came of its renewal, and leaves it. back are those that were told lost before
-// the answer came: Redis has them for another lease, which nobody wants.
+// noteRenewals notes for each hold of a batch the result of its renewal, and frees the hold. back are those that were
+// reported lost before the answer came: Redis has them for another lease, which nobody wants.
 func (wd *watchdog) noteRenewals(b *batch, out []int64, err error, sent time.Time) (back []*hold) {
 	wd.holds.mu.Lock()
 	defer wd.holds.mu.Unlock()
@@ -131,7 +131,7 @@ func (wd *watchdog) noteRenewals(b *batch, out []int64, err error, sent time.Tim
 			said = out[i]
 		}
 		known := lockstore.Answered(said) && (err == nil || said == 0 || said == 2) // also when too few replicas have the rest
-		if lockstore.Unknown(err) || said == lockstore.ReplyLost {
+		if b.lease > 0 && (lockstore.Unknown(err) || said == lockstore.ReplyLost) { // a look lengthens nothing
 			h.late = time.Now().Add(b.allow)
 		}
 		h.noteTaken(said)
@@ -175,6 +175,14 @@ func (h *hold) noteTaken(said int64) {
 	case h.taken.IsZero():
 		h.taken = time.Now()
 	}
+}
+
+// mark is the registration by which Redis tells whether a named owner's hold ended, or is another connection's by now; "": it is not known.
+func (h *hold) mark() string {
+	if !h.explicit {
+		return ""
+	}
+	return h.registration
 }
 
 // renewed notes one element of the renewal script's answer. holds.mu is held.
@@ -227,7 +235,7 @@ func (hs *holds) endUnreleased(h *hold) {
 	}
 }
 
-// vacate has those told that wait for a lock whose hold ends by itself: now, or at its deadline if it may live until then. holds.mu is held.
+// vacate makes the store wake those that wait for a lock whose hold ends by itself, from at on: see lockstore.Waits. holds.mu is held.
 func (hs *holds) vacate(h *hold, at time.Time) {
 	hs.store.Vacate(h.id, at, lockstore.Later(at, h.deadline).Add(expirySlack))
 }
@@ -238,7 +246,7 @@ func (wd *watchdog) stillThere(h *hold) {
 	now, last := time.Now(), h.deadline.Add(expirySlack)
 	switch {
 	case now.Before(h.deadline):
-		wd.holds.plan(h, h.deadline)
+		wd.holds.plan(h, wd.holds.nextLook(h, now))
 	case now.Before(last):
 		wd.holds.vacate(h, now)
 		wd.holds.plan(h, last)
@@ -256,14 +264,14 @@ func (wd *watchdog) renewalFailed(h *hold) {
 	wd.holds.plan(h, now.Add(pause))
 }
 
-// lookAgain has Redis asked about a hold that is thought to be alive, as the watchdog would.
-func (wd *watchdog) lookAgain(ctx context.Context, id lockstore.ID, explicit bool) error {
-	return wd.extendLease(ctx, id, explicit, 0)
+// lookAgain has Redis asked about a hold that is thought to be alive, as the watchdog would. It waits for others at work on the hold for so long.
+func (wd *watchdog) lookAgain(ctx context.Context, id lockstore.ID, explicit bool, long time.Duration) error {
+	return wd.extendLease(ctx, id, explicit, long, 0)
 }
 
 // extendLease is lookAgain, and what is left of the hold's lease becomes atLeast that much, watched or not.
-func (wd *watchdog) extendLease(ctx context.Context, id lockstore.ID, explicit bool, atLeast time.Duration) error {
-	h, err := wd.holds.enter(ctx, id, explicit)
+func (wd *watchdog) extendLease(ctx context.Context, id lockstore.ID, explicit bool, long, atLeast time.Duration) error {
+	h, err := wd.holds.enterSoon(ctx, id, explicit, long)
 	if err != nil {
 		return err
 	}
@@ -272,9 +280,9 @@ func (wd *watchdog) extendLease(ctx context.Context, id lockstore.ID, explicit b
 	b := &batch{batchKey: batchKey{db: id.DB, kind: id.Kind}, holds: []*hold{h}, planned: time.Now(), marks: []string{""}}
 	if h.watched {
 		b.lease, b.replicas = h.lease, h.replicas
-		if h.explicit {
-			b.marks[0] = h.registration
-		}
+	}
+	if h.watched || atLeast == 0 { // else the registration would end with this lease
+		b.marks[0] = h.mark()
 	}
 	if atLeast > 0 {
 		b.lease, b.replicas = max(b.lease, atLeast), h.replicas

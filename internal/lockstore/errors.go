@@ -18,6 +18,9 @@ var (
 	ErrUnserved = errors.New("no node of the cluster serves the slot of this lock")
 	ErrUntold   = errors.New("it is not known yet what Redis can do")
 	ErrOver     = errors.New("the time to wait is over") // of Subscription.Ready
+
+	// ErrBehind is for a verb that could not begin for long.
+	ErrBehind error = &upstream.NotSentError{Cause: errors.New("the outcome of an earlier command of this owner on this lock is not known yet")}
 )
 
 // YoungError is a NOQUORUM that ends by itself: enough nodes are there, but some are too young to count.
@@ -28,9 +31,9 @@ func (e *YoungError) Error() string { return e.Said.Error() }
 // Unwrap is the answer that the client sees.
 func (e *YoungError) Unwrap() error { return e.Said }
 
-// Unknown says whether a request may have been done, or be done yet: its reply was lost.
+// Unknown says that the reply to a request was lost: it may have been done, or may still be done.
 func Unknown(err error) bool {
-	if err == nil { // what errors.As writes to would be allocated
+	if err == nil { // spares the allocation that errors.As needs
 		return false
 	}
 	var lost *upstream.LostError
@@ -46,8 +49,8 @@ func NotSent(err error) bool {
 	return errors.As(err, &notSent)
 }
 
-// Passing says whether err is the kind of trouble that a waiter sits out: Redis is away, starting, or between masters, or has too few
-// replicas (min-replicas-to-write), as a new master until they have found it.
+// Passing says whether a waiter waits until err has passed: Redis is away, starting, or between masters, or has too few replicas
+// (min-replicas-to-write), as a new master has until they have found it.
 func Passing(err error) bool {
 	var reply *upstream.ReplyError
 	var e *Error
@@ -69,8 +72,8 @@ func Unreached(err error) bool {
 	return err != nil && Passing(err) && !errors.Is(err, ErrLate) && !errors.Is(err, ErrMoving) && !errors.Is(err, ErrUnserved)
 }
 
-// EndsByItself says whether a LOCK that may wait waits for the end of err before its first try has come to anything: the lock is on
-// its way to another node, or nodes of a quorum are about to count.
+// EndsByItself says whether a LOCK that may wait does so although its first try failed with err: the lock is moving to another
+// node, or nodes of a quorum will soon count.
 func EndsByItself(err error) bool {
 	var young *YoungError
 	return errors.Is(err, ErrMoving) || errors.As(err, &young)

@@ -24,7 +24,7 @@ type Owned struct {
 type NodeInfo struct {
 	Name    string
 	State   string        // up, young (started, or its clock set, too recently to count), or down
-	Trouble string        // what it last said or did instead of what it was asked; "": it did that
+	Trouble string        // its last error or failure; "": it did what it was asked
 	Since   time.Duration // for how long it has been in that state
 	Counts  time.Duration // of a young one: in how long it counts
 	Has     Info          // in LOCKINFO, if it was up

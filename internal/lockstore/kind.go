@@ -1,5 +1,5 @@
-// Package lockstore is where locks live: the kinds of a lock, and the names of the keys and channels that it has in Redis. Below it are
-// one Redis (node) and the arithmetic of a quorum (tally).
+// Package lockstore describes where locks are kept: what the engine asks of a store, the kinds of a lock, and the names of the keys and
+// channels that it has in Redis. Below it are one Redis (node) and the arithmetic of a quorum (tally).
 package lockstore
 
 import (
@@ -20,7 +20,7 @@ const (
 	Write
 )
 
-// Spec is what one kind does otherwise than the others.
+// Spec is how one kind differs from the others.
 type Spec struct {
 	name   string
 	Verb   string
@@ -54,7 +54,7 @@ var Kinds = [...]Kind{Plain, Read, Write}
 // writeSuffix follows the owner in the field of a write hold.
 const writeSuffix = ":write"
 
-// Spec is what the kind does otherwise than the others.
+// Spec is how the kind differs from the others.
 func (k Kind) Spec() *Spec { return &kindSpecs[k] }
 
 // String is the kind's name, as LOCKINFO and the push of a loss say it.
@@ -138,7 +138,7 @@ func (l LineKey) Fairly() LineKey {
 	return l
 }
 
-// Channel is where Redisson publishes that it may be free.
+// Channel is where Redisson publishes that the lock may be free.
 func (l LineKey) Channel() string {
 	if l.RW {
 		return Prefixed("redisson_rwlock", l.Key)

@@ -26,9 +26,9 @@ func QueueKey(name string) string { return Prefixed("redisson_lock_queue", name)
 // WatchKey holds the registration of a named owner's hold: which LOCK made it, or has it renewed.
 func WatchKey(name, owner string) string { return besideHold("lockproxy_watch", name, owner) }
 
-// besideHold builds the name of a key that belongs to one owner's hold.
-// Where braces in the name leave open where it ends and the owner begins, the owner's length tells. A name with closing braces
-// only gets a hash tag of its own, and a prefix of its own, since `a}` and `{a}}` would share a key otherwise.
+// besideHold builds the name of a key that belongs to one owner's hold. If braces in the name leave open where it ends and the
+// owner begins, the owner's length tells. A name that has only closing braces gets a hash tag, and a prefix of its own, since
+// `a}` and `{a}}` would share a key otherwise.
 func besideHold(prefix, name, owner string) string {
 	switch {
 	case strings.Contains(name, "{"):
@@ -86,7 +86,7 @@ func isNumber(s string) bool {
 	return s != ""
 }
 
-// GuardKey is a key in the slot of a lock that never exists: see the stores.
+// GuardKey is a key, in the slot of a lock, that never exists: see node.Call.Guarded.
 func GuardKey(name string) string { return Prefixed("lockproxy_guard", name) }
 
 // Clusterable says whether all keys and channels of a lock are in one slot by Redisson's naming: a name with a brace is its own

@@ -28,7 +28,7 @@ func rwField(name, owner string) string {
 	return field
 }
 
-// OwnerOf is whose field that is in the hash of a read/write lock, and on which side.
+// OwnerOf is the owner whose field that is in the hash of a read/write lock, and on which side.
 func OwnerOf(field string) (owner string, side Kind) {
 	if owner, writes := strings.CutSuffix(field, writeSuffix); writes {
 		return rwOwner(owner), Write
@@ -57,8 +57,8 @@ func wholeTag(name string) bool {
 	return len(name) >= 2 && name[0] == '{' && name[len(name)-1] == '}' && strings.LastIndexByte(name, '{') == 0
 }
 
-// endsLikeOwner says whether the prefix of a lock's read holds ends like an implicit owner, or like one without its number: what an
-// owner of that lock has for a name would be taken for the rest of it.
+// endsLikeOwner says whether the prefix of a lock's read holds ends like an implicit owner, or like one without its number: the
+// name of an owner of that lock could be taken for the rest of it.
 func endsLikeOwner(name string) bool {
 	if !strings.Contains(name, "{") {
 		return false

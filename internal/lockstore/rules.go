@@ -10,7 +10,7 @@ type Rules struct {
 	// Votes: each lock is on several nodes, of which a majority decides. An owner's hold counts one, each attempt is taken back under
 	// its own name, and nobody queues.
 	Votes    bool
-	MaxLease time.Duration // of those
+	MaxLease time.Duration // the longest lease of such locks
 	// Slots: each lock is on the node of its name's slot.
 	Slots bool
 }

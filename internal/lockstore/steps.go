@@ -7,9 +7,9 @@ import (
 	"github.com/lockproxy/lockproxy/scripts"
 )
 
-// A step is what the engine asks of a store about holds: a value, from which the store makes its scripts. What came of it is a value, too.
+// A step is what the engine asks of a store about holds: a value, from which the store makes its scripts. The outcome is a value, too.
 
-// Allowed is how long Redis may take to come to a verb's step: after that it does nothing.
+// Allowed is how long Redis may take to get to a verb's step: after that it does nothing.
 const Allowed = time.Second
 
 // The codes of an outcome, beside those that a step says of itself.
@@ -32,14 +32,14 @@ type Acquire struct {
 
 	Replicas    int64         // so many are to have it,
 	ReplicaWait time.Duration // within that
-	Patience    time.Duration // for how long it is sent again that was surely not done
+	Patience    time.Duration // for how long it is sent again while it was surely not done
 	Blocks      bool          // whoever asks waits, and comes again after a refusal
 	Splits      int           // how often in a row a quorum's votes were split when it asked
 	Queues      bool          // a refusal puts it into the fair queue,
 	Ticket      int64         // at this place; 0: the last
 }
 
-// Acquired is what came of an acquire, or of what became of it after its reply was lost. Code is 1 for a grant, 0 for a refusal:
+// Acquired is the outcome of an acquire, perhaps found out after its reply was lost. Code is 1 for a grant, 0 for a refusal:
 // somebody else has the lock.
 type Acquired struct {
 	Code   int64
@@ -47,6 +47,8 @@ type Acquired struct {
 	TTL    int64 // ms, of the hold; of a refusal: of the other one's (negative: none known)
 	Token  int64 // of a refusal the place in the fair queue
 	Raised int64 // 1: it made a hold, or entered one again; 0: a named owner had it
+
+	Unrenewed bool // and nobody renewed it before this
 
 	Acked    int64     // replicas that have it
 	Attempt  string    // of a quorum: under which the hold counts there
@@ -63,11 +65,11 @@ type Release struct {
 	All          bool   // every hold of the owner
 	OnlyOurs     bool   // nothing is done when a named owner is back through another connection
 	Alone        bool   // nor when another LOCK counts on its hold
-	Registration string // the one known; another one in Redis is told that the hold has ended
+	Registration string // the one known; if Redis has another one, its proxy is told that the hold has ended
 
 	// Of a quorum.
-	Attempt string    // only what counts on the hold under this name
-	Known   string    // the attempt that the hold was had by
+	Attempt string    // only what counts for the hold under this name is given back
+	Known   string    // the attempt by which the hold is held
 	GiveUp  time.Time // there is nothing left to give back then
 
 	Waiters Waiters // who may be given the lock by the same script; nil: nobody
@@ -76,7 +78,8 @@ type Release struct {
 // Frees says that no hold of the owner is left after this, as far as is known.
 func (r *Release) Frees() bool { return r.All || r.Count <= 1 }
 
-// Released is what came of a release. Code is 1 when the lock is free of its owner, 0 when Left holds are left, -1 when it was not held.
+// Released is the outcome of a release. Code is 1 when the lock is free of its owner, 0 when Left holds are left, -1 when it was
+// not held.
 type Released struct {
 	Code, Left int64
 	Sent       time.Time // before the request that was sent last
@@ -114,12 +117,18 @@ type Seen struct {
 	Registration      string // of a named owner's hold
 	Registered        bool   // there is one, be it empty
 	Watched           bool   // and somebody renews the hold
+	Unsure            bool   // of a quorum: with the nodes that have not answered a majority may have it although Count is 0
+}
+
+// Registers says whether the registration is that one, whether or not another request counts on the hold, too.
+func (s *Seen) Registers(registration string) bool {
+	return registration != "" && (s.Registration == registration || s.Registration == registration+"+")
 }
 
 // unwatched is before the registration of a hold that nobody renews.
 const unwatched = "-"
 
-// Marked is a registration of a hold that is renewed, or not.
+// Marked returns a registration with the mark of a hold that is renewed, or is not.
 func Marked(registration string, watched bool) string {
 	registration = strings.TrimPrefix(registration, unwatched)
 	if !watched {
@@ -133,13 +142,13 @@ func Watching(registration string) bool {
 	return registration != "" && registration != "+" && !strings.HasPrefix(registration, unwatched)
 }
 
-// Renewal has the leases of some holds begin anew, all of one kind and in one slot, or only looks at them.
+// Renewal begins the leases of some holds anew, all of one kind and in one slot, or only looks at the holds.
 type Renewal struct {
 	DB       int
 	Kind     Kind
 	Lease    time.Duration // 0: only look
 	Replicas int64
-	Allow    time.Duration // how long Redis may take to come to it
+	Allow    time.Duration // how long Redis may take to get to it
 	Holds    []Renewed
 }
 
@@ -147,7 +156,7 @@ type Renewal struct {
 type Renewed struct {
 	ID      ID
 	Named   bool
-	Mark    string        // of a named owner's that is watched: its registration
+	Mark    string        // of a named owner's: its registration, as far as it is known
 	Attempt string        // of a quorum: what it was had by
 	Lease   time.Duration // of the hold, also when it is only looked at
 	Taken   time.Time     // since when another connection seems to have taken it over; zero: it does not
@@ -155,8 +164,8 @@ type Renewed struct {
 
 // What a renewal says of a hold beside what its script does: 1 it is there, 2 another connection has taken it over, 0 it is gone.
 const (
-	Taking    = -7 // 2, for the first time, and not to be relied on yet
-	ReplyLost = -8 // it may be done yet
+	Taking    = -7 // as 2, but for the first time, and not to be relied on yet
+	ReplyLost = -8 // it may still be done
 	Undecided = -9 // nothing is known
 )
 
@@ -168,22 +177,23 @@ type Extension struct {
 	ID           ID
 	Named        bool
 	Lease        int64  // ms
-	Watched      bool   // it is renewed from now on; else it ends then
+	Watched      bool   // it is renewed from now on; else it ends with that lease
 	Registration string // of a named owner's hold from now on
-	Known        string // and so far; another one in Redis is told that the hold has ended
-	Attempt      string // of a quorum: what it was had by; "": it was had through another proxy
+	Known        string // and so far; if Redis has another one, its proxy is told that the hold has ended
+	Attempt      string // of a quorum: the attempt by which it is held; "": it was taken through another proxy
 	Count        int64  // how often its owner is in the lock, as far as is known
+	Again        bool   // an earlier request may have been done: nothing is done when a named owner is back through another connection
 
-	// MayEnd is told, before a request that shortens the hold is sent, when the hold ends if it is done; zero: no request without an answer
-	// may have been done. What it was told last holds for an error: nothing is done any more when that is returned.
+	// MayEnd is called before a request that shortens the hold is sent, with when the hold ends if that is done; zero: no request without
+	// an answer may have been done. The last call still counts if there is an error: when that is returned no request can be done any more.
 	MayEnd func(at time.Time)
 }
 
-// Extended is what came of an extension.
+// Extended is the outcome of an extension.
 type Extended struct {
 	Code, Count, TTL int64     // Code 1: done; else what the script says
 	Sent             time.Time // before the request that was answered
-	Attempt          string    // what the hold is had by now
+	Attempt          string    // the attempt by which the hold is held now
 }
 
 // Queue is the owners of one proxy that wait in the fair queue of a plain lock.

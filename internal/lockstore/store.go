@@ -21,36 +21,36 @@ type Store interface {
 
 // Steps are what is done to locks.
 type Steps interface {
-	// Admit says whether a lock may be taken as far as the store knows what its Redis can do. That takes a moment after a start: the
-	// question waits no longer than wait, if that is not 0, and no longer than ctx.
+	// Admit returns an error if a lock may not be taken, as far as the store knows what its Redis can do. That takes a moment after
+	// a start: the question waits no longer than wait, if that is not 0, and no longer than ctx.
 	Admit(ctx context.Context, name string, wait time.Duration) error
 	Acquire(ctx context.Context, a *Acquire) (Acquired, error)
 	Release(ctx context.Context, r *Release) (Released, error)
-	Renew(ctx context.Context, r Renewal) ([]int64, error) // says of each hold what became of it, also beside an error about all of them
+	Renew(ctx context.Context, r Renewal) ([]int64, error) // returns the result for each hold, even beside an error about all of them
 	Extend(ctx context.Context, e Extension) (Extended, error)
 	Force(ctx context.Context, f Forcing) (code int64, err error)
 }
 
 // Reads are what is asked about locks.
 type Reads interface {
-	// Look reads what there is of one owner's hold when a request with that not-after can no longer be done, of a named owner with
-	// the registration. It goes on through failures until giveUp.
+	// Look waits until a request with that not-after can no longer be done, and reads what there is of one owner's hold; of a
+	// named owner also the registration. It tries again after failures, until giveUp.
 	Look(id ID, named bool, notAfter int64, giveUp time.Time) (Seen, error)
 	Info(ctx context.Context, db int, key string) (Info, error)
 	SidesHeld(ctx context.Context, id ID) ([]Kind, error) // the sides of a read/write lock on which an owner has a hold, or Plain
 	Nodes() []NodeInfo                                    // of a quorum
 }
 
-// Waits are what those need that wait for locks.
+// Waits are what waiters for locks need.
 type Waits interface {
 	Subscribe(name string, l Listener) Subscription
-	// RefreshQueue says in Redis that owners wait in a fair queue; called are those, counted from 1, that are to try now, next is in
-	// how long others may be: negative: none.
+	// RefreshQueue tells Redis that owners still wait in a fair queue; called are those, counted from 1, that are to try now, next
+	// is in how long others may be (negative: none).
 	RefreshQueue(q Queue) (called []int64, next time.Duration, err error)
-	// LeaveQueue takes an owner out of a fair queue, who may come there by a request without an answer until lost has passed. What
-	// takes longer goes on alone, unless the owner stays there by then.
+	// LeaveQueue takes an owner out of a fair queue. Until lost has passed a request without an answer may still put the owner
+	// there. What takes longer goes on in the background, unless stays says by then that the owner is to stay.
 	LeaveQueue(id ID, lost int64, stays func() bool)
-	// Vacate has those told that wait for a lock whose hold ends by itself, from at on. Who has it in this owner's name after until has
+	// Vacate wakes those that wait for a lock whose hold ends by itself, from at on. If the owner has the lock after until, it has
 	// taken it anew.
 	Vacate(id ID, at, until time.Time)
 }
@@ -62,9 +62,9 @@ type Lane struct {
 	AtOnce int // how many scripts a node gets side by side
 }
 
-// Subscription is a listener's to one channel.
+// Subscription is a listener's subscription to one channel.
 type Subscription struct {
-	// Ready waits until messages are heard, or over (ErrOver); waited says that it was not so at once.
+	// Ready waits until messages are heard, or over (ErrOver); waited says that they were not heard at once.
 	Ready func(ctx context.Context, over <-chan time.Time) (waited bool, err error)
 	Close func()
 }
@@ -86,17 +86,17 @@ type Host struct {
 	WarmChannels       int // channels nobody waits on that stay subscribed
 
 	Background func(work func())                               // runs work that outlives the step that began it
-	Sleep      func(ctx context.Context, d time.Duration) bool // says whether d has passed: the end of ctx, or of the engine, come first
+	Sleep      func(ctx context.Context, d time.Duration) bool // says whether d has passed; the end of ctx, or of the engine, may come first
 
-	// Recheck has the engine look at once at those holds for which why gives the reason for which they may be missing: by their key,
-	// and what they are suspected for already.
+	// Recheck makes the engine check at once those holds for which why gives the reason for which they may be missing; why gets
+	// their key, and what they are suspected for already.
 	Recheck func(why func(key, already string) (reason string))
-	// Wake has all who wait for some keys try: messages may have been missed.
+	// Wake makes all who wait for some keys try: messages may have been missed.
 	Wake func(some func(key string) bool)
-	// Shorten has the holds of some keys believed in for that much shorter.
+	// Shorten moves the deadlines of the holds of some keys earlier by that much.
 	Shorten func(by time.Duration, some func(key string) bool)
-	// Regain has take given the step that asks for a renewed hold once more, if the hold is still what that renewal says. No other step
-	// on the hold begins before take has returned.
+	// Regain calls take with the step that asks for a renewed hold once more, if the hold is still what that renewal says. No other
+	// step on the hold begins before take has returned.
 	Regain func(r Renewed, lease time.Duration, take func(*Acquire))
 }
 

@@ -158,7 +158,7 @@ func (c *Cluster) allMet() error {
 	return nil
 }
 
-// WaitOK waits until all servers that run say the cluster is ok, agree on who has which slots, and replicas are
+// WaitOK waits until all servers that run say the cluster is ok, have links to each other, agree on who has which slots, and replicas are
 // connected to their masters.
 func (c *Cluster) WaitOK() error { return c.until(c.allOK) }
 
@@ -215,12 +215,22 @@ func (c *Cluster) slotView(s *Server) (string, error) {
 		return "", err
 	}
 	for line := range strings.Lines(nodes) {
-		if f := strings.Fields(line); len(f) > 3 {
+		f := strings.Fields(line)
+		if len(f) > 7 && f[7] == "disconnected" && c.runs(f[0]) { // what is published at s would not reach it
+			return "", fmt.Errorf("port %d has no link to %s", s.Port(), f[1])
+		}
+		if len(f) > 3 {
 			lines = append(lines, f[0]+" "+strings.TrimPrefix(f[2], "myself,")+" "+f[3])
 		}
 	}
 	slices.Sort(lines)
 	return strings.Join(lines, "\n"), nil
+}
+
+// runs says whether the node of that id is a server that runs.
+func (c *Cluster) runs(id string) bool {
+	i := slices.Index(c.ids, id)
+	return i >= 0 && !c.Servers[i].gone()
 }
 
 // ID is a server's node id.
@@ -308,7 +318,13 @@ func (c *Cluster) MoveSlot(slot int, from, to *Server) error {
 }
 
 // Failover has a replica take its master's place, both alive, and returns when it is the master.
-func (c *Cluster) Failover(replica *Server) error {
+func (c *Cluster) Failover(replica *Server) error { return c.failOver(replica) }
+
+// Replace is Failover for a master that is dead. The others need not know that it is: FORCE spares the replica its master's word, not their
+// votes. So nobody has to be quick to take another for dead.
+func (c *Cluster) Replace(replica *Server) error { return c.failOver(replica, "FORCE") }
+
+func (c *Cluster) failOver(replica *Server, how ...any) error {
 	var asked time.Time
 	again := false
 	err := c.until(func() error {
@@ -326,7 +342,7 @@ func (c *Cluster) Failover(replica *Server) error {
 					return err
 				}
 			}
-			if _, err := replica.try("CLUSTER", "FAILOVER"); err != nil {
+			if _, err := replica.try("CLUSTER", append([]any{"FAILOVER"}, how...)...); err != nil {
 				return err
 			}
 			asked = time.Now()

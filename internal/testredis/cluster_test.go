@@ -47,14 +47,28 @@ func TestClusterFailover(t *testing.T) {
 	if err := c.WaitOK(); err != nil {
 		t.Fatal(err)
 	}
+	c.Servers[3].Kill() // of which the others hear nothing
+	if err := c.Replace(c.Servers[0]); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.WaitOK(); err != nil {
+		t.Fatal(err)
+	}
+	if owner, err := c.Owner(0); err != nil || owner != c.Servers[0] {
+		t.Errorf("the old master is not back in its place: %v %v", owner, err)
+	}
+	c.Servers[3].Restart()
+	if err := c.WaitOK(); err != nil {
+		t.Fatal(err)
+	}
 	if err := c.Watchful(true); err != nil {
 		t.Fatal(err)
 	}
-	c.Servers[3].Kill()
+	c.Servers[0].Kill()
 	if err := c.until(func() error {
 		owner, err := c.Owner(0)
-		if err == nil && owner != c.Servers[0] {
-			err = fmt.Errorf("the old master is not back in its place")
+		if err == nil && owner != c.Servers[3] {
+			err = fmt.Errorf("nobody has found the master dead and taken its place")
 		}
 		return err
 	}); err != nil {

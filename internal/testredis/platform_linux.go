@@ -15,7 +15,10 @@ import (
 // dieWithParent has the kernel kill cmd when the test binary dies before its
 // cleanup, as on a panic or the test timeout.
 func dieWithParent(cmd *exec.Cmd) {
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
 }
 
 // standsStill says that no thread of the process runs, or that it has ended.

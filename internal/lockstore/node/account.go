@@ -14,10 +14,11 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// Scripts run as the service account. Where that may not do all that they do, a script would end in the middle, and a lock that was
-// had could not be given back. So Redis is asked at first what the account lacks: the log says it, and no lock is given.
+// Scripts run as the service account. If that lacked a right, a script would end in the middle, and a lock that was taken could not
+// be given back. So Redis is first asked what the account lacks: that is logged, and no lock is given.
 
-// accountAsked is how often an account is asked for that lacks nothing; one that does is asked for at each sample of the clock.
+// accountAsked is how often Redis is asked about an account that lacks nothing; about one that does it is asked at each sample of
+// the clock.
 const accountAsked = 10 * time.Second
 
 // Account is what is known of the service account's rights at one node, and of what the node can do.
@@ -25,8 +26,8 @@ type Account struct {
 	doubts atomic.Int64           // how often there was a reason to ask anew
 	known  atomic.Int64           // one more than doubts was when the last question began that got an answer
 	lacks  atomic.Pointer[string] // rights without which no lock is given
-	cannot atomic.Pointer[string] // what Redis said when a lock was taken and given back for a try
-	verb   atomic.Pointer[string] // with what a node of a cluster publishes
+	cannot atomic.Pointer[string] // Redis' error when the probe took a lock and gave it back
+	verb   atomic.Pointer[string] // the command with which a node of a cluster publishes
 
 	said string // what the log says that it lacks; used by the one question under way
 
@@ -49,9 +50,9 @@ func (a *Account) Outdated() { a.doubts.Add(1) }
 // the names of a client's own locks do not lead to another question.
 const askPause = time.Second
 
-// Refused is told what became of a script. Where Redis refused it for want of a right or of a command, what is known of the node is
-// not true any more, and the node is asked before the next lock is given. A refusal of keys may be about the name that a client
-// gave its lock, of which the account has no right to know: no client can have the node asked all the time by it.
+// Refused is called with a script's error. If Redis refused the script because a right or a command is missing, what is known of the
+// node is no longer true, and the node is asked before the next lock is given. A refusal of keys may only be about the name that a
+// client gave its lock: no client can make the proxy ask the node all the time by that, since it is not asked again within askPause.
 func (a *Account) Refused(err error) {
 	line, lacks := lacking(err)
 	if !lacks || a.refuses() { // a node that refuses locks is asked at each sample of the clock
@@ -94,10 +95,10 @@ type Site struct {
 	Era    int // of its clock
 	Log    *slog.Logger
 	Run    func(work func()) // runs the question aside
-	PubSub PubSub            // of a cluster's node: with what to publish there; else ""
+	PubSub PubSub            // of a cluster's node: the way to publish there; else ""
 	Votes  bool              // it is one of a quorum
 
-	// Of the locks that are taken there for a try.
+	// Of the probe's locks.
 	UUID  string                 // begins their owners
 	Steps Steps                  // as all locks have them
 	Has   func(name string) bool // whether a lock with this name would be there; nil: any would
@@ -128,7 +129,7 @@ func (a *Account) ask(s Site) (over <-chan struct{}) {
 	return a.asking
 }
 
-// Ensure waits until it is known what the node can do, no longer than ctx, whose error it returns then. Where Redis says nothing
+// Ensure waits until it is known what the node can do, no longer than ctx, whose error it returns then. If Redis does not answer
 // it returns nil: the lock is tried all the same.
 func (a *Account) Ensure(ctx context.Context, s Site) error {
 	for range 2 { // a question that was under way may have begun before the last reason to ask
@@ -144,7 +145,7 @@ func (a *Account) Ensure(ctx context.Context, s Site) error {
 	return nil
 }
 
-// AskWhenDue has the node asked what the account lacks and what the node can do, when it is time to.
+// AskWhenDue asks the node what the account lacks and what the node can do, when it is time to.
 func (a *Account) AskWhenDue(s Site) {
 	if a.due(s.Era) {
 		a.ask(s)
@@ -208,7 +209,7 @@ func (a *Account) sameEra(era int) bool {
 	return a.era == era
 }
 
-// noteProbe notes what Redis refused to the lock that was taken for a try.
+// noteProbe notes what Redis refused to the probe; "": nothing.
 func (a *Account) noteProbe(cannot string, log *slog.Logger) {
 	was := a.cannot.Load()
 	switch {
@@ -259,10 +260,10 @@ func (a *Account) refuses() bool { return a.Lacks() != "" || a.Cannot() != "" }
 // Lacks are the rights without which no lock is given.
 func (a *Account) Lacks() string { return text(&a.lacks) }
 
-// Cannot is what Redis said when a lock could not be taken and given back for a try.
+// Cannot is Redis' error if the probe could not take a lock and give it back.
 func (a *Account) Cannot() string { return text(&a.cannot) }
 
-// Verb is with what the node publishes; "": it is not known yet.
+// Verb is the command with which the node publishes; "": it is not known yet.
 func (a *Account) Verb() string { return text(&a.verb) }
 
 func text(of *atomic.Pointer[string]) string {
@@ -272,9 +273,9 @@ func text(of *atomic.Pointer[string]) string {
 	return ""
 }
 
-// lacking is Redis' line if it refused something for want of a right or of a command.
+// lacking is Redis' line if it refused something because a right or a command is missing.
 func lacking(err error) (line string, yes bool) {
-	if err == nil { // what errors.As writes to would be allocated
+	if err == nil { // spares the allocation that errors.As needs
 		return "", false
 	}
 	var refusal *upstream.ReplyError

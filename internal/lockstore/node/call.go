@@ -27,14 +27,14 @@ func (c Call) build(client rueidis.Client, verb, body string) rueidis.Completed 
 	return client.B().Arbitrary(verb, body, strconv.Itoa(len(c.Keys))).Keys(c.Keys[0]).Args(c.Keys[1:]...).Args(c.Args...).Build()
 }
 
-// answered times a call that was sent then.
+// answered records how long a call took that was sent then.
 func (c Call) answered(sent time.Duration) {
 	telemetry.ScriptDone(c.Script.Name, telemetry.Clock()-sent)
 }
 
-// NotAfter is a time in µs of Redis' clock as the not-after of a script, which takes it less a second. Short scripts compare its
-// digits with those of Redis' second: where it has another number of them (before 2001, after 2286) it begins with a zero, and they see
-// nothing by that.
+// NotAfter is a time in µs of Redis' clock as the not-after of a script, which is less a second. Short scripts compare its digits with
+// those of Redis' second, to see whether they are in time. With another number of digits (before 2001, after 2286) it begins with a
+// zero, so that the comparison never says so.
 func NotAfter(at int64) string {
 	const digits = 16
 	text := strconv.FormatInt(max(0, at-1e6), 10)
@@ -44,8 +44,8 @@ func NotAfter(at int64) string {
 	return text
 }
 
-// Eval runs a script by EVALSHA, by EVAL when Redis does not know it; ask is for a slot that is on its way here. It does not end
-// early: what was sent has an outcome, and that outcome is wanted. Errors are those of Outcome.
+// Eval runs a script by EVALSHA, by EVAL when Redis does not know it; ask is for a slot that is moving to the node. It does not
+// end early: what was sent has an outcome, which the caller must know. Errors are those of Outcome.
 func (n *Node) Eval(c Call, ask bool) (rueidis.RedisMessage, error) {
 	client, err := n.Control.Client(c.DB)
 	if err != nil {
@@ -59,7 +59,7 @@ func (n *Node) Eval(c Call, ask bool) (rueidis.RedisMessage, error) {
 	return reply, Outcome(err)
 }
 
-// Do runs a command; with ask behind ASKING, in one write.
+// Do runs a command; with ask after ASKING, in one write.
 func Do(client rueidis.Client, command rueidis.Completed, ask bool) rueidis.RedisResult {
 	if ask {
 		return client.DoMulti(context.Background(), client.B().Asking().Build(), command)[1]
@@ -67,7 +67,7 @@ func Do(client rueidis.Client, command rueidis.Completed, ask bool) rueidis.Redi
 	return client.Do(context.Background(), command)
 }
 
-// EvalInts runs one of the scripts that every LOCK and UNLOCK needs, on the short way.
+// EvalInts runs one of the scripts that every LOCK and UNLOCK needs, in the way that costs the proxy least.
 func (n *Node) EvalInts(c Call, ask bool) ([]int64, error) {
 	defer c.answered(telemetry.Clock())
 	run := n.Control.Ints
@@ -76,7 +76,7 @@ func (n *Node) EvalInts(c Call, ask bool) ([]int64, error) {
 	}
 	out, err := run(c.DB, c.Script.SHA, c.Script.Source, c.Keys, c.Args)
 	if refusal, ok := err.(*upstream.ReplyError); ok {
-		err = &upstream.ReplyError{Line: redisLine(refusal.Line)} // the words it has on the other way
+		err = &upstream.ReplyError{Line: redisLine(refusal.Line)} // the same words as from Eval
 	}
 	return out, err
 }

@@ -44,7 +44,7 @@ func (c *Clock) Sampled() (micro int64, age time.Duration) {
 	return c.micro, time.Since(c.at)
 }
 
-// Forget is for another master, whose clock is not known yet.
+// Forget forgets the clock, because another Redis has become the master.
 func (c *Clock) Forget() {
 	c.mu.Lock()
 	c.known, c.era = false, c.era+1
@@ -66,7 +66,7 @@ func (c *Clock) Set(micro int64, sent time.Time, era int) (jump time.Duration, o
 		return 0, false
 	}
 	now := time.Now()
-	if !c.at.IsZero() { // of a former master's clock it is the difference
+	if !c.at.IsZero() { // if that was a former master's, jump is the difference of the clocks
 		early := c.micro + sent.Sub(c.at).Microseconds()
 		late := c.micro + now.Sub(c.sent).Microseconds()
 		switch {
@@ -118,7 +118,7 @@ func (n *Node) askTime() (micro int64, sent time.Time, err error) {
 	return seconds*1e6 + micros, sent, nil
 }
 
-// KeepTime has sample called now, and once a second until ctx ends.
+// KeepTime calls sample now, and once a second until ctx ends.
 func KeepTime(ctx context.Context, sample func()) {
 	ticker := time.NewTicker(sampleEvery)
 	defer ticker.Stop()

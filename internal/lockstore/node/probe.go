@@ -23,7 +23,7 @@ const anyCode = -99
 // probeLease is the lease of the probe's locks in ms, and what its fencing token lasts at most.
 const probeLease = "1000"
 
-// probeNames is how many names are tried for one that is a node's: enough for every slot.
+// probeNames is how many names are tried to find one in a slot of the node: enough for every slot.
 const probeNames = 20 * 16384
 
 // probeName is the name of a lock of this proxy's own, of the form that no client's can have, that is at the node; "": there is none.
@@ -36,8 +36,8 @@ func (s Site) probeName() string {
 	return ""
 }
 
-// probe takes a lock of each kind and gives it back, all in one write, and leaves nothing behind. cannot is what Redis refuses to do
-// for want of a right or of a command; an err says that nothing is known.
+// probe takes a lock of each kind and gives it back, all in one write, and leaves nothing behind. cannot is Redis' refusal because a
+// right or a command is missing; an err says that nothing is known.
 func (s Site) probe(name, verb string) (cannot string, err error) {
 	client, err := s.Node.Control.Client(0)
 	if err != nil {
@@ -77,8 +77,8 @@ func (s Site) probe(name, verb string) (cannot string, err error) {
 	return "", nil
 }
 
-// sendSteps runs the steps one after the other in one write, and then deletes the keys that are left, so that none is where a step
-// was refused, or nobody is here any more to hear of it.
+// sendSteps runs the steps one after the other in one write, and then deletes the keys that are left, so that none remains if a
+// step is refused, or if this proxy ends meanwhile.
 func sendSteps(client rueidis.Client, steps []probeStep, left []string, by string) []rueidis.RedisResult {
 	all := make(rueidis.Commands, 0, len(steps)+1)
 	for _, s := range steps {

@@ -5,8 +5,7 @@ import (
 	"github.com/lockproxy/lockproxy/scripts"
 )
 
-// probeStep is one script of the probe, or without a script one command. least is the lowest code that it returns when it has done
-// what it is for.
+// probeStep is one script of the probe, or without a script one command. least is the lowest code that it returns if it has succeeded.
 type probeStep struct {
 	Call
 	least int64
@@ -72,7 +71,7 @@ func (t tryOut) votes() []probeStep {
 	}
 }
 
-// acquire has a named owner take the lock.
+// acquire is the script by which a named owner takes the lock.
 func (t tryOut) acquire(id lockstore.ID) Call {
 	n, keys, flags := id.Kind.Spec(), id.AcquireKeys(), "NW"
 	if n.RW {
@@ -109,8 +108,8 @@ func (t tryOut) force() Call {
 	return Steps{Publish: t.verb}.Force(f, ever)
 }
 
-// queue has others come into the queue of a lock, the second before the first and the third between them, as those do who were
-// taken out of it, and leave it.
+// queue makes others join the fair queue of a lock, the second before the first and the third between them, as waiters do that
+// were taken out of it, and leave it.
 func (t tryOut) queue() (all []probeStep) {
 	waiters := []string{t.site.UUID + ":1", t.site.UUID + ":2", t.site.UUID + ":3"}
 	for i, ticket := range []string{"0", "1", "2"} {

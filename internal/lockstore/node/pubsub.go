@@ -54,7 +54,7 @@ func (p PubSub) Ways() []bool {
 	return []bool{true, false}
 }
 
-// publishesWith is with what the scripts publish at a node of a cluster: as is asked for, as far as the node has the commands.
+// publishesWith is the command with which the scripts publish at a node of a cluster: what is asked for, if the node has it.
 func (n *Node) publishesWith(asked PubSub) (string, error) {
 	client, err := n.Control.Client(0)
 	if err != nil {

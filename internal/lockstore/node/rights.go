@@ -10,14 +10,15 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// right is one ACL rule, and the commands one of which needs it. Without needed, locks only wait longer when it is lacking.
+// right is one ACL rule, and commands of which the account must be allowed one, or else lacks the rule. If it is not needed, locks
+// only wait longer without it.
 type right struct {
 	rule, commands string
 	needed         bool
 }
 
-// Of each kind of key one is asked for: what Redis says of it, it says of all that the rules in docs/OPERATIONS.md are for. Which names
-// locks have is not known here; a script whose lock is out of bounds is refused before it begins.
+// One key of each kind is asked about: what Redis says of it holds for all keys that the rules in docs/OPERATIONS.md are for. Which
+// names locks have is not known here; a script whose lock is out of bounds is refused before it begins.
 var accountKeys = []string{"redisson_lock_token:{lockproxy}", "lockproxy_watch:{lockproxy}", "{lockproxy}:rwlock_timeout"}
 
 // accountCommands are the commands of the scripts that name a key, with what follows it.

@@ -9,8 +9,8 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// strayPause is how soon a channel is subscribed to again that its node did not have: the slot may come back before anything
-// else is heard of it.
+// strayPause is the pause before a channel is subscribed to again whose slot the node did not have: the slot may come back
+// without any other notice.
 const strayPause = 100 * time.Millisecond
 
 // errNoShards says that the node is older than sharded channels (Redis 7): the next connection subscribes to the classic ones.
@@ -48,14 +48,14 @@ func (s *Subscriber) subscribeShards(ctx context.Context, conn rueidis.Dedicated
 	return nil
 }
 
-// unsubscribeShards ends subscriptions. Redis has ended those to slots that have gone, and refuses to be told so.
+// unsubscribeShards ends subscriptions. Redis has itself ended those whose slots have gone, and refuses to end them again.
 func (s *Subscriber) unsubscribeShards(ctx context.Context, conn rueidis.DedicatedClient, names []string) {
 	for _, name := range names {
 		_ = conn.Do(ctx, conn.B().Sunsubscribe().Channel(name).Build()).Error()
 	}
 }
 
-// retryStrays puts the channels that the node did not have before Run once more.
+// retryStrays gives Run the channels that the node did not have once more.
 func (s *Subscriber) retryStrays() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -65,8 +65,8 @@ func (s *Subscriber) retryStrays() {
 	s.strays = nil
 }
 
-// shardHook is told, by the connection's reader, which sharded channels Redis has begun and ended. It ends them by itself when
-// their slot goes to another node, which may be before whoever asked for them has seen that they were begun.
+// shardHook is called, by the connection's reader, for each sharded channel that Redis begins or ends. Redis ends them by
+// itself when their slot goes to another node, which may be before whoever asked for them has seen that they were begun.
 func (s *Subscriber) shardHook() func(rueidis.PubSubSubscription) {
 	s.mu.Lock()
 	era := s.era

@@ -11,7 +11,7 @@ import (
 
 // Steps makes the scripts of steps.
 type Steps struct {
-	Publish            string // with what scripts are told to wake waiters
+	Publish            string // the command with which scripts wake waiters
 	FairWait, FenceTTL string // in ms
 }
 
@@ -31,7 +31,7 @@ func (s Steps) Acquire(a *lockstore.Acquire, notAfter string) Call {
 		keys = append(keys, id.WatchKey())
 	}
 	c := Call{DB: id.DB, Script: id.Kind.Spec().Acquire, Keys: keys}
-	c.Args = append(make([]string, 0, 9), strconv.FormatInt(a.Lease, 10), id.Field(), notAfter, flags)
+	c.Args = append(make([]string, 0, 9), leaseText(a.Lease), id.Field(), notAfter, flags)
 	if id.Kind != lockstore.Plain {
 		c.Args = append(append(c.Args, a.Registration, s.FenceTTL), id.Rest()...)
 		return c
@@ -45,6 +45,11 @@ func (s Steps) Acquire(a *lockstore.Acquire, notAfter string) Call {
 		c.Args = append(c.Args, s.FairWait, strconv.FormatInt(a.Ticket, 10))
 	}
 	return c
+}
+
+// leaseText is a lease in ms for a script: no longer than lockproxy itself counts with, since the embedded store ends longer ones at once.
+func leaseText(ms int64) string {
+	return strconv.FormatInt(lockstore.Milliseconds(ms).Milliseconds(), 10)
 }
 
 func acquireFlags(a *lockstore.Acquire) (flags string) {
@@ -84,7 +89,7 @@ func Acquired(a *lockstore.Acquire, out []int64) lockstore.Acquired {
 	}
 	got := lockstore.Acquired{Code: out[0], Count: out[1], TTL: out[2], Token: out[3]}
 	if got.Code == 1 {
-		got.Raised = out[4]
+		got.Raised, got.Unrenewed = max(out[4], 0), out[4] < 0
 	}
 	return got
 }
@@ -252,11 +257,14 @@ func Extend(e lockstore.Extension, notAfter string) Call {
 	keys, flags := e.ID.Keys(), ""
 	if e.Named {
 		keys, flags = append(keys, e.ID.WatchKey()), "W"
+		if e.Again {
+			flags += "R"
+		}
 	}
 	if e.Watched {
 		flags += "K"
 	}
-	args := []string{strconv.FormatInt(e.Lease, 10), e.ID.Field(), notAfter, flags, e.Registration, e.Known}
+	args := []string{leaseText(e.Lease), e.ID.Field(), notAfter, flags, e.Registration, e.Known}
 	return Call{DB: e.ID.DB, Script: e.ID.Kind.Spec().Extend, Keys: keys, Args: append(args, e.ID.Rest()...)}
 }
 
@@ -286,7 +294,7 @@ func (s Steps) Leave(id lockstore.ID, notAfter string) Call {
 	return Call{DB: id.DB, Script: scripts.Leave, Keys: lockstore.PlainKeys(id.Key), Args: []string{notAfter, s.Publish, id.Field()}}
 }
 
-// Vacant is the script that has those told that wait for locks, if these are free.
+// Vacant is the script that wakes those that wait for locks, if the locks are free.
 func (s Steps) Vacant(holds []lockstore.ID) Call {
 	letters := make([]byte, 0, len(holds))
 	keys := make([]string, 0, 2*len(holds))
@@ -304,8 +312,8 @@ func (s Steps) Vacant(holds []lockstore.ID) Call {
 	return Call{DB: holds[0].DB, Script: scripts.Vacant, Keys: keys, Args: args}
 }
 
-// guarded are the scripts that touch keys they do not declare, or one that they have deleted. In a slot that is on its way Redis
-// would stop them there, in the middle of what they do. A key that never exists has it refuse them before they begin.
+// guarded says whether a script touches keys that it does not declare, or one that it has deleted. In a slot that is moving
+// Redis would stop it there, in the middle. A key that never exists makes Redis refuse the script before it begins.
 func guarded(c Call) bool {
 	switch c.Script {
 	case scripts.Renew, scripts.Extend, scripts.Look:

@@ -67,7 +67,7 @@ func NewSubscriber(ctl *upstream.Control, o SubscriberOptions) *Subscriber {
 // Hurry ends the pause between two connections: Redis is about to be somewhere else.
 func (s *Subscriber) Hurry() { retry.Wake(s.moved) }
 
-// Subscribe has messages on name wake l. It does not wait for the subscription: Ready does.
+// Subscribe makes messages on name wake l. It does not wait for the subscription: Ready does.
 func (s *Subscriber) Subscribe(name string, l lockstore.Listener) {
 	s.mu.Lock()
 	c := s.chans[name]
@@ -83,7 +83,7 @@ func (s *Subscriber) Subscribe(name string, l lockstore.Listener) {
 	s.warm.Remove(name)
 }
 
-// unsubscribe ends that; the channel stays warm.
+// unsubscribe ends one Subscribe; the channel stays warm.
 func (s *Subscriber) unsubscribe(name string, l lockstore.Listener) {
 	s.mu.Lock()
 	c := s.chans[name]
@@ -116,7 +116,7 @@ func (s *Subscriber) enqueue(name string) {
 const subscribeWait = 2 * time.Second
 
 // ready waits until there is a subscription to name, and says whether there was none yet. One that does not come is no error:
-// timers cover it.
+// waiters also poll.
 func (s *Subscriber) ready(ctx context.Context, name string, over <-chan time.Time) (waited bool, err error) {
 	s.mu.Lock()
 	on, ready := s.chans[name].on, s.chans[name].ready

@@ -29,7 +29,7 @@ func (all Subscribers) Unsubscribe(name string, l lockstore.Listener) {
 	}
 }
 
-// SubscribeAgain is Subscribe after messages may have been missed: they count as come when the subscription is there.
+// SubscribeAgain is Subscribe after messages may have been missed: l is woken when the subscription is confirmed.
 func (all Subscribers) SubscribeAgain(name string, l lockstore.Listener) {
 	for _, s := range all {
 		s.Subscribe(name, l)
@@ -37,7 +37,7 @@ func (all Subscribers) SubscribeAgain(name string, l lockstore.Listener) {
 	}
 }
 
-// ready is Subscriber.Ready of a majority, of two both: a waiter does not wait for a node that is down.
+// ready is Subscriber.ready for a majority, which of two is both: a waiter does not wait for a node that is down.
 func (all Subscribers) ready(ctx context.Context, name string, over <-chan time.Time) (waited bool, err error) {
 	if len(all) == 1 {
 		return all[0].ready(ctx, name, over)

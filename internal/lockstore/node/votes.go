@@ -8,19 +8,19 @@ import (
 	"github.com/lockproxy/lockproxy/scripts"
 )
 
-// On a node of a quorum a step is the step on one Redis, with a note beside the hold of which attempts count on it. A LOCK is an
-// attempt, and each has a name of its own: what was not won is taken back under that name, at any time and as often as it takes,
-// and ends a hold only when no other attempt counts on it.
+// On a node of a quorum a step is the step on one Redis, and a note beside the hold says which attempts count on it. Each LOCK
+// is an attempt with a name of its own: what was not won is taken back under that name, at any time and as often as needed, and
+// ends a hold only if no other attempt counts on it.
 
 // ever is a not-after that does not come.
 const ever = "9007199254740991"
 
-// around is a call with more KEYS and ARGV before its own, to the script of those that is made of its own.
+// around is a call with more KEYS and ARGV before its own, to the script in steps that is made from its own.
 func around(c Call, steps map[*scripts.Script]*scripts.Script, keys, args []string) Call {
 	return Call{DB: c.DB, Script: steps[c.Script], Keys: slices.Concat(keys, c.Keys), Args: slices.Concat(args, c.Args)}
 }
 
-// Candidacy is an acquire that AsVote has nodes asked for.
+// Candidacy is the call of an acquire, which AsVote makes a vote for each node.
 func (s Steps) Candidacy(a lockstore.Acquire) Call {
 	a.Fence = false // each node gives a token with its vote
 	c := s.Acquire(&a, "")
@@ -30,7 +30,7 @@ func (s Steps) Candidacy(a lockstore.Acquire) Call {
 	return c
 }
 
-// AsVote is an acquire that asks a node for a hold.
+// AsVote makes a Candidacy the call that asks one node for a hold.
 func AsVote(c Call, id lockstore.ID, attempt string, fence bool, notAfter string) Call {
 	letters := ""
 	if fence {
@@ -56,7 +56,7 @@ func (s Steps) Raise(id lockstore.ID, token int64, notAfter string) Call {
 	return Call{DB: id.DB, Script: scripts.Raise, Keys: []string{lockstore.TokenKey(id.Key)}, Args: []string{strconv.FormatInt(token, 10), notAfter, s.FenceTTL}}
 }
 
-// Retract gives back a hold on a node: what its attempt has, or (none) all of it.
+// Retract gives back a hold on a node: what its attempt has, or all of it if it has none.
 func (s Steps) Retract(r *lockstore.Release, notAfter string) Call {
 	if r.Attempt == "" {
 		return s.Drop(r, "", notAfter)
@@ -71,8 +71,8 @@ func (s Steps) RetractQuietly(r *lockstore.Release) Call {
 	return c
 }
 
-// Drop gives back all of a hold, unless another attempt than the known one counts on it since then by the node's clock; "": whoever
-// does.
+// Drop gives back all of a hold, unless an attempt other than the known one counts on it since then, by the node's clock; then "":
+// whatever counts on it.
 func (s Steps) Drop(r *lockstore.Release, then, notAfter string) Call {
 	return around(s.Release(r, notAfter), scripts.Drop, []string{r.ID.VotesKey()}, []string{then, r.Known})
 }

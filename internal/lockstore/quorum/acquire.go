@@ -41,20 +41,20 @@ func (q *store) Acquire(ctx context.Context, a *lockstore.Acquire) (lockstore.Ac
 type vote struct {
 	attempt string
 	sent    time.Time
-	all     []result               // that were heard in time
+	all     []result               // the answers that came in time
 	until   time.Time              // after that no node does anything
-	giveUp  time.Time              // the lease is over then, wherever it was given
+	giveUp  time.Time              // by then the lease is over, wherever it was given
 	back    func(string) node.Call // takes the attempt back on one node, and tells nobody
-	loud    func(string) node.Call // back, and whoever waits is told
+	loud    func(string) node.Call // as back, and wakes whoever waits
 	decided chan struct{}          // closed by decide
 	won     bool                   // or else it is taken back
 	told    bool                   // others may have seen that the lock was had
-	backBy  time.Time              // what was heard is taken back by then, for whoever waits for that
+	backBy  time.Time              // until when sitOut waits for votes to be taken back
 	cleared chan struct{}          // gets one for each node that was heard to give the lock, and has taken it back
 	heard   map[*member]bool
 }
 
-// decide says what becomes of a vote; told that others may have seen it won.
+// decide sets the outcome of a vote; told: others may have seen it won.
 func (v *vote) decide(won, told bool, backBy time.Time) {
 	v.won, v.told, v.backBy, v.heard = won, told, backBy, map[*member]bool{}
 	for _, r := range v.all {
@@ -63,7 +63,7 @@ func (v *vote) decide(won, told bool, backBy time.Time) {
 	close(v.decided)
 }
 
-// sitOut waits until all nodes that were heard to give the lock have taken it back, or can no longer do so in time.
+// sitOut waits until all nodes that were heard to give the lock have taken it back, or backBy has passed.
 func (v *vote) sitOut() {
 	timer := time.NewTimer(time.Until(v.backBy))
 	defer timer.Stop()
@@ -100,9 +100,9 @@ func (q *store) vote(a *lockstore.Acquire) *vote {
 	return v
 }
 
-// decided says whether no vote that is still to be waited for changes what the votes come to. A node that did not answer what it was asked
-// last is not waited for once a majority has voted: what it gives is taken back. Whoever waited for it would keep the votes that
-// another one lacks, and all who ask would meet again and again.
+// decided says whether no vote that is worth waiting for can change the result. A node that did not answer what it was asked last is not
+// waited for once a majority has voted: a vote that it still gives is taken back. To wait for it would keep votes that others lack, and
+// all who ask would meet again and again.
 func (q *store) decided(all []result) bool {
 	t := q.tallyOf(all)
 	if t.Clear() {
@@ -123,7 +123,8 @@ func (q *store) decided(all []result) bool {
 	return true
 }
 
-// voteOf asks one node, and has it take back what was not won: also what it gave too late to be heard, or may have given.
+// voteOf asks one node for its vote, and makes it take the vote back if the lock was not won: also a vote that came too late, or
+// whose reply was lost.
 func (q *store) voteOf(n *member, id lockstore.ID, v *vote, build func(string) node.Call, answers chan<- result) {
 	mine := q.beginAlone(n, id, v.until)
 	if mine == nil {
@@ -156,7 +157,7 @@ func (q *store) voteOf(n *member, id lockstore.ID, v *vote, build func(string) n
 	}
 }
 
-// judge makes one answer of the nodes' answers. count and raised are what one node would say of the owner's holds.
+// judge makes one answer from the nodes' answers. Its Count and Raised are what a single Redis would say of the owner's holds.
 func (q *store) judge(a *lockstore.Acquire, v *vote, t tally.Tally) (lockstore.Acquired, error) {
 	switch t.Verdict() {
 	case tally.OtherLock:
@@ -179,9 +180,9 @@ func (q *store) judge(a *lockstore.Acquire, v *vote, t tally.Tally) (lockstore.A
 	return ans, nil
 }
 
-// fence makes the highest token of those that gave the lock everybody's: on a majority no lower one is given any more.
+// fence raises a majority to the highest token of the nodes that gave the lock: they give no lower one any more.
 func (q *store) fence(a *lockstore.Acquire, t tally.Tally) (int64, error) {
-	id, token := a.ID, t.Token(a.Named)
+	id, token := a.ID, t.Token()
 	build := func(notAfter string) node.Call {
 		return q.steps.Raise(id, token, notAfter)
 	}

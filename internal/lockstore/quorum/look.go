@@ -18,8 +18,8 @@ type said[T any] struct {
 	err    error
 }
 
-// each puts a question to all nodes, through the client for all but the locks' own steps, and returns what those said that answered in
-// time. They are a majority, or the error says what is not known.
+// each puts a question to all nodes, and returns the answers that came in time. They are a majority's, or the error says what is not
+// known.
 func each[T any](q *store, unknown string, ask func(*member) (T, error)) (answered []said[T], err error) {
 	asked := []result{}
 	for _, s := range gather(q, q.until(0), func(n *member) (s said[T]) {
@@ -45,7 +45,7 @@ func each[T any](q *store, unknown string, ask func(*member) (T, error)) (answer
 	return answered, nil
 }
 
-// Force frees a lock on all nodes. The answer is a majority's; what no majority has is freed as well.
+// Force frees a lock on all nodes, even one that no majority has. The answer is a majority's.
 func (q *store) Force(_ context.Context, f lockstore.Forcing) (code int64, err error) {
 	until := q.until(0)
 	heard, err := each(q, "it may still be held", func(n *member) (code int64, err error) {
@@ -100,7 +100,7 @@ func (q *store) Info(_ context.Context, db int, key string) (lockstore.Info, err
 	return out, nil
 }
 
-// merge makes one lock of what the nodes have.
+// merge makes the Info of one lock from what the nodes have.
 func (q *store) merge(seen map[*member]lockstore.Info) lockstore.Info {
 	kinds := map[string]int{}
 	type who struct {
@@ -166,7 +166,7 @@ func (q *store) SidesHeld(_ context.Context, id lockstore.ID) ([]lockstore.Kind,
 			held = append(held, k)
 		}
 	}
-	if len(held) > 1 && held[0] == lockstore.Plain { // not both: without the nodes that did not answer one of them is left over
+	if len(held) > 1 && held[0] == lockstore.Plain { // an owner cannot have both: one of them is a leftover
 		held = held[1:]
 	}
 	return held, nil
@@ -181,8 +181,9 @@ func (q *store) Look(id lockstore.ID, named bool, _ int64, _ time.Time) (locksto
 		return seen, err
 	})
 	var left []int64
-	watched := 0
+	watched, registered := 0, map[string]int{}
 	for _, s := range heard {
+		registered[s.answer.Registration]++
 		if s.answer.Count > 0 {
 			left = append(left, s.answer.TTL)
 		}
@@ -193,6 +194,12 @@ func (q *store) Look(id lockstore.ID, named bool, _ int64, _ time.Time) (locksto
 	if len(left) >= q.majority() {
 		all.Count, all.TTL = 1, tally.Lasts(left, q.majority())
 	}
+	all.Unsure = len(left) > 0 && len(left) < q.majority() && len(left)+len(q.all)-len(heard) >= q.majority()
 	all.Watched = watched >= q.majority()
+	for registration, n := range registered {
+		if n >= q.majority() {
+			all.Registration = registration
+		}
+	}
 	return all, err
 }

@@ -17,7 +17,7 @@ import (
 type member struct {
 	node.Node
 	name  string
-	calls atomic.Int64 // without an answer
+	calls atomic.Int64 // calls that have no answer yet
 	late  atomic.Int64 // those of them whose time is over
 
 	mu      sync.Mutex
@@ -35,7 +35,7 @@ func (e *jumpError) Error() string {
 	return fmt.Sprintf("its clock was set by %v, it counts again in %v", e.by.Round(time.Millisecond), e.left.Round(time.Second))
 }
 
-// trusted says whether a node may be asked for what a majority is made of, and reads its clock first where that is not known.
+// trusted returns an error if a node's answers must not count. It reads the node's clock first if that is not known.
 func (q *store) trusted(n *member) error {
 	if _, known := n.Clock.Now(); !known {
 		if err := q.sample(n); err != nil {
@@ -45,7 +45,7 @@ func (q *store) trusted(n *member) error {
 	return n.jumped()
 }
 
-// jumped is why a node does not count that was connected to: nil when it does.
+// jumped is why a node that is connected to does not count; nil: it does.
 func (n *member) jumped() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -55,8 +55,8 @@ func (n *member) jumped() error {
 	return nil
 }
 
-// earliest is a time in µs that the node's clock has reached for sure, however it differs from ours within what is allowed for; 0
-// when it is not known.
+// earliest is a time in µs that the node's clock has surely reached, even with the largest drift that is allowed for; 0 when it
+// is not known.
 func (n *member) earliest() int64 {
 	micro, age := n.Clock.Sampled()
 	if micro == 0 {
@@ -65,7 +65,7 @@ func (n *member) earliest() int64 {
 	return micro + (age - lockstore.Drift(age)).Microseconds()
 }
 
-// note keeps whether the node answered, for people to see.
+// note notes whether the node answered, and with what error.
 func (n *member) note(err error) {
 	var refusal *upstream.ReplyError
 	var refused error
@@ -78,7 +78,7 @@ func (n *member) note(err error) {
 	n.refusal = refused
 }
 
-// answered is the part of note that a call says which is no step: trouble is why it had no answer. mu is held.
+// answered is note for a call that is no step: trouble is why it had no answer. mu is held.
 func (n *member) answered(trouble error) {
 	if (trouble == nil) != (n.trouble == nil) {
 		n.since = time.Now()
@@ -86,7 +86,7 @@ func (n *member) answered(trouble error) {
 	n.trouble = trouble
 }
 
-// troubled says whether the node did not answer what it was asked last, or has not answered something in time by now.
+// troubled says whether the node did not answer what it was asked last, or has let the time of something it was asked pass.
 func (n *member) troubled() bool {
 	if n.late.Load() > 0 {
 		return true
@@ -108,7 +108,7 @@ func (q *store) wellEnough() bool {
 }
 
 // sample reads a node's clock. One that was set forward has let leases run out before their time, as if the node had forgotten
-// them; one that was set back may still do what nobody expects of it any more. So either counts as a restart does.
+// them; one that was set back may still run steps whose time is over. So either counts as a restart does.
 func (q *store) sample(n *member) error {
 	_, apart := n.Clock.Sampled()
 	jump, err := n.Sample()
@@ -130,7 +130,7 @@ func (q *store) sample(n *member) error {
 	return nil
 }
 
-// permitted is why a node is not asked for a lock: what is known not to be possible there, or that this is not known by until.
+// permitted is why a node is not asked for a lock: it is known not to be able to give one, or that is not known by until.
 func (q *store) permitted(n *member, until time.Time) error {
 	if !n.Account.Fresh() {
 		ctx, cancel := context.WithDeadline(context.Background(), until)

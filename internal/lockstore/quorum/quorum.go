@@ -18,8 +18,8 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// On each node an owner's hold counts one, whatever the nesting: to set it and to drop it can be done twice, so
-// nodes that missed a step never disagree about a number. How deep a connection is inside its lock, this proxy alone knows.
+// On each node an owner's hold counts one, whatever the nesting: setting it and dropping it can be done twice, so nodes
+// that missed a step never disagree about a number. Only this proxy knows how often a connection has entered its lock.
 
 // Options are the nodes of a quorum and its times. All proxies must have the same.
 type Options struct {
@@ -52,7 +52,7 @@ type stepKey struct {
 	id   lockstore.ID
 }
 
-// manyCalls is how many calls may wait for one node: a frozen one takes no more.
+// manyCalls is how many calls may wait for one node, which may be frozen. One more fails at once.
 const manyCalls = 4096
 
 var (
@@ -89,19 +89,19 @@ func (q *store) resubscribed(n *member) {
 	q.host.Wake(func(string) bool { return true })
 }
 
-// recheck has every hold looked at.
+// recheck makes the engine check every hold.
 func (q *store) recheck(reason string) {
 	q.host.Recheck(func(string, string) string { return reason })
 }
 
-// newAttempt is a name for one.
+// newAttempt makes the name of an attempt.
 func (q *store) newAttempt() string {
 	return q.host.UUID + ":" + strconv.FormatUint(q.attempts.Add(1), 36)
 }
 
 func (q *store) majority() int { return tally.Majority(len(q.all)) }
 
-// tallyOf is what nodes said that answered.
+// tallyOf is the Tally of the nodes that answered.
 func (q *store) tallyOf(all []result) tally.Tally {
 	t := tally.Tally{Nodes: len(q.all)}
 	for _, r := range all {
@@ -124,7 +124,7 @@ func (q *store) Parts() (parts []func(context.Context)) {
 func (q *store) Close() {}
 func (q *store) Abort() {}
 
-// Admit lets everybody ask: each node has a vote, and says by that what it lacks.
+// Admit refuses nobody: a node that lacks something says so when it is asked for its vote.
 func (q *store) Admit(context.Context, string, time.Duration) error { return nil }
 
 // renewAtOnce is the most renewals in flight.
@@ -142,7 +142,7 @@ func (q *store) LeaveQueue(lockstore.ID, int64, func() bool) {}
 
 func (q *store) Vacate(lockstore.ID, time.Time, time.Time) {}
 
-// until is when a step that begins now is over: far before the lease is.
+// until is when the time of a step that begins now is over: long before the lease is.
 func (q *store) until(lease time.Duration) time.Time {
 	if lease > 0 {
 		return time.Now().Add(min(q.timeout, max(lease/4, 10*time.Millisecond)))
@@ -205,7 +205,7 @@ func (q *store) ask(n *member, until time.Time, build func(notAfter string) node
 		if err != nil || out[0] != scripts.Late || time.Until(until) <= 0 {
 			break
 		}
-		if err := q.sample(n); err != nil { // its clock is another than we thought
+		if err := q.sample(n); err != nil { // its clock differs from our estimate
 			return nil, err
 		}
 	}
@@ -215,7 +215,7 @@ func (q *store) ask(n *member, until time.Time, build func(notAfter string) node
 	return out, err
 }
 
-// gather has work done for all nodes side by side, and returns what they said by the time that is enough, or until has passed.
+// gather calls work for all nodes side by side, and returns their answers as soon as these are enough, or until has passed.
 func gather[T any](q *store, until time.Time, work func(*member) T, enough func(all []T) bool) []T {
 	answers := make(chan T, len(q.all))
 	for _, n := range q.all {
@@ -245,13 +245,14 @@ func everybody[T any]([]T) bool { return false }
 type step struct {
 	drops bool               // it gives the hold back, for as long as it takes
 	asked int64              // when that was asked for last, by the node's clock in µs; guarded by store.mu
-	wants *lockstore.Release // what was asked for: of an attempt and of all, all; guarded by store.mu
+	wants *lockstore.Release // what is to be given back: all, if both an attempt and all were asked for; guarded by store.mu
 	said  result             // what the node said at last
 	done  chan struct{}      // closed when its fate is known, and said is set
 }
 
-// begin notes that a hold is about to be given back on a node, asked for at that time by its clock; before is the step that must be
-// over first, if one is under way. One that gives back is begun once: mine is nil when before does so. The caller ends its own.
+// begin notes that a hold is about to be given back on a node; asked is when that was asked for, by the node's clock. before is the
+// step that must be over first; nil: there is none. If before gives the hold back already, it does this, too, and mine is nil. The
+// caller ends mine.
 func (q *store) begin(n *member, r *lockstore.Release, asked int64) (before, mine *step) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -274,7 +275,7 @@ func (q *store) askedFor(s *step) (wants *lockstore.Release, asked int64) {
 	return s.wants, s.asked
 }
 
-// beginAlone is begin for a step that takes a hold, and does not wait for others beyond until: nil then.
+// beginAlone is begin for a step that takes a hold. It waits for the step under way, but not beyond until: then it returns nil.
 func (q *store) beginAlone(n *member, id lockstore.ID, until time.Time) (mine *step) {
 	timer := time.NewTimer(time.Until(until))
 	defer timer.Stop()

@@ -11,7 +11,7 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// insist has a node take something back: until it has answered, or giveUp, when the lease is over there.
+// insist asks a node to take something back, until it has answered, or giveUp, when the lease is over there.
 func (q *store) insist(n *member, giveUp time.Time, build func(notAfter string) node.Call) result {
 	for failures := retry.Insist(); ; {
 		until := q.until(0)
@@ -22,7 +22,7 @@ func (q *store) insist(n *member, giveUp time.Time, build func(notAfter string) 
 		}
 		pause := failures.Next()
 		if lockstore.Unknown(err) {
-			pause = max(pause, time.Until(until)+node.ClockTolerance) // the next one must be the last one
+			pause = max(pause, time.Until(until)+node.ClockTolerance) // the lost request must not be done after the next one
 		}
 		if !q.host.Sleep(context.Background(), pause) {
 			return r
@@ -31,8 +31,8 @@ func (q *store) insist(n *member, giveUp time.Time, build func(notAfter string) 
 }
 
 // Release gives back one hold, or all: one of several is only counted here, the last one is dropped on all nodes. With an attempt
-// only what that has is given back. An owner with a name is answered when every node has answered, or can no longer act unless it
-// is known that the owner has not come back.
+// only what that has is given back. A named owner is answered when every node has answered, or can only act if it is known that
+// the owner has not come back.
 func (q *store) Release(_ context.Context, r *lockstore.Release) (done lockstore.Released, err error) {
 	if !r.Named && !r.Frees() {
 		done.Left = r.Count - 1
@@ -72,7 +72,7 @@ func (d *dropping) from(n *member) result {
 	q := d.q
 	before, mine := q.begin(n, d.r, n.earliest())
 	unasked := result{node: n, err: &upstream.NotSentError{Cause: errOwed}}
-	for mine == nil { // a former release is at it, and does this one, too
+	for mine == nil { // an earlier release is under way, and does this one, too
 		timer := time.NewTimer(time.Until(d.until))
 		select {
 		case <-before.done:
@@ -83,7 +83,7 @@ func (d *dropping) from(n *member) result {
 		if code := before.said.code(); before.said.err != nil || code != -1 && code != 0 {
 			return before.said
 		}
-		// It may have left there what could have been taken after it, or what others counted on, but is to go now.
+		// It may have left a hold that was taken after it, or that others counted on, but that is to go now.
 		before, mine = q.begin(n, d.r, n.earliest())
 	}
 	answer := make(chan result, 1)
@@ -100,7 +100,7 @@ func (d *dropping) from(n *member) result {
 	return <-answer
 }
 
-// step is what one node is asked; its first outcome is the answer, what is returned the last one.
+// step asks one node. The first outcome is sent to answer, the last one is returned.
 func (d *dropping) step(n *member, mine *step, answer chan<- result) result {
 	q, named := d.q, d.r.Named
 	said := result{node: n, err: &upstream.NotSentError{Cause: errOwed}}

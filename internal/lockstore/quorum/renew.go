@@ -11,8 +11,8 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// Renew sends a batch of renewals to all nodes. Each hold has the answer of a majority of its own. A node that has not answered by
-// then is heard all the same, if it lacks a hold.
+// Renew sends a batch of renewals to all nodes. Each hold gets the answer of a majority. A node that answers later is heard all
+// the same, if it lacks a hold: see spread.
 func (q *store) Renew(_ context.Context, r lockstore.Renewal) ([]int64, error) {
 	until := q.until(r.Lease)
 	out, any, decided := make([]int64, len(r.Holds)), false, make(chan struct{})
@@ -44,8 +44,8 @@ func (q *store) Renew(_ context.Context, r lockstore.Renewal) ([]int64, error) {
 	return out, nil
 }
 
-// takenOver believes only for good what a renewal says of another connection that has taken a hold over: the LOCK of that one may
-// fail yet, and what it has is taken back then.
+// takenOver believes only after a while that another connection has taken a hold over, as a renewal says: the LOCK of that
+// connection may still fail, and what it has is taken back then.
 func (q *store) takenOver(h lockstore.Renewed, said int64) int64 {
 	if said == 2 && (h.Taken.IsZero() || time.Since(h.Taken) < min(3*q.timeout, h.Lease/4)) {
 		return lockstore.Taking
@@ -53,9 +53,9 @@ func (q *store) takenOver(h lockstore.Renewed, said int64) int64 {
 	return said
 }
 
-// spread gives the holds that a majority has just renewed to a node again that has them no more, or never had them: a lock that is
-// held for long outlives the restarts of all nodes, as long as a majority has it at any time. Nobody waits for that but a verb on
-// the same hold, until the step is begun; a release is sent after it.
+// spread gives holds that a majority has just renewed to a node that has lost them, or never had them: so a lock that is held for
+// long survives the restarts of all nodes, as long as a majority has it at any time. Only a verb on the same hold waits for that,
+// until the step is begun; a release is sent after it.
 func (q *store) spread(r lockstore.Renewal, out []int64, n *member, said []int64) {
 	for i, one := range r.Holds {
 		if i < len(said) && said[i] == 0 && out[i] == 1 && one.Attempt != "" {
@@ -102,22 +102,30 @@ func (q *store) Extend(_ context.Context, e lockstore.Extension) (lockstore.Exte
 	e.MayEnd(done.Sent.Add(lease - lockstore.Drift(lease)))
 	until := q.until(lease)
 	attempt := e.Attempt
-	if attempt == "" { // it was had through another proxy: RENEW counts on it as an attempt of its own
+	if attempt == "" { // it was taken through another proxy: this RENEW counts as an attempt of its own
 		attempt = q.newAttempt()
 	}
+	won, decided := false, make(chan struct{})
 	all := gather(q, until, func(n *member) result {
 		if q.drops(n, e.ID) {
 			return result{node: n, err: &upstream.NotSentError{Cause: errOwed}}
 		}
 		out, err := q.ask(n, until, func(notAfter string) node.Call { return node.ExtendVote(node.Extend(e, notAfter), e.ID, attempt) })
-		return result{n, out, err}
+		r := result{n, out, err}
+		if e.Attempt == "" && (r.code() == 1 || lockstore.Unknown(err)) {
+			q.host.Background(func() {
+				if <-decided; !won {
+					q.retract(e, attempt, r, until)
+				}
+			})
+		}
+		return r
 	}, func(all []result) bool { return q.tallyOf(all).Count(1) >= q.majority() })
 	t := q.tallyOf(all)
-	if e.Attempt == "" && t.Count(1) < q.majority() {
-		q.retract(&lockstore.Release{ID: e.ID, Named: e.Named, All: true, Registration: e.Registration, Attempt: attempt}, all, done.Sent.Add(lease))
-	}
+	won = t.Count(1) >= q.majority()
+	close(decided)
 	switch {
-	case t.Count(1) >= q.majority():
+	case won:
 		done.Code, done.Count, done.TTL, done.Attempt = 1, max(e.Count, 1), t.Lasts(), attempt
 		return done, nil
 	case t.Count(scripts.OtherKind) >= q.majority():
@@ -135,11 +143,12 @@ func (q *store) Extend(_ context.Context, e lockstore.Extension) (lockstore.Exte
 	return done, q.trouble(all, len(t.Said), "the lease is not lengthened")
 }
 
-// retract takes an attempt back from the nodes that said that they have it. Nobody waits for that.
-func (q *store) retract(r *lockstore.Release, all []result, giveUp time.Time) {
-	for _, one := range all {
-		if one.code() == 1 {
-			q.host.Background(func() { q.insist(one.node, giveUp, func(string) node.Call { return q.steps.RetractQuietly(r) }) })
-		}
+// retract takes a RENEW that no majority has back from a node that has it, or may have: whoever renewed the hold before finds that
+// one's registration there, and stops.
+func (q *store) retract(e lockstore.Extension, attempt string, r result, until time.Time) {
+	if lockstore.Unknown(r.err) {
+		q.host.Sleep(context.Background(), time.Until(until)+node.ClockTolerance) // after that it is not done any more
 	}
+	back := &lockstore.Release{ID: e.ID, Named: e.Named, All: true, Registration: e.Registration, Attempt: attempt}
+	q.insist(r.node, until.Add(lockstore.Milliseconds(e.Lease)), func(string) node.Call { return q.steps.RetractQuietly(back) })
 }

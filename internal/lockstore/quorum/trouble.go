@@ -10,8 +10,8 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// trouble is why no majority answered: what a node of Redis says, if it says the same everywhere, or NOQUORUM. what is what the verb
-// did not do.
+// trouble is the error if no majority answered: Redis' refusal if a majority refused, else NOQUORUM. what says what the verb did not
+// do.
 func (q *store) trouble(all []result, answered int, what string) error {
 	refusals := 0
 	var said *upstream.ReplyError
@@ -45,7 +45,7 @@ func (q *store) trouble(all []result, answered int, what string) error {
 	return &lockstore.Error{Code: "NOQUORUM", Text: text}
 }
 
-// countsIn is in how long a node counts that is too young to; yes is false for every other error.
+// countsIn is in how long a node will count that is too young to; yes is false for every other error.
 func countsIn(err error) (left time.Duration, yes bool) {
 	var young *upstream.YoungError
 	var jump *jumpError

@@ -14,17 +14,17 @@ import (
 )
 
 const (
-	// notAfter is how long after it was sent a verb's script may still be done, by Redis' clock. Where Redis was slower than that
+	// notAfter is how long after it was sent a verb's script may still be done, by Redis' clock. If Redis was slower than that
 	// the next try has twice as long, the last one lateMost. Renewals have longer: see lane.
 	notAfter  = lockstore.Allowed
 	lateTries = 3
 	lateMost  = notAfter << (lateTries - 1)
 )
 
-// limits are for how long one request may be on its way.
+// limits bound how long one request may be under way.
 type limits struct {
-	allow time.Duration // Redis may come to it so long after it was sent
-	again time.Duration // on a cluster it is sent again for so long, while it was surely not done
+	allow time.Duration // how long after it was sent Redis may still do it
+	again time.Duration // on a cluster: for how long it is sent again while it was surely not done
 }
 
 // untilGivenUp is limits.again of a request that has none of its own: the cluster gives up by itself.
@@ -43,7 +43,7 @@ func (d *store) eval(ctx context.Context, l limits, c node.Call) (rueidis.RedisM
 // sending sends a script that is prepared to a shard.
 type sending func(s *shard, prepared node.Call, ask bool) (rueidis.RedisMessage, error)
 
-// evalBy is eval for one who does the sending.
+// evalBy is eval in which send does the sending.
 func (d *store) evalBy(ctx context.Context, l limits, c node.Call, send sending) (reply rueidis.RedisMessage, err error) {
 	_, span := telemetry.Span(ctx, c.Script.Span)
 	defer span.End()
@@ -60,16 +60,19 @@ func (d *store) evalBy(ctx context.Context, l limits, c node.Call, send sending)
 	return reply, err
 }
 
-func late(reply rueidis.RedisMessage) bool {
+func late(reply rueidis.RedisMessage) bool { return codeOf(reply) == scripts.Late }
+
+// codeOf is what a script said first; 0 when that is no number.
+func codeOf(reply rueidis.RedisMessage) int64 {
 	if code, err := reply.AsInt64(); err == nil {
-		return code == scripts.Late
+		return code
 	}
 	parts, err := reply.ToArray()
 	if err != nil || len(parts) == 0 {
-		return false
+		return 0
 	}
-	code, err := parts[0].AsInt64()
-	return err == nil && code == scripts.Late
+	code, _ := parts[0].AsInt64()
+	return code
 }
 
 // evalInts is node.Node.EvalInts.
@@ -79,7 +82,8 @@ func (d *store) evalInts(ctx context.Context, l limits, c node.Call) ([]int64, e
 	return d.ints(ctx, l, c)
 }
 
-// evalReplicated is node.Node.EvalReplicated. It waits for a slot that is on its way: replicas there say nothing of the keys here.
+// evalReplicated is node.Node.EvalReplicated. It waits while the slot is moving: the new node's replicas say nothing of the keys
+// that are still here.
 func (d *store) evalReplicated(ctx context.Context, l limits, c node.Call, replicas int64, wait time.Duration) (reply rueidis.RedisMessage, acked int64, err error) {
 	_, span := telemetry.Span(ctx, c.Script.Span)
 	defer span.End()

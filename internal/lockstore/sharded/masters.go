@@ -16,15 +16,15 @@ import (
 
 // masters are the masters of a Redis Cluster. A lock is where the slot of its name is: all its keys and channels are there, too.
 //
-// Each master has a clock of its own, while what is remembered here of a request goes by the proxy's: see notAfterMark.
+// Each master has a clock of its own, but times that are remembered here for a request are by the proxy's: see notAfterMark.
 type masters struct {
 	// static after construction
 	host   lockstore.Host
 	c      *cluster.Cluster
 	pubsub PubSub
-	began  time.Time // from then on the proxy's clock is taken
+	began  time.Time // the proxy's clock counts from then
 	placeholders
-	changed chan struct{} // one slot: the topology is another
+	changed chan struct{} // one slot: the topology has changed
 	ctx     context.Context
 	stop    context.CancelFunc
 	lost    atomic.Int64 // until when a request whose reply was lost may be done, in µs of the proxy's clock
@@ -39,9 +39,9 @@ type masters struct {
 	followed
 }
 
-// followed is what of the topology has been acted on.
+// followed is how far changes of the topology have been acted on.
 type followed struct {
-	seen   *cluster.Snapshot // that shards, channels and holds were last brought in line with
+	seen   *cluster.Snapshot // the topology that shards, channels and holds were last adapted to
 	second []moved           // to be looked at once more
 }
 
@@ -51,7 +51,7 @@ type placeholders struct {
 	verb string // for the command to publish with
 }
 
-// member is what a shard of a cluster is besides.
+// member is what a shard of a cluster has in addition.
 type member struct {
 	is          *cluster.Node
 	subscribers node.Subscribers // one for each kind of channel
@@ -62,7 +62,7 @@ type member struct {
 
 	// guarded by masters.mu
 	users  int
-	left   bool // it is a master no more
+	left   bool // it is no longer a master
 	closed bool
 }
 
@@ -78,7 +78,7 @@ func newMasters(h lockstore.Host, c *cluster.Cluster, by PubSub) *masters {
 
 func (m *masters) topologyChanged(_, _ *cluster.Snapshot) { retry.Wake(m.changed) }
 
-// use is the shard that node stands for, or (nil) that has the slot; nobody may be it. unuse ends the use.
+// use is the shard of node, or with nil that which has the slot; nil: there is none. unuse ends the use.
 func (m *masters) use(slot int, node *cluster.Node) *shard {
 	if node == nil {
 		node = m.c.Snapshot().Owner(slot)
@@ -158,7 +158,7 @@ func (m *masters) Close() {
 	m.running.Wait()
 }
 
-// Abort is Close for those that hang: it does not wait.
+// Abort is Close for requests that hang: it does not wait.
 func (m *masters) Abort() {
 	m.stop()
 	m.mu.Lock()
@@ -212,13 +212,13 @@ func (m *masters) site(mb *shard) node.Site {
 		UUID: m.host.UUID, Steps: node.NewSteps(m.verb, m.host), Has: func(name string) bool { return m.on(mb, name) }}
 }
 
-// verbOf is with what the scripts publish at a shard.
+// verbOf is the command with which the scripts publish at a shard.
 func (m *masters) verbOf(mb *shard) string {
-	_ = m.probed(context.Background(), mb) // no longer than one or two questions, and a script that was wanted is sent
+	_ = m.probed(context.Background(), mb) // takes no longer than one or two questions; the script is sent whatever the answer is
 	return cmp.Or(mb.Account.Verb(), m.pubsub.Verb())
 }
 
-// follow brings everything in line with the topology whenever that changes, until ctx ends.
+// follow adapts everything to the topology whenever that changes, until ctx ends.
 func (m *masters) follow(ctx context.Context) {
 	ticker := time.NewTicker(lookLater / 4)
 	defer ticker.Stop()
@@ -236,7 +236,7 @@ func (m *masters) follow(ctx context.Context) {
 }
 
 // sync opens the masters that are new, lets go of those that are none any more, moves the channels to where their slots are, and
-// has the locks of slots that moved looked at there.
+// makes the engine check the locks of slots that moved.
 func (m *masters) sync() {
 	now := m.c.Snapshot()
 	m.mu.Lock()

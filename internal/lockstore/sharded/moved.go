@@ -17,7 +17,7 @@ type moved struct {
 	again       time.Time
 }
 
-// succession is a master in whose place another has come.
+// succession is a master and the one that has taken its place.
 type succession struct{ old, now *shard }
 
 func (s moved) has(key string) bool {
@@ -33,7 +33,7 @@ func (s moved) reason(key string) string {
 	return lockstore.Failover
 }
 
-// lookAt has every lock of a moved slot looked at where it is now, and all who wait for one try.
+// lookAt makes the engine check every lock of a moved slot where it is now, and all who wait for one try.
 func (m *masters) lookAt(s moved) {
 	m.host.Recheck(func(key, _ string) string {
 		if !s.has(key) {
@@ -62,8 +62,8 @@ func (m *masters) on(mb *shard, key string) bool {
 	return m.c.Snapshot().Owner(cluster.Slot([]byte(key))) == mb.is
 }
 
-// recheck has the watchdog look at every lock that a shard has. What a lock is suspected for already, such as a failover, is the
-// better reason: the connections to a new master come later.
+// recheck makes the watchdog check every lock that a shard has. What a lock is suspected for already, such as a failover, stays
+// the reason: the connections to a new master come later.
 func (m *masters) recheck(mb *shard, reason string) {
 	m.host.Recheck(func(key, already string) string {
 		if !m.on(mb, key) {
@@ -98,8 +98,8 @@ func (m *masters) successions(before, now *cluster.Snapshot) []succession {
 	return all
 }
 
-// compareClocks has locks that went to a node whose clock is ahead of the former one's believed in for that much shorter:
-// Redis keeps the time at which a key expires, not its lease, and a replica has that time from its master.
+// compareClocks moves the deadlines of locks that went to a node whose clock is ahead of the former one's earlier by that
+// much: Redis keeps the time at which a key expires, not its lease, and a replica has that time from its master.
 func (m *masters) compareClocks(gone moved, s succession) {
 	_, known := s.old.Clock.Now()
 	if !known || m.sampleOf(s.now) != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/retry"
 )
 
-// RefreshQueue sends the script that says who lives.
+// RefreshQueue sends the script that tells which waiters are alive.
 func (d *store) RefreshQueue(q lockstore.Queue) (called []int64, next time.Duration, err error) {
 	out, _, _, err := d.inTime(untilGivenUp, func(l limits, text string, _ int64) ([]int64, error) {
 		return node.Ints(d.eval(context.Background(), l, d.steps.Refresh(q, text)))
@@ -20,7 +20,7 @@ func (d *store) RefreshQueue(q lockstore.Queue) (called []int64, next time.Durat
 	return out[1:], lockstore.Milliseconds(out[0]), nil
 }
 
-// LeaveQueue takes an owner out of a fair queue. What Redis does not hear of is over there after 10 s.
+// LeaveQueue takes an owner out of a fair queue. If Redis cannot be told, the place there ends after 10 s.
 func (d *store) LeaveQueue(id lockstore.ID, lost int64, stays func() bool) {
 	if lost == 0 {
 		if err := d.sendLeave(id); lockstore.NotSent(err) {
@@ -37,7 +37,7 @@ func (d *store) LeaveQueue(id lockstore.ID, lost int64, stays func() bool) {
 	})
 }
 
-// leaveLater leaves the queue when Redis is in reach again. After 10 s the place counts no more.
+// leaveLater leaves the queue when Redis is in reach again. After 10 s the place no longer counts.
 func (d *store) leaveLater(id lockstore.ID, stays func() bool) {
 	end := time.Now().Add(10 * time.Second)
 	for time.Now().Before(end) && d.host.Sleep(context.Background(), retry.Around(node.MaxPause)) && !stays() {
@@ -47,7 +47,7 @@ func (d *store) leaveLater(id lockstore.ID, stays func() bool) {
 	}
 }
 
-// sendLeave asks again when Redis came to it too late, as after a pause of its writes: nobody else will.
+// sendLeave asks again when Redis got to it too late, after a pause of its writes for example: nobody else will.
 func (d *store) sendLeave(id lockstore.ID) error {
 	err := d.idempotent(func() (int64, error) {
 		_, _, at, err := d.inTime(untilGivenUp, func(l limits, text string, _ int64) ([]int64, error) {

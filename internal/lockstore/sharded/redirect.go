@@ -15,16 +15,16 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// notAfterMark stands for the not-after in the arguments of a script for a cluster: which node is to do it, by whose clock it
-// is told, is known only when it is sent. It is random because other arguments are the clients' own.
+// notAfterMark stands for the not-after in the arguments of a script for a cluster: which node runs it, by whose clock the
+// not-after is given, is known only when it is sent. It is random because other arguments come from clients.
 func notAfterMark() string { return "not-after " + rand.Text() }
 
 // maxHops is how many redirects one request follows without a pause. Nodes that disagree send it round in circles.
 const maxHops = 5
 
 // do sends a request to the node that has the key's slot. What was surely not done is sent again: to where a redirect says, if
-// the topology names that node, and after a pause where the slot is on its way, nobody has it, or the node is out of reach.
-// After that it is a *upstream.NotSentError.
+// the topology names that node, and after a pause if the slot is moving, nobody has it, or the node is out of reach. In the
+// end the error is a *upstream.NotSentError.
 func (m *masters) do(ctx context.Context, l limits, key string, send func(mb *shard, ask bool) error) error {
 	slot := cluster.Slot([]byte(key))
 	giveUp := time.Now().Add(min(l.again, m.c.RetryFor()))
@@ -51,7 +51,8 @@ func (m *masters) do(ctx context.Context, l limits, key string, send func(mb *sh
 	}
 }
 
-// redirected says what is to become of a request: again, at to (nil: whoever has the slot by then), behind ASKING, or not.
+// redirected says whether a request is to be sent again: to the node to (nil: whoever has the slot by then), after ASKING if
+// ask. out is its error.
 func (m *masters) redirected(l limits, slot int, mb *shard, err error) (to *cluster.Node, ask, again bool, out error) {
 	var reply *upstream.ReplyError
 	var notSent *upstream.NotSentError
@@ -80,7 +81,7 @@ func (m *masters) redirected(l limits, slot int, mb *shard, err error) (to *clus
 	return nil, false, false, err
 }
 
-// noteLost remembers that a reply was lost: what it was for may be done for so long.
+// noteLost remembers that a reply was lost: the request may still be done for so long.
 func (m *masters) noteLost(allowed time.Duration) {
 	now := m.now() + allowed.Microseconds()
 	for last := m.lost.Load(); last < now && !m.lost.CompareAndSwap(last, now); last = m.lost.Load() {
@@ -111,7 +112,7 @@ func (m *masters) clockAt(key string, now int64) int64 {
 	return m.now()
 }
 
-// prepare makes the call what is to be sent to a shard.
+// prepare completes the call for the shard that it is sent to.
 func (m *masters) prepare(mb *shard, l limits, c node.Call) (node.Call, error) {
 	c = c.Guarded()
 	if slices.Contains(c.Args, m.verb) {

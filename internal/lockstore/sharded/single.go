@@ -73,7 +73,7 @@ func (s *single) ints(_ context.Context, _ limits, c node.Call) ([]int64, error)
 
 func (s *single) prepare(_ *shard, _ limits, c node.Call) (node.Call, error) { return c, nil }
 
-func (s *single) wasLate(*shard) {} // whoever sent it has the clock read again
+func (s *single) wasLate(*shard) {} // tooLate reads the clock again
 
 func (s *single) again(error) bool { return false }
 
@@ -132,7 +132,7 @@ func (s *single) resubscribed() {
 	s.host.Wake(everyKey)
 }
 
-// recheck has every hold looked at.
+// recheck makes the engine check every hold.
 func (s *single) recheck(reason string) {
 	s.host.Recheck(func(string, string) string { return reason })
 }
@@ -152,14 +152,14 @@ type switched struct {
 // masterSwitches is called when another Redis is about to become the master, before any connection to it is made.
 func (s *single) masterSwitches() {
 	s.only.Account.Outdated()
-	s.only.Clock.Forget() // no not-after is reckoned before the new master's clock was read
+	s.only.Clock.Forget() // no not-after is computed before the new master's clock has been read
 	s.Subscribers[0].Hurry()
 	s.switched.mu.Lock()
 	s.switched.fresh = true
 	s.switched.mu.Unlock()
 }
 
-// anotherClock is told by how much the new master's clock is ahead of the former one's.
+// anotherClock is called with how much the new master's clock is ahead of the former one's.
 func (s *single) anotherClock(ahead time.Duration) {
 	s.host.Log.Warn("the new master's clock differs from the former one's", "by", ahead)
 	if ahead >= 0 {

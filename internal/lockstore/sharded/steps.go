@@ -14,8 +14,8 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// inTime has send run a script that changes something, again with twice the time where Redis came to it too late. It returns what the
-// script did, and when the last one was sent, with which not-after.
+// inTime calls send to run a script that changes something, and again with twice the time if Redis got to it too late. It returns
+// what the script did, when the last one was sent, and its not-after.
 func (d *store) inTime(again time.Duration, send func(l limits, text string, notAfter int64) ([]int64, error)) (out []int64, sent time.Time, at int64, err error) {
 	for try := range lateTries {
 		l := limits{notAfter << try, again}
@@ -79,7 +79,7 @@ func (d *store) evalRelease(ctx context.Context, l limits, r *lockstore.Release,
 			if !d.again(err) {
 				return out, err
 			}
-			// Those that wait do not wait for this.
+			// The waiters have been told already: they do not wait for this.
 		}
 	}
 	return d.evalInts(ctx, l, d.steps.Release(r, text).Brief())
@@ -91,11 +91,10 @@ func (d *store) handOff(ctx context.Context, l limits, r *lockstore.Release, nex
 	out, err := d.evalHandOff(ctx, l, r, next, text)
 	all := make([]lockstore.Acquired, len(next.Asks))
 	for i := range all {
-		all[i].Sent, all[i].NotAfter = sent, notAfter
 		if err == nil {
-			ans := out[3+5*i : 8+5*i]
-			all[i].Code, all[i].Count, all[i].TTL, all[i].Token, all[i].Raised = ans[0], ans[1], ans[2], ans[3], ans[4]
+			all[i] = node.Acquired(next.Asks[i], out[3+5*i:8+5*i])
 		}
+		all[i].Sent, all[i].NotAfter = sent, notAfter
 	}
 	r.Waiters.Given(all, err == nil && out[2] == 1, err)
 	return out, err
@@ -144,13 +143,13 @@ func (d *store) renewReplicated(ctx context.Context, l limits, r lockstore.Renew
 	reply, acked, err := d.evalReplicated(ctx, l, node.Renew(r, text).Brief(), r.Replicas, time.Second)
 	out, err := node.Ints(reply, err)
 	if err == nil && !node.Late(out) && acked < r.Replicas {
-		// What replicas do not have is not done; holds that are gone are gone all the same.
+		// A renewal that replicas do not have is not done; holds that are gone are gone all the same.
 		err = &lockstore.Error{Code: "NOREPLICAS", Text: "the renewal reached too few replicas"}
 	}
 	return out, err
 }
 
-// oneByOne renews the holds of a batch that Redis refused as a whole because its slot is on its way: some are here already, or
+// oneByOne renews the holds of a batch that Redis refused as a whole because its slot is moving: some are here already, or
 // still, and Redis does what is about one of them.
 func (d *store) oneByOne(ctx context.Context, l limits, r lockstore.Renewal, text string) ([]int64, error) {
 	out := make([]int64, len(r.Holds))
@@ -177,9 +176,10 @@ func (d *store) oneByOne(ctx context.Context, l limits, r lockstore.Renewal, tex
 	return out, failed
 }
 
-// Extend has Redis set the lease.
+// Extend sets the lease in Redis.
 func (d *store) Extend(ctx context.Context, e lockstore.Extension) (done lockstore.Extended, err error) {
 	var ends time.Time // of the hold, if the first request whose reply was lost was done
+	var lost error     // of the last request whose reply was lost
 	send := func(s *shard, c node.Call, ask bool) (rueidis.RedisMessage, error) {
 		may := ends
 		if may.IsZero() {
@@ -188,9 +188,9 @@ func (d *store) Extend(ctx context.Context, e lockstore.Extension) (done locksto
 		e.MayEnd(may)
 		reply, err := s.Eval(c, ask)
 		if lockstore.Unknown(err) {
-			ends = may
+			ends, lost, e.Again = may, err, true
 		}
-		if err != nil || late(reply) {
+		if err != nil || codeOf(reply) != 1 {
 			e.MayEnd(ends)
 		}
 		return reply, err
@@ -204,28 +204,28 @@ func (d *store) Extend(ctx context.Context, e lockstore.Extension) (done locksto
 		}
 		return at, err
 	})
+	if err == nil && done.Code == 0 { // its owner has said something else since
+		err = lost
+	}
 	return done, err
 }
 
-// Force frees a lock.
+// Force frees a lock. It is sent again only when it surely was not done: once more would free the lock of who has it next.
 func (d *store) Force(ctx context.Context, f lockstore.Forcing) (code int64, err error) {
-	err = d.idempotent(func() (int64, error) {
-		out, _, at, err := d.inTime(untilGivenUp, func(l limits, text string, _ int64) ([]int64, error) {
-			return node.Ints(d.eval(ctx, l, d.steps.Force(f, text)))
-		})
-		if err == nil {
-			code = out[0]
-		}
-		return at, err
+	out, _, _, err := d.inTime(untilGivenUp, func(l limits, text string, _ int64) ([]int64, error) {
+		return node.Ints(d.eval(ctx, l, d.steps.Force(f, text)))
 	})
-	return code, err
+	if err != nil {
+		return 0, err
+	}
+	return out[0], nil
 }
 
 // idempotentFor is for how long a step that may be done twice is asked again: as long as a verb waits for an unknown outcome.
 const idempotentFor = 5 * time.Second
 
-// idempotent runs a step that may be done twice until Redis answers, each time after the last one's not-after has passed. So it has when
-// an unknown outcome is returned.
+// idempotent runs a step that may be done twice until Redis answers, each time after the last one's not-after has passed. It has passed,
+// too, when an unknown outcome is returned.
 func (d *store) idempotent(step func() (notAfter int64, err error)) error {
 	giveUp := time.Now().Add(idempotentFor)
 	var lost error // once a step's outcome is unknown only an answer says more
@@ -246,7 +246,7 @@ func (d *store) idempotent(step func() (notAfter int64, err error)) error {
 	}
 }
 
-// tooLate is what is known when Redis came to a script after its not-after: it did nothing. Its clock is read again.
+// tooLate is the error for a script that Redis got to after its not-after: it did nothing. Redis' clock is read again.
 func (d *store) tooLate(took, allowed time.Duration) error {
 	if err := d.sample(); err != nil {
 		return err

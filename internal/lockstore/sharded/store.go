@@ -29,22 +29,22 @@ type shards interface {
 	Lane(key string) lockstore.Lane
 	Subscribe(name string, l lockstore.Listener) lockstore.Subscription
 
-	// permitted says whether locks with this name may be given, when that is known, or ctx has ended.
+	// permitted waits until it is known whether locks with this name may be given; refused says why not. err: ctx ended first.
 	permitted(ctx context.Context, name string) (refused, err error)
-	// do has send talk to the Redis that has the key, with ask behind ASKING.
+	// do calls send with the Redis that has the key; ask: ASKING comes first.
 	do(ctx context.Context, l limits, key string, send func(s *shard, ask bool) error) error
 	// ints runs a script that every LOCK and UNLOCK needs on the Redis that has its first key, in as few steps as it may.
 	ints(ctx context.Context, l limits, c node.Call) ([]int64, error)
-	// prepare makes a call what is to be sent to that Redis.
+	// prepare completes a call for the Redis that it is sent to.
 	prepare(s *shard, l limits, c node.Call) (node.Call, error)
-	// wasLate is told that a shard came to a script after its not-after.
+	// wasLate is called when a shard got to a script after its not-after.
 	wasLate(s *shard)
-	// again says whether what was not done is asked of a shard again.
+	// again says whether a request that failed with err was not done and is sent again.
 	again(err error) bool
 	// notAfter is the not-after of a script that is about to be sent and may be done for so long, as its argument, and in µs of the
 	// clock of now.
 	notAfter(allow time.Duration) (text string, at int64, err error)
-	// now is the time in µs by which not-afters are reckoned.
+	// now is the time in µs by which not-afters are computed.
 	now() int64
 	// final is when a request that was to be sent with that not-after can no longer be done.
 	final(at int64) int64
@@ -84,8 +84,8 @@ func (d *store) Parts() []func(context.Context) { return append(d.shards.Parts()
 
 func (d *store) Nodes() []lockstore.NodeInfo { return nil }
 
-// leastTold is how long a LOCK waits at least for what is just being asked, however short its BLOCK is: after each start and each
-// new connection that takes a moment.
+// leastTold is how long a LOCK waits at least until it is known what Redis can do, however short its BLOCK is: after each start
+// and each new connection that takes a moment.
 const leastTold = time.Second
 
 // Admit refuses locks at a node where the account is known to lack what they need.

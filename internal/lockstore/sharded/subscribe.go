@@ -79,7 +79,7 @@ func (m *masters) ownerSeen(name string) *cluster.Node {
 	return s.Owner(cluster.Slot([]byte(name)))
 }
 
-// rehome has every channel heard at the node that has its slot now. mu is held.
+// rehome moves the subscriptions of every channel to the node that has its slot now. mu is held.
 func (m *masters) rehome(now *cluster.Snapshot) {
 	for name, h := range m.heard {
 		at := m.shardOf(now.Owner(cluster.Slot([]byte(name))))

@@ -13,16 +13,16 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockstore/node"
 )
 
-// A lock that ends without an UNLOCK wakes nobody by itself: Redis only drops the key. Whoever waits elsewhere may have been told
-// of a lease that is much longer, since a hand-off sends no message, and the next in Redisson's fair queue trusts in messages alone.
-// So the proxy that sees a hold end has Redis tell them, once the lock is free there.
+// A lock that ends without an UNLOCK wakes nobody by itself: Redis only drops the key. Whoever waits elsewhere may have been told of
+// a lease that is much longer, since a hand-off sends no message, and the next in Redisson's fair queue trusts in messages alone. So
+// the proxy that sees a hold end makes Redis tell them, once the lock is free there.
 
 const (
 	// vacantChunk is the most locks that one script looks at.
 	vacantChunk = 100
 	// vacantAtOnce is the most such scripts in flight.
 	vacantAtOnce = 16
-	// vacantKept bounds the locks that are still to be told of, while Redis cannot be reached. Of more nobody is told.
+	// vacantKept is how many such locks are kept, at most, while Redis cannot be reached. More are dropped.
 	vacantKept = 1 << 17
 	// vacantPause and vacantPauseMost are the time between two tries to reach Redis.
 	vacantPause     = 100 * time.Millisecond
@@ -38,7 +38,7 @@ type vacancy struct {
 	place int           // in the agenda
 }
 
-// vacancies are the locks that those who wait for them are still to be told of.
+// vacancies are the locks whose waiters are still to be told.
 type vacancies struct {
 	mu   sync.Mutex
 	next agenda.Agenda[*vacancy]
@@ -48,7 +48,7 @@ func newVacancies() vacancies {
 	return vacancies{next: agenda.New(func(v *vacancy) time.Time { return v.at }, func(v *vacancy) *int { return &v.place })}
 }
 
-// Vacate notes a lock that its own end may free.
+// Vacate implements lockstore.Waits: it notes a lock whose hold ends by itself.
 func (d *store) Vacate(id lockstore.ID, at, until time.Time) {
 	d.vacant.add(&vacancy{id: id, at: at, until: until})
 }
@@ -72,7 +72,7 @@ func (v *vacancies) take(now time.Time) (due []*vacancy, again time.Duration) {
 	return due, v.next.Sleep(0)
 }
 
-// tellVacancies has Redis tell of the locks that have ended, until ctx ends.
+// tellVacancies makes Redis tell waiters of the locks that have ended, until ctx ends.
 func (d *store) tellVacancies(ctx context.Context) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -98,7 +98,7 @@ func (d *store) tellVacancies(ctx context.Context) {
 	}
 }
 
-// vacantBatches parts vacancies by what one script may look at.
+// vacantBatches splits vacancies into what one script may look at.
 func (d *store) vacantBatches(due []*vacancy) (full [][]*vacancy) {
 	type place struct{ db, slot int }
 	open := map[place][]*vacancy{}
@@ -115,7 +115,7 @@ func (d *store) vacantBatches(due []*vacancy) (full [][]*vacancy) {
 	return full
 }
 
-// tellVacant looks at a batch, and puts back those that are to be looked at again.
+// tellVacant tells waiters of a batch of locks that may have ended, and puts back the locks to be checked again.
 func (d *store) tellVacant(batch []*vacancy) {
 	ids := make([]lockstore.ID, len(batch))
 	for i, v := range batch {

@@ -1,5 +1,5 @@
-// Package tally is what the replies of a quorum come to: votes, validity, fencing tokens. It is arithmetic only: it asks nobody, and
-// knows no time.
+// Package tally computes what the replies of a quorum mean together: votes, validity, fencing tokens. It is arithmetic only: it asks
+// nobody, and reads no clock.
 package tally
 
 import (
@@ -9,13 +9,13 @@ import (
 	"github.com/lockproxy/lockproxy/scripts"
 )
 
-// Tally is what the nodes of a quorum said to one step, and what that comes to for all of them.
+// Tally is what the nodes of a quorum said to one step; its methods say what that means together.
 type Tally struct {
 	Nodes int       // of the quorum
 	Said  [][]int64 // what the script returned at each node that answered
 }
 
-// Verdict is what the votes for a lock come to.
+// Verdict is the result of the votes for a lock.
 type Verdict int
 
 const (
@@ -39,7 +39,7 @@ func Majority(nodes int) int { return nodes/2 + 1 }
 
 func (t Tally) majority() int { return Majority(t.Nodes) }
 
-// Count is how many nodes said so.
+// Count is how many nodes returned that code.
 func (t Tally) Count(code int64) (n int) {
 	for _, out := range t.Said {
 		if out[0] == code {
@@ -57,7 +57,7 @@ func (t Tally) Voted() int {
 // entered is how many nodes gave the lock to an owner that had it already.
 func (t Tally) entered() (n int) {
 	for _, out := range t.Said {
-		if out[0] == 1 && out[atRaised] == 0 {
+		if out[0] == 1 && out[atRaised] < 1 {
 			n++
 		}
 	}
@@ -70,7 +70,7 @@ func (t Tally) Had() bool {
 	return t.entered() > 0 && t.entered()+dark >= t.majority()
 }
 
-// Clear says whether nothing that the nodes may still say changes the verdict, or whether the owner had the lock.
+// Clear says that no answer still to come can change the verdict, nor whether the owner had the lock.
 func (t Tally) Clear() bool {
 	pending := t.Nodes - len(t.Said)
 	yes, entered := t.Count(1), t.entered()
@@ -81,7 +81,7 @@ func (t Tally) Clear() bool {
 	return yes >= t.majority() && (entered == 0 || entered >= t.majority() || entered+pending < t.majority())
 }
 
-// Verdict is what the votes come to.
+// Verdict is the result of the votes.
 func (t Tally) Verdict() Verdict {
 	need := t.majority()
 	switch {
@@ -100,7 +100,8 @@ func (t Tally) Verdict() Verdict {
 	return Split
 }
 
-// others is on how many nodes one other owner has the lock, or several that share it, and how many did not say who has it there.
+// others is on how many nodes, at most, one other owner has the lock, or several that share it, and how many nodes did not say who
+// has it.
 func (t Tally) others() (most, unknown int) {
 	of := map[int64]int{}
 	for _, out := range t.Said {
@@ -130,7 +131,7 @@ func (t Tally) Free() int64 {
 // Lasts is for how many ms a majority has the lock, less what clocks may drift; 0: it has not.
 func (t Tally) Lasts() int64 { return Lasts(t.Column(1, atTTL), t.majority()) }
 
-// Lasts is for how many ms so many of the nodes have a lock that it is left for that long on each.
+// Lasts is for how many ms need of the nodes have a lock, less what clocks may drift; left is what each has left of it.
 func Lasts(left []int64, need int) int64 {
 	if len(left) < need {
 		return 0
@@ -140,7 +141,7 @@ func Lasts(left []int64, need int) int64 {
 	return max(0, ttl-ttl/100-2) // as Drift
 }
 
-// Column is one number of what each node returned that said so.
+// Column is the number at place at of what each node returned that returned that code.
 func (t Tally) Column(code int64, at int) (all []int64) {
 	for _, out := range t.Said {
 		if out[0] == code {
@@ -150,26 +151,8 @@ func (t Tally) Column(code int64, at int) (all []int64) {
 	return all
 }
 
-// Token is the fencing token of a grant: the highest one that was proposed; of an owner that had the lock, and asked for the same
-// grant again, the one that it was given.
-func (t Tally) Token(again bool) int64 {
-	var highest, known int64
-	for _, out := range t.Said {
-		if out[0] == 1 {
-			highest = max(highest, out[atToken])
-			if out[atRaised] == 0 {
-				known = max(known, out[atToken])
-			}
-		}
-	}
-	switch {
-	case t.entered() == 0:
-		return highest
-	case again && t.entered() >= t.majority():
-		return known
-	}
-	return max(highest, known+1)
-}
+// Token is the fencing token of a grant: the highest one that was proposed.
+func (t Tally) Token() int64 { return slices.Max(t.Column(1, atToken)) }
 
 // LastToken is the fencing token that was given last, by what each of the nodes has that answered: the highest one that a majority
 // has reached, since no other one was told to anybody. ok is false when the nodes that did not answer could make it another one.
@@ -189,8 +172,8 @@ func LastToken(tokens []int64, nodes int) (token int64, ok bool) {
 	return lowest, lowest == highest && lowest > 0
 }
 
-// Freed is what a release comes to. Only when a majority is known not to have had the lock it was not held: a node that does not
-// answer is given the benefit. ok is false when too few nodes answered.
+// Freed is the result of a release. The lock was not held only if a majority is known not to have had it: a node that does not
+// answer counts as one that may have had it. ok is false when too few nodes answered.
 func (t Tally) Freed() (code, left int64, ok bool) {
 	had, none, other := t.Count(0)+t.Count(1), t.Count(-1), t.Count(scripts.OtherKind)
 	dark := t.Nodes - had - none - other
@@ -207,7 +190,7 @@ func (t Tally) Freed() (code, left int64, ok bool) {
 	return -1, 0, true
 }
 
-// Retracted is what taking back one attempt comes to: 1 the hold has ended where it was, 0 others count on it, -1 no majority had
+// Retracted is the result of taking back one attempt: 1 the hold has ended where it was, 0 others count on it, -1 no majority had
 // it. ok is false when too few nodes answered.
 func (t Tally) Retracted() (code, left int64, ok bool) {
 	others := t.Count(0)
@@ -223,8 +206,8 @@ func (t Tally) Retracted() (code, left int64, ok bool) {
 	return -1, 0, true
 }
 
-// Renewal is what the nodes say together of one of the holds of a renewal: 1 a majority has it, 0 a majority cannot have it, 2 another
-// proxy has taken it over, or lockstore.Undecided.
+// Renewal is the result for one of the holds of a renewal: 1 a majority has it, 0 a majority cannot have it, 2 another proxy has taken
+// it over, or lockstore.Undecided.
 func (t Tally) Renewal(i int) int64 {
 	yes, taken, gone := 0, 0, 0
 	for _, out := range t.Said {

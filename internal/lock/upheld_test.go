@@ -1,0 +1,200 @@
+package lock
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/lockstore"
+	"github.com/lockproxy/lockproxy/internal/simulation/world"
+)
+
+// A named owner's hold is renewed by the proxy that its last LOCK or RENEW came through. When that one fails, but has been done in Redis, the
+// former proxy has stopped all the same: the hold goes on being renewed, and is not lost without a word.
+func TestFailedVerbsLeaveAnOwnersHoldRenewed(t *testing.T) {
+	lost := func(link *world.Link, verb func() error) error {
+		link.Swallow(world.Replies)
+		time.AfterFunc(100*time.Millisecond, link.Cut)
+		defer link.Heal()
+		return verb()
+	}
+	for how, fail := range map[string]func(c *Client, r Request, link *world.Link) error{
+		"NOREPLICAS": func(c *Client, r Request, _ *world.Link) error {
+			r.Replicas = 1
+			_, err := c.Lock(context.Background(), r)
+			return err
+		},
+		"NOREPLICAS, several": func(c *Client, r Request, _ *world.Link) error {
+			r.Replicas = 1
+			_, err := c.MultiLock(context.Background(), []string{r.Key, r.Key + " too"}, r)
+			return err
+		},
+		"LOCK whose reply is lost": func(c *Client, r Request, link *world.Link) error {
+			return lost(link, func() error {
+				_, err := c.Lock(context.Background(), r)
+				return err
+			})
+		},
+		"LOCK … FENCE whose reply is lost": func(c *Client, r Request, link *world.Link) error {
+			r.Fence = r.Kind != Read
+			return lost(link, func() error {
+				_, err := c.Lock(context.Background(), r)
+				return err
+			})
+		},
+		"RENEW whose reply is lost": func(c *Client, r Request, link *world.Link) error {
+			return lost(link, func() error {
+				return c.Renew(context.Background(), RenewRequest{Key: r.Key, Owner: r.Owner, Side: r.Kind})
+			})
+		},
+	} {
+		for _, kind := range lockstore.Kinds {
+			for _, before := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s, %v, known there %v", how, kind, before), func(t *testing.T) {
+					inBubble(t, func(t *testing.T, w *world.World) {
+						s := w.NewNode(bubbleAddr)
+						m, n := bubbleEngine(t, w, s, "one", Options{}), bubbleEngine(t, w, s, "two", Options{})
+						a, lostA := client(m)
+						b, lostB := client(n)
+						r := Request{Key: "k", Kind: kind, Owner: "me"}
+						warm := r
+						warm.Key = "warm" // so that what is sent first does what it asks for
+						mustLock(t, b, warm)
+						if err := b.Renew(context.Background(), RenewRequest{Key: warm.Key, Owner: r.Owner}); err != nil {
+							t.Fatal(err)
+						}
+						if before {
+							leased := r
+							leased.Lease = 20000
+							mustLock(t, b, leased)
+						}
+						mustLock(t, a, r)
+						if err := fail(b, r, w.Proxy("two").Link(s.Addr())); err == nil {
+							t.Fatal("it has not failed")
+						}
+						time.Sleep(2 * time.Minute)
+						if count := hash(t, s, r.Key)[lockstore.ID{Key: r.Key, Owner: r.Owner, Kind: kind}.Field()]; count != "1" {
+							t.Errorf("its count is %q after four leases", count)
+						}
+						if told := lostA.reasons() + lostB.reasons(); told != "" {
+							t.Errorf("told %q", told)
+						}
+						mustUnlock(t, a, UnlockRequest{Key: r.Key, Owner: r.Owner, Side: kind}, true)
+					})
+				})
+			}
+		}
+	}
+}
+
+// A LOCK or MULTILOCK without its replicas leaves an owner's hold that nobody renews: it ends.
+func TestFailedVerbsLeaveAnOwnersLeaseItsEnd(t *testing.T) {
+	for how, fail := range map[string]func(c *Client, r Request) error{
+		"LOCK":      func(c *Client, r Request) error { _, err := c.Lock(context.Background(), r); return err },
+		"MULTILOCK": func(c *Client, r Request) error { return multi(c, r, r.Key, r.Key+" too") },
+		"MULTILOCK with a lease": func(c *Client, r Request) error {
+			r.Lease = 5000
+			return multi(c, r, r.Key, r.Key+" too")
+		},
+	} {
+		for _, kind := range lockstore.Kinds {
+			for _, proxies := range []string{"one", "two"} {
+				t.Run(fmt.Sprintf("%s, %v, %s", how, kind, proxies), func(t *testing.T) {
+					inBubble(t, func(t *testing.T, w *world.World) {
+						s := w.NewNode(bubbleAddr)
+						m := bubbleEngine(t, w, s, "one", Options{})
+						n := m
+						if proxies == "two" {
+							n = bubbleEngine(t, w, s, "two", Options{})
+						}
+						a, _ := client(m)
+						b, _ := client(n)
+						r := Request{Key: "k", Kind: kind, Owner: "me", Lease: 20000}
+						mustLock(t, a, r)
+						r.Lease, r.Replicas = 0, 1
+						for range 2 { // it says after the first time, too, that nobody renews it
+							wantCode(t, fail(b, r), "NOREPLICAS")
+						}
+						time.Sleep(2 * time.Minute)
+						if left := pttl(t, s, r.Key); left > 0 {
+							t.Errorf("it is renewed: it has %v left", left)
+						}
+					})
+				})
+			}
+		}
+	}
+}
+
+func multi(c *Client, r Request, keys ...string) error {
+	_, err := c.MultiLock(context.Background(), keys, r)
+	return err
+}
+
+// What fails so after its client has gone ends as the client's other holds do.
+func TestFailedVerbOfOneWhoHasGone(t *testing.T) {
+	const grace = time.Minute
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		m, n := bubbleEngine(t, w, s, "one", Options{}), bubbleEngine(t, w, s, "two", Options{OwnerGrace: grace})
+		a, _ := client(m)
+		mustLock(t, a, Request{Key: "k", Owner: "me"})
+		b, _ := client(n)
+		mustLock(t, b, Request{Key: "warm", Owner: "me"})
+		link := w.Proxy("two").Link(s.Addr())
+		link.Swallow(world.Replies)
+		time.AfterFunc(100*time.Millisecond, link.Cut)
+		_, err := b.Lock(context.Background(), Request{Key: "k", Owner: "me"})
+		wantCode(t, err, "ERR")
+		b.Close(Gone)
+		link.Heal()
+		time.Sleep(grace)
+		if pttl(t, s, "k") <= 0 {
+			t.Error("it is not renewed for as long as it is when a connection has gone")
+		}
+		time.Sleep(grace)
+		if pttl(t, s, "k") > 0 {
+			t.Error("it is renewed for ever")
+		}
+	})
+}
+
+// On a quorum a RENEW that no majority has is taken back wherever it may have been done, and the former proxy goes on.
+func TestQuorumFailedRenewLeavesAnOwnersHoldRenewed(t *testing.T) {
+	for _, kind := range lockstore.Kinds {
+		for cut := 2; cut <= 3; cut++ {
+			inBubble(t, func(t *testing.T, w *world.World) {
+				ns := bubbleNodes(w, 3)
+				m, n := ns.engine(t, "one", 0, Options{}), ns.engine(t, "two", 0, Options{})
+				a, lostA := client(m)
+				b, lostB := client(n)
+				mustLock(t, b, Request{Key: "warm", Owner: "me", Kind: kind})
+				if err := b.Renew(context.Background(), RenewRequest{Key: "warm", Owner: "me", Side: kind}); err != nil {
+					t.Fatal(err)
+				}
+				mustLock(t, a, Request{Key: "k", Owner: "me", Kind: kind})
+				time.Sleep(time.Second)
+				for i := range cut {
+					ns.link("two", i).Swallow(world.Replies)
+				}
+				err := b.Renew(context.Background(), RenewRequest{Key: "k", Owner: "me", Side: kind})
+				if err == nil {
+					t.Fatal("it has not failed")
+				}
+				time.Sleep(time.Second)
+				for i := range cut {
+					ns.link("two", i).Cut()
+					ns.link("two", i).Heal()
+				}
+				time.Sleep(2 * time.Minute)
+				if has := ns.holding(t, "k"); has < 2 {
+					t.Errorf("%v, %d: %d nodes have it", kind, cut, has)
+				}
+				if told := lostA.reasons() + lostB.reasons(); told != "" {
+					t.Errorf("told %q", told)
+				}
+			})
+		}
+	}
+}
