@@ -3,11 +3,14 @@ package deploy
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"text/template"
@@ -56,6 +59,11 @@ func helm(of *template.Template) template.FuncMap {
 		"trimSuffix": func(end, s string) string { return strings.TrimSuffix(s, end) },
 		"quote":      func(v any) string { return fmt.Sprintf("%q", fmt.Sprint(v)) },
 		"upper":      strings.ToUpper,
+		"lower":      strings.ToLower,
+		"sha256sum":  func(s string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(s))) },
+		"list":       func(all ...any) []any { return all },
+		"has":        func(v any, all []any) bool { return slices.Contains(all, v) },
+		"fail":       func(what string) (string, error) { return "", errors.New(what) },
 		"replace":    func(old, with, s string) string { return strings.ReplaceAll(s, old, with) },
 	}
 }
@@ -198,6 +206,57 @@ func TestChartWithASecret(t *testing.T) {
 	from := at(objects["Deployment"], "spec", "template", "spec", "containers", 0, "env", 0, "valueFrom", "secretKeyRef", "name")
 	if objects["Secret"] != nil || from != "mine" {
 		t.Errorf("the URL is taken from %v; a Secret is made: %v", from, objects["Secret"])
+	}
+}
+
+// TestChartAtAnUpgrade: a pod that is there already is replaced when the URL changes, which it reads at its start only.
+func TestChartAtAnUpgrade(t *testing.T) {
+	pods := map[string]bool{}
+	for _, upstream := range []string{"redis://one:6379", "redis://two:6379", "redis://one:6379"} {
+		objects, err := rendered(t, object{"upstream": upstream})
+		if err != nil {
+			t.Fatal(err)
+		}
+		pods[fmt.Sprint(at(objects["Deployment"], "spec", "template"))] = true
+	}
+	if len(pods) != 2 {
+		t.Errorf("two URLs make %d kinds of pods", len(pods))
+	}
+}
+
+// TestChartWithoutAnnotations: who wants none of the annotations may say so.
+func TestChartWithoutAnnotations(t *testing.T) {
+	for _, none := range []any{nil, object{}} {
+		objects, err := rendered(t, object{"upstream": "redis://one:6379", "podAnnotations": none})
+		if got, ok := at(objects["Deployment"], "spec", "template", "metadata", "annotations").(object); err != nil || !ok || len(got) != 1 {
+			t.Errorf("%v: %v, %v", none, got, err)
+		}
+	}
+}
+
+// TestChartKeepsItsOwn: a setting that the chart has a value for cannot be set past it, as the time that a pod has to stop would not follow.
+func TestChartKeepsItsOwn(t *testing.T) {
+	for _, name := range []string{"drain-timeout", "DRAIN_DELAY", "listen"} {
+		if _, err := rendered(t, object{"upstream": "redis://one:6379", "settings": object{name: "100s"}}); err == nil || !strings.Contains(err.Error(), "for "+name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestDebianWithoutSettings: the package is installed also where somebody has removed /etc/lockproxy.yaml, which dpkg leaves so.
+func TestDebianWithoutSettings(t *testing.T) {
+	tools := t.TempDir()
+	for _, tool := range []string{"getent", "systemctl", "systemd-sysusers"} {
+		if err := os.WriteFile(filepath.Join(tools, tool), []byte("#!/bin/sh\n"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(tools, "chgrp"), []byte("#!/bin/sh\ntest -e \"$2\"\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", tools+":"+os.Getenv("PATH"))
+	if out, err := exec.Command("/bin/sh", "debian/postinst", "configure", "1.0").CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
 	}
 }
 
