@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// addressMap is where nodes are to be dialled that call themselves something else, as behind a NAT.
+// addressMap maps what nodes call themselves to where they are dialled, which differs behind a NAT, for example.
 type addressMap map[string]string
 
 // ParseAddressMap reads "from=to,…", as in cluster-address-map. Both are hosts, or both host:port; from is what the
-// nodes say, to what is dialled. host:port goes before host. "" is no map.
+// nodes say, to what is dialled. An entry for host:port takes precedence over one for the host. "" is no map.
 func ParseAddressMap(s string) (map[string]string, error) {
 	m := map[string]string{}
 	for entry := range strings.SplitSeq(s, ",") {

@@ -32,8 +32,8 @@ type Options struct {
 	Timeout    time.Duration        // for a node's reply to a command; 0: none
 	AddressMap map[string]string    // see ParseAddressMap
 	Replicas   bool                 // executors may be told to read from replicas
-	// Changed, if not nil, is told of each topology in which slots are with other nodes, or nodes with another config
-	// epoch, than in the one before, which is nil at first. One call at a time; it holds up the next look.
+	// Changed, if not nil, is called for each topology in which slots have other nodes, or nodes another config epoch,
+	// than in the one before, which is nil at first. One call at a time; the next look at the topology waits for it.
 	Changed func(before, now *Snapshot)
 }
 
@@ -59,7 +59,7 @@ type Cluster struct {
 
 	mu         sync.Mutex // guards all below, and the nodes' users, left and closed
 	nodes      map[*Node]struct{}
-	confirming map[credentials]chan struct{} // accounts that all masters are being asked about, and what has them asked again
+	confirming map[credentials]chan struct{} // accounts that all masters are being asked about; a value in the channel has them asked again
 	hooks      hooks
 }
 
@@ -133,14 +133,14 @@ func (c *Cluster) Snapshot() *Snapshot { return c.snapshot.Load() }
 // RetryFor is how long a command that did not run is tried again: of Options.
 func (c *Cluster) RetryFor() time.Duration { return c.opts.RetryFor }
 
-// OnChanged adds one who is told what Options.Changed is told, from now on.
+// OnChanged makes the cluster call f, too, whenever it would call Options.Changed, from now on.
 func (c *Cluster) OnChanged(f func(before, now *Snapshot)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.hooks.changed = append(c.hooks.changed, f)
 }
 
-// tellChanged is the refresh's.
+// tellChanged calls the hooks. Only the refresh calls it.
 func (c *Cluster) tellChanged(before, now *Snapshot) {
 	c.mu.Lock()
 	told := c.hooks.changed
@@ -187,7 +187,7 @@ func (c *Cluster) openNode(d described, addr string) *Node {
 	return n
 }
 
-// OnPassword is upstream.Node's, for all nodes, those to come too.
+// OnPassword is upstream.Node's, for all nodes, also for those to come.
 func (c *Cluster) OnPassword(f func(asked bool)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -206,8 +206,8 @@ func (c *Cluster) Renew(concerned func(upstream.Identity) bool) {
 	}
 }
 
-// Acquire keeps a node from being closed when it leaves the topology, until Release or half a minute later. It may have
-// failed, and be closed, all the same: its connections then say so.
+// Acquire keeps a node from being closed when it leaves the topology, until Release or half a minute later. A node that
+// has failed is closed all the same: then its connections return errors.
 func (c *Cluster) Acquire(n *Node) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -222,7 +222,7 @@ func (c *Cluster) Release(n *Node) {
 	c.closeUnused(n)
 }
 
-// retire lets go of nodes that the topology names no more. Those that have failed are closed at once.
+// retire removes nodes that the topology no longer names. Those that have failed are closed at once.
 func (c *Cluster) retire(old, now *Snapshot, failed map[string]bool) {
 	if old == nil {
 		return
@@ -238,7 +238,7 @@ func (c *Cluster) retire(old, now *Snapshot, failed map[string]bool) {
 			c.close(n)
 		}
 		c.closeUnused(n)
-		if !n.closed { // idle sessions do not notice
+		if !n.closed { // idle sessions do not notice, and keep it
 			time.AfterFunc(c.leftFor, func() { c.closeLate(n) })
 		}
 	}

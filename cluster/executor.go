@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -15,8 +16,7 @@ import (
 // say that it has failed, and its clients are then told.
 const slowReply = 500 * time.Millisecond
 
-// leftReply is how long replies are waited for at least, although nobody wants them any more: so that it is known what came of
-// the commands.
+// leftReply is how long replies are waited for, at least, after the client has gone, so that the outcome of the commands is known.
 const leftReply = time.Second
 
 // Executor carries out one client's plans. It is used by one goroutine at a time.
@@ -24,11 +24,11 @@ type Executor struct {
 	c       *Cluster
 	id      upstream.Identity
 	private bool
-	home    int // where commands without keys go
+	home    int // where commands without keys go: see home.go
 
 	links    map[*Node]*link
 	readers  map[*Node]*link // to replicas, for reads
-	seen     *Snapshot       // whose nodes the links are to: that of the round
+	seen     *Snapshot       // the snapshot of this round; the links lead to its nodes
 	round    round
 	replicas replicaChoice
 	replies  []reply
@@ -42,8 +42,9 @@ type Executor struct {
 // replicaChoice is whether reads go to replicas.
 type replicaChoice struct {
 	wanted bool
+	first  int          // which: see Cluster.replicaFor
 	now    bool         // in this Do they go there
-	barred time.Time    // they do not before
+	barred time.Time    // reads do not go to replicas before
 	writes map[int]bool // slots that this Do's plans write to
 }
 
@@ -52,10 +53,11 @@ type replyWait struct {
 	slow  *time.Timer
 	mu    sync.Mutex // guards all below, and round.batches while it is on; a leaf but for links and the cluster's refresher
 	armed bool       // slow runs: it is not stopped at the end of a round, the next one mostly comes soon
-	turn  uint64     // of send
+	turn  uint64     // number of the last send
 	ctx   context.Context
 	began time.Time
 	on    bool
+	own   time.Duration // that the commands wait by themselves; set while on is not
 }
 
 // replyMemory bounds what is held of replies.
@@ -74,8 +76,9 @@ type link struct {
 
 // Executor returns an executor whose commands run as id. Close gives its connections back.
 func (c *Cluster) Executor(id upstream.Identity) *Executor {
-	e := &Executor{c: c, id: id, home: rand.Int(), links: map[*Node]*link{}, readers: map[*Node]*link{}}
+	e := &Executor{c: c, id: id, home: rand.IntN(math.MaxInt32), links: map[*Node]*link{}, readers: map[*Node]*link{}}
 	e.round.slots, e.replicas.writes = map[int]*lane{}, map[int]bool{}
+	e.replicas.first = e.home
 	e.wait.slow = time.AfterFunc(time.Hour, e.tooSlow)
 	e.wait.slow.Stop()
 	return e
@@ -89,18 +92,21 @@ func (e *Executor) tooSlow() {
 		return
 	}
 	look := e.slowLook()
-	if waited := time.Since(e.wait.began); waited < look { // the timer is of a round before
+	if waited := time.Since(e.wait.began) - e.wait.own; waited < look { // the timer is of a round before, or of one that waits by itself
 		e.wait.slow.Reset(look - waited)
 		return
 	}
 	for _, b := range e.round.batches[:e.round.live] {
-		if waited := min(time.Since(e.wait.began), b.req.Quiet()); waited >= look { // else it may be the client that is slow
+		if waited := min(time.Since(e.wait.began), b.req.Quiet()) - e.wait.own; waited >= look { // else it may be the client that is slow
 			e.c.Refresh()
 			e.endLate(b, waited)
 		}
 	}
 	e.wait.slow.Reset(look)
 }
+
+// WaitsFor says for how long later commands wait by themselves: their replies have that time besides.
+func (e *Executor) WaitsFor(own time.Duration) { e.wait.own = own }
 
 // slowLook is how long replies are waited for between two looks.
 func (e *Executor) slowLook() time.Duration {
@@ -110,13 +116,16 @@ func (e *Executor) slowLook() time.Duration {
 	return slowReply
 }
 
-// endLate ends the wait for b's replies when nobody wants them any more, or when they have taken too long; wait.mu is held.
+// endLate ends the wait for b's replies when nobody wants them any more, when they have taken too long, or when another node may
+// give them sooner; wait.mu is held.
 func (e *Executor) endLate(b *batch, waited time.Duration) {
 	switch t := e.c.opts.Timeout; {
 	case e.wait.ctx.Err() != nil && waited >= leftReply:
 		b.req.End(e.wait.turn, upstream.ErrLeft)
 	case t > 0 && waited >= t:
 		b.req.End(e.wait.turn, upstream.ErrTimeout)
+	case len(e.seen.Masters) > 1 && b.movable():
+		b.req.End(e.wait.turn, upstream.ErrSlow)
 	}
 }
 
@@ -126,7 +135,7 @@ func (e *Executor) Close() {
 	e.dropAll()
 }
 
-// As has later commands run as id.
+// As makes later commands run as id.
 func (e *Executor) As(id upstream.Identity) {
 	if id != e.id {
 		e.dropAll()
@@ -134,8 +143,8 @@ func (e *Executor) As(id upstream.Identity) {
 	}
 }
 
-// Private has later commands go over connections of the executor's own, or again over those that it shares: for big
-// requests and replies, which others would wait behind.
+// Private makes later commands go over connections of the executor's own, or again over those that it shares: for
+// big requests and replies, which others would wait behind.
 func (e *Executor) Private(on bool) {
 	if on != e.private {
 		e.dropAll()
@@ -148,14 +157,14 @@ func (e *Executor) Private(on bool) {
 //
 //   - a slot's commands go to one node in one write, in their order, and what is redirected of them follows in the same
 //     order;
-//   - a command with several keys can be told TRYAGAIN while those behind it run, so that what shares a key with it
-//     waits for its reply, unless both only read;
-//   - what has no keys waits for all before it, and all behind it wait;
-//   - should a command have been refused all the same and a later one on its key not, because the slot came back to its
-//     node or the cluster recovered between the two, it is not sent again: its client gets the refusal as it is.
+//   - a command with several keys may be answered TRYAGAIN while later ones run: so a command that shares a key
+//     with it waits for its reply, unless both only read;
+//   - a command without keys waits for all before it, and all after it wait;
+//   - if a command was refused all the same, and a later one on its key was not, because the slot came back to its node
+//     or the cluster recovered between the two, the first is not sent again: its client gets the refusal as it is.
 //
-// When ctx ends, what has not been sent fails with its cause; replies under way are waited for, for a second at least. Commands that Redis
-// did not run for want of a node are tried again for Options.RetryFor, and so are those that only read and lost their
+// When ctx ends, what has not been sent fails with its cause; replies under way are waited for, for a second at least. Commands that did
+// not run because a node could not serve them are tried again for Options.RetryFor, and so are those that only read and lost their
 // replies; a write that lost its reply is never sent twice.
 func (e *Executor) Do(ctx context.Context, plans []*Plan) {
 	e.memory.held, e.Upstream, e.round.probeUntil = 0, 0, time.Time{}
@@ -229,8 +238,8 @@ func (e *Executor) gather(plans []*Plan) (wait time.Duration, pending bool) {
 	return wait, pending
 }
 
-// spread makes p's units; false: it is to wait, or is done. While a slot has no master, as during a failover, what all
-// masters are to answer or to do would miss a part; when that stays so it is refused in Redis' words.
+// spread makes p's units; false: p has to wait, or is done. While a slot has no master, during a failover for example,
+// a command for all masters would miss a part: it waits, and if that does not change it is refused in Redis' words.
 func (e *Executor) spread(p *Plan, s *Snapshot) bool {
 	if (s.whole || p.cmd.Facts.Partial) && !p.whole.due().After(time.Now()) {
 		if p.fan {
@@ -258,14 +267,17 @@ func (e *Executor) target(u *unit, s *Snapshot, now time.Time) *Node {
 			if !e.mayRead(u) {
 				return n
 			}
-			if r := e.c.replicaFor(s, n, u.slot, e.home, now); r != nil {
+			if r := e.c.replicaFor(s, n, u.slot, e.replicas.first, now); r != nil {
 				u.reading = true
 				return r
 			}
 			return n
 		}
 	}
-	return s.Any(e.home) // which says itself that nobody has the slot
+	if u.attempts != nil {
+		return s.Any(e.home + u.attempts.passed)
+	}
+	return s.Any(e.home) // the node itself answers that nobody has the slot
 }
 
 // add puts a unit into its node's batch.

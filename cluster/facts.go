@@ -64,6 +64,10 @@ var serverWide = map[string]Facts{
 	"pubsub|shardnumsub":   {Request: AllNodes},
 }
 
+// ofAnyNode are commands that any node answers by itself, and that change nothing, which their flags do not say. Since Redis 7.0 PING's
+// tips say that all masters are to answer: one shard that is down would then fail the health checks of all clients.
+var ofAnyNode = map[string]bool{"ping": true, "echo": true, "time": true}
+
 // ofMaster are commands that only read, but ask how often or how recently a key was used, which only its master knows.
 var ofMaster = map[string]bool{"touch": true, "object|freq": true, "object|idletime": true}
 
@@ -91,6 +95,9 @@ func FactsOf(name string, flags, tips []string) *Facts {
 	}
 	if known, is := serverWide[f.Name]; is {
 		f.Request, f.Response = known.Request, known.Response
+	}
+	if ofAnyNode[f.Name] {
+		f.ReadOnly, f.Request, f.Response = true, OneNode, NoPolicy
 	}
 	response, splits := split[f.Name]
 	switch {
@@ -124,7 +131,7 @@ func (f *Facts) addTip(tip string) {
 		f.Response = LogicalAnd
 	case "response_policy:agg_logical_or":
 		f.Response = LogicalOr
-	case "response_policy:special": // comes behind the request policy
+	case "response_policy:special": // comes after the request policy
 		f.Request = OneNode
 	}
 }

@@ -20,3 +20,14 @@ func TestFactsOfSpecialReplies(t *testing.T) {
 		}
 	}
 }
+
+// PING is answered by one node, whatever its tips say. It changes nothing, which its flags do not say.
+func TestFactsOfPing(t *testing.T) {
+	t.Parallel()
+	tips := []string{"request_policy:all_shards", "response_policy:all_succeeded"}
+	for _, flags := range [][]string{{"fast"}, {"fast", "stale"}} {
+		if f := FactsOf("ping", flags, tips); f.Request != OneNode || f.Response != NoPolicy || !f.ReadOnly {
+			t.Errorf("got %+v", *f)
+		}
+	}
+}

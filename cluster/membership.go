@@ -16,8 +16,8 @@ const (
 
 var errForeign = errors.New("the node describes another cluster")
 
-// membershipOf compares a view with the shards that have slots: one is known to the view if it names its master or one of its
-// replicas. While no cluster is known, every view is ours.
+// membershipOf compares a view with the shards that have slots: a shard is known to the view if the view names the shard's
+// master or one of its replicas. While no cluster is known, every view is ours.
 func (s *Snapshot) membershipOf(v *view) membership {
 	if s == nil {
 		return ours
@@ -64,8 +64,8 @@ func (v *view) names(master *Node, replicas []*Node) bool {
 	return false
 }
 
-// better says which of two views is to be believed: the one that has more in common with the cluster that is known; of equals the
-// one that names owners of more slots.
+// better says whether v is to be believed, and not the other view: the one that has more in common with the cluster that is
+// known; of equals the one that names owners of more slots.
 func (s *Snapshot) better(v, than *view) bool {
 	if than == nil {
 		return true

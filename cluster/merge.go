@@ -14,8 +14,8 @@ const badReply = "ERR the nodes' replies cannot be merged"
 
 // finish makes Reply and Err of what the units got. A part that failed fails the whole: the first error in the order
 // of the keys, or of the nodes, is the answer, but a part whose outcome is unknown goes before any other. The other
-// parts of a split write have been done then, which is the same as when their client had sent them one by one. What is
-// merged lies here twice for a while, in the nodes' replies and in the client's: hold is asked for that.
+// parts of a split write have been done then, which is the same as when their client had sent them one by one. While
+// replies are merged they are held twice, as the nodes' and as the client's: hold is asked whether they may be.
 func (p *Plan) finish(hold func(n int) bool) {
 	if p.done {
 		return
@@ -36,7 +36,7 @@ func (p *Plan) finish(hold func(n int) bool) {
 		u := &p.units[i]
 		var lost *upstream.LostError
 		switch {
-		case u.err != nil && u.optional && (f.Partial || !errors.As(u.err, &lost)):
+		case u.err != nil && u.optional && (f.Partial || !errors.As(u.err, &lost) && !refused(u.err)):
 			left = u.err
 		case u.err != nil:
 			if p.Err == nil || errors.As(u.err, &lost) && !errors.As(p.Err, &lost) {
@@ -115,8 +115,8 @@ func (p *Plan) join(replies []resp.Reply) []byte {
 	return one(replies)
 }
 
-// telling is the error of a node that had something to kill, where there is one: UNKILLABLE, or BUSY with the other kind
-// of script.
+// telling returns the error of a node that had something to kill, UNKILLABLE or BUSY with the other kind of script, or
+// else any error.
 func telling(refusals []resp.Reply) []byte {
 	for _, v := range refusals {
 		if !bytes.HasPrefix(v.Raw, []byte("-NOTBUSY ")) {
@@ -164,7 +164,7 @@ func concat(replies []resp.Reply) []byte {
 	return out
 }
 
-// one is any of the replies, but not a null while there is another: for RANDOMKEY.
+// one returns any of the replies, but a null only if all are null: for RANDOMKEY.
 func one(replies []resp.Reply) []byte {
 	at := jitter.N(len(replies))
 	for i := range replies {
@@ -175,7 +175,7 @@ func one(replies []resp.Reply) []byte {
 	return replies[at].Raw
 }
 
-// aggregate reckons with integers, or with the integers of arrays one by one.
+// aggregate combines integers, or the integers of arrays one by one.
 func aggregate(how Response, replies []resp.Reply) []byte {
 	rows := make([][]resp.Reply, len(replies))
 	for i, v := range replies {

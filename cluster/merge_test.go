@@ -74,6 +74,10 @@ func TestMergeOfFailures(t *testing.T) {
 	if p.finish(nil); !errors.Is(p.Err, errSlow) {
 		t.Errorf("a replica's lost reply: got %q, %v", p.Reply, p.Err)
 	}
+	p.Err, p.done, p.units[1].err = nil, false, &upstream.FullError{}
+	if p.finish(nil); !refused(p.Err) {
+		t.Errorf("no connection to a replica allowed: got %q, %v", p.Reply, p.Err)
+	}
 }
 
 // Of a Partial command's nodes any may be out of reach, but not all.

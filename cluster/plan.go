@@ -26,11 +26,11 @@ const (
 	noSlot    = -1
 )
 
-// Plan is what becomes of a Command: which nodes get what, and how their replies become one. It is made without the
-// topology, which is asked when the plan is carried out.
+// Plan says how a Command is executed: which nodes get what, and how their replies become one. It is made without
+// the topology, which is asked when the plan is carried out.
 type Plan struct {
-	// Set by Executor.Do, and the plan's until its next Set. Reply is what the client is to get; with Err there is none:
-	// a *upstream.NotSentError says that nothing was done (but by other parts of a split command, or on other nodes), a
+	// Set by Executor.Do, and valid until the next Set. Reply is what the client is to get; with Err there is none: a
+	// *upstream.NotSentError says that nothing was done (but by other parts of a split command, or on other nodes), a
 	// *upstream.LostError that it is unknown, a *upstream.ReplyError that Redis refuses the executor's identity.
 	Reply    []byte
 	Pieces   [][]byte // of a long reply; see InPieces
@@ -46,7 +46,7 @@ type Plan struct {
 	whole *unit   // of a plan for many nodes: its wait for a topology in which no slot is without a master
 	scan  bool    // SCAN: see scan.go
 	fan   bool    // units are by node, and made when its turn comes
-	alone bool    // nothing of the same client is under way with it
+	alone bool    // no other command of the client is under way at the same time
 	merge bool
 	done  bool
 }
@@ -60,10 +60,10 @@ type unit struct {
 	node     *Node // where it goes, when that is not the slot's owner
 	home     bool  // it can go to no other node
 	optional bool  // node may be left out: a replica, or any of a Partial command
-	ask      bool  // behind ASKING
+	ask      bool  // ASKING is sent first
 
 	reading bool // goes, or went, to a replica
-	master  bool // not to a replica any more
+	master  bool // must not go to a replica any more
 
 	attempts *attempts // nil: nothing has gone wrong yet
 	outcome
@@ -73,12 +73,13 @@ type unit struct {
 type attempts struct {
 	redirects int
 	repeats   int // see mostRepeats
+	passed    int // nodes that a unit which goes home has passed over: see passOn
 	failures  retry.Backoff
 	ready     time.Time // not to be sent before
 	until     time.Time // is not tried again after; zero: it has not been tried again yet
 }
 
-// trouble is the unit's attempts, which are counted from now on.
+// trouble returns the unit's attempts, which the first call makes.
 func (u *unit) trouble() *attempts {
 	if u.attempts == nil {
 		u.attempts = &attempts{}
@@ -200,7 +201,7 @@ func (p *Plan) Slot() (int, bool) {
 	return p.units[0].slot, true
 }
 
-// From is the node whose reply Reply is; nil when there is none, or it was made of several.
+// From is the node that gave Reply; nil when there is no reply, or it was made of several.
 func (p *Plan) From() *Node {
 	if p.merge || len(p.units) != 1 {
 		return nil
@@ -210,6 +211,9 @@ func (p *Plan) From() *Node {
 
 // readOnly says that the command changes nothing.
 func (p *Plan) readOnly() bool { return p.cmd.Facts.ReadOnly }
+
+// repeatable says that the command may be sent again when its reply was lost.
+func (p *Plan) repeatable() bool { return p.readOnly() && !p.cmd.Facts.Script }
 
 // fanOut makes the units of a plan for many nodes, and keeps them up with the topology: a node that has come gets one,
 // one that has left, or is a replica now, is not waited for, and what it said does not count.
@@ -246,13 +250,31 @@ func (u *unit) key(i int) []byte {
 	return u.plan.cmd.Args[u.plan.cmd.Keys[i]]
 }
 
+// fewKeys is how many keys of a unit are compared with each of another's.
+const fewKeys = 8
+
 // shares says that two units have a key in common.
 func (u *unit) shares(v *unit) bool {
-	for i := range u.count() {
-		for k := range v.count() {
-			if bytes.Equal(u.key(i), v.key(k)) {
-				return true
+	if u.count() > v.count() {
+		u, v = v, u
+	}
+	if u.count() <= fewKeys {
+		for i := range u.count() {
+			for k := range v.count() {
+				if bytes.Equal(u.key(i), v.key(k)) {
+					return true
+				}
 			}
+		}
+		return false
+	}
+	keys := make(map[string]struct{}, u.count())
+	for i := range u.count() {
+		keys[string(u.key(i))] = struct{}{}
+	}
+	for k := range v.count() {
+		if _, both := keys[string(v.key(k))]; both {
+			return true
 		}
 	}
 	return false

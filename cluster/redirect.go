@@ -27,7 +27,7 @@ const (
 	clusterDown
 )
 
-// readRedirect tells what an error reply says of a slot, and of which address.
+// readRedirect reads what an error reply says of a slot, and which address it names.
 func readRedirect(reply []byte) (kind redirectKind, slot int, addr string) {
 	line, _, _ := bytes.Cut(reply, []byte("\r\n"))
 	word, rest, _ := bytes.Cut(line, []byte(" "))
@@ -51,10 +51,10 @@ func readRedirect(reply []byte) (kind redirectKind, slot int, addr string) {
 	return kind, slot, string(to)
 }
 
-// replied decides what becomes of a unit that node has answered with reply. A redirect counts only if it is about the
-// slot of the command's keys and names a node of the topology. The error of a script can say just that: Redis is then
-// asked about the same keys by EXISTS, whose errors are its own, and that answer is followed. If it has the keys, their slot may have come back
-// just then: a script that changes nothing is sent again, any other might have run.
+// replied decides what happens to a unit that node has answered with got. A redirect counts only if it is about the slot of the command's
+// keys and names a node of the topology. A script can return an error that looks like a redirect: then the node is asked about the same
+// keys with EXISTS, whose errors are Redis' own, and that answer is followed. If EXISTS is not refused, the slot may have come back just
+// then: a script that changes nothing is sent again; any other might have run.
 func (e *Executor) replied(ctx context.Context, u *unit, node *Node, got reply) {
 	reply := got.whole
 	if u.reading && reply != nil && e.readRefused(u, node, reply) {
@@ -99,11 +99,11 @@ func (e *Executor) replied(ctx context.Context, u *unit, node *Node, got reply) 
 	}
 }
 
-// Redirect is for commands that are sent past an Executor, as on dedicated connections: it reads an error that from gave
-// to a command with keys of slot. With ok the command has not run; it is to be sent to the node to, behind ASKING if
-// ask says so, and the topology is being looked at. to is nil while the topology does not know the node: Refreshed
-// waits for the next look. Without ok the reply is the client's. It must not be asked about scripts' errors, which can
-// say anything.
+// Redirect is for commands that no Executor sends, such as those on dedicated connections: it reads reply, an error that
+// from gave to a command with keys of slot. If ok, the command has not run: it is to be sent to the node to, after
+// ASKING if ask, and the topology is being looked at. to is nil while the topology does not know the node: Refreshed
+// waits for the next look. If not ok, the reply is for the client. Redirect must not be called for errors of scripts,
+// which can say anything.
 func (c *Cluster) Redirect(reply []byte, slot int, from *Node) (to *Node, ask, ok bool) {
 	kind, named, addr := readRedirect(reply)
 	if kind != moved && kind != asked || named != slot {
@@ -126,7 +126,7 @@ func (e *Executor) demoted(u *unit) bool {
 	return e.later(u, 20*time.Millisecond)
 }
 
-// follow has the unit sent where a redirect says; false: the redirect is passed on to the client.
+// follow makes the unit go where a redirect says; false: the redirect is passed on to the client.
 func (e *Executor) follow(ctx context.Context, u *unit, node *Node, kind redirectKind, addr string) bool {
 	t := u.trouble()
 	if t.redirects++; t.redirects > maxRedirects {
@@ -158,10 +158,10 @@ func (e *Executor) follow(ctx context.Context, u *unit, node *Node, kind redirec
 	return true
 }
 
-// mostRepeats is how often a script that changes nothing is run to learn whether a refusal is its own.
+// mostRepeats is how often a script that changes nothing is sent again to learn whether a refusal is the script's own.
 const mostRepeats = 8
 
-// again has the unit of such a script sent to node once more.
+// again makes the unit of such a script go to node once more; false: it has been sent often enough.
 func (e *Executor) again(u *unit, node *Node) bool {
 	t := u.trouble()
 	t.repeats++

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// refreshGap is the least time between two refreshes, before jitter: while slots move every one of them is a reason.
+	// refreshGap is the least time between two refreshes, before jitter: each slot that moves would be a reason for one.
 	refreshGap = 50 * time.Millisecond
 	// askTimeout is how long one node may take to describe the cluster before another is asked.
 	askTimeout = time.Second
@@ -28,18 +28,18 @@ type refresher struct {
 	wake chan struct{} // one slot: somebody wants a refresh
 
 	mu   sync.Mutex    // guards all below
-	hint *Node         // who to ask first; nil: anybody
+	hint *Node         // the node to ask first; nil: any
 	next chan struct{} // closed when a refresh that begins from now on is done
 
-	disowned map[string]bool // addresses whose nodes describe another cluster; the look's own
+	disowned map[string]bool // addresses whose nodes describe another cluster; only look uses it
 }
 
 func newRefresher() refresher {
 	return refresher{wake: make(chan struct{}, 1), next: make(chan struct{}), disowned: map[string]bool{}}
 }
 
-// Refresh has the topology looked at again soon, and does not wait for it. However many ask for that, one look at a
-// time is taken, and one more afterwards.
+// Refresh asks for a new look at the topology soon, and does not wait for it. There is one look at a time: all that
+// ask during one share the next.
 func (c *Cluster) Refresh() { c.refreshFrom(nil) }
 
 // Refreshed is Refresh, and waits for the look, at most until ctx ends. The look may have failed.
@@ -53,7 +53,7 @@ func (c *Cluster) await(ctx context.Context, look <-chan struct{}) {
 	}
 }
 
-// refreshFrom is Refresh, where hint is who knows best. What it returns is closed when that look has been taken.
+// refreshFrom is Refresh, which asks hint first. The channel that it returns is closed when that look has been taken.
 func (c *Cluster) refreshFrom(hint *Node) <-chan struct{} {
 	r := &c.refresh
 	r.mu.Lock()
@@ -80,7 +80,7 @@ func (c *Cluster) refreshLoop() {
 		switch err := c.look(c.ctx, hint); {
 		case err != nil && c.ctx.Err() == nil:
 			level := slog.LevelWarn
-			if failed { // people have been told
+			if failed { // the log has said so
 				level = slog.LevelDebug
 			}
 			c.log.Log(c.ctx, level, "the cluster's topology could not be refreshed", "upstream", c.target.String(), "error", err)
@@ -96,10 +96,10 @@ func (c *Cluster) refreshLoop() {
 	}
 }
 
-// look asks nodes for the topology, one after the other until one tells: hint, the masters and replicas known in random
-// order, the seeds. A node that has been reset, or has left the cluster, knows of itself only: one that names owners of fewer slots
-// than were known is believed when nobody names more. One that knows fewer than half of our shards is of another cluster,
-// and never believed.
+// look asks nodes for the topology, one after the other until one tells: hint, the masters and replicas known in random order, the
+// seeds. A node that has been reset, or has left the cluster, knows of itself only: so a node that names owners of fewer slots than
+// were known is believed only if no node names more. One that knows fewer than half of our shards is of another cluster, and never
+// believed.
 func (c *Cluster) look(ctx context.Context, hint *Node) error {
 	old := c.snapshot.Load()
 	var best *view
@@ -138,7 +138,7 @@ func (c *Cluster) look(ctx context.Context, hint *Node) error {
 			break
 		}
 		o := c.opts.Node
-		o.Logger = slog.New(slog.DiscardHandler) // whose failures are the look's: each look makes them anew
+		o.Logger = slog.New(slog.DiscardHandler) // look reports the failures of these nodes, which each look makes anew
 		seed := upstream.NewNode(c.target.At(addr, ""), o)
 		done = full(seed, addr)
 		seed.Close()
@@ -150,7 +150,7 @@ func (c *Cluster) look(ctx context.Context, hint *Node) error {
 	return nil
 }
 
-// rejectForeign says, once, that the node at an address is not believed.
+// rejectForeign logs, once, that the node at an address is not believed.
 func (c *Cluster) rejectForeign(addr string) {
 	if c.refresh.disowned[addr] {
 		return
@@ -160,7 +160,7 @@ func (c *Cluster) rejectForeign(addr string) {
 		"address", addr, "upstream", c.target.String())
 }
 
-// lookOrder are the nodes known, in the order in which they are asked.
+// lookOrder returns the known nodes in the order in which they are asked.
 func lookOrder(old *Snapshot, hint *Node) []*Node {
 	if old == nil {
 		return nil
@@ -183,7 +183,7 @@ func (c *Cluster) viewOf(ctx context.Context, up *upstream.Node, addr string) (*
 	return readView(replies[0], replies[1], replies[2], host, c.target.Node.TLS != nil)
 }
 
-// take makes the next snapshot of a view.
+// take makes the next snapshot from a view.
 func (c *Cluster) take(v *view) {
 	old := c.snapshot.Load()
 	now := adopt(old, v, c.opts.AddressMap, c.openNode)

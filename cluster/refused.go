@@ -11,29 +11,29 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// confirmTimeout is how long the masters may take to say what they think of an identity that one of them has refused.
+// confirmTimeout is how long the masters may take to say whether they accept an identity that one of them has refused.
 const confirmTimeout = 2 * time.Second
 
-// They are asked again while they disagree: after a second, two, four and so on, some four minutes in all.
+// While the masters disagree they are asked again: after a second, two, four and so on, some four minutes in all.
 const (
 	confirmTimes = 9
 	confirmAgain = time.Second
 )
 
-// credentials are what of an identity is refused: its user and password.
+// credentials are what a master refuses of an identity: its user and password.
 type credentials struct{ user, password string }
 
-// OnRefused has f told, from then on, of identities that the cluster refuses when connections are made, or made again: most of
-// its masters do, and none lets them in. A node that alone refuses a user, because it lost its ACL, say, costs the commands that go
-// to it, and nothing else. f may run in several goroutines at once, and must not block.
+// OnRefused makes the cluster call f, from then on, for each identity that it refuses when connections are made, or made again:
+// most masters refuse it, and none accepts it. If a single node refuses a user, for example because it lost its ACL, only commands
+// to that node fail. f may run in several goroutines at once, and must not block.
 func (c *Cluster) OnRefused(f func(upstream.Identity, *upstream.ReplyError)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.hooks.refused = f
 }
 
-// nodeRefused is told by each node. It asks the other masters, in a goroutine of its own, one at a time for an account. Nobody can
-// be asked about identities without a password.
+// nodeRefused is called by each node. It asks all masters, in a goroutine of its own, of which there is one for an account. About
+// an identity without a password no master can be asked.
 func (c *Cluster) nodeRefused(id upstream.Identity, why *upstream.ReplyError) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -78,7 +78,7 @@ func (c *Cluster) confirmRefusal(id upstream.Identity, again <-chan struct{}, re
 	c.mu.Unlock()
 }
 
-// askMasters has all masters say whether they let an account in: nil if they do.
+// askMasters asks all masters whether they let an account in; nil stands for one that does.
 func (c *Cluster) askMasters(who credentials) (said []error) {
 	ctx, cancel := context.WithTimeout(c.ctx, confirmTimeout)
 	defer cancel()
@@ -101,7 +101,7 @@ func isRefusal(err error) bool {
 	return errors.As(err, &refusal)
 }
 
-// refusedByCluster judges what masters said to one account: errors are no answers, but for refusals.
+// refusedByCluster judges what masters said to one account: errors other than refusals are no answers.
 func refusedByCluster(said []error) bool {
 	refusals := 0
 	for _, err := range said {

@@ -23,9 +23,11 @@ const (
 	settling = 5 * time.Second
 	// barred is for how long an executor asks no replica after one has refused its identity.
 	barred = 10 * time.Second
+	// full is for how long none is asked after a bound of ours has refused a connection to one.
+	full = time.Second
 )
 
-// errFrozen is why reads are taken from a replica.
+// errFrozen is why reads under way at a replica are ended.
 var errFrozen = errors.New("the replica has not answered for too long")
 
 // replicaReads says which slots may not be read from replicas at the moment. Node.serves says which replicas may be read from.
@@ -33,8 +35,8 @@ type replicaReads struct {
 	master [Slots]atomic.Int64 // until when a slot is read at its master; unix nanoseconds
 }
 
-// hold has a slot read at its master for a while, and also all slots of giver, the node that gives it away: when one slot moves, others
-// often follow. s may be nil.
+// hold makes a slot be read at its master for a while, and also all slots of giver, the node that gives it away: when one slot moves,
+// others often follow. s may be nil.
 func (s *replicaReads) hold(slot int, giver *Node) {
 	if s == nil || slot == noSlot {
 		return
@@ -46,18 +48,18 @@ func (s *replicaReads) hold(slot int, giver *Node) {
 	}
 }
 
-// changed holds the slots that have another master, and has the replicas that have one looked at before they are read
-// from. s may be nil, and so may old.
+// changed holds the slots that have another master. Replicas that have another master are checked before they are
+// read from. s may be nil, and so may old.
 func (s *replicaReads) changed(old, now *Snapshot) {
 	if s == nil || old == nil {
 		return
 	}
 	for _, n := range now.Masters {
-		n.serves.Store(false) // once it is a replica again, it is looked at first
+		n.serves.Store(false) // should it become a replica again, it is checked first
 	}
 	for master, copies := range now.copies {
 		for _, n := range copies {
-			if !slices.Contains(old.copies[master], n) { // it has another's data, perhaps
+			if !slices.Contains(old.copies[master], n) { // it may have another master's data
 				n.serves.Store(false)
 			}
 		}
@@ -69,8 +71,8 @@ func (s *replicaReads) changed(old, now *Snapshot) {
 	}
 }
 
-// replicaFor is the replica of owner that reads of a slot may go to, nil when there is none. The same first is answered the
-// same replica for as long as that serves: what its client has read once it reads again.
+// replicaFor returns the replica of owner that reads of a slot may go to, or nil. Equal first get the same replica for as
+// long as that serves, so that a client does not read data older than it has read before.
 func (c *Cluster) replicaFor(s *Snapshot, owner *Node, slot, first int, now time.Time) *Node {
 	if t := now.UnixNano(); c.replicaReads.master[slot].Load() > t || owner.gives.Load() > t {
 		return nil
@@ -84,13 +86,13 @@ func (c *Cluster) replicaFor(s *Snapshot, owner *Node, slot, first int, now time
 	return nil
 }
 
-// replicaWatch is what the looks at a node have left behind. One look at a node is taken at a time.
+// replicaWatch is what the checks of a node keep. There is one check of a node at a time.
 type replicaWatch struct {
 	pipe   *upstream.Pipe // nil: none
 	silent time.Time      // since when the node has not answered; zero: it has
 }
 
-// watchReplicas is the goroutine that keeps up what is known of replicas.
+// watchReplicas is the goroutine that keeps what is known of replicas up to date.
 func (c *Cluster) watchReplicas() {
 	defer c.running.Done()
 	for {
@@ -168,8 +170,8 @@ func (e *Executor) mayRead(u *unit) bool {
 	return e.replicas.now && u.plan.cmd.Facts.Replica && !u.master && u.node == nil && !e.replicas.writes[u.slot]
 }
 
-// Replicas has commands that only read sent to replicas, or again to masters. It changes nothing without
-// Options.Replicas. Such reads may be stale: what this client, too, has written before may be missing.
+// Replicas makes commands that only read go to replicas, or again to masters. It changes nothing without
+// Options.Replicas. Such reads may be stale: even what this client has written before may be missing.
 func (e *Executor) Replicas(on bool) { e.replicas.wanted = on && e.c.replicaReads != nil }
 
 // prepareReads finds out, before the plans are carried out, which slots they write to.
@@ -189,10 +191,10 @@ func (e *Executor) prepareReads(plans []*Plan) {
 	}
 }
 
-// refuses are the errors by which a replica says that it cannot serve a read, or not this client. A master may.
+// refuses are the errors by which a replica says that it cannot serve a read, or not this client's. Its master may.
 var refuses = []string{"-MOVED ", "-ASK ", "-TRYAGAIN", "-CLUSTERDOWN", "-LOADING ", "-MASTERDOWN ", "-READONLY ", "-NOPERM ", "-NOAUTH "}
 
-// readRefused sends a unit to its master that a replica has refused; false: the reply stands.
+// readRefused makes a unit that a replica has refused go to the master; false: the reply stands.
 func (e *Executor) readRefused(u *unit, n *Node, reply []byte) bool {
 	if reply[0] != '-' {
 		return false
@@ -201,7 +203,7 @@ func (e *Executor) readRefused(u *unit, n *Node, reply []byte) bool {
 		if !strings.HasPrefix(string(reply[:min(len(reply), 16)]), word) {
 			continue
 		}
-		if i < len(refuses)-2 { // the replica's state; the next look judges it anew
+		if i < len(refuses)-2 { // it is about the replica's state, which the next check judges anew
 			n.serves.Store(false)
 			e.c.refreshFrom(n)
 		}
@@ -222,12 +224,15 @@ func (e *Executor) countRead(u *unit) {
 	}
 }
 
-// readFailed sends a unit to its master whose replica has not answered.
+// readFailed makes a unit that a replica has not answered go to the master.
 func (e *Executor) readFailed(u *unit, n *Node, err error) {
 	var refusal *upstream.ReplyError
-	if errors.As(err, &refusal) { // it lacks the user, or that may not say READONLY
+	switch {
+	case errors.As(err, &refusal): // it lacks the user, or that may not say READONLY
 		e.replicas.barred, e.replicas.now = time.Now().Add(barred), false
-	} else {
+	case refused(err): // a bound of ours says nothing of the replica, and will not be another one at once
+		e.replicas.barred, e.replicas.now = time.Now().Add(full), false
+	default:
 		n.serves.Store(false)
 		e.c.Refresh()
 	}

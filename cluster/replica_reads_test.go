@@ -351,3 +351,29 @@ func TestStreamFromFrozenReplica(t *testing.T) {
 	}
 	cl.expect("STRLEN "+key, fmt.Sprintf(":%d\r\n", 12<<20))
 }
+
+// A replica to which a bound of this proxy's allows a client no connection goes on serving the others.
+func TestReplicaThatABoundKeepsAway(t *testing.T) {
+	t.Parallel()
+	o := Options{}
+	o.Node.Budget = upstream.NewBudget(100, 1)
+	_, c, cl := reader(t, o)
+	cl.e.Private(true)
+	owner := c.Snapshot().Owner(0)
+	cl.e.Replicas(false)
+	cl.expect("GET "+keyIn(0), "_\r\n") // has the only connection there may be, to the master
+	cl.e.Replicas(true)
+	eventually(t, "the bound keeps the read from the replica", func() bool {
+		failures := c.Stats().ReplicaFailures
+		cl.expect("GET "+keyIn(0), "_\r\n")
+		if c.Stats().ReplicaFailures == failures { // it was not serving just then
+			return false
+		}
+		for _, r := range c.Snapshot().copies[owner] {
+			if !r.serves.Load() {
+				t.Error("the replica serves nobody")
+			}
+		}
+		return true
+	})
+}

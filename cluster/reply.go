@@ -15,7 +15,7 @@ func integerOf(r resp.Reply) (int64, bool) {
 // isError says that the reply is one.
 func isError(r resp.Reply) bool { return r.Kind == '-' || r.Kind == '!' }
 
-// field finds what stands behind a name in a map, or in an array that stands for one.
+// field finds what stands after a name in a map, or in an array that stands for one.
 func field(r resp.Reply, name string) resp.Reply {
 	for i := 0; i+1 < len(r.Elems); i += 2 {
 		if string(r.Elems[i].Text) == name {
@@ -25,5 +25,5 @@ func field(r resp.Reply, name string) resp.Reply {
 	return resp.Reply{}
 }
 
-// text is what stands behind a name, as text.
+// text is what stands after a name, as text.
 func text(r resp.Reply, name string) string { return string(field(r, name).Text) }

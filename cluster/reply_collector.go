@@ -8,9 +8,9 @@ import (
 )
 
 const (
-	// longReply is from where on a reply stays in the pieces it came in: copied together it would be held twice.
+	// longReply is the length from which a reply stays in the pieces it came in: copying them together would hold it twice.
 	longReply = 128 << 10
-	// freeReplies is what one node may answer in a round before a Holder is asked.
+	// freeReplies is how many bytes one node may answer in a round before a Holder is asked.
 	freeReplies = 64 << 10
 )
 
@@ -18,7 +18,7 @@ const (
 // replies, one at a time, and must block on nobody. After it has said no the replies are thrown away.
 type Holder interface{ MayHold(n int) bool }
 
-// For has h asked before more than a little is gathered of an executor's replies.
+// For makes the executor ask h before it gathers more than freeReplies from a node.
 func (e *Executor) For(h Holder) *Executor {
 	e.memory.holder = h
 	return e
@@ -35,13 +35,13 @@ func (e *Executor) hold(n int) bool {
 	return e.memory.holder.MayHold(e.memory.held)
 }
 
-// replyCollector is the Sink of what a node answers in a round: it keeps it, or passes it on.
+// replyCollector is the Sink of what a node answers in a round: it keeps the replies, or passes them on.
 type replyCollector struct {
 	e      *Executor
 	pieces [][]byte
 	size   int
 	refuse bool  // the client may hold no more
-	direct *unit // the only one of the round, which is to be passed on unless it is an error; nil: none
+	direct *unit // the only unit, if its reply is passed on as it comes unless it is an error; else nil
 }
 
 // Reply implements upstream.Sink.
@@ -96,7 +96,7 @@ func (r reply) joined() []byte {
 func (c *replyCollector) cut(dst []reply, n int) []reply {
 	var (
 		scan  resp.Scanner
-		parts [][]byte // of the reply at hand
+		parts [][]byte // of the current reply
 		size  int
 	)
 	for _, b := range c.pieces {
@@ -128,11 +128,12 @@ func (c *replyCollector) cut(dst []reply, n int) []reply {
 // streams says that the reply is to be passed on as it comes: what several nodes answer cannot be.
 func (p *Plan) streams() bool { return p.stream != nil && !p.merge && !p.scan }
 
-// Stream has the command's reply handed to s as it comes, when it is one node's and no error: Streamed then says so, and
-// Reply is nil. Used with Executor.Private, as s may block. It holds until the next Set, for a plan that is alone in Do.
+// Stream makes Do hand the command's reply to s as it comes, if one node gives it and it is no error: then Streamed is
+// set, and Reply is nil. It is used with Executor.Private, because s may block, for a plan that is alone in Do. It holds
+// until the next Set.
 func (p *Plan) Stream(s upstream.Sink) { p.stream = s }
 
-// InPieces has a long reply handed over as it was gathered, in Pieces in place of Reply.
+// InPieces makes Do return a long reply as it was gathered, in Pieces in place of Reply.
 func (p *Plan) InPieces() { p.inPieces = true }
 
 // hand gives the plan what its only unit got.
@@ -143,7 +144,7 @@ func (p *Plan) hand(u *unit) {
 	}
 }
 
-// join makes one of the pieces of a unit's reply, which is merged with others.
+// join returns a unit's reply in one piece, to be merged with others.
 func (u *unit) join() []byte {
 	u.reply, u.pieces = reply{u.reply, u.pieces}.joined(), nil
 	return u.reply

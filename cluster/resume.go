@@ -12,8 +12,8 @@ func refused(err error) bool {
 	return errors.As(err, &full)
 }
 
-// Unsent says that a Budget allowed no connection for any part of a plan that is done: no node has run anything of it. That Err is a
-// *upstream.FullError says less, for other parts may have run.
+// Unsent says that a Budget allowed no connection for any part of a plan that is done: no node has run anything of it. A
+// *upstream.FullError in Err alone says less: other parts may have run.
 func (p *Plan) Unsent() bool {
 	for i := range p.units {
 		if !refused(p.units[i].err) {

@@ -47,3 +47,29 @@ func TestResume(t *testing.T) {
 		}
 	}
 }
+
+// A replica is left out when it is out of reach, not when a bound of this proxy's allows no connection to it.
+func TestResumeAtReplicas(t *testing.T) {
+	t.Parallel()
+	tc := testredis.StartCluster(t, 3, 1)
+	o := Options{}
+	o.Node.Budget = upstream.NewBudget(100, 3)
+	c := openCluster(t, tc, o)
+	cl := newClient(t, c, learn(t, c), 2)
+	cl.e.Private(true)
+	cl.expect("FLUSHALL", "+OK\r\n") // over the three connections there may be
+	p := NewPlan(cl.table.command("ACL", "SETUSER", "somebody", "on"))
+	if cl.run([]*Plan{p}); !refused(p.Err) || p.Unsent() {
+		t.Fatalf("got %q, %v", p.Reply, p.Err)
+	}
+	cl.e.Private(false)
+	p.Resume()
+	if got := cl.run([]*Plan{p})[0]; got != "+OK\r\n" {
+		t.Errorf("got %q", got)
+	}
+	for _, s := range tc.Servers {
+		if s.Do(t, "ACL", "GETUSER", "somebody") == nil {
+			t.Errorf("%s has no such user", s.Addr())
+		}
+	}
+}

@@ -11,11 +11,11 @@ type round struct {
 	batches  []*batch // the first live ones are in use
 	live     int
 	scanning *Plan         // SCAN, which goes its own way; nil: none
-	orderly  bool          // the first of a Do in which no command has several keys and none goes to a replica: all of a slot goes to its owner, and nothing waits
+	orderly  bool          // the first round of a Do without replica reads and commands with several keys: nothing waits
 	slots    map[int]*lane // slots that something is sent to, or waits for; empty while orderly
 	lanes    []*lane       // to be used again
 
-	probeUntil time.Time // of this Do; zero: nothing has been asked yet
+	probeUntil time.Time // when the probes of this Do end; zero: there has been none
 }
 
 // batch is what one node gets in one round.
@@ -30,11 +30,11 @@ type batch struct {
 // lane is what this round knows of a slot: what is sent there, and whether what comes next must wait.
 type lane struct {
 	node    *Node
-	many    []*unit // those with several keys, which may be told TRYAGAIN
+	many    []*unit // units with several keys, which may be answered TRYAGAIN
 	blocked bool    // what comes next must wait
 }
 
-// fits says whether a unit may be sent in this round, behind what is there already.
+// fits says whether a unit may be sent in this round, after what is in it already.
 func (r *round) fits(u *unit, node *Node, now time.Time) bool {
 	if r.orderly {
 		return true

@@ -11,7 +11,7 @@ import (
 
 // SCAN goes over the masters one after the other, and all it knows is in the cursor: any proxy can go on with it.
 //
-// A key's slot never changes, so what is done is reckoned in slots: all keys of slots below cursor.slot that have been
+// A key's slot never changes, so progress is counted in slots: all keys of slots below cursor.slot that have been
 // there throughout have been returned. The next stage is a whole scan of the owner of that slot. It counts for those
 // slots that the node had, without a break and without giving keys away, from the stage's beginning to its end:
 //
@@ -19,17 +19,17 @@ import (
 //     once, in the order of their first slots;
 //   - in classes 1 to 6 for the slots up to cursor.slot + stageSlots[class], or up to the end of the node's range.
 //
-// A stage whose owner, whose slots or whose owner's config epoch has changed (every import of a slot raises one) has
-// failed: the slots are scanned again, in the next class, so that fewer of them are at stake while slots move, and in
-// the class before after a stage that has not. At the end the node itself is asked, so that it does not matter how old
-// the topology is that the stage began with. A slot that is being migrated away at the end counts only after a stage
-// of its own, and one more (class 7) at the node it goes to: its keys move one way, so that a key that the first did
-// not find was there already when the second began.
+// A stage has failed if its owner, its slots or its owner's config epoch has changed (every import of a slot raises
+// one). Then its slots are scanned again in the next class, so that fewer of them are at stake while slots move; after
+// a stage that has not failed the class before comes next. At the end the node itself is asked, so that it does not
+// matter how old the topology is that the stage began with. A slot that is being migrated away at the end counts only
+// after a stage of its own, and one more (class 7) at the node it goes to: its keys move one way, so a key that the
+// first stage did not find was at the new node when the second began.
 //
-// So every key that is there throughout is returned, some of them more than once, and a scan ends when its slots stand
-// still for as long as it takes to scan a node. The limits: a migration that is begun, turned back by hand and undone
-// within one stage is not seen; one change in 4096 leaves the mark unchanged; and a node that restarts without a
-// failover invalidates its cursors, as a Redis alone does.
+// So every key that is there throughout is returned, some of them more than once, and a scan ends when no slot moves
+// for as long as it takes to scan a node. The limits: a migration that is begun, turned back by hand and undone within
+// one stage is not seen; one change in 4096 leaves the mark unchanged; and a node that restarts without a failover
+// invalidates its cursors, as a Redis alone does.
 //
 // From the lowest bit: class (3 bits), slot (14), mark (12), the node's own cursor (34). It is below 2^53, which
 // clients that hold numbers in doubles can bear, as long as no node has more than 2^24 buckets, which is as many keys.
@@ -48,7 +48,7 @@ var errNodeCursor = "ERR the node's cursor is too large for a cluster's"
 type position struct {
 	class int
 	slot  int    // all below have been scanned
-	mark  uint64 // of what must not change while the stage lasts
+	mark  uint64 // hash of what must not change while the stage lasts
 	node  uint64 // the node's cursor; 0: the stage begins
 }
 
@@ -102,7 +102,7 @@ func (s *Snapshot) stageAt(p position, to *Node) stage {
 	return st
 }
 
-// next is where class 0 goes on behind the owner of slot: at the next node's first slot; Slots when there is none.
+// next is where class 0 goes on after the owner of slot: at the next node's first slot; Slots when there is none.
 func (s *Snapshot) next(slot int) int {
 	seen := map[*Node]bool{}
 	for i, n := range s.owner {
@@ -114,7 +114,7 @@ func (s *Snapshot) next(slot int) int {
 	return Slots
 }
 
-// again is the position when the stage at p has failed.
+// again is where the scan goes on when the stage at p has failed.
 func (p position) again() position {
 	return position{class: min(max(p.class+1, 1), finest), slot: p.slot}
 }
@@ -165,7 +165,7 @@ func (e *Executor) successor(ctx context.Context, s *Snapshot, at position) (*No
 	return s.withID(own.moving[at.slot]), nil
 }
 
-// scanNode has a node make a step, as the client.
+// scanNode sends one step of the SCAN to a node, as the client, and returns the reply.
 func (e *Executor) scanNode(ctx context.Context, p *Plan, n *Node, cursor uint64) ([]byte, error) {
 	args := p.cmd.Args
 	raw := resp.AppendArray(nil, len(args))
@@ -191,7 +191,7 @@ func (e *Executor) scanNode(ctx context.Context, p *Plan, n *Node, cursor uint64
 	}
 }
 
-// scanned makes the client's reply of a node's.
+// scanned makes the client's reply from a node's.
 func (e *Executor) scanned(ctx context.Context, p *Plan, s *Snapshot, at position, st stage, v resp.Reply) {
 	cursor, err := strconv.ParseUint(string(v.Elems[0].Text), 10, 64)
 	if err != nil || cursor >= 1<<nodeBits {

@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/lockproxy/lockproxy/upstream"
@@ -66,7 +67,7 @@ func (e *Executor) sendOver(ctx context.Context, b *batch) {
 	b.err = b.link.pipe.Do(&b.req)
 }
 
-// settle gives each unit of the round what came of it.
+// settle gives each unit of the round its outcome.
 func (e *Executor) settle(ctx context.Context) {
 	for _, b := range e.round.batches[:e.round.live] {
 		replies := b.sink.cut(e.replies[:0], b.req.Replied)
@@ -92,6 +93,7 @@ func (e *Executor) settle(ctx context.Context) {
 			at++
 		}
 		b.overtaken()
+		e.leaveHome(b.link.node, b.err)
 		clear(replies)
 		e.replies = replies[:0]
 	}
@@ -99,17 +101,24 @@ func (e *Executor) settle(ctx context.Context) {
 
 // overtaken ends the units that would be sent again although a later command on one of their keys has already run.
 func (b *batch) overtaken() {
-	for i, u := range b.units {
-		if u.done || u.slot == noSlot {
+	if !slices.ContainsFunc(b.units, func(u *unit) bool { return !u.done }) {
+		return
+	}
+	ran := map[int][]*unit{} // by slot, of those behind
+	for _, u := range slices.Backward(b.units) {
+		if u.slot == noSlot {
 			continue
 		}
-		for _, later := range b.units[i+1:] {
-			if later.done && later.slot == u.slot && !(later.plan.readOnly() && u.plan.readOnly()) && u.shares(later) {
-				u.done = true
-				if u.reply == nil {
-					u.err = b.err
-				}
-				break
+		if u.done {
+			ran[u.slot] = append(ran[u.slot], u)
+			continue
+		}
+		if slices.ContainsFunc(ran[u.slot], func(later *unit) bool {
+			return !(later.plan.readOnly() && u.plan.readOnly()) && u.shares(later)
+		}) {
+			u.done = true
+			if u.reply == nil {
+				u.err = b.err
 			}
 		}
 	}
@@ -121,7 +130,7 @@ var ErrTooMuch = errors.New("cluster: more replies than may be held")
 // errUncounted never occurs unless there is a bug: a pipe that reports no error has counted all replies.
 var errUncounted = errors.New("replies are missing")
 
-// failed decides what becomes of a unit without a reply.
+// failed decides what happens to a unit without a reply.
 func (e *Executor) failed(u *unit, err error) {
 	if err == nil {
 		err = errUncounted
@@ -129,8 +138,8 @@ func (e *Executor) failed(u *unit, err error) {
 	var unsent *upstream.NotSentError
 	var lost *upstream.LostError
 	u.reply, u.pieces = nil, nil
-	again := !upstream.Ended(err) && (errors.As(err, &unsent) || errors.As(err, &lost) && u.plan.readOnly() && !u.plan.cmd.Facts.Script)
-	if again {
+	again := (!upstream.Ended(err) || errors.Is(err, upstream.ErrSlow)) && (errors.As(err, &unsent) || errors.As(err, &lost) && u.plan.repeatable())
+	if u.passOn(err) || again {
 		if !u.home {
 			u.node, u.ask = nil, false
 		}
@@ -144,7 +153,7 @@ func (e *Executor) failed(u *unit, err error) {
 	e.c.count.retried.Add(1)
 }
 
-// later has a unit tried again after a while, which grows from first; false: its time is up.
+// later lets a unit be tried again after a pause, which grows from first; false: its time is up.
 func (e *Executor) later(u *unit, first time.Duration) bool {
 	now, t := time.Now(), u.trouble()
 	if t.until.IsZero() {

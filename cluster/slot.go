@@ -5,7 +5,7 @@ import "bytes"
 // Slots is how many hash slots a cluster has.
 const Slots = 16384
 
-// crcTable is CRC16/XMODEM (polynomial 0x1021), which Redis takes for slots.
+// crcTable is CRC16/XMODEM (polynomial 0x1021), which Redis uses for slots.
 var crcTable = func() (t [256]uint16) {
 	for i := range t {
 		crc := uint16(i) << 8

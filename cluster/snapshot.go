@@ -20,8 +20,8 @@ type Node struct {
 	up     *upstream.Node
 
 	serves atomic.Bool  // a replica that reads may be sent to
-	gives  atomic.Int64 // a master until when its replicas are not, since slots leave it; unix nanoseconds
-	watch  replicaWatch // the look at replicas has it
+	gives  atomic.Int64 // until when reads do not go to this master's replicas, because slots leave it; unix nanoseconds
+	watch  replicaWatch // only the goroutines of watchReplicas use it
 	users  int          // guarded by Cluster.mu
 	left   bool         // guarded by Cluster.mu: not in the topology any more
 	closed bool         // guarded by Cluster.mu
@@ -31,7 +31,7 @@ type Node struct {
 // Release.
 func (n *Node) Upstream() *upstream.Node { return n.up }
 
-// Target is where the node is dialled, and as whom: for connections of another's own.
+// Target is where the node is dialled, and as whom: for connections that are not this package's.
 func (n *Node) Target() upstream.Target { return n.target }
 
 // Snapshot is what the cluster looked like at one moment. It does not change.
@@ -46,8 +46,8 @@ type Snapshot struct {
 	epochs  map[*Node]int64
 	names   map[string]*Node // by every host:port a redirect may use
 	whole   bool             // every slot has an owner
-	claimed int              // of how many slots the view named one, failed or not
-	stamp   uint64           // differs, but for chance, when owners or their epochs differ
+	claimed int              // for how many slots the view named an owner, failed or not
+	stamp   uint64           // a hash of the owners and their epochs
 }
 
 // Owner is the master that has a slot; nil when no node has it.
@@ -97,10 +97,10 @@ func (s *Snapshot) All() []*Node { return slices.Concat(s.Masters, s.Replicas) }
 // Any is a node for commands that any node can answer: a master, the same for equal n while the topology stays.
 func (s *Snapshot) Any(n int) *Node { return s.Masters[n%len(s.Masters)] }
 
-// adopt makes the next snapshot of a view, with the nodes of the one before where they are the same. A slot stays
-// with its owner when that has it by a newer config epoch than the one the view names: the view is then behind, for
-// that is how the nodes themselves settle who has a slot. An old master that comes back, and has not heard yet, is not
-// believed.
+// adopt makes the next snapshot from a view, with the nodes of the snapshot before if they are the same. A slot stays
+// with its owner if that has a newer config epoch than the one that the view names: then the view is out of date,
+// because nodes themselves decide by the epoch who has a slot. So an old master that comes back, and does not know
+// yet, is not believed.
 func adopt(old *Snapshot, v *view, m addressMap, open func(d described, addr string) *Node) *Snapshot {
 	s := &Snapshot{epochs: map[*Node]int64{}, names: map[string]*Node{}, copies: map[*Node][]*Node{}, claimed: v.claimed()}
 	nodes := make([]*Node, len(v.nodes))
@@ -182,7 +182,7 @@ func (s *Snapshot) fingerprint() uint64 {
 	return h
 }
 
-// runEnd is the first slot behind slot that has another owner.
+// runEnd is the first slot after slot that has another owner.
 func (s *Snapshot) runEnd(slot int) int {
 	end := slot + 1
 	for end < Slots && s.owner[end] == s.owner[slot] {
@@ -191,7 +191,7 @@ func (s *Snapshot) runEnd(slot int) int {
 	return end
 }
 
-// mix is FNV-1a over what it is given, the same in every process: parts of it leave this one, in SCAN's cursors.
+// mix is FNV-1a over what it is given, the same in every process, because SCAN's cursors carry a part of it to other proxies.
 func mix(h uint64, id string, epoch int64, first, end int) uint64 {
 	const offset, prime = 14695981039346656037, 1099511628211
 	h ^= offset

@@ -16,7 +16,7 @@ type view struct {
 	owner [Slots]int16 // index into nodes; -1: no node has the slot
 }
 
-// claimed is of how many slots the view has an owner, failed or not.
+// claimed returns for how many slots the view has an owner, failed or not.
 func (v *view) claimed() int {
 	n := 0
 	for _, at := range v.owner {
@@ -172,7 +172,7 @@ func (v *view) addNodes(text string) {
 	}
 }
 
-// describe begins a node's description. An empty host, and "?", is the one that was asked.
+// describe begins a node's description. An empty host, or "?", stands for the host that was asked.
 func describe(id, endpoint, port, asked string) described {
 	d := described{id: id}
 	if endpoint = known(endpoint); endpoint == "" {

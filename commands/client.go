@@ -50,7 +50,7 @@ func clientSetInfo(c Client, args [][]byte, out []byte) []byte {
 	option := strings.ToLower(string(args[2]))
 	of, known := libraryInfo[option]
 	if !known {
-		return resp.AppendError(out, "ERR Unrecognized option '"+clip(args[2])+"'")
+		return resp.AppendError(out, "ERR Unrecognized option '"+quote(args[2])+"'")
 	}
 	if fault := nameFault(option, args[3]); fault != "" {
 		return resp.AppendError(out, fault)
@@ -206,8 +206,14 @@ func TooLong(name string, args [][]byte) bool {
 	return name == "client|setname" && len(args) == 3 && len(args[2]) > mostName || name == "client|setinfo" && len(args) == 4 && len(args[3]) > mostName
 }
 
-// clip shortens what is quoted in an error, as Redis does, to which a zero byte is the end.
-func clip(b []byte) string {
+// quote is what an error shows of an argument, in most errors of Redis: a zero byte is its end.
+func quote(b []byte) string {
 	b, _, _ = bytes.Cut(b, []byte{0})
-	return string(b[:min(len(b), 128)])
+	return string(b)
+}
+
+// clip is quote for those errors of which Redis limits it to 128 bytes.
+func clip(b []byte) string {
+	s := quote(b)
+	return s[:min(len(s), 128)]
 }

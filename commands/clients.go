@@ -246,4 +246,4 @@ func clientType(arg []byte) (kind string, known bool) {
 }
 
 // unknownType is the error for a TYPE that is none.
-func unknownType(arg []byte) string { return "ERR Unknown client type '" + clip(arg) + "'" }
+func unknownType(arg []byte) string { return "ERR Unknown client type '" + quote(arg) + "'" }

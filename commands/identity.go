@@ -40,7 +40,7 @@ func hello(c Client, args [][]byte, out []byte) []byte {
 		return c.Fail(out, err)
 	}
 	c.Give(appendHello(nil, c, answer))
-	c.TakesPushes()
+	c.Greeted()
 	return out
 }
 
@@ -132,7 +132,7 @@ func parseHello(args [][]byte) (o HelloOptions, line string) {
 			o.Named, o.Name = true, string(args[i+1])
 			i++
 		default:
-			return o, "ERR Syntax error in HELLO option '" + clip(args[i]) + "'"
+			return o, "ERR Syntax error in HELLO option '" + quote(args[i]) + "'"
 		}
 	}
 	return o, ""

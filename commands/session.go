@@ -103,8 +103,8 @@ type Settings interface {
 	SetReplyMode(m ReplyMode)
 	// ReadReplicas says whether what the client reads may come from replicas. false: that is not the client's to say.
 	ReadReplicas(may bool) bool
-	// TakesPushes notes that the client has been given the reply that says which protocol it speaks.
-	TakesPushes()
+	// Greeted notes that the client has been given the reply that says which protocol it speaks.
+	Greeted()
 	// Debugs notes that the client believes that its scripts are run in Redis' debugger, or does so no longer.
 	Debugs(on bool)
 }

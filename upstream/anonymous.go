@@ -14,10 +14,10 @@ import (
 )
 
 const (
-	// lookPeriod is how often Redis is asked whether it still serves clients that have not authenticated. With the time of one
-	// such look it must stay below a second.
+	// lookPeriod is how often Redis is asked whether it still serves clients that have not authenticated. Together with the
+	// time that one answer takes it must stay below a second.
 	lookPeriod = 400 * time.Millisecond
-	// lookPause is between two looks at least, however many refusals there are.
+	// lookPause is the shortest time between two such questions, however often suspect is called.
 	lookPause = 50 * time.Millisecond
 )
 
@@ -27,14 +27,14 @@ var errPasswordAsked = errors.New("a password is asked for now")
 // errRenewed is why Node.Renew ends connections.
 var errRenewed = errors.New("made again because users have changed")
 
-// anonymous knows the connections of a node that have never authenticated. Those that were made while Redis asked no password
-// are open: Redis goes on serving them when a password is set later. Many clients share ours, so that newcomers would be
-// served too. So Redis is asked, again and again, whether it would serve a new connection; when it would not, all open ones
-// end. One that was made while a password was needed never has to end: Redis itself answers NOAUTH there, as long as it should.
+// anonymous tracks the connections of a node that have never authenticated. A connection that was made while Redis asked no
+// password is called open: Redis goes on serving it after a password has been set. Many clients share our connections, so an open
+// one would serve newcomers too. So Redis is asked again and again whether it would serve a new connection; when it would not,
+// all open ones end. A connection that was made while a password was needed never has to end: Redis itself answers NOAUTH on it.
 type anonymous struct {
 	node *Node
-	era  atomic.Int64  // how often Redis was found to ask for a password
-	look chan struct{} // one slot: look at once
+	era  atomic.Int64  // changes whenever open connections have to end
+	look chan struct{} // one slot: ask Redis at once
 
 	mu      sync.Mutex // a leaf; guards all below
 	count   int        // connections that have not authenticated
@@ -42,8 +42,9 @@ type anonymous struct {
 	told    func(asked bool)
 }
 
-// prove finds out whether conn, which has just been made and has not authenticated, is open. What cannot be told counts as
-// open; serves says that Redis has told. The error says that conn is of no use.
+// prove finds out whether conn, which has just been made and has not authenticated, is open. It is open unless Redis
+// answers NOAUTH. serves says that Redis answered PONG or NOPERM, as only a client that needs no password is answered.
+// After an error conn is of no use.
 func (a *anonymous) prove(ctx context.Context, conn net.Conn) (open, serves bool, err error) {
 	conn.SetDeadline(time.Now().Add(a.node.opts.DialTimeout))
 	err = ask(ctx, conn, resp.AppendCommand(nil, "PING"), 1)
@@ -60,9 +61,9 @@ func (a *anonymous) prove(ctx context.Context, conn net.Conn) (open, serves bool
 	return !asksPassword(re), re == nil || strings.HasPrefix(re.Line, "NOPERM"), nil
 }
 
-// noteAnswer passes on what the answer to a PING on a new connection says; nil is PONG. Redis asks for the
-// password before it looks at anything else, but an error that has another reason is taken for no answer. Open connections
-// end before anybody is told that a password is asked for: who is in must not be served for longer than newcomers are.
+// noteAnswer tells OnPassword's function what Redis' answer to a PING on a new connection means; re is nil for PONG. An
+// error that says nothing about the password, such as LOADING, is not passed on. When Redis asks for a password, open
+// connections end first: clients that came before must not be served for longer than newcomers.
 func (a *anonymous) noteAnswer(re *ReplyError) {
 	if asksPassword(re) {
 		a.shut()
@@ -88,9 +89,9 @@ func SaidInside(line string) bool {
 // asksPassword says that an answer means: authenticate first.
 func asksPassword(re *ReplyError) bool { return re != nil && strings.HasPrefix(re.Line, "NOAUTH") }
 
-// begin counts a connection that has not authenticated, and was proven in that era. false: if it is open it must not be used,
-// the open ones have ended since. Who has called begin calls end when the connection has ended, and is somebody for whom
-// Node.Close waits.
+// begin counts a connection that has not authenticated. era is a.era from before the connection was made; false says that it
+// has changed since: then an open connection must not be used. The caller is a goroutine for which Node.Close waits, and end
+// is called when the connection has ended.
 func (a *anonymous) begin(era int64) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -109,7 +110,7 @@ func (a *anonymous) end() {
 	a.mu.Unlock()
 }
 
-// suspect has Redis asked at once. It never blocks.
+// suspect makes watch ask Redis without waiting for lookPeriod. It never blocks.
 func (a *anonymous) suspect() { retry.Wake(a.look) }
 
 // watch is the goroutine that asks Redis while there are connections that have not authenticated. Node.Close waits for it.
@@ -123,13 +124,13 @@ func (a *anonymous) watch() {
 		cancel()
 		re := Refused(err)
 		if err != nil && re == nil {
-			continue // it could not be asked
+			continue // Redis could not be asked
 		}
 		a.noteAnswer(re)
 	}
 }
 
-// rest waits until it is time for a look; false: there is nothing to look at any more.
+// rest waits until it is time to ask Redis again. false: no such connection is left, or the node is closed.
 func (a *anonymous) rest() bool {
 	retry.Sleep(a.node.ctx, lookPause, nil)
 	retry.Sleep(a.node.ctx, lookPeriod-lookPause, a.look)
@@ -139,8 +140,8 @@ func (a *anonymous) rest() bool {
 	return a.watched
 }
 
-// shut ends all open connections: they take no more requests, and end when they have answered those under way. What is
-// asked later gets a new connection, on which Redis says what it thinks of it.
+// shut ends all open connections: they take no more requests, and end when they have answered those under way. Later
+// requests get a new connection, on which Redis itself serves or refuses them.
 func (a *anonymous) shut() {
 	a.era.Add(1)
 	n := a.node
@@ -155,8 +156,8 @@ func (a *anonymous) shut() {
 	n.dedicated.shut()
 }
 
-// Renew has the connections of the identities concerned made again: what is under way there is answered first, and what is
-// asked later goes over new ones, or is told what Redis has against them. Those that serve one client stay, unless they are idle.
+// Renew replaces the connections of the identities for which concerned returns true. Requests under way are answered first; later
+// ones go over new connections, or get Redis' refusal. Of the dedicated connections only the idle ones end.
 func (n *Node) Renew(concerned func(Identity) bool) {
 	if concerned(Identity{}) {
 		n.anonymous.era.Add(1)
@@ -186,17 +187,18 @@ func (p *Pipe) retireOpen() {
 	}
 }
 
-// OnPassword has f called, from then on, whenever Redis has told whether it asks for a password: clients that have not
-// authenticated are refused then. f may run in several goroutines at once, often with what it knows already, and must not
-// block. When Redis begins to ask, the node's connections that never authenticated have been ended before.
+// OnPassword makes the node call f, from then on, whenever an answer of Redis shows whether it asks for a password, which
+// means that it refuses clients that have not authenticated. f may be called by several goroutines at once, and
+// repeatedly with the same value. It must not block. Before f is called with true, the node has ended its connections
+// that never authenticated.
 func (n *Node) OnPassword(f func(asked bool)) {
 	n.anonymous.mu.Lock()
 	n.anonymous.told = f
 	n.anonymous.mu.Unlock()
 }
 
-// AsksPassword asks Redis whether it refuses clients that have not authenticated. An answer that is neither yes nor no is an
-// error, LOADING for example. When it does, the node's connections that never authenticated have been ended before this returns.
+// AsksPassword asks Redis whether it refuses clients that have not authenticated. When it does, the node's connections that never
+// authenticated have been ended before this returns. An answer that means neither, such as LOADING, is returned as an error.
 func (n *Node) AsksPassword(ctx context.Context) (bool, error) {
 	var s passwordProbe
 	defer s.close()
@@ -211,8 +213,8 @@ func (n *Node) AsksPassword(ctx context.Context) (bool, error) {
 	return false, err
 }
 
-// passwordProbe is a connection on which Redis is asked, time and again, what it would say to a new one. RESET makes it as new;
-// where Redis does not know that, as before 6.2, there is a new one each time.
+// passwordProbe is a connection on which Redis is asked repeatedly how it would answer a new one. RESET makes it like a new
+// one; Redis before 6.2 does not know RESET, and gets a new connection for each question.
 type passwordProbe struct {
 	conn net.Conn
 	left func() bool

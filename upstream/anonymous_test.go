@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/lockproxy/lockproxy/internal/testredis"
 	"github.com/lockproxy/lockproxy/proto/resp"
@@ -189,4 +190,11 @@ func TestLooksWithoutRESET(t *testing.T) {
 		re := Refused(err)
 		return re != nil && strings.HasPrefix(re.Line, "NOAUTH")
 	})
+}
+
+// Strangers may be served for a second at most after Redis asks for a password: until the next look, which may take as long again.
+func TestStrangersForASecondAtMost(t *testing.T) {
+	if 2*lookPeriod > time.Second {
+		t.Errorf("a look every %v", lookPeriod)
+	}
 }

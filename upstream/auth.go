@@ -10,8 +10,8 @@ import (
 // authTurns is how many passwords one Redis is asked about at the same time.
 const authTurns = 16
 
-// auths asks Redis about passwords, on connections that carry nothing else. They may be logged in as anybody: AUTH is allowed
-// to all.
+// auths asks Redis about passwords, on connections that carry nothing else. It does not matter as whom they are logged in:
+// every user may run AUTH.
 type auths struct {
 	turns turns
 
@@ -33,15 +33,15 @@ func (c *authConn) close() {
 
 // Authenticate asks Redis, each time, whether user may log in with password.
 // User "" is the one-argument AUTH. The error is a *ReplyError with Redis' own
-// words when it refuses, a *NotSentError when no answer could be had in twice
-// the dial time-out, or before ctx's end.
+// words when it refuses, and a *NotSentError when there was no answer within
+// twice the dial time-out, or before ctx ended.
 func (n *Node) Authenticate(ctx context.Context, user, password string) error {
 	return n.AuthenticateFrom(ctx, "", user, password)
 }
 
-// AuthenticateFrom is Authenticate for a client of that address. Several are
-// asked about at the same time; when there are more, the addresses take turns,
-// however many clients each of them has.
+// AuthenticateFrom is Authenticate for a client at that address. Redis is asked
+// about authTurns passwords at a time; when more clients wait, their addresses
+// take turns, however many clients each address has.
 func (n *Node) AuthenticateFrom(ctx context.Context, address, user, password string) error {
 	if n.ctx.Err() != nil { // Close's AfterFunc runs a little later
 		return &NotSentError{Cause: ErrClosed}
@@ -65,9 +65,9 @@ func (n *Node) AuthenticateFrom(ctx context.Context, address, user, password str
 	return notSent(err)
 }
 
-// authenticate is called by one whose turn it is. Redis may close the connection at any time, for example
-// because the user that was last logged in on it was deleted: then another connection
-// is tried. To send AUTH twice does no harm.
+// authenticate sends auth on an idle connection, or on a new one; the caller has a turn. Redis may close
+// an idle connection at any time, for example because the user who was last logged in on it was deleted:
+// then another connection is tried. Sending AUTH twice does no harm.
 func (n *Node) authenticate(ctx context.Context, auth []byte) error {
 	for {
 		c := n.auths.take()
@@ -105,7 +105,7 @@ func (a *auths) ask(ctx context.Context, c *authConn, auth []byte) error {
 	return err
 }
 
-// take is an idle connection, nil when there is none.
+// take returns an idle connection, or nil.
 func (a *auths) take() *authConn {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -132,12 +132,12 @@ func (a *auths) close() {
 	a.idle = nil
 }
 
-// turns lets a number of callers go on at a time. Of those that wait each address has its turn, one after the other.
+// turns lets authTurns callers go on at a time. The others wait, and their addresses have their turns one after the other.
 type turns struct {
 	mu      sync.Mutex
 	taken   int
-	waiting map[string][]chan struct{} // of each address, the first to come first
-	order   []string                   // of the addresses that wait
+	waiting map[string][]chan struct{} // by address, first come first
+	order   []string                   // the addresses that wait, the next one first
 }
 
 // take waits for a turn. The error is ctx's cause.
@@ -162,13 +162,13 @@ func (t *turns) take(ctx context.Context, address string) error {
 		return nil
 	case <-ctx.Done():
 	}
-	if !t.leave(address, turn) { // it has come at the same moment
+	if !t.leave(address, turn) { // the turn came at the same moment: it is passed on
 		t.give()
 	}
 	return context.Cause(ctx)
 }
 
-// leave ends a wait; false: the turn had come.
+// leave ends a wait. false: the turn had already come.
 func (t *turns) leave(address string, turn chan struct{}) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -184,7 +184,7 @@ func (t *turns) leave(address string, turn chan struct{}) bool {
 	return true
 }
 
-// give passes a turn on.
+// give passes the caller's turn on to the next address that waits, if there is one.
 func (t *turns) give() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -8,13 +8,13 @@ import (
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 )
 
-// mostReserved is how many connections of a Budget at most are kept for shared ones.
+// mostReserved is the largest number of a Budget's connections that are reserved for shared ones.
 const mostReserved = 64
 
-// Budget bounds the connections that clients cause to Redis, over all nodes that have it in their NodeOptions: in all, and
-// for each user those that serve one client. A part is kept for shared connections, so that clients that subscribe or wait
-// do not keep others from running ordinary commands. What the proxy needs for itself, as for locks, is kept aside: see ownConn. A nil
-// Budget counts nothing and has no bound.
+// Budget bounds the connections to Redis that clients cause, over all nodes that have it in their NodeOptions. One bound is for all
+// connections, another for those of one user that serve a single client each. A part is reserved for shared connections, so that
+// clients that subscribe or block do not keep others from ordinary commands. The proxy's own connections, for locks for example, are
+// not counted here: see ownConn. A nil Budget counts nothing and has no bound.
 type Budget struct {
 	total, perUser, reserve int
 
@@ -25,8 +25,8 @@ type Budget struct {
 	nodes []*Node        // whose idle connections can make room
 }
 
-// NewBudget returns a Budget of so many connections in all, and for each user so many that serve one client; perUser 0
-// stands for three quarters of them.
+// NewBudget returns a Budget of total connections, of which each user may have perUser that serve a single client;
+// perUser 0 stands for three quarters of total.
 func NewBudget(total, perUser int) *Budget {
 	if perUser <= 0 {
 		perUser = max(1, total*3/4)
@@ -35,7 +35,7 @@ func NewBudget(total, perUser int) *Budget {
 }
 
 // FullError says that a Budget does not allow another connection. Nothing was sent.
-type FullError struct{ User bool } // it is the user's bound that was reached
+type FullError struct{ User bool } // the user's bound was reached, not the total
 
 func (e *FullError) Error() string {
 	if e.User {
@@ -57,13 +57,13 @@ func (b *Budget) Used() (used, total int) {
 // share is one connection's part of a Budget.
 type share struct {
 	budget *Budget
-	user   string // "": of a shared connection, which counts for nobody
+	user   string // "": a shared connection, which is counted for no user
 	own    bool   // of the proxy: see ownConn
 	once   sync.Once
 }
 
-// take counts one more connection of id in, which serves one client alone or is shared. Idle connections are closed when
-// there is no room otherwise. The error is a *FullError.
+// take counts one more connection of id; alone says that it serves a single client. If there is no room, idle
+// connections are closed. The error is a *FullError.
 func (b *Budget) take(id Identity, alone bool) (*share, error) {
 	switch {
 	case id.Lane < 0:
@@ -123,7 +123,7 @@ func (b *Budget) makeRoom(user string) bool {
 	return false
 }
 
-// give ends the share, once.
+// give takes the connection off the Budget; only the first call does so.
 func (s *share) give() {
 	b := s.budget
 	if b == nil && !s.own {
@@ -166,7 +166,7 @@ func (b *Budget) leave(n *Node) {
 	b.mu.Unlock()
 }
 
-// account is whom a Budget counts a connection of id for.
+// account is the user for whom a Budget counts a connection of id.
 func (id Identity) account() string {
 	switch {
 	case id.Anonymous():
@@ -177,8 +177,7 @@ func (id Identity) account() string {
 	return id.User
 }
 
-// closeIdle closes a connection that nobody uses: one that has served the user alone, or for "" any. It says whether there
-// was one.
+// closeIdle closes one connection that nobody uses: one that was counted for user, or any for "". It says whether there was one.
 func (n *Node) closeIdle(user string) bool {
 	if n.dedicated.closeOldest(user) {
 		return true
@@ -196,11 +195,11 @@ func (n *Node) closeIdle(user string) bool {
 	return false
 }
 
-// The connections that the proxy has for itself are kept aside from the Budget, so that clients who use that up keep nobody from
-// locks, from logging in, and from being found out as strangers. Each kind has a bound of its own: for locks there are those of a
-// Control, for passwords authTurns a node, and one a node to ask whether Redis wants a password. They are counted by themselves.
+// The proxy's own connections are not part of the Budget, so that clients who use it up hinder neither locks, nor logins, nor the
+// question whether Redis asks for a password. Each kind has a bound of its own: those of a Control for locks, authTurns a node
+// for logins, and one a node for that question. They are counted separately.
 
-// ownConn is one of them.
+// ownConn is one of the proxy's own connections.
 type ownConn struct {
 	net.Conn
 	gone sync.Once

@@ -14,13 +14,14 @@ import (
 const (
 	firstDelay = 10 * time.Millisecond
 	maxDelay   = 500 * time.Millisecond
-	// wantedDelay is enough of it once somebody asks for the connection: what is
-	// said of Redis is then not much older than the question.
+	// wantedDelay is the longest back-off once somebody asks for the connection, unless
+	// Redis has refused: an error about Redis is then not much older than the request.
 	wantedDelay = 100 * time.Millisecond
 )
 
 // useful is how long a connection must have lasted, if it gave no reply, to
-// count as a success. One that Redis ends at once must not be made in a loop.
+// count as a success. A connection that Redis ends at once must not be made
+// again without a back-off.
 const useful = time.Second
 
 // run is the pipe's goroutine: it connects, reads the replies until the
@@ -114,9 +115,9 @@ func (p *Pipe) runLink() (served bool, err error) {
 	return l.replied.Load() || time.Since(since) > useful, err
 }
 
-// noteLoss notes that Redis was there until now, unless the connection was ended here for one client's sake. One that is made anew because rights
-// or passwords have changed is waited for as one that was lost. A cluster's nodes need no patience: what is for one that is away is soon for
-// another.
+// noteLoss notes, for contact.lately, that Redis was there until now. That is also so when the connection is replaced because rights or
+// passwords have changed, but not when it was ended here, by close or for one client's sake. A cluster's nodes are left out: the slots of a
+// node that is away soon belong to another.
 func (p *Pipe) noteLoss(err error) {
 	here := p.ctx.Err() != nil || Ended(err)
 	if !here && p.node.target.NodeID == "" {
@@ -144,7 +145,7 @@ func (p *Pipe) rest(delay time.Duration, cause error, moved <-chan struct{}) boo
 	if Refused(cause) == nil {
 		return true
 	}
-	select { // a demand from before this refusal is answered by it
+	select { // this refusal answers a demand that came before it
 	case <-p.demand:
 	default:
 	}
@@ -162,7 +163,7 @@ func (p *Pipe) rest(delay time.Duration, cause error, moved <-chan struct{}) boo
 	}
 }
 
-// sleep waits, for as long as nobody wants the pipe and Redis has not moved; false: the pipe was closed.
+// sleep waits for d, or until somebody wants the pipe or Redis has moved. false: the pipe was closed.
 func (p *Pipe) sleep(d time.Duration, wanted, moved <-chan struct{}) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -14,12 +14,12 @@ import (
 )
 
 const (
-	controlPing    = time.Second     // a connection without progress is asked for a PONG
-	subscriberPing = 3 * time.Second // one for messages so: there are two of them, and waiters look by themselves from time to time
-	controlTimeout = 5 * time.Second // and is given up when none comes
+	controlPing    = time.Second     // after so long without progress a connection gets a PING
+	subscriberPing = 3 * time.Second // the same for subscriptions: waiters also ask Redis by themselves from time to time
+	controlTimeout = 5 * time.Second // a connection without a PONG for so long is given up
 	controlBuffer  = 64 << 10        // read and write, each; rueidis takes 512 KiB by itself
-	controlRing    = 10              // 1024 calls under way; further callers wait whatever their ctx says
-	subscriberRing = 4               // 16: one goroutine subscribes, one call after the other, and a ring of 1024 is 4096 allocations
+	controlRing    = 10              // 2^10 calls under way; further callers wait even when their ctx ends
+	subscriberRing = 4               // 2^4: one goroutine subscribes, one call after the other, and a ring of 1024 takes 4096 allocations
 )
 
 // ControlOptions are a Control's settings; zero fields stand for the defaults.
@@ -28,10 +28,9 @@ type ControlOptions struct {
 	Logger      *slog.Logger  // nil: slog.Default()
 }
 
-// Control is the proxy's own access to Redis, as the service account: pipes for
-// the scripts of LOCK and UNLOCK (Ints), rueidis clients for all other scripts,
-// renewals, topology and pub/sub. No client's command ever goes this way. Nothing is ever sent twice: what a lost reply means only
-// the caller knows.
+// Control is the proxy's own access to Redis, as the service account: pipes for the scripts of LOCK and UNLOCK (Ints), rueidis
+// clients for all other scripts, renewals, topology and pub/sub. No client's command ever goes this way. Nothing is ever sent
+// twice, because only the caller knows what a lost reply means.
 type Control struct {
 	target  Target
 	opts    ControlOptions
@@ -45,7 +44,7 @@ type Control struct {
 
 // controlClient is made once, by the first who asks; the others wait for it.
 type controlClient struct {
-	made   chan struct{} // closed when it is; no mutex, which a test in a bubble cannot wait for
+	made   chan struct{} // closed when it is made; a synctest bubble cannot wait for a mutex
 	client rueidis.Client
 	err    error
 }
@@ -91,8 +90,8 @@ func (c *Control) Client(db int) (rueidis.Client, error) {
 }
 
 // Subscriber returns the client for Dedicate and SetPubSubHooks, on connections
-// of its own, because a slow hook holds up everything behind it. It never
-// subscribes again by itself: when the hooks' channel closes the caller
+// of its own, because a slow hook holds up everything behind it. The client
+// never subscribes again by itself: when the hooks' channel closes, the caller
 // dedicates anew, subscribes, and looks at what it may have missed.
 func (c *Control) Subscriber() (rueidis.Client, error) {
 	c.mu.Lock()
@@ -128,7 +127,7 @@ func (c *Control) wait(cc *controlClient, first bool, db, ring int, ping time.Du
 
 func (c *Control) options(db, ring int, ping time.Duration) rueidis.ClientOption {
 	return rueidis.ClientOption{
-		InitAddress:         []string{c.target.Addr}, // dial knows better when there are Sentinels
+		InitAddress:         []string{c.target.Addr}, // with Sentinels dial finds the address
 		AuthCredentialsFn:   c.target.Service().Credentials,
 		SelectDB:            db,
 		ClientName:          cmp.Or(c.target.ClientName, "lockproxy"), // a part of HELLO, so it needs no permission
@@ -147,8 +146,8 @@ func (c *Control) options(db, ring int, ping time.Duration) rueidis.ClientOption
 	}
 }
 
-// OnSwitch has hook called whenever another Redis is about to become the master, before any connection to it is made. It
-// must not block. Without Sentinels it is never called.
+// OnSwitch makes the Resolver call hook whenever another Redis is about to become the master, before any connection to
+// it is made. hook must not block. Without Sentinels it is never called.
 func (c *Control) OnSwitch(hook func()) {
 	if c.target.Resolver != nil {
 		c.target.Resolver.OnSwitch(hook)

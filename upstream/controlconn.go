@@ -47,7 +47,7 @@ const (
 type controlConn struct {
 	net.Conn
 	target Target
-	left   func() bool // ends the closing at the end of the master's term
+	left   func() bool // stops the closing at the end of the master's term
 	state  atomic.Int32
 }
 

@@ -26,8 +26,8 @@ const (
 // Receiver takes what Redis sends on a dedicated connection. Its methods are called by the connection's own goroutine,
 // one at a time.
 type Receiver interface {
-	// Received is given the next bytes, in pieces of any size, pushes included. It must not keep p. It may block, and
-	// nobody but its own client then waits.
+	// Received is given the next bytes, in pieces of any size, pushes included. It must not keep p. It may block:
+	// only its own client waits then.
 	Received(p []byte)
 	// Ended is told, once and as the last thing, why the connection is over.
 	Ended(err error)
@@ -43,11 +43,11 @@ type Dedicated struct {
 	anon  bool   // it had not authenticated when it was made
 	share *share // of the node's budget
 
-	// masterTerm ends when Redis has moved; left stops the closing that follows then.
+	// masterTerm ends when another Redis has become the master, which closes the connection; left stops that.
 	masterTerm context.Context
 	left       func() bool
 
-	// Name and Identity are what the connection was last given; they belong to whoever it is dedicated to.
+	// Name and Identity are what was last set on the connection. Only its present user may touch them.
 	Name     string
 	Identity Identity
 
@@ -56,7 +56,7 @@ type Dedicated struct {
 	over  bool     // the goroutine has ended, or is about to
 	since time.Time
 
-	open atomic.Bool // see anonymous; not once it has authenticated
+	open atomic.Bool // see anonymous; false once it has authenticated
 	shut atomic.Bool // it was ended because Redis asks for a password
 }
 
@@ -124,8 +124,8 @@ func (n *Node) dedicateCounted(ctx context.Context, id Identity, to Receiver, co
 	return p, nil
 }
 
-// clientID asks for the connection's number at Redis. It is 0 for a user who may not know it, and where it is not
-// known; any other error means that Redis does not take the connection. asked: Redis wants it to authenticate first.
+// clientID asks Redis for the connection's CLIENT ID. It is 0 when Redis does not tell it (see mayNotKnow); any
+// other error reply means that Redis refuses the connection. asked: Redis wants it to authenticate first.
 func clientID(ctx context.Context, conn net.Conn, timeout time.Duration) (id int64, asked bool, err error) {
 	conn.SetDeadline(time.Now().Add(timeout))
 	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
@@ -169,7 +169,7 @@ func (p *Dedicated) RedisID() int64 { return p.id }
 // for a password.
 func (p *Dedicated) Authenticated() { p.open.Store(false) }
 
-// Write sends commands; what comes back goes to the Receiver. After an error the connection ends, as Ended will tell.
+// Write sends commands; what comes back goes to the Receiver. After an error the connection ends, and the Receiver's Ended is called.
 func (p *Dedicated) Write(b []byte) error {
 	_, err := p.conn.Write(b)
 	if err != nil {
@@ -189,7 +189,7 @@ func (p *Dedicated) GiveBack() {
 	}
 }
 
-// Close ends the connection. The Receiver is told nothing more, but for a call that is under way.
+// Close ends the connection. The Receiver is not called any more, except for a call that is under way.
 func (p *Dedicated) Close() {
 	p.mu.Lock()
 	p.to = nil
@@ -208,7 +208,7 @@ func (p *Dedicated) begin(to Receiver) bool {
 	return true
 }
 
-// receiver is who gets what has just come. When it is nobody, the connection is over.
+// receiver returns who gets what has just come. If that is nobody, or this is the last call, the connection is over.
 func (p *Dedicated) receiver(last bool) Receiver {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -24,7 +24,7 @@ type dedicatedPool struct {
 	timer  *time.Timer
 }
 
-// take returns the idle connection of id used last, or nil.
+// take returns the idle connection of id that was used most recently, or nil.
 func (s *dedicatedPool) take(id Identity) *Dedicated {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -27,7 +27,7 @@ func reach(ctx context.Context, t Target, timeout time.Duration) (conn net.Conn,
 	return conn, context.Background(), err
 }
 
-// moved returns a channel that is closed when t is somewhere else; nil when that never happens.
+// moved returns a channel that is closed when another server takes the place of t's present one; nil when that never happens.
 func (t Target) moved() <-chan struct{} {
 	if t.Resolver == nil {
 		return nil
@@ -35,7 +35,7 @@ func (t Target) moved() <-chan struct{} {
 	return t.Resolver.Moved()
 }
 
-// refusedWrite notes that Redis said READONLY: it is no master any more.
+// refusedWrite notes that Redis answered READONLY, so that the Resolver asks whether it is still the master.
 func (t Target) refusedWrite() {
 	if t.Resolver != nil {
 		t.Resolver.Doubt()
@@ -81,7 +81,7 @@ func dialAny(ctx context.Context, t Target, timeout time.Duration) (net.Conn, er
 	if t.Files != nil {
 		settings = t.Files.Client(settings)
 	}
-	if settings.ServerName == "" { // of several addresses each is to prove its own name
+	if settings.ServerName == "" { // each of several addresses must prove its own name
 		settings = settings.Clone()
 		settings.ServerName, _, _ = net.SplitHostPort(t.Addr)
 	}

@@ -13,7 +13,7 @@ type ReplyError struct{ Line string }
 
 func (e *ReplyError) Error() string { return e.Line }
 
-// ofUser says that it is about the user, the password or the database of a connection: no other one is concerned.
+// ofUser says that the error concerns the user, the password or the database of one connection, and no other connection.
 func (e *ReplyError) ofUser() bool {
 	code, _, _ := strings.Cut(e.Line, " ")
 	return code == "WRONGPASS" || code == "NOPERM" || code == "NOAUTH" || strings.HasPrefix(e.Line, "ERR DB index ")
@@ -48,15 +48,19 @@ var (
 	ErrLeft = errors.New("the client has gone")
 	// ErrTimeout: Redis has not answered in the time that was set for it.
 	ErrTimeout = errors.New("no answer from Redis in time")
+	// ErrSlow: Redis has not answered yet, and another one is asked.
+	ErrSlow = errors.New("no answer from Redis yet")
 	// errNoLink: no connection came up in the time a request may wait for one. It is a time-out, like that of a dial.
 	errNoLink = fmt.Errorf("no connection to Redis yet: %w", os.ErrDeadlineExceeded)
 )
 
-// errTakesNothing ends a connection whose peer has taken no bytes for as long as a client waits at most.
+// errTakesNothing ends a connection to which nothing could be written for the longest time that a client waits.
 var errTakesNothing = errors.New("no byte was taken by Redis in time")
 
 // Ended says that err comes from a Request's End.
-func Ended(err error) bool { return errors.Is(err, ErrLeft) || errors.Is(err, ErrTimeout) }
+func Ended(err error) bool {
+	return errors.Is(err, ErrLeft) || errors.Is(err, ErrTimeout) || errors.Is(err, ErrSlow)
+}
 
 // violation is a break of the protocol by the peer; the connection is closed.
 func violation(format string, args ...any) error {

@@ -22,8 +22,8 @@ type Identity struct {
 	Secret Secret
 	DB     int
 	Proto  int // 2 or 3
-	// Lane tells connections apart that are the same to Redis, for commands
-	// that others must not wait behind: below 0 the proxy's own, above 1 those of one client at a time.
+	// Lane keeps connections apart that are the same to Redis, so that a command does not wait behind those
+	// of other lanes: below 0 are the proxy's own connections, above 1 those of one client at a time.
 	Lane int
 	// Reads is READONLY: a replica in a cluster then serves reads of its master's slots.
 	Reads bool
@@ -42,7 +42,7 @@ func (id Identity) PresentPassword() string {
 	return id.Password
 }
 
-// Credentials are what rueidis is to log in with. It asks before each connection.
+// Credentials returns what rueidis logs in with. rueidis calls it before each connection.
 func (id Identity) Credentials(rueidis.AuthCredentialsContext) (rueidis.AuthCredentials, error) {
 	return rueidis.AuthCredentials{Username: id.User, Password: id.PresentPassword()}, nil
 }
@@ -87,8 +87,9 @@ func appendAuth(b []byte, user, password string) []byte {
 	return resp.AppendCommand(b, "AUTH", user, password)
 }
 
-// Connect reaches t and shakes hands as id, all within timeout; term is reach's.
-// The error is a *ReplyError when Redis refuses, an *AnotherNodeError when it is not the node that t means.
+// Connect dials t and does id's handshake, all within timeout. term ends when another Redis has become the
+// master. The error is a *ReplyError when Redis refuses, an *AnotherNodeError when the server is not the
+// node that t means.
 func Connect(ctx context.Context, t Target, id Identity, timeout time.Duration) (conn net.Conn, term context.Context, err error) {
 	deadline := time.Now().Add(timeout)
 	conn, term, err = reach(ctx, t, timeout)
@@ -107,7 +108,7 @@ func Connect(ctx context.Context, t Target, id Identity, timeout time.Duration) 
 	return conn, term, nil
 }
 
-// greet makes a fresh connection id's, until deadline.
+// greet does id's handshake on a fresh connection, until deadline.
 func greet(ctx context.Context, conn net.Conn, id Identity, deadline time.Time) error {
 	hello, n := id.handshake(nil)
 	if n == 0 {

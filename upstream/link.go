@@ -26,7 +26,7 @@ type link struct {
 	exact       bool // conn.Write counts the bytes the kernel took; TLS does not
 	whole       bool // replies are handed over in whole frames (shared pipe)
 	maxInflight int64
-	readonly    func() // told of every READONLY that Redis answers
+	readonly    func() // called for every READONLY that Redis answers
 	unnamed
 
 	dead    atomic.Bool // failed is set
@@ -45,7 +45,7 @@ type link struct {
 type unnamed struct {
 	serves bool   // Redis has let a command run on it
 	open   bool   // it was made while Redis asked no password
-	denied func() // told of every NOAUTH and NOPERM while it is open
+	denied func() // called for every NOAUTH and NOPERM while it is open
 }
 
 // outgoing is what a link writes, and who writes it.
@@ -53,7 +53,7 @@ type outgoing struct {
 	out      *batch   // bytes of pending
 	spare    *batch   // the other batch, nil while it is being written
 	writing  bool     // some session is the writer, or has been told to be
-	writer   *Request // whose session is within a system call of it; nil: none is
+	writer   *Request // the one whose session is in the system call; nil: none is
 	writes   uint64   // such calls so far
 	appended int64    // bytes of stream appended to out so far
 	handed   int64    // the kernel has surely not seen the stream from here on (valid while !writing)
@@ -83,11 +83,11 @@ func newLink(conn net.Conn, whole bool, maxInflight int64) *link {
 func (l *link) do(r *Request) error {
 	r.abandon(l)
 	l.mu.Lock()
-	if r.on.Load() != l { // a store costs more than a look
+	if r.on.Load() != l { // a store costs more than a load
 		r.on.Store(l)
 	}
 	r.turn, r.ended, r.within = r.Turn, nil, 0
-	for len(r.wake) > 0 { // an End that came too late for the Do before
+	for len(r.wake) > 0 { // left by an End that came too late for the Do before
 		<-r.wake
 	}
 	for l.takes() == nil && l.full() && r.ended == nil {
@@ -130,10 +130,10 @@ func (l *link) do(r *Request) error {
 	}
 }
 
-// abandon stops waiting for r: its replies are dropped as they come. It says whether there are any still to come; else r is
-// done, as the signal that comes next says.
+// abandon stops waiting for r, whose replies are then dropped as they come. It returns false if r is done all the same:
+// then signalDone is in r.wake, or comes next.
 func (l *link) abandon(r *Request) bool {
-	for !r.at.CompareAndSwap(atRest, atNobody) { // the reader is just handing over, which does not block
+	for !r.at.CompareAndSwap(atRest, atNobody) { // the reader is handing replies over, which does not block on a shared pipe
 		runtime.Gosched()
 	}
 	if r.Replied == len(r.Cmds) {
@@ -153,7 +153,7 @@ func (l *link) abandon(r *Request) bool {
 		duty = s == signalWrite
 	default:
 	}
-	r.left = true // and nobody has it write from now on
+	r.left = true // from now on its session is not made the writer
 	l.mu.Unlock()
 	if duty {
 		l.write(r, false)
@@ -161,7 +161,8 @@ func (l *link) abandon(r *Request) bool {
 	return true
 }
 
-// successor is the oldest request to be written whose session still waits: it can take over the writing. mu is held.
+// successor returns the oldest pending request whose session still waits, and so can take over the writing; nil if
+// there is none. mu is held.
 func (l *link) successor() *Request {
 	r := l.pending.head
 	for r != nil && r.left {
@@ -227,7 +228,7 @@ func (l *link) write(own *Request, alone bool) {
 			return
 		}
 		if next := l.successor(); next != nil && (len(own.wake) > 0 || own.left) {
-			next.wake <- signalWrite // cannot have signalDone: nobody has collected it
+			next.wake <- signalWrite // does not block: a pending request has no signalDone yet
 			l.mu.Unlock()
 			return
 		}
@@ -252,7 +253,7 @@ func (l *link) fail(cause error) {
 	l.mu.Unlock()
 }
 
-// retire ends the link as fail does, but when the requests under way have been answered.
+// retire ends the link as fail does, but only after the requests under way have been answered. New ones are refused at once.
 func (l *link) retire(cause error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -289,7 +290,7 @@ func (l *link) serve() error {
 	l.fail(rd.run())
 
 	l.mu.Lock()
-	for l.writing { // only then is handed final
+	for l.writing { // handed is final when nobody writes
 		l.wait.Wait()
 	}
 	rd.chain.join(&l.flight)
@@ -309,7 +310,7 @@ func (l *link) serve() error {
 	return cause
 }
 
-// endedFor is cause, or why r was ended before.
+// endedFor returns the cause that End gave for r, or else cause.
 func (l *link) endedFor(r *Request, cause error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -331,7 +332,7 @@ func (l *link) settle(count int, bytes int64) {
 	l.mu.Lock()
 	l.count -= count
 	l.bytes -= bytes
-	// Half empty: so that a crowd that waits is not woken at every reply.
+	// Only when the link is half empty, so that the waiting sessions are not woken at every reply.
 	if l.waiting > 0 && l.bytes <= l.maxInflight/2 && l.count <= maxQueued/2 {
 		l.wait.Broadcast()
 	}

@@ -65,8 +65,8 @@ type contact struct {
 	lost atomic.Pointer[time.Time] // when a pipe lost its connection last
 }
 
-// lately says that there was a connection less than a second ago, whoever it was of: a client that connects again is as patient as one that
-// has stayed.
+// lately says that a pipe of the node, whoever used it, lost its connection less than a second ago. A client that connects anew then waits
+// for Redis as a client does that was there before.
 func (c *contact) lately() bool {
 	at := c.lost.Load()
 	return at != nil && time.Since(*at) < patience
@@ -110,7 +110,7 @@ func (n *Node) Open(ctx context.Context, id Identity) (*Pipe, error) {
 	return n.connected(ctx, p)
 }
 
-// use is one more use of id's shared pipe, which is made if there is none.
+// use counts one more use of id's shared pipe, and makes the pipe if there is none.
 func (n *Node) use(id Identity) (*Pipe, error) {
 	var counted *share
 	for {
@@ -129,7 +129,7 @@ func (n *Node) use(id Identity) (*Pipe, error) {
 			}
 			p.users++
 			n.mu.Unlock()
-			if counted != nil { // somebody else was faster
+			if counted != nil { // another goroutine has made the pipe meanwhile
 				counted.give()
 			}
 			return p, nil
@@ -147,10 +147,10 @@ func (n *Node) use(id Identity) (*Pipe, error) {
 	}
 }
 
-// Private returns a connection of its own, with the errors of Open. Replies on
-// it reach the Sink in pieces as they come, so that their size costs no memory
-// and a slow client slows nobody else. When it breaks it is made again, as a
-// shared pipe is: it must not carry state that Redis keeps per connection.
+// Private returns a pipe that nobody shares, with the errors of Open. Replies
+// on it reach the Sink in pieces as they come, so that their size costs no
+// memory and a slow client slows nobody else. When it breaks it is made again,
+// as a shared pipe is: it must not carry state that Redis keeps per connection.
 func (n *Node) Private(ctx context.Context, id Identity) (*Pipe, error) {
 	counted, err := n.opts.Budget.take(id, true)
 	if err != nil {
@@ -159,7 +159,7 @@ func (n *Node) Private(ctx context.Context, id Identity) (*Pipe, error) {
 	return n.openPrivate(ctx, id, counted)
 }
 
-// Aside is Private for what the proxy asks of its own accord: the Budget does not count it.
+// Aside is Private for the proxy's own questions: the Budget does not count it.
 func (n *Node) Aside(ctx context.Context, id Identity) (*Pipe, error) {
 	return n.openPrivate(ctx, id, ownShare())
 }
@@ -186,7 +186,7 @@ func (n *Node) start(id Identity, private bool, counted *share) *Pipe {
 	return p
 }
 
-// connected waits until p is, and takes the use of p back when it fails.
+// connected waits until p has a connection. After an error it has released p.
 func (n *Node) connected(ctx context.Context, p *Pipe) (*Pipe, error) {
 	if p.alive() {
 		return p, nil
@@ -204,7 +204,8 @@ func (n *Node) connected(ctx context.Context, p *Pipe) (*Pipe, error) {
 	return p, nil
 }
 
-// Await waits for a Redis that has been away for less than a second, as Open does, and says whether it is back.
+// Await says whether Redis is back. If a connection was lost less than a second ago it waits for a new one, as Open does; else it
+// returns false at once.
 func (n *Node) Await(ctx context.Context, id Identity) bool {
 	if !n.contact.lately() {
 		return false
@@ -234,15 +235,15 @@ func (n *Node) release(p *Pipe) {
 		}
 		n.idle.Add(p.id, p)
 	case p.backsOff():
-		// Its back-off holds for the next Open too, or else a client that is refused again and again would make Redis and
-		// this machine as many connections; it forgets itself then.
+		// The pipe stays, so that its back-off holds for the next Open too: otherwise a client that is refused again and
+		// again would make a connection each time. When the back-off is over, the pipe forgets itself.
 	default:
 		n.forget(p)
 		p.close()
 	}
 }
 
-// forget drops p from the shared pipes. Its identity may have a newer one by now, which stays; mu is held.
+// forget drops p from the shared pipes. A newer pipe of the same identity stays. mu is held.
 func (n *Node) forget(p *Pipe) {
 	if n.shared[p.id] == p {
 		delete(n.shared, p.id)
@@ -261,8 +262,8 @@ func (n *Node) forgetIdle(p *Pipe) bool {
 	return true
 }
 
-// OnRefused has f called, from then on, whenever Redis refuses an identity with which a connection is made, or made again.
-// f may run in several goroutines at once, and must not block.
+// OnRefused makes the node call f, from then on, whenever Redis refuses an identity with which a connection is made, or
+// made again. f may run in several goroutines at once, and must not block.
 func (n *Node) OnRefused(f func(Identity, *ReplyError)) {
 	n.mu.Lock()
 	n.refused = f
@@ -270,7 +271,7 @@ func (n *Node) OnRefused(f func(Identity, *ReplyError)) {
 }
 
 // tellRefused calls OnRefused's function if err is a refusal. A replica's refusal says nothing of the identity, since a replica
-// has users of its own. Who has a Secret is the proxy itself, and no client.
+// has users of its own. An identity with a Secret is the proxy's own, not a client's.
 func (n *Node) tellRefused(id Identity, err error) {
 	n.mu.Lock()
 	f := n.refused

@@ -27,10 +27,10 @@ const noCluster = "ERR This instance has cluster support disabled"
 // nodeIDLength is the length of a node id, in hexadecimal digits.
 const nodeIDLength = 40
 
-// proveNode asks on a connection that nobody else uses, and that has t's or a client's credentials, whether it leads to the
-// node that t means (CLUSTER MYID). A server that does not tell, to a user without the right to ask, say, is believed:
-// the topology says which node has which address, and the next look at the topology corrects a mistake. Errors: *AnotherNodeError, and those of the
-// connection, which must be closed then.
+// proveNode asks the server (CLUSTER MYID) whether it is the node that t means. Nobody else uses conn, which has t's or a client's
+// credentials. A server that does not tell, for example because the user may not ask, is believed: the topology says which node has which
+// address, and the next refresh corrects a mistake. The errors are *AnotherNodeError and those of the connection, which must be closed
+// then.
 func proveNode(ctx context.Context, conn net.Conn, t Target, timeout time.Duration) error {
 	if t.NodeID == "" {
 		return nil

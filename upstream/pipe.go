@@ -17,7 +17,7 @@ type phase int
 const (
 	connecting phase = iota // an attempt is under way
 	up                      // there is a link
-	backingOff              // the last attempt failed, the next has its time
+	backingOff              // the last attempt failed, the next waits for the back-off
 	resting                 // Redis refused the identity: the next attempt is made when someone asks
 	ended                   // closed for good
 )
@@ -65,10 +65,10 @@ func newPipe(n *Node, id Identity, private bool) *Pipe {
 //     commands nothing is known;
 //   - *ReplyError: nothing was sent, Redis refuses the pipe's identity.
 //
-// A request the breaking connection surely did not take is moved to the next
-// one, if that comes up within a second; so a Patient one waits for the first
-// second without a connection. There is no time-out for replies: see
-// Request.End.
+// A request that a breaking connection surely did not take is sent over the
+// next one, if that comes up within a second. A Patient request waits as long
+// if it finds a connection lost less than a second ago. There is no time-out
+// for replies: see Request.End.
 func (p *Pipe) Do(r *Request) error {
 	if len(r.Cmds) == 0 {
 		return nil
@@ -85,21 +85,21 @@ func (p *Pipe) Do(r *Request) error {
 	return err
 }
 
-// Ask is Do of a question of the proxy's own, which is given up, with ErrTimeout, after a time.
+// Ask is Do for a question of the proxy's own. It is given up, with ErrTimeout, when it has no answer within that time.
 func (p *Pipe) Ask(r *Request, within time.Duration) error {
 	defer time.AfterFunc(within, func() { r.End(r.Turn, ErrTimeout) }).Stop()
 	return p.Do(r)
 }
 
-// drop ends the connection in use: what is under way there has an unknown outcome, the next request gets another one.
+// drop ends the connection in use. The outcome of requests under way there is unknown; later requests get a new connection.
 func (p *Pipe) drop(cause error) {
 	if l := p.link.Load(); l != nil {
 		l.fail(cause)
 	}
 }
 
-// redo waits for a connection and sends r there. A request that was in the
-// queue of a breaking connection is moved: it also sits out a back-off.
+// redo waits for a connection and sends r over it. moved says that r was queued
+// on a connection that broke: then it waits while the pipe backs off, too.
 func (p *Pipe) redo(r *Request, moved bool) error {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), patience, errNoLink)
 	defer cancel()
@@ -118,8 +118,8 @@ func (p *Pipe) redo(r *Request, moved bool) error {
 
 // await returns the link in use, waiting for it while an attempt is under way.
 // While the back-off runs it fails at once with the last attempt's error, with
-// two exceptions: moved waits for a Redis out of reach, and fresh for the next
-// answer of a Redis that has refused.
+// two exceptions: with moved it waits for a Redis that cannot be reached, and
+// with fresh for the next answer of a Redis that has refused.
 func (p *Pipe) await(ctx context.Context, moved, fresh bool) (*link, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -159,7 +159,7 @@ func (p *Pipe) await(ctx context.Context, moved, fresh bool) (*link, error) {
 	}
 }
 
-// overdue says why a wait for the link ended; mu is held.
+// overdue returns why a wait for the link ended: why there was no connection, if that is known. mu is held.
 func (p *Pipe) overdue(ctx context.Context) error {
 	if cause := context.Cause(ctx); cause != errNoLink || p.cause == nil {
 		return cause

@@ -13,16 +13,16 @@ const (
 	readBuffer = 64 << 10
 	// keepBuffer is the largest buffer kept after a long frame has passed.
 	keepBuffer = 4 * readBuffer
-	// bigFrame is what a shared pipe gathers of a frame before it hands it over
-	// in pieces: to wait for the end of a long one would take its bytes twice,
-	// and time from the other clients.
+	// bigFrame is how much of a frame a shared pipe gathers before it hands the
+	// frame over in pieces: to wait for the end of a long one would hold its bytes
+	// twice, and delay the other clients.
 	bigFrame = 2 * readBuffer
 )
 
 // readonlyError is how a Redis that is no master refuses a write.
 var readonlyError = []byte("-READONLY ")
 
-// isDenied tells the errors by which Redis refuses a client that has not authenticated, or may not run a command.
+// isDenied recognises the errors by which Redis refuses a client that has not authenticated, or may not run a command.
 func isDenied(line []byte) bool {
 	return bytes.HasPrefix(line, []byte("-NOAUTH")) || bytes.HasPrefix(line, []byte("-NOPERM"))
 }
@@ -40,8 +40,8 @@ func (l *link) noteError(line []byte) {
 // reader takes a link's replies apart and hands each request its own bytes.
 // It belongs to the link's reader goroutine alone.
 //
-// buf[start:frame] is whole frames for chain.head not handed over yet, [frame:pos]
-// is what is known of the current frame, [pos:end] has not been looked at.
+// buf[start:frame] is whole frames for chain.head not handed over yet, [frame:pos] is
+// the part of the current frame that has been scanned, [pos:end] has not been scanned.
 type reader struct {
 	link  *link
 	scan  resp.Scanner
@@ -107,7 +107,7 @@ func (rd *reader) consume() error {
 	return nil
 }
 
-// handOverPart hands over all there is, which ends within a frame.
+// handOverPart hands over everything that has come, up to the middle of the current frame.
 func (rd *reader) handOverPart() {
 	if rd.partial == 0 {
 		rd.handOver(rd.frame)

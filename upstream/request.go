@@ -23,22 +23,22 @@ type Sink interface {
 type Request struct {
 	Cmds [][]byte // raw multibulk commands that get exactly one reply each
 	Sink Sink
-	// Patient has it wait for a connection that has been away for less than a
-	// second, so that a client does not notice a short absence of Redis.
+	// Patient makes Do wait for a connection that was lost less than a second ago,
+	// so that a client does not notice a short absence of Redis.
 	Patient bool
-	Turn    uint64 // of the caller's choice, so that End ends the Do that is meant and no later one
+	Turn    uint64 // chosen by the caller, so that End ends this Do and no later one
 
 	Handed // set by Do
 
 	next *Request
 	size int64       // bytes of Cmds
 	off  int64       // where Cmds starts in the link's stream
-	wake chan signal // two slots: never more than one signal is under way, and an End
+	wake chan signal // two slots: for a signalEnd and one other signal
 	err  error       // written before signalDone is sent; what Do returns
 
 	at    atomic.Int32         // who may use Sink and what Do sets
 	heard atomic.Int64         // on a private pipe: see Quiet
-	on    atomic.Pointer[link] // that has it, or had it last
+	on    atomic.Pointer[link] // the link that has it, or had it last
 
 	ending // guarded by on's mu
 }
@@ -46,7 +46,7 @@ type Request struct {
 // Handed is what Do has handed to a Request's Sink.
 type Handed struct {
 	Replied int  // complete replies
-	Torn    bool // failed Do: Sink got a part of reply number Replied,
+	Torn    bool // Do failed after Sink had got a part of the next reply,
 	Partial int  // of so many bytes
 	Longest int  // bytes of the longest reply that was handed over in pieces
 
@@ -58,7 +58,7 @@ type ending struct {
 	turn   uint64 // of the Do under way
 	ended  error  // End's cause
 	left   bool   // its caller has gone: only its replies are still pending
-	within uint64 // the link's write that the caller was within when it was ended
+	within uint64 // number of the link's write in which the caller was when it was ended
 }
 
 // Who may use a request's Sink.
@@ -73,10 +73,10 @@ func (r *Request) enter() bool { return r.at.CompareAndSwap(atRest, atReader) }
 
 func (r *Request) exit() { r.at.Store(atRest) }
 
-// End ends the Do of that turn, if it is under way: with a *NotSentError, or a *LostError with that cause. On a shared pipe
-// the replies stay pending there, and are dropped as they come; a private one breaks. After a *LostError that Ended knows the
-// Request is not to be used again. It is called by any goroutine, and never blocks. A session that is writing to a Redis that
-// takes nothing cannot leave: called again with ErrTimeout while it is still within the same write, End breaks a shared pipe, too.
+// End ends the Do of that turn, if it is under way: Do returns a *NotSentError or a *LostError with that cause. On a shared pipe the
+// replies stay pending and are dropped as they come; on a private pipe the connection is closed. After a *LostError for which Ended
+// is true the Request must not be used again. Any goroutine may call End; it never blocks. A session cannot leave Do while it is in
+// a write of which Redis takes nothing: a second End, with ErrTimeout and during the same write, closes a shared connection, too.
 func (r *Request) End(turn uint64, cause error) {
 	l := r.on.Load()
 	if l == nil {
@@ -105,15 +105,15 @@ func (r *Request) End(turn uint64, cause error) {
 	l.wait.Broadcast()
 }
 
-// What a Request's heard is, unless it is by telemetry.Clock when Sink had taken all that had come.
+// The values of Request.heard that are no time. Otherwise it is when Sink had taken all that had come, by telemetry.Clock.
 const (
 	heardNothing int64 = 0
 	heardMore    int64 = -1 // Sink is taking it
 )
 
-// Quiet is how long Redis has sent nothing in the middle of the replies to the last Do on a private pipe: 0 while Sink takes what has come,
-// since it is Sink then that is waited for. Before the first byte, and on a shared pipe, it is longer than anything is waited for. Any
-// goroutine may call it.
+// Quiet returns for how long Redis has sent nothing more of the replies to the last Do on a private pipe. It is 0 while Sink takes what has
+// come, because Redis is not what is waited for then. Before the first byte, and on a shared pipe, it is math.MaxInt64. Any goroutine may
+// call it.
 func (r *Request) Quiet() time.Duration {
 	switch at := r.heard.Load(); at {
 	case heardNothing:
@@ -125,8 +125,8 @@ func (r *Request) Quiet() time.Duration {
 	}
 }
 
-// abandon has the request leave the link it was on before, unless that is l: an End that holds that link's mu is over then, and
-// later ones find it on none. Two links are never locked at once.
+// abandon takes the request off the link that it was on before, unless that is l. An End that held that link's mu is over then,
+// and later ones find no link. Two links are never locked at once.
 func (r *Request) abandon(l *link) {
 	if was := r.on.Load(); was != nil && was != l {
 		was.mu.Lock()

@@ -33,7 +33,7 @@ type scriptCall struct {
 	cmd   []byte
 	reply []byte
 	late  *time.Timer
-	pipe  atomic.Pointer[Pipe] // that it runs on; nil: none
+	pipe  atomic.Pointer[Pipe] // the pipe that it runs on; nil: none
 }
 
 func newScriptCall() any {
@@ -43,7 +43,7 @@ func newScriptCall() any {
 	return c
 }
 
-// giveUp runs on the timer's goroutine.
+// giveUp ends the connection of a script that has not answered in time. It runs on the timer's goroutine.
 func (c *scriptCall) giveUp() {
 	if p := c.pipe.Load(); p != nil {
 		p.drop(errSilent)
@@ -63,7 +63,7 @@ func (c *scriptCall) do(p *Pipe) error {
 // Reply gathers the reply.
 func (c *scriptCall) Reply(p []byte) { c.reply = append(c.reply, p...) }
 
-// pipe is the db's pipe.
+// pipe returns db's pipe, which the first call opens.
 func (s *scripts) pipe(db int) (*Pipe, error) {
 	if p, ok := s.pipes.Load(db); ok {
 		return p.(*Pipe), nil
@@ -87,7 +87,7 @@ func (c *Control) Ints(db int, sha, source string, keys, args []string) ([]int64
 	return c.ints(db, sha, source, keys, args, false)
 }
 
-// IntsAsking is Ints behind ASKING, in one write: for a slot of a cluster that is on its way to the node.
+// IntsAsking is Ints after ASKING, in one write: for a slot that this node of a cluster is importing.
 func (c *Control) IntsAsking(db int, sha, source string, keys, args []string) ([]int64, error) {
 	return c.ints(db, sha, source, keys, args, true)
 }

@@ -39,10 +39,10 @@ type Target struct {
 	// *AnotherNodeError. "": any server is right.
 	NodeID string
 
-	// MinUptime is for how long a server must have been up to be connected to; else the error is a *YoungError. It must be a
-	// master, too. 0: it is not asked.
+	// MinUptime is how long a server must have been up to be connected to; else the error is a *YoungError. It must also be
+	// a master. 0: neither is asked.
 	MinUptime time.Duration
-	// Vetter, with MinUptime, is asked about each server; nil: nobody is.
+	// Vetter is asked about each server if MinUptime is set; nil: none is refused.
 	Vetter Vetter
 }
 
@@ -60,9 +60,10 @@ type Resolver interface {
 	Present() (addr string, switches int64)
 	// Moved returns a channel that is closed when another server takes the place of the present one, or a first one is known.
 	Moved() <-chan struct{}
-	// OnSwitch has hook called whenever another server is about to take that place, before anybody can reach it. hook must not block.
+	// OnSwitch makes it call hook whenever another server is about to take that place, before anybody can reach that server. hook must
+	// not block.
 	OnSwitch(hook func())
-	// Doubt has it look again soon: the present server refused a write, say.
+	// Doubt makes it ask again soon which server it is, for example because the present one refused a write.
 	Doubt()
 }
 
@@ -78,8 +79,8 @@ type Renewer interface {
 	Client(base *tls.Config) *tls.Config
 }
 
-// ParseProxy reads the address of a lockproxy that the program's own commands are clients of: as ParseTarget, or only host:port. "" is
-// what the environment says in LOCKPROXY_ADDRESS, or else 127.0.0.1:6380.
+// ParseProxy reads the address of the lockproxy to which the program's own commands connect: host:port, or what ParseTarget reads
+// except Sentinels. "" stands for LOCKPROXY_ADDRESS from the environment, or else for 127.0.0.1:6380.
 func ParseProxy(address string) (Target, error) {
 	address = cmp.Or(address, os.Getenv("LOCKPROXY_ADDRESS"), "127.0.0.1:6380")
 	if !strings.Contains(address, "://") {

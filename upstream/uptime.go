@@ -19,7 +19,7 @@ type YoungError struct {
 	At          time.Time // when Uptime was asked for
 }
 
-// Left is in how long the server is old enough, at most.
+// Left returns in how long, at most, the server will be old enough.
 func (e *YoungError) Left() time.Duration { return max(0, e.Min-e.Uptime-time.Since(e.At)) }
 
 func (e *YoungError) Error() string {
@@ -32,8 +32,8 @@ func (e *unsentError) As(target any) bool {
 	return ok && errors.As(e.cause, young)
 }
 
-// fit asks on a fresh connection for how long its server has been up, and whether it is a master, and gives that connection t's
-// credentials. What is sent on it afterwards goes to that very process: a restart breaks the connection.
+// fit logs in on a fresh connection as t's account, and asks whether the server is a master and has been up for t.MinUptime.
+// What is sent on the connection afterwards goes to that very process, because a restart breaks the connection.
 func fit(ctx context.Context, conn net.Conn, t Target, timeout time.Duration) (runID string, err error) {
 	conn.SetDeadline(time.Now().Add(timeout))
 	defer conn.SetDeadline(time.Time{})
@@ -105,7 +105,7 @@ type oneOfDistinct struct {
 	n   int
 }
 
-// Vet implements Vetter: what another name has is refused.
+// Vet implements Vetter: a server that another name has is refused.
 func (o *oneOfDistinct) Vet(runID string) error {
 	d := o.all
 	d.mu.Lock()
@@ -120,7 +120,7 @@ func (o *oneOfDistinct) Vet(runID string) error {
 	return nil
 }
 
-// longestAnswer bounds what is read of a reply.
+// longestAnswer is how many bytes are read of one reply, at most.
 const longestAnswer = 1 << 20
 
 // readFrame reads one reply, on a connection with nothing else under way.

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// URL says where an upstream is, and what to know of it to connect: it is read once, by ParseURL. The zero URL is no upstream:
-// the embedded store.
+// URL is the address of an upstream, with all that is needed to connect to it. ParseURL makes it. The zero URL stands for the
+// embedded store.
 type URL struct {
 	place place // nil: the embedded store
 }
@@ -75,7 +75,7 @@ func (u URL) GoString() string { return u.String() }
 
 // ClusterTarget is where a Redis Cluster is to be found, and the service account to use there.
 type ClusterTarget struct {
-	Seeds []string // host:port of nodes to ask; not all of them need to live
+	Seeds []string // host:port of nodes to ask; not all of them need to be up
 	Node  Target   // what all nodes have in common: account and TLS; Addr is empty
 }
 
@@ -120,8 +120,8 @@ func ParseClusterTarget(rawURL string) (ClusterTarget, error) {
 	return ct, nil
 }
 
-// At is one node's Target. With TLS, name is what its certificate is for; "" is the address' host. A server name in Node
-// is that of all nodes.
+// At returns the Target of one node. With TLS its certificate must be for name, or for addr's host if name is "". A
+// server name in ct.Node holds for all nodes instead.
 func (ct ClusterTarget) At(addr, name string) Target {
 	t := ct.Node
 	t.Addr = addr

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/cluster"
+	"github.com/lockproxy/lockproxy/internal/config"
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/internal/lockstore/sharded"
 	"github.com/lockproxy/lockproxy/internal/retry"
@@ -17,12 +18,17 @@ import (
 // clusterRetry is how often a cluster is looked for at the start.
 const clusterRetry = time.Second
 
+// addressMap reads cluster-address-map.
+func addressMap(cfg config.Config) (map[string]string, error) {
+	return cluster.ParseAddressMap(strings.Join(cfg.Cluster.AddressMap, ","))
+}
+
 // findCluster opens the cluster as soon as one of the nodes given tells of it, and returns the service account there.
 func (a *app) findCluster(ctx context.Context, target upstream.ClusterTarget) (service upstream.Identity, err error) {
 	if err = a.secureUpstream(&target.Node, a.cfg.Upstream.PasswordFile); err != nil {
 		return service, err
 	}
-	addresses, err := cluster.ParseAddressMap(strings.Join(a.cfg.Cluster.AddressMap, ","))
+	addresses, err := addressMap(a.cfg)
 	if err != nil {
 		return service, err
 	}

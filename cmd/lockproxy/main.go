@@ -57,7 +57,7 @@ func run(args []string) int {
 		fmt.Println("lockproxy", buildText())
 		return exitOK
 	case cfg.Check:
-		if err := checkFiles(cfg); err != nil {
+		if err := errors.Join(checkStart(cfg), checkFiles(cfg)); err != nil {
 			fmt.Fprintf(os.Stderr, "lockproxy: %v\n", err)
 			return exitUsage
 		}
@@ -75,7 +75,11 @@ func run(args []string) int {
 	signal.Notify(ends, syscall.SIGINT, syscall.SIGTERM)
 	go endOnSignals(ends, stop)
 	a, err := newApp(ctx, settings{cfg: cfg, latest: cfg, args: args, level: level, drain: &atomic.Pointer[config.Drain]{}, steering: newSteering(stop)}, log)
-	if err != nil {
+	switch {
+	case err != nil && ctx.Err() != nil:
+		log.Info("stopped before the start was over")
+		return exitOK
+	case err != nil:
 		log.Error("cannot start", "error", err)
 		return exitError
 	}

@@ -218,21 +218,6 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 	}
 }
 
-func TestDrainTimeout(t *testing.T) {
-	t.Parallel()
-	server := testredis.Start(t)
-	addr := freeAddr(t)
-	p := start(t, "--upstream", server.URL(), "--listen", addr, "--drain-timeout", "300ms")
-	expect(t, p.dial("tcp", addr), "OK", "LOCK", "l")
-	p.cmd.Process.Signal(syscall.SIGTERM)
-	if code := p.exit(); code != exitOK {
-		t.Errorf("exit code %d", code)
-	}
-	if got := server.Do(t, "EXISTS", "l"); got != int64(1) {
-		t.Error("the lock of a holder was released by the drain")
-	}
-}
-
 func TestWrongStarts(t *testing.T) {
 	t.Parallel()
 	busy, err := net.Listen("tcp", "127.0.0.1:0")

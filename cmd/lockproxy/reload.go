@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
 	"sync/atomic"
 	"syscall"
 
@@ -124,6 +125,17 @@ func limits(cfg config.Config) session.Limits {
 func (a *app) rules(cfg config.Config) session.CommandRules {
 	return session.CommandRules{Allow: cfg.Commands.Allow, Deny: cfg.Commands.Deny, Blocking: cfg.Commands.Blocking, Fatal: a.mistaken,
 		Operators: cfg.Commands.Operators, Slow: cfg.Commands.Slow}
+}
+
+// checkStart says which settings the start would refuse.
+func checkStart(cfg config.Config) (err error) {
+	if cfg.Upstream.URL.Embedded() {
+		return loopbackOnly(slices.Concat(cfg.Listen.Addresses, cfg.TLS.Listen))
+	}
+	if _, sharded := cfg.Upstream.URL.Cluster(); sharded {
+		_, err = addressMap(cfg)
+	}
+	return err
 }
 
 // checkFiles reads the files that the settings name.

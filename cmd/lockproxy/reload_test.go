@@ -79,6 +79,8 @@ func TestCheckConfig(t *testing.T) {
 		{"--check-config", exitOK, ""},
 		{"--check-config --listen 127.0.0.1:1 --max-clients 0", exitUsage, "max-clients: 0"},
 		{"--check-config --tls-listen 127.0.0.1:1 --tls-cert /no/such --tls-key /no/such", exitUsage, "tls-listen: open /no/such"},
+		{"--check-config --listen 0.0.0.0:1", exitUsage, "loopback"},
+		{"--check-config --listen 127.0.0.1:1 --upstream redis-cluster://127.0.0.1:1 --cluster-address-map nonsense", exitUsage, "not of the form from=to"},
 	} {
 		p := start(t, strings.Fields(c.args)...)
 		if code := p.exit(); code != c.code || !strings.Contains(p.logged(), c.says) {

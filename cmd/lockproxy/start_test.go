@@ -31,6 +31,17 @@ func TestHangupDoesNotEnd(t *testing.T) {
 	}
 }
 
+// SIGTERM ends a process that still waits for its cluster in the same way as one that serves.
+func TestStoppedWhileItStarts(t *testing.T) {
+	t.Parallel()
+	p := start(t, "--listen", freeAddr(t), "--upstream", "redis-cluster://"+freeAddr(t))
+	p.awaitLog("the cluster is not there yet")
+	p.cmd.Process.Signal(syscall.SIGTERM)
+	if code := p.exit(); code != exitOK || strings.Contains(p.logged(), "level=ERROR") {
+		t.Errorf("exit code %d, %s", code, p.logged())
+	}
+}
+
 // A name that no command has is a mistake, which ends the process at the start.
 func TestDenyOfNoCommand(t *testing.T) {
 	t.Parallel()

@@ -170,11 +170,19 @@ func TestInteropRueidisGivesUp(t *testing.T) {
 	holder := harness.Dial(t, p.Addr())
 	holder.Do("LOCK", "busy")
 	c := newRueidis(t, rueidis.ClientOption{InitAddress: []string{p.Addr()}, DisableCache: true})
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
-	defer cancel()
 	waited := make(chan error, 1)
-	go waitForLock(ctx, c, waited)
-	harness.Eventually(t, "it waits", func() bool { return strings.Contains(holder.Do("INFO", "lockproxy"), "lockproxy_locks_waiting:1\r\n") })
+	go waitForLock(c, waited)
+	harness.Eventually(t, "it waits", func() bool {
+		select {
+		case err := <-waited: // its time was over before it was seen
+			if err == nil {
+				t.Fatal("LOCK did not fail")
+			}
+			go waitForLock(c, waited)
+		default:
+		}
+		return strings.Contains(holder.Do("INFO", "lockproxy"), "lockproxy_locks_waiting:1\r\n")
+	})
 	if err := c.Do(context.Background(), c.B().Set().Key("meanwhile").Value("v").Build()).Error(); err != nil {
 		t.Error(err)
 	}
@@ -184,7 +192,10 @@ func TestInteropRueidisGivesUp(t *testing.T) {
 	givenUp(t, p, holder, "busy")
 }
 
-func waitForLock(ctx context.Context, c rueidis.Client, done chan<- error) {
+// waitForLock waits for 2 s.
+func waitForLock(c rueidis.Client, done chan<- error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
 	_, err := rueidisLibrary(c).do(ctx, "LOCK", "busy", "OWNER", "late", "BLOCK", "60000")
 	done <- err
 }

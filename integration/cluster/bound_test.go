@@ -23,6 +23,22 @@ func TestClusterCommandThatMeetsTheBound(t *testing.T) {
 	harness.Expect(t, w, "$2\r\nlb\r\n", "FUNCTION", "LOAD", "#!lua name=lb\nredis.register_function('f', function() return 1 end)")
 }
 
+// A client that may not have a connection to each master is not told that it is subscribed to what all masters tell.
+func TestClusterKeyspaceEventsThatMeetTheBound(t *testing.T) {
+	t.Parallel()
+	tc := testredis.StartCluster(t, 3, 0)
+	p := harness.StartClusterProxy(t, tc, "--max-upstream-connections-per-user", "2")
+	s := &subscriber{harness.Dial(t, p.Addr()), t, "*"}
+	s.Send("SUBSCRIBE", "news")
+	s.confirmed("subscribe", "news", 1)
+	const refusal = "-ERR max number of upstream connections reached for this user\r\n"
+	harness.Expect(t, s.Wire, refusal, "SUBSCRIBE", "__keyevent@0__:del")
+	harness.Expect(t, s.Wire, refusal, "PSUBSCRIBE", "*")
+	harness.Eventually(t, "its other connections are given back", func() bool { return p.Metric("lockproxy_dedicated") == 1 })
+	s.Send("SUBSCRIBE", "more")
+	s.confirmed("subscribe", "more", 2)
+}
+
 // RANDOMKEY finds the keys of every shard.
 func TestClusterRandomKey(t *testing.T) {
 	t.Parallel()

@@ -107,12 +107,18 @@ func (p *play) wire(name string) *harness.Wire {
 		return w
 	}
 	w := harness.Dial(p.t, p.addr)
-	if p.proto == 3 {
-		w = harness.Dial3(p.t, p.addr)
-	}
-	p.ids[name] = strings.Trim(w.Do("CLIENT", "ID"), ":\r\n")
 	p.wires[name] = w
 	p.order = append(p.order, name)
+	if p.proto == 3 {
+		if got, err := w.Try("HELLO", "3"); err != nil || got[0] != '%' {
+			p.hear(name, got+hungUp)
+		}
+	}
+	id, err := w.Try("CLIENT", "ID")
+	if err != nil {
+		p.hear(name, hungUp)
+	}
+	p.ids[name] = strings.Trim(id, ":\r\n")
 	return w
 }
 

@@ -73,11 +73,11 @@ func TestClientThatVanishes(t *testing.T) {
 func runInNamespace(t *testing.T) {
 	for _, tool := range []string{"unshare", "nsenter", "ip", "redis-cli"} {
 		if _, err := exec.LookPath(tool); err != nil {
-			t.Skip("needs ", tool)
+			t.Skipf("*** CLIENTS WHOSE MACHINE VANISHES NOT TESTED: no %s here ***", tool)
 		}
 	}
 	if out, err := exec.Command("unshare", "-rn", "true").CombinedOutput(); err != nil {
-		t.Skipf("no network namespaces here: %v %s", err, out)
+		t.Skipf("*** CLIENTS WHOSE MACHINE VANISHES NOT TESTED: no network namespaces here: %v %s ***", err, out)
 	}
 	again := exec.Command("unshare", "-rn", os.Args[0], "-test.run", "^"+t.Name()+"$", "-test.v", "-test.timeout", "90s")
 	again.Env = append(os.Environ(), inNamespace+"=1")
@@ -87,7 +87,7 @@ func runInNamespace(t *testing.T) {
 	case err != nil:
 		t.Error(err)
 	case strings.Contains(string(out), "--- SKIP"):
-		t.Skip("skipped there")
+		t.Skip("*** CLIENTS WHOSE MACHINE VANISHES NOT TESTED: skipped in the namespace ***")
 	}
 }
 
@@ -108,7 +108,7 @@ func plugIn(t *testing.T) *cable {
 		return err == nil && there != here
 	})
 	if out, err := exec.Command("ip", "link", "add", "near", "type", "veth", "peer", "name", "far", "netns", c.pid).CombinedOutput(); err != nil {
-		t.Skipf("no virtual network cards here: %v %s", err, out)
+		t.Skipf("*** CLIENTS WHOSE MACHINE VANISHES NOT TESTED: no virtual network cards here: %v %s ***", err, out)
 	}
 	tool(t, "ip", "address", "add", ourEnd+"/24", "dev", "near")
 	tool(t, "ip", "link", "set", "near", "up")

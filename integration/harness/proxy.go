@@ -82,8 +82,10 @@ func (p *Proxy) Log() string {
 
 func (p *Proxy) report() {
 	text := p.Log()
-	if strings.Contains(text, "DATA RACE") || strings.Contains(text, "panic: ") {
-		p.T.Error("lockproxy raced or panicked")
+	for _, end := range []string{"DATA RACE", "panic: ", "fatal error: "} { // the last is of the runtime: of a map that two write, or a deadlock
+		if strings.Contains(text, end) {
+			p.T.Errorf("lockproxy's log says %q", end)
+		}
 	}
 	testredis.Report(p.T, fmt.Sprint("lockproxy on port ", p.port), p.logPath)
 }

@@ -9,7 +9,8 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// Ask asks a node something on a connection of its own, until ctx ends.
+// Ask sends one command to a node, on a connection of its own, and returns the
+// reply. It gives up when ctx ends.
 func Ask(ctx context.Context, n *upstream.Node, id upstream.Identity, words ...string) ([]byte, error) {
 	p, err := n.Aside(ctx, id)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package backend is Redis as ordinary commands see it: one Redis, which Sentinels may name, or the nodes of a cluster. Nobody above
+// Package backend forwards ordinary commands to Redis: one Redis, which Sentinels may name, or the nodes of a cluster. Nobody above
 // asks which.
 package backend
 
@@ -9,35 +9,36 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// Backend is the process' way to ordinary commands' Redis. Its values can be compared.
+// Backend is the process' access to the Redis for ordinary commands. Its values can be compared.
 type Backend interface {
-	// Node is one that may be asked what any of them knows.
+	// Node returns a node for questions that any node can answer.
 	Node() *upstream.Node
-	// Authenticate asks Redis whether a user may log in. Passwords from one address take turns with those from others.
+	// Authenticate asks Redis whether a user may log in. from is the client's address: addresses take turns.
 	Authenticate(ctx context.Context, from, user, password string) error
-	// Renew has the connections of the identities concerned made again, and all nodes asked whether they want a password.
+	// Renew replaces the connections of the identities for which concerned returns true, and asks all nodes whether they want a password.
 	Renew(concerned func(upstream.Identity) bool)
-	// Tell has what is noticed on its connections told.
+	// Tell makes the backend call the functions of n from now on.
 	Tell(Notices)
-	// Final says that err, by which Redis does not let a user in again, is the last word on that.
+	// Final says that err is Redis' refusal of a user's password, and that no other node may accept it.
 	Final(err error) bool
-	// NeedsCommands says that no command can be sent anywhere before Redis has told of its commands, and for how long one waits for that.
+	// NeedsCommands says whether commands can be sent only after Redis has listed its commands, and for how long a command waits for
+	// that.
 	NeedsCommands() (needed bool, wait time.Duration)
 	// Misnamed warns of a Redis that is not what its address says. ask asks it as the service account.
 	Misnamed(ask func(words ...string) ([]byte, error)) (warning string, err error)
-	// Describe writes its lines of INFO.
+	// Describe calls line for each of the backend's lines in INFO.
 	Describe(line func(name string, value any))
-	// Members are the nodes that are known, masters first.
+	// Members returns the known nodes, masters first.
 	Members() []Member
-	// path is a client's way to it.
+	// path makes the path of one client's Forwarder.
 	path(*Forwarder) path
 }
 
-// Notices are what a backend tells of. They may come at any time, from any goroutine.
+// Notices are the functions that a backend calls when something happens, at any time, from any goroutine.
 type Notices struct {
 	Refused  func(upstream.Identity, *upstream.ReplyError) // Redis does not let an identity in any more
-	Password func(asked bool)                              // whether it refuses clients that have not authenticated
-	Topology func()                                        // other nodes, or other slots at them
+	Password func(asked bool)                              // Redis has told whether it refuses clients that have not authenticated
+	Topology func()                                        // the nodes have changed, or their slots
 }
 
 // Member is one node of what is upstream.

@@ -11,10 +11,11 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// Batch is a client's commands that are to be forwarded together, a run, and its replies that are not written yet.
+// Batch is a run, which is commands of a client that are to be forwarded together, and the client's replies that
+// are not written yet.
 type Batch struct {
 	Guard *downstream.Conn // the client
-	Out   []byte           // replies not written yet: those behind full
+	Out   []byte           // replies not written yet: those after full
 
 	full     [][]byte // replies before Out, in pieces
 	fullSize int      // bytes of full
@@ -22,18 +23,18 @@ type Batch struct {
 	gone     bool     // Out does not have all replies of the run any more
 
 	run     [][]byte                // the commands
-	cmds    []*commandtable.Command // what the table says of each of run; nil: nothing
+	cmds    []*commandtable.Command // the table's row for each of run; nil: it has none
 	size    int                     // bytes of run
 	scripts bool                    // the run has scripts in it
 	keys    []scriptcache.Key
 	nodes   clusterRun
 }
 
-// clusterRun is what of a run only a cluster looks at.
+// clusterRun is what only a cluster needs of a run.
 type clusterRun struct {
 	args  [][][]byte // the words of each of the run
 	plans []*cluster.Plan
-	words []int // which of the words are keys, of all of the run
+	words []int // for all commands of the run, which of their words are keys
 	apart bool  // replies are to be kept in the plans, whole, and not sent to the client
 }
 
@@ -43,13 +44,13 @@ const (
 	keepRun   = 1024
 )
 
-// A run of forwarded commands is cut here: so much may be in one write upstream, and its replies in memory.
+// The bounds of a run: it is written upstream at once, and its replies are gathered in memory.
 const (
 	runCommands = 128
 	runBytes    = 256 << 10
 )
 
-// copiedBelow is the length of a run whose commands package upstream has surely copied.
+// copiedBelow is the length below which package upstream has surely copied a run's commands.
 const copiedBelow = 16 << 10
 
 var _ upstream.Sink = (*Batch)(nil)
@@ -66,10 +67,10 @@ func (b *Batch) Add(raw []byte, words [][]byte, c *commandtable.Command) {
 // Run is how many commands are in the run.
 func (b *Batch) Run() int { return len(b.run) }
 
-// First is the first command of the run, with what the table says of it.
+// First is the first command of the run, with its row in the table.
 func (b *Batch) First() (c *commandtable.Command, words [][]byte) { return b.cmds[0], b.nodes.args[0] }
 
-// Copied says that no connection upstream may have the run's bytes still to read.
+// Copied says that no connection upstream can still be reading the run's bytes.
 func (b *Batch) Copied() bool { return b.size < copiedBelow }
 
 // Reply gathers replies from a shared pipe.
@@ -84,7 +85,7 @@ func (b *Batch) Reply(p []byte) {
 	b.total += len(p)
 }
 
-// setAside begins another piece of replies behind what there is.
+// setAside begins a new piece for replies, after those gathered so far.
 func (b *Batch) setAside() {
 	b.gone = true
 	if len(b.Out) == 0 {
@@ -98,7 +99,7 @@ func (b *Batch) setAside() {
 // Held is how many bytes of replies are not written yet.
 func (b *Batch) Held() int { return b.fullSize + len(b.Out) }
 
-// room makes sure that n more bytes of replies may be gathered; if not, there are none any more.
+// room says whether n more bytes of replies may be gathered; if not, it drops those that have been.
 func (b *Batch) room(n int) bool {
 	if !b.Guard.MayGather(b.Held() + n) {
 		b.full, b.fullSize, b.Out, b.gone = nil, 0, nil, true
@@ -157,7 +158,7 @@ func (b *Batch) Flush(silent bool) {
 func (b *Batch) ClearRun() {
 	clear(b.run)
 	clear(b.nodes.args)
-	for _, p := range b.nodes.plans { // they keep replies
+	for _, p := range b.nodes.plans { // plans keep replies
 		*p = cluster.Plan{}
 	}
 	b.nodes.args = b.nodes.args[:0]
@@ -175,7 +176,7 @@ func (b *Batch) Empty() bool {
 	return true
 }
 
-// holds says whether the run's replies, from start on, may have one that begins so.
+// holds says whether text is in the run's replies, from start on; false if they are not all here any more.
 func (b *Batch) holds(start int, text string) bool {
 	return !b.gone && bytes.Contains(b.Out[start:], []byte(text))
 }

@@ -36,7 +36,8 @@ type bigTraffic struct {
 // SeenBig notes a big request.
 func (f *Forwarder) SeenBig() { f.big.seen() }
 
-// RunFull says that b's run is to be forwarded before more is added. short: much of what others asked for lies here unread.
+// RunFull says that b's run is to be forwarded before more is added. short: memory is short, because much of what clients
+// asked for lies here unread.
 func (f *Forwarder) RunFull(b *Batch, short bool) bool {
 	most := firstRun
 	if !short {
@@ -72,8 +73,8 @@ func (b *bigTraffic) leave() {
 	}
 }
 
-// usesOwn notes that connections are in use that only this client's big traffic needs. When it uses them no more they are
-// given back by a timer, so that clients that idle do not keep them.
+// usesOwn notes that connections are in use that only this client's big traffic needs. A timer has them given back some
+// time after the last use, so that idle clients do not keep them.
 func (f *Forwarder) usesOwn() {
 	b := &f.big
 	b.used = time.Now()
@@ -84,7 +85,7 @@ func (f *Forwarder) usesOwn() {
 	b.back.Reset(f.OwnFor)
 }
 
-// ReturnOwn gives such connections back once their time is over. No command is at work.
+// ReturnOwn gives such connections back if they have not been used for OwnFor. No command is at work.
 func (f *Forwarder) ReturnOwn() {
 	if f.big.used.IsZero() || time.Since(f.big.used) < f.OwnFor {
 		return
@@ -103,7 +104,7 @@ func (b *bigTraffic) drop() {
 
 func (b *bigTraffic) runLength() int { return max(b.proof, firstRun) }
 
-// measure looks at what a run on the shared pipe brought.
+// measure learns from the sizes of the replies to a run on the shared pipe.
 func (b *bigTraffic) measure(largest, total, commands int) {
 	switch {
 	case largest > bigReply || total > bigTotal:
@@ -119,8 +120,8 @@ type stream struct {
 	b       *Batch
 	to      downstream.Passage
 	scan    resp.Scanner
-	whole   int // bytes of the batch's replies that end in a whole one
-	frame   int // bytes of the reply at hand
+	whole   int // how many bytes of the batch's replies end with a whole reply
+	frame   int // bytes of the current reply
 	largest int
 }
 
@@ -150,14 +151,14 @@ func (t *stream) Reply(p []byte) {
 	}
 }
 
-// flush passes on what there is.
+// flush passes on what has been gathered.
 func (t *stream) flush() {
 	b := t.b
 	t.pass(b.Out, t.whole < len(b.Out))
 	b.Out, t.whole, b.gone = b.Out[:0], 0, true
 }
 
-// pass writes p, which ends within a reply or not, to a client that is still there and wants it.
+// pass writes p to a client that is still there and wants it; within: p ends in the middle of a reply.
 func (t *stream) pass(p []byte, within bool) {
 	switch {
 	case t.f.host.Silent():

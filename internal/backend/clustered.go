@@ -11,7 +11,7 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// Clustered is the nodes of a cluster.
+// Clustered is the Backend of a cluster's nodes.
 type Clustered struct {
 	*cluster.Cluster
 	Resubscribed atomic.Int64 // subscriptions of clients that were made again
@@ -23,8 +23,8 @@ func NewClustered(c *cluster.Cluster) *Clustered { return &Clustered{Cluster: c}
 // Node is any of the masters.
 func (b *Clustered) Node() *upstream.Node { return b.Snapshot().Any(rand.Int()).Upstream() }
 
-// Authenticate asks any node, and another one if that is out of reach. One node's refusal is not the cluster's, so that another one is
-// asked before a user is refused: whoever is let in may still do at each node only what that node lets it do.
+// Authenticate asks any node, and another one if that is out of reach. One node's refusal is not the cluster's, so another node is
+// asked before a user is refused. A user who is let in may still do at each node only what that node allows.
 func (b *Clustered) Authenticate(ctx context.Context, from, user, password string) (err error) {
 	masters := b.Snapshot().Masters
 	first := rand.IntN(len(masters))

@@ -12,10 +12,10 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// question is what there is to know of commands that the proxy asks on its own: a lost reply is no unknown outcome.
+// question are the facts of commands that the proxy sends on its own: they change nothing, so a lost reply does no harm.
 var question = &cluster.Facts{ReadOnly: true}
 
-// askAllFacts have all masters answer. One that cannot does not hide what the others say.
+// askAllFacts makes a command go to all masters. Those that cannot answer are left out.
 var askAllFacts = &cluster.Facts{Name: "info", ReadOnly: true, Request: cluster.AllShards, Response: cluster.Each, Partial: true}
 
 func (u *clusteredPath) ask(words [][]byte, at Place) ([]byte, error) {
@@ -41,7 +41,7 @@ func (u *clusteredPath) askPlan(c cluster.Command) ([]byte, error) {
 	return u.answered(p.Reply, p.Err)
 }
 
-// askNode asks that node.
+// askNode asks one node.
 func (u *clusteredPath) askNode(n *cluster.Node, raw []byte) ([]byte, error) {
 	p, err := n.Upstream().Open(u.Context, u.host.Identity())
 	if err != nil {
@@ -58,7 +58,7 @@ func (u *clusteredPath) askApart(words [][]byte, c *commandtable.Command) ([]byt
 	return p.Reply, p.Err
 }
 
-// onOwn has commands sent over connections of their own.
+// onOwn calls do with an executor that has connections of its own.
 func (u *clusteredPath) onOwn(do func(e *cluster.Executor)) {
 	e := u.newExecutor(u.host.Identity())
 	defer e.Close()
@@ -86,7 +86,7 @@ func (u *clusteredPath) instead(c *commandtable.Command) func([][]byte) ([]byte,
 // insteadOfNode answers a command in place of one node.
 type insteadOfNode func(u *clusteredPath, c *commandtable.Command, words [][]byte) ([]byte, error)
 
-// insteadOf is who answers what is answered otherwise with a cluster upstream, in transactions aside; nil: nobody.
+// insteadOf returns the function that answers a command for the cluster as a whole, outside of transactions; nil: there is none.
 func insteadOf(name string) insteadOfNode {
 	switch name {
 	case "wait", "waitaof":
@@ -103,7 +103,7 @@ func insteadOf(name string) insteadOfNode {
 	return nil
 }
 
-// oneNodeOnly refuses what would be about one of the nodes, and nobody would know which.
+// oneNodeOnly refuses a command that would be about one of the nodes, and nobody would know which.
 func (u *clusteredPath) oneNodeOnly(_ *commandtable.Command, words [][]byte) ([]byte, error) {
 	return nil, &upstream.ReplyError{Line: "ERR '" + strings.ToUpper(string(words[0])) + "' is of one node: lockproxy does not send it to a cluster"}
 }
@@ -116,25 +116,26 @@ func (u *clusteredPath) tracking(_ *commandtable.Command, words [][]byte) ([]byt
 	return nil, &upstream.ReplyError{Line: "ERR CLIENT TRACKING is not available with a cluster upstream: lockproxy does not track keys over several nodes"}
 }
 
-// wait is WAIT, or WAITAOF, at all masters: the least of them counts. It asks for a second at a time, so that the
-// client's end is noticed. What they count is all that was written before.
+// wait is WAIT, or WAITAOF, at all masters: the smallest answer counts. It asks for a second at a time, so that
+// it is noticed when the client goes. All that was written before is waited for.
 func (u *clusteredPath) wait(_ *commandtable.Command, args [][]byte) (reply []byte, err error) {
 	words, at := append([][]byte(nil), args...), len(args)-1
 	timeout, ok := resp.Integer(args[at])
 	if !ok || timeout < 0 {
-		return u.ask(args, Place{}) // says so
+		return u.ask(args, Place{}) // a node refuses it
 	}
 	facts := &cluster.Facts{Name: "wait", Request: cluster.AllShards, Response: cluster.Min}
 	until := time.Now().Add(time.Duration(timeout) * time.Millisecond)
 	u.host.WriteReplies()
 	u.onOwn(func(e *cluster.Executor) {
-		nothing := bytes.Split([]byte("WAIT 0 0"), []byte(" ")) // has Redis count from now on
+		nothing := bytes.Split([]byte("WAIT 0 0"), []byte(" ")) // makes this moment the one up to which Redis waits for writes
 		first := cluster.NewPlan(cluster.Command{Raw: resp.Command(nothing), Args: nothing, Facts: facts})
 		for {
 			left := time.Second
 			if timeout > 0 {
 				left = min(left, max(time.Until(until), time.Millisecond))
 			}
+			e.WaitsFor(left)
 			words[at] = strconv.AppendInt(nil, left.Milliseconds(), 10)
 			p := cluster.NewPlan(cluster.Command{Raw: resp.Command(words), Args: words, Facts: facts})
 			plans := []*cluster.Plan{p}
@@ -199,7 +200,7 @@ func (u *clusteredPath) pubsub(c *commandtable.Command, words [][]byte) ([]byte,
 	return out, nil
 }
 
-// functionStats is FUNCTION STATS: a master's that runs a script, or any one's, since all have the same libraries.
+// functionStats is FUNCTION STATS: the answer of a master that runs a script, or else of any, since all have the same libraries.
 func (u *clusteredPath) functionStats(_ *commandtable.Command, words [][]byte) ([]byte, error) {
 	all, err := u.askAll(words)
 	if err != nil {

@@ -19,13 +19,13 @@ type clusteredPath struct {
 	nodes    *Clustered
 	plain    *cluster.Executor // nil: not needed yet
 	quick    *cluster.Executor // the quick lane of scripts; nil: not needed yet
-	lane     *scriptcache.Lane // that one
+	lane     *scriptcache.Lane // the lane of quick
 	presence *upstream.Pipe    // see show; nil: none
 }
 
 func (b *Clustered) path(f *Forwarder) path { return &clusteredPath{Forwarder: f, nodes: b} }
 
-// executor is the client's own, made when first needed.
+// executor returns the client's executor, which the first call makes.
 func (u *clusteredPath) executor() *cluster.Executor {
 	if u.plain == nil {
 		u.plain = u.newExecutor(u.host.Identity())
@@ -58,14 +58,14 @@ func (u *clusteredPath) leave(big bool) {
 	u.plain, u.quick, u.lane, u.presence = nil, nil, nil, nil
 }
 
-// show has that connection at any node.
+// show opens that connection, at any node.
 func (u *clusteredPath) show(ctx context.Context) {
 	if u.presence == nil {
 		u.presence, _ = u.nodes.Node().Open(ctx, u.host.Identity())
 	}
 }
 
-// serves says no: the client has a connection to each node.
+// serves is false: the client has a connection to each node, and no single one of them would tell.
 func (u *clusteredPath) serves() bool { return false }
 
 // hello asks any node.
@@ -85,7 +85,7 @@ func (u *clusteredPath) hello(id upstream.Identity) (resp.Reply, error) {
 	return answer, nil
 }
 
-// selectDB has any node say, in its own words, that there is no other database.
+// selectDB lets any node refuse, in its own words, because there is no other database.
 func (u *clusteredPath) selectDB(_ upstream.Identity, word []byte) ([]byte, error) {
 	return u.ask([][]byte{[]byte("SELECT"), word}, Place{})
 }
@@ -98,8 +98,8 @@ func (u *clusteredPath) forward(b *Batch, big bool) {
 	e.Replicas(false) // what the proxy asks on its own is asked of masters
 }
 
-// forwardWith sends what is left of the run over e, and says how long Redis took. A big one goes over the shared connections when
-// there may be no further ones.
+// forwardWith sends what is left of the run over e, and says how long Redis took. A big one goes over the shared connections if
+// the budget allows no further ones.
 func (u *clusteredPath) forwardWith(b *Batch, e *cluster.Executor, big bool) time.Duration {
 	if big {
 		big = u.host.Refused() == nil
@@ -115,8 +115,8 @@ func (u *clusteredPath) forwardWith(b *Batch, e *cluster.Executor, big bool) tim
 	return took
 }
 
-// forwardIf is forwardWith unless there may be no further connection for what is left of the run, which has not been settled then: it
-// is sent by the next forwardIf.
+// forwardIf sends what is left of the run over e. sent is false if the budget allowed no connection: then the run is not settled, and
+// the next forwardIf sends what is left.
 func (u *clusteredPath) forwardIf(b *Batch, e *cluster.Executor, big bool) (took time.Duration, sent bool) {
 	for _, p := range b.nodes.plans {
 		p.Resume()
@@ -143,8 +143,8 @@ func (u *clusteredPath) forwardIf(b *Batch, e *cluster.Executor, big bool) (took
 	return took, true
 }
 
-// resumable says that the run, or a part of its only command, was not sent because there may be no further connection. In a run of
-// several a part could not be sent later: what came behind it may have run.
+// resumable says that the budget allowed no connection for the run, or for a part of its only command. In a run of several
+// commands a part could not be sent later, because later commands may have run.
 func (u *clusteredPath) resumable(b *Batch) bool {
 	if plans := b.nodes.plans; len(plans) == 1 {
 		return TooMany(plans[0].Err)
@@ -158,7 +158,7 @@ func (u *clusteredPath) do(e *cluster.Executor, plans []*cluster.Plan) {
 	u.Spent += e.Upstream
 }
 
-// settleRun gathers what came of the run. t is what its reply was streamed through; nil: it was not.
+// settleRun handles the result of the run. t is what its reply was streamed through; nil: it was not.
 func (u *clusteredPath) settleRun(b *Batch, t *stream, big bool) {
 	longest, total := 0, 0
 	if t != nil {
@@ -166,7 +166,7 @@ func (u *clusteredPath) settleRun(b *Batch, t *stream, big bool) {
 	}
 	for i, p := range b.nodes.plans {
 		switch {
-		case u.guard.Over(): // closed for a command before, which has no reply
+		case u.guard.Over(): // closed because an earlier command has no reply
 		case errors.Is(p.Err, cluster.ErrTooMuch): // and the client has been dropped for it
 		case p.Err != nil:
 			u.host.Unanswered(p.Err, b.cmds[i:i+1])
@@ -187,7 +187,7 @@ func (u *clusteredPath) settleRun(b *Batch, t *stream, big bool) {
 func (u *clusteredPath) plan(b *Batch) {
 	routes := u.host.Routes()
 	b.nodes.words, b.nodes.plans = b.nodes.words[:0], b.nodes.plans[:cap(b.nodes.plans)]
-	var before *commandtable.Command // most of a pipeline's are the same as those before them
+	var before *commandtable.Command // most commands in a pipeline are the same as the one before
 	facts := noRoute.facts
 	for i, raw := range b.run {
 		if b.cmds[i] != before {
@@ -237,8 +237,9 @@ func (u *clusteredPath) forwardScripts(b *Batch, quick bool) time.Duration {
 	return u.lane.Timed(func() { u.forwardWith(b, u.quick, false) })
 }
 
-// reload has each script loaded again at the node that did not have it. In a cluster a script that has run at one node is unknown to the
-// others. Order is kept by slot: what is sent again has nothing behind it that ran in its slot, or in several, or in none.
+// reload loads each script again at the node that did not have it. In a cluster a script that has run at one node is unknown to the
+// others. Order is kept by slot: a command is sent again only if nothing after it has run in its slot, in several slots, or without a
+// slot.
 func (u *clusteredPath) reload(b *Batch, lost lostScripts, send func() time.Duration) {
 	states := u.loadAgain(b, lost.shas, lost.seen)
 	var again []int
@@ -269,7 +270,7 @@ look:
 	b.nodes.apart = true
 	send()
 	b.nodes.apart = false
-	// The replies are the plans', too.
+	// The plans have the replies, so what was gathered in b is dropped.
 	b.run, b.cmds, b.nodes.args, b.Out, b.full, b.fullSize = run, cmds, args, out, nil, 0
 	from, next := 0, 0
 	for i, end := range lost.ends {
@@ -289,7 +290,7 @@ look:
 	}
 }
 
-// loadAgain loads scripts again, and says what is known of each.
+// loadAgain loads scripts again, and returns the state of each.
 func (u *clusteredPath) loadAgain(b *Batch, shas []string, seen uint64) []scriptcache.State {
 	states := make([]scriptcache.State, len(shas))
 	done := map[*cluster.Node]bool{}

@@ -8,13 +8,13 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// PasswordRefused says that Redis would not let a user in again.
+// PasswordRefused says that Redis refuses a user's password.
 func PasswordRefused(err error) bool {
 	var reply *upstream.ReplyError
 	return errors.As(err, &reply) && strings.HasPrefix(reply.Line, "WRONGPASS")
 }
 
-// TooMany says that there may be no further connection upstream.
+// TooMany says that the budget allows no further connection upstream.
 func TooMany(err error) bool {
 	var full *upstream.FullError
 	return errors.As(err, &full)
@@ -39,8 +39,7 @@ func LogIn(err error) bool {
 	return errors.As(err, &reply) && strings.HasPrefix(reply.Line, "NOAUTH")
 }
 
-// unanswered is err of a question whose lost reply is no unknown outcome, as of what changes nothing: it is as if nothing had been
-// asked.
+// unanswered returns err for a question that changes nothing: if its reply was lost it is as if nothing had been asked.
 func unanswered(err error) error {
 	var lost *upstream.LostError
 	if errors.As(err, &lost) {
@@ -52,7 +51,7 @@ func unanswered(err error) error {
 // NoRetry says that to try again would not help.
 func NoRetry(err error) bool { return PasswordRefused(err) || LogIn(err) || TooMany(err) }
 
-// refusalIn is the error that a reply is, if it is one.
+// refusalIn returns a reply that is an error as a *upstream.ReplyError, else nil.
 func refusalIn(reply []byte) error {
 	if line, bad := resp.ErrorLine(reply); bad {
 		return &upstream.ReplyError{Line: line}
@@ -60,7 +59,7 @@ func refusalIn(reply []byte) error {
 	return nil
 }
 
-// What a command is answered that has no reply.
+// The errors for a command that has no reply.
 const (
 	TimeoutLine = "ERR upstream timeout, the outcome of this command is unknown"
 	LostLine    = "ERR upstream connection lost, the outcome of this command is unknown"

@@ -16,9 +16,9 @@ import (
 
 // Host is the client whose commands are forwarded.
 type Host interface {
-	// Identity is the client's of now.
+	// Identity returns the client's present identity.
 	Identity() upstream.Identity
-	// Adopt has the client be id from now on, to which Redis has agreed. It gives back what the Forwarder has open.
+	// Adopt makes id, which Redis has accepted, the client's identity. It gives back the Forwarder's connections.
 	Adopt(id upstream.Identity)
 	// Admitted notes that Redis lets the client run commands.
 	Admitted()
@@ -36,13 +36,13 @@ type Host interface {
 	ReadsReplicas() bool
 	// WritesPaused says that Redis holds up writes, so that no client's commands may wait behind those of another.
 	WritesPaused() bool
-	// Routes are those of the commands that are known now.
+	// Routes returns the routes of the present command table.
 	Routes() *Routes
 	// Step begins something that may make the client wait, and numbers it.
 	Step() uint64
-	// Unanswered answers for Redis commands that it did not.
+	// Unanswered answers commands to which Redis has sent no reply.
 	Unanswered(err error, commands []*commandtable.Command)
-	// Trouble is told why a question to Redis failed.
+	// Trouble is called with the error of a question to Redis that failed.
 	Trouble(err error)
 }
 
@@ -52,7 +52,7 @@ type Common struct {
 	Service upstream.Identity // who loads scripts again
 	Scripts *scriptcache.Cache
 	Lanes   *scriptcache.Lanes
-	OwnFor  time.Duration // that a client keeps a connection for big traffic without any
+	OwnFor  time.Duration // how long a client keeps a connection for big traffic that it does not use
 }
 
 // Forwarder is how one client's commands reach Redis on connections that it shares with others. Its client's goroutine alone uses it,
@@ -62,28 +62,28 @@ type Forwarder struct {
 	host    Host
 	guard   *downstream.Conn
 	path    path
-	request atomic.Pointer[upstream.Request] // which sends its runs; nil: none yet
+	request atomic.Pointer[upstream.Request] // the request that sends its runs; nil: none yet
 	big     bigTraffic
-	Spent   time.Duration // from sending to the replies, of all that was forwarded; the client's own to set back
+	Spent   time.Duration // how long all forwarded commands took, from sending to the replies; the client's goroutine sets it to 0
 }
 
-// path is what differs: one Redis, or the nodes of a cluster.
+// path is what differs between one Redis and the nodes of a cluster.
 type path interface {
 	// forward sends the run, and gathers its replies.
 	forward(b *Batch, big bool)
-	// forwardScripts is forward of a run that runs scripts, over a connection that no ordinary command waits for. known: all of them are
-	// known to be quick. It says how long Redis took.
+	// forwardScripts is forward for a run that runs scripts, over a connection that no ordinary command waits for. known: all of them
+	// are known to be quick. It says how long Redis took.
 	forwardScripts(b *Batch, known bool) time.Duration
-	// reload has scripts loaded again that Redis has lost, and what needed them sent again.
+	// reload loads again the scripts that Redis has lost, and sends again the commands that needed them.
 	reload(b *Batch, lost lostScripts, send func() time.Duration)
-	// ask asks one node; askAll each that has keys of its own.
+	// ask asks one node; askAll asks each node that has keys of its own.
 	ask(words [][]byte, at Place) ([]byte, error)
 	askAll(words [][]byte) ([]resp.Reply, error)
-	// instead is who answers c in place of one node; nil: nobody.
+	// instead returns what answers c in place of one node; nil: nothing does.
 	instead(c *commandtable.Command) func(words [][]byte) ([]byte, error)
 	hello(id upstream.Identity) (resp.Reply, error)
 	selectDB(id upstream.Identity, word []byte) ([]byte, error)
-	// show has a shared connection as the client's user.
+	// show opens a shared connection as the client's user.
 	show(ctx context.Context)
 	// serves says that the shared connection of a client that has not authenticated is one that Redis lets run commands.
 	serves() bool
@@ -91,14 +91,14 @@ type path interface {
 	leave(big bool)
 }
 
-// NewForwarder is a client's way to b.
+// NewForwarder returns the Forwarder to b of client h.
 func NewForwarder(b Backend, c *Common, h Host, guard *downstream.Conn) *Forwarder {
 	f := &Forwarder{Common: c, host: h, guard: guard}
 	f.path = b.path(f)
 	return f
 }
 
-// Forward sends the run of b, waits for its replies, and has the host answer what Redis did not.
+// Forward sends the run of b, waits for its replies, and lets the host answer the commands that Redis did not.
 func (f *Forwarder) Forward(b *Batch) {
 	big := f.big.wanted(len(b.run))
 	if b.scripts {
@@ -126,7 +126,7 @@ const (
 	apart
 )
 
-// AtKey is the node that has the key behind the command's name.
+// AtKey is the node that has the key, which is the word after the command's name.
 func AtKey() Place { return Place{kind: atKey} }
 
 // AtSlot is the node that has a slot.
@@ -143,31 +143,32 @@ func AtNode(n *cluster.Node) Place {
 // Apart is all nodes that c concerns, on connections where it need not wait for others.
 func Apart(c *commandtable.Command) Place { return Place{kind: apart, cmd: c} }
 
-// Ask asks what changes nothing, as the client, and returns Redis' reply as it came. A lost reply is no unknown outcome here, but apart:
-// the error then is a *upstream.NotSentError, as if nothing had been asked.
+// Ask sends a command that changes nothing, as the client, and returns Redis' reply as it came. After a lost reply the error is a
+// *upstream.NotSentError, as if nothing had been asked, except at Apart.
 func (f *Forwarder) Ask(words [][]byte, at Place) ([]byte, error) { return f.path.ask(words, at) }
 
-// AskAll is Ask of all nodes that have keys of their own, at least one. One that cannot answer does not hide what the others say.
+// AskAll is Ask at all nodes that have keys of their own. It returns at least one reply. Nodes that cannot answer are left out.
 func (f *Forwarder) AskAll(words [][]byte) ([]resp.Reply, error) { return f.path.askAll(words) }
 
-// Instead is who answers c in place of one node; nil: nobody, or only the node that has a key can.
+// Instead returns what answers c in place of one node; nil: a node answers it, as most commands.
 func (f *Forwarder) Instead(c *commandtable.Command) func(words [][]byte) ([]byte, error) {
 	return f.path.instead(c)
 }
 
-// Hello takes id on and asks for the answer to HELLO there; if Redis does not agree nothing changes.
+// Hello sends HELLO as id and returns the answer. If Redis accepts, id becomes the client's identity; else nothing changes.
 func (f *Forwarder) Hello(id upstream.Identity) (resp.Reply, error) { return f.path.hello(id) }
 
-// SelectDB has the client be in id's database, which SELECT named by word, and returns the reply to that.
+// SelectDB makes id, which differs in its database, the client's identity, and returns the reply to SELECT, in which word is that
+// database.
 func (f *Forwarder) SelectDB(id upstream.Identity, word []byte) ([]byte, error) {
 	return f.path.selectDB(id, word)
 }
 
-// Show has a shared connection as the client's user, if there can be one.
+// Show opens a shared connection as the client's user, if there can be one.
 func (f *Forwarder) Show(ctx context.Context) { f.path.show(ctx) }
 
-// Serves says that the shared connection of a client that has not authenticated is one that Redis lets run commands: to ask on it would
-// tell nothing else, and could take for as long as a script does.
+// Serves says that Redis is known to run commands on the shared connection of this client, which has not authenticated. Then Redis need
+// not be asked, which could take for as long as a script does.
 func (f *Forwarder) Serves() bool { return f.path.serves() }
 
 // Leave gives all connections back.
@@ -183,8 +184,8 @@ func (f *Forwarder) EndWait(step uint64, cause error) {
 	}
 }
 
-// Quiet is how long Redis has sent nothing in the middle of a reply that is passed on as it comes: see upstream.Request. Any goroutine may
-// call it.
+// Quiet returns for how long Redis has sent nothing in the middle of a reply that is passed on as it comes: see upstream.Request. Any
+// goroutine may call it.
 func (f *Forwarder) Quiet() time.Duration {
 	if r := f.request.Load(); r != nil {
 		return r.Quiet()
@@ -232,7 +233,7 @@ func (f *Forwarder) question(p *upstream.Pipe, raw []byte) ([]byte, error) {
 	return f.answered(got, err)
 }
 
-// answered is the reply to a question, of which the host is told why there is none.
+// answered returns the reply to a question. If there is none, the host gets the error, too.
 func (f *Forwarder) answered(reply []byte, err error) ([]byte, error) {
 	if err != nil {
 		err = unanswered(err)

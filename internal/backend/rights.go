@@ -11,7 +11,7 @@ import (
 // RightsChange is what commands that have passed here may have changed of users and their rights.
 type RightsChange struct {
 	Any     bool
-	All     bool     // who has not authenticated may have lost all of them
+	All     bool     // clients that have not authenticated may have lost all rights
 	Deleted []string // users
 }
 
@@ -35,7 +35,7 @@ func (r *RightsChange) Note(c *commandtable.Command, args [][]byte) {
 	}
 }
 
-// Concerns says whether a connection of that identity may be one that Redis would not take any more.
+// Concerns says whether Redis may no longer accept a connection of that identity.
 func (r *RightsChange) Concerns(id upstream.Identity) bool {
 	if id.Anonymous() {
 		return r.All

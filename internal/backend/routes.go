@@ -7,7 +7,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 )
 
-// Routes is what a cluster needs to know of a table's commands. They are noted when the first is asked for.
+// Routes is what a cluster needs to know of a table's commands. The routes are made when the first is asked for.
 type Routes struct {
 	Table *commandtable.Table
 	noted sync.Once
@@ -33,7 +33,7 @@ func newRoute(c *commandtable.Command) *route {
 
 var noRoute route
 
-// of is c's, which is nil when nothing is known of the command.
+// of returns the route of c, which is nil when nothing is known of the command.
 func (r *Routes) of(c *commandtable.Command) *route {
 	if c == nil {
 		return &noRoute
@@ -52,7 +52,7 @@ func (r *Routes) of(c *commandtable.Command) *route {
 func (r *Routes) AtAllNodes(c *commandtable.Command) bool {
 	route := r.of(c)
 	f := route.facts
-	return f != nil && f.Name != "ping" && (route.instead != nil || f.Request != cluster.OneNode || f.Name == "scan")
+	return f != nil && (route.instead != nil || f.Request != cluster.OneNode || f.Name == "scan")
 }
 
 // KeysOf finds which words of a call are keys, and appends them to dst. Where only Redis can tell, it is asked.

@@ -53,8 +53,8 @@ func timed(run func()) time.Duration {
 	return time.Since(began)
 }
 
-// findScripts finds the keys of the run's scripts. runs: it runs some; known: all of these are known to be quick, and
-// there is nothing else about scripts in the run.
+// findScripts finds the keys of the run's scripts. runs: the run has scripts to run; known: all of these are known to
+// be quick, and no other command about scripts is in the run.
 func (b *Batch) findScripts(m *scriptcache.Cache) (runs, known bool) {
 	b.keys, known = b.keys[:0], true
 	for i, c := range b.cmds {
@@ -85,7 +85,7 @@ func (b *Batch) flushes() bool {
 
 // learnScripts notes what the run's replies tell: which scripts are quick, the bodies of those Redis has taken, and
 // that it has forgotten all. A body is believed only when Redis ran or loaded it for this very client without an error:
-// one it was not let run must not come in by its hash.
+// a script that the client was not allowed to run must not become known by its hash.
 func (b *Batch) learnScripts(m *scriptcache.Cache, start int, ends []int, quick bool, seen uint64) {
 	if ends == nil {
 		if b.flushes() {
@@ -143,12 +143,12 @@ func argument(raw []byte, i int) []byte {
 	}
 }
 
-// noScriptReply is how Redis begins to say that it does not have a script; a script may say so too.
+// noScriptReply begins Redis' error for a script that it does not have; a script may return such an error, too.
 const noScriptReply = "-NOSCRIPT "
 
-// lostScripts is what of a run needs scripts that Redis has lost, by a restart or a failover, and the proxy has seen: to these EVALSHA was
-// answered NOSCRIPT. Commands so answered have not run, so those of them that nothing ran behind are sent again, in their order, once, when
-// their scripts have been loaded again. All other replies stand: a NOSCRIPT before a command that did run is the client's to deal with.
+// lostScripts are the commands of a run that were answered NOSCRIPT, perhaps because Redis has lost scripts, in a restart or a failover,
+// that the proxy has seen. They have not run. Those after which nothing ran are sent again, once and in their order, when their scripts
+// have been loaded again. All other replies stand: a NOSCRIPT before a command that did run is for the client to deal with.
 type lostScripts struct {
 	start int      // where in Batch.Out the run's replies begin
 	ends  []int    // where each of them ends, from there
@@ -180,7 +180,7 @@ func (b *Batch) noScripts(start int, ends []int) (shas []string) {
 	return shas
 }
 
-// load has a node, known as where, load scripts that it has lost.
+// load loads scripts again at a node that has lost them; the cache knows the node as where.
 func (c *Common) load(node *upstream.Node, where string, shas []string, seen uint64) map[string]scriptcache.State {
 	service := c.Service
 	service.DB, service.Proto = 0, 2

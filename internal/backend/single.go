@@ -31,8 +31,7 @@ func (b single) Final(err error) bool { return PasswordRefused(err) }
 
 func (b single) NeedsCommands() (needed bool, wait time.Duration) { return false, 0 }
 
-// Misnamed looks for a node of a cluster that is served as if it were a Redis alone: HELLO, which Redis refuses no user, names the
-// mode.
+// Misnamed warns of a node of a cluster that is served as if it were a single Redis: HELLO, which every user may run, names the mode.
 func (b single) Misnamed(ask func(words ...string) ([]byte, error)) (warning string, err error) {
 	reply, err := ask("HELLO")
 	if err == nil && bytes.Contains(reply, []byte("\r\n$4\r\nmode\r\n$7\r\ncluster\r\n")) {

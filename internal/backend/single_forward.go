@@ -48,14 +48,14 @@ func (u *singlePath) ask(words [][]byte, at Place) ([]byte, error) {
 	return u.question(p, resp.Command(words))
 }
 
-// apartFor is how long a connection apart is tried for, when Redis takes it and says nothing: longer than the 5 s of its
-// busy-reply-threshold.
+// apartFor is for how long a connection apart is tried while Redis accepts it but does not answer: longer than the 5 s
+// of its busy-reply-threshold.
 const apartFor = 10 * time.Second
 
 func (u *singlePath) askApart(raw []byte) ([]byte, error) {
 	ctx := u.clientContext()
 	p, err := u.node.Private(ctx, u.host.Identity())
-	// For its first seconds a script lets Redis answer nobody: SCRIPT KILL is to wait for that, not to fail.
+	// In a script's first seconds Redis answers nobody: SCRIPT KILL must wait for that, and not fail.
 	for until := time.Now().Add(apartFor); errors.Is(err, os.ErrDeadlineExceeded) && ctx.Err() == nil && time.Now().Before(until); {
 		p, err = u.node.Private(ctx, u.host.Identity())
 	}
@@ -91,7 +91,7 @@ func (u *singlePath) serves() bool {
 	return err == nil && p.Serves()
 }
 
-// leave leaves the connection of big traffic to bigTraffic.leave.
+// leave gives the shared connections back. The one for big traffic is bigTraffic.leave's.
 func (u *singlePath) leave(big bool) {
 	if big {
 		return
@@ -157,7 +157,7 @@ func (u *singlePath) forwardShared(b *Batch) {
 	u.forwardOver(b, p, err)
 }
 
-// forwardOver sends the run over a pipe whose replies may be gathered; err says why there is none.
+// forwardOver sends the run over p, and gathers the replies; err says why there is no p.
 func (u *singlePath) forwardOver(b *Batch, p *upstream.Pipe, err error) {
 	b.total = 0
 	r := u.runRequest(b, b)
@@ -173,7 +173,7 @@ func (u *singlePath) forwardOver(b *Batch, p *upstream.Pipe, err error) {
 	}
 }
 
-// forwardBig sends the run over the private pipe, or over the shared one when there may be no further connection.
+// forwardBig sends the run over the private pipe, or over the shared one if the budget allows no further connection.
 func (u *singlePath) forwardBig(b *Batch) {
 	err := u.openBig()
 	if TooMany(err) {
@@ -208,13 +208,13 @@ func (u *singlePath) openBig() (err error) {
 	return err
 }
 
-// scriptLane is a client's way to the quick lane, open from its first quick script on.
+// scriptLane is a client's use of the quick lane, which its first quick script opens.
 type scriptLane struct {
 	pipe *upstream.Pipe
 	lane *scriptcache.Lane
 }
 
-// leave gives the client's way to the quick lane back.
+// leave gives the client's use of the quick lane back.
 func (w *scriptLane) leave() {
 	if w.pipe == nil {
 		return
@@ -224,8 +224,8 @@ func (w *scriptLane) leave() {
 	*w = scriptLane{}
 }
 
-// forwardScripts implements path. Where Redis is out of reach, or gives no further connection, the run goes the way of ordinary commands:
-// it is no worse off then than on one connection.
+// forwardScripts implements path. If Redis is out of reach, or there can be no further connection, the run goes over the connection for
+// ordinary commands.
 func (u *singlePath) forwardScripts(b *Batch, quick bool) time.Duration {
 	main, err := u.pipe()
 	if err != nil || !main.Connected() || u.host.MustLogIn() {

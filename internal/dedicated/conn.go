@@ -1,6 +1,6 @@
-// Package dedicated is a connection upstream that one client has to itself, for as long as Redis keeps something for it
-// there: a transaction, watched keys, subscriptions, tracking, a command that waits. It follows from the replies what that
-// is, and passes the replies on to the client as they came. Whose it is, is its Host.
+// Package dedicated is a connection upstream that one client has to itself, for as long as Redis keeps state for it there:
+// a transaction, watched keys, subscriptions, tracking, a command that waits. It learns that state from the replies, which
+// it passes on to the client as they came. The client is its Host.
 package dedicated
 
 import (
@@ -23,38 +23,38 @@ const (
 	LastReplies = 2 * time.Second
 )
 
-// ErrGone is why a command has no reply when the connection or the client had gone before.
+// ErrGone is why a command has no reply if the connection or the client was already gone.
 var ErrGone = errors.New("the client of the dedicated connection has gone")
 
-// Host is the client that a connection belongs to. Its first methods are called by whoever uses the connection, the others with the
-// connection's lock held: they must not use the connection, nor block.
+// Host is the client that a connection belongs to. The methods up to NotSent are called by whoever uses the connection, the others
+// with the connection's lock held: they must not use the connection, nor block.
 type Host interface {
 	// Silent says that the client wants no replies just now.
 	Silent() bool
-	// WriteReplies writes what the client was answered past the connection.
+	// WriteReplies writes the replies that did not come over this connection.
 	WriteReplies()
 	// Watch runs run with a context that ends when the client goes away.
 	Watch(run func(ctx context.Context))
-	// NotSent answers a command that came as the connection had just been lost.
+	// NotSent answers a command that came just after the connection was lost.
 	NotSent(e *Reply)
 
 	// Shutting notes that so many more SHUTDOWNs are not answered yet.
 	Shutting(more int)
-	// RightsChanged is told that commands which may change users' rights have been run; last: no other is pending.
+	// RightsChanged is called when commands that may change users' rights have been run; last: no other reply is pending.
 	RightsChanged(last bool)
-	// Timed is told how long a command of the client's took from being sent to its reply; call is the beginning of what was sent.
+	// Timed is called with how long a command of the client's took until its reply; call is the beginning of what was sent.
 	Timed(c *commandtable.Command, call string, took time.Duration)
-	// Adopt is told what the client's commands have set.
+	// Adopt takes over what the client's commands have set: for how long writes are paused, and settings.
 	Adopt(pauses time.Duration, settings []Setting)
-	// Idle is told that no reply is pending, and to which client invalidations are redirected; 0: to none.
+	// Idle is called when no reply is pending. redirected is the client to which invalidations go; 0: none.
 	Idle(redirected int64)
-	// Left is told that the connection is given back or lost.
+	// Left is called when the connection is given back or lost.
 	Left()
-	// Loss says what a lost connection means: whether its client is closed for it, and else what each pending reply is.
+	// Loss says what a lost connection means: whether its client is closed for it, and else the error in place of each pending reply.
 	Loss(err error) (closes bool, line string)
-	// Lost is told that the connection was lost, and whether that closes the client.
+	// Lost is called when the connection was lost; closes: the client is closed for it.
 	Lost(err error, closes bool)
-	// Remake is told to make again what was lost.
+	// Remake begins to make again what was lost, on another connection.
 	Remake(what Remains)
 }
 
@@ -65,7 +65,7 @@ type Interceptor interface {
 	Confirmed(frame []byte, e *Reply, proto int, out []byte) (told []byte, asked bool)
 	// Others says whether a message comes to the client by another connection as well; known is false when more of it is needed.
 	Others(frame []byte) (others, known bool)
-	// Ended is told that the connection was lost.
+	// Ended is called when the connection was lost.
 	Ended()
 }
 
@@ -75,7 +75,7 @@ type Config struct {
 	Client  *downstream.Conn // whose replies these are
 	Context context.Context  // ends when the last clients are cut off
 	Timeout time.Duration    // for Redis' reply to a command; 0: none
-	View    *View            // what CLIENT LIST and others may see of it
+	View    *View            // what CLIENT LIST and other goroutines may see of it
 	Node    *cluster.Node    // where it is, in a cluster; else nil
 }
 
@@ -93,8 +93,8 @@ type Conn struct {
 	replyTimeout replyTimeout
 	state        State
 	life         life
-	interceptor  Interceptor // of a connection for subscriptions only; else nil
-	frame        frame       // at hand
+	interceptor  Interceptor // nil unless the connection is for subscriptions only
+	frame        frame       // being received
 	out          output
 }
 
@@ -105,11 +105,12 @@ type life struct {
 	ended    bool  // it was lost
 	lost     *Lost // by that
 	making   bool  // what was lost before has yet to be made again
+	greeting bool  // HELLO is answered, and the client has no reply to it yet
 	tainted  bool  // not to be used by another client
-	doubt    bool  // with a command whose outcome is unknown
+	doubt    bool  // it was lost with a command whose outcome is unknown
 }
 
-// New is a connection that is yet to be made by Connect.
+// New returns a Conn without its connection, which Connect makes.
 func New(c Config) *Conn {
 	p := &Conn{Config: c, pending: pending{kept: c.Client.PendingReplies(), host: c.Host}, out: output{to: c.Client.Passage()}, life: life{held: true}}
 	p.changed.L = &p.mu
@@ -118,7 +119,7 @@ func New(c Config) *Conn {
 
 // Connect makes the connection at a node, for a client of that name. It is held until Release.
 func (p *Conn) Connect(ctx context.Context, id upstream.Identity, n *upstream.Node, name string) (err error) {
-	p.mu.Lock() // no reply is looked at before conn is there
+	p.mu.Lock() // no reply is looked at before p.conn is set
 	p.state = State{proto: id.Proto, db: id.DB, kept: Restorable{wanted: p.Node == nil}}
 	if p.conn, err = n.Dedicate(ctx, id, p); err == nil {
 		p.show()
@@ -130,7 +131,7 @@ func (p *Conn) Connect(ctx context.Context, id upstream.Identity, n *upstream.No
 	return err
 }
 
-// Intercept has subscriptions made and lost on this connection told to i.
+// Intercept makes the connection one for subscriptions only, which i handles.
 func (p *Conn) Intercept(i Interceptor) {
 	p.mu.Lock()
 	p.interceptor = i
@@ -146,17 +147,17 @@ func (p *Conn) Rename(name string) {
 	p.conn.Name = name
 }
 
-// Authenticated notes that it has logged in.
+// Authenticated notes that the connection has logged in.
 func (p *Conn) Authenticated() { p.conn.Authenticated() }
 
-// Taint has the connection closed in the end, so that no other client uses it.
+// Taint makes the connection be closed in place of being given back, so that no other client uses it.
 func (p *Conn) Taint() {
 	p.mu.Lock()
 	p.life.tainted = true
 	p.mu.Unlock()
 }
 
-// Locked runs f while nothing is received, so that f may change what Host's methods use.
+// Locked runs f with the connection's lock held, so that f may change what Host's methods use.
 func (p *Conn) Locked(f func(released bool)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

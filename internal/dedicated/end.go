@@ -18,7 +18,7 @@ type Lost struct {
 type Held struct {
 	Released bool
 	Doubt    bool  // it ended with a command whose outcome is unknown
-	Lost     *Lost // by it
+	Lost     *Lost // what was lost with it
 	DB       int   // SELECT within a transaction may have changed it
 }
 
@@ -65,16 +65,17 @@ func (p *Conn) leave() {
 	p.life.released = true
 	p.pending.kept.Set(0)
 	p.Host.Left()
+	p.changed.Broadcast()
 }
 
-// Drop closes the connection with all its state; no reply is pending there. A message of which the client has a part comes
-// whole first, unless ctx ends.
+// Drop closes the connection with all its state; no reply is pending there. If the client has a part of a message, the
+// rest comes first, unless ctx ends.
 func (p *Conn) Drop(ctx context.Context) {
 	p.awaitThat(ctx, func() bool { return !p.out.to.Within() })
 	p.Close()
 }
 
-// Close closes the connection with all its state, and says whether the outcome of a command is unknown by that.
+// Close closes the connection with all its state, and says whether that leaves the outcome of a command unknown.
 func (p *Conn) Close() (doubt bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -86,7 +87,7 @@ func (p *Conn) Close() (doubt bool) {
 	return doubt
 }
 
-// Lose is Close of a connection for subscriptions, which are to be made again.
+// Lose is Close for a connection with subscriptions, which are made again elsewhere.
 func (p *Conn) Lose() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -106,15 +107,15 @@ func (p *Conn) dropLocked() {
 	p.out.to.GiveUp("left within a reply")
 }
 
-// Ended is called once, when the connection is over.
+// Ended implements upstream.Receiver: the connection is over.
 func (p *Conn) Ended(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.endLocked(err)
 }
 
-// endLocked ends the client, as Redis would have, when replies to it are pending or has lost more than that, a transaction or its
-// subscriptions. One that holds locks gets an error in place of each reply, and stays.
+// endLocked is called when the connection is lost; mu is held. The client is closed, as Redis would have closed it, if replies are
+// pending, or if a transaction or subscriptions are lost. A client that holds locks stays, and gets an error in place of each reply.
 func (p *Conn) endLocked(err error) {
 	if p.life.released {
 		return
@@ -137,7 +138,7 @@ func (p *Conn) endLocked(err error) {
 		p.interceptor.Ended()
 	}
 	what, any := p.remains()
-	p.state.inside, p.state.kept = nil, Restorable{}
+	p.state.inside, p.state.kept = effects{}, Restorable{}
 	p.pending.clear()
 	p.out.whole = len(p.out.bytes)
 	p.write(false)
@@ -149,9 +150,9 @@ func (p *Conn) endLocked(err error) {
 	p.changed.Broadcast()
 }
 
-// closesClient says that the client is to be closed for the loss of this connection; mu is held, here and below. That is so for a
-// client that stays otherwise when it has a part of EXEC's confirmations, or when invalidations were to come from here to
-// another client or from there to here: they would be lost.
+// closesClient says that the client is to be closed for the loss of this connection; mu is held, here and below. Even one that is
+// not lockless is closed if it has only a part of EXEC's confirmations, or if invalidations are redirected from this connection
+// to another client or from another client to this connection: some would be lost.
 func (p *Conn) closesClient(lockless bool) bool {
 	if !lockless {
 		return p.state.stray || p.state.tracking.redirect.Client != 0 && p.state.tracking.on || p.View.Targets.Load() > 0
@@ -163,8 +164,8 @@ func (p *Conn) closesClient(lockless bool) bool {
 	return closes
 }
 
-// answerLost gives a client that stays something in place of each pending reply, and notes what was lost. A
-// transaction without EXEC has surely not run.
+// answerLost answers each pending command of a client that stays with an error, or with OK, and notes what
+// was lost. MULTI and DISCARD are answered OK: a transaction without EXEC has surely not run.
 func (p *Conn) answerLost(lost error, line string) {
 	multi, watch := p.state.multi, p.state.watch
 	for _, e := range p.pending.all {
@@ -190,8 +191,8 @@ func (p *Conn) answerLost(lost error, line string) {
 			p.out.bytes = resp.AppendError(p.out.bytes, line)
 		}
 	}
-	if p.state.tracking.on {
-		p.out.bytes = append(p.out.bytes, forgetAll...)
+	if p.state.tracking.on && p.state.proto == 3 {
+		p.out.bytes = append(p.out.bytes, ForgetAll...)
 	}
 	if p.interceptor == nil {
 		p.life.lost = &Lost{Multi: multi, Watch: watch, Cause: lost}

@@ -6,21 +6,20 @@ import (
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
-// execution follows EXEC's reply while it is passed on. What the commands did to the connection stands in the first and the
-// last bytes of its elements, which is all that is kept of them.
+// execution follows EXEC's reply while it is passed on. The first and the last bytes of its elements tell what the commands
+// did to the connection, so only those are kept.
 //
-// Redis counts a subscription to two channels as one element and confirms both: the reply then ends too early, and the
-// frames that should be its last come behind it. A null means that a watched key has changed: nothing has run, and nothing
-// follows.
+// Redis counts a SUBSCRIBE to two channels as one element, but sends two confirmations: so the reply ends too early, and the
+// frames that should be its last come after it. A null means that a watched key has changed: nothing has run, and nothing follows.
 type execution struct {
-	scan   resp.Scanner   // of the element at hand
-	start  []byte         // of the element at hand, its first bytes
+	scan   resp.Scanner   // of the current element
+	start  []byte         // the first bytes of the current element
 	end    []byte         // and its last ones, if it is longer
 	next   int            // the queued command whose elements come when due is 0
-	due    int            // elements that are still to come of the one before
-	effect Effect         // of that
-	queued int            // commands there are
-	inside map[int]Effect // what they do, by their place
+	due    int            // elements that are still to come of the command before that
+	effect Effect         // of the command before that
+	queued int            // number of queued commands
+	inside map[int]Effect // what the commands do to the connection, by their place
 }
 
 // endBytes hold the number at the end of a confirmation.
@@ -30,8 +29,8 @@ const endBytes = 32
 func (t *State) follow(b []byte, begins bool) {
 	if begins {
 		t.exec = nil
-		if t.inside != nil && b[0] == '*' && b[1] != '-' {
-			t.exec = &execution{queued: t.queued, inside: t.inside}
+		if t.inside.at != nil && b[0] == '*' && b[1] != '-' {
+			t.exec = &execution{queued: t.queued, inside: t.inside.at}
 			b = b[bytes.IndexByte(b, '\n')+1:]
 		}
 	}
@@ -48,7 +47,7 @@ func (t *State) follow(b []byte, begins bool) {
 	}
 }
 
-// keep keeps of the element at hand what matters: all of a confirmation.
+// keep keeps what matters of the current element: its first and last bytes, and all of a confirmation.
 func (x *execution) keep(b []byte) {
 	n := min(len(b), classifyAt-len(x.start))
 	if x.confirms() {
@@ -59,7 +58,7 @@ func (x *execution) keep(b []byte) {
 	x.end = append(x.end[:0], x.end[max(0, len(x.end)-endBytes):]...)
 }
 
-// confirms says that the element at hand confirms a subscription, unless it is an error.
+// confirms says that the current element confirms a subscription, unless it is an error.
 func (x *execution) confirms() bool {
 	e := x.effect
 	if x.due == 0 {
@@ -98,7 +97,7 @@ func (t *State) executed() {
 	}
 }
 
-// strayed takes a frame that comes behind EXEC's reply.
+// strayed takes a frame that belongs to EXEC's reply but comes after it: see execution.
 func (t *State) strayed(frame []byte) {
 	t.exec.element(t, frame)
 	t.executed()

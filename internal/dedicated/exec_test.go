@@ -17,7 +17,7 @@ func TestExecutionInPieces(t *testing.T) {
 	reply := "*5\r\n+OK\r\n*2\r\n:1\r\n" + bulk(strings.Repeat("x", 1000)) + confirms("subscribe", "a", 1) + confirms("subscribe", long, 2) + "$-1\r\n"
 	head := len("*5\r\n")
 	for piece := 1; piece < len(reply); piece += 7 {
-		state := State{transaction: transaction{multi: true, queued: 6, inside: inside}}
+		state := State{transaction: transaction{multi: true, queued: 6, inside: effects{at: inside}}}
 		b := []byte(reply)
 		state.follow(b[:head], true)
 		for b = b[head:]; len(b) > 0; b = b[min(piece, len(b)):] {
@@ -38,7 +38,7 @@ func TestExecutionInPieces(t *testing.T) {
 		}
 	}
 	for _, none := range []string{"*-1\r\n", "_\r\n", "*0\r\n"} {
-		state := State{transaction: transaction{multi: true, inside: inside}}
+		state := State{transaction: transaction{multi: true, inside: effects{at: inside}}}
 		state.follow([]byte(none), true)
 		if state.executed(); state.stray || state.db != 0 {
 			t.Errorf("%q: %+v", none, state)

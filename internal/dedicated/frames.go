@@ -11,7 +11,7 @@ const classifyAt = 96
 
 var queuedReply = []byte("+QUEUED\r\n")
 
-// IsRedirect says that a node has refused a command for want of its slot: it has not run, and can be sent again.
+// IsRedirect says that a node has refused a command because the slot is not there: it has not run, and can be sent again.
 func IsRedirect(reply []byte) bool {
 	for _, word := range []string{"-MOVED ", "-ASK ", "-TRYAGAIN ", "-CLUSTERDOWN "} {
 		if bytes.HasPrefix(reply, []byte(word)) {
@@ -21,12 +21,12 @@ func IsRedirect(reply []byte) bool {
 	return false
 }
 
-// Aborted tells the errors of EXEC that end the transaction from those that leave all as it was.
+// Aborted says whether an error of EXEC ends the transaction; other errors leave all as it was.
 func Aborted(reply []byte) bool {
 	return bytes.HasPrefix(reply, []byte("-EXECABORT")) || IsRedirect(reply) || bytes.HasPrefix(reply, []byte("-CROSSSLOT")) || bytes.Contains(reply, []byte("EXEC aborted"))
 }
 
-// confirmation tells the frame that confirms a subscription, or its end, from others, by its beginning.
+// confirmation says, from a frame's beginning, whether it confirms a subscription or the end of one. verb is its first word.
 func confirmation(frame []byte) (verb string, yes bool) {
 	switch verb = FirstText(frame); verb {
 	case "subscribe", "unsubscribe", "psubscribe", "punsubscribe", "ssubscribe", "sunsubscribe":
@@ -52,12 +52,12 @@ func FirstText(frame []byte) string {
 	return string(text)
 }
 
-// isMessage tells what subscribers are sent in RESP2.
+// isMessage says whether a frame with that first word is a message to a subscriber in RESP2.
 func isMessage(verb string) bool {
 	return verb == "message" || verb == "pmessage" || verb == "smessage"
 }
 
-// monitorLine tells MONITOR's lines from replies: +1700000000.123456 [0 127.0.0.1:1] "get" "k".
+// monitorLine says whether a frame is a line of MONITOR: +1700000000.123456 [0 127.0.0.1:1] "get" "k".
 func monitorLine(frame []byte) bool {
 	seconds, rest, ok := bytes.Cut(frame[1:], []byte("."))
 	if !ok || len(seconds) == 0 || len(rest) < 8 {

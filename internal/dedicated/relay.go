@@ -20,7 +20,7 @@ const (
 	frameConfirmation                  // of a subscription
 )
 
-// frame is the one at hand.
+// frame is the frame that is being received.
 type frame struct {
 	scan     resp.Scanner
 	head     []byte // what has come of it, while it is kept back
@@ -33,7 +33,7 @@ type frame struct {
 // output is what the client is to get.
 type output struct {
 	bytes []byte // not written yet
-	whole int    // of these, those that end with a whole frame
+	whole int    // how many of these bytes end with a whole frame
 	to    downstream.Passage
 }
 
@@ -47,11 +47,11 @@ func (o *output) add(frames []byte) {
 func (o *output) cut() { o.bytes = o.bytes[:o.whole] }
 
 // Received passes on what Redis sent, as it came, and learns from it which replies are pending and what state the connection is in.
-// Nothing here decides what bytes the client gets, but for replies nobody wants.
+// The client gets the bytes unchanged, unless begin drops or replaces a reply.
 func (p *Conn) Received(b []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.life.released { // the session ended while this waited, or nobody asked for what comes
+	if p.life.released { // the session ended while this waited for mu, or nobody asked for these bytes
 		p.conn.Close()
 		return
 	}
@@ -68,6 +68,9 @@ func (p *Conn) Received(b []byte) {
 		}
 		p.piece(b[:n], done)
 		b = b[n:]
+		if p.awaitGreeted(); p.life.released {
+			return
+		}
 	}
 	p.write(false)
 	if len(p.pending.all) == 0 {
@@ -76,6 +79,26 @@ func (p *Conn) Received(b []byte) {
 	p.replyTimeout.heard = time.Now()
 	p.giveBackIfUnused()
 	p.show()
+	p.changed.Broadcast()
+}
+
+// awaitGreeted has what comes behind the answer to HELLO, in the other protocol, wait for Greeted.
+func (p *Conn) awaitGreeted() {
+	if !p.life.greeting {
+		return
+	}
+	p.write(false)
+	p.changed.Broadcast()
+	for p.life.greeting && !p.life.released {
+		p.changed.Wait()
+	}
+}
+
+// Greeted says that the client has its reply to the HELLO that was answered here.
+func (p *Conn) Greeted() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.life.greeting = false
 	p.changed.Broadcast()
 }
 
@@ -140,7 +163,7 @@ func (p *Conn) classify(frame []byte) frameKind {
 	return frameReply
 }
 
-// needsWhole says that the frame must be looked at as a whole.
+// needsWhole says that the frame must be complete before it is handled.
 func (p *Conn) needsWhole(frame []byte) bool {
 	switch p.frame.kind {
 	case frameConfirmation:
@@ -156,7 +179,7 @@ func (p *Conn) needsWhole(frame []byte) bool {
 	return e != nil && (frame[0] == '-' && (e.Refusal != nil || e.Queues || e.Kind == commandtable.ConnExec) || e.Got != nil || e.Instead != "")
 }
 
-// begin passes on what has come of the frame, unless it is not for the client.
+// begin passes on what has come of the frame, or puts it where the pending reply wants it if it is not for the client.
 func (p *Conn) begin(frame []byte) {
 	e := p.oldest()
 	p.frame.dropping = false
@@ -185,13 +208,13 @@ func (p *Conn) begin(frame []byte) {
 	}
 	p.frame.start = append(p.frame.start[:0], frame[:min(len(frame), classifyAt)]...)
 	if p.life.making && p.frame.kind == frameConfirmation {
-		p.frame.dropping = true // the client was told long ago
+		p.frame.dropping = true // the client has had this confirmation long ago
 		return
 	}
 	switch { // what comes on a connection for subscriptions may not be for the client
 	case p.interceptor == nil:
 	case p.frame.kind == frameReply:
-		p.frame.dropping = e == nil // to a subscription that was given up
+		p.frame.dropping = e == nil // a reply to a subscription that was given up
 	case p.frame.kind == frameMessage:
 		p.frame.dropping, _ = p.interceptor.Others(frame)
 	}
@@ -236,8 +259,9 @@ func (p *Conn) finish(frame []byte) {
 			frame = queuedReply
 		}
 		p.state.answered(e, frame)
+		p.life.greeting = e.Effect.Proto != 0 && frame[0] != '-'
 		if !p.state.multi && (e.Kind == commandtable.ConnExec || e.Cmd != nil && e.Cmd.Rights) {
-			p.Host.RightsChanged(len(p.pending.all) == 1) // else one of those to come may be what changes them
+			p.Host.RightsChanged(len(p.pending.all) == 1) // if others are pending, one of them may be to what changes the rights
 		}
 		p.popPending()
 	}
@@ -258,14 +282,13 @@ func (p *Conn) intercept(frame []byte) {
 	told, asked := p.interceptor.Confirmed(frame, e, p.state.proto, p.out.bytes)
 	p.out.bytes, p.out.whole = told, len(told)
 	if asked {
-		if !e.subs.begun {
-			e.subs = confirmations{true, len(e.Names)}
+		if e.Names = e.Names[1:]; len(e.Names) == 0 {
+			p.popPending()
 		}
-		p.confirmed(e)
 	}
 }
 
-// redirected is the client that invalidations go to; 0: none.
+// redirected returns the client that invalidations go to; 0: none.
 func (p *Conn) redirected() int64 {
 	if !p.state.tracking.on {
 		return 0
@@ -273,8 +296,8 @@ func (p *Conn) redirected() int64 {
 	return p.state.tracking.redirect.Client
 }
 
-// headed takes the head of EXEC's reply to FENCED's command off b: what follows is the command's own reply, as if there had
-// been no transaction. Any other reply of EXEC's is left as it is. mu is held.
+// headed removes the head of EXEC's reply from b if FENCED sent that EXEC, and the command was run: what follows is the
+// command's own reply, as if there had been no transaction. Any other reply of EXEC's is left as it is. mu is held.
 func (p *Conn) headed(b []byte) (rest []byte) {
 	e, f := p.oldest(), &p.frame
 	if e == nil || e.Exec.Head == "" || e.Exec.Ran || f.passing || len(f.head) > 0 && !strings.HasPrefix(e.Exec.Head, string(f.head)) {
@@ -293,7 +316,7 @@ func (p *Conn) headed(b []byte) (rest []byte) {
 	return b[n:]
 }
 
-// write gives the client what there is.
+// write writes what has been gathered to the client; within: that ends in the middle of a frame.
 func (p *Conn) write(within bool) {
 	if len(p.out.bytes) == 0 && !p.out.to.Within() {
 		return

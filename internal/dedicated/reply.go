@@ -8,30 +8,30 @@ import (
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 )
 
-// No more is read from a client with so many pending replies, until half of them are there. Behind a command that waits there
-// are fewer: it may wait for ever.
+// When so many replies are pending, no more is read from the client until half of them have come. Behind a command that
+// waits, which may be for ever, fewer replies may be pending.
 const (
 	mostPending = 1 << 14
 	// MostPendingBlocked is how many replies may be pending behind a command that waits.
 	MostPendingBlocked = 1 << 10
 )
 
-// What is kept for a pending reply, and for a queued command that does something to the connection, about. Both count
-// for --max-reply-memory.
+// About how many bytes are kept for a pending reply, and for a queued command that does something to the connection.
+// Both count for --max-reply-memory.
 const (
 	pendingBytes = 352 // and what is kept of the call
-	effectBytes  = 512
+	effectBytes  = 512 // and its words
 )
 
 // callBytes is how much of a command is kept to tell which one took long.
 const callBytes = 256
 
-// Reply is one that a command has yet to get. It belongs to the connection from the command's being sent until it is answered.
+// Reply is the reply that a command has yet to get. It belongs to the connection from when the command is sent until it is answered.
 type Reply struct {
 	Cmd     *commandtable.Command // nil: unknown, or of this proxy's own
 	Kind    commandtable.ConnKind
 	Args    int      // of a subscription: channels named
-	Names   []string // those, on a connection for subscriptions
+	Names   []string // those that are not confirmed yet, on a connection for subscriptions
 	Effect  Effect
 	Own     bool // asked by this proxy, not by the client: its reply is not wanted
 	Wait    Wait
@@ -47,7 +47,7 @@ type Reply struct {
 }
 
 // bytes is how much is kept for it, about.
-func (e *Reply) bytes() int { return pendingBytes + len(e.call.begins) }
+func (e *Reply) bytes() int { return pendingBytes + len(e.call.begins) + e.Effect.bytes() }
 
 // call is the client's command.
 type call struct {
@@ -62,24 +62,24 @@ type confirmations struct {
 	left  int // still to come, once begun
 }
 
-// Wait is of a command that may wait by itself.
+// Wait describes a command that may wait in Redis.
 type Wait struct {
 	Blocks bool
 	For    time.Duration // 0: for ever
-	Shuts  bool          // SHUTDOWN: Redis has writes wait meanwhile
+	Shuts  bool          // SHUTDOWN: Redis makes writes wait meanwhile
 }
 
-// Exec is of the EXEC that FENCED sends.
+// Exec describes the EXEC that FENCED sends.
 type Exec struct {
-	Head string // of its reply, when the command was run; else ""
-	Ran  bool   // it was: Got is nil, and what follows the head is the client's
+	Head string // how its reply begins if the command was run; "": it is no such EXEC
+	Ran  bool   // the command was run: Got is nil, and what follows the head is the client's
 }
 
 // pending are the replies that have not come, oldest first. The connection's lock is held in all of this.
 type pending struct {
 	all   []*Reply
 	bytes int // kept for them
-	waits int // of these, commands that may wait
+	waits int // how many of them are to commands that may wait
 
 	answered time.Duration // by telemetry.Clock, when the last one came
 	kept     downstream.Account
@@ -147,8 +147,8 @@ func (p *Conn) popPending() {
 	p.count()
 }
 
-// timed tells how long a command of the client's took: since the reply before it, if it was sent earlier. One that may wait by itself is not
-// told of, for nobody knows whether it did.
+// timed reports how long a command of the client's took: from when it was sent, or from the reply before it if that came later. A command
+// that may wait is not reported, because nobody knows whether it did.
 func (p *Conn) timed(e *Reply) {
 	now := telemetry.Clock()
 	if e.call.begins != "" && (!e.Wait.Blocks || p.state.multi) {
@@ -157,12 +157,12 @@ func (p *Conn) timed(e *Reply) {
 	p.pending.answered = now
 }
 
-// count has the budgets know what is kept, until the connection is over: see leave.
+// count tells the budget how many bytes are kept. leave gives them back.
 func (p *Conn) count() {
-	p.pending.kept.Set(p.pending.bytes + len(p.state.inside)*effectBytes + p.state.kept.bytes)
+	p.pending.kept.Set(p.pending.bytes + p.state.inside.bytes + p.state.kept.bytes)
 }
 
-// oldest is the command whose reply comes next.
+// oldest returns the command whose reply comes next, or nil.
 func (p *Conn) oldest() *Reply {
 	if len(p.pending.all) == 0 || p.state.stray {
 		return nil

@@ -7,9 +7,9 @@ import (
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
-// Restorable is what of a connection's state is made again when it is lost under a client that is not closed for it.
+// Restorable is the part of a connection's state that is made again if the connection is lost and its client is not closed for it.
 type Restorable struct {
-	wanted   bool // in a cluster subscriptions have connections of their own
+	wanted   bool // false in a cluster, where subscriptions have connections of their own
 	subs     map[Subscription]struct{}
 	tracking []Effect // the calls of CLIENT TRACKING that are in force
 	bytes    int      // of it all, about
@@ -36,7 +36,7 @@ var (
 	UnsubscribeVerbs = [...]string{OfChannel: "unsubscribe", OfPattern: "punsubscribe", OfShard: "sunsubscribe"}
 )
 
-// SubscriptionIn is what a confirmation, with these elements, is about, and whether it is the end of it.
+// SubscriptionIn returns the subscription that a confirmation with these elements is about; ends: it confirms the subscription's end.
 func SubscriptionIn(elems []resp.Reply) (sub Subscription, ends bool) {
 	verb := string(elems[0].Text)
 	if end := slices.Index(UnsubscribeVerbs[:], verb); end >= 0 {
@@ -47,6 +47,9 @@ func SubscriptionIn(elems []resp.Reply) (sub Subscription, ends bool) {
 
 // subscriptionBytes is what a subscription takes beside its name.
 const subscriptionBytes = 64
+
+// Bytes is how much is kept for a subscription, about.
+func (s Subscription) Bytes() int { return len(s.Name) + subscriptionBytes }
 
 // confirmed takes the confirmation of a subscription, or of its end.
 func (h *Restorable) confirmed(frame []byte) {
@@ -62,13 +65,13 @@ func (h *Restorable) confirmed(frame []byte) {
 	switch {
 	case ends && there:
 		delete(h.subs, sub)
-		h.bytes -= len(sub.Name) + subscriptionBytes
+		h.bytes -= sub.Bytes()
 	case !ends && !there:
 		if h.subs == nil {
 			h.subs = map[Subscription]struct{}{}
 		}
 		h.subs[sub] = struct{}{}
-		h.bytes += len(sub.Name) + subscriptionBytes
+		h.bytes += sub.Bytes()
 	}
 }
 
@@ -93,7 +96,7 @@ type Remains struct {
 	Mute    bool // the client speaks RESP2, and is subscribed
 }
 
-// remains is what is to be made again of this connection; false: nothing is. mu is held.
+// remains returns what of this connection is to be made again; false: nothing is. mu is held.
 func (p *Conn) remains() (what Remains, any bool) {
 	t := &p.state
 	any = !p.life.making && p.interceptor == nil && t.kept.wanted && (t.monitor || t.tracking.on || t.subscribed() > 0)
@@ -106,6 +109,9 @@ type Call struct {
 	Raw []byte
 }
 
+// RemadeAtOnce is how many subscriptions are made again by one call, which is to be answered in time however many there are.
+const RemadeAtOnce = 1000
+
 // Calls are what is to be sent on another connection. find looks up a command.
 func (r *Remains) Calls(find func(verb string) *commandtable.Command) (all []Call) {
 	add := func(k commandtable.ConnKind, args int, f Effect, words ...string) {
@@ -117,14 +123,14 @@ func (r *Remains) Calls(find func(verb string) *commandtable.Command) (all []Cal
 		all[len(all)-1].Raw = []byte(f.Call)
 	}
 	for kind, verb := range SubscribeVerbs {
-		words := []string{verb}
+		var names []string
 		for sub := range r.subs {
 			if sub.Kind == SubscriptionKind(kind) {
-				words = append(words, sub.Name)
+				names = append(names, sub.Name)
 			}
 		}
-		if len(words) > 1 {
-			add(commandtable.ConnSubscribe, len(words)-1, Effect{}, words...)
+		for some := range slices.Chunk(names, RemadeAtOnce) {
+			add(commandtable.ConnSubscribe, len(some), Effect{}, append([]string{verb}, some...)...)
 		}
 	}
 	if r.monitor {
@@ -133,15 +139,14 @@ func (r *Remains) Calls(find func(verb string) *commandtable.Command) (all []Cal
 	return all
 }
 
-// Remaking has what the proxy's own commands bring on this connection kept from the client, until Made.
+// Remaking keeps the replies and confirmations on this connection from the client, until Made.
 func (p *Conn) Remaking() {
 	p.mu.Lock()
 	p.life.making = true
 	p.mu.Unlock()
 }
 
-// Made ends Remaking if agree says so: it is the client's from then on. A client that tracks keys is told that nothing it has
-// cached is valid.
+// Made ends Remaking if agree says so: it is the client's from then on.
 func (p *Conn) Made(agree func() bool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -149,14 +154,10 @@ func (p *Conn) Made(agree func() bool) bool {
 		return false
 	}
 	p.life.making = false
-	if p.state.tracking.on {
-		p.out.add(forgetAll)
-		p.write(false)
-	}
 	return true
 }
 
-// Redo closes the connection and has what was made on it made again.
+// Redo closes the connection, and makes again on another one what it had.
 func (p *Conn) Redo() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -170,5 +171,5 @@ func (p *Conn) Redo() {
 	}
 }
 
-// forgetAll tells a client in RESP3 that nothing it has cached is valid.
-var forgetAll = append(resp.AppendBulkString(resp.AppendPush(nil, 3, 2), "invalidate"), "_\r\n"...)
+// ForgetAll tells a client in RESP3 that nothing it has cached is valid.
+var ForgetAll = append(resp.AppendBulkString(resp.AppendPush(nil, 3, 2), "invalidate"), "_\r\n"...)

@@ -10,8 +10,8 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// Send has a command sent, and its reply go where e says. What the client was answered past the connection is written first: should the
-// connection end before the command is written, an error takes the place of its reply at once.
+// Send queues a command, whose reply goes where e says. Replies that did not come over this connection are written first, because the
+// command is answered with an error at once if the connection has ended.
 func (p *Conn) Send(e *Reply, raw []byte) {
 	p.Host.WriteReplies()
 	e.call.quiet = p.Host.Silent()
@@ -67,7 +67,7 @@ func (p *Conn) Own(e *Reply, raw []byte) *Reply {
 	return e
 }
 
-// Answer is the reply to e once it is in.
+// Answer returns the reply to e, which must have come; the error says that the connection ended first.
 func (p *Conn) Answer(e *Reply) ([]byte, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -85,7 +85,7 @@ func (p *Conn) Answer(e *Reply) ([]byte, error) {
 func (p *Conn) Ask(e *Reply, within time.Duration, args ...string) ([]byte, error) {
 	var got []byte
 	e.Got = &got
-	defer time.AfterFunc(within, func() { p.endUnanswered(within) }).Stop()
+	defer time.AfterFunc(within, func() { p.endUnanswered(e, within) }).Stop()
 	p.Send(e, resp.AppendCommand(nil, args...))
 	if !p.Settled() {
 		return nil, &upstream.NotSentError{Cause: ErrGone}
@@ -107,7 +107,7 @@ func (p *Conn) Exchange(ctx context.Context, e *Reply, raw []byte) bool {
 		return false
 	}
 	p.addPending(e)
-	raw = append(p.queue, raw...) // a new connection's name goes ahead
+	raw = append(p.queue, raw...) // a new connection's name is sent first
 	p.queue = nil
 	p.mu.Unlock()
 	stop := context.AfterFunc(ctx, p.conn.Close)
@@ -115,8 +115,8 @@ func (p *Conn) Exchange(ctx context.Context, e *Reply, raw []byte) bool {
 	return p.Await(ctx) && stop() && e.Lost == nil
 }
 
-// Flush sends what is queued. What the client was answered past the connection goes first. A Redis that takes nothing holds up
-// only a client that is still there.
+// Flush sends what is queued, after the replies that did not come over this connection. A Redis that takes no bytes holds up a
+// client that is still there, but one that has gone only for LastReplies.
 func (p *Conn) Flush() {
 	if len(p.queue) == 0 {
 		return
@@ -140,7 +140,7 @@ func (p *Conn) Flush() {
 // Settled waits until no reply is pending, and says whether that is so and the client is still there.
 func (p *Conn) Settled() bool { return p.settle(0) }
 
-// settle is Settled for at most so many pending replies.
+// settle waits until at most so many replies are pending: see Settled.
 func (p *Conn) settle(most int) (settled bool) {
 	p.Flush()
 	p.mu.Lock()
@@ -169,8 +169,8 @@ func (p *Conn) await(ctx context.Context, most int) bool {
 	return p.awaitThat(ctx, func() bool { return len(p.pending.all) <= most })
 }
 
-// awaitThat waits until something holds that Received and Ended may bring about, or ctx ends, and says whether it holds.
-// It is looked at with mu held.
+// awaitThat waits until holds returns true, as Received and Ended may bring about, or ctx ends, and returns its last
+// answer. holds is called with mu held.
 func (p *Conn) awaitThat(ctx context.Context, holds func() bool) bool {
 	stop := context.AfterFunc(ctx, func() {
 		p.mu.Lock()

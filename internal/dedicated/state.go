@@ -26,11 +26,25 @@ type State struct {
 // transaction is between MULTI and the end of EXEC's reply.
 type transaction struct {
 	multi   bool
-	queued  int            // commands in it
-	inside  map[int]Effect // of those, on the connection, by their place
-	refused []byte         // the last redirect that was answered QUEUED
-	exec    *execution     // while EXEC's reply is passed on, if that matters
-	stray   bool           // frames are to come behind EXEC's reply: see execution
+	queued  int        // commands in it
+	inside  effects    // of those, on the connection
+	refused []byte     // the last redirect that was answered QUEUED
+	exec    *execution // while EXEC's reply is passed on, if that matters
+	stray   bool       // frames are to come behind EXEC's reply: see execution
+}
+
+// effects are those of queued commands.
+type effects struct {
+	at    map[int]Effect // by the command's place
+	bytes int            // kept for them, about
+}
+
+func (s *effects) add(place int, e Effect) {
+	if s.at == nil {
+		s.at = make(map[int]Effect)
+	}
+	s.at[place] = e
+	s.bytes += effectBytes + e.bytes()
 }
 
 // tracking is CLIENT TRACKING.
@@ -48,7 +62,7 @@ type Redirect struct{ Client, Redis int64 }
 
 // Effect is what a command does to the connection if Redis answers OK, or confirms.
 type Effect struct {
-	subs       *Reply // one of the SUBSCRIBE family
+	subs       *Reply // the call, if it is one of the SUBSCRIBE family
 	Selects    bool
 	DB         int
 	Pauses     time.Duration // writes, from now on
@@ -56,10 +70,13 @@ type Effect struct {
 	Tracks, On bool
 	BCast      bool     // of tracking
 	To         Redirect // of tracking
-	Call       string   // of tracking: the whole of it, as it was sent
+	Call       string   // of tracking: the whole command, as it was sent
 	Proto      int      // HELLO's
 	Caching    string   // CLIENT CACHING's
 }
+
+// bytes is what its words take.
+func (e *Effect) bytes() int { return len(e.Setting.Value) + len(e.Call) + len(e.Caching) }
 
 func (t *State) subscribed() int { return t.subs.channels + t.subs.patterns + t.subs.shards }
 
@@ -79,10 +96,7 @@ func (t *State) answered(e *Reply, reply []byte) {
 	}
 	if t.multi && bytes.Equal(reply, queuedReply) {
 		if e.Effect != (Effect{}) {
-			if t.inside == nil {
-				t.inside = make(map[int]Effect)
-			}
-			t.inside[t.queued] = e.Effect
+			t.inside.add(t.queued, e.Effect)
 		}
 		t.queued++
 		return
@@ -90,16 +104,16 @@ func (t *State) answered(e *Reply, reply []byte) {
 	switch e.Kind {
 	case commandtable.ConnMulti:
 		if ok {
-			t.multi, t.queued, t.inside, t.refused = true, 0, nil, nil
+			t.multi, t.queued, t.inside, t.refused = true, 0, effects{}, nil
 		}
 	case commandtable.ConnExec:
 		if reply[0] != '-' || Aborted(reply) {
 			t.executed()
-			t.multi, t.watch, t.inside = false, false, nil
+			t.multi, t.watch, t.inside = false, false, effects{}
 		}
 	case commandtable.ConnDiscard:
 		if ok {
-			t.multi, t.watch, t.inside = false, false, nil
+			t.multi, t.watch, t.inside = false, false, effects{}
 		}
 	case commandtable.ConnWatch:
 		if ok && !t.watch {
@@ -166,7 +180,8 @@ func (t *State) confirmed(frame []byte) {
 	}
 }
 
-// confirmationsOf is how many confirmations e gets: one a channel it names, or one a channel there is.
+// confirmationsOf returns how many confirmations e gets: one for each channel that it names, or if it names none, one
+// for each that is subscribed, but at least one.
 func (t *State) confirmationsOf(e *Reply) int {
 	if e.Args > 0 {
 		return e.Args

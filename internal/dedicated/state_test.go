@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/lockproxy/lockproxy/internal/commandtable"
+	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
 // said are commands by a letter, with what they do.
@@ -129,5 +130,27 @@ func TestRemains(t *testing.T) {
 	p.state.answered(&Reply{Effect: Effect{Tracks: true}}, []byte("+OK\r\n"))
 	if calls := len(p.state.kept.tracking); calls != 0 {
 		t.Errorf("%d calls are in force after CLIENT TRACKING OFF", calls)
+	}
+}
+
+// Very many subscriptions are made again by several calls, each of which is answered in time.
+func TestRemainsOfMany(t *testing.T) {
+	t.Parallel()
+	what := Remains{Restorable: Restorable{subs: map[Subscription]struct{}{}}}
+	for i := range 2*RemadeAtOnce + 1 {
+		what.subs[Subscription{OfPattern, fmt.Sprint("p", i)}] = struct{}{}
+	}
+	names := map[string]bool{}
+	for _, c := range what.Calls(func(string) *commandtable.Command { return nil }) {
+		r, _ := resp.ParseReply(c.Raw)
+		if len(r.Elems) != 1+c.Args || c.Args > RemadeAtOnce || string(r.Elems[0].Text) != "psubscribe" {
+			t.Errorf("a call of %d words is taken for one of %d names", len(r.Elems), c.Args)
+		}
+		for _, e := range r.Elems[1:] {
+			names[string(e.Text)] = true
+		}
+	}
+	if len(names) != len(what.subs) {
+		t.Errorf("%d of %d are made again", len(names), len(what.subs))
 	}
 }

@@ -6,18 +6,17 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// replyTimeout is what --upstream-timeout needs to know of a connection. As long as replies are pending there it is looked
-// at from time to time: when Redis has said nothing for that long, or has not taken what is written, the connection ends, and
-// the client is told that the outcome is unknown. A command that waits by itself is given its own time besides; one that
-// waits for ever may.
+// replyTimeout is the state of --upstream-timeout on a connection. While replies are pending a timer checks it: when Redis has
+// sent nothing for that long, or has not taken what is written, the connection ends, and the client is told that the outcome
+// is unknown. A command that waits is given its own waiting time in addition; one that waits for ever has no time-out.
 type replyTimeout struct {
 	timer *time.Timer
 	armed bool
-	heard time.Time // when Redis said something last, or the oldest pending reply was asked for
+	heard time.Time // when Redis sent something last, or when the first of the pending commands was sent
 	write time.Time // when the client's goroutine began to write; zero: it does not
 }
 
-// watchTimeout begins to look, if that is wanted; mu is held, as a reply is pending from now on.
+// watchTimeout starts the timer if there is a time-out and it does not run yet; mu is held, and a reply has just become pending.
 func (p *Conn) watchTimeout() {
 	if len(p.pending.all) == 1 {
 		p.replyTimeout.heard = time.Now()
@@ -59,7 +58,7 @@ func (p *Conn) checkTimeout() {
 // forEver is longer than anything is waited for.
 const forEver = 1 << 62
 
-// patience is how long Redis may say nothing, at least t.
+// patience is how long Redis may send nothing, at least t.
 func (p *Conn) patience(t time.Duration) time.Duration {
 	e := p.pending.all[0]
 	switch {
@@ -77,13 +76,18 @@ func (p *Conn) endTimedOut() {
 	p.conn.Close()
 }
 
-// endUnanswered ends the connection of a Redis that has not answered a question of the proxy's own within its time.
-func (p *Conn) endUnanswered(within time.Duration) {
+// endUnanswered ends the connection of a Redis that has not answered a question of the proxy's own, and has said nothing else, within its time.
+func (p *Conn) endUnanswered(e *Reply, within time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.life.released && time.Since(p.replyTimeout.heard) >= within {
-		p.endTimedOut()
+	if p.life.released || e.Lost != nil || len(*e.Got) > 0 {
+		return
 	}
+	if left := within - time.Since(p.replyTimeout.heard); left > 0 {
+		time.AfterFunc(left, func() { p.endUnanswered(e, within) })
+		return
+	}
+	p.endTimedOut()
 }
 
 // writing notes since when the client's goroutine writes; zero: it does not any more.

@@ -6,7 +6,7 @@ import (
 	"github.com/lockproxy/lockproxy/cluster"
 )
 
-// View is what others may see of a client's own connection, at any time.
+// View is what other goroutines may see of a client's own connection, at any time.
 type View struct {
 	Channels, Patterns, Shards atomic.Int32
 	Multi                      atomic.Int32 // commands queued, plus one; 0: no transaction
@@ -14,10 +14,10 @@ type View struct {
 	Watch, Monitor             atomic.Bool
 	Watched                    atomic.Int32                 // keys
 	Pending                    atomic.Int32                 // replies
-	RedisID                    atomic.Int64                 // 0: there is none
+	RedisID                    atomic.Int64                 // CLIENT ID at Redis; 0: there is none
 	Node                       atomic.Pointer[cluster.Node] // where it is, in a cluster
-	Named                      atomic.Int32                 // others tell Redis its number: it must not become another client's
-	Targets                    atomic.Int32                 // clients whose invalidations may come to it
+	Named                      atomic.Int32                 // others are using RedisID: the connection must not go to another client
+	Targets                    atomic.Int32                 // redirections of other clients' invalidations to it
 	Tracking                   TrackingView
 }
 

@@ -10,13 +10,13 @@ import (
 )
 
 const (
-	freeBytes = 64 << 10 // of each client that are not counted: most clients never touch a budget
-	drawStep  = 64 << 10 // what is drawn at a time, so that a long command does so rarely
+	freeBytes = 64 << 10 // bytes of each client that are not counted: most clients never touch a budget
+	drawStep  = 64 << 10 // bytes that are drawn at a time, so that a long command draws rarely
 	logEvery  = time.Second
 )
 
-// budget bounds what all clients together make this process hold of one thing. When it is exhausted the clients with the
-// most go first, as with Redis' maxmemory-clients.
+// budget bounds how many bytes of one kind this process holds for all clients together. When it is exhausted the clients
+// with the most are dropped first, as with Redis' maxmemory-clients.
 type budget struct {
 	limit   int    // bytes; 0: no bound
 	what    string // for the log
@@ -110,11 +110,11 @@ func (b *budget) note(v *account) {
 	b.quiet, b.unlogged = now.Add(logEvery), 0
 }
 
-// pressed says that a good part is used: callers that can hold less should.
+// pressed says that more than a quarter is used: callers that can hold less should.
 func (b *budget) pressed() bool { return b.limit > 0 && b.drawn.Load() > int64(b.limit/4) }
 
-// Account is what a client has this process keep beside the command and the replies at hand, as part of one of the bounds
-// for all clients together. The zero Account counts nothing. It is used by one goroutine at a time, and not copied then.
+// Account counts what this process keeps for a client besides the present command and replies, in one of the bounds for all
+// clients together. The zero Account counts nothing. It is used by one goroutine at a time, and not copied after its first use.
 type Account struct {
 	of *budget
 	account
@@ -137,7 +137,7 @@ func (a *Account) Set(n int) {
 	}
 }
 
-// setBudgets makes the gate's budgets of its options.
+// setBudgets makes the gate's budgets from its options.
 func (g *Gate) setBudgets() {
 	g.queries = budget{limit: g.o.MaxQueryMemory, what: "max-query-memory", log: g.log, bytes: &telemetry.QueryBytes,
 		dropped: &telemetry.QueryDropped, accounts: make(map[*account]struct{})}

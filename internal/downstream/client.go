@@ -10,17 +10,17 @@ import (
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
-// Client is the session behind a connection, as far as the connection must know it. It is called by the goroutine that reads, but for
-// Subscribed and MayIdle, which whoever writes may ask, too.
+// Client is the session behind a connection, as far as the connection must know it. The goroutine that reads calls its methods;
+// Subscribed and MayIdle may be called by any goroutine that writes, too.
 type Client interface {
-	FlushReplies()          // a mistake ends the connection: the replies pending before are to be written now
+	FlushReplies()          // a protocol error ends the connection: replies that are pending are to be written now
 	End()                   // the connection is over
 	Attend()                // WakeToAttend was called, and no command is at work
-	MustAuthenticate() bool // Redis asks for a password, and this client has not told one
+	MustAuthenticate() bool // Redis asks for a password, and this client has not sent one
 	MayLeave() bool         // it holds no lock and is in no transaction: a drain may close it
 	MayIdle() bool          // it may be silent for as long as it likes
 	Subscribed() bool       // its class of output limit is that of subscribers
-	Ahead(begun []byte)     // what the client has sent behind the command at work, while it is watched
+	Ahead(begun []byte)     // begun is what the client has sent after the present command, while it is watched
 }
 
 // Client is the session that Admit made for the connection.
@@ -29,7 +29,8 @@ func (c *Conn) Client() Client { return c.client }
 // Addr is the client's address as Redis writes it.
 func (c *Conn) Addr() string { return c.addr }
 
-// CertificateName is the common name in the certificate that the client has shown, and that was found good; "": there is none, or not one.
+// CertificateName is the common name in the client's certificate, which has been verified; "": there is no certificate, or not
+// exactly one name.
 func (c *Conn) CertificateName() string {
 	secure, ok := c.Conn.(*tls.Conn)
 	if !ok {
@@ -41,7 +42,7 @@ func (c *Conn) CertificateName() string {
 	return ""
 }
 
-// onlyName is the common name of a subject that has one: of several each program would take another one.
+// onlyName is the common name of a subject that has exactly one: of several, each program would take another one.
 func onlyName(subject pkix.Name) (name string) {
 	names := 0
 	for _, part := range subject.Names {
@@ -57,10 +58,10 @@ func onlyName(subject pkix.Name) (name string) {
 
 var commonName = asn1.ObjectIdentifier{2, 5, 4, 3}
 
-// LocalName is the address it came to, as Redis writes it.
+// LocalName is the address that the client has connected to, as Redis writes it.
 func (c *Conn) LocalName() string { return c.laddr }
 
-// Unix says that it came by a unix socket.
+// Unix says that the client came by a unix socket.
 func (c *Conn) Unix() bool { return c.LocalAddr().Network() == "unix" }
 
 // Local says that the client is on this machine, as Redis' protected mode sees it: it came by a unix socket or from a loopback
@@ -94,14 +95,14 @@ func (c *Conn) Finish() {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		half.CloseWrite()
 	}
-	c.Conn.SetReadDeadline(time.Now().Add(unreadWait)) // also for a client that never stops to send
+	c.Conn.SetReadDeadline(time.Now().Add(unreadWait)) // it also ends the reading from a client that never stops sending
 	var err error
 	for rest := make([]byte, 4<<10); err == nil; {
 		_, err = c.Conn.Read(rest)
 	}
 }
 
-// CloseAccounts gives back what a client that has gone had drawn of the memory bounds.
+// CloseAccounts gives back what a client that has gone had drawn from the budgets.
 func (c *Conn) CloseAccounts() {
 	c.gate.queries.set(&c.read.account, 0)
 	c.gate.replies.set(&c.write.account, 0)

@@ -32,8 +32,8 @@ type wokenError struct{}
 func (wokenError) Error() string { return "downstream: read given up on request" }
 func (wokenError) Timeout() bool { return true }
 
-// Conn is a client's connection as redcon reads and writes it: whole, bounded, well-formed commands only go in, whole
-// replies and pushes only come out. It owns the deadlines, and remembers why the connection ended.
+// Conn is a client's connection as redcon reads and writes it: only whole, bounded, well-formed commands go in, and
+// only whole replies and pushes come out. It owns the deadlines, and remembers why the connection ended.
 type Conn struct {
 	net.Conn // the client's socket
 	gate     *Gate
@@ -46,9 +46,9 @@ type Conn struct {
 
 	opened  time.Time
 	came    bool      // a first whole command has come
-	outside time.Time // since when it has not, or the client has yet to authenticate; zero: neither
+	outside time.Time // since when the first command, or the authentication, has been waited for; zero: neither is
 
-	attend atomic.Bool // Attend is to be called
+	attend atomic.Bool // Client.Attend is to be called
 	read   readSide
 	write  writeSide
 	ending ending
@@ -61,7 +61,7 @@ type readSide struct {
 	armed    time.Time  // the deadline the socket has now
 	watching bool       // a verb waits: reads only look for the client's end
 	waking   bool       // that look is to end now
-	idling   bool       // due is about idleness: when it has come, those who may idle are only looked at again
+	idling   bool       // due is the idle time-out, which does not end clients that may idle
 	grown    int        // bytes of the unfinished command in this window
 	window   time.Time  // the window's end; zero: no command is unfinished
 
@@ -74,7 +74,7 @@ type writeSide struct {
 	due  time.Time  // the write deadline the socket has now
 	soft time.Time  // since when more is held than the soft limit allows; zero: it is not
 
-	account        account     // in Gate.replies, the client's or while that waits for a pipe, its reader's
+	account        account     // in Gate.replies; used by the client's goroutine or, while that waits for a pipe, by the pipe's reader
 	unacknowledged atomic.Bool // something was written since the last look at its acknowledgement
 	dropped        atomic.Bool // over, and nothing more is to be written
 }
@@ -100,8 +100,8 @@ func newConn(e entrant, g *Gate) *Conn {
 	return c
 }
 
-// Read gives redcon the next commands. When the connection is over it ends the client first: every pending reply is
-// in by then, because commands are worked off in redcon's own goroutine.
+// Read gives redcon the next commands. When the connection is over it ends the client first: every pending reply
+// has come by then, because commands are worked off in redcon's own goroutine.
 func (c *Conn) Read(p []byte) (int, error) {
 	if !c.ending.over.Load() {
 		n, err := c.in.Read(p)
@@ -141,7 +141,7 @@ func (s source) Read(p []byte) (int, error) {
 	}
 }
 
-// arm sets the read deadline that fits, and says when there is nothing to read for any more.
+// arm sets the read deadline that applies now. An error says that there is to be no read.
 func (c *Conn) arm() error {
 	c.gate.queries.set(&c.read.account, c.in.Unfinished())
 	c.read.mu.Lock()
@@ -191,7 +191,8 @@ func (c *Conn) nextDue() (due time.Time) {
 }
 
 // handshakeDue is when the client must have sent its first whole command and, where Redis asks for a password, have
-// authenticated; zero: it has, or there is no limit. Who must authenticate anew, as after RESET, has all of the time again.
+// authenticated; zero: it has, or there is no limit. A client that must authenticate anew, for example after RESET, has the
+// whole time again.
 func (c *Conn) handshakeDue() time.Time {
 	switch {
 	case c.gate.bounds.Load().HandshakeTimeout <= 0:
@@ -212,7 +213,7 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// woken tells a deadline set to wake the reader from one that has really passed.
+// woken says that a read ended only because the reader was to be woken, and no deadline has really passed.
 func (c *Conn) woken(err error) bool {
 	var timeout net.Error
 	if !errors.As(err, &timeout) || !timeout.Timeout() || errors.Is(err, syscall.ETIMEDOUT) {
@@ -240,7 +241,7 @@ func (c *Conn) CommandCame() {
 	c.read.mu.Unlock()
 }
 
-// Wake has the goroutine that waits for the client's next command check whether to go on, as at the start of a drain.
+// Wake makes the goroutine that waits for the client's next command check whether to go on, for example at the start of a drain.
 func (c *Conn) Wake() {
 	c.read.mu.Lock()
 	defer c.read.mu.Unlock()
@@ -249,14 +250,15 @@ func (c *Conn) Wake() {
 	}
 }
 
-// WakeToAttend has the client's Attend called by the goroutine that reads, as soon as it is between two reads. It never blocks.
+// WakeToAttend makes the goroutine that reads call the client's Attend, as soon as it is between two reads. It never blocks.
 func (c *Conn) WakeToAttend() {
 	c.attend.Store(true)
 	c.Wake()
 }
 
-// writeLocked writes what has behind more bytes held behind it, that count for the output limits; write.mu is held. It writes in
-// pieces, each with its own deadline, so that a client that reads a long reply slowly is not taken for one that does not read.
+// writeLocked writes p. behind is how many more bytes are held for the client, which count for the output limits. write.mu is
+// held. It writes in pieces, each with its own deadline, so that a client that reads a long reply slowly is not taken for one
+// that does not read.
 func (c *Conn) writeLocked(p []byte, behind int) (written int, err error) {
 	for written < len(p) && err == nil {
 		if err = c.armWrite(len(p) - written + behind); err != nil {
@@ -268,7 +270,7 @@ func (c *Conn) writeLocked(p []byte, behind int) (written int, err error) {
 		written += n
 		c.noteUnacknowledged()
 		if errors.Is(err, os.ErrDeadlineExceeded) && !c.write.dropped.Load() && (n > 0 || c.softIsOver()) {
-			err = nil // armWrite goes on, or has the better reason
+			err = nil // armWrite sets the next deadline, or has the better reason
 		}
 	}
 	if behind == 0 {
@@ -303,8 +305,8 @@ func (c *Conn) armWrite(held int) error {
 	return err
 }
 
-// HangUp notes the end of the connection, whose reason is the first one given, and wakes what the client waits
-// for. The socket stays open for replies already due.
+// HangUp notes the end of the connection, and wakes what the client waits for. Only the first call gives the
+// reason. The socket stays open for replies already due.
 func (c *Conn) HangUp(how How, why string) {
 	c.ending.mu.Lock()
 	defer c.ending.mu.Unlock()
@@ -327,7 +329,7 @@ func (c *Conn) Cut(how How, why string) {
 	closeNow(c.Conn)
 }
 
-// WhenOver has f called at the end of the connection, at once if it is over already; nil takes the call back.
+// WhenOver makes the end of the connection call f, at once if it is over already; nil takes that back.
 func (c *Conn) WhenOver(f func()) {
 	c.ending.mu.Lock()
 	defer c.ending.mu.Unlock()
@@ -344,7 +346,7 @@ func (c *Conn) Ending() (How, string) {
 	return c.ending.how, c.ending.why
 }
 
-// readEnd sorts what ended the reading: has the client gone, or have we given it up?
+// readEnd says from a read's error whether the client has gone or we have given it up, and why.
 func readEnd(err error) (How, string) {
 	switch {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF): // the latter within a TLS record

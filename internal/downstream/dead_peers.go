@@ -17,8 +17,8 @@ const (
 	lookAfter = 4 * time.Second // whoever has sent a command since is alive
 )
 
-// DropDeadPeers drops clients that have vanished without a word, until ctx ends. Of these, since lists into to those that
-// have sent no command since before, in unix nanoseconds.
+// DropDeadPeers drops clients that have vanished without closing their connections, until ctx ends. since appends the clients
+// that have something unacknowledged, and have sent no command since before (unix nanoseconds), to its second argument.
 func DropDeadPeers(ctx context.Context, since func(before int64, to []*Conn) []*Conn) {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()

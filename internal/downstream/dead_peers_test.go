@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"net"
 	"testing"
+	"time"
 )
 
 // Whatever is put around a client's socket, it is found.
@@ -22,5 +23,17 @@ func TestTCPUnderAConnection(t *testing.T) {
 	}
 	if pending, silent := unacknowledged(nil); pending || silent != 0 {
 		t.Error("no connection has something to acknowledge")
+	}
+}
+
+// A client whose machine vanished is noticed after 11 to 14 s, whichever of the two ways notices it.
+func TestWhenTheDeadAreNoticed(t *testing.T) {
+	t.Parallel()
+	const least, most = 11 * time.Second, 14 * time.Second
+	if kept := keepAlive.Idle + time.Duration(keepAlive.Count)*keepAlive.Interval; kept != least {
+		t.Errorf("keep-alive takes %v", kept)
+	}
+	if lifeSign < least || lifeSign+lookEvery > most || lookAfter > lifeSign {
+		t.Errorf("looks for signs of life take %v to %v", lifeSign, lifeSign+lookEvery)
 	}
 }

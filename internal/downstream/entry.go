@@ -22,7 +22,8 @@ import (
 type Entry struct {
 	TLS *tls.Config // nil: plain
 	// ProxyHeader wants a header of the PROXY protocol, version 1 or 2, from each client of a TCP listener, and believes
-	// the address in it. Clients without are closed, and so are those that are not from ProxyFrom, unless it is empty.
+	// the address in it. Clients without a header are closed, and so are those whose own address is not in ProxyFrom,
+	// unless that is empty.
 	ProxyHeader bool
 	ProxyFrom   []netip.Prefix
 }
@@ -40,7 +41,7 @@ var (
 	errNotFrom = errors.New("its address is not one of --proxy-protocol-from")
 )
 
-// refusedError is a client that was told why.
+// refusedError is why a client was refused, which the client has been told.
 type refusedError string
 
 func (e refusedError) Error() string { return string(e) }
@@ -124,7 +125,7 @@ func (l *listener) wantsHeader() bool {
 	return l.entry.ProxyHeader && l.Addr().Network() == "tcp"
 }
 
-// header reads the PROXY header, and takes on the address it tells.
+// header reads the PROXY header, and takes over the addresses in it.
 func (l *listener) header(e *entrant, in *bufio.Reader, c *proxiedConn) error {
 	h, err := proxyproto.Read(in)
 	if err != nil {
@@ -132,7 +133,7 @@ func (l *listener) header(e *entrant, in *bufio.Reader, c *proxiedConn) error {
 	}
 	remote, local, ok := h.TCPAddrs()
 	if !ok || h.Command.IsLocal() {
-		remote, _ = c.Conn.RemoteAddr().(*net.TCPAddr) // the balancer's own, as a health check
+		remote, _ = c.Conn.RemoteAddr().(*net.TCPAddr) // the balancer's own connection, a health check for example
 	} else {
 		c.remote, c.local = remote, local
 	}
@@ -211,11 +212,11 @@ func (c *proxiedConn) LocalAddr() net.Addr {
 	return c.Conn.LocalAddr()
 }
 
-// writeTimeout is for what TLS writes on its own account.
+// writeTimeout is for writes that TLS makes by itself.
 const writeTimeout = 30 * time.Second
 
-// deadlineRenewer renews a write deadline that has passed. TLS writes on its own account while it reads, to answer a change of
-// keys, long after Conn's last write and its deadline; one such failure would be the end of the connection.
+// deadlineRenewer renews a write deadline that has passed. TLS writes by itself while it reads, to answer a change of keys,
+// long after Conn's last write and its deadline; one such failure would be the end of the connection.
 type deadlineRenewer struct {
 	net.Conn
 	due atomic.Int64 // the write deadline in unix nanoseconds; 0: none

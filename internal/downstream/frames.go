@@ -13,8 +13,8 @@ func (c *Conn) Write(p []byte) (int, error) {
 	return c.writeLocked(p, 0)
 }
 
-// WriteGathered sends whole replies that lie in pieces, which need not end where a reply does. Each piece is let go when
-// it is written, and is then no longer among what is Gathered.
+// WriteGathered sends whole replies that lie in pieces, which need not end where a reply does. A piece is released when
+// it has been written, and then no longer counts as Gathered.
 func (c *Conn) WriteGathered(pieces [][]byte, last []byte) {
 	c.write.mu.Lock()
 	defer c.write.mu.Unlock()
@@ -34,8 +34,8 @@ func (c *Conn) WriteGathered(pieces [][]byte, last []byte) {
 	}
 }
 
-// WriteLatest sends the whole frames that compose returns, which is asked when nobody else can write any more: what it
-// returns is true of the moment. It must not block.
+// WriteLatest sends the whole frames that compose returns. compose is called when nobody else can write, so that its
+// frames are up to date. It must not block.
 func (c *Conn) WriteLatest(compose func() []byte) {
 	c.write.mu.Lock()
 	defer c.write.mu.Unlock()
@@ -49,7 +49,7 @@ type Passage struct {
 	within bool // the client has part of a frame, and write.mu is held
 }
 
-// Passage is a new one.
+// Passage returns a new Passage to the client.
 func (c *Conn) Passage() Passage { return Passage{c: c} }
 
 // Within says that the client has part of a frame.

@@ -78,8 +78,8 @@ func NewGate(ctx context.Context, o Options) *Gate {
 	return g
 }
 
-// SetBounds has other bounds hold from now on. Nobody is closed for it at once. A time-out counts from what a client does next, and
-// who came while there was no limit for each address is not counted.
+// SetBounds puts other bounds in force. No client is closed for it at once. A time-out counts from what a client does next, and
+// clients that came while there was no MaxPerAddress are not counted for it.
 func (g *Gate) SetBounds(b Bounds) { g.bounds.Store(&b) }
 
 // Guard returns a listener whose connections are each a *Conn, of a client that has gone through e and has its place.
@@ -96,7 +96,7 @@ func (g *Gate) Guard(ln net.Listener, e Entry) (guarded net.Listener, ok bool) {
 	return l, true
 }
 
-// Drain lets nobody in any more, and has clients that may leave closed when they are next looked at: see Conn.Wake. The
+// Drain lets nobody in any more. Clients that may leave are closed when their goroutine next checks: see Conn.Wake. The
 // listeners are closed, but their Accept blocks until Finish, since redcon would cut off every client at its end.
 func (g *Gate) Drain() {
 	g.mu.Lock()
@@ -118,5 +118,5 @@ func (g *Gate) Places() int {
 	return g.taken
 }
 
-// Pressed says that a good part of MaxReplyMemory is used: callers that can hold less should.
+// Pressed says that more than a quarter of MaxReplyMemory is used: callers that can hold less should.
 func (g *Gate) Pressed() bool { return g.replies.pressed() }

@@ -11,7 +11,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/retry"
 )
 
-// A peer that has vanished without a word is noticed in 5 s + 3 × 2 s, idle or not.
+// An idle peer that has vanished without closing its connection is noticed in 5 s + 3 × 2 s; for others see dead_peers.go.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3}
 
 const (
@@ -26,7 +26,7 @@ type listener struct {
 	gate  *Gate
 	entry Entry
 
-	// For an Entry with anything in it.
+	// Only used with an Entry that has something in it.
 	ctx      context.Context // ends when the listener is closed
 	stop     context.CancelFunc
 	begin    sync.Once
@@ -88,7 +88,7 @@ func (l *listener) acceptLoop() {
 	}
 }
 
-// next is the next client there is a place for. Its error is the end of the listener.
+// next returns the next client that there is a place for. Its error is the end of the listener.
 func (l *listener) next() (entrant, error) {
 	failures := retry.Backoff{First: firstBackOff, Most: lastBackOff}
 	for {
@@ -113,8 +113,8 @@ func (l *listener) next() (entrant, error) {
 	}
 }
 
-// placed gives an accepted connection its place, or refuses it. In TLS nothing is said to it, as in Redis: there is no
-// common language yet.
+// placed gives an accepted connection its place, or refuses it. With TLS it gets no error, as in Redis, because it
+// could not read one before the hand-shake.
 func (l *listener) placed(raw net.Conn) (entrant, bool) {
 	e := entrant{conn: raw, from: raw.RemoteAddr(), since: time.Now()}
 	if l.gate.draining.Load() {
@@ -133,7 +133,7 @@ func (l *listener) placed(raw net.Conn) (entrant, bool) {
 	}
 	addr := l.gate.addressOf(from)
 	if l.wantsHeader() {
-		addr = netip.Addr{} // its own is yet to come
+		addr = netip.Addr{} // the client's own comes with the header
 	}
 	var refusal string
 	if e.place, refusal = l.gate.takePlace(addr); refusal == "" {
@@ -148,7 +148,7 @@ func (l *listener) placed(raw net.Conn) (entrant, bool) {
 	return e, false
 }
 
-// guarded makes a Conn of a client that has its place; nil in a drain, and for a stranger who is not let in.
+// guarded makes the Conn of a client that has its place; nil in a drain, and for a stranger who is not let in.
 func (l *listener) guarded(e entrant) *Conn {
 	if l.gate.draining.Load() {
 		closeNow(e.conn)

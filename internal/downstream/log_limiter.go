@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// logLimiter bounds what strangers can make the log grow by.
+// logLimiter bounds how much strangers can make the log grow.
 type logLimiter struct {
 	mu   sync.Mutex
 	next time.Time
@@ -14,7 +14,8 @@ type logLimiter struct {
 
 const limiterPeriod = 10 * time.Second
 
-// do runs f at most once in logEvery; more is how often it did not since.
+// do runs f at most once in limiterPeriod; more is how often it has not since
+// the last time.
 func (l *logLimiter) do(f func(more int)) {
 	l.mu.Lock()
 	now := time.Now()

@@ -17,7 +17,7 @@ type OutputLimit struct {
 
 var errOutput = errors.New("output buffer limit")
 
-// outputLimit is that of the client's class of the moment.
+// outputLimit is that of the client's present class.
 func (c *Conn) outputLimit() OutputLimit {
 	if c.client.Subscribed() {
 		return c.gate.bounds.Load().PubSubOutput

@@ -14,10 +14,10 @@ const (
 
 // place is one client's share of the limits, from its accept to its end, hand-shakes included.
 type place struct {
-	addr netip.Addr // counted under; zero: under none
+	addr netip.Addr // the address it is counted for; zero: none
 }
 
-// addressOf is what a client is counted under. Those of a unix socket all have the same address: none.
+// addressOf is the address that a client is counted for; clients of unix sockets have none.
 func (g *Gate) addressOf(a net.Addr) netip.Addr {
 	tcp, ok := a.(*net.TCPAddr)
 	if !ok || g.bounds.Load().MaxPerAddress <= 0 {
@@ -40,7 +40,8 @@ func (g *Gate) takePlace(addr netip.Addr) (p place, refusal string) {
 	return place{addr}, ""
 }
 
-// movePlace counts a client under the address that turned out to be its own. A refused one keeps its place as it was.
+// movePlace counts a client for the address that turned out to be its own. A client that is refused keeps its place
+// as it was.
 func (g *Gate) movePlace(p *place, addr netip.Addr) (refusal string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

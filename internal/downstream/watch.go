@@ -11,8 +11,8 @@ import (
 // until the wait is over; its end is then noticed by keep-alive only.
 const readAhead = 1 << 20
 
-// StartWatch has the client's end noticed at once although nobody reads its commands: what it sends is kept for later.
-// The goroutine that reads commands calls it, and then StopWatch with what it returned.
+// StartWatch makes the client's end be noticed at once although nobody reads its commands: what it sends is kept for
+// later. The goroutine that reads commands calls it, and then StopWatch with the channel that it returned.
 func (c *Conn) StartWatch() <-chan struct{} {
 	done := make(chan struct{})
 	c.read.mu.Lock()
@@ -40,8 +40,8 @@ func (c *Conn) watch(done chan<- struct{}) {
 	}
 }
 
-// HungUp says whether the client has ended the connection, as far as this machine can know: also when that was not read yet. It
-// may be called by any goroutine.
+// HungUp says whether the client has ended the connection, as far as this machine can know: even if that has not been read yet.
+// It may be called by any goroutine.
 func (c *Conn) HungUp() bool {
 	if c.ending.over.Load() {
 		return true
@@ -50,7 +50,7 @@ func (c *Conn) HungUp() bool {
 	return socket != nil && peerHasGone(socket)
 }
 
-// StopWatch ends it, and returns when nobody reads any more.
+// StopWatch ends the watch, and returns when nobody reads any more.
 func (c *Conn) StopWatch(done <-chan struct{}) {
 	c.read.mu.Lock()
 	c.read.waking = true

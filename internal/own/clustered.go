@@ -16,8 +16,8 @@ import (
 
 const crossSlot = "CROSSSLOT Keys in request don't hash to the same slot"
 
-// clustered is how a client has connections of its own at the nodes of a cluster. One is at one node, so that only what it is needed for
-// goes there; all else goes its way beside it, once the pending replies there are in.
+// clustered gives a client connections of its own at the nodes of a cluster. A connection leads to one node, so only the commands that
+// need it are sent there. All others are forwarded as usual, after the replies that are pending on it have come.
 type clustered struct {
 	*Connections
 	nodes         *backend.Clustered
@@ -27,9 +27,9 @@ type clustered struct {
 func (u *clustered) left(n *cluster.Node) { u.nodes.Release(n) }
 
 // helloSubscriptions has the connections that the client's subscriptions have speak another protocol.
-func (u *clustered) helloSubscriptions(id upstream.Identity) error { return u.subscriptions.Hello(id) }
+func (u *clustered) helloSubscriptions(id upstream.Identity) { u.subscriptions.Hello(id) }
 
-// dropSubscriptions ends them all.
+// dropSubscriptions ends all subscriptions of the client.
 func (u *clustered) dropSubscriptions() {
 	if x := u.subscriptions; x != nil {
 		u.subscriptions = nil
@@ -56,7 +56,7 @@ func (u *clustered) run(p *conn, cmd redcon.Command, c *commandtable.Command, he
 	return p != nil && !p.Settled()
 }
 
-// runOwn has a command run that concerns the connection, or may wait. p is the client's own, nil if it has none.
+// runOwn runs a command that concerns the connection, or may wait. p is the client's own connection, nil if it has none.
 func (u *clustered) runOwn(p *conn, cmd redcon.Command, c *commandtable.Command) (taken bool) {
 	if p != nil && !p.Settled() {
 		return true
@@ -87,8 +87,8 @@ func (u *clustered) runOwn(p *conn, cmd redcon.Command, c *commandtable.Command)
 	return true
 }
 
-// sendMute is for what a subscriber in RESP2 sends. Redis says no in its own words, but for what has keys, which it would
-// send elsewhere first.
+// sendMute handles a command of a subscriber in RESP2. Redis itself refuses what is not allowed. A command with keys is
+// refused here, because Redis might answer it with a redirect.
 func (u *clustered) sendMute(cmd redcon.Command, c *commandtable.Command, here bool) {
 	switch {
 	case c != nil && c.Conn == commandtable.ConnSubscribe:
@@ -103,8 +103,8 @@ func (u *clustered) sendMute(cmd redcon.Command, c *commandtable.Command, here b
 	}
 }
 
-// watch is WATCH: what is watched is in one slot, whatever nodes there are, since only commands of that slot can be
-// run under it.
+// watch is WATCH. All watched keys must be in one slot, whatever nodes there are, because only commands of that
+// slot can be run in the transaction.
 func (u *clustered) watch(p *conn, cmd redcon.Command, c *commandtable.Command) {
 	slot, cross := u.forwarder.SlotOf(c, cmd.Args)
 	watching := p != nil && p.slots.watched != backend.NoSlot && u.View.Watch.Load()
@@ -126,7 +126,7 @@ func (u *clustered) watch(p *conn, cmd redcon.Command, c *commandtable.Command) 
 			return
 		}
 		if !dedicated.IsRedirect(refusal) || watching || time.Now().After(until) {
-			// What was watched before has moved away: its transaction will find that out.
+			// Keys that were watched before have moved away: their transaction will find that out.
 			u.relay(refusal)
 			return
 		}
@@ -138,11 +138,11 @@ func (u *clustered) watch(p *conn, cmd redcon.Command, c *commandtable.Command) 
 	}
 }
 
-// unblockedByChange is how Redis ends the wait of those that wait at a master which is none any more.
+// unblockedByChange is the error with which Redis ends its clients' waits when it is no longer a master.
 var unblockedByChange = []byte("-UNBLOCKED force unblock from blocking operation, instance state changed")
 
-// block has a command run that may wait. When its slot moves away meanwhile, Redis says so and has done nothing: it
-// is then sent again, for the time left, to the slot's new node.
+// block runs a command that may wait. When its slot moves away meanwhile, Redis ends the wait and has done nothing:
+// the command is then sent to the slot's new node, for the time left.
 func (u *clustered) block(p *conn, cmd redcon.Command, c *commandtable.Command) {
 	slot, cross := u.forwarder.SlotOf(c, cmd.Args)
 	switch {
@@ -164,7 +164,7 @@ func (u *clustered) block(p *conn, cmd redcon.Command, c *commandtable.Command) 
 		if over || len(refusal) == 0 {
 			return
 		}
-		if now := time.Now(); redirectedSince.IsZero() || now.Sub(sent) > time.Second { // it has waited in peace
+		if now := time.Now(); redirectedSince.IsZero() || now.Sub(sent) > time.Second { // this redirect came after a wait: it begins a new series
 			redirectedSince = now
 		}
 		follow := slot != backend.NoSlot && p.slots.watched == backend.NoSlot && (dedicated.IsRedirect(refusal) || bytes.HasPrefix(refusal, unblockedByChange))

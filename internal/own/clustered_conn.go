@@ -15,10 +15,10 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// slots is what a connection has to do with slots; the client's goroutine only.
+// slots is what is known of a connection's slots. Only the client's goroutine uses it.
 type slots struct {
 	watched int          // the slot of what is watched, or backend.NoSlot
-	ask     bool         // the node is importing that slot: MULTI goes behind ASKING
+	ask     bool         // the node is importing that slot: ASKING must come before MULTI
 	tx      *transaction // the one that is queued
 }
 
@@ -37,7 +37,7 @@ func (u *clustered) connectAt(n *cluster.Node, v *dedicated.View) (*conn, error)
 	return u.connectAs(u.Context, u.host.Identity(), n, v)
 }
 
-// connectAs is connectAt as somebody who need not be the client any more.
+// connectAs is connectAt as id, which the client need not be any more.
 func (u *clustered) connectAs(ctx context.Context, id upstream.Identity, n *cluster.Node, v *dedicated.View) (*conn, error) {
 	u.nodes.Acquire(n)
 	p, err := u.dial(ctx, id, n.Upstream(), n, v)
@@ -47,12 +47,13 @@ func (u *clustered) connectAs(ctx context.Context, id upstream.Identity, n *clus
 	return p, err
 }
 
-// connectSlot makes a connection to the node that has a slot; backend.NoSlot: to any. It tries as long as the cluster does.
+// connectSlot makes a connection to the node that has a slot; backend.NoSlot: to any. It tries for as long as commands are retried
+// on the cluster.
 func (u *clustered) connectSlot(slot int, v *dedicated.View) (*conn, error) {
-	refused := 0 // masters that do not let this client's user in, of which any would do
+	refused, passed := 0, 0 // masters that do not let this client's user in; those, and others that were not reached, of which any would do
 	for until := time.Now().Add(u.nodes.RetryFor()); ; {
 		snapshot, err := u.nodes.Snapshot(), error(&upstream.ReplyError{Line: "CLUSTERDOWN Hash slot not served"})
-		n := snapshot.Any(int(u.id) + refused)
+		n := snapshot.Any(int(u.id) + passed)
 		if slot != backend.NoSlot {
 			n = snapshot.Owner(slot)
 		}
@@ -62,6 +63,7 @@ func (u *clustered) connectSlot(slot int, v *dedicated.View) (*conn, error) {
 				return p, nil
 			}
 		}
+		passed++
 		if backend.PasswordRefused(err) && slot == backend.NoSlot && refused+1 < len(snapshot.Masters) {
 			refused++
 			continue
@@ -73,14 +75,15 @@ func (u *clustered) connectSlot(slot int, v *dedicated.View) (*conn, error) {
 	}
 }
 
-// lookAgain waits for a fresh look at the topology, and a little.
+// lookAgain waits for a refresh of the topology, and for slotPause.
 func (u *clustered) lookAgain() {
 	ctx := u.clientContext()
 	u.nodes.Refreshed(ctx)
 	u.pause(slotPause)
 }
 
-// at is p, or in place of nil a connection of the client's own at the node that has a slot. With nil the client has been told why.
+// at returns p, or if that is nil a new connection of the client's own to the node that has a slot. If it returns nil, the client
+// has been given the error.
 func (u *clustered) at(p *conn, slot int, c *commandtable.Command) *conn {
 	if p != nil {
 		return p
@@ -94,7 +97,8 @@ func (u *clustered) at(p *conn, slot int, c *commandtable.Command) *conn {
 	return p
 }
 
-// move gives p up for a connection where reply, its node's redirect, says. With nil the client has been told why.
+// move replaces p with a connection to where reply, a redirect of p's node, says. If it returns nil, the client has been given the
+// error.
 func (u *clustered) move(p *conn, reply []byte, slot int, c *commandtable.Command) (to *conn, ask bool) {
 	to, ask, err := u.redirected(p, reply, slot)
 	if err != nil {
@@ -104,8 +108,8 @@ func (u *clustered) move(p *conn, reply []byte, slot int, c *commandtable.Comman
 	return to, ask
 }
 
-// redirected gives p back, or closes it when Redis keeps something for it there, and makes a connection where reply, a redirect by its
-// node, says. ask: ASKING must go ahead there.
+// redirected gives p back, or closes it if Redis keeps state for it, and makes a connection to where reply, a redirect of p's node,
+// says. ask: ASKING must be sent first.
 func (u *clustered) redirected(p *conn, reply []byte, slot int) (to *conn, ask bool, err error) {
 	u.release()
 	if u.current() != nil {
@@ -126,7 +130,8 @@ func (u *clustered) redirected(p *conn, reply []byte, slot int) (to *conn, ask b
 	return to, ask, err
 }
 
-// try sends a command whose refusal the client is not to see, behind ASKING if need be. over: it has its reply, or has gone.
+// try sends a command, after ASKING if ask, and returns an error reply of Redis' in place of giving it to the client. over: the
+// connection is lost, or the client has gone. Without either the client has its reply.
 func (p *conn) try(e *dedicated.Reply, raw []byte, ask bool) (refusal []byte, over bool) {
 	var got []byte
 	if ask {
@@ -140,7 +145,7 @@ func (p *conn) try(e *dedicated.Reply, raw []byte, ask bool) (refusal []byte, ov
 	return got, false
 }
 
-// subscribe is SUBSCRIBE and its kin.
+// subscribe runs a command of the SUBSCRIBE family.
 func (u *clustered) subscribe(cmd redcon.Command, c *commandtable.Command) {
 	if u.subscriptions == nil {
 		u.subscriptions = subscription.New(subscription.Config{Host: subscriber{u.host, u}, Client: u.client, Context: u.Context, Nodes: u.nodes, View: &u.View,
@@ -167,7 +172,7 @@ func (h subscriber) Connect(ctx context.Context, id upstream.Identity, at *clust
 }
 
 // Hello implements subscription.Host.
-func (h subscriber) Hello(c *dedicated.Conn, id upstream.Identity) error { return hello(c, id) }
+func (h subscriber) Hello(c *dedicated.Conn, id upstream.Identity) error { return h.u.hello(c, id) }
 
 // Find implements subscription.Host.
 func (h subscriber) Find(name string) *commandtable.Command { return h.u.find(name) }

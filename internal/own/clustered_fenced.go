@@ -15,9 +15,9 @@ import (
 )
 
 // FENCED with a cluster upstream runs at the master of the lock's slot, on a connection beside the client's own, which may
-// be at another node. EXEC is given a look at the lock besides the command: so it has the lock's slot even if the command
-// has no keys, and is run only by the slot's master, and while the slot moves only where the lock and all keys are together.
-// Whatever a node refuses for want of the slot has not run, and is begun anew from WATCH on.
+// be at another node. Besides the command the transaction has a look at the lock: so EXEC has the lock's slot even if the
+// command has no keys. It runs only at the slot's master, and while the slot moves only where the lock and all keys are
+// together. What a node refuses because the slot is not there has not run, and is begun anew from WATCH on.
 
 const fencedCrossSlot = crossSlot + ": what FENCED runs must have its keys in the lock's own slot; give both the same hash tag, as in {order:7}:lock and {order:7}:stock"
 
@@ -48,7 +48,7 @@ func (u *clustered) fenced(p *conn, r lock.HoldRequest, c *commandtable.Command,
 	return errFencedChanged
 }
 
-// halfWay is err as it is told to clients, who are not to go by a node's ASK.
+// halfWay returns err as clients get it, who must not follow a node's ASK.
 func halfWay(err error) error {
 	var reply *upstream.ReplyError
 	if errors.As(err, &reply) && strings.HasPrefix(reply.Line, "ASK ") {
@@ -61,12 +61,12 @@ func halfWay(err error) error {
 type fencedRoute struct {
 	u     *clustered
 	slot  int
-	until time.Time     // a node that refuses is not tried again later
+	until time.Time     // after that no further try is made
 	to    *cluster.Node // where a redirect says; nil: the slot's owner
-	ask   bool          // behind ASKING
+	ask   bool          // ASKING is sent first
 }
 
-// takes refuses what does not run at the lock's node, or not there alone.
+// takes returns an error for a command that does not run at the lock's node, or not only there.
 func (w *fencedRoute) takes(c *commandtable.Command, args [][]byte) error {
 	slot, cross := w.u.forwarder.SlotOf(c, args)
 	if cross || slot != backend.NoSlot && slot != w.slot {
@@ -78,7 +78,7 @@ func (w *fencedRoute) takes(c *commandtable.Command, args [][]byte) error {
 	return nil
 }
 
-// try is one try of f, on a connection of its own.
+// try tries f once, on a connection of its own.
 func (w *fencedRoute) try(f *fenced.Fence) (done bool, err error) {
 	var p *conn
 	if w.to != nil {
@@ -91,15 +91,15 @@ func (w *fencedRoute) try(f *fenced.Fence) (done bool, err error) {
 	w.to, w.ask = nil, false
 	if err != nil {
 		w.u.host.Trouble(err)
-		w.until = time.Time{} // that has been tried for long enough
+		w.until = time.Time{} // connectSlot has tried for long enough
 		return false, err
 	}
 	defer p.endAside()
 	return p.fencedAt(f)
 }
 
-// again says whether a try that failed with err is to be followed by another: nothing has run, and another node, or a later
-// moment, may do better. It waits where that helps.
+// again says whether to try once more after err: nothing has run, and another node, or the same one later, may run it. It
+// waits if that helps.
 func (w *fencedRoute) again(f *fenced.Fence, err error) bool {
 	var reply *upstream.ReplyError
 	var unsent *upstream.NotSentError
@@ -120,7 +120,7 @@ func (w *fencedRoute) again(f *fenced.Fence, err error) bool {
 	switch {
 	case redirected && !ask, redirected && !f.Slot.Looked: // the lock itself is there
 		w.to, w.ask = to, ask
-	case redirected: // a key has gone ahead of the lock, or is not there while the slot moves: both follow soon
+	case redirected: // a key has moved ahead of the lock, or is missing while the slot moves: the rest follows soon
 		w.u.pause(slotPause)
 		return true
 	}

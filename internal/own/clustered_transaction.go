@@ -12,10 +12,11 @@ import (
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
-// A transaction is queued at one node, and nothing of it runs before EXEC. Which node that is, only its first key tells,
-// and slots move: so a command that the node sends elsewhere is answered QUEUED here, and at EXEC, which waits for all
-// replies before, the whole of it is queued again where its slot is. That is not done when keys are watched, as the node
-// that watched them may have missed a change: EXEC then answers null, as if one had changed, and the client begins anew.
+// A transaction is queued at one node, and nothing of it runs before EXEC. Only its first key tells which node that
+// should be, and slots move. So a command that the node redirects is answered QUEUED here. EXEC waits for all earlier
+// replies, and then the whole transaction is queued again where its slot is. That is not done if keys are watched,
+// because the node that watched them may have missed a change: EXEC is then answered null, as if one had changed, and
+// the client begins anew.
 
 // transactionKept is how many bytes of queued commands are kept to be queued again, of which each takes queuedBytes besides
 // its own. They count for --max-query-memory.
@@ -28,9 +29,9 @@ const (
 type transaction struct {
 	kept  downstream.Account
 	cmds  []queuedCommand
-	size  int  // bytes, of those that are not kept any more too
+	size  int  // bytes, also of commands that are no longer kept
 	slot  int  // of its keys, or backend.NoSlot
-	cross bool // they are in several
+	cross bool // its keys are in several slots
 }
 
 type queuedCommand struct {
@@ -39,7 +40,7 @@ type queuedCommand struct {
 	effect dedicated.Effect
 }
 
-// multi is MULTI: at the node where keys are watched, or that of the first key there is in the same pipeline.
+// multi is MULTI. It goes to the node where keys are watched, or to that of the first key that follows in the same pipeline.
 func (u *clustered) multi(p *conn, cmd redcon.Command, c *commandtable.Command) {
 	tx := &transaction{slot: backend.NoSlot, kept: u.client.CommandsKept()}
 	if p == nil {
@@ -58,7 +59,7 @@ func (u *clustered) multi(p *conn, cmd redcon.Command, c *commandtable.Command) 
 	p.Settled()
 }
 
-// slotAhead is the slot of the first key in what the client has sent already of the transaction.
+// slotAhead returns the slot of the first key in those commands of the transaction that the client has already sent.
 func (u *clustered) slotAhead() int {
 	t := u.host.Routes().Table
 	for _, next := range u.host.Next() {
@@ -77,7 +78,7 @@ var multiCommand = resp.AppendCommand(nil, "MULTI")
 
 const noWatchInMulti = "ERR WATCH inside MULTI is not allowed"
 
-// inTransaction is for all that comes between MULTI and its end.
+// inTransaction handles the commands between MULTI and the end of the transaction.
 func (u *clustered) inTransaction(p *conn, cmd redcon.Command, c *commandtable.Command, here bool) (taken bool) {
 	switch {
 	case c == nil:
@@ -88,7 +89,7 @@ func (u *clustered) inTransaction(p *conn, cmd redcon.Command, c *commandtable.C
 		u.exec(p, cmd, c)
 		return true
 	case c.Conn == commandtable.ConnWatch && len(cmd.Args) > 1:
-		p.Send(&dedicated.Reply{Instead: noWatchInMulti}, multiCommand) // refused as WATCH is, of whose key the node might say MOVED
+		p.Send(&dedicated.Reply{Instead: noWatchInMulti}, multiCommand) // it is refused as WATCH is, to which the node might answer MOVED
 		return true
 	case c.Conn == commandtable.ConnExec, c.Conn == commandtable.ConnDiscard, c.Conn == commandtable.ConnMulti, c.Conn == commandtable.ConnWatch:
 		u.send(p, cmd, c)
@@ -106,7 +107,7 @@ func (u *clustered) inTransaction(p *conn, cmd redcon.Command, c *commandtable.C
 
 // keep notes a command of the transaction, to be queued again. false: there is too much for that.
 func (tx *transaction) keep(f *backend.Forwarder, cmd redcon.Command, c *commandtable.Command, e dedicated.Effect) bool {
-	if slot, cross := f.SlotOf(c, cmd.Args); slot != backend.NoSlot && !cross { // Redis itself says so of one command
+	if slot, cross := f.SlotOf(c, cmd.Args); slot != backend.NoSlot && !cross { // Redis itself refuses one command with keys in several slots
 		tx.cross = tx.cross || tx.slot != backend.NoSlot && slot != tx.slot
 		tx.slot = slot
 	}
@@ -140,7 +141,7 @@ func (u *clustered) exec(p *conn, cmd redcon.Command, c *commandtable.Command) {
 	}
 	now := p.Status()
 	refusal, watch := now.Refused, now.Watch
-	if tx.cross { // what Redis would say, had it all of the slots
+	if tx.cross { // as a Redis would answer that has all slots
 		p.discard()
 		u.error(crossSlot)
 		return
@@ -178,7 +179,7 @@ func (u *clustered) exec(p *conn, cmd redcon.Command, c *commandtable.Command) {
 
 // queueAt queues the transaction once more, and returns a redirect if there was one.
 func (tx *transaction) queueAt(p *conn, ask bool) (refusal []byte) {
-	if ask { // which holds for all of it
+	if ask { // before MULTI it holds for the whole transaction
 		p.Own(&dedicated.Reply{}, asking)
 	}
 	p.Own(&dedicated.Reply{Kind: commandtable.ConnMulti}, multiCommand)

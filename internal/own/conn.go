@@ -13,19 +13,19 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// conn is a connection of a client's own: its host.
+// conn is a client's own connection, and that connection's dedicated.Host.
 type conn struct {
 	*dedicated.Conn
 	o     *Connections
 	slots slots // of a cluster
 
 	// Guarded by Conn.Locked.
-	targets []*Connections       // whose connections it has named for invalidations
-	rights  backend.RightsChange // that commands sent here may bring, in a transaction perhaps
+	targets []*Connections       // the clients whose connections it redirects invalidations to
+	rights  backend.RightsChange // that commands sent here may cause, in a transaction perhaps
 }
 
-// dial makes a connection for this client alone at a node, which is one of the cluster's unless that is nil. It is the client's own only if
-// it shows itself in its view.
+// dial makes a connection for this client alone at a node, which is one of the cluster's unless that is nil. The client's own connection is
+// the one with the client's View as v.
 func (o *Connections) dial(ctx context.Context, id upstream.Identity, n *upstream.Node, of *cluster.Node, v *dedicated.View) (*conn, error) {
 	p := &conn{o: o, slots: slots{watched: backend.NoSlot}}
 	p.Conn = dedicated.New(dedicated.Config{Host: p, Client: o.client, Context: o.Context, Timeout: o.Timeout, View: v, Node: of})
@@ -35,12 +35,12 @@ func (o *Connections) dial(ctx context.Context, id upstream.Identity, n *upstrea
 	return p, nil
 }
 
-// end ends the connection with the client. One that half closes and does not read must not keep its locks either.
+// end ends the connection, because the client has gone. A client that half closes and does not read must not keep its locks by that.
 func (p *conn) end() {
 	o := p.o
 	p.forgetQueued()
 	defer time.AfterFunc(dedicated.LastReplies, func() { o.client.CloseNow() }).Stop()
-	p.Hold() // nobody else's command is to be unblocked
+	p.Hold() // else another client might have the connection, whose command would be unblocked
 	now := p.Status()
 	blocked := now.Blocked
 	if blocked && now.Pending == 1 && o.host.Holds() && p.unblock() {
@@ -71,14 +71,14 @@ func (p *conn) endAside() {
 	}
 }
 
-// drop closes the connection with all its state; no reply is pending there. A message of which the client has a part comes
-// whole first.
+// drop closes the connection with all its state; no reply is pending there. If the client has a part of a message, the
+// rest comes first.
 func (p *conn) drop() {
 	ctx := p.o.clientContext()
 	p.Drop(ctx)
 }
 
-// unblock ends the command that waits there, as the service account, and says whether its reply has come.
+// unblock ends the wait of the command there, as the service account, and says whether its reply has come.
 func (p *conn) unblock() bool {
 	if p.RedisID() == 0 {
 		return false
@@ -95,7 +95,7 @@ func (p *conn) unblock() bool {
 	return err == nil && p.Await(ctx)
 }
 
-// What the connection asks of its client: see dedicated.Host.
+// The connection asks this of its client: see dedicated.Host.
 
 var _ dedicated.Host = (*conn)(nil)
 
@@ -132,7 +132,7 @@ func (p *conn) Adopt(pauses time.Duration, settings []dedicated.Setting) {
 	p.o.host.Set(pauses, settings)
 }
 
-// Idle keeps only the client that the connection's invalidations go to.
+// Idle implements dedicated.Host: of targets it keeps only the client to which invalidations go.
 func (p *conn) Idle(redirected int64) {
 	if len(p.targets) > 0 {
 		p.dropTargets(redirected)

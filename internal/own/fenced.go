@@ -18,24 +18,23 @@ var (
 	errFencedChanged = &lock.Error{Code: "ERR", Text: "nothing was run: the lock was changed each of the " + strconv.Itoa(fencedTries) + " times it was looked at; try again"}
 )
 
-// Fenced has a command run if the lock is held as r asks, by Redis' word and in one atomic step: on a connection of this
-// client's alone the lock is WATCHed and looked at, and the command is run by MULTI and EXEC, which Redis refuses when the
-// lock has changed since, or run out. What EXEC answers is passed on without its head. nil: the client has its reply. c nil: Redis does
-// not know the command.
+// Fenced runs a command if Redis says that the lock is held as r asks, in one atomic step: on a connection of this client's alone the
+// lock is WATCHed and looked at, and the command is run by MULTI and EXEC, which Redis refuses when the lock has changed since, or run
+// out. What EXEC answers is passed on without its head. nil: the client has its reply. c nil: Redis does not know the command.
 func (o *Connections) Fenced(r lock.HoldRequest, c *commandtable.Command, args [][]byte) error {
 	defer o.release()
 	return o.path.fenced(o.current(), r, c, args)
 }
 
-// fence is what there is of a FENCED before it has a connection.
+// fence returns the Fence of a FENCED, still without a connection.
 func (o *Connections) fence(r lock.HoldRequest, c *commandtable.Command, args [][]byte) *fenced.Fence {
 	return &fenced.Fence{Request: r, Command: c, Raw: resp.Command(args), Proto: o.host.Identity().Proto, Holds: o.host.Locks().ReadHoldsHere(r)}
 }
 
-// fencedAt is one try of f, at p.
+// fencedAt tries f once, on p.
 func (p *conn) fencedAt(f *fenced.Fence) (done bool, err error) {
 	if f.Command == nil {
-		p.Taint() // whatever it is, nobody else gets this connection
+		p.Taint() // Redis may know it and keep state for it: nobody else gets this connection
 	}
 	f.Host, f.Conn = fenceHost{p.o.host, p}, p.Conn
 	return f.Try()

@@ -23,20 +23,30 @@ func (o *Connections) Authenticate(words ...string) error {
 	return err
 }
 
-// Hello has the client's own connections speak id's protocol.
+// Hello has the client's own connections speak id's protocol, or, if it fails, none.
 func (o *Connections) Hello(id upstream.Identity) error {
 	if p := o.current(); p != nil {
 		defer o.release()
-		if err := hello(p.Conn, id); err != nil {
+		if err := o.hello(p.Conn, id); err != nil {
 			return err
 		}
 	}
-	return o.path.helloSubscriptions(id)
+	o.path.helloSubscriptions(id)
+	return nil
 }
 
-// hello is Hello of one connection.
-func hello(p *dedicated.Conn, id upstream.Identity) error {
+// hello is Hello of one connection. What comes there behind the answer waits for Greeted.
+func (o *Connections) hello(p *dedicated.Conn, id upstream.Identity) error {
+	o.greeting = append(o.greeting, p)
 	return change(p, &dedicated.Reply{Effect: dedicated.Effect{Proto: id.Proto}}, "HELLO", strconv.Itoa(id.Proto))
+}
+
+// Greeted is called when the client has its reply to HELLO.
+func (o *Connections) Greeted() {
+	for _, p := range o.greeting {
+		p.Greeted()
+	}
+	o.greeting = nil
 }
 
 // change asks p what makes it another user's, or another protocol's.
@@ -49,14 +59,15 @@ func change(p *dedicated.Conn, e *dedicated.Reply, words ...string) error {
 	return err
 }
 
-// SelectDB has the client's own connection be in a database, which SELECT named by word. has: there is one.
+// SelectDB switches the client's own connection to database n, which is word in the client's SELECT. has: there is
+// such a connection.
 func (o *Connections) SelectDB(n int, word []byte) (reply []byte, has bool, err error) {
 	p := o.current()
 	if p == nil {
 		return nil, false, nil
 	}
 	reply, err = p.Ask(&dedicated.Reply{Effect: dedicated.Effect{Selects: true, DB: n}}, backend.QuestionTime, "SELECT", string(word))
-	o.current() // takes the database on
+	o.current() // calls Selected
 	o.release()
 	return reply, true, err
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// lostState is what must not be forgotten of a client's own connection that was lost, or could not be made, while the client
-// stays. The commands of a transaction would be run by themselves now: until EXEC or DISCARD each gets an error, and EXEC the
-// one that Redis gives when a transaction cannot be run. A watched key may have changed: the next EXEC is answered null.
+// lostState is what must be remembered if a client's own connection was lost, or could not be made, and the client stays. The
+// commands of a lost transaction must not run by themselves: each gets an error until EXEC, which gets Redis' error for a
+// transaction that cannot be run, or DISCARD. If keys were watched one may have changed: the next EXEC is answered null.
 type lostState struct{ dedicated.Lost }
 
 func (l *lostState) any() bool { return l.Multi || l.Watch }
@@ -40,7 +40,7 @@ func (l *lostState) clear(o *Connections) {
 	*l = lostState{}
 }
 
-// line is the cause as an error, without a word on what was sent.
+// line returns the cause as an error line, which says nothing of what was sent.
 func (l *lostState) line() string {
 	var lost *upstream.LostError
 	switch {
@@ -52,8 +52,8 @@ func (l *lostState) line() string {
 	return backend.ErrorLine(l.Cause)
 }
 
-// afterLoss answers what is not to be run for what was lost; false: the command is run as ever. p is the client's own
-// connection now, nil if it has none.
+// afterLoss answers a command that must not run because of what was lost; false: the command runs as usual. p is the
+// client's own connection now, nil if it has none.
 func (o *Connections) afterLoss(p *conn, cmd redcon.Command, c *commandtable.Command) bool {
 	if c != nil && c.Always { // QUIT, RESET
 		return false
@@ -74,7 +74,7 @@ func (o *Connections) afterLoss(p *conn, cmd redcon.Command, c *commandtable.Com
 		return false
 	}
 	multi := false
-	if p != nil { // it may be within another transaction, or lose that just now
+	if p != nil { // it may be in another transaction, or may just be losing that one
 		if o.host.Forward(); !p.Settled() {
 			return true
 		}
@@ -114,7 +114,7 @@ func (o *Connections) inLostTransaction(k commandtable.ConnKind, ends bool) {
 	}
 }
 
-// notSent answers e's command, which came as its connection had just been lost.
+// notSent answers e's command, which came just after its connection was lost.
 func (o *Connections) notSent(e *dedicated.Reply) {
 	o.current() // notes what was lost
 	if o.lost.Multi {

@@ -4,8 +4,11 @@ import (
 	"errors"
 	"io"
 	"net"
+	"runtime"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/tidwall/redcon"
 
@@ -66,13 +69,16 @@ func command(words ...string) (redcon.Command, *commandtable.Command) {
 	for _, w := range words {
 		cmd.Args = append(cmd.Args, []byte(w))
 	}
-	return cmd, commandtable.New(nil, nil, nil, nil).Lookup(cmd.Args[0])
+	c, _ := commandtable.New(nil, nil, nil, nil).Find(cmd.Args)
+	return cmd, c
 }
 
 // client is a client of whom only the transaction matters. It is in one goroutine.
 type client struct {
 	Host   // nil: the rest is not asked
 	closes bool
+	resp3  bool
+	run    string // the replies to what waits to be forwarded
 	out    []byte
 	failed error
 	to     *downstream.Conn // out is written there; nil: nowhere
@@ -80,16 +86,37 @@ type client struct {
 	here, there net.Conn // its connection: its own end, and this proxy's
 }
 
-func (h *client) Identity() upstream.Identity        { return upstream.Identity{Proto: 2} }
 func (h *client) Name() string                       { return "" }
 func (h *client) Refused() error                     { return nil }
 func (h *client) Silent() bool                       { return false }
 func (h *client) WritesPaused() bool                 { return false }
-func (h *client) Forward()                           {}
 func (h *client) Closes(error) bool                  { return h.closes }
 func (h *client) LearnAgain()                        {}
 func (h *client) Fail(err error)                     { h.failed = err }
 func (h *client) Answer(add func(out []byte) []byte) { h.out = add(h.out) }
+
+func (h *client) Lockless() bool { return h.closes }
+
+func (h *client) Timed(*commandtable.Command, string, time.Duration) {}
+
+func (h *client) Routes() *backend.Routes {
+	return &backend.Routes{Table: commandtable.New(nil, nil, nil, nil)}
+}
+
+func (h *client) IdentityNow() upstream.Identity { return h.Identity() }
+func (h *client) TakesPushes() bool              { return h.Identity().Proto == 3 }
+
+func (h *client) Identity() upstream.Identity {
+	if h.resp3 {
+		return upstream.Identity{Proto: 3}
+	}
+	return upstream.Identity{Proto: 2}
+}
+
+func (h *client) Forward() {
+	h.out = append(h.out, h.run...)
+	h.run = ""
+}
 
 func (h *client) WriteReplies() {
 	if h.to != nil {
@@ -153,6 +180,77 @@ func TestLostBehindOtherReplies(t *testing.T) {
 	}()
 	got, err := io.ReadAll(h.here)
 	if want := "+first\r\n-ERR "; err != nil || !strings.HasPrefix(string(got), want) {
+		t.Errorf("the client got %q, %v", got, err)
+	}
+}
+
+// What a client that tracks keys has read past its own connection, while that was made again, Redis does not track: it is told to forget
+// that, too.
+func TestForgetsWhatItReadMeanwhile(t *testing.T) {
+	t.Parallel()
+	const forget = ">2\r\n$10\r\ninvalidate\r\n_\r\n"
+	for _, idle := range []bool{false, true} {
+		h := &client{resp3: true}
+		o := connectionsOf(t, testredis.Start(t), h)
+		h.to = o.client
+		go func() {
+			defer h.there.Close()
+			tracking, c := command("CLIENT", "TRACKING", "ON")
+			o.Run(tracking, c, false)
+			o.conn.Settled()
+			o.conn.Ended(errors.New("broken"))
+			<-o.restore.Load().ended
+			h.run = "$1\r\nv\r\n" // it was on the way
+			if idle {
+				h.Forward()
+				h.WriteReplies()
+				o.Attend()
+			}
+			get, c := command("GET", "k")
+			o.Run(get, c, false)
+			o.conn.Settled()
+		}()
+		got, err := io.ReadAll(h.here)
+		if _, behind, found := strings.Cut(string(got), "$1\r\nv\r\n"); err != nil || !found || behind != forget+"_\r\n" {
+			t.Errorf("idle %t: the client got %q, %v", idle, got, err)
+		}
+		o.End()
+	}
+}
+
+// What Redis sends a subscriber behind its answer to HELLO comes behind the client's own, since it is in the other protocol.
+func TestMessagesComeBehindHello(t *testing.T) {
+	t.Parallel()
+	server := testredis.Start(t)
+	h := &client{resp3: true}
+	o := connectionsOf(t, server, h)
+	h.to = o.client
+	const hello, message = "*0\r\n", "*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$2\r\nhi\r\n"
+	go func() {
+		defer h.there.Close()
+		subscribe, c := command("SUBSCRIBE", "c")
+		o.Run(subscribe, c, false)
+		p := o.conn
+		p.Settled()
+		server.Stop() // so that both come at once
+		var received sync.WaitGroup
+		received.Go(func() {
+			for o.View.Pending.Load() == 0 {
+				runtime.Gosched()
+			}
+			p.Received([]byte(hello + message))
+		})
+		if err := o.Hello(upstream.Identity{Proto: 2}); err != nil {
+			t.Error(err)
+		}
+		h.out = append(h.out, hello...)
+		h.WriteReplies()
+		o.Greeted()
+		received.Wait()
+		o.End()
+	}()
+	got, err := io.ReadAll(h.here)
+	if !strings.HasSuffix(string(got), "\r\n:1\r\n"+hello+message) {
 		t.Errorf("the client got %q, %v", got, err)
 	}
 }

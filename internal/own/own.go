@@ -1,6 +1,7 @@
-// Package own is what one client has of connections to Redis of its own: for transactions, watched keys, what may wait, subscriptions,
-// tracking, and FENCED. It says when there is one and at which node, what becomes of a transaction or of a command that waits when its
-// slot moves, and what of a connection that was lost. One Redis and the nodes of a cluster stand behind it, and nobody above asks which.
+// Package own has the connections to Redis that one client has to itself: for transactions, watched keys, commands that may wait,
+// subscriptions, tracking, and FENCED. It decides when there is one and at which node, what becomes of a transaction or of a waiting
+// command when its slot moves, and what becomes of a client whose connection is lost. One Redis and the nodes of a cluster stand behind
+// it, and nobody above asks which.
 package own
 
 import (
@@ -21,12 +22,12 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// Host is the client. Its own goroutine alone calls what is not said to be called by any.
+// Host is the client. Only the client's own goroutine calls the methods, except for those below the line that says otherwise.
 type Host interface {
 	backend.Host
-	// Forward sends the commands before that wait to be forwarded together, and waits for their replies.
+	// Forward sends the earlier commands that have been gathered to be forwarded together, and waits for their replies.
 	Forward()
-	// Next are the commands of the same pipeline behind the one at work.
+	// Next returns the commands that follow the present one in the same pipeline.
 	Next() []redcon.Command
 	// Ask asks any node, over another connection.
 	Ask(words ...[]byte) ([]byte, error)
@@ -36,7 +37,7 @@ type Host interface {
 	Push(frame []byte)
 	// Fail answers a command that failed with err, or closes the client.
 	Fail(err error)
-	// Queued is what Redis gets of a command that is answered here, to be queued in a transaction, and what it then does.
+	// Queued returns what Redis gets to queue in a transaction for a command that lockproxy answers otherwise, and the effect of that.
 	Queued(c *commandtable.Command, cmd redcon.Command) ([]byte, dedicated.Effect)
 	// Selected notes that the client is in another database.
 	Selected(db int)
@@ -44,21 +45,23 @@ type Host interface {
 	Doubt()
 	// Watch runs run with a context that ends when the client goes away.
 	Watch(run func(ctx context.Context))
-	// Locks is the client as the lock engine knows it.
+	// Locks returns the lock engine's client.
 	Locks() *lock.Client
 
 	// All below may be called by any goroutine, with the lock of one of the client's connections held.
 
 	// Client finds another client's connections by its number; nil: it has gone.
 	Client(id int64) *Connections
-	// IdentityNow is Identity, of this moment.
+	// TakesPushes says that the client has been answered in RESP3, and knows what a push is. Any goroutine may ask.
+	TakesPushes() bool
+	// IdentityNow is Identity for other goroutines.
 	IdentityNow() upstream.Identity
-	// Name is what the client has called itself.
+	// Name returns the name that the client has given itself.
 	Name() string
-	// Holds says that it holds a lock; Lockless that it does not, and knows of all that it has lost.
+	// Holds says that the client holds a lock; Lockless that it holds none, and has been told of all that it has lost.
 	Holds() bool
 	Lockless() bool
-	// Closes says that the client is to be closed, and told nothing, for a command that failed with err.
+	// Closes says whether the client is closed, without a reply, for a command that failed with err.
 	Closes(err error) bool
 	// Timed notes how long Redis took for a command; call is the beginning of what was sent.
 	Timed(c *commandtable.Command, call string, took time.Duration)
@@ -66,9 +69,9 @@ type Host interface {
 	Set(pauses time.Duration, settings []dedicated.Setting)
 	// Shutting notes that so many more SHUTDOWNs are not answered yet.
 	Shutting(more int)
-	// RightsChanged is told what commands that Redis has answered may have changed.
+	// RightsChanged is called with the rights that commands which Redis has answered may have changed.
 	RightsChanged(backend.RightsChange)
-	// LearnAgain has Redis asked anew what it is: another one may stand there.
+	// LearnAgain makes the proxy ask Redis again for its commands: another Redis may have taken its place.
 	LearnAgain()
 }
 
@@ -83,7 +86,7 @@ type Common struct {
 // Connections are those of one client. Its goroutine alone uses them, but for what other clients and goroutines of connections do.
 type Connections struct {
 	*Common
-	View dedicated.View // what others may see of it
+	View dedicated.View // what others may see of the client's own connection
 
 	host      Host
 	client    *downstream.Conn
@@ -91,28 +94,29 @@ type Connections struct {
 	forwarder *backend.Forwarder
 	path      path
 	conn      *conn                      // nil: there is none
+	greeting  []*dedicated.Conn          // have answered a HELLO to which the client has no reply yet
 	request   atomic.Pointer[chan int64] // somebody wants it to have one
 	lost      lostState                  // by one before
 	restore   atomic.Pointer[restore]    // of what it had; nil: that was not lost
 }
 
-// path is what differs: one Redis, or the nodes of a cluster.
+// path is what differs between one Redis and the nodes of a cluster.
 type path interface {
-	// run has a command run if it concerns the client's own connection p, nil if there is none, or needs one. here: it is answered
-	// here, unless it is in a transaction. false: it is answered, or forwarded, as ever.
+	// run runs a command if it concerns the client's own connection p, which may be nil, or needs one. here: lockproxy answers the
+	// command, unless it is in a transaction. false: the command is to be answered, or forwarded, as usual.
 	run(p *conn, cmd redcon.Command, c *commandtable.Command, here bool) (taken bool)
 	// connect makes a connection for what needs no certain node.
 	connect() (*conn, error)
-	// left is told that a connection at that node has ended.
+	// left is called when a connection at that node has ended.
 	left(n *cluster.Node)
-	// fenced is Fenced of a client whose own connection p is; nil: it has none.
+	// fenced is Fenced for a client whose own connection is p; nil: it has none.
 	fenced(p *conn, r lock.HoldRequest, c *commandtable.Command, args [][]byte) error
 	// helloSubscriptions has the connections that subscriptions have speak another protocol; dropSubscriptions ends them.
-	helloSubscriptions(id upstream.Identity) error
+	helloSubscriptions(id upstream.Identity)
 	dropSubscriptions()
 }
 
-// New is what a client of that number has before it needs any.
+// New returns the Connections of the client with number id, of which there is none yet.
 func New(c *Common, h Host, client *downstream.Conn, id int64, f *backend.Forwarder) *Connections {
 	o := &Connections{Common: c, host: h, client: client, id: id, forwarder: f}
 	if nodes, many := c.Backend.(*backend.Clustered); many {
@@ -123,8 +127,8 @@ func New(c *Common, h Host, client *downstream.Conn, id int64, f *backend.Forwar
 	return o
 }
 
-// Run has a command run that concerns the client's own connections. here: it is answered here, unless it is in a transaction. false: all
-// replies before are in where that matters, and it is to be answered, or forwarded, as ever.
+// Run runs a command that concerns the client's own connections. here: lockproxy answers the command, unless it is in a transaction.
+// false: the command is to be answered, or forwarded, as usual; all earlier replies have come if that matters.
 func (o *Connections) Run(cmd redcon.Command, c *commandtable.Command, here bool) (taken bool) {
 	p := o.current()
 	taken = o.lost.any() && o.afterLoss(p, cmd, c) || o.path.run(p, cmd, c, here)
@@ -142,7 +146,7 @@ func (o *Connections) Flush() {
 	}
 }
 
-// current is the client's own connection if it still has one. It is then kept until release.
+// current returns the client's own connection, nil if it has none. The connection is not given back before release.
 func (o *Connections) current() *conn {
 	p := o.conn
 	if p == nil {
@@ -182,7 +186,7 @@ func (o *Connections) open() (*conn, error) {
 	return p, err
 }
 
-// Attend does what other clients ask of this one, while no command is at work, and gives back what they have needed.
+// Attend does what other clients ask of this one, while no command is at work, and gives back a connection that only they needed.
 func (o *Connections) Attend() {
 	o.serveRequest()
 	if o.conn != nil || o.restore.Load() != nil {
@@ -191,15 +195,16 @@ func (o *Connections) Attend() {
 	}
 }
 
-// FlushReplies has the pending replies come before the error that ends the connection, but for those that wait.
+// FlushReplies waits for the pending replies, so that they come before the error that ends the client's connection, unless a
+// command waits.
 func (o *Connections) FlushReplies() {
 	if p := o.conn; p != nil && !p.Status().Blocked {
 		p.awaitLast()
 	}
 }
 
-// End ends them all. Replies to commands that do not wait come first, so that their outcome is known; so is a waiting one's when locks
-// hang on it.
+// End ends all connections. It waits for replies first, so that outcomes are known, but not for a command that waits: that is
+// unblocked, if the client holds locks.
 func (o *Connections) End() {
 	if p := o.conn; p != nil {
 		o.conn = nil
@@ -209,7 +214,7 @@ func (o *Connections) End() {
 	o.path.dropSubscriptions()
 }
 
-// Reset closes them all, with their state. No reply is pending there.
+// Reset closes all connections with their state. No reply is pending there.
 func (o *Connections) Reset() {
 	o.drop()
 	o.dropRestore()
@@ -226,7 +231,7 @@ func (o *Connections) drop() {
 	}
 }
 
-// pause waits for so long, at most until the client has gone.
+// pause waits for d, at most until the client has gone.
 func (o *Connections) pause(d time.Duration) {
 	ctx := o.clientContext()
 	retry.Sleep(o.Context, d, ctx.Done())

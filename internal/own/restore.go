@@ -16,14 +16,14 @@ import (
 )
 
 const (
-	remakeStep   = 2 * time.Second        // for one try
+	remakeStep   = 2 * time.Second        // for a connection, and for the answer to each call
 	restorePause = 100 * time.Millisecond // between tries
 )
 
 // restore makes the subscriptions, MONITOR and CLIENT TRACKING of a lost connection again on another one, under a client that is
 // not closed for the loss. The client is not told: what was published meanwhile is missing, as it is for any subscriber of Redis
-// whose connection breaks. What it has cached by CLIENT TRACKING it is told to forget, when the connection is lost, and once
-// more when there is another one.
+// whose connection breaks. What it has cached by CLIENT TRACKING it is told to forget when the connection is lost, when there is another one,
+// and when it uses that: until then it reads where Redis does not track for it.
 type restore struct {
 	o     *Connections
 	what  dedicated.Remains
@@ -45,8 +45,17 @@ func (p *conn) Remake(what dedicated.Remains) {
 	go r.run()
 }
 
-// run is the goroutine of a restore.
+// run is the goroutine of a restore. What it tells the client comes last, since it may have to wait for the end of a message that is being
+// passed on.
 func (r *restore) run() {
+	if r.remade() {
+		r.o.forget()
+		r.o.client.WakeToAttend() // an idle client uses the new connection at once
+	}
+}
+
+// remade makes it until it is done; false: it has been given up.
+func (r *restore) remade() bool {
 	defer close(r.ended)
 	defer r.stop()
 	o := r.o
@@ -54,12 +63,12 @@ func (r *restore) run() {
 		id := o.host.IdentityNow()
 		p, line, err := r.make(id)
 		if err == nil && r.install(p, id) {
-			return
+			return true
 		}
 		if p != nil {
 			p.Close()
 		}
-		if err == nil { // it has logged in, or out, meanwhile
+		if err == nil { // the client has logged in, or out, meanwhile
 			continue
 		}
 		r.mu.Lock()
@@ -67,13 +76,24 @@ func (r *restore) run() {
 		r.mu.Unlock()
 		if backend.PasswordRefused(err) || strings.HasPrefix(line, "NOPERM ") || strings.HasPrefix(line, "NOAUTH ") || o.host.Lockless() {
 			o.client.Cut(downstream.Left, "what its connection upstream had could not be made again: "+err.Error())
-			return
+			return false
 		}
 		retry.Sleep(o.Context, restorePause, r.ctx.Done())
 	}
+	return false
 }
 
-// make tries it once, as id. line is the error of Redis', if it was that.
+// forget has a client that is pushed invalidations forget all it has cached. Any goroutine may call it.
+func (o *Connections) forget() {
+	o.client.WriteLatest(func() []byte {
+		if o.View.Tracking.On.Load() && o.host.TakesPushes() {
+			return dedicated.ForgetAll
+		}
+		return nil
+	})
+}
+
+// make tries once, as id. line is Redis' error, if that is why it failed.
 func (r *restore) make(id upstream.Identity) (p *conn, line string, err error) {
 	ctx, cancel := context.WithTimeout(r.ctx, remakeStep)
 	defer cancel()
@@ -82,7 +102,7 @@ func (r *restore) make(id upstream.Identity) (p *conn, line string, err error) {
 	}
 	p.Remaking()
 	for _, e := range r.what.Calls(r.o.find) {
-		if !p.Exchange(ctx, e.Reply, e.Raw) {
+		if !r.call(p, e) {
 			return p, "", &upstream.NotSentError{Cause: dedicated.ErrGone}
 		}
 		if line, bad := resp.ErrorLine(*e.Got); bad {
@@ -90,6 +110,13 @@ func (r *restore) make(id upstream.Identity) (p *conn, line string, err error) {
 		}
 	}
 	return p, "", nil
+}
+
+// call sends one call, and says whether it was answered in time.
+func (r *restore) call(p *conn, e dedicated.Call) bool {
+	ctx, cancel := context.WithTimeout(r.ctx, remakeStep)
+	defer cancel()
+	return p.Exchange(ctx, e.Reply, e.Raw)
 }
 
 // install has the client use p from now on, if it still is who it was.
@@ -109,7 +136,8 @@ func (r *restore) mutes(c *commandtable.Command) bool {
 	return r != nil && r.what.Mute && (c == nil || !c.Always)
 }
 
-// takeRestored is the connection that a restore has made, if it has, which is the client's own from now on.
+// takeRestored is the connection that a restore has made, if it has, which is the client's own from now on. What was forwarded past it
+// has its replies by then.
 func (o *Connections) takeRestored() *conn {
 	r := o.restore.Load()
 	if r == nil {
@@ -126,10 +154,13 @@ func (o *Connections) takeRestored() *conn {
 		return nil
 	}
 	o.conn = p
+	o.host.Forward() // with what was read before
+	o.host.WriteReplies()
+	o.forget()
 	return o.current()
 }
 
-// awaitRestored is takeRestored, within the time for which a client is patient.
+// awaitRestored waits for r's connection, for a second at most, and returns it as takeRestored does.
 func (o *Connections) awaitRestored(r *restore) (*conn, error) {
 	ctx := o.clientContext()
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
@@ -149,9 +180,9 @@ func (o *Connections) awaitRestored(r *restore) (*conn, error) {
 	return nil, r.cause
 }
 
-// dropRestore ends a restore, and what it has made.
+// dropRestore ends a restore, and the connection that it has made.
 func (o *Connections) dropRestore() {
-	for r := o.restore.Swap(nil); r != nil; r = o.restore.Swap(nil) { // another one begins if that is lost just now
+	for r := o.restore.Swap(nil); r != nil; r = o.restore.Swap(nil) { // another one begins if its connection is lost just now
 		r.stop()
 		<-r.ended
 		if p := r.p; p != nil {
@@ -160,7 +191,7 @@ func (o *Connections) dropRestore() {
 	}
 }
 
-// find is what is known of a command that has no subcommands.
+// find returns the row of a command that has no subcommands.
 func (o *Connections) find(name string) *commandtable.Command {
 	c, _ := o.host.Routes().Table.Find([][]byte{[]byte(name)})
 	return c

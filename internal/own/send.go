@@ -22,8 +22,8 @@ func (o *Connections) failed(c *commandtable.Command, err error) {
 	o.host.Trouble(err)
 }
 
-// notBegun fails a command of that kind, which was not run. What follows MULTI or WATCH would do harm without, unless a
-// password lacks: then Redis refuses that, too.
+// notBegun fails a command of that kind, which was not run. What follows MULTI or WATCH would do harm without them, so
+// it is remembered that they are lost; not if the client lacks a password, because Redis refuses what follows then, too.
 func (o *Connections) notBegun(k commandtable.ConnKind, err error) {
 	switch {
 	case backend.LogIn(err), o.host.Closes(err):
@@ -52,7 +52,7 @@ func (o *Connections) send(p *conn, cmd redcon.Command, c *commandtable.Command)
 		}
 	}
 	if e.Kind == commandtable.ConnWait && p.Settled() && p.free() {
-		// So that the connection's last write, as Redis sees it, is none before now. Who may wait may do this.
+		// Redis waits for what was written up to the connection's last command: this one makes that now. A user who may wait may do this.
 		nothing := []string{c.Name, "0", "0", "0"}
 		p.Tell(nothing[:3+len(c.Name)/len("waitaof")]...)
 	}
@@ -64,7 +64,7 @@ func (o *Connections) send(p *conn, cmd redcon.Command, c *commandtable.Command)
 		p.Locked(func(bool) { p.rights.Note(c, cmd.Args) })
 	}
 	if c != nil && c.Script == commandtable.FlushesScripts {
-		o.Scripts.Clear() // whatever comes of it
+		o.Scripts.Clear() // whether it succeeds or not
 	}
 	p.Send(e, cmd.Raw)
 }
@@ -74,7 +74,7 @@ func leaves(c *commandtable.Command, cmd redcon.Command) bool {
 	return c.Always && commandtable.ArityFits(c.Arity, len(cmd.Args))
 }
 
-// queue has Redis queue a command in a transaction. here: it is one that is answered here when it is in none.
+// queue sends a command to be queued in a transaction. here: lockproxy answers the command outside of transactions.
 func (o *Connections) queue(p *conn, cmd redcon.Command, c *commandtable.Command, here bool) {
 	e := &dedicated.Reply{Cmd: c}
 	if c != nil && strings.HasPrefix(c.Name, "client|") {
@@ -89,7 +89,7 @@ func (o *Connections) queue(p *conn, cmd redcon.Command, c *commandtable.Command
 	p.Send(e, cmd.Raw)
 }
 
-// bar has Redis mark the transaction, for a command that is not allowed in it.
+// bar answers a command that is not allowed in a transaction, and makes Redis mark the transaction as one that EXEC aborts.
 func (p *conn) bar(c *commandtable.Command) {
 	line := notInMulti
 	if c == commandtable.OverShare {
@@ -98,7 +98,7 @@ func (p *conn) bar(c *commandtable.Command) {
 	p.Send(&dedicated.Reply{Instead: line}, marking)
 }
 
-// marking is a command that does nothing but have Redis, and the embedded store, mark the transaction: an argument lacks.
+// marking is a command without its argument: Redis, and the embedded store, refuse it and mark the transaction.
 var marking = resp.AppendCommand(nil, "GET")
 
 const notInMulti = "ERR Command not allowed inside a transaction"
@@ -109,13 +109,15 @@ func (p *conn) free() bool {
 	return !now.Multi && !now.Mute
 }
 
-// discard ends the transaction at p's node, if it has not ended it already.
+// discard ends the transaction at p's node, if it has not ended it already, for a client that is told of its end: it is not lost besides.
 func (p *conn) discard() {
 	p.slots.watched, p.slots.ask = backend.NoSlot, false
 	if p.InTransaction() {
 		p.Own(&dedicated.Reply{Kind: commandtable.ConnDiscard}, discardCommand)
 		p.Settled()
 	}
+	p.o.current() // takes the loss on
+	p.o.lost.clear(p.o)
 }
 
 var discardCommand = resp.AppendCommand(nil, "DISCARD")
@@ -140,7 +142,7 @@ func (o *Connections) ok() {
 	o.host.Answer(func(out []byte) []byte { return resp.AppendSimple(out, "OK") })
 }
 
-// null is what EXEC is answered when a watched key has changed, or may have.
+// null gives EXEC's reply if a watched key has changed, or may have.
 func (o *Connections) null() {
 	o.host.Answer(func(out []byte) []byte { return resp.AppendNullArray(out, o.host.Identity().Proto) })
 }

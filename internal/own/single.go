@@ -12,7 +12,7 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// single is how a client has a connection of its own to one Redis. While it has one all its commands go there.
+// single gives a client a connection of its own to one Redis. While the client has one, all its commands go there.
 type single struct{ *Connections }
 
 func (u *single) run(p *conn, cmd redcon.Command, c *commandtable.Command, here bool) (taken bool) {
@@ -33,7 +33,7 @@ func (u *single) run(p *conn, cmd redcon.Command, c *commandtable.Command, here 
 		}
 	}
 	if c == nil && u.host.Routes().Table.Learned() {
-		p.Taint() // whatever it is, nobody else gets this connection
+		p.Taint() // Redis may know it and keep state for it: nobody else gets this connection
 	}
 	if !here || c.Conn != commandtable.ConnNone {
 		u.send(p, cmd, c)
@@ -42,14 +42,21 @@ func (u *single) run(p *conn, cmd redcon.Command, c *commandtable.Command, here 
 	return u.notHere(p, cmd, c)
 }
 
-// notHere sees to it, once all replies before are in, that within a transaction, and for subscribers in RESP2, the rules of these hold
-// for what is answered here. false: it is to be answered.
+// notHere applies the rules of transactions, and those for subscribers in RESP2, to a command that lockproxy answers, once all earlier
+// replies have come. false: lockproxy is to answer the command.
 func (u *single) notHere(p *conn, cmd redcon.Command, c *commandtable.Command) bool {
 	if !p.Settled() {
 		return true
 	}
 	u.release()
-	if p = u.current(); p == nil || leaves(c, cmd) {
+	p = u.current()
+	switch {
+	case leaves(c, cmd):
+		return false
+	case u.lost.Multi: // just now
+		u.inLostTransaction(c.Conn, false)
+		return true
+	case p == nil:
 		return false
 	}
 	switch now := p.Status(); {
@@ -67,7 +74,8 @@ func (u *single) notHere(p *conn, cmd redcon.Command, c *commandtable.Command) b
 	return true
 }
 
-// connect makes it, or waits for that which is made in place of a lost one, and for a Redis that is away for less than a second.
+// connect makes the client's own connection, or waits for the one that is being made in place of a lost one. It waits for a Redis
+// that has been away for less than a second.
 func (u *single) connect() (*conn, error) {
 	if err := u.host.Refused(); err != nil {
 		return nil, err
@@ -84,7 +92,7 @@ func (u *single) connect() (*conn, error) {
 }
 
 // helloSubscriptions has nothing to do: subscriptions are on the client's own connection.
-func (u *single) helloSubscriptions(upstream.Identity) error { return nil }
+func (u *single) helloSubscriptions(upstream.Identity) {}
 
 // dropSubscriptions has nothing to do: they end with the client's own connection.
 func (u *single) dropSubscriptions() {}

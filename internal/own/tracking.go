@@ -18,8 +18,8 @@ import (
 // nobody is a client number that Redis never gives out: it then answers what it answers for one that does not exist.
 const nobody = math.MaxInt64
 
-// tracking notes in e what CLIENT TRACKING asks for, and returns the command as Redis is to get it: REDIRECT names a
-// connection at Redis there, that of the client whom our own number names.
+// tracking notes in e what CLIENT TRACKING asks for, and returns the command as Redis is to get it: there REDIRECT
+// names a connection at Redis, that of the client which our own number names.
 func (o *Connections) tracking(p *conn, e *dedicated.Reply, cmd redcon.Command) []byte {
 	args := cmd.Args
 	e.Effect.Tracks, e.Effect.On = true, len(args) > 2 && equalFold(args[2], "ON")
@@ -73,7 +73,7 @@ func (o *Connections) connectionOf(p *conn, id int64) (redisID int64, found bool
 	if c == nil || c.client.Over() {
 		return 0, false
 	}
-	c.View.Targets.Add(1) // first: giveBackIfUnused looks once more when it has taken the number away
+	c.View.Targets.Add(1) // first: giveBackIfUnused looks at Targets once more after it has hidden RedisID
 	if redisID = c.View.RedisID.Load(); redisID == 0 {
 		redisID = c.requestConn(o.Context)
 	}
@@ -87,14 +87,14 @@ func (o *Connections) connectionOf(p *conn, id int64) (redisID int64, found bool
 	return redisID, true
 }
 
-// noTarget is the end of one redirection to the client.
+// noTarget notes the end of one redirection to the client.
 func (o *Connections) noTarget() {
 	if o.View.Targets.Add(-1) == 0 {
 		o.client.WakeToAttend()
 	}
 }
 
-// dropTargets lets the clients whose connections it has named give them back, but for the one with that number; mu is held.
+// dropTargets lets the clients to whose connections p redirected give those back, except for the client with that number; mu is held.
 func (p *conn) dropTargets(but int64) {
 	kept := false // once: it may have been named several times
 	p.targets = slices.DeleteFunc(p.targets, func(c *Connections) bool {
@@ -110,9 +110,9 @@ func (p *conn) dropTargets(but int64) {
 // requestWait is how long a client waits for another that is at work, before it gives up.
 const requestWait = time.Second
 
-// requestConn has another client take a connection of its own, to which invalidations may be redirected, and returns that
-// connection's number at Redis. It is taken by that client's own goroutine, where it reads its next command;
-// 0: it is not there in time, or has no such connection.
+// requestConn makes client o, which is another one than the caller's, take a connection of its own, to which
+// invalidations may be redirected, and returns that connection's CLIENT ID. The goroutine of o takes it, where it reads
+// its next command; 0: it did not in time, or there is no such connection.
 func (o *Connections) requestConn(ctx context.Context) int64 {
 	answer := make(chan int64, 1)
 	if !o.request.CompareAndSwap(nil, &answer) { // somebody else asks just now
@@ -147,7 +147,7 @@ func (o *Connections) serveRequest() {
 		}
 	}
 	id := p.RedisID()
-	if fresh && id == 0 { // Redis does not tell this client's user
+	if fresh && id == 0 { // this client's user may not run CLIENT ID
 		o.drop()
 		*request <- 0
 		return
@@ -156,7 +156,8 @@ func (o *Connections) serveRequest() {
 	*request <- id
 }
 
-// About asks Redis about the client's own connection, and says where that one's invalidations go; without one any will do, since nothing is set on it.
+// About asks Redis about the client's own connection, and says where its invalidations go. Without such a connection any will do,
+// because nothing is set on it.
 func (o *Connections) About(args [][]byte) (answer []byte, to dedicated.Redirect, err error) {
 	p := o.current()
 	if p == nil {

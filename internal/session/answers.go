@@ -12,14 +12,14 @@ import (
 // answer appends exactly one reply to the batch, or ends the connection.
 type answer func(s *Session, args [][]byte)
 
-// answers is the table of commands with who answers those that are answered here, which package commands says. It never changes.
+// answers is the command table, with the functions that answer the commands that lockproxy answers itself. It never changes.
 type answers struct {
 	*commandtable.Table
 	by     map[*commandtable.Command]answer
 	routes *backend.Routes
 }
 
-// newAnswers makes the table of what Redis told of its commands.
+// newAnswers makes the table; told is what Redis says of its commands.
 func newAnswers(allow, deny []string, told []*commandtable.Command) *answers {
 	a := &answers{Table: commandtable.New(allow, deny, commands.Rows(), told), by: make(map[*commandtable.Command]answer)}
 	a.routes = &backend.Routes{Table: a.Table}
@@ -31,13 +31,13 @@ func newAnswers(allow, deny []string, told []*commandtable.Command) *answers {
 	return a
 }
 
-// find classifies a command: what the table says of it, if anything, and who answers it here; nil: it is forwarded.
+// find returns a command's row, nil if it has none, and the function that answers it here; nil: it is forwarded.
 func (a *answers) find(args [][]byte) (*commandtable.Command, answer) {
 	c, _ := a.Table.Find(args)
 	return a.answered(c)
 }
 
-// answered is c with who answers it here; nil: nobody.
+// answered returns c, and the function that answers it here; nil: none.
 func (a *answers) answered(c *commandtable.Command) (*commandtable.Command, answer) {
 	if c == nil || !c.Here {
 		return c, nil
@@ -45,7 +45,7 @@ func (a *answers) answered(c *commandtable.Command) (*commandtable.Command, answ
 	return c, a.by[c]
 }
 
-// answering has package commands answer: its reply comes behind those that it has given, or flushed, meanwhile.
+// answering runs an answer of package commands. The reply that this returns comes after those that it gave, or flushed, meanwhile.
 func answering(run commands.Answer) answer {
 	return func(s *Session, args [][]byte) {
 		b := s.batch
@@ -57,7 +57,7 @@ func answering(run commands.Answer) answer {
 	}
 }
 
-// checked has what Redis would check first checked before run.
+// checked makes the checks that Redis would make first, and then calls run.
 func checked(c *commandtable.Command, run answer) answer {
 	return func(s *Session, args [][]byte) {
 		if err := s.mistake(c, args); err != nil {
@@ -68,7 +68,7 @@ func checked(c *commandtable.Command, run answer) answer {
 	}
 }
 
-// mistake is what Redis would have against such a call of c, whatever it does.
+// mistake returns the error with which Redis would refuse this call of c without running it, or nil.
 func (s *Session) mistake(c *commandtable.Command, args [][]byte) error {
 	if !commandtable.ArityFits(c.Arity, len(args)) {
 		return &upstream.ReplyError{Line: commandtable.WrongArity(c.Name)}
@@ -88,15 +88,15 @@ func (s *Session) mistake(c *commandtable.Command, args [][]byte) error {
 // equalFold compares a word of a command with a keyword, letter case aside.
 func equalFold(word []byte, keyword string) bool { return bytes.EqualFold(word, []byte(keyword)) }
 
-// newTable makes the table of what Redis told of its commands.
+// newTable makes the table under the present rules; told is what Redis says of its commands.
 func (s *Server) newTable(told []*commandtable.Command) *answers {
 	commandtable.MayBlock(told, s.facts.blocking.names())
 	rules := s.facts.rules.Load()
 	return newAnswers(rules.Allow, rules.Deny, told)
 }
 
-// What the answers ask of the session: see commands.Client. Its parts are where the state is that they read or change: identity.go,
-// locks.go, forward.go, setting.go, and client.go.
+// The session is the commands.Client that answers use. Each part of that interface is in the file with the state that it reads or
+// changes: identity.go, locks.go, forward.go, setting.go, and client.go.
 
 var _ commands.Client = (*Session)(nil)
 

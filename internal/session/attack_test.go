@@ -5,7 +5,6 @@ import (
 	"net"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/testredis"
@@ -39,62 +38,6 @@ func TestAttacksHitTheirSenderOnly(t *testing.T) {
 		}
 		other.expect("$1\r\nv\r\n", "GET", "k")
 	}
-}
-
-func TestUnauthenticatedLimits(t *testing.T) {
-	t.Parallel()
-	server := testredis.Start(t, "--requirepass sekret")
-	p := startProxy(t, server.URL(), nil)
-	eventually(t, "the need of a password is known", p.srv.access.mustAuth.Load)
-	w := dialWire(t, p.addr)
-	w.raw([]byte("*11\r\n"))
-	if got := w.frame(); got != "-ERR Protocol error: unauthenticated multibulk length\r\n" {
-		t.Fatalf("got %q", got)
-	}
-	// What comes with AUTH is judged after it.
-	w = dialWire(t, p.addr)
-	w.raw([]byte("*2\r\n$4\r\nAUTH\r\n$6\r\nsekret\r\n*13\r\n$3\r\nDEL\r\n" + strings.Repeat("$1\r\nk\r\n", 12)))
-	if got := w.frame() + w.frame(); got != "+OK\r\n:0\r\n" {
-		t.Fatalf("got %q", got)
-	}
-}
-
-func TestMaxClients(t *testing.T) {
-	t.Parallel()
-	server := testredis.Start(t)
-	p := startProxy(t, server.URL(), func(o *Options) { o.MaxClients = 2 })
-	first := dialWire(t, p.addr)
-	first.expect("+PONG\r\n", "PING")
-	dialWire(t, p.addr).expect("+PONG\r\n", "PING")
-	third := dialWire(t, p.addr)
-	if got := third.frame() + third.frame(); got != tooMany+"<end>" {
-		t.Fatalf("got %q", got)
-	}
-	first.conn.Close()
-	eventually(t, "a place is free", func() bool { return p.srv.clients.n.Load() == 1 })
-	dialWire(t, p.addr).expect("+PONG\r\n", "PING")
-}
-
-func TestSlowClientsAreClosed(t *testing.T) {
-	t.Parallel()
-	server := testredis.Start(t)
-	p := startProxy(t, server.URL(), func(o *Options) { o.HandshakeTimeout, o.IdleTimeout = 2*time.Second, 3*time.Second })
-	silent, half := dialWire(t, p.addr), dialWire(t, p.addr)
-	half.raw([]byte("*1\r\n$4\r\nPI"))
-	for _, w := range []*wire{silent, half} {
-		if got := w.frame(); got != "<end>" {
-			t.Fatalf("got %q", got)
-		}
-	}
-	idle := dialWire(t, p.addr)
-	idle.expect("+PONG\r\n", "PING")
-	if got := idle.frame(); got != "<end>" {
-		t.Fatalf("got %q", got)
-	}
-	holder := dialWire(t, p.addr)
-	holder.expect("+OK\r\n", "LOCK", "l")
-	time.Sleep(4 * time.Second)
-	holder.expect(":1\r\n", "UNLOCK", "l")
 }
 
 // A client that does not read its replies costs a bounded part of memory, and others nothing.

@@ -5,10 +5,10 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// A client's certificate may name its user: see Options.CertificateUser. Such a client is logged in when its next command comes, at first and
-// after a RESET: so a connection that says nothing costs Redis nothing.
+// A client's certificate may name its user: see Options.CertificateUser. Such a client is logged in when its first command comes, or the
+// first after a RESET, so that a silent connection costs Redis nothing.
 
-// certificate notes that the client is to be logged in as the user whom its certificate names, if that one may be named.
+// certificate notes that the client is to be logged in as the user whom its certificate names, if CertificateUser knows that user.
 func (s *Session) certificate() {
 	if s.srv.o.CertificateUser == nil {
 		return
@@ -19,12 +19,12 @@ func (s *Session) certificate() {
 	}
 }
 
-// certified logs the client in, or has the command at work answered with why that could not be. A client whom Redis refuses is closed: it is
-// not the user that it must take itself for.
+// certified logs the client in, or answers the present command with the error. A client that Redis refuses is closed, because it believes
+// to be a user that it is not.
 func (s *Session) certified() bool {
 	user := s.guard.CertificateName()
 	password, known := s.srv.o.CertificateUser(user)
-	if !known { // any more
+	if !known { // it may not be named any more
 		s.access.asked = false
 		s.guard.SetLimits(s.srv.limitsFor(false))
 		return true

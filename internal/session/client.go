@@ -11,7 +11,7 @@ import (
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
-// What clients see and do of one another: see commands.Neighbours.
+// What clients see of one another, and do to one another: see commands.Neighbours.
 
 // Facts implements commands.Neighbours; asking is nil if another client asks. Any goroutine may call it.
 func (s *Session) Facts(asking [][]byte) commands.ClientFacts {
@@ -59,8 +59,8 @@ func (s *Session) Fields() commands.ClientFields {
 	return nil
 }
 
-// LearnFields implements commands.Neighbours. A client asks, on its own identity: the service account needs neither CLIENT INFO nor
-// CLIENT LIST.
+// LearnFields implements commands.Neighbours. A client has asked as itself, so that the service account needs neither CLIENT INFO
+// nor CLIENT LIST.
 func (s *Session) LearnFields(fields commands.ClientFields) {
 	if fields != nil {
 		s.srv.facts.fields.Store(&fields)

@@ -8,10 +8,10 @@ import (
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 )
 
-// What a session's connection to its client asks of it.
+// The connection to the client asks this of its session.
 var _ downstream.Client = (*Session)(nil)
 
-// closeHow is what the end of a connection is to the lock engine.
+// closeHow says to the lock engine how a connection has ended.
 func closeHow(how downstream.How) lock.CloseHow {
 	if how == downstream.Gone {
 		return lock.Gone
@@ -26,7 +26,7 @@ func (s *Session) Attend() {
 	s.pipes.ReturnOwn()
 }
 
-// MayLeave says that it holds no lock, and is in no transaction and waits for no reply.
+// MayLeave says that the client holds no lock, is in no transaction and waits for no reply.
 func (s *Session) MayLeave() bool { return s.held() == 0 && !s.own.View.Busy() }
 
 // MayIdle says whether the client may be silent for as long as it likes, as those that wait for something may in Redis.
@@ -35,7 +35,7 @@ func (s *Session) MayIdle() bool {
 	return v.Subscribed() || v.Monitor.Load() || v.Pending.Load() > 0 || s.held() > 0
 }
 
-// Subscribed says that it waits for messages.
+// Subscribed says that the client waits for messages.
 func (s *Session) Subscribed() bool { return s.own.View.Subscribed() }
 
 // FlushReplies implements downstream.Client.
@@ -49,7 +49,7 @@ func (s *Session) Ahead(begun []byte) {
 	}
 }
 
-// lookLoop has clients dropped that have vanished without a word, until the server ends.
+// lookLoop drops clients that have vanished without closing their connections, until the server ends.
 func (s *Server) lookLoop() { downstream.DropDeadPeers(s.ctx, s.unacknowledged) }
 
 // unacknowledged lists the clients that have sent nothing since before, and to which something was written.
@@ -64,7 +64,7 @@ func (s *Server) unacknowledged(before int64, to []*downstream.Conn) []*downstre
 	return to
 }
 
-// MayHold implements cluster.Holder: n bytes of replies are to lie here beside those gathered before.
+// MayHold implements cluster.Holder: it says whether n more bytes of replies may be gathered here.
 func (s *Session) MayHold(n int) bool {
 	if b := s.batch; b != nil {
 		n += b.Held()
@@ -106,7 +106,7 @@ func (s *Session) Wait(run func(ctx context.Context)) {
 	})
 }
 
-// watched is Wait for whatever cannot be unblocked.
+// watched is Wait for what CLIENT UNBLOCK cannot end.
 func (s *Session) watched(run func(ctx context.Context)) {
 	s.flush()
 	ctx, cancel := context.WithCancel(s.srv.ctx)
@@ -122,7 +122,7 @@ func (s *Session) watched(run func(ctx context.Context)) {
 	g.StopWatch(done)
 }
 
-// isLeave tells a QUIT or RESET as a client sends it, at the beginning of b.
+// isLeave recognises a QUIT or RESET, as clients send it, at the beginning of b.
 func isLeave(b []byte) bool {
 	for _, line := range []string{"*1\r\n$4\r\nQUIT\r\n", "*1\r\n$5\r\nRESET\r\n", "QUIT\r\n", "RESET\r\n", "QUIT\n", "RESET\n"} {
 		if len(b) >= len(line) && equalFold(b[:len(line)], line) {

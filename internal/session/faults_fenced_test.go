@@ -3,7 +3,7 @@ package session_test
 import (
 	"bytes"
 	"strings"
-	"sync/atomic"
+	"sync"
 	"testing"
 	"time"
 
@@ -44,15 +44,17 @@ func TestFencedLosesItsConnection(t *testing.T) {
 				}
 				time.Sleep(20 * time.Millisecond) // one that is not kept is gone by then
 			}
-			var asked, cut atomic.Bool
+			var mu sync.Mutex // nothing passes on another connection while all are cut
+			var asked, cut bool
 			isCut := make(chan struct{})
 			data.Filter(func(toServer bool, b []byte) bool {
-				if toServer && bytes.Contains(b, []byte(c.word)) {
-					asked.Store(true)
-				}
-				if toServer == c.answered || !asked.Load() || cut.Swap(true) {
+				mu.Lock()
+				defer mu.Unlock()
+				asked = asked || toServer && bytes.Contains(b, []byte(c.word))
+				if toServer == c.answered || !asked || cut {
 					return true
 				}
+				cut = true
 				data.CutAll()
 				close(isCut)
 				return false

@@ -12,7 +12,7 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// Fenced has a command run if the lock is held as r asks, see own.Connections.Fenced.
+// Fenced runs a command if the lock is held as r asks: see own.Connections.Fenced.
 func (s *Session) Fenced(r lock.HoldRequest, args [][]byte) error {
 	began := time.Now()
 	_, span := telemetry.Span(context.Background(), "FENCED")
@@ -33,8 +33,8 @@ func (s *Session) fenced(r lock.HoldRequest, args [][]byte) error {
 	return s.own.Fenced(r, c, args)
 }
 
-// fenceable finds out what a command is, and refuses those that FENCED cannot run: what is not Redis' to answer, may wait,
-// or concerns the connection. nil: Redis does not know it, and will say so.
+// fenceable finds out what a command is, and refuses those that FENCED cannot run: those that lockproxy answers, may wait,
+// or concern the connection. nil: Redis does not know the command, and will say so.
 func (s *Session) fenceable(args [][]byte) (*commandtable.Command, error) {
 	t := s.srv.facts.table.Load()
 	c, answer := t.find(args)

@@ -97,8 +97,8 @@ func (h host) WriteReplies() {
 	}
 }
 
-// ReadsReplicas implements backend.Host. While its connection holds a lock what the client reads may not come from a replica, since what
-// the last holder wrote might be missing there; nor while it has a connection of its own, as under WATCH, which is about what the master has.
+// ReadsReplicas implements backend.Host. A client that holds a lock does not read from replicas, which might lack what the last holder
+// wrote; nor does one that has a connection of its own, for example under WATCH, which watches the master's data.
 func (h host) ReadsReplicas() bool {
 	return h.pipes.replicas && !h.own.Has() && h.held() == 0
 }
@@ -112,12 +112,12 @@ func (h host) Routes() *backend.Routes { return h.srv.facts.table.Load().routes 
 // Step implements backend.Host.
 func (h host) Step() uint64 { return h.activity.progress.step.next() }
 
-// Unanswered implements backend.Host: it is fail for each command. When the outcome of one that may have written is unknown, the lock
-// engine is told: this client's locks are then not released, they run out.
+// Unanswered implements backend.Host: it calls fail for each command. When the outcome of one that may have written is unknown, the
+// lock engine is told, and lets this client's locks expire in place of releasing them.
 func (h host) Unanswered(err error, unanswered []*commandtable.Command) {
 	s := h.Session
 	if s.noteTrouble(err); backend.PasswordRefused(err) && s.guard.Over() {
-		return // closed without a word
+		return // closed without an error reply
 	}
 	if s.wasDeleted(err) {
 		return // likewise, as Redis closes those whose user is deleted, whatever they have sent since
@@ -132,7 +132,7 @@ func (h host) Unanswered(err error, unanswered []*commandtable.Command) {
 		return
 	}
 	if errors.Is(err, upstream.ErrTimeout) && !s.batch.Copied() {
-		// Its bytes may still lie where the client's next ones would go.
+		// Its bytes may still be sent from the buffer into which the client's next ones would be read.
 		s.guard.HangUp(downstream.Left, "a long command has had no answer in time")
 	}
 	for _, c := range unanswered {
@@ -146,8 +146,8 @@ func (h host) Unanswered(err error, unanswered []*commandtable.Command) {
 // Trouble implements backend.Host.
 func (h host) Trouble(err error) { h.noteTrouble(err) }
 
-// noteTrouble has the facts about Redis learned anew after its connection was lost. A client whose password Redis takes
-// no longer is closed, as Redis would have closed it with that connection: it can only log in anew.
+// noteTrouble asks Redis again for its commands and settings after a connection was lost. A client whose password Redis
+// no longer takes is closed: Redis would have ended its connection, too, and all it can do is log in anew.
 func (s *Session) noteTrouble(err error) {
 	var reply *upstream.ReplyError
 	switch {
@@ -159,8 +159,8 @@ func (s *Session) noteTrouble(err error) {
 	}
 }
 
-// ask runs one command that changes nothing on the client's identity and returns Redis' reply as it came. A lost
-// reply is no unknown outcome here: the error then is a *upstream.NotSentError, as if nothing had been asked.
+// ask runs one command that changes nothing, as the client's user, and returns Redis' reply as it came. After a
+// lost reply the error is a *upstream.NotSentError, as if nothing had been asked, because nothing can have changed.
 func (s *Session) ask(words ...string) ([]byte, error) {
 	return s.askAt(backend.Place{}, bytesOf(words)...)
 }
@@ -172,7 +172,7 @@ func (s *Session) askAt(at backend.Place, words ...[]byte) ([]byte, error) {
 	return s.pipes.Ask(words, at)
 }
 
-// askKey is ask of the node that has the key behind the command's name.
+// askKey is ask at the node that has the key, which is the word after the command's name.
 func (s *Session) askKey(words ...string) ([]byte, error) {
 	return s.askAt(backend.AtKey(), bytesOf(words)...)
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// fresh is the identity of a client that has said nothing yet: nobody, in the database of the upstream's address.
+// fresh is the identity of a new client: no user, in the database of the upstream's address.
 func (s *Server) fresh() upstream.Identity { return upstream.Identity{DB: s.o.Service.DB, Proto: 2} }
 
 // ID implements commands.Identity.
@@ -38,8 +38,8 @@ func (s *Session) Login(user, password string) error {
 	return nil
 }
 
-// authenticate has Redis, which is asked until the client has gone, and with words the client's own connection, let the client in as the
-// user. Unless both do, it stays who it was.
+// authenticate logs the client in as user. Redis must accept the password, and must then accept words on the client's own connection, if
+// there is one; otherwise the client stays who it was. Redis is no longer asked once the client has gone.
 func (s *Session) authenticate(user, password string, words []string) error {
 	ctx := s.clientContext()
 	ctx, cancel := context.WithTimeoutCause(ctx, backend.QuestionTime, upstream.ErrTimeout)
@@ -59,8 +59,8 @@ func (s *Session) authenticate(user, password string, words []string) error {
 	})
 }
 
-// showToRedis has a shared connection as the client's user, which Redis closes when it deletes the user: so the client's end is noticed,
-// however idle it is. Where there can be none just now that is noticed at its next command.
+// showToRedis opens a shared connection as the client's user. Redis closes it when the user is deleted, which shows that the client must
+// be closed, however idle it is. If no connection can be made now, that shows at the client's next command.
 func (s *Session) showToRedis() {
 	ctx := s.clientContext()
 	ctx, cancel := context.WithTimeout(ctx, backend.QuestionTime)
@@ -68,7 +68,7 @@ func (s *Session) showToRedis() {
 	s.pipes.Show(ctx)
 }
 
-// host is the client's address without its port: passwords from one take turns with those from others.
+// host returns the client's address without its port. Addresses take turns when Redis is asked about passwords.
 func (s *Session) host() string {
 	host, _, err := net.SplitHostPort(s.peer.addr)
 	if err != nil {
@@ -79,13 +79,13 @@ func (s *Session) host() string {
 
 // Greet implements commands.Identity. Redis is asked on the connection the client would have.
 func (s *Session) Greet(o commands.HelloOptions) (answer resp.Reply, err error) {
-	if o.Auth { // as in Redis, it stands even if what follows fails
+	if o.Auth { // as in Redis, the login stands even if what follows fails
 		words := []string{"AUTH", cmp.Or(o.User, "default"), o.Password}
 		if err := s.authenticate(o.User, o.Password, words); err != nil {
 			return answer, err
 		}
 	}
-	id := s.ident
+	before, id := s.ident, s.ident
 	if o.Proto != 0 {
 		id.Proto = o.Proto
 	}
@@ -94,13 +94,15 @@ func (s *Session) Greet(o commands.HelloOptions) (answer resp.Reply, err error) 
 	}
 	answer, err = s.pipes.Hello(id)
 	if err == nil {
+		if o.Auth {
+			s.showToRedis() // before a connection of the client's own waits for the reply to be written
+		}
 		err = s.own.Hello(id)
 	}
-	if err != nil {
+	if err != nil { // both speak the same protocol, or the client cannot read one of them
+		s.identity(before)
+		s.Greeted()
 		return answer, err
-	}
-	if o.Auth {
-		s.showToRedis()
 	}
 	if o.Named {
 		s.Rename(o.Name)
@@ -111,7 +113,7 @@ func (s *Session) Greet(o commands.HelloOptions) (answer resp.Reply, err error) 
 // SelectDB implements commands.Identity: the shared connection of that database must open.
 func (s *Session) SelectDB(n int) ([]byte, error) {
 	word := strconv.AppendInt(nil, int64(n), 10)
-	if n == s.ident.DB { // no other connection, but Redis may still say no to the client's user
+	if n == s.ident.DB { // the connection stays the same, but Redis may refuse SELECT to the client's user
 		return s.askAt(backend.Place{}, []byte("SELECT"), word)
 	}
 	if reply, has, err := s.own.SelectDB(n, word); has {
@@ -144,8 +146,8 @@ func (s *Session) Reset() {
 	s.certificate()
 }
 
-// stillFits holds what was read before RESET took effect, or begun to be read, to the limits of a client that must log
-// in. Redis closes a connection that breaks them; ours upstream is shared.
+// stillFits holds commands that were read, at least in part, before RESET took effect to the limits of a client that
+// must log in. Redis would close a connection that breaks them, and ours is shared: so the client is closed here.
 func (s *Session) stillFits(args [][]byte) bool {
 	if s.ident.User != "" || s.ident.Password != "" {
 		s.access.lowered = false // it has logged in again

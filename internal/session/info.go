@@ -9,7 +9,7 @@ import (
 // Proxy implements commands.Identity.
 func (s *Session) Proxy() *commands.ProxyFacts { return s.srv.about() }
 
-// about is what clients are told of this proxy.
+// about returns what clients are told of this proxy.
 func (s *Server) about() *commands.ProxyFacts {
 	connections, most := s.o.Budget.Used()
 	return &commands.ProxyFacts{

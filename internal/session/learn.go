@@ -20,9 +20,9 @@ import (
 
 const (
 	learnRetry = time.Second     // after Redis could not be asked
-	learnOften = 5 * time.Second // at most once in it
-	authOften  = 5 * time.Second // and whether a password is needed, an operator may change under way
-	authTime   = time.Second     // for its answer
+	learnOften = 5 * time.Second // the shortest time until it is asked again
+	authOften  = 5 * time.Second // how often it is asked whether it wants a password, which an operator may change
+	authTime   = time.Second     // for Redis' answer about a password
 )
 
 // learnLoop keeps what is known of Redis up to date: at the start, and again when a connection upstream has been
@@ -50,11 +50,11 @@ func (s *Server) learnLoop() {
 	}
 }
 
-// learnAgain has the loop ask once more. It never blocks.
+// learnAgain makes the loop ask once more. It never blocks.
 func (s *Server) learnAgain() { retry.Wake(s.facts.relearn) }
 
-// learn asks Redis for its commands, and whether clients must authenticate: also when the service account, whose password may
-// be the one that has changed, learns no commands. The fields of CLIENT INFO are learned anew when a client asks for them.
+// learn asks Redis for its commands, and whether clients must authenticate. It asks the second even if the first fails, because
+// the service account's own password may have changed. The fields of CLIENT INFO are learned anew when a client asks for them.
 func (s *Server) learn() error {
 	s.facts.fields.Store(nil)
 	err := s.learnTable()
@@ -75,7 +75,7 @@ func (s *Server) learnTable() error {
 		return err
 	}
 	if line, bad := resp.ErrorLine(reply); bad && !strings.HasPrefix(line, "NOPERM") {
-		return &upstream.ReplyError{Line: line} // BUSY, LOADING: what is known already stands until Redis can tell
+		return &upstream.ReplyError{Line: line} // BUSY, LOADING: what is known already stands until Redis can answer
 	}
 	told := commandtable.Listed(reply)
 	s.facts.mu.Lock()
@@ -86,7 +86,7 @@ func (s *Server) learnTable() error {
 	switch {
 	case len(told) > 0:
 		s.facts.knownNow.Do(func() {
-			s.checkNames(commandtable.Listed(reply)) // rows of its own: those of told are in the table that clients use
+			s.checkNames(commandtable.Listed(reply)) // parsed once more: clients already use the rows of told
 			close(s.facts.known)
 		})
 	case s.up.needsCommands:
@@ -95,7 +95,7 @@ func (s *Server) learnTable() error {
 	return nil
 }
 
-// warnOfCluster says it in the log, once, when a node of a cluster is served as if it were a Redis alone. learnLoop calls it.
+// warnOfCluster logs, once, that a node of a cluster is served as if it were a single Redis. learnLoop calls it.
 func (s *Server) warnOfCluster(service upstream.Identity) {
 	if s.o.Embedded || s.facts.warned {
 		return
@@ -109,8 +109,8 @@ func (s *Server) warnOfCluster(service upstream.Identity) {
 // startTime is for how long after its start a mistake in the settings ends the server.
 const startTime = 10 * time.Second
 
-// checkNames looks for names in Options.Deny and Allow that no command has: who mistypes one believes that he has denied
-// something. At the start that is fatal. When Redis tells of its commands later, clients may be there: the log says it.
+// checkNames looks for names in Options.Deny and Allow that no command has: whoever mistypes one believes that a command is
+// denied. Soon after the start that is fatal. When Redis tells its commands later there may be clients, so it is only logged.
 func (s *Server) checkNames(told []*commandtable.Command) {
 	err := s.facts.rules.Load().misnamed(told)
 	if err == nil {
@@ -123,7 +123,7 @@ func (s *Server) checkNames(told []*commandtable.Command) {
 	s.log.Error("a setting has no effect", "error", err)
 }
 
-// misnamed is the mistake in the rules that no command has a name.
+// misnamed returns an error if the rules have a name that no command has.
 func (r *CommandRules) misnamed(told []*commandtable.Command) error {
 	unknown := commandtable.Unknown(slices.Concat(r.Deny, r.Allow, r.Blocking), commands.Rows(), told)
 	if len(unknown) == 0 {
@@ -132,8 +132,8 @@ func (r *CommandRules) misnamed(told []*commandtable.Command) error {
 	return fmt.Errorf("deny, allow, blocking-commands: no command has the name %s", strings.Join(unknown, ", "))
 }
 
-// Change has other limits, Allow, Deny, Operators and Slow hold from the next command on; all of it, or nothing if there is an error. What else l
-// and r say stays as Options had it. Limits of commands hold for clients that come, or log in, from now on.
+// Change puts other limits, Allow, Deny, Operators and Slow in force from the next command on, or changes nothing and returns an error. The
+// rest of l and r stays as it was in Options. Limits of commands apply to clients that connect, or log in, from now on.
 func (s *Server) Change(l Limits, r CommandRules) error {
 	s.facts.mu.Lock()
 	defer s.facts.mu.Unlock()
@@ -173,8 +173,8 @@ func (s *Server) learnAuth() error {
 	return err
 }
 
-// passwordAsked is told by the nodes whether Redis refuses clients that have not authenticated. When it begins to, those that
-// it has served so far must prove anew that they may run commands, and each node is asked at once whether it begins to, too.
+// passwordAsked is called by the nodes and says whether Redis refuses clients that have not authenticated. When it begins to,
+// those that it has served so far must prove anew that they may run commands, and every other node is asked at once, too.
 func (s *Server) passwordAsked(asked bool) {
 	was := s.access.mustAuth.Swap(asked)
 	if asked && !was {
@@ -196,7 +196,7 @@ func (s *Server) askAt(n *upstream.Node, id upstream.Identity, args ...string) (
 	return backend.Ask(ctx, n, id, args...)
 }
 
-// told says that Redis has told of its commands.
+// told says whether Redis has listed its commands.
 func (f *facts) told() bool {
 	select {
 	case <-f.known:
@@ -206,8 +206,8 @@ func (f *facts) told() bool {
 	}
 }
 
-// awaitTable waits, for as long as a command is tried, until Redis has told of its commands, and finds one: without that
-// no command finds its node.
+// awaitTable waits until Redis has listed its commands, but only for as long as a command is retried, and finds the
+// command. On a cluster a command cannot be sent to its node before that.
 func (s *Session) awaitTable(args [][]byte) (*answers, *commandtable.Command, answer) {
 	s.forward()
 	ctx := s.clientContext()
@@ -225,7 +225,7 @@ func (s *Session) awaitTable(args [][]byte) (*answers, *commandtable.Command, an
 	return t, c, answer
 }
 
-// notKnownYet is what a command is answered that cannot be sent anywhere.
+// notKnownYet answers a command whose node cannot be known yet.
 func (s *Session) notKnownYet([][]byte) {
 	s.fail(&upstream.NotSentError{Cause: errCommandsUnknown})
 }
@@ -234,7 +234,7 @@ var errCommandsUnknown = errors.New("the cluster has not told of its commands ye
 
 var errNotLearned = errors.New("it is not known yet which commands Redis has")
 
-// Learned says why commands cannot be served yet; nil: Redis has told which it has.
+// Learned says why commands cannot be served yet; nil: Redis has been asked which it has.
 func (s *Server) Learned(context.Context) error {
 	if !s.facts.learned.Load() {
 		return errNotLearned
@@ -242,7 +242,7 @@ func (s *Server) Learned(context.Context) error {
 	return nil
 }
 
-// Look returns at once unless the server's clients are stuck.
+// Look takes the locks that every new client needs: it returns at once unless one of them is stuck.
 func (s *Server) Look() {
 	s.gate.Places()
 	s.clients.mu.Lock()
@@ -253,7 +253,7 @@ func (s *Server) Look() {
 // has renamed, which COMMAND lists under its old name only. A renamed MONITOR would take over a shared connection. nil: Redis has no
 // such command either, or does not tell this user.
 func (s *Session) resolve(args [][]byte) (*commandtable.Command, answer) {
-	if s.srv.o.Embedded { // it answers with all of its table, and renames nothing
+	if s.srv.o.Embedded { // the embedded store lists all its commands, and renames none
 		return nil, nil
 	}
 	info, err := s.ask("COMMAND", "INFO", string(args[0]))

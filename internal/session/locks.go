@@ -15,7 +15,7 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// Locks is the client as the lock engine knows it.
+// Locks returns the lock engine's client, which the first call makes.
 func (s *Session) Locks() *lock.Client {
 	if l := s.locks.engine.Load(); l != nil {
 		return l
@@ -36,14 +36,14 @@ func (s *Session) Name() string {
 	return s.settings.name
 }
 
-// clientUser is who it has authenticated as; other goroutines may ask.
+// clientUser returns the name of the client's user; other goroutines may ask.
 func (s *Session) clientUser() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return userName(s.ident.User)
 }
 
-// BeginVerb implements commands.Locker. What is lost from now on, the verb may not tell.
+// BeginVerb implements commands.Locker. The verb's reply may lack what is lost from now on.
 func (s *Session) BeginVerb() error {
 	err := s.refused()
 	if err == nil {
@@ -53,7 +53,7 @@ func (s *Session) BeginVerb() error {
 }
 
 const (
-	grantKept  = 3 * time.Second // how long Redis' word on a key is believed
+	grantKept  = 3 * time.Second // how long Redis' answer about a key is believed
 	grantsKept = 64 << 10
 	longestKey = 1 << 10 // bytes; longer ones are asked for each time
 )
@@ -64,16 +64,16 @@ type grant struct {
 	key     string
 	write   bool
 	command string // in place of a key: one that is answered here
-	rights  int64  // as of Server.rights
+	rights  int64  // serverAccess.rights when Redis was asked
 }
 
-// grants remembers which client may use which key or command, process-wide: its cleaner cannot be stopped.
+// grants remembers which client may use which key or command. There is one in the process, because its cleaner cannot be stopped.
 var grants = sync.OnceValue(func() *expirable.LRU[grant, error] {
 	return expirable.NewLRU[grant, error](grantsKept, nil, grantKept)
 })
 
-// May is Redis' own word on whether this client may write, or read, key: it is asked as the client with a command
-// that changes nothing. The service account itself need not be asked for.
+// May returns Redis' refusal if this client may not write, or read, key. Redis is asked as the client, with a
+// command that changes nothing. For the service account it need not be asked.
 func (s *Session) May(key []byte, write bool) error {
 	if s.isService() {
 		return nil
@@ -118,8 +118,8 @@ func userName(user string) string {
 	return user
 }
 
-// refused asks Redis, once for an identity, whether this client may run commands at all without authenticating;
-// the error says why not. Nobody who has authenticated is asked for. Who is refused gets no connection upstream of its own.
+// refused returns an error if this client may not run commands without authenticating, and nil for one that has
+// authenticated. Redis is asked once for an identity. A client that is refused gets no connection upstream of its own.
 func (s *Session) refused() error {
 	era := s.srv.access.era.Load()
 	if s.access.admitted == era && !s.srv.access.mustAuth.Load() || s.ident.User != "" || s.ident.Password != "" {
@@ -134,7 +134,7 @@ func (s *Session) refused() error {
 		return nil
 	}
 	ctx := s.clientContext()
-	select { // Redis closes a connection that holds much for somebody who has not logged in
+	select { // only so many ask at once: Redis closes a connection with many pending bytes for a client that has not logged in
 	case s.srv.access.asking <- struct{}{}:
 	case <-ctx.Done():
 		return &upstream.NotSentError{Cause: upstream.ErrLeft}
@@ -147,15 +147,15 @@ func (s *Session) refused() error {
 	switch line, bad := resp.ErrorLine(reply); {
 	case !bad, upstream.SaidInside(line):
 	case strings.HasPrefix(line, "BUSY "), strings.HasPrefix(line, "LOADING "), strings.HasPrefix(line, "MASTERDOWN "):
-		return nil // Redis asks for a password before it says this, but what it says to the command itself it is to say, SCRIPT KILL for one
+		return nil // Redis would ask for a password first; and it answers some commands even now, such as SCRIPT KILL
 	default:
 		if strings.HasPrefix(line, "NOAUTH") {
-			s.srv.passwordAsked(true) // sooner than its nodes are asked again
+			s.srv.passwordAsked(true) // sooner than the nodes find out by themselves
 		}
 		return &upstream.ReplyError{Line: line}
 	}
 	s.admit()
-	s.access.admitted = era // and not one that has begun since it was asked
+	s.access.admitted = era // the era in which Redis was asked, and not one that has begun since
 	return nil
 }
 
@@ -165,7 +165,7 @@ func (s *Session) admit() {
 	s.guard.SetLimits(s.srv.limitsFor(true))
 }
 
-// held is how many holds this connection has.
+// held returns how many holds this connection has.
 func (s *Session) held() int {
 	if l := s.locks.engine.Load(); l != nil {
 		return l.Held()

@@ -10,13 +10,13 @@ import (
 )
 
 // Redis ends its clients' connections when it goes away. Libraries know what to do then: they connect again, and send again
-// what may be sent again. To an error they do nothing: the application gets it. So a client is closed where Redis would have
-// closed it: when one of its commands has no reply because the connection upstream broke, or could not be made. Its commands
-// before that have their replies. A client that holds locks, or does not know yet that it has lost one, is not closed, because
-// they end with its connection: it gets an error in place of each reply, and for what else was lost see internal/own.
-// The lock verbs answer in their own words always. See docs/adr/0018-a-lost-connection-looks-like-one.md.
+// what may be sent again. An error they only pass to the application. So a client is closed where Redis would have closed it:
+// when one of its commands has no reply because the connection upstream broke, or could not be made. Its commands before that
+// have their replies. A client that holds locks, or does not know yet that it has lost one, is not closed, because its locks
+// would end with its connection: it gets an error in place of each reply, and for what else was lost see internal/own. The
+// lock verbs always answer with errors of their own. See docs/adr/0018-a-lost-connection-looks-like-one.md.
 
-// closesFor says that the client is to be closed, and told nothing, for a command that failed with err.
+// closesFor says whether the client is closed, without a reply, for a command that failed with err.
 func (s *Session) closesFor(err error) bool {
 	return backend.Lost(err) && !errors.Is(err, upstream.ErrTimeout) && s.lockless()
 }

@@ -3,17 +3,9 @@ package session
 import (
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 
-	"github.com/lockproxy/lockproxy/internal/backend"
 	"github.com/lockproxy/lockproxy/internal/testredis"
-	"github.com/lockproxy/lockproxy/proto/resp"
-)
-
-const (
-	lostInMulti   = "-ERR upstream connection lost: the transaction is discarded, EXEC or DISCARD ends it\r\n"
-	abortedByLoss = "-EXECABORT Transaction discarded because of: upstream connection lost\r\n"
 )
 
 // lostLink is a proxy whose connections to Redis can be cut, and a client that holds a lock there.
@@ -49,156 +41,6 @@ func forgotten(t testing.TB, link *testredis.Proxy, id int64) {
 func unlocked(t *testing.T, holder *wire) {
 	t.Helper()
 	eventually(t, "unlocked", func() bool { return holder.do("UNLOCK", "l") == ":1\r\n" })
-}
-
-// A transaction that is lost does not cost a holder its connection: each command gets an error, and EXEC says EXECABORT.
-func TestHolderLosesTransaction(t *testing.T) {
-	p, link, _, holder := lostLink(t, nil)
-	for _, proto := range []string{"2", "3"} {
-		for end, want := range map[string]string{"EXEC": abortedByLoss, "DISCARD": "+OK\r\n"} {
-			holder.do("HELLO", proto)
-			holder.expect("+OK\r\n", "WATCH", "w")
-			holder.expect("+OK\r\n", "MULTI")
-			holder.expect("+QUEUED\r\n", "SET", "k", "v")
-			p.cut(link, holder)
-			holder.expect("-ERR MULTI calls can not be nested\r\n", "MULTI")
-			for _, args := range [][]string{{"SET", "k", "v"}, {"UNLOCK", "l"}, {"SUBSCRIBE", "c"}, {"BLPOP", "q", "0"}, {"WATCH", "x"}, {"CLIENT", "ID"}, {"EXEC", "x"}, {"NONSENSE"}} {
-				holder.expect(lostInMulti, args...)
-			}
-			holder.expect(want, end)
-			p.back()
-			holder.expect("-ERR EXEC without MULTI\r\n", "EXEC")
-			holder.expect("+OK\r\n", "MULTI") // the watch has ended, too
-			holder.expect("+QUEUED\r\n", "EXISTS", "k")
-			holder.expect("*1\r\n:0\r\n", "EXEC")
-		}
-	}
-	unlocked(t, holder)
-	holder.expect("+OK\r\n", "LOCK", "l")
-	holder.expect("+OK\r\n", "MULTI")
-	p.cut(link, holder)
-	holder.expect("+RESET\r\n", "RESET")
-	p.back()
-	holder.expect("$-1\r\n", "GET", "k")
-}
-
-// A MULTI that cannot be sent begins a transaction that is discarded: what is pipelined behind it is not run by itself.
-func TestHolderBeginsTransactionWithoutRedis(t *testing.T) {
-	p, link, _, holder := lostLink(t, nil)
-	link.Disable()
-	eventually(t, "Redis is away", func() bool { return strings.HasPrefix(holder.do("SET", "k", "v"), "-ERR upstream unavailable") })
-	holder.raw([]byte("*1\r\n$5\r\nMULTI\r\n*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1\r\nv\r\n*1\r\n$4\r\nEXEC\r\n*1\r\n$4\r\nEXEC\r\n"))
-	holder.want("+OK\r\n")
-	for _, prefix := range []string{"-ERR upstream unavailable", "-EXECABORT Transaction discarded because of: upstream unavailable", "-ERR upstream unavailable"} {
-		if got := holder.frame(); !strings.HasPrefix(got, prefix) {
-			t.Errorf("got %q, want %s …", got, prefix)
-		}
-	}
-	if got := holder.do("WATCH", "k"); !strings.HasPrefix(got, "-ERR upstream unavailable") {
-		t.Errorf("WATCH: %q", got)
-	}
-	link.Enable()
-	p.back()
-	holder.expect("+OK\r\n", "MULTI")
-	holder.expect("+QUEUED\r\n", "SET", "k", "v")
-	holder.expect("*-1\r\n", "EXEC") // the WATCH that was not to be had
-	holder.expect("$-1\r\n", "GET", "k")
-}
-
-// Wherever a holder's transaction is cut, all of it has run, or nothing, and the client can tell its state by the replies.
-func TestHoldersTransactionsAreWhole(t *testing.T) {
-	p, link, _, holder := lostLink(t, nil)
-	var transaction []byte
-	for _, args := range [][]string{{"MULTI"}, {"INCR", "a"}, {"INCR", "b"}, {"EXEC"}} {
-		transaction = resp.AppendCommand(transaction, args...)
-	}
-	done, aborted, unknown := 0, 0, 0
-	for round := 0; round < 400 && (round < 60 || aborted == 0 || unknown == 0); round++ {
-		p.back()
-		at := round % len(transaction)
-		var cut sync.WaitGroup
-		if round%20 == 19 { // for sure between MULTI and EXEC
-			at = len(resp.AppendCommand(nil, "MULTI"))
-			holder.raw(transaction[:at])
-			eventually(t, "Redis has MULTI", func() bool { return p.dedicatedCount() == 1 })
-			p.cut(link, holder)
-		} else {
-			holder.raw(transaction[:at])
-			cut.Go(link.CutAll)
-		}
-		holder.raw(transaction[at:])
-		for i := range 4 {
-			got := holder.frame()
-			switch {
-			case i == 0 && got != "+OK\r\n":
-				t.Fatalf("round %d, MULTI: %q", round, got)
-			case i < 3:
-			case strings.HasPrefix(got, "*2\r\n"):
-				done++
-			case strings.HasPrefix(got, "-EXECABORT "):
-				aborted++
-			case got == "-"+backend.LostLine+"\r\n":
-				unknown++
-			default:
-				t.Fatalf("round %d, EXEC: %q", round, got)
-			}
-		}
-		cut.Wait()
-	}
-	p.back()
-	a, b := holder.do("GET", "a"), holder.do("GET", "b")
-	if a != b || done > 0 && a == "$-1\r\n" {
-		t.Errorf("a %q, b %q", a, b)
-	}
-	t.Logf("%d done, %d aborted, %d unknown", done, aborted, unknown)
-	if done == 0 || aborted == 0 {
-		t.Error("the test is void")
-	}
-}
-
-// A watch that is lost makes the next EXEC fail as if a key had changed, unless it is given up before.
-func TestHolderLosesWatch(t *testing.T) {
-	p, link, _, holder := lostLink(t, nil)
-	for proto, null := range map[string]string{"2": "*-1\r\n", "3": "_\r\n"} {
-		holder.do("HELLO", proto)
-		lose := func() {
-			holder.expect("+OK\r\n", "WATCH", "w")
-			p.cut(link, holder)
-			p.back()
-		}
-		run := func(want string, between ...string) {
-			t.Helper()
-			holder.expect("+OK\r\n", "MULTI")
-			if between != nil {
-				holder.expect("+QUEUED\r\n", between...)
-			}
-			holder.expect(want, "EXEC")
-		}
-		lose()
-		holder.expect(":0\r\n", "EXISTS", "k")
-		holder.expect("-ERR EXEC without MULTI\r\n", "EXEC")
-		run(null, "SET", "k", "v")
-		run("*1\r\n:0\r\n", "EXISTS", "k")
-		lose()
-		holder.expect("+OK\r\n", "UNWATCH")
-		run("*1\r\n:0\r\n", "EXISTS", "k")
-		lose()
-		holder.expect("+OK\r\n", "MULTI")
-		holder.expect("+OK\r\n", "DISCARD")
-		run("*1\r\n:0\r\n", "EXISTS", "k")
-		lose()
-		run(null, "UNWATCH")
-		lose()
-		holder.expect("+OK\r\n", "WATCH", "x")
-		holder.send("MULTI") // in one go
-		holder.send("SET", "k", "v")
-		holder.send("EXEC")
-		for _, want := range []string{"+OK\r\n", "+QUEUED\r\n", null} {
-			holder.want(want)
-		}
-		run("*1\r\n:0\r\n", "EXISTS", "k")
-	}
-	unlocked(t, holder)
 }
 
 // Subscriptions that are lost under a holder are made again, all of them and nothing else.
@@ -287,13 +129,37 @@ func TestHolderLosesMonitorAndTracking(t *testing.T) {
 	w.expect("+OK\r\n", "CLIENT", "TRACKING", "ON", "BCAST", "PREFIX", "a")
 	w.expect("+OK\r\n", "CLIENT", "TRACKING", "ON", "BCAST", "PREFIX", "b")
 	p.cut(link, w)
-	w.want(forgetAll)
-	w.want(forgetAll)
+	for range 3 { // the connection is lost, is made again, and is the idle client's
+		w.want(forgetAll)
+	}
 	for _, key := range []string{"a1", "b1"} {
 		other.expect("+OK\r\n", "SET", key, "v")
 		w.want(">2\r\n$10\r\ninvalidate\r\n*1\r\n$2\r\n" + key + "\r\n")
 	}
 	w.expect("+OK\r\n", "CLIENT", "TRACKING", "OFF")
+}
+
+// In RESP2 there are no pushes, which such a client would take for a reply.
+func TestHolderLosesTrackingInRESP2(t *testing.T) {
+	p, link, _, holder := lostLink(t, nil)
+	holder.expect("+OK\r\n", "CLIENT", "TRACKING", "ON")
+	was := p.sessionOf(holder).own.View.RedisID.Load()
+	p.cut(link, holder)
+	eventually(t, "it is tracked again", func() bool {
+		id := p.sessionOf(holder).own.View.RedisID.Load()
+		return id != 0 && id != was
+	})
+	eventually(t, "Redis is back", func() bool {
+		holder.raw([]byte("PING\r\nPING\r\n"))
+		first, second := holder.frame(), holder.frame()
+		if first[0] == '>' || second[0] == '>' {
+			t.Fatalf("got %q, %q", first, second)
+		}
+		return first == "+PONG\r\n" && second == first
+	})
+	if info := holder.do("CLIENT", "TRACKINGINFO"); !strings.Contains(info, "$5\r\nflags\r\n*1\r\n$2\r\non\r\n") {
+		t.Errorf("CLIENT TRACKINGINFO: %q", info)
+	}
 }
 
 // On a cluster, too.

@@ -130,6 +130,37 @@ func TestQueuedTransactionsAreBounded(t *testing.T) {
 	})
 }
 
+// So does what is kept of long calls: of those that are queued, and of those that have no reply yet.
+func TestLongCallsAreBounded(t *testing.T) {
+	p := startProxy(t, testredis.Start(t).URL(), func(o *Options) { o.MaxReplyMemory = 1 << 20 })
+	long := strings.Repeat("x", 64<<10)
+	for _, c := range []struct {
+		first string
+		words []string
+	}{
+		{"MULTI", []string{"CLIENT", "TRACKING", "ON", "BCAST", "PREFIX", long}},
+		{"MULTI", []string{"CLIENT", "CACHING", long}},
+		{"MULTI", []string{"CLIENT", "SETNAME", long[:4096]}},
+		{"BLPOP nothing 0", []string{"CLIENT", "TRACKING", "ON", "BCAST", "PREFIX", long}},
+		{"BLPOP nothing 0", []string{"CLIENT", "CACHING", long}},
+	} {
+		t.Run(c.words[1]+" behind "+c.first, func(t *testing.T) {
+			w := dialWire(t, p.addr)
+			call := resp.AppendCommand(nil, c.words...)
+			calls := 4 << 20 / len(call)
+			go w.conn.Write(append([]byte(c.first+"\r\n"), bytes.Repeat(call, calls)...))
+			for replies := 0; ; replies++ {
+				if got := w.frame(); got == "<end>" {
+					break
+				} else if got != "+OK\r\n" && got != "+QUEUED\r\n" || replies == calls {
+					t.Fatalf("of %d calls %d have replies, the last one is %q", calls, replies, got)
+				}
+			}
+			eventually(t, "nothing counts any more", func() bool { return telemetry.ReplyBytes.Value() == 0 })
+		})
+	}
+}
+
 func queuesTooMuch(t *testing.T, p *proxy, bytes *telemetry.Gauge, words ...string) {
 	small, large := dialWire(t, p.addr), dialWire(t, p.addr)
 	for _, w := range []*wire{small, large} {

@@ -56,7 +56,7 @@ func (s *Session) Drain() {
 	s.srv.o.Drain()
 }
 
-// nodeTime is for a node's answer to an operator.
+// nodeTime is how long a node may take to answer an operator's question.
 const nodeTime = time.Second
 
 // Nodes implements commands.Operation.
@@ -66,7 +66,7 @@ func (s *Session) Nodes(n int) []commands.NodeFacts {
 	return s.srv.Nodes(ctx, n)
 }
 
-// Nodes asks the nodes that commands go to, and replicas, whether they are there: n at most.
+// Nodes asks at most n of the nodes that commands go to, and of replicas, whether they are there.
 func (s *Server) Nodes(ctx context.Context, n int) []commands.NodeFacts {
 	members := s.up.backend.Members()
 	members = members[:min(n, len(members))]

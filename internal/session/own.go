@@ -21,7 +21,11 @@ import (
 var _ own.Host = host{}
 
 // Forward implements own.Host.
-func (h host) Forward() { h.forward() }
+func (h host) Forward() {
+	if h.batch != nil { // else no command is at work
+		h.forward()
+	}
+}
 
 // Next implements own.Host.
 func (h host) Next() []redcon.Command { return h.batch.next }
@@ -51,12 +55,13 @@ func (h host) Fail(err error) { h.fail(err) }
 func (h host) Queued(c *commandtable.Command, cmd redcon.Command) ([]byte, dedicated.Effect) {
 	e := effectOf(c, cmd.Args)
 	if commands.TooLong(c.Name, cmd.Args) {
-		return resp.AppendCommand(nil, c.Probe...), e // Redis refuses that
+		return resp.AppendCommand(nil, c.Probe...), e // in its place a call that Redis refuses
 	}
 	return h.queuedAs(c, cmd.Raw, e), e
 }
 
-// effectOf is what a command that is answered here, but not in a transaction, does to the connection.
+// effectOf returns what a command does to the connection if a transaction runs it; otherwise
+// lockproxy answers such a command itself.
 func effectOf(c *commandtable.Command, args [][]byte) dedicated.Effect {
 	switch {
 	case c.Name == "select" && len(args) == 2:
@@ -76,7 +81,7 @@ func (h host) Selected(db int) {
 	h.access.admitted = admitted
 }
 
-// Doubt implements own.Host: this client's locks are then not released, they run out.
+// Doubt implements own.Host: this client's locks then expire, and are not released.
 func (h host) Doubt() {
 	if l := h.locks.engine.Load(); l != nil {
 		l.Doubt()
@@ -99,6 +104,13 @@ func (h host) IdentityNow() upstream.Identity {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.ident
+}
+
+// TakesPushes implements own.Host.
+func (h host) TakesPushes() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.pushes.resp3
 }
 
 // Holds implements own.Host.

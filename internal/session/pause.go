@@ -11,16 +11,16 @@ import (
 )
 
 // An operator may hold back what the clients of this proxy send, as before Redis is switched over: LOCKPROXY PAUSE. Each command that has
-// come waits before it is sent, for as long as the pause lasts. What gives locks back, or keeps them, and the renewals are never held back,
-// or else locks would be lost.
+// come waits before it is sent, for as long as the pause lasts. Verbs that release or renew locks, and the watchdog's renewals, are never
+// held back: otherwise locks would be lost.
 
-// pauses are the server's.
+// pauses has the pause in force, and counts the clients that wait for its end.
 type pauses struct {
 	now  atomic.Pointer[pause] // nil: there is none
 	held atomic.Int64          // clients that are held back
 }
 
-// pause is one of an operator's. It never changes.
+// pause is one pause that an operator has begun. It never changes.
 type pause struct {
 	ctx    context.Context // ends with it
 	end    context.CancelFunc
@@ -32,7 +32,7 @@ func (p *pauses) begin(ctx context.Context, d time.Duration, writes bool) {
 	one := &pause{writes: writes}
 	one.ctx, one.end = context.WithTimeout(ctx, d)
 	if old := p.now.Swap(one); old != nil {
-		old.end() // those that it held look at the new one
+		old.end() // the clients that it held back look at the new one
 	}
 	context.AfterFunc(one.ctx, func() { p.now.CompareAndSwap(one, nil) })
 }
@@ -44,7 +44,7 @@ func (p *pauses) end() {
 	}
 }
 
-// facts are what operators are told.
+// facts returns what operators are told of the pause.
 func (p *pauses) facts() (f commands.PauseFacts) {
 	f.Held = p.held.Load()
 	if one := p.now.Load(); one != nil {
@@ -54,7 +54,7 @@ func (p *pauses) facts() (f commands.PauseFacts) {
 	return f
 }
 
-// holds says whether a command waits for the end. here: it is answered here.
+// holds says whether the pause holds back command c. here: lockproxy answers it itself.
 func (p *pause) holds(c *commandtable.Command, here bool) bool {
 	switch {
 	case p.ctx.Err() != nil:
@@ -68,7 +68,7 @@ func (p *pause) holds(c *commandtable.Command, here bool) bool {
 // lockingVerbs are the verbs that may take a lock. They are held back.
 var lockingVerbs = []string{"lock", "fairlock", "rlock", "wlock", "multilock", "fenced"}
 
-// heldBack waits for the end of a pause that holds back such a command. The replies to those before come first.
+// heldBack waits for the end of a pause that holds back command c. The replies to earlier commands are written first.
 func (s *Session) heldBack(c *commandtable.Command, here bool) {
 	all := &s.srv.pauses
 	for p := all.now.Load(); p != nil && p.holds(c, here) && !s.guard.Over(); p = all.now.Load() {
@@ -84,7 +84,7 @@ func (s *Session) heldBack(c *commandtable.Command, here bool) {
 		})
 		all.held.Add(-1)
 		s.activity.progress.step.next()
-		s.batch.timing.answered() // it is nobody's time
+		s.batch.timing.answered() // the wait counts for no command
 	}
 }
 

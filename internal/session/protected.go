@@ -42,7 +42,7 @@ func (p *protection) isKnown() bool {
 	}
 }
 
-// strangers is what a client from another machine is told when it connects; "": it is let in. Where Redis has not told yet
+// strangers returns the error for a client from another machine that connects; "": it is let in. Until Redis has told
 // whether it asks for a password the client is let in, and its first command waits for that: see stays.
 func (s *Server) strangers() string {
 	if !s.o.Protected || !s.access.protection.isKnown() || s.access.mustAuth.Load() {
@@ -51,7 +51,7 @@ func (s *Server) strangers() string {
 	return string(resp.AppendError(nil, deniedLine))
 }
 
-// listens notes that clients come by a listener at addr.
+// listens notes that there is a listener at addr.
 func (s *Server) listens(addr net.Addr, e downstream.Entry) {
 	if addr.Network() == "tcp" && (e.ProxyHeader || !downstream.IsLocal(addr)) {
 		s.access.protection.outside.Store(true)
@@ -59,7 +59,8 @@ func (s *Server) listens(addr net.Addr, e downstream.Entry) {
 	}
 }
 
-// protectionLearned is told whether Redis asks for a password. changed says that this is news.
+// protectionLearned is called when Redis has told whether it asks for a password. changed says that the answer is another one than
+// before.
 func (s *Server) protectionLearned(asked, changed bool) {
 	s.access.protection.once.Do(func() {
 		changed = true
@@ -72,12 +73,12 @@ func (s *Server) protectionLearned(asked, changed bool) {
 		s.access.protection.said.Store(false)
 	}
 	s.sayProtection()
-	for _, c := range s.snapshot() { // those that must authenticate now have a time for it, and those that may not stay are closed
+	for _, c := range s.snapshot() { // those that must authenticate get a deadline for it, and those that may not stay are closed
 		c.guard.WakeToAttend()
 	}
 }
 
-// sayProtection says in the log what it means that Redis asks for no password, where that concerns other machines.
+// sayProtection logs what it means that Redis asks for no password, if other machines can connect.
 func (s *Server) sayProtection() {
 	p := &s.access.protection
 	if !p.isKnown() || s.access.mustAuth.Load() || !p.outside.Load() || !p.said.CompareAndSwap(false, true) {

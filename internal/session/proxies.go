@@ -10,18 +10,18 @@ import (
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
-// Other proxies are known by the names of their connections to Redis, "lockproxy:<uuid>:<address>", which CLIENT LIST tells. Whoever may run
-// CLIENT LIST is shown them, and Redis is asked as that user: the service account needs no right for it.
+// Other proxies are known by the names of their connections to Redis, "lockproxy:<uuid>:<address>", which CLIENT LIST shows. Redis is asked
+// as the client's user, who needs the right to run CLIENT LIST: the service account does not.
 
 const (
-	proxiesFor = 5 * time.Second // for which an answer is good
+	proxiesFor = 5 * time.Second // how long an answer is used
 	uuidLength = 36
 )
 
 // proxies are where other proxies are, by their uuids.
 type proxies struct {
 	known atomic.Pointer[map[string]string] // nil: Redis has not been asked
-	turn  sync.Mutex                        // who has it asks Redis; the others go by what is known. It guards until
+	turn  sync.Mutex                        // who has it asks Redis; the others use what is known. It guards until
 	until time.Time
 }
 
@@ -74,7 +74,8 @@ func proxiesIn(lists []resp.Reply, service string) map[string]string {
 	return known
 }
 
-// reachedAt is the address that a proxy listens at. Where that says nothing of the machine, Redis has seen which one it is.
+// reachedAt returns the address at which a proxy listens. If that does not name the machine, it is completed with the one that
+// Redis has seen.
 func reachedAt(listens, seen string) string {
 	host, port, err := net.SplitHostPort(listens)
 	if ip := net.ParseIP(host); err != nil || host != "" && host != "localhost" && (ip == nil || !ip.IsUnspecified() && !ip.IsLoopback()) {

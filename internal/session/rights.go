@@ -15,8 +15,9 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// rightsChanged is called when Redis has answered such commands, before their client has the answers: what was known of
-// users' rights is known no more, and connections that Redis may not take any more are made again. It does not block.
+// rightsChanged is called when Redis has answered commands that change users' rights, before their client has the
+// replies. What was known of users' rights is forgotten, and connections that Redis may no longer accept are replaced.
+// It does not block.
 func (s *Server) rightsChanged(r backend.RightsChange) {
 	if !r.Any {
 		return
@@ -26,7 +27,7 @@ func (s *Server) rightsChanged(r backend.RightsChange) {
 	if !r.All && r.Deleted == nil {
 		return
 	}
-	kept := r // so that r itself, which is passed for every run, needs no heap
+	kept := r // a copy, so that r itself, which is passed for every run, does not escape to the heap
 	s.renew(kept.Concerns)
 	if r.Deleted != nil {
 		select {
@@ -36,13 +37,13 @@ func (s *Server) rightsChanged(r backend.RightsChange) {
 	}
 }
 
-// renew has the connections of the identities concerned made again, and all nodes asked whether they want a password.
+// renew replaces the connections of the identities for which concerned returns true, and asks all nodes whether they want a password.
 func (s *Server) renew(concerned func(upstream.Identity) bool) {
 	s.up.backend.Renew(concerned)
 }
 
-// deletedLoop closes the clients of users that were deleted, as Redis does, those too that have no connection upstream of
-// which that would be noticed. Serve starts it, Shutdown waits for it.
+// deletedLoop closes the clients of deleted users, as Redis does, even those without a connection upstream that Redis
+// could close. Serve starts it, Shutdown waits for it.
 func (s *Server) deletedLoop() {
 	for {
 		select {
@@ -82,8 +83,8 @@ func (s *Server) lookAtIdentity(id upstream.Identity) (refused bool) {
 	return true
 }
 
-// wasDeleted says whether a connection was lost because the client's user is there no more, and closes the client then. It
-// is looked at for those alone who would be told of an unknown outcome: others are closed anyway.
+// wasDeleted says whether a connection was lost because the client's user has been deleted, and closes the client then.
+// Redis is asked only for clients that hold locks: others are closed anyway when a connection is lost.
 func (s *Session) wasDeleted(err error) bool {
 	var lost *upstream.LostError
 	if s.ident.User == "" || s.held() == 0 || !errors.As(err, &lost) {
@@ -92,8 +93,8 @@ func (s *Session) wasDeleted(err error) bool {
 	return s.srv.lookAtIdentity(s.ident)
 }
 
-// forbidden says in Redis' words that the client's user may not run c, which is answered here. When Redis cannot be
-// asked nothing is said: the answer does not need it.
+// forbidden returns Redis' error if the client's user may not run c, which lockproxy answers itself. It is "" when
+// Redis cannot be asked, because the answer does not need Redis.
 func (s *Session) forbidden(c *commandtable.Command) (line string) {
 	refusal, err := s.refusal(grant{command: c.Name}, func() ([]byte, error) { return s.ask(c.Probe...) })
 	if err != nil || refusal == nil {
@@ -102,8 +103,8 @@ func (s *Session) forbidden(c *commandtable.Command) (line string) {
 	return backend.ErrorLine(refusal)
 }
 
-// refusal is Redis' NOPERM to a call of a command, as this client; nil if it has none. It is believed for a while. The error says
-// that Redis cannot be asked. The service account itself is not asked for.
+// refusal returns Redis' NOPERM to a call of a command as this client, or nil. The answer is kept for grantKept. The error says
+// that Redis cannot be asked. For the service account nothing is asked.
 func (s *Session) refusal(asked grant, call func() ([]byte, error)) (refusal, err error) {
 	if s.isService() {
 		return nil, nil
@@ -125,14 +126,14 @@ func (s *Session) refusal(asked grant, call func() ([]byte, error)) (refusal, er
 	return refusal, nil
 }
 
-// SeesClients says whether the client's user may run CLIENT LIST. When Redis cannot be asked it may not.
+// SeesClients says whether the client's user may run CLIENT LIST; false when Redis cannot be asked.
 func (s *Session) SeesClients() bool {
 	refusal, err := s.refusal(grant{command: "client|list"}, func() ([]byte, error) { return s.ask("CLIENT", "LIST", "ID", "0") })
 	return refusal == nil && err == nil
 }
 
-// MayDelete is Redis' word on whether the client's user may run DEL. It is asked with a key that is not there, whose name begins as
-// the lock's does: that its own name is out of bounds says nothing of the lock's, for which May has been asked.
+// MayDelete returns Redis' refusal if the client's user may not run DEL. Redis is asked with a key that does not exist, whose name
+// begins as the lock's does. A refusal that is only about that key's name is ignored: May has asked about the lock's own.
 func (s *Session) MayDelete(key []byte) error {
 	refusal, err := s.refusal(grant{command: "del", key: string(key)}, func() ([]byte, error) {
 		return s.askKey("DEL", string(key)+":lockproxy:"+strconv.FormatUint(rand.Uint64(), 36))
@@ -149,8 +150,8 @@ func (s *Session) MayDelete(key []byte) error {
 const passwordGone = "password not valid any more"
 
 // identityRefused closes all clients that logged in with a password that Redis takes no longer, as soon as one connection
-// made with it says so. Redis itself keeps connections open when a password changes; but which of ours a client's next
-// command would need a new one for, nobody could foresee. They have been left, not gone: their locks run out.
+// made with it says so. Redis itself keeps connections open when a password changes; but nobody could foresee which of a
+// client's commands would need a new connection here. The clients end as Left, not as Gone: their locks expire.
 func (s *Server) identityRefused(id upstream.Identity, why *upstream.ReplyError) {
 	if !strings.HasPrefix(why.Line, "WRONGPASS") || id.User == "" && id.Password == "" {
 		return

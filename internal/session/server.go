@@ -31,7 +31,7 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// errClosed is what Serve answers once Shutdown has begun.
+// errClosed is what Serve returns once Shutdown has begun.
 var errClosed = errors.New("session: server closed")
 
 // Options set up a Server. Zero limits are resp.DefaultLimits', a zero IdleTimeout is none.
@@ -42,7 +42,7 @@ type Options struct {
 	Appearance
 	Steering
 	UpstreamTimeout time.Duration // for Redis' reply to a command; 0: none
-	// CertificateUser is the password of a user whom certificates may name. nil: they name nobody.
+	// CertificateUser returns the password of a user whom certificates may name. nil: they name nobody.
 	CertificateUser func(name string) (password string, known bool)
 	Logger          *slog.Logger
 }
@@ -89,8 +89,8 @@ type Limits struct {
 type CommandRules struct {
 	Allow    []string    // commands that are refused unless named here: "monitor", "debug"
 	Deny     []string    // command names, or "name|subcommand", that are refused
-	Blocking []string    // command names that may wait without Redis' saying so
-	Fatal    func(error) // told of a mistake in these that only Redis could show, soon after the start; nil: it is logged
+	Blocking []string    // names of commands that may wait although Redis does not say so
+	Fatal    func(error) // called with a mistake in these that Redis' commands show, soon after the start; nil: it is logged
 
 	Operators []string      // users who may run LOCKPROXY
 	Slow      time.Duration // a command that takes so long goes into the slow log; 0: none does
@@ -99,7 +99,7 @@ type CommandRules struct {
 // Steering is what operators ask of the process.
 type Steering struct {
 	Reload func(context.Context) error // the settings are read again; the error says what stays as it was
-	Drain  func()                      // has the process drain and end
+	Drain  func()                      // makes the process drain and end
 }
 
 // Appearance is what clients are told of the proxy.
@@ -132,8 +132,8 @@ type Server struct {
 // serverUpstream is where commands go.
 type serverUpstream struct {
 	backend backend.Backend
-	common  backend.Common // of all sessions' ways to it
-	own     own.Common     // of all sessions' own connections there
+	common  backend.Common // what all sessions' forwarders share
+	own     own.Common     // what all sessions' own connections share
 
 	needsCommands bool // see backend.Backend.NeedsCommands
 	retryFor      time.Duration
@@ -147,9 +147,9 @@ type facts struct {
 	known    chan struct{} // closed when Redis has told of its commands
 	knownNow sync.Once
 	rules    atomic.Pointer[CommandRules] // in force: Options' at first
-	mu       sync.Mutex                   // one who makes a table at a time; guards reply
-	reply    []byte                       // Redis' to COMMAND; nil: it has not told yet
-	learned  atomic.Bool                  // Redis has been asked for its commands with success: known stays open if it tells of none
+	mu       sync.Mutex                   // held while a table is made; guards reply
+	reply    []byte                       // Redis' reply to COMMAND; nil: there is none yet
+	learned  atomic.Bool                  // Redis has answered COMMAND; known stays open if the answer lists none
 	blocking blockingCommands
 	learning sync.Once
 	proxies  proxies
@@ -161,10 +161,10 @@ type serverAccess struct {
 	password   passwordAnswer
 	mustAuth   atomic.Bool  // Redis refuses clients that have not authenticated
 	protection protection   // see Options.Protected
-	era        atomic.Int64 // changes when it begins to
+	era        atomic.Int64 // changes when Redis begins to refuse them
 	rights     atomic.Int64 // changes when users' rights may have changed
 	deleted    chan []string
-	asking     chan struct{} // those who ask Redis whether they need a password: mostAsking at once
+	asking     chan struct{} // slots of clients that ask Redis whether they need a password
 }
 
 // writes is what holds up all clients' writes.
@@ -173,12 +173,12 @@ type writes struct {
 	shutting atomic.Int64 // SHUTDOWNs that Redis has not answered yet
 }
 
-// clients are those that there are.
+// clients are the present sessions.
 type clients struct {
 	mu       sync.Mutex
 	sessions map[int64]*Session
-	last     int64          // the last one's number
-	running  sync.WaitGroup // from accept to redcon's last word
+	last     int64          // number of the newest one
+	running  sync.WaitGroup // from admit to ended
 	n        atomic.Int64
 }
 
@@ -188,7 +188,8 @@ type loops struct {
 	cancel  context.CancelFunc
 }
 
-// mostAsking have answers of some 40 bytes each: Redis lets 1 KB wait for a connection that has not authenticated.
+// mostAsking is how many clients ask Redis at once whether they need a password. Each answer has some 40 bytes, and Redis
+// closes a connection that has not authenticated when 1 KB waits for it.
 const mostAsking = 8
 
 // NewServer makes a server that serves nothing yet.
@@ -220,17 +221,18 @@ func NewServer(o Options) *Server {
 		s.up.backend = backend.NewClustered(o.Cluster)
 	} else {
 		s.up.backend = backend.NewSingle(o.Node)
-		s.o.ReadFrom = ReadMaster // which is all there is
+		s.o.ReadFrom = ReadMaster // a single Redis has no replicas to read from
 	}
 	s.up.needsCommands, s.up.retryFor = s.up.backend.NeedsCommands()
 	s.up.own = own.Common{Common: &s.up.common, Backend: s.up.backend, Timeout: o.UpstreamTimeout}
-	if o.Cluster != nil || o.Node != nil { // else tests look at what needs none
+	if o.Cluster != nil || o.Node != nil { // some tests have neither
 		s.up.backend.Tell(backend.Notices{Refused: s.identityRefused, Password: s.passwordAsked, Topology: s.up.own.Listeners.TopologyChanged})
 	}
 	return s
 }
 
-// Serve lets clients in from ln, through e, until Shutdown, and owns ln from then on. It may run for several listeners at once.
+// Serve lets clients in from ln, as e says, until Shutdown. From the call on ln belongs to the Server. It may run for several
+// listeners at once.
 func (s *Server) Serve(ln net.Listener, e downstream.Entry) error {
 	l, ok := s.gate.Guard(ln, e)
 	if !ok {
@@ -246,7 +248,7 @@ func (s *Server) Serve(ln net.Listener, e downstream.Entry) error {
 	return redcon.Serve(l, s.handle, s.accepted, s.ended)
 }
 
-// accepted is redcon's word that a connection begins; the gate has let it in already.
+// accepted is called by redcon when a connection begins; the gate has let it in already.
 func (s *Server) accepted(conn redcon.Conn) bool { return true }
 
 // handle is called by redcon with the first command of a batch, in the connection's own goroutine.
@@ -263,7 +265,7 @@ func (s *Server) handle(conn redcon.Conn, cmd redcon.Command) {
 	c.serve(cmd, rest)
 }
 
-// ended is redcon's word that a connection's goroutine is over; the session has ended before, in Conn.Read.
+// ended is called by redcon when a connection's goroutine is over; the session has ended before, in Conn.Read.
 func (s *Server) ended(conn redcon.Conn, _ error) {
 	conn.NetConn().(*downstream.Conn).Client().End()
 	s.clients.running.Done()
@@ -303,7 +305,7 @@ const (
 // locks run out. It returns when every session has ended; an error says how it had to be forced.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.gate.Drain()
-	s.pauses.end() // who is held back could not leave
+	s.pauses.end() // clients that are held back could not leave
 	if s.o.Locks != nil {
 		s.o.Locks.Drain()
 	}
@@ -335,7 +337,7 @@ func (s *Server) drain(ctx context.Context) error {
 			return nil
 		}
 		for _, c := range left {
-			if c.held() == 0 { // a holder looks by itself when it has released
+			if c.held() == 0 { // a client that holds locks checks by itself after each release
 				c.guard.Wake()
 			}
 		}

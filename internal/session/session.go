@@ -55,7 +55,7 @@ type peer struct {
 type activity struct {
 	active   atomic.Int64 // unix nanoseconds of the last batch
 	last     atomic.Pointer[string]
-	module   atomic.Pointer[string]                  // a command of a module's in the run; nil: there is none
+	module   atomic.Pointer[string]                  // the name of a module's command in the run; nil: there is none
 	waiting  atomic.Pointer[context.CancelCauseFunc] // unblocks the lock verb that waits; nil: none does
 	leaves   atomic.Bool                             // QUIT or RESET comes next, seen while a verb waits
 	progress progress
@@ -68,7 +68,7 @@ type settings struct {
 	noEvict       bool
 	noTouch       bool
 	wantsLossPush bool // it asked for the news of lost locks
-	debugs        bool // SCRIPT DEBUG was refused: the client believes that its scripts are not run for real; the session's goroutine only
+	debugs        bool // SCRIPT DEBUG was refused: the client believes that its scripts are not run for real; used by the session's goroutine only
 }
 
 // locks is what the session has of the lock engine.
@@ -86,9 +86,9 @@ type pipes struct {
 // access is what Redis has let the client do so far.
 type access struct {
 	user     *share.User
-	asked    bool  // for the user whom the client's certificate names: it has yet to be logged in
-	lowered  bool  // has gone back to the limits of those who must log in
-	admitted int64 // in that era of the server's Redis has let this identity run a command; 0: in none
+	asked    bool  // the client has yet to be logged in as the user whom its certificate names
+	lowered  bool  // RESET has put the limits of those who must log in in force again
+	admitted int64 // the era (serverAccess.era) in which Redis let this identity run a command; 0: none
 }
 
 // replies is which replies the client gets.
@@ -96,7 +96,7 @@ type replies struct {
 	silent bool // they are not wanted: CLIENT REPLY OFF, or the command behind SKIP
 	off    bool // CLIENT REPLY OFF
 	skip   bool // CLIENT REPLY SKIP has just come
-	finish bool // the client is closed for want of Redis: it is to get the replies there are
+	finish bool // the client is closed, but gets the replies that have been gathered
 }
 
 // batch is what a session needs while it works, lent from a pool: an idle session holds no buffers.
@@ -104,10 +104,10 @@ type batch struct {
 	backend.Batch
 	answer []byte               // the reply of the command that is answered here
 	next   []redcon.Command     // of the same pipeline, behind the command at work
-	rights backend.RightsChange // that the run may bring
+	rights backend.RightsChange // the changes of rights that the run may cause
 	timing timing
 
-	refused int // commands, since the user is over its share
+	refused int // commands that were refused because the user is over its share
 }
 
 const (
@@ -166,7 +166,7 @@ func (s *Session) serve(first redcon.Command, rest []redcon.Command) {
 	s.forward()
 	s.own.Flush()
 	s.flush()
-	if !s.own.Has() { // what went that way had another time
+	if !s.own.Has() { // commands on its own connection are timed there
 		s.batch.timing.end(s.pipes.Spent)
 	}
 	refused := s.batch.refused
@@ -177,7 +177,7 @@ func (s *Session) serve(first redcon.Command, rest []redcon.Command) {
 	s.slowDown(refused)
 }
 
-// command has one command run, its reply wanted or not.
+// command runs one command, whether its reply is wanted or not.
 func (s *Session) command(cmd redcon.Command) {
 	if s.access.lowered && !s.stillFits(cmd.Args) {
 		return
@@ -189,8 +189,8 @@ func (s *Session) command(cmd redcon.Command) {
 	s.dispatch(cmd)
 }
 
-// dispatch adds a command to the run to be forwarded, or forwards that run and answers the command here, or has it run
-// on a connection of the session's own.
+// dispatch adds a command to the run to be forwarded, or forwards that run and answers the command here, or runs it on
+// the client's own connection.
 func (s *Session) dispatch(cmd redcon.Command) {
 	if s.access.asked && !s.certified() {
 		return
@@ -223,7 +223,7 @@ func (s *Session) dispatch(cmd redcon.Command) {
 	}
 	had := s.own.Has()
 	taken := s.own.Run(cmd, c, answer != nil)
-	if taken || had { // what it was waited for there is no time of the next command's
+	if taken || had { // a wait there does not count for the next command
 		s.batch.timing.answered()
 	}
 	if taken {
@@ -249,7 +249,7 @@ func (s *Session) forwardOrAnswer(cmd redcon.Command, c *commandtable.Command, a
 	t.waits = 0
 	answer(s, cmd.Args)
 	t.answered()
-	if took := t.since - began - t.waits; s.srv.slow(took) && (c == nil || c.Conn == commandtable.ConnNone) { // else it may wait
+	if took := t.since - began - t.waits; s.srv.slow(took) && (c == nil || c.Conn == commandtable.ConnNone) { // a command that may wait is not slow
 		s.noteSlow(took, -1, c, cmd.Args, 1)
 	}
 	if len(s.batch.Out) >= flushAt {
@@ -260,13 +260,13 @@ func (s *Session) forwardOrAnswer(cmd redcon.Command, c *commandtable.Command, a
 // flush writes the replies gathered so far.
 func (s *Session) flush() { s.batch.Flush(s.replies.silent) }
 
-// End gives back all the session has, once: pipes, locks, its place. In-flight replies are in by then.
+// End gives back all that the session has, once: pipes, locks, its place. All replies have come by then.
 func (s *Session) End() {
 	s.endOnce.Do(func() {
 		s.guard.HangUp(downstream.Left, "closed")
 		how, why := s.guard.Ending()
 		s.srv.log.Debug("client left", "client", s.peer.addr, "id", s.peer.id, "why", why)
-		s.guard.SetWriteDeadline(time.Now().Add(dedicated.LastReplies)) // nobody waits for a client that has gone and reads nothing
+		s.guard.SetWriteDeadline(time.Now().Add(dedicated.LastReplies)) // a client that reads nothing delays the end no longer than this
 		s.own.End()
 		if l := s.locks.engine.Load(); l != nil {
 			l.Close(closeHow(how))

@@ -20,7 +20,7 @@ func (s *Session) Rename(name string) {
 	s.own.Rename(name)
 }
 
-// Set implements commands.Settings. Any goroutine may call it, while the session's own reads none of what it sets.
+// Set implements commands.Settings. Any goroutine may call it, but only while the session's own reads none of these settings.
 func (s *Session) Set(t dedicated.Setting) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -43,8 +43,8 @@ func (s *Session) Set(t dedicated.Setting) {
 	}
 }
 
-// queuedAs is what Redis gets of a command that is answered here, to be queued in a transaction. A setting that this Redis
-// does not know of is replaced by one that it answers OK as well, and that changes nothing.
+// queuedAs returns what Redis gets to queue in a transaction for a command that lockproxy answers itself otherwise. A
+// setting that this Redis does not know is replaced by a command that is answered OK as well and changes nothing.
 func (s *Session) queuedAs(c *commandtable.Command, raw []byte, e dedicated.Effect) []byte {
 	if e.Setting.Of == dedicated.NoSetting || e.Setting.Of == dedicated.SettingName || c.Spec != nil || !s.srv.facts.table.Load().Learned() {
 		return raw
@@ -66,7 +66,7 @@ func (s *Session) SetReplyMode(m commands.ReplyMode) {
 	}
 }
 
-// quietly has the command behind CLIENT REPLY SKIP run.
+// quietly runs the command after CLIENT REPLY SKIP, and drops its reply.
 func (s *Session) quietly(run func()) {
 	s.forward()
 	s.flush()
@@ -80,7 +80,7 @@ func (s *Session) quietly(run func()) {
 	}
 }
 
-// resetReplyMode is RESET's part of it. Behind SKIP, its own reply stays unwanted.
+// resetReplyMode makes replies wanted again, for RESET. The reply to RESET itself stays unwanted if SKIP came before it.
 func (s *Session) resetReplyMode() {
 	s.flush()
 	s.replies.silent = s.replies.silent && !s.replies.off
@@ -93,7 +93,7 @@ func (s *Session) PauseWrites(d time.Duration) { s.srv.pauseWrites(d) }
 // ResumeWrites implements commands.Neighbours.
 func (s *Session) ResumeWrites() { s.srv.writes.paused.Store(0) }
 
-// pauseWrites notes a pause; as at Redis, a shorter one does not end the one there is.
+// pauseWrites notes a pause; as in Redis, a shorter one does not shorten the present one.
 func (s *Server) pauseWrites(d time.Duration) {
 	until := time.Now().Add(d).UnixNano()
 	for old := s.writes.paused.Load(); d > 0 && until > old; old = s.writes.paused.Load() {
@@ -103,7 +103,8 @@ func (s *Server) pauseWrites(d time.Duration) {
 	}
 }
 
-// writesPaused says whether a client of this proxy has had writes paused, for longer than until now, or has Redis end.
+// writesPaused says whether a client of this proxy has paused writes until later than now, or has sent a SHUTDOWN that is not
+// answered yet.
 func (s *Server) writesPaused() bool {
 	if s.writes.shutting.Load() > 0 {
 		return true
@@ -113,8 +114,8 @@ func (s *Server) writesPaused() bool {
 }
 
 const (
-	// pushQueue bounds what waits for a client that does not read, in bytes: all the locks that one client may well lose at once fit.
-	// Losses beyond it are not pushed; the verbs tell them.
+	// pushQueue is how many bytes of losses may wait for a client that does not read: enough for all the locks that one client can be
+	// expected to lose at once. Losses beyond it are not pushed; the lock verbs report them.
 	pushQueue = 16 << 20
 	// pushOverhead is what a loss takes in the queue beside the lock's name.
 	pushOverhead = 64
@@ -146,14 +147,13 @@ func (s *Session) push(l lock.Loss) {
 	}
 }
 
-// TakesPushes implements commands.Settings: what RESP3 has is pushed from now on.
-func (s *Session) TakesPushes() {
-	if s.ident.Proto == 3 && !s.pushes.resp3 {
-		s.flush()
-		s.mu.Lock()
-		s.pushes.resp3 = true
-		s.mu.Unlock()
-	}
+// Greeted implements commands.Settings: what RESP3 has is pushed from now on.
+func (s *Session) Greeted() {
+	s.flush()
+	s.own.Greeted()
+	s.mu.Lock()
+	s.pushes.resp3 = s.ident.Proto == 3
+	s.mu.Unlock()
 }
 
 // pushAll writes the queue, whole frames between whole replies. endPushes waits for it.
@@ -167,11 +167,11 @@ func (s *Session) pushAll(gone chan<- struct{}) {
 	}
 }
 
-// takePushes takes what is queued, for a client that can still take it. With nothing queued the pusher is to go. Who queues
-// does not wait for the frames to be made.
+// takePushes returns the frames of what is queued, none if the client no longer takes pushes. more is false if nothing was
+// queued: then the pusher ends. mu is not held while the frames are made.
 func (s *Session) takePushes() (out []byte, more bool) {
 	queue, wanted := s.takeQueue()
-	if !wanted { // any more: it has gone back to RESP2
+	if !wanted { // not any more: the client has gone back to RESP2
 		return nil, len(queue) > 0
 	}
 	for _, l := range queue {
@@ -206,8 +206,8 @@ func (s *Session) endPushes() {
 	}
 }
 
-// lossPushLibraries are libraries, by the name they give with CLIENT SETINFO, that keep such a push apart from replies without
-// having asked for it. Whoever adds one shows it in integration/clients.
+// lossPushLibraries are libraries, by the name they give with CLIENT SETINFO, that can tell such a push from a reply although
+// they have not asked for pushes. Each needs a test in integration/clients.
 var lossPushLibraries = []string{"go-redis", "ioredis", "jedis", "lettuce", "node-redis", "redis-py", "redis-rs"}
 
 // takesLossPush says whether a lost lock may be pushed to this client. The caller holds mu.
@@ -215,22 +215,23 @@ func (s *Session) takesLossPush() bool {
 	if !s.pushes.resp3 {
 		return false
 	}
-	library, _, _ := strings.Cut(s.settings.lib[0], "(") // what builds upon it adds its own name in brackets
+	library, _, _ := strings.Cut(s.settings.lib[0], "(") // a library that builds upon it adds its own name in brackets
 	return s.settings.wantsLossPush || slices.Contains(lossPushLibraries, strings.ToLower(library))
 }
 
-// A client that was refused SCRIPT DEBUG may send its script all the same, as redis-cli --ldb does. In the debugger it would
-// have been run on a fork of Redis, and thrown away: here it must not be run at all.
+// A client that was refused SCRIPT DEBUG may send its script all the same, as redis-cli --ldb does. The debugger would have
+// run it in a fork of Redis, whose changes are thrown away: here it must not be run at all.
 
 const notDebugged = "ERR SCRIPT DEBUG is not supported by lockproxy: this script was not run"
 
-// notDebuggedRow stands for a script's command then.
+// notDebuggedRow replaces the row of a command that runs a script.
 var notDebuggedRow = &commandtable.Command{Name: "eval", Refusal: true, Barred: true, Here: true, Line: notDebugged}
 
 // Debugs implements commands.Settings.
 func (s *Session) Debugs(on bool) { s.settings.debugs = on }
 
-// undebugged is c, or in place of a script what refuses it. Functions have no debugger: Redis runs them for real, too.
+// undebugged returns c and run, or for a script a row and an answer that refuse it. Functions have no debugger: Redis runs them
+// for real, too.
 func (s *Session) undebugged(c *commandtable.Command, run answer) (*commandtable.Command, answer) {
 	switch c.Script {
 	case commandtable.RunsBody, commandtable.RunsSHA:

@@ -14,8 +14,8 @@ import (
 // UserLimits are those of the clients of one user together; 0: no limit.
 type UserLimits = share.Limits
 
-// takeShare has become run for a client whose password Redis has taken, unless that user has too many clients. The client counts for the
-// user when that has succeeded, and for whom it was if not.
+// takeShare runs become for a client whose password Redis has accepted, unless user has too many clients. After that the client is
+// counted for user if become has succeeded, else for its former user still.
 func (s *Session) takeShare(user string, become func() error) error {
 	if s.access.user.Name() == user {
 		return become()
@@ -32,7 +32,7 @@ func (s *Session) takeShare(user string, become func() error) error {
 	return nil
 }
 
-// countFor has the client count for a user it has joined.
+// countFor counts the client for a user whom it has joined, and no longer for its former one.
 func (s *Session) countFor(to *share.User) {
 	s.srv.users.Leave(s.access.user)
 	s.access.user = to
@@ -49,14 +49,14 @@ var spared = []string{
 	"client|setname", "client|setinfo", "client|capa", "client|reply", "client|no-evict", "client|no-touch", "client|id", "client|getname",
 }
 
-// isSpared says whether a command answered here is never refused for a share. Besides those that are listed this is what operators ask, and what
-// a client in cluster mode asks before anything else.
+// isSpared says whether a command answered here is never refused for a share. Besides those listed these are LOCKPROXY, which operators
+// use, and CLUSTER, with which a client in cluster mode begins.
 func isSpared(c *commandtable.Command) bool {
 	return slices.Contains(spared, c.Name) || strings.HasPrefix(c.Name, "lockproxy") || strings.HasPrefix(c.Name, "cluster")
 }
 
-// withinShare is c, or in place of one too many in this second what refuses it. What others depend on that come behind it, as on MULTI
-// or SELECT, is counted only.
+// withinShare returns c and run, or what refuses a command that is one too many in this second. A command on which later ones depend,
+// such as MULTI or SELECT, is counted but not refused.
 func (s *Session) withinShare(c *commandtable.Command, run answer) (*commandtable.Command, answer) {
 	if s.access.user.Command() == nil {
 		return c, run
@@ -82,7 +82,7 @@ const (
 	refusedMost  = 100 * time.Millisecond
 )
 
-// slowDown lets that time pass for a client of whose commands so many have been refused, at most until it is closed.
+// slowDown delays a client of whose last commands so many have been refused, at most until it is closed.
 func (s *Session) slowDown(refused int) {
 	if refused > 0 {
 		retry.Sleep(s.clientContext(), min(max(refusedLeast, time.Duration(refused)*refusedEach), refusedMost), nil)

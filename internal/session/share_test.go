@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/internal/share"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
@@ -109,17 +108,7 @@ func TestShareOfAFailedLogin(t *testing.T) {
 	redis := testredis.StartCluster(t, 2, 0)
 	redis.Servers[0].Do(t, "ACL", "SETUSER", "alice", "on", ">pw", "~*", "&*", "+@all")
 	p := startProxyOf(t, redis, func(o *Options) { o.PerUser = share.Limits{Clients: 1, Locks: 1} })
-	keyAt := func(s *testredis.Server) string {
-		for i := 0; ; i++ {
-			key := "k" + strconv.Itoa(i)
-			if owner, err := redis.Owner(cluster.Slot([]byte(key))); err != nil {
-				t.Fatal(err)
-			} else if owner == s {
-				return key
-			}
-		}
-	}
-	known, elsewhere := keyAt(redis.Servers[0]), keyAt(redis.Servers[1])
+	known, elsewhere := keyAt(t, redis, redis.Servers[0]), keyAt(t, redis, redis.Servers[1])
 	watch := dialWire(t, p.addr)
 	for i, words := range [][]string{{"AUTH", "alice", "pw"}, {"HELLO", "3", "AUTH", "alice", "pw"}} {
 		w := dialWire(t, p.addr)

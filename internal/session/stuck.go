@@ -70,7 +70,7 @@ func (s *Server) waiting(now time.Time, long []*Session) (_ []*Session, some boo
 			continue
 		}
 		waited := now.Sub(p.since)
-		if t := s.o.UpstreamTimeout; t > 0 && waited >= t && c.pipes.Quiet() >= t { // a client that reads slowly is no slow Redis
+		if t := s.o.UpstreamTimeout; t > 0 && waited >= t && c.pipes.Quiet() >= t { // not when it is the client that reads slowly
 			c.pipes.EndWait(step, upstream.ErrTimeout)
 		}
 		if waited >= stuckAfter {
@@ -80,8 +80,8 @@ func (s *Server) waiting(now time.Time, long []*Session) (_ []*Session, some boo
 	return long, some
 }
 
-// endDisconnected ends the waits of those of the sessions whose clients have gone. Who holds locks is waited for: when the replies are in,
-// nothing of it can come to pass any more, and its locks are released; if none comes, the locks run out, and then it is ended as well.
+// endDisconnected ends the waits of the sessions whose clients have gone. A session that holds locks waits on: once it has its replies, no
+// command of it can take effect any more, and its locks are released. If no reply comes its locks expire, and then its wait is ended too.
 func (s *Server) endDisconnected(long []*Session) {
 	for _, c := range long {
 		if c.held() == 0 && c.guard.HungUp() {
@@ -122,7 +122,7 @@ func (b *blockingCommands) names() []string {
 	return slices.Clone(b.all)
 }
 
-// add says whether name is new.
+// add adds name, and says whether it is new.
 func (b *blockingCommands) add(name string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -133,8 +133,8 @@ func (b *blockingCommands) add(name string) bool {
 	return true
 }
 
-// findBlocking looks for commands of modules among those that sessions have waited for for long on a shared connection. From the
-// next look at Redis' commands on they are treated as commands that may wait.
+// findBlocking looks for modules' commands that sessions have long waited for on a shared connection. From the next look at
+// Redis' commands on they are treated as commands that may wait.
 func (s *Server) findBlocking(long []*Session) {
 	for _, c := range long {
 		name := c.activity.module.Load()

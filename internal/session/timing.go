@@ -15,12 +15,12 @@ import (
 // timing is how long the commands at work take.
 type timing struct {
 	began     time.Duration // when they came
-	since     time.Duration // when the one before was answered, or began
-	elsewhere time.Duration // that went by in what was answered here, or on a connection of the client's own
-	waits     time.Duration // of the command that is answered here: for a lock, or whatever else it was sent to wait for
-	run       telemetry.Run // that is being gathered
-	sent      telemetry.Run // all that were sent
-	runs      time.Duration // how many were
+	since     time.Duration // when the command before was answered, or else began
+	elsewhere time.Duration // spent on commands answered here, or on a connection of the client's own
+	waits     time.Duration // spent by the command that is answered here in waiting, for a lock for example
+	run       telemetry.Run // the run that is being gathered
+	sent      telemetry.Run // all runs that were sent
+	runs      time.Duration // number of runs that were sent
 }
 
 // begin is called when commands have come.
@@ -38,7 +38,8 @@ func (t *timing) note(c *commandtable.Command) {
 	t.run[c.Family]++
 }
 
-// forwarded is called when the run has its replies; upstream had it for so long. It says how long it took in all.
+// forwarded is called when the run has its replies; upstream is the time for which they were waited for. It returns how
+// long the run took in all.
 func (t *timing) forwarded(upstream time.Duration) (took time.Duration) {
 	before := t.since
 	t.since = telemetry.Clock()
@@ -59,7 +60,7 @@ func (t *timing) answered() {
 	t.since = now
 }
 
-// end is called when all replies have been written; upstream had the runs for so long.
+// end is called when all replies have been written; upstream is the time for which the runs' replies were waited for.
 func (t *timing) end(upstream time.Duration) {
 	if t.runs > 0 {
 		t.sent.Proxy((telemetry.Clock() - t.began - t.elsewhere - upstream) / t.runs)
@@ -72,7 +73,7 @@ func (s *Server) slow(took time.Duration) bool {
 	return least > 0 && took >= least
 }
 
-// wordsIn are the words of a command, of which this is the beginning; "..." stands for what is missing.
+// wordsIn returns the words of a command of which call is the beginning; "..." stands for what is missing.
 func wordsIn(call string) (words [][]byte) {
 	if !strings.HasPrefix(call, "*") {
 		return bytes.Fields([]byte(call))
@@ -92,7 +93,8 @@ func wordsIn(call string) (words [][]byte) {
 	return words
 }
 
-// noteSlow puts a command, or a run of which it is the first, into the slow log. What Redis does not know, it has not run.
+// noteSlow puts a command, or a run of which it is the first, into the slow log. A command that Redis does not know is
+// left out: it was not run.
 func (s *Session) noteSlow(took, upstream time.Duration, c *commandtable.Command, words [][]byte, commandsSent int) {
 	if c == nil && s.srv.facts.table.Load().Learned() {
 		return

@@ -16,8 +16,8 @@ const noAuth = "NOAUTH Authentication required."
 const passwordPeriod = 400 * time.Millisecond
 
 // passwordAnswer is what Redis last said of clients that have not authenticated. While it asks for a password they are refused here,
-// since Redis closes a connection on which it holds for such clients more than a little (1 KB), and theirs is shared. Redis is asked once
-// for all of them.
+// because Redis closes a connection on which more than 1 KB waits for such clients, and theirs is shared. Redis is asked once for all of
+// them.
 type passwordAnswer struct {
 	turn  sync.Mutex             // who has it asks Redis
 	until atomic.Int64           // unix nanoseconds until which the answer is believed
@@ -44,7 +44,7 @@ func (s *Server) asksPassword() bool {
 // refusalOf is what Redis 7 says to a command of a client that must authenticate first: it looks for the command, and at the number
 // of its words, before it asks who the client is.
 func (s *Server) refusalOf(args [][]byte) string {
-	t := s.facts.table.Load() // of now: what the session has looked up may be of before Redis told its commands
+	t := s.facts.table.Load() // the present one: the session may have looked the command up before Redis listed its commands
 	c, _ := t.find(args)
 	switch {
 	case c != nil && !commandtable.ArityFits(c.Arity, len(args)):
@@ -81,7 +81,7 @@ func (s *Session) refuseRun() {
 	}
 }
 
-// noAuthHello is what Redis answers HELLO without AUTH from a client that must authenticate, in the words of its version.
+// noAuthHello returns what this version of Redis answers to HELLO without AUTH from a client that must authenticate.
 func (s *Server) noAuthHello() string {
 	if line := s.access.password.hello.Load(); line != nil {
 		return *line
@@ -95,7 +95,7 @@ func (s *Server) noAuthHello() string {
 	return line
 }
 
-// MustAuthenticate says that Redis asks for a password, and that this client has neither told one nor was served before.
+// MustAuthenticate says that Redis asks for a password, and that this client has neither sent one nor been served before.
 func (s *Session) MustAuthenticate() bool {
 	return s.srv.access.mustAuth.Load() && s.access.admitted == 0 && s.ident.User == "" && s.ident.Password == ""
 }

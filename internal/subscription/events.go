@@ -2,6 +2,7 @@ package subscription
 
 import (
 	"bytes"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/cluster"
+	"github.com/lockproxy/lockproxy/internal/backend"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/internal/retry"
@@ -16,10 +18,10 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// Messages are told to all nodes of a cluster, but keyspace notifications are told by the node that has the key, and by no other. A
-// client that listens for them therefore has one more connection to each master, on which it is subscribed to the same
-// channels and patterns. Those connections pass on notifications only, the others everything else, so that nothing comes
-// twice. They follow the topology.
+// Messages reach all nodes of a cluster, but a keyspace notification is published by the node that has the key, and by no other. A
+// client that listens for them therefore has one more connection to each master, on which it is subscribed to the same channels and
+// patterns. Those connections pass on notifications only, the others everything else, so that nothing comes twice. They follow the
+// topology.
 
 // The channels of keyspace notifications begin so.
 const (
@@ -27,11 +29,11 @@ const (
 	keyeventPrefix = "__keyevent@"
 )
 
-// eventRetry is when a master is tried again that could not be subscribed at.
+// eventRetry is the pause before subscribing is tried again at masters where it failed.
 const eventRetry = time.Second
 
-// isEvents says whether a subscription may be for keyspace notifications. A pattern is when what stands before its first
-// wildcard does not rule them out.
+// isEvents says whether a subscription may be for keyspace notifications. A pattern may be, unless what stands before
+// its first wildcard rules that out.
 func isEvents(sub dedicated.Subscription) bool {
 	name := sub.Name
 	switch sub.Kind {
@@ -95,42 +97,52 @@ type events struct {
 	woken chan struct{} // one slot: the topology, the subscriptions or a connection have changed
 
 	// Who has the turn of the subscriptions may use these.
-	as upstream.Identity
-	at map[*cluster.Node]*eventConn
+	as     upstream.Identity
+	at     map[*cluster.Node]*eventConn
+	wanted subscriptionSet
 }
+
+type subscriptionSet map[dedicated.Subscription]struct{}
 
 // eventConn is the connection to one master.
 type eventConn struct {
 	*subscriptionConn
-	has map[dedicated.Subscription]bool
+	has     subscriptionSet
+	changed subscriptionSet // since it was brought in line; the rest is
 }
 
 // subscribeEvents has those of the names that may be for keyspace notifications subscribed to at all masters, before the client
-// is told that it is subscribed. Masters that cannot be reached follow when they can. The caller has the turn.
-func (x *Subscriptions) subscribeEvents(kind dedicated.SubscriptionKind, names [][]byte) {
-	var more []dedicated.Subscription
+// is told that it is subscribed. Masters that cannot be reached follow when they can; to one to which there may be no connection the
+// client would listen in vain, so that is an error. The caller has the turn.
+func (x *Subscriptions) subscribeEvents(kind dedicated.SubscriptionKind, names [][]byte) error {
+	more := subscriptionSet{}
 	for _, name := range names {
 		if sub := (dedicated.Subscription{Kind: kind, Name: string(name)}); isEvents(sub) {
-			more = append(more, sub)
+			more[sub] = struct{}{}
 		}
 	}
 	if len(more) == 0 {
-		return
+		return nil
 	}
 	v := x.events.Load()
 	if v == nil {
-		v = &events{x: x, ended: make(chan struct{}), woken: make(chan struct{}, 1), at: map[*cluster.Node]*eventConn{}}
+		v = &events{x: x, ended: make(chan struct{}), woken: make(chan struct{}, 1), at: map[*cluster.Node]*eventConn{}, wanted: subscriptionSet{}}
 		x.events.Store(v)
 		x.Listeners.add(v)
 		go v.follow()
 	}
 	v.as = x.Host.Identity()
-	if !v.cover(more) {
+	err := v.cover(more)
+	if err != nil {
 		v.wake()
 	}
+	if backend.TooMany(err) {
+		return err
+	}
+	return nil
 }
 
-// wake has follow look again.
+// wake makes follow look again.
 func (v *events) wake() { retry.Wake(v.woken) }
 
 // end waits for follow; the context of the subscriptions has ended.
@@ -155,7 +167,7 @@ func (v *events) follow() {
 			return
 		}
 		next := time.Hour
-		if !v.cover(nil) {
+		if v.cover(nil) != nil {
 			next = eventRetry
 		}
 		v.x.giveTurn()
@@ -163,32 +175,43 @@ func (v *events) follow() {
 	}
 }
 
-// wanted are the subscriptions that the client has, and more.
-func (v *events) wanted(more []dedicated.Subscription) map[dedicated.Subscription]bool {
-	want := map[dedicated.Subscription]bool{}
-	for _, sub := range more {
-		want[sub] = true
-	}
+// want brings wanted in line with what the client is subscribed to, and more, which it is about to be. Only what has changed is looked at: a
+// client may be subscribed to very much.
+func (v *events) want(more subscriptionSet) {
 	v.x.mu.Lock()
 	defer v.x.mu.Unlock()
-	for sub := range v.x.where {
-		if isEvents(sub) {
-			want[sub] = true
+	changed := v.x.where.changed
+	v.x.where.changed = nil
+	for sub := range more { // looked at again the next time: the client may be refused it
+		changed = append(changed, sub)
+		v.x.where.changed = append(v.x.where.changed, sub)
+	}
+	for _, sub := range changed {
+		_, there := v.x.where.on[sub]
+		if _, soon := more[sub]; there || soon {
+			v.wanted[sub] = struct{}{}
+		} else {
+			delete(v.wanted, sub)
+		}
+		for _, e := range v.at {
+			e.changed[sub] = struct{}{}
 		}
 	}
-	return want
 }
 
 // cover subscribes at every master to what the client is subscribed to, and to more, and then lets connections go that are no
-// master's any more. It says whether all is done. The caller has the turn.
-func (v *events) cover(more []dedicated.Subscription) (all bool) {
-	want, all := v.wanted(more), true
+// master's any more. The error is a *upstream.FullError if there may be no connection to one, else that of one that was not reached. The
+// caller has the turn.
+func (v *events) cover(more subscriptionSet) (err error) {
+	v.want(more)
 	var masters []*cluster.Node
-	if len(want) > 0 {
+	if len(v.wanted) > 0 {
 		masters = v.x.Nodes.Snapshot().Masters
 	}
 	for _, n := range masters {
-		all = v.coverAt(n, want) && all
+		if failed := v.coverAt(n); failed != nil && !backend.TooMany(err) {
+			err = failed
+		}
 	}
 	for n, e := range v.at {
 		if !slices.Contains(masters, n) {
@@ -196,51 +219,74 @@ func (v *events) cover(more []dedicated.Subscription) (all bool) {
 			delete(v.at, n)
 		}
 	}
-	return all
+	return err
 }
 
 // coverAt brings one master's subscriptions in line.
-func (v *events) coverAt(n *cluster.Node, want map[dedicated.Subscription]bool) bool {
+func (v *events) coverAt(n *cluster.Node) error {
 	e := v.at[n]
 	if e == nil || !e.keep() {
 		p, err := v.x.Host.Connect(v.x.ctx, v.as, n)
 		if err != nil {
-			return false
+			return err
 		}
-		e = &eventConn{&subscriptionConn{x: v.x, p: p, events: true, id: v.as, since: time.Now()}, map[dedicated.Subscription]bool{}}
+		e = &eventConn{&subscriptionConn{x: v.x, p: p, events: true, id: v.as, since: time.Now()}, subscriptionSet{}, maps.Clone(v.wanted)}
 		p.Intercept(e.subscriptionConn)
 		v.x.all = append(v.x.all, e.subscriptionConn)
 		v.at[n] = e
 	}
 	defer e.rest()
-	for _, kind := range []dedicated.SubscriptionKind{dedicated.OfChannel, dedicated.OfPattern} {
-		if !v.say(e, dedicated.SubscribeVerbs[kind], missing(kind, want, e.has)) || !v.say(e, dedicated.UnsubscribeVerbs[kind], missing(kind, e.has, want)) {
-			return false
+	var begin, end [2][]string
+	for sub := range e.changed {
+		_, wanted := v.wanted[sub]
+		switch _, has := e.has[sub]; {
+		case wanted && !has:
+			begin[sub.Kind] = append(begin[sub.Kind], sub.Name)
+		case has && !wanted:
+			end[sub.Kind] = append(end[sub.Kind], sub.Name)
+		default:
+			delete(e.changed, sub)
 		}
 	}
-	e.has = want
-	return true
+	for _, kind := range []dedicated.SubscriptionKind{dedicated.OfChannel, dedicated.OfPattern} {
+		if v.say(e, dedicated.SubscribeVerbs[kind], begin[kind]) {
+			e.note(kind, begin[kind], true)
+		}
+		if v.say(e, dedicated.UnsubscribeVerbs[kind], end[kind]) {
+			e.note(kind, end[kind], false)
+		}
+	}
+	if len(e.changed) > 0 { // this master refuses some to the client's user, or has not answered
+		return errNotServed
+	}
+	e.changed = subscriptionSet{} // the old one would keep its size
+	return nil
 }
 
-// missing are the names of a kind that one set has and the other has not.
-func missing(kind dedicated.SubscriptionKind, of, from map[dedicated.Subscription]bool) (names []string) {
-	for sub := range of {
-		if sub.Kind == kind && !from[sub] {
-			names = append(names, sub.Name)
+// note remembers what the master has confirmed.
+func (e *eventConn) note(kind dedicated.SubscriptionKind, names []string, has bool) {
+	for _, name := range names {
+		sub := dedicated.Subscription{Kind: kind, Name: name}
+		delete(e.changed, sub)
+		if has {
+			e.has[sub] = struct{}{}
+		} else {
+			delete(e.has, sub)
 		}
 	}
-	return names
 }
 
 // say sends a command of the SUBSCRIBE family and waits for its confirmations.
-func (v *events) say(e *eventConn, verb string, names []string) bool {
-	if len(names) == 0 {
-		return true
-	}
+func (v *events) say(e *eventConn, verb string, all []string) bool {
 	cmd := v.x.Host.Find(verb)
-	var refusal []byte
-	o := &dedicated.Reply{Cmd: cmd, Kind: commandtable.ConnSubscribe, Own: true, Got: &refusal, Names: names}
-	return v.x.call(e.p, o, resp.AppendCommand(nil, append([]string{verb}, names...)...)) && len(refusal) == 0
+	for names := range slices.Chunk(all, dedicated.RemadeAtOnce) {
+		var refusal []byte
+		o := &dedicated.Reply{Cmd: cmd, Kind: commandtable.ConnSubscribe, Own: true, Got: &refusal, Names: names}
+		if !e.call(o, resp.AppendCommand(nil, append([]string{verb}, names...)...)) || len(refusal) > 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // Others implements dedicated.Interceptor: a keyspace notification comes to the client by the connection to its master,
@@ -272,7 +318,7 @@ func (l *Listeners) remove(v *events) {
 	delete(l.all, v)
 }
 
-// TopologyChanged is told that there are other nodes, or other slots at them.
+// TopologyChanged is called when the nodes have changed, or their slots.
 func (l *Listeners) TopologyChanged() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -3,7 +3,6 @@ package subscription
 import (
 	"context"
 	"errors"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,19 +20,19 @@ import (
 
 const (
 	remakePause = 100 * time.Millisecond // between tries
-	remakeFor   = 30 * time.Second       // a subscription that is not made again by then has its client closed, if that holds no lock
+	remakeFor   = 30 * time.Second       // after so long without progress the client is closed, if it holds no lock
 	remakeStep  = 2 * time.Second        // for one node's answer
 )
 
 var errNotServed = errors.New("hash slot not served")
 
-// resubscribe is the goroutine that makes lost subscriptions again. It ends when there are none, or the session.
+// resubscribe is the goroutine that makes lost subscriptions again. It ends when none is left, or with the session.
 func (x *Subscriptions) resubscribe(gone chan<- struct{}) {
 	defer close(gone)
 	began := time.Now()
 	for {
-		lost, dead := x.lostNow()
-		if len(lost) == 0 || x.ctx.Err() != nil {
+		all, dead := x.lostNow()
+		if all == 0 || x.ctx.Err() != nil {
 			return
 		}
 		for _, e := range dead {
@@ -49,12 +48,12 @@ func (x *Subscriptions) resubscribe(gone chan<- struct{}) {
 		if !x.take() {
 			return
 		}
-		for as, subs := range byIdentity(lost) {
+		for as, subs := range x.lostAs() { // by now: HELLO may have had the turn
 			x.resubscribeAll(as, subs)
 		}
 		x.giveTurn()
 		left := x.left()
-		if left < len(lost) {
+		if left < all {
 			began = time.Now()
 		}
 		if left > 0 {
@@ -64,15 +63,15 @@ func (x *Subscriptions) resubscribe(gone chan<- struct{}) {
 	}
 }
 
-// lostNow is what is to be made again. When that is nothing the goroutine ends: whoever loses something starts another.
-func (x *Subscriptions) lostNow() (lost map[dedicated.Subscription]upstream.Identity, dead []*subscriptionConn) {
+// lostNow is how much is to be made again. When that is nothing the goroutine ends: whoever loses something starts another.
+func (x *Subscriptions) lostNow() (all int, dead []*subscriptionConn) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if len(x.lost) == 0 {
 		x.maker = nil
 	}
 	dead, x.dead = x.dead, nil
-	return maps.Clone(x.lost), dead
+	return len(x.lost), dead
 }
 
 func (x *Subscriptions) left() int {
@@ -81,16 +80,19 @@ func (x *Subscriptions) left() int {
 	return len(x.lost)
 }
 
-func byIdentity(lost map[dedicated.Subscription]upstream.Identity) map[upstream.Identity][]dedicated.Subscription {
+// lostAs is what is to be made again, by the identity as which it was there. The caller has the turn.
+func (x *Subscriptions) lostAs() map[upstream.Identity][]dedicated.Subscription {
+	x.mu.Lock()
+	defer x.mu.Unlock()
 	all := map[upstream.Identity][]dedicated.Subscription{}
-	for sub, id := range lost {
+	for sub, id := range x.lost {
 		all[id] = append(all[id], sub)
 	}
 	return all
 }
 
-// deliberate says that the node of a lost connection is as it was: Redis has closed the connection, as it closes those that
-// are killed, or do not read. A node that has died, or was restarted, closes all.
+// deliberate says that the node of a lost connection has been up ever since: then Redis has closed this connection on purpose,
+// as it does with clients that are killed, or do not read. A node that has died, or was restarted, loses all connections.
 func (x *Subscriptions) deliberate(e *subscriptionConn) bool {
 	n := e.p.Node
 	ctx, cancel := context.WithTimeout(x.ctx, remakeStep)
@@ -123,59 +125,75 @@ func (x *Subscriptions) resubscribeAll(as upstream.Identity, subs []dedicated.Su
 		}
 		groups[g] = append(groups[g], sub.Name)
 	}
-	for g, names := range groups {
-		var to *cluster.Node
-		for range 3 { // redirects
-			at := to
-			if at == nil {
-				at = x.home(g.slot)
+	silent := map[*cluster.Node]bool{} // each is waited for once: the client may be waiting for the turn
+	for g, all := range groups {
+		for names := range slices.Chunk(all, dedicated.RemadeAtOnce) {
+			at, answered := x.home(g.slot), true
+			for range 3 { // redirects
+				if at == nil || silent[at] {
+					break
+				}
+				from := at
+				if at, answered = x.resubscribeAt(as, g.kind, g.slot, names, at); !answered {
+					silent[from] = true
+				}
 			}
-			if to = x.resubscribeAt(as, g.kind, g.slot, names, at); to == nil {
+			if !answered {
 				break
 			}
 		}
 	}
 }
 
-// resubscribeAt makes subscriptions of one slot again at a node, and returns another node if that says so.
-func (x *Subscriptions) resubscribeAt(as upstream.Identity, kind dedicated.SubscriptionKind, slot int, names []string, at *cluster.Node) (to *cluster.Node) {
-	if at == nil {
-		return nil
-	}
+// resubscribeAt makes subscriptions of one slot again at a node, and returns another node if the first redirects there.
+func (x *Subscriptions) resubscribeAt(as upstream.Identity, kind dedicated.SubscriptionKind, slot int, names []string, at *cluster.Node) (to *cluster.Node, answered bool) {
 	e, err := x.open(as, kind == dedicated.OfShard, at)
 	if err != nil {
 		if backend.PasswordRefused(err) {
 			x.cutOff("its subscriptions could not be made again: " + err.Error())
 		}
-		return nil
+		x.passOver(slot)
+		return nil, false
 	}
 	defer e.rest()
 	verb := dedicated.SubscribeVerbs[kind]
 	cmd := x.Host.Find(verb)
 	var got []byte
 	o := &dedicated.Reply{Cmd: cmd, Kind: commandtable.ConnSubscribe, Own: true, Got: &got, Names: names}
-	if !x.call(e.p, o, resp.AppendCommand(nil, append([]string{verb}, names...)...)) || len(got) == 0 {
-		return nil
+	if !e.call(o, resp.AppendCommand(nil, append([]string{verb}, names...)...)) {
+		x.passOver(slot)
+		return nil, false
+	}
+	if len(got) == 0 {
+		return nil, true
 	}
 	if to, ask, ok := x.Nodes.Redirect(got, slot, e.p.Node); ok && !ask {
-		return to
+		return to, true
 	}
 	if line, bad := resp.ErrorLine(got); bad && (strings.HasPrefix(line, "NOPERM ") || strings.HasPrefix(line, "NOAUTH ")) {
 		x.cutOff("its subscriptions could not be made again: " + line)
 	}
-	return nil
+	return nil, true
 }
 
 // call sends a command of the proxy's own on a connection for subscriptions and waits for its reply, past the session's goroutine. If the node
 // does not answer, the connection is closed.
-func (x *Subscriptions) call(p Link, e *dedicated.Reply, raw []byte) bool {
-	ctx, cancel := context.WithTimeout(x.ctx, remakeStep)
+func (c *subscriptionConn) call(e *dedicated.Reply, raw []byte) bool {
+	ctx, cancel := context.WithTimeout(c.x.ctx, remakeStep)
 	defer cancel()
-	if p.Exchange(ctx, e, raw) {
+	c.x.mu.Lock()
+	c.called = ctx
+	c.x.mu.Unlock()
+	if c.p.Exchange(ctx, e, raw) {
 		return true
 	}
-	p.Lose()
+	c.p.Lose()
 	return false
+}
+
+// givenUp says that the proxy has closed the connection, because its node did not answer in time. mu is held.
+func (c *subscriptionConn) givenUp() bool {
+	return c.greeting || c.called != nil && c.called.Err() == context.DeadlineExceeded
 }
 
 // Confirmed implements dedicated.Interceptor. The confirmation of the client's own command is passed on. That of a
@@ -183,7 +201,7 @@ func (x *Subscriptions) call(p Link, e *dedicated.Reply, raw []byte) bool {
 // it made again.
 func (c *subscriptionConn) Confirmed(frame []byte, e *dedicated.Reply, proto int, out []byte) (told []byte, asked bool) {
 	asked = e != nil && e.Kind == commandtable.ConnSubscribe
-	if c.events { // the client is told by its ordinary connection for subscriptions
+	if c.events { // the client gets its confirmations from its ordinary connection for subscriptions
 		return out, asked
 	}
 	r, ok := resp.ParseReply(frame)
@@ -192,38 +210,37 @@ func (c *subscriptionConn) Confirmed(frame []byte, e *dedicated.Reply, proto int
 	}
 	x, verb := c.x, string(r.Elems[0].Text)
 	sub, ends := dedicated.SubscriptionIn(r.Elems)
-	asked = asked && e.Cmd.Name == verb && slices.Contains(e.Names, sub.Name)
+	asked = asked && e.Cmd.Name == verb && e.Names[0] == sub.Name // Redis confirms them in their order
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	switch {
 	case ends && asked:
-		delete(x.where, sub)
+		x.where.drop(sub)
 	case ends:
 		x.lose(sub, c)
 	case asked && !e.Own:
-		x.where[sub] = c
+		x.where.put(sub, c)
 	default:
-		if at, wanted := x.where[sub]; wanted && at == nil {
-			x.where[sub] = c
+		if at, wanted := x.where.on[sub]; wanted && at == nil {
+			x.where.put(sub, c)
 			x.Nodes.Resubscribed.Add(1)
 		}
 	}
-	if x.where[sub] != nil || ends && asked {
+	if x.where.on[sub] != nil || ends && asked {
 		delete(x.lost, sub)
 	}
-	x.count()
 	if asked && !e.Own {
 		out = x.confirm(out, proto, verb, sub.Kind, r.Elems[1].Text)
 	}
 	return out, asked
 }
 
-// lose has a subscription made again, if it was on that connection. mu is held.
+// lose notes that a subscription is to be made again, if it was on that connection. mu is held.
 func (x *Subscriptions) lose(sub dedicated.Subscription, was *subscriptionConn) {
-	if at, wanted := x.where[sub]; !wanted || at != was {
+	if at, wanted := x.where.on[sub]; !wanted || at != was {
 		return
 	}
-	x.where[sub] = nil
+	x.where.put(sub, nil)
 	x.lost[sub] = was.id
 	x.wakeMaker()
 }
@@ -241,13 +258,13 @@ func (c *subscriptionConn) Ended() {
 		return
 	}
 	heard := false
-	for sub, at := range x.where {
+	for sub, at := range x.where.on {
 		if at == c {
 			x.lose(sub, c)
 			heard = true
 		}
 	}
-	if heard {
+	if heard && !c.givenUp() {
 		x.dead = append(x.dead, c)
 	}
 }
@@ -265,16 +282,29 @@ func (x *Subscriptions) cutOff(why string) {
 	x.Client.Cut(downstream.Left, why)
 }
 
-// Hello has all connections speak another protocol.
-func (x *Subscriptions) Hello(id upstream.Identity) (err error) {
+// greets notes that the connection is asked to speak another protocol; what does not answer that is closed by the proxy.
+func (c *subscriptionConn) greets(now bool) {
+	c.x.mu.Lock()
+	defer c.x.mu.Unlock()
+	c.greeting = now
+}
+
+// Hello has all connections speak another protocol. One that does not answer is lost: what it was for is made again, and speaks it then.
+func (x *Subscriptions) Hello(id upstream.Identity) {
 	if x == nil || !x.take() {
-		return nil
+		return
 	}
 	defer x.giveTurn()
 	for _, e := range x.live() {
-		if failed := x.Host.Hello(e.p.Conn, id); failed != nil {
-			err = failed
+		e.greets(true)
+		if x.Host.Hello(e.p.Conn, id) != nil {
+			e.p.Lose()
+			continue
 		}
+		e.greets(false)
+	}
+	if v := x.events.Load(); v != nil {
+		v.as.Proto = id.Proto
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -285,5 +315,4 @@ func (x *Subscriptions) Hello(id upstream.Identity) (err error) {
 		as.Proto = id.Proto
 		x.lost[sub] = as
 	}
-	return err
 }

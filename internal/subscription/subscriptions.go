@@ -1,8 +1,8 @@
-// Package subscription is what one client is subscribed to with a cluster upstream. Its subscriptions have connections of their own, one,
-// to any node, for channels and patterns, and one to each node that has sharded channels of its. Messages are passed on as they come.
-// Confirmations are, too, but for the number at their end, which is of all of these connections together. When a slot moves or a node
-// dies, its subscriptions are made again elsewhere (resubscribe.go), and the client is not told. Keyspace notifications have connections
-// of theirs (events.go).
+// Package subscription has the subscriptions of one client with a cluster upstream. They have connections of their own: one to any node,
+// for channels and patterns, and one to each node that has sharded channels to which the client is subscribed. Messages are passed on as
+// they come. So are confirmations, except for the number at their end, which counts all of these connections together. When a slot moves
+// or a node dies, its subscriptions are made again elsewhere (resubscribe.go), and the client is not told. Keyspace notifications have
+// further connections (events.go).
 package subscription
 
 import (
@@ -29,13 +29,13 @@ const askPause = 20 * time.Millisecond
 // noSlot is the slot of what has none.
 const noSlot = -1
 
-// Host is the client whose subscriptions these are. What answers it is called by its own goroutine only.
+// Host is the client whose subscriptions these are. Only the client's own goroutine calls the methods from Identity on.
 type Host interface {
-	// Connect makes a connection for messages at a node, as somebody who need not be the client any more.
+	// Connect makes a connection for messages to a node, as id, which the client need not be any more.
 	Connect(ctx context.Context, id upstream.Identity, at *cluster.Node) (Link, error)
-	// Hello has a connection speak id's protocol.
+	// Hello switches a connection to id's protocol.
 	Hello(c *dedicated.Conn, id upstream.Identity) error
-	// Find is what is known of a command.
+	// Find returns the row of a command.
 	Find(name string) *commandtable.Command
 	// Lockless says that the client holds no lock, and has been told of all losses.
 	Lockless() bool
@@ -50,9 +50,9 @@ type Host interface {
 	Push(frame []byte)
 	// Fail answers a command that failed with err, or closes the client.
 	Fail(err error)
-	// Trouble is told of an error that may concern other clients, too.
+	// Trouble is called with an error that may concern other clients, too.
 	Trouble(err error)
-	// LookAgain waits for a fresh look at the topology, and a little; Pause for so long. Both end with the client.
+	// LookAgain waits for a refresh of the topology, and a little longer; Pause waits for d. Both end when the client has gone.
 	LookAgain()
 	Pause(d time.Duration)
 }
@@ -71,12 +71,12 @@ type Config struct {
 	Context   context.Context // ends when the last clients are cut off
 	Nodes     *backend.Clustered
 	View      *dedicated.View // what CLIENT LIST may see of them
-	Spread    int             // a number of the client's, so that clients use different nodes
+	Spread    int             // a number of the client's, so that clients use different nodes; who has the turn changes it
 	Service   upstream.Identity
 	Listeners *Listeners
 }
 
-// subscriptionConn is one of these connections.
+// subscriptionConn is one connection of the client's subscriptions.
 type subscriptionConn struct {
 	x       *Subscriptions
 	p       Link
@@ -84,6 +84,9 @@ type subscriptionConn struct {
 	events  bool // it is for keyspace notifications: see events
 	since   time.Time
 	id      upstream.Identity // as which it was made, and will be again; written with the turn and subscriptions.mu
+	// The proxy closes the connection if it is not answered there. Both are guarded by subscriptions.mu.
+	greeting bool            // HELLO is under way
+	called   context.Context // of the proxy's last call there
 }
 
 // Subscriptions are a client's subscriptions.
@@ -96,16 +99,17 @@ type Subscriptions struct {
 	all    []*subscriptionConn    // some may have been given back or lost: see live
 
 	mu    sync.Mutex // guards all below; taken under the lock of a connection
-	where map[dedicated.Subscription]*subscriptionConn
+	where places
 	lost  map[dedicated.Subscription]upstream.Identity // of where, those to be made again
-	dead  []*subscriptionConn                          // their connections were lost, why is not known yet
+	dead  []*subscriptionConn                          // connections that were lost, it is not known yet why
 	maker chan struct{}                                // closed when the goroutine that makes them again has ended; nil: there is none
 	over  bool
 }
 
 // New makes the subscriptions of a client that has none yet.
 func New(c Config) *Subscriptions {
-	x := &Subscriptions{Config: c, turn: make(chan struct{}, 1), where: map[dedicated.Subscription]*subscriptionConn{}, lost: map[dedicated.Subscription]upstream.Identity{}}
+	x := &Subscriptions{Config: c, turn: make(chan struct{}, 1), lost: map[dedicated.Subscription]upstream.Identity{}}
+	x.where = places{on: map[dedicated.Subscription]*subscriptionConn{}, kept: c.Client.PendingReplies(), view: c.View}
 	x.ctx, x.stop = context.WithCancel(c.Context)
 	return x
 }
@@ -127,39 +131,15 @@ func (x *Subscriptions) Close() {
 		e.p.End()
 	}
 	x.mu.Lock()
-	clear(x.where)
-	x.count()
+	x.where.clear()
 	x.mu.Unlock()
-}
-
-// count shows how many subscriptions there are; mu is held, here and below.
-func (x *Subscriptions) count() {
-	var n [3]int32
-	for sub := range x.where {
-		n[sub.Kind]++
-	}
-	v := x.View
-	v.Channels.Store(n[dedicated.OfChannel])
-	v.Patterns.Store(n[dedicated.OfPattern])
-	v.Shards.Store(n[dedicated.OfShard])
-}
-
-// number is what Redis counts in the confirmations of a kind.
-func (x *Subscriptions) number(k dedicated.SubscriptionKind) int {
-	n := 0
-	for sub := range x.where {
-		if (sub.Kind == dedicated.OfShard) == (k == dedicated.OfShard) {
-			n++
-		}
-	}
-	return n
 }
 
 // names are what is subscribed to of a kind.
 func (x *Subscriptions) names(k dedicated.SubscriptionKind) (names []string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	for sub := range x.where {
+	for sub := range x.where.on {
 		if sub.Kind == k {
 			names = append(names, sub.Name)
 		}
@@ -168,7 +148,7 @@ func (x *Subscriptions) names(k dedicated.SubscriptionKind) (names []string) {
 	return names
 }
 
-// confirm is the confirmation of a subscription, or of its end; name nil: there was none.
+// confirm is the confirmation of a subscription, or of its end; name nil: there was none. mu is held.
 func (x *Subscriptions) confirm(out []byte, proto int, verb string, k dedicated.SubscriptionKind, name []byte) []byte {
 	out = resp.AppendBulkString(resp.AppendPush(out, proto, 3), verb)
 	if name == nil {
@@ -176,10 +156,10 @@ func (x *Subscriptions) confirm(out []byte, proto int, verb string, k dedicated.
 	} else {
 		out = resp.AppendBulk(out, name)
 	}
-	return resp.AppendInt(out, int64(x.number(k)))
+	return resp.AppendInt(out, int64(x.where.number(k)))
 }
 
-// take is the turn; false: the session has ended.
+// take takes the turn; false: the session has ended.
 func (x *Subscriptions) take() bool {
 	select {
 	case x.turn <- struct{}{}:
@@ -191,7 +171,7 @@ func (x *Subscriptions) take() bool {
 
 func (x *Subscriptions) giveTurn() { <-x.turn }
 
-// live are the connections there are. Who has the turn may use them, and here and below nobody else.
+// live returns the connections that still exist. Here and below, the caller has the turn.
 func (x *Subscriptions) live() []*subscriptionConn {
 	x.all = slices.DeleteFunc(x.all, func(e *subscriptionConn) bool {
 		return e.p.Released()
@@ -199,12 +179,12 @@ func (x *Subscriptions) live() []*subscriptionConn {
 	return x.all
 }
 
-// keep has a connection stay until rest; false: it is gone.
+// keep keeps a connection from being given back until rest; false: it is gone.
 func (c *subscriptionConn) keep() bool {
 	return !c.p.Hold().Released
 }
 
-// rest gives a connection back that nothing is subscribed to on.
+// rest ends keep: a connection on which nothing is subscribed to is given back.
 func (c *subscriptionConn) rest() {
 	c.p.Release()
 }
@@ -258,7 +238,7 @@ func (x *Subscriptions) Run(cmd redcon.Command, c *commandtable.Command) {
 	}
 }
 
-// subscribe has names subscribed to at one node; false: the client has been told why not.
+// subscribe subscribes to names at one node; false: the client has been given the error.
 func (x *Subscriptions) subscribe(c *commandtable.Command, kind dedicated.SubscriptionKind, names [][]byte) bool {
 	if err := x.Host.Refused(); err != nil {
 		x.Host.Fail(err)
@@ -267,8 +247,9 @@ func (x *Subscriptions) subscribe(c *commandtable.Command, kind dedicated.Subscr
 	slot := noSlot
 	if kind == dedicated.OfShard {
 		slot = cluster.Slot(names[0])
-	} else {
-		x.subscribeEvents(kind, names)
+	} else if err := x.subscribeEvents(kind, names); err != nil {
+		x.Host.Fail(err)
+		return false
 	}
 	var to *cluster.Node
 	for until := time.Now().Add(x.Nodes.RetryFor()); ; {
@@ -278,6 +259,9 @@ func (x *Subscriptions) subscribe(c *commandtable.Command, kind dedicated.Subscr
 		}
 		refusal, from, err := x.ask(c, names, at)
 		done := len(refusal) == 0 && err == nil
+		if err != nil {
+			x.passOver(slot)
+		}
 		switch {
 		case done || x.Client.Over():
 			return done
@@ -297,13 +281,20 @@ func (x *Subscriptions) subscribe(c *commandtable.Command, kind dedicated.Subscr
 	}
 }
 
-// home is where a slot's channels are subscribed to, or, noSlot, all others; nil: nowhere.
+// home is the node at which a slot's channels are subscribed to, or with noSlot all others; nil: there is none.
 func (x *Subscriptions) home(slot int) *cluster.Node {
 	snapshot := x.Nodes.Snapshot()
 	if slot == noSlot {
 		return snapshot.Any(x.Spread)
 	}
 	return snapshot.Owner(slot)
+}
+
+// passOver has what has no slot go to another node from now on, since home did not answer.
+func (x *Subscriptions) passOver(slot int) {
+	if slot == noSlot {
+		x.Spread++
+	}
 }
 
 // ask has the client's own command run at a node. What is confirmed goes to the client; refusal is an error of Redis'.
@@ -319,7 +310,7 @@ func (x *Subscriptions) ask(c *commandtable.Command, names [][]byte, at *cluster
 	return x.sent(e, c, names)
 }
 
-// sent is ask on a connection there is.
+// sent is ask on a connection that exists.
 func (x *Subscriptions) sent(e *subscriptionConn, c *commandtable.Command, names [][]byte) (refusal []byte, from *cluster.Node, err error) {
 	words := append([][]byte{[]byte(c.Name)}, names...)
 	var got []byte
@@ -342,7 +333,7 @@ func texts(words [][]byte) []string {
 	return all
 }
 
-// unsubscribe ends subscriptions; without names all of a kind. What is subscribed to nowhere is confirmed here.
+// unsubscribe ends subscriptions; without names all of a kind. For names that are subscribed to nowhere the confirmation is made here.
 func (x *Subscriptions) unsubscribe(c *commandtable.Command, kind dedicated.SubscriptionKind, names [][]byte) {
 	if len(names) == 0 {
 		for _, name := range x.names(kind) {
@@ -355,7 +346,7 @@ func (x *Subscriptions) unsubscribe(c *commandtable.Command, kind dedicated.Subs
 	for _, name := range names {
 		sub := dedicated.Subscription{Kind: kind, Name: string(name)}
 		x.mu.Lock()
-		e := x.where[sub]
+		e := x.where.on[sub]
 		x.mu.Unlock()
 		if e != nil && name != nil {
 			refusal, _, err := x.sent(e, c, [][]byte{name})
@@ -364,20 +355,19 @@ func (x *Subscriptions) unsubscribe(c *commandtable.Command, kind dedicated.Subs
 			}
 		}
 		x.mu.Lock()
-		delete(x.where, sub)
+		x.where.drop(sub)
 		delete(x.lost, sub)
-		x.count()
 		confirmation := x.confirm(nil, x.Host.Identity().Proto, c.Name, kind, name)
 		x.mu.Unlock()
 		x.Host.Push(confirmation)
 	}
 }
 
-// Asks has a command answered as by a connection with subscriptions, by one of them; false: none is there just now.
+// Asks lets one of the connections with subscriptions answer a command, as Redis answers subscribers; false: there is none just now.
 func (x *Subscriptions) Asks(cmd redcon.Command, c *commandtable.Command) bool {
 	for until := time.Now().Add(x.Nodes.RetryFor()); x.take(); x.Host.Pause(askPause) {
 		asked := x.askAny(cmd, c)
-		x.giveTurn() // to those that make them again
+		x.giveTurn() // to the goroutine that makes subscriptions again
 		if asked || time.Now().After(until) || x.Client.Over() {
 			return asked
 		}

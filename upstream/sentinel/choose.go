@@ -18,8 +18,8 @@ type view struct {
 // enough.
 //
 //   - The newest config-epoch counts, and within it the most votes.
-//   - The first time a majority must have answered, or everybody must have been asked.
-//   - Away from now within the same epoch it takes a majority of all Sentinels, and so it does back to an older epoch.
+//   - For the first choice a majority must have answered, or all must have been asked.
+//   - Another address of the same epoch needs the votes of a majority of all Sentinels, and an older epoch the answers of a majority.
 func choose(views []view, now place) (to place, ok bool) {
 	asked, answered, newest := 0, 0, int64(-1)
 	for _, v := range views {

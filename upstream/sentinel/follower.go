@@ -16,8 +16,8 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// resetTimeout is how long the Sentinels' config-epoch must have been lower than the one followed before that counts:
-// only Sentinels that were set up anew go back.
+// resetTimeout is for how long the Sentinels must have named a lower config-epoch than the present one before it is
+// accepted: only Sentinels that were set up anew go back.
 const resetTimeout = 10 * time.Second
 
 // Follower knows which Redis is the master, as the Sentinels of an upstream.Target say and the master itself confirms. It is that
@@ -25,8 +25,8 @@ const resetTimeout = 10 * time.Second
 // ends at once.
 //
 // It asks each Sentinel once a second, and all of them whenever one announces a change or a connection fails. The newest
-// config-epoch decides, so that a Sentinel that is cut off with an old view pulls nobody back. While no Sentinel answers
-// the last master known is used.
+// config-epoch decides, so that a Sentinel that is cut off, with an old view, cannot bring the former master back. While
+// no Sentinel answers the last master known is used.
 type Follower struct {
 	// Static after construction.
 	target  upstream.Target // Addr is empty
@@ -49,13 +49,13 @@ type Follower struct {
 // masterTerm is the time in which one Redis is the master.
 type masterTerm struct {
 	place
-	confirmed bool // it has said so itself; guarded by Follower.mu
+	confirmed bool // confirm has succeeded; guarded by Follower.mu
 	ctx       context.Context
 	end       context.CancelCauseFunc
 }
 
-// Follow asks t's Sentinels from now on, until Close, and has all copies of t made from now on go where they say.
-// Call it once, when t is complete. log nil is slog.Default().
+// Follow asks t's Sentinels from now on, until Close, and sets t.Resolver: copies of t made from now on lead to
+// the master. Call it once, when t is complete. log nil is slog.Default().
 func Follow(t *upstream.Target, log *slog.Logger) *Follower {
 	if log == nil {
 		log = slog.Default()
@@ -78,14 +78,14 @@ func Follow(t *upstream.Target, log *slog.Logger) *Follower {
 	return f
 }
 
-// Close ends the asking; the last master known stays. Connections are their owners' to close.
+// Close stops asking; the last known master stays. It does not close the connections that Dial has made.
 func (f *Follower) Close() {
 	f.stop()
 	f.running.Wait()
 	f.probe.close()
 }
 
-// Doubt implements upstream.Resolver: it has the Sentinels and the master asked again soon.
+// Doubt implements upstream.Resolver: the Sentinels and the master are asked again soon.
 func (f *Follower) Doubt() {
 	for _, s := range f.peers {
 		s.wake()
@@ -118,7 +118,7 @@ func (f *Follower) Moved() <-chan struct{} {
 	return f.changed
 }
 
-// report takes what a Sentinel has just said, or why it did not.
+// report takes a Sentinel's answer, or the error in place of one, and follows another master if the answers name one.
 func (f *Follower) report(index int, v view) {
 	v.asked = true
 	f.mu.Lock()
@@ -163,7 +163,7 @@ func (f *Follower) logView(index int, before, v view) {
 	}
 }
 
-// move makes to the master. mu is held.
+// move makes the Redis at to the master that is followed. mu is held.
 func (f *Follower) move(to place) {
 	former := f.now
 	if former != nil {
@@ -189,8 +189,8 @@ func newMasterTerm(at place) *masterTerm {
 	return t
 }
 
-// demote ends all connections to a master that says it is none any more. It stays the one to try, and is asked each time,
-// until the Sentinels name another.
+// demote ends all connections to a master that says it is none any more. Connections are still tried at its address, and
+// its role is asked each time, until the Sentinels name another.
 func (f *Follower) demote(t *masterTerm) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -219,13 +219,13 @@ func (f *Follower) unknown() error {
 			return nil
 		}
 		if _, said := rueidis.IsRedisErr(v.err); last == nil || said || errors.Is(v.err, errNoSuchMaster) {
-			last = v.err // what a Sentinel says tells more than that another does not answer
+			last = v.err // a Sentinel's answer tells more than another's silence
 		}
 	}
 	return fmt.Errorf("no master %q known: %w", f.target.Sentinels.Master, last)
 }
 
-// term is the one to dial in; it waits while the Sentinels are being asked for the first time.
+// term returns the present master's term. It waits while the Sentinels are being asked for the first time.
 func (f *Follower) term(ctx context.Context) (*masterTerm, error) {
 	for {
 		f.mu.Lock()
@@ -281,7 +281,7 @@ func (f *Follower) at(addr string) upstream.Target {
 	return t
 }
 
-// why is err, or what ended the term meanwhile.
+// why returns what has ended t meanwhile, or else err.
 func (f *Follower) why(t *masterTerm, err error) error {
 	if cause := context.Cause(t.ctx); cause != nil {
 		return cause

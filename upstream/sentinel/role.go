@@ -20,7 +20,8 @@ const (
 
 func notMaster(addr string) error { return fmt.Errorf("%s says it is not a master", addr) }
 
-// probe is the connection on which the master is asked for its ROLE, as the service account: clients' users may not ask.
+// probe is the connection on which the master is asked for its ROLE, as the service account, because clients' users may
+// lack the right.
 type probe struct {
 	turn  chan struct{} // one slot: who has it may use what is below
 	again chan struct{} // one slot: ask now
@@ -32,7 +33,7 @@ type probe struct {
 
 func (p *probe) wake() { retry.Wake(p.again) }
 
-// close is called when nobody asks any more, or with the turn.
+// close closes the connection. The caller has the turn, or nobody asks any more.
 func (p *probe) close() {
 	if p.conn != nil {
 		p.conn.Close()
@@ -40,7 +41,7 @@ func (p *probe) close() {
 	}
 }
 
-// confirm has the Redis of t say that it is a master, unless it did so within fresh.
+// confirm asks the Redis of t whether it is a master, unless it said so less than fresh ago. One that says no is demoted.
 func (f *Follower) confirm(ctx context.Context, t *masterTerm, fresh time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, roleTimeout)
 	defer cancel()
@@ -57,7 +58,7 @@ func (f *Follower) confirm(ctx context.Context, t *masterTerm, fresh time.Durati
 	master, err := f.role(ctx, t)
 	switch {
 	case upstream.Refused(err) != nil:
-		// Redis does not let the service account ask: the Sentinels are believed. It says itself what it is to those who write.
+		// The service account may not ask Redis: then the Sentinels are believed. A replica answers writes with READONLY anyway.
 		if !t.isConfirmed(f) {
 			f.log.Warn("the master does not tell its ROLE to the user of --upstream", "addr", t.addr, "error", err)
 		}
@@ -80,7 +81,7 @@ func (t *masterTerm) isConfirmed(f *Follower) bool {
 	return t.confirmed
 }
 
-// role asks; the caller has the turn. A connection that was idle may have been closed by Redis: then a new one is asked.
+// role asks Redis for its ROLE; the caller has the turn. If Redis has closed the idle connection, a new one is made.
 func (f *Follower) role(ctx context.Context, t *masterTerm) (master bool, err error) {
 	p := &f.probe
 	if p.term != t {
@@ -99,7 +100,7 @@ func (f *Follower) role(ctx context.Context, t *masterTerm) (master bool, err er
 	return f.askRole(ctx)
 }
 
-// askRole keeps the connection if it is still of use.
+// askRole asks on the present connection, which stays if it is still of use.
 func (f *Follower) askRole(ctx context.Context) (bool, error) {
 	conn := f.probe.conn
 	conn.SetDeadline(time.Now().Add(roleTimeout))
@@ -128,7 +129,7 @@ func (f *Follower) watchRole() {
 		if now != nil {
 			ctx, giveUp := context.WithCancel(f.ctx)
 			stop := context.AfterFunc(now.ctx, giveUp)
-			_ = f.confirm(ctx, now, roleFresh) // it demotes the one it should
+			_ = f.confirm(ctx, now, roleFresh) // confirm itself demotes a master that is none
 			stop()
 			giveUp()
 		}

@@ -20,14 +20,14 @@ const (
 	sentinelEvery   = time.Second            // how often each Sentinel is asked
 	sentinelGap     = 20 * time.Millisecond  // the shortest time between two questions
 	sentinelTimeout = time.Second            // for an answer, and for a connection
-	sentinelPause   = 200 * time.Millisecond // the same after an error
+	sentinelPause   = 200 * time.Millisecond // the shortest time between two questions after an error
 	sentinelBuffer  = 4 << 10
 	sentinelRing    = 6
 )
 
 var errNoSuchMaster = errors.New("no master of that name")
 
-// sentinel is one of them.
+// sentinel asks one Sentinel, and listens to it.
 type sentinel struct {
 	f      *Follower
 	index  int
@@ -40,7 +40,7 @@ func (s *sentinel) wake() { retry.Wake(s.wakeup) }
 // run asks the Sentinel, and listens to it, until the follower is closed.
 func (s *sentinel) run() {
 	defer s.f.running.Done()
-	client, err := rueidis.NewClient(s.options()) // forced single: it comes also with an error, and connects later
+	client, err := rueidis.NewClient(s.options()) // ForceSingleClient: the client comes even with an error, and connects later
 	if client == nil {
 		s.f.report(s.index, view{err: err})
 		return
@@ -64,8 +64,8 @@ func (s *sentinel) run() {
 	}
 }
 
-// ask has both questions answered at one moment: they arrive together. GET-MASTER-ADDR-BY-NAME names the master that is
-// being put in by a failover under way, MASTER does not, but has the epoch.
+// ask sends both questions together, so that they are answered at one moment. During a failover GET-MASTER-ADDR-BY-NAME
+// already names the new master; MASTER does not, but it has the epoch.
 func (s *sentinel) ask(client rueidis.Client) view {
 	ctx, cancel := context.WithTimeout(s.f.ctx, sentinelTimeout)
 	defer cancel()
@@ -93,16 +93,16 @@ func (s *sentinel) ask(client rueidis.Client) view {
 	return view{place: place{net.JoinHostPort(addr[0], addr[1]), epoch}}
 }
 
-// listen learns of changes at once. It asks all Sentinels then: what counts is what they answer.
+// listen subscribes to announcements of changes. After each one all Sentinels are asked: only their answers count.
 func (s *sentinel) listen(client rueidis.Client) {
 	for s.f.ctx.Err() == nil {
 		ctx := rueidis.WithOnSubscriptionHook(s.f.ctx, func(rueidis.PubSubSubscription) { s.wake() })
 		_ = client.Receive(ctx, client.B().Subscribe().Channel("+switch-master", "+promoted-slave").Build(), s.onMessage)
-		retry.Sleep(s.f.ctx, sentinelPause, nil) // ask tells what is wrong with this Sentinel
+		retry.Sleep(s.f.ctx, sentinelPause, nil) // ask reports what is wrong with this Sentinel
 	}
 }
 
-// onMessage is told of a new master's address, or that a replica has just become one.
+// onMessage gets the announcement of a new master's address, or of a replica that has just become a master.
 func (s *sentinel) onMessage(msg rueidis.PubSubMessage) {
 	name := s.f.target.Sentinels.Master
 	if strings.HasPrefix(msg.Message, name+" ") || strings.Contains(msg.Message, " @ "+name+" ") {

@@ -1,0 +1,59 @@
+package cluster
+
+import (
+	"errors"
+	"math"
+
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+// Commands without keys go to one node, an executor's home, so that they keep their order. Any other would do as well: when home is out of
+// reach, they go to another from then on. Otherwise a node that has died keeps a part of all clients waiting, by nothing but a
+// health check, until the others say that it has failed. A home that is only slow stays home, since what it has got may still run, and
+// what comes later must not overtake that: only commands that change nothing are asked elsewhere.
+
+// goesHome says that the unit may go to any node, and goes to the executor's home.
+func (u *unit) goesHome() bool { return u.slot == noSlot && u.node == nil && !u.home }
+
+// leaveHome has another node be home, if n, of which err came, was.
+func (e *Executor) leaveHome(n *Node, err error) {
+	if err == nil {
+		return // each batch comes here, and what follows allocates
+	}
+	var unsent *upstream.NotSentError
+	var lost *upstream.LostError
+	if (errors.As(err, &unsent) || errors.As(err, &lost)) && !errors.Is(err, upstream.ErrSlow) && e.seen.Any(e.home) == n {
+		e.home++
+	}
+}
+
+// passOn has a unit be sent to the node behind home if home is slow to reply, and to the next one if that is out of reach. If there may be no
+// connection there, the unit goes back to home and waits; true: that is so.
+func (u *unit) passOn(err error) (back bool) {
+	slow, full := errors.Is(err, upstream.ErrSlow), refused(err)
+	switch t := u.attempts; {
+	case slow, t != nil && t.passed > 0 && !full:
+		u.trouble().passed++
+	case full && t != nil && t.passed > 0:
+		t.passed = 0
+		return true
+	}
+	return false
+}
+
+// copied is the length of a command that package upstream has surely copied: it may wait to be written for longer than it is waited for.
+const copied = 1 << 10
+
+// movable says that another node is to be asked if this one is slow: nothing has come of a reply, and all of it is short, changes nothing,
+// and was not sent before. The second node is waited for as long as it takes, since it may be that all are slow.
+func (b *batch) movable() bool {
+	if b.req.Quiet() != math.MaxInt64 {
+		return false
+	}
+	for _, u := range b.units {
+		if !u.goesHome() || u.attempts != nil || !u.plan.repeatable() || len(u.raw) > copied {
+			return false
+		}
+	}
+	return true
+}

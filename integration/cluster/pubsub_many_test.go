@@ -1,0 +1,44 @@
+package cluster
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/lockproxy/lockproxy/integration/harness"
+	"github.com/lockproxy/lockproxy/internal/testredis"
+)
+
+// A client with very many channels hears of them again when their node has died, and what is kept of them counts.
+func TestClusterManySubscriptionsSurviveANode(t *testing.T) {
+	t.Parallel()
+	const many = 30_000
+	tc := testredis.StartCluster(t, 3, 0, testredis.QuickFailover)
+	p := harness.StartClusterProxy(t, tc)
+	s := &subscriber{harness.Dial3(t, p.Addr()), t, ">"}
+	words := []string{"SUBSCRIBE"}
+	for i := range many {
+		words = append(words, fmt.Sprint("news", i))
+	}
+	s.Send(words...)
+	for i := range many {
+		s.confirmed("subscribe", fmt.Sprint("news", i), i+1)
+	}
+	held := func() float64 { return p.Metric("lockproxy_reply_memory_bytes") }
+	if held() < many*64 {
+		t.Error("the subscriptions count for nothing")
+	}
+	killed := false
+	for _, server := range tc.Servers {
+		if strings.Contains(string(server.Do(t, "CLIENT", "LIST", "TYPE", "pubsub").([]byte)), fmt.Sprintf(" sub=%d ", many)) {
+			server.Kill()
+			killed = true
+		}
+	}
+	if !killed {
+		t.Fatal("nobody has the subscriptions")
+	}
+	hears(t, harness.Dial(t, p.Addr()), []*subscriber{s}, "PUBLISH", words[many])
+	s.Close()
+	harness.Eventually(t, "nothing is held for a client that has gone", func() bool { return held() == 0 })
+}

@@ -1,0 +1,115 @@
+package subscription
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/lockproxy/lockproxy/cluster"
+	"github.com/lockproxy/lockproxy/internal/commandtable"
+	"github.com/lockproxy/lockproxy/internal/dedicated"
+	"github.com/lockproxy/lockproxy/proto/resp"
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+// A confirmation costs the same however many subscriptions there are, and however many a command names.
+func TestConfirmedOfMany(t *testing.T) {
+	t.Parallel()
+	const many = 50_000
+	view := new(dedicated.View)
+	x := &Subscriptions{where: places{on: map[dedicated.Subscription]*subscriptionConn{}, view: view}}
+	c := &subscriptionConn{x: x}
+	e := &dedicated.Reply{Cmd: &commandtable.Command{Name: "subscribe"}, Kind: commandtable.ConnSubscribe}
+	for i := range many {
+		e.Names = append(e.Names, fmt.Sprint("news", i))
+		x.where.put(dedicated.Subscription{Name: fmt.Sprint("old", i)}, c)
+	}
+	began, number := time.Now(), many
+	for len(e.Names) > 0 {
+		number++
+		frame := resp.AppendBulkString(resp.AppendBulkString(resp.AppendArray(nil, 3), "subscribe"), e.Names[0])
+		if out, asked := c.Confirmed(resp.AppendInt(frame, 1), e, 2, nil); !asked || string(out) != string(resp.AppendInt(frame, int64(number))) {
+			t.Fatalf("%q: asked %v", out, asked)
+		}
+		e.Names = e.Names[1:]
+	}
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("%d confirmations took %v", many, took)
+	}
+	if n := view.Channels.Load(); n != 2*many {
+		t.Errorf("%d channels are shown", n)
+	}
+}
+
+// So does a further subscription to keyspace notifications.
+func TestManyEvents(t *testing.T) {
+	t.Parallel()
+	const many = 50_000
+	x := &Subscriptions{where: places{on: map[dedicated.Subscription]*subscriptionConn{}, view: new(dedicated.View)}}
+	e := &eventConn{}
+	v := &events{x: x, at: map[*cluster.Node]*eventConn{nil: e}, wanted: subscriptionSet{}}
+	began := time.Now()
+	for i := range many {
+		sub := dedicated.Subscription{Name: fmt.Sprint(keyspacePrefix, i)}
+		e.changed = subscriptionSet{}
+		v.want(subscriptionSet{sub: {}})
+		if x.where.put(sub, nil); i%2 == 1 {
+			x.where.drop(sub)
+		}
+		v.want(nil)
+		if len(e.changed) != 1 || len(v.wanted) != i/2+1 {
+			t.Fatalf("%d have changed, %d are wanted", len(e.changed), len(v.wanted))
+		}
+	}
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("%d subscriptions took %v", many, took)
+	}
+	v.want(subscriptionSet{{Name: keyeventPrefix}: {}})
+	if v.want(nil); len(v.wanted) != many/2 {
+		t.Errorf("%d are wanted when one was refused", len(v.wanted))
+	}
+}
+
+// What is counted goes up and down with the subscriptions, once for each.
+func TestPlacesCount(t *testing.T) {
+	t.Parallel()
+	w := places{on: map[dedicated.Subscription]*subscriptionConn{}, view: new(dedicated.View)}
+	c := new(subscriptionConn)
+	for range 2 {
+		for kind := range dedicated.SubscriptionKind(3) {
+			w.put(dedicated.Subscription{Kind: kind, Name: "a"}, c)
+			w.put(dedicated.Subscription{Kind: kind, Name: "a"}, nil)
+		}
+	}
+	if w.kinds != [3]int{1, 1, 1} || w.bytes == 0 || w.number(dedicated.OfPattern) != 2 || w.number(dedicated.OfShard) != 1 || w.view.Patterns.Load() != 1 {
+		t.Errorf("got %+v", w.kinds)
+	}
+	w.drop(dedicated.Subscription{Name: "a"})
+	w.drop(dedicated.Subscription{Name: "a"})
+	w.drop(dedicated.Subscription{Name: "b"})
+	if w.kinds != [3]int{0, 1, 1} || w.number(dedicated.OfChannel) != 1 {
+		t.Errorf("got %+v", w.kinds)
+	}
+	if w.clear(); w.kinds != [3]int{} || w.bytes != 0 || w.view.Shards.Load() != 0 {
+		t.Errorf("got %+v, %d bytes", w.kinds, w.bytes)
+	}
+}
+
+// A connection that this proxy has closed, because its node did not answer in time, was not closed by Redis: its client is not closed for it.
+func TestEndedOfGivenUp(t *testing.T) {
+	t.Parallel()
+	overdue, cancel := context.WithTimeout(t.Context(), 0)
+	defer cancel()
+	answered, cancel := context.WithTimeout(t.Context(), time.Hour)
+	cancel()
+	for called, givenUp := range map[context.Context]bool{nil: false, answered: false, overdue: true} {
+		x := &Subscriptions{where: places{on: map[dedicated.Subscription]*subscriptionConn{}, view: new(dedicated.View)}, lost: map[dedicated.Subscription]upstream.Identity{}}
+		x.maker = make(chan struct{}) // it is under way
+		c := &subscriptionConn{x: x, called: called}
+		x.where.put(dedicated.Subscription{Name: "news"}, c)
+		if c.Ended(); len(x.lost) != 1 || (len(x.dead) == 0) != givenUp {
+			t.Errorf("given up %v: %d are lost, %d connections were closed by Redis", givenUp, len(x.lost), len(x.dead))
+		}
+	}
+}
