@@ -7,6 +7,7 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -18,7 +19,9 @@ var (
 	// named is a path of ours in prose, in a table or in a command; * stands for any name.
 	named = regexp.MustCompile(`(?:^|[^\w./~-])((?:bench|cluster|cmd|commands|docs|integration|internal|proto|scripts|upstream)/[\w./*-]*[\w*])`)
 	// words is a row of the glossary: a word, its meaning, and a file in which it is found.
-	words    = regexp.MustCompile("(?m)^\\| ([^|]+) \\| [^|]+ \\| `([^`|]+)` \\|$")
+	words = regexp.MustCompile("(?m)^\\| ([^|]+) \\| [^|]+ \\| `([^`|]+)` \\|$")
+	// direct is a module that go.mod requires for our own sake, or a tool.
+	direct   = regexp.MustCompile(`(?m)^(?:\t(\S+) v\S+|tool (\S+))$`)
 	unlinked = regexp.MustCompile("[^a-z0-9 _-]")
 )
 
@@ -126,6 +129,48 @@ func TestReadme(t *testing.T) {
 	}
 	if n := strings.Count(string(text), "\n"); n < 50 || n > longest {
 		t.Errorf("README.md has %d lines, at most %d", n, longest)
+	}
+}
+
+// unexplained are the modules that go.mod requires directly, or has tools of, and of which no row of the dependencies says why. A row speaks
+// for the modules within the one that it names, too.
+func unexplained(goMod, page string) (modules []string, n int) {
+	_, page, _ = strings.Cut(page, "\n## Dependencies\n")
+	page, _, _ = strings.Cut(page, "\n## ")
+	for _, line := range direct.FindAllStringSubmatch(goMod, -1) {
+		n++
+		module := line[1] + line[2]
+		for at := module; !strings.Contains(page, at+" ") && !strings.Contains(page, at+","); {
+			if at = path.Dir(at); !strings.Contains(at, "/") {
+				modules = append(modules, module)
+				break
+			}
+		}
+	}
+	return modules, n
+}
+
+// TestDependencies: each has a sentence that says why it is there.
+func TestDependencies(t *testing.T) {
+	house := os.DirFS(filepath.Join("..", ".."))
+	goMod, err := fs.ReadFile(house, "go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := fs.ReadFile(house, "CONTRIBUTING.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	modules, n := unexplained(string(goMod), string(page))
+	if len(modules) > 0 {
+		t.Errorf("CONTRIBUTING.md does not say why these are there: %q", modules)
+	}
+	if n < 20 {
+		t.Errorf("go.mod requires %d modules", n)
+	}
+	if modules, n = unexplained("tool a.org/t/cmd/x\nrequire (\n\ta.org/b v1\n\ta.org/b/c v1\n\ta.org/d v1 // indirect\n\ta.org/e v1\n)\n",
+		"| a.org/e |\n## Dependencies\n| a.org/b, a.org/t | so |\n"); n != 4 || !slices.Equal(modules, []string{"a.org/e"}) {
+		t.Errorf("of %d modules %q are not explained", n, modules)
 	}
 }
 
