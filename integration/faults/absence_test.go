@@ -48,6 +48,10 @@ func TestCommandsWhileRedisIsAway(t *testing.T) {
 			t.Parallel()
 			redis, p := m.start(t)
 			for round := range m.rounds {
+				harness.Eventually(t, "Redis is there", func() bool {
+					got, err := harness.Dial(t, p.Addr()).Try("GET", "k")
+					return err == nil && got == "$-1\r\n"
+				})
 				wires := make([]*harness.Wire, len(firstWords))
 				for i := range wires {
 					wires[i] = harness.Dial(t, p.Addr())
