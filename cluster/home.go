@@ -33,7 +33,7 @@ func (u *unit) passOn(err error) (back bool) {
 	slow, full := errors.Is(err, upstream.ErrSlow), refused(err)
 	switch t := u.attempts; {
 	case slow, t != nil && t.passed > 0 && !full:
-		u.trouble().passed++
+		u.tries().passed++
 	case full && t != nil && t.passed > 0:
 		t.passed = 0
 		return true

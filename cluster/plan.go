@@ -79,8 +79,8 @@ type attempts struct {
 	until     time.Time // is not tried again after; zero: it has not been tried again yet
 }
 
-// trouble returns the unit's attempts, which the first call makes.
-func (u *unit) trouble() *attempts {
+// tries returns the unit's attempts, which the first call makes.
+func (u *unit) tries() *attempts {
 	if u.attempts == nil {
 		u.attempts = &attempts{}
 	}

@@ -128,7 +128,7 @@ func (e *Executor) demoted(u *unit) bool {
 
 // follow makes the unit go where a redirect says; false: the redirect is passed on to the client.
 func (e *Executor) follow(ctx context.Context, u *unit, node *Node, kind redirectKind, addr string) bool {
-	t := u.trouble()
+	t := u.tries()
 	if t.redirects++; t.redirects > maxRedirects {
 		return false
 	}
@@ -163,7 +163,7 @@ const mostRepeats = 8
 
 // again makes the unit of such a script go to node once more; false: it has been sent often enough.
 func (e *Executor) again(u *unit, node *Node) bool {
-	t := u.trouble()
+	t := u.tries()
 	t.repeats++
 	u.node = node
 	return t.repeats <= mostRepeats && e.later(u, time.Millisecond)

@@ -155,7 +155,7 @@ func (e *Executor) failed(u *unit, err error) {
 
 // later lets a unit be tried again after a pause, which grows from first; false: its time is up.
 func (e *Executor) later(u *unit, first time.Duration) bool {
-	now, t := time.Now(), u.trouble()
+	now, t := time.Now(), u.tries()
 	if t.until.IsZero() {
 		t.until = now.Add(e.c.opts.RetryFor)
 	}

@@ -223,7 +223,7 @@ type passwordProbe struct {
 // ask returns nil, or a *ReplyError with Redis' answer to PING; any other error says that there was none.
 func (s *passwordProbe) ask(ctx context.Context, n *Node) error {
 	if s.conn == nil {
-		conn, term, err := reach(ctx, n.target, n.opts.DialTimeout)
+		conn, term, err := dialTarget(ctx, n.target, n.opts.DialTimeout)
 		if err != nil {
 			return err
 		}

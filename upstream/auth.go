@@ -79,7 +79,7 @@ func (n *Node) authenticate(ctx context.Context, auth []byte) error {
 			return err
 		}
 	}
-	conn, term, err := reach(ctx, n.target, n.opts.DialTimeout)
+	conn, term, err := dialTarget(ctx, n.target, n.opts.DialTimeout)
 	if err != nil {
 		return err
 	}

@@ -33,12 +33,12 @@ func (p *Pipe) run() {
 	defer p.stop()
 	failures := retry.Backoff{First: firstDelay, Most: maxDelay}
 	for {
-		moved := p.node.target.moved()
+		moved := p.node.target.masterChanged()
 		served, err := p.runLink()
 		if p.ctx.Err() != nil {
 			return
 		}
-		if re := Refused(err); re == nil || !re.ofUser() || p.id.serves(p.node.target) {
+		if re := Refused(err); re == nil || !re.ofUser() || p.id.isService(p.node.target) {
 			telemetry.PipeFailures.Add(1)
 		}
 		if served {

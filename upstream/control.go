@@ -180,7 +180,7 @@ func (c *Control) Close() {
 // dial is rueidis' way to Redis. rueidis shares one attempt between all callers
 // but makes it with the ctx of the first, whose end must not fail the others.
 func (c *Control) dial(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
-	conn, term, err := reach(context.Background(), c.target, c.opts.DialTimeout)
+	conn, term, err := dialTarget(context.Background(), c.target, c.opts.DialTimeout)
 	if err != nil {
 		return nil, &unsentError{cause: err}
 	}

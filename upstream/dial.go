@@ -17,9 +17,9 @@ const (
 	userTimeout       = 30 * time.Second
 )
 
-// reach dials the address that t has at present. term ends when the connection must no longer be used because another Redis
+// dialTarget dials the address that t has at present. term ends when the connection must no longer be used because another Redis
 // is the master now; its cause says so. Without Sentinels it never ends.
-func reach(ctx context.Context, t Target, timeout time.Duration) (conn net.Conn, term context.Context, err error) {
+func dialTarget(ctx context.Context, t Target, timeout time.Duration) (conn net.Conn, term context.Context, err error) {
 	if t.Resolver != nil {
 		return t.Resolver.Dial(ctx, timeout)
 	}
@@ -27,8 +27,8 @@ func reach(ctx context.Context, t Target, timeout time.Duration) (conn net.Conn,
 	return conn, context.Background(), err
 }
 
-// moved returns a channel that is closed when another server takes the place of t's present one; nil when that never happens.
-func (t Target) moved() <-chan struct{} {
+// masterChanged returns a channel that is closed when another server takes the place of t's present one; nil when that never happens.
+func (t Target) masterChanged() <-chan struct{} {
 	if t.Resolver == nil {
 		return nil
 	}
@@ -50,7 +50,7 @@ func Dial(ctx context.Context, t Target, timeout time.Duration) (net.Conn, error
 	}
 	runID := ""
 	if err == nil {
-		if runID, err = fit(ctx, conn, t, timeout); err != nil {
+		if runID, err = checkServer(ctx, conn, t, timeout); err != nil {
 			conn.Close()
 		}
 	}

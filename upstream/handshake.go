@@ -92,7 +92,7 @@ func appendAuth(b []byte, user, password string) []byte {
 // node that t means.
 func Connect(ctx context.Context, t Target, id Identity, timeout time.Duration) (conn net.Conn, term context.Context, err error) {
 	deadline := time.Now().Add(timeout)
-	conn, term, err = reach(ctx, t, timeout)
+	conn, term, err = dialTarget(ctx, t, timeout)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -201,7 +201,7 @@ func TestWhoIsRefused(t *testing.T) {
 	for id, want := range map[Identity]bool{
 		{User: "service", Password: "pw", Proto: 3}: true, {User: "service", Password: "pw", DB: 99}: false, {User: "service", Password: "old"}: false, {User: "me", Password: "pw"}: false,
 	} {
-		if got := id.serves(target); got != want {
+		if got := id.isService(target); got != want {
 			t.Errorf("%+v: %v", id, got)
 		}
 	}

@@ -236,8 +236,8 @@ func (t Target) Service() Identity {
 	return Identity{User: t.User, Password: t.Password, Secret: t.Secret, Proto: 2}
 }
 
-// serves says whether a connection is made as the service account.
-func (id Identity) serves(t Target) bool {
+// isService says whether a connection is made as the service account.
+func (id Identity) isService(t Target) bool {
 	return id.User == t.User && id.Password == t.Password && id.Secret == t.Secret && id.DB == 0
 }
 

@@ -32,9 +32,9 @@ func (e *unsentError) As(target any) bool {
 	return ok && errors.As(e.cause, young)
 }
 
-// fit logs in on a fresh connection as t's account, and asks whether the server is a master and has been up for t.MinUptime.
+// checkServer logs in on a fresh connection as t's account, and asks whether the server is a master and has been up for t.MinUptime.
 // What is sent on the connection afterwards goes to that very process, because a restart breaks the connection.
-func fit(ctx context.Context, conn net.Conn, t Target, timeout time.Duration) (runID string, err error) {
+func checkServer(ctx context.Context, conn net.Conn, t Target, timeout time.Duration) (runID string, err error) {
 	conn.SetDeadline(time.Now().Add(timeout))
 	defer conn.SetDeadline(time.Time{})
 	if id := t.Service(); !id.Anonymous() {

@@ -50,7 +50,7 @@ func TestAbandonedGrantOfAnOwner(t *testing.T) {
 					if when == "after" {
 						mustLock(t, b, r)
 					}
-					a.abandon(a.settle()) // leaves the hold
+					a.abandon(a.findOutcome()) // leaves the hold
 					if left := hash(t, s, r.Key)[id.Field()]; (left == "1") != (when != "never") {
 						t.Errorf("%s: %q is left", what, left)
 					}
@@ -83,7 +83,7 @@ func TestAbandonedWhileRedisIsAway(t *testing.T) {
 		"unlock": func(c *Client, a *acquire, _ settled) func() {
 			r := c.m.giveBacks.newRelease(a.h, c, true)
 			r.Registration, r.Count, r.notAfter, r.sent = a.Registration, 1, a.notAfter, time.Now()
-			s := r.settle()
+			s := r.findOutcome()
 			return func() { r.abandon(s) }
 		},
 	} {
@@ -99,7 +99,7 @@ func TestAbandonedWhileRedisIsAway(t *testing.T) {
 						r := Request{Key: what, Kind: kind, Owner: owner, Lease: lease.Milliseconds()}
 						a, _ := askedFor(t, c, r)
 						a.h.registration = a.Registration
-						abandon := prepare(c, a, a.settle())
+						abandon := prepare(c, a, a.findOutcome())
 						link.Cut()
 						var abandoned sync.WaitGroup
 						abandoned.Go(abandon)

@@ -125,13 +125,13 @@ func (a *acquire) conclude(ctx context.Context, ans lockstore.Acquired) (Grant, 
 	m := a.c.m
 	switch ans.Code {
 	case 0:
-		m.holds.disbelieve(a.h)
+		m.holds.recheckNow(a.h)
 		return Grant{}, ErrNotAcquired
 	case lockstore.OtherKind:
-		m.holds.disbelieve(a.h)
+		m.holds.recheckNow(a.h)
 		return Grant{}, otherKind(a.r.Key)
 	case lockstore.Upgrade:
-		m.holds.disbelieve(a.h)
+		m.holds.recheckNow(a.h)
 		return Grant{}, wouldWaitForItself(a.r.Key)
 	}
 	if a.r.Replicas > 0 && ans.Acked < a.r.Replicas {
@@ -170,8 +170,8 @@ func (c *Client) unheard(ctx context.Context, r Request) bool {
 	return ctx.Err() != nil || r.Blocks && c.info.Gone()
 }
 
-// disbelieve has the watchdog come at once to a hold of which Redis says something else than was known.
-func (hs *holds) disbelieve(h *hold) {
+// recheckNow has the watchdog come at once to a hold of which Redis says something else than was known.
+func (hs *holds) recheckNow(h *hold) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
 	if h.count > 0 {
@@ -191,7 +191,7 @@ func (a *acquire) register(ans lockstore.Acquired) (g Grant, lost lossRecord, ye
 	if !h.explicit && ans.Raised == 1 && h.count > 0 && ans.Count <= h.count {
 		m.holds.lose(h, h.whyGone()) // the hold that was to be entered again had gone: this is a first one
 	}
-	a.contradict()
+	a.suspectOtherKind()
 	if h.count == 0 {
 		h.streak, h.registration = m.holds.streakOf(a), ""
 	}
@@ -231,7 +231,7 @@ func (a *acquire) uphold(ans lockstore.Acquired) {
 	default:
 		a.r.Replicas, a.r.lent = 0, nil // they may not be there; and the MULTILOCK has failed
 		a.register(ans)
-		a.c.m.holds.disbelieve(a.h) // little may be left of its lease
+		a.c.m.holds.recheckNow(a.h) // little may be left of its lease
 	}
 }
 

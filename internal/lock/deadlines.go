@@ -25,12 +25,12 @@ func (h *hold) lossAt() (at time.Time, ok bool) {
 	case h.count == 0 || h.explicit && !h.watched:
 		return time.Time{}, false
 	case h.watched:
-		if at = h.deadline.Add(-reserve(h.lease)); h.sure().Before(at) {
-			at = h.sure() // its owner has chosen it
+		if at = h.deadline.Add(-reserve(h.lease)); h.certainUntil().Before(at) {
+			at = h.certainUntil() // its owner has chosen it
 		}
 		return at, true
 	default:
-		return h.sure(), true // its owner has chosen it
+		return h.certainUntil(), true // its owner has chosen it
 	}
 }
 
@@ -76,7 +76,7 @@ func (hs *holds) tellSome(now time.Time) (next time.Duration, all bool) {
 // tellIfOver decides about a hold whose time may have come: a deadline that was put off is only seen here. mu is held.
 func (hs *holds) tellIfOver(h *hold, now time.Time) {
 	at, ok := h.lossAt()
-	if ok && !at.After(now) && hs.outlived(h, now) {
+	if ok && !at.After(now) && hs.lengthenByRead(h, now) {
 		at, ok = h.lossAt()
 	}
 	switch {

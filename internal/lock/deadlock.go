@@ -34,7 +34,7 @@ func (m *Manager) deadlock(ctx context.Context, w *waiter) error {
 		return nil
 	}
 	for _, id := range circle {
-		if m.watchdog.lookAgain(ctx, id, false, w.left()) != nil {
+		if m.watchdog.lookAgain(ctx, id, false, w.remaining()) != nil {
 			return nil // its client has gone: the wait ends with that, and with the offer that may be on its way
 		}
 	}

@@ -318,7 +318,7 @@ func TestFence(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if lost := a.newAcquire(h, Request{Key: "gplain", Owner: "next", Fence: true}, nil).settle(); !errors.Is(lost.err, errNotDone) {
+	if lost := a.newAcquire(h, Request{Key: "gplain", Owner: "next", Fence: true}, nil).findOutcome(); !errors.Is(lost.err, errNotDone) {
 		t.Error("a token that was given before passes for that of a request whose reply was lost", lost)
 	}
 	m.holds.leave(h)

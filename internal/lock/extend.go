@@ -127,7 +127,7 @@ func (e *extension) note(done lockstore.Extended, err error) (ends time.Time) {
 	if done.Attempt != "" {
 		h.attempt = done.Attempt
 	}
-	if sure := h.sure(); sure.Before(h.deadline) && (err != nil || h.count == 0) {
+	if sure := h.certainUntil(); sure.Before(h.deadline) && (err != nil || h.count == 0) {
 		if h.deadline = sure; h.count > 0 {
 			hs.plan(h, time.Now())
 			if !h.watched && !h.explicit {
@@ -172,7 +172,7 @@ func (e *extension) uphold() {
 	s, err := e.c.m.store.Look(e.ID, true, 0, time.Now().Add(lockstore.Milliseconds(e.Lease)))
 	if e.h = h; err == nil && s.Count > 0 && s.Registers(e.Registration) {
 		e.register(lockstore.Extended{Count: s.Count, TTL: s.TTL, Sent: s.At})
-		hs.disbelieve(h)
+		hs.recheckNow(h)
 	}
 }
 

@@ -177,7 +177,7 @@ func (g *giveBacks) enterAndSurrender(was *hold) {
 // does not end with the client, who never heard of these locks. The holds are lent to the MULTILOCK until then.
 func (b *multiLock) giveBack() {
 	work := func() struct{} {
-		defer b.over(false)
+		defer b.endLending(false)
 		atEachNode(b.c.m.store, b.taken, func(t *taking) string { return t.id.Key }, func(there []*taking) {
 			for _, t := range slices.Backward(there) {
 				b.retract(t)
@@ -241,9 +241,9 @@ func (b *multiLock) restore(t *taking) {
 	if t.watchedBefore() {
 		return
 	}
-	_, err := b.relet(context.Background(), t, 0)
+	_, err := b.restoreLease(context.Background(), t, 0)
 	for errors.Is(err, lockstore.ErrBehind) { // no client waits for this
-		_, err = b.relet(context.Background(), t, 0)
+		_, err = b.restoreLease(context.Background(), t, 0)
 	}
 	if err == nil {
 		return
@@ -288,8 +288,8 @@ func (h *hold) lend(to *taking) {
 	}
 }
 
-// over ends the MULTILOCK's part in what it has renewed. Without a lease of its own what it has got is renewed for good.
-func (b *multiLock) over(got bool) {
+// endLending ends the MULTILOCK's part in what it has renewed. Without a lease of its own what it has got is renewed for good.
+func (b *multiLock) endLending(got bool) {
 	hs := b.c.m.holds
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
@@ -305,8 +305,8 @@ func (b *multiLock) over(got bool) {
 	}
 }
 
-// leaves leaves a hold to the other MULTILOCKs that have it renewed, if there are any: it is to last that long after them.
-func (b *multiLock) leaves(t *taking, h *hold, lease int64) bool {
+// leaveToOthers leaves a hold to the other MULTILOCKs that have it renewed, if there are any: it is to last that long after them.
+func (b *multiLock) leaveToOthers(t *taking, h *hold, lease int64) bool {
 	b.c.m.holds.mu.Lock()
 	defer b.c.m.holds.mu.Unlock()
 	if len(h.lent) == 1 {

@@ -63,7 +63,7 @@ func (ls *lines) claim(id lockstore.ID) *handoff {
 		hold := ls.holds.tryEnter(w.id, explicit)
 		if hold == nil {
 			for j := range h.to[i:] {
-				h.nothing(i + j)
+				h.offerNothing(i + j)
 			}
 			h.to = h.to[:i]
 			break
@@ -191,13 +191,13 @@ func (r *release) Given(all []lockstore.Acquired, turn bool, err error) {
 			continue
 		}
 		h.lines.holds.leave(w.ask.h)
-		h.nothing(i)
+		h.offerNothing(i)
 	}
 }
 
-// nothing lets a waiter that was claimed go on by itself. Unless it is the first it may yet share the lock with those claimed
+// offerNothing lets a waiter that was claimed go on by itself. Unless it is the first it may yet share the lock with those claimed
 // before it.
-func (h *handoff) nothing(i int) {
+func (h *handoff) offerNothing(i int) {
 	h.to[i].offer <- offer{}
 	if i > 0 {
 		h.line.Wake()

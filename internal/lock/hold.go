@@ -205,8 +205,8 @@ func (hs *holds) held(id lockstore.ID) bool {
 	return hs.byID[id].live()
 }
 
-// sure is until when we are sure of a hold. holds.mu is held.
-func (h *hold) sure() time.Time {
+// certainUntil is until when we are sure of a hold. holds.mu is held.
+func (h *hold) certainUntil() time.Time {
 	if !h.mayEnd.IsZero() && h.mayEnd.Before(h.deadline) {
 		return h.mayEnd
 	}

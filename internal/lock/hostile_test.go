@@ -309,7 +309,7 @@ func TestUnlockElsewhereLost(t *testing.T) {
 			}
 			p.Drop()
 			p.Heal()
-			said := rel.settle()
+			said := rel.findOutcome()
 			m.holds.leave(h)
 			if done && (said.err != nil || said.Code != 1) || !done && !errors.Is(said.err, errForgotten) {
 				t.Fatal(done, said)

@@ -146,9 +146,9 @@ func (w *waiter) order() {
 // first says whether the waiter is the head of its line. lines.mu is held.
 func (w *waiter) first() bool { return w.line.waiters.Front() == w.place }
 
-// part takes a waiter out of its line; the next one becomes the head. That one tries at once if it would share the lock while the
+// leave takes a waiter out of its line; the next one becomes the head. That one tries at once if it would share the lock while the
 // waiter wanted it alone and was not granted it: what kept the waiter out may let the next one in, and no message says so.
-func (ls *lines) part(w *waiter, granted bool) {
+func (ls *lines) leave(w *waiter, granted bool) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	w.c.waits = nil

@@ -161,7 +161,7 @@ func (c *Client) try(ctx context.Context, r Request, w *waiter) (Grant, refusal,
 	long := patience
 	switch {
 	case w != nil:
-		long = w.left()
+		long = w.remaining()
 	case r.Blocks && r.Block > 0:
 		long = min(long, lockstore.Milliseconds(r.Block))
 	}
@@ -187,7 +187,7 @@ func (a *acquire) finish(ctx context.Context, ans lockstore.Acquired, err error)
 			break
 		}
 		a.unanswered(ans.NotAfter)
-		done, ok := a.found(ctx)
+		done, ok := a.awaitOutcome(ctx)
 		if !ok {
 			return Grant{}, refusal{}, outcomeUnknown(verb, err)
 		}

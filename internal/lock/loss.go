@@ -97,7 +97,7 @@ func (hs *holds) lose(h *hold, reason string) {
 func (h *hold) vacantAt(reason string) time.Time {
 	switch now := time.Now(); reason {
 	case reasonExpired, reasonUnrenewed, reasonMaxHold:
-		return lockstore.Later(now, h.sure())
+		return lockstore.Later(now, h.certainUntil())
 	default:
 		return now
 	}

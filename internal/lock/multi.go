@@ -75,7 +75,7 @@ func (c *Client) multiLock(ctx context.Context, keys []string, r Request) ([]Gra
 		b.giveBack()
 		return nil, err
 	}
-	b.over(true)
+	b.endLending(true)
 	tokens := make(map[string]Grant, len(b.taken))
 	for _, t := range b.taken {
 		tokens[t.id.Key] = t.grant
@@ -104,7 +104,7 @@ func (b *multiLock) takeAll(ctx context.Context, order []string) error {
 	group.SetLimit(releaseAtOnce)
 	for i, t := range b.taken {
 		if b.r.Lease > 0 || i < len(b.taken)-1 { // the last one is as fresh as LOCK's
-			group.Go(func() error { return b.settle(ctx, t) })
+			group.Go(func() error { return b.finishTaken(ctx, t) })
 		}
 	}
 	if err := group.Wait(); err != nil {
@@ -113,7 +113,7 @@ func (b *multiLock) takeAll(ctx context.Context, order []string) error {
 	if b.c.unheard(ctx, b.r) {
 		return context.Canceled
 	}
-	return b.sure()
+	return b.allHeld()
 }
 
 // take takes one lock within the time that is left. watched: it is not the only one.
@@ -176,24 +176,24 @@ func (b *multiLock) endOf(id lockstore.ID) (end time.Time, had bool) {
 	return s.At.Add(lockstore.Milliseconds(s.TTL)), true
 }
 
-// settle gives a taken lock the lease asked for, and asks Redis whether it is still there.
-func (b *multiLock) settle(ctx context.Context, t *taking) error {
+// finishTaken gives a taken lock the lease asked for, and asks Redis whether it is still there.
+func (b *multiLock) finishTaken(ctx context.Context, t *taking) error {
 	lease, done := lockstore.Milliseconds(b.r.Lease), false
 	var err error
 	if lease > 0 && !t.watchedBefore() {
-		done, err = b.relet(ctx, t, b.r.Lease)
+		done, err = b.restoreLease(ctx, t, b.r.Lease)
 	}
 	if err == nil && (!done || b.r.Replicas > 0) { // RENEW does not wait for replicas
 		err = b.confirm(ctx, t, lease)
 	}
 	if b.r.Owner != "" && isCode(err, "NOTHELD") {
-		return b.again(ctx, t)
+		return b.lockOnceMore(ctx, t)
 	}
 	return err
 }
 
-// again sends LOCK once more for an owner that may have the lock through another proxy by now: then the longer lease counts.
-func (b *multiLock) again(ctx context.Context, t *taking) error {
+// lockOnceMore sends LOCK once more for an owner that may have the lock through another proxy by now: then the longer lease counts.
+func (b *multiLock) lockOnceMore(ctx context.Context, t *taking) error {
 	one := b.r
 	one.Key, one.Blocks, one.Fence = t.id.Key, false, false
 	g, _, err := b.c.try(ctx, one, nil)
@@ -212,10 +212,10 @@ func (b *multiLock) again(ctx context.Context, t *taking) error {
 // watchedBefore says whether the owner had the hold before, and it was renewed, here or elsewhere.
 func (t *taking) watchedBefore() bool { return t.grant.entered && t.until.IsZero() }
 
-// relet makes a hold end by itself again that only this MULTILOCK renews: when it would have ended, but not sooner than in atLeast ms, nor
+// restoreLease makes a hold end by itself again that only this MULTILOCK renews: when it would have ended, but not sooner than in atLeast ms, nor
 // sooner than was granted to a LOCK or RENEW for the same owner since. done is false if the hold is left alone: one of those has decided
 // about its end, or it has gone.
-func (b *multiLock) relet(ctx context.Context, t *taking, atLeast int64) (done bool, err error) {
+func (b *multiLock) restoreLease(ctx context.Context, t *taking, atLeast int64) (done bool, err error) {
 	elsewhere := b.r.Owner != "" && time.Since(t.at) > round // there was time to name its owner through another proxy
 	if elsewhere {
 		if err := b.c.m.watchdog.lookAgain(ctx, t.id, true, patience); err != nil {
@@ -228,7 +228,7 @@ func (b *multiLock) relet(ctx context.Context, t *taking, atLeast int64) (done b
 			return 0
 		}
 		lease := max(time.Until(end).Milliseconds(), atLeast, 1)
-		if b.leaves(t, h, lease) {
+		if b.leaveToOthers(t, h, lease) {
 			return 0
 		}
 		return lease
@@ -288,8 +288,8 @@ func (b *multiLock) missing(t *taking) error {
 	return notHeld(t.id.Key, false) // an owner with a name gave it back elsewhere
 }
 
-// sure looks whether all of the locks are ours by what this proxy knows.
-func (b *multiLock) sure() error {
+// allHeld looks whether all of the locks are ours by what this proxy knows.
+func (b *multiLock) allHeld() error {
 	m := b.c.m
 	m.holds.mu.Lock()
 	defer m.holds.mu.Unlock()

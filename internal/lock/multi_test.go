@@ -287,7 +287,7 @@ func TestMultiLockGivesBackWhatItLengthened(t *testing.T) {
 				}
 			}
 			for _, taken := range b.taken {
-				if err := b.settle(context.Background(), taken); err != nil {
+				if err := b.finishTaken(context.Background(), taken); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -63,7 +63,7 @@ func (c *Client) unlock(ctx context.Context, r UnlockRequest) (bool, error) {
 		again = false
 		if lockstore.Unknown(err) {
 			lost := err
-			done, ok := patiently(ctx, m.life, rel.settle, rel.abandon)
+			done, ok := patiently(ctx, m.life, rel.findOutcome, rel.abandon)
 			if !ok {
 				return false, c.orLost(h, outcomeUnknown("UNLOCK", lost))
 			}
@@ -209,8 +209,8 @@ func (r *release) ask(ctx context.Context) (code, left int64, err error) {
 	return code, done.Left, err
 }
 
-// settle finds out how a release ended.
-func (r *release) settle() settled {
+// findOutcome finds out how a release ended.
+func (r *release) findOutcome() settled {
 	r.g.holds.mu.Lock()
 	giveUp := r.giveUp(r.g.opts.Watchdog)
 	r.g.holds.mu.Unlock()
@@ -222,7 +222,7 @@ func (r *release) settle() settled {
 	case err != nil:
 		return settled{err: err}
 	case r.Named:
-		return r.settleNamed(s)
+		return r.findNamedOutcome(s)
 	case !r.All && s.Count < r.Count-1:
 		return settled{Acquired: lockstore.Acquired{Code: -1}} // one was given back at most: the others were lost
 	case s.Count < r.Count:
@@ -231,9 +231,9 @@ func (r *release) settle() settled {
 	return settled{err: errNotDone}
 }
 
-// settleNamed is settle for a named owner. What the owner has now is only given back if it is the hold of this release: the owner
+// findNamedOutcome is findOutcome for a named owner. What the owner has now is only given back if it is the hold of this release: the owner
 // may have given that back, and taken the lock anew through another proxy.
-func (r *release) settleNamed(s lockstore.Seen) settled {
+func (r *release) findNamedOutcome(s lockstore.Seen) settled {
 	r.g.holds.mu.Lock()
 	had := r.Count > 0 && r.h.deadline.After(r.sent)
 	r.g.holds.mu.Unlock()
@@ -297,7 +297,7 @@ func (r *release) complete() (code, left int64, err error) {
 			unknown = lockstore.Unknown(err)
 		}
 		if unknown {
-			s := r.settle()
+			s := r.findOutcome()
 			code, left, err = s.Code, s.Count, s.err
 			unknown = !errors.Is(err, errNotDone)
 		}

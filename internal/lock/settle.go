@@ -21,8 +21,8 @@ type settled struct {
 	err        error // errNotDone: it was not and never will be; or, with FENCE, nobody knows its token
 }
 
-// settle finds out how an acquire ended.
-func (a *acquire) settle() settled {
+// findOutcome finds out how an acquire ended.
+func (a *acquire) findOutcome() settled {
 	s, err := a.c.m.store.Look(a.ID, a.Named, a.notAfter, a.lasts().Add(5*time.Second))
 	if err != nil {
 		return settled{err: err}
@@ -108,8 +108,8 @@ func outlast[T any](ctx context.Context, l *life, long time.Duration, end <-chan
 	return result, false
 }
 
-// left is for how long whoever asked for the lock waits for it in any case; 0: it does not wait, or not any more.
-func (w *waiter) left() time.Duration {
+// remaining is for how long whoever asked for the lock waits for it in any case; 0: it does not wait, or not any more.
+func (w *waiter) remaining() time.Duration {
 	switch {
 	case w == nil:
 		return 0
@@ -119,16 +119,16 @@ func (w *waiter) left() time.Duration {
 	return max(0, lockstore.Milliseconds(w.r.Block)-time.Since(w.since))
 }
 
-// found is the outcome of an acquire whose reply was lost. A verb that waits for the lock waits for this, too, however long
+// awaitOutcome is the outcome of an acquire whose reply was lost. A verb that waits for the lock waits for this, too, however long
 // Redis is away; others get an error after patience.
-func (a *acquire) found(ctx context.Context) (settled, bool) {
+func (a *acquire) awaitOutcome(ctx context.Context) (settled, bool) {
 	m := a.c.m
 	for {
-		left := a.w.left()
+		left := a.w.remaining()
 		if left <= patience {
-			return patiently(ctx, m.life, a.settle, a.abandon)
+			return patiently(ctx, m.life, a.findOutcome, a.abandon)
 		}
-		done, ok := outlast(ctx, m.life, left, m.drained, a.settle, a.abandon)
+		done, ok := outlast(ctx, m.life, left, m.drained, a.findOutcome, a.abandon)
 		if !ok || done.err == nil || errors.Is(done.err, errNotDone) {
 			return done, ok
 		}

@@ -80,9 +80,9 @@ func (c *Client) remembered(id lockstore.ID) lockstore.ID {
 	return out
 }
 
-// contradict makes the watchdog check the holds that cannot exist beside the one just granted: a plain lock and a read/write
+// suspectOtherKind makes the watchdog check the holds that cannot exist beside the one just granted: a plain lock and a read/write
 // lock are never at one key together. holds.mu is held.
-func (a *acquire) contradict() {
+func (a *acquire) suspectOtherKind() {
 	m, id := a.c.m, a.h.id
 	l := id.Line()
 	l.RW = !l.RW
@@ -96,9 +96,9 @@ func (a *acquire) contradict() {
 	}
 }
 
-// outlived lengthens a write hold whose lease is over while its owner reads: the hash, with both sides in it, lasts for as
+// lengthenByRead lengthens a write hold whose lease is over while its owner reads: the hash, with both sides in it, lasts for as
 // long as the read hold. mu is held.
-func (hs *holds) outlived(h *hold, now time.Time) bool {
+func (hs *holds) lengthenByRead(h *hold, now time.Time) bool {
 	reads := hs.byID[h.id.As(Read)]
 	if h.id.Kind != Write || reads == nil || reads.count == 0 || !reads.deadline.After(now) {
 		return false

@@ -41,7 +41,7 @@ func (u *clustered) fenced(p *conn, r lock.HoldRequest, c *commandtable.Command,
 			return nil
 		case err == nil:
 			changed++
-		case !w.again(f, err):
+		case !w.mayRetry(f, err):
 			return halfWay(err)
 		}
 	}
@@ -98,9 +98,9 @@ func (w *fencedRoute) try(f *fenced.Fence) (done bool, err error) {
 	return p.fencedAt(f)
 }
 
-// again says whether to try once more after err: nothing has run, and another node, or the same one later, may run it. It
+// mayRetry says whether to try once more after err: nothing has run, and another node, or the same one later, may run it. It
 // waits if that helps.
-func (w *fencedRoute) again(f *fenced.Fence, err error) bool {
+func (w *fencedRoute) mayRetry(f *fenced.Fence, err error) bool {
 	var reply *upstream.ReplyError
 	var unsent *upstream.NotSentError
 	var line []byte

@@ -19,9 +19,9 @@ func (s *Session) certificate() {
 	}
 }
 
-// certified logs the client in, or answers the present command with the error. A client that Redis refuses is closed, because it believes
+// loginByCertificate logs the client in, or answers the present command with the error. A client that Redis refuses is closed, because it believes
 // to be a user that it is not.
-func (s *Session) certified() bool {
+func (s *Session) loginByCertificate() bool {
 	user := s.guard.CertificateName()
 	password, known := s.srv.o.CertificateUser(user)
 	if !known { // it may not be named any more

@@ -196,8 +196,8 @@ func (s *Server) askAt(n *upstream.Node, id upstream.Identity, args ...string) (
 	return backend.Ask(ctx, n, id, args...)
 }
 
-// told says whether Redis has listed its commands.
-func (f *facts) told() bool {
+// listed says whether Redis has listed its commands.
+func (f *facts) listed() bool {
 	select {
 	case <-f.known:
 		return true

@@ -92,9 +92,9 @@ func (s *Server) sayProtection() {
 	s.log.Warn("Redis asks for no password, and --protected-mode is no: whoever can connect is served")
 }
 
-// stays decides, before its first command, whether a client from another machine may stay. It waits for Redis to tell whether
+// mayStay decides, before its first command, whether a client from another machine may stay. It waits for Redis to tell whether
 // it asks for a password, since otherwise the first clients after the start would be served before that is known.
-func (s *Session) stays() bool {
+func (s *Session) mayStay() bool {
 	if !s.peer.remote {
 		return true
 	}

@@ -123,8 +123,8 @@ func (b *batch) clearRun() {
 	b.timing.run = telemetry.Run{}
 }
 
-// giveBack returns b to the pool unless it has grown beyond what is worth keeping.
-func (b *batch) giveBack() {
+// recycle returns b to the pool unless it has grown beyond what is worth keeping.
+func (b *batch) recycle() {
 	b.next, b.rights, b.refused = nil, backend.RightsChange{}, 0
 	if b.Empty() && cap(b.answer) <= keepBytes {
 		b.answer = b.answer[:0]
@@ -148,7 +148,7 @@ func newSession(s *Server, g *downstream.Conn, id int64) *Session {
 func (s *Session) serve(first redcon.Command, rest []redcon.Command) {
 	s.activity.active.Store(time.Now().UnixNano())
 	s.guard.CommandCame()
-	if !s.stays() {
+	if !s.mayStay() {
 		return
 	}
 	s.batch = batches.Get().(*batch)
@@ -170,7 +170,7 @@ func (s *Session) serve(first redcon.Command, rest []redcon.Command) {
 		s.batch.timing.end(s.pipes.Spent)
 	}
 	refused := s.batch.refused
-	s.batch.giveBack()
+	s.batch.recycle()
 	s.batch = nil
 	s.activity.progress.step.rest()
 	s.pipes.Rest()
@@ -183,7 +183,7 @@ func (s *Session) command(cmd redcon.Command) {
 		return
 	}
 	if s.replies.skip {
-		s.quietly(func() { s.dispatch(cmd) })
+		s.runWithoutReply(func() { s.dispatch(cmd) })
 		return
 	}
 	s.dispatch(cmd)
@@ -192,12 +192,12 @@ func (s *Session) command(cmd redcon.Command) {
 // dispatch adds a command to the run to be forwarded, or forwards that run and answers the command here, or runs it on
 // the client's own connection.
 func (s *Session) dispatch(cmd redcon.Command) {
-	if s.access.asked && !s.certified() {
+	if s.access.asked && !s.loginByCertificate() {
 		return
 	}
 	t := s.srv.facts.table.Load()
 	c, answer := t.find(cmd.Args)
-	if s.srv.up.needsCommands && !s.srv.facts.told() {
+	if s.srv.up.needsCommands && !s.srv.facts.listed() {
 		if t, c, answer = s.awaitTable(cmd.Args); s.guard.Over() {
 			return
 		}

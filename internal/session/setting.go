@@ -66,8 +66,8 @@ func (s *Session) SetReplyMode(m commands.ReplyMode) {
 	}
 }
 
-// quietly runs the command after CLIENT REPLY SKIP, and drops its reply.
-func (s *Session) quietly(run func()) {
+// runWithoutReply runs the command after CLIENT REPLY SKIP, and drops its reply.
+func (s *Session) runWithoutReply(run func()) {
 	s.forward()
 	s.flush()
 	s.replies.silent, s.replies.skip = true, false

@@ -165,7 +165,7 @@ func (q *store) judge(a *lockstore.Acquire, v *vote, t tally.Tally) (lockstore.A
 	case tally.Upgrade:
 		return lockstore.Acquired{Code: lockstore.Upgrade}, nil
 	case tally.Unheard:
-		return lockstore.Acquired{}, q.trouble(v.all, t.Voted(), "the lock was not taken")
+		return lockstore.Acquired{}, q.noMajority(v.all, t.Voted(), "the lock was not taken")
 	case tally.Held, tally.Split:
 		return lockstore.Acquired{TTL: t.Free()}, nil
 	}
@@ -192,7 +192,7 @@ func (q *store) fence(a *lockstore.Acquire, t tally.Tally) (int64, error) {
 		return result{n, out, err}
 	}, func(all []result) bool { return q.tallyOf(all).Count(1) >= q.majority() })
 	if n := q.tallyOf(all).Count(1); n < q.majority() {
-		return 0, q.trouble(all, n, "the fencing token is not safe, the lock was given back")
+		return 0, q.noMajority(all, n, "the fencing token is not safe, the lock was given back")
 	}
 	return token, nil
 }

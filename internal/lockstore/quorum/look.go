@@ -40,7 +40,7 @@ func each[T any](q *store, unknown string, ask func(*member) (T, error)) (answer
 		}
 	}
 	if len(answered) < q.majority() {
-		return nil, q.trouble(asked, len(answered), unknown)
+		return nil, q.noMajority(asked, len(answered), unknown)
 	}
 	return answered, nil
 }

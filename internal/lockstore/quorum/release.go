@@ -52,7 +52,7 @@ func (q *store) Release(_ context.Context, r *lockstore.Release) (done lockstore
 	}
 	if !ok {
 		done.RunsOut = true
-		err = q.trouble(all, len(t.Said), "the lock is no longer renewed and runs out; UNLOCK may be said again")
+		err = q.noMajority(all, len(t.Said), "the lock is no longer renewed and runs out; UNLOCK may be said again")
 	}
 	return done, err
 }

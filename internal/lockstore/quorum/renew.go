@@ -39,7 +39,7 @@ func (q *store) Renew(_ context.Context, r lockstore.Renewal) ([]int64, error) {
 		any = any || lockstore.Answered(out[i])
 	}
 	if !any {
-		return out, q.trouble(heard, len(t.Said), "the renewal does not count")
+		return out, q.noMajority(heard, len(t.Said), "the renewal does not count")
 	}
 	return out, nil
 }
@@ -140,7 +140,7 @@ func (q *store) Extend(_ context.Context, e lockstore.Extension) (lockstore.Exte
 	} else {
 		q.host.Sleep(context.Background(), time.Until(until)+node.ClockTolerance) // by then what was sent is done, or never will be
 	}
-	return done, q.trouble(all, len(t.Said), "the lease is not lengthened")
+	return done, q.noMajority(all, len(t.Said), "the lease is not lengthened")
 }
 
 // retract takes a RENEW that no majority has back from a node that has it, or may have: whoever renewed the hold before finds that

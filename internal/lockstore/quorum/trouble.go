@@ -10,9 +10,9 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// trouble is the error if no majority answered: Redis' refusal if a majority refused, else NOQUORUM. what says what the verb did not
+// noMajority is the error if no majority answered: Redis' refusal if a majority refused, else NOQUORUM. what says what the verb did not
 // do.
-func (q *store) trouble(all []result, answered int, what string) error {
+func (q *store) noMajority(all []result, answered int, what string) error {
 	refusals := 0
 	var said *upstream.ReplyError
 	var why error

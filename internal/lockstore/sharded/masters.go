@@ -42,7 +42,7 @@ type masters struct {
 // followed is how far changes of the topology have been acted on.
 type followed struct {
 	seen   *cluster.Snapshot // the topology that shards, channels and holds were last adapted to
-	second []moved           // to be looked at once more
+	second []movedSlots      // to be looked at once more
 }
 
 // placeholders stand in the arguments of a script for what is known only when it is sent, and to which node: see notAfterMark.
@@ -245,7 +245,7 @@ func (m *masters) sync() {
 	for _, n := range now.Masters {
 		m.shardOf(n)
 	}
-	gone := moved{before: before, now: now}
+	gone := movedSlots{before: before, now: now}
 	if before != nil {
 		gone.shards = m.successions(before, now)
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockstore/node"
 )
 
-// moved is the slots that have another owner now than they had before.
-type moved struct {
+// movedSlots is the slots that have another owner now than they had before.
+type movedSlots struct {
 	before, now *cluster.Snapshot
 	shards      []succession
 	again       time.Time
@@ -20,13 +20,13 @@ type moved struct {
 // succession is a master and the one that has taken its place.
 type succession struct{ old, now *shard }
 
-func (s moved) has(key string) bool {
+func (s movedSlots) has(key string) bool {
 	slot := cluster.Slot([]byte(key))
 	return s.before.Owner(slot) != s.now.Owner(slot)
 }
 
 // reason is why a lock of a moved slot is missing: a slot that is migrated takes its keys along, a failover may lose some.
-func (s moved) reason(key string) string {
+func (s movedSlots) reason(key string) string {
 	if slices.Contains(s.now.Masters, s.before.Owner(cluster.Slot([]byte(key)))) {
 		return lockstore.Gone
 	}
@@ -34,7 +34,7 @@ func (s moved) reason(key string) string {
 }
 
 // lookAt makes the engine check every lock of a moved slot where it is now, and all who wait for one try.
-func (m *masters) lookAt(s moved) {
+func (m *masters) lookAt(s movedSlots) {
 	m.host.Recheck(func(key, _ string) string {
 		if !s.has(key) {
 			return ""
@@ -47,7 +47,7 @@ func (m *masters) lookAt(s moved) {
 // lookAgain is the second look, a little later: the answer of a former master to a verb may have been on its way.
 func (m *masters) lookAgain(now time.Time) {
 	m.mu.Lock()
-	var due []moved
+	var due []movedSlots
 	for len(m.second) > 0 && !now.Before(m.second[0].again) {
 		due, m.second = append(due, m.second[0]), m.second[1:]
 	}
@@ -100,7 +100,7 @@ func (m *masters) successions(before, now *cluster.Snapshot) []succession {
 
 // compareClocks moves the deadlines of locks that went to a node whose clock is ahead of the former one's earlier by that
 // much: Redis keeps the time at which a key expires, not its lease, and a replica has that time from its master.
-func (m *masters) compareClocks(gone moved, s succession) {
+func (m *masters) compareClocks(gone movedSlots, s succession) {
 	_, known := s.old.Clock.Now()
 	if !known || m.sampleOf(s.now) != nil {
 		return
