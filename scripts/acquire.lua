@@ -1,27 +1,33 @@
--- acquire takes the plain lock KEYS[1] for an owner, or re-enters it: Redisson's RLock acquire (hash owner -> count with a TTL),
--- with a not-after, and the fencing token and the registration of lockproxy beside it. Nobody passes a fair queue
--- in which somebody lives, and who waits in it (E) enters it here: Redisson's RFairLock acquire, with scores of our own.
+-- acquire takes the plain lock KEYS[1] for an owner, or re-enters it: Redisson's RLock acquire (hash owner -> count with a TTL), plus a
+-- not-after, a fencing token and lockproxy's registration. While live owners wait in the fair queue, only the first of them gets a free
+-- lock. With letter E an owner that is refused enters the queue, as in Redisson's RFairLock, but with other scores (see enqueue.lua).
 --
 -- KEYS[1] lock hash
 -- KEYS[2] its fair queue
---         then in this order those that ARGV[4] asks for:
+--         then, in this order, the keys that letters of ARGV[4] ask for:
 --         fencing token (F), registration of a named owner (W, D)
 -- ARGV[1] lease in ms
 -- ARGV[2] owner, the hash field
--- ARGV[3] not-after in µs of Redis' clock, less a second: later than that nothing is done
--- ARGV[4] letters: N the owner knows of no hold of its own: one that is there was lost, and is counted from 1 again;
---         F give a fencing token, higher than all before, O once (an owner that holds gets no second count),
---         W a named owner's hold, which is renewed, D one that is not unless it was before, E wait in the fair queue
+-- ARGV[3] not-after minus one second, in µs of Redis' clock (see late.lua); after it nothing is done
+-- ARGV[4] letters:
+--         N  the proxy knows of no hold of this owner: one that is there was lost, and its count starts again at 1
+--         F  give a fencing token, higher than all before
+--         O  do not nest: an owner that holds the lock keeps its count
+--         W  a named owner's hold, which the watchdog renews
+--         D  a named owner's hold, which the watchdog does not renew unless it did before
+--         E  wait in the fair queue
 -- ARGV[5] PUBLISH, SPUBLISH, or BOTH
 -- ARGV[6] with W or D: the registration
 -- ARGV[7] with F: TTL of the fencing token in ms, 0 = none
--- ARGV[8] with E: what a waiter of Redisson takes off the others' scores when its turn comes, in ms
+-- ARGV[8] with E: --fair-wait in ms (see enqueue.lua)
 -- ARGV[9] with E: the ticket that this waiter has, 0 = none
--- RETURNS what acquire_free returns, or
---         {1, count, ttl in ms, token or 0, raised}  granted
---                                            raised is 1; 0 when the owner had it, once; -1 when it had, and nobody renewed it
+-- RETURNS what acquire_short or fair_short returns, or
+--         {1, count, ttl in ms, token or 0, raised}  granted; raised is
+--                                            1   a new hold, or the owner has re-entered its hold
+--                                            0   letter O: the owner held the lock already
+--                                            -1  as 0, but until now no watchdog renewed the hold, and this LOCK wants it renewed
 --         {0, 0, ttl in ms, ticket or 0}     held by somebody else
---         {0, 1, ttl in ms, ticket or 0}     free, and somebody else's turn: ttl is for how long that one counts as alive
+--         {0, 1, ttl in ms, ticket or 0}     free, but it is another waiter's turn, who counts as alive for ttl ms more
 --         {-2, 0, 0, 0}                      too late, nothing done
 --         {-3, 0, 0, 0}                      the key holds a lock of another kind
 -- ERRORS  WRONGTYPE; ERR when the fencing token is not an integer below 2^53. Nothing is changed then.
@@ -33,7 +39,7 @@ local lock, lease, owner, flags = KEYS[1], tonumber(ARGV[1]), ARGV[2], ARGV[4]
 local queue = KEYS[2]
 local held, stale, waited = false, false, nil
 
--- refuse has a waiter take its place.
+-- refuse returns a refusal. An owner that waits (E) first enters the fair queue, or keeps its place there.
 local function refuse(turn, ttl)
   local ticket = 0
   if string.find(flags, 'E') then ticket = enqueue(queue, owner, tonumber(ARGV[9]), tonumber(ARGV[8]), now) end
@@ -45,7 +51,7 @@ if redis.call('EXISTS', lock) == 1 then
   if seen[1] then return {-3, 0, 0, 0} end
   held = seen[2]
   if not held then return refuse(0, redis.call('PTTL', lock)) end
-  -- What is left of a hold that was told lost, or is no count, is not entered again: it becomes one hold.
+  -- A hold that the proxy does not know (N), or a field that is no valid count, is not re-entered: the count starts again at 1.
   if string.find(flags, 'N') or not string.find(held, '^[1-9]%d*$') or #held > 15 then held, stale = false, true end
 elseif redis.call('EXISTS', queue) == 1 then
   local fair = mind(queue, now)

@@ -1,17 +1,19 @@
--- acquire_short is what acquire does first, before the functions that its other ways need are made: it takes a lock that nobody holds,
--- and in whose fair queue nobody stands, enters one that its owner has, and refuses one that somebody else holds.
--- KEYS and ARGV are those of acquire, or fewer, since each costs Redis as much time as a quarter of a command does. Where ARGV[5] is
--- PUBLISH there may follow on ARGV[3], whose meaning their number and words tell:
---   nothing                for N
---   ''                     for a connection that knows of a hold of its own
---   the registration       for OW, or OD where it begins with -
---   NE, ARGV[9], ARGV[8]   for NE
--- and where it is another one, it alone for N.
+-- acquire_short stands before acquire in the same script, and before the functions that acquire needs, because defining these takes time.
+-- It handles the common cases: it grants a lock that is free and has no fair queue, re-enters a lock that its owner holds, and refuses a
+-- lock that somebody else holds. In all other cases acquire goes on.
+-- KEYS and ARGV are those of acquire. As each ARGV costs Redis about as much time as a quarter of a command, callers may send fewer
+-- (Brief in internal/lockstore/node/steps.go). If ARGV[5] is PUBLISH, there may follow on ARGV[3] only
+--   nothing                if ARGV[4] is N
+--   ''                     if ARGV[4] is '': a connection that, as far as its proxy knows, holds the lock
+--   the registration       if ARGV[4] is OW, or OD: then the registration begins with -
+--   NE, ARGV[9], ARGV[8]   if ARGV[4] is NE
+-- If ARGV[5] is SPUBLISH or BOTH, and ARGV[4] is N, ARGV[5] alone may follow.
 --
 -- RETURNS 1          granted, with a count of 1 for the whole lease
---         n above 1  entered, with a count of n for the whole lease
---         0          a named owner has it, once, and now for the whole lease
---         -16 - ttl  held by somebody else for ttl in ms, and nothing done, were it too late or not
+--         n above 1  re-entered, with a count of n for the whole lease
+--         {1, n, ttl in ms, 0, 1}  re-entered, with a count of n; the TTL was longer than the lease, and is kept
+--         0          a named owner held the lock already, and holds it for the whole lease now
+--         -16 - ttl  somebody else holds the lock for ttl ms more. Nothing is changed, so the not-after is not checked
 --         -2         too late, nothing done
 
 local call, lock, owner = redis.call, KEYS[1], ARGV[2]
@@ -45,11 +47,11 @@ elseif flags == 'OW' or flags == 'OD' then
   local watch_key = KEYS[3]
   ttl = call('PTTL', lock)
   if registration == '' then
-    -- On a node of a quorum.
+    -- A LOCK with EX or PX on a quorum has no registration: acquire goes on.
   elseif ttl ~= -2 then
     local seen = call('HMGET', lock, 'mode', owner)
     if seen[1] then
-      -- A lock of another kind.
+      -- A read/write lock: acquire goes on.
     elseif not seen[2] then
       return -16 - ttl
     elseif seen[2] == '1' and redis.pcall('GET', watch_key) == registration and ttl - ARGV[1] < 0 then

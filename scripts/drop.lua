@@ -1,9 +1,10 @@
--- drop gives back an owner's hold on a node of a quorum, whichever attempts count on it: the release of its kind.
+-- drop gives back an owner's hold on one node of a quorum, whichever attempts count on it, by the release script of the hold's kind.
 --
--- KEYS[1] attempts that count on the hold
+-- KEYS[1] hash of the attempts that count on the hold (see stand.lua)
 -- KEYS[2…] those of the release
--- ARGV[1] '', or the node's clock in µs: when another attempt than ARGV[2] counts on the hold since then, nothing is done
--- ARGV[2] the attempt that the owner had the lock by, '' = not known
+-- ARGV[1] '', or a time in µs of the node's clock: nothing is done if an attempt other than ARGV[2] has come after it, because the owner
+--         has then taken the lock again, nor if no attempt is noted
+-- ARGV[2] the attempt by which the proxy has the lock, '' = not known
 -- ARGV[3…] those of the release
 -- RETURNS what the release returns, or {-1, 0} when nothing was done
 -- ERRORS  WRONGTYPE. Nothing is changed then.

@@ -1,20 +1,22 @@
--- enqueue has an owner wait in the fair queue, or keeps its place: it stands before acquire, after queue.
+-- enqueue puts an owner into the fair queue, or keeps its place there. It stands before the scripts that do so, after queue.lua,
+-- which it uses.
 
--- until_when is the score of a waiter of lockproxy behind others of Redisson, each of which will take what its own lock waits
--- (fair_wait) off every score, once.
+-- until_when returns the score of a waiter of lockproxy; others is how many waiters of Redisson stand before it. When one of those gets
+-- the lock, Redisson subtracts fairLockWaitTimeout (fair_wait, in ms) from all scores, so the score is that much higher for each of them.
 local function until_when(now, others, fair_wait) return string.format('%.0f', now + alive + others * fair_wait) end
 
--- remember keeps the tickets for longer than the scores last: without them those of a dead proxy would count as Redisson's.
+-- remember gives the hash of tickets a TTL longer than the scores last: without tickets the waiters of a dead proxy would be taken for
+-- Redisson's, which count as alive until their scores pass.
 local function remember(tickets, others, fair_wait)
   local ttl = 6 * alive + others * fair_wait
   if redis.call('PTTL', tickets) < ttl then redis.call('PEXPIRE', tickets, ttl) end
 end
 
--- numbered is the ticket of an entry, nothing for a waiter of Redisson.
+-- numbered returns the ticket in a waiter's entry of that hash, nothing for a waiter of Redisson, which has no entry.
 local function numbered(entry) return entry and tonumber(string.match(entry, '^(%d+):')) end
 
--- insert puts an owner where its ticket says: behind the last of ours with a lower one, else first of all. Our tickets rise from
--- the first in the queue to the last, with waiters of Redisson anywhere between.
+-- insert puts an owner at its ticket's place: behind the last waiter with a lower ticket, or at the head if there is none. It searches by
+-- bisection, because tickets rise from head to tail; Redisson's waiters, which have none, may stand anywhere between.
 local function insert(queue, tickets, owner, ticket)
   local low, high, before, looks = 0, redis.call('LLEN', queue) - 1, nil, 1000
   while low <= high do
@@ -22,7 +24,7 @@ local function insert(queue, tickets, owner, ticket)
     local at, theirs, name = middle, nil, nil
     while at >= low and not theirs do
       looks = looks - 1
-      if looks < 0 then return redis.call('RPUSH', queue, owner) end -- among so many of Redisson's its place is not looked for
+      if looks < 0 then return redis.call('RPUSH', queue, owner) end -- too many of Redisson's waiters to search on
       name = redis.call('LINDEX', queue, at)
       theirs = numbered(redis.call('HGET', tickets, name))
       at = at - 1
@@ -41,16 +43,16 @@ local function insert(queue, tickets, owner, ticket)
   end
 end
 
--- enqueue returns the ticket. The one given is what it returned before: a waiter that was taken out although it lives comes back
--- to its old place.
+-- enqueue returns the owner's ticket. Its argument ticket is the one that this waiter got before, or 0: a waiter that was taken out of
+-- the queue although it is alive comes back to its old place.
 local function enqueue(queue, owner, ticket, fair_wait, time)
   local timeouts, tickets = beside(queue, 'redisson_lock_timeout'), beside(queue, 'lockproxy_fair')
   local now = math.floor(time / 1000)
-  -- What is of another type fails here, before anything is changed.
+  -- If one of these keys has another type the script fails here, before it changes anything.
   local length, known = redis.call('LLEN', queue), redis.call('ZSCORE', timeouts, owner)
   local place, others = numbered(redis.call('HGET', tickets, owner)), 0
   if known and place then
-    redis.call('ZREM', timeouts, '') -- as allow_writes: a full Redis takes nobody's place
+    redis.call('ZREM', timeouts, '') -- as allow_writes: nobody loses a place because Redis is full
   else
     local last = tonumber(redis.call('HGET', tickets, '') or 0) or 0
     place = ticket

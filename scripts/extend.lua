@@ -1,16 +1,22 @@
--- extend sets the lease of one owner's hold anew: the verb RENEW.
+-- extend sets a new lease for one owner's hold, which may be shorter: the verb RENEW.
 --
 -- KEYS[1] lock hash
--- KEYS[2] registration of a named owner, when ARGV[4] asks for it
+-- KEYS[2] with W: registration of the named owner
 -- ARGV[1] lease in ms
 -- ARGV[2] owner, the hash field
--- ARGV[3] not-after in µs of Redis' clock, less a second
--- ARGV[4] letters: K keep a longer TTL, W a named owner's hold, R do nothing when there is a registration, neither ARGV[5] nor ARGV[6]: the
---         owner is back through another connection
+-- ARGV[3] not-after minus one second, in µs of Redis' clock (see late.lua)
+-- ARGV[4] letters:
+--         K  keep a TTL that is longer
+--         W  a named owner's hold
+--         R  do nothing if there is a registration other than ARGV[5] and ARGV[6], with or without a +: the owner has since sent a
+--            command through another connection
 -- ARGV[5] the new registration, '' = none
--- ARGV[6] the registration this proxy knows of
--- RETURNS {1, count, ttl in ms} done, {-1, 0, 0} the owner does not hold it, {-1, 1, 0} it ended through another connection,
---         {-2, 0, 0} too late, {0, 0, 0} letter R, {-3, 0 or 1, 0} a lock of another kind, and the same of this owner's hold
+-- ARGV[6] the registration that this proxy knows
+-- RETURNS {1, count, ttl in ms} done
+--         {0, 0, 0}      nothing was done, because of R
+--         {-1, ended, 0} the owner does not hold the lock; ended is 1 if it gave it back through another connection, else 0
+--         {-2, 0, 0}     too late, nothing done
+--         {-3, ended, 0} the key holds a lock of another kind; ended as above
 -- ERRORS  WRONGTYPE. Nothing is changed then.
 
 if late(ARGV[3]) then return {-2, 0, 0} end

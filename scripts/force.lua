@@ -1,11 +1,10 @@
--- force frees the plain lock KEYS[1] whoever holds it: Redisson's forceUnlock, which also publishes. It tells those that wait also
--- when nobody holds the lock.
--- A hash that cannot be a lock (a value that is no integer) is left alone: it is somebody's data.
+-- force frees the plain lock KEYS[1], whoever holds it: Redisson's forceUnlock. Unlike that, it wakes waiters also when nobody holds the
+-- lock. A hash that cannot be a plain lock, with several fields or a value that is no integer, is left alone: it is somebody's data.
 --
 -- KEYS[1] lock hash
 -- KEYS[2] its fair queue
 -- ARGV[1] PUBLISH, SPUBLISH, or BOTH
--- ARGV[2] not-after in µs of Redis' clock, less a second
+-- ARGV[2] not-after minus one second, in µs of Redis' clock (see late.lua)
 -- RETURNS 1 freed, 0 nothing was held, -2 too late, -3 the key holds a lock of another kind, -4 the hash is not a lock
 -- ERRORS  WRONGTYPE. Nothing is changed then.
 

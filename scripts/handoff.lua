@@ -1,15 +1,16 @@
--- handoff gives back a hold and, when that frees the lock, gives it to those who wait next, in one step and without a message.
--- What is given back and what is given are the scripts of these names, each with its own KEYS and ARGV, one after the other.
+-- handoff gives back a hold and, if that frees the lock, grants it to the next waiters of the same proxy, in one script and without a
+-- message. It calls the release and the acquire scripts that ARGV names, each with its own KEYS and ARGV.
 --
 -- KEYS    those of the release, then those of each acquire
 -- ARGV[1] number of acquires
 -- ARGV[2] channel of the lock
--- ARGV[3] letters, for when another connection than ours listens to the channel: T it is somebody else's turn,
---         S what is given may be shared by others, who are told
+-- ARGV[3] letters, which count if another connection than the proxy's listens to the channel:
+--         T  give others a turn: publish, and grant the lock to nobody
+--         S  others may share the lock that is granted: publish, to wake them
 -- ARGV[4] PUBLISH, SPUBLISH, or BOTH
 -- ARGV[5…] for the release and each acquire: name of the script, number of its KEYS, number of its ARGV; then all their ARGV
--- RETURNS what the release returns (2 integers); 1 when it was somebody else's turn, or else 0; then what each acquire returns
---         (5 integers), or five times -9 where it was not reached. When the first of them is not granted, the message is sent.
+-- RETURNS what the release returns (2 integers); 1 if others were given a turn, else 0; then what each acquire returns (5 integers), or
+--         five times -9 if it granted nothing. If the lock is free and the first acquire grants nothing, the script publishes.
 -- ERRORS  those of the release. Nothing is changed then.
 
 local key, arg = 1, 8 + 3 * tonumber(ARGV[1])
@@ -26,7 +27,7 @@ local others = false
 if ARGV[3] ~= '' then
   for way, asked in pairs({PUBLISH = 'NUMSUB', SPUBLISH = 'SHARDNUMSUB'}) do
     if ARGV[4] == way or ARGV[4] == 'BOTH' then
-      local listeners = redis.pcall('PUBSUB', asked, ARGV[2]) -- an account that may not ask leaves everybody a turn
+      local listeners = redis.pcall('PUBSUB', asked, ARGV[2]) -- who may not ask assumes that others listen
       others = others or listeners.err ~= nil or listeners[2] > 1
     end
   end
@@ -35,14 +36,14 @@ local turn = others and string.find(ARGV[3], 'T')
 if not turn then args[4] = args[4] .. 'Q' end
 local out = release(keys, args)
 out[3] = turn and 1 or 0
--- A release that finds its own hold over may still have cleared away what was left of the lock.
+-- Also a release that returns -1 may leave the lock free: the lease had ended, or read_release has deleted what dead readers left.
 local going = not turn and out[1] ~= -2 and redis.call('EXISTS', keys[1]) == 0
 local freed = going
 for i = 1, tonumber(ARGV[1]) do
   local acquire, its_keys, its_args = call(i)
   local answer
   if going then
-    -- One that fails is told so when it tries for itself; here the lock has been given back already.
+    -- An error must not end the script here, since the lock has been given back. The waiter meets it again when it tries by itself.
     local ok, value = pcall(acquire, its_keys, its_args)
     going = ok and not value.err and value[1] == 1
     if going then answer, freed = value, false end

@@ -3,9 +3,9 @@
 -- KEYS[1] lock hash
 -- KEYS[2] fencing token
 -- KEYS[3] Redisson's fair queue
--- ARGV[1] what the keys of read holds begin with, before the owner: readers that are over are left out
+-- ARGV[1] prefix of the keys of all read holds (see rw.lua), by which readers whose holds have expired are left out
 -- RETURNS {type of the key, ttl in ms, token or "", length of the fair queue, field, value, field, value, …}; the type is `other` for
---         a hash that is no lock: with fields beside the one owner of a plain lock, or with more readers and holds than a lock has
+--         a hash that is no lock: it has several fields and no mode, or more fields or read holds than a lock has
 
 local kind = redis.call('TYPE', KEYS[1])['ok']
 local token = redis.pcall('GET', KEYS[2])

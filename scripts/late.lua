@@ -1,13 +1,15 @@
--- late is how a script keeps its not-after, and what time it is: it stands before those that have one. A not-after is in µs of Redis'
--- clock, less a second. So the short scripts mostly see by the digits of Redis' second alone that they are in time, without numbers.
+-- late checks a script's not-after and reads Redis' clock. It stands before the scripts that have a not-after.
+-- A not-after is sent in µs of Redis' clock, minus one second. The short scripts compare it with the seconds of TIME, both as strings. If
+-- the seconds are lower the script is in time; the second subtracted makes up for the µs of TIME, which are left out. Only if they are not
+-- lower is arithmetic needed, which takes longer.
 
--- clock is Redis' clock in µs.
+-- clock returns Redis' clock in µs.
 local function clock()
   local time = redis.call('TIME')
   return time[1] * 1000000 + time[2]
 end
 
--- late says whether a not-after has passed, and what Redis' clock says.
+-- late returns whether a not-after has passed, and Redis' clock in µs.
 local function late(not_after)
   local now = clock()
   return now - not_after > 1000000, now

@@ -1,8 +1,9 @@
--- leave takes a waiter out of a fair queue, as Redisson's acquireFailed. When it was its turn, whose turn it is now is told.
+-- leave takes a waiter out of a fair queue: Redisson's acquireFailed. If the waiter was the first and the lock is free, the next one is
+-- woken.
 --
 -- KEYS[1] lock hash
 -- KEYS[2] its fair queue
--- ARGV[1] not-after in µs of Redis' clock, less a second
+-- ARGV[1] not-after minus one second, in µs of Redis' clock (see late.lua)
 -- ARGV[2] PUBLISH, SPUBLISH, or BOTH
 -- ARGV[3] owner
 -- RETURNS 1 it waited, 0 it did not, -2 too late, nothing done

@@ -1,4 +1,4 @@
--- look tells what Redis holds of one owner, after a reply was lost: of a plain lock, or of a write lock.
+-- look reads what Redis has of one owner's plain lock or write lock, to find out whether a script ran whose reply was lost.
 --
 -- KEYS[1] lock hash
 -- KEYS[2] fencing token

@@ -1,15 +1,16 @@
--- pass gives back the only hold of a plain lock in whose fair queue nobody stands, and gives the lock to one other owner: what handoff
--- does mostly, for two connections that ask for nothing besides, or for two named owners. A connection may also be the first in the queue.
+-- pass does the common cases of handoff with fewer KEYS and ARGV: it gives back an owner's last hold of a plain lock, and grants the lock
+-- to one other owner. Both are connections without options, or both are named owners. The fair queue is empty, or the next owner is a
+-- connection and the first in it.
 --
 -- KEYS[1] lock hash
 -- KEYS[2] its fair queue
---         then, of named owners: the registration of the first one, and of the next one
+--         then, for named owners: the registrations of the owner and of the next owner
 -- ARGV[1] owner, the hash field
 -- ARGV[2] the next owner
--- ARGV[3] its lease in ms
--- ARGV[4] not-after in µs of Redis' clock, less a second
---         then, of named owners: the registration of the first one that this proxy knows of, and that of the next one
--- RETURNS 1 given back and granted for the whole lease, 0 nothing done: it is handoff that knows what is to be done, -2 too late
+-- ARGV[3] the next owner's lease in ms
+-- ARGV[4] not-after minus one second, in µs of Redis' clock (see late.lua)
+--         then, for named owners: the registration that this proxy knows of the owner, and the new one of the next owner
+-- RETURNS 1 given back and granted for the whole lease, 0 nothing was done, and handoff must be run, -2 too late, nothing done
 
 local call, lock, registration, first = redis.call, KEYS[1], ARGV[6], nil
 local seen = call('HMGET', lock, 'mode', ARGV[1])
@@ -26,7 +27,7 @@ if time[1] >= ARGV[4] and time[1] * 1000000 + time[2] - ARGV[4] > 1000000 then r
 if first then
   local beside = string.sub(KEYS[2], 20)
   local tickets = 'lockproxy_fair' .. beside
-  local known = call('HLEN', tickets) -- of another type it fails here, before anything is changed
+  local known = call('HLEN', tickets) -- if this key has another type the script fails here, before it changes anything
   call('ZREM', 'redisson_lock_timeout' .. beside, first)
   call('LPOP', KEYS[2])
   if known - call('HDEL', tickets, first) == 1 then call('DEL', tickets) end

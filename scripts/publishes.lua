@@ -1,4 +1,5 @@
--- publishes says which of some commands this Redis knows, by calling each without the arguments that it wants.
+-- publishes checks which of some commands Redis has. It calls each without arguments: only a command that Redis does not have is answered
+-- as unknown.
 --
 -- ARGV    names of commands
 -- RETURNS for each 1 it is known, 0 it is not

@@ -1,27 +1,29 @@
--- queue is what the scripts of a plain lock share that mind its fair queue: it stands before each of them.
+-- queue has what the scripts of a plain lock share that work on its fair queue. It stands before each of them.
 -- The queue is Redisson's: a list of owners, and a zset that says until when, in ms since 1970, each of them counts as alive.
--- The waiters of lockproxy have a ticket beside it, in a hash: owner -> <ticket>:<when it was last heard of, in ms>. A ticket
--- is the place in the queue, for one that was taken out while it lived; the field with the empty name has the last one given.
--- Only the list is among the KEYS, since nearly all locks have no queue and each KEY costs; the names of the others, and of the
--- channel, differ in how they begin.
+-- lockproxy adds a hash with an entry for each of its own waiters: owner -> <ticket>:<when its proxy last reported it, in ms>. A ticket
+-- is a number that rises, so that a waiter that was taken out although it is alive comes back to its old place. The field with the empty
+-- name has the last ticket given.
+-- Only the list is among the KEYS, since each of KEYS takes time and nearly all locks have no queue. The names of the zset, the hash and
+-- the channel are made from the list's: they differ in their prefix only.
 
--- alive is for how long in ms a waiter of lockproxy counts as alive without being heard of.
+-- alive is for how many ms a waiter of lockproxy counts as alive after its proxy has reported it.
 local alive = 10000
 
--- purges is how many waiters that are over one run of a script still takes out of the queue.
+-- purges is how many dead waiters this run of the script may still take out, so that a long queue does not block Redis.
 local purges = 1000
 
--- beside is the name of what belongs to the same lock as a queue.
+-- beside returns the name, with that prefix, of another key or the channel of a queue's lock.
 local function beside(queue, prefix) return prefix .. string.sub(queue, 20) end
 
--- mind gives the steps on one fair queue, at a time by Redis' clock in µs. They are made only for a lock that has one.
+-- mind returns the functions for one fair queue; time is Redis' clock in µs. They are defined here, since only locks with a queue need
+-- them and defining them takes time.
 local function mind(queue, time)
   local timeouts, tickets = beside(queue, 'redisson_lock_timeout'), beside(queue, 'lockproxy_fair')
   local fair = {}
 
-  -- drop forgets a waiter, but for its place in the list.
+  -- drop deletes what there is of a waiter, except its entry in the list.
   local function drop(owner)
-    local known = redis.call('HLEN', tickets) -- of another type it fails here, before anything is changed
+    local known = redis.call('HLEN', tickets) -- if this key has another type the script fails here, before it changes anything
     local waited = redis.call('ZREM', timeouts, owner)
     if known - redis.call('HDEL', tickets, owner) == 1 then redis.call('DEL', tickets) end
     return waited
@@ -34,9 +36,10 @@ local function mind(queue, time)
     return waited
   end
 
-  -- first is the owner whose turn it is, for how long in ms it counts as alive, and whether others were taken out before it:
-  -- those that are over, or of whom the zset knows nothing. Whoever asks lives. It is nothing when nobody waits. When there are more of those than one
-  -- run takes out it is an owner without a name, which nobody is: whoever asks is to come again in a moment.
+  -- first takes dead waiters, and those without a score, out of the head of the queue. It returns the first owner that is alive, for how
+  -- long in ms it still counts as alive, and whether others were taken out before it; nothing if nobody waits. The owner asks, for
+  -- which the script runs, counts as alive in any case. If more are to be taken out than purges allows, first returns the empty
+  -- name, which no owner has, and 1 ms: the script refuses the lock, and the proxy soon tries again.
   function fair.first(asks)
     local now, gone = math.floor(time / 1000), nil
     while true do
@@ -58,7 +61,8 @@ local function mind(queue, time)
   return fair
 end
 
--- announce tells those that wait that the lock is free: everybody who listens, and whose turn it is in the queue.
+-- announce publishes that the lock is free, on the lock's channel and, to the first in the fair queue, on that waiter's own channel.
+-- Redisson's waiters in the queue listen to their own channels only.
 local function announce(publish, queue, time)
   local channel = beside(queue, 'redisson_lock__channel')
   tell(publish, channel, '0')

@@ -1,10 +1,11 @@
--- raise brings a fencing token up to what other nodes gave: the second round of a quorum's FENCE. It never lowers one.
+-- raise brings a fencing token on a node of a quorum up to the highest that the nodes proposed: the second round of FENCE. It never lowers
+-- a token.
 --
 -- KEYS[1] fencing token
 -- ARGV[1] the token, below 2^53
--- ARGV[2] not-after in µs of Redis' clock, less a second
+-- ARGV[2] not-after minus one second, in µs of Redis' clock (see late.lua)
 -- ARGV[3] TTL of the fencing token in ms, 0 = none
--- RETURNS {1} it is that much, or more; {-2} too late, nothing done
+-- RETURNS {1} the node's token is that high now, or higher; {-2} too late, nothing done
 -- ERRORS  WRONGTYPE. Nothing is changed then.
 
 if late(ARGV[2]) then return {-2} end

@@ -1,22 +1,26 @@
--- read_acquire takes the read lock for an owner, enters it once more, or reads beside the write lock that the owner holds
--- itself: Redisson's read acquire, with a not-after, and the registration of lockproxy beside it.
+-- read_acquire takes the read lock for an owner, or re-enters it. The owner that holds the write lock may take it as well. This is
+-- Redisson's read acquire, plus a not-after and lockproxy's registration.
 --
 -- KEYS[1] lock hash
--- KEYS[2] what the keys of this owner's holds begin with, :<i> follows
---         then those that ARGV[4] asks for: registration of a named owner (W, D)
+-- KEYS[2] prefix of the keys of this owner's read holds, :<i> follows
+--         then, with W or D: registration of the named owner
 -- ARGV[1] lease in ms
 -- ARGV[2] owner, the hash field
--- ARGV[3] not-after in µs of Redis' clock, less a second: later than that nothing is done
--- ARGV[4] letters: N the owner knows of no read hold of its own, M of no write hold: one that is there was lost. A read
---         hold is counted from 1 again then, a write hold is like somebody else's;
---         O once (an owner that reads gets no second count),
---         W a named owner's hold, which is renewed, D one that is not unless it was before
+-- ARGV[3] not-after minus one second, in µs of Redis' clock (see late.lua); after it nothing is done
+-- ARGV[4] letters:
+--         N  the proxy knows of no read hold of this owner: one that is there was lost, and its count starts again at 1
+--         M  the proxy knows of no write hold of this owner: one that is there was lost, and counts as somebody else's
+--         O  do not nest: an owner that reads keeps its count
+--         W  a named owner's hold, which the watchdog renews
+--         D  a named owner's hold, which the watchdog does not renew unless it did before
 -- ARGV[5] the registration
 -- ARGV[6] unused
 -- ARGV[7] the owner's field as a writer
--- RETURNS what read_free returns, or
---         {1, count, time in ms that this owner reads, 0, raised}  granted
---                                            raised is 1; 0 when the owner had it, once; -1 when it had, and nobody renewed it
+-- RETURNS what read_acquire_short returns, or
+--         {1, count, time in ms that this owner reads, 0, raised}  granted; raised is
+--                                            1   a new hold, or the owner has re-entered its hold
+--                                            0   letter O: the owner held the lock already
+--                                            -1  as 0, but until now no watchdog renewed the hold, and this LOCK wants it renewed
 --         {0, 0, ttl in ms, 0}               somebody else writes
 --         {-2, 0, 0, 0}                      too late, nothing done
 --         {-3, 0, 0, 0}                      the key holds a lock of another kind
@@ -29,7 +33,7 @@ local mode = seen[1]
 if alien(lock, mode) then return {-3, 0, 0, 0} end
 if mode == 'write' and (not seen[3] or string.find(flags, 'M')) then return {0, 0, redis.call('PTTL', lock), 0} end
 
--- What is left of a hold that was told lost, or is over, is not entered again: it becomes one hold.
+-- A hold that the proxy does not know (N), or that has expired, is not re-entered: the count starts again at 1.
 local count, left = counted(seen[2]), 0
 if not string.find(flags, 'N') then left = own(holds, count) end
 local held = left > 0

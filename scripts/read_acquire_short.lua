@@ -1,11 +1,11 @@
--- read_acquire_short is what read_acquire does first, before the functions that its other ways need are made: for a connection that asks
--- for nothing besides it takes a lock that nobody holds, or that others read, enters one that it reads, and refuses one that somebody
--- else writes. KEYS and ARGV are those of read_acquire; of a connection there are no more than
--- ARGV[4], and for NM not that.
+-- read_acquire_short stands before read_acquire in the same script, as acquire_short does before acquire. For a connection without options
+-- it takes a lock that is free or that others read, re-enters its only read hold, and refuses a lock that somebody else writes. In all
+-- other cases read_acquire goes on. KEYS and ARGV are those of read_acquire. If ARGV[4] is M callers send no ARGV after it; if it is NM
+-- they do not send it either.
 --
 -- RETURNS 1          granted, with a count of 1 for the whole lease
---         2          entered, with a count of 2 for the whole lease
---         -16 - ttl  somebody else writes for ttl in ms, and nothing done, were it too late or not
+--         2          re-entered, with a count of 2 for the whole lease
+--         -16 - ttl  somebody else writes for ttl ms more. Nothing is changed, so the not-after is not checked
 --         -2         too late, nothing done
 
 local call, lock, lease, flags = redis.call, KEYS[1], ARGV[1], ARGV[4] or 'NM'

@@ -1,19 +1,25 @@
--- read_extend sets the lease of one owner's read holds anew: the verb RENEW.
+-- read_extend sets a new lease for one owner's read holds, which may be shorter: the verb RENEW.
 --
 -- KEYS[1] lock hash
--- KEYS[2] what the keys of this owner's holds begin with, :<i> follows
--- KEYS[3] registration of a named owner, when ARGV[4] asks for it
+-- KEYS[2] prefix of the keys of this owner's read holds, :<i> follows
+-- KEYS[3] with W: registration of the named owner
 -- ARGV[1] lease in ms
 -- ARGV[2] owner, the hash field
--- ARGV[3] not-after in µs of Redis' clock, less a second
--- ARGV[4] letters: K keep a longer TTL, W a named owner's hold, R do nothing when there is a registration, neither ARGV[5] nor ARGV[6]: the
---         owner is back through another connection
+-- ARGV[3] not-after minus one second, in µs of Redis' clock (see late.lua)
+-- ARGV[4] letters:
+--         K  keep a TTL that is longer
+--         W  a named owner's hold
+--         R  do nothing if there is a registration other than ARGV[5] and ARGV[6], with or without a +: the owner has since sent a
+--            command through another connection
 -- ARGV[5] the new registration, '' = none
--- ARGV[6] the registration this proxy knows of
--- ARGV[7] the owner's field on the other side, unused
--- ARGV[8] what the keys of read holds begin with, before the owner
--- RETURNS {1, count, time in ms that this owner reads} done, {-1, 0, 0} it does not read, {-1, 1, 0} it ended through another connection,
---         {-2, 0, 0} too late, {0, 0, 0} letter R, {-3, 0, 0} a lock of another kind
+-- ARGV[6] the registration that this proxy knows
+-- ARGV[7] the owner's field as a writer, unused
+-- ARGV[8] prefix of the keys of all read holds, before the owner
+-- RETURNS {1, count, time in ms that this owner reads} done
+--         {0, 0, 0}      nothing was done, because of R
+--         {-1, ended, 0} the owner does not read; ended is 1 if it gave the lock back through another connection, else 0
+--         {-2, 0, 0}     too late, nothing done
+--         {-3, 0, 0}     the key holds a lock of another kind
 -- ERRORS  WRONGTYPE. Nothing is changed then.
 
 if late(ARGV[3]) then return {-2, 0, 0} end

@@ -1,7 +1,8 @@
--- read_look tells what Redis holds of one owner's read lock, after a reply was lost. Holds that are over count as none.
+-- read_look reads what Redis has of one owner's read lock, to find out whether a script ran whose reply was lost. Expired holds do not
+-- count.
 --
 -- KEYS[1] lock hash
--- KEYS[2] what the keys of this owner's holds begin with, :<i> follows
+-- KEYS[2] prefix of the keys of this owner's read holds, :<i> follows
 -- KEYS[3] unused
 -- KEYS[4] registration, of a named owner
 -- ARGV[1] owner, the hash field

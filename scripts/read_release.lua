@@ -1,27 +1,31 @@
--- read_release gives back one read hold, or all of the owner: Redisson's read unlock with a not-after. Unlike there, the lease
--- of a write lock that the owner holds stays as it is, and so does the longest lease of the read holds that remain.
--- It publishes before it deletes, so that an account that may not publish changes nothing; and, as Redisson's, when the lock has
--- gone by itself.
+-- read_release gives back one read hold, or all of the owner: Redisson's read unlock with a not-after. Unlike Redisson's it leaves the
+-- lease of a write lock that the owner holds as it is, and an owner with read holds left keeps the longest lease that it had.
+-- It publishes before it deletes, so that nothing is changed if the service account may not publish. Like Redisson's it publishes also
+-- when the lock is gone already, since no message has said that its lease had ended.
 --
 -- KEYS[1] lock hash
--- KEYS[2] what the keys of this owner's holds begin with, :<i> follows
+-- KEYS[2] prefix of the keys of this owner's read holds, :<i> follows
 -- KEYS[3] channel of the lock
--- then, when ARGV[4] asks for them: registration of a named owner (W)
+-- KEYS[4] with W: registration of the named owner
 -- ARGV[1] owner, the hash field
 -- ARGV[2] PUBLISH, SPUBLISH, or BOTH
--- ARGV[3] not-after in µs of Redis' clock, less a second
--- ARGV[4] letters: A all read holds of the owner, W end the registration with the last of them,
---         Q publish nothing when the lock goes altogether: it goes to somebody else in the same step,
---         R do nothing when the registration is not the one this proxy knows of: the owner is back through another connection,
---         X nor when it has a plus: another LOCK counts on the hold
--- ARGV[5] the registration this proxy knows of: deleted; another one is emptied, which tells its proxy that the hold has ended
--- ARGV[6] the owner's field on the other side, unused
--- ARGV[7] what the keys of read holds begin with, before the owner
--- RETURNS what read_last returns, or
---         {1, 0}      this owner no longer reads
+-- ARGV[3] not-after minus one second, in µs of Redis' clock (see late.lua)
+-- ARGV[4] letters:
+--         A  all read holds of the owner
+--         W  a named owner's hold: its registration ends with the last read hold
+--         Q  publish nothing when this frees the lock: a waiter gets it in the same script (handoff), or it was never granted (quorum)
+--         R  do nothing unless the registration is ARGV[5], with or without a +: else the owner may have taken the lock anew through
+--            another connection
+--         X  do nothing unless the registration is exactly ARGV[5]: a + says that another LOCK relies on the hold, too
+-- ARGV[5] the registration that this proxy knows. If Redis has the same it is deleted; another one is emptied, which tells its
+--         proxy that the hold has ended
+-- ARGV[6] the owner's field as a writer, unused
+-- ARGV[7] prefix of the keys of all read holds, before the owner
+-- RETURNS what read_release_short returns, or
+--         {1, 0}      the owner no longer reads
 --         {0, count}  it still does
 --         {-1, 0}     it does not read
---         {-1, 1}     nor that, and its registration says that it ended through another connection
+--         {-1, 1}     it gave the hold back through another connection, or R or X kept the script from doing anything
 --         {-2, 0}     too late, nothing done
 --         {-3, 0}     the key holds a lock of another kind
 -- ERRORS  WRONGTYPE. Nothing is changed then.
@@ -40,7 +44,7 @@ local left = own(holds, count)
 local remain = count - 1
 if left == 0 or string.find(flags, 'A') then remain = 0 end
 
--- When nobody reads any more, or writes, the lock goes with all that dead readers have left.
+-- When no live reader is left, and no writer, the whole hash is deleted, with what dead readers have left in it.
 if seen[2] then
   local others = mode == 'read' and live(lock, prefix, owner) or 0
   if remain == 0 and others == 0 and mode == 'read' then

@@ -1,9 +1,9 @@
--- read_release_short is what read_release does first, before the functions that its other ways need are made: it gives back the only hold
--- of a connection, beside few others that read once, or one of its two holds. KEYS and ARGV are those of read_release; where ARGV[4] and
--- ARGV[5] are empty they are not sent.
+-- read_release_short stands before read_release in the same script, as acquire_short does before acquire. For a connection it gives back
+-- its only read hold, alone or beside at most five other readers with one hold each, or one of its two holds, if nobody else reads. In all
+-- other cases read_release goes on. KEYS and ARGV are those of read_release; if ARGV[4] is empty, callers leave out ARGV[4] and ARGV[5].
 --
--- RETURNS 1   this owner no longer reads
---         2   it does, once
+-- RETURNS 1   the owner no longer reads
+--         2   it still does, with one hold
 --         -2  too late, nothing done
 
 if not ARGV[6] then ARGV[4], ARGV[5], ARGV[6], ARGV[7] = '', '', ARGV[4], ARGV[5] end

@@ -1,14 +1,16 @@
--- read_renew extends many owners' read holds in one go, and never shortens one: the watchdog. One key of a wrong type disturbs
--- no other. Only the owner's own holds are extended, so that readers that have died run out.
+-- read_renew is the watchdog's renewal of read holds: it extends those of many owners in one script, and shortens none. A key of a wrong
+-- type does not keep the others from being renewed. Only the holds of these owners are extended, so that dead readers expire.
 --
--- KEYS    for each owner the lock hash and what the keys of its holds begin with, followed by its registration when it is
---         an explicit one whose registration is known
--- ARGV[1] lease in ms; 0 = only look
--- ARGV[2] not-after in µs of Redis' clock, less a second
--- ARGV[3] letters, one for each owner: W it has a registration, - it has none
--- ARGV[4…] for each its hash field, followed by the registration when it has one
--- RETURNS for each 1 extended (or seen), 0 gone, or its registration is spoiled, 2 another connection has taken the registration over,
---         -9 there are more holds to look at than one script may,
+-- KEYS    for each owner the lock hash and the prefix of the keys of its read holds, and with W its registration
+-- ARGV[1] lease in ms; 0 = only look whether the holds are there
+-- ARGV[2] not-after minus one second, in µs of Redis' clock (see late.lua)
+-- ARGV[3] letters, one for each owner: W a named owner whose registration is known, - any other
+-- ARGV[4…] for each owner its hash field, and with W the registration that this proxy knows
+-- RETURNS for each owner
+--         1   extended, or seen
+--         0   the hold is gone, or its registration's key has a wrong type
+--         2   the registration is another one: the hold ended, or goes on, through another connection
+--         -9  not known: there are more holds than one script may check
 --         or the one element -2: too late, nothing done
 
 if late(ARGV[2]) then return {-2} end
@@ -31,7 +33,7 @@ local function extend(lock, holds, owner, watch_key, registration)
     local left = redis.call('PTTL', newest)
     if left < 0 then
       allow_writes(lock)
-      redis.call('SET', newest, '1', 'PX', lease) -- one before it lasts longer
+      redis.call('SET', newest, '1', 'PX', lease) -- the newest hold has expired, but one before it has not
     elseif left < lease then
       redis.call('PEXPIRE', newest, lease)
     end
@@ -44,7 +46,7 @@ local function extend(lock, holds, owner, watch_key, registration)
       redis.call('PEXPIRE', watch_key, lease)
     elseif watch_key then
       allow_writes(lock)
-      redis.pcall('SET', watch_key, registration, 'PX', lease) -- it was evicted
+      redis.pcall('SET', watch_key, registration, 'PX', lease) -- Redis has evicted the registration
     end
   end
   return 1

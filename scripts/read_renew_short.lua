@@ -1,5 +1,5 @@
--- read_renew_short is what read_renew does first: it extends the only hold of one connection. KEYS are those of read_renew, and so are
--- ARGV, but of one owner without ARGV[3].
+-- read_renew_short stands before read_renew in the same script. It extends the only hold of one connection; in all other cases read_renew
+-- goes on. KEYS and ARGV are those of read_renew, but for a single owner callers leave out ARGV[3].
 --
 -- RETURNS 1 extended, -2 too late, nothing done
 

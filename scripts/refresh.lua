@@ -1,13 +1,15 @@
--- refresh keeps the waiters of one proxy in a fair queue alive, mends the queue, and sees to it that whose turn it is knows.
+-- refresh reports that the waiters of one proxy in a fair queue are alive, repairs the queue, and wakes the first in it if the lock is
+-- free.
 --
 -- KEYS[1] lock hash
 -- KEYS[2] its fair queue
--- ARGV[1] not-after in µs of Redis' clock, less a second
+-- ARGV[1] not-after minus one second, in µs of Redis' clock (see late.lua)
 -- ARGV[2] PUBLISH, SPUBLISH, or BOTH
--- ARGV[3] what a waiter of Redisson takes off the others' scores when its turn comes, in ms
+-- ARGV[3] --fair-wait in ms (see enqueue.lua)
 -- ARGV[4…] for each waiter its owner and its ticket
--- RETURNS {for how long in ms the first in the queue counts as alive, -1 = nobody waits; then the numbers, from 1, of the waiters
---         that are to try: not in the queue any more, or the lock is free and it is their turn}, or {-2}: too late, nothing done
+-- RETURNS {for how long in ms the first in the queue counts as alive, -1 = nobody waits; then the numbers, from 1, of the waiters in ARGV
+--         that must try for the lock: those no longer in the queue and, if the lock is free, the first in it}, or {-2}: too late, nothing
+--         done
 -- ERRORS  WRONGTYPE. Nothing is changed then.
 
 local past, time = late(ARGV[1])
@@ -19,12 +21,13 @@ local timeouts, tickets = beside(queue, 'redisson_lock_timeout'), beside(queue, 
 local mine = {}
 for i = 4, #ARGV, 2 do mine[ARGV[i]] = ARGV[i + 1] end
 
--- One entry each, and a score: who is in the list only, and is none of ours, would block all others for ever, and who has a score
--- only would never be let in.
--- Only so many are looked at: behind them those of this proxy are kept alive, and the rest is mended when its turn comes.
+-- Each waiter must be in the list once, and have a score. For Redisson's scripts, an entry without a score blocks all others for ever, and
+-- an owner with a score but no entry never gets the lock.
+-- The list is repaired up to window only, to bound Redis' time. This proxy's waiters behind that are still reported alive, and the rest
+-- is repaired when it has moved up.
 local window = 1000
 local seen, others, length = {}, 0, redis.call('LLEN', queue)
-redis.call('ZREM', timeouts, '') -- of another type it fails here; after a write that needs no memory a full Redis allows the others
+redis.call('ZREM', timeouts, '') -- as allow_writes, for a full Redis; if the key has another type the script fails here
 for _, owner in ipairs(redis.call('LRANGE', queue, 0, window - 1)) do
   if seen[owner] then
     if length <= window then redis.call('LREM', queue, -1, owner) end

@@ -1,22 +1,25 @@
--- registration is what the scripts share about named owners. Beside a hold of one stands its registration: the name of the LOCK that
--- made the hold, or of the last one whose proxy renews it, with a - before it when nobody does. No two LOCKs have the same name. A +
--- at its end: another LOCK counts on the hold, too, or another registration stood there before, whose proxy has to be told when the
--- hold ends. An empty one tells a proxy that it has ended.
+-- registration has what the scripts share about named owners. Each hold of a named owner has a registration, a key beside the lock. Its
+-- value is the name of the LOCK that made the hold, or of the LOCK or RENEW whose proxy has taken the hold over; no two of these have the
+-- same name.
+--   -name  no watchdog renews the hold
+--   name+  another LOCK relies on the hold, too, or the registration has replaced another one, whose proxy must be told when the hold ends
+--   empty  the hold was given back, so that a proxy that still counts on it learns that it was not lost
 
--- plus adds the + that a registration does not have yet.
+-- plus returns a registration with one + at its end.
 local function plus(registration) return string.match(registration, '^(.-)%+?$') .. '+' end
 
--- note writes a registration for ttl ms; in another one's place for as long as that one would have stood there, so that its proxy
--- finds it.
+-- note writes a registration with a TTL of ttl ms. If it replaces another one, present, it stays at least as long as that would have, so
+-- that the other one's proxy finds it.
 local function note(watch_key, registration, ttl, present)
   if present and present ~= registration then ttl = math.max(ttl, redis.call('PTTL', watch_key)) end
   redis.call('SET', watch_key, registration, 'PX', ttl)
 end
 
--- enrol notes a LOCK: of an owner that held the lock before or not, and whose proxy renews it or not. Only the registration that a
--- LOCK wrote when it made the hold stands there without a plus. It returns whether a hold that nobody renewed is to be renewed from now on.
+-- enrol writes the registration of a LOCK. held says whether the owner held the lock before, renews whether the watchdog is to renew it
+-- from now on. Only a LOCK that made the hold, and found no other registration, leaves its own without a +. enrol returns whether renewals
+-- begin for a hold that no watchdog renewed before.
 local function enrol(watch_key, registration, ttl, held, renews)
-  if registration == '' and not held then -- on a node of a quorum
+  if registration == '' and not held then -- EX or PX on a quorum: a registration found here is of a hold that has ended
     redis.call('SET', watch_key, '', 'XX', 'KEEPTTL')
     return
   end
@@ -31,14 +34,15 @@ local function enrol(watch_key, registration, ttl, held, renews)
   return held and renews and type(present) == 'string' and string.sub(present, 1, 1) == '-'
 end
 
--- rename notes a RENEW, through the proxy that knows the registration known.
+-- rename writes the registration of a RENEW; known is the one that its proxy knew so far.
 local function rename(watch_key, registration, ttl, known)
   local present = redis.pcall('GET', watch_key)
   if present and present ~= registration and present ~= known then registration = plus(registration) end
   note(watch_key, registration, ttl, present ~= known and present)
 end
 
--- unregister ends a registration: known, our own, is deleted; another one is emptied, which tells its proxy that the hold has ended.
+-- unregister ends a registration. The one known to this proxy is deleted; another one is emptied, which tells its proxy that the hold was
+-- given back and not lost.
 local function unregister(watch_key, known)
   if known ~= '' and redis.pcall('GET', watch_key) == known then
     redis.call('DEL', watch_key)
@@ -47,18 +51,20 @@ local function unregister(watch_key, known)
   end
 end
 
--- ended is 1 when the registration says that the hold has been given back through another connection. One that another LOCK or RENEW
--- wrote does not say so: the lease that it set may be over.
+-- ended returns 1 if the registration is empty: the hold was given back through another connection. The registration of another LOCK or
+-- RENEW does not prove that, since the lease that it set may have expired.
 local function ended(watch_key) return watch_key and redis.pcall('GET', watch_key) == '' and 1 or 0 end
 
--- elsewhere is 1 when the registration says that the hold ended, or lives, through another connection than the known one.
+-- elsewhere returns 1 if there is a registration other than known, with or without a +: another connection has ended the hold, or has
+-- taken it over.
 local function elsewhere(watch_key, known)
   local registered = watch_key and redis.pcall('GET', watch_key)
   if type(registered) == 'string' and registered ~= known and registered ~= known .. '+' then return 1 end
   return 0
 end
 
--- foreign says whether a hold is another one than was known, or may be: letter R, or X, with which nobody else may count on it.
+-- foreign returns whether letter R or X forbids to touch a hold, because it may not be the one whose registration is known. R accepts a +
+-- at its end; X does not, since another LOCK relies on the hold then. An empty known equals no registration.
 local function foreign(flags, watch_key, known)
   local strictly = string.find(flags, 'X')
   if not strictly and not string.find(flags, 'R') then return false end
@@ -66,8 +72,8 @@ local function foreign(flags, watch_key, known)
   return known == '' or registered ~= known and (strictly or registered ~= known .. '+')
 end
 
--- overruled says, with letter R, whether a hold's registration is neither of two: its owner has said something since through another
--- connection. Where there is none nobody has.
+-- overruled returns, with letter R, whether there is a registration that is neither wanted nor known: the owner has since sent a command
+-- through another connection, which a repeated RENEW must not undo.
 local function overruled(flags, watch_key, wanted, known)
   return foreign(flags, watch_key, wanted) and foreign(flags, watch_key, known) and redis.pcall('GET', watch_key)
 end

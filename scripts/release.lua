@@ -1,25 +1,30 @@
 -- release gives back one hold of the plain lock KEYS[1], or all holds of the owner: Redisson's RLock unlock with a not-after.
--- It publishes before it deletes, so that an account that may not publish changes nothing; to the first in the fair queue, too,
--- which in Redisson hears nothing else. An owner that comes too late, to a lock that nobody holds any more, has them told as well.
+-- It publishes before it deletes, so that nothing is changed if the service account may not publish. The first in the fair queue gets a
+-- message on its own channel, too, the only one to which Redisson's waiters there listen. As Redisson's RFairLock, it publishes also when
+-- nobody holds the lock any more, since no message has said that the lease had ended.
 --
 -- KEYS[1] lock hash
 -- KEYS[2] its fair queue
--- then, when ARGV[4] asks for them: registration of a named owner (W)
+-- KEYS[3] with W: registration of the named owner
 -- ARGV[1] owner, the hash field
 -- ARGV[2] PUBLISH, SPUBLISH, or BOTH
--- ARGV[3] not-after in µs of Redis' clock, less a second
--- ARGV[4] letters: A all holds of the owner, W end the registration when the lock is free,
---         Q publish nothing: the lock goes to somebody else in the same step,
---         R do nothing when the registration is not the one this proxy knows of: the owner is back through another connection,
---         X nor when it has a plus: another LOCK counts on the hold
--- ARGV[5] with W: the registration this proxy knows of: deleted; another one is emptied, which tells its proxy that the hold has ended
--- RETURNS what release_last returns, or
---         {1, 0}      the lock is free of this owner
---         {0, count}  the owner still holds it
---         {-1, 0}     the owner does not hold it
---         {-1, 1}     nor that, and its registration says that it ended through another connection
+-- ARGV[3] not-after minus one second, in µs of Redis' clock (see late.lua)
+-- ARGV[4] letters:
+--         A  all holds of the owner
+--         W  a named owner's hold: its registration ends with it
+--         Q  publish nothing: a waiter gets the lock in the same script (handoff), or it was never granted (quorum)
+--         R  do nothing unless the registration is ARGV[5], with or without a +: else the owner may have taken the lock anew through
+--            another connection
+--         X  do nothing unless the registration is exactly ARGV[5]: a + says that another LOCK relies on the hold, too
+-- ARGV[5] with W: the registration that this proxy knows. If Redis has the same it is deleted; another one is emptied, which tells its
+--         proxy that the hold has ended
+-- RETURNS what release_short returns, or
+--         {1, 0}      the owner no longer holds the lock
+--         {0, count}  it still does
+--         {-1, 0}     it does not hold the lock
+--         {-1, 1}     it gave the lock back through another connection, or R or X kept the script from doing anything
 --         {-2, 0}     too late, nothing done
---         {-3, 0}     the key holds a lock of another kind, {-3, 1} and this owner's ended through another connection
+--         {-3, ended} the key holds a lock of another kind; ended is 1 if the owner gave its own back through another connection, else 0
 -- ERRORS  WRONGTYPE. Nothing is changed then.
 
 local past, now = late(ARGV[3])

@@ -1,6 +1,7 @@
--- release_short is what release does first, before the functions that its other ways need are made: it gives back one hold of a
--- connection, or that of a named owner, of a lock in whose fair queue nobody stands, or one who lives is the first. KEYS and ARGV are
--- those of release; where ARGV[4] is empty it is not sent, nor is ARGV[2] where that is PUBLISH.
+-- release_short stands before release in the same script, as acquire_short does before acquire. It gives back one hold of a connection, or
+-- the hold of a named owner. If that frees the lock, the fair queue must be empty or its first waiter alive. In all other cases release
+-- goes on.
+-- KEYS and ARGV are those of release. If ARGV[4] is empty callers do not send it, and then neither ARGV[2] if that is PUBLISH.
 --
 -- RETURNS 1          the lock is free
 --         n above 1  the owner still holds it, n - 1 times
@@ -21,11 +22,11 @@ if flags == '' or flags == 'AW' then
     last = count and ARGV[5] ~= '' and redis.pcall('GET', watch_key) == ARGV[5]
   end
   if seen[1] then
-    -- A lock of another kind.
+    -- A read/write lock: release goes on.
   elseif flags == '' and (count == '2' or count == '3') then
     local time = call('TIME')
     if time[1] >= ARGV[3] and time[1] * 1000000 + time[2] - ARGV[3] > 1000000 then return -2 end
-    call('HDEL', lock, '') -- as allow_writes: a full Redis counts holds that end
+    call('HDEL', lock, '') -- as allow_writes: a full Redis must not refuse this
     return call('HINCRBY', lock, ARGV[1], '-1') + 1
   elseif last then
     local beside, turn, time = string.sub(KEYS[2], 20), redis.pcall('LINDEX', KEYS[2], '0'), call('TIME')
@@ -33,7 +34,7 @@ if flags == '' or flags == 'AW' then
     if turn and type(turn) == 'string' then
       local now, score = time[1] * 1000 + math.floor(time[2] / 1000), call('ZSCORE', 'redisson_lock_timeout' .. beside, turn)
       local heard = string.match(call('HGET', 'lockproxy_fair' .. beside, turn) or '', ':(%d+)$')
-      told = score and score - now > 0 and (not heard or heard + 10000 - now > 0) -- as first
+      told = score and score - now > 0 and (not heard or heard + 10000 - now > 0) -- as the function first in queue.lua
     end
     if told then
       if time[1] >= ARGV[3] and time[1] * 1000000 + time[2] - ARGV[3] > 1000000 then return -2 end

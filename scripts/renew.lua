@@ -1,12 +1,15 @@
--- renew extends many holds in one go, and never shortens one: the watchdog. One key of a wrong type disturbs no other.
--- The holds are plain ones, or write holds, whose fields end in :write and stand beside a mode; those of readers are another's.
+-- renew is the watchdog's renewal of plain and of write holds: it extends many in one script, and shortens none. A key of a wrong type does
+-- not keep the others from being renewed. A write hold's field ends in :write, in a hash with a mode; read holds are left to read_renew.
 --
--- KEYS    for each hold its lock hash, followed by its registration when the hold is an explicit owner's whose registration is known
--- ARGV[1] lease in ms; 0 = only look
--- ARGV[2] not-after in µs of Redis' clock, less a second
--- ARGV[3] letters, one for each hold: W it has a registration, - it has none
--- ARGV[4…] for each hold its owner, followed by the registration when it has one
--- RETURNS for each hold 1 extended (or seen), 0 gone, or its registration is spoiled, 2 another connection has taken the registration over,
+-- KEYS    for each hold its lock hash, and with W its registration
+-- ARGV[1] lease in ms; 0 = only look whether the holds are there
+-- ARGV[2] not-after minus one second, in µs of Redis' clock (see late.lua)
+-- ARGV[3] letters, one for each hold: W a named owner's whose registration is known, - any other
+-- ARGV[4…] for each hold its hash field, and with W the registration that this proxy knows
+-- RETURNS for each hold
+--         1  extended, or seen
+--         0  it is gone, or its registration's key has a wrong type
+--         2  the registration is another one: the hold ended, or goes on, through another connection
 --         or the one element -2: too late, nothing done
 
 local call, pcall = redis.call, redis.pcall
@@ -44,7 +47,7 @@ for i = 1, #letters do
         call('PEXPIRE', watch_key, lease)
       elseif watch_key then
         allow_writes(lock)
-        pcall('SET', watch_key, registration, 'PX', lease) -- it was evicted
+        pcall('SET', watch_key, registration, 'PX', lease) -- Redis has evicted the registration
       end
     end
   end

@@ -1,5 +1,5 @@
--- renew_short is what renew does first: it extends one hold, which most renewals are about. KEYS are those of renew, and so are ARGV, but
--- of one hold without ARGV[3].
+-- renew_short stands before renew in the same script. It extends a single hold, as most renewals do; in all other cases renew goes on.
+-- KEYS and ARGV are those of renew, but for a single hold callers leave out ARGV[3].
 --
 -- RETURNS 1 extended, 0 gone, -2 too late, nothing done
 
@@ -12,7 +12,7 @@ if not ARGV[5] then
     if not seen[2] or seen[1] and string.sub(owner, -6) ~= ':write' then return 0 end
     if (redis.REDIS_VERSION_NUM or 0) < 458752 then
       if call('PTTL', lock) - lease < 0 then call('PEXPIRE', lock, lease) end
-    elseif call('PEXPIRE', lock, lease, 'GT') == 0 and call('PTTL', lock) == -1 then -- GT is of 7.0
+    elseif call('PEXPIRE', lock, lease, 'GT') == 0 and call('PTTL', lock) == -1 then -- PEXPIRE has GT since 7.0
       call('PEXPIRE', lock, lease)
     end
     if registration then call('PEXPIRE', KEYS[2], lease) end

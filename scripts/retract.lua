@@ -1,13 +1,14 @@
--- retract takes back what one attempt that was not won has on a node of a quorum. The hold ends, by the release of its kind, when
--- no other attempt counts on it. It is safe at any time, and may be done twice. A hold that the attempt is not noted on (it is no
--- longer told apart, it was taken back before, or it never came) is another's.
+-- retract takes back one attempt that did not win the lock, on one node of a quorum. When no other attempt counts on the hold, the release
+-- script of its kind ends it. retract may run late, and twice. If the attempt is not noted (it is no longer told apart, was taken back
+-- before, or never came), the hold belongs to others and stays.
 --
--- KEYS[1] attempts that count on the hold
+-- KEYS[1] hash of the attempts that count on the hold (see stand.lua)
 -- KEYS[2] registration of the owner
 -- KEYS[3…] those of the release
 -- ARGV[1] the attempt
--- ARGV[2] the registration that the attempt wrote, '' = none: taken out, so that whoever renews the hold puts in its own again
--- ARGV[3…] those of the release, whose not-after is far away
+-- ARGV[2] the registration that the attempt wrote, '' = none. It is deleted if the hold stays, so that whoever renews the hold writes its
+--         own again
+-- ARGV[3…] those of the release, with a not-after that never passes
 -- RETURNS {1, 0}  the hold has ended
 --         {0, 1}  others count on it
 --         {-1, 0} the owner has no hold there

@@ -1,16 +1,16 @@
 -- rw is what the scripts of read/write locks share: it stands before each of them.
--- A lock is Redisson's: the hash has `mode` read or write, a field OWNER with the number of its read holds, a field
--- OWNER:write with the number of its write holds. Hold i of a reader has a key of its own, <prefix>:OWNER:rwlock_timeout:<i>,
--- which lasts as long as that hold: a reader without one is over, whatever the hash says.
+-- The format is Redisson's: the hash has `mode` read or write, a field OWNER with the number of its read holds, and a field OWNER:write
+-- with the number of its write holds. Read hold i also has a key of its own, <prefix>:OWNER:rwlock_timeout:<i>, which lasts as long as its
+-- lease. An owner without such a key no longer reads, whatever the hash says.
 
--- counted is the number of holds that a field tells, 0 when it is no number that a lock would have.
+-- counted returns the number of holds in a field, 0 if it is no number that a lock would have.
 local function counted(value)
   if value and string.find(value, '^[1-9]%d*$') and #value <= 9 then return tonumber(value) end
   return 0
 end
 
--- looks is at how many holds one run of a script still looks, beside the newest one of each owner: what somebody wrote into a hash
--- does not stop Redis for long. No lock has as many.
+-- looks is how many more read holds this run of the script may check; own and reads check an owner's newest one in any case. No lock has
+-- so many: the limit keeps a hash that a client has written from blocking Redis.
 local looks = 5000
 
 local function may_look()
@@ -18,10 +18,10 @@ local function may_look()
   return looks >= 0
 end
 
--- hold_key is the key of a reader's hold. holds is <prefix>:OWNER:rwlock_timeout.
+-- hold_key returns the key of one read hold. holds is <prefix>:OWNER:rwlock_timeout.
 local function hold_key(holds, number) return holds .. ':' .. number end
 
--- own is for how long in ms one reader still reads, 0 when all its holds are over.
+-- own returns for how many ms one owner still reads, 0 if all its read holds have expired.
 local function own(holds, count)
   local left = 0
   for i = count, 1, -1 do
@@ -31,10 +31,10 @@ local function own(holds, count)
   return left
 end
 
--- nested is how many of one reader's newest holds a script looks at that is about many readers.
+-- nested is how many of each owner's newest read holds are checked by a script that handles many owners.
 local nested = 10
 
--- reads says whether one reader still reads. It is nothing when there is more to look at than may be.
+-- reads returns whether one owner still reads, nil if it may not check enough holds to know.
 local function reads(holds, count)
   for i = count, 1, -1 do
     if i == count - nested or i < count and not may_look() then return nil end
@@ -43,8 +43,8 @@ local function reads(holds, count)
   return false
 end
 
--- live is for how long in ms anybody but except still reads, 0 when nobody does. When the hash tells of more holds than it looks at,
--- somebody may read for as long as the hash is there.
+-- live returns for how many ms anybody but except still reads, 0 if nobody does. If it may not check all holds it returns at least
+-- the TTL of the hash, so that no live reader is taken for dead.
 local function live(lock, prefix, except)
   if redis.call('HLEN', lock) > looks then return math.max(0, redis.call('PTTL', lock)) end
   local left, all = 0, redis.call('HGETALL', lock)
@@ -69,7 +69,7 @@ local function forget(holds, from, to)
   end
 end
 
--- outlast gives key at least ttl ms.
+-- outlast extends the TTL of key to ttl ms, unless it is longer already, and returns the TTL.
 local function outlast(key, ttl)
   local left = redis.call('PTTL', key)
   if left >= ttl then return left end
@@ -77,7 +77,7 @@ local function outlast(key, ttl)
   return ttl
 end
 
--- alien says whether the key holds something that is no read/write lock; mode is its field of that name.
+-- alien returns whether the key holds something that is no read/write lock; mode is its field of that name.
 local function alien(lock, mode)
   if mode then return mode ~= 'read' and mode ~= 'write' end
   return redis.call('EXISTS', lock) == 1

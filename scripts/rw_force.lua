@@ -1,12 +1,12 @@
--- rw_force frees a read/write lock whoever holds it: Redisson's forceUnlock of its two sides, which also publishes. It tells those
--- that wait also when nobody holds the lock.
+-- rw_force frees a read/write lock, whoever holds it: Redisson's forceUnlock of both sides. Unlike that, it wakes waiters also when nobody
+-- holds the lock.
 --
 -- KEYS[1] lock hash
 -- KEYS[2] channel of the lock
 -- ARGV[1] PUBLISH, SPUBLISH, or BOTH
--- ARGV[2] not-after in µs of Redis' clock, less a second
--- ARGV[3] read or write: only in that mode, empty: in any
--- ARGV[4] what the keys of read holds begin with, before the owner
+-- ARGV[2] not-after minus one second, in µs of Redis' clock (see late.lua)
+-- ARGV[3] read or write: free it in that mode only; '' = in any mode
+-- ARGV[4] prefix of the keys of all read holds, before the owner
 -- RETURNS 1 freed, 0 nothing was held, -2 too late, -3 the key holds a lock of another kind
 -- ERRORS  WRONGTYPE. Nothing is changed then.
 
@@ -16,7 +16,7 @@ local mode = redis.call('HGET', lock, 'mode')
 if alien(lock, mode) then return -3 end
 if not mode then tell(ARGV[1], KEYS[2], '1') end
 if not mode or ARGV[3] ~= '' and ARGV[3] ~= mode then return 0 end
-local all = redis.call('HLEN', lock) <= looks and redis.call('HGETALL', lock) or {} -- keys that are left run out
+local all = redis.call('HLEN', lock) <= looks and redis.call('HGETALL', lock) or {} -- keys of read holds that are left expire
 tell(ARGV[1], KEYS[2], mode == 'write' and '1' or '0')
 redis.call('DEL', lock)
 for i = 1, #all, 2 do

@@ -1,15 +1,15 @@
--- rw_pass gives back the only hold of a read/write lock, and gives the lock to one writer: what rw_handoff does mostly, for two
--- connections that ask for nothing besides.
+-- rw_pass does the common case of rw_handoff with fewer KEYS and ARGV: it gives back the only hold of a read/write lock, and grants the
+-- write lock to one other owner. Both are connections without options.
 --
 -- KEYS[1] lock hash
--- KEYS[2] of a reader: what the keys of its holds begin with, :<i> follows
+-- KEYS[2] if a read hold is given back: prefix of the keys of the owner's read holds, :<i> follows
 -- ARGV[1] owner, the hash field
--- ARGV[2] its field on the other side
+-- ARGV[2] the owner's field on the other side
 -- ARGV[3] the next owner, OWNER:write
--- ARGV[4] its lease in ms
--- ARGV[5] not-after in µs of Redis' clock, less a second
+-- ARGV[4] the next owner's lease in ms
+-- ARGV[5] not-after minus one second, in µs of Redis' clock (see late.lua)
 -- ARGV[6] read or write: the side that is given back
--- RETURNS 1 given back and granted for the whole lease, 0 nothing done: it is rw_handoff that knows what is to be done, -2 too late
+-- RETURNS 1 given back and granted for the whole lease, 0 nothing was done, and rw_handoff must be run, -2 too late, nothing done
 
 local call, lock, hold = redis.call, KEYS[1], nil
 local seen = call('HMGET', lock, 'mode', ARGV[1], ARGV[2])

@@ -1,13 +1,13 @@
--- stand is what the scripts of a quorum share. On each of its nodes a hash stands beside a hold: each attempt that counts on the
--- hold, and the node's clock in µs when it came. An attempt that was not won is taken out again, and the hold ends with the last
--- one, so that nobody takes away what another attempt counts on. The attempt '' stands for some that are no longer told apart.
--- Nobody takes that one out: the hold ends by UNLOCK, or with its lease.
+-- stand has what the scripts of a quorum share. Each node keeps a hash beside each hold: the attempts that count on the hold, each with the
+-- node's clock in µs when it came. An attempt that did not win the lock is taken out again, and the hold ends with the last one, so that
+-- no attempt ends a hold on which another one counts. The field '' stands for attempts that are no longer told apart. It is never taken
+-- out: such a hold ends by UNLOCK, or with its lease.
 
 -- most is how many attempts are told apart on one hold.
 local most = 16
 
--- stand notes that an attempt counts on a hold for ttl ms. fresh: the attempt has made the hold; before it there was none.
--- A node that is out of memory does not take the note, and the hold stays all the same.
+-- stand notes that an attempt counts on a hold, for ttl ms. fresh says that the attempt has made the hold, so that all earlier notes are
+-- void. A node that is out of memory may refuse the note; the hold stays all the same.
 local function stand(votes, attempt, ttl, fresh)
   local count = redis.pcall('HLEN', votes)
   if fresh or type(count) == 'table' then redis.call('DEL', votes) end

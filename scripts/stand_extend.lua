@@ -1,6 +1,6 @@
--- stand_extend sets the lease of a hold on a node of a quorum: the extend of its kind. The attempt counts on the hold from then on.
+-- stand_extend is RENEW on one node of a quorum: the extend script of the hold's kind. The attempt counts on the hold from then on.
 --
--- KEYS[1] attempts that count on the hold
+-- KEYS[1] hash of the attempts that count on the hold (see stand.lua)
 -- KEYS[2…] those of the extend
 -- ARGV[1] the attempt, '' = none
 -- ARGV[2…] those of the extend

@@ -1,7 +1,7 @@
--- stand_renew renews many holds on a node of a quorum: the renewal of their kind. The attempt that each owner's lock was had by counts
--- on the hold from then on, as it does on the other nodes: another attempt that takes itself back leaves the hold to it.
+-- stand_renew is the watchdog's renewal on one node of a quorum: the renew script of the holds' kind. The attempt by which an owner got its
+-- lock counts on the hold here from then on, as on the other nodes, so that the hold stays when another attempt is taken back.
 --
--- KEYS    for each hold the attempts that count on it, then those of the renewal
+-- KEYS    for each hold the hash of the attempts that count on it (see stand.lua), then those of the renewal
 -- ARGV[1] number of holds
 -- ARGV[2…] for each hold the attempt, '' = none, then those of the renewal
 -- RETURNS what the renewal returns

@@ -1,5 +1,6 @@
--- tell is how every script wakes those that wait: it stands before the scripts that do. On a cluster Redis keeps two kinds of
--- channels apart, those of SPUBLISH, which only the node of the channel's slot has, and those of PUBLISH, which all have.
+-- tell is how every script wakes waiters. It stands before the scripts that do. On a cluster Redis keeps two kinds of channels apart: a
+-- message by SPUBLISH stays with the nodes of the channel's slot, and one by PUBLISH goes to all nodes. Neither reaches subscribers of
+-- the other kind.
 
 -- tell sends a message by PUBLISH, by SPUBLISH, or by BOTH.
 local function tell(publish, channel, message)

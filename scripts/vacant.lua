@@ -1,12 +1,12 @@
--- vacant tells those that wait for locks whose holders let them end without an UNLOCK. It looks and tells in one step, so that nobody
--- is told of a lock that somebody else has by now. A message too many does no harm: it may be run late, or twice.
+-- vacant wakes the waiters of locks whose leases have ended without an UNLOCK. It looks and publishes in one script, so that nobody is
+-- woken for a lock that somebody else has by now. It may run late, or twice, since a message too many does no harm.
 --
 -- KEYS    for each lock its hash, followed by the fair queue of a plain lock, or the channel of a read/write lock
 -- ARGV[1] PUBLISH, SPUBLISH, or BOTH
 -- ARGV[2] letters, one for each lock: P it was held as a plain lock, R for reading, W for writing
 -- ARGV[3…] for each lock the hash field of the holder whose hold has ended
--- RETURNS for each lock 0 it is free, which was told; -1 somebody else holds it, or it does not end;
---         else in how many ms it ends: the holder's time is not over yet by Redis' clock
+-- RETURNS for each lock 0 it is free, and its waiters were woken; -1 somebody else holds it, or it has no TTL;
+--         else for how many ms the holder still has the lock, by Redis' clock
 
 local out, now = {}, clock()
 for i = 1, #ARGV[2] do

@@ -1,13 +1,13 @@
--- vote asks one node of a quorum for a hold: the acquire of its kind, and the attempt that asks noted beside the hold.
+-- vote asks one node of a quorum for a lock: it runs the acquire script of the lock's kind, and notes the attempt beside the hold.
 --
--- KEYS[1] attempts that count on the hold
+-- KEYS[1] hash of the attempts that count on the hold (see stand.lua)
 -- KEYS[2] fencing token
 -- KEYS[3…] those of the acquire
 -- ARGV[1] the attempt
--- ARGV[2] F a fencing token is proposed. It is not kept: the quorum brings the highest one to a majority when it has the lock
+-- ARGV[2] F: propose a fencing token. The node does not keep it: when the lock is won, raise.lua brings the highest one to a majority
 -- ARGV[3…] those of the acquire
--- RETURNS what the acquire returns, with the proposed token; and when somebody else holds the lock alone
---         {0, 0, ttl in ms, a number that tells that owner from others}
+-- RETURNS what the acquire returns, with the proposed token; or, if one other owner alone holds the lock,
+--         {0, 0, ttl in ms, a number made from that owner's name, by which the proxy sees on which nodes the owner is the same}
 -- ERRORS  those of the acquire; ERR when the fencing token is not an integer below 2^53. Nothing is changed then.
 
 local keys, args = {}, {}

@@ -1,27 +1,32 @@
--- write_acquire takes the write lock for an owner, or enters it once more: Redisson's write acquire, with a not-after, and the
--- fencing token and the registration of lockproxy beside it. Entering it again never shortens the lease; Redisson
--- adds to it, after which a dead holder blocks the others for the sum: the state is the same, only its end comes earlier.
+-- write_acquire takes the write lock for an owner, or re-enters it: Redisson's write acquire, plus a not-after, a fencing token and
+-- lockproxy's registration. Re-entering never shortens the lease. Redisson adds the new lease to what is left, so that a holder that dies
+-- blocks the others for the sum. The state in Redis is the same as Redisson's, but ends earlier.
 --
--- KEYS[1] lock hash, then in this order those that ARGV[4] asks for:
+-- KEYS[1] lock hash, then, in this order, the keys that letters of ARGV[4] ask for:
 --         fencing token (F), registration of a named owner (W, D)
 -- ARGV[1] lease in ms
 -- ARGV[2] OWNER:write, the hash field
--- ARGV[3] not-after in µs of Redis' clock, less a second: later than that nothing is done
--- ARGV[4] letters: N the owner knows of no write hold of its own, M of no read hold: one that is there was lost. A write
---         hold is counted from 1 again then, a read hold is like somebody else's;
---         F give a fencing token, higher than all before, O once (an owner that writes gets no second count),
---         W a named owner's hold, which is renewed, D one that is not unless it was before
+-- ARGV[3] not-after minus one second, in µs of Redis' clock (see late.lua); after it nothing is done
+-- ARGV[4] letters:
+--         N  the proxy knows of no write hold of this owner: one that is there was lost, and its count starts again at 1
+--         M  the proxy knows of no read hold of this owner: one that is there was lost, and counts as somebody else's
+--         F  give a fencing token, higher than all before
+--         O  do not nest: an owner that writes keeps its count
+--         W  a named owner's hold, which the watchdog renews
+--         D  a named owner's hold, which the watchdog does not renew unless it did before
 -- ARGV[5] the registration
 -- ARGV[6] TTL of the fencing token in ms, 0 = none
 -- ARGV[7] the owner's field as a reader
--- ARGV[8] what the keys of read holds begin with, before the owner
--- RETURNS what write_free returns, or
---         {1, count, ttl in ms, token or 0, raised}  granted
---                                            raised is 1; 0 when the owner had it, once; -1 when it had, and nobody renewed it
+-- ARGV[8] prefix of the keys of all read holds, before the owner
+-- RETURNS what write_acquire_short returns, or
+--         {1, count, ttl in ms, token or 0, raised}  granted; raised is
+--                                            1   a new hold, or the owner has re-entered its hold
+--                                            0   letter O: the owner held the lock already
+--                                            -1  as 0, but until now no watchdog renewed the hold, and this LOCK wants it renewed
 --         {0, 0, ttl in ms, 0}               held by somebody else
 --         {-2, 0, 0, 0}                      too late, nothing done
 --         {-3, 0, 0, 0}                      the key holds a lock of another kind
---         {-5, 0, 0, 0}                      the owner reads: it would wait for itself
+--         {-5, 0, 0, 0}                      the owner reads, and would wait for its own UNLOCK
 -- ERRORS  WRONGTYPE; ERR when the fencing token is not an integer below 2^53. Nothing is changed then.
 
 local past, now = late(ARGV[3])
@@ -34,7 +39,7 @@ if alien(lock, mode) then return {-3, 0, 0, 0} end
 if mode == 'read' and not string.find(flags, 'M') and own(holds, counted(seen[3])) > 0 then return {-5, 0, 0, 0} end
 if mode and not (mode == 'write' and seen[2]) then return {0, 0, redis.call('PTTL', lock), 0} end
 
--- What is left of a hold that was told lost, or is no count, is not entered again: it becomes one hold.
+-- A hold that the proxy does not know (N), or a field that is no valid count, is not re-entered: the count starts again at 1.
 local count = counted(seen[2])
 if string.find(flags, 'N') then count = 0 end
 local held = count > 0
@@ -65,7 +70,7 @@ local ttl = lease
 if held then
   ttl = outlast(lock, lease)
 else
-  if mode then ttl = math.max(lease, own(holds, counted(seen[3]))) end -- nobody else reads beside a writer
+  if mode then ttl = math.max(lease, own(holds, counted(seen[3]))) end -- nobody but the writer reads beside it
   redis.call('PEXPIRE', lock, ttl)
 end
 

@@ -1,10 +1,11 @@
--- write_acquire_short is what write_acquire does first, before the functions that its other ways need are made: for a connection that asks
--- for nothing besides it takes a lock that nobody holds, enters one that it writes, and refuses one that somebody else holds. KEYS and
--- ARGV are those of write_acquire; of a connection there are no more than ARGV[4], and for NM not that.
+-- write_acquire_short stands before write_acquire in the same script, as acquire_short does before acquire. For a connection without
+-- options it takes a lock that is free, re-enters its only write hold, and refuses a lock that somebody else holds. In all other cases
+-- write_acquire goes on. KEYS and ARGV are those of write_acquire. If ARGV[4] is M callers send no ARGV after it; if it is NM they do not
+-- send it either.
 --
 -- RETURNS 1          granted, with a count of 1 for the whole lease
---         2          entered, with a count of 2 for the whole lease
---         -16 - ttl  held by somebody else for ttl in ms, and nothing done, were it too late or not
+--         2          re-entered, with a count of 2 for the whole lease
+--         -16 - ttl  somebody else holds the lock for ttl ms more. Nothing is changed, so the not-after is not checked
 --         -2         too late, nothing done
 
 local call, lock, lease, flags = redis.call, KEYS[1], ARGV[1], ARGV[4] or 'NM'

@@ -1,27 +1,31 @@
--- write_release gives back one write hold, or all of the owner: Redisson's write unlock with a not-after. An owner that still
--- reads is left with its read lock, which lasts as long as its read holds. Unlike Redisson's this is published too, for the
--- readers that wait, and giving back one of several holds leaves the lease as it is.
--- It publishes before it deletes, so that an account that may not publish changes nothing; and, as Redisson's, when the lock has
--- gone by itself.
+-- write_release gives back one write hold, or all of the owner: Redisson's write unlock with a not-after. An owner that also reads keeps
+-- its read lock, which lasts as long as its read holds. Unlike Redisson's, the script publishes then, too, for the readers that wait, and
+-- leaves the lease as it is when it gives back one of several holds.
+-- It publishes before it deletes, so that nothing is changed if the service account may not publish. Like Redisson's it publishes also
+-- when the lock is gone already, since no message has said that its lease had ended.
 --
 -- KEYS[1] lock hash
 -- KEYS[2] channel of the lock
--- then, when ARGV[4] asks for them: registration of a named owner (W)
+-- KEYS[3] with W: registration of the named owner
 -- ARGV[1] OWNER:write, the hash field
 -- ARGV[2] PUBLISH, SPUBLISH, or BOTH
--- ARGV[3] not-after in µs of Redis' clock, less a second
--- ARGV[4] letters: A all write holds of the owner, W end the registration with the last of them,
---         Q publish nothing when the lock goes altogether: it goes to somebody else in the same step,
---         R do nothing when the registration is not the one this proxy knows of: the owner is back through another connection,
---         X nor when it has a plus: another LOCK counts on the hold
--- ARGV[5] the registration this proxy knows of: deleted; another one is emptied, which tells its proxy that the hold has ended
+-- ARGV[3] not-after minus one second, in µs of Redis' clock (see late.lua)
+-- ARGV[4] letters:
+--         A  all write holds of the owner
+--         W  a named owner's hold: its registration ends with the last write hold
+--         Q  publish nothing when this frees the lock: a waiter gets it in the same script (handoff), or it was never granted (quorum)
+--         R  do nothing unless the registration is ARGV[5], with or without a +: else the owner may have taken the lock anew through
+--            another connection
+--         X  do nothing unless the registration is exactly ARGV[5]: a + says that another LOCK relies on the hold, too
+-- ARGV[5] the registration that this proxy knows. If Redis has the same it is deleted; another one is emptied, which tells its
+--         proxy that the hold has ended
 -- ARGV[6] the owner's field as a reader: nobody else reads beside a writer
--- ARGV[7] what the keys of read holds begin with, before the owner
--- RETURNS what write_last returns, or
---         {1, 0}      this owner no longer writes
+-- ARGV[7] prefix of the keys of all read holds, before the owner
+-- RETURNS what write_release_short returns, or
+--         {1, 0}      the owner no longer writes
 --         {0, count}  it still does
 --         {-1, 0}     it does not write
---         {-1, 1}     nor that, and its registration says that it ended through another connection
+--         {-1, 1}     it gave the hold back through another connection, or R or X kept the script from doing anything
 --         {-2, 0}     too late, nothing done
 --         {-3, 0}     the key holds a lock of another kind
 -- ERRORS  WRONGTYPE. Nothing is changed then.

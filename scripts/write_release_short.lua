@@ -1,6 +1,6 @@
--- write_release_short is what write_release does first, before the functions that its other ways need are made: it gives back the only
--- hold of a connection that does not read, too, or one of its two holds. KEYS and ARGV are those of write_release; where ARGV[4] and
--- ARGV[5] are empty they are not sent.
+-- write_release_short stands before write_release in the same script, as acquire_short does before acquire. For a connection it gives back
+-- its only write hold, if it does not also read, or one of its two write holds. In all other cases write_release goes on. KEYS and ARGV are
+-- those of write_release; if ARGV[4] is empty, callers leave out ARGV[4] and ARGV[5].
 --
 -- RETURNS 1   the lock is free
 --         2   this owner still holds it, once
