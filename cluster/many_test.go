@@ -26,7 +26,7 @@ func TestSharesOfMany(t *testing.T) {
 	if !u.shares(touching) || !touching.shares(u) {
 		t.Error("they have a key in common")
 	}
-	if took := time.Since(began); took > 5*time.Second {
+	if took := time.Since(began); took > 30*time.Second {
 		t.Errorf("it took %v", took)
 	}
 }
@@ -41,7 +41,7 @@ func TestOvertakenOfMany(t *testing.T) {
 	}
 	began := time.Now()
 	b.overtaken()
-	if took := time.Since(began); took > 5*time.Second {
+	if took := time.Since(began); took > 30*time.Second {
 		t.Errorf("it took %v", took)
 	}
 	for _, u := range b.units {

@@ -34,10 +34,12 @@ func TestDiscovery(t *testing.T) {
 	}
 	// What SLOTS says is what SHARDS says.
 	c := openCluster(t, tc, Options{})
-	replies, err := c.ask(context.Background(), c.Snapshot().Masters[0].up, []string{"CLUSTER", "SHARDS"}, []string{"CLUSTER", "SLOTS"}, []string{"CLUSTER", "NODES"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	var replies []resp.Reply
+	eventually(t, "the node answers in time", func() (yes bool) {
+		var err error
+		replies, err = c.ask(context.Background(), c.Snapshot().Masters[0].up, []string{"CLUSTER", "SHARDS"}, []string{"CLUSTER", "SLOTS"}, []string{"CLUSTER", "NODES"})
+		return err == nil
+	})
 	fault := resp.Reply{Kind: '-', Text: []byte("ERR unknown subcommand")}
 	byShards, err1 := readView(replies[0], fault, replies[2], "h", false)
 	bySlots, err2 := readView(fault, replies[1], replies[2], "h", false)

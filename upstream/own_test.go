@@ -27,7 +27,7 @@ func TestOwnConnectionsAreKeptAside(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := NewControl(target, ControlOptions{})
+	c := NewControl(target, ControlOptions{DialTimeout: dialTime})
 	client, err := c.Client(0)
 	if err != nil {
 		t.Fatal(err)

@@ -45,7 +45,7 @@ func worksOver(t *testing.T, target Target) error {
 		expect(t, p, "+PONG\r\n", []string{"PING"})
 		p.Release()
 	}
-	control := NewControl(target, ControlOptions{Logger: slog.New(slog.DiscardHandler)})
+	control := NewControl(target, ControlOptions{Logger: slog.New(slog.DiscardHandler), DialTimeout: dialTime})
 	defer control.Close()
 	client, cause := control.Client(0)
 	if cause != nil {

@@ -5,10 +5,10 @@ import (
 	"net/netip"
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { testredis.VerifyTestMain(m) }
 
 // Whatever becomes of clients, and whatever address turns out to be theirs, nothing of them is left.
 func TestPlacesAreGivenBack(t *testing.T) {

@@ -38,7 +38,7 @@ func TestAccountIsTold(t *testing.T) {
 	s := testredis.Start(t)
 	s.Do(t, "ACL", "SETUSER", "svc", "on", ">pw", "~*", "&*", "+@all", "-publish")
 	log := &logText{}
-	ctl := upstream.NewControl(upstream.Target{Network: "tcp", Addr: s.Addr(), User: "svc", Password: "pw"}, upstream.ControlOptions{Logger: testLog()})
+	ctl := upstream.NewControl(upstream.Target{Network: "tcp", Addr: s.Addr(), User: "svc", Password: "pw"}, upstream.ControlOptions{Logger: testLog(), DialTimeout: 10 * time.Second})
 	m := atWork(t, New(sharded.Single(ctl), Options{Logger: slog.New(slog.NewTextHandler(log, nil))}), ctl.Close)
 	eventually(t, 30*time.Second, "logged", func() bool { return log.has("lacks=+publish") })
 	a, lost := client(m)

@@ -55,7 +55,7 @@ func TestWithdrawnRightIsKnownBeforeTheNextLock(t *testing.T) {
 	t.Parallel()
 	s := testredis.Start(t)
 	s.Do(t, "ACL", "SETUSER", "svc", "on", ">pw", "~*", "&*", "+@all")
-	ctl := upstream.NewControl(upstream.Target{Network: "tcp", Addr: s.Addr(), User: "svc", Password: "pw"}, upstream.ControlOptions{Logger: testLog()})
+	ctl := upstream.NewControl(upstream.Target{Network: "tcp", Addr: s.Addr(), User: "svc", Password: "pw"}, upstream.ControlOptions{Logger: testLog(), DialTimeout: 10 * time.Second})
 	m := atWork(t, New(sharded.Single(ctl), Options{Logger: testLog()}), ctl.Close)
 	a, _ := client(m)
 	for _, right := range []string{"publish", "del"} {

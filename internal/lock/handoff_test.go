@@ -186,7 +186,7 @@ func TestHandoffGivesWhatWasAskedFor(t *testing.T) {
 		before, began := scriptsRun(t, s), time.Now()
 		mustUnlock(t, a, UnlockRequest{Key: key}, true)
 		g := <-got
-		if ran := scriptsRun(t, s) - before; ran != 1 && i > 0 {
+		if ran := scriptsRun(t, s) - before; ran != 1 && i > 0 && time.Since(began) < lockstore.Allowed { // Redis refuses one that comes later, which is sent again
 			t.Errorf("%+v: %d scripts", c.r, ran)
 		}
 		owner := c.r.Owner

@@ -28,7 +28,7 @@ func TestQuorumServiceAccount(t *testing.T) {
 		}
 		s.Do(t, with...)
 		c := upstream.NewControl(upstream.Target{Network: "tcp", Addr: s.Addr(), User: "svc", Password: "pw", MinUptime: time.Millisecond},
-			upstream.ControlOptions{Logger: testLog()})
+			upstream.ControlOptions{Logger: testLog(), DialTimeout: 10 * time.Second})
 		t.Cleanup(c.Close)
 		o.Nodes = append(o.Nodes, quorum.Node{Name: s.Addr(), Control: c})
 		servers = append(servers, s)

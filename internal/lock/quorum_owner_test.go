@@ -310,7 +310,7 @@ func TestQuorumClientGone(t *testing.T) {
 func TestQuorumExclusion(t *testing.T) {
 	t.Parallel()
 	servers := testredis.StartSet(t, 5)
-	ms := []*Manager{quorumEngine(t, addrs(servers), 0, Options{}), quorumEngine(t, addrs(servers), 0, Options{})}
+	ms := []*Manager{quorumEngine(t, addrs(servers), 0, Options{}, patient), quorumEngine(t, addrs(servers), 0, Options{}, patient)}
 	servers[1].Kill()
 	const clients, times = 20, 15
 	var counters [2]atomic.Int64

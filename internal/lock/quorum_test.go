@@ -16,6 +16,9 @@ import (
 
 // quorumEngine is a Manager at work on servers. Those must have been up for minUptime; 0 switches that rule off, which only
 // a test can.
+// patient has the nodes of a quorum asked for longer than a busy machine stands still.
+var patient = quorum.Options{NodeTimeout: 10 * time.Second}
+
 func quorumEngine(t *testing.T, addrs []string, minUptime time.Duration, o Options, times ...quorum.Options) *Manager {
 	t.Helper()
 	var targets []upstream.Target
@@ -34,7 +37,7 @@ func quorumOf(t *testing.T, targets []upstream.Target, o Options, times ...quoru
 	}
 	var controls []*upstream.Control
 	for _, target := range targets {
-		c := upstream.NewControl(target, upstream.ControlOptions{DialTimeout: 2 * time.Second, Logger: o.Logger})
+		c := upstream.NewControl(target, upstream.ControlOptions{DialTimeout: max(2*time.Second, nodes.NodeTimeout), Logger: o.Logger})
 		controls = append(controls, c)
 		nodes.Nodes = append(nodes.Nodes, quorum.Node{Name: target.Addr, Control: c})
 	}
@@ -100,7 +103,7 @@ func (ns *simulated) holding(t *testing.T, key string, down ...int) int64 {
 
 func TestQuorumLockAndUnlock(t *testing.T) {
 	servers := testredis.StartSet(t, 5)
-	m := quorumEngine(t, addrs(servers), 0, Options{})
+	m := quorumEngine(t, addrs(servers), 0, Options{}, patient)
 	a, _ := client(m)
 	b, _ := client(m)
 	mustLock(t, a, Request{Key: "k"})

@@ -132,7 +132,7 @@ func connectionsOf(t *testing.T, server *testredis.Server, h *client) *Connectio
 	if err != nil {
 		t.Fatal(err)
 	}
-	node := upstream.NewNode(target, upstream.NodeOptions{})
+	node := upstream.NewNode(target, upstream.NodeOptions{DialTimeout: 10 * time.Second})
 	t.Cleanup(node.Close)
 	h.here, h.there = net.Pipe()
 	t.Cleanup(func() { h.here.Close(); h.there.Close() })

@@ -21,7 +21,7 @@ func budgeted(t *testing.T, server *testredis.Server, alone int) (*proxy, *upstr
 	if err != nil {
 		t.Fatal(err)
 	}
-	node := upstream.NewNode(target, upstream.NodeOptions{Logger: testLog(), Budget: b})
+	node := upstream.NewNode(target, upstream.NodeOptions{Logger: testLog(), Budget: b, DialTimeout: dialTime})
 	t.Cleanup(node.Close)
 	p := startProxy(t, server.URL(), func(o *Options) { o.Node, o.Budget = node, b })
 	return p, b

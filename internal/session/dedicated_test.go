@@ -202,12 +202,13 @@ func TestDedicatedLost(t *testing.T) {
 	server, p := startBoth(t, nil, "--appendonly yes", "--appendfsync always")
 	blocked, deep, open, plain := dialWire(t, p.addr), dialWire(t, p.addr), dialWire(t, p.addr), dialWire(t, p.addr)
 	holder, owner := dialWire(t, p.addr), dialWire(t, p.addr)
-	holder.expect("+OK\r\n", "LOCK", "l")
-	owner.expect("+OK\r\n", "LOCK", "m", "OWNER", "o")
+	// The leases last until Redis is back, however long a busy machine takes for that.
+	holder.expect("+OK\r\n", "LOCK", "l", "PX", "600000")
+	owner.expect("+OK\r\n", "LOCK", "m", "OWNER", "o", "PX", "600000")
 	plain.expect("+PONG\r\n", "PING")
 	open.expect("+OK\r\n", "WATCH", "k")
 	hearer := dialWire(t, p.addr)
-	hearer.expect("+OK\r\n", "LOCK", "n")
+	hearer.expect("+OK\r\n", "LOCK", "n", "PX", "600000")
 	hearer.expect("*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n", "SUBSCRIBE", "c")
 	for _, w := range []*wire{blocked, holder, owner} {
 		w.send("BLPOP", "q", "0")

@@ -42,8 +42,8 @@ func serveTwoWires(t testing.TB, data, control string, o lock.Options) (string, 
 	if os.Getenv("LOCKPROXY_TEST_LOG") != "" {
 		o.Logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
-	node := upstream.NewNode(upstream.Target{Network: "tcp", Addr: data}, upstream.NodeOptions{Logger: o.Logger})
-	ctl := upstream.NewControl(upstream.Target{Network: "tcp", Addr: control}, upstream.ControlOptions{Logger: o.Logger})
+	node := upstream.NewNode(upstream.Target{Network: "tcp", Addr: data}, upstream.NodeOptions{Logger: o.Logger, DialTimeout: longEnough})
+	ctl := upstream.NewControl(upstream.Target{Network: "tcp", Addr: control}, upstream.ControlOptions{Logger: o.Logger, DialTimeout: longEnough})
 	locks := lock.New(sharded.Single(ctl), o)
 	srv := session.NewServer(session.Options{Upstream: session.Upstream{Node: node, Locks: locks}, Appearance: session.Appearance{Version: "test"}, Logger: o.Logger})
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

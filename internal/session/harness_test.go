@@ -53,7 +53,7 @@ func startProxy(t testing.TB, url string, change func(*Options)) *proxy {
 	}
 	log := testLog()
 	node := upstream.NewNode(target, upstream.NodeOptions{Logger: log, DialTimeout: dialTime})
-	control := upstream.NewControl(target, upstream.ControlOptions{Logger: log})
+	control := upstream.NewControl(target, upstream.ControlOptions{Logger: log, DialTimeout: dialTime})
 	o := Options{Upstream: Upstream{Node: node, Locks: lock.New(sharded.Single(control), testLocks(log)), Service: upstream.Identity{User: target.User, Password: target.Password}}, Logger: log}
 	return serve(t, o, change, func() {
 		control.Close()
@@ -76,7 +76,7 @@ func startProxyOf(t testing.TB, redis *testredis.Cluster, change func(*Options),
 		t.Fatal(err)
 	}
 	log := testLog()
-	node := upstream.NodeOptions{Logger: log}
+	node := upstream.NodeOptions{Logger: log, DialTimeout: dialTime}
 	for _, b := range budget {
 		node.Budget = b
 	}

@@ -53,7 +53,7 @@ func TestHolderLosesSubscriptions(t *testing.T) {
 		told := func(verb, name string, n int) string {
 			return fmt.Sprintf("%s3\r\n$%d\r\n%s\r\n$%d\r\n%s\r\n:%d\r\n", mark, len(verb), verb, len(name), name, n)
 		}
-		holder.do("HELLO", proto)
+		holder.speaks(proto)
 		holder.expect("+OK\r\n", "MULTI")
 		holder.expect("+QUEUED\r\n", "SUBSCRIBE", long)
 		holder.expect("*1\r\n"+told("subscribe", long, 1), "EXEC")

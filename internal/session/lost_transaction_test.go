@@ -20,7 +20,7 @@ func TestHolderLosesTransaction(t *testing.T) {
 	p, link, _, holder := lostLink(t, nil)
 	for _, proto := range []string{"2", "3"} {
 		for end, want := range map[string]string{"EXEC": abortedByLoss, "DISCARD": "+OK\r\n"} {
-			holder.do("HELLO", proto)
+			holder.speaks(proto)
 			holder.expect("+OK\r\n", "WATCH", "w")
 			holder.expect("+OK\r\n", "MULTI")
 			holder.expect("+QUEUED\r\n", "SET", "k", "v")
@@ -153,7 +153,7 @@ func TestHoldersTransactionsAreWhole(t *testing.T) {
 func TestHolderLosesWatch(t *testing.T) {
 	p, link, _, holder := lostLink(t, nil)
 	for proto, null := range map[string]string{"2": "*-1\r\n", "3": "_\r\n"} {
-		holder.do("HELLO", proto)
+		holder.speaks(proto)
 		lose := func() {
 			holder.expect("+OK\r\n", "WATCH", "w")
 			p.cut(link, holder)

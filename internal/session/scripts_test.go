@@ -40,8 +40,7 @@ func (w *wire) batchOf(cmds ...[]string) (replies []string) {
 	return replies
 }
 
-// back waits until the proxy has found a Redis that came back.
-// back waits until Redis serves a user again: nobody, or one with this name and password.
+// back waits until Redis serves a user again in both protocols, each of which has a connection: nobody, or one with this name and password.
 func (p *proxy) back(login ...string) {
 	p.t.Helper()
 	eventually(p.t, "Redis is back", func() bool {
@@ -50,8 +49,15 @@ func (p *proxy) back(login ...string) {
 		if len(login) > 0 && w.do(append([]string{"AUTH"}, login...)...) != "+OK\r\n" {
 			return false
 		}
-		return w.do("PING") == "+PONG\r\n"
+		return w.do("PING") == "+PONG\r\n" && strings.HasPrefix(w.do("HELLO", "3"), "%") && w.do("PING") == "+PONG\r\n"
 	})
+}
+
+// speaks has a client speak a protocol, whose connection to Redis may have to be made first: a busy machine may need more than the second
+// for which it is waited.
+func (w *wire) speaks(proto string) {
+	w.t.Helper()
+	eventually(w.t, "HELLO "+proto+" is answered", func() bool { return !strings.HasPrefix(w.do("HELLO", proto), "-") })
 }
 
 func same(t *testing.T, got []string, want ...string) {

@@ -34,7 +34,7 @@ func TestConfirmedOfMany(t *testing.T) {
 		}
 		e.Names = e.Names[1:]
 	}
-	if took := time.Since(began); took > 5*time.Second {
+	if took := time.Since(began); took > 30*time.Second {
 		t.Errorf("%d confirmations took %v", many, took)
 	}
 	if n := view.Channels.Load(); n != 2*many {
@@ -62,7 +62,7 @@ func TestManyEvents(t *testing.T) {
 			t.Fatalf("%d have changed, %d are wanted", len(e.changed), len(v.wanted))
 		}
 	}
-	if took := time.Since(began); took > 5*time.Second {
+	if took := time.Since(began); took > 30*time.Second {
 		t.Errorf("%d subscriptions took %v", many, took)
 	}
 	v.want(subscriptionSet{{Name: keyeventPrefix}: {}})

@@ -19,6 +19,8 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace/noop"
 	"go.uber.org/goleak"
+
+	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
 func TestMain(m *testing.M) {
@@ -28,7 +30,7 @@ func TestMain(m *testing.M) {
 			os.Unsetenv(name)
 		}
 	}
-	goleak.VerifyTestMain(m)
+	testredis.VerifyTestMain(m)
 }
 
 func start(t testing.TB, o Options) *Telemetry {

@@ -5,12 +5,12 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
+	"github.com/lockproxy/lockproxy/internal/testredis"
 
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { testredis.VerifyTestMain(m) }
 
 // TestLowerEpoch: Sentinels that were set up anew begin with a lower epoch. That counts when it stays so.
 func TestLowerEpoch(t *testing.T) {

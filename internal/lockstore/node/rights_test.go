@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/lockproxy/lockproxy/internal/testredis"
 	"github.com/lockproxy/lockproxy/upstream"
@@ -116,7 +117,7 @@ func TestAccountLacks(t *testing.T) {
 				}
 			}
 			s.Do(t, with...)
-			ctl := upstream.NewControl(upstream.Target{Network: "tcp", Addr: s.Addr(), User: "svc", Password: "pw"}, upstream.ControlOptions{Logger: slog.New(slog.DiscardHandler)})
+			ctl := upstream.NewControl(upstream.Target{Network: "tcp", Addr: s.Addr(), User: "svc", Password: "pw"}, upstream.ControlOptions{Logger: slog.New(slog.DiscardHandler), DialTimeout: 10 * time.Second})
 			lacking, err := (&Node{Control: ctl}).lacking(all)
 			ctl.Close()
 			got := strings.Join(ruleNames(lacking), " ")

@@ -24,7 +24,7 @@ func TestQuorumProbeDoesAllAndLeavesNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		o.Nodes = append(o.Nodes, Node{Name: s.Addr(), Control: upstream.NewControl(target, upstream.ControlOptions{})})
+		o.Nodes = append(o.Nodes, Node{Name: s.Addr(), Control: upstream.NewControl(target, upstream.ControlOptions{DialTimeout: 10 * time.Second})})
 	}
 	var running sync.WaitGroup
 	q := newStore(lockstore.Host{

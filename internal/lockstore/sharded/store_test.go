@@ -57,7 +57,7 @@ func at(t *testing.T, url string) *store {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctl := upstream.NewControl(target, upstream.ControlOptions{})
+	ctl := upstream.NewControl(target, upstream.ControlOptions{DialTimeout: 10 * time.Second})
 	return opened(t, Single(ctl), ctl.Close)
 }
 
@@ -142,7 +142,7 @@ func TestForceComesAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctl := upstream.NewControl(target, upstream.ControlOptions{})
+	ctl := upstream.NewControl(target, upstream.ControlOptions{DialTimeout: 10 * time.Second})
 	t.Cleanup(ctl.Close)
 	host := hostOf(t, t.Context(), &sync.WaitGroup{})
 	one := newSingle(host, ctl)
