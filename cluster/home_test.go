@@ -1,10 +1,16 @@
 package cluster
 
 import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/testredis"
+	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
@@ -58,6 +64,168 @@ func TestSlowHomeAtTheBound(t *testing.T) {
 	tc.Servers[0].Cont()
 	if reply := <-got; reply != "+PONG\r\n" {
 		t.Errorf("got %q", reply)
+	}
+}
+
+// What any node can answer is answered by another one while home is up and loads its data.
+func TestHomeThatLoads(t *testing.T) {
+	t.Parallel()
+	tc := testredis.StartCluster(t, 3, 0, "--enable-debug-command yes")
+	c := openCluster(t, tc, Options{})
+	cl := newClient(t, c, learn(t, c), 2)
+	cl.e.home = 0
+	cl.expect("PING", "+PONG\r\n")
+	home := tc.Servers[0]
+	home.Do(t, "DEBUG", "POPULATE", 20_000, "key", 1000)
+	home.Do(t, "CONFIG", "SET", "loading-process-events-interval-bytes", 1024, "key-load-delay", 10_000, "rdbcompression", "no")
+	reload, ping := home.Dial(t), home.Dial(t)
+	if err := errors.Join(reload.Send("DEBUG", "RELOAD"), reload.Flush()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it loads", func() bool {
+		_, err := ping.Do("PING")
+		return err != nil && strings.HasPrefix(err.Error(), "LOADING")
+	})
+	for i, got := range cl.do("PING", "ECHO a", "PING") {
+		if want := []string{"+PONG\r\n", "$1\r\na\r\n", "+PONG\r\n"}[i]; got != want {
+			t.Errorf("%d: got %q", i, got)
+		}
+	}
+}
+
+// fakeMasters are three nodes that share the slots. Each answers commands with what it says, and "" is no answer until go on is closed.
+type fakeMasters struct {
+	t      *testing.T
+	ports  []int
+	says   [3]string
+	auth   [3]string       // what it says to AUTH
+	asked  [3]atomic.Int64 // ECHO
+	goOn   chan struct{}
+	client *client
+}
+
+// startFakes opens a cluster of three nodes that say so, with a client of the user bob whose home is the first.
+func startFakes(t *testing.T, says, auth [3]string, budget *upstream.Budget) *fakeMasters {
+	f := &fakeMasters{t: t, says: says, auth: auth, goOn: make(chan struct{})}
+	var ready sync.WaitGroup // all ports are known
+	ready.Add(1)
+	for i := range f.says {
+		port, _ := fakeServer(t, func(_ int, line string) string {
+			ready.Wait()
+			return f.answer(i, line)
+		})
+		f.ports = append(f.ports, port)
+	}
+	ready.Done()
+	target := upstream.ClusterTarget{Seeds: []string{fmt.Sprintf("127.0.0.1:%d", f.ports[0])}, Node: upstream.Target{Network: "tcp"}}
+	c := openTarget(t, target, Options{RetryFor: time.Minute, Node: upstream.NodeOptions{Budget: budget}})
+	f.client = &client{t, nil, c.Executor(upstream.Identity{User: "bob", Password: "pw", Proto: 2})}
+	t.Cleanup(f.client.e.Close)
+	f.client.e.home = 0
+	return f
+}
+
+// echo sends an ECHO, or if script a script that changes nothing.
+func (f *fakeMasters) echo(script bool) string {
+	facts := FactsOf("echo", nil, nil)
+	if script {
+		facts = FactsOf("eval_ro", []string{"readonly"}, nil)
+	}
+	return f.client.run([]*Plan{NewPlan(Command{Raw: resp.AppendCommand(nil, "ECHO", "a"), Args: [][]byte{[]byte("ECHO"), []byte("a")}, Facts: facts})})[0]
+}
+
+func (f *fakeMasters) answer(i int, line string) string {
+	switch {
+	case line == "CLUSTER SLOTS":
+		slots := "*3\r\n"
+		for k, port := range f.ports {
+			slots += fmt.Sprintf("*3\r\n:%d\r\n:%d\r\n*3\r\n$9\r\n127.0.0.1\r\n:%d\r\n$2\r\nn%d\r\n", k*Slots/3, (k+1)*Slots/3-1, port, k)
+		}
+		return slots
+	case strings.HasPrefix(line, "AUTH "):
+		if f.auth[i] != "" {
+			f.asked[i].Add(1)
+			return f.auth[i]
+		}
+		return "+OK\r\n"
+	case line == "ECHO a":
+		f.asked[i].Add(1)
+		if f.says[i] == "" {
+			<-f.goOn
+			return "+home\r\n"
+		}
+		return f.says[i]
+	case line == "PING": // asked of connections without a password
+		return "+PONG\r\n"
+	}
+	return "-ERR unknown\r\n"
+}
+
+const (
+	loading    = "-LOADING Redis is loading the dataset in memory\r\n"
+	busy       = "-BUSY Redis is busy running a script.\r\n"
+	masterdown = "-MASTERDOWN Link with MASTER is down\r\n"
+	noperm     = "-NOPERM this user has no permissions\r\n"
+	wrongpass  = "-WRONGPASS invalid username-password pair\r\n"
+)
+
+// A refusal by home because it can run nothing at the moment is not the last word, unless no other node answers either.
+func TestHomeThatRunsNothing(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		says  [3]string
+		auth  [3]string
+		want  string
+		asked [3]int64
+	}{
+		{says: [3]string{loading, "+b\r\n", "+c\r\n"}, want: "+b\r\n", asked: [3]int64{1, 1, 0}},
+		{says: [3]string{busy, loading, "+c\r\n"}, want: "+c\r\n", asked: [3]int64{1, 1, 1}},
+		{says: [3]string{masterdown, "+b\r\n", "+c\r\n"}, want: "+b\r\n", asked: [3]int64{1, 1, 0}},
+		{says: [3]string{loading, busy, busy}, want: loading, asked: [3]int64{2, 1, 1}},
+		{says: [3]string{noperm, "+b\r\n", "+c\r\n"}, want: noperm, asked: [3]int64{1, 0, 0}},
+		{says: [3]string{loading, "+b\r\n", "+c\r\n"}, auth: [3]string{1: wrongpass}, want: "+c\r\n", asked: [3]int64{1, 1, 1}},
+		{says: [3]string{loading, "+b\r\n", "+c\r\n"}, auth: [3]string{1: wrongpass, 2: wrongpass}, want: loading, asked: [3]int64{2, 1, 1}},
+	} {
+		f := startFakes(t, c.says, c.auth, nil)
+		if got := f.echo(false); got != c.want {
+			t.Errorf("%q, %q: got %q", c.says, c.auth, got)
+		}
+		for i := range f.asked {
+			if n := f.asked[i].Load(); n != c.asked[i] {
+				t.Errorf("%q, %q: node %d was asked %d times", c.says, c.auth, i, n)
+			}
+		}
+	}
+	says := [3]string{loading, "+b\r\n", "+c\r\n"}
+	f := startFakes(t, says, [3]string{}, nil)
+	if got := f.echo(true); got != loading || f.asked[0].Load() != 1 {
+		t.Errorf("what may be a script's own word stands: got %q", got)
+	}
+	f = startFakes(t, says, [3]string{}, upstream.NewBudget(1, 1))
+	if got := f.echo(false); got != loading || f.asked[0].Load() != 2 {
+		t.Errorf("there may be no connection to another: got %q", got)
+	}
+}
+
+// A home that is slow has its reply waited for if no other node has one, whatever they refuse.
+func TestSlowHomeBesideNodesThatRefuse(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ says, auth [3]string }{
+		"loading": {says: [3]string{"", loading, loading}},
+		"busy":    {says: [3]string{"", busy, masterdown}},
+		"no user": {says: [3]string{"", "+b\r\n", "+c\r\n"}, auth: [3]string{1: wrongpass, 2: wrongpass}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := startFakes(t, c.says, c.auth, nil)
+			got := make(chan string, 1)
+			go func() { got <- f.echo(false) }()
+			eventually(t, "the others are asked", func() bool { return f.asked[1].Load() > 0 && f.asked[2].Load() > 0 || len(got) > 0 })
+			close(f.goOn)
+			if reply := <-got; reply != "+home\r\n" {
+				t.Errorf("got %q", reply)
+			}
+		})
 	}
 }
 

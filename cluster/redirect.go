@@ -69,7 +69,7 @@ func (e *Executor) replied(ctx context.Context, u *unit, node *Node, got reply) 
 		}
 	}
 	if reply == nil || reply[0] != '-' || u.slot == noSlot {
-		u.done = !(u.home && !u.optional && masterOnly(reply) && e.demoted(u))
+		u.done = !(u.home && !u.optional && masterOnly(reply) && e.demoted(u)) && !e.passRefusal(u, reply)
 		return
 	}
 	kind, slot, addr := readRedirect(reply)

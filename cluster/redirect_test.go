@@ -18,6 +18,22 @@ import (
 // fakeNode is a node that has all slots, and answers all else with say. conns counts connections.
 func fakeNode(t *testing.T, say func(line string) string) (port int, conns *atomic.Int64) {
 	t.Helper()
+	return fakeServer(t, func(port int, line string) string {
+		switch line {
+		case "CLUSTER SLOTS":
+			return fmt.Sprintf("*1\r\n*3\r\n:0\r\n:16383\r\n*3\r\n$9\r\n127.0.0.1\r\n:%d\r\n$2\r\nid\r\n", port)
+		case "CLUSTER SHARDS", "CLUSTER NODES", "CLUSTER MYID":
+			return "-ERR unknown\r\n"
+		case "PING", "RESET": // asked of connections without a password
+			return "+" + line + "\r\n"
+		}
+		return say(line)
+	})
+}
+
+// fakeServer answers what it is sent with say, which knows the server's port. conns counts connections.
+func fakeServer(t *testing.T, say func(port int, line string) string) (port int, conns *atomic.Int64) {
+	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -31,7 +47,7 @@ func fakeNode(t *testing.T, say func(line string) string) (port int, conns *atom
 				return
 			}
 			conns.Add(1)
-			wg.Go(func() { serveFake(conn, port, say) })
+			wg.Go(func() { serveFake(conn, func(line string) string { return say(port, line) }) })
 		}
 	})
 	t.Cleanup(wg.Wait)
@@ -39,7 +55,7 @@ func fakeNode(t *testing.T, say func(line string) string) (port int, conns *atom
 	return port, conns
 }
 
-func serveFake(conn net.Conn, port int, say func(string) string) {
+func serveFake(conn net.Conn, say func(string) string) {
 	defer conn.Close()
 	in := bufio.NewScanner(conn)
 	for in.Scan() {
@@ -53,18 +69,7 @@ func serveFake(conn net.Conn, port int, say func(string) string) {
 			in.Scan()
 			words = append(words, in.Text())
 		}
-		line := strings.Join(words, " ")
-		switch reply := "-ERR unknown\r\n"; line {
-		case "CLUSTER SLOTS":
-			reply = fmt.Sprintf("*1\r\n*3\r\n:0\r\n:16383\r\n*3\r\n$9\r\n127.0.0.1\r\n:%d\r\n$2\r\nid\r\n", port)
-			fallthrough
-		case "CLUSTER SHARDS", "CLUSTER NODES", "CLUSTER MYID":
-			fmt.Fprint(conn, reply)
-		case "PING", "RESET": // asked of connections without a password
-			fmt.Fprintf(conn, "+%s\r\n", line)
-		default:
-			fmt.Fprint(conn, say(line))
-		}
+		fmt.Fprint(conn, say(strings.Join(words, " ")))
 	}
 }
 

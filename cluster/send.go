@@ -139,7 +139,7 @@ func (e *Executor) failed(u *unit, err error) {
 	var lost *upstream.LostError
 	u.reply, u.pieces = nil, nil
 	again := (!upstream.Ended(err) || errors.Is(err, upstream.ErrSlow)) && (errors.As(err, &unsent) || errors.As(err, &lost) && u.plan.repeatable())
-	if u.passOn(err) || again {
+	if e.passOn(u, err) || again {
 		if !u.home {
 			u.node, u.ask = nil, false
 		}
