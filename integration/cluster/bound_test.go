@@ -39,6 +39,18 @@ func TestClusterKeyspaceEventsThatMeetTheBound(t *testing.T) {
 	s.confirmed("subscribe", "more", 2)
 }
 
+// That also holds for the client's first subscription: nothing is left of it, and nothing comes that it was refused.
+func TestClusterFirstKeyspaceEventsThatMeetTheBound(t *testing.T) {
+	t.Parallel()
+	tc := testredis.StartCluster(t, 3, 0, "--notify-keyspace-events", "Eg")
+	p := harness.StartClusterProxy(t, tc, "--max-upstream-connections-per-user", "3")
+	s, w := harness.Dial(t, p.Addr()), harness.Dial(t, p.Addr())
+	harness.Expect(t, s, "-ERR max number of upstream connections reached for this user\r\n", "SUBSCRIBE", "__keyevent@0__:del")
+	harness.Eventually(t, "its connections are given back", func() bool { return p.Metric("lockproxy_dedicated") == 0 })
+	deleteAll(t, w, 0)
+	harness.Expect(t, s, "+PONG\r\n", "PING")
+}
+
 // RANDOMKEY finds the keys of every shard.
 func TestClusterRandomKey(t *testing.T) {
 	t.Parallel()

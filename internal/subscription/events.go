@@ -54,30 +54,34 @@ func isEventChannel(name []byte) bool {
 	return bytes.HasPrefix(name, []byte(keyspacePrefix)) || bytes.HasPrefix(name, []byte(keyeventPrefix))
 }
 
-// eventMessage says whether a message, of which at least the beginning is there, is a keyspace notification; known is false when
-// more of it is needed to tell.
-func eventMessage(frame []byte) (is, known bool) {
-	before := 1 // elements ahead of the channel
+// eventMessage says whether a message, of which at least the beginning is there, is a keyspace notification, and by which subscription it has
+// come; known is false when more of it is needed to tell.
+func eventMessage(frame []byte) (by dedicated.Subscription, is, known bool) {
+	channel := 1 // elements ahead of it
 	switch dedicated.FirstText(frame) {
 	case "message":
 	case "pmessage":
-		before = 2
+		by.Kind, channel = dedicated.OfPattern, 2
 	default:
-		return false, true
+		return by, false, true
 	}
 	_, rest, _ := bytes.Cut(frame, []byte("\r\n"))
-	for range before {
-		size, body, ok := bulkHead(rest)
-		if !ok || len(body) < size+2 {
-			return false, false
+	var name []byte // of the subscription, which stands behind the verb
+	for at := range channel + 1 {
+		size, text, ok := bulkHead(rest)
+		if at == channel && ok && len(text) >= min(size, len(keyspacePrefix)) && !isEventChannel(text) {
+			return by, false, true
 		}
-		rest = body[size+2:]
+		if !ok || len(text) < size+2 {
+			return by, false, false
+		}
+		if at == 1 {
+			name = text[:size]
+		}
+		rest = text[size+2:]
 	}
-	size, name, ok := bulkHead(rest)
-	if !ok || len(name) < min(size, len(keyspacePrefix)) {
-		return false, false
-	}
-	return isEventChannel(name), true
+	by.Name = string(name)
+	return by, true, true
 }
 
 // bulkHead reads the length of a bulk string.
@@ -290,11 +294,20 @@ func (v *events) say(e *eventConn, verb string, all []string) bool {
 }
 
 // Others implements dedicated.Interceptor: a keyspace notification comes to the client by the connection to its master,
-// everything else by the client's ordinary connection for subscriptions.
+// everything else by the client's ordinary connection for subscriptions. The masters have a subscription before it is confirmed to the
+// client, and for a moment after its end: what they tell then is not for the client, which may take it for a reply.
 func (c *subscriptionConn) Others(frame []byte) (others, known bool) {
-	listens := c.events || c.x.events.Load() != nil
-	is, known := eventMessage(frame)
-	return is != c.events && listens, known || !listens
+	if !c.events && c.x.events.Load() == nil {
+		return false, true
+	}
+	by, is, known := eventMessage(frame)
+	if !c.events || !is {
+		return is != c.events, known
+	}
+	c.x.mu.Lock()
+	defer c.x.mu.Unlock()
+	_, subscribed := c.x.where.on[by]
+	return !subscribed, known
 }
 
 // Listeners are the sessions that have asked for keyspace notifications.

@@ -26,33 +26,69 @@ func TestIsEvents(t *testing.T) {
 	}
 }
 
-// What a message is, is known as soon as enough of it is there, and never said wrongly before.
+// What a message is, is known as soon as enough of it is there, and never said wrongly before. Of a keyspace notification its
+// subscription is known then, too.
 func TestEventMessage(t *testing.T) {
 	t.Parallel()
-	bulk := func(words ...string) string {
-		s := ""
-		for _, w := range words {
-			s += fmt.Sprintf("$%d\r\n%s\r\n", len(w), w)
-		}
-		return s
+	channel := func(name string) dedicated.Subscription {
+		return dedicated.Subscription{Kind: dedicated.OfChannel, Name: name}
 	}
+	pattern := func(name string) dedicated.Subscription {
+		return dedicated.Subscription{Kind: dedicated.OfPattern, Name: name}
+	}
+	no := dedicated.Subscription{}
 	for _, c := range []struct {
 		frame string
 		is    bool
+		sub   dedicated.Subscription
 	}{
-		{"*3\r\n" + bulk("message", "__keyspace@0__:k", "del"), true},
-		{">3\r\n" + bulk("message", "__keyevent@0__:del", "k"), true},
-		{"*4\r\n" + bulk("pmessage", "*", "__keyevent@0__:del", "k"), true},
-		{"*4\r\n" + bulk("pmessage", "__keyevent@*", "news", "k"), false},
-		{"*4\r\n" + bulk("pmessage", "*", "n", strings.Repeat("__keyspace@", 9)), false},
-		{"*3\r\n" + bulk("message", "", ""), false},
-		{">3\r\n" + bulk("smessage", "__keyspace@0__:k", "x"), false},
-		{"*4\r\n" + bulk("pmessage", "a\r\n$11\r\n__keyspace@*", "b", "c"), false},
+		{"*3\r\n" + bulk("message", "__keyspace@0__:k", "del"), true, channel("__keyspace@0__:k")},
+		{">3\r\n" + bulk("message", "__keyevent@0__:del", "k"), true, channel("__keyevent@0__:del")},
+		{"*4\r\n" + bulk("pmessage", "*", "__keyevent@0__:del", "k"), true, pattern("*")},
+		{"*4\r\n" + bulk("pmessage", "__keyevent@*", "news", "k"), false, no},
+		{"*4\r\n" + bulk("pmessage", "*", "n", strings.Repeat("__keyspace@", 9)), false, no},
+		{"*3\r\n" + bulk("message", "", ""), false, no},
+		{">3\r\n" + bulk("smessage", "__keyspace@0__:k", "x"), false, no},
+		{"*4\r\n" + bulk("pmessage", "a\r\n$11\r\n__keyspace@*", "b", "c"), false, no},
 	} {
 		for n := strings.Index(c.frame, "ssage") + 7; n <= len(c.frame); n++ {
-			if is, known := eventMessage([]byte(c.frame[:n])); known && is != c.is || n == len(c.frame) && !known {
-				t.Errorf("the first %d bytes of %q: %v, known %v", n, c.frame, is, known)
+			sub, is, known := eventMessage([]byte(c.frame[:n]))
+			if known && (is != c.is || is && sub != c.sub) || n == len(c.frame) && !known {
+				t.Errorf("the first %d bytes of %q: %v of %v, known %v", n, c.frame, is, sub, known)
 			}
 		}
 	}
+}
+
+// A keyspace notification is passed on while the client is subscribed: not before its confirmation, and not after that of the end.
+func TestEventsOfSubscribers(t *testing.T) {
+	t.Parallel()
+	x := &Subscriptions{where: places{on: map[dedicated.Subscription]*subscriptionConn{}, view: new(dedicated.View)}}
+	c := &subscriptionConn{x: x, events: true}
+	frames := map[dedicated.Subscription][]byte{
+		{Kind: dedicated.OfChannel, Name: "__keyevent@0__:del"}: []byte("*3\r\n" + bulk("message", "__keyevent@0__:del", "k")),
+		{Kind: dedicated.OfPattern, Name: "*"}:                  []byte("*4\r\n" + bulk("pmessage", "*", "__keyevent@0__:del", "k")),
+	}
+	passes := func(sub dedicated.Subscription, want bool) {
+		t.Helper()
+		if others, known := c.Others(frames[sub]); others == want || !known {
+			t.Errorf("%v: passed on %v, known %v", sub, !others, known)
+		}
+	}
+	for sub := range frames {
+		passes(sub, false)
+		x.where.put(sub, nil) // it is to be made again on the ordinary connection: that is not the client's concern
+		passes(sub, true)
+		x.where.drop(sub)
+		passes(sub, false)
+	}
+}
+
+// bulk is bulk strings one behind the other.
+func bulk(words ...string) string {
+	s := ""
+	for _, w := range words {
+		s += fmt.Sprintf("$%d\r\n%s\r\n", len(w), w)
+	}
+	return s
 }

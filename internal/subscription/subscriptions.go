@@ -213,9 +213,11 @@ func (x *Subscriptions) Run(cmd redcon.Command, c *commandtable.Command) {
 	}
 	defer x.giveTurn()
 	names := cmd.Args[1:]
-	if v := x.events.Load(); v != nil {
-		defer v.wake() // some may have ended, or been refused
-	}
+	defer func() { // looks only then, since this may be the first command that asks for keyspace notifications
+		if v := x.events.Load(); v != nil {
+			v.wake() // some may have ended, or been refused
+		}
+	}()
 	if kind := slices.Index(dedicated.UnsubscribeVerbs[:], c.Name); kind >= 0 {
 		x.unsubscribe(c, dedicated.SubscriptionKind(kind), names)
 		return
