@@ -56,6 +56,12 @@ func (u *single) notHere(p *conn, cmd redcon.Command, c *commandtable.Command) b
 	case u.lost.Multi: // just now
 		u.inLostTransaction(c.Conn, false)
 		return true
+	case p == nil && u.restore.Load().mutes(c): // just now, too: it still is a subscriber
+		var err error
+		if p, err = u.open(); err != nil {
+			u.failed(c, err)
+			return true
+		}
 	case p == nil:
 		return false
 	}

@@ -1,11 +1,13 @@
 package session
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/lockproxy/lockproxy/internal/testredis"
+	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
 // lostLink is a proxy whose connections to Redis can be cut, and a client that holds a lock there.
@@ -96,6 +98,40 @@ func TestHolderLosesSubscriptions(t *testing.T) {
 		holder.want(told("unsubscribe", "a", 1))
 		holder.want(told("unsubscribe", long, 0))
 		eventually(t, "the connection was given back", func() bool { return p.dedicatedCount() == 0 })
+	}
+}
+
+// What this proxy answers itself is not run for a subscriber in RESP2, either, when it comes behind a SUBSCRIBE with which the connection is lost.
+func TestHolderLosesSubscribeItself(t *testing.T) {
+	p, link, server, holder := lostLink(t, nil)
+	holder.do("SUBSCRIBE", "c1")
+	for _, words := range [][]string{{"SELECT", "5"}, {"LOCK", "m"}, {"FENCED", "l", "SET", "y", "1"}, {"HELLO", "3"}, {"CLIENT", "SETNAME", "x"}} {
+		link.Filter(func(toServer bool, b []byte) bool {
+			if toServer && bytes.Contains(b, []byte("c2")) {
+				link.Filter(nil)
+				link.CutAll()
+			}
+			return true
+		})
+		holder.raw(resp.AppendCommand(resp.AppendCommand(nil, "SUBSCRIBE", "c2"), words...))
+		for _, of := range []string{"SUBSCRIBE", words[0]} {
+			if got := holder.frame(); got[0] != '-' {
+				t.Errorf("%s is answered %q", of, got)
+			}
+		}
+		p.back()
+	}
+	eventually(t, "its subscription is back", func() bool { return holder.do("PING")[0] == '*' })
+	holder.do("UNSUBSCRIBE", "c1")
+	holder.expect("*0\r\n", "HGETALL", "none")
+	holder.expect("$-1\r\n", "CLIENT", "GETNAME")
+	holder.expect("$-1\r\n", "GET", "y")
+	holder.expect("+OK\r\n", "SET", "x", "1")
+	if got := text(server.Do(t, "GET", "x")); got != "1" {
+		t.Errorf("in database 0 x is %q", got)
+	}
+	if n := server.Do(t, "EXISTS", "m"); n != int64(0) {
+		t.Error("m is locked")
 	}
 }
 
