@@ -71,8 +71,13 @@ func (p *Conn) leave() {
 // Drop closes the connection with all its state; no reply is pending there. If the client has a part of a message, the
 // rest comes first, unless ctx ends.
 func (p *Conn) Drop(ctx context.Context) {
-	p.awaitThat(ctx, func() bool { return !p.out.to.Within() })
+	p.awaitWhole(ctx)
 	p.Close()
+}
+
+// awaitWhole waits until the client has no part of a message, or ctx ends.
+func (p *Conn) awaitWhole(ctx context.Context) {
+	p.awaitThat(ctx, func() bool { return !p.out.to.Within() })
 }
 
 // Close closes the connection with all its state, and says whether that leaves the outcome of a command unknown.

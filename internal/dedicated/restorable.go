@@ -1,6 +1,7 @@
 package dedicated
 
 import (
+	"context"
 	"slices"
 
 	"github.com/lockproxy/lockproxy/internal/commandtable"
@@ -157,8 +158,10 @@ func (p *Conn) Made(agree func() bool) bool {
 	return true
 }
 
-// Redo closes the connection, and makes again on another one what it had.
-func (p *Conn) Redo() {
+// Redo closes the connection, and makes again on another one what it had, unless it was about to be made here. If the client has a part of a
+// message, the rest comes first, unless ctx ends.
+func (p *Conn) Redo(ctx context.Context) {
+	p.awaitWhole(ctx)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.life.released {

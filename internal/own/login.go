@@ -30,6 +30,8 @@ func (o *Connections) Hello(id upstream.Identity) error {
 		if err := o.hello(p.Conn, id); err != nil {
 			return err
 		}
+	} else if r := o.restore.Load(); r != nil {
+		r.tryAgain()
 	}
 	o.path.helloSubscriptions(id)
 	return nil

@@ -31,10 +31,11 @@ type restore struct {
 	stop  context.CancelFunc
 	ended chan struct{} // closed when its goroutine has ended
 
-	mu    sync.Mutex // guards all below
-	p     *conn      // the new connection; nil: there is none yet
-	id    upstream.Identity
-	cause error // why the last try failed
+	mu     sync.Mutex // guards all below
+	trying *conn      // the last try's connection
+	p      *conn      // the new connection; nil: there is none yet
+	id     upstream.Identity
+	cause  error // why the last try failed
 }
 
 // Remake starts a restore.
@@ -68,7 +69,7 @@ func (r *restore) remade() bool {
 		if p != nil {
 			p.Close()
 		}
-		if err == nil { // the client has logged in, or out, meanwhile
+		if err == nil || o.host.IdentityNow() != id { // the client has logged in, or out, meanwhile, or said HELLO
 			continue
 		}
 		r.mu.Lock()
@@ -101,6 +102,12 @@ func (r *restore) make(id upstream.Identity) (p *conn, line string, err error) {
 		return nil, "", err
 	}
 	p.Remaking()
+	r.mu.Lock()
+	r.trying = p
+	r.mu.Unlock()
+	if r.o.host.IdentityNow() != id { // and tryAgain has not seen p
+		return p, "", &upstream.NotSentError{Cause: dedicated.ErrGone}
+	}
 	for _, e := range r.what.Calls(r.o.find) {
 		if !r.call(p, e) {
 			return p, "", &upstream.NotSentError{Cause: dedicated.ErrGone}
@@ -110,6 +117,17 @@ func (r *restore) make(id upstream.Identity) (p *conn, line string, err error) {
 		}
 	}
 	return p, "", nil
+}
+
+// tryAgain ends the try that is under way, since the client's HELLO has been agreed to: what comes by it is in the protocol from before, and
+// must not come behind the reply.
+func (r *restore) tryAgain() {
+	r.mu.Lock()
+	p := r.trying
+	r.mu.Unlock()
+	if p != nil {
+		p.Redo(r.o.clientContext())
+	}
 }
 
 // call sends one call, and says whether it was answered in time.
@@ -150,7 +168,7 @@ func (o *Connections) takeRestored() *conn {
 		return nil
 	}
 	if id != o.host.Identity() {
-		p.Redo()
+		p.Redo(o.clientContext())
 		return nil
 	}
 	o.conn = p

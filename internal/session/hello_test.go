@@ -120,3 +120,40 @@ func TestHelloOfWhoHearsKeyspaceEvents(t *testing.T) {
 		return err == nil
 	})
 }
+
+// While a holder's subscriptions are made again its messages come as soon as Redis has one of them, but none in the former protocol comes
+// behind the reply to HELLO.
+func TestHelloWhileSubscriptionsAreMadeAgain(t *testing.T) {
+	t.Parallel()
+	p, link, server, holder := lostLink(t, nil)
+	holder.do("HELLO", "3")
+	holder.do("SUBSCRIBE", "news")
+	holder.do("PSUBSCRIBE", "p*")
+	link.Filter(func(toServer bool, b []byte) bool { return !toServer || !bytes.Contains(b, []byte("psubscribe")) })
+	p.cut(link, holder)
+	p.back()
+	hears := func(mark string) {
+		t.Helper()
+		want := mark + "3\r\n" + bulk("message") + bulk("news") + bulk("hi")
+		eventually(t, "it hears", func() bool {
+			server.Do(t, "PUBLISH", "news", "hi")
+			got, err := holder.tryFrame(50e6)
+			if err == nil && got != want {
+				t.Fatalf("got %q, want %q", got, want)
+			}
+			return err == nil
+		})
+	}
+	hears(">")
+	holder.send("HELLO", "2")
+	got := holder.frame()
+	for strings.HasPrefix(got, ">") {
+		got = holder.frame()
+	}
+	if !strings.HasPrefix(got, "*14\r\n") {
+		t.Fatalf("HELLO: %q", got)
+	}
+	server.Do(t, "PUBLISH", "news", "hi")
+	link.Filter(nil)
+	hears("*")
+}
