@@ -8,8 +8,8 @@
 -- ARGV[4] letters:
 --         K  keep a TTL that is longer
 --         W  a named owner's hold
---         R  do nothing if there is a registration other than ARGV[5] and ARGV[6], with or without a +: the owner has since sent a
---            command through another connection
+--         R  do nothing if the owner may since have sent a command through another connection: there is a registration other than
+--            ARGV[5] and ARGV[6], or one of these with a + while the hold would be shortened
 -- ARGV[5] the new registration, '' = none
 -- ARGV[6] the registration that this proxy knows
 -- RETURNS {1, count, ttl in ms} done
@@ -27,10 +27,10 @@ local seen = redis.call('HMGET', lock, 'mode', ARGV[2])
 if seen[1] or not seen[2] then
   return {seen[1] and -3 or -1, ended(watch_key), 0}
 end
-if overruled(flags, watch_key, ARGV[5], ARGV[6]) then return {0, 0, 0} end
+local ttl, keep = redis.call('PTTL', lock), string.find(flags, 'K')
+if overruled(flags, watch_key, ARGV[5], ARGV[6], not keep and ttl > lease) then return {0, 0, 0} end
 
-local ttl = redis.call('PTTL', lock)
-if not (string.find(flags, 'K') and ttl >= lease) then
+if not (keep and ttl >= lease) then
   redis.call('PEXPIRE', lock, lease)
   ttl = lease
 else

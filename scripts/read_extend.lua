@@ -9,8 +9,8 @@
 -- ARGV[4] letters:
 --         K  keep a TTL that is longer
 --         W  a named owner's hold
---         R  do nothing if there is a registration other than ARGV[5] and ARGV[6], with or without a +: the owner has since sent a
---            command through another connection
+--         R  do nothing if the owner may since have sent a command through another connection: there is a registration other than
+--            ARGV[5] and ARGV[6], or one of these with a + while the hold would be shortened
 -- ARGV[5] the new registration, '' = none
 -- ARGV[6] the registration that this proxy knows
 -- ARGV[7] the owner's field as a writer, unused
@@ -30,10 +30,10 @@ if alien(lock, seen[1]) then return {-3, 0, 0} end
 local count = counted(seen[2])
 local left = own(holds, count)
 if left == 0 then return {-1, ended(watch_key), 0} end
-if overruled(flags, watch_key, ARGV[5], ARGV[6]) then return {0, 0, 0} end
+local keep = string.find(flags, 'K')
+if overruled(flags, watch_key, ARGV[5], ARGV[6], not keep and left > lease) then return {0, 0, 0} end
 
 allow_writes(lock)
-local keep = string.find(flags, 'K')
 if not keep then left = 0 end
 left = math.max(left, lease)
 local newest = hold_key(holds, count)

@@ -63,17 +63,17 @@ local function elsewhere(watch_key, known)
   return 0
 end
 
--- foreign returns whether letter R or X forbids to touch a hold, because it may not be the one whose registration is known. R accepts a +
--- at its end; X does not, since another LOCK relies on the hold then. An empty known equals no registration.
+-- foreign returns whether letter X forbids to touch a hold: its registration is not the one known, so that it may be another hold, or
+-- another LOCK relies on it, too. An empty known equals no registration.
 local function foreign(flags, watch_key, known)
-  local strictly = string.find(flags, 'X')
-  if not strictly and not string.find(flags, 'R') then return false end
-  local registered = redis.pcall('GET', watch_key)
-  return known == '' or registered ~= known and (strictly or registered ~= known .. '+')
+  return string.find(flags, 'X') and (known == '' or redis.pcall('GET', watch_key) ~= known)
 end
 
--- overruled returns, with letter R, whether there is a registration that is neither wanted nor known: the owner has since sent a command
--- through another connection, which a repeated RENEW must not undo.
-local function overruled(flags, watch_key, wanted, known)
-  return foreign(flags, watch_key, wanted) and foreign(flags, watch_key, known) and redis.pcall('GET', watch_key)
+-- overruled returns, with letter R, whether the owner may since have sent a command through another connection, which a repeated RENEW must
+-- not undo: there is a registration that is neither wanted nor known; or it has a +, and the RENEW would shorten the lease, which
+-- may be that of the other LOCK.
+local function overruled(flags, watch_key, wanted, known, shortens)
+  local registered = string.find(flags, 'R') and redis.pcall('GET', watch_key)
+  local function is(name) return name ~= '' and (registered == name or registered == name .. '+' and not shortens) end
+  return registered and not is(wanted) and not is(known)
 end

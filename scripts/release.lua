@@ -13,16 +13,15 @@
 --         A  all holds of the owner
 --         W  a named owner's hold: its registration ends with it
 --         Q  publish nothing: a waiter gets the lock in the same script (handoff), or it was never granted (quorum)
---         R  do nothing unless the registration is ARGV[5], with or without a +: else the owner may have taken the lock anew through
---            another connection
---         X  do nothing unless the registration is exactly ARGV[5]: a + says that another LOCK relies on the hold, too
+--         X  do nothing unless the registration is exactly ARGV[5]: another one says that the owner may have taken the lock anew through
+--            another connection, and a + that another LOCK relies on the hold, too
 -- ARGV[5] with W: the registration that this proxy knows. If Redis has the same it is deleted; another one is emptied, which tells its
 --         proxy that the hold has ended
 -- RETURNS what release_short returns, or
 --         {1, 0}      the owner no longer holds the lock
 --         {0, count}  it still does
 --         {-1, 0}     it does not hold the lock
---         {-1, 1}     it gave the lock back through another connection, or R or X kept the script from doing anything
+--         {-1, 1}     it gave the lock back through another connection, or X kept the script from doing anything
 --         {-2, 0}     too late, nothing done
 --         {-3, ended} the key holds a lock of another kind; ended is 1 if the owner gave its own back through another connection, else 0
 -- ERRORS  WRONGTYPE. Nothing is changed then.

@@ -9,8 +9,8 @@
 -- ARGV[4] letters:
 --         K  keep a TTL that is longer
 --         W  a named owner's hold
---         R  do nothing if there is a registration other than ARGV[5] and ARGV[6], with or without a +: the owner has since sent a
---            command through another connection
+--         R  do nothing if the owner may since have sent a command through another connection: there is a registration other than
+--            ARGV[5] and ARGV[6], or one of these with a + while the hold would be shortened
 -- ARGV[5] the new registration, '' = none
 -- ARGV[6] the registration that this proxy knows
 -- ARGV[7] the owner's field as a reader: nobody else reads beside a writer
@@ -28,11 +28,11 @@ local watch_key = string.find(flags, 'W') and KEYS[2]
 local seen = redis.call('HMGET', lock, 'mode', ARGV[2], ARGV[7])
 if alien(lock, seen[1]) then return {-3, 0, 0} end
 if seen[1] ~= 'write' or not seen[2] then return {-1, ended(watch_key), 0} end
-if overruled(flags, watch_key, ARGV[5], ARGV[6]) then return {0, 0, 0} end
+local keep, ttl = string.find(flags, 'K'), nil
+if overruled(flags, watch_key, ARGV[5], ARGV[6], not keep and redis.call('PTTL', lock) > lease) then return {0, 0, 0} end
 
-local ttl
 allow_writes(lock)
-if string.find(flags, 'K') then
+if keep then
   ttl = outlast(lock, lease)
 else
   ttl = math.max(lease, own(ARGV[8] .. ':' .. ARGV[7] .. ':rwlock_timeout', counted(seen[3])))

@@ -14,9 +14,8 @@
 --         A  all write holds of the owner
 --         W  a named owner's hold: its registration ends with the last write hold
 --         Q  publish nothing when this frees the lock: a waiter gets it in the same script (handoff), or it was never granted (quorum)
---         R  do nothing unless the registration is ARGV[5], with or without a +: else the owner may have taken the lock anew through
---            another connection
---         X  do nothing unless the registration is exactly ARGV[5]: a + says that another LOCK relies on the hold, too
+--         X  do nothing unless the registration is exactly ARGV[5]: another one says that the owner may have taken the lock anew through
+--            another connection, and a + that another LOCK relies on the hold, too
 -- ARGV[5] the registration that this proxy knows. If Redis has the same it is deleted; another one is emptied, which tells its
 --         proxy that the hold has ended
 -- ARGV[6] the owner's field as a reader: nobody else reads beside a writer
@@ -25,7 +24,7 @@
 --         {1, 0}      the owner no longer writes
 --         {0, count}  it still does
 --         {-1, 0}     it does not write
---         {-1, 1}     it gave the hold back through another connection, or R or X kept the script from doing anything
+--         {-1, 1}     it gave the hold back through another connection, or X kept the script from doing anything
 --         {-2, 0}     too late, nothing done
 --         {-3, 0}     the key holds a lock of another kind
 -- ERRORS  WRONGTYPE. Nothing is changed then.

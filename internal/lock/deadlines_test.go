@@ -189,6 +189,51 @@ func TestRenewalAfterTheLossIsTold(t *testing.T) {
 	})
 }
 
+// TestRenewalAfterTheLossIsToldAndLockedElsewhere: what a renewal got that came after its loss was told is not taken back from a named owner
+// that has said LOCK through another proxy meanwhile.
+func TestRenewalAfterTheLossIsToldAndLockedElsewhere(t *testing.T) {
+	for _, lease := range []int64{0, 60000} {
+		t.Run(fmt.Sprintf("lease %d", lease), func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *world.World) {
+				s := w.NewNode(bubbleAddr)
+				m, n := bubbleEngine(t, w, s, "one", Options{}), bubbleEngine(t, w, s, "two", Options{})
+				lockedAfterALoss(t, m, n, lease, func() bool { return pttl(t, s, "k") > 0 })
+			})
+		})
+		t.Run(fmt.Sprintf("quorum, lease %d", lease), func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *world.World) {
+				ns := bubbleNodes(w, 3)
+				m, n := ns.engine(t, "one", 0, Options{}), ns.engine(t, "two", 0, Options{})
+				lockedAfterALoss(t, m, n, lease, func() bool { return ns.holding(t, "k") > 1 })
+			})
+		})
+	}
+}
+
+func lockedAfterALoss(t *testing.T, m, n *Manager, lease int64, there func() bool) {
+	a, lost := client(m)
+	b, _ := client(n)
+	mustLock(t, a, Request{Key: "k", Owner: "me"})
+	id, _ := a.id(Plain, 0, "k", "me")
+	h, err := m.holds.enter(context.Background(), id, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.holds.mu.Lock()
+	late := &batch{batchKey: m.watchdog.batchOf(h), holds: []*hold{h}, planned: time.Now(), marks: []string{h.registration}}
+	h.deadline = time.Now().Add(500 * time.Millisecond)
+	m.holds.expect(h)
+	m.holds.mu.Unlock()
+	eventually(t, 15*time.Second, "told while it is renewed", func() bool { return lost.reasons() == "k:unrenewed " })
+	m.watchdog.renewBatch(late)
+	mustLock(t, b, Request{Key: "k", Owner: "me", Lease: lease})
+	time.Sleep(20 * time.Second)
+	if !there() {
+		t.Error("it was taken back")
+	}
+	mustUnlock(t, b, UnlockRequest{Key: "k", Owner: "me"}, true)
+}
+
 // TestRenewAnsweredTooLate: a lease that was over before the answer of its RENEW came is none.
 func TestRenewAnsweredTooLate(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {

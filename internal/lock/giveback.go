@@ -160,14 +160,14 @@ func (g *giveBacks) enterAndSurrender(was *hold) {
 	defer g.holds.leave(h)
 	g.holds.mu.Lock()
 	again := h.count > 0
-	// A named owner may be back through another proxy: only what this one renewed is given back.
+	// A named owner may be back through another proxy: only what this one renewed is given back, and only if no other LOCK counts on it.
 	registration, until := was.registration, time.Now().Add(was.lease)
 	g.holds.mu.Unlock()
 	if again {
 		return
 	}
 	rel := g.newRelease(h, nil, true)
-	rel.Count, rel.OnlyOurs, rel.Registration, rel.until = 0, h.explicit, registration, until
+	rel.Count, rel.Alone, rel.Registration, rel.until = 0, h.explicit, registration, until
 	if _, _, err := rel.complete(); err != nil {
 		g.log.Warn("cannot give back a lock that was told lost, it runs out", "key", h.id.Key, "owner", h.id.Owner, "error", err)
 	}

@@ -183,37 +183,46 @@ func TestRenewLostGivesWay(t *testing.T) {
 	for _, kind := range []Kind{Plain, Read, Write} {
 		for _, here := range []bool{true, false} {
 			for _, lease := range []int64{60000, 0} {
-				inBubble(t, func(t *testing.T, w *world.World) {
-					s := w.NewNode(bubbleAddr)
-					m, p := bubbleSlow(t, w, s, Options{})
-					n := bubbleEngine(t, w, s, "two", Options{})
-					a, _ := client(m)
-					b, _ := client(n)
-					took := a
-					if !here {
-						took = b
-					}
-					mustLock(t, took, Request{Key: "k", Kind: kind, Owner: "o", Lease: 5000})
-					renew := func(c *Client, lease int64) error {
-						return c.Renew(context.Background(), RenewRequest{Key: "k", Side: kind, Owner: "o", Lease: lease})
-					}
-					done := make(chan error, 1)
-					go func() { done <- renew(a, lease) }()
-					eventually(t, 5*time.Second, "lengthened", func() bool { return pttl(t, s, "k") > 5000 })
-					if err := renew(b, 300000); err != nil {
-						t.Fatal(err)
-					}
-					p.Drop()
-					if err := <-done; err == nil {
-						t.Errorf("%v, %v, %d: an outcome that nobody knows was told as done", kind, here, lease)
-					}
-					time.Sleep(time.Minute)
-					if left := pttl(t, s, "k"); left < 200000 || left > 240000 {
-						t.Errorf("%v, %v, %d: %d ms are left", kind, here, lease, left)
-					}
-				})
+				for _, verb := range []string{"RENEW", "LOCK"} {
+					t.Run(fmt.Sprintf("%v, taken here %v, lease %d, then %s", kind, here, lease, verb), func(t *testing.T) {
+						inBubble(t, func(t *testing.T, w *world.World) { renewLostBefore(t, w, kind, here, lease, verb) })
+					})
+				}
 			}
 		}
+	}
+}
+
+func renewLostBefore(t *testing.T, w *world.World, kind Kind, here bool, lease int64, verb string) {
+	s := w.NewNode(bubbleAddr)
+	m, p := bubbleSlow(t, w, s, Options{})
+	n := bubbleEngine(t, w, s, "two", Options{})
+	a, _ := client(m)
+	b, _ := client(n)
+	took := a
+	if !here {
+		took = b
+	}
+	mustLock(t, took, Request{Key: "k", Kind: kind, Owner: "o", Lease: 5000})
+	renew := func(c *Client, lease int64) error {
+		return c.Renew(context.Background(), RenewRequest{Key: "k", Side: kind, Owner: "o", Lease: lease})
+	}
+	done := make(chan error, 1)
+	go func() { done <- renew(a, lease) }()
+	eventually(t, 5*time.Second, "lengthened", func() bool { return pttl(t, s, "k") > 5000 })
+	if verb == "LOCK" {
+		mustLock(t, b, Request{Key: "k", Kind: kind, Owner: "o", Lease: 300000})
+	} else if err := renew(b, 300000); err != nil {
+		t.Fatal(err)
+	}
+	p.Drop()
+	keeps := verb == "LOCK" && lease == 0 // which shortens nothing
+	if err := <-done; (err == nil) != keeps {
+		t.Error("the RENEW whose reply was lost says", err)
+	}
+	time.Sleep(time.Minute)
+	if left := pttl(t, s, "k"); left < 200000 || left > 240000 {
+		t.Errorf("%d ms are left", left)
 	}
 }
 
@@ -283,6 +292,91 @@ func TestUnlockLostForLong(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestUnlockLostBeforeALock: a named owner's UNLOCK that was lost before Redis saw it is not done after its owner has said LOCK through
+// another proxy, whatever lease that asks for.
+func TestUnlockLostBeforeALock(t *testing.T) {
+	for _, kind := range lockstore.Kinds {
+		for _, had := range []int64{0, 120000} {
+			for _, long := range []bool{true, false} { // for longer than its client waits
+				t.Run(fmt.Sprintf("%v, lease %d, long %v", kind, had, long), func(t *testing.T) {
+					inBubble(t, func(t *testing.T, w *world.World) { unlockLostBeforeALock(t, w, kind, had, long) })
+				})
+			}
+		}
+	}
+}
+
+func unlockLostBeforeALock(t *testing.T, w *world.World, kind Kind, had int64, long bool) {
+	s := w.NewNode(bubbleAddr)
+	m, n := bubbleEngine(t, w, s, "one", Options{}), bubbleEngine(t, w, s, "two", Options{})
+	link := w.Proxy("one").Link(s.Addr())
+	a, _ := client(m)
+	b, _ := client(n)
+	mustLock(t, a, Request{Key: "warm", Kind: kind, Owner: "o"})
+	mustUnlock(t, a, UnlockRequest{Key: "warm", Owner: "o"}, true)
+	mustLock(t, a, Request{Key: "k", Kind: kind, Owner: "o", Lease: had})
+	link.Swallow(world.Requests)
+	told := make(chan error, 1)
+	go func() {
+		_, err := a.Unlock(context.Background(), UnlockRequest{Key: "k", Side: kind, Owner: "o"})
+		told <- err
+	}()
+	time.Sleep(100 * time.Millisecond) // it is sent
+	link.Cut()
+	mustLock(t, b, Request{Key: "k", Kind: kind, Owner: "o", Lease: 60000})
+	if long {
+		wantCode(t, <-told, "ERR")
+		time.Sleep(10 * time.Second)
+	}
+	link.Heal()
+	if !long {
+		wantCode(t, <-told, "ERR")
+	}
+	time.Sleep(40 * time.Second)
+	if left := pttl(t, s, "k"); left <= 0 {
+		t.Error("somebody else may have it, within the lease that its owner was told")
+	}
+	time.Sleep(2 * time.Minute)
+	if left := pttl(t, s, "k"); left > 0 {
+		t.Errorf("it is renewed after the UNLOCK: %d ms are left", left)
+	}
+}
+
+// TestLockBeforeAnAbandonedUnlock: an UNLOCK of which the client was told an error is not done once its owner has said LOCK through another
+// proxy, and the hold is renewed no more, nor told lost.
+func TestLockBeforeAnAbandonedUnlock(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		m, n := bubbleEngine(t, w, s, "one", Options{}), bubbleEngine(t, w, s, "two", Options{})
+		a, lost := client(m)
+		b, _ := client(n)
+		mustLock(t, a, Request{Key: "k", Owner: "o"})
+		id, _ := a.id(Plain, 0, "k", "o")
+		h, err := m.holds.enter(context.Background(), id, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rel := m.giveBacks.newRelease(h, a, false)
+		said := rel.findOutcome()
+		if !errors.Is(said.err, errNotDone) {
+			t.Fatal(said)
+		}
+		mustLock(t, b, Request{Key: "k", Owner: "o", Lease: 40000})
+		rel.abandon(said)
+		time.Sleep(30 * time.Second)
+		if pttl(t, s, "k") <= 0 {
+			t.Error("it was given back")
+		}
+		time.Sleep(15 * time.Second)
+		if left := pttl(t, s, "k"); left > 0 {
+			t.Errorf("it is renewed: %d ms are left", left)
+		}
+		if lost.reasons() != "" {
+			t.Error(lost.reasons())
+		}
+	})
 }
 
 // TestUnlockElsewhereLost: an UNLOCK whose reply was lost, through a proxy that has not taken the lock, is told as done when it was, and

@@ -231,21 +231,20 @@ func (r *release) findOutcome() settled {
 	return settled{err: errNotDone}
 }
 
-// findNamedOutcome is findOutcome for a named owner. What the owner has now is only given back if it is the hold of this release: the owner
-// may have given that back, and taken the lock anew through another proxy.
+// findNamedOutcome is findOutcome for a named owner. What the owner has now is only given back if it is the hold of this release, and no
+// other LOCK counts on it: the owner may have taken the lock anew through another proxy, or have said LOCK there since.
 func (r *release) findNamedOutcome(s lockstore.Seen) settled {
 	r.g.holds.mu.Lock()
 	had := r.Count > 0 && r.h.deadline.After(r.sent)
 	r.g.holds.mu.Unlock()
-	same := s.Registers(r.Registration)
 	switch {
-	case s.Count > 0 && same:
-		r.OnlyOurs = true
+	case s.Count > 0 && s.Registers(r.Registration) && (r.Alone || s.Registration == r.Registration):
+		r.Alone = true
 		return settled{err: errNotDone}
 	case s.Count > 0:
 	case had || s.Registered && s.Registration == "": // which is what an UNLOCK leaves
 		return settled{Acquired: freed(0)}
-	case r.Count > 0 || r.OnlyOurs || r.Alone:
+	case r.Count > 0 || r.Alone:
 		return settled{Acquired: lockstore.Acquired{Code: -1}}
 	}
 	return settled{err: errForgotten}
@@ -264,7 +263,8 @@ func (r *release) abandon(s settled) {
 	if errors.Is(s.err, errNotDone) {
 		s.Code, s.Count, s.err = r.complete()
 	}
-	if s.err != nil {
+	elsewhere := s.Code == -1 && s.Count == 1 // the owner has ended the hold through another proxy, or counts on it there
+	if s.err != nil || elsewhere {
 		r.g.holds.mu.Lock()
 		r.g.holds.runOut(r.h) // its owner does not want it any more
 		r.g.holds.mu.Unlock()

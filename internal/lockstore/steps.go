@@ -63,8 +63,7 @@ type Release struct {
 	Named        bool
 	Count        int64  // how often the owner is in the lock, as far as is known
 	All          bool   // every hold of the owner
-	OnlyOurs     bool   // nothing is done when a named owner is back through another connection
-	Alone        bool   // nor when another LOCK counts on its hold
+	Alone        bool   // nothing is done when a named owner is back through another connection, or another LOCK counts on its hold
 	Registration string // the one known; if Redis has another one, its proxy is told that the hold has ended
 
 	// Of a quorum.

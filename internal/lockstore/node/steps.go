@@ -101,9 +101,6 @@ func (s Steps) Release(r *lockstore.Release, notAfter string) Call {
 	if r.All {
 		flags += "A"
 	}
-	if r.OnlyOurs {
-		flags += "R"
-	}
 	if r.Named {
 		keys, flags = append(keys, id.WatchKey()), flags+"W"
 	}
