@@ -42,12 +42,12 @@ local function rename(watch_key, registration, ttl, known)
 end
 
 -- unregister ends a registration. The one known to this proxy is deleted; another one is emptied, which tells its proxy that the hold was
--- given back and not lost.
+-- given back and not lost. It stays for 2 s longer than the hold would have: its proxy looks when the lease is over by its own clock.
 local function unregister(watch_key, known)
   if known ~= '' and redis.pcall('GET', watch_key) == known then
     redis.call('DEL', watch_key)
   else
-    redis.call('SET', watch_key, '', 'XX', 'KEEPTTL')
+    redis.call('SET', watch_key, '', 'XX', 'PX', math.max(redis.call('PTTL', watch_key), 0) + 2000)
   end
 end
 

@@ -176,7 +176,7 @@ func TestShortWays(t *testing.T) {
 		}},
 		{Release, releaseShort, released, plainRelease, []any{"k", queue, "w"}, [][]any{
 			{"me", "PUBLISH", later, "AW", "mine"}, {"me", "BOTH", later, "AW", "mine"}, {"me", "PUBLISH", past, "AW", "mine"},
-			{"me", "PUBLISH", later, "AW", ""}, {"me", "PUBLISH", later, "AWR", "mine"},
+			{"me", "PUBLISH", later, "AW", ""}, {"me", "PUBLISH", later, "AWX", "mine"},
 		}},
 		{ReadAcquire, readAcquireShort, acquired, rwAcquire, []any{"k", hold}, [][]any{
 			{"7200000", "me", later, "", "", "0", "me:write", "{k}"}, {"7200000", "me", later, "NM", "", "0", "me:write", "{k}"},

@@ -3,6 +3,7 @@ package lock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/lockstore/sharded"
 	"github.com/lockproxy/lockproxy/internal/simulation/world"
 	"github.com/lockproxy/lockproxy/upstream"
@@ -125,6 +127,33 @@ func TestLeaseGivenBackElsewhere(t *testing.T) {
 				}
 				time.Sleep(5 * time.Minute)
 				mustUnlock(t, a, UnlockRequest{Key: "kept", Side: kind, Owner: "job"}, true)
+			})
+		}
+	}
+}
+
+// So it is when it is given back shortly before the lease is over, or the whole lease is short.
+func TestLeaseGivenBackElsewhereBeforeItsEnd(t *testing.T) {
+	for _, kind := range lockstore.Kinds {
+		for lease, had := range map[int64]time.Duration{50: 10 * time.Millisecond, 5000: 0, 20_000: 19900 * time.Millisecond, 45_000: 44 * time.Second} {
+			t.Run(fmt.Sprintf("%v, %d ms, after %v", kind, lease, had), func(t *testing.T) {
+				inBubble(t, func(t *testing.T, w *world.World) {
+					s := w.NewNode(bubbleAddr)
+					m := bubbleEngine(t, w, s, "one", Options{})
+					a, _ := client(m)
+					b, _ := client(bubbleEngine(t, w, s, "two", Options{}))
+					mustLock(t, a, Request{Key: "k", Kind: kind, Owner: "job", Lease: lease})
+					time.Sleep(had)
+					mustUnlock(t, b, UnlockRequest{Key: "k", Side: kind, Owner: "job"}, true)
+					w.Proxy("one").Link(s.Addr()).Delay(100*time.Millisecond, 0) // so that Redis hears of the look when the lease is over
+					time.Sleep(time.Minute)
+					if lost := m.Losses(); len(lost) != 0 || m.Stats().Held != 0 {
+						t.Errorf("lost: %+v, %d are believed held", lost, m.Stats().Held)
+					}
+					if keys := texts(t, s, "KEYS", "*"); len(keys) != 0 {
+						t.Error("left:", keys)
+					}
+				})
 			})
 		}
 	}
