@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -162,8 +163,10 @@ func (c *Client) try(ctx context.Context, r Request, w *waiter) (Grant, refusal,
 	switch {
 	case w != nil:
 		long = w.remaining()
-	case r.Blocks && r.Block > 0:
-		long = min(long, lockstore.Milliseconds(r.Block))
+	case r.Blocks && r.Block == 0:
+		long = math.MaxInt64
+	case r.Blocks: // of a lock that the owner has: an ordinary renewal may take longer than a short BLOCK
+		long = max(long, lockstore.Milliseconds(r.Block))
 	}
 	h, err := c.m.holds.enterSoon(ctx, id, explicit, long)
 	if err != nil {
