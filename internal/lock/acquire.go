@@ -202,6 +202,9 @@ func (a *acquire) register(ans lockstore.Acquired) (g Grant, lost lossRecord, ye
 	if h.explicit {
 		g.attempt = ans.Attempt
 	}
+	if a.r.lent != nil && g.entered {
+		a.r.lent.comeUpon(h, ans)
+	}
 	m.holds.begin(h, a.c, ans.Count)
 	g.nth = h.nth
 	h.deadline = lockstore.Later(h.deadline, until(ans))

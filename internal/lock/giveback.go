@@ -288,6 +288,32 @@ func (h *hold) lend(to *taking) {
 	}
 }
 
+// comeUpon notes at the grant what the owner had before, if it was named since take looked: the wait may have been long. holds.mu is held.
+func (t *taking) comeUpon(h *hold, ans lockstore.Acquired) {
+	switch {
+	case h.count > 0 && h.nth != t.saw:
+		t.until, t.had = h.endsAt(), true
+	case h.count == 0 && ans.Unrenewed && t.until.IsZero():
+		t.until = until(ans) // it was named through another proxy. Redis may have had an earlier end for it, which is not known
+	}
+}
+
+// endsAt is when a live hold would end by itself, for all that is known here; zero: it is renewed for somebody else than MULTILOCKs.
+// holds.mu is held.
+func (h *hold) endsAt() (end time.Time) {
+	switch {
+	case !h.watched:
+		return h.deadline
+	case h.lent == nil:
+		return time.Time{}
+	}
+	end = h.grantedAt
+	for t := range h.lent {
+		end = lockstore.Later(end, lockstore.Later(t.until, t.promised))
+	}
+	return end
+}
+
 // endLending ends the MULTILOCK's part in what it has renewed. Without a lease of its own what it has got is renewed for good.
 func (b *multiLock) endLending(got bool) {
 	hs := b.c.m.holds

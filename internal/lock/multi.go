@@ -60,9 +60,12 @@ type taking struct {
 	id    lockstore.ID
 	grant Grant
 	at    time.Time
-	until time.Time // when the hold that the owner had before would end; zero: it had none, or a watched one
+	had   bool  // the owner had, or may have had, the lock before
+	saw   int64 // hold.nth of the unwatched hold that was found before it was asked for; 0: there was none
 
-	promised time.Time // by another MULTILOCK that has ended, it does not end before; guarded by holds.mu
+	// guarded by holds.mu
+	until    time.Time // when the hold that the owner had before would end; zero: it had none, or a watched one
+	promised time.Time // by another MULTILOCK that has ended, it does not end before
 }
 
 func (c *Client) multiLock(ctx context.Context, keys []string, r Request) ([]Grant, error) {
@@ -129,11 +132,11 @@ func (b *multiLock) take(ctx context.Context, key string, watched bool) error {
 	}
 	id, _ := b.c.id(b.r.Kind, b.r.DB, key, b.r.Owner)
 	began := time.Now()
-	until, had := b.endOf(id)
-	t.id, t.at, t.until = id, began, until
+	t.id, t.at = id, began
+	b.look(t)
 	g, err := b.c.lock(ctx, one)
 	if err == nil {
-		if b.c.m.store.Rules().Votes && !had {
+		if b.c.m.store.Rules().Votes && !t.had {
 			g.entered, g.again = false, false // what some nodes had of it was left behind while it was waited for
 		}
 		t.grant = g
@@ -142,38 +145,29 @@ func (b *multiLock) take(ctx context.Context, key string, watched bool) error {
 	return err
 }
 
-// endOf is when an unwatched live hold ends; zero for any other. An owner with a name may have it through another proxy, too.
-// had says that the owner has, or may have, the lock at all.
-func (b *multiLock) endOf(id lockstore.ID) (end time.Time, had bool) {
+// look notes what the owner has before it is asked for. An owner with a name may have it through another proxy, too.
+func (b *multiLock) look(t *taking) {
 	m := b.c.m
 	m.holds.mu.Lock()
-	h := m.holds.byID[id]
+	h := m.holds.byID[t.id]
 	known, ours := h != nil && h.count > 0, ""
-	if known {
-		ours = h.registration
-	}
-	switch {
-	case known && h.watched && h.lent != nil:
-		defer m.holds.mu.Unlock()
-		end = h.grantedAt
-		for t := range h.lent {
-			end = lockstore.Later(end, lockstore.Later(t.until, t.promised))
+	if t.had = known; known {
+		t.until, ours = h.endsAt(), h.registration
+		if !h.watched {
+			t.saw = h.nth
 		}
-		return end, true
-	case known && h.watched || !known && b.r.Owner == "":
-		m.holds.mu.Unlock()
-		return time.Time{}, known
-	case b.r.Owner == "":
-		defer m.holds.mu.Unlock()
-		return h.deadline, true
 	}
+	done := known && h.watched || b.r.Owner == ""
 	m.holds.mu.Unlock()
-	s, err := m.store.Look(id, true, 0, time.Now())
-	watched := s.Watched && (ours == "" || strings.TrimSuffix(s.Registration, "+") != ours) // its renewals have ended here
-	if had = known || err != nil || s.Count > 0; err != nil || s.Count == 0 || s.TTL <= 0 || watched {
-		return time.Time{}, had
+	if done {
+		return
 	}
-	return s.At.Add(lockstore.Milliseconds(s.TTL)), true
+	s, err := m.store.Look(t.id, true, 0, time.Now())
+	t.had = known || err != nil || s.Count > 0
+	watched := s.Watched && (ours == "" || strings.TrimSuffix(s.Registration, "+") != ours) // its renewals have ended here
+	if t.until = (time.Time{}); err == nil && s.Count > 0 && s.TTL > 0 && !watched {
+		t.until = s.At.Add(lockstore.Milliseconds(s.TTL))
+	}
 }
 
 // finishTaken gives a taken lock the lease asked for, and asks Redis whether it is still there.
