@@ -198,13 +198,14 @@ func (a *acquire) register(ans lockstore.Acquired) (g Grant, lost lossRecord, ye
 	if h.count == 0 || h.attempt == "" {
 		h.attempt = ans.Attempt
 	}
-	g = Grant{Token: ans.Token, entered: ans.Count > 1 || ans.Raised == 0, again: ans.Raised == 0, first: a.Count == 0, before: h.client}
+	g = Grant{Token: ans.Token, entered: ans.Count > 1 || ans.Raised == 0, again: ans.Raised == 0, first: a.Count == 0}
 	if h.explicit {
 		g.attempt = ans.Attempt
 	}
 	if a.r.lent != nil && g.entered {
 		a.r.lent.comeUpon(h, ans)
 	}
+	h.passTo(a.r.lent)
 	m.holds.begin(h, a.c, ans.Count)
 	g.nth = h.nth
 	h.deadline = lockstore.Later(h.deadline, until(ans))

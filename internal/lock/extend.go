@@ -60,6 +60,7 @@ func (c *Client) renew(ctx context.Context, r RenewRequest, choose func(*hold) i
 		return 0, ctx.Err()
 	}
 	e := c.newExtension(h, r)
+	e.leaves = choose != nil
 	done, err := m.store.Extend(ctx, e.Extension)
 	ends := e.note(done, err)
 	switch {
@@ -79,9 +80,10 @@ func (c *Client) renew(ctx context.Context, r RenewRequest, choose func(*hold) i
 // extension is one RENEW under way: a step, and what the engine knows of it. Its hold is busy meanwhile.
 type extension struct {
 	lockstore.Extension
-	c   *Client
-	h   *hold
-	nth int64 // hold.nth of this RENEW
+	c      *Client
+	h      *hold
+	leaves bool  // the hold to the connection that keeps it, if that is still there: nobody has named its owner
+	nth    int64 // hold.nth of this RENEW
 }
 
 func (c *Client) newExtension(h *hold, r RenewRequest) *extension {
@@ -196,6 +198,12 @@ func (e *extension) register(done lockstore.Extended) (lost lossRecord, told boo
 	defer m.holds.mu.Unlock()
 	if lost, told = c.lossOf(h.id); told && !h.explicit {
 		return lost, true
+	}
+	switch {
+	case !e.leaves || h.count == 0:
+		h.passTo(nil)
+	case h.client != nil:
+		c = h.client
 	}
 	m.holds.begin(h, c, done.Count)
 	e.nth, h.lent = h.nth, nil

@@ -260,13 +260,21 @@ func (b *multiLock) restore(t *taking) {
 }
 
 // handBack gives a hold back to the connection that kept it before, if that is still there. If this connection has closed meanwhile, which
-// ended the renewals, they go on.
+// ended the renewals, they go on. Where another MULTILOCK has come upon the hold since, that one does so if it fails, too.
 func (b *multiLock) handBack(t *taking) {
-	hs, before := b.c.m.holds, t.grant.before
+	hs := b.c.m.holds
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
+	t.failed = true
 	h := hs.byID[t.id]
-	if before == nil || before.over || h == nil || h.count == 0 || h.nth != t.grant.nth {
+	if h == nil || h.count == 0 || h.by != t {
+		return
+	}
+	var before *Client
+	for h.by != nil && h.by.failed {
+		before, h.by = h.by.before, h.by.beneath
+	}
+	if before == nil || before.over {
 		return
 	}
 	if h.client == nil && t.watchedBefore() {
@@ -274,6 +282,14 @@ func (b *multiLock) handBack(t *taking) {
 		hs.plan(h, time.Now())
 	}
 	hs.adopt(h, before)
+}
+
+// passTo notes by what a connection gets a hold: by a taking, or (nil) by a verb of its own. holds.mu is held.
+func (h *hold) passTo(t *taking) {
+	if t != nil {
+		t.before, t.beneath = h.client, h.by
+	}
+	h.by = t
 }
 
 // lend notes who has a hold renewed: a MULTILOCK, until it has all its locks, or (nil) somebody who wants that for good. holds.mu is held.
@@ -323,6 +339,11 @@ func (b *multiLock) endLending(got bool) {
 		h := hs.byID[t.id]
 		if h == nil {
 			continue
+		}
+		if got {
+			if t.beneath = nil; h.by == t {
+				h.by = nil
+			}
 		}
 		_, lent := h.lent[t]
 		if delete(h.lent, t); len(h.lent) == 0 || lent && got && b.r.Lease == 0 {

@@ -36,6 +36,7 @@ type hold struct {
 // holder is whose hold it is.
 type holder struct {
 	client     *Client   // the connection that last named this owner for this key; nil when it has gone
+	by         *taking   // of the MULTILOCK by which that connection got it; nil: by a verb of its own
 	own        *account  // its namedLosses, also when it has gone
 	nth        int64     // the number of the LOCK or RENEW that named this owner last, which no other has
 	renewUntil time.Time // client has gone: no renewals from then on
@@ -269,7 +270,7 @@ func (hs *holds) end(h *hold) {
 	if h.count == 0 {
 		return
 	}
-	h.count, h.waits = 0, nil
+	h.count, h.waits, h.by = 0, nil, nil
 	hs.adopt(h, nil)
 	hs.schedule.Drop(h)
 	hs.deadlines.Drop(h)

@@ -42,12 +42,11 @@ type Request struct {
 // Grant is a lock taken. Token is the fencing token, 0 without Request.Fence.
 type Grant struct {
 	Token   int64
-	entered bool    // the owner held it before
-	again   bool    // and, having a name, got no second count
-	nth     int64   // hold.nth of this grant
-	first   bool    // this proxy knew of no hold of the owner's before
-	before  *Client // the connection that kept the hold until then
-	attempt string  // of a named owner on a quorum: by which the grant can be taken back
+	entered bool   // the owner held it before
+	again   bool   // and, having a name, got no second count
+	nth     int64  // hold.nth of this grant
+	first   bool   // this proxy knew of no hold of the owner's before
+	attempt string // of a named owner on a quorum: by which the grant can be taken back
 }
 
 // Lock takes a lock for the connection, or enters it once more, or for the owner that r names, which may have it already.

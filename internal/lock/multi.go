@@ -66,6 +66,9 @@ type taking struct {
 	// guarded by holds.mu
 	until    time.Time // when the hold that the owner had before would end; zero: it had none, or a watched one
 	promised time.Time // by another MULTILOCK that has ended, it does not end before
+	before   *Client   // the connection that kept the hold until then,
+	beneath  *taking   // which got it by this taking; nil: by a verb of its own, or the MULTILOCK has succeeded
+	failed   bool      // nobody is to keep the hold by this
 }
 
 func (c *Client) multiLock(ctx context.Context, keys []string, r Request) ([]Grant, error) {
