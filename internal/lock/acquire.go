@@ -16,6 +16,7 @@ type acquire struct {
 	r        Request
 	w        *waiter       // the waiter that it is for; nil: the verb does not wait
 	fresh    bool          // no hold had that registration before
+	ended    bool          // it is of a hold whose renewals have ended here
 	notAfter int64         // of the request whose reply was lost
 	streak   handoffStreak // the streak that it continues if it is handed the lock
 	handedOn bool          // an undo goes on alone and leaves the hold when it is done
@@ -63,10 +64,11 @@ func (a *acquire) ask(ctx context.Context) (lockstore.Acquired, error) {
 // would know which registration Redis has.
 func (a *acquire) enrol() {
 	a.c.m.holds.mu.Lock()
-	known := a.h.registration
+	known, watched := a.h.registration, a.h.watched
 	a.c.m.holds.mu.Unlock()
 	switch {
 	case a.Count > 0 && known != "":
+		a.ended = !watched && lockstore.Watching(known)
 		if a.Registration = known; a.Watched {
 			a.Registration = lockstore.Marked(known, true)
 		}
@@ -230,13 +232,19 @@ func (a *acquire) register(ans lockstore.Acquired) (g Grant, lost lossRecord, ye
 func (a *acquire) uphold(ans lockstore.Acquired) {
 	switch {
 	case !a.Named || !a.Watched || a.c.m.holds.renewing(a.h):
-	case ans.Unrenewed || a.r.lent != nil && !a.r.lent.until.IsZero():
+	case ans.Unrenewed || a.r.lent != nil && !a.r.lent.until.IsZero() || a.ended && a.alone():
 		a.unwatch()
 	default:
 		a.r.Replicas, a.r.lent = 0, nil // they may not be there; and the MULTILOCK has failed
 		a.register(ans)
 		a.c.m.holds.recheckNow(a.h) // little may be left of its lease
 	}
+}
+
+// alone says whether Redis surely had no other registration than that of this request before it.
+func (a *acquire) alone() bool {
+	s, err := a.c.m.store.Look(a.ID, a.Named, 0, time.Now())
+	return err == nil && s.Registration == a.Registration
 }
 
 // unwatch has the registration say again that nobody renews the hold.

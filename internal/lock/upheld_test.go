@@ -90,6 +90,7 @@ func TestFailedVerbsLeaveAnOwnersHoldRenewed(t *testing.T) {
 
 // A LOCK or MULTILOCK without its replicas leaves an owner's hold that nobody renews: it ends.
 func TestFailedVerbsLeaveAnOwnersLeaseItsEnd(t *testing.T) {
+	const gone = "one, its connection has gone"
 	for how, fail := range map[string]func(c *Client, r Request) error{
 		"LOCK":      func(c *Client, r Request) error { _, err := c.Lock(context.Background(), r); return err },
 		"MULTILOCK": func(c *Client, r Request) error { return multi(c, r, r.Key, r.Key+" too") },
@@ -99,7 +100,7 @@ func TestFailedVerbsLeaveAnOwnersLeaseItsEnd(t *testing.T) {
 		},
 	} {
 		for _, kind := range lockstore.Kinds {
-			for _, proxies := range []string{"one", "two"} {
+			for _, proxies := range []string{"one", "two", gone} {
 				t.Run(fmt.Sprintf("%s, %v, %s", how, kind, proxies), func(t *testing.T) {
 					inBubble(t, func(t *testing.T, w *world.World) {
 						s := w.NewNode(bubbleAddr)
@@ -111,7 +112,13 @@ func TestFailedVerbsLeaveAnOwnersLeaseItsEnd(t *testing.T) {
 						a, _ := client(m)
 						b, _ := client(n)
 						r := Request{Key: "k", Kind: kind, Owner: "me", Lease: 20000}
+						if proxies == gone {
+							r.Lease = 0
+						}
 						mustLock(t, a, r)
+						if proxies == gone {
+							a.Close(Gone)
+						}
 						r.Lease, r.Replicas = 0, 1
 						for range 2 { // it says after the first time, too, that nobody renews it
 							wantCode(t, fail(b, r), "NOREPLICAS")
@@ -124,6 +131,31 @@ func TestFailedVerbsLeaveAnOwnersLeaseItsEnd(t *testing.T) {
 				})
 			}
 		}
+	}
+}
+
+// What is no longer renewed here may be renewed through another proxy by now: a LOCK that fails here keeps it.
+func TestFailedVerbKeepsWhatWasTakenOver(t *testing.T) {
+	for _, kind := range lockstore.Kinds {
+		inBubble(t, func(t *testing.T, w *world.World) {
+			s := w.NewNode(bubbleAddr)
+			m, n := bubbleEngine(t, w, s, "one", Options{}), bubbleEngine(t, w, s, "two", Options{})
+			r := Request{Key: "k", Kind: kind, Owner: "me"}
+			a, _ := client(m)
+			mustLock(t, a, r)
+			a.Close(Gone)
+			b, lost := client(n)
+			mustLock(t, b, r)
+			c, _ := client(m)
+			failing := r
+			failing.Replicas = 1
+			_, err := c.Lock(context.Background(), failing)
+			wantCode(t, err, "NOREPLICAS")
+			time.Sleep(2 * time.Minute)
+			if left := pttl(t, s, r.Key); left <= 0 || lost.reasons() != "" {
+				t.Errorf("%v: it has %v left, lost %q", kind, left, lost.reasons())
+			}
+		})
 	}
 }
 
