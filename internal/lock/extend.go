@@ -82,7 +82,7 @@ type extension struct {
 	lockstore.Extension
 	c      *Client
 	h      *hold
-	leaves bool  // the hold to the connection that keeps it, if that is still there: nobody has named its owner
+	leaves bool  // the connection that keeps the hold goes on with that, if it is there: nobody has named the owner
 	nth    int64 // hold.nth of this RENEW
 }
 

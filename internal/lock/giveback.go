@@ -309,8 +309,8 @@ func (t *taking) comeUpon(h *hold, ans lockstore.Acquired) {
 	switch {
 	case h.count > 0 && h.nth != t.saw:
 		t.until, t.had = h.endsAt(), true
-	case h.count == 0 && ans.Unrenewed && t.until.IsZero():
-		t.until = until(ans) // it was named through another proxy. Redis may have had an earlier end for it, which is not known
+	case ans.Unrenewed && t.until.IsZero(): // it was named through another proxy
+		t.until = until(ans) // Redis may have had an earlier end for it, which is not known any more
 	}
 }
 
