@@ -106,7 +106,7 @@ func TestClusterShardedChannels(t *testing.T) {
 		s.Send("SSUBSCRIBE", "e")
 		s.confirmed("ssubscribe", "e", 1)
 		harness.Expect(t, s.Wire, "+RESET\r\n", "RESET")
-		harness.Expect(t, publisher, ":0\r\n", "SPUBLISH", "e", "x")
+		harness.Eventually(t, "nobody hears of e", func() bool { return publisher.Do("SPUBLISH", "e", "x") == ":0\r\n" }) // Redis frees a client a moment after
 		s.Close()
 	}
 	for _, server := range tc.Servers {

@@ -23,6 +23,7 @@ import (
 //	a + 2             waits for two frames more: a message, the reply to a blocked command
 //	a hangs up        closes a; a is closed: waits until the server has
 //	blocked 1         waits until so many clients are blocked at the server
+//	subscribed 1      waits until so many are subscribed to ch there: a server frees a client a moment after it has left
 //
 // A connection is made, and speaks the protocol at hand, when it is first named. At the end PING and RESET are sent on
 // each that is open: what comes before RESET's reply counts too. {a} is a's CLIENT ID, "…" an argument with Go's escapes.
@@ -84,7 +85,9 @@ func (p *play) step(line string) {
 	words := strings.Fields(line)
 	switch rest := strings.Join(words[1:], " "); {
 	case words[0] == "blocked":
-		p.waitBlocked(words[1])
+		p.waitServer(line, "blocked_clients:"+words[1]+"\r\n", "INFO", "clients")
+	case words[0] == "subscribed":
+		p.waitServer(line, "*2\r\n$2\r\nch\r\n:"+words[1]+"\r\n", "PUBSUB", "NUMSUB", "ch")
 	case rest == "hangs up":
 		p.wire(words[0]).Close()
 		delete(p.wires, words[0])
@@ -203,13 +206,13 @@ func (p *play) end(name string) {
 	p.wire(name).Close()
 }
 
-// waitBlocked waits until that many clients are blocked at the server itself.
-func (p *play) waitBlocked(count string) {
+// waitServer waits until the server itself says text.
+func (p *play) waitServer(step, text string, command ...string) {
 	w := harness.Dial(p.t, p.server)
 	defer w.Close()
-	for end := time.Now().Add(arrival); !strings.Contains(w.Do("INFO", "clients"), "blocked_clients:"+count+"\r\n"); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(arrival); !strings.Contains(w.Do(command...), text); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			p.hear("server", "(never "+count+" blocked)")
+			p.hear("server", "(never "+step+")")
 			return
 		}
 	}

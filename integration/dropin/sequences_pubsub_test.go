@@ -102,15 +102,18 @@ var subscriptions = []sequence{
 		a: SUBSCRIBE ch
 		a 0: PING ; QUIT
 		a is closed
+		subscribed 0
 		b: PUBLISH ch x`},
 	{"reset", 0, `
 		a 2: SUBSCRIBE ch ; PSUBSCRIBE c*
 		a: RESET
+		subscribed 0
 		b: PUBLISH ch x
 		a: GET k ; PING`},
 	{"reset and again", 0, `
 		a 2: SUBSCRIBE ch ; RESET
 		a: SUBSCRIBE ch
+		subscribed 1
 		b: PUBLISH ch x
 		a + 1`},
 	{"hang up", 0, `

@@ -167,6 +167,7 @@ var states = []sequence{
 	{"reply off, subscribe", 0, `
 		a 1: CLIENT REPLY OFF ; SUBSCRIBE ch ; PING
 		a 1: RESET
+		subscribed 0
 		b: PUBLISH ch x`},
 	{"reply off, subscribed", 3, `
 		a: SUBSCRIBE ch

@@ -1,6 +1,7 @@
 package dropin
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -58,12 +59,15 @@ func cutOff(want, got map[string][]string) bool {
 	return false
 }
 
-// playAlike is what a sequence hears from each of both, on servers without data and scripts.
+// playAlike is what a sequence hears from each of both, on servers without data, scripts and subscribers.
 func (p *pair) playAlike(t *testing.T, s sequence, proto int) (want, got map[string][]string) {
 	for try := 1; ; try++ {
 		for _, server := range []*testredis.Server{p.direct, p.behind} {
 			server.Do(t, "FLUSHALL")
 			server.Do(t, "SCRIPT", "FLUSH")
+			harness.Eventually(t, "those subscribed before are gone", func() bool {
+				return fmt.Sprint(server.Do(t, "PUBSUB", "CHANNELS"), server.Do(t, "PUBSUB", "NUMPAT")) == "[] 0"
+			})
 		}
 		want = s.run(t, p.direct.Addr(), p.direct.Addr(), proto)
 		got = s.run(t, p.proxy.Addr(), p.behind.Addr(), proto)
