@@ -121,13 +121,17 @@ func ExpectSpoken(t *testing.T, s *Speaker, want string, args ...string) {
 	}
 }
 
-// MustSpeak connects, until the end of the test.
+// MustSpeak connects, until the end of the test. It tries again, as Dial3 does.
 func MustSpeak(t *testing.T, addr string, login ...string) *Speaker {
 	t.Helper()
-	s, err := NewSpeaker(t, addr, login...)
-	if err != nil {
-		t.Fatal(err)
+	for end := time.Now().Add(Patience); ; time.Sleep(20 * time.Millisecond) {
+		s, err := NewSpeaker(t, addr, login...)
+		if err == nil {
+			t.Cleanup(s.W.Close)
+			return s
+		}
+		if time.Now().After(end) {
+			t.Fatal(err)
+		}
 	}
-	t.Cleanup(s.W.Close)
-	return s
 }
