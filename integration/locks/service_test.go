@@ -54,7 +54,14 @@ func serviceWorks(t *testing.T, proxies []*harness.Proxy, servers []*testredis.S
 		if slices.ContainsFunc(not, func(word string) bool { return strings.Contains(step[0], word) }) {
 			continue
 		}
-		if got := say(a, strings.Fields(step[0])...); !strings.HasPrefix(got, step[1]) {
+		words := strings.Fields(step[0])
+		got, err := a.Try(words...)
+		again := err != nil || strings.HasPrefix(got, "-NOQUORUM ")
+		if again {
+			got = say(a, words...)
+		}
+		left := again && (words[0] == "MULTIUNLOCK" || slices.Contains(words, "FORCE")) // said again it says how many locks were left
+		if !strings.HasPrefix(got, step[1]) && !(left && strings.HasPrefix(got, ":") && got <= step[1]) {
 			t.Errorf("%q: %q, want %s", step[0], got, step[1])
 		}
 	}
