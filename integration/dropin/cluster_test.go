@@ -44,11 +44,18 @@ func besideCluster(t *testing.T, run func(t *testing.T, p *pair, tc *testredis.C
 		if proto == 3 {
 			dial = harness.Dial3
 		}
-		w, v := dial(t, direct.Addr()), dial(t, through.Addr())
-		v.Do("FLUSHALL")
-		v.Do("SCRIPT", "FLUSH")
-		v.Do("FUNCTION", "FLUSH")
-		run(t, &pair{direct: direct, proxy: through}, tc, w, v)
+		var v *harness.Wire
+		harness.Eventually(t, "all nodes are empty, and connected to", func() bool {
+			v = dial(t, through.Addr())
+			for _, command := range []string{"FLUSHALL", "SCRIPT FLUSH", "FUNCTION FLUSH"} {
+				if got, err := v.Try(strings.Fields(command)...); err != nil || got != "+OK\r\n" {
+					v.Close()
+					return false
+				}
+			}
+			return true
+		})
+		run(t, &pair{direct: direct, proxy: through}, tc, dial(t, direct.Addr()), v)
 	})
 }
 

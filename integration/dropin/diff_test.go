@@ -51,6 +51,28 @@ func (p *pair) dials(t *testing.T, proto int) (direct, through *harness.Wire) {
 	return harness.Dial(t, p.direct.Addr()), harness.Dial(t, p.proxy.Addr())
 }
 
+// dialsWarm is dials for a generator's commands, some of which change the database: lockproxy has connections to each by then, and keeps
+// them for clients that stay. One that it makes when a command has come may take longer than it waits, on a busy machine.
+func (p *pair) dialsWarm(t *testing.T, proto int) (direct, through *harness.Wire) {
+	t.Helper()
+	for _, db := range []string{"0", "1", "2", "10"} {
+		harness.Eventually(t, "both have a client in database "+db, func() bool { // both: commands count clients
+			direct, through := p.dials(t, proto)
+			for _, w := range []*harness.Wire{direct, through} {
+				for _, command := range []string{"SELECT " + db, "DBSIZE"} {
+					if got, err := w.Try(strings.Fields(command)...); err != nil || harness.IsErrorFrame(got) {
+						direct.Close()
+						through.Close()
+						return false
+					}
+				}
+			}
+			return true
+		})
+	}
+	return p.dials(t, proto)
+}
+
 // mustEqual compares the data sets of both servers.
 func (p *pair) mustEqual(t *testing.T) {
 	t.Helper()
@@ -78,7 +100,7 @@ func TestDropinRandomCommands(t *testing.T) {
 	harness.Protocols(t, func(t *testing.T, proto int) {
 		g := newGenerator(seed(t), true)
 		p := startPair(t)
-		direct, through := p.dials(t, proto)
+		direct, through := p.dialsWarm(t, proto)
 		kinds := map[byte]int{}
 		for n := range 2500 {
 			args := g.next()
@@ -108,7 +130,7 @@ func TestDropinDeepPipelines(t *testing.T) {
 	harness.Protocols(t, func(t *testing.T, proto int) {
 		g := newGenerator(seed(t), true)
 		p := startPair(t)
-		direct, through := p.dials(t, proto)
+		direct, through := p.dialsWarm(t, proto)
 		for range 4 {
 			commands := make([][]string, 1000)
 			for i := range commands {
@@ -131,7 +153,7 @@ func TestDropinInline(t *testing.T) {
 	harness.Protocols(t, func(t *testing.T, proto int) {
 		g := newGenerator(seed(t), false)
 		p := startPair(t)
-		direct, through := p.dials(t, proto)
+		direct, through := p.dialsWarm(t, proto)
 		for n := range 1000 {
 			args := g.next()
 			line := g.inline(args)
@@ -178,7 +200,7 @@ func TestDropinTinySegments(t *testing.T) {
 	harness.Protocols(t, func(t *testing.T, proto int) {
 		g := newGenerator(seed(t), false)
 		p := startPair(t)
-		direct, through := p.dials(t, proto)
+		direct, through := p.dialsWarm(t, proto)
 		for n := range 300 {
 			args := g.next()
 			all := harness.EncodeAll([][]string{args})
@@ -207,7 +229,7 @@ func TestDropinReadsOfOneServer(t *testing.T) {
 		g := newGenerator(seed(t), false)
 		p := startPair(t)
 		p.direct = p.behind
-		direct, through := p.dials(t, proto)
+		direct, through := p.dialsWarm(t, proto)
 		for range 3000 {
 			if args := g.next(); !strings.EqualFold(args[0], "FLUSHDB") && !strings.EqualFold(args[0], "SWAPDB") {
 				through.Do(args...)

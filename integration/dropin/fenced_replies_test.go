@@ -43,7 +43,7 @@ func TestFencedRandomCommands(t *testing.T) {
 	harness.Protocols(t, func(t *testing.T, proto int) {
 		g := newGenerator(seed(t), harness.Long())
 		p := startPair(t)
-		direct, through := p.dials(t, proto)
+		direct, through := p.dialsWarm(t, proto)
 		defer renewing(t, p.behind, "held", 3*time.Millisecond)()
 		kinds := map[byte]int{}
 		refused, again := 0, 0
