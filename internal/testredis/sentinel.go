@@ -143,8 +143,18 @@ func (g *Group) downAfter(d time.Duration) {
 	}
 }
 
-// Master is the node that most of the Sentinels that answer call the master, or nil.
-func (g *Group) Master() *Server {
+// Master is the node that most of the Sentinels call the master. It waits until so many of them answer, which a busy machine may delay.
+func (g *Group) Master() (master *Server) {
+	g.t.Helper()
+	g.until("most of the Sentinels name the same master", func() bool {
+		master = g.seen()
+		return master != nil
+	})
+	return master
+}
+
+// seen is Master without waiting: nil when most of the Sentinels do not name one.
+func (g *Group) seen() *Server {
 	votes := map[string]int{}
 	for _, s := range g.Sentinels {
 		addr, err := s.ask("SENTINEL", "GET-MASTER-ADDR-BY-NAME", MasterName)
@@ -164,7 +174,7 @@ func (g *Group) Master() *Server {
 func (g *Group) AwaitSwitch(former *Server) (master *Server) {
 	g.t.Helper()
 	g.until("another master", func() bool {
-		master = g.Master()
+		master = g.seen()
 		return master != nil && master != former
 	})
 	return master
@@ -177,7 +187,7 @@ func (g *Group) Failover() (master *Server) {
 	former := g.Master()
 	var asked time.Time
 	g.until("another master", func() bool {
-		if master = g.Master(); master != nil && master != former {
+		if master = g.seen(); master != nil && master != former {
 			return true
 		}
 		if time.Since(asked) > failoverPatience {
@@ -194,7 +204,7 @@ func (g *Group) Failover() (master *Server) {
 func (g *Group) AwaitWhole() {
 	g.t.Helper()
 	g.until("all replicas are in step", func() bool {
-		m := g.Master()
+		m := g.seen()
 		if m == nil {
 			return false
 		}

@@ -20,6 +20,7 @@ func TestGroup(t *testing.T) {
 	if third := g.AwaitSwitch(second); third == nil || third == second {
 		t.Fatalf("after its death the master is %v", third)
 	}
+	g.Calm()
 	second.Restart()
 	g.AwaitWhole()
 }
