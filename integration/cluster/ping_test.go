@@ -35,7 +35,7 @@ func TestClusterPingWithoutAShard(t *testing.T) {
 				return strings.Contains(info.Do("INFO", "lockproxy"), "lockproxy_cluster_masters:2\r\n")
 			})
 			ping()
-			if slowest > 4*time.Second {
+			if slowest > harness.Bound(4*time.Second) {
 				t.Errorf("PING took up to %v", slowest)
 			}
 		})
@@ -69,7 +69,7 @@ func TestClusterOwnConnectionsWithoutANode(t *testing.T) {
 	for _, s := range subs {
 		hears(t, publisher, []*subscriber{s}, "PUBLISH", "old")
 	}
-	if took := time.Since(began); took > 15*time.Second {
+	if took := time.Since(began); took > 19*time.Second { // a node calls another dead after 20 s
 		t.Errorf("it took %v, as long as the nodes take to agree that one is down", took)
 	}
 }

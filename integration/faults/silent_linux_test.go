@@ -35,7 +35,7 @@ func TestClientThatVanishes(t *testing.T) {
 	c := plugIn(t)
 	server := testredis.Start(t)
 	port := strconv.Itoa(testredis.FreePort(t))
-	p := harness.StartProxy(t, server.URL(), "--listen", net.JoinHostPort(ourEnd, port), "--lock-watchdog-timeout", "3s", "--log-level", "debug", "--protected-mode", "no")
+	p := harness.StartProxy(t, server.URL(), "--listen", net.JoinHostPort(ourEnd, port), "--lock-watchdog-timeout", "8s", "--log-level", "debug", "--protected-mode", "no")
 	holder, waiter := c.client(t, port), c.client(t, port)
 	next, keeper, last := harness.Dial(t, p.Addr()), harness.Dial(t, p.Addr()), harness.Dial(t, p.Addr())
 	if got := holder.do(t, "LOCK idle") + waiter.do(t, "PING") + keeper.Do("LOCK", "busy"); got != "OKPONG+OK\r\n" {
