@@ -8,10 +8,15 @@
 -- plus returns a registration with one + at its end.
 local function plus(registration) return string.match(registration, '^(.-)%+?$') .. '+' end
 
+-- grace is for how many ms an empty registration outlives the hold: its proxy looks when the lease is over by its own clock.
+local grace = 2000
+
 -- note writes a registration with a TTL of ttl ms. If it replaces another one, present, it stays at least as long as that would have, so
--- that the other one's proxy finds it.
+-- that the other one's proxy finds it. The grace of an empty one is not kept, because unregister would add another to it each time.
 local function note(watch_key, registration, ttl, present)
-  if present and present ~= registration then ttl = math.max(ttl, redis.call('PTTL', watch_key)) end
+  if present and present ~= registration then
+    ttl = math.max(ttl, redis.call('PTTL', watch_key) - (present == '' and grace or 0))
+  end
   redis.call('SET', watch_key, registration, 'PX', ttl)
 end
 
@@ -42,12 +47,13 @@ local function rename(watch_key, registration, ttl, known)
 end
 
 -- unregister ends a registration. The one known to this proxy is deleted; another one is emptied, which tells its proxy that the hold was
--- given back and not lost. It stays for 2 s longer than the hold would have: its proxy looks when the lease is over by its own clock.
+-- given back and not lost, and stays for the grace longer. One that is empty already stays as it is.
 local function unregister(watch_key, known)
-  if known ~= '' and redis.pcall('GET', watch_key) == known then
+  local present = redis.pcall('GET', watch_key)
+  if known ~= '' and present == known then
     redis.call('DEL', watch_key)
-  else
-    redis.call('SET', watch_key, '', 'XX', 'PX', math.max(redis.call('PTTL', watch_key), 0) + 2000)
+  elseif present ~= '' then
+    redis.call('SET', watch_key, '', 'XX', 'PX', math.max(redis.call('PTTL', watch_key), 0) + grace)
   end
 end
 

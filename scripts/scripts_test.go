@@ -170,6 +170,22 @@ func TestRelease(t *testing.T) {
 	want(t, run(t, s, scripts.Release, keys, "me", "PUBLISH", soon, "", ""), "[-3 0]")
 }
 
+// TestEmptyRegistrationEnds: an owner that takes and frees a lock again and again does not keep an empty registration for ever longer.
+func TestEmptyRegistrationEnds(t *testing.T) {
+	s := testredis.Start(t)
+	s.Do(t, "SET", watch, "", "PX", 30000)
+	for i := range 10 {
+		name := fmt.Sprint("lock", i)
+		run(t, s, scripts.Acquire, plain("k", watch), 30000, "me", soon, "W", "PUBLISH", name, 0)
+		for range 2 { // said again it changes nothing
+			run(t, s, scripts.Release, plain("k", watch), "me", "PUBLISH", soon, "AW", name)
+		}
+		if ttl := s.Do(t, "PTTL", watch).(int64); ttl <= 30000 || ttl > 32000 {
+			t.Fatalf("after %d rounds it lasts for %d ms", i+1, ttl)
+		}
+	}
+}
+
 func TestReleaseHalfPermittedChangesNothing(t *testing.T) {
 	s := testredis.Start(t)
 	s.Do(t, "ACL", "SETUSER", "mute", "on", ">p", "~*", "resetchannels", "+@all")
