@@ -73,13 +73,17 @@ func (e *Executor) passRefusal(u *unit, reply []byte) bool {
 const copied = 1 << 10
 
 // movable says that another node is to be asked if this one is slow: nothing has come of a reply, and all of it is short, changes nothing,
-// and was not sent before. The second node is waited for as long as it takes, since it may be that all are slow.
+// and was not sent before but to nodes that refused it. The second one that is slow is waited for as long as it takes, since it may be that
+// all are.
 func (b *batch) movable() bool {
 	if b.req.Quiet() != math.MaxInt64 {
 		return false
 	}
 	for _, u := range b.units {
-		if !u.goesHome() || u.attempts != nil || !u.plan.repeatable() || len(u.raw) > copied {
+		if t := u.attempts; t != nil && (t.passed == 0 || !t.until.IsZero()) {
+			return false
+		}
+		if !u.goesHome() || !u.plan.repeatable() || len(u.raw) > copied {
 			return false
 		}
 	}

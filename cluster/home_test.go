@@ -229,6 +229,19 @@ func TestSlowHomeBesideNodesThatRefuse(t *testing.T) {
 	}
 }
 
+// A node that says nothing keeps nobody waiting whom a home that loads has sent there.
+func TestHomeThatLoadsBesideOneThatHangs(t *testing.T) {
+	t.Parallel()
+	f := startFakes(t, [3]string{loading, "", "+c\r\n"}, [3]string{}, nil)
+	got := make(chan string, 1)
+	go func() { got <- f.echo(false) }()
+	eventually(t, "it is answered", func() bool { return len(got) > 0 })
+	if reply := <-got; reply != "+c\r\n" {
+		t.Errorf("got %q", reply)
+	}
+	close(f.goOn)
+}
+
 // What every batch is asked costs a command that is answered no memory.
 func TestHomeCostsAnsweredCommandsNothing(t *testing.T) {
 	e, n := &Executor{}, &Node{}
