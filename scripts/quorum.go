@@ -39,7 +39,7 @@ var (
 		WriteRelease: load("write_drop", late+tell+full+rw+registration+step("release", writeRelease)+drop),
 	}
 	StandRenew = map[*Script]*Script{
-		Renew:     load("stand_renew", late+full+stand+step("renew", renew)+standRenew),
+		Renew:     load("stand_renew", late+full+registration+stand+step("renew", renew)+standRenew),
 		ReadRenew: load("stand_read_renew", late+full+rw+registration+stand+step("renew", readRenew)+standRenew),
 	}
 	StandExtend = map[*Script]*Script{

@@ -9,8 +9,8 @@
 -- ARGV[4] letters:
 --         K  keep a TTL that is longer
 --         W  a named owner's hold
---         R  do nothing if the owner may since have sent a command through another connection: there is a registration other than
---            ARGV[5] and ARGV[6], or one of these with a + while the hold would be shortened
+--         R  do nothing if the owner may since have sent a command through another connection: there is a registration whose name
+--            is neither ARGV[5] nor ARGV[6], or one of these with a + while the hold would be shortened
 -- ARGV[5] the new registration, '' = none
 -- ARGV[6] the registration that this proxy knows
 -- ARGV[7] the owner's field as a writer, unused

@@ -14,7 +14,7 @@
 --         A  all read holds of the owner
 --         W  a named owner's hold: its registration ends with the last read hold
 --         Q  publish nothing when this frees the lock: a waiter gets it in the same script (handoff), or it was never granted (quorum)
---         X  do nothing unless the registration is exactly ARGV[5]: another one says that the owner may have taken the lock anew through
+--         X  do nothing unless the registration has the name ARGV[5] and no +: another name says that the owner may have taken the lock anew through
 --            another connection, and a + that another LOCK relies on the hold, too
 -- ARGV[5] the registration that this proxy knows. If Redis has the same it is deleted; another one is emptied, which tells its
 --         proxy that the hold has ended

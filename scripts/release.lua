@@ -13,7 +13,7 @@
 --         A  all holds of the owner
 --         W  a named owner's hold: its registration ends with it
 --         Q  publish nothing: a waiter gets the lock in the same script (handoff), or it was never granted (quorum)
---         X  do nothing unless the registration is exactly ARGV[5]: another one says that the owner may have taken the lock anew through
+--         X  do nothing unless the registration has the name ARGV[5] and no +: another name says that the owner may have taken the lock anew through
 --            another connection, and a + that another LOCK relies on the hold, too
 -- ARGV[5] with W: the registration that this proxy knows. If Redis has the same it is deleted; another one is emptied, which tells its
 --         proxy that the hold has ended

@@ -31,7 +31,7 @@ for i = 1, #letters do
   end
   local seen = pcall('HMGET', lock, 'mode', owner)
   local there = not seen.err and seen[2] and (not seen[1] or string.sub(owner, -6) == ':write')
-  if watch_key and type(registered) == 'string' and registered ~= registration and registered ~= registration .. '+' then
+  if watch_key and type(registered) == 'string' and registered ~= registration and not names(registered, registration) then
     out[i] = 2
   elseif not there or watch_key and type(registered) == 'table' then
     out[i] = 0

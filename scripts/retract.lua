@@ -19,7 +19,7 @@ local noted = redis.pcall('HDEL', KEYS[1], ARGV[1])
 if noted ~= 1 and redis.pcall('HEXISTS', KEYS[3], ARGV[3]) ~= 1 then return {-1, 0} end
 if noted ~= 1 or redis.call('EXISTS', KEYS[1]) == 1 then
   local registered = redis.pcall('GET', KEYS[2])
-  if ARGV[2] ~= '' and (registered == ARGV[2] or registered == ARGV[2] .. '+') then redis.call('DEL', KEYS[2]) end
+  if names(registered, ARGV[2]) then redis.call('DEL', KEYS[2]) end
   return {0, 1}
 end
 local keys, args = {}, {}

@@ -150,7 +150,7 @@ local steps = {release = release, acquire = acquire}
 local function wake(publish, _, keys) announce(publish, keys[2], clock()) end
 `+handoff)
 	Pass   = load("pass", pass)
-	Renew  = load("renew", renewShort+late+full+renew)
+	Renew  = load("renew", renewShort+late+full+registration+renew)
 	Extend = load("extend", late+full+registration+extend)
 	Look   = load("look", look)
 	Info   = load("info", rw+info)

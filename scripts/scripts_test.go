@@ -114,8 +114,8 @@ func TestAcquireSideKeys(t *testing.T) {
 	want(t, contents(t, s), before)
 }
 
-// TestRegistration: only the LOCK that made a hold finds its registration without a plus; that of another LOCK leaves the first one's
-// name, unless its proxy renews the hold from then on.
+// TestRegistration: a registration has no plus while only the proxy that made the hold has said LOCK. That of another LOCK leaves the first
+// one's name, unless its proxy renews the hold from then on.
 func TestRegistration(t *testing.T) {
 	s := testredis.Start(t)
 	acquire := func(letter, registration, after string) {
@@ -130,11 +130,17 @@ func TestRegistration(t *testing.T) {
 	for _, first := range []struct{ letter, name string }{{"W", "one"}, {"D", "-one"}} {
 		acquire(first.letter, first.name, first.name)
 		acquire(first.letter, first.name, first.name) // sent again
+		acquire("W", "one", "one")                    // by the proxy that made the hold
+		s.Do(t, "SET", watch, first.name, "PX", 60000)
 		acquire("D", "-two", first.name+"+")
 		acquire("D", "-three", first.name+"+")
 		acquire("W", "four", "four+")
 		s.Do(t, "DEL", "k")
-		acquire(first.letter, "-five", "-five+") // who has four is to learn that it ended
+		acquire(first.letter, "-five", "-five~") // who has four is to learn that it ended
+		acquire(first.letter, "-five", "-five~")
+		acquire("W", "five", "five~")
+		acquire("D", "-six", "five+")
+		acquire("W", "five", "five+")
 		s.Do(t, "DEL", "k", watch)
 		s.Do(t, "HSET", "k", "me", "1")
 		acquire("D", "-six", "+")
@@ -162,10 +168,13 @@ func TestRelease(t *testing.T) {
 	want(t, run(t, s, scripts.Release, append(keys, watch), "me", "PUBLISH", soon, "AWX", "reg"), "[-1 1]")
 	want(t, run(t, s, scripts.Release, append(keys, watch), "me", "PUBLISH", soon, "AW", "reg"), "[1 0]")
 	want(t, contents(t, s), watch) // emptied, for the one whose place it took
-	s.Do(t, "SET", watch, "reg")
-	s.Do(t, "HSET", "k", "me", "1")
-	want(t, run(t, s, scripts.Release, append(keys, watch), "me", "PUBLISH", soon, "AWX", "reg"), "[1 0]")
-	want(t, contents(t, s), "")
+	for registration, left := range map[string]string{"reg": "", "reg~": watch} {
+		s.Do(t, "SET", watch, registration)
+		s.Do(t, "HSET", "k", "me", "1")
+		want(t, run(t, s, scripts.Release, append(keys, watch), "me", "PUBLISH", soon, "AWX", "reg"), "[1 0]")
+		want(t, contents(t, s), left)
+		s.Do(t, "DEL", watch)
+	}
 	s.Do(t, "HSET", "k", "mode", "write", "me:write", "1")
 	want(t, run(t, s, scripts.Release, keys, "me", "PUBLISH", soon, "", ""), "[-3 0]")
 }

@@ -171,6 +171,59 @@ func TestMultiLockElsewhereTakesTheRenewals(t *testing.T) {
 	}
 }
 
+// What a verb that fails has taken is given back, also where its owner has given the lock back through another proxy shortly before, so that
+// there was a registration of that; and saying it again does not take the lock for one that another connection has renewed.
+func TestGivenBackAfterAnEmptiedRegistration(t *testing.T) {
+	for _, kind := range []Kind{Plain, Read, Write} {
+		for name, fails := range map[string]struct {
+			verb func(c *Client, r Request) error
+			code string
+		}{
+			"MULTILOCK": {func(c *Client, r Request) error {
+				_, err := c.MultiLock(context.Background(), []string{"k1", "k2"}, r)
+				return err
+			}, "nil"},
+			"MULTILOCK EX": {func(c *Client, r Request) error {
+				r.Lease = 5000
+				_, err := c.MultiLock(context.Background(), []string{"k1", "k2"}, r)
+				return err
+			}, "nil"},
+			"REPLICAS": {func(c *Client, r Request) error {
+				r.Key, r.Replicas = "k1", 1
+				_, err := c.Lock(context.Background(), r)
+				return err
+			}, "NOREPLICAS"},
+		} {
+			for _, first := range []int64{0, 20_000} { // the lease of the hold whose registration is emptied
+				t.Run(fmt.Sprint(kind, " ", name, " ", first), func(t *testing.T) {
+					inBubble(t, func(t *testing.T, w *world.World) {
+						s := w.NewNode(bubbleAddr)
+						a, _ := client(bubbleEngine(t, w, s, "one", Options{}))
+						b, _ := client(bubbleEngine(t, w, s, "two", Options{}))
+						other, _ := client(b.m)
+						mustLock(t, other, Request{Key: "k2", Kind: map[Kind]Kind{Plain: Plain, Read: Write, Write: Write}[kind]})
+						mustLock(t, a, Request{Key: "k1", Owner: "o", Kind: kind, Lease: first})
+						mustUnlock(t, b, UnlockRequest{Key: "k1", Owner: "o"}, true)
+						for range 3 {
+							if err := fails.verb(a, Request{Owner: "o", Kind: kind}); outcomeWord(err) != fails.code {
+								t.Fatal(err)
+							}
+							if ttl := pttl(t, s, "k1"); ttl > 0 {
+								t.Error("it is held still, for", ttl)
+							}
+							time.Sleep(time.Second)
+						}
+						time.Sleep(2 * time.Minute)
+						if ttl := pttl(t, s, "k1"); ttl > 0 {
+							t.Error("it is renewed, for", ttl)
+						}
+					})
+				})
+			}
+		}
+	}
+}
+
 // A hold that is renewed for another MULTILOCK of its owner alone, or by nobody any more, has the lease that is asked for, and lasts for as
 // long as one of them waits.
 func TestMultiLockBesideAnother(t *testing.T) {

@@ -113,7 +113,7 @@ type Forcing struct {
 type Seen struct {
 	At                time.Time // before it was asked
 	Count, TTL, Token int64
-	Registration      string // of a named owner's hold
+	Registration      string // of a named owner's hold; with a + if another request counts on the hold, too
 	Registered        bool   // there is one, be it empty
 	Watched           bool   // and somebody renews the hold
 	Unsure            bool   // of a quorum: with the nodes that have not answered a majority may have it although Count is 0

@@ -2,6 +2,7 @@ package node
 
 import (
 	"strconv"
+	"strings"
 
 	"github.com/redis/rueidis"
 
@@ -92,7 +93,7 @@ func Seen(reply rueidis.RedisMessage) (s lockstore.Seen, now int64) {
 	s.TTL, _ = parts[2].AsInt64()
 	s.Token, _ = parts[3].AsInt64()
 	text, err := parts[4].ToString()
-	s.Registration, s.Registered, s.Watched = text, err == nil, lockstore.Watching(text)
+	s.Registration, s.Registered, s.Watched = strings.TrimSuffix(text, "~"), err == nil, lockstore.Watching(text) // only scripts need the ~
 	return s, now
 }
 
