@@ -2,6 +2,7 @@ package lock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -112,6 +113,30 @@ func TestLockedAgainBehindAVerb(t *testing.T) {
 			})
 		}
 	}
+}
+
+// If the lock turns out to be another owner's by then, it is waited for in what is left of BLOCK.
+func TestLockedAgainWhenItIsAnothers(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		m := bubbleEngine(t, w, s, "one", Options{})
+		c, _ := client(m)
+		other, _ := client(bubbleEngine(t, w, s, "two", Options{}))
+		mustLock(t, c, Request{Key: "k", Owner: "me", Lease: 60_000})
+		mustUnlock(t, other, UnlockRequest{Key: "k", Owner: "me"}, true)
+		mustLock(t, other, Request{Key: "k"})
+		id, _ := c.id(Plain, 0, "k", "me")
+		h, err := m.holds.enter(context.Background(), id, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.AfterFunc(6*time.Second, func() { m.holds.leave(h) })
+		began := time.Now()
+		_, err = c.Lock(context.Background(), Request{Key: "k", Owner: "me", Blocks: true, Block: 8_000})
+		if took := time.Since(began); !errors.Is(err, ErrNotAcquired) || took < 8*time.Second || took > 9*time.Second {
+			t.Errorf("%v after %v", err, took)
+		}
+	})
 }
 
 // RESET does not wait longer either, and gives back what the connection held when what became of the verb before is known.

@@ -79,9 +79,9 @@ type asking struct {
 	lost   int64                    // the not-after of a request without an answer, after which it may stand in the fair queue
 }
 
-func newWaiter(ctx context.Context, c *Client, r Request) *waiter {
+func newWaiter(ctx context.Context, c *Client, r Request, since time.Time) *waiter {
 	id, _ := c.id(r.Kind, r.DB, r.Key, r.Owner)
-	return &waiter{c: c, r: r, id: id, ctx: ctx, since: time.Now(), changed: make(chan struct{}, 1), offer: make(chan offer, 1)}
+	return &waiter{c: c, r: r, id: id, ctx: ctx, since: since, changed: make(chan struct{}, 1), offer: make(chan offer, 1)}
 }
 
 // Wake makes the head try again.

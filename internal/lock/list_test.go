@@ -81,7 +81,7 @@ func TestAges(t *testing.T) {
 		t.Errorf("held for %v, then %v; waited for %v", first, later, none)
 	}
 	c, _ := client(m)
-	w := newWaiter(context.Background(), c, Request{Key: "waited for"})
+	w := newWaiter(context.Background(), c, Request{Key: "waited for"}, time.Now())
 	m.lines.mu.Lock()
 	l := &line{}
 	l.waiters.PushBack(w)
@@ -117,7 +117,7 @@ func TestLongest(t *testing.T) {
 	l := &line{}
 	for i, key := range []string{"k", "k", "k"} {
 		c := m.NewClient(ClientInfo{ID: clientNumbers.Add(1), User: func() string { return fmt.Sprint("user", i) }})
-		w := newWaiter(context.Background(), c, Request{Key: key})
+		w := newWaiter(context.Background(), c, Request{Key: key}, time.Now())
 		w.since = time.Now().Add(time.Duration(-i-1) * time.Minute) // one that came before has its place behind, as a fair queue may want it
 		l.waiters.PushBack(w)
 		m.lines.byKey[w.waitingLine()] = l

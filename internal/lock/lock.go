@@ -88,6 +88,7 @@ func (r Request) verb() string {
 }
 
 func (c *Client) lock(ctx context.Context, r Request) (Grant, error) {
+	began := time.Now()
 	if err := c.m.nameable(r.Key); err != nil {
 		return Grant{}, err
 	}
@@ -120,7 +121,7 @@ func (c *Client) lock(ctx context.Context, r Request) (Grant, error) {
 		}
 		// What we believed to hold is somebody else's: it is waited for like any other.
 	}
-	return c.wait(ctx, r)
+	return c.wait(ctx, r, began)
 }
 
 // admit says whether the lock may be asked for at all.

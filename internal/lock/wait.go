@@ -9,15 +9,15 @@ import (
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 )
 
-// wait stands in line until the lock is ours, the time is over, the client goes, or the proxy drains.
-func (c *Client) wait(ctx context.Context, r Request) (g Grant, err error) {
+// wait stands in line until the lock is ours, the time since then is over, the client goes, or the proxy drains.
+func (c *Client) wait(ctx context.Context, r Request, since time.Time) (g Grant, err error) {
 	m := c.m
 	if err := c.share.Wait(); err != nil {
 		return Grant{}, err
 	}
 	defer c.share.Waited()
 	_, explicit := c.id(r.Kind, r.DB, r.Key, r.Owner)
-	w := newWaiter(ctx, c, r)
+	w := newWaiter(ctx, c, r, since)
 	if r.Fair {
 		defer func() {
 			if err != nil {
