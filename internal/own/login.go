@@ -31,7 +31,7 @@ func (o *Connections) Hello(id upstream.Identity) error {
 			return err
 		}
 	} else if r := o.restore.Load(); r != nil {
-		r.tryAgain()
+		r.tryAgain(id)
 	}
 	o.path.helloSubscriptions(id)
 	return nil

@@ -31,11 +31,11 @@ type restore struct {
 	stop  context.CancelFunc
 	ended chan struct{} // closed when its goroutine has ended
 
-	mu     sync.Mutex // guards all below
-	trying *conn      // the last try's connection
-	p      *conn      // the new connection; nil: there is none yet
-	id     upstream.Identity
-	cause  error // why the last try failed
+	mu     sync.Mutex        // guards all below
+	trying *conn             // the last try's connection
+	id     upstream.Identity // whose it is
+	p      *conn             // the new connection; nil: there is none yet
+	cause  error             // why the last try failed
 }
 
 // Remake starts a restore.
@@ -67,7 +67,7 @@ func (r *restore) remade() bool {
 			return true
 		}
 		if p != nil {
-			p.Close()
+			p.Drop(r.ctx) // the client may have a part of a message
 		}
 		if err == nil || o.host.IdentityNow() != id { // the client has logged in, or out, meanwhile, or said HELLO
 			continue
@@ -103,7 +103,7 @@ func (r *restore) make(id upstream.Identity) (p *conn, line string, err error) {
 	}
 	p.Remaking()
 	r.mu.Lock()
-	r.trying = p
+	r.trying, r.id = p, id
 	r.mu.Unlock()
 	if r.o.host.IdentityNow() != id { // and tryAgain has not seen p
 		return p, "", &upstream.NotSentError{Cause: dedicated.ErrGone}
@@ -119,13 +119,13 @@ func (r *restore) make(id upstream.Identity) (p *conn, line string, err error) {
 	return p, "", nil
 }
 
-// tryAgain ends the try that is under way, since the client's HELLO has been agreed to: what comes by it is in the protocol from before, and
-// must not come behind the reply.
-func (r *restore) tryAgain() {
+// tryAgain ends the try that is under way if it is not made as id, which the client's HELLO has agreed to: what comes by it is in the
+// protocol from before, and must not come behind the reply.
+func (r *restore) tryAgain(id upstream.Identity) {
 	r.mu.Lock()
-	p := r.trying
+	p, same := r.trying, r.id == id
 	r.mu.Unlock()
-	if p != nil {
+	if p != nil && !same {
 		p.Redo(r.o.clientContext())
 	}
 }
@@ -142,7 +142,7 @@ func (r *restore) install(p *conn, id upstream.Identity) bool {
 	return p.Made(func() (same bool) {
 		if same = r.o.host.IdentityNow() == id; same {
 			r.mu.Lock()
-			r.p, r.id = p, id
+			r.p = p
 			r.mu.Unlock()
 		}
 		return same
