@@ -188,13 +188,13 @@ const mostName = 4096
 
 // nameFault is the error of a client that calls itself so; "": none. What Redis takes is printable ASCII without spaces, of any length.
 func nameFault(what string, name []byte) string {
-	if len(name) > mostName {
-		return "ERR " + what + " cannot be longer than " + strconv.Itoa(mostName) + " bytes."
-	}
 	for _, c := range name {
 		if c < '!' || c > '~' {
 			return "ERR " + what + " cannot contain spaces, newlines or special characters."
 		}
+	}
+	if len(name) > mostName {
+		return "ERR " + what + " cannot be longer than " + strconv.Itoa(mostName) + " bytes."
 	}
 	return ""
 }

@@ -73,16 +73,17 @@ func (*saying) Debugs(bool) {}
 func TestSettings(t *testing.T) {
 	t.Parallel()
 	for call, want := range map[string]string{
-		"CLIENT SETINFO lib-name py": fmt.Sprint(dedicated.Setting{Of: dedicated.SettingLibrary, Value: "py"}),
-		"CLIENT SETINFO LIB-VER 1.2": fmt.Sprint(dedicated.Setting{Of: dedicated.SettingVersion, Value: "1.2"}),
-		"CLIENT SETINFO lib-nme py":  "-ERR Unrecognized option 'lib-nme'\r\n",
-		"CLIENT SETINFO lib-ver ü":   "-ERR lib-ver cannot contain spaces, newlines or special characters.\r\n",
-		"CLIENT SETNAME me":          fmt.Sprint(dedicated.Setting{Of: dedicated.SettingName, Value: "me"}),
-		"CLIENT SETNAME ü":           "-ERR Client names cannot contain spaces, newlines or special characters.\r\n",
-		"CLIENT NO-TOUCH on":         fmt.Sprint(dedicated.Setting{Of: dedicated.SettingNoTouch, Value: "ON"}),
-		"CLIENT NO-EVICT Off":        fmt.Sprint(dedicated.Setting{Of: dedicated.SettingNoEvict, Value: "OFF"}),
-		"CLIENT NO-EVICT x":          "-" + syntaxError + "\r\n",
-		"CLIENT CAPA x Lock-Lost":    fmt.Sprint(dedicated.Setting{Of: dedicated.SettingLossPush, Value: "ON"}),
+		"CLIENT SETINFO lib-name py":                  fmt.Sprint(dedicated.Setting{Of: dedicated.SettingLibrary, Value: "py"}),
+		"CLIENT SETINFO LIB-VER 1.2":                  fmt.Sprint(dedicated.Setting{Of: dedicated.SettingVersion, Value: "1.2"}),
+		"CLIENT SETINFO lib-nme py":                   "-ERR Unrecognized option 'lib-nme'\r\n",
+		"CLIENT SETINFO lib-ver ü":                    "-ERR lib-ver cannot contain spaces, newlines or special characters.\r\n",
+		"CLIENT SETNAME me":                           fmt.Sprint(dedicated.Setting{Of: dedicated.SettingName, Value: "me"}),
+		"CLIENT SETNAME " + strings.Repeat("ü", 4097): "-ERR Client names cannot contain spaces, newlines or special characters.\r\n",
+		"CLIENT SETNAME ü":                            "-ERR Client names cannot contain spaces, newlines or special characters.\r\n",
+		"CLIENT NO-TOUCH on":                          fmt.Sprint(dedicated.Setting{Of: dedicated.SettingNoTouch, Value: "ON"}),
+		"CLIENT NO-EVICT Off":                         fmt.Sprint(dedicated.Setting{Of: dedicated.SettingNoEvict, Value: "OFF"}),
+		"CLIENT NO-EVICT x":                           "-" + syntaxError + "\r\n",
+		"CLIENT CAPA x Lock-Lost":                     fmt.Sprint(dedicated.Setting{Of: dedicated.SettingLossPush, Value: "ON"}),
 	} {
 		args := words(call)
 		name := "client|" + strings.ToLower(string(args[1]))
