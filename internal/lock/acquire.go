@@ -11,15 +11,15 @@ import (
 // acquire is the request for one grant: a step, and what the engine knows of it. Its hold is busy meanwhile.
 type acquire struct {
 	lockstore.Acquire
-	c        *Client
-	h        *hold
-	r        Request
-	w        *waiter       // the waiter that it is for; nil: the verb does not wait
-	fresh    bool          // no hold had that registration before
-	ended    bool          // it is of a hold whose renewals have ended here
-	notAfter int64         // of the request whose reply was lost
-	streak   handoffStreak // the streak that it continues if it is handed the lock
-	handedOn bool          // an undo goes on alone and leaves the hold when it is done
+	c         *Client
+	h         *hold
+	r         Request
+	w         *waiter       // the waiter that it is for; nil: the verb does not wait
+	fresh     bool          // no hold had that registration before
+	unrenewed bool          // it is of a hold that is not renewed here
+	notAfter  int64         // of the request whose reply was lost
+	streak    handoffStreak // the streak that it continues if it is handed the lock
+	handedOn  bool          // an undo goes on alone and leaves the hold when it is done
 }
 
 func (c *Client) newAcquire(h *hold, r Request, w *waiter) *acquire {
@@ -68,7 +68,7 @@ func (a *acquire) enrol() {
 	a.c.m.holds.mu.Unlock()
 	switch {
 	case a.Count > 0 && known != "":
-		a.ended = !watched && lockstore.Watching(known)
+		a.unrenewed = !watched
 		if a.Registration = known; a.Watched {
 			a.Registration = lockstore.Marked(known, true)
 		}
@@ -190,8 +190,11 @@ func (a *acquire) register(ans lockstore.Acquired) (g Grant, lost lossRecord, ye
 		h.lease = max(h.lease, lockstore.Milliseconds(ans.TTL)) // Redis may have it for so long now
 		return Grant{}, lost, true
 	}
-	if !h.explicit && ans.Raised == 1 && h.count > 0 && ans.Count <= h.count {
-		m.holds.lose(h, h.whyGone()) // the hold that was to be entered again had gone: this is a first one
+	switch again := ans.Raised == 1 && h.count > 0; { // if the hold that was to be entered again had gone this is a first one
+	case again && h.explicit:
+		m.holds.end(h) // it may have been given back through another proxy
+	case again && ans.Count <= h.count:
+		m.holds.lose(h, h.whyGone())
 	}
 	a.suspectOtherKind()
 	if h.count == 0 {
@@ -200,7 +203,7 @@ func (a *acquire) register(ans lockstore.Acquired) (g Grant, lost lossRecord, ye
 	if h.count == 0 || h.attempt == "" {
 		h.attempt = ans.Attempt
 	}
-	g = Grant{Token: ans.Token, entered: ans.Count > 1 || ans.Raised == 0, again: ans.Raised == 0, first: a.Count == 0}
+	g = Grant{Token: ans.Token, entered: ans.Count > 1 || ans.Raised == 0, again: ans.Raised == 0, first: a.Count == 0 || ans.Raised == 1}
 	if h.explicit {
 		g.attempt = ans.Attempt
 	}
@@ -232,8 +235,8 @@ func (a *acquire) register(ans lockstore.Acquired) (g Grant, lost lossRecord, ye
 func (a *acquire) uphold(ans lockstore.Acquired) {
 	switch {
 	case !a.Named || !a.Watched || a.c.m.holds.renewing(a.h):
-	case ans.Unrenewed || a.r.lent != nil && !a.r.lent.until.IsZero() || a.ended && a.alone():
-		a.unwatch()
+	case ans.Unrenewed || a.r.lent != nil && !a.r.lent.until.IsZero() || a.unrenewed && a.alone():
+		a.c.m.giveBacks.unwatch(a.ID, a.Registration)
 	default:
 		a.r.Replicas, a.r.lent = 0, nil // they may not be there; and the MULTILOCK has failed
 		a.register(ans)
@@ -245,17 +248,6 @@ func (a *acquire) uphold(ans lockstore.Acquired) {
 func (a *acquire) alone() bool {
 	s, err := a.c.m.store.Look(a.ID, a.Named, 0, time.Now())
 	return err == nil && s.Registration == a.Registration
-}
-
-// unwatch has the registration say again that nobody renews the hold.
-func (a *acquire) unwatch() {
-	_, err := a.c.m.store.Extend(context.Background(), lockstore.Extension{
-		ID: a.ID, Named: true, Lease: 1, Watched: true, // the longer lease stays
-		Registration: lockstore.Marked(a.Registration, false), Known: a.Registration, Again: true, MayEnd: func(time.Time) {},
-	})
-	if err != nil {
-		a.c.m.log.Warn("cannot note that nobody renews a lock whose LOCK has failed", "key", a.ID.Key, "owner", a.ID.Owner, "error", err)
-	}
 }
 
 // renewing says whether a hold is renewed here.

@@ -171,6 +171,70 @@ func TestMultiLockElsewhereTakesTheRenewals(t *testing.T) {
 	}
 }
 
+// A lock that its owner has given back through another proxy, and takes again here before the watchdog has noticed, is a new hold: nothing of
+// the former one counts any more.
+func TestTakenAgainAfterAnUnlockElsewhere(t *testing.T) {
+	for _, votes := range []bool{false, true} {
+		for _, kind := range []Kind{Plain, Read, Write} {
+			for how, test := range map[string]struct {
+				verb  func(c *Client, r Request) error
+				fails bool
+			}{
+				"LOCK EX": {func(c *Client, r Request) error {
+					r.Key, r.Lease = "k1", 20_000
+					_, err := c.Lock(context.Background(), r)
+					return err
+				}, false},
+				"MULTILOCK EX": {func(c *Client, r Request) error { r.Lease = 20_000; return multi(c, r, "k1", "k3") }, false},
+				"a MULTILOCK that fails": {func(c *Client, r Request) error {
+					r.Blocks, r.Block = true, 15_000
+					return multi(c, r, "k1", "k2")
+				}, true},
+			} {
+				t.Run(fmt.Sprint(how, " ", kind, " quorum ", votes), func(t *testing.T) {
+					inBubble(t, func(t *testing.T, w *world.World) {
+						m, n, there := twoEngines(t, w, votes)
+						a, lost := client(m)
+						b, _ := client(n)
+						r := Request{Owner: "o", Kind: kind}
+						mustLock(t, b, Request{Key: "k2", Kind: map[Kind]Kind{Plain: Plain, Read: Write, Write: Write}[kind]})
+						mustLock(t, a, Request{Key: "k1", Owner: "o", Kind: kind})
+						mustUnlock(t, b, UnlockRequest{Key: "k1", Owner: "o"}, true)
+						time.Sleep(time.Second)
+						if err := test.verb(a, r); test.fails != (err != nil) {
+							t.Fatal(err)
+						}
+						if test.fails == there("k1") {
+							t.Error("it is there:", there("k1"))
+						}
+						time.Sleep(15 * time.Second)
+						if test.fails == there("k1") {
+							t.Error("15 s later it is there:", there("k1"))
+						}
+						if time.Sleep(2 * time.Minute); there("k1") {
+							t.Error("it is renewed")
+						}
+						if got := lost.reasons(); got != "" {
+							t.Errorf("told %q", got)
+						}
+					})
+				})
+			}
+		}
+	}
+}
+
+// twoEngines are two proxies of one Redis, or of one quorum. there says whether any node has a lock.
+func twoEngines(t *testing.T, w *world.World, votes bool) (m, n *Manager, there func(key string) bool) {
+	t.Helper()
+	if votes {
+		ns := bubbleNodes(w, 3)
+		return ns.engine(t, "one", 0, Options{}), ns.engine(t, "two", 0, Options{}), func(key string) bool { return ns.holding(t, key) > 0 }
+	}
+	s := w.NewNode(bubbleAddr)
+	return bubbleEngine(t, w, s, "one", Options{}), bubbleEngine(t, w, s, "two", Options{}), func(key string) bool { return pttl(t, s, key) > 0 }
+}
+
 // What a verb that fails has taken is given back, also where its owner has given the lock back through another proxy shortly before, so that
 // there was a registration of that; and saying it again does not take the lock for one that another connection has renewed.
 func TestGivenBackAfterAnEmptiedRegistration(t *testing.T) {

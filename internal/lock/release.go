@@ -301,12 +301,29 @@ func (r *release) complete() (code, left int64, err error) {
 			code, left, err = s.Code, s.Count, s.err
 			unknown = !errors.Is(err, errNotDone)
 		}
+		if err == nil && r.Alone && code == -1 && left == 1 {
+			r.g.unwatch(r.ID, r.Registration) // it may be the one that another LOCK relies on, and nobody renews
+		}
 		if err == nil || errors.Is(err, errForgotten) || time.Now().After(giveUp) {
 			return code, left, err
 		}
 		if !r.g.sleep(context.Background(), failures.Next()) {
 			return 0, 0, err
 		}
+	}
+}
+
+// unwatch has the registration of a named owner's hold, if it is this one, say that nobody renews the hold.
+func (g *giveBacks) unwatch(id lockstore.ID, registration string) {
+	if !lockstore.Watching(registration) {
+		return
+	}
+	_, err := g.store.Extend(context.Background(), lockstore.Extension{
+		ID: id, Named: true, Lease: 1, Watched: true, // the longer lease stays
+		Registration: lockstore.Marked(registration, false), Known: registration, Again: true, MayEnd: func(time.Time) {},
+	})
+	if err != nil {
+		g.log.Warn("cannot note that nobody renews a lock whose LOCK has failed", "key", id.Key, "owner", id.Owner, "error", err)
 	}
 }
 

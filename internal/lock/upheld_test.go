@@ -134,6 +134,93 @@ func TestFailedVerbsLeaveAnOwnersLeaseItsEnd(t *testing.T) {
 	}
 }
 
+// So it does if the other LOCK came to the same owner, with a lease, while the one that fails was under way: what that one has made cannot be
+// given back any more, and saying it again does not have it renewed.
+func TestFailedVerbsLeaveALeaseOfMeanwhile(t *testing.T) {
+	for how, fail := range map[string]func(c *Client, r Request) error{
+		"LOCK": func(c *Client, r Request) error {
+			r.Replicas = 1
+			_, err := c.Lock(context.Background(), r)
+			return err
+		},
+		"MULTILOCK": func(c *Client, r Request) error {
+			r.Blocks, r.Block = true, 2000
+			return multi(c, r, r.Key, "taken")
+		},
+	} {
+		for _, kind := range lockstore.Kinds {
+			t.Run(fmt.Sprintf("%s, %v", how, kind), func(t *testing.T) {
+				inBubble(t, func(t *testing.T, w *world.World) {
+					s := w.NewNode(bubbleAddr)
+					a, _ := client(bubbleEngine(t, w, s, "one", Options{}))
+					b, _ := client(bubbleEngine(t, w, s, "two", Options{}))
+					r := Request{Key: "k", Kind: kind, Owner: "me"}
+					taken := Request{Key: "taken", Kind: kind}
+					if kind == Read {
+						taken.Kind = Write
+					}
+					mustLock(t, b, taken)
+					mustLock(t, a, Request{Key: "warm", Kind: kind, Owner: "me"}) // so that a connection is there
+					w.Proxy("one").Link(s.Addr()).Delay(200*time.Millisecond, 0)
+					defer w.Proxy("one").Link(s.Addr()).Heal()
+					failed := make(chan error, 1)
+					go func() { failed <- fail(a, r) }()
+					eventually(t, 5*time.Second, "it is taken", func() bool { return pttl(t, s, r.Key) > 0 })
+					leased := r
+					leased.Lease = 60_000
+					mustLock(t, b, leased)
+					if err := <-failed; err == nil {
+						t.Fatal("it has not failed")
+					}
+					if err := fail(a, r); err == nil {
+						t.Fatal("it has not failed again")
+					}
+					if left := pttl(t, s, r.Key); left < 50_000 {
+						t.Errorf("of the lease of 60 s it has %d ms left", left)
+					}
+					time.Sleep(2 * time.Minute)
+					if left := pttl(t, s, r.Key); left > 0 {
+						t.Errorf("it is renewed: it has %v left", left)
+					}
+				})
+			})
+		}
+	}
+}
+
+// A LOCK whose reply is lost does not make anybody forget that nobody renewed the hold.
+func TestFailedVerbWithoutItsReplyLeavesALease(t *testing.T) {
+	for _, replicas := range []int64{0, 1} {
+		for _, kind := range lockstore.Kinds {
+			t.Run(fmt.Sprintf("REPLICAS %d, %v", replicas, kind), func(t *testing.T) {
+				inBubble(t, func(t *testing.T, w *world.World) {
+					s := w.NewNode(bubbleAddr)
+					b, _ := client(bubbleEngine(t, w, s, "one", Options{}))
+					link := w.Proxy("one").Link(s.Addr())
+					r := Request{Key: "k", Kind: kind, Owner: "me", Lease: 60_000}
+					mustLock(t, b, Request{Key: "warm", Kind: kind, Owner: "me"}) // so that what is sent first does what it asks for
+					mustLock(t, b, r)
+					r.Lease, r.Replicas = 0, replicas
+					link.Swallow(world.Replies)
+					time.AfterFunc(100*time.Millisecond, link.Cut)
+					back := 200 * time.Millisecond
+					if replicas == 0 {
+						back = 10 * time.Second // after the client has its error
+					}
+					time.AfterFunc(back, link.Heal)
+					if _, err := b.Lock(context.Background(), r); err == nil {
+						t.Fatal("it has not failed")
+					}
+					time.Sleep(3 * time.Minute)
+					if left := pttl(t, s, r.Key); left > 0 {
+						t.Errorf("it is renewed: it has %v left", left)
+					}
+				})
+			})
+		}
+	}
+}
+
 // What is no longer renewed here may be renewed through another proxy by now: a LOCK that fails here keeps it.
 func TestFailedVerbKeepsWhatWasTakenOver(t *testing.T) {
 	for _, kind := range lockstore.Kinds {
