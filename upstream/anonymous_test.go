@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/telemetry"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
@@ -197,4 +198,39 @@ func TestStrangersForASecondAtMost(t *testing.T) {
 	if 2*lookPeriod > time.Second {
 		t.Errorf("a look every %v", lookPeriod)
 	}
+}
+
+// A connection that lockproxy itself ends, because users have changed, a password is asked for, or its one client has gone, is no sign
+// that Redis is out of reach. The test is not parallel: others would raise the counter.
+func TestReplacedConnectionsAreNoFailures(t *testing.T) {
+	n := newNode(t, targetOf(t, testredis.Start(t)), NodeOptions{})
+	shared, alone := open(t, n, Identity{Proto: 2}), private(t, n, Identity{Proto: 3})
+	pipes := []*Pipe{shared, alone}
+	for name, end := range map[string]func(){
+		"renewed":  func() { n.Renew(func(Identity) bool { return true }) },
+		"password": n.anonymous.shut,
+		"left": func() {
+			for _, p := range pipes {
+				l := p.link.Load()
+				l.fail(ErrLeft) // what Request.End does to a private pipe's
+			}
+		},
+	} {
+		var before []*link
+		for _, p := range pipes {
+			expect(t, p, "+PONG\r\n", []string{"PING"})
+			before = append(before, p.link.Load())
+		}
+		failures := telemetry.PipeFailures.Value()
+		end()
+		for i, p := range pipes {
+			eventually(t, "another connection", func() bool { l := p.link.Load(); return l != nil && l != before[i] })
+		}
+		if got := telemetry.PipeFailures.Value(); got != failures {
+			t.Errorf("%s: %d failures", name, got-failures)
+		}
+	}
+	failures := telemetry.PipeFailures.Value()
+	shared.drop(ErrTimeout)
+	eventually(t, "a failure is counted", func() bool { return telemetry.PipeFailures.Value() == failures+1 })
 }

@@ -38,7 +38,7 @@ func (p *Pipe) run() {
 		if p.ctx.Err() != nil {
 			return
 		}
-		if re := Refused(err); re == nil || !re.ofUser() || p.id.isService(p.node.target) {
+		if p.failed(err) {
 			telemetry.PipeFailures.Add(1)
 		}
 		if served {
@@ -47,7 +47,7 @@ func (p *Pipe) run() {
 				return
 			}
 			level := slog.LevelWarn
-			if errors.Is(err, errPasswordAsked) || errors.Is(err, errRenewed) {
+			if replaced(err) {
 				level = slog.LevelInfo
 			}
 			p.log(level, "connection to Redis lost", "error", err)
@@ -65,6 +65,19 @@ func (p *Pipe) run() {
 		p.move(connecting, err)
 	}
 }
+
+// failed says that err, which ended a connection or an attempt to make one, is a failure of Redis or of the way to it. What Redis refuses
+// to one user is none, nor is what lockproxy itself has ended because rights or passwords have changed, or because its client has gone.
+func (p *Pipe) failed(err error) bool {
+	if replaced(err) || errors.Is(err, ErrLeft) {
+		return false
+	}
+	re := Refused(err)
+	return re == nil || !re.ofUser() || p.id.isService(p.node.target)
+}
+
+// replaced says that a connection was ended to be made again with what has changed in Redis.
+func replaced(err error) bool { return errors.Is(err, errPasswordAsked) || errors.Is(err, errRenewed) }
 
 // runLink makes one attempt. It returns when the attempt has failed or the
 // connection has ended; served says whether that connection was of any use.
