@@ -38,7 +38,7 @@ type Control struct {
 
 	mu         sync.Mutex // guards all below
 	closed     bool
-	clients    map[int]*controlClient // by database
+	clients    map[int]*controlClient // by database; those that Redis has, and 0
 	subscriber *controlClient
 }
 
@@ -67,9 +67,12 @@ func NewControl(t Target, o ControlOptions) *Control {
 }
 
 // Client returns the client for commands and scripts in database db. When Redis
-// is down it works all the same, and connects as soon as a call finds Redis up;
-// until then calls fail with an error for which NotSent is true. The only error
-// is that the Control is closed.
+// is down, that of database 0 works all the same, and connects as soon as a call
+// finds Redis up; until then calls fail with an error for which NotSent is true.
+// A client of another database is kept only once it has had a connection, so that
+// who asks about any number of databases leaves nothing behind here. Until then
+// Client returns the error: Redis' own, or one for which NotSent is true, as it is
+// when the Control is closed.
 //
 // A call whose ctx ends returns at once but is still carried out. Blocking
 // commands do not belong here.
@@ -115,14 +118,33 @@ func (c *Control) wait(cc *controlClient, first bool, db, ring int, ping time.Du
 		return cc.client, cc.err
 	}
 	defer close(cc.made)
-	var err error
-	cc.client, err = rueidis.NewClient(c.options(db, ring, ping))
-	if cc.client == nil {
-		cc.err = err // an option rueidis does not take
-	} else if err != nil {
+	client, err := rueidis.NewClient(c.options(db, ring, ping))
+	switch {
+	case client == nil: // an option rueidis does not take
+		cc.err = err
+	case err != nil && db != 0:
+		client.Close()
+		cc.err = c.drop(cc, db, err)
+	case err != nil:
 		c.opts.Logger.Warn("no control connection to Redis yet", "upstream", c.target.String(), "db", db, "error", err)
+		fallthrough
+	default:
+		cc.client = client
 	}
 	return cc.client, cc.err
+}
+
+// drop forgets the client of a database to which there is no connection, and returns the error for those who asked for it.
+func (c *Control) drop(cc *controlClient, db int, why error) error {
+	c.mu.Lock()
+	if c.clients[db] == cc {
+		delete(c.clients, db)
+	}
+	c.mu.Unlock()
+	if _, said := rueidis.IsRedisErr(why); said || NotSent(why) {
+		return why
+	}
+	return &unsentError{cause: why} // no call has been made
 }
 
 func (c *Control) options(db, ring int, ping time.Duration) rueidis.ClientOption {

@@ -275,3 +275,45 @@ func TestScriptWithoutAnswer(t *testing.T) {
 		}
 	}
 }
+
+// TestControlOfDatabasesThatAreNotThere: who asks about databases that Redis does not have, or about many while Redis cannot be reached,
+// leaves nothing behind here.
+func TestControlOfDatabasesThatAreNotThere(t *testing.T) {
+	t.Parallel()
+	s := testredis.Start(t) // has 16
+	c := newControl(t, targetOf(t, s))
+	kept := func() int {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return len(c.clients)
+	}
+	controlClientOf(t, c, 0)
+	controlClientOf(t, c, 15)
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			client, err := c.Client(99 + i%2)
+			if reply, ok := rueidis.IsRedisErr(err); !ok || client != nil || !strings.Contains(reply.Error(), "DB index is out of range") {
+				t.Errorf("got %v, %v", client, err)
+			}
+		})
+	}
+	wg.Wait()
+	if got := kept(); got != 2 {
+		t.Errorf("%d clients are kept", got)
+	}
+	eventually(t, "the others' connections are gone", func() bool { return connections(t, s.Dial(t), " name=lockproxy ") == 2 })
+	s.Kill()
+	for db := range 4 {
+		if _, err := c.Client(1 + db); !NotSent(err) {
+			t.Errorf("got %v", err)
+		}
+	}
+	if got := kept(); got != 2 {
+		t.Errorf("%d clients are kept", got)
+	}
+	s.Restart()
+	if err := run(controlClientOf(t, c, 1), "PING").Error(); err != nil {
+		t.Error(err)
+	}
+}

@@ -61,6 +61,9 @@ func (g *guard) admit(next http.Handler) http.Handler {
 		case g.open() && !local(r.Host):
 			// Another's name that leads here is how a page in the browser would reach what listens on its machine (DNS rebinding).
 			http.Error(w, "this page is for localhost", http.StatusForbidden)
+		case r.Header.Get("Sec-Fetch-Site") == "cross-site" && r.URL.Path != "/":
+			// A page of somebody else's, in the browser of one who may see this one, would make the proxy ask Redis, or keep a stream for it.
+			http.Error(w, "a link from elsewhere leads to the first page only", http.StatusForbidden)
 		case g.Certificates && (r.TLS == nil || len(r.TLS.VerifiedChains) == 0):
 			http.Error(w, "a client certificate is needed", http.StatusForbidden)
 		case g.Token != nil && !g.knows(r):

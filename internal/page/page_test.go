@@ -247,6 +247,25 @@ func TestForceFromElsewhere(t *testing.T) {
 	}
 }
 
+// Nor does it make the page ask Redis about locks, or send a stream. A link on it leads to the first page.
+func TestLookFromElsewhere(t *testing.T) {
+	e := &engine{fails: errors.New("no")}
+	p := New(e.options())
+	for _, path := range []string{"/lock?db=7&name=a", "/events"} {
+		if w := ask(t, p, "GET", home+path, "", "Sec-Fetch-Site", "cross-site"); w.Code != http.StatusForbidden {
+			t.Errorf("%s: %d", path, w.Code)
+		}
+	}
+	for _, site := range []string{"none", "same-origin", "same-site"} {
+		if w := ask(t, p, "GET", home+"/lock?db=7&name=a", "", "Sec-Fetch-Site", site); w.Code != http.StatusOK {
+			t.Errorf("%s: %d", site, w.Code)
+		}
+	}
+	if w := ask(t, p, "GET", home+"/", "", "Sec-Fetch-Site", "cross-site"); w.Code != http.StatusOK {
+		t.Errorf("a link to the page: %d", w.Code)
+	}
+}
+
 // A name of somebody else's that leads to this machine does not lead to the page.
 func TestHostOfThePage(t *testing.T) {
 	p := New((&engine{}).options())

@@ -49,7 +49,7 @@ func NotAfter(at int64) string {
 func (n *Node) Eval(c Call, ask bool) (rueidis.RedisMessage, error) {
 	client, err := n.Control.Client(c.DB)
 	if err != nil {
-		return rueidis.RedisMessage{}, &upstream.NotSentError{Cause: err}
+		return rueidis.RedisMessage{}, Outcome(err)
 	}
 	defer c.answered(telemetry.Clock())
 	reply, err := Do(client, c.build(client, "EVALSHA", c.Script.SHA), ask).ToMessage()
@@ -86,7 +86,7 @@ func (n *Node) EvalInts(c Call, ask bool) ([]int64, error) {
 func (n *Node) EvalReplicated(c Call, replicas int64, wait time.Duration) (reply rueidis.RedisMessage, acked int64, err error) {
 	client, err := n.Control.Client(c.DB)
 	if err != nil {
-		return reply, 0, &upstream.NotSentError{Cause: err}
+		return reply, 0, Outcome(err)
 	}
 	defer c.answered(telemetry.Clock())
 	verb, body := "EVALSHA", c.Script.SHA

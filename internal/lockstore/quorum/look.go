@@ -146,7 +146,7 @@ func (q *store) SidesHeld(_ context.Context, id lockstore.ID) ([]lockstore.Kind,
 	heard, err := each(q, "what this owner holds cannot be said", func(n *member) ([]lockstore.Kind, error) {
 		client, err := n.Control.Client(id.DB)
 		if err != nil {
-			return nil, &upstream.NotSentError{Cause: err}
+			return nil, node.Outcome(err)
 		}
 		parts, err := client.Do(context.Background(), node.Sides(client, id)).ToArray()
 		return node.SidesIn(parts), node.Outcome(err)

@@ -108,7 +108,7 @@ func (d *store) read(ctx context.Context, db int, key string, build func(rueidis
 	err = d.do(ctx, usual, key, func(s *shard, ask bool) error {
 		client, err := s.Control.Client(db)
 		if err != nil {
-			return &upstream.NotSentError{Cause: err}
+			return node.Outcome(err)
 		}
 		result = node.Do(client, build(client), ask)
 		if err := result.Error(); err != nil && !rueidis.IsRedisNil(err) {
