@@ -150,3 +150,32 @@ func TestClusterLockInfoNamesTheProxy(t *testing.T) {
 		t.Errorf("%v, not %s", holders, a.Addr())
 	}
 }
+
+// What a client sends counts as forwarded once, whatever it is, with a cluster as with one Redis; also what is sent again to another node.
+func TestForwardedCommandsAreCounted(t *testing.T) {
+	t.Parallel()
+	one := harness.StartProxy(t, testredis.Start(t).URL())
+	many := harness.StartClusterProxy(t, testredis.StartCluster(t, 3, 0))
+	for name, commands := range map[string][][]string{
+		"plain":         {{"SET", "{a}1", "v"}, {"GET", "{a}1"}},
+		"transaction":   {{"MULTI"}, {"SET", "{a}1", "v"}, {"SET", "{a}2", "v"}, {"EXEC"}},
+		"elsewhere":     {{"MULTI"}, {"PING"}, {"SET", "{b}1", "v"}, {"EXEC"}, {"MULTI"}, {"SET", "{c}1", "v"}, {"EXEC"}, {"MULTI"}, {"SET", "{a}1", "v"}, {"EXEC"}},
+		"answered here": {{"MULTI"}, {"CLIENT", "SETNAME", "n"}, {"ECHO", "e"}, {"EXEC"}},
+		"discarded":     {{"MULTI"}, {"SET", "{a}1", "v"}, {"MULTI"}, {"WATCH", "{a}1"}, {"DISCARD"}},
+		"watched":       {{"WATCH", "{a}1"}, {"GET", "{a}1"}, {"MULTI"}, {"SET", "{a}1", "v"}, {"EXEC"}, {"WATCH", "{a}1"}, {"UNWATCH"}},
+		"blocking":      {{"RPUSH", "{a}list", "x"}, {"BLPOP", "{a}list", "0"}, {"BLPOP", "{a}list", "0.01"}},
+		"subscriptions": {{"SUBSCRIBE", "one"}, {"PSUBSCRIBE", "t*"}, {"PING"}, {"UNSUBSCRIBE", "one"}, {"PUNSUBSCRIBE", "t*"}},
+	} {
+		for kind, p := range map[string]*harness.Proxy{"one Redis": one, "a cluster": many} {
+			w := harness.Dial(t, p.Addr())
+			before := p.Metric("lockproxy_commands_forwarded_total")
+			for _, words := range commands {
+				w.Do(words...)
+			}
+			if got := p.Metric("lockproxy_commands_forwarded_total") - before; got != float64(len(commands)) {
+				t.Errorf("%s, %s: %v commands, want %d", name, kind, got, len(commands))
+			}
+			w.Close()
+		}
+	}
+}

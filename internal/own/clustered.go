@@ -115,6 +115,7 @@ func (u *clustered) watch(p *conn, cmd redcon.Command, c *commandtable.Command) 
 	if p = u.at(p, slot, c); p == nil {
 		return
 	}
+	forwarded()
 	for until := time.Now().Add(u.nodes.RetryFor()); ; {
 		e := &dedicated.Reply{Cmd: c, Kind: c.Conn, Args: len(cmd.Args) - 1}
 		refusal, over := p.try(e, cmd.Raw, p.slots.ask)
@@ -156,6 +157,7 @@ func (u *clustered) block(p *conn, cmd redcon.Command, c *commandtable.Command) 
 	if p = u.at(p, slot, c); p == nil {
 		return
 	}
+	forwarded()
 	began, raw, ask := time.Now(), cmd.Raw, false
 	var redirectedSince time.Time
 	for {

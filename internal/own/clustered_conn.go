@@ -151,6 +151,7 @@ func (u *clustered) subscribe(cmd redcon.Command, c *commandtable.Command) {
 		u.subscriptions = subscription.New(subscription.Config{Host: subscriber{u.host, u}, Client: u.client, Context: u.Context, Nodes: u.nodes, View: &u.View,
 			Spread: int(u.id), Service: u.Service, Listeners: &u.Listeners})
 	}
+	forwarded()
 	u.subscriptions.Run(cmd, c)
 }
 

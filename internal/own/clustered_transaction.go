@@ -89,6 +89,7 @@ func (u *clustered) inTransaction(p *conn, cmd redcon.Command, c *commandtable.C
 		u.exec(p, cmd, c)
 		return true
 	case c.Conn == commandtable.ConnWatch && len(cmd.Args) > 1:
+		forwarded()
 		p.Send(&dedicated.Reply{Instead: noWatchInMulti}, multiCommand) // it is refused as WATCH is, to which the node might answer MOVED
 		return true
 	case c.Conn == commandtable.ConnExec, c.Conn == commandtable.ConnDiscard, c.Conn == commandtable.ConnMulti, c.Conn == commandtable.ConnWatch:
@@ -146,6 +147,7 @@ func (u *clustered) exec(p *conn, cmd redcon.Command, c *commandtable.Command) {
 		u.error(crossSlot)
 		return
 	}
+	forwarded()
 	for until := time.Now().Add(u.nodes.RetryFor()); ; {
 		if refusal == nil {
 			over := false

@@ -37,6 +37,9 @@ func (o *Connections) notBegun(k commandtable.ConnKind, err error) {
 	o.host.Fail(err)
 }
 
+// forwarded counts a command of the client's that goes to Redis as it came: once, also when several nodes get it one after the other.
+func forwarded() { telemetry.Commands.Add(1) }
+
 // send relays one command.
 func (o *Connections) send(p *conn, cmd redcon.Command, c *commandtable.Command) {
 	e := &dedicated.Reply{Cmd: c}
@@ -59,7 +62,7 @@ func (o *Connections) send(p *conn, cmd redcon.Command, c *commandtable.Command)
 	if c != nil && c.Name == "client|caching" && len(cmd.Args) == 3 {
 		e.Effect.Caching = string(cmd.Args[2])
 	}
-	telemetry.Commands.Add(1)
+	forwarded()
 	if c != nil && c.Rights {
 		p.Locked(func(bool) { p.rights.Note(c, cmd.Args) })
 	}
@@ -86,6 +89,7 @@ func (o *Connections) queue(p *conn, cmd redcon.Command, c *commandtable.Command
 	if tx := p.slots.tx; tx != nil {
 		e.Queues = tx.keep(o.forwarder, cmd, c, e.Effect)
 	}
+	forwarded()
 	p.Send(e, cmd.Raw)
 }
 

@@ -71,6 +71,7 @@ func (u *single) notHere(p *conn, cmd redcon.Command, c *commandtable.Command) b
 	case now.Multi:
 		u.queue(p, cmd, c, true)
 	case now.Mute && c.Subs != nil: // a subcommand that is none
+		forwarded()
 		p.Send(&dedicated.Reply{Cmd: c}, cmd.Raw)
 	case now.Mute && !c.Always:
 		u.refuseMute(cmd, c)
