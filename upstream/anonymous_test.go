@@ -47,7 +47,7 @@ func closing(t *testing.T, n *Node, do func(args ...any), change []any) {
 		t.Fatal(err)
 	}
 	inEnded.wait(t, "+OK\r\n")
-	in.Authenticated()
+	in.Authenticated(Identity{Proto: 2, User: "ann", Password: "pw"})
 	idle, _ := dedicate(t, n, Identity{Proto: 2})
 	idle.GiveBack()
 	for _, p := range []*Pipe{shared, alone, ann} {

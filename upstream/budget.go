@@ -57,9 +57,12 @@ func (b *Budget) Used() (used, total int) {
 // share is one connection's part of a Budget.
 type share struct {
 	budget *Budget
-	user   string // "": a shared connection, which is counted for no user
-	own    bool   // of the proxy: see ownConn
+	own    bool // of the proxy: see ownConn
 	once   sync.Once
+
+	// Guarded by budget.mu once it is counted. The user of an idle connection never changes, and is read without.
+	user  string // "": a shared connection, which is counted for no user
+	given bool   // it is counted no more
 }
 
 // take counts one more connection of id; alone says that it serves a single client. If there is no room, idle
@@ -138,14 +141,37 @@ func (s *share) give() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		b.used--
+		s.given = true
 		if s.user == "" {
 			return
 		}
 		b.alone--
-		if b.users[s.user]--; b.users[s.user] == 0 {
-			delete(b.users, s.user)
-		}
+		b.takeOff(s.user)
 	})
+}
+
+// move counts a connection that serves one client for id's user from now on, because the client has logged in there. It is there already:
+// so it is not refused when that user has too many, but the next one is.
+func (s *share) move(id Identity) {
+	b := s.budget
+	if b == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if s.given || s.user == "" {
+		return
+	}
+	b.takeOff(s.user)
+	s.user = id.account()
+	b.users[s.user]++
+}
+
+// takeOff counts one connection less for a user; mu is held.
+func (b *Budget) takeOff(user string) {
+	if b.users[user]--; b.users[user] == 0 {
+		delete(b.users, user)
+	}
 }
 
 func (b *Budget) join(n *Node) {

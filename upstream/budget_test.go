@@ -3,6 +3,7 @@ package upstream
 import (
 	"context"
 	"errors"
+	"maps"
 	"testing"
 	"time"
 
@@ -130,4 +131,37 @@ func TestBudgetCountsNoFailures(t *testing.T) {
 	<-e.ended
 	_ = p
 	usedIs(t, b, 0)
+}
+
+// TestBudgetFollowsALogin: a connection counts for the user who has logged in there, until it ends, and not any more after that.
+func TestBudgetFollowsALogin(t *testing.T) {
+	t.Parallel()
+	b := NewBudget(12, 2)
+	n := newNode(t, targetOf(t, testredis.Start(t)), NodeOptions{Budget: b})
+	nobody, ann := Identity{Proto: 2}, Identity{User: "ann", Password: "pw", Proto: 2}
+	counted := func(want map[string]int) bool {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return maps.Equal(b.users, want)
+	}
+	var all []*Dedicated
+	for i := range 3 { // one above ann's bound
+		p, _ := dedicate(t, n, nobody)
+		p.Authenticated(ann)
+		if all = append(all, p); !counted(map[string]int{"ann": i + 1}) {
+			t.Errorf("after %d logins: %v", i+1, b.users)
+		}
+	}
+	all[0].Authenticated(Identity{Password: "pw"})
+	if !counted(map[string]int{"ann": 2, "default": 1}) {
+		t.Errorf("after another login: %v", b.users)
+	}
+	for _, p := range all {
+		p.Close()
+	}
+	usedIs(t, b, 0)
+	all[0].Authenticated(ann)
+	if !counted(map[string]int{}) {
+		t.Errorf("afterwards: %v", b.users)
+	}
 }

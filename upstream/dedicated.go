@@ -165,9 +165,12 @@ func AskOne(conn net.Conn, cmd []byte) ([]byte, error) {
 // RedisID is the connection's CLIENT ID at Redis, or 0.
 func (p *Dedicated) RedisID() int64 { return p.id }
 
-// Authenticated notes that the connection's user has authenticated there: it does not end any more when Redis begins to ask
-// for a password.
-func (p *Dedicated) Authenticated() { p.open.Store(false) }
+// Authenticated notes that the connection's user has authenticated there, as id: it counts for that user, and does not end any more when
+// Redis begins to ask for a password.
+func (p *Dedicated) Authenticated(id Identity) {
+	p.open.Store(false)
+	p.share.move(id)
+}
 
 // Write sends commands; what comes back goes to the Receiver. After an error the connection ends, and the Receiver's Ended is called.
 func (p *Dedicated) Write(b []byte) error {

@@ -147,8 +147,8 @@ func (p *Conn) Rename(name string) {
 	p.conn.Name = name
 }
 
-// Authenticated notes that the connection has logged in.
-func (p *Conn) Authenticated() { p.conn.Authenticated() }
+// Authenticated notes that the connection has logged in as id.
+func (p *Conn) Authenticated(id upstream.Identity) { p.conn.Authenticated(id) }
 
 // Taint makes the connection be closed in place of being given back, so that no other client uses it.
 func (p *Conn) Taint() {

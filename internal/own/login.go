@@ -9,8 +9,8 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// Authenticate logs the client's own connection in as well, with these words.
-func (o *Connections) Authenticate(words ...string) error {
+// Authenticate logs the client's own connection in as well, as id, with these words.
+func (o *Connections) Authenticate(id upstream.Identity, words ...string) error {
 	p := o.current()
 	if p == nil {
 		return nil
@@ -18,7 +18,7 @@ func (o *Connections) Authenticate(words ...string) error {
 	defer o.release()
 	err := change(p.Conn, &dedicated.Reply{}, words...)
 	if err == nil {
-		p.Authenticated()
+		p.Authenticated(id)
 	}
 	return err
 }

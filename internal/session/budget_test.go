@@ -110,6 +110,33 @@ func TestUpstreamConnectionsToAClusterAreBounded(t *testing.T) {
 	}
 }
 
+// TestLoginMovesAConnectionToItsUser: a client's own connection counts for the user as whom the client has logged in since, however it was
+// made; a login is never refused for that.
+func TestLoginMovesAConnectionToItsUser(t *testing.T) {
+	t.Parallel()
+	server := testredis.Start(t, "--user", "ann", "on", ">pw", "~*", "&*", "+@all")
+	p, _ := budgeted(t, server, 2)
+	var in []*wire
+	for i := range 3 {
+		w := dialWire(t, p.addr)
+		w.expect("+OK\r\n", "WATCH", "k")
+		if i%2 == 0 {
+			w.expect("+OK\r\n", "AUTH", "ann", "pw")
+		} else {
+			w.do("HELLO", "3", "AUTH", "ann", "pw")
+		}
+		in = append(in, w)
+	}
+	ann, nobody := dialWire(t, p.addr), dialWire(t, p.addr)
+	ann.expect("+OK\r\n", "AUTH", "ann", "pw")
+	ann.expect(overBound, "WATCH", "k")
+	nobody.expect("+OK\r\n", "WATCH", "k")
+	nobody.expect("+OK\r\n", "UNWATCH")
+	in[0].conn.Close()
+	in[1].conn.Close()
+	eventually(t, "ann has room again", func() bool { return ann.do("WATCH", "k") == "+OK\r\n" })
+}
+
 // TestStrangersHaveNoConnectionsOfTheirOwn: who has yet to log in is refused by Redis, over what is shared.
 func TestStrangersHaveNoConnectionsOfTheirOwn(t *testing.T) {
 	t.Parallel()

@@ -48,7 +48,7 @@ func (s *Session) authenticate(user, password string, words []string) error {
 		return err
 	}
 	return s.takeShare(userName(user), func() error {
-		if err := s.own.Authenticate(words...); err != nil {
+		if err := s.own.Authenticate(upstream.Identity{User: user, Password: password}, words...); err != nil {
 			return err
 		}
 		id := s.ident
