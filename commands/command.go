@@ -139,16 +139,25 @@ func (r CommandReply) appendInfo(out []byte, args [][]byte) []byte {
 		return r.appendAll(out)
 	}
 	table := r.Table && (len(r.Elems) != len(args)-2 || !sameNames(r.Reply, args[2:]))
+	ours, entries := additionsByName(), map[string]resp.Reply{}
+	for i := 0; i < len(r.Elems) && (table || len(r.Elems) < len(args)-2); i++ {
+		if e := r.Elems[i]; len(e.Elems) > 0 {
+			if name := lower(e.Elems[0].Text); entries[name].Raw == nil {
+				entries[name] = e
+			}
+		}
+	}
 	out = resp.AppendArray(out, len(args)-2)
 	for i, name := range args[2:] {
-		if a := additionNamed(string(name)); a != nil {
+		name := lower(name)
+		if a := ours[name]; a != nil {
 			out = a.AppendEntry(out, r.Proto)
 			continue
 		}
-		switch e := entryOf(r.Reply, name); {
+		switch e, listed := entries[name]; {
 		case !table && i < len(r.Elems):
 			out = append(out, r.Elems[i].Raw...)
-		case e != nil:
+		case listed:
 			out = append(out, e.Raw...)
 		default:
 			out = resp.AppendNull(out, r.Proto)
@@ -156,6 +165,9 @@ func (r CommandReply) appendInfo(out []byte, args [][]byte) []byte {
 	}
 	return out
 }
+
+// lower is the name of a command in lower case.
+func lower(name []byte) string { return strings.ToLower(string(name)) }
 
 // sameNames says whether the reply's entries are those asked for, one for one.
 func sameNames(r resp.Reply, names [][]byte) bool {
@@ -167,28 +179,15 @@ func sameNames(r resp.Reply, names [][]byte) bool {
 	return true
 }
 
-// entryOf finds a command's entry in the whole table.
-func entryOf(table resp.Reply, name []byte) *resp.Reply {
-	for i, e := range table.Elems {
-		if len(e.Elems) > 0 && strings.EqualFold(string(e.Elems[0].Text), string(name)) {
-			return &table.Elems[i]
-		}
-	}
-	return nil
-}
-
 // appendDocs appends the reply to COMMAND DOCS [name …]. The embedded store has no documentation: its commands are then listed
 // without, so that redis-cli completes their names and hints the verbs.
 func (r CommandReply) appendDocs(out []byte, args [][]byte) []byte {
 	var pairs [][]byte
-	wanted := func(name string) bool {
-		for _, a := range args[2:] {
-			if strings.EqualFold(string(a), name) {
-				return true
-			}
-		}
-		return len(args) == 2
+	asked := make(map[string]bool, len(args)-2)
+	for _, name := range args[2:] {
+		asked[lower(name)] = true
 	}
+	wanted := func(name string) bool { return len(args) == 2 || asked[strings.ToLower(name)] }
 	if r.Table {
 		for _, e := range r.Elems {
 			if len(e.Elems) > 0 && wanted(string(e.Elems[0].Text)) {

@@ -22,16 +22,15 @@ func additions() (all []addition) {
 	return append(all, operators{})
 }
 
-// additionNamed finds one by its full name, letter case aside.
-func additionNamed(name string) addition {
+// additionsByName are all of them, subcommands too, by their full names in lower case.
+func additionsByName() map[string]addition {
+	all := map[string]addition{}
 	for _, a := range additions() {
 		for _, d := range append([]addition{a}, a.subs()...) {
-			if strings.EqualFold(d.fullName(), name) {
-				return d
-			}
+			all[strings.ToLower(d.fullName())] = d
 		}
 	}
-	return nil
+	return all
 }
 
 func (v *Verb) fullName() string { return v.Name }

@@ -170,7 +170,7 @@ func TestOperatorsAreDescribed(t *testing.T) {
 			if !strings.Contains(string(whole), string(s.AppendEntry(nil, proto))) || !strings.Contains(string(docs), string(s.AppendDoc(nil, proto))) {
 				t.Errorf("%s is told of otherwise within LOCKPROXY", s.fullName())
 			}
-			if additionNamed(strings.ToUpper(s.fullName())) == nil {
+			if additionsByName()[s.fullName()] == nil {
 				t.Errorf("%s is not found", s.fullName())
 			}
 		}

@@ -1,0 +1,88 @@
+package commands
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockproxy/lockproxy/proto/resp"
+)
+
+// table is what a Redis that has these commands says of each, or of those that are asked for: null of one that it does not have.
+func table(t *testing.T, names ...string) resp.Reply {
+	t.Helper()
+	raw := resp.AppendArray(nil, len(names))
+	for _, name := range names {
+		if name == "" {
+			raw = resp.AppendNull(raw, 2)
+			continue
+		}
+		raw = resp.AppendInt(resp.AppendBulkString(resp.AppendArray(raw, 2), name), 1)
+	}
+	r, ok := resp.ParseReply(raw)
+	if !ok {
+		t.Fatal("no reply")
+	}
+	return r
+}
+
+// COMMAND INFO and COMMAND DOCS name the commands in the order, and in the letter case, that they were asked for.
+func TestCommandsAsked(t *testing.T) {
+	t.Parallel()
+	get, set, null := "*2\r\n$3\r\nget\r\n:1\r\n", "*2\r\n$3\r\nset\r\n:1\r\n", "$-1\r\n"
+	lock := string(Lookup([]byte("lock")).AppendEntry(nil, 2))
+	pause := string(additionsByName()["lockproxy|pause"].AppendEntry(nil, 2))
+	for _, c := range []struct {
+		call  string
+		reply CommandReply
+		want  string
+	}{
+		{"COMMAND INFO SET no Lock get", CommandReply{Reply: table(t, "set", "", "", "get"), Proto: 2}, "*4\r\n" + set + null + lock + get},
+		{"COMMAND INFO SET no Lock get", CommandReply{Reply: table(t, "get", "set"), Proto: 2, Table: true}, "*4\r\n" + set + null + lock + get},
+		{"COMMAND INFO SET get", CommandReply{Reply: table(t, "get", "set"), Proto: 2, Table: true}, "*2\r\n" + set + get},
+		{"COMMAND INFO no no LOCKPROXY|PAUSE", CommandReply{Reply: table(t, "get", "set"), Proto: 2, Table: true}, "*3\r\n" + null + null + pause},
+		{"COMMAND INFO set", CommandReply{Reply: table(t), Proto: 2}, "*1\r\n" + null},
+	} {
+		if got := string(c.reply.appendInfo(nil, words(c.call))); got != c.want {
+			t.Errorf("%s of %s: %q, want %q", c.call, c.reply.Raw, got, c.want)
+		}
+	}
+	whole := CommandReply{Reply: table(t, "get", "set"), Proto: 2, Table: true}
+	docs := string(whole.appendDocs(nil, words("COMMAND DOCS no SET Unlock LockProxy|Pause set")))
+	if !strings.HasPrefix(docs, "*6\r\n$3\r\nset\r\n") || !strings.Contains(docs, "\r\n$6\r\nunlock\r\n") || !strings.Contains(docs, "\r\n$15\r\nlockproxy|pause\r\n") {
+		t.Errorf("COMMAND DOCS: %.200q", docs)
+	}
+	if docs := string(whole.appendDocs(nil, words("COMMAND DOCS"))); !strings.Contains(docs, "\r\n$3\r\nget\r\n") || !strings.Contains(docs, "\r\n$6\r\nunlock\r\n") {
+		t.Errorf("COMMAND DOCS of all: %.200q", docs)
+	}
+}
+
+// COMMAND INFO and COMMAND DOCS of very many names take time in proportion to them, and not to their square.
+func TestCommandsAskedAreMany(t *testing.T) {
+	t.Parallel()
+	const n = 200_000
+	names := []string{"COMMAND", "INFO"}
+	for range n {
+		names = append(names, "x")
+	}
+	many := bytesOf(names...)
+	nulls := CommandReply{Reply: table(t, make([]string, n)...), Proto: 2}
+	whole := CommandReply{Reply: table(t, strings.Fields(strings.Repeat("get ", n/100))...), Proto: 2, Table: true}
+	want := resp.AppendArray(nil, n)
+	for range n {
+		want = resp.AppendNull(want, 2)
+	}
+	began := time.Now()
+	for what, r := range map[string]CommandReply{"Redis": nulls, "the embedded store": whole} {
+		if got := r.appendInfo(nil, many); !bytes.Equal(got, want) {
+			t.Errorf("COMMAND INFO of %s: %.80q", what, got)
+		}
+		if got := string(r.appendDocs(nil, many)); what == "the embedded store" && got != "*0\r\n" {
+			t.Errorf("COMMAND DOCS of %s: %.80q", what, got)
+		}
+	}
+	if took := time.Since(began); took > 20*time.Second {
+		t.Errorf("it took %v", took)
+	}
+}
