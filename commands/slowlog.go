@@ -65,7 +65,7 @@ const (
 // it; nil: nothing.
 func Shown(c *commandtable.Command, args [][]byte) []string {
 	shown := make([]string, min(len(args), shownArgs))
-	secret := secretsIn(c, args)
+	secret := secretsIn(c, args[:len(shown)])
 	for i := range shown {
 		arg := args[i]
 		switch {
@@ -82,7 +82,8 @@ func Shown(c *commandtable.Command, args [][]byte) []string {
 	return shown
 }
 
-// secretsIn are those words of a call that Redis keeps out of its own slow log, or more: where a password may stand nothing is shown.
+// secretsIn are those words of a call that Redis keeps out of its own slow log, or more: where a password may stand nothing is shown. What
+// it says of a word depends only on those before it.
 func secretsIn(c *commandtable.Command, args [][]byte) map[int]bool {
 	secret := map[int]bool{}
 	hide := func(from, to int) {

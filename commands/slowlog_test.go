@@ -31,6 +31,8 @@ func TestSecretsAreNotShown(t *testing.T) {
 		"MIGRATE h 1 k 0 5 COPY AUTH2 u pw":      "MIGRATE h 1 k 0 5 COPY AUTH2 (redacted) (redacted)",
 		"FENCED k OWNER me CONFIG SET a pw b pw": "FENCED k OWNER me CONFIG SET a (redacted) b (redacted)",
 		"FENCED k":                               "FENCED k",
+		"FENCED k FENCED l READ AUTH u pw":       "FENCED k FENCED l READ AUTH (redacted) (redacted)",
+		"AUTH" + strings.Repeat(" pw", 40):       "AUTH" + strings.Repeat(" (redacted)", 30) + " ... (10 more arguments)",
 	} {
 		if got := strings.Join(Shown(nil, words(call)), " "); got != want {
 			t.Errorf("%s: %q, want %q", call, got, want)
@@ -41,6 +43,20 @@ func TestSecretsAreNotShown(t *testing.T) {
 		if got := strings.Join(Shown(c, words(call)), " "); strings.Contains(got, "pw") {
 			t.Errorf("%s: %q", call, got)
 		}
+	}
+}
+
+// A slow command of very many words takes no longer to show than one of a few.
+func TestSecretsOfLongCommands(t *testing.T) {
+	t.Parallel()
+	call := words(strings.Repeat("FENCED k ", 40_000) + "AUTH" + strings.Repeat(" pw", 50_000))
+	want := strings.Repeat("FENCED k ", 15) + "FENCED ... (129970 more arguments)"
+	began := time.Now()
+	if got := strings.Join(Shown(nil, call), " "); got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if took := time.Since(began); took > 20*time.Second {
+		t.Errorf("it took %v", took)
 	}
 }
 
