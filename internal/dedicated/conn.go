@@ -46,7 +46,8 @@ type Host interface {
 	Timed(c *commandtable.Command, call string, took time.Duration)
 	// Adopt takes over what the client's commands have set: for how long writes are paused, and settings.
 	Adopt(pauses time.Duration, settings []Setting)
-	// Idle is called when no reply is pending. redirected is the client to which invalidations go; 0: none.
+	// Idle is called when no reply is pending, no transaction is queued, and no command is about to be sent. redirected is the client to which
+	// invalidations go; 0: none.
 	Idle(redirected int64)
 	// Left is called when the connection is given back or lost.
 	Left()

@@ -35,6 +35,7 @@ func (p *Conn) Release() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.life.held = false
+	p.idle()
 	p.giveBackIfUnused()
 }
 

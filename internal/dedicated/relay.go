@@ -73,9 +73,7 @@ func (p *Conn) Received(b []byte) {
 		}
 	}
 	p.write(false)
-	if len(p.pending.all) == 0 {
-		p.Host.Idle(p.redirected())
-	}
+	p.idle()
 	p.replyTimeout.heard = time.Now()
 	p.giveBackIfUnused()
 	p.show()
@@ -285,6 +283,13 @@ func (p *Conn) intercept(frame []byte) {
 		if e.Names = e.Names[1:]; len(e.Names) == 0 {
 			p.popPending()
 		}
+	}
+}
+
+// idle tells the host where invalidations go, once no command is under way, about to be sent or queued that may change that.
+func (p *Conn) idle() {
+	if !p.life.held && !p.life.released && !p.state.multi && len(p.pending.all) == 0 {
+		p.Host.Idle(p.redirected())
 	}
 }
 

@@ -91,6 +91,38 @@ func TestTrackingRedirectToIdleClient(t *testing.T) {
 	busy.expect("+PONG\r\n", "PING")
 }
 
+// A redirection that a transaction asks for is to the same connection when EXEC comes: it is not another client's by then.
+func TestTrackingRedirectInTransaction(t *testing.T) {
+	t.Parallel()
+	p := startProxy(t, testredis.Start(t).URL(), nil)
+	for _, proto := range []string{"2", "3"} {
+		target, w, third, other := dialWire(t, p.addr), dialWire(t, p.addr), dialWire(t, p.addr), dialWire(t, p.addr)
+		w.do("HELLO", proto)
+		target.do("HELLO", "3")
+		third.do("HELLO", "3")
+		queue := func() {
+			w.expect("+OK\r\n", "MULTI")
+			w.expect("+QUEUED\r\n", "CLIENT", "TRACKING", "ON", "REDIRECT", p.idOf(target))
+			w.expect("+QUEUED\r\n", "GET", "k")
+		}
+		queue()
+		w.expect("+OK\r\n", "DISCARD")
+		eventually(t, "no connection is kept for what was discarded", func() bool { return p.dedicatedCount() == 0 })
+		queue()
+		third.send("BLPOP", "q", "0")
+		eventually(t, "it waits", func() bool { return p.sessionOf(third).own.View.Blocked.Load() })
+		if got := w.do("EXEC"); !strings.HasPrefix(got, "*2\r\n+OK\r\n") {
+			t.Fatalf("EXEC: %q", got)
+		}
+		other.expect("+OK\r\n", "SET", "k", "v")
+		other.expect(":1\r\n", "RPUSH", "q", "x")
+		third.want("*2\r\n$1\r\nq\r\n$1\r\nx\r\n")
+		target.want(pushed)
+		w.expect("+OK\r\n", "CLIENT", "TRACKING", "OFF")
+		eventually(t, "no connection is kept without tracking", func() bool { return p.dedicatedCount() == 0 })
+	}
+}
+
 // What Redis would say of numbers that are none of its clients', it says of those that are none of ours.
 func TestTrackingRedirectRefused(t *testing.T) {
 	t.Parallel()
