@@ -70,6 +70,48 @@ func TestMemoryOfUnreadReplies(t *testing.T) {
 	}
 }
 
+// Confirmations of subscriptions are gathered here until they are whole, and count then: those with very long names, and within EXEC's reply,
+// of which the clients read half.
+func TestMemoryOfUnreadConfirmations(t *testing.T) {
+	const clients, n, bound = 20, 30 << 20, 100 << 20
+	call := fmt.Sprintf("*2\r\n$11\r\nUNSUBSCRIBE\r\n$%d\r\n%s\r\n", n, strings.Repeat("x", n))
+	for _, c := range []struct {
+		what, call string
+		read, held int64
+	}{
+		{"alone", call, 0, n},
+		{"within EXEC", "*1\r\n$5\r\nMULTI\r\n" + call + "*1\r\n$4\r\nEXEC\r\n", n / 2, n / 2},
+	} {
+		p := harness.StartProxy(t, testredis.Start(t).URL(), "--max-reply-memory", fmt.Sprint(bound))
+		before, most := p.RSS(), int64(0)
+		var all []*harness.Wire
+		for range clients {
+			w := harness.Dial(t, p.Addr())
+			if _, err := io.WriteString(w.C, c.call); err != nil {
+				t.Fatal(err)
+			}
+			_, _ = io.CopyN(io.Discard, w.R, c.read) // it may be dropped meanwhile
+			all, most = append(all, w), max(most, p.RSS())
+		}
+		for end := time.Now().Add(time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+			most = max(most, p.RSS())
+		}
+		dropped := func() float64 { return p.Metric("lockproxy_reply_dropped_total") }
+		harness.Eventually(t, "those are dropped that do not fit, "+c.what, func() bool { return dropped() >= float64(clients-bound/c.held) })
+		t.Logf("%d clients do not read confirmations of %d MB, %s: resident %d MB before, %d MB at most; %v dropped", clients, n>>20, c.what, before>>20, most>>20, dropped())
+		if memory := p.Metric("lockproxy_reply_memory_bytes"); memory > bound {
+			t.Errorf("%s, %v bytes of replies are held", c.what, memory)
+		}
+		for _, w := range all {
+			w.Reset()
+		}
+		harness.Eventually(t, "all is given back", func() bool { return p.Metric("lockproxy_reply_memory_bytes") == 0 })
+		if got := harness.Dial(t, p.Addr()).Do("PING"); got != "+PONG\r\n" {
+			t.Errorf("afterwards: %q", got)
+		}
+	}
+}
+
 // Of clients with unfinished commands those with the most go first, until the others fit.
 func TestMemoryOfUnfinishedCommands(t *testing.T) {
 	t.Parallel()

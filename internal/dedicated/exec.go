@@ -43,6 +43,9 @@ func (t *State) follow(b []byte, begins bool) {
 		if b = b[n:]; done {
 			x.element(t, append(x.start, x.end...))
 			x.start, x.end = x.start[:0], x.end[:0]
+			if cap(x.start) > keepBytes {
+				x.start = nil
+			}
 		}
 	}
 }

@@ -104,6 +104,7 @@ func (p *Conn) Greeted() {
 func (p *Conn) piece(b []byte, done bool) {
 	if p.frame.passing {
 		p.state.follow(b, false)
+		p.count()
 		if !p.frame.dropping {
 			p.pass(b)
 		}
@@ -116,6 +117,7 @@ func (p *Conn) piece(b []byte, done bool) {
 	if len(p.frame.head) > 0 || !done {
 		p.frame.head = append(p.frame.head, b...)
 		frame = p.frame.head
+		p.count()
 	}
 	if !done && len(frame) < classifyAt {
 		return
@@ -126,7 +128,7 @@ func (p *Conn) piece(b []byte, done bool) {
 	}
 	if p.interceptor != nil && p.frame.kind == frameConfirmation {
 		p.intercept(frame)
-		p.frame.head = p.frame.head[:0]
+		p.dropHead()
 		return
 	}
 	if e := p.oldest(); p.frame.kind == frameReply && e != nil && e.Kind == commandtable.ConnExec {
@@ -222,8 +224,15 @@ func (p *Conn) begin(frame []byte) {
 	p.pass(frame)
 }
 
-// pass hands bytes to the client.
+// pass hands bytes to the client. Many at once are not copied first.
 func (p *Conn) pass(b []byte) {
+	if len(b) >= flushAt {
+		if len(p.out.bytes) > 0 {
+			p.write(true)
+		}
+		p.out.to.Write(b, true)
+		return
+	}
 	p.out.bytes = append(p.out.bytes, b...)
 	if len(p.out.bytes) >= flushAt {
 		p.write(true)
@@ -267,9 +276,16 @@ func (p *Conn) finish(frame []byte) {
 		p.Host.Adopt(p.state.pauses, p.state.settings)
 		p.state.pauses, p.state.settings = 0, nil
 	}
-	p.frame.passing, p.frame.dropping, p.frame.head = false, false, p.frame.head[:0]
+	p.frame.passing, p.frame.dropping = false, false
+	p.dropHead()
+}
+
+// dropHead forgets what was kept back of the frame.
+func (p *Conn) dropHead() {
+	p.frame.head = p.frame.head[:0]
 	if cap(p.frame.head) > keepBytes {
 		p.frame.head = nil
+		p.count()
 	}
 }
 
@@ -328,8 +344,10 @@ func (p *Conn) write(within bool) {
 	}
 	p.out.to.Write(p.out.bytes, within || p.frame.passing && !p.frame.dropping)
 	p.out.bytes, p.out.whole = p.out.bytes[:0], 0
-	if cap(p.out.bytes) > keepBytes || len(p.pending.all) == 0 {
-		p.out.bytes = nil
+	if big := cap(p.out.bytes) > keepBytes; big || len(p.pending.all) == 0 {
+		if p.out.bytes = nil; big {
+			p.count()
+		}
 	}
 }
 

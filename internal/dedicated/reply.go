@@ -157,9 +157,24 @@ func (p *Conn) timed(e *Reply) {
 	p.pending.answered = now
 }
 
-// count tells the budget how many bytes are kept. leave gives them back.
+// count tells the budget how many bytes are kept, what has come of a frame and cannot be passed on yet included. leave gives them back.
 func (p *Conn) count() {
-	p.pending.kept.Set(p.pending.bytes + p.state.inside.bytes + p.state.kept.bytes)
+	if p.life.released {
+		return
+	}
+	come := beyond(p.frame.head) + beyond(p.out.bytes)
+	if p.state.exec != nil {
+		come += beyond(p.state.exec.start)
+	}
+	p.pending.kept.Set(p.pending.bytes + p.state.inside.bytes + p.state.kept.bytes + come)
+}
+
+// beyond is how much a buffer takes if that is more than each connection may keep.
+func beyond(b []byte) int {
+	if cap(b) <= keepBytes {
+		return 0
+	}
+	return cap(b)
 }
 
 // oldest returns the command whose reply comes next, or nil.
