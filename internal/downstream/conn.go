@@ -70,7 +70,10 @@ type readSide struct {
 
 // writeSide is how a Conn writes.
 type writeSide struct {
-	mu   sync.Mutex // one writer at a time, for whole frames: see frames.go
+	mu sync.Mutex // one writer at a time, for whole frames: see frames.go
+
+	arm  sync.Mutex // guards all below but for account
+	held int        // bytes that the write in progress, and those behind it, have yet to write; 0: nobody writes
 	due  time.Time  // the write deadline the socket has now
 	soft time.Time  // since when more is held than the soft limit allows; zero: it is not
 
@@ -194,16 +197,17 @@ func (c *Conn) nextDue() (due time.Time) {
 // authenticated; zero: it has, or there is no limit. A client that must authenticate anew, for example after RESET, has the
 // whole time again.
 func (c *Conn) handshakeDue() time.Time {
-	switch {
-	case c.gate.bounds.Load().HandshakeTimeout <= 0:
-		return time.Time{}
+	switch { // also while there is no limit, because one may be set later
 	case c.came && !c.client.MustAuthenticate():
 		c.outside = time.Time{}
 		return time.Time{}
 	case c.outside.IsZero():
 		c.outside = time.Now()
 	}
-	return c.outside.Add(c.gate.bounds.Load().HandshakeTimeout)
+	if limit := c.gate.bounds.Load().HandshakeTimeout; limit > 0 {
+		return c.outside.Add(limit)
+	}
+	return time.Time{}
 }
 
 func earlier(a, b time.Time) time.Time {
@@ -273,9 +277,7 @@ func (c *Conn) writeLocked(p []byte, behind int) (written int, err error) {
 			err = nil // armWrite sets the next deadline, or has the better reason
 		}
 	}
-	if behind == 0 {
-		c.write.soft = time.Time{}
-	}
+	c.writeOver(behind)
 	if err != nil {
 		c.Cut(writeEnd(err))
 	}
@@ -290,6 +292,9 @@ func (c *Conn) noteUnacknowledged() {
 
 // armWrite sets the deadline for the next piece while held bytes are not written.
 func (c *Conn) armWrite(held int) error {
+	c.write.arm.Lock()
+	defer c.write.arm.Unlock()
+	c.write.held = held
 	due, err := c.writeDue(held, time.Now())
 	if errors.Is(err, errOutput) && c.write.dropped.CompareAndSwap(false, true) {
 		telemetry.OutputDropped.Add(1)

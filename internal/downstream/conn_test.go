@@ -133,3 +133,44 @@ func TestIdleTimeoutOfReaders(t *testing.T) {
 		}
 	})
 }
+
+// New bounds hold for a write that waits.
+func TestChangedBoundsOfAWriter(t *testing.T) {
+	t.Parallel()
+	for name, b := range map[string]Bounds{
+		"idle":  {IdleTimeout: 200 * time.Millisecond},
+		"hard":  {NormalOutput: OutputLimit{Hard: 1000}},
+		"soft":  {NormalOutput: OutputLimit{Soft: 1000, For: time.Second}},
+		"later": {IdleTimeout: 2 * time.Hour},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			here, there := net.Pipe()
+			defer here.Close()
+			defer there.Close()
+			c := newTestConn(t, here)
+			if name == "later" {
+				c.gate.SetBounds(Bounds{IdleTimeout: time.Hour})
+			}
+			began, ended := time.Now(), make(chan error)
+			go func() {
+				_, err := c.Write(make([]byte, 2000))
+				ended <- err
+			}()
+			synctest.Wait()
+			if !c.gate.SetBounds(b) || c.gate.SetBounds(b) {
+				t.Error("a change is not told from none")
+			}
+			c.BoundsChanged()
+			select {
+			case err := <-ended:
+				if err == nil || time.Since(began) < b.IdleTimeout {
+					t.Errorf("%s: %v after %v", name, err, time.Since(began))
+				}
+			case <-time.After(24 * time.Hour):
+				t.Errorf("%s: it writes for ever", name)
+				here.Close()
+				<-ended
+			}
+		})
+	}
+}

@@ -31,7 +31,7 @@ type Bounds struct {
 	MaxPerAddress    int // clients of one IP address
 	NormalOutput     OutputLimit
 	PubSubOutput     OutputLimit
-	IdleTimeout      time.Duration
+	IdleTimeout      time.Duration // counts anew when the bounds change
 	HandshakeTimeout time.Duration // to the first whole command, and to the password where one is asked for
 }
 
@@ -78,9 +78,13 @@ func NewGate(ctx context.Context, o Options) *Gate {
 	return g
 }
 
-// SetBounds puts other bounds in force. No client is closed for it at once. A time-out counts from what a client does next, and
-// clients that came while there was no MaxPerAddress are not counted for it.
-func (g *Gate) SetBounds(b Bounds) { g.bounds.Store(&b) }
+// SetBounds puts other bounds in force and says whether they differ from those before. If they do, the caller calls BoundsChanged of
+// every Conn, because a client that waits would keep the deadlines of the old ones. Clients of an address that has more than
+// MaxPerAddress stay.
+func (g *Gate) SetBounds(b Bounds) (changed bool) {
+	before := g.bounds.Swap(&b)
+	return before == nil || *before != b
+}
 
 // Guard returns a listener whose connections are each a *Conn, of a client that has gone through e and has its place.
 // It owns ln. In a drain it closes ln, and ok is false.

@@ -26,7 +26,7 @@ func (c *Conn) outputLimit() OutputLimit {
 }
 
 // writeDue is the deadline of the next piece of a write when held bytes are not written yet; zero: none. As in Redis a
-// client that takes nothing is not cut off for that alone, unless there is an idle time-out.
+// client that takes nothing is not cut off for that alone, unless there is an idle time-out. write.arm is held.
 func (c *Conn) writeDue(held int, now time.Time) (due time.Time, err error) {
 	limit := c.outputLimit()
 	if limit.Hard > 0 && held > limit.Hard {
@@ -54,7 +54,49 @@ func (c *Conn) writeDue(held int, now time.Time) (due time.Time, err error) {
 
 // softIsOver says whether more than the soft limit has been held for too long.
 func (c *Conn) softIsOver() bool {
+	c.write.arm.Lock()
+	defer c.write.arm.Unlock()
 	return !c.write.soft.IsZero() && !time.Now().Before(c.write.soft.Add(c.outputLimit().For))
+}
+
+// writeOver notes that a write has ended, behind which so many bytes are still held.
+func (c *Conn) writeOver(behind int) {
+	c.write.arm.Lock()
+	defer c.write.arm.Unlock()
+	c.write.held = 0
+	if behind == 0 {
+		c.write.soft = time.Time{}
+	}
+}
+
+// BoundsChanged has the gate's present bounds hold for a read and a write that wait. It may be called by any goroutine, and never blocks.
+func (c *Conn) BoundsChanged() {
+	c.Wake()
+	if !c.rearmWrite() && c.write.dropped.CompareAndSwap(false, true) {
+		telemetry.OutputDropped.Add(1)
+		c.drop(errOutput.Error())
+	}
+}
+
+// rearmWrite sets the deadline of the write in progress anew. It says false when that write is above an output limit.
+func (c *Conn) rearmWrite() bool {
+	c.write.arm.Lock()
+	defer c.write.arm.Unlock()
+	if c.write.held == 0 {
+		return true
+	}
+	c.write.due = time.Time{} // an idle time-out begins anew, as for a read
+	due, err := c.writeDue(c.write.held, time.Now())
+	if err != nil {
+		return false
+	}
+	c.write.due = due
+	c.ending.mu.Lock()
+	defer c.ending.mu.Unlock()
+	if !c.ending.over.Load() { // the deadlines that come with the end, after HangUp, are the last ones
+		c.Conn.SetWriteDeadline(due)
+	}
+	return true
 }
 
 // drop ends the connection from another goroutine without waiting for anything, not even for TLS' close_notify: the

@@ -135,6 +135,20 @@ func (r *CommandRules) misnamed(told []*commandtable.Command) error {
 // Change puts other limits, Allow, Deny, Operators and Slow in force from the next command on, or changes nothing and returns an error. The
 // rest of l and r stays as it was in Options. Limits of commands apply to clients that connect, or log in, from now on.
 func (s *Server) Change(l Limits, r CommandRules) error {
+	if err := s.changeRules(l, r); err != nil {
+		return err
+	}
+	if s.gate.SetBounds(l.bounds()) {
+		for _, c := range s.snapshot() {
+			c.guard.BoundsChanged()
+		}
+	}
+	s.users.Set(l.PerUser)
+	return nil
+}
+
+// changeRules is Change without bounds and shares.
+func (s *Server) changeRules(l Limits, r CommandRules) error {
 	s.facts.mu.Lock()
 	defer s.facts.mu.Unlock()
 	r.Blocking, r.Fatal = s.o.Blocking, s.o.Fatal
@@ -145,8 +159,6 @@ func (s *Server) Change(l Limits, r CommandRules) error {
 		}
 	}
 	s.limits.Store(l.commands())
-	s.gate.SetBounds(l.bounds())
-	s.users.Set(l.PerUser)
 	s.facts.rules.Store(&r)
 	s.facts.table.Store(s.newTable(told))
 	return nil
