@@ -65,7 +65,7 @@ type Gate struct {
 	mu        sync.Mutex
 	listeners []*listener
 	taken     int                // places: clients, those in a hand-shake included
-	byAddress map[netip.Addr]int // places; empty without MaxPerAddress
+	byAddress map[netip.Addr]int // places
 
 	refusals, failures logLimiter // in the log
 }

@@ -14,13 +14,13 @@ const (
 
 // place is one client's share of the limits, from its accept to its end, hand-shakes included.
 type place struct {
-	addr netip.Addr // the address it is counted for; zero: none
+	addr netip.Addr // the address it is counted for, also while there is no MaxPerAddress; zero: none
 }
 
 // addressOf is the address that a client is counted for; clients of unix sockets have none.
 func (g *Gate) addressOf(a net.Addr) netip.Addr {
 	tcp, ok := a.(*net.TCPAddr)
-	if !ok || g.bounds.Load().MaxPerAddress <= 0 {
+	if !ok {
 		return netip.Addr{}
 	}
 	return tcp.AddrPort().Addr().Unmap().WithZone("")
@@ -68,7 +68,7 @@ func (g *Gate) count(addr netip.Addr) bool {
 	if !addr.IsValid() {
 		return true
 	}
-	if g.byAddress[addr] >= g.bounds.Load().MaxPerAddress {
+	if most := g.bounds.Load().MaxPerAddress; most > 0 && g.byAddress[addr] >= most {
 		return false
 	}
 	g.byAddress[addr]++

@@ -35,3 +35,18 @@ func TestChangedTimeOuts(t *testing.T) {
 		t.Errorf("who holds nothing any more: %q", got)
 	}
 }
+
+// Clients that came while there was no limit for their address count for the one that is set later.
+func TestChangedClientsPerAddress(t *testing.T) {
+	t.Parallel()
+	_, p := startBoth(t, nil)
+	first, second := dialWire(t, p.addr), dialWire(t, p.addr)
+	first.expect("+PONG\r\n", "PING")
+	second.expect("+PONG\r\n", "PING")
+	p.changed(Limits{MaxPerAddress: 2})
+	if got := dialWire(t, p.addr).rest(); got != tooManyAddress {
+		t.Errorf("the third: %q", got)
+	}
+	p.changed(Limits{})
+	dialWire(t, p.addr).expect("+PONG\r\n", "PING")
+}
