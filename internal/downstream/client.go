@@ -81,7 +81,19 @@ func (c *Conn) Opened() time.Time { return c.opened }
 func (c *Conn) Over() bool { return c.ending.over.Load() }
 
 // SetLimits bounds the commands that come from now on. The goroutine that reads calls it.
-func (c *Conn) SetLimits(l resp.Limits) { c.in.SetLimits(l) }
+func (c *Conn) SetLimits(l resp.Limits) {
+	c.read.small = l == resp.UnauthenticatedLimits
+	c.in.SetLimits(l)
+}
+
+// renewLimits puts the gate's limits of commands in force if they may have changed. Who reads calls it, before the Reader looks at what
+// it has read.
+func (c *Conn) renewLimits() {
+	if b := c.gate.bounds.Load(); b != c.read.judged && !c.read.small {
+		c.read.judged = b
+		c.in.SetLimits(b.Commands)
+	}
+}
 
 // CloseNow closes the socket without waiting for anything.
 func (c *Conn) CloseNow() { closeNow(c.Conn) }

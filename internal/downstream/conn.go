@@ -56,7 +56,7 @@ type Conn struct {
 
 // readSide is how a Conn reads: what ends the read in progress.
 type readSide struct {
-	mu       sync.Mutex // guards all below but for account
+	mu       sync.Mutex // guards all below but for what is the reading goroutine's
 	due      time.Time  // when the read in progress counts as too late; zero: never
 	armed    time.Time  // the deadline the socket has now
 	watching bool       // a verb waits: reads only look for the client's end
@@ -65,7 +65,10 @@ type readSide struct {
 	grown    int        // bytes of the unfinished command in this window
 	window   time.Time  // the window's end; zero: no command is unfinished
 
-	account account // in Gate.queries, the reading goroutine's
+	// The reading goroutine's.
+	account account // in Gate.queries
+	judged  *Bounds // whose limits of commands hold; nil: the first ones
+	small   bool    // resp.UnauthenticatedLimits hold instead
 }
 
 // writeSide is how a Conn writes.
@@ -96,7 +99,8 @@ type ending struct {
 
 func newConn(e entrant, g *Gate) *Conn {
 	c := &Conn{Conn: e.conn, gate: g, opened: e.since, outside: e.since, local: e.local(), place: e.place}
-	c.in = resp.NewReader(source{c}, g.o.Limits())
+	c.in = resp.NewReader(source{c}, resp.Limits{})
+	c.SetLimits(g.o.Limits())
 	c.addr, c.laddr = ends(c.RemoteAddr(), c.LocalAddr())
 	c.read.account = account{drop: c.drop, addr: c.addr}
 	c.write.account = account{drop: c.drop, addr: c.addr}
@@ -134,6 +138,7 @@ func (s source) Read(p []byte) (int, error) {
 		n, err := c.Conn.Read(p)
 		if n > 0 {
 			c.read.grown += n
+			c.renewLimits()
 			return n, nil
 		}
 		if err == nil || c.woken(err) {

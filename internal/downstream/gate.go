@@ -33,6 +33,7 @@ type Bounds struct {
 	PubSubOutput     OutputLimit
 	IdleTimeout      time.Duration // counts anew when the bounds change
 	HandshakeTimeout time.Duration // to the first whole command, and to the password where one is asked for
+	Commands         resp.Limits   // but for clients that have resp.UnauthenticatedLimits
 }
 
 // Options set up a Gate. Zero limits are none.
@@ -80,11 +81,14 @@ func NewGate(ctx context.Context, o Options) *Gate {
 
 // SetBounds puts other bounds in force and says whether they differ from those before. If they do, the caller calls BoundsChanged of
 // every Conn, because a client that waits would keep the deadlines of the old ones. Clients of an address that has more than
-// MaxPerAddress stay.
+// MaxPerAddress stay. Commands applies to what is read from then on, the rest of a command that has begun included.
 func (g *Gate) SetBounds(b Bounds) (changed bool) {
 	before := g.bounds.Swap(&b)
 	return before == nil || *before != b
 }
+
+// Bounds are those in force.
+func (g *Gate) Bounds() *Bounds { return g.bounds.Load() }
 
 // Guard returns a listener whose connections are each a *Conn, of a client that has gone through e and has its place.
 // It owns ln. In a drain it closes ln, and ok is false.

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"strings"
 	"testing"
 	"time"
 )
@@ -49,4 +50,30 @@ func TestChangedClientsPerAddress(t *testing.T) {
 	}
 	p.changed(Limits{})
 	dialWire(t, p.addr).expect("+PONG\r\n", "PING")
+}
+
+// New limits of commands hold for the next command of clients that are there, but for those that have yet to authenticate.
+func TestChangedLimitsOfCommands(t *testing.T) {
+	t.Parallel()
+	_, p := startBoth(t, func(o *Options) { o.MaxBulk = 100 }, "--requirepass", "secret")
+	login := func() *wire {
+		w := dialWire(t, p.addr)
+		w.expect("+OK\r\n", "AUTH", "secret")
+		return w
+	}
+	eventually(t, "it is known that Redis asks for a password", p.srv.access.mustAuth.Load)
+	long, waits, stranger := login(), login(), dialWire(t, p.addr)
+	stranger.expect("-NOAUTH Authentication required.\r\n", "GET", "k")
+	waits.send("BLPOP", "q", "0")
+	eventually(t, "it waits", func() bool { return strings.Contains(long.do("INFO", "clients"), "blocked_clients:1\r\n") })
+	p.changed(Limits{MaxBulk: 1 << 20})
+	value := strings.Repeat("x", 20_000)
+	long.expect("+OK\r\n", "SET", "k", value)
+	long.expect(":1\r\n", "RPUSH", "q", "v")
+	waits.want("*2\r\n$1\r\nq\r\n$1\r\nv\r\n")
+	waits.expect("+OK\r\n", "SET", "k", value)
+	stranger.expect("-ERR Protocol error: unauthenticated bulk length\r\n", "GET", value)
+	p.changed(Limits{MaxBulk: 10})
+	long.expect("+OK\r\n", "SET", "k", "0123456789")
+	long.expect("-ERR Protocol error: invalid bulk length\r\n", "SET", "k", "0123456789a")
 }

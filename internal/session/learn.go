@@ -132,10 +132,10 @@ func (r *CommandRules) misnamed(told []*commandtable.Command) error {
 	return fmt.Errorf("deny, allow, blocking-commands: no command has the name %s", strings.Join(unknown, ", "))
 }
 
-// Change puts other limits, Allow, Deny, Operators and Slow in force from the next command on, or changes nothing and returns an error. The
-// rest of l and r stays as it was in Options. Limits of commands apply to clients that connect, or log in, from now on.
+// Change puts other limits, Allow, Deny, Operators and Slow in force from the next command on, for clients that are there as well, or
+// changes nothing and returns an error. The rest of l and r stays as it was in Options.
 func (s *Server) Change(l Limits, r CommandRules) error {
-	if err := s.changeRules(l, r); err != nil {
+	if err := s.changeRules(r); err != nil {
 		return err
 	}
 	if s.gate.SetBounds(l.bounds()) {
@@ -147,8 +147,8 @@ func (s *Server) Change(l Limits, r CommandRules) error {
 	return nil
 }
 
-// changeRules is Change without bounds and shares.
-func (s *Server) changeRules(l Limits, r CommandRules) error {
+// changeRules is Change without the limits.
+func (s *Server) changeRules(r CommandRules) error {
 	s.facts.mu.Lock()
 	defer s.facts.mu.Unlock()
 	r.Blocking, r.Fatal = s.o.Blocking, s.o.Fatal
@@ -158,19 +158,15 @@ func (s *Server) changeRules(l Limits, r CommandRules) error {
 			return err
 		}
 	}
-	s.limits.Store(l.commands())
 	s.facts.rules.Store(&r)
 	s.facts.table.Store(s.newTable(told))
 	return nil
 }
 
-func (l Limits) commands() *resp.Limits {
-	return &resp.Limits{Args: l.MaxArgs, Bulk: l.MaxBulk, Command: l.MaxCommand}
-}
-
 func (l Limits) bounds() downstream.Bounds {
 	return downstream.Bounds{MaxClients: l.MaxClients, MaxPerAddress: l.MaxPerAddress, NormalOutput: l.NormalOutput, PubSubOutput: l.PubSubOutput,
-		IdleTimeout: l.IdleTimeout, HandshakeTimeout: l.HandshakeTimeout}
+		IdleTimeout: l.IdleTimeout, HandshakeTimeout: l.HandshakeTimeout,
+		Commands: resp.Limits{Args: l.MaxArgs, Bulk: l.MaxBulk, Command: l.MaxCommand}}
 }
 
 // learnAuth asks whether clients must authenticate. While there are connections made without a password their nodes ask more
@@ -290,5 +286,5 @@ func (s *Server) limitsFor(authenticated bool) resp.Limits {
 	if !authenticated && s.access.mustAuth.Load() {
 		return resp.UnauthenticatedLimits
 	}
-	return *s.limits.Load()
+	return s.gate.Bounds().Commands
 }

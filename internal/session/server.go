@@ -111,14 +111,13 @@ type Appearance struct {
 
 // Server accepts clients and runs a Session for each.
 type Server struct {
-	o      Options
-	log    *slog.Logger
-	up     serverUpstream
-	limits atomic.Pointer[resp.Limits]
-	start  time.Time
-	ctx    context.Context // ends when the last clients are cut off
-	gate   *downstream.Gate
-	users  *share.Users
+	o     Options
+	log   *slog.Logger
+	up    serverUpstream
+	start time.Time
+	ctx   context.Context // ends when the last clients are cut off
+	gate  *downstream.Gate
+	users *share.Users
 
 	facts   facts
 	slowest slowlog.Log
@@ -205,7 +204,6 @@ func NewServer(o Options) *Server {
 		access:  serverAccess{deleted: make(chan []string, 16), asking: make(chan struct{}, mostAsking), protection: protection{known: make(chan struct{})}},
 		clients: clients{sessions: make(map[int64]*Session)},
 	}
-	s.limits.Store(o.Limits.commands())
 	s.users = share.New(o.PerUser, s.log)
 	s.facts.rules.Store(&o.CommandRules)
 	s.facts.blocking.all = slices.Clone(o.Blocking)

@@ -64,7 +64,8 @@ func NewReader(src io.Reader, l Limits) *Reader {
 	return &Reader{src: src, limits: l.filled()}
 }
 
-// SetLimits changes the limits. It may be called between Reads. The commands
+// SetLimits changes the limits. It may be called between Reads, and by the
+// source in its own Read for what that returns. The commands
 // of the next Read are judged by them, and so is one that arrived together
 // with earlier ones and broke the limits until now: as in Redis, an AUTH takes
 // effect before what was sent behind it is looked at.
