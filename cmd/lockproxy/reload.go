@@ -99,6 +99,7 @@ func (a *app) reload() error {
 	if err := a.server.Change(limits(now), a.rules(now)); err != nil {
 		return err
 	}
+	now.Drain = now.DrainWith(a.cfg.Admin.Metrics) // that of the start: another one needs a restart
 	a.drain.Store(&now.Drain)
 	taken, _ := config.Changed(a.latest, now)
 	_, restart := config.Changed(a.cfg, now)

@@ -69,6 +69,37 @@ func TestReload(t *testing.T) {
 	expect(t, p.dial("tcp", addr), "PONG", "PING")
 }
 
+// A drain-delay that is not given stays that of the metrics-listen in force, which a reload does not change.
+func TestReloadKeepsTheDrainDelayOfItsMetrics(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ start, reload, want string }{
+		"metrics-listen gone":  {"metrics-listen: %s\n", "", "delay=5s"},
+		"metrics-listen came":  {"", "metrics-listen: %s\n", "delay=0s"},
+		"drain-delay gone":     {"metrics-listen: %s\ndrain-delay: 1h\n", "metrics-listen: %s\n", "delay=5s"},
+		"both gone":            {"metrics-listen: %s\ndrain-delay: 1h\n", "", "delay=5s"},
+		"drain-delay is given": {"metrics-listen: %s\n", "drain-delay: 10ms\n", "delay=10ms"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			file, metrics := filepath.Join(t.TempDir(), "lockproxy.yaml"), freeAddr(t)
+			write := func(text string) {
+				t.Helper()
+				if err := os.WriteFile(file, []byte(strings.ReplaceAll(text, "%s", metrics)), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			write(c.start)
+			p := start(t, "--listen", freeAddr(t), "--config", file)
+			p.awaitLog("serving")
+			write(c.reload)
+			p.cmd.Process.Signal(syscall.SIGHUP)
+			p.awaitLog("settings read again")
+			p.cmd.Process.Signal(syscall.SIGTERM)
+			p.awaitLog(" " + c.want + " ")
+		})
+	}
+}
+
 func TestCheckConfig(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

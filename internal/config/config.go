@@ -98,9 +98,7 @@ func Parse(args []string) (Config, error) {
 			}
 		}
 	}
-	if c.Admin.Metrics != "" && !given["drain-delay"].set {
-		c.Drain.Delay = defaultDrainDelay
-	}
+	c.Drain = c.DrainWith(c.Admin.Metrics)
 	if err := errors.Join(append(faults, c.validate())...); err != nil {
 		return Config{}, err
 	}

@@ -135,3 +135,16 @@ type Drain struct {
 
 // defaultDrainDelay is for a process whose /readyz can be asked: a load balancer has to ask and to act on it.
 const defaultDrainDelay = 5 * time.Second
+
+// DrainWith is Drain where this metrics-listen is in force: a delay that is not given depends on it.
+func (c Config) DrainWith(metrics string) Drain {
+	d := c.Drain
+	if _, given := c.Given["drain-delay"]; given {
+		return d
+	}
+	d.Delay = 0
+	if metrics != "" {
+		d.Delay = defaultDrainDelay
+	}
+	return d
+}
