@@ -172,6 +172,7 @@ func (a *app) run(ctx context.Context) error {
 		serving.Go(func() { a.serve(l, failed) })
 	}
 	err := a.ended(ctx, failed)
+	a.health.Drain() // also when it ends by an error: it may have to wait for those that hold locks
 	endReloads()
 	systemd.Tell(systemd.Stopping)
 	a.closePage()

@@ -11,10 +11,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/lockproxy/lockproxy/internal/config"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
@@ -58,6 +62,39 @@ func TestReadyz(t *testing.T) {
 	p.cmd.Process.Signal(syscall.SIGTERM)
 	if code := p.exit(); code != exitForce {
 		t.Errorf("exit code %d", code)
+	}
+}
+
+// A process that ends by a mistake in its settings is not ready while it waits for those that hold locks.
+func TestReadyzOfAMistake(t *testing.T) {
+	t.Parallel()
+	addr, metrics := freeAddr(t), freeAddr(t)
+	cfg, err := config.Parse([]string{"--listen", addr, "--metrics-listen", metrics, "--drain-timeout", patience.String()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	log, level := newLogger(cfg)
+	a, err := newApp(t.Context(), settings{cfg: cfg, latest: cfg, level: level, drain: &atomic.Pointer[config.Drain]{}, steering: newSteering(func() {})}, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- a.run(t.Context()) }()
+	awaitPage(t, "http://"+metrics+"/readyz", 200, "ok")
+	holder, err := redis.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer holder.Close()
+	expect(t, holder, "OK", "LOCK", "l")
+	mistake := errors.New("no such command")
+	a.mistaken(mistake)
+	awaitPage(t, "http://"+metrics+"/readyz", 503, "draining")
+	if n, err := redis.Int(holder.Do("UNLOCK", "l")); n != 1 || err != nil {
+		t.Errorf("UNLOCK: %d, %v", n, err)
+	}
+	if err := <-ended; err != mistake {
+		t.Errorf("it ends by %v", err)
 	}
 }
 
