@@ -119,3 +119,29 @@ func TestGoneClientBesideHungNode(t *testing.T) {
 		nodes[1].Cont()
 	})
 }
+
+// TestVacantBesideHungNode: that a lock has ended is told at once also while another node hangs on which locks have ended. Those are told
+// when that node is back.
+func TestVacantBesideHungNode(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world.World) {
+		m, nodes := bubbleCluster(t, w, 2)
+		cl, _ := client(m)
+		var others []string
+		for i := range 20 {
+			others = append(others, nameIn(fmt.Sprint("m", i, "-"), 1, 2))
+			mustLock(t, cl, Request{Key: others[i], Lease: 1000})
+		}
+		key := nameIn("b", 0, 2)
+		mustLock(t, cl, Request{Key: key, Lease: 3000})
+		waiter := queueRedisson(t, nodes[0], dialNode(t, w, nodes[0]), key)
+		other := queueRedisson(t, nodes[1], dialNode(t, w, nodes[1]), others[19])
+		nodes[1].Stop()
+		began := time.Now()
+		waiter.told(time.Minute)
+		if took := time.Since(began); took > 4*time.Second {
+			t.Errorf("told after %v of a lease of 3 s", took)
+		}
+		nodes[1].Cont()
+		other.told(time.Minute)
+	})
+}

@@ -5,8 +5,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/lockproxy/lockproxy/internal/agenda"
 	"github.com/lockproxy/lockproxy/internal/jitter"
 	"github.com/lockproxy/lockproxy/internal/lockstore"
@@ -20,7 +18,7 @@ import (
 const (
 	// vacantChunk is the most locks that one script looks at.
 	vacantChunk = 100
-	// vacantAtOnce is the most such scripts in flight.
+	// vacantAtOnce is the most such scripts in flight at one node.
 	vacantAtOnce = 16
 	// vacantKept is how many such locks are kept, at most, while Redis cannot be reached. More are dropped.
 	vacantKept = 1 << 17
@@ -40,12 +38,21 @@ type vacancy struct {
 
 // vacancies are the locks whose waiters are still to be told.
 type vacancies struct {
-	mu   sync.Mutex
-	next agenda.Agenda[*vacancy]
+	mu     sync.Mutex
+	next   agenda.Agenda[*vacancy]
+	lanes  map[any]*vacantLane // of the nodes that are being asked: see lockstore.Lane
+	queued int                 // how many wait in a lane
+}
+
+// vacantLane is what is to be told at one node: nodes do not wait for each other. vacancies.mu guards it.
+type vacantLane struct {
+	running int          // how many scripts are in flight
+	queue   [][]*vacancy // batches that are due and wait for a place
 }
 
 func newVacancies() vacancies {
-	return vacancies{next: agenda.New(func(v *vacancy) time.Time { return v.at }, func(v *vacancy) *int { return &v.place })}
+	next := agenda.New(func(v *vacancy) time.Time { return v.at }, func(v *vacancy) *int { return &v.place })
+	return vacancies{next: next, lanes: map[any]*vacantLane{}}
 }
 
 // Vacate implements lockstore.Waits: it notes a lock whose hold ends by itself.
@@ -56,7 +63,7 @@ func (d *store) Vacate(id lockstore.ID, at, until time.Time) {
 func (v *vacancies) add(one *vacancy) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.next.Len() < vacantKept {
+	if v.next.Len()+v.queued < vacantKept {
 		v.next.Put(one)
 	}
 }
@@ -72,21 +79,15 @@ func (v *vacancies) take(now time.Time) (due []*vacancy, again time.Duration) {
 	return due, v.next.Sleep(0)
 }
 
-// tellVacancies makes Redis tell waiters of the locks that have ended, until ctx ends.
+// tellVacancies has Redis tell waiters of the locks that have ended, until ctx ends. It does not wait for Redis.
 func (d *store) tellVacancies(ctx context.Context) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for ctx.Err() == nil {
 		jitter.Turn("vacant", nil)
 		due, again := d.vacant.take(time.Now())
-		var group errgroup.Group
-		group.SetLimit(vacantAtOnce)
-		for _, b := range d.vacantBatches(due) {
-			group.Go(func() error { d.tellVacant(b); return nil })
-		}
-		_ = group.Wait() // tellVacant tries again by itself
-		if len(due) > 0 {
-			continue // others may have come due meanwhile
+		for node, batches := range d.vacantBatches(due) {
+			d.tellAt(node, batches)
 		}
 		timer.Reset(again)
 		select {
@@ -98,21 +99,69 @@ func (d *store) tellVacancies(ctx context.Context) {
 	}
 }
 
-// vacantBatches splits vacancies into what one script may look at.
-func (d *store) vacantBatches(due []*vacancy) (full [][]*vacancy) {
+// vacantBatches splits vacancies by node, and those of each into what one script may look at.
+func (d *store) vacantBatches(due []*vacancy) map[any][][]*vacancy {
 	type place struct{ db, slot int }
-	open := map[place][]*vacancy{}
-	for _, v := range due {
-		at := place{v.id.DB, d.Lane(v.id.Key).Slot}
-		if open[at] = append(open[at], v); len(open[at]) == vacantChunk {
-			full = append(full, open[at])
-			delete(open, at)
-		}
+	type open struct {
+		node any
+		at   int // in the node's batches
 	}
-	for _, b := range open {
-		full = append(full, b)
+	full, last := map[any][][]*vacancy{}, map[place]open{}
+	for _, v := range due {
+		lane := d.Lane(v.id.Key)
+		p := place{v.id.DB, lane.Slot}
+		o, is := last[p]
+		if !is || len(full[o.node][o.at]) == vacantChunk {
+			o = open{lane.Node, len(full[lane.Node])}
+			full[o.node], last[p] = append(full[o.node], nil), o
+		}
+		full[o.node][o.at] = append(full[o.node][o.at], v)
 	}
 	return full
+}
+
+// tellAt has a node tell waiters of some batches in the background, as soon as there are places for them.
+func (d *store) tellAt(node any, batches [][]*vacancy) {
+	v := &d.vacant
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	ln := v.lanes[node]
+	if ln == nil {
+		ln = &vacantLane{}
+		v.lanes[node] = ln
+	}
+	for _, b := range batches {
+		ln.queue = append(ln.queue, b)
+		v.queued += len(b)
+	}
+	for range min(len(batches), vacantAtOnce-ln.running) {
+		ln.running++
+		d.host.Background(func() { d.tellAll(node) })
+	}
+}
+
+// tellAll tells waiters of one batch of a node after the other, until none is left.
+func (d *store) tellAll(node any) {
+	for b := d.vacant.batch(node); b != nil; b = d.vacant.batch(node) {
+		d.tellVacant(b)
+	}
+}
+
+// batch takes the next batch of a node; nil: there is none, and its place is free again.
+func (v *vacancies) batch(node any) []*vacancy {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	ln := v.lanes[node]
+	if len(ln.queue) == 0 {
+		if ln.running--; ln.running == 0 {
+			delete(v.lanes, node)
+		}
+		return nil
+	}
+	b := ln.queue[0]
+	ln.queue = ln.queue[1:]
+	v.queued -= len(b)
+	return b
 }
 
 // tellVacant tells waiters of a batch of locks that may have ended, and puts back the locks to be checked again.
