@@ -62,3 +62,28 @@ func TestFoundFreeWithinThePoll(t *testing.T) {
 		})
 	}
 }
+
+// TestFairBlockBesideAHungRedis: FAIRLOCK ends soon after its BLOCK is over, and leaves the queue also when Redis hangs then.
+func TestFairBlockBesideAHungRedis(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		m := bubbleEngine(t, w, s, "one", Options{})
+		heldByRedisson(t, s, "k")
+		a, _ := client(m)
+		got := locking(a, Request{Key: "k", Fair: true, Blocks: true, Block: 1000})
+		began := time.Now()
+		time.Sleep(100 * time.Millisecond)
+		if n := len(fairQueue(t, s, "k")); n != 1 {
+			t.Fatalf("%d wait", n)
+		}
+		s.Stop()
+		if err := <-got; !errors.Is(err, ErrNotAcquired) {
+			t.Error(err)
+		}
+		if took := time.Since(began); took > 3*time.Second {
+			t.Errorf("ended after %v of a BLOCK of 1 s", took)
+		}
+		s.Cont()
+		eventually(t, 5*time.Second, "it has left the queue", func() bool { return len(fairQueue(t, s, "k")) == 0 })
+	})
+}

@@ -145,3 +145,34 @@ func TestVacantBesideHungNode(t *testing.T) {
 		other.told(time.Minute)
 	})
 }
+
+// TestFairWaiterOfAHungNodeGoes: a client that goes while it stands in the fair queue of a node that hangs leaves no locks on other nodes.
+func TestFairWaiterOfAHungNodeGoes(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world.World) {
+		m, nodes := bubbleCluster(t, w, 2)
+		x, y := nameIn("x", 0, 2), nameIn("y", 1, 2)
+		heldByRedisson(t, nodes[1], y)
+		cl, _ := client(m)
+		mustLock(t, cl, Request{Key: x})
+		ctx, cancel := context.WithCancel(context.Background())
+		ended := make(chan error, 1)
+		go func() {
+			_, err := cl.Lock(ctx, Request{Key: y, Fair: true, Blocks: true})
+			ended <- err
+		}()
+		eventually(t, 10*time.Second, "it waits", func() bool { return len(fairQueue(t, nodes[1], y)) == 1 })
+		nodes[1].Stop()
+		began := time.Now()
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		cl.Close(Gone)
+		eventually(t, 30*time.Second, "what it had is given back", func() bool { return free(t, nodes[0], x) })
+		if took := time.Since(began); took > 2*time.Second {
+			t.Errorf("given back after %v", took)
+		}
+		nodes[1].Cont()
+		eventually(t, 5*time.Second, "it has left the queue", func() bool { return len(fairQueue(t, nodes[1], y)) == 0 })
+	})
+}

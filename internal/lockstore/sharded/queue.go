@@ -21,18 +21,29 @@ func (d *store) RefreshQueue(q lockstore.Queue) (called []int64, next time.Durat
 }
 
 // LeaveQueue takes an owner out of a fair queue. If Redis cannot be told, the place there ends after 10 s.
+//
+// It waits until that is done, but not for a Redis that hangs: the client's own end, and what else it has, would wait with it.
 func (d *store) LeaveQueue(id lockstore.ID, lost int64, stays func() bool) {
 	if lost == 0 {
-		if err := d.sendLeave(id); lockstore.NotSent(err) {
-			d.host.Background(func() { d.leaveLater(id, stays) })
+		left := make(chan struct{})
+		d.host.Background(func() {
+			err := d.sendLeave(id, stays)
+			close(left)
+			if lockstore.NotSent(err) {
+				d.leaveLater(id, stays)
+			}
+		})
+		select {
+		case <-left:
+		case <-time.After(notAfter):
 		}
 		return
 	}
 	// A request without an answer may still put it there.
 	d.host.Background(func() {
 		now, lost := d.now(), d.final(lost)
-		if d.host.Sleep(context.Background(), time.Duration(lost-now)*time.Microsecond+time.Millisecond) && !stays() {
-			_ = d.sendLeave(id)
+		if d.host.Sleep(context.Background(), time.Duration(lost-now)*time.Microsecond+time.Millisecond) {
+			_ = d.sendLeave(id, stays)
 		}
 	})
 }
@@ -40,16 +51,20 @@ func (d *store) LeaveQueue(id lockstore.ID, lost int64, stays func() bool) {
 // leaveLater leaves the queue when Redis is in reach again. After 10 s the place no longer counts.
 func (d *store) leaveLater(id lockstore.ID, stays func() bool) {
 	end := time.Now().Add(10 * time.Second)
-	for time.Now().Before(end) && d.host.Sleep(context.Background(), retry.Around(node.MaxPause)) && !stays() {
-		if !lockstore.NotSent(d.sendLeave(id)) {
+	for time.Now().Before(end) && d.host.Sleep(context.Background(), retry.Around(node.MaxPause)) {
+		if !lockstore.NotSent(d.sendLeave(id, stays)) {
 			return
 		}
 	}
 }
 
-// sendLeave asks again when Redis got to it too late, after a pause of its writes for example: nobody else will.
-func (d *store) sendLeave(id lockstore.ID) error {
+// sendLeave asks again when Redis got to it too late, after a pause of its writes for example: nobody else will. It does not when the
+// owner has come back meanwhile.
+func (d *store) sendLeave(id lockstore.ID, stays func() bool) error {
 	err := d.idempotent(func() (int64, error) {
+		if stays() {
+			return 0, nil
+		}
 		_, _, at, err := d.inTime(untilGivenUp, func(l limits, text string, _ int64) ([]int64, error) {
 			return node.Ints(d.eval(context.Background(), l, d.steps.Leave(id, text)))
 		})
