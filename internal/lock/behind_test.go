@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/simulation/world"
 )
 
@@ -77,5 +78,35 @@ func TestNewcomersStandBack(t *testing.T) {
 			t.Error("it waits for a free lock")
 		}
 		cancel()
+	})
+}
+
+// They do so again as soon as those that wait can ask Redis again, also when the first of them has the lock then.
+func TestNewcomersStandBackAfterAnOutage(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		m := bubbleEngine(t, w, s, "one", Options{})
+		p := w.Proxy("one").Link(s.Addr())
+		s.Do(t, "HSET", "k", "mode", "write", "redisson:1:write", "1")
+		s.Do(t, "PEXPIRE", "k", 60000)
+		reader, _ := client(m)
+		reads := locking(reader, Request{Key: "k", Kind: Read, Blocks: true})
+		waitingAt(t, m, "k", 1)
+		writer, _ := client(m)
+		writes := locking(writer, Request{Key: "k", Kind: Write, Blocks: true})
+		waitingAt(t, m, "k", 2)
+		newcomer, _ := client(m)
+		refused(t, newcomer, Request{Key: "k", Kind: Read})
+		p.Cut()
+		s.Do(t, "DEL", "k")
+		eventually(t, 20*time.Second, "the reader cannot ask", func() bool { return !m.lines.behind(lockstore.ID{Key: "k", Kind: Read}) })
+		p.Heal()
+		granted(t, reads, "the reader")
+		if _, err := newcomer.Lock(context.Background(), Request{Key: "k", Kind: Read}); !errors.Is(err, ErrNotAcquired) {
+			t.Errorf("beside a writer that waits: %v", err)
+		}
+		newcomer.Close(Gone)
+		mustUnlock(t, reader, UnlockRequest{Key: "k"}, true)
+		granted(t, writes, "the writer")
 	})
 }

@@ -230,6 +230,7 @@ func (ls *lines) ticket(w *waiter) int64 {
 func (ls *lines) afterGrant(w *waiter, handed bool) {
 	ls.mu.Lock()
 	l, next := w.line, w.place.Next()
+	l.troubled = false
 	if !handed {
 		l.turnEnded(l.messages.Load() > 1) // more than our own
 	}
