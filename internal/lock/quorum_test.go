@@ -313,3 +313,36 @@ func TestQuorumRenew(t *testing.T) {
 		wantCode(t, b.Renew(context.Background(), RenewRequest{Key: "k"}), "NOTHELD")
 	})
 }
+
+// When a majority answers, but takes longer than the node time-out, renewals do not count: the holder is told before anybody else can have
+// the lock. That is so whether the steps reach the nodes in time, or too late as well.
+func TestQuorumSlowMajority(t *testing.T) {
+	const timeout, lease = 200 * time.Millisecond, 6 * time.Second
+	for _, way := range []time.Duration{2 * timeout, timeout * 3 / 4} {
+		inBubble(t, func(t *testing.T, w *world.World) {
+			ns := bubbleNodes(w, 3)
+			o, q := Options{Watchdog: lease}, quorum.Options{NodeTimeout: timeout}
+			m, n := ns.engine(t, "slow", 0, o, q), ns.engine(t, "other", 0, o, q)
+			holder, told := client(m)
+			mustLock(t, holder, Request{Key: "k"})
+			other, _ := client(n)
+			time.Sleep(2 * lease)
+			refused(t, other, Request{Key: "k"}) // it is renewed
+			for _, i := range []int{0, 2} {
+				ns.link("slow", i).Delay(way, 0)
+			}
+			eventually(t, 2*lease, "somebody else has it", func() bool {
+				time.Sleep(30 * time.Millisecond)
+				was := told.reasons()
+				_, err := other.Lock(context.Background(), Request{Key: "k"})
+				if err == nil && was != "k:unrenewed " {
+					t.Errorf("%v: somebody else has it, the holder was told: %q", way, was)
+				}
+				if err != nil && !errors.Is(err, ErrNotAcquired) {
+					t.Fatal(err)
+				}
+				return err == nil
+			})
+		})
+	}
+}
