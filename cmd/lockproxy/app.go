@@ -158,15 +158,18 @@ func (a *app) run(ctx context.Context) error {
 	var engine, serving sync.WaitGroup
 	lockCtx, endLocks := context.WithCancel(context.Background())
 	defer endLocks()
-	systemd.Tell(systemd.Ready) // the listeners are open
-	engine.Go(func() { a.runLocks(lockCtx) })
 	reloads, endReloads := context.WithCancel(ctx)
 	defer endReloads()
-	engine.Go(func() { a.reloadLoop(reloads) })
-	engine.Go(func() { a.health.Beat(lockCtx, systemd.AliveEvery(), a.look, func() { systemd.Tell(systemd.Alive) }) })
+	// A SIGHUP is heard before anybody is told that the process serves.
+	hangup := hangups()
+	engine.Go(func() { a.reloadLoop(reloads, hangup) })
 	for _, f := range a.files {
-		engine.Go(func() { watchFiles(lockCtx, f) })
+		hangup := hangups()
+		engine.Go(func() { watchFiles(lockCtx, f, hangup) })
 	}
+	systemd.Tell(systemd.Ready) // the listeners are open
+	engine.Go(func() { a.runLocks(lockCtx) })
+	engine.Go(func() { a.health.Beat(lockCtx, systemd.AliveEvery(), a.look, func() { systemd.Tell(systemd.Alive) }) })
 	failed := make(chan error, len(a.listeners))
 	for _, l := range a.listeners {
 		serving.Go(func() { a.serve(l, failed) })

@@ -54,11 +54,16 @@ func (s steering) Reload(ctx context.Context) error {
 	}
 }
 
-// reloadLoop reads the settings again at each SIGHUP, and when an operator asks for it, until ctx ends.
-func (a *app) reloadLoop(ctx context.Context) {
-	defer close(a.over)
+// hangups returns where each SIGHUP comes from now on.
+func hangups() chan os.Signal {
 	hangup := make(chan os.Signal, 1)
 	signal.Notify(hangup, syscall.SIGHUP)
+	return hangup
+}
+
+// reloadLoop reads the settings again at each SIGHUP, and when an operator asks for it, until ctx ends.
+func (a *app) reloadLoop(ctx context.Context, hangup chan os.Signal) {
+	defer close(a.over)
 	defer signal.Stop(hangup)
 	for {
 		select {

@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/signal"
 	"strings"
-	"syscall"
 
 	"github.com/lockproxy/lockproxy/internal/config"
 	"github.com/lockproxy/lockproxy/internal/downstream"
@@ -160,9 +159,7 @@ func (a *app) keepFresh(n tlsfiles.Names) (*tlsfiles.Files, error) {
 }
 
 // watchFiles takes on what is new in files until ctx ends, at once after a SIGHUP.
-func watchFiles(ctx context.Context, f *tlsfiles.Files) {
-	hangup := make(chan os.Signal, 1)
-	signal.Notify(hangup, syscall.SIGHUP)
+func watchFiles(ctx context.Context, f *tlsfiles.Files, hangup chan os.Signal) {
 	defer signal.Stop(hangup)
 	f.Watch(ctx, hangup)
 }
