@@ -191,7 +191,8 @@ func TestHomeThatRunsNothing(t *testing.T) {
 			t.Errorf("%q, %q: got %q", c.says, c.auth, got)
 		}
 		for i := range f.asked {
-			if n := f.asked[i].Load(); n != c.asked[i] {
+			n, again := f.asked[i].Load(), c.auth[i] != "" // a connection that is refused is tried again after 10 ms
+			if n < c.asked[i] || n > c.asked[i] && !again {
 				t.Errorf("%q, %q: node %d was asked %d times", c.says, c.auth, i, n)
 			}
 		}
