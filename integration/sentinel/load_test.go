@@ -109,8 +109,10 @@ func (l *locker) run(t *testing.T, addr string, stop *atomic.Bool, inside *atomi
 			time.Sleep(harness.Breath(2 * time.Millisecond))
 		case strings.HasPrefix(reply, "-LOCKLOST "):
 			l.lost++
-		default:
+		default: // it may still hold the lock, and its next LOCK would enter it once more: its end gives that back
 			l.failed++
+			c.Close()
+			c = nil
 		}
 	}
 	if c != nil {
