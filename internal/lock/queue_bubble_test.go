@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -85,5 +87,45 @@ func TestFairBlockBesideAHungRedis(t *testing.T) {
 		}
 		s.Cont()
 		eventually(t, 5*time.Second, "it has left the queue", func() bool { return len(fairQueue(t, s, "k")) == 0 })
+	})
+}
+
+// TestFairLockAgainBesideAHungRedis: who left the queue of a Redis that hung, and waits there again, keeps its new place, although Redis got
+// to the leave too late and it was to be sent again.
+func TestFairLockAgainBesideAHungRedis(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world.World) {
+		s := w.NewNode(bubbleAddr)
+		one, two := bubbleEngine(t, w, s, "one", Options{}), bubbleEngine(t, w, s, "two", Options{})
+		heldByRedisson(t, s, "k")
+		ctx, end := context.WithCancel(t.Context())
+		var waits sync.WaitGroup
+		defer waits.Wait()
+		defer end()
+		wait := func(c *Client) {
+			waits.Go(func() { _, _ = c.Lock(ctx, Request{Key: "k", Fair: true, Blocks: true, Block: 60_000}) })
+		}
+		first, _ := client(one)
+		got := locking(first, Request{Key: "k", Fair: true, Blocks: true, Block: 1000})
+		time.Sleep(100 * time.Millisecond)
+		second, _ := client(two)
+		wait(second)
+		time.Sleep(800 * time.Millisecond)
+		queue := fairQueue(t, s, "k")
+		if len(queue) != 2 {
+			t.Fatalf("waiting: %q", queue)
+		}
+		s.Stop()
+		if err := <-got; !errors.Is(err, ErrNotAcquired) {
+			t.Fatal(err)
+		}
+		wait(first)
+		time.Sleep(500 * time.Millisecond)
+		s.Cont()
+		for range 30 {
+			time.Sleep(100 * time.Millisecond)
+			if now := fairQueue(t, s, "k"); !slices.Equal(now, queue) {
+				t.Fatalf("waiting: %q, before %q", now, queue)
+			}
+		}
 	})
 }

@@ -2,7 +2,10 @@ package sharded
 
 import (
 	"context"
+	"errors"
 	"time"
+
+	"github.com/redis/rueidis"
 
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/lockstore/node"
@@ -58,18 +61,27 @@ func (d *store) leaveLater(id lockstore.ID, stays func() bool) {
 	}
 }
 
+// errBack is why a leave is not sent: the owner waits again, and its place is a new one.
+var errBack = errors.New("the owner has come back")
+
 // sendLeave asks again when Redis got to it too late, after a pause of its writes for example: nobody else will. It does not when the
 // owner has come back meanwhile.
 func (d *store) sendLeave(id lockstore.ID, stays func() bool) error {
-	err := d.idempotent(func() (int64, error) {
+	send := func(s *shard, c node.Call, ask bool) (reply rueidis.RedisMessage, err error) {
 		if stays() {
-			return 0, nil
+			return reply, errBack
 		}
+		return s.Eval(c, ask)
+	}
+	err := d.idempotent(func() (int64, error) {
 		_, _, at, err := d.inTime(untilGivenUp, func(l limits, text string, _ int64) ([]int64, error) {
-			return node.Ints(d.eval(context.Background(), l, d.steps.Leave(id, text)))
+			return node.Ints(d.evalBy(context.Background(), l, d.steps.Leave(id, text), send))
 		})
 		return at, err
 	})
+	if errors.Is(err, errBack) {
+		return nil
+	}
 	if err != nil {
 		d.host.Log.Debug("cannot leave a fair queue, the place runs out", "key", id.Key, "error", err)
 	}
