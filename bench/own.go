@@ -48,7 +48,7 @@ func measureOwn(ctx context.Context, s settings, b *environment, rep *report) er
 	steps := []struct {
 		name string
 		do   func(context.Context, settings, *environment, *report) error
-	}{{"start", measureStart}, {"idle", measureIdle}, {"held locks", measureHeld}}
+	}{{"start", measureStart}, {"idle", measureIdle}, {"held locks", measureHeld}, {"telemetry", measureTelemetry}}
 	for _, step := range steps {
 		progress("lockproxy itself: %s", step.name)
 		if err := step.do(ctx, s, b, rep); err != nil {
