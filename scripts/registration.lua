@@ -40,6 +40,8 @@ local function enrol(watch_key, registration, ttl, held, renews)
     local name, mark = parts(present)
     if name == registration or renews and name == '-' .. registration then -- the hold is this proxy's already
       registration = registration .. mark
+    elseif not renews and name and registration == '-' .. name then -- so it is, and renewed there
+      registration = present
     elseif renews then
       registration = registration .. '+'
     else

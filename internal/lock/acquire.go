@@ -61,7 +61,8 @@ func (a *acquire) ask(ctx context.Context) (lockstore.Acquired, error) {
 }
 
 // enrol chooses the registration of a named owner's request. A hold known here keeps its own: if this reply were lost, nobody
-// would know which registration Redis has.
+// would know which registration Redis has. A lease for a hold that is renewed here asks for the mark of one that is not, which Redis writes
+// only if the hold has gone meanwhile and this is another one.
 func (a *acquire) enrol() {
 	a.c.m.holds.mu.Lock()
 	known, watched := a.h.registration, a.h.watched
@@ -69,8 +70,11 @@ func (a *acquire) enrol() {
 	switch {
 	case a.Count > 0 && known != "":
 		a.unrenewed = !watched
-		if a.Registration = known; a.Watched {
+		switch a.Registration = known; {
+		case a.Watched:
 			a.Registration = lockstore.Marked(known, true)
+		case watched && !a.c.m.store.Rules().Votes: // nodes that had not voted would write it as well
+			a.Registration, a.fresh = lockstore.Marked(known, false), true
 		}
 	case !a.Watched && a.c.m.store.Rules().Votes:
 		// On a quorum the attempt says whose hold it is, and a node without a registration may get that of another LOCK.

@@ -317,3 +317,33 @@ func TestQuorumFailedRenewLeavesAnOwnersHoldRenewed(t *testing.T) {
 		}
 	}
 }
+
+// Nor does a LOCK whose reply is lost if its owner has given the lock back through another proxy, of which this one has not heard yet.
+func TestTakenAgainWithoutTheReply(t *testing.T) {
+	for _, kind := range lockstore.Kinds {
+		t.Run(kind.String(), func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *world.World) {
+				s := w.NewNode(bubbleAddr)
+				a, lost := client(bubbleEngine(t, w, s, "one", Options{}))
+				b, _ := client(bubbleEngine(t, w, s, "two", Options{}))
+				r := Request{Key: "k", Kind: kind, Owner: "me"}
+				mustLock(t, a, r)
+				mustUnlock(t, b, UnlockRequest{Key: r.Key, Owner: "me"}, true)
+				link := w.Proxy("one").Link(s.Addr())
+				link.Swallow(world.Replies)
+				time.AfterFunc(100*time.Millisecond, link.Cut)
+				time.AfterFunc(200*time.Millisecond, link.Heal)
+				r.Lease = 20_000
+				mustLock(t, a, r)
+				time.Sleep(15 * time.Second)
+				if pttl(t, s, r.Key) <= 0 || lost.reasons() != "" {
+					t.Errorf("it has %d ms left, and was told lost: %q", pttl(t, s, r.Key), lost.reasons())
+				}
+				time.Sleep(time.Minute)
+				if left := pttl(t, s, r.Key); left > 0 {
+					t.Errorf("it is renewed: it has %d ms left", left)
+				}
+			})
+		})
+	}
+}
