@@ -331,7 +331,7 @@ func (c *Client) multiUnlock(ctx context.Context, keys []string, r UnlockRequest
 			absent = u.err
 		case isCode(u.err, "LOCKLOST"):
 			lost = u.err
-		default:
+		case failed == nil || lockstore.NotSent(failed) || !lockstore.NotSent(u.err): // nothing was done only if that is so of all
 			failed = u.err
 		}
 	}
