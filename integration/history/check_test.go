@@ -26,6 +26,7 @@ func (r *round) check() []history.Violation {
 		sure, watchdog := r.p.drifted(keys[key])
 		wrong = append(wrong, history.Intervals(key, sure, watchdog)...)
 		wrong = append(wrong, history.Tokens(key, keys[key])...)
+		wrong = append(wrong, r.Ends(key, keys[key], r.p.watchdog.Nanoseconds(), !r.p.strict, r.p.nodes > 0)...)
 		if r.p.strict {
 			wrong = append(wrong, history.Starved(key, keys[key], watchdog)...)
 			late, pairs := history.FIFO(key, keys[key])

@@ -87,7 +87,7 @@ func playRound(t *testing.T, p *profile, seed uint64, d time.Duration) (*round, 
 	for i := range max(1, p.nemeses) {
 		nemeses = append(nemeses, r.loose(r.Recorder, dice(seed, 1+i), p.watchdog, p.pause, p.harms))
 	}
-	watch := r.watchQueues()
+	watch, look := r.watchQueues(), r.watchHolds()
 	if p.drive != nil {
 		p.drive(r)
 	} else {
@@ -104,6 +104,7 @@ func playRound(t *testing.T, p *profile, seed uint64, d time.Duration) (*round, 
 	}
 	r.finish()
 	watch()
+	look()
 	for _, c := range r.Clients {
 		c.HangUp()
 	}

@@ -1,6 +1,8 @@
 package history
 
 import (
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -211,4 +213,131 @@ func TestStarved(t *testing.T) {
 		{"nil after nobody held it", true, `
 			2 8000 #2 LOCK k BLOCK 8000 -> nil`},
 	}, func(ops []*Op) []Violation { return Starved("k", ops, 10*second) })
+}
+
+func TestEnds(t *testing.T) {
+	oracle := func(faults, quorum bool) func(ops []*Op) []Violation {
+		return func(ops []*Op) []Violation {
+			r := &Recorder{seen: map[string][]sighting{}}
+			calls := slices.DeleteFunc(slices.Clone(ops), func(o *Op) bool { return o.Verb == "SEEN" })
+			for _, o := range ops {
+				if o.Verb == "SEEN" {
+					owner, _, _ := strings.Cut(o.Owner, "#")
+					r.seen["k"] = append(r.seen["k"], sighting{o.Call, o.Return, owner})
+				}
+			}
+			return r.Ends("k", calls, 10*second, faults, quorum)
+		}
+	}
+	judge(t, []verdict{
+		{"within its lease", false, `
+			0 1 a LOCK k PX 500 -> OK
+			400 401 a SEEN k -> OK`},
+		{"past its lease", true, `
+			0 1 a LOCK k PX 500 -> OK
+			600 601 a SEEN k -> OK`},
+		{"a connection's, past its lease", true, `
+			0 1 #1 LOCK k PX 500 -> OK
+			600 601 #1 SEEN k -> OK`},
+		{"it is renewed", false, `
+			0 1 a LOCK k -> OK
+			60000 60001 a SEEN k -> OK`},
+		{"a lease for what is renewed", false, `
+			0 1 a LOCK k -> OK
+			2 3 a LOCK k PX 500 -> OK
+			60000 60001 a SEEN k -> OK`},
+		{"taken again with a lease", true, `
+			0 1 a LOCK k -> OK
+			2 3 a UNLOCK k -> 1
+			4 5 a LOCK k PX 500 -> OK
+			600 601 a SEEN k -> OK`},
+		{"a RENEW with a lease ends the renewals", true, `
+			0 1 a LOCK k -> OK
+			2 3 a RENEW k PX 500 -> 1
+			600 601 a SEEN k -> OK`},
+		{"a RENEW without one begins them", false, `
+			0 1 a LOCK k PX 500 -> OK
+			2 3 a RENEW k -> 1
+			60000 60001 a SEEN k -> OK`},
+		{"the longer of two leases", false, `
+			0 1 a LOCK k PX 5000 -> OK
+			2 3 a LOCK k PX 500 -> OK
+			4000 4001 a SEEN k -> OK`},
+		{"the lease of its other side", false, `
+			0 1 a WLOCK k PX 500 -> OK
+			2 3 a RLOCK k PX 5000 -> OK
+			4000 4001 a SEEN k -> OK`},
+		{"given back", true, `
+			0 1 a LOCK k -> OK
+			2 3 a UNLOCK k -> 1
+			4 5 a SEEN k -> OK`},
+		{"while it is given back", false, `
+			0 1 a LOCK k -> OK
+			2 9 a UNLOCK k -> 1
+			4 5 a SEEN k -> OK`},
+		{"told lost before Redis drops it", false, `
+			0 1 a LOCK k -> OK
+			9000 9001 a UNLOCK k -> LOCKLOST
+			9900 9901 a SEEN k -> OK`},
+		{"an UNLOCK of unknown outcome", false, `
+			0 1 a LOCK k -> OK
+			2 3 a UNLOCK k -> ?
+			60000 60001 a SEEN k -> OK`},
+		{"a LOCK of unknown outcome", false, `
+			0 1 a LOCK k PX 500 -> ?
+			5000 5001 a SEEN k -> OK`},
+		{"long after it", true, `
+			0 1 a LOCK k PX 500 -> ?
+			6000 6001 a SEEN k -> OK`},
+		{"its connection has closed", true, `
+			0 1 #1 LOCK k -> OK
+			2 2 #1 CLOSE -> OK
+			6000 6001 #1 SEEN k -> OK`},
+		{"somebody who never asked", true, `
+			0 1 a LOCK k -> OK
+			2 3 b SEEN k -> OK`},
+	}, oracle(false, false))
+	judge(t, []verdict{
+		{"its connection has closed, and its proxy is cut off", false, `
+			0 1 #1 LOCK k -> OK
+			2 2 #1 CLOSE -> OK
+			6000 6001 #1 SEEN k -> OK`},
+	}, oracle(true, false))
+	judge(t, []verdict{
+		{"nodes that the UNLOCK has not reached", false, `
+			0 1 a LOCK k -> OK
+			2 3 a UNLOCK k -> 1
+			6000 6001 a SEEN k -> OK`},
+		{"for longer than a lease", true, `
+			0 1 a LOCK k -> OK
+			2 3 a UNLOCK k -> 1
+			12000 12001 a SEEN k -> OK`},
+	}, oracle(true, true))
+}
+
+// A lock is seen for those whose it is, on as many nodes as are enough.
+func TestLook(t *testing.T) {
+	node := func(hashes map[string][]string, others ...string) Asker {
+		return func(words ...any) []string {
+			if words[0] == "HKEYS" {
+				return hashes[words[1].(string)]
+			}
+			return slices.Concat(slices.Collect(maps.Keys(hashes)), others)
+		}
+	}
+	one := node(map[string][]string{"p": {"a"}, "r": {"mode", "b", "gone"}, "w": {"mode", "c:write", "uuid:7:write"}},
+		"{r}:b:rwlock_timeout:1", "lockproxy_watch:{p}:a", "redisson_lock_token:{p}", "n:p")
+	for enough, want := range map[int][]string{1: {"p a", "q d", "r b", "w ", "w c"}, 2: {"p a"}} {
+		r := NewRecorder()
+		r.Look([]Asker{one, node(map[string][]string{"p": {"a"}, "q": {"d"}})}, enough)
+		var got []string
+		for key, all := range r.seen {
+			for _, s := range all {
+				got = append(got, key+" "+s.owner)
+			}
+		}
+		if slices.Sort(got); !slices.Equal(got, want) {
+			t.Errorf("on %d nodes: %q, want %q", enough, got, want)
+		}
+	}
 }

@@ -126,6 +126,7 @@ type Recorder struct {
 	fair   []*Op // FAIRLOCKs of explicit owners that wait and were not yet seen in the queue
 	faults []Fault
 	wrong  []Violation
+	seen   map[string][]sighting // of each key
 }
 
 // Fault is what was done to proxies, wires and Redis.

@@ -2,6 +2,7 @@ package history
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"strconv"
 	"time"
 )
@@ -26,6 +27,11 @@ type Workload struct {
 	KeyLife                time.Duration // for so long a name is used; 0: 1.5 s
 }
 
+// lease is one for PX.
+func (w Workload) lease(dice *rand.Rand) int64 {
+	return w.MinLease + dice.Int64N(w.MaxLease-w.MinLease+1)
+}
+
 // section is one client's use of one lock.
 type section struct {
 	*Client
@@ -37,6 +43,7 @@ type section struct {
 	fixed   *Link  // of the connection that is the owner
 	fence   bool
 	lease   int64
+	again   bool // its owner takes the lock again when it has given it back
 	count   int  // what the client believes
 	tainted bool // the client no longer knows what it holds
 }
@@ -67,10 +74,16 @@ func (c *Client) section(w Workload) {
 	c.seq++
 	if c.Dice.IntN(2) == 0 || s.verb == "MULTILOCK" {
 		s.owner = fmt.Sprintf("o%d-%d", c.N, c.seq)
+		if s.again = c.Dice.IntN(4) == 0; s.again {
+			s.owner = fmt.Sprintf("again%d-%d", c.N, c.seq)
+			for i := range s.keys { // its client's own, or another one may be faster
+				s.keys[i] += fmt.Sprint("-", c.N)
+			}
+		}
 	}
 	s.fence = s.side != Read && c.Dice.IntN(3) == 0
 	if c.Dice.Float64() < w.PXShare {
-		s.lease = w.MinLease + c.Dice.Int64N(w.MaxLease-w.MinLease+1)
+		s.lease = w.lease(c.Dice)
 	}
 	s.fixed = c.any()
 	if s.fixed == nil {
@@ -189,6 +202,9 @@ func (s *section) live() {
 		}
 	default:
 		s.release()
+		if s.again && !s.tainted {
+			s.takeAgain()
+		}
 	}
 }
 
@@ -210,7 +226,7 @@ func (s *section) work() {
 			}
 			o := &Op{Verb: "RENEW", Side: s.side}
 			if s.lease > 0 && s.Dice.IntN(3) > 0 { // RENEW without a lease would leave it to the watchdog
-				o.Lease = s.w.MinLease + s.Dice.Int64N(s.w.MaxLease-s.w.MinLease+1)
+				o.Lease = s.w.lease(s.Dice)
 			}
 			s.one(o)
 			if o.Outcome == OK || o.Outcome == Unknown {
@@ -239,7 +255,7 @@ func (s *section) one(o *Op) *Op {
 func (s *section) enterAgain() {
 	o := s.acquire(-1)
 	if s.Dice.IntN(3) == 0 && s.w.PXShare > 0 {
-		o.Lease = s.w.MinLease + s.Dice.Int64N(s.w.MaxLease-s.w.MinLease+1)
+		o.Lease = s.w.lease(s.Dice)
 	}
 	if s.verb == "WLOCK" && s.Dice.IntN(3) == 0 { // reads beside its own writing, and goes on reading
 		o.Verb, o.Side, o.Fence = "RLOCK", Read, false
@@ -290,100 +306,3 @@ func (s *section) increment() {
 	value, _ := strconv.ParseInt(get.Text, 10, 64)
 	s.one(&Op{Verb: "FENCED", Side: s.side, Words: []string{"SET", counter, strconv.FormatInt(value+1, 10)}})
 }
-
-// release gives everything back, now and then in one go, and now and then once more than there was.
-func (s *section) release() {
-	if s.verb == "MULTILOCK" {
-		for range s.count {
-			if o := s.call(&Op{Verb: "MULTIUNLOCK"}); o == nil || o.Outcome != OK {
-				s.tainted = true
-			}
-		}
-		return
-	}
-	for s.count > 0 && !s.tainted {
-		o := &Op{Verb: "UNLOCK", Side: s.side, All: s.Dice.IntN(6) == 0}
-		if s.call(o) == nil || o.Outcome == Failed && o.Code == "ERR" {
-			if !s.explicit() && s.fixed.dead {
-				return
-			}
-			s.nap(5 * time.Millisecond)
-			continue
-		}
-		if s.count--; o.All || o.Outcome == Failed {
-			s.count = 0
-		}
-	}
-	if !s.tainted && s.Dice.IntN(10) == 0 {
-		s.call(&Op{Verb: "UNLOCK", Side: s.side})
-	}
-}
-
-// lapse lets the lease run out, and then asks what became of it. A lease that was longer in the end is given back.
-func (s *section) lapse() {
-	s.nap(time.Duration(s.lease)*time.Millisecond + time.Duration(s.Dice.IntN(30))*time.Millisecond)
-	if s.Dice.IntN(2) == 0 {
-		s.one(&Op{Verb: "RENEW", Side: s.side, Lease: s.lease})
-	}
-	s.release()
-}
-
-// dieWaiting asks for the lock and hangs up while it waits for the reply.
-func (s *section) dieWaiting() {
-	l := s.link()
-	if l == nil {
-		return
-	}
-	o := s.acquire(1 + s.Dice.Int64N(2*s.w.MaxBlock))
-	s.doFor(l, o, time.Duration(1+s.Dice.IntN(30))*time.Millisecond)
-	switch {
-	case o.Outcome == Unknown:
-		s.Leave(l, true)
-		s.tainted = true
-	case o.Outcome == OK:
-		s.count = 1
-		s.release()
-	}
-}
-
-// giveUp frees what an explicit owner may hold whose client does not know; until then its watchdog may go on.
-func (s *section) giveUp() {
-	sides := []Side{s.side}
-	if s.side != Plain {
-		sides = []Side{Write, Read}
-	}
-	for _, key := range s.keys {
-		for _, side := range sides {
-			for tries := 0; !s.freed(key, side); tries++ {
-				if tries == 100 { // it is left to run out
-					s.HangUp()
-					return
-				}
-				s.nap(20 * time.Millisecond)
-			}
-		}
-	}
-}
-
-// freed asks once for the end of whatever the owner holds on a side, and says whether that was answered.
-func (s *section) freed(key string, side Side) bool {
-	l := s.any()
-	if l == nil {
-		return false
-	}
-	o := &Op{Verb: "UNLOCK", Keys: []string{key}, Side: side, All: true, Owner: s.owner, Explicit: true}
-	s.Do(l, o)
-	return o.Outcome == OK || o.Outcome == Failed && o.Code != "ERR"
-}
-
-// HangUp ends all connections.
-func (c *Client) HangUp() {
-	for _, l := range c.links {
-		if l != nil {
-			c.Leave(l, c.Dice.IntN(2) == 0)
-		}
-	}
-}
-
-// nap passes time.
-func (c *Client) nap(d time.Duration) { <-time.After(d) }

@@ -42,7 +42,7 @@ var profiles = []*profile{
 		name: "calm", about: "only users die: every reply is what the model says, and nobody waits for a free lock", stores: one,
 		users: 4, strict: true, far: 3 * ms, options: lock.Options{Watchdog: 10 * second, Poll: time.Minute},
 		work: history.Workload{Plain: 2, RW: 2, Fair: 1, Mixed: 1, Multi: true, Force: true, Deaths: true, Lapses: true,
-			MinLease: 400, MaxLease: 3000, PXShare: 0.4, MaxBlock: 2000, Pause: 800 * ms, KeyLife: 10 * second},
+			MinLease: 400, MaxLease: 5000, PXShare: 0.4, MaxBlock: 2000, Pause: 800 * ms, KeyLife: 10 * second},
 	},
 	{
 		name: "faults", about: "everything is hurt: links, nodes, clocks, proxies", stores: one,

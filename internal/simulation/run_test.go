@@ -79,7 +79,7 @@ func (b *environment) live(d time.Duration) (wrong []history.Violation) {
 		b.Clients = append(b.Clients, c)
 	}
 	n := b.loose()
-	watched := b.watchQueues(over)
+	watched, looked := b.watchQueues(over), b.watchHolds(over)
 	if b.p.drive != nil {
 		b.p.drive(b)
 	} else {
@@ -97,6 +97,7 @@ func (b *environment) live(d time.Duration) (wrong []history.Violation) {
 	n.mend()
 	b.finish()
 	<-watched
+	<-looked
 	for _, c := range b.Clients {
 		c.HangUp()
 	}
@@ -150,6 +151,32 @@ func (b *environment) watchQueues(over chan struct{}) (ended chan struct{}) {
 				if slices.Contains(b.names(b.owner(o.Key()).Ask("LRANGE", "redisson_lock_queue:{"+o.Key()+"}", 0, -1)), o.Owner) {
 					b.Queued(o)
 				}
+			}
+		}
+	}()
+	return ended
+}
+
+// watchHolds looks every now and then for whom Redis has which locks.
+func (b *environment) watchHolds(over chan struct{}) (ended chan struct{}) {
+	enough, ended := 1, make(chan struct{})
+	if b.store.quorum {
+		enough = len(b.nodes)/2 + 1
+	}
+	var nodes []history.Asker
+	for _, n := range b.nodes {
+		nodes = append(nodes, func(words ...any) []string { return b.names(n.Ask(words...)) })
+	}
+	go func() {
+		defer close(ended)
+		ticker := time.NewTicker(500 * ms)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-over:
+				return
+			case <-ticker.C:
+				b.Look(nodes, enough)
 			}
 		}
 	}()
@@ -256,6 +283,7 @@ func (b *environment) check(r *result, finals map[string]any) {
 		sure, watchdog := history.Drifted(keys[key], b.p.options.Watchdog.Nanoseconds(), b.store.quorum)
 		r.wrong = append(r.wrong, history.Intervals(key, sure, watchdog)...)
 		r.wrong = append(r.wrong, history.Tokens(key, keys[key])...)
+		r.wrong = append(r.wrong, b.Ends(key, keys[key], b.p.options.Watchdog.Nanoseconds(), !b.p.strict, b.store.quorum)...)
 		if b.p.strict {
 			r.wrong = append(r.wrong, history.Starved(key, keys[key], watchdog)...)
 			late, pairs := history.FIFO(key, keys[key])

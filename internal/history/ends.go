@@ -1,0 +1,161 @@
+package history
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// The ends oracle: whoever Redis is seen to have a lock for may still hold it. A lease of EX or PX ends when its time is over unless its
+// owner has said otherwise, and nobody renews it; what was given back is gone.
+
+// Asker asks a node for a list of strings, which is empty if the node does not answer.
+type Asker func(words ...any) []string
+
+// sighting is that Redis had a lock of an owner some time from one moment to another.
+type sighting struct {
+	from, to int64
+	owner    string // "": a connection, which Redis calls by another name than the history does
+}
+
+// Look notes which locks Redis has, for whom: those that so many of the nodes have.
+func (r *Recorder) Look(nodes []Asker, enough int) {
+	type hold struct{ key, field string }
+	had, from := map[hold]int{}, r.Now()
+	for _, ask := range nodes {
+		seen := map[hold]bool{}
+		for _, name := range ask("KEYS", "*") {
+			key, rest, aside := strings.Cut(strings.TrimPrefix(name, "{"), "}:")
+			if owner, _, reads := strings.Cut(rest, ":rwlock_timeout:"); reads {
+				seen[hold{key, owner}] = true
+			}
+			if aside || strings.Contains(name, ":") {
+				continue
+			}
+			fields := ask("HKEYS", name)
+			rw := slices.Contains(fields, "mode")
+			for _, field := range fields {
+				if owner, writes := strings.CutSuffix(field, ":write"); writes || !rw { // a reader's field may be there when it no longer reads
+					seen[hold{name, owner}] = true
+				}
+			}
+		}
+		for h := range seen {
+			had[h]++
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	to := int64(1) + r.Now()
+	for h, n := range had {
+		if n < enough {
+			continue
+		}
+		s := sighting{from, to, h.field}
+		if strings.Contains(s.owner, ":") {
+			s.owner = ""
+		}
+		if r.seen == nil {
+			r.seen = map[string][]sighting{}
+		}
+		r.seen[h.key] = append(r.seen[h.key], s)
+	}
+}
+
+// stay is a time in which Redis may have a lock of an owner.
+type stay struct {
+	side     Side
+	from, to int64
+	least    int64 // a give-back does not end it before
+	op       *Op
+}
+
+// Ends finds owners who Redis had a lock for when they could not hold it any more. On a quorum nodes that a give-back, or a shorter lease,
+// has not reached keep what they had for a lease more.
+func (r *Recorder) Ends(key string, ops []*Op, watchdog int64, faults, quorum bool) (wrong []Violation) {
+	more := int64(0)
+	if quorum {
+		more = watchdog
+	}
+	stays, told := staysOf(ops, watchdog, more, faults), map[string]bool{}
+	for _, s := range r.seen[key] {
+		if told[s.owner] || slices.ContainsFunc(stays[s.owner], func(t stay) bool { return t.from <= s.to && t.to >= s.from }) {
+			continue
+		}
+		told[s.owner] = true
+		v := Violation{Oracle: "ends", Key: key, Text: fmt.Sprintf("Redis had it for %q at %s, when that was over", s.owner, At(s.from))}
+		for _, t := range stays[s.owner] {
+			if t.from < s.from {
+				v.Ops = append(v.Ops[max(0, len(v.Ops)-3):], t.op)
+			}
+		}
+		wrong = append(wrong, v)
+	}
+	return wrong
+}
+
+// staysOf lists by owners when Redis may have a key for them; "" is all connections. ops are those of the key in the order of calls.
+func staysOf(ops []*Op, watchdog, more int64, faults bool) map[string][]stay {
+	known := map[string][]stay{}
+	cut := func(o *Op, sides []Side, at int64) {
+		some := known[o.Owner]
+		for i := range some {
+			if s := &some[i]; slices.Contains(sides, s.side) {
+				s.to = min(s.to, max(at+more, s.least))
+			}
+		}
+	}
+	all := []Side{Plain, Read, Write}
+	for _, o := range ops {
+		takes, lease := o.Acquires() || o.Verb == "RENEW", o.Lease*ms
+		renewed := lease == 0
+		if renewed {
+			lease = watchdog
+		}
+		s := stay{side: o.Side, from: o.Call, to: o.Return + lease + lease/100 + 2*slack, op: o}
+		switch {
+		case takes && o.Outcome == OK:
+			if o.Verb == "RENEW" && !renewed {
+				cut(o, []Side{o.Side}, s.to)
+			}
+			if renewed {
+				s.to = never
+			}
+		case takes && (o.Outcome == Unknown || o.Verb == "RENEW" && o.Code != "ERR" && o.Settled()):
+			s.to += doubtLasts
+			s.least = s.to
+			if renewed {
+				s.to = never
+			}
+		case takes && (faults || o.Verb == "MULTILOCK" || o.Settled() || o.tooLate()): // it may have been granted, and given back
+			s.to += doubtLasts
+		case takes:
+			s.to = o.Return + doubtLasts
+		case o.Verb == "CLOSE":
+			end := o.Return + doubtLasts
+			if faults {
+				end += watchdog
+			}
+			cut(o, all, end)
+		case o.Verb == "UNLOCK" && !o.Force && (o.Outcome == OK && o.N == 1 || o.Outcome == Failed && o.Code != "ERR"):
+			end := o.Return
+			if o.Code == "LOCKLOST" { // its holder is told before Redis drops it
+				end += watchdog
+			}
+			cut(o, []Side{o.Side}, end)
+		case o.Verb == "MULTIUNLOCK" && o.Outcome == OK && int(o.N) == len(o.Keys):
+			cut(o, []Side{Plain}, o.Return)
+		}
+		if takes {
+			known[o.Owner] = append(known[o.Owner], s)
+		}
+	}
+	stays := map[string][]stay{}
+	for owner, some := range known {
+		if strings.HasPrefix(owner, "#") {
+			owner = ""
+		}
+		stays[owner] = append(stays[owner], some...)
+	}
+	return stays
+}
