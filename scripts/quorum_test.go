@@ -30,6 +30,26 @@ func drop(t *testing.T, s *testredis.Server, since, known string) string {
 	return run(t, s, scripts.Drop[scripts.Release], append([]string{votes}, plain("k", watch)...), since, known, "me", "PUBLISH", soon, "AW", "")
 }
 
+// TestVotesWithoutRenewal: on a node of a quorum a new hold that is not renewed has no registration, also if its proxy knew of one that is.
+func TestVotesWithoutRenewal(t *testing.T) {
+	s := testredis.Start(t)
+	for _, known := range []string{"", "r-a"} {
+		unrenewed := func(registration any) {
+			t.Helper()
+			run(t, s, scripts.Vote[scripts.Acquire], append([]string{votes, token}, plain("k", watch)...), "b", "", 9000, "me", soon, "OD", "PUBLISH", known, 0)
+			want(t, fmt.Sprintf("%s", s.Do(t, "GET", watch)), fmt.Sprintf("%s", registration))
+		}
+		unrenewed(nil)
+		s.Do(t, "DEL", "k")
+		s.Do(t, "SET", watch, "r-c", "PX", 9000)
+		unrenewed("")
+		s.Do(t, "DEL", "k", watch)
+		vote(t, s, "a", 9000)
+		unrenewed(map[string]string{"": "r-a+", "r-a": "r-a"}[known])
+		s.Do(t, "DEL", "k", watch)
+	}
+}
+
 // TestVotes is what one node of a quorum does for attempts of one owner.
 func TestVotes(t *testing.T) {
 	s := testredis.Start(t)

@@ -28,10 +28,14 @@ local function note(watch_key, registration, ttl, present)
   redis.call('SET', watch_key, registration, 'PX', ttl)
 end
 
+-- quorum is true on a node of a quorum.
+local quorum = false
+
 -- enrol writes the registration of a LOCK. held says whether the owner held the lock before, renews whether the watchdog is to renew it
--- from now on. enrol returns whether renewals begin for a hold that no watchdog renewed before.
+-- from now on. On a quorum a new hold gets no registration without that: if a majority has an older one that is renewed, the next renewal
+-- writes that one's. enrol returns whether renewals begin for a hold that no watchdog renewed before.
 local function enrol(watch_key, registration, ttl, held, renews)
-  if registration == '' and not held then -- EX or PX on a quorum: a registration found here is of a hold that has ended
+  if quorum and not held and not renews then -- a registration found here is of a hold that has ended
     redis.call('SET', watch_key, '', 'XX', 'KEEPTTL')
     return
   end

@@ -3,6 +3,8 @@
 -- no attempt ends a hold on which another one counts. The field '' stands for attempts that are no longer told apart. It is never taken
 -- out: such a hold ends by UNLOCK, or with its lease.
 
+quorum = true -- see registration.lua
+
 -- most is how many attempts are told apart on one hold.
 local most = 16
 

@@ -83,6 +83,14 @@ func (a *acquire) enrol() {
 	}
 }
 
+// enrolled notes that a hold on a quorum which nobody renews was made anew where this proxy knew of a renewed one: it did not get that one's
+// registration. See enrol in registration.lua.
+func (a *acquire) enrolled(ans lockstore.Acquired) {
+	if ans.Raised == 1 && !a.Watched && a.c.m.store.Rules().Votes {
+		a.Registration = ""
+	}
+}
+
 // repeatable says that doing the request once more changes nothing: it is a named owner's, or asks for a connection's first hold.
 func (a *acquire) repeatable() bool { return a.h.explicit || a.Count == 0 }
 
@@ -140,6 +148,7 @@ func (a *acquire) conclude(ctx context.Context, ans lockstore.Acquired) (Grant, 
 		m.holds.recheckNow(a.h)
 		return Grant{}, wouldWaitForItself(a.r.Key)
 	}
+	a.enrolled(ans)
 	if a.r.Replicas > 0 && ans.Acked < a.r.Replicas {
 		if err := m.giveBacks.undo(ctx, a, ans); err != nil {
 			return Grant{}, err

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/lockstore/quorum"
 	"github.com/lockproxy/lockproxy/internal/share"
 	"github.com/lockproxy/lockproxy/internal/simulation/world"
 )
@@ -224,6 +225,82 @@ func TestTakenAgainAfterAnUnlockElsewhere(t *testing.T) {
 	}
 }
 
+// Such a new hold that nobody renews is not taken for a renewed one when its owner is named at the other proxy.
+func TestTakenAgainAndNamedElsewhere(t *testing.T) {
+	for _, votes := range []bool{false, true} {
+		for _, kind := range []Kind{Plain, Read, Write} {
+			for name, verb := range map[string]func(c *Client, r Request) error{
+				"MULTILOCK EX":           func(c *Client, r Request) error { r.Lease = 5000; return multi(c, r, "k1", "k3") },
+				"a MULTILOCK that fails": func(c *Client, r Request) error { r.Blocks, r.Block = true, 100; return multi(c, r, "k1", "k2") },
+				"REPLICAS": func(c *Client, r Request) error {
+					r.Key, r.Replicas = "k1", 1
+					_, err := c.Lock(context.Background(), r)
+					return err
+				},
+			} {
+				t.Run(fmt.Sprint(name, " ", kind, " quorum ", votes), func(t *testing.T) {
+					inBubble(t, func(t *testing.T, w *world.World) {
+						m, n, there := twoEngines(t, w, votes)
+						a, lost := client(m)
+						b, _ := client(n)
+						r := Request{Owner: "o", Kind: kind}
+						mustLock(t, b, Request{Key: "k2", Kind: opposite(kind)})
+						mustLock(t, a, Request{Key: "k1", Owner: "o", Kind: kind})
+						mustUnlock(t, b, UnlockRequest{Key: "k1", Owner: "o"}, true)
+						mustLock(t, a, Request{Key: "k1", Owner: "o", Kind: kind, Lease: 20_000})
+						err := verb(b, r)
+						if time.Sleep(18 * time.Second); !there("k1") {
+							t.Error("it has ended early;", err)
+						}
+						if time.Sleep(30 * time.Second); there("k1") {
+							t.Error("it is renewed;", err)
+						}
+						if got := lost.reasons(); got != "" {
+							t.Errorf("told %q", got)
+						}
+					})
+				})
+			}
+		}
+	}
+}
+
+// Such a new hold is this proxy's: it is followed until its lease is over, and given back if too few replicas have it.
+func TestTakenAgainIsFollowed(t *testing.T) {
+	for _, votes := range []bool{false, true} {
+		for _, kind := range []Kind{Plain, Read, Write} {
+			for _, replicas := range []int64{0, 1} {
+				if votes && replicas > 0 {
+					continue // refused
+				}
+				t.Run(fmt.Sprint(kind, " quorum ", votes, " REPLICAS ", replicas), func(t *testing.T) {
+					inBubble(t, func(t *testing.T, w *world.World) {
+						m, n, there := twoEngines(t, w, votes)
+						a, _ := client(m)
+						b, _ := client(n)
+						mustLock(t, a, Request{Key: "k1", Owner: "o", Kind: kind})
+						mustUnlock(t, b, UnlockRequest{Key: "k1", Owner: "o"}, true)
+						_, err := a.Lock(context.Background(), Request{Key: "k1", Owner: "o", Kind: kind, Lease: 60_000, Replicas: replicas})
+						if replicas > 0 {
+							if !isCode(err, "NOREPLICAS") || there("k1") {
+								t.Error("it is there:", there("k1"), err)
+							}
+							return
+						}
+						if time.Sleep(50 * time.Second); err != nil || m.Stats().Held != 1 {
+							t.Error("it is no longer known", err)
+						}
+						time.Sleep(15 * time.Second)
+						if _, err := a.Unlock(context.Background(), UnlockRequest{Key: "k1", Owner: "o", Side: kind}); !isCode(err, "LOCKLOST") {
+							t.Error(err)
+						}
+					})
+				})
+			}
+		}
+	}
+}
+
 // A MULTILOCK that asks for no lease has its locks renewed, also one that its owner has given back through another proxy meanwhile, and taken
 // again for a time, or renewed for a time, over another connection.
 func TestMultiLockRenewsWhatWasTakenAgainForATime(t *testing.T) {
@@ -283,7 +360,8 @@ func twoEngines(t *testing.T, w *world.World, votes bool) (m, n *Manager, there 
 	t.Helper()
 	if votes {
 		ns := bubbleNodes(w, 3)
-		return ns.engine(t, "one", 0, Options{}), ns.engine(t, "two", 0, Options{}), func(key string) bool { return ns.holding(t, key) > 0 }
+		times := quorum.Options{NodeTimeout: 200 * time.Millisecond} // as by default
+		return ns.engine(t, "one", 0, Options{}, times), ns.engine(t, "two", 0, Options{}, times), func(key string) bool { return ns.holding(t, key) > 0 }
 	}
 	s := w.NewNode(bubbleAddr)
 	return bubbleEngine(t, w, s, "one", Options{}), bubbleEngine(t, w, s, "two", Options{}), func(key string) bool { return pttl(t, s, key) > 0 }

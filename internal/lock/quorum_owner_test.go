@@ -89,6 +89,29 @@ func TestQuorumOwnerSaidAgainElsewhere(t *testing.T) {
 	})
 }
 
+// A renewed hold of an owner with a name goes on being renewed on a node that forgot it, and was given it again by a LOCK EX.
+func TestQuorumLockedWithALeaseWhereItWasForgotten(t *testing.T) {
+	for _, kind := range []Kind{Plain, Read, Write} {
+		inBubble(t, func(t *testing.T, w *world.World) {
+			ns := bubbleNodes(w, 3)
+			c, lost := client(ns.engine(t, "one", 0, Options{}))
+			r := Request{Key: "k", Kind: kind, Owner: "job"}
+			mustLock(t, c, r)
+			heldOn(t, ns, r.Key, 3, "taken")
+			ns.servers[0].Do(t, "FLUSHALL")
+			r.Lease = 50_000
+			mustLock(t, c, r)
+			heldOn(t, ns, r.Key, 3, "said again")
+			time.Sleep(15 * time.Second)
+			ns.servers[1].Do(t, "FLUSHALL")
+			time.Sleep(time.Minute)
+			if heldOn(t, ns, r.Key, 3, "renewed"); lost.reasons() != "" {
+				t.Error(kind, lost.reasons())
+			}
+		})
+	}
+}
+
 // Nodes that missed a grant or a release disagree, until the next one.
 func TestQuorumNodesThatDisagree(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
