@@ -27,10 +27,11 @@ type lines struct {
 
 	mu    sync.Mutex // guards all below, and what the lines, waiters and clients say it does; before holds.mu
 	byKey map[lockstore.LineKey]*line
+	fair  map[lockstore.ID]int // how many verbs of an owner wait in a fair queue, from before they ask for their place there
 }
 
 func newLines(l *life, o Options, hs *holds) *lines {
-	return &lines{life: l, opts: o, log: o.Logger, holds: hs, byKey: map[lockstore.LineKey]*line{}}
+	return &lines{life: l, opts: o, log: o.Logger, holds: hs, byKey: map[lockstore.LineKey]*line{}, fair: map[lockstore.ID]int{}}
 }
 
 // line is the waiters of one key on this proxy, first come first. Only its head talks to Redis.

@@ -82,26 +82,30 @@ func (ls *lines) queued(l *line) (waiters []*waiter, q lockstore.Queue) {
 	return waiters, q
 }
 
-// leaveQueue takes a waiter that gives up out of the fair queue, unless the same owner waits in another connection of this
-// proxy.
-func (ls *lines) leaveQueue(w *waiter) {
-	if !ls.queuedToo(w) {
-		ls.store.LeaveQueue(w.id, w.lost, func() bool { return ls.queuedToo(w) })
+// enterQueue notes that a verb of the owner asks for a place in the fair queue, or has it. All verbs of one owner have the same.
+func (ls *lines) enterQueue(id lockstore.ID) {
+	ls.mu.Lock()
+	ls.fair[id]++
+	ls.mu.Unlock()
+}
+
+// leaveQueue notes that a waiter asks no more. One that gives up is taken out of the fair queue, unless the same owner waits in another
+// connection of this proxy.
+func (ls *lines) leaveQueue(w *waiter, granted bool) {
+	ls.mu.Lock()
+	if ls.fair[w.id]--; ls.fair[w.id] == 0 {
+		delete(ls.fair, w.id)
+	}
+	ls.mu.Unlock()
+	stays := func() bool { return ls.queues(w.id) }
+	if !granted && !stays() {
+		ls.store.LeaveQueue(w.id, w.lost, stays)
 	}
 }
 
-// queuedToo says whether another waiter here has the same place in the queue.
-func (ls *lines) queuedToo(w *waiter) bool {
+// queues says whether a verb of the owner asks for a place in the queue here, or has it.
+func (ls *lines) queues(id lockstore.ID) bool {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	l := ls.byKey[w.waitingLine()]
-	if l == nil {
-		return false
-	}
-	for at := l.waiters.Front(); at != nil; at = at.Next() {
-		if other := at.Value.(*waiter); other != w && other.id == w.id {
-			return true
-		}
-	}
-	return false
+	return ls.fair[id] > 0
 }

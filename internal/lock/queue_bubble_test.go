@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -90,42 +89,65 @@ func TestFairBlockBesideAHungRedis(t *testing.T) {
 	})
 }
 
-// TestFairLockAgainBesideAHungRedis: who left the queue of a Redis that hung, and waits there again, keeps its new place, although Redis got
-// to the leave too late and it was to be sent again.
+// TestFairLockAgainBesideAHungRedis: an owner whose leave Redis got to too late, and who waits again by then, keeps its place: the leave is not
+// sent again, also while Redis has not answered yet that the owner has a place.
 func TestFairLockAgainBesideAHungRedis(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world.World) {
-		s := w.NewNode(bubbleAddr)
-		one, two := bubbleEngine(t, w, s, "one", Options{}), bubbleEngine(t, w, s, "two", Options{})
-		heldByRedisson(t, s, "k")
-		ctx, end := context.WithCancel(t.Context())
-		var waits sync.WaitGroup
-		defer waits.Wait()
-		defer end()
-		wait := func(c *Client) {
-			waits.Go(func() { _, _ = c.Lock(ctx, Request{Key: "k", Fair: true, Blocks: true, Block: 60_000}) })
-		}
-		first, _ := client(one)
-		got := locking(first, Request{Key: "k", Fair: true, Blocks: true, Block: 1000})
-		time.Sleep(100 * time.Millisecond)
-		second, _ := client(two)
-		wait(second)
-		time.Sleep(800 * time.Millisecond)
-		queue := fairQueue(t, s, "k")
-		if len(queue) != 2 {
-			t.Fatalf("waiting: %q", queue)
-		}
-		s.Stop()
-		if err := <-got; !errors.Is(err, ErrNotAcquired) {
-			t.Fatal(err)
-		}
-		wait(first)
-		time.Sleep(500 * time.Millisecond)
-		s.Cont()
-		for range 30 {
-			time.Sleep(100 * time.Millisecond)
-			if now := fairQueue(t, s, "k"); !slices.Equal(now, queue) {
-				t.Fatalf("waiting: %q, before %q", now, queue)
-			}
-		}
-	})
+	again := Request{Key: "k", Fair: true, Blocks: true}
+	for name, c := range map[string]struct {
+		engine       func(t *testing.T, w *world.World) (*Manager, *world.Node)
+		delay, again time.Duration // of messages; from the first wait's beginning to the second's
+		cut          bool          // Redis does not hang, but is out of reach
+	}{
+		"one Redis":             {bubbleSingle, 0, 2 * time.Second, false},
+		"one Redis, far away":   {bubbleSingle, 100 * time.Millisecond, 2750 * time.Millisecond, false},
+		"cluster":               {bubbleMaster, 0, 2 * time.Second, false},
+		"cluster, far away":     {bubbleMaster, 100 * time.Millisecond, 2750 * time.Millisecond, false},
+		"cluster, out of reach": {bubbleMaster, 0, 2 * time.Second, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *world.World) {
+				m, s := c.engine(t, w)
+				link := w.Proxy("one").Link(s.Addr())
+				stop, cont := s.Stop, s.Cont
+				if c.cut {
+					stop, cont = link.Cut, link.Heal
+				}
+				heldByRedisson(t, s, "k")
+				began := time.Now()
+				until := func(since time.Duration) { time.Sleep(time.Until(began.Add(since))) }
+				a, _ := client(m)
+				got := locking(a, Request{Key: "k", Fair: true, Blocks: true, Block: 1000})
+				until(500 * time.Millisecond)
+				queueRedisson(t, s, dialNode(t, w, s), "k")
+				queue := fairQueue(t, s, "k")
+				if len(queue) != 2 {
+					t.Fatalf("waiting: %q", queue)
+				}
+				link.Delay(c.delay, 0)
+				until(900 * time.Millisecond)
+				stop()
+				time.AfterFunc(1600*time.Millisecond, cont)
+				if err := <-got; err == nil {
+					t.Fatal("granted")
+				}
+				until(c.again)
+				go func() { _, _ = a.Lock(t.Context(), again) }()
+				for until(2700 * time.Millisecond); time.Since(began) < 5*time.Second; time.Sleep(20 * time.Millisecond) {
+					if now := fairQueue(t, s, "k"); !slices.Equal(now, queue) {
+						t.Fatalf("after %v %q, before %q", time.Since(began), now, queue)
+					}
+				}
+			})
+		})
+	}
+}
+
+func bubbleSingle(t *testing.T, w *world.World) (*Manager, *world.Node) {
+	s := w.NewNode(bubbleAddr)
+	return bubbleEngine(t, w, s, "one", Options{}), s
+}
+
+func bubbleMaster(t *testing.T, w *world.World) (*Manager, *world.Node) {
+	m, nodes := bubbleCluster(t, w, 1)
+	return m, nodes[0]
 }

@@ -19,11 +19,8 @@ func (c *Client) wait(ctx context.Context, r Request, since time.Time) (g Grant,
 	_, explicit := c.id(r.Kind, r.DB, r.Key, r.Owner)
 	w := newWaiter(ctx, c, r, since)
 	if r.Fair {
-		defer func() {
-			if err != nil {
-				m.lines.leaveQueue(w)
-			}
-		}()
+		m.lines.enterQueue(w.id)
+		defer func() { m.lines.leaveQueue(w, err == nil) }()
 	}
 	var trouble error // of the last try, while Redis is away
 	// In the fair queue places are given by Redis: everybody asks for one.
