@@ -271,8 +271,6 @@ func (b *multiLock) confirm(ctx context.Context, t *taking, lease time.Duration)
 	switch {
 	case h == nil || h.count == 0:
 		return b.missing(t)
-	case h.explicit && lease == 0 && !h.watched:
-		return notHeld(t.id.Key, false) // another connection has given it an end since
 	case b.r.Replicas > 0 && h.renewedAt.Before(asked):
 		return &Error{Code: "NOREPLICAS", Text: "the lease of '" + lockstore.Printable(t.id.Key) + "' did not reach the replicas in time, all locks were given back"}
 	}

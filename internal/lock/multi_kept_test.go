@@ -301,55 +301,6 @@ func TestTakenAgainIsFollowed(t *testing.T) {
 	}
 }
 
-// A MULTILOCK that asks for no lease has its locks renewed, also one that its owner has given back through another proxy meanwhile, and taken
-// again for a time, or renewed for a time, over another connection.
-func TestMultiLockRenewsWhatWasTakenAgainForATime(t *testing.T) {
-	for _, votes := range []bool{false, true} {
-		for _, kind := range []Kind{Plain, Read, Write} {
-			for how, again := range map[string]func(here, there *Client) error{
-				"taken again": func(here, there *Client) error {
-					if _, err := there.Unlock(context.Background(), UnlockRequest{Key: "k1", Owner: "o"}); err != nil {
-						return err
-					}
-					_, err := here.Lock(context.Background(), Request{Key: "k1", Owner: "o", Kind: kind, Lease: 20_000})
-					return err
-				},
-				"renewed": func(here, _ *Client) error {
-					return here.Renew(context.Background(), RenewRequest{Key: "k1", Owner: "o", Lease: 20_000})
-				},
-			} {
-				t.Run(fmt.Sprint(how, " ", kind, " quorum ", votes), func(t *testing.T) {
-					inBubble(t, func(t *testing.T, w *world.World) {
-						m, n, there := twoEngines(t, w, votes)
-						a, lost := client(m)
-						here, _ := client(m)
-						b, _ := client(n)
-						mustLock(t, b, Request{Key: "k2", Kind: opposite(kind)})
-						done := make(chan error, 1)
-						go func() { done <- multi(a, Request{Owner: "o", Kind: kind, Blocks: true, Block: 10_000}, "k1", "k2") }()
-						time.Sleep(time.Second)
-						if err := again(here, b); err != nil {
-							t.Fatal(err)
-						}
-						time.Sleep(time.Second)
-						mustUnlock(t, b, UnlockRequest{Key: "k2"}, true)
-						if err := <-done; err != nil {
-							t.Fatal(err)
-						}
-						if time.Sleep(2 * time.Minute); !there("k1") || !there("k2") || lost.reasons() != "" {
-							t.Errorf("they are there: %v %v; told %q", there("k1"), there("k2"), lost.reasons())
-						}
-						a.Close(Gone)
-						if time.Sleep(time.Minute); there("k1") || there("k2") {
-							t.Error("they are renewed for a connection that has closed")
-						}
-					})
-				})
-			}
-		}
-	}
-}
-
 // opposite is a kind of lock that one of that kind waits for.
 func opposite(kind Kind) Kind {
 	return map[Kind]Kind{Plain: Plain, Read: Write, Write: Write}[kind]
