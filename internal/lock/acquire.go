@@ -270,6 +270,14 @@ func (hs *holds) renewing(h *hold) bool {
 	return h.count > 0 && h.watched
 }
 
+// renews says whether an owner's hold is renewed here.
+func (hs *holds) renews(id lockstore.ID) bool {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	h := hs.byID[id]
+	return h.live() && h.watched
+}
+
 // until is when a grant ends that nobody renews.
 func until(ans lockstore.Acquired) time.Time { return ans.Sent.Add(lockstore.Milliseconds(ans.TTL)) }
 

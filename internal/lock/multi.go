@@ -136,7 +136,9 @@ func (b *multiLock) take(ctx context.Context, key string, watched bool) error {
 	id, _ := b.c.id(b.r.Kind, b.r.DB, key, b.r.Owner)
 	began := time.Now()
 	t.id, t.at = id, began
-	b.look(t)
+	if err := b.look(ctx, t); err != nil {
+		return err
+	}
 	g, err := b.c.lock(ctx, one)
 	if err == nil {
 		if b.c.m.store.Rules().Votes && !t.had {
@@ -148,9 +150,19 @@ func (b *multiLock) take(ctx context.Context, key string, watched bool) error {
 	return err
 }
 
-// look notes what the owner has before it is asked for. An owner with a name may have it through another proxy, too.
-func (b *multiLock) look(t *taking) {
+// look notes what the owner has before it is asked for. An owner with a name may have it through another proxy, too, or may have given back
+// there what is renewed here: if the answer to the request were lost, nobody could tell that hold from a new one. On a quorum the attempt tells.
+func (b *multiLock) look(ctx context.Context, t *taking) error {
 	m := b.c.m
+	if b.r.Owner != "" && !m.store.Rules().Votes && m.holds.renews(t.id) {
+		s, err := m.store.Look(t.id, true, 0, time.Now())
+		if err == nil && s.Count == 0 {
+			err = m.watchdog.lookAgain(ctx, t.id, true, patience)
+		}
+		if err != nil {
+			return err
+		}
+	}
 	m.holds.mu.Lock()
 	h := m.holds.byID[t.id]
 	known, ours := h != nil && h.count > 0, ""
@@ -163,7 +175,7 @@ func (b *multiLock) look(t *taking) {
 	done := known && h.watched || b.r.Owner == ""
 	m.holds.mu.Unlock()
 	if done {
-		return
+		return nil
 	}
 	s, err := m.store.Look(t.id, true, 0, time.Now())
 	t.had = known || err != nil || s.Count > 0
@@ -171,6 +183,7 @@ func (b *multiLock) look(t *taking) {
 	if t.until = (time.Time{}); err == nil && s.Count > 0 && s.TTL > 0 && !watched {
 		t.until = s.At.Add(lockstore.Milliseconds(s.TTL))
 	}
+	return nil
 }
 
 // finishTaken gives a taken lock the lease asked for, and asks Redis whether it is still there.
@@ -331,7 +344,7 @@ func (c *Client) multiUnlock(ctx context.Context, keys []string, r UnlockRequest
 			absent = u.err
 		case isCode(u.err, "LOCKLOST"):
 			lost = u.err
-		case failed == nil || lockstore.NotSent(failed) || !lockstore.NotSent(u.err): // nothing was done only if that is so of all
+		case failed == nil || lockstore.NotSent(failed) || lockstore.Unknown(u.err): // nothing was done only if that is so of all
 			failed = u.err
 		}
 	}

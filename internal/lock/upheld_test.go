@@ -320,30 +320,40 @@ func TestQuorumFailedRenewLeavesAnOwnersHoldRenewed(t *testing.T) {
 
 // Nor does a LOCK whose reply is lost if its owner has given the lock back through another proxy, of which this one has not heard yet.
 func TestTakenAgainWithoutTheReply(t *testing.T) {
-	for _, kind := range lockstore.Kinds {
-		t.Run(kind.String(), func(t *testing.T) {
-			inBubble(t, func(t *testing.T, w *world.World) {
-				s := w.NewNode(bubbleAddr)
-				a, lost := client(bubbleEngine(t, w, s, "one", Options{}))
-				b, _ := client(bubbleEngine(t, w, s, "two", Options{}))
-				r := Request{Key: "k", Kind: kind, Owner: "me"}
-				mustLock(t, a, r)
-				mustUnlock(t, b, UnlockRequest{Key: r.Key, Owner: "me"}, true)
-				link := w.Proxy("one").Link(s.Addr())
-				link.Swallow(world.Replies)
-				time.AfterFunc(100*time.Millisecond, link.Cut)
-				time.AfterFunc(200*time.Millisecond, link.Heal)
-				r.Lease = 20_000
-				mustLock(t, a, r)
-				time.Sleep(15 * time.Second)
-				if pttl(t, s, r.Key) <= 0 || lost.reasons() != "" {
-					t.Errorf("it has %d ms left, and was told lost: %q", pttl(t, s, r.Key), lost.reasons())
-				}
-				time.Sleep(time.Minute)
-				if left := pttl(t, s, r.Key); left > 0 {
-					t.Errorf("it is renewed: it has %d ms left", left)
-				}
-			})
-		})
+	for name, verb := range map[string]func(c *Client, r Request) error{
+		"LOCK": func(c *Client, r Request) error {
+			_, err := c.Lock(context.Background(), r)
+			return err
+		},
+		"MULTILOCK": func(c *Client, r Request) error { return multi(c, r, r.Key, "more") },
+	} {
+		for _, kind := range lockstore.Kinds {
+			for _, first := range []time.Duration{0, 300, 500, 700, 900, 1100} { // of a MULTILOCK's requests the first ones may be answered
+				t.Run(fmt.Sprint(name, " ", kind, " ", first), func(t *testing.T) {
+					inBubble(t, func(t *testing.T, w *world.World) {
+						s := w.NewNode(bubbleAddr)
+						a, lost := client(bubbleEngine(t, w, s, "one", Options{}))
+						b, _ := client(bubbleEngine(t, w, s, "two", Options{}))
+						r := Request{Key: "k", Kind: kind, Owner: "me"}
+						mustLock(t, a, r)
+						mustUnlock(t, b, UnlockRequest{Key: r.Key, Owner: "me"}, true)
+						link := w.Proxy("one").Link(s.Addr())
+						link.Delay(200*time.Millisecond, 0)
+						time.AfterFunc(first*time.Millisecond, func() { link.Swallow(world.Replies) })
+						time.AfterFunc((first+300)*time.Millisecond, link.Cut)
+						time.AfterFunc((first+400)*time.Millisecond, link.Heal)
+						r.Lease = 20_000
+						err := verb(a, r)
+						if time.Sleep(15 * time.Second); err == nil && pttl(t, s, r.Key) <= 0 || lost.reasons() != "" {
+							t.Errorf("it has %d ms left, and was told lost: %q", pttl(t, s, r.Key), lost.reasons())
+						}
+						time.Sleep(time.Minute)
+						if left := pttl(t, s, r.Key); left > 0 {
+							t.Errorf("it is renewed: it has %d ms left; %v", left, err)
+						}
+					})
+				})
+			}
+		}
 	}
 }
