@@ -126,7 +126,11 @@ func TestClusterFencedHalfWay(t *testing.T) {
 	const half = "-TRYAGAIN Multiple keys request during rehashing of slot\r\n"
 	check := func(when, cmd, want string) {
 		t.Helper()
-		if got := fenced(w, cmd); got != want {
+		got := fenced(w, cmd)
+		for end := time.Now().Add(20 * time.Second); got == half && want != half && time.Now().Before(end); { // on a busy machine 300 ms may pass first; nothing was run
+			got = fenced(w, cmd)
+		}
+		if got != want {
 			t.Errorf("%s: %s: %q, want %q", when, cmd, got, want)
 		}
 	}
