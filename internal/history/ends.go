@@ -109,8 +109,8 @@ func staysOf(ops []*Op, watchdog, more int64, faults bool) map[string][]stay {
 	for _, o := range ops {
 		takes, lease := o.Acquires() || o.Verb == "RENEW", o.Lease*ms
 		renewed := lease == 0
-		if renewed {
-			lease = watchdog
+		if renewed || o.Verb == "MULTILOCK" && o.Outcome != OK { // while that goes on, its locks have the watchdog's lease
+			lease = max(lease, watchdog)
 		}
 		s := stay{side: o.Side, from: o.Call, to: o.Return + lease + lease/100 + 2*slack, op: o}
 		switch {

@@ -65,7 +65,7 @@ func (a *acquire) ask(ctx context.Context) (lockstore.Acquired, error) {
 // only if the hold has gone meanwhile and this is another one.
 func (a *acquire) enrol() {
 	a.c.m.holds.mu.Lock()
-	known, watched := a.h.registration, a.h.watched
+	known, watched, unmarked := a.h.registration, a.h.watched, a.h.unmarked
 	a.c.m.holds.mu.Unlock()
 	switch {
 	case a.Count > 0 && known != "":
@@ -73,7 +73,7 @@ func (a *acquire) enrol() {
 		switch a.Registration = known; {
 		case a.Watched:
 			a.Registration = lockstore.Marked(known, true)
-		case watched && !a.c.m.store.Rules().Votes: // nodes that had not voted would write it as well
+		case watched && !unmarked && !a.c.m.store.Rules().Votes: // nodes that had not voted would write it as well
 			a.Registration, a.fresh = lockstore.Marked(known, false), true
 		}
 	case !a.Watched && a.c.m.store.Rules().Votes:

@@ -47,6 +47,7 @@ type holder struct {
 type leased struct {
 	registration string // of a named owner, as far as it is known here
 	watched      bool
+	unmarked     bool                 // a RENEW with a lease whose reply was lost may have written that the hold is not watched
 	lent         map[*taking]struct{} // of the MULTILOCKs under way for which alone it is renewed; nil: there are none, or somebody else wants that
 	lease        time.Duration        // of the renewals when watched, else as taken
 	replicas     int64
@@ -221,7 +222,7 @@ func (h *hold) live() bool { return h != nil && h.count > 0 && !h.leaving }
 func (hs *holds) begin(h *hold, c *Client, count int64) {
 	if h.count == 0 {
 		h.grantedAt, h.renewedAt, h.doubt, h.watched, h.replicas = time.Now(), time.Time{}, false, false, 0
-		h.deadline, h.suspect, h.leaving, h.releasing = time.Time{}, "", false, false
+		h.deadline, h.suspect, h.leaving, h.releasing, h.unmarked = time.Time{}, "", false, false, false
 		h.unwanted, h.renewals, h.lent = false, 0, nil
 		live := hs.byKey[h.id.Line()]
 		if live == nil {

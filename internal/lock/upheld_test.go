@@ -318,6 +318,33 @@ func TestQuorumFailedRenewLeavesAnOwnersHoldRenewed(t *testing.T) {
 	}
 }
 
+// A LOCK with a lease whose reply is lost, after a RENEW with one whose reply was lost, did not make the hold: it is not given back.
+func TestLockAfterARenewWithoutTheReply(t *testing.T) {
+	for _, kind := range lockstore.Kinds {
+		t.Run(kind.String(), func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *world.World) {
+				s := w.NewNode(bubbleAddr)
+				a, _ := client(bubbleEngine(t, w, s, "one", Options{}))
+				r := Request{Key: "k", Kind: kind, Owner: "me"}
+				mustLock(t, a, r)
+				link := w.Proxy("one").Link(s.Addr())
+				link.Swallow(world.Replies)
+				renewed := a.Renew(context.Background(), RenewRequest{Key: r.Key, Side: kind, Owner: "me", Lease: 60_000})
+				r.Lease = 50_000
+				_, locked := a.Lock(context.Background(), r)
+				if renewed == nil || locked == nil {
+					t.Fatal(renewed, locked)
+				}
+				link.Cut()
+				link.Heal()
+				if time.Sleep(20 * time.Second); pttl(t, s, r.Key) <= 0 {
+					t.Errorf("it was given back; RENEW: %v, LOCK: %v", renewed, locked)
+				}
+			})
+		})
+	}
+}
+
 // Nor does a LOCK whose reply is lost if its owner has given the lock back through another proxy, of which this one has not heard yet.
 func TestTakenAgainWithoutTheReply(t *testing.T) {
 	for name, verb := range map[string]func(c *Client, r Request) error{
