@@ -181,6 +181,7 @@ func (c *Client) try(ctx context.Context, r Request, w *waiter) (Grant, refusal,
 func (a *acquire) finish(ctx context.Context, ans lockstore.Acquired, err error) (Grant, refusal, error) {
 	m, verb := a.c.m, a.r.verb()
 	var known settled // of a request that was done, although its reply was lost
+	var lost error    // of a request that may have made a hold which had run out when Redis could be asked again
 	for {
 		if err != nil && !lockstore.Unknown(err) && known.err == nil && known.Code == 1 {
 			// The lock was granted, and only asking once more for the answer has failed: an error would leave a lock that nobody knows of.
@@ -199,6 +200,9 @@ func (a *acquire) finish(ctx context.Context, ans lockstore.Acquired, err error)
 			return Grant{}, refusal{}, outcomeUnknown(verb, err)
 		}
 		known = done
+		if done.err != nil && time.Since(ans.Sent) >= lockstore.Milliseconds(a.Lease) {
+			lost = err
+		}
 		// A request that changes nothing when it is done twice is sent again, for its answer.
 		if ans, err = done.Acquired, nil; done.err == nil && !a.repeatable() {
 			break
@@ -215,6 +219,9 @@ func (a *acquire) finish(ctx context.Context, ans lockstore.Acquired, err error)
 	if err != nil {
 		if known.registered {
 			a.uphold(known.Acquired)
+		}
+		if lost != nil && lockstore.NotSent(err) { // which would say that nothing was done
+			err = outcomeUnknown(verb, lost)
 		}
 		return Grant{}, refusal{}, err
 	}
