@@ -13,7 +13,7 @@ ARGS     ?=
 SIDE_BY_SIDE ?= 4
 
 .DEFAULT_GOAL := help
-.PHONY: help build dist quick test soak long race flakes lint bench tcl interop history quorum mutations nodes page simulation fuzz fmt cover tidy-check
+.PHONY: help build dist quick test soak long race flakes lint bench tcl interop history quorum mutations nodes page alerts simulation fuzz fmt cover tidy-check
 
 # timed prints how long a ring of tests took, and keeps its exit code.
 timed = start=$$SECONDS; code=0; $(2) || code=$$?; echo "make $(1): $$((SECONDS - start)) s, exit code $$code"; exit $$code
@@ -45,9 +45,9 @@ race: ## every test with the race detector; PKG=./internal/lock for one package
 	@.ci/need redis-server redis-cli cc
 	@$(call timed,race,go test -race -timeout 45m $(PKG))
 
-soak: ## everything that takes long, its output in soak/: the race detector, long forms, the page, histories, mutations, clusters, quorum, suites, clients, speed; then the simulation until you stop it
+soak: ## everything that takes long, its output in soak/: the race detector, long forms, the page, alerts, histories, mutations, clusters, quorum, suites, clients, speed; then the simulation until you stop it
 	@mkdir -p soak
-	@failed=; for part in race long nodes page history quorum mutations interop tcl bench; do \
+	@failed=; for part in race long nodes page alerts history quorum mutations interop tcl bench; do \
 		start=$$SECONDS; code=0; $(MAKE) $$part >soak/$$part.log 2>&1 || { code=$$?; failed="$$failed $$part"; }; \
 		echo "soak: $$part: $$((SECONDS - start)) s, exit code $$code, soak/$$part.log"; \
 	done; \
@@ -108,6 +108,10 @@ nodes: ## locks counted through failovers, resharding and faults of clusters and
 page: ## the page for operators in Chromium; ARGS="-run TestPictures -args -pictures ../../docs/img" makes the screenshots
 	@.ci/need chromium || { echo "page: *** Chromium is MISSING: the page for operators is NOT TESTED ***"; exit 1; }
 	cd integration/page && go vet . && go test . -count=1 -v -timeout 1h $(ARGS)
+
+alerts: ## the alerts for Prometheus, and the names of metrics, by Prometheus' own promtool
+	@.ci/need promtool
+	go test ./internal/telemetry -run '^TestPromtool$$' -count=1 -v
 
 fuzz: ## every fuzz target of proto/resp for FUZZTIME (30s) each
 	@set -e; targets=$$(sed -nE 's/^func (Fuzz[A-Za-z0-9_]*)\(.*/\1/p' proto/resp/*_test.go); \

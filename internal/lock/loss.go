@@ -41,9 +41,10 @@ var reasonText = map[string]string{
 	reasonFailover:  "after a failover the new master does not have it",
 }
 
-// showLosses makes the counts of losses begin at 0, for each kind and reason: to Prometheus a counter that begins with the first
-// losses has not grown.
-func showLosses() {
+// showFailures makes the counts of losses, for each kind and reason, and of renewals that failed begin at 0: to Prometheus a counter
+// that begins with the first of them has not grown.
+func showFailures() {
+	telemetry.Renewal(context.Background(), "error", 0)
 	for _, kind := range lockstore.Kinds {
 		for reason := range reasonText {
 			telemetry.LockLost(context.Background(), kind.String(), reason, 0)

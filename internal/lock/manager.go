@@ -68,7 +68,7 @@ func New(open lockstore.Opener, o Options) *Manager {
 	m.giveBacks = newGiveBacks(m.life, o, m.holds, m.lines)
 	m.watchdog = newWatchdog(m.life, o, m.holds, m.giveBacks)
 	m.store = open(m.host())
-	showLosses()
+	showFailures()
 	m.holds.store, m.lines.store, m.giveBacks.store, m.watchdog.store = m.store, m.store, m.store, m.store
 	return m
 }
