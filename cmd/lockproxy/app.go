@@ -95,6 +95,7 @@ func (a *app) build(ctx context.Context) (err error) {
 		return fmt.Errorf("upstream: %w", err)
 	}
 	telemetry.ObserveAges(a.locks.Ages)
+	telemetry.ObserveNodes(a.quorumStates)
 	certified, err := a.certificateUsers()
 	if err != nil {
 		return err
@@ -263,4 +264,12 @@ func (a *app) mistaken(err error) {
 	case a.mistake <- err:
 	default:
 	}
+}
+
+// quorumStates says how the quorum's nodes are, for the metrics.
+func (a *app) quorumStates() (all []string) {
+	for _, n := range a.locks.Nodes() {
+		all = append(all, n.State)
+	}
+	return all
 }

@@ -297,7 +297,8 @@ func TestDropinMetrics(t *testing.T) {
 	text := scrape(t, p)
 	for name, want := range map[string]float64{
 		`lockproxy_commands_forwarded_total{}`: forwarded + 10, `lockproxy_clients_rejected_total{}`: 0, `lockproxy_locks_held{}`: 1, `lockproxy_locks_waiting{}`: 0,
-		`lockproxy_lock_granted_total{kind="plain"}`: 7, `lockproxy_lock_lost_total{kind="plain",reason="gone"}`: 1, `lockproxy_lock_lost_total{kind="read",reason="failover"}`: 0, `lockproxy_lock_renewals_total{outcome="error"}`: 0, `lockproxy_lock_hold_seconds_count{kind="plain"}`: 5,
+		`lockproxy_lock_granted_total{kind="plain"}`: 7, `lockproxy_lock_lost_total{kind="plain",reason="gone"}`: 1, `lockproxy_lock_lost_total{kind="read",reason="failover"}`: 0, `lockproxy_lock_renewals_total{outcome="error"}`: 0,
+		`lockproxy_lock_hold_seconds_count{kind="plain"}`: 5, `lockproxy_quorum_nodes{}`: -1, // there is no quorum
 		`lockproxy_verb_duration_seconds_count{outcome="nil",verb="lock"}`: 1, `lockproxy_verb_duration_seconds_count{outcome="LOCKLOST",verb="unlock"}`: 1,
 	} {
 		if got := series(text, name); got != want {

@@ -67,6 +67,7 @@ func TestQuorum(t *testing.T) {
 	harness.Eventually(t, "k is on each of them", func() bool { return onNodes(t, nodes, "k") == 5 })
 	nodes[1].Kill()
 	harness.Eventually(t, "it is seen", func() bool { return strings.Contains(w.Do("INFO", "lockproxy"), nodes[1].Addr()+",state=down,") })
+	harness.Eventually(t, "/metrics counts it", func() bool { return p.Metric(`lockproxy_quorum_nodes{state="down"}`) == 1 })
 	harness.Eventually(t, "LOCKPROXY NODES says so, too", func() bool { // the others may be late on a busy machine
 		all := harness.Objects(t, harness.Decode(t, w.Do("LOCKPROXY", "NODES")))
 		return len(all) == 6 && all[0]["role"] == "master" && all[2]["role"] == "quorum" && all[2]["name"] == "redis://"+nodes[1].Addr() && all[2]["state"] == "down" && all[2]["trouble"] != ""

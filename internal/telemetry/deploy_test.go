@@ -34,7 +34,8 @@ func scraped(t *testing.T) string {
 	tel := start(t, Options{MetricsListen: "127.0.0.1:0"})
 	countSomething(context.Background())
 	ObserveAges(func() (hold, wait time.Duration) { return time.Second, time.Second })
-	t.Cleanup(func() { ages.Store(nil) })
+	ObserveNodes(func() []string { return []string{"up", "down", "up"} })
+	t.Cleanup(func() { ages.Store(nil); states.Store(nil) })
 	return get(t, tel, "/metrics")
 }
 

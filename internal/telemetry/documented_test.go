@@ -21,7 +21,8 @@ func TestMetricsAreDocumented(t *testing.T) {
 	tel := start(t, Options{MetricsListen: "127.0.0.1:0"})
 	countSomething(context.Background())
 	ObserveAges(func() (hold, wait time.Duration) { return 0, 0 })
-	t.Cleanup(func() { ages.Store(nil) })
+	ObserveNodes(func() []string { return []string{"up", "down", "up"} })
+	t.Cleanup(func() { ages.Store(nil); states.Store(nil) })
 	page := get(t, tel, "/metrics")
 	var shown, documented []string
 	for _, m := range typeLine.FindAllStringSubmatch(page, -1) {

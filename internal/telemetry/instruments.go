@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 )
 
@@ -51,6 +52,7 @@ func newInstruments(meter metric.Meter, h *histograms) (*instruments, error) {
 	b := &builder{meter: meter}
 	b.observeAtomics()
 	b.observeAges()
+	b.observeNodes()
 	set := &instruments{
 		verbDuration: h.add("lockproxy.verb.duration", "Time from a lock verb's arrival to its reply.", waitBounds, "verb", "outcome"),
 		lockWait:     h.add("lockproxy.lock.wait", "Time from asking for a lock to its grant.", waitBounds, "kind"),
@@ -93,6 +95,42 @@ func (b *builder) observeAges() {
 		return nil
 	}, hold, wait)
 	b.check(holdName, err)
+}
+
+// States are those of a quorum's nodes, one of nodeStates for each; none without a quorum.
+type States func() []string
+
+var (
+	states     atomic.Pointer[States]
+	nodeStates = [...]string{"up", "young", "down"}
+)
+
+// ObserveNodes has those of this process found by that.
+func ObserveNodes(find States) { states.Store(&find) }
+
+// observeNodes shows each state, also of no node, so that alerts can compare them.
+func (b *builder) observeNodes() {
+	const name = "lockproxy.quorum.nodes"
+	_, err := b.meter.Int64ObservableGauge(name, metric.WithUnit("{node}"), metric.WithDescription("Nodes of the quorum: up, too young to count, or down."),
+		metric.WithInt64Callback(func(_ context.Context, o metric.Int64Observer) error {
+			find := states.Load()
+			if find == nil {
+				return nil
+			}
+			all := (*find)()
+			if len(all) == 0 {
+				return nil
+			}
+			count := map[string]int64{}
+			for _, s := range all {
+				count[s]++
+			}
+			for _, s := range nodeStates {
+				o.Observe(count[s], metric.WithAttributes(attribute.String("state", s)))
+			}
+			return nil
+		}))
+	b.check(name, err)
 }
 
 // observeAtomics lets a collection read the counters of the commands' path.

@@ -107,7 +107,8 @@ func TestScrapeShowsWhatWasCounted(t *testing.T) {
 	ctx := context.Background()
 	countSomething(ctx) // before Start: goes nowhere, harms nothing
 	ObserveAges(func() (hold, wait time.Duration) { return 90 * time.Second, 250 * time.Millisecond })
-	t.Cleanup(func() { ages.Store(nil) })
+	ObserveNodes(func() []string { return []string{"up", "down", "up"} })
+	t.Cleanup(func() { ages.Store(nil); states.Store(nil) })
 	tel := start(t, Options{ServiceVersion: "1.2.3", MetricsListen: "127.0.0.1:0", Handlers: map[string]http.Handler{
 		"GET /other": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "here\n") }),
 	}})
@@ -165,6 +166,9 @@ func TestScrapeShowsWhatWasCounted(t *testing.T) {
 		`lockproxy_command_duration_seconds_sum{family="string",part="upstream"}`:               0.009,
 		`lockproxy_lock_oldest_hold_seconds`:                                                    90,
 		`lockproxy_lock_oldest_wait_seconds`:                                                    0.25,
+		`lockproxy_quorum_nodes{state="up"}`:                                                    2,
+		`lockproxy_quorum_nodes{state="young"}`:                                                 0,
+		`lockproxy_quorum_nodes{state="down"}`:                                                  1,
 		`lockproxy_lock_renewal_lateness_seconds_count`:                                         2,
 		`lockproxy_lock_renewal_lateness_seconds_bucket{le="0.01"}`:                             2,
 	} {
