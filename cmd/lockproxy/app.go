@@ -74,7 +74,7 @@ func newApp(ctx context.Context, set settings, log *slog.Logger) (*app, error) {
 func (a *app) build(ctx context.Context) (err error) {
 	cfg, log := a.cfg, a.log
 	if a.telemetry, err = telemetry.Start(ctx, telemetry.Options{
-		ServiceVersion: versionText(), MetricsListen: cfg.Admin.Metrics, Sockets: tcpSockets(cfg.Listen.ReusePort == "yes"), Handlers: a.health.Handlers(), Logger: log,
+		ServiceVersion: versionText(), MetricsListen: cfg.Admin.Metrics, Sockets: tcpSockets(a.shares()), Later: a.shares(), Handlers: a.health.Handlers(), Logger: log,
 	}); err != nil {
 		return err
 	}
@@ -112,7 +112,23 @@ func (a *app) build(ctx context.Context) (err error) {
 		return err
 	}
 	a.health.Serve(a.checks(service)...)
+	if a.shares() { // only now, or /readyz of a host where another process serves would be "starting"
+		if err = a.telemetry.Listen(ctx); err != nil {
+			return err
+		}
+	}
 	return a.openPage(ctx)
+}
+
+// shares says whether other processes may listen at the same addresses.
+func (a *app) shares() bool { return a.cfg.Listen.ReusePort == "yes" }
+
+// leave says that no new clients should come. Where a process may have come in place of this one, that one alone is asked from now on.
+func (a *app) leave() {
+	if a.shares() {
+		a.telemetry.Unlisten()
+	}
+	a.health.Drain()
 }
 
 // connect prepares for what is upstream, and returns the service account there. Only of a cluster it waits until that
@@ -176,7 +192,7 @@ func (a *app) run(ctx context.Context) error {
 		serving.Go(func() { a.serve(l, failed) })
 	}
 	err := a.ended(ctx, failed)
-	a.health.Drain() // also when it ends by an error: it may have to wait for those that hold locks
+	a.leave() // also when it ends by an error: it may have to wait for those that hold locks
 	endReloads()
 	systemd.Tell(systemd.Stopping)
 	a.closePage()
@@ -204,7 +220,7 @@ func (a *app) ended(ctx context.Context, failed <-chan error) error {
 	case err := <-a.mistake:
 		return err
 	}
-	a.health.Drain()
+	a.leave()
 	drain := a.drain.Load()
 	a.log.Info("draining", "delay", drain.Delay, "timeout", drain.Timeout)
 	delay := time.NewTimer(drain.Delay)

@@ -30,7 +30,7 @@ func (a *app) openPage(ctx context.Context) error {
 		},
 		About: page.About{Version: versionText(), Proxy: a.locks.UUID(), Upstream: a.cfg.Upstream.URL.String(), Started: time.Now()},
 	})
-	if err := p.Listen(ctx, tcpSockets(a.cfg.Listen.ReusePort == "yes"), set.Page, secure); err != nil {
+	if err := p.Listen(ctx, tcpSockets(a.shares()), set.Page, secure); err != nil {
 		return fmt.Errorf("admin-listen: %w", err)
 	}
 	a.page = p

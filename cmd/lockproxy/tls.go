@@ -63,7 +63,7 @@ func (a *app) openListener(ctx context.Context, address string, handed systemd.S
 		}
 		return err
 	}
-	ln, err := listen(ctx, tcpSockets(a.cfg.Listen.ReusePort == "yes"), address)
+	ln, err := listen(ctx, tcpSockets(a.shares()), address)
 	if err == nil {
 		a.listeners = append(a.listeners, listener{ln, e})
 	}

@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"io"
+	"net/http"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -115,8 +117,25 @@ func blocked(t *testing.T, p *process, addr string, holder redis.Conn, name stri
 	}
 }
 
+// ready asks /readyz often, on new connections that the system spreads over all who listen: each is answered by one that serves.
+func ready(t *testing.T, metrics string) {
+	t.Helper()
+	client := http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true}}
+	for range 50 {
+		resp, err := client.Get("http://" + metrics + "/readyz")
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusOK || err != nil {
+			t.Fatalf("/readyz is answered %d %q, %v", resp.StatusCode, body, err)
+		}
+	}
+}
+
 // A new process serves at the same address while the old one drains: clients that connect again get all their replies, no lock is
-// held twice, who holds one keeps it until it unlocks, and who waits for one is told to ask again.
+// held twice, who holds one keeps it until it unlocks, and who waits for one is told to ask again. The host is ready all the time.
 func TestUpgradeWithReusePort(t *testing.T) {
 	t.Parallel()
 	upgrades, clients, waiters := 2, 20, 4
@@ -124,8 +143,8 @@ func TestUpgradeWithReusePort(t *testing.T) {
 		upgrades, clients, waiters = 5, 200, 100
 	}
 	server := testredis.Start(t)
-	addr := freeAddr(t)
-	args := []string{"--upstream", server.URL(), "--listen", addr, "--reuse-port", "yes", "--drain-timeout", "1m"}
+	addr, metrics := freeAddr(t), freeAddr(t)
+	args := []string{"--upstream", server.URL(), "--listen", addr, "--metrics-listen", metrics, "--reuse-port", "yes", "--drain-delay", "1s", "--drain-timeout", "1m"}
 	old := start(t, args...)
 	stop := make(chan struct{})
 	var work sync.WaitGroup
@@ -145,6 +164,7 @@ func TestUpgradeWithReusePort(t *testing.T) {
 		next.awaitLog("serving")
 		old.cmd.Process.Signal(syscall.SIGTERM)
 		old.awaitLog("draining")
+		ready(t, metrics)
 		for _, c := range waiting {
 			if got, err := c.Receive(); err == nil || !strings.HasPrefix(err.Error(), "DRAINING") {
 				t.Errorf("upgrade %d: who waits is answered %v, %v", i, got, err)

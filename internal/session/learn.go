@@ -19,6 +19,7 @@ import (
 )
 
 const (
+	learnLook  = 10 * time.Millisecond
 	learnRetry = time.Second     // after Redis could not be asked
 	learnOften = 5 * time.Second // the shortest time until it is asked again
 	authOften  = 5 * time.Second // how often it is asked whether it wants a password, which an operator may change
@@ -242,10 +243,13 @@ var errCommandsUnknown = errors.New("the cluster has not told of its commands ye
 
 var errNotLearned = errors.New("it is not known yet which commands Redis has")
 
-// Learned says why commands cannot be served yet; nil: Redis has been asked which it has.
-func (s *Server) Learned(context.Context) error {
-	if !s.facts.learned.Load() {
-		return errNotLearned
+// Learned says why commands cannot be served yet; nil: Redis has been asked which it has. At the start it waits for that until ctx ends.
+func (s *Server) Learned(ctx context.Context) error {
+	for !s.facts.learned.Load() {
+		if ctx.Err() != nil {
+			return errNotLearned
+		}
+		retry.Sleep(ctx, learnLook, nil)
 	}
 	return nil
 }

@@ -3,9 +3,11 @@ package telemetry
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -18,14 +20,15 @@ import (
 
 // endpoint serves GET /metrics in Prometheus' text format, and the handlers it is given.
 type endpoint struct {
-	listener net.Listener
+	sockets  net.ListenConfig
+	listener net.Listener // nil before listen
 	server   *http.Server
 	logger   *slog.Logger
-	served   chan struct{} // closed when serve has returned
+	serving  sync.WaitGroup
 }
 
-// listen opens the endpoint and returns the reader through which it collects.
-func listen(ctx context.Context, o Options, more sdkmetric.Producer) (*endpoint, sdkmetric.Reader, error) {
+// newEndpoint returns an endpoint that does not listen yet, and the reader through which it collects.
+func newEndpoint(o Options, more sdkmetric.Producer) (*endpoint, sdkmetric.Reader, error) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(
 		collectors.NewGoCollector(),
@@ -40,13 +43,10 @@ func listen(ctx context.Context, o Options, more sdkmetric.Producer) (*endpoint,
 	if err != nil {
 		return nil, nil, err
 	}
-	listener, err := o.Sockets.Listen(ctx, "tcp", o.MetricsListen)
-	if err != nil {
-		return nil, nil, err
-	}
-	e := &endpoint{
-		listener: listener,
+	return &endpoint{
+		sockets: o.Sockets,
 		server: &http.Server{
+			Addr:              o.MetricsListen,
 			Handler:           routes(registry, o.Handlers, o.Logger),
 			ReadHeaderTimeout: 5 * time.Second,
 			ReadTimeout:       10 * time.Second,
@@ -56,10 +56,16 @@ func listen(ctx context.Context, o Options, more sdkmetric.Producer) (*endpoint,
 			ErrorLog:          slog.NewLogLogger(o.Logger.Handler(), slog.LevelWarn),
 		},
 		logger: o.Logger,
-		served: make(chan struct{}),
+	}, reader, nil
+}
+
+// listen opens the endpoint.
+func (e *endpoint) listen(ctx context.Context) (err error) {
+	if e.listener, err = e.sockets.Listen(ctx, "tcp", e.server.Addr); err != nil {
+		return fmt.Errorf("metrics endpoint: %w", err)
 	}
-	go e.serve()
-	return e, reader, nil
+	e.serving.Go(e.serve)
+	return nil
 }
 
 func routes(registry *prometheus.Registry, handlers map[string]http.Handler, logger *slog.Logger) http.Handler {
@@ -75,8 +81,7 @@ func routes(registry *prometheus.Registry, handlers map[string]http.Handler, log
 }
 
 func (e *endpoint) serve() {
-	defer close(e.served)
-	if err := e.server.Serve(e.listener); !errors.Is(err, http.ErrServerClosed) {
+	if err := e.server.Serve(e.listener); !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
 		e.logger.Error("metrics endpoint stopped", "addr", e.listener.Addr().String(), "error", err)
 	}
 }
@@ -87,6 +92,6 @@ func (e *endpoint) shutdown(ctx context.Context) error {
 	if err != nil {
 		err = errors.Join(err, e.server.Close())
 	}
-	<-e.served
+	e.serving.Wait()
 	return err
 }

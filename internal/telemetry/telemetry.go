@@ -42,6 +42,8 @@ type Options struct {
 	MetricsListen string
 	// Sockets opens that address.
 	Sockets net.ListenConfig
+	// Later leaves it to [Telemetry.Listen] to open that address.
+	Later bool
 	// Handlers are served there, too, by their patterns.
 	Handlers map[string]http.Handler
 	// Logger gets the exporters' errors. nil means slog.Default().
@@ -114,11 +116,16 @@ func (t *Telemetry) startMetrics(ctx context.Context, res *resource.Resource, o 
 	var readers []sdkmetric.Option
 	times := &histograms{since: time.Now()}
 	if o.MetricsListen != "" {
-		e, reader, err := listen(ctx, o, times)
+		e, reader, err := newEndpoint(o, times)
 		if err != nil {
 			return fmt.Errorf("metrics endpoint: %w", err)
 		}
 		t.endpoint = e
+		if !o.Later {
+			if err := e.listen(ctx); err != nil {
+				return err
+			}
+		}
 		readers = append(readers, sdkmetric.WithReader(reader))
 	}
 	reader, err := metricReader(ctx, times)
@@ -141,9 +148,26 @@ func (t *Telemetry) startMetrics(ctx context.Context, res *resource.Resource, o 
 	return nil
 }
 
-// Addr returns the Prometheus endpoint's address, nil if there is none.
-func (t *Telemetry) Addr() net.Addr {
+// Listen opens the Prometheus endpoint, if there is one, after a Start with
+// Options.Later.
+func (t *Telemetry) Listen(ctx context.Context) error {
 	if t.endpoint == nil {
+		return nil
+	}
+	return t.endpoint.listen(ctx)
+}
+
+// Unlisten leaves the Prometheus endpoint's address to another process: who is
+// connected is answered until Shutdown, and nobody else connects.
+func (t *Telemetry) Unlisten() {
+	if t.endpoint != nil && t.endpoint.listener != nil {
+		t.endpoint.listener.Close()
+	}
+}
+
+// Addr returns the Prometheus endpoint's address, nil if it does not listen.
+func (t *Telemetry) Addr() net.Addr {
+	if t.endpoint == nil || t.endpoint.listener == nil {
 		return nil
 	}
 	return t.endpoint.listener.Addr()
