@@ -63,6 +63,10 @@ func upgraded(t *testing.T, addr string, client int, inside *sync.Mutex, stop <-
 			t.Errorf("client %d: ECHO %d is answered %q, %v", client, commands, got, err)
 			return commands
 		}
+		if got, err := redis.String(c.do(end, "GET", "kept")); err != nil || got != "value" {
+			t.Errorf("client %d: GET is answered %q, %v", client, got, err)
+			return commands
+		}
 		got, err := c.do(end, "LOCK", "shared", "BLOCK", 1000)
 		if err != nil && !strings.HasPrefix(err.Error(), "DRAINING") {
 			t.Errorf("client %d: LOCK: %v", client, err)
@@ -143,6 +147,7 @@ func TestUpgradeWithReusePort(t *testing.T) {
 		upgrades, clients, waiters = 5, 200, 100
 	}
 	server := testredis.Start(t)
+	server.Do(t, "SET", "kept", "value")
 	addr, metrics := freeAddr(t), freeAddr(t)
 	args := []string{"--upstream", server.URL(), "--listen", addr, "--metrics-listen", metrics, "--reuse-port", "yes", "--drain-delay", "1s", "--drain-timeout", "1m"}
 	old := start(t, args...)
