@@ -45,9 +45,25 @@ func TestServicePasswordRotated(t *testing.T) {
 		rotated(t, "redis+sentinel://service@"+watcher.Addr()+"/"+testredis.MasterName+"?sentinel-user=watcher",
 			account{server, "service", "--upstream-password-file"}, account{watcher, "watcher", "--sentinel-password-file"})
 	})
+	t.Run("quorum", func(t *testing.T) {
+		t.Parallel()
+		var nodes []account
+		var urls []string
+		for range 3 {
+			server := testredis.Start(t)
+			nodes = append(nodes, account{server, "voter", "--quorum-password-file"})
+			urls = append(urls, "redis://voter@"+server.Addr())
+		}
+		rotatedWith(t, []string{"--upstream", testredis.Start(t).URL(), "--quorum", strings.Join(urls, ","),
+			"--quorum-max-lease", "2s", "--lock-watchdog-timeout", "2s", "--quorum-node-timeout", "200ms"}, nodes...)
+	})
 }
 
 func rotated(t *testing.T, url string, accounts ...account) {
+	rotatedWith(t, []string{"--upstream", url}, accounts...)
+}
+
+func rotatedWith(t *testing.T, args []string, accounts ...account) {
 	each := func(words ...any) {
 		t.Helper()
 		for _, a := range accounts {
@@ -68,11 +84,23 @@ func rotated(t *testing.T, url string, accounts ...account) {
 		}
 	}
 	write("old\n")
-	args := []string{"--upstream", url, "--listen", addr}
+	args = append(args, "--listen", addr)
 	for flag, file := range files {
 		args = append(args, flag, file)
 	}
 	p := start(t, args...)
+	locks := func() bool {
+		c := p.dial("tcp", addr)
+		defer c.Close()
+		for i := range 20 {
+			if got, err := redis.String(c.Do("LOCK", fmt.Sprint("l", i))); err != nil || got != "OK" {
+				return false
+			}
+			expect(t, c, int64(1), "UNLOCK", fmt.Sprint("l", i))
+		}
+		return true
+	}
+	await(t, "locks: a quorum's nodes are too young at first", locks)
 	var clients sync.WaitGroup
 	var over atomic.Bool
 	var rounds [20]atomic.Int64
@@ -105,7 +133,11 @@ func rotated(t *testing.T, url string, accounts ...account) {
 	each(">new")
 	another()
 	write("new\n")
-	await(t, "the new passwords are known", func() bool { return strings.Count(p.logged(), "passwords reloaded") == len(files) })
+	readers := len(files)
+	if _, ok := files["--quorum-password-file"]; ok {
+		readers = len(accounts) // one a node
+	}
+	await(t, "the new passwords are known", func() bool { return strings.Count(p.logged(), "passwords reloaded") == readers })
 	each("<old")
 	another()
 	over.Store(true)
@@ -133,16 +165,7 @@ func rotated(t *testing.T, url string, accounts ...account) {
 			return len(now) > 0 && !slices.ContainsFunc(now, func(id string) bool { return slices.Contains(before, id) })
 		})
 	}
-	await(t, "locks at each server", func() bool {
-		c := p.dial("tcp", addr)
-		defer c.Close()
-		for i := range rounds {
-			if got, err := redis.String(c.Do("LOCK", fmt.Sprint("l", i))); err != nil || got != "OK" {
-				return false
-			}
-		}
-		return true
-	})
+	await(t, "locks at each server", locks)
 	if strings.Contains(p.logged(), "WRONGPASS") {
 		t.Error("the old password was used when it was not valid any more")
 	}
