@@ -293,3 +293,26 @@ func TestDebianSettings(t *testing.T) {
 		t.Errorf("the unit reads other settings:\n%s", unit)
 	}
 }
+
+// TestUnitsAreAlike: the unit whose instances take turns has the other's rights and limits, shares its addresses, and has no sockets.
+func TestUnitsAreAlike(t *testing.T) {
+	service := func(path string) (command, rest string) {
+		unit, _ := read(t, path)
+		_, section, _ := strings.Cut(string(unit), "[Service]\n")
+		section, _, found := strings.Cut(section, "[Install]\n")
+		before, after, has := strings.Cut(section, "ExecStart=")
+		command, after, ended := strings.Cut(after, "\n")
+		if !found || !has || !ended {
+			t.Fatalf("%s: %s", path, unit)
+		}
+		return command, before + after
+	}
+	one, rights := service("systemd/lockproxy.service")
+	turns, same := service("systemd/lockproxy@.service")
+	if same != rights {
+		t.Errorf("rights and limits differ:\n%s\n%s", same, rights)
+	}
+	if want := strings.Replace(one, "--listen systemd:clients", "--reuse-port yes", 1); turns != want || want == one {
+		t.Errorf("it runs %s, want %s", turns, want)
+	}
+}
