@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -194,6 +195,47 @@ func TestChart(t *testing.T) {
 	}
 	if at(objects["PodDisruptionBudget"], "spec", "minAvailable").(int) >= at(objects["Deployment"], "spec", "replicas").(int) {
 		t.Error("no node could be emptied: the budget asks for all replicas")
+	}
+}
+
+// TestChartWithFiles: files of the operator's are mounted where a setting names them, and none are needed.
+func TestChartWithFiles(t *testing.T) {
+	var values object // that values.yaml has as an example
+	text, _ := read(t, "helm/lockproxy/values.yaml")
+	var example strings.Builder
+	for line := range strings.Lines(string(text)) {
+		for _, name := range []string{"settings", "extraVolumes", "extraVolumeMounts"} {
+			if strings.HasPrefix(line, "# "+name+": ") {
+				example.WriteString(line[2:])
+			}
+		}
+	}
+	if err := yaml.Unmarshal([]byte(example.String()), &values); err != nil || len(values) != 3 {
+		t.Fatal(values, err)
+	}
+	for _, with := range []bool{true, false} {
+		others := object{"upstream": "redis://redis:6379"}
+		if with {
+			maps.Copy(others, values)
+		}
+		objects, err := rendered(t, others)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pod := at(objects["Deployment"], "spec", "template", "spec")
+		container := at(pod, "containers", 0)
+		volumes, mounts := at(pod, "volumes").([]any), at(container, "volumeMounts").([]any)
+		if !with {
+			if len(volumes)+len(mounts) != 0 {
+				t.Errorf("without files: %v, %v", volumes, mounts)
+			}
+			continue
+		}
+		password := object{"name": "LOCKPROXY_UPSTREAM_PASSWORD_FILE", "value": at(mounts, 0, "mountPath").(string) + "/password"}
+		if at(volumes, 0, "secret", "secretName") != "redis-password" || at(volumes, 0, "name") != at(mounts, 0, "name") ||
+			!strings.Contains(fmt.Sprint(at(container, "env")), fmt.Sprint(password)) {
+			t.Errorf("%v, %v, %v", volumes, mounts, at(container, "env"))
+		}
 	}
 }
 
