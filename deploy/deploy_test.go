@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -316,10 +317,38 @@ func TestCompose(t *testing.T) {
 			t.Errorf("%s: %s has %v to stop (%v), needs %v and %v, before %v", path, service, grace, err, c.Drain.Delay, c.Drain.Timeout, c.Upstream.URL)
 		}
 		if build := at(file, "services", service, "build"); build != nil {
-			dockerfile := filepath.Join("docker", at(build, "context").(string), at(build, "dockerfile").(string))
-			if _, err := os.Stat(dockerfile); err != nil {
-				t.Errorf("%s: %v", path, err)
+			dockerfile, err := os.ReadFile(filepath.Join("docker", at(build, "context").(string), at(build, "dockerfile").(string)))
+			if err != nil {
+				t.Fatal(path, err)
 			}
+			base := string(dockerfile[bytes.LastIndex(dockerfile, []byte("\nFROM ")):])
+			if !strings.HasPrefix(base, "\nFROM gcr.io/distroless/static:nonroot\n") || strings.Contains(base, "\nUSER ") {
+				t.Errorf("the image is not distroless, or runs as root:\n%s", base)
+			}
+			if !regexp.MustCompile(`\nRUN CGO_ENABLED=0 go build .* ./cmd/lockproxy\n`).Match(dockerfile) {
+				t.Errorf("the program in the image is not static:\n%s", dockerfile)
+			}
+		}
+	}
+}
+
+// TestRelease: goreleaser publishes what deploy/dist has built of cmd/lockproxy, and what that packs is there.
+func TestRelease(t *testing.T) {
+	_, release := read(t, "../.goreleaser.yaml")
+	if hook, ok := at(release, "before", "hooks", 0).(string); !ok || !strings.HasPrefix(hook, "make dist ") {
+		t.Errorf("the packages are built by %q", hook)
+	}
+	if at(release, "builds", 0, "skip") != true || at(release, "release", "extra_files", 0, "glob") != "dist/*" {
+		t.Errorf("published is %v", release)
+	}
+	dist, _ := read(t, "dist")
+	packs := regexp.MustCompile(`(?m)^\tcp -r (.*) "\$tree/"$`).FindSubmatch(dist)
+	if packs == nil || !bytes.Contains(dist, []byte(`-o "$tree/lockproxy" ./cmd/lockproxy`)) {
+		t.Fatalf("not found is what it packs:\n%s", dist)
+	}
+	for _, path := range append(strings.Fields(string(packs[1])), "cmd/lockproxy/main.go") {
+		if _, err := os.Stat(filepath.Join("..", path)); err != nil {
+			t.Error(err)
 		}
 	}
 }
