@@ -36,6 +36,7 @@ const patience = time.Minute
 type proxy struct {
 	listen, admin string
 	log           string
+	pid           int
 }
 
 func free(t *testing.T) string {
@@ -68,6 +69,7 @@ func start(t *testing.T) *proxy {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	p.pid = cmd.Process.Pid
 	t.Cleanup(func() {
 		cmd.Process.Signal(syscall.SIGTERM)
 		cmd.Wait()
