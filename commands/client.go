@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/lockproxy/lockproxy/internal/dedicated"
+	"github.com/lockproxy/lockproxy/internal/telemetry"
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
@@ -44,22 +45,37 @@ func clientGetName(c Client, _ [][]byte, out []byte) []byte {
 	return resp.AppendBulkString(out, name)
 }
 
-// clientSetInfo is CLIENT SETINFO lib-name|lib-ver value, as of Redis 7.2. A library's name is what tells the lock engine that the
-// connection may come out of a pool.
+// clientSetInfo is CLIENT SETINFO lib-name|lib-ver|traceparent value, as of Redis 7.2 but for traceparent. A library's name is what
+// tells the lock engine that the connection may come out of a pool.
 func clientSetInfo(c Client, args [][]byte, out []byte) []byte {
 	option := strings.ToLower(string(args[2]))
-	of, known := libraryInfo[option]
+	of, known := infoOptions[option]
 	if !known {
 		return resp.AppendError(out, "ERR Unrecognized option '"+quote(args[2])+"'")
 	}
-	if fault := nameFault(option, args[3]); fault != "" {
+	if fault := infoFault(option, args[3]); fault != "" {
 		return resp.AppendError(out, fault)
 	}
 	c.Set(dedicated.Setting{Of: of, Value: string(args[3])})
 	return appendOK(out)
 }
 
-var libraryInfo = map[string]dedicated.SettingOf{"lib-name": dedicated.SettingLibrary, "lib-ver": dedicated.SettingVersion}
+const traceparent = "traceparent"
+
+var infoOptions = map[string]dedicated.SettingOf{
+	"lib-name": dedicated.SettingLibrary, "lib-ver": dedicated.SettingVersion, traceparent: dedicated.SettingParent,
+}
+
+// infoFault is the error of a client that gives CLIENT SETINFO's option that value; "": none.
+func infoFault(option string, value []byte) string {
+	if fault := nameFault(option, value); fault != "" || option != traceparent {
+		return fault
+	}
+	if _, ok := telemetry.ReadParent(string(value)); !ok {
+		return "ERR traceparent must be 00-<trace id>-<span id>-<flags> in lower-case hexadecimal digits, or empty."
+	}
+	return ""
+}
 
 func clientNoEvict(c Client, args [][]byte, out []byte) []byte {
 	return setSwitch(c, dedicated.SettingNoEvict, args[2], out)
@@ -103,8 +119,9 @@ func SettingIn(name string, args [][]byte) dedicated.Setting {
 	switch {
 	case name == "client|setname" && len(args) == 3 && validName(args[2]):
 		return dedicated.Setting{Of: dedicated.SettingName, Value: string(args[2])}
-	case name == "client|setinfo" && len(args) == 4 && validName(args[3]):
-		if of, known := libraryInfo[strings.ToLower(string(args[2]))]; known {
+	case name == "client|setinfo" && len(args) == 4:
+		option := strings.ToLower(string(args[2]))
+		if of, known := infoOptions[option]; known && infoFault(option, args[3]) == "" {
 			return dedicated.Setting{Of: of, Value: string(args[3])}
 		}
 	case name == "client|no-evict" && len(args) == 3 && isSwitch(args[2]):
@@ -201,9 +218,16 @@ func nameFault(what string, name []byte) string {
 
 func validName(name []byte) bool { return nameFault("", name) == "" }
 
-// TooLong says whether a call of a command gives the client a name, or one to its library, that Redis would take and that is refused here.
-func TooLong(name string, args [][]byte) bool {
-	return name == "client|setname" && len(args) == 3 && len(args[2]) > mostName || name == "client|setinfo" && len(args) == 4 && len(args[3]) > mostName
+// Withheld says whether a call of a command is refused here and Redis must not get it: it gives the client a name, or one to its
+// library, that Redis would take, or a malformed traceparent, of which Redis knows nothing.
+func Withheld(name string, args [][]byte) bool {
+	switch {
+	case name == "client|setname" && len(args) == 3:
+		return len(args[2]) > mostName
+	case name == "client|setinfo" && len(args) == 4:
+		return len(args[3]) > mostName || same(args[2], "TRACEPARENT") && infoFault(traceparent, args[3]) != ""
+	}
+	return false
 }
 
 // quote is what an error shows of an argument, in most errors of Redis: a zero byte is its end.

@@ -37,11 +37,11 @@ func multilock(v *Verb, c Client, args [][]byte, out []byte) []byte {
 	var grants []lock.Grant
 	if r.Blocks {
 		c.Wait(func(ctx context.Context) {
-			grants, err = c.Locks().MultiLock(ctx, names(keys), r)
+			grants, err = c.Locks().MultiLock(c.Traced(ctx), names(keys), r)
 			err = endOf(ctx, err)
 		})
 	} else {
-		grants, err = c.Locks().MultiLock(context.Background(), names(keys), r)
+		grants, err = c.Locks().MultiLock(c.Traced(context.Background()), names(keys), r)
 	}
 	switch {
 	case err != nil:
@@ -65,7 +65,7 @@ func multiunlock(v *Verb, c Client, args [][]byte, out []byte) []byte {
 	if err := mayAll(c, keys); err != nil {
 		return appendFailure(out, c.Proto(), err)
 	}
-	freed, err := c.Locks().MultiUnlock(context.Background(), names(keys), lock.UnlockRequest{DB: c.DB(), Owner: g.words["OWNER"]})
+	freed, err := c.Locks().MultiUnlock(c.Traced(context.Background()), names(keys), lock.UnlockRequest{DB: c.DB(), Owner: g.words["OWNER"]})
 	if err != nil {
 		return appendFailure(out, c.Proto(), err)
 	}

@@ -52,6 +52,8 @@ type Locker interface {
 	MayDelete(key []byte) error
 	// SeesClients asks Redis whether this client's own user may see who other clients are: may run CLIENT LIST.
 	SeesClients() bool
+	// Traced has the spans that begin in the ctx it returns be below the one that the client has named with its traceparent.
+	Traced(ctx context.Context) context.Context
 	// Wait flushes the replies so far and runs run with a context that ends when the client goes away.
 	Wait(run func(ctx context.Context))
 	// Fenced runs a command if the lock is held as asked, and has its reply given. Only if there is none yet it returns an

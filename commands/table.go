@@ -50,7 +50,7 @@ func answered() []row {
 		{"client|id", clientID, about{Arity: 2, Probe: []string{"CLIENT", "ID"}, Note: "The connection's number at this proxy. Within a transaction it is Redis'."}},
 		{"client|setname", clientSetName, about{Arity: 3, Probe: []string{"CLIENT", "SETNAME", " "}, Note: "The name is kept here, and given to the client's own connection when it has one."}},
 		{"client|getname", clientGetName, about{Arity: 2, Probe: []string{"CLIENT", "GETNAME"}, Note: "No difference."}},
-		{"client|setinfo", clientSetInfo, about{Arity: 4, Probe: []string{"CLIENT", "SETINFO", " ", " "}, Note: "As of Redis 7.2, whatever is upstream. A connection with a `lib-name` may come from a pool: see OWNERREQUIRED."}},
+		{"client|setinfo", clientSetInfo, about{Arity: 4, Probe: []string{"CLIENT", "SETINFO", " ", " "}, Note: "As of Redis 7.2, whatever is upstream. A connection with a `lib-name` may come from a pool: see OWNERREQUIRED. `traceparent` is of lockproxy: see [Traces](OPERATIONS.md#traces)."}},
 		{"client|capa", clientCapa, about{Arity: -3, Note: "As of Valkey 8. The only capability known is `lock-lost`: the client takes the push of a lost lock."}},
 		{"client|no-evict", clientNoEvict, about{Arity: 3, Probe: []string{"CLIENT", "NO-EVICT", " "}, Note: "Only shown in CLIENT LIST, since Redis could evict only this proxy's connections."}},
 		{"client|no-touch", clientNoTouch, about{Arity: 3, Probe: []string{"CLIENT", "NO-TOUCH", " "}, Note: "Only shown in CLIENT LIST: keys that the client reads still count as used."}},

@@ -72,11 +72,15 @@ func (*saying) Debugs(bool) {}
 // What a client says of itself is set at once, and what is queued in a transaction would set the same.
 func TestSettings(t *testing.T) {
 	t.Parallel()
+	const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	for call, want := range map[string]string{
 		"CLIENT SETINFO lib-name py":                  fmt.Sprint(dedicated.Setting{Of: dedicated.SettingLibrary, Value: "py"}),
 		"CLIENT SETINFO LIB-VER 1.2":                  fmt.Sprint(dedicated.Setting{Of: dedicated.SettingVersion, Value: "1.2"}),
 		"CLIENT SETINFO lib-nme py":                   "-ERR Unrecognized option 'lib-nme'\r\n",
 		"CLIENT SETINFO lib-ver ü":                    "-ERR lib-ver cannot contain spaces, newlines or special characters.\r\n",
+		"CLIENT SETINFO TraceParent " + parent:        fmt.Sprint(dedicated.Setting{Of: dedicated.SettingParent, Value: parent}),
+		"CLIENT SETINFO traceparent " + parent[:54]:   "-" + infoFault(traceparent, []byte("x")) + "\r\n",
+		"CLIENT SETINFO traceparent ü":                "-ERR traceparent cannot contain spaces, newlines or special characters.\r\n",
 		"CLIENT SETNAME me":                           fmt.Sprint(dedicated.Setting{Of: dedicated.SettingName, Value: "me"}),
 		"CLIENT SETNAME " + strings.Repeat("ü", 4097): "-ERR Client names cannot contain spaces, newlines or special characters.\r\n",
 		"CLIENT SETNAME ü":                            "-ERR Client names cannot contain spaces, newlines or special characters.\r\n",

@@ -58,11 +58,11 @@ func (v *Verb) acquire(c Client, kind lock.Kind, args [][]byte, out []byte) []by
 	var grant lock.Grant
 	if r.Blocks {
 		c.Wait(func(ctx context.Context) {
-			grant, err = c.Locks().Lock(ctx, r)
+			grant, err = c.Locks().Lock(c.Traced(ctx), r)
 			err = endOf(ctx, err)
 		})
 	} else {
-		grant, err = c.Locks().Lock(context.Background(), r)
+		grant, err = c.Locks().Lock(c.Traced(context.Background()), r)
 	}
 	switch {
 	case err != nil:
@@ -109,7 +109,7 @@ func unlock(v *Verb, c Client, args [][]byte, out []byte) []byte {
 			return appendFailure(out, c.Proto(), err)
 		}
 	}
-	free, err := c.Locks().Unlock(context.Background(), lock.UnlockRequest{
+	free, err := c.Locks().Unlock(c.Traced(context.Background()), lock.UnlockRequest{
 		DB: c.DB(), Key: string(args[1]), Side: side(g), Owner: g.words["OWNER"], All: g.has("ALL"), Force: g.has("FORCE"),
 	})
 	if err != nil {
@@ -129,7 +129,7 @@ func renew(v *Verb, c Client, args [][]byte, out []byte) []byte {
 	if err := c.May(args[1], true); err != nil {
 		return appendFailure(out, c.Proto(), err)
 	}
-	err = c.Locks().Renew(context.Background(), lock.RenewRequest{
+	err = c.Locks().Renew(c.Traced(context.Background()), lock.RenewRequest{
 		DB: c.DB(), Key: string(args[1]), Side: side(g), Owner: g.words["OWNER"], Lease: lease(g),
 	})
 	if err != nil {

@@ -15,6 +15,7 @@ const (
 	SettingName
 	SettingLibrary
 	SettingVersion
+	SettingParent // of its spans: a traceparent
 	SettingNoEvict
 	SettingNoTouch
 	SettingLossPush

@@ -15,7 +15,7 @@ import (
 // Fenced runs a command if the lock is held as r asks: see own.Connections.Fenced.
 func (s *Session) Fenced(r lock.HoldRequest, args [][]byte) error {
 	began := time.Now()
-	_, span := telemetry.Span(context.Background(), "FENCED")
+	_, span := telemetry.Span(s.Traced(context.Background()), "FENCED")
 	defer span.End()
 	err := s.fenced(r, args)
 	telemetry.VerbDone(context.Background(), "fenced", fencedOutcome(err), time.Since(began))

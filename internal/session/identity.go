@@ -138,6 +138,7 @@ func (s *Session) Reset() {
 	s.pipes.replicas = s.srv.o.ReadFrom == ReadReplica
 	s.mu.Lock()
 	s.settings.name, s.settings.noEvict, s.settings.noTouch, s.settings.wantsLossPush = "", false, false, false
+	s.settings.parent = nil
 	s.mu.Unlock()
 	s.guard.SetLimits(s.srv.limitsFor(false))
 	if s.access.lowered = s.srv.access.mustAuth.Load(); s.access.lowered {

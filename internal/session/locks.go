@@ -1,6 +1,7 @@
 package session
 
 import (
+	"context"
 	"math/rand/v2"
 	"strconv"
 	"strings"
@@ -28,6 +29,9 @@ func (s *Session) Locks() *lock.Client {
 	s.locks.engine.Store(l)
 	return l
 }
+
+// Traced implements commands.Locker.
+func (s *Session) Traced(ctx context.Context) context.Context { return s.settings.parent.Over(ctx) }
 
 // Name implements commands.Settings; other goroutines may ask.
 func (s *Session) Name() string {

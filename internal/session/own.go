@@ -54,7 +54,7 @@ func (h host) Fail(err error) { h.fail(err) }
 // Queued implements own.Host.
 func (h host) Queued(c *commandtable.Command, cmd redcon.Command) ([]byte, dedicated.Effect) {
 	e := effectOf(c, cmd.Args)
-	if commands.TooLong(c.Name, cmd.Args) {
+	if commands.Withheld(c.Name, cmd.Args) {
 		return resp.AppendCommand(nil, c.Probe...), e // in its place a call that Redis refuses
 	}
 	return h.queuedAs(c, cmd.Raw, e), e

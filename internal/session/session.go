@@ -64,7 +64,8 @@ type activity struct {
 // settings are what a client has said of itself; Session.mu guards them.
 type settings struct {
 	name          string
-	lib           [2]string // name and version of the client library
+	lib           [2]string         // name and version of the client library
+	parent        *telemetry.Parent // of the lock verbs' spans
 	noEvict       bool
 	noTouch       bool
 	wantsLossPush bool // it asked for the news of lost locks

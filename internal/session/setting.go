@@ -9,6 +9,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/internal/lock"
+	"github.com/lockproxy/lockproxy/internal/telemetry"
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
@@ -34,6 +35,8 @@ func (s *Session) Set(t dedicated.Setting) {
 		}
 	case dedicated.SettingVersion:
 		s.settings.lib[1] = t.Value
+	case dedicated.SettingParent:
+		s.settings.parent, _ = telemetry.ReadParent(t.Value)
 	case dedicated.SettingNoEvict:
 		s.settings.noEvict = on
 	case dedicated.SettingNoTouch:
@@ -44,10 +47,17 @@ func (s *Session) Set(t dedicated.Setting) {
 }
 
 // queuedAs returns what Redis gets to queue in a transaction for a command that lockproxy answers itself otherwise. A
-// setting that this Redis does not know is replaced by a command that is answered OK as well and changes nothing.
+// setting that this Redis does not know is replaced by a command that is answered OK as well and changes nothing; no Redis
+// knows of a traceparent.
 func (s *Session) queuedAs(c *commandtable.Command, raw []byte, e dedicated.Effect) []byte {
-	if e.Setting.Of == dedicated.NoSetting || e.Setting.Of == dedicated.SettingName || c.Spec != nil || !s.srv.facts.table.Load().Learned() {
+	switch e.Setting.Of {
+	case dedicated.NoSetting, dedicated.SettingName:
 		return raw
+	case dedicated.SettingParent:
+	default:
+		if c.Spec != nil || !s.srv.facts.table.Load().Learned() {
+			return raw
+		}
 	}
 	return resp.AppendCommand(nil, "CLIENT", "SETNAME", s.Name())
 }

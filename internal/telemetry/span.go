@@ -7,6 +7,7 @@ import (
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
 )
@@ -51,4 +52,27 @@ func tracer() trace.Tracer {
 	}
 	lastTracer.Store(named)
 	return named.tracer
+}
+
+// Parent is a span of another process that spans here can be below; nil is none.
+type Parent struct{ span trace.SpanContext }
+
+// ReadParent reads a traceparent as W3C's Trace Context has it; "" is no parent.
+// ok says that it is well formed.
+func ReadParent(traceparent string) (p *Parent, ok bool) {
+	if traceparent == "" {
+		return nil, true
+	}
+	ctx := propagation.TraceContext{}.Extract(context.Background(), propagation.MapCarrier{"traceparent": traceparent})
+	span := trace.SpanContextFromContext(ctx)
+	return &Parent{span}, span.IsValid()
+}
+
+// Over has the spans that begin in the ctx it returns be below p. Without an
+// exporter ctx stays as it is: another would cost allocations.
+func (p *Parent) Over(ctx context.Context) context.Context {
+	if p == nil || tracer() == nil {
+		return ctx
+	}
+	return trace.ContextWithRemoteSpanContext(ctx, p.span)
 }

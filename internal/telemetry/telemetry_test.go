@@ -13,11 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
-	sdktrace "go.opentelemetry.io/otel/sdk/trace"
-	"go.opentelemetry.io/otel/sdk/trace/tracetest"
-	"go.opentelemetry.io/otel/trace/noop"
 	"go.uber.org/goleak"
 
 	"github.com/lockproxy/lockproxy/internal/testredis"
@@ -319,35 +315,6 @@ func TestShutdownFlushesToOTLP(t *testing.T) {
 	}
 	if _, span := Span(ctx, "late"); span.IsRecording() {
 		t.Error("a span is recorded after Shutdown")
-	}
-}
-
-func TestSpans(t *testing.T) {
-	recorded := tracetest.NewInMemoryExporter()
-	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(recorded))
-	otel.SetTracerProvider(provider)
-	defer func() {
-		otel.SetTracerProvider(noop.NewTracerProvider())
-		provider.Shutdown(context.Background())
-	}()
-
-	ctx, outer := Span(context.Background(), "LOCK", attribute.String("kind", "plain"))
-	_, inner := Span(ctx, "script")
-	inner.End()
-	outer.End()
-
-	spans := recorded.GetSpans()
-	if len(spans) != 2 || spans[0].Name != "script" || spans[1].Name != "LOCK" {
-		t.Fatalf("spans: %+v", spans)
-	}
-	if spans[0].Parent.SpanID() != spans[1].SpanContext.SpanID() {
-		t.Error("the inner span is not below the outer one")
-	}
-	if want := []attribute.KeyValue{attribute.String("kind", "plain")}; len(spans[1].Attributes) != 1 || spans[1].Attributes[0] != want[0] {
-		t.Errorf("attributes %v, want %v", spans[1].Attributes, want)
-	}
-	if name := spans[0].InstrumentationScope.Name; name != scope {
-		t.Errorf("scope %q", name)
 	}
 }
 

@@ -1,0 +1,124 @@
+package session
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tidwall/redcon"
+	"go.opentelemetry.io/otel"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace/noop"
+
+	"github.com/lockproxy/lockproxy/internal/dedicated"
+	"github.com/lockproxy/lockproxy/proto/resp"
+)
+
+// traceparent is one of the trace whose id is so many of this digit.
+func traceparent(digit string) string {
+	return "00-" + strings.Repeat(digit, 32) + "-" + strings.Repeat(digit, 16) + "-01"
+}
+
+const badParent = "-ERR traceparent must be 00-<trace id>-<span id>-<flags> in lower-case hexadecimal digits, or empty.\r\n"
+
+// The spans of a client's verbs are below the parent that it has named, in the order in which it has said so. No other test runs
+// meanwhile, because all spans are recorded.
+func TestSpansHaveTheClientsParent(t *testing.T) {
+	recorded := tracetest.NewInMemoryExporter()
+	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(recorded))
+	otel.SetTracerProvider(provider)
+	defer func() {
+		otel.SetTracerProvider(noop.NewTracerProvider())
+		provider.Shutdown(context.Background())
+	}()
+	_, p := startBoth(t, nil)
+	other := dialWire(t, p.addr)
+	for _, proto := range []string{"2", "3"} {
+		recorded.Reset()
+		w := dialWire(t, p.addr)
+		w.do("HELLO", proto)
+		var pipeline []byte
+		var want, spans []string
+		say := func(reply, parent string, words ...string) {
+			pipeline = resp.AppendCommand(pipeline, words...)
+			want = append(want, reply)
+			if parent != "" {
+				verb := strings.Fields(words[0])[0]
+				spans = append(spans, fmt.Sprintf("%s below %s", verb, strings.Repeat(parent, 16)))
+			}
+		}
+		setInfo := func(reply, value string) { say(reply, "", "CLIENT", "SETINFO", "traceparent", value) }
+		const ok, none = "+OK\r\n", "0"
+		say(ok, none, "LOCK", "l")
+		setInfo(ok, traceparent("a"))
+		say(ok, "a", "LOCK", "l", "BLOCK", "10")
+		say(ok, "", "SET", "k", "v")
+		setInfo(ok, traceparent("b"))
+		setInfo(badParent, traceparent("c")+"0") // changes nothing
+		say(":1\r\n", "b", "RENEW", "l")
+		say("$1\r\nv\r\n", "b", "FENCED", "l", "GET", "k")
+		say(ok, "b", "MULTILOCK", "2", "m", "n")
+		say(ok, "b", "MULTILOCK", "2", "m", "n", "BLOCK", "10")
+		say(":0\r\n", "b", "MULTIUNLOCK", "2", "m", "n")
+		say(ok, "", "MULTI")
+		setInfo("+QUEUED\r\n", traceparent("c"))
+		say(ok, "", "DISCARD")
+		say(":0\r\n", "b", "UNLOCK", "l")
+		say(ok, "", "MULTI")
+		setInfo("+QUEUED\r\n", traceparent("d"))
+		say("*1\r\n+OK\r\n", "", "EXEC")
+		say(":1\r\n", "d", "UNLOCK", "l")
+		setInfo(ok, "")
+		say(ok, none, "LOCK", "l")
+		setInfo(ok, traceparent("e"))
+		say("+RESET\r\n", "", "RESET")
+		say(ok, none, "LOCK", "l", "BLOCK", "60000")
+		say(":1\r\n", none, "UNLOCK", "l")
+		w.raw(pipeline)
+		for _, reply := range want {
+			w.want(reply)
+		}
+		other.expect("+OK\r\n", "LOCK", "others")
+		other.expect(":1\r\n", "UNLOCK", "others")
+		spans = append(spans, "LOCK below 0000000000000000", "UNLOCK below 0000000000000000")
+
+		var got []string
+		for _, span := range recorded.GetSpans() {
+			if span.Name == strings.ToUpper(span.Name) {
+				got = append(got, fmt.Sprintf("%s below %s", span.Name, span.Parent.SpanID()))
+			}
+		}
+		if !slices.Equal(got, spans) {
+			t.Errorf("RESP%s: got %q, want %q", proto, got, spans)
+		}
+	}
+}
+
+// Redis never gets a traceparent to queue, whether its commands are known or not.
+func TestTraceparentStaysHere(t *testing.T) {
+	t.Parallel()
+	p := startProxy(t, startRedis(t).URL(), nil)
+	w := dialWire(t, p.addr)
+	w.expect("+OK\r\n", "CLIENT", "SETNAME", "me")
+	s := p.sessionOf(w)
+	learned := s.srv.facts.table.Load()
+	for _, table := range []*answers{learned, newAnswers(nil, nil, nil)} {
+		s.srv.facts.table.Store(table)
+		for value, want := range map[string]dedicated.Setting{
+			traceparent("a"): {Of: dedicated.SettingParent, Value: traceparent("a")}, "": {Of: dedicated.SettingParent}, "malformed": {},
+		} {
+			raw := resp.AppendCommand(nil, "CLIENT", "SETINFO", "TraceParent", value)
+			args := bytesOf([]string{"CLIENT", "SETINFO", "TraceParent", value})
+			c, _ := table.find(args)
+			sent, e := host{s}.Queued(c, redcon.Command{Raw: raw, Args: args})
+			if bytes.Contains(bytes.ToLower(sent), []byte("traceparent")) || e.Setting != want {
+				t.Errorf("%q: Redis gets %q, the setting is %v", value, sent, e.Setting)
+			}
+		}
+	}
+	s.srv.facts.table.Store(learned)
+}
