@@ -1,0 +1,96 @@
+package main
+
+import (
+	"encoding/hex"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	trace "go.opentelemetry.io/proto/otlp/trace/v1"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/lockproxy/lockproxy/internal/testredis"
+)
+
+// receiver is an OTLP receiver of spans.
+type receiver struct {
+	t     *testing.T
+	mu    sync.Mutex
+	spans []*trace.Span
+}
+
+func (r *receiver) ServeHTTP(_ http.ResponseWriter, post *http.Request) {
+	if post.URL.Path != "/v1/traces" {
+		return
+	}
+	var sent collector.ExportTraceServiceRequest
+	body, err := io.ReadAll(post.Body)
+	if err == nil {
+		err = proto.Unmarshal(body, &sent)
+	}
+	if err != nil {
+		r.t.Errorf("what is sent is no OTLP: %v", err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, of := range sent.ResourceSpans {
+		for _, in := range of.ScopeSpans {
+			r.spans = append(r.spans, in.Spans...)
+		}
+	}
+}
+
+// below is a span of that name, or one that begins so, below another.
+func (r *receiver) below(id []byte, name string) *trace.Span {
+	r.t.Helper()
+	var found *trace.Span
+	for _, s := range r.spans {
+		if string(s.ParentSpanId) == string(id) && strings.HasPrefix(s.Name, name) {
+			found = s
+		}
+	}
+	if found == nil {
+		r.t.Fatalf("no span %q is below %x: %v", name, id, r.spans)
+	}
+	return found
+}
+
+// TestTraces: an OTLP receiver gets the spans of a client's verbs, below the span that the client has named, by the time the process
+// has ended.
+func TestTraces(t *testing.T) {
+	t.Parallel()
+	r := &receiver{t: t}
+	otlp := httptest.NewServer(r)
+	defer otlp.Close()
+	addr := freeAddr(t)
+	cmd := exec.Command(os.Args[0], "--upstream", testredis.Start(t).URL(), "--listen", addr)
+	cmd.Env = append(os.Environ(), "OTEL_EXPORTER_OTLP_ENDPOINT="+otlp.URL, "OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf", "OTEL_METRICS_EXPORTER=none")
+	p := startCommand(t, cmd)
+	const traceID, spanID = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+	c := p.dial("tcp", addr)
+	expect(t, c, "OK", "CLIENT", "SETINFO", "traceparent", "00-"+traceID+"-"+spanID+"-01")
+	expect(t, c, "OK", "LOCK", "l")
+	expect(t, c, int64(1), "UNLOCK", "l")
+	p.cmd.Process.Signal(syscall.SIGTERM)
+	if code := p.exit(); code != exitOK {
+		t.Fatalf("exit code %d", code)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	client, _ := hex.DecodeString(spanID)
+	for verb, script := range map[string]string{"LOCK": "script acquire", "UNLOCK": "script release"} {
+		s := r.below(client, verb)
+		for _, of := range []*trace.Span{s, r.below(s.SpanId, script)} {
+			if got := hex.EncodeToString(of.TraceId); got != traceID {
+				t.Errorf("%s is of the trace %s", of.Name, got)
+			}
+		}
+	}
+}
