@@ -188,3 +188,14 @@ func TestUpgradeWithReusePort(t *testing.T) {
 	work.Wait()
 	t.Logf("%d upgrades: %d clients had %d commands answered", upgrades, clients, commands.Load())
 }
+
+// A new process that cannot serve yet is not asked whether the host is ready, as it would say no.
+func TestReadyWhileAnotherStarts(t *testing.T) {
+	t.Parallel()
+	metrics := freeAddr(t)
+	args := []string{"--listen", freeAddr(t), "--metrics-listen", metrics, "--reuse-port", "yes", "--upstream"}
+	start(t, append(args, testredis.Start(t).URL())...)
+	awaitPage(t, "http://"+metrics+"/readyz", http.StatusOK, "ok")
+	start(t, append(args, "redis-cluster://"+freeAddr(t))...).awaitLog("cluster")
+	ready(t, metrics)
+}
