@@ -75,9 +75,10 @@ type waiter struct {
 
 // asking is what a waiter's own goroutine keeps between its tries.
 type asking struct {
-	hears  []lockstore.Subscription // the head's subscriptions: to the line's channel, and in a fair line to its own
-	splits int                      // how often in a row its tries were split, on a quorum
-	lost   int64                    // the not-after of a request without an answer, after which it may stand in the fair queue
+	unheard error                    // of a request that may have been granted, and had run out before Redis could be asked
+	hears   []lockstore.Subscription // the head's subscriptions: to the line's channel, and in a fair line to its own
+	splits  int                      // how often in a row its tries were split, on a quorum
+	lost    int64                    // the not-after of a request without an answer, after which it may stand in the fair queue
 }
 
 func newWaiter(ctx context.Context, c *Client, r Request, since time.Time) *waiter {

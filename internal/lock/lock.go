@@ -220,7 +220,11 @@ func (a *acquire) finish(ctx context.Context, ans lockstore.Acquired, err error)
 		if known.registered {
 			a.uphold(known.Acquired)
 		}
-		if lost != nil && lockstore.NotSent(err) { // which would say that nothing was done
+		switch {
+		case lost == nil || !lockstore.NotSent(err): // which would say that nothing was done
+		case a.w != nil: // it may try again
+			a.w.unheard = lost
+		default:
 			err = outcomeUnknown(verb, lost)
 		}
 		return Grant{}, refusal{}, err

@@ -38,13 +38,15 @@ func (s *outOfReach) Look(id lockstore.ID, named bool, notAfter int64, until tim
 // TestGrantThatRanOutUnheard: a LOCK that may have been granted, and has run out before Redis could be asked, is not said to have been
 // without effect: it kept others out.
 func TestGrantThatRanOutUnheard(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world.World) {
-		m := bubbleEngine(t, w, w.NewNode(bubbleAddr), "one", Options{})
-		m.store = &outOfReach{Store: m.store, silence: 2 * time.Second}
-		a, _ := client(m)
-		_, err := a.Lock(context.Background(), Request{Key: "k", Lease: 1000})
-		if err == nil || !strings.Contains(err.Error(), "the reply to this LOCK was lost") {
-			t.Error(err)
-		}
-	})
+	for _, blocks := range []bool{false, true} {
+		inBubble(t, func(t *testing.T, w *world.World) {
+			m := bubbleEngine(t, w, w.NewNode(bubbleAddr), "one", Options{})
+			m.store = &outOfReach{Store: m.store, silence: 2 * time.Second}
+			a, _ := client(m)
+			_, err := a.Lock(context.Background(), Request{Key: "k", Lease: 1000, Blocks: blocks, Block: 4000})
+			if err == nil || !strings.Contains(err.Error(), "the reply to this LOCK was lost") {
+				t.Error(err)
+			}
+		})
+	}
 }

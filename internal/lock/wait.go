@@ -18,6 +18,11 @@ func (c *Client) wait(ctx context.Context, r Request, since time.Time) (g Grant,
 	defer c.share.Waited()
 	_, explicit := c.id(r.Kind, r.DB, r.Key, r.Owner)
 	w := newWaiter(ctx, c, r, since)
+	defer func() {
+		if w.unheard != nil && lockstore.NotSent(err) { // which would say that nothing was done
+			err = outcomeUnknown(r.verb(), w.unheard)
+		}
+	}()
 	if r.Fair {
 		m.lines.enterQueue(w.id)
 		defer func() { m.lines.leaveQueue(w, err == nil) }()
