@@ -55,7 +55,7 @@ func TestServicePasswordRotated(t *testing.T) {
 			urls = append(urls, "redis://voter@"+server.Addr())
 		}
 		rotatedWith(t, []string{"--upstream", testredis.Start(t).URL(), "--quorum", strings.Join(urls, ","),
-			"--quorum-max-lease", "2s", "--lock-watchdog-timeout", "2s", "--quorum-node-timeout", "200ms"}, nodes...)
+			"--quorum-max-lease", "8s", "--lock-watchdog-timeout", "8s", "--quorum-node-timeout", "800ms"}, nodes...)
 	})
 }
 
@@ -96,7 +96,9 @@ func rotatedWith(t *testing.T, args []string, accounts ...account) {
 			if got, err := redis.String(c.Do("LOCK", fmt.Sprint("l", i))); err != nil || got != "OK" {
 				return false
 			}
-			expect(t, c, int64(1), "UNLOCK", fmt.Sprint("l", i))
+			if _, err := c.Do("UNLOCK", fmt.Sprint("l", i)); err != nil {
+				return false
+			}
 		}
 		return true
 	}

@@ -129,7 +129,12 @@ func (e *extension) note(done lockstore.Extended, err error) (ends time.Time) {
 	if done.Attempt != "" {
 		h.attempt = done.Attempt
 	}
-	h.unmarked = h.unmarked || !e.Watched && lockstore.Unknown(err)
+	switch {
+	case !e.Watched && lockstore.Unknown(err):
+		h.unmarked = true
+	case e.Watched && err == nil:
+		h.unmarked = false
+	}
 	if sure := h.certainUntil(); sure.Before(h.deadline) && (err != nil || h.count == 0) {
 		if h.deadline = sure; h.count > 0 {
 			hs.plan(h, time.Now())

@@ -243,8 +243,16 @@ var errCommandsUnknown = errors.New("the cluster has not told of its commands ye
 
 var errNotLearned = errors.New("it is not known yet which commands Redis has")
 
-// Learned says why commands cannot be served yet; nil: Redis has been asked which it has. At the start it waits for that until ctx ends.
+// learnedBefore is how long before the end of its time Learned answers, so that the answer is still heard.
+const learnedBefore = 100 * time.Millisecond
+
+// Learned says why commands cannot be served yet; nil: Redis has been asked which it has. At the start it waits for that, almost until ctx ends.
 func (s *Server) Learned(ctx context.Context) error {
+	if end, ok := ctx.Deadline(); ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, end.Add(-learnedBefore))
+		defer cancel()
+	}
 	for !s.facts.learned.Load() {
 		if ctx.Err() != nil {
 			return errNotLearned

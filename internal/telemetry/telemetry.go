@@ -157,11 +157,13 @@ func (t *Telemetry) Listen(ctx context.Context) error {
 	return t.endpoint.listen(ctx)
 }
 
-// Unlisten leaves the Prometheus endpoint's address to another process: who is
-// connected is answered until Shutdown, and nobody else connects.
+// Unlisten leaves the Prometheus endpoint's address to another process, also to
+// those who are connected here: they are disconnected, after their answer if
+// one is under way.
 func (t *Telemetry) Unlisten() {
 	if t.endpoint != nil && t.endpoint.listener != nil {
 		t.endpoint.listener.Close()
+		t.endpoint.server.SetKeepAlivesEnabled(false)
 	}
 }
 
