@@ -81,3 +81,38 @@ func TestParent(t *testing.T) {
 		t.Errorf("parents %v, %v", of, spans[1].Parent)
 	}
 }
+
+// dropping is a sampler that wants no spans, and counts how often it is asked.
+type dropping struct{ asked int }
+
+func (d *dropping) ShouldSample(sdktrace.SamplingParameters) sdktrace.SamplingResult {
+	d.asked++
+	return sdktrace.SamplingResult{Decision: sdktrace.Drop}
+}
+
+func (d *dropping) Description() string { return "drops all" }
+
+// Of a trace that the sampler leaves out it is asked once; one that a client has left out is the sampler's to decide about.
+func TestSpansLeftOut(t *testing.T) {
+	sampler := &dropping{}
+	provider := sdktrace.NewTracerProvider(sdktrace.WithSampler(sampler))
+	otel.SetTracerProvider(provider)
+	defer func() {
+		otel.SetTracerProvider(noop.NewTracerProvider())
+		provider.Shutdown(context.Background())
+	}()
+	ctx, outer := Span(context.Background(), "LOCK")
+	defer outer.End()
+	if allocs := testing.AllocsPerRun(10, func() {
+		_, inner := Span(ctx, "script")
+		inner.End()
+	}); allocs > 0 || sampler.asked != 1 {
+		t.Errorf("%v allocations, and the sampler was asked %d times", allocs, sampler.asked)
+	}
+	p, _ := ReadParent("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00")
+	_, below := Span(p.Over(context.Background()), "LOCK")
+	below.End()
+	if sampler.asked != 2 {
+		t.Errorf("the sampler was asked %d times", sampler.asked)
+	}
+}
