@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockstore"
@@ -41,6 +42,7 @@ func TestGrantThatRanOutUnheard(t *testing.T) {
 	for _, blocks := range []bool{false, true} {
 		inBubble(t, func(t *testing.T, w *world.World) {
 			m := bubbleEngine(t, w, w.NewNode(bubbleAddr), "one", Options{})
+			synctest.Wait() // the engine has begun, which reads its store
 			m.store = &outOfReach{Store: m.store, silence: 2 * time.Second}
 			a, _ := client(m)
 			_, err := a.Lock(context.Background(), Request{Key: "k", Lease: 1000, Blocks: blocks, Block: 4000})
