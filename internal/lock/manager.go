@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/lockproxy/lockproxy/internal/lockstore"
+	"github.com/lockproxy/lockproxy/internal/tasks"
 )
 
 // Manager is the lock engine of one proxy process. All methods are safe for concurrent use.
@@ -42,8 +43,8 @@ type Manager struct {
 type life struct {
 	drained chan struct{} // closed by Drain
 	drain   sync.Once
-	tasks   sync.WaitGroup // releases, renewals and settlements under way
-	ended   chan struct{}  // closed when Run's context ends: background retries give up
+	tasks   tasks.Group   // releases, renewals and settlements under way
+	ended   chan struct{} // closed when Run's context ends: background retries give up
 }
 
 // Stats are counts since the start; Held and Waiting are the present numbers.

@@ -11,6 +11,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/lockstore/node"
 	"github.com/lockproxy/lockproxy/internal/retry"
+	"github.com/lockproxy/lockproxy/internal/tasks"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
@@ -29,7 +30,7 @@ type masters struct {
 	stop    context.CancelFunc
 	lost    atomic.Int64 // until when a request whose reply was lost may be done, in µs of the proxy's clock
 
-	running sync.WaitGroup // shards being closed, and questions to them
+	running tasks.Group // shards being closed, and questions to them
 
 	// guarded by mu, which is taken under the engine's mutex and before node.Subscriber.mu
 	mu     sync.Mutex
