@@ -116,6 +116,6 @@ func scrape(ctx context.Context, url string) {
 			_, _ = io.Copy(io.Discard, r.Body)
 			r.Body.Close()
 		}
-		pause(ctx, time.Second)
+		pause(ctx, 15*time.Second)
 	}
 }

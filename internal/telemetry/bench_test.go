@@ -69,3 +69,15 @@ func BenchmarkRun(b *testing.B) {
 		run.Proxy(20 * time.Microsecond)
 	}
 }
+
+// BenchmarkVerbDoneEverywhere is VerbDone on all processors.
+func BenchmarkVerbDoneEverywhere(b *testing.B) {
+	start(b, Options{MetricsListen: "127.0.0.1:0"})
+	ctx := context.Background()
+	b.ReportAllocs()
+	b.RunParallel(func(p *testing.PB) {
+		for p.Next() {
+			VerbDone(ctx, "LOCK", "ok", time.Millisecond)
+		}
+	})
+}

@@ -3,7 +3,6 @@ package telemetry
 import (
 	"context"
 	"maps"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,13 +18,20 @@ import (
 
 const (
 	mostBounds = 19
-	parts      = 4 // of a histogram, so that processors seldom write to the same memory
+	parts      = 8 // of a histogram, so that processors seldom write to the same memory
+)
+
+// places are the parts that are free to be written to: a sync.Pool gives a processor the one again that it used last, which is in its cache.
+var (
+	places    = sync.Pool{New: func() any { n := lastPlace.Add(1) % parts; return &n }}
+	lastPlace atomic.Uint32
 )
 
 // histogram counts durations by how long they are.
 type histogram struct {
 	bounds []time.Duration // upper ones; at most mostBounds
 	labels attribute.Set
+	values [2]string // of the labels
 	parts  [parts]struct {
 		counts [mostBounds + 1]atomic.Int64
 		sum    atomic.Int64
@@ -39,9 +45,11 @@ func (h *histogram) record(took time.Duration, n int64) {
 	for i < len(h.bounds) && took > h.bounds[i] {
 		i++
 	}
-	part := &h.parts[rand.Uint32()%parts]
+	place := places.Get().(*uint32)
+	part := &h.parts[*place]
 	part.counts[i].Add(n)
 	part.sum.Add(int64(took) * n)
+	places.Put(place)
 }
 
 // count is how many things have been counted.
@@ -81,14 +89,32 @@ type vector struct {
 	labels            [2]string // their names; those that are "" are none
 	bounds            []time.Duration
 	known             atomic.Pointer[map[[2]string]*histogram]
-	mu                sync.Mutex // growing
+	recent            [recent]atomic.Pointer[histogram] // those asked for last: to look into known costs three times as much
+	mu                sync.Mutex                        // growing
 }
 
+const recent = 32
+
 func (v *vector) of(first, second string) *histogram {
-	if h := (*v.known.Load())[[2]string{first, second}]; h != nil {
+	slot := &v.recent[slotOf(first, second)]
+	if h := slot.Load(); h != nil && h.values[0] == first && h.values[1] == second {
 		return h
 	}
-	return v.grow([2]string{first, second})
+	h := (*v.known.Load())[[2]string{first, second}]
+	if h == nil {
+		h = v.grow([2]string{first, second})
+	}
+	slot.Store(h)
+	return h
+}
+
+// slotOf is where in recent the histogram of these values is, if it is there.
+func slotOf(first, second string) int {
+	n := len(first) + 3*len(second)
+	if first != "" {
+		n += int(first[0])
+	}
+	return n % recent
 }
 
 func (v *vector) grow(values [2]string) *histogram {
@@ -104,7 +130,7 @@ func (v *vector) grow(values [2]string) *histogram {
 			kvs = append(kvs, attribute.String(name, values[i]))
 		}
 	}
-	h := &histogram{bounds: v.bounds, labels: attribute.NewSet(kvs...)}
+	h := &histogram{bounds: v.bounds, labels: attribute.NewSet(kvs...), values: values}
 	grown := maps.Clone(known)
 	grown[values] = h
 	v.known.Store(&grown)

@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"context"
+	"math/rand/v2"
 	"slices"
 	"sync/atomic"
 
@@ -20,6 +21,7 @@ var placeholder = otel.GetTracerProvider()
 type namedTracer struct {
 	provider trace.TracerProvider
 	tracer   trace.Tracer // nil: nobody wants spans
+	kept     float64      // of the traces that begin here, from 0 to 1
 }
 
 var lastTracer atomic.Pointer[namedTracer]
@@ -30,10 +32,19 @@ var lastTracer atomic.Pointer[namedTracer]
 // there is no span, and ctx stays as it is: each would cost allocations.
 func Span(ctx context.Context, name string, attrs ...attribute.KeyValue) (context.Context, trace.Span) {
 	t := tracer()
-	if t == nil || leftOut(ctx) {
+	if t.tracer == nil {
 		return ctx, noop.Span{}
 	}
-	ctx, span := t.Start(ctx, name)
+	switch above := trace.SpanContextFromContext(ctx); {
+	case !above.IsValid():
+		if t.kept < 1 && rand.Float64() >= t.kept {
+			return trace.ContextWithSpan(ctx, notKept), noop.Span{}
+		}
+	case !above.IsSampled() && !above.IsRemote():
+		// The sampler has left out a span of this process, and would leave out those below, since they are of the same trace.
+		return ctx, noop.Span{}
+	}
+	ctx, span := t.tracer.Start(ctx, name)
 	if span.IsRecording() {
 		// A copy, so that the caller's slice can stay on its stack.
 		span.SetAttributes(slices.Clone(attrs)...)
@@ -41,24 +52,20 @@ func Span(ctx context.Context, name string, attrs ...attribute.KeyValue) (contex
 	return ctx, span
 }
 
-// leftOut says whether the span in ctx is one of this process that the sampler has left out: it would leave out those below, too, since they
-// are of the same trace, and asking it costs half as much again.
-func leftOut(ctx context.Context) bool {
-	above := trace.SpanContextFromContext(ctx)
-	return above.IsValid() && !above.IsSampled() && !above.IsRemote()
-}
-
-func tracer() trace.Tracer {
+func tracer() *namedTracer {
 	provider := otel.GetTracerProvider()
 	if last := lastTracer.Load(); last != nil && last.provider == provider {
-		return last.tracer
+		return last
 	}
-	named := &namedTracer{provider: provider}
+	named := &namedTracer{provider: provider, kept: 1}
+	if sampled, ok := provider.(*sampledProvider); ok {
+		named.kept = sampled.kept
+	}
 	if _, none := provider.(noop.TracerProvider); !none && provider != placeholder {
 		named.tracer = provider.Tracer(scope)
 	}
 	lastTracer.Store(named)
-	return named.tracer
+	return named
 }
 
 // Parent is a span of another process that spans here can be below; nil is none.
@@ -78,7 +85,7 @@ func ReadParent(traceparent string) (p *Parent, ok bool) {
 // Over has the spans that begin in the ctx it returns be below p. Without an
 // exporter ctx stays as it is: another would cost allocations.
 func (p *Parent) Over(ctx context.Context) context.Context {
-	if p == nil || tracer() == nil {
+	if p == nil || tracer().tracer == nil {
 		return ctx
 	}
 	return trace.ContextWithRemoteSpanContext(ctx, p.span)

@@ -27,6 +27,7 @@ import (
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
 )
 
@@ -55,6 +56,7 @@ type Telemetry struct {
 	endpoint *endpoint // nil: no Prometheus endpoint
 	metrics  *sdkmetric.MeterProvider
 	traces   *sdktrace.TracerProvider // nil: no spans leave
+	spans    trace.TracerProvider     // traces, or what begins few of them
 	set      *instruments             // nil: no figures leave
 
 	once sync.Once
@@ -107,8 +109,8 @@ func (t *Telemetry) startTraces(ctx context.Context, res *resource.Resource) err
 	if exporter == nil {
 		return nil
 	}
-	t.traces = sdktrace.NewTracerProvider(sdktrace.WithResource(res), sdktrace.WithBatcher(exporter))
-	otel.SetTracerProvider(t.traces)
+	t.traces, t.spans = tracesProvider(sdktrace.WithResource(res), sdktrace.WithBatcher(exporter))
+	otel.SetTracerProvider(t.spans)
 	return nil
 }
 
@@ -185,7 +187,7 @@ func (t *Telemetry) Shutdown(ctx context.Context) error {
 func (t *Telemetry) shutdown(ctx context.Context) error {
 	var errs []error
 	if t.traces != nil {
-		if otel.GetTracerProvider() == t.traces {
+		if otel.GetTracerProvider() == t.spans {
 			otel.SetTracerProvider(noop.NewTracerProvider())
 		}
 		errs = append(errs, t.traces.Shutdown(ctx))
