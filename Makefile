@@ -107,6 +107,7 @@ nodes: ## locks counted through failovers, resharding and faults of clusters and
 
 page: ## the page for operators in Chromium; ARGS="-run TestPictures -args -pictures ../../docs/img" makes the screenshots
 	@.ci/need chromium || { echo "page: *** Chromium is MISSING: the page for operators is NOT TESTED ***"; exit 1; }
+	@.ci/need redis-server
 	cd integration/page && go vet . && LOCKPROXY_LONG=1 go test . -count=1 -v -timeout 1h $(ARGS)
 
 alerts: ## the alerts for Prometheus, and the names of metrics, by Prometheus' own promtool

@@ -50,7 +50,7 @@ func free(t *testing.T) string {
 }
 
 // start builds lockproxy and runs it.
-func start(t *testing.T) *proxy {
+func start(t *testing.T, flags ...string) *proxy {
 	t.Helper()
 	dir := t.TempDir()
 	build := exec.Command("go", "build", "-o", filepath.Join(dir, "lockproxy"), "./cmd/lockproxy")
@@ -65,6 +65,7 @@ func start(t *testing.T) *proxy {
 	}
 	defer out.Close()
 	cmd := exec.Command(filepath.Join(dir, "lockproxy"), "--listen", p.listen, "--admin-listen", p.admin, "--drain-timeout", "0", "--slowlog-slower-than", "4ms")
+	cmd.Args = append(cmd.Args, flags...)
 	cmd.Stdout, cmd.Stderr = out, out
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -156,6 +156,9 @@ func (hs *holds) listHeld(owner string) (out []Entry) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
 	done := 0
+	if owner == "" {
+		out = make([]Entry, 0, len(hs.byKey)+listPiece) // those who wait are added: with ten thousand locks, to grow costs more than all else
+	}
 	for _, held := range hs.byKey {
 		handed := handed(held)
 		for h := range held {

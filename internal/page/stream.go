@@ -10,8 +10,8 @@ import (
 const (
 	// mostStreams is how many browsers are kept fresh at once.
 	mostStreams = 16
-	// rest is the time between two states that a stream sends. It is a hundred times as long as all streams take to make theirs, if that
-	// is more: they cost a hundredth of a processor.
+	// rest is the time between two states that a stream sends. It is two hundred times as long as all streams take to make theirs, if that
+	// is more: with what the garbage costs afterwards they take a hundredth of a processor at most.
 	rest     = time.Second
 	restMost = 10 * time.Second
 	// slowest is how long a client may take to read one state.
@@ -69,7 +69,7 @@ func (c *cost) note(took time.Duration) {
 
 // pause waits until the next state is due, and says whether it ever is.
 func (p *Page) pause(ctx context.Context, took time.Duration) bool {
-	timer := time.NewTimer(max(rest, min(100*took*time.Duration(len(p.streams)), restMost)))
+	timer := time.NewTimer(max(rest, min(200*took*time.Duration(len(p.streams)), restMost)))
 	defer timer.Stop()
 	select {
 	case <-timer.C:
