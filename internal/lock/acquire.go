@@ -72,14 +72,14 @@ func (a *acquire) enrol() {
 		a.unrenewed = !watched
 		switch a.Registration = known; {
 		case a.Watched:
-			a.Registration = lockstore.Marked(known, true)
+			a.Registration = known.WithRenewals(true)
 		case watched && !unmarked && !a.c.m.store.Rules().Votes: // nodes that had not voted would write it as well
-			a.Registration, a.fresh = lockstore.Marked(known, false), true
+			a.Registration, a.fresh = known.WithRenewals(false), true
 		}
 	case !a.Watched && a.c.m.store.Rules().Votes:
 		// On a quorum the attempt says whose hold it is, and a node without a registration may get that of another LOCK.
 	default:
-		a.Registration, a.fresh = lockstore.Marked(a.c.request(), a.Watched), true
+		a.Registration, a.fresh = a.c.newRegistration().WithRenewals(a.Watched), true
 	}
 }
 
@@ -260,7 +260,7 @@ func (a *acquire) uphold(ans lockstore.Acquired) {
 // alone says whether Redis surely had no other registration than that of this request before it.
 func (a *acquire) alone() bool {
 	s, err := a.c.m.store.Look(a.ID, a.Named, 0, time.Now())
-	return err == nil && s.Registration == a.Registration
+	return err == nil && s.Registration.NamesAlone(a.Registration)
 }
 
 // renewing says whether a hold is renewed here.
@@ -297,7 +297,7 @@ func (hs *holds) planNext(h *hold, from time.Time) {
 // nextLook is when Redis is asked about a hold that nobody renews: at its end, and once in a while where its registration tells that a named
 // owner has given it back through another proxy. mu is held.
 func (hs *holds) nextLook(h *hold, from time.Time) time.Time {
-	if next := from.Add(hs.opts.Watchdog); h.mark() != "" && next.Before(h.deadline) {
+	if next := from.Add(hs.opts.Watchdog); h.registration != "" && next.Before(h.deadline) {
 		return next
 	}
 	return h.deadline

@@ -224,8 +224,10 @@ func outcomeUnknown(verb string, cause error) error {
 	return &Error{Code: "ERR", Text: fmt.Sprintf("the reply to this %s was lost and Redis cannot be asked what became of it: %v", verb, cause)}
 }
 
-// request numbers one request of this process: a registration, or an attempt on a quorum.
-func (c *Client) request() string { return c.owner + ":" + strconv.FormatUint(c.m.requests.Add(1), 36) }
+// newRegistration is the registration of one LOCK or RENEW, which no other one has.
+func (c *Client) newRegistration() lockstore.Registration {
+	return lockstore.Registration(c.owner + ":" + strconv.FormatUint(c.m.requests.Add(1), 36))
+}
 
 // sleep waits for d, or less when ctx ends or the engine stops; it says whether d passed.
 func (l *life) sleep(ctx context.Context, d time.Duration) bool {

@@ -170,7 +170,7 @@ func TestRenewalAfterTheLossIsTold(t *testing.T) {
 				t.Fatal(err)
 			}
 			m.holds.mu.Lock()
-			b := &batch{batchKey: m.watchdog.batchOf(h), holds: []*hold{h}, planned: time.Now(), marks: []string{h.registration}}
+			b := &batch{batchKey: m.watchdog.batchOf(h), holds: []*hold{h}, planned: time.Now(), registrations: []lockstore.Registration{h.registration}}
 			h.deadline = time.Now().Add(500 * time.Millisecond)
 			m.holds.expect(h)
 			m.holds.mu.Unlock()
@@ -220,7 +220,7 @@ func lockedAfterALoss(t *testing.T, m, n *Manager, lease int64, there func() boo
 		t.Fatal(err)
 	}
 	m.holds.mu.Lock()
-	late := &batch{batchKey: m.watchdog.batchOf(h), holds: []*hold{h}, planned: time.Now(), marks: []string{h.registration}}
+	late := &batch{batchKey: m.watchdog.batchOf(h), holds: []*hold{h}, planned: time.Now(), registrations: []lockstore.Registration{h.registration}}
 	h.deadline = time.Now().Add(500 * time.Millisecond)
 	m.holds.expect(h)
 	m.holds.mu.Unlock()

@@ -101,9 +101,9 @@ func (c *Client) newExtension(h *hold, r RenewRequest) *extension {
 		e.Registration = e.Known
 	}
 	if e.Registration == "" {
-		e.Registration = c.request()
+		e.Registration = c.newRegistration()
 	}
-	e.Registration = lockstore.Marked(e.Registration, e.Watched)
+	e.Registration = e.Registration.WithRenewals(e.Watched)
 	return e
 }
 
@@ -178,7 +178,7 @@ func (e *extension) uphold() {
 		return
 	}
 	s, err := e.c.m.store.Look(e.ID, true, 0, time.Now().Add(lockstore.Milliseconds(e.Lease)))
-	if e.h = h; err == nil && s.Count > 0 && s.Registers(e.Registration) {
+	if e.h = h; err == nil && s.Count > 0 && s.Registration.Names(e.Registration) {
 		e.register(lockstore.Extended{Count: s.Count, TTL: s.TTL, Sent: s.At})
 		hs.recheckNow(h)
 	}

@@ -45,7 +45,7 @@ type holder struct {
 
 // leased is how long a hold lasts, and has lasted.
 type leased struct {
-	registration string // of a named owner, as far as it is known here
+	registration lockstore.Registration // of a named owner's hold, as far as it is known here
 	watched      bool
 	unmarked     bool                 // a RENEW with a lease whose reply was lost may have written that the hold is not watched
 	lent         map[*taking]struct{} // of the MULTILOCKs under way for which alone it is renewed; nil: there are none, or somebody else wants that

@@ -35,12 +35,12 @@ type batchKey struct {
 // it is sent they are busy, and it is its goroutine's.
 type batch struct {
 	batchKey
-	holds    []*hold
-	marks    []string      // of each of an explicit owner the registration, as far as it is known, else ""
-	allow    time.Duration // how long Redis may take to come to it; 0: lockstore.Allowed
-	planned  time.Time     // when the first of them should have been sent
-	deadline time.Time     // the earliest at which one of them is reported lost
-	place    int           // in the lane's queue
+	holds         []*hold
+	registrations []lockstore.Registration // of each of the holds, as far as it is known
+	allow         time.Duration            // how long Redis may take to come to it; 0: lockstore.Allowed
+	planned       time.Time                // when the first of them should have been sent
+	deadline      time.Time                // the earliest at which one of them is reported lost
+	place         int                      // in the lane's queue
 }
 
 // laneKey names a lane. Nodes do not wait for each other, and what waits for replicas holds up nothing else.
@@ -172,7 +172,7 @@ func (wd *watchdog) take(b *batch) {
 			continue
 		}
 		h.users++
-		kept, b.marks = append(kept, h), append(b.marks, h.mark())
+		kept, b.registrations = append(kept, h), append(b.registrations, h.registration)
 	}
 	clear(b.holds[len(kept):])
 	b.holds = kept

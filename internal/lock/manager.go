@@ -24,7 +24,7 @@ type Manager struct {
 	log      *slog.Logger
 	uuid     string
 	store    lockstore.Store
-	requests atomic.Uint64 // numbers registrations and attempts
+	requests atomic.Uint64 // numbers registrations
 	grants   atomic.Int64
 	refusals atomic.Int64
 	*life

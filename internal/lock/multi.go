@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -165,7 +164,7 @@ func (b *multiLock) look(ctx context.Context, t *taking) error {
 	}
 	m.holds.mu.Lock()
 	h := m.holds.byID[t.id]
-	known, ours := h != nil && h.count > 0, ""
+	known, ours := h != nil && h.count > 0, lockstore.Registration("")
 	if t.had = known; known {
 		t.until, ours = h.endsAt(), h.registration
 		if !h.watched {
@@ -179,7 +178,7 @@ func (b *multiLock) look(ctx context.Context, t *taking) error {
 	}
 	s, err := m.store.Look(t.id, true, 0, time.Now())
 	t.had = known || err != nil || s.Count > 0
-	watched := s.Watched && (ours == "" || strings.TrimSuffix(s.Registration, "+") != ours) // its renewals have ended here
+	watched := s.Watched && !s.Registration.Names(ours) // its renewals have ended here
 	if t.until = (time.Time{}); err == nil && s.Count > 0 && s.TTL > 0 && !watched {
 		t.until = s.At.Add(lockstore.Milliseconds(s.TTL))
 	}

@@ -238,7 +238,7 @@ func (r *release) findNamedOutcome(s lockstore.Seen) settled {
 	had := r.Count > 0 && r.h.deadline.After(r.sent)
 	r.g.holds.mu.Unlock()
 	switch {
-	case s.Count > 0 && s.Registers(r.Registration) && (r.Alone || s.Registration == r.Registration):
+	case s.Count > 0 && s.Registration.Names(r.Registration) && (r.Alone || s.Registration.NamesAlone(r.Registration)):
 		r.Alone = true
 		return settled{err: errNotDone}
 	case s.Count > 0:
@@ -314,13 +314,13 @@ func (r *release) complete() (code, left int64, err error) {
 }
 
 // unwatch has the registration of a named owner's hold, if it is this one, say that nobody renews the hold.
-func (g *giveBacks) unwatch(id lockstore.ID, registration string) {
-	if !lockstore.Watching(registration) {
+func (g *giveBacks) unwatch(id lockstore.ID, registration lockstore.Registration) {
+	if !registration.Renewed() {
 		return
 	}
 	_, err := g.store.Extend(context.Background(), lockstore.Extension{
 		ID: id, Named: true, Lease: 1, Watched: true, // the longer lease stays
-		Registration: lockstore.Marked(registration, false), Known: registration, Again: true, MayEnd: func(time.Time) {},
+		Registration: registration.WithRenewals(false), Known: registration, Again: true, MayEnd: func(time.Time) {},
 	})
 	if err != nil {
 		g.log.Warn("cannot note that nobody renews a lock whose LOCK has failed", "key", id.Key, "owner", id.Owner, "error", err)

@@ -36,13 +36,13 @@ func (a *acquire) findOutcome() settled {
 	default:
 		done = s.Count > a.Count
 	}
-	ours := !a.Named || a.fresh && s.Registration == a.Registration // else its owner may have had it before, or count on it elsewhere
+	ours := !a.Named || a.fresh && s.Registration.NamesAlone(a.Registration) // else its owner may have had it before, or count on it elsewhere
 	if !done || a.r.Fence && ours && s.Token == 0 {
 		return settled{err: errNotDone} // of a FENCE: or its token is not known
 	}
 	ans := lockstore.Acquired{Code: 1, Count: s.Count, TTL: s.TTL, Sent: s.At}
 	if a.r.Fence && !ours {
-		return settled{Acquired: ans, registered: s.Registers(a.Registration), err: errNotDone} // its token may be another LOCK's
+		return settled{Acquired: ans, registered: s.Registration.Names(a.Registration), err: errNotDone} // its token may be another LOCK's
 	}
 	if ours {
 		ans.Raised = 1
@@ -50,7 +50,7 @@ func (a *acquire) findOutcome() settled {
 	if a.r.Fence {
 		ans.Token = s.Token
 	}
-	return settled{Acquired: ans, registered: s.Registers(a.Registration)}
+	return settled{Acquired: ans, registered: s.Registration.Names(a.Registration)}
 }
 
 // lasts is until when the owner may have the lock: by this request, or since before it.

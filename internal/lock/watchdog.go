@@ -115,7 +115,7 @@ func (wd *watchdog) renewal(b *batch) lockstore.Renewal {
 	wd.holds.mu.Lock()
 	defer wd.holds.mu.Unlock()
 	for i, h := range b.holds {
-		r.Holds[i] = lockstore.Renewed{ID: h.id, Named: h.explicit, Mark: b.marks[i], Attempt: h.attempt, Lease: h.lease, Taken: h.taken}
+		r.Holds[i] = lockstore.Renewed{ID: h.id, Named: h.explicit, Registration: b.registrations[i], Attempt: h.attempt, Lease: h.lease, Taken: h.taken}
 	}
 	return r
 }
@@ -163,7 +163,7 @@ func (wd *watchdog) regain(r lockstore.Renewed, lease time.Duration, take func(*
 	count := h.count
 	wd.holds.mu.Unlock()
 	if still {
-		take(&lockstore.Acquire{ID: r.ID, Named: r.Named, Count: count, Beside: beside, Lease: lease.Milliseconds(), Watched: true, Registration: r.Mark})
+		take(&lockstore.Acquire{ID: r.ID, Named: r.Named, Count: count, Beside: beside, Lease: lease.Milliseconds(), Watched: true, Registration: r.Registration})
 	}
 }
 
@@ -175,14 +175,6 @@ func (h *hold) noteTaken(said int64) {
 	case h.taken.IsZero():
 		h.taken = time.Now()
 	}
-}
-
-// mark is the registration by which Redis tells whether a named owner's hold ended, or is another connection's by now; "": it is not known.
-func (h *hold) mark() string {
-	if !h.explicit {
-		return ""
-	}
-	return h.registration
 }
 
 // renewed notes one element of the renewal script's answer. holds.mu is held.
@@ -277,12 +269,12 @@ func (wd *watchdog) extendLease(ctx context.Context, id lockstore.ID, explicit b
 	}
 	wd.holds.mu.Lock()
 	live := h.count > 0
-	b := &batch{batchKey: batchKey{db: id.DB, kind: id.Kind}, holds: []*hold{h}, planned: time.Now(), marks: []string{""}}
+	b := &batch{batchKey: batchKey{db: id.DB, kind: id.Kind}, holds: []*hold{h}, planned: time.Now(), registrations: []lockstore.Registration{""}}
 	if h.watched {
 		b.lease, b.replicas = h.lease, h.replicas
 	}
 	if h.watched || atLeast == 0 { // else the registration would end with this lease
-		b.marks[0] = h.mark()
+		b.registrations[0] = h.registration
 	}
 	if atLeast > 0 {
 		b.lease, b.replicas = max(b.lease, atLeast), h.replicas

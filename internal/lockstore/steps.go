@@ -1,7 +1,6 @@
 package lockstore
 
 import (
-	"strings"
 	"time"
 
 	"github.com/lockproxy/lockproxy/scripts"
@@ -22,12 +21,12 @@ const (
 // Acquire asks for a hold, for an owner that may have it already.
 type Acquire struct {
 	ID           ID
-	Named        bool   // the owner has a name of its own: it has the lock or not
-	Count        int64  // how often the owner is in the lock, as far as is known
-	Beside       bool   // it holds the other side of a read/write lock
-	Lease        int64  // ms
-	Watched      bool   // it is renewed
-	Registration string // of a named owner's hold
+	Named        bool         // the owner has a name of its own: it has the lock or not
+	Count        int64        // how often the owner is in the lock, as far as is known
+	Beside       bool         // it holds the other side of a read/write lock
+	Lease        int64        // ms
+	Watched      bool         // it is renewed
+	Registration Registration // of a named owner's hold
 	Fence        bool
 
 	Replicas    int64         // so many are to have it,
@@ -61,10 +60,10 @@ type Acquired struct {
 type Release struct {
 	ID           ID
 	Named        bool
-	Count        int64  // how often the owner is in the lock, as far as is known
-	All          bool   // every hold of the owner
-	Alone        bool   // nothing is done when a named owner is back through another connection, or another LOCK counts on its hold
-	Registration string // the one known; if Redis has another one, its proxy is told that the hold has ended
+	Count        int64        // how often the owner is in the lock, as far as is known
+	All          bool         // every hold of the owner
+	Alone        bool         // nothing is done when a named owner is back through another connection, or another LOCK counts on its hold
+	Registration Registration // the one known; if Redis has another one, its proxy is told that the hold has ended
 
 	// Of a quorum.
 	Attempt string    // only what counts for the hold under this name is given back
@@ -113,32 +112,10 @@ type Forcing struct {
 type Seen struct {
 	At                time.Time // before it was asked
 	Count, TTL, Token int64
-	Registration      string // of a named owner's hold; with a + if another request counts on the hold, too
-	Registered        bool   // there is one, be it empty
-	Watched           bool   // and somebody renews the hold
-	Unsure            bool   // of a quorum: with the nodes that have not answered a majority may have it although Count is 0
-}
-
-// Registers says whether the registration is that one, whether or not another request counts on the hold, too.
-func (s *Seen) Registers(registration string) bool {
-	return registration != "" && (s.Registration == registration || s.Registration == registration+"+")
-}
-
-// unwatched is before the registration of a hold that nobody renews.
-const unwatched = "-"
-
-// Marked returns a registration with the mark of a hold that is renewed, or is not.
-func Marked(registration string, watched bool) string {
-	registration = strings.TrimPrefix(registration, unwatched)
-	if !watched {
-		registration = unwatched + registration
-	}
-	return registration
-}
-
-// Watching says whether a registration is of a hold that somebody renews.
-func Watching(registration string) bool {
-	return registration != "" && registration != "+" && !strings.HasPrefix(registration, unwatched)
+	Registration      Registration // of a named owner's hold
+	Registered        bool         // there is one, be it empty
+	Watched           bool         // and somebody renews the hold
+	Unsure            bool         // of a quorum: with the nodes that have not answered a majority may have it although Count is 0
 }
 
 // Renewal begins the leases of some holds anew, all of one kind and in one slot, or only looks at the holds.
@@ -153,12 +130,12 @@ type Renewal struct {
 
 // Renewed is one hold of a renewal.
 type Renewed struct {
-	ID      ID
-	Named   bool
-	Mark    string        // of a named owner's: its registration, as far as it is known
-	Attempt string        // of a quorum: what it was had by
-	Lease   time.Duration // of the hold, also when it is only looked at
-	Taken   time.Time     // since when another connection seems to have taken it over; zero: it does not
+	ID           ID
+	Named        bool
+	Registration Registration  // of a named owner's hold, as far as it is known: by it Redis tells whether another connection has ended it, or taken it over
+	Attempt      string        // of a quorum: what it was had by
+	Lease        time.Duration // of the hold, also when it is only looked at
+	Taken        time.Time     // since when another connection seems to have taken it over; zero: it does not
 }
 
 // What a renewal says of a hold beside what its script does: 1 it is there, 2 another connection has taken it over, 0 it is gone.
@@ -175,13 +152,13 @@ func Answered(code int64) bool { return code != Taking && code != ReplyLost && c
 type Extension struct {
 	ID           ID
 	Named        bool
-	Lease        int64  // ms
-	Watched      bool   // it is renewed from now on; else it ends with that lease
-	Registration string // of a named owner's hold from now on
-	Known        string // and so far; if Redis has another one, its proxy is told that the hold has ended
-	Attempt      string // of a quorum: the attempt by which it is held; "": it was taken through another proxy
-	Count        int64  // how often its owner is in the lock, as far as is known
-	Again        bool   // an earlier request may have been done: nothing is done when a named owner is back through another connection
+	Lease        int64        // ms
+	Watched      bool         // it is renewed from now on; else it ends with that lease
+	Registration Registration // of a named owner's hold from now on
+	Known        Registration // and so far; if Redis has another one, its proxy is told that the hold has ended
+	Attempt      string       // of a quorum: the attempt by which it is held; "": it was taken through another proxy
+	Count        int64        // how often its owner is in the lock, as far as is known
+	Again        bool         // an earlier request may have been done: nothing is done when a named owner is back through another connection
 
 	// MayEnd is called before a request that shortens the hold is sent, with when the hold ends if that is done; zero: no request without
 	// an answer may have been done. The last call still counts if there is an error: when that is returned no request can be done any more.

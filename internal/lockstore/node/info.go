@@ -2,7 +2,6 @@ package node
 
 import (
 	"strconv"
-	"strings"
 
 	"github.com/redis/rueidis"
 
@@ -93,7 +92,8 @@ func Seen(reply rueidis.RedisMessage) (s lockstore.Seen, now int64) {
 	s.TTL, _ = parts[2].AsInt64()
 	s.Token, _ = parts[3].AsInt64()
 	text, err := parts[4].ToString()
-	s.Registration, s.Registered, s.Watched = strings.TrimSuffix(text, "~"), err == nil, lockstore.Watching(text) // only scripts need the ~
+	s.Registration, s.Registered = lockstore.ParseRegistration(text), err == nil
+	s.Watched = s.Registration.Renewed()
 	return s, now
 }
 

@@ -186,7 +186,7 @@ func allCalls() (all []Call) {
 			one, every := lockstore.Release{ID: id, Named: named, All: named}, lockstore.Release{ID: id, Named: named, All: true}
 			known := lockstore.Renewed{ID: id, Named: named}
 			if named {
-				ask.Registration, short.Registration, known.Mark = "r", "-r", "new"
+				ask.Registration, short.Registration, known.Registration = "r", "-r", "new"
 			}
 			all = append(all, steps.Acquire(&ask, soon), steps.Acquire(&short, soon), steps.Release(&one, soon), steps.Release(&every, soon),
 				steps.Acquire(&ask, soon).Brief(), steps.Acquire(&short, soon).Brief(), steps.Release(&one, soon).Brief(),

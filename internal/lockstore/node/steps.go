@@ -3,7 +3,6 @@ package node
 import (
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/scripts"
@@ -33,14 +32,14 @@ func (s Steps) Acquire(a *lockstore.Acquire, notAfter string) Call {
 	c := Call{DB: id.DB, Script: id.Kind.Spec().Acquire, Keys: keys}
 	c.Args = append(make([]string, 0, 9), leaseText(a.Lease), id.Field(), notAfter, flags)
 	if id.Kind != lockstore.Plain {
-		c.Args = append(append(c.Args, a.Registration, s.FenceTTL), id.Rest()...)
+		c.Args = append(append(c.Args, string(a.Registration), s.FenceTTL), id.Rest()...)
 		return c
 	}
 	c.Args = append(c.Args, s.Publish)
 	if flags == "" || flags == "N" { // each ARGV costs Redis time, and no other is looked at
 		return c
 	}
-	c.Args = append(c.Args, a.Registration, s.FenceTTL)
+	c.Args = append(c.Args, string(a.Registration), s.FenceTTL)
 	if a.Queues {
 		c.Args = append(c.Args, s.FairWait, strconv.FormatInt(a.Ticket, 10))
 	}
@@ -111,7 +110,7 @@ func (s Steps) Release(r *lockstore.Release, notAfter string) Call {
 	if id.Kind == lockstore.Plain && !r.Named { // each ARGV costs Redis time, and no other is looked at
 		return Call{DB: id.DB, Script: scripts.Release, Keys: keys, Args: args}
 	}
-	args = append(args, r.Registration)
+	args = append(args, string(r.Registration))
 	return Call{DB: id.DB, Script: id.Kind.Spec().Release, Keys: keys, Args: append(args, id.Rest()...)}
 }
 
@@ -160,7 +159,7 @@ func briefAcquire(a []string) []string {
 		return a[:4]
 	case flags == "NE" && plain:
 		return append(a[:4], a[8], a[7])
-	case (flags == "OW" || flags == "OD") && plain && a[5] != "" && (flags == "OD") == strings.HasPrefix(a[5], "-"):
+	case (flags == "OW" || flags == "OD") && plain && a[5] != "" && (flags == "OW") == lockstore.Registration(a[5]).Renewed():
 		return append(a[:3], a[5])
 	}
 	return a
@@ -238,9 +237,9 @@ func Renew(r lockstore.Renewal, notAfter string) Call {
 	args := make([]string, 3, 3+len(r.Holds))
 	for _, h := range r.Holds {
 		keys, args = append(keys, h.ID.Keys()...), append(args, h.ID.Field())
-		if h.Mark != "" {
+		if h.Registration != "" {
 			letters = append(letters, 'W')
-			keys, args = append(keys, h.ID.WatchKey()), append(args, h.Mark)
+			keys, args = append(keys, h.ID.WatchKey()), append(args, string(h.Registration))
 		} else {
 			letters = append(letters, '-')
 		}
@@ -261,7 +260,7 @@ func Extend(e lockstore.Extension, notAfter string) Call {
 	if e.Watched {
 		flags += "K"
 	}
-	args := []string{leaseText(e.Lease), e.ID.Field(), notAfter, flags, e.Registration, e.Known}
+	args := []string{leaseText(e.Lease), e.ID.Field(), notAfter, flags, string(e.Registration), string(e.Known)}
 	return Call{DB: e.ID.DB, Script: e.ID.Kind.Spec().Extend, Keys: keys, Args: append(args, e.ID.Rest()...)}
 }
 

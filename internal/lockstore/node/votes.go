@@ -61,7 +61,7 @@ func (s Steps) Retract(r *lockstore.Release, notAfter string) Call {
 	if r.Attempt == "" {
 		return s.Drop(r, "", notAfter)
 	}
-	return around(s.Release(r, ever), scripts.Retract, []string{r.ID.VotesKey(), r.ID.WatchKey()}, []string{r.Attempt, r.Registration})
+	return around(s.Release(r, ever), scripts.Retract, []string{r.ID.VotesKey(), r.ID.WatchKey()}, []string{r.Attempt, string(r.Registration)})
 }
 
 // RetractQuietly is Retract for what was never a lock: it wakes nobody.

@@ -181,7 +181,7 @@ func (q *store) Look(id lockstore.ID, named bool, _ int64, _ time.Time) (locksto
 		return seen, err
 	})
 	var left []int64
-	watched, registered := 0, map[string]int{}
+	watched, registered := 0, map[lockstore.Registration]int{}
 	for _, s := range heard {
 		registered[s.answer.Registration]++
 		if s.answer.Count > 0 {
