@@ -1,7 +1,8 @@
 package scripts
 
-// What the scripts on locks return first, beside 1 (done), 0 (somebody else has it, or counts on it) and -1 (this owner has not).
+// What the scripts on locks return first. lockstore has a name for each number that a step may have as its code, and says what Redis did.
 const (
+	Done      = 1  // what was asked for was done
 	Late      = -2 // its not-after had passed: nothing was done
 	OtherKind = -3 // the key holds a lock of another kind, or no lock
 	NoLock    = -4

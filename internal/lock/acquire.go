@@ -86,7 +86,7 @@ func (a *acquire) enrol() {
 // enrolled notes that a hold on a quorum which nobody renews was made anew where this proxy knew of a renewed one: it did not get that one's
 // registration. See enrol in registration.lua.
 func (a *acquire) enrolled(ans lockstore.Acquired) {
-	if ans.Raised == 1 && !a.Watched && a.c.m.store.Rules().Votes {
+	if ans.Raised && !a.Watched && a.c.m.store.Rules().Votes {
 		a.Registration = ""
 	}
 }
@@ -138,7 +138,7 @@ func (r Request) patience() time.Duration {
 func (a *acquire) conclude(ctx context.Context, ans lockstore.Acquired) (Grant, error) {
 	m := a.c.m
 	switch ans.Code {
-	case 0:
+	case lockstore.Refused:
 		m.holds.recheckNow(a.h)
 		return Grant{}, ErrNotAcquired
 	case lockstore.OtherKind:
@@ -153,7 +153,7 @@ func (a *acquire) conclude(ctx context.Context, ans lockstore.Acquired) (Grant, 
 		if err := m.giveBacks.undo(ctx, a, ans); err != nil {
 			return Grant{}, err
 		}
-		if ans.Raised == 0 && ans.Attempt == "" {
+		if !ans.Raised && ans.Attempt == "" {
 			a.uphold(ans)
 		}
 		return Grant{}, &Error{Code: "NOREPLICAS", Text: fmt.Sprintf("%d of %d replicas had the lock in time, it was given back", ans.Acked, a.r.Replicas)}
@@ -161,7 +161,7 @@ func (a *acquire) conclude(ctx context.Context, ans lockstore.Acquired) (Grant, 
 	if a.c.unheard(ctx, a.r) {
 		// Nobody hears of it: what it added is given back, and what its owner had before stays as it was.
 		_ = m.giveBacks.undo(ctx, a, ans)
-		if ans.Raised == 1 || a.Count > 0 || ans.Attempt != "" {
+		if ans.Raised || a.Count > 0 || ans.Attempt != "" {
 			return Grant{}, context.Canceled
 		}
 	}
@@ -203,7 +203,7 @@ func (a *acquire) register(ans lockstore.Acquired) (g Grant, lost lossRecord, ye
 		h.lease = max(h.lease, lockstore.Milliseconds(ans.TTL)) // Redis may have it for so long now
 		return Grant{}, lost, true
 	}
-	switch again := ans.Raised == 1 && h.count > 0; { // if the hold that was to be entered again had gone this is a first one
+	switch again := ans.Raised && h.count > 0; { // if the hold that was to be entered again had gone this is a first one
 	case again && h.explicit:
 		m.holds.end(h) // it may have been given back through another proxy
 	case again && ans.Count <= h.count:
@@ -216,7 +216,7 @@ func (a *acquire) register(ans lockstore.Acquired) (g Grant, lost lossRecord, ye
 	if h.count == 0 || h.attempt == "" {
 		h.attempt = ans.Attempt
 	}
-	g = Grant{Token: ans.Token, entered: ans.Count > 1 || ans.Raised == 0, again: ans.Raised == 0, first: a.Count == 0 || ans.Raised == 1}
+	g = Grant{Token: ans.Token, entered: ans.Count > 1 || !ans.Raised, again: !ans.Raised, first: a.Count == 0 || ans.Raised}
 	if h.explicit {
 		g.attempt = ans.Attempt
 	}
@@ -233,7 +233,7 @@ func (a *acquire) register(ans lockstore.Acquired) (g Grant, lost lossRecord, ye
 		h.watched, h.lease, h.registration = true, m.opts.Watchdog, a.Registration
 	} else if !h.watched {
 		h.lease = lockstore.Milliseconds(a.r.Lease)
-		if ans.Raised == 1 { // else the registration is another LOCK's
+		if ans.Raised { // else the registration is another LOCK's
 			h.registration = a.Registration
 		}
 	}

@@ -66,7 +66,7 @@ func (c *Client) renew(ctx context.Context, r RenewRequest, choose func(*hold) i
 	switch {
 	case err != nil:
 		return 0, e.failed(err, ends)
-	case done.Code != 1:
+	case done.Code != lockstore.LeaseSet:
 		_, err := c.unlocked(h, r.Key, done.Code, done.Count)
 		if err == nil {
 			err = notHeld(r.Key, c.named.Load() && !explicit)

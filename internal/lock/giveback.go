@@ -37,7 +37,7 @@ func (g *giveBacks) undo(ctx context.Context, a *acquire, ans lockstore.Acquired
 	if a.Named {
 		rel.Attempt, rel.keeps = ans.Attempt, ans.Attempt != ""
 	}
-	if ans.Raised == 0 && rel.Attempt == "" {
+	if !ans.Raised && rel.Attempt == "" {
 		return nil
 	}
 	rel.Alone = a.Named && !g.store.Rules().Votes
@@ -216,8 +216,8 @@ func (b *multiLock) retract(t *taking) {
 	rel.Attempt, rel.keeps = t.grant.attempt, keeps
 	rel.Alone = h.explicit && !m.store.Rules().Votes
 	code, left, err := rel.complete()
-	if code == 0 && err == nil && rel.Attempt != "" && !keeps && !t.grant.again {
-		code = 1 // what others count on is another proxy's, or was left behind
+	if code == lockstore.StillHeld && err == nil && rel.Attempt != "" && !keeps && !t.grant.again {
+		code = lockstore.Freed // what others count on is another proxy's, or was left behind
 	}
 	switch {
 	case err == nil:

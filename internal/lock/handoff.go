@@ -180,13 +180,13 @@ func (r *release) Claim() *lockstore.Handoff {
 func (r *release) Given(all []lockstore.Acquired, turn bool, err error) {
 	h := r.next
 	if err == nil {
-		h.note(turn, all[0].Code == 1)
+		h.note(turn, all[0].Code == lockstore.Granted)
 	}
 	for i, w := range h.to {
-		if err == nil && all[i].Code == 1 {
+		if err == nil && all[i].Code == lockstore.Granted {
 			telemetry.HandedOff(context.Background(), w.id.Kind.String())
 		}
-		if lockstore.Unknown(err) || err == nil && all[i].Code == 1 {
+		if lockstore.Unknown(err) || err == nil && all[i].Code == lockstore.Granted {
 			w.offer <- offer{acquire: w.ask, got: all[i], err: err}
 			continue
 		}

@@ -183,7 +183,7 @@ func (a *acquire) finish(ctx context.Context, ans lockstore.Acquired, err error)
 	var known settled // of a request that was done, although its reply was lost
 	var lost error    // of a request that may have made a hold which had run out when Redis could be asked again
 	for {
-		if err != nil && !lockstore.Unknown(err) && known.err == nil && known.Code == 1 {
+		if err != nil && !lockstore.Unknown(err) && known.err == nil && known.Code == lockstore.Granted {
 			// The lock was granted, and only asking once more for the answer has failed: an error would leave a lock that nobody knows of.
 			ans, err = known.Acquired, nil
 		}
@@ -207,8 +207,8 @@ func (a *acquire) finish(ctx context.Context, ans lockstore.Acquired, err error)
 		if ans, err = done.Acquired, nil; done.err == nil && !a.repeatable() {
 			break
 		}
-		if ans, err = a.ask(ctx); err == nil && ans.Code == 1 {
-			ans.Raised = max(ans.Raised, known.Raised) // the request that was done made the hold
+		if ans, err = a.ask(ctx); err == nil && ans.Code == lockstore.Granted {
+			ans.Raised = ans.Raised || known.Raised // the request that was done made the hold
 		}
 	}
 	defer func() {
@@ -231,8 +231,8 @@ func (a *acquire) finish(ctx context.Context, ans lockstore.Acquired, err error)
 	}
 	g, err := a.conclude(ctx, ans)
 	var no refusal
-	if ans.Code == 0 {
-		no = refusal{ans.TTL, ans.Token, ans.Count == 1, ans.Split}
+	if ans.Code == lockstore.Refused {
+		no = refusal{ans.TTL, ans.Token, ans.Count == lockstore.OthersTurn, ans.Split}
 	}
 	return g, no, err
 }

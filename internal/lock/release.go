@@ -85,16 +85,16 @@ func (c *Client) unlock(ctx context.Context, r UnlockRequest) (bool, error) {
 func (c *Client) unlocked(h *hold, key string, code, left int64) (bool, error) {
 	m := c.m
 	if code == lockstore.OtherKind && h.id.Kind == Plain {
-		code = -1 // no side was named: of a read/write lock this owner holds neither
+		code = lockstore.NotHeld // no side was named: of a read/write lock this owner holds neither
 	}
 	switch code {
 	case lockstore.OtherKind:
 		return false, otherKind(key)
-	case -1:
+	case lockstore.NotHeld:
 		m.holds.mu.Lock()
 		switch {
 		case h.count == 0:
-		case left == 1: // it ended through another proxy
+		case left == lockstore.EndedElsewhere:
 			m.holds.end(h)
 			m.done.add(h.id, c, time.Now())
 		default:
@@ -114,7 +114,7 @@ func (c *Client) unlocked(h *hold, key string, code, left int64) (bool, error) {
 		// Its lease was over by our clock and it was reported lost, Redis had it for a moment longer.
 		return false, lost.error(key)
 	}
-	return code == 1, nil
+	return code == lockstore.Freed, nil
 }
 
 // doubted refuses to release a lock if an earlier command of its holder may still take effect: the lock is left to
@@ -136,9 +136,9 @@ func (g *giveBacks) released(h *hold, by *Client, code, left int64) {
 	g.holds.mu.Lock()
 	defer g.holds.mu.Unlock()
 	switch {
-	case code == 0 && h.count > 0:
+	case code == lockstore.StillHeld && h.count > 0:
 		h.count = left
-	case code == 1:
+	case code == lockstore.Freed:
 		if h.count > 0 {
 			g.given.Add(1)
 			telemetry.LockReleased(context.Background(), h.id.Kind.String(), time.Since(h.grantedAt))
@@ -181,7 +181,7 @@ func (r *release) ask(ctx context.Context) (code, left int64, err error) {
 	g.holds.mu.Unlock()
 	done, err := g.store.Release(ctx, &r.Release)
 	r.sent, r.notAfter = done.Sent, done.NotAfter
-	if code = done.Code; code == 1 && r.Attempt == "" {
+	if code = done.Code; code == lockstore.Freed && r.Attempt == "" {
 		return code, done.Left, err
 	}
 	g.holds.mu.Lock()
@@ -191,19 +191,19 @@ func (r *release) ask(ctx context.Context) (code, left int64, err error) {
 	}
 	switch {
 	case r.keeps && h.count > 0:
-		if err == nil && code != 0 {
-			code, done.Left = 0, h.count
+		if err == nil && code != lockstore.StillHeld {
+			code, done.Left = lockstore.StillHeld, h.count
 			g.holds.plan(h, time.Now()) // the nodes no longer have it: the watchdog finds out how it ended
 		}
 	case done.RunsOut:
 		g.holds.runOut(h) // its owner does not want it any more
 		h.unwanted = true
-	case r.Attempt != "" && code == -1:
-		code = 1 // a former request has ended it, or somebody else has: nobody is to hear of that
-	case code == -1 && done.Left == 0 && h.count > 0 && h.unwanted:
-		code = 1
+	case r.Attempt != "" && code == lockstore.NotHeld:
+		code = lockstore.Freed // a former request has ended it, or somebody else has: nobody is to hear of that
+	case code == lockstore.NotHeld && done.Left != lockstore.EndedElsewhere && h.count > 0 && h.unwanted:
+		code = lockstore.Freed
 	}
-	if code != 1 && !lockstore.Unknown(err) {
+	if code != lockstore.Freed && !lockstore.Unknown(err) {
 		h.releasing = false // it was not given back, or was not the owner's last hold
 	}
 	return code, done.Left, err
@@ -224,7 +224,7 @@ func (r *release) findOutcome() settled {
 	case r.Named:
 		return r.findNamedOutcome(s)
 	case !r.All && s.Count < r.Count-1:
-		return settled{Acquired: lockstore.Acquired{Code: -1}} // one was given back at most: the others were lost
+		return settled{Acquired: lockstore.Acquired{Code: lockstore.NotHeld}} // one was given back at most: the others were lost
 	case s.Count < r.Count:
 		return settled{Acquired: freed(s.Count)}
 	}
@@ -245,16 +245,16 @@ func (r *release) findNamedOutcome(s lockstore.Seen) settled {
 	case had || s.Registered && s.Registration == "": // which is what an UNLOCK leaves
 		return settled{Acquired: freed(0)}
 	case r.Count > 0 || r.Alone:
-		return settled{Acquired: lockstore.Acquired{Code: -1}}
+		return settled{Acquired: lockstore.Acquired{Code: lockstore.NotHeld}}
 	}
 	return settled{err: errForgotten}
 }
 
 func freed(left int64) lockstore.Acquired {
 	if left > 0 {
-		return lockstore.Acquired{Count: left}
+		return lockstore.Acquired{Code: lockstore.StillHeld, Count: left}
 	}
-	return lockstore.Acquired{Code: 1}
+	return lockstore.Acquired{Code: lockstore.Freed}
 }
 
 // abandon completes a release whose client got an error: the owner wanted it.
@@ -263,7 +263,8 @@ func (r *release) abandon(s settled) {
 	if errors.Is(s.err, errNotDone) {
 		s.Code, s.Count, s.err = r.complete()
 	}
-	elsewhere := s.Code == -1 && s.Count == 1 // the owner has ended the hold through another proxy, or counts on it there
+	// The owner may have ended the hold through another proxy, or count on it there.
+	elsewhere := s.Code == lockstore.NotHeld && s.Count == lockstore.EndedElsewhere
 	if s.err != nil || elsewhere {
 		r.g.holds.mu.Lock()
 		r.g.holds.runOut(r.h) // its owner does not want it any more
@@ -275,7 +276,7 @@ func (r *release) abandon(s settled) {
 	if r.by != nil && !r.Named {
 		_, told = r.by.lossOf(r.h.id)
 	}
-	if s.Code == 1 && !told {
+	if s.Code == lockstore.Freed && !told {
 		r.g.done.add(r.h.id, r.by, time.Now())
 	}
 }
@@ -301,7 +302,7 @@ func (r *release) complete() (code, left int64, err error) {
 			code, left, err = s.Code, s.Count, s.err
 			unknown = !errors.Is(err, errNotDone)
 		}
-		if err == nil && r.Alone && code == -1 && left == 1 {
+		if err == nil && r.Alone && code == lockstore.NotHeld && left == lockstore.EndedElsewhere {
 			r.g.unwatch(r.ID, r.Registration) // it may be the one that another LOCK relies on, and nobody renews
 		}
 		if err == nil || errors.Is(err, errForgotten) || time.Now().After(giveUp) {
@@ -347,7 +348,7 @@ func (c *Client) force(ctx context.Context, r UnlockRequest) (bool, error) {
 			return false, outcomeUnknown("UNLOCK", err)
 		case err != nil:
 			return false, err
-		case code == 1:
+		case code == lockstore.Freed:
 			c.m.log.Warn("lock freed by force", "key", r.Key, "kind", k, "db", r.DB, "by", c.info.Addr, "user", c.info.User(), "name", c.info.Name())
 			c.m.holds.recheckKey(line, reasonForced)
 		}
@@ -361,5 +362,5 @@ func (c *Client) force(ctx context.Context, r UnlockRequest) (bool, error) {
 	case lockstore.NoLock:
 		return false, &Error{Code: "WRONGTYPE", Text: "the hash at '" + lockstore.Printable(r.Key) + "' is no lock"}
 	}
-	return code == 1, nil
+	return code == lockstore.Freed, nil
 }

@@ -40,12 +40,12 @@ func (a *acquire) findOutcome() settled {
 	if !done || a.r.Fence && ours && s.Token == 0 {
 		return settled{err: errNotDone} // of a FENCE: or its token is not known
 	}
-	ans := lockstore.Acquired{Code: 1, Count: s.Count, TTL: s.TTL, Sent: s.At}
+	ans := lockstore.Acquired{Code: lockstore.Granted, Count: s.Count, TTL: s.TTL, Sent: s.At}
 	if a.r.Fence && !ours {
 		return settled{Acquired: ans, registered: s.Registration.Names(a.Registration), err: errNotDone} // its token may be another LOCK's
 	}
 	if ours {
-		ans.Raised = 1
+		ans.Raised = true
 	}
 	if a.r.Fence {
 		ans.Token = s.Token
@@ -64,11 +64,11 @@ func (a *acquire) lasts() time.Time {
 // before, or counts on elsewhere, stays as it is.
 func (a *acquire) abandon(s settled) {
 	defer a.c.m.holds.leave(a.h)
-	if s.registered && s.Raised == 0 {
+	if s.registered && !s.Raised {
 		a.uphold(s.Acquired)
 		return
 	}
-	if s.err != nil || s.Code != 1 || s.Raised == 0 {
+	if s.err != nil || s.Code != lockstore.Granted || !s.Raised {
 		return
 	}
 	rel := a.c.m.giveBacks.newRelease(a.h, nil, a.Count == 0)

@@ -130,14 +130,15 @@ func (wd *watchdog) noteRenewals(b *batch, out []int64, err error, sent time.Tim
 		if i < len(out) {
 			said = out[i]
 		}
-		known := lockstore.Answered(said) && (err == nil || said == 0 || said == 2) // also when too few replicas have the rest
+		ended := said == lockstore.NotThere || said == lockstore.TakenOver
+		known := lockstore.Answered(said) && (err == nil || ended)                  // an error may be that too few replicas have the others
 		if b.lease > 0 && (lockstore.Unknown(err) || said == lockstore.ReplyLost) { // a look lengthens nothing
 			h.late = time.Now().Add(b.allow)
 		}
 		h.noteTaken(said)
 		switch {
 		case h.count == 0:
-			if known && said == 1 && b.lease > 0 && !h.doubt {
+			if known && said == lockstore.StillThere && b.lease > 0 && !h.doubt {
 				back = append(back, h)
 			}
 		case known:
@@ -180,7 +181,7 @@ func (h *hold) noteTaken(said int64) {
 // renewed notes one element of the renewal script's answer. holds.mu is held.
 func (wd *watchdog) renewed(h *hold, code int64, sent time.Time, lease time.Duration) {
 	switch code {
-	case 1:
+	case lockstore.StillThere:
 		if h.suspected.Before(sent) {
 			h.suspect = ""
 		}
@@ -196,8 +197,7 @@ func (wd *watchdog) renewed(h *hold, code int64, sent time.Time, lease time.Dura
 		} else {
 			wd.stillThere(h)
 		}
-	case 2:
-		// Another connection has taken the owner's lock over: it is watched, or ends, there.
+	case lockstore.TakenOver: // it is watched, or ends, there
 		wd.holds.end(h)
 	default:
 		wd.holds.lose(h, h.whyGone())

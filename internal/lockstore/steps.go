@@ -1,22 +1,11 @@
 package lockstore
 
-import (
-	"time"
-
-	"github.com/lockproxy/lockproxy/scripts"
-)
+import "time"
 
 // A step is what the engine asks of a store about holds: a value, from which the store makes its scripts. The outcome is a value, too.
 
 // Allowed is how long Redis may take to get to a verb's step: after that it does nothing.
 const Allowed = time.Second
-
-// The codes of an outcome, beside those that a step says of itself.
-const (
-	OtherKind = scripts.OtherKind // the key holds a lock of another kind, or no lock
-	NoLock    = scripts.NoLock
-	Upgrade   = scripts.Upgrade // the owner reads, and asked to write
-)
 
 // Acquire asks for a hold, for an owner that may have it already.
 type Acquire struct {
@@ -38,14 +27,13 @@ type Acquire struct {
 	Ticket      int64         // at this place; 0: the last
 }
 
-// Acquired is the outcome of an acquire, perhaps found out after its reply was lost. Code is 1 for a grant, 0 for a refusal:
-// somebody else has the lock.
+// Acquired is the outcome of an acquire, perhaps found out after its reply was lost. Code is Granted, Refused, Upgrade or OtherKind.
 type Acquired struct {
 	Code   int64
-	Count  int64 // of the owner's holds; of a refusal 1: it is another's turn
+	Count  int64 // of the owner's holds; of a refusal OthersTurn, or 0
 	TTL    int64 // ms, of the hold; of a refusal: of the other one's (negative: none known)
 	Token  int64 // of a refusal the place in the fair queue
-	Raised int64 // 1: it made a hold, or entered one again; 0: a named owner had it
+	Raised bool  // it made a hold, or entered one again; else a named owner had it
 
 	Unrenewed bool // and nobody renewed it before this
 
@@ -76,13 +64,13 @@ type Release struct {
 // Frees says that no hold of the owner is left after this, as far as is known.
 func (r *Release) Frees() bool { return r.All || r.Count <= 1 }
 
-// Released is the outcome of a release. Code is 1 when the lock is free of its owner, 0 when Left holds are left, -1 when it was
-// not held.
+// Released is the outcome of a release.
 type Released struct {
-	Code, Left int64
-	Sent       time.Time // before the request that was sent last
-	NotAfter   int64     // of that
-	RunsOut    bool      // with an error: it is not to be renewed any more
+	Code     int64     // Freed, StillHeld, NotHeld or OtherKind
+	Left     int64     // beside StillHeld how many holds; beside NotHeld and OtherKind EndedElsewhere, or 0
+	Sent     time.Time // before the request that was sent last
+	NotAfter int64     // of that
+	RunsOut  bool      // with an error: it is not to be renewed any more
 }
 
 // Waiters are those on this proxy that wait for a lock which is given back.
@@ -138,16 +126,6 @@ type Renewed struct {
 	Taken        time.Time     // since when another connection seems to have taken it over; zero: it does not
 }
 
-// What a renewal says of a hold beside what its script does: 1 it is there, 2 another connection has taken it over, 0 it is gone.
-const (
-	Taking    = -7 // as 2, but for the first time, and not to be relied on yet
-	ReplyLost = -8 // it may still be done
-	Undecided = -9 // nothing is known
-)
-
-// Answered says whether what a renewal says of a hold is to be relied on.
-func Answered(code int64) bool { return code != Taking && code != ReplyLost && code != Undecided }
-
 // Extension sets the lease of one hold anew, whatever it had left.
 type Extension struct {
 	ID           ID
@@ -167,9 +145,10 @@ type Extension struct {
 
 // Extended is the outcome of an extension.
 type Extended struct {
-	Code, Count, TTL int64     // Code 1: done; else what the script says
-	Sent             time.Time // before the request that was answered
-	Attempt          string    // the attempt by which the hold is held now
+	Code       int64     // LeaseSet, Overruled, NotHeld or OtherKind
+	Count, TTL int64     // beside NotHeld and OtherKind Count is EndedElsewhere, or 0
+	Sent       time.Time // before the request that was answered
+	Attempt    string    // the attempt by which the hold is held now
 }
 
 // Queue is the owners of one proxy that wait in the fair queue of a plain lock.

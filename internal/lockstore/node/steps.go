@@ -79,16 +79,16 @@ func Acquired(a *lockstore.Acquire, out []int64) lockstore.Acquired {
 	if len(out) == 1 {
 		switch n := out[0]; {
 		case n == 0:
-			return lockstore.Acquired{Code: 1, Count: 1, TTL: a.Lease}
+			return lockstore.Acquired{Code: lockstore.Granted, Count: 1, TTL: a.Lease}
 		case n > 0:
-			return lockstore.Acquired{Code: 1, Count: n, TTL: a.Lease, Raised: 1}
+			return lockstore.Acquired{Code: lockstore.Granted, Count: n, TTL: a.Lease, Raised: true}
 		default:
 			return lockstore.Acquired{TTL: -16 - n, Token: a.Ticket} // it keeps its place, if it has one
 		}
 	}
 	got := lockstore.Acquired{Code: out[0], Count: out[1], TTL: out[2], Token: out[3]}
-	if got.Code == 1 {
-		got.Raised, got.Unrenewed = max(out[4], 0), out[4] < 0
+	if got.Code == lockstore.Granted {
+		got.Raised, got.Unrenewed = out[4] > 0, out[4] < 0
 	}
 	return got
 }
@@ -120,9 +120,9 @@ func Released(out []int64) (code, left int64) {
 	case len(out) > 1:
 		return out[0], out[1]
 	case out[0] == 1:
-		return 1, 0
+		return lockstore.Freed, 0
 	}
-	return 0, out[0] - 1
+	return lockstore.StillHeld, out[0] - 1
 }
 
 // Brief leaves out the ARGV that most calls do not need: each costs Redis as much time as a quarter of a command does. See

@@ -7,6 +7,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/lockstore/node"
 	"github.com/lockproxy/lockproxy/internal/lockstore/tally"
+	"github.com/lockproxy/lockproxy/scripts"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
@@ -23,10 +24,10 @@ func (q *store) Acquire(ctx context.Context, a *lockstore.Acquire) (lockstore.Ac
 		if t.Verdict() == tally.Split {
 			ans.Split, ans.TTL = true, splitPause(time.Since(v.sent), splits).Milliseconds()
 		}
-		if err == nil && ans.Code == 1 && a.Fence {
+		if err == nil && ans.Code == lockstore.Granted && a.Fence {
 			ans.Token, err = q.fence(a, t)
 		}
-		granted := err == nil && ans.Code == 1
+		granted := err == nil && ans.Code == lockstore.Granted
 		if v.decide(granted, t.Verdict() == tally.Won, q.until(0)); !granted {
 			v.sitOut()
 		}
@@ -58,7 +59,7 @@ type vote struct {
 func (v *vote) decide(won, told bool, backBy time.Time) {
 	v.won, v.told, v.backBy, v.heard = won, told, backBy, map[*member]bool{}
 	for _, r := range v.all {
-		v.heard[r.node] = r.code() == 1
+		v.heard[r.node] = r.code() == lockstore.Granted
 	}
 	close(v.decided)
 }
@@ -144,7 +145,7 @@ func (q *store) voteOf(n *member, id lockstore.ID, v *vote, build func(string) n
 		q.host.Sleep(context.Background(), time.Until(v.until)+node.ClockTolerance) // after that it is not done any more
 	}
 	<-v.decided
-	if v.won || r.code() != 1 && !lockstore.Unknown(err) {
+	if v.won || r.code() != lockstore.Granted && !lockstore.Unknown(err) {
 		return
 	}
 	back := v.back
@@ -169,11 +170,11 @@ func (q *store) judge(a *lockstore.Acquire, v *vote, t tally.Tally) (lockstore.A
 	case tally.Held, tally.Split:
 		return lockstore.Acquired{TTL: t.Free()}, nil
 	}
-	ans := lockstore.Acquired{Code: 1, Count: 1, Raised: 1, TTL: t.Lasts()}
+	ans := lockstore.Acquired{Code: lockstore.Granted, Count: 1, Raised: true, TTL: t.Lasts()}
 	switch {
 	case !t.Had(): // what some nodes had was left behind: a majority does not
 	case a.Named:
-		ans.Count, ans.Raised = max(a.Count, 1), 0
+		ans.Count, ans.Raised = max(a.Count, 1), false
 	default:
 		ans.Count = a.Count + 1
 	}
@@ -190,8 +191,8 @@ func (q *store) fence(a *lockstore.Acquire, t tally.Tally) (int64, error) {
 	all := gather(q, until, func(n *member) result {
 		out, err := q.ask(n, until, build)
 		return result{n, out, err}
-	}, func(all []result) bool { return q.tallyOf(all).Count(1) >= q.majority() })
-	if n := q.tallyOf(all).Count(1); n < q.majority() {
+	}, func(all []result) bool { return q.tallyOf(all).Count(scripts.Done) >= q.majority() })
+	if n := q.tallyOf(all).Count(scripts.Done); n < q.majority() {
 		return 0, q.noMajority(all, n, "the fencing token is not safe, the lock was given back")
 	}
 	return token, nil

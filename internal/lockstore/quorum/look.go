@@ -69,12 +69,15 @@ func (q *store) Force(_ context.Context, f lockstore.Forcing) (code int64, err e
 	for _, s := range heard {
 		codes[s.answer]++
 	}
-	for _, code := range []int64{scripts.OtherKind, scripts.NoLock} {
+	for _, code := range []int64{lockstore.OtherKind, lockstore.NoLock} {
 		if codes[code] >= q.majority() {
 			return code, nil
 		}
 	}
-	return min(int64(codes[1]), 1), nil
+	if codes[lockstore.Freed] > 0 {
+		return lockstore.Freed, nil
+	}
+	return lockstore.NothingHeld, nil
 }
 
 // Info reads a lock on all nodes. Holders are those that a majority has; TTL is the time for which a majority has the lock.

@@ -42,7 +42,7 @@ func (q *store) Release(_ context.Context, r *lockstore.Release) (done lockstore
 	whole.All, whole.Waiters = true, nil
 	d := &dropping{q: q, r: &whole, until: q.until(0), spares: r.Named && q.wellEnough()}
 	all := gather(q, d.until, d.from, func(all []result) bool {
-		return !r.Named && q.tallyOf(all).Count(1) >= q.majority()
+		return !r.Named && q.tallyOf(all).Count(lockstore.Freed) >= q.majority()
 	})
 	t, ok := q.tallyOf(all), false
 	if r.Attempt != "" {
@@ -80,7 +80,7 @@ func (d *dropping) from(n *member) result {
 		case <-timer.C:
 			return unasked
 		}
-		if code := before.said.code(); before.said.err != nil || code != -1 && code != 0 {
+		if code := before.said.code(); before.said.err != nil || code != lockstore.NotHeld && code != lockstore.StillHeld {
 			return before.said
 		}
 		// It may have left a hold that was taken after it, or that others counted on, but that is to go now.

@@ -7,7 +7,6 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/lockstore/node"
-	"github.com/lockproxy/lockproxy/scripts"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
@@ -28,7 +27,7 @@ func (q *store) Renew(_ context.Context, r lockstore.Renewal) ([]int64, error) {
 				said[i] = lockstore.Undecided // it may be dropped there
 			}
 		}
-		if err == nil && r.Lease > 0 && slices.Contains(said, 0) {
+		if err == nil && r.Lease > 0 && slices.Contains(said, lockstore.NotThere) {
 			q.host.Background(func() { <-decided; q.spread(r, out, n, said) })
 		}
 		return result{n, said, err}
@@ -47,7 +46,7 @@ func (q *store) Renew(_ context.Context, r lockstore.Renewal) ([]int64, error) {
 // takenOver believes only after a while that another connection has taken a hold over, as a renewal says: the LOCK of that
 // connection may still fail, and what it has is taken back then.
 func (q *store) takenOver(h lockstore.Renewed, said int64) int64 {
-	if said == 2 && (h.Taken.IsZero() || time.Since(h.Taken) < min(3*q.timeout, h.Lease/4)) {
+	if said == lockstore.TakenOver && (h.Taken.IsZero() || time.Since(h.Taken) < min(3*q.timeout, h.Lease/4)) {
 		return lockstore.Taking
 	}
 	return said
@@ -58,7 +57,7 @@ func (q *store) takenOver(h lockstore.Renewed, said int64) int64 {
 // until the step is begun; a release is sent after it.
 func (q *store) spread(r lockstore.Renewal, out []int64, n *member, said []int64) {
 	for i, one := range r.Holds {
-		if i < len(said) && said[i] == 0 && out[i] == 1 && one.Attempt != "" {
+		if i < len(said) && said[i] == lockstore.NotThere && out[i] == lockstore.StillThere && one.Attempt != "" {
 			q.host.Regain(one, r.Lease, func(a *lockstore.Acquire) { q.spreadOne(a, one.Attempt, n) })
 		}
 	}
@@ -88,7 +87,7 @@ func (q *store) spreadTo(n *member, until time.Time, build func(notAfter string)
 func (q *store) settledAll(r lockstore.Renewal, all []result) bool {
 	t := q.tallyOf(all)
 	for i := range r.Holds {
-		if t.Renewal(i) != 1 {
+		if t.Renewal(i) != lockstore.StillThere {
 			return false
 		}
 	}
@@ -112,7 +111,7 @@ func (q *store) Extend(_ context.Context, e lockstore.Extension) (lockstore.Exte
 		}
 		out, err := q.ask(n, until, func(notAfter string) node.Call { return node.ExtendVote(node.Extend(e, notAfter), e.ID, attempt) })
 		r := result{n, out, err}
-		if e.Attempt == "" && (r.code() == 1 || lockstore.Unknown(err)) {
+		if e.Attempt == "" && (r.code() == lockstore.LeaseSet || lockstore.Unknown(err)) {
 			q.host.Background(func() {
 				if <-decided; !won {
 					q.retract(e, attempt, r, until)
@@ -120,22 +119,23 @@ func (q *store) Extend(_ context.Context, e lockstore.Extension) (lockstore.Exte
 			})
 		}
 		return r
-	}, func(all []result) bool { return q.tallyOf(all).Count(1) >= q.majority() })
+	}, func(all []result) bool { return q.tallyOf(all).Count(lockstore.LeaseSet) >= q.majority() })
 	t := q.tallyOf(all)
-	won = t.Count(1) >= q.majority()
+	won = t.Count(lockstore.LeaseSet) >= q.majority()
 	close(decided)
 	switch {
 	case won:
-		done.Code, done.Count, done.TTL, done.Attempt = 1, max(e.Count, 1), t.Lasts(), attempt
+		done.Code, done.Count, done.TTL, done.Attempt = lockstore.LeaseSet, max(e.Count, 1), t.Lasts(), attempt
 		return done, nil
-	case t.Count(scripts.OtherKind) >= q.majority():
-		done.Code = scripts.OtherKind
+	case t.Count(lockstore.OtherKind) >= q.majority():
+		done.Code = lockstore.OtherKind
 		return done, nil
-	case len(q.all)-t.Count(-1) < q.majority():
-		done.Code, done.Count = -1, slices.Max(append(t.Column(-1, 1), 0))
+	case len(q.all)-t.Count(lockstore.NotHeld) < q.majority():
+		done.Code, done.Count = lockstore.NotHeld, slices.Max(append(t.Column(lockstore.NotHeld, 1), 0))
 		return done, nil
 	}
-	if len(all) == len(q.all) && !slices.ContainsFunc(all, func(r result) bool { return r.code() == 1 || lockstore.Unknown(r.err) }) {
+	mayHave := func(r result) bool { return r.code() == lockstore.LeaseSet || lockstore.Unknown(r.err) }
+	if len(all) == len(q.all) && !slices.ContainsFunc(all, mayHave) {
 		e.MayEnd(time.Time{}) // no node has done it
 	} else {
 		q.host.Sleep(context.Background(), time.Until(until)+node.ClockTolerance) // by then what was sent is done, or never will be

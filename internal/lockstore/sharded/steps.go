@@ -11,6 +11,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/lockstore/node"
 	"github.com/lockproxy/lockproxy/internal/retry"
+	"github.com/lockproxy/lockproxy/scripts"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
@@ -96,20 +97,25 @@ func (d *store) handOff(ctx context.Context, l limits, r *lockstore.Release, nex
 		}
 		all[i].Sent, all[i].NotAfter = sent, notAfter
 	}
-	r.Waiters.Given(all, err == nil && out[2] == 1, err)
+	r.Waiters.Given(all, err == nil && out[2] == turnGiven, err)
 	return out, err
 }
 
-// evalHandOff sends the script, the short one first where that may do.
+const (
+	turnGiven = 1 // handoff.lua says so after what its release returned: others were given a turn, and nobody here got the lock
+	notPassed = 0 // pass.lua has done nothing: handoff.lua is to be run
+)
+
+// evalHandOff sends the script, the short one first where that may do. It returns what handoff.lua would.
 func (d *store) evalHandOff(ctx context.Context, l limits, r *lockstore.Release, next *lockstore.Handoff, text string) ([]int64, error) {
 	if c, short := d.steps.Pass(r, next, text); short {
 		out, err := d.evalInts(ctx, l, c)
 		switch {
 		case err != nil:
 			return nil, err
-		case out[0] == 1:
-			return []int64{1, 0, 0, 1, 1, next.Asks[0].Lease, 0, 1}, nil
-		case out[0] != 0: // else nothing was done
+		case out[0] == scripts.Done:
+			return []int64{lockstore.Freed, 0, 0, lockstore.Granted, 1, next.Asks[0].Lease, 0, 1}, nil
+		case out[0] != notPassed:
 			return []int64{out[0], 0, 0, 0, 0, 0, 0, 0}, nil
 		}
 	}
@@ -190,7 +196,7 @@ func (d *store) Extend(ctx context.Context, e lockstore.Extension) (done locksto
 		if lockstore.Unknown(err) {
 			ends, lost, e.Again = may, err, true
 		}
-		if err != nil || codeOf(reply) != 1 {
+		if err != nil || codeOf(reply) != lockstore.LeaseSet {
 			e.MayEnd(ends)
 		}
 		return reply, err
@@ -204,7 +210,7 @@ func (d *store) Extend(ctx context.Context, e lockstore.Extension) (done locksto
 		}
 		return at, err
 	})
-	if err == nil && done.Code == 0 { // its owner has said something else since
+	if err == nil && done.Code == lockstore.Overruled { // its owner has said something else since
 		err = lost
 	}
 	return done, err

@@ -51,13 +51,13 @@ func (t Tally) Count(code int64) (n int) {
 
 // Voted is how many nodes said anything about the lock: one that was too late did not.
 func (t Tally) Voted() int {
-	return t.Count(1) + t.Count(0) + t.Count(scripts.OtherKind) + t.Count(scripts.Upgrade)
+	return t.Count(lockstore.Granted) + t.Count(lockstore.Refused) + t.Count(lockstore.OtherKind) + t.Count(lockstore.Upgrade)
 }
 
 // entered is how many nodes gave the lock to an owner that had it already.
 func (t Tally) entered() (n int) {
 	for _, out := range t.Said {
-		if out[0] == 1 && out[atRaised] < 1 {
+		if out[0] == lockstore.Granted && out[atRaised] < 1 {
 			n++
 		}
 	}
@@ -66,14 +66,14 @@ func (t Tally) entered() (n int) {
 
 // Had says whether the owner may have had the lock before: a majority of the nodes had it, as far as is known.
 func (t Tally) Had() bool {
-	dark := t.Nodes - t.Count(1) - t.Count(0)
+	dark := t.Nodes - t.Count(lockstore.Granted) - t.Count(lockstore.Refused)
 	return t.entered() > 0 && t.entered()+dark >= t.majority()
 }
 
 // Clear says that no answer still to come can change the verdict, nor whether the owner had the lock.
 func (t Tally) Clear() bool {
 	pending := t.Nodes - len(t.Said)
-	yes, entered := t.Count(1), t.entered()
+	yes, entered := t.Count(lockstore.Granted), t.entered()
 	if yes+pending < t.majority() {
 		most, unknown := t.others()
 		return t.Voted() >= t.majority() && (most >= t.majority() || most+unknown < t.majority())
@@ -85,11 +85,11 @@ func (t Tally) Clear() bool {
 func (t Tally) Verdict() Verdict {
 	need := t.majority()
 	switch {
-	case t.Count(scripts.OtherKind) >= need:
+	case t.Count(lockstore.OtherKind) >= need:
 		return OtherLock
-	case t.Count(scripts.Upgrade) >= need:
+	case t.Count(lockstore.Upgrade) >= need:
 		return Upgrade
-	case t.Count(1) >= need:
+	case t.Count(lockstore.Granted) >= need:
 		return Won
 	case t.Voted() < need:
 		return Unheard
@@ -105,7 +105,7 @@ func (t Tally) Verdict() Verdict {
 func (t Tally) others() (most, unknown int) {
 	of := map[int64]int{}
 	for _, out := range t.Said {
-		if out[0] == 0 {
+		if out[0] == lockstore.Refused {
 			of[out[atToken]]++
 		}
 	}
@@ -119,9 +119,9 @@ func (t Tally) others() (most, unknown int) {
 
 // Free is in how many ms enough of the nodes that refused may be free for a majority to give the lock.
 func (t Tally) Free() int64 {
-	left := t.Column(0, atTTL)
+	left := t.Column(lockstore.Refused, atTTL)
 	slices.Sort(left)
-	lacking := t.majority() - t.Count(1)
+	lacking := t.majority() - t.Count(lockstore.Granted)
 	if lacking > len(left) {
 		return 0
 	}
@@ -129,7 +129,7 @@ func (t Tally) Free() int64 {
 }
 
 // Lasts is for how many ms a majority has the lock, less what clocks may drift; 0: it has not.
-func (t Tally) Lasts() int64 { return Lasts(t.Column(1, atTTL), t.majority()) }
+func (t Tally) Lasts() int64 { return Lasts(t.Column(scripts.Done, atTTL), t.majority()) }
 
 // Lasts is for how many ms need of the nodes have a lock, less what clocks may drift; left is what each has left of it.
 func Lasts(left []int64, need int) int64 {
@@ -152,7 +152,7 @@ func (t Tally) Column(code int64, at int) (all []int64) {
 }
 
 // Token is the fencing token of a grant: the highest one that was proposed.
-func (t Tally) Token() int64 { return slices.Max(t.Column(1, atToken)) }
+func (t Tally) Token() int64 { return slices.Max(t.Column(lockstore.Granted, atToken)) }
 
 // LastToken is the fencing token that was given last, by what each of the nodes has that answered: the highest one that a majority
 // has reached, since no other one was told to anybody. ok is false when the nodes that did not answer could make it another one.
@@ -175,39 +175,39 @@ func LastToken(tokens []int64, nodes int) (token int64, ok bool) {
 // Freed is the result of a release. The lock was not held only if a majority is known not to have had it: a node that does not
 // answer counts as one that may have had it. ok is false when too few nodes answered.
 func (t Tally) Freed() (code, left int64, ok bool) {
-	had, none, other := t.Count(0)+t.Count(1), t.Count(-1), t.Count(scripts.OtherKind)
+	had, none, other := t.Count(lockstore.StillHeld)+t.Count(lockstore.Freed), t.Count(lockstore.NotHeld), t.Count(lockstore.OtherKind)
 	dark := t.Nodes - had - none - other
 	switch {
 	case had+none+other < t.majority():
 		return 0, 0, false
 	case other >= t.majority():
-		return scripts.OtherKind, 0, true
+		return lockstore.OtherKind, 0, true
 	case had > 0 && had+dark >= t.majority():
-		return 1, 0, true
-	case slices.Max(append(t.Column(-1, 1), 0)) == 1:
-		return -1, 1, true // it ended through another connection
+		return lockstore.Freed, 0, true
+	case slices.Contains(t.Column(lockstore.NotHeld, 1), lockstore.EndedElsewhere):
+		return lockstore.NotHeld, lockstore.EndedElsewhere, true
 	}
-	return -1, 0, true
+	return lockstore.NotHeld, 0, true
 }
 
-// Retracted is the result of taking back one attempt: 1 the hold has ended where it was, 0 others count on it, -1 no majority had
-// it. ok is false when too few nodes answered.
+// Retracted is the result of taking back one attempt: lockstore.Freed when the hold has ended where it was, StillHeld when others count on
+// it, NotHeld when no majority had it. ok is false when too few nodes answered.
 func (t Tally) Retracted() (code, left int64, ok bool) {
-	others := t.Count(0)
-	dark := t.Nodes - others - t.Count(1) - t.Count(-1) - t.Count(scripts.OtherKind)
+	others := t.Count(lockstore.StillHeld)
+	dark := t.Nodes - others - t.Count(lockstore.Freed) - t.Count(lockstore.NotHeld) - t.Count(lockstore.OtherKind)
 	switch {
 	case t.Nodes-dark < t.majority():
 		return 0, 0, false
 	case others > 0 && others+dark >= t.majority():
-		return 0, 1, true
-	case t.Count(1) > 0:
-		return 1, 0, true
+		return lockstore.StillHeld, 1, true
+	case t.Count(lockstore.Freed) > 0:
+		return lockstore.Freed, 0, true
 	}
-	return -1, 0, true
+	return lockstore.NotHeld, 0, true
 }
 
-// Renewal is the result for one of the holds of a renewal: 1 a majority has it, 0 a majority cannot have it, 2 another proxy has taken
-// it over, or lockstore.Undecided.
+// Renewal is the result for one of the holds of a renewal: lockstore.StillThere when a majority has it, NotThere when a majority cannot have
+// it, TakenOver by another proxy, or Undecided.
 func (t Tally) Renewal(i int) int64 {
 	yes, taken, gone := 0, 0, 0
 	for _, out := range t.Said {
@@ -215,9 +215,9 @@ func (t Tally) Renewal(i int) int64 {
 			continue
 		}
 		switch out[i] {
-		case 1:
+		case lockstore.StillThere:
 			yes++
-		case 2:
+		case lockstore.TakenOver:
 			taken++
 		case lockstore.Undecided:
 		default:
@@ -227,12 +227,12 @@ func (t Tally) Renewal(i int) int64 {
 	need := t.majority()
 	switch {
 	case yes >= need:
-		return 1
+		return lockstore.StillThere
 	case t.Nodes-taken-gone >= need:
 		return lockstore.Undecided
 	case taken > 0 && t.Nodes-gone >= need:
-		return 2
+		return lockstore.TakenOver
 	default:
-		return 0
+		return lockstore.NotThere
 	}
 }
