@@ -60,12 +60,15 @@ func (a *acquire) ask(ctx context.Context) (lockstore.Acquired, error) {
 	return a.c.m.store.Acquire(ctx, &a.Acquire)
 }
 
-// enrol chooses the registration of a named owner's request. A hold known here keeps its own: if this reply were lost, nobody
-// would know which registration Redis has. A lease for a hold that is renewed here asks for the mark of one that is not, which Redis writes
-// only if the hold has gone meanwhile and this is another one.
+// enrol chooses the registration that a named owner's LOCK asks for. A hold that is known here keeps its name: with a new one, if the reply
+// were lost, this proxy would not know which of the two Redis has.
+//
+// A LOCK with a lease, for a hold that is renewed here, asks for the name with the mark of a hold that nobody renews. Redis sets the mark
+// only if the hold has gone meanwhile and this LOCK makes a new one. So findOutcome can tell the new hold by its mark, unless a RENEW may have
+// set that before.
 func (a *acquire) enrol() {
 	a.c.m.holds.mu.Lock()
-	known, watched, unmarked := a.h.registration, a.h.watched, a.h.unmarked
+	known, watched, maybeUnrenewed := a.h.registration, a.h.watched, a.h.maybeUnrenewed
 	a.c.m.holds.mu.Unlock()
 	switch {
 	case a.Count > 0 && known != "":
@@ -73,18 +76,19 @@ func (a *acquire) enrol() {
 		switch a.Registration = known; {
 		case a.Watched:
 			a.Registration = known.WithRenewals(true)
-		case watched && !unmarked && !a.c.m.store.Rules().Votes: // nodes that had not voted would write it as well
+		case watched && !maybeUnrenewed && !a.c.m.store.Rules().Votes: // on a quorum a hold that nobody renews gets no registration, as below
 			a.Registration, a.fresh = known.WithRenewals(false), true
 		}
 	case !a.Watched && a.c.m.store.Rules().Votes:
-		// On a quorum the attempt says whose hold it is, and a node without a registration may get that of another LOCK.
+		// On a quorum the attempt says whose hold it is. A node that had lost the hold would get this registration while the others have
+		// another one, and they could not agree on who renews the hold.
 	default:
 		a.Registration, a.fresh = a.c.newRegistration().WithRenewals(a.Watched), true
 	}
 }
 
-// enrolled notes that a hold on a quorum which nobody renews was made anew where this proxy knew of a renewed one: it did not get that one's
-// registration. See enrol in registration.lua.
+// enrolled notes the registration that a grant has got. On a quorum a new hold that nobody renews gets none (see enrol in registration.lua),
+// although this LOCK has asked for that of an earlier hold, which this proxy thought to be there still.
 func (a *acquire) enrolled(ans lockstore.Acquired) {
 	if ans.Raised && !a.Watched && a.c.m.store.Rules().Votes {
 		a.Registration = ""
@@ -243,21 +247,22 @@ func (a *acquire) register(ans lockstore.Acquired) (g Grant, lost lossRecord, ye
 	return g, lost, false
 }
 
-// uphold has a hold renewed here that a named owner had before, although the request has failed: its registration is this request's now, so
-// whoever renewed the hold has stopped, or will. That it is held anew nobody is told. One that nobody renewed ends with its lease.
+// uphold takes care of a hold that a named owner had before a LOCK that has failed although Redis has done it. Redis has this LOCK's
+// registration now, so the proxy that renewed the hold stops doing so, if there is one: this proxy renews the hold from then on, and the
+// owner is not told of that. If nobody renewed the hold, the registration is made to say so again, and the hold ends with its lease.
 func (a *acquire) uphold(ans lockstore.Acquired) {
 	switch {
 	case !a.Named || !a.Watched || a.c.m.holds.renewing(a.h):
 	case ans.Unrenewed || a.r.lent != nil && !a.r.lent.until.IsZero() || a.unrenewed && a.alone():
 		a.c.m.giveBacks.unwatch(a.ID, a.Registration)
 	default:
-		a.r.Replicas, a.r.lent = 0, nil // they may not be there; and the MULTILOCK has failed
+		a.r.Replicas, a.r.lent = 0, nil // the replicas may not be there, and the MULTILOCK has failed
 		a.register(ans)
 		a.c.m.holds.recheckNow(a.h) // little may be left of its lease
 	}
 }
 
-// alone says whether Redis surely had no other registration than that of this request before it.
+// alone says whether this LOCK has surely not replaced another one's registration of the hold, which would have left a mark.
 func (a *acquire) alone() bool {
 	s, err := a.c.m.store.Look(a.ID, a.Named, 0, time.Now())
 	return err == nil && s.Registration.NamesAlone(a.Registration)

@@ -169,7 +169,7 @@ func (c *Client) bequeath() {
 func (c *Client) take(last bool) (implicit []*hold) {
 	implicit, left := c.m.holds.ending(c, last)
 	if left > 0 {
-		c.m.log.Info("a connection has closed that named owners of locks: they run out unless their owners are heard of again",
+		c.m.log.Info("a connection has closed that kept locks of named owners: they end with their leases unless their owners are named again",
 			"locks", left, "client", c.info.Addr, "renewed_for", c.m.opts.OwnerGrace)
 	}
 	return implicit

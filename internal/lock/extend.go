@@ -131,9 +131,9 @@ func (e *extension) note(done lockstore.Extended, err error) (ends time.Time) {
 	}
 	switch {
 	case !e.Watched && lockstore.Unknown(err):
-		h.unmarked = true
+		h.maybeUnrenewed = true
 	case e.Watched && err == nil:
-		h.unmarked = false
+		h.maybeUnrenewed = false
 	}
 	if sure := h.certainUntil(); sure.Before(h.deadline) && (err != nil || h.count == 0) {
 		if h.deadline = sure; h.count > 0 {

@@ -128,7 +128,8 @@ func (g *giveBacks) giveBack(h *hold) {
 	}
 	code, left, err := rel.complete()
 	if err != nil {
-		g.log.Warn("cannot release a lock whose client has gone, it runs out", "key", h.id.Key, "owner", h.id.Owner, "error", err)
+		g.log.Warn("cannot release a lock whose client has gone: it stays locked until its lease is over",
+			"key", h.id.Key, "owner", h.id.Owner, "error", err)
 	} else {
 		g.released(h, nil, code, left)
 	}
@@ -169,7 +170,8 @@ func (g *giveBacks) enterAndSurrender(was *hold) {
 	rel := g.newRelease(h, nil, true)
 	rel.Count, rel.Alone, rel.Registration, rel.until = 0, h.explicit, registration, until
 	if _, _, err := rel.complete(); err != nil {
-		g.log.Warn("cannot give back a lock that was told lost, it runs out", "key", h.id.Key, "owner", h.id.Owner, "error", err)
+		g.log.Warn("cannot release a lock that was reported lost: it stays locked until its lease is over",
+			"key", h.id.Key, "owner", h.id.Owner, "error", err)
 	}
 }
 
@@ -225,7 +227,8 @@ func (b *multiLock) retract(t *taking) {
 			m.done.remove(t.id) // nobody heard of it
 		}
 	case !keeps || !t.until.IsZero():
-		m.log.Warn("cannot give back a lock of a MULTILOCK that failed, it runs out", "key", t.id.Key, "owner", t.id.Owner, "error", err)
+		m.log.Warn("a MULTILOCK failed, and one of its locks cannot be released: it stays locked until its lease is over",
+			"key", t.id.Key, "owner", t.id.Owner, "error", err)
 		m.holds.mu.Lock()
 		m.holds.runOut(h)
 		m.holds.mu.Unlock()
@@ -248,7 +251,8 @@ func (b *multiLock) restore(t *taking) {
 	if err == nil {
 		return
 	}
-	b.c.m.log.Warn("cannot set the lease a lock had before a MULTILOCK that failed, it runs out", "key", t.id.Key, "owner", t.id.Owner, "error", err)
+	b.c.m.log.Warn("a MULTILOCK failed, and a lock cannot get back the lease that it had before: it stays locked until its present lease is over",
+		"key", t.id.Key, "owner", t.id.Owner, "error", err)
 	hs := b.c.m.holds
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
@@ -259,8 +263,9 @@ func (b *multiLock) restore(t *taking) {
 	}
 }
 
-// handBack gives a hold back to the connection that kept it before, if that is still there. If this connection has closed meanwhile, which
-// ended the renewals, they go on. Where another MULTILOCK has come upon the hold since, that one does so if it fails, too.
+// handBack gives a hold back to the connection that kept it before this MULTILOCK, if that connection is still open. If the MULTILOCK's own
+// connection has closed meanwhile, that has ended the renewals, and they begin again. If another MULTILOCK has got the hold since, nothing
+// is done now: should that one fail, too, its handBack gives the hold to the connection that kept it before both.
 func (b *multiLock) handBack(t *taking) {
 	hs := b.c.m.holds
 	hs.mu.Lock()
@@ -284,7 +289,8 @@ func (b *multiLock) handBack(t *taking) {
 	hs.adopt(h, before)
 }
 
-// passTo notes by what a connection gets a hold: by a taking, or (nil) by a verb of its own. holds.mu is held.
+// passTo notes how a connection gets a hold: as one lock of a MULTILOCK, with how the hold was kept before, or (nil) by a verb of its own.
+// holds.mu is held.
 func (h *hold) passTo(t *taking) {
 	if t != nil {
 		t.before, t.beneath = h.client, h.by
@@ -292,7 +298,8 @@ func (h *hold) passTo(t *taking) {
 	h.by = t
 }
 
-// lend notes who has a hold renewed: a MULTILOCK, until it has all its locks, or (nil) somebody who wants that for good. holds.mu is held.
+// lend notes for whom a hold is renewed: for a MULTILOCK, until that has all its locks, or (nil) for good. One that is renewed for good
+// already stays so. holds.mu is held.
 func (h *hold) lend(to *taking) {
 	switch {
 	case to == nil || h.watched && h.lent == nil:
@@ -304,18 +311,19 @@ func (h *hold) lend(to *taking) {
 	}
 }
 
-// comeUpon notes at the grant what the owner had before, if it was named since take looked: the wait may have been long. holds.mu is held.
+// comeUpon is called with a grant to an owner that had the lock before. It notes what the owner had if that has changed since look asked,
+// which may be long ago when the MULTILOCK had to wait. holds.mu is held.
 func (t *taking) comeUpon(h *hold, ans lockstore.Acquired) {
 	switch {
-	case h.count > 0 && h.nth != t.saw:
+	case h.count > 0 && h.nth != t.saw: // a verb has named the owner here
 		t.until, t.had = h.endsAt(), true
-	case ans.Unrenewed && t.until.IsZero(): // it was named through another proxy
+	case ans.Unrenewed && t.until.IsZero(): // a verb has named the owner at another proxy
 		t.until = until(ans) // Redis may have had an earlier end for it, which is not known any more
 	}
 }
 
-// endsAt is when a live hold would end by itself, for all that is known here; zero: it is renewed for somebody else than MULTILOCKs.
-// holds.mu is held.
+// endsAt is when a live hold would end if it were not renewed for MULTILOCKs, as far as this proxy knows; zero: it would not end, because it
+// is renewed for good. holds.mu is held.
 func (h *hold) endsAt() (end time.Time) {
 	switch {
 	case !h.watched:
@@ -330,7 +338,8 @@ func (h *hold) endsAt() (end time.Time) {
 	return end
 }
 
-// endLending ends the MULTILOCK's part in what it has renewed. Without a lease of its own what it has got is renewed for good.
+// endLending notes that the MULTILOCK is over, so that no hold is renewed for it any more. If it has got its locks, and they have no lease,
+// they are renewed for good.
 func (b *multiLock) endLending(got bool) {
 	hs := b.c.m.holds
 	hs.mu.Lock()
@@ -352,7 +361,8 @@ func (b *multiLock) endLending(got bool) {
 	}
 }
 
-// leaveToOthers leaves a hold to the other MULTILOCKs that have it renewed, if there are any: it is to last that long after them.
+// leaveToOthers leaves a hold to other MULTILOCKs for which it is renewed, too, if there are any. It tells them that the hold is to last for
+// so many ms more even if they fail.
 func (b *multiLock) leaveToOthers(t *taking, h *hold, lease int64) bool {
 	b.c.m.holds.mu.Lock()
 	defer b.c.m.holds.mu.Unlock()

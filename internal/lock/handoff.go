@@ -77,7 +77,7 @@ func (ls *lines) claim(id lockstore.ID) *handoff {
 	return h
 }
 
-// pickNext claims the waiters: each gets an offer from then on.
+// pickNext claims the waiters that are next. Each of them waits for its offer then.
 func (ls *lines) pickNext(id lockstore.ID) *handoff {
 	streak, shared := ls.holds.releasing(id)
 	if shared || ls.draining() {
@@ -108,13 +108,13 @@ func (ls *lines) pickNext(id lockstore.ID) *handoff {
 		return nil
 	}
 	if h.Turn = !l.key.Fair && h.streak.over(l.pause, time.Now()); h.Turn {
-		l.messages.Store(0)
+		l.messages.Store(0) // afterGrant sees by those that come from now on whether somebody has used the turn
 	}
 	return h
 }
 
-// releasing notes that a hold is about to be given back. streak is its own; shared says that this does not free the lock, since
-// another owner of this proxy goes on holding it.
+// releasing notes that a hold is about to be given back, and returns its streak. shared says that another owner of this proxy goes on holding
+// the lock, so that it is not free after this.
 func (hs *holds) releasing(id lockstore.ID) (streak handoffStreak, shared bool) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()

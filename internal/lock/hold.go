@@ -45,17 +45,17 @@ type holder struct {
 
 // leased is how long a hold lasts, and has lasted.
 type leased struct {
-	registration lockstore.Registration // of a named owner's hold, as far as it is known here
-	watched      bool
-	unmarked     bool                 // a RENEW with a lease whose reply was lost may have written that the hold is not watched
-	lent         map[*taking]struct{} // of the MULTILOCKs under way for which alone it is renewed; nil: there are none, or somebody else wants that
-	lease        time.Duration        // of the renewals when watched, else as taken
-	replicas     int64
-	grantedAt    time.Time
-	renewedAt    time.Time
-	renewals     int64
-	deadline     time.Time // we are sure of the lock until then
-	mayEnd       time.Time // or, if a RENEW that is under way is done, until then; zero: there is none
+	registration   lockstore.Registration // of a named owner's hold, as far as it is known here
+	watched        bool
+	maybeUnrenewed bool                 // a RENEW with a lease, whose reply was lost, may have set the mark of a hold that nobody renews
+	lent           map[*taking]struct{} // of the MULTILOCKs under way for which alone it is renewed; nil: there are none, or somebody else wants that
+	lease          time.Duration        // of the renewals when watched, else as taken
+	replicas       int64
+	grantedAt      time.Time
+	renewedAt      time.Time
+	renewals       int64
+	deadline       time.Time // we are sure of the lock until then
+	mayEnd         time.Time // or, if a RENEW that is under way is done, until then; zero: there is none
 }
 
 // voted is what is known of a hold on a quorum.
@@ -222,7 +222,7 @@ func (h *hold) live() bool { return h != nil && h.count > 0 && !h.leaving }
 func (hs *holds) begin(h *hold, c *Client, count int64) {
 	if h.count == 0 {
 		h.grantedAt, h.renewedAt, h.doubt, h.watched, h.replicas = time.Now(), time.Time{}, false, false, 0
-		h.deadline, h.suspect, h.leaving, h.releasing, h.unmarked = time.Time{}, "", false, false, false
+		h.deadline, h.suspect, h.leaving, h.releasing, h.maybeUnrenewed = time.Time{}, "", false, false, false
 		h.unwanted, h.renewals, h.lent = false, 0, nil
 		live := hs.byKey[h.id.Line()]
 		if live == nil {

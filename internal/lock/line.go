@@ -125,8 +125,8 @@ func (ls *lines) join(w *waiter) {
 	telemetry.LocksWaiting.Add(1)
 }
 
-// order moves a waiter to where its ticket says. If the line gets another head that one tries: what the former one heard may
-// have been for it. lines.mu is held.
+// order moves a waiter to its place by ticket. If the line has another head then, both are told, and the new one tries at once: a message
+// that the former one has heard may have been meant for it. lines.mu is held.
 func (w *waiter) order() {
 	l := w.line
 	was, at := l.waiters.Front(), l.waiters.Back()

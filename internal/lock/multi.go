@@ -55,19 +55,20 @@ type multiLock struct {
 	taken []*taking
 }
 
+// taking is one lock that a MULTILOCK takes, and what its owner had of it before, which is restored if the MULTILOCK fails.
 type taking struct {
 	id    lockstore.ID
 	grant Grant
-	at    time.Time
-	had   bool  // the owner had, or may have had, the lock before
-	saw   int64 // hold.nth of the unwatched hold that was found before it was asked for; 0: there was none
+	at    time.Time // when the lock was asked for
+	had   bool      // the owner had, or may have had, the lock before
+	saw   int64     // hold.nth of the owner's hold, if look has found one that nobody renewed; else 0
 
 	// guarded by holds.mu
-	until    time.Time // when the hold that the owner had before would end; zero: it had none, or a watched one
-	promised time.Time // by another MULTILOCK that has ended, it does not end before
-	before   *Client   // the connection that kept the hold until then,
-	beneath  *taking   // which got it by this taking; nil: by a verb of its own, or the MULTILOCK has succeeded
-	failed   bool      // nobody is to keep the hold by this
+	until    time.Time // when the owner's earlier hold would have ended; zero: there was none, or it was renewed
+	promised time.Time // the hold is to last until then for another MULTILOCK, which is over: see leaveToOthers
+	before   *Client   // the connection that kept the hold before this taking
+	beneath  *taking   // the taking by which before had got the hold; nil: it had got it by a verb of its own, or this MULTILOCK has its locks
+	failed   bool      // the MULTILOCK has failed, and no connection keeps the hold by this taking any more
 }
 
 func (c *Client) multiLock(ctx context.Context, keys []string, r Request) ([]Grant, error) {

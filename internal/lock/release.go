@@ -314,7 +314,7 @@ func (r *release) complete() (code, left int64, err error) {
 	}
 }
 
-// unwatch has the registration of a named owner's hold, if it is this one, say that nobody renews the hold.
+// unwatch makes this registration of a named owner's hold say that nobody renews the hold. If Redis has another one it leaves that alone.
 func (g *giveBacks) unwatch(id lockstore.ID, registration lockstore.Registration) {
 	if !registration.Renewed() {
 		return
@@ -324,7 +324,7 @@ func (g *giveBacks) unwatch(id lockstore.ID, registration lockstore.Registration
 		Registration: registration.WithRenewals(false), Known: registration, Again: true, MayEnd: func(time.Time) {},
 	})
 	if err != nil {
-		g.log.Warn("cannot note that nobody renews a lock whose LOCK has failed", "key", id.Key, "owner", id.Owner, "error", err)
+		g.log.Warn("a LOCK failed, and Redis cannot be told that nobody renews that lock any more", "key", id.Key, "owner", id.Owner, "error", err)
 	}
 }
 

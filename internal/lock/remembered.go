@@ -15,9 +15,10 @@ import (
 // as long as it lives, a named owner's for as long as its lease was. They are never forgotten because of what other clients lose.
 
 const (
-	// lossesOfOne bounds what one connection has remembered, in bytes, of its own losses, again of those in named owners' names, and again of
-	// its UNLOCKs in named owners' names; of the latter two all connections of one user that have closed have as much together. lossOverhead
-	// is what a loss takes beside the lock's name, namedOverhead what is remembered of a named owner beside both names.
+	// lossesOfOne is the most, in bytes, that is remembered for one connection of each of three things: its own losses, losses of named owners,
+	// and UNLOCKs of named owners. What is remembered of named owners goes to the user when a connection closes: all closed connections of one
+	// user have as much together. lossOverhead is what a loss takes beside the lock's name, namedOverhead what an entry about a named owner
+	// takes beside the names of the lock and the owner.
 	lossesOfOne   = 16 << 20
 	lossOverhead  = 160
 	namedOverhead = 320
@@ -63,35 +64,37 @@ func (o *ownLosses) remove(id lockstore.ID) {
 	}
 }
 
-// account is what is remembered of one connection in named owners' names, or of all of a user's that have closed. Who has it guards it.
+// account is the losses, or the UNLOCKs, of named owners that are remembered for one connection, or for all closed connections of one user.
+// The mutex of namedLosses or of finishedUnlocks guards it.
 type account struct {
 	all    list.List // of remembered, the oldest first
 	bytes  int
-	user   string // whose connections have closed
-	closed bool   // what comes now is that user's
+	user   string // of the connection, or connections, when closed
+	closed bool   // the connection has closed: what is added now goes to its user's account
 }
 
-// remembered is what an account is charged with.
+// remembered is one entry of an account.
 type remembered interface{ charged() *owned }
 
-// owned is whose it is. The zero value is nobody's.
+// owned is in which account an entry is. The zero value is in none.
 type owned struct {
 	own  *account
-	mine *list.Element // there
-	size int
+	mine *list.Element // its place there
+	size int           // in bytes
 }
 
 func (o *owned) charged() *owned { return o }
 
 func sized(id lockstore.ID) owned { return owned{size: len(id.Key) + len(id.Owner) + namedOverhead} }
 
-// accounts are those of users whose connections have closed, as long as there is something in them.
+// accounts are those of users, with what is remembered for connections that have closed. An account is dropped when it is empty.
 type accounts struct {
 	left map[string]*account // by user
-	drop func(remembered)    // has one forgotten, and discharged
+	drop func(remembered)    // forgets an entry, and discharges it
 }
 
-// charge has an account have one, or its user if it is closed, and forgets the oldest that are too many there.
+// charge puts an entry into a connection's account, or into its user's if the connection has closed. If that has too much, then, the oldest
+// entries there are forgotten.
 func (as *accounts) charge(own *account, one remembered) {
 	if own.closed {
 		user := own.user
@@ -107,7 +110,7 @@ func (as *accounts) charge(own *account, one remembered) {
 	}
 }
 
-// discharge undoes a charge.
+// discharge takes an entry out of its account.
 func (as *accounts) discharge(one remembered) {
 	o := one.charged()
 	o.own.all.Remove(o.mine)
@@ -116,7 +119,8 @@ func (as *accounts) discharge(one remembered) {
 	}
 }
 
-// closes has what a connection had be its user's, since it has closed: so many that others do not wait for mu for long, again and again.
+// closes moves what is remembered for a connection that has closed to its user's account. It lets mu go after every tellAtOnce entries, so
+// that others do not wait for long.
 func (as *accounts) closes(mu *sync.Mutex, own *account, user string) {
 	for more := true; more; {
 		mu.Lock()

@@ -17,8 +17,8 @@ import (
 // settled is the outcome of a request.
 type settled struct {
 	lockstore.Acquired
-	registered bool  // what was asked for stands beside the hold, also with an error
-	err        error // errNotDone: it was not and never will be; or, with FENCE, nobody knows its token
+	registered bool  // Redis has the registration that the request asked for; so it may be with an error, too
+	err        error // errNotDone: the request was not done and never will be; or it asked for a fencing token, which nobody knows
 }
 
 // findOutcome finds out how an acquire ended.
@@ -84,7 +84,7 @@ func patiently[T any](ctx context.Context, l *life, work func() T, abandon func(
 	return outlast(ctx, l, patience, nil, work, abandon)
 }
 
-// outlast is patiently, for so long, or until end is closed.
+// outlast is patiently for a patience of its own, which also ends when end is closed.
 func outlast[T any](ctx context.Context, l *life, long time.Duration, end <-chan struct{}, work func() T, abandon func(T)) (result T, ok bool) {
 	done, quit := make(chan T), make(chan struct{})
 	l.background(func() {

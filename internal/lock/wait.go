@@ -184,8 +184,8 @@ func (w *waiter) park(timer *time.Timer) <-chan struct{} {
 	return l.wake
 }
 
-// listen waits, when the waiter has become the head of its line, until the line's messages are heard. A try comes after
-// that, unless they were heard all along.
+// listen waits until the line's channels are subscribed to, when the waiter has become the head of its line. If they were not yet, a message
+// may have been missed: the waiter is to try at once then.
 func (w *waiter) listen(ctx context.Context, over <-chan time.Time) error {
 	m, l := w.c.m, w.line
 	m.lines.mu.Lock()
@@ -197,7 +197,9 @@ func (w *waiter) listen(ctx context.Context, over <-chan time.Time) error {
 	if l.key.Fair {
 		w.hears = append(w.hears, m.store.Subscribe(w.ownChannel(), l))
 		if !m.holds.any(w.id.Line()) {
-			l.tryAt = time.Time{} // a message there may have been missed; only if one of ours holds the lock, its release wakes everybody
+			// A message on the waiter's own channel may have been missed, but not if a client of this proxy holds the lock: its release will wake
+			// the whole line.
+			l.tryAt = time.Time{}
 		}
 	}
 	m.lines.mu.Unlock()

@@ -77,14 +77,15 @@ type Released struct {
 type Waiters interface {
 	// Claim picks those that may be given it next; nil: nobody. They wait from then on until Given has been called.
 	Claim() *Handoff
-	// Given tells what each of them got, in their order. turn says that none did, since others have their turn now.
+	// Given tells them what each has got, in their order. turn says that none of them has got the lock, because waiters elsewhere have their
+	// turn now.
 	Given(all []Acquired, turn bool, err error)
 }
 
 // Handoff is who gets a lock that is given back.
 type Handoff struct {
 	Line LineKey
-	Turn bool       // it is somebody else's turn, if anybody listens
+	Turn bool       // others are to have a turn, if anybody else listens to the lock's channel
 	Asks []*Acquire // all of one kind
 }
 
@@ -138,8 +139,9 @@ type Extension struct {
 	Count        int64        // how often its owner is in the lock, as far as is known
 	Again        bool         // an earlier request may have been done: nothing is done when a named owner is back through another connection
 
-	// MayEnd is called before a request that shortens the hold is sent, with when the hold ends if that is done; zero: no request without
-	// an answer may have been done. The last call still counts if there is an error: when that is returned no request can be done any more.
+	// MayEnd is called before each request is sent, with when the hold ends if Redis does it: the holder must be told by then, even if no
+	// answer comes. It is called again when Redis has not done the request, with what is still possible then; zero: no request without an
+	// answer can have been done. After an error the last call stands; when the error is returned no request can be done any more.
 	MayEnd func(at time.Time)
 }
 

@@ -214,9 +214,9 @@ func (a *Account) noteProbe(cannot string, log *slog.Logger) {
 	was := a.cannot.Load()
 	switch {
 	case cannot == "" && was != nil:
-		log.Info("locks can be taken and given back again")
+		log.Info("a trial lock could be taken and released: locks are given again")
 	case cannot != "" && (was == nil || *was != cannot):
-		log.Error("a lock could not be taken and given back for a try, none is given", "error", cannot)
+		log.Error("a trial lock could not be taken and released, so no lock is given", "error", cannot)
 	}
 	a.cannot.Store(nil)
 	if cannot != "" {
