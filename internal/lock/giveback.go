@@ -46,20 +46,22 @@ func (g *giveBacks) undo(ctx context.Context, a *acquire, ans lockstore.Acquired
 		rel.Registration = a.Registration
 	}
 	rel.until = until(ans)
-	work := func() settled {
-		code, left, err := rel.complete()
-		if err == nil {
-			g.released(a.h, a.c, code, left)
-			g.done.remove(a.h.id)
-		}
-		return settled{err: err}
-	}
-	undone, ok := patiently(ctx, g.life, work, func(settled) { g.holds.leave(a.h) })
+	err, ok := patiently(ctx, g.life, rel.undo, func(error) { g.holds.leave(a.h) })
 	if !ok {
 		a.handedOn = true
 		return &Error{Code: "ERR", Text: "the lock was granted too late and could not be given back yet"}
 	}
-	return undone.err
+	return err
+}
+
+// undo completes the release of a grant that nobody was told of. It is not remembered as an UNLOCK, since nobody has sent one.
+func (r *release) undo() error {
+	code, left, err := r.complete()
+	if err == nil {
+		r.g.released(r.h, r.by, code, left)
+		r.g.done.remove(r.h.id)
+	}
+	return err
 }
 
 // releaseAtOnce is how many locks of one client that has gone are released side by side, at one node.
@@ -70,19 +72,25 @@ func (g *giveBacks) releaseLater(holds []*hold, grace time.Duration, release fun
 	if len(holds) == 0 {
 		return
 	}
-	g.background(func() {
-		if grace > 0 {
-			g.sleep(context.Background(), grace)
-		}
-		atEachNode(g.store, holds, func(h *hold) string { return h.id.Key }, func(there []*hold) {
-			var group errgroup.Group
-			group.SetLimit(releaseAtOnce)
-			for _, h := range there {
-				group.Go(func() error { release(h); return nil })
-			}
-			_ = group.Wait() // giveBack reports by itself
-		})
-	})
+	g.background(func() { g.releaseAfter(grace, holds, release) })
+}
+
+// releaseAfter waits for the time of grace and gives back holds then, those at different nodes side by side.
+func (g *giveBacks) releaseAfter(grace time.Duration, holds []*hold, release func(*hold)) {
+	if grace > 0 {
+		g.sleep(context.Background(), grace)
+	}
+	atEachNode(g.store, holds, func(h *hold) string { return h.id.Key }, func(there []*hold) { releaseAll(there, release) })
+}
+
+// releaseAll gives back holds at one node.
+func releaseAll(there []*hold, release func(*hold)) {
+	var group errgroup.Group
+	group.SetLimit(releaseAtOnce)
+	for _, h := range there {
+		group.Go(func() error { release(h); return nil })
+	}
+	_ = group.Wait() // release reports by itself
 }
 
 // atEachNode calls work with the locks of each node of a cluster, in their order and side by side, so that a node that hangs holds
@@ -178,18 +186,23 @@ func (g *giveBacks) enterAndSurrender(was *hold) {
 // giveBack releases what was taken, at each node the last one first. When that takes too long it goes on in the background. It
 // does not end with the client, who never heard of these locks. The holds are lent to the MULTILOCK until then.
 func (b *multiLock) giveBack() {
-	work := func() struct{} {
-		defer b.endLending(false)
-		atEachNode(b.c.m.store, b.taken, func(t *taking) string { return t.id.Key }, func(there []*taking) {
-			for _, t := range slices.Backward(there) {
-				b.retract(t)
-				b.handBack(t)
-			}
-		})
-		return struct{}{}
-	}
 	if len(b.taken) > 0 {
-		patiently(context.Background(), b.c.m.life, work, func(struct{}) {})
+		patiently(context.Background(), b.c.m.life, b.retractAll, func(struct{}) {})
+	}
+}
+
+// retractAll takes back everything, at different nodes side by side.
+func (b *multiLock) retractAll() struct{} {
+	defer b.endLending(false)
+	atEachNode(b.c.m.store, b.taken, func(t *taking) string { return t.id.Key }, b.retractThere)
+	return struct{}{}
+}
+
+// retractThere is retractAll at one node.
+func (b *multiLock) retractThere(there []*taking) {
+	for _, t := range slices.Backward(there) {
+		b.retract(t)
+		b.handBack(t)
 	}
 }
 

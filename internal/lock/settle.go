@@ -87,14 +87,7 @@ func patiently[T any](ctx context.Context, l *life, work func() T, abandon func(
 // outlast is patiently for a patience of its own, which also ends when end is closed.
 func outlast[T any](ctx context.Context, l *life, long time.Duration, end <-chan struct{}, work func() T, abandon func(T)) (result T, ok bool) {
 	done, quit := make(chan T), make(chan struct{})
-	l.background(func() {
-		v := work()
-		select {
-		case done <- v:
-		case <-quit:
-			abandon(v)
-		}
-	})
+	l.background(func() { workFor(done, quit, work, abandon) })
 	timer := time.NewTimer(long)
 	defer timer.Stop()
 	select {
@@ -106,6 +99,16 @@ func outlast[T any](ctx context.Context, l *life, long time.Duration, end <-chan
 	}
 	close(quit)
 	return result, false
+}
+
+// workFor runs work and sends the result to done, or calls abandon with it once quit is closed, because nobody waits for it any more.
+func workFor[T any](done chan<- T, quit <-chan struct{}, work func() T, abandon func(T)) {
+	v := work()
+	select {
+	case done <- v:
+	case <-quit:
+		abandon(v)
+	}
 }
 
 // remaining is for how long whoever asked for the lock waits for it in any case; 0: it does not wait, or not any more.

@@ -87,17 +87,20 @@ func (d *dropping) from(n *member) result {
 		before, mine = q.begin(n, d.r, n.earliest())
 	}
 	answer := make(chan result, 1)
-	q.host.Background(func() {
-		defer q.end(n, d.r.ID, mine)
-		if before != nil {
-			<-before.done
-		}
-		mine.said = d.step(n, mine, answer)
-	})
+	q.host.Background(func() { d.stepAfter(before, n, mine, answer) })
 	if d.spares && n.troubled() {
 		return unasked // nobody waits for what it may never say
 	}
 	return <-answer
+}
+
+// stepAfter is step when the one before it, if any, is over. It ends the step.
+func (d *dropping) stepAfter(before *step, n *member, mine *step, answer chan<- result) {
+	defer d.q.end(n, d.r.ID, mine)
+	if before != nil {
+		<-before.done
+	}
+	mine.said = d.step(n, mine, answer)
 }
 
 // step asks one node. The first outcome is sent to answer, the last one is returned.

@@ -28,7 +28,7 @@ func (q *store) Renew(_ context.Context, r lockstore.Renewal) ([]int64, error) {
 			}
 		}
 		if err == nil && r.Lease > 0 && slices.Contains(said, lockstore.NotThere) {
-			q.host.Background(func() { <-decided; q.spread(r, out, n, said) })
+			q.host.Background(func() { q.spread(decided, r, out, n, said) })
 		}
 		return result{n, said, err}
 	}, func(all []result) bool { return len(all) >= q.majority() && q.settledAll(r, all) })
@@ -54,8 +54,9 @@ func (q *store) takenOver(h lockstore.Renewed, said int64) int64 {
 
 // spread gives holds that a majority has just renewed to a node that has lost them, or never had them: so a lock that is held for
 // long survives the restarts of all nodes, as long as a majority has it at any time. Only a verb on the same hold waits for that,
-// until the step is begun; a release is sent after it.
-func (q *store) spread(r lockstore.Renewal, out []int64, n *member, said []int64) {
+// until the step is begun; a release is sent after it. out is what a majority has said, once decided is closed.
+func (q *store) spread(decided <-chan struct{}, r lockstore.Renewal, out []int64, n *member, said []int64) {
+	<-decided
 	for i, one := range r.Holds {
 		if i < len(said) && said[i] == lockstore.NotThere && out[i] == lockstore.StillThere && one.Attempt != "" {
 			q.host.Regain(one, r.Lease, func(a *lockstore.Acquire) { q.spreadOne(a, one.Attempt, n) })
@@ -70,14 +71,13 @@ func (q *store) spreadOne(a *lockstore.Acquire, attempt string, n *member) {
 		return
 	}
 	c, id, until := q.steps.Candidacy(*a), a.ID, q.until(lockstore.Milliseconds(a.Lease))
-	q.host.Background(func() {
-		defer q.end(n, id, mine)
-		q.spreadTo(n, until, func(notAfter string) node.Call { return node.AsVote(c, id, attempt, false, notAfter) })
-	})
+	build := func(notAfter string) node.Call { return node.AsVote(c, id, attempt, false, notAfter) }
+	q.host.Background(func() { q.spreadTo(n, id, mine, until, build) })
 }
 
-// spreadTo is the step itself.
-func (q *store) spreadTo(n *member, until time.Time, build func(notAfter string) node.Call) {
+// spreadTo is the step itself, and ends it.
+func (q *store) spreadTo(n *member, id lockstore.ID, mine *step, until time.Time, build func(notAfter string) node.Call) {
+	defer q.end(n, id, mine)
 	if _, err := q.ask(n, until, build); lockstore.Unknown(err) {
 		q.host.Sleep(context.Background(), time.Until(until)+node.ClockTolerance)
 	}
@@ -104,7 +104,7 @@ func (q *store) Extend(_ context.Context, e lockstore.Extension) (lockstore.Exte
 	if attempt == "" { // it was taken through another proxy: this RENEW counts as an attempt of its own
 		attempt = q.newAttempt()
 	}
-	won, decided := false, make(chan struct{})
+	v := &verdict{known: make(chan struct{})}
 	all := gather(q, until, func(n *member) result {
 		if q.drops(n, e.ID) {
 			return result{node: n, err: &upstream.NotSentError{Cause: errOwed}}
@@ -112,19 +112,15 @@ func (q *store) Extend(_ context.Context, e lockstore.Extension) (lockstore.Exte
 		out, err := q.ask(n, until, func(notAfter string) node.Call { return node.ExtendVote(node.Extend(e, notAfter), e.ID, attempt) })
 		r := result{n, out, err}
 		if e.Attempt == "" && (r.code() == lockstore.LeaseSet || lockstore.Unknown(err)) {
-			q.host.Background(func() {
-				if <-decided; !won {
-					q.retract(e, attempt, r, until)
-				}
-			})
+			q.host.Background(func() { q.retractUnlessWon(v, e, attempt, r, until) })
 		}
 		return r
 	}, func(all []result) bool { return q.tallyOf(all).Count(lockstore.LeaseSet) >= q.majority() })
 	t := q.tallyOf(all)
-	won = t.Count(lockstore.LeaseSet) >= q.majority()
-	close(decided)
+	v.won = t.Count(lockstore.LeaseSet) >= q.majority()
+	close(v.known)
 	switch {
-	case won:
+	case v.won:
 		done.Code, done.Count, done.TTL, done.Attempt = lockstore.LeaseSet, max(e.Count, 1), t.Lasts(), attempt
 		return done, nil
 	case t.Count(lockstore.OtherKind) >= q.majority():
@@ -141,6 +137,19 @@ func (q *store) Extend(_ context.Context, e lockstore.Extension) (lockstore.Exte
 		q.host.Sleep(context.Background(), time.Until(until)+node.ClockTolerance) // by then what was sent is done, or never will be
 	}
 	return done, q.noMajority(all, len(t.Said), "the lease is not lengthened")
+}
+
+// verdict is whether a majority has done a RENEW.
+type verdict struct {
+	known chan struct{} // closed when won is set
+	won   bool
+}
+
+// retractUnlessWon waits for the verdict on a RENEW, and takes it back from one node if no majority has done it.
+func (q *store) retractUnlessWon(v *verdict, e lockstore.Extension, attempt string, r result, until time.Time) {
+	if <-v.known; !v.won {
+		q.retract(e, attempt, r, until)
+	}
 }
 
 // retract takes a RENEW that no majority has back from a node that has it, or may have: whoever renewed the hold before finds that

@@ -29,26 +29,31 @@ func (d *store) RefreshQueue(q lockstore.Queue) (called []int64, next time.Durat
 func (d *store) LeaveQueue(id lockstore.ID, lost int64, stays func() bool) {
 	if lost == 0 {
 		left := make(chan struct{})
-		d.host.Background(func() {
-			err := d.sendLeave(id, stays)
-			close(left)
-			if lockstore.NotSent(err) {
-				d.leaveLater(id, stays)
-			}
-		})
+		d.host.Background(func() { d.leaveOrLater(id, stays, left) })
 		select {
 		case <-left:
 		case <-time.After(notAfter):
 		}
 		return
 	}
-	// A request without an answer may still put it there.
-	d.host.Background(func() {
-		now, lost := d.now(), d.final(lost)
-		if d.host.Sleep(context.Background(), time.Duration(lost-now)*time.Microsecond+time.Millisecond) {
-			_ = d.sendLeave(id, stays)
-		}
-	})
+	d.host.Background(func() { d.leaveAfter(lost, id, stays) })
+}
+
+// leaveOrLater leaves the queue. It closes left when Redis has answered, or cannot be reached: then it goes on for a while.
+func (d *store) leaveOrLater(id lockstore.ID, stays func() bool, left chan<- struct{}) {
+	err := d.sendLeave(id, stays)
+	close(left)
+	if lockstore.NotSent(err) {
+		d.leaveLater(id, stays)
+	}
+}
+
+// leaveAfter leaves the queue when a request without an answer, whose not-after is lost, can no longer put the owner there.
+func (d *store) leaveAfter(lost int64, id lockstore.ID, stays func() bool) {
+	now, final := d.now(), d.final(lost)
+	if d.host.Sleep(context.Background(), time.Duration(final-now)*time.Microsecond+time.Millisecond) {
+		_ = d.sendLeave(id, stays)
+	}
 }
 
 // leaveLater leaves the queue when Redis is in reach again. After 10 s the place no longer counts.
