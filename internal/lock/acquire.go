@@ -252,7 +252,7 @@ func (a *acquire) register(ans lockstore.Acquired) (g Grant, lost lossRecord, ye
 // owner is not told of that. If nobody renewed the hold, the registration is made to say so again, and the hold ends with its lease.
 func (a *acquire) uphold(ans lockstore.Acquired) {
 	switch {
-	case !a.Named || !a.Watched || a.c.m.holds.renewing(a.h):
+	case !a.Named || !a.Watched || a.c.m.holds.renewedHere(a.ID):
 	case ans.Unrenewed || a.r.lent != nil && !a.r.lent.until.IsZero() || a.unrenewed && a.alone():
 		a.c.m.giveBacks.unwatch(a.ID, a.Registration)
 	default:
@@ -268,15 +268,8 @@ func (a *acquire) alone() bool {
 	return err == nil && s.Registration.NamesAlone(a.Registration)
 }
 
-// renewing says whether a hold is renewed here.
-func (hs *holds) renewing(h *hold) bool {
-	hs.mu.Lock()
-	defer hs.mu.Unlock()
-	return h.count > 0 && h.watched
-}
-
-// renews says whether an owner's hold is renewed here.
-func (hs *holds) renews(id lockstore.ID) bool {
+// renewedHere says whether an owner's hold is live, and renewed by this proxy.
+func (hs *holds) renewedHere(id lockstore.ID) bool {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
 	h := hs.byID[id]

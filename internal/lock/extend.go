@@ -174,7 +174,7 @@ func (e *extension) uphold() {
 		return
 	}
 	defer hs.leave(h)
-	if hs.renewing(h) {
+	if hs.renewedHere(h.id) {
 		return
 	}
 	s, err := e.c.m.store.Look(e.ID, true, 0, time.Now().Add(lockstore.Milliseconds(e.Lease)))

@@ -154,7 +154,7 @@ func (b *multiLock) take(ctx context.Context, key string, watched bool) error {
 // there what is renewed here: if the answer to the request were lost, nobody could tell that hold from a new one. On a quorum the attempt tells.
 func (b *multiLock) look(ctx context.Context, t *taking) error {
 	m := b.c.m
-	if b.r.Owner != "" && !m.store.Rules().Votes && m.holds.renews(t.id) {
+	if b.r.Owner != "" && !m.store.Rules().Votes && m.holds.renewedHere(t.id) {
 		s, err := m.store.Look(t.id, true, 0, time.Now())
 		if err == nil && s.Count == 0 {
 			err = m.watchdog.lookAgain(ctx, t.id, true, patience)
