@@ -118,9 +118,9 @@ func (l *link) do(r *Request) error {
 	}
 	for {
 		switch <-r.wake {
-		case signalWrite:
+		case wakeWrite:
 			l.write(r, false)
-		case signalEnd:
+		case wakeEnd:
 			if l.abandon(r) {
 				return &LostError{Cause: r.ended}
 			}
@@ -131,7 +131,7 @@ func (l *link) do(r *Request) error {
 }
 
 // abandon stops waiting for r, whose replies are then dropped as they come. It returns false if r is done all the same:
-// then signalDone is in r.wake, or comes next.
+// then wakeDone is in r.wake, or comes next.
 func (l *link) abandon(r *Request) bool {
 	for !r.at.CompareAndSwap(atRest, atNobody) { // the reader is handing replies over, which does not block on a shared pipe
 		runtime.Gosched()
@@ -144,13 +144,13 @@ func (l *link) abandon(r *Request) bool {
 	l.mu.Lock()
 	select {
 	case s := <-r.wake:
-		if s == signalDone && r.err != nil { // the link has ended
+		if s == wakeDone && r.err != nil { // the link has ended
 			r.exit()
 			r.wake <- s
 			l.mu.Unlock()
 			return false
 		}
-		duty = s == signalWrite
+		duty = s == wakeWrite
 	default:
 	}
 	r.left = true // from now on its session is not made the writer
@@ -228,7 +228,7 @@ func (l *link) write(own *Request, alone bool) {
 			return
 		}
 		if next := l.successor(); next != nil && (len(own.wake) > 0 || own.left) {
-			next.wake <- signalWrite // does not block: a pending request has no signalDone yet
+			next.wake <- wakeWrite // does not block: a pending request has no wakeDone yet
 			l.mu.Unlock()
 			return
 		}
@@ -305,7 +305,7 @@ func (l *link) serve() error {
 		} else {
 			r.err = &LostError{Cause: why}
 		}
-		r.wake <- signalDone
+		r.wake <- wakeDone
 	}
 	return cause
 }

@@ -188,9 +188,9 @@ func (rd *reader) give(r *Request, p []byte) {
 		r.Sink.Reply(p)
 		return
 	}
-	r.heard.Store(heardMore)
+	r.quietSince.Store(takingNow)
 	r.Sink.Reply(p)
-	r.heard.Store(int64(telemetry.Clock()))
+	r.quietSince.Store(int64(telemetry.Clock()))
 }
 
 // release wakes the requests answered in this round.
@@ -205,7 +205,7 @@ func (rd *reader) release() {
 	for rd.answered.head != nil {
 		r := rd.answered.pop()
 		r.Answered = now
-		r.wake <- signalDone
+		r.wake <- wakeDone
 	}
 }
 

@@ -33,12 +33,12 @@ type Request struct {
 	next *Request
 	size int64       // bytes of Cmds
 	off  int64       // where Cmds starts in the link's stream
-	wake chan signal // two slots: for a signalEnd and one other signal
-	err  error       // written before signalDone is sent; what Do returns
+	wake chan wakeUp // two slots: for a wakeEnd and one other
+	err  error       // written before wakeDone is sent; what Do returns
 
-	at    atomic.Int32         // who may use Sink and what Do sets
-	heard atomic.Int64         // on a private pipe: see Quiet
-	on    atomic.Pointer[link] // the link that has it, or had it last
+	at         atomic.Int32         // who may use Sink and what Do sets
+	quietSince atomic.Int64         // on a private pipe: see Quiet
+	on         atomic.Pointer[link] // the link that has it, or had it last
 
 	ending // guarded by on's mu
 }
@@ -101,24 +101,24 @@ func (r *Request) End(turn uint64, cause error) {
 		l.failLocked(cause)
 		return
 	}
-	r.wake <- signalEnd
+	r.wake <- wakeEnd
 	l.wait.Broadcast()
 }
 
-// The values of Request.heard that are no time. Otherwise it is when Sink had taken all that had come, by telemetry.Clock.
+// The values of Request.quietSince that are no time. Otherwise it is when Sink had taken all that had come, by telemetry.Clock.
 const (
-	heardNothing int64 = 0
-	heardMore    int64 = -1 // Sink is taking it
+	nothingYet int64 = 0
+	takingNow  int64 = -1 // Sink is taking it
 )
 
 // Quiet returns for how long Redis has sent nothing more of the replies to the last Do on a private pipe. It is 0 while Sink takes what has
 // come, because Redis is not what is waited for then. Before the first byte, and on a shared pipe, it is math.MaxInt64. Any goroutine may
 // call it.
 func (r *Request) Quiet() time.Duration {
-	switch at := r.heard.Load(); at {
-	case heardNothing:
+	switch at := r.quietSince.Load(); at {
+	case nothingYet:
 		return math.MaxInt64
-	case heardMore:
+	case takingNow:
 		return 0
 	default:
 		return telemetry.Clock() - time.Duration(at)
@@ -135,22 +135,22 @@ func (r *Request) abandon(l *link) {
 	}
 }
 
-// signal is what wakes a request's session in Do.
-type signal byte
+// wakeUp says why a request's session is woken in Do.
+type wakeUp byte
 
 const (
-	signalDone  signal = iota // Replied and err are final
-	signalWrite               // take over the writing for the link
-	signalEnd                 // stop waiting for the request
+	wakeDone  wakeUp = iota // Replied and err are final
+	wakeWrite               // take over the writing for the link
+	wakeEnd                 // stop waiting for the request
 )
 
 // prepare resets what Do sets.
 func (r *Request) prepare() {
 	if r.wake == nil {
-		r.wake = make(chan signal, 2)
+		r.wake = make(chan wakeUp, 2)
 	}
 	r.Handed, r.size = Handed{}, 0
-	r.heard.Store(heardNothing)
+	r.quietSince.Store(nothingYet)
 	for _, c := range r.Cmds {
 		r.size += int64(len(c))
 	}

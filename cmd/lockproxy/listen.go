@@ -15,7 +15,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/systemd"
 )
 
-// tcpSockets opens TCP addresses, beside others that listen there if that is wished.
+// tcpSockets opens TCP addresses; with reuse also one on which another process listens already.
 func tcpSockets(reuse bool) (c net.ListenConfig) {
 	if reuse {
 		c.Control = reusePort

@@ -74,7 +74,7 @@ func (p *Conn) Received(b []byte) {
 	}
 	p.write(false)
 	p.idle()
-	p.replyTimeout.heard = time.Now()
+	p.replyTimeout.quietSince = time.Now()
 	p.giveBackIfUnused()
 	p.show()
 	p.changed.Broadcast()

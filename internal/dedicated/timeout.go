@@ -10,16 +10,16 @@ import (
 // sent nothing for that long, or has not taken what is written, the connection ends, and the client is told that the outcome
 // is unknown. A command that waits is given its own waiting time in addition; one that waits for ever has no time-out.
 type replyTimeout struct {
-	timer *time.Timer
-	armed bool
-	heard time.Time // when Redis sent something last, or when the first of the pending commands was sent
-	write time.Time // when the client's goroutine began to write; zero: it does not
+	timer      *time.Timer
+	armed      bool
+	quietSince time.Time // when Redis sent something last, or when the first of the pending commands was sent
+	write      time.Time // when the client's goroutine began to write; zero: it does not
 }
 
 // watchTimeout starts the timer if there is a time-out and it does not run yet; mu is held, and a reply has just become pending.
 func (p *Conn) watchTimeout() {
 	if len(p.pending.all) == 1 {
-		p.replyTimeout.heard = time.Now()
+		p.replyTimeout.quietSince = time.Now()
 	}
 	t := p.Timeout
 	if t <= 0 || p.replyTimeout.armed {
@@ -42,7 +42,7 @@ func (p *Conn) checkTimeout() {
 		return
 	}
 	t, now := p.Timeout, time.Now()
-	quiet := now.Sub(p.replyTimeout.heard)
+	quiet := now.Sub(p.replyTimeout.quietSince)
 	left := p.patience(t) - quiet
 	if w := p.replyTimeout.write; !w.IsZero() {
 		left = min(left, t-min(quiet, now.Sub(w)))
@@ -83,7 +83,7 @@ func (p *Conn) endUnanswered(e *Reply, within time.Duration) {
 	if p.life.released || e.Lost != nil || len(*e.Got) > 0 {
 		return
 	}
-	if left := within - time.Since(p.replyTimeout.heard); left > 0 {
+	if left := within - time.Since(p.replyTimeout.quietSince); left > 0 {
 		time.AfterFunc(left, func() { p.endUnanswered(e, within) })
 		return
 	}

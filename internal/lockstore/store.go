@@ -64,7 +64,8 @@ type Lane struct {
 
 // Subscription is a listener's subscription to one channel.
 type Subscription struct {
-	// Ready waits until messages are heard, or over (ErrOver); waited says that they were not heard at once.
+	// Ready waits until the channel is subscribed to, until over (ErrOver), or for as long as the store lets anybody wait for that. waited says
+	// that the channel was not subscribed to when Ready was called.
 	Ready func(ctx context.Context, over <-chan time.Time) (waited bool, err error)
 	Close func()
 }

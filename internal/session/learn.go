@@ -243,7 +243,7 @@ var errCommandsUnknown = errors.New("the cluster has not told of its commands ye
 
 var errNotLearned = errors.New("it is not known yet which commands Redis has")
 
-// learnedBefore is how long before the end of its time Learned answers, so that the answer is still heard.
+// learnedBefore is how long before the end of its time Learned answers, so that whoever asks still gets the answer.
 const learnedBefore = 100 * time.Millisecond
 
 // Learned says why commands cannot be served yet; nil: Redis has been asked which it has. At the start it waits for that, almost until ctx ends.

@@ -41,18 +41,18 @@ func (s *Session) countFor(to *share.User) {
 	}
 }
 
-// spared are the commands answered here that are not refused to a user who is over the share: what gives locks back or keeps them, and what
+// exempt are the commands answered here that are not refused to a user who is over the share: what gives locks back or keeps them, and what
 // says who the client is and what its next commands mean.
-var spared = []string{
+var exempt = []string{
 	"unlock", "multiunlock", "renew",
 	"auth", "hello", "select", "reset", "quit", "post", "host:", "readonly", "readwrite", "asking",
 	"client|setname", "client|setinfo", "client|capa", "client|reply", "client|no-evict", "client|no-touch", "client|id", "client|getname",
 }
 
-// isSpared says whether a command answered here is never refused for a share. Besides those listed these are LOCKPROXY, which operators
+// isExempt says whether a command answered here is never refused for a share. Besides those listed these are LOCKPROXY, which operators
 // use, and CLUSTER, with which a client in cluster mode begins.
-func isSpared(c *commandtable.Command) bool {
-	return slices.Contains(spared, c.Name) || strings.HasPrefix(c.Name, "lockproxy") || strings.HasPrefix(c.Name, "cluster")
+func isExempt(c *commandtable.Command) bool {
+	return slices.Contains(exempt, c.Name) || strings.HasPrefix(c.Name, "lockproxy") || strings.HasPrefix(c.Name, "cluster")
 }
 
 // withinShare returns c and run, or what refuses a command that is one too many in this second. A command on which later ones depend,
@@ -64,7 +64,7 @@ func (s *Session) withinShare(c *commandtable.Command, run answer) (*commandtabl
 	if c != nil {
 		switch c.Conn {
 		case commandtable.ConnNone, commandtable.ConnBlock, commandtable.ConnWait:
-			if run != nil && isSpared(c) {
+			if run != nil && isExempt(c) {
 				return c, run
 			}
 		default:

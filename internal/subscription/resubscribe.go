@@ -257,14 +257,14 @@ func (c *subscriptionConn) Ended() {
 	if x.over {
 		return
 	}
-	heard := false
+	lost := false
 	for sub, at := range x.where.on {
 		if at == c {
 			x.lose(sub, c)
-			heard = true
+			lost = true
 		}
 	}
-	if heard && !c.givenUp() {
+	if lost && !c.givenUp() {
 		x.dead = append(x.dead, c)
 	}
 }

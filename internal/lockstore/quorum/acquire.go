@@ -51,24 +51,24 @@ type vote struct {
 	won     bool                   // or else it is taken back
 	told    bool                   // others may have seen that the lock was had
 	backBy  time.Time              // until when sitOut waits for votes to be taken back
-	cleared chan struct{}          // gets one for each node that was heard to give the lock, and has taken it back
-	heard   map[*member]bool
+	cleared chan struct{}          // gets one for each node whose vote came in time, when that is taken back
+	gave    map[*quorumNode]bool   // of the nodes whose answer came in time: whether it was a vote
 }
 
 // decide sets the outcome of a vote; told: others may have seen it won.
 func (v *vote) decide(won, told bool, backBy time.Time) {
-	v.won, v.told, v.backBy, v.heard = won, told, backBy, map[*member]bool{}
+	v.won, v.told, v.backBy, v.gave = won, told, backBy, map[*quorumNode]bool{}
 	for _, r := range v.all {
-		v.heard[r.node] = r.code() == lockstore.Granted
+		v.gave[r.node] = r.code() == lockstore.Granted
 	}
 	close(v.decided)
 }
 
-// sitOut waits until all nodes that were heard to give the lock have taken it back, or backBy has passed.
+// sitOut waits until all nodes whose vote came in time have taken it back, or backBy has passed.
 func (v *vote) sitOut() {
 	timer := time.NewTimer(time.Until(v.backBy))
 	defer timer.Stop()
-	for _, gave := range v.heard {
+	for _, gave := range v.gave {
 		if !gave {
 			continue
 		}
@@ -112,12 +112,12 @@ func (q *store) decided(all []result) bool {
 	if t.Voted() < q.majority() {
 		return false
 	}
-	heard := map[*member]bool{}
+	answered := map[*quorumNode]bool{}
 	for _, r := range all {
-		heard[r.node] = true
+		answered[r.node] = true
 	}
 	for _, n := range q.all {
-		if !heard[n] && !n.troubled() {
+		if !answered[n] && !n.troubled() {
 			return false
 		}
 	}
@@ -126,10 +126,10 @@ func (q *store) decided(all []result) bool {
 
 // voteOf asks one node for its vote, and makes it take the vote back if the lock was not won: also a vote that came too late, or
 // whose reply was lost.
-func (q *store) voteOf(n *member, id lockstore.ID, v *vote, build func(string) node.Call, answers chan<- result) {
+func (q *store) voteOf(n *quorumNode, id lockstore.ID, v *vote, build func(string) node.Call, answers chan<- result) {
 	mine := q.beginAlone(n, id, v.until)
 	if mine == nil {
-		answers <- result{node: n, err: &upstream.NotSentError{Cause: errOwed}}
+		answers <- result{node: n, err: &upstream.NotSentError{Cause: errStepUnderWay}}
 		return
 	}
 	defer q.end(n, id, mine)
@@ -153,7 +153,7 @@ func (q *store) voteOf(n *member, id lockstore.ID, v *vote, build func(string) n
 		back = v.loud
 	}
 	q.insist(n, v.giveUp, back)
-	if v.heard[n] {
+	if v.gave[n] {
 		v.cleared <- struct{}{}
 	}
 }
@@ -188,7 +188,7 @@ func (q *store) fence(a *lockstore.Acquire, t tally.Tally) (int64, error) {
 		return q.steps.Raise(id, token, notAfter)
 	}
 	until := q.until(lockstore.Milliseconds(a.Lease))
-	all := gather(q, until, func(n *member) result {
+	all := gather(q, until, func(n *quorumNode) result {
 		out, err := q.ask(n, until, build)
 		return result{n, out, err}
 	}, func(all []result) bool { return q.tallyOf(all).Count(scripts.Done) >= q.majority() })

@@ -13,16 +13,16 @@ import (
 
 // said is one node's answer to a question.
 type said[T any] struct {
-	node   *member
+	node   *quorumNode
 	answer T
 	err    error
 }
 
 // each puts a question to all nodes, and returns the answers that came in time. They are a majority's, or the error says what is not
 // known.
-func each[T any](q *store, unknown string, ask func(*member) (T, error)) (answered []said[T], err error) {
+func each[T any](q *store, unknown string, ask func(*quorumNode) (T, error)) (answered []said[T], err error) {
 	asked := []result{}
-	for _, s := range gather(q, q.until(0), func(n *member) (s said[T]) {
+	for _, s := range gather(q, q.until(0), func(n *quorumNode) (s said[T]) {
 		s.node = n
 		if s.err = n.admit(); s.err != nil {
 			return s
@@ -48,7 +48,7 @@ func each[T any](q *store, unknown string, ask func(*member) (T, error)) (answer
 // Force frees a lock on all nodes, even one that no majority has. The answer is a majority's.
 func (q *store) Force(_ context.Context, f lockstore.Forcing) (code int64, err error) {
 	until := q.until(0)
-	heard, err := each(q, "it may still be held", func(n *member) (code int64, err error) {
+	answers, err := each(q, "it may still be held", func(n *quorumNode) (code int64, err error) {
 		if err := q.trusted(n); err != nil {
 			return 0, err
 		}
@@ -66,7 +66,7 @@ func (q *store) Force(_ context.Context, f lockstore.Forcing) (code int64, err e
 		return 0, err
 	}
 	codes := map[int64]int{}
-	for _, s := range heard {
+	for _, s := range answers {
 		codes[s.answer]++
 	}
 	for _, code := range []int64{lockstore.OtherKind, lockstore.NoLock} {
@@ -82,12 +82,12 @@ func (q *store) Force(_ context.Context, f lockstore.Forcing) (code int64, err e
 
 // Info reads a lock on all nodes. Holders are those that a majority has; TTL is the time for which a majority has the lock.
 func (q *store) Info(_ context.Context, db int, key string) (lockstore.Info, error) {
-	heard, err := each(q, "what is held cannot be said", func(n *member) (lockstore.Info, error) { return node.ParseInfo(n.Eval(node.Info(db, key), false)) })
+	answers, err := each(q, "what is held cannot be said", func(n *quorumNode) (lockstore.Info, error) { return node.ParseInfo(n.Eval(node.Info(db, key), false)) })
 	if err != nil {
 		return lockstore.Info{}, err
 	}
-	seen := map[*member]lockstore.Info{}
-	for _, s := range heard {
+	seen := map[*quorumNode]lockstore.Info{}
+	for _, s := range answers {
 		seen[s.node] = s.answer
 	}
 	out := q.merge(seen)
@@ -96,7 +96,7 @@ func (q *store) Info(_ context.Context, db int, key string) (lockstore.Info, err
 		if in, ok := seen[n]; ok {
 			one.Has = in
 		} else if one.State == "up" {
-			one.State, one.Trouble = "down", errUnasked.Error()
+			one.State, one.Trouble = "down", errNoAnswer.Error()
 		}
 		out.Nodes = append(out.Nodes, one)
 	}
@@ -104,7 +104,7 @@ func (q *store) Info(_ context.Context, db int, key string) (lockstore.Info, err
 }
 
 // merge makes the Info of one lock from what the nodes have.
-func (q *store) merge(seen map[*member]lockstore.Info) lockstore.Info {
+func (q *store) merge(seen map[*quorumNode]lockstore.Info) lockstore.Info {
 	kinds := map[string]int{}
 	type who struct {
 		owner string
@@ -146,7 +146,7 @@ func (q *store) merge(seen map[*member]lockstore.Info) lockstore.Info {
 
 // SidesHeld asks a majority on which sides of a read/write lock an owner has a hold, or whether it has a plain one.
 func (q *store) SidesHeld(_ context.Context, id lockstore.ID) ([]lockstore.Kind, error) {
-	heard, err := each(q, "what this owner holds cannot be said", func(n *member) ([]lockstore.Kind, error) {
+	answers, err := each(q, "what this owner holds cannot be said", func(n *quorumNode) ([]lockstore.Kind, error) {
 		client, err := n.Control.Client(id.DB)
 		if err != nil {
 			return nil, node.Outcome(err)
@@ -158,14 +158,14 @@ func (q *store) SidesHeld(_ context.Context, id lockstore.ID) ([]lockstore.Kind,
 		return nil, err
 	}
 	has := map[lockstore.Kind]int{}
-	for _, s := range heard {
+	for _, s := range answers {
 		for _, k := range s.answer {
 			has[k]++
 		}
 	}
 	var held []lockstore.Kind
 	for _, k := range lockstore.Kinds {
-		if has[k]+len(q.all)-len(heard) >= q.majority() && has[k] > 0 {
+		if has[k]+len(q.all)-len(answers) >= q.majority() && has[k] > 0 {
 			held = append(held, k)
 		}
 	}
@@ -178,14 +178,14 @@ func (q *store) SidesHeld(_ context.Context, id lockstore.ID) ([]lockstore.Kind,
 // Look is what a majority has of one owner's hold.
 func (q *store) Look(id lockstore.ID, named bool, _ int64, _ time.Time) (lockstore.Seen, error) {
 	all := lockstore.Seen{At: time.Now()}
-	heard, err := each(q, "what is held cannot be said", func(n *member) (lockstore.Seen, error) {
+	answers, err := each(q, "what is held cannot be said", func(n *quorumNode) (lockstore.Seen, error) {
 		reply, err := n.Eval(node.Look(id, named), false)
 		seen, _ := node.Seen(reply)
 		return seen, err
 	})
 	var left []int64
 	watched, registered := 0, map[lockstore.Registration]int{}
-	for _, s := range heard {
+	for _, s := range answers {
 		registered[s.answer.Registration]++
 		if s.answer.Count > 0 {
 			left = append(left, s.answer.TTL)
@@ -197,7 +197,7 @@ func (q *store) Look(id lockstore.ID, named bool, _ int64, _ time.Time) (locksto
 	if len(left) >= q.majority() {
 		all.Count, all.TTL = 1, tally.Lasts(left, q.majority())
 	}
-	all.Unsure = len(left) > 0 && len(left) < q.majority() && len(left)+len(q.all)-len(heard) >= q.majority()
+	all.Unsure = len(left) > 0 && len(left) < q.majority() && len(left)+len(q.all)-len(answers) >= q.majority()
 	all.Watched = watched >= q.majority()
 	for registration, n := range registered {
 		if n >= q.majority() {

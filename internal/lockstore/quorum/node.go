@@ -13,8 +13,8 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// member is one of the nodes.
-type member struct {
+// quorumNode is one of the nodes.
+type quorumNode struct {
 	node.Node
 	name  string
 	calls atomic.Int64 // calls that have no answer yet
@@ -36,7 +36,7 @@ func (e *jumpError) Error() string {
 }
 
 // trusted returns an error if a node's answers must not count. It reads the node's clock first if that is not known.
-func (q *store) trusted(n *member) error {
+func (q *store) trusted(n *quorumNode) error {
 	if _, known := n.Clock.Now(); !known {
 		if err := q.sample(n); err != nil {
 			return err
@@ -46,7 +46,7 @@ func (q *store) trusted(n *member) error {
 }
 
 // jumped is why a node that is connected to does not count; nil: it does.
-func (n *member) jumped() error {
+func (n *quorumNode) jumped() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if left := time.Until(n.barred); left > 0 {
@@ -57,7 +57,7 @@ func (n *member) jumped() error {
 
 // earliest is a time in µs that the node's clock has surely reached, even with the largest drift that is allowed for; 0 when it
 // is not known.
-func (n *member) earliest() int64 {
+func (n *quorumNode) earliest() int64 {
 	micro, age := n.Clock.Sampled()
 	if micro == 0 {
 		return 0
@@ -66,7 +66,7 @@ func (n *member) earliest() int64 {
 }
 
 // note notes whether the node answered, and with what error.
-func (n *member) note(err error) {
+func (n *quorumNode) note(err error) {
 	var refusal *upstream.ReplyError
 	var refused error
 	if errors.As(err, &refusal) {
@@ -79,7 +79,7 @@ func (n *member) note(err error) {
 }
 
 // answered is note for a call that is no step: trouble is why it had no answer. mu is held.
-func (n *member) answered(trouble error) {
+func (n *quorumNode) answered(trouble error) {
 	if (trouble == nil) != (n.trouble == nil) {
 		n.since = time.Now()
 	}
@@ -87,7 +87,7 @@ func (n *member) answered(trouble error) {
 }
 
 // troubled says whether the node did not answer what it was asked last, or has let the time of something it was asked pass.
-func (n *member) troubled() bool {
+func (n *quorumNode) troubled() bool {
 	if n.late.Load() > 0 {
 		return true
 	}
@@ -109,7 +109,7 @@ func (q *store) wellEnough() bool {
 
 // sample reads a node's clock. One that was set forward has let leases run out before their time, as if the node had forgotten
 // them; one that was set back may still run steps whose time is over. So either counts as a restart does.
-func (q *store) sample(n *member) error {
+func (q *store) sample(n *quorumNode) error {
 	_, apart := n.Clock.Sampled()
 	jump, err := n.Sample()
 	if err != nil {
@@ -131,7 +131,7 @@ func (q *store) sample(n *member) error {
 }
 
 // permitted is why a node is not asked for a lock: it is known not to be able to give one, or that is not known by until.
-func (q *store) permitted(n *member, until time.Time) error {
+func (q *store) permitted(n *quorumNode, until time.Time) error {
 	if !n.Account.Fresh() {
 		ctx, cancel := context.WithDeadline(context.Background(), until)
 		defer cancel()
@@ -145,12 +145,12 @@ func (q *store) permitted(n *member, until time.Time) error {
 	return nil
 }
 
-func (q *store) site(n *member) node.Site {
+func (q *store) site(n *quorumNode) node.Site {
 	return node.Site{Node: &n.Node, Log: q.host.Log.With("node", n.name), Run: q.host.Background, Votes: true, UUID: q.host.UUID, Steps: q.steps}
 }
 
 // keepTime samples one node's clock until ctx ends.
-func (q *store) keepTime(ctx context.Context, n *member) {
+func (q *store) keepTime(ctx context.Context, n *quorumNode) {
 	node.KeepTime(ctx, func() {
 		if err := q.sample(n); err != nil {
 			q.host.Log.Debug("a quorum's node does not answer", "node", n.name, "error", err)
@@ -168,7 +168,7 @@ func (q *store) Nodes() (out []lockstore.NodeInfo) {
 	return out
 }
 
-func (n *member) info() lockstore.NodeInfo {
+func (n *quorumNode) info() lockstore.NodeInfo {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	in := lockstore.NodeInfo{Name: n.name, State: "up"}

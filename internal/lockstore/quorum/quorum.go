@@ -37,7 +37,7 @@ type Node struct {
 type store struct {
 	host             lockstore.Host
 	steps            node.Steps
-	all              []*member
+	all              []*quorumNode
 	node.Subscribers               // one for each node
 	attempts         atomic.Uint64 // numbers them
 	maxLease         time.Duration
@@ -48,7 +48,7 @@ type store struct {
 }
 
 type stepKey struct {
-	node *member
+	node *quorumNode
 	id   lockstore.ID
 }
 
@@ -56,9 +56,9 @@ type stepKey struct {
 const manyCalls = 4096
 
 var (
-	errBusyNode = errors.New("too many calls wait for this node")
-	errUnasked  = errors.New("the node did not answer in time")
-	errOwed     = errors.New("an earlier step on this node is still under way")
+	errBusyNode     = errors.New("too many calls wait for this node")
+	errNoAnswer     = errors.New("the node did not answer in time")
+	errStepUnderWay = errors.New("an earlier step on this node is still under way")
 )
 
 // Open keeps the locks on a quorum.
@@ -75,7 +75,7 @@ func newStore(h lockstore.Host, o Options) *store {
 	}
 	q := &store{host: h, steps: node.NewSteps(node.Publish, h), maxLease: o.MaxLease, timeout: o.NodeTimeout, underWay: map[stepKey]*step{}}
 	for _, n := range o.Nodes {
-		one := &member{name: n.Name, Node: node.Node{Control: n.Control}, trouble: errUnasked}
+		one := &quorumNode{name: n.Name, Node: node.Node{Control: n.Control}, trouble: errNoAnswer}
 		q.all = append(q.all, one)
 		q.Subscribers = append(q.Subscribers, node.NewSubscriber(n.Control, node.SubscriberOptions{Warm: h.WarmChannels, Logger: h.Log, Back: func() { q.resubscribed(one) }}))
 	}
@@ -83,7 +83,7 @@ func newStore(h lockstore.Host, o Options) *store {
 }
 
 // resubscribed is called when the wake-up connection of a node is back.
-func (q *store) resubscribed(n *member) {
+func (q *store) resubscribed(n *quorumNode) {
 	n.Account.Outdated()
 	q.recheck(lockstore.Gone)
 	q.host.Wake(func(string) bool { return true })
@@ -152,7 +152,7 @@ func (q *store) until(lease time.Duration) time.Time {
 
 // result is what one node said to one step.
 type result struct {
-	node *member
+	node *quorumNode
 	out  []int64
 	err  error
 }
@@ -168,7 +168,7 @@ func (r result) code() int64 {
 const noCode = -99
 
 // admit counts one call more, unless too many wait already.
-func (n *member) admit() error {
+func (n *quorumNode) admit() error {
 	if n.calls.Add(1) > manyCalls {
 		n.calls.Add(-1)
 		return &upstream.NotSentError{Cause: errBusyNode}
@@ -177,7 +177,7 @@ func (n *member) admit() error {
 }
 
 // ask runs a script on one node; when it has not begun by until, the node does nothing any more.
-func (q *store) ask(n *member, until time.Time, build func(notAfter string) node.Call) (out []int64, err error) {
+func (q *store) ask(n *quorumNode, until time.Time, build func(notAfter string) node.Call) (out []int64, err error) {
 	if err := n.admit(); err != nil {
 		return nil, err
 	}
@@ -216,7 +216,7 @@ func (q *store) ask(n *member, until time.Time, build func(notAfter string) node
 }
 
 // gather calls work for all nodes side by side, and returns their answers as soon as these are enough, or until has passed.
-func gather[T any](q *store, until time.Time, work func(*member) T, enough func(all []T) bool) []T {
+func gather[T any](q *store, until time.Time, work func(*quorumNode) T, enough func(all []T) bool) []T {
 	answers := make(chan T, len(q.all))
 	for _, n := range q.all {
 		q.host.Background(func() { answers <- work(n) })
@@ -253,7 +253,7 @@ type step struct {
 // begin notes that a hold is about to be given back on a node; asked is when that was asked for, by the node's clock. before is the
 // step that must be over first; nil: there is none. If before gives the hold back already, it does this, too, and mine is nil. The
 // caller ends mine.
-func (q *store) begin(n *member, r *lockstore.Release, asked int64) (before, mine *step) {
+func (q *store) begin(n *quorumNode, r *lockstore.Release, asked int64) (before, mine *step) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	key := stepKey{n, r.ID}
@@ -276,7 +276,7 @@ func (q *store) askedFor(s *step) (wants *lockstore.Release, asked int64) {
 }
 
 // beginAlone is begin for a step that takes a hold. It waits for the step under way, but not beyond until: then it returns nil.
-func (q *store) beginAlone(n *member, id lockstore.ID, until time.Time) (mine *step) {
+func (q *store) beginAlone(n *quorumNode, id lockstore.ID, until time.Time) (mine *step) {
 	timer := time.NewTimer(time.Until(until))
 	defer timer.Stop()
 	for {
@@ -296,7 +296,7 @@ func (q *store) beginAlone(n *member, id lockstore.ID, until time.Time) (mine *s
 }
 
 // beginIdle is begin for a step that takes a hold where no other one is under way; else that one is before.
-func (q *store) beginIdle(n *member, id lockstore.ID) (mine, before *step) {
+func (q *store) beginIdle(n *quorumNode, id lockstore.ID) (mine, before *step) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	key := stepKey{n, id}
@@ -309,14 +309,14 @@ func (q *store) beginIdle(n *member, id lockstore.ID) (mine, before *step) {
 }
 
 // drops says whether a step under way may end an owner's hold on a node, whoever counts on it.
-func (q *store) drops(n *member, id lockstore.ID) bool {
+func (q *store) drops(n *quorumNode, id lockstore.ID) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	s := q.underWay[stepKey{n, id}]
 	return s != nil && s.drops
 }
 
-func (q *store) end(n *member, id lockstore.ID, mine *step) {
+func (q *store) end(n *quorumNode, id lockstore.ID, mine *step) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if key := (stepKey{n, id}); q.underWay[key] == mine {

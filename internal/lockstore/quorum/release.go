@@ -12,7 +12,7 @@ import (
 )
 
 // insist asks a node to take something back, until it has answered, or giveUp, when the lease is over there.
-func (q *store) insist(n *member, giveUp time.Time, build func(notAfter string) node.Call) result {
+func (q *store) insist(n *quorumNode, giveUp time.Time, build func(notAfter string) node.Call) result {
 	for failures := retry.Insist(); ; {
 		until := q.until(0)
 		out, err := q.ask(n, until, build)
@@ -40,7 +40,7 @@ func (q *store) Release(_ context.Context, r *lockstore.Release) (done lockstore
 	}
 	whole := *r
 	whole.All, whole.Waiters = true, nil
-	d := &dropping{q: q, r: &whole, until: q.until(0), spares: r.Named && q.wellEnough()}
+	d := &dropping{q: q, r: &whole, until: q.until(0), skipTroubled: r.Named && q.wellEnough()}
 	all := gather(q, d.until, d.from, func(all []result) bool {
 		return !r.Named && q.tallyOf(all).Count(lockstore.Freed) >= q.majority()
 	})
@@ -61,17 +61,17 @@ func (q *store) Release(_ context.Context, r *lockstore.Release) (done lockstore
 // over there. The owner of a connection comes back through this proxy only, and its next step on a node waits. An owner with a name may come
 // back through another one: what it has from then on is left alone.
 type dropping struct {
-	q      *store
-	r      *lockstore.Release
-	until  time.Time
-	spares bool // a node that did not answer last is not waited for
+	q            *store
+	r            *lockstore.Release
+	until        time.Time
+	skipTroubled bool // a node that did not answer last is not waited for
 }
 
 // from gives the hold back on one node, after what is under way for it there.
-func (d *dropping) from(n *member) result {
+func (d *dropping) from(n *quorumNode) result {
 	q := d.q
 	before, mine := q.begin(n, d.r, n.earliest())
-	unasked := result{node: n, err: &upstream.NotSentError{Cause: errOwed}}
+	unasked := result{node: n, err: &upstream.NotSentError{Cause: errStepUnderWay}}
 	for mine == nil { // an earlier release is under way, and does this one, too
 		timer := time.NewTimer(time.Until(d.until))
 		select {
@@ -88,14 +88,14 @@ func (d *dropping) from(n *member) result {
 	}
 	answer := make(chan result, 1)
 	q.host.Background(func() { d.stepAfter(before, n, mine, answer) })
-	if d.spares && n.troubled() {
+	if d.skipTroubled && n.troubled() {
 		return unasked // nobody waits for what it may never say
 	}
 	return <-answer
 }
 
 // stepAfter is step when the one before it, if any, is over. It ends the step.
-func (d *dropping) stepAfter(before *step, n *member, mine *step, answer chan<- result) {
+func (d *dropping) stepAfter(before *step, n *quorumNode, mine *step, answer chan<- result) {
 	defer d.q.end(n, d.r.ID, mine)
 	if before != nil {
 		<-before.done
@@ -104,9 +104,9 @@ func (d *dropping) stepAfter(before *step, n *member, mine *step, answer chan<- 
 }
 
 // step asks one node. The first outcome is sent to answer, the last one is returned.
-func (d *dropping) step(n *member, mine *step, answer chan<- result) result {
+func (d *dropping) step(n *quorumNode, mine *step, answer chan<- result) result {
 	q, named := d.q, d.r.Named
-	said := result{node: n, err: &upstream.NotSentError{Cause: errOwed}}
+	said := result{node: n, err: &upstream.NotSentError{Cause: errStepUnderWay}}
 	if until := d.until; !named || time.Now().Before(until) {
 		if !named {
 			until = lockstore.Later(until, q.until(0))

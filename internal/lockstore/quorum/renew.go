@@ -10,13 +10,13 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// Renew sends a batch of renewals to all nodes. Each hold gets the answer of a majority. A node that answers later is heard all
-// the same, if it lacks a hold: see spread.
+// Renew sends a batch of renewals to all nodes. Each hold gets the answer of a majority. A node that answers later is
+// still given the holds that it lacks: see spread.
 func (q *store) Renew(_ context.Context, r lockstore.Renewal) ([]int64, error) {
 	until := q.until(r.Lease)
 	out, any, decided := make([]int64, len(r.Holds)), false, make(chan struct{})
 	defer close(decided)
-	heard := gather(q, until, func(n *member) result {
+	answers := gather(q, until, func(n *quorumNode) result {
 		busy := make([]bool, len(r.Holds))
 		for i, h := range r.Holds {
 			busy[i] = q.drops(n, h.ID)
@@ -32,13 +32,13 @@ func (q *store) Renew(_ context.Context, r lockstore.Renewal) ([]int64, error) {
 		}
 		return result{n, said, err}
 	}, func(all []result) bool { return len(all) >= q.majority() && q.settledAll(r, all) })
-	t := q.tallyOf(heard)
+	t := q.tallyOf(answers)
 	for i := range out {
 		out[i] = q.takenOver(r.Holds[i], t.Renewal(i))
 		any = any || lockstore.Answered(out[i])
 	}
 	if !any {
-		return out, q.noMajority(heard, len(t.Said), "the renewal does not count")
+		return out, q.noMajority(answers, len(t.Said), "the renewal does not count")
 	}
 	return out, nil
 }
@@ -55,7 +55,7 @@ func (q *store) takenOver(h lockstore.Renewed, said int64) int64 {
 // spread gives holds that a majority has just renewed to a node that has lost them, or never had them: so a lock that is held for
 // long survives the restarts of all nodes, as long as a majority has it at any time. Only a verb on the same hold waits for that,
 // until the step is begun; a release is sent after it. out is what a majority has said, once decided is closed.
-func (q *store) spread(decided <-chan struct{}, r lockstore.Renewal, out []int64, n *member, said []int64) {
+func (q *store) spread(decided <-chan struct{}, r lockstore.Renewal, out []int64, n *quorumNode, said []int64) {
 	<-decided
 	for i, one := range r.Holds {
 		if i < len(said) && said[i] == lockstore.NotThere && out[i] == lockstore.StillThere && one.Attempt != "" {
@@ -65,7 +65,7 @@ func (q *store) spread(decided <-chan struct{}, r lockstore.Renewal, out []int64
 }
 
 // spreadOne begins the step of one hold.
-func (q *store) spreadOne(a *lockstore.Acquire, attempt string, n *member) {
+func (q *store) spreadOne(a *lockstore.Acquire, attempt string, n *quorumNode) {
 	mine, _ := q.beginIdle(n, a.ID)
 	if mine == nil {
 		return
@@ -76,7 +76,7 @@ func (q *store) spreadOne(a *lockstore.Acquire, attempt string, n *member) {
 }
 
 // spreadTo is the step itself, and ends it.
-func (q *store) spreadTo(n *member, id lockstore.ID, mine *step, until time.Time, build func(notAfter string) node.Call) {
+func (q *store) spreadTo(n *quorumNode, id lockstore.ID, mine *step, until time.Time, build func(notAfter string) node.Call) {
 	defer q.end(n, id, mine)
 	if _, err := q.ask(n, until, build); lockstore.Unknown(err) {
 		q.host.Sleep(context.Background(), time.Until(until)+node.ClockTolerance)
@@ -105,9 +105,9 @@ func (q *store) Extend(_ context.Context, e lockstore.Extension) (lockstore.Exte
 		attempt = q.newAttempt()
 	}
 	v := &verdict{known: make(chan struct{})}
-	all := gather(q, until, func(n *member) result {
+	all := gather(q, until, func(n *quorumNode) result {
 		if q.drops(n, e.ID) {
-			return result{node: n, err: &upstream.NotSentError{Cause: errOwed}}
+			return result{node: n, err: &upstream.NotSentError{Cause: errStepUnderWay}}
 		}
 		out, err := q.ask(n, until, func(notAfter string) node.Call { return node.ExtendVote(node.Extend(e, notAfter), e.ID, attempt) })
 		r := result{n, out, err}

@@ -33,10 +33,10 @@ type masters struct {
 	running tasks.Group // shards being closed, and questions to them
 
 	// guarded by mu, which is taken under the engine's mutex and before node.Subscriber.mu
-	mu     sync.Mutex
-	closed bool
-	shards map[*cluster.Node]*shard
-	heard  map[string]*hearing
+	mu            sync.Mutex
+	closed        bool
+	shards        map[*cluster.Node]*shard
+	subscriptions map[string]*subscription
 	followed
 }
 
@@ -52,8 +52,8 @@ type placeholders struct {
 	verb string // for the command to publish with
 }
 
-// member is what a shard of a cluster has in addition.
-type member struct {
+// clusterShard is what a shard of a cluster has in addition.
+type clusterShard struct {
 	is          *cluster.Node
 	subscribers node.Subscribers // one for each kind of channel
 	stop        context.CancelFunc
@@ -70,7 +70,7 @@ type member struct {
 func newMasters(h lockstore.Host, c *cluster.Cluster, by PubSub) *masters {
 	m := &masters{
 		host: h, c: c, pubsub: by, began: time.Now(), placeholders: placeholders{mark: notAfterMark(), verb: notAfterMark()}, changed: make(chan struct{}, 1),
-		shards: map[*cluster.Node]*shard{}, heard: map[string]*hearing{},
+		shards: map[*cluster.Node]*shard{}, subscriptions: map[string]*subscription{},
 	}
 	m.ctx, m.stop = context.WithCancel(context.Background())
 	c.OnChanged(m.topologyChanged)
@@ -86,19 +86,19 @@ func (m *masters) use(slot int, node *cluster.Node) *shard {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	mb := m.shardOf(node)
-	if mb != nil {
-		mb.users++
+	sh := m.shardOf(node)
+	if sh != nil {
+		sh.users++
 	}
-	return mb
+	return sh
 }
 
-func (m *masters) unuse(mb *shard) {
+func (m *masters) unuse(sh *shard) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	mb.users--
-	if mb.left && mb.users == 0 {
-		m.closeShard(mb)
+	sh.users--
+	if sh.left && sh.users == 0 {
+		m.closeShard(sh)
 	}
 }
 
@@ -107,45 +107,45 @@ func (m *masters) shardOf(n *cluster.Node) *shard {
 	if n == nil || m.closed {
 		return nil
 	}
-	mb := m.shards[n]
-	if mb != nil {
-		return mb
+	sh := m.shards[n]
+	if sh != nil {
+		return sh
 	}
-	mb = &shard{
-		Node: node.Node{Control: upstream.NewControl(n.Target(), upstream.ControlOptions{Logger: m.host.Log})}, member: member{is: n},
+	sh = &shard{
+		Node: node.Node{Control: upstream.NewControl(n.Target(), upstream.ControlOptions{Logger: m.host.Log})}, clusterShard: clusterShard{is: n},
 	}
 	for _, sharded := range m.pubsub.Ways() {
-		mb.subscribers = append(mb.subscribers, node.NewSubscriber(mb.Control, node.SubscriberOptions{
-			Warm: m.host.WarmChannels, Logger: m.host.Log, Back: func() { m.resubscribed(mb) },
+		sh.subscribers = append(sh.subscribers, node.NewSubscriber(sh.Control, node.SubscriberOptions{
+			Warm: m.host.WarmChannels, Logger: m.host.Log, Back: func() { m.resubscribed(sh) },
 			Sharded: sharded, Echo: !sharded && m.pubsub == node.PubSubBoth, Strayed: m.c.Refresh,
 		}))
 	}
-	m.shards[n] = mb
+	m.shards[n] = sh
 	ctx, stop := context.WithCancel(m.ctx)
-	mb.stop = stop
-	for _, s := range mb.subscribers {
-		mb.parts.Go(func() { s.Run(ctx) })
+	sh.stop = stop
+	for _, s := range sh.subscribers {
+		sh.parts.Go(func() { s.Run(ctx) })
 	}
-	mb.parts.Go(func() { m.keepTime(ctx, mb) })
-	return mb
+	sh.parts.Go(func() { m.keepTime(ctx, sh) })
+	return sh
 }
 
 // closeShard ends a shard, once; requests under way there have an unknown outcome then. mu is held.
-func (m *masters) closeShard(mb *shard) {
-	if mb.closed {
+func (m *masters) closeShard(sh *shard) {
+	if sh.closed {
 		return
 	}
-	mb.closed = true
-	if m.shards[mb.is] == mb {
-		delete(m.shards, mb.is)
+	sh.closed = true
+	if m.shards[sh.is] == sh {
+		delete(m.shards, sh.is)
 	}
-	m.running.Go(func() { finish(mb) })
+	m.running.Go(func() { finish(sh) })
 }
 
-func finish(mb *shard) {
-	mb.stop()
-	mb.Control.Close()
-	mb.parts.Wait()
+func finish(sh *shard) {
+	sh.stop()
+	sh.Control.Close()
+	sh.parts.Wait()
 }
 
 // background runs what ends when its shard is closed, at the latest.
@@ -165,8 +165,8 @@ func (m *masters) Abort() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.closed = true
-	for _, mb := range m.shards {
-		m.closeShard(mb)
+	for _, sh := range m.shards {
+		m.closeShard(sh)
 	}
 }
 
@@ -187,36 +187,36 @@ func (m *masters) notAfter(allow time.Duration) (text string, at int64, err erro
 
 func (m *masters) sample() error { return nil } // see wasLate
 
-func (m *masters) wasLate(mb *shard) { _ = m.sampleOf(mb) }
+func (m *masters) wasLate(sh *shard) { _ = m.sampleOf(sh) }
 
 // permitted waits until it is known what the shard of a name can do.
 func (m *masters) permitted(ctx context.Context, name string) (refused, err error) {
-	mb := m.use(cluster.Slot([]byte(name)), nil)
-	if mb == nil {
+	sh := m.use(cluster.Slot([]byte(name)), nil)
+	if sh == nil {
 		return nil, nil
 	}
-	defer m.unuse(mb)
-	err = m.probed(ctx, mb)
-	return mb.Refusal(), err
+	defer m.unuse(sh)
+	err = m.probed(ctx, sh)
+	return sh.Refusal(), err
 }
 
 // probed waits until it is known what a shard can do.
-func (m *masters) probed(ctx context.Context, mb *shard) error {
-	if mb.Account.Fresh() {
+func (m *masters) probed(ctx context.Context, sh *shard) error {
+	if sh.Account.Fresh() {
 		return nil
 	}
-	return mb.Account.Ensure(ctx, m.site(mb))
+	return sh.Account.Ensure(ctx, m.site(sh))
 }
 
-func (m *masters) site(mb *shard) node.Site {
-	return node.Site{Node: &mb.Node, Log: m.host.Log.With("node", mb.is.Addr), Run: m.background, PubSub: m.pubsub,
-		UUID: m.host.UUID, Steps: node.NewSteps(m.verb, m.host), Has: func(name string) bool { return m.on(mb, name) }}
+func (m *masters) site(sh *shard) node.Site {
+	return node.Site{Node: &sh.Node, Log: m.host.Log.With("node", sh.is.Addr), Run: m.background, PubSub: m.pubsub,
+		UUID: m.host.UUID, Steps: node.NewSteps(m.verb, m.host), Has: func(name string) bool { return m.on(sh, name) }}
 }
 
 // verbOf is the command with which the scripts publish at a shard.
-func (m *masters) verbOf(mb *shard) string {
-	_ = m.probed(context.Background(), mb) // takes no longer than one or two questions; the script is sent whatever the answer is
-	return cmp.Or(mb.Account.Verb(), m.pubsub.Verb())
+func (m *masters) verbOf(sh *shard) string {
+	_ = m.probed(context.Background(), sh) // takes no longer than one or two questions; the script is sent whatever the answer is
+	return cmp.Or(sh.Account.Verb(), m.pubsub.Verb())
 }
 
 // follow adapts everything to the topology whenever that changes, until ctx ends.
@@ -275,36 +275,36 @@ func (m *masters) retire(now *cluster.Snapshot) {
 	for _, n := range now.All() {
 		alive[n] = true
 	}
-	for n, mb := range m.shards {
-		mb.left = !master[n]
-		if !alive[n] || mb.left && mb.users == 0 {
-			m.closeShard(mb)
+	for n, sh := range m.shards {
+		sh.left = !master[n]
+		if !alive[n] || sh.left && sh.users == 0 {
+			m.closeShard(sh)
 		}
 	}
 }
 
 // keepTime samples a shard's clock until ctx ends.
-func (m *masters) keepTime(ctx context.Context, mb *shard) {
+func (m *masters) keepTime(ctx context.Context, sh *shard) {
 	node.KeepTime(ctx, func() {
-		if err := m.sampleOf(mb); err != nil {
-			m.host.Log.Debug("cannot read the clock of a node", "node", mb.is.Addr, "error", err)
+		if err := m.sampleOf(sh); err != nil {
+			m.host.Log.Debug("cannot read the clock of a node", "node", sh.is.Addr, "error", err)
 		} else {
-			mb.Account.AskWhenDue(m.site(mb))
+			sh.Account.AskWhenDue(m.site(sh))
 		}
 	})
 }
 
 // sampleOf asks a shard for its time.
-func (m *masters) sampleOf(mb *shard) error {
-	jump, err := mb.Sample()
+func (m *masters) sampleOf(sh *shard) error {
+	jump, err := sh.Sample()
 	if err != nil || jump == 0 {
 		return err
 	}
-	m.host.Log.Warn("the clock of a node jumped, checking every lock there", "node", mb.is.Addr, "by", jump)
+	m.host.Log.Warn("the clock of a node jumped, checking every lock there", "node", sh.is.Addr, "by", jump)
 	if jump < 0 {
-		now, _ := mb.Clock.Now()
-		mb.regress.Store(max(mb.regress.Load(), now-jump.Microseconds()+lateMost.Microseconds()))
+		now, _ := sh.Clock.Now()
+		sh.regress.Store(max(sh.regress.Load(), now-jump.Microseconds()+lateMost.Microseconds()))
 	}
-	m.recheck(mb, lockstore.Clock)
+	m.recheck(sh, lockstore.Clock)
 	return nil
 }

@@ -58,15 +58,15 @@ func (m *masters) lookAgain(now time.Time) {
 }
 
 // on says whether a key's slot is a shard's.
-func (m *masters) on(mb *shard, key string) bool {
-	return m.c.Snapshot().Owner(cluster.Slot([]byte(key))) == mb.is
+func (m *masters) on(sh *shard, key string) bool {
+	return m.c.Snapshot().Owner(cluster.Slot([]byte(key))) == sh.is
 }
 
 // recheck makes the watchdog check every lock that a shard has. What a lock is suspected for already, such as a failover, stays
 // the reason: the connections to a new master come later.
-func (m *masters) recheck(mb *shard, reason string) {
+func (m *masters) recheck(sh *shard, reason string) {
 	m.host.Recheck(func(key, already string) string {
-		if !m.on(mb, key) {
+		if !m.on(sh, key) {
 			return ""
 		}
 		return cmp.Or(already, reason)
@@ -74,10 +74,10 @@ func (m *masters) recheck(mb *shard, reason string) {
 }
 
 // resubscribed is single.resubscribed for one shard.
-func (m *masters) resubscribed(mb *shard) {
-	mb.Account.Outdated()
-	m.recheck(mb, lockstore.Gone)
-	m.host.Wake(func(key string) bool { return m.on(mb, key) })
+func (m *masters) resubscribed(sh *shard) {
+	sh.Account.Outdated()
+	m.recheck(sh, lockstore.Gone)
+	m.host.Wake(func(key string) bool { return m.on(sh, key) })
 }
 
 // successions are the masters whose slots went to others when they failed. mu is held.

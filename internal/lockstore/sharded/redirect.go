@@ -25,21 +25,21 @@ const maxHops = 5
 // do sends a request to the node that has the key's slot. What was surely not done is sent again: to where a redirect says, if
 // the topology names that node, and after a pause if the slot is moving, nobody has it, or the node is out of reach. In the
 // end the error is a *upstream.NotSentError.
-func (m *masters) do(ctx context.Context, l limits, key string, send func(mb *shard, ask bool) error) error {
+func (m *masters) do(ctx context.Context, l limits, key string, send func(sh *shard, ask bool) error) error {
 	slot := cluster.Slot([]byte(key))
 	giveUp := time.Now().Add(min(l.again, m.c.RetryFor()))
 	var to *cluster.Node
 	ask, hops := false, 0
 	for failures := (retry.Backoff{First: 5 * time.Millisecond, Most: 100 * time.Millisecond}); ; {
-		mb := m.use(slot, to)
+		sh := m.use(slot, to)
 		err := error(&upstream.NotSentError{Cause: lockstore.ErrUnserved})
-		if mb != nil {
-			err = send(mb, ask)
-			mb.Account.Refused(err)
-			m.unuse(mb)
+		if sh != nil {
+			err = send(sh, ask)
+			sh.Account.Refused(err)
+			m.unuse(sh)
 		}
 		var again bool
-		if to, ask, again, err = m.redirected(l, slot, mb, err); !again {
+		if to, ask, again, err = m.redirected(l, slot, sh, err); !again {
 			return err
 		}
 		if hops++; to != nil && hops < maxHops {
@@ -53,7 +53,7 @@ func (m *masters) do(ctx context.Context, l limits, key string, send func(mb *sh
 
 // redirected says whether a request is to be sent again: to the node to (nil: whoever has the slot by then), after ASKING if
 // ask. out is its error.
-func (m *masters) redirected(l limits, slot int, mb *shard, err error) (to *cluster.Node, ask, again bool, out error) {
+func (m *masters) redirected(l limits, slot int, sh *shard, err error) (to *cluster.Node, ask, again bool, out error) {
 	var reply *upstream.ReplyError
 	var notSent *upstream.NotSentError
 	switch {
@@ -67,7 +67,7 @@ func (m *masters) redirected(l limits, slot int, mb *shard, err error) (to *clus
 	case !errors.As(err, &reply):
 		return nil, false, false, err
 	}
-	to, ask, again = m.c.Redirect([]byte("-"+reply.Line+"\r\n"), slot, mb.is)
+	to, ask, again = m.c.Redirect([]byte("-"+reply.Line+"\r\n"), slot, sh.is)
 	if again {
 		return to, ask, true, &upstream.NotSentError{Cause: lockstore.ErrMoving}
 	}
@@ -101,23 +101,23 @@ func (m *masters) final(at int64) int64 {
 
 // clockAt turns what the node of a key says of its clock into the proxy's time; 0: what was lost there may still be done.
 func (m *masters) clockAt(key string, now int64) int64 {
-	mb := m.use(cluster.Slot([]byte(key)), nil)
-	if mb == nil {
+	sh := m.use(cluster.Slot([]byte(key)), nil)
+	if sh == nil {
 		return 0
 	}
-	defer m.unuse(mb)
-	if now <= mb.regress.Load() {
+	defer m.unuse(sh)
+	if now <= sh.regress.Load() {
 		return 0
 	}
 	return m.now()
 }
 
 // prepare completes the call for the shard that it is sent to.
-func (m *masters) prepare(mb *shard, l limits, c node.Call) (node.Call, error) {
+func (m *masters) prepare(sh *shard, l limits, c node.Call) (node.Call, error) {
 	c = c.Guarded()
 	if slices.Contains(c.Args, m.verb) {
 		c.Args = slices.Clone(c.Args)
-		verb := m.verbOf(mb)
+		verb := m.verbOf(sh)
 		for i, arg := range c.Args {
 			if arg == m.verb {
 				c.Args[i] = verb
@@ -127,12 +127,12 @@ func (m *masters) prepare(mb *shard, l limits, c node.Call) (node.Call, error) {
 	if !slices.Contains(c.Args, m.mark) {
 		return c, nil
 	}
-	if _, known := mb.Clock.Now(); !known {
-		if err := m.sampleOf(mb); err != nil {
+	if _, known := sh.Clock.Now(); !known {
+		if err := m.sampleOf(sh); err != nil {
 			return c, err
 		}
 	}
-	now, _ := mb.Clock.Now()
+	now, _ := sh.Clock.Now()
 	text := node.NotAfter(now + l.allow.Microseconds())
 	c.Args = slices.Clone(c.Args)
 	for i, arg := range c.Args {
@@ -144,13 +144,13 @@ func (m *masters) prepare(mb *shard, l limits, c node.Call) (node.Call, error) {
 }
 
 func (m *masters) ints(ctx context.Context, l limits, c node.Call) (out []int64, err error) {
-	err = m.do(ctx, l, c.Keys[0], func(mb *shard, ask bool) error {
-		prepared, err := m.prepare(mb, l, c)
+	err = m.do(ctx, l, c.Keys[0], func(sh *shard, ask bool) error {
+		prepared, err := m.prepare(sh, l, c)
 		if err != nil {
 			return err
 		}
-		if out, err = mb.EvalInts(prepared, ask); err == nil && node.Late(out) {
-			m.wasLate(mb)
+		if out, err = sh.EvalInts(prepared, ask); err == nil && node.Late(out) {
+			m.wasLate(sh)
 		}
 		return err
 	})

@@ -57,7 +57,7 @@ type shards interface {
 // shard is one Redis of a store.
 type shard struct {
 	node.Node
-	member // of a cluster
+	clusterShard // of a cluster
 }
 
 // Single keeps the locks on one Redis, or on the master behind Sentinels.

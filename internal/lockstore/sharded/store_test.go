@@ -115,8 +115,8 @@ func nodesOf(d *store) (all []*node.Node) {
 	case *masters:
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		for _, mb := range s.shards {
-			all = append(all, &mb.Node)
+		for _, sh := range s.shards {
+			all = append(all, &sh.Node)
 		}
 	}
 	return all

@@ -9,8 +9,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockstore/node"
 )
 
-// hearing is one channel that somebody waits on, and where: at the node that has its slot.
-type hearing struct {
+// subscription is one channel that somebody waits on, and where: at the node that has its slot.
+type subscription struct {
 	users map[lockstore.Listener]int
 	at    *shard // nil: nobody has the slot
 }
@@ -30,14 +30,14 @@ func (m *masters) ready(ctx context.Context, name string, over <-chan time.Time)
 func (m *masters) Subscribe(name string, l lockstore.Listener) lockstore.Subscription {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	h := m.heard[name]
-	if h == nil {
-		h = &hearing{users: map[lockstore.Listener]int{}, at: m.shardOf(m.ownerSeen(name))}
-		m.heard[name] = h
+	sub := m.subscriptions[name]
+	if sub == nil {
+		sub = &subscription{users: map[lockstore.Listener]int{}, at: m.shardOf(m.ownerSeen(name))}
+		m.subscriptions[name] = sub
 	}
-	h.users[l]++
-	if h.at != nil {
-		h.at.subscribers.Subscribe(name, l)
+	sub.users[l]++
+	if sub.at != nil {
+		sub.at.subscribers.Subscribe(name, l)
 	}
 	return lockstore.Subscription{
 		Ready: func(ctx context.Context, over <-chan time.Time) (bool, error) { return m.ready(ctx, name, over) },
@@ -48,15 +48,15 @@ func (m *masters) Subscribe(name string, l lockstore.Listener) lockstore.Subscri
 func (m *masters) unsubscribe(name string, l lockstore.Listener) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	h := m.heard[name]
-	if h.at != nil {
-		h.at.subscribers.Unsubscribe(name, l)
+	sub := m.subscriptions[name]
+	if sub.at != nil {
+		sub.at.subscribers.Unsubscribe(name, l)
 	}
-	if h.users[l]--; h.users[l] == 0 {
-		delete(h.users, l)
+	if sub.users[l]--; sub.users[l] == 0 {
+		delete(sub.users, l)
 	}
-	if len(h.users) == 0 {
-		delete(m.heard, name)
+	if len(sub.users) == 0 {
+		delete(m.subscriptions, name)
 	}
 }
 
@@ -64,8 +64,8 @@ func (m *masters) unsubscribe(name string, l lockstore.Listener) {
 func (m *masters) subscribers(name string) node.Subscribers {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if h := m.heard[name]; h != nil && h.at != nil {
-		return h.at.subscribers
+	if sub := m.subscriptions[name]; sub != nil && sub.at != nil {
+		return sub.at.subscribers
 	}
 	return nil
 }
@@ -81,21 +81,21 @@ func (m *masters) ownerSeen(name string) *cluster.Node {
 
 // rehome moves the subscriptions of every channel to the node that has its slot now. mu is held.
 func (m *masters) rehome(now *cluster.Snapshot) {
-	for name, h := range m.heard {
+	for name, sub := range m.subscriptions {
 		at := m.shardOf(now.Owner(cluster.Slot([]byte(name))))
-		if at == h.at {
+		if at == sub.at {
 			continue
 		}
-		for l, times := range h.users {
+		for l, times := range sub.users {
 			for range times {
-				if h.at != nil {
-					h.at.subscribers.Unsubscribe(name, l)
+				if sub.at != nil {
+					sub.at.subscribers.Unsubscribe(name, l)
 				}
 				if at != nil {
 					at.subscribers.SubscribeAgain(name, l)
 				}
 			}
 		}
-		h.at = at
+		sub.at = at
 	}
 }

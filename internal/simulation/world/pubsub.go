@@ -53,10 +53,10 @@ func (s *session) confirm(kind, name string, count int) {
 	})
 }
 
-// publish puts a message into the output of all that hear the channel; deliver sends it. mu is held.
+// publish puts a message into the output of all that are subscribed to the channel; deliver sends it. mu is held.
 func (n *Node) publish(kind int, name, text string) int {
 	count := 0
-	for _, other := range n.hearers(kind, name) {
+	for _, other := range n.subscribedAt(kind, name) {
 		for c := range other.conns {
 			if c.served == nil || !c.served.channels[kind][name] {
 				continue
@@ -80,8 +80,8 @@ func (n *Node) DropSubscribers() {
 	}
 }
 
-// hearers are the nodes whose clients hear what is published here: in a cluster those of all nodes hear a classic channel.
-func (n *Node) hearers(kind int, _ string) []*Node {
+// subscribedAt are the nodes whose clients get what is published here: in a cluster those of all nodes get a message of a classic channel.
+func (n *Node) subscribedAt(kind int, _ string) []*Node {
 	if n.cluster == nil || kind == sharded {
 		return []*Node{n}
 	}
