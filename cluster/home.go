@@ -8,16 +8,18 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// Commands without keys go to one node, an executor's home, so that they keep their order. Any other would do as well: when home is out of
-// reach, they go to another from then on. Otherwise a node that has died keeps a part of all clients waiting, by nothing but a
-// health check, until the others say that it has failed. A home that is only slow stays home, since what it has got may still run, and
-// what comes later must not overtake that: only commands that change nothing are asked elsewhere. Nor is home left when it refuses them
-// because it loads its data or runs a script for long: until that is over they are asked elsewhere.
+// Commands without keys go to one node, the executor's home, so that they keep their order. Any node could answer them, and when home is out
+// of reach another one becomes home (leaveHome). Otherwise, when a node dies, the clients whose home it is would wait with each PING until
+// the other nodes agree that it has failed.
+//
+// A home that is only slow stays home: the commands that it has got may still run, and later ones must not overtake them. Only commands that
+// change nothing are sent to another node meanwhile (passOn). The same goes for a home that refuses commands because it loads its data or
+// runs a long script (passRefusal).
 
 // goesHome says that the unit may go to any node, and goes to the executor's home.
 func (u *unit) goesHome() bool { return u.slot == noSlot && u.node == nil && !u.home }
 
-// leaveHome has another node be home, if n, of which err came, was.
+// leaveHome makes the next node home if n is home and err says that it is out of reach.
 func (e *Executor) leaveHome(n *Node, err error) {
 	if err == nil {
 		return // each batch comes here, and what follows allocates
@@ -29,8 +31,9 @@ func (e *Executor) leaveHome(n *Node, err error) {
 	}
 }
 
-// passOn has a unit be sent to the node behind home if home is slow to reply, and to the next one if that is out of reach, or does not let the
-// user in. If there may be no connection there, the unit goes back to home and waits. True: it is sent again, whatever else err means.
+// passOn chooses where a unit that goes home is sent next, after err. If home is slow that is the node after home. If that one is out of reach,
+// or does not let the user in, it is the one after it, and so on, until it is home's turn again. If a Budget allows no connection to such a
+// node, the unit goes back to home, and waits there. True: the unit is sent again, even where err would otherwise be its outcome.
 func (e *Executor) passOn(u *unit, err error) (again bool) {
 	slow, away := errors.Is(err, upstream.ErrSlow), e.passedHome(u)
 	switch t := u.attempts; {
@@ -43,8 +46,8 @@ func (e *Executor) passOn(u *unit, err error) (again bool) {
 	return away && upstream.Refused(err) != nil
 }
 
-// passedHome says that the unit goes home but was sent to another node. Once it has passed all others it is sent to home again, which
-// has the last word.
+// passedHome says that the unit goes home but was sent to another node in place of home. When all the others have been tried it is sent to
+// home again, whose reply stands.
 func (e *Executor) passedHome(u *unit) bool {
 	return u.attempts != nil && u.attempts.passed%len(e.seen.Masters) != 0
 }
@@ -69,12 +72,13 @@ func (e *Executor) passRefusal(u *unit, reply []byte) bool {
 	return true
 }
 
-// copied is the length of a command that package upstream has surely copied: it may wait to be written for longer than it is waited for.
+// copied is how long a command may be of which package upstream surely has a copy. A longer one may still be written, from the client's own
+// bytes, after the wait for its reply has ended.
 const copied = 1 << 10
 
-// movable says that another node is to be asked if this one is slow: nothing has come of a reply, and all of it is short, changes nothing,
-// and was not sent before but to nodes that refused it. The second one that is slow is waited for as long as it takes, since it may be that
-// all are.
+// movable says whether the units of a batch may be sent to another node because this one is slow. They may if no byte of a reply has come, and
+// each of them may go to any node, changes nothing, is copied, and was not tried before; that a node refused it (passRefusal) does not count.
+// So a unit leaves one slow node only. The next one is waited for, because perhaps all nodes are slow.
 func (b *batch) movable() bool {
 	if b.req.Quiet() != math.MaxInt64 {
 		return false

@@ -10,9 +10,9 @@ import (
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 )
 
-// An operator may hold back what the clients of this proxy send, as before Redis is switched over: LOCKPROXY PAUSE. Each command that has
-// come waits before it is sent, for as long as the pause lasts. Verbs that release or renew locks, and the watchdog's renewals, are never
-// held back: otherwise locks would be lost.
+// With LOCKPROXY PAUSE an operator holds back what the clients of this proxy send, for example while Redis is switched over. Each command
+// waits, before it is sent, until the pause ends. Verbs that release or renew locks, and the watchdog's renewals, are never held back:
+// otherwise locks would be lost.
 
 // pauses has the pause in force, and counts the clients that wait for its end.
 type pauses struct {
@@ -84,18 +84,18 @@ func (s *Session) heldBack(c *commandtable.Command, here bool) {
 		})
 		all.held.Add(-1)
 		s.activity.progress.step.next()
-		s.batch.timing.answered() // the wait counts for no command
+		s.batch.timing.answered() // so that the wait is not counted as any command's time
 	}
 }
 
 // Pause implements commands.Operation.
 func (s *Session) Pause(d time.Duration, writes bool) {
-	s.srv.log.Info("an operator has commands held back", "client", s.peer.addr, "user", s.clientUser(), "for", d, "writes only", writes)
+	s.srv.log.Info("commands are held back, as an operator has asked", "client", s.peer.addr, "user", s.clientUser(), "for", d, "writes only", writes)
 	s.srv.pauses.begin(s.srv.ctx, d, writes)
 }
 
 // Resume implements commands.Operation.
 func (s *Session) Resume() {
-	s.srv.log.Info("an operator has commands go on", "client", s.peer.addr, "user", s.clientUser())
+	s.srv.log.Info("commands are held back no longer, as an operator has asked", "client", s.peer.addr, "user", s.clientUser())
 	s.srv.pauses.end()
 }

@@ -189,8 +189,8 @@ func newMasterTerm(at place) *masterTerm {
 	return t
 }
 
-// demote ends all connections to a master that says it is none any more. Connections are still tried at its address, and
-// its role is asked each time, until the Sentinels name another.
+// demote ends all connections to a master that says that it is a master no longer. Connections are still tried at its address, and
+// its role is asked each time, until the Sentinels name another master.
 func (f *Follower) demote(t *masterTerm) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -200,7 +200,7 @@ func (f *Follower) demote(t *masterTerm) {
 	for _, hook := range f.hooks {
 		hook()
 	}
-	f.log.Warn("the master says it is none any more", "addr", t.addr)
+	f.log.Warn("the master says that it is a master no longer, its connections are closed", "addr", t.addr)
 	f.now = newMasterTerm(t.place)
 	t.end(notMaster(t.addr))
 }
@@ -219,7 +219,7 @@ func (f *Follower) unknown() error {
 			return nil
 		}
 		if _, said := rueidis.IsRedisErr(v.err); last == nil || said || errors.Is(v.err, errNoSuchMaster) {
-			last = v.err // a Sentinel's answer tells more than another's silence
+			last = v.err // what a Sentinel has said tells more than that another one does not answer
 		}
 	}
 	return fmt.Errorf("no master %q known: %w", f.target.Sentinels.Master, last)

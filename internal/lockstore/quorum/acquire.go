@@ -44,18 +44,18 @@ type vote struct {
 	sent    time.Time
 	all     []result               // the answers that came in time
 	until   time.Time              // after that no node does anything
-	giveUp  time.Time              // by then the lease is over, wherever it was given
-	back    func(string) node.Call // takes the attempt back on one node, and tells nobody
+	giveUp  time.Time              // by then the lease is over on every node that voted
+	back    func(string) node.Call // takes the attempt back on one node, and wakes nobody
 	loud    func(string) node.Call // as back, and wakes whoever waits
 	decided chan struct{}          // closed by decide
 	won     bool                   // or else it is taken back
-	told    bool                   // others may have seen that the lock was had
+	told    bool                   // it had a majority: others may have seen that the lock was held, and wait for it
 	backBy  time.Time              // until when sitOut waits for votes to be taken back
 	cleared chan struct{}          // gets one for each node whose vote came in time, when that is taken back
 	gave    map[*quorumNode]bool   // of the nodes whose answer came in time: whether it was a vote
 }
 
-// decide sets the outcome of a vote; told: others may have seen it won.
+// decide sets the outcome of a vote.
 func (v *vote) decide(won, told bool, backBy time.Time) {
 	v.won, v.told, v.backBy, v.gave = won, told, backBy, map[*quorumNode]bool{}
 	for _, r := range v.all {
@@ -101,9 +101,10 @@ func (q *store) vote(a *lockstore.Acquire) *vote {
 	return v
 }
 
-// decided says whether no vote that is worth waiting for can change the result. A node that did not answer what it was asked last is not
-// waited for once a majority has voted: a vote that it still gives is taken back. To wait for it would keep votes that others lack, and
-// all who ask would meet again and again.
+// decided says whether to wait for no more votes: either those still to come cannot change the result, or a majority has voted and only nodes
+// are missing that did not answer what they were asked last. Such a node is not waited for, because the votes given so far are kept
+// meanwhile: others who ask for the lock do not get them, are refused, and come again at the same time as this one does. A vote that comes
+// later is taken back.
 func (q *store) decided(all []result) bool {
 	t := q.tallyOf(all)
 	if t.Clear() {
@@ -134,7 +135,7 @@ func (q *store) voteOf(n *quorumNode, id lockstore.ID, v *vote, build func(strin
 	}
 	defer q.end(n, id, mine)
 	select {
-	case <-v.decided: // without this node; the lock may be given back by now
+	case <-v.decided: // without this node: it must not vote now, since the lock may have been given back
 		return
 	default:
 	}
@@ -172,7 +173,7 @@ func (q *store) judge(a *lockstore.Acquire, v *vote, t tally.Tally) (lockstore.A
 	}
 	ans := lockstore.Acquired{Code: lockstore.Granted, Count: 1, Raised: true, TTL: t.Lasts()}
 	switch {
-	case !t.Had(): // what some nodes had was left behind: a majority does not
+	case !t.Had(): // if some nodes had it nevertheless, that was left of an earlier hold
 	case a.Named:
 		ans.Count, ans.Raised = max(a.Count, 1), false
 	default:

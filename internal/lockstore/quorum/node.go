@@ -78,7 +78,7 @@ func (n *quorumNode) note(err error) {
 	n.refusal = refused
 }
 
-// answered is note for a call that is no step: trouble is why it had no answer. mu is held.
+// answered notes why the node did not answer; nil: it did. mu is held.
 func (n *quorumNode) answered(trouble error) {
 	if (trouble == nil) != (n.trouble == nil) {
 		n.since = time.Now()
@@ -130,7 +130,7 @@ func (q *store) sample(n *quorumNode) error {
 	return nil
 }
 
-// permitted is why a node is not asked for a lock: it is known not to be able to give one, or that is not known by until.
+// permitted returns an error if a node is not to be asked for a lock: its account lacks a right, or it is not known by until whether it does.
 func (q *store) permitted(n *quorumNode, until time.Time) error {
 	if !n.Account.Fresh() {
 		ctx, cancel := context.WithDeadline(context.Background(), until)

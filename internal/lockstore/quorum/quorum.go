@@ -134,7 +134,8 @@ func (q *store) Lane(string) lockstore.Lane { return lockstore.Lane{AtOnce: rene
 
 func (q *store) Rules() lockstore.Rules { return lockstore.Rules{Votes: true, MaxLease: q.maxLease} }
 
-// No queue is kept, and no lock handed on: those who wait know when a lease is over.
+// On a quorum there is no fair queue and no hand-off. A lock that ends by itself needs no message either: its lease began when it was taken or
+// renewed, so whoever waits has been told by the nodes how much of it is left.
 
 func (q *store) RefreshQueue(lockstore.Queue) ([]int64, time.Duration, error) { return nil, -1, nil }
 
@@ -142,7 +143,8 @@ func (q *store) LeaveQueue(lockstore.ID, int64, func() bool) {}
 
 func (q *store) Vacate(lockstore.ID, time.Time, time.Time) {}
 
-// until is when the time of a step that begins now is over: long before the lease is.
+// until is by when the nodes must have begun a step that is sent now: within the node time-out, and within a quarter of its lease if that is
+// shorter, so that most of the lease is left.
 func (q *store) until(lease time.Duration) time.Time {
 	if lease > 0 {
 		return time.Now().Add(min(q.timeout, max(lease/4, 10*time.Millisecond)))
@@ -241,18 +243,21 @@ func collect[T any](answers <-chan T, count int, until time.Time, enough func(al
 
 func everybody[T any]([]T) bool { return false }
 
-// step is a step under way on one owner's hold on one node.
+// step is a step under way for one owner's hold on one node: a vote, or a release. The next one for the same hold is sent to that node only
+// when it is known whether this one was done: of two requests under way the node might do the later one first.
 type step struct {
-	drops bool               // it gives the hold back, for as long as it takes
-	asked int64              // when that was asked for last, by the node's clock in µs; guarded by store.mu
-	wants *lockstore.Release // what is to be given back: all, if both an attempt and all were asked for; guarded by store.mu
-	said  result             // what the node said at last
-	done  chan struct{}      // closed when its fate is known, and said is set
+	drops bool          // it is a release, which is sent again until the node has answered or the lease is over there
+	said  result        // the node's last answer
+	done  chan struct{} // closed when it is known whether the step was done, and said is set
+
+	// Of a release, which also does those that are asked for while it is under way. Guarded by store.mu.
+	asked int64              // when the last one was asked for, by the node's clock in µs
+	wants *lockstore.Release // what is to be given back: one attempt, or the whole hold once that was asked for
 }
 
-// begin notes that a hold is about to be given back on a node; asked is when that was asked for, by the node's clock. before is the
-// step that must be over first; nil: there is none. If before gives the hold back already, it does this, too, and mine is nil. The
-// caller ends mine.
+// begin notes that a hold is about to be given back on a node; asked is when that was asked for, by the node's clock. It returns a new
+// step, mine, which the caller sends when the step before is over (nil: at once), and ends. If a release is under way there already, it
+// returns that one as before, and no new step: before also does what r asks for.
 func (q *store) begin(n *quorumNode, r *lockstore.Release, asked int64) (before, mine *step) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -268,14 +273,15 @@ func (q *store) begin(n *quorumNode, r *lockstore.Release, asked int64) (before,
 	return before, mine
 }
 
-// askedFor is what a step is to give back, and when that was asked for last.
+// askedFor is what a release is to give back by now, and when that was asked for last.
 func (q *store) askedFor(s *step) (wants *lockstore.Release, asked int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return s.wants, s.asked
 }
 
-// beginAlone is begin for a step that takes a hold. It waits for the step under way, but not beyond until: then it returns nil.
+// beginAlone is begin for a vote. It waits until no other step is under way for the hold on that node, and returns nil if there still is one
+// at until, or if it is a release that a node which does not answer may keep waiting for long.
 func (q *store) beginAlone(n *quorumNode, id lockstore.ID, until time.Time) (mine *step) {
 	timer := time.NewTimer(time.Until(until))
 	defer timer.Stop()
@@ -285,7 +291,7 @@ func (q *store) beginAlone(n *quorumNode, id lockstore.ID, until time.Time) (min
 			return mine
 		}
 		if before.drops && n.troubled() {
-			return nil // that may go on for long
+			return nil
 		}
 		select {
 		case <-before.done:
@@ -295,7 +301,7 @@ func (q *store) beginAlone(n *quorumNode, id lockstore.ID, until time.Time) (min
 	}
 }
 
-// beginIdle is begin for a step that takes a hold where no other one is under way; else that one is before.
+// beginIdle is begin for a vote if no other step is under way for the hold on that node. Else mine is nil, and before is that other step.
 func (q *store) beginIdle(n *quorumNode, id lockstore.ID) (mine, before *step) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -308,7 +314,7 @@ func (q *store) beginIdle(n *quorumNode, id lockstore.ID) (mine, before *step) {
 	return mine, nil
 }
 
-// drops says whether a step under way may end an owner's hold on a node, whoever counts on it.
+// drops says whether a release is under way that may end an owner's hold on a node, even if another LOCK of that owner counts on the hold.
 func (q *store) drops(n *quorumNode, id lockstore.ID) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -325,9 +331,10 @@ func (q *store) end(n *quorumNode, id lockstore.ID, mine *step) {
 	close(mine.done)
 }
 
-// splitPause is the random delay after which split votes are asked for again: several times of what asking took, so that those who were
-// split do not meet again, and twice as long each time that they did, up to 300 ms. Votes look split for as long as somebody holds the
-// lock, too, when one of the nodes that voted for the holder does not answer: the lock is then asked for some six times a second.
+// splitPause is how long to wait before votes that were split are asked for again. It is random, from a range that is several times as long
+// as asking took, so that those who asked at once do not do so again. The range doubles with each split, up to 300 ms. Votes also look split
+// while somebody holds the lock and one of the nodes that voted for the holder does not answer. The lock is then asked for some six times a
+// second.
 func splitPause(took time.Duration, splits int) time.Duration {
 	window := max(6*took, 5*time.Millisecond) << min(splits, 8)
 	return time.Millisecond + jitter.N(min(window, max(2*took, 300*time.Millisecond)))

@@ -57,14 +57,15 @@ func (q *store) Release(_ context.Context, r *lockstore.Release) (done lockstore
 	return done, err
 }
 
-// dropping is one release on all nodes. It goes on when nobody waits for it any more, until each node has done it or the lease is
-// over there. The owner of a connection comes back through this proxy only, and its next step on a node waits. An owner with a name may come
-// back through another one: what it has from then on is left alone.
+// dropping is one release on all nodes. It goes on after it was answered, until each node has done it or the lease is over there. It must not
+// end a hold that its owner takes meanwhile. An owner without a name comes back through this proxy only, where its next step on a node waits
+// for this one. An owner with a name may come back through another proxy: after the first request nodes are told when the release was asked
+// for, and keep what the owner was given since.
 type dropping struct {
 	q            *store
 	r            *lockstore.Release
 	until        time.Time
-	skipTroubled bool // a node that did not answer last is not waited for
+	skipTroubled bool // a node that did not answer what it was asked last is sent the release, but not waited for
 }
 
 // from gives the hold back on one node, after what is under way for it there.
@@ -83,13 +84,13 @@ func (d *dropping) from(n *quorumNode) result {
 		if code := before.said.code(); before.said.err != nil || code != lockstore.NotHeld && code != lockstore.StillHeld {
 			return before.said
 		}
-		// It may have left a hold that was taken after it, or that others counted on, but that is to go now.
+		// It may have left the hold because that was taken later, or because other attempts counted on it. Now it is to be given back all the same.
 		before, mine = q.begin(n, d.r, n.earliest())
 	}
 	answer := make(chan result, 1)
 	q.host.Background(func() { d.stepAfter(before, n, mine, answer) })
 	if d.skipTroubled && n.troubled() {
-		return unasked // nobody waits for what it may never say
+		return unasked // as if it had not been asked; the step goes on in the background
 	}
 	return <-answer
 }

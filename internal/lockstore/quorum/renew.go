@@ -24,7 +24,7 @@ func (q *store) Renew(_ context.Context, r lockstore.Renewal) ([]int64, error) {
 		said, err := q.ask(n, until, func(notAfter string) node.Call { return node.RenewVotes(r, notAfter) })
 		for i := range said {
 			if i < len(busy) && busy[i] {
-				said[i] = lockstore.Undecided // it may be dropped there
+				said[i] = lockstore.Undecided // the release that is under way may come before or after this
 			}
 		}
 		if err == nil && r.Lease > 0 && slices.Contains(said, lockstore.NotThere) {
@@ -43,8 +43,9 @@ func (q *store) Renew(_ context.Context, r lockstore.Renewal) ([]int64, error) {
 	return out, nil
 }
 
-// takenOver believes only after a while that another connection has taken a hold over, as a renewal says: the LOCK of that
-// connection may still fail, and what it has is taken back then.
+// takenOver is the result for a hold, after what the nodes said of it together. That another connection has taken it over is believed only when
+// it has been so for three node time-outs, or a quarter of the lease if that is shorter. Until then the result is Taking: the LOCK of that
+// connection may still fail, and its votes are taken back then.
 func (q *store) takenOver(h lockstore.Renewed, said int64) int64 {
 	if said == lockstore.TakenOver && (h.Taken.IsZero() || time.Since(h.Taken) < min(3*q.timeout, h.Lease/4)) {
 		return lockstore.Taking
@@ -52,9 +53,10 @@ func (q *store) takenOver(h lockstore.Renewed, said int64) int64 {
 	return said
 }
 
-// spread gives holds that a majority has just renewed to a node that has lost them, or never had them: so a lock that is held for
-// long survives the restarts of all nodes, as long as a majority has it at any time. Only a verb on the same hold waits for that,
-// until the step is begun; a release is sent after it. out is what a majority has said, once decided is closed.
+// spread gives a node the holds that it lacks and that a majority has just renewed: it has lost them in a restart, or did not vote for them.
+// Without that a lock that is held for long would lose its majority when the nodes are restarted one after the other. A verb on the same hold
+// waits only until the step is begun, and not for the node; a release waits for the node, because begin puts it behind that step. out is what
+// a majority has said, once decided is closed; said is what this node has said.
 func (q *store) spread(decided <-chan struct{}, r lockstore.Renewal, out []int64, n *quorumNode, said []int64) {
 	<-decided
 	for i, one := range r.Holds {
@@ -94,14 +96,14 @@ func (q *store) settledAll(r lockstore.Renewal, all []result) bool {
 	return true
 }
 
-// Extend is RENEW on all nodes: it counts when a majority has it. A shorter lease that no majority has may be some nodes' all the same.
+// Extend is RENEW on all nodes: it counts when a majority has done it. If none has, a shorter lease may still be in force on some nodes.
 func (q *store) Extend(_ context.Context, e lockstore.Extension) (lockstore.Extended, error) {
 	lease := lockstore.Milliseconds(e.Lease)
 	done := lockstore.Extended{Sent: time.Now()}
 	e.MayEnd(done.Sent.Add(lease - lockstore.Drift(lease)))
 	until := q.until(lease)
 	attempt := e.Attempt
-	if attempt == "" { // it was taken through another proxy: this RENEW counts as an attempt of its own
+	if attempt == "" { // it was taken through another proxy, whose attempt is not known here: this RENEW is an attempt of its own
 		attempt = q.newAttempt()
 	}
 	v := &verdict{known: make(chan struct{})}
@@ -152,8 +154,8 @@ func (q *store) retractUnlessWon(v *verdict, e lockstore.Extension, attempt stri
 	}
 }
 
-// retract takes a RENEW that no majority has back from a node that has it, or may have: whoever renewed the hold before finds that
-// one's registration there, and stops.
+// retract takes back a RENEW for which there was no majority, on a node that has done it, or may have. If it stayed, whoever renewed the hold
+// before would find the registration of this RENEW there, and stop.
 func (q *store) retract(e lockstore.Extension, attempt string, r result, until time.Time) {
 	if lockstore.Unknown(r.err) {
 		q.host.Sleep(context.Background(), time.Until(until)+node.ClockTolerance) // after that it is not done any more

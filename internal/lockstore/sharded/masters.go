@@ -59,7 +59,7 @@ type clusterShard struct {
 	stop        context.CancelFunc
 	parts       sync.WaitGroup
 
-	regress atomic.Int64 // after its clock jumped back: until it is past this, late requests may still be done there
+	regress atomic.Int64 // after its clock was set back: in µs by that clock, until when requests that came too late may still be done there
 
 	// guarded by masters.mu
 	users  int

@@ -14,7 +14,7 @@ import (
 type movedSlots struct {
 	before, now *cluster.Snapshot
 	shards      []succession
-	again       time.Time
+	again       time.Time // when their locks are checked once more
 }
 
 // succession is a master and the one that has taken its place.

@@ -25,7 +25,8 @@ func (d *store) RefreshQueue(q lockstore.Queue) (called []int64, next time.Durat
 
 // LeaveQueue takes an owner out of a fair queue. If Redis cannot be told, the place there ends after 10 s.
 //
-// It waits until that is done, but not for a Redis that hangs: the client's own end, and what else it has, would wait with it.
+// It waits until that is done, but no longer than notAfter: while Redis hangs, the end of the client's connection and the release of its other
+// locks must not wait for it.
 func (d *store) LeaveQueue(id lockstore.ID, lost int64, stays func() bool) {
 	if lost == 0 {
 		left := make(chan struct{})
@@ -69,8 +70,8 @@ func (d *store) leaveLater(id lockstore.ID, stays func() bool) {
 // errBack is why a leave is not sent: the owner waits again, and its place is a new one.
 var errBack = errors.New("the owner has come back")
 
-// sendLeave asks again when Redis got to it too late, after a pause of its writes for example: nobody else will. It does not when the
-// owner has come back meanwhile.
+// sendLeave sends the script, and again when Redis got to it after its not-after, for example because CLIENT PAUSE held it up: nobody else would
+// send it. It sends nothing once the owner waits again.
 func (d *store) sendLeave(id lockstore.ID, stays func() bool) error {
 	send := func(s *shard, c node.Call, ask bool) (reply rueidis.RedisMessage, err error) {
 		if stays() {

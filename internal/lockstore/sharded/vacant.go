@@ -30,24 +30,24 @@ const (
 // vacancy is a hold that has ended, or is about to, without having been given back.
 type vacancy struct {
 	id    lockstore.ID
-	at    time.Time     // when to look
-	until time.Time     // whoever holds it in this owner's name after that has taken it anew
+	at    time.Time     // when to look whether the lock is free
+	until time.Time     // the hold ends by then. If the owner still has the lock, it is a new hold, of which this is not to tell
 	pause time.Duration // before the next try, after one that failed
 	place int           // in the agenda
 }
 
-// vacancies are the locks whose waiters are still to be told.
+// vacancies are the locks whose waiters are still to be told, in the order of their times.
 type vacancies struct {
 	mu     sync.Mutex
 	next   agenda.Agenda[*vacancy]
 	lanes  map[any]*vacantLane // of the nodes that are being asked: see lockstore.Lane
-	queued int                 // how many wait in a lane
+	queued int                 // how many vacancies are in the queues of all lanes
 }
 
-// vacantLane is what is to be told at one node: nodes do not wait for each other. vacancies.mu guards it.
+// vacantLane is the queue of the scripts for one node. Each node has its own, so that one that is slow holds up no other. vacancies.mu guards it.
 type vacantLane struct {
-	running int          // how many scripts are in flight
-	queue   [][]*vacancy // batches that are due and wait for a place
+	running int          // goroutines that send scripts, one at a time each: at most vacantAtOnce
+	queue   [][]*vacancy // batches that no goroutine has taken yet, each for one script
 }
 
 func newVacancies() vacancies {
@@ -184,7 +184,7 @@ func (d *store) tellVacant(batch []*vacancy) {
 			continue
 		default:
 			if v.at = now.Add(lockstore.Milliseconds(out[i])); v.at.After(v.until) {
-				continue // it was taken again, or lengthened elsewhere
+				continue // the owner has taken it again, or renewed it through another proxy
 			}
 		}
 		d.vacant.add(v)
