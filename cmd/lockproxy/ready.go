@@ -12,6 +12,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/admin"
 	"github.com/lockproxy/lockproxy/internal/backend"
 	"github.com/lockproxy/lockproxy/internal/lockstore/quorum"
+	"github.com/lockproxy/lockproxy/internal/lockstore/tally"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
@@ -25,7 +26,7 @@ func (a *app) checks(service upstream.Identity) []admin.Check {
 	}
 	if len(a.quorum) > 0 {
 		all = append(all, admin.Check{Name: "quorum", Ask: func(ctx context.Context) error {
-			return enough(ctx, len(a.quorum)/2+1, a.quorum, pingQuorum)
+			return enough(ctx, tally.Majority(len(a.quorum)), a.quorum, pingQuorum)
 		}})
 	}
 	return all

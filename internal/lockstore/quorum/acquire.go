@@ -110,7 +110,7 @@ func (q *store) decided(all []result) bool {
 	if t.Clear() {
 		return true
 	}
-	if t.Voted() < q.majority() {
+	if !t.Quorate() {
 		return false
 	}
 	answered := map[*quorumNode]bool{}
@@ -166,7 +166,7 @@ func (q *store) judge(a *lockstore.Acquire, v *vote, t tally.Tally) (lockstore.A
 		return lockstore.Acquired{Code: lockstore.OtherKind}, nil
 	case tally.Upgrade:
 		return lockstore.Acquired{Code: lockstore.Upgrade}, nil
-	case tally.Unheard:
+	case tally.NoQuorum:
 		return lockstore.Acquired{}, q.noMajority(v.all, t.Voted(), "the lock was not taken")
 	case tally.Held, tally.Split:
 		return lockstore.Acquired{TTL: t.Free()}, nil
@@ -192,9 +192,9 @@ func (q *store) fence(a *lockstore.Acquire, t tally.Tally) (int64, error) {
 	all := gather(q, until, func(n *quorumNode) result {
 		out, err := q.ask(n, until, build)
 		return result{n, out, err}
-	}, func(all []result) bool { return q.tallyOf(all).Count(scripts.Done) >= q.majority() })
-	if n := q.tallyOf(all).Count(scripts.Done); n < q.majority() {
-		return 0, q.noMajority(all, n, "the fencing token is not safe, the lock was given back")
+	}, q.done)
+	if raised := q.tallyOf(all); !raised.Done() {
+		return 0, q.noMajority(all, raised.Count(scripts.Done), "the fencing token is not safe, the lock was given back")
 	}
 	return token, nil
 }

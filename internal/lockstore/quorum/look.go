@@ -45,6 +45,15 @@ func each[T any](q *store, unknown string, ask func(*quorumNode) (T, error)) (an
 	return answered, nil
 }
 
+// valuesOf are the answers without the nodes that gave them.
+func valuesOf[T any](answers []said[T]) []T {
+	all := make([]T, len(answers))
+	for i, s := range answers {
+		all[i] = s.answer
+	}
+	return all
+}
+
 // Force frees a lock on all nodes, even one that no majority has. The answer is a majority's.
 func (q *store) Force(_ context.Context, f lockstore.Forcing) (code int64, err error) {
 	until := q.until(0)
@@ -65,19 +74,7 @@ func (q *store) Force(_ context.Context, f lockstore.Forcing) (code int64, err e
 	if err != nil {
 		return 0, err
 	}
-	codes := map[int64]int{}
-	for _, s := range answers {
-		codes[s.answer]++
-	}
-	for _, code := range []int64{lockstore.OtherKind, lockstore.NoLock} {
-		if codes[code] >= q.majority() {
-			return code, nil
-		}
-	}
-	if codes[lockstore.Freed] > 0 {
-		return lockstore.Freed, nil
-	}
-	return lockstore.NothingHeld, nil
+	return tally.Forced(valuesOf(answers), len(q.all)), nil
 }
 
 // Info reads a lock on all nodes. Holders are those that a majority has; TTL is the time for which a majority has the lock.
@@ -90,7 +87,7 @@ func (q *store) Info(_ context.Context, db int, key string) (lockstore.Info, err
 	for _, s := range answers {
 		seen[s.node] = s.answer
 	}
-	out := q.merge(seen)
+	out := tally.Info(valuesOf(answers), len(q.all))
 	for _, n := range q.all {
 		one := n.info()
 		if in, ok := seen[n]; ok {
@@ -101,47 +98,6 @@ func (q *store) Info(_ context.Context, db int, key string) (lockstore.Info, err
 		out.Nodes = append(out.Nodes, one)
 	}
 	return out, nil
-}
-
-// merge makes the Info of one lock from what the nodes have.
-func (q *store) merge(seen map[*quorumNode]lockstore.Info) lockstore.Info {
-	kinds := map[string]int{}
-	type who struct {
-		owner string
-		kind  lockstore.Kind
-	}
-	holders := map[who]int{}
-	var tokens []int64
-	out := lockstore.Info{Kind: "none", TTL: -2}
-	for _, in := range seen {
-		kinds[in.Kind]++
-		tokens = append(tokens, in.Token)
-		out.Queue = max(out.Queue, in.Queue)
-		for _, h := range in.Owners {
-			holders[who{h.Owner, h.Kind}]++
-		}
-	}
-	out.Token, out.Fenced = tally.LastToken(tokens, len(q.all))
-	for kind, n := range kinds {
-		if n >= q.majority() {
-			out.Kind = kind
-		}
-	}
-	for w, n := range holders {
-		if n >= q.majority() {
-			out.Owners = append(out.Owners, lockstore.Owned{Owner: w.owner, Kind: w.kind, Holds: 1})
-		}
-	}
-	if out.Kind != "none" {
-		var left []int64
-		for _, in := range seen {
-			if in.Kind == out.Kind {
-				left = append(left, in.TTL)
-			}
-		}
-		out.TTL = tally.Lasts(left, q.majority())
-	}
-	return out
 }
 
 // SidesHeld asks a majority on which sides of a read/write lock an owner has a hold, or whether it has a plain one.
@@ -157,52 +113,18 @@ func (q *store) SidesHeld(_ context.Context, id lockstore.ID) ([]lockstore.Kind,
 	if err != nil {
 		return nil, err
 	}
-	has := map[lockstore.Kind]int{}
-	for _, s := range answers {
-		for _, k := range s.answer {
-			has[k]++
-		}
-	}
-	var held []lockstore.Kind
-	for _, k := range lockstore.Kinds {
-		if has[k]+len(q.all)-len(answers) >= q.majority() && has[k] > 0 {
-			held = append(held, k)
-		}
-	}
-	if len(held) > 1 && held[0] == lockstore.Plain { // an owner cannot have both: one of them is a leftover
-		held = held[1:]
-	}
-	return held, nil
+	return tally.Sides(valuesOf(answers), len(q.all)), nil
 }
 
 // Look is what a majority has of one owner's hold.
 func (q *store) Look(id lockstore.ID, named bool, _ int64, _ time.Time) (lockstore.Seen, error) {
-	all := lockstore.Seen{At: time.Now()}
+	at := time.Now()
 	answers, err := each(q, "what is held cannot be said", func(n *quorumNode) (lockstore.Seen, error) {
 		reply, err := n.Eval(node.Look(id, named), false)
 		seen, _ := node.Seen(reply)
 		return seen, err
 	})
-	var left []int64
-	watched, registered := 0, map[lockstore.Registration]int{}
-	for _, s := range answers {
-		registered[s.answer.Registration]++
-		if s.answer.Count > 0 {
-			left = append(left, s.answer.TTL)
-		}
-		if s.answer.Watched {
-			watched++
-		}
-	}
-	if len(left) >= q.majority() {
-		all.Count, all.TTL = 1, tally.Lasts(left, q.majority())
-	}
-	all.Unsure = len(left) > 0 && len(left) < q.majority() && len(left)+len(q.all)-len(answers) >= q.majority()
-	all.Watched = watched >= q.majority()
-	for registration, n := range registered {
-		if n >= q.majority() {
-			all.Registration = registration
-		}
-	}
+	all := tally.Seen(valuesOf(answers), len(q.all))
+	all.At = at
 	return all, err
 }

@@ -112,6 +112,9 @@ func (q *store) tallyOf(all []result) tally.Tally {
 	return t
 }
 
+// done says whether a majority has done a step.
+func (q *store) done(all []result) bool { return q.tallyOf(all).Done() }
+
 func (q *store) Parts() (parts []func(context.Context)) {
 	for i, n := range q.all {
 		parts = append(parts, q.Subscribers[i].Run, func(ctx context.Context) { q.keepTime(ctx, n) })

@@ -42,7 +42,7 @@ func (q *store) Release(_ context.Context, r *lockstore.Release) (done lockstore
 	whole.All, whole.Waiters = true, nil
 	d := &dropping{q: q, r: &whole, until: q.until(0), skipTroubled: r.Named && q.wellEnough()}
 	all := gather(q, d.until, d.from, func(all []result) bool {
-		return !r.Named && q.tallyOf(all).Count(lockstore.Freed) >= q.majority()
+		return !r.Named && q.done(all)
 	})
 	t, ok := q.tallyOf(all), false
 	if r.Attempt != "" {

@@ -31,7 +31,7 @@ func (q *store) Renew(_ context.Context, r lockstore.Renewal) ([]int64, error) {
 			q.host.Background(func() { q.spread(decided, r, out, n, said) })
 		}
 		return result{n, said, err}
-	}, func(all []result) bool { return len(all) >= q.majority() && q.settledAll(r, all) })
+	}, func(all []result) bool { return q.tallyOf(all).RenewedAll(len(r.Holds)) })
 	t := q.tallyOf(answers)
 	for i := range out {
 		out[i] = q.takenOver(r.Holds[i], t.Renewal(i))
@@ -85,17 +85,6 @@ func (q *store) spreadTo(n *quorumNode, id lockstore.ID, mine *step, until time.
 	}
 }
 
-// settledAll says whether a majority has renewed every hold of a batch.
-func (q *store) settledAll(r lockstore.Renewal, all []result) bool {
-	t := q.tallyOf(all)
-	for i := range r.Holds {
-		if t.Renewal(i) != lockstore.StillThere {
-			return false
-		}
-	}
-	return true
-}
-
 // Extend is RENEW on all nodes: it counts when a majority has done it. If none has, a shorter lease may still be in force on some nodes.
 func (q *store) Extend(_ context.Context, e lockstore.Extension) (lockstore.Extended, error) {
 	lease := lockstore.Milliseconds(e.Lease)
@@ -117,19 +106,17 @@ func (q *store) Extend(_ context.Context, e lockstore.Extension) (lockstore.Exte
 			q.host.Background(func() { q.retractUnlessWon(v, e, attempt, r, until) })
 		}
 		return r
-	}, func(all []result) bool { return q.tallyOf(all).Count(lockstore.LeaseSet) >= q.majority() })
+	}, q.done)
 	t := q.tallyOf(all)
-	v.won = t.Count(lockstore.LeaseSet) >= q.majority()
+	code, left, ok := t.Extended()
+	v.won = code == lockstore.LeaseSet && ok
 	close(v.known)
 	switch {
 	case v.won:
 		done.Code, done.Count, done.TTL, done.Attempt = lockstore.LeaseSet, max(e.Count, 1), t.Lasts(), attempt
 		return done, nil
-	case t.Count(lockstore.OtherKind) >= q.majority():
-		done.Code = lockstore.OtherKind
-		return done, nil
-	case len(q.all)-t.Count(lockstore.NotHeld) < q.majority():
-		done.Code, done.Count = lockstore.NotHeld, slices.Max(append(t.Column(lockstore.NotHeld, 1), 0))
+	case ok:
+		done.Code, done.Count = code, left
 		return done, nil
 	}
 	mayHave := func(r result) bool { return r.code() == lockstore.LeaseSet || lockstore.Unknown(r.err) }

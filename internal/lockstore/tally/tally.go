@@ -1,5 +1,5 @@
-// Package tally computes what the replies of a quorum mean together: votes, validity, fencing tokens. It is arithmetic only: it asks
-// nobody, and reads no clock.
+// Package tally computes what the replies of a quorum mean together: votes, validity, fencing tokens, and what a majority has of a lock.
+// It is arithmetic only: it asks nobody, and reads no clock.
 package tally
 
 import (
@@ -19,7 +19,7 @@ type Tally struct {
 type Verdict int
 
 const (
-	Unheard   Verdict = iota // too few nodes answered
+	NoQuorum  Verdict = iota // too few nodes answered
 	Won                      // a majority gave the lock
 	Held                     // somebody else has it
 	Split                    // several asked at once: as far as is known, nobody has it
@@ -54,6 +54,12 @@ func (t Tally) Voted() int {
 	return t.Count(lockstore.Granted) + t.Count(lockstore.Refused) + t.Count(lockstore.OtherKind) + t.Count(lockstore.Upgrade)
 }
 
+// Quorate says whether a majority said anything about the lock.
+func (t Tally) Quorate() bool { return t.Voted() >= t.majority() }
+
+// Done says whether a majority has done the step.
+func (t Tally) Done() bool { return t.Count(scripts.Done) >= t.majority() }
+
 // entered is how many nodes gave the lock to an owner that had it already.
 func (t Tally) entered() (n int) {
 	for _, out := range t.Said {
@@ -76,9 +82,9 @@ func (t Tally) Clear() bool {
 	yes, entered := t.Count(lockstore.Granted), t.entered()
 	if yes+pending < t.majority() {
 		most, unknown := t.others()
-		return t.Voted() >= t.majority() && (most >= t.majority() || most+unknown < t.majority())
+		return t.Quorate() && (most >= t.majority() || most+unknown < t.majority())
 	}
-	return yes >= t.majority() && (entered == 0 || entered >= t.majority() || entered+pending < t.majority())
+	return t.Done() && (entered == 0 || entered >= t.majority() || entered+pending < t.majority())
 }
 
 // Verdict is the result of the votes.
@@ -89,10 +95,10 @@ func (t Tally) Verdict() Verdict {
 		return OtherLock
 	case t.Count(lockstore.Upgrade) >= need:
 		return Upgrade
-	case t.Count(lockstore.Granted) >= need:
+	case t.Done():
 		return Won
-	case t.Voted() < need:
-		return Unheard
+	case !t.Quorate():
+		return NoQuorum
 	}
 	if most, _ := t.others(); most >= need {
 		return Held
@@ -204,6 +210,30 @@ func (t Tally) Retracted() (code, left int64, ok bool) {
 		return lockstore.Freed, 0, true
 	}
 	return lockstore.NotHeld, 0, true
+}
+
+// Extended is the result of a RENEW: lockstore.LeaseSet when a majority has done it, OtherKind, or NotHeld when no majority can have the hold,
+// beside which left may be EndedElsewhere. ok is false when too few nodes answered, or they did not agree.
+func (t Tally) Extended() (code, left int64, ok bool) {
+	switch {
+	case t.Done():
+		return lockstore.LeaseSet, 0, true
+	case t.Count(lockstore.OtherKind) >= t.majority():
+		return lockstore.OtherKind, 0, true
+	case t.Nodes-t.Count(lockstore.NotHeld) < t.majority():
+		return lockstore.NotHeld, slices.Max(append(t.Column(lockstore.NotHeld, 1), 0)), true
+	}
+	return 0, 0, false
+}
+
+// RenewedAll says whether a majority has renewed each of that many holds of a renewal.
+func (t Tally) RenewedAll(holds int) bool {
+	for i := range holds {
+		if t.Renewal(i) != lockstore.StillThere {
+			return false
+		}
+	}
+	return true
 }
 
 // Renewal is the result for one of the holds of a renewal: lockstore.StillThere when a majority has it, NotThere when a majority cannot have

@@ -26,8 +26,8 @@ func TestTallyOfVotes(t *testing.T) {
 		lasts   int64
 		free    int64
 	}{
-		{"nobody answered", 3, nil, Unheard, false, false, 0, 0},
-		{"one gave it", 3, [][]int64{gave(1000, 0)}, Unheard, false, false, 0, 0},
+		{"nobody answered", 3, nil, NoQuorum, false, false, 0, 0},
+		{"one gave it", 3, [][]int64{gave(1000, 0)}, NoQuorum, false, false, 0, 0},
 		{"two gave it", 3, [][]int64{gave(1000, 0), gave(2000, 0)}, Won, true, false, 988, 0},
 		{"all gave it", 3, [][]int64{gave(500, 0), gave(1000, 0), gave(2000, 0)}, Won, true, false, 988, 0},
 		{"two of four", 4, [][]int64{gave(1000, 0), gave(1000, 0), denied(9, 1), denied(9, 2)}, Split, true, false, 0, 9},
@@ -42,7 +42,7 @@ func TestTallyOfVotes(t *testing.T) {
 		{"three others have one each", 3, [][]int64{denied(700, 7), denied(900, 8), denied(800, 9)}, Split, true, false, 0, 800},
 		{"several readers", 3, [][]int64{denied(700, 0), denied(900, 0)}, Held, true, false, 0, 900},
 		{"three asked at once", 5, [][]int64{gave(1, 0), gave(1, 0), denied(5, 7), denied(6, 7), denied(4, 8)}, Split, true, false, 0, 4},
-		{"one refused, one away", 3, [][]int64{denied(700, 7)}, Unheard, false, false, 0, 0},
+		{"one refused, one away", 3, [][]int64{denied(700, 7)}, NoQuorum, false, false, 0, 0},
 		{"one gave it, one refused, one away", 3, [][]int64{gave(1000, 0), denied(700, 7)}, Split, false, false, 0, 700},
 		{"no lease known", 3, [][]int64{denied(-1, 7), denied(-1, 7)}, Held, true, false, 0, 0},
 		{"another kind", 3, [][]int64{only(scripts.OtherKind), only(scripts.OtherKind)}, OtherLock, true, false, 0, 0},
