@@ -1,7 +1,6 @@
 package commands
 
 import (
-	"bytes"
 	"slices"
 	"strconv"
 	"strings"
@@ -228,16 +227,4 @@ func Withheld(name string, args [][]byte) bool {
 		return len(args[3]) > mostName || same(args[2], "TRACEPARENT") && infoFault(traceparent, args[3]) != ""
 	}
 	return false
-}
-
-// quote is what an error shows of an argument, in most errors of Redis: a zero byte is its end.
-func quote(b []byte) string {
-	b, _, _ = bytes.Cut(b, []byte{0})
-	return string(b)
-}
-
-// clip is quote for those errors of which Redis limits it to 128 bytes.
-func clip(b []byte) string {
-	s := quote(b)
-	return s[:min(len(s), 128)]
 }

@@ -133,7 +133,7 @@ func clientUnpause(c Client, args [][]byte, out []byte) []byte {
 // clientUnblock is CLIENT UNBLOCK id [TIMEOUT|ERROR]: a lock verb that waits ends here, a blocking command at Redis.
 func clientUnblock(c Client, args [][]byte, out []byte) []byte {
 	if len(args) > 4 {
-		return resp.AppendError(out, "ERR unknown subcommand or wrong number of arguments for '"+clip(args[1])+"'. Try CLIENT HELP.")
+		return resp.AppendError(out, "ERR unknown subcommand or wrong number of arguments for '"+Clip(args[1], ClipMost)+"'. Try CLIENT HELP.")
 	}
 	fails := false
 	if len(args) == 4 {

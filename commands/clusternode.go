@@ -119,7 +119,7 @@ func (n clusterNode) Answer(out []byte, proto int, args [][]byte) ([]byte, bool)
 	case sub == "COUNTKEYSINSLOT" && len(args) == 2 || sub == "GETKEYSINSLOT" && len(args) == 3:
 		return out, false
 	}
-	return resp.AppendError(out, "ERR CLUSTER "+clip(args[0])+" is not available: lockproxy stands for the cluster's nodes"), true
+	return resp.AppendError(out, "ERR CLUSTER "+Clip(args[0], ClipMost)+" is not available: lockproxy stands for the cluster's nodes"), true
 }
 
 func (n clusterNode) appendShard(out []byte, proto int) []byte {

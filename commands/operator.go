@@ -68,7 +68,7 @@ func (s *Subcommand) answer(c Client, args [][]byte, out []byte) []byte {
 
 // wrongSubcommand is what Redis says of one that is unknown, or has too many words.
 func wrongSubcommand(word []byte) string {
-	return "ERR unknown subcommand or wrong number of arguments for '" + clip(word) + "'. Try LOCKPROXY HELP."
+	return "ERR unknown subcommand or wrong number of arguments for '" + Clip(word, ClipMost) + "'. Try LOCKPROXY HELP."
 }
 
 // operatorHelp is LOCKPROXY HELP, as Redis' own HELP subcommands are.

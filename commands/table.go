@@ -235,7 +235,7 @@ func refuseDebug(line string) Answer {
 }
 
 func unknownSubcommand(_ Client, args [][]byte, out []byte) []byte {
-	return resp.AppendError(out, "ERR unknown subcommand '"+clip(args[1])+"'. Try "+strings.ToUpper(string(args[0]))+" HELP.")
+	return resp.AppendError(out, "ERR unknown subcommand '"+Clip(args[1], ClipMost)+"'. Try "+strings.ToUpper(string(args[0]))+" HELP.")
 }
 
 // apart asks Redis on a connection of its own, where the call need not wait for others.

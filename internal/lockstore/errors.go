@@ -79,7 +79,8 @@ func EndsByItself(err error) bool {
 	return errors.Is(err, ErrMoving) || errors.As(err, &young)
 }
 
-// Printable is a name as an error shows it: one line, and not too long, whatever bytes the name has.
+// Printable is the name of a lock as errors of the engine and the stores show it: on one line, and not too long, whatever bytes the name has.
+// Errors in Redis' words show arguments as Redis does, and people see names in yet another form: see commands/reply.go.
 func Printable(name string) string {
 	name = strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {

@@ -1,11 +1,11 @@
 package session
 
 import (
-	"bytes"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/lockproxy/lockproxy/commands"
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
@@ -56,22 +56,13 @@ func (s *Server) refusalOf(args [][]byte) string {
 	}
 	var rest []byte
 	for _, word := range args[1:] {
-		if len(rest) >= unknownShown {
+		if len(rest) >= commands.ClipMost {
 			break
 		}
 		rest = append(rest, '\'')
-		rest = append(append(rest, shown(word, unknownShown+1-len(rest))...), "' "...)
+		rest = append(append(rest, commands.Clip(word, commands.ClipMost+1-len(rest))...), "' "...)
 	}
-	return "ERR unknown command '" + string(shown(args[0], unknownShown)) + "', with args beginning with: " + string(rest)
-}
-
-// unknownShown is how much of an unknown command Redis shows, of its name and of its other words.
-const unknownShown = 128
-
-// shown is as much of a word as Redis shows: up to n bytes, and up to a zero.
-func shown(word []byte, n int) []byte {
-	word, _, _ = bytes.Cut(word, []byte{0})
-	return word[:min(len(word), n)]
+	return "ERR unknown command '" + commands.Clip(args[0], commands.ClipMost) + "', with args beginning with: " + string(rest)
 }
 
 // refuseRun answers the run as Redis answers clients that must authenticate first.
