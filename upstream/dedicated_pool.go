@@ -149,7 +149,8 @@ func (s *dedicatedPool) close() {
 	}
 }
 
-// DedicatedCount counts the connections that serve one client each: those in use and those that wait for the next.
+// DedicatedCount counts the connections that serve one client each: those in use and those that wait for the next. It is for tests of packages
+// above this one.
 func (n *Node) DedicatedCount() (used, idle int) {
 	n.dedicated.mu.Lock()
 	defer n.dedicated.mu.Unlock()

@@ -46,7 +46,7 @@ func Turn(what string, more []string) {
 	}
 }
 
-// Turns has Turn call f; nil ends that.
+// Turns has Turn call f, for a simulation that is to be repeated; nil ends that.
 func Turns(f func(what string, more []string)) {
 	if f == nil {
 		turn.Store(nil)

@@ -79,7 +79,6 @@ type Page struct {
 	end     sync.Once
 	parts   sync.WaitGroup
 	server  *http.Server // nil before Listen
-	at      string
 }
 
 // New is a page that is not served yet.

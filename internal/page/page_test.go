@@ -354,7 +354,7 @@ func served(t *testing.T, o Options) (*Page, string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(p.Close)
-	return p, "http://" + p.Addr()
+	return p, "http://" + p.server.Addr
 }
 
 // stream opens the page's stream.

@@ -29,8 +29,8 @@ func (p *Page) Listen(ctx context.Context, sockets net.ListenConfig, address str
 	if secure != nil {
 		listener = tls.NewListener(listener, secure)
 	}
-	p.at = listener.Addr().String()
 	p.server = &http.Server{
+		Addr:              listener.Addr().String(),
 		Handler:           p.Handler(),
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       10 * time.Second,
@@ -46,7 +46,7 @@ func (p *Page) Listen(ctx context.Context, sockets net.ListenConfig, address str
 
 func (p *Page) serve(listener net.Listener) {
 	if err := p.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-		p.Log.Error("the page for operators is gone", "addr", listener.Addr().String(), "error", err)
+		p.Log.Error("the page for operators is gone", "addr", p.server.Addr, "error", err)
 	}
 }
 
@@ -68,6 +68,3 @@ func (p *Page) Close() {
 	p.health.mu.Unlock()
 	p.parts.Wait()
 }
-
-// Addr is where the page is served.
-func (p *Page) Addr() string { return p.at }

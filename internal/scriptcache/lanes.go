@@ -105,7 +105,7 @@ func (q *Lane) Timed(run func()) time.Duration {
 	return end.Sub(began)
 }
 
-// InUse is how many lanes are in use.
+// InUse is how many lanes are in use. It is for tests, also of packages above this one.
 func (l *Lanes) InUse() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -169,7 +169,7 @@ func (t *Telemetry) Unlisten() {
 	}
 }
 
-// Addr returns the Prometheus endpoint's address, nil if it does not listen.
+// Addr returns the Prometheus endpoint's address, nil if it does not listen. It is for tests.
 func (t *Telemetry) Addr() net.Addr {
 	if t.endpoint == nil || t.endpoint.listener == nil {
 		return nil

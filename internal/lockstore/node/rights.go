@@ -28,7 +28,8 @@ var accountCommands = []string{
 	"zcard", "zrange 0 1", "zrem 1", "zscore 1",
 }
 
-// Rules are the ACL rules for all that locks need of the service account: of one Redis, on a cluster, on a quorum.
+// Rules are the ACL rules for all that locks need of the service account: of one Redis, on a cluster, on a quorum. Tests of the engine give an
+// account these and no others.
 func Rules(way PubSub, clustered, quorum bool) []string {
 	return ruleNames(rights(way, clustered, quorum))
 }
