@@ -169,14 +169,17 @@ func (p *Conn) await(ctx context.Context, most int) bool {
 	return p.awaitThat(ctx, func() bool { return len(p.pending.all) <= most })
 }
 
+// wakeWaiters has those in awaitThat look again.
+func (p *Conn) wakeWaiters() {
+	p.mu.Lock()
+	p.changed.Broadcast()
+	p.mu.Unlock()
+}
+
 // awaitThat waits until holds returns true, as Received and Ended may bring about, or ctx ends, and returns its last
 // answer. holds is called with mu held.
 func (p *Conn) awaitThat(ctx context.Context, holds func() bool) bool {
-	stop := context.AfterFunc(ctx, func() {
-		p.mu.Lock()
-		p.changed.Broadcast()
-		p.mu.Unlock()
-	})
+	stop := context.AfterFunc(ctx, p.wakeWaiters)
 	defer stop()
 	p.mu.Lock()
 	defer p.mu.Unlock()

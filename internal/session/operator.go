@@ -74,12 +74,15 @@ func (s *Server) Nodes(ctx context.Context, n int) []commands.NodeFacts {
 	var asked sync.WaitGroup
 	for i, m := range members {
 		all[i].Member = m
-		asked.Go(func() {
-			began := time.Now()
-			all[i].Trouble = backend.Ping(ctx, m.Node, s.o.Service)
-			all[i].Took = time.Since(began)
-		})
+		asked.Go(func() { s.askNode(ctx, &all[i]) })
 	}
 	asked.Wait()
 	return all
+}
+
+// askNode asks the node that f names whether it is there.
+func (s *Server) askNode(ctx context.Context, f *commands.NodeFacts) {
+	began := time.Now()
+	f.Trouble = backend.Ping(ctx, f.Member.Node, s.o.Service)
+	f.Took = time.Since(began)
 }

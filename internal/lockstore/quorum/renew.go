@@ -17,16 +17,7 @@ func (q *store) Renew(_ context.Context, r lockstore.Renewal) ([]int64, error) {
 	out, any, decided := make([]int64, len(r.Holds)), false, make(chan struct{})
 	defer close(decided)
 	answers := gather(q, until, func(n *quorumNode) result {
-		busy := make([]bool, len(r.Holds))
-		for i, h := range r.Holds {
-			busy[i] = q.drops(n, h.ID)
-		}
-		said, err := q.ask(n, until, func(notAfter string) node.Call { return node.RenewVotes(r, notAfter) })
-		for i := range said {
-			if i < len(busy) && busy[i] {
-				said[i] = lockstore.Undecided // the release that is under way may come before or after this
-			}
-		}
+		said, err := q.renewOn(n, r, until)
 		if err == nil && r.Lease > 0 && slices.Contains(said, lockstore.NotThere) {
 			q.host.Background(func() { q.spread(decided, r, out, n, said) })
 		}
@@ -43,6 +34,21 @@ func (q *store) Renew(_ context.Context, r lockstore.Renewal) ([]int64, error) {
 	return out, nil
 }
 
+// renewOn sends a batch of renewals to one node.
+func (q *store) renewOn(n *quorumNode, r lockstore.Renewal, until time.Time) ([]int64, error) {
+	busy := make([]bool, len(r.Holds))
+	for i, h := range r.Holds {
+		busy[i] = q.drops(n, h.ID)
+	}
+	said, err := q.ask(n, until, func(notAfter string) node.Call { return node.RenewVotes(r, notAfter) })
+	for i := range said {
+		if i < len(busy) && busy[i] {
+			said[i] = lockstore.Undecided // the release that is under way may come before or after this
+		}
+	}
+	return said, err
+}
+
 // takenOver is the result for a hold, after what the nodes said of it together. That another connection has taken it over is believed only when
 // it has been so for three node time-outs, or a quarter of the lease if that is shorter. Until then the result is Taking: the LOCK of that
 // connection may still fail, and its votes are taken back then.
@@ -55,8 +61,8 @@ func (q *store) takenOver(h lockstore.Renewed, said int64) int64 {
 
 // spread gives a node the holds that it lacks and that a majority has just renewed: it has lost them in a restart, or did not vote for them.
 // Without that a lock that is held for long would lose its majority when the nodes are restarted one after the other. A verb on the same hold
-// waits only until the step is begun, and not for the node; a release waits for the node, because begin puts it behind that step. out is what
-// a majority has said, once decided is closed; said is what this node has said.
+// waits only until the step is begun, and not for the node; a release waits for the node, because begin puts it behind that step. What a
+// majority has renewed is in out once decided is closed; said is what this node said.
 func (q *store) spread(decided <-chan struct{}, r lockstore.Renewal, out []int64, n *quorumNode, said []int64) {
 	<-decided
 	for i, one := range r.Holds {
@@ -77,7 +83,7 @@ func (q *store) spreadOne(a *lockstore.Acquire, attempt string, n *quorumNode) {
 	q.host.Background(func() { q.spreadTo(n, id, mine, until, build) })
 }
 
-// spreadTo is the step itself, and ends it.
+// spreadTo is the step mine itself, on the hold id. The step is over when the node cannot do it any more.
 func (q *store) spreadTo(n *quorumNode, id lockstore.ID, mine *step, until time.Time, build func(notAfter string) node.Call) {
 	defer q.end(n, id, mine)
 	if _, err := q.ask(n, until, build); lockstore.Unknown(err) {
@@ -90,30 +96,18 @@ func (q *store) Extend(_ context.Context, e lockstore.Extension) (lockstore.Exte
 	lease := lockstore.Milliseconds(e.Lease)
 	done := lockstore.Extended{Sent: time.Now()}
 	e.MayEnd(done.Sent.Add(lease - lockstore.Drift(lease)))
-	until := q.until(lease)
-	attempt := e.Attempt
-	if attempt == "" { // it was taken through another proxy, whose attempt is not known here: this RENEW is an attempt of its own
-		attempt = q.newAttempt()
+	x := &extending{q: q, e: e, attempt: e.Attempt, until: q.until(lease), decided: make(chan struct{})}
+	if e.Attempt == "" { // it was taken through another proxy, whose attempt is not known here: this RENEW is an attempt of its own
+		x.attempt = q.newAttempt()
 	}
-	v := &verdict{known: make(chan struct{})}
-	all := gather(q, until, func(n *quorumNode) result {
-		if q.drops(n, e.ID) {
-			return result{node: n, err: &upstream.NotSentError{Cause: errStepUnderWay}}
-		}
-		out, err := q.ask(n, until, func(notAfter string) node.Call { return node.ExtendVote(node.Extend(e, notAfter), e.ID, attempt) })
-		r := result{n, out, err}
-		if e.Attempt == "" && (r.code() == lockstore.LeaseSet || lockstore.Unknown(err)) {
-			q.host.Background(func() { q.retractUnlessWon(v, e, attempt, r, until) })
-		}
-		return r
-	}, q.done)
+	all := gather(q, x.until, x.on, q.done)
 	t := q.tallyOf(all)
 	code, left, ok := t.Extended()
-	v.won = code == lockstore.LeaseSet && ok
-	close(v.known)
+	x.won = ok && code == lockstore.LeaseSet
+	close(x.decided)
 	switch {
-	case v.won:
-		done.Code, done.Count, done.TTL, done.Attempt = lockstore.LeaseSet, max(e.Count, 1), t.Lasts(), attempt
+	case x.won:
+		done.Code, done.Count, done.TTL, done.Attempt = lockstore.LeaseSet, max(e.Count, 1), t.Lasts(), x.attempt
 		return done, nil
 	case ok:
 		done.Code, done.Count = code, left
@@ -123,30 +117,43 @@ func (q *store) Extend(_ context.Context, e lockstore.Extension) (lockstore.Exte
 	if len(all) == len(q.all) && !slices.ContainsFunc(all, mayHave) {
 		e.MayEnd(time.Time{}) // no node has done it
 	} else {
-		q.host.Sleep(context.Background(), time.Until(until)+node.ClockTolerance) // by then what was sent is done, or never will be
+		q.host.Sleep(context.Background(), time.Until(x.until)+node.ClockTolerance) // by then what was sent is done, or never will be
 	}
 	return done, q.noMajority(all, len(t.Said), "the lease is not lengthened")
 }
 
-// verdict is whether a majority has done a RENEW.
-type verdict struct {
-	known chan struct{} // closed when won is set
-	won   bool
+// extending is one RENEW on all nodes.
+type extending struct {
+	q       *store
+	e       lockstore.Extension
+	attempt string        // under which it counts on the hold
+	until   time.Time     // after that no node does it
+	decided chan struct{} // closed when won is set
+	won     bool          // a majority has done it
 }
 
-// retractUnlessWon waits for the verdict on a RENEW, and takes it back from one node if no majority has done it.
-func (q *store) retractUnlessWon(v *verdict, e lockstore.Extension, attempt string, r result, until time.Time) {
-	if <-v.known; !v.won {
-		q.retract(e, attempt, r, until)
+// on sends it to one node.
+func (x *extending) on(n *quorumNode) result {
+	if x.q.drops(n, x.e.ID) {
+		return result{node: n, err: &upstream.NotSentError{Cause: errStepUnderWay}}
 	}
+	out, err := x.q.ask(n, x.until, func(notAfter string) node.Call { return node.ExtendVote(node.Extend(x.e, notAfter), x.e.ID, x.attempt) })
+	r := result{n, out, err}
+	if x.e.Attempt == "" && (r.code() == lockstore.LeaseSet || lockstore.Unknown(err)) {
+		x.q.host.Background(func() { x.retract(r) })
+	}
+	return r
 }
 
-// retract takes back a RENEW for which there was no majority, on a node that has done it, or may have. If it stayed, whoever renewed the hold
-// before would find the registration of this RENEW there, and stop.
-func (q *store) retract(e lockstore.Extension, attempt string, r result, until time.Time) {
+// retract takes back, on a node that has done it or may have, a RENEW that turns out to have no majority. If it stayed, whoever renewed the
+// hold before would find the registration of this RENEW there, and stop.
+func (x *extending) retract(r result) {
+	if <-x.decided; x.won {
+		return
+	}
 	if lockstore.Unknown(r.err) {
-		q.host.Sleep(context.Background(), time.Until(until)+node.ClockTolerance) // after that it is not done any more
+		x.q.host.Sleep(context.Background(), time.Until(x.until)+node.ClockTolerance) // after that it is not done any more
 	}
-	back := &lockstore.Release{ID: e.ID, Named: e.Named, All: true, Registration: e.Registration, Attempt: attempt}
-	q.insist(r.node, until.Add(lockstore.Milliseconds(e.Lease)), func(string) node.Call { return q.steps.RetractQuietly(back) })
+	back := &lockstore.Release{ID: x.e.ID, Named: x.e.Named, All: true, Registration: x.e.Registration, Attempt: x.attempt}
+	x.q.insist(r.node, x.until.Add(lockstore.Milliseconds(x.e.Lease)), func(string) node.Call { return x.q.steps.RetractQuietly(back) })
 }
