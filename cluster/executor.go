@@ -57,7 +57,7 @@ type replyWait struct {
 	ctx   context.Context
 	began time.Time
 	on    bool
-	own   time.Duration // that the commands wait by themselves; set while on is not
+	own   time.Duration // how long the commands themselves may wait, as WAIT does; set between rounds
 }
 
 // replyMemory bounds what is held of replies.
@@ -92,7 +92,7 @@ func (e *Executor) tooSlow() {
 		return
 	}
 	look := e.slowLook()
-	if waited := time.Since(e.wait.began) - e.wait.own; waited < look { // the timer is of a round before, or of one that waits by itself
+	if waited := time.Since(e.wait.began) - e.wait.own; waited < look { // the timer was set by a round before, or these commands may wait themselves
 		e.wait.slow.Reset(look - waited)
 		return
 	}
@@ -105,7 +105,7 @@ func (e *Executor) tooSlow() {
 	e.wait.slow.Reset(look)
 }
 
-// WaitsFor says for how long later commands wait by themselves: their replies have that time besides.
+// WaitsFor says how long later commands may themselves wait, as WAIT does: their replies may take so much longer.
 func (e *Executor) WaitsFor(own time.Duration) { e.wait.own = own }
 
 // slowLook is how long replies are waited for between two looks.

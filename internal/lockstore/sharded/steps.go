@@ -80,7 +80,7 @@ func (d *store) evalRelease(ctx context.Context, l limits, r *lockstore.Release,
 			if !d.again(err) {
 				return out, err
 			}
-			// The waiters have been told already: they do not wait for this.
+			// The release alone is sent again: handOff has told the waiters that they were not given the lock.
 		}
 	}
 	return d.evalInts(ctx, l, d.steps.Release(r, text).Brief())
@@ -106,7 +106,8 @@ const (
 	notPassed = 0 // pass.lua has done nothing: handoff.lua is to be run
 )
 
-// evalHandOff sends the script, the short one first where that may do. It returns what handoff.lua would.
+// evalHandOff sends handoff.lua. In the common cases pass.lua, which is shorter, is sent first; it may find that it does not fit, and has done
+// nothing then. What it returns is that of handoff.lua in either case.
 func (d *store) evalHandOff(ctx context.Context, l limits, r *lockstore.Release, next *lockstore.Handoff, text string) ([]int64, error) {
 	if c, short := d.steps.Pass(r, next, text); short {
 		out, err := d.evalInts(ctx, l, c)
@@ -149,14 +150,14 @@ func (d *store) renewReplicated(ctx context.Context, l limits, r lockstore.Renew
 	reply, acked, err := d.evalReplicated(ctx, l, node.Renew(r, text).Brief(), r.Replicas, time.Second)
 	out, err := node.Ints(reply, err)
 	if err == nil && !node.Late(out) && acked < r.Replicas {
-		// A renewal that replicas do not have is not done; holds that are gone are gone all the same.
+		// A renewal that too few replicas have does not count. What out says of holds that have gone is true nevertheless.
 		err = &lockstore.Error{Code: "NOREPLICAS", Text: "the renewal reached too few replicas"}
 	}
 	return out, err
 }
 
-// oneByOne renews the holds of a batch that Redis refused as a whole because its slot is moving: some are here already, or
-// still, and Redis does what is about one of them.
+// oneByOne renews each hold of a batch with a script of its own, after Redis has refused the whole because its slot is moving. Some of the
+// keys are at the old node still, and some at the new one. Redis refuses a script with keys of both, but not one whose keys are together.
 func (d *store) oneByOne(ctx context.Context, l limits, r lockstore.Renewal, text string) ([]int64, error) {
 	out := make([]int64, len(r.Holds))
 	var failed error
@@ -210,7 +211,7 @@ func (d *store) Extend(ctx context.Context, e lockstore.Extension) (done locksto
 		}
 		return at, err
 	})
-	if err == nil && done.Code == lockstore.Overruled { // its owner has said something else since
+	if err == nil && done.Code == lockstore.Overruled { // by a LOCK or RENEW that came between two tries: whether the first of them was done is not known
 		err = lost
 	}
 	return done, err
@@ -230,11 +231,11 @@ func (d *store) Force(ctx context.Context, f lockstore.Forcing) (code int64, err
 // idempotentFor is for how long a step that may be done twice is asked again: as long as a verb waits for an unknown outcome.
 const idempotentFor = 5 * time.Second
 
-// idempotent runs a step that may be done twice until Redis answers, each time after the last one's not-after has passed. It has passed,
-// too, when an unknown outcome is returned.
+// idempotent runs a step, which may be done twice without harm, until Redis answers. It is sent again only when the not-after of the last
+// request has passed. That has also passed when the error returned says that the outcome is unknown.
 func (d *store) idempotent(step func() (notAfter int64, err error)) error {
 	giveUp := time.Now().Add(idempotentFor)
-	var lost error // once a step's outcome is unknown only an answer says more
+	var lost error // of the last request whose reply was lost; only a reply to a later one ends the doubt then
 	for failures := retry.Insist(); ; {
 		last, err := step()
 		last = d.final(last)
