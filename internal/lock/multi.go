@@ -253,7 +253,7 @@ func (b *multiLock) restoreLease(ctx context.Context, t *taking, atLeast int64) 
 // somebody else has decided about its end. The hold is busy.
 func (t *taking) end(m *Manager, h *hold, elsewhere bool) (end time.Time, ours bool) {
 	m.holds.mu.Lock()
-	named, deadline, end := h.nth != t.grant.nth, h.deadline, t.until
+	named, deadline, mine, end := h.nth != t.grant.nth, h.deadline, h.registration, t.until
 	_, lent := h.lent[t]
 	ours = h.count > 0 && lent && (!named || h.watched)
 	end = lockstore.Later(end, t.promised)
@@ -265,7 +265,10 @@ func (t *taking) end(m *Manager, h *hold, elsewhere bool) (end time.Time, ours b
 		return end, ours
 	}
 	s, err := m.store.Look(t.id, true, 0, time.Now())
-	if seen := s.At.Add(lockstore.Milliseconds(s.TTL)); err == nil && s.Count > 0 && seen.After(deadline.Add(expirySlack)) {
+	if err != nil || s.Count == 0 || s.Registration.NamesAlone(mine) { // with that name alone only this proxy's own renewals have lengthened it
+		return end, true
+	}
+	if seen := s.At.Add(lockstore.Milliseconds(s.TTL)); seen.After(deadline.Add(expirySlack)) {
 		end = lockstore.Later(end, seen) // a LOCK has lengthened it
 	}
 	return end, true

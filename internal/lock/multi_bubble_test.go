@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/internal/lockstore/sharded"
@@ -39,4 +41,56 @@ func TestMultiUnlockOfSome(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
+}
+
+// TestMultiLockLeaseAfterALostRenewal: a MULTILOCK with a lease ends with it, also when the proxy's own renewal, whose reply was lost, has lengthened
+// the hold meanwhile. One that a LOCK through another proxy has lengthened stays.
+func TestMultiLockLeaseAfterALostRenewal(t *testing.T) {
+	const watchdog, lease = 6 * time.Second, 2 * time.Second
+	for _, elsewhere := range []bool{false, true} {
+		inBubble(t, func(t *testing.T, w *world.World) {
+			n := w.NewNode(bubbleAddr)
+			m := bubbleEngine(t, w, n, "one", Options{Watchdog: watchdog})
+			a, _ := client(m)
+			other, _ := client(m)
+			if _, err := other.Lock(context.Background(), Request{Key: "k2", Lease: 1500}); err != nil {
+				t.Fatal(err)
+			}
+			link := w.Proxy("one").Link(n.Addr())
+			link.Delay(20*time.Millisecond, 0)
+			var renewal sync.Once
+			n.Log(func(_ time.Time, _ *world.Node, command []string, _ string) {
+				if len(command) > 5 && command[2] == "2" && command[3] == "k1" && command[5] == "6000" {
+					renewal.Do(func() {
+						go func() {
+							link.Swallow(world.Replies)
+							time.Sleep(50 * time.Millisecond)
+							link.Cut()
+							link.Heal()
+						}()
+					})
+				}
+			})
+			if elsewhere {
+				c, _ := client(bubbleEngine(t, w, n, "two", Options{Watchdog: watchdog}))
+				time.AfterFunc(time.Second, func() {
+					_, err := c.Lock(context.Background(), Request{Key: "k1", Owner: "job", Lease: 20_000})
+					if err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			r := Request{Owner: "job", Lease: lease.Milliseconds(), Blocks: true, Block: 5000}
+			if _, err := a.MultiLock(context.Background(), []string{"k1", "k2"}, r); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(lease + 100*time.Millisecond)
+			if there := n.Do(t, "EXISTS", "k1").(int64) == 1; there != elsewhere {
+				t.Errorf("another LOCK: %v; when the lease is over the lock is there: %v", elsewhere, there)
+			}
+			if n.Do(t, "EXISTS", "k2").(int64) == 1 {
+				t.Error("the last lock does not end")
+			}
+		})
+	}
 }
