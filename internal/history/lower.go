@@ -86,6 +86,8 @@ func (l *lowering) doubtsOf(o *Op) {
 		until = o.Return + doubtLasts + l.leaseOf(o)
 	case o.Verb == "MULTILOCK" && o.Outcome != OK: // it held some of its locks for a while
 		until = o.Return + doubtLasts
+	case l.faults && o.Verb == "RENEW" && o.Code == "LOCKLOST" && (o.Settled() || o.tooLate()): // done just before the end of the lease before
+		until = o.Return + l.leaseOf(o)
 	case l.faults && o.Acquires() && o.Outcome != Failed && (o.Settled() || o.tooLate()): // granted, and lost while it was settled, or again
 		until = o.Return + l.leaseOf(o)
 	case o.Acquires() && o.Outcome == Null && o.Return-o.Call >= l.leaseOf(o): // granted too late, and given back
