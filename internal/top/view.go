@@ -52,7 +52,7 @@ func newView(o options, p asker) *view {
 	}
 	v.head.SetTextColor(tcell.ColorDefault)
 	v.foot.SetDynamicColors(true).SetTextColor(tcell.ColorDefault)
-	v.table.SetFixed(1, 1).SetSelectable(true, false)
+	v.table.SetFixed(1, 1)
 	v.filter.SetLabel("only with: ").SetFieldBackgroundColor(tcell.ColorDefault).SetFieldTextColor(tcell.ColorDefault)
 	v.filter.SetChangedFunc(func(string) { v.fill() }).SetDoneFunc(v.filtered)
 	v.bottom.AddPage(filterPage, v.filter, true, false).AddPage(keysPage, v.foot, true, true)
@@ -119,7 +119,9 @@ func (v *view) fill() {
 	for at, c := range l.columns {
 		v.table.SetCell(0, at, tview.NewTableCell(c.title).SetSelectable(false).SetAttributes(tcell.AttrBold).SetTextColor(tcell.ColorDefault))
 	}
-	for i, cells := range l.matching(v.latest.rows, v.filter.GetText()) {
+	rows := l.matching(v.latest.rows, v.filter.GetText())
+	v.table.SetSelectable(len(rows) > 0, false) // without a row tview looks for the next one for ever
+	for i, cells := range rows {
 		for at, cell := range cells {
 			v.table.SetCell(i+1, at, tview.NewTableCell(tview.Escape(cell)).SetTextColor(tcell.ColorDefault))
 		}

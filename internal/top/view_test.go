@@ -172,6 +172,29 @@ func TestView(t *testing.T) {
 	on.ended <- nil // for who closes it
 }
 
+// TestEmptyList: the keys that move from row to row do nothing in a list without rows, where tview would look for the next one for ever.
+func TestEmptyList(t *testing.T) {
+	t.Parallel()
+	p := &told{rows: map[string][]record{}}
+	on := open(t, p)
+	on.waitFor([]string{"LOCK"})
+	for _, key := range []tcell.Key{tcell.KeyDown, tcell.KeyUp, tcell.KeyPgDn, tcell.KeyPgUp, tcell.KeyHome, tcell.KeyEnd, tcell.KeyEnter, tcell.KeyEscape} {
+		on.screen.InjectKey(key, 0, 0)
+	}
+	on.types("jkgG/zzz\njk/\x1b")
+	p.change(func() { p.rows["Locks"] = []record{{"key": "orders"}, {"key": "seats"}} })
+	on.waitFor([]string{"orders", "seats"})
+	on.types("jjkG/zzz\n")
+	on.waitFor([]string{"only with: zzz"}, "orders")
+	on.types("jk")
+	p.change(func() { p.rows["Locks"] = nil })
+	on.types("q")
+	if err := <-on.ended; err != nil {
+		t.Error(err)
+	}
+	on.ended <- nil // for who closes it
+}
+
 // What is wrong on the command line is said, and nothing else is done.
 func TestParse(t *testing.T) {
 	for _, args := range []string{"--every 1ms", "--rows 0", "--rows 10001", "--rows x", "--address redis+sentinel://a:1/m", "--address http://x", "more", "--what"} {
