@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/hottest"
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/proto/resp"
@@ -15,6 +16,9 @@ import (
 
 // operatorCommand is its name.
 const operatorCommand = "lockproxy"
+
+// IsOperation says whether c is a subcommand of LOCKPROXY.
+func IsOperation(c *commandtable.Command) bool { return strings.HasPrefix(c.Name, operatorCommand+"|") }
 
 // Subcommand is one subcommand of LOCKPROXY.
 type Subcommand struct {

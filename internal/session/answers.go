@@ -76,7 +76,11 @@ func (s *Session) mistake(c *commandtable.Command, args [][]byte) error {
 	if c.Open {
 		return nil
 	}
-	if err := s.refused(); err != nil || c.Probe == nil {
+	err := s.refused()
+	if err != nil && commands.IsOperation(c) {
+		return s.refusedOperator(err)
+	}
+	if err != nil || c.Probe == nil {
 		return err
 	}
 	if line := s.forbidden(c); line != "" {

@@ -3,12 +3,14 @@ package session
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/lockproxy/lockproxy/commands"
 	"github.com/lockproxy/lockproxy/internal/backend"
+	"github.com/lockproxy/lockproxy/upstream"
 )
 
 // What an operator asks of the proxy: see commands.Operation.
@@ -16,6 +18,21 @@ import (
 // Operates implements commands.Operation.
 func (s *Session) Operates() bool {
 	return slices.Contains(s.srv.facts.rules.Load().Operators, userName(s.ident.User))
+}
+
+// refusedOperator returns the error for a call of LOCKPROXY by a client of which Redis could not be asked, because of err, whether it may
+// run commands; nil: the call is answered. Operators need LOCKPROXY most while Redis is away, so Redis' last answer counts then: the
+// call is answered if that was that it asks for no password. Before there is any answer nobody is let in. The client is not closed, so that it
+// learns why.
+func (s *Session) refusedOperator(err error) error {
+	away := backend.Lost(err) && !errors.Is(err, upstream.ErrLeft) // else the client has left before Redis could answer
+	switch {
+	case away && s.srv.asksPassword(): // this asks Redis once more, which may be back by now
+		return &upstream.ReplyError{Line: noAuth}
+	case away && s.srv.access.protection.isKnown():
+		return nil
+	}
+	return &upstream.ReplyError{Line: backend.ErrorLine(err)}
 }
 
 // Holders implements commands.Operation.
