@@ -196,13 +196,19 @@ func (t *Table) All(f func(c *Command)) {
 // for CLIENT PAUSE WRITE. What a transaction will do is not known, so it may.
 func (c *Command) MayWrite() bool {
 	switch {
+	case slices.Contains(mayReplicate, c.Name), c.Spec != nil && slices.Contains(c.Spec.Flags, "may_replicate"):
+		return true
 	case c.ReadOnly:
 		return false
-	case c.Spec == nil, c.Conn == ConnExec, c.Script.Runs(), c.Name == "publish", c.Name == "spublish":
+	case c.Spec == nil, c.Conn == ConnExec, c.Script.Runs():
 		return true
 	}
 	return slices.Contains(c.Spec.Flags, "write")
 }
+
+// mayReplicate are the commands, other than scripts, that Redis flags may_replicate. COMMAND of Redis 7.0 leaves that flag out. PFCOUNT,
+// which reads, may rewrite the key to keep the count.
+var mayReplicate = []string{"pfcount", "publish", "spublish"}
 
 // Title is its name as people write it.
 func (c *Command) Title() string { return strings.ToUpper(strings.ReplaceAll(c.Name, "|", " ")) }
