@@ -199,7 +199,7 @@ func (a *app) run(ctx context.Context) error {
 	drainCtx, cancel := context.WithTimeout(context.Background(), a.drain.Load().Timeout)
 	defer cancel()
 	if drainErr := a.server.Shutdown(drainCtx); drainErr != nil {
-		a.log.Warn("not all clients had released their locks: these expire", "error", drainErr)
+		a.log.Warn("not all clients came to rest in time: they are closed, and locks that they hold expire", "error", drainErr)
 	}
 	a.listeners = nil // Shutdown has closed them
 	endLocks()

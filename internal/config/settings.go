@@ -105,7 +105,7 @@ var settings = []setting{
 		duration(func(c *Config) *time.Duration { return &c.Locks.OwnerGrace })},
 	{"drain-delay", "", false, "How long a stopping proxy goes on as before, except that `/readyz` says no, so that load balancers send new clients elsewhere. None: 5s with `metrics-listen`, else 0. Together with `drain-timeout` it should stay below what kills the process: 30s in Kubernetes.",
 		duration(func(c *Config) *time.Duration { return &c.Drain.Delay })},
-	{"drain-timeout", "20s", false, "How long a stopping proxy waits for holders to unlock. Locks still held then are not released: they expire.",
+	{"drain-timeout", "20s", false, "How long a stopping proxy waits for clients that hold locks, or are in a wait or a transaction. Locks still held then are not released: they expire.",
 		duration(func(c *Config) *time.Duration { return &c.Drain.Timeout })},
 	{"max-hold", "0", false, "Stop renewing a lock held for longer than this, so that a hung client loses it. A lock with `EX` or `PX` is not renewed anyway. 0: never.",
 		duration(func(c *Config) *time.Duration { return &c.Locks.MaxHold })},

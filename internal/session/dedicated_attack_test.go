@@ -3,6 +3,7 @@ package session
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -198,7 +199,7 @@ func TestDrainDedicated(t *testing.T) {
 		t.Errorf("the one that waits: %v", err)
 	}
 	cancel()
-	if err := <-done; err != context.Canceled {
+	if err := <-done; !errors.Is(err, context.Canceled) {
 		t.Errorf("Shutdown: %v", err)
 	}
 	blocked.want("<end>")

@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"strings"
 	"testing"
@@ -189,6 +190,30 @@ func TestDrainWaitsForHolders(t *testing.T) {
 	p.stop()
 	if server.Do(t, "EXISTS", "kept").(int64) != 1 {
 		t.Error("a lock was released for its holder")
+	}
+}
+
+// A drain whose time is over says who kept it waiting: not only those who hold locks do.
+func TestDrainSaysWhomItWaitedFor(t *testing.T) {
+	t.Parallel()
+	server := testredis.Start(t)
+	for name, holders := range map[string]int{"nobody holds a lock": 0, "one holds a lock": 1} {
+		p := startProxy(t, server.URL(), nil)
+		waits, multi, watch := dialWire(t, p.addr), dialWire(t, p.addr), dialWire(t, p.addr)
+		multi.expect("+OK\r\n", "MULTI")
+		watch.expect("+OK\r\n", "WATCH", "k")
+		waits.send("BLPOP", "q", "0")
+		eventually(t, "it waits", p.sessionOf(waits).own.View.Busy)
+		for range holders {
+			dialWire(t, p.addr).expect("+OK\r\n", "LOCK", "l", "PX", "60000")
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		err := p.srv.Shutdown(ctx)
+		cancel()
+		want := fmt.Sprintf("clients that held locks: %d; others in the middle of a command, a wait or a transaction: 3", holders)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 

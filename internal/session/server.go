@@ -298,8 +298,8 @@ const (
 	lastCall  = 5 * time.Second       // for commands still unanswered upstream when the drain's time is over
 )
 
-// Shutdown drains: no client is let in, no new lock is given, clients that hold nothing are closed once they are
-// between commands, the others as soon as they have released. At ctx's end all that are left are closed and their
+// Shutdown drains: no client is let in, no new lock is given, clients that hold no lock are closed once they are
+// between commands, and outside of transactions and waits, the others as soon as they have released. At ctx's end all that are left are closed and their
 // locks run out. It returns when every session has ended; an error says how it had to be forced.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.gate.Drain()
@@ -310,7 +310,9 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	err := s.drain(ctx)
 	s.loops.cancel()
 	if err != nil {
-		for _, c := range s.snapshot() {
+		left := s.snapshot()
+		err = cutShort(left, err)
+		for _, c := range left {
 			c.guard.Cut(downstream.Left, "drain timeout")
 		}
 		if !s.waitEmpty(lastCall) {
@@ -345,6 +347,17 @@ func (s *Server) drain(ctx context.Context) error {
 			return ctx.Err()
 		}
 	}
+}
+
+// cutShort returns the error for a drain that err has ended while these clients were left.
+func cutShort(left []*Session, err error) error {
+	holders := 0
+	for _, c := range left {
+		if c.held() > 0 {
+			holders++
+		}
+	}
+	return fmt.Errorf("session: clients that held locks: %d; others in the middle of a command, a wait or a transaction: %d: %w", holders, len(left)-holders, err)
 }
 
 func (s *Server) waitEmpty(within time.Duration) bool {
