@@ -3,7 +3,9 @@ package top
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
+	"io"
 	"net"
 	"strconv"
 	"time"
@@ -60,6 +62,9 @@ func (p *proxy) ask(ctx context.Context, l list, rows int) (f facts, err error) 
 	if p.client == nil {
 		if p.client, err = rueidis.NewClient(p.options()); err != nil {
 			p.close()
+			if errors.Is(err, io.EOF) { // rueidis begins with HELLO, and the proxy closes whoever says that while Redis is away
+				err = fmt.Errorf("the proxy closed the connection: its Redis may be away; try LOCKPROXY at redis-cli (%w)", err)
+			}
 			return f, err
 		}
 	}
