@@ -285,3 +285,23 @@ func TestTLSFaultsAreNamed(t *testing.T) {
 		t.Errorf("%v, %v", c, err)
 	}
 }
+
+// What a file holds is all taken or refused: nothing in it is passed over.
+func TestFileThatHoldsMore(t *testing.T) {
+	for text, want := range map[string]string{
+		"deny: get\n---\ndeny: set\n":   "line 2: a second document",
+		"deny: get\n---\n":              "line 2: a second document",
+		"deny: get\n---\n\tnonsense: [": "config file: ",
+		"---\n---\ndeny: set\n":         "line 2: a second document",
+		"\xff\xfe":                      "it holds no text",
+		"\xfe\xff\n":                    "config file: ",
+		"":                              "",
+		"# deny: get\n":                 "",
+		"---\ndeny: get\n...\n":         "",
+	} {
+		_, err := Parse([]string{"--config", write(t, text)})
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+}

@@ -1,10 +1,12 @@
 package config
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
+	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -13,10 +15,24 @@ import (
 // that is no longer kept, and knows no line numbers.) It reports every unknown,
 // repeated or misshapen setting of the file at once.
 func parseYAML(r io.Reader, set func(name, value string) error) error {
-	var doc yaml.Node
-	if err := yaml.NewDecoder(r).Decode(&doc); errors.Is(err, io.EOF) {
+	text, err := io.ReadAll(r)
+	if err != nil {
+		return fmt.Errorf("config file: %w", err)
+	}
+	decoder := yaml.NewDecoder(bytes.NewReader(text))
+	var doc, second yaml.Node
+	switch err := decoder.Decode(&doc); {
+	case errors.Is(err, io.EOF) && !utf8.Valid(text): // YAML's reader takes a mark of UTF-16 with nothing behind it for an empty file
+		return errors.New("config file: it holds no text")
+	case errors.Is(err, io.EOF):
 		return nil // an empty file
-	} else if err != nil {
+	case err != nil:
+		return fmt.Errorf("config file: %w", err)
+	}
+	switch err := decoder.Decode(&second); {
+	case err == nil:
+		return fmt.Errorf("config file line %d: a second document begins, and only one is read", second.Line)
+	case !errors.Is(err, io.EOF):
 		return fmt.Errorf("config file: %w", err)
 	}
 	root := doc.Content[0]

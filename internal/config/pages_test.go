@@ -311,6 +311,7 @@ func markdown() string {
 
 Every setting is a flag, an environment variable and a key of the YAML file named by ` + "`--config`" + `.
 The flag wins over the variable, the variable over the file. All faults are reported at once.
+The file is one YAML document: a second one in it, behind a ` + "`---`" + `, is a fault.
 
 Durations are written as ` + "`500ms`, `30s`, `1h30m`" + `. Sizes are Redis': ` + "`1k`" + ` is 1000 bytes, ` + "`1kb`" + ` is 1024.
 Lists are given by repeating the flag, with commas, or as a YAML list.
