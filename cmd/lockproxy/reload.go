@@ -99,6 +99,9 @@ func (a *app) reload() error {
 	if err != nil {
 		return err
 	}
+	if config.Emptied(a.latest, now) {
+		return fmt.Errorf("%s holds no settings any more: if that is meant, give one of them its default there, or restart", now.File.Name)
+	}
 	// As at the start, the limit of open files leaves room for so many clients.
 	now.Limits.MaxClients, _ = places(now.Limits.MaxClients, a.cfg.Limits.MaxUpstream, openFiles(), a.log)
 	if err := a.server.Change(limits(now), a.rules(now)); err != nil {

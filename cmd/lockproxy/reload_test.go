@@ -58,7 +58,7 @@ func TestReload(t *testing.T) {
 		}
 		c.Close()
 	}
-	for _, bad := range []string{"deny: [flushal]\n", "max-clients: many\n", "max-clients: 9\nno-such: 1\n"} {
+	for _, bad := range []string{"deny: [flushal]\n", "max-clients: many\n", "max-clients: 9\nno-such: 1\n", "", "# deny: get\n", "\n---\n", "{}\n"} {
 		reload(bad, "the old ones stay")
 	}
 	if _, err := b.Do("GET", "k"); err == nil {
@@ -73,10 +73,10 @@ func TestReload(t *testing.T) {
 func TestReloadKeepsTheDrainDelayOfItsMetrics(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ start, reload, want string }{
-		"metrics-listen gone":  {"metrics-listen: %s\n", "", "delay=5s"},
+		"metrics-listen gone":  {"metrics-listen: %s\n", "log-level: info\n", "delay=5s"},
 		"metrics-listen came":  {"", "metrics-listen: %s\n", "delay=0s"},
 		"drain-delay gone":     {"metrics-listen: %s\ndrain-delay: 1h\n", "metrics-listen: %s\n", "delay=5s"},
-		"both gone":            {"metrics-listen: %s\ndrain-delay: 1h\n", "", "delay=5s"},
+		"both gone":            {"metrics-listen: %s\ndrain-delay: 1h\n", "log-level: info\n", "delay=5s"},
 		"drain-delay is given": {"metrics-listen: %s\n", "drain-delay: 10ms\n", "delay=10ms"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -150,6 +150,9 @@ func TestOperatorReloadsAndDrains(t *testing.T) {
 	fails("denied", "GET", "k")
 	write(file, "operators: default\nmax-clients: many\n")
 	fails("ERR the settings are not good, the old ones stay: max-clients: ", "LOCKPROXY", "RELOAD")
+	fails("denied", "GET", "k")
+	write(file, "")
+	fails("ERR the settings are not good, the old ones stay: "+file+" holds no settings any more", "LOCKPROXY", "RELOAD")
 	fails("denied", "GET", "k")
 	write(file, "operators: default\n")
 	if err := os.Remove(secret); err != nil {

@@ -37,10 +37,16 @@ type Config struct {
 	Log      Log
 	Drain    Drain
 	Admin    Admin
-	Threads  int    // 0: half of the processors that Go finds
-	File     string // the YAML file read; "" is none
-	Given    Texts  // what was given, as it was written
+	Threads  int   // 0: half of the processors that Go finds
+	File     File  // the YAML file read
+	Given    Texts // what was given, as it was written
 	Instead
+}
+
+// File is a YAML file of settings.
+type File struct {
+	Name  string // "": none was named
+	Holds int    // how many settings are in it, with those that a flag or the environment overrides
 }
 
 // Instead is what to do instead of serving.
@@ -79,7 +85,7 @@ func Parse(args []string) (Config, error) {
 	err := ff.Parse(fs, args,
 		ff.WithEnvVarPrefix(envPrefix),
 		ff.WithConfigFileFlag("config"),
-		ff.WithConfigFileParser(parseYAML))
+		ff.WithConfigFileParser(c.File.parse))
 	if err != nil {
 		return Config{}, hideUserinfo(err)
 	}

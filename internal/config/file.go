@@ -11,10 +11,10 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// parseYAML is a ff.ConfigFileParser. (ff's own reads YAML through a library
+// parse is a ff.ConfigFileParser. (ff's own reads YAML through a library
 // that is no longer kept, and knows no line numbers.) It reports every unknown,
 // repeated or misshapen setting of the file at once.
-func parseYAML(r io.Reader, set func(name, value string) error) error {
+func (f *File) parse(r io.Reader, set func(name, value string) error) error {
 	text, err := io.ReadAll(r)
 	if err != nil {
 		return fmt.Errorf("config file: %w", err)
@@ -46,6 +46,7 @@ func parseYAML(r io.Reader, set func(name, value string) error) error {
 			faults = append(faults, fmt.Errorf("config file line %d: %w", pair[0].Line, err))
 		}
 	}
+	f.Holds = len(seen)
 	return errors.Join(faults...)
 }
 

@@ -318,6 +318,7 @@ Lists are given by repeating the flag, with commas, or as a YAML list.
 
 On SIGHUP the file is read again. If all of it is good, what has changed of these settings holds from then on:
 ` + "`" + strings.Join(live, "`, `") + "`" + `.
+A file without any settings, where there were some, is not good then: it is taken for one that is being written.
 Files of certificates are looked at as well. Other changes need a restart; the log names them.
 
 | Flag | Environment | Default | Meaning |
