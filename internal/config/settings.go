@@ -51,7 +51,7 @@ var settings = []setting{
 		choice(func(c *Config) *string { return &c.TLS.ClientAuth }, "no", "optional", "required")},
 	{"tls-auth-user", "off", false, "`cn`: a client that shows a good certificate is the user of Redis that the certificate's common name says, without AUTH, as with Redis' `tls-auth-clients-user CN`. lockproxy logs in for it with the password in `tls-auth-user-passwords`; a client whose name is not there begins as any other. See docs/SECURITY.md. `off`: certificates name nobody.",
 		choice(func(c *Config) *string { return &c.TLS.User }, "off", "cn")},
-	{"tls-auth-user-passwords", "", false, "The file for `tls-auth-user`: on each line a user, a space and its password in Redis. Lines that begin with `#` are left out. It is looked at every second, and counts for clients that come later.",
+	{"tls-auth-user-passwords", "", false, "The file for `tls-auth-user`: on each line a user, a space and its password in Redis. Lines that begin with `#` are left out. It is looked at every second, and counts for clients that come later. A file without users is refused.",
 		text(func(c *Config) *string { return &c.TLS.UserPasswords })},
 	{"proxy-protocol", "off", false, "`required`: each connection to a TCP listener begins with a PROXY protocol header, version 1 or 2, as a load balancer sends it, and the client's address is the one in it. A connection without is closed. `off`: headers are not understood.",
 		choice(func(c *Config) *string { return &c.Listen.ProxyProtocol }, "off", "required")},

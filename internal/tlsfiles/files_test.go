@@ -302,8 +302,8 @@ func TestClientAuthorityIsReloaded(t *testing.T) {
 func TestUsersAreRead(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "users")
 	for text, want := range map[string]map[string]string{
-		"":                         {},
-		"# none\n\n":               {},
+		"":                         nil,
+		"# none\n\n":               nil,
 		"a secret":                 {"a": "secret"},
 		"a two words \r\nb  #\r\n": {"a": "two words ", "b": " #"},
 		"secret":                   nil,
@@ -320,5 +320,19 @@ func TestUsersAreRead(t *testing.T) {
 		case want != nil && (err != nil || !maps.Equal(f.Now().Users, want)):
 			t.Errorf("%q: %v, %v", text, f, err)
 		}
+	}
+}
+
+// A file of users that a full disk has emptied leaves each certificate its user.
+func TestEmptiedUsersLeaveTheOld(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "users")
+	write(t, path, []byte("bob secret\n"))
+	f, log := open(t, Names{Users: path})
+	write(t, path, nil)
+	if err := f.Look(); err == nil || !strings.Contains(err.Error(), "holds no user") {
+		t.Errorf("%v", err)
+	}
+	if got := f.Now().Users; len(got) != 1 || strings.Contains(log.String(), "reloaded") {
+		t.Errorf("%d users, said %s", len(got), log)
 	}
 }

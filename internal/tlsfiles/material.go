@@ -87,6 +87,9 @@ func users(content []byte) (map[string]string, error) {
 		}
 		all[name] = password
 	}
+	if len(all) == 0 { // most likely the file was emptied by a mistake: each certificate would become the default user
+		return nil, errors.New("holds no user")
+	}
 	return all, nil
 }
 
