@@ -118,7 +118,7 @@ func (f *Files) look(atOnce bool) error {
 func (n Names) read() (contents [][]byte, sum digest, err error) {
 	hash := sha256.New()
 	for _, name := range n.all() {
-		b, err := os.ReadFile(name)
+		b, err := Read(name)
 		if err != nil {
 			return nil, sha256.Sum256([]byte("error: " + err.Error())), err
 		}
