@@ -67,7 +67,7 @@ var table = []row{
 		may: []string{"internal/retry", "upstream", "proto/resp"}, libs: []string{"golang.org/x/sys/unix"}},
 	{pkg: "internal/top", floor: 2, what: "lockproxy top: who holds and waits for which lock, in a terminal",
 		may: []string{"upstream", "internal/display"}, libs: []string{"github.com/redis/rueidis", "github.com/gdamore/tcell/v2", "github.com/rivo/tview"}},
-	{pkg: "internal/config", floor: 2, what: "the operator's settings: cmd alone reads them", may: []string{"upstream"}},
+	{pkg: "internal/config", floor: 2, what: "the operator's settings: cmd alone reads them", may: []string{"upstream", "internal/tlsfiles"}},
 	{pkg: "internal/commandtable", floor: 1, what: "what a command is, and where it goes: our rows, and what Redis' COMMAND tells",
 		may: []string{"proto/resp", "internal/telemetry"}, libs: stdOnly},
 	{pkg: "internal/downstream", floor: 1, what: "the clients' network: listeners, TLS and PROXY entry, places, the guarded connection and its limits",
@@ -82,7 +82,7 @@ var table = []row{
 	{pkg: "internal/admin", floor: 0, what: "is the process alive, is it ready: the pages that are asked", libs: stdOnly},
 	{pkg: "internal/systemd", floor: 0, what: "sockets from systemd, and what it is told",
 		libs: []string{"github.com/coreos/go-systemd/v22/activation", "github.com/coreos/go-systemd/v22/daemon"}},
-	{pkg: "internal/tlsfiles", floor: 0, what: "certificates from files, reloaded", libs: stdOnly},
+	{pkg: "internal/tlsfiles", floor: 0, what: "files that settings name: read with a bound; certificates and passwords are reloaded", libs: stdOnly},
 
 	{pkg: "integration", floor: beside, what: "black-box tests against real servers", tree: true,
 		may: []string{"commands", "cluster", "upstream", "proto/resp", "scripts", "internal/history", "internal/testredis", "internal/program"}},

@@ -82,10 +82,10 @@ func Parse(args []string) (Config, error) {
 		all = v == "true"
 		return nil
 	})
-	err := ff.Parse(fs, args,
-		ff.WithEnvVarPrefix(envPrefix),
-		ff.WithConfigFileFlag("config"),
-		ff.WithConfigFileParser(c.File.parse))
+	err := ff.Parse(fs, args, ff.WithEnvVarPrefix(envPrefix))
+	if name := given["config"].text; err == nil && name != "" {
+		err = c.File.read(name, given)
+	}
 	if err != nil {
 		return Config{}, hideUserinfo(err)
 	}

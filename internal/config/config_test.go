@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -302,6 +303,34 @@ func TestFileThatHoldsMore(t *testing.T) {
 		_, err := Parse([]string{"--config", write(t, text)})
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+}
+
+// What is no regular file is refused at once: a pipe might never answer.
+func TestFileThatIsNone(t *testing.T) {
+	pipe, link := filepath.Join(t.TempDir(), "pipe"), filepath.Join(t.TempDir(), "link")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(write(t, "max-args: 3\n"), link); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{
+		pipe: "is not a regular file", t.TempDir(): "is not a regular file", link: "", write(t, "# "+strings.Repeat("x", 1<<20)): "is longer than 1 MiB",
+	} {
+		answer := make(chan error, 1)
+		go func() {
+			_, err := Parse([]string{"--config", path})
+			answer <- err
+		}()
+		select {
+		case err := <-answer:
+			if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+				t.Errorf("%s: %v, want %q", path, err, want)
+			}
+		case <-time.After(5 * time.Second):
+			t.Errorf("%s: no answer", path)
 		}
 	}
 }

@@ -9,16 +9,32 @@ import (
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/lockproxy/lockproxy/internal/tlsfiles"
 )
 
-// parse is a ff.ConfigFileParser. (ff's own reads YAML through a library
-// that is no longer kept, and knows no line numbers.) It reports every unknown,
-// repeated or misshapen setting of the file at once.
-func (f *File) parse(r io.Reader, set func(name, value string) error) error {
-	text, err := io.ReadAll(r)
+// read sets what is open in given. (ff's own reader opens whatever has the name and waits for it, parses YAML through a library that is no
+// longer kept, and knows no line numbers.) It reports every unknown, repeated or misshapen setting of the file at once.
+func (f *File) read(name string, given map[string]*rawValue) error {
+	text, err := tlsfiles.Read(name)
 	if err != nil {
 		return fmt.Errorf("config file: %w", err)
 	}
+	open := map[string]*rawValue{}
+	for name, raw := range given {
+		if !raw.set {
+			open[name] = raw
+		}
+	}
+	return f.parse(text, func(name, value string) error {
+		if raw := open[name]; raw != nil {
+			return raw.Set(value)
+		}
+		return nil
+	})
+}
+
+func (f *File) parse(text []byte, set func(name, value string) error) error {
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	var doc, second yaml.Node
 	switch err := decoder.Decode(&doc); {

@@ -85,7 +85,7 @@ var settings = []setting{
 		choice(func(c *Config) *string { return &c.Listen.Present }, "standalone", "cluster")},
 	{"announce-address", "", false, "The address of this proxy, `host:port`, such as a load balancer's: what `present` `cluster` tells clients, and LOCKINFO at other proxies. Empty: for clients the address that they have connected to; for LOCKINFO the first of `tls-listen` and `listen` that is not `systemd:`.",
 		text(func(c *Config) *string { return &c.Listen.Announce })},
-	{"config", "", false, "A YAML file with any of these settings under their names; lists as YAML lists. An unknown name in it is an error.",
+	{"config", "", false, "A YAML file with any of these settings under their names; lists as YAML lists. An unknown name in it is an error. It must be a regular file, of at most 1 MiB, as must be all files that settings name.",
 		text(func(c *Config) *string { return &c.File.Name })},
 
 	{"quorum", "", true, "Keep the locks on these independent Redis masters instead of `upstream`, which keeps the data: URLs as for `upstream`, three or five of them, the same at every proxy. A lock is held when a majority of them has it (redlock). The `upstream-tls-` settings hold for `rediss://` nodes, too. docs/QUORUM.md says what it gives and what not.",

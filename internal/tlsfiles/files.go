@@ -1,5 +1,5 @@
-// Package tlsfiles keeps the certificates, keys and authorities of some PEM files, or the passwords of another, and takes new
-// ones on when the files change, without a restart.
+// Package tlsfiles reads the files that settings name. It keeps the certificates, keys and authorities of some PEM files, or the passwords
+// of another, and takes new ones on when the files change, without a restart.
 package tlsfiles
 
 import (
