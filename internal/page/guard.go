@@ -60,20 +60,26 @@ func (g *guard) admit(next http.Handler) http.Handler {
 		switch {
 		case g.open() && !local(r.Host):
 			// Another's name that leads here is how a page in the browser would reach what listens on its machine (DNS rebinding).
-			http.Error(w, "this page is for localhost", http.StatusForbidden)
+			refuse(w, "this page is for localhost", http.StatusForbidden)
 		case r.Header.Get("Sec-Fetch-Site") == "cross-site" && r.URL.Path != "/":
 			// A page of somebody else's, in the browser of one who may see this one, would make the proxy ask Redis, or keep a stream for it.
-			http.Error(w, "a link from elsewhere leads to the first page only", http.StatusForbidden)
+			refuse(w, "a link from elsewhere leads to the first page only", http.StatusForbidden)
 		case g.Certificates && (r.TLS == nil || len(r.TLS.VerifiedChains) == 0):
-			http.Error(w, "a client certificate is needed", http.StatusForbidden)
+			refuse(w, "a client certificate is needed", http.StatusForbidden)
 		case g.Token != nil && !g.knows(r):
 			g.tell(r)
 			w.Header().Set("WWW-Authenticate", `Basic realm="lockproxy: any name, and the token as password", charset="UTF-8"`)
-			http.Error(w, "the token is needed, as a password or as Authorization: Bearer", http.StatusUnauthorized)
+			refuse(w, "the token is needed, as a password or as Authorization: Bearer", http.StatusUnauthorized)
 		default:
 			next.ServeHTTP(w, r)
 		}
 	})
+}
+
+// refuse answers and has the connection closed: strangers who keep theirs would have all places, and operators none.
+func refuse(w http.ResponseWriter, text string, code int) {
+	w.Header().Set("Connection", "close")
+	http.Error(w, text, code)
 }
 
 // local says whether a Host header is that of loopback.

@@ -36,8 +36,11 @@ func (p *Page) Listen(ctx context.Context, sockets net.ListenConfig, address str
 		ReadTimeout:       10 * time.Second,
 		WriteTimeout:      30 * time.Second, // a stream has its own
 		IdleTimeout:       30 * time.Second,
-		MaxHeaderBytes:    32 << 10,                                            // a name of a lock may be 4 KiB, each byte as %xx
-		ErrorLog:          slog.NewLogLogger(p.Log.Handler(), slog.LevelDebug), // what strangers do there
+		MaxHeaderBytes:    32 << 10, // a name of a lock may be 4 KiB, each byte as %xx
+		// Otherwise OPTIONS * is answered before anybody is asked who they are.
+		DisableGeneralOptionsHandler: true,
+
+		ErrorLog: slog.NewLogLogger(p.Log.Handler(), slog.LevelDebug), // what strangers do there
 	}
 	p.parts.Go(p.watch)
 	p.parts.Go(func() { p.serve(listener) })
