@@ -27,11 +27,12 @@ func (d *detail) Seconds() float64 { return float64(d.Info.TTL) / 1000 }
 var said = map[string]string{"freed": "It was freed.", "free": "Nobody held it."}
 
 // named is the lock that a request is about. Names are bytes, which are in the address: a form would change what is no UTF-8.
+// A name may be empty.
 func named(r *http.Request) (db int, key string, ok bool) {
 	q := r.URL.Query()
 	db, err := strconv.Atoi(q.Get("db"))
 	key = q.Get("name")
-	return db, key, err == nil && db >= 0 && key != "" && len(key) <= lockstore.MaxName
+	return db, key, err == nil && db >= 0 && q.Has("name") && len(key) <= lockstore.MaxName
 }
 
 // one shows one lock, with what Redis says of it, and asks whether it is to be freed.

@@ -208,7 +208,7 @@ func TestForceIsConfirmed(t *testing.T) {
 	p := New(e.options())
 	at := home + "/lock?db=3&name=a%2F%ff%20b"
 	has(t, ask(t, p, "GET", at, "").Body.String(), `action="/lock?db=3&amp;name=a%2f%ff%20b"`, "required", "1.5 s")
-	for target, body := range map[string]string{at: "", home + "/lock?db=3&name=": "sure=yes", home + "/lock?db=x&name=a": "sure=yes", at + strings.Repeat("a", 5000): "sure=yes"} {
+	for target, body := range map[string]string{at: "", home + "/lock?db=3": "sure=yes", home + "/lock?db=x&name=a": "sure=yes", at + strings.Repeat("a", 5000): "sure=yes"} {
 		if w := ask(t, p, "POST", target, body); w.Code != http.StatusBadRequest {
 			t.Errorf("%.60s, %q: %d", target, body, w.Code)
 		}
@@ -223,6 +223,26 @@ func TestForceIsConfirmed(t *testing.T) {
 	has(t, ask(t, p, "GET", "http://127.0.0.1"+w.Header().Get("Location"), "").Body.String(), "It was freed.")
 	e.fails = errors.New("<no> node")
 	has(t, ask(t, p, "POST", at, "sure=yes").Body.String(), "Nothing was freed: &lt;no&gt; node")
+}
+
+// The lock with the empty name is a lock like any other: the link to it can be seen, and it can be freed.
+func TestLockWithoutName(t *testing.T) {
+	e := &engine{list: []lock.Entry{held("", "10.1.1.1:1")}}
+	e.lost = []lock.Lost{{ID: lockstore.ID{Owner: "worker-7"}, Reason: "gone"}}
+	e.hot = []hottest.Entry{{Waits: 3}}
+	p := New(e.options())
+	text := ask(t, p, "GET", home+"/", "").Body.String()
+	has(t, text, `href="/lock?db=0&amp;name="><span class="note">empty name</span></a>`)
+	if n := strings.Count(text, ">empty name<"); n != 3 {
+		t.Errorf("of three names %d are told", n)
+	}
+	at := home + "/lock?db=0&name="
+	has(t, ask(t, p, "GET", at, "").Body.String(), "10.1.1.1:1", `action="/lock?db=0&amp;name="`, `<h2><span class="note">empty name</span></h2>`)
+	w := ask(t, p, "POST", at, "sure=yes")
+	if w.Code != http.StatusSeeOther || len(e.forced) != 1 || e.forced[0] != "192.0.2.1:1234//admin page: 0  true" {
+		t.Fatalf("%d, forced %q", w.Code, e.forced)
+	}
+	has(t, ask(t, p, "GET", "http://127.0.0.1"+w.Header().Get("Location"), "").Body.String(), "It was freed.")
 }
 
 // A page of somebody else's, in the same browser, frees nothing.
