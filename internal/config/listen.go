@@ -4,7 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -13,23 +16,55 @@ func (c Config) listenFaults() (faults []error) {
 	if len(c.Listen.Addresses)+len(c.TLS.Listen) == 0 {
 		faults = append(faults, errors.New("listen: no address"))
 	}
-	for i, addr := range c.Listen.Addresses {
-		if err := validListen(addr); err != nil {
-			faults = append(faults, fmt.Errorf("listen: %w", err))
-		}
-		if slices.Contains(c.Listen.Addresses[:i], addr) {
-			faults = append(faults, fmt.Errorf("listen: %q is named twice", addr))
-		}
-	}
-	for i, addr := range c.TLS.Listen {
-		if err := validInet(addr); err != nil {
-			faults = append(faults, fmt.Errorf("tls-listen: %w", err))
-		}
-		if slices.Contains(c.TLS.Listen[:i], addr) || slices.Contains(c.Listen.Addresses, addr) {
-			faults = append(faults, fmt.Errorf("tls-listen: %q is named twice", addr))
+	taken := map[string]bool{}
+	for _, l := range []struct {
+		name  string
+		addrs []string
+		valid func(string) error
+	}{
+		{"listen", c.Listen.Addresses, validListen},
+		{"tls-listen", c.TLS.Listen, validInet},
+		{"metrics-listen", asList(c.Admin.Metrics), validHostPort},
+		{"admin-listen", asList(c.Admin.Page), validHostPort},
+	} {
+		for _, addr := range l.addrs {
+			if err := l.valid(addr); err != nil {
+				faults = append(faults, fmt.Errorf("%s: %w", l.name, err))
+				continue
+			}
+			at, alone := place(addr)
+			if alone && taken[at] {
+				faults = append(faults, fmt.Errorf("%s: %q is named twice", l.name, addr))
+			}
+			taken[at] = true
 		}
 	}
 	return faults
+}
+
+// asList is an address as a list, which is empty if there is none.
+func asList(addr string) []string {
+	if addr == "" {
+		return nil
+	}
+	return []string{addr}
+}
+
+// place is a valid address in the one form that all ways to write it have. alone says that only one listener can be there: with port 0 each gets
+// a port of its own.
+func place(addr string) (at string, alone bool) {
+	if strings.HasPrefix(addr, "unix://") || strings.HasPrefix(addr, "systemd:") {
+		return addr, true
+	}
+	host, text, _ := net.SplitHostPort(addr)
+	port, _ := strconv.ParseUint(text, 10, 16)
+	if ip, err := netip.ParseAddr(host); err == nil {
+		host = ip.Unmap().String()
+		if ip.Unmap().IsUnspecified() {
+			host = "" // Go listens for IPv4 and IPv6 with any of them
+		}
+	}
+	return net.JoinHostPort(strings.ToLower(host), strconv.FormatUint(port, 10)), port != 0
 }
 
 // speaksTLS says whether the upstream, or a quorum's node, is reached by TLS.
@@ -84,12 +119,11 @@ func (a Admin) pageFaults() (faults []error) {
 		}
 		return faults
 	}
-	host, _, _ := net.SplitHostPort(a.Page) // what is wrong with it is said below
+	host, _, _ := net.SplitHostPort(a.Page) // listenFaults says what is wrong with it
 	for _, f := range []struct {
 		bad   bool
 		fault string
 	}{
-		{validHostPort(a.Page) != nil, fmt.Sprintf("admin-listen: %q is not host:port", a.Page)},
 		{!Loopback(host) && a.TokenFile+a.ClientCA == "", fmt.Sprintf("admin-listen: %q is not localhost: it needs admin-token-file, or admin-tls-client-ca", a.Page)},
 		{(a.TLSCert == "") != (a.TLSKey == ""), "admin-tls-cert, admin-tls-key: one needs the other"},
 		{a.ClientCA != "" && a.TLSCert == "", "admin-tls-client-ca: needs admin-tls-cert and admin-tls-key"},

@@ -32,3 +32,32 @@ func TestAdminFaults(t *testing.T) {
 		}
 	}
 }
+
+// Two listeners at one address are a fault of the settings, however it is written: --check-config says so, not only the start.
+func TestAddressesNamedTwice(t *testing.T) {
+	const tls = " --tls-cert c --tls-key k"
+	for args, want := range map[string]string{
+		"--listen 127.0.0.1:1 --metrics-listen 127.0.0.1:1":                                        `metrics-listen: "127.0.0.1:1" is named twice`,
+		"--listen 127.0.0.1:1 --admin-listen 127.0.0.1:1":                                          `admin-listen: "127.0.0.1:1" is named twice`,
+		"--metrics-listen 127.0.0.1:1 --admin-listen 127.0.0.1:1":                                  `admin-listen: "127.0.0.1:1" is named twice`,
+		"--listen= --tls-listen 127.0.0.1:1 --metrics-listen 127.0.0.1:1" + tls:                    `metrics-listen: "127.0.0.1:1" is named twice`,
+		"--listen 127.0.0.1:2,127.0.0.1:1 --metrics-listen 127.0.0.1:01":                           `metrics-listen: "127.0.0.1:01" is named twice`,
+		"--listen 127.0.0.1:2 --tls-listen 127.0.0.1:2" + tls:                                      `tls-listen: "127.0.0.1:2" is named twice`,
+		"--listen [::1]:1 --metrics-listen [0:0::1]:1":                                             `metrics-listen: "[0:0::1]:1" is named twice`,
+		"--listen localhost:1 --metrics-listen LOCALHOST:1":                                        `metrics-listen: "LOCALHOST:1" is named twice`,
+		"--upstream redis://db --listen :1 --metrics-listen 0.0.0.0:1":                             `metrics-listen: "0.0.0.0:1" is named twice`,
+		"--upstream redis://db --listen [::]:1 --metrics-listen :1":                                `metrics-listen: ":1" is named twice`,
+		"--listen unix:///a,unix:///a":                                                             `listen: "unix:///a" is named twice`,
+		"--listen 127.0.0.1:1 --metrics-listen 127.0.0.1:2 --admin-listen 127.0.0.1:3":             "",
+		"--listen 127.0.0.1:1 --metrics-listen 127.0.0.2:1":                                        "",
+		"--listen 127.0.0.1:0,127.0.0.1:0 --metrics-listen 127.0.0.1:0 --admin-listen 127.0.0.1:0": "",
+		"--listen systemd:0 --tls-listen systemd:0" + tls:                                          `tls-listen: "systemd:0" is named twice`,
+		"--listen systemd:a --tls-listen systemd:b --metrics-listen 127.0.0.1:1" + tls:             "",
+		"--listen systemd:a --tls-listen systemd:a" + tls:                                          `tls-listen: "systemd:a" is named twice`,
+	} {
+		_, err := Parse(strings.Fields(args))
+		if want == "" && err != nil || want != "" && (err == nil || strings.Count(err.Error(), "named twice") != 1 || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v, want %q", args, err, want)
+		}
+	}
+}

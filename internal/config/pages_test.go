@@ -316,6 +316,8 @@ The file is one YAML document: a second one in it, behind a ` + "`---`" + `, is 
 Durations are written as ` + "`500ms`, `30s`, `1h30m`" + `. Sizes are Redis': ` + "`1k`" + ` is 1000 bytes, ` + "`1kb`" + ` is 1024.
 Lists are given by repeating the flag, with commas, or as a YAML list.
 
+` + "`listen`, `tls-listen`, `metrics-listen` and `admin-listen`" + ` may not name one address and port twice, port 0 excepted.
+
 On SIGHUP the file is read again. If all of it is good, what has changed of these settings holds from then on:
 ` + "`" + strings.Join(live, "`, `") + "`" + `.
 A file without any settings, where there were some, is not good then: it is taken for one that is being written.

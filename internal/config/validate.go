@@ -32,11 +32,6 @@ func (c Config) validate() error {
 			fault("announce-address: %w", err)
 		}
 	}
-	if c.Admin.Metrics != "" {
-		if err := validHostPort(c.Admin.Metrics); err != nil {
-			fault("metrics-listen: %w", err)
-		}
-	}
 	faults = append(faults, c.Admin.pageFaults()...)
 	for _, d := range []struct {
 		name       string
