@@ -30,14 +30,19 @@ type Check struct {
 
 // Health knows whether the process is alive and ready. The zero value is one that starts.
 type Health struct {
-	mu       sync.Mutex // guards all below but turn
+	mu       sync.Mutex // guards all below
 	checks   []Check    // nil: the process is starting
 	draining bool
 	beat     time.Time // the last one's; zero before the first
-	asked    time.Time
-	trouble  []string // found then
+	asked    time.Time // when the last round was over
+	trouble  []string  // found then
+	round    *round    // under way, or nil
+}
 
-	turn sync.Mutex // one who asks the checks at a time; taken before mu
+// round is one time that the checks are asked. All who come meanwhile get its answer.
+type round struct {
+	over    chan struct{} // closed when trouble is known
+	trouble []string
 }
 
 // Handlers are the pages, by their patterns.
@@ -106,31 +111,48 @@ func answer(w http.ResponseWriter, trouble []string) {
 	_, _ = io.WriteString(w, strings.Join(trouble, "\n")+"\n")
 }
 
-// Trouble is what keeps the process from being ready, a line each; none: it is.
+// Trouble is what keeps the process from being ready, a line each; none: it is. It takes no longer than askTime, whoever else has come and gone.
 func (h *Health) Trouble(ctx context.Context) []string {
-	h.turn.Lock()
-	defer h.turn.Unlock()
 	h.mu.Lock()
-	checks, draining, trouble, fresh := h.checks, h.draining, h.trouble, time.Since(h.asked) < freshFor
-	h.mu.Unlock()
-	switch {
-	case draining:
-		return []string{"draining"}
-	case checks == nil:
-		return []string{"starting"}
-	case fresh:
-		return trouble
+	if said, known := h.known(); known {
+		h.mu.Unlock()
+		return said
 	}
-	trouble = ask(ctx, checks)
+	r, first := h.round, h.round == nil
+	if first {
+		r = &round{over: make(chan struct{})}
+		h.round = r
+	}
+	checks := h.checks
+	h.mu.Unlock()
+	if first {
+		// One who hangs up leaves the answer to those who wait behind him: if the round ended with him, theirs would begin anew.
+		r.trouble = ask(context.WithoutCancel(ctx), checks)
+		close(r.over)
+	}
+	<-r.over
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.round == r {
+		h.round, h.asked, h.trouble = nil, time.Now(), r.trouble
+	}
 	if h.draining { // meanwhile
 		return []string{"draining"}
 	}
-	if ctx.Err() == nil { // else it is the word of one who did not wait
-		h.asked, h.trouble = time.Now(), trouble
+	return r.trouble
+}
+
+// known is what can be said without asking. Callers hold mu.
+func (h *Health) known() (trouble []string, known bool) {
+	switch {
+	case h.draining:
+		return []string{"draining"}, true
+	case h.checks == nil:
+		return []string{"starting"}, true
+	case h.round == nil && time.Since(h.asked) < freshFor:
+		return h.trouble, true
 	}
-	return trouble
+	return nil, false
 }
 
 // ask asks all checks at once. One that does not answer in time has failed.

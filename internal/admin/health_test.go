@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -70,17 +71,43 @@ func TestSlowCheck(t *testing.T) {
 	})
 }
 
-// Who gives up waiting leaves no answer behind for others.
+// Who gives up waiting has been asked for all the same: his answer is that of those behind him.
 func TestImpatientAsker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var h Health
-		h.Serve(Check{"slow", func(ctx context.Context) error { return ctx.Err() }})
+		asked := 0
+		h.Serve(Check{"slow", func(ctx context.Context) error { asked++; return ctx.Err() }})
 		gone, cancel := context.WithCancel(t.Context())
 		cancel()
-		if trouble := h.Trouble(gone); len(trouble) == 0 {
-			t.Error("no trouble")
-		}
+		h.Trouble(gone)
 		want(t, &h, "/readyz", 200, "ok\n")
+		synctest.Wait()
+		if asked != 1 {
+			t.Errorf("two askers took %d questions, not 1", asked)
+		}
+	})
+}
+
+// However many hang up before, an answer takes less than a second.
+func TestAskerBehindImpatientOnes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var h Health
+		h.Serve(Check{"hangs", func(context.Context) error { time.Sleep(time.Minute); return nil }})
+		var all sync.WaitGroup
+		for i := range 20 {
+			impatient, cancel := context.WithTimeout(t.Context(), 740*time.Millisecond+time.Duration(i)*time.Millisecond)
+			defer cancel()
+			all.Go(func() { h.Trouble(impatient) })
+			synctest.Wait()
+		}
+		time.Sleep(time.Millisecond)
+		before := time.Now()
+		want(t, &h, "/readyz", 503, "hangs: no answer within 800ms\n")
+		if took := time.Since(before); took >= time.Second {
+			t.Errorf("the answer took %v", took)
+		}
+		all.Wait()
+		time.Sleep(2 * time.Minute)
 	})
 }
 
