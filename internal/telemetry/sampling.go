@@ -41,6 +41,16 @@ type sampledProvider struct {
 	kept float64 // from 0 to 1
 }
 
+// leftOut is ctx with notKept. Verbs that do not wait begin with context.Background(): for these it is made once.
+func leftOut(ctx context.Context) context.Context {
+	if ctx == context.Background() {
+		return nothingKept
+	}
+	return trace.ContextWithSpan(ctx, notKept)
+}
+
+var nothingKept = trace.ContextWithSpan(context.Background(), notKept)
+
 // notKept is the span of all traces that are left out: those below it are left out by it.
 var notKept = trace.SpanFromContext(trace.ContextWithSpanContext(context.Background(),
 	trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{1}})))

@@ -43,8 +43,16 @@ func TestKeptTraces(t *testing.T) {
 				inner.End()
 				outer.End()
 			}
-			for range traces {
+			ctx, stop := context.WithCancel(context.Background())
+			defer stop()
+			for range traces / 2 {
 				pair(context.Background())
+				pair(ctx)
+			}
+			if c.kept == "0" {
+				if n := testing.AllocsPerRun(100, func() { pair(context.Background()) }); n != 0 {
+					t.Errorf("a trace that is left out costs %v allocations", n)
+				}
 			}
 			got := recorded.GetSpans()
 			if n := len(got); n%2 != 0 || n/2 < c.least || n/2 > c.most {

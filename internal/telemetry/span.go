@@ -38,7 +38,7 @@ func Span(ctx context.Context, name string, attrs ...attribute.KeyValue) (contex
 	switch above := trace.SpanContextFromContext(ctx); {
 	case !above.IsValid():
 		if t.kept < 1 && rand.Float64() >= t.kept {
-			return trace.ContextWithSpan(ctx, notKept), noop.Span{}
+			return leftOut(ctx), noop.Span{}
 		}
 	case !above.IsSampled() && !above.IsRemote():
 		// The sampler has left out a span of this process, and would leave out those below, since they are of the same trace.

@@ -109,7 +109,7 @@ func (t *Telemetry) startTraces(ctx context.Context, res *resource.Resource) err
 	if exporter == nil {
 		return nil
 	}
-	t.traces, t.spans = tracesProvider(sdktrace.WithResource(res), sdktrace.WithBatcher(exporter))
+	t.traces, t.spans = tracesProvider(sdktrace.WithResource(res), sdktrace.WithSpanProcessor(&bursts{SpanProcessor: sdktrace.NewBatchSpanProcessor(exporter)}))
 	otel.SetTracerProvider(t.spans)
 	return nil
 }
