@@ -4,7 +4,7 @@ SHELL := /bin/bash
 export PATH := $(PATH):/usr/local/sbin:/usr/sbin:/sbin
 
 PKG      ?= ./...
-FUZZTIME ?= 30s
+FUZZRUNS ?= 300000
 TIMEOUT  ?= 20m
 RUNS     ?= 50
 ARGS     ?=
@@ -114,11 +114,13 @@ alerts: ## the alerts for Prometheus, and the names of metrics, by Prometheus' o
 	@.ci/need promtool
 	go test ./internal/telemetry -run '^TestPromtool$$' -count=1 -v
 
-fuzz: ## every fuzz target of proto/resp for FUZZTIME (30s) each
+# Runs are counted, because Go sometimes takes the end of a time for a failure (golang/go#75804). Inputs that reach new code are not
+# made smaller, because that took nearly all of the time: 1,390 runs in 10 s instead of 159,192.
+fuzz: ## every fuzz target of proto/resp, FUZZRUNS (300000) times each, some 20 s
 	@set -e; targets=$$(sed -nE 's/^func (Fuzz[A-Za-z0-9_]*)\(.*/\1/p' proto/resp/*_test.go); \
 	if [ -z "$$targets" ]; then echo "no fuzz targets in proto/resp"; exit 1; fi; \
 	for f in $$targets; do \
-		echo "== $$f"; go test ./proto/resp -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME); done
+		echo "== $$f"; go test ./proto/resp -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZRUNS)x -fuzzminimizetime 1x; done
 
 fmt: ## gofmt everything
 	find . -name '*.go' -not -path './.*' -print0 | xargs -0 gofmt -w
