@@ -105,7 +105,7 @@ func (c *Client) Do(l *Link, o *Op) *Op {
 // doFor is Do by a client that hangs up when there is no reply in time.
 func (c *Client) doFor(l *Link, o *Op, patience time.Duration) *Op {
 	o.Client, o.Proxy, o.Conn = c.N, l.Proxy, l.N
-	if !o.Explicit {
+	if !o.Named {
 		o.Owner = ConnOwner(l.N)
 	}
 	if o.Block == 0 && o.Acquires() {
@@ -114,7 +114,7 @@ func (c *Client) doFor(l *Link, o *Op, patience time.Duration) *Op {
 	c.Begin(o)
 	reply, err := l.conn.Do(o, patience)
 	c.Conclude(o, reply, err)
-	if o.Outcome == Unknown && (o.Code == "" || !o.Explicit) {
+	if o.Outcome == Unknown && (o.Code == "" || !o.Named) {
 		// Nobody may go on with a connection whose own owner may or may not hold something.
 		if errors.Is(err, ErrLate) && patience >= NoReply {
 			c.Blame(Violation{Oracle: "liveness", Key: o.Key(), Ops: []*Op{o}, Text: "no reply in " + patience.String()})

@@ -224,7 +224,7 @@ func (c *Client) late(fenced bool) {
 	}
 	o := s.call(s.acquire(1000))
 	if o == nil || o.Outcome != OK {
-		if s.tainted && s.explicit() {
+		if s.tainted && s.named() {
 			s.giveUp()
 		}
 		return

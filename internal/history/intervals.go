@@ -116,7 +116,7 @@ func (b *belief) add(o *Op, watchdog int64) {
 			}
 			return
 		}
-		if !(o.Explicit && b.count > 0) {
+		if !(o.Named && b.count > 0) {
 			b.count++
 		}
 		b.closeSure()

@@ -29,7 +29,7 @@ func (s *section) release() {
 	for s.count > 0 && !s.tainted {
 		o := &Op{Verb: "UNLOCK", Side: s.side, All: s.Dice.IntN(6) == 0}
 		if s.call(o) == nil || o.Outcome == Failed && o.Code == "ERR" {
-			if !s.explicit() && s.fixed.dead {
+			if !s.named() && s.fixed.dead {
 				return
 			}
 			s.nap(5 * time.Millisecond)
@@ -71,7 +71,7 @@ func (s *section) dieWaiting() {
 	}
 }
 
-// giveUp frees what an explicit owner may hold whose client does not know; until then its watchdog may go on.
+// giveUp frees what a named owner may hold whose client does not know; until then its watchdog may go on.
 func (s *section) giveUp() {
 	sides := []Side{s.side}
 	if s.side != Plain {
@@ -96,7 +96,7 @@ func (s *section) freed(key string, side Side) bool {
 	if l == nil {
 		return false
 	}
-	o := &Op{Verb: "UNLOCK", Keys: []string{key}, Side: side, All: true, Owner: s.owner, Explicit: true}
+	o := &Op{Verb: "UNLOCK", Keys: []string{key}, Side: side, All: true, Owner: s.owner, Named: true}
 	s.Do(l, o)
 	return o.Outcome == OK || o.Outcome == Failed && o.Code != "ERR"
 }

@@ -55,7 +55,7 @@ func holdings(ops []*Op, watchdog int64) (out [][2]int64) {
 			begun[h] = append(begun[h], [2]int64{from, until})
 		case o.Acquires() && (o.Outcome == Unknown || o.Outcome == Null && lease > 0 && o.Return-o.Call >= lease): // it may have held for a while
 			until := o.Return + doubtLasts
-			if o.Outcome == Unknown && o.Explicit {
+			if o.Outcome == Unknown && o.Named {
 				until += max(lease, watchdog)
 			}
 			out = append(out, [2]int64{o.Call, until})

@@ -76,7 +76,7 @@ func (l *lowering) doubtsOf(o *Op) {
 	switch {
 	case o.Outcome == Unknown, o.Verb == "CLOSE":
 		until = o.Return + doubtLasts
-		if o.Explicit {
+		if o.Named {
 			until += l.leaseOf(o)
 		}
 		if l.faults {

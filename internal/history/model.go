@@ -178,7 +178,7 @@ func (s state) acquire(t *thing, h held) (bool, state) {
 		return false, s
 	}
 	h.watched = (h.count == 0 || h.watched) && t.Lease == 0
-	if !(t.Explicit && h.count > 0) {
+	if !(t.Named && h.count > 0) {
 		h.count++
 	}
 	h.earliest = max(h.earliest, t.earliest)
@@ -190,14 +190,14 @@ func (s state) release(t *thing, h held) (bool, state) {
 	switch {
 	case h.count == 0: // said before, and said again; or lost while it was looked at what became of it
 		if t.settled && h.lost && t.N == 1 {
-			return true, s.with(held{holder: h.holder, side: h.side, done: t.Explicit})
+			return true, s.with(held{holder: h.holder, side: h.side, done: t.Named})
 		}
-		return t.N == 1 && t.Explicit && (h.done || h.lost), s
+		return t.N == 1 && t.Named && (h.done || h.lost), s
 	case t.N == 1:
 		if h.count > 1 && !t.All {
 			return false, s
 		}
-		return true, s.with(held{holder: h.holder, side: h.side, done: t.Explicit && !t.last, watched: h.watched && !t.last})
+		return true, s.with(held{holder: h.holder, side: h.side, done: t.Named && !t.last, watched: h.watched && !t.last})
 	default:
 		h.count--
 		return !t.All && h.count > 0, s.with(h)
@@ -210,7 +210,7 @@ func (s state) refused(t *thing, h held) (bool, state) {
 	case "LOCKKIND":
 		return t.excused || s.alien(t.Side), s
 	case "NOTHELD":
-		return h.count == 0 && (t.Explicit || !h.lost), s
+		return h.count == 0 && (t.Named || !h.lost), s
 	}
 	if h.count == 0 {
 		// What an owner with a name has given back through one proxy may be called lost by another, if it was not watched, or if that

@@ -205,7 +205,7 @@ func madeOp(t *testing.T, line string) *Op {
 		return n
 	}
 	o := &Op{Call: number(words[0]) * ms, Return: number(words[1]) * ms, Owner: words[2], Verb: words[3], Block: -1}
-	o.Explicit = o.Owner[0] != '#'
+	o.Named = o.Owner[0] != '#'
 	o.Side = map[string]Side{"RLOCK": Read, "WLOCK": Write}[o.Verb]
 	for i := 4; i < len(words); i++ {
 		switch words[i] {

@@ -40,7 +40,7 @@ type Op struct {
 	Verb                    string // LOCK, FAIRLOCK, RLOCK, WLOCK, MULTILOCK, UNLOCK, MULTIUNLOCK, RENEW, FENCED; BARE: Words alone; CLOSE: this client ended the connection
 	Keys                    []string
 	Owner                   string // of the id given, or of the connection: #<number>
-	Explicit                bool   // OWNER was said
+	Named                   bool   // OWNER was said
 	Side                    Side
 	Block                   int64 // ms; -1: not said
 	Lease                   int64 // ms; 0: the watchdog's
@@ -93,7 +93,7 @@ func (o *Op) Command() []any {
 	if o.Side != Plain && !o.Acquires() {
 		words = append(words, map[Side]string{Read: "READ", Write: "WRITE"}[o.Side])
 	}
-	if o.Explicit && !o.Force {
+	if o.Named && !o.Force {
 		words = append(words, "OWNER", o.Owner)
 	}
 	for _, option := range []struct {
@@ -123,7 +123,7 @@ type Recorder struct {
 
 	mu     sync.Mutex
 	ops    []*Op
-	fair   []*Op // FAIRLOCKs of explicit owners that wait and were not yet seen in the queue
+	fair   []*Op // FAIRLOCKs of named owners that wait and were not yet seen in the queue
 	faults []Fault
 	wrong  []Violation
 	seen   map[string][]sighting // of each key
@@ -155,7 +155,7 @@ func (r *Recorder) Begin(o *Op) {
 	defer r.mu.Unlock()
 	o.ID = len(r.ops) + 1
 	r.ops = append(r.ops, o)
-	if o.Verb == "FAIRLOCK" && o.Explicit {
+	if o.Verb == "FAIRLOCK" && o.Named {
 		r.fair = append(r.fair, o)
 	}
 	o.Call = r.Now()
@@ -263,7 +263,7 @@ func ByKey(ops []*Op) map[string][]*Op {
 		}
 		for _, k := range o.Keys {
 			out[k] = append(out[k], o)
-			if o.Explicit || o.Force {
+			if o.Named || o.Force {
 				continue
 			}
 			if may[o.Owner] == nil {

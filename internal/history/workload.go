@@ -19,7 +19,7 @@ type Workload struct {
 	Deaths                 bool          // connections are reset while they wait and while they hold
 	Lapses                 bool          // leases are left to run out
 	Unfenced               bool          // the locks are not where the data is
-	WatchedOwners          bool          // locks of explicit owners may be left to their watchdog
+	WatchedOwners          bool          // locks of named owners may be left to their watchdog
 	MinLease, MaxLease     int64         // ms, of PX
 	PXShare                float64       // of sections with PX
 	MaxBlock               int64         // ms
@@ -48,7 +48,7 @@ type section struct {
 	tainted bool // the client no longer knows what it holds
 }
 
-func (s *section) explicit() bool { return s.owner != "" }
+func (s *section) named() bool { return s.owner != "" }
 
 // key is a name of that sort, of the present generation.
 func (s *section) key(sort string, n int) string {
@@ -95,7 +95,7 @@ func (c *Client) section(w Workload) {
 		return
 	}
 	s.live()
-	if s.tainted && s.explicit() {
+	if s.tainted && s.named() {
 		s.giveUp()
 	}
 }
@@ -122,9 +122,9 @@ func (s *section) pick() {
 	s.side = map[string]Side{"RLOCK": Read, "WLOCK": Write}[s.verb]
 }
 
-// link is the connection for the next call: an explicit owner hops between proxies.
+// link is the connection for the next call: a named owner hops between proxies.
 func (s *section) link() *Link {
-	if !s.explicit() {
+	if !s.named() {
 		if s.fixed.dead {
 			return nil
 		}
@@ -148,7 +148,7 @@ func (s *section) call(o *Op) *Op {
 	if o.Keys == nil {
 		o.Keys = s.keys
 	}
-	o.Owner, o.Explicit = s.owner, s.explicit()
+	o.Owner, o.Named = s.owner, s.named()
 	s.Do(l, o)
 	if o.Outcome == Unknown {
 		s.tainted = true
@@ -159,7 +159,7 @@ func (s *section) call(o *Op) *Op {
 // acquire is a call of the section's verb.
 func (s *section) acquire(block int64) *Op {
 	return &Op{Verb: s.verb, Side: s.side, Block: block, Lease: s.lease, Fence: s.fence && s.side != Read,
-		Self: !s.explicit() && s.Dice.IntN(2) == 0, Keys: s.keys, Owner: s.owner, Explicit: s.explicit()}
+		Self: !s.named() && s.Dice.IntN(2) == 0, Keys: s.keys, Owner: s.owner, Named: s.named()}
 }
 
 // block is how long to wait.
@@ -191,11 +191,11 @@ func (s *section) live() {
 		return
 	}
 	switch n := s.Dice.IntN(40); {
-	case n == 0 && s.w.Deaths && !s.explicit():
+	case n == 0 && s.w.Deaths && !s.named():
 		s.Leave(s.fixed, s.Dice.IntN(2) == 0)
 	case n == 1 && s.w.Lapses && s.lease > 0:
 		s.lapse()
-	case n == 2 && s.lease > 0 && s.explicit(), n == 3 && s.w.WatchedOwners && s.explicit() && s.lease == 0:
+	case n == 2 && s.lease > 0 && s.named(), n == 3 && s.w.WatchedOwners && s.named() && s.lease == 0:
 		// It is left to run out; if it is watched, once the connection that took it is gone.
 		if s.lease == 0 {
 			s.HangUp()
@@ -215,7 +215,7 @@ func (s *section) work() {
 		case 0, 1:
 			s.nap(time.Duration(s.Dice.Int64N(int64(s.w.Pause))))
 		case 2:
-			if s.w.Deaths && s.explicit() && s.verb != "MULTILOCK" && s.Dice.IntN(4) == 0 {
+			if s.w.Deaths && s.named() && s.verb != "MULTILOCK" && s.Dice.IntN(4) == 0 {
 				s.enterAndLeave()
 				continue
 			}
@@ -270,13 +270,13 @@ func (s *section) enterAgain() {
 		s.side, s.count, s.verb = o.Side, 0, o.Verb
 		if former == nil || former.Outcome == Failed && former.Code == "ERR" {
 			s.tainted = true // the owner may still have both
-			if !s.explicit() {
+			if !s.named() {
 				s.HangUp()
 			}
 			return
 		}
 	}
-	if !s.explicit() || s.count == 0 {
+	if !s.named() || s.count == 0 {
 		s.count++
 	}
 }

@@ -14,8 +14,8 @@ import (
 // askedFor is a request of a client that was granted, and of which nobody has been told. Its hold is busy.
 func askedFor(t *testing.T, c *Client, r Request) (*acquire, lockstore.Acquired) {
 	t.Helper()
-	id, explicit := c.id(r.Kind, r.DB, r.Key, r.Owner)
-	h, err := c.m.holds.enter(context.Background(), id, explicit)
+	id, named := c.id(r.Kind, r.DB, r.Key, r.Owner)
+	h, err := c.m.holds.enter(context.Background(), id, named)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,14 +24,14 @@ type acquire struct {
 
 func (c *Client) newAcquire(h *hold, r Request, w *waiter) *acquire {
 	a := &acquire{c: c, h: h, r: r, w: w, Acquire: lockstore.Acquire{
-		ID: h.id, Named: h.explicit, Lease: leaseOf(r, c.m.opts), Watched: r.Lease == 0, Fence: r.Fence,
+		ID: h.id, Named: h.named, Lease: leaseOf(r, c.m.opts), Watched: r.Lease == 0, Fence: r.Fence,
 		Replicas: r.Replicas, ReplicaWait: r.replicaWait(), Patience: r.patience(), Blocks: r.Blocks, Queues: w != nil && r.Fair,
 	}}
 	if w != nil && w.line != nil {
 		a.Patience, a.Splits = 0, w.splits // the waiter asks again soon
 	}
 	a.update()
-	if h.explicit {
+	if h.named {
 		a.enrol()
 	}
 	return a
@@ -96,7 +96,7 @@ func (a *acquire) enrolled(ans lockstore.Acquired) {
 }
 
 // repeatable says that doing the request once more changes nothing: it is a named owner's, or asks for a connection's first hold.
-func (a *acquire) repeatable() bool { return a.h.explicit || a.Count == 0 }
+func (a *acquire) repeatable() bool { return a.h.named || a.Count == 0 }
 
 // unanswered notes until when a request without an answer may still be done.
 func (a *acquire) unanswered(notAfter int64) {
@@ -203,12 +203,12 @@ func (a *acquire) register(ans lockstore.Acquired) (g Grant, lost lossRecord, ye
 	m, h := a.c.m, a.h
 	m.holds.mu.Lock()
 	defer m.holds.mu.Unlock()
-	if lost, yes = a.c.lossOf(h.id); yes && a.Count > 0 && !h.explicit {
+	if lost, yes = a.c.lossOf(h.id); yes && a.Count > 0 && !h.named {
 		h.lease = max(h.lease, lockstore.Milliseconds(ans.TTL)) // Redis may have it for so long now
 		return Grant{}, lost, true
 	}
 	switch again := ans.Raised && h.count > 0; { // if the hold that was to be entered again had gone this is a first one
-	case again && h.explicit:
+	case again && h.named:
 		m.holds.end(h) // it may have been given back through another proxy
 	case again && ans.Count <= h.count:
 		m.holds.lose(h, h.whyGone())
@@ -221,7 +221,7 @@ func (a *acquire) register(ans lockstore.Acquired) (g Grant, lost lossRecord, ye
 		h.attempt = ans.Attempt
 	}
 	g = Grant{Token: ans.Token, entered: ans.Count > 1 || !ans.Raised, again: !ans.Raised, first: a.Count == 0 || ans.Raised}
-	if h.explicit {
+	if h.named {
 		g.attempt = ans.Attempt
 	}
 	if a.r.lent != nil && g.entered {

@@ -26,7 +26,7 @@ type ClientInfo struct {
 type CloseHow int
 
 const (
-	// Gone: the client hung up, reset the connection or said QUIT. Its implicit locks are released.
+	// Gone: the client hung up, reset the connection or said QUIT. Its own locks are released.
 	Gone CloseHow = iota
 	// Left: we closed first, or cannot tell whether the client lives. It may still be working: its locks expire.
 	Left
@@ -34,11 +34,11 @@ const (
 
 // Client is one connection as the lock engine knows it. Its verbs are called by one goroutine at a time.
 type Client struct {
-	m     *Manager
-	info  ClientInfo
-	owner string
-	named atomic.Bool
-	share share.Client
+	m       *Manager
+	info    ClientInfo
+	owner   string
+	library atomic.Bool
+	share   share.Client
 
 	losses      ownLosses // what it lost, until it is taken again
 	namedLosses *account  // what named owners lost that had it through this connection; apart from the client, which is not to be kept for as long
@@ -66,11 +66,11 @@ func (m *Manager) NewClient(ci ClientInfo) *Client {
 	return &Client{m: m, info: ci, owner: m.uuid + ":" + strconv.FormatInt(ci.ID, 10), namedLosses: &account{}, finished: &account{}}
 }
 
-// Owner is the connection's implicit owner, `<uuid>:<n>`.
+// Owner is the connection as an owner, `<uuid>:<n>`.
 func (c *Client) Owner() string { return c.owner }
 
 // SetLibrary notes whether the connection has named a client library (CLIENT SETINFO lib-name): it may then be one of a pool.
-func (c *Client) SetLibrary(named bool) { c.named.Store(named) }
+func (c *Client) SetLibrary(named bool) { c.library.Store(named) }
 
 // SetUser counts the client's locks for that user. It is called like a verb.
 func (c *Client) SetUser(u *share.User) {
@@ -114,7 +114,7 @@ func (c *Client) Doubt() {
 	}
 }
 
-// Reset releases the implicit locks as if the client had gone; explicit ones stay registered to it. It waits until nobody
+// Reset releases the connection's own locks as if the client had gone; those of named owners stay registered to it. It waits until nobody
 // else works on them, so that this client's next verbs come after the releases. Those at which an earlier verb is for longer, since its reply was
 // lost, are given back when that is over, unless the client has taken them again.
 func (c *Client) Reset() {
@@ -144,15 +144,15 @@ func (c *Client) Reset() {
 
 // Close ends the connection's part in its locks. It does not wait for the releases: Run does.
 func (c *Client) Close(how CloseHow) {
-	implicit := c.take(true)
+	own := c.take(true)
 	defer c.bequeath()
 	if how == Gone {
-		c.m.giveBacks.releaseLater(implicit, c.m.opts.Grace, c.m.giveBacks.enterAndGiveBack)
+		c.m.giveBacks.releaseLater(own, c.m.opts.Grace, c.m.giveBacks.enterAndGiveBack)
 		return
 	}
 	c.m.holds.mu.Lock()
 	defer c.m.holds.mu.Unlock()
-	for _, h := range implicit {
+	for _, h := range own {
 		c.m.holds.endUnreleased(h)
 	}
 }
@@ -160,30 +160,30 @@ func (c *Client) Close(how CloseHow) {
 // bequeath has what is remembered of the client in named owners' names count for its user.
 func (c *Client) bequeath() {
 	user := c.info.User()
-	c.m.named.closes(&c.m.named.mu, c.namedLosses, user)
+	c.m.namedLosses.closes(&c.m.namedLosses.mu, c.namedLosses, user)
 	c.m.done.closes(&c.m.done.mu, c.finished, user)
 }
 
-// take picks the implicit holds that are to end. On the last call explicit ones lose the connection that kept them
+// take picks the connection's own holds, which are to end. On the last call those of named owners lose the connection that kept them
 // renewed: they are renewed for Options.OwnerGrace longer and then expire, unless their owner is heard of again.
-func (c *Client) take(last bool) (implicit []*hold) {
-	implicit, left := c.m.holds.ending(c, last)
+func (c *Client) take(last bool) (own []*hold) {
+	own, left := c.m.holds.ending(c, last)
 	if left > 0 {
 		c.m.log.Info("a connection has closed that kept locks of named owners: they end with their leases unless their owners are named again",
 			"locks", left, "client", c.info.Addr, "renewed_for", c.m.opts.OwnerGrace)
 	}
-	return implicit
+	return own
 }
 
-// ending is the part of Client.take under mu, in which nothing is logged; left is how many of the explicit holds were renewed.
-func (hs *holds) ending(c *Client, last bool) (implicit []*hold, left int) {
+// ending is the part of Client.take under mu, in which nothing is logged; left is how many of the named holds were renewed.
+func (hs *holds) ending(c *Client, last bool) (own []*hold, left int) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
 	c.over = c.over || last
 	for h := range c.holds {
 		switch {
-		case !h.explicit:
-			implicit = append(implicit, h)
+		case !h.named:
+			own = append(own, h)
 		case last:
 			if h.watched {
 				left++
@@ -191,7 +191,7 @@ func (hs *holds) ending(c *Client, last bool) (implicit []*hold, left int) {
 			hs.leaveOwner(h)
 		}
 	}
-	return implicit, left
+	return own, left
 }
 
 // leaveOwner notes that the connection of a named owner's hold has gone. mu is held.
@@ -205,11 +205,11 @@ func (hs *holds) leaveOwner(h *hold) {
 
 // abandoned says whether a named owner's connection has gone for longer than Options.OwnerGrace. holds.mu is held.
 func (h *hold) abandoned(now time.Time) bool {
-	return h.explicit && h.client == nil && !now.Before(h.renewUntil)
+	return h.named && h.client == nil && !now.Before(h.renewUntil)
 }
 
 // id is the hold that a verb of this client means: that of the owner whom it names, or of the connection.
-func (c *Client) id(k Kind, db int, key, owner string) (id lockstore.ID, explicit bool) {
+func (c *Client) id(k Kind, db int, key, owner string) (id lockstore.ID, named bool) {
 	if owner == "" {
 		return lockstore.ID{DB: db, Key: key, Owner: c.owner, Kind: k}, false
 	}

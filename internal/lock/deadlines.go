@@ -22,7 +22,7 @@ func reserve(lease time.Duration) time.Duration { return min(lease/10, reserveMo
 // that its end is a loss: about a named owner's lock that is not renewed Redis alone decides. holds.mu is held.
 func (h *hold) lossAt() (at time.Time, ok bool) {
 	switch {
-	case h.count == 0 || h.explicit && !h.watched:
+	case h.count == 0 || h.named && !h.watched:
 		return time.Time{}, false
 	case h.watched:
 		if at = h.deadline.Add(-reserve(h.lease)); h.certainUntil().Before(at) {

@@ -164,8 +164,8 @@ func TestRenewalAfterTheLossIsTold(t *testing.T) {
 		mustLock(t, c, Request{Key: "mine"})
 		mustLock(t, c, Request{Key: "named", Owner: "me"})
 		for _, owner := range []string{"", "me"} {
-			id, explicit := c.id(Plain, 0, map[string]string{"": "mine", "me": "named"}[owner], owner)
-			h, err := m.holds.enter(context.Background(), id, explicit)
+			id, named := c.id(Plain, 0, map[string]string{"": "mine", "me": "named"}[owner], owner)
+			h, err := m.holds.enter(context.Background(), id, named)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -83,7 +83,7 @@ func (ls *lines) circle(w *waiter) []lockstore.ID {
 }
 
 // lasts says whether a live hold does not end before its connection ends it. holds.mu is held.
-func (h *hold) lasts() bool { return h.client != nil && !h.explicit && h.watched && !h.leaving }
+func (h *hold) lasts() bool { return h.client != nil && !h.named && h.watched && !h.leaving }
 
 // mostNamed is the number of keys that a DEADLOCK names.
 const mostNamed = 8

@@ -35,17 +35,17 @@ func (c *Client) renew(ctx context.Context, r RenewRequest, choose func(*hold) i
 	if err := m.nameable(r.Key); err != nil {
 		return 0, err
 	}
-	id, explicit := c.id(r.Side, r.DB, r.Key, r.Owner)
-	id, err = c.resolveSide(ctx, id, explicit)
+	id, named := c.id(r.Side, r.DB, r.Key, r.Owner)
+	id, err = c.resolveSide(ctx, id, named)
 	if err != nil {
 		return 0, err
 	}
-	h, err := m.holds.enterSoon(ctx, id, explicit, patience)
+	h, err := m.holds.enterSoon(ctx, id, named, patience)
 	if err != nil {
 		return 0, err
 	}
 	defer m.holds.leave(h)
-	if lost, ok := c.lossOf(id); ok && !explicit {
+	if lost, ok := c.lossOf(id); ok && !named {
 		return 0, lost.error(r.Key) // Redis may have it for a moment longer: what was reported lost stays lost
 	}
 	if choose != nil {
@@ -69,7 +69,7 @@ func (c *Client) renew(ctx context.Context, r RenewRequest, choose func(*hold) i
 	case done.Code != lockstore.LeaseSet:
 		_, err := c.unlocked(h, r.Key, done.Code, done.Count)
 		if err == nil {
-			err = notHeld(r.Key, c.named.Load() && !explicit)
+			err = notHeld(r.Key, c.library.Load() && !named)
 		}
 		return 0, err
 	}
@@ -90,11 +90,11 @@ func (c *Client) newExtension(h *hold, r RenewRequest) *extension {
 	c.m.holds.mu.Lock()
 	defer c.m.holds.mu.Unlock()
 	e := &extension{c: c, h: h, Extension: lockstore.Extension{
-		ID: h.id, Named: h.explicit, Lease: leaseOf(Request{Lease: r.Lease}, c.m.opts), Watched: r.Lease == 0,
+		ID: h.id, Named: h.named, Lease: leaseOf(Request{Lease: r.Lease}, c.m.opts), Watched: r.Lease == 0,
 		Known: h.registration, Attempt: h.attempt, Count: h.count,
 	}}
 	e.MayEnd = e.mayEnd
-	if !h.explicit {
+	if !h.named {
 		return e
 	}
 	if h.count > 0 { // see enrol
@@ -138,7 +138,7 @@ func (e *extension) note(done lockstore.Extended, err error) (ends time.Time) {
 	if sure := h.certainUntil(); sure.Before(h.deadline) && (err != nil || h.count == 0) {
 		if h.deadline = sure; h.count > 0 {
 			hs.plan(h, time.Now())
-			if !h.watched && !h.explicit {
+			if !h.watched && !h.named {
 				ends = sure
 			}
 		}
@@ -202,7 +202,7 @@ func (e *extension) register(done lockstore.Extended) (lost lossRecord, told boo
 	m, c, h := e.c.m, e.c, e.h
 	m.holds.mu.Lock()
 	defer m.holds.mu.Unlock()
-	if lost, told = c.lossOf(h.id); told && !h.explicit {
+	if lost, told = c.lossOf(h.id); told && !h.named {
 		return lost, true
 	}
 	switch {

@@ -90,8 +90,8 @@ func (c *Client) ReadHoldsHere(r HoldRequest) []string {
 // Lost is the LOCKLOST of a connection's own lock that was reported lost, and that it has not taken again: it stays lost
 // even if Redis has it for a moment longer. About a named owner Redis alone decides.
 func (c *Client) Lost(r HoldRequest) error {
-	id, explicit := c.id(r.Side, r.DB, r.Key, r.Owner)
-	if explicit || id.Kind == Plain && len(c.m.holds.known(id)) > 0 {
+	id, named := c.id(r.Side, r.DB, r.Key, r.Owner)
+	if named || id.Kind == Plain && len(c.m.holds.known(id)) > 0 {
 		return nil
 	}
 	if id.Kind == Plain {
@@ -108,13 +108,13 @@ func (c *Client) Lost(r HoldRequest) error {
 // it may have been ended through another proxy, which is no loss.
 func (c *Client) NotHeld(ctx context.Context, r HoldRequest) error {
 	m := c.m
-	id, explicit := c.id(r.Side, r.DB, r.Key, r.Owner)
+	id, named := c.id(r.Side, r.DB, r.Key, r.Owner)
 	kinds := []Kind{id.Kind}
 	if id.Kind == Plain {
 		kinds = m.holds.known(id)
 	}
 	for _, k := range kinds {
-		if err := m.watchdog.lookAgain(ctx, id.As(k), explicit, patience); err != nil {
+		if err := m.watchdog.lookAgain(ctx, id.As(k), named, patience); err != nil {
 			return err
 		}
 		if m.holds.held(id.As(k)) {
@@ -127,5 +127,5 @@ func (c *Client) NotHeld(ctx context.Context, r HoldRequest) error {
 	if lost, ok := c.lossOf(id); ok {
 		return lost.error(r.Key)
 	}
-	return notHeld(r.Key, c.named.Load() && !explicit)
+	return notHeld(r.Key, c.library.Load() && !named)
 }

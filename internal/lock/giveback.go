@@ -114,7 +114,7 @@ func atEachNode[T any](store lockstore.Store, locks []T, key func(T) string, wor
 
 // enterAndGiveBack is giveBack for a hold that others may be working on.
 func (g *giveBacks) enterAndGiveBack(was *hold) {
-	if h, err := g.holds.enter(context.Background(), was.id, was.explicit); err == nil {
+	if h, err := g.holds.enter(context.Background(), was.id, was.named); err == nil {
 		g.giveBack(h)
 	}
 }
@@ -162,7 +162,7 @@ func (g *giveBacks) surrenderLater(holds ...*hold) {
 
 // enterAndSurrender gives back one hold, unless its owner has taken it again.
 func (g *giveBacks) enterAndSurrender(was *hold) {
-	h, err := g.holds.enter(context.Background(), was.id, was.explicit)
+	h, err := g.holds.enter(context.Background(), was.id, was.named)
 	if err != nil {
 		return
 	}
@@ -176,7 +176,7 @@ func (g *giveBacks) enterAndSurrender(was *hold) {
 		return
 	}
 	rel := g.newRelease(h, nil, true)
-	rel.Count, rel.Alone, rel.Registration, rel.until = 0, h.explicit, registration, until
+	rel.Count, rel.Alone, rel.Registration, rel.until = 0, h.named, registration, until
 	if _, _, err := rel.complete(); err != nil {
 		g.log.Warn("cannot release a lock that was reported lost: it stays locked until its lease is over",
 			"key", h.id.Key, "owner", h.id.Owner, "error", err)
@@ -218,7 +218,7 @@ func (b *multiLock) retract(t *taking) {
 		return
 	}
 	m.holds.mu.Lock()
-	ours := h.count > 0 && (!h.explicit || h.nth == t.grant.nth || m.store.Rules().Votes) // on a quorum it is taken back by its attempt
+	ours := h.count > 0 && (!h.named || h.nth == t.grant.nth || m.store.Rules().Votes) // on a quorum it is taken back by its attempt
 	// The owner was given it by another LOCK, too, before or since, or has renewed it: that one's hold stays, whatever the nodes say of this one.
 	keeps := t.grant.attempt != "" && (!t.grant.first || h.nth != t.grant.nth)
 	m.holds.mu.Unlock()
@@ -229,7 +229,7 @@ func (b *multiLock) retract(t *taking) {
 	}
 	rel := m.giveBacks.newRelease(h, b.c, false)
 	rel.Attempt, rel.keeps = t.grant.attempt, keeps
-	rel.Alone = h.explicit && !m.store.Rules().Votes
+	rel.Alone = h.named && !m.store.Rules().Votes
 	code, left, err := rel.complete()
 	if code == lockstore.StillHeld && err == nil && rel.Attempt != "" && !keeps && !t.grant.again {
 		code = lockstore.Freed // what others count on is another proxy's, or was left behind

@@ -59,8 +59,8 @@ func (ls *lines) claim(id lockstore.ID) *handoff {
 		return nil
 	}
 	for i, w := range h.to {
-		_, explicit := w.c.id(w.r.Kind, w.r.DB, w.r.Key, w.r.Owner)
-		hold := ls.holds.tryEnter(w.id, explicit)
+		_, named := w.c.id(w.r.Kind, w.r.DB, w.r.Key, w.r.Owner)
+		hold := ls.holds.tryEnter(w.id, named)
 		if hold == nil {
 			for j := range h.to[i:] {
 				h.offerNothing(i + j)
@@ -151,10 +151,10 @@ func (hs *holds) keepPause(id lockstore.ID, pause time.Duration) {
 }
 
 // tryEnter is enter without waiting. It returns nil if somebody works on the hold, or a renewal may still change its lease.
-func (hs *holds) tryEnter(id lockstore.ID, explicit bool) *hold {
+func (hs *holds) tryEnter(id lockstore.ID, named bool) *hold {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
-	h := hs.entry(id, explicit)
+	h := hs.entry(id, named)
 	if h.late.After(time.Now()) {
 		hs.forget(h)
 		return nil

@@ -98,8 +98,8 @@ func TestLockedAgainBehindAVerb(t *testing.T) {
 					m := bubbleEngine(t, w, w.NewNode(bubbleAddr), "one", Options{Watchdog: time.Minute})
 					c, _ := client(m)
 					mustLock(t, c, Request{Key: "k", Owner: owner})
-					id, explicit := c.id(Plain, 0, "k", owner)
-					h, err := m.holds.enter(context.Background(), id, explicit)
+					id, named := c.id(Plain, 0, "k", owner)
+					h, err := m.holds.enter(context.Background(), id, named)
 					if err != nil {
 						t.Fatal(err)
 					}

@@ -13,8 +13,8 @@ import (
 
 // hold is what this proxy knows of one owner's lock. The entry exists while it is held or a verb works on it.
 type hold struct {
-	id       lockstore.ID
-	explicit bool
+	id    lockstore.ID
+	named bool
 	// busy is a mutex with a context: one verb or one renewal at a time, so that a renewal in flight ends before the
 	// UNLOCK or the next LOCK is sent. Whoever has it may talk to Redis about this hold.
 	busy chan struct{}
@@ -84,12 +84,12 @@ type planned struct {
 
 // holds is what the clients of this proxy hold, until when they can be sure of it, and when something is to be done about it.
 type holds struct {
-	opts    Options
-	store   lockstore.Waits // is told of holds that end by themselves
-	named   *namedLosses
-	done    *finishedUnlocks
-	lossLog *lossLog
-	lost    atomic.Int64 // counts losses
+	opts        Options
+	store       lockstore.Waits // is told of holds that end by themselves
+	namedLosses *namedLosses
+	done        *finishedUnlocks
+	lossLog     *lossLog
+	lost        atomic.Int64 // counts losses
 
 	mu     sync.Mutex // guards all below, and what the holds and clients say it does
 	byID   map[lockstore.ID]*hold
@@ -98,9 +98,9 @@ type holds struct {
 	timetable
 }
 
-func newHolds(o Options, named *namedLosses, done *finishedUnlocks, log *lossLog) *holds {
+func newHolds(o Options, losses *namedLosses, done *finishedUnlocks, log *lossLog) *holds {
 	return &holds{
-		opts: o, named: named, done: done, lossLog: log, timetable: newTimetable(),
+		opts: o, namedLosses: losses, done: done, lossLog: log, timetable: newTimetable(),
 		byID:  map[lockstore.ID]*hold{},
 		byKey: map[lockstore.LineKey]map[*hold]struct{}{},
 	}
@@ -120,9 +120,9 @@ func newTimetable() timetable {
 }
 
 // enter gives the caller the hold's busy mark, also when ctx is over if nobody has it; leave gives it back.
-func (hs *holds) enter(ctx context.Context, id lockstore.ID, explicit bool) (*hold, error) {
+func (hs *holds) enter(ctx context.Context, id lockstore.ID, named bool) (*hold, error) {
 	hs.mu.Lock()
-	h := hs.entry(id, explicit)
+	h := hs.entry(id, named)
 	h.users++
 	hs.mu.Unlock()
 	select {
@@ -142,13 +142,13 @@ func (hs *holds) enter(ctx context.Context, id lockstore.ID, explicit bool) (*ho
 }
 
 // enterSoon is enter for a verb, which waits for others only so long: one whose reply was lost may be at the hold for as long as its lease.
-func (hs *holds) enterSoon(ctx context.Context, id lockstore.ID, explicit bool, long time.Duration) (*hold, error) {
-	if h := hs.tryEnter(id, explicit); h != nil {
+func (hs *holds) enterSoon(ctx context.Context, id lockstore.ID, named bool, long time.Duration) (*hold, error) {
+	if h := hs.tryEnter(id, named); h != nil {
 		return h, nil
 	}
 	limited, cancel := context.WithTimeout(ctx, long)
 	defer cancel()
-	h, err := hs.enter(limited, id, explicit)
+	h, err := hs.enter(limited, id, named)
 	if err != nil && ctx.Err() == nil {
 		err = lockstore.ErrBehind
 	}
@@ -156,10 +156,10 @@ func (hs *holds) enterSoon(ctx context.Context, id lockstore.ID, explicit bool, 
 }
 
 // entry is what is known of a hold, for one who works on it from now on. mu is held.
-func (hs *holds) entry(id lockstore.ID, explicit bool) *hold {
+func (hs *holds) entry(id lockstore.ID, named bool) *hold {
 	h := hs.byID[id]
 	if h == nil {
-		h = &hold{id: id, explicit: explicit, busy: make(chan struct{}, 1)}
+		h = &hold{id: id, named: named, busy: make(chan struct{}, 1)}
 		hs.byID[id] = h
 	}
 	return h
@@ -235,7 +235,7 @@ func (hs *holds) begin(h *hold, c *Client, count int64) {
 	h.count = count
 	hs.grants++
 	h.nth = hs.grants
-	if hs.adopt(h, c); h.explicit && h.client == nil {
+	if hs.adopt(h, c); h.named && h.client == nil {
 		hs.leaveOwner(h)
 	}
 }

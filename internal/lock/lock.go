@@ -96,9 +96,9 @@ func (c *Client) lock(ctx context.Context, r Request) (Grant, error) {
 		return Grant{}, err
 	}
 	r.Fair = r.Fair && !c.m.store.Rules().Votes // each node would have a queue of its own, and no majority could say whose turn it is
-	id, explicit := c.id(r.Kind, r.DB, r.Key, r.Owner)
+	id, named := c.id(r.Kind, r.DB, r.Key, r.Owner)
 	held := c.m.holds.inside(id)
-	if held && !explicit && !r.Self && c.reentryRefused() {
+	if held && !named && !r.Self && c.reentryRefused() {
 		return Grant{}, &Error{Code: "OWNERREQUIRED", Text: fmt.Sprintf("this connection already holds '%s'; in a pool that may be another thread's lock: "+
 			"say OWNER <a fresh id>, or SELF if this connection is yours alone", lockstore.Printable(r.Key))}
 	}
@@ -111,7 +111,7 @@ func (c *Client) lock(ctx context.Context, r Request) (Grant, error) {
 		}
 		defer c.share.Answered()
 	}
-	if !held && !r.Blocks && c.m.lines.behind(id) && !(explicit && c.m.holdsElsewhere(id)) {
+	if !held && !r.Blocks && c.m.lines.behind(id) && !(named && c.m.holdsElsewhere(id)) {
 		return Grant{}, ErrNotAcquired
 	}
 	if held || !r.Blocks {
@@ -143,7 +143,7 @@ func (c *Client) reentryRefused() bool {
 	case reentryNever:
 		return true
 	default:
-		return c.named.Load()
+		return c.library.Load()
 	}
 }
 
@@ -158,7 +158,7 @@ type refusal struct {
 
 // try asks Redis once, for a verb that waits as w, or (nil) does not wait.
 func (c *Client) try(ctx context.Context, r Request, w *waiter) (Grant, refusal, error) {
-	id, explicit := c.id(r.Kind, r.DB, r.Key, r.Owner)
+	id, named := c.id(r.Kind, r.DB, r.Key, r.Owner)
 	long := patience
 	switch {
 	case w != nil:
@@ -168,7 +168,7 @@ func (c *Client) try(ctx context.Context, r Request, w *waiter) (Grant, refusal,
 	case r.Blocks: // of a lock that the owner has: an ordinary renewal may take longer than a short BLOCK
 		long = max(long, lockstore.Milliseconds(r.Block))
 	}
-	h, err := c.m.holds.enterSoon(ctx, id, explicit, long)
+	h, err := c.m.holds.enterSoon(ctx, id, named, long)
 	if err != nil {
 		return Grant{}, refusal{}, err
 	}

@@ -67,7 +67,7 @@ func (c *Client) orLost(h *hold, err error) error {
 	c.m.holds.mu.Lock()
 	live := h.count > 0
 	c.m.holds.mu.Unlock()
-	if lost, ok := c.lossOf(h.id); ok && !live && !h.explicit {
+	if lost, ok := c.lossOf(h.id); ok && !live && !h.named {
 		return lost.error(h.id.Key)
 	}
 	return err
@@ -77,7 +77,7 @@ func (c *Client) orLost(h *hold, err error) error {
 func (hs *holds) lose(h *hold, reason string) {
 	c := h.client
 	// A named owner that takes a lock for a fixed time knows when it ends: no push for that.
-	expected := reason == reasonExpired && h.explicit
+	expected := reason == reasonExpired && h.named
 	hs.rememberLoss(h, lossRecord{reason, time.Now()})
 	hs.done.remove(h.id)
 	hs.vacate(h, h.vacantAt(reason))

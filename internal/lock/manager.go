@@ -30,13 +30,13 @@ type Manager struct {
 	*life
 
 	// Its parts. Each has the fields that its mutex guards, and calls those before it only; docs/CONCURRENCY.md has the order of mutexes.
-	named     *namedLosses     // what named owners lost
-	done      *finishedUnlocks // UNLOCKs of named owners, in case one is sent again
-	lossLog   *lossLog
-	holds     *holds
-	lines     *lines
-	giveBacks *giveBacks
-	watchdog  *watchdog
+	namedLosses *namedLosses     // what named owners lost
+	done        *finishedUnlocks // UNLOCKs of named owners, in case one is sent again
+	lossLog     *lossLog
+	holds       *holds
+	lines       *lines
+	giveBacks   *giveBacks
+	watchdog    *watchdog
 }
 
 // life counts what is under way, and ends it.
@@ -59,12 +59,12 @@ func New(open lockstore.Opener, o Options) *Manager {
 	o = o.withDefaults()
 	m := &Manager{
 		opts: o, log: o.Logger, uuid: cmp.Or(o.UUID, uuid.NewString()),
-		life:    &life{drained: make(chan struct{}), ended: make(chan struct{})},
-		named:   newNamedLosses(),
-		done:    newFinishedUnlocks(),
-		lossLog: newLossLog(o.Logger),
+		life:        &life{drained: make(chan struct{}), ended: make(chan struct{})},
+		namedLosses: newNamedLosses(),
+		done:        newFinishedUnlocks(),
+		lossLog:     newLossLog(o.Logger),
 	}
-	m.holds = newHolds(o, m.named, m.done, m.lossLog)
+	m.holds = newHolds(o, m.namedLosses, m.done, m.lossLog)
 	m.lines = newLines(m.life, o, m.holds)
 	m.giveBacks = newGiveBacks(m.life, o, m.holds, m.lines)
 	m.watchdog = newWatchdog(m.life, o, m.holds, m.giveBacks)
@@ -82,7 +82,7 @@ func (m *Manager) host() lockstore.Host {
 	}
 }
 
-// UUID is the first part of every implicit owner of this process.
+// UUID is the first part of the owner that each connection of this process is.
 func (m *Manager) UUID() string { return m.uuid }
 
 // Run runs the watchdog, the wake-ups and Redis' clock until ctx ends; it returns when all of them and every release
@@ -130,7 +130,7 @@ func (m *Manager) Stats() Stats {
 // background runs work that outlives the verb that began it; Run waits for it.
 func (l *life) background(work func()) { l.tasks.Go(work) }
 
-// Reentry says when a connection may take again a lock it holds as its implicit owner.
+// Reentry says when a connection may take again a lock that it holds itself.
 type Reentry string
 
 const (
@@ -154,7 +154,7 @@ type Options struct {
 	Reentry      Reentry       // auto
 	WarmChannels int           // channels nobody waits on that stay subscribed: 1024
 	Logger       *slog.Logger  // slog.Default()
-	UUID         string        // the first part of every implicit owner: a new one
+	UUID         string        // the first part of the owner that each connection is: a new one
 }
 
 func (o Options) withDefaults() Options {

@@ -43,12 +43,12 @@ func (c *Client) unlock(ctx context.Context, r UnlockRequest) (bool, error) {
 	if err := m.nameable(r.Key); err != nil {
 		return false, err
 	}
-	id, explicit := c.id(r.Side, r.DB, r.Key, r.Owner)
-	id, err := c.resolveSide(ctx, id, explicit)
+	id, named := c.id(r.Side, r.DB, r.Key, r.Owner)
+	id, err := c.resolveSide(ctx, id, named)
 	if err != nil {
 		return false, err
 	}
-	h, err := m.holds.enterSoon(ctx, id, explicit, patience)
+	h, err := m.holds.enterSoon(ctx, id, named, patience)
 	if err != nil {
 		return false, err
 	}
@@ -107,10 +107,10 @@ func (c *Client) unlocked(h *hold, key string, code, left int64) (bool, error) {
 		if lost, ok := c.lossOf(h.id); ok {
 			return false, lost.error(key)
 		}
-		return false, notHeld(key, c.named.Load() && !h.explicit)
+		return false, notHeld(key, c.library.Load() && !h.named)
 	}
 	m.giveBacks.released(h, c, code, left)
-	if lost, ok := c.lossOf(h.id); ok && !h.explicit {
+	if lost, ok := c.lossOf(h.id); ok && !h.named {
 		// Its lease was over by our clock and it was reported lost, Redis had it for a moment longer.
 		return false, lost.error(key)
 	}
@@ -144,7 +144,7 @@ func (g *giveBacks) released(h *hold, by *Client, code, left int64) {
 			telemetry.LockReleased(context.Background(), h.id.Kind.String(), time.Since(h.grantedAt))
 			g.holds.end(h)
 		}
-		if h.explicit {
+		if h.named {
 			g.done.add(h.id, by, time.Now())
 		}
 	}
@@ -166,7 +166,7 @@ type release struct {
 // newRelease gives back one hold, or all. by is nil when no connection has asked for it.
 func (g *giveBacks) newRelease(h *hold, by *Client, all bool) *release {
 	r := &release{g: g, h: h, by: by}
-	r.Release = lockstore.Release{ID: h.id, Named: h.explicit, All: all || h.explicit, Waiters: r}
+	r.Release = lockstore.Release{ID: h.id, Named: h.named, All: all || h.named, Waiters: r}
 	g.holds.mu.Lock()
 	r.Count, r.Registration = h.count, h.registration
 	g.holds.mu.Unlock()

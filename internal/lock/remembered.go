@@ -225,8 +225,8 @@ func (n *namedLosses) sweepSome(now time.Time) bool {
 // rememberLoss keeps what was lost for its owner to be told. mu is held.
 func (hs *holds) rememberLoss(h *hold, l lossRecord) {
 	switch {
-	case h.explicit:
-		hs.named.add(h.id, h.own, l, l.at.Add(min(max(h.lease, hs.opts.Watchdog, lossKeptLeast), max(lossKeptMost, hs.opts.Watchdog))))
+	case h.named:
+		hs.namedLosses.add(h.id, h.own, l, l.at.Add(min(max(h.lease, hs.opts.Watchdog, lossKeptLeast), max(lossKeptMost, hs.opts.Watchdog))))
 	case h.client != nil:
 		h.client.losses.add(h.id, l)
 	}
@@ -237,7 +237,7 @@ func (c *Client) lossOf(id lockstore.ID) (lossRecord, bool) {
 	if id.Owner == c.owner {
 		return c.losses.get(id)
 	}
-	return c.m.named.get(id)
+	return c.m.namedLosses.get(id)
 }
 
 // forgetLoss forgets a loss, because the lock is taken again.
@@ -245,13 +245,13 @@ func (c *Client) forgetLoss(id lockstore.ID) {
 	if id.Owner == c.owner {
 		c.losses.remove(id)
 	} else {
-		c.m.named.remove(id)
+		c.m.namedLosses.remove(id)
 	}
 }
 
 // sweep forgets what is remembered of losses and UNLOCKs whose time is over.
 func (hs *holds) sweep(now time.Time) {
-	hs.named.sweep(now)
+	hs.namedLosses.sweep(now)
 	hs.done.sweep(now)
 }
 

@@ -15,9 +15,9 @@ import (
 // loseMany makes a client lose so many locks, as the watchdog does, without asking Redis.
 func loseMany(c *Client, n int, prefix, owner string) {
 	for i := range n {
-		id, explicit := c.id(Plain, 0, fmt.Sprint(prefix, i), owner)
+		id, named := c.id(Plain, 0, fmt.Sprint(prefix, i), owner)
 		c.m.holds.mu.Lock()
-		h := c.m.holds.entry(id, explicit)
+		h := c.m.holds.entry(id, named)
 		c.m.holds.begin(h, c, 1)
 		h.lease = time.Millisecond
 		c.m.holds.lose(h, reasonExpired)
@@ -109,9 +109,9 @@ func TestNamedLossesOfOneAreBounded(t *testing.T) {
 		const n = lossesOfOne / name * 2
 		long := strings.Repeat("x", name)
 		loseMany(c, n, long, "me")
-		m.named.mu.Lock()
-		kept, bytes := len(m.named.known), c.namedLosses.bytes
-		m.named.mu.Unlock()
+		m.namedLosses.mu.Lock()
+		kept, bytes := len(m.namedLosses.known), c.namedLosses.bytes
+		m.namedLosses.mu.Unlock()
 		if kept > lossesOfOne/name+1 || kept < lossesOfOne/name/2 || bytes > lossesOfOne {
 			t.Errorf("%d losses are kept, and %d bytes of %d", kept, bytes, lossesOfOne)
 		}
@@ -121,8 +121,8 @@ func TestNamedLossesOfOneAreBounded(t *testing.T) {
 				t.Errorf("…%s is remembered: %v", key[max(0, len(key)-6):], ok)
 			}
 		}
-		m.named.sweep(time.Now().Add(2 * lossKeptMost))
-		if left := c.namedLosses; left.bytes != 0 || left.all.Len() != 0 || len(m.named.known) != 0 {
+		m.namedLosses.sweep(time.Now().Add(2 * lossKeptMost))
+		if left := c.namedLosses; left.bytes != 0 || left.all.Len() != 0 || len(m.namedLosses.known) != 0 {
 			t.Errorf("%d of %d bytes are left when their time is over", left.all.Len(), left.bytes)
 		}
 	})
@@ -184,9 +184,9 @@ func TestNamedLossesOfOneWhoConnectsAgainAreBounded(t *testing.T) {
 			c.Close(Gone)
 			loseMany(c, n, fmt.Sprint(long, round, "after"), "me")
 		}
-		m.named.mu.Lock()
-		kept := len(m.named.known)
-		m.named.mu.Unlock()
+		m.namedLosses.mu.Lock()
+		kept := len(m.namedLosses.known)
+		m.namedLosses.mu.Unlock()
 		if kept > lossesOfOne/name+3 || kept < lossesOfOne/name/2 {
 			t.Errorf("%d losses are kept", kept)
 		}
@@ -198,9 +198,9 @@ func TestNamedLossesOfOneWhoConnectsAgainAreBounded(t *testing.T) {
 				t.Errorf("…%s is remembered: %v", key[max(0, len(key)-12):], ok)
 			}
 		}
-		m.named.sweep(time.Now().Add(2 * lossKeptMost))
-		if len(m.named.known) != 0 || len(m.named.left) != 0 || lives.namedLosses.bytes != 0 {
-			t.Errorf("%d, and the accounts of %d users, are left when their time is over", len(m.named.known), len(m.named.left))
+		m.namedLosses.sweep(time.Now().Add(2 * lossKeptMost))
+		if len(m.namedLosses.known) != 0 || len(m.namedLosses.left) != 0 || lives.namedLosses.bytes != 0 {
+			t.Errorf("%d, and the accounts of %d users, are left when their time is over", len(m.namedLosses.known), len(m.namedLosses.left))
 		}
 	})
 }

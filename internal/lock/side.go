@@ -15,14 +15,14 @@ func (hs *holds) inside(id lockstore.ID) bool {
 }
 
 // resolveSide is the hold that an UNLOCK or RENEW which names no side is about.
-func (c *Client) resolveSide(ctx context.Context, id lockstore.ID, explicit bool) (lockstore.ID, error) {
+func (c *Client) resolveSide(ctx context.Context, id lockstore.ID, named bool) (lockstore.ID, error) {
 	if id.Kind != Plain {
 		return id, nil
 	}
 	m := c.m
 	live := m.holds.known(id)
-	// An explicit owner may hold the other side through another proxy, or all of it.
-	if explicit && (len(live) != 1 || live[0] != Plain) {
+	// A named owner may hold the other side through another proxy, or all of it.
+	if named && (len(live) != 1 || live[0] != Plain) {
 		there, err := m.sidesHeld(ctx, id)
 		if err != nil {
 			return id, err
@@ -110,7 +110,7 @@ func (hs *holds) lengthenByRead(h *hold, now time.Time) bool {
 	return true
 }
 
-// holdsElsewhere asks Redis whether an explicit owner holds the lock already, through another proxy: a re-entry does not
+// holdsElsewhere asks Redis whether a named owner holds the lock already, through another proxy: a re-entry does not
 // stand in line behind those who wait for its own release. It does not pass them when the lock is free.
 func (m *Manager) holdsElsewhere(id lockstore.ID) bool {
 	if s, err := m.store.Look(id, false, 0, time.Now()); err == nil && s.Count > 0 {

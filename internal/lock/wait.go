@@ -16,7 +16,7 @@ func (c *Client) wait(ctx context.Context, r Request, since time.Time) (g Grant,
 		return Grant{}, err
 	}
 	defer c.share.Waited()
-	_, explicit := c.id(r.Kind, r.DB, r.Key, r.Owner)
+	_, named := c.id(r.Kind, r.DB, r.Key, r.Owner)
 	w := newWaiter(ctx, c, r, since)
 	defer func() {
 		if w.unheard != nil && lockstore.NotSent(err) { // which would say that nothing was done
@@ -29,7 +29,7 @@ func (c *Client) wait(ctx context.Context, r Request, since time.Time) (g Grant,
 	}
 	var trouble error // of the last try, while Redis is away
 	// In the fair queue places are given by Redis: everybody asks for one.
-	if r.Fair || !m.lines.waitedFor(w.waitingLine()) || explicit && m.holdsElsewhere(w.id) {
+	if r.Fair || !m.lines.waitedFor(w.waitingLine()) || named && m.holdsElsewhere(w.id) {
 		g, no, err := c.try(ctx, r, w)
 		switch {
 		case lockstore.EndsByItself(err):

@@ -81,7 +81,7 @@ func (wd *watchdog) dispatch(h *hold, now time.Time) {
 		wd.holds.runOut(h)
 	case h.watched && wd.opts.MaxHold > 0 && now.Sub(h.grantedAt) >= wd.opts.MaxHold:
 		wd.holds.lose(h, reasonMaxHold)
-	case !h.watched && !h.explicit && !now.Before(h.deadline):
+	case !h.watched && !h.named && !now.Before(h.deadline):
 		// Its end needs no look: watchDeadlines tells it.
 	default:
 		wd.enqueue(h)
@@ -115,7 +115,7 @@ func (wd *watchdog) renewal(b *batch) lockstore.Renewal {
 	wd.holds.mu.Lock()
 	defer wd.holds.mu.Unlock()
 	for i, h := range b.holds {
-		r.Holds[i] = lockstore.Renewed{ID: h.id, Named: h.explicit, Registration: b.registrations[i], Attempt: h.attempt, Lease: h.lease, Taken: h.taken}
+		r.Holds[i] = lockstore.Renewed{ID: h.id, Named: h.named, Registration: b.registrations[i], Attempt: h.attempt, Lease: h.lease, Taken: h.taken}
 	}
 	return r
 }
@@ -233,7 +233,7 @@ func (hs *holds) vacate(h *hold, at time.Time) {
 }
 
 // stillThere goes on with an unwatched hold that Redis still has: until its deadline, and past it if another proxy
-// lengthens the lock of an explicit owner, which is then no longer ours to follow. holds.mu is held.
+// lengthens the lock of a named owner, which is then no longer ours to follow. holds.mu is held.
 func (wd *watchdog) stillThere(h *hold) {
 	now, last := time.Now(), h.deadline.Add(expirySlack)
 	switch {
@@ -257,13 +257,13 @@ func (wd *watchdog) renewalFailed(h *hold) {
 }
 
 // lookAgain has Redis asked about a hold that is thought to be alive, as the watchdog would. It waits for others at work on the hold for so long.
-func (wd *watchdog) lookAgain(ctx context.Context, id lockstore.ID, explicit bool, long time.Duration) error {
-	return wd.extendLease(ctx, id, explicit, long, 0)
+func (wd *watchdog) lookAgain(ctx context.Context, id lockstore.ID, named bool, long time.Duration) error {
+	return wd.extendLease(ctx, id, named, long, 0)
 }
 
 // extendLease is lookAgain, and what is left of the hold's lease becomes atLeast that much, watched or not.
-func (wd *watchdog) extendLease(ctx context.Context, id lockstore.ID, explicit bool, long, atLeast time.Duration) error {
-	h, err := wd.holds.enterSoon(ctx, id, explicit, long)
+func (wd *watchdog) extendLease(ctx context.Context, id lockstore.ID, named bool, long, atLeast time.Duration) error {
+	h, err := wd.holds.enterSoon(ctx, id, named, long)
 	if err != nil {
 		return err
 	}

@@ -116,7 +116,7 @@ var kinds = map[history.Side]lock.Kind{history.Plain: lock.Plain, history.Read: 
 
 // owner is the one that is named; "": the connection.
 func owner(o *history.Op) string {
-	if o.Explicit {
+	if o.Named {
 		return o.Owner
 	}
 	return ""
