@@ -260,10 +260,16 @@ type step struct {
 
 // begin notes that a hold is about to be given back on a node; asked is when that was asked for, by the node's clock. It returns a new
 // step, mine, which the caller sends when the step before is over (nil: at once), and ends. If a release is under way there already, it
-// returns that one as before, and no new step: before also does what r asks for.
-func (q *store) begin(n *quorumNode, r *lockstore.Release, asked int64) (before, mine *step) {
+// returns that one as before, and no new step: before also does what r asks for. Both are nil once answered is closed: the owner may have
+// come back since.
+func (q *store) begin(n *quorumNode, r *lockstore.Release, asked int64, answered <-chan struct{}) (before, mine *step) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	select {
+	case <-answered:
+		return nil, nil
+	default:
+	}
 	key := stepKey{n, r.ID}
 	if before = q.underWay[key]; before != nil && before.drops {
 		if before.asked = max(before.asked, asked); before.wants.Attempt != "" && r.Attempt == "" {
@@ -283,7 +289,7 @@ func (q *store) askedFor(s *step) (wants *lockstore.Release, asked int64) {
 	return s.wants, s.asked
 }
 
-// beginAlone is begin for a vote. It waits until no other step is under way for the hold on that node, and returns nil if there still is one
+// beginAlone is begin for a vote, or for a RENEW. It waits until no other step is under way for the hold on that node, and returns nil if there still is one
 // at until, or if it is a release that a node which does not answer may keep waiting for long.
 func (q *store) beginAlone(n *quorumNode, id lockstore.ID, until time.Time) (mine *step) {
 	timer := time.NewTimer(time.Until(until))

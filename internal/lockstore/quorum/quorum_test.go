@@ -1,6 +1,8 @@
 package quorum
 
 import (
+	"context"
+	"fmt"
 	"log/slog"
 	"sync"
 	"testing"
@@ -9,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/lockproxy/lockproxy/internal/lockstore"
+	"github.com/lockproxy/lockproxy/internal/retry"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 	"github.com/lockproxy/lockproxy/upstream"
 )
@@ -18,18 +21,8 @@ func TestMain(m *testing.M) { testredis.VerifyTestMain(m) }
 // TestQuorumProbeDoesAllAndLeavesNothing: on the nodes of a quorum all steps of the probe do what they are for, and no key is left.
 func TestQuorumProbeDoesAllAndLeavesNothing(t *testing.T) {
 	servers := testredis.StartSet(t, 3)
-	var o Options
-	for _, s := range servers {
-		target, err := upstream.ParseTarget(s.URL())
-		if err != nil {
-			t.Fatal(err)
-		}
-		o.Nodes = append(o.Nodes, Node{Name: s.Addr(), Control: upstream.NewControl(target, upstream.ControlOptions{DialTimeout: 10 * time.Second})})
-	}
 	var running sync.WaitGroup
-	q := newStore(lockstore.Host{
-		UUID: uuid.NewString(), Log: slog.New(slog.DiscardHandler), FairWait: time.Minute, WarmChannels: 1, Background: func(work func()) { running.Go(work) },
-	}, o)
+	q := openStore(t, servers, func(work func()) { running.Go(work) })
 	for i, n := range q.all {
 		if err := n.Account.Ensure(t.Context(), q.site(n)); err != nil || !n.Account.Fresh() || n.Refusal() != nil {
 			t.Errorf("%s: %v %v", n.name, err, n.Refusal())
@@ -39,7 +32,84 @@ func TestQuorumProbeDoesAllAndLeavesNothing(t *testing.T) {
 		}
 	}
 	running.Wait()
-	for _, n := range o.Nodes {
-		n.Control.Close()
+}
+
+// openStore is a store on these nodes, whose work in the background is begun by background.
+func openStore(t *testing.T, servers []*testredis.Server, background func(work func())) *store {
+	t.Helper()
+	o := Options{NodeTimeout: 5 * time.Second} // for a busy machine
+	for _, s := range servers {
+		target, err := upstream.ParseTarget(s.URL())
+		if err != nil {
+			t.Fatal(err)
+		}
+		control := upstream.NewControl(target, upstream.ControlOptions{DialTimeout: 10 * time.Second})
+		t.Cleanup(control.Close)
+		o.Nodes = append(o.Nodes, Node{Name: s.Addr(), Control: control})
+	}
+	return newStore(lockstore.Host{
+		UUID: uuid.NewString(), Log: slog.New(slog.DiscardHandler), FairWait: time.Minute, WarmChannels: 1, Background: background,
+		Sleep: func(ctx context.Context, d time.Duration) bool { return retry.Sleep(ctx, d, nil) },
+	}, o)
+}
+
+// What a verb is to do on a node may begin late, on a busy machine after its owner has heard the answer of the others. It must not touch then
+// what the owner has got from that node since.
+func TestLateStepSparesWhatWasTakenSince(t *testing.T) {
+	id := lockstore.ID{Key: "k", Owner: "me"}
+	for name, late := range map[string]func(q *store) error{
+		"UNLOCK": func(q *store) error {
+			done, err := q.Release(t.Context(), &lockstore.Release{ID: id, All: true, Count: 1, GiveUp: time.Now().Add(time.Minute)})
+			if err == nil && done.Code != lockstore.Freed {
+				err = fmt.Errorf("it is not freed: %d", done.Code)
+			}
+			return err
+		},
+		"RENEW": func(q *store) error {
+			if _, err := q.Extend(t.Context(), lockstore.Extension{ID: id, Lease: 20_000, Count: 1, MayEnd: func(time.Time) {}}); err != nil {
+				return err
+			}
+			_, err := q.Release(t.Context(), &lockstore.Release{ID: id, All: true, Count: 1, GiveUp: time.Now().Add(time.Minute)})
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			servers := testredis.StartSet(t, 3)
+			var running sync.WaitGroup
+			var mu sync.Mutex
+			holdBack, heldBack := false, make(chan func(), 1)
+			q := openStore(t, servers, func(work func()) {
+				mu.Lock()
+				defer mu.Unlock()
+				if holdBack { // the first one, which is for the first node
+					holdBack = false
+					heldBack <- work
+					return
+				}
+				running.Go(work)
+			})
+			take := func(lease int64) {
+				t.Helper()
+				got, err := q.Acquire(t.Context(), &lockstore.Acquire{ID: id, Lease: lease})
+				if err != nil || got.Code != lockstore.Granted {
+					t.Fatal(got, err)
+				}
+			}
+			take(30_000)
+			running.Wait()
+			mu.Lock()
+			holdBack = true
+			mu.Unlock()
+			if err := late(q); err != nil {
+				t.Fatal(err)
+			}
+			take(60_000) // of two nodes, at least
+			before := servers[0].Do(t, "PTTL", "k").(int64)
+			running.Go(<-heldBack)
+			running.Wait()
+			if after := servers[0].Do(t, "PTTL", "k").(int64); before > 30_000 && after <= 30_000 {
+				t.Errorf("what was taken there anew had %d ms left, and has %d", before, after)
+			}
+		})
 	}
 }

@@ -40,7 +40,8 @@ func (q *store) Release(_ context.Context, r *lockstore.Release) (done lockstore
 	}
 	whole := *r
 	whole.All, whole.Waiters = true, nil
-	d := &dropping{q: q, r: &whole, until: q.until(0), skipTroubled: r.Named && q.wellEnough()}
+	d := q.newDropping(&whole, r.Named && q.wellEnough())
+	defer close(d.answered)
 	all := gather(q, d.until, d.from, func(all []result) bool {
 		return !r.Named && q.done(all)
 	})
@@ -66,12 +67,28 @@ type dropping struct {
 	r            *lockstore.Release
 	until        time.Time
 	skipTroubled bool // a node that did not answer what it was asked last is sent the release, but not waited for
+	places       map[*quorumNode]place
+	answered     chan struct{} // closed when the owner may hear that the hold is given back
+}
+
+// place is where a release is among the steps for a hold on one node: what store.begin returns.
+type place struct{ before, mine *step }
+
+// newDropping takes the release's place on each node at once: a goroutine that begins late, on a busy machine, would drop what the owner,
+// who has heard the answer of the other nodes, has taken since.
+func (q *store) newDropping(r *lockstore.Release, skipTroubled bool) *dropping {
+	d := &dropping{q: q, r: r, until: q.until(0), skipTroubled: skipTroubled, places: map[*quorumNode]place{}, answered: make(chan struct{})}
+	for _, n := range q.all {
+		before, mine := q.begin(n, r, n.earliest(), d.answered)
+		d.places[n] = place{before, mine}
+	}
+	return d
 }
 
 // from gives the hold back on one node, after what is under way for it there.
 func (d *dropping) from(n *quorumNode) result {
 	q := d.q
-	before, mine := q.begin(n, d.r, n.earliest())
+	before, mine := d.places[n].before, d.places[n].mine
 	unasked := result{node: n, err: &upstream.NotSentError{Cause: errStepUnderWay}}
 	for mine == nil { // an earlier release is under way, and does this one, too
 		timer := time.NewTimer(time.Until(d.until))
@@ -85,7 +102,9 @@ func (d *dropping) from(n *quorumNode) result {
 			return before.said
 		}
 		// It may have left the hold because that was taken later, or because other attempts counted on it. Now it is to be given back all the same.
-		before, mine = q.begin(n, d.r, n.earliest())
+		if before, mine = q.begin(n, d.r, n.earliest(), d.answered); before == nil && mine == nil {
+			return unasked
+		}
 	}
 	answer := make(chan result, 1)
 	q.host.Background(func() { d.stepAfter(before, n, mine, answer) })

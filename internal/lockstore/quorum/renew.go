@@ -83,12 +83,22 @@ func (q *store) spreadOne(a *lockstore.Acquire, attempt string, n *quorumNode) {
 	q.host.Background(func() { q.spreadTo(n, id, mine, until, build) })
 }
 
-// spreadTo is the step mine itself, on the hold id. The step is over when the node cannot do it any more.
+// spreadTo is the step mine itself, on the hold id.
 func (q *store) spreadTo(n *quorumNode, id lockstore.ID, mine *step, until time.Time, build func(notAfter string) node.Call) {
-	defer q.end(n, id, mine)
-	if _, err := q.ask(n, until, build); lockstore.Unknown(err) {
-		q.host.Sleep(context.Background(), time.Until(until)+node.ClockTolerance)
+	_, err := q.ask(n, until, build)
+	q.endWhenOver(n, id, mine, until, err)
+}
+
+// endWhenOver ends a step that has ended with err: when its reply was lost, not before the node cannot do it any more.
+func (q *store) endWhenOver(n *quorumNode, id lockstore.ID, mine *step, until time.Time, err error) {
+	if !lockstore.Unknown(err) {
+		q.end(n, id, mine)
+		return
 	}
+	q.host.Background(func() {
+		defer q.end(n, id, mine)
+		q.host.Sleep(context.Background(), time.Until(until)+node.ClockTolerance)
+	})
 }
 
 // Extend is RENEW on all nodes: it counts when a majority has done it. If none has, a shorter lease may still be in force on some nodes.
@@ -132,12 +142,22 @@ type extending struct {
 	won     bool          // a majority has done it
 }
 
-// on sends it to one node.
+// on sends it to one node. It does not begin there once the verb is answered, because the owner may have given the lock back then, and taken
+// it anew: see voteOf.
 func (x *extending) on(n *quorumNode) result {
-	if x.q.drops(n, x.e.ID) {
-		return result{node: n, err: &upstream.NotSentError{Cause: errStepUnderWay}}
+	unasked := result{node: n, err: &upstream.NotSentError{Cause: errStepUnderWay}}
+	mine := x.q.beginAlone(n, x.e.ID, x.until)
+	if mine == nil {
+		return unasked
+	}
+	select {
+	case <-x.decided:
+		x.q.end(n, x.e.ID, mine)
+		return unasked
+	default:
 	}
 	out, err := x.q.ask(n, x.until, func(notAfter string) node.Call { return node.ExtendVote(node.Extend(x.e, notAfter), x.e.ID, x.attempt) })
+	x.q.endWhenOver(n, x.e.ID, mine, x.until, err)
 	r := result{n, out, err}
 	if x.e.Attempt == "" && (r.code() == lockstore.LeaseSet || lockstore.Unknown(err)) {
 		x.q.host.Background(func() { x.retract(r) })
