@@ -33,7 +33,8 @@ local quorum = false
 
 -- enrol writes the registration of a LOCK. held says whether the owner held the lock before, renews whether the watchdog is to renew it
 -- from now on. On a quorum a new hold gets no registration without that: if a majority has an older one that is renewed, the next renewal
--- writes that one's. enrol returns whether renewals begin for a hold that no watchdog renewed before.
+-- writes that one's. enrol returns whether renewals begin for a hold that no watchdog renewed before; on a quorum that is also one with an
+-- empty registration, which is that of a hold before it.
 local function enrol(watch_key, registration, ttl, held, renews)
   if quorum and not held and not renews then -- a registration found here is of a hold that has ended
     redis.call('SET', watch_key, '', 'XX', 'KEEPTTL')
@@ -55,7 +56,7 @@ local function enrol(watch_key, registration, ttl, held, renews)
     registration = registration .. '~'
   end
   note(watch_key, registration, ttl, present)
-  return held and renews and type(present) == 'string' and string.sub(present, 1, 1) == '-'
+  return held and renews and (type(present) == 'string' and string.sub(present, 1, 1) == '-' or quorum and present == '')
 end
 
 -- rename writes the registration of a RENEW; known is the one that its proxy knew so far.

@@ -43,8 +43,9 @@ for i = 1, #letters do
       elseif call('PEXPIRE', lock, lease, 'GT') == 0 and call('PTTL', lock) == -1 then
         call('PEXPIRE', lock, lease)
       end
-      if registered then
-        call('PEXPIRE', watch_key, lease)
+      if registered then -- it lasts as long as the lock, whose lease may be longer
+        if greater then call('PEXPIRE', watch_key, lease, 'GT')
+        elseif call('PTTL', watch_key) - lease < 0 then call('PEXPIRE', watch_key, lease) end
       elseif watch_key then
         allow_writes(lock)
         pcall('SET', watch_key, registration, 'PX', lease) -- Redis has evicted the registration

@@ -12,10 +12,13 @@ if not ARGV[5] then
     if not seen[2] or seen[1] and string.sub(owner, -6) ~= ':write' then return 0 end
     if (redis.REDIS_VERSION_NUM or 0) < 458752 then
       if call('PTTL', lock) - lease < 0 then call('PEXPIRE', lock, lease) end
-    elseif call('PEXPIRE', lock, lease, 'GT') == 0 and call('PTTL', lock) == -1 then -- PEXPIRE has GT since 7.0
+      if registration and call('PTTL', KEYS[2]) - lease < 0 then call('PEXPIRE', KEYS[2], lease) end
+      return 1
+    end
+    if call('PEXPIRE', lock, lease, 'GT') == 0 and call('PTTL', lock) == -1 then -- PEXPIRE has GT since 7.0
       call('PEXPIRE', lock, lease)
     end
-    if registration then call('PEXPIRE', KEYS[2], lease) end
+    if registration then call('PEXPIRE', KEYS[2], lease, 'GT') end
     return 1
   end
   ARGV[3], ARGV[4], ARGV[5] = registration and 'W' or '-', owner, registration

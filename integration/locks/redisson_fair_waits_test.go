@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -233,8 +234,13 @@ func clockBehind(t *testing.T) {
 	theirs.try(time.Second)
 	done := make(chan error)
 	go func() { done <- theirs.lock(time.Second) }()
-	for range 3 {
-		harness.Expect(t, st.wire("a"), ok, "FAIRLOCK", "k", "BLOCK", "20000", "PX", "300")
+	for granted := 0; granted < 3; {
+		got := st.wire("a").Do("FAIRLOCK", "k", "BLOCK", "20000", "PX", "300")
+		if got == ok {
+			granted++
+		} else if !strings.HasPrefix(got, "-LOCKLOST ") { // on a busy machine the lease may be over while it is entered again
+			t.Fatal(got)
+		}
 	}
 	if err := <-done; err != nil {
 		t.Fatal(err)

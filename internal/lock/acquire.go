@@ -63,9 +63,9 @@ func (a *acquire) ask(ctx context.Context) (lockstore.Acquired, error) {
 // enrol chooses the registration that a named owner's LOCK asks for. A hold that is known here keeps its name: with a new one, if the reply
 // were lost, this proxy would not know which of the two Redis has.
 //
-// A LOCK with a lease, for a hold that is renewed here, asks for the name with the mark of a hold that nobody renews. Redis sets the mark
-// only if the hold has gone meanwhile and this LOCK makes a new one. So findOutcome can tell the new hold by its mark, unless a RENEW may have
-// set that before.
+// A LOCK with a lease asks for the name with the mark of a hold that nobody renews. If the hold was renewed here, also for a connection that
+// has gone since, Redis sets the mark only if that hold has gone meanwhile and this LOCK makes a new one. So findOutcome can tell the new hold
+// by its mark, unless something else may have set that before.
 func (a *acquire) enrol() {
 	a.c.m.holds.mu.Lock()
 	known, watched, maybeUnrenewed := a.h.registration, a.h.watched, a.h.maybeUnrenewed
@@ -76,8 +76,8 @@ func (a *acquire) enrol() {
 		switch a.Registration = known; {
 		case a.Watched:
 			a.Registration = known.WithRenewals(true)
-		case watched && !maybeUnrenewed && !a.c.m.store.Rules().Votes: // on a quorum a hold that nobody renews gets no registration, as below
-			a.Registration, a.fresh = known.WithRenewals(false), true
+		case !a.c.m.store.Rules().Votes: // on a quorum a hold that nobody renews gets no registration, as below
+			a.Registration, a.fresh = known.WithRenewals(false), watched && !maybeUnrenewed
 		}
 	case !a.Watched && a.c.m.store.Rules().Votes:
 		// On a quorum the attempt says whose hold it is. A node that had lost the hold would get this registration while the others have
@@ -165,9 +165,10 @@ func (a *acquire) conclude(ctx context.Context, ans lockstore.Acquired) (Grant, 
 	if a.c.unheard(ctx, a.r) {
 		// Nobody hears of it: what it added is given back, and what its owner had before stays as it was.
 		_ = m.giveBacks.undo(ctx, a, ans)
-		if ans.Raised || a.Count > 0 || ans.Attempt != "" {
-			return Grant{}, context.Canceled
+		if !ans.Raised && ans.Attempt == "" {
+			a.uphold(ans)
 		}
+		return Grant{}, context.Canceled
 	}
 	if !time.Now().Before(until(ans)) {
 		// The answer took longer than the lease: nobody may rely on it.
@@ -210,6 +211,8 @@ func (a *acquire) register(ans lockstore.Acquired) (g Grant, lost lossRecord, ye
 	switch again := ans.Raised && h.count > 0; { // if the hold that was to be entered again had gone this is a first one
 	case again && h.named:
 		m.holds.end(h) // it may have been given back through another proxy
+	case ans.Unrenewed:
+		m.holds.takenOver(h)
 	case again && ans.Count <= h.count:
 		m.holds.lose(h, h.whyGone())
 	}
@@ -251,6 +254,11 @@ func (a *acquire) register(ans lockstore.Acquired) (g Grant, lost lossRecord, ye
 // registration now, so the proxy that renewed the hold stops doing so, if there is one: this proxy renews the hold from then on, and the
 // owner is not told of that. If nobody renewed the hold, the registration is made to say so again, and the hold ends with its lease.
 func (a *acquire) uphold(ans lockstore.Acquired) {
+	if ans.Unrenewed {
+		a.c.m.holds.mu.Lock()
+		a.c.m.holds.takenOver(a.h)
+		a.c.m.holds.mu.Unlock()
+	}
 	switch {
 	case !a.Named || !a.Watched || a.c.m.holds.renewedHere(a.ID):
 	case ans.Unrenewed || a.r.lent != nil && !a.r.lent.until.IsZero() || a.unrenewed && a.alone():
@@ -266,6 +274,14 @@ func (a *acquire) uphold(ans lockstore.Acquired) {
 func (a *acquire) alone() bool {
 	s, err := a.c.m.store.Look(a.ID, a.Named, 0, time.Now())
 	return err == nil && s.Registration.NamesAlone(a.Registration)
+}
+
+// takenOver ends a hold that was believed to be renewed here, when Redis says that nobody renews it: its owner has given it an end through
+// another proxy. A RENEW of this proxy whose reply was lost may have done that, too. mu is held.
+func (hs *holds) takenOver(h *hold) {
+	if h.watched && !h.maybeUnrenewed {
+		hs.end(h)
+	}
 }
 
 // renewedHere says whether an owner's hold is live, and renewed by this proxy.

@@ -223,7 +223,7 @@ func (hs *holds) begin(h *hold, c *Client, count int64) {
 	if h.count == 0 {
 		h.grantedAt, h.renewedAt, h.doubt, h.watched, h.replicas = time.Now(), time.Time{}, false, false, 0
 		h.deadline, h.suspect, h.leaving, h.releasing, h.maybeUnrenewed = time.Time{}, "", false, false, false
-		h.unwanted, h.renewals, h.lent = false, 0, nil
+		h.renewals, h.lent = 0, nil
 		live := hs.byKey[h.id.Line()]
 		if live == nil {
 			live = map[*hold]struct{}{}
@@ -232,7 +232,7 @@ func (hs *holds) begin(h *hold, c *Client, count int64) {
 		live[h] = struct{}{}
 		telemetry.LocksHeld.Add(1)
 	}
-	h.count = count
+	h.count, h.unwanted = count, false
 	hs.grants++
 	h.nth = hs.grants
 	if hs.adopt(h, c); h.named && h.client == nil {

@@ -73,9 +73,16 @@ func (c *Client) orLost(h *hold, err error) error {
 	return err
 }
 
-// lose ends a live hold that was lost, and tells everybody who should know. It does no I/O. mu is held.
+// lose ends a live hold that was lost, and tells everybody who should know. One that an UNLOCK without a majority wanted to give back is not
+// lost: that UNLOCK is done now, and may be said again. lose does no I/O. mu is held.
 func (hs *holds) lose(h *hold, reason string) {
 	c := h.client
+	if h.unwanted {
+		hs.done.add(h.id, c, time.Now())
+		hs.vacate(h, h.vacantAt(reason))
+		hs.end(h)
+		return
+	}
 	// A named owner that takes a lock for a fixed time knows when it ends: no push for that.
 	expected := reason == reasonExpired && h.named
 	hs.rememberLoss(h, lossRecord{reason, time.Now()})

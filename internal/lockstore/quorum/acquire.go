@@ -175,7 +175,7 @@ func (q *store) judge(a *lockstore.Acquire, v *vote, t tally.Tally) (lockstore.A
 	switch {
 	case !t.Had(): // if some nodes had it nevertheless, that was left of an earlier hold
 	case a.Named:
-		ans.Count, ans.Raised = max(a.Count, 1), false
+		ans.Count, ans.Raised, ans.Unrenewed = max(a.Count, 1), false, t.Unrenewed()
 	default:
 		ans.Count = a.Count + 1
 	}

@@ -30,6 +30,9 @@ func (d *store) Look(id lockstore.ID, named bool, notAfter int64, giveUp time.Ti
 			}
 			err = &upstream.NotSentError{Cause: lockstore.ErrLate}
 		}
+		if lockstore.Unknown(err) {
+			err = &upstream.NotSentError{Cause: err} // it only read
+		}
 		if time.Now().After(giveUp) || !d.host.Sleep(background, failures.Next()) {
 			return lockstore.Seen{At: at}, err
 		}

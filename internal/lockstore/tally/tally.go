@@ -61,9 +61,12 @@ func (t Tally) Quorate() bool { return t.Voted() >= t.majority() }
 func (t Tally) Done() bool { return t.Count(scripts.Done) >= t.majority() }
 
 // entered is how many nodes gave the lock to an owner that had it already.
-func (t Tally) entered() (n int) {
-	for _, out := range t.Said {
-		if out[0] == lockstore.Granted && out[atRaised] < 1 {
+func (t Tally) entered() int { return t.gave(func(raised int64) bool { return raised < 1 }) }
+
+// gave is how many nodes gave the lock and said of it what is asked for: 1 for a new hold, 0 for one that the owner had, -1 if nobody renewed that.
+func (t Tally) gave(is func(raised int64) bool) (n int) {
+	for _, raised := range t.Column(lockstore.Granted, atRaised) {
+		if is(raised) {
 			n++
 		}
 	}
@@ -74,6 +77,11 @@ func (t Tally) entered() (n int) {
 func (t Tally) Had() bool {
 	dark := t.Nodes - t.Count(lockstore.Granted) - t.Count(lockstore.Refused)
 	return t.entered() > 0 && t.entered()+dark >= t.majority()
+}
+
+// Unrenewed says whether a majority gave the lock to an owner that had it, and for which nobody renewed it.
+func (t Tally) Unrenewed() bool {
+	return t.gave(func(raised int64) bool { return raised < 0 }) >= t.majority()
 }
 
 // Clear says that no answer still to come can change the verdict, nor whether the owner had the lock.
