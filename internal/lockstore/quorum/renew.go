@@ -2,7 +2,9 @@ package quorum
 
 import (
 	"context"
+	"errors"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockstore"
@@ -123,13 +125,26 @@ func (q *store) Extend(_ context.Context, e lockstore.Extension) (lockstore.Exte
 		done.Code, done.Count = code, left
 		return done, nil
 	}
-	mayHave := func(r result) bool { return r.code() == lockstore.LeaseSet || lockstore.Unknown(r.err) }
-	if len(all) == len(q.all) && !slices.ContainsFunc(all, mayHave) {
+	if !x.mayBeDone(all) {
 		e.MayEnd(time.Time{}) // no node has done it
 	} else {
 		q.host.Sleep(context.Background(), time.Until(x.until)+node.ClockTolerance) // by then what was sent is done, or never will be
 	}
 	return done, q.noMajority(all, len(t.Said), "the lease is not lengthened")
+}
+
+// mayBeDone says whether a node has done it, or may have, by the answers that came in time.
+func (x *extending) mayBeDone(all []result) bool {
+	silent := x.asked.Load()
+	for _, r := range all {
+		if r.code() == lockstore.LeaseSet || lockstore.Unknown(r.err) {
+			return true
+		}
+		if !errors.Is(r.err, errStepUnderWay) {
+			silent--
+		}
+	}
+	return silent > 0
 }
 
 // extending is one RENEW on all nodes.
@@ -138,7 +153,8 @@ type extending struct {
 	e       lockstore.Extension
 	attempt string        // under which it counts on the hold
 	until   time.Time     // after that no node does it
-	decided chan struct{} // closed when won is set
+	asked   atomic.Int32  // how many nodes it was sent to, at most
+	decided chan struct{} // closed when won is set: from then on it is sent to no node
 	won     bool          // a majority has done it
 }
 
@@ -150,6 +166,7 @@ func (x *extending) on(n *quorumNode) result {
 	if mine == nil {
 		return unasked
 	}
+	x.asked.Add(1)
 	select {
 	case <-x.decided:
 		x.q.end(n, x.e.ID, mine)
