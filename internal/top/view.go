@@ -58,7 +58,7 @@ func newView(o options, p asker) *view {
 	v.bottom.AddPage(filterPage, v.filter, true, false).AddPage(keysPage, v.foot, true, true)
 	rows := tview.NewFlex().SetDirection(tview.FlexRow)
 	rows.AddItem(v.head, 4, 0, false).AddItem(v.table, 0, 1, true).AddItem(v.bottom, 1, 0, false)
-	v.app.SetRoot(rows, true).SetInputCapture(v.key)
+	v.app.SetRoot(rows, true).SetInputCapture(v.key).SetBeforeDrawFunc(v.keepPlace)
 	v.showKeys()
 	v.head.SetText("asking " + o.target.Addr)
 	return v
@@ -126,6 +126,14 @@ func (v *view) fill() {
 			v.table.SetCell(i+1, at, tview.NewTableCell(tview.Escape(cell)).SetTextColor(tcell.ColorDefault))
 		}
 	}
+}
+
+// keepPlace keeps the table where the user is. When all rows are on the terminal, tview takes the user to be at their end, and follows that end
+// once there are more; the selected row is kept in view instead.
+func (v *view) keepPlace(tcell.Screen) (drawn bool) {
+	v.table.SetOffset(v.table.GetOffset())
+	v.table.Select(v.table.GetSelection())
+	return false
 }
 
 // showKeys writes the last line.

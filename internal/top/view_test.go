@@ -3,6 +3,7 @@ package top
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -193,6 +194,46 @@ func TestEmptyList(t *testing.T) {
 		t.Error(err)
 	}
 	on.ended <- nil // for who closes it
+}
+
+// TestLongList: a list that is longer than the terminal is shown from its beginning, whatever was shown before, and from elsewhere only when the
+// user has gone there.
+func TestLongList(t *testing.T) {
+	t.Parallel()
+	const begin, end = "lock-000", "lock-099"
+	long := func(holder string) (rows []record) {
+		for i := range 100 {
+			rows = append(rows, record{"key": fmt.Sprintf("lock-%03d", i), "name": holder})
+		}
+		return rows
+	}
+	p := &told{rows: map[string][]record{"Locks": long("shop"), "Waiters": {{"key": "invoices"}}}}
+	on := open(t, p)
+	on.waitFor([]string{begin}, end)
+	on.types("2")
+	on.waitFor([]string{"invoices"}, begin)
+	on.types("1")
+	on.waitFor([]string{begin}, end)
+	on.types("G")
+	on.waitFor([]string{end}, begin)
+	p.change(func() { p.rows["Locks"] = long("bank") })
+	on.waitFor([]string{"bank", end}, begin)
+	on.types("/lock-05\n")
+	on.waitFor([]string{"lock-059"}, end)
+	on.types("/\x1b")
+	on.waitFor([]string{end}, begin) // the selected row is in view
+	on.types("2")
+	on.waitFor([]string{"invoices"}, end)
+	on.types("1")
+	on.waitFor([]string{begin}, end)
+	on.screen.SetSize(160, 120)
+	on.waitFor([]string{begin, end})
+	on.screen.SetSize(160, 24)
+	on.waitFor([]string{begin}, end)
+	on.screen.InjectKey(tcell.KeyEnd, 0, 0)
+	on.waitFor([]string{end}, begin)
+	on.screen.InjectKey(tcell.KeyHome, 0, 0)
+	on.waitFor([]string{begin}, end)
 }
 
 // What is wrong on the command line is said, and nothing else is done.
