@@ -217,4 +217,29 @@ func TestDrainSaysWhomItWaitedFor(t *testing.T) {
 	}
 }
 
+// It says so, too, when besides a command is never answered.
+func TestDrainSaysWhoHeldLocksWhileRedisHangs(t *testing.T) {
+	t.Parallel()
+	server := testredis.Start(t)
+	p := startProxy(t, server.URL(), nil)
+	holder := dialWire(t, p.addr)
+	holder.expect("+OK\r\n", "LOCK", "l", "PX", "60000")
+	server.Stop()
+	defer server.Cont()
+	holder.send("GET", "k")
+	c := p.sessionOf(holder)
+	eventually(t, "it asks Redis", func() bool { said := c.activity.last.Load(); return said != nil && strings.EqualFold(*said, "GET") })
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	err := p.srv.Shutdown(ctx)
+	if err == nil {
+		t.Fatal("Shutdown does not say that it was forced")
+	}
+	for _, want := range []string{"clients that held locks: 1; others", "some clients' last commands were never answered"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
+
 func (p *proxy) shutdown(ctx context.Context, done chan<- error) { done <- p.srv.Shutdown(ctx) }

@@ -316,7 +316,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 			c.guard.Cut(downstream.Left, "drain timeout")
 		}
 		if !s.waitEmpty(lastCall) {
-			err = errors.New("session: some clients' last commands were never answered")
+			err = fmt.Errorf("%w; some clients' last commands were never answered", err)
 		}
 	}
 	s.gate.Finish()
