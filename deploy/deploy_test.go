@@ -365,6 +365,24 @@ func TestDebianSettings(t *testing.T) {
 	}
 }
 
+// TestDrainedIsStartedAgain: a process that LOCKPROXY DRAIN has ended, without an error, is started again by the units and by compose.
+// A Deployment of Kubernetes always does that.
+func TestDrainedIsStartedAgain(t *testing.T) {
+	for _, path := range []string{"systemd/lockproxy.service", "systemd/lockproxy@.service"} {
+		if unit, _ := read(t, path); !bytes.Contains(unit, []byte("\nRestart=always\n")) {
+			t.Errorf("%s does not start it:\n%s", path, unit)
+		}
+	}
+	for path, services := range map[string][]string{"docker/compose.yaml": {"lockproxy-1", "lockproxy-2"}, "docker/compose-cluster.yaml": {"lockproxy"}} {
+		_, file := read(t, path)
+		for _, service := range services {
+			if again := at(file, "services", service, "restart"); again != "always" && again != "unless-stopped" {
+				t.Errorf("%s: %s is started again %v", path, service, again)
+			}
+		}
+	}
+}
+
 // TestUnitsAreAlike: the unit whose instances take turns has the other's rights and limits, shares its addresses, and has no sockets.
 func TestUnitsAreAlike(t *testing.T) {
 	service := func(path string) (command, rest string) {
