@@ -16,7 +16,7 @@ func (c Config) listenFaults() (faults []error) {
 	if len(c.Listen.Addresses)+len(c.TLS.Listen) == 0 {
 		faults = append(faults, errors.New("listen: no address"))
 	}
-	taken := map[string]bool{}
+	var taken []place
 	for _, l := range []struct {
 		name  string
 		addrs []string
@@ -32,11 +32,11 @@ func (c Config) listenFaults() (faults []error) {
 				faults = append(faults, fmt.Errorf("%s: %w", l.name, err))
 				continue
 			}
-			at, alone := place(addr)
-			if alone && taken[at] {
-				faults = append(faults, fmt.Errorf("%s: %q is named twice", l.name, addr))
+			p := placeOf(l.name, addr)
+			if at := slices.IndexFunc(taken, p.overlaps); at >= 0 {
+				faults = append(faults, fmt.Errorf("%s: %q is named twice: %s has %q", l.name, addr, taken[at].setting, taken[at].addr))
 			}
-			taken[at] = true
+			taken = append(taken, p)
 		}
 	}
 	return faults
@@ -50,21 +50,42 @@ func asList(addr string) []string {
 	return []string{addr}
 }
 
-// place is a valid address in the one form that all ways to write it have. alone says that only one listener can be there: with port 0 each gets
-// a port of its own.
-func place(addr string) (at string, alone bool) {
+// place is where a valid address of a setting leads.
+type place struct {
+	setting string
+	addr    string // as the setting has it
+
+	inet bool   // it is host:port; else addr says all
+	host string // in the one form that all ways to write it have; "": all addresses of this machine
+	port uint64 // 0: each listener gets a port of its own
+}
+
+func placeOf(setting, addr string) place {
+	p := place{setting: setting, addr: addr}
 	if strings.HasPrefix(addr, "unix://") || strings.HasPrefix(addr, "systemd:") {
-		return addr, true
+		return p
 	}
 	host, text, _ := net.SplitHostPort(addr)
-	port, _ := strconv.ParseUint(text, 10, 16)
+	p.inet, p.host = true, strings.ToLower(host)
+	p.port, _ = strconv.ParseUint(text, 10, 16)
+	if p.host == "localhost" {
+		p.host = "127.0.0.1" // of a name's addresses Go listens at the first one of IPv4, so that [::1] is left to others
+	}
 	if ip, err := netip.ParseAddr(host); err == nil {
-		host = ip.Unmap().String()
+		p.host = ip.Unmap().String()
 		if ip.Unmap().IsUnspecified() {
-			host = "" // Go listens for IPv4 and IPv6 with any of them
+			p.host = "" // Go listens for IPv4 and IPv6 with any of them
 		}
 	}
-	return net.JoinHostPort(strings.ToLower(host), strconv.FormatUint(port, 10)), port != 0
+	return p
+}
+
+// overlaps says that two listeners cannot be at p and q, or that where both can, with reuse-port, one gets the other's clients.
+func (p place) overlaps(q place) bool {
+	if !p.inet || !q.inet {
+		return p.addr == q.addr
+	}
+	return p.port == q.port && p.port != 0 && (p.host == q.host || p.host == "" || q.host == "")
 }
 
 // speaksTLS says whether the upstream, or a quorum's node, is reached by TLS.
