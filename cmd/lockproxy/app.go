@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"slices"
 	"sync"
 	"time"
@@ -28,6 +29,7 @@ import (
 const (
 	telemetryFlush = 3 * time.Second // for the last figures at the end
 	lastReleases   = 3 * time.Second // for locks being given back when a drain is over; a Redis that hangs would keep them for ever
+	findOther      = time.Second     // for another process of this machine to let a connection in
 )
 
 // app is the whole proxy: built from the bottom up, stopped from the top down.
@@ -131,6 +133,19 @@ func (a *app) leave() {
 	a.health.Drain()
 }
 
+// replaced says whether another process serves in place of this one, which has left: one that serves answers at metrics-listen.
+func (a *app) replaced() bool {
+	if !a.shares() || a.cfg.Admin.Metrics == "" {
+		return false
+	}
+	conn, err := net.DialTimeout("tcp", a.cfg.Admin.Metrics, findOther)
+	if err != nil {
+		return false
+	}
+	conn.Close()
+	return true
+}
+
 // connect prepares for what is upstream, and returns the service account there. Only of a cluster it waits until that
 // tells of its nodes, or ctx ends.
 func (a *app) connect(ctx context.Context, url upstream.URL) (service upstream.Identity, err error) {
@@ -210,8 +225,8 @@ func (a *app) run(ctx context.Context) error {
 	return err
 }
 
-// ended waits for the end of ctx, and then for as long as it takes everybody to hear that no new clients should come; or for what
-// ends the process before.
+// ended waits for the end of ctx, and then, unless another process serves, for as long as it takes everybody to hear that no new clients
+// should come; or for what ends the process before.
 func (a *app) ended(ctx context.Context, failed <-chan error) error {
 	select {
 	case <-ctx.Done():
@@ -221,7 +236,10 @@ func (a *app) ended(ctx context.Context, failed <-chan error) error {
 		return err
 	}
 	a.leave()
-	drain := a.drain.Load()
+	drain := *a.drain.Load()
+	if a.replaced() {
+		drain.Delay = 0 // nobody would hear of it: the other process says that the host is ready
+	}
 	a.log.Info("draining", "delay", drain.Delay, "timeout", drain.Timeout)
 	delay := time.NewTimer(drain.Delay)
 	defer delay.Stop()

@@ -196,6 +196,83 @@ func TestUpgradeWithReusePort(t *testing.T) {
 	t.Logf("%d upgrades: %d clients had %d commands answered", upgrades, clients, commands.Load())
 }
 
+// servedBy is the proxy that has accepted c.
+func servedBy(c redis.Conn) (id string, err error) {
+	info, err := redis.String(c.Do("INFO", "lockproxy"))
+	_, after, _ := strings.Cut(info, "lockproxy_id:")
+	id, _, _ = strings.Cut(after, "\r\n")
+	return id, err
+}
+
+// newcomer is the proxy that a new client comes to.
+func newcomer(addr string) (id string, err error) {
+	c, err := redis.Dial("tcp", addr)
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	return servedBy(c)
+}
+
+// Where another process serves, one that drains does not go on taking clients for --drain-delay: the other one says that the host is ready,
+// so that nobody could learn anything in that time.
+func TestNewClientsComeToTheNewProcess(t *testing.T) {
+	t.Parallel()
+	addr := freeAddr(t)
+	args := []string{"--upstream", testredis.Start(t).URL(), "--listen", addr, "--metrics-listen", freeAddr(t), "--reuse-port", "yes", "--drain-delay", "1h", "--drain-timeout", "1h"}
+	old := start(t, args...)
+	holder := old.dial("tcp", addr)
+	expect(t, holder, "OK", "LOCK", "kept")
+	first, err := servedBy(holder)
+	if err != nil || first == "" {
+		t.Fatalf("%q, %v", first, err)
+	}
+	start(t, args...).awaitLog("serving")
+	old.cmd.Process.Signal(syscall.SIGTERM)
+	old.awaitLog("draining")
+	// Its listeners are closed soon after, and then no client comes to it any more.
+	olds, news := 0, 0
+	for end := time.Now().Add(patience); news < 100; {
+		id, err := newcomer(addr)
+		if err == nil && id != first {
+			news++
+			continue
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%d clients have come to the process that drains, or to none: %v", olds, err)
+		}
+		olds, news = olds+1, 0
+		time.Sleep(5 * time.Millisecond)
+	}
+	expect(t, holder, int64(1), "UNLOCK", "kept")
+	if code := old.exit(); code != exitOK {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+// A process that might have been replaced, and was not, takes clients for --drain-delay, so that load balancers can notice.
+func TestLastProcessServesOn(t *testing.T) {
+	t.Parallel()
+	addr, metrics := freeAddr(t), freeAddr(t)
+	p := start(t, "--upstream", testredis.Start(t).URL(), "--listen", addr, "--metrics-listen", metrics, "--reuse-port", "yes", "--drain-delay", "1h")
+	expect(t, p.dial("tcp", addr), "PONG", "PING")
+	p.cmd.Process.Signal(syscall.SIGTERM)
+	p.awaitLog("draining")
+	for range 10 {
+		late := p.dial("tcp", addr)
+		expect(t, late, "OK", "LOCK", "l")
+		expect(t, late, int64(1), "UNLOCK", "l")
+	}
+	if resp, err := http.Get("http://" + metrics + "/readyz"); err == nil {
+		resp.Body.Close()
+		t.Errorf("it is asked whether the host is ready, and says %d", resp.StatusCode)
+	}
+	p.cmd.Process.Signal(syscall.SIGTERM)
+	if code := p.exit(); code != exitForce {
+		t.Errorf("exit code %d", code)
+	}
+}
+
 // A new process that cannot serve yet is not asked whether the host is ready, as it would say no.
 func TestReadyWhileAnotherStarts(t *testing.T) {
 	t.Parallel()
