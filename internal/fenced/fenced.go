@@ -31,8 +31,8 @@ type Host interface {
 	Ask(words ...string) ([]byte, error)
 	// Reply gives the client its reply.
 	Reply(reply []byte)
-	// ScriptsFlushed is told that Redis may have forgotten all scripts.
-	ScriptsFlushed()
+	// Sending is told of the command before it is sent: it may change for everybody what is known of Redis.
+	Sending(c *commandtable.Command, args [][]byte)
 	// Abandon closes the connection; hangUp: and the client, who has a state there.
 	Abandon(hangUp bool, why string)
 }
@@ -43,7 +43,7 @@ type Fence struct {
 	Conn     *dedicated.Conn
 	Request  lock.HoldRequest
 	Command  *commandtable.Command // nil: unknown
-	Raw      []byte                // the command's bytes
+	Args     [][]byte              // the command's words
 	Proto    int                   // the client's
 	Holds    []string              // the keys of the read holds by which the lock is held, any of which will do; none: it is held otherwise
 	Tracking bool                  // what is read on the connection is remembered as read by the client
@@ -180,9 +180,7 @@ func (f *Fence) judge(hash []byte, there bool) error {
 func (f *Fence) run() (done bool, err error) {
 	p := f.Conn
 	telemetry.Commands.Add(1)
-	if f.Command != nil && f.Command.Script == commandtable.FlushesScripts {
-		f.Host.ScriptsFlushed()
-	}
+	f.Host.Sending(f.Command, f.Args)
 	var guard *dedicated.Reply
 	head := "*1\r\n"
 	if f.Slot.Guarded {
@@ -190,7 +188,7 @@ func (f *Fence) run() (done bool, err error) {
 	}
 	var queued, instead []byte
 	q := &dedicated.Reply{Own: true, Got: &queued}
-	p.Send(q, f.Raw)
+	p.Send(q, resp.Command(f.Args))
 	e := &dedicated.Reply{Cmd: f.Command, Got: &instead, Exec: dedicated.Exec{Head: head}}
 	p.Send(e, exec)
 	p.Settled()

@@ -32,6 +32,8 @@ type transaction struct {
 	size  int  // bytes, also of commands that are no longer kept
 	slot  int  // of its keys, or backend.NoSlot
 	cross bool // its keys are in several slots
+
+	rights backend.RightsChange // that its commands may cause
 }
 
 type queuedCommand struct {
@@ -112,6 +114,7 @@ func (tx *transaction) keep(f *backend.Forwarder, cmd redcon.Command, c *command
 		tx.cross = tx.cross || tx.slot != backend.NoSlot && slot != tx.slot
 		tx.slot = slot
 	}
+	tx.rights.Note(c, cmd.Args)
 	if tx.size += len(cmd.Raw) + queuedBytes; tx.size > transactionKept {
 		tx.cmds = nil
 		tx.kept.Set(0)
@@ -185,6 +188,7 @@ func (tx *transaction) queueAt(p *conn, ask bool) (refusal []byte) {
 		p.Own(&dedicated.Reply{}, asking)
 	}
 	p.Own(&dedicated.Reply{Kind: commandtable.ConnMulti}, multiCommand)
+	p.Locked(func(bool) { p.rights = tx.rights })
 	sent := make([]*dedicated.Reply, len(tx.cmds))
 	for i, q := range tx.cmds {
 		sent[i] = p.Own(&dedicated.Reply{Cmd: q.cmd, Effect: q.effect}, q.raw)

@@ -7,7 +7,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/internal/fenced"
 	"github.com/lockproxy/lockproxy/internal/lock"
-	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
 // fencedTries is how often FENCED looks at a lock that is changed while it does, by a renewal for instance.
@@ -28,7 +27,7 @@ func (o *Connections) Fenced(r lock.HoldRequest, c *commandtable.Command, args [
 
 // fence returns the Fence of a FENCED, still without a connection.
 func (o *Connections) fence(r lock.HoldRequest, c *commandtable.Command, args [][]byte) *fenced.Fence {
-	return &fenced.Fence{Request: r, Command: c, Raw: resp.Command(args), Proto: o.host.Identity().Proto, Holds: o.host.Locks().ReadHoldsHere(r)}
+	return &fenced.Fence{Request: r, Command: c, Args: args, Proto: o.host.Identity().Proto, Holds: o.host.Locks().ReadHoldsHere(r)}
 }
 
 // fencedAt tries f once, on p.
@@ -85,8 +84,8 @@ func (h fenceHost) Ask(words ...string) ([]byte, error) {
 // Reply implements fenced.Host.
 func (h fenceHost) Reply(reply []byte) { h.p.o.relay(reply) }
 
-// ScriptsFlushed implements fenced.Host.
-func (h fenceHost) ScriptsFlushed() { h.p.o.Scripts.Clear() }
+// Sending implements fenced.Host.
+func (h fenceHost) Sending(c *commandtable.Command, args [][]byte) { h.p.noteChanges(c, args) }
 
 // Abandon implements fenced.Host.
 func (h fenceHost) Abandon(hangUp bool, why string) {

@@ -63,13 +63,21 @@ func (o *Connections) send(p *conn, cmd redcon.Command, c *commandtable.Command)
 		e.Effect.Caching = string(cmd.Args[2])
 	}
 	forwarded()
-	if c != nil && c.Rights {
-		p.Locked(func(bool) { p.rights.Note(c, cmd.Args) })
-	}
-	if c != nil && c.Script == commandtable.FlushesScripts {
-		o.Scripts.Clear() // whether it succeeds or not
-	}
+	p.noteChanges(c, cmd.Args)
 	p.Send(e, cmd.Raw)
+}
+
+// noteChanges notes what a command that is about to be sent may change for everybody: users' rights, and which scripts Redis has.
+func (p *conn) noteChanges(c *commandtable.Command, args [][]byte) {
+	if c == nil {
+		return
+	}
+	if c.Rights {
+		p.Locked(func(bool) { p.rights.Note(c, args) })
+	}
+	if c.Script == commandtable.FlushesScripts {
+		p.o.Scripts.Clear() // whether it succeeds or not
+	}
 }
 
 // leaves says that a command is answered here in a transaction, too: QUIT, and RESET unless Redis would refuse it for its arguments.
@@ -90,6 +98,7 @@ func (o *Connections) queue(p *conn, cmd redcon.Command, c *commandtable.Command
 		e.Queues = tx.keep(o.forwarder, cmd, c, e.Effect)
 	}
 	forwarded()
+	p.noteChanges(c, cmd.Args)
 	p.Send(e, cmd.Raw)
 }
 

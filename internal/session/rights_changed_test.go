@@ -1,11 +1,13 @@
 package session
 
 import (
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/lockproxy/lockproxy/cluster"
 	"github.com/lockproxy/lockproxy/internal/backend"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 	"github.com/lockproxy/lockproxy/proto/resp"
@@ -14,42 +16,100 @@ import (
 // What is changed of users through this proxy holds for the next command, whatever was known of their rights.
 func TestRightsChangedHereHoldAtOnce(t *testing.T) {
 	t.Parallel()
-	server := startRedis(t)
-	do := admin(t, server)
+	t.Run("one Redis", func(t *testing.T) {
+		server := startRedis(t)
+		do := admin(t, server)
+		do("ACL", "SETUSER", "boss", "on", ">boss", "~*", "&*", "+@all")
+		p := startProxy(t, strings.Replace(server.URL(), "redis://", "redis://boss:boss@", 1), nil)
+		boss := dialWire(t, p.addr)
+		boss.expect("+OK\r\n", "AUTH", "boss", "boss")
+		boss.expect("+OK\r\n", "LOCK", "boss's")
+		rightsHoldAtOnce(t, p, do, boss, []string{"FENCED", "boss's"})
+	})
+	t.Run("cluster", func(t *testing.T) {
+		redis := testredis.StartCluster(t, 1, 0)
+		p := startProxyOf(t, redis, nil)
+		rightsHoldAtOnce(t, p, admin(t, redis.Servers[0]), dialWire(t, p.addr), nil) // FENCED refuses there what concerns all nodes
+	})
+}
+
+// rightsHoldAtOnce has boss change alice's rights in all ways, also by what fence begins.
+func rightsHoldAtOnce(t *testing.T, p *proxy, do func(...any) any, boss *wire, fence []string) {
 	do("ACL", "SETUSER", "alice", "on", ">one", "~*", "&*", "+@all")
-	do("ACL", "SETUSER", "boss", "on", ">boss", "~*", "&*", "+@all")
-	p := startProxy(t, strings.Replace(server.URL(), "redis://", "redis://boss:boss@", 1), nil)
-	alice, boss := dialWire(t, p.addr), dialWire(t, p.addr)
+	alice := dialWire(t, p.addr)
 	alice.expect("+OK\r\n", "AUTH", "alice", "one")
-	boss.expect("+OK\r\n", "AUTH", "boss", "boss")
 	lock := func(may bool) {
 		t.Helper()
 		got := alice.do("LOCK", "l")
 		if may && got != "+OK\r\n" || !may && !strings.HasPrefix(got, "-NOPERM") {
 			t.Errorf("LOCK: %q, may %v", got, may)
 		}
-		if may {
-			alice.expect(":1\r\n", "UNLOCK", "l")
+		if got == "+OK\r\n" {
+			alice.do("UNLOCK", "l")
 		}
 		got = alice.do("CLIENT", "ID")
 		if may == strings.HasPrefix(got, "-NOPERM") {
 			t.Errorf("CLIENT ID: %q, may %v", got, may)
 		}
 	}
+	give, take := []string{"ACL", "SETUSER", "alice", "+@all"}, []string{"ACL", "SETUSER", "alice", "-@write", "-client|id"}
 	for range 3 {
 		lock(true)
-		boss.expect("+OK\r\n", "ACL", "SETUSER", "alice", "-@write", "-client|id")
+		boss.expect("+OK\r\n", take...)
 		lock(false)
-		boss.expect("+OK\r\n", "MULTI")
-		boss.expect("+QUEUED\r\n", "ACL", "SETUSER", "alice", "+@all")
-		lock(false)
-		boss.expect("*1\r\n+OK\r\n", "EXEC")
+		for _, change := range [][]string{give, take} {
+			boss.expect("+OK\r\n", "MULTI")
+			boss.expect("+QUEUED\r\n", change...)
+			lock(slices.Equal(change, take))
+			boss.expect("*1\r\n+OK\r\n", "EXEC")
+			lock(slices.Equal(change, give))
+		}
+		boss.expect("+OK\r\n", give...)
 		lock(true)
 		boss.expect("+OK\r\n", "WATCH", "k") // and on a connection of its own
-		boss.expect("+OK\r\n", "ACL", "SETUSER", "alice", "-@write", "-client|id")
+		boss.expect("+OK\r\n", take...)
 		lock(false)
 		boss.expect("+OK\r\n", "UNWATCH")
-		boss.expect("+OK\r\n", "ACL", "SETUSER", "alice", "+@all")
+		boss.expect("+OK\r\n", give...)
+		if fence != nil {
+			lock(true)
+			boss.expect("+OK\r\n", slices.Concat(fence, take)...)
+			lock(false)
+			boss.expect("+OK\r\n", slices.Concat(fence, give)...)
+			lock(true)
+		}
+	}
+}
+
+// So it is when the transaction that changes them is queued once more, because its slot has moved.
+func TestRightsChangedInAMovedTransaction(t *testing.T) {
+	t.Parallel()
+	redis := testredis.StartCluster(t, 2, 0)
+	for _, s := range redis.Servers {
+		s.Do(t, "ACL", "SETUSER", "alice", "on", ">one", "~*", "&*", "+@all")
+	}
+	p := startProxyOf(t, redis, nil)
+	alice, boss := dialWire(t, p.addr), dialWire(t, p.addr)
+	alice.expect("+OK\r\n", "AUTH", "alice", "one")
+	alice.expect("+OK\r\n", "LOCK", "l")
+	alice.expect(":1\r\n", "UNLOCK", "l")
+	slot := cluster.Slot([]byte("l"))
+	from, err := redis.Owner(slot)
+	if err != nil || from == nil {
+		t.Fatal("nobody has the slot: ", err)
+	}
+	to := redis.Servers[0]
+	if from == to {
+		to = redis.Servers[1]
+	}
+	same(t, boss.batchOf([]string{"MULTI"}, []string{"EXISTS", "l"}, []string{"ACL", "SETUSER", "alice", "-@write"}), "+OK\r\n", "+QUEUED\r\n", "+QUEUED\r\n")
+	if err := redis.MoveSlot(slot, from, to); err != nil {
+		t.Fatal(err)
+	}
+	boss.expect("+QUEUED\r\n", "EXISTS", "l") // which the node refuses
+	boss.expect("*3\r\n:0\r\n+OK\r\n:0\r\n", "EXEC")
+	if got := alice.do("LOCK", "l"); !strings.HasPrefix(got, "-NOPERM") {
+		t.Errorf("LOCK: %q", got)
 	}
 }
 
@@ -62,8 +122,10 @@ func TestPasswordSetHereHoldsAtOnce(t *testing.T) {
 	p := startProxy(t, strings.Replace(server.URL(), "redis://", "redis://boss:boss@", 1), nil)
 	boss := dialWire(t, p.addr)
 	boss.expect("+OK\r\n", "AUTH", "boss", "boss")
+	boss.expect("+OK\r\n", "LOCK", "boss's")
 	for _, change := range [][]string{
 		{"CONFIG", "SET", "requirepass", "x"}, {"ACL", "SETUSER", "default", "off"}, {"ACL", "SETUSER", "default", "resetpass"},
+		{"FENCED", "boss's", "CONFIG", "SET", "requirepass", "another"}, {"FENCED", "boss's", "ACL", "SETUSER", "default", "off"},
 	} {
 		boss.expect("+OK\r\n", "ACL", "SETUSER", "default", "on", "nopass")
 		early := dialWire(t, p.addr)

@@ -125,6 +125,15 @@ func TestBodiesOfRefusedScriptsAreNotKept(t *testing.T) {
 	w.expect(noSuch, "EVALSHA", shaOf(count), "1", "n")
 }
 
+func TestScriptFlushInATransactionOfAClusterIsKept(t *testing.T) {
+	t.Parallel()
+	redis := testredis.StartCluster(t, 1, 0)
+	w := dialWire(t, startProxyOf(t, redis, nil).addr)
+	w.expect(":1\r\n", "EVAL", count, "1", "n")
+	same(t, w.batchOf([]string{"MULTI"}, []string{"SCRIPT", "FLUSH"}, []string{"EXEC"}), "+OK\r\n", "+QUEUED\r\n", "*1\r\n+OK\r\n")
+	w.expect(noSuch, "EVALSHA", shaOf(count), "1", "n")
+}
+
 func TestScriptFlushIsKept(t *testing.T) {
 	t.Parallel()
 	redis := testredis.Start(t, "--user u on >p ~* &* +@all -script")
@@ -144,6 +153,10 @@ func TestScriptFlushIsKept(t *testing.T) {
 	w.expect("*1\r\n:0\r\n", "SCRIPT", "EXISTS", shaOf(count))
 	w.expect(":3\r\n", "EVAL", count, "1", "n")
 	same(t, w.batchOf([]string{"MULTI"}, []string{"SCRIPT", "FLUSH"}, []string{"EXEC"}), "+OK\r\n", "+QUEUED\r\n", "*1\r\n+OK\r\n")
+	w.expect(noSuch, evalsha...)
+	w.expect(":4\r\n", "EVAL", count, "1", "n")
+	w.expect("+OK\r\n", "LOCK", "l")
+	w.expect("+OK\r\n", "FENCED", "l", "SCRIPT", "FLUSH")
 	w.expect(noSuch, evalsha...)
 	for range 2 { // the second time it is known to be quick
 		w.expect("$40\r\n"+shaOf(count)+"\r\n", "SCRIPT", "LOAD", count)
