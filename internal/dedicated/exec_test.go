@@ -1,11 +1,13 @@
 package dedicated
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/lockproxy/lockproxy/internal/commandtable"
+	"github.com/lockproxy/lockproxy/internal/downstream"
 )
 
 // What EXEC's commands did is found in its reply, in whatever pieces that comes.
@@ -45,6 +47,42 @@ func TestExecutionInPieces(t *testing.T) {
 		}
 	}
 }
+
+// EXEC is answered when all that belongs to its reply has come, or the connection is over.
+func TestRestOfExecIsAwaited(t *testing.T) {
+	t.Parallel()
+	subs := &Reply{Cmd: &commandtable.Command{Name: "subscribe"}, Args: 2}
+	over, end := context.WithCancel(t.Context())
+	end() // so that nothing waits: what is told is how it is now
+	inExec := func() *Conn {
+		state := State{proto: 2, transaction: transaction{multi: true, queued: 1, inside: effects{at: map[int]Effect{0: {subs: subs}}}}}
+		return &Conn{Config: Config{Host: unmoved{}, Client: new(downstream.Conn), Context: over}, state: state,
+			pending: pending{all: []*Reply{{Kind: commandtable.ConnExec}}}}
+	}
+	answered := func(p *Conn, when string, want bool) {
+		t.Helper()
+		p.changed.L = &p.mu
+		if p.Settled() != want || p.Await(over) != want {
+			t.Errorf("%s: Settled %v, Await %v, want %v", when, p.Settled(), p.Await(over), want)
+		}
+	}
+	p := inExec()
+	answered(p, "before the reply", false)
+	p.piece([]byte("*1\r\n"+confirms("subscribe", "a", 1)), true)
+	answered(p, "without the last confirmation", false)
+	p.piece([]byte(confirms("subscribe", "b", 2)), true)
+	answered(p, "with it", true)
+
+	p = inExec()
+	p.piece([]byte("*1\r\n"+confirms("subscribe", "a", 1)), true)
+	p.life.released = true
+	answered(p, "over", true)
+}
+
+// unmoved is a client that does nothing about what it is told of users' rights.
+type unmoved struct{ Host }
+
+func (unmoved) RightsChanged(bool) {}
 
 func confirms(verb, channel string, n int) string {
 	return fmt.Sprintf("*3\r\n%s%s:%d\r\n", bulk(verb), bulk(channel), n)

@@ -137,14 +137,20 @@ func (p *Conn) Flush() {
 	}
 }
 
-// Settled waits until no reply is pending, and says whether that is so and the client is still there.
+// caughtUp says that at most so many replies are pending, and if none may be, that nothing is to come behind EXEC's either, unless the
+// connection is over. mu is held.
+func (p *Conn) caughtUp(most int) bool {
+	return len(p.pending.all) <= most && (most > 0 || !p.state.stray || p.life.released)
+}
+
+// Settled waits until all replies have come whole, and says whether that is so and the client is still there.
 func (p *Conn) Settled() bool { return p.settle(0) }
 
 // settle waits until at most so many replies are pending: see Settled.
 func (p *Conn) settle(most int) (settled bool) {
 	p.Flush()
 	p.mu.Lock()
-	settled = len(p.pending.all) <= most
+	settled = p.caughtUp(most)
 	blocks := !settled && p.pending.blocked()
 	p.mu.Unlock()
 	switch {
@@ -161,12 +167,12 @@ func (p *Conn) settle(most int) (settled bool) {
 	return settled && !p.Client.Over()
 }
 
-// Await waits until no reply is pending, or ctx ends, and says whether none is.
+// Await waits until all replies have come whole, or ctx ends, and says whether they have.
 func (p *Conn) Await(ctx context.Context) bool { return p.await(ctx, 0) }
 
-// await waits until at most so many replies are pending, of which there are none once the connection is over, or ctx ends.
+// await waits until caughtUp, as it is once the connection is over, or ctx ends.
 func (p *Conn) await(ctx context.Context, most int) bool {
-	return p.awaitThat(ctx, func() bool { return len(p.pending.all) <= most })
+	return p.awaitThat(ctx, func() bool { return p.caughtUp(most) })
 }
 
 // wakeWaiters has those in awaitThat look again.

@@ -6,7 +6,7 @@ import (
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// replyTimeout is the state of --upstream-timeout on a connection. While replies are pending a timer checks it: when Redis has
+// replyTimeout is the state of --upstream-timeout on a connection. While replies, or parts of them, are pending a timer checks it: when Redis has
 // sent nothing for that long, or has not taken what is written, the connection ends, and the client is told that the outcome
 // is unknown. A command that waits is given its own waiting time in addition; one that waits for ever has no time-out.
 type replyTimeout struct {
@@ -38,7 +38,7 @@ func (p *Conn) checkTimeout() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.replyTimeout.armed = false
-	if p.life.released || len(p.pending.all) == 0 {
+	if p.life.released || p.caughtUp(0) {
 		return
 	}
 	t, now := p.Timeout, time.Now()
@@ -60,9 +60,9 @@ const forEver = 1 << 62
 
 // patience is how long Redis may send nothing, at least t.
 func (p *Conn) patience(t time.Duration) time.Duration {
-	e := p.pending.all[0]
+	e := p.oldest()
 	switch {
-	case !e.Wait.Blocks || p.state.multi:
+	case e == nil || !e.Wait.Blocks || p.state.multi:
 		return t
 	case e.Wait.For == 0:
 		return forEver

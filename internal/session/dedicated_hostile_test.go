@@ -262,3 +262,52 @@ func TestNothingFollowsAnExecThatDidNotRun(t *testing.T) {
 	}
 	eventually(t, "the connections are given back", func() bool { return p.dedicatedCount() == 0 })
 }
+
+// What lockproxy answers itself comes behind all of EXEC's reply, also when Redis sends the end of it later, and is for the database that
+// was selected there. A Redis that never sends the end is not waited for longer than for any other reply.
+func TestNothingOvertakesTheEndOfExec(t *testing.T) {
+	t.Parallel()
+	server := testredis.Start(t)
+	between := testredis.NewProxy(t, server.Addr())
+	p := startProxy(t, "redis://"+between.Addr(), func(o *Options) { o.UpstreamTimeout = stuckFor })
+	long := strings.Repeat("x", 200<<10) // its confirmation comes in pieces
+	const mute = "-ERR Can't execute 'lock': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context\r\n"
+	for proto, c := range map[string]struct{ mark, lock string }{"2": {"*", mute}, "3": {">", "+OK\r\n"}} {
+		held := make(chan struct{})
+		release := sync.OnceFunc(func() { close(held) })
+		defer release()
+		between.Filter(func(toServer bool, b []byte) bool {
+			if !toServer && b[0] == 'x' {
+				<-held
+			}
+			return true
+		})
+		confirms := func(channel string, n int) string {
+			return fmt.Sprintf("%s3\r\n%s%s:%d\r\n", c.mark, bulk("subscribe"), bulk(channel), n)
+		}
+		beginsExec := func() *wire {
+			w := dialWire(t, p.addr)
+			w.do("HELLO", proto)
+			w.pipeline("MULTI", "SUBSCRIBE a b "+long, "SELECT 5", "EXEC", "LOCK k")
+			for _, frame := range []string{"+OK\r\n", "+QUEUED\r\n", "+QUEUED\r\n", "*2\r\n" + confirms("a", 1) + confirms("b", 2)} {
+				w.want(frame)
+			}
+			return w
+		}
+		if proto == "3" {
+			if got := beginsExec().frame(); got != "<end>" {
+				t.Errorf("without the rest of EXEC's reply %q comes", got)
+			}
+		}
+		w := beginsExec()
+		release()
+		if got := w.frame(); got != confirms(long, 3) {
+			t.Fatalf("RESP%s: %.80q comes before the rest of EXEC's reply", proto, got)
+		}
+		w.want("+OK\r\n")
+		w.want(c.lock)
+		if proto == "3" {
+			w.expect(":1\r\n", "EXISTS", "k")
+		}
+	}
+}
