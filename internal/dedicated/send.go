@@ -30,6 +30,7 @@ func (p *Conn) Send(e *Reply, raw []byte) {
 		return
 	}
 	p.addPending(e)
+	p.state.inside.sent(&e.Effect)
 	p.View.Pending.Store(int32(len(p.pending.all)))
 	if e.Wait.Blocks {
 		p.show()

@@ -37,6 +37,15 @@ type transaction struct {
 type effects struct {
 	at    map[int]Effect // by the command's place
 	bytes int            // kept for them, about
+	name  *string        // the last that the client was given; nil: none
+}
+
+// sent notes the name that a command which is to be queued gives the client.
+func (s *effects) sent(e *Effect) {
+	if e.Setting.Of == SettingName {
+		name := e.Setting.Value
+		s.name = &name
+	}
 }
 
 func (s *effects) add(place int, e Effect) {

@@ -38,7 +38,8 @@ type Host interface {
 	// Fail answers a command that failed with err, or closes the client.
 	Fail(err error)
 	// Queued returns what Redis gets to queue in a transaction for a command that lockproxy answers otherwise, and the effect of that.
-	Queued(c *commandtable.Command, cmd redcon.Command) ([]byte, dedicated.Effect)
+	// name is what the client is called when it is run.
+	Queued(c *commandtable.Command, cmd redcon.Command, name string) ([]byte, dedicated.Effect)
 	// Selected notes that the client is in another database.
 	Selected(db int)
 	// Doubt notes that the outcome of a command is unknown.

@@ -92,7 +92,7 @@ func (o *Connections) queue(p *conn, cmd redcon.Command, c *commandtable.Command
 		p.Taint() // what it sets on the connection is this client's
 	}
 	if c != nil && here {
-		cmd.Raw, e.Effect = o.host.Queued(c, cmd)
+		cmd.Raw, e.Effect = o.host.Queued(c, cmd, p.nameThen())
 	}
 	if tx := p.slots.tx; tx != nil {
 		e.Queues = tx.keep(o.forwarder, cmd, c, e.Effect)
@@ -100,6 +100,14 @@ func (o *Connections) queue(p *conn, cmd redcon.Command, c *commandtable.Command
 	forwarded()
 	p.noteChanges(c, cmd.Args)
 	p.Send(e, cmd.Raw)
+}
+
+// nameThen is what the client is called when the command is run that is queued next.
+func (p *conn) nameThen() string {
+	if name := p.Status().Named; name != nil {
+		return *name
+	}
+	return p.o.host.Name()
 }
 
 // bar answers a command that is not allowed in a transaction, and makes Redis mark the transaction as one that EXEC aborts.

@@ -52,12 +52,12 @@ func (h host) Push(frame []byte) {
 func (h host) Fail(err error) { h.fail(err) }
 
 // Queued implements own.Host.
-func (h host) Queued(c *commandtable.Command, cmd redcon.Command) ([]byte, dedicated.Effect) {
+func (h host) Queued(c *commandtable.Command, cmd redcon.Command, name string) ([]byte, dedicated.Effect) {
 	e := effectOf(c, cmd.Args)
 	if commands.Withheld(c.Name, cmd.Args) {
 		return resp.AppendCommand(nil, c.Probe...), e // in its place a call that Redis refuses
 	}
-	return h.queuedAs(c, cmd.Raw, e), e
+	return h.queuedAs(c, cmd.Raw, e, name), e
 }
 
 // effectOf returns what a command does to the connection if a transaction runs it; otherwise

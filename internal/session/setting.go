@@ -47,9 +47,9 @@ func (s *Session) Set(t dedicated.Setting) {
 }
 
 // queuedAs returns what Redis gets to queue in a transaction for a command that lockproxy answers itself otherwise. A
-// setting that this Redis does not know is replaced by a command that is answered OK as well and changes nothing; no Redis
-// knows of a traceparent.
-func (s *Session) queuedAs(c *commandtable.Command, raw []byte, e dedicated.Effect) []byte {
+// setting that this Redis does not know is replaced by a command that is answered OK as well and changes nothing, since name is
+// what the client is called then; no Redis knows of a traceparent.
+func (s *Session) queuedAs(c *commandtable.Command, raw []byte, e dedicated.Effect, name string) []byte {
 	switch e.Setting.Of {
 	case dedicated.NoSetting, dedicated.SettingName:
 		return raw
@@ -59,7 +59,7 @@ func (s *Session) queuedAs(c *commandtable.Command, raw []byte, e dedicated.Effe
 			return raw
 		}
 	}
-	return resp.AppendCommand(nil, "CLIENT", "SETNAME", s.Name())
+	return resp.AppendCommand(nil, "CLIENT", "SETNAME", name)
 }
 
 // SetReplyMode implements commands.Settings.

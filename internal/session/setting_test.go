@@ -77,6 +77,31 @@ func settingsInTransaction(t *testing.T, p *proxy, server *testredis.Server) {
 	if !p.sessionOf(w).settings.wantsLossPush {
 		t.Error("after EXEC it is not pushed to")
 	}
+	settingsKeepNames(t, p)
+}
+
+// settingsKeepNames has settings that Redis does not know come between names, of which one is none.
+func settingsKeepNames(t *testing.T, p *proxy) {
+	w := dialWire(t, p.addr)
+	w.expect("+OK\r\n", "CLIENT", "SETNAME", "before")
+	for _, setting := range [][]string{{"SETINFO", "traceparent", traceparent("a")}, {"SETINFO", "lib-name", "mine"}, {"NO-TOUCH", "on"}} {
+		set := append([]string{"CLIENT"}, setting...)
+		get := []string{"CLIENT", "GETNAME"}
+		name := func(name string) []string { return []string{"CLIENT", "SETNAME", name} }
+		replies := w.batchOf([]string{"MULTI"}, set, get, name("job-7"), []string{"MULTI"}, set, get, name("no name"), set, get, name(""), set, get, name("before"), []string{"EXEC"})
+		got := replies[len(replies)-1]
+		const ok, before, job, none = "+OK\r\n", "$6\r\nbefore\r\n", "$5\r\njob-7\r\n", "$-1\r\n"
+		bad := "-ERR Client names cannot contain spaces, newlines or special characters.\r\n"
+		if want := "*12\r\n" + ok + before + ok + ok + job + bad + ok + job + ok + ok + none + ok; got != want {
+			t.Errorf("%q between names: got %q, want %q", setting, got, want)
+		}
+	}
+	same(t, w.batchOf([]string{"MULTI"}, []string{"CLIENT", "SETNAME", "given up"}, []string{"CLIENT", "SETNAME", "gone"}, []string{"DISCARD"},
+		[]string{"MULTI"}, []string{"CLIENT", "SETINFO", "traceparent", ""}, []string{"EXEC"}, []string{"CLIENT", "GETNAME"}),
+		"+OK\r\n", "+QUEUED\r\n", "+QUEUED\r\n", "+OK\r\n", "+OK\r\n", "+QUEUED\r\n", "*1\r\n+OK\r\n", "$6\r\nbefore\r\n")
+	w.expect("+OK\r\n", "MULTI")
+	w.expect("+QUEUED\r\n", "CLIENT", "GETNAME")
+	w.expect("*1\r\n$6\r\nbefore\r\n", "EXEC")
 }
 
 // What the proxy answers as a cluster's node never reaches Redis, in a transaction neither.

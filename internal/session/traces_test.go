@@ -114,7 +114,7 @@ func TestTraceparentStaysHere(t *testing.T) {
 			raw := resp.AppendCommand(nil, "CLIENT", "SETINFO", "TraceParent", value)
 			args := bytesOf([]string{"CLIENT", "SETINFO", "TraceParent", value})
 			c, _ := table.find(args)
-			sent, e := host{s}.Queued(c, redcon.Command{Raw: raw, Args: args})
+			sent, e := host{s}.Queued(c, redcon.Command{Raw: raw, Args: args}, "me")
 			if bytes.Contains(bytes.ToLower(sent), []byte("traceparent")) || e.Setting != want {
 				t.Errorf("%q: Redis gets %q, the setting is %v", value, sent, e.Setting)
 			}
