@@ -288,6 +288,9 @@ func (s *section) enterAndLeave() {
 		return
 	}
 	o := s.acquire(1 + s.Dice.Int64N(s.w.MaxBlock))
+	if !s.w.WatchedOwners { // it may come to Redis after all else, and leave the lock there for its lease
+		o.Lease = s.w.lease(s.Dice)
+	}
 	if s.doFor(l, o, time.Duration(1+s.Dice.IntN(5))*time.Millisecond); o.Outcome == Unknown {
 		s.Leave(l, true)
 	}
