@@ -30,7 +30,8 @@ func drop(t *testing.T, s *testredis.Server, since, known string) string {
 	return run(t, s, scripts.Drop[scripts.Release], append([]string{votes}, plain("k", watch)...), since, known, "me", "PUBLISH", soon, "AW", "")
 }
 
-// TestVotesWithoutRenewal: on a node of a quorum a new hold that is not renewed has no registration, also if its proxy knew of one that is.
+// TestVotesWithoutRenewal: on a node of a quorum a new hold that is not renewed has an empty registration, or none if its proxy knew of a
+// hold that is renewed.
 func TestVotesWithoutRenewal(t *testing.T) {
 	s := testredis.Start(t)
 	for _, known := range []string{"", "r-a"} {
@@ -39,7 +40,7 @@ func TestVotesWithoutRenewal(t *testing.T) {
 			run(t, s, scripts.Vote[scripts.Acquire], append([]string{votes, token}, plain("k", watch)...), "b", "", 9000, "me", soon, "OD", "PUBLISH", known, 0)
 			want(t, fmt.Sprintf("%s", s.Do(t, "GET", watch)), fmt.Sprintf("%s", registration))
 		}
-		unrenewed(nil)
+		unrenewed(map[string]any{"": "", "r-a": nil}[known])
 		s.Do(t, "DEL", "k")
 		s.Do(t, "SET", watch, "r-c", "PX", 9000)
 		unrenewed("")

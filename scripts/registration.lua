@@ -32,12 +32,13 @@ end
 local quorum = false
 
 -- enrol writes the registration of a LOCK. held says whether the owner held the lock before, renews whether the watchdog is to renew it
--- from now on. On a quorum a new hold gets no registration without that: if a majority has an older one that is renewed, the next renewal
--- writes that one's. enrol returns whether renewals begin for a hold that no watchdog renewed before; on a quorum that is also one with an
--- empty registration, which is that of a hold before it.
+-- from now on. On a quorum a new hold that is not renewed gets none. If its proxy knows of no older one, it gets an empty one, so that a
+-- proxy which still renews an older one does not take this one for that; else the next renewal writes that of the older one, if other nodes
+-- have that. enrol returns whether renewals begin for a hold that no watchdog renewed before; on a quorum that is also one with an empty
+-- registration.
 local function enrol(watch_key, registration, ttl, held, renews)
   if quorum and not held and not renews then -- a registration found here is of a hold that has ended
-    redis.call('SET', watch_key, '', 'XX', 'KEEPTTL')
+    if not redis.call('SET', watch_key, '', 'XX', 'KEEPTTL') and registration == '' then redis.call('SET', watch_key, '', 'PX', ttl) end
     return
   end
   local present = redis.pcall('GET', watch_key)

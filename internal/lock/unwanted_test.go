@@ -44,3 +44,35 @@ func TestQuorumUnlockDoneUnheard(t *testing.T) {
 		}
 	}
 }
+
+// A lease that is taken through another proxy, where that one does not reach a node that still has the former hold, and another node never had
+// it, is not renewed for the former hold's sake: the node without it does not take the new one for that.
+func TestQuorumLeaseBesideANodeOutOfReach(t *testing.T) {
+	for _, kind := range lockstore.Kinds {
+		t.Run(kind.String(), func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *world.World) {
+				ns := bubbleNodes(w, 3)
+				times := quorum.Options{NodeTimeout: 200 * time.Millisecond}
+				m, n := ns.engine(t, "one", 0, Options{}, times), ns.engine(t, "two", 0, Options{}, times)
+				a, lostA := client(m)
+				b, lostB := client(n)
+				r := Request{Key: "k", Kind: kind, Owner: "me"}
+				mustLock(t, a, Request{Key: "warm", Kind: kind})
+				ns.link("two", 2).Cut()
+				mustLock(t, b, r)
+				ns.link("two", 2).Heal()
+				ns.link("one", 1).Swallow(world.Both)
+				mustUnlock(t, a, UnlockRequest{Key: r.Key, Owner: r.Owner, Side: kind}, true)
+				r.Lease = 20_000
+				mustLock(t, a, r)
+				time.Sleep(2 * time.Minute)
+				if has := ns.holding(t, r.Key); has > 1 {
+					t.Errorf("%d nodes have it", has)
+				}
+				if told := lostA.reasons() + lostB.reasons(); told != "" {
+					t.Errorf("told %q", told)
+				}
+			})
+		})
+	}
+}

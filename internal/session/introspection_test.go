@@ -229,6 +229,7 @@ func TestWhatToolsAsk(t *testing.T) {
 
 // kind is what a reply is: an error's or a status' text, otherwise its type. Numbers change with time.
 func kind(reply string) string {
+	reply, _, _ = strings.Cut(reply, " lru:") // of DEBUG OBJECT: seconds
 	switch reply[0] {
 	case '-', '+':
 		return reply
