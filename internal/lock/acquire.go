@@ -162,8 +162,9 @@ func (a *acquire) conclude(ctx context.Context, ans lockstore.Acquired) (Grant, 
 		}
 		return Grant{}, &Error{Code: "NOREPLICAS", Text: fmt.Sprintf("%d of %d replicas had the lock in time, it was given back", ans.Acked, a.r.Replicas)}
 	}
-	if a.c.unheard(ctx, a.r) {
-		// Nobody hears of it: what it added is given back, and what its owner had before stays as it was.
+	if a.c.unheard(ctx, a.r) && (ans.Raised || a.r.lent == nil) {
+		// Nobody hears of it: what it added is given back, and what its owner had before stays as it was. For that a MULTILOCK, which will see
+		// that it has ended, has to know of the grant.
 		_ = m.giveBacks.undo(ctx, a, ans)
 		if !ans.Raised && ans.Attempt == "" {
 			a.uphold(ans)
@@ -211,8 +212,6 @@ func (a *acquire) register(ans lockstore.Acquired) (g Grant, lost lossRecord, ye
 	switch again := ans.Raised && h.count > 0; { // if the hold that was to be entered again had gone this is a first one
 	case again && h.named:
 		m.holds.end(h) // it may have been given back through another proxy
-	case ans.Unrenewed:
-		m.holds.takenOver(h)
 	case again && ans.Count <= h.count:
 		m.holds.lose(h, h.whyGone())
 	}
@@ -254,11 +253,6 @@ func (a *acquire) register(ans lockstore.Acquired) (g Grant, lost lossRecord, ye
 // registration now, so the proxy that renewed the hold stops doing so, if there is one: this proxy renews the hold from then on, and the
 // owner is not told of that. If nobody renewed the hold, the registration is made to say so again, and the hold ends with its lease.
 func (a *acquire) uphold(ans lockstore.Acquired) {
-	if ans.Unrenewed {
-		a.c.m.holds.mu.Lock()
-		a.c.m.holds.takenOver(a.h)
-		a.c.m.holds.mu.Unlock()
-	}
 	switch {
 	case !a.Named || !a.Watched || a.c.m.holds.renewedHere(a.ID):
 	case ans.Unrenewed || a.r.lent != nil && !a.r.lent.until.IsZero() || a.unrenewed && a.alone():
@@ -277,8 +271,10 @@ func (a *acquire) alone() bool {
 }
 
 // takenOver ends a hold that was believed to be renewed here, when Redis says that nobody renews it: its owner has given it an end through
-// another proxy. A RENEW of this proxy whose reply was lost may have done that, too. mu is held.
+// another proxy. A RENEW of this proxy whose reply was lost may have done that, too.
 func (hs *holds) takenOver(h *hold) {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
 	if h.watched && !h.maybeUnrenewed {
 		hs.end(h)
 	}

@@ -216,3 +216,76 @@ func TestMultiLockAsksAgain(t *testing.T) {
 		})
 	}
 }
+
+// A LOCK that has been ended at the proxy that has renewed the hold leaves the end that its owner has said at another proxy meanwhile.
+func TestEndedVerbLeavesAnEndFromElsewhere(t *testing.T) {
+	for _, votes := range []bool{false, true} {
+		for _, kind := range lockstore.Kinds {
+			t.Run(fmt.Sprint(kind, ", quorum ", votes), func(t *testing.T) {
+				inBubble(t, func(t *testing.T, w *world.World) {
+					m, n, there := twoEngines(t, w, votes)
+					a, lost := client(m)
+					b, _ := client(n)
+					r := Request{Key: "k", Kind: kind, Owner: "me"}
+					mustLock(t, a, r)
+					if err := b.Renew(context.Background(), RenewRequest{Key: r.Key, Owner: r.Owner, Side: kind, Lease: 60_000}); err != nil {
+						t.Fatal(err)
+					}
+					c, _ := client(m)
+					over, end := context.WithCancel(context.Background())
+					end()
+					r.Blocks, r.Block = true, 1000
+					if _, err := c.Lock(over, r); !errors.Is(err, context.Canceled) {
+						t.Fatal(err)
+					}
+					if time.Sleep(50 * time.Second); !there(r.Key) {
+						t.Error("it has ended before its time")
+					}
+					if time.Sleep(time.Minute); there(r.Key) {
+						t.Error("it is renewed")
+					}
+					if told := lost.reasons(); told != "" {
+						t.Errorf("told %q", told)
+					}
+				})
+			})
+		}
+	}
+}
+
+// A MULTILOCK that is ended while it takes a lock which its owner has with a lease gives that lock back the end that it had.
+func TestEndedMultiLockLeavesALeaseItsEnd(t *testing.T) {
+	for _, known := range []bool{false, true} {
+		for _, kind := range lockstore.Kinds {
+			t.Run(fmt.Sprint(kind, ", known there ", known), func(t *testing.T) {
+				inBubble(t, func(t *testing.T, w *world.World) {
+					s := w.NewNode(bubbleAddr)
+					a, _ := client(bubbleEngine(t, w, s, "one", Options{}))
+					b, _ := client(bubbleEngine(t, w, s, "two", Options{}))
+					r := Request{Key: "k", Kind: kind, Owner: "me", Lease: 3000}
+					mustLock(t, a, Request{Key: "warm", Kind: kind, Owner: "me"}) // so that a connection is there
+					mustLock(t, b, r)
+					if known {
+						mustLock(t, a, r)
+					}
+					w.Proxy("one").Link(s.Addr()).Delay(200*time.Millisecond, 0)
+					over, end := context.WithCancel(context.Background())
+					r.Lease, r.Blocks, r.Block = 0, true, 10_000
+					ended := make(chan error, 1)
+					go func() {
+						_, err := a.MultiLock(over, []string{"k", "z"}, r)
+						ended <- err
+					}()
+					eventually(t, 5*time.Second, "it is taken", func() bool { return pttl(t, s, "k") > 10_000 })
+					end()
+					if err := <-ended; err == nil {
+						t.Fatal("it has not ended")
+					}
+					if time.Sleep(10 * time.Second); pttl(t, s, "k") > 0 {
+						t.Errorf("it has %d ms left", pttl(t, s, "k"))
+					}
+				})
+			})
+		}
+	}
+}

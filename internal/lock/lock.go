@@ -216,6 +216,9 @@ func (a *acquire) finish(ctx context.Context, ans lockstore.Acquired, err error)
 			m.holds.leave(a.h)
 		}
 	}()
+	if ans.Unrenewed {
+		m.holds.takenOver(a.h)
+	}
 	if err != nil {
 		if known.registered {
 			a.uphold(known.Acquired)

@@ -78,7 +78,7 @@ func (c *Client) orLost(h *hold, err error) error {
 func (hs *holds) lose(h *hold, reason string) {
 	c := h.client
 	if h.unwanted {
-		hs.done.add(h.id, c, time.Now())
+		hs.noteUnwanted(h)
 		hs.vacate(h, h.vacantAt(reason))
 		hs.end(h)
 		return
@@ -99,6 +99,13 @@ func (hs *holds) lose(h *hold, reason string) {
 		lost.Addr = c.info.Addr
 	}
 	hs.lossLog.add(lost)
+}
+
+// noteUnwanted notes of a hold that is over that the UNLOCK is done which wanted to give it back, if one did. mu is held.
+func (hs *holds) noteUnwanted(h *hold) {
+	if h.unwanted {
+		hs.done.add(h.id, h.client, time.Now())
+	}
 }
 
 // vacantAt is when a hold that was lost for this reason is over in Redis at the earliest. holds.mu is held.

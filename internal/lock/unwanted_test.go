@@ -14,13 +14,19 @@ import (
 // An UNLOCK that was answered NOQUORUM, and was done on the nodes all the same, is no loss, also if the watchdog finds out before it is said
 // again.
 func TestQuorumUnlockDoneUnheard(t *testing.T) {
-	for _, owner := range []string{"", "me"} {
+	const again = "again" // an owner that has had the lock through another proxy
+	for _, owner := range []string{"", "me", again} {
 		for _, kind := range lockstore.Kinds {
 			t.Run(fmt.Sprint(kind, " ", owner), func(t *testing.T) {
 				inBubble(t, func(t *testing.T, w *world.World) {
 					ns := bubbleNodes(w, 3)
-					m := ns.engine(t, "one", 0, Options{}, quorum.Options{NodeTimeout: 200 * time.Millisecond})
-					a, lost := client(m)
+					times := quorum.Options{NodeTimeout: 200 * time.Millisecond}
+					a, lost := client(ns.engine(t, "one", 0, Options{}, times))
+					if owner == again {
+						b, _ := client(ns.engine(t, "two", 0, Options{}, times))
+						mustLock(t, b, Request{Key: "k", Kind: kind, Owner: owner})
+						mustUnlock(t, a, UnlockRequest{Key: "k", Owner: owner, Side: kind}, true)
+					}
 					mustLock(t, a, Request{Key: "k", Kind: kind, Owner: owner})
 					for i := 1; i < 3; i++ {
 						ns.link("one", i).Swallow(world.Replies)

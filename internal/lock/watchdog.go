@@ -198,6 +198,7 @@ func (wd *watchdog) renewed(h *hold, code int64, sent time.Time, lease time.Dura
 			wd.stillThere(h)
 		}
 	case lockstore.TakenOver: // it is watched, or ends, there
+		wd.holds.noteUnwanted(h)
 		wd.holds.end(h)
 	default:
 		wd.holds.lose(h, h.whyGone())

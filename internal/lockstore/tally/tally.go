@@ -79,12 +79,13 @@ func (t Tally) Had() bool {
 	return t.entered() > 0 && t.entered()+dark >= t.majority()
 }
 
-// Unrenewed says whether a majority gave the lock to an owner that had it, and for which nobody renewed it.
-func (t Tally) Unrenewed() bool {
-	return t.gave(func(raised int64) bool { return raised < 0 }) >= t.majority()
-}
+// unrenewed is how many nodes gave the lock to an owner that had it already, and for which nobody renewed it.
+func (t Tally) unrenewed() int { return t.gave(func(raised int64) bool { return raised < 0 }) }
 
-// Clear says that no answer still to come can change the verdict, nor whether the owner had the lock.
+// Unrenewed says whether a majority gave the lock to an owner that had it, and for which nobody renewed it.
+func (t Tally) Unrenewed() bool { return t.unrenewed() >= t.majority() }
+
+// Clear says that no answer still to come can change the verdict, nor whether the owner had the lock, and whether it was renewed.
 func (t Tally) Clear() bool {
 	pending := t.Nodes - len(t.Said)
 	yes, entered := t.Count(lockstore.Granted), t.entered()
@@ -92,7 +93,8 @@ func (t Tally) Clear() bool {
 		most, unknown := t.others()
 		return t.Quorate() && (most >= t.majority() || most+unknown < t.majority())
 	}
-	return t.Done() && (entered == 0 || entered >= t.majority() || entered+pending < t.majority())
+	settled := func(n int) bool { return n == 0 || n >= t.majority() || n+pending < t.majority() }
+	return t.Done() && settled(entered) && settled(t.unrenewed())
 }
 
 // Verdict is the result of the votes.

@@ -64,18 +64,22 @@ func TestTallyOfVotes(t *testing.T) {
 func TestTallyOfUnrenewed(t *testing.T) {
 	ended := []int64{1, 1, 1000, 0, -1}
 	for _, c := range []struct {
-		what string
-		said [][]int64
-		want bool
+		what  string
+		said  [][]int64
+		want  bool
+		clear bool
 	}{
-		{"two say that nobody renewed it", [][]int64{ended, ended}, true},
-		{"one was renewed", [][]int64{ended, ended, entered(1000, 0)}, true},
-		{"two were renewed", [][]int64{ended, entered(1000, 0), entered(1000, 0)}, false},
-		{"one says so, one is new", [][]int64{ended, gave(1000, 0)}, false},
-		{"one says so", [][]int64{ended}, false},
+		{"two say that nobody renewed it", [][]int64{ended, ended}, true, true},
+		{"one was renewed", [][]int64{ended, ended, entered(1000, 0)}, true, true},
+		{"two were renewed", [][]int64{ended, entered(1000, 0), entered(1000, 0)}, false, true},
+		{"one says so, one does not", [][]int64{ended, entered(1000, 0)}, false, false},
+		{"one says so, one is new", [][]int64{ended, gave(1000, 0)}, false, false},
+		{"one says so", [][]int64{ended}, false, false},
+		{"it was renewed", [][]int64{entered(1000, 0), entered(1000, 0)}, false, true},
 	} {
-		if got := (Tally{3, c.said}).Unrenewed(); got != c.want {
-			t.Errorf("%s: %v", c.what, got)
+		v := Tally{3, c.said}
+		if v.Unrenewed() != c.want || v.Clear() != c.clear {
+			t.Errorf("%s: %v, clear %v", c.what, v.Unrenewed(), v.Clear())
 		}
 	}
 }
