@@ -24,6 +24,20 @@ var failingVerbs = map[string]func(c *Client, r Request) error{
 	},
 }
 
+// endsAfterAMinute checks that a lock, which has just been given a minute, ends then, and that its owner is told nothing.
+func endsAfterAMinute(t *testing.T, there func(key string) bool, key string, lost *losses) {
+	t.Helper()
+	if time.Sleep(50 * time.Second); !there(key) {
+		t.Error("it has ended before its time")
+	}
+	if time.Sleep(time.Minute); there(key) {
+		t.Error("it is renewed")
+	}
+	if told := lost.reasons(); told != "" {
+		t.Errorf("told %q", told)
+	}
+}
+
 // A LOCK that RESET or CLIENT UNBLOCK has ended while it was under way leaves its owner's hold renewed: Redis has done it, and the other
 // proxy has stopped.
 func TestEndedVerbLeavesAnOwnersHoldRenewed(t *testing.T) {
@@ -114,15 +128,7 @@ func TestFailedVerbLeavesAnEndFromElsewhere(t *testing.T) {
 							if err := fail(a, r); err == nil {
 								t.Fatal("it has not failed")
 							}
-							if time.Sleep(50 * time.Second); !there(r.Key) {
-								t.Error("it has ended before its time")
-							}
-							if time.Sleep(time.Minute); there(r.Key) {
-								t.Error("it is renewed")
-							}
-							if told := lost.reasons(); told != "" {
-								t.Errorf("told %q", told)
-							}
+							endsAfterAMinute(t, there, r.Key, lost)
 						})
 					})
 				}
@@ -153,15 +159,7 @@ func TestTakenAgainAfterItsConnectionHasGone(t *testing.T) {
 						if err := fail(b, r); err == nil {
 							t.Fatal("it has not failed")
 						}
-						if time.Sleep(50 * time.Second); !there(r.Key) {
-							t.Error("it has ended before its time")
-						}
-						if time.Sleep(time.Minute); there(r.Key) {
-							t.Error("it is renewed")
-						}
-						if told := lost.reasons(); told != "" {
-							t.Errorf("told %q", told)
-						}
+						endsAfterAMinute(t, there, r.Key, lost)
 					})
 				})
 			}
@@ -238,15 +236,7 @@ func TestEndedVerbLeavesAnEndFromElsewhere(t *testing.T) {
 					if _, err := c.Lock(over, r); !errors.Is(err, context.Canceled) {
 						t.Fatal(err)
 					}
-					if time.Sleep(50 * time.Second); !there(r.Key) {
-						t.Error("it has ended before its time")
-					}
-					if time.Sleep(time.Minute); there(r.Key) {
-						t.Error("it is renewed")
-					}
-					if told := lost.reasons(); told != "" {
-						t.Errorf("told %q", told)
-					}
+					endsAfterAMinute(t, there, r.Key, lost)
 				})
 			})
 		}
