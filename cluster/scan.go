@@ -291,7 +291,7 @@ func (e *Executor) selfDescription(ctx context.Context, n *Node) (*selfDescripti
 	defer p.Release()
 	var got gathered
 	if err := p.Ask(&upstream.Request{Cmds: [][]byte{askNodes}, Sink: &got}, askTimeout); err != nil {
-		return nil, err
+		return nil, &upstream.NotSentError{Cause: err} // of the client's SCAN nothing was
 	}
 	if v, ok := resp.ParseReply(got); ok {
 		if own, ok := readSelfDescription(string(v.Text)); ok {

@@ -27,7 +27,7 @@ var unlike = map[string]struct {
 	"COMMAND": {withVerbs, ourVerbs}, "COMMAND INFO": {withVerbs, ourVerbs}, "COMMAND DOCS": {withVerbs, ourVerbs}, "COMMAND LIST": {withVerbs, ourVerbs},
 	"COMMAND COUNT": {sameKind, ourVerbs},
 
-	"TTL": {nearly, clock}, "PTTL": {nearly, clock}, "EXPIRETIME": {nearly, clock}, "PEXPIRETIME": {nearly, clock}, "TIME": {sameKind, clock}, "LASTSAVE": {sameKind, clock}, "OBJECT IDLETIME": {sameKind, clock},
+	"TTL": {nearly, clock}, "PTTL": {nearly, clock}, "EXPIRETIME": {nearly, clock}, "PEXPIRETIME": {nearly, clock}, "TIME": {sameKind, clock}, "LASTSAVE": {sameKind, clock}, "DBSIZE": {sameKind, clock + ": keys that have expired count until they are noticed"}, "OBJECT IDLETIME": {sameKind, clock},
 	"XPENDING": {sameButNumbers, clock + ": idle times"}, "XINFO CONSUMERS": {sameButNumbers, clock + ": idle times"},
 	"XINFO STREAM": {sameButNumbers, clock + ": delivery times (1)"}, "LATENCY HISTOGRAM": {sameKind, clock}, "ACL LOG": {sameKind, clock + ", addresses"},
 	"DUMP": {sameKind, hashTable + "; the clock, in streams"},
