@@ -12,7 +12,7 @@ import "strings"
 //	name~  nobody else relies on it, but the registration has replaced that of an earlier hold, whose proxy is told when this one ends
 //
 // What this proxy asks for, and what it knows of its holds, has no mark after the name; "": no registration is asked for, or known. An
-// empty one in Redis says that the hold was given back.
+// empty one in Redis says that the hold was given back. On a node of a quorum it may stand beside a hold, too, which nobody renews then.
 type Registration string
 
 // The marks.

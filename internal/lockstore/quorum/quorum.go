@@ -289,8 +289,8 @@ func (q *store) askedFor(s *step) (wants *lockstore.Release, asked int64) {
 	return s.wants, s.asked
 }
 
-// beginAlone is begin for a vote, or for a RENEW. It waits until no other step is under way for the hold on that node, and returns nil if there still is one
-// at until, or if it is a release that a node which does not answer may keep waiting for long.
+// beginAlone is begin for a vote, or for a RENEW. It waits until no other step is under way for the hold on that node, and returns nil if
+// there still is one at until, or if it is a release that a node which does not answer may keep waiting for long.
 func (q *store) beginAlone(n *quorumNode, id lockstore.ID, until time.Time) (mine *step) {
 	timer := time.NewTimer(time.Until(until))
 	defer timer.Stop()
