@@ -11,8 +11,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/simulation/world"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
@@ -382,28 +384,43 @@ func TestTornLongReply(t *testing.T) {
 	}
 }
 
+// dialled counts connections that are asked for.
+type dialled struct {
+	Dialer
+	n atomic.Int64
+}
+
+func (d *dialled) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	d.n.Add(1)
+	return d.Dialer.Dial(ctx, network, addr)
+}
+
+// A Redis that has gone away is not stormed, however often it is asked for.
 func TestNoConnectionStorm(t *testing.T) {
-	t.Parallel()
-	var accepted atomic.Int32
-	target := fakeRedis(t, func(i int, c net.Conn) {
-		if accepted.Add(1) == 1 {
-			admit(c)
-			c.Read(make([]byte, 1<<10))
-			c.Write([]byte("+PONG\r\n"))
-		} // from then on it hangs up at once
-	})
-	p := open(t, newNode(t, target, NodeOptions{}), Identity{Proto: 2})
-	expect(t, p, "+PONG\r\n", []string{"PING"})
-	began := time.Now()
-	for time.Since(began) < time.Second {
-		var c client
-		if _, err := c.do(p, []string{"PING"}); err == nil {
-			t.Fatal("no error")
+	synctest.Test(t, func(t *testing.T) {
+		w := world.New(1)
+		t.Cleanup(w.Close)
+		redis := w.NewNode(inMemory)
+		dials := &dialled{Dialer: w.Proxy("proxy")}
+		p := open(t, newNode(t, Target{Network: "tcp", Addr: redis.Addr(), Dialer: dials}, NodeOptions{}), Identity{Proto: 2})
+		expect(t, p, "+PONG\r\n", []string{"PING"})
+		redis.Kill()
+		dials.n.Store(0)
+		const minutes = 5
+		for end := time.Now().Add(minutes * time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
+			var c client
+			if _, err := c.do(p, []string{"PING"}); err == nil {
+				t.Fatal("no error")
+			}
 		}
-	}
-	if got, took := accepted.Load(), time.Since(began); int64(got) > 20*(1+int64(took.Seconds())) {
-		t.Fatalf("%d connections in %v", got, took)
-	}
+		const each = minutes * int64(time.Minute/wantedDelay) // the pause is wantedDelay, give or take a half, while somebody asks
+		if n := dials.n.Load(); n < each/2 || n > 2*each {
+			t.Errorf("%d connections in %d minutes", n, minutes)
+		}
+		redis.Start()
+		time.Sleep(2 * wantedDelay)
+		expect(t, p, "+PONG\r\n", []string{"PING"})
+	})
 }
 
 func TestCloseUnderLoad(t *testing.T) {

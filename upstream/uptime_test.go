@@ -8,58 +8,70 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/simulation/world"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
 // A server that has not been up for long enough is sent nothing, on either way, and after a restart it is not for as long again.
 func TestMinUptime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := world.New(1)
+		defer w.Close()
+		s := w.NewNode(inMemory)
+		const least = time.Hour
+		c := NewControl(Target{Network: "tcp", Addr: s.Addr(), Dialer: w.Proxy("proxy"), MinUptime: least}, ControlOptions{Logger: slog.New(slog.DiscardHandler)})
+		defer c.Close()
+		ask := func() error {
+			client, err := c.Client(0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, asked := c.Ints(0, "0000000000000000000000000000000000000000", "redis.call('INCR', KEYS[1]) return {1}", []string{"n"}, nil)
+			if err := client.Do(context.Background(), client.B().Incr().Key("n").Build()).Error(); (err == nil) != (asked == nil) {
+				return errors.Join(err, asked)
+			}
+			return asked
+		}
+		for range 2 {
+			since := time.Now()
+			if ask() == nil { // it is told of the restart
+				t.Fatal("answered")
+			}
+			var notSent *NotSentError
+			err, young := ask(), new(YoungError)
+			if !errors.As(err, &young) || young.Min != least || !errors.As(err, &notSent) {
+				t.Fatalf("%T %v", err, err)
+			}
+			time.Sleep(time.Until(since.Add(least - 2*time.Second)))
+			if err := ask(); !errors.As(err, &young) {
+				t.Errorf("shortly before it is old enough: %v", err)
+			}
+			if n := s.Do(t, "EXISTS", "n").(int64); n != 0 {
+				t.Fatal("something was sent")
+			}
+			time.Sleep(5 * time.Second) // Redis says whole seconds, and is asked again after a while
+			if err := ask(); err != nil {
+				t.Errorf("when it is old enough: %v", err)
+			}
+			s.Restart()
+		}
+	})
+}
+
+// Nor is one of which that cannot be asked.
+func TestMinUptimeWithoutThePassword(t *testing.T) {
 	t.Parallel()
-	s := testredis.Start(t, "--requirepass", "pw")
-	target, err := ParseTarget(s.URL())
+	target, err := ParseTarget(testredis.Start(t, "--requirepass", "pw").URL())
 	if err != nil {
 		t.Fatal(err)
 	}
-	target.MinUptime = 5 * time.Second // a start that takes long is no reason to be taken for old
-	c := NewControl(target, ControlOptions{Logger: slog.New(slog.DiscardHandler)})
-	defer c.Close()
-	const script = "redis.call('INCR', KEYS[1]) return {1}"
-	ask := func() error {
-		client, err := c.Client(0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, asked := c.Ints(0, "0000000000000000000000000000000000000000", script, []string{"n"}, nil)
-		if err := client.Do(context.Background(), client.B().Incr().Key("n").Build()).Error(); (err == nil) != (asked == nil) {
-			return errors.Join(err, asked)
-		}
-		return asked
-	}
-	for range 2 {
-		var young *YoungError
-		var notSent *NotSentError
-		err := ask()
-		for end := time.Now().Add(time.Minute); !errors.As(err, &young) && time.Now().Before(end); err = ask() {
-			time.Sleep(10 * time.Millisecond) // it is told of the restart
-		}
-		if young == nil || young.Min != target.MinUptime || !errors.As(err, &notSent) {
-			t.Fatalf("%T %v", err, err)
-		}
-		if n := s.Do(t, "EXISTS", "n").(int64); n != 0 {
-			t.Fatal("something was sent")
-		}
-		for end := time.Now().Add(time.Minute); ask() != nil; time.Sleep(50 * time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatal("never old enough")
-			}
-		}
-		s.Restart()
-	}
-	target.Password = "wrong"
+	target.MinUptime, target.Password = time.Millisecond, "wrong"
 	wrong := NewControl(target, ControlOptions{Logger: slog.New(slog.DiscardHandler)})
 	defer wrong.Close()
-	if _, err := wrong.Ints(0, "x", script, []string{"n"}, nil); err == nil {
+	if _, err := wrong.Ints(0, "x", "return {1}", nil, nil); err == nil {
 		t.Error("without its password")
 	}
 }

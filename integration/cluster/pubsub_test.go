@@ -43,7 +43,9 @@ func hears(t *testing.T, publisher *harness.Wire, subs []*subscriber, verb, chan
 	harness.Eventually(t, "all hear of "+channel, func() bool { // how many there are is no sign: after a failover they may be at the replica
 		n++
 		text, heard := fmt.Sprint(channel, "-", n), 0
-		publisher.Do(verb, channel, text)
+		if _, err := publisher.Try(verb, channel, text); err != nil { // its command was at a node that died: it is closed, as by Redis
+			publisher = harness.Dial(t, publisher.C.RemoteAddr().String())
+		}
 		for _, s := range subs {
 			for !s.Silent(time.Second) { // it is lost while nodes learn who is dead
 				if got := s.Read(); strings.Contains(got, "\r\n"+text+"\r\n") {

@@ -16,25 +16,29 @@ func (p *proxy) changed(l Limits) {
 
 // New time-outs hold for clients that are there and send nothing.
 func TestChangedTimeOuts(t *testing.T) {
-	t.Parallel()
-	_, p := startBoth(t, func(o *Options) { o.HandshakeTimeout = 0 })
-	idle, silent, holder := dialWire(t, p.addr), dialWire(t, p.addr), dialWire(t, p.addr)
-	eventually(t, "all are there", func() bool { return p.srv.clients.n.Load() == 3 })
-	idle.expect("+PONG\r\n", "PING")
-	holder.expect("+OK\r\n", "LOCK", "l")
-	p.changed(Limits{HandshakeTimeout: 200 * time.Millisecond})
-	if got := silent.frame(); got != "<end>" {
-		t.Errorf("who has sent nothing: %q", got)
-	}
-	idle.expect("+PONG\r\n", "PING")
-	p.changed(Limits{IdleTimeout: 200 * time.Millisecond})
-	if got := idle.frame(); got != "<end>" {
-		t.Errorf("who is idle: %q", got)
-	}
-	holder.expect(":1\r\n", "UNLOCK", "l")
-	if got := holder.frame(); got != "<end>" {
-		t.Errorf("who holds nothing any more: %q", got)
-	}
+	inBubble(t, func(o *Options) { o.HandshakeTimeout = 0 }, func(t *testing.T, b *bubble) {
+		idle, silent, holder := b.dial(t), b.dial(t), b.dial(t)
+		eventually(t, "all are there", func() bool { return b.srv.clients.n.Load() == 3 })
+		idle.expect("+PONG\r\n", "PING")
+		holder.expect("+OK\r\n", "LOCK", "l")
+		// ended waits for the end of a client, for about so long.
+		ended := func(who string, w *wire, after time.Duration) {
+			t.Helper()
+			from := time.Now()
+			if got, took := w.frame(), time.Since(from); got != "<end>" || took < after-10*time.Millisecond || took > after+10*time.Millisecond {
+				t.Errorf("%s: %q after %v", who, got, took)
+			}
+		}
+		b.changed(Limits{HandshakeTimeout: 5 * time.Second})
+		time.Sleep(time.Second)
+		ended("who has sent nothing", silent, 4*time.Second)
+		idle.expect("+PONG\r\n", "PING")
+		b.changed(Limits{IdleTimeout: 2 * time.Second})
+		ended("who is idle", idle, 2*time.Second)
+		time.Sleep(time.Hour)
+		holder.expect(":1\r\n", "UNLOCK", "l")
+		ended("who holds nothing any more", holder, 2*time.Second)
+	})
 }
 
 // Clients that came while there was no limit for their address count for the one that is set later.

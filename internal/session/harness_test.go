@@ -100,16 +100,21 @@ func testLocks(log *slog.Logger) lock.Options {
 // serve runs a server of o until the test ends, and then has what is below it closed.
 func serve(t testing.TB, o Options, change func(*Options), closeUpstream func()) *proxy {
 	t.Helper()
-	o.HandshakeTimeout, o.Version = patience, "test"
-	if change != nil {
-		change(&o)
-	}
-	p, locks := &proxy{t: t, srv: NewServer(o)}, o.Locks
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.addr = ln.Addr().String()
+	return serveAt(t, ln, o, change, closeUpstream)
+}
+
+// serveAt is serve at a listener.
+func serveAt(t testing.TB, ln net.Listener, o Options, change func(*Options), closeUpstream func()) *proxy {
+	t.Helper()
+	o.HandshakeTimeout, o.Version = patience, "test"
+	if change != nil {
+		change(&o)
+	}
+	p, locks := &proxy{t: t, srv: NewServer(o), addr: ln.Addr().String()}, o.Locks
 	ctx, cancel := context.WithCancel(context.Background())
 	var parts sync.WaitGroup
 	parts.Go(func() { _ = locks.Run(ctx) })

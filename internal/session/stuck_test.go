@@ -43,19 +43,22 @@ const stuckFor = 4 * time.Second
 
 // TestUpstreamTimeout: a command without an answer gets an error, its late reply reaches nobody, and the client goes on.
 func TestUpstreamTimeout(t *testing.T) {
-	t.Parallel()
-	server := testredis.Start(t)
-	p := startProxy(t, server.URL(), func(o *Options) { o.UpstreamTimeout = stuckFor })
-	w := dialWire(t, p.addr)
-	w.expect("+OK\r\n", "SET", "k", "v")
-	server.Stop()
-	defer server.Cont()
-	w.raw(append(resp.AppendCommand(nil, "GET", "k"), resp.AppendCommand(nil, "INCR", "n")...))
-	w.want("-" + backend.TimeoutLine + "\r\n")
-	w.want("-" + backend.TimeoutLine + "\r\n")
-	server.Cont()
-	eventually(t, "Redis answers again", func() bool { return w.do("ECHO", "mine") == "$4\r\nmine\r\n" })
-	w.expect("$1\r\n1\r\n", "GET", "n")
+	const limit = 30 * time.Second
+	inBubble(t, func(o *Options) { o.UpstreamTimeout = limit }, func(t *testing.T, b *bubble) {
+		w := b.dial(t)
+		w.expect("+OK\r\n", "SET", "k", "v")
+		b.redis.Stop()
+		from := time.Now()
+		w.raw(append(resp.AppendCommand(nil, "GET", "k"), resp.AppendCommand(nil, "INCR", "n")...))
+		w.want("-" + backend.TimeoutLine + "\r\n")
+		w.want("-" + backend.TimeoutLine + "\r\n")
+		if took := time.Since(from); took < limit || took > limit+stuckAfter {
+			t.Errorf("a limit of %v has held for %v", limit, took)
+		}
+		b.redis.Cont()
+		eventually(t, "Redis answers again", func() bool { return w.do("ECHO", "mine") == "$4\r\nmine\r\n" })
+		w.expect("$1\r\n1\r\n", "GET", "n")
+	})
 }
 
 // TestUpstreamTimeoutOfDedicatedConnections: so it is on a connection of a client's own. What waits by itself has its own time besides,
