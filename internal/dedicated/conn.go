@@ -40,7 +40,8 @@ type Host interface {
 
 	// Shutting notes that so many more SHUTDOWNs are not answered yet.
 	Shutting(more int)
-	// RightsChanged is called when commands that may change users' rights have been run; last: no other reply is pending.
+	// RightsChanged is called when commands that may change users' rights have been run, or may have been, as their replies are lost; last: no
+	// other reply is pending.
 	RightsChanged(last bool)
 	// Timed is called with how long a command of the client's took until its reply; call is the beginning of what was sent.
 	Timed(c *commandtable.Command, call string, took time.Duration)

@@ -106,11 +106,19 @@ func (p *Conn) dropLocked() {
 		return
 	}
 	p.leave()
+	p.unanswered()
 	p.conn.Close()
 	p.state = State{}
 	p.pending.clear()
 	p.show()
 	p.out.to.GiveUp("left within a reply")
+}
+
+// unanswered notes that pending commands may have changed rights. mu is held.
+func (p *Conn) unanswered() {
+	if len(p.pending.all) > 0 {
+		p.Host.RightsChanged(true)
+	}
 }
 
 // Ended implements upstream.Receiver: the connection is over.
@@ -127,6 +135,7 @@ func (p *Conn) endLocked(err error) {
 		return
 	}
 	p.leave()
+	p.unanswered()
 	p.life.ended = true
 	p.out.to.GiveUp("upstream lost within a reply")
 	p.out.cut()

@@ -1,9 +1,11 @@
 package session
 
 import (
+	"bytes"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -226,6 +228,43 @@ func TestDeletedUsersIdleClientsAreClosed(t *testing.T) {
 		redis := testredis.StartCluster(t, 3, 0)
 		closed(t, startProxyOf(t, redis, nil), redis.Servers...)
 	})
+}
+
+// A change whose reply is lost may have been made: what was known of rights is forgotten.
+func TestRightsChangedWithoutAReply(t *testing.T) {
+	t.Parallel()
+	for _, last := range []string{"SETUSER", "EXEC"} {
+		p, link, _, holder := lostLink(t, nil)
+		holder.expect("+OK\r\n", "WATCH", "w")
+		if last == "EXEC" {
+			holder.expect("+OK\r\n", "MULTI")
+			holder.expect("+QUEUED\r\n", "ACL", "SETUSER", "u", "on")
+		}
+		known := p.srv.access.rights.Load()
+		var asked atomic.Bool
+		link.Filter(func(toServer bool, b []byte) bool {
+			switch {
+			case toServer && bytes.Contains(b, []byte(last)):
+				asked.Store(true)
+			case !toServer && asked.Load():
+				link.CutAll()
+				return false
+			}
+			return true
+		})
+		if last == "EXEC" {
+			holder.send("EXEC")
+		} else {
+			holder.send("ACL", "SETUSER", "u", "on")
+		}
+		if got := holder.frame(); got[0] != '-' {
+			t.Fatalf("%s: %q", last, got)
+		}
+		if p.srv.access.rights.Load() == known {
+			t.Errorf("%s: what was known of rights is kept", last)
+		}
+		link.Filter(nil)
+	}
 }
 
 // Every run of commands is asked whether it changed rights: where it did not, that needs no memory.
