@@ -116,6 +116,9 @@ func (p *conn) Shutting(more int) { p.o.host.Shutting(more) }
 
 // RightsChanged implements dedicated.Host.
 func (p *conn) RightsChanged(last bool) {
+	if !p.rights.Any {
+		return
+	}
 	p.o.host.RightsChanged(p.rights)
 	if last {
 		p.rights = backend.RightsChange{}
