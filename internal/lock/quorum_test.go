@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -205,6 +206,43 @@ func TestQuorumSlowNodeHasTheLockAgain(t *testing.T) {
 		time.Sleep(time.Minute)
 		if got := ns.holding(t, "k") + ns.holding(t, "named"); got != 0 {
 			t.Error(got, "are left")
+		}
+	})
+}
+
+// It gets what the hold is then: if a RENEW, which waited for that renewal, has given it an end, no more than that.
+func TestQuorumSlowNodeHasTheLockAsItIs(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world.World) {
+		ns := bubbleNodes(w, 3)
+		m := ns.engine(t, "one", 0, Options{})
+		a, al := client(m)
+		mustLock(t, a, Request{Key: "k"})
+		mustLock(t, a, Request{Key: "named", Owner: "job"})
+		eventually(t, 5*time.Second, "on all nodes", func() bool { return ns.holding(t, "k")+ns.holding(t, "named") == 6 })
+		time.Sleep(9 * time.Second)
+		forgets := ns.servers[2]
+		forgets.Do(t, "FLUSHALL")
+		ns.link("one", 2).Delay(150*time.Millisecond, 0)
+		ns.link("one", 1).Delay(250*time.Millisecond, 0) // it answers last, and makes the majority
+		time.Sleep(1200 * time.Millisecond)              // renewals are under way
+		var both sync.WaitGroup
+		for _, r := range []RenewRequest{{Key: "k", Lease: 5000}, {Key: "named", Owner: "job", Lease: 5000}} {
+			both.Go(func() {
+				if err := a.Renew(context.Background(), r); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		both.Wait()
+		time.Sleep(2 * time.Second)
+		for _, key := range []string{"k", "named"} {
+			if left := forgets.Do(t, "PTTL", key).(int64); left < 0 || left > 3000 {
+				t.Errorf("%s: %d ms are left", key, left)
+			}
+		}
+		time.Sleep(10 * time.Second)
+		if got := ns.holding(t, "k") + ns.holding(t, "named"); got != 0 || al.reasons() != "k:expired " {
+			t.Error(got, "have it still;", al.reasons())
 		}
 	})
 }

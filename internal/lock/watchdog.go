@@ -151,7 +151,7 @@ func (wd *watchdog) noteRenewals(b *batch, out []int64, err error, sent time.Tim
 	return back
 }
 
-// regain is the Regain of lockstore.Host.
+// regain is the Regain of lockstore.Host. What has become of the hold since the renewal counts: it may have got an end.
 func (wd *watchdog) regain(r lockstore.Renewed, lease time.Duration, take func(*lockstore.Acquire)) {
 	h, err := wd.holds.enter(context.Background(), r.ID, r.Named)
 	if err != nil {
@@ -160,11 +160,16 @@ func (wd *watchdog) regain(r lockstore.Renewed, lease time.Duration, take func(*
 	defer wd.holds.leave(h)
 	wd.holds.mu.Lock()
 	still := h.live() && !h.unwanted && h.attempt == r.Attempt
-	beside := wd.holds.byID[r.ID.As(r.ID.Kind.Spec().Other)].live()
-	count := h.count
+	if !h.watched {
+		lease = min(lease, time.Until(h.deadline))
+	}
+	a := &lockstore.Acquire{
+		ID: r.ID, Named: r.Named, Count: h.count, Beside: wd.holds.byID[r.ID.As(r.ID.Kind.Spec().Other)].live(),
+		Lease: lease.Milliseconds(), Watched: h.watched, Registration: h.registration,
+	}
 	wd.holds.mu.Unlock()
-	if still {
-		take(&lockstore.Acquire{ID: r.ID, Named: r.Named, Count: count, Beside: beside, Lease: lease.Milliseconds(), Watched: true, Registration: r.Registration})
+	if still && a.Lease > 0 {
+		take(a)
 	}
 }
 

@@ -19,7 +19,7 @@ func (q *store) Renew(_ context.Context, r lockstore.Renewal) ([]int64, error) {
 	out, any, decided := make([]int64, len(r.Holds)), false, make(chan struct{})
 	defer close(decided)
 	answers := gather(q, until, func(n *quorumNode) result {
-		said, err := q.renewOn(n, r, until)
+		said, err := q.renewOn(n, r, until, decided)
 		if err == nil && r.Lease > 0 && slices.Contains(said, lockstore.NotThere) {
 			q.host.Background(func() { q.spread(decided, r, out, n, said) })
 		}
@@ -36,8 +36,13 @@ func (q *store) Renew(_ context.Context, r lockstore.Renewal) ([]int64, error) {
 	return out, nil
 }
 
-// renewOn sends a batch of renewals to one node.
-func (q *store) renewOn(n *quorumNode, r lockstore.Renewal, until time.Time) ([]int64, error) {
+// renewOn sends a batch of renewals to one node, unless the others have decided: from then on RENEW may have given the holds another end.
+func (q *store) renewOn(n *quorumNode, r lockstore.Renewal, until time.Time, decided <-chan struct{}) ([]int64, error) {
+	select {
+	case <-decided:
+		return nil, &upstream.NotSentError{Cause: errStepUnderWay}
+	default:
+	}
 	busy := make([]bool, len(r.Holds))
 	for i, h := range r.Holds {
 		busy[i] = q.drops(n, h.ID)
