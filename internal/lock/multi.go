@@ -179,9 +179,9 @@ func (b *multiLock) look(ctx context.Context, t *taking) error {
 		return nil
 	}
 	s, err := m.store.Look(t.id, true, 0, time.Now())
-	t.had = known || err != nil || s.Count > 0
+	t.had = err != nil || s.Count > 0 || s.Unsure
 	watched := s.Watched && !s.Registration.Names(ours) // its renewals have ended here
-	if t.until = (time.Time{}); err == nil && s.Count > 0 && s.TTL > 0 && !watched {
+	if t.until = (time.Time{}); err == nil && t.had && s.TTL > 0 && !watched {
 		t.until = s.At.Add(lockstore.Milliseconds(s.TTL))
 	}
 	return nil

@@ -364,8 +364,8 @@ func TestQuorumExclusion(t *testing.T) {
 }
 
 // What is left of an owner on a minority is no hold from before: a MULTILOCK that found it on the way, and fails, leaves that to its
-// lease, since another LOCK of this owner may count on it; one that does not fail gives it its own lease. It was renewed for as long as
-// the connection lived.
+// lease, since another LOCK of this owner may count on it; one that does not fail gives it its own lease, or the end that it has if, for all
+// that is known, a majority may have it. It was renewed for as long as the connection lived.
 func TestQuorumMultiLockOverLeftovers(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {
 		ns := bubbleNodes(w, 5)
@@ -388,15 +388,68 @@ func TestQuorumMultiLockOverLeftovers(t *testing.T) {
 		eventually(t, 20*time.Second, "given back", func() bool { return ns.holding(t, "k") == 2 })
 		mustUnlock(t, b, UnlockRequest{Key: "z"}, true)
 		leave()
-		if _, err := a.MultiLock(context.Background(), []string{"k", "z"}, r); err != nil {
-			t.Fatal(err)
-		}
-		for _, e := range m.List("o", "") {
-			if e.Watched || e.Left > 20*time.Second {
-				t.Errorf("%+v", e)
+		ends := func(most time.Duration) {
+			t.Helper()
+			if _, err := a.MultiLock(context.Background(), []string{"k", "z"}, r); err != nil {
+				t.Fatal(err)
+			}
+			for _, e := range m.List("o", "") {
+				if e.Watched || e.Left > most {
+					t.Errorf("%+v", e)
+				}
 			}
 		}
+		ends(time.Minute)
+		if n, err := a.MultiUnlock(context.Background(), []string{"k", "z"}, UnlockRequest{Owner: "o"}); n != 2 || err != nil {
+			t.Fatal(n, err)
+		}
+		ns.link("one", 4).Heal()
+		time.Sleep(5 * time.Second)
+		leave()
+		ends(20 * time.Second)
 	})
+}
+
+// What was given back through another proxy is no hold from before either, for a MULTILOCK at the proxy that still believes in it, though one
+// node has it still and another one does not answer: the MULTILOCK's lease ends it, nobody renews it.
+func TestQuorumMultiLockOfWhatWasGivenBackElsewhere(t *testing.T) {
+	for _, nodes := range []int{3, 5} {
+		inBubble(t, func(t *testing.T, w *world.World) {
+			ns := bubbleNodes(w, nodes)
+			one, two := ns.engine(t, "one", 0, Options{}), ns.engine(t, "two", 0, Options{})
+			a, _ := client(one)
+			b, lost := client(two)
+			time.Sleep(2 * time.Second) // the nodes' clocks are known
+			keys, r := []string{"k", "m"}, Request{Owner: "job", Lease: 55_000}
+			if _, err := b.MultiLock(context.Background(), keys, r); err != nil {
+				t.Fatal(err)
+			}
+			few := nodes / 2
+			for i := range few { // these keep it
+				ns.link("one", i).Swallow(world.Both)
+			}
+			if n, err := a.MultiUnlock(context.Background(), keys, UnlockRequest{Owner: "job"}); n != 2 || err != nil {
+				t.Fatal(n, err)
+			}
+			for i := range few { // these do not answer
+				ns.link("two", nodes-1-i).Cut()
+			}
+			time.Sleep(2 * time.Second)
+			r.Lease = 10_000
+			if _, err := b.MultiLock(context.Background(), keys, r); err != nil {
+				t.Fatal(err)
+			}
+			for _, e := range two.List("job", "") {
+				if e.Watched {
+					t.Errorf("%d nodes: renewed: %+v", nodes, e)
+				}
+			}
+			time.Sleep(100 * time.Second)
+			if ns.holding(t, "k") > 0 || ns.holding(t, "m") > 0 || two.Stats().Held > 0 {
+				t.Errorf("%d nodes: %d and %d of them have the locks for ever, lost: %q", nodes, ns.holding(t, "k"), ns.holding(t, "m"), lost.reasons())
+			}
+		})
+	}
 }
 
 // An UNLOCK that is said again where the first one reached too few nodes, right after the LOCK through another proxy, gives the lock back:

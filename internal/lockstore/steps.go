@@ -104,7 +104,7 @@ type Seen struct {
 	Registration      Registration // of a named owner's hold
 	Registered        bool         // there is one, be it empty
 	Watched           bool         // and somebody renews the hold
-	Unsure            bool         // of a quorum: with the nodes that have not answered a majority may have it although Count is 0
+	Unsure            bool         // of a quorum: with the nodes that have not answered a majority may have it although Count is 0. TTL and Watched are, then, as if it had
 }
 
 // Renewal begins the leases of some holds anew, all of one kind and in one slot, or only looks at the holds.

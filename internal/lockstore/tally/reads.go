@@ -1,6 +1,10 @@
 package tally
 
-import "github.com/lockproxy/lockproxy/internal/lockstore"
+import (
+	"slices"
+
+	"github.com/lockproxy/lockproxy/internal/lockstore"
+)
 
 // What the nodes of a quorum have of a lock, each of those that answered: what a majority of all nodes has is what holds.
 
@@ -21,8 +25,10 @@ func Seen(all []lockstore.Seen, nodes int) (out lockstore.Seen) {
 	if len(left) >= need {
 		out.Count, out.TTL = 1, Lasts(left, need)
 	}
-	out.Unsure = len(left) > 0 && len(left) < need && len(left)+dark >= need
-	out.Watched = watched >= need
+	if out.Unsure = len(left) > 0 && len(left) < need && len(left)+dark >= need; out.Unsure {
+		out.TTL = slices.Max(left)
+	}
+	out.Watched = watched >= need || out.Unsure && watched > 0
 	for registration, n := range registered {
 		if n >= need {
 			out.Registration = registration

@@ -40,7 +40,8 @@ func TestTallyOfSeen(t *testing.T) {
 	}{
 		{"nobody answered", nil, lockstore.Seen{}},
 		{"one has it, two have not", []lockstore.Seen{has(1000), {}, {}}, lockstore.Seen{}},
-		{"one has it, one is away", []lockstore.Seen{has(1000), {}}, lockstore.Seen{Unsure: true}},
+		{"one has it, one is away", []lockstore.Seen{has(1000), {}}, lockstore.Seen{TTL: 1000, Watched: true, Unsure: true}},
+		{"one has it that nobody renews, one is away", []lockstore.Seen{{Count: 1, TTL: 1000}, {}}, lockstore.Seen{TTL: 1000, Unsure: true}},
 		{"two have it", []lockstore.Seen{has(1000), has(2000), {}}, lockstore.Seen{Count: 1, TTL: 988, Registration: "r", Watched: true}},
 		{"two have it, with other registrations", []lockstore.Seen{has(1000), {Count: 1, TTL: 900, Registration: "s"}, {Registration: "r"}},
 			lockstore.Seen{Count: 1, TTL: 889, Registration: "r"}},

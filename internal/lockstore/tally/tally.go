@@ -73,17 +73,19 @@ func (t Tally) gave(is func(raised int64) bool) (n int) {
 	return n
 }
 
+// dark is how many nodes neither gave the lock nor refused it: what they have is not known.
+func (t Tally) dark() int { return t.Nodes - t.Count(lockstore.Granted) - t.Count(lockstore.Refused) }
+
 // Had says whether the owner may have had the lock before: a majority of the nodes had it, as far as is known.
-func (t Tally) Had() bool {
-	dark := t.Nodes - t.Count(lockstore.Granted) - t.Count(lockstore.Refused)
-	return t.entered() > 0 && t.entered()+dark >= t.majority()
+func (t Tally) Had() bool { return t.entered() > 0 && t.entered()+t.dark() >= t.majority() }
+
+// renewed is how many nodes gave the lock to an owner that had it already, and did not say that nobody renewed it.
+func (t Tally) renewed() int { return t.gave(func(raised int64) bool { return raised == 0 }) }
+
+// Unrenewed says whether the lock was given to an owner for which nobody renewed it: a node said so, and no majority can say otherwise.
+func (t Tally) Unrenewed() bool {
+	return t.entered() > t.renewed() && t.renewed()+t.dark() < t.majority()
 }
-
-// unrenewed is how many nodes gave the lock to an owner that had it already, and for which nobody renewed it.
-func (t Tally) unrenewed() int { return t.gave(func(raised int64) bool { return raised < 0 }) }
-
-// Unrenewed says whether a majority gave the lock to an owner that had it, and for which nobody renewed it.
-func (t Tally) Unrenewed() bool { return t.unrenewed() >= t.majority() }
 
 // Clear says that no answer still to come can change the verdict, nor whether the owner had the lock, and whether it was renewed.
 func (t Tally) Clear() bool {
@@ -94,7 +96,7 @@ func (t Tally) Clear() bool {
 		return t.Quorate() && (most >= t.majority() || most+unknown < t.majority())
 	}
 	settled := func(n int) bool { return n == 0 || n >= t.majority() || n+pending < t.majority() }
-	return t.Done() && settled(entered) && settled(t.unrenewed())
+	return t.Done() && settled(entered) && settled(t.renewed())
 }
 
 // Verdict is the result of the votes.

@@ -73,7 +73,7 @@ func TestTallyOfUnrenewed(t *testing.T) {
 		{"one was renewed", [][]int64{ended, ended, entered(1000, 0)}, true, true},
 		{"two were renewed", [][]int64{ended, entered(1000, 0), entered(1000, 0)}, false, true},
 		{"one says so, one does not", [][]int64{ended, entered(1000, 0)}, false, false},
-		{"one says so, one is new", [][]int64{ended, gave(1000, 0)}, false, false},
+		{"one says so, one is new", [][]int64{ended, gave(1000, 0)}, true, false}, // the third one alone can be no majority that renews it
 		{"one says so", [][]int64{ended}, false, false},
 		{"it was renewed", [][]int64{entered(1000, 0), entered(1000, 0)}, false, true},
 	} {
