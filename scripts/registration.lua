@@ -34,7 +34,8 @@ local quorum = false
 -- enrol writes the registration of a LOCK. held says whether the owner held the lock before, renews whether the watchdog is to renew it
 -- from now on. On a quorum a new hold that is not renewed gets none. If its proxy knows of no older one, it gets an empty one, so that a
 -- proxy which still renews an older one does not take this one for that; else the next renewal writes that of the older one, if other nodes
--- have that. enrol returns whether renewals begin for a hold that no watchdog renewed before; on a quorum that is also one with an empty
+-- have that. Nor does a hold without a registration get one that is not renewed: an attempt that was taken back may have had it, and whoever
+-- renews the hold writes its own again. enrol returns whether renewals begin for a hold that no watchdog renewed before; on a quorum that is also one with an empty
 -- registration.
 local function enrol(watch_key, registration, ttl, held, renews)
   if quorum and not held and not renews then -- a registration found here is of a hold that has ended
@@ -42,6 +43,7 @@ local function enrol(watch_key, registration, ttl, held, renews)
     return
   end
   local present = redis.pcall('GET', watch_key)
+  if quorum and held and not renews and not present then return end
   if held then
     local name, mark = parts(present)
     if name == registration or renews and name == '-' .. registration then -- the hold is this proxy's already

@@ -207,6 +207,14 @@ func (hs *holds) held(id lockstore.ID) bool {
 	return hs.byID[id].live()
 }
 
+// beingTaken says whether a live hold seems to have been taken over by another connection, which is not certain yet.
+func (hs *holds) beingTaken(id lockstore.ID) bool {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	h := hs.byID[id]
+	return h.live() && !h.taken.IsZero()
+}
+
 // certainUntil is until when we are sure of a hold. holds.mu is held.
 func (h *hold) certainUntil() time.Time {
 	if !h.mayEnd.IsZero() && h.mayEnd.Before(h.deadline) {

@@ -181,8 +181,8 @@ func (b *multiLock) look(ctx context.Context, t *taking) error {
 	s, err := m.store.Look(t.id, true, 0, time.Now())
 	t.had = err != nil || s.Count > 0 || s.Unsure
 	watched := s.Watched && !s.Registration.Names(ours) // its renewals have ended here
-	if t.until = (time.Time{}); err == nil && t.had && s.TTL > 0 && !watched {
-		t.until = s.At.Add(lockstore.Milliseconds(s.TTL))
+	if t.until = (time.Time{}); err == nil && t.had && !watched {
+		t.until = s.MayEnd()
 	}
 	return nil
 }
@@ -269,7 +269,7 @@ func (t *taking) end(m *Manager, h *hold, elsewhere bool) (end time.Time, ours b
 	if err != nil || s.Count == 0 || s.Registration.NamesAlone(mine) { // with that name alone only this proxy's own renewals have lengthened it
 		return end, true
 	}
-	if seen := s.At.Add(lockstore.Milliseconds(s.TTL)); seen.After(deadline.Add(expirySlack)) {
+	if seen := s.MayEnd(); seen.After(deadline.Add(expirySlack)) {
 		end = lockstore.Later(end, seen) // a LOCK has lengthened it
 	}
 	return end, true

@@ -113,14 +113,12 @@ func (hs *holds) lengthenByRead(h *hold, now time.Time) bool {
 // holdsElsewhere asks Redis whether a named owner holds the lock already, through another proxy: a re-entry does not
 // stand in line behind those who wait for its own release. It does not pass them when the lock is free.
 func (m *Manager) holdsElsewhere(id lockstore.ID) bool {
-	if s, err := m.store.Look(id, false, 0, time.Now()); err == nil && s.Count > 0 {
-		return true
+	has := func(id lockstore.ID) bool {
+		s, err := m.store.Look(id, false, 0, time.Now())
+		return err == nil && (s.Count > 0 || s.Unsure)
 	}
-	if n := id.Kind.Spec(); n.RW {
-		s, err := m.store.Look(id.As(n.Other), false, 0, time.Now())
-		return err == nil && s.Count > 0
-	}
-	return false
+	n := id.Kind.Spec()
+	return has(id) || n.RW && has(id.As(n.Other))
 }
 
 // wouldWaitForItself is the answer to a WLOCK by an owner that reads.

@@ -161,7 +161,7 @@ func (wd *watchdog) regain(r lockstore.Renewed, lease time.Duration, take func(*
 	wd.holds.mu.Lock()
 	still := h.live() && !h.unwanted && h.attempt == r.Attempt
 	if !h.watched {
-		lease = min(lease, time.Until(h.deadline))
+		lease = time.Until(h.deadline)
 	}
 	a := &lockstore.Acquire{
 		ID: r.ID, Named: r.Named, Count: h.count, Beside: wd.holds.byID[r.ID.As(r.ID.Kind.Spec().Other)].live(),
@@ -262,9 +262,20 @@ func (wd *watchdog) renewalFailed(h *hold) {
 	wd.holds.plan(h, now.Add(pause))
 }
 
+// takenLook is how long lookAgain waits before it looks again.
+const takenLook = 50 * time.Millisecond
+
 // lookAgain has Redis asked about a hold that is thought to be alive, as the watchdog would. It waits for others at work on the hold for so long.
+// On a quorum it goes on until it is known whether another connection has taken the hold over.
 func (wd *watchdog) lookAgain(ctx context.Context, id lockstore.ID, named bool, long time.Duration) error {
-	return wd.extendLease(ctx, id, named, long, 0)
+	for {
+		if err := wd.extendLease(ctx, id, named, long, 0); err != nil || !wd.holds.beingTaken(id) {
+			return err
+		}
+		if !wd.sleep(ctx, takenLook) {
+			return ctx.Err()
+		}
+	}
 }
 
 // extendLease is lookAgain, and what is left of the hold's lease becomes atLeast that much, watched or not.

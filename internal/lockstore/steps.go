@@ -101,10 +101,20 @@ type Forcing struct {
 type Seen struct {
 	At                time.Time // before it was asked
 	Count, TTL, Token int64
+	Most              int64        // of a quorum: the TTL for which a majority may have it, by what is known; else 0
 	Registration      Registration // of a named owner's hold
 	Registered        bool         // there is one, be it empty
 	Watched           bool         // and somebody renews the hold
-	Unsure            bool         // of a quorum: with the nodes that have not answered a majority may have it although Count is 0. TTL and Watched are, then, as if it had
+	Unsure            bool         // of a quorum: with the nodes that have not answered a majority may have it although Count is 0. Most, Watched and Registration are, then, as if it had
+}
+
+// MayEnd is until when the hold may last, by what is known; zero: it has no end.
+func (s Seen) MayEnd() time.Time {
+	ttl := max(s.TTL, s.Most)
+	if ttl <= 0 {
+		return time.Time{}
+	}
+	return s.At.Add(Milliseconds(ttl))
 }
 
 // Renewal begins the leases of some holds anew, all of one kind and in one slot, or only looks at the holds.

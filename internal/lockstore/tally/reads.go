@@ -12,11 +12,12 @@ import (
 func Seen(all []lockstore.Seen, nodes int) (out lockstore.Seen) {
 	var left []int64
 	need, dark := Majority(nodes), nodes-len(all)
-	watched, registered := 0, map[lockstore.Registration]int{}
+	watched, registered, there := 0, map[lockstore.Registration]int{}, map[lockstore.Registration]int{}
 	for _, s := range all {
 		registered[s.Registration]++
 		if s.Count > 0 {
 			left = append(left, s.TTL)
+			there[s.Registration]++
 		}
 		if s.Watched {
 			watched++
@@ -25,12 +26,14 @@ func Seen(all []lockstore.Seen, nodes int) (out lockstore.Seen) {
 	if len(left) >= need {
 		out.Count, out.TTL = 1, Lasts(left, need)
 	}
-	if out.Unsure = len(left) > 0 && len(left) < need && len(left)+dark >= need; out.Unsure {
-		out.TTL = slices.Max(left)
+	out.Unsure = len(left) > 0 && len(left) < need && len(left)+dark >= need
+	if out.Count > 0 || out.Unsure {
+		slices.Sort(left)
+		out.Most = left[min(len(left)-need+dark, len(left)-1)] // as if those that did not answer had it for longer
 	}
 	out.Watched = watched >= need || out.Unsure && watched > 0
 	for registration, n := range registered {
-		if n >= need {
+		if n >= need || out.Unsure && there[registration] == len(left) {
 			out.Registration = registration
 		}
 	}

@@ -40,11 +40,12 @@ func TestTallyOfSeen(t *testing.T) {
 	}{
 		{"nobody answered", nil, lockstore.Seen{}},
 		{"one has it, two have not", []lockstore.Seen{has(1000), {}, {}}, lockstore.Seen{}},
-		{"one has it, one is away", []lockstore.Seen{has(1000), {}}, lockstore.Seen{TTL: 1000, Watched: true, Unsure: true}},
-		{"one has it that nobody renews, one is away", []lockstore.Seen{{Count: 1, TTL: 1000}, {}}, lockstore.Seen{TTL: 1000, Unsure: true}},
-		{"two have it", []lockstore.Seen{has(1000), has(2000), {}}, lockstore.Seen{Count: 1, TTL: 988, Registration: "r", Watched: true}},
+		{"one has it, one is away", []lockstore.Seen{has(1000), {}}, lockstore.Seen{Most: 1000, Registration: "r", Watched: true, Unsure: true}},
+		{"one has it that nobody renews, one is away", []lockstore.Seen{{Count: 1, TTL: 1000}, {}}, lockstore.Seen{Most: 1000, Unsure: true}},
+		{"two have it, one is away", []lockstore.Seen{has(1000), has(2000)}, lockstore.Seen{Count: 1, TTL: 988, Most: 2000, Registration: "r", Watched: true}},
+		{"two have it", []lockstore.Seen{has(1000), has(2000), {}}, lockstore.Seen{Count: 1, TTL: 988, Most: 1000, Registration: "r", Watched: true}},
 		{"two have it, with other registrations", []lockstore.Seen{has(1000), {Count: 1, TTL: 900, Registration: "s"}, {Registration: "r"}},
-			lockstore.Seen{Count: 1, TTL: 889, Registration: "r"}},
+			lockstore.Seen{Count: 1, TTL: 889, Most: 900, Registration: "r"}},
 	} {
 		if got := Seen(c.all, 3); got != c.want {
 			t.Errorf("%s: %+v", c.what, got)

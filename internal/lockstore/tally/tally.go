@@ -73,8 +73,8 @@ func (t Tally) gave(is func(raised int64) bool) (n int) {
 	return n
 }
 
-// dark is how many nodes neither gave the lock nor refused it: what they have is not known.
-func (t Tally) dark() int { return t.Nodes - t.Count(lockstore.Granted) - t.Count(lockstore.Refused) }
+// dark is how many nodes said nothing about the lock: what they have is not known.
+func (t Tally) dark() int { return t.Nodes - t.Voted() }
 
 // Had says whether the owner may have had the lock before: a majority of the nodes had it, as far as is known.
 func (t Tally) Had() bool { return t.entered() > 0 && t.entered()+t.dark() >= t.majority() }

@@ -51,6 +51,7 @@ func TestTallyOfVotes(t *testing.T) {
 		{"had it", 3, [][]int64{entered(1000, 0), entered(1000, 0)}, Won, true, true, 988, 0},
 		{"may have had it", 3, [][]int64{entered(1000, 0), gave(1000, 0)}, Won, false, true, 988, 0},
 		{"left behind on one", 3, [][]int64{entered(1000, 0), gave(1000, 0), gave(1000, 0)}, Won, true, false, 988, 0},
+		{"had it on one, another kind on one", 3, [][]int64{entered(1000, 0), gave(1000, 0), only(scripts.OtherKind)}, Won, true, false, 988, 0},
 		{"had it on one, another one has the rest", 3, [][]int64{entered(1000, 0), denied(5, 7), denied(6, 7)}, Held, true, false, 0, 5},
 	} {
 		v := Tally{c.nodes, c.said}
