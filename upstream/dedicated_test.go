@@ -91,6 +91,7 @@ func TestDedicatedEnds(t *testing.T) {
 		t.Error("no error")
 	}
 	used.Close()
+	eventually(t, "the idle one has ended", func() bool { _, idle := n.DedicatedCount(); return idle == 0 })
 	redis.Restart()
 	for range 3 {
 		p, _ := dedicate(t, n, Identity{Proto: 3})

@@ -120,17 +120,24 @@ func TestClusterFencedHalfWay(t *testing.T) {
 	harness.Expect(t, w, ok, "SET", "{h}a", "1")
 	harness.Expect(t, w, ok, "SET", "{h}b", "1")
 	harness.Expect(t, w, ok, "LOCK", "{h}l", "OWNER", "me", "PX", "600000")
-	fenced := func(w *harness.Wire, cmd string) string {
-		return w.Do(append([]string{"FENCED", "{h}l", "OWNER", "me"}, strings.Fields(cmd)...)...)
+	fenced := func(owner, cmd string) string {
+		return w.Do(append([]string{"FENCED", "{h}l", "OWNER", owner}, strings.Fields(cmd)...)...)
 	}
 	const half = "-TRYAGAIN Multiple keys request during rehashing of slot\r\n"
+	// answered repeats a command that is not to be answered half: on a busy machine 300 ms may pass first, and nothing was run.
+	answered := func(owner, cmd string) (got string) {
+		for end := time.Now().Add(20 * time.Second); got == "" || got == half && time.Now().Before(end); {
+			got = fenced(owner, cmd)
+		}
+		return got
+	}
 	check := func(when, cmd, want string) {
 		t.Helper()
-		got := fenced(w, cmd)
-		for end := time.Now().Add(20 * time.Second); got == half && want != half && time.Now().Before(end); { // on a busy machine 300 ms may pass first; nothing was run
-			got = fenced(w, cmd)
+		ask := answered
+		if want == half {
+			ask = fenced
 		}
-		if got != want {
+		if got := ask("me", cmd); got != want {
 			t.Errorf("%s: %s: %q, want %q", when, cmd, got, want)
 		}
 	}
@@ -144,7 +151,7 @@ func TestClusterFencedHalfWay(t *testing.T) {
 	check("the key has gone", "INCR {h}a", half)
 	check("the key has gone", "INCR {h}b", ":2\r\n")
 	check("the key has gone", "PUBLISH news hi", ":0\r\n")
-	if got := w.Do("FENCED", "{h}l", "OWNER", "other", "INCR", "{h}a"); !strings.HasPrefix(got, "-NOTHELD ") {
+	if got := answered("other", "INCR {h}a"); !strings.HasPrefix(got, "-NOTHELD ") {
 		t.Errorf("%q", got)
 	}
 	patient.Send("FENCED", "{h}l", "OWNER", "me", "INCR", "{h}a") // will be, when the lock has followed
@@ -156,7 +163,7 @@ func TestClusterFencedHalfWay(t *testing.T) {
 	check("the lock has gone", "INCR {h}b", half)
 	check("the lock has gone", "PUBLISH news hi", ":0\r\n")
 	check("the lock has gone", "INCR {h}new", half)
-	if got := w.Do("FENCED", "{h}l", "OWNER", "other", "INCR", "{h}a"); !strings.HasPrefix(got, "-NOTHELD ") {
+	if got := answered("other", "INCR {h}a"); !strings.HasPrefix(got, "-NOTHELD ") {
 		t.Errorf("%q", got)
 	}
 	for n := 1; n > 0; {

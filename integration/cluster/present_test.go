@@ -22,7 +22,7 @@ func TestPresentCluster(t *testing.T) {
 	for name, url := range map[string]string{"cluster": harness.ClusterURL(tc), "alone": alone.URL()} {
 		t.Run(name, func(t *testing.T) {
 			p := harness.StartProxy(t, url, "--present", "cluster")
-			c := goredis.NewClusterClient(&goredis.ClusterOptions{Addrs: []string{p.Addr()}})
+			c := goredis.NewClusterClient(&goredis.ClusterOptions{Addrs: []string{p.Addr()}, ReadTimeout: harness.Patience, DialTimeout: harness.Patience})
 			defer c.Close()
 			useWidely(t, c)
 			node := harness.Dial(t, p.Addr())
@@ -45,7 +45,7 @@ func TestPresentStandalone(t *testing.T) {
 	tc := testredis.StartCluster(t, 3, 0)
 	p := harness.StartClusterProxy(t, tc)
 	for _, proto := range []int{2, 3} {
-		c := goredis.NewClient(&goredis.Options{Addr: p.Addr(), Protocol: proto})
+		c := goredis.NewClient(&goredis.Options{Addr: p.Addr(), Protocol: proto, ReadTimeout: harness.Patience, DialTimeout: harness.Patience})
 		useWidely(t, c)
 		c.Close()
 	}

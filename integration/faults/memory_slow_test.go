@@ -16,14 +16,16 @@ import (
 // neighbour is what a client beside others saw.
 type neighbour struct{ took []time.Duration }
 
-// get asks for a small value every half millisecond until done is closed.
+// get asks for a small value every half millisecond until done is closed, once at least.
 func (n *neighbour) get(t *testing.T, w *harness.Wire, done <-chan struct{}) {
 	for {
-		select {
-		case <-done:
-			slices.Sort(n.took)
-			return
-		case <-time.After(500 * time.Microsecond):
+		if len(n.took) > 0 {
+			select {
+			case <-done:
+				slices.Sort(n.took)
+				return
+			case <-time.After(500 * time.Microsecond):
+			}
 		}
 		began := time.Now()
 		if got := w.Do("GET", "small"); got != "$1\r\nx\r\n" {

@@ -160,13 +160,13 @@ func TestLockAgainAfterUnconfirmedRenewal(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)
 	between := testredis.NewProxy(t, server.Addr())
-	p := harness.StartProxy(t, "redis://"+between.Addr(), "--lock-watchdog-timeout", "2s")
+	p := harness.StartProxy(t, "redis://"+between.Addr(), "--lock-watchdog-timeout", "6s")
 	w := harness.DialHearing(t, p.Addr())
 	if got := w.Do("LOCK", "k"); got != "+OK\r\n" {
 		t.Fatal(got)
 	}
 	between.Disable()
-	server.Do(t, "PEXPIRE", "k", 20000) // the renewal that nobody heard of
+	server.Do(t, "PEXPIRE", "k", 30000) // the renewal that nobody heard of
 	if got := w.Read(); !strings.HasPrefix(got, ">4\r\n$9\r\nlock-lost\r\n") {
 		t.Fatalf("instead of the push: %q", got)
 	}

@@ -2,6 +2,7 @@ package sentinel
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -36,8 +37,7 @@ func TestSentinelDiscovery(t *testing.T) {
 		g.URL(): nil, byACL: nil, inFiles: {"--upstream-password-file", file("geheim-data"), "--sentinel-password-file", file("geheim-watch")},
 	} {
 		p := harness.StartProxy(t, url, flags...)
-		w := harness.Dial(t, p.Addr())
-		harness.Expect(t, w, "+OK\r\n", "AUTH", "geheim-data")
+		w := saying(t, p, "+OK\r\n", "AUTH", "geheim-data")
 		harness.Expect(t, w, "+OK\r\n", "SET", "k", "v")
 		harness.Expect(t, w, "+OK\r\n", "LOCK", "l")
 		harness.Expect(t, w, ":1\r\n", "UNLOCK", "l")
@@ -84,9 +84,13 @@ func TestSentinelNameComesLater(t *testing.T) {
 	g := testredis.StartGroup(t, testredis.GroupOptions{})
 	p := harness.LaunchProxy(t, strings.Replace(g.URL(), "/"+testredis.MasterName, "/later/2", 1))
 	w := dialPatiently(t, p)
-	if got := w.Do("LOCK", "k"); !strings.Contains(got, `no master "later" known`) {
-		t.Errorf("a client hears %q", got)
-	}
+	harness.Eventually(t, "a client hears that there is none", func() bool { // a Sentinel may be slow at first
+		got := w.Do("LOCK", "k")
+		if !strings.HasPrefix(got, "-ERR ") {
+			t.Fatalf("a client hears %q", got)
+		}
+		return strings.Contains(got, `no master "later" known`)
+	})
 	host, port, _ := net.SplitHostPort(g.Nodes[0].Addr())
 	for _, s := range g.Sentinels {
 		s.Do(t, "SENTINEL", "MONITOR", "later", host, port, "2")
@@ -114,7 +118,7 @@ func TestSentinelLoneOldView(t *testing.T) {
 	g.Sentinels[0].Stop()
 	g.Sentinels[1].Stop()
 	lone.Cont()
-	c := harness.Dial(t, p.Addr())
+	c := saying(t, p, "+OK\r\n", "SET", "k", "v") // no connection to the former master is used any more
 	for end := time.Now().Add(4 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		harness.Expect(t, c, "+OK\r\n", "SET", "k", "v")
 	}
@@ -134,9 +138,8 @@ func TestSentinelDemotedMaster(t *testing.T) {
 	t.Parallel()
 	g := testredis.StartGroup(t, testredis.GroupOptions{DownAfter: time.Minute}) // the Sentinels take their time
 	p := harness.StartProxy(t, g.URL())
-	w, subscriber, other := harness.Dial(t, p.Addr()), harness.Dial(t, p.Addr()), g.Nodes[1]
+	w, subscriber, other := harness.Dial(t, p.Addr()), saying(t, p, subscribed, "SUBSCRIBE", "news"), g.Nodes[1]
 	harness.Expect(t, w, "+OK\r\n", "SET", "k", "v")
-	subscriber.Do("SUBSCRIBE", "news")
 	harness.Expect(t, w, "+OK\r\n", "LOCK", "l")
 	other.Do(t, "REPLICAOF", "NO", "ONE")
 	host, port, _ := net.SplitHostPort(other.Addr())
@@ -161,9 +164,7 @@ func TestSentinelDemotedMaster(t *testing.T) {
 	if got, err := c.Try("GET", "k"); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("the demoted master answers GET: %q, %v", got, err)
 	}
-	if got := w.Do("GET", "k"); !strings.Contains(got, "says it is not a master") {
-		t.Errorf("who holds a lock hears %q", got)
-	}
+	harness.Eventually(t, "who holds a lock hears why", func() bool { return strings.Contains(w.Do("GET", "k"), "says it is not a master") })
 	// Promoted again, it serves.
 	g.Nodes[0].Do(t, "REPLICAOF", "NO", "ONE")
 	harness.Eventually(t, "a master again", func() bool {
@@ -180,10 +181,9 @@ func TestSentinelSubscribers(t *testing.T) {
 	t.Parallel()
 	g := testredis.StartGroup(t, testredis.GroupOptions{})
 	p := harness.StartProxy(t, g.URL())
-	subscriber, blocked, watching := harness.Dial(t, p.Addr()), harness.Dial(t, p.Addr()), harness.Dial(t, p.Addr())
-	subscriber.Do("SUBSCRIBE", "news")
+	subscriber, watching := saying(t, p, subscribed, "SUBSCRIBE", "news"), saying(t, p, "+OK\r\n", "WATCH", "k")
+	blocked := harness.Dial(t, p.Addr())
 	blocked.Send("BLPOP", "list", "0")
-	harness.Expect(t, watching, "+OK\r\n", "WATCH", "k")
 	former := g.Master()
 	g.Hasten()
 	former.Stop()
@@ -208,6 +208,20 @@ func TestSentinelSubscribers(t *testing.T) {
 	if got := again.Read(); !strings.Contains(got, "hello") {
 		t.Errorf("heard %q", got)
 	}
+}
+
+const subscribed = "*3\r\n$9\r\nsubscribe\r\n$4\r\nnews\r\n:1\r\n"
+
+// saying returns a new client that was answered so to its first command. It may need several tries: lockproxy has the master confirm that it
+// is one, for each new connection, and does not wait for that for longer than a second.
+func saying(t *testing.T, p *harness.Proxy, want string, args ...string) (w *harness.Wire) {
+	t.Helper()
+	harness.Eventually(t, fmt.Sprintf("%q is answered %q", args, want), func() bool {
+		w = harness.Dial(t, p.Addr())
+		got, err := w.Try(args...)
+		return err == nil && got == want
+	})
+	return w
 }
 
 // dialPatiently is dial for a proxy that may not listen yet.
@@ -241,7 +255,12 @@ func TestSentinelTLS(t *testing.T) {
 		t.Errorf("at %s", at)
 	}
 	distrusting := harness.LaunchProxy(t, url)
-	if got := dialPatiently(t, distrusting).Do("LOCK", "k"); !strings.Contains(got, "certificate") {
-		t.Errorf("an authority that nobody knows: %q", got)
-	}
+	fooled := dialPatiently(t, distrusting)
+	harness.Eventually(t, "an authority that nobody knows is named", func() bool {
+		got := fooled.Do("LOCK", "k")
+		if !strings.HasPrefix(got, "-ERR ") {
+			t.Fatalf("a client hears %q", got)
+		}
+		return strings.Contains(got, "certificate")
+	})
 }
