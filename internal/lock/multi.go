@@ -151,16 +151,17 @@ func (b *multiLock) take(ctx context.Context, key string, watched bool) error {
 }
 
 // look notes what the owner has before it is asked for. An owner with a name may have it through another proxy, too, or may have given back
-// there what is renewed here, or an end: if the answer to the request were lost, nobody could tell that hold from a new one. On a quorum the
-// attempt tells.
+// there what is held here, or given an end to what is renewed here: if the answer to the request were lost, nobody could tell that hold from a
+// new one. On a quorum the attempt tells.
 func (b *multiLock) look(ctx context.Context, t *taking) error {
 	m := b.c.m
-	if b.r.Owner != "" && !m.store.Rules().Votes && m.holds.renewedHere(t.id) {
+	if b.r.Owner != "" && !m.store.Rules().Votes && m.holds.held(t.id) {
+		renewed := m.holds.renewedHere(t.id)
 		s, err := m.store.Look(t.id, true, 0, time.Now().Add(time.Second)) // a connection may be lost meanwhile
-		if err == nil && (s.Count == 0 || !s.Registration.Renewed()) {
+		if err == nil && (s.Count == 0 || renewed && !s.Registration.Renewed()) {
 			err = m.watchdog.lookAgain(ctx, t.id, true, patience)
 		}
-		if err != nil {
+		if err != nil && renewed {
 			return err
 		}
 	}

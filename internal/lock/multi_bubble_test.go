@@ -3,6 +3,7 @@ package lock
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -93,4 +94,50 @@ func TestMultiLockLeaseAfterALostRenewal(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestMultiLockOfWhatWasGivenBackElsewhere: a lock with a lease that its owner has given back through another proxy is none that it had before,
+// also when the reply to the MULTILOCK's request for it is lost: its lease ends it, nobody renews it.
+func TestMultiLockOfWhatWasGivenBackElsewhere(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world.World) {
+		n := w.NewNode(bubbleAddr)
+		one := bubbleEngine(t, w, n, "one", Options{})
+		a, lost := client(one)
+		b, _ := client(bubbleEngine(t, w, n, "two", Options{}))
+		keys, r := []string{"k", "m"}, Request{Owner: "job", Lease: 55_000}
+		if _, err := a.MultiLock(context.Background(), keys, r); err != nil {
+			t.Fatal(err)
+		}
+		if freed, err := b.MultiUnlock(context.Background(), keys, UnlockRequest{Owner: "job"}); freed != 2 || err != nil {
+			t.Fatal(freed, err)
+		}
+		link := w.Proxy("one").Link(n.Addr())
+		link.Delay(20*time.Millisecond, 0)
+		var request sync.Once
+		n.Log(func(_ time.Time, _ *world.Node, command []string, reply string) {
+			if len(command) > 6 && strings.HasPrefix(command[0], "EVAL") && slices.Contains(command, "30000") && slices.Contains(command, "k") {
+				request.Do(func() {
+					go func() {
+						link.Swallow(world.Replies)
+						time.Sleep(50 * time.Millisecond)
+						link.Cut()
+						link.Heal()
+					}()
+				})
+			}
+		})
+		r.Lease = 10_000
+		if _, err := a.MultiLock(context.Background(), keys, r); err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range one.List("job", "") {
+			if e.Watched || e.Left > 10*time.Second {
+				t.Errorf("%+v", e)
+			}
+		}
+		time.Sleep(11 * time.Second)
+		if n.Do(t, "EXISTS", "k", "m").(int64) != 0 || one.Stats().Held != 0 || lost.reasons() != "" {
+			t.Errorf("the locks are there for ever; lost: %q", lost.reasons())
+		}
+	})
 }
