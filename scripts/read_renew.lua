@@ -42,7 +42,10 @@ local function extend(lock, holds, owner, watch_key, registration)
       left = redis.call('PTTL', hold)
       if left >= 0 and left < lease then redis.call('PEXPIRE', hold, lease) end
     end
-    if registered then -- it lasts as long as the lock, whose lease may be longer
+    if registered == unnamed then
+      allow_writes(lock)
+      redis.pcall('SET', watch_key, registration .. unnamed, 'PX', redis.call('PTTL', lock))
+    elseif registered then -- it lasts as long as the lock, whose lease may be longer
       if redis.call('PTTL', watch_key) < lease then redis.call('PEXPIRE', watch_key, lease) end
     elseif watch_key then
       allow_writes(lock)

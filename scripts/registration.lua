@@ -15,6 +15,10 @@ end
 -- names returns whether a registration has that name, whatever stands after it. No name equals no registration.
 local function names(registration, name) return name ~= '' and (registration == name or parts(registration) == name) end
 
+-- unnamed is the registration of a hold that had none when another LOCK came to rely on it: Redis has evicted it, or on a quorum an attempt
+-- that was taken back has taken it away. Whoever renews the hold writes its own name again.
+local unnamed = '+'
+
 -- grace is for how many ms an empty registration outlives the hold: its proxy looks when the lease is over by its own clock.
 local grace = 2000
 
@@ -34,8 +38,7 @@ local quorum = false
 -- enrol writes the registration of a LOCK. held says whether the owner held the lock before, renews whether the watchdog is to renew it
 -- from now on. On a quorum a new hold that is not renewed gets none. If its proxy knows of no older one, it gets an empty one, so that a
 -- proxy which still renews an older one does not take this one for that; else the next renewal writes that of the older one, if other nodes
--- have that. Nor does a hold without a registration get one that is not renewed: an attempt that was taken back may have had it, and whoever
--- renews the hold writes its own again. enrol returns whether renewals begin for a hold that no watchdog renewed before; on a quorum that is also one with an empty
+-- have that. enrol returns whether renewals begin for a hold that no watchdog renewed before; on a quorum that is also one with an empty
 -- registration.
 local function enrol(watch_key, registration, ttl, held, renews)
   if quorum and not held and not renews then -- a registration found here is of a hold that has ended
@@ -43,7 +46,6 @@ local function enrol(watch_key, registration, ttl, held, renews)
     return
   end
   local present = redis.pcall('GET', watch_key)
-  if quorum and held and not renews and not present then return end
   if held then
     local name, mark = parts(present)
     if name == registration or renews and name == '-' .. registration then -- the hold is this proxy's already
@@ -88,10 +90,10 @@ end
 -- RENEW does not prove that, since the lease that it set may have expired.
 local function ended(watch_key) return watch_key and redis.pcall('GET', watch_key) == '' and 1 or 0 end
 
--- elsewhere returns 1 if there is a registration with another name than known: another connection has ended the hold, or has taken it over.
+-- elsewhere returns 1 if there is a registration with a name that is not known's: another connection has ended the hold, or has taken it over.
 local function elsewhere(watch_key, known)
   local registered = watch_key and redis.pcall('GET', watch_key)
-  if type(registered) == 'string' and not names(registered, known) then return 1 end
+  if type(registered) == 'string' and registered ~= unnamed and not names(registered, known) then return 1 end
   return 0
 end
 

@@ -31,7 +31,7 @@ for i = 1, #letters do
   end
   local seen = pcall('HMGET', lock, 'mode', owner)
   local there = not seen.err and seen[2] and (not seen[1] or string.sub(owner, -6) == ':write')
-  if watch_key and type(registered) == 'string' and registered ~= registration and not names(registered, registration) then
+  if watch_key and type(registered) == 'string' and registered ~= registration and registered ~= unnamed and not names(registered, registration) then
     out[i] = 2
   elseif not there or watch_key and type(registered) == 'table' then
     out[i] = 0
@@ -43,7 +43,10 @@ for i = 1, #letters do
       elseif call('PEXPIRE', lock, lease, 'GT') == 0 and call('PTTL', lock) == -1 then
         call('PEXPIRE', lock, lease)
       end
-      if registered then -- it lasts as long as the lock, whose lease may be longer
+      if registered == unnamed then
+        allow_writes(lock)
+        pcall('SET', watch_key, registration .. unnamed, 'PX', call('PTTL', lock))
+      elseif registered then -- it lasts as long as the lock, whose lease may be longer
         if greater then call('PEXPIRE', watch_key, lease, 'GT')
         elseif call('PTTL', watch_key) - lease < 0 then call('PEXPIRE', watch_key, lease) end
       elseif watch_key then

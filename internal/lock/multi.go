@@ -105,6 +105,7 @@ func (b *multiLock) takeAll(ctx context.Context, order []string) error {
 	if len(order) == 1 {
 		return nil
 	}
+	b.lookAtAll(ctx)
 	// Side by side, so that the leases begin together; the connection's own goroutine waits for them.
 	var group errgroup.Group
 	group.SetLimit(releaseAtOnce)
@@ -120,6 +121,20 @@ func (b *multiLock) takeAll(ctx context.Context, order []string) error {
 		return context.Canceled
 	}
 	return b.allHeld()
+}
+
+// lookAtAll asks a quorum whether what a named owner has was taken over while other locks were waited for. It takes some time to be sure of
+// that, and the leases, which begin after it, are to begin together.
+func (b *multiLock) lookAtAll(ctx context.Context) {
+	if b.r.Owner == "" || !b.c.m.store.Rules().Votes || time.Since(b.began) < round {
+		return
+	}
+	var group errgroup.Group
+	group.SetLimit(releaseAtOnce)
+	for _, t := range b.taken {
+		group.Go(func() error { return b.c.m.watchdog.lookAgain(ctx, t.id, true, patience) })
+	}
+	_ = group.Wait() // whoever sets the lease looks again, and returns the error
 }
 
 // take takes one lock within the time that is left. watched: it is not the only one.

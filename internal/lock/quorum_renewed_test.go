@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/lockstore/quorum"
 	"github.com/lockproxy/lockproxy/internal/simulation/world"
 )
@@ -15,26 +16,76 @@ import (
 // A LOCK with a lease, said after a MULTILOCK of the same owner has failed and taken its registration back, does not take the hold from whoever
 // renews it.
 func TestQuorumRenewedAfterAMultiLockFailed(t *testing.T) {
-	for _, through := range []string{"one", "two"} {
-		t.Run(through, func(t *testing.T) {
+	for _, kind := range lockstore.Kinds {
+		for _, through := range []string{"one", "two"} {
+			t.Run(kind.String()+", "+through, func(t *testing.T) {
+				inBubble(t, func(t *testing.T, w *world.World) {
+					ns := bubbleNodes(w, 3)
+					engines := map[string]*Manager{"one": ns.engine(t, "one", 0, Options{}), "two": ns.engine(t, "two", 0, Options{})}
+					holder, lost := client(engines["one"])
+					other, _ := client(engines["one"])
+					again, _ := client(engines[through])
+					time.Sleep(2 * time.Second) // the nodes' clocks are known
+					mustLock(t, holder, Request{Key: "k", Kind: kind, Owner: "job"})
+					alone := Plain
+					if kind != Plain {
+						alone = Write
+					}
+					mustLock(t, other, Request{Key: "m", Kind: alone})
+					if _, err := again.MultiLock(context.Background(), []string{"k", "m"}, Request{Kind: kind, Owner: "job"}); !errors.Is(err, ErrNotAcquired) {
+						t.Fatal(err)
+					}
+					mustLock(t, again, Request{Key: "k", Kind: kind, Owner: "job", Lease: 20_000})
+					time.Sleep(2 * time.Minute)
+					if n := ns.holding(t, "k"); n != 3 || lost.reasons() != "" {
+						t.Errorf("%d nodes have it, lost: %q", n, lost.reasons())
+					}
+					mustUnlock(t, holder, UnlockRequest{Key: "k", Side: kind, Owner: "job"}, true)
+				})
+			})
+		}
+	}
+}
+
+// That LOCK's lease is not shortened by a MULTILOCK that waits for another lock meanwhile.
+func TestQuorumMultiLockKeepsALeaseTakenMeanwhile(t *testing.T) {
+	for _, kind := range lockstore.Kinds {
+		t.Run(kind.String(), func(t *testing.T) {
 			inBubble(t, func(t *testing.T, w *world.World) {
 				ns := bubbleNodes(w, 3)
-				engines := map[string]*Manager{"one": ns.engine(t, "one", 0, Options{}), "two": ns.engine(t, "two", 0, Options{})}
-				holder, lost := client(engines["one"])
-				other, _ := client(engines["one"])
-				again, _ := client(engines[through])
-				time.Sleep(2 * time.Second) // the nodes' clocks are known
-				mustLock(t, holder, Request{Key: "k", Owner: "job"})
-				mustLock(t, other, Request{Key: "m"})
-				if _, err := again.MultiLock(context.Background(), []string{"k", "m"}, Request{Owner: "job"}); !errors.Is(err, ErrNotAcquired) {
+				a, _ := client(ns.engine(t, "one", 0, Options{}))
+				b, _ := client(ns.engine(t, "two", 0, Options{}))
+				c, _ := client(ns.engine(t, "three", 0, Options{}))
+				other, _ := client(a.m)
+				time.Sleep(2 * time.Second)
+				alone := Plain
+				if kind != Plain {
+					alone = Write
+				}
+				mustLock(t, other, Request{Key: "m", Kind: alone})
+				mustLock(t, other, Request{Key: "x", Kind: alone})
+				done := make(chan error, 1)
+				go func() {
+					_, err := a.MultiLock(context.Background(), []string{"k", "m"}, Request{Kind: kind, Owner: "job", Blocks: true, Lease: 5000})
+					done <- err
+				}()
+				time.Sleep(time.Second)
+				if _, err := b.MultiLock(context.Background(), []string{"k", "x"}, Request{Kind: kind, Owner: "job"}); !errors.Is(err, ErrNotAcquired) {
 					t.Fatal(err)
 				}
-				mustLock(t, again, Request{Key: "k", Owner: "job", Lease: 20_000})
-				time.Sleep(2 * time.Minute)
-				if n := ns.holding(t, "k"); n != 3 || lost.reasons() != "" {
-					t.Errorf("%d nodes have it, lost: %q", n, lost.reasons())
+				mustLock(t, c, Request{Key: "k", Kind: kind, Owner: "job", Lease: 50_000})
+				mustUnlock(t, other, UnlockRequest{Key: "m", Side: alone}, true)
+				if err := <-done; err != nil {
+					t.Error(err)
 				}
-				mustUnlock(t, holder, UnlockRequest{Key: "k", Owner: "job"}, true)
+				time.Sleep(45 * time.Second)
+				if n := ns.holding(t, "k"); n < 2 {
+					t.Errorf("%d nodes have it before its end", n)
+				}
+				time.Sleep(time.Minute)
+				if n := ns.holding(t, "k"); n > 0 {
+					t.Errorf("%d nodes have it for ever", n)
+				}
 			})
 		})
 	}
