@@ -29,3 +29,8 @@ func notHeld(key string, named bool) error {
 func otherKind(key string) error {
 	return &Error{Code: "LOCKKIND", Text: fmt.Sprintf("'%s' holds a lock of another kind", lockstore.Printable(key))}
 }
+
+func isCode(err error, code string) bool {
+	var e *Error
+	return errors.As(err, &e) && e.Code == code
+}

@@ -123,20 +123,6 @@ func (b *multiLock) takeAll(ctx context.Context, order []string) error {
 	return b.allHeld()
 }
 
-// lookAtAll asks a quorum whether what a named owner has was taken over while other locks were waited for. It takes some time to be sure of
-// that, and the leases, which begin after it, are to begin together.
-func (b *multiLock) lookAtAll(ctx context.Context) {
-	if b.r.Owner == "" || !b.c.m.store.Rules().Votes || time.Since(b.began) < round {
-		return
-	}
-	var group errgroup.Group
-	group.SetLimit(releaseAtOnce)
-	for _, t := range b.taken {
-		group.Go(func() error { return b.c.m.watchdog.lookAgain(ctx, t.id, true, patience) })
-	}
-	_ = group.Wait() // whoever sets the lease looks again, and returns the error
-}
-
 // take takes one lock within the time that is left. watched: it is not the only one.
 func (b *multiLock) take(ctx context.Context, key string, watched bool) error {
 	t, one := &taking{}, b.r
@@ -400,9 +386,4 @@ func (c *Client) unlockAll(ctx context.Context, keys []string, r UnlockRequest) 
 		}
 	})
 	return all
-}
-
-func isCode(err error, code string) bool {
-	var e *Error
-	return errors.As(err, &e) && e.Code == code
 }

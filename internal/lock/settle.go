@@ -6,6 +6,8 @@ import (
 	"math"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 )
 
@@ -136,4 +138,18 @@ func (a *acquire) awaitOutcome(ctx context.Context) (settled, bool) {
 			return done, ok
 		}
 	}
+}
+
+// lookAtAll asks a quorum whether what a named owner has was taken over while other locks were waited for. It takes some time to be sure of
+// that, and the leases, which begin after it, are to begin together.
+func (b *multiLock) lookAtAll(ctx context.Context) {
+	if b.r.Owner == "" || !b.c.m.store.Rules().Votes || time.Since(b.began) < round {
+		return
+	}
+	var group errgroup.Group
+	group.SetLimit(releaseAtOnce)
+	for _, t := range b.taken {
+		group.Go(func() error { return b.c.m.watchdog.lookAgain(ctx, t.id, true, patience) })
+	}
+	_ = group.Wait() // whoever sets the lease looks again, and returns the error
 }
