@@ -75,9 +75,10 @@ func (m *Manager) addLocal(in *Info, db int, key string) {
 	in.Here = m.lines.waitingAt(db, key)
 	m.holds.mu.Lock()
 	defer m.holds.mu.Unlock()
+	now := time.Now()
 	for i := range in.Holders {
 		if h := m.holds.byID[lockstore.ID{DB: db, Key: key, Owner: in.Holders[i].Owner, Kind: in.Holders[i].Kind}]; h != nil && h.count > 0 {
-			h.describe(&in.Holders[i])
+			h.describe(&in.Holders[i], now)
 			if m.store.Rules().Votes {
 				in.Holders[i].Holds = h.count // each node counts one
 			}
@@ -85,9 +86,9 @@ func (m *Manager) addLocal(in *Info, db int, key string) {
 	}
 }
 
-// describe adds what this proxy knows of a live hold. holds.mu is held.
-func (h *hold) describe(out *Holder) {
-	out.Local, out.Held, out.Watched, out.client = true, time.Since(h.grantedAt), h.watched, h.client
+// describe adds what this proxy knows of a live hold, at one time for all that are listed together. holds.mu is held.
+func (h *hold) describe(out *Holder, now time.Time) {
+	out.Local, out.Held, out.Watched, out.client = true, max(0, now.Sub(h.grantedAt)), h.watched, h.client
 	out.Renewed, out.Renewals, out.Lease = h.renewedAt, h.renewals, h.lease
 }
 
@@ -155,7 +156,7 @@ func yield(mu *sync.Mutex, done int) {
 func (hs *holds) listHeld(owner string) (out []Entry) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
-	done := 0
+	now, done := time.Now(), 0
 	if owner == "" {
 		out = make([]Entry, 0, len(hs.byKey)+listPiece) // those who wait are added: with ten thousand locks, to grow costs more than all else
 	}
@@ -165,9 +166,9 @@ func (hs *holds) listHeld(owner string) (out []Entry) {
 			if owner != "" && owner != h.id.Owner || h.releasing && handed {
 				continue
 			}
-			e := Entry{DB: h.id.DB, Key: h.id.Key, Left: max(0, time.Until(h.deadline))}
+			e := Entry{DB: h.id.DB, Key: h.id.Key, Left: max(0, h.deadline.Sub(now))}
 			e.Owner, e.Kind, e.Holds = h.id.Owner, h.id.Kind, h.count
-			h.describe(&e.Holder)
+			h.describe(&e.Holder, now)
 			out = append(out, e)
 		}
 		if done += len(held); done >= listPiece {
@@ -210,9 +211,10 @@ func (ls *lines) listWaiting(owner string) (out []Entry) {
 		yield(&ls.mu, done)
 	}
 	ls.mu.Unlock()
+	now := time.Now()
 	for _, w := range all {
 		e := Entry{DB: w.id.DB, Key: w.id.Key, Waiting: true, Fair: w.r.Fair, Place: w.place}
-		e.Holder = Holder{Owned: lockstore.Owned{Owner: w.id.Owner, Kind: w.id.Kind}, Local: true, Held: time.Since(w.since), client: w.c}
+		e.Holder = Holder{Owned: lockstore.Owned{Owner: w.id.Owner, Kind: w.id.Kind}, Local: true, Held: now.Sub(w.since), client: w.c}
 		out = append(out, e)
 	}
 	return out

@@ -240,3 +240,25 @@ func BenchmarkListOfMany(b *testing.B) {
 	<-ended
 	b.ReportMetric(float64(longest.Microseconds()), "µs-longest-wait")
 }
+
+// Those that have been held for longest come first, however long it takes to list them.
+func TestHeldLongestFirst(t *testing.T) {
+	hs := newHolds(Options{}.withDefaults(), newNamedLosses(), newFinishedUnlocks(), newLossLog(testLog()))
+	var all []*hold
+	for i := range 5000 {
+		h := hs.entry(lockstore.ID{Key: fmt.Sprint("k", i), Owner: "o"}, false)
+		hs.begin(h, nil, 1)
+		all = append(all, h)
+	}
+	last := time.Time{}
+	for i, e := range longest(hs.listHeld(""), len(all)) {
+		at := hs.byID[lockstore.ID{Key: e.Key, Owner: "o"}].grantedAt
+		if at.Before(last) {
+			t.Fatalf("%s, of %v, is number %d, behind one of %v", e.Key, at, i, last)
+		}
+		last = at
+	}
+	for _, h := range all {
+		hs.end(h)
+	}
+}
