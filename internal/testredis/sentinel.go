@@ -65,14 +65,19 @@ func StartGroup(t testing.TB, o GroupOptions) *Group {
 		}
 		return true
 	})
+	g.tune("publish-period", 1000)
 	return g
 }
 
-// hurry has the Sentinels look more often than every 10 s, and rest for less than 30 s when the machine has kept them from looking.
-// Those before Redis 7 cannot be told.
-func (g *Group) hurry() {
+// hurry has the Sentinels look more often than every 10 s, rest for less than 30 s when the machine has kept them from looking, and find each
+// other soon.
+func (g *Group) hurry() { g.tune("info-period", 500, "tilt-period", 1000, "publish-period", 200) }
+
+// tune sets times of the Sentinels in ms. Those before Redis 7 cannot be told. A Sentinel makes a replica again of a node that has been a master
+// for four times the publish-period without the Sentinel having heard of a failover, so this has to be longer than a machine stalls.
+func (g *Group) tune(times ...any) {
 	for _, s := range g.Sentinels {
-		_, _ = s.try("SENTINEL", "DEBUG", "info-period", 500, "publish-period", 200, "tilt-period", 1000)
+		_, _ = s.try("SENTINEL", append([]any{"DEBUG"}, times...)...)
 	}
 }
 
@@ -175,9 +180,19 @@ func (g *Group) AwaitSwitch(former *Server) (master *Server) {
 	g.t.Helper()
 	g.until("another master", func() bool {
 		master = g.seen()
-		return master != nil && master != former
+		return master != nil && master != former && master.leads()
 	})
 	return master
+}
+
+// leads says whether the server takes itself for a master. The one that the Sentinels name may have been made a replica again by one of them.
+func (s *Server) leads() bool {
+	role, err := redis.Values(s.ask("ROLE"))
+	if err != nil || len(role) == 0 {
+		return false
+	}
+	name, err := redis.String(role[0], nil)
+	return err == nil && name == "master"
 }
 
 // Failover has a Sentinel change the master while it lives, and waits for that. A failover that comes to nothing on a busy machine is ordered
@@ -187,7 +202,7 @@ func (g *Group) Failover() (master *Server) {
 	former := g.Master()
 	var asked time.Time
 	g.until("another master", func() bool {
-		if master = g.seen(); master != nil && master != former {
+		if master = g.seen(); master != nil && master != former && master.leads() {
 			return true
 		}
 		if time.Since(asked) > failoverPatience {
