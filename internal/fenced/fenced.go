@@ -93,7 +93,9 @@ func (f *Fence) look() (done begun, err error) {
 		f.sendOwn("CLIENT", "CACHING", f.Caching)
 	}
 	multi := f.asks("MULTI") // ASKING then holds for all of the transaction
-	f.Conn.Settled()
+	if !f.Conn.Settled() {
+		f.Conn.Taint() // the client is gone: what takes effect here later is not undone, so nobody else gets this connection
+	}
 	_, err = f.answer(watch)
 	done.watch = err == nil
 	_, failed := f.answer(multi)

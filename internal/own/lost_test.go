@@ -16,6 +16,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/commandtable"
 	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/internal/downstream"
+	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
@@ -82,6 +83,7 @@ type client struct {
 	out    []byte
 	failed error
 	to     *downstream.Conn // out is written there; nil: nowhere
+	locks  *lock.Client
 
 	here, there net.Conn // its connection: its own end, and this proxy's
 }
@@ -95,7 +97,9 @@ func (h *client) LearnAgain()                        {}
 func (h *client) Fail(err error)                     { h.failed = err }
 func (h *client) Answer(add func(out []byte) []byte) { h.out = add(h.out) }
 
-func (h *client) Lockless() bool { return h.closes }
+func (h *client) Lockless() bool      { return h.closes }
+func (h *client) Locks() *lock.Client { return h.locks }
+func (h *client) Trouble(error)       {}
 
 func (h *client) Timed(*commandtable.Command, string, time.Duration) {}
 
