@@ -51,6 +51,7 @@ func (o *Connections) send(p *conn, cmd redcon.Command, c *commandtable.Command)
 		case commandtable.ConnSubscribe, commandtable.ConnWatch, commandtable.ConnExec, commandtable.ConnDiscard:
 			e.Args = len(cmd.Args) - 1
 		case commandtable.ConnTracking:
+			p.Taint() // Redis forgets only later what a connection has read, and would tell the next client that turns tracking on there
 			cmd.Raw = o.tracking(p, e, cmd)
 		}
 	}

@@ -184,3 +184,20 @@ func TestTrackingQuestions(t *testing.T) {
 		}
 	}
 }
+
+// What a client has read while Redis tracked its keys is not told to the next client that turns tracking on.
+func TestTrackedKeysAreNotTheNextClients(t *testing.T) {
+	t.Parallel()
+	server, p := startBoth(t, nil)
+	first, next := dialWire(t, p.addr), dialWire(t, p.addr)
+	for _, w := range []*wire{first, next} {
+		w.do("HELLO", "3")
+	}
+	first.expect("+OK\r\n", "CLIENT", "TRACKING", "ON")
+	first.expect("_\r\n", "GET", "secret")
+	first.expect("+OK\r\n", "CLIENT", "TRACKING", "OFF")
+	eventually(t, "its connection is no longer its own", func() bool { return p.dedicatedCount() == 0 })
+	next.expect("+OK\r\n", "CLIENT", "TRACKING", "ON")
+	server.Do(t, "SET", "secret", "x")
+	next.expect("_\r\n", "GET", "other") // an invalidation would come before
+}
