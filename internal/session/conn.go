@@ -43,7 +43,7 @@ func (s *Session) FlushReplies() { s.own.FlushReplies() }
 
 // Ahead looks for a QUIT or RESET directly behind the lock verb that waits, and ends its wait.
 func (s *Session) Ahead(begun []byte) {
-	if !s.activity.leaves.Load() && isLeave(begun) {
+	if len(s.batch.next) == 0 && !s.activity.leaves.Load() && isLeave(begun) {
 		s.activity.leaves.Store(true)
 		s.wake(lock.ErrNotAcquired)
 	}

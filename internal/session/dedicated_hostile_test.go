@@ -164,13 +164,23 @@ func TestLeaveEndsTheWaitForALock(t *testing.T) {
 			w.want(answer)
 		}
 	}
-	w := dialWire(t, p.addr)
-	w.pipeline("LOCK l BLOCK 0", "PING", "QUIT") // QUIT is not next
-	eventually(t, "it waits", func() bool { return p.waits(w) })
-	holder.expect(":1\r\n", "UNLOCK", "l")
-	w.want("+OK\r\n")
-	w.want("+PONG\r\n")
-	w.want("+OK\r\n")
+	for _, apart := range []bool{false, true} { // QUIT is not next
+		w := dialWire(t, p.addr)
+		if apart {
+			w.pipeline("LOCK l BLOCK 0", "PING")
+			eventually(t, "it waits", func() bool { return p.waits(w) })
+			w.send("QUIT")
+			time.Sleep(100 * time.Millisecond) // for the proxy to read it: with less the mistake would be found less often
+		} else {
+			w.pipeline("LOCK l BLOCK 0", "PING", "QUIT")
+			eventually(t, "it waits", func() bool { return p.waits(w) })
+		}
+		holder.expect(":1\r\n", "UNLOCK", "l")
+		w.want("+OK\r\n")
+		w.want("+PONG\r\n")
+		w.want("+OK\r\n")
+		eventually(t, "the lock is free", func() bool { return holder.do("LOCK", "l") == "+OK\r\n" })
+	}
 }
 
 // waits says whether w waits for a lock.
