@@ -22,6 +22,7 @@ func TestWhatAWaiterSitsOut(t *testing.T) {
 		&upstream.NotSentError{Cause: cause}:              true,
 		&upstream.LostError{Cause: cause}:                 true,
 		&upstream.ReplyError{Line: "LOADING Redis is"}:    true,
+		&upstream.ReplyError{Line: "BUSY Redis is busy"}:  true,
 		&upstream.ReplyError{Line: "WRONGTYPE Operation"}: false,
 		&Error{Code: "LOCKKIND", Text: "x"}:               false,
 	} {

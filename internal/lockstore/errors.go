@@ -49,8 +49,8 @@ func NotSent(err error) bool {
 	return errors.As(err, &notSent)
 }
 
-// Passing says whether a waiter waits until err has passed: Redis is away, starting, or between masters, or has too few replicas
-// (min-replicas-to-write), as a new master has until they have found it.
+// Passing says whether a waiter waits until err has passed: Redis is away, starting, between masters, or busy with somebody's script, or has too
+// few replicas (min-replicas-to-write), as a new master has until they have found it.
 func Passing(err error) bool {
 	var reply *upstream.ReplyError
 	var e *Error
@@ -64,7 +64,7 @@ func Passing(err error) bool {
 		return false
 	}
 	code, _, _ := strings.Cut(reply.Line, " ")
-	return code == "LOADING" || code == "MASTERDOWN" || code == "READONLY" || code == "NOREPLICAS"
+	return code == "LOADING" || code == "MASTERDOWN" || code == "READONLY" || code == "NOREPLICAS" || code == "BUSY"
 }
 
 // Unreached says whether err tells that a node is in trouble, rather than a slot or a script.
