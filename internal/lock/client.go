@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/chain"
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/retry"
 	"github.com/lockproxy/lockproxy/internal/share"
@@ -44,7 +45,7 @@ type Client struct {
 	namedLosses *account  // what named owners lost that had it through this connection; apart from the client, which is not to be kept for as long
 	finished    *account  // what it has given back in a named owner's name
 
-	holds map[*hold]struct{} // guarded by holds.mu
+	holds chain.Chain[*hold] // guarded by holds.mu
 	over  bool               // guarded by holds.mu: it has closed
 	waits *waiter            // guarded by lines.mu: what it stands in line for; nil: nothing
 }
@@ -76,7 +77,7 @@ func (c *Client) SetLibrary(named bool) { c.library.Store(named) }
 func (c *Client) SetUser(u *share.User) {
 	c.m.holds.mu.Lock()
 	defer c.m.holds.mu.Unlock()
-	c.share.Move(u, len(c.holds))
+	c.share.Move(u, c.holds.Len())
 }
 
 // Info is Manager.Info.
@@ -91,7 +92,7 @@ func (c *Client) List(owner, pattern string) []Entry { return c.m.List(owner, pa
 func (c *Client) Held() int {
 	c.m.holds.mu.Lock()
 	defer c.m.holds.mu.Unlock()
-	return len(c.holds)
+	return c.holds.Len()
 }
 
 // Waits is the lock that the client waits for, and for how long it has; "": none.
@@ -109,7 +110,7 @@ func (c *Client) Waits() (key string, waited time.Duration) {
 func (c *Client) Doubt() {
 	c.m.holds.mu.Lock()
 	defer c.m.holds.mu.Unlock()
-	for h := range c.holds {
+	for h := range c.holds.All() {
 		h.doubt = true
 	}
 }
@@ -180,7 +181,7 @@ func (hs *holds) ending(c *Client, last bool) (own []*hold, left int) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
 	c.over = c.over || last
-	for h := range c.holds {
+	for h := range c.holds.All() {
 		switch {
 		case !h.named:
 			own = append(own, h)

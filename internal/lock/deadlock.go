@@ -59,7 +59,7 @@ func (ls *lines) circle(w *waiter) []lockstore.ID {
 	seen := map[*Client]bool{}
 	var follow func(at *waiter) []lockstore.ID
 	follow = func(at *waiter) []lockstore.ID {
-		for h := range ls.holds.byKey[at.id.Line()] {
+		for h := range ls.holds.byKey[at.id.Line()].All() {
 			if h.client == at.c || !h.lasts() || at.id.Kind.Spec().Shared && h.id.Kind == at.id.Kind {
 				continue
 			}

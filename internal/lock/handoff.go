@@ -18,7 +18,7 @@ const handoffReaders = 32
 func (hs *holds) streakOf(a *acquire) handoffStreak {
 	s := a.streak
 	if a.h.id.Kind.Spec().Shared {
-		for other := range hs.byKey[a.h.id.Line()] {
+		for other := range hs.byKey[a.h.id.Line()].All() {
 			if other.streak.grants > s.grants {
 				s = other.streak
 			}
@@ -122,7 +122,7 @@ func (hs *holds) releasing(id lockstore.ID) (streak handoffStreak, shared bool) 
 		h.releasing, streak = true, h.streak
 	}
 	if id.Kind.Spec().RW {
-		for other := range hs.byKey[id.Line()] {
+		for other := range hs.byKey[id.Line()].All() {
 			if other.id != id && !other.releasing {
 				return streak, true
 			}
@@ -135,7 +135,7 @@ func (hs *holds) releasing(id lockstore.ID) (streak handoffStreak, shared bool) 
 func (hs *holds) pauseAt(key lockstore.LineKey) (pause time.Duration) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
-	for h := range hs.byKey[key] {
+	for h := range hs.byKey[key].All() {
 		pause = max(pause, h.pause)
 	}
 	return pause

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/agenda"
+	"github.com/lockproxy/lockproxy/internal/chain"
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 	"github.com/lockproxy/lockproxy/internal/telemetry"
 )
@@ -30,17 +31,19 @@ type hold struct {
 	suspicion
 	planned
 	streak handoffStreak
-	pause  time.Duration // of the line that had no more waiters when this was granted, for the next one
+	pause  time.Duration     // of the line that had no more waiters when this was granted, for the next one
+	atKey  chain.Link[*hold] // while it is live, in holds.byKey
 }
 
 // holder is whose hold it is.
 type holder struct {
-	client     *Client   // the connection that last named this owner for this key; nil when it has gone
-	by         *taking   // of the MULTILOCK by which that connection got it; nil: by a verb of its own
-	own        *account  // its namedLosses, also when it has gone
-	nth        int64     // the number of the LOCK or RENEW that named this owner last, which no other has
-	renewUntil time.Time // client has gone: no renewals from then on
-	doubt      bool      // never release: an earlier effect of the holder may still happen
+	client     *Client           // the connection that last named this owner for this key; nil when it has gone
+	ofClient   chain.Link[*hold] // in its holds
+	by         *taking           // of the MULTILOCK by which that connection got it; nil: by a verb of its own
+	own        *account          // its namedLosses, also when it has gone
+	nth        int64             // the number of the LOCK or RENEW that named this owner last, which no other has
+	renewUntil time.Time         // client has gone: no renewals from then on
+	doubt      bool              // never release: an earlier effect of the holder may still happen
 }
 
 // leased is how long a hold lasts, and has lasted.
@@ -93,7 +96,7 @@ type holds struct {
 
 	mu     sync.Mutex // guards all below, and what the holds and clients say it does
 	byID   map[lockstore.ID]*hold
-	byKey  map[lockstore.LineKey]map[*hold]struct{} // those that are live
+	byKey  map[lockstore.LineKey]chain.Chain[*hold] // those that are live
 	grants int64                                    // the last hold.nth that was given out
 	timetable
 }
@@ -102,7 +105,7 @@ func newHolds(o Options, losses *namedLosses, done *finishedUnlocks, log *lossLo
 	return &holds{
 		opts: o, namedLosses: losses, done: done, lossLog: log, timetable: newTimetable(),
 		byID:  map[lockstore.ID]*hold{},
-		byKey: map[lockstore.LineKey]map[*hold]struct{}{},
+		byKey: map[lockstore.LineKey]chain.Chain[*hold]{},
 	}
 }
 
@@ -232,12 +235,7 @@ func (hs *holds) begin(h *hold, c *Client, count int64) {
 		h.grantedAt, h.renewedAt, h.doubt, h.watched, h.replicas = time.Now(), time.Time{}, false, false, 0
 		h.deadline, h.suspect, h.leaving, h.releasing, h.maybeUnrenewed = time.Time{}, "", false, false, false
 		h.renewals, h.lent = 0, nil
-		live := hs.byKey[h.id.Line()]
-		if live == nil {
-			live = map[*hold]struct{}{}
-			hs.byKey[h.id.Line()] = live
-		}
-		live[h] = struct{}{}
+		hs.list(h)
 		telemetry.LocksHeld.Add(1)
 	}
 	h.count, h.unwanted = count, false
@@ -260,17 +258,14 @@ func (hs *holds) adopt(h *hold, c *Client) {
 		return
 	}
 	if h.client != nil {
-		delete(h.client.holds, h)
+		h.client.holds.Drop(&h.ofClient)
 		h.client.share.Held(-1)
 	}
 	h.client = c
 	if c == nil {
 		return
 	}
-	if c.holds == nil {
-		c.holds = map[*hold]struct{}{}
-	}
-	c.holds[h] = struct{}{}
+	c.holds.Add(&h.ofClient, h)
 	c.share.Held(1)
 }
 
@@ -283,13 +278,27 @@ func (hs *holds) end(h *hold) {
 	hs.adopt(h, nil)
 	hs.schedule.Drop(h)
 	hs.deadlines.Drop(h)
-	live := hs.byKey[h.id.Line()]
-	delete(live, h)
-	if len(live) == 0 {
-		delete(hs.byKey, h.id.Line())
-	}
+	hs.unlist(h)
 	telemetry.LocksHeld.Add(-1)
 	hs.forget(h)
+}
+
+// list and unlist note that a hold is, or is no longer, one of those that are live at its key. mu is held.
+func (hs *holds) list(h *hold) {
+	key := h.id.Line()
+	live := hs.byKey[key]
+	live.Add(&h.atKey, h)
+	hs.byKey[key] = live
+}
+
+func (hs *holds) unlist(h *hold) {
+	key := h.id.Line()
+	live := hs.byKey[key]
+	if live.Drop(&h.atKey); live.Len() == 0 {
+		delete(hs.byKey, key)
+	} else {
+		hs.byKey[key] = live
+	}
 }
 
 // count is how many holds are live.
@@ -297,7 +306,7 @@ func (hs *holds) count() (n int64) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
 	for _, live := range hs.byKey {
-		n += int64(len(live))
+		n += int64(live.Len())
 	}
 	return n
 }
@@ -306,7 +315,7 @@ func (hs *holds) count() (n int64) {
 func (hs *holds) any(key lockstore.LineKey) bool {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
-	return len(hs.byKey[key]) > 0
+	return hs.byKey[key].Len() > 0
 }
 
 // runOut ends the renewals of a live hold: it expires with its lease. mu is held.

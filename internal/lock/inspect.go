@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/chain"
 	"github.com/lockproxy/lockproxy/internal/hottest"
 	"github.com/lockproxy/lockproxy/internal/lockstore"
 )
@@ -162,7 +163,7 @@ func (hs *holds) listHeld(owner string) (out []Entry) {
 	}
 	for _, held := range hs.byKey {
 		handed := handed(held)
-		for h := range held {
+		for h := range held.All() {
 			if owner != "" && owner != h.id.Owner || h.releasing && handed {
 				continue
 			}
@@ -171,7 +172,7 @@ func (hs *holds) listHeld(owner string) (out []Entry) {
 			h.describe(&e.Holder, now)
 			out = append(out, e)
 		}
-		if done += len(held); done >= listPiece {
+		if done += held.Len(); done >= listPiece {
 			done = 0
 			yield(&hs.mu, done)
 		}
@@ -181,8 +182,8 @@ func (hs *holds) listHeld(owner string) (out []Entry) {
 
 // handed says that a lock has an owner here that is not releasing it: then those that are releasing it no longer have it. When a plain lock
 // has two owners here, one has been handed it by the other.
-func handed(held map[*hold]struct{}) bool {
-	for h := range held {
+func handed(held chain.Chain[*hold]) bool {
+	for h := range held.All() {
 		if !h.releasing {
 			return true
 		}

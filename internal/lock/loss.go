@@ -122,7 +122,7 @@ func (h *hold) vacantAt(reason string) time.Time {
 func (hs *holds) recheckKey(key lockstore.LineKey, reason string) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
-	for h := range hs.byKey[key] {
+	for h := range hs.byKey[key].All() {
 		hs.suspect(h, reason)
 	}
 }
@@ -142,7 +142,7 @@ func (hs *holds) recheckIf(why func(key, already string) string) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
 	for key, live := range hs.byKey {
-		for h := range live {
+		for h := range live.All() {
 			if reason := why(key.Key, h.suspect); reason != "" {
 				hs.suspect(h, reason)
 			}
@@ -159,7 +159,7 @@ func (hs *holds) shorten(by time.Duration, some func(key string) bool) {
 		if !some(key.Key) {
 			continue
 		}
-		for h := range live {
+		for h := range live.All() {
 			h.deadline = h.deadline.Add(-by)
 			if hs.expect(h); h.deadline.Before(h.next) {
 				hs.plan(h, h.deadline)

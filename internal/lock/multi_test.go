@@ -109,7 +109,7 @@ func TestMultiLockAllOrNone(t *testing.T) {
 					t.Fatalf("the older hold's lease has %d ms left", ttl)
 				}
 				m.holds.mu.Lock()
-				for h := range a.holds {
+				for h := range a.holds.All() {
 					if h.watched != (before.Lease == 0) || h.count != 1 {
 						t.Errorf("%s: watched %v, %d times", h.id.Key, h.watched, h.count)
 					}
@@ -144,7 +144,7 @@ func TestMultiLockLease(t *testing.T) {
 				t.Fatal(err)
 			}
 			m.holds.mu.Lock()
-			for h := range a.holds {
+			for h := range a.holds.All() {
 				left := time.Until(h.deadline)
 				if h.watched != (h.id.Key == "watched") || left > 1500*time.Millisecond || left <= 0 {
 					t.Errorf("%s: watched %v, %v left", h.id.Key, h.watched, left)

@@ -86,7 +86,7 @@ func (a *acquire) suspectOtherKind() {
 	m, id := a.c.m, a.h.id
 	l := id.Line()
 	l.RW = !l.RW
-	for h := range m.holds.byKey[l] {
+	for h := range m.holds.byKey[l].All() {
 		m.holds.suspect(h, reasonGone)
 	}
 	for _, k := range lockstore.Kinds { // nor are losses of the other kind what the owner's next UNLOCK is about

@@ -12,9 +12,10 @@ import (
 func TestClockAhead(t *testing.T) {
 	hs := newHolds(Options{}, nil, nil, nil)
 	now := time.Now()
-	soon, later := &hold{leased: leased{deadline: now.Add(5 * time.Second)}}, &hold{leased: leased{deadline: now.Add(time.Minute)}}
-	for i, h := range []*hold{soon, later} {
-		hs.byKey[lockstore.LineKey{DB: i}] = map[*hold]struct{}{h: {}}
+	soon, later := &hold{id: lockstore.ID{Key: "soon"}}, &hold{id: lockstore.ID{Key: "later"}}
+	soon.deadline, later.deadline = now.Add(5*time.Second), now.Add(time.Minute)
+	for _, h := range []*hold{soon, later} {
+		hs.list(h)
 		hs.plan(h, h.deadline)
 	}
 	hs.plan(later, now) // somebody wants it looked at
