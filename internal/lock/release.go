@@ -73,6 +73,9 @@ func (c *Client) unlock(ctx context.Context, r UnlockRequest) (bool, error) {
 			}
 			code, left, err = done.Code, done.Count, nil
 		}
+		if err == nil && !again {
+			code, left, again = rel.compare(code, left)
+		}
 	}
 	defer m.holds.leave(h)
 	if err != nil {
@@ -207,6 +210,22 @@ func (r *release) ask(ctx context.Context) (code, left int64, err error) {
 		h.releasing = false // it was not given back, or was not the owner's last hold
 	}
 	return code, done.Left, err
+}
+
+// compare holds what Redis said of a connection's UNLOCK against how often the connection is in the lock, as this proxy knows. Redis says
+// something else when a failover has undone a LOCK or an UNLOCK. again says that the lock is to be given back whole.
+func (r *release) compare(code, left int64) (is, holds int64, again bool) {
+	switch {
+	case r.Named || r.All || r.Count == 0 || r.g.store.Rules().Votes:
+	case code == lockstore.Freed && r.Count > 1:
+		return lockstore.NotHeld, 0, false // a section around this one counts on a hold that Redis has lost
+	case code == lockstore.StillHeld && r.Count == 1:
+		r.All = true
+		return code, left, true
+	case code == lockstore.StillHeld:
+		return code, r.Count - 1, false
+	}
+	return code, left, false
 }
 
 // findOutcome finds out how a release ended.

@@ -1,0 +1,81 @@
+package lock
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/lockstore"
+	"github.com/lockproxy/lockproxy/internal/simulation/world"
+)
+
+// A failover has undone a LOCK of a connection that is in the lock twice: the UNLOCK that frees the lock says that it was lost, since its section
+// within another one would go on without it.
+func TestUnlockOfALostReentry(t *testing.T) {
+	for _, kind := range []Kind{Plain, Read, Write} {
+		inBubble(t, func(t *testing.T, w *world.World) {
+			n := w.NewNode(bubbleAddr)
+			m := bubbleEngine(t, w, n, "one", Options{})
+			a, told := client(m)
+			r := Request{Key: "k", Kind: kind, Self: true}
+			for range 3 {
+				mustLock(t, a, r)
+			}
+			field := lockstore.ID{Key: "k", Owner: a.Owner(), Kind: kind}.Field()
+			n.Do(t, "HINCRBY", "k", field, -1)
+			mustUnlock(t, a, UnlockRequest{Key: "k", Side: kind}, false)
+			_, err := a.Unlock(context.Background(), UnlockRequest{Key: "k", Side: kind})
+			wantCode(t, err, "LOCKLOST")
+			if got := told.reasons(); got != "k:gone " || a.Held() != 0 {
+				t.Errorf("%v: told %q, %d held", kind, got, a.Held())
+			}
+			b, _ := client(m)
+			mustLock(t, b, r)
+		})
+	}
+}
+
+// A failover has undone an UNLOCK of a connection that was in the lock twice: its last UNLOCK frees the lock.
+func TestUnlockBehindALostUnlock(t *testing.T) {
+	for _, kind := range []Kind{Plain, Read, Write} {
+		inBubble(t, func(t *testing.T, w *world.World) {
+			n := w.NewNode(bubbleAddr)
+			m := bubbleEngine(t, w, n, "one", Options{})
+			a, told := client(m)
+			mustLock(t, a, Request{Key: "k", Kind: kind})
+			field := lockstore.ID{Key: "k", Owner: a.Owner(), Kind: kind}.Field()
+			n.Do(t, "HINCRBY", "k", field, 1)
+			mustUnlock(t, a, UnlockRequest{Key: "k", Side: kind}, true)
+			if got := told.reasons(); got != "" || a.Held() != 0 || n.Do(t, "EXISTS", "k").(int64) != 0 {
+				t.Errorf("%v: told %q, %d held", kind, got, a.Held())
+			}
+		})
+	}
+}
+
+// A lock that a failed MULTILOCK had for a while, and that somebody deleted meanwhile, is none that its client has lost: the client never heard
+// that it had it.
+func TestFailedMultiLockLosesNothing(t *testing.T) {
+	for _, owner := range []string{"", "job"} {
+		inBubble(t, func(t *testing.T, w *world.World) {
+			n := w.NewNode(bubbleAddr)
+			m := bubbleEngine(t, w, n, "one", Options{})
+			a, told := client(m)
+			heldByRedisson(t, n, "b")
+			got := make(chan error)
+			go func() {
+				_, err := a.MultiLock(context.Background(), []string{"a", "b"}, Request{Owner: owner, Blocks: true, Block: 1000})
+				got <- err
+			}()
+			eventually(t, time.Minute, "a is taken", func() bool { return n.Do(t, "DEL", "a").(int64) == 1 })
+			if err := <-got; err != ErrNotAcquired {
+				t.Fatal(err)
+			}
+			_, err := a.Unlock(context.Background(), UnlockRequest{Key: "a", Owner: owner})
+			wantCode(t, err, "NOTHELD")
+			if got := told.reasons(); got != "" {
+				t.Errorf("told %q", got)
+			}
+		})
+	}
+}
