@@ -305,10 +305,23 @@ func (hs *holds) planNext(h *hold, from time.Time) {
 }
 
 // nextLook is when Redis is asked about a hold that nobody renews: at its end, and once in a while where its registration tells that a named
-// owner has given it back through another proxy. mu is held.
+// owner has given it back through another proxy, or where other readers may cut its lease. mu is held.
 func (hs *holds) nextLook(h *hold, from time.Time) time.Time {
-	if next := from.Add(hs.opts.Watchdog); h.registration != "" && next.Before(h.deadline) {
+	next := h.deadline
+	switch {
+	case h.registration != "":
+		next = from.Add(hs.opts.Watchdog)
+	case hs.readBesideOthers(h):
+		next = from.Add(hs.opts.Watchdog / 3)
+	}
+	if next.Before(h.deadline) {
 		return next
 	}
 	return h.deadline
+}
+
+// readBesideOthers says whether the watchdogs of other readers, at a Redisson with the same time-out, may cut the lease of a connection's read
+// hold. mu is held.
+func (hs *holds) readBesideOthers(h *hold) bool {
+	return h.id.Kind == Read && !h.named && h.lease > hs.opts.Watchdog
 }

@@ -28,7 +28,8 @@ type batchKey struct {
 	kind     Kind
 	lease    time.Duration // 0: only look
 	replicas int64
-	slot     int // on a cluster
+	slot     int   // on a cluster
+	restored *hold // it goes by itself, since what is left of its lease is its own: see restores; nil: any hold
 }
 
 // batch is what goes into one renewal script. While it waits for its turn its holds are free for verbs, and watchdog.mu guards it; when
@@ -79,10 +80,20 @@ func (wd *watchdog) laneOf(h *hold) *lane {
 // batchOf is the batch a hold belongs into. holds.mu is held.
 func (wd *watchdog) batchOf(h *hold) batchKey {
 	key := batchKey{db: h.id.DB, kind: h.id.Kind, slot: wd.store.Lane(h.id.Key).Slot}
-	if h.watched {
+	switch {
+	case h.watched:
 		key.lease, key.replicas = h.lease, h.replicas
+	case wd.restores(h):
+		key.restored = h
 	}
 	return key
+}
+
+// restores says whether a look at a connection's hold with a lease of its own is to give Redis back what is left of that, should it have less.
+// It may: a new master may lack a RENEW, Redis' clock may have been set ahead, and Redisson's watchdog sets the lease of a lock that it reads to
+// 30 s, whatever other readers were promised, and up to Redisson 4.3 that of their holds, too. holds.mu is held.
+func (wd *watchdog) restores(h *hold) bool {
+	return !h.watched && !h.named && !wd.store.Rules().Votes && (h.suspect != "" || wd.holds.readBesideOthers(h))
 }
 
 // enqueue puts a hold into a batch that waits for its turn. mu and holds.mu are held.
@@ -137,6 +148,9 @@ func (wd *watchdog) start(ln *lane) {
 		}
 		// Later than that the lock is lost, or a verb waits too long for a renewal whose reply was lost: see sitOut.
 		b.allow = max(lockstore.Allowed, min(ln.allow, time.Until(b.deadline)))
+		if b.restored != nil {
+			b.allow = lockstore.Allowed // the lease would end later by what Redis is late
+		}
 		ln.running++
 		wd.background(func() { wd.runBatch(ln, b) })
 	}

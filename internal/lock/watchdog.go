@@ -114,6 +114,10 @@ func (wd *watchdog) renewal(b *batch) lockstore.Renewal {
 	r := lockstore.Renewal{DB: b.db, Kind: b.kind, Lease: b.lease, Replicas: b.replicas, Allow: b.allow, Holds: make([]lockstore.Renewed, len(b.holds))}
 	wd.holds.mu.Lock()
 	defer wd.holds.mu.Unlock()
+	if h := b.restored; h != nil {
+		b.lease = max(0, time.Until(h.certainUntil()).Truncate(time.Millisecond))
+		r.Lease = b.lease
+	}
 	for i, h := range b.holds {
 		r.Holds[i] = lockstore.Renewed{ID: h.id, Named: h.named, Registration: b.registrations[i], Attempt: h.attempt, Lease: h.lease, Taken: h.taken}
 	}
@@ -190,7 +194,7 @@ func (wd *watchdog) renewed(h *hold, code int64, sent time.Time, lease time.Dura
 		if h.suspected.Before(sent) {
 			h.suspect = ""
 		}
-		if lease > 0 {
+		if lease > 0 && h.watched {
 			wd.renewals.Add(1)
 			h.renewals++
 			h.renewedAt, h.deadline = sent, lockstore.Later(h.deadline, sent.Add(lease-wd.store.Rules().Drift(lease))) // Redis keeps the longer one too
