@@ -79,3 +79,29 @@ func TestFailedMultiLockLosesNothing(t *testing.T) {
 		})
 	}
 }
+
+// A writer with a lease of its own that has read meanwhile, and has given the read lock back, ends with its own lease.
+func TestWriteLeaseAfterAReadOfItsOwn(t *testing.T) {
+	for _, owner := range []string{"", "job"} {
+		for _, read := range []int64{0, 3600000} {
+			inBubble(t, func(t *testing.T, w *world.World) {
+				n := w.NewNode(bubbleAddr)
+				m := bubbleEngine(t, w, n, "one", Options{})
+				a, told := client(m)
+				mustLock(t, a, Request{Key: "k", Kind: Write, Owner: owner, Lease: 5000})
+				mustLock(t, a, Request{Key: "k", Kind: Read, Owner: owner, Lease: read, Self: owner == ""})
+				time.Sleep(2 * time.Second)
+				mustUnlock(t, a, UnlockRequest{Key: "k", Side: Read, Owner: owner}, true)
+				if left := pttl(t, n, "k"); left > 3000 || left < 2900 {
+					t.Errorf("owner %q, read for %d ms: %d ms are left", owner, read, left)
+				}
+				time.Sleep(4 * time.Second)
+				b, _ := client(m)
+				mustLock(t, b, Request{Key: "k", Kind: Write})
+				if got := told.reasons(); owner == "" && got != "k:expired " {
+					t.Errorf("told %q", got)
+				}
+			})
+		}
+	}
+}

@@ -48,6 +48,16 @@ func (c *Client) unlock(ctx context.Context, r UnlockRequest) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+	free, err := c.unlockHold(ctx, id, named, r)
+	if free && id.Kind == Read && m.holds.held(id.As(Write)) {
+		c.cutToWriteLease(ctx, r)
+	}
+	return free, err
+}
+
+// unlockHold is unlock of a hold that the owner means.
+func (c *Client) unlockHold(ctx context.Context, id lockstore.ID, named bool, r UnlockRequest) (bool, error) {
+	m := c.m
 	h, err := m.holds.enterSoon(ctx, id, named, patience)
 	if err != nil {
 		return false, err

@@ -110,6 +110,22 @@ func (hs *holds) lengthenByRead(h *hold, now time.Time) bool {
 	return true
 }
 
+// cutToWriteLease ends an owner's write hold with the hold's own lease again, if it has one, now that the owner's read hold has been given back:
+// Redis has kept the hash for as long as the read hold was to last. If that fails, others may have to wait for so long.
+func (c *Client) cutToWriteLease(ctx context.Context, r UnlockRequest) {
+	_, err := c.renew(ctx, RenewRequest{DB: r.DB, Key: r.Key, Side: Write, Owner: r.Owner}, func(h *hold) int64 {
+		c.m.holds.mu.Lock()
+		defer c.m.holds.mu.Unlock()
+		if h.count == 0 || h.watched {
+			return 0
+		}
+		return max(0, time.Until(h.deadline).Milliseconds())
+	})
+	if err != nil {
+		c.m.log.Debug("a write lock may last for as long as the read lock that its owner has given back", "key", r.Key, "error", err)
+	}
+}
+
 // holdsElsewhere asks Redis whether a named owner holds the lock already, through another proxy: a re-entry does not
 // stand in line behind those who wait for its own release. It does not pass them when the lock is free.
 func (m *Manager) holdsElsewhere(id lockstore.ID) bool {
