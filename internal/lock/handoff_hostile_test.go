@@ -2,6 +2,7 @@ package lock
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"time"
 
@@ -32,6 +33,37 @@ func TestHandoffWithoutPubsub(t *testing.T) {
 	for range 2 {
 		if err := <-granted; err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// The account may not subscribe: each new head of a line is handed the lock all the same, and does not wait for a subscription first.
+func TestHandoffWithoutSubscriptions(t *testing.T) {
+	t.Parallel()
+	const waiters, most = 15, 15 * time.Second // to wait for a subscription takes 2 s
+	single, tc := testredis.Start(t), testredis.StartCluster(t, 2, 0)
+	for _, s := range append(tc.Servers, single) {
+		s.Do(t, "ACL", "SETUSER", "default", "-subscribe", "-ssubscribe")
+	}
+	for name, m := range map[string]*Manager{"single": engine(t, single.URL(), Options{}), "cluster": clusterEngine(t, tc, Options{})} {
+		holder, _ := client(m)
+		mustLock(t, holder, Request{Key: "k"})
+		var all sync.WaitGroup
+		for range waiters {
+			c, _ := client(m)
+			all.Go(func() {
+				if _, err := c.Lock(context.Background(), Request{Key: "k", Blocks: true}); err != nil {
+					t.Error(err)
+				}
+				time.Sleep(20 * time.Millisecond) // for the next one to be the head
+				c.Close(Gone)
+			})
+		}
+		eventually(t, 30*time.Second, "all wait", func() bool { return m.lines.waitingAt(0, "k") == waiters })
+		began := time.Now()
+		mustUnlock(t, holder, UnlockRequest{Key: "k"}, true)
+		if all.Wait(); time.Since(began) > most {
+			t.Errorf("%s: %d waiters were given the lock in %v", name, waiters, time.Since(began))
 		}
 	}
 }

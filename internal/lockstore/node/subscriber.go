@@ -42,6 +42,7 @@ type Subscriber struct {
 	work    chan struct{}
 	strays  []string      // channels that the node would not have
 	era     int           // counts the connections that have broken
+	failing bool          // there is no connection, or Redis did not take the subscriptions on the last one
 	moved   chan struct{} // one slot: Redis is about to be somewhere else, so that a pause has no use
 }
 
@@ -50,7 +51,7 @@ type channel struct {
 	users map[lockstore.Listener]int // who waits for messages, and how often it asked for them; empty: warm
 	on    bool                       // Redis has confirmed the subscription on the present connection
 	lost  bool                       // messages may have been missed: its users are woken when it is on again
-	ready chan struct{}              // closed when on, or when the connection failed (the waiter then polls)
+	ready chan struct{}              // closed when on, or when the connection has failed
 }
 
 // NewSubscriber makes a Subscriber, which does nothing before Run.
@@ -116,13 +117,19 @@ func (s *Subscriber) enqueue(name string) {
 const subscribeWait = 2 * time.Second
 
 // ready waits until there is a subscription to name, and says whether there was none yet. One that does not come is no error:
-// waiters also poll.
+// waiters also poll. While none can be had, as far as is known, nobody waits for one: a waiter does not try meanwhile, and cannot be handed the
+// lock.
 func (s *Subscriber) ready(ctx context.Context, name string, over <-chan time.Time) (waited bool, err error) {
 	s.mu.Lock()
-	on, ready := s.chans[name].on, s.chans[name].ready
+	c, failing := s.chans[name], s.failing
+	on, ready := c.on, c.ready
 	s.mu.Unlock()
-	if on {
+	switch {
+	case on:
 		return false, nil
+	case failing:
+		s.missed(name)
+		return true, nil
 	}
 	timer := time.NewTimer(subscribeWait)
 	defer timer.Stop()
@@ -134,6 +141,7 @@ func (s *Subscriber) ready(ctx context.Context, name string, over <-chan time.Ti
 	case <-ctx.Done():
 		return true, ctx.Err()
 	}
+	s.missed(name) // if it is not on
 	return true, nil
 }
 
@@ -177,6 +185,9 @@ func (s *Subscriber) session(ctx context.Context) error {
 	if err := s.apply(ctx, conn, s.wanted()); err != nil {
 		return err
 	}
+	s.mu.Lock()
+	s.failing = false
+	s.mu.Unlock()
 	s.o.Back()
 	var retry <-chan time.Time
 	if s.sharded {
@@ -285,15 +296,17 @@ func (s *Subscriber) confirm(c *channel) {
 	}
 }
 
-// broken notes that no channel is subscribed any more.
+// broken notes that no channel is subscribed any more, and that there is no connection.
 func (s *Subscriber) broken() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.era++
+	s.failing = true
 	for _, c := range s.chans {
-		if c.on {
-			c.on, c.ready = false, make(chan struct{})
+		if !c.on {
+			close(c.ready)
 		}
+		c.on, c.ready = false, make(chan struct{})
 	}
 }
 

@@ -42,25 +42,27 @@ func (all Subscribers) ready(ctx context.Context, name string, over <-chan time.
 	if len(all) == 1 {
 		return all[0].ready(ctx, name, over)
 	}
-	return Await(ctx, over, func() (<-chan struct{}, bool) {
-		changed, on := all.State(name)
-		return changed, on > len(all)/2
+	return Await(ctx, over, func() (changed <-chan struct{}, enough, failing bool) {
+		changed, on, away := all.State(name)
+		return changed, on > len(all)/2, len(all)-away <= len(all)/2
 	})
 }
 
-// Await waits until state says that there are subscriptions enough, as Subscription.Ready does. It asks again when changed is closed, and every
-// 20 ms, since that may be another channel by then.
-func Await(ctx context.Context, over <-chan time.Time, state func() (changed <-chan struct{}, enough bool)) (waited bool, err error) {
+// Await waits until state says that there are subscriptions enough, or that there cannot be enough now (failing), as Subscription.Ready does. It
+// asks again when changed is closed, and every 20 ms, since that may be another channel by then.
+func Await(ctx context.Context, over <-chan time.Time, state func() (changed <-chan struct{}, enough, failing bool)) (waited bool, err error) {
 	timer := time.NewTimer(subscribeWait)
 	defer timer.Stop()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		changed, enough := state()
+		changed, enough, failing := state()
 		if enough {
 			return waited, nil
 		}
-		waited = true
+		if waited = true; failing {
+			return true, nil
+		}
 		select {
 		case <-changed:
 		case <-tick.C:
@@ -74,16 +76,24 @@ func Await(ctx context.Context, over <-chan time.Time, state func() (changed <-c
 	}
 }
 
-// State is how many of them are subscribed to name, and a channel that closes when one more is.
-func (all Subscribers) State(name string) (changed <-chan struct{}, on int) {
+// State is how many of them are subscribed to name, how many cannot be at present, and a channel that closes when one more is, or cannot be.
+func (all Subscribers) State(name string) (changed <-chan struct{}, on, failing int) {
 	for _, s := range all {
 		s.mu.Lock()
-		if c := s.chans[name]; c != nil && c.on {
+		c := s.chans[name]
+		switch {
+		case c == nil:
+		case c.on:
 			on++
-		} else if c != nil && changed == nil {
-			changed = c.ready
+		default:
+			if s.failing {
+				c.lost = true // nobody waits for it
+				failing++
+			} else if changed == nil {
+				changed = c.ready
+			}
 		}
 		s.mu.Unlock()
 	}
-	return changed, on
+	return changed, on, failing
 }

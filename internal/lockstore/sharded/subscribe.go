@@ -18,11 +18,11 @@ type subscription struct {
 // ready waits for the node that has the slot, whichever that is meanwhile, and for all its subscribers.
 func (m *masters) ready(ctx context.Context, name string, over <-chan time.Time) (waited bool, err error) {
 	unserved := false
-	waited, err = node.Await(ctx, over, func() (<-chan struct{}, bool) {
+	waited, err = node.Await(ctx, over, func() (changed <-chan struct{}, enough, failing bool) {
 		at := m.subscribers(name)
-		changed, on := at.State(name)
+		changed, on, away := at.State(name)
 		unserved = at == nil
-		return changed, on == len(at)
+		return changed, on == len(at), away > 0
 	})
 	return waited || unserved, err // it polls while nobody has the slot
 }
