@@ -105,3 +105,38 @@ func TestWriteLeaseAfterAReadOfItsOwn(t *testing.T) {
 		}
 	}
 }
+
+// Somebody forces a lock of one kind, and the lock is taken as the other kind, before its holder's proxy hears of that: the holder is told what it
+// lost, and it has what it takes then.
+func TestForcedAndTakenAsAnotherKind(t *testing.T) {
+	for _, was := range lockstore.Kinds {
+		for _, is := range lockstore.Kinds {
+			if (lockstore.ID{Kind: was}).Line() == (lockstore.ID{Kind: is}).Line() {
+				continue
+			}
+			inBubble(t, func(t *testing.T, w *world.World) {
+				n := w.NewNode(bubbleAddr)
+				m, other := bubbleEngine(t, w, n, "one", Options{}), bubbleEngine(t, w, n, "two", Options{})
+				a, told := client(m)
+				b, _ := client(other)
+				mustLock(t, a, Request{Key: "k", Kind: was})
+				mustUnlock(t, b, UnlockRequest{Key: "k", Force: true}, true)
+				mustLock(t, b, Request{Key: "k", Kind: is})
+				_, err := a.Unlock(context.Background(), UnlockRequest{Key: "k", Side: was})
+				wantCode(t, err, "LOCKLOST")
+				mustUnlock(t, b, UnlockRequest{Key: "k"}, true)
+
+				mustLock(t, a, Request{Key: "k", Kind: was})
+				mustUnlock(t, b, UnlockRequest{Key: "k", Force: true}, true)
+				mustLock(t, a, Request{Key: "k", Kind: is})
+				if err := a.Renew(context.Background(), RenewRequest{Key: "k"}); err != nil {
+					t.Errorf("%v, then %v: RENEW is answered %v", was, is, err)
+				}
+				mustUnlock(t, a, UnlockRequest{Key: "k"}, true)
+				if got := told.reasons(); got != "k:gone k:gone " || a.Held() != 0 {
+					t.Errorf("%v, then %v: told %q, %d held", was, is, got, a.Held())
+				}
+			})
+		}
+	}
+}

@@ -97,8 +97,8 @@ func (c *Client) unlockHold(ctx context.Context, id lockstore.ID, named bool, r 
 // unlocked turns the release script's answer into the verb's.
 func (c *Client) unlocked(h *hold, key string, code, left int64) (bool, error) {
 	m := c.m
-	if code == lockstore.OtherKind && h.id.Kind == Plain {
-		code = lockstore.NotHeld // no side was named: of a read/write lock this owner holds neither
+	if code == lockstore.OtherKind && (h.id.Kind == Plain || m.holds.held(h.id)) {
+		code = lockstore.NotHeld // no side was named, and of a read/write lock this owner holds neither; or what it held has gone
 	}
 	switch code {
 	case lockstore.OtherKind:

@@ -80,14 +80,18 @@ func (c *Client) remembered(id lockstore.ID) lockstore.ID {
 	return out
 }
 
-// suspectOtherKind makes the watchdog check the holds that cannot exist beside the one just granted: a plain lock and a read/write
-// lock are never at one key together. holds.mu is held.
+// suspectOtherKind makes the watchdog check the holds that cannot exist beside the one just granted, unless they have taken the lock since: a plain
+// lock and a read/write lock are never at one key together. holds.mu is held.
 func (a *acquire) suspectOtherKind() {
 	m, id := a.c.m, a.h.id
 	l := id.Line()
 	l.RW = !l.RW
 	for h := range m.holds.byKey[l].All() {
-		m.holds.suspect(h, reasonGone)
+		if h.client == a.c && !h.named {
+			m.holds.lose(h, h.whyGone()) // its connection has taken nothing since
+		} else {
+			m.holds.suspect(h, reasonGone)
+		}
 	}
 	for _, k := range lockstore.Kinds { // nor are losses of the other kind what the owner's next UNLOCK is about
 		if was := id.As(k); was.Line() != id.Line() {
