@@ -68,8 +68,12 @@ var serverWide = map[string]Facts{
 // tips say that all masters are to answer: one shard that is down would then fail the health checks of all clients.
 var ofAnyNode = map[string]bool{"ping": true, "echo": true, "time": true}
 
-// ofMaster are commands that only read, but ask how often or how recently a key was used, which only its master knows.
-var ofMaster = map[string]bool{"touch": true, "object|freq": true, "object|idletime": true}
+// ofMaster are commands that only read, and that no replica is asked: how often or how recently a key was used only its master knows, and
+// a cursor means nothing to another node than the one that gave it, so that each step must go to the same one.
+var ofMaster = map[string]bool{
+	"touch": true, "object|freq": true, "object|idletime": true,
+	"hscan": true, "sscan": true, "zscan": true,
+}
 
 // FactsOf reads what COMMAND says of a command: its name, its flags and its tips.
 func FactsOf(name string, flags, tips []string) *Facts {

@@ -31,3 +31,16 @@ func TestFactsOfPing(t *testing.T) {
 		}
 	}
 }
+
+// What goes on from a cursor is read at the master, whose cursor it is, and so is what only the master knows.
+func TestFactsOfWhatIsReadAtTheMaster(t *testing.T) {
+	t.Parallel()
+	for name, replica := range map[string]bool{
+		"hscan": false, "SSCAN": false, "zscan": false, "touch": false, "object|freq": false, "object|idletime": false,
+		"hgetall": true, "get": true, "object|encoding": true,
+	} {
+		if f := FactsOf(name, []string{"readonly"}, []string{"nondeterministic_output"}); f.Replica != replica || !f.ReadOnly {
+			t.Errorf("%s: got %+v", name, *f)
+		}
+	}
+}
