@@ -27,7 +27,7 @@ const (
 	clusterDown
 )
 
-// readRedirect reads what an error reply says of a slot, and which address it names.
+// readRedirect reads what an error reply says of a slot, and which address it names. What names a slot that no cluster has is no redirect.
 func readRedirect(reply []byte) (kind redirectKind, slot int, addr string) {
 	line, _, _ := bytes.Cut(reply, []byte("\r\n"))
 	word, rest, _ := bytes.Cut(line, []byte(" "))
@@ -45,7 +45,7 @@ func readRedirect(reply []byte) (kind redirectKind, slot int, addr string) {
 	}
 	number, to, found := bytes.Cut(rest, []byte(" "))
 	slot, err := strconv.Atoi(string(number))
-	if !found || err != nil || bytes.IndexByte(to, ' ') >= 0 {
+	if !found || err != nil || slot < 0 || slot >= Slots || bytes.IndexByte(to, ' ') >= 0 {
 		return noRedirect, noSlot, ""
 	}
 	return kind, slot, string(to)
@@ -208,5 +208,8 @@ func (e *Executor) askNode(ctx context.Context, node *Node, cmds [][]byte) ([]by
 		return nil, err
 	}
 	replies := got.frames(nil, len(cmds))
+	if len(replies) < len(cmds) {
+		return nil, errUncounted
+	}
 	return replies[len(replies)-1], nil
 }

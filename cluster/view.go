@@ -110,16 +110,20 @@ func (v *view) addRange(row resp.Reply, asked string) {
 	if len(row.Elems) < 3 {
 		return
 	}
+	master := "" // its id, if the row has it
 	for i, n := range row.Elems[2:] {
 		if len(n.Elems) < 3 {
 			continue
+		}
+		if i == 0 {
+			master = string(n.Elems[2].Text)
 		}
 		at := v.find(string(n.Elems[2].Text))
 		if at < 0 {
 			port := string(n.Elems[1].Text)
 			d := describe(string(n.Elems[2].Text), string(n.Elems[0].Text), port, asked)
 			if d.master = i == 0; !d.master {
-				d.of = string(row.Elems[2].Elems[2].Text)
+				d.of = master
 			}
 			if len(n.Elems) > 3 {
 				d.name = known(text(n.Elems[3], "hostname"))
@@ -205,7 +209,7 @@ type selfDescription struct {
 	moving map[int]string // slots being migrated away, and the id of the node they go to
 }
 
-// readSelfDescription finds the line of CLUSTER NODES with the flag "myself".
+// readSelfDescription finds the line of CLUSTER NODES with the flag "myself". False: there is none, or it names slots that no cluster has.
 func readSelfDescription(text string) (*selfDescription, bool) {
 	for line := range strings.Lines(text) {
 		f := strings.Fields(line)
@@ -217,7 +221,10 @@ func readSelfDescription(text string) (*selfDescription, bool) {
 		for _, word := range f[8:] {
 			if to, found := strings.CutPrefix(word, "["); found {
 				if slot, id, out := strings.Cut(strings.TrimSuffix(to, "]"), "->-"); out {
-					n, _ := strconv.Atoi(slot)
+					n, err := strconv.Atoi(slot)
+					if err != nil || n < 0 || n >= Slots {
+						return nil, false
+					}
 					o.moving[n] = id
 				}
 				continue

@@ -1,0 +1,126 @@
+package cluster
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockproxy/lockproxy/proto/resp"
+	"github.com/lockproxy/lockproxy/upstream"
+)
+
+// openFake opens a cluster whose only node listens on that port.
+func openFake(t *testing.T, port int, o Options) *Cluster {
+	t.Helper()
+	seed := fmt.Sprintf("127.0.0.1:%d", port)
+	return openTarget(t, upstream.ClusterTarget{Seeds: []string{seed}, Node: upstream.Target{Network: "tcp"}}, o)
+}
+
+// A redirect counts only if it names a slot that a cluster can have.
+func TestReadRedirect(t *testing.T) {
+	t.Parallel()
+	for reply, want := range map[string]struct {
+		kind redirectKind
+		slot int
+		addr string
+	}{
+		"-MOVED 0 h:1\r\n":                       {moved, 0, "h:1"},
+		"-ASK 16383 h:1\r\n":                     {asked, 16383, "h:1"},
+		"-TRYAGAIN x\r\n":                        {tryAgain, noSlot, ""},
+		"-CLUSTERDOWN x\r\n":                     {clusterDown, noSlot, ""},
+		"-MOVED 16384 h:1\r\n":                   {noRedirect, noSlot, ""},
+		"-MOVED -1 h:1\r\n":                      {noRedirect, noSlot, ""},
+		"-ASK 99999 h:1\r\n":                     {noRedirect, noSlot, ""},
+		"-ASK -9223372036854775808 h:1\r\n":      {noRedirect, noSlot, ""},
+		"-MOVED 99999999999999999999999 h:1\r\n": {noRedirect, noSlot, ""},
+		"-MOVED 1\r\n":                           {noRedirect, noSlot, ""},
+		"-MOVED 1 h:1 x\r\n":                     {noRedirect, noSlot, ""},
+		"-ERR MOVED 1 h:1\r\n":                   {noRedirect, noSlot, ""},
+	} {
+		if kind, slot, addr := readRedirect([]byte(reply)); kind != want.kind || slot != want.slot || addr != want.addr {
+			t.Errorf("%q: got %v, %d, %q", reply, kind, slot, addr)
+		}
+	}
+}
+
+// A command without keys that is redirected to a slot that no cluster has is answered what the node says.
+func TestRedirectToASlotOutsideTheCluster(t *testing.T) {
+	t.Parallel()
+	for _, slot := range []int{Slots, 99999, -2} {
+		redirect := fmt.Sprintf("-MOVED %d 127.0.0.1:1\r\n", slot)
+		port, _ := fakeNode(t, func(string) string { return redirect })
+		cl := newClient(t, openFake(t, port, Options{}), nil, 2)
+		bare := Command{Raw: resp.AppendCommand(nil, "GEORADIUS", "STORE"), Args: [][]byte{[]byte("GEORADIUS"), []byte("STORE")}, Facts: FactsOf("georadius", nil, nil)}
+		if got := cl.run([]*Plan{NewPlan(bare)})[0]; got != redirect {
+			t.Errorf("slot %d: got %q", slot, got)
+		}
+	}
+}
+
+// A row of CLUSTER SLOTS may lack what there is to know of the master, and name replicas all the same.
+func TestSlotsWithoutAMaster(t *testing.T) {
+	t.Parallel()
+	const master, replica = "*3\r\n$1\r\nh\r\n:1\r\n$1\r\nm\r\n", "*3\r\n$1\r\nh\r\n:2\r\n$1\r\nr\r\n"
+	for name, row := range map[string]string{
+		"empty":     "*4\r\n:0\r\n:1\r\n*0\r\n" + replica,
+		"null":      "*4\r\n:0\r\n:1\r\n*-1\r\n" + replica,
+		"an int":    "*4\r\n:0\r\n:1\r\n:7\r\n" + replica,
+		"two words": "*4\r\n:0\r\n:1\r\n*2\r\n$1\r\nh\r\n:1\r\n" + replica,
+	} {
+		whole := "*4\r\n:2\r\n:16383\r\n" + master + replica
+		slots, ok := resp.ParseReply([]byte("*2\r\n" + row + whole))
+		if !ok {
+			t.Fatal(name)
+		}
+		fault := resp.Reply{Kind: '-'}
+		v, err := readView(fault, slots, fault, "h", false)
+		if err != nil || v.owner[0] != -1 || v.owner[1] != -1 || v.claimed() != Slots-2 {
+			t.Fatalf("%s: %d slots have an owner, %v", name, v.claimed(), err)
+		}
+		if n := v.nodes[v.find("r")]; n.master || n.of != "" {
+			t.Errorf("%s: the replica is %+v", name, n)
+		}
+	}
+}
+
+// What a node says of itself is not believed in part: who names slots that no cluster has has said nothing.
+func TestSelfDescriptionOfSlotsOutsideTheCluster(t *testing.T) {
+	t.Parallel()
+	for slots, want := range map[string]bool{
+		"0-5 7":                           true,
+		"0-5 [5->-abc]":                   true,
+		"0-5 [6-<-abc]":                   true,
+		"0-16384":                         false,
+		"-1":                              false,
+		"0-5 [16384->-abc]":               false,
+		"0-5 [99999->-abc]":               false,
+		"0-5 [-1->-abc]":                  false,
+		"0-5 [x->-abc]":                   false,
+		"0-5 [9999999999999999999->-abc]": false,
+	} {
+		own, ok := readSelfDescription("id h:1@2 myself,master - 0 0 3 connected " + slots + "\n")
+		if ok != want || ok && (!own.has[5] || own.epoch != 3) {
+			t.Errorf("%q: got %v, %+v", slots, ok, own)
+		}
+	}
+}
+
+// A node that sends something else ahead of its answer, at length, has not answered.
+func TestProbeThatIsNotAnswered(t *testing.T) {
+	t.Parallel()
+	odd := "|1\r\n$1000000\r\n" + strings.Repeat("x", 1000000) + "\r\n+x\r\n>1\r\n+a\r\n:1\r\n"
+	redirect := fmt.Sprintf("-MOVED %d 127.0.0.1:1\r\n", Slot([]byte("k")))
+	port, _ := fakeNode(t, func(line string) string {
+		if strings.HasPrefix(line, "EXISTS ") {
+			return odd
+		}
+		return redirect
+	})
+	cl := newClient(t, openFake(t, port, Options{RetryFor: 50 * time.Millisecond}), nil, 2)
+	words := [][]byte{[]byte("EVAL"), []byte("s"), []byte("1"), []byte("k")}
+	eval := Command{Raw: resp.AppendCommand(nil, "EVAL", "s", "1", "k"), Args: words, Keys: []int{3}, Facts: FactsOf("eval", nil, nil)}
+	if got := cl.run([]*Plan{NewPlan(eval)})[0]; got != redirect {
+		t.Errorf("got %.100q", got)
+	}
+}
