@@ -124,3 +124,26 @@ func TestProbeThatIsNotAnswered(t *testing.T) {
 		t.Errorf("got %.100q", got)
 	}
 }
+
+// A command is split only if its keys are where a command that can be split has them, whatever COMMAND says.
+func TestSplitByOddKeys(t *testing.T) {
+	t.Parallel()
+	const wrong = "ERR wrong number of arguments for 'mset' command"
+	for name, of := range map[string]struct {
+		keys []int
+		want string
+	}{
+		"even":             {[]int{1, 3}, ""},
+		"twice the same":   {[]int{1, 1, 2}, crossSlot},
+		"backwards":        {[]int{3, 1}, crossSlot},
+		"at odd distances": {[]int{1, 3, 4}, crossSlot},
+		"each is a key":    {[]int{1, 2, 3, 4}, ""},
+		"a word too long":  {[]int{2, 4}, wrong},
+	} {
+		args := [][]byte{[]byte("MSET"), []byte("a"), []byte("b"), []byte("c"), []byte("d")}
+		p := NewPlan(Command{Args: args, Keys: of.keys, Facts: FactsOf("mset", nil, nil)})
+		if want := string(resp.AppendError(nil, of.want)); of.want == "" && p.done || of.want != "" && string(p.Reply) != want {
+			t.Errorf("%s: got %q", name, p.Reply)
+		}
+	}
+}

@@ -157,7 +157,11 @@ func (p *Plan) several(f *Facts) {
 		return
 	}
 	step := keys[1] - keys[0]
-	if (len(args)-keys[0])%step != 0 {
+	switch {
+	case !evenly(keys, step): // COMMAND has given odd places for keys
+		p.answer(crossSlot)
+		return
+	case (len(args)-keys[0])%step != 0, keys[0]+len(keys)*step > len(args):
 		p.answer("ERR wrong number of arguments for '" + f.Name + "' command")
 		return
 	}
@@ -185,6 +189,16 @@ func (p *Plan) several(f *Facts) {
 		}
 	}
 	p.merge = true
+}
+
+// evenly says that each key is step words behind the one before.
+func evenly(keys []int, step int) bool {
+	for i, k := range keys {
+		if k != keys[0]+i*step {
+			return false
+		}
+	}
+	return step > 0
 }
 
 // answer ends the plan before it is sent.

@@ -89,7 +89,7 @@ func (t *CommandSpec) Keys(args [][]byte, dst []int) (keys []int, known bool) {
 	case len(t.specs) == 0 && t.movable:
 		return dst, false
 	case len(t.specs) == 0:
-		if t.first == 0 || t.step < 1 {
+		if t.first < 1 || t.step < 1 {
 			return dst, true
 		}
 		last := t.last
@@ -112,7 +112,7 @@ func (t *CommandSpec) Keys(args [][]byte, dst []int) (keys []int, known bool) {
 		if !fits {
 			return none, true
 		}
-		for ; from <= to; from += k.step {
+		for ; from > 0 && from <= to; from += k.step { // a step that is far too long makes from a number below zero
 			dst = append(dst, from)
 		}
 	}
@@ -136,21 +136,21 @@ func (k *keySpec) begin(args [][]byte) (at int, there bool) {
 	return 0, false
 }
 
-// reach is the first and the last key; false: the call does not fit.
+// reach is the first and the last key; false: the call does not fit, or the specification names what is no word of a call.
 func (k *keySpec) reach(args [][]byte, at int) (from, to int, fits bool) {
-	if k.keynum {
-		if at+k.number >= len(args) {
+	from = at
+	switch {
+	case k.keynum:
+		number := at + k.number
+		if number < 0 || number >= len(args) {
 			return 0, 0, false
 		}
-		n := leading(args[at+k.number])
+		n := leading(args[number])
 		if n < 0 || n > len(args) {
 			return 0, 0, false
 		}
 		from = at + k.firstAt
 		to = from + (n-1)*k.step
-		return from, to, to < len(args)
-	}
-	switch {
 	case k.last >= 0:
 		to = at + k.last
 	case k.limit > 1:
@@ -158,7 +158,7 @@ func (k *keySpec) reach(args [][]byte, at int) (from, to int, fits bool) {
 	default:
 		to = len(args) + k.last
 	}
-	return at, to, to < len(args)
+	return from, to, from > 0 && to < len(args)
 }
 
 // leading is the number a word begins with, as C's atoi has it, by which Redis goes; -1 when it is none above zero.
@@ -181,7 +181,7 @@ func span(from, last, step, words int) (at []int) {
 	if last >= words {
 		return nil
 	}
-	for ; from <= last; from += step {
+	for ; from > 0 && from <= last; from += step { // as in Keys
 		at = append(at, from)
 	}
 	return at

@@ -2,6 +2,7 @@ package commandtable
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -111,6 +112,32 @@ func TestKeysOfOlderRedis(t *testing.T) {
 	at, known := c.Spec.Keys([][]byte{[]byte("MSET"), []byte("a"), []byte("1"), []byte("b"), []byte("2")}, nil)
 	if !known || fmt.Sprint(at) != "[1 3]" {
 		t.Errorf("got %v %v", at, known)
+	}
+}
+
+// What COMMAND says of a command may be odd. No place that is not a word of the call, or that is its name, is taken for a key's.
+func TestKeysOfOddSpecifications(t *testing.T) {
+	t.Parallel()
+	args := [][]byte{[]byte("X"), []byte("2"), []byte("a"), []byte("b")}
+	for name, of := range map[string]struct {
+		spec CommandSpec
+		want string
+	}{
+		"as it should be":      {CommandSpec{specs: []keySpec{{index: 1, keynum: true, firstAt: 1, step: 1}}}, "[2 3]"},
+		"no keys in the call":  {CommandSpec{specs: []keySpec{{index: 2, keynum: true, firstAt: 1, step: 1}}}, "[]"},
+		"ahead of the call":    {CommandSpec{specs: []keySpec{{index: -3, last: -1, step: 1}}}, "[]"},
+		"its name":             {CommandSpec{specs: []keySpec{{index: 0, last: -1, step: 1}}}, "[]"},
+		"first ahead":          {CommandSpec{specs: []keySpec{{index: 1, keynum: true, firstAt: -5, step: 1}}}, "[]"},
+		"number ahead":         {CommandSpec{specs: []keySpec{{index: 1, keynum: true, number: -9, firstAt: 1, step: 1}}}, "[]"},
+		"number far behind":    {CommandSpec{specs: []keySpec{{index: math.MaxInt, keynum: true, number: math.MaxInt, firstAt: 1, step: 1}}}, "[]"},
+		"a long step":          {CommandSpec{specs: []keySpec{{index: 1, keynum: true, firstAt: 1, step: math.MaxInt}}}, "[]"},
+		"a long step, one key": {CommandSpec{specs: []keySpec{{index: 2, last: 0, step: math.MaxInt}}}, "[2]"},
+		"older, ahead":         {CommandSpec{first: -2, last: 1, step: 1}, "[]"},
+		"older, its name":      {CommandSpec{first: 0, last: 1, step: 1}, "[]"},
+	} {
+		if at, known := of.spec.Keys(args, []int{}); !known || fmt.Sprint(at) != of.want {
+			t.Errorf("%s: got %v %v, want %s", name, at, known, of.want)
+		}
 	}
 }
 
