@@ -56,12 +56,7 @@ func (e *Executor) passedHome(u *unit) bool {
 // False: the reply stands. Only what changes nothing is sent on, because later commands may have run, and no script, because it may have
 // run and given this error itself.
 func (e *Executor) passRefusal(u *unit, reply []byte) bool {
-	if !u.goesHome() || !u.plan.repeatable() || len(e.seen.Masters) == 1 {
-		return false
-	}
-	switch word, _, _ := bytes.Cut(reply[:min(len(reply), 16)], []byte(" ")); string(word) {
-	case "-LOADING", "-BUSY", "-MASTERDOWN":
-	default:
+	if !u.goesHome() || !u.plan.repeatable() || len(e.seen.Masters) == 1 || !runsNothing(reply) {
 		return false
 	}
 	t := u.tries()
@@ -70,6 +65,16 @@ func (e *Executor) passRefusal(u *unit, reply []byte) bool {
 	}
 	t.passed++
 	return true
+}
+
+// runsNothing says that a node has refused a command because it loads its data, runs a long script, or is a replica without a master.
+func runsNothing(reply []byte) bool {
+	word, _, _ := bytes.Cut(reply[:min(len(reply), 16)], []byte(" "))
+	switch string(word) {
+	case "-LOADING", "-BUSY", "-MASTERDOWN":
+		return true
+	}
+	return false
 }
 
 // copied is how long a command may be of which package upstream surely has a copy. A longer one may still be written, from the client's own

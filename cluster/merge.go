@@ -14,8 +14,9 @@ const badReply = "ERR the nodes' replies cannot be merged"
 
 // finish makes Reply and Err of what the units got. A part that failed fails the whole: the first error in the order
 // of the keys, or of the nodes, is the answer, but a part whose outcome is unknown goes before any other. The other
-// parts of a split write have been done then, which is the same as when their client had sent them one by one. While
-// replies are merged they are held twice, as the nodes' and as the client's: hold is asked whether they may be.
+// parts of a split write have been done then, which is the same as when their client had sent them one by one. A replica
+// that can run nothing at the moment is left out, like one that is out of reach. While replies are merged they are held
+// twice, as the nodes' and as the client's: hold is asked whether they may be.
 func (p *Plan) finish(hold func(n int) bool) {
 	if p.done {
 		return
@@ -42,6 +43,7 @@ func (p *Plan) finish(hold func(n int) bool) {
 			if p.Err == nil || errors.As(u.err, &lost) && !errors.As(p.Err, &lost) {
 				p.Err = u.err
 			}
+		case u.optional && !f.Partial && runsNothing(u.reply):
 		default:
 			v, ok := resp.ParseReply(u.join())
 			if !ok {

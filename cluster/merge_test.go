@@ -80,6 +80,38 @@ func TestMergeOfFailures(t *testing.T) {
 	}
 }
 
+// A replica that can run nothing at the moment is left out, and fails no command for all nodes; what a master says counts, and so does
+// what a replica refuses for another reason.
+func TestMergeOfReplicasThatRunNothing(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		how           Response
+		replies, want string // the last reply is a replica's
+	}{
+		{AllSucceeded, "+OK\r\n|-LOADING Redis is loading the dataset in memory\r\n", "+OK\r\n"},
+		{AllSucceeded, "+OK\r\n|-BUSY Redis is busy running a script.\r\n", "+OK\r\n"},
+		{AllSucceeded, "+OK\r\n|-MASTERDOWN Link with MASTER is down\r\n", "+OK\r\n"},
+		{NoPolicy, "$1\r\na\r\n|-LOADING x\r\n", "$1\r\na\r\n"},
+		{Sum, ":1\r\n|:1\r\n|-LOADING x\r\n", ":2\r\n"},
+		{AllSucceeded, "-LOADING x\r\n|-LOADING x\r\n", "-LOADING x\r\n"},
+		{AllSucceeded, "-BUSY x\r\n|+OK\r\n", "-BUSY x\r\n"},
+		{AllSucceeded, "+OK\r\n|-NOPERM x\r\n", "-NOPERM x\r\n"},
+		{AllSucceeded, "+OK\r\n|-BUSYKEY x\r\n", "-BUSYKEY x\r\n"},
+		{AllSucceeded, "+OK\r\n|-READONLY x\r\n", "-READONLY x\r\n"},
+	} {
+		p := planOf(c.how, c.replies)
+		p.units[len(p.units)-1].optional = true
+		if p.finish(nil); string(p.Reply) != c.want || p.Err != nil {
+			t.Errorf("%d %q: got %q, %v", c.how, c.replies, p.Reply, p.Err)
+		}
+	}
+	p := planOf(Each, ":1\r\n|-LOADING x\r\n") // of any nodes: who asks is told which of them refuse
+	p.cmd.Facts.Partial, p.units[0].optional, p.units[1].optional = true, true, true
+	if p.finish(nil); string(p.Reply) != "*2\r\n:1\r\n-LOADING x\r\n" {
+		t.Errorf("got %q, %v", p.Reply, p.Err)
+	}
+}
+
 // Of a Partial command's nodes any may be out of reach, but not all.
 func TestMergeOfSome(t *testing.T) {
 	t.Parallel()
