@@ -65,7 +65,7 @@ func appendHello(out []byte, c Client, r resp.Reply) []byte {
 	return out
 }
 
-// selectDB is SELECT index: the shared connection of that database must open, else its error is the answer.
+// selectDB is SELECT index. What is no number, or none of 32 bits, every Redis refuses in these words.
 func selectDB(c Client, args [][]byte, out []byte) []byte {
 	n, ok := resp.Integer(args[1])
 	switch {
@@ -73,8 +73,6 @@ func selectDB(c Client, args [][]byte, out []byte) []byte {
 		return resp.AppendError(out, notANumber)
 	case n < -1<<31 || n >= 1<<31:
 		return resp.AppendError(out, "ERR value is out of range, value must between -2147483648 and 2147483647")
-	case n < 0:
-		return resp.AppendError(out, "ERR DB index is out of range")
 	}
 	reply, err := c.SelectDB(int(n))
 	return relay(c, reply, err, out)

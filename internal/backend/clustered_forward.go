@@ -85,9 +85,17 @@ func (u *clusteredPath) hello(id upstream.Identity) (resp.Reply, error) {
 	return answer, nil
 }
 
-// selectDB lets any node refuse, in its own words, because there is no other database.
-func (u *clusteredPath) selectDB(_ upstream.Identity, word []byte) ([]byte, error) {
-	return u.ask([][]byte{[]byte("SELECT"), word}, Place{})
+// selectDB refuses every other database than 0. A node may have more, but then SELECT would move a connection that other clients use, at
+// one node. So a node is only asked whether the client may run SELECT.
+func (u *clusteredPath) selectDB(upstream.Identity) ([]byte, error) {
+	reply, err := u.ask([][]byte{[]byte("SELECT"), []byte("0")}, Place{})
+	if err == nil {
+		err = refusalIn(reply)
+	}
+	if err == nil {
+		err = &upstream.ReplyError{Line: "ERR SELECT is not allowed in cluster mode"}
+	}
+	return nil, err
 }
 
 func (u *clusteredPath) forward(b *Batch, big bool) {

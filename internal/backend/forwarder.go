@@ -82,7 +82,7 @@ type path interface {
 	// instead returns what answers c in place of one node; nil: nothing does.
 	instead(c *commandtable.Command) func(words [][]byte) ([]byte, error)
 	hello(id upstream.Identity) (resp.Reply, error)
-	selectDB(id upstream.Identity, word []byte) ([]byte, error)
+	selectDB(id upstream.Identity) ([]byte, error)
 	// show opens a shared connection as the client's user.
 	show(ctx context.Context)
 	// serves says that the shared connection of a client that has not authenticated is one that Redis lets run commands.
@@ -158,11 +158,9 @@ func (f *Forwarder) Instead(c *commandtable.Command) func(words [][]byte) ([]byt
 // Hello sends HELLO as id and returns the answer. If Redis accepts, id becomes the client's identity; else nothing changes.
 func (f *Forwarder) Hello(id upstream.Identity) (resp.Reply, error) { return f.path.hello(id) }
 
-// SelectDB makes id, which differs in its database, the client's identity, and returns the reply to SELECT, in which word is that
-// database.
-func (f *Forwarder) SelectDB(id upstream.Identity, word []byte) ([]byte, error) {
-	return f.path.selectDB(id, word)
-}
+// SelectDB makes id, which differs in its database, the client's identity, and returns the reply to SELECT. That database may be any
+// number; with an error nothing changes.
+func (f *Forwarder) SelectDB(id upstream.Identity) ([]byte, error) { return f.path.selectDB(id) }
 
 // Show opens a shared connection as the client's user, if there can be one.
 func (f *Forwarder) Show(ctx context.Context) { f.path.show(ctx) }

@@ -134,7 +134,10 @@ func (u *singlePath) hello(id upstream.Identity) (resp.Reply, error) {
 var okReply = resp.AppendSimple(nil, "OK")
 
 // selectDB opens the shared pipe of that database, or else its error is the answer.
-func (u *singlePath) selectDB(id upstream.Identity, _ []byte) ([]byte, error) {
+func (u *singlePath) selectDB(id upstream.Identity) ([]byte, error) {
+	if id.DB < 0 {
+		return nil, &upstream.ReplyError{Line: "ERR DB index is out of range"}
+	}
 	p, err := u.node.Open(u.Context, id)
 	if err != nil {
 		return nil, err

@@ -24,6 +24,9 @@ type clustered struct {
 	subscriptions *subscription.Subscriptions // nil: none yet
 }
 
+// databases is false, although the nodes may have more: see backend's selectDB.
+func (u *clustered) databases() bool { return false }
+
 func (u *clustered) left(n *cluster.Node) { u.nodes.Release(n) }
 
 // helloSubscriptions has the connections that the client's subscriptions have speak another protocol.

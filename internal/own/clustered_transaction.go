@@ -1,6 +1,7 @@
 package own
 
 import (
+	"math"
 	"time"
 
 	"github.com/tidwall/redcon"
@@ -104,8 +105,22 @@ func (u *clustered) inTransaction(p *conn, cmd redcon.Command, c *commandtable.C
 		p.bar(c)
 		return true
 	}
-	u.queue(p, cmd, c, here)
+	u.queue(p, inNoDatabase(cmd, c), c, here)
 	return true
+}
+
+// inNoDatabase is what a node is given to queue for SELECT of another database than 0: SELECT of one that no node has. What EXEC says of it
+// is the node's word then, and the connection stays in database 0.
+func inNoDatabase(cmd redcon.Command, c *commandtable.Command) redcon.Command {
+	if c == nil || c.Name != "select" || len(cmd.Args) != 2 {
+		return cmd
+	}
+	if n, ok := resp.Integer(cmd.Args[1]); !ok || n == 0 || n < math.MinInt32 || n > math.MaxInt32 { // a node refuses what is out of this range in other words
+		return cmd
+	}
+	cmd.Args = [][]byte{cmd.Args[0], []byte("-1")}
+	cmd.Raw = resp.Command(cmd.Args)
+	return cmd
 }
 
 // keep notes a command of the transaction, to be queued again. false: there is too much for that.

@@ -62,8 +62,11 @@ func change(p *dedicated.Conn, e *dedicated.Reply, words ...string) error {
 }
 
 // SelectDB switches the client's own connection to database n, which is word in the client's SELECT. has: there is
-// such a connection.
+// such a connection, and it is one to a Redis that may have that database.
 func (o *Connections) SelectDB(n int, word []byte) (reply []byte, has bool, err error) {
+	if n < 0 || n > 0 && !o.path.databases() {
+		return nil, false, nil
+	}
 	p := o.current()
 	if p == nil {
 		return nil, false, nil

@@ -98,6 +98,8 @@ func (u *single) connect() (*conn, error) {
 	return p, err
 }
 
+func (u *single) databases() bool { return true }
+
 // helloSubscriptions has nothing to do: subscriptions are on the client's own connection.
 func (u *single) helloSubscriptions(upstream.Identity) {}
 

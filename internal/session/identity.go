@@ -121,7 +121,7 @@ func (s *Session) SelectDB(n int) ([]byte, error) {
 	}
 	id, admitted := s.ident, s.access.admitted
 	id.DB = n
-	reply, err := s.pipes.SelectDB(id, word)
+	reply, err := s.pipes.SelectDB(id)
 	s.access.admitted = admitted
 	return reply, err
 }
