@@ -77,9 +77,8 @@ func runsNothing(reply []byte) bool {
 	return false
 }
 
-// copied is how long a command may be of which package upstream surely has a copy. A longer one may still be written, from the client's own
-// bytes, after the wait for its reply has ended.
-const copied = 1 << 10
+// copied says that no connection needs the unit's bytes any more once the wait for its reply has ended.
+func (u *unit) copied() bool { return len(u.raw) < upstream.CopiedBelow }
 
 // movable says whether the units of a batch may be sent to another node because this one is slow. They may if no byte of a reply has come, and
 // each of them may go to any node, changes nothing, is copied, and was not tried before; that a node refused it (passRefusal) does not count.
@@ -92,7 +91,7 @@ func (b *batch) movable() bool {
 		if t := u.attempts; t != nil && (t.passed == 0 || !t.until.IsZero()) {
 			return false
 		}
-		if !u.goesHome() || !u.plan.repeatable() || len(u.raw) > copied {
+		if !u.goesHome() || !u.plan.repeatable() || !u.copied() {
 			return false
 		}
 	}

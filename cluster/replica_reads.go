@@ -165,9 +165,10 @@ func (c *Cluster) askNode(n *Node, cmd []byte) (r resp.Reply, err error) {
 }
 
 // mayRead says whether a unit may go to a replica. Within the plans of one Do a slot that is written to is read at its
-// master, so that no read passes a write of the same client's.
+// master, so that no read passes a write of the same client's. A read that a replica does not answer goes to the master, and its client goes
+// on while the replica's connection may still write it: so a read of which that has no copy is the master's.
 func (e *Executor) mayRead(u *unit) bool {
-	return e.replicas.now && u.plan.cmd.Facts.Replica && !u.master && u.node == nil && !e.replicas.writes[u.slot]
+	return e.replicas.now && u.plan.cmd.Facts.Replica && !u.master && u.node == nil && !e.replicas.writes[u.slot] && u.copied()
 }
 
 // Replicas makes commands that only read go to replicas, or again to masters. It changes nothing without

@@ -381,3 +381,16 @@ func TestReplicaThatABoundKeepsAway(t *testing.T) {
 		return true
 	})
 }
+
+// A read of which the replica's connection would have no copy is read at the master: after a time-out its client's next commands would be
+// written over it.
+func TestLongReadsAreNotForReplicas(t *testing.T) {
+	t.Parallel()
+	e := &Executor{replicas: replicaChoice{now: true, writes: map[int]bool{}}}
+	for length, replica := range map[int]bool{100: true, upstream.CopiedBelow - 1: true, upstream.CopiedBelow: false, 1 << 20: false} {
+		get := Command{Raw: make([]byte, length), Args: [][]byte{[]byte("GET"), []byte("k")}, Keys: []int{1}, Facts: FactsOf("get", []string{"readonly"}, nil)}
+		if got := e.mayRead(&NewPlan(get).units[0]); got != replica {
+			t.Errorf("of %d bytes: %v", length, got)
+		}
+	}
+}

@@ -6,9 +6,10 @@ import (
 )
 
 const (
-	// directWrite is the length from which a command is written from the
-	// client's buffer: below it, copying is cheaper than a slot of writev.
-	directWrite = 16 << 10
+	// CopiedBelow is the length below which a Pipe copies a command before it writes it,
+	// because that is cheaper than a slot of writev. A longer one is written from the
+	// client's own bytes, also after its Do has been ended.
+	CopiedBelow = 16 << 10
 	// keepArena is the largest copy buffer a link keeps for its next batch.
 	keepArena = 256 << 10
 )
@@ -20,11 +21,11 @@ type batch struct {
 	pieces net.Buffers // set as soon as a big command is in the batch
 }
 
-// add appends the commands in order. Those of directWrite bytes or more are not
+// add appends the commands in order. Those of CopiedBelow bytes or more are not
 // copied: they must stay as they are until the batch is written.
 func (b *batch) add(cmds [][]byte) {
 	for _, c := range cmds {
-		if len(c) < directWrite {
+		if len(c) < CopiedBelow {
 			b.arena = append(b.arena, c...)
 			continue
 		}

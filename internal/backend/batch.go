@@ -50,9 +50,6 @@ const (
 	runBytes    = 256 << 10
 )
 
-// copiedBelow is the length below which package upstream has surely copied a run's commands.
-const copiedBelow = 16 << 10
-
 var _ upstream.Sink = (*Batch)(nil)
 
 // Add adds a command to the run.
@@ -71,7 +68,7 @@ func (b *Batch) Run() int { return len(b.run) }
 func (b *Batch) First() (c *commandtable.Command, words [][]byte) { return b.cmds[0], b.nodes.args[0] }
 
 // Copied says that no connection upstream can still be reading the run's bytes.
-func (b *Batch) Copied() bool { return b.size < copiedBelow }
+func (b *Batch) Copied() bool { return b.size < upstream.CopiedBelow }
 
 // Reply gathers replies from a shared pipe.
 func (b *Batch) Reply(p []byte) {
