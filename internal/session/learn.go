@@ -79,6 +79,10 @@ func (s *Server) learnTable() error {
 		return &upstream.ReplyError{Line: line} // BUSY, LOADING: what is known already stands until Redis can answer
 	}
 	told := commandtable.Listed(reply)
+	if len(told) == 0 && s.facts.isKnown() {
+		s.log.Warn("the service account may not run COMMAND any more: what Redis said before stands", "answer", string(reply[:min(len(reply), 128)]))
+		return nil
+	}
 	s.facts.mu.Lock()
 	s.facts.reply = reply
 	s.facts.table.Store(s.newTable(told))
@@ -94,6 +98,16 @@ func (s *Server) learnTable() error {
 		return errNoCommands
 	}
 	return nil
+}
+
+// isKnown says whether Redis has told its commands before.
+func (f *facts) isKnown() bool {
+	select {
+	case <-f.known:
+		return true
+	default:
+		return false
+	}
 }
 
 // warnOfCluster logs, once, that a node of a cluster is served as if it were a single Redis. learnLoop calls it.

@@ -73,3 +73,17 @@ func TestRenamedCommands(t *testing.T) {
 	other.expect("+OK\r\n", "SET", "k", "v")
 	other.expect(":1\r\n", "EXISTS", "k")
 }
+
+// The service account loses the right to COMMAND: what Redis said of its commands before stands, by which a cluster's find their nodes.
+func TestCommandsStayKnown(t *testing.T) {
+	t.Parallel()
+	server, p := startBoth(t, nil)
+	<-p.srv.facts.known
+	server.Do(t, "ACL", "SETUSER", "default", "-command")
+	if err := p.srv.learnTable(); err != nil {
+		t.Error(err)
+	}
+	if c, _ := p.srv.facts.table.Load().Find([][]byte{[]byte("GETEX")}); c == nil {
+		t.Error("GETEX is not known any more")
+	}
+}
