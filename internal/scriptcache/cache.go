@@ -32,15 +32,16 @@ type Cache struct {
 	seed  maphash.Seed
 	quick *lru.Cache[Key, struct{}]
 
-	// loading is held while a script is loaded again, and while a SCRIPT FLUSH is sent: so the flush removes all that was loaded
-	// before it, and nothing is loaded again behind it by mistake.
-	loading sync.Mutex
+	// loading is held, for reading, while a script is loaded again, and by a SCRIPT FLUSH before it is sent: so the flush removes all that was
+	// loaded before it, and nothing is loaded again behind it by mistake.
+	loading sync.RWMutex
 
 	mu       sync.Mutex // guards all below; a leaf
 	bodies   *simplelru.LRU[string, *script]
 	bytes    int
 	flushing int    // SCRIPT FLUSHes under way
 	flushed  uint64 // changes at the last flush
+	nodes    map[string]*sync.Mutex
 
 	changes atomic.Uint64 // goes up, under mu, with every flush and every script loaded again
 }
@@ -49,13 +50,13 @@ type Cache struct {
 type script struct {
 	text string
 	key  Key // of the EVAL that brought it, 0: SCRIPT LOAD
-	// again is changes when it was last loaded again by the proxy, by node. Guarded by loading.
+	// again is changes when it was last loaded again by the proxy, by node. Guarded by mu.
 	again map[string]uint64
 }
 
 // New returns an empty Cache.
 func New() *Cache {
-	c := &Cache{seed: maphash.MakeSeed()}
+	c := &Cache{seed: maphash.MakeSeed(), nodes: map[string]*sync.Mutex{}}
 	c.quick, _ = lru.New[Key, struct{}](keptQuick) // fails for sizes below 1 only
 	c.bodies, _ = simplelru.NewLRU(keptScripts, c.evicted)
 	return c
@@ -114,19 +115,29 @@ func (c *Cache) Remember(body []byte, key Key, seen uint64) {
 	}
 }
 
-// find returns the script of that SHA1, if it may be loaded again. A script whose text has NOSCRIPT in it never is: the
-// error may come from the script itself.
-func (c *Cache) find(sha string) (b script, ok bool) {
+// find returns the text of the script of that SHA1, if it may be loaded again, and the Version when a node was last made to load it. A script
+// whose text has NOSCRIPT in it never is: the error may come from the script itself.
+func (c *Cache) find(sha, where string) (text string, again uint64, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.flushing > 0 {
-		return b, false
+		return "", 0, false
 	}
 	known, ok := c.bodies.Get(sha)
 	if !ok || strings.Contains(known.text, "NOSCRIPT") {
-		return b, false
+		return "", 0, false
 	}
-	return *known, true
+	return known.text, known.again[where], true
+}
+
+// node is held while a node loads scripts again, so that two clients do not have it load the same one.
+func (c *Cache) node(where string) *sync.Mutex {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.nodes[where] == nil {
+		c.nodes[where] = &sync.Mutex{}
+	}
+	return c.nodes[where]
 }
 
 // loaded notes that a script has been loaded again.

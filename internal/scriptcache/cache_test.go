@@ -5,8 +5,8 @@ import (
 	"crypto/sha1"
 	"encoding/hex"
 	"fmt"
+	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/lockproxy/lockproxy/upstream"
@@ -32,7 +32,7 @@ func TestCacheIsBounded(t *testing.T) {
 	}
 	c.Remember(append(long, "too long"...), 0, c.Version())
 	sum := sha1.Sum(append(long, "too long"...))
-	if _, known := c.find(hex.EncodeToString(sum[:])); known {
+	if _, _, known := c.find(hex.EncodeToString(sum[:]), "node"); known {
 		t.Error("a very long script is kept")
 	}
 	seen := c.Version()
@@ -52,17 +52,17 @@ func TestFlushForgets(t *testing.T) {
 	c.AddQuick(key)
 	sum := sha1.Sum([]byte("return 1"))
 	sha := hex.EncodeToString(sum[:])
-	if _, known := c.find(sha); !known || !c.IsQuick(key) {
+	if _, _, known := c.find(sha, "node"); !known || !c.IsQuick(key) {
 		t.Fatal("a script that Redis has taken is not known")
 	}
 	c.FlushBegins()
-	if _, known := c.find(sha); known {
+	if _, _, known := c.find(sha, "node"); known {
 		t.Error("a script may be loaded again while Redis is about to forget it")
 	}
 	c.FlushEnds()
 	c.Clear()
 	c.Remember([]byte("return 1"), key, before)
-	if _, known := c.find(sha); known || c.IsQuick(key) {
+	if _, _, known := c.find(sha, "node"); known || c.IsQuick(key) {
 		t.Error("a script is known that was sent before the flush")
 	}
 }
@@ -107,5 +107,49 @@ func TestLanes(t *testing.T) {
 	}
 	if n := l.InUse(); n != 0 {
 		t.Error(n, "lanes are in use")
+	}
+}
+
+// A node that does not answer while it is asked about scripts holds up only those whose scripts it is to load, and a SCRIPT FLUSH. One node loads
+// one script once.
+func TestReloadAtOneNodeOnly(t *testing.T) {
+	c := New()
+	c.Remember([]byte("return 1"), 0, c.Version())
+	sum := sha1.Sum([]byte("return 1"))
+	sha := hex.EncodeToString(sum[:])
+	seen, asked, hung := c.Version(), make(chan struct{}, 2), make(chan struct{})
+	var loads sync.Map
+	at := func(node string) State {
+		ask := func(words ...string) ([]byte, error) {
+			if node == "hung" {
+				asked <- struct{}{}
+				<-hung
+			}
+			if words[1] == "EXISTS" {
+				return []byte("*1\r\n:0\r\n"), nil
+			}
+			if _, twice := loads.Swap(node, true); twice {
+				t.Errorf("%s has loaded it twice", node)
+			}
+			return []byte("$40\r\n" + sha + "\r\n"), nil
+		}
+		open := func() (Ask, func(), error) { return ask, func() {}, nil }
+		return c.Reload(open, node, []string{sha}, seen)[sha]
+	}
+	got := make(chan State, 2)
+	for range cap(got) {
+		go func() { got <- at("hung") }()
+	}
+	<-asked
+	for range 2 {
+		if state := at("well"); state != Loaded {
+			t.Errorf("a healthy node: %v", state)
+		}
+	}
+	close(hung)
+	for range cap(got) {
+		if state := <-got; state != Loaded {
+			t.Errorf("the other node: %v", state)
+		}
 	}
 }

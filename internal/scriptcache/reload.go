@@ -24,8 +24,11 @@ type Ask func(words ...string) (reply []byte, err error)
 // asks: the client has been let run them, or it would have been told NOPERM. seen is the Version before the client's commands
 // were sent. Scripts whose text no client has sent through this proxy are not asked for.
 func (c *Cache) Reload(open func() (ask Ask, release func(), err error), where string, shas []string, seen uint64) map[string]State {
-	c.loading.Lock()
-	defer c.loading.Unlock()
+	c.loading.RLock()
+	defer c.loading.RUnlock()
+	node := c.node(where)
+	node.Lock()
+	defer node.Unlock()
 	states := make(map[string]State, len(shas))
 	bodies := make(map[string]string)
 	ask := []string{"SCRIPT", "EXISTS"}
@@ -34,12 +37,12 @@ func (c *Cache) Reload(open func() (ask Ask, release func(), err error), where s
 			continue
 		}
 		states[sha] = Unknown
-		b, known := c.find(sha)
+		text, again, known := c.find(sha, where)
 		switch {
-		case known && b.again[where] > seen: // for another client, since
+		case known && again > seen: // for another client, since
 			states[sha] = Loaded
 		case known:
-			bodies[sha] = b.text
+			bodies[sha] = text
 			fallthrough
 		default:
 			ask = append(ask, sha)
