@@ -16,8 +16,11 @@ type Chain[T any] struct {
 	members     int
 }
 
-// Add puts x, whose link is in no chain, at the end.
+// Add puts x at the end, unless it is a member already. Its link must be in no other chain.
 func (c *Chain[T]) Add(at *Link[T], x T) {
+	if at.prev != nil || c.first == at {
+		return
+	}
 	at.of, at.prev = x, c.last
 	if c.last == nil {
 		c.first = at

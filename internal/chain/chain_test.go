@@ -34,6 +34,7 @@ func TestOrder(t *testing.T) {
 			t.Errorf("without %s: %v, and Len says %d", m.name, got, c.Len())
 		}
 		c.Add(&m.one, m)
+		c.Add(&m.one, m) // it is there already
 		if got := names(c); !slices.Equal(got, append(want, m.name)) || c.Len() != 4 {
 			t.Errorf("with %s again: %v, and Len says %d", m.name, got, c.Len())
 		}

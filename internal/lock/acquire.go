@@ -305,13 +305,13 @@ func (hs *holds) planNext(h *hold, from time.Time) {
 }
 
 // nextLook is when Redis is asked about a hold that nobody renews: at its end, and once in a while where its registration tells that a named
-// owner has given it back through another proxy, or where other readers may cut its lease. mu is held.
+// owner has given it back through another proxy, or where Redis may have less of its lease than was promised. mu is held.
 func (hs *holds) nextLook(h *hold, from time.Time) time.Time {
 	next := h.deadline
 	switch {
 	case h.registration != "":
 		next = from.Add(hs.opts.Watchdog)
-	case hs.readBesideOthers(h):
+	case hs.cutByOthers(h):
 		next = from.Add(hs.opts.Watchdog / 3)
 	}
 	if next.Before(h.deadline) {
@@ -320,8 +320,8 @@ func (hs *holds) nextLook(h *hold, from time.Time) time.Time {
 	return h.deadline
 }
 
-// readBesideOthers says whether the watchdogs of other readers, at a Redisson with the same time-out, may cut the lease of a connection's read
-// hold. mu is held.
-func (hs *holds) readBesideOthers(h *hold) bool {
-	return h.id.Kind == Read && !h.named && h.lease > hs.opts.Watchdog
+// cutByOthers says whether the lease of a connection's hold that is not renewed may be cut in Redis, or may have been: by the watchdogs of other
+// readers, at a Redisson with the same time-out, or by what had the hold suspected. mu is held.
+func (hs *holds) cutByOthers(h *hold) bool {
+	return !h.named && !h.watched && (h.maybeCut || h.id.Kind == Read) && time.Until(h.deadline) > hs.opts.Watchdog
 }

@@ -234,7 +234,7 @@ func (b *multiLock) retract(t *taking) {
 	if code == lockstore.StillHeld && err == nil && rel.Attempt != "" && !keeps && !t.grant.again {
 		code = lockstore.Freed // what others count on is another proxy's, or was left behind
 	}
-	if code == lockstore.NotHeld && left != lockstore.EndedElsewhere && !t.grant.entered {
+	if (code == lockstore.NotHeld || code == lockstore.OtherKind) && left != lockstore.EndedElsewhere && !t.grant.entered {
 		code = lockstore.Freed // somebody else has freed it, which is no loss: nobody heard that it was held
 	}
 	switch {

@@ -29,7 +29,7 @@ type batchKey struct {
 	lease    time.Duration // 0: only look
 	replicas int64
 	slot     int   // on a cluster
-	restored *hold // it goes by itself, since what is left of its lease is its own: see restores; nil: any hold
+	restored *hold // the hold goes by itself, since what is left of its lease is its own: see restores; nil: any hold
 }
 
 // batch is what goes into one renewal script. While it waits for its turn its holds are free for verbs, and watchdog.mu guards it; when
@@ -83,6 +83,8 @@ func (wd *watchdog) batchOf(h *hold) batchKey {
 	switch {
 	case h.watched:
 		key.lease, key.replicas = h.lease, h.replicas
+	case wd.restores(h) && time.Until(h.certainUntil()) > wd.opts.Watchdog+renewAllowedMost:
+		key.lease = wd.opts.Watchdog // the next look comes before that is over
 	case wd.restores(h):
 		key.restored = h
 	}
@@ -93,7 +95,7 @@ func (wd *watchdog) batchOf(h *hold) batchKey {
 // It may: a new master may lack a RENEW, Redis' clock may have been set ahead, and Redisson's watchdog sets the lease of a lock that it reads to
 // 30 s, whatever other readers were promised, and up to Redisson 4.3 that of their holds, too. holds.mu is held.
 func (wd *watchdog) restores(h *hold) bool {
-	return !h.watched && !h.named && !wd.store.Rules().Votes && (h.suspect != "" || wd.holds.readBesideOthers(h))
+	return !h.watched && !h.named && !wd.store.Rules().Votes && (h.suspect != "" || wd.holds.cutByOthers(h))
 }
 
 // enqueue puts a hold into a batch that waits for its turn. mu and holds.mu are held.
@@ -102,6 +104,9 @@ func (wd *watchdog) enqueue(h *hold) {
 	deadline, _ := h.lossAt()
 	if deadline.IsZero() {
 		deadline = h.deadline
+	}
+	if key.restored != nil {
+		deadline = deadline.Add(time.Hour) // those that nobody else has renewed go first
 	}
 	b := ln.open[key]
 	if b == nil {

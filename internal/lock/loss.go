@@ -132,7 +132,7 @@ func (hs *holds) suspect(h *hold, reason string) {
 	if h.suspect != reasonForced { // that one is known, others are guesses
 		h.suspect = reason
 	}
-	h.suspected = time.Now()
+	h.suspected, h.maybeCut = time.Now(), true
 	hs.plan(h, h.suspected)
 }
 

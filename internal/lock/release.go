@@ -49,7 +49,7 @@ func (c *Client) unlock(ctx context.Context, r UnlockRequest) (bool, error) {
 		return false, err
 	}
 	free, err := c.unlockHold(ctx, id, named, r)
-	if free && id.Kind == Read && m.holds.held(id.As(Write)) {
+	if free && id.Kind == Read && !named && m.holds.held(id.As(Write)) {
 		c.cutToWriteLease(ctx, r)
 	}
 	return free, err
@@ -97,7 +97,7 @@ func (c *Client) unlockHold(ctx context.Context, id lockstore.ID, named bool, r 
 // unlocked turns the release script's answer into the verb's.
 func (c *Client) unlocked(h *hold, key string, code, left int64) (bool, error) {
 	m := c.m
-	if code == lockstore.OtherKind && (h.id.Kind == Plain || m.holds.held(h.id)) {
+	if code == lockstore.OtherKind && (h.id.Kind == Plain || !h.named && m.holds.held(h.id)) {
 		code = lockstore.NotHeld // no side was named, and of a read/write lock this owner holds neither; or what it held has gone
 	}
 	switch code {
@@ -150,7 +150,7 @@ func (g *giveBacks) released(h *hold, by *Client, code, left int64) {
 	defer g.holds.mu.Unlock()
 	switch {
 	case code == lockstore.StillHeld && h.count > 0:
-		h.count = left
+		h.count = max(left, 1)
 	case code == lockstore.Freed:
 		if h.count > 0 {
 			g.given.Add(1)

@@ -87,7 +87,7 @@ func (a *acquire) suspectOtherKind() {
 	l := id.Line()
 	l.RW = !l.RW
 	for h := range m.holds.byKey[l].All() {
-		if h.client == a.c && !h.named {
+		if h.client == a.c && !h.named && !h.releasing && !h.leaving {
 			m.holds.lose(h, h.whyGone()) // its connection has taken nothing since
 		} else {
 			m.holds.suspect(h, reasonGone)
@@ -107,21 +107,25 @@ func (hs *holds) lengthenByRead(h *hold, now time.Time) bool {
 	if h.id.Kind != Write || reads == nil || reads.count == 0 || !reads.deadline.After(now) {
 		return false
 	}
-	h.deadline = lockstore.Later(h.deadline, reads.deadline)
+	h.deadline, h.outlived = lockstore.Later(h.deadline, reads.deadline), true
 	if !h.mayEnd.IsZero() {
 		h.mayEnd = lockstore.Later(h.mayEnd, reads.deadline) // RENEW does not shorten it to less
 	}
 	return true
 }
 
-// cutToWriteLease ends an owner's write hold with the hold's own lease again, if it has one, now that the owner's read hold has been given back:
-// Redis has kept the hash for as long as the read hold was to last. If that fails, others may have to wait for so long.
+// cutToWriteLease ends a connection's write hold with the hold's own lease again, if it has one, now that the connection's read hold has been given
+// back: Redis has kept the hash for as long as the read hold was to last. If that fails, others may have to wait for so long. That of a named owner
+// is left alone, since it may have got another lease through another proxy.
 func (c *Client) cutToWriteLease(ctx context.Context, r UnlockRequest) {
 	_, err := c.renew(ctx, RenewRequest{DB: r.DB, Key: r.Key, Side: Write, Owner: r.Owner}, func(h *hold) int64 {
 		c.m.holds.mu.Lock()
 		defer c.m.holds.mu.Unlock()
 		if h.count == 0 || h.watched {
 			return 0
+		}
+		if h.outlived {
+			return 1
 		}
 		return max(0, time.Until(h.deadline).Milliseconds())
 	})

@@ -194,7 +194,7 @@ func (wd *watchdog) renewed(h *hold, code int64, sent time.Time, lease time.Dura
 		if h.suspected.Before(sent) {
 			h.suspect = ""
 		}
-		if lease > 0 && h.watched {
+		if lease > 0 {
 			wd.renewals.Add(1)
 			h.renewals++
 			h.renewedAt, h.deadline = sent, lockstore.Later(h.deadline, sent.Add(lease-wd.store.Rules().Drift(lease))) // Redis keeps the longer one too
@@ -261,7 +261,10 @@ func (wd *watchdog) stillThere(h *hold) {
 func (wd *watchdog) renewalFailed(h *hold) {
 	now, pause := time.Now(), expirySlack
 	if at, ok := h.lossAt(); ok {
-		pause = max(min(h.lease/12, at.Sub(now)/4, time.Second), h.lease/100, 10*time.Millisecond)
+		pause = max(min(h.lease/12, at.Sub(now)/4, time.Second), 10*time.Millisecond)
+		if !wd.restores(h) {
+			pause = max(pause, h.lease/100)
+		}
 	}
 	wd.holds.plan(h, now.Add(pause))
 }
