@@ -36,6 +36,7 @@ var errPortTaken = errors.New("port is taken")
 type Server struct {
 	t        testing.TB
 	dir      string
+	program  string
 	args     []string
 	clock    *Clock // nil: the machine's
 	file     string // the configuration file, if there is one
@@ -92,18 +93,19 @@ func newServer(t testing.TB, args []string) *Server {
 		// Its own choice, 10000 above its port, is among those that outgoing connections have.
 		args = append(slices.Clone(args), "--cluster-port "+strconv.Itoa(FreePort(t)))
 	}
-	return &Server{t: t, dir: t.TempDir(), args: args, password: passwordIn(args)}
+	program, args := programIn(args)
+	return &Server{t: t, dir: t.TempDir(), program: program, args: args, password: passwordIn(args)}
 }
 
 // startAll starts servers side by side and returns when all of them answer.
 func startAll(t testing.TB, all []*Server) {
 	t.Helper()
-	if _, err := exec.LookPath("redis-server"); err != nil {
-		t.Fatal("testredis: redis-server is not installed (Debian: apt-get install redis-server)")
-	}
 	var group sync.WaitGroup
 	failed := make([]error, len(all))
 	for i, s := range all {
+		if _, err := exec.LookPath(s.program); err != nil {
+			t.Fatalf("testredis: %s is not installed (Debian: apt-get install redis-server)", s.program)
+		}
 		t.Cleanup(s.cleanup)
 		group.Go(func() { failed[i] = s.startSomewhere() })
 	}
@@ -237,7 +239,7 @@ func (s *Server) launch() error {
 		args = append(args, "--save", "", "--appendonly", "no")
 	}
 	args = append(args, s.args...)
-	cmd := exec.Command("redis-server", args...)
+	cmd := exec.Command(s.program, args...)
 	if s.clock != nil {
 		cmd.Env = s.clock.env()
 	}
