@@ -116,7 +116,7 @@ func (u *clusteredPath) tracking(_ *commandtable.Command, words [][]byte) ([]byt
 	return nil, &upstream.ReplyError{Line: "ERR CLIENT TRACKING is not available with a cluster upstream: lockproxy does not track keys over several nodes"}
 }
 
-// wait is WAIT, or WAITAOF, at all masters: the smallest answer counts. It asks for a second at a time, so that
+// wait is WAIT, or WAITAOF, at all masters of before Redis 7.2 (since then package own has it): the smallest answer counts. It asks for a second at a time, so that
 // it is noticed when the client goes. All that was written before is waited for.
 func (u *clusteredPath) wait(_ *commandtable.Command, args [][]byte) (reply []byte, err error) {
 	words, at := append([][]byte(nil), args...), len(args)-1

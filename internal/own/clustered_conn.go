@@ -75,6 +75,32 @@ func (u *clustered) connectSlot(slot int, v *dedicated.View) (*conn, error) {
 	}
 }
 
+// masters makes a connection to each master. It tries for as long as commands are retried on the cluster.
+func (u *clustered) masters(id upstream.Identity) (all []*conn, err error) {
+	for until := time.Now().Add(u.nodes.RetryFor()); ; {
+		if all, err = u.connectAll(id, u.nodes.Snapshot().Masters); err == nil {
+			return all, nil
+		}
+		if time.Now().After(until) || u.client.Over() || u.Context.Err() != nil || backend.NoRetry(err) {
+			return nil, err
+		}
+		u.lookAgain()
+	}
+}
+
+// connectAll makes a connection to each of the nodes, or else none.
+func (u *clustered) connectAll(id upstream.Identity, nodes []*cluster.Node) (all []*conn, err error) {
+	for _, n := range nodes {
+		p, err := u.connectAs(u.Context, id, n, new(dedicated.View))
+		if err != nil {
+			closeAll(all)
+			return nil, err
+		}
+		all = append(all, p)
+	}
+	return all, nil
+}
+
 // lookAgain waits for a refresh of the topology, and for slotPause.
 func (u *clustered) lookAgain() {
 	ctx := u.clientContext()

@@ -87,7 +87,8 @@ type Common struct {
 // Connections are those of one client. Its goroutine alone uses them, but for what other clients and goroutines of connections do.
 type Connections struct {
 	*Common
-	View dedicated.View // what others may see of the client's own connection
+	View  dedicated.View // what others may see of the client's own connection
+	Waits dedicated.View // and of the one on which it WAITs beside that, before one Redis
 
 	host      Host
 	client    *downstream.Conn
@@ -110,6 +111,8 @@ type path interface {
 	databases() bool
 	// connect makes a connection for what needs no certain node.
 	connect() (*conn, error)
+	// masters makes a connection to each master as id, which the client need not be.
+	masters(id upstream.Identity) ([]*conn, error)
 	// left is called when a connection at that node has ended.
 	left(n *cluster.Node)
 	// fenced is Fenced for a client whose own connection is p; nil: it has none.
@@ -134,7 +137,7 @@ func New(c *Common, h Host, client *downstream.Conn, id int64, f *backend.Forwar
 // false: the command is to be answered, or forwarded, as usual; all earlier replies have come if that matters.
 func (o *Connections) Run(cmd redcon.Command, c *commandtable.Command, here bool) (taken bool) {
 	p := o.current()
-	taken = o.lost.any() && o.afterLoss(p, cmd, c) || o.path.run(p, cmd, c, here)
+	taken = o.lost.any() && o.afterLoss(p, cmd, c) || o.waits(p, cmd, c) || o.path.run(p, cmd, c, here)
 	o.release()
 	return taken
 }

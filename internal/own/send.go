@@ -57,6 +57,7 @@ func (o *Connections) send(p *conn, cmd redcon.Command, c *commandtable.Command)
 	}
 	if e.Kind == commandtable.ConnWait && p.Settled() && p.free() {
 		// Redis waits for what was written up to the connection's last command: this one makes that now. A user who may wait may do this.
+		// Redis 7.2 and newer: see waits.
 		nothing := []string{c.Name, "0", "0", "0"}
 		p.Tell(nothing[:3+len(c.Name)/len("waitaof")]...)
 	}
@@ -117,8 +118,11 @@ func (p *conn) bar(c *commandtable.Command) {
 	if c == commandtable.OverShare {
 		line = c.Line
 	}
-	p.Send(&dedicated.Reply{Instead: line}, marking)
+	p.barAs(line)
 }
+
+// barAs is bar with that error.
+func (p *conn) barAs(line string) { p.Send(&dedicated.Reply{Instead: line}, marking) }
 
 // marking is a command without its argument: Redis, and the embedded store, refuse it and mark the transaction.
 var marking = resp.AppendCommand(nil, "GET")

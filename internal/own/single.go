@@ -90,15 +90,29 @@ func (u *single) connect() (*conn, error) {
 	if r := u.restore.Load(); r != nil {
 		return u.awaitRestored(r)
 	}
-	id, n := u.host.Identity(), u.Backend.Node()
-	p, err := u.dial(u.Context, id, n, nil, &u.View)
+	return u.connectAs(u.host.Identity(), &u.View)
+}
+
+// connectAs makes a connection as id. It waits as connect does.
+func (u *single) connectAs(id upstream.Identity, v *dedicated.View) (*conn, error) {
+	n := u.Backend.Node()
+	p, err := u.dial(u.Context, id, n, nil, v)
 	if unsent := new(upstream.NotSentError); errors.As(err, &unsent) && n.Await(u.clientContext(), id) {
-		return u.dial(u.Context, id, n, nil, &u.View)
+		return u.dial(u.Context, id, n, nil, v)
 	}
 	return p, err
 }
 
 func (u *single) databases() bool { return true }
+
+// masters makes a connection to the one Redis.
+func (u *single) masters(id upstream.Identity) ([]*conn, error) {
+	p, err := u.connectAs(id, &u.Waits)
+	if err != nil {
+		return nil, err
+	}
+	return []*conn{p}, nil
+}
 
 // helloSubscriptions has nothing to do: subscriptions are on the client's own connection.
 func (u *single) helloSubscriptions(upstream.Identity) {}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/commands"
 	"github.com/lockproxy/lockproxy/internal/backend"
+	"github.com/lockproxy/lockproxy/internal/dedicated"
 	"github.com/lockproxy/lockproxy/internal/downstream"
 	"github.com/lockproxy/lockproxy/internal/lock"
 	"github.com/lockproxy/lockproxy/proto/resp"
@@ -32,7 +33,7 @@ func (s *Session) Facts(asking [][]byte) commands.ClientFacts {
 		Last: last, Query: query,
 		ClientState: commands.ClientState{
 			Channels: v.Channels.Load(), Patterns: v.Patterns.Load(), Shards: v.Shards.Load(),
-			Queued: v.Multi.Load() - 1, Watched: v.Watched.Load(), Blocked: s.activity.waiting.Load() != nil || v.Blocked.Load(),
+			Queued: v.Multi.Load() - 1, Watched: v.Watched.Load(), Blocked: s.activity.waiting.Load() != nil || v.Blocked.Load() || s.own.Waits.Blocked.Load(),
 			Tracks: v.Tracking.On.Load(), Broadcasts: v.Tracking.BCast.Load(), Redirect: v.Redirected(),
 			Monitors: v.Monitor.Load(), Unix: s.peer.unix, NoEvict: s.settings.noEvict, NoTouch: s.settings.noTouch,
 		},
@@ -93,14 +94,16 @@ func (s *Session) Unblock(id int64, fails bool) ([]byte, error) {
 	if c == nil {
 		return resp.AppendInt(nil, 0), nil
 	}
-	c.own.View.Named.Add(1)
-	defer c.own.View.Named.Add(-1)
-	switch {
-	case c.wake(cause):
+	if c.wake(cause) {
 		return resp.AppendInt(nil, 1), nil
-	case c.own.View.Blocked.Load() && c.own.View.RedisID.Load() != 0:
-		words := []string{"CLIENT", "UNBLOCK", strconv.FormatInt(c.own.View.RedisID.Load(), 10), how}
-		return s.askAt(backend.AtNode(c.own.View.Node.Load()), bytesOf(words)...)
+	}
+	for _, v := range []*dedicated.View{&c.own.View, &c.own.Waits} {
+		v.Named.Add(1)
+		defer v.Named.Add(-1)
+		if v.Blocked.Load() && v.RedisID.Load() != 0 {
+			words := []string{"CLIENT", "UNBLOCK", strconv.FormatInt(v.RedisID.Load(), 10), how}
+			return s.askAt(backend.AtNode(v.Node.Load()), bytesOf(words)...)
+		}
 	}
 	return resp.AppendInt(nil, 0), nil
 }

@@ -27,12 +27,14 @@ func (s *Session) Attend() {
 }
 
 // MayLeave says that the client holds no lock, is in no transaction and waits for no reply.
-func (s *Session) MayLeave() bool { return s.held() == 0 && !s.own.View.Busy() }
+func (s *Session) MayLeave() bool {
+	return s.held() == 0 && !s.own.View.Busy() && !s.own.Waits.Busy()
+}
 
 // MayIdle says whether the client may be silent for as long as it likes, as those that wait for something may in Redis.
 func (s *Session) MayIdle() bool {
 	v := &s.own.View
-	return v.Subscribed() || v.Monitor.Load() || v.Pending.Load() > 0 || s.held() > 0
+	return v.Subscribed() || v.Monitor.Load() || v.Pending.Load() > 0 || s.own.Waits.Pending.Load() > 0 || s.held() > 0
 }
 
 // Subscribed says that the client waits for messages.

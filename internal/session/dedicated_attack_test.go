@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/downstream"
-	"github.com/lockproxy/lockproxy/internal/testredis"
 	"github.com/lockproxy/lockproxy/proto/resp"
 )
 
@@ -256,24 +255,4 @@ func TestDedicatedFromBeforeThePassword(t *testing.T) {
 	late := dialWire(t, p.addr)
 	late.expect("-NOAUTH Authentication required.\r\n", "BLPOP", "q", "0.01")
 	late.expect("-NOAUTH Authentication required.\r\n", "MULTI")
-}
-
-// WAIT is about what the client wrote on the shared connection too, also when its user may not PING.
-func TestWaitCoversSharedWrites(t *testing.T) {
-	t.Parallel()
-	server, replica := testredis.Start(t), testredis.Start(t)
-	replica.Do(t, "REPLICAOF", "127.0.0.1", strconv.Itoa(server.Port()))
-	server.Do(t, "ACL", "SETUSER", "u", "on", "nopass", "~*", "+set", "+wait", "+hello", "+client|id", "+auth")
-	eventually(t, "it replicates", func() bool {
-		return strings.Contains(string(replica.Do(t, "INFO", "replication").([]byte)), "master_link_status:up")
-	})
-	p := startProxy(t, server.URL(), nil)
-	w := dialWire(t, p.addr)
-	w.expect("+OK\r\n", "AUTH", "u", "any")
-	w.expect("+OK\r\n", "SET", "k", "v")
-	w.expect(":1\r\n", "WAIT", "1", "0")
-	replica.Stop()
-	defer replica.Cont()
-	w.expect("+OK\r\n", "SET", "k", "v2")
-	w.expect(":0\r\n", "WAIT", "1", "100")
 }
