@@ -119,7 +119,7 @@ func startFakes(t *testing.T, says, auth [3]string, budget *upstream.Budget) *fa
 	ready.Done()
 	target := upstream.ClusterTarget{Seeds: []string{fmt.Sprintf("127.0.0.1:%d", f.ports[0])}, Node: upstream.Target{Network: "tcp"}}
 	c := openTarget(t, target, Options{RetryFor: time.Minute, Node: upstream.NodeOptions{Budget: budget}})
-	f.client = &client{t, nil, c.Executor(upstream.Identity{User: "bob", Password: "pw", Proto: 2})}
+	f.client = &client{t: t, e: c.Executor(upstream.Identity{User: "bob", Password: "pw", Proto: 2})}
 	t.Cleanup(f.client.e.Close)
 	f.client.e.home = 0
 	return f

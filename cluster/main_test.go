@@ -112,6 +112,9 @@ type client struct {
 	t     testing.TB
 	table table
 	e     *Executor
+
+	large bool            // the cursors of a SCAN may reach 2^53
+	step  func(steps int) // called after each step of a SCAN; nil: nothing is
 }
 
 func newClient(t testing.TB, c *Cluster, all table, proto int) *client {

@@ -3,16 +3,17 @@ package cluster
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 
 	"github.com/lockproxy/lockproxy/proto/resp"
 	"github.com/lockproxy/lockproxy/upstream"
 )
 
-// SCAN goes over the masters one after the other, and all it knows is in the cursor: any proxy can go on with it.
+// SCAN goes over the masters one after the other, and all it knows is in the cursor (cursor.go): any proxy can go on with it.
 //
 // A key's slot never changes, so progress is counted in slots: all keys of slots below cursor.slot that have been
-// there throughout have been returned. The next stage is a whole scan of the owner of that slot. It counts for those
+// there throughout have been returned. The next stage is a scan of the owner of that slot. It counts for those
 // slots that the node had, without a break and without giving keys away, from the stage's beginning to its end:
 //
 //   - in class 0, as long as nothing has moved since the scan began, for all of the node's slots. Each node is scanned
@@ -31,39 +32,22 @@ import (
 // one stage is not seen; one change in 4096 leaves the mark unchanged; and a node that restarts without a failover
 // invalidates its cursors, as a Redis alone does.
 //
-// From the lowest bit: class (3 bits), slot (14), mark (12), the node's own cursor (34). It is below 2^53, which
-// clients that hold numbers in doubles can bear, as long as no node has more than 2^24 buckets, which is as many keys.
+// A node's own cursor is one of two kinds, and nothing tells for sure which kind a server has. Up to Redis 7.2 it is a
+// place in the node's only table, below the number of its buckets. Since Redis 7.4 and Valkey 8 it is (a place in the
+// table of one slot) << 14 | slot, and the slots are scanned in their order. We take it for a number that means nothing,
+// unless it is 2^32 or more: Redis promises no more than 2^32 keys, so that it is of the second kind, and says where the
+// node is. That is needed, since ours has no room for a place in a large slot beside all else (goOn). A server that has
+// returned a key of a later slot then has cursors of a third kind, and is refused.
 const (
-	classBits, slotBits, markBits, nodeBits = 3, 14, 12, 34
-
 	finest    = 6 // the class of a single slot
 	following = 7 // the class of a migrating slot's new node
+
+	bySlot = 1 << 32 // from here on a node's cursor is by slot
 )
 
 var stageSlots = [...]int{1: 2048, 2: 512, 3: 128, 4: 32, 5: 8, finest: 1, following: 1}
 
-var errNodeCursor = "ERR the node's cursor is too large for a cluster's"
-
-// position is a cursor taken apart.
-type position struct {
-	class int
-	slot  int    // all below have been scanned
-	mark  uint64 // hash of what must not change while the stage lasts
-	node  uint64 // the node's cursor; 0: the stage begins
-}
-
-func decodeCursor(c uint64) position {
-	take := func(bits int) uint64 {
-		v := c & (1<<bits - 1)
-		c >>= bits
-		return v
-	}
-	return position{class: int(take(classBits)), slot: int(take(slotBits)), mark: take(markBits), node: c}
-}
-
-func (p position) encode() uint64 {
-	return ((p.node<<markBits|p.mark)<<slotBits|uint64(p.slot))<<classBits | uint64(p.class)
-}
+const errNodeCursor = "ERR the node's cursor is too large for a cluster's"
 
 // cursor is the cursor of a SCAN, -1 when it has none that Redis would take.
 func (p *Plan) cursor() int64 {
@@ -121,8 +105,8 @@ func (p position) again() position {
 
 // scan makes one step of a SCAN, in the topology that gather found whole: in a later one a slot may have no owner.
 func (e *Executor) scan(ctx context.Context, p *Plan) {
-	at := decodeCursor(uint64(p.cursor()))
 	s := e.seen
+	at := s.unfold(decodeCursor(uint64(p.cursor())))
 	to, err := e.successor(ctx, s, at)
 	var st stage
 	if err == nil {
@@ -191,35 +175,75 @@ func (e *Executor) scanNode(ctx context.Context, p *Plan, n *Node, cursor uint64
 	}
 }
 
+// goOn says where a stage goes on whose node has answered with that cursor. over: it does not, and is complete up to the slot end; next is
+// where the scan goes on then, unless endStage says otherwise or next begins where the stage did.
+//
+// By a cursor that is by slot it is known which slots the node has passed. Those that the stage is not for are skipped. One that it is for is
+// scanned alone from there on, in a stage of its own, since in that the slot need not be in the cursor twice. The stage has begun with the
+// one before: its mark is made from the topology that the mark before has just been compared with.
+func (s *Snapshot) goOn(at position, st stage, cursor uint64) (next position, end int, over bool) {
+	next, end = at, st.end
+	next.node = cursor
+	slot := int(cursor % Slots)
+	switch {
+	case cursor < bySlot:
+		return next, end, cursor == 0
+	case at.class == 0:
+		for ; slot < Slots && s.owner[slot] != st.node; slot++ {
+			next.node = uint64(slot + 1)
+		}
+		return next, end, slot == Slots
+	case slot < at.slot:
+		next.node = uint64(at.slot)
+	case slot >= end:
+		return next, end, true
+	case at.class < finest:
+		next = position{class: finest, slot: slot, node: cursor}
+		next.mark = s.stageAt(next, nil).mark
+		return next, slot, slot > at.slot
+	}
+	return next, end, false
+}
+
 // scanned makes the client's reply from a node's.
 func (e *Executor) scanned(ctx context.Context, p *Plan, s *Snapshot, at position, st stage, v resp.Reply) {
 	cursor, err := strconv.ParseUint(string(v.Elems[0].Text), 10, 64)
-	if err != nil || cursor >= 1<<nodeBits {
+	if err != nil || cursor >= bySlot && !noneBehind(v.Elems[1], int(cursor%Slots)) {
 		p.answer(errNodeCursor)
 		return
 	}
-	next := uint64(0)
-	if cursor != 0 {
-		at.node = cursor
-		next = at.encode()
-	} else {
-		behind, err := e.endStage(ctx, s, at, st)
+	next, end, over := s.goOn(at, st, cursor)
+	if over {
+		behind, err := e.endStage(ctx, s, at, stage{st.node, end, st.mark})
 		if err != nil {
 			p.answer("ERR SCAN of a cluster: " + err.Error())
 			return
 		}
-		if behind.slot < Slots {
-			next = behind.encode()
+		if next.slot == at.slot || next.slot != behind.slot {
+			next = behind
 		}
 	}
+	ours, fits := s.encode(next)
+	if !fits && next.class == 0 {
+		ours, fits = s.encode(next.again())
+	}
+	if !fits {
+		p.answer(errNodeCursor)
+		return
+	}
 	out := resp.AppendArray(make([]byte, 0, len(v.Raw)+32), 2)
-	out = resp.AppendBulkString(out, strconv.FormatUint(next, 10))
+	out = resp.AppendBulkString(out, strconv.FormatUint(ours, 10))
 	if at.class == 0 {
 		out = append(out, v.Elems[1].Raw...)
 	} else {
 		out = appendKeys(out, v.Elems[1], at.slot, st.end)
 	}
 	p.Reply, p.done = out, true
+}
+
+// noneBehind says that none of the keys is in a slot behind that one.
+func noneBehind(keys resp.Reply, slot int) bool {
+	return !slices.ContainsFunc(keys.Elems, func(k resp.Reply) bool { return Slot(k.Text) > slot })
 }
 
 // appendKeys keeps the keys of a stage's slots: the others come in other stages.
