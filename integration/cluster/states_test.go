@@ -326,3 +326,19 @@ func TestClusterScripts(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 }
+
+// A command that lockproxy bars in a transaction aborts it, also when a key behind it has the transaction begin again at another node.
+func TestClusterBarredCommandAborts(t *testing.T) {
+	t.Parallel()
+	tc := testredis.StartCluster(t, 3, 0)
+	p := harness.StartClusterProxy(t, tc)
+	w := harness.Dial(t, p.Addr())
+	for _, s := range tc.Servers {
+		key := keyOf(t, tc, s)
+		harness.Expect(t, w, ok, "MULTI")
+		harness.Expect(t, w, "-ERR Command not allowed inside a transaction\r\n", "LOCK", "x")
+		harness.Expect(t, w, "+QUEUED\r\n", "SET", key, "v")
+		harness.Expect(t, w, "-EXECABORT Transaction discarded because of previous errors.\r\n", "EXEC")
+		harness.Expect(t, w, "$-1\r\n", "GET", key)
+	}
+}

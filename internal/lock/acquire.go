@@ -239,6 +239,7 @@ func (a *acquire) register(ans lockstore.Acquired) (g Grant, lost lossRecord, ye
 		h.watched, h.lease, h.registration = true, m.opts.Watchdog, a.Registration
 	} else if !h.watched {
 		h.lease = lockstore.Milliseconds(a.r.Lease)
+		h.ownEnd = lockstore.Later(h.ownEnd, ans.Sent.Add(h.lease))
 		if ans.Raised { // else the registration is another LOCK's
 			h.registration = a.Registration
 		}
@@ -311,17 +312,11 @@ func (hs *holds) nextLook(h *hold, from time.Time) time.Time {
 	switch {
 	case h.registration != "":
 		next = from.Add(hs.opts.Watchdog)
-	case hs.cutByOthers(h):
+	case !h.named && (h.maybeCut || h.id.Kind == Read) && time.Until(h.deadline) > hs.opts.Watchdog: // what others cut a lease to is no less
 		next = from.Add(hs.opts.Watchdog / 3)
 	}
 	if next.Before(h.deadline) {
 		return next
 	}
 	return h.deadline
-}
-
-// cutByOthers says whether the lease of a connection's hold that is not renewed may be cut in Redis, or may have been: by the watchdogs of other
-// readers, at a Redisson with the same time-out, or by what had the hold suspected. mu is held.
-func (hs *holds) cutByOthers(h *hold) bool {
-	return !h.named && !h.watched && (h.maybeCut || h.id.Kind == Read) && time.Until(h.deadline) > hs.opts.Watchdog
 }

@@ -106,6 +106,53 @@ func TestWriteLeaseAfterAReadOfItsOwn(t *testing.T) {
 	}
 }
 
+// The write lock of a connection that reads beside it ends with its own lease, also if that was set meanwhile, and when the read lock was that of a
+// MULTILOCK which failed.
+func TestWriteLeaseSetWhileItReads(t *testing.T) {
+	for name, during := range map[string]func(t *testing.T, a *Client){
+		"RENEW": func(t *testing.T, a *Client) {
+			mustLock(t, a, Request{Key: "k", Kind: Read, Lease: 3600000, Self: true})
+			if err := a.Renew(context.Background(), RenewRequest{Key: "k", Side: Write, Lease: 5000}); err != nil {
+				t.Error(err)
+			}
+			mustUnlock(t, a, UnlockRequest{Key: "k", Side: Read}, true)
+		},
+		"WLOCK": func(t *testing.T, a *Client) {
+			mustLock(t, a, Request{Key: "k", Kind: Read, Lease: 3600000, Self: true})
+			mustLock(t, a, Request{Key: "k", Kind: Write, Lease: 5000, Self: true})
+			mustUnlock(t, a, UnlockRequest{Key: "k", Side: Read}, true)
+		},
+		"MULTILOCK": func(t *testing.T, a *Client) {
+			_, err := a.MultiLock(context.Background(), []string{"k", "z"}, Request{Kind: Read, Lease: 3600000, Self: true})
+			if err != ErrNotAcquired {
+				t.Error(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *world.World) {
+				n := w.NewNode(bubbleAddr)
+				m := bubbleEngine(t, w, n, "one", Options{})
+				a, told := client(m)
+				heldByRedisson(t, n, "z")
+				n.Do(t, "HSET", "z", "mode", "write")
+				mustLock(t, a, Request{Key: "k", Kind: Write, Lease: 5000})
+				during(t, a)
+				time.Sleep(time.Second)
+				if left := pttl(t, n, "k"); left > 4000 || left < 3500 {
+					t.Errorf("%d ms are left", left)
+				}
+				time.Sleep(5 * time.Second)
+				b, _ := client(m)
+				mustLock(t, b, Request{Key: "k", Kind: Write})
+				if got := told.reasons(); got != "k:expired " {
+					t.Errorf("told %q", got)
+				}
+			})
+		})
+	}
+}
+
 // Somebody has written a count that no lock has: two RENEWs at once, and a LOCK behind them, list the hold once.
 func TestHoldOfACountOfNone(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {

@@ -215,6 +215,7 @@ func (e *extension) register(done lockstore.Extended) (lost lossRecord, told boo
 	e.nth, h.lent = h.nth, nil
 	h.watched, h.deadline, h.registration = e.Watched, done.Sent.Add(lockstore.Milliseconds(done.TTL)), e.Registration
 	h.lease = lockstore.Milliseconds(e.Lease)
+	h.ownEnd = done.Sent.Add(h.lease)
 	m.holds.planNext(h, done.Sent)
 	m.done.remove(h.id)
 	if !time.Now().Before(h.deadline) {

@@ -252,6 +252,8 @@ func (b *multiLock) retract(t *taking) {
 	m.holds.leave(h)
 	if left > 0 {
 		b.restore(t)
+	} else {
+		b.c.readGivenBack(context.Background(), t.id)
 	}
 }
 

@@ -59,7 +59,7 @@ type leased struct {
 	renewals       int64
 	deadline       time.Time // we are sure of the lock until then
 	mayEnd         time.Time // or, if a RENEW that is under way is done, until then; zero: there is none
-	outlived       bool      // of a write hold: its own lease is over, and it lasts for as long as its owner reads
+	ownEnd         time.Time // when it ends if it is not renewed, and its owner does not read beside it
 	maybeCut       bool      // Redis may have less of its lease than its connection was promised
 }
 
@@ -236,11 +236,11 @@ func (hs *holds) begin(h *hold, c *Client, count int64) {
 	if h.count == 0 {
 		h.grantedAt, h.renewedAt, h.doubt, h.watched, h.replicas = time.Now(), time.Time{}, false, false, 0
 		h.deadline, h.suspect, h.leaving, h.releasing, h.maybeUnrenewed = time.Time{}, "", false, false, false
-		h.renewals, h.lent, h.maybeCut = 0, nil, false
+		h.renewals, h.lent, h.maybeCut, h.ownEnd = 0, nil, false, time.Time{}
 		hs.list(h)
 		telemetry.LocksHeld.Add(1)
 	}
-	h.count, h.unwanted, h.outlived = max(count, 1), false, false
+	h.count, h.unwanted = max(count, 1), false
 	hs.grants++
 	h.nth = hs.grants
 	if hs.adopt(h, c); h.named && h.client == nil {

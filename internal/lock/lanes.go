@@ -83,19 +83,28 @@ func (wd *watchdog) batchOf(h *hold) batchKey {
 	switch {
 	case h.watched:
 		key.lease, key.replicas = h.lease, h.replicas
-	case wd.restores(h) && time.Until(h.certainUntil()) > wd.opts.Watchdog+renewAllowedMost:
-		key.lease = wd.opts.Watchdog // the next look comes before that is over
 	case wd.restores(h):
-		key.restored = h
+		if key.lease = wd.shared(time.Until(h.certainUntil())); key.lease == 0 {
+			key.restored = h
+		}
 	}
 	return key
+}
+
+// shared is the lease that holds with so much left have together in one batch, about half of that or more: there are few such leases. The next looks
+// give back the rest. 0: so little is left that each hold goes by itself.
+func (wd *watchdog) shared(left time.Duration) (lease time.Duration) {
+	for next := wd.opts.Watchdog; next+renewAllowedMost < left; next *= 2 {
+		lease = next
+	}
+	return lease
 }
 
 // restores says whether a look at a connection's hold with a lease of its own is to give Redis back what is left of that, should it have less.
 // It may: a new master may lack a RENEW, Redis' clock may have been set ahead, and Redisson's watchdog sets the lease of a lock that it reads to
 // 30 s, whatever other readers were promised, and up to Redisson 4.3 that of their holds, too. holds.mu is held.
 func (wd *watchdog) restores(h *hold) bool {
-	return !h.watched && !h.named && !wd.store.Rules().Votes && (h.suspect != "" || wd.holds.cutByOthers(h))
+	return !h.watched && !h.named && !wd.store.Rules().Votes && (h.maybeCut || h.id.Kind == Read)
 }
 
 // enqueue puts a hold into a batch that waits for its turn. mu and holds.mu are held.

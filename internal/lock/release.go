@@ -49,8 +49,8 @@ func (c *Client) unlock(ctx context.Context, r UnlockRequest) (bool, error) {
 		return false, err
 	}
 	free, err := c.unlockHold(ctx, id, named, r)
-	if free && id.Kind == Read && !named && m.holds.held(id.As(Write)) {
-		c.cutToWriteLease(ctx, r)
+	if free {
+		c.readGivenBack(ctx, id)
 	}
 	return free, err
 }

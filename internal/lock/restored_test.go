@@ -55,6 +55,10 @@ func TestLeaseOfItsOwnIsRestored(t *testing.T) {
 					}
 					time.Sleep(time.Minute)
 				}
+				if c.kind == Read {
+					time.Sleep(time.Until(began.Add(promised - 35*time.Second)))
+					c.cut(t, n)
+				}
 				time.Sleep(time.Until(began.Add(promised - 2*time.Second)))
 				other := Write
 				if c.kind == Plain {

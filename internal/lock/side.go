@@ -107,30 +107,30 @@ func (hs *holds) lengthenByRead(h *hold, now time.Time) bool {
 	if h.id.Kind != Write || reads == nil || reads.count == 0 || !reads.deadline.After(now) {
 		return false
 	}
-	h.deadline, h.outlived = lockstore.Later(h.deadline, reads.deadline), true
+	h.deadline = lockstore.Later(h.deadline, reads.deadline)
 	if !h.mayEnd.IsZero() {
 		h.mayEnd = lockstore.Later(h.mayEnd, reads.deadline) // RENEW does not shorten it to less
 	}
 	return true
 }
 
-// cutToWriteLease ends a connection's write hold with the hold's own lease again, if it has one, now that the connection's read hold has been given
-// back: Redis has kept the hash for as long as the read hold was to last. If that fails, others may have to wait for so long. That of a named owner
-// is left alone, since it may have got another lease through another proxy.
-func (c *Client) cutToWriteLease(ctx context.Context, r UnlockRequest) {
-	_, err := c.renew(ctx, RenewRequest{DB: r.DB, Key: r.Key, Side: Write, Owner: r.Owner}, func(h *hold) int64 {
+// readGivenBack ends a connection's write hold with the hold's own lease again, if it has one, now that the connection's read hold has been given back:
+// Redis has kept the hash for as long as the read hold was to last. If that fails, others may have to wait for so long. The write hold of a named
+// owner is left alone, since it may have got another lease through another proxy.
+func (c *Client) readGivenBack(ctx context.Context, id lockstore.ID) {
+	if id.Kind != Read || id.Owner != c.owner || !c.m.holds.held(id.As(Write)) {
+		return
+	}
+	_, err := c.renew(ctx, RenewRequest{DB: id.DB, Key: id.Key, Side: Write}, func(h *hold) int64 {
 		c.m.holds.mu.Lock()
 		defer c.m.holds.mu.Unlock()
 		if h.count == 0 || h.watched {
 			return 0
 		}
-		if h.outlived {
-			return 1
-		}
-		return max(0, time.Until(h.deadline).Milliseconds())
+		return max(1, time.Until(h.ownEnd).Milliseconds())
 	})
 	if err != nil {
-		c.m.log.Debug("a write lock may last for as long as the read lock that its owner has given back", "key", r.Key, "error", err)
+		c.m.log.Debug("a write lock may last for as long as the read lock that its owner has given back", "key", id.Key, "error", err)
 	}
 }
 

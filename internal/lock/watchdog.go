@@ -146,7 +146,7 @@ func (wd *watchdog) noteRenewals(b *batch, out []int64, err error, sent time.Tim
 				back = append(back, h)
 			}
 		case known:
-			wd.renewed(h, said, sent, b.lease)
+			wd.renewed(h, said, sent, b)
 		default:
 			wd.renewalFailed(h)
 		}
@@ -188,16 +188,19 @@ func (h *hold) noteTaken(said int64) {
 }
 
 // renewed notes one element of the renewal script's answer. holds.mu is held.
-func (wd *watchdog) renewed(h *hold, code int64, sent time.Time, lease time.Duration) {
+func (wd *watchdog) renewed(h *hold, code int64, sent time.Time, b *batch) {
 	switch code {
 	case lockstore.StillThere:
 		if h.suspected.Before(sent) {
 			h.suspect = ""
 		}
-		if lease > 0 {
+		if b.lease > 0 {
+			h.deadline = lockstore.Later(h.deadline, sent.Add(b.lease-wd.store.Rules().Drift(b.lease))) // Redis keeps the longer one too
+		}
+		if b.lease > 0 && (h.watched || b.replicas > 0) { // not when a look has restored what it had
 			wd.renewals.Add(1)
 			h.renewals++
-			h.renewedAt, h.deadline = sent, lockstore.Later(h.deadline, sent.Add(lease-wd.store.Rules().Drift(lease))) // Redis keeps the longer one too
+			h.renewedAt = sent
 		}
 		if h.suspect != "" {
 			wd.holds.plan(h, time.Now()) // suspected since this was sent

@@ -122,7 +122,12 @@ func (p *conn) bar(c *commandtable.Command) {
 }
 
 // barAs is bar with that error.
-func (p *conn) barAs(line string) { p.Send(&dedicated.Reply{Instead: line}, marking) }
+func (p *conn) barAs(line string) {
+	if tx := p.slots.tx; tx != nil && tx.size <= transactionKept {
+		tx.cmds = append(tx.cmds, queuedCommand{raw: marking}) // should it be queued again at another node
+	}
+	p.Send(&dedicated.Reply{Instead: line}, marking)
+}
 
 // marking is a command without its argument: Redis, and the embedded store, refuse it and mark the transaction.
 var marking = resp.AppendCommand(nil, "GET")

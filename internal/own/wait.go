@@ -40,7 +40,7 @@ func (o *Connections) waits(p *conn, cmd redcon.Command, c *commandtable.Command
 	multi := false
 	if p != nil {
 		now := p.Status()
-		if multi = now.Multi; now.Ended {
+		if multi = now.Multi; now.Ended || now.Mute {
 			return false
 		}
 	} else if err := o.host.Refused(); err != nil {
@@ -282,7 +282,9 @@ func least(all []resp.Reply) []byte {
 	for i, e := range first.Elems {
 		n := e.Int()
 		for _, r := range all[1:] {
-			n = min(n, r.Elems[i].Int())
+			if i < len(r.Elems) {
+				n = min(n, r.Elems[i].Int())
+			}
 		}
 		out = resp.AppendInt(out, int64(n))
 	}
