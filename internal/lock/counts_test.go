@@ -153,6 +153,29 @@ func TestWriteLeaseSetWhileItReads(t *testing.T) {
 	}
 }
 
+// A write lock that is left to run out, since an earlier command of its connection may still take effect, is not cut when that connection gives back a
+// read lock beside it.
+func TestDoubtfulWriterThatReads(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world.World) {
+		n := w.NewNode(bubbleAddr)
+		m := bubbleEngine(t, w, n, "one", Options{})
+		a, _ := client(m)
+		mustLock(t, a, Request{Key: "k", Kind: Write})
+		a.Doubt()
+		_, err := a.Unlock(context.Background(), UnlockRequest{Key: "k", Side: Write})
+		wantCode(t, err, "ERR")
+		mustLock(t, a, Request{Key: "k", Kind: Read, Self: true})
+		mustUnlock(t, a, UnlockRequest{Key: "k", Side: Read}, true)
+		time.Sleep(20 * time.Second)
+		b, _ := client(m)
+		if _, err := b.Lock(context.Background(), Request{Key: "k"}); err != ErrNotAcquired && !isCode(err, "LOCKKIND") {
+			t.Errorf("another one's LOCK is answered %v", err)
+		}
+		time.Sleep(11 * time.Second)
+		mustLock(t, b, Request{Key: "k"})
+	})
+}
+
 // Somebody has written a count that no lock has: two RENEWs at once, and a LOCK behind them, list the hold once.
 func TestHoldOfACountOfNone(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world.World) {

@@ -136,7 +136,10 @@ func (e *extension) note(done lockstore.Extended, err error) (ends time.Time) {
 		h.maybeUnrenewed = false
 	}
 	if sure := h.certainUntil(); sure.Before(h.deadline) && (err != nil || h.count == 0) {
-		if h.deadline = sure; h.count > 0 {
+		if h.deadline = sure; sure.Before(h.ownEnd) {
+			h.ownEnd = sure
+		}
+		if h.count > 0 {
 			hs.plan(h, time.Now())
 			if !h.watched && !h.named {
 				ends = sure

@@ -323,7 +323,9 @@ func (hs *holds) any(key lockstore.LineKey) bool {
 // runOut ends the renewals of a live hold: it expires with its lease. mu is held.
 func (hs *holds) runOut(h *hold) {
 	if h.count != 0 {
-		h.watched = false
+		if h.watched {
+			h.watched, h.ownEnd = false, h.deadline
+		}
 		hs.plan(h, hs.nextLook(h, time.Now()))
 	}
 }

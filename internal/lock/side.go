@@ -124,7 +124,7 @@ func (c *Client) readGivenBack(ctx context.Context, id lockstore.ID) {
 	_, err := c.renew(ctx, RenewRequest{DB: id.DB, Key: id.Key, Side: Write}, func(h *hold) int64 {
 		c.m.holds.mu.Lock()
 		defer c.m.holds.mu.Unlock()
-		if h.count == 0 || h.watched {
+		if h.count == 0 || h.watched || h.doubt || h.unwanted {
 			return 0
 		}
 		return max(1, time.Until(h.ownEnd).Milliseconds())

@@ -28,11 +28,12 @@ const (
 
 // transaction is what a client has queued.
 type transaction struct {
-	kept  downstream.Account
-	cmds  []queuedCommand
-	size  int  // bytes, also of commands that are no longer kept
-	slot  int  // of its keys, or backend.NoSlot
-	cross bool // its keys are in several slots
+	kept   downstream.Account
+	cmds   []queuedCommand
+	size   int  // bytes, also of commands that are no longer kept
+	slot   int  // of its keys, or backend.NoSlot
+	cross  bool // its keys are in several slots
+	barred bool // it has a command that aborts it, which is among cmds
 
 	rights backend.RightsChange // that its commands may cause
 }

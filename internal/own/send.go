@@ -123,7 +123,8 @@ func (p *conn) bar(c *commandtable.Command) {
 
 // barAs is bar with that error.
 func (p *conn) barAs(line string) {
-	if tx := p.slots.tx; tx != nil && tx.size <= transactionKept {
+	if tx := p.slots.tx; tx != nil && !tx.barred && tx.size <= transactionKept {
+		tx.barred = true
 		tx.cmds = append(tx.cmds, queuedCommand{raw: marking}) // should it be queued again at another node
 	}
 	p.Send(&dedicated.Reply{Instead: line}, marking)
