@@ -40,7 +40,7 @@ func TestHandoffWithoutPubsub(t *testing.T) {
 // The account may not subscribe: each new head of a line is handed the lock all the same, and does not wait for a subscription first.
 func TestHandoffWithoutSubscriptions(t *testing.T) {
 	t.Parallel()
-	const waiters, most = 15, 15 * time.Second // to wait for a subscription takes 2 s
+	const waiters, most = 15, 25 * time.Second // to wait for a subscription takes 2 s for each but the first
 	single, tc := testredis.Start(t), testredis.StartCluster(t, 2, 0)
 	for _, s := range append(tc.Servers, single) {
 		s.Do(t, "ACL", "SETUSER", "default", "-subscribe", "-ssubscribe")

@@ -79,7 +79,7 @@ func (s *Server) learnTable() error {
 		return &upstream.ReplyError{Line: line} // BUSY, LOADING: what is known already stands until Redis can answer
 	}
 	told := commandtable.Listed(reply)
-	if len(told) == 0 && s.facts.isKnown() {
+	if len(told) == 0 && s.facts.listed() {
 		s.log.Warn("the service account may not run COMMAND any more: what Redis said before stands", "answer", string(reply[:min(len(reply), 128)]))
 		return nil
 	}
@@ -98,16 +98,6 @@ func (s *Server) learnTable() error {
 		return errNoCommands
 	}
 	return nil
-}
-
-// isKnown says whether Redis has told its commands before.
-func (f *facts) isKnown() bool {
-	select {
-	case <-f.known:
-		return true
-	default:
-		return false
-	}
 }
 
 // warnOfCluster logs, once, that a node of a cluster is served as if it were a single Redis. learnLoop calls it.

@@ -87,7 +87,7 @@ func (all Subscribers) State(name string) (changed <-chan struct{}, on, failing 
 			on++
 		default:
 			if s.failing {
-				c.lost = true // nobody waits for it
+				c.lost = true // who waits for the lock polls: a message may be missed before it is on
 				failing++
 			} else if changed == nil {
 				changed = c.ready
