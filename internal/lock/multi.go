@@ -153,13 +153,15 @@ func (b *multiLock) take(ctx context.Context, key string, watched bool) error {
 
 // look notes what the owner has before it is asked for. An owner with a name may have it through another proxy, too, or may have given back
 // there what is held here, or given an end to what is renewed here: if the answer to the request were lost, nobody could tell that hold from a
-// new one. On a quorum the attempt tells.
+// new one. On a quorum the attempt tells, but not whether the owner has a lock that some of the nodes have.
 func (b *multiLock) look(ctx context.Context, t *taking) error {
 	m := b.c.m
-	if b.r.Owner != "" && !m.store.Rules().Votes && m.holds.held(t.id) {
+	if b.r.Owner != "" && (b.r.Lease > 0 || !m.store.Rules().Votes) && m.holds.held(t.id) {
 		renewed := m.holds.renewedHere(t.id)
 		s, err := m.store.Look(t.id, true, 0, time.Now().Add(time.Second)) // a connection may be lost meanwhile
-		if err == nil && (s.Count == 0 || renewed && !s.Registration.Renewed()) {
+		if s.Unsure {
+			err = mayBeHeld(t.id)
+		} else if err == nil && (s.Count == 0 || renewed && !s.Watched) {
 			err = m.watchdog.lookAgain(ctx, t.id, true, patience)
 		}
 		if err != nil && renewed {
@@ -183,10 +185,19 @@ func (b *multiLock) look(ctx context.Context, t *taking) error {
 	s, err := m.store.Look(t.id, true, 0, time.Now())
 	t.had = err != nil || s.Count > 0 || s.Unsure
 	watched := s.Watched && !s.Registration.Names(ours) // its renewals have ended here
+	if err == nil && s.Unsure && watched && b.r.Lease > 0 {
+		return mayBeHeld(t.id)
+	}
 	if t.until = (time.Time{}); err == nil && t.had && !watched {
 		t.until = s.MayEnd()
 	}
 	return nil
+}
+
+// mayBeHeld is the error of a MULTILOCK with a lease if the nodes do not tell whether its owner has given back a lock that is renewed: the lock
+// must neither end while the owner counts on it, nor be renewed for ever.
+func mayBeHeld(id lockstore.ID) error {
+	return &Error{Code: "NOQUORUM", Text: "too few nodes tell whether this owner has '" + lockstore.Printable(id.Key) + "' already: the locks were not taken"}
 }
 
 // finishTaken gives a taken lock the lease asked for, and asks Redis whether it is still there.

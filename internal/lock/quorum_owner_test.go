@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -449,6 +450,53 @@ func TestQuorumMultiLockOfWhatWasGivenBackElsewhere(t *testing.T) {
 				t.Errorf("%d nodes: %d and %d of them have the locks for ever, lost: %q", nodes, ns.holding(t, "k"), ns.holding(t, "m"), lost.reasons())
 			}
 		})
+	}
+}
+
+// Where nodes do not tell whether the owner still has a lock that was renewed, or has given it back through another proxy, a MULTILOCK with a
+// lease fails: the lock must neither be renewed for ever nor end while the owner counts on it. A third proxy knows as little as the one that
+// renews the lock. A LOCK with a lease is given it, since the next renewal finds out.
+func TestQuorumMultiLockOfWhatMayHaveBeenGivenBack(t *testing.T) {
+	for _, verb := range []string{"MULTILOCK", "LOCK"} {
+		for _, at := range []string{"3, two", "3, three", "5, two", "5, three"} {
+			t.Run(verb+" on "+at, func(t *testing.T) {
+				size, through, _ := strings.Cut(at, ", ")
+				nodes := int(size[0] - '0')
+				inBubble(t, func(t *testing.T, w *world.World) {
+					ns := bubbleNodes(w, nodes)
+					engines := map[string]*Manager{"one": ns.engine(t, "one", 0, Options{}), "two": ns.engine(t, "two", 0, Options{}), "three": ns.engine(t, "three", 0, Options{})}
+					a, _ := client(engines["one"])
+					b, _ := client(engines["two"])
+					again, _ := client(engines[through])
+					time.Sleep(2 * time.Second) // the nodes' clocks are known
+					keys, r := []string{"k", "m"}, Request{Owner: "job"}
+					if _, err := b.MultiLock(context.Background(), keys, r); err != nil {
+						t.Fatal(err)
+					}
+					few := nodes / 2
+					for i := range few { // these keep it
+						ns.link("one", i).Swallow(world.Both)
+					}
+					if n, err := a.MultiUnlock(context.Background(), keys, UnlockRequest{Owner: "job"}); n != 2 || err != nil {
+						t.Fatal(n, err)
+					}
+					for i := range few { // these do not answer
+						ns.link(through, nodes-1-i).Cut()
+					}
+					time.Sleep(2 * time.Second)
+					if r.Lease = 10_000; verb == "LOCK" {
+						r.Key = "k"
+						mustLock(t, again, r)
+					} else if _, err := again.MultiLock(context.Background(), keys, r); !isCode(err, "NOQUORUM") {
+						t.Error(err)
+					}
+					time.Sleep(100 * time.Second)
+					if ns.holding(t, "k") > 0 || ns.holding(t, "m") > 0 {
+						t.Errorf("%d and %d nodes have the locks for ever", ns.holding(t, "k"), ns.holding(t, "m"))
+					}
+				})
+			})
+		}
 	}
 }
 
