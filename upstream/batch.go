@@ -3,6 +3,8 @@ package upstream
 import (
 	"io"
 	"net"
+
+	"github.com/lockproxy/lockproxy/internal/socket"
 )
 
 const (
@@ -50,8 +52,8 @@ func (b *batch) writeTo(w io.Writer) (int64, error) {
 		return int64(n), err
 	}
 	b.seal()
-	rest := b.pieces // WriteTo changes the slice that it is called on
-	return rest.WriteTo(w)
+	rest := b.pieces                     // WriteTo changes the slice that it is called on
+	return rest.WriteTo(socket.Plain(w)) // by one writev
 }
 
 // reset empties the batch and lets go of the clients' buffers.

@@ -6,6 +6,8 @@ import (
 	"net"
 	"syscall"
 	"time"
+
+	"github.com/lockproxy/lockproxy/internal/socket"
 )
 
 // A silent peer is found after keepAliveIdle + keepAliveCount*keepAliveInterval
@@ -103,5 +105,9 @@ func network(ctx context.Context, network, addr string) (net.Conn, error) {
 	if network == "tcp" {
 		d.Control = func(_, _ string, c syscall.RawConn) error { return setUserTimeout(c, userTimeout) }
 	}
-	return d.DialContext(ctx, network, addr)
+	conn, err := d.DialContext(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	return socket.Direct(conn), nil
 }

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/lockproxy/lockproxy/internal/socket"
 	"github.com/lockproxy/lockproxy/internal/testredis"
 )
 
@@ -17,7 +18,7 @@ func TestUserTimeoutIsSet(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	raw, err := conn.(*net.TCPConn).SyscallConn()
+	raw, err := socket.Plain(conn).(*net.TCPConn).SyscallConn()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/retry"
+	"github.com/lockproxy/lockproxy/internal/socket"
 )
 
 // An idle peer that has vanished without closing its connection is noticed in 5 s + 3 × 2 s; for others see dead_peers.go.
@@ -125,6 +126,7 @@ func (l *listener) placed(raw net.Conn) (entrant, bool) {
 		// Refused when the socket is dead already: then its first read says so.
 		_ = tcp.SetKeepAliveConfig(keepAlive)
 	}
+	e.conn = socket.Direct(raw)
 	from := e.from
 	if !l.trusted(from) {
 		l.gate.notEntered(from, errNotFrom)
